@@ -1,0 +1,74 @@
+// What an agent knows of the rendezvous: commands down, events up.
+#ifndef DDPRUN_RENDEZVOUS_CLIENT_RENDEZVOUS_CLIENT_H_
+#define DDPRUN_RENDEZVOUS_CLIENT_RENDEZVOUS_CLIENT_H_
+
+#include <functional>
+#include <string>
+#include <variant>
+
+#include "rendezvous/base/ids.h"
+#include "rendezvous/base/time.h"
+#include "rendezvous/core/types.h"
+
+namespace ddprun::rendezvous {
+
+// One sentence on what the agent waits for, given when it changes: the coordinator's own
+// ("1 of 2 nodes, waiting for 1 more, 580 s left") or, before it is reached, the client's
+// ("waiting for the coordinator at 10.0.0.1:29400: Connection refused, 580 s left").
+struct Waiting {
+  std::string reason;
+};
+struct Assigned {
+  Assignment assignment;
+};
+// Stop the workers of `round`, then Join again or hear the verdict.
+struct Drained {
+  Round round;
+  std::string reason;
+};
+struct Concluded {
+  Verdict verdict;
+};
+// The stream broke; the client goes on trying by itself. `is_refused`: the coordinator's host
+// answered that nobody listens there, so that process is gone.
+struct ContactLost {
+  std::string reason;
+  bool is_refused = false;
+};
+struct ContactRestored {};
+// The rendezvous is over for this agent: refused, timed out, unresolvable. Nothing follows.
+struct RendezvousFailed {
+  int exit_code = 121;
+  std::string message;
+};
+
+using RendezvousEvent = std::variant<Waiting, Assigned, Drained, Concluded, ContactLost,
+                                     ContactRestored, RendezvousFailed>;
+
+// One agent's way to its coordinator. Commands may be given from the agent's thread only and
+// return at once. Events come, in order, on a thread of the client's choice: the handler only
+// posts. After the destructor returns no event comes.
+class RendezvousClient {
+ public:
+  using EventHandler = std::function<void(RendezvousEvent)>;
+
+  virtual ~RendezvousClient() = default;
+
+  // Asks for a place in the next round. REQUIRES: no worker of an earlier round lives here.
+  // `node.store_port` is the fresh store's. May be called again for every round.
+  virtual void Join(const NodeInfo& node) = 0;
+  // A worker of `round` failed `at` (this machine's monotonic clock).
+  virtual void ReportFailed(Round round, const FailureReport& report, TimePoint at) = 0;
+  virtual void ReportFirstSuccess(Round round) = 0;
+  virtual void ReportSucceeded(Round round) = 0;
+  // This node goes; the job stays. Sent best effort; the client may be destroyed after FlushAndStop.
+  virtual void Leave(const std::string& reason) = 0;
+  // The verdict has been adopted.
+  virtual void AckVerdict() = 0;
+  // Waits at most `timeout` until what was said has left this process, then ends all contact.
+  virtual void FlushAndStop(Duration timeout) = 0;
+};
+
+}  // namespace ddprun::rendezvous
+
+#endif  // DDPRUN_RENDEZVOUS_CLIENT_RENDEZVOUS_CLIENT_H_

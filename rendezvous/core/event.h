@@ -1,0 +1,68 @@
+// Facts that the rendezvous machine is told. [pure]
+#ifndef DDPRUN_RENDEZVOUS_CORE_EVENT_H_
+#define DDPRUN_RENDEZVOUS_CORE_EVENT_H_
+
+#include <string>
+#include <variant>
+
+#include "rendezvous/base/ids.h"
+#include "rendezvous/base/time.h"
+#include "rendezvous/core/types.h"
+
+namespace ddprun::rendezvous {
+
+// Every message of an agent carries the newest epoch and round that agent has adopted.
+struct Stamp {
+  SessionId session;
+  Epoch epoch;
+  Round round;
+};
+
+// A node is here. With is_running it is re-attaching after a broken session: its workers of
+// `stamp.round` live on. Without, no worker of an earlier round lives on the node.
+struct NodeJoined {
+  Stamp stamp;
+  NodeInfo node;
+  bool is_running = false;
+  std::string source_addr;    // address the session came from; empty: in this very process
+  std::string accepted_addr;  // local address it was accepted on; empty likewise
+};
+struct HeartbeatReceived {
+  Stamp stamp;
+};
+// The node goes, the job stays: leave is not close.
+struct NodeLeft {
+  Stamp stamp;
+  std::string reason;
+};
+// `age` is the time from the worker's end to now as far as the driver can tell:
+// the sender's age_ms plus half the stream's round trip.
+struct WorkersFailed {
+  Stamp stamp;
+  FailureReport report;
+  Duration age{0};
+};
+// The first worker of the node exited 0: from here on joins open no round.
+struct FirstWorkerSucceeded {
+  Stamp stamp;
+};
+// All workers of the node exited 0.
+struct WorkersSucceeded {
+  Stamp stamp;
+};
+struct VerdictAcked {
+  Stamp stamp;
+};
+// The stream ended: the node is suspect, not gone.
+struct SessionBroken {
+  SessionId session;
+};
+struct TimePassed {};
+
+using Event = std::variant<NodeJoined, HeartbeatReceived, NodeLeft, WorkersFailed,
+                           FirstWorkerSucceeded, WorkersSucceeded, VerdictAcked, SessionBroken,
+                           TimePassed>;
+
+}  // namespace ddprun::rendezvous
+
+#endif  // DDPRUN_RENDEZVOUS_CORE_EVENT_H_

@@ -1,0 +1,49 @@
+// Decides who is in the job, with which rank, and how it ends. [pure]
+//
+// A coordinator's driver feeds it facts and carries out what it returns. It knows no clock, socket
+// or thread, so that the simulator and the transcripts run the very object that serves a job.
+// States: kOpen -> kLastCall -> kSealed -> kDraining -> (kOpen, round + 1 | kClosed).
+#ifndef DDPRUN_RENDEZVOUS_CORE_RENDEZVOUS_MACHINE_H_
+#define DDPRUN_RENDEZVOUS_CORE_RENDEZVOUS_MACHINE_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "rendezvous/base/time.h"
+#include "rendezvous/core/action.h"
+#include "rendezvous/core/event.h"
+#include "rendezvous/core/types.h"
+
+namespace ddprun::rendezvous {
+
+class RendezvousMachine {
+ public:
+  // `epoch` is greater than that of every earlier coordinator of this job.
+  // REQUIRES: 1 <= policy.min_nodes <= policy.max_nodes.
+  RendezvousMachine(Policy policy, Epoch epoch, TimePoint now);
+  ~RendezvousMachine();
+  RendezvousMachine(const RendezvousMachine&) = delete;
+  RendezvousMachine& operator=(const RendezvousMachine&) = delete;
+
+  // Applies one event. Same history, same actions, same order.  REQUIRES: now never decreases.
+  std::vector<Action> Step(TimePoint now, const Event& event);
+  // When Step(now, TimePassed{}) would next act.
+  std::optional<TimePoint> NextDeadline() const;
+  // One sentence: the state and what it waits for.
+  std::string Explain(TimePoint now) const;
+
+  Epoch epoch() const;
+  Round round() const;
+  bool is_finished() const;
+
+ private:
+  struct State;
+  friend struct MachineInspector;  // invariants and rendering
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace ddprun::rendezvous
+
+#endif  // DDPRUN_RENDEZVOUS_CORE_RENDEZVOUS_MACHINE_H_

@@ -1,0 +1,98 @@
+// The values that agents and the coordinator exchange. [pure]
+#ifndef DDPRUN_RENDEZVOUS_CORE_TYPES_H_
+#define DDPRUN_RENDEZVOUS_CORE_TYPES_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "rendezvous/base/ids.h"
+#include "rendezvous/base/time.h"
+
+namespace ddprun::rendezvous {
+
+// How many nodes form a round, and how long each wait lasts. Fixed for the life of a coordinator.
+struct Policy {
+  std::string run_id;
+  int min_nodes = 1;
+  int max_nodes = 1;
+  int max_restarts = 0;
+  // From the minimum being reached until a first round with fewer than max_nodes is sealed.
+  Duration last_call = std::chrono::seconds(30);
+  // How long the job may stay below min_nodes before it is given up.
+  Duration join_timeout = std::chrono::seconds(600);
+  // From the last word heard of a node until it is taken out of the job.
+  Duration evict_after = std::chrono::seconds(10);
+  // From the first failure report until the first cause is named.
+  Duration first_cause_window = std::chrono::milliseconds(200);
+  // How long the coordinator waits for acknowledgements of the verdict.
+  Duration verdict_ack_timeout = std::chrono::seconds(10);
+  // `static`: every node has a rank given by the user and the store's address is fixed.
+  bool is_static = false;
+  std::string static_master_addr;
+  uint16_t static_master_port = 0;
+};
+
+// What one agent says of itself when it joins.
+struct NodeInfo {
+  NodeId id;
+  std::string host;               // for people: the machine's name
+  std::string advertised_addr;    // --local_addr; empty: the coordinator uses what it saw
+  int local_world_size = 1;       // workers on this node, >= 1
+  std::string role = "default";
+  std::vector<std::string> gpu_ids;
+  int node_rank = -1;             // --node_rank; -1: not given
+  uint16_t store_port = 0;        // where this agent's worker store of the next round listens
+  bool is_endpoint_node = false;  // hosts the coordinator: gets rank 0
+  int min_nodes = 1;              // the agent's own --nnodes, compared with the coordinator's
+  int max_nodes = 1;
+};
+
+// What an agent needs to start its workers. O(1) in the number of nodes.
+struct Assignment {
+  Epoch epoch;
+  Round round;
+  int node_rank = 0;   // GROUP_RANK
+  int node_count = 1;  // GROUP_WORLD_SIZE
+  int first_rank = 0;  // RANK of local rank 0; the node's ranks are contiguous
+  int world_size = 1;
+  int role_first_rank = 0;
+  int role_world_size = 1;
+  std::string master_addr;
+  uint16_t master_port = 0;
+  int restart_count = 0;  // equal on all nodes
+  int max_restarts = 0;
+  // The coordinator lives in a member's agent: where that process is gone, its ranks are too.
+  bool coordinator_is_member = true;
+  friend bool operator==(const Assignment&, const Assignment&) = default;
+};
+
+// How one worker ended without success.
+struct FailureReport {
+  NodeId node;
+  std::string host;
+  int node_rank = 0;
+  int rank = 0;
+  int local_rank = 0;
+  int pid = 0;
+  int exit_code = 1;        // what ddprun exits with: the worker's own, 128+n for signal n, 126/127
+  int signal = 0;           // 0: it exited by itself
+  bool dumped_core = false;
+  std::string message;      // one line: "killed by signal 9 (SIGKILL)", an exception, an exec error
+  std::string stderr_tail;  // last lines of its stderr, at most 64 KiB
+  int64_t unix_time_ms = 0; // for the report only, never compared
+  friend bool operator==(const FailureReport&, const FailureReport&) = default;
+};
+
+// The end of the job, the same for every agent.
+struct Verdict {
+  int exit_code = 0;  // 0: every rank exited 0
+  std::string reason;  // one sentence
+  std::optional<FailureReport> first_failure;
+  friend bool operator==(const Verdict&, const Verdict&) = default;
+};
+
+}  // namespace ddprun::rendezvous
+
+#endif  // DDPRUN_RENDEZVOUS_CORE_TYPES_H_

@@ -1,0 +1,41 @@
+"""Libraries of the distribution, as cc_library targets.
+
+By default they are linked as shared libraries. With --define=portable=1 they are linked as archives,
+libstdc++ included, so that the program asks only for libc, libm and libgcc_s.
+"""
+
+# Parts of glibc, and libatomic, are never linked statically.
+_GLIBC = ["-ldl", "-lpthread", "-lrt", "-lm", "-lc", "-latomic"]
+
+def _libraries(ctx, flags):
+    out = ctx.execute(["pkg-config"] + flags + ["--libs"] + ctx.attr.packages)
+    if out.return_code != 0:
+        fail("pkg-config %s: %s; run tools/setup" % (" ".join(ctx.attr.packages), out.stderr))
+    names = []
+    for flag in out.stdout.strip().split(" "):
+        if flag.startswith("-l") and flag not in _GLIBC and flag not in names:
+            names.append(flag)
+    return names
+
+def _impl(ctx):
+    # A group, because the archives need each other; as-needed, so that the libstdc++.so which Bazel
+    # appends to every link is dropped once the archive has answered.
+    static = ["-Wl,--as-needed", "-Wl,--start-group"] + \
+             ["-l:lib%s.a" % name[2:] for name in _libraries(ctx, ["--static"])] + \
+             ["-l:libstdc++.a", "-Wl,--end-group", "-ldl", "-lpthread", "-lrt", "-Wl,--gc-sections"]
+    ctx.file("BUILD", """
+cc_library(
+    name = "{name}",
+    linkopts = select({{
+        "@ddprun//tools/bazel:portable": {static},
+        "//conditions:default": {shared},
+    }}),
+    visibility = ["//visibility:public"],
+)
+""".format(name = ctx.name, static = repr(static), shared = repr(_libraries(ctx, []))))
+
+pkg_config_library = repository_rule(
+    implementation = _impl,
+    attrs = {"packages": attr.string_list(mandatory = True)},
+    local = True,
+)

@@ -1,0 +1,98 @@
+// Collectives between the ranks of one group.
+#ifndef DDPRUN_WORKER_RUNTIME_DDP_COMMUNICATOR_H_
+#define DDPRUN_WORKER_RUNTIME_DDP_COMMUNICATOR_H_
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "ddp/dtype.h"
+
+namespace ddp {
+
+// Where memory lives. The CPU backends take kCpu only; `nccl` takes kCuda only.
+enum class DeviceType : uint8_t { kCpu, kCuda };
+
+// A CUstream (= cudaStream_t) as an opaque pointer; null for the CPU backends.
+using Stream = void*;
+
+// One operation under way. Owned by the caller; may be dropped, the operation goes on.
+class Work {
+ public:
+  using Clock = std::chrono::steady_clock;
+  virtual ~Work() = default;
+
+  // Blocks the host until the operation ended (CPU) or was enqueued (CUDA), at most until its
+  // timeout. Errors: DeadlineExceeded or Unavailable naming the ranks that did not arrive,
+  // Aborted after Abort(), InvalidArgument for a call that does not match the other ranks'.
+  virtual absl::Status Wait() = 0;
+  // Makes `stream` wait for the operation without blocking the host. CPU backends: Wait().
+  virtual absl::Status WaitOn(Stream stream) = 0;
+  virtual bool IsDone() const = 0;
+  // When the operation began and ended on this rank; valid once Wait() has returned.
+  virtual Clock::time_point started_at() const = 0;
+  virtual Clock::time_point ended_at() const = 0;
+};
+
+// Memory that a communicator can reduce without a copy (shm: shared pages; nccl: registered).
+// Freed by the destructor. REQUIRES: destroyed before its communicator.
+class Buffer {
+ public:
+  virtual ~Buffer() = default;
+  virtual void* data() const = 0;
+  virtual size_t bytes() const = 0;
+};
+
+// A group's collectives. Every rank calls the same operations with the same counts and types in
+// the same order. Operations are executed in the order of the calls on a thread (or stream) of the
+// communicator's own; each returns a Work at once. Calls come from one thread at a time.
+//
+// CPU backends sum in one canonical order - ascending global rank, in float32 for float32, float16
+// and bfloat16, in the type itself otherwise, rounded once at the end - so that `local`, `shm`,
+// `tcp` and their combination give equal bits for the same world size.
+//
+// Counts are elements, and 0 is allowed. Buffers stay valid and untouched until the Work is done.
+// After any error, or Abort(), every later call fails with the first error.
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+
+  virtual int rank() const = 0;
+  virtual int world_size() const = 0;
+  // "local", "shm", "tcp" (also where tcp and shm are combined), "nccl".
+  virtual const char* backend() const = 0;
+  virtual DeviceType device_type() const = 0;
+
+  // Memory for AllReduce in place without a copy. Collective: every rank asks for the same size in
+  // the same order. The memory is zeroed.
+  virtual absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t bytes) = 0;
+
+  // In place; `stream` is where `data` was produced (null on the CPU).
+  virtual std::unique_ptr<Work> AllReduce(void* data, size_t count, DType dtype, ReduceOp op,
+                                          Stream stream = nullptr) = 0;
+  // `data` of `root` replaces everybody's.
+  virtual std::unique_ptr<Work> Broadcast(void* data, size_t count, DType dtype, int root,
+                                          Stream stream = nullptr) = 0;
+  // `output` holds world_size * count elements, rank r's at r * count.
+  virtual std::unique_ptr<Work> AllGather(const void* input, void* output, size_t count,
+                                          DType dtype, Stream stream = nullptr) = 0;
+  // `input` holds world_size * count elements; `output` gets the reduced slice of this rank.
+  virtual std::unique_ptr<Work> ReduceScatter(const void* input, void* output, size_t count,
+                                              DType dtype, ReduceOp op,
+                                              Stream stream = nullptr) = 0;
+  // Done when every rank has called it.
+  virtual std::unique_ptr<Work> Barrier() = 0;
+
+  // Ends everything under way with Aborted, on this rank and, as far as they can be reached, on
+  // the others. Safe from any thread, any number of times.
+  virtual void Abort(const std::string& reason) = 0;
+  // The first error, from whichever operation or peer; Ok while there is none.
+  virtual absl::Status error() const = 0;
+};
+
+}  // namespace ddp
+
+#endif  // DDPRUN_WORKER_RUNTIME_DDP_COMMUNICATOR_H_

@@ -1,0 +1,51 @@
+// This process's place among the ranks of a job.
+#ifndef DDPRUN_WORKER_RUNTIME_DDP_PROCESS_GROUP_H_
+#define DDPRUN_WORKER_RUNTIME_DDP_PROCESS_GROUP_H_
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "ddp/communicator.h"
+#include "ddp/store.h"
+
+namespace ddp {
+
+// kAuto: `local` for world size 1, `shm` where all ranks share a host, `tcp` otherwise (with shm
+// between the ranks of one host). kTcp uses tcp between all ranks, also on one host.
+enum class Backend { kAuto, kShm, kTcp };
+
+struct ProcessGroupOptions {
+  Backend backend = Backend::kAuto;
+  // Default timeout of every operation; PyTorch's is 30 minutes for CPU groups.
+  std::chrono::milliseconds timeout = std::chrono::minutes(10);
+};
+
+// Made from the environment that ddprun or torchrun gives a worker: RANK, WORLD_SIZE, LOCAL_RANK,
+// LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT, TORCHELASTIC_RESTART_COUNT, DDPRUN_ROUND. Without
+// RANK it is a group of one, so that a program also runs without a launcher.
+class ProcessGroup {
+ public:
+  // Errors: InvalidArgument naming the variable and its value; DeadlineExceeded naming the ranks
+  // that did not come; FailedPrecondition when a backend was asked for that cannot work here.
+  static absl::StatusOr<std::unique_ptr<ProcessGroup>> FromEnv(const ProcessGroupOptions& options);
+  virtual ~ProcessGroup() = default;
+
+  virtual int rank() const = 0;
+  virtual int world_size() const = 0;
+  virtual int local_rank() const = 0;
+  virtual int local_world_size() const = 0;
+  // How often the job was restarted before this process: 0 in the first attempt.
+  virtual int restart_count() const = 0;
+  virtual Communicator& communicator() = 0;
+  // Null for a group of one without a launcher. Keys are under this round's own prefix.
+  virtual Store* store() = 0;
+  // Waits until every rank is here, then closes all connections in order. Call it last.
+  virtual absl::Status Shutdown() = 0;
+};
+
+}  // namespace ddp
+
+#endif  // DDPRUN_WORKER_RUNTIME_DDP_PROCESS_GROUP_H_
