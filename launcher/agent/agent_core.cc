@@ -1,0 +1,296 @@
+#include "launcher/agent/agent_core.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "launcher/process/exit_status.h"
+#include "rendezvous/base/check.h"
+
+namespace ddprun::launcher {
+namespace {
+
+// Linux's numbers; <csignal> is no header for pure code.
+constexpr int kSigHup = 1;
+constexpr int kSigInt = 2;
+constexpr int kSigTerm = 15;
+
+bool CouldBeAStop(int signal) {
+  return signal == kSigHup || signal == kSigInt || signal == kSigTerm;
+}
+
+std::optional<TimePoint> Earlier(std::optional<TimePoint> a, std::optional<TimePoint> b) {
+  if (!a) return b;
+  if (!b) return a;
+  return std::min(*a, *b);
+}
+
+}  // namespace
+
+AgentCore::AgentCore(AgentPolicy policy) : policy_(policy) {
+  DDP_CHECK(policy.local_world_size >= 1);
+}
+
+std::vector<AgentAction> AgentCore::Step(TimePoint now, const AgentEvent& event) {
+  DDP_CHECK(now >= now_);
+  now_ = now;
+  if (state_ == State::kDone) return {};
+  std::visit([this](const auto& e) { On(e); }, event);
+  return std::exchange(actions_, {});
+}
+
+void AgentCore::On(const AgentStarted&) {
+  DDP_CHECK(state_ == State::kIdle);
+  Join();
+}
+
+void AgentCore::On(const rendezvous::Waiting& event) {
+  if (state_ == State::kJoining) actions_.push_back(Say{event.reason});
+}
+
+void AgentCore::On(const rendezvous::Assigned& event) {
+  const bool is_newer = event.assignment.epoch > assignment_.epoch ||
+                        (event.assignment.epoch == assignment_.epoch &&
+                         event.assignment.round > assignment_.round);
+  // An assignment that crossed our leave, or a repeated one, starts nothing.
+  if (state_ != State::kJoining || !is_newer) return;
+  Run(event.assignment);
+}
+
+void AgentCore::On(const rendezvous::Drained& event) {
+  if (event.round != assignment_.round) return;
+  if (state_ != State::kRunning && state_ != State::kSucceeded) return;
+  if (!event.reason.empty()) actions_.push_back(Say{event.reason});
+  Stop(kSigTerm);
+}
+
+void AgentCore::On(const rendezvous::Concluded& event) {
+  if (state_ == State::kIdle || state_ == State::kDone) return;
+  verdict_ = event.verdict;
+  actions_.push_back(AckVerdict{});  // at once: from here on this node needs no coordinator
+  switch (state_) {
+    case State::kIdle:
+    case State::kDone:
+      return;
+    case State::kJoining:
+    case State::kRunning:
+    case State::kSucceeded:
+      if (!HasWorkers()) return FinishWithVerdict();
+      return Stop(kSigTerm);
+    case State::kStopping:
+      return;  // told when the workers are gone
+  }
+}
+
+void AgentCore::On(const rendezvous::ContactLost& event) {
+  if (!contact_.lost_since) contact_.lost_since = now_;
+  if (!event.is_refused) {
+    contact_.refused_since.reset();
+  } else if (!contact_.refused_since) {
+    contact_.refused_since = now_;
+  }
+  CheckContact();
+}
+
+void AgentCore::On(const rendezvous::ContactRestored&) { contact_ = Contact{}; }
+
+void AgentCore::On(const rendezvous::RendezvousFailed& event) {
+  if (verdict_) return;  // the end is known; only our own workers are waited for
+  // A worker of ours failed and nobody is left to name a first cause: then it is ours.
+  if (unanswered_failure_ && !exit_code_) {
+    exit_code_ = unanswered_failure_->exit_code;
+    actions_.push_back(Say{absl::StrCat(event.message, "; ending with the code of local rank ",
+                                        unanswered_failure_->local_rank, ", which ",
+                                        unanswered_failure_->message)});
+  } else if (!exit_code_) {
+    exit_code_ = event.exit_code;
+    actions_.push_back(Say{absl::StrCat("error: ", event.message)});
+  }
+  if (HasWorkers()) return Stop(kSigTerm);
+  Finish(*exit_code_);
+}
+
+void AgentCore::On(const WorkerEnded& event) {
+  if (state_ == State::kStopping) {
+    // Ends after our own signal are consequences; one before it may be the first cause.
+    const bool was_before_stop = stopping_since_ && event.at < *stopping_since_;
+    if (was_before_stop && event.end.exit_code != 0 && !exit_code_ && !verdict_) {
+      actions_.push_back(ReportFailure{assignment_, event.end, event.at});
+    }
+    return;
+  }
+  if (state_ != State::kRunning) return;
+  if (event.end.exit_code == 0) {
+    if (++succeeded_count_ == 1) actions_.push_back(ReportFirstSuccess{assignment_.round});
+    if (succeeded_count_ == policy_.local_world_size) Succeed();
+    return;
+  }
+  if (CouldBeAStop(event.end.signal)) {
+    suspicions_.push_back({event.end, event.at, now_ + policy_.signal_judgement_delay});
+    return;
+  }
+  Fail(event.end, event.at);
+}
+
+void AgentCore::On(const WorkersGone&) {
+  are_workers_gone_ = true;
+  if (state_ != State::kStopping) return;  // all exited by themselves: judged one by one
+  if (exit_code_) return Finish(*exit_code_);
+  if (verdict_) return FinishWithVerdict();
+  Join();
+}
+
+void AgentCore::On(const SignalReceived& event) {
+  ++signals_received_;
+  suspicions_.clear();
+  if (signals_received_ > 1) {
+    if (HasWorkers()) {
+      actions_.push_back(KillWorkers{});
+      return;
+    }
+  }
+  if (!exit_code_) {
+    exit_code_ = kExitSignalBase + event.signal;
+    actions_.push_back(LeaveJob{absl::StrCat("stopped by signal ", event.signal)});
+  }
+  if (!HasWorkers()) return Finish(*exit_code_);
+  Stop(event.signal);
+}
+
+void AgentCore::On(const LocalFailure& event) {
+  actions_.push_back(Say{absl::StrCat("error: ", event.message)});
+  if (!exit_code_) {
+    exit_code_ = event.exit_code;
+    actions_.push_back(LeaveJob{event.message});
+  }
+  if (!HasWorkers()) return Finish(*exit_code_);
+  Stop(kSigTerm);
+}
+
+void AgentCore::On(const AgentTimePassed&) {
+  JudgeSuspicions();
+  if (state_ != State::kDone) CheckContact();
+}
+
+void AgentCore::Join() {
+  state_ = State::kJoining;
+  succeeded_count_ = 0;
+  stopping_since_.reset();
+  suspicions_.clear();
+  actions_.push_back(JoinRound{});
+}
+
+void AgentCore::Run(const rendezvous::Assignment& assignment) {
+  DDP_CHECK(!HasWorkers());
+  state_ = State::kRunning;
+  assignment_ = assignment;
+  are_workers_gone_ = false;
+  unanswered_failure_.reset();
+  actions_.push_back(StartWorkers{assignment});
+}
+
+void AgentCore::Succeed() {
+  state_ = State::kSucceeded;
+  actions_.push_back(ReportSuccess{assignment_.round});
+}
+
+void AgentCore::Stop(int signal) {
+  if (state_ == State::kStopping) return;
+  state_ = State::kStopping;
+  stopping_since_ = now_;
+  for (const Suspicion& suspicion : std::exchange(suspicions_, {})) {
+    if (!exit_code_ && !verdict_) {
+      actions_.push_back(ReportFailure{assignment_, suspicion.end, suspicion.at});
+    }
+  }
+  if (HasWorkers()) {
+    actions_.push_back(StopWorkers{signal, policy_.shutdown_timeout});
+    return;
+  }
+  On(WorkersGone{});
+}
+
+void AgentCore::Fail(const WorkerEnd& end, TimePoint at) {
+  unanswered_failure_ = end;
+  actions_.push_back(ReportFailure{assignment_, end, at});
+  Stop(kSigTerm);
+}
+
+void AgentCore::JudgeSuspicions() {
+  if (suspicions_.empty() || suspicions_.front().judge_at > now_) return;
+  const Suspicion first = suspicions_.front();
+  suspicions_.erase(suspicions_.begin());
+  if (state_ == State::kRunning) Fail(first.end, first.at);
+}
+
+std::optional<TimePoint> AgentCore::ContactDeadline() const {
+  if (!contact_.lost_since) return std::nullopt;
+  if (state_ == State::kSucceeded) return *contact_.lost_since + policy_.exit_barrier_timeout;
+  if (state_ != State::kRunning) return std::nullopt;  // joining: the client keeps the time
+  std::optional<TimePoint> deadline = *contact_.lost_since + policy_.orphan_timeout;
+  if (contact_.refused_since && assignment_.coordinator_is_member) {
+    deadline = Earlier(deadline, *contact_.refused_since + policy_.refused_grace);
+  }
+  return deadline;
+}
+
+void AgentCore::CheckContact() {
+  const std::optional<TimePoint> deadline = ContactDeadline();
+  if (!deadline || *deadline > now_) return;
+  if (state_ == State::kSucceeded) {
+    actions_.push_back(Say{
+        "all workers of this node succeeded, but the coordinator has been lost since; ending "
+        "with 0 without the job's verdict"});
+    exit_code_ = kExitSuccess;
+    if (!HasWorkers()) return Finish(*exit_code_);
+    return Stop(kSigTerm);
+  }
+  if (contact_.refused_since && assignment_.coordinator_is_member) {
+    actions_.push_back(Say{
+        "the ddprun that coordinates this job is gone; stopping this node's workers and waiting "
+        "for it to come back"});
+    return Stop(kSigTerm);
+  }
+  actions_.push_back(Say{"error: no word from the coordinator for too long; stopping the workers"});
+  exit_code_ = kExitLostCoordinator;
+  Stop(kSigTerm);
+}
+
+void AgentCore::FinishWithVerdict() {
+  if (verdict_->exit_code != 0) actions_.push_back(PrintReport{*verdict_});
+  Finish(verdict_->exit_code);
+}
+
+void AgentCore::Finish(int exit_code) {
+  state_ = State::kDone;
+  actions_.push_back(ExitAgent{exit_code});
+}
+
+std::optional<TimePoint> AgentCore::NextDeadline() const {
+  if (state_ == State::kDone) return std::nullopt;
+  std::optional<TimePoint> deadline = ContactDeadline();
+  if (!suspicions_.empty()) deadline = Earlier(deadline, suspicions_.front().judge_at);
+  return deadline;
+}
+
+std::string AgentCore::Explain() const {
+  switch (state_) {
+    case State::kIdle:
+      return "not started";
+    case State::kJoining:
+      return "waiting for a place in the next round";
+    case State::kRunning:
+      return absl::StrCat("round ", assignment_.round.value, ": running, ", succeeded_count_,
+                          " of ", policy_.local_world_size, " workers have succeeded");
+    case State::kSucceeded:
+      return absl::StrCat("round ", assignment_.round.value,
+                          ": all workers have succeeded, waiting for the job's verdict");
+    case State::kStopping:
+      return absl::StrCat("round ", assignment_.round.value, ": stopping the workers");
+    case State::kDone:
+      return "done";
+  }
+  return "";
+}
+
+}  // namespace ddprun::launcher

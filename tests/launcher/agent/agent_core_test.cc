@@ -1,0 +1,320 @@
+#include "launcher/agent/agent_core.h"
+
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+namespace ddprun::launcher {
+namespace {
+
+using namespace std::chrono_literals;
+using rendezvous::Assigned;
+using rendezvous::Assignment;
+using rendezvous::Concluded;
+using rendezvous::ContactLost;
+using rendezvous::ContactRestored;
+using rendezvous::Drained;
+using rendezvous::RendezvousFailed;
+using rendezvous::Verdict;
+
+constexpr int kInt = 2;
+constexpr int kKill = 9;
+constexpr int kTerm = 15;
+
+// One word an action, so that a whole step reads as a line.
+struct Printer {
+  std::string operator()(const JoinRound&) const { return "join"; }
+  std::string operator()(const StartWorkers& a) const {
+    return "start:" + std::to_string(a.assignment.round.value);
+  }
+  std::string operator()(const StopWorkers& a) const { return "stop:" + std::to_string(a.signal); }
+  std::string operator()(const KillWorkers&) const { return "kill"; }
+  std::string operator()(const ReportFailure& a) const {
+    return "failed:" + std::to_string(a.end.local_rank);
+  }
+  std::string operator()(const ReportFirstSuccess&) const { return "first-success"; }
+  std::string operator()(const ReportSuccess&) const { return "success"; }
+  std::string operator()(const LeaveJob&) const { return "leave"; }
+  std::string operator()(const AckVerdict&) const { return "ack"; }
+  std::string operator()(const Say&) const { return "say"; }
+  std::string operator()(const PrintReport&) const { return "report"; }
+  std::string operator()(const ExitAgent& a) const { return "exit:" + std::to_string(a.exit_code); }
+};
+
+class Bench {
+ public:
+  explicit Bench(int workers = 2, AgentPolicy policy = {}) : core_(With(policy, workers)) {}
+
+  std::string Step(const AgentEvent& event) {
+    std::string line;
+    for (const AgentAction& action : core_.Step(now_, event)) {
+      if (!line.empty()) line += " ";
+      line += std::visit(Printer{}, action);
+    }
+    return line;
+  }
+  // Lets time pass in the steps that the core itself asks for.
+  std::string Pass(Duration duration) {
+    const TimePoint end = now_ + duration;
+    std::string all;
+    while (core_.NextDeadline() && *core_.NextDeadline() <= end) {
+      now_ = std::max(now_, *core_.NextDeadline());
+      const std::string line = Step(AgentTimePassed{});
+      REQUIRE_MESSAGE(!line.empty(), "a deadline passed and nothing happened");
+      all += (all.empty() ? "" : " ") + line;
+    }
+    now_ = end;
+    return all;
+  }
+  std::string Assign(uint64_t round) { return Step(Assigned{AssignmentOf(round)}); }
+  std::string End(int local_rank, int code, int signal = 0) {
+    return Step(WorkerEnded{{.local_rank = local_rank, .pid = 100, .exit_code = code,
+                             .signal = signal, .message = "ended"}, now_});
+  }
+  std::string Drain(uint64_t round) { return Step(Drained{Round{round}, ""}); }
+  void Run(uint64_t round = 1) {
+    REQUIRE(Step(AgentStarted{}) == "join");
+    REQUIRE(Assign(round) == "start:" + std::to_string(round));
+  }
+  TimePoint now() const { return now_; }
+
+ private:
+  static AgentPolicy With(AgentPolicy policy, int workers) {
+    policy.local_world_size = workers;
+    return policy;
+  }
+  static Assignment AssignmentOf(uint64_t round) {
+    Assignment assignment;
+    assignment.epoch = Epoch{7};
+    assignment.round = Round{round};
+    return assignment;
+  }
+
+  AgentCore core_;
+  TimePoint now_{1000s};
+};
+
+Concluded Failure(int code) { return Concluded{Verdict{code, "rank 1 failed", {}}}; }
+
+TEST_CASE("agent: success is acknowledged and ends with 0 when the verdict says so") {
+  Bench bench;
+  bench.Run();
+  CHECK(bench.End(0, 0) == "first-success");
+  CHECK(bench.End(1, 0) == "success");
+  CHECK(bench.Step(WorkersGone{}) == "");
+  CHECK(bench.Step(Concluded{Verdict{}}) == "ack exit:0");
+}
+
+TEST_CASE("agent: a failed worker stops the others, and the node joins the next round") {
+  Bench bench;
+  bench.Run();
+  CHECK(bench.End(1, 3) == "failed:1 stop:15");
+  CHECK(bench.Drain(1) == "");
+  CHECK(bench.End(0, 143, kTerm) == "");
+  CHECK(bench.Step(WorkersGone{}) == "join");
+  CHECK(bench.Assign(2) == "start:2");
+}
+
+TEST_CASE("agent: no worker starts while one of an earlier round lives") {
+  Bench bench;
+  bench.Run();
+  bench.Drain(1);
+  CHECK(bench.Assign(2) == "");
+  CHECK(bench.Step(WorkersGone{}) == "join");
+  CHECK(bench.Assign(2) == "start:2");
+}
+
+TEST_CASE("agent: without budget it ends with the code of the verdict, after its own workers") {
+  Bench bench;
+  bench.Run();
+  CHECK(bench.Step(Failure(137)) == "ack stop:15");
+  CHECK(bench.End(0, 143, kTerm) == "");
+  CHECK(bench.Step(WorkersGone{}) == "report exit:137");
+}
+
+TEST_CASE("agent: the verdict may come while the node waits for the next round") {
+  Bench bench;
+  bench.Run();
+  bench.End(1, 3);
+  CHECK(bench.Step(WorkersGone{}) == "join");
+  CHECK(bench.Step(Failure(3)) == "ack report exit:3");
+}
+
+TEST_CASE("agent: a finished node restarts with the rest") {
+  Bench bench;
+  bench.Run();
+  bench.End(0, 0);
+  bench.End(1, 0);
+  bench.Step(WorkersGone{});
+  CHECK(bench.Drain(1) == "join");
+  CHECK(bench.Assign(2) == "start:2");
+  CHECK(bench.End(0, 0) == "first-success");
+}
+
+TEST_CASE("agent: a drain of an older round stops nothing") {
+  Bench bench;
+  bench.Run(2);
+  CHECK(bench.Drain(1) == "");
+}
+
+TEST_CASE("agent: an assignment that is not newer starts nothing") {
+  Bench bench;
+  bench.Run(2);
+  bench.Drain(2);
+  bench.Step(WorkersGone{});
+  CHECK(bench.Assign(2) == "");
+  CHECK(bench.Assign(1) == "");
+  CHECK(bench.Assign(3) == "start:3");
+}
+
+TEST_CASE("agent: a signal in each state leaves the job and ends with 128 + n") {
+  SUBCASE("joining") {
+    Bench bench;
+    bench.Step(AgentStarted{});
+    CHECK(bench.Step(SignalReceived{kTerm}) == "leave exit:143");
+  }
+  SUBCASE("running") {
+    Bench bench;
+    bench.Run();
+    CHECK(bench.Step(SignalReceived{kInt}) == "leave stop:2");
+    CHECK(bench.End(0, 130, kInt) == "");
+    CHECK(bench.Step(WorkersGone{}) == "exit:130");
+  }
+  SUBCASE("running, twice") {
+    Bench bench;
+    bench.Run();
+    bench.Step(SignalReceived{kInt});
+    CHECK(bench.Step(SignalReceived{kInt}) == "kill");
+    CHECK(bench.Step(WorkersGone{}) == "exit:130");
+  }
+  SUBCASE("stopping for a new round") {
+    Bench bench;
+    bench.Run();
+    bench.Drain(1);
+    CHECK(bench.Step(SignalReceived{kTerm}) == "leave");
+    CHECK(bench.Step(WorkersGone{}) == "exit:143");
+  }
+  SUBCASE("waiting for the verdict") {
+    Bench bench(1);
+    bench.Run();
+    bench.End(0, 0);
+    bench.Step(WorkersGone{});
+    CHECK(bench.Step(SignalReceived{kTerm}) == "leave exit:143");
+  }
+}
+
+TEST_CASE("agent: a worker that dies of a stop signal is judged 250 ms later") {
+  Bench bench;
+  bench.Run();
+  CHECK(bench.End(0, 143, kTerm) == "");
+  SUBCASE("the agent gets the signal too: a stop") {
+    CHECK(bench.Pass(100ms) == "");
+    CHECK(bench.Step(SignalReceived{kTerm}) == "leave stop:15");
+    CHECK(bench.Pass(1s) == "");
+  }
+  SUBCASE("it does not: a failure") {
+    CHECK(bench.Pass(249ms) == "");
+    CHECK(bench.Pass(1ms) == "failed:0 stop:15");
+  }
+  SUBCASE("the round is drained meanwhile: reported, for the coordinator to date") {
+    CHECK(bench.Pass(100ms) == "");
+    CHECK(bench.Drain(1) == "failed:0 stop:15");
+  }
+}
+
+TEST_CASE("agent: the only worker died of a stop signal and everything is gone") {
+  Bench bench(1);
+  bench.Run();
+  CHECK(bench.End(0, 143, kTerm) == "");
+  CHECK(bench.Step(WorkersGone{}) == "");
+  CHECK(bench.Pass(250ms) == "failed:0 join");
+}
+
+TEST_CASE("agent: ends after our own stop are consequences, one before it is reported") {
+  Bench bench(3);
+  bench.Run();
+  const TimePoint before = bench.now();
+  bench.Pass(1s);
+  bench.Drain(1);
+  CHECK(bench.End(0, 1) == "");
+  CHECK(bench.Step(WorkerEnded{{.local_rank = 2, .pid = 9, .exit_code = 1}, before}) ==
+        "failed:2");
+}
+
+TEST_CASE("agent: SIGKILL of a worker is a failure at once") {
+  Bench bench;
+  bench.Run();
+  CHECK(bench.End(1, 137, kKill) == "failed:1 stop:15");
+}
+
+TEST_CASE("agent: a silent coordinator stops nobody before orphan_timeout") {
+  Bench bench(2, {.orphan_timeout = 600s});
+  bench.Run();
+  CHECK(bench.Step(ContactLost{"timed out", false}) == "");
+  CHECK(bench.Pass(599s) == "");
+  SUBCASE("it comes back") {
+    bench.Step(ContactRestored{});
+    CHECK(bench.Pass(2000s) == "");
+  }
+  SUBCASE("it does not") {
+    CHECK(bench.Pass(1s) == "say stop:15");
+    CHECK(bench.Step(WorkersGone{}) == "exit:123");
+  }
+}
+
+TEST_CASE("agent: a coordinator whose port refuses is gone, and its ranks with it") {
+  Bench bench;
+  bench.Run();
+  bench.Step(ContactLost{"connection reset", false});
+  bench.Pass(1s);
+  CHECK(bench.Step(ContactLost{"connection refused", true}) == "");
+  CHECK(bench.Pass(2999ms) == "");
+  CHECK(bench.Pass(1ms) == "say stop:15");
+  CHECK(bench.Step(WorkersGone{}) == "join");
+}
+
+TEST_CASE("agent: success without a coordinator ends with 0 after the exit barrier") {
+  Bench bench(1, {.exit_barrier_timeout = 300s});
+  bench.Run();
+  bench.End(0, 0);
+  bench.Step(WorkersGone{});
+  bench.Step(ContactLost{"reset", true});
+  CHECK(bench.Pass(299s) == "");
+  CHECK(bench.Pass(1s) == "say exit:0");
+}
+
+TEST_CASE("agent: a failed rendezvous ends with its code") {
+  Bench bench;
+  bench.Step(AgentStarted{});
+  CHECK(bench.Step(RendezvousFailed{121, "no coordinator at 10.0.0.1:29400"}) == "say exit:121");
+}
+
+TEST_CASE("agent: with its own failure unanswered a failed rendezvous ends with the worker's code") {
+  Bench bench;
+  bench.Run();
+  bench.End(1, 9);
+  bench.Step(WorkersGone{});
+  CHECK(bench.Step(RendezvousFailed{121, "lost"}) == "say exit:9");
+}
+
+TEST_CASE("agent: a local failure stops the workers and ends with 120") {
+  Bench bench;
+  bench.Run();
+  CHECK(bench.Step(LocalFailure{120, "disk full"}) == "say leave stop:15");
+  CHECK(bench.Step(WorkersGone{}) == "exit:120");
+  CHECK(bench.Step(AgentTimePassed{}) == "");
+}
+
+TEST_CASE("agent: after the end nothing happens") {
+  Bench bench(1);
+  bench.Run();
+  bench.End(0, 0);
+  bench.Step(WorkersGone{});
+  bench.Step(Concluded{Verdict{}});
+  CHECK(bench.Step(SignalReceived{kTerm}) == "");
+  CHECK(bench.Drain(1) == "");
+}
+
+}  // namespace
+}  // namespace ddprun::launcher
