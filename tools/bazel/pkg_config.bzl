@@ -30,6 +30,10 @@ cc_library(
         "@ddprun//tools/bazel:portable": {static},
         "//conditions:default": {shared},
     }}),
+    deps = select({{
+        "@ddprun//tools/bazel:portable": ["@ddprun//tools/bazel:glibc_compat"],
+        "//conditions:default": [],
+    }}),
     visibility = ["//visibility:public"],
 )
 """.format(name = ctx.name, static = repr(static), shared = repr(_libraries(ctx, []))))

@@ -1,0 +1,83 @@
+# Common part of the scripts in tools/. Sourced; the caller has set -euo pipefail.
+# shellcheck shell=bash
+
+repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cd "$repo"
+export LC_ALL=C.UTF-8
+cache_dir=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/ddprun-bazel
+progress_every_s=30
+
+# What a build and a test run need on an empty Debian 12 or Ubuntu 24.04. Everything is from the
+# distribution; the compilers, bash and dpkg of the base system are named where a minimal root lacks them.
+packages=(
+  g++ pkg-config binutils
+  bazel-bootstrap bazel-rules-java bazel-rules-proto bazel-skylib bazel-platforms
+  libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc libabsl-dev
+  libre2-dev libc-ares-dev libssl-dev zlib1g-dev
+  libboost-dev libcli11-dev libspdlog-dev libfmt-dev libeigen3-dev doctest-dev
+  clang-format python3 procps iproute2 util-linux
+)
+bench_packages=(mpich openmpi-bin libopenmpi-dev libgloo-dev libbenchmark-dev)
+lint_packages=(clang-tidy)
+
+say() { printf '%s: %s\n' "tools/${0##*/}" "$*" >&2; }
+die() { say "$*"; exit 1; }
+
+# run_logged WHAT LOG COMMAND...: runs a long command without stdin, its output in LOG, and says every
+# half minute that it still runs. Returns the command's status.
+run_logged() {
+  local what=$1 log=$2 started=$SECONDS next
+  shift 2
+  "$@" </dev/null >"$log" 2>&1 &
+  local pid=$!
+  next=$((SECONDS + progress_every_s))
+  while kill -0 "$pid" 2>/dev/null; do
+    sleep 0.2
+    if ((SECONDS >= next)); then
+      say "$what: $((SECONDS - started)) s so far; $(tail -n 1 "$log" | cut -c1-120)"
+      next=$((SECONDS + progress_every_s))
+    fi
+  done
+  wait "$pid"
+}
+
+# missing_packages NAME...: those that are not installed, one a line.
+missing_packages() {
+  local name
+  for name in "$@"; do
+    [[ $(dpkg-query -W -f '${db:Status-Status}' "$name" 2>/dev/null) == installed ]] || echo "$name"
+  done
+}
+
+# Bazel does not see system headers and libraries as inputs. This hash of the installed versions, of
+# our packages and of what they directly depend on (g++ is only a name for g++-12), stands for them.
+system_hash() {
+  local names
+  names=$(dpkg-query -W -f '${Package}, ${Depends}\n' "${packages[@]}" 2>/dev/null |
+    tr ',|' '\n\n' | sed -E 's/[[:space:]]*\(.*//; s/:any//; s/[[:space:]]//g' | sort -u)
+  # shellcheck disable=SC2086  # one word a package
+  dpkg-query -W -f '${Package}=${Version}\n' $names 2>/dev/null | sort | sha256sum | cut -c1-16
+}
+
+# bazel_ COMMAND ARGS...: Bazel with our cache and without a terminal's tricks.
+bazel_() {
+  local command=$1
+  shift
+  [[ -n ${DDPRUN_SYSTEM:-} ]] || DDPRUN_SYSTEM=$(system_hash)
+  bazel "$command" --disk_cache="$cache_dir" --action_env=DDPRUN_SYSTEM="$DDPRUN_SYSTEM" \
+    --curses=no --color=no --show_progress_rate_limit="$progress_every_s" --noshow_loading_progress \
+    --ui_event_filters=-info,-debug "$@" </dev/null
+}
+
+# Bazel never empties a disk cache. Once a day: drop what is older than 30 days, then the oldest
+# beyond 20 GB. A missing entry is only a miss.
+trim_cache() {
+  local stamp=$cache_dir/.trimmed
+  [[ -d $cache_dir ]] || return 0
+  [[ -z $(find "$stamp" -mtime -1 2>/dev/null) ]] || return 0
+  touch "$stamp"
+  find "$cache_dir" -type f -mtime +30 -delete 2>/dev/null || true
+  { find "$cache_dir" -type f -printf '%T@ %s %p\n' 2>/dev/null || true; } | sort -rn |
+    awk -v limit=20000000000 '{ total += $2; if (total > limit) { sub(/^[^ ]+ [^ ]+ /, ""); printf "%s\0", $0 } }' |
+    xargs -0r rm -f --
+}
