@@ -1,0 +1,119 @@
+#include "rendezvous/client/agent_record.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+
+namespace ddprun::rendezvous {
+
+std::string WithTimeLeft(const std::string& reason, TimePoint now, TimePoint deadline) {
+  const auto left = std::chrono::ceil<std::chrono::seconds>(deadline - now).count();
+  return absl::StrCat(reason, ", ", std::max<int64_t>(0, left), " s left");
+}
+
+void AgentRecord::Join(const NodeInfo& node) {
+  facts_.clear();
+  said_ = 0;
+  failures_ = 0;
+  is_waiting_ = true;
+  waiting_reason_.clear();
+  Add(NodeJoined{.stamp = {}, .node = node, .is_running = false, .source_addr = {},
+                 .accepted_addr = {}});
+}
+
+void AgentRecord::ReportFailed(Round round, const FailureReport& report, TimePoint at) {
+  if (!IsOfThisRound(round) || failures_ == kMaxFailures) return;
+  ++failures_;
+  Add(WorkersFailed{.stamp = {}, .report = report}, at);
+}
+
+void AgentRecord::ReportFirstSuccess(Round round) {
+  if (IsOfThisRound(round)) Add(FirstWorkerSucceeded{});
+}
+
+void AgentRecord::ReportSucceeded(Round round) {
+  if (IsOfThisRound(round)) Add(WorkersSucceeded{});
+}
+
+void AgentRecord::Leave(const std::string& reason) {
+  if (!facts_.empty()) Add(NodeLeft{.stamp = {}, .reason = reason});
+}
+
+void AgentRecord::AckVerdict() {
+  if (is_over_) Add(VerdictAcked{});
+}
+
+void AgentRecord::Add(Event event, TimePoint at) {
+  facts_.push_back(Fact{.event = std::move(event), .at = at});
+}
+
+std::optional<Event> AgentRecord::NextToSay(TimePoint now) {
+  if (!has_unsaid()) return std::nullopt;
+  const Fact& fact = facts_[said_++];
+  Event event = fact.event;
+  if (auto* joined = std::get_if<NodeJoined>(&event)) joined->is_running = is_assigned();
+  if (auto* failed = std::get_if<WorkersFailed>(&event)) {
+    failed->age = std::max(Duration{0}, Duration(now - fact.at));
+  }
+  std::visit(
+      [this](auto& any) {
+        if constexpr (requires { any.stamp; }) any.stamp = stamp();
+      },
+      event);
+  return event;
+}
+
+std::optional<RendezvousEvent> AgentRecord::HearWaiting(TimePoint now, const TellWaiting& action) {
+  // A coordinator repeats its reason when a session is re-attached; the agent hears changes.
+  if (!is_waiting_ || action.reason == waiting_reason_) return std::nullopt;
+  waiting_reason_ = action.reason;
+  if (!action.deadline) return Waiting{action.reason};
+  return Waiting{WithTimeLeft(action.reason, now, *action.deadline)};
+}
+
+std::optional<RendezvousEvent> AgentRecord::HearAssign(const Assign& action) {
+  const Assignment& assignment = action.assignment;
+  const bool is_newer = std::tie(assignment.epoch, assignment.round) > std::tie(epoch_, round_);
+  if (!is_waiting_ || !is_newer) return std::nullopt;
+  epoch_ = assignment.epoch;
+  round_ = assignment.round;
+  is_waiting_ = false;
+  return Assigned{assignment};
+}
+
+std::optional<RendezvousEvent> AgentRecord::Hear(TimePoint now, const Action& action) {
+  if (is_over_) return std::nullopt;
+  struct Visitor {
+    AgentRecord& record;
+    TimePoint now;
+    std::optional<RendezvousEvent> operator()(const TellWaiting& told) {
+      return record.HearWaiting(now, told);
+    }
+    std::optional<RendezvousEvent> operator()(const Assign& assign) {
+      return record.HearAssign(assign);
+    }
+    std::optional<RendezvousEvent> operator()(const Drain& drain) {
+      if (drain.epoch < record.epoch_ || !record.IsOfThisRound(drain.round)) return std::nullopt;
+      return Drained{drain.round, drain.reason};
+    }
+    std::optional<RendezvousEvent> operator()(const Conclude& conclude) {
+      if (conclude.epoch < record.epoch_) return std::nullopt;
+      record.is_over_ = true;
+      return Concluded{conclude.verdict};
+    }
+    std::optional<RendezvousEvent> operator()(const Refuse& refuse) {
+      record.is_over_ = true;
+      RendezvousFailed failed;
+      failed.message = refuse.message;
+      return failed;
+    }
+    std::optional<RendezvousEvent> operator()(const CloseSession&) { return std::nullopt; }
+    std::optional<RendezvousEvent> operator()(const Finish&) { return std::nullopt; }
+  };
+  return std::visit(Visitor{*this, now}, action);
+}
+
+}  // namespace ddprun::rendezvous

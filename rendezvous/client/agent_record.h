@@ -1,0 +1,81 @@
+// What one agent has said and adopted: the decisions of a rendezvous client, without its I/O. [pure]
+//
+// Drivers (the local and the gRPC client) own one each. What the agent says is kept as the list
+// [Join, facts of the round it got]. A new session starts that list again, so that nothing said is
+// lost with a connection; the coordinator takes each fact for a round once, however often it comes.
+#ifndef DDPRUN_RENDEZVOUS_CLIENT_AGENT_RECORD_H_
+#define DDPRUN_RENDEZVOUS_CLIENT_AGENT_RECORD_H_
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "rendezvous/base/ids.h"
+#include "rendezvous/base/time.h"
+#include "rendezvous/client/rendezvous_client.h"
+#include "rendezvous/core/action.h"
+#include "rendezvous/core/event.h"
+#include "rendezvous/core/types.h"
+
+namespace ddprun::rendezvous {
+
+class AgentRecord {
+ public:
+  // Failure reports kept for one round; later ones are consequences of these.
+  static constexpr size_t kMaxFailures = 64;
+
+  // The commands of RendezvousClient. What concerns another round than the adopted one is dropped.
+  void Join(const NodeInfo& node);
+  void ReportFailed(Round round, const FailureReport& report, TimePoint at);
+  void ReportFirstSuccess(Round round);
+  void ReportSucceeded(Round round);
+  void Leave(const std::string& reason);
+  void AckVerdict();
+
+  // A new session begins: everything is to be said again.
+  void StartSession() { said_ = 0; }
+  // The next thing to say, with Stamp::session left open; nullopt: all has been said.
+  // A failure's age counts up to `now`.
+  std::optional<Event> NextToSay(TimePoint now);
+  bool has_unsaid() const { return said_ < facts_.size(); }
+  // The coordinator said `action`. What the agent must hear of it; nullopt: nothing, it is stale,
+  // a repetition, or of no concern.
+  std::optional<RendezvousEvent> Hear(TimePoint now, const Action& action);
+
+  // The newest epoch and round adopted.
+  Stamp stamp() const { return Stamp{{}, epoch_, round_}; }
+  // Asked for a place and has none yet.
+  bool is_waiting() const { return is_waiting_; }
+  // Workers of the adopted round may live here.
+  bool is_assigned() const { return !is_waiting_ && round_.value != 0; }
+  // The verdict or a refusal came: nothing more will be heard.
+  bool is_over() const { return is_over_; }
+
+ private:
+  struct Fact {
+    Event event;
+    TimePoint at{};  // of a failure
+  };
+  void Add(Event event, TimePoint at = TimePoint{});
+  bool IsOfThisRound(Round round) const { return is_assigned() && round == round_; }
+  std::optional<RendezvousEvent> HearWaiting(TimePoint now, const TellWaiting& action);
+  std::optional<RendezvousEvent> HearAssign(const Assign& action);
+
+  std::vector<Fact> facts_;
+  size_t said_ = 0;
+  size_t failures_ = 0;
+
+  Epoch epoch_;
+  Round round_;
+  bool is_waiting_ = false;
+  bool is_over_ = false;
+  std::string waiting_reason_;
+};
+
+// "..., 580 s left": `reason` with the whole seconds until `deadline`, at least 0.
+std::string WithTimeLeft(const std::string& reason, TimePoint now, TimePoint deadline);
+
+}  // namespace ddprun::rendezvous
+
+#endif  // DDPRUN_RENDEZVOUS_CLIENT_AGENT_RECORD_H_

@@ -1,0 +1,70 @@
+// Runs one RendezvousMachine: its clock, its thread, its sessions.
+//
+// The agent that hosts the endpoint owns one. All machine steps and all Session calls happen on one
+// thread of its own; agents are reached in this process (AttachLocal) or, when Options::listen is
+// given, over gRPC. Without it no socket is opened and gRPC is never initialised.
+#ifndef DDPRUN_RENDEZVOUS_SERVER_COORDINATOR_H_
+#define DDPRUN_RENDEZVOUS_SERVER_COORDINATOR_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "rendezvous/base/time.h"
+#include "rendezvous/base/unique_fd.h"
+#include "rendezvous/client/rendezvous_client.h"
+#include "rendezvous/core/types.h"
+
+namespace ddprun::rendezvous {
+
+class CoordinatorLoop;
+class Frontend;
+
+class Coordinator {
+ public:
+  struct Listen {
+    std::string host;   // empty: every address of this machine, IPv6 and IPv4
+    uint16_t port = 0;  // 0: the kernel chooses
+  };
+  struct Options {
+    Policy policy;
+    std::optional<Listen> listen;
+    // Keeps the epoch file; empty: the epoch comes from the time of day alone.
+    std::string run_dir;
+    // A connection to the port whose first byte is 0x00, unread: a worker that looks for its store.
+    // Called on the listener's thread; must not block. Not set: such connections are closed.
+    std::function<void(UniqueFd)> on_store_connection;
+  };
+
+  // ALREADY_EXISTS: the port is taken. UNAVAILABLE, INVALID_ARGUMENT: other trouble with the
+  // address. All name it.
+  static absl::StatusOr<std::unique_ptr<Coordinator>> Start(Options options);
+  // Stops.
+  ~Coordinator();
+  Coordinator(const Coordinator&) = delete;
+  Coordinator& operator=(const Coordinator&) = delete;
+
+  // A client in this process. It may outlive the coordinator, and is deaf from then on.
+  std::unique_ptr<RendezvousClient> AttachLocal(RendezvousClient::EventHandler handler);
+  // Waits until the verdict is known everywhere it can be. False: `timeout` passed before.
+  bool WaitFinished(Duration timeout);
+  // Closes the port and every session, then ends the thread. Idempotent.
+  void Stop();
+
+  // Where it listens; 0 without Options::listen.
+  uint16_t port() const;
+
+ private:
+  Coordinator();
+
+  std::shared_ptr<CoordinatorLoop> loop_;  // shared with sessions, which may be destroyed later
+  std::unique_ptr<Frontend> frontend_;
+};
+
+}  // namespace ddprun::rendezvous
+
+#endif  // DDPRUN_RENDEZVOUS_SERVER_COORDINATOR_H_

@@ -1,0 +1,36 @@
+// What listens for remote agents, seen without gRPC.
+#ifndef DDPRUN_RENDEZVOUS_SERVER_FRONTEND_H_
+#define DDPRUN_RENDEZVOUS_SERVER_FRONTEND_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "rendezvous/base/unique_fd.h"
+#include "rendezvous/server/session.h"
+
+namespace ddprun::rendezvous {
+
+class Frontend {
+ public:
+  // Ends every session and closes the port.
+  virtual ~Frontend() = default;
+  virtual uint16_t port() const = 0;
+};
+
+struct FrontendOptions {
+  std::string host;
+  uint16_t port = 0;
+  std::string run_id;
+  std::function<void(UniqueFd)> on_store_connection;
+};
+
+// Listens and serves gRPC there. Errors as Coordinator::Start.
+absl::StatusOr<std::unique_ptr<Frontend>> StartGrpcFrontend(FrontendOptions options,
+                                                            std::shared_ptr<Inbox> inbox);
+
+}  // namespace ddprun::rendezvous
+
+#endif  // DDPRUN_RENDEZVOUS_SERVER_FRONTEND_H_

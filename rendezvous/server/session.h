@@ -1,0 +1,46 @@
+// The seam between the coordinator's driver and the ways in which agents reach it.
+#ifndef DDPRUN_RENDEZVOUS_SERVER_SESSION_H_
+#define DDPRUN_RENDEZVOUS_SERVER_SESSION_H_
+
+#include <memory>
+#include <optional>
+
+#include "rendezvous/base/ids.h"
+#include "rendezvous/base/time.h"
+#include "rendezvous/core/action.h"
+#include "rendezvous/core/event.h"
+
+namespace ddprun::rendezvous {
+
+// One agent's connection as the driver sees it. Called on the driver's thread only; no call may
+// block. Shared by the driver and by the transport that made it: whichever ends first.
+class Session {
+ public:
+  virtual ~Session() = default;
+
+  // Tells the agent. `action` is never CloseSession or Finish. After a Refuse, Close follows.
+  virtual void Send(TimePoint now, const Action& action) = 0;
+  // The event that was posted last has been applied: the next one may be posted.
+  virtual void Processed(const Event& event) = 0;
+  // A heartbeat that the driver should take as received each second; nullopt: the agent sends its
+  // own. An agent in this very process lives exactly as long as the driver does.
+  virtual std::optional<Event> Beat() { return std::nullopt; }
+  // Ends the connection once what was sent is out. Nothing is called afterwards.
+  virtual void Close() = 0;
+};
+
+// Where sessions put what agents say. Thread-safe; nothing blocks.
+class Inbox {
+ public:
+  virtual ~Inbox() = default;
+
+  // Announces a session and numbers it; nullopt: there are too many, or the coordinator stops.
+  virtual std::optional<SessionId> Open(std::shared_ptr<Session> session) = 0;
+  // Hands an event over. A transport posts the next event of a session only after Processed, which
+  // bounds the inbox; SessionBroken needs no turn and is the last one.
+  virtual void Post(Event event) = 0;
+};
+
+}  // namespace ddprun::rendezvous
+
+#endif  // DDPRUN_RENDEZVOUS_SERVER_SESSION_H_
