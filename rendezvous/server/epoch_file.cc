@@ -48,7 +48,7 @@ std::optional<uint64_t> Read(const std::string& path) {
   return epoch;
 }
 
-absl::Status Failed(std::string_view what, const std::string& path) {
+absl::Status Failed(const char* what, const std::string& path) {
   const int error = errno;
   return absl::ErrnoToStatus(error, absl::StrCat("epoch file: ", what, " \"", path, "\""));
 }
