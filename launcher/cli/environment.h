@@ -1,0 +1,30 @@
+// The surroundings a command line is read in, taken once at the start.
+#ifndef DDPRUN_LAUNCHER_CLI_ENVIRONMENT_H_
+#define DDPRUN_LAUNCHER_CLI_ENVIRONMENT_H_
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "launcher/cli/launch_config.h"
+
+namespace ddprun::launcher {
+
+struct Environment {
+  std::vector<std::string> variables;  // "NAME=value", in the order of environ
+  MachineFacts machine;
+
+  // The variable's value; of several with one name the first, as getenv has it.
+  std::optional<std::string> Get(std::string_view name) const;
+  // What holds for this process: its variables, the CPUs in its affinity mask, a fresh random id.
+  static Environment OfThisProcess();
+};
+
+// Lines worth telling the user: rank variables left over from another launcher, and names that
+// look like a misspelt DDPRUN_ variable.
+std::vector<std::string> WarningsAbout(const Environment& environment);
+
+}  // namespace ddprun::launcher
+
+#endif  // DDPRUN_LAUNCHER_CLI_ENVIRONMENT_H_

@@ -1,0 +1,255 @@
+#include "launcher/cli/launch_config.h"
+
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "launcher/cli/option_values.h"
+#include "launcher/cli/text.h"
+
+namespace ddprun::launcher {
+namespace {
+
+using absl::InvalidArgumentError;
+
+constexpr uint16_t kDefaultC10dPort = 29400;
+constexpr char kDefaultStaticHost[] = "127.0.0.1";
+constexpr uint16_t kDefaultStaticPort = 29500;
+constexpr size_t kMaxNameLength = 200;  // run id and role: they become parts of file names
+
+absl::Status Wrong(const GivenValue& given, absl::string_view accepted) {
+  return InvalidArgumentError(absl::StrCat(given.source, " ", Quoted(given.text), ": ", accepted));
+}
+
+// Hands out the options by name and remembers the first one that was wrong.
+class Reader {
+ public:
+  explicit Reader(const GivenOptions& given) : given_(given) {}
+
+  const GivenValue* Find(const std::string& name) const {
+    const auto found = given_.find(name);
+    return found == given_.end() ? nullptr : &found->second;
+  }
+  // An empty text counts as not given, as in torchrun.
+  const GivenValue* FindText(const std::string& name) const {
+    const GivenValue* value = Find(name);
+    return value != nullptr && !value->text.empty() ? value : nullptr;
+  }
+  std::string Text(const std::string& name, std::string fallback) const {
+    const GivenValue* value = FindText(name);
+    return value != nullptr ? value->text : std::move(fallback);
+  }
+  // Parses the option into `target`, which keeps its value when the option is absent or wrong.
+  template <typename T, typename Parse>
+  void Into(const std::string& name, T& target, Parse parse) {
+    const GivenValue* value = Find(name);
+    if (value == nullptr) return;
+    auto parsed = parse(value->text);
+    if (parsed.ok()) {
+      target = *std::move(parsed);
+    } else {
+      Fail(Wrong(*value, parsed.status().message()));
+    }
+  }
+  bool Flag(const std::string& name) {
+    bool is_set = false;
+    Into(name, is_set, ParseBool);
+    return is_set;
+  }
+  void Fail(absl::Status status) {
+    if (status_.ok()) status_ = std::move(status);
+  }
+  const absl::Status& status() const { return status_; }
+
+ private:
+  const GivenOptions& given_;
+  absl::Status status_;
+};
+
+absl::StatusOr<std::string> CheckName(const std::string& text) {
+  for (const char c : text) {
+    if (absl::ascii_iscntrl(c)) return InvalidArgumentError("expected printable characters");
+  }
+  if (text.size() > kMaxNameLength) {
+    return InvalidArgumentError(absl::StrCat("expected at most ", kMaxNameLength, " bytes"));
+  }
+  return text;
+}
+
+absl::StatusOr<std::string> HostOrNothing(const std::string& text) {
+  if (text.empty()) return std::string();
+  if (absl::Status status = CheckHost(text); !status.ok()) return status;
+  return text;
+}
+
+void ReadPlainValues(Reader& read, const MachineFacts& machine, LaunchConfig& config) {
+  read.Into("nnodes", config.nodes, ParseNodeRange);
+  read.Into("nproc_per_node", config.workers_per_node,
+            [&](const std::string& text) { return ParseWorkersPerNode(text, machine.cpu_count); });
+  read.Into("node_rank", config.node_rank,
+            [](const std::string& text) { return ParseNumber(text, 0, kMaxNodes - 1); });
+  read.Into("max_restarts", config.max_restarts,
+            [](const std::string& text) { return ParseNumber(text, 0, 1000000); });
+  read.Into("shutdown_timeout", config.shutdown_timeout,
+            [](const std::string& text) { return ParseSeconds(text, true); });
+  Duration unused;  // exits are seen at once: there is nothing to poll
+  read.Into("monitor_interval", unused,
+            [](const std::string& text) { return ParseSeconds(text, false); });
+  read.Into("rdzv_conf", config.rendezvous_options,
+            [&](const std::string& text) { return ParseRendezvousConf(text, config.warnings); });
+  read.Into("rdzv_id", config.run_id, CheckName);
+  read.Into("role", config.role, CheckName);
+  read.Into("local_addr", config.local_addr, HostOrNothing);
+  read.Into("redirects", config.redirects, ParseStreamChoice);
+  read.Into("tee", config.tee, ParseStreamChoice);
+  config.no_python = read.Flag("no_python");
+  config.log_dir = read.Text("log_dir", "");
+  if (config.role.empty()) config.role = "default";
+}
+
+enum class Asked { kNothing, kC10d, kStatic };
+
+Asked ReadBackend(Reader& read) {
+  const GivenValue* value = read.FindText("rdzv_backend");
+  if (value == nullptr) return Asked::kNothing;
+  if (value->text == "c10d" || value->text == "grpc") return Asked::kC10d;
+  if (value->text != "static") {
+    read.Fail(Wrong(*value, "expected c10d, grpc or static"));
+  }
+  return Asked::kStatic;
+}
+
+void UseStatic(Reader& read, LaunchConfig& config) {
+  config.rendezvous = RendezvousKind::kStatic;
+  if (!config.node_rank) config.node_rank = 0;
+  if (const GivenValue* value = read.FindText("rdzv_endpoint")) {
+    absl::StatusOr<Endpoint> endpoint = ParseEndpoint(value->text, 0);
+    if (endpoint.ok() && endpoint->port == 0) {
+      endpoint = InvalidArgumentError("static needs a port above 0");
+    }
+    if (!endpoint.ok()) return read.Fail(Wrong(*value, endpoint.status().message()));
+    config.endpoint = *endpoint;
+    return;
+  }
+  config.endpoint = {.host = kDefaultStaticHost, .port = kDefaultStaticPort};
+  read.Into("master_addr", config.endpoint.host, [](const std::string& text) {
+    return HostOrNothing(text.empty() ? kDefaultStaticHost : text);
+  });
+  read.Into("master_port", config.endpoint.port,
+            [](const std::string& text) { return ParseNumber(text, 1, 65535); });
+}
+
+bool IsLoopbackName(const std::string& host) {
+  return host == "localhost" || host == "::1" || host.substr(0, 4) == "127.";
+}
+
+void UseC10d(Reader& read, LaunchConfig& config) {
+  config.rendezvous = RendezvousKind::kC10d;
+  config.endpoint = {.host = "localhost", .port = kDefaultC10dPort};
+  const GivenValue* value = read.FindText("rdzv_endpoint");
+  if (value != nullptr) {
+    const absl::StatusOr<Endpoint> endpoint = ParseEndpoint(value->text, kDefaultC10dPort);
+    if (!endpoint.ok()) return read.Fail(Wrong(*value, endpoint.status().message()));
+    config.endpoint = *endpoint;
+  }
+  for (const char* name : {"master_addr", "master_port"}) {
+    if (const GivenValue* unused = read.FindText(name)) {
+      config.warnings.push_back(absl::StrCat(unused->source, " ", Quoted(unused->text),
+                                             " is not used: only the static backend reads it"));
+    }
+  }
+  // `localhost:0` is how torchrun's users ask for a free port on one node.
+  const bool is_alone = config.nodes.max == 1;
+  if (is_alone &&
+      (value == nullptr || (config.endpoint.port == 0 && IsLoopbackName(config.endpoint.host)))) {
+    config.rendezvous = RendezvousKind::kStandalone;
+  } else if (config.endpoint.port == 0) {
+    read.Fail(Wrong(*value, "port 0 is for --nnodes=1 on localhost; expected HOST:PORT"));
+  }
+}
+
+// The rule for what was not said stands in the design: an endpoint alone means c10d, anything
+// that names the master or a rank means static, nothing at all on one node means standalone.
+void ChooseRendezvous(Reader& read, LaunchConfig& config) {
+  if (read.Flag("standalone")) {
+    config.rendezvous = RendezvousKind::kStandalone;
+    return;
+  }
+  const bool names_master = read.FindText("master_addr") || read.FindText("master_port");
+  const bool has_endpoint = read.FindText("rdzv_endpoint") != nullptr;
+  Asked asked = ReadBackend(read);
+  if (asked == Asked::kNothing) {
+    asked = has_endpoint && !names_master && !config.node_rank ? Asked::kC10d : Asked::kStatic;
+  }
+  if (asked == Asked::kC10d) {
+    UseC10d(read, config);
+  } else if (config.nodes.max == 1 && !has_endpoint && !read.FindText("master_port")) {
+    config.rendezvous = RendezvousKind::kStandalone;
+  } else {
+    UseStatic(read, config);
+  }
+}
+
+}  // namespace
+
+std::string Endpoint::ToString() const {
+  const bool is_v6 = host.find(':') != std::string::npos;
+  return is_v6 ? absl::StrCat("[", host, "]:", port) : absl::StrCat(host, ":", port);
+}
+
+Streams StreamChoice::For(int local_rank) const {
+  const auto found = by_local_rank.find(local_rank);
+  return found == by_local_rank.end() ? everyone : found->second;
+}
+
+absl::StatusOr<LaunchConfig> BuildLaunchConfig(const GivenOptions& given,
+                                               const MachineFacts& machine) {
+  LaunchConfig config;
+  Reader read(given);
+  ReadPlainValues(read, machine, config);
+  ChooseRendezvous(read, config);
+  if (!read.status().ok()) return read.status();
+  if (config.rendezvous == RendezvousKind::kStandalone) config.endpoint = {};
+  if (config.run_id.empty()) {
+    // Nobody joins a standalone job, so its id may be its own; elsewhere all nodes need the same.
+    const bool is_standalone = config.rendezvous == RendezvousKind::kStandalone;
+    config.run_id = is_standalone && !machine.fresh_run_id.empty() ? machine.fresh_run_id : "none";
+  }
+  if (absl::Status status = Validate(config); !status.ok()) return status;
+  return config;
+}
+
+absl::Status Validate(const LaunchConfig& config) {
+  const std::string nodes = config.nodes.is_elastic()
+                                ? absl::StrCat(config.nodes.min, ":", config.nodes.max)
+                                : absl::StrCat(config.nodes.max);
+  if (config.rendezvous == RendezvousKind::kStandalone && config.nodes.max > 1) {
+    return InvalidArgumentError(absl::StrCat("--standalone with --nnodes '", nodes,
+                                             "': expected --nnodes=1, or --rdzv_endpoint in place "
+                                             "of --standalone"));
+  }
+  if (config.rendezvous == RendezvousKind::kStatic && config.nodes.is_elastic()) {
+    return InvalidArgumentError(absl::StrCat("--nnodes '", nodes,
+                                             "' with the static backend: expected a fixed number, "
+                                             "or --rdzv_backend=c10d with --rdzv_endpoint"));
+  }
+  if (config.node_rank && *config.node_rank >= config.nodes.max) {
+    return InvalidArgumentError(
+        absl::StrCat("--node_rank '", *config.node_rank, "' with --nnodes '", nodes,
+                     "': expected a rank from 0 to ", config.nodes.max - 1));
+  }
+  for (const auto& [name, choice] :
+       {std::pair{"--redirects", &config.redirects}, std::pair{"--tee", &config.tee}}) {
+    if (choice->by_local_rank.empty()) continue;
+    const int highest = choice->by_local_rank.rbegin()->first;
+    if (highest >= config.workers_per_node) {
+      return InvalidArgumentError(absl::StrCat(name, ": local rank '", highest,
+                                               "': expected ranks from 0 to ",
+                                               config.workers_per_node - 1));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace ddprun::launcher

@@ -1,0 +1,119 @@
+// What one `ddprun` was asked to do, as plain values. [pure]
+#ifndef DDPRUN_LAUNCHER_CLI_LAUNCH_CONFIG_H_
+#define DDPRUN_LAUNCHER_CLI_LAUNCH_CONFIG_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "rendezvous/base/time.h"
+
+namespace ddprun::launcher {
+
+// --nnodes: N or MIN:MAX.
+struct NodeRange {
+  int min = 1;
+  int max = 1;
+  bool is_elastic() const { return min != max; }
+};
+
+enum class RendezvousKind {
+  kStandalone,  // one node, everything in this process, no TCP port
+  kC10d,        // the agent on the endpoint's host is the coordinator
+  kStatic,      // fixed nodes with given ranks; MASTER_ADDR and MASTER_PORT are the endpoint
+};
+
+struct Endpoint {
+  std::string host;  // a name or an address; IPv6 without brackets
+  uint16_t port = 0;
+  // host:port, [v6]:port.
+  std::string ToString() const;
+  friend bool operator==(const Endpoint&, const Endpoint&) = default;
+};
+
+// What --rdzv_conf says, in our terms.
+struct RendezvousOptions {
+  Duration join_timeout = std::chrono::seconds(600);
+  Duration last_call = std::chrono::seconds(30);
+  Duration exit_barrier_timeout = std::chrono::seconds(300);
+  // How long workers live on without contact to the coordinator; default: join_timeout.
+  Duration orphan_timeout = std::chrono::seconds(600);
+  // keep_alive_interval * keep_alive_max_attempt when either is given: how long a silent node
+  // stays in the job. Empty: the coordinator's own default.
+  std::optional<Duration> evict_after;
+  // Whether this agent hosts the coordinator; empty: found out from the endpoint.
+  std::optional<bool> is_host;
+};
+
+// A choice of a worker's output streams.
+struct Streams {
+  bool out = false;
+  bool err = false;
+  friend bool operator==(const Streams&, const Streams&) = default;
+};
+
+// --redirects and --tee: one choice for every local rank (`3`) or one each (`0:1,12:3`).
+struct StreamChoice {
+  Streams everyone;
+  std::map<int, Streams> by_local_rank;
+
+  Streams For(int local_rank) const;
+  bool is_none() const { return everyone == Streams{} && by_local_rank.empty(); }
+};
+
+struct LaunchConfig {
+  NodeRange nodes;
+  int workers_per_node = 1;
+  std::optional<int> node_rank;  // always there with kStatic
+
+  RendezvousKind rendezvous = RendezvousKind::kStandalone;
+  Endpoint endpoint;  // empty with kStandalone
+  std::string run_id;
+  RendezvousOptions rendezvous_options;
+  std::string local_addr;  // empty: not given
+
+  int max_restarts = 0;
+  Duration shutdown_timeout = std::chrono::seconds(30);
+  std::string role = "default";
+
+  std::string log_dir;  // empty: not given; "/dev/null": no files at all
+  StreamChoice redirects;
+  StreamChoice tee;
+
+  bool no_python = false;
+  std::string program;
+  std::vector<std::string> args;  // the program's, verbatim
+
+  // One line each, for the user to see once the job is known to start.
+  std::vector<std::string> warnings;
+};
+
+// The text given for one option and where it came from ("--nnodes" or "PET_NNODES").
+struct GivenValue {
+  std::string text;
+  std::string source;
+};
+
+// Options by their underscore name, flags as "1" or "0"; what is absent was not given.
+using GivenOptions = std::map<std::string, GivenValue>;
+
+// What a configuration depends on beyond the words of the user.
+struct MachineFacts {
+  int cpu_count = 1;         // CPUs this process may use
+  std::string fresh_run_id;  // for a job that was given none and that nobody else joins
+};
+
+// Turns options into a valid configuration, defaults filled in. The error is InvalidArgument and
+// one line that quotes the value and says what is accepted. Program and args are left empty.
+absl::StatusOr<LaunchConfig> BuildLaunchConfig(const GivenOptions& given,
+                                               const MachineFacts& machine);
+
+// Checks what holds between the values. BuildLaunchConfig has called it.
+absl::Status Validate(const LaunchConfig& config);
+
+}  // namespace ddprun::launcher
+
+#endif  // DDPRUN_LAUNCHER_CLI_LAUNCH_CONFIG_H_

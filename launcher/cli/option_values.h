@@ -1,0 +1,41 @@
+// From the text of one option to its value. [pure]
+//
+// Every error is InvalidArgument and says what is accepted; the caller puts the option and the
+// quoted value in front.
+#ifndef DDPRUN_LAUNCHER_CLI_OPTION_VALUES_H_
+#define DDPRUN_LAUNCHER_CLI_OPTION_VALUES_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "launcher/cli/launch_config.h"
+#include "rendezvous/base/time.h"
+
+namespace ddprun::launcher {
+
+inline constexpr int kMaxNodes = 65536;
+inline constexpr int kMaxWorkersPerNode = 4096;
+
+// Decimal digits only: no sign, space, exponent or other script's digits.
+absl::StatusOr<int> ParseNumber(const std::string& text, int min, int max);
+absl::StatusOr<NodeRange> ParseNodeRange(const std::string& text);
+// A number, or `cpu`.
+absl::StatusOr<int> ParseWorkersPerNode(const std::string& text, int cpu_count);
+// Seconds, decimals allowed ("30", "0.5"), at most a year.
+absl::StatusOr<Duration> ParseSeconds(const std::string& text, bool zero_allowed);
+// 1/0, true/false, yes/no, t/f, y/n, on/off; any case.
+absl::StatusOr<bool> ParseBool(const std::string& text);
+// A host name or an address, IPv6 without brackets.
+absl::Status CheckHost(const std::string& host);
+// host, host:port, [v6], [v6]:port. Without a port: `default_port`; where that is 0, an error.
+absl::StatusOr<Endpoint> ParseEndpoint(const std::string& text, uint16_t default_port);
+absl::StatusOr<StreamChoice> ParseStreamChoice(const std::string& text);
+// key=value,... Unknown keys are no error (torchrun ignores them): they become warnings.
+absl::StatusOr<RendezvousOptions> ParseRendezvousConf(const std::string& text,
+                                                      std::vector<std::string>& warnings);
+
+}  // namespace ddprun::launcher
+
+#endif  // DDPRUN_LAUNCHER_CLI_OPTION_VALUES_H_

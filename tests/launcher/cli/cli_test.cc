@@ -1,0 +1,277 @@
+#include "launcher/cli/cli.h"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+namespace ddprun::launcher {
+namespace {
+
+Environment Plain(std::vector<std::string> variables = {}) {
+  return {.variables = std::move(variables), .machine = {.cpu_count = 6, .fresh_run_id = "f00d"}};
+}
+
+absl::StatusOr<ParseResult> Parse(const std::vector<std::string>& words,
+                                  const Environment& environment = Plain()) {
+  std::vector<const char*> argv = {"ddprun"};
+  for (const std::string& word : words) argv.push_back(word.c_str());
+  return ParseCommandLine(static_cast<int>(argv.size()), argv.data(), environment);
+}
+
+LaunchConfig Config(const std::vector<std::string>& words,
+                    const Environment& environment = Plain()) {
+  const absl::StatusOr<ParseResult> result = Parse(words, environment);
+  INFO("status: ", result.status().ToString());
+  REQUIRE(result.ok());
+  REQUIRE(std::holds_alternative<LaunchConfig>(*result));
+  return std::get<LaunchConfig>(*result);
+}
+
+std::string ErrorOf(const std::vector<std::string>& words,
+                    const Environment& environment = Plain()) {
+  const absl::StatusOr<ParseResult> result = Parse(words, environment);
+  if (result.ok()) return "accepted";
+  CHECK(result.status().code() == absl::StatusCode::kInvalidArgument);
+  return std::string(result.status().message());
+}
+
+std::string TextOf(const std::vector<std::string>& words) {
+  const absl::StatusOr<ParseResult> result = Parse(words);
+  REQUIRE(result.ok());
+  REQUIRE(std::holds_alternative<PrintText>(*result));
+  return std::get<PrintText>(*result).text;
+}
+
+TEST_CASE("cli: a program alone is one standalone worker") {
+  const LaunchConfig config = Config({"./train", "--epochs", "3"});
+
+  CHECK(config.rendezvous == RendezvousKind::kStandalone);
+  CHECK(config.nodes.max == 1);
+  CHECK(config.workers_per_node == 1);
+  CHECK(config.max_restarts == 0);
+  CHECK(config.shutdown_timeout == std::chrono::seconds(30));
+  CHECK(config.run_id == "f00d");
+  CHECK(config.role == "default");
+  CHECK(config.program == "./train");
+  CHECK(config.args == std::vector<std::string>{"--epochs", "3"});
+  CHECK(config.warnings.empty());
+}
+
+TEST_CASE("cli: dashes and underscores, both ways of giving a value, the last one wins") {
+  const std::vector<std::vector<std::string>> spellings = {
+      {"--nproc_per_node=3", "p"},
+      {"--nproc-per-node=3", "p"},
+      {"--nproc_per_node", "3", "p"},
+      {"--nproc-per-node", "3", "p"},
+      {"--nproc-per_node=3", "p"},
+      {"--nproc=3", "p"},
+      {"--nproc_per_node=9", "--nproc-per-node", "3", "p"}};
+  for (const auto& words : spellings) {
+    CAPTURE(words[0]);
+    CHECK(Config(words).workers_per_node == 3);
+  }
+}
+
+TEST_CASE("cli: short options take their value attached, with '=' or as the next word") {
+  for (const std::vector<std::string>& words :
+       std::vector<std::vector<std::string>>{{"-r", "2", "p"}, {"-r2", "p"}, {"-r=2", "p"}}) {
+    CHECK(Config(words).redirects.For(0) == Streams{.out = false, .err = true});
+  }
+  CHECK(Config({"-t", "3", "p"}).tee.For(7) == Streams{.out = true, .err = true});
+}
+
+TEST_CASE("cli: everything after the program is the program's, verbatim") {
+  const std::vector<std::string> theirs = {"--nnodes=0", "-r",  "--",         "--help",
+                                           "",           "a b", "\xff\n\x01", "--unknown"};
+  std::vector<std::string> words = {"--nnodes=1", "./train"};
+  words.insert(words.end(), theirs.begin(), theirs.end());
+  CHECK(Config(words).args == theirs);
+}
+
+TEST_CASE("cli: '--' ends the options") {
+  const LaunchConfig config = Config({"--nproc_per_node=2", "--", "--odd", "--", "x"});
+  CHECK(config.program == "--odd");
+  CHECK(config.args == std::vector<std::string>{"--", "x"});
+}
+
+TEST_CASE("cli: values that look like something else to a parser stay what they are") {
+  CHECK(Config({"--rdzv_endpoint=[::1]:29500", "p"}).endpoint ==
+        Endpoint{.host = "::1", .port = 29500});
+  CHECK(Config({"--rdzv_endpoint", "[fe80::1%eth0]:1", "p"}).endpoint.host == "fe80::1%eth0");
+  CHECK(Config({"--role=--tee", "p"}).role == "--tee");
+  CHECK(Config({"--role", "-t", "p"}).role == "-t");
+  CHECK(Config({"--role", "{}", "p"}).role == "{}");
+  CHECK(Config({"--log_dir=a=b", "p"}).log_dir == "a=b");
+  CHECK(Config({"--rdzv_endpoint=", "--role=", "p"}).role == "default");
+  CHECK(Config({"-"}).program == "-");
+}
+
+TEST_CASE("cli: a PET_ variable stands in for an option and the command line wins") {
+  const Environment environment =
+      Plain({"PET_NPROC_PER_NODE=4", "PET_NNODES=2", "PET_RDZV_ENDPOINT=host:1", "PET_NO_PYTHON=1",
+             "TORCH_ELASTIC_SHUTDOWN_TIMEOUT=7"});
+  const LaunchConfig config = Config({"--nnodes=3", "p"}, environment);
+  CHECK(config.workers_per_node == 4);
+  CHECK(config.nodes.max == 3);
+  CHECK(config.rendezvous == RendezvousKind::kC10d);
+  CHECK(config.no_python);
+  CHECK(config.shutdown_timeout == std::chrono::seconds(7));
+  CHECK(ErrorOf({"p"}, Plain({"PET_NNODES=0x10"})).find("PET_NNODES '0x10'") == 0);
+  CHECK(ErrorOf({"p"}, Plain({"PET_NNODES="})).find("PET_NNODES ''") == 0);
+}
+
+TEST_CASE("cli: --help begins with an example and names every option") {
+  const std::string help = TextOf({"--nproc_per_node=0", "--help", "--unknown"});
+  CHECK(help.find("Example") == 0);
+  CHECK(help.find("ddprun --nproc_per_node=4 ./train") < 100);
+  for (const char* name : {"--nnodes",
+                           "--nproc_per_node",
+                           "--node_rank",
+                           "--rdzv_backend",
+                           "--rdzv_endpoint",
+                           "--rdzv_id",
+                           "--rdzv_conf",
+                           "--standalone",
+                           "--master_addr",
+                           "--master_port",
+                           "--local_addr",
+                           "--max_restarts",
+                           "--monitor_interval",
+                           "--role",
+                           "--no_python",
+                           "--log_dir",
+                           "--redirects",
+                           "--tee",
+                           "--shutdown_timeout",
+                           "--help",
+                           "--version",
+                           "-r",
+                           "-t",
+                           "-h",
+                           "127"}) {
+    CAPTURE(name);
+    CHECK(help.find(name) != std::string::npos);
+  }
+  CHECK(TextOf({"-h"}) == help);
+  CHECK(TextOf({"--version"}) == std::string("ddprun ") + kVersion + "\n");
+}
+
+TEST_CASE("cli: reserved words are refused as the first argument only") {
+  for (const char* word :
+       {"doctor", "status", "stop", "dump", "top", "logs", "token", "check", "bench"}) {
+    const std::string error = ErrorOf({word});
+    CAPTURE(error);
+    CHECK(error.find(std::string("'") + word + "' is reserved") == 0);
+    CHECK(error.find(std::string("./") + word) != std::string::npos);
+    CHECK(Config({"--", word}).program == word);
+    CHECK(Config({"--standalone", word}).program == word);
+    CHECK(Config({std::string("./") + word}).program == std::string("./") + word);
+  }
+}
+
+TEST_CASE("cli: leftovers of another launcher and misspelt variables are warned of") {
+  const LaunchConfig config =
+      Config({"p"}, Plain({"RANK=3", "DDPRUN_STDER=inherit", "DDPRUN_TEST_X=1",
+                           "DDPRUN_STDERR=", "DDPRUN_SOMETHING_ELSE=1"}));
+  REQUIRE(config.warnings.size() == 2);
+  CHECK(config.warnings[0].find("RANK=3") == 0);
+  CHECK(config.warnings[1].find("did you mean DDPRUN_STDERR?") != std::string::npos);
+}
+
+struct BadRow {
+  std::vector<std::string> words;
+  std::string quoted;    // the value, as the message quotes it
+  std::string accepted;  // part of what it says instead
+};
+
+const std::vector<BadRow>& BadRows() {
+  static const std::string long_host(300, 'h');
+  static const std::vector<BadRow> rows = {
+      {{}, "no program given", "PROGRAM"},
+      {{"--nnodes=1"}, "no program given", "PROGRAM"},
+      {{"--nnodes=1", "--"}, "no program given", "PROGRAM"},
+      {{"--nproc_per_nodes=4", "p"}, "'--nproc_per_nodes'", "--nproc_per_node?"},
+      {{"--nproc-pre-node=4", "p"}, "'--nproc-pre-node'", "--nproc_per_node?"},
+      {{"--no_such_thing_at_all", "p"}, "'--no_such_thing_at_all'", "ddprun --help"},
+      {{"--n=1", "p"}, "'--n'", "unknown option"},
+      {{"-x", "p"}, "'-x'", "unknown option"},
+      {{"-5", "p"}, "'-5'", "unknown option"},
+      {{"-hx", "p"}, "'-hx'", "unknown option"},
+      {{"-m", "pkg"}, "'-m'", "not supported yet"},
+      {{"--numa-binding=node", "p"}, "'--numa-binding'", "not supported yet"},
+      {{"--nnodes"}, "'--nnodes'", "needs a value"},
+      {{"--standalone=yes", "p"}, "'yes'", "no value"},
+      {{"--nnodes=0", "p"}, "'0'", "1 <= MIN <= MAX"},
+      {{"--nnodes=-1", "p"}, "'-1'", "1 <= MIN <= MAX"},
+      {{"--nnodes=3:2", "p"}, "'3:2'", "1 <= MIN <= MAX"},
+      {{"--nnodes=1:", "p"}, "'1:'", "1 <= MIN <= MAX"},
+      {{"--nnodes=:3", "p"}, "':3'", "1 <= MIN <= MAX"},
+      {{"--nnodes=2:20:30", "p"}, "'2:20:30'", "MIN:MAX"},
+      {{"--nnodes=1e3", "p"}, "'1e3'", "MIN:MAX"},
+      {{"--nnodes=4294967296", "p"}, "'4294967296'", "MIN:MAX"},
+      {{"--nnodes=4294967297", "p"}, "'4294967297'", "MIN:MAX"},
+      {{"--nnodes= 2", "p"}, "' 2'", "MIN:MAX"},
+      {{"--nnodes=\xd9\xa2", "p"}, "'\xd9\xa2'", "MIN:MAX"},
+      {{"--nproc_per_node=0", "p"}, "'0'", "cpu"},
+      {{"--nproc_per_node=gpus", "p"}, "'gpus'", "or cpu (6 here)"},
+      {{"--nproc_per_node=-3", "p"}, "'-3'", "from 1"},
+      {{"--node_rank=2", "--nnodes=2", "p"}, "'2'", "from 0 to 1"},
+      {{"--node_rank=x", "p"}, "'x'", "a number"},
+      {{"--rdzv_endpoint=host:99999", "p"}, "'host:99999'", "HOST:PORT"},
+      {{"--rdzv_endpoint=host:70000", "p"}, "'host:70000'", "65535"},
+      {{"--rdzv_endpoint=host:", "p"}, "'host:'", "HOST:PORT"},
+      {{"--rdzv_endpoint=host:0", "p"}, "'host:0'", "HOST:PORT"},
+      {{"--nnodes=2", "--rdzv_endpoint=localhost:0", "p"}, "'localhost:0'", "--nnodes=1"},
+      {{"--rdzv_endpoint=:29500", "p"}, "':29500'", "HOST:PORT"},
+      {{"--rdzv_endpoint=[::1", "p"}, "'[::1'", "[IPV6]:PORT"},
+      {{"--rdzv_endpoint=[host]:1", "p"}, "'[host]:1'", "[IPV6]:PORT"},
+      {{"--rdzv_endpoint=[::1]29500", "p"}, "'[::1]29500'", "[IPV6]:PORT"},
+      {{"--rdzv_endpoint=http://h:1", "p"}, "'http://h:1'", "HOST:PORT"},
+      {{"--rdzv_endpoint=http://h", "p"}, "'http://h'", "HOST:PORT"},
+      {{"--rdzv_endpoint=a\nb:1", "p"}, "'a\\nb:1'", "HOST:PORT"},
+      {{"--rdzv_endpoint=" + long_host, "p"}, "'hhhhh", "HOST:PORT"},
+      {{"--rdzv_backend=etcd", "p"}, "'etcd'", "c10d, grpc or static"},
+      {{"--rdzv_backend=static", "--rdzv_endpoint=host", "p"}, "'host'", "HOST:PORT"},
+      {{"--rdzv_backend=static", "--rdzv_endpoint=h:0", "p"}, "'h:0'", "above 0"},
+      {{"--rdzv_backend=static", "--nnodes=1:2", "p"}, "'1:2'", "fixed number"},
+      {{"--nnodes=1:2", "p"}, "'1:2'", "--rdzv_endpoint"},
+      {{"--standalone", "--nnodes=2", "p"}, "'2'", "--nnodes=1"},
+      {{"--rdzv_conf=join_timeout", "p"}, "'join_timeout'", "<key>=<value>"},
+      {{"--rdzv_conf=join_timeout=", "p"}, "'join_timeout='", "needs a value"},
+      {{"--rdzv_conf=join_timeout=0", "p"}, "'0'", "more than 0"},
+      {{"--rdzv_conf=join_timeout=5x", "p"}, "'5x'", "seconds"},
+      {{"--rdzv_conf=join_timeout=1e400", "p"}, "'1e400'", "seconds"},
+      {{"--rdzv_conf=is_host=maybe", "p"}, "'maybe'", "true or false"},
+      {{"--rdzv_conf=store_type=file", "p"}, "'file'", "tcp"},
+      {{"--rdzv_id=a\nb", "p"}, "'a\\nb'", "printable"},
+      {{"--max_restarts=-1", "p"}, "'-1'", "from 0"},
+      {{"--max_restarts=1.5", "p"}, "'1.5'", "a number"},
+      {{"--monitor_interval=0", "p"}, "'0'", "more than 0"},
+      {{"--shutdown_timeout=-5", "p"}, "'-5'", "0 or more"},
+      {{"--shutdown_timeout=5x", "p"}, "'5x'", "seconds"},
+      {{"--master_port=99999", "--nnodes=2", "p"}, "'99999'", "65535"},
+      {{"--master_addr=a b", "--nnodes=2", "p"}, "'a b'", "host name"},
+      {{"--local_addr=a/b", "p"}, "'a/b'", "host name"},
+      {{"-r", "4", "p"}, "'4'", "3 (both)"},
+      {{"-r", "0:1,", "p"}, "'0:1,'", "0:1,12:3"},
+      {{"-t", "0:1,1:9", "p"}, "'0:1,1:9'", "0:1,12:3"},
+      {{"-t", "0:1,4:3", "--nproc_per_node=4", "p"}, "'4'", "from 0 to 3"},
+  };
+  return rows;
+}
+
+TEST_CASE("cli: every bad input is one line that quotes the value and says what is accepted") {
+  for (const BadRow& row : BadRows()) {
+    const std::string error = ErrorOf(row.words);
+    CAPTURE(row.quoted);
+    CAPTURE(error);
+    CHECK(error.find('\n') == std::string::npos);
+    CHECK(error.size() < 500);
+    CHECK(error.find(row.quoted) != std::string::npos);
+    CHECK(error.find(row.accepted) != std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace ddprun::launcher
