@@ -1,0 +1,160 @@
+// What the rendezvous machine remembers, and its transitions. Only for the files of the machine
+// itself, the invariants and the rendering. [pure]
+#ifndef DDPRUN_RENDEZVOUS_CORE_MACHINE_STATE_H_
+#define DDPRUN_RENDEZVOUS_CORE_MACHINE_STATE_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "rendezvous/core/membership.h"
+#include "rendezvous/core/quorum.h"
+#include "rendezvous/core/rank_assignment.h"
+#include "rendezvous/core/rendezvous_machine.h"
+
+namespace ddprun::rendezvous {
+
+// The driver is asked for a step at least this often while there are members...
+inline constexpr Duration kTick = std::chrono::seconds(1);
+// ...so a longer gap between steps is time in which the coordinator itself did not run.
+inline constexpr Duration kStall = std::chrono::seconds(2);
+// Waiting nodes hear of a changed reason at most this often: a thousand nodes that join one after
+// the other must not cost a million messages.
+inline constexpr Duration kTellInterval = std::chrono::seconds(1);
+
+enum class Phase { kOpen, kLastCall, kSealed, kDraining, kClosed };
+
+enum class DrainCause {
+  kFailure,  // a worker failed: charged, or the end of the job
+  kArrival,  // a node came and there is room
+  kLoss,     // a node left, is lost, or runs no workers of the round any more
+};
+
+// One node's place in the sealed round. Outlives the node's membership.
+struct Seat {
+  Assignment assignment;
+  uint16_t store_port = 0;
+  bool has_first_success = false;
+  bool has_succeeded = false;
+};
+
+struct DatedFailure {
+  NodeId reporter;
+  FailureReport report;
+  TimePoint date;  // receipt minus age, on our own clock
+};
+
+struct RendezvousMachine::State {
+  State(Policy policy_in, Epoch epoch_in, TimePoint now);
+
+  // Constant after construction.
+  const Policy policy;
+  const TimePoint started_at;
+
+  Epoch epoch;
+  Round round;  // the last sealed one
+  Phase phase = Phase::kOpen;
+  Membership members;
+  int restart_count = 0;  // charged rounds
+  TimePoint last_step;
+  std::vector<Action> actions;    // of the step in progress
+  uint64_t ignored_messages = 0;  // stale, or from nobody we know
+
+  // What other coordinators gave out before us, learned from joins. Applied when a round is sealed.
+  Epoch epoch_floor;
+  Round round_floor;
+
+  // kOpen, kLastCall.
+  FormingRound forming;
+  std::optional<TimePoint> below_minimum_since;
+  std::optional<TimePoint> hold_until;  // nodes of a forgotten round may yet attach
+  QuorumVerdict quorum;
+  bool needs_quorum = true;
+
+  // kSealed, kDraining.
+  std::map<NodeId, Seat> seats;
+  int succeeded_seats = 0;
+  bool is_finishing = false;  // a rank of the round has exited 0
+
+  // kDraining.
+  TimePoint drained_at;
+  TimePoint name_cause_at;
+  DrainCause drain_cause = DrainCause::kLoss;
+  std::string drain_reason;
+  std::optional<DatedFailure> first_failure;  // earliest date seen so far
+
+  // kClosed. No verdict: the job was given up, give_up_text says why.
+  std::optional<Verdict> verdict;
+  std::string give_up_text;
+  std::set<NodeId> unacknowledged;
+  TimePoint finish_at;
+  bool is_finished = false;
+
+  // What waiting nodes are to be told.
+  bool needs_telling = false;
+  TimePoint next_telling;
+
+  // The driver's loop (rendezvous_machine.cc).
+  void ForgiveStall(TimePoint now);
+  void Apply(TimePoint now, const Event& event);
+  void Advance(TimePoint now);
+  std::optional<TimePoint> NextDeadline() const;
+
+  // Joining and going (machine_join.cc).
+  void OnJoined(TimePoint now, const NodeJoined& event);
+  std::optional<Refuse> CheckAdmission(const NodeJoined& event) const;
+  std::optional<Refuse> CheckStaticRank(const NodeJoined& event) const;
+  void ReplaceLostHolderOfRank(TimePoint now, const NodeInfo& node);
+  void AdoptRunning(TimePoint now, const Stamp& stamp, Member& member);
+  void AdoptWaiting(TimePoint now, const Stamp& stamp, Member& member);
+  void OnLeft(TimePoint now, const NodeLeft& event);
+  void OnBroken(TimePoint now, const SessionBroken& event);
+  void EvictSilent(TimePoint now);
+  void RemoveNode(TimePoint now, const NodeId& id, const std::string& reason);
+
+  // Rounds (machine_round.cc).
+  void ReviewQuorum(TimePoint now);
+  void SealRound(TimePoint now);
+  void DrainRound(TimePoint now, DrainCause cause, const std::string& reason);
+  void OnFailed(TimePoint now, const WorkersFailed& event);
+  void OnFirstSuccess(TimePoint now, const Stamp& stamp);
+  void OnSucceeded(TimePoint now, const Stamp& stamp);
+  bool MayBeConsequence(const NodeId& id, const Member& member) const;
+  bool IsCauseUncertain() const;
+  void EndDraining(TimePoint now);
+  void OpenRound(TimePoint now);
+  // The member whose session it is when the stamp names the current round; else null, counted.
+  Member* CurrentMember(TimePoint now, const Stamp& stamp);
+
+  // The end (machine_end.cc).
+  void CloseJob(TimePoint now, Verdict end);
+  void GiveUp(TimePoint now);
+  void AnswerAfterEnd(TimePoint now, const NodeJoined& event);
+  void OnAcked(TimePoint now, const VerdictAcked& event);
+  void FinishWhenDone(TimePoint now);
+
+  // Telling (machine_text.cc).
+  struct WaitText {
+    std::string reason;
+    std::string topic;
+    std::optional<TimePoint> deadline;
+  };
+  WaitText CurrentWait() const;
+  void TellWaiters(TimePoint now);
+  void TellOne(Member& member, const WaitText& wait);
+  std::string Explain(TimePoint now) const;
+  std::optional<TimePoint> JoinDeadline() const;
+};
+
+// Access to the state for the invariants and the rendering.
+struct MachineInspector {
+  using State = RendezvousMachine::State;
+  static const State& Look(const RendezvousMachine& machine) { return *machine.state_; }
+};
+
+}  // namespace ddprun::rendezvous
+
+#endif  // DDPRUN_RENDEZVOUS_CORE_MACHINE_STATE_H_

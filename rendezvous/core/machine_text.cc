@@ -1,0 +1,96 @@
+// What waiting nodes and people are told.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "rendezvous/core/machine_state.h"
+#include "rendezvous/core/text.h"
+
+namespace ddprun::rendezvous {
+
+using State = MachineInspector::State;
+
+std::optional<TimePoint> State::JoinDeadline() const {
+  const bool is_forming = phase == Phase::kOpen || phase == Phase::kLastCall;
+  if (!is_forming || !below_minimum_since.has_value()) return std::nullopt;
+  return *below_minimum_since + policy.join_timeout;
+}
+
+State::WaitText State::CurrentWait() const {
+  const auto plain = [](std::string text) {
+    return WaitText{.reason = text, .topic = text, .deadline = std::nullopt};
+  };
+  switch (phase) {
+    case Phase::kOpen:
+    case Phase::kLastCall:
+      return {.reason = quorum.reason, .topic = quorum.topic, .deadline = JoinDeadline()};
+    case Phase::kSealed:
+      return plain(absl::StrCat("standing by as a spare: round ", round.value,
+                                is_finishing ? " is finishing on " : " runs on ",
+                                Counted(static_cast<int>(seats.size()), "node"), " (max ",
+                                policy.max_nodes, ")"));
+    case Phase::kDraining:
+      return plain(absl::StrCat("round ", round.value, " is being stopped: ", drain_reason));
+    case Phase::kClosed:
+      break;
+  }
+  return {};
+}
+
+void State::TellOne(Member& member, const WaitText& wait) {
+  if (member.told_topic == wait.topic && member.told_deadline == wait.deadline) return;
+  member.told_topic = wait.topic;
+  member.told_deadline = wait.deadline;
+  actions.push_back(
+      TellWaiting{.session = member.session, .reason = wait.reason, .deadline = wait.deadline});
+}
+
+void State::TellWaiters(TimePoint now) {
+  if (!needs_telling) return;
+  if (phase == Phase::kClosed) {
+    needs_telling = false;
+    return;
+  }
+  const WaitText wait = CurrentWait();
+  const bool is_due = now >= next_telling;
+  for (auto& [id, member] : members.members()) {
+    if (member.standing != Standing::kWaiting || !member.is_connected) continue;
+    // Who has just come is told at once, the others when it is their time.
+    if (is_due || member.told_topic.empty()) TellOne(member, wait);
+  }
+  if (!is_due) return;
+  needs_telling = false;
+  next_telling = now + kTellInterval;
+}
+
+std::string State::Explain(TimePoint now) const {
+  const auto round_text = [](uint64_t value) { return absl::StrCat("round ", value); };
+  switch (phase) {
+    case Phase::kOpen:
+    case Phase::kLastCall: {
+      const std::string forming_round = round_text(std::max(round, round_floor).value + 1);
+      if (members.members().empty()) return absl::StrCat(forming_round, " is open: no node yet");
+      const std::optional<TimePoint> give_up_at = JoinDeadline();
+      return absl::StrCat(forming_round, " is open: ", quorum.reason,
+                          give_up_at.has_value()
+                              ? absl::StrCat(", ", DurationText(*give_up_at - now), " left")
+                              : "");
+    }
+    case Phase::kSealed: {
+      const Assignment& any = seats.begin()->second.assignment;
+      return absl::StrCat(round_text(round.value), is_finishing ? " is finishing: " : " runs: ",
+                          Counted(any.node_count, "node"), ", world size ", any.world_size,
+                          ", restart ", restart_count, " of ", policy.max_restarts, ", ",
+                          succeeded_seats, " done");
+    }
+    case Phase::kDraining:
+      return absl::StrCat(round_text(round.value), " is being stopped: ", drain_reason);
+    case Phase::kClosed:
+      return absl::StrCat(
+          "the job is over: ", verdict.has_value() ? verdict->reason : give_up_text,
+          is_finished ? ""
+                      : absl::StrCat("; ", unacknowledged.size(), " nodes have not acknowledged"));
+  }
+  return "";
+}
+
+}  // namespace ddprun::rendezvous

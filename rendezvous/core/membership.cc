@@ -1,0 +1,98 @@
+#include "rendezvous/core/membership.h"
+
+#include <algorithm>
+
+#include "rendezvous/base/check.h"
+
+namespace ddprun::rendezvous {
+namespace {
+
+bool CanBeSilent(const Member& member) {
+  return !(member.is_connected && member.source_addr.empty());
+}
+
+}  // namespace
+
+Member& Membership::Admit(const NodeInfo& info, SessionId session, TimePoint now) {
+  const auto bound = by_session_.find(session);
+  DDP_CHECK(bound == by_session_.end() || bound->second == info.id);
+  auto [it, is_new] = members_.try_emplace(info.id);
+  Member& member = it->second;
+  DDP_CHECK(is_new || session >= member.session);
+  if (is_new) member.arrival = ++arrivals_;
+  if (member.is_connected) by_session_.erase(member.session);
+  by_session_[session] = info.id;
+  member.info = info;
+  member.session = session;
+  member.is_connected = true;
+  member.last_heard = now;
+  member.told_topic.clear();
+  member.told_deadline.reset();
+  return member;
+}
+
+Member* Membership::BreakSession(SessionId session, TimePoint now) {
+  Member* member = FindBySession(session);
+  if (member == nullptr) return nullptr;
+  // A node of this process sends no beats: its silence begins here.
+  if (!CanBeSilent(*member)) member->last_heard = now;
+  by_session_.erase(session);
+  member->is_connected = false;
+  member->suspect_since = now;
+  return member;
+}
+
+void Membership::Remove(const NodeId& id) {
+  const auto it = members_.find(id);
+  if (it == members_.end()) return;
+  if (it->second.is_connected) by_session_.erase(it->second.session);
+  members_.erase(it);
+}
+
+void Membership::GrantAmnesty(TimePoint now) {
+  for (auto& [id, member] : members_) member.last_heard = now;
+}
+
+Member* Membership::Find(const NodeId& id) {
+  const auto it = members_.find(id);
+  return it == members_.end() ? nullptr : &it->second;
+}
+
+const Member* Membership::Find(const NodeId& id) const {
+  const auto it = members_.find(id);
+  return it == members_.end() ? nullptr : &it->second;
+}
+
+Member* Membership::FindBySession(SessionId session) {
+  const auto it = by_session_.find(session);
+  return it == by_session_.end() ? nullptr : Find(it->second);
+}
+
+const Member* Membership::FindBySession(SessionId session) const {
+  const auto it = by_session_.find(session);
+  return it == by_session_.end() ? nullptr : Find(it->second);
+}
+
+std::vector<NodeId> Membership::Expired(TimePoint now) {
+  std::vector<NodeId> expired;
+  if (now < next_scan_) return expired;
+  // Who joins later expires later than this, too.
+  next_scan_ = now + evict_after_;
+  for (const auto& [id, member] : members_) {
+    if (!CanBeSilent(member)) continue;
+    const TimePoint expiry = member.last_heard + evict_after_;
+    if (expiry <= now) {
+      expired.push_back(id);
+    } else {
+      next_scan_ = std::min(next_scan_, expiry);
+    }
+  }
+  return expired;
+}
+
+std::optional<TimePoint> Membership::NextExpiry() const {
+  if (members_.empty()) return std::nullopt;
+  return next_scan_;
+}
+
+}  // namespace ddprun::rendezvous

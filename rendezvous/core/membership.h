@@ -1,0 +1,85 @@
+// Who is in the job: incarnations, sessions, and when each was last heard. [pure]
+#ifndef DDPRUN_RENDEZVOUS_CORE_MEMBERSHIP_H_
+#define DDPRUN_RENDEZVOUS_CORE_MEMBERSHIP_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "rendezvous/base/ids.h"
+#include "rendezvous/base/time.h"
+#include "rendezvous/core/types.h"
+
+namespace ddprun::rendezvous {
+
+enum class Standing {
+  kWaiting,   // has joined, no worker lives there: may be given a place
+  kRunning,   // holds a place in the sealed round
+  kStopping,  // was told to stop the workers of an earlier round and has not joined again
+};
+
+struct Member {
+  NodeInfo info;
+  SessionId session;          // the newest; sessions of one node only grow
+  bool is_connected = false;  // false: suspect, its session broke
+  std::string source_addr;    // empty: this very process
+  std::string accepted_addr;
+  Standing standing = Standing::kWaiting;
+  int previous_rank = -1;  // node rank in the last round it was in; -1: in none
+  uint64_t arrival = 0;    // order of the first join, from 1
+  TimePoint last_heard;
+  TimePoint suspect_since;  // valid while !is_connected
+  // What the node was last told about its wait; empty: nothing on this session.
+  std::string told_topic;
+  std::optional<TimePoint> told_deadline;
+};
+
+// The nodes that have joined and neither left nor been silent for `evict_after`. A broken session
+// makes a node suspect at once, but only silence is proof. A connected node of this very process
+// is never silent: it can stop only with us.
+class Membership {
+ public:
+  // Ordered by id, so that every walk over it has the same order in every run.
+  using Map = std::map<NodeId, Member>;
+
+  explicit Membership(Duration evict_after) : evict_after_(evict_after) {}
+
+  // Binds `session` to the node, new or known, and counts as hearing it.
+  // REQUIRES: `session` is not older than the node's own and bound to no other node.
+  Member& Admit(const NodeInfo& info, SessionId session, TimePoint now);
+  // The node is suspect from now on. Null when no node has that session.
+  Member* BreakSession(SessionId session, TimePoint now);
+  void Remove(const NodeId& id);
+  void Hear(Member& member, TimePoint now) { member.last_heard = now; }
+  // Starts everybody's silence afresh: we were not listening.
+  void GrantAmnesty(TimePoint now);
+
+  // Null when unknown. Pointers stay valid until the node is removed.
+  Member* Find(const NodeId& id);
+  const Member* Find(const NodeId& id) const;
+  Member* FindBySession(SessionId session);
+  const Member* FindBySession(SessionId session) const;
+
+  // Nodes silent for evict_after or longer. Looks at every node only when time demands it.
+  std::vector<NodeId> Expired(TimePoint now);
+  // Not later than the moment at which Expired could first name a node.
+  std::optional<TimePoint> NextExpiry() const;
+
+  Map& members() { return members_; }
+  const Map& members() const { return members_; }
+  size_t session_count() const { return by_session_.size(); }
+
+ private:
+  const Duration evict_after_;
+  Map members_;
+  std::map<SessionId, NodeId> by_session_;  // connected nodes only
+  uint64_t arrivals_ = 0;
+  // A lower bound of every member's expiry: hearing a node only moves its expiry away.
+  TimePoint next_scan_ = TimePoint::min();
+};
+
+}  // namespace ddprun::rendezvous
+
+#endif  // DDPRUN_RENDEZVOUS_CORE_MEMBERSHIP_H_

@@ -1,0 +1,138 @@
+#include "rendezvous/core/rendezvous_machine.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "rendezvous/base/check.h"
+#include "rendezvous/core/machine_state.h"
+
+namespace ddprun::rendezvous {
+
+using State = MachineInspector::State;
+
+RendezvousMachine::RendezvousMachine(Policy policy, Epoch epoch, TimePoint now)
+    : state_(std::make_unique<State>(std::move(policy), epoch, now)) {}
+
+RendezvousMachine::~RendezvousMachine() = default;
+
+std::vector<Action> RendezvousMachine::Step(TimePoint now, const Event& event) {
+  DDP_CHECK(now >= state_->last_step);
+  state_->ForgiveStall(now);
+  state_->last_step = now;
+  state_->Apply(now, event);
+  state_->Advance(now);
+  state_->TellWaiters(now);
+  return std::exchange(state_->actions, {});
+}
+
+std::optional<TimePoint> RendezvousMachine::NextDeadline() const {
+  return state_->NextDeadline();
+}
+
+std::string RendezvousMachine::Explain(TimePoint now) const {
+  return state_->Explain(now);
+}
+
+Epoch RendezvousMachine::epoch() const {
+  return state_->epoch;
+}
+
+Round RendezvousMachine::round() const {
+  return state_->round;
+}
+
+bool RendezvousMachine::is_finished() const {
+  return state_->is_finished;
+}
+
+State::State(Policy policy_in, Epoch epoch_in, TimePoint now)
+    : policy(std::move(policy_in)),
+      started_at(now),
+      epoch(epoch_in),
+      members(policy.evict_after),
+      last_step(now) {
+  DDP_CHECK(1 <= policy.min_nodes && policy.min_nodes <= policy.max_nodes);
+  forming.opened_at = now;
+}
+
+void State::ForgiveStall(TimePoint now) {
+  // Without members no step was asked for, so a gap says nothing.
+  if (members.members().empty() || is_finished || now - last_step <= kStall) return;
+  const Duration lost = now - last_step - kTick;
+  const auto shift = [lost](std::optional<TimePoint>& at) {
+    if (at.has_value()) *at += lost;
+  };
+  // Everybody's silence starts afresh: what they said meanwhile is still in our queue.
+  members.GrantAmnesty(now);
+  forming.opened_at += lost;
+  shift(forming.minimum_reached_at);
+  shift(below_minimum_since);
+  shift(hold_until);
+  shift(quorum.retry_at);
+  if (phase == Phase::kDraining && name_cause_at > last_step) name_cause_at += lost;
+  finish_at += lost;
+  needs_telling = true;
+}
+
+void State::Apply(TimePoint now, const Event& event) {
+  struct Visitor {
+    State& state;
+    TimePoint now;
+    void operator()(const NodeJoined& e) const { state.OnJoined(now, e); }
+    void operator()(const HeartbeatReceived& e) const {
+      Member* member = state.members.FindBySession(e.stamp.session);
+      if (member == nullptr) {
+        ++state.ignored_messages;
+        return;
+      }
+      // Whatever round it carries, the node lives.
+      state.members.Hear(*member, now);
+    }
+    void operator()(const NodeLeft& e) const { state.OnLeft(now, e); }
+    void operator()(const WorkersFailed& e) const { state.OnFailed(now, e); }
+    void operator()(const FirstWorkerSucceeded& e) const { state.OnFirstSuccess(now, e.stamp); }
+    void operator()(const WorkersSucceeded& e) const { state.OnSucceeded(now, e.stamp); }
+    void operator()(const VerdictAcked& e) const { state.OnAcked(now, e); }
+    void operator()(const SessionBroken& e) const { state.OnBroken(now, e); }
+    void operator()(const TimePassed&) const {}
+  };
+  std::visit(Visitor{*this, now}, event);
+}
+
+void State::Advance(TimePoint now) {
+  EvictSilent(now);
+  if (phase == Phase::kDraining) EndDraining(now);
+  if (phase == Phase::kOpen || phase == Phase::kLastCall) ReviewQuorum(now);
+  if (phase == Phase::kClosed) FinishWhenDone(now);
+}
+
+std::optional<TimePoint> State::NextDeadline() const {
+  if (is_finished) return std::nullopt;
+  std::optional<TimePoint> next;
+  const auto consider = [&](std::optional<TimePoint> at) {
+    if (at.has_value() && *at > last_step) next = next.has_value() ? std::min(*next, *at) : *at;
+  };
+  if (!members.members().empty()) {
+    consider(last_step + kTick);
+    consider(members.NextExpiry());
+  }
+  switch (phase) {
+    case Phase::kOpen:
+    case Phase::kLastCall:
+      consider(quorum.retry_at);
+      consider(JoinDeadline());
+      break;
+    case Phase::kSealed:
+      break;
+    case Phase::kDraining:
+      consider(name_cause_at);
+      break;
+    case Phase::kClosed:
+      consider(finish_at);
+      break;
+  }
+  if (needs_telling) consider(next_telling);
+  return next;
+}
+
+}  // namespace ddprun::rendezvous

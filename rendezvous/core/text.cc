@@ -1,0 +1,30 @@
+#include "rendezvous/core/text.h"
+
+#include <chrono>
+
+#include "absl/strings/str_cat.h"
+
+namespace ddprun::rendezvous {
+
+std::string NodeName(const NodeInfo& node) {
+  return node.host.empty() ? node.id.value : node.host;
+}
+
+std::string DurationText(Duration duration) {
+  if (duration <= Duration::zero()) return "0 s";
+  if (duration < std::chrono::seconds(1)) {
+    return absl::StrCat(std::chrono::ceil<std::chrono::milliseconds>(duration).count(), " ms");
+  }
+  return absl::StrCat(std::chrono::ceil<std::chrono::seconds>(duration).count(), " s");
+}
+
+std::string Counted(int count, const std::string& noun) {
+  return absl::StrCat(count, " ", noun, count == 1 ? "" : "s");
+}
+
+std::string NnodesText(int min_nodes, int max_nodes) {
+  if (min_nodes == max_nodes) return absl::StrCat("--nnodes=", min_nodes);
+  return absl::StrCat("--nnodes=", min_nodes, ":", max_nodes);
+}
+
+}  // namespace ddprun::rendezvous

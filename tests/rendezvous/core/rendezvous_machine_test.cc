@@ -1,0 +1,69 @@
+#include "rendezvous/core/rendezvous_machine.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/rendezvous/core/builders.h"
+
+namespace ddprun::rendezvous {
+namespace {
+
+using namespace testing;  // NOLINT: builders
+
+TEST_CASE("machine: two nodes of two form a round at once") {
+  const Policy policy = TestPolicy(2, 2);
+  RendezvousMachine machine(policy, Epoch{1}, At(0s));
+  const auto first = machine.Step(At(0s), Join(policy, "a", 1));
+  REQUIRE(first.size() == 1);
+  const auto waiting = Only<TellWaiting>(first);
+  REQUIRE(waiting.size() == 1);
+  CHECK(waiting[0].reason == "1 of 2 nodes, waiting for 1 more");
+  CHECK(waiting[0].deadline == At(600s));
+
+  const auto second = machine.Step(At(100ms), Join(policy, "b", 2));
+  const auto assigns = Only<Assign>(second);
+  REQUIRE(assigns.size() == 2);
+  CHECK(second.size() == 2);
+  for (const Assign& assign : assigns) {
+    CHECK(assign.assignment.round == Round{1});
+    CHECK(assign.assignment.epoch == Epoch{1});
+    CHECK(assign.assignment.world_size == 4);
+    CHECK(assign.assignment.node_count == 2);
+    CHECK(assign.assignment.master_addr == "10.0.0.1");
+    CHECK(assign.assignment.master_port == 5001);
+  }
+  CHECK(assigns[0].session == SessionId{1});
+  CHECK(assigns[0].assignment.first_rank == 0);
+  CHECK(assigns[1].assignment.first_rank == 2);
+  CHECK(machine.Explain(At(1s)) == "round 1 runs: 2 nodes, world size 4, restart 0 of 0, 0 done");
+}
+
+TEST_CASE("machine: a failure without budget ends the job with the worker's code") {
+  const Policy policy = TestPolicy(2, 2);
+  RendezvousMachine machine(policy, Epoch{1}, At(0s));
+  machine.Step(At(0s), Join(policy, "a", 1));
+  machine.Step(At(0s), Join(policy, "b", 2));
+  const Stamp stamp{SessionId{2}, Epoch{1}, Round{1}};
+  WorkersFailed failed{.stamp = stamp, .report = {}, .age = 5ms};
+  failed.report.exit_code = 137;
+  failed.report.rank = 3;
+  failed.report.host = "b";
+  failed.report.message = "killed by signal 9 (SIGKILL)";
+  const auto drained = machine.Step(At(1s), failed);
+  CHECK(Only<Drain>(drained).size() == 2);
+  CHECK(drained.size() == 2);
+  CHECK(machine.NextDeadline() == At(1200ms));
+  const auto ended = Only<Conclude>(machine.Step(At(1200ms), TimePassed{}));
+  REQUIRE(ended.size() == 2);
+  CHECK(ended[0].verdict.exit_code == 137);
+  CHECK(ended[0].verdict.reason ==
+        "rank 3 on node b failed: killed by signal 9 (SIGKILL); no restarts allowed");
+  CHECK(!machine.is_finished());
+  machine.Step(At(1300ms), VerdictAcked{Stamp{SessionId{1}, Epoch{1}, Round{1}}});
+  const auto last = machine.Step(At(1400ms), VerdictAcked{stamp});
+  CHECK(Only<Finish>(last).size() == 1);
+  CHECK(machine.is_finished());
+  CHECK(!machine.NextDeadline().has_value());
+}
+
+}  // namespace
+}  // namespace ddprun::rendezvous
