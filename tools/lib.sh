@@ -1,6 +1,7 @@
 # Common part of the scripts in tools/. Sourced; the caller has set -euo pipefail.
 # shellcheck shell=bash
 
+called_from=$PWD
 repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$repo"
 export LC_ALL=C.UTF-8
@@ -80,4 +81,18 @@ trim_cache() {
   { find "$cache_dir" -type f -printf '%T@ %s %p\n' 2>/dev/null || true; } | sort -rn |
     awk -v limit=20000000000 '{ total += $2; if (total > limit) { sub(/^[^ ]+ [^ ]+ /, ""); printf "%s\0", $0 } }' |
     xargs -0r rm -f --
+}
+
+# query EXPRESSION: labels, one a line. `bazel query` knows none of the build's options.
+query() {
+  bazel query --curses=no --color=no --noshow_progress --noshow_loading_progress \
+    --ui_event_filters=-info,-debug --noimplicit_deps "$1" </dev/null
+}
+
+# pure_targets: the query expression of the code that only decides (design: no clock, I/O, thread ...).
+pure_targets() {
+  local lines
+  mapfile -t lines < <(grep -v '^#' tools/lint_checks/pure_targets.txt)
+  local IFS=+
+  echo "kind(cc_library, ${lines[*]})"
 }

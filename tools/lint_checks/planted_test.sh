@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# Every check, fed with a breach, must find it; fed with good input, it must not.
+set -euo pipefail
+source "$(dirname "$0")/../lib.sh"
+
+here=tools/lint_checks
+scratch=$(mktemp -d "${TMPDIR:-/tmp}/ddprun-planted.XXXXXX")
+trap 'rm -rf "$scratch"' EXIT
+status=0 count=0
+
+# finds TEXT COMMAND...: the command fails and says TEXT.
+finds() {
+  local text=$1 output
+  shift
+  count=$((count + 1))
+  if output=$("$@" 2>&1); then
+    echo "planted: not found ($text): $*"
+    status=1
+  elif ! grep -qF -- "$text" <<<"$output"; then
+    printf 'planted: failed without saying "%s": %s\n%s\n' "$text" "$*" "$output"
+    status=1
+  fi
+}
+# accepts COMMAND...: the command finds nothing.
+accepts() {
+  local output
+  count=$((count + 1))
+  output=$("$@" 2>&1) || { printf 'planted: found a breach where none is: %s\n%s\n' "$*" "$output"; status=1; }
+}
+
+# body NAME LINES: a C++ function of that many lines.
+body() { echo "int $1(int x) {"; for ((i = 2; i < $2; i++)); do echo "  x += $i;"; done; echo "}"; }
+
+cat >"$scratch/good.h" <<'END'
+#ifndef DDPRUN_GOOD_H_
+#define DDPRUN_GOOD_H_
+#endif  // DDPRUN_GOOD_H_
+END
+{ echo 'namespace a {'; body Fits 70; echo 'struct S {'; for i in {1..90}; do echo "  int m$i = '{';"; done; echo '};'; echo '}'; } >"$scratch/good.cc"
+body TooLong 71 >"$scratch/long_function.cc"
+{ echo 'struct S {'; echo '  S() : a{1}, b(2) {'; for i in {1..70}; do echo "    a += $i;  // }"; done; echo '  }'; echo '};'; } >"$scratch/long_constructor.cc"
+{ echo 'TEST_CASE("a {") {'; for i in {1..70}; do echo "  CHECK($i);"; done; echo '}'; } >"$scratch/long_case.cc"
+for i in {1..401}; do echo "int v$i;"; done >"$scratch/long_file.cc"
+head -n 400 "$scratch/long_file.cc" >"$scratch/full_file.cc"
+echo '#pragma once' >"$scratch/no_guard.h"
+printf '#!/usr/bin/env bash\nif true; then\n' >"$scratch/broken.sh"
+printf '#!/usr/bin/env bash\nif true; then :; fi\n' >"$scratch/fine.sh"
+printf 'int  main( ){return 0;}\n' >"$scratch/unformatted.cc"
+
+accepts $here/style.py "$scratch"/good.* "$scratch/full_file.cc" "$scratch/fine.sh"
+finds "function of 71 lines" $here/style.py "$scratch/long_function.cc"
+finds "function of 72 lines" $here/style.py "$scratch/long_constructor.cc"
+finds "function of 72 lines" $here/style.py "$scratch/long_case.cc"
+finds "file of 401 lines" $here/style.py "$scratch/long_file.cc"
+finds "no header guard" $here/style.py "$scratch/no_guard.h"
+finds "bash -n" $here/style.py "$scratch/broken.sh"
+finds "no file was given" $here/style.py
+if $here/format.sh "$scratch/unformatted.cc" 2>&1 | grep -q 'not checked'; then
+  echo "planted: format: not checked here"
+else
+  finds "clang-format would change it" $here/format.sh "$scratch/unformatted.cc"
+fi
+
+printf '#include <vector>\n#include "rendezvous/base/time.h"\n' >"$scratch/pure.cc"
+accepts $here/pure_includes.sh "$scratch/pure.cc"
+for include in '<mutex>' '<thread>' '<unistd.h>' '<unordered_map>' '<random>' '<grpcpp/grpcpp.h>' '<spdlog/spdlog.h>' \
+  '<boost/asio.hpp>' '"rendezvous/base/steady_clock.h"' '"absl/time/clock.h"'; do
+  echo "#include $include" >"$scratch/impure.cc"
+  finds "not allowed in pure code" $here/pure_includes.sh "$scratch/impure.cc"
+done
+
+planted=//tools/lint_checks/planted
+accepts $here/pure_symbols.sh $planted:clean
+for breach in clock thread lock random file print socket spdlog; do
+  finds "$planted:$breach needs" $here/pure_symbols.sh $planted:$breach
+done
+accepts $here/layers.sh $planted:clean $planted:clean
+finds "pure code reaches code that is not" $here/layers.sh $planted:reaches_grpc
+finds "the library reaches the launcher or gRPC" $here/layers.sh $planted:clean $planted:reaches_grpc
+finds "the library reaches the launcher or gRPC" $here/layers.sh $planted:clean $planted:reaches_launcher
+
+# A program of the distribution: it needs libraries that ours must not.
+finds "libstdc++.so.6" $here/portable.sh "$(command -v protoc)"
+finds "no program was given" $here/portable.sh
+
+finds "wanted status and counts" $here/summary_test.sh --breach
+accepts $here/summary_test.sh
+echo "planted: $count probes"
+exit $status

@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# pure_includes.sh [FILE...]: pure files (or the given ones, as if they were pure) include only what is
+# named here and each other. Everything under /usr/include compiles without a declared dependency, so
+# Bazel cannot see this. The second half does the same for the layers that may not reach a library.
+set -euo pipefail
+source "$(dirname "$0")/../lib.sh"
+
+allowed_std='algorithm|array|bit|cctype|charconv|chrono|cmath|compare|concepts|cstddef|cstdint|cstdio|cstdlib'
+allowed_std+='|cstring|deque|functional|initializer_list|iomanip|iterator|limits|list|map|memory|numeric|optional|queue'
+allowed_std+='|ratio|set|span|sstream|string|string_view|tuple|type_traits|utility|variant|vector'
+allowed_own='rendezvous/base/(ids|time|check|rng)\.h|absl/(status|strings|types)/[a-z_]+\.h'
+
+# label //a/b:c/d.h -> path a/b/c/d.h
+paths() { sed -E 's|^//||; s|^([^:]*):|\1/|; s|^/||'; }
+
+pure=$(pure_targets)
+mapfile -t pure_files < <(query "labels(srcs, $pure) + labels(hdrs, $pure)" | grep -E '\.(h|cc)$' | paths)
+files=("$@")
+(($# > 0)) || files=("${pure_files[@]}")
+((${#pure_files[@]} > 0 && ${#files[@]} > 0)) || { echo "pure_includes: no pure file was found"; exit 1; }
+own=$(printf '%s\n' "${pure_files[@]}" | sed 's|^worker_runtime/include/||; s|\.|\\.|g' | paste -sd'|')
+
+status=0
+for file in "${files[@]}"; do
+  if found=$(grep -nE '^[[:space:]]*#[[:space:]]*include' "$file" |
+    grep -vE "#[[:space:]]*include[[:space:]]+[<\"]($allowed_std|$allowed_own|$own)[>\"]"); then
+    sed "s|^|$file:|; s|\$|   (not allowed in pure code)|" <<<"$found"
+    status=1
+  fi
+done
+if (($# > 0)); then exit $status; fi
+
+# in_layers REGEX FOLDER...: includes that match, below those folders.
+in_layers() {
+  local regex=$1
+  shift
+  find "$@" \( -name '*.h' -o -name '*.cc' \) -print0 2>/dev/null |
+    xargs -0r grep -nHE "#[[:space:]]*include[[:space:]]+[<\"]($regex)"
+}
+
+# Training programs link the library beside their own copies of these.
+if found=$(in_layers 'grpc|google/protobuf|boost/|spdlog/|fmt/|CLI/|launcher/|proto/' \
+  worker_runtime rendezvous/base rendezvous/core rendezvous/store); then
+  sed 's|$|   (the library reaches no gRPC, Protobuf, Boost, spdlog or launcher)|' <<<"$found"
+  status=1
+fi
+if found=$(in_layers 'absl/synchronization|absl/time|CLI/' rendezvous launcher worker_runtime examples |
+  grep -v '^launcher/cli/cli\.cc:.*CLI/'); then
+  sed 's|$|   (locks are std::mutex, time is std::chrono, CLI11 stays in launcher/cli/cli.cc)|' <<<"$found"
+  status=1
+fi
+exit $status

@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# tidy.sh [FILE...]: clang-tidy over our sources (.clang-tidy says which checks). Minutes long.
+set -euo pipefail
+source "$(dirname "$0")/../lib.sh"
+
+files=("$@")
+if (($# == 0)); then
+  mapfile -t files < <(find rendezvous launcher worker_runtime examples -name '*.cc' 2>/dev/null | sort)
+fi
+((${#files[@]} > 0)) || { echo "tidy: no file was found"; exit 1; }
+# Sources that include generated headers find them below Bazel's output folder.
+bin=$(bazel_ info bazel-bin 2>/dev/null)
+if [[ -d proto ]]; then bazel_ build //proto/... 2>/dev/null || { echo "tidy: //proto/... does not build"; exit 1; }; fi
+say "clang-tidy over ${#files[@]} files"
+printf '%s\0' "${files[@]}" | xargs -0 -n 1 -P "$(nproc)" clang-tidy --quiet \
+  --extra-arg=-std=c++20 --extra-arg=-I. --extra-arg=-Iworker_runtime/include --extra-arg=-I"$bin" \
+  --extra-arg=-isystem/usr/include/eigen3 --extra-arg=-DSPDLOG_HEADER_ONLY --extra-arg=-DFMT_HEADER_ONLY \
+  --extra-arg=-DSPDLOG_FMT_EXTERNAL 2>/dev/null </dev/null
