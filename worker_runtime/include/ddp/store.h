@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -14,12 +15,16 @@
 namespace ddp {
 
 // One connection. Calls block, come from one thread at a time, and end by their timeout with
-// DeadlineExceeded; a lost connection is Unavailable and final. Values are bytes.
+// DeadlineExceeded; a lost connection is Unavailable and final. Keys are at most 8 KiB less one
+// byte, values 8 MiB (InvalidArgument). Values are bytes. Source of the protocol: PyTorch's
+// TCPStore; a Python process sees the same keys under the same names.
 class Store {
  public:
   using Milliseconds = std::chrono::milliseconds;
 
-  // Connects, tries again until `timeout`, and proves that a store answers.
+  // Connects, tries again until `timeout`, and proves that a store answers. DeadlineExceeded names
+  // the address and the last error. `timeout` also bounds each later call that takes none of its
+  // own; when such a call exceeds it the connection is lost.
   static absl::StatusOr<std::unique_ptr<Store>> Connect(const std::string& host, uint16_t port,
                                                         Milliseconds timeout);
   virtual ~Store() = default;
@@ -38,7 +43,42 @@ class Store {
                                                  const std::string& expected,
                                                  const std::string& desired) = 0;
   virtual absl::StatusOr<bool> Delete(const std::string& key) = 0;
+  // How many keys with a value the whole store holds, other prefixes included.
   virtual absl::StatusOr<int64_t> KeyCount() = 0;
+
+  // Waits for all keys, then returns their values in the same order.
+  virtual absl::StatusOr<std::vector<std::string>> MultiGet(const std::vector<std::string>& keys,
+                                                            Milliseconds timeout);
+  // REQUIRES: as many values as keys (else InvalidArgument).
+  virtual absl::Status MultiSet(const std::vector<std::string>& keys,
+                                const std::vector<std::string>& values);
+};
+
+// The same store with "<prefix>/" before every key, as PyTorch's PrefixStore. Borrows `store`.
+class PrefixStore : public Store {
+ public:
+  PrefixStore(std::string prefix, Store& store) : prefix_(std::move(prefix)), store_(store) {}
+
+  absl::Status Set(const std::string& key, const std::string& value) override;
+  absl::StatusOr<std::string> Get(const std::string& key, Milliseconds timeout) override;
+  absl::StatusOr<int64_t> Add(const std::string& key, int64_t amount) override;
+  absl::StatusOr<bool> Check(const std::vector<std::string>& keys) override;
+  absl::Status Wait(const std::vector<std::string>& keys, Milliseconds timeout) override;
+  absl::StatusOr<std::string> CompareSet(const std::string& key, const std::string& expected,
+                                         const std::string& desired) override;
+  absl::StatusOr<bool> Delete(const std::string& key) override;
+  absl::StatusOr<int64_t> KeyCount() override;
+  absl::StatusOr<std::vector<std::string>> MultiGet(const std::vector<std::string>& keys,
+                                                    Milliseconds timeout) override;
+  absl::Status MultiSet(const std::vector<std::string>& keys,
+                        const std::vector<std::string>& values) override;
+
+ private:
+  std::string Prefixed(const std::string& key) const;
+  std::vector<std::string> Prefixed(const std::vector<std::string>& keys) const;
+
+  const std::string prefix_;
+  Store& store_;
 };
 
 }  // namespace ddp

@@ -1,0 +1,37 @@
+// Carries out one request of one connection on the store and writes the reply. [pure]
+#ifndef DDPRUN_RENDEZVOUS_STORE_DISPATCH_H_
+#define DDPRUN_RENDEZVOUS_STORE_DISPATCH_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "rendezvous/core/kv_store.h"
+#include "rendezvous/store/wire.h"
+
+namespace ddprun::rendezvous {
+
+// What the store knows of one connection.
+struct StoreSession {
+  uint64_t client = 0;
+  bool is_validated = false;
+  KvStore::Ticket ticket = 0;  // What it waits on; 0 when it does not wait.
+};
+
+enum class StoreOutcome {
+  kDone,    // The reply, if the command has one, is in `reply`.
+  kParked,  // session.ticket is set; StopWaiting answers when the ticket is woken.
+  kClose,   // The connection broke the protocol or a bound.
+};
+
+// REQUIRES: a session that waits sends nothing but CANCEL_WAIT (the driver holds the rest back).
+// `max_reply_bytes` bounds `reply` as a whole: MULTI_GET could name one large value many times.
+StoreOutcome DispatchStoreCommand(const StoreCommand& command, size_t max_reply_bytes,
+                                  StoreSession* session, KvStore* store, std::string* reply);
+
+// Answers a wait that has ended. false: the ticket is not what the session waits on any more.
+bool StopWaiting(KvStore::Ticket ticket, StoreSession* session, std::string* reply);
+
+}  // namespace ddprun::rendezvous
+
+#endif  // DDPRUN_RENDEZVOUS_STORE_DISPATCH_H_

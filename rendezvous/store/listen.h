@@ -1,0 +1,24 @@
+// The store's listening socket. Internal.
+#ifndef DDPRUN_RENDEZVOUS_STORE_LISTEN_H_
+#define DDPRUN_RENDEZVOUS_STORE_LISTEN_H_
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "rendezvous/base/unique_fd.h"
+#include "rendezvous/store/store_server.h"
+
+namespace ddprun::rendezvous {
+
+struct ListeningSocket {
+  UniqueFd fd;
+  uint16_t port = 0;
+};
+
+// Non-blocking, exclusive (no SO_REUSEPORT), backlog as large as the system allows.
+// REQUIRES: bind is not kNone.
+absl::StatusOr<ListeningSocket> ListenForStore(StoreServer::Bind bind, uint16_t port);
+
+}  // namespace ddprun::rendezvous
+
+#endif  // DDPRUN_RENDEZVOUS_STORE_LISTEN_H_

@@ -1,0 +1,188 @@
+// The half of StoreShard that moves bytes: receive, carry out, reply, hold back.
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+
+#include "rendezvous/store/shard.h"
+
+namespace ddprun::rendezvous {
+namespace {
+
+// More unread replies than this, and the connection's further requests wait.
+constexpr size_t kOutputHigh = 64 << 10;
+// More held requests than this, and the socket is not read. What a connection holds up to here
+// is not counted as transit.
+constexpr size_t kInputHigh = 64 << 10;
+// What an idle connection may keep allocated per direction.
+constexpr size_t kIdleCapacity = 4 << 10;
+// Reads per event, so that one fast sender does not starve the others.
+constexpr int kReadsPerEvent = 4;
+
+void Empty(std::string* buffer) {
+  if (buffer->capacity() > kIdleCapacity) {
+    std::string().swap(*buffer);
+  } else {
+    buffer->clear();
+  }
+}
+
+}  // namespace
+
+void StoreShard::HandleEvents(uint64_t client, uint32_t events) {
+  const auto found = connections_.find(client);
+  if (found == connections_.end()) return;  // Removed earlier in this batch of events.
+  Connection& connection = *found->second;
+  if ((connection.interest & EPOLLIN) != 0) {
+    // Errors and hang-ups too: recv tells what happened.
+    if ((events & ~static_cast<uint32_t>(EPOLLOUT)) != 0) Receive(connection);
+  } else if ((events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) {
+    connection.is_dead = true;  // Not reading it, and it is gone.
+  }
+  if (!connection.is_dead && (events & EPOLLOUT) != 0) Consume(connection, {});
+  Settle(connection);
+}
+
+void StoreShard::Receive(Connection& connection) {
+  for (int i = 0; i < kReadsPerEvent && !connection.is_dead; ++i) {
+    const ssize_t count = recv(connection.fd.get(), scratch_.data(), scratch_.size(), 0);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && errno == EAGAIN) return;
+    if (count <= 0) {
+      connection.is_dead = true;
+      return;
+    }
+    connection.last_progress = now_;
+    const auto size = static_cast<size_t>(count);
+    Consume(connection, std::string_view(scratch_.data(), size));
+    if (size < scratch_.size() || connection.in.size() > kInputHigh) return;
+  }
+}
+
+void StoreShard::Consume(Connection& connection, std::string_view fresh) {
+  const bool is_buffered = !connection.in.empty();
+  if (is_buffered) connection.in.append(fresh);
+  const std::string_view all = is_buffered ? std::string_view(connection.in) : fresh;
+  size_t done = 0;
+  if (connection.sent < connection.out.size()) Flush(connection);
+  while (!connection.is_dead) {
+    const size_t step = Execute(connection, all.substr(done));
+    done += step;
+    Flush(connection);
+    if (step == 0 || done == all.size()) break;
+  }
+  if (!is_buffered) {
+    connection.in.assign(all.substr(done));
+  } else if (done == all.size()) {
+    Empty(&connection.in);
+  } else {
+    connection.in.erase(0, done);
+  }
+}
+
+bool StoreShard::MustHold(const Connection& connection, char next_op) const {
+  const bool is_cancel = next_op == static_cast<char>(StoreOp::kCancelWait);
+  if (connection.session.ticket != 0 && !is_cancel) return true;
+  return connection.out.size() - connection.sent > kOutputHigh;
+}
+
+size_t StoreShard::Execute(Connection& connection, std::string_view bytes) {
+  std::unique_lock lock(shared_.mutex, std::defer_lock);
+  size_t done = 0;
+  while (done < bytes.size() && !MustHold(connection, bytes[done])) {
+    size_t used = 0;
+    const auto result =
+        connection.parser.Parse(bytes.substr(done), shared_.options.limits, &command_, &used);
+    if (result == RequestParser::Result::kNeedMore) break;
+    if (result == RequestParser::Result::kBad) {
+      DropBroken(connection);
+      break;
+    }
+    if (!lock.owns_lock()) lock.lock();
+    const StoreOutcome outcome =
+        DispatchStoreCommand(command_, shared_.options.max_transit_bytes, &connection.session,
+                             &shared_.store, &connection.out);
+    done += used;
+    if (outcome == StoreOutcome::kClose) {
+      DropBroken(connection);
+      break;
+    }
+  }
+  if (!lock.owns_lock()) return done;
+  shared_.store.TakeWoken(&just_woken_);
+  lock.unlock();
+  for (const KvStore::Woken& woken : just_woken_) {
+    if (ShardOfClient(woken.client) == index_) {
+      wakes_.push_back(woken);
+    } else {
+      peers_.Wake(woken);
+    }
+  }
+  just_woken_.clear();
+  return done;
+}
+
+void StoreShard::DropBroken(Connection& connection) {
+  ++shared_.dropped_protocol;
+  connection.is_dead = true;
+}
+
+void StoreShard::Flush(Connection& connection) {
+  if (connection.out.empty()) return;
+  std::string& out = connection.out;
+  while (connection.sent < out.size()) {
+    const ssize_t count = send(connection.fd.get(), out.data() + connection.sent,
+                               out.size() - connection.sent, MSG_NOSIGNAL);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && errno == EAGAIN) return;
+    if (count < 0) {
+      connection.is_dead = true;
+      return;
+    }
+    connection.sent += static_cast<size_t>(count);
+    connection.last_progress = now_;
+  }
+  Empty(&out);
+  connection.sent = 0;
+}
+
+void StoreShard::Settle(Connection& connection) {
+  const size_t held = connection.in.size() + connection.out.size();
+  const size_t charge = held > kInputHigh ? held : 0;
+  if (charge != connection.charged) {
+    const size_t total = shared_.transit_bytes += charge - connection.charged;
+    const bool has_grown = charge > connection.charged;
+    connection.charged = charge;
+    if (has_grown && total > shared_.options.max_transit_bytes) DropBroken(connection);
+  }
+  if (connection.is_dead) {
+    Remove(connection.session.client);
+    return;
+  }
+  const bool has_output = connection.sent < connection.out.size();
+  const bool is_held = !connection.in.empty() && MustHold(connection, connection.in[0]);
+  const bool can_read = !(is_held && connection.in.size() > kInputHigh);
+  uint32_t interest = can_read ? EPOLLIN : EPOLLRDHUP;
+  if (has_output) interest |= EPOLLOUT;
+  if (interest == connection.interest) return;
+  connection.interest = interest;
+  epoll_event event{};
+  event.events = interest;
+  event.data.u64 = connection.session.client;
+  epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, connection.fd.get(), &event);
+}
+
+void StoreShard::DeliverWakes() {
+  while (!wakes_.empty()) {
+    const KvStore::Woken woken = wakes_.front();
+    wakes_.pop_front();
+    const auto found = connections_.find(woken.client);
+    if (found == connections_.end()) continue;
+    Connection& connection = *found->second;
+    if (!StopWaiting(woken.ticket, &connection.session, &connection.out)) continue;
+    Consume(connection, {});
+    Settle(connection);
+  }
+}
+
+}  // namespace ddprun::rendezvous

@@ -1,0 +1,62 @@
+// The client of the store's protocol behind ddp::Store. Internal: made by Store::Connect.
+#ifndef DDPRUN_WORKER_RUNTIME_STORE_CLIENT_H_
+#define DDPRUN_WORKER_RUNTIME_STORE_CLIENT_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "ddp/store.h"
+#include "rendezvous/store/wire.h"
+#include "worker_runtime/store_socket.h"
+
+namespace ddp::internal {
+
+class StoreClient : public Store {
+ public:
+  // Proves that the peer is a store, then owns the connection.
+  static absl::StatusOr<std::unique_ptr<StoreClient>> Greet(ddprun::UniqueFd connection,
+                                                            Milliseconds timeout,
+                                                            Deadline deadline);
+
+  absl::Status Set(const std::string& key, const std::string& value) override;
+  absl::StatusOr<std::string> Get(const std::string& key, Milliseconds timeout) override;
+  absl::StatusOr<int64_t> Add(const std::string& key, int64_t amount) override;
+  absl::StatusOr<bool> Check(const std::vector<std::string>& keys) override;
+  absl::Status Wait(const std::vector<std::string>& keys, Milliseconds timeout) override;
+  absl::StatusOr<std::string> CompareSet(const std::string& key, const std::string& expected,
+                                         const std::string& desired) override;
+  absl::StatusOr<bool> Delete(const std::string& key) override;
+  absl::StatusOr<int64_t> KeyCount() override;
+  absl::StatusOr<std::vector<std::string>> MultiGet(const std::vector<std::string>& keys,
+                                                    Milliseconds timeout) override;
+  absl::Status MultiSet(const std::vector<std::string>& keys,
+                        const std::vector<std::string>& values) override;
+
+ private:
+  StoreClient(ddprun::UniqueFd connection, Milliseconds timeout)
+      : socket_(std::move(connection)), timeout_(timeout) {}
+
+  Deadline DefaultDeadline() const;
+  // A request with its keys and values; checks the limits before a byte is sent.
+  absl::Status Send(ddprun::rendezvous::StoreOp op, const std::vector<std::string_view>& fields,
+                    Deadline deadline, int64_t number = 0);
+  // A failure in the middle of a reply leaves no way to find the next one.
+  absl::Status Lost(absl::Status status);
+  absl::StatusOr<uint8_t> ReceiveByte(Deadline deadline);
+  absl::StatusOr<int64_t> ReceiveNumber(Deadline deadline);
+  absl::StatusOr<std::string> ReceivePayload(Deadline deadline);
+  absl::Status CancelWait(const std::vector<std::string>& keys, Milliseconds timeout);
+
+  StoreSocket socket_;
+  const Milliseconds timeout_;
+  absl::Status lost_;  // Not OK: why every further call fails.
+};
+
+}  // namespace ddp::internal
+
+#endif  // DDPRUN_WORKER_RUNTIME_STORE_CLIENT_H_

@@ -1,0 +1,45 @@
+// A TCP connection for request and reply, every step under a deadline. Internal.
+#ifndef DDPRUN_WORKER_RUNTIME_STORE_SOCKET_H_
+#define DDPRUN_WORKER_RUNTIME_STORE_SOCKET_H_
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "rendezvous/base/unique_fd.h"
+
+namespace ddp::internal {
+
+using Deadline = std::chrono::steady_clock::time_point;
+
+// Tries every address of `host` (IPv6 and IPv4), once each, until one accepts. DeadlineExceeded
+// or Unavailable, naming the last cause.
+absl::StatusOr<ddprun::UniqueFd> ConnectOnce(const std::string& host, uint16_t port,
+                                             Deadline deadline);
+
+class StoreSocket {
+ public:
+  explicit StoreSocket(ddprun::UniqueFd fd) : fd_(std::move(fd)) {}
+
+  // Unavailable when the peer is gone, DeadlineExceeded when it does not take the bytes in time.
+  absl::Status Send(std::string_view bytes, Deadline deadline);
+  // Exactly `size` bytes. On DeadlineExceeded what has come is kept for the next call.
+  absl::Status Receive(void* into, size_t size, Deadline deadline);
+  // Appends exactly `size` bytes to `into`, which grows only as they arrive.
+  absl::Status ReceiveInto(std::string* into, size_t size, Deadline deadline);
+
+ private:
+  absl::Status Fill(Deadline deadline);
+
+  const ddprun::UniqueFd fd_;
+  std::string buffer_;  // Received, from `taken_` on not yet handed out.
+  size_t taken_ = 0;
+};
+
+}  // namespace ddp::internal
+
+#endif  // DDPRUN_WORKER_RUNTIME_STORE_SOCKET_H_
