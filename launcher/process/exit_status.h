@@ -1,19 +1,66 @@
-// The exit codes of ddprun: the one table.
+// The exit codes of ddprun, the one table, and how a worker ended, decoded once. [pure]
 #ifndef DDPRUN_LAUNCHER_PROCESS_EXIT_STATUS_H_
 #define DDPRUN_LAUNCHER_PROCESS_EXIT_STATUS_H_
+
+#include <array>
+#include <string>
+#include <string_view>
 
 namespace ddprun::launcher {
 
 inline constexpr int kExitSuccess = 0;
 inline constexpr int kExitUsage = 2;
-inline constexpr int kExitMachine = 120;          // this machine: files, limits, devices, data
-inline constexpr int kExitRendezvous = 121;       // unreachable, port taken, timed out, refused
+inline constexpr int kExitMachine = 120;     // this machine: files, limits, devices, data
+inline constexpr int kExitRendezvous = 121;  // unreachable, port taken, timed out, refused
 inline constexpr int kExitAuthentication = 122;
 inline constexpr int kExitLostCoordinator = 123;
 inline constexpr int kExitBug = 125;
 inline constexpr int kExitNotExecutable = 126;
 inline constexpr int kExitNotFound = 127;
-inline constexpr int kExitSignalBase = 128;       // + n: ddprun itself was stopped by signal n
+inline constexpr int kExitSignalBase = 128;  // + n: ddprun itself was stopped by signal n
+
+struct ExitCodeMeaning {
+  int code;
+  std::string_view meaning;
+};
+
+// What --help, the README and the tests show, ascending by code. The last row stands for 128+n.
+inline constexpr std::array<ExitCodeMeaning, 10> kExitCodes = {{
+    {kExitSuccess, "success, also of a spare node"},
+    {kExitUsage, "wrong usage"},
+    {kExitMachine, "this machine: files, limits, devices, data"},
+    {kExitRendezvous, "rendezvous: unreachable, port taken, timed out, refused"},
+    {kExitAuthentication, "authentication"},
+    {kExitLostCoordinator, "lost the coordinator"},
+    {kExitBug, "a bug of ddprun"},
+    {kExitNotExecutable, "program not executable"},
+    {kExitNotFound, "program not found"},
+    {kExitSignalBase, "128+n: ddprun itself was stopped by signal n"},
+}};
+
+// How a process ended.
+struct ExitStatus {
+  bool exited = false;  // by exit(); else by a signal
+  int code = 0;         // valid when it exited
+  int signal = 0;       // valid when it did not
+  bool dumped_core = false;
+
+  bool is_success() const { return exited && code == 0; }
+  friend bool operator==(const ExitStatus&, const ExitStatus&) = default;
+};
+
+// Decodes what waitid() wrote: `how` is si_code (CLD_EXITED, CLD_KILLED or CLD_DUMPED), `value`
+// si_status. REQUIRES: `how` is one of the three.
+ExitStatus DecodeWaitInfo(int how, int value);
+
+// The code a shell would report: its own, or 128+n for signal n.
+int ExitCodeOf(const ExitStatus& status);
+
+// "exit code 3", "killed by signal 9 (SIGKILL)", "killed by signal 11 (SIGSEGV), core dumped".
+std::string ToString(const ExitStatus& status);
+
+// "SIGKILL" for 9; "signal 40" for a number without a name of its own.
+std::string SignalName(int signal);
 
 }  // namespace ddprun::launcher
 

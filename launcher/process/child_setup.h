@@ -1,0 +1,48 @@
+// The child's side of a spawn: from clone() to exec(), in the parent's memory.
+//
+// Nothing here may allocate, lock, log or call anything that is not async-signal-safe; everything
+// it reads was prepared by spawn.cc before the clone. System calls are made raw: under a sanitizer
+// the library's wrappers keep books, and those belong to the parent.
+#ifndef DDPRUN_LAUNCHER_PROCESS_CHILD_SETUP_H_
+#define DDPRUN_LAUNCHER_PROCESS_CHILD_SETUP_H_
+
+#include <sys/resource.h>
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "launcher/process/process_baseline.h"
+
+namespace ddprun::launcher {
+
+// Where the child stopped.
+enum class ChildStep : int32_t { kPrctl, kSetsid, kDup, kCloseOnExec, kLimits, kSignals, kExec };
+
+// What the child writes to the error pipe when a step fails.
+struct ChildFailure {
+  ChildStep step;
+  int32_t error;
+};
+
+struct ChildPlan {
+  const char* executable = nullptr;
+  char* const* argv = nullptr;
+  char* const* envp = nullptr;
+  int stdio[3] = {-1, -1, -1};  // what becomes 0 to 2; -1 keeps the agent's
+  int error_pipe = -1;          // write end, close-on-exec
+  int highest_fd = -1;          // for kernels without close_range: mark up to here; -1 = not known
+  pid_t parent = 0;
+  SignalBits blocked_signals = 0;
+  SignalBits ignored_signals = 0;
+  rlimit open_files{};
+  char oom_score_adj[8] = {};  // decimal, with its length; 0 = leave
+  size_t oom_score_adj_size = 0;
+};
+
+// Entry point for clone(). `plan` is a ChildPlan. Returns only after a failure.
+int RunChild(void* plan);
+
+}  // namespace ddprun::launcher
+
+#endif  // DDPRUN_LAUNCHER_PROCESS_CHILD_SETUP_H_

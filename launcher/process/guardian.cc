@@ -1,0 +1,177 @@
+#include "launcher/process/guardian.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include "absl/status/status.h"
+
+#include "launcher/process/guardian_child.h"
+#include "launcher/process/process.h"
+#include "launcher/process/raw_syscall.h"
+#include "rendezvous/base/check.h"
+#include "rendezvous/base/steady_clock.h"
+#include "rendezvous/base/unique_fd.h"
+
+namespace ddprun::launcher {
+namespace {
+
+using boost::asio::posix::stream_descriptor;
+
+constexpr Duration kRestartPause = std::chrono::seconds(1);
+
+}  // namespace
+
+class Guardian::Impl {
+ public:
+  explicit Impl(std::string mark) : mark_(std::move(mark)) {}
+
+  ~Impl() { End(); }
+
+  absl::Status Fork() {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) return absl::ErrnoToStatus(errno, "guardian: pipe");
+    UniqueFd read_end(ends[0]);
+    UniqueFd write_end(ends[1]);
+    // A guardian that somebody stopped (SIGSTOP) must not block the agent.
+    if (fcntl(write_end.get(), F_SETFL, O_NONBLOCK) != 0) {
+      return absl::ErrnoToStatus(errno, "guardian: O_NONBLOCK");
+    }
+    // Raw, without an exit signal and without the handlers that libraries hang on fork(): a restart
+    // happens in a process with threads.
+    const long pid = syscall(SYS_clone, 0, nullptr, nullptr, nullptr, nullptr);
+    if (pid == 0) RunGuardian(read_end.get(), mark_.c_str());
+    if (pid < 0) return absl::ErrnoToStatus(errno, "guardian: clone");
+    pid_ = static_cast<pid_t>(pid);
+    write_end_ = std::move(write_end);
+    born_ = SteadyNow();
+    for (const pid_t session : sessions_) Send({.is_added = 1, .session = session});
+    return absl::OkStatus();
+  }
+
+  void Watch(boost::asio::io_context& io, std::function<void(const std::string&)> on_restart) {
+    DDP_CHECK(!on_restart_);
+    on_restart_ = std::move(on_restart);
+    watch_.emplace(io);
+    timer_.emplace(io);
+    AwaitDeath();
+  }
+
+  void Tell(pid_t session, bool is_added) {
+    if (is_added) {
+      sessions_.insert(session);
+    } else {
+      sessions_.erase(session);
+    }
+    Send({.is_added = is_added, .session = session});
+  }
+
+  pid_t pid() const { return pid_; }
+
+ private:
+  void Send(const GuardianMessage& message) {
+    if (!write_end_.is_open()) return;
+    ssize_t size = 0;
+    do {
+      size = write(write_end_.get(), &message, sizeof(message));
+    } while (size < 0 && errno == EINTR);
+    // EPIPE: it is dead, and its successor is told everything. EAGAIN: it has not read for 8,192
+    // messages; one with a wrong list is worse than a new one, and Watch sees its end.
+    if (size < 0 && errno == EAGAIN) kill(pid_, SIGKILL);
+  }
+
+  // The write end of a pipe nobody reads any more reports an error: works without pidfd.
+  void AwaitDeath() {
+    UniqueFd copy(fcntl(write_end_.get(), F_DUPFD_CLOEXEC, 3));
+    boost::system::error_code error;
+    if (copy.is_open()) watch_->assign(copy.get(), error);
+    if (!copy.is_open() || error) return RestartLater("guardian cannot be watched");
+    copy.Release();
+    watch_->async_wait(stream_descriptor::wait_read, [this](boost::system::error_code failure) {
+      if (failure == boost::asio::error::operation_aborted) return;
+      End();
+      if (SteadyNow() - born_ < kRestartPause) {
+        RestartLater("guardian died at once; trying again in 1 s");
+      } else {
+        Restart();
+      }
+    });
+  }
+
+  void Restart() {
+    const pid_t old = std::exchange(dead_pid_, 0);
+    if (absl::Status status = Fork(); !status.ok()) {
+      return RestartLater(std::string(status.message()) + ": " + std::strerror(errno));
+    }
+    AwaitDeath();
+    on_restart_("guardian (pid " + std::to_string(old) + ") died; started another (pid " +
+                std::to_string(pid_) + ")");
+  }
+
+  void RestartLater(const std::string& why) {
+    End();
+    timer_->expires_after(kRestartPause);
+    timer_->async_wait([this](boost::system::error_code failure) {
+      if (!failure) Restart();
+    });
+    on_restart_(why);
+  }
+
+  void End() {
+    if (watch_) {
+      boost::system::error_code ignored;
+      watch_->close(ignored);
+    }
+    if (pid_ > 0) {
+      kill(pid_, SIGKILL);  // not reaped yet, so the number is its own
+      ReapChild(pid_);
+      dead_pid_ = std::exchange(pid_, 0);
+    }
+    write_end_.Reset();
+  }
+
+  const std::string mark_;
+  pid_t pid_ = 0;
+  pid_t dead_pid_ = 0;
+  UniqueFd write_end_;
+  TimePoint born_;
+  std::set<pid_t> sessions_;
+  std::optional<stream_descriptor> watch_;
+  std::optional<boost::asio::steady_timer> timer_;
+  std::function<void(const std::string&)> on_restart_;
+};
+
+Guardian::Guardian(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Guardian::~Guardian() = default;
+
+absl::StatusOr<std::unique_ptr<Guardian>> Guardian::Start(const std::string& job_mark) {
+  DDP_CHECK(!job_mark.empty());
+  auto impl = std::make_unique<Impl>(job_mark);
+  if (absl::Status status = impl->Fork(); !status.ok()) return status;
+  return std::unique_ptr<Guardian>(new Guardian(std::move(impl)));
+}
+
+void Guardian::Watch(boost::asio::io_context& io,
+                     std::function<void(const std::string&)> on_restart) {
+  impl_->Watch(io, std::move(on_restart));
+}
+void Guardian::AddSession(pid_t session) {
+  impl_->Tell(session, true);
+}
+void Guardian::RemoveSession(pid_t session) {
+  impl_->Tell(session, false);
+}
+pid_t Guardian::pid() const {
+  return impl_->pid();
+}
+
+}  // namespace ddprun::launcher

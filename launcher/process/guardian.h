@@ -1,0 +1,58 @@
+// A second process that outlives the agent just long enough to end what the agent leaves behind.
+#ifndef DDPRUN_LAUNCHER_PROCESS_GUARDIAN_H_
+#define DDPRUN_LAUNCHER_PROCESS_GUARDIAN_H_
+
+#include <sys/types.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace boost::asio {
+class io_context;
+}
+
+namespace ddprun::launcher {
+
+// The guardian holds the read end of a pipe whose write end only the agent has. When that closes,
+// however the agent ended, it kills every process of the sessions it was told of and every process
+// that carries the job's mark, until two walks over /proc find none, and exits. It lives in a
+// session of its own, with all signals blocked, /dev/null on 0 to 2 and nothing else open.
+//
+// It is a fork, not a program: it works when the binary has been replaced or removed meanwhile. It
+// ends without SIGCHLD and ordinary waits do not see it (no exit signal), so "no children" means no
+// workers.
+//
+// Used on the agent's main thread only.
+class Guardian {
+ public:
+  // Forks the guardian. Call first thing in main, before any thread and any descriptor that
+  // matters. REQUIRES: `job_mark` (leftovers.h) is not empty.
+  static absl::StatusOr<std::unique_ptr<Guardian>> Start(const std::string& job_mark);
+
+  // Ends the guardian. Call after KillMarked: nobody looks for leftovers from here on.
+  ~Guardian();
+  Guardian(const Guardian&) = delete;
+  Guardian& operator=(const Guardian&) = delete;
+
+  // From now on a guardian that dies is replaced, at most once a second; `on_restart` gets a
+  // sentence for the log each time. `io` is run by the calling thread and outlives this object.
+  void Watch(boost::asio::io_context& io, std::function<void(const std::string&)> on_restart);
+
+  // A worker's session (its pid), as long as its process group has members.
+  void AddSession(pid_t session);
+  void RemoveSession(pid_t session);
+
+  pid_t pid() const;
+
+ private:
+  class Impl;
+  explicit Guardian(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ddprun::launcher
+
+#endif  // DDPRUN_LAUNCHER_PROCESS_GUARDIAN_H_

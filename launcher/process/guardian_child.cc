@@ -1,0 +1,105 @@
+#include "launcher/process/guardian_child.h"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+
+#include <cerrno>
+#include <csignal>
+#include <ctime>
+
+#include "launcher/process/leftovers.h"
+#include "launcher/process/process_baseline.h"
+#include "launcher/process/raw_syscall.h"
+
+namespace ddprun::launcher {
+namespace {
+
+constexpr int kPipeFd = 3;
+constexpr int kHighestFdWithoutCloseRange = 65535;
+
+struct Sessions {
+  pid_t ids[kMaxGuardedSessions];
+  size_t count;
+};
+
+DDPRUN_RAW void Forget(Sessions* sessions, pid_t id) {
+  for (size_t i = 0; i < sessions->count; ++i) {
+    if (sessions->ids[i] == id) sessions->ids[i--] = sessions->ids[--sessions->count];
+  }
+}
+
+DDPRUN_RAW void Apply(const GuardianMessage& message, Sessions* sessions) {
+  Forget(sessions, message.session);
+  if (message.is_added == 0 || sessions->count == kMaxGuardedSessions) return;
+  sessions->ids[sessions->count++] = message.session;
+}
+
+// Lets go of everything the agent had: a pipe of the agent's caller must close when the agent does,
+// and a mount must not stay busy.
+DDPRUN_RAW void Detach(int pipe) {
+  const SignalBits all = ~SignalBits{0};
+  syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, nullptr, sizeof(all));
+  syscall(SYS_setsid);
+  syscall(SYS_prctl, PR_SET_NAME, "ddprun-guard", 0, 0, 0);
+  syscall(SYS_chdir, "/");
+  if (pipe != kPipeFd) syscall(SYS_dup3, pipe, kPipeFd, O_CLOEXEC);
+  if (syscall(SYS_close_range, kPipeFd + 1, ~0U, 0) != 0) {
+    for (int fd = kPipeFd + 1; fd <= kHighestFdWithoutCloseRange; ++fd) syscall(SYS_close, fd);
+  }
+  for (int fd = 0; fd < kPipeFd; ++fd) syscall(SYS_close, fd);
+  // The lowest free number is 0. Without /dev the three stay closed, and nothing here uses them.
+  if (syscall(SYS_openat, AT_FDCWD, "/dev/null", O_RDWR) == 0) {
+    syscall(SYS_dup3, 0, 1, 0);
+    syscall(SYS_dup3, 0, 2, 0);
+  }
+}
+
+DDPRUN_RAW void Pause(long milliseconds) {
+  timespec pause;
+  pause.tv_sec = milliseconds / 1000;
+  pause.tv_nsec = milliseconds % 1000 * 1'000'000;
+  syscall(SYS_nanosleep, &pause, nullptr);
+}
+
+// Follows the agent's messages until the pipe closes.
+DDPRUN_RAW void FollowAgent(Sessions* sessions) {
+  for (;;) {
+    GuardianMessage messages[64];
+    const long size = syscall(SYS_read, kPipeFd, messages, sizeof(messages));
+    if (size < 0 && errno == EINTR) continue;
+    if (size <= 0) return;
+    for (long i = 0; i < size / static_cast<long>(sizeof(messages[0])); ++i) {
+      Apply(messages[i], sessions);
+    }
+  }
+}
+
+}  // namespace
+
+DDPRUN_RAW void RunGuardian(int pipe, const char* mark) {
+  Sessions sessions;
+  sessions.count = 0;
+  Detach(pipe);
+  FollowAgent(&sessions);
+  LeftoverQuery query;
+  query.mark = mark;
+  query.sessions = sessions.ids;
+  query.session_count = sessions.count;
+  // Two empty walks 20 ms apart: during exec a process shows no environment for a moment. A process
+  // that sleeps in the kernel is asked again for ten minutes, ever more rarely.
+  constexpr long kEmptyPause = 20;
+  constexpr long kLongestPause = 1000;
+  constexpr long kGiveUp = 600'000;
+  long pause = 2;
+  int empty_walks = 0;
+  for (long waited = 0; empty_walks < 2 && waited < kGiveUp; waited += pause) {
+    empty_walks = SignalLeftovers(query, SIGKILL) == 0 ? empty_walks + 1 : 0;
+    if (empty_walks == 1) Pause(kEmptyPause);
+    if (empty_walks > 0) continue;
+    Pause(pause);
+    pause = pause * 2 < kLongestPause ? pause * 2 : kLongestPause;
+  }
+  for (;;) syscall(SYS_exit_group, 0);
+}
+
+}  // namespace ddprun::launcher

@@ -1,0 +1,44 @@
+// Finds and ends what is left of a job on this machine: also processes that moved into a session of
+// their own. They are known by the mark that every worker carries in its environment and passes on.
+#ifndef DDPRUN_LAUNCHER_PROCESS_LEFTOVERS_H_
+#define DDPRUN_LAUNCHER_PROCESS_LEFTOVERS_H_
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <string>
+
+#include "rendezvous/base/time.h"
+
+namespace ddprun::launcher {
+
+// The variable of a worker's environment that holds the job's mark.
+inline constexpr char kJobMarkVariable[] = "DDPRUN_JOB_MARK";
+
+// A mark nobody else has: random, and "<outer>/<random>" when this agent is itself part of a marked
+// job, so that the outer job's end finds the inner job's processes too.
+std::string NewJobMark();
+
+// Which processes belong to the job. Plain pointers, because the guardian may not allocate.
+struct LeftoverQuery {
+  const char* mark = "";            // not empty: whose environment holds it, or an inner job's
+  const pid_t* sessions = nullptr;  // and members of these sessions
+  size_t session_count = 0;
+  pid_t parent = 0;  // and, when not 0, its children
+  pid_t spare = 0;   // but never this one (the guardian), nor the caller
+};
+
+// One walk over /proc. Sends `signal` (0: none) to each living process that belongs to the job;
+// returns how many there were. Async-signal-safe. A process being started in this instant may be
+// missed.
+int SignalLeftovers(const LeftoverQuery& query, int signal);
+
+// The agent's last act: kills what carries `mark` until two walks in a row find none. False when
+// some are still there after `limit` (a process that sleeps in the kernel). One system call when
+// the agent, a subreaper, has no children left. REQUIRES: no worker is watched any more; it reaps
+// every child but the guardian.
+bool KillMarked(const std::string& mark, Duration limit);
+
+}  // namespace ddprun::launcher
+
+#endif  // DDPRUN_LAUNCHER_PROCESS_LEFTOVERS_H_

@@ -1,0 +1,62 @@
+// The agent's children: noticed when they end, looked at while still zombies, then reaped.
+#ifndef DDPRUN_LAUNCHER_PROCESS_PROCESS_H_
+#define DDPRUN_LAUNCHER_PROCESS_PROCESS_H_
+
+#include <sys/types.h>
+
+#include <functional>
+#include <memory>
+
+#include "launcher/process/exit_status.h"
+
+namespace boost::asio {
+class io_context;
+}
+
+namespace ddprun::launcher {
+
+// Waits for a child that has ended or is about to, and forgets it. For children that never ran.
+void ReapChild(pid_t pid);
+
+// Knows every child of this process and reaps them all; one object per process.
+//
+// Each worker is watched by a pidfd: epoll keeps the order in which several of them died, which a
+// walk over the children does not. Where pidfd_open is missing or forbidden, SIGCHLD and that walk
+// notice them; both come from the kernel, nothing polls. The process becomes a subreaper: what a
+// worker leaves behind becomes our child and is reaped here when it ends.
+//
+// Runs on the io_context's one thread, which must be the one that forks. PrepareAgentProcess() has
+// blocked SIGCHLD in all threads.
+class ProcessTable {
+ public:
+  // Called once, on the io_context's thread, when the child has ended. It is a zombie then, so its
+  // process group can be signalled without meeting a stranger; it is reaped when the call returns.
+  using ExitHandler = std::function<void(const ExitStatus&)>;
+
+  struct Options {
+    bool use_pidfd = true;  // false: as on a kernel without pidfd_open
+  };
+
+  // `on_change` is called after children that nobody watches were reaped.
+  ProcessTable(boost::asio::io_context& io, Options options, std::function<void()> on_change);
+  ~ProcessTable();
+  ProcessTable(const ProcessTable&) = delete;
+  ProcessTable& operator=(const ProcessTable&) = delete;
+
+  // REQUIRES: `pid` is a child of this process and not watched yet. `on_reaped` follows `on_exit`
+  // directly, once the pid is free.
+  void Watch(pid_t pid, ExitHandler on_exit, std::function<void()> on_reaped);
+
+  // Whether any child is left, watched or adopted. A subreaper without children has no descendants.
+  // Always true where the process was started with children of its own (had_children_at_start).
+  bool HasChildren() const;
+  bool had_children_at_start() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ddprun::launcher
+
+#endif  // DDPRUN_LAUNCHER_PROCESS_PROCESS_H_

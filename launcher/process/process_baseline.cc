@@ -1,0 +1,101 @@
+#include "launcher/process/process_baseline.h"
+
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "rendezvous/base/check.h"
+#include "rendezvous/base/unique_fd.h"
+
+namespace ddprun::launcher {
+namespace {
+
+constexpr int kLastSignal = 64;
+constexpr char kOomScorePath[] = "/proc/self/oom_score_adj";
+// Far from -1000 ("never"): an agent that itself leaks must still be killable.
+constexpr int kAgentOomScore = -500;
+
+// The kernel's struct sigaction on x86-64 and arm64; only the handler is of interest here.
+struct KernelSigaction {
+  void* handler;
+  unsigned long flags;
+  void* restorer;
+  uint64_t mask;
+};
+
+bool IsIgnored(int signal) {
+  KernelSigaction action{};
+  if (syscall(SYS_rt_sigaction, signal, nullptr, &action, sizeof(action.mask)) != 0) return false;
+  return action.handler == reinterpret_cast<void*>(SIG_IGN);
+}
+
+void SetDisposition(int signal, sighandler_t handler) {
+  struct sigaction action {};
+  action.sa_handler = handler;
+  DDP_CHECK(sigaction(signal, &action, nullptr) == 0);
+}
+
+std::optional<int> ReadOomScore() {
+  UniqueFd file(open(kOomScorePath, O_RDONLY | O_CLOEXEC));
+  char text[16] = {};
+  if (!file.is_open() || read(file.get(), text, sizeof(text) - 1) <= 0) return std::nullopt;
+  return std::atoi(text);
+}
+
+bool WriteOomScore(int score) {
+  UniqueFd file(open(kOomScorePath, O_WRONLY | O_CLOEXEC));
+  const std::string text = std::to_string(score);
+  return file.is_open() &&
+         write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
+}
+
+}  // namespace
+
+ProcessBaseline RecordBaseline() {
+  ProcessBaseline baseline;
+  DDP_CHECK(syscall(SYS_rt_sigprocmask, SIG_SETMASK, nullptr, &baseline.blocked_signals,
+                    sizeof(baseline.blocked_signals)) == 0);
+  for (int signal = 1; signal <= kLastSignal; ++signal) {
+    if (IsIgnored(signal)) baseline.ignored_signals |= BitOf(signal);
+  }
+  DDP_CHECK(getrlimit(RLIMIT_NOFILE, &baseline.open_files) == 0);
+  return baseline;
+}
+
+SignalBits AgentSignals(const ProcessBaseline& baseline) {
+  SignalBits signals = BitOf(SIGINT) | BitOf(SIGTERM) | BitOf(SIGQUIT) | BitOf(SIGUSR1) |
+                       BitOf(SIGUSR2) | BitOf(SIGTSTP) | BitOf(SIGCONT);
+  if ((baseline.ignored_signals & BitOf(SIGHUP)) == 0) signals |= BitOf(SIGHUP);
+  return signals;
+}
+
+void PrepareAgentProcess(const ProcessBaseline& baseline) {
+  SetDisposition(SIGCHLD, SIG_DFL);
+  SetDisposition(SIGPIPE, SIG_IGN);
+  sigset_t blocked;
+  sigemptyset(&blocked);
+  const SignalBits wanted = AgentSignals(baseline) | BitOf(SIGCHLD);
+  for (int signal = 1; signal < 32; ++signal) {
+    if ((wanted & BitOf(signal)) != 0) sigaddset(&blocked, signal);
+  }
+  DDP_CHECK(pthread_sigmask(SIG_BLOCK, &blocked, nullptr) == 0);
+  for (int fd = 0; fd <= 2; ++fd) {
+    if (fcntl(fd, F_GETFD) != -1 || errno != EBADF) continue;
+    // The lowest free number is fd. Not close-on-exec: workers inherit it like any other stdin.
+    DDP_CHECK(open("/dev/null", O_RDWR) == fd);  // NOLINT(android-cloexec-open)
+  }
+}
+
+void ProtectFromOomKiller(ProcessBaseline& baseline) {
+  const std::optional<int> before = ReadOomScore();
+  if (!before || *before <= kAgentOomScore) return;
+  if (WriteOomScore(kAgentOomScore)) baseline.oom_score_adj = before;
+}
+
+}  // namespace ddprun::launcher

@@ -1,0 +1,50 @@
+// What the agent was started with and its workers must find again: signal mask, ignored signals,
+// RLIMIT_NOFILE and, where the agent changed its own, the OOM score.
+//
+// main() takes it first, before any thread and before any signal is touched; it never changes
+// after.
+#ifndef DDPRUN_LAUNCHER_PROCESS_PROCESS_BASELINE_H_
+#define DDPRUN_LAUNCHER_PROCESS_PROCESS_BASELINE_H_
+
+#include <sys/resource.h>
+
+#include <cstdint>
+#include <optional>
+
+namespace ddprun::launcher {
+
+// Signal sets as the kernel has them: bit n-1 is signal n. glibc's sigset_t calls hide its own
+// signals 32 and 33 and, under a sanitizer, report the sanitizer's view.
+using SignalBits = uint64_t;
+constexpr SignalBits BitOf(int signal) {
+  return SignalBits{1} << (signal - 1);
+}
+
+struct ProcessBaseline {
+  SignalBits blocked_signals = 0;
+  SignalBits ignored_signals = 0;
+  rlimit open_files{};
+  // Set when the agent lowered its own score (ProtectFromOomKiller): what workers get instead.
+  std::optional<int> oom_score_adj;
+};
+
+// Reads the state of the calling thread and process. Changes nothing.
+ProcessBaseline RecordBaseline();
+
+// Prepares the calling thread (and every thread it starts later) for an agent: blocks the signals
+// that the agent receives through descriptors, SIGCHLD included; SIGPIPE is ignored; SIGCHLD gets
+// its default action, because an inherited "ignore" would make the kernel reap our workers.
+// Opens /dev/null for whichever of 0 to 2 is closed, so that no descriptor of ours lands there.
+void PrepareAgentProcess(const ProcessBaseline& baseline);
+
+// The signals PrepareAgentProcess blocks besides SIGCHLD: INT TERM QUIT USR1 USR2 TSTP CONT, and
+// HUP unless the agent was started with HUP ignored (nohup).
+SignalBits AgentSignals(const ProcessBaseline& baseline);
+
+// Makes the agent a late choice of the OOM killer, where the rights suffice; workers keep the old
+// score.
+void ProtectFromOomKiller(ProcessBaseline& baseline);
+
+}  // namespace ddprun::launcher
+
+#endif  // DDPRUN_LAUNCHER_PROCESS_PROCESS_BASELINE_H_

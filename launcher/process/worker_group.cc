@@ -1,0 +1,342 @@
+#include "launcher/process/worker_group.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <optional>
+#include <utility>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include "launcher/process/guardian.h"
+#include "launcher/process/leftovers.h"
+#include "launcher/process/process.h"
+#include "launcher/process/spawn.h"
+#include "rendezvous/base/check.h"
+#include "rendezvous/base/steady_clock.h"
+
+namespace ddprun::launcher {
+namespace {
+
+// How often a group whose leader has ended, or an adopted process, is looked at. Its end is our
+// SIGCHLD in nearly every case; the exception is a helper whose parent lives in another session.
+constexpr Duration kLingerPoll = std::chrono::milliseconds(20);
+
+struct Worker {
+  WorkerSpec spec;
+  pid_t pid = 0;  // 0: not started
+  bool is_leader_alive = false;
+  bool is_group_alive = false;  // leader or helpers
+  bool was_told_to_stop = false;
+  bool is_killed = false;
+  int stop_signal = 0;  // sent to the group; 0: none
+  std::optional<TimePoint> kill_at{};
+};
+
+std::string SecondsText(Duration duration) {
+  const auto milliseconds = std::chrono::duration_cast<std::chrono::milliseconds>(duration).count();
+  if (milliseconds % 1000 == 0) return std::to_string(milliseconds / 1000) + " s";
+  return std::to_string(milliseconds) + " ms";
+}
+
+}  // namespace
+
+class WorkerGroup::Impl {
+ public:
+  Impl(boost::asio::io_context& io, Options options, EventHandler handler)
+      : io_(io),
+        options_(std::move(options)),
+        handler_(std::move(handler)),
+        table_(io, {.use_pidfd = options_.use_pidfd}, [this] { Recheck(); }),
+        tick_timer_(io),
+        spawn_timer_(io) {}
+
+  ~Impl() {
+    for (Worker& worker : workers_) {
+      if (!worker.is_group_alive) continue;
+      SignalGroup(worker, SIGKILL);
+      if (worker.is_leader_alive) ReapChild(worker.pid);
+    }
+  }
+
+  void Start(std::vector<WorkerSpec> specs) {
+    DDP_CHECK(is_empty() && !specs.empty());
+    for (WorkerSpec& spec : specs) workers_.push_back(Worker{.spec = std::move(spec)});
+    next_to_spawn_ = 0;
+    is_starting_ = true;
+    is_killed_ = false;
+    stop_signal_ = 0;
+    kill_strays_at_.reset();
+    were_strays_told_ = false;
+    boost::asio::post(io_, [this, run = ++run_] { SpawnNext(run); });
+  }
+
+  void Stop(int signal, Duration grace) {
+    if (is_empty()) return;
+    is_starting_ = false;
+    const TimePoint kill_at = SteadyNow() + grace;
+    stop_signal_ = signal;
+    grace_ = grace;
+    kill_strays_at_ = std::min(kill_strays_at_.value_or(kill_at), kill_at);
+    for (Worker& worker : workers_) {
+      if (!worker.is_group_alive) continue;
+      worker.was_told_to_stop = true;
+      TellToStop(worker, signal, kill_at);
+    }
+    PostRecheck();
+  }
+
+  void KillNow() {
+    if (is_empty()) return;
+    is_starting_ = false;
+    is_killed_ = true;
+    for (Worker& worker : workers_) {
+      if (!worker.is_group_alive) continue;
+      worker.was_told_to_stop = true;
+      Kill(worker);
+    }
+    PostRecheck();
+  }
+
+  void Relay(int signal) {
+    for (const Worker& worker : workers_) {
+      // Not reaped yet, so the number is still its own.
+      if (worker.is_leader_alive) kill(worker.pid, signal);
+    }
+  }
+
+  void SignalGroups(int signal) {
+    for (const Worker& worker : workers_) {
+      if (worker.is_group_alive) SignalGroup(worker, signal);
+    }
+  }
+
+  bool is_empty() const { return workers_.empty(); }
+
+ private:
+  // ESRCH is expected: a leader that is a zombie alone still counts as a group, a reaped one does
+  // not.
+  static void SignalGroup(const Worker& worker, int signal) { kill(-worker.pid, signal); }
+
+  void Kill(Worker& worker) {
+    worker.is_killed = true;
+    SignalGroup(worker, SIGKILL);
+  }
+
+  // A second call with the same signal only brings the end of the grace forward: some programs take
+  // a second SIGTERM as "at once".
+  void TellToStop(Worker& worker, int signal, TimePoint kill_at) {
+    worker.kill_at = std::min(worker.kill_at.value_or(kill_at), kill_at);
+    if (std::exchange(worker.stop_signal, signal) == signal) return;
+    SignalGroup(worker, signal);
+    SignalGroup(worker, SIGCONT);
+  }
+
+  void SpawnNext(uint64_t run) {
+    if (!is_starting_ || run != run_) return;
+    const size_t index = next_to_spawn_++;
+    Worker& worker = workers_[index];
+    SpawnRequest request{worker.spec.executable, worker.spec.argv,      worker.spec.env,
+                         worker.spec.stdin_fd,   worker.spec.stdout_fd, worker.spec.stderr_fd};
+    SpawnResult result = Spawn(request, options_.baseline);
+    if (!result.ok()) return FailStart(worker.spec, std::move(result));
+    worker.pid = result.pid;
+    worker.is_leader_alive = worker.is_group_alive = true;
+    if (options_.guardian != nullptr) options_.guardian->AddSession(result.pid);
+    table_.Watch(
+        result.pid, [this, index](const ExitStatus& status) { OnExit(index, status); },
+        [this, index] { OnReaped(index); });
+    is_starting_ = next_to_spawn_ < workers_.size();
+    const int local_rank = worker.spec.local_rank;
+    if (is_starting_) ScheduleSpawn();
+    handler_(WorkerStarted{.local_rank = local_rank, .pid = result.pid});
+  }
+
+  void ScheduleSpawn() {
+    if (options_.spawn_delay_for_test == Duration(0)) {
+      boost::asio::post(io_, [this, run = run_] { SpawnNext(run); });
+      return;
+    }
+    spawn_timer_.expires_after(options_.spawn_delay_for_test);
+    spawn_timer_.async_wait([this, run = run_](boost::system::error_code error) {
+      if (!error) SpawnNext(run);
+    });
+  }
+
+  // Those already started have done nothing worth a grace.
+  void FailStart(const WorkerSpec& spec, SpawnResult result) {
+    start_failure_ = StartFailed{
+        .local_rank = spec.local_rank,
+        .error = result.error,
+        .exit_code = result.exit_code,
+        .text = "spawn rank " + std::to_string(spec.rank) + ": " + std::move(result.text)};
+    KillNow();
+  }
+
+  // The leader is a zombie: its number still stands for its group.
+  void OnExit(size_t index, const ExitStatus& status) {
+    Worker& worker = workers_[index];
+    worker.is_leader_alive = false;
+    exit_seen_ = WorkerExited{.local_rank = worker.spec.local_rank,
+                              .pid = worker.pid,
+                              .status = status,
+                              .at = SteadyNow(),
+                              .was_told_to_stop = worker.was_told_to_stop};
+    if (worker.is_killed) {
+      SignalGroup(worker, SIGKILL);
+    } else if (worker.stop_signal == 0) {
+      TellToStop(worker, SIGTERM, SteadyNow() + options_.leftover_grace);
+    }
+  }
+
+  void OnReaped(size_t index) {
+    CheckGroup(workers_[index]);
+    handler_(*std::exchange(exit_seen_, std::nullopt));
+    Recheck();
+  }
+
+  void CheckGroup(Worker& worker) {
+    if (!worker.is_group_alive || worker.is_leader_alive) return;
+    if (kill(-worker.pid, 0) == 0 || errno != ESRCH) return;
+    worker.is_group_alive = false;
+    if (options_.guardian != nullptr) options_.guardian->RemoveSession(worker.pid);
+  }
+
+  void PostRecheck() {
+    boost::asio::post(io_, [this, run = run_] {
+      if (run == run_) Recheck();
+    });
+  }
+
+  // Looks what is left, kills what is over its time, and ends the run when nothing is.
+  void Recheck() {
+    if (is_empty()) return;
+    const TimePoint now = SteadyNow();
+    std::vector<StopIgnored> ignored;
+    bool is_any_alive = is_starting_;
+    for (Worker& worker : workers_) {
+      CheckGroup(worker);
+      if (!worker.is_group_alive) continue;
+      is_any_alive = true;
+      if (worker.is_killed || !worker.kill_at || *worker.kill_at > now) continue;
+      ignored.push_back(Ignored(worker));
+      Kill(worker);
+    }
+    if (is_any_alive || AreStraysLeft(now)) {
+      ArmTick(now);
+    } else {
+      Finish();
+    }
+    for (const StopIgnored& event : ignored) handler_(event);
+  }
+
+  StopIgnored Ignored(const Worker& worker) const {
+    const Duration grace = worker.was_told_to_stop ? grace_ : options_.leftover_grace;
+    const std::string who =
+        "rank " + std::to_string(worker.spec.rank) + " (pid " + std::to_string(worker.pid) + ")";
+    return StopIgnored{.local_rank = worker.spec.local_rank,
+                       .pid = worker.pid,
+                       .text = (worker.is_leader_alive ? who : "a process left by " + who) +
+                               " did not end within " + SecondsText(grace) + " of " +
+                               SignalName(worker.stop_signal) + ": killed"};
+  }
+
+  // Adopted processes: what the workers left outside their process groups. All workers have ended.
+  bool AreStraysLeft(TimePoint now) {
+    if (!table_.HasChildren()) return false;
+    const bool is_over = is_killed_ || (kill_strays_at_ && *kill_strays_at_ <= now);
+    if (!kill_strays_at_) kill_strays_at_ = now + options_.leftover_grace;
+    const int signal = is_over ? SIGKILL : were_strays_told_ ? 0 : SIGTERM;
+    const LeftoverQuery query = StrayQuery();
+    const int found = SignalLeftovers(query, signal);
+    if (signal == SIGTERM) SignalLeftovers(query, SIGCONT);
+    were_strays_told_ = true;
+    // Children that are ours by no sign were there before us, or are zombies about to be swept.
+    return found > 0;
+  }
+
+  LeftoverQuery StrayQuery() const {
+    return LeftoverQuery{.mark = options_.job_mark.c_str(),
+                         .parent = table_.had_children_at_start() ? 0 : getpid(),
+                         .spare = options_.guardian != nullptr ? options_.guardian->pid() : 0};
+  }
+
+  void Finish() {
+    tick_timer_.cancel();
+    spawn_timer_.cancel();
+    workers_.clear();
+    ++run_;
+    if (start_failure_) handler_(*std::exchange(start_failure_, std::nullopt));
+    handler_(GroupEmpty{});
+  }
+
+  void ArmTick(TimePoint now) {
+    std::optional<TimePoint> next;
+    bool is_leader_alive = is_starting_;
+    for (const Worker& worker : workers_) {
+      is_leader_alive = is_leader_alive || worker.is_leader_alive;
+      if (!worker.is_group_alive) continue;
+      if (worker.kill_at && !worker.is_killed)
+        next = std::min(next.value_or(*worker.kill_at), *worker.kill_at);
+      if (!worker.is_leader_alive) next = now + kLingerPoll;
+    }
+    if (!is_leader_alive) next = now + kLingerPoll;
+    if (!next) return;
+    tick_timer_.expires_at(ToSteady(*next));
+    tick_timer_.async_wait([this, run = run_](boost::system::error_code error) {
+      if (!error && run == run_) Recheck();
+    });
+  }
+
+  boost::asio::io_context& io_;
+  const Options options_;
+  const EventHandler handler_;
+  ProcessTable table_;
+  boost::asio::steady_timer tick_timer_;   // grace ends, lingering groups
+  boost::asio::steady_timer spawn_timer_;  // spawn_delay_for_test
+
+  // One run, from Start to GroupEmpty; empty workers_ means none.
+  uint64_t run_ = 0;  // grows, so that handlers posted for an earlier run do nothing
+  std::vector<Worker> workers_;
+  size_t next_to_spawn_ = 0;
+  bool is_starting_ = false;
+  bool is_killed_ = false;
+  int stop_signal_ = 0;
+  Duration grace_{0};
+  std::optional<TimePoint> kill_strays_at_;
+  bool were_strays_told_ = false;
+  std::optional<StartFailed> start_failure_;
+  std::optional<WorkerExited> exit_seen_;  // between OnExit and OnReaped
+};
+
+WorkerGroup::WorkerGroup(boost::asio::io_context& io, Options options, EventHandler handler)
+    : impl_(std::make_unique<Impl>(io, std::move(options), std::move(handler))) {}
+WorkerGroup::~WorkerGroup() = default;
+
+void WorkerGroup::Start(std::vector<WorkerSpec> specs) {
+  impl_->Start(std::move(specs));
+}
+void WorkerGroup::Stop(int signal, Duration grace) {
+  impl_->Stop(signal, grace);
+}
+void WorkerGroup::KillNow() {
+  impl_->KillNow();
+}
+void WorkerGroup::Relay(int signal) {
+  impl_->Relay(signal);
+}
+void WorkerGroup::Suspend() {
+  impl_->SignalGroups(SIGSTOP);
+}
+void WorkerGroup::Resume() {
+  impl_->SignalGroups(SIGCONT);
+}
+bool WorkerGroup::is_empty() const {
+  return impl_->is_empty();
+}
+
+}  // namespace ddprun::launcher

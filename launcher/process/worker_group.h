@@ -1,0 +1,123 @@
+// The workers of one node and round, as one thing: started together, stopped together, each end
+// reported once.
+#ifndef DDPRUN_LAUNCHER_PROCESS_WORKER_GROUP_H_
+#define DDPRUN_LAUNCHER_PROCESS_WORKER_GROUP_H_
+
+#include <sys/types.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "launcher/process/exit_status.h"
+#include "launcher/process/process_baseline.h"
+#include "rendezvous/base/time.h"
+
+namespace boost::asio {
+class io_context;
+}
+
+namespace ddprun::launcher {
+
+class Guardian;
+
+struct WorkerSpec {
+  int local_rank = 0;
+  int rank = 0;
+  std::vector<std::string> argv;  // argv[0] included
+  std::string executable;         // resolved path
+  std::vector<std::string> env;   // "NAME=value"
+  // Borrowed until WorkerStarted or StartFailed; -1: the agent's own.
+  int stdin_fd = -1;
+  int stdout_fd = -1;
+  int stderr_fd = -1;
+};
+
+struct WorkerStarted {
+  int local_rank = 0;
+  pid_t pid = 0;
+};
+
+// A worker could not be started. Those already started have been killed; GroupEmpty follows.
+struct StartFailed {
+  int local_rank = 0;
+  int error = 0;       // errno
+  int exit_code = 0;   // what ddprun exits with: kExitNotFound, kExitNotExecutable, kExitMachine
+  std::string text{};  // `spawn rank 3: exec "./train": No such file or directory (ENOENT)`
+};
+
+// A worker ended: exactly once for each that started.
+struct WorkerExited {
+  int local_rank = 0;
+  pid_t pid = 0;
+  ExitStatus status{};
+  TimePoint at{};
+  bool was_told_to_stop = false;  // Stop, KillNow or a failed start came before its end was seen
+};
+
+// The grace is over and the worker, or what it left behind, still runs; SIGKILL follows.
+struct StopIgnored {
+  int local_rank = 0;
+  pid_t pid = 0;
+  std::string text{};  // "rank 3 (pid 71) did not end within 30 s of SIGTERM: killed"
+};
+
+// No process of any worker is left, adopted ones in sessions of their own included.
+struct GroupEmpty {};
+
+using WorkerEvent = std::variant<WorkerStarted, StartFailed, WorkerExited, StopIgnored, GroupEmpty>;
+
+struct WorkerGroupOptions {
+  ProcessBaseline baseline{};
+  std::string job_mark{};  // what the workers' environment carries (leftovers.h); may be empty
+  Guardian* guardian = nullptr;  // may be null; is told the sessions, outlives the group
+  Duration leftover_grace = std::chrono::seconds(30);  // for what a worker leaves behind
+  bool use_pidfd = true;
+  Duration spawn_delay_for_test{0};  // between two spawns
+};
+
+// One object per process: it reaps all children. Lives on the io_context's one thread, which forks
+// and must live as long as the agent. Events come on that thread, never from inside Start(); the
+// handler may call anything here.
+class WorkerGroup {
+ public:
+  using Options = WorkerGroupOptions;
+  using EventHandler = std::function<void(const WorkerEvent&)>;
+
+  WorkerGroup(boost::asio::io_context& io, Options options, EventHandler handler);
+  // Kills what still runs and reaps the workers.
+  ~WorkerGroup();
+  WorkerGroup(const WorkerGroup&) = delete;
+  WorkerGroup& operator=(const WorkerGroup&) = delete;
+
+  // Starts one worker per turn of the io_context, so that a signal or a Stop in between is served.
+  // REQUIRES: is_empty(), and `specs` is not.
+  void Start(std::vector<WorkerSpec> specs);
+
+  // Sends `signal` and SIGCONT to every worker's whole process group, and SIGKILL to what is left
+  // after `grace`. Workers not started yet never are. Again: the earlier end of grace counts.
+  // GroupEmpty follows, unless is_empty().
+  void Stop(int signal, Duration grace);
+  // SIGKILL to all, now.
+  void KillNow();
+
+  // Passes SIGUSR1 or the like to each worker itself: its helpers may not have a handler and would
+  // die.
+  void Relay(int signal);
+  // Stops (SIGSTOP: a group without a terminal ignores SIGTSTP) or continues all process groups.
+  void Suspend();
+  void Resume();
+
+  // True before Start and from GroupEmpty on.
+  bool is_empty() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ddprun::launcher
+
+#endif  // DDPRUN_LAUNCHER_PROCESS_WORKER_GROUP_H_
