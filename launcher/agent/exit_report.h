@@ -1,0 +1,25 @@
+// The end of a failed job, told to people. [pure]
+#ifndef DDPRUN_LAUNCHER_AGENT_EXIT_REPORT_H_
+#define DDPRUN_LAUNCHER_AGENT_EXIT_REPORT_H_
+
+#include <string>
+
+#include "rendezvous/core/types.h"
+
+namespace ddprun::launcher {
+
+struct ExitReportInput {
+  rendezvous::Verdict verdict;
+  std::string title;       // the program as the user called it
+  std::string error_file;  // of the first failing worker when it is one of this node; else empty
+};
+
+// Text for stderr, with a newline at its end: torchrun's block (what greps for "FAILED", "Root
+// Cause" or "exitcode" finds it), the last lines that the first failing worker wrote, and a last
+// line that says whose exit code ddprun returns. "" for a job that succeeded. What came from
+// workers is escaped: it cannot steer the terminal.
+std::string RenderExitReport(const ExitReportInput& input);
+
+}  // namespace ddprun::launcher
+
+#endif  // DDPRUN_LAUNCHER_AGENT_EXIT_REPORT_H_

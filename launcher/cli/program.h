@@ -1,0 +1,35 @@
+// From the words of the user to what is executed.
+#ifndef DDPRUN_LAUNCHER_CLI_PROGRAM_H_
+#define DDPRUN_LAUNCHER_CLI_PROGRAM_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "launcher/cli/environment.h"
+
+namespace ddprun::launcher {
+
+struct Program {
+  std::string executable;         // a path execve can take
+  std::vector<std::string> argv;  // argv[0] included; "${local_rank}" not yet replaced
+  std::string title;              // what the user called it, for reports
+};
+
+// Finds what to execute. `name` ending in .py (unless `no_python`) runs under $PYTHON_EXEC or
+// python3, with -u; a name with a slash is a path; any other is looked for in PATH as execvp does,
+// and a text file without "#!" runs under /bin/sh, also as execvp does. Errors are one line:
+// NotFound (exit code 127), PermissionDenied for what is there and cannot be executed (126).
+absl::StatusOr<Program> ResolveProgram(const std::string& name,
+                                       const std::vector<std::string>& args, bool no_python,
+                                       const Environment& environment);
+
+// What ddprun exits with after an error of ResolveProgram or ParseCommandLine.
+int ExitCodeOfStartError(const absl::Status& error);
+
+// The argv of one worker: "${local_rank}" replaced.
+std::vector<std::string> ArgvOfWorker(const Program& program, int local_rank);
+
+}  // namespace ddprun::launcher
+
+#endif  // DDPRUN_LAUNCHER_CLI_PROGRAM_H_

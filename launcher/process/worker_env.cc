@@ -1,0 +1,79 @@
+#include "launcher/process/worker_env.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "worker_runtime/env_contract.h"
+
+namespace ddprun::launcher {
+namespace {
+
+using ddp::internal::WorkerEnv;
+
+std::string_view NameOf(std::string_view variable) {
+  return variable.substr(0, variable.find('='));
+}
+
+bool Has(const std::vector<std::string>& variables, std::string_view name) {
+  return std::any_of(variables.begin(), variables.end(),
+                     [&](const std::string& variable) { return NameOf(variable) == name; });
+}
+
+WorkerEnv Describe(const WorkerEnvInput& input, int local_rank, const std::string& error_file) {
+  const rendezvous::Assignment& assignment = input.assignment;
+  WorkerEnv env;
+  env.rank = assignment.first_rank + local_rank;
+  env.world_size = assignment.world_size;
+  env.local_rank = local_rank;
+  env.local_world_size = input.local_world_size;
+  env.group_rank = assignment.node_rank;
+  env.group_world_size = assignment.node_count;
+  env.role_name = input.role;
+  env.role_rank = assignment.role_first_rank + local_rank;
+  env.role_world_size = assignment.role_world_size;
+  env.master_addr = assignment.master_addr;
+  env.master_port = assignment.master_port;
+  env.restart_count = assignment.restart_count;
+  env.max_restarts = assignment.max_restarts;
+  env.run_id = input.run_id;
+  env.use_agent_store = input.use_agent_store;
+  env.error_file = error_file;
+  env.round = assignment.round.value;
+  env.epoch = assignment.epoch.value;
+  env.job_mark = input.job_mark;
+  return env;
+}
+
+}  // namespace
+
+std::vector<std::string> BuildWorkerEnv(const std::vector<std::string>& parent,
+                                        const WorkerEnvInput& input, int local_rank,
+                                        const std::string& error_file) {
+  std::vector<std::pair<std::string, std::string>> own =
+      ddp::internal::FormatWorkerEnv(Describe(input, local_rank, error_file));
+  if (!Has(parent, ddp::internal::kNcclErrorHandlingVar)) {
+    own.emplace_back(ddp::internal::kNcclErrorHandlingVar, "1");
+  }
+  if (SetsOmpThreads(parent, input.local_world_size)) {
+    own.emplace_back(ddp::internal::kOmpThreadsVar, "1");
+  }
+  std::vector<std::string> block;
+  block.reserve(parent.size() + own.size());
+  for (const std::string& variable : parent) {
+    const std::string_view name = NameOf(variable);
+    // A mark of another job would let that job's guardian end this worker.
+    const bool is_replaced =
+        name == ddp::internal::kJobMarkVar ||
+        std::any_of(own.begin(), own.end(), [&](const auto& mine) { return mine.first == name; });
+    if (!is_replaced) block.push_back(variable);
+  }
+  for (const auto& [name, value] : own) block.push_back(name + "=" + value);
+  return block;
+}
+
+bool SetsOmpThreads(const std::vector<std::string>& parent, int local_world_size) {
+  return local_world_size > 1 && !Has(parent, ddp::internal::kOmpThreadsVar);
+}
+
+}  // namespace ddprun::launcher

@@ -1,0 +1,35 @@
+// A worker's environment: the agent's own, with the worker's place in the job on top. [pure]
+#ifndef DDPRUN_LAUNCHER_PROCESS_WORKER_ENV_H_
+#define DDPRUN_LAUNCHER_PROCESS_WORKER_ENV_H_
+
+#include <string>
+#include <vector>
+
+#include "rendezvous/core/types.h"
+
+namespace ddprun::launcher {
+
+// What all workers of the node share in one round.
+struct WorkerEnvInput {
+  rendezvous::Assignment assignment;
+  int local_world_size = 1;
+  std::string run_id;
+  std::string role = "default";
+  std::string job_mark;  // "": not written
+  bool use_agent_store = true;
+};
+
+// The block for the worker of `local_rank`: "NAME=value" strings. `parent` is the agent's own
+// environment; of its variables those that describe another worker are replaced, all else stays
+// in its order. TORCH_NCCL_ASYNC_ERROR_HANDLING and OMP_NUM_THREADS (with several workers) become
+// 1 where the parent has none. `error_file` may be empty: no file.
+std::vector<std::string> BuildWorkerEnv(const std::vector<std::string>& parent,
+                                        const WorkerEnvInput& input, int local_rank,
+                                        const std::string& error_file);
+
+// True where BuildWorkerEnv adds OMP_NUM_THREADS=1: the user is told once.
+bool SetsOmpThreads(const std::vector<std::string>& parent, int local_world_size);
+
+}  // namespace ddprun::launcher
+
+#endif  // DDPRUN_LAUNCHER_PROCESS_WORKER_ENV_H_

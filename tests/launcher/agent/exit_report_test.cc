@@ -1,0 +1,126 @@
+#include "launcher/agent/exit_report.h"
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+namespace ddprun::launcher {
+namespace {
+
+rendezvous::FailureReport Killed() {
+  rendezvous::FailureReport failure;
+  failure.host = "node1";
+  failure.node_rank = 1;
+  failure.rank = 5;
+  failure.local_rank = 1;
+  failure.pid = 1234;
+  failure.exit_code = 137;
+  failure.signal = 9;
+  failure.message = "killed by signal 9 (SIGKILL)";
+  failure.stderr_tail = "loading\nTraceback: boom\n";
+  failure.unix_time_ms = 1738324800123;
+  return failure;
+}
+
+std::string Render(const rendezvous::FailureReport& failure) {
+  return RenderExitReport({.verdict = {.exit_code = failure.exit_code,
+                                       .reason = "rank 5 failed",
+                                       .first_failure = failure},
+                           .title = "train.py",
+                           .error_file = "/tmp/e.json"});
+}
+
+bool Holds(const std::string& text, const std::string& part) {
+  INFO(text);
+  INFO("looking for: ", part);
+  CHECK(text.find(part) != std::string::npos);
+  return text.find(part) != std::string::npos;
+}
+
+TEST_CASE("exit report: torchrun's block, the last lines and whose exit code it is") {
+  const std::string expected = R"(
+============================================================
+train.py FAILED
+------------------------------------------------------------
+Failures:
+  <NO_OTHER_FAILURES>
+------------------------------------------------------------
+Root Cause (first observed failure):
+[0]:
+  time      : 2025-01-31_12:00:00.123Z
+  host      : node1 (node_rank: 1)
+  rank      : 5 (local_rank: 1)
+  exitcode  : -9 (pid: 1234)
+  error_file: /tmp/e.json
+  traceback : killed by signal 9 (SIGKILL), a message long enough for the full width
+============================================================
+Last 2 lines of rank 5's stderr:
+  loading
+  Traceback: boom
+ddprun: exit code 137: that of rank 5 on node1, killed by signal 9 (SIGKILL), a message long enough for the full width
+)";
+  rendezvous::FailureReport failure = Killed();
+  failure.message += ", a message long enough for the full width";
+  CHECK(Render(failure) == expected);
+}
+
+TEST_CASE("exit report: a success says nothing") {
+  CHECK(RenderExitReport({.verdict = {.exit_code = 0, .reason = "all ranks exited 0"},
+                          .title = "x",
+                          .error_file = ""}) == "");
+}
+
+TEST_CASE("exit report: an end without a failing worker is one line with the reason") {
+  CHECK(RenderExitReport({.verdict = {.exit_code = 121, .reason = "join\ntimed out"},
+                          .title = "x",
+                          .error_file = ""}) == "ddprun: exit code 121: join\\ntimed out\n");
+}
+
+TEST_CASE("exit report: fifty lines at most, the last ones") {
+  rendezvous::FailureReport failure = Killed();
+  failure.stderr_tail.clear();
+  for (int i = 0; i < 60; ++i) failure.stderr_tail += "line " + std::to_string(i) + "\n";
+  const std::string report = Render(failure);
+  Holds(report, "Last 50 lines of rank 5's stderr:\n  line 10\n");
+  Holds(report, "  line 59\nddprun: exit code 137");
+  CHECK(report.find("line 9\n") == std::string::npos);
+}
+
+TEST_CASE("exit report: an unfinished last line and empty lines count as lines") {
+  rendezvous::FailureReport failure = Killed();
+  failure.stderr_tail = "\na\n\nb";
+  Holds(Render(failure), "Last 4 lines of rank 5's stderr:\n  \n  a\n  \n  b\nddprun:");
+  failure.stderr_tail = "";
+  Holds(Render(failure), "Rank 5 wrote nothing to stderr.\n");
+}
+
+TEST_CASE("exit report: what workers wrote cannot steer the terminal") {
+  rendezvous::FailureReport failure = Killed();
+  failure.stderr_tail = "\x1b]0;title\x07 \x9b 31m \xc2\x9b tab\tok \xc3\xa9 \r\nbar\rbaz\r\n";
+  failure.host = "no\nde";
+  failure.message = "bad\x1b[2J";
+  const std::string report = Render(failure);
+  Holds(report, "  \\x1b]0;title\\x07 \\x9b 31m \\xc2\\x9b tab\tok \xc3\xa9 \n  bar\\rbaz\n");
+  Holds(report, "no\\nde");
+  Holds(report, "bad\\x1b[2J");
+}
+
+TEST_CASE("exit report: a line of megabytes is cut") {
+  rendezvous::FailureReport failure = Killed();
+  failure.stderr_tail = std::string(60000, 'x') + "\nend\n";
+  const std::string report = Render(failure);
+  CHECK(report.size() < 4000);
+  Holds(report, "xxx... [line cut]\n  end\n");
+}
+
+TEST_CASE("exit report: a code that is not the worker's is said to be ddprun's own") {
+  const std::string report = RenderExitReport(
+      {.verdict = {.exit_code = 123, .reason = "lost the coordinator", .first_failure = Killed()},
+       .title = "x",
+       .error_file = ""});
+  Holds(report, "error_file: <N/A>");
+  Holds(report, "ddprun: exit code 123: ddprun's own, lost the coordinator\n");
+}
+
+}  // namespace
+}  // namespace ddprun::launcher

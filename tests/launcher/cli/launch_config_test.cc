@@ -1,0 +1,143 @@
+#include "launcher/cli/launch_config.h"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace ddprun::launcher {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+GivenOptions Given(const std::vector<std::pair<std::string, std::string>>& options) {
+  GivenOptions given;
+  for (const auto& [name, text] : options) given[name] = {.text = text, .source = "--" + name};
+  return given;
+}
+
+LaunchConfig Built(const std::vector<std::pair<std::string, std::string>>& options) {
+  const auto config = BuildLaunchConfig(Given(options), {.cpu_count = 6, .fresh_run_id = "fresh"});
+  INFO("status: ", config.status().ToString());
+  REQUIRE(config.ok());
+  return *config;
+}
+
+TEST_CASE("launch config: what is not said about the rendezvous follows from what is") {
+  constexpr auto kAlone = RendezvousKind::kStandalone;
+  constexpr auto kC10d = RendezvousKind::kC10d;
+  constexpr auto kStatic = RendezvousKind::kStatic;
+  struct Row {
+    std::vector<std::pair<std::string, std::string>> options;
+    RendezvousKind kind;
+    std::string endpoint;
+  };
+  const std::vector<Row> rows = {
+      {{}, kAlone, ":0"},
+      {{{"rdzv_endpoint", "h"}}, kC10d, "h:29400"},
+      {{{"rdzv_endpoint", "h:1"}}, kC10d, "h:1"},
+      {{{"rdzv_endpoint", "[::1]"}}, kC10d, "[::1]:29400"},
+      {{{"rdzv_endpoint", "::1"}}, kC10d, "[::1]:29400"},
+      {{{"rdzv_endpoint", "h:1"}, {"node_rank", "0"}}, kStatic, "h:1"},
+      {{{"rdzv_endpoint", "h:1"}, {"master_addr", "x"}}, kStatic, "h:1"},
+      {{{"rdzv_endpoint", "h:1"}, {"master_port", "5"}}, kStatic, "h:1"},
+      {{{"rdzv_endpoint", "h:1"}, {"node_rank", "0"}, {"rdzv_backend", "c10d"}}, kC10d, "h:1"},
+      {{{"rdzv_endpoint", "h:1"}, {"rdzv_backend", "grpc"}}, kC10d, "h:1"},
+      {{{"rdzv_endpoint", "h:1"}, {"rdzv_backend", "static"}}, kStatic, "h:1"},
+      {{{"rdzv_backend", "c10d"}, {"nnodes", "2"}}, kC10d, "localhost:29400"},
+      {{{"rdzv_backend", "c10d"}}, kAlone, ":0"},
+      {{{"rdzv_backend", "c10d"}, {"rdzv_endpoint", "localhost:0"}}, kAlone, ":0"},
+      {{{"rdzv_backend", "static"}}, kAlone, ":0"},
+      {{{"master_addr", "x"}}, kAlone, ":0"},
+      {{{"master_port", "5"}}, kStatic, "127.0.0.1:5"},
+      {{{"master_addr", "x"}, {"nnodes", "2"}}, kStatic, "x:29500"},
+      {{{"nnodes", "2"}, {"node_rank", "1"}}, kStatic, "127.0.0.1:29500"},
+      {{{"standalone", "1"}, {"rdzv_backend", "static"}, {"rdzv_endpoint", "h:1"}}, kAlone, ":0"},
+      {{{"standalone", "0"}, {"rdzv_endpoint", "h:1"}}, kC10d, "h:1"},
+  };
+  for (const Row& row : rows) {
+    std::string words;
+    for (const auto& [name, text] : row.options) words += " --" + name + "=" + text;
+    CAPTURE(words);
+    const LaunchConfig config = Built(row.options);
+    CHECK(config.rendezvous == row.kind);
+    CHECK(config.endpoint.ToString() == row.endpoint);
+    CHECK(config.node_rank.has_value() ==
+          (row.kind == kStatic || words.find("node_rank") != std::string::npos));
+  }
+}
+
+TEST_CASE("launch config: the run id is the given one, fresh when alone, else torchrun's none") {
+  CHECK(Built({{"rdzv_id", "j"}}).run_id == "j");
+  CHECK(Built({}).run_id == "fresh");
+  CHECK(Built({{"rdzv_endpoint", "h:1"}}).run_id == "none");
+  CHECK(Built({{"rdzv_endpoint", "h:1"}, {"rdzv_id", ""}}).run_id == "none");
+}
+
+TEST_CASE("launch config: node and worker counts") {
+  CHECK(Built({{"nnodes", "1:4"}, {"rdzv_endpoint", "h"}}).nodes.min == 1);
+  CHECK(Built({{"nnodes", "1:4"}, {"rdzv_endpoint", "h"}}).nodes.max == 4);
+  CHECK(Built({{"nproc_per_node", "cpu"}}).workers_per_node == 6);
+  CHECK(Built({{"nproc_per_node", "64"}}).workers_per_node == 64);
+}
+
+TEST_CASE("launch config: rdzv_conf becomes typed options, with or without quotes") {
+  for (const std::string quote : {"", "\"", "'"}) {
+    const RendezvousOptions options =
+        Built({{"rdzv_conf", quote +
+                                 "join_timeout=5, last_call_timeout = 0.25,is_host=true,"
+                                 "keep_alive_interval=2,close_timeout=9" +
+                                 quote}})
+            .rendezvous_options;
+    CHECK(options.join_timeout == seconds(5));
+    CHECK(options.orphan_timeout == seconds(5));
+    CHECK(options.last_call == milliseconds(250));
+    CHECK(options.is_host == true);
+    CHECK(options.evict_after == seconds(6));
+  }
+  const RendezvousOptions defaults = Built({}).rendezvous_options;
+  CHECK(defaults.join_timeout == seconds(600));
+  CHECK(defaults.last_call == seconds(30));
+  CHECK_FALSE(defaults.evict_after.has_value());
+  CHECK_FALSE(defaults.is_host.has_value());
+  CHECK(Built({{"rdzv_conf", "timeout=7"}}).rendezvous_options.join_timeout == seconds(7));
+  CHECK(Built({{"rdzv_conf", "timeout=7,join_timeout=8,orphan_timeout=3"}})
+            .rendezvous_options.orphan_timeout == seconds(3));
+}
+
+TEST_CASE("launch config: an unknown key of rdzv_conf is a warning that names the nearest") {
+  const LaunchConfig config = Built({{"rdzv_conf", "jion_timeout=5,zzzzzzzzz=1"}});
+  REQUIRE(config.warnings.size() == 2);
+  CHECK(config.warnings[0].find("'jion_timeout' is ignored; did you mean join_timeout?") !=
+        std::string::npos);
+  CHECK(config.warnings[1].find("known keys: join_timeout") != std::string::npos);
+  CHECK(config.rendezvous_options.join_timeout == seconds(600));
+}
+
+TEST_CASE("launch config: seconds may have decimals down to a nanosecond") {
+  CHECK(Built({{"shutdown_timeout", "0"}}).shutdown_timeout == seconds(0));
+  CHECK(Built({{"shutdown_timeout", "1.5"}}).shutdown_timeout == milliseconds(1500));
+  CHECK(Built({{"shutdown_timeout", "0.0000000019"}}).shutdown_timeout == Duration(1));
+}
+
+TEST_CASE("launch config: streams for everyone or for each local rank, two digits included") {
+  const LaunchConfig config =
+      Built({{"nproc_per_node", "16"}, {"redirects", "0:1,12:3,12:2"}, {"tee", "3"}});
+  CHECK(config.redirects.For(0) == Streams{.out = true, .err = false});
+  CHECK(config.redirects.For(1) == Streams{});
+  CHECK(config.redirects.For(12) == Streams{.out = false, .err = true});
+  CHECK(config.tee.For(15) == Streams{.out = true, .err = true});
+  CHECK(Built({}).tee.is_none());
+}
+
+TEST_CASE("launch config: options of the other backend are warned of") {
+  const LaunchConfig config =
+      Built({{"rdzv_backend", "c10d"}, {"rdzv_endpoint", "h:1"}, {"master_port", "5"}});
+  REQUIRE(config.warnings.size() == 1);
+  CHECK(config.warnings[0].find("--master_port '5' is not used") == 0);
+}
+
+}  // namespace
+}  // namespace ddprun::launcher

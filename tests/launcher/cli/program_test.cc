@@ -1,0 +1,157 @@
+#include "launcher/cli/program.h"
+
+#include <doctest/doctest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "tests/support/skip.h"
+#include "tests/support/temp_dir.h"
+
+namespace ddprun::launcher {
+namespace {
+
+std::string WriteFile(const testing::TempDir& dir, const std::string& name,
+                      const std::string& content, mode_t mode) {
+  const std::string path = dir.File(name);
+  std::ofstream(path) << content;
+  REQUIRE(chmod(path.c_str(), mode) == 0);
+  return path;
+}
+
+Environment With(std::vector<std::string> variables) {
+  return {.variables = std::move(variables), .machine = {}};
+}
+
+struct Failure {
+  int exit_code;
+  std::string message;
+};
+
+Failure FailureOf(const std::string& name, const Environment& environment, bool no_python = false) {
+  const auto program = ResolveProgram(name, {}, no_python, environment);
+  REQUIRE_FALSE(program.ok());
+  const Failure failure{ExitCodeOfStartError(program.status()),
+                        std::string(program.status().message())};
+  CHECK(failure.message.find('\n') == std::string::npos);
+  return failure;
+}
+
+TEST_CASE("program: a name with a slash is a path, and its arguments follow it") {
+  const testing::TempDir dir;
+  const std::string path = WriteFile(dir, "train", "#!/bin/sh\n", 0755);
+
+  const auto program = ResolveProgram(path, {"--x", "a b"}, false, With({"PATH=/nowhere"}));
+
+  REQUIRE(program.ok());
+  CHECK(program->executable == path);
+  CHECK(program->argv == std::vector<std::string>{path, "--x", "a b"});
+  CHECK(program->title == path);
+}
+
+TEST_CASE("program: a bare name is looked for in PATH as execvp does") {
+  const testing::TempDir first;
+  const testing::TempDir second;
+  WriteFile(first, "tool", "#!/bin/sh\n", 0644);  // passed over: not executable
+  const std::string wanted = WriteFile(second, "tool", "#!/bin/sh\n", 0755);
+  const std::string path = "PATH=/nowhere:" + first.path().string() + ":" + second.path().string();
+
+  const auto program = ResolveProgram("tool", {}, false, With({path}));
+
+  REQUIRE(program.ok());
+  CHECK(program->executable == wanted);
+  CHECK(program->argv == std::vector<std::string>{"tool"});
+  CHECK(ResolveProgram("sh", {}, false, With({})).ok());  // no PATH: the system's folders
+}
+
+TEST_CASE("program: a script is run by python3, by PYTHON_EXEC, or as it is") {
+  const testing::TempDir dir;
+  const std::string python = WriteFile(dir, "python3", "#!/bin/sh\n", 0755);
+  const std::string other = WriteFile(dir, "py39", "#!/bin/sh\n", 0755);
+  const std::string script = WriteFile(dir, "train.py", "#!/usr/bin/env python3\n", 0755);
+  const std::string path = "PATH=" + dir.path().string();
+
+  auto program = ResolveProgram(script, {"--lr"}, false, With({path}));
+  REQUIRE(program.ok());
+  CHECK(program->executable == python);
+  CHECK(program->argv == std::vector<std::string>{"python3", "-u", script, "--lr"});
+  CHECK(program->title == script);
+
+  program = ResolveProgram(script, {}, false, With({path, "PYTHON_EXEC=" + other}));
+  REQUIRE(program.ok());
+  CHECK(program->executable == other);
+
+  program = ResolveProgram(script, {}, true, With({path}));
+  REQUIRE(program.ok());
+  CHECK(program->executable == script);
+  CHECK(program->argv == std::vector<std::string>{script});
+}
+
+TEST_CASE("program: a text file without '#!' runs under the shell, as execvp has it") {
+  const testing::TempDir dir;
+  const std::string path = WriteFile(dir, "run", "echo hello\n", 0755);
+  const auto program = ResolveProgram(path, {"x"}, false, With({}));
+  REQUIRE(program.ok());
+  CHECK(program->executable == "/bin/sh");
+  CHECK(program->argv == std::vector<std::string>{"/bin/sh", path, "x"});
+
+  const std::string binary = WriteFile(dir, "bin", std::string("\x7f\x45LF\0\0", 6), 0755);
+  CHECK(ResolveProgram(binary, {}, false, With({}))->executable == binary);
+}
+
+TEST_CASE("program: missing is 127, there but not executable is 126, each in one line") {
+  const testing::TempDir dir;
+  const std::string path = "PATH=" + dir.path().string();
+  const std::string plain = WriteFile(dir, "plain", "x", 0644);
+  const std::string script = WriteFile(dir, "train.py", "x", 0644);
+  REQUIRE(mkdir(dir.File("folder.py").c_str(), 0755) == 0);
+
+  struct Row {
+    std::string name;
+    int exit_code;
+    std::string part;
+  };
+  const std::vector<Row> rows = {
+      {"", 127, "no such file"},
+      {"no-such-tool", 127, "'no-such-tool': not found in PATH"},
+      {dir.File("missing"), 127, "no such file"},
+      {dir.File("missing.py"), 127, "no such file"},
+      {plain + "/below", 127, "no such file"},
+      {plain, 126, "execute bit"},
+      {"plain", 126, "is not executable"},
+      {dir.path().string(), 126, "is a directory"},
+      {dir.File("folder.py"), 126, "is a directory"},
+      {"/dev/null", 126, "execute bit"},
+      {dir.File("a\nb"), 127, "a\\nb"},
+      {script, 127, "'python3': not found in PATH; it is needed to run"},
+  };
+  for (const Row& row : rows) {
+    const Failure failure = FailureOf(row.name, With({path}));
+    CAPTURE(row.name);
+    CAPTURE(failure.message);
+    CHECK(failure.exit_code == row.exit_code);
+    CHECK(failure.message.find(row.part) != std::string::npos);
+  }
+  CHECK(FailureOf(script, With({path, "PYTHON_EXEC=" + plain})).exit_code == 126);
+}
+
+TEST_CASE("program: a script that may not be read is 126") {
+  if (geteuid() == 0) return testing::SkipTest("root may read everything");
+  const testing::TempDir dir;
+  const std::string script = WriteFile(dir, "train.py", "x", 0000);
+  CHECK(FailureOf(script, With({})).exit_code == 126);
+}
+
+TEST_CASE("program: the local rank is put in for its macro, everywhere in the arguments") {
+  const Program program{.executable = "x",
+                        .argv = {"x", "${local_rank}-${local_rank}", "$local_rank", "${other}"},
+                        .title = "x"};
+  CHECK(ArgvOfWorker(program, 12) ==
+        std::vector<std::string>{"x", "12-12", "$local_rank", "${other}"});
+}
+
+}  // namespace
+}  // namespace ddprun::launcher

@@ -1,0 +1,105 @@
+#include "launcher/process/worker_env.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+
+namespace ddprun::launcher {
+namespace {
+
+WorkerEnvInput Input() {
+  WorkerEnvInput input;
+  input.assignment.epoch = {77};
+  input.assignment.round = {3};
+  input.assignment.node_rank = 1;
+  input.assignment.node_count = 2;
+  input.assignment.first_rank = 4;
+  input.assignment.world_size = 8;
+  input.assignment.role_first_rank = 2;
+  input.assignment.role_world_size = 6;
+  input.assignment.master_addr = "fe80::1";
+  input.assignment.master_port = 1234;
+  input.assignment.restart_count = 1;
+  input.assignment.max_restarts = 5;
+  input.local_world_size = 4;
+  input.run_id = "job1";
+  input.role = "trainer";
+  input.job_mark = "m4rk";
+  return input;
+}
+
+std::map<std::string, std::string> AsMap(const std::vector<std::string>& block) {
+  std::map<std::string, std::string> map;
+  for (const std::string& variable : block) {
+    const size_t equals = variable.find('=');
+    CAPTURE(variable);
+    CHECK(map.emplace(variable.substr(0, equals), variable.substr(equals + 1)).second);
+  }
+  return map;
+}
+
+TEST_CASE("worker env: a worker of torchelastic finds every variable it knows") {
+  const std::map<std::string, std::string> expected = {
+      {"HOME", "/root"},
+      {"LOCAL_RANK", "2"},
+      {"RANK", "6"},
+      {"GROUP_RANK", "1"},
+      {"GROUP_WORLD_SIZE", "2"},
+      {"ROLE_NAME", "trainer"},
+      {"ROLE_RANK", "4"},
+      {"ROLE_WORLD_SIZE", "6"},
+      {"LOCAL_WORLD_SIZE", "4"},
+      {"WORLD_SIZE", "8"},
+      {"MASTER_ADDR", "fe80::1"},
+      {"MASTER_PORT", "1234"},
+      {"TORCHELASTIC_RESTART_COUNT", "1"},
+      {"TORCHELASTIC_MAX_RESTARTS", "5"},
+      {"TORCHELASTIC_RUN_ID", "job1"},
+      {"TORCHELASTIC_USE_AGENT_STORE", "True"},
+      {"TORCHELASTIC_ERROR_FILE", "/tmp/error.json"},
+      {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"},
+      {"OMP_NUM_THREADS", "1"},
+      {"DDPRUN_ROUND", "3"},
+      {"DDPRUN_EPOCH", "77"},
+      {"DDPRUN_JOB_MARK", "m4rk"},
+  };
+  CHECK(AsMap(BuildWorkerEnv({"HOME=/root"}, Input(), 2, "/tmp/error.json")) == expected);
+}
+
+TEST_CASE("worker env: what another launcher left is replaced, what the user set stays") {
+  const std::vector<std::string> parent = {"A=1",
+                                           "RANK=99",
+                                           "MASTER_ADDR=stale",
+                                           "DDPRUN_JOB_MARK=outer",
+                                           "OMP_NUM_THREADS=",
+                                           "odd",
+                                           "TORCH_NCCL_ASYNC_ERROR_HANDLING=0",
+                                           "B=x=y\nz"};
+  WorkerEnvInput input = Input();
+  input.job_mark = "";
+  const std::vector<std::string> block = BuildWorkerEnv(parent, input, 0, "");
+  const std::map<std::string, std::string> map = AsMap(block);
+  CHECK(map.at("RANK") == "4");
+  CHECK(map.at("MASTER_ADDR") == "fe80::1");
+  CHECK(map.count("DDPRUN_JOB_MARK") == 0);
+  CHECK(map.at("OMP_NUM_THREADS") == "");
+  CHECK(map.at("TORCH_NCCL_ASYNC_ERROR_HANDLING") == "0");
+  CHECK(map.at("TORCHELASTIC_ERROR_FILE") == "");
+  CHECK(block[0] == "A=1");
+  CHECK(std::find(block.begin(), block.end(), "odd") != block.end());
+  CHECK(std::find(block.begin(), block.end(), "B=x=y\nz") != block.end());
+}
+
+TEST_CASE("worker env: OMP_NUM_THREADS is set only for several workers and when nobody did") {
+  CHECK(SetsOmpThreads({"A=1"}, 2));
+  CHECK_FALSE(SetsOmpThreads({"A=1"}, 1));
+  CHECK_FALSE(SetsOmpThreads({"OMP_NUM_THREADS=8"}, 2));
+  WorkerEnvInput alone = Input();
+  alone.local_world_size = 1;
+  CHECK(AsMap(BuildWorkerEnv({}, alone, 0, "")).count("OMP_NUM_THREADS") == 0);
+}
+
+}  // namespace
+}  // namespace ddprun::launcher
