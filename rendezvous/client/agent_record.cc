@@ -81,6 +81,7 @@ std::optional<RendezvousEvent> AgentRecord::HearAssign(const Assign& action) {
   epoch_ = assignment.epoch;
   round_ = assignment.round;
   is_waiting_ = false;
+  is_drained_ = false;
   return Assigned{assignment};
 }
 
@@ -97,6 +98,7 @@ std::optional<RendezvousEvent> AgentRecord::Hear(TimePoint now, const Action& ac
     }
     std::optional<RendezvousEvent> operator()(const Drain& drain) {
       if (drain.epoch < record.epoch_ || !record.IsOfThisRound(drain.round)) return std::nullopt;
+      if (std::exchange(record.is_drained_, true)) return std::nullopt;  // told again
       return Drained{drain.round, drain.reason};
     }
     std::optional<RendezvousEvent> operator()(const Conclude& conclude) {

@@ -69,6 +69,7 @@ class AgentRecord {
   Epoch epoch_;
   Round round_;
   bool is_waiting_ = false;
+  bool is_drained_ = false;  // the adopted round
   bool is_over_ = false;
   std::string waiting_reason_;
 };

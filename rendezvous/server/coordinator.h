@@ -63,6 +63,7 @@ class Coordinator {
 
   std::shared_ptr<CoordinatorLoop> loop_;  // shared with sessions, which may be destroyed later
   std::unique_ptr<Frontend> frontend_;
+  uint16_t port_ = 0;  // after Stop
 };
 
 }  // namespace ddprun::rendezvous

@@ -4,22 +4,12 @@
 #include <condition_variable>
 #include <mutex>
 #include <utility>
-#include <variant>
 
 #include "rendezvous/base/steady_clock.h"
 #include "rendezvous/client/agent_record.h"
 
 namespace ddprun::rendezvous {
 namespace {
-
-void SetSession(Event& event, SessionId session) {
-  std::visit(
-      [session](auto& any) {
-        if constexpr (requires { any.stamp; }) any.stamp.session = session;
-        if constexpr (requires { any.session; }) any.session = session;
-      },
-      event);
-}
 
 // Shared by the client, whose destructor silences it, and the driver, which may still hold it then.
 class LocalSession final : public Session {
@@ -34,7 +24,7 @@ class LocalSession final : public Session {
     return id.has_value();
   }
 
-  void Send(TimePoint now, const Action& action) override {
+  void Send(TimePoint now, const Stamp&, const Action& action) override {
     const std::lock_guard lock(mutex_);
     if (is_silent_) return;
     std::optional<RendezvousEvent> event = record_.Hear(now, action);
@@ -42,7 +32,7 @@ class LocalSession final : public Session {
     if (event) handler_(*std::move(event));
   }
 
-  void Processed(const Event&) override {
+  void Processed(const Stamp&, const Event&) override {
     {
       const std::lock_guard lock(mutex_);
       ++processed_;
@@ -58,7 +48,7 @@ class LocalSession final : public Session {
     changed_.notify_all();
   }
 
-  std::optional<Event> Beat() override {
+  std::optional<Event> Tick(TimePoint) override {
     const std::lock_guard lock(mutex_);
     Stamp stamp = record_.stamp();
     stamp.session = id_;

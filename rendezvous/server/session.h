@@ -19,12 +19,13 @@ class Session {
   virtual ~Session() = default;
 
   // Tells the agent. `action` is never CloseSession or Finish. After a Refuse, Close follows.
-  virtual void Send(TimePoint now, const Action& action) = 0;
+  // `current` holds the coordinator's epoch and round, which every message carries.
+  virtual void Send(TimePoint now, const Stamp& current, const Action& action) = 0;
   // The event that was posted last has been applied: the next one may be posted.
-  virtual void Processed(const Event& event) = 0;
-  // A heartbeat that the driver should take as received each second; nullopt: the agent sends its
-  // own. An agent in this very process lives exactly as long as the driver does.
-  virtual std::optional<Event> Beat() { return std::nullopt; }
+  virtual void Processed(const Stamp& current, const Event& event) = 0;
+  // Called each second. Returns a heartbeat to be taken as received: an agent in this very process
+  // lives exactly as long as the driver does. nullopt: the agent sends its own.
+  virtual std::optional<Event> Tick(TimePoint now) = 0;
   // Ends the connection once what was sent is out. Nothing is called afterwards.
   virtual void Close() = 0;
 };
@@ -40,6 +41,10 @@ class Inbox {
   // bounds the inbox; SessionBroken needs no turn and is the last one.
   virtual void Post(Event event) = 0;
 };
+
+// The session an event names; 0 for TimePassed.
+SessionId SessionOf(const Event& event);
+void SetSession(Event& event, SessionId session);
 
 }  // namespace ddprun::rendezvous
 

@@ -1,0 +1,34 @@
+#include "rendezvous/client/library_log.h"
+
+#include <mutex>
+#include <utility>
+
+namespace ddprun::rendezvous {
+namespace {
+
+struct Sink {
+  std::mutex mutex;
+  std::function<void(const std::string&)> call;
+};
+
+// Never destroyed: threads of gRPC's may log while the process exits.
+Sink& TheSink() {
+  static Sink* const sink = new Sink;
+  return *sink;
+}
+
+}  // namespace
+
+void SetLibraryLogSink(std::function<void(const std::string&)> call) {
+  Sink& sink = TheSink();
+  const std::lock_guard lock(sink.mutex);
+  sink.call = std::move(call);
+}
+
+void LogFromLibrary(const std::string& line) {
+  Sink& sink = TheSink();
+  const std::lock_guard lock(sink.mutex);
+  if (sink.call) sink.call(line);
+}
+
+}  // namespace ddprun::rendezvous

@@ -1,0 +1,52 @@
+#include "rendezvous/server/coordinator.h"
+
+#include <utility>
+
+#include "rendezvous/server/coordinator_loop.h"
+#include "rendezvous/server/epoch_file.h"
+#include "rendezvous/server/frontend.h"
+#include "rendezvous/server/local_session.h"
+
+namespace ddprun::rendezvous {
+
+Coordinator::Coordinator() = default;
+
+absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(Options options) {
+  absl::StatusOr<Epoch> epoch = NextEpoch(options.run_dir);
+  if (!epoch.ok()) return epoch.status();
+  auto coordinator = std::unique_ptr<Coordinator>(new Coordinator);
+  const std::string run_id = options.policy.run_id;
+  coordinator->loop_ = std::make_shared<CoordinatorLoop>(std::move(options.policy), *epoch);
+  if (options.listen) {
+    absl::StatusOr<std::unique_ptr<Frontend>> frontend =
+        StartGrpcFrontend(FrontendOptions{.host = options.listen->host,
+                                          .port = options.listen->port,
+                                          .run_id = run_id,
+                                          .on_store_connection =
+                                              std::move(options.on_store_connection)},
+                          coordinator->loop_);
+    if (!frontend.ok()) return frontend.status();
+    coordinator->frontend_ = *std::move(frontend);
+  }
+  return coordinator;
+}
+
+Coordinator::~Coordinator() { Stop(); }
+
+std::unique_ptr<RendezvousClient> Coordinator::AttachLocal(RendezvousClient::EventHandler handler) {
+  return AttachLocalSession(loop_, std::move(handler));
+}
+
+bool Coordinator::WaitFinished(Duration timeout) { return loop_->WaitFinished(timeout); }
+
+void Coordinator::Stop() {
+  // First the loop, which closes the sessions behind what they were told last; then the frontend,
+  // which gives them a moment to get it out.
+  loop_->Stop();
+  if (frontend_ != nullptr) port_ = frontend_->port();
+  frontend_.reset();
+}
+
+uint16_t Coordinator::port() const { return frontend_ == nullptr ? port_ : frontend_->port(); }
+
+}  // namespace ddprun::rendezvous

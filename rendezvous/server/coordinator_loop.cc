@@ -1,0 +1,157 @@
+#include "rendezvous/server/coordinator_loop.h"
+
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+#include "rendezvous/base/steady_clock.h"
+
+namespace ddprun::rendezvous {
+namespace {
+
+SessionId SessionOf(const Action& action) {
+  return std::visit(
+      [](const auto& any) {
+        if constexpr (requires { any.session; }) return any.session;
+        return SessionId{};
+      },
+      action);
+}
+
+}  // namespace
+
+CoordinatorLoop::CoordinatorLoop(Policy policy, Epoch epoch)
+    : machine_(std::move(policy), epoch, SteadyNow()), next_tick_(SteadyNow() + kTickInterval) {
+  thread_ = std::thread([this] { Run(); });
+}
+
+CoordinatorLoop::~CoordinatorLoop() { Stop(); }
+
+std::optional<SessionId> CoordinatorLoop::Open(std::shared_ptr<Session> session) {
+  const std::lock_guard lock(mutex_);
+  if (is_stopping_ || sessions_.size() >= kMaxSessions) return std::nullopt;
+  const SessionId id{++last_session_};
+  sessions_.emplace(id, std::move(session));
+  return id;
+}
+
+void CoordinatorLoop::Post(Event event) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (is_stopping_) return;
+    events_.push_back(std::move(event));
+  }
+  arrived_.notify_one();
+}
+
+bool CoordinatorLoop::WaitFinished(Duration timeout) {
+  const auto deadline = ToSteady(SteadyNow() + timeout);
+  std::unique_lock lock(mutex_);
+  return finished_.wait_until(lock, deadline, [this] { return is_finished_; });
+}
+
+void CoordinatorLoop::Stop() {
+  const std::lock_guard stop_lock(stop_mutex_);
+  {
+    const std::lock_guard lock(mutex_);
+    is_stopping_ = true;
+  }
+  arrived_.notify_one();
+  if (thread_.joinable()) thread_.join();
+  std::map<SessionId, std::shared_ptr<Session>> sessions;
+  {
+    const std::lock_guard lock(mutex_);
+    sessions.swap(sessions_);
+    events_.clear();
+  }
+  for (const auto& [id, session] : sessions) session->Close();
+}
+
+void CoordinatorLoop::Run() {
+  for (;;) {
+    std::deque<Event> events = WaitForEvents();
+    {
+      const std::lock_guard lock(mutex_);
+      if (is_stopping_) return;
+    }
+    // What agents said before deadlines that may have passed meanwhile: a coordinator that was
+    // stopped for a while finds their heartbeats here.
+    for (const Event& event : events) Apply(event);
+    TickSessions();
+    const std::optional<TimePoint> deadline = machine_.NextDeadline();
+    if (deadline && *deadline <= SteadyNow()) Apply(TimePassed{});
+  }
+}
+
+std::deque<Event> CoordinatorLoop::WaitForEvents() {
+  const auto wake_up = ToSteady(NextWakeUp());
+  std::unique_lock lock(mutex_);
+  arrived_.wait_until(lock, wake_up, [this] { return is_stopping_ || !events_.empty(); });
+  return std::exchange(events_, {});
+}
+
+TimePoint CoordinatorLoop::NextWakeUp() const {
+  const std::optional<TimePoint> deadline = machine_.NextDeadline();
+  return deadline ? std::min(*deadline, next_tick_) : next_tick_;
+}
+
+void CoordinatorLoop::Apply(const Event& event) {
+  const TimePoint now = SteadyNow();
+  const SessionId id = SessionOf(event);
+  const std::shared_ptr<Session> session = Find(id);
+  const bool is_break = std::holds_alternative<SessionBroken>(event);
+  // A session that the machine had closed may have more in the inbox: that is heard by nobody.
+  if (session == nullptr && !std::holds_alternative<TimePassed>(event)) return;
+  if (is_break) Forget(id);
+  for (const Action& action : machine_.Step(now, event)) CarryOut(now, action);
+  if (session != nullptr && !is_break) session->Processed(current(), event);
+}
+
+void CoordinatorLoop::TickSessions() {
+  const TimePoint now = SteadyNow();
+  if (now < next_tick_) return;
+  next_tick_ = now + kTickInterval;
+  std::vector<std::shared_ptr<Session>> sessions;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [id, session] : sessions_) sessions.push_back(session);
+  }
+  for (const std::shared_ptr<Session>& session : sessions) {
+    const std::optional<Event> beat = session->Tick(now);
+    if (!beat) continue;
+    for (const Action& action : machine_.Step(now, *beat)) CarryOut(now, action);
+  }
+}
+
+void CoordinatorLoop::CarryOut(TimePoint now, const Action& action) {
+  if (std::holds_alternative<Finish>(action)) {
+    {
+      const std::lock_guard lock(mutex_);
+      is_finished_ = true;
+    }
+    finished_.notify_all();
+    return;
+  }
+  const SessionId id = SessionOf(action);
+  const std::shared_ptr<Session> session = Find(id);
+  if (session == nullptr) return;  // broken meanwhile; its SessionBroken is in the inbox
+  const bool closes = std::holds_alternative<CloseSession>(action);
+  if (!closes) session->Send(now, current(), action);
+  if (closes || std::holds_alternative<Refuse>(action)) {
+    Forget(id);
+    session->Close();
+  }
+}
+
+std::shared_ptr<Session> CoordinatorLoop::Find(SessionId id) {
+  const std::lock_guard lock(mutex_);
+  const auto found = sessions_.find(id);
+  return found == sessions_.end() ? nullptr : found->second;
+}
+
+void CoordinatorLoop::Forget(SessionId id) {
+  const std::lock_guard lock(mutex_);
+  sessions_.erase(id);
+}
+
+}  // namespace ddprun::rendezvous

@@ -1,0 +1,70 @@
+// The coordinator's thread: takes events from its inbox, steps the machine, carries out actions.
+#ifndef DDPRUN_RENDEZVOUS_SERVER_COORDINATOR_LOOP_H_
+#define DDPRUN_RENDEZVOUS_SERVER_COORDINATOR_LOOP_H_
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "rendezvous/base/ids.h"
+#include "rendezvous/base/time.h"
+#include "rendezvous/core/rendezvous_machine.h"
+#include "rendezvous/server/session.h"
+
+namespace ddprun::rendezvous {
+
+class CoordinatorLoop final : public Inbox {
+ public:
+  // More sessions than this are refused: every node needs one.
+  static constexpr size_t kMaxSessions = 16384;
+  static constexpr Duration kTickInterval = std::chrono::seconds(1);
+
+  CoordinatorLoop(Policy policy, Epoch epoch);
+  ~CoordinatorLoop() override;  // stops
+
+  std::optional<SessionId> Open(std::shared_ptr<Session> session) override;
+  void Post(Event event) override;
+
+  bool WaitFinished(Duration timeout);
+  // Closes every session and ends the thread. Idempotent; not from the thread itself.
+  void Stop();
+
+ private:
+  void Run();
+  // Takes what has arrived; waits for it at most until the next deadline.
+  std::deque<Event> WaitForEvents();
+  TimePoint NextWakeUp() const;
+  void Apply(const Event& event);
+  void TickSessions();
+  void CarryOut(TimePoint now, const Action& action);
+  // The epoch and round that every message carries.
+  Stamp current() const { return Stamp{{}, machine_.epoch(), machine_.round()}; }
+  std::shared_ptr<Session> Find(SessionId id);
+  void Forget(SessionId id);
+
+  // The thread's own.
+  RendezvousMachine machine_;
+  TimePoint next_tick_;
+
+  std::mutex mutex_;
+  std::condition_variable arrived_;
+  std::condition_variable finished_;
+  std::deque<Event> events_;
+  std::map<SessionId, std::shared_ptr<Session>> sessions_;
+  uint64_t last_session_ = 0;
+  bool is_finished_ = false;
+  bool is_stopping_ = false;
+
+  std::mutex stop_mutex_;  // held while joining, so that two Stops are safe
+  std::thread thread_;
+};
+
+}  // namespace ddprun::rendezvous
+
+#endif  // DDPRUN_RENDEZVOUS_SERVER_COORDINATOR_LOOP_H_

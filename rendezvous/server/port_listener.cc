@@ -1,0 +1,180 @@
+#include "rendezvous/server/port_listener.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <iterator>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "rendezvous/base/steady_clock.h"
+#include "rendezvous/client/socket_address.h"
+#include "rendezvous/server/hello.h"
+
+namespace ddprun::rendezvous {
+namespace {
+
+// How long accept rests when this process has no descriptor left: without a rest it would spin.
+constexpr Duration kAcceptRest = std::chrono::milliseconds(100);
+
+bool Watch(int epoll, int operation, int fd, uint32_t events, void* tag) {
+  epoll_event event{};
+  event.events = events;
+  event.data.ptr = tag;
+  return epoll_ctl(epoll, operation, fd, &event) == 0;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<PortListener>> PortListener::Start(UniqueFd listening_socket,
+                                                                  Handlers handlers) {
+  auto listener = std::unique_ptr<PortListener>(
+      new PortListener(std::move(listening_socket), std::move(handlers)));
+  listener->epoll_.Reset(epoll_create1(EPOLL_CLOEXEC));
+  listener->stop_event_.Reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!listener->epoll_.is_open() || !listener->stop_event_.is_open() ||
+      !Watch(listener->epoll_.get(), EPOLL_CTL_ADD, listener->stop_event_.get(), EPOLLIN,
+             &listener->stop_event_)) {
+    return absl::ErrnoToStatus(errno, "watch the rendezvous port");
+  }
+  listener->WatchListener(true);
+  listener->thread_ = std::thread([raw = listener.get()] { raw->Run(); });
+  return listener;
+}
+
+PortListener::PortListener(UniqueFd listening_socket, Handlers handlers)
+    : listening_socket_(std::move(listening_socket)),
+      handlers_(std::move(handlers)),
+      port_(PortOf(LocalAddress(listening_socket_.get()))) {}
+
+PortListener::~PortListener() {
+  if (!thread_.joinable()) return;
+  const uint64_t one = 1;
+  // An eventfd that is not at its maximum takes 8 bytes at once.
+  [[maybe_unused]] const ssize_t written = write(stop_event_.get(), &one, sizeof(one));
+  thread_.join();
+}
+
+void PortListener::Run() {
+  std::array<epoll_event, 64> events;
+  for (;;) {
+    const TimePoint before = SteadyNow();
+    // Level-triggered: what does not fit into `events` comes again.
+    const int count = epoll_wait(epoll_.get(), events.data(), events.size(),
+                                 MillisecondsToWait(before));
+    const TimePoint now = SteadyNow();
+    bool is_listener_ready = false;
+    for (int i = 0; i < std::max(0, count); ++i) {
+      void* const tag = events[i].data.ptr;
+      if (tag == &stop_event_) return;
+      if (tag == this) {
+        is_listener_ready = true;
+        continue;
+      }
+      // Each connection is in `silent_` exactly as long as it is in the epoll set.
+      const auto found = std::find_if(silent_.begin(), silent_.end(),
+                                      [tag](const Connection& c) { return &c == tag; });
+      if (found != silent_.end()) OnReadable(found);
+    }
+    DropSilent(now);
+    if (is_listener_ready) AcceptAll(now);
+    WatchListener(!is_crowded() && now >= accept_again_at_);
+  }
+}
+
+int PortListener::MillisecondsToWait(TimePoint now) const {
+  Duration wait = std::chrono::hours(1);
+  if (!silent_.empty()) {
+    const Duration limit = is_crowded() ? kCrowdedSilenceLimit : kSilenceLimit;
+    wait = std::min(wait, Duration(silent_.front().since + limit - now));
+  }
+  if (accept_again_at_ > now) wait = std::min(wait, Duration(accept_again_at_ - now));
+  const auto milliseconds = std::chrono::ceil<std::chrono::milliseconds>(wait).count();
+  return static_cast<int>(std::max<int64_t>(0, milliseconds));
+}
+
+void PortListener::WatchListener(bool is_watched) {
+  if (std::exchange(is_listener_watched_, is_watched) == is_watched) return;
+  const int operation = is_watched ? EPOLL_CTL_ADD : EPOLL_CTL_DEL;
+  Watch(epoll_.get(), operation, listening_socket_.get(), EPOLLIN, this);
+}
+
+void PortListener::AcceptAll(TimePoint now) {
+  while (!is_crowded()) {
+    UniqueFd fd(accept4(listening_socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!fd.is_open()) {
+      if (errno == EINTR || errno == ECONNABORTED) continue;
+      if (errno != EAGAIN && errno != EWOULDBLOCK) accept_again_at_ = now + kAcceptRest;
+      return;
+    }
+    const int on = 1;
+    setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    silent_.push_back(Connection{.fd = std::move(fd), .since = now});
+    Connection& connection = silent_.back();
+    if (!Watch(epoll_.get(), EPOLL_CTL_ADD, connection.fd.get(), EPOLLIN | EPOLLRDHUP,
+               &connection)) {
+      silent_.pop_back();
+      continue;
+    }
+    // Mostly the first byte is here already; that saves a turn of the loop.
+    OnReadable(std::prev(silent_.end()));
+  }
+}
+
+void PortListener::OnReadable(std::list<Connection>::iterator connection) {
+  char first = 0;
+  const int fd = connection->fd.get();
+  if (connection->is_answered) {
+    std::array<char, 256> ignored;
+    const ssize_t size = recv(fd, ignored.data(), ignored.size(), 0);
+    if (size < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (size <= 0) silent_.erase(connection);
+    return;
+  }
+  const ssize_t size = recv(fd, &first, 1, MSG_PEEK);
+  if (size < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return;
+  if (size == 1 && first == kHelloFirstByte) {
+    AnswerHello(*connection);
+    return;
+  }
+  UniqueFd taken = std::move(connection->fd);
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+  silent_.erase(connection);
+  if (size != 1) return;
+  if (first == 0x00 && handlers_.on_store) {
+    handlers_.on_store(std::move(taken));
+  } else if (first == 'P') {
+    handlers_.on_http2(std::move(taken));
+  }
+}
+
+void PortListener::AnswerHello(Connection& connection) {
+  // The request is taken off the socket before the reply: closing with unread bytes would reset the
+  // connection, and the reply could be lost with it.
+  std::array<char, 256> request;
+  [[maybe_unused]] const ssize_t taken =
+      recv(connection.fd.get(), request.data(), request.size(), 0);
+  // A fresh connection's send buffer takes so little at once; if not, the other side asks again.
+  [[maybe_unused]] const ssize_t sent =
+      send(connection.fd.get(), handlers_.hello_reply.data(), handlers_.hello_reply.size(),
+           MSG_NOSIGNAL);
+  shutdown(connection.fd.get(), SHUT_WR);
+  connection.is_answered = true;
+}
+
+void PortListener::DropSilent(TimePoint now) {
+  while (!silent_.empty()) {
+    const Duration limit = is_crowded() ? kCrowdedSilenceLimit : kSilenceLimit;
+    if (now < silent_.front().since + limit) return;
+    silent_.pop_front();
+  }
+}
+
+}  // namespace ddprun::rendezvous

@@ -1,0 +1,91 @@
+// The rendezvous port: one listening socket of our own, whose connections are told apart by their
+// first byte before anything else may cost memory or time.
+//
+//   0x00 a worker that looks for its store    'P' HTTP/2, for gRPC
+//   0x01 a hello (hello.h), answered here     0x16 TLS, which is not configured: closed
+//   anything else is closed, and so is a connection that says nothing for 5 s.
+//
+// At most 64 connections may be silent at a time. While there are so many no further one is
+// accepted (it waits in the kernel's backlog), but from its second second on the oldest is closed to
+// make room. A limit per source address is not kept: behind one address may be a whole cluster
+// (NAT), and on one machine all agents are 127.0.0.1. One thread; the socket is bound without
+// SO_REUSEPORT, so that a second coordinator on the port is an error and never a silent partner.
+#ifndef DDPRUN_RENDEZVOUS_SERVER_PORT_LISTENER_H_
+#define DDPRUN_RENDEZVOUS_SERVER_PORT_LISTENER_H_
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "absl/status/statusor.h"
+#include "rendezvous/base/time.h"
+#include "rendezvous/base/unique_fd.h"
+
+namespace ddprun::rendezvous {
+
+// Binds and listens on `host` (empty: every address, "[::]" with IPv4 mapped, 0.0.0.0 where there
+// is no IPv6; otherwise an IP address) and `port` (0: the kernel chooses).
+// ALREADY_EXISTS: the port is taken; the message names it.
+absl::StatusOr<UniqueFd> BindListeningSocket(const std::string& host, uint16_t port);
+
+class PortListener {
+ public:
+  static constexpr size_t kMaxSilent = 64;
+  static constexpr Duration kSilenceLimit = std::chrono::seconds(5);
+  static constexpr Duration kCrowdedSilenceLimit = std::chrono::seconds(1);
+
+  struct Handlers {
+    // Both are called on the listener's thread with the connection unread and non-blocking.
+    std::function<void(UniqueFd)> on_store;  // not set: closed
+    std::function<void(UniqueFd)> on_http2;
+    std::string hello_reply;
+  };
+
+  // Serves `listening_socket` until destroyed.
+  static absl::StatusOr<std::unique_ptr<PortListener>> Start(UniqueFd listening_socket,
+                                                             Handlers handlers);
+  ~PortListener();
+  PortListener(const PortListener&) = delete;
+  PortListener& operator=(const PortListener&) = delete;
+
+  uint16_t port() const { return port_; }
+
+ private:
+  struct Connection {
+    UniqueFd fd;
+    TimePoint since;
+    bool is_answered = false;  // a hello: stays until the other side has read and closed
+  };
+
+  PortListener(UniqueFd listening_socket, Handlers handlers);
+  void Run();
+  int MillisecondsToWait(TimePoint now) const;
+  void AcceptAll(TimePoint now);
+  void WatchListener(bool is_watched);
+  void OnReadable(std::list<Connection>::iterator connection);
+  void AnswerHello(Connection& connection);
+  void DropSilent(TimePoint now);
+  bool is_crowded() const { return silent_.size() >= kMaxSilent; }
+
+  const UniqueFd listening_socket_;
+  const Handlers handlers_;
+  uint16_t port_ = 0;
+  UniqueFd epoll_;
+  UniqueFd stop_event_;
+
+  // The thread's own.
+  std::list<Connection> silent_;  // oldest first
+  bool is_listener_watched_ = false;
+  TimePoint accept_again_at_{};  // after a lack of descriptors
+
+  std::thread thread_;
+};
+
+}  // namespace ddprun::rendezvous
+
+#endif  // DDPRUN_RENDEZVOUS_SERVER_PORT_LISTENER_H_

@@ -1,0 +1,223 @@
+#include "rendezvous/server/service.h"
+
+#include <optional>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "rendezvous/base/steady_clock.h"
+#include "rendezvous/server/convert.h"
+
+namespace ddprun::rendezvous {
+namespace {
+
+// Messages that an agent has not read yet. It gets a handful per round: one that lets so many pile
+// up does not read at all.
+constexpr size_t kMaxOutgoing = 64;
+constexpr Duration kJoinLimit = std::chrono::seconds(5);
+
+grpc::Status ToGrpc(const absl::Status& status) {
+  return grpc::Status(static_cast<grpc::StatusCode>(status.code()),
+                      std::string(status.message()));
+}
+
+// One Attach call. Lives until gRPC says OnDone, through `self_`, and until the driver forgets it.
+// Operations are started under the mutex: gRPC never calls a reaction from within the call that
+// starts the operation, and so none is started after Finish.
+class AttachStream final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::CoordinatorMessage>,
+                           public Session {
+ public:
+  AttachStream(std::shared_ptr<Inbox> inbox, std::string run_id,
+               grpc::CallbackServerContext* context, const AcceptedAddresses& accepted)
+      : inbox_(std::move(inbox)),
+        run_id_(std::move(run_id)),
+        peer_(PeerFromGrpc(context->peer())),
+        accepted_addr_(accepted.Find(peer_)),
+        join_by_(SteadyNow() + kJoinLimit),
+        context_(context) {}
+
+  void Begin(std::shared_ptr<AttachStream> self) {
+    self_ = self;
+    const std::optional<SessionId> id = inbox_->Open(std::move(self));
+    const std::lock_guard lock(mutex_);
+    if (!id) {
+      is_broken_ = true;
+      FinishLater(grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "no room for another agent"));
+      return;
+    }
+    id_ = *id;
+    if (!finish_) StartRead(&incoming_);
+  }
+
+  // From gRPC's threads.
+  void OnReadDone(bool ok) override {
+    if (!ok) return Break(grpc::Status::OK);  // half-closed, and all before it was applied
+    absl::StatusOr<Event> event = FromProto(incoming_);
+    if (!event.ok()) return Break(ToGrpc(event.status()));
+    if (auto* joined = std::get_if<NodeJoined>(&*event)) {
+      if (incoming_.join().run_id() != run_id_) return RefuseOtherRun();
+      joined->source_addr = IpOfPeer(peer_);
+      joined->accepted_addr = accepted_addr_;
+    }
+    if (!NoteArrival(*event)) {
+      return Break(grpc::Status(grpc::StatusCode::FAILED_PRECONDITION,
+                                "the first message of a stream must be a join"));
+    }
+    SetSession(*event, id_);
+    inbox_->Post(*std::move(event));
+  }
+
+  void OnWriteDone(bool ok) override {
+    if (!ok) Break(grpc::Status(grpc::StatusCode::UNAVAILABLE, "the stream broke"));
+    const std::lock_guard lock(mutex_);
+    is_writing_ = false;
+    outgoing_.pop_front();
+    if (finish_ && !finishes_politely_) outgoing_.clear();
+    Pump();
+  }
+
+  void OnCancel() override {
+    Break(grpc::Status(grpc::StatusCode::CANCELLED, "the stream was cancelled"));
+  }
+
+  void OnDone() override {
+    {
+      const std::lock_guard lock(mutex_);
+      context_ = nullptr;
+    }
+    const std::shared_ptr<AttachStream> self = std::move(self_);
+  }
+
+  // From the driver's thread.
+  void Send(TimePoint now, const Stamp& current, const Action& action) override {
+    v1::CoordinatorMessage message = ToProto(action, now);
+    if (message.epoch() == 0) SetStamp(message, current);
+    Push(std::move(message));
+  }
+
+  void Processed(const Stamp& current, const Event& event) override {
+    if (std::holds_alternative<HeartbeatReceived>(event)) {
+      v1::CoordinatorMessage reply;
+      SetStamp(reply, current);
+      // The next message is read only below, so this is still the heartbeat.
+      reply.mutable_heartbeat_reply()->set_sequence(incoming_.heartbeat().sequence());
+      Push(std::move(reply));
+    }
+    const std::lock_guard lock(mutex_);
+    if (!finish_) StartRead(&incoming_);
+  }
+
+  std::optional<Event> Tick(TimePoint now) override {
+    bool is_late = false;
+    {
+      const std::lock_guard lock(mutex_);
+      is_late = !has_joined_ && now >= join_by_;
+    }
+    if (is_late) {
+      Break(grpc::Status(grpc::StatusCode::DEADLINE_EXCEEDED, "no join came within 5 s"));
+    }
+    return std::nullopt;
+  }
+
+  void Close() override {
+    const std::lock_guard lock(mutex_);
+    is_broken_ = true;  // the driver has forgotten this session
+    finishes_politely_ = true;
+    FinishLater(grpc::Status(grpc::StatusCode::UNAVAILABLE, "the coordinator closed the session"));
+  }
+
+ private:
+  static void SetStamp(v1::CoordinatorMessage& message, const Stamp& stamp) {
+    message.set_epoch(stamp.epoch.value);
+    message.set_round(stamp.round.value);
+  }
+
+  bool NoteArrival(const Event& event) {
+    const std::lock_guard lock(mutex_);
+    has_joined_ = has_joined_ || std::holds_alternative<NodeJoined>(event);
+    return has_joined_;
+  }
+
+  void RefuseOtherRun() {
+    const std::string message = absl::StrCat("this coordinator serves the run \"", run_id_,
+                                             "\", not \"", CleanText(incoming_.join().run_id()),
+                                             "\"");
+    v1::CoordinatorMessage refusal = ToProto(Refuse{id_, Refusal::kWrongRun, message}, TimePoint{});
+    const std::lock_guard lock(mutex_);
+    outgoing_.push_back(std::move(refusal));
+    finishes_politely_ = true;
+    BreakLocked(grpc::Status(grpc::StatusCode::UNAVAILABLE, message));
+  }
+
+  void Push(v1::CoordinatorMessage message) {
+    const std::lock_guard lock(mutex_);
+    if (finish_) return;
+    if (outgoing_.size() == kMaxOutgoing) {
+      // The write in flight may never end by itself.
+      if (context_ != nullptr) context_->TryCancel();
+      BreakLocked(grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "the agent reads too slowly"));
+      return;
+    }
+    outgoing_.push_back(std::move(message));
+    Pump();
+  }
+
+  // The session is over: nothing of it reaches the driver after SessionBroken.
+  void Break(const grpc::Status& status) {
+    const std::lock_guard lock(mutex_);
+    BreakLocked(status);
+  }
+
+  void BreakLocked(const grpc::Status& status) {
+    if (!std::exchange(is_broken_, true)) inbox_->Post(SessionBroken{id_});
+    FinishLater(status);
+  }
+
+  // REQUIRES: the mutex is held, here and below.
+  void FinishLater(const grpc::Status& status) {
+    if (!finish_) finish_ = status;
+    if (!finishes_politely_ && !is_writing_) outgoing_.clear();
+    Pump();
+  }
+
+  void Pump() {
+    if (is_writing_ || is_finished_) return;
+    if (!outgoing_.empty()) {
+      is_writing_ = true;
+      StartWrite(&outgoing_.front());
+    } else if (finish_) {
+      is_finished_ = true;
+      Finish(*finish_);
+    }
+  }
+
+  const std::shared_ptr<Inbox> inbox_;
+  const std::string run_id_;
+  const std::string peer_;
+  const std::string accepted_addr_;
+  const TimePoint join_by_;
+  SessionId id_;
+  std::shared_ptr<AttachStream> self_;
+  v1::AgentMessage incoming_;  // of gRPC from StartRead to OnReadDone, of the driver until Processed
+
+  std::mutex mutex_;
+  grpc::CallbackServerContext* context_;      // null from OnDone on
+  std::deque<v1::CoordinatorMessage> outgoing_;  // the first is being written if is_writing_
+  bool is_writing_ = false;
+  bool has_joined_ = false;
+  bool is_broken_ = false;          // SessionBroken was posted, or is not wanted
+  bool finishes_politely_ = false;  // what is queued goes out before Finish
+  std::optional<grpc::Status> finish_;
+  bool is_finished_ = false;
+};
+
+}  // namespace
+
+grpc::ServerBidiReactor<v1::AgentMessage, v1::CoordinatorMessage>* RendezvousService::Attach(
+    grpc::CallbackServerContext* context) {
+  auto stream = std::make_shared<AttachStream>(inbox_, run_id_, context, accepted_);
+  stream->Begin(stream);
+  return stream.get();
+}
+
+}  // namespace ddprun::rendezvous

@@ -1,0 +1,62 @@
+#include "tests/rendezvous/server/event_log.h"
+
+namespace ddprun::rendezvous {
+namespace {
+
+struct Line {
+  std::string operator()(const Waiting& e) { return "waiting: " + e.reason; }
+  std::string operator()(const Assigned& e) {
+    return "assigned: round " + std::to_string(e.assignment.round.value) + " node_rank " +
+           std::to_string(e.assignment.node_rank) + " master " + e.assignment.master_addr + ":" +
+           std::to_string(e.assignment.master_port);
+  }
+  std::string operator()(const Drained& e) { return "drained: " + e.reason; }
+  std::string operator()(const Concluded& e) {
+    return "concluded: " + std::to_string(e.verdict.exit_code) + " " + e.verdict.reason;
+  }
+  std::string operator()(const ContactLost& e) {
+    return std::string("contact lost") + (e.is_refused ? " (refused): " : ": ") + e.reason;
+  }
+  std::string operator()(const ContactRestored&) { return "contact restored"; }
+  std::string operator()(const RendezvousFailed& e) {
+    return "failed " + std::to_string(e.exit_code) + ": " + e.message;
+  }
+};
+
+}  // namespace
+
+std::string EventLog::Text() const {
+  const std::lock_guard lock(mutex_);
+  std::string text;
+  for (const RendezvousEvent& event : events_) text += std::visit(Line{}, event) + "\n";
+  return text;
+}
+
+NodeInfo TestNode(const std::string& id, int min_nodes, int max_nodes, uint16_t store_port) {
+  NodeInfo node;
+  node.id.value = id;
+  node.host = id;
+  node.min_nodes = min_nodes;
+  node.max_nodes = max_nodes;
+  node.store_port = store_port;
+  return node;
+}
+
+FailureReport TestFailure(const std::string& id, int exit_code) {
+  FailureReport report;
+  report.node.value = id;
+  report.host = id;
+  report.exit_code = exit_code;
+  report.message = "exit code " + std::to_string(exit_code);
+  return report;
+}
+
+Policy TestPolicy(int min_nodes, int max_nodes) {
+  Policy policy;
+  policy.run_id = "run-1";
+  policy.min_nodes = min_nodes;
+  policy.max_nodes = max_nodes;
+  return policy;
+}
+
+}  // namespace ddprun::rendezvous
