@@ -12,7 +12,6 @@ fi
 bin=$(bazel_ info bazel-bin 2>/dev/null)
 if [[ -d proto ]]; then bazel_ build //proto/... 2>/dev/null || { echo "tidy: //proto/... does not build"; exit 1; }; fi
 say "clang-tidy over ${#files[@]} files"
-printf '%s\0' "${files[@]}" | xargs -0 -n 1 -P "$(nproc)" clang-tidy --quiet \
-  --extra-arg=-std=c++20 --extra-arg=-I. --extra-arg=-Iworker_runtime/include --extra-arg=-I"$bin" \
-  --extra-arg=-isystem/usr/include/eigen3 --extra-arg=-DSPDLOG_HEADER_ONLY --extra-arg=-DFMT_HEADER_ONLY \
-  --extra-arg=-DSPDLOG_FMT_EXTERNAL 2>/dev/null </dev/null
+flags=(-std=c++20 -I. -Iworker_runtime/include "-I$bin" -isystem /usr/include/eigen3
+  -DSPDLOG_HEADER_ONLY -DFMT_HEADER_ONLY -DSPDLOG_FMT_EXTERNAL)
+printf '%s\0' "${files[@]}" | xargs -0 -I{} -P "$(nproc)" clang-tidy --quiet {} -- "${flags[@]}" 2>/dev/null
