@@ -74,8 +74,8 @@ absl::StatusOr<bool> PrefixStore::Delete(const std::string& key) {
 
 absl::StatusOr<int64_t> PrefixStore::KeyCount() { return store_.KeyCount(); }
 
-absl::StatusOr<std::vector<std::string>> PrefixStore::MultiGet(
-    const std::vector<std::string>& keys, Milliseconds timeout) {
+absl::StatusOr<std::vector<std::string>> PrefixStore::MultiGet(const std::vector<std::string>& keys,
+                                                               Milliseconds timeout) {
   return store_.MultiGet(Prefixed(keys), timeout);
 }
 

@@ -52,14 +52,15 @@ std::vector<std::string_view> Views(const std::vector<std::string>& keys) {
 
 std::string NameKeys(const std::vector<std::string>& keys) {
   const size_t named = std::min(keys.size(), kNamedKeys);
-  std::string text = absl::StrJoin(keys.begin(), keys.begin() + static_cast<ptrdiff_t>(named), ", ");
+  std::string text =
+      absl::StrJoin(keys.begin(), keys.begin() + static_cast<ptrdiff_t>(named), ", ");
   if (named < keys.size()) absl::StrAppend(&text, " and ", keys.size() - named, " more");
   return text;
 }
 
 absl::Status WaitTimedOut(const std::vector<std::string>& keys, Milliseconds timeout) {
-  return absl::DeadlineExceededError(absl::StrCat("store: wait timeout after ", timeout.count(),
-                                                  " ms, keys: ", NameKeys(keys)));
+  return absl::DeadlineExceededError(
+      absl::StrCat("store: wait timeout after ", timeout.count(), " ms, keys: ", NameKeys(keys)));
 }
 
 absl::Status CheckLimits(StoreOp op, const std::vector<std::string_view>& fields) {
@@ -208,8 +209,7 @@ absl::StatusOr<std::string> StoreClient::CompareSet(const std::string& key,
                                                     const std::string& expected,
                                                     const std::string& desired) {
   const Deadline deadline = DefaultDeadline();
-  auto status =
-      Send(StoreOp::kCompareSet, {absl::StrCat("/", key), expected, desired}, deadline);
+  auto status = Send(StoreOp::kCompareSet, {absl::StrCat("/", key), expected, desired}, deadline);
   if (!status.ok()) return status;
   return ReceivePayload(deadline);
 }
@@ -229,8 +229,8 @@ absl::StatusOr<int64_t> StoreClient::KeyCount() {
   return ReceiveNumber(deadline);
 }
 
-absl::StatusOr<std::vector<std::string>> StoreClient::MultiGet(
-    const std::vector<std::string>& keys, Milliseconds timeout) {
+absl::StatusOr<std::vector<std::string>> StoreClient::MultiGet(const std::vector<std::string>& keys,
+                                                               Milliseconds timeout) {
   if (absl::Status status = Wait(keys, timeout); !status.ok()) return status;
   std::vector<std::string> values;
   if (keys.empty()) return values;

@@ -35,8 +35,8 @@ int MillisecondsLeft(Deadline deadline) {
 }
 
 absl::Status Gone(const char* what, int error) {
-  return absl::UnavailableError(absl::StrCat("store connection: ", what, ": ",
-                                             std::strerror(error)));
+  return absl::UnavailableError(
+      absl::StrCat("store connection: ", what, ": ", std::strerror(error)));
 }
 
 // OK when `events` (or an error, which the next call reports) are there.
@@ -110,8 +110,8 @@ absl::StatusOr<AddressList> Resolve(const std::string& host, uint16_t port, Dead
 }
 
 absl::StatusOr<ddprun::UniqueFd> ConnectTo(const addrinfo& address, Deadline deadline) {
-  ddprun::UniqueFd fd(socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK,
-                             IPPROTO_TCP));
+  ddprun::UniqueFd fd(
+      socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_TCP));
   if (!fd.is_open()) return Gone("socket", errno);
   if (connect(fd.get(), address.ai_addr, address.ai_addrlen) != 0) {
     // EINTR: the attempt goes on in the background, as with EINPROGRESS.

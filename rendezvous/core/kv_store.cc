@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <system_error>
 #include <utility>
 
 #include "rendezvous/base/check.h"
@@ -10,7 +9,7 @@
 namespace ddprun::rendezvous {
 namespace {
 
-// What a node of a hash table, a string header and the allocator cost beside the bytes themselves.
+// What a tree node, a string header and the allocator cost beside the bytes themselves.
 constexpr size_t kEntryOverhead = 128;
 
 // What PyTorch's std::stoll takes: leading blanks, a sign, digits; whatever follows is ignored.
@@ -139,9 +138,7 @@ bool KvStore::HasAll(const std::vector<std::string_view>& keys) const {
 std::vector<std::string_view> KvStore::SortedKeys() const {
   std::vector<std::string_view> keys;
   keys.reserve(values_.size());
-  // The order of this loop does not get out: the result is sorted.
   for (const auto& [key, value] : values_) keys.push_back(key);
-  std::sort(keys.begin(), keys.end());
   return keys;
 }
 

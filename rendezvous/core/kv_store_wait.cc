@@ -1,5 +1,6 @@
 // The waiting half of KvStore: who waits for which key, and who is woken by what.
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "rendezvous/base/check.h"
@@ -8,7 +9,7 @@
 namespace ddprun::rendezvous {
 namespace {
 
-// A ticket's place in an ordered set and the name's in a hash table.
+// A ticket's place in a set and the key's in a map.
 constexpr size_t kWaitOverhead = 192;
 
 }  // namespace

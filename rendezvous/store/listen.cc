@@ -45,9 +45,9 @@ absl::StatusOr<ListeningSocket> Listen(const sockaddr* address, socklen_t size, 
   if (getsockname(fd, reinterpret_cast<sockaddr*>(&bound), &bound_size) != 0) {
     return failed("getsockname");
   }
-  socket_made.port = ntohs(bound.ss_family == AF_INET6
-                               ? reinterpret_cast<const sockaddr_in6&>(bound).sin6_port
-                               : reinterpret_cast<const sockaddr_in&>(bound).sin_port);
+  socket_made.port =
+      ntohs(bound.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6&>(bound).sin6_port
+                                        : reinterpret_cast<const sockaddr_in&>(bound).sin_port);
   return socket_made;
 }
 

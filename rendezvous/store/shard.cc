@@ -28,7 +28,6 @@ constexpr uint64_t kListenerTag = 1;
 constexpr int kAcceptsPerEvent = 64;
 constexpr std::chrono::milliseconds kAcceptPause{100};
 constexpr std::chrono::seconds kStalledCheck{1};
-constexpr std::chrono::seconds kStalledAfter{5};
 
 bool Watch(int epoll, int fd, uint32_t events, uint64_t tag) {
   epoll_event event{};
@@ -66,8 +65,8 @@ absl::StatusOr<std::unique_ptr<StoreShard>> StoreShard::Start(int index, UniqueF
       (listener.is_open() && !Watch(epoll.get(), listener.get(), EPOLLIN, kListenerTag))) {
     return absl::ErrnoToStatus(errno, "store: epoll_ctl");
   }
-  std::unique_ptr<StoreShard> shard(new StoreShard(
-      index, std::move(listener), std::move(epoll), std::move(wake_event), shared, peers));
+  std::unique_ptr<StoreShard> shard(new StoreShard(index, std::move(listener), std::move(epoll),
+                                                   std::move(wake_event), shared, peers));
   shard->thread_ = StartWithSignalsBlocked([raw = shard.get()] { raw->Run(); });
   if (!shard->thread_.joinable()) {
     return absl::ResourceExhaustedError("store: start a thread: the system refuses (EAGAIN)");
@@ -194,6 +193,7 @@ void StoreShard::HandleAcceptError() {
       if (DropOldestUngreeted()) return;
       epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, listener_.get(), nullptr);
       is_accept_paused_ = true;
+      ++shared_.accept_rests;
       resume_accept_at_ = now_ + kAcceptPause;
       return;
     default:
@@ -248,7 +248,8 @@ void StoreShard::Remove(uint64_t client) {
 void StoreShard::DropStalled() {
   std::vector<uint64_t> stalled;
   for (const auto& [client, connection] : connections_) {
-    if (connection->charged > 0 && connection->last_progress + kStalledAfter <= now_) {
+    if (connection->charged > 0 &&
+        connection->last_progress + shared_.options.stalled_timeout <= now_) {
       stalled.push_back(client);
     }
   }

@@ -39,6 +39,7 @@ struct StoreShared {
   std::atomic<uint64_t> open{0};
   std::atomic<uint64_t> dropped_silent{0};
   std::atomic<uint64_t> dropped_protocol{0};
+  std::atomic<uint64_t> accept_rests{0};
 };
 
 // How a shard reaches the others. Called on shard threads.
@@ -81,8 +82,8 @@ class StoreShard {
     TimePoint last_progress;
   };
 
-  StoreShard(int index, UniqueFd listener, UniqueFd epoll, UniqueFd wake_event,
-             StoreShared& shared, ShardPeers& peers);
+  StoreShard(int index, UniqueFd listener, UniqueFd epoll, UniqueFd wake_event, StoreShared& shared,
+             ShardPeers& peers);
 
   void Run();
   int TimeoutMs() const;
@@ -118,7 +119,7 @@ class StoreShard {
   std::atomic<bool> is_stopping_{false};
 
   std::mutex inbox_mutex_;
-  std::vector<UniqueFd> inbox_connections_;     // Guarded by inbox_mutex_.
+  std::vector<UniqueFd> inbox_connections_;  // Guarded by inbox_mutex_.
   std::vector<KvStore::Woken> inbox_wakes_;  // Guarded by inbox_mutex_.
 
   // The loop's own.

@@ -66,6 +66,7 @@ class StoreServer::Impl : public ShardPeers {
     stats.open = shared_.open;
     stats.dropped_silent = shared_.dropped_silent;
     stats.dropped_protocol = shared_.dropped_protocol;
+    stats.accept_rests = shared_.accept_rests;
     const std::lock_guard lock(shared_.mutex);
     stats.keys = static_cast<uint64_t>(shared_.store.key_count());
     stats.waiting = shared_.store.waiting_count();
@@ -76,7 +77,8 @@ class StoreServer::Impl : public ShardPeers {
   // Fills one thread before it starts the next. REQUIRES: mutex_ is held, not closed.
   StoreShard& ShardForNext() {
     const int threads = std::clamp(shared_.options.max_threads, 1, StoreShard::kMaxShards);
-    const auto per_thread = static_cast<uint64_t>(std::max(shared_.options.connections_per_thread, 1));
+    const auto per_thread =
+        static_cast<uint64_t>(std::max(shared_.options.connections_per_thread, 1));
     const auto index = static_cast<size_t>(placed_++ / per_thread % static_cast<uint64_t>(threads));
     if (shards_[index] == nullptr) {
       auto shard = StoreShard::Start(static_cast<int>(index), UniqueFd(), shared_, *this);

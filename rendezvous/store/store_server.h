@@ -40,6 +40,9 @@ class StoreServer {
     size_t max_transit_bytes = size_t{256} << 20;
     // A connection that has not said VALIDATE by then is dropped.
     std::chrono::milliseconds greeting_timeout{5000};
+    // When half of max_transit_bytes is in use, those who hold some of it and have neither sent
+    // nor taken a byte for so long are dropped.
+    std::chrono::milliseconds stalled_timeout{5000};
   };
 
   struct Stats {
@@ -48,7 +51,8 @@ class StoreServer {
     uint64_t dropped_silent = 0;    // No VALIDATE in time.
     uint64_t dropped_protocol = 0;  // Garbage, or a limit exceeded.
     uint64_t keys = 0;
-    uint64_t waiting = 0;  // Parked WAITs and BARRIERs.
+    uint64_t accept_rests = 0;  // Times the system had no descriptor for a connection.
+    uint64_t waiting = 0;       // Parked WAITs and BARRIERs.
   };
 
   // Binds and serves. Errors: FailedPrecondition when the port is taken (names it), Unavailable

@@ -1,0 +1,255 @@
+// What a store's port must survive: garbage, silence, greed. The job beside it goes on.
+#include <fcntl.h>
+#include <sys/resource.h>
+
+#include <chrono>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "rendezvous/store/store_server.h"
+#include "tests/rendezvous/store/raw_client.h"
+
+namespace ddprun::rendezvous {
+namespace {
+
+using enum StoreOp;
+
+std::unique_ptr<StoreServer> StartServer(const StoreServer::Options& options = {}) {
+  auto server = StoreServer::Start(options);
+  REQUIRE_MESSAGE(server.ok(), server.status().ToString());
+  return *std::move(server);
+}
+
+// A worker of the job, connected before the trouble begins.
+struct Job {
+  explicit Job(const StoreServer& server) : client(RawClient::Greeted(server)) {
+    client.Expect(Request(kAdd, {"/job"}, 1), Number(1));
+  }
+  void ExpectUnaffected() { client.Expect(Request(kGet, {"/job"}), Bytes("1")); }
+  RawClient client;
+};
+
+TEST_CASE("store server: garbage closes the connection at once and is counted") {
+  std::string wrong_magic;
+  AppendRequest({kValidate, 0xDEADBEEF, 0, {}}, &wrong_magic);
+  const std::string set(1, static_cast<char>(kSet));
+  struct Row {
+    const char* name;
+    std::string bytes;
+  };
+  const std::vector<Row> rows = {
+      {"HTTP/1.1", "GET / HTTP/1.1\r\nHost: x\r\n\r\n"},
+      {"HTTP/2", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"},
+      {"TLS", std::string("\x16\x03\x01\x02\x00\x01\x00", 7)},
+      {"SSH", "SSH-2.0-OpenSSH_9.2\r\n"},
+      {"zeros", std::string(64, '\0')},
+      {"wrong magic", wrong_magic},
+      {"no greeting", Request(kGet, {"/job"})},
+      {"a second greeting", Greeting() + Greeting()},
+      {"unknown opcode", Greeting() + Byte(19)},
+      {"key of 9,000 bytes", Greeting() + Request(kSet, {std::string(9000, 'k'), "v"})},
+      {"payload above 8 MiB", Greeting() + set + Bytes("/k") + Number((8 << 20) + 1)},
+      {"length of 2^63", Greeting() + set + Number(INT64_MIN)},
+      {"131,073 keys", Greeting() + Byte(static_cast<char>(kWait)) + Number(131073)},
+      {"add on text", Greeting() + Request(kSet, {"/t", "x"}) + Request(kAdd, {"/t"}, 1)},
+  };
+  const auto server = StartServer();
+  Job job(*server);
+  uint64_t dropped = 0;
+  for (const Row& row : rows) {
+    CAPTURE(row.name);
+    RawClient attacker(server->port());
+    attacker.Send(row.bytes);
+    CHECK(attacker.IsClosed());
+    CHECK(server->stats().dropped_protocol == ++dropped);
+    job.ExpectUnaffected();
+  }
+  CHECK(Eventually([&] { return server->stats().open == 1; }));
+}
+
+TEST_CASE("store server: random bytes never harm the job") {
+  const auto server = StartServer();
+  Job job(*server);
+  for (uint32_t seed = 0; seed < 200; ++seed) {
+    std::minstd_rand random(seed);
+    std::string noise = seed % 2 == 0 ? Greeting() : "";
+    for (int i = 0; i < 500; ++i) noise += static_cast<char>(random() % (seed % 3 == 0 ? 256 : 19));
+    RawClient attacker(server->port());
+    attacker.Send(noise);
+  }
+  job.ExpectUnaffected();
+  CHECK(Eventually([&] { return server->stats().open == 1; }));
+}
+
+TEST_CASE("store server: a connection that does not greet in time is dropped, others stay") {
+  StoreServer::Options options;
+  options.greeting_timeout = std::chrono::milliseconds(30);
+  const auto server = StartServer(options);
+  RawClient greeted = RawClient::Greeted(*server);
+  greeted.Expect(Request(kGetNumKeys), Number(0));
+  RawClient silent(server->port());
+  RawClient half(server->port());
+  half.Send(Greeting().substr(0, 3));
+  CHECK(silent.IsClosed());
+  CHECK(half.IsClosed());
+  CHECK(server->stats().dropped_silent == 2);
+  greeted.Expect(Request(kGetNumKeys), Number(0));
+}
+
+TEST_CASE("store server: the default greeting time is five seconds") {
+  CHECK(StoreServer::Options().greeting_timeout == std::chrono::seconds(5));
+}
+
+TEST_CASE("store server: who fills the store beyond its bound is dropped, the job goes on") {
+  StoreServer::Options options;
+  options.max_store_bytes = 1 << 20;
+  const auto server = StartServer(options);
+  Job job(*server);
+  RawClient greedy = RawClient::Greeted(*server);
+  const std::string value(100 << 10, 'x');
+  for (int i = 0; i < 20; ++i) {
+    greedy.Send(Request(kSet, {"/" + std::to_string(i), value}));
+  }
+  CHECK(greedy.IsClosed());
+  CHECK(server->stats().keys < 12);
+  job.ExpectUnaffected();
+}
+
+TEST_CASE("store server: half-sent requests are bounded over all connections") {
+  StoreServer::Options options;
+  options.max_transit_bytes = 4 << 20;
+  const auto server = StartServer(options);
+  Job job(*server);
+  const std::string half =
+      Byte(static_cast<char>(kSet)) + Bytes("/k") + Number(8 << 20) + std::string(1 << 20, 'x');
+  std::vector<RawClient> hogs;
+  for (int i = 0; i < 8; ++i) {
+    hogs.push_back(RawClient::Greeted(*server));
+    hogs.back().Send(half);
+  }
+  CHECK(Eventually([&] { return server->stats().dropped_protocol >= 4; }));
+  job.ExpectUnaffected();
+}
+
+TEST_CASE("store server: hogs that stand still give way to the job after a while") {
+  StoreServer::Options options;
+  options.max_transit_bytes = 4 << 20;
+  options.stalled_timeout = std::chrono::milliseconds(50);
+  const auto server = StartServer(options);
+  Job job(*server);
+  RawClient hog = RawClient::Greeted(*server);
+  hog.Send(Byte(static_cast<char>(kSet)) + Bytes("/k") + Number(8 << 20) +
+           std::string(3 << 20, 'x'));
+  CHECK(hog.IsClosed());
+  const std::string value(2 << 20, 'v');
+  job.client.Expect(Request(kSet, {"/v", value}) + Request(kGet, {"/v"}), Bytes(value));
+}
+
+TEST_CASE("store server: replies beyond the bound close the connection") {
+  StoreServer::Options options;
+  options.max_transit_bytes = 4 << 20;
+  const auto server = StartServer(options);
+  Job job(*server);
+  RawClient greedy = RawClient::Greeted(*server);
+  greedy.Send(Request(kSet, {"/v", std::string(1 << 20, 'v')}));
+  greedy.Send(Request(kMultiGet, std::vector<std::string_view>(1000, "/v")));
+  greedy.Receive(64 << 20);
+  CHECK(greedy.IsClosed());
+  CHECK(server->stats().dropped_protocol == 1);
+  job.ExpectUnaffected();
+}
+
+TEST_CASE("store server: who does not read its replies is not read either, and loses none") {
+  StoreServer::Options options;
+  options.max_transit_bytes = 8 << 20;
+  const auto server = StartServer(options);
+  Job job(*server);
+  RawClient slow = RawClient::Greeted(*server);
+  const std::string value(64 << 10, 'v');
+  slow.Send(Request(kSet, {"/v", value}));
+  const std::string get = Request(kGet, {"/v"});
+  constexpr size_t kGets = 1000;  // 64 MiB of replies: eight times the bound.
+  for (size_t i = 0; i < kGets; ++i) slow.Send(get);
+  job.ExpectUnaffected();
+  for (size_t i = 0; i < kGets; ++i) REQUIRE(slow.Receive(value.size() + 8) == Bytes(value));
+  CHECK(server->stats().dropped_protocol == 0);
+}
+
+TEST_CASE("store server: requests without end behind a parked wait are not taken in") {
+  const auto server = StartServer();
+  Job job(*server);
+  RawClient flooder = RawClient::Greeted(*server);
+  flooder.Send(Request(kWait, {"/never"}));
+  REQUIRE(Eventually([&] { return server->stats().waiting == 1; }));
+  const std::string flood(1 << 20, static_cast<char>(kGetNumKeys));
+  size_t sent = 0;
+  // What the kernel's buffers of both ends take; then nothing moves any more.
+  for (size_t taken = 1; taken > 0 && sent < (size_t{64} << 20); sent += taken) {
+    taken = flooder.SendSome(flood);
+    for (int i = 0; taken == 0 && i < 20; ++i) {
+      job.ExpectUnaffected();
+      taken = flooder.SendSome(flood);
+    }
+  }
+  CHECK(sent < (size_t{32} << 20));
+  flooder.Reset();
+  CHECK(Eventually([&] { return server->stats().waiting == 0; }));
+  job.ExpectUnaffected();
+}
+
+// Takes every descriptor below a lowered limit, but for one.
+class ScarceDescriptors {
+ public:
+  ScarceDescriptors() {
+    REQUIRE(getrlimit(RLIMIT_NOFILE, &before_) == 0);
+    rlimit small = before_;
+    small.rlim_cur = 256;
+    REQUIRE(setrlimit(RLIMIT_NOFILE, &small) == 0);
+    while (true) {
+      UniqueFd fd(fcntl(0, F_DUPFD_CLOEXEC, 3));
+      if (!fd.is_open()) break;
+      taken_.push_back(std::move(fd));
+    }
+    REQUIRE(!taken_.empty());
+    taken_.pop_back();
+  }
+  ~ScarceDescriptors() { setrlimit(RLIMIT_NOFILE, &before_); }
+
+ private:
+  rlimit before_{};
+  std::vector<UniqueFd> taken_;
+};
+
+TEST_CASE("store server: without descriptors it rests, and serves when there are some") {
+  const auto server = StartServer();
+  Job job(*server);
+  std::unique_ptr<RawClient> late;
+  {
+    const ScarceDescriptors scarce;
+    late = std::make_unique<RawClient>(server->port());  // The last descriptor is this end's.
+    CHECK(Eventually([&] { return server->stats().accept_rests >= 2; }));
+    job.ExpectUnaffected();
+    CHECK(server->stats().accepted == 1);
+  }
+  late->Expect(Greeting() + Request(kGetNumKeys), Number(1));
+}
+
+TEST_CASE("store server: without descriptors who has not greeted makes room") {
+  const auto server = StartServer();
+  Job job(*server);
+  RawClient silent(server->port());
+  REQUIRE(Eventually([&] { return server->stats().accepted == 2; }));
+  const ScarceDescriptors scarce;
+  RawClient late(server->port());
+  late.Expect(Greeting() + Request(kGetNumKeys), Number(1));
+  CHECK(silent.IsClosed());
+  CHECK(server->stats().dropped_silent == 1);
+  job.ExpectUnaffected();
+}
+
+}  // namespace
+}  // namespace ddprun::rendezvous
