@@ -1,0 +1,337 @@
+#include "ddp/checkpoint.h"
+
+#include <doctest/doctest.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <mutex>
+#include <set>
+
+#include "tests/support/skip.h"
+#include "tests/support/temp_dir.h"
+#include "tests/support/thread_group.h"
+
+namespace ddp {
+namespace {
+
+using ddprun::testing::SkipTest;
+using ddprun::testing::TempDir;
+using ddprun::testing::ThreadGroup;
+namespace fs = std::filesystem;
+
+struct Model {
+  std::vector<float> weights = {1.5f, -2.25f, 3e-20f};
+  std::vector<double> velocity = {0.1, 0.2};
+  std::vector<int64_t> empty;
+
+  std::vector<Tensor> Tensors() {
+    return {{"weights", weights.data(), weights.size(), DType::kFloat32},
+            {"velocity", velocity.data(), velocity.size(), DType::kFloat64},
+            {"empty", empty.data(), empty.size(), DType::kInt64}};
+  }
+  bool operator==(const Model&) const = default;
+};
+
+Model Blank() {
+  return {.weights = {0, 0, 0}, .velocity = {0, 0}, .empty = {}};
+}
+
+TrainingState State(int64_t step) {
+  return {.step = step,
+          .sampler = {.epoch = 4, .samples_taken = 1234},
+          .extra = {{"random", std::string("\0\xff\n", 3)}, {"best", "0.93"}}};
+}
+
+std::string ReadFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+void WriteFile(const std::string& path, const std::string& bytes) {
+  std::ofstream(path, std::ios::binary)
+      .write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+}
+
+std::set<std::string> Names(const TempDir& dir) {
+  std::set<std::string> names;
+  for (const fs::directory_entry& entry : fs::directory_iterator(dir.path())) {
+    names.insert(entry.path().filename().string());
+  }
+  return names;
+}
+
+std::string Message(const absl::Status& status) {
+  return std::string(status.message());
+}
+
+// One rank's checkpoints in a directory of the test's own.
+struct Alone {
+  TempDir dir;
+  ThreadGroup group{1};
+
+  Checkpoint Open(int keep = 3) {
+    return Checkpoint(group.communicator(0), {.directory = dir.path().string(), .keep = keep});
+  }
+  void Save(int64_t step, Model model = {}) {
+    Checkpoint checkpoint = Open();
+    const absl::Status status = checkpoint.Save(State(step), model.Tensors());
+    REQUIRE_MESSAGE(status.ok(), Message(status));
+  }
+};
+
+TEST_CASE("checkpoint: what was saved is loaded, bit for bit") {
+  Alone alone;
+  alone.Save(77);
+  Model loaded = Blank();
+  Checkpoint checkpoint = alone.Open();
+  const auto state = checkpoint.LoadLatest(loaded.Tensors());
+  REQUIRE_MESSAGE(state.ok(), Message(state.status()));
+  REQUIRE(state->has_value());
+  CHECK((*state)->step == 77);
+  CHECK((*state)->sampler.epoch == 4);
+  CHECK((*state)->sampler.samples_taken == 1234);
+  CHECK((*state)->extra == State(0).extra);
+  CHECK(loaded == Model{});
+  CHECK(checkpoint.latest() == alone.dir.File("checkpoint-000001-step-77.ckpt"));
+  CHECK(checkpoint.refused().empty());
+}
+
+TEST_CASE("checkpoint: an empty or missing directory holds none") {
+  Alone alone;
+  Model model;
+  CHECK_FALSE(alone.Open().LoadLatest(model.Tensors())->has_value());
+  Checkpoint missing(alone.group.communicator(0), {.directory = alone.dir.File("a/b")});
+  CHECK_FALSE(missing.LoadLatest(model.Tensors())->has_value());
+  CHECK(missing.Save(State(1), model.Tensors()).ok());
+  CHECK(missing.LoadLatest(model.Tensors())->has_value());
+}
+
+TEST_CASE("checkpoint: keeps the newest N and leaves no temporary file") {
+  Alone alone;
+  Model model;
+  Checkpoint checkpoint = alone.Open(/*keep=*/2);
+  WriteFile(alone.dir.File("notes.txt"), "mine");
+  WriteFile(alone.dir.File(".checkpoint-000009-step-9.ckpt.tmp-123"), "half");  // of a dead run
+  for (const int64_t step : {10, 20, 30, 40}) {
+    REQUIRE(checkpoint.Save(State(step), model.Tensors()).ok());
+  }
+  CHECK(Names(alone.dir) == std::set<std::string>{"checkpoint-000003-step-30.ckpt",
+                                                  "checkpoint-000004-step-40.ckpt", "notes.txt"});
+}
+
+TEST_CASE("checkpoint: the newest is the one saved last, not the one with the largest step") {
+  Alone alone;
+  alone.Save(500);
+  alone.Save(10);  // a run that began anew
+  Model model;
+  CHECK((*alone.Open().LoadLatest(model.Tensors()))->step == 10);
+}
+
+// Every byte of the file is covered: magic, length, header, data, checksum.
+TEST_CASE("checkpoint: any flipped byte is refused, and the previous file is used and named") {
+  Alone alone;
+  alone.Save(1);
+  alone.Save(2);
+  const std::string path = alone.dir.File("checkpoint-000002-step-2.ckpt");
+  const std::string good = ReadFile(path);
+  REQUIRE(good.size() > 100);
+  for (size_t i = 0; i < good.size(); ++i) {
+    CAPTURE(i);
+    std::string bad = good;
+    bad[i] = static_cast<char>(bad[i] ^ 0x10);
+    WriteFile(path, bad);
+    Model loaded = Blank();
+    Checkpoint checkpoint = alone.Open();
+    const auto state = checkpoint.LoadLatest(loaded.Tensors());
+    REQUIRE_MESSAGE(state.ok(), Message(state.status()));
+    REQUIRE((*state)->step == 1);
+    REQUIRE(loaded == Model{});
+    REQUIRE(checkpoint.refused().size() == 1);
+    REQUIRE(checkpoint.refused()[0].find("refused checkpoint \"" + path + "\": ") == 0);
+    if (i >= 8) REQUIRE(checkpoint.refused()[0].find("checksum") != std::string::npos);
+  }
+}
+
+TEST_CASE("checkpoint: a file truncated anywhere or with a tail is refused") {
+  Alone alone;
+  alone.Save(1);
+  alone.Save(2);
+  const std::string path = alone.dir.File("checkpoint-000002-step-2.ckpt");
+  const std::string good = ReadFile(path);
+  std::vector<std::string> bad = {good + "x", good + good};
+  for (size_t i = 0; i < good.size(); ++i) bad.push_back(good.substr(0, i));
+  for (const std::string& bytes : bad) {
+    CAPTURE(bytes.size());
+    WriteFile(path, bytes);
+    Model loaded = Blank();
+    Checkpoint checkpoint = alone.Open();
+    const auto state = checkpoint.LoadLatest(loaded.Tensors());
+    REQUIRE_MESSAGE(state.ok(), Message(state.status()));
+    REQUIRE((*state)->step == 1);
+    REQUIRE(checkpoint.refused().size() == 1);
+  }
+}
+
+TEST_CASE("checkpoint: when all are damaged it is an error and nothing is touched") {
+  Alone alone;
+  alone.Save(1);
+  alone.Save(2);
+  for (const std::string& name : Names(alone.dir)) WriteFile(alone.dir.File(name), "garbage");
+  Model loaded = Blank();
+  const auto state = alone.Open().LoadLatest(loaded.Tensors());
+  CHECK(state.status().code() == absl::StatusCode::kDataLoss);
+  CHECK(Message(state.status()).find("all 2 are damaged") != std::string::npos);
+  CHECK(loaded == Blank());
+}
+
+TEST_CASE("checkpoint: a good one goes on counting after a damaged one") {
+  Alone alone;
+  alone.Save(1);
+  alone.Save(2);
+  WriteFile(alone.dir.File("checkpoint-000002-step-2.ckpt"), "garbage");
+  alone.Save(2);
+  Model loaded = Blank();
+  Checkpoint checkpoint = alone.Open();
+  CHECK((*checkpoint.LoadLatest(loaded.Tensors()))->step == 2);
+  CHECK(checkpoint.latest() == alone.dir.File("checkpoint-000003-step-2.ckpt"));
+  CHECK(checkpoint.refused().empty());
+}
+
+TEST_CASE("checkpoint: one of another model is an error that names the difference") {
+  Alone alone;
+  alone.Save(1);
+  Model model = Blank();
+  const auto load = [&](const std::vector<Tensor>& tensors) {
+    const auto state = alone.Open().LoadLatest(tensors);
+    CHECK(state.status().code() == absl::StatusCode::kFailedPrecondition);
+    CHECK(model == Blank());
+    return Message(state.status());
+  };
+  std::vector<Tensor> renamed = model.Tensors(), smaller = renamed, typed = renamed,
+                      fewer = renamed;
+  renamed[1].name = "momentum";
+  CHECK(load(renamed).find("it has 'velocity', 2 x float64 where the model has 'momentum', 2 x "
+                           "float64") != std::string::npos);
+  smaller[0].count = 2;
+  CHECK(load(smaller).find("'weights', 3 x float32 where the model has 'weights', 2 x float32") !=
+        std::string::npos);
+  typed[0].dtype = DType::kInt32;
+  CHECK(load(typed).find("the model has 'weights', 3 x int32") != std::string::npos);
+  fewer.pop_back();
+  CHECK(load(fewer).find("where the model has only 2 tensors") != std::string::npos);
+}
+
+TEST_CASE("checkpoint: a directory that cannot be written is an error that names it") {
+  Alone alone;
+  WriteFile(alone.dir.File("file"), "x");
+  Model model;
+  Checkpoint below_file(alone.group.communicator(0), {.directory = alone.dir.File("file/sub")});
+  const absl::Status status = below_file.Save(State(1), model.Tensors());
+  CHECK_FALSE(status.ok());
+  CHECK(Message(status).find(alone.dir.File("file/sub")) != std::string::npos);
+}
+
+TEST_CASE("checkpoint: a directory without write permission leaves what is there") {
+  if (::geteuid() == 0) return SkipTest("root may write everywhere");
+  Alone alone;
+  alone.Save(1);
+  ::chmod(alone.dir.path().c_str(), 0500);
+  Model model;
+  const absl::Status status = alone.Open().Save(State(2), model.Tensors());
+  ::chmod(alone.dir.path().c_str(), 0700);
+  CHECK(status.code() == absl::StatusCode::kPermissionDenied);
+  CHECK(Names(alone.dir) == std::set<std::string>{"checkpoint-000001-step-1.ckpt"});
+}
+
+// A limit on the size of files stands for a full disk: the same write fails half-way.
+TEST_CASE("checkpoint: a full disk leaves the previous one and no half file") {
+  Alone alone;
+  alone.Save(1);
+  Model large;
+  large.weights.assign(1 << 16, 1.0f);
+  const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit old_limit{};
+  REQUIRE(::getrlimit(RLIMIT_FSIZE, &old_limit) == 0);
+  const rlimit limit{.rlim_cur = 1 << 16, .rlim_max = old_limit.rlim_max};
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &limit) == 0);
+  const absl::Status status = alone.Open().Save(State(2), large.Tensors());
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &old_limit) == 0);
+  std::signal(SIGXFSZ, old_handler);
+
+  CHECK_FALSE(status.ok());
+  CHECK(Message(status).find("write \"" + alone.dir.path().string()) == 0);
+  CHECK(Names(alone.dir) == std::set<std::string>{"checkpoint-000001-step-1.ckpt"});
+}
+
+TEST_CASE("checkpoint: every rank loads what rank 0 has, whoever wrote it") {
+  TempDir dir;
+  const auto options = [&dir] { return CheckpointOptions{.directory = dir.path().string()}; };
+  ThreadGroup writers(4);
+  writers.Run([&](Communicator& communicator) {
+    Model model;
+    model.weights[0] = static_cast<float>(communicator.rank());
+    Checkpoint checkpoint(communicator, options());
+    CHECK(checkpoint.Save(State(5), model.Tensors()).ok());
+    CHECK(checkpoint.latest().empty() == (communicator.rank() != 0));
+  });
+  CHECK(Names(dir) == std::set<std::string>{"checkpoint-000001-step-5.ckpt"});
+
+  for (const int world_size : {1, 2, 3, 8}) {
+    ThreadGroup readers(world_size);
+    std::mutex mutex;
+    int loaded = 0;
+    readers.Run([&](Communicator& communicator) {
+      Model model = Blank();
+      // Only rank 0 need reach the files.
+      CheckpointOptions mine = options();
+      if (communicator.rank() != 0) mine.directory = "/nonexistent";
+      Checkpoint checkpoint(communicator, mine);
+      const auto state = checkpoint.LoadLatest(model.Tensors());
+      const std::lock_guard<std::mutex> lock(mutex);
+      REQUIRE(state.ok());
+      CHECK((*state)->step == 5);
+      CHECK(model.weights[0] == 0.0f);
+      CHECK(model.weights[1] == -2.25f);
+      CHECK(checkpoint.latest() == dir.File("checkpoint-000001-step-5.ckpt"));
+      ++loaded;
+    });
+    CHECK(loaded == world_size);
+  }
+}
+
+TEST_CASE("checkpoint: every rank gets rank 0's error and its refusals") {
+  TempDir dir;
+  WriteFile(dir.File("checkpoint-000001-step-5.ckpt"), "garbage");
+  ThreadGroup group(3);
+  std::mutex mutex;
+  std::vector<std::string> messages;
+  group.Run([&](Communicator& communicator) {
+    Model model;
+    Checkpoint checkpoint(communicator, {.directory = dir.path().string()});
+    const auto state = checkpoint.LoadLatest(model.Tensors());
+    const std::lock_guard<std::mutex> lock(mutex);
+    messages.push_back(Message(state.status()));
+    CHECK(checkpoint.refused().size() == 1);
+  });
+  REQUIRE(messages.size() == 3);
+  CHECK(messages[0].find("no usable checkpoint") == 0);
+  CHECK(messages[1] == messages[0]);
+  CHECK(messages[2] == messages[0]);
+}
+
+TEST_CASE("checkpoint: the hash of tensors is that of their bytes in order") {
+  std::string abc = "abc";
+  const Tensor a{"x", abc.data(), 1, DType::kUint8}, bc{"y", abc.data() + 1, 2, DType::kUint8};
+  const std::vector<Tensor> in_order = {a, bc}, reversed = {bc, a};
+  CHECK(Sha256Hex(in_order) == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  CHECK(Sha256Hex(reversed) != Sha256Hex(in_order));
+}
+
+}  // namespace
+}  // namespace ddp

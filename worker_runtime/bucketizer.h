@@ -1,0 +1,57 @@
+// Which gradients are reduced together, and in what order. [pure]
+#ifndef DDPRUN_WORKER_RUNTIME_BUCKETIZER_H_
+#define DDPRUN_WORKER_RUNTIME_BUCKETIZER_H_
+
+#include <cstddef>
+#include <vector>
+
+#include "ddp/communicator.h"
+#include "ddp/dtype.h"
+
+namespace ddp::internal {
+
+// One parameter's gradient.
+struct GradientSpec {
+  size_t count = 0;  // elements
+  DType dtype = DType::kFloat32;
+  DeviceType device = DeviceType::kCpu;
+};
+
+struct BucketLimits {
+  size_t first_bytes = 1 << 20;  // of the first bucket of each type: reduction starts early
+  size_t cap_bytes = 25 << 20;   // of all others
+};
+
+// Gradients that share one all-reduce. Offsets are in bytes from the start of the arena.
+struct Bucket {
+  DType dtype = DType::kFloat32;
+  DeviceType device = DeviceType::kCpu;
+  std::vector<int> parameters;  // in the order in which backward reaches them
+  size_t offset = 0;
+  size_t count = 0;  // elements of `dtype`, padding between the tensors included
+};
+
+struct BucketLayout {
+  std::vector<Bucket> buckets;           // in launch order
+  std::vector<size_t> gradient_offsets;  // by parameter
+  size_t arena_bytes = 0;
+};
+
+// Every tensor starts at a multiple of this: whole cache lines, the widest vector registers.
+inline constexpr size_t kGradientAlignment = 64;
+// Every bucket starts at a multiple of this: ranks that share memory divide a bucket by pages.
+inline constexpr size_t kBucketAlignment = 4096;
+
+// Walks the parameters from the last registered to the first, as backward does, and fills one open
+// bucket per type and device; a bucket is closed once it holds its limit or more. So a tensor is
+// never split, and a bucket exceeds its limit by at most one tensor (as in PyTorch). Buckets are
+// ordered by when backward completes them. The layout is a function of the arguments alone: ranks
+// that agree on these agree on it without talking, and it is final from the first step on.
+//
+// PyTorch begins with one bucket per type, so that its first step does not overlap, and moves the
+// gradients to their buckets after it. Gradients here live in the buckets and cannot move.
+BucketLayout LayOutBuckets(const std::vector<GradientSpec>& gradients, const BucketLimits& limits);
+
+}  // namespace ddp::internal
+
+#endif  // DDPRUN_WORKER_RUNTIME_BUCKETIZER_H_

@@ -1,0 +1,190 @@
+#include "ddp/checkpoint.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/string_view.h"
+#include "rendezvous/base/check.h"
+#include "worker_runtime/checkpoint_file.h"
+#include "worker_runtime/checkpoint_format.h"
+#include "worker_runtime/sha256.h"
+
+namespace ddp {
+namespace {
+
+namespace fs = std::filesystem;
+
+absl::Status FileError(absl::string_view what, const std::string& path, std::error_code error) {
+  return absl::ErrnoToStatus(error.value(), absl::StrCat(what, " \"", path, "\""));
+}
+
+struct CheckpointName {
+  int64_t sequence = 0;
+  std::string name;
+};
+
+// The checkpoints of a directory, newest first. The order is that of saving, not of the steps: a
+// run that began anew in the same directory has the smaller step and the newer state.
+absl::StatusOr<std::vector<CheckpointName>> List(const std::string& directory) {
+  std::vector<CheckpointName> found;
+  std::error_code error;
+  fs::directory_iterator it(directory, error);
+  if (error == std::errc::no_such_file_or_directory) return found;
+  for (; !error && it != fs::directory_iterator(); it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    long long sequence = 0, step = 0;
+    int end = 0;
+    const int fields =
+        std::sscanf(name.c_str(), "checkpoint-%lld-step-%lld.ckpt%n", &sequence, &step, &end);
+    if (fields == 2 && end == static_cast<int>(name.size())) found.push_back({sequence, name});
+  }
+  if (error) return FileError("list", directory, error);
+  std::sort(found.begin(), found.end(), [](const CheckpointName& a, const CheckpointName& b) {
+    return a.sequence != b.sequence ? a.sequence > b.sequence : a.name > b.name;
+  });
+  return found;
+}
+
+// What a run that died while it saved has left behind.
+void RemoveTemporaries(const std::string& directory) {
+  std::error_code ignored;
+  for (fs::directory_iterator it(directory, ignored); !ignored && it != fs::directory_iterator();
+       it.increment(ignored)) {
+    const std::string name = it->path().filename().string();
+    if (name.starts_with(".checkpoint-") && name.find(".ckpt.tmp-") != std::string::npos) {
+      fs::remove(it->path(), ignored);
+    }
+  }
+}
+
+}  // namespace
+
+std::string Sha256Hex(std::span<const Tensor> tensors) {
+  internal::Sha256 hash;
+  for (const Tensor& tensor : tensors) hash.Add(tensor.data, internal::Bytes(tensor));
+  return internal::ToHex(hash.Finish());
+}
+
+// What rank 0 found, told to everybody.
+struct Checkpoint::Found {
+  absl::Status status;
+  bool is_found = false;
+  TrainingState state;
+  std::string path;
+  std::vector<std::string> refused;
+
+  std::string Encode() const {
+    internal::ByteWriter writer;
+    writer.Number(static_cast<int32_t>(status.code()));
+    writer.String(status.message());
+    writer.Number(static_cast<uint8_t>(is_found));
+    writer.State(state);
+    writer.String(path);
+    writer.Number(static_cast<uint32_t>(refused.size()));
+    for (const std::string& why : refused) writer.String(why);
+    return writer.Take();
+  }
+
+  static Found Decode(absl::string_view bytes) {
+    internal::ByteReader reader(bytes);
+    Found found;
+    const auto code = static_cast<absl::StatusCode>(reader.Number<int32_t>());
+    found.status = absl::Status(code, reader.String());
+    found.is_found = reader.Number<uint8_t>() != 0;
+    found.state = reader.State();
+    found.path = reader.String();
+    const uint32_t refused = reader.Number<uint32_t>();
+    for (uint32_t i = 0; i < refused && reader.ok(); ++i) found.refused.push_back(reader.String());
+    if (!reader.is_at_end()) found.status = absl::InternalError("rank 0 sent half a message");
+    return found;
+  }
+};
+
+Checkpoint::Checkpoint(Communicator& communicator, CheckpointOptions options)
+    : communicator_(communicator), options_(std::move(options)) {
+  DDP_CHECK(options_.keep >= 1);
+}
+
+absl::Status Checkpoint::Save(const TrainingState& state, std::span<const Tensor> tensors) {
+  if (communicator_.rank() != 0) return absl::OkStatus();
+  const std::string& directory = options_.directory;
+  std::error_code error;
+  fs::create_directories(directory, error);
+  if (error) return FileError("make the checkpoint directory", directory, error);
+  RemoveTemporaries(directory);
+  absl::StatusOr<std::vector<CheckpointName>> existing = List(directory);
+  if (!existing.ok()) return existing.status();
+
+  const int64_t sequence = existing->empty() ? 1 : existing->front().sequence + 1;
+  const std::string name = absl::StrFormat("checkpoint-%06d-step-%d.ckpt", sequence, state.step);
+  absl::Status status = internal::WriteCheckpointFile(directory, name, state, tensors);
+  if (!status.ok()) return status;
+  latest_ = absl::StrCat(directory, "/", name);
+  for (size_t i = static_cast<size_t>(options_.keep) - 1; i < existing->size(); ++i) {
+    const std::string old = absl::StrCat(directory, "/", (*existing)[i].name);
+    fs::remove(old, error);
+    if (error) return FileError("remove the old checkpoint", old, error);
+  }
+  return absl::OkStatus();
+}
+
+Checkpoint::Found Checkpoint::FindLatest(std::span<const Tensor> tensors) {
+  Found found;
+  const absl::StatusOr<std::vector<CheckpointName>> names = List(options_.directory);
+  if (!names.ok()) {
+    found.status = names.status();
+    return found;
+  }
+  for (const CheckpointName& candidate : *names) {
+    const std::string path = absl::StrCat(options_.directory, "/", candidate.name);
+    absl::StatusOr<TrainingState> state = internal::ReadCheckpointFile(path, tensors);
+    if (state.ok()) {
+      found.is_found = true;
+      found.state = *std::move(state);
+      found.path = path;
+      return found;
+    }
+    if (!absl::IsDataLoss(state.status())) {
+      found.status = absl::Status(state.status().code(),
+                                  absl::StrCat("load checkpoint: ", state.status().message()));
+      return found;
+    }
+    found.refused.push_back(absl::StrCat("refused checkpoint ", state.status().message()));
+  }
+  if (!found.refused.empty()) {
+    found.status = absl::DataLossError(absl::StrCat(
+        "no usable checkpoint in \"", options_.directory, "\": ", found.refused.front(), "; all ",
+        found.refused.size(), " are damaged, remove them to start anew"));
+  }
+  return found;
+}
+
+absl::StatusOr<std::optional<TrainingState>> Checkpoint::LoadLatest(
+    std::span<const Tensor> tensors) {
+  std::string message;
+  if (communicator_.rank() == 0) message = FindLatest(tensors).Encode();
+  int64_t bytes = static_cast<int64_t>(message.size());
+  absl::Status status = communicator_.Broadcast(&bytes, 1, DType::kInt64, /*root=*/0)->Wait();
+  if (!status.ok()) return status;
+  message.resize(static_cast<size_t>(bytes));
+  status = communicator_.Broadcast(message.data(), message.size(), DType::kUint8, 0)->Wait();
+  if (!status.ok()) return status;
+
+  Found found = Found::Decode(message);
+  refused_ = std::move(found.refused);
+  if (!found.status.ok()) return found.status;
+  if (!found.is_found) return std::nullopt;
+  for (const Tensor& tensor : tensors) {
+    status = communicator_.Broadcast(tensor.data, tensor.count, tensor.dtype, /*root=*/0)->Wait();
+    if (!status.ok()) return status;
+  }
+  latest_ = found.path;
+  return std::move(found.state);
+}
+
+}  // namespace ddp

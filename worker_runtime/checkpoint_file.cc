@@ -1,0 +1,182 @@
+#include "worker_runtime/checkpoint_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "rendezvous/base/unique_fd.h"
+#include "worker_runtime/checkpoint_format.h"
+#include "worker_runtime/sha256.h"
+
+namespace ddp::internal {
+namespace {
+
+using ddprun::UniqueFd;
+
+constexpr size_t kChunkBytes = 1 << 20;
+
+absl::Status Errno(absl::string_view call, absl::string_view path) {
+  const int error = errno;
+  return absl::ErrnoToStatus(error, absl::StrCat(call, " \"", path, "\""));
+}
+
+absl::Status DataLoss(absl::string_view path, absl::string_view why) {
+  return absl::DataLossError(absl::StrCat("\"", path, "\": ", why));
+}
+
+absl::Status WriteAll(int fd, const void* data, size_t bytes, const std::string& path) {
+  const char* p = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const ssize_t written = ::write(fd, p, std::min(bytes, size_t{1} << 30));
+    if (written < 0) {
+      if (errno == EINTR) continue;
+      return Errno("write", path);
+    }
+    p += written;
+    bytes -= static_cast<size_t>(written);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadAll(int fd, void* data, size_t bytes, const std::string& path) {
+  char* p = static_cast<char*>(data);
+  while (bytes > 0) {
+    const ssize_t got = ::read(fd, p, std::min(bytes, size_t{1} << 30));
+    if (got < 0) {
+      if (errno == EINTR) continue;
+      return Errno("read", path);
+    }
+    if (got == 0) return DataLoss(path, "it became shorter while it was read");
+    p += got;
+    bytes -= static_cast<size_t>(got);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WriteContent(const std::string& path, const TrainingState& state,
+                          std::span<const Tensor> tensors) {
+  const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  if (fd.get() < 0) return Errno("create", path);
+  Sha256 hash;
+  const auto put = [&](const void* data, size_t bytes) {
+    hash.Add(data, bytes);
+    return WriteAll(fd.get(), data, bytes, path);
+  };
+  const std::string header = EncodeCheckpointHeader(state, tensors);
+  absl::Status status = put(header.data(), header.size());
+  for (const Tensor& tensor : tensors) {
+    if (status.ok()) status = put(tensor.data, Bytes(tensor));
+  }
+  const Sha256::Digest digest = hash.Finish();
+  if (status.ok()) status = WriteAll(fd.get(), digest.data(), digest.size(), path);
+  if (status.ok() && ::fsync(fd.get()) != 0) status = Errno("fsync", path);
+  return status;
+}
+
+absl::Status SyncDirectory(const std::string& directory) {
+  const UniqueFd fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (fd.get() < 0) return Errno("open", directory);
+  return ::fsync(fd.get()) == 0 ? absl::OkStatus() : Errno("fsync", directory);
+}
+
+// Checks the checksum of everything but itself; leaves the position after it.
+absl::Status VerifyChecksum(int fd, uint64_t file_bytes, const std::string& path) {
+  Sha256 hash;
+  std::vector<char> chunk(kChunkBytes);
+  Sha256::Digest stored;
+  for (uint64_t rest = file_bytes - stored.size(); rest > 0;) {
+    const size_t bytes = static_cast<size_t>(std::min<uint64_t>(rest, chunk.size()));
+    if (absl::Status status = ReadAll(fd, chunk.data(), bytes, path); !status.ok()) return status;
+    hash.Add(chunk.data(), bytes);
+    rest -= bytes;
+  }
+  if (absl::Status status = ReadAll(fd, stored.data(), stored.size(), path); !status.ok()) {
+    return status;
+  }
+  if (hash.Finish() == stored) return absl::OkStatus();
+  return DataLoss(path, absl::StrCat("the checksum over its ", file_bytes, " bytes is wrong"));
+}
+
+// The header of a file whose checksum is right; leaves the position after it.
+absl::StatusOr<CheckpointHeader> ReadHeader(int fd, uint64_t file_bytes, const std::string& path) {
+  char prefix[kPrefixBytes];
+  if (absl::Status status = ReadAll(fd, prefix, sizeof(prefix), path); !status.ok()) return status;
+  const absl::string_view view(prefix, sizeof(prefix));
+  ByteReader length(view.substr(kCheckpointMagic.size()));
+  const uint64_t header_bytes = length.Number<uint64_t>();
+  if (header_bytes > std::min(kMaxHeaderBytes, file_bytes)) {
+    return DataLoss(path, "its header is not one of ours");
+  }
+  std::string bytes(static_cast<size_t>(header_bytes), '\0');
+  if (absl::Status status = ReadAll(fd, bytes.data(), bytes.size(), path); !status.ok()) {
+    return status;
+  }
+  absl::StatusOr<CheckpointHeader> header = DecodeCheckpointHeader(bytes);
+  if (!header.ok()) return DataLoss(path, header.status().message());
+  uint64_t expected = kPrefixBytes + header_bytes + sizeof(Sha256::Digest);
+  for (const Tensor& tensor : header->tensors) expected += Bytes(tensor);
+  if (expected != file_bytes) return DataLoss(path, "its size does not match its header");
+  return header;
+}
+
+// The size of a file that may be a checkpoint: long enough, with the right magic.
+absl::StatusOr<uint64_t> CheckMagic(int fd, const std::string& path) {
+  struct stat info;
+  if (::fstat(fd, &info) != 0) return Errno("stat", path);
+  const uint64_t bytes = static_cast<uint64_t>(info.st_size);
+  if (bytes < kPrefixBytes + sizeof(Sha256::Digest)) {
+    return DataLoss(path, absl::StrCat("it is truncated to ", bytes, " bytes"));
+  }
+  char magic[kCheckpointMagic.size()];
+  if (absl::Status status = ReadAll(fd, magic, sizeof(magic), path); !status.ok()) return status;
+  if (absl::string_view(magic, sizeof(magic)) != kCheckpointMagic) {
+    return DataLoss(path, absl::StrCat("it does not start with \"", kCheckpointMagic, "\""));
+  }
+  if (::lseek(fd, 0, SEEK_SET) != 0) return Errno("seek", path);
+  return bytes;
+}
+
+}  // namespace
+
+absl::Status WriteCheckpointFile(const std::string& directory, const std::string& name,
+                                 const TrainingState& state, std::span<const Tensor> tensors) {
+  const std::string path = absl::StrCat(directory, "/", name);
+  const std::string temporary = absl::StrCat(directory, "/.", name, ".tmp-", ::getpid());
+  absl::Status status = WriteContent(temporary, state, tensors);
+  if (status.ok() && ::rename(temporary.c_str(), path.c_str()) != 0) status = Errno("rename", path);
+  if (!status.ok()) {
+    ::unlink(temporary.c_str());
+    return status;
+  }
+  return SyncDirectory(directory);
+}
+
+absl::StatusOr<TrainingState> ReadCheckpointFile(const std::string& path,
+                                                 std::span<const Tensor> tensors) {
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (fd.get() < 0) return Errno("open", path);
+  const absl::StatusOr<uint64_t> bytes = CheckMagic(fd.get(), path);
+  if (!bytes.ok()) return bytes.status();
+  if (absl::Status status = VerifyChecksum(fd.get(), *bytes, path); !status.ok()) return status;
+  if (::lseek(fd.get(), 0, SEEK_SET) != 0) return Errno("seek", path);
+  absl::StatusOr<CheckpointHeader> header = ReadHeader(fd.get(), *bytes, path);
+  if (!header.ok()) return header.status();
+  if (absl::Status status = CheckSameTensors(header->tensors, tensors); !status.ok()) {
+    return absl::Status(status.code(), absl::StrCat("\"", path, "\" ", status.message()));
+  }
+  for (const Tensor& tensor : tensors) {
+    absl::Status status = ReadAll(fd.get(), tensor.data, Bytes(tensor), path);
+    if (!status.ok()) return status;
+  }
+  return std::move(header->state);
+}
+
+}  // namespace ddp::internal

@@ -1,0 +1,27 @@
+// One checkpoint file: durable writing, verified reading.
+#ifndef DDPRUN_WORKER_RUNTIME_CHECKPOINT_FILE_H_
+#define DDPRUN_WORKER_RUNTIME_CHECKPOINT_FILE_H_
+
+#include <span>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "ddp/checkpoint.h"
+
+namespace ddp::internal {
+
+// Writes `directory/name` so that it is either complete and durable or, after an error or a crash,
+// as it was before. Errors name the path, the call and errno.
+absl::Status WriteCheckpointFile(const std::string& directory, const std::string& name,
+                                 const TrainingState& state, std::span<const Tensor> tensors);
+
+// Reads a file into `tensors`, which stay untouched unless its checksum is right and it holds
+// exactly these names, sizes and types. Errors start with the path: DataLoss for a damaged file,
+// FailedPrecondition for one of another model, otherwise the call and errno.
+absl::StatusOr<TrainingState> ReadCheckpointFile(const std::string& path,
+                                                 std::span<const Tensor> tensors);
+
+}  // namespace ddp::internal
+
+#endif  // DDPRUN_WORKER_RUNTIME_CHECKPOINT_FILE_H_

@@ -1,0 +1,175 @@
+#include "ddp/distributed_data_parallel.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "rendezvous/base/check.h"
+#include "worker_runtime/gradient_reducer.h"
+#include "worker_runtime/parameter_check.h"
+
+namespace ddp {
+namespace {
+
+absl::Status NotFinalized() {
+  return absl::FailedPreconditionError("DistributedDataParallel: call Finalize() first");
+}
+
+// Parameters whose broadcasts are under way at the same time: hides latency, bounds the queue.
+constexpr size_t kBroadcastsInFlight = 64;
+
+// Time covered by at least one bucket. They run one after the other on the communicator, so the
+// intervals are sorted.
+std::chrono::nanoseconds BusyTime(const std::vector<internal::PassRecord::BucketTimes>& buckets) {
+  std::chrono::nanoseconds busy{0};
+  Work::Clock::time_point end{};
+  for (const internal::PassRecord::BucketTimes& bucket : buckets) {
+    const Work::Clock::time_point begin = std::max(bucket.started, end);
+    if (bucket.ended > begin) busy += bucket.ended - begin;
+    end = std::max(end, bucket.ended);
+  }
+  return busy;
+}
+
+}  // namespace
+
+DistributedDataParallel::DistributedDataParallel(Communicator& communicator,
+                                                 DistributedDataParallelOptions options)
+    : communicator_(communicator), options_(options) {}
+
+DistributedDataParallel::~DistributedDataParallel() = default;
+
+int DistributedDataParallel::AddParameter(const std::string& name, void* data, size_t count,
+                                          DType dtype) {
+  is_late_parameter_ |= reducer_ != nullptr;
+  parameters_.push_back({.name = name, .data = data, .count = count, .dtype = dtype});
+  return static_cast<int>(parameters_.size()) - 1;
+}
+
+absl::Status DistributedDataParallel::CheckRegistered() const {
+  std::set<std::string> names;
+  for (const Parameter& parameter : parameters_) {
+    if (!names.insert(parameter.name).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("parameter '", parameter.name, "' was registered twice"));
+    }
+    if (parameter.data == nullptr && parameter.count > 0) {
+      return absl::InvalidArgumentError(absl::StrCat("parameter '", parameter.name, "' of ",
+                                                     parameter.count, " elements has no memory"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DistributedDataParallel::Finalize() {
+  if (reducer_ != nullptr) {
+    return absl::FailedPreconditionError("DistributedDataParallel: Finalize() was called before");
+  }
+  if (absl::Status status = CheckRegistered(); !status.ok()) {
+    communicator_.Abort(absl::StrCat("rank ", communicator_.rank(), ": ", status.message()));
+    return status;
+  }
+  std::vector<internal::ParameterDescription> descriptions;
+  std::vector<std::string> names;
+  std::vector<internal::GradientSpec> gradients;
+  for (const Parameter& parameter : parameters_) {
+    descriptions.push_back(
+        {.name = parameter.name, .count = parameter.count, .dtype = parameter.dtype});
+    names.push_back(parameter.name);
+    gradients.push_back({.count = parameter.count,
+                         .dtype = parameter.dtype,
+                         .device = communicator_.device_type()});
+  }
+  const internal::BucketLimits limits{.first_bytes = options_.first_bucket_bytes,
+                                      .cap_bytes = options_.bucket_cap_bytes};
+  absl::Status status = internal::CheckSameParameters(communicator_, descriptions, limits);
+  if (!status.ok()) return status;
+  if (status = BroadcastParameters(); !status.ok()) return status;
+  absl::StatusOr<std::unique_ptr<internal::GradientReducer>> reducer =
+      internal::GradientReducer::Create(communicator_, std::move(names), gradients, limits);
+  if (!reducer.ok()) return reducer.status();
+  reducer_ = *std::move(reducer);
+  return absl::OkStatus();
+}
+
+absl::Status DistributedDataParallel::BroadcastParameters() {
+  absl::Status first;
+  std::vector<std::unique_ptr<Work>> works;
+  const auto drain = [&first, &works] {
+    for (const std::unique_ptr<Work>& work : works) first.Update(work->Wait());
+    works.clear();
+  };
+  for (const Parameter& parameter : parameters_) {
+    works.push_back(
+        communicator_.Broadcast(parameter.data, parameter.count, parameter.dtype, /*root=*/0));
+    if (works.size() == kBroadcastsInFlight) drain();
+  }
+  drain();
+  if (first.ok()) return first;
+  return absl::Status(first.code(),
+                      absl::StrCat("broadcast rank 0's parameters: ", first.message()));
+}
+
+void* DistributedDataParallel::GradientPtr(int id) const {
+  DDP_CHECK(reducer_ != nullptr);
+  return reducer_->GradientPtr(id);
+}
+
+absl::Status DistributedDataParallel::GradientReady(int id, Stream stream) {
+  if (reducer_ == nullptr) return NotFinalized();
+  return no_sync_depth_ > 0 ? reducer_->MarkUnsynchronized(id) : reducer_->MarkReady(id, stream);
+}
+
+absl::Status DistributedDataParallel::Finish() {
+  if (reducer_ == nullptr) return NotFinalized();
+  if (is_late_parameter_) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("parameter '", parameters_.back().name, "' was registered after Finalize()"));
+  }
+  if (no_sync_depth_ > 0) return absl::OkStatus();
+  if (absl::Status status = reducer_->Finish(); !status.ok()) return status;
+  RecordTimes();
+  return absl::OkStatus();
+}
+
+void DistributedDataParallel::RecordTimes() {
+  const internal::PassRecord& record = reducer_->record();
+  last_reduction_ = {};
+  for (const ReductionTimes::TimePoint ready : record.gradient_ready) {
+    last_reduction_.backward_end = std::max(last_reduction_.backward_end, ready);
+  }
+  for (const internal::PassRecord::BucketTimes& bucket : record.buckets) {
+    last_reduction_.communication_end = std::max(last_reduction_.communication_end, bucket.ended);
+  }
+  last_reduction_.communication = BusyTime(record.buckets);
+}
+
+absl::Status DistributedDataParallel::ZeroGrad() {
+  return reducer_ == nullptr ? NotFinalized() : reducer_->ZeroGradients();
+}
+
+int DistributedDataParallel::bucket_count() const {
+  return reducer_ == nullptr ? 0 : static_cast<int>(reducer_->layout().buckets.size());
+}
+
+bool DistributedDataParallel::IsReduced(int bucket) const {
+  return reducer_ != nullptr && reducer_->IsReduced(bucket);
+}
+
+DistributedDataParallel::NoSyncGuard DistributedDataParallel::NoSync(bool is_active) {
+  return NoSyncGuard(is_active ? &no_sync_depth_ : nullptr);
+}
+
+DistributedDataParallel::NoSyncGuard::NoSyncGuard(int* depth) : depth_(depth) {
+  if (depth_ != nullptr) ++*depth_;
+}
+
+DistributedDataParallel::NoSyncGuard::NoSyncGuard(NoSyncGuard&& other) noexcept
+    : depth_(std::exchange(other.depth_, nullptr)) {}
+
+DistributedDataParallel::NoSyncGuard::~NoSyncGuard() {
+  if (depth_ != nullptr) --*depth_;
+}
+
+}  // namespace ddp

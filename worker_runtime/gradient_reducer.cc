@@ -1,0 +1,127 @@
+#include "worker_runtime/gradient_reducer.h"
+
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "rendezvous/base/check.h"
+
+namespace ddp::internal {
+
+absl::StatusOr<std::unique_ptr<GradientReducer>> GradientReducer::Create(
+    Communicator& communicator, std::vector<std::string> names,
+    const std::vector<GradientSpec>& gradients, const BucketLimits& limits, Now now) {
+  DDP_CHECK(names.size() == gradients.size());
+  BucketLayout layout = LayOutBuckets(gradients, limits);
+  std::unique_ptr<Buffer> arena;
+  if (layout.arena_bytes > 0) {
+    absl::StatusOr<std::unique_ptr<Buffer>> allocated = communicator.Allocate(layout.arena_bytes);
+    if (!allocated.ok()) {
+      return absl::Status(allocated.status().code(),
+                          absl::StrCat("allocate ", layout.arena_bytes,
+                                       " bytes for gradients: ", allocated.status().message()));
+    }
+    arena = *std::move(allocated);
+  }
+  return std::unique_ptr<GradientReducer>(new GradientReducer(
+      communicator, std::move(names), std::move(layout), std::move(arena), std::move(now)));
+}
+
+GradientReducer::GradientReducer(Communicator& communicator, std::vector<std::string> names,
+                                 BucketLayout layout, std::unique_ptr<Buffer> arena, Now now)
+    : communicator_(communicator),
+      layout_(std::move(layout)),
+      arena_(std::move(arena)),
+      now_(std::move(now)),
+      core_(std::move(names), layout_.buckets) {
+  works_.reserve(layout_.buckets.size());
+  pass_.gradient_ready.resize(layout_.gradient_offsets.size());
+  pass_.buckets.resize(layout_.buckets.size());
+}
+
+GradientReducer::~GradientReducer() {
+  // The communicator's thread must be out of the arena before its memory goes.
+  if (works_.empty()) return;
+  communicator_.Abort("the gradients were released in the middle of a backward pass");
+  WaitForLaunched().IgnoreError();
+}
+
+void* GradientReducer::GradientPtr(int parameter) const {
+  DDP_CHECK(parameter >= 0 && parameter < static_cast<int>(layout_.gradient_offsets.size()));
+  if (arena_ == nullptr) return nullptr;
+  return static_cast<char*>(arena_->data()) + layout_.gradient_offsets[parameter];
+}
+
+absl::Status GradientReducer::MarkReady(int parameter, Stream stream) {
+  if (!failure_.ok()) return failure_;
+  const absl::StatusOr<LaunchRange> range = core_.MarkReady(parameter);
+  if (!range.ok()) return range.status();
+  pass_.gradient_ready[parameter] = now_();
+  return Launch(*range, stream);
+}
+
+absl::Status GradientReducer::MarkUnsynchronized(int parameter) {
+  if (!failure_.ok()) return failure_;
+  return core_.MarkUnsynchronized(parameter);
+}
+
+absl::Status GradientReducer::Launch(LaunchRange range, Stream stream) {
+  if (range.begin == range.end) return absl::OkStatus();
+  if (absl::Status status = communicator_.error(); !status.ok()) return Fail(std::move(status));
+  for (int i = range.begin; i < range.end; ++i) {
+    const Bucket& bucket = layout_.buckets[i];
+    void* data = arena_ == nullptr ? nullptr : static_cast<char*>(arena_->data()) + bucket.offset;
+    pass_.buckets[i].launched = now_();
+    works_.push_back(
+        communicator_.AllReduce(data, bucket.count, bucket.dtype, ReduceOp::kAverage, stream));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GradientReducer::Finish() {
+  if (!failure_.ok()) return failure_;
+  if (absl::Status status = core_.Finish(); !status.ok()) {
+    communicator_.Abort(absl::StrCat("rank ", communicator_.rank(), ": ", status.message()));
+    WaitForLaunched().IgnoreError();
+    return Fail(std::move(status));
+  }
+  if (absl::Status status = WaitForLaunched(); !status.ok()) return Fail(std::move(status));
+  record_ = pass_;
+  return absl::OkStatus();
+}
+
+absl::Status GradientReducer::WaitForLaunched() {
+  absl::Status first;
+  for (size_t i = 0; i < works_.size(); ++i) {
+    // Every one is waited for, also after an error: each reads or writes the arena.
+    first.Update(works_[i]->Wait());
+    pass_.buckets[i].started = works_[i]->started_at();
+    pass_.buckets[i].ended = works_[i]->ended_at();
+  }
+  works_.clear();
+  return first;
+}
+
+absl::Status GradientReducer::Fail(absl::Status status) {
+  failure_ = std::move(status);
+  return failure_;
+}
+
+absl::Status GradientReducer::ZeroGradients() {
+  if (!failure_.ok()) return failure_;
+  if (core_.is_in_pass()) {
+    return absl::FailedPreconditionError(
+        "ZeroGrad in the middle of a backward pass: call Finish() first");
+  }
+  if (communicator_.device_type() != DeviceType::kCpu) {
+    return absl::UnimplementedError("ZeroGrad of device memory: zero the gradients yourself");
+  }
+  if (arena_ != nullptr) std::memset(arena_->data(), 0, layout_.arena_bytes);
+  return absl::OkStatus();
+}
+
+bool GradientReducer::IsReduced(int bucket) const {
+  return bucket < static_cast<int>(works_.size()) && works_[bucket]->IsDone();
+}
+
+}  // namespace ddp::internal

@@ -1,0 +1,83 @@
+// Snapshots of a training run on disk.
+#ifndef DDPRUN_WORKER_RUNTIME_DDP_CHECKPOINT_H_
+#define DDPRUN_WORKER_RUNTIME_DDP_CHECKPOINT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "ddp/communicator.h"
+#include "ddp/distributed_sampler.h"
+#include "ddp/dtype.h"
+
+namespace ddp {
+
+// A named array in the caller's memory: parameters, and what the optimizer keeps.
+struct Tensor {
+  std::string name;
+  void* data = nullptr;
+  size_t count = 0;  // elements
+  DType dtype = DType::kFloat32;
+};
+
+// SHA-256 over the tensors' bytes in the given order, as 64 lower-case hexadecimal digits. Equal
+// for equal weights, whatever the tensors are called.
+std::string Sha256Hex(std::span<const Tensor> tensors);
+
+// Everything else that a run needs to go on as if nothing had happened.
+struct TrainingState {
+  int64_t step = 0;  // optimizer steps done
+  SamplerState sampler;
+  std::map<std::string, std::string> extra;  // the caller's own: random generators, statistics
+};
+
+struct CheckpointOptions {
+  std::string directory;  // made when it does not exist; rank 0 must reach it, no other need
+  int keep = 3;           // files kept, at least 1
+};
+
+// Rank 0 writes, every rank loads the same. A file appears under its name only when all of it is on
+// disk (temporary file, fsync, rename, fsync of the directory) and ends with its SHA-256, so that a
+// crash at any moment leaves the previous one in place, and damage is noticed. Nothing in it
+// depends on the number of ranks. Used by one thread; borrows the communicator.
+class Checkpoint {
+ public:
+  // REQUIRES: options.keep >= 1.
+  Checkpoint(Communicator& communicator, CheckpointOptions options);
+
+  // Rank 0 writes `checkpoint-<sequence>-step-<step>.ckpt` and then removes all but the newest
+  // `keep`; on other ranks nothing happens. Errors name the file, the call and errno.
+  absl::Status Save(const TrainingState& state, std::span<const Tensor> tensors);
+
+  // Collective. Fills the tensors of every rank from the newest checkpoint whose checksum is right
+  // and returns its state; nothing where there is no checkpoint. Files that were passed over are
+  // in refused(). Errors, the same on all ranks, with all tensors untouched: DataLoss when there
+  // are checkpoints and all are damaged; FailedPrecondition when the newest good one holds other
+  // names, sizes or types than `tensors`; what the file system or the communicator says.
+  absl::StatusOr<std::optional<TrainingState>> LoadLatest(std::span<const Tensor> tensors);
+
+  // The file last saved (rank 0) or loaded (all ranks); empty before.
+  const std::string& latest() const { return latest_; }
+  // One sentence for each file that the last LoadLatest passed over: which and why.
+  const std::vector<std::string>& refused() const { return refused_; }
+
+ private:
+  struct Found;
+  Found FindLatest(std::span<const Tensor> tensors);
+
+  Communicator& communicator_;
+  const CheckpointOptions options_;
+  std::string latest_;
+  std::vector<std::string> refused_;
+};
+
+}  // namespace ddp
+
+#endif  // DDPRUN_WORKER_RUNTIME_DDP_CHECKPOINT_H_

@@ -1,0 +1,30 @@
+// Do all ranks train the same model?
+#ifndef DDPRUN_WORKER_RUNTIME_PARAMETER_CHECK_H_
+#define DDPRUN_WORKER_RUNTIME_PARAMETER_CHECK_H_
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "ddp/communicator.h"
+#include "worker_runtime/bucketizer.h"
+
+namespace ddp::internal {
+
+struct ParameterDescription {
+  std::string name;
+  size_t count = 0;
+  DType dtype = DType::kFloat32;
+};
+
+// Collective. OK when all ranks registered the same parameters in the same order and use the same
+// bucket limits: one all-gather of 32 bytes a rank. Otherwise InvalidArgument, the same message on
+// every rank, names the first parameter that differs, the rank, and what both sides have.
+absl::Status CheckSameParameters(Communicator& communicator,
+                                 const std::vector<ParameterDescription>& parameters,
+                                 const BucketLimits& limits);
+
+}  // namespace ddp::internal
+
+#endif  // DDPRUN_WORKER_RUNTIME_PARAMETER_CHECK_H_

@@ -1,0 +1,103 @@
+#include "worker_runtime/reducer_core.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "rendezvous/base/check.h"
+
+namespace ddp::internal {
+namespace {
+
+// An error lists at most so many names; a large model has thousands.
+constexpr int kNamesInError = 10;
+
+}  // namespace
+
+ReducerCore::ReducerCore(std::vector<std::string> names, const std::vector<Bucket>& buckets)
+    : names_(std::move(names)), bucket_of_(names_.size(), -1), is_ready_(names_.size(), false) {
+  for (const Bucket& bucket : buckets) {
+    for (const int parameter : bucket.parameters) {
+      DDP_CHECK(bucket_of_[parameter] == -1);
+      bucket_of_[parameter] = static_cast<int>(bucket_sizes_.size());
+    }
+    bucket_sizes_.push_back(static_cast<int>(bucket.parameters.size()));
+  }
+  DDP_CHECK(std::find(bucket_of_.begin(), bucket_of_.end(), -1) == bucket_of_.end());
+  pending_ = bucket_sizes_;
+}
+
+absl::Status ReducerCore::CheckMayMark(int parameter) const {
+  if (parameter < 0 || parameter >= static_cast<int>(names_.size())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("parameter ", parameter, ": there are ", names_.size(), ", numbered from 0"));
+  }
+  if (is_complete()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("Expected to have finished reduction in the prior iteration before starting "
+                     "a new one: gradient of '",
+                     names_[parameter],
+                     "' came after all were ready; call Finish() between two backward passes"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<LaunchRange> ReducerCore::MarkReady(int parameter) {
+  if (absl::Status status = CheckMayMark(parameter); !status.ok()) return status;
+  if (is_ready_[parameter]) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "Expected to mark a parameter ready only once: gradient of '", names_[parameter],
+        "' was marked ready twice in one backward pass; still missing: ", MissingNames()));
+  }
+  is_ready_[parameter] = true;
+  ++ready_count_;
+  --pending_[bucket_of_[parameter]];
+
+  LaunchRange range{.begin = next_bucket_, .end = next_bucket_};
+  while (range.end < static_cast<int>(pending_.size()) && pending_[range.end] == 0) ++range.end;
+  next_bucket_ = range.end;
+  return range;
+}
+
+absl::Status ReducerCore::MarkUnsynchronized(int parameter) const {
+  if (absl::Status status = CheckMayMark(parameter); !status.ok()) return status;
+  if (is_in_pass()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("NoSync began in the middle of a backward pass: gradient of '",
+                     names_[parameter], "' came without synchronisation after ", ready_count_,
+                     " others with it; take NoSync before the forward pass"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReducerCore::Finish() {
+  absl::Status status = absl::OkStatus();
+  if (!is_complete()) {
+    const size_t missing = names_.size() - ready_count_;
+    status = absl::FailedPreconditionError(absl::StrCat(
+        "Expected to have finished reduction in the prior iteration before starting a new one: ",
+        missing, " of ", names_.size(), " parameters got no gradient: ", MissingNames(),
+        "; every registered parameter must be marked ready in every synchronised backward pass"));
+  }
+  std::fill(is_ready_.begin(), is_ready_.end(), false);
+  pending_ = bucket_sizes_;
+  ready_count_ = 0;
+  next_bucket_ = 0;
+  return status;
+}
+
+std::string ReducerCore::MissingNames() const {
+  std::string out;
+  int listed = 0;
+  for (size_t i = 0; i < names_.size(); ++i) {
+    if (is_ready_[i]) continue;
+    if (++listed > kNamesInError) {
+      absl::StrAppend(&out, ", ...");
+      break;
+    }
+    absl::StrAppend(&out, listed == 1 ? "'" : ", '", names_[i], "'");
+  }
+  return out;
+}
+
+}  // namespace ddp::internal

@@ -1,0 +1,62 @@
+// The bookkeeping of one backward pass: which gradients are ready, which buckets may start. [pure]
+#ifndef DDPRUN_WORKER_RUNTIME_REDUCER_CORE_H_
+#define DDPRUN_WORKER_RUNTIME_REDUCER_CORE_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "worker_runtime/bucketizer.h"
+
+namespace ddp::internal {
+
+// Buckets [begin, end), to be launched in this order.
+struct LaunchRange {
+  int begin = 0;
+  int end = 0;
+};
+
+// A pass: MarkReady once for every parameter, in any order, then Finish. Buckets are launched
+// strictly in index order, also when a later one is complete first: that alone keeps the ranks'
+// collectives matched without talking. Passes without synchronisation leave no trace here.
+class ReducerCore {
+ public:
+  // `names` by parameter; `buckets` name every parameter exactly once.
+  ReducerCore(std::vector<std::string> names, const std::vector<Bucket>& buckets);
+
+  // The gradient of `parameter` is complete. Returns the buckets that may now be launched, often
+  // none. Errors, after which nothing has changed: InvalidArgument for an unknown parameter;
+  // FailedPrecondition for one marked ready twice, or when the previous pass was not finished.
+  absl::StatusOr<LaunchRange> MarkReady(int parameter);
+
+  // A pass without synchronisation marks `parameter`. Errors: as MarkReady; FailedPrecondition in
+  // the middle of a pass that is synchronised.
+  absl::Status MarkUnsynchronized(int parameter) const;
+
+  // Ends the pass. FailedPrecondition names the parameters that were not marked ready; the pass
+  // is over all the same.
+  absl::Status Finish();
+
+  // Some gradients of the present pass are ready, or all are and Finish has not been called.
+  bool is_in_pass() const { return ready_count_ > 0; }
+  bool is_complete() const { return ready_count_ == static_cast<int>(names_.size()); }
+
+ private:
+  absl::Status CheckMayMark(int parameter) const;
+  std::string MissingNames() const;
+
+  const std::vector<std::string> names_;
+  std::vector<int> bucket_of_;     // by parameter
+  std::vector<int> bucket_sizes_;  // parameters, by bucket
+
+  // The present pass.
+  std::vector<bool> is_ready_;  // by parameter
+  std::vector<int> pending_;    // parameters not yet ready, by bucket
+  int ready_count_ = 0;
+  int next_bucket_ = 0;  // the first that was not launched
+};
+
+}  // namespace ddp::internal
+
+#endif  // DDPRUN_WORKER_RUNTIME_REDUCER_CORE_H_
