@@ -39,6 +39,9 @@ class ProcessGroup {
   virtual int local_world_size() const = 0;
   // How often the job was restarted before this process: 0 in the first attempt.
   virtual int restart_count() const = 0;
+  // Which backend the group agreed on and why, the same on every rank: "shm: all ranks share a
+  // host".
+  virtual const std::string& description() const = 0;
   virtual Communicator& communicator() = 0;
   // Null for a group of one without a launcher. Keys are under this round's own prefix.
   virtual Store* store() = 0;

@@ -1,0 +1,157 @@
+// Every operation with every type, over every backend and layout, against a plain reference. The
+// reference sums in the canonical order and bytes are compared, so equal bits across layouts of one
+// world size follow.
+#include <doctest/doctest.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "tests/support/rank_threads.h"
+#include "tests/worker_runtime/comm/elements.h"
+
+namespace ddp::testing {
+namespace {
+
+using ddprun::testing::RankThreadsOptions;
+using ddprun::testing::RunRankThreads;
+
+// Nothing; less than a vector; a little; more than the "small" paths; several chunks of staging.
+constexpr size_t kCounts[] = {0, 1, 7, 1000, 40'001, 300'007};
+
+// Memory at an odd address.
+class Unaligned {
+ public:
+  explicit Unaligned(const std::string& bytes) : storage_(bytes.size() + 1, '\0') {
+    std::memcpy(data(), bytes.data(), bytes.size());
+  }
+  char* data() { return storage_.data() + 1; }
+  std::string bytes() const { return storage_.substr(1); }
+
+ private:
+  std::string storage_;
+};
+
+void CheckOk(const absl::Status& status) {
+  INFO(status.ToString());
+  CHECK(status.ok());
+}
+
+void CheckAllReduce(Communicator& group, DType dtype, ReduceOp op, size_t count) {
+  Unaligned data(Inputs(dtype, group.rank(), 0, count));
+  CheckOk(group.AllReduce(data.data(), count, dtype, op)->Wait());
+  CHECK(data.bytes() == Reduced(dtype, op, group.world_size(), 0, count));
+}
+
+void CheckAllReduceShared(Communicator& group, DType dtype, ReduceOp op, size_t count) {
+  const size_t offset = 3;  // an odd place in the middle of the buffer
+  auto buffer = group.Allocate(count * SizeOf(dtype) + 8);
+  REQUIRE(buffer.ok());
+  char* data = static_cast<char*>((*buffer)->data());
+  CHECK(std::string(data, 8) == std::string(8, '\0'));
+  const std::string input = Inputs(dtype, group.rank(), 0, count);
+  for (int round = 0; round < 2; ++round) {
+    std::memcpy(data + offset, input.data(), input.size());
+    CheckOk(group.AllReduce(data + offset, count, dtype, op)->Wait());
+    CHECK(std::string(data + offset, input.size()) ==
+          Reduced(dtype, op, group.world_size(), 0, count));
+    CHECK(std::string(data, offset) == std::string(offset, '\0'));
+    CHECK(data[offset + input.size()] == '\0');
+  }
+}
+
+void CheckBroadcast(Communicator& group, DType dtype, size_t count) {
+  for (int root = 0; root < group.world_size(); ++root) {
+    Unaligned data(Inputs(dtype, group.rank(), 5, count));
+    CheckOk(group.Broadcast(data.data(), count, dtype, root)->Wait());
+    CHECK(data.bytes() == Inputs(dtype, root, 5, count));
+  }
+}
+
+void CheckAllGather(Communicator& group, DType dtype, size_t count) {
+  std::string expected;
+  for (int rank = 0; rank < group.world_size(); ++rank) expected += Inputs(dtype, rank, 9, count);
+  Unaligned input(Inputs(dtype, group.rank(), 9, count));
+  Unaligned output(std::string(expected.size(), '\0'));
+  CheckOk(group.AllGather(input.data(), output.data(), count, dtype)->Wait());
+  CHECK(output.bytes() == expected);
+  // In place: the input is this rank's part of the output.
+  Unaligned both(std::string(expected.size(), '\0'));
+  char* mine = both.data() + static_cast<size_t>(group.rank()) * count * SizeOf(dtype);
+  std::memcpy(mine, input.data(), count * SizeOf(dtype));
+  CheckOk(group.AllGather(mine, both.data(), count, dtype)->Wait());
+  CHECK(both.bytes() == expected);
+}
+
+void CheckReduceScatter(Communicator& group, DType dtype, ReduceOp op, size_t count) {
+  const size_t ranks = static_cast<size_t>(group.world_size());
+  const size_t first = static_cast<size_t>(group.rank()) * count;
+  Unaligned input(Inputs(dtype, group.rank(), 0, ranks * count));
+  Unaligned output(std::string(count * SizeOf(dtype), '\0'));
+  CheckOk(group.ReduceScatter(input.data(), output.data(), count, dtype, op)->Wait());
+  CHECK(output.bytes() == Reduced(dtype, op, group.world_size(), first, count));
+}
+
+void CheckEverything(Communicator& group, DType dtype) {
+  CAPTURE(Name(dtype));
+  CAPTURE(group.rank());
+  for (size_t count : kCounts) {
+    CAPTURE(count);
+    for (ReduceOp op : {ReduceOp::kSum, ReduceOp::kAverage}) {
+      CheckAllReduce(group, dtype, op, count);
+      CheckAllReduceShared(group, dtype, op, count);
+      CheckReduceScatter(group, dtype, op, count / static_cast<size_t>(group.world_size()));
+    }
+    CheckBroadcast(group, dtype, count / 3);
+    CheckAllGather(group, dtype, count / static_cast<size_t>(group.world_size()));
+  }
+  CheckOk(group.Barrier()->Wait());
+}
+
+void CheckLayout(const RankThreadsOptions& options, const char* backend) {
+  for (DType dtype : kAllTypes) {
+    RunRankThreads(options, [&](Communicator& group) {
+      CHECK(std::string(group.backend()) == backend);
+      CheckEverything(group, dtype);
+    });
+  }
+}
+
+TEST_CASE("collectives: one rank gives the reference's bytes") {
+  auto formed = internal::FormLocalGroup(std::chrono::seconds(30));
+  CHECK(std::string(formed.communicator->backend()) == "local");
+  for (DType dtype : kAllTypes) CheckEverything(*formed.communicator, dtype);
+}
+
+TEST_CASE("collectives: shm gives the reference's bytes with 2 ranks") {
+  CheckLayout({.nodes = {2}}, "shm");
+}
+
+TEST_CASE("collectives: shm gives the reference's bytes with 3 ranks") {
+  CheckLayout({.nodes = {3}}, "shm");
+}
+
+TEST_CASE("collectives: shm gives the reference's bytes with 4 ranks") {
+  CheckLayout({.nodes = {4}}, "shm");
+}
+
+TEST_CASE("collectives: operations run in the order of the calls, whoever waits") {
+  RunRankThreads({.nodes = {3}}, [](Communicator& group) {
+    constexpr size_t kCount = 100'000;
+    std::vector<std::vector<int64_t>> data(8, std::vector<int64_t>(kCount, group.rank() + 1));
+    std::vector<std::unique_ptr<Work>> works;
+    for (auto& each : data) {
+      works.push_back(group.AllReduce(each.data(), kCount, DType::kInt64, ReduceOp::kSum));
+    }
+    for (size_t i = works.size(); i-- > 0;) CheckOk(works[i]->Wait());
+    for (size_t i = 0; i < works.size(); ++i) {
+      CHECK(data[i][kCount - 1] == 6);
+      CHECK(works[i]->IsDone());
+      CHECK(works[i]->started_at() <= works[i]->ended_at());
+      if (i > 0) CHECK(works[i - 1]->ended_at() <= works[i]->started_at());
+    }
+  });
+}
+
+}  // namespace
+}  // namespace ddp::testing

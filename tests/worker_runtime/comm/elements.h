@@ -1,0 +1,152 @@
+// Values of every element type for tests, and what the collectives must make of them.
+#ifndef DDPRUN_TESTS_WORKER_RUNTIME_COMM_ELEMENTS_H_
+#define DDPRUN_TESTS_WORKER_RUNTIME_COMM_ELEMENTS_H_
+
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "ddp/dtype.h"
+
+namespace ddp::testing {
+
+inline constexpr DType kAllTypes[] = {DType::kFloat32, DType::kFloat64, DType::kFloat16,
+                                      DType::kBFloat16, DType::kInt32, DType::kInt64,
+                                      DType::kUint8};
+
+// The compiler's own half type is the judge of ours.
+using Half = _Float16;
+
+inline float FromBFloat16Bits(uint16_t bits) {
+  const uint32_t wide = static_cast<uint32_t>(bits) << 16;
+  float value;
+  std::memcpy(&value, &wide, sizeof value);
+  return value;
+}
+
+// By search rather than by arithmetic: the nearer neighbour, ties to the even one.
+inline uint16_t ToBFloat16Bits(float value) {
+  uint32_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  const uint16_t down = static_cast<uint16_t>(bits >> 16);
+  const uint16_t up = static_cast<uint16_t>(down + 1);
+  const double below = FromBFloat16Bits(down);
+  const double above = FromBFloat16Bits(up);
+  const double to_below = value < below ? below - value : value - below;
+  const double to_above = value < above ? above - value : value - above;
+  if (to_below != to_above) return to_below < to_above ? down : up;
+  return down % 2 == 0 ? down : up;
+}
+
+// A reproducible value without a pattern: bits of a mixed index.
+inline uint64_t Mix(uint64_t x) {
+  x += 0x9e3779b97f4a7c15ull;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
+  return x ^ (x >> 31);
+}
+
+// Element `index` of `rank`'s input, written to `at` (unaligned). Floating values span a few orders
+// of magnitude so that another order of summation gives other bits.
+inline void WriteInput(DType dtype, int rank, size_t index, char* at) {
+  const uint64_t random = Mix(static_cast<uint64_t>(rank) * 1000003 + index * 7919 + 17);
+  const int64_t whole = static_cast<int64_t>(random % 2000001) - 1000000;
+  const double real = static_cast<double>(whole) * 1e-6 * static_cast<double>(1 + random % 97);
+  auto put = [at](auto value) { std::memcpy(at, &value, sizeof value); };
+  switch (dtype) {
+    case DType::kFloat32: return put(static_cast<float>(real));
+    case DType::kFloat64: return put(real);
+    case DType::kFloat16: return put(static_cast<Half>(static_cast<float>(real)));
+    case DType::kBFloat16: return put(ToBFloat16Bits(static_cast<float>(real)));
+    case DType::kInt32: return put(static_cast<int32_t>(whole * 2000));
+    case DType::kInt64: return put(static_cast<int64_t>(random));
+    case DType::kUint8: return put(static_cast<uint8_t>(random));
+  }
+}
+
+// Computed once: ranks are threads, and every layout wants the same bytes.
+template <typename Make>
+std::string Memoized(const std::string& key, Make make) {
+  static std::mutex mutex;
+  static auto* made = new std::map<std::string, std::string>();
+  std::lock_guard lock(mutex);
+  auto found = made->find(key);
+  if (found == made->end()) found = made->emplace(key, make()).first;
+  return found->second;
+}
+
+inline std::string ComputeInputs(DType dtype, int rank, size_t first, size_t count) {
+  std::string bytes(count * SizeOf(dtype), '\0');
+  for (size_t i = 0; i < count; ++i) {
+    WriteInput(dtype, rank, first + i, bytes.data() + i * SizeOf(dtype));
+  }
+  return bytes;
+}
+
+template <typename T>
+T Read(const char* at) {
+  T value;
+  std::memcpy(&value, at, sizeof value);
+  return value;
+}
+
+// Element `index` of all ranks, in ascending order, as the header of Communicator promises.
+inline void WriteReduced(DType dtype, ReduceOp op, int world_size, size_t index, char* at) {
+  char input[8];
+  float sum32 = 0;
+  double sum64 = 0;
+  uint64_t whole = 0;
+  for (int rank = 0; rank < world_size; ++rank) {
+    WriteInput(dtype, rank, index, input);
+    float value32 = 0;
+    if (dtype == DType::kFloat32) value32 = Read<float>(input);
+    if (dtype == DType::kFloat16) value32 = static_cast<float>(Read<Half>(input));
+    if (dtype == DType::kBFloat16) value32 = FromBFloat16Bits(Read<uint16_t>(input));
+    sum32 = rank == 0 ? value32 : sum32 + value32;
+    if (dtype == DType::kFloat64) sum64 = rank == 0 ? Read<double>(input) : sum64 + Read<double>(input);
+    if (dtype == DType::kInt32) whole += static_cast<uint64_t>(Read<int32_t>(input));
+    if (dtype == DType::kInt64) whole += Read<uint64_t>(input);
+    if (dtype == DType::kUint8) whole += Read<uint8_t>(input);
+  }
+  const int by = op == ReduceOp::kAverage ? world_size : 1;
+  auto put = [at](auto value) { std::memcpy(at, &value, sizeof value); };
+  switch (dtype) {
+    case DType::kFloat32: return put(sum32 / static_cast<float>(by));
+    case DType::kFloat64: return put(sum64 / by);
+    case DType::kFloat16: return put(static_cast<Half>(sum32 / static_cast<float>(by)));
+    case DType::kBFloat16: return put(ToBFloat16Bits(sum32 / static_cast<float>(by)));
+    case DType::kInt32: return put(static_cast<int32_t>(static_cast<int32_t>(whole) / by));
+    case DType::kInt64: return put(static_cast<int64_t>(static_cast<int64_t>(whole) / by));
+    case DType::kUint8: return put(static_cast<uint8_t>(static_cast<uint8_t>(whole) / by));
+  }
+}
+
+inline std::string Inputs(DType dtype, int rank, size_t first, size_t count) {
+  std::ostringstream key;
+  key << Name(dtype) << " of rank " << rank << " from " << first << " x " << count;
+  return Memoized(key.str(), [&] { return ComputeInputs(dtype, rank, first, count); });
+}
+
+inline std::string ComputeReduced(DType dtype, ReduceOp op, int world_size, size_t first, size_t count) {
+  std::string bytes(count * SizeOf(dtype), '\0');
+  for (size_t i = 0; i < count; ++i) {
+    WriteReduced(dtype, op, world_size, first + i, bytes.data() + i * SizeOf(dtype));
+  }
+  return bytes;
+}
+
+inline std::string Reduced(DType dtype, ReduceOp op, int world_size, size_t first, size_t count) {
+  std::ostringstream key;
+  key << Name(dtype) << (op == ReduceOp::kSum ? " sum" : " average") << " of " << world_size
+      << " from " << first << " x " << count;
+  return Memoized(key.str(),
+                  [&] { return ComputeReduced(dtype, op, world_size, first, count); });
+}
+
+}  // namespace ddp::testing
+
+#endif  // DDPRUN_TESTS_WORKER_RUNTIME_COMM_ELEMENTS_H_

@@ -1,0 +1,110 @@
+#include "worker_runtime/comm/form_group.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "worker_runtime/comm/local/local_engine.h"
+#include "worker_runtime/comm/shm/shm_engine.h"
+
+namespace ddp::internal {
+namespace {
+
+using Milliseconds = std::chrono::milliseconds;
+
+constexpr char kPlanKey[] = "plan";
+constexpr char kFailurePrefix[] = "failed: ";
+// By how much the others outwait rank 0, which names those who did not come.
+constexpr std::chrono::seconds kGrace(5);
+
+std::string CapabilitiesKey(int rank) { return absl::StrCat("rank/", rank); }
+
+Milliseconds Until(Clock::time_point deadline) {
+  return std::max(Milliseconds(1),
+                  std::chrono::duration_cast<Milliseconds>(deadline - Clock::now()));
+}
+
+std::string TimeoutMessage(const GroupMember& member, const std::vector<int>& missing) {
+  return absl::StrCat("forming the group of ", member.world_size, " ranks timed out after ",
+                      NameDuration(member.timeout), ": ", NameRanks(missing), " did not come");
+}
+
+// Rank 0: waits for all, then decides.
+absl::StatusOr<Plan> Decide(Store& store, const GroupMember& member, Clock::time_point deadline) {
+  std::vector<Capabilities> all;
+  std::vector<int> missing;
+  for (int rank = 0; rank < member.world_size; ++rank) {
+    auto text = store.Get(CapabilitiesKey(rank), Until(deadline));
+    if (!text.ok()) {
+      if (!absl::IsDeadlineExceeded(text.status())) return text.status();
+      missing.push_back(rank);
+      continue;
+    }
+    auto capabilities = DecodeCapabilities(*text);
+    if (!capabilities.ok()) {
+      return absl::Status(capabilities.status().code(),
+                          absl::StrCat("rank ", rank, ": ", capabilities.status().message()));
+    }
+    all.push_back(std::move(*capabilities));
+  }
+  if (!missing.empty()) return absl::DeadlineExceededError(TimeoutMessage(member, missing));
+  return MakePlan(all);
+}
+
+absl::StatusOr<Plan> DecideAndTell(Store& store, const GroupMember& member,
+                                   Clock::time_point deadline) {
+  auto plan = Decide(store, member, deadline);
+  const std::string text =
+      plan.ok() ? Encode(*plan)
+                : absl::StrCat(kFailurePrefix, static_cast<int>(plan.status().code()), " ",
+                               std::string(plan.status().message()));
+  absl::Status told = store.Set(kPlanKey, text);
+  if (plan.ok() && !told.ok()) return told;
+  return plan;
+}
+
+absl::StatusOr<Plan> Follow(Store& store, const GroupMember& member, Clock::time_point deadline) {
+  auto text = store.Get(kPlanKey, Until(deadline + kGrace));
+  if (absl::IsDeadlineExceeded(text.status())) {
+    return absl::DeadlineExceededError(TimeoutMessage(member, {0}));
+  }
+  if (!text.ok()) return text.status();
+  const size_t prefix = sizeof kFailurePrefix - 1;
+  if (text->compare(0, prefix, kFailurePrefix) == 0) {
+    const int code = std::atoi(text->c_str() + prefix);
+    const size_t space = text->find(' ', prefix);
+    return absl::Status(static_cast<absl::StatusCode>(code),
+                        text->substr(std::min(space, text->size() - 1) + 1));
+  }
+  return DecodePlan(*text, member.world_size);
+}
+
+}  // namespace
+
+absl::StatusOr<FormedGroup> FormGroup(Store& store, const GroupMember& member) {
+  const Clock::time_point deadline = Clock::now() + member.timeout;
+  absl::Status status =
+      store.Set(CapabilitiesKey(member.rank), Encode(member.capabilities));
+  if (!status.ok()) return status;
+  auto plan = member.rank == 0 ? DecideAndTell(store, member, deadline)
+                               : Follow(store, member, deadline);
+  if (!plan.ok()) return plan.status();
+  const Place place = PlaceOf(*plan, member.rank);
+  FormedGroup formed;
+  formed.description = plan->reason;
+  if (place.node_count > 1) return absl::UnimplementedError("tcp");
+  const std::string key = absl::StrCat("node/", place.ranks[0]);
+  auto group = JoinShmGroup(store, key, place.ranks, place.index, deadline);
+  if (!group.ok()) return group.status();
+  formed.communicator = std::make_unique<QueuedCommunicator>(
+      std::make_unique<ShmEngine>(std::move(*group)), member.timeout);
+  return formed;
+}
+
+FormedGroup FormLocalGroup(std::chrono::milliseconds timeout) {
+  return {std::make_unique<QueuedCommunicator>(std::make_unique<LocalEngine>(), timeout),
+          "local: a group of one"};
+}
+
+}  // namespace ddp::internal

@@ -1,0 +1,43 @@
+// How the ranks of a round become a group.
+#ifndef DDPRUN_WORKER_RUNTIME_COMM_FORM_GROUP_H_
+#define DDPRUN_WORKER_RUNTIME_COMM_FORM_GROUP_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "ddp/process_group.h"
+#include "ddp/store.h"
+#include "worker_runtime/comm/plan.h"
+#include "worker_runtime/comm/queued_communicator.h"
+
+namespace ddp::internal {
+
+struct GroupMember {
+  int rank = 0;
+  int world_size = 1;
+  Capabilities capabilities;
+  std::chrono::milliseconds timeout{0};  // to form the group, and of every operation
+  // Another connection to the same key space, made only when something went wrong: where ranks of
+  // other nodes say why.
+  std::function<absl::StatusOr<std::unique_ptr<Store>>(std::chrono::milliseconds timeout)>
+      connect_store;
+};
+
+struct FormedGroup {
+  std::unique_ptr<QueuedCommunicator> communicator;
+  std::string description;  // backend and why, the same on all ranks
+};
+
+// Collective. `store` is the key space of this round alone. Every rank publishes what it can do,
+// rank 0 decides, all follow: no rank can choose differently. DeadlineExceeded names the ranks that
+// did not come.
+absl::StatusOr<FormedGroup> FormGroup(Store& store, const GroupMember& member);
+
+// The group of one, without a store.
+FormedGroup FormLocalGroup(std::chrono::milliseconds timeout);
+
+}  // namespace ddp::internal
+
+#endif  // DDPRUN_WORKER_RUNTIME_COMM_FORM_GROUP_H_

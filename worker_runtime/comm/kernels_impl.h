@@ -1,0 +1,255 @@
+// The kernels' code, compiled once per instruction set. The including file defines KERNELS (the
+// namespace) and KERNELS_HAVE_F16C (0 or 1). No standard header with inline functions may come in
+// here: the linker keeps one copy of such a function, and it could be the one with AVX2.
+#ifndef KERNELS
+#error "include from kernels_*.cc only"
+#endif
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "worker_runtime/comm/kernels.h"
+
+namespace ddp::internal::KERNELS {
+namespace {
+
+// Callers' pointers have no alignment, so every element type is declared without one.
+#define DDP_UNALIGNED __attribute__((aligned(1), may_alias))
+typedef float Float32 DDP_UNALIGNED;
+typedef double Float64 DDP_UNALIGNED;
+// Integers wrap, which only unsigned ones may; the bits are the same.
+typedef uint32_t Int32 DDP_UNALIGNED;
+typedef uint64_t Int64 DDP_UNALIGNED;
+typedef uint8_t Uint8 DDP_UNALIGNED;
+typedef uint16_t Bits16 DDP_UNALIGNED;
+typedef uint32_t Bits32 DDP_UNALIGNED;
+typedef int32_t Signed32 DDP_UNALIGNED;
+typedef int64_t Signed64 DDP_UNALIGNED;
+
+inline float FromBits(uint32_t bits) {
+  float value;
+  memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+inline uint32_t ToBits(float value) {
+  uint32_t bits;
+  memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+
+inline float FromBFloat16(uint16_t half) { return FromBits(static_cast<uint32_t>(half) << 16); }
+
+// Round to nearest, ties to even; a NaN stays one, quiet.
+inline uint16_t ToBFloat16(float value) {
+  uint32_t bits = ToBits(value);
+  uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+  uint32_t quiet = (bits >> 16) | 0x40u;
+  return static_cast<uint16_t>((bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded);
+}
+
+// The same bits as the F16C instructions, NaN payloads included.
+inline float FromFloat16(uint16_t half) {
+  uint32_t sign = static_cast<uint32_t>(half & 0x8000u) << 16;
+  uint32_t exponent = (half >> 10) & 0x1fu;
+  uint32_t mantissa = half & 0x3ffu;
+  if (exponent == 31) {
+    uint32_t quiet = mantissa != 0 ? 0x400000u : 0u;
+    return FromBits(sign | 0x7f800000u | quiet | (mantissa << 13));
+  }
+  if (exponent != 0) return FromBits(sign | ((exponent + 112) << 23) | (mantissa << 13));
+  // Subnormal: mantissa * 2^-24, which float32 holds exactly.
+  float magnitude = static_cast<float>(mantissa) * 5.9604644775390625e-8f;
+  return FromBits(sign | ToBits(magnitude));
+}
+
+inline uint16_t ToFloat16(float value) {
+  uint32_t bits = ToBits(value);
+  uint32_t sign = (bits >> 16) & 0x8000u;
+  bits &= 0x7fffffffu;
+  if (bits > 0x7f800000u) {
+    return static_cast<uint16_t>(sign | 0x7e00u | ((bits >> 13) & 0x3ffu));
+  }
+  if (bits >= 0x47800000u) return static_cast<uint16_t>(sign | 0x7c00u);  // 2^16 and above
+  if (bits < 0x38800000u) {
+    // Below the smallest normal half. Adding 0.5 puts the half's last bit at the float's last, so
+    // that the addition itself rounds to nearest even.
+    return static_cast<uint16_t>(sign | (ToBits(FromBits(bits) + 0.5f) - 0x3f000000u));
+  }
+  // Rounding may carry into the exponent, up to infinity: that is what it should do.
+  uint32_t rounded = bits + 0xfffu + ((bits >> 13) & 1u);
+  return static_cast<uint16_t>(sign | ((rounded - 0x38000000u) >> 13));
+}
+
+template <typename T>
+void LoadSame(const void* input, void* accumulator, size_t count) {
+  memcpy(accumulator, input, count * sizeof(T));
+}
+
+template <typename T, typename Native>
+void AddSame(const void* input, void* accumulator, size_t count) {
+  const T* in = static_cast<const T*>(input);
+  T* acc = static_cast<T*>(accumulator);
+  for (size_t i = 0; i < count; ++i) acc[i] = static_cast<Native>(acc[i] + in[i]);
+}
+
+template <typename T, typename Divisor>
+void StoreSame(const void* accumulator, void* output, size_t count, int divisor) {
+  if (divisor == 1) {
+    memcpy(output, accumulator, count * sizeof(T));
+    return;
+  }
+  const T* acc = static_cast<const T*>(accumulator);
+  T* out = static_cast<T*>(output);
+  const Divisor by = static_cast<Divisor>(divisor);
+  for (size_t i = 0; i < count; ++i) out[i] = static_cast<Divisor>(acc[i] / by);
+}
+
+void LoadBFloat16(const void* input, void* accumulator, size_t count) {
+  const Bits16* in = static_cast<const Bits16*>(input);
+  Bits32* acc = static_cast<Bits32*>(accumulator);
+  for (size_t i = 0; i < count; ++i) acc[i] = static_cast<uint32_t>(in[i]) << 16;
+}
+
+void AddBFloat16(const void* input, void* accumulator, size_t count) {
+  const Bits16* in = static_cast<const Bits16*>(input);
+  Float32* acc = static_cast<Float32*>(accumulator);
+  for (size_t i = 0; i < count; ++i) acc[i] = acc[i] + FromBFloat16(in[i]);
+}
+
+void StoreBFloat16(const void* accumulator, void* output, size_t count, int divisor) {
+  const Float32* acc = static_cast<const Float32*>(accumulator);
+  Bits16* out = static_cast<Bits16*>(output);
+  const float by = static_cast<float>(divisor);
+  for (size_t i = 0; i < count; ++i) out[i] = ToBFloat16(acc[i] / by);
+}
+
+#if KERNELS_HAVE_F16C
+inline __m256 Widen8(const Bits16* in) {
+  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(in)));
+}
+#endif
+
+template <bool is_add>
+void WidenFloat16(const void* input, void* accumulator, size_t count) {
+  const Bits16* in = static_cast<const Bits16*>(input);
+  Float32* acc = static_cast<Float32*>(accumulator);
+  size_t i = 0;
+#if KERNELS_HAVE_F16C
+  for (; i + 8 <= count; i += 8) {
+    float* at = reinterpret_cast<float*>(acc + i);
+    __m256 value = Widen8(in + i);
+    if (is_add) value = _mm256_add_ps(_mm256_loadu_ps(at), value);
+    _mm256_storeu_ps(at, value);
+  }
+#endif
+  for (; i < count; ++i) acc[i] = is_add ? acc[i] + FromFloat16(in[i]) : FromFloat16(in[i]);
+}
+
+void StoreFloat16(const void* accumulator, void* output, size_t count, int divisor) {
+  const Float32* acc = static_cast<const Float32*>(accumulator);
+  Bits16* out = static_cast<Bits16*>(output);
+  const float by = static_cast<float>(divisor);
+  size_t i = 0;
+#if KERNELS_HAVE_F16C
+  const __m256 divide = _mm256_set1_ps(by);
+  for (; i + 8 <= count; i += 8) {
+    __m256 value = _mm256_div_ps(_mm256_loadu_ps(reinterpret_cast<const float*>(acc + i)), divide);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(out + i),
+                     _mm256_cvtps_ph(value, _MM_FROUND_TO_NEAREST_INT));
+  }
+#endif
+  for (; i < count; ++i) out[i] = ToFloat16(acc[i] / by);
+}
+
+void Load(DType dtype, const void* input, void* accumulator, size_t count) {
+  switch (dtype) {
+    case DType::kFloat32: return LoadSame<Float32>(input, accumulator, count);
+    case DType::kFloat64: return LoadSame<Float64>(input, accumulator, count);
+    case DType::kFloat16: return WidenFloat16<false>(input, accumulator, count);
+    case DType::kBFloat16: return LoadBFloat16(input, accumulator, count);
+    case DType::kInt32: return LoadSame<Int32>(input, accumulator, count);
+    case DType::kInt64: return LoadSame<Int64>(input, accumulator, count);
+    case DType::kUint8: return LoadSame<Uint8>(input, accumulator, count);
+  }
+}
+
+void Add(DType dtype, const void* input, void* accumulator, size_t count) {
+  switch (dtype) {
+    case DType::kFloat32: return AddSame<Float32, float>(input, accumulator, count);
+    case DType::kFloat64: return AddSame<Float64, double>(input, accumulator, count);
+    case DType::kFloat16: return WidenFloat16<true>(input, accumulator, count);
+    case DType::kBFloat16: return AddBFloat16(input, accumulator, count);
+    case DType::kInt32: return AddSame<Int32, uint32_t>(input, accumulator, count);
+    case DType::kInt64: return AddSame<Int64, uint64_t>(input, accumulator, count);
+    case DType::kUint8: return AddSame<Uint8, uint8_t>(input, accumulator, count);
+  }
+}
+
+void Store(DType dtype, const void* accumulator, void* output, size_t count, int divisor) {
+  switch (dtype) {
+    case DType::kFloat32: return StoreSame<Float32, float>(accumulator, output, count, divisor);
+    case DType::kFloat64: return StoreSame<Float64, double>(accumulator, output, count, divisor);
+    case DType::kFloat16: return StoreFloat16(accumulator, output, count, divisor);
+    case DType::kBFloat16: return StoreBFloat16(accumulator, output, count, divisor);
+    case DType::kInt32: return StoreSame<Signed32, int32_t>(accumulator, output, count, divisor);
+    case DType::kInt64: return StoreSame<Signed64, int64_t>(accumulator, output, count, divisor);
+    case DType::kUint8: return StoreSame<Uint8, int>(accumulator, output, count, divisor);
+  }
+}
+
+// Two ranks' float32 in place is the common case and bound by memory: one pass, no accumulator.
+void ReducePair(const void* const* inputs, void* const* outputs, int output_count, size_t count,
+                float divisor) {
+  const Float32* a = static_cast<const Float32*>(inputs[0]);
+  const Float32* b = static_cast<const Float32*>(inputs[1]);
+  Float32* x = static_cast<Float32*>(outputs[0]);
+  Float32* y = static_cast<Float32*>(outputs[output_count - 1]);
+  // The outputs are the inputs or apart from them, so no iteration sees another's result.
+  if (divisor == 1.0f) {
+#pragma GCC ivdep
+    for (size_t i = 0; i < count; ++i) {
+      float sum = a[i] + b[i];
+      x[i] = sum;
+      y[i] = sum;
+    }
+    return;
+  }
+#pragma GCC ivdep
+  for (size_t i = 0; i < count; ++i) {
+    float sum = (a[i] + b[i]) / divisor;
+    x[i] = sum;
+    y[i] = sum;
+  }
+}
+
+void Reduce(DType dtype, const void* const* inputs, int input_count, void* const* outputs,
+            int output_count, size_t count, int divisor) {
+  if (dtype == DType::kFloat32 && input_count == 2 && output_count <= 2) {
+    return ReducePair(inputs, outputs, output_count, count, static_cast<float>(divisor));
+  }
+  constexpr size_t kBlock = 1024;  // accumulators and one input of it stay in the first-level cache
+  alignas(64) unsigned char accumulator[kBlock * 8];
+  const size_t size = SizeOf(dtype);
+  for (size_t begin = 0; begin < count; begin += kBlock) {
+    const size_t n = count - begin < kBlock ? count - begin : kBlock;
+    const size_t offset = begin * size;
+    Load(dtype, static_cast<const char*>(inputs[0]) + offset, accumulator, n);
+    for (int k = 1; k < input_count; ++k) {
+      Add(dtype, static_cast<const char*>(inputs[k]) + offset, accumulator, n);
+    }
+    char* first = static_cast<char*>(outputs[0]) + offset;
+    Store(dtype, accumulator, first, n, divisor);
+    for (int k = 1; k < output_count; ++k) {
+      memcpy(static_cast<char*>(outputs[k]) + offset, first, n * size);
+    }
+  }
+}
+
+}  // namespace
+
+extern const Kernels kTable;
+const Kernels kTable = {KERNELS_HAVE_F16C ? "avx2" : "portable", Load, Add, Store, Reduce};
+
+}  // namespace ddp::internal::KERNELS

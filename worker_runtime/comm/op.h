@@ -1,0 +1,52 @@
+// One collective as a value.
+#ifndef DDPRUN_WORKER_RUNTIME_COMM_OP_H_
+#define DDPRUN_WORKER_RUNTIME_COMM_OP_H_
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ddp/dtype.h"
+
+namespace ddp::internal {
+
+using Clock = std::chrono::steady_clock;
+
+enum class OpKind : uint8_t {
+  kAllReduce,
+  kBroadcast,
+  kAllGather,
+  kReduceScatter,
+  kBarrier,
+  kAllocate,
+};
+
+struct Op {
+  OpKind kind = OpKind::kBarrier;
+  DType dtype = DType::kUint8;
+  ReduceOp reduce = ReduceOp::kSum;
+  int root = 0;            // of a broadcast
+  size_t count = 0;        // elements as in Communicator's calls; bytes for kAllocate
+  uint64_t sequence = 0;   // 1 for the group's first operation
+  const void* input = nullptr;
+  void* output = nullptr;  // kAllocate: a std::unique_ptr<Buffer>
+  std::chrono::milliseconds timeout{0};
+  Clock::time_point deadline;
+
+  size_t bytes() const { return count * SizeOf(dtype); }
+};
+
+// "all-reduce #12 (float32 x 1000, sum)".
+std::string Describe(const Op& op);
+
+// "rank 2", "ranks 2 and 5", "ranks 2, 3, 4, 5, 6, 7, 8, 9 and 20 more".
+std::string NameRanks(const std::vector<int>& ranks);
+
+// "3 s", "1500 ms".
+std::string NameDuration(std::chrono::milliseconds duration);
+
+}  // namespace ddp::internal
+
+#endif  // DDPRUN_WORKER_RUNTIME_COMM_OP_H_

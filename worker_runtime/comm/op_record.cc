@@ -1,0 +1,36 @@
+#include "worker_runtime/comm/op_record.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace ddp::internal {
+namespace {
+
+std::string DescribeRecord(const OpRecord& record) {
+  Op op;
+  op.sequence = record.sequence;
+  op.count = record.count;
+  op.root = record.root;
+  op.kind = record.kind;
+  op.dtype = record.dtype;
+  op.reduce = record.reduce;
+  return Describe(op);
+}
+
+}  // namespace
+
+OpRecord RecordOf(const Op& op) {
+  return {op.sequence, op.count, op.root, op.kind, op.dtype, op.reduce, 0};
+}
+
+absl::Status CheckSame(int rank, const OpRecord& record, int other_rank, const OpRecord& other) {
+  if (record.sequence == other.sequence && record.count == other.count &&
+      record.root == other.root && record.kind == other.kind && record.dtype == other.dtype &&
+      record.reduce == other.reduce) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the ranks call different operations: rank ", rank, " ", DescribeRecord(record), ", rank ",
+      other_rank, " ", DescribeRecord(other)));
+}
+
+}  // namespace ddp::internal

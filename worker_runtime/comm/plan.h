@@ -1,0 +1,56 @@
+// Which backend a group uses, decided once for all its ranks. [pure]
+#ifndef DDPRUN_WORKER_RUNTIME_COMM_PLAN_H_
+#define DDPRUN_WORKER_RUNTIME_COMM_PLAN_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "ddp/process_group.h"
+
+namespace ddp::internal {
+
+// What one rank can do and wants.
+struct Capabilities {
+  Backend backend = Backend::kAuto;
+  // Equal on ranks that can share memory: same machine, same network namespace.
+  std::string host;
+  // This rank's address as the store's host sees it.
+  std::string address;
+  friend bool operator==(const Capabilities&, const Capabilities&) = default;
+};
+
+// The decision. A node is a run of consecutive ranks that share memory; with a single node the
+// backend is shm, otherwise tcp between the nodes.
+struct Plan {
+  std::vector<int> node_sizes;
+  std::string reason;  // one sentence
+  friend bool operator==(const Plan&, const Plan&) = default;
+};
+
+// Errors: FailedPrecondition naming the rank that limits the group.
+absl::StatusOr<Plan> MakePlan(const std::vector<Capabilities>& ranks);
+
+// For the store. Decoding what was not encoded here is InvalidArgument.
+std::string Encode(const Capabilities& capabilities);
+absl::StatusOr<Capabilities> DecodeCapabilities(const std::string& text);
+std::string Encode(const Plan& plan);
+absl::StatusOr<Plan> DecodePlan(const std::string& text, int world_size);
+
+// A rank's place in a plan.
+struct Place {
+  int node = 0;
+  int node_count = 1;
+  std::vector<int> ranks;  // of this node, ascending
+  int index = 0;           // of this rank among them
+  // First ranks of the neighbouring nodes; -1 at the ends.
+  int previous_first = -1;
+  int next_first = -1;
+  // Each lane is a chain of its own through all nodes: rank `index` of each carries lane `index`.
+  int lanes = 1;
+};
+Place PlaceOf(const Plan& plan, int rank);
+
+}  // namespace ddp::internal
+
+#endif  // DDPRUN_WORKER_RUNTIME_COMM_PLAN_H_

@@ -1,0 +1,260 @@
+#include "worker_runtime/comm/queued_communicator.h"
+
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace ddp::internal {
+namespace {
+
+// Below this an operation takes less time than waking a thread for it.
+constexpr size_t kSmallBytes = 256 << 10;
+// How soon the thread looks for small operations that nobody waits for, and how long it does so
+// after the last one before it sleeps for good.
+constexpr std::chrono::microseconds kLightSleep(250);
+constexpr std::chrono::milliseconds kActive(2);
+// How long the destructor lets queued operations finish.
+constexpr std::chrono::seconds kDrain(5);
+
+}  // namespace
+
+// Shared by the queue and the caller's handle, which may go first. Guarded by mutex_ until is_done.
+struct QueuedCommunicator::State {
+  Op op;
+  bool is_done = false;
+  absl::Status status;
+  Clock::time_point started_at;
+  Clock::time_point ended_at;
+};
+
+class QueuedCommunicator::QueuedWork final : public Work {
+ public:
+  QueuedWork(QueuedCommunicator& owner, std::shared_ptr<State> state)
+      : owner_(owner), state_(std::move(state)) {}
+
+  absl::Status Wait() override { return owner_.Await(*state_); }
+  absl::Status WaitOn(Stream) override { return Wait(); }
+  bool IsDone() const override {
+    std::lock_guard lock(owner_.mutex_);
+    return state_->is_done;
+  }
+  Clock::time_point started_at() const override {
+    std::lock_guard lock(owner_.mutex_);
+    return state_->started_at;
+  }
+  Clock::time_point ended_at() const override {
+    std::lock_guard lock(owner_.mutex_);
+    return state_->ended_at;
+  }
+
+ private:
+  QueuedCommunicator& owner_;
+  const std::shared_ptr<State> state_;
+};
+
+QueuedCommunicator::QueuedCommunicator(std::unique_ptr<Engine> engine,
+                                       std::chrono::milliseconds timeout)
+    : engine_(std::move(engine)), timeout_(timeout), thread_([this] { ThreadMain(); }) {}
+
+QueuedCommunicator::~QueuedCommunicator() {
+  bool is_drained;
+  {
+    std::unique_lock lock(mutex_);
+    work_arrived_.notify_one();
+    is_drained = work_done_.wait_for(lock, kDrain, [&] { return queue_.empty(); });
+  }
+  if (!is_drained) Abort("the communicator was destroyed");
+  {
+    std::lock_guard lock(mutex_);
+    is_stopping_ = true;
+  }
+  work_arrived_.notify_one();
+  thread_.join();
+  if (!has_left_ && error_.ok()) engine_->Leave();
+}
+
+void QueuedCommunicator::Leave() {
+  std::unique_lock lock(mutex_);
+  work_done_.wait_for(lock, timeout_, [&] { return queue_.empty(); });
+  if (has_left_ || !queue_.empty() || !error_.ok()) return;
+  has_left_ = true;
+  error_ = absl::FailedPreconditionError("the process group was shut down");
+  engine_->Leave();
+}
+
+std::unique_ptr<Work> QueuedCommunicator::Submit(Op op) {
+  auto state = std::make_shared<State>();
+  state->op = op;
+  bool must_wake = false;
+  {
+    std::lock_guard lock(mutex_);
+    state->op.sequence = ++last_sequence_;
+    state->op.timeout = timeout_;
+    state->started_at = Clock::now();
+    state->op.deadline = state->started_at + timeout_;
+    if (!error_.ok()) {
+      state->status = error_;
+      state->ended_at = state->started_at;
+      state->is_done = true;
+    } else {
+      queue_.push_back(state);
+      must_wake = is_asleep_ || queue_.size() > 1 || op.bytes() > kSmallBytes;
+    }
+  }
+  if (must_wake) work_arrived_.notify_one();
+  return std::make_unique<QueuedWork>(*this, std::move(state));
+}
+
+absl::Status QueuedCommunicator::Await(State& state) {
+  std::unique_lock lock(mutex_);
+  while (!state.is_done) {
+    if (!is_executing_) {
+      ExecuteHead(lock);
+    } else {
+      // Every operation ends by its deadline, so this wait does too.
+      work_done_.wait(lock);
+    }
+  }
+  return state.status;
+}
+
+// REQUIRES: the queue is not empty and nobody executes. Unlocks while the engine works.
+void QueuedCommunicator::ExecuteHead(std::unique_lock<std::mutex>& lock) {
+  std::shared_ptr<State> state = queue_.front();
+  is_executing_ = true;
+  state->started_at = Clock::now();
+  lock.unlock();
+  absl::Status status = engine_->Run(state->op);
+  lock.lock();
+  is_executing_ = false;
+  queue_.pop_front();
+  if (!status.ok() && error_.ok()) error_ = status;
+  state->status = std::move(status);
+  state->ended_at = Clock::now();
+  state->is_done = true;
+  if (!error_.ok()) FailQueued();
+  if (!queue_.empty()) work_arrived_.notify_one();
+  work_done_.notify_all();
+}
+
+void QueuedCommunicator::FailQueued() {
+  // An executing head ends by itself: the engine has been told.
+  auto first = queue_.begin() + (is_executing_ ? 1 : 0);
+  for (auto it = first; it != queue_.end(); ++it) {
+    (*it)->status = error_;
+    (*it)->ended_at = Clock::now();
+    (*it)->is_done = true;
+  }
+  queue_.erase(first, queue_.end());
+}
+
+void QueuedCommunicator::ThreadMain() {
+  std::unique_lock lock(mutex_);
+  Clock::time_point last_active = Clock::now();
+  uint64_t last_seen = 0;
+  while (!is_stopping_) {
+    if (!queue_.empty() && !is_executing_) {
+      ExecuteHead(lock);
+      continue;
+    }
+    const Clock::time_point now = Clock::now();
+    if (last_seen != last_sequence_) {
+      last_seen = last_sequence_;
+      last_active = now;
+    }
+    if (now - last_active < kActive) {
+      work_arrived_.wait_for(lock, kLightSleep);
+    } else {
+      is_asleep_ = true;
+      work_arrived_.wait(lock);
+      is_asleep_ = false;
+      last_active = Clock::now();
+    }
+  }
+}
+
+void QueuedCommunicator::Abort(const std::string& reason) {
+  engine_->Abort(reason);
+  std::lock_guard lock(mutex_);
+  if (error_.ok()) {
+    error_ = absl::AbortedError(absl::StrCat("aborted by rank ", engine_->rank(), ": ", reason));
+  }
+  FailQueued();
+  work_done_.notify_all();
+}
+
+absl::Status QueuedCommunicator::error() const {
+  {
+    std::lock_guard lock(mutex_);
+    if (!error_.ok()) return error_;
+  }
+  return engine_->peer_error();
+}
+
+absl::StatusOr<std::unique_ptr<Buffer>> QueuedCommunicator::Allocate(size_t bytes) {
+  std::unique_ptr<Buffer> buffer;
+  Op op;
+  op.kind = OpKind::kAllocate;
+  op.count = bytes;
+  op.output = &buffer;
+  absl::Status status = Submit(op)->Wait();
+  if (!status.ok()) return status;
+  return buffer;
+}
+
+std::unique_ptr<Work> QueuedCommunicator::AllReduce(void* data, size_t count, DType dtype,
+                                                    ReduceOp op, Stream) {
+  Op call;
+  call.kind = OpKind::kAllReduce;
+  call.dtype = dtype;
+  call.reduce = op;
+  call.count = count;
+  call.input = data;
+  call.output = data;
+  return Submit(call);
+}
+
+std::unique_ptr<Work> QueuedCommunicator::Broadcast(void* data, size_t count, DType dtype, int root,
+                                                    Stream) {
+  Op call;
+  call.kind = OpKind::kBroadcast;
+  call.dtype = dtype;
+  call.root = root;
+  call.count = count;
+  call.input = data;
+  call.output = data;
+  return Submit(call);
+}
+
+std::unique_ptr<Work> QueuedCommunicator::AllGather(const void* input, void* output, size_t count,
+                                                    DType dtype, Stream) {
+  Op call;
+  call.kind = OpKind::kAllGather;
+  call.dtype = dtype;
+  call.count = count;
+  call.input = input;
+  call.output = output;
+  return Submit(call);
+}
+
+std::unique_ptr<Work> QueuedCommunicator::ReduceScatter(const void* input, void* output,
+                                                        size_t count, DType dtype, ReduceOp op,
+                                                        Stream) {
+  Op call;
+  call.kind = OpKind::kReduceScatter;
+  call.dtype = dtype;
+  call.reduce = op;
+  call.count = count;
+  call.input = input;
+  call.output = output;
+  return Submit(call);
+}
+
+std::unique_ptr<Work> QueuedCommunicator::Barrier() {
+  Op call;
+  call.kind = OpKind::kBarrier;
+  return Submit(call);
+}
+
+}  // namespace ddp::internal

@@ -1,0 +1,80 @@
+// Communicator over an Engine: a queue, a thread, and handles to wait with.
+#ifndef DDPRUN_WORKER_RUNTIME_COMM_QUEUED_COMMUNICATOR_H_
+#define DDPRUN_WORKER_RUNTIME_COMM_QUEUED_COMMUNICATOR_H_
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "ddp/communicator.h"
+#include "worker_runtime/comm/engine.h"
+#include "worker_runtime/comm/op.h"
+
+namespace ddp::internal {
+
+// Executes operations strictly in the order of the calls. Whoever comes first executes: the
+// communication thread, or a caller inside Wait(), who would only sleep otherwise. For a small
+// operation the thread is therefore not even woken - that costs more than the operation - but
+// finds it within kLightSleep if nobody waits for it.
+class QueuedCommunicator final : public Communicator {
+ public:
+  QueuedCommunicator(std::unique_ptr<Engine> engine, std::chrono::milliseconds timeout);
+  // Lets what is queued finish for a moment, then aborts it.
+  ~QueuedCommunicator() override;
+
+  int rank() const override { return engine_->rank(); }
+  int world_size() const override { return engine_->world_size(); }
+  const char* backend() const override { return engine_->backend(); }
+  DeviceType device_type() const override { return DeviceType::kCpu; }
+
+  absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t bytes) override;
+  std::unique_ptr<Work> AllReduce(void* data, size_t count, DType dtype, ReduceOp op,
+                                  Stream stream) override;
+  std::unique_ptr<Work> Broadcast(void* data, size_t count, DType dtype, int root,
+                                  Stream stream) override;
+  std::unique_ptr<Work> AllGather(const void* input, void* output, size_t count, DType dtype,
+                                  Stream stream) override;
+  std::unique_ptr<Work> ReduceScatter(const void* input, void* output, size_t count, DType dtype,
+                                      ReduceOp op, Stream stream) override;
+  std::unique_ptr<Work> Barrier() override;
+  void Abort(const std::string& reason) override;
+  absl::Status error() const override;
+
+  // Tells the peers that this rank goes in order, once nothing is queued. Later calls fail.
+  void Leave();
+
+ private:
+  struct State;
+  class QueuedWork;
+
+  std::unique_ptr<Work> Submit(Op op);
+  absl::Status Await(State& state);
+  void ExecuteHead(std::unique_lock<std::mutex>& lock);
+  void FailQueued();
+  void ThreadMain();
+
+  const std::unique_ptr<Engine> engine_;
+  const std::chrono::milliseconds timeout_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable work_arrived_;  // for the thread
+  std::condition_variable work_done_;     // for those in Wait()
+  // Guarded by mutex_.
+  std::deque<std::shared_ptr<State>> queue_;  // the head may be executing
+  uint64_t last_sequence_ = 0;
+  bool is_executing_ = false;
+  bool is_asleep_ = false;  // the thread: only a notification wakes it
+  bool is_stopping_ = false;
+  bool has_left_ = false;
+  absl::Status error_;
+
+  std::thread thread_;
+};
+
+}  // namespace ddp::internal
+
+#endif  // DDPRUN_WORKER_RUNTIME_COMM_QUEUED_COMMUNICATOR_H_

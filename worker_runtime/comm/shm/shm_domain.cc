@@ -1,0 +1,160 @@
+#include "worker_runtime/comm/shm/shm_domain.h"
+
+#include <sched.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "rendezvous/base/check.h"
+
+namespace ddp::internal {
+namespace {
+
+// A wake-up that got lost - there should be none - costs this much.
+constexpr std::chrono::milliseconds kLongestSleep(100);
+
+int CpuCount() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+  return std::max(1, CPU_COUNT(&set));
+}
+
+void Pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+}  // namespace
+
+ShmDomain::ShmDomain(ddprun::UniqueFd memory, char* base, std::vector<int> ranks, int index)
+    : memory_(std::move(memory)),
+      base_(base),
+      lines_(reinterpret_cast<RankLines*>(base + (sizeof(GroupHeader) + 63) / 64 * 64)),
+      ranks_(std::move(ranks)),
+      index_(index),
+      end_(FixedBytes(static_cast<int>(ranks_.size()))) {
+  // Where every rank has a core, another one's answer is nearer than a sleep and a wake-up (20 us
+  // of spinning). Where ranks share cores, spinning keeps the other from running: give way instead.
+  const bool has_core = size() <= CpuCount();
+  spins_ = has_core ? 400 : 0;
+  yields_ = has_core ? 0 : 8;
+  lines(index_).pid.store(getpid(), std::memory_order_relaxed);
+}
+
+ShmDomain::~ShmDomain() { munmap(base_, FixedBytes(size())); }
+
+absl::Status ShmDomain::Await(uint32_t step, const Op& op, bool is_arrival) {
+  for (int i = 0; i < size(); ++i) {
+    if (flag(i, is_arrival).HasReached(step)) continue;
+    absl::Status status = AwaitSlowly(i, step, op, is_arrival);
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ShmDomain::AwaitSlowly(int index, uint32_t step, const Op& op, bool is_arrival) {
+  Flag& awaited = flag(index, is_arrival);
+  for (int i = 0; i < spins_; ++i) {
+    if (awaited.HasReached(step)) return absl::OkStatus();
+    Pause();
+  }
+  for (int i = 0; i < yields_; ++i) {
+    if (awaited.HasReached(step)) return absl::OkStatus();
+    sched_yield();
+  }
+  while (!awaited.HasReached(step)) {
+    absl::Status status = WhyHopeless(step, op, is_arrival);
+    if (!status.ok()) return status;
+    const std::chrono::nanoseconds left = op.deadline - Clock::now();
+    Sleep(awaited, step, std::clamp<std::chrono::nanoseconds>(left, std::chrono::nanoseconds(0),
+                                                              kLongestSleep));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ShmDomain::WhyHopeless(uint32_t step, const Op& op, bool is_arrival) const {
+  absl::Status failed = failure();
+  if (!failed.ok()) return failed;
+  std::vector<int> missing;
+  std::vector<int> gone;
+  for (int i = 0; i < size(); ++i) {
+    // Presence first: a rank that did its part and then left has raised its flag before.
+    const bool is_here = lines(i).presence.load(std::memory_order_acquire) == Presence::kHere;
+    if (flag(i, is_arrival).HasReached(step)) continue;
+    missing.push_back(ranks_[i]);
+    if (!is_here) gone.push_back(i);
+  }
+  if (!gone.empty()) {
+    return absl::UnavailableError(absl::StrCat(Describe(op), " failed: ", NameGone(gone)));
+  }
+  if (missing.empty() || Clock::now() < op.deadline) return absl::OkStatus();
+  return absl::DeadlineExceededError(absl::StrCat(
+      Describe(op), " timed out after ", NameDuration(op.timeout), ": ", NameRanks(missing),
+      is_arrival ? " did not arrive" : " did not finish"));
+}
+
+std::string ShmDomain::NameGone(const std::vector<int>& indices) const {
+  std::string text;
+  for (int i : indices) {
+    const bool is_dead = lines(i).presence.load(std::memory_order_relaxed) == Presence::kDead;
+    absl::StrAppend(&text, text.empty() ? "" : ", ", "rank ", ranks_[i], " (pid ",
+                    lines(i).pid.load(std::memory_order_relaxed), ")",
+                    is_dead ? " died" : " has left the group");
+  }
+  return text;
+}
+
+void ShmDomain::Fail(const absl::Status& status) {
+  GroupHeader& group = header();
+  uint32_t none = 0;
+  if (!group.failure_state.compare_exchange_strong(none, 1)) return;
+  group.failure_code = static_cast<int32_t>(status.code());
+  const std::string text(status.message());
+  const size_t length = std::min(text.size(), GroupHeader::kReasonBytes - 1);
+  std::memcpy(group.reason, text.data(), length);
+  group.reason[length] = '\0';
+  group.failure_state.store(2, std::memory_order_release);
+  WakeEverybody();
+}
+
+absl::Status ShmDomain::failure() const {
+  const GroupHeader& group = header();
+  if (group.failure_state.load(std::memory_order_acquire) != 2) return absl::OkStatus();
+  return absl::Status(static_cast<absl::StatusCode>(group.failure_code), group.reason);
+}
+
+absl::Status ShmDomain::PeerError() const {
+  absl::Status failed = failure();
+  if (!failed.ok()) return failed;
+  std::vector<int> dead;
+  for (int i = 0; i < size(); ++i) {
+    if (lines(i).presence.load(std::memory_order_acquire) == Presence::kDead) dead.push_back(i);
+  }
+  return dead.empty() ? absl::OkStatus() : absl::UnavailableError(NameGone(dead));
+}
+
+void ShmDomain::MarkGone(int index) {
+  Presence here = Presence::kHere;
+  if (lines(index).presence.compare_exchange_strong(here, Presence::kDead)) WakeEverybody();
+}
+
+void ShmDomain::SetPresence(int index, Presence presence) {
+  lines(index).presence.store(presence, std::memory_order_seq_cst);
+  WakeEverybody();
+}
+
+void ShmDomain::WakeEverybody() {
+  for (int i = 0; i < size(); ++i) {
+    WakeAll(lines(i).arrived);
+    WakeAll(lines(i).finished);
+  }
+}
+
+}  // namespace ddp::internal

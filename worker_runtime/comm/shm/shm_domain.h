@@ -1,0 +1,122 @@
+// The memory that the ranks of one node share, and the steps in which they use it.
+#ifndef DDPRUN_WORKER_RUNTIME_COMM_SHM_SHM_DOMAIN_H_
+#define DDPRUN_WORKER_RUNTIME_COMM_SHM_SHM_DOMAIN_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "ddp/communicator.h"
+#include "rendezvous/base/unique_fd.h"
+#include "worker_runtime/comm/op.h"
+#include "worker_runtime/comm/shm/shm_layout.h"
+
+namespace ddp::internal {
+
+// Every operation consists of steps, numbered alike on all ranks. In a step each rank makes its
+// input visible (PostArrived), waits for the others', and, where the result is made by one rank for
+// the others, makes that visible (PostFinished) and waits for it.
+//
+// A rank writes the staging of step t only when every rank has arrived at t-1, and a rank arrives at
+// t-1 only when it has read all it needs of t-2: so two sets of staging are enough.
+//
+// Methods are called by the thread that executes operations, those marked "any thread" excepted.
+class ShmDomain {
+ public:
+  // Creates the memory for `ranks` ranks. ResourceExhausted or Internal with errno.
+  static absl::StatusOr<ddprun::UniqueFd> CreateMemory(int ranks);
+  // Maps it as member `index` of `ranks` (global ranks, ascending).
+  static absl::StatusOr<std::unique_ptr<ShmDomain>> Map(ddprun::UniqueFd memory,
+                                                        std::vector<int> ranks, int index);
+  ~ShmDomain();
+  ShmDomain(const ShmDomain&) = delete;
+  ShmDomain& operator=(const ShmDomain&) = delete;
+
+  int size() const { return static_cast<int>(ranks_.size()); }
+  int index() const { return index_; }
+  const std::vector<int>& ranks() const { return ranks_; }
+
+  // --- steps
+  uint32_t NextStep() { return ++step_; }
+  void PostArrived(uint32_t step) { Raise(lines(index_).arrived, step); }
+  void PostFinished(uint32_t step) { Raise(lines(index_).finished, step); }
+  // Wait for every rank. DeadlineExceeded or Unavailable naming the ranks that did not come, or the
+  // failure that another rank reported. Nothing of a failed group may be used again.
+  absl::Status AwaitArrived(uint32_t step, const Op& op) { return Await(step, op, true); }
+  absl::Status AwaitFinished(uint32_t step, const Op& op) { return Await(step, op, false); }
+
+  RankLines::Entry& entry(int index, uint32_t step) { return lines(index).entries[step % 2]; }
+  char* input(int index, uint32_t step) { return staging(index, step); }
+  char* result(int index, uint32_t step) { return staging(index, step) + kStagingBytes; }
+
+  // --- buffers
+  // Part of the operation `op`, after all ranks agreed on its size.
+  absl::StatusOr<std::unique_ptr<Buffer>> Allocate(const Op& op, uint32_t step);
+  // Where [data, data + bytes) lies; not shared if it is not wholly in one buffer.
+  Location Locate(const void* data, size_t bytes);
+  // The same place in the part of rank `index`. Null if this rank has released that buffer.
+  char* Resolve(int index, const Location& location);
+
+  // --- failures, any thread
+  // The first call in the group wins; every wait of every rank ends with its status.
+  void Fail(const absl::Status& status);
+  // What was given to Fail() by whichever rank; Ok otherwise.
+  absl::Status failure() const;
+  // Unavailable if a rank died or left; Ok otherwise.
+  absl::Status PeerError() const;
+  void MarkLeft() { SetPresence(index_, Presence::kLeft); }
+  // A rank that has left is not dead.
+  void MarkGone(int index);
+
+ private:
+  class Region;
+  struct Part {
+    int32_t id;
+    char* base;  // of rank 0's part
+    size_t stride;
+  };
+
+  ShmDomain(ddprun::UniqueFd memory, char* base, std::vector<int> ranks, int index);
+
+  GroupHeader& header() const { return *reinterpret_cast<GroupHeader*>(base_); }
+  RankLines& lines(int index) const { return lines_[index]; }
+  char* staging(int index, uint32_t step) {
+    return base_ + ControlBytes(size()) + kStagingPerRank * static_cast<size_t>(index) +
+           (step % 2) * 2 * kStagingBytes;
+  }
+  Flag& flag(int index, bool is_arrival) const {
+    return is_arrival ? lines(index).arrived : lines(index).finished;
+  }
+
+  absl::Status Await(uint32_t step, const Op& op, bool is_arrival);
+  absl::Status AwaitSlowly(int index, uint32_t step, const Op& op, bool is_arrival);
+  // Ok while the wait may still succeed.
+  absl::Status WhyHopeless(uint32_t step, const Op& op, bool is_arrival) const;
+  std::string NameGone(const std::vector<int>& indices) const;
+  void SetPresence(int index, Presence presence);
+  void WakeEverybody();
+  void Release(int32_t id);
+
+  const ddprun::UniqueFd memory_;
+  char* const base_;
+  RankLines* const lines_;
+  const std::vector<int> ranks_;
+  const int index_;
+  int spins_ = 0;
+  int yields_ = 0;
+  uint32_t step_ = 0;
+  uint64_t end_;  // of the last buffer, in the memory; alike on all ranks
+  int32_t last_region_ = -1;
+
+  std::mutex mutex_;         // buffers are released by the caller's thread
+  std::vector<Part> parts_;  // guarded by mutex_
+};
+
+}  // namespace ddp::internal
+
+#endif  // DDPRUN_WORKER_RUNTIME_COMM_SHM_SHM_DOMAIN_H_

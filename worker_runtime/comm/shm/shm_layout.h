@@ -1,0 +1,64 @@
+// What lies in the memory that the ranks of one node share.
+//
+//   GroupHeader | RankLines of each rank | staging of each rank | buffers, appended as allocated
+#ifndef DDPRUN_WORKER_RUNTIME_COMM_SHM_SHM_LAYOUT_H_
+#define DDPRUN_WORKER_RUNTIME_COMM_SHM_SHM_LAYOUT_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "worker_runtime/comm/op_record.h"
+#include "worker_runtime/comm/shm/futex.h"
+
+namespace ddp::internal {
+
+// Where in the shared memory something is: byte `offset` of the rank's part of buffer `region`.
+struct Location {
+  int32_t region = -1;  // -1: not shared
+  uint64_t offset = 0;
+  bool is_shared() const { return region >= 0; }
+  friend bool operator==(const Location&, const Location&) = default;
+};
+
+enum class Presence : uint32_t { kHere, kLeft, kDead };
+
+struct RankLines {
+  Flag arrived;   // the last step whose input this rank has made visible
+  Flag finished;  // the last step whose result this rank has made visible
+  struct Entry {
+    OpRecord op;
+    Location location;  // of an all-reduce's data
+  };
+  alignas(64) Entry entries[2];  // by the parity of the operation's first step
+  alignas(64) std::atomic<Presence> presence;
+  std::atomic<int32_t> pid;
+};
+
+struct GroupHeader {
+  static constexpr size_t kReasonBytes = 1024;
+  // 0: none, 1: being written, 2: `reason` and the rest are valid.
+  std::atomic<uint32_t> failure_state;
+  int32_t failure_code;  // an absl::StatusCode
+  char reason[kReasonBytes];
+};
+
+// Staging: two sets, used in turn by the parity of the step, each with room for a rank's input and
+// for a result. Pages that are never used cost nothing.
+inline constexpr size_t kStagingBytes = size_t{1} << 20;
+inline constexpr size_t kStagingPerRank = 4 * kStagingBytes;
+inline constexpr size_t kPage = 4096;
+
+constexpr size_t RoundUpToPage(size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+
+// Bytes before the first buffer.
+constexpr size_t ControlBytes(int ranks) {
+  return RoundUpToPage(sizeof(GroupHeader) + 64 + sizeof(RankLines) * static_cast<size_t>(ranks));
+}
+constexpr size_t FixedBytes(int ranks) {
+  return ControlBytes(ranks) + kStagingPerRank * static_cast<size_t>(ranks);
+}
+
+}  // namespace ddp::internal
+
+#endif  // DDPRUN_WORKER_RUNTIME_COMM_SHM_SHM_LAYOUT_H_

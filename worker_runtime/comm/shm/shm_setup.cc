@@ -1,0 +1,264 @@
+#include "worker_runtime/comm/shm/shm_setup.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "worker_runtime/comm/nonce.h"
+
+namespace ddp::internal {
+namespace {
+
+using ddprun::UniqueFd;
+
+// The one message a rank sends when it joins.
+struct Hello {
+  Nonce nonce;
+  int32_t index;
+};
+
+// A connection that does not say hello within this is dropped.
+constexpr std::chrono::seconds kHelloTimeout(5);
+
+int PollMs(Clock::time_point until) {
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now()).count();
+  return static_cast<int>(std::clamp<int64_t>(left, 0, 1000));
+}
+
+// Whether the process at the other end is of our user. Its pid may be 0 in another pid namespace.
+bool CheckPeer(int fd, pid_t* pid) {
+  ucred credentials;
+  socklen_t length = sizeof credentials;
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &length) != 0) return false;
+  *pid = credentials.pid;
+  return credentials.uid == geteuid();
+}
+
+// Closed for ourselves: ranks that are threads of one process end by closing their socket.
+UniqueFd OpenPidfd(pid_t pid) {
+  if (pid <= 0 || pid == getpid()) return UniqueFd();
+  return UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+}
+
+bool SendMemory(int socket, int memory) {
+  char byte = 1;
+  iovec data{&byte, 1};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  cmsghdr* header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof(int));
+  std::memcpy(CMSG_DATA(header), &memory, sizeof(int));
+  return sendmsg(socket, &message, MSG_NOSIGNAL) == 1;
+}
+
+UniqueFd ReceiveMemory(int socket) {
+  char byte;
+  iovec data{&byte, 1};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  if (recvmsg(socket, &message, MSG_CMSG_CLOEXEC) != 1) return UniqueFd();
+  cmsghdr* header = CMSG_FIRSTHDR(&message);
+  if (header == nullptr || header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS ||
+      header->cmsg_len != CMSG_LEN(sizeof(int))) {
+    return UniqueFd();
+  }
+  int fd;
+  std::memcpy(&fd, CMSG_DATA(header), sizeof fd);
+  return UniqueFd(fd);
+}
+
+absl::Status SocketStatus(const char* what) {
+  return absl::InternalError(
+      absl::StrCat(what, " for this node's ranks: ", std::strerror(errno)));
+}
+
+// The first rank's side.
+class Leader {
+ public:
+  Leader(std::vector<int> ranks, UniqueFd memory)
+      : ranks_(std::move(ranks)), memory_(std::move(memory)), has_joined_(ranks_.size()) {}
+
+  absl::Status Publish(Store& store, const std::string& key) {
+    listener_.Reset(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (!listener_.is_open()) return SocketStatus("socket");
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    // Binding to a family alone makes the kernel choose an abstract name nobody has.
+    if (bind(listener_.get(), reinterpret_cast<sockaddr*>(&address), sizeof(sa_family_t)) != 0) {
+      return SocketStatus("bind");
+    }
+    socklen_t length = sizeof address;
+    if (getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&address), &length) != 0) {
+      return SocketStatus("getsockname");
+    }
+    if (listen(listener_.get(), 1024) != 0) return SocketStatus("listen");
+    nonce_ = MakeNonce();
+    const char* name = reinterpret_cast<const char*>(&address);
+    return store.Set(key, absl::StrCat(NonceText(nonce_), " ",
+                                       absl::BytesToHexString(std::string(name, length))));
+  }
+
+  absl::StatusOr<std::vector<PeerLink>> AwaitAll(Clock::time_point deadline) {
+    while (links_.size() + 1 < ranks_.size()) {
+      if (Clock::now() >= deadline) return absl::DeadlineExceededError(WhoIsMissing());
+      Poll(deadline);
+    }
+    return std::move(links_);
+  }
+
+ private:
+  struct Stranger {
+    UniqueFd socket;
+    pid_t pid;
+    Clock::time_point deadline;
+  };
+
+  std::string WhoIsMissing() const {
+    std::vector<int> missing;
+    for (size_t i = 1; i < ranks_.size(); ++i) {
+      if (!has_joined_[i]) missing.push_back(ranks_[i]);
+    }
+    return absl::StrCat(NameRanks(missing), " did not join the shared memory of this node");
+  }
+
+  void Poll(Clock::time_point deadline) {
+    std::vector<pollfd> polled = {{listener_.get(), POLLIN, 0}};
+    for (const Stranger& stranger : strangers_) polled.push_back({stranger.socket.get(), POLLIN, 0});
+    if (poll(polled.data(), polled.size(), PollMs(deadline)) < 0) return;
+    std::vector<Stranger> remaining;
+    for (size_t i = 0; i < strangers_.size(); ++i) {
+      if (polled[i + 1].revents != 0) {
+        Admit(std::move(strangers_[i]));
+      } else if (Clock::now() < strangers_[i].deadline) {
+        remaining.push_back(std::move(strangers_[i]));
+      }
+    }
+    strangers_ = std::move(remaining);
+    if (polled[0].revents != 0 && strangers_.size() <= ranks_.size() + 64) Accept();
+  }
+
+  void Accept() {
+    UniqueFd socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    pid_t pid = 0;
+    if (!socket.is_open() || !CheckPeer(socket.get(), &pid)) return;
+    strangers_.push_back({std::move(socket), pid, Clock::now() + kHelloTimeout});
+  }
+
+  // Drops the connection unless it proves itself.
+  void Admit(Stranger stranger) {
+    Hello hello;
+    if (recv(stranger.socket.get(), &hello, sizeof hello, MSG_TRUNC) != sizeof hello) return;
+    if (hello.nonce != nonce_ || hello.index < 1 ||
+        hello.index >= static_cast<int>(ranks_.size()) || has_joined_[hello.index]) {
+      return;
+    }
+    if (!SendMemory(stranger.socket.get(), memory_.get())) return;
+    has_joined_[hello.index] = true;
+    links_.push_back({hello.index, std::move(stranger.socket), OpenPidfd(stranger.pid)});
+  }
+
+  const std::vector<int> ranks_;
+  const UniqueFd memory_;
+  Nonce nonce_{};
+  UniqueFd listener_;
+  std::vector<Stranger> strangers_;
+  std::vector<bool> has_joined_;
+  std::vector<PeerLink> links_;
+};
+
+absl::StatusOr<ShmGroup> Lead(Store& store, const std::string& key, std::vector<int> ranks,
+                              Clock::time_point deadline) {
+  auto memory = ShmDomain::CreateMemory(static_cast<int>(ranks.size()));
+  if (!memory.ok()) return memory.status();
+  UniqueFd copy(fcntl(memory->get(), F_DUPFD_CLOEXEC, 3));
+  if (!copy.is_open()) return SocketStatus("duplicate the shared memory's descriptor");
+  auto domain = ShmDomain::Map(std::move(*memory), ranks, 0);
+  if (!domain.ok()) return domain.status();
+  Leader leader(std::move(ranks), std::move(copy));
+  absl::Status status = leader.Publish(store, key);
+  if (!status.ok()) return status;
+  auto links = leader.AwaitAll(deadline);
+  if (!links.ok()) return links.status();
+  ShmGroup group;
+  group.domain = std::move(*domain);
+  group.watch = std::make_unique<PeerWatch>(*group.domain, std::move(*links));
+  return group;
+}
+
+absl::StatusOr<ShmGroup> Follow(Store& store, const std::string& key, std::vector<int> ranks,
+                                int index, Clock::time_point deadline) {
+  const std::string who = absl::StrCat("rank ", ranks[0], ", which holds this node's shared memory,");
+  auto value = store.Get(key, std::max(std::chrono::milliseconds(1),
+                                       std::chrono::duration_cast<std::chrono::milliseconds>(
+                                           deadline - Clock::now())));
+  if (!value.ok()) {
+    return absl::Status(value.status().code(),
+                        absl::StrCat(who, " did not come: ", value.status().message()));
+  }
+  Hello hello{};
+  hello.index = index;
+  const size_t space = value->find(' ');
+  sockaddr_un address{};
+  const std::string name = absl::HexStringToBytes(
+      space == std::string::npos ? "" : value->substr(space + 1));
+  if (!ParseNonce(value->substr(0, space), &hello.nonce) || name.size() < sizeof(sa_family_t) ||
+      name.size() > sizeof address) {
+    return absl::InternalError(absl::StrCat("the store holds garbage under ", key));
+  }
+  std::memcpy(&address, name.data(), name.size());
+  UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  if (!socket.is_open()) return SocketStatus("socket");
+  pid_t pid = 0;
+  if (connect(socket.get(), reinterpret_cast<sockaddr*>(&address),
+              static_cast<socklen_t>(name.size())) != 0 ||
+      !CheckPeer(socket.get(), &pid) ||
+      send(socket.get(), &hello, sizeof hello, MSG_NOSIGNAL) != sizeof hello) {
+    return absl::UnavailableError(absl::StrCat(who, " cannot be reached: ", std::strerror(errno)));
+  }
+  pollfd polled{socket.get(), POLLIN, 0};
+  while (poll(&polled, 1, PollMs(deadline)) <= 0) {
+    if (Clock::now() < deadline) continue;
+    return absl::DeadlineExceededError(absl::StrCat(who, " did not answer"));
+  }
+  UniqueFd memory = ReceiveMemory(socket.get());
+  if (!memory.is_open()) return absl::UnavailableError(absl::StrCat(who, " has ended"));
+  auto domain = ShmDomain::Map(std::move(memory), std::move(ranks), index);
+  if (!domain.ok()) return domain.status();
+  ShmGroup group;
+  group.domain = std::move(*domain);
+  std::vector<PeerLink> links;
+  links.push_back({0, std::move(socket), OpenPidfd(pid)});
+  group.watch = std::make_unique<PeerWatch>(*group.domain, std::move(links));
+  return group;
+}
+
+}  // namespace
+
+absl::StatusOr<ShmGroup> JoinShmGroup(Store& store, const std::string& key, std::vector<int> ranks,
+                                      int index, Clock::time_point deadline) {
+  if (index == 0) return Lead(store, key, std::move(ranks), deadline);
+  return Follow(store, key, std::move(ranks), index, deadline);
+}
+
+}  // namespace ddp::internal

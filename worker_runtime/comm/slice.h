@@ -1,0 +1,27 @@
+// How a range of elements is divided among those who work on it.
+#ifndef DDPRUN_WORKER_RUNTIME_COMM_SLICE_H_
+#define DDPRUN_WORKER_RUNTIME_COMM_SLICE_H_
+
+#include <algorithm>
+#include <cstddef>
+
+namespace ddp::internal {
+
+struct Slice {
+  size_t begin = 0;  // elements
+  size_t count = 0;
+};
+
+// Part `index` of `parts` of `count` elements of `size` bytes: equal parts of whole cache lines, so
+// that no two write to one; the last ones may be smaller or empty.
+inline Slice SliceOf(size_t count, size_t size, int parts, int index) {
+  const size_t line = std::max<size_t>(1, 64 / size);
+  const size_t n = static_cast<size_t>(parts);
+  const size_t each = ((count + n - 1) / n + line - 1) / line * line;
+  const size_t begin = std::min(count, each * static_cast<size_t>(index));
+  return {begin, std::min(each, count - begin)};
+}
+
+}  // namespace ddp::internal
+
+#endif  // DDPRUN_WORKER_RUNTIME_COMM_SLICE_H_

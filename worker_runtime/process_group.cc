@@ -1,0 +1,91 @@
+#include "ddp/process_group.h"
+
+#include <cstdlib>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "worker_runtime/comm/form_group.h"
+#include "worker_runtime/comm/host_key.h"
+#include "worker_runtime/env_contract.h"
+#include "worker_runtime/session.h"
+
+namespace ddp {
+namespace {
+
+using internal::WorkerEnv;
+
+class ProcessGroupImpl final : public ProcessGroup {
+ public:
+  ProcessGroupImpl(WorkerEnv env, std::unique_ptr<Store> store, std::unique_ptr<Store> session,
+                   internal::FormedGroup group)
+      : env_(std::move(env)),
+        store_(std::move(store)),
+        session_(std::move(session)),
+        group_(std::move(group)) {}
+
+  int rank() const override { return env_.rank; }
+  int world_size() const override { return env_.world_size; }
+  int local_rank() const override { return env_.local_rank; }
+  int local_world_size() const override { return env_.local_world_size; }
+  int restart_count() const override { return env_.restart_count; }
+  const std::string& description() const override { return group_.description; }
+  Communicator& communicator() override { return *group_.communicator; }
+  Store* store() override { return session_.get(); }
+
+  absl::Status Shutdown() override {
+    if (is_shut_down_) return absl::OkStatus();
+    is_shut_down_ = true;
+    absl::Status status = group_.communicator->Barrier()->Wait();
+    group_.communicator->Leave();
+    return status;
+  }
+
+ private:
+  const WorkerEnv env_;
+  const std::unique_ptr<Store> store_;    // the whole key space; null without a launcher
+  const std::unique_ptr<Store> session_;  // this round's part of it
+  const internal::FormedGroup group_;
+  bool is_shut_down_ = false;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ProcessGroup>> ProcessGroup::FromEnv(
+    const ProcessGroupOptions& options) {
+  auto parsed = internal::ParseWorkerEnv([](const char* name) { return std::getenv(name); });
+  if (!parsed.ok()) return parsed.status();
+  if (options.timeout.count() <= 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the group's timeout is ", options.timeout.count(), " ms: it must be above 0"));
+  }
+  WorkerEnv env = parsed->value_or(WorkerEnv());
+  if (env.world_size == 1 && (env.master_addr.empty() || env.master_port == 0)) {
+    return std::unique_ptr<ProcessGroup>(new ProcessGroupImpl(
+        std::move(env), nullptr, nullptr, internal::FormLocalGroup(options.timeout)));
+  }
+  auto store = Store::Connect(env.master_addr, env.master_port, options.timeout);
+  if (!store.ok()) return store.status();
+  auto prefix = internal::AgreeOnSession(**store, env, options.timeout);
+  if (!prefix.ok()) return prefix.status();
+  auto session = std::make_unique<PrefixStore>(*prefix, **store);
+  internal::FormedGroup formed;
+  if (env.world_size == 1) {
+    formed = internal::FormLocalGroup(options.timeout);
+  } else {
+    internal::GroupMember member;
+    member.rank = env.rank;
+    member.world_size = env.world_size;
+    member.timeout = options.timeout;
+    member.capabilities = {options.backend, internal::HostKey(),
+                           internal::LocalAddressToward(env.master_addr, env.master_port)};
+    PrefixStore group_store("group", *session);
+    auto group = internal::FormGroup(group_store, member);
+    if (!group.ok()) return group.status();
+    formed = std::move(*group);
+  }
+  return std::unique_ptr<ProcessGroup>(new ProcessGroupImpl(
+      std::move(env), std::move(*store), std::move(session), std::move(formed)));
+}
+
+}  // namespace ddp

@@ -1,0 +1,24 @@
+// Which key space of the store belongs to this start of the group.
+#ifndef DDPRUN_WORKER_RUNTIME_SESSION_H_
+#define DDPRUN_WORKER_RUNTIME_SESSION_H_
+
+#include <chrono>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "ddp/store.h"
+#include "worker_runtime/env_contract.h"
+
+namespace ddp::internal {
+
+// The prefix of this round's keys. ddprun says the round, so it is "ddp/<epoch>.<round>". The real
+// torchrun's store and keys outlive a restart, and its restart count differs between nodes: there
+// the ranks agree by echo. Each says hello with a fresh nonce; rank 0 publishes an id with all
+// nonces it sees, again while any changes; a rank takes only an id that comes with its own nonce,
+// and acknowledges it. DeadlineExceeded names the ranks that did not come.
+absl::StatusOr<std::string> AgreeOnSession(Store& store, const WorkerEnv& env,
+                                           std::chrono::milliseconds timeout);
+
+}  // namespace ddp::internal
+
+#endif  // DDPRUN_WORKER_RUNTIME_SESSION_H_
