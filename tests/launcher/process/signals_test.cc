@@ -1,0 +1,89 @@
+#include "launcher/process/signals.h"
+
+#include <unistd.h>
+
+#include <csignal>
+#include <vector>
+
+#include <boost/asio/io_context.hpp>
+#include <doctest/doctest.h>
+
+#include "tests/launcher/process/process_testing.h"
+
+namespace ddprun::launcher {
+namespace {
+
+using namespace std::chrono_literals;
+using namespace ddprun::testing;
+
+TimePoint At(Duration since_start) { return TimePoint(since_start); }
+
+TEST_CASE("signals: the first stop signal stops, a second INT or TERM kills") {
+  for (const int first : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) {
+    for (const int second : {SIGINT, SIGTERM}) {
+      SignalClassifier classifier;
+      CHECK(classifier.Classify(first, 0, At(0s)) == SignalMeaning::kStop);
+      CHECK(classifier.Classify(second, 0, At(1s)) == SignalMeaning::kKillNow);
+    }
+  }
+}
+
+TEST_CASE("signals: further HUP and QUIT stay a stop") {
+  SignalClassifier classifier;
+  CHECK(classifier.Classify(SIGHUP, 0, At(0s)) == SignalMeaning::kStop);
+  CHECK(classifier.Classify(SIGHUP, 7, At(1s)) == SignalMeaning::kStop);
+  CHECK(classifier.Classify(SIGQUIT, 7, At(2s)) == SignalMeaning::kStop);
+}
+
+TEST_CASE("signals: one sender's signal to the process and then to its group counts once") {
+  SignalClassifier classifier;
+  CHECK(classifier.Classify(SIGTERM, 7, At(0ms)) == SignalMeaning::kStop);
+  CHECK(classifier.Classify(SIGTERM, 7, At(1ms)) == std::nullopt);
+  SUBCASE("but not from another sender") {
+    CHECK(classifier.Classify(SIGTERM, 8, At(2ms)) == SignalMeaning::kKillNow);
+  }
+  SUBCASE("but not another signal") {
+    CHECK(classifier.Classify(SIGINT, 7, At(2ms)) == SignalMeaning::kKillNow);
+  }
+  SUBCASE("but not later") {
+    CHECK(classifier.Classify(SIGTERM, 7, At(20ms)) == SignalMeaning::kKillNow);
+  }
+}
+
+TEST_CASE("signals: user signals and job control mean the same before and after a stop") {
+  SignalClassifier classifier;
+  for (int round = 0; round < 2; ++round) {
+    CHECK(classifier.Classify(SIGUSR1, 7, At(0s)) == SignalMeaning::kRelay);
+    CHECK(classifier.Classify(SIGUSR2, 7, At(0s)) == SignalMeaning::kRelay);
+    CHECK(classifier.Classify(SIGTSTP, 7, At(0s)) == SignalMeaning::kSuspend);
+    CHECK(classifier.Classify(SIGCONT, 7, At(0s)) == SignalMeaning::kResume);
+    classifier.Classify(SIGTERM, 7, At(0s));
+  }
+}
+
+TEST_CASE("signals: the receiver says which signal came and from whom") {
+  boost::asio::io_context io;
+  std::vector<ReceivedSignal> received;
+  SignalReceiver receiver(io, TestBaseline(),
+                          [&](const ReceivedSignal& signal) { received.push_back(signal); });
+  kill(getpid(), SIGUSR1);
+  REQUIRE(RunUntil(io, [&] { return received.size() == 1; }));
+  kill(getpid(), SIGTERM);
+  REQUIRE(RunUntil(io, [&] { return received.size() == 2; }));
+  CHECK(received[0].meaning == SignalMeaning::kRelay);
+  CHECK(received[0].signal == SIGUSR1);
+  CHECK(received[1].meaning == SignalMeaning::kStop);
+  CHECK(received[1].signal == SIGTERM);
+  CHECK(received[1].sender == getpid());
+  CHECK(received[1].sender_uid == getuid());
+}
+
+TEST_CASE("signals: a HUP ignored at the start is none of the agent's signals") {
+  ProcessBaseline baseline;
+  CHECK((AgentSignals(baseline) & BitOf(SIGHUP)) != 0);
+  baseline.ignored_signals = BitOf(SIGHUP);
+  CHECK((AgentSignals(baseline) & BitOf(SIGHUP)) == 0);
+}
+
+}  // namespace
+}  // namespace ddprun::launcher

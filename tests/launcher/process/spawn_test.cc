@@ -1,0 +1,192 @@
+#include "launcher/process/spawn.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <fstream>
+
+#include <doctest/doctest.h>
+
+#include "launcher/process/exit_status.h"
+#include "launcher/process/process.h"
+#include "tests/launcher/process/process_testing.h"
+#include "tests/support/temp_dir.h"
+
+namespace ddprun::launcher {
+namespace {
+
+using namespace ddprun::testing;
+
+SpawnRequest Toy(std::vector<std::string> verbs) {
+  SpawnRequest request;
+  request.executable = ToyWorker();
+  request.argv = {"toy_worker"};
+  for (std::string& verb : verbs) request.argv.push_back(std::move(verb));
+  request.env = TestEnvironment();
+  return request;
+}
+
+// What the toy prints, run to its end under `baseline`.
+std::string OutputOf(SpawnRequest request, const ProcessBaseline& baseline = TestBaseline()) {
+  CapturePipe output;
+  request.stdout_fd = output.write_end();
+  const SpawnResult result = Spawn(request, baseline);
+  REQUIRE_MESSAGE(result.ok(), result.text);
+  const std::string text = output.ReadAll();
+  ReapChild(result.pid);
+  return text;
+}
+
+std::string Hex(SignalBits bits) {
+  char text[17];
+  std::snprintf(text, sizeof(text), "%016llx", static_cast<unsigned long long>(bits));
+  return text;
+}
+
+void WriteFile(const std::string& path, const std::string& content, mode_t mode) {
+  std::ofstream(path) << content;
+  REQUIRE(chmod(path.c_str(), mode) == 0);
+}
+
+SpawnResult SpawnPath(const std::string& path) {
+  return Spawn({.executable = path, .argv = {path}, .env = {}}, TestBaseline());
+}
+
+TEST_CASE("spawn: what cannot be executed is reported with errno and exit code") {
+  const TempDir temp;
+  WriteFile(temp.File("plain"), "#!/bin/sh\n", 0644);
+  WriteFile(temp.File("garbage"), "no program\n", 0755);
+  WriteFile(temp.File("lost"), "#! /no/such/interpreter -x\n", 0755);
+  WriteFile(temp.File("dos"), "#!/bin/sh\r\nexit 0\r\n", 0755);
+  const struct {
+    std::string path;
+    int error;
+    int exit_code;
+    std::string reason;
+  } rows[] = {
+      {temp.File("none"), ENOENT, kExitNotFound, "No such file or directory (ENOENT)"},
+      {temp.File("plain") + "/x", ENOTDIR, kExitNotFound, "Not a directory (ENOTDIR)"},
+      {temp.File("plain"), EACCES, kExitNotExecutable,
+       "Permission denied (EACCES); it has no execute bit"},
+      {temp.path().string(), EACCES, kExitNotExecutable,
+       "Permission denied (EACCES); it is a directory"},
+      {temp.File("garbage"), ENOEXEC, kExitNotExecutable,
+       "Exec format error (ENOEXEC); neither a program for this machine nor a script beginning "
+       "with #!"},
+      {temp.File("lost"), ENOENT, kExitNotExecutable,
+       "No such file or directory (ENOENT); the file exists, but its interpreter "
+       "\"/no/such/interpreter\" does not"},
+      {temp.File("dos"), ENOENT, kExitNotExecutable,
+       "No such file or directory (ENOENT); the file exists, but its interpreter \"/bin/sh\\r\" "
+       "does not (the file has DOS line ends)"},
+  };
+  for (const auto& row : rows) {
+    const SpawnResult result = SpawnPath(row.path);
+    CHECK_FALSE(result.ok());
+    CHECK(result.error == row.error);
+    CHECK(result.exit_code == row.exit_code);
+    CHECK(result.text == "exec \"" + row.path + "\": " + row.reason);
+  }
+  siginfo_t info{};
+  CHECK(waitid(P_ALL, 0, &info, WEXITED | WNOHANG) != 0);  // no zombie is left
+  CHECK(errno == ECHILD);
+}
+
+TEST_CASE("spawn: arguments beyond the kernel's limit are this machine's fault") {
+  SpawnRequest request = Toy({});
+  request.argv.push_back(std::string(4 * 1024 * 1024, 'x'));
+  const SpawnResult result = Spawn(request, TestBaseline());
+  CHECK(result.error == E2BIG);
+  CHECK(result.exit_code == kExitMachine);
+}
+
+TEST_CASE("spawn: a worker leads its own session and process group") {
+  CapturePipe output;
+  SpawnRequest request = Toy({"ids"});
+  request.stdout_fd = output.write_end();
+  const SpawnResult result = Spawn(request, TestBaseline());
+  REQUIRE(result.ok());
+  const std::string pid = std::to_string(result.pid);
+  CHECK(output.ReadAll() == pid + " " + pid + " " + pid + "\n");
+  ReapChild(result.pid);
+}
+
+TEST_CASE("spawn: a worker has descriptors 0 to 2 and nothing else") {
+  // Also those that the agent's own starter left open without close-on-exec.
+  const UniqueFd low(open("/dev/null", O_RDONLY));
+  const UniqueFd high(fcntl(low.get(), F_DUPFD, 200));
+  CHECK(OutputOf(Toy({"fds"})) == "0 1 2\n");
+}
+
+TEST_CASE("spawn: stdio may be given crosswise among 0 to 2") {
+  // stdout and stderr swapped: each source is the other's target.
+  CapturePipe output;
+  const UniqueFd saved(fcntl(2, F_DUPFD_CLOEXEC, 10));
+  dup2(output.write_end(), 2);
+  SpawnRequest request = Toy({"say", "on stdout", "fds"});
+  request.stdout_fd = 2;
+  request.stderr_fd = 1;
+  const SpawnResult result = Spawn(request, TestBaseline());
+  dup2(saved.get(), 2);
+  REQUIRE(result.ok());
+  CHECK(output.ReadAll() == "on stdout\n0 1 2\n");
+  ReapChild(result.pid);
+}
+
+TEST_CASE("spawn: given descriptors become stdin, stdout and stderr") {
+  CapturePipe input;
+  REQUIRE(write(input.write_end(), "hello", 5) == 5);
+  SpawnRequest request = Toy({"stdin"});
+  // The read end has no accessor: /proc gives another one.
+  const std::string path = "/proc/self/fd/" + std::to_string(input.write_end());
+  const UniqueFd read_end(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  request.stdin_fd = read_end.get();
+  CHECK(OutputOf(request) == "read hello\n");
+}
+
+TEST_CASE("spawn: the worker finds the signal state of the agent's start, not the agent's") {
+  TestBaseline();  // the agent's mask and SIGPIPE are set now
+  struct sigaction handler {};
+  handler.sa_handler = [](int) {};
+  sigaction(SIGUSR2, &handler, nullptr);
+  ProcessBaseline baseline;
+  baseline.open_files = TestBaseline().open_files;
+  SUBCASE("nothing blocked, nothing ignored") {}
+  SUBCASE("HUP ignored, as under nohup") { baseline.ignored_signals = BitOf(SIGHUP); }
+  SUBCASE("CHLD and a real-time signal ignored, others blocked") {
+    baseline.ignored_signals = BitOf(SIGCHLD) | BitOf(40);
+    baseline.blocked_signals = BitOf(SIGALRM) | BitOf(64) | BitOf(33);
+  }
+  const std::string text = OutputOf(Toy({"signals"}), baseline);
+  CHECK_MESSAGE(text.find("SigBlk:" + Hex(baseline.blocked_signals)) != std::string::npos, text);
+  CHECK_MESSAGE(text.find("SigIgn:" + Hex(baseline.ignored_signals)) != std::string::npos, text);
+  signal(SIGUSR2, SIG_DFL);
+}
+
+TEST_CASE("spawn: the agent's own signal mask is the same afterwards") {
+  TestBaseline();
+  const SignalBits before = RecordBaseline().blocked_signals;
+  OutputOf(Toy({"say", "x"}));
+  CHECK(RecordBaseline().blocked_signals == before);
+}
+
+TEST_CASE("spawn: the worker gets the limit on open files of the agent's start") {
+  ProcessBaseline baseline = TestBaseline();
+  baseline.open_files.rlim_cur = 123;
+  CHECK(OutputOf(Toy({"limit"}), baseline) == "123\n");
+}
+
+TEST_CASE("spawn: the environment is the given one alone") {
+  SpawnRequest request = Toy({"env", "HOME", "env", "RANK"});
+  request.env = {"RANK=3"};
+  CHECK(OutputOf(request) == "<unset>\n3\n");
+}
+
+}  // namespace
+}  // namespace ddprun::launcher
