@@ -85,8 +85,8 @@ bool CapturePipe::ReadMore() {
   return true;
 }
 
-std::string CapturePipe::ReadUntil(const std::string& text) {
-  while (seen_.find(text) == std::string::npos && ReadMore()) {
+std::string CapturePipe::ReadUntil(const std::string& text, size_t from) {
+  while (seen_.find(text, from) == std::string::npos && ReadMore()) {
   }
   return seen_;
 }

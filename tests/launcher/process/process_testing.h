@@ -38,8 +38,8 @@ class CapturePipe {
   CapturePipe();
   int write_end() const { return write_end_.get(); }
   void CloseWriteEnd() { write_end_.Reset(); }
-  // Everything written until `text` has come or 30 s are over.
-  std::string ReadUntil(const std::string& text);
+  // Everything written until `text` has come behind offset `from`, or 30 s are over.
+  std::string ReadUntil(const std::string& text, size_t from = 0);
   // Everything until all writers are gone or 30 s are over. Closes our write end first.
   std::string ReadAll();
 

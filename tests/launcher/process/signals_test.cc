@@ -5,8 +5,8 @@
 #include <csignal>
 #include <vector>
 
-#include <boost/asio/io_context.hpp>
 #include <doctest/doctest.h>
+#include <boost/asio/io_context.hpp>
 
 #include "tests/launcher/process/process_testing.h"
 

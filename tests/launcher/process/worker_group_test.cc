@@ -1,12 +1,12 @@
 #include "launcher/process/worker_group.h"
 
+#include <cerrno>
 #include <csignal>
 #include <string>
 
 #include <doctest/doctest.h>
-#include <boost/asio/io_context.hpp>
 
-#include "launcher/process/leftovers.h"
+#include "tests/launcher/process/group_fixture.h"
 #include "tests/launcher/process/process_testing.h"
 
 namespace ddprun::launcher {
@@ -15,53 +15,7 @@ namespace {
 using namespace std::chrono_literals;
 using namespace ddprun::testing;
 
-// A group, what it reported, and the toy workers' output.
-struct Fixture {
-  explicit Fixture(bool use_pidfd = true, Duration spawn_delay = Duration(0),
-                   Duration leftover_grace = 20s)
-      : mark(NewJobMark()),
-        group(io,
-              {.baseline = TestBaseline(),
-               .job_mark = mark,
-               .leftover_grace = leftover_grace,
-               .use_pidfd = use_pidfd,
-               .spawn_delay_for_test = spawn_delay},
-              [this](const WorkerEvent& event) { events.push_back(event); }) {}
-
-  WorkerSpec Toy(int local_rank, std::vector<std::string> verbs) {
-    WorkerSpec spec;
-    spec.local_rank = local_rank;
-    spec.rank = 10 + local_rank;
-    spec.executable = ToyWorker();
-    spec.argv = {"toy_worker"};
-    for (std::string& verb : verbs) spec.argv.push_back(std::move(verb));
-    spec.env = TestEnvironment({std::string(kJobMarkVariable) + "=" + mark});
-    spec.stdout_fd = output.write_end();
-    return spec;
-  }
-
-  template <typename Event>
-  std::vector<Event> All() const {
-    std::vector<Event> found;
-    for (const WorkerEvent& event : events) {
-      if (const Event* match = std::get_if<Event>(&event)) found.push_back(*match);
-    }
-    return found;
-  }
-  bool RunToEnd() {
-    return RunUntil(io, [this] { return !All<GroupEmpty>().empty(); });
-  }
-  // Runs until every worker of `count` has started and said `word` that often.
-  bool RunUntilStarted(size_t count) {
-    return RunUntil(io, [&] { return All<WorkerStarted>().size() == count; });
-  }
-
-  boost::asio::io_context io;
-  std::string mark;
-  CapturePipe output;
-  std::vector<WorkerEvent> events;
-  WorkerGroup group;
-};
+using Fixture = GroupFixture;
 
 const bool kBothWays[] = {true, false};
 
@@ -133,6 +87,133 @@ TEST_CASE("worker_group: a stop reaches running, stopped and deaf workers") {
     CHECK(ignored[0].text == "rank 12 (pid " + std::to_string(deaf) +
                                  ") did not end within 300 ms of SIGTERM: killed");
   }
+}
+
+TEST_CASE("worker_group: deaths are reported in the order in which they happened") {
+  // The loop does not run between the deaths, so all are seen in one turn. The highest rank dies
+  // first: a walk over the children would report the lowest.
+  constexpr int kWorkers = 6;
+  Fixture fixture;
+  std::vector<WorkerSpec> specs;
+  for (int rank = 0; rank < kWorkers; ++rank) specs.push_back(fixture.Toy(rank, {"sleep"}));
+  fixture.group.Start(std::move(specs));
+  REQUIRE(fixture.RunUntilStarted(kWorkers));
+  const auto started = fixture.All<WorkerStarted>();
+  for (int rank = kWorkers - 1; rank >= 0; --rank) {
+    const pid_t pid = started[static_cast<size_t>(rank)].pid;
+    kill(pid, SIGKILL);
+    REQUIRE(WaitUntil([&] { return StateOf(pid) == 'Z'; }));
+  }
+  REQUIRE(fixture.RunToEnd());
+  const auto exits = fixture.All<WorkerExited>();
+  REQUIRE(exits.size() == kWorkers);
+  for (int i = 0; i < kWorkers; ++i) {
+    CHECK(exits[static_cast<size_t>(i)].local_rank == kWorkers - 1 - i);
+  }
+}
+
+TEST_CASE("worker_group: a worker that cannot start undoes those before it") {
+  Fixture fixture;
+  std::vector<WorkerSpec> specs = {fixture.Toy(0, {"sleep"}),
+                                   fixture.Toy(1, {"ignore", "15", "sleep"}), fixture.Toy(2, {}),
+                                   fixture.Toy(3, {"sleep"})};
+  specs[2].executable = "./no-such-program";
+  fixture.group.Start(std::move(specs));
+  REQUIRE(fixture.RunToEnd());
+  CHECK(fixture.All<WorkerStarted>().size() == 2);
+  for (const WorkerExited& exit : fixture.All<WorkerExited>()) CHECK(exit.was_told_to_stop);
+  CHECK(fixture.All<WorkerExited>().size() == 2);
+  const auto failed = fixture.All<StartFailed>();
+  REQUIRE(failed.size() == 1);
+  CHECK(failed[0].local_rank == 2);
+  CHECK(failed[0].error == ENOENT);
+  CHECK(failed[0].exit_code == kExitNotFound);
+  CHECK(failed[0].text ==
+        "spawn rank 12: exec \"./no-such-program\": No such file or directory (ENOENT)");
+  // Last but one: everything already started was gone by then.
+  CHECK(std::holds_alternative<StartFailed>(fixture.events[fixture.events.size() - 2]));
+  CHECK(std::holds_alternative<GroupEmpty>(fixture.events.back()));
+}
+
+TEST_CASE("worker_group: a stop between the first spawn and the last starts no more") {
+  Fixture fixture(true, /*spawn_delay=*/1h);
+  fixture.group.Start({fixture.Toy(0, {"sleep"}), fixture.Toy(1, {"sleep"})});
+  REQUIRE(fixture.RunUntilStarted(1));
+  fixture.group.Stop(SIGTERM, 20s);
+  REQUIRE(fixture.RunToEnd());
+  CHECK(fixture.All<WorkerStarted>().size() == 1);
+  REQUIRE(fixture.All<WorkerExited>().size() == 1);
+  CHECK(fixture.All<WorkerExited>()[0].status.signal == SIGTERM);
+}
+
+TEST_CASE("worker_group: a stop before the first spawn starts nothing") {
+  Fixture fixture;
+  fixture.group.Start({fixture.Toy(0, {"sleep"})});
+  fixture.group.Stop(SIGTERM, 20s);
+  REQUIRE(fixture.RunToEnd());
+  CHECK(fixture.events.size() == 1);  // GroupEmpty
+}
+
+TEST_CASE("worker_group: it can start again, also from its own GroupEmpty") {
+  Fixture fixture;
+  fixture.group.Start({fixture.Toy(0, {"exit", "1"})});
+  REQUIRE(fixture.RunToEnd());
+  fixture.group.Start({fixture.Toy(0, {"exit", "2"})});
+  REQUIRE(RunUntil(fixture.io, [&] { return fixture.All<GroupEmpty>().size() == 2; }));
+  CHECK(fixture.All<WorkerExited>()[1].status.code == 2);
+}
+
+TEST_CASE("worker_group: kill now spares no grace") {
+  Fixture fixture;
+  fixture.group.Start(
+      {fixture.Toy(0, {"ignore", "15", "stubborn_helper", "say", "ready", "sleep"})});
+  REQUIRE(fixture.RunUntilStarted(1));
+  const pid_t helper = NumberAfter(fixture.output.ReadUntil("ready\n"), "left ");
+  fixture.group.Stop(SIGTERM, 1h);
+  fixture.group.KillNow();
+  REQUIRE(fixture.RunToEnd());
+  CHECK_FALSE(IsRunning(helper));
+  CHECK(fixture.All<WorkerExited>()[0].status.signal == SIGKILL);
+  CHECK(fixture.All<StopIgnored>().empty());
+}
+
+TEST_CASE("worker_group: a second stop can only shorten the grace") {
+  Fixture fixture;
+  fixture.group.Start({fixture.Toy(0, {"ignore", "15", "say", "ready", "sleep"})});
+  REQUIRE(fixture.RunUntilStarted(1));
+  fixture.output.ReadUntil("ready\n");
+  fixture.group.Stop(SIGTERM, 1h);
+  fixture.group.Stop(SIGTERM, 10ms);
+  fixture.group.Stop(SIGTERM, 1h);
+  REQUIRE(fixture.RunToEnd());
+  CHECK(fixture.All<WorkerExited>()[0].status.signal == SIGKILL);
+}
+
+TEST_CASE("worker_group: user signals reach the worker, not its helpers") {
+  Fixture fixture;
+  // The helper is forked before the handler is set, so USR1 would kill it.
+  fixture.group.Start({fixture.Toy(0, {"helper", "handle", "10", "say", "ready", "sleep"})});
+  REQUIRE(fixture.RunUntilStarted(1));
+  const pid_t helper = NumberAfter(fixture.output.ReadUntil("ready\n"), "left ");
+  fixture.group.Relay(SIGUSR1);
+  CHECK(fixture.output.ReadUntil("s10\n").find("s10\n") != std::string::npos);
+  CHECK(IsRunning(helper));
+  fixture.group.KillNow();
+  REQUIRE(fixture.RunToEnd());
+}
+
+TEST_CASE("worker_group: suspend stops the whole group and resume continues it") {
+  Fixture fixture;
+  fixture.group.Start({fixture.Toy(0, {"helper", "say", "ready", "sleep"})});
+  REQUIRE(fixture.RunUntilStarted(1));
+  const pid_t worker = fixture.All<WorkerStarted>()[0].pid;
+  const pid_t helper = NumberAfter(fixture.output.ReadUntil("ready\n"), "left ");
+  fixture.group.Suspend();
+  CHECK(WaitUntil([&] { return StateOf(worker) == 'T' && StateOf(helper) == 'T'; }));
+  fixture.group.Resume();
+  CHECK(WaitUntil([&] { return StateOf(worker) == 'S' && StateOf(helper) == 'S'; }));
+  fixture.group.KillNow();
+  REQUIRE(fixture.RunToEnd());
 }
 
 }  // namespace

@@ -1,0 +1,65 @@
+// A worker group of toy workers, what it reported, and what they printed.
+#ifndef DDPRUN_TESTS_LAUNCHER_PROCESS_GROUP_FIXTURE_H_
+#define DDPRUN_TESTS_LAUNCHER_PROCESS_GROUP_FIXTURE_H_
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <boost/asio/io_context.hpp>
+
+#include "launcher/process/leftovers.h"
+#include "launcher/process/worker_group.h"
+#include "tests/launcher/process/process_testing.h"
+
+namespace ddprun::testing {
+
+struct GroupFixture {
+  explicit GroupFixture(bool use_pidfd = true, Duration spawn_delay = Duration(0),
+                        Duration leftover_grace = std::chrono::seconds(20))
+      : mark(launcher::NewJobMark()),
+        group(io,
+              {.baseline = TestBaseline(),
+               .job_mark = mark,
+               .leftover_grace = leftover_grace,
+               .use_pidfd = use_pidfd,
+               .spawn_delay_for_test = spawn_delay},
+              [this](const launcher::WorkerEvent& event) { events.push_back(event); }) {}
+
+  launcher::WorkerSpec Toy(int local_rank, std::vector<std::string> verbs) {
+    launcher::WorkerSpec spec;
+    spec.local_rank = local_rank;
+    spec.rank = 10 + local_rank;
+    spec.executable = ToyWorker();
+    spec.argv = {"toy_worker"};
+    for (std::string& verb : verbs) spec.argv.push_back(std::move(verb));
+    spec.env = TestEnvironment({std::string(launcher::kJobMarkVariable) + "=" + mark});
+    spec.stdout_fd = output.write_end();
+    return spec;
+  }
+
+  template <typename Event>
+  std::vector<Event> All() const {
+    std::vector<Event> found;
+    for (const launcher::WorkerEvent& event : events) {
+      if (const Event* match = std::get_if<Event>(&event)) found.push_back(*match);
+    }
+    return found;
+  }
+  bool RunToEnd() {
+    return RunUntil(io, [this] { return !All<launcher::GroupEmpty>().empty(); });
+  }
+  bool RunUntilStarted(size_t count) {
+    return RunUntil(io, [&] { return All<launcher::WorkerStarted>().size() == count; });
+  }
+
+  boost::asio::io_context io;
+  std::string mark;
+  CapturePipe output;
+  std::vector<launcher::WorkerEvent> events;
+  launcher::WorkerGroup group;
+};
+
+}  // namespace ddprun::testing
+
+#endif  // DDPRUN_TESTS_LAUNCHER_PROCESS_GROUP_FIXTURE_H_

@@ -1,0 +1,176 @@
+#include "launcher/process/guardian.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <optional>
+
+#include <doctest/doctest.h>
+
+#include "launcher/process/leftovers.h"
+#include "launcher/process/process.h"
+#include "launcher/process/spawn.h"
+#include "tests/launcher/process/process_testing.h"
+
+namespace ddprun::launcher {
+namespace {
+
+using namespace ddprun::testing;
+
+// An agent in a process of its own, which the test may kill.
+class Agent {
+ public:
+  explicit Agent(std::vector<std::string> workers, std::vector<std::string> env = {}) {
+    SpawnRequest request;
+    const std::string toy = ToyWorker();
+    request.executable = toy.substr(0, toy.rfind('/')) + "/toy_agent";
+    request.argv = {"toy_agent"};
+    for (std::string& word : workers) request.argv.push_back(std::move(word));
+    request.env = TestEnvironment(std::move(env));
+    request.stdout_fd = output_.write_end();
+    const SpawnResult result = Spawn(request, TestBaseline());
+    REQUIRE_MESSAGE(result.ok(), result.text);
+    pid_ = result.pid;
+    guardian_ = NumberAfter(output_.ReadUntil("started "), "guardian ");
+    REQUIRE(guardian_ > 0);
+  }
+  ~Agent() { Kill(); }
+
+  void Kill() {
+    if (pid_ == 0) return;
+    kill(pid_, SIGKILL);
+    ReapChild(pid_);
+    pid_ = 0;
+  }
+  int WaitForExit() {
+    siginfo_t info{};
+    waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED);
+    pid_ = 0;
+    return info.si_status;
+  }
+  std::string TextUntil(const std::string& word) { return output_.ReadUntil(word); }
+  // The number after `word`, once the line that holds it has come whole.
+  pid_t Await(const std::string& word) {
+    size_t line_end = std::string::npos;
+    std::string text = output_.ReadUntil(word);
+    if (const size_t at = text.find(word); at != std::string::npos) {
+      text = output_.ReadUntil("\n", at);
+      line_end = text.find('\n', at);
+    }
+    return line_end == std::string::npos ? -1 : NumberAfter(text, word);
+  }
+
+  pid_t guardian() const { return guardian_; }
+  pid_t pid() const { return pid_; }
+
+ private:
+  CapturePipe output_;
+  pid_t pid_ = 0;
+  pid_t guardian_ = 0;
+};
+
+std::string FileText(const std::string& path) {
+  std::ifstream file(path);
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+bool AllGone(const std::vector<pid_t>& pids) {
+  for (const pid_t pid : pids) {
+    if (IsRunning(pid)) return false;
+  }
+  return true;
+}
+
+TEST_CASE("guardian: an agent killed with -9 leaves no process of its job") {
+  // A helper in the worker's group, one deaf to TERM, and a daemon in a session of its own.
+  Agent agent(
+      {"helper", "stubborn_helper", "stubborn_daemon", "ignore", "15", "say", "ready", "sleep"});
+  const pid_t worker = agent.Await("started ");
+  const std::string text = agent.TextUntil("ready\n");
+  std::vector<pid_t> all = {worker, agent.guardian()};
+  for (size_t at = text.find("left "); at != std::string::npos; at = text.find("left ", at + 1)) {
+    all.push_back(NumberAfter(text.substr(at), "left "));
+  }
+  REQUIRE(all.size() == 5);
+  for (const pid_t pid : all) REQUIRE(IsRunning(pid));
+
+  agent.Kill();
+
+  CHECK(WaitUntil([&] { return AllGone(all); }));
+}
+
+TEST_CASE("guardian: an agent that ends normally leaves no process either") {
+  Agent agent({"stubborn_daemon", "exit", "0"});
+  const pid_t daemon = agent.Await("left ");
+  REQUIRE(daemon > 0);
+  kill(daemon, SIGKILL);  // the group would wait its whole grace for it
+  CHECK(agent.WaitForExit() == 0);
+  CHECK_FALSE(IsRunning(agent.guardian()));
+}
+
+TEST_CASE("guardian: a dead guardian is replaced, and the new one does its work") {
+  Agent agent({"stubborn_daemon", "say", "ready", "sleep"});
+  const pid_t worker = agent.Await("started ");
+  const pid_t daemon = agent.Await("left ");
+  kill(agent.guardian(), SIGKILL);
+  agent.Await("died");
+  const pid_t second = agent.Await("started another (pid ");
+  REQUIRE(second > 0);
+  CHECK(second != agent.guardian());
+  CHECK(IsRunning(second));
+
+  agent.Kill();
+
+  CHECK(WaitUntil([&] { return AllGone({worker, daemon, second}); }));
+}
+
+TEST_CASE("guardian: it has a session of its own, no descriptor of the agent's, and no open ears") {
+  Agent agent({"sleep"});
+  const std::string proc = "/proc/" + std::to_string(agent.guardian());
+  REQUIRE(WaitUntil([&] { return FileText(proc + "/comm") == "ddprun-guard\n"; }));
+  CHECK(getsid(agent.guardian()) == agent.guardian());
+  REQUIRE(WaitUntil([&] {
+    char target[64] = {};
+    return readlink((proc + "/fd/2").c_str(), target, sizeof(target) - 1) > 0 &&
+           std::string(target) == "/dev/null" && access((proc + "/fd/4").c_str(), F_OK) != 0;
+  }));
+  // Whoever meant the agent's group, or pkill by name, does not end it.
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1})
+    kill(agent.guardian(), signal);
+  const pid_t worker = agent.Await("started ");
+  CHECK(IsRunning(agent.guardian()));
+  agent.Kill();
+  CHECK(WaitUntil([&] { return AllGone({worker, agent.guardian()}); }));
+}
+
+TEST_CASE("guardian: a job within a job dies with the outer one, its guardian included") {
+  const std::string outer = NewJobMark();
+  Agent inner({"stubborn_daemon", "say", "ready", "sleep"},
+              {std::string(kJobMarkVariable) + "=" + outer});
+  const pid_t worker = inner.Await("started ");
+  const pid_t daemon = inner.Await("left ");
+  const pid_t guardian = inner.guardian();
+  const pid_t agent = inner.pid();
+  CHECK(SignalLeftovers({.mark = outer.c_str()}, 0) == 4);  // agent, guardian, worker, daemon
+
+  SignalLeftovers({.mark = outer.c_str()}, SIGKILL);
+
+  CHECK(WaitUntil([&] { return AllGone({agent, worker, daemon, guardian}); }));
+}
+
+TEST_CASE("guardian: the end of one job does not touch another on the same machine") {
+  Agent first({"daemon", "sleep"});
+  Agent second({"daemon", "sleep"});
+  const std::vector<pid_t> others = {second.Await("started "), second.Await("left "),
+                                     second.guardian()};
+  const pid_t gone = first.Await("left ");
+  first.Kill();
+  REQUIRE(WaitUntil([&] { return AllGone({gone, first.guardian()}); }));
+  for (const pid_t pid : others) CHECK(IsRunning(pid));
+}
+
+}  // namespace
+}  // namespace ddprun::launcher

@@ -1,0 +1,174 @@
+#include "launcher/process/leftovers.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include "launcher/process/process.h"
+#include "launcher/process/spawn.h"
+#include "launcher/process/worker_group.h"
+#include "tests/launcher/process/group_fixture.h"
+#include "tests/launcher/process/process_testing.h"
+
+namespace ddprun::launcher {
+namespace {
+
+using namespace std::chrono_literals;
+using namespace ddprun::testing;
+using Fixture = GroupFixture;
+
+const std::string kVariable = std::string(kJobMarkVariable) + "=";
+
+// A sleeping process with the given environment, killed and reaped at the end.
+class Sleeper {
+ public:
+  explicit Sleeper(std::vector<std::string> env) {
+    CapturePipe output;
+    const SpawnResult result = Spawn({.executable = ToyWorker(),
+                                      .argv = {"toy_worker", "say", "ready", "sleep"},
+                                      .env = std::move(env),
+                                      .stdout_fd = output.write_end()},
+                                     TestBaseline());
+    REQUIRE(result.ok());
+    pid_ = result.pid;
+    output.ReadUntil("ready\n");
+  }
+  ~Sleeper() {
+    kill(pid_, SIGKILL);
+    ReapChild(pid_);
+  }
+  pid_t pid() const { return pid_; }
+
+ private:
+  pid_t pid_ = 0;
+};
+
+TEST_CASE("leftovers: a mark is found as a whole variable and as an outer mark, nothing less") {
+  const std::string mark = NewJobMark();
+  const LeftoverQuery query{.mark = mark.c_str()};
+  const struct {
+    std::vector<std::string> env;
+    int count;
+  } rows[] = {
+      {{kVariable + mark}, 1},
+      {{"A=1", kVariable + mark, "B=2"}, 1},
+      {{kVariable + mark + "/inner"}, 1},
+      {{std::string(100'000, 'x') + "=1", kVariable + mark}, 1},   // behind many reads
+      {{std::string(4096 - 8, 'x') + "=1", kVariable + mark}, 1},  // across two reads
+      {{}, 0},
+      {{kVariable + mark + "x"}, 0},
+      {{kVariable + mark.substr(1)}, 0},
+      {{kVariable}, 0},
+      {{"X" + kVariable + mark}, 0},
+      {{"X=" + kVariable + mark}, 0},
+  };
+  for (const auto& row : rows) {
+    const Sleeper sleeper(row.env);
+    CHECK(SignalLeftovers(query, 0) == row.count);
+  }
+}
+
+TEST_CASE("leftovers: sessions and children count without a mark, the spared one never") {
+  const Sleeper one({});
+  const Sleeper two({});
+  const pid_t sessions[] = {one.pid()};
+  CHECK(SignalLeftovers({.sessions = sessions, .session_count = 1}, 0) == 1);
+  CHECK(SignalLeftovers({.parent = getpid()}, 0) == 2);
+  CHECK(SignalLeftovers({.parent = getpid(), .spare = one.pid()}, 0) == 1);
+}
+
+TEST_CASE("leftovers: a mark is new each time and names the job around it") {
+  unsetenv(kJobMarkVariable);
+  const std::string first = NewJobMark();
+  CHECK(first != NewJobMark());
+  CHECK(first.size() == 32);
+  setenv(kJobMarkVariable, "outer", 1);
+  CHECK(NewJobMark().rfind("outer/", 0) == 0);
+  setenv(kJobMarkVariable, std::string(300, 'o').c_str(), 1);
+  CHECK(NewJobMark().size() == 32);
+  unsetenv(kJobMarkVariable);
+}
+
+TEST_CASE("leftovers: helpers of a worker that exited 0 get SIGTERM") {
+  for (const bool use_pidfd : {true, false}) {
+    Fixture fixture(use_pidfd);
+    fixture.group.Start({fixture.Toy(0, {"helper", "helper", "exit", "0"})});
+    REQUIRE(fixture.RunToEnd());
+    CHECK(fixture.All<WorkerExited>()[0].status.is_success());
+    CHECK(fixture.All<StopIgnored>().empty());
+    CHECK_FALSE(IsRunning(NumberAfter(fixture.output.ReadAll(), "left ")));
+  }
+}
+
+TEST_CASE("leftovers: a helper that ignores SIGTERM is killed after the grace, and that is said") {
+  Fixture fixture(true, Duration(0), /*leftover_grace=*/100ms);
+  fixture.group.Start({fixture.Toy(0, {"stubborn_helper", "exit", "0"})});
+  REQUIRE(fixture.RunToEnd());
+  const auto ignored = fixture.All<StopIgnored>();
+  REQUIRE(ignored.size() == 1);
+  CHECK(ignored[0].text == "a process left by rank 10 (pid " + std::to_string(ignored[0].pid) +
+                               ") did not end within 100 ms of SIGTERM: killed");
+  CHECK_FALSE(IsRunning(NumberAfter(fixture.output.ReadAll(), "left ")));
+}
+
+TEST_CASE("leftovers: the group is empty only when daemons of its workers are gone") {
+  for (const char* kind : {"daemon", "stubborn_daemon", "bare_daemon"}) {
+    Fixture fixture(true, Duration(0), /*leftover_grace=*/100ms);
+    fixture.group.Start({fixture.Toy(0, {kind, "exit", "3"})});
+    REQUIRE(fixture.RunToEnd());
+    CHECK(fixture.All<WorkerExited>()[0].status.code == 3);
+    const pid_t daemon = NumberAfter(fixture.output.ReadAll(), "left ");
+    REQUIRE(daemon > 0);
+    CHECK_FALSE(IsRunning(daemon));
+  }
+}
+
+TEST_CASE("leftovers: kill now takes daemons along") {
+  Fixture fixture(true, Duration(0), /*leftover_grace=*/1h);
+  fixture.group.Start({fixture.Toy(0, {"stubborn_daemon", "say", "ready", "sleep"})});
+  REQUIRE(fixture.RunUntilStarted(1));
+  const pid_t daemon = NumberAfter(fixture.output.ReadUntil("ready\n"), "left ");
+  fixture.group.KillNow();
+  REQUIRE(fixture.RunToEnd());
+  CHECK_FALSE(IsRunning(daemon));
+}
+
+TEST_CASE("leftovers: an adopted process that ends is reaped while workers run") {
+  Fixture fixture;
+  fixture.group.Start({fixture.Toy(0, {"daemon", "exit", "0"}), fixture.Toy(1, {"sleep"})});
+  REQUIRE(RunUntil(fixture.io, [&] { return fixture.All<WorkerExited>().size() == 1; }));
+  const pid_t daemon = NumberAfter(fixture.output.ReadUntil("left "), "left ");
+  kill(daemon, SIGKILL);
+  CHECK(RunUntil(fixture.io, [&] { return StateOf(daemon) == '-'; }));
+  fixture.group.KillNow();
+  REQUIRE(fixture.RunToEnd());
+}
+
+TEST_CASE("leftovers: a job that began with children of its own does not kill them") {
+  // As after `sleep 100 & exec ddprun ...`.
+  const Sleeper stranger(TestEnvironment());
+  Fixture fixture;
+  fixture.group.Start({fixture.Toy(0, {"daemon", "exit", "0"})});
+  REQUIRE(fixture.RunToEnd());
+  CHECK(IsRunning(stranger.pid()));
+  CHECK_FALSE(IsRunning(NumberAfter(fixture.output.ReadAll(), "left ")));
+}
+
+TEST_CASE("leftovers: killing by mark ends the job's processes and returns") {
+  const std::string mark = NewJobMark();
+  const SpawnResult result = Spawn({.executable = ToyWorker(),
+                                    .argv = {"toy_worker", "ignore", "15", "sleep"},
+                                    .env = {kVariable + mark}},
+                                   TestBaseline());
+  REQUIRE(result.ok());
+  CHECK(KillMarked(mark, 20s));
+  CHECK(StateOf(result.pid) == '-');
+}
+
+}  // namespace
+}  // namespace ddprun::launcher
