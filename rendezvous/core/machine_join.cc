@@ -51,6 +51,7 @@ void State::OnJoined(TimePoint now, const NodeJoined& event) {
     round_floor = std::max(round_floor, event.stamp.round);
   }
   needs_quorum = true;
+  has_newcomer = true;
   if (event.is_running) {
     AdoptRunning(now, event.stamp, member);
   } else {

@@ -142,7 +142,6 @@ void State::OnFailed(TimePoint now, const WorkersFailed& event) {
 void State::OnFirstSuccess(TimePoint now, const Stamp& stamp) {
   const Member* member = CurrentMember(now, stamp);
   if (member == nullptr || phase != Phase::kSealed) return;
-  seats[member->info.id].has_first_success = true;
   is_finishing = true;
   needs_telling = true;
 }
@@ -153,7 +152,6 @@ void State::OnSucceeded(TimePoint now, const Stamp& stamp) {
   if (member == nullptr || phase != Phase::kSealed) return;
   Seat& seat = seats[member->info.id];
   if (seat.has_succeeded) return;
-  seat.has_first_success = true;
   seat.has_succeeded = true;
   is_finishing = true;
   needs_telling = true;

@@ -37,7 +37,6 @@ enum class DrainCause {
 struct Seat {
   Assignment assignment;
   uint16_t store_port = 0;
-  bool has_first_success = false;
   bool has_succeeded = false;
 };
 
@@ -94,7 +93,8 @@ struct RendezvousMachine::State {
   bool is_finished = false;
 
   // What waiting nodes are to be told.
-  bool needs_telling = false;
+  bool needs_telling = false;  // the reason may have changed
+  bool has_newcomer = false;   // somebody has not been told anything
   TimePoint next_telling;
 
   // The driver's loop (rendezvous_machine.cc).
@@ -142,7 +142,8 @@ struct RendezvousMachine::State {
     std::string topic;
     std::optional<TimePoint> deadline;
   };
-  WaitText CurrentWait() const;
+  WaitText CurrentWait(TimePoint now) const;
+  std::string FormingText(TimePoint now) const;
   void TellWaiters(TimePoint now);
   void TellOne(Member& member, const WaitText& wait);
   std::string Explain(TimePoint now) const;

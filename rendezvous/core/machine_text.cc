@@ -15,14 +15,19 @@ std::optional<TimePoint> State::JoinDeadline() const {
   return *below_minimum_since + policy.join_timeout;
 }
 
-State::WaitText State::CurrentWait() const {
+std::string State::FormingText(TimePoint now) const {
+  if (phase != Phase::kLastCall || !quorum.retry_at.has_value()) return quorum.reason;
+  return absl::StrCat(quorum.topic, " for ", DurationText(*quorum.retry_at - now), " more");
+}
+
+State::WaitText State::CurrentWait(TimePoint now) const {
   const auto plain = [](std::string text) {
     return WaitText{.reason = text, .topic = text, .deadline = std::nullopt};
   };
   switch (phase) {
     case Phase::kOpen:
     case Phase::kLastCall:
-      return {.reason = quorum.reason, .topic = quorum.topic, .deadline = JoinDeadline()};
+      return {.reason = FormingText(now), .topic = quorum.topic, .deadline = JoinDeadline()};
     case Phase::kSealed:
       return plain(absl::StrCat("standing by as a spare: round ", round.value,
                                 is_finishing ? " is finishing on " : " runs on ",
@@ -50,8 +55,10 @@ void State::TellWaiters(TimePoint now) {
     needs_telling = false;
     return;
   }
-  const WaitText wait = CurrentWait();
   const bool is_due = now >= next_telling;
+  if (!is_due && !has_newcomer) return;
+  has_newcomer = false;
+  const WaitText wait = CurrentWait(now);
   for (auto& [id, member] : members.members()) {
     if (member.standing != Standing::kWaiting || !member.is_connected) continue;
     // Who has just come is told at once, the others when it is their time.
@@ -70,7 +77,7 @@ std::string State::Explain(TimePoint now) const {
       const std::string forming_round = round_text(std::max(round, round_floor).value + 1);
       if (members.members().empty()) return absl::StrCat(forming_round, " is open: no node yet");
       const std::optional<TimePoint> give_up_at = JoinDeadline();
-      return absl::StrCat(forming_round, " is open: ", quorum.reason,
+      return absl::StrCat(forming_round, " is open: ", FormingText(now),
                           give_up_at.has_value()
                               ? absl::StrCat(", ", DurationText(*give_up_at - now), " left")
                               : "");

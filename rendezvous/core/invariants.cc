@@ -1,0 +1,227 @@
+#include "rendezvous/core/invariants.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "rendezvous/core/machine_state.h"
+
+namespace ddprun::rendezvous {
+namespace {
+
+using State = MachineInspector::State;
+using Breaches = std::vector<std::string>;
+
+// S1: the rank intervals are disjoint and cover exactly 0..world_size-1; node ranks likewise.
+// `intervals`: by node rank, first rank and number of ranks.
+void CheckBijection(const std::map<int, std::pair<int, int>>& intervals, int world_size,
+                    Breaches& broken) {
+  int next_rank = 0;
+  int next_node = 0;
+  for (const auto& [node_rank, interval] : intervals) {
+    if (node_rank != next_node++) broken.push_back("S1: node ranks have a hole");
+    if (interval.first != next_rank) broken.push_back("S1: ranks overlap or have a hole");
+    next_rank = interval.first + interval.second;
+  }
+  if (next_rank != world_size) broken.push_back("S1: ranks do not add up to the world size");
+}
+
+void CheckSeats(const State& state, Breaches& broken) {
+  const bool has_round = state.phase == Phase::kSealed || state.phase == Phase::kDraining;
+  const int seats = static_cast<int>(state.seats.size());
+  if (has_round && (seats < NodesNeeded(state.policy) || seats > state.policy.max_nodes)) {
+    broken.push_back(absl::StrCat("S7: a round of ", seats, " nodes"));
+  }
+  std::set<int> node_ranks;
+  int succeeded = 0;
+  for (const auto& [id, seat] : state.seats) {
+    if (!node_ranks.insert(seat.assignment.node_rank).second) {
+      broken.push_back(absl::StrCat("S8: node rank ", seat.assignment.node_rank, " twice"));
+    }
+    succeeded += seat.has_succeeded ? 1 : 0;
+    const Member* member = state.members.Find(id);
+    if (state.phase != Phase::kSealed || seat.has_succeeded) continue;
+    if (member == nullptr) {
+      broken.push_back(absl::StrCat("node ", id.value, " is gone and its round runs on"));
+    } else if (member->standing != Standing::kRunning) {
+      broken.push_back(absl::StrCat("node ", id.value, " has a seat and does not run"));
+    }
+  }
+  if (succeeded != state.succeeded_seats) broken.push_back("S11: miscounted successes");
+  if (state.phase == Phase::kSealed && succeeded == seats) {
+    broken.push_back("S11: all succeeded and the job is not closed");
+  }
+}
+
+void CheckMembers(const State& state, Breaches& broken) {
+  size_t connected = 0;
+  for (const auto& [id, member] : state.members.members()) {
+    if (member.info.id != id) broken.push_back("S8: a node under another's id");
+    if (member.standing == Standing::kRunning && state.phase != Phase::kClosed &&
+        (state.phase != Phase::kSealed || !state.seats.contains(id))) {
+      broken.push_back(absl::StrCat("node ", id.value, " runs without a seat"));
+    }
+    if (!member.is_connected) continue;
+    ++connected;
+    if (state.members.FindBySession(member.session) != &member) {
+      broken.push_back(absl::StrCat("node ", id.value, " is not found by its session"));
+    }
+  }
+  if (connected != state.members.session_count()) broken.push_back("S16: sessions of the gone");
+  for (const NodeId& id : state.unacknowledged) {
+    if (state.members.Find(id) == nullptr) broken.push_back("S16: waits for a node that is gone");
+  }
+}
+
+// P7: whatever is waited for, the next look at it is in sight, and never in the past.
+void CheckDeadline(const State& state, Breaches& broken) {
+  const std::optional<TimePoint> next = state.NextDeadline();
+  if (next.has_value() && *next <= state.last_step) broken.push_back("P7: a deadline has passed");
+  if (state.members.members().empty() || state.is_finished) return;
+  if (!next.has_value() || *next > state.last_step + kTick) {
+    broken.push_back("S15: no tick while there are members");
+  }
+}
+
+}  // namespace
+
+Breaches CheckState(const RendezvousMachine& machine) {
+  const State& state = MachineInspector::Look(machine);
+  Breaches broken;
+  CheckSeats(state, broken);
+  CheckMembers(state, broken);
+  CheckDeadline(state, broken);
+  if (state.restart_count < 0 || state.restart_count > state.policy.max_restarts) {
+    broken.push_back(absl::StrCat("S9: ", state.restart_count, " restarts"));
+  }
+  const bool has_end = state.verdict.has_value() || !state.give_up_text.empty();
+  if (has_end != (state.phase == Phase::kClosed)) broken.push_back("S10: closed without an end");
+  if (state.is_finished && state.phase != Phase::kClosed) broken.push_back("S10: finished, open");
+  const bool is_forming = state.phase == Phase::kOpen || state.phase == Phase::kLastCall;
+  if (is_forming && !state.seats.empty()) broken.push_back("seats of a round that is over");
+  return broken;
+}
+
+Breaches InvariantChecker::AfterStep(const RendezvousMachine& machine, const Event& event,
+                                     const std::vector<Action>& actions) {
+  broken_ = CheckState(machine);
+  Hear(event);
+  const bool was_over = is_over_;
+  std::set<Stamped> sealed_now;
+  for (const Action& action : actions) {
+    if (is_finished_ && std::holds_alternative<Finish>(action)) Broken("finish given twice");
+    if (const auto* assign = std::get_if<Assign>(&action)) OnAssign(*assign, sealed_now);
+    if (const auto* conclude = std::get_if<Conclude>(&action)) OnConclude(*conclude);
+    if (std::holds_alternative<Drain>(action) && was_over) Broken("S10: a drain after the end");
+    if (std::holds_alternative<Finish>(action)) is_finished_ = true;
+    const auto* refuse = std::get_if<Refuse>(&action);
+    if (refuse != nullptr && refuse->kind == Refusal::kTimedOut) is_over_ = true;
+  }
+  if (std::holds_alternative<NodeLeft>(event) && !was_over && is_over_ && verdict_.has_value() &&
+      verdict_->exit_code != 0) {
+    Broken("S13: a leave closed the job");
+  }
+  for (const Stamped& stamp : sealed_now) CheckSealed(stamp);
+  CheckBudget(machine);
+  return std::exchange(broken_, {});
+}
+
+void InvariantChecker::Hear(const Event& event) {
+  if (const auto* joined = std::get_if<NodeJoined>(&event)) {
+    node_of_[joined->stamp.session] = joined->node.id;
+    NodeNotes& notes = nodes_[joined->node.id];
+    notes.source_addr = joined->source_addr;
+    notes.local_world_size = joined->node.local_world_size;
+    if (!joined->is_running) notes.has_workers = false;
+  }
+  if (const auto* done = std::get_if<WorkersSucceeded>(&event)) {
+    const auto round = rounds_.find({done->stamp.epoch, done->stamp.round});
+    const auto node = node_of_.find(done->stamp.session);
+    if (round != rounds_.end() && node != node_of_.end()) {
+      round->second.succeeded.insert(node->second);
+    }
+  }
+  if (const auto* failed = std::get_if<WorkersFailed>(&event)) {
+    reported_.push_back(failed->report);
+  }
+}
+
+void InvariantChecker::OnAssign(const Assign& action, std::set<Stamped>& sealed_now) {
+  const Assignment& to = action.assignment;
+  const Stamped stamp{to.epoch, to.round};
+  if (is_over_) Broken("S10: an assignment after the end");
+  if (!rounds_.empty() && stamp < rounds_.rbegin()->first) Broken("S3: a round went back");
+  if (rounds_.empty() || stamp > rounds_.rbegin()->first) sealed_now.insert(stamp);
+  const NodeId id = node_of_[action.session];
+  RoundNotes& round = rounds_[stamp];
+  NodeNotes& node = nodes_[id];
+  const auto earlier = round.by_node.find(id);
+  if (earlier != round.by_node.end() && !(earlier->second == to)) {
+    Broken("S2: one node, one round, two assignments");
+  }
+  if (earlier == round.by_node.end() && !sealed_now.contains(stamp)) {
+    Broken("S1: a node was added to a sealed round");
+  }
+  // S5: between two rounds of a node lies its word that no worker is left.
+  if (node.has_workers && earlier == round.by_node.end()) {
+    Broken(absl::StrCat("S5: node ", id.value, " still runs an earlier round"));
+  }
+  if (stamp < node.newest) Broken("S3: a node is sent back");
+  const bool is_elsewhere = !node.source_addr.empty() && !IsLoopback(node.source_addr);
+  if (!policy_.is_static && is_elsewhere && IsLoopback(to.master_addr)) {
+    Broken(absl::StrCat("node ", id.value, " of another host was given a loopback address"));
+  }
+  if (round.by_node.empty()) round.any = to;
+  const Assignment& any = round.any;
+  if (to.world_size != any.world_size || to.node_count != any.node_count ||
+      to.master_addr != any.master_addr || to.master_port != any.master_port ||
+      to.restart_count != any.restart_count || to.max_restarts != any.max_restarts) {
+    Broken("S2: two nodes of a round were told different things");
+  }
+  node.has_workers = true;
+  node.newest = stamp;
+  round.by_node[id] = to;
+}
+
+void InvariantChecker::CheckSealed(const Stamped& stamp) {
+  const RoundNotes& round = rounds_[stamp];
+  std::map<int, std::pair<int, int>> intervals;
+  for (const auto& [id, assignment] : round.by_node) {
+    intervals[assignment.node_rank] = {assignment.first_rank, nodes_[id].local_world_size};
+  }
+  CheckBijection(intervals, round.any.world_size, broken_);
+  const int nodes = static_cast<int>(round.by_node.size());
+  if (nodes != round.any.node_count) Broken("S2: not every node of the round was told");
+  if (nodes < policy_.min_nodes || nodes > policy_.max_nodes) {
+    Broken(absl::StrCat("S7: a round of ", nodes, " nodes"));
+  }
+}
+
+void InvariantChecker::OnConclude(const Conclude& action) {
+  is_over_ = true;
+  const Verdict& verdict = action.verdict;
+  if (verdict_.has_value()) {
+    if (!(*verdict_ == verdict)) Broken("S10: the verdict changed");
+    return;
+  }
+  verdict_ = verdict;
+  if (verdict.exit_code == 0) {
+    const auto round = rounds_.find({action.epoch, action.round});
+    if (round == rounds_.end() || round->second.succeeded.size() != round->second.by_node.size()) {
+      Broken("S11: success without every rank's");
+    }
+    return;
+  }
+  const bool was_reported =
+      verdict.first_failure.has_value() &&
+      std::find(reported_.begin(), reported_.end(), *verdict.first_failure) != reported_.end();
+  if (!was_reported) Broken("S12: a first cause that nobody reported");
+}
+
+void InvariantChecker::CheckBudget(const RendezvousMachine& machine) {
+  const int now = MachineInspector::Look(machine).restart_count;
+  if (now < restart_count_ || now > restart_count_ + 1) Broken("S9: the budget jumped");
+  if (now > static_cast<int>(reported_.size())) Broken("S9: charged without a failure");
+  restart_count_ = now;
+}
+
+}  // namespace ddprun::rendezvous

@@ -1,0 +1,68 @@
+// Every invariant of the rendezvous in one place, callable after any step. [pure]
+// The numbers are those of ARCHITECTURE.md.
+#ifndef DDPRUN_RENDEZVOUS_CORE_INVARIANTS_H_
+#define DDPRUN_RENDEZVOUS_CORE_INVARIANTS_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rendezvous/core/action.h"
+#include "rendezvous/core/event.h"
+#include "rendezvous/core/rendezvous_machine.h"
+
+namespace ddprun::rendezvous {
+
+// What must hold of the machine's state between steps. Empty: all of it does.
+std::vector<std::string> CheckState(const RendezvousMachine& machine);
+
+// Watches one machine from its start. It judges what was said (events in, actions out) from its
+// own notes, not from the machine's, and the state by CheckState.
+class InvariantChecker {
+ public:
+  explicit InvariantChecker(Policy policy) : policy_(std::move(policy)) {}
+
+  // To be called after every step, in order. Returns what this step broke.
+  std::vector<std::string> AfterStep(const RendezvousMachine& machine, const Event& event,
+                                     const std::vector<Action>& actions);
+
+ private:
+  using Stamped = std::pair<Epoch, Round>;
+  struct RoundNotes {
+    Assignment any;
+    std::map<NodeId, Assignment> by_node;
+    std::set<NodeId> succeeded;
+  };
+  struct NodeNotes {
+    std::string source_addr;
+    int local_world_size = 0;
+    bool has_workers = false;  // an assignment was sent, and no join without workers since
+    Stamped newest;
+  };
+
+  void Hear(const Event& event);
+  void OnAssign(const Assign& action, std::set<Stamped>& sealed_now);
+  void OnConclude(const Conclude& action);
+  void CheckSealed(const Stamped& stamp);
+  void CheckBudget(const RendezvousMachine& machine);
+  void Broken(std::string what) { broken_.push_back(std::move(what)); }
+
+  const Policy policy_;
+  std::map<SessionId, NodeId> node_of_;
+  std::map<NodeId, NodeNotes> nodes_;
+  std::map<Stamped, RoundNotes> rounds_;
+  std::vector<FailureReport> reported_;
+  std::optional<Verdict> verdict_;
+  bool is_over_ = false;
+  bool is_finished_ = false;
+  int restart_count_ = 0;
+  std::vector<std::string> broken_;
+};
+
+}  // namespace ddprun::rendezvous
+
+#endif  // DDPRUN_RENDEZVOUS_CORE_INVARIANTS_H_

@@ -1,0 +1,180 @@
+#include "rendezvous/core/render.h"
+
+#include <type_traits>
+
+#include "absl/strings/str_cat.h"
+#include "rendezvous/core/machine_state.h"
+#include "rendezvous/core/text.h"
+
+namespace ddprun::rendezvous {
+namespace {
+
+std::string StampText(Epoch epoch, Round round) {
+  return absl::StrCat(epoch.value, ".", round.value);
+}
+
+std::string StampText(const Stamp& stamp) {
+  return absl::StrCat("session=", stamp.session.value,
+                      " stamp=", StampText(stamp.epoch, stamp.round));
+}
+
+std::string FailureText(const FailureReport& report) {
+  return absl::StrCat("rank=", report.rank, " exit_code=", report.exit_code,
+                      report.signal == 0 ? "" : absl::StrCat(" signal=", report.signal));
+}
+
+struct EventRenderer {
+  std::string operator()(const NodeJoined& e) const {
+    const NodeInfo& node = e.node;
+    return absl::StrCat("join ", StampText(e.stamp), " node=", node.id.value, " host=", node.host,
+                        " from=", e.source_addr.empty() ? "here" : e.source_addr,
+                        " workers=", node.local_world_size, e.is_running ? " running" : "",
+                        node.node_rank < 0 ? "" : absl::StrCat(" node_rank=", node.node_rank),
+                        node.is_endpoint_node ? " endpoint" : "");
+  }
+  std::string operator()(const HeartbeatReceived& e) const {
+    return absl::StrCat("heartbeat ", StampText(e.stamp));
+  }
+  std::string operator()(const NodeLeft& e) const {
+    return absl::StrCat("leave ", StampText(e.stamp), " reason=\"", e.reason, "\"");
+  }
+  std::string operator()(const WorkersFailed& e) const {
+    const auto age = std::chrono::duration_cast<std::chrono::milliseconds>(e.age);
+    return absl::StrCat("failed ", StampText(e.stamp), " ", FailureText(e.report),
+                        " age=", age.count(), "ms");
+  }
+  std::string operator()(const FirstWorkerSucceeded& e) const {
+    return absl::StrCat("first_success ", StampText(e.stamp));
+  }
+  std::string operator()(const WorkersSucceeded& e) const {
+    return absl::StrCat("succeeded ", StampText(e.stamp));
+  }
+  std::string operator()(const VerdictAcked& e) const {
+    return absl::StrCat("acked ", StampText(e.stamp));
+  }
+  std::string operator()(const SessionBroken& e) const {
+    return absl::StrCat("broken session=", e.session.value);
+  }
+  std::string operator()(const TimePassed&) const { return "time"; }
+};
+
+struct ActionRenderer {
+  std::string operator()(const TellWaiting& a) const {
+    if (!a.deadline.has_value()) return absl::StrCat("waiting \"", a.reason, "\"");
+    const auto at =
+        std::chrono::duration_cast<std::chrono::milliseconds>(a.deadline->time_since_epoch());
+    return absl::StrCat("waiting \"", a.reason, "\" until=", at.count(), "ms");
+  }
+  std::string operator()(const Assign& a) const {
+    const Assignment& to = a.assignment;
+    return absl::StrCat("assign ", StampText(to.epoch, to.round), " node_rank=", to.node_rank, "/",
+                        to.node_count, " first_rank=", to.first_rank, "/", to.world_size,
+                        " role_rank=", to.role_first_rank, "/", to.role_world_size,
+                        " master=", to.master_addr, ":", to.master_port,
+                        " restart=", to.restart_count, "/", to.max_restarts,
+                        to.coordinator_is_member ? "" : " coordinator_elsewhere");
+  }
+  std::string operator()(const Drain& a) const {
+    return absl::StrCat("drain ", StampText(a.epoch, a.round), " \"", a.reason, "\"");
+  }
+  std::string operator()(const Conclude& a) const {
+    return absl::StrCat("conclude ", StampText(a.epoch, a.round),
+                        " exit_code=", a.verdict.exit_code, " \"", a.verdict.reason, "\"");
+  }
+  std::string operator()(const Refuse& a) const {
+    return absl::StrCat("refuse ", RefusalName(a.kind), " \"", a.message, "\"");
+  }
+  std::string operator()(const CloseSession&) const { return "close"; }
+  std::string operator()(const Finish&) const { return "finish"; }
+};
+
+const char* PhaseName(Phase phase) {
+  switch (phase) {
+    case Phase::kOpen:
+      return "open";
+    case Phase::kLastCall:
+      return "last_call";
+    case Phase::kSealed:
+      return "sealed";
+    case Phase::kDraining:
+      return "draining";
+    case Phase::kClosed:
+      return "closed";
+  }
+  return "?";
+}
+
+const char* StandingName(Standing standing) {
+  switch (standing) {
+    case Standing::kWaiting:
+      return "waiting";
+    case Standing::kRunning:
+      return "running";
+    case Standing::kStopping:
+      return "stopping";
+  }
+  return "?";
+}
+
+}  // namespace
+
+std::string RenderEvent(const Event& event) {
+  return std::visit(EventRenderer{}, event);
+}
+
+std::string RenderAction(const Action& action) {
+  return std::visit(ActionRenderer{}, action);
+}
+
+std::optional<SessionId> TargetOf(const Action& action) {
+  return std::visit(
+      [](const auto& a) -> std::optional<SessionId> {
+        if constexpr (std::is_same_v<std::decay_t<decltype(a)>, Finish>) {
+          return std::nullopt;
+        } else {
+          return a.session;
+        }
+      },
+      action);
+}
+
+const char* RefusalName(Refusal kind) {
+  switch (kind) {
+    case Refusal::kWrongRun:
+      return "wrong_run";
+    case Refusal::kPolicyMismatch:
+      return "policy_mismatch";
+    case Refusal::kRankTaken:
+      return "rank_taken";
+    case Refusal::kRankOutOfRange:
+      return "rank_out_of_range";
+    case Refusal::kStale:
+      return "stale";
+    case Refusal::kJobOver:
+      return "job_over";
+    case Refusal::kTimedOut:
+      return "timed_out";
+  }
+  return "?";
+}
+
+std::string RenderState(const RendezvousMachine& machine, TimePoint now) {
+  const MachineInspector::State& state = MachineInspector::Look(machine);
+  std::string text =
+      absl::StrCat(PhaseName(state.phase), " ", StampText(state.epoch, state.round),
+                   " restarts=", state.restart_count, "/", state.policy.max_restarts,
+                   " seats=", state.seats.size(), " done=", state.succeeded_seats,
+                   " ignored=", state.ignored_messages, state.is_finished ? " finished" : "", "\n");
+  for (const auto& [id, member] : state.members.members()) {
+    const auto seat = state.seats.find(id);
+    absl::StrAppend(&text, "  ", id.value, " session=", member.session.value, " ",
+                    StandingName(member.standing), member.is_connected ? "" : " suspect",
+                    seat == state.seats.end()
+                        ? ""
+                        : absl::StrCat(" node_rank=", seat->second.assignment.node_rank),
+                    " heard=", DurationText(now - member.last_heard), "\n");
+  }
+  return text;
+}
+
+}  // namespace ddprun::rendezvous

@@ -1,0 +1,94 @@
+#include "rendezvous/core/membership.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/rendezvous/core/builders.h"
+
+namespace ddprun::rendezvous {
+namespace {
+
+using namespace testing;  // NOLINT: builders
+
+NodeInfo Node(const std::string& name) {
+  NodeInfo info;
+  info.id = NodeId{name};
+  info.host = name;
+  return info;
+}
+
+Member& AdmitRemote(Membership& members, const std::string& name, uint64_t session, TimePoint now) {
+  Member& member = members.Admit(Node(name), SessionId{session}, now);
+  member.source_addr = "10.0.0.1";
+  return member;
+}
+
+TEST_CASE("membership: a node expires evict_after from its last word, not before") {
+  Membership members(10s);
+  AdmitRemote(members, "a", 1, At(0s));
+  Member& b = AdmitRemote(members, "b", 2, At(0s));
+  CHECK(members.Expired(At(4s)).empty());
+  members.Hear(b, At(5s));
+  CHECK(members.Expired(At(10s) - Duration(1)).empty());
+  CHECK(members.Expired(At(10s)) == std::vector<NodeId>{NodeId{"a"}});
+  members.Remove(NodeId{"a"});
+  CHECK(members.NextExpiry() == At(15s));
+  CHECK(members.Expired(At(15s)) == std::vector<NodeId>{NodeId{"b"}});
+}
+
+TEST_CASE("membership: a broken session does not shorten the time to expiry") {
+  Membership members(10s);
+  AdmitRemote(members, "a", 1, At(0s));
+  Member* broken = members.BreakSession(SessionId{1}, At(2s));
+  REQUIRE(broken != nullptr);
+  CHECK(!broken->is_connected);
+  CHECK(broken->suspect_since == At(2s));
+  CHECK(members.FindBySession(SessionId{1}) == nullptr);
+  CHECK(members.Expired(At(9s)).empty());
+  CHECK(members.Expired(At(10s)).size() == 1);
+}
+
+TEST_CASE("membership: a node of this very process is never silent while connected") {
+  Membership members(10s);
+  members.Admit(Node("a"), SessionId{1}, At(0s));
+  CHECK(members.Expired(At(1000s)).empty());
+  members.BreakSession(SessionId{1}, At(1000s));
+  CHECK(members.Expired(At(1009s)).empty());
+  CHECK(members.Expired(At(1010s)).size() == 1);
+}
+
+TEST_CASE("membership: amnesty starts everybody's silence afresh") {
+  Membership members(10s);
+  AdmitRemote(members, "a", 1, At(0s));
+  AdmitRemote(members, "b", 2, At(3s));
+  members.GrantAmnesty(At(100s));
+  CHECK(members.Expired(At(109s)).empty());
+  CHECK(members.Expired(At(110s)).size() == 2);
+}
+
+TEST_CASE("membership: a newer session of a node replaces the older and keeps its arrival") {
+  Membership members(10s);
+  AdmitRemote(members, "a", 1, At(0s));
+  AdmitRemote(members, "b", 2, At(0s));
+  Member& again = AdmitRemote(members, "a", 3, At(1s));
+  CHECK(again.arrival == 1);
+  CHECK(members.members().size() == 2);
+  CHECK(members.session_count() == 2);
+  CHECK(members.FindBySession(SessionId{1}) == nullptr);
+  CHECK(members.FindBySession(SessionId{3}) == &again);
+  // The end of the replaced session is not the end of the node's contact.
+  CHECK(members.BreakSession(SessionId{1}, At(2s)) == nullptr);
+  CHECK(again.is_connected);
+}
+
+TEST_CASE("membership: a removed node leaves nothing behind") {
+  Membership members(10s);
+  AdmitRemote(members, "a", 1, At(0s));
+  members.Remove(NodeId{"a"});
+  members.Remove(NodeId{"never"});
+  CHECK(members.members().empty());
+  CHECK(members.session_count() == 0);
+  CHECK(!members.NextExpiry().has_value());
+}
+
+}  // namespace
+}  // namespace ddprun::rendezvous

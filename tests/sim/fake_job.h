@@ -1,0 +1,81 @@
+// One machine with agents that are only names, and a driver that is only a loop over virtual time.
+// Runs the invariants after every step. Transcripts and the random test stand on it.
+#ifndef DDPRUN_TESTS_SIM_FAKE_JOB_H_
+#define DDPRUN_TESTS_SIM_FAKE_JOB_H_
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "rendezvous/core/event.h"
+#include "rendezvous/core/invariants.h"
+#include "rendezvous/core/rendezvous_machine.h"
+
+namespace ddprun::rendezvous::testing {
+
+struct FakeNode {
+  NodeJoined hello;   // what it says when it joins
+  SessionId session;  // its newest
+  bool is_connected = false;
+  bool is_silent = false;  // sends no heartbeats
+  Epoch epoch;             // what it has adopted
+  Round round;
+  bool has_workers = false;
+  int first_rank = 0;
+  bool must_stop = false;  // was told to drain, has not joined again
+  bool is_concluded = false;
+  bool is_refused = false;
+
+  Stamp stamp() const { return {session, epoch, round}; }
+};
+
+class FakeJob {
+ public:
+  FakeJob(const Policy& policy, Epoch epoch);
+
+  // Joins or joins again; with a new session when it has none or `is_new_session`.
+  void Join(const std::string& name, bool is_running, bool is_new_session);
+  void Break(const std::string& name);
+  void Leave(const std::string& name, const std::string& reason);
+  // Applies one event at the present and lets the nodes hear what came of it.
+  void Feed(const Event& event);
+  // Lets time pass as the driver does: a step at each deadline, a beat of each node per second.
+  void Pass(Duration duration);
+  // Lets time pass without a step: the coordinator did not run.
+  void Stall(Duration duration) { now_ += duration; }
+
+  // The node of that name, made on first use.
+  FakeNode& node(const std::string& name);
+  std::map<std::string, FakeNode>& nodes() { return nodes_; }
+  const RendezvousMachine& machine() const { return machine_; }
+  const Policy& policy() const { return policy_; }
+  TimePoint now() const { return now_; }
+
+  // What was said since the last call, one line per action: "a: drain 1.1 ...".
+  std::vector<std::string> TakeLines();
+  // The actions since the last call.
+  std::vector<Action> TakeActions();
+  // What the steps so far broke.
+  const std::vector<std::string>& broken() const { return broken_; }
+
+ private:
+  void Hear(const Action& action);
+  void Beat();
+
+  const Policy policy_;
+  RendezvousMachine machine_;
+  InvariantChecker checker_;
+  TimePoint now_{};
+  TimePoint next_beat_{std::chrono::seconds(1)};
+  std::map<std::string, FakeNode> nodes_;
+  std::map<SessionId, std::string> names_;
+  uint64_t sessions_ = 0;
+  bool is_passing_ = false;
+  std::vector<std::string> lines_;
+  std::vector<Action> actions_;
+  std::vector<std::string> broken_;
+};
+
+}  // namespace ddprun::rendezvous::testing
+
+#endif  // DDPRUN_TESTS_SIM_FAKE_JOB_H_

@@ -1,0 +1,215 @@
+#include "tests/transcripts/transcript.h"
+
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <sstream>
+#include <vector>
+
+#include "rendezvous/core/render.h"
+#include "tests/sim/fake_job.h"
+
+namespace ddprun::rendezvous::testing {
+namespace {
+
+using Words = std::vector<std::string>;
+using Options = std::map<std::string, std::string>;
+
+Words Split(const std::string& line) {
+  std::istringstream stream(line);
+  Words words;
+  for (std::string word; stream >> word;) words.push_back(word);
+  return words;
+}
+
+Options ParseOptions(const Words& words, size_t first) {
+  Options options;
+  for (size_t i = first; i < words.size(); ++i) {
+    const size_t equals = words[i].find('=');
+    options[words[i].substr(0, equals)] =
+        equals == std::string::npos ? "" : words[i].substr(equals + 1);
+  }
+  return options;
+}
+
+// "30s", "200ms".
+Duration ParseDuration(const std::string& text) {
+  const int64_t number = std::atoll(text.c_str());
+  if (text.ends_with("ms")) return std::chrono::milliseconds(number);
+  return std::chrono::seconds(number);
+}
+
+Policy ParsePolicy(const Options& options) {
+  Policy policy;
+  policy.run_id = "job1";
+  for (const auto& [key, value] : options) {
+    if (key == "min") policy.min_nodes = std::atoi(value.c_str());
+    if (key == "max") policy.max_nodes = std::atoi(value.c_str());
+    if (key == "max_restarts") policy.max_restarts = std::atoi(value.c_str());
+    if (key == "last_call") policy.last_call = ParseDuration(value);
+    if (key == "join_timeout") policy.join_timeout = ParseDuration(value);
+    if (key == "evict_after") policy.evict_after = ParseDuration(value);
+    if (key == "static") {
+      policy.is_static = true;
+      policy.static_master_addr = "head";
+      policy.static_master_port = 29500;
+    }
+  }
+  return policy;
+}
+
+class Runner {
+ public:
+  // What came of one command.
+  std::vector<std::string> Run(const std::string& line) {
+    const Words words = Split(line);
+    const std::string& verb = words[0];
+    if (verb == "policy") {
+      job_ = std::make_unique<FakeJob>(ParsePolicy(ParseOptions(words, 1)), Epoch{1});
+      return {};
+    }
+    if (job_ == nullptr) return {"!! the first command must be policy"};
+    if (!RunTime(words) && !(words.size() > 1 && (RunJoining(words) || RunWords(words, line)))) {
+      return {"!! unknown command: " + line};
+    }
+    std::vector<std::string> lines = job_->TakeLines();
+    if (verb == "explain") lines.push_back(job_->machine().Explain(job_->now()));
+    if (verb == "state") {
+      std::istringstream state(RenderState(job_->machine(), job_->now()));
+      for (std::string row; std::getline(state, row);) lines.push_back(row);
+    }
+    for (; broken_seen_ < job_->broken().size(); ++broken_seen_) {
+      lines.push_back("!! " + job_->broken()[broken_seen_]);
+    }
+    return lines;
+  }
+
+ private:
+  bool RunTime(const Words& words) {
+    if (words[0] == "explain" || words[0] == "state") return true;
+    if (words.size() < 2) return false;
+    if (words[0] == "tick") {
+      job_->Pass(ParseDuration(words[1]));
+    } else if (words[0] == "stall") {
+      job_->Stall(ParseDuration(words[1]));
+    } else {
+      return false;
+    }
+    return true;
+  }
+
+  bool RunJoining(const Words& words) {
+    const std::string& name = words[1];
+    if (words[0] == "set") {
+      Set(job_->node(name), ParseOptions(words, 2));
+    } else if (words[0] == "join") {
+      job_->Join(name, false, words.size() > 2 && words[2] == "new");
+    } else if (words[0] == "attach") {
+      job_->Join(name, true, true);
+    } else if (words[0] == "stamp" && words.size() > 2) {
+      const size_t dot = words[2].find('.');
+      job_->node(name).epoch = Epoch{std::strtoull(words[2].c_str(), nullptr, 10)};
+      job_->node(name).round = Round{std::strtoull(words[2].c_str() + dot + 1, nullptr, 10)};
+    } else if (words[0] == "break") {
+      job_->Break(name);
+    } else if (words[0] == "silent") {
+      job_->node(name).is_silent = true;
+    } else {
+      return false;
+    }
+    return true;
+  }
+
+  bool RunWords(const Words& words, const std::string& line) {
+    FakeNode& node = job_->node(words[1]);
+    if (words[0] == "beat") {
+      job_->Feed(HeartbeatReceived{node.stamp()});
+    } else if (words[0] == "first_ok") {
+      job_->Feed(FirstWorkerSucceeded{node.stamp()});
+    } else if (words[0] == "ok") {
+      job_->Feed(WorkersSucceeded{node.stamp()});
+    } else if (words[0] == "ack") {
+      job_->Feed(VerdictAcked{node.stamp()});
+    } else if (words[0] == "fail") {
+      job_->Feed(Failure(node, ParseOptions(words, 2)));
+    } else if (words[0] == "leave") {
+      const size_t reason = words[0].size() + 1 + words[1].size();
+      job_->Leave(words[1], reason < line.size() ? line.substr(reason + 1) : "");
+    } else {
+      return false;
+    }
+    return true;
+  }
+
+  static void Set(FakeNode& node, const Options& options) {
+    NodeInfo& info = node.hello.node;
+    for (const auto& [key, value] : options) {
+      const int number = std::atoi(value.c_str());
+      if (key == "workers") info.local_world_size = number;
+      if (key == "role") info.role = value;
+      if (key == "rank") info.node_rank = number;
+      if (key == "addr") info.advertised_addr = value;
+      if (key == "from") node.hello.source_addr = value;
+      if (key == "accepted") node.hello.accepted_addr = value;
+      if (key == "port") info.store_port = static_cast<uint16_t>(number);
+      if (key == "host") info.host = value;
+      if (key == "endpoint") info.is_endpoint_node = true;
+      if (key == "nnodes") {
+        info.min_nodes = number;
+        info.max_nodes = std::atoi(value.c_str() + value.find(':') + 1);
+      }
+    }
+  }
+
+  static WorkersFailed Failure(const FakeNode& node, const Options& options) {
+    WorkersFailed event{.stamp = node.stamp(), .report = {}, .age = Duration(0)};
+    FailureReport& report = event.report;
+    report.node = node.hello.node.id;
+    report.host = node.hello.node.host;
+    report.rank = node.first_rank;
+    for (const auto& [key, value] : options) {
+      const int number = std::atoi(value.c_str());
+      if (key == "rank") report.rank = number;
+      if (key == "code") report.exit_code = number;
+      if (key == "age") event.age = ParseDuration(value);
+      if (key == "signal") {
+        report.signal = number;
+        report.exit_code = 128 + number;
+        report.message = "killed by signal " + value;
+      }
+    }
+    return event;
+  }
+
+  std::unique_ptr<FakeJob> job_;
+  size_t broken_seen_ = 0;
+};
+
+}  // namespace
+
+std::string RunTranscript(const std::string& text) {
+  Runner runner;
+  std::string result;
+  std::vector<std::string> seen;
+  bool in_expectation = false;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) {
+    if (line == "----") {
+      result += "----\n";
+      for (const std::string& what : seen) result += what + "\n";
+      seen.clear();
+      in_expectation = true;
+    } else if (line.empty()) {
+      in_expectation = false;
+      result += "\n";
+    } else if (!in_expectation) {
+      result += line + "\n";
+      if (line[0] == '#') continue;
+      for (std::string& what : runner.Run(line)) seen.push_back(std::move(what));
+    }
+  }
+  for (const std::string& what : seen) result += "!! not in a block: " + what + "\n";
+  return result;
+}
+
+}  // namespace ddprun::rendezvous::testing

@@ -1,0 +1,78 @@
+// Each *.txt here is a transcript that reads the same after it has been run. To accept what came:
+// `bazel run //tests/transcripts:transcript_test -- --rewrite`; then review the diff.
+#define DOCTEST_CONFIG_IMPLEMENT
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tests/transcripts/transcript.h"
+
+namespace ddprun::rendezvous::testing {
+namespace {
+
+bool is_rewriting = false;
+
+std::filesystem::path Folder() {
+  const char* workspace = std::getenv("BUILD_WORKSPACE_DIRECTORY");
+  const std::filesystem::path root = is_rewriting && workspace != nullptr ? workspace : ".";
+  return root / "tests/transcripts";
+}
+
+std::vector<std::filesystem::path> Transcripts() {
+  std::vector<std::filesystem::path> files;
+  for (const auto& entry : std::filesystem::directory_iterator(Folder())) {
+    if (entry.path().extension() == ".txt") files.push_back(entry.path());
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+std::string Read(const std::filesystem::path& file) {
+  std::ifstream stream(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+TEST_CASE("transcripts: the machine says what they say") {
+  const std::vector<std::filesystem::path> files = Transcripts();
+  CHECK(files.size() >= 20);  // They were found.
+  for (const std::filesystem::path& file : files) {
+    CAPTURE(file.string());
+    const std::string expected = Read(file);
+    const std::string seen = RunTranscript(expected);
+    CHECK(seen.find("!!") == std::string::npos);
+    if (is_rewriting && seen != expected) {
+      std::ofstream(file, std::ios::binary) << seen;
+      MESSAGE("rewritten: " << file.string());
+      continue;
+    }
+    CHECK(seen == expected);
+  }
+}
+
+TEST_CASE("transcripts: a wrong expectation and an unknown command are seen") {
+  const std::string wrong =
+      "policy min=1 max=1\njoin a\n----\na: drain 1.1 \"never\"\n\nfly a\n----\n\n";
+  const std::string seen = RunTranscript(wrong);
+  CHECK(seen != wrong);
+  CHECK(seen.find("a: assign 1.1 node_rank=0/1") != std::string::npos);
+  CHECK(seen.find("!! unknown command: fly a") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace ddprun::rendezvous::testing
+
+int main(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    if (std::string_view(argv[i]) == "--rewrite") ddprun::rendezvous::testing::is_rewriting = true;
+  }
+  doctest::Context context;
+  context.applyCommandLine(argc, argv);
+  return context.run();
+}
