@@ -138,7 +138,7 @@ bool KvStore::HasAll(const std::vector<std::string_view>& keys) const {
 std::vector<std::string_view> KvStore::SortedKeys() const {
   std::vector<std::string_view> keys;
   keys.reserve(values_.size());
-  for (const auto& [key, value] : values_) keys.push_back(key);
+  for (const auto& [key, value] : values_) keys.push_back(key);  // any order
   return keys;
 }
 

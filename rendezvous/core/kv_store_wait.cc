@@ -152,9 +152,9 @@ void KvStore::CheckInvariants() const {
     }
   }
   DDP_CHECK(registered == indexed);
-  for (const auto& [key, queue] : queues_) DDP_CHECK(!queue.empty());
+  for (const auto& [key, queue] : queues_) DDP_CHECK(!queue.empty());  // any order
   // Nobody waits for a value that is there.
-  for (const auto& [key, tickets] : waiting_) DDP_CHECK(!values_.contains(key));
+  for (const auto& [key, tickets] : waiting_) DDP_CHECK(!values_.contains(key));  // any order
 }
 
 }  // namespace ddprun::rendezvous

@@ -63,11 +63,16 @@ fi
 
 printf '#include <vector>\n#include "rendezvous/base/time.h"\n' >"$scratch/pure.cc"
 accepts $here/pure_includes.sh "$scratch/pure.cc"
-for include in '<mutex>' '<thread>' '<unistd.h>' '<unordered_map>' '<random>' '<grpcpp/grpcpp.h>' '<spdlog/spdlog.h>' \
+for include in '<mutex>' '<thread>' '<unistd.h>' '<grpcpp/grpcpp.h>' '<spdlog/spdlog.h>' \
   '<boost/asio.hpp>' '"rendezvous/base/steady_clock.h"' '"absl/time/clock.h"'; do
   echo "#include $include" >"$scratch/impure.cc"
   finds "not allowed in pure code" $here/pure_includes.sh "$scratch/impure.cc"
 done
+
+printf '#include <unordered_map>\nstd::unordered_map<int, std::map<int, int>> parked_;\nint F() { return parked_.at(1)[2]; }\n' >"$scratch/hash.cc"
+accepts $here/pure_includes.sh "$scratch/hash.cc"
+echo 'void G() { for (const auto& [key, value] : parked_) Use(key, value); }' >>"$scratch/hash.cc"
+finds "walks a hash container" $here/pure_includes.sh "$scratch/hash.cc"
 
 planted=//tools/lint_checks/planted
 accepts $here/pure_symbols.sh $planted:clean

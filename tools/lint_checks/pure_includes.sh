@@ -5,9 +5,9 @@
 set -euo pipefail
 source "$(dirname "$0")/../lib.sh"
 
-allowed_std='algorithm|array|bit|cctype|charconv|chrono|cmath|compare|concepts|cstddef|cstdint|cstdio|cstdlib'
-allowed_std+='|cstring|deque|functional|initializer_list|iomanip|iterator|limits|list|map|memory|numeric|optional|queue'
-allowed_std+='|ratio|set|span|sstream|string|string_view|tuple|type_traits|utility|variant|vector'
+allowed_std='algorithm|array|bit|cctype|charconv|chrono|cmath|compare|concepts|csignal|cstddef|cstdint|cstdio|cstdlib'
+allowed_std+='|cstring|deque|functional|initializer_list|iomanip|iterator|limits|list|map|memory|numeric|optional|queue|random'
+allowed_std+='|ratio|set|span|sstream|string|string_view|system_error|tuple|type_traits|unordered_map|unordered_set|utility|variant|vector'
 allowed_own='rendezvous/base/(ids|time|check|rng)\.h|absl/(status|strings|types)/[a-z_]+\.h'
 
 # label //a/b:c/d.h -> path a/b/c/d.h
@@ -28,7 +28,26 @@ for file in "${files[@]}"; do
     status=1
   fi
 done
+
+# A seeded generator of <random> is a function; random_device is found by pure_symbols.sh.
+# A hash container may be asked, never walked: its order differs between runs and libraries. Where the
+# order cannot get out, the line says "any order".
+text=$(cat "${files[@]}" | tr '\n' ' ')
+alias=$(grep -oP 'using \K\w+(?= = (std::)?unordered_)' <<<"$text" | sort -u | paste -sd'|' || true)
+hashed=$(grep -oP "\\b(unordered_(multi)?(map|set)${alias:+|$alias})(<[^;{}]*>)?\\s*&?\\s+\\K\\w+(?=\\s*[;={,)])" <<<"$text" |
+  sort -u | paste -sd'|' || true)
+if [[ -n $hashed ]] && found=$(grep -nHE "for *\(.*:.*\b($hashed)\)|\b($hashed)(\.|->)c?r?begin\(" "${files[@]}" |
+  grep -v '// any order$'); then
+  sed 's|$|   (walks a hash container: its order is no order)|' <<<"$found"
+  status=1
+fi
 if (($# > 0)); then exit $status; fi
+
+# What calls itself pure on its first line is judged as pure.
+for file in $(find rendezvous launcher worker_runtime -name '*.h' -exec awk 'FNR == 1 && /\[pure\]/ { print FILENAME }' {} +); do
+  printf '%s\n' "${pure_files[@]}" | grep -qxF "$file" ||
+    { echo "$file: says [pure] but its target is not in tools/lint_checks/pure_targets.txt"; status=1; }
+done
 
 # in_layers REGEX FOLDER...: includes that match, below those folders.
 in_layers() {
