@@ -116,12 +116,14 @@ Breaches InvariantChecker::AfterStep(const RendezvousMachine& machine, const Eve
     const auto* refuse = std::get_if<Refuse>(&action);
     if (refuse != nullptr && refuse->kind == Refusal::kTimedOut) is_over_ = true;
   }
-  if (std::holds_alternative<NodeLeft>(event) && !was_over && is_over_ && verdict_.has_value() &&
-      verdict_->exit_code != 0) {
+  // While a round drains, the end may fall due with any event.
+  if (std::holds_alternative<NodeLeft>(event) && !was_over && !was_draining_ &&
+      verdict_.has_value() && verdict_->exit_code != 0) {
     Broken("S13: a leave closed the job");
   }
   for (const Stamped& stamp : sealed_now) CheckSealed(stamp);
   CheckBudget(machine);
+  was_draining_ = MachineInspector::Look(machine).phase == Phase::kDraining;
   return std::exchange(broken_, {});
 }
 
@@ -136,7 +138,8 @@ void InvariantChecker::Hear(const Event& event) {
   if (const auto* done = std::get_if<WorkersSucceeded>(&event)) {
     const auto round = rounds_.find({done->stamp.epoch, done->stamp.round});
     const auto node = node_of_.find(done->stamp.session);
-    if (round != rounds_.end() && node != node_of_.end()) {
+    if (round != rounds_.end() && node != node_of_.end() &&
+        round->second.by_node.contains(node->second)) {
       round->second.succeeded.insert(node->second);
     }
   }

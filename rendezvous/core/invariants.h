@@ -59,6 +59,7 @@ class InvariantChecker {
   std::optional<Verdict> verdict_;
   bool is_over_ = false;
   bool is_finished_ = false;
+  bool was_draining_ = false;
   int restart_count_ = 0;
   std::vector<std::string> broken_;
 };

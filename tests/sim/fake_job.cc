@@ -60,22 +60,21 @@ void FakeJob::Feed(const Event& event) {
     broken_.push_back(breach + " after " + RenderEvent(event));
   }
   for (const Action& action : actions) {
-    const std::optional<SessionId> target = TargetOf(action);
-    std::string line;
-    if (is_passing_) {
-      const auto at =
-          std::chrono::duration_cast<std::chrono::milliseconds>(now_.time_since_epoch());
-      line = "[" + std::to_string(at.count()) + "ms] ";
-    }
-    if (target.has_value()) {
-      const auto name = names_.find(*target);
-      line += name == names_.end() ? "?" : name->second;
-      line += ": ";
-    }
-    lines_.push_back(line + RenderAction(action));
-    actions_.push_back(action);
+    said_.push_back({Prefix(action), action});
     Hear(action);
   }
+}
+
+std::string FakeJob::Prefix(const Action& action) const {
+  std::string prefix;
+  if (is_passing_) {
+    const auto at = std::chrono::duration_cast<std::chrono::milliseconds>(now_.time_since_epoch());
+    prefix = "[" + std::to_string(at.count()) + "ms] ";
+  }
+  const std::optional<SessionId> target = TargetOf(action);
+  if (!target.has_value()) return prefix;
+  const auto name = names_.find(*target);
+  return prefix + (name == names_.end() ? "?" : name->second) + ": ";
 }
 
 void FakeJob::Hear(const Action& action) {
@@ -130,8 +129,18 @@ void FakeJob::Pass(Duration duration) {
   is_passing_ = false;
 }
 
-std::vector<std::string> FakeJob::TakeLines() { return std::exchange(lines_, {}); }
+std::vector<std::string> FakeJob::TakeLines() {
+  std::vector<std::string> lines;
+  for (const Said& said : said_) lines.push_back(said.prefix + RenderAction(said.action));
+  said_.clear();
+  return lines;
+}
 
-std::vector<Action> FakeJob::TakeActions() { return std::exchange(actions_, {}); }
+std::vector<Action> FakeJob::TakeActions() {
+  std::vector<Action> actions;
+  for (Said& said : said_) actions.push_back(std::move(said.action));
+  said_.clear();
+  return actions;
+}
 
 }  // namespace ddprun::rendezvous::testing

@@ -51,14 +51,16 @@ class FakeJob {
   const Policy& policy() const { return policy_; }
   TimePoint now() const { return now_; }
 
-  // What was said since the last call, one line per action: "a: drain 1.1 ...".
+  // What was said since it was last taken, one line per action: "a: drain 1.1 ...".
   std::vector<std::string> TakeLines();
-  // The actions since the last call.
+  // The same as actions.
   std::vector<Action> TakeActions();
   // What the steps so far broke.
   const std::vector<std::string>& broken() const { return broken_; }
 
  private:
+  // Who is spoken to, and when if that is not when the command was given.
+  std::string Prefix(const Action& action) const;
   void Hear(const Action& action);
   void Beat();
 
@@ -71,8 +73,11 @@ class FakeJob {
   std::map<SessionId, std::string> names_;
   uint64_t sessions_ = 0;
   bool is_passing_ = false;
-  std::vector<std::string> lines_;
-  std::vector<Action> actions_;
+  struct Said {
+    std::string prefix;
+    Action action;
+  };
+  std::vector<Said> said_;
   std::vector<std::string> broken_;
 };
 
