@@ -62,6 +62,9 @@ def check_cpp(path, text):
             yield f"{path}:{first}: function of {last - first + 1} lines, at most {MAX_FUNCTION_LINES}"
     if path.endswith(".h"):
         found = re.search(r"^#ifndef (\S+)\n#define (\S+)$", text, re.M)
+        # A text that several files include on purpose refuses everybody else.
+        if not found and '#error "include from ' in text:
+            return
         if not found or found.group(1) != found.group(2):
             yield f"{path}:1: no header guard {guard_of(path)}"
         elif not re.fullmatch(r"DDPRUN_[A-Z0-9_]+_H_", found.group(1)):
