@@ -1,0 +1,164 @@
+#include "launcher/logs/console_sink.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+namespace ddprun::launcher {
+namespace {
+
+// poll() promises a pipe's writer one page, a terminal's 256 bytes.
+constexpr size_t kPolledPipeBytes = 4096;
+constexpr size_t kPolledTerminalBytes = 256;
+
+uint64_t CountLines(std::string_view bytes) {
+  return static_cast<uint64_t>(std::count(bytes.begin(), bytes.end(), '\n'));
+}
+
+}  // namespace
+
+ConsoleSink::ConsoleSink(int fd) {
+  struct stat status = {};
+  if (fstat(fd, &status) != 0) {
+    is_broken_ = true;  // started with the descriptor closed
+    return;
+  }
+  if (S_ISFIFO(status.st_mode) || S_ISCHR(status.st_mode)) {
+    // A description of our own, because O_NONBLOCK on the shared one would surprise the shell and
+    // the workers. Not for files: it would have an offset of its own, too.
+    const std::string path = "/proc/self/fd/" + std::to_string(fd);
+    fd_.Reset(open(path.c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+    kind_ = fd_.is_open() ? Kind::kNonBlocking : Kind::kPolled;
+    can_block_ = true;
+  } else if (S_ISSOCK(status.st_mode)) {
+    kind_ = Kind::kSocket;
+    can_block_ = true;
+  }
+  if (!fd_.is_open()) fd_.Reset(fcntl(fd, F_DUPFD_CLOEXEC, 3));
+  is_broken_ = !fd_.is_open();
+}
+
+void ConsoleSink::AppendLine(std::string_view prefix, std::string_view text,
+                             std::string_view suffix) {
+  if (is_broken_ || !has_room_for(prefix.size() + text.size() + suffix.size() + 1)) {
+    ++dropped_lines_;
+    return;
+  }
+  Append(prefix);
+  Append(text);
+  Append(suffix);
+  Append("\n");
+}
+
+void ConsoleSink::AppendRaw(Cursor& cursor, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const size_t newline = bytes.find('\n');
+    if (cursor.is_skipping) {
+      if (newline == std::string_view::npos) return;
+      ++dropped_lines_;
+      cursor.is_skipping = false;
+      bytes.remove_prefix(newline + 1);
+      continue;
+    }
+    if (!is_broken_ && has_room_for(bytes.size())) return Append(bytes);
+    const size_t length = newline == std::string_view::npos ? bytes.size() : newline + 1;
+    if (!is_broken_ && has_room_for(length)) {
+      Append(bytes.substr(0, length));
+      bytes.remove_prefix(length);
+    } else {
+      cursor.is_skipping = true;
+    }
+  }
+}
+
+void ConsoleSink::AppendMessage(std::string_view text) {
+  if (is_broken_ || !has_room_for(text.size() + 2)) {
+    ++dropped_lines_;
+    return;
+  }
+  if (last_byte_ != '\n') Append("\n");
+  Append(text);
+  Append("\n");
+}
+
+void ConsoleSink::Append(std::string_view bytes) {
+  if (bytes.empty()) return;
+  queue_.append(bytes);
+  last_byte_ = bytes.back();
+}
+
+void ConsoleSink::Flush(TimePoint now) {
+  WriteQueue();
+  if (queued() > kHighWater) {
+    if (!full_since_) full_since_ = now;
+    if (now - *full_since_ >= kPatience) is_stalled_ = true;
+    return;
+  }
+  full_since_.reset();
+  is_stalled_ = false;
+  if (dropped_lines_ == announced_lines_ || is_broken_) return;
+  const uint64_t lines = dropped_lines_ - announced_lines_;
+  announced_lines_ = dropped_lines_;
+  AppendMessage("ddprun: " + std::to_string(lines) +
+                " lines are missing here: the reader of this output had stopped");
+  WriteQueue();
+}
+
+void ConsoleSink::WriteQueue() {
+  while (queued() > 0) {
+    const ssize_t written = WriteSome();
+    if (written > 0) {
+      head_ += static_cast<size_t>(written);
+    } else if (written < 0 && errno == EINTR) {
+      continue;
+    } else if (written < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+      break;
+    } else {
+      const bool is_gone =
+          written < 0 && can_block_ && (errno == EPIPE || errno == EIO || errno == ECONNRESET);
+      DropQueue(is_gone);
+    }
+  }
+  // Moving the rest down costs no more than what was written since the last time.
+  if (head_ >= queued()) {
+    queue_.erase(0, head_);
+    head_ = 0;
+  }
+}
+
+std::optional<TimePoint> ConsoleSink::NextDeadline() const {
+  if (is_stalled_ || !full_since_) return std::nullopt;
+  return *full_since_ + kPatience;
+}
+
+ssize_t ConsoleSink::WriteSome() {
+  const char* data = queue_.data() + head_;
+  size_t length = queued();
+  if (kind_ == Kind::kSocket) return send(fd_.get(), data, length, MSG_DONTWAIT | MSG_NOSIGNAL);
+  if (kind_ == Kind::kPolled) {
+    pollfd ready = {.fd = fd_.get(), .events = POLLOUT, .revents = 0};
+    if (poll(&ready, 1, 0) <= 0) {
+      errno = EAGAIN;
+      return -1;
+    }
+    length = std::min(length, isatty(fd_.get()) ? kPolledTerminalBytes : kPolledPipeBytes);
+  }
+  // SIGPIPE is blocked in the log thread: a reader that is gone is an error, not the end.
+  return write(fd_.get(), data, length);
+}
+
+void ConsoleSink::DropQueue(bool is_broken) {
+  const std::string_view rest = std::string_view(queue_).substr(head_);
+  dropped_lines_ += CountLines(rest);
+  announced_lines_ = dropped_lines_;  // telling needs the same room
+  queue_.clear();
+  head_ = 0;
+  is_broken_ = is_broken;
+}
+
+}  // namespace ddprun::launcher

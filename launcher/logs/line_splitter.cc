@@ -1,0 +1,39 @@
+#include "launcher/logs/line_splitter.h"
+
+namespace ddprun::launcher {
+
+bool LineSplitter::Next(std::string_view& bytes, Line& line) {
+  if (was_return_) {
+    was_return_ = false;
+    if (bytes.front() == '\n') {
+      bytes.remove_prefix(1);
+      return false;
+    }
+  }
+  // One byte more than fits is looked at: a line of just kMaxLine bytes is whole.
+  const size_t room = kMaxLine - partial_.size();
+  const std::string_view window = bytes.substr(0, room + 1);
+  size_t end = window.find('\n');
+  if (const size_t carriage = window.substr(0, end).find('\r');
+      carriage != std::string_view::npos) {
+    end = carriage;
+  }
+  if (end == std::string_view::npos && window.size() <= room) {
+    partial_.append(bytes);
+    bytes = {};
+    return false;
+  }
+  line.is_cut = end == std::string_view::npos;
+  const std::string_view text = window.substr(0, line.is_cut ? room : end);
+  was_return_ = !line.is_cut && bytes[end] == '\r';
+  if (partial_.empty()) {
+    line.text = text;
+  } else {
+    partial_.append(text);
+    line.text = partial_;
+  }
+  bytes.remove_prefix(text.size() + (line.is_cut ? 0 : 1));
+  return !(was_return_ && line.text.empty());
+}
+
+}  // namespace ddprun::launcher

@@ -1,0 +1,89 @@
+// Carries what the workers of one node write to files and to the console.
+//
+// Owned and called by the agent's thread; a thread of its own reads and writes, so that a slow
+// disk or console delays neither the agent nor, beyond what the pipes hold, a worker.
+#ifndef DDPRUN_LAUNCHER_LOGS_LOG_ROUTER_H_
+#define DDPRUN_LAUNCHER_LOGS_LOG_ROUTER_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "launcher/cli/environment.h"
+#include "launcher/cli/launch_config.h"
+#include "rendezvous/base/time.h"
+#include "rendezvous/base/unique_fd.h"
+
+namespace ddprun::launcher {
+
+struct LogOptions {
+  std::string log_dir;  // "": files, where some are needed, go under temp_dir; "/dev/null": none
+  std::string run_id = "none";
+  std::string role = "default";
+  StreamChoice redirects;
+  StreamChoice tee;
+  // In front of tee'd lines; ${role_name}, ${rank} and ${local_rank} are replaced.
+  std::string prefix_template = "[${role_name}${local_rank}]:";
+  std::string temp_dir = "/tmp";
+  // stderr is left alone where nothing redirects it; reports then have no last lines.
+  bool inherit_stderr = false;
+  int stdout_fd = 1;  // the console; they stay the caller's
+  int stderr_fd = 2;
+};
+
+// What the configuration and DDPRUN_STDERR, TMPDIR and TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE ask.
+LogOptions MakeLogOptions(const LaunchConfig& config, const Environment& environment);
+
+// The worker's ends. They are closed with this object: keep it until the worker has been started.
+struct WorkerStdio {
+  UniqueFd stdout_fd;  // not open: the worker inherits ours
+  UniqueFd stderr_fd;
+  std::string error_file;  // for TORCHELASTIC_ERROR_FILE; "": none
+};
+
+class LogRouter {
+ public:
+  // Starts the log thread. An error is this machine's (exit code 120) and one line: a log
+  // directory that cannot be written to, no descriptors left.
+  // REQUIRES: whatever must be forked before threads exist has been forked.
+  static absl::StatusOr<std::unique_ptr<LogRouter>> Create(LogOptions options);
+  // Writes out what can be written without waiting, and ends the thread.
+  ~LogRouter();
+  LogRouter(const LogRouter&) = delete;
+  LogRouter& operator=(const LogRouter&) = delete;
+
+  // Another set of workers begins; the channels of the one before are read empty and closed.
+  // REQUIRES: none of the earlier workers lives.
+  void BeginRound(int restart_count);
+  // Opens the channels of one worker of the round. Errors are this machine's.
+  absl::StatusOr<WorkerStdio> OpenWorker(int local_rank, int rank);
+
+  // The last `max_lines` lines of what the round's worker has written to stderr, up to this call
+  // or, where it writes to a terminal, up to its end. Waits for the log thread at most `timeout`.
+  std::string StderrTail(int local_rank, size_t max_lines, Duration timeout);
+  // Waits at most `timeout` until every channel of the round has ended and all of it is written.
+  // False: a process still holds one (a grandchild), or the console does not take more.
+  bool Drain(Duration timeout);
+  // Queues one line for our stderr behind what the workers wrote. Never waits for the console.
+  void Say(const std::string& line);
+
+  // What was lost so far.
+  struct Losses {
+    uint64_t console_lines = 0;
+    uint64_t file_lines = 0;
+    int file_error = 0;  // errno of the last write that failed
+  };
+  Losses losses() const;
+  // Where this run's files are; "" when there are none.
+  std::string run_folder() const;
+
+ private:
+  class Impl;
+  explicit LogRouter(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ddprun::launcher
+
+#endif  // DDPRUN_LAUNCHER_LOGS_LOG_ROUTER_H_

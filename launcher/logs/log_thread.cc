@@ -1,0 +1,379 @@
+#include "launcher/logs/log_thread.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <condition_variable>
+#include <system_error>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "rendezvous/base/check.h"
+#include "rendezvous/base/steady_clock.h"
+
+namespace ddprun::launcher {
+namespace {
+
+constexpr uint64_t kWakeId = 0;
+constexpr uint64_t kStdoutId = 1;
+constexpr uint64_t kStderrId = 2;
+constexpr uint64_t kFirstStreamId = 3;
+
+constexpr size_t kReadBytes = 64 * 1024;
+constexpr int kReadsPerTurn = 4;  // then the others have their turn
+constexpr int kMaxLinesSaid = 1000;
+constexpr std::string_view kCutMark = " [line cut by ddprun at 64 KiB]";
+
+// What one read may bring, so that its lines with their prefixes surely fit into a console that
+// is not above its high water mark: at worst every byte is a line.
+size_t ReadLimit(const StreamPlan& plan) {
+  if (plan.console != StreamPlan::Console::kLines) return kReadBytes;
+  constexpr size_t kRoom = ConsoleSink::kCapacity - ConsoleSink::kHighWater -
+                           LineSplitter::kMaxLine - 2 * kCutMark.size();
+  return std::clamp<size_t>(kRoom / (plan.prefix.size() + 1), 1024, kReadBytes);
+}
+
+}  // namespace
+
+struct LogThread::Stream {
+  uint64_t id;
+  StreamPlan plan;
+  Output* output;  // nullptr: no console
+  size_t read_limit;
+  LineSplitter splitter = {};
+  ConsoleSink::Cursor cursor = {};
+  bool is_paused = false;  // out of epoll until the console takes more
+  bool was_empty = false;  // a read found nothing (more) since this was last cleared
+};
+
+struct LogThread::Reply {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::optional<std::string> answer;
+};
+
+absl::StatusOr<std::unique_ptr<LogThread>> LogThread::Start(int stdout_fd, int stderr_fd) {
+  auto self = std::unique_ptr<LogThread>(new LogThread(stdout_fd, stderr_fd));
+  epoll_event event = {.events = EPOLLIN, .data = {.u64 = kWakeId}};
+  if (!self->epoll_.is_open() || !self->wake_.is_open() ||
+      epoll_ctl(self->epoll_.get(), EPOLL_CTL_ADD, self->wake_.get(), &event) != 0) {
+    return absl::ErrnoToStatus(errno, "set up the log thread");
+  }
+  // Signals are the agent's; and a write into a broken pipe shall be an error here.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  absl::Status status;
+  try {
+    self->thread_ = std::thread([raw = self.get()] { raw->Run(); });
+  } catch (const std::system_error& error) {
+    status = absl::ResourceExhaustedError(std::string("start the log thread: ") + error.what());
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (!status.ok()) return status;
+  return self;
+}
+
+LogThread::LogThread(int stdout_fd, int stderr_fd)
+    : epoll_(epoll_create1(EPOLL_CLOEXEC)),
+      wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      stdout_(stdout_fd),
+      stderr_(stderr_fd),
+      next_id_(kFirstStreamId),
+      buffer_(kReadBytes) {}
+
+LogThread::~LogThread() {
+  if (!thread_.joinable()) return;
+  Post([this] { is_stopping_ = true; });
+  thread_.join();
+}
+
+void LogThread::Add(StreamPlan plan) {
+  // std::function wants something that can be copied.
+  auto shared = std::make_shared<StreamPlan>(std::move(plan));
+  Post([this, shared] { Open(std::move(*shared)); });
+}
+
+void LogThread::CloseAll() {
+  Post([this] {
+    CloseStreams();
+    tails_.clear();
+  });
+}
+
+std::string LogThread::Tail(int local_rank, size_t max_lines, Duration timeout) {
+  Post([this, local_rank] {
+    if (Stream* stream = FindStderr(local_rank)) stream->was_empty = false;
+  });
+  Question question;
+  question.is_answered = [this, local_rank] {
+    Stream* stream = FindStderr(local_rank);
+    if (stream != nullptr && !stream->is_paused && !stream->was_empty) Read(*stream);
+    stream = FindStderr(local_rank);
+    // A terminal hands bytes over a little later than they were written; only its end is sure.
+    return stream == nullptr || (!stream->plan.is_terminal && stream->was_empty);
+  };
+  question.answer = [this, local_rank, max_lines] {
+    const auto tail = tails_.find(local_rank);
+    return tail == tails_.end() ? std::string() : tail->second.LastLines(max_lines);
+  };
+  return Ask(std::move(question), timeout).value_or("");
+}
+
+bool LogThread::Drain(Duration timeout) {
+  const auto is_drained = [this] {
+    return streams_.empty() && stdout_.sink.queued() == 0 && stderr_.sink.queued() == 0;
+  };
+  Question question;
+  question.is_answered = is_drained;
+  question.answer = [is_drained] { return is_drained() ? "yes" : ""; };
+  return Ask(std::move(question), timeout).value_or("") == "yes";
+}
+
+void LogThread::Say(const std::string& line) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    // The log thread hangs in a write to a dead disk: what is said then is not worth memory.
+    if (lines_said_ >= kMaxLinesSaid) return;
+    ++lines_said_;
+  }
+  Post([this, line] {
+    ReadAllOf(stderr_);
+    stderr_.sink.AppendMessage(line);
+  });
+}
+
+LogRouter::Losses LogThread::losses() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return losses_;
+}
+
+void LogThread::Post(std::function<void()> command) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    commands_.push_back(std::move(command));
+  }
+  const uint64_t one = 1;
+  // EAGAIN: the counter is full, so the thread is being woken anyway.
+  while (write(wake_.get(), &one, sizeof(one)) < 0 && errno == EINTR) {
+  }
+}
+
+std::optional<std::string> LogThread::Ask(Question question, Duration timeout) {
+  const TimePoint deadline = SteadyNow() + timeout;
+  const auto reply = std::make_shared<Reply>();
+  question.deadline = deadline;
+  question.reply = reply;
+  auto shared = std::make_shared<Question>(std::move(question));
+  Post([this, shared] { questions_.push_back(std::move(*shared)); });
+  std::unique_lock<std::mutex> lock(reply->mutex);
+  // The thread answers at the deadline; it gets a little longer to say what it has.
+  reply->changed.wait_until(lock, ToSteady(deadline + std::chrono::milliseconds(50)),
+                            [&] { return reply->answer.has_value(); });
+  return reply->answer;
+}
+
+void LogThread::Run() {
+  pthread_setname_np(pthread_self(), "ddprun-log");
+  while (!is_stopping_) {
+    std::array<epoll_event, 64> events;
+    const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()),
+                                 WaitMilliseconds());
+    RunCommands();
+    for (int i = 0; i < count; ++i) {
+      const auto found = streams_.find(events[static_cast<size_t>(i)].data.u64);
+      if (found != streams_.end() && !found->second->is_paused) Read(*found->second);
+    }
+    Settle();
+  }
+  CloseStreams();
+  Settle();
+}
+
+int LogThread::WaitMilliseconds() const {
+  std::optional<TimePoint> next;
+  const auto consider = [&next](std::optional<TimePoint> at) {
+    if (at && (!next || *at < *next)) next = at;
+  };
+  consider(stdout_.sink.NextDeadline());
+  consider(stderr_.sink.NextDeadline());
+  for (const Question& question : questions_) consider(question.deadline);
+  if (!next) return -1;
+  const auto wait = std::chrono::ceil<std::chrono::milliseconds>(*next - SteadyNow());
+  return static_cast<int>(std::clamp<int64_t>(wait.count(), 0, 60000));
+}
+
+void LogThread::RunCommands() {
+  uint64_t count;
+  while (read(wake_.get(), &count, sizeof(count)) < 0 && errno == EINTR) {
+  }
+  std::vector<std::function<void()>> commands;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    commands.swap(commands_);
+    lines_said_ = 0;
+  }
+  for (const auto& command : commands) command();
+}
+
+void LogThread::Open(StreamPlan plan) {
+  const uint64_t id = next_id_++;
+  Output* output = nullptr;
+  if (plan.console != StreamPlan::Console::kNone) output = plan.is_stderr ? &stderr_ : &stdout_;
+  if (plan.is_stderr) tails_[plan.local_rank] = TailBuffer();
+  const size_t limit = ReadLimit(plan);
+  auto stream = std::make_unique<Stream>(
+      Stream{.id = id, .plan = std::move(plan), .output = output, .read_limit = limit});
+  epoll_event event = {.events = EPOLLIN, .data = {.u64 = id}};
+  // Pipes and terminals can always be added; running out of memory is the kernel's end, too.
+  DDP_CHECK(epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, stream->plan.read_end.get(), &event) == 0);
+  streams_.emplace(id, std::move(stream));
+}
+
+void LogThread::Read(Stream& stream) {
+  for (int turn = 0; turn < kReadsPerTurn; ++turn) {
+    if (MustWait(stream) || !ReadOnce(stream)) return;
+  }
+}
+
+void LogThread::ReadAllOf(const Output& output) {
+  std::vector<uint64_t> ids;  // reading may end a stream
+  for (const auto& [id, stream] : streams_) {
+    if (stream->output == &output && !stream->is_paused) ids.push_back(id);
+  }
+  for (const uint64_t id : ids) Read(*streams_.at(id));
+}
+
+bool LogThread::ReadOnce(Stream& stream) {
+  ssize_t length;
+  do {
+    length = read(stream.plan.read_end.get(), buffer_.data(), stream.read_limit);
+  } while (length < 0 && errno == EINTR);
+  if (length < 0 && errno == EAGAIN) {
+    stream.was_empty = true;
+    return false;
+  }
+  // EIO is how a terminal says that its last writer has gone.
+  if (length <= 0) {
+    Close(stream);
+    return false;
+  }
+  Deliver(stream, std::string_view(buffer_.data(), static_cast<size_t>(length)));
+  // A pipe gives less than asked for only when that was all.
+  const bool was_all = !stream.plan.is_terminal && static_cast<size_t>(length) < stream.read_limit;
+  stream.was_empty = stream.was_empty || was_all;
+  return !was_all;
+}
+
+void LogThread::Deliver(Stream& stream, std::string_view bytes) {
+  StreamPlan& plan = stream.plan;
+  if (plan.file) plan.file->Write(bytes);
+  if (plan.is_stderr) tails_[plan.local_rank].Append(bytes);
+  if (plan.console == StreamPlan::Console::kRaw) {
+    stream.output->sink.AppendRaw(stream.cursor, bytes);
+  } else if (plan.console == StreamPlan::Console::kLines) {
+    stream.splitter.Push(bytes, [&](const LineSplitter::Line& line) {
+      stream.output->sink.AppendLine(plan.prefix, line.text, line.is_cut ? kCutMark : "");
+    });
+  }
+}
+
+void LogThread::Close(Stream& stream) {
+  StreamPlan& plan = stream.plan;
+  if (plan.console == StreamPlan::Console::kLines) {
+    stream.splitter.Finish([&](const LineSplitter::Line& line) {
+      stream.output->sink.AppendLine(plan.prefix, line.text, "");
+    });
+  }
+  if (plan.file) {
+    plan.file->Finish();
+    closed_losses_.file_lines += plan.file->dropped_lines();
+    if (plan.file->last_error() != 0) closed_losses_.file_error = plan.file->last_error();
+  }
+  streams_.erase(stream.id);  // closing the descriptor takes it out of epoll
+}
+
+void LogThread::CloseStreams() {
+  while (!streams_.empty()) {
+    const uint64_t id = streams_.begin()->first;
+    // No more than what the channel holds; a writer that is still there does not keep us.
+    for (size_t bytes = 0; bytes < ConsoleSink::kCapacity; bytes += kReadBytes) {
+      if (!ReadOnce(*streams_.begin()->second)) break;
+    }
+    if (!streams_.empty() && streams_.begin()->first == id) Close(*streams_.begin()->second);
+  }
+}
+
+bool LogThread::MustWait(Stream& stream) {
+  if (stream.output == nullptr || !stream.output->sink.should_wait()) return false;
+  stream.output->sink.Flush(SteadyNow());
+  if (!stream.output->sink.should_wait()) return false;
+  // Out of epoll altogether: a channel whose writer has gone would wake us all the time.
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, stream.plan.read_end.get(), nullptr);
+  stream.is_paused = true;
+  return true;
+}
+
+void LogThread::Settle() {
+  const TimePoint now = SteadyNow();
+  stdout_.sink.Flush(now);
+  stderr_.sink.Flush(now);
+  AnswerQuestions();
+  Watch(stdout_, kStdoutId);
+  Watch(stderr_, kStderrId);
+  for (const auto& [id, stream] : streams_) {
+    if (!stream->is_paused || stream->output->sink.should_wait()) continue;
+    epoll_event event = {.events = EPOLLIN, .data = {.u64 = id}};
+    DDP_CHECK(epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, stream->plan.read_end.get(), &event) == 0);
+    stream->is_paused = false;
+  }
+  CountLosses();
+}
+
+void LogThread::Watch(Output& output, uint64_t id) {
+  const int fd = output.sink.poll_fd();
+  const bool is_wanted = fd >= 0 && output.sink.queued() > 0;
+  if (is_wanted == output.is_watched) return;
+  epoll_event event = {.events = EPOLLOUT, .data = {.u64 = id}};
+  // EPERM: a device that is always ready, as /dev/null.
+  const int operation = is_wanted ? EPOLL_CTL_ADD : EPOLL_CTL_DEL;
+  if (epoll_ctl(epoll_.get(), operation, fd, &event) == 0) output.is_watched = is_wanted;
+}
+
+void LogThread::AnswerQuestions() {
+  const TimePoint now = SteadyNow();
+  std::erase_if(questions_, [now](const Question& question) {
+    if (!question.is_answered() && now < question.deadline) return false;
+    const std::lock_guard<std::mutex> lock(question.reply->mutex);
+    question.reply->answer = question.answer();
+    question.reply->changed.notify_all();
+    return true;
+  });
+}
+
+void LogThread::CountLosses() {
+  LogRouter::Losses sum = closed_losses_;
+  for (const auto& [id, stream] : streams_) {
+    if (!stream->plan.file) continue;
+    sum.file_lines += stream->plan.file->dropped_lines();
+    if (stream->plan.file->last_error() != 0) sum.file_error = stream->plan.file->last_error();
+  }
+  sum.console_lines = stdout_.sink.dropped_lines() + stderr_.sink.dropped_lines();
+  const std::lock_guard<std::mutex> lock(mutex_);
+  losses_ = sum;
+}
+
+LogThread::Stream* LogThread::FindStderr(int local_rank) {
+  for (const auto& [id, stream] : streams_) {
+    if (stream->plan.is_stderr && stream->plan.local_rank == local_rank) return stream.get();
+  }
+  return nullptr;
+}
+
+}  // namespace ddprun::launcher

@@ -1,0 +1,121 @@
+// The thread behind LogRouter: one epoll loop over the workers' channels and the two consoles.
+#ifndef DDPRUN_LAUNCHER_LOGS_LOG_THREAD_H_
+#define DDPRUN_LAUNCHER_LOGS_LOG_THREAD_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "launcher/logs/console_sink.h"
+#include "launcher/logs/file_sink.h"
+#include "launcher/logs/line_splitter.h"
+#include "launcher/logs/log_router.h"
+#include "launcher/logs/tail_buffer.h"
+#include "rendezvous/base/time.h"
+#include "rendezvous/base/unique_fd.h"
+
+namespace ddprun::launcher {
+
+// One channel and where its bytes go.
+struct StreamPlan {
+  enum class Console { kNone, kRaw, kLines };
+
+  int local_rank = 0;
+  bool is_stderr = false;
+  UniqueFd read_end;
+  bool is_terminal = false;
+  std::optional<FileSink> file;
+  Console console = Console::kNone;
+  std::string prefix;  // of lines
+};
+
+// Public methods may be called from any one thread; everything else runs on the log thread.
+class LogThread {
+ public:
+  static absl::StatusOr<std::unique_ptr<LogThread>> Start(int stdout_fd, int stderr_fd);
+  ~LogThread();
+  LogThread(const LogThread&) = delete;
+  LogThread& operator=(const LogThread&) = delete;
+
+  void Add(StreamPlan plan);
+  // Reads every channel empty, closes it, and forgets the tails.
+  void CloseAll();
+  std::string Tail(int local_rank, size_t max_lines, Duration timeout);
+  bool Drain(Duration timeout);
+  void Say(const std::string& line);
+  LogRouter::Losses losses() const;
+
+ private:
+  struct Stream;
+  struct Reply;
+  // Something that the caller waits for: asked again after every turn of the loop.
+  struct Question {
+    std::function<bool()> is_answered;
+    std::function<std::string()> answer;
+    TimePoint deadline;
+    std::shared_ptr<Reply> reply;
+  };
+  struct Output {
+    explicit Output(int fd) : sink(fd) {}
+    ConsoleSink sink;
+    bool is_watched = false;  // epoll tells when it takes more
+  };
+
+  LogThread(int stdout_fd, int stderr_fd);
+  void Post(std::function<void()> command);
+  std::optional<std::string> Ask(Question question, Duration timeout);
+
+  void Run();
+  int WaitMilliseconds() const;
+  void RunCommands();
+  void Open(StreamPlan plan);
+  // Reads while there is something, for a bounded time; the stream may be gone afterwards.
+  void Read(Stream& stream);
+  void ReadAllOf(const Output& output);
+  // One read; false: nothing there now, or the stream has ended and is gone.
+  bool ReadOnce(Stream& stream);
+  void Deliver(Stream& stream, std::string_view bytes);
+  void Close(Stream& stream);
+  void CloseStreams();
+  bool MustWait(Stream& stream);
+  void Settle();
+  void Watch(Output& output, uint64_t id);
+  void AnswerQuestions();
+  void CountLosses();
+  Stream* FindStderr(int local_rank);
+
+  UniqueFd epoll_;
+  UniqueFd wake_;
+
+  // Under mutex_, between the caller and the log thread.
+  mutable std::mutex mutex_;
+  std::vector<std::function<void()>> commands_;
+  int lines_said_ = 0;  // among them
+  LogRouter::Losses losses_;
+
+  // Of the log thread.
+  bool is_stopping_ = false;
+  Output stdout_;
+  Output stderr_;
+  std::map<uint64_t, std::unique_ptr<Stream>> streams_;  // by the number epoll knows them by
+  uint64_t next_id_;
+  std::map<int, TailBuffer> tails_;  // by local rank
+  std::vector<Question> questions_;
+  LogRouter::Losses closed_losses_;  // of streams that are gone
+  std::vector<char> buffer_;
+
+  std::thread thread_;
+};
+
+}  // namespace ddprun::launcher
+
+#endif  // DDPRUN_LAUNCHER_LOGS_LOG_THREAD_H_

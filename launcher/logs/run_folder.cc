@@ -1,0 +1,105 @@
+#include "launcher/logs/run_folder.h"
+
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+
+namespace ddprun::launcher {
+namespace {
+
+constexpr size_t kMaxNamePart = 100;
+
+// The run id is the user's: it must not lead out of the log directory.
+std::string FileNamePart(const std::string& run_id) {
+  std::string name = run_id.substr(0, kMaxNamePart);
+  std::replace_if(
+      name.begin(), name.end(),
+      [](char c) { return !absl::ascii_isalnum(c) && c != '-' && c != '_' && c != '.'; }, '_');
+  if (name.empty() || name[0] == '.') name.insert(0, "_");
+  return name;
+}
+
+absl::Status MakeFolder(const std::string& path, mode_t mode) {
+  if (mkdir(path.c_str(), mode) == 0 || errno == EEXIST) return absl::OkStatus();
+  return absl::ErrnoToStatus(errno, absl::StrCat("create folder ", path));
+}
+
+// Makes `path` with all its parents, as private as the user's own logs should be.
+absl::Status MakeFolders(const std::string& path) {
+  for (size_t slash = path.find('/', 1); slash != std::string::npos;
+       slash = path.find('/', slash + 1)) {
+    const std::string parent = path.substr(0, slash);
+    if (mkdir(parent.c_str(), 0700) != 0 && errno != EEXIST && errno != EROFS) {
+      return absl::ErrnoToStatus(errno, absl::StrCat("create folder ", parent));
+    }
+  }
+  return MakeFolder(path, 0700);
+}
+
+}  // namespace
+
+absl::StatusOr<RunFolder> RunFolder::Create(Options options) {
+  RunFolder folder(std::move(options));
+  if (folder.options_.log_dir.empty() || folder.options_.log_dir == "/dev/null") return folder;
+  if (absl::Status status = folder.MakeRunFolder(); !status.ok()) return status;
+  return folder;
+}
+
+absl::Status RunFolder::MakeRunFolder() {
+  if (!is_temporary()) {
+    if (absl::Status status = MakeFolders(options_.log_dir); !status.ok()) return status;
+  }
+  const std::string name = FileNamePart(options_.run_id) + "_XXXXXX";
+  std::string pattern =
+      is_temporary() ? options_.temp_dir + "/ddprun_" + name : options_.log_dir + "/" + name;
+  if (mkdtemp(pattern.data()) == nullptr) {
+    const int error = errno;
+    return absl::ErrnoToStatus(
+        error,
+        absl::StrCat("create a folder in ", is_temporary() ? options_.temp_dir : options_.log_dir));
+  }
+  path_ = pattern;
+  if (is_temporary()) temporaries_.push_back(path_);
+  return absl::OkStatus();
+}
+
+void RunFolder::BeginAttempt(int restart_count) {
+  const int earlier = attempts_seen_[restart_count]++;
+  attempt_ = absl::StrCat("attempt_", restart_count);
+  if (earlier > 0) absl::StrAppend(&attempt_, ".", earlier);
+}
+
+absl::StatusOr<std::string> RunFolder::MakeWorkerFolder(int local_rank) {
+  if (options_.log_dir == "/dev/null") return std::string();
+  if (path_.empty()) {
+    if (absl::Status status = MakeRunFolder(); !status.ok()) return status;
+  }
+  const std::string attempt = path_ + "/" + attempt_;
+  const std::string worker = absl::StrCat(attempt, "/", local_rank);
+  for (const std::string& folder : {attempt, worker}) {
+    if (mkdir(folder.c_str(), 0755) == 0) {
+      if (is_temporary()) temporaries_.push_back(folder);
+    } else if (errno != EEXIST) {
+      return absl::ErrnoToStatus(errno, absl::StrCat("create folder ", folder));
+    }
+  }
+  return worker;
+}
+
+void RunFolder::RemoveEmptyTemporaries() {
+  // Children were made after their parents. One that holds a file stays, and so do its parents.
+  for (auto folder = temporaries_.rbegin(); folder != temporaries_.rend(); ++folder) {
+    rmdir(folder->c_str());
+  }
+  temporaries_.clear();
+}
+
+}  // namespace ddprun::launcher

@@ -1,0 +1,50 @@
+// Where a run's log and error files stand:
+// <log_dir>/<run_id>_<random>/attempt_<restart_count>/<local_rank>/.
+#ifndef DDPRUN_LAUNCHER_LOGS_RUN_FOLDER_H_
+#define DDPRUN_LAUNCHER_LOGS_RUN_FOLDER_H_
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace ddprun::launcher {
+
+class RunFolder {
+ public:
+  struct Options {
+    std::string log_dir;  // empty: a folder under temp_dir when one is needed; "/dev/null": none
+    std::string run_id;   // made harmless as part of a file name
+    std::string temp_dir = "/tmp";
+  };
+
+  // With a log_dir its folder of this run is made here, so that one that cannot be written to is
+  // known before the job starts.
+  static absl::StatusOr<RunFolder> Create(Options options);
+
+  // From here on files belong to another attempt. A further one with the same count gets a number
+  // of its own: attempt_<count>.<k>.
+  void BeginAttempt(int restart_count);
+  // Makes the folder of a worker in this attempt. "": no files are wanted.
+  absl::StatusOr<std::string> MakeWorkerFolder(int local_rank);
+  // Removes what was made under temp_dir as far as no file is in it.
+  void RemoveEmptyTemporaries();
+
+  const std::string& path() const { return path_; }  // empty while there is none
+
+ private:
+  explicit RunFolder(Options options) : options_(std::move(options)) {}
+  absl::Status MakeRunFolder();
+  bool is_temporary() const { return options_.log_dir.empty(); }
+
+  Options options_;
+  std::string path_;
+  std::string attempt_;
+  std::map<int, int> attempts_seen_;      // by restart count
+  std::vector<std::string> temporaries_;  // in the order they were made
+};
+
+}  // namespace ddprun::launcher
+
+#endif  // DDPRUN_LAUNCHER_LOGS_RUN_FOLDER_H_

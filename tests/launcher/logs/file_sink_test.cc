@@ -1,0 +1,97 @@
+#include "launcher/logs/file_sink.h"
+
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/resource.h>
+
+#include <cerrno>
+#include <csignal>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "tests/support/temp_dir.h"
+
+namespace ddprun::launcher {
+namespace {
+
+std::string ContentOf(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::ostringstream out;
+  out << in.rdbuf();
+  return out.str();
+}
+
+// Files of this process may not grow beyond `bytes` while this lives: a full disk, in small.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) {
+    handler_ = std::signal(SIGXFSZ, SIG_IGN);
+    REQUIRE(getrlimit(RLIMIT_FSIZE, &before_) == 0);
+    Set(bytes);
+  }
+  ~FileSizeLimit() {
+    Set(before_.rlim_cur);
+    std::signal(SIGXFSZ, handler_);
+  }
+  void Set(rlim_t bytes) {
+    const rlimit limit = {.rlim_cur = bytes, .rlim_max = before_.rlim_max};
+    REQUIRE(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+  }
+
+ private:
+  rlimit before_ = {};
+  void (*handler_)(int);
+};
+
+TEST_CASE("file sink: every byte arrives as it was") {
+  const testing::TempDir dir;
+  const std::string bytes("a\0\xff\r\x1b[1m\nno end", 14);
+  {
+    auto sink = FileSink::Create(dir.File("log"));
+    REQUIRE(sink.ok());
+    for (const char c : bytes) sink->Write(std::string(1, c));
+    sink->Finish();
+    CHECK(sink->dropped_lines() == 0);
+    CHECK(sink->last_error() == 0);
+  }
+  CHECK(ContentOf(dir.File("log")) == bytes);
+}
+
+TEST_CASE("file sink: a file that is there already is refused by name") {
+  const testing::TempDir dir;
+  std::ofstream(dir.File("log")) << "x";
+  const auto sink = FileSink::Create(dir.File("log"));
+  REQUIRE_FALSE(sink.ok());
+  CHECK(std::string(sink.status().message()).find(dir.File("log")) != std::string::npos);
+}
+
+TEST_CASE("file sink: a full disk costs whole lines, which are counted") {
+  const testing::TempDir dir;
+  auto sink = FileSink::Create(dir.File("log"));
+  REQUIRE(sink.ok());
+  FileSizeLimit limit(19);
+
+  sink->Write("0123456789\nabc");      // 14 bytes
+  sink->Write("defgh\nnext\nunfini");  // the limit falls into the second line
+  CHECK(ContentOf(dir.File("log")) == "0123456789\n");
+  CHECK(sink->last_error() == EFBIG);
+  CHECK(sink->dropped_lines() == 2);  // abcdefgh, next; the unfinished one is not over
+
+  limit.Set(1000);
+  sink->Write("shed");
+  sink->Write(" line\nwhole\n");
+  CHECK(ContentOf(dir.File("log")) == "0123456789\nwhole\n");
+  CHECK(sink->dropped_lines() == 3);
+}
+
+TEST_CASE("file sink: a device that is full drops everything and the end counts") {
+  FileSink sink(UniqueFd(open("/dev/full", O_WRONLY | O_CLOEXEC)));
+  sink.Write("a\nb\nc");
+  sink.Finish();
+  CHECK(sink.dropped_lines() == 3);
+  CHECK(sink.last_error() == ENOSPC);
+}
+
+}  // namespace
+}  // namespace ddprun::launcher

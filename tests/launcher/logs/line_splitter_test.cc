@@ -1,0 +1,87 @@
+#include "launcher/logs/line_splitter.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace ddprun::launcher {
+namespace {
+
+// Lines as text, a cut piece with '>' behind it.
+std::vector<std::string> Split(const std::vector<std::string_view>& chunks) {
+  LineSplitter splitter;
+  std::vector<std::string> lines;
+  const auto take = [&](const LineSplitter::Line& line) {
+    lines.push_back(std::string(line.text) + (line.is_cut ? ">" : ""));
+  };
+  for (const std::string_view chunk : chunks) splitter.Push(chunk, take);
+  splitter.Finish(take);
+  return lines;
+}
+
+using Lines = std::vector<std::string>;
+
+TEST_CASE("line splitter: lines end at newline, carriage return, or both") {
+  CHECK(Split({}) == Lines{});
+  CHECK(Split({""}) == Lines{});
+  CHECK(Split({"a\nb\n"}) == Lines{"a", "b"});
+  CHECK(Split({"a\n\n\nb"}) == Lines{"a", "", "", "b"});
+  CHECK(Split({"a\r\nb\r\n\r\n"}) == Lines{"a", "b"});
+  CHECK(Split({"\r 10%\r 20%\r\ndone"}) == Lines{" 10%", " 20%", "done"});
+  CHECK(Split({std::string_view("a\0b\xff\n", 5)}) == Lines{std::string("a\0b\xff", 4)});
+}
+
+TEST_CASE("line splitter: a line of just the limit is whole, a longer one comes in marked pieces") {
+  const std::string full(LineSplitter::kMaxLine, 'x');
+  CHECK(Split({full + "\n"}) == Lines{full});
+  CHECK(Split({full}) == Lines{full});
+  CHECK(Split({full, "\n", "y\n"}) == Lines{full, "y"});
+  CHECK(Split({full + "yz\n"}) == Lines{full + ">", "yz"});
+  CHECK(Split({full, "y", "z\nend"}) == Lines{full + ">", "yz", "end"});
+  CHECK(Split({full + full + "\n"}) == Lines{full + ">", full});
+}
+
+TEST_CASE("line splitter: megabytes without a newline are passed on piece by piece") {
+  LineSplitter splitter;
+  size_t pieces = 0;
+  size_t bytes = 0;
+  const std::string chunk(10000, 'x');
+  for (int i = 0; i < 400; ++i) {
+    splitter.Push(chunk, [&](const LineSplitter::Line& line) {
+      CHECK(line.is_cut);
+      CHECK(line.text.size() == LineSplitter::kMaxLine);
+      ++pieces;
+      bytes += line.text.size();
+    });
+  }
+  splitter.Finish([&](const LineSplitter::Line& line) { bytes += line.text.size(); });
+  CHECK(pieces == 4000000 / LineSplitter::kMaxLine);
+  CHECK(bytes == 4000000);
+}
+
+TEST_CASE("line splitter: the lines do not depend on how the bytes were divided") {
+  std::string text;
+  uint32_t random = 12345;
+  const auto next = [&random] { return random = random * 1664525 + 1013904223; };
+  for (int i = 0; i < 3000; ++i) text += "ab\n\r"[next() >> 30];
+  text += std::string(LineSplitter::kMaxLine + 1, 'z') + "\r\n";
+  const Lines whole = Split({text});
+
+  for (int trial = 0; trial < 50; ++trial) {
+    std::vector<std::string_view> chunks;
+    const size_t largest = trial % 2 == 0 ? 3 : 40000;
+    for (size_t at = 0; at < text.size();) {
+      const size_t length = std::min(text.size() - at, size_t{next() >> 8} % largest + 1);
+      chunks.push_back(std::string_view(text).substr(at, length));
+      at += length;
+    }
+    CAPTURE(trial);
+    REQUIRE(Split(chunks) == whole);
+  }
+}
+
+}  // namespace
+}  // namespace ddprun::launcher

@@ -1,0 +1,105 @@
+#include "launcher/logs/run_folder.h"
+
+#include <doctest/doctest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "tests/support/temp_dir.h"
+
+namespace ddprun::launcher {
+namespace {
+
+namespace fs = std::filesystem;
+
+size_t EntriesOf(const fs::path& path) {
+  return static_cast<size_t>(std::distance(fs::directory_iterator(path), fs::directory_iterator()));
+}
+
+TEST_CASE("run folder: one for each attempt and worker, a further round is numbered") {
+  const testing::TempDir dir;
+  auto folder = RunFolder::Create({.log_dir = dir.File("a/b/logs"), .run_id = "job1"});
+  REQUIRE(folder.ok());
+  CHECK(folder->path().rfind(dir.File("a/b/logs") + "/job1_", 0) == 0);
+  struct stat status;
+  REQUIRE(stat(dir.File("a").c_str(), &status) == 0);
+  CHECK((status.st_mode & 0777) == 0700);
+
+  const std::vector<std::pair<int, std::string>> rounds = {
+      {0, "attempt_0"}, {0, "attempt_0.1"}, {1, "attempt_1"}, {0, "attempt_0.2"}};
+  for (const auto& [count, name] : rounds) {
+    folder->BeginAttempt(count);
+    for (const int local_rank : {0, 11}) {
+      const auto worker = folder->MakeWorkerFolder(local_rank);
+      REQUIRE(worker.ok());
+      CHECK(*worker == folder->path() + "/" + name + "/" + std::to_string(local_rank));
+      CHECK(fs::is_directory(*worker));
+    }
+  }
+  folder->RemoveEmptyTemporaries();
+  CHECK(fs::is_directory(folder->path()));  // the user asked for it
+}
+
+TEST_CASE("run folder: the run id cannot lead out of the log directory") {
+  const testing::TempDir dir;
+  for (const std::string id : {"../../etc", "..", "/abs", "a/b", "", ".hidden", "a\nb \xff"}) {
+    const auto folder = RunFolder::Create({.log_dir = dir.path().string(), .run_id = id});
+    CAPTURE(id);
+    REQUIRE(folder.ok());
+    CHECK(fs::path(folder->path()).parent_path() == dir.path());
+  }
+  const auto folder =
+      RunFolder::Create({.log_dir = dir.path().string(), .run_id = std::string(4000, 'x')});
+  CHECK(folder.ok());
+}
+
+TEST_CASE("run folder: a log directory that cannot be written to is known at once") {
+  const testing::TempDir dir;
+  std::ofstream(dir.File("file")) << "x";
+  const std::vector<std::string> bad = {dir.File("file"), dir.File("file") + "/below",
+                                        "/proc/no/such", "/proc",
+                                        dir.path().string() + "/" + std::string(4100, 'x')};
+  for (const std::string& log_dir : bad) {
+    const auto folder = RunFolder::Create({.log_dir = log_dir, .run_id = "j"});
+    CAPTURE(log_dir);
+    CHECK_FALSE(folder.ok());
+  }
+}
+
+TEST_CASE("run folder: without a log directory one is made when needed and removed when empty") {
+  const testing::TempDir dir;
+  auto folder = RunFolder::Create({.log_dir = "", .run_id = "j", .temp_dir = dir.path().string()});
+  REQUIRE(folder.ok());
+  CHECK(EntriesOf(dir.path()) == 0);
+  folder->BeginAttempt(0);
+  const auto first = folder->MakeWorkerFolder(0);
+  const auto second = folder->MakeWorkerFolder(1);
+  REQUIRE(first.ok());
+  REQUIRE(second.ok());
+  CHECK(EntriesOf(dir.path()) == 1);
+
+  SUBCASE("empty") {
+    folder->RemoveEmptyTemporaries();
+    CHECK(EntriesOf(dir.path()) == 0);
+  }
+  SUBCASE("with a file in it") {
+    std::ofstream(*second + "/error.json") << "{}";
+    folder->RemoveEmptyTemporaries();
+    CHECK_FALSE(fs::exists(*first));
+    CHECK(fs::exists(*second + "/error.json"));
+  }
+}
+
+TEST_CASE("run folder: /dev/null means no files at all") {
+  auto folder = RunFolder::Create({.log_dir = "/dev/null", .run_id = "j"});
+  REQUIRE(folder.ok());
+  folder->BeginAttempt(0);
+  CHECK(folder->MakeWorkerFolder(0).value() == "");
+  CHECK(folder->path() == "");
+}
+
+}  // namespace
+}  // namespace ddprun::launcher
