@@ -5,8 +5,6 @@
 
 #include <cerrno>
 #include <csignal>
-#include <cstring>
-#include <optional>
 #include <set>
 #include <utility>
 
@@ -29,13 +27,28 @@ using boost::asio::posix::stream_descriptor;
 
 constexpr Duration kRestartPause = std::chrono::seconds(1);
 
+// What waits on the io_context. Owned by the pending wait alone, hence shared_ptr: the guardian is
+// older than the io_context and outlives it, and a descriptor must not outlive its io_context.
+template <typename Owner>
+struct Watcher {
+  Watcher(boost::asio::io_context& io, Owner* guardian)
+      : owner(guardian), descriptor(io), timer(io) {}
+
+  Owner* owner;  // null once the guardian object is gone
+  stream_descriptor descriptor;
+  boost::asio::steady_timer timer;
+};
+
 }  // namespace
 
 class Guardian::Impl {
  public:
   explicit Impl(std::string mark) : mark_(std::move(mark)) {}
 
-  ~Impl() { End(); }
+  ~Impl() {
+    if (const auto watcher = watcher_.lock()) watcher->owner = nullptr;
+    End();
+  }
 
   absl::Status Fork() {
     int ends[2];
@@ -61,9 +74,9 @@ class Guardian::Impl {
   void Watch(boost::asio::io_context& io, std::function<void(const std::string&)> on_restart) {
     DDP_CHECK(!on_restart_);
     on_restart_ = std::move(on_restart);
-    watch_.emplace(io);
-    timer_.emplace(io);
-    AwaitDeath();
+    const auto watcher = std::make_shared<Watcher<Impl>>(io, this);
+    watcher_ = watcher;
+    AwaitDeath(watcher);
   }
 
   void Tell(pid_t session, bool is_added) {
@@ -89,47 +102,56 @@ class Guardian::Impl {
     if (size < 0 && errno == EAGAIN) kill(pid_, SIGKILL);
   }
 
+  using WatcherPtr = std::shared_ptr<Watcher<Impl>>;
+
   // The write end of a pipe nobody reads any more reports an error: works without pidfd.
-  void AwaitDeath() {
+  void AwaitDeath(const WatcherPtr& watcher) {
     UniqueFd copy(fcntl(write_end_.get(), F_DUPFD_CLOEXEC, 3));
     boost::system::error_code error;
-    if (copy.is_open()) watch_->assign(copy.get(), error);
-    if (!copy.is_open() || error) return RestartLater("guardian cannot be watched");
+    if (copy.is_open()) watcher->descriptor.assign(copy.get(), error);
+    if (!copy.is_open() || error) {
+      return RestartLater(watcher, "guardian cannot be watched; trying again in 1 s");
+    }
     copy.Release();
-    watch_->async_wait(stream_descriptor::wait_read, [this](boost::system::error_code failure) {
-      if (failure == boost::asio::error::operation_aborted) return;
-      End();
-      if (SteadyNow() - born_ < kRestartPause) {
-        RestartLater("guardian died at once; trying again in 1 s");
-      } else {
-        Restart();
-      }
-    });
+    watcher->descriptor.async_wait(stream_descriptor::wait_read,
+                                   [watcher](boost::system::error_code failure) {
+                                     if (failure || watcher->owner == nullptr) return;
+                                     watcher->owner->OnDeath(watcher);
+                                   });
   }
 
-  void Restart() {
+  void OnDeath(const WatcherPtr& watcher) {
+    if (SteadyNow() - born_ < kRestartPause) {
+      return RestartLater(watcher, "guardian died at once; trying again in 1 s");
+    }
+    End();
+    Restart(watcher);
+  }
+
+  void Restart(const WatcherPtr& watcher) {
     const pid_t old = std::exchange(dead_pid_, 0);
     if (absl::Status status = Fork(); !status.ok()) {
-      return RestartLater(std::string(status.message()) + ": " + std::strerror(errno));
+      return RestartLater(watcher, std::string(status.message()) + "; trying again in 1 s");
     }
-    AwaitDeath();
+    AwaitDeath(watcher);
     on_restart_("guardian (pid " + std::to_string(old) + ") died; started another (pid " +
                 std::to_string(pid_) + ")");
   }
 
-  void RestartLater(const std::string& why) {
+  void RestartLater(const WatcherPtr& watcher, const std::string& why) {
     End();
-    timer_->expires_after(kRestartPause);
-    timer_->async_wait([this](boost::system::error_code failure) {
-      if (!failure) Restart();
+    watcher->timer.expires_after(kRestartPause);
+    watcher->timer.async_wait([watcher](boost::system::error_code failure) {
+      if (!failure && watcher->owner != nullptr) watcher->owner->Restart(watcher);
     });
     on_restart_(why);
   }
 
   void End() {
-    if (watch_) {
+    if (const WatcherPtr watcher = watcher_.lock()) {
       boost::system::error_code ignored;
-      watch_->close(ignored);
+      watcher->descriptor.close(ignored);
+      watcher->timer.cancel();
     }
     if (pid_ > 0) {
       kill(pid_, SIGKILL);  // not reaped yet, so the number is its own
@@ -145,8 +167,7 @@ class Guardian::Impl {
   UniqueFd write_end_;
   TimePoint born_;
   std::set<pid_t> sessions_;
-  std::optional<stream_descriptor> watch_;
-  std::optional<boost::asio::steady_timer> timer_;
+  std::weak_ptr<Watcher<Impl>> watcher_;
   std::function<void(const std::string&)> on_restart_;
 };
 
@@ -164,14 +185,8 @@ void Guardian::Watch(boost::asio::io_context& io,
                      std::function<void(const std::string&)> on_restart) {
   impl_->Watch(io, std::move(on_restart));
 }
-void Guardian::AddSession(pid_t session) {
-  impl_->Tell(session, true);
-}
-void Guardian::RemoveSession(pid_t session) {
-  impl_->Tell(session, false);
-}
-pid_t Guardian::pid() const {
-  return impl_->pid();
-}
+void Guardian::AddSession(pid_t session) { impl_->Tell(session, true); }
+void Guardian::RemoveSession(pid_t session) { impl_->Tell(session, false); }
+pid_t Guardian::pid() const { return impl_->pid(); }
 
 }  // namespace ddprun::launcher

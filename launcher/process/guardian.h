@@ -38,7 +38,8 @@ class Guardian {
   Guardian& operator=(const Guardian&) = delete;
 
   // From now on a guardian that dies is replaced, at most once a second; `on_restart` gets a
-  // sentence for the log each time. `io` is run by the calling thread and outlives this object.
+  // sentence for the log each time. `io` is run by the calling thread; either object may be
+  // destroyed first.
   void Watch(boost::asio::io_context& io, std::function<void(const std::string&)> on_restart);
 
   // A worker's session (its pid), as long as its process group has members.

@@ -175,11 +175,7 @@ ProcessTable::~ProcessTable() = default;
 void ProcessTable::Watch(pid_t pid, ExitHandler on_exit, std::function<void()> on_reaped) {
   impl_->Watch(pid, std::move(on_exit), std::move(on_reaped));
 }
-bool ProcessTable::HasChildren() const {
-  return impl_->HasChildren();
-}
-bool ProcessTable::had_children_at_start() const {
-  return impl_->had_children_at_start();
-}
+bool ProcessTable::HasChildren() const { return impl_->HasChildren(); }
+bool ProcessTable::had_children_at_start() const { return impl_->had_children_at_start(); }
 
 }  // namespace ddprun::launcher

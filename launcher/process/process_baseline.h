@@ -16,9 +16,7 @@ namespace ddprun::launcher {
 // Signal sets as the kernel has them: bit n-1 is signal n. glibc's sigset_t calls hide its own
 // signals 32 and 33 and, under a sanitizer, report the sanitizer's view.
 using SignalBits = uint64_t;
-constexpr SignalBits BitOf(int signal) {
-  return SignalBits{1} << (signal - 1);
-}
+constexpr SignalBits BitOf(int signal) { return SignalBits{1} << (signal - 1); }
 
 struct ProcessBaseline {
   SignalBits blocked_signals = 0;

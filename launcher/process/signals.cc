@@ -99,8 +99,6 @@ SignalReceiver::SignalReceiver(boost::asio::io_context& io, const ProcessBaselin
     : impl_(std::make_unique<Impl>(io, baseline, std::move(handler))) {}
 SignalReceiver::~SignalReceiver() = default;
 
-void SuspendSelf() {
-  kill(getpid(), SIGSTOP);
-}
+void SuspendSelf() { kill(getpid(), SIGSTOP); }
 
 }  // namespace ddprun::launcher

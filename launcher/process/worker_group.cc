@@ -317,26 +317,12 @@ WorkerGroup::WorkerGroup(boost::asio::io_context& io, Options options, EventHand
     : impl_(std::make_unique<Impl>(io, std::move(options), std::move(handler))) {}
 WorkerGroup::~WorkerGroup() = default;
 
-void WorkerGroup::Start(std::vector<WorkerSpec> specs) {
-  impl_->Start(std::move(specs));
-}
-void WorkerGroup::Stop(int signal, Duration grace) {
-  impl_->Stop(signal, grace);
-}
-void WorkerGroup::KillNow() {
-  impl_->KillNow();
-}
-void WorkerGroup::Relay(int signal) {
-  impl_->Relay(signal);
-}
-void WorkerGroup::Suspend() {
-  impl_->SignalGroups(SIGSTOP);
-}
-void WorkerGroup::Resume() {
-  impl_->SignalGroups(SIGCONT);
-}
-bool WorkerGroup::is_empty() const {
-  return impl_->is_empty();
-}
+void WorkerGroup::Start(std::vector<WorkerSpec> specs) { impl_->Start(std::move(specs)); }
+void WorkerGroup::Stop(int signal, Duration grace) { impl_->Stop(signal, grace); }
+void WorkerGroup::KillNow() { impl_->KillNow(); }
+void WorkerGroup::Relay(int signal) { impl_->Relay(signal); }
+void WorkerGroup::Suspend() { impl_->SignalGroups(SIGSTOP); }
+void WorkerGroup::Resume() { impl_->SignalGroups(SIGCONT); }
+bool WorkerGroup::is_empty() const { return impl_->is_empty(); }
 
 }  // namespace ddprun::launcher

@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <optional>
@@ -84,6 +85,15 @@ bool AllGone(const std::vector<pid_t>& pids) {
   return true;
 }
 
+// The job's mark as the worker has it.
+std::string MarkOf(pid_t pid) {
+  const std::string environment = FileText("/proc/" + std::to_string(pid) + "/environ");
+  const std::string variable = std::string(kJobMarkVariable) + "=";
+  const size_t at = environment.find(variable);
+  if (at == std::string::npos) return {};
+  return environment.c_str() + at + variable.size();
+}
+
 TEST_CASE("guardian: an agent killed with -9 leaves no process of its job") {
   // A helper in the worker's group, one deaf to TERM, and a daemon in a session of its own.
   Agent agent(
@@ -100,6 +110,21 @@ TEST_CASE("guardian: an agent killed with -9 leaves no process of its job") {
   agent.Kill();
 
   CHECK(WaitUntil([&] { return AllGone(all); }));
+}
+
+TEST_CASE("guardian: processes that appear during the kill die too") {
+  Agent agent({"say", "ready", "fork", "500", "sleep"});
+  agent.TextUntil("ready\n");
+  const pid_t worker = agent.Await("started ");
+  const std::string mark = MarkOf(worker);
+  REQUIRE_FALSE(mark.empty());
+  // The middle of the forking, as far as one can tell from outside.
+  REQUIRE(WaitUntil([&] { return SignalLeftovers({.mark = mark.c_str()}, 0) > 50; }));
+
+  agent.Kill();
+
+  REQUIRE(WaitUntil([&] { return AllGone({agent.guardian()}); }));
+  CHECK(SignalLeftovers({.mark = mark.c_str()}, 0) == 0);
 }
 
 TEST_CASE("guardian: an agent that ends normally leaves no process either") {
@@ -170,6 +195,46 @@ TEST_CASE("guardian: the end of one job does not touch another on the same machi
   first.Kill();
   REQUIRE(WaitUntil([&] { return AllGone({gone, first.guardian()}); }));
   for (const pid_t pid : others) CHECK(IsRunning(pid));
+}
+
+TEST_CASE("guardian: an agent started with SIGCHLD ignored still sees its workers end") {
+  // An inherited "ignore" makes the kernel reap children, and every wait for them fail.
+  ProcessBaseline odd = TestBaseline();
+  odd.ignored_signals |= BitOf(SIGCHLD);
+  CapturePipe output;
+  const std::string toy = ToyWorker();
+  SpawnRequest request;
+  request.executable = toy.substr(0, toy.rfind('/')) + "/toy_agent";
+  request.argv = {"toy_agent", "signals", "exit", "3"};
+  request.env = TestEnvironment();
+  request.stdout_fd = output.write_end();
+  const SpawnResult result = Spawn(request, odd);
+  REQUIRE(result.ok());
+  const std::string text = output.ReadAll();
+  siginfo_t info{};
+  waitid(P_PID, static_cast<id_t>(result.pid), &info, WEXITED);
+  CHECK(info.si_status == 0);
+  // The worker finds ignored what the agent found, no less and no more.
+  char ignored[32];
+  std::snprintf(ignored, sizeof(ignored), "SigIgn:%016llx",
+                static_cast<unsigned long long>(odd.ignored_signals));
+  CHECK_MESSAGE(text.find(ignored) != std::string::npos, text);
+}
+
+TEST_CASE("guardian: an agent started without stdin gives its workers /dev/null") {
+  CapturePipe output;
+  const std::string toy = ToyWorker();
+  SpawnRequest request;
+  request.executable = "/bin/sh";
+  request.argv = {"sh", "-c", "exec \"$0\" fds exit 0 <&-",
+                  toy.substr(0, toy.rfind('/')) + "/toy_agent"};
+  request.env = TestEnvironment();
+  request.stdout_fd = output.write_end();
+  const SpawnResult result = Spawn(request, TestBaseline());
+  REQUIRE(result.ok());
+  const std::string text = output.ReadAll();
+  ReapChild(result.pid);
+  CHECK_MESSAGE(text.find("0 1 2\n") != std::string::npos, text);
 }
 
 }  // namespace

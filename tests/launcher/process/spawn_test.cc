@@ -106,6 +106,36 @@ TEST_CASE("spawn: arguments beyond the kernel's limit are this machine's fault")
   CHECK(result.exit_code == kExitMachine);
 }
 
+TEST_CASE("spawn: a machine without a free process or descriptor says which limit it is") {
+  // In a child: the limits cannot be raised again.
+  const auto text_under = [](auto limit) {
+    CapturePipe answer;
+    const pid_t pid = fork();
+    if (pid == 0) {
+      limit();
+      const SpawnResult result = Spawn(Toy({"sleep"}), TestBaseline());
+      const bool is_machine = result.exit_code == kExitMachine;
+      const std::string text = is_machine ? result.text : "exit code is not kExitMachine";
+      _exit(write(answer.write_end(), text.data(), text.size()) < 0);
+    }
+    const std::string text = answer.ReadAll();
+    ReapChild(pid);
+    return text;
+  };
+  CHECK(text_under([] {
+          // Root is above the limit on processes.
+          if (getuid() == 0 && setresuid(65534, 65534, 65534) != 0) _exit(1);
+          const rlimit none{0, 0};
+          setrlimit(RLIMIT_NPROC, &none);
+        }) ==
+        "clone: Resource temporarily unavailable (EAGAIN); a limit on processes is reached "
+        "(ulimit -u, pids.max)");
+  CHECK(text_under([] {
+          const rlimit none{0, 0};
+          setrlimit(RLIMIT_NOFILE, &none);
+        }) == "pipe: Too many open files (EMFILE); the limit on open files is reached (ulimit -n)");
+}
+
 TEST_CASE("spawn: a worker leads its own session and process group") {
   CapturePipe output;
   SpawnRequest request = Toy({"ids"});
@@ -180,6 +210,13 @@ TEST_CASE("spawn: the worker gets the limit on open files of the agent's start")
   ProcessBaseline baseline = TestBaseline();
   baseline.open_files.rlim_cur = 123;
   CHECK(OutputOf(Toy({"limit"}), baseline) == "123\n");
+}
+
+TEST_CASE("spawn: a worker does not inherit the agent's protection from the OOM killer") {
+  ProcessBaseline baseline = TestBaseline();
+  baseline.oom_score_adj = 123;  // raising one's score needs no rights
+  const std::string text = OutputOf(Toy({"oom"}), baseline);
+  CHECK(text == "123\n");
 }
 
 TEST_CASE("spawn: the environment is the given one alone") {

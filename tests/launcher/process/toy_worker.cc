@@ -2,7 +2,6 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -86,13 +85,25 @@ void LeaveBehind(bool in_own_session, bool ignores_term, bool clears_environment
   WriteLine("left " + std::to_string(pid));
 }
 
+// Forks one process after another, each in a session of its own and deaf to TERM, while being
+// killed.
+void ForkOn(int count) {
+  for (int i = 0; i < count; ++i) {
+    if (fork() != 0) continue;
+    setsid();
+    signal(SIGTERM, SIG_IGN);
+    SleepForever();
+  }
+}
+
 void Run(const std::string& verb, const char*** next) {
   if (verb == "exit") _exit(std::atoi(*(*next)++));
   if (verb == "die") {
     rlimit no_core{0, 0};
     setrlimit(RLIMIT_CORE, &no_core);
     const int number = std::atoi(*(*next)++);
-    syscall(SYS_kill, getpid(), number);
+    signal(number, SIG_DFL);  // a sanitizer handles some
+    kill(getpid(), number);
     SleepForever();
   }
   if (verb == "ignore") signal(std::atoi(*(*next)++), SIG_IGN);
@@ -110,6 +121,13 @@ void Run(const std::string& verb, const char*** next) {
     getrlimit(RLIMIT_NOFILE, &files);
     WriteLine(std::to_string(files.rlim_cur));
   }
+  if (verb == "oom") {
+    std::FILE* file = std::fopen("/proc/self/oom_score_adj", "re");
+    char line[32] = {};
+    if (std::fgets(line, sizeof(line), file) == nullptr) _exit(99);
+    std::fclose(file);
+    WriteLine(std::to_string(std::atoi(line)));
+  }
   if (verb == "env") {
     const char* value = std::getenv(*(*next)++);
     WriteLine(value != nullptr ? value : "<unset>");
@@ -124,6 +142,7 @@ void Run(const std::string& verb, const char*** next) {
   if (verb == "daemon") LeaveBehind(true, false, false);
   if (verb == "stubborn_daemon") LeaveBehind(true, true, false);
   if (verb == "bare_daemon") LeaveBehind(true, true, true);
+  if (verb == "fork") ForkOn(std::atoi(*(*next)++));
   if (verb == "stop") raise(SIGSTOP);
   if (verb == "sleep") SleepForever();
 }
