@@ -15,9 +15,10 @@
 
 namespace ddprun::rendezvous {
 
-// Takes gRPC's and Protobuf's log functions, once: what they would print goes to `sink` (see
-// SetLibraryLogSink) or nowhere, never to stderr. Called before anything else of gRPC's.
-void SilenceLibraries();
+// Called before anything else of gRPC's; the first call counts. Takes the log functions of gRPC and
+// Protobuf, which print on stderr otherwise (library_log.h), and keeps gRPC's callback threads for
+// the life of the process.
+void PrepareGrpc();
 
 // A channel to `address` and nowhere else. Connects lazily.
 std::shared_ptr<grpc::Channel> MakeChannel(const SocketAddress& address);

@@ -77,7 +77,7 @@ absl::StatusOr<std::unique_ptr<Frontend>> StartGrpcFrontend(FrontendOptions opti
   // The port first: a taken one must not cost a gRPC server.
   absl::StatusOr<UniqueFd> listening_socket = BindListeningSocket(options.host, options.port);
   if (!listening_socket.ok()) return listening_socket.status();
-  SilenceLibraries();
+  PrepareGrpc();
   auto frontend = std::make_unique<GrpcFrontend>(options, std::move(inbox));
   absl::Status status = frontend->Start(*std::move(listening_socket), std::move(options));
   if (!status.ok()) return status;

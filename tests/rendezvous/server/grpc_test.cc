@@ -1,0 +1,122 @@
+// Remote agents over real sockets, against a coordinator of this process.
+#include <doctest/doctest.h>
+
+#include "rendezvous/base/steady_clock.h"
+#include "rendezvous/client/grpc_rendezvous_client.h"
+#include "rendezvous/server/coordinator.h"
+#include "tests/rendezvous/server/event_log.h"
+
+namespace ddprun::rendezvous {
+namespace {
+
+constexpr Duration kPatience = EventLog::kPatience;
+
+std::unique_ptr<Coordinator> StartListening(Policy policy, uint16_t port = 0) {
+  Coordinator::Options options;
+  options.policy = std::move(policy);
+  options.listen = Coordinator::Listen{.host = "", .port = port};
+  auto coordinator = Coordinator::Start(std::move(options));
+  REQUIRE_MESSAGE(coordinator.ok(), coordinator.status().ToString());
+  return *std::move(coordinator);
+}
+
+std::unique_ptr<RendezvousClient> Connect(uint16_t port, EventLog& log,
+                                          const std::string& host = "127.0.0.1",
+                                          const std::string& run_id = "run-1") {
+  GrpcClientOptions options;
+  options.endpoint = Endpoint{host, port, run_id};
+  return StartGrpcClient(std::move(options), log.handler());
+}
+
+TEST_CASE("grpc: a remote and a local agent form a round, finish it and acknowledge the verdict") {
+  EventLog local_log;
+  EventLog remote_log;
+  auto coordinator = StartListening(TestPolicy(2, 2));
+  auto local = coordinator->AttachLocal(local_log.handler());
+  auto remote = Connect(coordinator->port(), remote_log);
+  NodeInfo host = TestNode("host", 2, 2, 4001);
+  host.is_endpoint_node = true;
+  remote->Join(TestNode("remote", 2, 2, 4002));
+  REQUIRE_MESSAGE(remote_log.Await<Waiting>(), remote_log.Text());
+  local->Join(host);
+  const auto at_host = local_log.Await<Assigned>();
+  const auto at_remote = remote_log.Await<Assigned>();
+  REQUIRE(at_host);
+  REQUIRE(at_remote);
+  CHECK(at_host->assignment.node_rank == 0);
+  CHECK(at_remote->assignment.node_rank == 1);
+  CHECK(at_remote->assignment.epoch == at_host->assignment.epoch);
+  CHECK(at_remote->assignment.master_addr == "127.0.0.1");
+  CHECK(at_remote->assignment.master_port == 4001);
+  const Round round = at_remote->assignment.round;
+  remote->ReportFirstSuccess(round);
+  remote->ReportSucceeded(round);
+  local->ReportSucceeded(round);
+  const auto verdict = remote_log.Await<Concluded>();
+  REQUIRE(verdict);
+  CHECK(verdict->verdict.exit_code == 0);
+  REQUIRE(local_log.Await<Concluded>());
+  local->AckVerdict();
+  CHECK_FALSE(coordinator->WaitFinished(Duration{0}));
+  remote->AckVerdict();
+  remote->FlushAndStop(kPatience);
+  CHECK(coordinator->WaitFinished(kPatience));
+}
+
+TEST_CASE("grpc: a worker's failure is told to every node with its last words") {
+  EventLog log_a;
+  EventLog log_b;
+  auto coordinator = StartListening(TestPolicy(2, 2));
+  auto a = Connect(coordinator->port(), log_a);
+  auto b = Connect(coordinator->port(), log_b, "localhost");
+  a->Join(TestNode("a", 2, 2, 4001));
+  b->Join(TestNode("b", 2, 2, 4002));
+  const auto assigned = log_a.Await<Assigned>();
+  REQUIRE(assigned);
+  REQUIRE(log_b.Await<Assigned>());
+  FailureReport failure = TestFailure("a", 9);
+  failure.stderr_tail = std::string("last words \xff\x1b[31m\0 here", 22) + std::string(70000, 'x');
+  a->ReportFailed(assigned->assignment.round, failure, SteadyNow());
+  REQUIRE(log_b.Await<Drained>());
+  const auto verdict = log_b.Await<Concluded>();
+  REQUIRE_MESSAGE(verdict, log_b.Text());
+  CHECK(verdict->verdict.exit_code == 9);
+  REQUIRE(verdict->verdict.first_failure);
+  CHECK(verdict->verdict.first_failure->host == "a");
+  CHECK(verdict->verdict.first_failure->stderr_tail == std::string(65536, 'x'));
+}
+
+TEST_CASE("grpc: an agent of another run is refused, and told which run lives there") {
+  EventLog log;
+  auto coordinator = StartListening(TestPolicy(1, 1));
+  auto client = Connect(coordinator->port(), log, "127.0.0.1", "run-2");
+  const auto failed = log.Await<RendezvousFailed>();
+  REQUIRE(failed);
+  CHECK(failed->exit_code == 121);
+  const std::string expected = "127.0.0.1:" + std::to_string(coordinator->port()) +
+                               " serves the run \"run-1\", not \"run-2\"";
+  CHECK_MESSAGE(failed->message.find(expected) != std::string::npos, failed->message);
+}
+
+TEST_CASE("grpc: agents with another --nnodes are refused") {
+  EventLog log;
+  auto coordinator = StartListening(TestPolicy(2, 2));
+  auto client = Connect(coordinator->port(), log);
+  client->Join(TestNode("a", 3, 3));
+  const auto failed = log.Await<RendezvousFailed>();
+  REQUIRE(failed);
+  CHECK_MESSAGE(failed->message.find("3") != std::string::npos, failed->message);
+}
+
+TEST_CASE("grpc: a second coordinator on a used port is an error that names the port") {
+  auto first = StartListening(TestPolicy(1, 1));
+  Coordinator::Options options;
+  options.policy = TestPolicy(1, 1);
+  options.listen = Coordinator::Listen{.host = "", .port = first->port()};
+  const auto second = Coordinator::Start(std::move(options));
+  CHECK(absl::IsAlreadyExists(second.status()));
+  CHECK(second.status().message().find(std::to_string(first->port())) != std::string::npos);
+}
+
+}  // namespace
+}  // namespace ddprun::rendezvous
