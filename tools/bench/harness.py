@@ -1,0 +1,166 @@
+"""What every benchmark shares: running a command under a limit, rows, the table and the JSON file.
+
+A run that exits non-zero or exceeds its limit is an error and never a time.
+"""
+
+import json
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+
+REPO = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+HERE = os.path.join(REPO, "tools", "bench")
+DIST = os.path.join(REPO, "dist")
+
+
+class BenchError(Exception):
+    """A run did not do what it should; its figure does not exist."""
+
+
+class Row:
+    """One line of the table: the values of one competitor at one task."""
+
+    def __init__(self, task, who, unit, values=None, error=None, note=""):
+        self.task, self.who, self.unit = task, who, unit
+        self.values, self.error, self.note = values or [], error, note
+
+    @property
+    def median(self):
+        return statistics.median(self.values) if self.values else None
+
+
+def say(text):
+    print(f"bench: {text}", file=sys.stderr, flush=True)
+
+
+def run(command, limit_s=60, env=None, cwd=None):
+    """Runs a command to its end and returns its output; raises BenchError otherwise."""
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              timeout=limit_s, text=True, errors="replace", env=env, cwd=cwd, check=False,
+                              start_new_session=True)
+    except subprocess.TimeoutExpired as error:
+        raise BenchError(f"{command[0]}: still running after {limit_s} s") from error
+    except OSError as error:
+        raise BenchError(f"{command[0]}: {error.strerror}") from error
+    if done.returncode != 0:
+        last = (done.stderr.strip() or done.stdout.strip()).split("\n")[-1]
+        raise BenchError(f"{os.path.basename(command[0])}: exit {done.returncode}: {last[:200]}")
+    return done.stdout + done.stderr
+
+
+def wait_until(condition, what, limit_s=30):
+    """Polls until condition() is true and returns its value."""
+    deadline = time.monotonic() + limit_s
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise BenchError(f"not within {limit_s} s: {what}")
+        time.sleep(0.005)
+
+
+class Timer:
+    """Runs commands under process/time_command: wall time without Python's own start-up."""
+
+    def __init__(self, scratch):
+        self.program = compile_c(scratch, "time_command")
+
+    def __call__(self, command, limit_s=60, env=None):
+        """Returns (seconds, peak KiB)."""
+        output = run(["timeout", "-k", "5", str(limit_s), self.program] + command, limit_s + 10, env)
+        seconds, code, peak_kib = re.findall(r"^time_command: (\S+) (\d+) (\d+)$", output, re.M)[-1]
+        if int(code) != 0:
+            raise BenchError(f"{os.path.basename(command[0])}: exit {code}: {output.strip()[:200]}")
+        return float(seconds), int(peak_kib)
+
+
+def compile_c(scratch, name):
+    out = os.path.join(scratch, name)
+    if not os.path.exists(out):
+        run(["gcc", "-O2", "-Wall", "-o", out, os.path.join(HERE, "process", name + ".c")])
+    return out
+
+
+def interleave(task, unit, competitors, runs):
+    """Calls each competitor's function `runs` times, in turns, so that drift of the machine meets all alike.
+
+    The first turn only warms caches. A competitor that fails once is out, with its error.
+    """
+    rows = {who: Row(task, who, unit) for who in competitors}
+    for turn in range(runs + 1):
+        for who, measure in competitors.items():
+            row = rows[who]
+            if row.error:
+                continue
+            try:
+                value = measure()
+            except BenchError as error:
+                row.error, row.values = str(error), []
+                continue
+            if turn > 0:
+                row.values.append(value)
+    return list(rows.values())
+
+
+def table(rows):
+    """The rows as text; the ratio is the competitor's median over ours of the same task and unit."""
+    ours = {(row.task, row.unit): row.median for row in rows if row.who.startswith("ddprun") and row.median}
+    lines = [("task", "who", "median", "min", "max", "n", "x ours", "")]
+    for row in rows:
+        if row.error:
+            lines.append((row.task, row.who, "error", "", "", "", "", row.error))
+            continue
+        base = ours.get((row.task, row.unit))
+        ratio = "" if not base or row.who.startswith("ddprun") else f"{row.median / base:.2f}"
+        lines.append((row.task, row.who, f"{row.median:.4g} {row.unit}", f"{min(row.values):.4g}",
+                      f"{max(row.values):.4g}", str(len(row.values)), ratio, row.note))
+    widths = [max(len(line[i]) for line in lines) for i in range(7)]
+    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths + [0])).rstrip()
+                     for line in lines)
+
+
+def machine():
+    """Processor, cores and versions: figures mean nothing without them."""
+    with open("/proc/cpuinfo", encoding="utf-8") as info:
+        model = re.search(r"model name\s*: (.*)", info.read())
+    def first_line(*command):
+        try:
+            return run(list(command), 20).strip().split("\n")[0]
+        except BenchError:
+            return None
+    packages = ["g++-12", "mpich", "openmpi-bin", "libgloo-dev", "libgrpc++-dev"]
+    versions = {}
+    for package in packages:
+        version = first_line("dpkg-query", "-W", "-f", "${Version}", package)
+        if version:
+            versions[package] = version
+    if shutil.which("torchrun"):
+        versions["torch"] = first_line("python3", "-c", "import torch; print(torch.__version__)")
+    return {"processor": model.group(1) if model else os.uname().machine, "cores": os.cpu_count(),
+            "kernel": os.uname().release, "load_before": os.getloadavg()[0],
+            "commit": first_line("git", "-C", REPO, "rev-parse", "--short", "HEAD"),
+            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "versions": versions}
+
+
+def write_json(path, about, rows):
+    document = {"machine": about, "rows": [
+        {"task": row.task, "who": row.who, "unit": row.unit, "median": row.median, "values": row.values,
+         "error": row.error, "note": row.note} for row in rows]}
+    with open(path + ".new", "w", encoding="utf-8") as out:
+        json.dump(document, out, indent=1)
+        out.write("\n")
+    os.replace(path + ".new", path)
+
+
+def build(*targets):
+    """Builds optimised benchmark programs and returns the folder they lie in."""
+    script = ('source tools/lib.sh; bazel_ build --config=opt "$@" >&2; '
+              'echo "bin=$(bazel_ info --config=opt bazel-bin 2>/dev/null)"')
+    output = run(["bash", "-euo", "pipefail", "-c", script, "tools/bench", *targets], 3600, cwd=REPO)
+    return re.search(r"^bin=(\S+)$", output, re.M).group(1)
