@@ -9,9 +9,7 @@ namespace {
 
 using namespace testing;  // NOLINT: builders
 
-Candidates Ready(int count) {
-  return {.ready = count, .absent = 0, .absent_names = {}};
-}
+Candidates Ready(int count) { return {.ready = count, .absent = 0, .absent_names = {}}; }
 
 FormingRound First(std::optional<TimePoint> minimum_reached_at = std::nullopt) {
   return {.is_first = true, .opened_at = At(0s), .minimum_reached_at = minimum_reached_at};

@@ -2,6 +2,9 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdint>
+#include <string>
+
 #include "tests/rendezvous/core/builders.h"
 
 namespace ddprun::rendezvous {
@@ -63,6 +66,78 @@ TEST_CASE("machine: a failure without budget ends the job with the worker's code
   CHECK(Only<Finish>(last).size() == 1);
   CHECK(machine.is_finished());
   CHECK(!machine.NextDeadline().has_value());
+}
+
+TEST_CASE("machine: a join of an older session never displaces the newer one") {
+  const Policy policy = TestPolicy(2, 2);
+  RendezvousMachine machine(policy, Epoch{1}, At(0s));
+  machine.Step(At(0s), Join(policy, "a", 7));
+  const auto late = machine.Step(At(0s), Join(policy, "a", 3));
+  REQUIRE(late.size() == 1);
+  CHECK(Only<CloseSession>(late).at(0).session == SessionId{3});
+  const auto sealed = Only<Assign>(machine.Step(At(1s), Join(policy, "b", 8)));
+  REQUIRE(sealed.size() == 2);
+  CHECK(sealed[0].session == SessionId{7});
+}
+
+TEST_CASE("machine: a session serves one node") {
+  const Policy policy = TestPolicy(2, 2);
+  RendezvousMachine machine(policy, Epoch{1}, At(0s));
+  machine.Step(At(0s), Join(policy, "a", 1));
+  const auto refused = Only<Refuse>(machine.Step(At(0s), Join(policy, "b", 1)));
+  REQUIRE(refused.size() == 1);
+  CHECK(refused[0].kind == Refusal::kStale);
+}
+
+TEST_CASE("machine: an epoch that leaves no room for a greater one is refused") {
+  const Policy policy = TestPolicy(1, 1);
+  RendezvousMachine machine(policy, Epoch{1}, At(0s));
+  NodeJoined join = Join(policy, "a", 1);
+  join.stamp.epoch = Epoch{UINT64_MAX};
+  join.stamp.round = Round{1};
+  join.is_running = true;
+  const auto refused = Only<Refuse>(machine.Step(At(0s), join));
+  REQUIRE(refused.size() == 1);
+  CHECK(refused[0].kind == Refusal::kStale);
+}
+
+TEST_CASE("machine: it asks to be stepped once a second while there are members, and only then") {
+  const Policy policy = TestPolicy(1, 1);
+  RendezvousMachine machine(policy, Epoch{1}, At(0s));
+  CHECK(!machine.NextDeadline().has_value());
+  machine.Step(At(5s), Join(policy, "a", 1));
+  CHECK(machine.NextDeadline() == At(6s));
+  machine.Step(At(6s), HeartbeatReceived{Stamp{SessionId{1}, Epoch{1}, Round{1}}});
+  CHECK(machine.NextDeadline() == At(7s));
+}
+
+TEST_CASE("machine: a storm of joins costs messages in proportion to the nodes") {
+  constexpr int kNodes = 1000;
+  const Policy policy = TestPolicy(kNodes, kNodes);
+  RendezvousMachine machine(policy, Epoch{1}, At(0s));
+  size_t messages = 0;
+  for (int i = 1; i <= kNodes; ++i) {
+    messages += machine.Step(At(i * 1ms), Join(policy, "n" + std::to_string(i), i)).size();
+  }
+  CHECK(machine.round() == Round{1});
+  // One word and one assignment each, and what was said again at the one-second marks.
+  CHECK(messages <= 4 * kNodes);
+}
+
+TEST_CASE("machine: a failure from before the round began is not older than the coordinator") {
+  const Policy policy = TestPolicy(2, 2);
+  RendezvousMachine machine(policy, Epoch{1}, At(0s));
+  machine.Step(At(0s), Join(policy, "a", 1));
+  machine.Step(At(0s), Join(policy, "b", 2));
+  WorkersFailed first{.stamp = {SessionId{1}, Epoch{1}, Round{1}}, .report = {}, .age = 9999h};
+  first.report.exit_code = 3;
+  WorkersFailed second{.stamp = {SessionId{2}, Epoch{1}, Round{1}}, .report = {}, .age = -5s};
+  second.report.exit_code = 4;
+  machine.Step(At(1s), first);
+  machine.Step(At(1s), second);
+  const auto ended = Only<Conclude>(machine.Step(At(2s), TimePassed{}));
+  REQUIRE(ended.size() == 2);
+  CHECK(ended[0].verdict.exit_code == 3);
 }
 
 }  // namespace
