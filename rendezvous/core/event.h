@@ -59,9 +59,9 @@ struct SessionBroken {
 };
 struct TimePassed {};
 
-using Event = std::variant<NodeJoined, HeartbeatReceived, NodeLeft, WorkersFailed,
-                           FirstWorkerSucceeded, WorkersSucceeded, VerdictAcked, SessionBroken,
-                           TimePassed>;
+using Event =
+    std::variant<NodeJoined, HeartbeatReceived, NodeLeft, WorkersFailed, FirstWorkerSucceeded,
+                 WorkersSucceeded, VerdictAcked, SessionBroken, TimePassed>;
 
 }  // namespace ddprun::rendezvous
 

@@ -35,9 +35,7 @@ bool ByHost(const Member* a, const Member* b) {
   return a->info.id < b->info.id;
 }
 
-bool HasGivenRank(const Member* member) {
-  return member->info.node_rank >= 0;
-}
+bool HasGivenRank(const Member* member) { return member->info.node_rank >= 0; }
 
 bool ByGivenRankThenHost(const Member* a, const Member* b) {
   if (HasGivenRank(a) != HasGivenRank(b)) return HasGivenRank(a);

@@ -118,13 +118,9 @@ const char* StandingName(Standing standing) {
 
 }  // namespace
 
-std::string RenderEvent(const Event& event) {
-  return std::visit(EventRenderer{}, event);
-}
+std::string RenderEvent(const Event& event) { return std::visit(EventRenderer{}, event); }
 
-std::string RenderAction(const Action& action) {
-  return std::visit(ActionRenderer{}, action);
-}
+std::string RenderAction(const Action& action) { return std::visit(ActionRenderer{}, action); }
 
 std::optional<SessionId> TargetOf(const Action& action) {
   return std::visit(

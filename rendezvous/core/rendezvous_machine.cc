@@ -25,25 +25,15 @@ std::vector<Action> RendezvousMachine::Step(TimePoint now, const Event& event) {
   return std::exchange(state_->actions, {});
 }
 
-std::optional<TimePoint> RendezvousMachine::NextDeadline() const {
-  return state_->NextDeadline();
-}
+std::optional<TimePoint> RendezvousMachine::NextDeadline() const { return state_->NextDeadline(); }
 
-std::string RendezvousMachine::Explain(TimePoint now) const {
-  return state_->Explain(now);
-}
+std::string RendezvousMachine::Explain(TimePoint now) const { return state_->Explain(now); }
 
-Epoch RendezvousMachine::epoch() const {
-  return state_->epoch;
-}
+Epoch RendezvousMachine::epoch() const { return state_->epoch; }
 
-Round RendezvousMachine::round() const {
-  return state_->round;
-}
+Round RendezvousMachine::round() const { return state_->round; }
 
-bool RendezvousMachine::is_finished() const {
-  return state_->is_finished;
-}
+bool RendezvousMachine::is_finished() const { return state_->is_finished; }
 
 State::State(Policy policy_in, Epoch epoch_in, TimePoint now)
     : policy(std::move(policy_in)),

@@ -6,9 +6,7 @@
 
 namespace ddprun::rendezvous {
 
-std::string NodeName(const NodeInfo& node) {
-  return node.host.empty() ? node.id.value : node.host;
-}
+std::string NodeName(const NodeInfo& node) { return node.host.empty() ? node.id.value : node.host; }
 
 std::string DurationText(Duration duration) {
   if (duration <= Duration::zero()) return "0 s";

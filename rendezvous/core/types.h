@@ -37,9 +37,9 @@ struct Policy {
 // What one agent says of itself when it joins.
 struct NodeInfo {
   NodeId id;
-  std::string host;               // for people: the machine's name
-  std::string advertised_addr;    // --local_addr; empty: the coordinator uses what it saw
-  int local_world_size = 1;       // workers on this node, >= 1
+  std::string host;             // for people: the machine's name
+  std::string advertised_addr;  // --local_addr; empty: the coordinator uses what it saw
+  int local_world_size = 1;     // workers on this node, >= 1
   std::string role = "default";
   std::vector<std::string> gpu_ids;
   int node_rank = -1;             // --node_rank; -1: not given
@@ -76,18 +76,18 @@ struct FailureReport {
   int rank = 0;
   int local_rank = 0;
   int pid = 0;
-  int exit_code = 1;        // what ddprun exits with: the worker's own, 128+n for signal n, 126/127
-  int signal = 0;           // 0: it exited by itself
+  int exit_code = 1;  // what ddprun exits with: the worker's own, 128+n for signal n, 126/127
+  int signal = 0;     // 0: it exited by itself
   bool dumped_core = false;
   std::string message;      // one line: "killed by signal 9 (SIGKILL)", an exception, an exec error
   std::string stderr_tail;  // last lines of its stderr, at most 64 KiB
-  int64_t unix_time_ms = 0; // for the report only, never compared
+  int64_t unix_time_ms = 0;  // for the report only, never compared
   friend bool operator==(const FailureReport&, const FailureReport&) = default;
 };
 
 // The end of the job, the same for every agent.
 struct Verdict {
-  int exit_code = 0;  // 0: every rank exited 0
+  int exit_code = 0;   // 0: every rank exited 0
   std::string reason;  // one sentence
   std::optional<FailureReport> first_failure;
   friend bool operator==(const Verdict&, const Verdict&) = default;

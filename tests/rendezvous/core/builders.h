@@ -14,9 +14,7 @@ namespace ddprun::rendezvous::testing {
 
 using namespace std::chrono_literals;  // NOLINT: what a test's durations are written in
 
-inline TimePoint At(Duration since_start) {
-  return TimePoint(since_start);
-}
+inline TimePoint At(Duration since_start) { return TimePoint(since_start); }
 
 inline Policy TestPolicy(int min_nodes, int max_nodes) {
   Policy policy;
