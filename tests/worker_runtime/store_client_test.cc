@@ -84,5 +84,211 @@ TEST_CASE("store client: a wait that times out names its keys and leaves the con
   CHECK(store->Get("there", kLong).value() == "1");
 }
 
+// A peer that takes one connection and answers what the test says.
+class ScriptedPeer {
+ public:
+  // Not listening: its port is its own, and refuses.
+  enum class Start { kListening, kRefusing };
+
+  explicit ScriptedPeer(Start start = Start::kListening)
+      : listener_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(address);
+    auto* raw = reinterpret_cast<sockaddr*>(&address);
+    REQUIRE(bind(listener_.get(), raw, size) == 0);
+    if (start == Start::kListening) Listen();
+    REQUIRE(getsockname(listener_.get(), raw, &size) == 0);
+    port_ = ntohs(address.sin_port);
+  }
+  uint16_t port() const { return port_; }
+  void Listen() { REQUIRE(listen(listener_.get(), 4) == 0); }
+  void Accept() { connection_.Reset(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC)); }
+  std::string Receive(size_t size) {
+    std::string bytes(size, '\0');
+    const ssize_t count = recv(connection_.get(), bytes.data(), size, MSG_WAITALL);
+    bytes.resize(count < 0 ? 0 : static_cast<size_t>(count));
+    return bytes;
+  }
+  void Send(const std::string& bytes) {
+    send(connection_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  }
+  // Accepts, and answers the greeting as a store does.
+  void Greet() {
+    Accept();
+    Send(Receive(10).substr(6));
+  }
+  void Close() { connection_.Reset(); }
+
+ private:
+  ddprun::UniqueFd listener_;
+  ddprun::UniqueFd connection_;
+  uint16_t port_ = 0;
+};
+
+// What the client makes of a WAIT that times out and is cancelled with `answer`.
+absl::Status WaitCancelledWith(const std::string& answer, bool* is_usable) {
+  ScriptedPeer peer;
+  std::thread script([&] {
+    peer.Greet();
+    peer.Receive(1 + 8 + 8 + 2);  // WAIT for "/k".
+    peer.Receive(1);              // CANCEL_WAIT: the client's time is over.
+    peer.Send(answer);
+    peer.Receive(1 + 8 + 2 + 8);  // ADD to "/n".
+    peer.Send(std::string("\x07\0\0\0\0\0\0\0", 8));
+    peer.Close();
+  });
+  auto store = Store::Connect("127.0.0.1", peer.port(), kLong);
+  REQUIRE_MESSAGE(store.ok(), store.status().ToString());
+  const absl::Status status = (*store)->Wait({"k"}, milliseconds(10));
+  const auto sum = (*store)->Add("n", 1);
+  *is_usable = sum.ok() && *sum == 7;
+  store->reset();
+  script.join();
+  return status;
+}
+
+TEST_CASE("store client: a cancelled wait takes the answer, also when the key came just before") {
+  bool is_usable = false;
+  CHECK(absl::IsDeadlineExceeded(WaitCancelledWith(std::string("\1", 1), &is_usable)));
+  CHECK(is_usable);
+  CHECK(WaitCancelledWith(std::string("\0\1", 2), &is_usable).ok());
+  CHECK(is_usable);
+  CHECK(absl::IsUnavailable(WaitCancelledWith(std::string("\5", 1), &is_usable)));
+  CHECK_FALSE(is_usable);
+}
+
+TEST_CASE("store client: connects to a store that comes late") {
+  ScriptedPeer peer(ScriptedPeer::Start::kRefusing);
+  absl::StatusOr<std::unique_ptr<Store>> store = absl::UnknownError("not run");
+  std::thread connecting([&] { store = Store::Connect("127.0.0.1", peer.port(), kLong); });
+  peer.Listen();
+  peer.Greet();
+  connecting.join();
+  CHECK_MESSAGE(store.ok(), store.status().ToString());
+}
+
+TEST_CASE("store client: giving up names the address and the last error") {
+  const ScriptedPeer peer(ScriptedPeer::Start::kRefusing);
+  const auto store = Store::Connect("127.0.0.1", peer.port(), milliseconds(50));
+  CHECK(absl::IsDeadlineExceeded(store.status()));
+  const std::string message(store.status().message());
+  CHECK_MESSAGE(message.find("127.0.0.1:" + std::to_string(peer.port())) != std::string::npos,
+                message);
+  CHECK_MESSAGE(message.find("Connection refused") != std::string::npos, message);
+}
+
+TEST_CASE("store client: a name that does not resolve is an error that quotes it") {
+  const auto store = Store::Connect("no-such-host.invalid", 1, milliseconds(100));
+  CHECK(absl::IsDeadlineExceeded(store.status()));
+  const std::string message(store.status().message());
+  CHECK_MESSAGE(message.find("no-such-host.invalid") != std::string::npos, message);
+}
+
+TEST_CASE("store client: a peer that is no store, or never answers, is not believed") {
+  ScriptedPeer mute;
+  CHECK(absl::IsDeadlineExceeded(
+      Store::Connect("127.0.0.1", mute.port(), milliseconds(50)).status()));
+  ScriptedPeer web;
+  std::thread script([&] {
+    web.Accept();
+    web.Send("HTTP/1.1 400 Bad Request\r\n");
+  });
+  const auto store = Store::Connect("127.0.0.1", web.port(), milliseconds(100));
+  CHECK(absl::IsDeadlineExceeded(store.status()));
+  script.join();
+}
+
+TEST_CASE("store client: a lost connection is final and said by every later call") {
+  auto server = StartServer();
+  const auto store = Connect(*server);
+  REQUIRE(store->Add("n", 1).ok());
+  server.reset();
+  CHECK(absl::IsUnavailable(store->Add("n", 1).status()));
+  CHECK(absl::IsUnavailable(store->Wait({"n"}, kLong)));
+  CHECK(absl::IsUnavailable(store->Set("n", "1")));
+}
+
+TEST_CASE("store client: a store that stops answering is lost after the timeout of Connect") {
+  ScriptedPeer peer;
+  std::thread script([&] {
+    peer.Greet();
+    peer.Receive(1 + 8 + 2 + 8);
+    peer.Receive(1);  // Until the client is gone.
+  });
+  auto store = Store::Connect("127.0.0.1", peer.port(), milliseconds(300));
+  REQUIRE_MESSAGE(store.ok(), store.status().ToString());
+  CHECK(absl::IsDeadlineExceeded((*store)->Add("n", 1).status()));
+  CHECK(absl::IsUnavailable((*store)->Add("n", 1).status()));
+  store->reset();
+  script.join();
+}
+
+TEST_CASE("store client: a reply of an impossible length is refused, not allocated") {
+  ScriptedPeer peer;
+  std::thread script([&] {
+    peer.Greet();
+    peer.Receive(1 + 8 + 8 + 2);
+    peer.Send(std::string(1, '\0'));
+    peer.Receive(1 + 8 + 2);
+    peer.Send(std::string(8, '\x7f'));
+    peer.Receive(1);
+  });
+  auto store = Store::Connect("127.0.0.1", peer.port(), kLong);
+  REQUIRE_MESSAGE(store.ok(), store.status().ToString());
+  CHECK(absl::IsUnavailable((*store)->Get("k", kLong).status()));
+  store->reset();
+  script.join();
+}
+
+TEST_CASE("store client: the protocol's limits are checked before a byte is sent") {
+  const auto server = StartServer();
+  const auto store = Connect(*server);
+  const std::string largest(8 << 20, 'v');
+  CHECK(store->Set("k", largest).ok());
+  CHECK(store->Get("k", kLong).value() == largest);
+  CHECK(absl::IsInvalidArgument(store->Set("k", largest + "v")));
+  CHECK(store->Set(std::string((8 << 10) - 1, 'k'), "v").ok());
+  CHECK(absl::IsInvalidArgument(store->Set(std::string(8 << 10, 'k'), "v")));
+  CHECK(absl::IsInvalidArgument(store->Wait(std::vector<std::string>(131073, "k"), kLong)));
+  CHECK(store->Add("n", 1).value() == 1);
+}
+
+TEST_CASE("store client: user keys carry a slash on the wire, prefixes one more") {
+  const auto server = StartServer();
+  const auto store = Connect(*server);
+  PrefixStore prefixed("round1", *store);
+  PrefixStore nested("rank0", prefixed);
+  REQUIRE(nested.Set("k", "v").ok());
+  CHECK(store->Get("round1/rank0/k", kLong).value() == "v");
+  CHECK(prefixed.MultiSet({"a", "b"}, {"1", "2"}).ok());
+  CHECK(prefixed.MultiGet({"b", "a"}, kLong).value() == std::vector<std::string>{"2", "1"});
+  CHECK(store->Check({"round1/a", "round1/b"}).value());
+  CHECK(prefixed.Add("n", 2).value() == 2);
+  CHECK(prefixed.CompareSet("n", "2", "3").value() == "3");
+  CHECK(prefixed.Delete("n").value());
+  CHECK(prefixed.KeyCount().value() == 3);
+  CHECK(absl::IsInvalidArgument(prefixed.MultiSet({"a"}, {})));
+  const absl::Status status = nested.Wait({"absent"}, milliseconds(10));
+  CHECK_MESSAGE(status.message().find("round1/rank0/absent") != std::string::npos,
+                status.ToString());
+}
+
+TEST_CASE("store client: multi-get waits for all its keys; of nothing it is nothing") {
+  const auto server = StartServer();
+  const auto writer = Connect(*server);
+  const auto reader = Connect(*server);
+  CHECK(reader->MultiGet({}, kLong).value().empty());
+  absl::StatusOr<std::vector<std::string>> got = absl::UnknownError("not run");
+  std::thread waiting([&] { got = reader->MultiGet({"a", "b"}, kLong); });
+  CHECK(writer->Set("a", "1").ok());
+  while (server->stats().waiting == 0) std::this_thread::yield();
+  CHECK(writer->Set("b", "2").ok());
+  waiting.join();
+  REQUIRE_MESSAGE(got.ok(), got.status().ToString());
+  CHECK(*got == std::vector<std::string>{"1", "2"});
+}
+
 }  // namespace
 }  // namespace ddp
