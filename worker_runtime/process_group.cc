@@ -15,6 +15,18 @@ namespace {
 
 using internal::WorkerEnv;
 
+// A connection of its own together with the prefix before its keys.
+class OwnedStore {
+ protected:
+  explicit OwnedStore(std::unique_ptr<Store> store) : owned_(std::move(store)) {}
+  const std::unique_ptr<Store> owned_;
+};
+class OwningPrefixStore final : private OwnedStore, public PrefixStore {
+ public:
+  OwningPrefixStore(const std::string& prefix, std::unique_ptr<Store> store)
+      : OwnedStore(std::move(store)), PrefixStore(prefix, *owned_) {}
+};
+
 class ProcessGroupImpl final : public ProcessGroup {
  public:
   ProcessGroupImpl(WorkerEnv env, std::unique_ptr<Store> store, std::unique_ptr<Store> session,
@@ -78,7 +90,16 @@ absl::StatusOr<std::unique_ptr<ProcessGroup>> ProcessGroup::FromEnv(
     member.world_size = env.world_size;
     member.timeout = options.timeout;
     member.capabilities = {options.backend, internal::HostKey(),
-                           internal::LocalAddressToward(env.master_addr, env.master_port)};
+                           internal::LocalAddressToward(env.master_addr, env.master_port), {}};
+    const std::string address = env.master_addr;
+    const uint16_t port = env.master_port;
+    const std::string group_prefix = absl::StrCat(*prefix, "/group");
+    member.connect_store = [address, port, group_prefix](std::chrono::milliseconds timeout)
+        -> absl::StatusOr<std::unique_ptr<Store>> {
+      auto connected = Store::Connect(address, port, timeout);
+      if (!connected.ok()) return connected.status();
+      return std::unique_ptr<Store>(new OwningPrefixStore(group_prefix, std::move(*connected)));
+    };
     PrefixStore group_store("group", *session);
     auto group = internal::FormGroup(group_store, member);
     if (!group.ok()) return group.status();

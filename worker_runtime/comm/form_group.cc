@@ -1,12 +1,14 @@
 #include "worker_runtime/comm/form_group.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "worker_runtime/comm/local/local_engine.h"
 #include "worker_runtime/comm/shm/shm_engine.h"
+#include "worker_runtime/comm/tcp/tcp_engine.h"
 
 namespace ddp::internal {
 namespace {
@@ -80,25 +82,62 @@ absl::StatusOr<Plan> Follow(Store& store, const GroupMember& member, Clock::time
   return DecodePlan(*text, member.world_size);
 }
 
+Endpoint EndpointOf(int rank, const Capabilities& capabilities) {
+  return {rank, capabilities.host, capabilities.address, capabilities.nonce};
+}
+
+// The neighbour of this rank's lane on a node whose first rank is `first`.
+absl::StatusOr<Endpoint> Neighbour(Store& store, int first, int lane, Clock::time_point deadline) {
+  if (first < 0) return Endpoint();
+  auto text = store.Get(CapabilitiesKey(first + lane), Until(deadline));
+  if (!text.ok()) return text.status();
+  auto capabilities = DecodeCapabilities(*text);
+  if (!capabilities.ok()) return capabilities.status();
+  return EndpointOf(first + lane, *capabilities);
+}
+
+absl::StatusOr<ChainLinks> ConnectLane(Store& store, int rank, const Capabilities& capabilities,
+                                       const Place& place, Clock::time_point deadline) {
+  if (place.index >= place.lanes) return ChainLinks();
+  auto previous = Neighbour(store, place.previous_first, place.index, deadline);
+  if (!previous.ok()) return previous.status();
+  auto next = Neighbour(store, place.next_first, place.index, deadline);
+  if (!next.ok()) return next.status();
+  return ConnectChain(store, EndpointOf(rank, capabilities), *previous, *next, deadline);
+}
+
 }  // namespace
 
 absl::StatusOr<FormedGroup> FormGroup(Store& store, const GroupMember& member) {
   const Clock::time_point deadline = Clock::now() + member.timeout;
-  absl::Status status =
-      store.Set(CapabilitiesKey(member.rank), Encode(member.capabilities));
+  Capabilities capabilities = member.capabilities;
+  capabilities.nonce = MakeNonce();
+  absl::Status status = store.Set(CapabilitiesKey(member.rank), Encode(capabilities));
   if (!status.ok()) return status;
   auto plan = member.rank == 0 ? DecideAndTell(store, member, deadline)
                                : Follow(store, member, deadline);
   if (!plan.ok()) return plan.status();
   const Place place = PlaceOf(*plan, member.rank);
+  ShmGroup shared;
+  if (place.ranks.size() > 1) {
+    const std::string key = absl::StrCat("node/", place.ranks[0]);
+    auto joined = JoinShmGroup(store, key, place.ranks, place.index, deadline);
+    if (!joined.ok()) return joined.status();
+    shared = std::move(*joined);
+  }
+  std::unique_ptr<Engine> engine;
+  if (place.node_count == 1) {
+    engine = std::make_unique<ShmEngine>(std::move(shared));
+  } else {
+    auto links = ConnectLane(store, member.rank, capabilities, place, deadline);
+    if (!links.ok()) return links.status();
+    engine = std::make_unique<TcpEngine>(
+        *plan, member.rank, std::move(shared), std::move(*links),
+        std::make_unique<FailureBoard>(member.rank, member.world_size, member.connect_store));
+  }
   FormedGroup formed;
   formed.description = plan->reason;
-  if (place.node_count > 1) return absl::UnimplementedError("tcp");
-  const std::string key = absl::StrCat("node/", place.ranks[0]);
-  auto group = JoinShmGroup(store, key, place.ranks, place.index, deadline);
-  if (!group.ok()) return group.status();
-  formed.communicator = std::make_unique<QueuedCommunicator>(
-      std::make_unique<ShmEngine>(std::move(*group)), member.timeout);
+  formed.communicator = std::make_unique<QueuedCommunicator>(std::move(engine), member.timeout);
   return formed;
 }
 

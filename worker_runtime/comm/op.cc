@@ -1,5 +1,7 @@
 #include "worker_runtime/comm/op.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 
 namespace ddp::internal {
@@ -40,6 +42,12 @@ std::string NameRanks(const std::vector<int>& ranks) {
 std::string NameDuration(std::chrono::milliseconds duration) {
   if (duration.count() % 1000 == 0) return absl::StrCat(duration.count() / 1000, " s");
   return absl::StrCat(duration.count(), " ms");
+}
+
+bool IsStuck(const Op& op) {
+  const auto patience = std::clamp<std::chrono::milliseconds>(
+      op.timeout / 4, std::chrono::milliseconds(50), std::chrono::seconds(10));
+  return Clock::now() - (op.deadline - op.timeout) >= patience;
 }
 
 }  // namespace ddp::internal

@@ -47,6 +47,10 @@ std::string NameRanks(const std::vector<int>& ranks);
 // "3 s", "1500 ms".
 std::string NameDuration(std::chrono::milliseconds duration);
 
+// Whether `op` waits for so long that the others should hear of it: a quarter of its timeout, at most
+// 10 s. Early enough for all to know, when the timeout comes, who is waiting and who is missing.
+bool IsStuck(const Op& op);
+
 }  // namespace ddp::internal
 
 #endif  // DDPRUN_WORKER_RUNTIME_COMM_OP_H_

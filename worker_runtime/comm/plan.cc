@@ -14,6 +14,9 @@ namespace {
 // messages between nodes.
 constexpr char kVersion[] = "ddp1";
 
+// Bounds the connections between two nodes, and what a chunk of staging is divided by.
+constexpr int kMaxLanes = 8;
+
 const char* BackendName(Backend backend) {
   switch (backend) {
     case Backend::kAuto:
@@ -71,13 +74,14 @@ absl::StatusOr<Plan> MakePlan(const std::vector<Capabilities>& ranks) {
 
 std::string Encode(const Capabilities& capabilities) {
   return absl::StrCat(kVersion, "|", BackendName(capabilities.backend), "|", capabilities.host, "|",
-                      capabilities.address);
+                      capabilities.address, "|", NonceText(capabilities.nonce));
 }
 
 absl::StatusOr<Capabilities> DecodeCapabilities(const std::string& text) {
   const std::vector<std::string> parts = absl::StrSplit(text, '|');
-  if (parts.size() != 4 || parts[0] != kVersion) return Garbage("capabilities", text);
+  if (parts.size() != 5 || parts[0] != kVersion) return Garbage("capabilities", text);
   Capabilities capabilities;
+  if (!ParseNonce(parts[4], &capabilities.nonce)) return Garbage("capabilities", text);
   for (Backend backend : {Backend::kAuto, Backend::kShm, Backend::kTcp}) {
     if (parts[1] != BackendName(backend)) continue;
     capabilities.backend = backend;
@@ -111,7 +115,8 @@ absl::StatusOr<Plan> DecodePlan(const std::string& text, int world_size) {
 Place PlaceOf(const Plan& plan, int rank) {
   Place place;
   place.node_count = static_cast<int>(plan.node_sizes.size());
-  place.lanes = *std::min_element(plan.node_sizes.begin(), plan.node_sizes.end());
+  place.lanes = std::min(kMaxLanes, *std::min_element(plan.node_sizes.begin(),
+                                                      plan.node_sizes.end()));
   int first = 0;
   for (int node = 0; node < place.node_count; ++node) {
     const int size = plan.node_sizes[node];

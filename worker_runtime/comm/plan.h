@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "ddp/process_group.h"
+#include "worker_runtime/comm/nonce.h"
 
 namespace ddp::internal {
 
@@ -17,6 +18,8 @@ struct Capabilities {
   std::string host;
   // This rank's address as the store's host sees it.
   std::string address;
+  // Who knows it has read this round's store.
+  Nonce nonce{};
   friend bool operator==(const Capabilities&, const Capabilities&) = default;
 };
 

@@ -1,9 +1,10 @@
-// How a range of elements is divided among those who work on it.
+// Ranges of elements: divided among those who work on them, addressed, copied.
 #ifndef DDPRUN_WORKER_RUNTIME_COMM_SLICE_H_
 #define DDPRUN_WORKER_RUNTIME_COMM_SLICE_H_
 
 #include <algorithm>
 #include <cstddef>
+#include <cstring>
 
 namespace ddp::internal {
 
@@ -20,6 +21,19 @@ inline Slice SliceOf(size_t count, size_t size, int parts, int index) {
   const size_t each = ((count + n - 1) / n + line - 1) / line * line;
   const size_t begin = std::min(count, each * static_cast<size_t>(index));
   return {begin, std::min(each, count - begin)};
+}
+
+// Element `elements` of an array of elements of `size` bytes.
+inline const char* At(const void* data, size_t elements, size_t size) {
+  return static_cast<const char*>(data) + elements * size;
+}
+inline char* At(void* data, size_t elements, size_t size) {
+  return static_cast<char*>(data) + elements * size;
+}
+
+// Null is allowed where there is nothing to copy.
+inline void Copy(void* to, const void* from, size_t bytes) {
+  if (bytes != 0 && to != from) std::memcpy(to, from, bytes);
 }
 
 }  // namespace ddp::internal

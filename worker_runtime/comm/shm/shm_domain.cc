@@ -50,6 +50,36 @@ ShmDomain::ShmDomain(ddprun::UniqueFd memory, char* base, std::vector<int> ranks
 
 ShmDomain::~ShmDomain() { munmap(base_, FixedBytes(size())); }
 
+absl::Status ShmDomain::Meet(const Op& op, uint32_t step) {
+  PostArrived(step);
+  return AwaitArrived(step, op);
+}
+
+absl::Status ShmDomain::Finish(const Op& op, uint32_t step) {
+  PostFinished(step);
+  return AwaitFinished(step, op);
+}
+
+absl::Status ShmDomain::Agree(const Op& op, const Location& location, uint32_t step) {
+  entry(index_, step) = {RecordOf(op), location};
+  absl::Status status = Meet(op, step);
+  if (!status.ok()) return status;
+  // Compared with the first rank's, so that all ranks find the same words.
+  for (int i = 1; i < size(); ++i) {
+    status = CheckSame(ranks_[0], entry(0, step).op, ranks_[i], entry(i, step).op);
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+bool ShmDomain::IsSameLocation(uint32_t step) {
+  const Location& first = entry(0, step).location;
+  for (int i = 1; i < size(); ++i) {
+    if (entry(i, step).location != first) return false;
+  }
+  return first.is_shared();
+}
+
 absl::Status ShmDomain::Await(uint32_t step, const Op& op, bool is_arrival) {
   for (int i = 0; i < size(); ++i) {
     if (flag(i, is_arrival).HasReached(step)) continue;
@@ -72,6 +102,10 @@ absl::Status ShmDomain::AwaitSlowly(int index, uint32_t step, const Op& op, bool
   while (!awaited.HasReached(step)) {
     absl::Status status = WhyHopeless(step, op, is_arrival);
     if (!status.ok()) return status;
+    if (on_stuck_ && stuck_sequence_ != op.sequence && IsStuck(op)) {
+      stuck_sequence_ = op.sequence;
+      on_stuck_(op);
+    }
     const std::chrono::nanoseconds left = op.deadline - Clock::now();
     Sleep(awaited, step, std::clamp<std::chrono::nanoseconds>(left, std::chrono::nanoseconds(0),
                                                               kLongestSleep));

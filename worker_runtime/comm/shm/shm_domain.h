@@ -4,9 +4,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -49,6 +51,17 @@ class ShmDomain {
   // failure that another rank reported. Nothing of a failed group may be used again.
   absl::Status AwaitArrived(uint32_t step, const Op& op) { return Await(step, op, true); }
   absl::Status AwaitFinished(uint32_t step, const Op& op) { return Await(step, op, false); }
+
+  // Makes this rank's input of `step` visible and waits for the others'.
+  absl::Status Meet(const Op& op, uint32_t step);
+  // The first meeting of an operation: InvalidArgument unless all ranks are in the same one.
+  absl::Status Agree(const Op& op, const Location& location, uint32_t step);
+  // The same for the results.
+  absl::Status Finish(const Op& op, uint32_t step);
+  // After Agree(): whether all ranks' data lies at one place of one shared buffer.
+  bool IsSameLocation(uint32_t step);
+  // `on_stuck` is called once for an operation that waits for long (IsStuck).
+  void set_on_stuck(std::function<void(const Op&)> on_stuck) { on_stuck_ = std::move(on_stuck); }
 
   RankLines::Entry& entry(int index, uint32_t step) { return lines(index).entries[step % 2]; }
   char* input(int index, uint32_t step) { return staging(index, step); }
@@ -110,6 +123,8 @@ class ShmDomain {
   int spins_ = 0;
   int yields_ = 0;
   uint32_t step_ = 0;
+  std::function<void(const Op&)> on_stuck_;
+  uint64_t stuck_sequence_ = 0;  // the last operation for which it was called
   uint64_t end_;  // of the last buffer, in the memory; alike on all ranks
   int32_t last_region_ = -1;
 

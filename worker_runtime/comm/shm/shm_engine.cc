@@ -19,17 +19,6 @@ constexpr size_t kSmallBytes = 64 << 10;
 constexpr size_t kChunkBytes = 512 << 10;
 static_assert(kChunkBytes <= kStagingBytes && kSmallBytes <= kStagingBytes);
 
-const char* At(const void* data, size_t elements, size_t size) {
-  return static_cast<const char*>(data) + elements * size;
-}
-char* At(void* data, size_t elements, size_t size) {
-  return static_cast<char*>(data) + elements * size;
-}
-
-void Copy(void* to, const void* from, size_t bytes) {
-  if (bytes != 0 && to != from) std::memcpy(to, from, bytes);
-}
-
 }  // namespace
 
 absl::Status ShmEngine::Run(const Op& op) {
@@ -56,27 +45,9 @@ absl::Status ShmEngine::Execute(const Op& op) {
     case OpKind::kReduceScatter:
       return ReduceScatter(op);
     case OpKind::kBarrier:
-      return Agree(op, Location(), domain_.NextStep());
+      return domain_.Agree(op, Location(), domain_.NextStep());
     case OpKind::kAllocate:
       return Allocate(op);
-  }
-  return absl::OkStatus();
-}
-
-absl::Status ShmEngine::Meet(const Op& op, uint32_t step) {
-  domain_.PostArrived(step);
-  return domain_.AwaitArrived(step, op);
-}
-
-absl::Status ShmEngine::Agree(const Op& op, const Location& location, uint32_t step) {
-  domain_.entry(domain_.index(), step) = {RecordOf(op), location};
-  absl::Status status = Meet(op, step);
-  if (!status.ok()) return status;
-  // Compared with the first rank's, so that all ranks find the same words.
-  const OpRecord& first = domain_.entry(0, step).op;
-  for (int i = 1; i < domain_.size(); ++i) {
-    status = CheckSame(domain_.ranks()[0], first, domain_.ranks()[i], domain_.entry(i, step).op);
-    if (!status.ok()) return status;
   }
   return absl::OkStatus();
 }
@@ -84,7 +55,7 @@ absl::Status ShmEngine::Agree(const Op& op, const Location& location, uint32_t s
 absl::Status ShmEngine::AllReduceSmall(const Op& op) {
   const uint32_t step = domain_.NextStep();
   Copy(domain_.input(domain_.index(), step), op.input, op.bytes());
-  absl::Status status = Agree(op, Location(), step);
+  absl::Status status = domain_.Agree(op, Location(), step);
   if (!status.ok() || op.count == 0) return status;
   std::vector<const void*> inputs(static_cast<size_t>(domain_.size()));
   for (int i = 0; i < domain_.size(); ++i) inputs[i] = domain_.input(i, step);
@@ -96,13 +67,9 @@ absl::Status ShmEngine::AllReduceSmall(const Op& op) {
 absl::Status ShmEngine::AllReduceLarge(const Op& op) {
   const Location location = domain_.Locate(op.output, op.bytes());
   const uint32_t step = domain_.NextStep();
-  absl::Status status = Agree(op, location, step);
+  absl::Status status = domain_.Agree(op, location, step);
   if (!status.ok()) return status;
-  for (int i = 0; i < domain_.size(); ++i) {
-    const Location& other = domain_.entry(i, step).location;
-    if (!other.is_shared() || other != domain_.entry(0, step).location) return AllReduceStaged(op);
-  }
-  return AllReduceInPlace(op, location);
+  return domain_.IsSameLocation(step) ? AllReduceInPlace(op, location) : AllReduceStaged(op);
 }
 
 // Works on all ranks' buffers while they wait in the finish of the same step.
@@ -120,8 +87,7 @@ absl::Status ShmEngine::AllReduceInPlace(const Op& op, const Location& location)
                   slice.count, Divisor(op));
   const uint32_t step = domain_.NextStep();
   domain_.PostArrived(step);
-  domain_.PostFinished(step);
-  return domain_.AwaitFinished(step, op);
+  return domain_.Finish(op, step);
 }
 
 absl::Status ShmEngine::AllReduceStaged(const Op& op) {
@@ -138,7 +104,7 @@ absl::Status ShmEngine::AllReduceStaged(const Op& op) {
     const size_t after = mine.begin + mine.count;
     Copy(domain_.input(me, step), data, mine.begin * size);
     Copy(At(domain_.input(me, step), after, size), At(data, after, size), (count - after) * size);
-    absl::Status status = Meet(op, step);
+    absl::Status status = domain_.Meet(op, step);
     if (!status.ok()) return status;
     std::vector<const void*> inputs;
     for (int i = 0; i < n; ++i) {
@@ -146,8 +112,7 @@ absl::Status ShmEngine::AllReduceStaged(const Op& op) {
     }
     void* outputs[] = {At(data, mine.begin, size), At(domain_.result(me, step), mine.begin, size)};
     kernels_.reduce(op.dtype, inputs.data(), n, outputs, 2, mine.count, Divisor(op));
-    domain_.PostFinished(step);
-    status = domain_.AwaitFinished(step, op);
+    status = domain_.Finish(op, step);
     if (!status.ok()) return status;
     for (int i = 0; i < n; ++i) {
       if (i == me) continue;
@@ -168,7 +133,7 @@ absl::Status ShmEngine::Broadcast(const Op& op) {
     char* data = At(op.output, begin, size);
     const uint32_t step = domain_.NextStep();
     if (op.root == domain_.index()) Copy(domain_.input(op.root, step), data, count * size);
-    absl::Status status = begin == 0 ? Agree(op, Location(), step) : Meet(op, step);
+    absl::Status status = begin == 0 ? domain_.Agree(op, Location(), step) : domain_.Meet(op, step);
     if (!status.ok()) return status;
     if (op.root != domain_.index()) Copy(data, domain_.input(op.root, step), count * size);
     begin += count;
@@ -184,7 +149,7 @@ absl::Status ShmEngine::AllGather(const Op& op) {
     const size_t count = std::min(chunk, op.count - begin);
     const uint32_t step = domain_.NextStep();
     Copy(domain_.input(domain_.index(), step), At(op.input, begin, size), count * size);
-    absl::Status status = begin == 0 ? Agree(op, Location(), step) : Meet(op, step);
+    absl::Status status = begin == 0 ? domain_.Agree(op, Location(), step) : domain_.Meet(op, step);
     if (!status.ok()) return status;
     for (int i = 0; i < domain_.size(); ++i) {
       const size_t place = static_cast<size_t>(i) * op.count + begin;
@@ -209,7 +174,7 @@ absl::Status ShmEngine::ReduceScatter(const Op& op) {
       Copy(At(domain_.input(domain_.index(), step), to * chunk, size),
            At(op.input, to * op.count + begin, size), count * size);
     }
-    absl::Status status = begin == 0 ? Agree(op, Location(), step) : Meet(op, step);
+    absl::Status status = begin == 0 ? domain_.Agree(op, Location(), step) : domain_.Meet(op, step);
     if (!status.ok() || count == 0) return status;
     std::vector<const void*> inputs;
     for (size_t i = 0; i < n; ++i) {
@@ -225,7 +190,7 @@ absl::Status ShmEngine::ReduceScatter(const Op& op) {
 
 absl::Status ShmEngine::Allocate(const Op& op) {
   const uint32_t step = domain_.NextStep();
-  absl::Status status = Agree(op, Location(), step);
+  absl::Status status = domain_.Agree(op, Location(), step);
   if (!status.ok()) return status;
   auto buffer = domain_.Allocate(op, step);
   if (!buffer.ok()) return buffer.status();

@@ -38,9 +38,6 @@ class ShmEngine final : public Engine {
   absl::Status ReduceScatter(const Op& op);
   absl::Status Allocate(const Op& op);
 
-  // Meets the other ranks in `step` and checks that all are in the same operation.
-  absl::Status Meet(const Op& op, uint32_t step);
-  absl::Status Agree(const Op& op, const Location& location, uint32_t step);
   int Divisor(const Op& op) const { return op.reduce == ReduceOp::kAverage ? world_size() : 1; }
 
   const ShmGroup group_;

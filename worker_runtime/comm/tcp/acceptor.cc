@@ -1,0 +1,119 @@
+#include "worker_runtime/comm/tcp/acceptor.h"
+
+#include <netdb.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace ddp::internal {
+namespace {
+
+constexpr char kMagic[8] = {'d', 'd', 'p', 'l', 'i', 'n', 'k', '1'};
+
+uint16_t PortOf(int socket) {
+  sockaddr_storage address{};
+  socklen_t length = sizeof address;
+  if (getsockname(socket, reinterpret_cast<sockaddr*>(&address), &length) != 0) return 0;
+  return ntohs(address.ss_family == AF_INET6
+                   ? reinterpret_cast<sockaddr_in6*>(&address)->sin6_port
+                   : reinterpret_cast<sockaddr_in*>(&address)->sin_port);
+}
+
+}  // namespace
+
+Hello MakeHello(const Nonce& nonce, int from, int to) {
+  Hello hello{};
+  std::memcpy(hello.magic, kMagic, sizeof kMagic);
+  hello.nonce = nonce;
+  hello.from = from;
+  hello.to = to;
+  return hello;
+}
+
+absl::StatusOr<std::unique_ptr<Acceptor>> Acceptor::Listen(const std::string& address, int rank,
+                                                           const Nonce& nonce) {
+  addrinfo hints{};
+  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(address.c_str(), "0", &hints, &found) != 0) {
+    return absl::UnavailableError(
+        absl::StrCat("rank ", rank, " has no address to listen on: \"", address, "\""));
+  }
+  std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, freeaddrinfo);
+  ddprun::UniqueFd socket(
+      ::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket.is_open() || bind(socket.get(), found->ai_addr, found->ai_addrlen) != 0 ||
+      listen(socket.get(), 128) != 0) {
+    return absl::UnavailableError(
+        absl::StrCat("rank ", rank, " cannot listen on ", address, ": ", std::strerror(errno)));
+  }
+  const uint16_t port = PortOf(socket.get());
+  return std::unique_ptr<Acceptor>(new Acceptor(std::move(socket), port, rank, nonce));
+}
+
+absl::StatusOr<std::vector<Acceptor::Peer>> Acceptor::Await(std::vector<int> expected,
+                                                            Clock::time_point deadline) {
+  expected_ = std::move(expected);
+  while (!expected_.empty()) {
+    if (Clock::now() >= deadline) {
+      return absl::DeadlineExceededError(
+          absl::StrCat(NameRanks(expected_), " did not connect to rank ", rank_));
+    }
+    Poll(deadline);
+  }
+  return std::move(peers_);
+}
+
+void Acceptor::Poll(Clock::time_point deadline) {
+  std::vector<pollfd> polled;
+  for (const Stranger& stranger : strangers_) polled.push_back({stranger.socket.get(), POLLIN, 0});
+  // Where too many wait to be heard, further ones stay in the kernel's bounded queue.
+  const bool is_accepting = strangers_.size() < kMaxStrangers;
+  polled.push_back({is_accepting ? socket_.get() : -1, POLLIN, 0});
+  Clock::time_point until = deadline;
+  for (const Stranger& stranger : strangers_) until = std::min(until, stranger.deadline);
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now()).count();
+  poll(polled.data(), polled.size(), static_cast<int>(std::clamp<int64_t>(left, 0, 1000)));
+  std::vector<Stranger> remaining;
+  for (size_t i = 0; i < strangers_.size(); ++i) {
+    const Verdict verdict = polled[i].revents != 0 ? Hear(strangers_[i]) : Verdict::kWaiting;
+    if (verdict == Verdict::kProved) {
+      std::erase(expected_, strangers_[i].hello.from);
+      peers_.push_back({strangers_[i].hello.from, std::move(strangers_[i].socket)});
+    } else if (verdict == Verdict::kWaiting && Clock::now() < strangers_[i].deadline) {
+      remaining.push_back(std::move(strangers_[i]));
+    }
+  }
+  strangers_ = std::move(remaining);
+  if (polled.back().revents == 0) return;
+  Stranger stranger{};
+  stranger.socket.Reset(accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  stranger.deadline = Clock::now() + kHelloTimeout;
+  if (stranger.socket.is_open()) strangers_.push_back(std::move(stranger));
+}
+
+Acceptor::Verdict Acceptor::Hear(Stranger& stranger) {
+  char* to = reinterpret_cast<char*>(&stranger.hello) + stranger.received;
+  const ssize_t result =
+      recv(stranger.socket.get(), to, sizeof stranger.hello - stranger.received, 0);
+  if (result < 0 && (errno == EAGAIN || errno == EINTR)) return Verdict::kWaiting;
+  if (result <= 0) return Verdict::kDropped;
+  stranger.received += static_cast<size_t>(result);
+  if (stranger.received < sizeof stranger.hello) return Verdict::kWaiting;
+  const Hello wanted = MakeHello(nonce_, stranger.hello.from, rank_);
+  const bool is_expected =
+      std::find(expected_.begin(), expected_.end(), stranger.hello.from) != expected_.end();
+  return is_expected && std::memcmp(&wanted, &stranger.hello, sizeof wanted) == 0
+             ? Verdict::kProved
+             : Verdict::kDropped;
+}
+
+}  // namespace ddp::internal

@@ -1,0 +1,248 @@
+#include "worker_runtime/comm/tcp/chain.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/cord.h"
+#include "absl/strings/str_cat.h"
+
+namespace ddp::internal {
+namespace {
+
+constexpr uint32_t kHello = 0x31706464;  // "ddp1"
+constexpr uint32_t kGoodbye = 0x65796264;
+// How often a wait looks whether it should end for another reason.
+constexpr std::chrono::milliseconds kTick(100);
+constexpr char kLinkLost[] = "ddp/link-lost";
+
+short Events(const Stream* sending, const Stream* receiving) {
+  short events = 0;
+  if (sending != nullptr && sending->CanMove()) events |= POLLOUT;
+  if (receiving != nullptr && receiving->CanMove()) events |= POLLIN;
+  return events;
+}
+
+}  // namespace
+
+bool IsLinkLost(const absl::Status& status) { return status.GetPayload(kLinkLost).has_value(); }
+
+Chain::Chain(int rank, Link previous, Link next, Callbacks callbacks)
+    : rank_(rank),
+      previous_(std::move(previous)),
+      next_(std::move(next)),
+      callbacks_(std::move(callbacks)) {}
+
+absl::Status Chain::Reduce(const Op& op, const ReduceJob& job, bool is_first) {
+  ReduceStreams sum(kernels_, job, !previous_.is_open(), !next_.is_open(), ring_);
+  const Greeting hello{kHello, rank_, RecordOf(op)};
+  Streams streams;
+  if (previous_.is_open()) {
+    streams.to_previous = &sum.results_out;
+    streams.from_previous = &sum.partials_in;
+  }
+  if (next_.is_open()) {
+    streams.to_next = &sum.partials_out;
+    streams.from_next = &sum.results_in;
+  }
+  for (Stream* stream : {streams.to_previous, streams.from_previous, streams.to_next,
+                         streams.from_next}) {
+    if (stream == nullptr || !is_first) continue;
+    stream->greeting = hello;
+    stream->greeting_done = 0;
+  }
+  return Move(op, streams, [&sum] { sum.Process(); });
+}
+
+absl::Status Chain::Synchronize(const Op& op) {
+  // A sum of one byte is a token that passes every node and comes back.
+  uint8_t token = 0;
+  ReduceJob job;
+  job.dtype = DType::kUint8;
+  job.count = 1;
+  job.inputs = {&token};
+  job.outputs = {&token};
+  return Reduce(op, job, true);
+}
+
+absl::Status Chain::Spread(const Op& op, int direction, void* data, size_t bytes) {
+  Stream in, to_previous, to_next;
+  for (Stream* stream : {&in, &to_previous, &to_next}) {
+    stream->base = static_cast<char*>(data);
+    stream->total = bytes;
+    stream->limit = direction == 0 || stream == &in ? bytes : 0;
+  }
+  Streams streams;
+  if (direction < 0) streams.from_previous = &in;
+  if (direction > 0) streams.from_next = &in;
+  if (direction >= 0 && previous_.is_open()) streams.to_previous = &to_previous;
+  if (direction <= 0 && next_.is_open()) streams.to_next = &to_next;
+  return Move(op, streams, [&] {
+    if (direction != 0) to_previous.limit = to_next.limit = in.done;
+  });
+}
+
+absl::Status Chain::Move(const Op& op, const Streams& streams,
+                         const std::function<void()>& process) {
+  while (true) {
+    process();
+    bool has_moved = false;
+    absl::Status status;
+    if (streams.to_next != nullptr) status = Send(op, next_, *streams.to_next, &has_moved);
+    if (status.ok() && streams.from_next != nullptr) {
+      status = Receive(op, next_, *streams.from_next, &has_moved);
+    }
+    if (status.ok() && streams.to_previous != nullptr) {
+      status = Send(op, previous_, *streams.to_previous, &has_moved);
+    }
+    if (status.ok() && streams.from_previous != nullptr) {
+      status = Receive(op, previous_, *streams.from_previous, &has_moved);
+    }
+    if (!status.ok()) return status;
+    if (has_moved) continue;
+    const short previous_events = Events(streams.to_previous, streams.from_previous);
+    const short next_events = Events(streams.to_next, streams.from_next);
+    if (previous_events == 0 && next_events == 0) return absl::OkStatus();
+    status = Wait(op, previous_events, next_events);
+    if (!status.ok()) return status;
+  }
+}
+
+absl::Status Chain::Send(const Op& op, const Link& link, Stream& stream, bool* has_moved) {
+  while (stream.CanMove()) {
+    iovec parts[2];
+    msghdr message{};
+    message.msg_iov = parts;
+    if (!stream.IsGreeted()) {
+      parts[message.msg_iovlen++] = {
+          reinterpret_cast<char*>(&stream.greeting) + stream.greeting_done,
+          sizeof stream.greeting - stream.greeting_done};
+    }
+    if (stream.NextBytes() != 0) {
+      parts[message.msg_iovlen++] = {stream.Next(), stream.NextBytes()};
+    }
+    const ssize_t result = sendmsg(link.socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (result < 0) {
+      if (errno == EINTR) continue;
+      if (errno == EAGAIN) return absl::OkStatus();
+      return Lost(op, link, errno);
+    }
+    *has_moved = true;
+    const size_t sent = static_cast<size_t>(result);
+    const size_t greeting = std::min(sent, sizeof stream.greeting - stream.greeting_done);
+    stream.greeting_done += greeting;
+    stream.done += sent - greeting;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Chain::Receive(const Op& op, const Link& link, Stream& stream, bool* has_moved) {
+  while (stream.CanMove()) {
+    const bool is_greeted = stream.IsGreeted();
+    char* to = is_greeted ? stream.Next()
+                          : reinterpret_cast<char*>(&stream.greeting) + stream.greeting_done;
+    const size_t room =
+        is_greeted ? stream.NextBytes() : sizeof stream.greeting - stream.greeting_done;
+    const ssize_t result = recv(link.socket.get(), to, room, MSG_DONTWAIT);
+    if (result < 0) {
+      if (errno == EINTR) continue;
+      if (errno == EAGAIN) return absl::OkStatus();
+      return Lost(op, link, errno);
+    }
+    if (result == 0) return Lost(op, link, 0);
+    *has_moved = true;
+    if (is_greeted) {
+      stream.done += static_cast<size_t>(result);
+      // What has come is worked on while more comes.
+      return absl::OkStatus();
+    }
+    stream.greeting_done += static_cast<size_t>(result);
+    if (!stream.IsGreeted()) continue;
+    absl::Status status = Check(op, link, stream.greeting);
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Chain::Wait(const Op& op, short previous_events, short next_events) {
+  pollfd polled[] = {{previous_events != 0 ? previous_.socket.get() : -1, previous_events, 0},
+                     {next_events != 0 ? next_.socket.get() : -1, next_events, 0}};
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(op.deadline - Clock::now());
+  const auto at_most =
+      std::clamp<std::chrono::milliseconds>(left, std::chrono::milliseconds(0), kTick);
+  if (poll(polled, 2, static_cast<int>(at_most.count())) > 0) return absl::OkStatus();
+  absl::Status interrupted = callbacks_.interrupted();
+  if (!interrupted.ok()) return interrupted;
+  if (stuck_sequence_ != op.sequence && IsStuck(op)) {
+    stuck_sequence_ = op.sequence;
+    callbacks_.on_stuck(op);
+  }
+  return Clock::now() < op.deadline ? absl::OkStatus() : TimedOut(op, previous_events, next_events);
+}
+
+absl::Status Chain::TimedOut(const Op& op, short previous_events, short next_events) const {
+  std::vector<int> silent;
+  if ((previous_events & POLLIN) != 0) silent.push_back(previous_.rank);
+  if ((next_events & POLLIN) != 0) silent.push_back(next_.rank);
+  if (silent.empty()) silent.push_back(previous_events != 0 ? previous_.rank : next_.rank);
+  return absl::DeadlineExceededError(absl::StrCat(Describe(op), " timed out after ",
+                                                  NameDuration(op.timeout), ": ",
+                                                  NameRanks(silent), " did not answer"));
+}
+
+absl::Status Chain::Lost(const Op& op, const Link& link, int error) const {
+  absl::Status status = absl::UnavailableError(
+      absl::StrCat(Describe(op), " failed: rank ", link.rank, " died: its connection ",
+                   error == 0 ? "was closed" : std::strerror(error)));
+  status.SetPayload(kLinkLost, absl::Cord("1"));
+  return status;
+}
+
+absl::Status Chain::Check(const Op& op, const Link& link, const Greeting& greeting) const {
+  if (greeting.magic == kGoodbye) {
+    return absl::UnavailableError(
+        absl::StrCat(Describe(op), " failed: rank ", link.rank, " has left the group"));
+  }
+  if (greeting.magic != kHello || greeting.rank != link.rank) {
+    return absl::InternalError(
+        absl::StrCat(Describe(op), " failed: rank ", link.rank, " sent garbage"));
+  }
+  const OpRecord mine = RecordOf(op);
+  return rank_ < link.rank ? CheckSame(rank_, mine, link.rank, greeting.record)
+                           : CheckSame(link.rank, greeting.record, rank_, mine);
+}
+
+void Chain::SayGoodbye() {
+  const Greeting goodbye{kGoodbye, rank_, {}};
+  for (const Link* link : {&previous_, &next_}) {
+    // Between operations nothing is under way; a neighbour that is gone needs no goodbye.
+    if (!link->is_open()) continue;
+    (void)send(link->socket.get(), &goodbye, sizeof goodbye, MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
+}
+
+void Chain::Shutdown() {
+  for (const Link* link : {&previous_, &next_}) {
+    if (link->is_open()) shutdown(link->socket.get(), SHUT_RDWR);
+  }
+}
+
+absl::Status Chain::PeerError() const {
+  for (const Link* link : {&previous_, &next_}) {
+    char byte;
+    if (!link->is_open()) continue;
+    const ssize_t result = recv(link->socket.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    if (result == 0 || (result < 0 && errno != EAGAIN && errno != EINTR)) {
+      return absl::UnavailableError(
+          absl::StrCat("rank ", link->rank, " died: its connection was closed"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace ddp::internal

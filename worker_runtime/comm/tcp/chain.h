@@ -1,0 +1,81 @@
+// One lane of the chain of nodes: this rank's links to the nodes before and after its own.
+#ifndef DDPRUN_WORKER_RUNTIME_COMM_TCP_CHAIN_H_
+#define DDPRUN_WORKER_RUNTIME_COMM_TCP_CHAIN_H_
+
+#include <cstddef>
+#include <functional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "rendezvous/base/unique_fd.h"
+#include "worker_runtime/comm/kernels.h"
+#include "worker_runtime/comm/op_record.h"
+#include "worker_runtime/comm/tcp/reduce_streams.h"
+#include "worker_runtime/comm/tcp/stream.h"
+
+namespace ddp::internal {
+
+// A connection to a rank that has proved itself. Closed at the ends of the chain.
+struct Link {
+  ddprun::UniqueFd socket;
+  int rank = -1;
+  bool is_open() const { return socket.is_open(); }
+};
+
+// Partial sums go from the first node to the last in rank order, in the accumulator's type; the
+// results come back. Both directions flow at once, piece by piece, so on full-duplex links a chain
+// costs what a ring costs, and the order of summation is that of one host. Every operation starts
+// with a record of it in both directions, against mix-ups.
+//
+// Used by the thread that executes operations, what is marked "any thread" excepted.
+class Chain {
+ public:
+  // While waiting, `interrupted` is asked a few times a second; what it returns ends the wait.
+  // `on_stuck` is called once for an operation that waits for long.
+  struct Callbacks {
+    std::function<absl::Status()> interrupted;
+    std::function<void(const Op& op)> on_stuck;
+  };
+  Chain(int rank, Link previous, Link next, Callbacks callbacks);
+  Chain(const Chain&) = delete;
+  Chain& operator=(const Chain&) = delete;
+
+  // An operation may take several calls; the first greets.
+  absl::Status Reduce(const Op& op, const ReduceJob& job, bool is_first);
+  // Returns when every node has called it.
+  absl::Status Synchronize(const Op& op);
+  // Carries bytes that one node has to all others. `direction` of that node: -1 before this one, 1
+  // after it, 0 this one itself. REQUIRES: all nodes are in `op` (Synchronize).
+  absl::Status Spread(const Op& op, int direction, void* data, size_t bytes);
+
+  // Tells the neighbours that this rank goes in order.
+  void SayGoodbye();
+  // Breaks the links, which the neighbours notice. Any thread, any number of times.
+  void Shutdown();
+  // Unavailable if a neighbour has closed its link. Any thread.
+  absl::Status PeerError() const;
+
+ private:
+  absl::Status Move(const Op& op, const Streams& streams, const std::function<void()>& process);
+  absl::Status Send(const Op& op, const Link& link, Stream& stream, bool* has_moved);
+  absl::Status Receive(const Op& op, const Link& link, Stream& stream, bool* has_moved);
+  absl::Status Wait(const Op& op, short previous_events, short next_events);
+  absl::Status TimedOut(const Op& op, short previous_events, short next_events) const;
+  absl::Status Lost(const Op& op, const Link& link, int error) const;
+  absl::Status Check(const Op& op, const Link& link, const Greeting& greeting) const;
+
+  const int rank_;
+  const Link previous_;
+  const Link next_;
+  const Callbacks callbacks_;
+  const Kernels& kernels_ = BestKernels();
+  std::vector<char> ring_;
+  uint64_t stuck_sequence_ = 0;  // the last operation for which on_stuck was called
+};
+
+// Whether `status` only says that a link broke: the cause may lie further along the chain.
+bool IsLinkLost(const absl::Status& status);
+
+}  // namespace ddp::internal
+
+#endif  // DDPRUN_WORKER_RUNTIME_COMM_TCP_CHAIN_H_

@@ -1,0 +1,53 @@
+// Where the ranks of several nodes tell each other what went wrong: keys in the round's store.
+#ifndef DDPRUN_WORKER_RUNTIME_COMM_TCP_FAILURE_BOARD_H_
+#define DDPRUN_WORKER_RUNTIME_COMM_TCP_FAILURE_BOARD_H_
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "ddp/store.h"
+#include "worker_runtime/comm/op.h"
+
+namespace ddp::internal {
+
+// A link only tells that a neighbour is gone or silent; why, and which rank further along the chain
+// is to blame, stands here. Costs nothing while all is well: the connection is made by the first
+// call. Every call is bounded and gives up quietly, since the store may be gone as well. Any thread.
+class FailureBoard {
+ public:
+  using ConnectStore =
+      std::function<absl::StatusOr<std::unique_ptr<Store>>(std::chrono::milliseconds timeout)>;
+
+  FailureBoard(int rank, int world_size, ConnectStore connect)
+      : rank_(rank), world_size_(world_size), connect_(std::move(connect)) {}
+
+  // Says what ended the group, unless somebody has said it before. Returns the first word on it.
+  absl::Status Publish(const absl::Status& status);
+  // What was published; Ok if nothing within `patience`.
+  absl::Status Read(std::chrono::milliseconds patience);
+  // This rank has arrived at the operation and waits for others.
+  void SayArrived(uint64_t sequence);
+  // Ranks that have not said so. No operation ends before all ranks have entered it, so whoever is
+  // not waiting in it has not arrived. Empty if the store cannot be asked.
+  std::vector<int> MissingAt(uint64_t sequence);
+
+ private:
+  Store* Connected();
+
+  const int rank_;
+  const int world_size_;
+  const ConnectStore connect_;
+  std::mutex mutex_;
+  // Guarded by mutex_.
+  std::unique_ptr<Store> store_;
+  bool has_failed_ = false;
+};
+
+}  // namespace ddp::internal
+
+#endif  // DDPRUN_WORKER_RUNTIME_COMM_TCP_FAILURE_BOARD_H_

@@ -1,0 +1,179 @@
+#include "worker_runtime/comm/tcp/tcp_setup.h"
+
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "worker_runtime/comm/host_key.h"
+#include "worker_runtime/comm/tcp/acceptor.h"
+
+namespace ddp::internal {
+namespace {
+
+using ddprun::UniqueFd;
+
+int LeftMs(Clock::time_point deadline) {
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
+  return static_cast<int>(std::clamp<int64_t>(left, 0, 1 << 30));
+}
+
+std::string PortKey(int rank) { return absl::StrCat("port/", rank); }
+
+// The same answer on both sides.
+bool Listens(const Endpoint& self, const Endpoint& other) {
+  const Endpoint& lower = self.rank < other.rank ? self : other;
+  const Endpoint& higher = self.rank < other.rank ? other : self;
+  const bool is_unreachable = lower.host != higher.host && IsLoopback(lower.address) &&
+                              !IsLoopback(higher.address);
+  return (is_unreachable ? higher.rank : lower.rank) == self.rank;
+}
+
+absl::Status Unreachable(const Endpoint& other, int error) {
+  return absl::UnavailableError(absl::StrCat("connect to rank ", other.rank, " at ", other.address,
+                                             ": ", std::strerror(error)));
+}
+
+absl::Status WaitWritable(int socket, const Endpoint& other, Clock::time_point deadline) {
+  pollfd polled{socket, POLLOUT, 0};
+  while (poll(&polled, 1, std::min(LeftMs(deadline), 1000)) <= 0) {
+    if (Clock::now() < deadline) continue;
+    return absl::DeadlineExceededError(
+        absl::StrCat("rank ", other.rank, " at ", other.address, " did not answer"));
+  }
+  int error = 0;
+  socklen_t length = sizeof error;
+  getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &length);
+  return error == 0 ? absl::OkStatus() : Unreachable(other, error);
+}
+
+// Connects and says hello; the answer comes later, so that no rank waits for another's turn.
+absl::StatusOr<UniqueFd> Connect(Store& store, const Endpoint& self, const Endpoint& other,
+                                 Clock::time_point deadline) {
+  auto port = store.Get(PortKey(other.rank), std::chrono::milliseconds(LeftMs(deadline) + 1));
+  if (!port.ok()) {
+    return absl::Status(port.status().code(), absl::StrCat("rank ", other.rank, " does not listen: ",
+                                                           port.status().message()));
+  }
+  addrinfo hints{};
+  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(other.address.c_str(), port->c_str(), &hints, &found) != 0) {
+    return absl::InternalError(absl::StrCat("rank ", other.rank, " listens on \"", other.address,
+                                            "\", port \"", *port, "\": not an address"));
+  }
+  std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, freeaddrinfo);
+  UniqueFd socket(::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket.is_open()) return Unreachable(other, errno);
+  if (connect(socket.get(), found->ai_addr, found->ai_addrlen) != 0 && errno != EINPROGRESS) {
+    return Unreachable(other, errno);
+  }
+  absl::Status status = WaitWritable(socket.get(), other, deadline);
+  if (!status.ok()) return status;
+  const Hello hello = MakeHello(other.nonce, self.rank, other.rank);
+  // A fresh connection has room for 32 bytes.
+  if (send(socket.get(), &hello, sizeof hello, MSG_NOSIGNAL) != sizeof hello) {
+    return Unreachable(other, errno);
+  }
+  return socket;
+}
+
+// The listener proves itself with the nonce of the one who connected.
+absl::Status AwaitAnswer(int socket, const Endpoint& self, const Endpoint& other,
+                         Clock::time_point deadline) {
+  Nonce answer;
+  size_t received = 0;
+  while (received < answer.size()) {
+    pollfd polled{socket, POLLIN, 0};
+    if (poll(&polled, 1, std::min(LeftMs(deadline), 1000)) <= 0) {
+      if (Clock::now() < deadline) continue;
+      return absl::DeadlineExceededError(absl::StrCat("rank ", other.rank, " did not answer"));
+    }
+    const ssize_t result = recv(socket, answer.data() + received, answer.size() - received, 0);
+    if (result < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    if (result <= 0) return Unreachable(other, result == 0 ? ECONNRESET : errno);
+    received += static_cast<size_t>(result);
+  }
+  if (answer != self.nonce) {
+    return absl::UnauthenticatedError(absl::StrCat(
+        "who answers at ", other.address, " is not rank ", other.rank, " of this round"));
+  }
+  return absl::OkStatus();
+}
+
+void Tune(int socket) {
+  const int on = 1;
+  setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  // A machine that vanished is noticed between operations too. No TCP_USER_TIMEOUT: it would also
+  // end a connection to a rank that is merely stopped.
+  const int idle_s = 5, interval_s = 2, probes = 4;
+  setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+  setsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
+  setsockopt(socket, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof interval_s);
+  setsockopt(socket, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
+}
+
+}  // namespace
+
+absl::StatusOr<ChainLinks> ConnectChain(Store& store, const Endpoint& self,
+                                        const Endpoint& previous, const Endpoint& next,
+                                        Clock::time_point deadline) {
+  std::vector<const Endpoint*> to_connect;
+  std::vector<int> to_accept;
+  for (const Endpoint* other : {&previous, &next}) {
+    if (other->rank < 0) continue;
+    if (Listens(self, *other)) {
+      to_accept.push_back(other->rank);
+    } else {
+      to_connect.push_back(other);
+    }
+  }
+  std::unique_ptr<Acceptor> acceptor;
+  if (!to_accept.empty()) {
+    auto listening = Acceptor::Listen(self.address, self.rank, self.nonce);
+    if (!listening.ok()) return listening.status();
+    acceptor = std::move(*listening);
+    absl::Status status = store.Set(PortKey(self.rank), absl::StrCat(acceptor->port()));
+    if (!status.ok()) return status;
+  }
+  std::vector<Link> links;
+  for (const Endpoint* other : to_connect) {
+    auto socket = Connect(store, self, *other, deadline);
+    if (!socket.ok()) return socket.status();
+    links.push_back({std::move(*socket), other->rank});
+  }
+  if (acceptor != nullptr) {
+    auto peers = acceptor->Await(to_accept, deadline);
+    if (!peers.ok()) return peers.status();
+    for (Acceptor::Peer& peer : *peers) {
+      const Endpoint& other = peer.rank == previous.rank ? previous : next;
+      if (send(peer.socket.get(), other.nonce.data(), other.nonce.size(), MSG_NOSIGNAL) !=
+          static_cast<ssize_t>(other.nonce.size())) {
+        return Unreachable(other, errno);
+      }
+      links.push_back({std::move(peer.socket), peer.rank});
+    }
+  }
+  for (size_t i = 0; i < to_connect.size(); ++i) {
+    absl::Status status = AwaitAnswer(links[i].socket.get(), self, *to_connect[i], deadline);
+    if (!status.ok()) return status;
+  }
+  ChainLinks chain;
+  for (Link& link : links) {
+    Tune(link.socket.get());
+    (link.rank == previous.rank ? chain.previous : chain.next) = std::move(link);
+  }
+  return chain;
+}
+
+}  // namespace ddp::internal
