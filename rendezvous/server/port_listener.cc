@@ -92,8 +92,7 @@ void PortListener::Run() {
 int PortListener::MillisecondsToWait(TimePoint now) const {
   Duration wait = std::chrono::hours(1);
   if (!silent_.empty()) {
-    const Duration limit = is_crowded() ? kCrowdedSilenceLimit : kSilenceLimit;
-    wait = std::min(wait, Duration(silent_.front().since + limit - now));
+    wait = std::min(wait, Duration(silent_.front().since + silence_limit() - now));
   }
   if (accept_again_at_ > now) wait = std::min(wait, Duration(accept_again_at_ - now));
   const auto milliseconds = std::chrono::ceil<std::chrono::milliseconds>(wait).count();
@@ -171,8 +170,7 @@ void PortListener::AnswerHello(Connection& connection) {
 
 void PortListener::DropSilent(TimePoint now) {
   while (!silent_.empty()) {
-    const Duration limit = is_crowded() ? kCrowdedSilenceLimit : kSilenceLimit;
-    if (now < silent_.front().since + limit) return;
+    if (now < silent_.front().since + silence_limit()) return;
     silent_.pop_front();
   }
 }

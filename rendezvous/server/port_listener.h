@@ -37,13 +37,13 @@ class PortListener {
  public:
   static constexpr size_t kMaxSilent = 64;
   static constexpr Duration kSilenceLimit = std::chrono::seconds(5);
-  static constexpr Duration kCrowdedSilenceLimit = std::chrono::seconds(1);
 
   struct Handlers {
     // Both are called on the listener's thread with the connection unread and non-blocking.
     std::function<void(UniqueFd)> on_store;  // not set: closed
     std::function<void(UniqueFd)> on_http2;
     std::string hello_reply;
+    Duration silence_limit = kSilenceLimit;  // a fifth of it when crowded
   };
 
   // Serves `listening_socket` until destroyed.
@@ -70,6 +70,9 @@ class PortListener {
   void OnReadable(std::list<Connection>::iterator connection);
   void AnswerHello(Connection& connection);
   void DropSilent(TimePoint now);
+  Duration silence_limit() const {
+    return is_crowded() ? handlers_.silence_limit / 5 : handlers_.silence_limit;
+  }
   bool is_crowded() const { return silent_.size() >= kMaxSilent; }
 
   const UniqueFd listening_socket_;

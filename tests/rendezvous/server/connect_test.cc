@@ -1,0 +1,193 @@
+// The whole way of an agent into the rendezvous, on real sockets of this machine.
+#include "rendezvous/server/connect.h"
+
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+
+#include "tests/rendezvous/server/event_log.h"
+#include "tests/rendezvous/server/sockets.h"
+
+namespace ddprun::rendezvous {
+namespace {
+
+constexpr Duration kPatience = EventLog::kPatience;
+using Mode = RendezvousOptions::Mode;
+
+RendezvousOptions Options(Mode mode, int nodes, uint16_t port,
+                          const std::string& host = "127.0.0.1") {
+  RendezvousOptions options;
+  options.mode = mode;
+  options.policy = TestPolicy(nodes, nodes);
+  options.endpoint_host = host;
+  options.endpoint_port = port;
+  return options;
+}
+
+void FinishTogether(RendezvousClient& a, EventLog& log_a, RendezvousClient& b, EventLog& log_b) {
+  const auto at_a = log_a.Await<Assigned>();
+  const auto at_b = log_b.Await<Assigned>();
+  REQUIRE_MESSAGE(at_a, log_a.Text());
+  REQUIRE_MESSAGE(at_b, log_b.Text());
+  CHECK(at_a->assignment.node_rank != at_b->assignment.node_rank);
+  CHECK(at_a->assignment.master_port == at_b->assignment.master_port);
+  a.ReportSucceeded(at_a->assignment.round);
+  b.ReportSucceeded(at_b->assignment.round);
+  REQUIRE(log_a.Await<Concluded>());
+  REQUIRE(log_b.Await<Concluded>());
+  a.AckVerdict();
+  b.AckVerdict();
+}
+
+TEST_CASE("connect: standalone forms a round without any port") {
+  EventLog log;
+  auto client = ConnectRendezvous(Options(Mode::kStandalone, 1, 0, ""), log.handler());
+  client->Join(TestNode("a", 1, 1, 4001));
+  const auto assigned = log.Await<Assigned>();
+  REQUIRE(assigned);
+  CHECK(assigned->assignment.master_addr == "127.0.0.1");
+  client->ReportSucceeded(assigned->assignment.round);
+  REQUIRE(log.Await<Concluded>());
+  client->AckVerdict();
+  client->FlushAndStop(kPatience);
+}
+
+TEST_CASE("connect: of two agents on the endpoint's host one hosts, with a proxy set as well") {
+  // gRPC would send its bytes to this proxy, even those for 127.0.0.1.
+  ReservedPort proxy;
+  setenv("http_proxy", ("http://127.0.0.1:" + std::to_string(proxy.port())).c_str(), 1);
+  ReservedPort port;
+  EventLog log_a;
+  EventLog log_b;
+  auto a = ConnectRendezvous(Options(Mode::kDynamic, 2, port.port()), log_a.handler());
+  auto b = ConnectRendezvous(Options(Mode::kDynamic, 2, port.port()), log_b.handler());
+  a->Join(TestNode("a", 2, 2, 4001));
+  b->Join(TestNode("b", 2, 2, 4002));
+  FinishTogether(*a, log_a, *b, log_b);
+  // Whichever hosts waits for the other's acknowledgement.
+  b->FlushAndStop(kPatience);
+  a->FlushAndStop(kPatience);
+  unsetenv("http_proxy");
+}
+
+TEST_CASE("connect: an agent that is there before its coordinator waits, says so, and gets in") {
+  ReservedPort port;
+  EventLog early_log;
+  EventLog host_log;
+  RendezvousOptions early = Options(Mode::kDynamic, 2, port.port());
+  early.is_host = false;
+  auto client = ConnectRendezvous(early, early_log.handler());
+  client->Join(TestNode("early", 2, 2, 4001));
+  const auto waiting = early_log.Await<Waiting>();
+  REQUIRE(waiting);
+  const std::string expected = "waiting for the coordinator at 127.0.0.1:" +
+                               std::to_string(port.port()) +
+                               " (last try: Connection refused), ";
+  CHECK_MESSAGE(waiting->reason.find(expected) == 0, waiting->reason);
+  auto host = ConnectRendezvous(Options(Mode::kDynamic, 2, port.port()), host_log.handler());
+  host->Join(TestNode("host", 2, 2, 4002));
+  FinishTogether(*client, early_log, *host, host_log);
+  client->FlushAndStop(kPatience);
+  host->FlushAndStop(kPatience);
+}
+
+TEST_CASE("connect: static shares its port with the store and keeps the given ranks") {
+  ReservedPort port;
+  EventLog log_0;
+  EventLog log_1;
+  std::mutex mutex;
+  std::condition_variable arrived;
+  std::vector<UniqueFd> store_connections;
+  RendezvousOptions first = Options(Mode::kStatic, 2, port.port());
+  first.policy.is_static = true;
+  first.policy.static_master_addr = "127.0.0.1";
+  first.policy.static_master_port = port.port();
+  RendezvousOptions second = first;
+  first.node_rank = 0;
+  second.node_rank = 1;
+  first.on_store_connection = [&](UniqueFd fd) {
+    const std::lock_guard lock(mutex);
+    store_connections.push_back(std::move(fd));
+    arrived.notify_all();
+  };
+  auto b = ConnectRendezvous(second, log_1.handler());
+  auto a = ConnectRendezvous(first, log_0.handler());
+  NodeInfo node_0 = TestNode("x", 2, 2, port.port());
+  NodeInfo node_1 = TestNode("a", 2, 2, port.port());
+  node_0.node_rank = 0;
+  node_1.node_rank = 1;
+  b->Join(node_1);
+  a->Join(node_0);
+  const auto assigned = log_0.Await<Assigned>();
+  REQUIRE_MESSAGE(assigned, log_0.Text());
+  CHECK(assigned->assignment.node_rank == 0);
+  CHECK(assigned->assignment.master_port == port.port());
+  REQUIRE(log_1.Await<Assigned>());
+  const UniqueFd worker = ConnectTo(port.port());
+  SendAll(worker.get(), std::string("\0validate", 9));
+  std::unique_lock lock(mutex);
+  REQUIRE(arrived.wait_for(lock, kPatience, [&] { return !store_connections.empty(); }));
+}
+
+TEST_CASE("connect: a port held by another program is an error that names the port") {
+  const ForeignServer http("HTTP/1.0 400 Bad request\r\n\r\n");
+  const ForeignServer closes("");
+  const ForeignServer silent("", false);
+  for (const uint16_t port : {http.port(), closes.port(), silent.port()}) {
+    EventLog log;
+    auto client = ConnectRendezvous(Options(Mode::kDynamic, 1, port), log.handler());
+    const auto failed = log.Await<RendezvousFailed>();
+    REQUIRE_MESSAGE(failed, log.Text());
+    CHECK(failed->exit_code == 121);
+    const std::string expected = "port " + std::to_string(port);
+    CHECK_MESSAGE(failed->message.find(expected) == 0, failed->message);
+    CHECK(failed->message.find("in use by another program") != std::string::npos);
+  }
+}
+
+TEST_CASE("connect: a client names a foreign program on the coordinator's port") {
+  const ForeignServer http("HTTP/1.0 400 Bad request\r\n\r\n");
+  EventLog log;
+  RendezvousOptions options = Options(Mode::kDynamic, 1, http.port());
+  options.is_host = false;
+  auto client = ConnectRendezvous(options, log.handler());
+  const auto failed = log.Await<RendezvousFailed>();
+  REQUIRE(failed);
+  CHECK_MESSAGE(failed->message.find("held by another program") != std::string::npos,
+                failed->message);
+  CHECK(failed->message.find("HTTP/1.0 400") != std::string::npos);
+}
+
+TEST_CASE("connect: nobody at the endpoint ends after join_timeout and names what was tried") {
+  ReservedPort port;
+  EventLog log;
+  RendezvousOptions options = Options(Mode::kDynamic, 2, port.port(), "localhost");
+  options.is_host = false;
+  options.policy.join_timeout = std::chrono::milliseconds(100);
+  auto client = ConnectRendezvous(options, log.handler());
+  client->Join(TestNode("a", 2, 2));
+  const auto failed = log.Await<RendezvousFailed>();
+  REQUIRE(failed);
+  CHECK(failed->exit_code == 121);
+  CHECK_MESSAGE(failed->message.find("localhost:" + std::to_string(port.port()) + " (") !=
+                    std::string::npos,
+                failed->message);
+  CHECK(failed->message.find("Connection refused") != std::string::npos);
+}
+
+TEST_CASE("connect: a client that waits stops at once, without a word more") {
+  ReservedPort port;
+  EventLog log;
+  RendezvousOptions options = Options(Mode::kDynamic, 2, port.port());
+  options.is_host = false;
+  auto client = ConnectRendezvous(options, log.handler());
+  client->Join(TestNode("a", 2, 2));
+  REQUIRE(log.Await<Waiting>());
+  client->Leave("SIGINT");
+  client->FlushAndStop(kPatience);
+  client.reset();
+  CHECK_FALSE(log.Text().find("failed") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace ddprun::rendezvous

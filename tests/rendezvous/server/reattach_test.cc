@@ -1,0 +1,119 @@
+// What happens to a job when connections break or strangers come, over real sockets.
+#include <doctest/doctest.h>
+
+#include "rendezvous/base/steady_clock.h"
+#include "rendezvous/client/grpc_rendezvous_client.h"
+#include "rendezvous/server/coordinator.h"
+#include "tests/rendezvous/server/event_log.h"
+#include "tests/rendezvous/server/sockets.h"
+
+namespace ddprun::rendezvous {
+namespace {
+
+constexpr Duration kPatience = EventLog::kPatience;
+
+std::unique_ptr<Coordinator> StartListening(Policy policy, uint16_t port = 0) {
+  Coordinator::Options options;
+  options.policy = std::move(policy);
+  options.listen = Coordinator::Listen{.host = "", .port = port};
+  auto coordinator = Coordinator::Start(std::move(options));
+  REQUIRE_MESSAGE(coordinator.ok(), coordinator.status().ToString());
+  return *std::move(coordinator);
+}
+
+std::unique_ptr<RendezvousClient> Connect(uint16_t port, EventLog& log) {
+  GrpcClientOptions options;
+  options.endpoint = Endpoint{"127.0.0.1", port, "run-1"};
+  return StartGrpcClient(std::move(options), log.handler());
+}
+
+TEST_CASE("reattach: a cut connection is replaced and the round goes on") {
+  EventLog log;
+  auto coordinator = StartListening(TestPolicy(1, 1));
+  Proxy proxy(coordinator->port());
+  auto client = Connect(proxy.port(), log);
+  client->Join(TestNode("a", 1, 1));
+  const auto assigned = log.Await<Assigned>();
+  REQUIRE(assigned);
+  proxy.Cut();
+  const auto lost = log.Await<ContactLost>();
+  REQUIRE_MESSAGE(lost, log.Text());
+  CHECK_FALSE(lost->is_refused);
+  // Said while there is no contact, or on the way to the new one: it must arrive all the same.
+  client->ReportSucceeded(assigned->assignment.round);
+  CHECK(log.Await<ContactRestored>());
+  const auto verdict = log.Await<Concluded>();
+  REQUIRE_MESSAGE(verdict, log.Text());
+  CHECK(verdict->verdict.exit_code == 0);
+  CHECK(log.Text().find("round 2") == std::string::npos);
+}
+
+TEST_CASE("reattach: an agent that is cut off while it waits gets its place") {
+  EventLog log_a;
+  EventLog log_b;
+  auto coordinator = StartListening(TestPolicy(2, 2));
+  Proxy proxy(coordinator->port());
+  auto a = Connect(proxy.port(), log_a);
+  a->Join(TestNode("a", 2, 2));
+  REQUIRE(log_a.Await<Waiting>());
+  proxy.Cut();
+  REQUIRE(log_a.Await<ContactLost>());
+  auto b = coordinator->AttachLocal(log_b.handler());
+  b->Join(TestNode("b", 2, 2));
+  CHECK_MESSAGE(log_a.Await<Assigned>(), log_a.Text());
+  CHECK_MESSAGE(log_b.Await<Assigned>(), log_b.Text());
+}
+
+TEST_CASE("reattach: a coordinator's process that is gone shows as refused, one that is back as contact") {
+  EventLog log;
+  const ReservedPort port;
+  auto coordinator = StartListening(TestPolicy(1, 1), port.port());
+  auto client = Connect(port.port(), log);
+  client->Join(TestNode("a", 1, 1));
+  const auto first = log.Await<Assigned>();
+  REQUIRE(first);
+  coordinator.reset();
+  REQUIRE_MESSAGE(log.Await<ContactLost>([](const ContactLost& e) { return e.is_refused; }),
+                  log.Text());
+  coordinator = StartListening(TestPolicy(1, 1), port.port());
+  REQUIRE_MESSAGE(log.Await<ContactRestored>(), log.Text());
+  // It has no memory of the round, which therefore ends.
+  const auto drained = log.Await<Drained>();
+  REQUIRE_MESSAGE(drained, log.Text());
+  CHECK(drained->round == first->assignment.round);
+}
+
+TEST_CASE("reattach: garbage, TLS and oversized requests are dropped and the job goes on") {
+  EventLog log;
+  auto coordinator = StartListening(TestPolicy(1, 1));
+  const uint16_t port = coordinator->port();
+  auto client = Connect(port, log);
+  client->Join(TestNode("a", 1, 1));
+  const auto assigned = log.Await<Assigned>();
+  REQUIRE(assigned);
+  const std::string preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+  const std::string settings("\0\0\0\4\0\0\0\0\0", 9);
+  const std::string huge_frame("\xff\xff\xff\0\0\0\0\0\1", 9);
+  for (const std::string& bytes :
+       {std::string("GET / HTTP/1.1\r\n\r\n"), std::string("\x16\x03\x01\x02\x00\x01"),
+        std::string("\0no store here", 14), std::string("P\xff\xfe garbage after the first byte"),
+        preface + settings + huge_frame + std::string(1 << 20, 'x'), std::string(1 << 20, '\xee')}) {
+    const UniqueFd stranger = ConnectTo(port);
+    SendAll(stranger.get(), bytes);
+    const std::string end = ReadToEnd(stranger.get());
+    CHECK_MESSAGE(end.find("(still open)") == std::string::npos, bytes.substr(0, 20));
+  }
+  client->ReportSucceeded(assigned->assignment.round);
+  CHECK_MESSAGE(log.Await<Concluded>(), log.Text());
+  CHECK(log.Text().find("contact lost") == std::string::npos);
+}
+
+TEST_CASE("reattach: an HTTP/2 connection that never says a request is closed") {
+  auto coordinator = StartListening(TestPolicy(1, 1));
+  const UniqueFd stranger = ConnectTo(coordinator->port());
+  SendAll(stranger.get(), "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+  CHECK(ReadToEnd(stranger.get()).find("(still open)") == std::string::npos);
+}
+
+}  // namespace
+}  // namespace ddprun::rendezvous

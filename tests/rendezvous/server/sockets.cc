@@ -1,0 +1,136 @@
+#include "tests/rendezvous/server/sockets.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <array>
+
+#include "rendezvous/base/check.h"
+
+namespace ddprun::rendezvous {
+namespace {
+
+sockaddr_in Loopback(uint16_t port) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  return address;
+}
+
+UniqueFd Bind(uint16_t& port) {
+  UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int on = 1;
+  setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  sockaddr_in address = Loopback(0);
+  DDP_CHECK(bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0);
+  socklen_t size = sizeof(address);
+  DDP_CHECK(getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size) == 0);
+  port = ntohs(address.sin_port);
+  return fd;
+}
+
+bool WaitReadable(int fd, int timeout_ms) {
+  pollfd waiting{fd, POLLIN, 0};
+  return poll(&waiting, 1, timeout_ms) == 1;
+}
+
+}  // namespace
+
+ReservedPort::ReservedPort() : fd_(Bind(port_)) {}
+
+UniqueFd ConnectTo(uint16_t port) {
+  UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const sockaddr_in address = Loopback(port);
+  DDP_CHECK(connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0);
+  return fd;
+}
+
+void SendAll(int fd, const std::string& bytes) {
+  size_t sent = 0;
+  while (sent < bytes.size()) {
+    const ssize_t size = send(fd, bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
+    if (size <= 0) return;  // the other side is free to have enough
+    sent += static_cast<size_t>(size);
+  }
+}
+
+std::string ReadToEnd(int fd) {
+  std::string all;
+  std::array<char, 4096> bytes;
+  while (WaitReadable(fd, 30'000)) {
+    const ssize_t size = recv(fd, bytes.data(), bytes.size(), 0);
+    if (size <= 0) return all;
+    all.append(bytes.data(), static_cast<size_t>(size));
+  }
+  return all + "(still open)";
+}
+
+ForeignServer::ForeignServer(const std::string& answer, bool accepts) : listener_(Bind(port_)) {
+  DDP_CHECK(listen(listener_.get(), 64) == 0);
+  if (!accepts) return;
+  thread_ = std::thread([this, answer] {
+    while (!is_stopping_) {
+      const UniqueFd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      if (!fd.is_open()) return;
+      std::array<char, 256> ignored;
+      if (!WaitReadable(fd.get(), 1000)) continue;
+      [[maybe_unused]] const ssize_t size = recv(fd.get(), ignored.data(), ignored.size(), 0);
+      SendAll(fd.get(), answer);
+    }
+  });
+}
+
+ForeignServer::~ForeignServer() {
+  is_stopping_ = true;
+  shutdown(listener_.get(), SHUT_RDWR);  // ends accept
+  if (thread_.joinable()) thread_.join();
+}
+
+Proxy::Proxy(uint16_t target) : target_(target), listener_(Bind(port_)) {
+  DDP_CHECK(listen(listener_.get(), 64) == 0);
+  thread_ = std::thread([this] { Run(); });
+}
+
+Proxy::~Proxy() {
+  is_stopping_ = true;
+  shutdown(listener_.get(), SHUT_RDWR);
+  thread_.join();
+  Cut();
+  for (std::thread& forwarder : forwarders_) forwarder.join();
+}
+
+void Proxy::Cut() {
+  const std::lock_guard lock(mutex_);
+  for (const UniqueFd& fd : fds_) shutdown(fd.get(), SHUT_RDWR);
+}
+
+void Proxy::Run() {
+  while (!is_stopping_) {
+    UniqueFd inner(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (!inner.is_open()) return;
+    UniqueFd outer = ConnectTo(target_);
+    ++connections_;
+    const std::lock_guard lock(mutex_);
+    const int a = inner.get();
+    const int b = outer.get();
+    fds_.push_back(std::move(inner));
+    fds_.push_back(std::move(outer));
+    forwarders_.emplace_back([this, a, b] { Forward(a, b); });
+    forwarders_.emplace_back([this, a, b] { Forward(b, a); });
+  }
+}
+
+void Proxy::Forward(int from, int to) {
+  std::array<char, 4096> bytes;
+  for (;;) {
+    const ssize_t size = recv(from, bytes.data(), bytes.size(), 0);
+    if (size <= 0) break;
+    SendAll(to, std::string(bytes.data(), static_cast<size_t>(size)));
+  }
+  shutdown(to, SHUT_WR);
+}
+
+}  // namespace ddprun::rendezvous

@@ -1,0 +1,77 @@
+// Bare sockets of tests: clients, ports that are free, programs that are not ours.
+#ifndef DDPRUN_TESTS_RENDEZVOUS_SERVER_SOCKETS_H_
+#define DDPRUN_TESTS_RENDEZVOUS_SERVER_SOCKETS_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "rendezvous/base/unique_fd.h"
+
+namespace ddprun::rendezvous {
+
+// A port that nobody else is given while this lives, and that a listener of ours can still take
+// (both sides set SO_REUSEADDR, and this one does not listen).
+class ReservedPort {
+ public:
+  ReservedPort();
+  uint16_t port() const { return port_; }
+
+ private:
+  uint16_t port_ = 0;  // before the socket, whose initialisation sets it
+  UniqueFd fd_;
+};
+
+// Connects to 127.0.0.1:port, blocking.
+UniqueFd ConnectTo(uint16_t port);
+void SendAll(int fd, const std::string& bytes);
+// What comes until the other side closes (or 30 s pass: then "(still open)" is appended).
+std::string ReadToEnd(int fd);
+
+// A program that is not ours: accepts, answers what `answer` says to the first bytes, and closes.
+// An empty `answer` never accepts.
+class ForeignServer {
+ public:
+  explicit ForeignServer(const std::string& answer, bool accepts = true);
+  ~ForeignServer();
+  uint16_t port() const { return port_; }
+
+ private:
+  uint16_t port_ = 0;
+  UniqueFd listener_;
+  std::atomic<bool> is_stopping_{false};
+  std::thread thread_;
+};
+
+// Forwards bytes between a port of its own and `target` until Cut.
+class Proxy {
+ public:
+  explicit Proxy(uint16_t target);
+  ~Proxy();
+  uint16_t port() const { return port_; }
+  // Resets every connection there is. New ones are served.
+  void Cut();
+  int connections() const { return connections_; }
+
+ private:
+  void Run();
+  void Forward(int from, int to);
+
+  const uint16_t target_;
+  uint16_t port_ = 0;
+  UniqueFd listener_;
+  std::atomic<bool> is_stopping_{false};
+  std::atomic<int> connections_{0};
+  std::mutex mutex_;
+  std::list<UniqueFd> fds_;
+  std::list<std::thread> forwarders_;
+  std::thread thread_;
+};
+
+}  // namespace ddprun::rendezvous
+
+#endif  // DDPRUN_TESTS_RENDEZVOUS_SERVER_SOCKETS_H_
