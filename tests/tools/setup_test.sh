@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# tools/setup against a made-up machine: each way in which it cannot install ends in one clear line, and
+# a second run touches neither apt nor the network.
+set -euo pipefail
+
+setup=$PWD/tools/setup
+world=$(mktemp -d)
+trap 'rm -rf "$world"' EXIT
+bin=$world/bin calls=$world/calls installed=$world/installed
+status=0
+
+# fake NAME BODY: a program of the made-up machine.
+fake() { rm -f "$bin/$1"; printf '#!/bin/bash\n%s\n' "$2" >"$bin/$1"; chmod +x "$bin/$1"; }
+
+# A Debian 12 of which nothing is installed yet, where the user is root and apt works.
+fresh() {
+  rm -rf "$bin" "$installed" "$calls"
+  mkdir -p "$bin"
+  : >"$calls"
+  local name
+  for name in bash dirname cat grep sed head tail cut mktemp env sleep rm tr sort; do ln -s "$(type -P "$name")" "$bin/$name"; done
+  printf 'ID=debian\nVERSION_ID="12"\n' >"$world/os-release"
+  fake id 'echo 0'
+  fake dpkg-query "[[ ! -e $installed ]] || printf installed"
+  fake apt-get "echo \"apt-get \$*\" >>$calls; [[ \" \$* \" != *' install '* ]] || : >$installed"
+}
+
+# expect CASE STATUS TEXT: one line of tools/setup says TEXT, and it ends so.
+expect() {
+  local ended=0 output
+  output=$(PATH=$bin TMPDIR=$world DDPRUN_OS_RELEASE=$world/os-release "$bin/bash" "$setup" </dev/null 2>&1) || ended=$?
+  if ((ended != $2)) || [[ $(grep -cF -- "$3" <<<"$output") != 1 ]]; then
+    printf '%s: wanted status %d and one line with "%s", got %d and:\n%s\n' "$1" "$2" "$3" "$ended" "$output"
+    status=1
+  fi
+}
+
+fresh
+expect "first run" 0 "tools/setup: installed"
+grep -q '^apt-get .*--no-install-recommends.* bazel-bootstrap ' "$calls" || { echo "first run: apt-get was asked:"; cat "$calls"; status=1; }
+: >"$calls"
+expect "second run" 0 "packages are installed"
+[[ ! -s $calls ]] || { echo "second run: apt-get was called:"; cat "$calls"; status=1; }
+
+fresh
+printf 'ID=fedora\nVERSION_ID=41\n' >"$world/os-release"
+expect "other distribution" 1 "this is fedora 41: only Debian 12 and Ubuntu 24.04 are supported"
+fresh
+printf 'ID=ubuntu\nVERSION_ID="22.04"\n' >"$world/os-release"
+expect "too old" 1 "this is ubuntu 22.04"
+fresh
+rm "$world/os-release"
+expect "unknown distribution" 1 "cannot read"
+fresh
+rm "$bin/apt-get"
+expect "no package manager" 1 "no package manager"
+fresh
+fake id 'echo 1000'
+expect "no rights, no sudo" 1 "needs root or sudo"
+[[ ! -s $calls ]] || { echo "no rights: apt-get was called"; status=1; }
+fresh
+fake id 'echo 1000'
+fake sudo 'echo "sudo: a password is required" >&2; exit 1'
+expect "sudo refuses" 1 "no rights: sudo refused"
+fresh
+fake id 'echo 1000'
+fake sudo '[[ $1 != -n ]] || shift; "$@"'
+expect "sudo allows" 0 "tools/setup: installed"
+fresh
+fake apt-get 'echo "Err:1 http://mirror bookworm InRelease"; echo "  Temporary failure resolving mirror"; echo "E: Failed to fetch http://mirror/x.deb"; [[ " $* " != *" install "* ]] || exit 100'
+expect "no network" 1 "no network, or the package mirror cannot be reached"
+fresh
+fake apt-get '[[ " $* " != *" install "* ]] || { echo "E: Unable to locate package doctest-dev"; exit 100; }'
+expect "unknown package" 1 "Unable to locate package doctest-dev"
+fresh
+fake apt-get '[[ " $* " != *" install "* ]] || { echo "E: dpkg was interrupted"; exit 100; }'
+expect "broken dpkg" 1 "apt-get failed: E: dpkg was interrupted"
+fresh
+fake apt-get ':'
+expect "apt lies" 1 "apt-get reported success but these are not installed"
+exit $status
