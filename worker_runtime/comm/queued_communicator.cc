@@ -184,6 +184,11 @@ void QueuedCommunicator::Abort(const std::string& reason) {
   work_done_.notify_all();
 }
 
+void QueuedCommunicator::SetTimeout(std::chrono::milliseconds timeout) {
+  std::lock_guard lock(mutex_);
+  timeout_ = timeout;
+}
+
 absl::Status QueuedCommunicator::error() const {
   {
     std::lock_guard lock(mutex_);

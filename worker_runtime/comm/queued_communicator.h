@@ -31,6 +31,7 @@ class QueuedCommunicator final : public Communicator {
   const char* backend() const override { return engine_->backend(); }
   DeviceType device_type() const override { return DeviceType::kCpu; }
 
+  void SetTimeout(std::chrono::milliseconds timeout) override;
   absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t bytes) override;
   std::unique_ptr<Work> AllReduce(void* data, size_t count, DType dtype, ReduceOp op,
                                   Stream stream) override;
@@ -58,12 +59,12 @@ class QueuedCommunicator final : public Communicator {
   void ThreadMain();
 
   const std::unique_ptr<Engine> engine_;
-  const std::chrono::milliseconds timeout_;
 
   mutable std::mutex mutex_;
   std::condition_variable work_arrived_;  // for the thread
   std::condition_variable work_done_;     // for those in Wait()
   // Guarded by mutex_.
+  std::chrono::milliseconds timeout_;
   std::deque<std::shared_ptr<State>> queue_;  // the head may be executing
   uint64_t last_sequence_ = 0;
   bool is_executing_ = false;

@@ -66,6 +66,9 @@ class Communicator {
   virtual const char* backend() const = 0;
   virtual DeviceType device_type() const = 0;
 
+  // Bounds every operation called from now on; the group's own timeout until then. Ranks may differ.
+  virtual void SetTimeout(std::chrono::milliseconds) {}
+
   // Memory for AllReduce in place without a copy. Collective: every rank asks for the same size in
   // the same order. The memory is zeroed.
   virtual absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t bytes) = 0;

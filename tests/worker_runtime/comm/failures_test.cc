@@ -1,0 +1,223 @@
+// A rank that stops, a rank that dies, ranks that disagree: for every operation and backend, every
+// other rank gets an error that names it.
+#include <doctest/doctest.h>
+#include <signal.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "ddp/process_group.h"
+#include "tests/support/rank_processes.h"
+#include "tests/support/rank_threads.h"
+
+namespace ddp::testing {
+namespace {
+
+using ddprun::testing::RankProcesses;
+using ddprun::testing::RunRankThreads;
+
+constexpr size_t kCount = 100'000;  // more than the paths for small operations take
+
+struct Operation {
+  const char* name;
+  std::function<std::unique_ptr<Work>(Communicator&, std::vector<float>&, std::vector<float>&)> run;
+};
+
+const std::vector<Operation>& Operations() {
+  static const auto* operations = new std::vector<Operation>{
+      {"all-reduce",
+       [](Communicator& group, std::vector<float>& a, std::vector<float>&) {
+         return group.AllReduce(a.data(), kCount, DType::kFloat32, ReduceOp::kSum);
+       }},
+      {"broadcast",
+       [](Communicator& group, std::vector<float>& a, std::vector<float>&) {
+         return group.Broadcast(a.data(), kCount, DType::kFloat32, 0);
+       }},
+      {"all-gather",
+       [](Communicator& group, std::vector<float>& a, std::vector<float>& b) {
+         return group.AllGather(a.data(), b.data(), kCount, DType::kFloat32);
+       }},
+      {"reduce-scatter",
+       [](Communicator& group, std::vector<float>& a, std::vector<float>& b) {
+         return group.ReduceScatter(b.data(), a.data(), kCount, DType::kFloat32, ReduceOp::kSum);
+       }},
+      {"barrier", [](Communicator& group, std::vector<float>&,
+                     std::vector<float>&) { return group.Barrier(); }},
+  };
+  return *operations;
+}
+
+struct Layout {
+  const char* name;
+  Backend backend;
+  int ranks_per_host;
+};
+constexpr Layout kLayouts[] = {
+    {"shm", Backend::kAuto, 4}, {"tcp", Backend::kTcp, 4}, {"2 x 2", Backend::kAuto, 2}};
+constexpr int kRanks = 4;
+constexpr int kVictim = 2;
+
+// The body of each rank: one operation that succeeds, one at which the victim is stopped or dead.
+int RunRank(const Layout& layout, const Operation& operation, std::chrono::milliseconds timeout,
+            int rank) {
+  auto group = ProcessGroup::FromEnv({layout.backend, std::chrono::seconds(60)});
+  if (!group.ok()) {
+    RankProcesses::Say(group.status().ToString());
+    return 1;
+  }
+  (*group)->communicator().Barrier()->Wait().IgnoreError();
+  (*group)->communicator().SetTimeout(timeout);
+  std::vector<float> a(kCount), b(kCount * kRanks);
+  absl::Status status = operation.run((*group)->communicator(), a, b)->Wait();
+  RankProcesses::Say(status.ok() ? "ready" : status.ToString());
+  if (rank == kVictim) {
+    pause();
+    return 1;
+  }
+  status = operation.run((*group)->communicator(), a, b)->Wait();
+  RankProcesses::Say(status.ToString());
+  // The error stays, in error() and for every later call.
+  const bool is_final = operation.run((*group)->communicator(), a, b)->Wait() == status &&
+                        (*group)->communicator().error() == status;
+  return is_final ? 0 : 3;
+}
+
+void CheckVictimIsNamed(int signal, const std::string& code, const std::string& timed_out,
+                        std::chrono::milliseconds timeout) {
+  for (const Layout& layout : kLayouts) {
+    for (const Operation& operation : Operations()) {
+      CAPTURE(std::string(layout.name));
+      CAPTURE(std::string(operation.name));
+      RankProcesses::Options options;
+      options.world_size = kRanks;
+      options.env_of_rank = [&](int rank) {
+        return std::map<std::string, std::string>{
+            {"DDPRUN_HOST_ID", "host" + std::to_string(rank / layout.ranks_per_host)}};
+      };
+      RankProcesses ranks(options, [&](int rank) { return RunRank(layout, operation, timeout, rank); });
+      ranks.Signal(kVictim, 0);
+      REQUIRE(ranks.Hear(kVictim) == "ready");
+      ranks.Signal(kVictim, signal);
+      for (int rank = 0; rank < kRanks; ++rank) {
+        if (rank == kVictim) continue;
+        CAPTURE(rank);
+        REQUIRE(ranks.Hear(rank) == "ready");
+        const std::string said = ranks.Hear(rank);
+        CAPTURE(said);
+        CHECK(said.find(code) != std::string::npos);
+        CHECK(said.find(operation.name) != std::string::npos);
+        CHECK(said.find("rank 2") != std::string::npos);
+        CHECK(said.find(timed_out) != std::string::npos);
+        CHECK(ranks.Await(rank) == 0);
+      }
+    }
+  }
+}
+
+TEST_CASE("failures: a rank that stops is named when the time is over") {
+  CheckVictimIsNamed(SIGSTOP, "DEADLINE_EXCEEDED", "timed out after 600 ms: rank 2 did not arrive",
+                     std::chrono::milliseconds(600));
+}
+
+TEST_CASE("failures: a rank that dies is named at once") {
+  // With this timeout the test would never end if the death were not noticed.
+  CheckVictimIsNamed(SIGKILL, "UNAVAILABLE", " died", std::chrono::hours(1));
+}
+
+void CheckEveryLayout(const std::function<void(Communicator&)>& body) {
+  RunRankThreads({.nodes = {3}}, body);
+  RunRankThreads({.nodes = {3}, .use_tcp = true}, body);
+  RunRankThreads({.nodes = {2, 1}}, body);
+}
+
+TEST_CASE("failures: ranks that call different operations are told what each called") {
+  CheckEveryLayout([](Communicator& group) {
+    std::vector<float> data(8);
+    const size_t count = group.rank() == 1 ? 7 : 8;
+    absl::Status status =
+        group.AllReduce(data.data(), count, DType::kFloat32, ReduceOp::kSum)->Wait();
+    CAPTURE(status.ToString());
+    CHECK(absl::IsInvalidArgument(status));
+    CHECK(status.message().find("the ranks call different operations: rank ") == 0);
+    CHECK(status.message().find("all-reduce #1 (float32 x 8, sum)") != std::string::npos);
+    CHECK(status.message().find("rank 1 all-reduce #1 (float32 x 7, sum)") != std::string::npos);
+  });
+  CheckEveryLayout([](Communicator& group) {
+    std::vector<float> data(8);
+    absl::Status status =
+        group.rank() == 2 ? group.Barrier()->Wait()
+                          : group.Broadcast(data.data(), 8, DType::kFloat32, 0)->Wait();
+    CAPTURE(status.ToString());
+    CHECK(absl::IsInvalidArgument(status));
+    CHECK(status.message().find("rank 2 barrier #1") != std::string::npos);
+  });
+}
+
+TEST_CASE("failures: an abort from another thread ends the operation on every rank") {
+  CheckEveryLayout([](Communicator& group) {
+    std::vector<float> data(kCount);
+    CHECK(group.Barrier()->Wait().ok());
+    absl::Status status;
+    if (group.rank() == 1) {
+      // This rank never calls, so the others can only end by the abort.
+      std::thread([&] { group.Abort("loss is not a number"); }).join();
+      status = group.Barrier()->Wait();
+    } else {
+      status = group.AllReduce(data.data(), kCount, DType::kFloat32, ReduceOp::kSum)->Wait();
+    }
+    CAPTURE(status.ToString());
+    CHECK(absl::IsAborted(status));
+    CHECK(status.message() == "aborted by rank 1: loss is not a number");
+    CHECK(group.error() == status);
+  });
+}
+
+TEST_CASE("failures: a rank that leaves in order is not called dead") {
+  CheckEveryLayout([](Communicator& group) {
+    CHECK(group.Barrier()->Wait().ok());
+    auto& queued = static_cast<internal::QueuedCommunicator&>(group);
+    if (group.rank() == 1) return queued.Leave();
+    absl::Status status = group.Barrier()->Wait();
+    CAPTURE(status.ToString());
+    CHECK(absl::IsUnavailable(status));
+    CHECK(status.message().find("rank 1") != std::string::npos);
+    CHECK(status.message().find("has left the group") != std::string::npos);
+  });
+}
+
+TEST_CASE("failures: ranks that do not come are named when the group forms") {
+  std::vector<internal::GroupMember> members(2);
+  for (int i = 0; i < 2; ++i) {
+    members[i].rank = 2 * i;
+    members[i].world_size = 4;
+    members[i].timeout = std::chrono::milliseconds(300);
+    members[i].capabilities.host = "host";
+  }
+  for (const absl::Status& status : ddprun::testing::FormRankThreads(members)) {
+    CHECK(absl::IsDeadlineExceeded(status));
+    CHECK(status.message() ==
+          "forming the group of 4 ranks timed out after 300 ms: ranks 1 and 3 did not come");
+  }
+}
+
+TEST_CASE("failures: ranks that want different backends are refused alike") {
+  std::vector<internal::GroupMember> members(2);
+  for (int i = 0; i < 2; ++i) {
+    members[i].rank = i;
+    members[i].world_size = 2;
+    members[i].timeout = std::chrono::seconds(30);
+    members[i].capabilities.host = "host";
+  }
+  members[1].capabilities.backend = Backend::kTcp;
+  for (const absl::Status& status : ddprun::testing::FormRankThreads(members)) {
+    CHECK(absl::IsFailedPrecondition(status));
+    CHECK(status.message() ==
+          "the ranks ask for different backends: rank 0 for auto, rank 1 for tcp");
+  }
+}
+
+}  // namespace
+}  // namespace ddp::testing
