@@ -72,6 +72,12 @@ absl::Status GradientReducer::Launch(LaunchRange range, Stream stream) {
     const Bucket& bucket = layout_.buckets[i];
     void* data = arena_ == nullptr ? nullptr : static_cast<char*>(arena_->data()) + bucket.offset;
     pass_.buckets[i].launched = now_();
+    if (communicator_.world_size() == 1) {
+      // The average of one rank is there already; a thread would only cost its wake-up.
+      pass_.buckets[i].started = pass_.buckets[i].ended = pass_.buckets[i].launched;
+      works_.push_back(nullptr);
+      continue;
+    }
     works_.push_back(
         communicator_.AllReduce(data, bucket.count, bucket.dtype, ReduceOp::kAverage, stream));
   }
@@ -93,6 +99,7 @@ absl::Status GradientReducer::Finish() {
 absl::Status GradientReducer::WaitForLaunched() {
   absl::Status first;
   for (size_t i = 0; i < works_.size(); ++i) {
+    if (works_[i] == nullptr) continue;
     // Every one is waited for, also after an error: each reads or writes the arena.
     first.Update(works_[i]->Wait());
     pass_.buckets[i].started = works_[i]->started_at();
@@ -121,7 +128,8 @@ absl::Status GradientReducer::ZeroGradients() {
 }
 
 bool GradientReducer::IsReduced(int bucket) const {
-  return bucket < static_cast<int>(works_.size()) && works_[bucket]->IsDone();
+  if (bucket >= static_cast<int>(works_.size())) return false;
+  return works_[bucket] == nullptr || works_[bucket]->IsDone();
 }
 
 }  // namespace ddp::internal

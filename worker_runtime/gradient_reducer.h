@@ -78,7 +78,7 @@ class GradientReducer {
   absl::Status failure_;
 
   // The present pass.
-  std::vector<std::unique_ptr<Work>> works_;  // by bucket, as far as launched
+  std::vector<std::unique_ptr<Work>> works_;  // by bucket, as far as launched; null: nothing to do
   PassRecord pass_;
 
   PassRecord record_;

@@ -306,9 +306,7 @@ ThreadGroup::ThreadGroup(int world_size) : state_(std::make_shared<ThreadGroupSt
 
 ThreadGroup::~ThreadGroup() = default;
 
-ddp::Communicator& ThreadGroup::communicator(int rank) {
-  return *communicators_[rank];
-}
+ddp::Communicator& ThreadGroup::communicator(int rank) { return *communicators_[rank]; }
 
 void ThreadGroup::Run(const std::function<void(ddp::Communicator&)>& body) {
   std::vector<std::thread> threads;

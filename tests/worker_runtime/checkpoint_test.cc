@@ -38,9 +38,7 @@ struct Model {
   bool operator==(const Model&) const = default;
 };
 
-Model Blank() {
-  return {.weights = {0, 0, 0}, .velocity = {0, 0}, .empty = {}};
-}
+Model Blank() { return {.weights = {0, 0, 0}, .velocity = {0, 0}, .empty = {}}; }
 
 TrainingState State(int64_t step) {
   return {.step = step,
@@ -66,9 +64,7 @@ std::set<std::string> Names(const TempDir& dir) {
   return names;
 }
 
-std::string Message(const absl::Status& status) {
-  return std::string(status.message());
-}
+std::string Message(const absl::Status& status) { return std::string(status.message()); }
 
 // One rank's checkpoints in a directory of the test's own.
 struct Alone {

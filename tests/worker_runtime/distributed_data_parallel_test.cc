@@ -15,9 +15,7 @@ namespace {
 
 using ddprun::testing::ThreadGroup;
 
-std::string Message(const absl::Status& status) {
-  return std::string(status.message());
-}
+std::string Message(const absl::Status& status) { return std::string(status.message()); }
 
 // One rank's replica: `sizes` float32 parameters "p0", "p1", ..., filled with its rank.
 struct Replica {

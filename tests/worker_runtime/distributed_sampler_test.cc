@@ -24,9 +24,7 @@ DistributedSampler Sampler(const Case& c) {
   return sampler;
 }
 
-std::vector<int64_t> All(DistributedSampler sampler) {
-  return sampler.Next(SIZE_MAX);
-}
+std::vector<int64_t> All(DistributedSampler sampler) { return sampler.Next(SIZE_MAX); }
 
 // FNV-1a over the indices as little-endian 64-bit numbers.
 uint64_t Fingerprint(const std::vector<int64_t>& indices) {

@@ -11,18 +11,19 @@ namespace {
 using std::chrono::milliseconds;
 using TimePoint = Work::Clock::time_point;
 
-// A communicator of one rank in virtual time: every all-reduce takes `delay`, one after the other,
+// One rank's view of a group in virtual time: every all-reduce takes `delay`, one after the other,
 // beside the caller. Waiting for one moves the clock to its end. So what a step costs is computed
 // instead of measured.
 class DelayedCommunicator : public Communicator {
  public:
-  explicit DelayedCommunicator(milliseconds delay) : delay_(delay) {}
+  explicit DelayedCommunicator(milliseconds delay, int world_size = 2)
+      : delay_(delay), world_size_(world_size) {}
 
   TimePoint now() const { return now_; }
   void Compute(milliseconds time) { now_ += time; }
 
   int rank() const override { return 0; }
-  int world_size() const override { return 1; }
+  int world_size() const override { return world_size_; }
   const char* backend() const override { return "delayed"; }
   DeviceType device_type() const override { return DeviceType::kCpu; }
   absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t bytes) override {
@@ -74,6 +75,7 @@ class DelayedCommunicator : public Communicator {
   };
 
   const milliseconds delay_;
+  const int world_size_;
   TimePoint now_ = TimePoint(std::chrono::hours(1));
   TimePoint busy_until_{};
   absl::Status error_;
@@ -134,6 +136,18 @@ TEST_CASE("gradients: communication that is slower than backward hides behind al
   Backward(*reducer, communicator, milliseconds(10));
   REQUIRE(reducer->Finish().ok());
   CHECK(communicator.now() - begin == milliseconds(10 + 10 * 30));  // without overlap: 400 ms
+}
+
+TEST_CASE("gradients: a group of one reduces nothing and waits for nothing") {
+  DelayedCommunicator communicator(milliseconds(10), /*world_size=*/1);
+  const auto reducer = TenBuckets(communicator);
+  const TimePoint begin = communicator.now();
+  Backward(*reducer, communicator, milliseconds(10));
+  CHECK(reducer->IsReduced(9));
+  REQUIRE(reducer->Finish().ok());
+  CHECK(communicator.launched == 0);
+  CHECK(communicator.now() - begin == milliseconds(100));
+  CHECK(reducer->record().buckets[9].ended == communicator.now());
 }
 
 TEST_CASE("gradients: a bucket is reduced when its work is done, not when it is launched") {

@@ -8,14 +8,10 @@
 namespace ddp::internal {
 namespace {
 
-Bucket Of(std::vector<int> parameters) {
-  return {.parameters = std::move(parameters)};
-}
+Bucket Of(std::vector<int> parameters) { return {.parameters = std::move(parameters)}; }
 
 // Four parameters in two buckets, as reverse registration gives them.
-ReducerCore Core() {
-  return ReducerCore({"a", "b", "c", "d"}, {Of({3, 2}), Of({1, 0})});
-}
+ReducerCore Core() { return ReducerCore({"a", "b", "c", "d"}, {Of({3, 2}), Of({1, 0})}); }
 
 // The buckets that marking `parameter` launches.
 std::vector<int> Mark(ReducerCore& core, int parameter) {

@@ -1,0 +1,90 @@
+// Learns to read digits, on as many processes as the launcher starts; also without a launcher.
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <variant>
+
+#include "absl/status/status.h"
+#include "ddp/ddp.h"
+#include "examples/train/idx_data.h"
+#include "examples/train/options.h"
+#include "examples/train/summary.h"
+#include "examples/train/trainer.h"
+
+namespace {
+
+// As in ddprun's table: files and data of this machine.
+constexpr int kLocalFailure = 120;
+
+// The other ranks, or the network between: not this rank's fault.
+bool IsCommunicationError(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
+         absl::IsAborted(status) || absl::IsInternal(status);
+}
+
+// Communication errors differ from rank to rank and all are told; others are the same on all
+// ranks, so that one line is enough.
+int Fail(int rank, const absl::Status& status) {
+  const std::string message(status.message());
+  if (IsCommunicationError(status)) {
+    std::fprintf(stderr, "train: rank %d: %s\n", rank, message.c_str());
+    return EXIT_FAILURE;
+  }
+  if (rank == 0) std::fprintf(stderr, "train: %s\n", message.c_str());
+  return kLocalFailure;
+}
+
+struct Data {
+  train::ImageSet training, test;
+};
+
+absl::StatusOr<Data> Load(const std::string& directory) {
+  Data data;
+  for (const auto& [name, set] :
+       {std::pair("train", &data.training), std::pair("t10k", &data.test)}) {
+    absl::StatusOr<train::ImageSet> loaded = train::LoadImageSet(directory, name);
+    if (!loaded.ok()) return loaded.status();
+    *set = *std::move(loaded);
+  }
+  if (data.training.size == data.test.size) return data;
+  return absl::DataLossError("\"" + directory + "\": the training images are " +
+                             std::to_string(data.training.size) + " pixels wide, the test images " +
+                             std::to_string(data.test.size));
+}
+
+int RunRank(const train::Options& options, ddp::ProcessGroup& group) {
+  ddp::Communicator& communicator = group.communicator();
+  const absl::StatusOr<Data> data = Load(options.data);
+  absl::Status status = train::AgreeOnStatus(communicator, data.status());
+  if (!status.ok()) return Fail(group.rank(), status);
+
+  train::Trainer trainer(options, communicator, data->training, data->test, stdout);
+  absl::StatusOr<train::Summary> summary = trainer.Run();
+  if (!summary.ok()) return Fail(group.rank(), summary.status());
+  if (group.rank() == 0 && !options.summary_file.empty()) {
+    summary->restart_count = group.restart_count();
+    status = train::WriteSummary(*summary, options.summary_file);
+    if (!status.ok()) return Fail(group.rank(), status);
+  }
+  status = group.Shutdown();
+  return status.ok() ? EXIT_SUCCESS : Fail(group.rank(), status);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // also into a pipe, line by line
+  const std::variant<train::Options, int> parsed = train::ParseOptions(argc, argv);
+  if (const int* exit_code = std::get_if<int>(&parsed)) return *exit_code;
+  const train::Options& options = std::get<train::Options>(parsed);
+  const absl::StatusOr<std::unique_ptr<ddp::ProcessGroup>> group =
+      ddp::ProcessGroup::FromEnv({.backend = options.backend});
+  if (!group.ok()) {
+    const char* rank = std::getenv("RANK");
+    std::fprintf(stderr, "train: rank %s: %s\n", rank == nullptr ? "0" : rank,
+                 std::string(group.status().message()).c_str());
+    return EXIT_FAILURE;
+  }
+  return RunRank(options, **group);
+}

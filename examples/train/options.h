@@ -1,0 +1,36 @@
+// The trainer's command line.
+#ifndef DDPRUN_EXAMPLES_TRAIN_OPTIONS_H_
+#define DDPRUN_EXAMPLES_TRAIN_OPTIONS_H_
+
+#include <cstdint>
+#include <string>
+#include <variant>
+
+#include "ddp/process_group.h"
+
+namespace train {
+
+struct Options {
+  std::string data;
+  int epochs = 3;
+  int batch_size = 64;  // per rank
+  float learning_rate = 0.05f;
+  int hidden = 128;
+  double bucket_cap_mb = 25;
+  int accumulate = 1;
+  std::string checkpoint_dir;  // empty: no checkpoints
+  int64_t checkpoint_every = 0;
+  bool resume = false;
+  ddp::Backend backend = ddp::Backend::kAuto;
+  uint64_t seed = 1;
+  std::string summary_file;
+  std::string step_log;
+};
+
+// The options, or the exit code with which to end: 0 after --help, 2 for a usage error, which has
+// been told in one line on stderr (by rank 0 only: all ranks have the same command line).
+std::variant<Options, int> ParseOptions(int argc, char** argv);
+
+}  // namespace train
+
+#endif  // DDPRUN_EXAMPLES_TRAIN_OPTIONS_H_

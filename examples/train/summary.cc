@@ -1,0 +1,77 @@
+#include "examples/train/summary.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <sstream>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/string_view.h"
+
+namespace train {
+namespace {
+
+std::string Quoted(const std::string& text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      absl::StrAppendFormat(&out, "\\u%04x", c);
+    } else {
+      out += c;
+    }
+  }
+  return out + '"';
+}
+
+}  // namespace
+
+std::string ToJson(const Summary& summary) {
+  std::string epochs;
+  for (const EpochResult& result : summary.epochs) {
+    absl::StrAppendFormat(&epochs, "%s\n    {\"epoch\": %d, \"loss\": %.17g, \"accuracy\": %.17g}",
+                          epochs.empty() ? "" : ",", result.epoch, result.loss, result.accuracy);
+  }
+  return absl::StrFormat(
+      "{\n  \"world_size\": %d,\n  \"backend\": %s,\n  \"epochs\": [%s],\n  \"steps\": %d,\n"
+      "  \"start_step\": %d,\n  \"restart_count\": %d,\n  \"samples_per_second\": %.6g,\n"
+      "  \"step_ms\": %.6g,\n  \"exposed_communication_share\": %.6g,\n  \"checkpoint\": %s,\n"
+      "  \"parameters_sha256\": %s\n}\n",
+      summary.world_size, Quoted(summary.backend), epochs, summary.steps, summary.start_step,
+      summary.restart_count, summary.samples_per_second, summary.step_ms,
+      summary.exposed_communication_share, Quoted(summary.checkpoint),
+      Quoted(summary.parameters_sha256));
+}
+
+absl::Status WriteSummary(const Summary& summary, const std::string& path) {
+  const std::string json = ToJson(summary), temporary = path + ".tmp";
+  std::FILE* file = std::fopen(temporary.c_str(), "we");
+  bool is_written = file != nullptr;
+  if (is_written) {
+    is_written = std::fwrite(json.data(), 1, json.size(), file) == json.size();
+    is_written = std::fclose(file) == 0 && is_written;
+  }
+  if (is_written && std::rename(temporary.c_str(), path.c_str()) == 0) return absl::OkStatus();
+  const int error = errno;
+  return absl::ErrnoToStatus(error, absl::StrCat("write \"", path, "\""));
+}
+
+std::string EncodeEpochs(const std::vector<EpochResult>& epochs) {
+  std::string text;
+  for (const EpochResult& result : epochs) {
+    absl::StrAppendFormat(&text, "%d %.17g %.17g\n", result.epoch, result.loss, result.accuracy);
+  }
+  return text;
+}
+
+std::vector<EpochResult> DecodeEpochs(const std::string& text) {
+  std::vector<EpochResult> epochs;
+  std::istringstream lines(text);
+  EpochResult result;
+  while (lines >> result.epoch >> result.loss >> result.accuracy) epochs.push_back(result);
+  return epochs;
+}
+
+}  // namespace train

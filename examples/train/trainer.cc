@@ -1,0 +1,238 @@
+#include "examples/train/trainer.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <numeric>
+#include <span>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace train {
+
+using ddp::DType;
+using ddp::ReduceOp;
+
+Trainer::Trainer(const Options& options, ddp::Communicator& communicator, const ImageSet& training,
+                 const ImageSet& test, std::FILE* log)
+    : options_(options),
+      communicator_(communicator),
+      training_(training),
+      test_(test),
+      log_(log),
+      network_(training.pixels_per_image(), options.hidden, options.seed),
+      ddp_(communicator,
+           {.bucket_cap_bytes = static_cast<size_t>(options.bucket_cap_mb * (1 << 20))}),
+      sampler_(training.count, communicator.rank(), communicator.world_size(),
+               {.seed = options.seed}),
+      checkpoint_(communicator, {.directory = options.checkpoint_dir}),
+      epoch_metrics_(communicator.world_size()),
+      run_metrics_(communicator.world_size()) {}
+
+absl::StatusOr<Summary> Trainer::Run() {
+  if (absl::Status status = Prepare(); !status.ok()) return status;
+  for (int64_t epoch = sampler_.state().epoch; epoch < options_.epochs; ++epoch) {
+    sampler_.SetEpoch(epoch);  // another order each epoch; a restored position stays
+    if (absl::Status status = TrainEpoch(); !status.ok()) return status;
+    if (absl::Status status = FinishEpoch(epoch); !status.ok()) return status;
+  }
+  Report();
+  return summary_;
+}
+
+// Registers the parameters, in the order of forward; afterwards all ranks have rank 0's, and
+// gradients have a place to be written to.
+absl::Status Trainer::Prepare() {
+  std::vector<Parameter>& parameters = network_.parameters();
+  for (Parameter& p : parameters) {
+    ddp_.AddParameter(p.name, p.values.data(), p.values.size(), DType::kFloat32);
+    weights_.push_back({p.name, p.values.data(), p.values.size(), DType::kFloat32});
+  }
+  if (absl::Status status = ddp_.Finalize(); !status.ok()) return status;
+  state_ = weights_;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    Parameter& p = parameters[i];
+    p.gradient = static_cast<float*>(ddp_.GradientPtr(static_cast<int>(i)));
+    state_.push_back({p.name + ".velocity", p.velocity.data(), p.velocity.size(), DType::kFloat32});
+  }
+  summary_.world_size = communicator_.world_size();
+  summary_.backend = communicator_.backend();
+  if (is_rank0()) {
+    std::fprintf(log_, "training on %lld images of %d x %d: %d ranks (%s), %d images a step\n",
+                 static_cast<long long>(training_.count), training_.size, training_.size,
+                 communicator_.world_size(), communicator_.backend(),
+                 options_.batch_size * options_.accumulate * communicator_.world_size());
+  }
+  return options_.resume ? Resume() : absl::OkStatus();
+}
+
+// Loads the newest good checkpoint into every rank, if there is one.
+absl::Status Trainer::Resume() {
+  auto loaded = checkpoint_.LoadLatest(state_);
+  if (is_rank0()) {
+    for (const std::string& why : checkpoint_.refused()) {
+      std::fprintf(stderr, "train: %s\n", why.c_str());
+    }
+  }
+  if (!loaded.ok()) return loaded.status();
+  if (!loaded->has_value()) return absl::OkStatus();
+  ddp::TrainingState& state = **loaded;
+  sampler_.Restore(state.sampler);
+  step_ = summary_.start_step = state.step;
+  summary_.epochs = DecodeEpochs(state.extra["epochs"]);
+  if (is_rank0()) {  // the sums were over all ranks
+    loss_sum_ = std::strtod(state.extra["loss_sum"].c_str(), nullptr);
+    loss_count_ = std::strtod(state.extra["loss_count"].c_str(), nullptr);
+    std::fprintf(log_, "resumed at step %lld from %s\n", static_cast<long long>(step_),
+                 checkpoint_.latest().c_str());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::TrainEpoch() {
+  while (sampler_.remaining() > 0) {
+    if (absl::Status status = Step(); !status.ok()) return status;
+    const bool is_due = options_.checkpoint_every > 0 && step_ % options_.checkpoint_every == 0;
+    if (is_due && sampler_.remaining() > 0) {
+      if (absl::Status status = Save(); !status.ok()) return status;
+    }
+  }
+  return absl::OkStatus();
+}
+
+// One step of the optimizer: the gradient of the mean loss over the images of all ranks.
+absl::Status Trainer::Step() {
+  epoch_metrics_.BeginStep();
+  run_metrics_.BeginStep();
+  const size_t batch = static_cast<size_t>(options_.batch_size);
+  const std::vector<int64_t> indices = sampler_.Next(batch * options_.accumulate);
+  absl::Status status = ddp_.ZeroGrad();
+  double loss = 0;
+  for (size_t begin = 0; begin < indices.size(); begin += batch) {
+    const size_t count = std::min(batch, indices.size() - begin);
+    // Only the last pass of a step reduces; those before it add up locally.
+    const auto guard = ddp_.NoSync(begin + count < indices.size());
+    loss += network_.Forward(training_, std::span(indices).subspan(begin, count));
+    network_.Backward(1.0f / static_cast<float>(indices.size()),
+                      [&](int parameter) { status.Update(ddp_.GradientReady(parameter)); });
+  }
+  status.Update(ddp_.Finish());
+  if (!status.ok()) return status;
+  network_.Update(options_.learning_rate);
+  ++step_;
+  const int64_t samples = static_cast<int64_t>(indices.size());
+  epoch_metrics_.EndStep(samples, ddp_.last_reduction());
+  run_metrics_.EndStep(samples, ddp_.last_reduction());
+
+  loss_sum_ += loss;
+  loss_count_ += static_cast<double>(samples);
+  return options_.step_log.empty() ? absl::OkStatus() : LogStep(loss, indices.size());
+}
+
+absl::Status Trainer::FinishEpoch(int64_t epoch) {
+  if (absl::Status status = SumOverRanks(&loss_sum_, &loss_count_); !status.ok()) return status;
+  const absl::StatusOr<double> accuracy = TestAccuracy();
+  if (!accuracy.ok()) return accuracy.status();
+  const EpochResult result{
+      .epoch = epoch + 1, .loss = loss_sum_ / loss_count_, .accuracy = *accuracy};
+  summary_.epochs.push_back(result);
+  loss_sum_ = loss_count_ = 0;
+  if (is_rank0()) {
+    std::fprintf(log_,
+                 "epoch %lld/%d: loss %.4f, test accuracy %.2f %%, %.0f samples/s, exposed "
+                 "communication %.1f %%\n",
+                 static_cast<long long>(result.epoch), options_.epochs, result.loss,
+                 100 * result.accuracy, epoch_metrics_.samples_per_second(),
+                 100 * epoch_metrics_.exposed_communication_share());
+  }
+  epoch_metrics_.Reset();
+  sampler_.SetEpoch(epoch + 1);  // the checkpoint goes on there
+  return Save();
+}
+
+absl::Status Trainer::Save() {
+  if (options_.checkpoint_dir.empty()) return absl::OkStatus();
+  double sum = loss_sum_, count = loss_count_;
+  if (absl::Status status = SumOverRanks(&sum, &count); !status.ok()) return status;
+  return checkpoint_.Save({.step = step_,
+                           .sampler = sampler_.state(),
+                           .extra = {{"epochs", EncodeEpochs(summary_.epochs)},
+                                     {"loss_sum", absl::StrFormat("%.17g", sum)},
+                                     {"loss_count", absl::StrFormat("%.17g", count)}}},
+                          state_);
+}
+
+absl::Status Trainer::SumOverRanks(double* sum, double* count) {
+  double both[] = {*sum, *count};
+  absl::Status status = communicator_.AllReduce(both, 2, DType::kFloat64, ReduceOp::kSum)->Wait();
+  *sum = both[0];
+  *count = both[1];
+  return status;
+}
+
+// Exact: every test image is judged by one rank, whether they divide evenly or not.
+absl::StatusOr<double> Trainer::TestAccuracy() {
+  constexpr size_t kBatch = 256;
+  std::vector<int64_t> mine;
+  for (int64_t i = communicator_.rank(); i < test_.count; i += communicator_.world_size()) {
+    mine.push_back(i);
+  }
+  int64_t correct = 0;
+  for (size_t begin = 0; begin < mine.size(); begin += kBatch) {
+    network_.Forward(test_, std::span(mine).subspan(begin, std::min(kBatch, mine.size() - begin)));
+    correct += network_.CountCorrect();
+  }
+  absl::Status status = communicator_.AllReduce(&correct, 1, DType::kInt64, ReduceOp::kSum)->Wait();
+  if (!status.ok()) return status;
+  return static_cast<double>(correct) / static_cast<double>(test_.count);
+}
+
+absl::Status Trainer::LogStep(double loss, size_t samples) {
+  double count = static_cast<double>(samples);
+  if (absl::Status status = SumOverRanks(&loss, &count); !status.ok()) return status;
+  if (!is_rank0()) return absl::OkStatus();
+  std::FILE* file = std::fopen(options_.step_log.c_str(), "ae");
+  if (file == nullptr) {
+    return absl::ErrnoToStatus(errno, absl::StrCat("open \"", options_.step_log, "\""));
+  }
+  std::fprintf(file, "{\"step\": %lld, \"loss\": %.17g}\n", static_cast<long long>(step_),
+               loss / count);
+  std::fclose(file);
+  return absl::OkStatus();
+}
+
+void Trainer::Report() {
+  summary_.steps = step_;
+  summary_.samples_per_second = run_metrics_.samples_per_second();
+  summary_.step_ms = run_metrics_.step_ms();
+  summary_.exposed_communication_share = run_metrics_.exposed_communication_share();
+  summary_.checkpoint = checkpoint_.latest();
+  summary_.parameters_sha256 = ddp::Sha256Hex(weights_);
+  if (!is_rank0()) return;
+  const std::string warning = run_metrics_.Warning();
+  if (!warning.empty()) std::fprintf(stderr, "train: warning: %s\n", warning.c_str());
+  std::fprintf(log_, "speed: %s\n", run_metrics_.Summary().c_str());
+  std::fprintf(log_, "exposed communication: %.1f %% of the step\n",
+               100 * summary_.exposed_communication_share);
+  std::fprintf(log_, "checkpoint: %s\n",
+               summary_.checkpoint.empty() ? "none" : summary_.checkpoint.c_str());
+}
+
+absl::Status AgreeOnStatus(ddp::Communicator& communicator, const absl::Status& mine) {
+  const int64_t code = static_cast<int64_t>(mine.code());
+  std::vector<int64_t> codes(communicator.world_size());
+  absl::Status status = communicator.AllGather(&code, codes.data(), 1, DType::kInt64)->Wait();
+  if (!status.ok()) return status;
+  const auto bad = std::find_if(codes.begin(), codes.end(), [](int64_t c) { return c != 0; });
+  if (bad == codes.end()) return absl::OkStatus();
+
+  const int rank = static_cast<int>(bad - codes.begin());
+  std::string message(mine.message());
+  message.resize(1024);  // all ranks must broadcast equally much
+  status = communicator.Broadcast(message.data(), message.size(), DType::kUint8, rank)->Wait();
+  if (!status.ok()) return status;
+  return absl::Status(static_cast<absl::StatusCode>(*bad), message.c_str());
+}
+
+}  // namespace train

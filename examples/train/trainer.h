@@ -1,0 +1,73 @@
+// The training loop: how a program uses the library.
+#ifndef DDPRUN_EXAMPLES_TRAIN_TRAINER_H_
+#define DDPRUN_EXAMPLES_TRAIN_TRAINER_H_
+
+#include <cstdio>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "ddp/checkpoint.h"
+#include "ddp/communicator.h"
+#include "ddp/distributed_data_parallel.h"
+#include "ddp/distributed_sampler.h"
+#include "ddp/step_metrics.h"
+#include "examples/train/idx_data.h"
+#include "examples/train/network.h"
+#include "examples/train/options.h"
+#include "examples/train/summary.h"
+
+namespace train {
+
+// One rank of a run. Every rank makes one with the same options and calls Run().
+class Trainer {
+ public:
+  // Borrows everything. `log` gets a few lines per epoch on rank 0.
+  Trainer(const Options& options, ddp::Communicator& communicator, const ImageSet& training,
+          const ImageSet& test, std::FILE* log);
+
+  // Trains to the end; the result is complete on rank 0.
+  absl::StatusOr<Summary> Run();
+
+ private:
+  absl::Status Prepare();
+  absl::Status Resume();
+  absl::Status TrainEpoch();
+  absl::Status Step();
+  absl::Status FinishEpoch(int64_t epoch);
+  absl::Status Save();
+  // The mean over all ranks of what they added to `sum` and `count`.
+  absl::Status SumOverRanks(double* sum, double* count);
+  absl::StatusOr<double> TestAccuracy();
+  absl::Status LogStep(double loss, size_t samples);
+  void Report();
+  bool is_rank0() const { return communicator_.rank() == 0; }
+
+  const Options& options_;
+  ddp::Communicator& communicator_;
+  const ImageSet& training_;
+  const ImageSet& test_;
+  std::FILE* const log_;
+
+  Network network_;
+  ddp::DistributedDataParallel ddp_;
+  ddp::DistributedSampler sampler_;
+  ddp::Checkpoint checkpoint_;
+  ddp::StepMetrics epoch_metrics_;
+  ddp::StepMetrics run_metrics_;
+  std::vector<ddp::Tensor> weights_;  // what the network is
+  std::vector<ddp::Tensor> state_;    // the weights and what the optimizer keeps
+
+  int64_t step_ = 0;       // optimizer steps done
+  double loss_sum_ = 0;    // of this epoch so far, this rank's share
+  double loss_count_ = 0;  // images in it
+  Summary summary_;
+};
+
+// Collective. Ok when `mine` is on all ranks; otherwise the error of the first rank that has one,
+// the same on all.
+absl::Status AgreeOnStatus(ddp::Communicator& communicator, const absl::Status& mine);
+
+}  // namespace train
+
+#endif  // DDPRUN_EXAMPLES_TRAIN_TRAINER_H_

@@ -1,0 +1,70 @@
+#include "examples/train/summary.h"
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "tests/support/temp_dir.h"
+
+namespace train {
+namespace {
+
+Summary Example() {
+  return {.world_size = 4,
+          .backend = "shm",
+          .epochs = {{1, 0.5, 0.25}, {2, 0.125, 1}},
+          .steps = 80,
+          .start_step = 40,
+          .restart_count = 1,
+          .samples_per_second = 1234.5,
+          .step_ms = 2.5,
+          .exposed_communication_share = 0.0625,
+          .checkpoint = "a \"b\"\\\n/c.ckpt",
+          .parameters_sha256 = "00ff"};
+}
+
+TEST_CASE("summary: is JSON with every field") {
+  CHECK(ToJson(Example()) == R"({
+  "world_size": 4,
+  "backend": "shm",
+  "epochs": [
+    {"epoch": 1, "loss": 0.5, "accuracy": 0.25},
+    {"epoch": 2, "loss": 0.125, "accuracy": 1}],
+  "steps": 80,
+  "start_step": 40,
+  "restart_count": 1,
+  "samples_per_second": 1234.5,
+  "step_ms": 2.5,
+  "exposed_communication_share": 0.0625,
+  "checkpoint": "a \"b\"\\\u000a/c.ckpt",
+  "parameters_sha256": "00ff"
+}
+)");
+}
+
+TEST_CASE("summary: the file is whole or not there") {
+  ddprun::testing::TempDir dir;
+  CHECK(WriteSummary(Example(), dir.File("s.json")).ok());
+  std::ifstream file(dir.File("s.json"));
+  CHECK(std::string(std::istreambuf_iterator<char>(file), {}) == ToJson(Example()));
+  CHECK_FALSE(std::filesystem::exists(dir.File("s.json.tmp")));
+  const absl::Status status = WriteSummary(Example(), dir.File("no/such/s.json"));
+  CHECK(status.code() == absl::StatusCode::kNotFound);
+  CHECK(std::string(status.message()).find(dir.File("no/such/s.json")) != std::string::npos);
+}
+
+TEST_CASE("summary: epochs survive a checkpoint bit for bit") {
+  const std::vector<EpochResult> epochs = {{1, 0.1, 1.0 / 3}, {2, 1e-300, 0.9715}};
+  const std::vector<EpochResult> back = DecodeEpochs(EncodeEpochs(epochs));
+  REQUIRE(back.size() == 2);
+  for (size_t i = 0; i < 2; ++i) {
+    CHECK(back[i].epoch == epochs[i].epoch);
+    CHECK(back[i].loss == epochs[i].loss);
+    CHECK(back[i].accuracy == epochs[i].accuracy);
+  }
+  CHECK(DecodeEpochs("").empty());
+}
+
+}  // namespace
+}  // namespace train

@@ -1,0 +1,198 @@
+#include "examples/train/trainer.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+#include <memory>
+
+#include "tests/support/temp_dir.h"
+#include "tests/support/thread_group.h"
+#include "tools/make_digits/digits.h"
+
+namespace train {
+namespace {
+
+using ddprun::testing::TempDir;
+using ddprun::testing::ThreadGroup;
+
+ImageSet Digits(uint64_t seed, int count) {
+  ddprun::tools::DigitArtist artist(seed);
+  ImageSet set{.count = count, .size = ddprun::tools::kImageSize, .pixels = {}, .labels = {}};
+  for (int i = 0; i < count; ++i) {
+    set.labels.push_back(static_cast<uint8_t>(artist.Pick(kClasses)));
+    const ddprun::tools::Image image = artist.Draw(set.labels.back());
+    set.pixels.insert(set.pixels.end(), image.begin(), image.end());
+  }
+  return set;
+}
+
+const ImageSet& Training() {
+  static const ImageSet set = Digits(1, 1200);
+  return set;
+}
+const ImageSet& Test() {
+  static const ImageSet set = Digits(2, 301);
+  return set;
+}
+
+Options Small(int batch_size) {
+  Options options;
+  options.batch_size = batch_size;
+  options.epochs = 2;
+  options.hidden = 32;
+  options.bucket_cap_mb = 0.01;  // several buckets
+  return options;
+}
+
+// Every rank's result; rank 0's is first.
+std::vector<absl::StatusOr<Summary>> Train(const Options& options, int world_size) {
+  std::vector<absl::StatusOr<Summary>> results(world_size, absl::UnknownError("not run"));
+  std::FILE* log = std::fopen("/dev/null", "we");
+  ThreadGroup group(world_size);
+  group.Run([&](ddp::Communicator& communicator) {
+    Trainer trainer(options, communicator, Training(), Test(), log);
+    results[communicator.rank()] = trainer.Run();
+  });
+  std::fclose(log);
+  for (const absl::StatusOr<Summary>& result : results) {
+    REQUIRE_MESSAGE(result.ok(), std::string(result.status().message()));
+  }
+  return results;
+}
+
+std::vector<double> StepLosses(const std::string& path) {
+  std::ifstream file(path);
+  std::vector<double> losses;
+  for (std::string line; std::getline(file, line);) {
+    losses.push_back(std::strtod(line.c_str() + line.rfind(' '), nullptr));
+  }
+  return losses;
+}
+
+double Difference(double a, double b) { return std::abs(a - b) / std::abs(b); }
+
+TEST_CASE("trainer: loss falls, and all ranks end with the same weights") {
+  const auto results = Train(Small(30), 3);
+  CHECK(results[0]->epochs.size() == 2);
+  CHECK(results[0]->epochs[1].loss < results[0]->epochs[0].loss);
+  CHECK(results[0]->epochs[1].accuracy > 0.5);
+  CHECK(results[0]->steps == 28);  // 400 images a rank, 14 batches
+  CHECK(results[0]->start_step == 0);
+  CHECK(results[1]->parameters_sha256 == results[0]->parameters_sha256);
+  CHECK(results[2]->parameters_sha256 == results[0]->parameters_sha256);
+  CHECK(results[2]->epochs[1].accuracy == results[0]->epochs[1].accuracy);
+}
+
+TEST_CASE("trainer: with the same global batch the loss is the same on 1, 2 and 4 ranks") {
+  TempDir dir;
+  std::vector<double> losses[3];
+  std::vector<EpochResult> epochs[3];
+  for (int i = 0; i < 3; ++i) {
+    Options options = Small(48 >> i);
+    options.step_log = dir.File("log" + std::to_string(i));
+    epochs[i] = Train(options, 1 << i)[0]->epochs;
+    losses[i] = StepLosses(options.step_log);
+    REQUIRE(losses[i].size() == 50);
+  }
+  for (const int i : {1, 2}) {
+    for (int step = 0; step < 20; ++step) {
+      INFO("step ", step, " on ", 1 << i, " ranks: ", losses[i][step], ", alone ", losses[0][step]);
+      CHECK(Difference(losses[i][step], losses[0][step]) < 1e-5);
+    }
+    CHECK(Difference(epochs[i][0].loss, epochs[0][0].loss) < 2e-3);
+    CHECK(Difference(epochs[i][1].loss, epochs[0][1].loss) < 2e-3);
+  }
+}
+
+TEST_CASE("trainer: accumulated small batches are one large batch") {
+  TempDir dir;
+  Options whole = Small(48), parts = Small(12);
+  parts.accumulate = 4;
+  whole.step_log = dir.File("whole");
+  parts.step_log = dir.File("parts");
+  Train(whole, 2);
+  Train(parts, 2);
+  const std::vector<double> a = StepLosses(whole.step_log), b = StepLosses(parts.step_log);
+  REQUIRE(a.size() == b.size());
+  for (int step = 0; step < 20; ++step) CHECK(Difference(b[step], a[step]) < 1e-5);
+}
+
+TEST_CASE("trainer: resumed from any checkpoint it ends with the same bits") {
+  TempDir dir;
+  const auto undisturbed = Train(Small(30), 2);
+  const struct {
+    int epochs, checkpoint_every, stop_after;  // steps; an epoch has 20
+  } rows[] = {{1, 7, 7}, {1, 7, 14}, {1, 7, 20}, {2, 9, 27}, {2, 9, 36}, {2, 9, 40}};
+  for (const auto& [epochs, checkpoint_every, stop_after] : rows) {
+    INFO("stopped after step ", stop_after);
+    Options options = Small(30);
+    options.checkpoint_dir = dir.File("after" + std::to_string(stop_after));
+    options.checkpoint_every = checkpoint_every;
+    options.epochs = epochs;
+    Train(options, 2);
+    // What a killed run leaves behind: nothing after this step.
+    for (const auto& entry : std::filesystem::directory_iterator(options.checkpoint_dir)) {
+      const std::string name = entry.path().filename().string();
+      const std::string tail = "step-" + std::to_string(stop_after) + ".ckpt";
+      if (name.find(tail) == std::string::npos) std::filesystem::remove(entry.path());
+    }
+    options.resume = true;
+    options.epochs = 2;
+    const auto resumed = Train(options, 2);
+    CHECK(resumed[0]->start_step == stop_after);
+    CHECK(resumed[0]->steps == undisturbed[0]->steps);
+    CHECK(resumed[0]->parameters_sha256 == undisturbed[0]->parameters_sha256);
+    REQUIRE(resumed[0]->epochs.size() == 2);
+    for (int i = 0; i < 2; ++i) {
+      CHECK(resumed[0]->epochs[i].epoch == i + 1);
+      CHECK(Difference(resumed[0]->epochs[i].loss, undisturbed[0]->epochs[i].loss) < 1e-12);
+      CHECK(resumed[0]->epochs[i].accuracy == undisturbed[0]->epochs[i].accuracy);
+    }
+  }
+}
+
+TEST_CASE("trainer: another number of ranks goes on from a checkpoint") {
+  TempDir dir;
+  Options options = Small(24);
+  options.checkpoint_dir = dir.File("ck");
+  options.epochs = 1;
+  Train(options, 4);
+  options.resume = true;
+  options.epochs = 2;
+  options.batch_size = 48;
+  const auto resumed = Train(options, 2);
+  CHECK(resumed[0]->start_step == 13);
+  CHECK(resumed[0]->steps == 26);
+  CHECK(resumed[0]->epochs.size() == 2);
+}
+
+TEST_CASE("trainer: without a checkpoint --resume starts at the beginning") {
+  TempDir dir;
+  Options options = Small(30);
+  options.checkpoint_dir = dir.File("none");
+  options.resume = true;
+  const auto results = Train(options, 2);
+  CHECK(results[0]->start_step == 0);
+  CHECK(results[0]->checkpoint.find(dir.File("none/checkpoint-000002-step-40.ckpt")) == 0);
+}
+
+TEST_CASE("trainer: an error on one rank becomes the same error on all") {
+  ThreadGroup group(3);
+  std::vector<absl::Status> statuses(3);
+  group.Run([&](ddp::Communicator& communicator) {
+    const absl::Status mine =
+        communicator.rank() == 0
+            ? absl::OkStatus()
+            : absl::DataLossError("file " + std::to_string(communicator.rank()));
+    statuses[communicator.rank()] = AgreeOnStatus(communicator, mine);
+  });
+  for (const absl::Status& status : statuses) {
+    CHECK(status.code() == absl::StatusCode::kDataLoss);
+    CHECK(status.message() == "file 1");
+  }
+}
+
+}  // namespace
+}  // namespace train

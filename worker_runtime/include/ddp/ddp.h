@@ -1,0 +1,14 @@
+// The whole library.
+#ifndef DDPRUN_WORKER_RUNTIME_DDP_DDP_H_
+#define DDPRUN_WORKER_RUNTIME_DDP_DDP_H_
+
+#include "ddp/checkpoint.h"
+#include "ddp/communicator.h"
+#include "ddp/distributed_data_parallel.h"
+#include "ddp/distributed_sampler.h"
+#include "ddp/dtype.h"
+#include "ddp/process_group.h"
+#include "ddp/step_metrics.h"
+#include "ddp/store.h"
+
+#endif  // DDPRUN_WORKER_RUNTIME_DDP_DDP_H_
