@@ -20,8 +20,8 @@ void AgentRecord::Join(const NodeInfo& node) {
   failures_ = 0;
   is_waiting_ = true;
   waiting_reason_.clear();
-  Add(NodeJoined{.stamp = {}, .node = node, .is_running = false, .source_addr = {},
-                 .accepted_addr = {}});
+  Add(NodeJoined{
+      .stamp = {}, .node = node, .is_running = false, .source_addr = {}, .accepted_addr = {}});
 }
 
 void AgentRecord::ReportFailed(Round round, const FailureReport& report, TimePoint at) {

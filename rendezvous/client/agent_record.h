@@ -1,4 +1,5 @@
-// What one agent has said and adopted: the decisions of a rendezvous client, without its I/O. [pure]
+// What one agent has said and adopted: the decisions of a rendezvous client, without its I/O.
+// [pure]
 //
 // Drivers (the local and the gRPC client) own one each. What the agent says is kept as the list
 // [Join, facts of the round it got]. A new session starts that list again, so that nothing said is

@@ -27,23 +27,22 @@ constexpr int kMaxMetadataBytes = 8 * 1024;
 // What all connections together may buffer: 4,096 agents with a full message each fit four times.
 constexpr size_t kServerMemoryBytes = size_t{4} << 30;
 
-void OnGrpcLog(gpr_log_func_args* args) {
-  LogFromLibrary(std::string("grpc: ") + args->message);
-}
+void OnGrpcLog(gpr_log_func_args* args) { LogFromLibrary(std::string("grpc: ") + args->message); }
 
 void OnProtobufLog(google::protobuf::LogLevel, const char*, int, const std::string& message) {
   LogFromLibrary("protobuf: " + message);
 }
 
 // gRPC 1.51 runs callbacks on threads that it starts with the first user of its callback API and
-// ends with the last. Ending them now and then aborts the process (a thread destroys the queue while
-// another is still leaving it; seen in 1 of 25 test runs). So there is always one user: a channel
-// that made one call, which was cancelled before it could connect anywhere.
-class CallbackQueueHolder final : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
+// ends with the last. Ending them now and then aborts the process (a thread destroys the queue
+// while another is still leaving it; seen in 1 of 25 test runs). So there is always one user: a
+// channel that made one call, which was cancelled before it could connect anywhere.
+class CallbackQueueHolder final
+    : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
   CallbackQueueHolder()
-      : channel_(grpc::CreateChannel("unix-abstract:ddprun-nobody",
-                                     grpc::InsecureChannelCredentials())),
+      : channel_(
+            grpc::CreateChannel("unix-abstract:ddprun-nobody", grpc::InsecureChannelCredentials())),
         stub_(channel_) {
     context_.TryCancel();
     stub_.PrepareBidiStreamingCall(&context_, "/nothing", grpc::StubOptions(), this);

@@ -25,9 +25,12 @@ ProbeResult Connect(int fd, const SocketAddress& address, const Interrupt& inter
   if (connect(fd, address.get(), address.size) == 0) return {Outcome::kOurs, ""};
   if (errno != EINPROGRESS && errno != EINTR) return FromErrno(errno);
   switch (interrupt.WaitForFd(fd, POLLOUT, SteadyNow() + kConnectTimeout)) {
-    case Interrupt::Ready::kInterrupted: return {Outcome::kInterrupted, ""};
-    case Interrupt::Ready::kTimeout: return FromErrno(ETIMEDOUT);
-    case Interrupt::Ready::kFd: break;
+    case Interrupt::Ready::kInterrupted:
+      return {Outcome::kInterrupted, ""};
+    case Interrupt::Ready::kTimeout:
+      return FromErrno(ETIMEDOUT);
+    case Interrupt::Ready::kFd:
+      break;
   }
   int error = 0;
   socklen_t size = sizeof(error);
@@ -52,10 +55,14 @@ ProbeResult ReadReply(int fd, const std::string& run_id, const Interrupt& interr
     reply.append(bytes.data(), static_cast<size_t>(size));
     std::string other_run;
     switch (ParseHelloReply(reply, run_id, other_run)) {
-      case HelloAnswer::kIncomplete: break;
-      case HelloAnswer::kOurs: return {Outcome::kOurs, ""};
-      case HelloAnswer::kOtherRun: return {Outcome::kOtherRun, CleanText(other_run)};
-      case HelloAnswer::kForeign: return {Outcome::kForeign, CleanText(reply.substr(0, 60))};
+      case HelloAnswer::kIncomplete:
+        break;
+      case HelloAnswer::kOurs:
+        return {Outcome::kOurs, ""};
+      case HelloAnswer::kOtherRun:
+        return {Outcome::kOtherRun, CleanText(other_run)};
+      case HelloAnswer::kForeign:
+        return {Outcome::kForeign, CleanText(reply.substr(0, 60))};
     }
   }
 }
@@ -71,8 +78,7 @@ ProbeResult Probe(const SocketAddress& address, const std::string& run_id,
   if (connected.outcome != Outcome::kOurs) return connected;
   constexpr size_t kRequestBytes = sizeof(kHelloRequest) - 1;
   // A fresh connection's buffer takes a line; a peer that is gone already shows when reading.
-  [[maybe_unused]] const ssize_t sent =
-      send(fd.get(), kHelloRequest, kRequestBytes, MSG_NOSIGNAL);
+  [[maybe_unused]] const ssize_t sent = send(fd.get(), kHelloRequest, kRequestBytes, MSG_NOSIGNAL);
   return ReadReply(fd.get(), CleanText(run_id), interrupt);
 }
 

@@ -61,7 +61,8 @@ class RendezvousClient {
   virtual void ReportFailed(Round round, const FailureReport& report, TimePoint at) = 0;
   virtual void ReportFirstSuccess(Round round) = 0;
   virtual void ReportSucceeded(Round round) = 0;
-  // This node goes; the job stays. Sent best effort; the client may be destroyed after FlushAndStop.
+  // This node goes; the job stays. Sent best effort; the client may be destroyed after
+  // FlushAndStop.
   virtual void Leave(const std::string& reason) = 0;
   // The verdict has been adopted.
   virtual void AckVerdict() = 0;

@@ -25,8 +25,7 @@ Resolution CallGetaddrinfo(const std::string& host, uint16_t port, int flags) {
   Resolution result;
   if (error != 0) {
     const bool is_final = error == EAI_NONAME || error == EAI_NODATA || error == EAI_FAMILY;
-    result.outcome =
-        is_final ? Resolution::Outcome::kNoSuchName : Resolution::Outcome::kTemporary;
+    result.outcome = is_final ? Resolution::Outcome::kNoSuchName : Resolution::Outcome::kTemporary;
     result.error = gai_strerror(error);
     return result;
   }
@@ -38,8 +37,8 @@ Resolution CallGetaddrinfo(const std::string& host, uint16_t port, int flags) {
     result.addresses.push_back(address);
   }
   freeaddrinfo(list);
-  result.outcome = result.addresses.empty() ? Resolution::Outcome::kNoSuchName
-                                            : Resolution::Outcome::kFound;
+  result.outcome =
+      result.addresses.empty() ? Resolution::Outcome::kNoSuchName : Resolution::Outcome::kFound;
   if (result.addresses.empty()) result.error = "no address";
   return result;
 }

@@ -15,8 +15,8 @@ namespace ddprun::rendezvous {
 struct Resolution {
   enum class Outcome {
     kFound,
-    kNoSuchName,   // the resolver is sure: trying again is of no use
-    kTemporary,    // it may answer later, or has not answered in time
+    kNoSuchName,  // the resolver is sure: trying again is of no use
+    kTemporary,   // it may answer later, or has not answered in time
     kInterrupted,
   };
   Outcome outcome = Outcome::kTemporary;
@@ -25,8 +25,8 @@ struct Resolution {
 };
 
 // Replaceable in tests.
-using Resolver = std::function<Resolution(const std::string& host, uint16_t port,
-                                          Duration timeout, const Interrupt& interrupt)>;
+using Resolver = std::function<Resolution(const std::string& host, uint16_t port, Duration timeout,
+                                          const Interrupt& interrupt)>;
 
 // getaddrinfo on a thread of its own, which is left behind (and ends by itself) when it answers
 // after `timeout`. IP addresses are answered at once.

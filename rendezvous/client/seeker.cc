@@ -12,8 +12,7 @@ using Outcome = ProbeResult::Outcome;
 
 }  // namespace
 
-SeekResult SeekOnce(const Endpoint& endpoint, const Resolver& resolve,
-                    const Interrupt& interrupt) {
+SeekResult SeekOnce(const Endpoint& endpoint, const Resolver& resolve, const Interrupt& interrupt) {
   const Resolution names = resolve(endpoint.host, endpoint.port, kResolveTimeout, interrupt);
   SeekResult result;
   switch (names.outcome) {
@@ -34,8 +33,7 @@ SeekResult SeekOnce(const Endpoint& endpoint, const Resolver& resolve,
     // other.
     const bool says_less = result.address.size != 0 && (probe.outcome == Outcome::kRefused ||
                                                         probe.outcome == Outcome::kUnreachable);
-    const bool is_end =
-        probe.outcome == Outcome::kOurs || probe.outcome == Outcome::kInterrupted;
+    const bool is_end = probe.outcome == Outcome::kOurs || probe.outcome == Outcome::kInterrupted;
     if (!says_less) result = SeekResult{std::move(probe), address, false};
     if (is_end) break;
   }

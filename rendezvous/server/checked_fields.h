@@ -24,15 +24,15 @@ class CheckedFields {
   // Each returns the value, or a harmless one after noting what is wrong.
   template <typename Number>
   int64_t Range(const char* field, Number value, int64_t low, int64_t high) {
-    const bool is_low = value < 0 ? static_cast<int64_t>(value) < low
-                                  : low > 0 && static_cast<uint64_t>(value) < static_cast<uint64_t>(low);
+    const bool is_low = value < 0
+                            ? static_cast<int64_t>(value) < low
+                            : low > 0 && static_cast<uint64_t>(value) < static_cast<uint64_t>(low);
     const bool is_high = value > 0 && static_cast<uint64_t>(value) > static_cast<uint64_t>(high);
     if (!is_low && !is_high) return static_cast<int64_t>(value);
     Fail(field, absl::StrCat(value, ", accepted: ", low, " to ", high));
     return low;
   }
-  std::string Text(const char* field, const std::string& text, size_t min_bytes,
-                   size_t max_bytes) {
+  std::string Text(const char* field, const std::string& text, size_t min_bytes, size_t max_bytes) {
     if (text.size() < min_bytes) Fail(field, "empty");
     Size(field, text.size(), max_bytes);
     return CleanText(text);

@@ -117,9 +117,9 @@ class ConnectingClient final : public RendezvousClient {
   }
 
   void BeClient() {
-    Adopt(StartGrpcClient(GrpcClientOptions{.endpoint = endpoint_,
-                                            .join_timeout = options_.policy.join_timeout},
-                          handler_));
+    Adopt(StartGrpcClient(
+        GrpcClientOptions{.endpoint = endpoint_, .join_timeout = options_.policy.join_timeout},
+        handler_));
   }
 
   // Whether the endpoint's addresses are ours; nullopt: it ended without an answer.
@@ -128,15 +128,14 @@ class ConnectingClient final : public RendezvousClient {
     Backoff backoff;
     std::string told;
     while (stop_.Wait(backoff.Next(SteadyNow(), 0.5))) {
-      const Resolution names =
-          ResolveName(endpoint_.host, endpoint_.port, kResolveTimeout, stop_);
+      const Resolution names = ResolveName(endpoint_.host, endpoint_.port, kResolveTimeout, stop_);
       if (names.outcome == Resolution::Outcome::kFound) {
         return HostsByAddress(names.addresses, machine);
       }
       if (names.outcome == Resolution::Outcome::kInterrupted) return std::nullopt;
-      const std::string trouble = absl::StrCat("endpoint ", PlaceText(endpoint_, {}),
-                                               ": cannot resolve \"", endpoint_.host, "\": ",
-                                               names.error);
+      const std::string trouble =
+          absl::StrCat("endpoint ", PlaceText(endpoint_, {}), ": cannot resolve \"", endpoint_.host,
+                       "\": ", names.error);
       const TimePoint now = SteadyNow();
       if (names.outcome == Resolution::Outcome::kNoSuchName || now >= give_up_at) {
         Fail(trouble);

@@ -23,7 +23,7 @@ struct RendezvousOptions {
   Mode mode = Mode::kStandalone;
   // What a coordinator of ours would follow; run_id and join_timeout concern clients too.
   Policy policy;
-  std::string endpoint_host;    // as the user wrote it, without brackets
+  std::string endpoint_host;  // as the user wrote it, without brackets
   uint16_t endpoint_port = 0;
   std::optional<bool> is_host;  // kDynamic: the user's own word on who hosts
   int node_rank = -1;           // kStatic: 0 hosts

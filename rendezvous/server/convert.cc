@@ -99,33 +99,48 @@ Event FailedFromProto(const v1::WorkersFailed& in, const Stamp& stamp, CheckedFi
   failed.stamp = stamp;
   failed.report = FailureFromProto(in.failure(), check);
   const int64_t age = check.Range("workers_failed.age_us", in.age_us(), 0, kMaxAgeUs);
-  const int64_t trip = check.Range("workers_failed.round_trip_us", in.round_trip_us(), 0, kMaxAgeUs);
+  const int64_t trip =
+      check.Range("workers_failed.round_trip_us", in.round_trip_us(), 0, kMaxAgeUs);
   failed.age = microseconds(age + trip / 2);
   return failed;
 }
 
 v1::Refused::Kind KindToProto(Refusal kind) {
   switch (kind) {
-    case Refusal::kWrongRun: return v1::Refused::KIND_WRONG_RUN;
-    case Refusal::kPolicyMismatch: return v1::Refused::KIND_POLICY_MISMATCH;
-    case Refusal::kRankTaken: return v1::Refused::KIND_RANK_TAKEN;
-    case Refusal::kRankOutOfRange: return v1::Refused::KIND_RANK_OUT_OF_RANGE;
-    case Refusal::kStale: return v1::Refused::KIND_STALE;
-    case Refusal::kJobOver: return v1::Refused::KIND_JOB_OVER;
-    case Refusal::kTimedOut: return v1::Refused::KIND_TIMED_OUT;
+    case Refusal::kWrongRun:
+      return v1::Refused::KIND_WRONG_RUN;
+    case Refusal::kPolicyMismatch:
+      return v1::Refused::KIND_POLICY_MISMATCH;
+    case Refusal::kRankTaken:
+      return v1::Refused::KIND_RANK_TAKEN;
+    case Refusal::kRankOutOfRange:
+      return v1::Refused::KIND_RANK_OUT_OF_RANGE;
+    case Refusal::kStale:
+      return v1::Refused::KIND_STALE;
+    case Refusal::kJobOver:
+      return v1::Refused::KIND_JOB_OVER;
+    case Refusal::kTimedOut:
+      return v1::Refused::KIND_TIMED_OUT;
   }
   return v1::Refused::KIND_UNSPECIFIED;
 }
 
 Refusal KindFromProto(v1::Refused::Kind kind) {
   switch (kind) {
-    case v1::Refused::KIND_WRONG_RUN: return Refusal::kWrongRun;
-    case v1::Refused::KIND_POLICY_MISMATCH: return Refusal::kPolicyMismatch;
-    case v1::Refused::KIND_RANK_TAKEN: return Refusal::kRankTaken;
-    case v1::Refused::KIND_RANK_OUT_OF_RANGE: return Refusal::kRankOutOfRange;
-    case v1::Refused::KIND_JOB_OVER: return Refusal::kJobOver;
-    case v1::Refused::KIND_TIMED_OUT: return Refusal::kTimedOut;
-    default: return Refusal::kStale;  // of a newer coordinator: its message says what it is
+    case v1::Refused::KIND_WRONG_RUN:
+      return Refusal::kWrongRun;
+    case v1::Refused::KIND_POLICY_MISMATCH:
+      return Refusal::kPolicyMismatch;
+    case v1::Refused::KIND_RANK_TAKEN:
+      return Refusal::kRankTaken;
+    case v1::Refused::KIND_RANK_OUT_OF_RANGE:
+      return Refusal::kRankOutOfRange;
+    case v1::Refused::KIND_JOB_OVER:
+      return Refusal::kJobOver;
+    case v1::Refused::KIND_TIMED_OUT:
+      return Refusal::kTimedOut;
+    default:
+      return Refusal::kStale;  // of a newer coordinator: its message says what it is
   }
 }
 
@@ -151,14 +166,14 @@ Assignment AssignmentFromProto(const v1::Assignment& in, CheckedFields& check) {
   out.first_rank = check.Range("assignment.first_rank", in.first_rank(), 0, out.world_size - 1);
   out.role_world_size =
       check.Range("assignment.role_world_size", in.role_world_size(), 1, out.world_size);
-  out.role_first_rank = check.Range("assignment.role_first_rank", in.role_first_rank(), 0,
-                                    out.role_world_size - 1);
+  out.role_first_rank =
+      check.Range("assignment.role_first_rank", in.role_first_rank(), 0, out.role_world_size - 1);
   out.master_addr = check.Text("assignment.master_addr", in.master_addr(), 1, 256);
   out.master_port =
       static_cast<uint16_t>(check.Range("assignment.master_port", in.master_port(), 1, 65535));
   out.restart_count = check.Range("assignment.restart_count", in.restart_count(), 0, kMaxRank);
-  out.max_restarts = check.Range("assignment.max_restarts", in.max_restarts(), 0,
-                                 std::numeric_limits<int>::max());
+  out.max_restarts =
+      check.Range("assignment.max_restarts", in.max_restarts(), 0, std::numeric_limits<int>::max());
   out.coordinator_is_member = in.coordinator_is_member();
   return out;
 }
@@ -179,9 +194,7 @@ struct EventToProto {
 
   void operator()(const NodeJoined& joined) { JoinToProto(joined, run_id, *out.mutable_join()); }
   void operator()(const HeartbeatReceived&) { out.mutable_heartbeat(); }
-  void operator()(const NodeLeft& left) {
-    out.mutable_leave()->set_reason(CleanText(left.reason));
-  }
+  void operator()(const NodeLeft& left) { out.mutable_leave()->set_reason(CleanText(left.reason)); }
   void operator()(const WorkersFailed& failed) {
     v1::WorkersFailed& message = *out.mutable_workers_failed();
     FailureToProto(failed.report, *message.mutable_failure());
@@ -280,19 +293,31 @@ absl::StatusOr<Event> FromProto(const v1::AgentMessage& message) {
   if (!fits.ok()) return fits;
   Event event;
   switch (message.kind_case()) {
-    case v1::AgentMessage::kJoin: event = JoinFromProto(message.join(), stamp, check); break;
-    case v1::AgentMessage::kHeartbeat: event = HeartbeatReceived{stamp}; break;
+    case v1::AgentMessage::kJoin:
+      event = JoinFromProto(message.join(), stamp, check);
+      break;
+    case v1::AgentMessage::kHeartbeat:
+      event = HeartbeatReceived{stamp};
+      break;
     case v1::AgentMessage::kLeave:
-      event = NodeLeft{stamp, check.Text("leave.reason", message.leave().reason(), 0,
-                                         kMaxTextBytes)};
+      event =
+          NodeLeft{stamp, check.Text("leave.reason", message.leave().reason(), 0, kMaxTextBytes)};
       break;
     case v1::AgentMessage::kWorkersFailed:
       event = FailedFromProto(message.workers_failed(), stamp, check);
       break;
-    case v1::AgentMessage::kFirstWorkerSucceeded: event = FirstWorkerSucceeded{stamp}; break;
-    case v1::AgentMessage::kWorkersSucceeded: event = WorkersSucceeded{stamp}; break;
-    case v1::AgentMessage::kVerdictAck: event = VerdictAcked{stamp}; break;
-    case v1::AgentMessage::KIND_NOT_SET: check.Fail("kind", "not set or unknown"); break;
+    case v1::AgentMessage::kFirstWorkerSucceeded:
+      event = FirstWorkerSucceeded{stamp};
+      break;
+    case v1::AgentMessage::kWorkersSucceeded:
+      event = WorkersSucceeded{stamp};
+      break;
+    case v1::AgentMessage::kVerdictAck:
+      event = VerdictAcked{stamp};
+      break;
+    case v1::AgentMessage::KIND_NOT_SET:
+      check.Fail("kind", "not set or unknown");
+      break;
   }
   if (!check.status().ok()) return check.status();
   return event;
@@ -327,19 +352,21 @@ absl::StatusOr<Action> FromProto(const v1::CoordinatorMessage& message, TimePoin
       break;
     }
     case v1::CoordinatorMessage::kDrain:
-      action = Drain{{}, epoch, round,
-                     check.Text("drain.reason", message.drain().reason(), 0, kMaxTextBytes)};
+      action = Drain{
+          {}, epoch, round, check.Text("drain.reason", message.drain().reason(), 0, kMaxTextBytes)};
       break;
     case v1::CoordinatorMessage::kVerdict:
       action = Conclude{{}, epoch, round, VerdictFromProto(message.verdict(), check)};
       break;
     case v1::CoordinatorMessage::kRefused:
-      action = Refuse{{}, KindFromProto(message.refused().kind()),
-                      check.Text("refused.message", message.refused().message(), 0,
-                                 kMaxTextBytes)};
+      action = Refuse{{},
+                      KindFromProto(message.refused().kind()),
+                      check.Text("refused.message", message.refused().message(), 0, kMaxTextBytes)};
       break;
     case v1::CoordinatorMessage::kHeartbeatReply:
-    case v1::CoordinatorMessage::KIND_NOT_SET: check.Fail("kind", "not set or unknown"); break;
+    case v1::CoordinatorMessage::KIND_NOT_SET:
+      check.Fail("kind", "not set or unknown");
+      break;
   }
   if (!check.status().ok()) return check.status();
   return action;

@@ -1,5 +1,5 @@
-// Between the wire and the core's values, both ways. What comes from the wire is believed only after
-// the checks here: sizes, ranges, text. Messages quote what was wrong and name the field.
+// Between the wire and the core's values, both ways. What comes from the wire is believed only
+// after the checks here: sizes, ranges, text. Messages quote what was wrong and name the field.
 #ifndef DDPRUN_RENDEZVOUS_SERVER_CONVERT_H_
 #define DDPRUN_RENDEZVOUS_SERVER_CONVERT_H_
 
@@ -25,7 +25,7 @@ inline constexpr size_t kMaxTextBytes = kMaxCleanTextBytes;  // reasons, message
 // The agent's side. An event that agents do not say (SessionBroken, TimePassed) is a bug. Texts
 // are cleaned and cut; RESOURCE_EXHAUSTED: a Join is larger than the coordinator would take.
 absl::StatusOr<v1::AgentMessage> ToProto(const Event& event, const std::string& run_id,
-                                            Duration round_trip);
+                                         Duration round_trip);
 v1::AgentMessage HeartbeatToProto(const Stamp& stamp, uint64_t sequence);
 // INVALID_ARGUMENT: malformed. A deadline counts from `now`. `message` is no HeartbeatReply.
 absl::StatusOr<Action> FromProto(const v1::CoordinatorMessage& message, TimePoint now);

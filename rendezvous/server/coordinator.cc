@@ -18,13 +18,12 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(Options options)
   const std::string run_id = options.policy.run_id;
   coordinator->loop_ = std::make_shared<CoordinatorLoop>(std::move(options.policy), *epoch);
   if (options.listen) {
-    absl::StatusOr<std::unique_ptr<Frontend>> frontend =
-        StartGrpcFrontend(FrontendOptions{.host = options.listen->host,
-                                          .port = options.listen->port,
-                                          .run_id = run_id,
-                                          .on_store_connection =
-                                              std::move(options.on_store_connection)},
-                          coordinator->loop_);
+    absl::StatusOr<std::unique_ptr<Frontend>> frontend = StartGrpcFrontend(
+        FrontendOptions{.host = options.listen->host,
+                        .port = options.listen->port,
+                        .run_id = run_id,
+                        .on_store_connection = std::move(options.on_store_connection)},
+        coordinator->loop_);
     if (!frontend.ok()) return frontend.status();
     coordinator->frontend_ = *std::move(frontend);
   }

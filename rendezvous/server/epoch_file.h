@@ -9,11 +9,12 @@
 
 namespace ddprun::rendezvous {
 
-// Takes the next epoch and keeps it in `run_dir`/epoch (written beside it, fsync'ed, renamed) before
-// returning. A first, lost or damaged file starts from the time of day in microseconds: starts are
-// never a microsecond apart, so this is above every epoch that was counted up from an earlier time.
-// Where the clock went back meanwhile, joins of re-attaching agents raise the epoch (the machine).
-// An empty `run_dir` keeps nothing. An error names the file that could not be written.
+// Takes the next epoch and keeps it in `run_dir`/epoch (written beside it, fsync'ed, renamed)
+// before returning. A first, lost or damaged file starts from the time of day in microseconds:
+// starts are never a microsecond apart, so this is above every epoch that was counted up from an
+// earlier time. Where the clock went back meanwhile, joins of re-attaching agents raise the epoch
+// (the machine). An empty `run_dir` keeps nothing. An error names the file that could not be
+// written.
 absl::StatusOr<Epoch> NextEpoch(const std::string& run_dir);
 
 }  // namespace ddprun::rendezvous

@@ -1,10 +1,10 @@
 // The greeting by which a rendezvous port says what it is, before any gRPC. [pure]
 //
 // A client that finds a port open sends kHelloRequest on a connection of its own. A coordinator
-// answers with its run id and closes. So a port held by another program, or by another job, is named
-// within a round trip, instead of failing handshakes until the join timeout. The request begins with
-// a byte that starts neither a store's nor an HTTP/2 connection, and ends in empty lines, at which
-// line-based servers (HTTP, SMTP, Redis) answer with an error of their own.
+// answers with its run id and closes. So a port held by another program, or by another job, is
+// named within a round trip, instead of failing handshakes until the join timeout. The request
+// begins with a byte that starts neither a store's nor an HTTP/2 connection, and ends in empty
+// lines, at which line-based servers (HTTP, SMTP, Redis) answer with an error of their own.
 #ifndef DDPRUN_RENDEZVOUS_SERVER_HELLO_H_
 #define DDPRUN_RENDEZVOUS_SERVER_HELLO_H_
 

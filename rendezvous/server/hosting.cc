@@ -23,8 +23,8 @@ std::string Canonical(std::string name) {
 // "node1" is the short name of "node1.cluster"; "node1.a" and "node1.b" are two machines.
 bool IsSameHost(const std::string& asked, const std::string& ours) {
   if (asked.empty() || ours.empty()) return false;
-  return asked == ours || (asked.find('.') == std::string::npos &&
-                           asked == ours.substr(0, ours.find('.')));
+  return asked == ours ||
+         (asked.find('.') == std::string::npos && asked == ours.substr(0, ours.find('.')));
 }
 
 }  // namespace
@@ -50,9 +50,12 @@ MachineNames ThisMachine() {
 
 std::optional<bool> HostsByName(const RendezvousOptions& options, const MachineNames& machine) {
   switch (options.mode) {
-    case RendezvousOptions::Mode::kStandalone: return true;
-    case RendezvousOptions::Mode::kStatic: return options.node_rank == 0;
-    case RendezvousOptions::Mode::kDynamic: break;
+    case RendezvousOptions::Mode::kStandalone:
+      return true;
+    case RendezvousOptions::Mode::kStatic:
+      return options.node_rank == 0;
+    case RendezvousOptions::Mode::kDynamic:
+      break;
   }
   if (options.is_host) return options.is_host;
   const std::string asked = Canonical(options.endpoint_host);

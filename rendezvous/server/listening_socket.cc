@@ -59,9 +59,8 @@ absl::StatusOr<UniqueFd> Listen(const SocketAddress& address) {
   }
   if (bind(fd.get(), address.get(), address.size) != 0 || listen(fd.get(), kBacklog) != 0) {
     if (errno == EADDRINUSE) {
-      return absl::AlreadyExistsError(absl::StrCat("port ", PortOf(address), " of ",
-                                                   IpText(address),
-                                                   " is already in use (EADDRINUSE)"));
+      return absl::AlreadyExistsError(absl::StrCat(
+          "port ", PortOf(address), " of ", IpText(address), " is already in use (EADDRINUSE)"));
     }
     return Failed("listen on", address);
   }

@@ -71,8 +71,7 @@ class LocalSession final : public Session {
   void Flush(Duration timeout) {
     const auto deadline = ToSteady(SteadyNow() + timeout);
     std::unique_lock lock(mutex_);
-    changed_.wait_until(lock, deadline,
-                        [this] { return is_closed_ || processed_ >= posted_; });
+    changed_.wait_until(lock, deadline, [this] { return is_closed_ || processed_ >= posted_; });
   }
 
   // From its return on the handler is not called.

@@ -67,8 +67,8 @@ void PortListener::Run() {
   for (;;) {
     const TimePoint before = SteadyNow();
     // Level-triggered: what does not fit into `events` comes again.
-    const int count = epoll_wait(epoll_.get(), events.data(), events.size(),
-                                 MillisecondsToWait(before));
+    const int count =
+        epoll_wait(epoll_.get(), events.data(), events.size(), MillisecondsToWait(before));
     const TimePoint now = SteadyNow();
     bool is_listener_ready = false;
     for (int i = 0; i < std::max(0, count); ++i) {
@@ -161,9 +161,8 @@ void PortListener::AnswerHello(Connection& connection) {
   [[maybe_unused]] const ssize_t taken =
       recv(connection.fd.get(), request.data(), request.size(), 0);
   // A fresh connection's send buffer takes so little at once; if not, the other side asks again.
-  [[maybe_unused]] const ssize_t sent =
-      send(connection.fd.get(), handlers_.hello_reply.data(), handlers_.hello_reply.size(),
-           MSG_NOSIGNAL);
+  [[maybe_unused]] const ssize_t sent = send(connection.fd.get(), handlers_.hello_reply.data(),
+                                             handlers_.hello_reply.size(), MSG_NOSIGNAL);
   shutdown(connection.fd.get(), SHUT_WR);
   connection.is_answered = true;
 }

@@ -6,8 +6,8 @@
 //   anything else is closed, and so is a connection that says nothing for 5 s.
 //
 // At most 64 connections may be silent at a time. While there are so many no further one is
-// accepted (it waits in the kernel's backlog), but from its second second on the oldest is closed to
-// make room. A limit per source address is not kept: behind one address may be a whole cluster
+// accepted (it waits in the kernel's backlog), but from its second second on the oldest is closed
+// to make room. A limit per source address is not kept: behind one address may be a whole cluster
 // (NAT), and on one machine all agents are 127.0.0.1. One thread; the socket is bound without
 // SO_REUSEPORT, so that a second coordinator on the port is an error and never a silent partner.
 #ifndef DDPRUN_RENDEZVOUS_SERVER_PORT_LISTENER_H_

@@ -17,8 +17,7 @@ constexpr size_t kMaxOutgoing = 64;
 constexpr Duration kJoinLimit = std::chrono::seconds(5);
 
 grpc::Status ToGrpc(const absl::Status& status) {
-  return grpc::Status(static_cast<grpc::StatusCode>(status.code()),
-                      std::string(status.message()));
+  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
 }
 
 // One Attach call. Lives until gRPC says OnDone, through `self_`, and until the driver forgets it.
@@ -139,9 +138,9 @@ class AttachStream final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::
   }
 
   void RefuseOtherRun() {
-    const std::string message = absl::StrCat("this coordinator serves the run \"", run_id_,
-                                             "\", not \"", CleanText(incoming_.join().run_id()),
-                                             "\"");
+    const std::string message =
+        absl::StrCat("this coordinator serves the run \"", run_id_, "\", not \"",
+                     CleanText(incoming_.join().run_id()), "\"");
     v1::CoordinatorMessage refusal = ToProto(Refuse{id_, Refusal::kWrongRun, message}, TimePoint{});
     const std::lock_guard lock(mutex_);
     outgoing_.push_back(std::move(refusal));
@@ -198,10 +197,11 @@ class AttachStream final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::
   const TimePoint join_by_;
   SessionId id_;
   std::shared_ptr<AttachStream> self_;
-  v1::AgentMessage incoming_;  // of gRPC from StartRead to OnReadDone, of the driver until Processed
+  v1::AgentMessage
+      incoming_;  // of gRPC from StartRead to OnReadDone, of the driver until Processed
 
   std::mutex mutex_;
-  grpc::CallbackServerContext* context_;      // null from OnDone on
+  grpc::CallbackServerContext* context_;         // null from OnDone on
   std::deque<v1::CoordinatorMessage> outgoing_;  // the first is being written if is_writing_
   bool is_writing_ = false;
   bool has_joined_ = false;

@@ -80,9 +80,9 @@ TEST_CASE("connect: an agent that is there before its coordinator waits, says so
   client->Join(TestNode("early", 2, 2, 4001));
   const auto waiting = early_log.Await<Waiting>();
   REQUIRE(waiting);
-  const std::string expected = "waiting for the coordinator at 127.0.0.1:" +
-                               std::to_string(port.port()) +
-                               " (last try: Connection refused), ";
+  const std::string expected =
+      "waiting for the coordinator at 127.0.0.1:" + std::to_string(port.port()) +
+      " (last try: Connection refused), ";
   CHECK_MESSAGE(waiting->reason.find(expected) == 0, waiting->reason);
   auto host = ConnectRendezvous(Options(Mode::kDynamic, 2, port.port()), host_log.handler());
   host->Join(TestNode("host", 2, 2, 4002));
@@ -169,9 +169,9 @@ TEST_CASE("connect: nobody at the endpoint ends after join_timeout and names wha
   const auto failed = log.Await<RendezvousFailed>();
   REQUIRE(failed);
   CHECK(failed->exit_code == 121);
-  CHECK_MESSAGE(failed->message.find("localhost:" + std::to_string(port.port()) + " (") !=
-                    std::string::npos,
-                failed->message);
+  CHECK_MESSAGE(
+      failed->message.find("localhost:" + std::to_string(port.port()) + " (") != std::string::npos,
+      failed->message);
   CHECK(failed->message.find("Connection refused") != std::string::npos);
 }
 

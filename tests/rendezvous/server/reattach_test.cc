@@ -64,7 +64,9 @@ TEST_CASE("reattach: an agent that is cut off while it waits gets its place") {
   CHECK_MESSAGE(log_b.Await<Assigned>(), log_b.Text());
 }
 
-TEST_CASE("reattach: a coordinator's process that is gone shows as refused, one that is back as contact") {
+TEST_CASE(
+    "reattach: a coordinator's process that is gone shows as refused, one that is back as "
+    "contact") {
   EventLog log;
   const ReservedPort port;
   auto coordinator = StartListening(TestPolicy(1, 1), port.port());
@@ -97,7 +99,8 @@ TEST_CASE("reattach: garbage, TLS and oversized requests are dropped and the job
   for (const std::string& bytes :
        {std::string("GET / HTTP/1.1\r\n\r\n"), std::string("\x16\x03\x01\x02\x00\x01"),
         std::string("\0no store here", 14), std::string("P\xff\xfe garbage after the first byte"),
-        preface + settings + huge_frame + std::string(1 << 20, 'x'), std::string(1 << 20, '\xee')}) {
+        preface + settings + huge_frame + std::string(1 << 20, 'x'),
+        std::string(1 << 20, '\xee')}) {
     const UniqueFd stranger = ConnectTo(port);
     SendAll(stranger.get(), bytes);
     const std::string end = ReadToEnd(stranger.get());

@@ -1,0 +1,108 @@
+#include "rendezvous/client/agent_record.h"
+
+#include <doctest/doctest.h>
+
+#include "rendezvous/client/backoff.h"
+
+namespace ddprun::rendezvous {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr TimePoint kNow{seconds(1000)};
+
+Assign MakeAssign(uint64_t epoch, uint64_t round) {
+  Assignment assignment;
+  assignment.epoch = Epoch{epoch};
+  assignment.round = Round{round};
+  return Assign{{}, assignment};
+}
+
+AgentRecord AssignedToRound1() {
+  AgentRecord record;
+  record.Join(NodeInfo{});
+  REQUIRE(record.NextToSay(kNow));
+  REQUIRE(record.Hear(kNow, MakeAssign(5, 1)));
+  return record;
+}
+
+TEST_CASE("record: a new session says the join and the facts of the round again") {
+  AgentRecord record = AssignedToRound1();
+  record.ReportFailed(Round{1}, FailureReport{}, kNow);
+  REQUIRE(record.NextToSay(kNow));
+  CHECK_FALSE(record.NextToSay(kNow));
+  record.StartSession();
+  const auto join = record.NextToSay(kNow);
+  REQUIRE(join);
+  CHECK(std::get<NodeJoined>(*join).is_running);
+  CHECK(std::get<NodeJoined>(*join).stamp.round == Round{1});
+  const auto failed = record.NextToSay(kNow + seconds(3));
+  REQUIRE(failed);
+  CHECK(std::get<WorkersFailed>(*failed).age == seconds(3));
+  CHECK_FALSE(record.has_unsaid());
+}
+
+TEST_CASE("record: nobody adopts what is not greater than what it has seen") {
+  AgentRecord record = AssignedToRound1();
+  record.Join(NodeInfo{});
+  CHECK_FALSE(record.Hear(kNow, MakeAssign(5, 1)));
+  CHECK_FALSE(record.Hear(kNow, MakeAssign(4, 9)));
+  CHECK(record.Hear(kNow, MakeAssign(5, 2)));
+  CHECK(record.stamp().round == Round{2});
+  CHECK_FALSE(record.Hear(kNow, MakeAssign(5, 3)));  // not asked for
+}
+
+TEST_CASE("record: facts of another round are not said") {
+  AgentRecord record = AssignedToRound1();
+  record.ReportSucceeded(Round{2});
+  CHECK_FALSE(record.has_unsaid());
+  record.Join(NodeInfo{});
+  record.ReportSucceeded(Round{1});
+  REQUIRE(record.NextToSay(kNow));
+  CHECK_FALSE(record.has_unsaid());
+}
+
+TEST_CASE("record: a drain of the round is heard once, an older one never") {
+  AgentRecord record = AssignedToRound1();
+  CHECK_FALSE(record.Hear(kNow, Drain{{}, Epoch{5}, Round{0}, "old"}));
+  CHECK(record.Hear(kNow, Drain{{}, Epoch{5}, Round{1}, "failed"}));
+  CHECK_FALSE(record.Hear(kNow, Drain{{}, Epoch{5}, Round{1}, "failed"}));
+}
+
+TEST_CASE("record: a waiting reason is heard when it changes, with the time left") {
+  AgentRecord record;
+  record.Join(NodeInfo{});
+  const TellWaiting told{{}, "1 of 2 nodes, waiting for 1 more", kNow + milliseconds(579'500)};
+  const auto first = record.Hear(kNow, told);
+  REQUIRE(first);
+  CHECK(std::get<Waiting>(*first).reason == "1 of 2 nodes, waiting for 1 more, 580 s left");
+  CHECK_FALSE(record.Hear(kNow + seconds(5), told));
+}
+
+TEST_CASE("record: nothing is heard after the verdict, which can be acknowledged") {
+  AgentRecord record = AssignedToRound1();
+  CHECK(record.Hear(kNow, Conclude{{}, Epoch{5}, Round{1}, Verdict{}}));
+  CHECK(record.is_over());
+  CHECK_FALSE(record.Hear(kNow, Conclude{{}, Epoch{5}, Round{1}, Verdict{}}));
+  record.AckVerdict();
+  CHECK(std::holds_alternative<VerdictAcked>(*record.NextToSay(kNow)));
+}
+
+TEST_CASE("backoff: doubles to 250 ms within ten seconds, then to two seconds") {
+  Backoff backoff;
+  CHECK(backoff.Next(kNow, 0.0) == Duration{0});
+  CHECK(backoff.Next(kNow, 1.0) == milliseconds(5));
+  CHECK(backoff.Next(kNow, 1.0) == milliseconds(10));
+  Duration delay{0};
+  for (int i = 0; i < 20; ++i) delay = backoff.Next(kNow + seconds(9), 1.0);
+  CHECK(delay == milliseconds(250));
+  for (int i = 0; i < 20; ++i) delay = backoff.Next(kNow + seconds(11), 1.0);
+  CHECK(delay == seconds(2));
+  CHECK(backoff.Next(kNow + seconds(11), 0.0) == seconds(1));
+  backoff.Reset();
+  CHECK(backoff.Next(kNow, 0.5) == Duration{0});
+}
+
+}  // namespace
+}  // namespace ddprun::rendezvous

@@ -1,0 +1,70 @@
+// Nothing of gRPC's or Protobuf's reaches our stderr, whatever goes wrong on the wire.
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+
+#include "rendezvous/base/steady_clock.h"
+#include "rendezvous/client/grpc_rendezvous_client.h"
+#include "rendezvous/client/library_log.h"
+#include "rendezvous/server/coordinator.h"
+#include "tests/rendezvous/server/event_log.h"
+#include "tests/rendezvous/server/sockets.h"
+#include "tests/support/temp_dir.h"
+
+namespace ddprun::rendezvous {
+namespace {
+
+void MakeTrouble() {
+  EventLog log;
+  Coordinator::Options options;
+  options.policy = TestPolicy(1, 1);
+  options.listen = Coordinator::Listen{};
+  auto coordinator = Coordinator::Start(std::move(options));
+  REQUIRE(coordinator.ok());
+  Proxy proxy((*coordinator)->port());
+  GrpcClientOptions client_options;
+  client_options.endpoint = Endpoint{"127.0.0.1", proxy.port(), "run-1"};
+  auto client = StartGrpcClient(std::move(client_options), log.handler());
+  NodeInfo node = TestNode("n", 1, 1);
+  node.host = "not utf-8: \xff";
+  client->Join(node);
+  const auto assigned = log.Await<Assigned>();
+  const UniqueFd stranger = ConnectTo((*coordinator)->port());
+  SendAll(stranger.get(), "PRI * garbage\r\n");
+  ReadToEnd(stranger.get());
+  proxy.Cut();
+  const bool is_restored = log.Await<ContactRestored>().has_value();
+  coordinator->reset();
+  const bool is_lost = log.Await<ContactLost>().has_value();
+  REQUIRE(assigned);
+  REQUIRE(is_restored);
+  REQUIRE(is_lost);
+}
+
+TEST_CASE("quiet: broken streams and garbage print nothing, and are there for the log") {
+  setenv("GRPC_VERBOSITY", "DEBUG", 1);  // before gRPC starts: all that it could say
+  std::atomic<int> lines{0};
+  SetLibraryLogSink([&lines](const std::string&) { ++lines; });
+  const testing::TempDir directory;
+  const std::string path = directory.File("stderr");
+  const UniqueFd kept(dup(STDERR_FILENO));
+  {
+    const UniqueFd file(open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+    REQUIRE(dup2(file.get(), STDERR_FILENO) >= 0);
+  }
+  MakeTrouble();
+  dup2(kept.get(), STDERR_FILENO);
+  SetLibraryLogSink(nullptr);
+  std::ifstream file(path);
+  const std::string printed(std::istreambuf_iterator<char>(file), {});
+  CHECK(printed == "");
+  CHECK(lines > 0);
+}
+
+}  // namespace
+}  // namespace ddprun::rendezvous
