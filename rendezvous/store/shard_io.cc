@@ -123,7 +123,8 @@ size_t StoreShard::Execute(Connection& connection, std::string_view bytes) {
 }
 
 void StoreShard::DropBroken(Connection& connection) {
-  ++shared_.dropped_protocol;
+  // One connection may break two bounds in one go; it is counted once.
+  if (!connection.is_dead) ++shared_.dropped_protocol;
   connection.is_dead = true;
 }
 

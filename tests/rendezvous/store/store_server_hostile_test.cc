@@ -122,6 +122,7 @@ TEST_CASE("store server: who fills the store beyond its bound is dropped, the jo
 TEST_CASE("store server: half-sent requests are bounded over all connections") {
   StoreServer::Options options;
   options.max_transit_bytes = 4 << 20;
+  options.stalled_timeout = std::chrono::hours(1);  // The bound itself, not the later mercy.
   const auto server = StartServer(options);
   Job job(*server);
   const std::string half =
