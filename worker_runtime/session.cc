@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "worker_runtime/comm/make_nonce.h"
 #include "worker_runtime/comm/nonce.h"
 #include "worker_runtime/comm/op.h"
 

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "worker_runtime/comm/local/local_engine.h"
+#include "worker_runtime/comm/make_nonce.h"
 #include "worker_runtime/comm/shm/shm_engine.h"
 #include "worker_runtime/comm/tcp/tcp_engine.h"
 

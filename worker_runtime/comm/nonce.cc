@@ -1,21 +1,11 @@
 #include "worker_runtime/comm/nonce.h"
 
-#include <sys/random.h>
-
 #include <cstring>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
-#include "rendezvous/base/check.h"
 
 namespace ddp::internal {
-
-Nonce MakeNonce() {
-  Nonce nonce;
-  // Up to 256 bytes come whole and uninterrupted once the kernel's pool is ready.
-  DDP_CHECK(getrandom(nonce.data(), nonce.size(), 0) == static_cast<ssize_t>(nonce.size()));
-  return nonce;
-}
 
 std::string NonceText(const Nonce& nonce) {
   return absl::BytesToHexString(

@@ -1,4 +1,4 @@
-// A secret for one round: who knows it has read the round's store.
+// A secret for one round: who knows it has read the round's store. [pure]
 #ifndef DDPRUN_WORKER_RUNTIME_COMM_NONCE_H_
 #define DDPRUN_WORKER_RUNTIME_COMM_NONCE_H_
 
@@ -10,8 +10,6 @@ namespace ddp::internal {
 
 using Nonce = std::array<uint8_t, 16>;
 
-// From the kernel's random source.
-Nonce MakeNonce();
 // 32 hexadecimal digits.
 std::string NonceText(const Nonce& nonce);
 // False, leaving `nonce` alone, if `text` is not what NonceText() gives.

@@ -15,6 +15,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "worker_runtime/comm/make_nonce.h"
 #include "worker_runtime/comm/nonce.h"
 
 namespace ddp::internal {
