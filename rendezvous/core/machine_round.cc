@@ -178,9 +178,19 @@ bool State::IsCauseUncertain() const {
   });
 }
 
+bool State::MayMoreBeReported() const {
+  return std::any_of(seats.begin(), seats.end(), [&](const auto& entry) {
+    const Member* member = members.Find(entry.first);
+    return member != nullptr && !entry.second.has_succeeded &&
+           member->standing != Standing::kWaiting;
+  });
+}
+
 void State::EndDraining(TimePoint now) {
+  // A node that has joined again said before all it had to say of the round.
+  if (now < name_cause_at && MayMoreBeReported()) return;
   // A suspect settles the question by coming back or by being evicted: at most evict_after.
-  if (now < name_cause_at || IsCauseUncertain()) return;
+  if (IsCauseUncertain()) return;
   if (!first_failure.has_value()) {
     OpenRound(now);
     return;

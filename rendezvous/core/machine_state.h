@@ -123,6 +123,7 @@ struct RendezvousMachine::State {
   void OnFirstSuccess(TimePoint now, const Stamp& stamp);
   void OnSucceeded(TimePoint now, const Stamp& stamp);
   bool MayBeConsequence(const NodeId& id, const Member& member) const;
+  bool MayMoreBeReported() const;
   bool IsCauseUncertain() const;
   void EndDraining(TimePoint now);
   void OpenRound(TimePoint now);

@@ -55,6 +55,8 @@ void State::TellWaiters(TimePoint now) {
     needs_telling = false;
     return;
   }
+  // While the first cause is being found a member knows why it stopped; it takes a moment only.
+  if (phase == Phase::kDraining && now < name_cause_at) return;
   const bool is_due = now >= next_telling;
   if (!is_due && !has_newcomer) return;
   has_newcomer = false;
