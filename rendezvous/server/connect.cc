@@ -11,6 +11,7 @@
 #include "rendezvous/client/agent_record.h"
 #include "rendezvous/client/backoff.h"
 #include "rendezvous/client/grpc_rendezvous_client.h"
+#include "rendezvous/client/socket_address.h"
 #include "rendezvous/server/coordinator.h"
 #include "rendezvous/server/hosting.h"
 
@@ -78,6 +79,17 @@ class ConnectingClient final : public RendezvousClient {
   }
 
  private:
+  // The handler, for a coordinator of this process: a failure names the endpoint as it does for
+  // the agents that reach it over the network.
+  EventHandler NamingEndpoint() const {
+    if (options_.mode == RendezvousOptions::Mode::kStandalone) return handler_;
+    return [handler = handler_, where = EndpointText(endpoint_.host, endpoint_.port)](RendezvousEvent event) {
+      if (auto* failed = std::get_if<RendezvousFailed>(&event)) {
+        failed->message = absl::StrCat("the rendezvous at ", where, ": ", failed->message);
+      }
+      handler(std::move(event));
+    };
+  }
   using Command = std::function<void(RendezvousClient&)>;
 
   void Pass(Command command) {
@@ -163,7 +175,7 @@ class ConnectingClient final : public RendezvousClient {
       Fail(absl::StrCat("cannot host the rendezvous: ", started.status().message()));
       return true;
     }
-    std::unique_ptr<RendezvousClient> client = (*started)->AttachLocal(handler_);
+    std::unique_ptr<RendezvousClient> client = (*started)->AttachLocal(NamingEndpoint());
     {
       const std::lock_guard lock(mutex_);
       hosted_ = *std::move(started);

@@ -6,12 +6,22 @@
 #include "rendezvous/server/epoch_file.h"
 #include "rendezvous/server/frontend.h"
 #include "rendezvous/server/local_session.h"
+#include "rendezvous/server/port_listener.h"
 
 namespace ddprun::rendezvous {
 
 Coordinator::Coordinator() = default;
 
 absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(Options options) {
+  // The port first: it is what only one coordinator can have, so that of several agents on this
+  // host that try at once none but the winner touches the epoch file.
+  UniqueFd listening_socket;
+  if (options.listen) {
+    absl::StatusOr<UniqueFd> bound =
+        BindListeningSocket(options.listen->host, options.listen->port);
+    if (!bound.ok()) return bound.status();
+    listening_socket = *std::move(bound);
+  }
   absl::StatusOr<Epoch> epoch = NextEpoch(options.run_dir);
   if (!epoch.ok()) return epoch.status();
   auto coordinator = std::unique_ptr<Coordinator>(new Coordinator);
@@ -19,8 +29,7 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(Options options)
   coordinator->loop_ = std::make_shared<CoordinatorLoop>(std::move(options.policy), *epoch);
   if (options.listen) {
     absl::StatusOr<std::unique_ptr<Frontend>> frontend = StartGrpcFrontend(
-        FrontendOptions{.host = options.listen->host,
-                        .port = options.listen->port,
+        FrontendOptions{.listening_socket = std::move(listening_socket),
                         .run_id = run_id,
                         .on_store_connection = std::move(options.on_store_connection)},
         coordinator->loop_);

@@ -21,13 +21,12 @@ class Frontend {
 };
 
 struct FrontendOptions {
-  std::string host;
-  uint16_t port = 0;
+  UniqueFd listening_socket;
   std::string run_id;
   std::function<void(UniqueFd)> on_store_connection;
 };
 
-// Listens and serves gRPC there. Errors as Coordinator::Start.
+// Serves gRPC on the socket.
 absl::StatusOr<std::unique_ptr<Frontend>> StartGrpcFrontend(FrontendOptions options,
                                                             std::shared_ptr<Inbox> inbox);
 

@@ -74,12 +74,10 @@ class GrpcFrontend final : public Frontend {
 
 absl::StatusOr<std::unique_ptr<Frontend>> StartGrpcFrontend(FrontendOptions options,
                                                             std::shared_ptr<Inbox> inbox) {
-  // The port first: a taken one must not cost a gRPC server.
-  absl::StatusOr<UniqueFd> listening_socket = BindListeningSocket(options.host, options.port);
-  if (!listening_socket.ok()) return listening_socket.status();
   PrepareGrpc();
   auto frontend = std::make_unique<GrpcFrontend>(options, std::move(inbox));
-  absl::Status status = frontend->Start(*std::move(listening_socket), std::move(options));
+  UniqueFd listening_socket = std::move(options.listening_socket);
+  absl::Status status = frontend->Start(std::move(listening_socket), std::move(options));
   if (!status.ok()) return status;
   return frontend;
 }
