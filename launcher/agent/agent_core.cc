@@ -45,7 +45,10 @@ void AgentCore::On(const AgentStarted&) {
 }
 
 void AgentCore::On(const rendezvous::Waiting& event) {
-  if (state_ == State::kJoining) actions_.push_back(Say{event.reason});
+  if (state_ != State::kJoining) return;
+  const Duration delay = is_waiting_told_ ? Duration(0) : policy_.waiting_notice_delay;
+  notice_ = Notice{event.reason, notice_ ? notice_->say_at : now_ + delay};
+  GiveNotice();
 }
 
 void AgentCore::On(const rendezvous::Assigned& event) {
@@ -58,10 +61,14 @@ void AgentCore::On(const rendezvous::Assigned& event) {
 }
 
 void AgentCore::On(const rendezvous::Drained& event) {
-  if (event.round != assignment_.round) return;
-  if (state_ != State::kRunning && state_ != State::kSucceeded) return;
-  if (!event.reason.empty()) actions_.push_back(Say{event.reason});
-  Stop(kSigTerm);
+  if (event.round != assignment_.round || exit_code_ || verdict_) return;
+  // The report tells of a failure of this node that ends the job.
+  const bool is_told_later = unanswered_failure_ && !HasBudget();
+  if (!event.reason.empty() && !is_told_later && !is_drain_told_) {
+    is_drain_told_ = true;
+    actions_.push_back(Say{absl::StrCat(event.reason, "; stopping this node's workers")});
+  }
+  if (state_ == State::kRunning || state_ == State::kSucceeded) Stop(kSigTerm);
 }
 
 void AgentCore::On(const rendezvous::Concluded& event) {
@@ -169,6 +176,7 @@ void AgentCore::On(const LocalFailure& event) {
 
 void AgentCore::On(const AgentTimePassed&) {
   JudgeSuspicions();
+  GiveNotice();
   if (state_ != State::kDone) CheckContact();
 }
 
@@ -177,6 +185,7 @@ void AgentCore::Join() {
   succeeded_count_ = 0;
   stopping_since_.reset();
   suspicions_.clear();
+  is_waiting_told_ = false;
   actions_.push_back(JoinRound{});
 }
 
@@ -186,6 +195,13 @@ void AgentCore::Run(const rendezvous::Assignment& assignment) {
   assignment_ = assignment;
   are_workers_gone_ = false;
   unanswered_failure_.reset();
+  notice_.reset();
+  is_drain_told_ = false;
+  if (assignment.restart_count > restarts_told_) {
+    restarts_told_ = assignment.restart_count;
+    actions_.push_back(
+        Say{absl::StrCat("restart ", assignment.restart_count, " of ", assignment.max_restarts)});
+  }
   actions_.push_back(StartWorkers{assignment});
 }
 
@@ -221,6 +237,13 @@ void AgentCore::JudgeSuspicions() {
   const Suspicion first = suspicions_.front();
   suspicions_.erase(suspicions_.begin());
   if (state_ == State::kRunning) Fail(first.end, first.at);
+}
+
+void AgentCore::GiveNotice() {
+  if (!notice_ || notice_->say_at > now_) return;
+  is_waiting_told_ = true;
+  actions_.push_back(Say{notice_->text});
+  notice_.reset();
 }
 
 std::optional<TimePoint> AgentCore::ContactDeadline() const {
@@ -269,6 +292,7 @@ void AgentCore::Finish(int exit_code) {
 std::optional<TimePoint> AgentCore::NextDeadline() const {
   if (state_ == State::kDone) return std::nullopt;
   std::optional<TimePoint> deadline = ContactDeadline();
+  if (notice_) deadline = Earlier(deadline, notice_->say_at);
   if (!suspicions_.empty()) deadline = Earlier(deadline, suspicions_.front().judge_at);
   return deadline;
 }

@@ -36,6 +36,8 @@ struct AgentPolicy {
   // A worker that dies of SIGTERM, SIGINT or SIGHUP which we did not send is judged so much later:
   // the agent may be about to get that signal too, and then it was a stop, not a failure.
   Duration signal_judgement_delay = std::chrono::milliseconds(250);
+  // A wait that is over sooner is not worth a line.
+  Duration waiting_notice_delay = std::chrono::milliseconds(500);
 };
 
 // One worker's end as the agent sees it.
@@ -134,6 +136,10 @@ class AgentCore {
     TimePoint at;
     TimePoint judge_at;
   };
+  struct Notice {
+    std::string text;
+    TimePoint say_at;
+  };
   struct Contact {
     std::optional<TimePoint> lost_since;
     std::optional<TimePoint> refused_since;
@@ -162,9 +168,11 @@ class AgentCore {
 
   void Fail(const WorkerEnd& end, TimePoint at);
   void JudgeSuspicions();
+  void GiveNotice();
   void CheckContact();
   void FinishWithVerdict();
   bool HasWorkers() const { return !are_workers_gone_; }
+  bool HasBudget() const { return assignment_.restart_count < assignment_.max_restarts; }
   std::optional<TimePoint> ContactDeadline() const;
 
   const AgentPolicy policy_;
@@ -184,6 +192,12 @@ class AgentCore {
   std::optional<rendezvous::Verdict> verdict_;
   std::optional<WorkerEnd> unanswered_failure_;  // reported, and no verdict or new round yet
   int signals_received_ = 0;
+
+  // What the user has been told.
+  std::optional<Notice> notice_;  // of a wait that has just begun
+  bool is_waiting_told_ = false;
+  bool is_drain_told_ = false;
+  int restarts_told_ = 0;
 };
 
 }  // namespace ddprun::launcher

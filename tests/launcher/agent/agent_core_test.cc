@@ -152,6 +152,24 @@ TEST_CASE("agent: a finished node restarts with the rest") {
   CHECK(bench.End(0, 0) == "first-success");
 }
 
+TEST_CASE("agent: a failure that is not the end is told, and so is the restart") {
+  Bench bench;
+  bench.Run();
+  bench.End(1, 3);
+  Assignment next;
+  next.epoch = Epoch{7};
+  next.round = Round{2};
+  next.restart_count = next.max_restarts = 1;
+  SUBCASE("the last failure is left to the report") {
+    CHECK(bench.Step(Drained{Round{1}, "rank 1 failed"}) == "");
+  }
+  SUBCASE("another node hears why it stops") {
+    bench.Step(WorkersGone{});
+    CHECK(bench.Step(Assigned{next}) == "say start:2");
+    CHECK(bench.Step(Drained{Round{2}, "rank 7 failed"}) == "say stop:15");
+  }
+}
+
 TEST_CASE("agent: a drain of an older round stops nothing") {
   Bench bench;
   bench.Run(2);
@@ -282,6 +300,23 @@ TEST_CASE("agent: success without a coordinator ends with 0 after the exit barri
   bench.Step(ContactLost{"reset", true});
   CHECK(bench.Pass(299s) == "");
   CHECK(bench.Pass(1s) == "say exit:0");
+}
+
+TEST_CASE("agent: a wait is told when it lasts, and then whenever its reason changes") {
+  Bench bench;
+  bench.Step(AgentStarted{});
+  CHECK(bench.Step(rendezvous::Waiting{"1 of 3 nodes"}) == "");
+  SUBCASE("it is over soon") {
+    bench.Pass(400ms);
+    CHECK(bench.Assign(1) == "start:1");
+    CHECK(bench.Pass(1s) == "");
+  }
+  SUBCASE("it lasts") {
+    bench.Pass(400ms);
+    CHECK(bench.Step(rendezvous::Waiting{"2 of 3 nodes"}) == "");
+    CHECK(bench.Pass(100ms) == "say");
+    CHECK(bench.Step(rendezvous::Waiting{"1 of 3 nodes"}) == "say");
+  }
 }
 
 TEST_CASE("agent: a failed rendezvous ends with its code") {
