@@ -1,0 +1,362 @@
+#include "launcher/agent/agent.h"
+
+#include <unistd.h>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <thread>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "launcher/agent/agent_core.h"
+#include "launcher/agent/agent_policy.h"
+#include "launcher/agent/exit_report.h"
+#include "launcher/agent/node_identity.h"
+#include "launcher/agent/round_store.h"
+#include "launcher/logs/log_router.h"
+#include "launcher/process/exit_status.h"
+#include "launcher/process/guardian.h"
+#include "launcher/process/leftovers.h"
+#include "launcher/process/signals.h"
+#include "launcher/process/worker_env.h"
+#include "launcher/process/worker_group.h"
+#include "rendezvous/base/steady_clock.h"
+#include "rendezvous/server/connect.h"
+
+namespace ddprun::launcher {
+namespace {
+
+namespace asio = boost::asio;
+
+// What the last messages may take, the coordinator's wait for acknowledgements included.
+constexpr Duration kFlushTimeout = std::chrono::seconds(11);
+// How long a dead worker's last lines are waited for: a grandchild may hold the pipe open.
+constexpr Duration kTailTimeout = std::chrono::milliseconds(100);
+// How much of the first failing worker's stderr the report shows.
+constexpr size_t kTailLines = 50;
+// How long what is left of the job after its end may take to die.
+constexpr Duration kLeftoverTimeout = std::chrono::seconds(10);
+
+// Lets a test send a signal between two spawns.
+Duration SpawnDelayForTest() {
+  const char* text = std::getenv("DDPRUN_TEST_SPAWN_DELAY_MS");
+  return text == nullptr ? Duration(0) : std::chrono::milliseconds(std::atoi(text));
+}
+
+RoundStore::Reach ReachOf(const LaunchConfig& config) {
+  switch (config.rendezvous) {
+    case RendezvousKind::kStandalone:
+      return RoundStore::Reach::kThisHost;
+    case RendezvousKind::kC10d:
+      return RoundStore::Reach::kAllHosts;
+    case RendezvousKind::kStatic:
+      return config.node_rank == 0 ? RoundStore::Reach::kOtherPort : RoundStore::Reach::kNone;
+  }
+  return RoundStore::Reach::kNone;
+}
+
+class Agent {
+ public:
+  Agent(AgentSetup setup, std::unique_ptr<Guardian> guardian, LogRouter& logs);
+  int Run();
+
+ private:
+  void Feed(const AgentEvent& event);
+  void ArmTimer();
+  void OnWorker(const WorkerEvent& event);
+  void OnSignal(const ReceivedSignal& signal);
+  void OnWorkerExited(const WorkerExited& event);
+
+  void Do(const JoinRound&);
+  void Do(const StartWorkers& action);
+  void Do(const StopWorkers& action) { group_.Stop(action.signal, action.grace); }
+  void Do(const KillWorkers&) { group_.KillNow(); }
+  void Do(const ReportFailure& action);
+  void Do(const ReportFirstSuccess& action) { client_->ReportFirstSuccess(action.round); }
+  void Do(const ReportSuccess& action) { client_->ReportSucceeded(action.round); }
+  void Do(const LeaveJob& action) { client_->Leave(action.reason); }
+  void Do(const AckVerdict&) { client_->AckVerdict(); }
+  void Do(const Say& action) { Tell(action.text); }
+  void Do(const PrintReport& action);
+  void Do(const ExitAgent& action);
+
+  // One line of ours for the user.
+  void Tell(const std::string& text) { logs_.Say("ddprun: " + text); }
+  rendezvous::RendezvousOptions ConnectOptions();
+  absl::StatusOr<std::vector<WorkerSpec>> SpecsOf(const rendezvous::Assignment& assignment);
+
+  // Constant after construction.
+  const AgentSetup setup_;
+  const std::string host_;
+  const NodeId node_id_;
+
+  LogRouter& logs_;
+  asio::io_context io_;
+  const std::unique_ptr<Guardian> guardian_;
+  AgentCore core_;
+  asio::steady_timer timer_;
+  RoundStore store_;
+  WorkerGroup group_;
+  std::map<int, WorkerStdio> stdio_;       // the ends of workers not started yet
+  std::vector<std::string> error_files_;   // of this round's workers, by local rank
+  std::unique_ptr<SignalReceiver> signals_;
+  std::unique_ptr<rendezvous::RendezvousClient> client_;
+
+  std::vector<AgentEvent> inbox_;  // what came up while a step's actions were carried out
+  bool is_stepping_ = false;
+  bool is_leaving_ = false;  // the core has ended; only the last messages are under way
+  int exit_code_ = kExitBug;
+  std::thread flusher_;
+};
+
+Agent::Agent(AgentSetup setup, std::unique_ptr<Guardian> guardian, LogRouter& logs)
+    : setup_(std::move(setup)),
+      host_(HostName()),
+      node_id_(NewNodeId(host_)),
+      logs_(logs),
+      guardian_(std::move(guardian)),
+      core_(AgentPolicyOf(setup_.config)),
+      timer_(io_),
+      store_(ReachOf(setup_.config)),
+      group_(io_,
+             {.baseline = setup_.baseline,
+              .job_mark = setup_.job_mark,
+              .guardian = guardian_.get(),
+              .leftover_grace = setup_.config.shutdown_timeout,
+              .spawn_delay_for_test = SpawnDelayForTest()},
+             [this](const WorkerEvent& event) { OnWorker(event); }) {}
+
+int Agent::Run() {
+  signals_ = std::make_unique<SignalReceiver>(
+      io_, setup_.baseline, [this](const ReceivedSignal& signal) { OnSignal(signal); });
+  if (SetsOmpThreads(setup_.environment.variables, setup_.config.workers_per_node)) {
+    Tell("OMP_NUM_THREADS is not set: every worker gets 1; set it to choose");
+  }
+  guardian_->Watch(io_, [this](const std::string& text) { Tell(text); });
+  const auto work = asio::make_work_guard(io_);
+  client_ = rendezvous::ConnectRendezvous(
+      ConnectOptions(), [this](const rendezvous::RendezvousEvent& event) {
+        asio::post(io_, [this, event] {
+          std::visit([this](const auto& e) { Feed(AgentEvent(e)); }, event);
+        });
+      });
+  Feed(AgentStarted{});
+  io_.run();
+  if (flusher_.joinable()) flusher_.join();
+  client_.reset();
+  store_.Close();
+  return exit_code_;
+}
+
+rendezvous::RendezvousOptions Agent::ConnectOptions() {
+  const LaunchConfig& config = setup_.config;
+  rendezvous::RendezvousOptions options;
+  options.policy = RendezvousPolicyOf(config);
+  switch (config.rendezvous) {
+    case RendezvousKind::kStandalone:
+      options.mode = rendezvous::RendezvousOptions::Mode::kStandalone;
+      return options;
+    case RendezvousKind::kC10d:
+      options.mode = rendezvous::RendezvousOptions::Mode::kDynamic;
+      break;
+    case RendezvousKind::kStatic:
+      options.mode = rendezvous::RendezvousOptions::Mode::kStatic;
+      options.on_store_connection = [this](UniqueFd fd) { store_.Adopt(std::move(fd)); };
+      break;
+  }
+  options.endpoint_host = config.endpoint.host;
+  options.endpoint_port = config.endpoint.port;
+  options.is_host = config.rendezvous_options.is_host;
+  options.node_rank = config.node_rank.value_or(-1);
+  options.run_dir = RunDirectory(config.run_id, config.endpoint.port);
+  return options;
+}
+
+void Agent::Feed(const AgentEvent& event) {
+  inbox_.push_back(event);
+  if (is_stepping_) return;
+  is_stepping_ = true;
+  for (size_t next = 0; next < inbox_.size(); ++next) {
+    const AgentEvent current = inbox_[next];
+    for (const AgentAction& action : core_.Step(SteadyNow(), current)) {
+      std::visit([this](const auto& a) { Do(a); }, action);
+    }
+  }
+  inbox_.clear();
+  is_stepping_ = false;
+  ArmTimer();
+}
+
+void Agent::ArmTimer() {
+  const std::optional<TimePoint> deadline = core_.NextDeadline();
+  if (!deadline) {
+    timer_.cancel();
+    return;
+  }
+  timer_.expires_at(ToSteady(*deadline));
+  timer_.async_wait([this](const boost::system::error_code& error) {
+    if (!error) Feed(AgentTimePassed{});
+  });
+}
+
+void Agent::OnSignal(const ReceivedSignal& signal) {
+  switch (signal.meaning) {
+    case SignalMeaning::kRelay:
+      return group_.Relay(signal.signal);
+    case SignalMeaning::kSuspend:
+      group_.Suspend();
+      return SuspendSelf();
+    case SignalMeaning::kResume:
+      return group_.Resume();
+    case SignalMeaning::kStop:
+    case SignalMeaning::kKillNow:
+      break;
+  }
+  if (is_leaving_) {
+    // Only the coordinator's wait for others is left, and a signal ends that too.
+    logs_.Drain(kTailTimeout);
+    _exit(exit_code_);
+  }
+  Feed(SignalReceived{signal.signal});
+}
+
+void Agent::OnWorker(const WorkerEvent& event) {
+  if (const auto* started = std::get_if<WorkerStarted>(&event)) {
+    stdio_.erase(started->local_rank);
+  } else if (const auto* failed = std::get_if<StartFailed>(&event)) {
+    stdio_.clear();
+    Feed(WorkerEnded{{.local_rank = failed->local_rank,
+                      .exit_code = failed->exit_code,
+                      .message = failed->text},
+                     SteadyNow()});
+  } else if (const auto* exited = std::get_if<WorkerExited>(&event)) {
+    OnWorkerExited(*exited);
+  } else if (const auto* ignored = std::get_if<StopIgnored>(&event)) {
+    Tell(ignored->text);
+  } else {
+    logs_.Drain(kTailTimeout);
+    Feed(WorkersGone{});
+  }
+}
+
+void Agent::OnWorkerExited(const WorkerExited& event) {
+  WorkerEnd end;
+  end.local_rank = event.local_rank;
+  end.pid = event.pid;
+  end.exit_code = ExitCodeOf(event.status);
+  end.signal = event.status.exited ? 0 : event.status.signal;
+  end.dumped_core = event.status.dumped_core;
+  end.message = ToString(event.status);
+  Feed(WorkerEnded{std::move(end), event.at});
+}
+
+void Agent::Do(const JoinRound&) {
+  if (const absl::Status opened = store_.Renew(); !opened.ok()) {
+    return Feed(LocalFailure{kExitMachine, std::string(opened.message())});
+  }
+  rendezvous::NodeInfo node = NodeInfoOf(setup_.config);
+  node.id = node_id_;
+  node.host = host_;
+  node.store_port = store_.port();
+  client_->Join(node);
+}
+
+absl::StatusOr<std::vector<WorkerSpec>> Agent::SpecsOf(const rendezvous::Assignment& assignment) {
+  const LaunchConfig& config = setup_.config;
+  const WorkerEnvInput shared{.assignment = assignment,
+                              .local_world_size = config.workers_per_node,
+                              .run_id = config.run_id,
+                              .role = config.role,
+                              .job_mark = setup_.job_mark};
+  logs_.BeginRound(assignment.restart_count);
+  error_files_.clear();
+  std::vector<WorkerSpec> specs;
+  for (int local_rank = 0; local_rank < config.workers_per_node; ++local_rank) {
+    const int rank = assignment.first_rank + local_rank;
+    absl::StatusOr<WorkerStdio> stdio = logs_.OpenWorker(local_rank, rank);
+    if (!stdio.ok()) return stdio.status();
+    specs.push_back({.local_rank = local_rank,
+                     .rank = rank,
+                     .argv = ArgvOfWorker(setup_.program, local_rank),
+                     .executable = setup_.program.executable,
+                     .env = BuildWorkerEnv(setup_.environment.variables, shared, local_rank,
+                                           stdio->error_file),
+                     .stdout_fd = stdio->stdout_fd.get(),
+                     .stderr_fd = stdio->stderr_fd.get()});
+    error_files_.push_back(stdio->error_file);
+    stdio_[local_rank] = *std::move(stdio);
+  }
+  return specs;
+}
+
+void Agent::Do(const StartWorkers& action) {
+  absl::StatusOr<std::vector<WorkerSpec>> specs = SpecsOf(action.assignment);
+  if (!specs.ok()) {
+    stdio_.clear();
+    Feed(LocalFailure{kExitMachine, std::string(specs.status().message())});
+    return Feed(WorkersGone{});
+  }
+  group_.Start(*std::move(specs));
+}
+
+void Agent::Do(const ReportFailure& action) {
+  const WorkerEnd& end = action.end;
+  rendezvous::FailureReport report;
+  report.node = node_id_;
+  report.host = host_;
+  report.node_rank = action.assignment.node_rank;
+  report.rank = action.assignment.first_rank + end.local_rank;
+  report.local_rank = end.local_rank;
+  report.pid = end.pid;
+  report.exit_code = end.exit_code;
+  report.signal = end.signal;
+  report.dumped_core = end.dumped_core;
+  report.message = end.message;
+  report.stderr_tail = logs_.StderrTail(end.local_rank, kTailLines, kTailTimeout);
+  report.unix_time_ms = std::chrono::duration_cast<std::chrono::milliseconds>(
+                            std::chrono::system_clock::now().time_since_epoch())
+                            .count();
+  client_->ReportFailed(action.assignment.round, report, action.at);
+}
+
+void Agent::Do(const PrintReport& action) {
+  std::string error_file;
+  if (action.verdict.first_failure && action.verdict.first_failure->node == node_id_) {
+    const size_t local_rank = static_cast<size_t>(action.verdict.first_failure->local_rank);
+    if (local_rank < error_files_.size() && access(error_files_[local_rank].c_str(), R_OK) == 0) {
+      error_file = error_files_[local_rank];
+    }
+  }
+  logs_.Say(RenderExitReport({.verdict = action.verdict,
+                              .title = setup_.program.title,
+                              .error_file = error_file}));
+}
+
+void Agent::Do(const ExitAgent& action) {
+  exit_code_ = action.exit_code;
+  is_leaving_ = true;
+  store_.Close();
+  if (!KillMarked(setup_.job_mark, kLeftoverTimeout)) {
+    Tell("processes of this job are left that do not die: the kernel keeps them");
+  }
+  // On a thread of its own, so that a signal is served meanwhile.
+  flusher_ = std::thread([this] {
+    client_->FlushAndStop(kFlushTimeout);
+    asio::post(io_, [this] { io_.stop(); });
+  });
+}
+
+}  // namespace
+
+int RunAgent(AgentSetup setup, std::unique_ptr<Guardian> guardian, LogRouter& logs) {
+  Agent agent(std::move(setup), std::move(guardian), logs);
+  return agent.Run();
+}
+
+}  // namespace ddprun::launcher

@@ -1,0 +1,36 @@
+// One node's agent: carries out what AgentCore decides.
+//
+// Owns the node's rendezvous client, worker group, store and logs, none of which knows another.
+// Everything here happens on the thread that calls Run, which executes one io_context; the client's
+// and the listener's threads only post to it.
+#ifndef DDPRUN_LAUNCHER_AGENT_AGENT_H_
+#define DDPRUN_LAUNCHER_AGENT_AGENT_H_
+
+#include <memory>
+#include <string>
+
+#include "launcher/cli/environment.h"
+#include "launcher/cli/launch_config.h"
+#include "launcher/cli/program.h"
+#include "launcher/process/guardian.h"
+#include "launcher/process/process_baseline.h"
+
+namespace ddprun::launcher {
+
+class LogRouter;
+
+struct AgentSetup {
+  LaunchConfig config;
+  Program program;
+  Environment environment;
+  ProcessBaseline baseline;
+  std::string job_mark;
+};
+
+// Runs the job to its end on this node and returns the exit code of ddprun. `logs` is borrowed.
+// REQUIRES: called on the main thread, after PrepareAgentProcess.
+int RunAgent(AgentSetup setup, std::unique_ptr<Guardian> guardian, LogRouter& logs);
+
+}  // namespace ddprun::launcher
+
+#endif  // DDPRUN_LAUNCHER_AGENT_AGENT_H_

@@ -1,0 +1,44 @@
+#include "launcher/agent/agent_policy.h"
+
+namespace ddprun::launcher {
+
+AgentPolicy AgentPolicyOf(const LaunchConfig& config) {
+  AgentPolicy policy;
+  policy.local_world_size = config.workers_per_node;
+  policy.shutdown_timeout = config.shutdown_timeout;
+  policy.orphan_timeout = config.rendezvous_options.orphan_timeout;
+  policy.exit_barrier_timeout = config.rendezvous_options.exit_barrier_timeout;
+  return policy;
+}
+
+rendezvous::Policy RendezvousPolicyOf(const LaunchConfig& config) {
+  rendezvous::Policy policy;
+  policy.run_id = config.run_id;
+  policy.min_nodes = config.nodes.min;
+  policy.max_nodes = config.nodes.max;
+  policy.max_restarts = config.max_restarts;
+  policy.last_call = config.rendezvous_options.last_call;
+  policy.join_timeout = config.rendezvous_options.join_timeout;
+  if (config.rendezvous_options.evict_after) {
+    policy.evict_after = *config.rendezvous_options.evict_after;
+  }
+  if (config.rendezvous == RendezvousKind::kStatic) {
+    policy.is_static = true;
+    policy.static_master_addr = config.endpoint.host;
+    policy.static_master_port = config.endpoint.port;
+  }
+  return policy;
+}
+
+rendezvous::NodeInfo NodeInfoOf(const LaunchConfig& config) {
+  rendezvous::NodeInfo node;
+  node.advertised_addr = config.local_addr;
+  node.local_world_size = config.workers_per_node;
+  node.role = config.role;
+  node.node_rank = config.node_rank.value_or(-1);
+  node.min_nodes = config.nodes.min;
+  node.max_nodes = config.nodes.max;
+  return node;
+}
+
+}  // namespace ddprun::launcher

@@ -1,0 +1,21 @@
+// From what the user asked for to what the agent, its rendezvous and its store are told. [pure]
+#ifndef DDPRUN_LAUNCHER_AGENT_AGENT_POLICY_H_
+#define DDPRUN_LAUNCHER_AGENT_AGENT_POLICY_H_
+
+#include "launcher/agent/agent_core.h"
+#include "launcher/cli/launch_config.h"
+#include "rendezvous/core/types.h"
+
+namespace ddprun::launcher {
+
+AgentPolicy AgentPolicyOf(const LaunchConfig& config);
+
+// What a coordinator hosted by this agent follows.
+rendezvous::Policy RendezvousPolicyOf(const LaunchConfig& config);
+
+// This node as it joins; the id, the store's port and the endpoint mark are the driver's to add.
+rendezvous::NodeInfo NodeInfoOf(const LaunchConfig& config);
+
+}  // namespace ddprun::launcher
+
+#endif  // DDPRUN_LAUNCHER_AGENT_AGENT_POLICY_H_

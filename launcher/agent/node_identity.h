@@ -1,0 +1,25 @@
+// Who this agent is: its machine's name, an id of its own, and where it keeps its small files.
+#ifndef DDPRUN_LAUNCHER_AGENT_NODE_IDENTITY_H_
+#define DDPRUN_LAUNCHER_AGENT_NODE_IDENTITY_H_
+
+#include <cstdint>
+#include <string>
+
+#include "rendezvous/base/ids.h"
+
+namespace ddprun::launcher {
+
+// gethostname(), or "unknown".
+std::string HostName();
+
+// Unique among all agents there are: host name, pid, random bits.
+NodeId NewNodeId(const std::string& host);
+
+// The directory of a job's small files on this machine, of this user only, made when missing; it
+// outlives the agent, so that an agent started anew finds its predecessor's epoch. Empty when it
+// cannot be made.
+std::string RunDirectory(const std::string& run_id, uint16_t port);
+
+}  // namespace ddprun::launcher
+
+#endif  // DDPRUN_LAUNCHER_AGENT_NODE_IDENTITY_H_

@@ -1,0 +1,47 @@
+// The worker store of the round that this node has joined or waits for.
+//
+// Each round gets a new socket and key space: the protocol carries no round, and a straggler of the
+// old one would otherwise write among the new keys. With a fixed address (`static`) the port is the
+// coordinator's and stays; connections come by Adopt, and those of the old round are closed.
+#ifndef DDPRUN_LAUNCHER_AGENT_ROUND_STORE_H_
+#define DDPRUN_LAUNCHER_AGENT_ROUND_STORE_H_
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+
+#include "absl/status/status.h"
+#include "rendezvous/base/unique_fd.h"
+#include "rendezvous/store/store_server.h"
+
+namespace ddprun::launcher {
+
+class RoundStore {
+ public:
+  enum class Reach {
+    kNone,       // this node never serves a store: `static`, not node rank 0
+    kThisHost,   // all workers are here
+    kAllHosts,   // workers of other nodes connect too
+    kOtherPort,  // connections come by Adopt
+  };
+
+  explicit RoundStore(Reach reach) : reach_(reach) {}
+
+  // Closes the store of the last round and opens the next one's. Called on the agent's thread.
+  absl::Status Renew();
+  void Close();
+  // Takes a connection that arrived at the coordinator's port; any thread. Closed when no round
+  // is open.
+  void Adopt(UniqueFd connection);
+  // Where the current store listens; 0 when it does not.
+  uint16_t port() const;
+
+ private:
+  const Reach reach_;
+  mutable std::mutex mutex_;
+  std::unique_ptr<rendezvous::StoreServer> server_;  // guarded by mutex_
+};
+
+}  // namespace ddprun::launcher
+
+#endif  // DDPRUN_LAUNCHER_AGENT_ROUND_STORE_H_

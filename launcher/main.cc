@@ -1,0 +1,58 @@
+// ddprun: parse, build, run, return the exit code.
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "absl/status/statusor.h"
+#include "launcher/agent/agent.h"
+#include "launcher/cli/cli.h"
+#include "launcher/logs/log_router.h"
+#include "launcher/process/exit_status.h"
+#include "launcher/process/guardian.h"
+#include "launcher/process/leftovers.h"
+
+namespace {
+
+using namespace ddprun::launcher;
+
+int Complain(const absl::Status& error, int exit_code) {
+  std::fprintf(stderr, "ddprun: error: %s\n", std::string(error.message()).c_str());
+  return exit_code;
+}
+
+int Launch(LaunchConfig config, const Environment& environment) {
+  const absl::StatusOr<Program> program =
+      ResolveProgram(config.program, config.args, config.no_python, environment);
+  if (!program.ok()) return Complain(program.status(), ExitCodeOfStartError(program.status()));
+
+  const ProcessBaseline baseline = RecordBaseline();
+  PrepareAgentProcess(baseline);
+  const std::string job_mark = NewJobMark();
+  // Before the first thread: the guardian is a fork of this very process.
+  absl::StatusOr<std::unique_ptr<Guardian>> guardian = Guardian::Start(job_mark);
+  if (!guardian.ok()) return Complain(guardian.status(), kExitMachine);
+  absl::StatusOr<std::unique_ptr<LogRouter>> logs = LogRouter::Create(MakeLogOptions(config, environment));
+  if (!logs.ok()) return Complain(logs.status(), kExitMachine);
+
+  for (const std::string& warning : config.warnings) (*logs)->Say("ddprun: warning: " + warning);
+  for (const std::string& warning : WarningsAbout(environment)) {
+    (*logs)->Say("ddprun: warning: " + warning);
+  }
+  return RunAgent({std::move(config), *program, environment, baseline, job_mark},
+                  *std::move(guardian), **logs);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const Environment environment = Environment::OfThisProcess();
+  absl::StatusOr<ParseResult> parsed = ParseCommandLine(argc, argv, environment);
+  if (!parsed.ok()) return Complain(parsed.status(), ExitCodeOfStartError(parsed.status()));
+  if (const auto* text = std::get_if<PrintText>(&*parsed)) {
+    std::fputs(text->text.c_str(), stdout);
+    return std::fflush(stdout) == 0 ? kExitSuccess : kExitMachine;
+  }
+  return Launch(std::get<LaunchConfig>(*std::move(parsed)), environment);
+}
