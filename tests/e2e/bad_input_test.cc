@@ -1,0 +1,161 @@
+// Wrong input: the promised exit code, one line that quotes the value, and no process left.
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include <doctest/doctest.h>
+
+#include "rendezvous/base/check.h"
+#include "rendezvous/base/unique_fd.h"
+#include "tests/e2e/job.h"
+
+namespace ddprun::testing {
+namespace {
+
+struct Row {
+  std::vector<std::string> arguments;
+  int exit_code;
+  // Both must stand in the one line: the value as it was given, and what would be right.
+  std::string quoted;
+  std::string advice;
+};
+
+void Expect(const Row& row, Subprocess::Options how = {}) {
+  Job job;
+  auto ddprun = job.RunRaw(row.arguments, std::move(how));
+  REQUIRE_MESSAGE(ddprun->Wait() == row.exit_code, ddprun->Describe());
+  const std::string err = ddprun->err();
+  CHECK_MESSAGE(std::count(err.begin(), err.end(), '\n') == 1, ddprun->Describe());
+  CHECK_MESSAGE(err.rfind("ddprun: error: ", 0) == 0, ddprun->Describe());
+  CHECK_MESSAGE(err.find(row.quoted) != std::string::npos, ddprun->Describe());
+  CHECK_MESSAGE(err.find(row.advice) != std::string::npos, ddprun->Describe());
+  CHECK(ddprun->out().empty());
+  CHECK(job.IsGone());
+}
+
+TEST_CASE("bad input: usage errors end with 2 before anything starts") {
+  const std::string toy = Runfile("tests/e2e/toy_worker");
+  const std::vector<Row> rows = {
+      {{"--bogus", toy}, 2, "--bogus", "--help"},
+      {{"--nproc-per-mode=2", toy}, 2, "--nproc-per-mode", "nproc"},
+      {{"--nproc_per_node=0", toy}, 2, "'0'", "cpu"},
+      {{"--nproc_per_node=-1", toy}, 2, "'-1'", "cpu"},
+      {{"--nproc_per_node=many", toy}, 2, "'many'", "cpu"},
+      {{"--nproc_per_node=99999999999", toy}, 2, "'99999999999'", "cpu"},
+      {{"--nnodes=3:2", toy}, 2, "'3:2'", "MIN:MAX"},
+      {{"--nnodes=0", toy}, 2, "'0'", "MIN:MAX"},
+      {{"--nnodes=1e3", toy}, 2, "'1e3'", "MIN:MAX"},
+      {{"--nnodes=2", "--rdzv_endpoint=host:99999", toy}, 2, "host:99999", "65535"},
+      {{"--nnodes=2", "--rdzv_endpoint=http://host", toy}, 2, "http://host", "host"},
+      {{"--nnodes=2", "--rdzv_backend=zookeeper", toy}, 2, "'zookeeper'", "c10d"},
+      {{"--nnodes=2", "--node_rank=5", "--master_addr=127.0.0.1", toy}, 2, "5", "0"},
+      {{"--max_restarts=-3", toy}, 2, "'-3'", "0"},
+      {{"--redirects=7", toy}, 2, "'7'", "3"},
+      {{"--rdzv_conf=join_timeout", "--nnodes=2", "--rdzv_endpoint=h", toy}, 2, "join_timeout",
+       "="},
+      {{}, 2, "program", "--help"},
+      {{"doctor"}, 2, "doctor", "./doctor"},
+  };
+  for (const Row& row : rows) {
+    CAPTURE(row.quoted);
+    Expect(row);
+  }
+}
+
+TEST_CASE("bad input: a program that cannot run is named before any rendezvous") {
+  const TempDir dir;
+  const std::string plain = dir.File("plain.txt");
+  std::ofstream(plain) << "not a program\n";
+  const std::vector<Row> rows = {
+      {{"./no-such-program"}, 127, "./no-such-program", "no such file"},
+      {{"no-such-program-on-the-path"}, 127, "no-such-program-on-the-path", "PATH"},
+      {{"missing.py"}, 127, "missing.py", "no such file"},
+      {{plain}, 126, plain, "execut"},
+      {{dir.path().string()}, 126, dir.path().string(), "directory"},
+      {{"--nnodes=2", "--rdzv_endpoint=127.0.0.1:1", "./no-such-program"}, 127,
+       "./no-such-program", "no such file"},
+  };
+  for (const Row& row : rows) {
+    CAPTURE(row.quoted);
+    Expect(row);
+  }
+}
+
+TEST_CASE("bad input: a log directory that cannot be made ends with 120") {
+  const TempDir dir;
+  std::ofstream(dir.File("file")) << "in the way\n";
+  const std::string log_dir = dir.File("file") + "/logs";
+  Expect({{"--log_dir=" + log_dir, "--redirects=3", Runfile("tests/e2e/toy_worker")}, 120, log_dir,
+          "directory"});
+}
+
+TEST_CASE("bad input: an endpoint that does not resolve ends with 121") {
+  Expect({{"--nnodes=2", "--rdzv_endpoint=no-such-host.invalid:29400",
+           Runfile("tests/e2e/toy_worker")},
+          121, "no-such-host.invalid", "resolve"});
+}
+
+TEST_CASE("bad input: a port that another program holds ends with 121 and is named") {
+  UniqueFd listener(socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in6 address{};
+  address.sin6_family = AF_INET6;
+  socklen_t size = sizeof address;
+  DDP_CHECK(bind(listener.get(), reinterpret_cast<sockaddr*>(&address), size) == 0);
+  DDP_CHECK(listen(listener.get(), 16) == 0);
+  DDP_CHECK(getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &size) == 0);
+  const std::string port = std::to_string(ntohs(address.sin6_port));
+  Expect({{"--nnodes=2", "--rdzv_endpoint=127.0.0.1:" + port, Runfile("tests/e2e/toy_worker")},
+          121, port, "another"});
+  Expect({{"--nnodes=2", "--node_rank=0", "--master_addr=127.0.0.1", "--master_port=" + port,
+           Runfile("tests/e2e/toy_worker")},
+          121, port, "another"});
+}
+
+TEST_CASE("bad input: a second job on a port is told which run is there") {
+  Job job;
+  auto first = job.Run(job.NodeOptions(1), {"wait"});
+  REQUIRE_MESSAGE(first->WaitForErr("waiting for 1 more"), first->Describe());
+  Expect({{"--nnodes=2", "--rdzv_id=another-run", "--rdzv_endpoint=" + job.endpoint(),
+           Runfile("tests/e2e/toy_worker")},
+          121, "another-run", "use another port"});
+  first->Signal(15);
+  CHECK(first->Wait() == 143);
+}
+
+TEST_CASE("bad input: nodes that disagree on --nnodes are told both") {
+  Job job;
+  auto first = job.Run(job.NodeOptions(1, "2"), {"wait"});
+  REQUIRE_MESSAGE(first->WaitForErr("waiting for 1 more"), first->Describe());
+  auto other = job.Run(job.NodeOptions(1, "3"), {"wait"});
+  REQUIRE_MESSAGE(other->Wait() == 121, other->Describe());
+  CHECK_MESSAGE(other->err().find("nnodes") != std::string::npos, other->Describe());
+  first->Signal(15);
+  CHECK(first->Wait() == 143);
+}
+
+TEST_CASE("bad input: two nodes with one rank are refused the second time") {
+  Job job;
+  const std::vector<std::string> options = {"--nnodes=3", "--node_rank=1",
+                                            "--master_addr=127.0.0.1",
+                                            "--master_port=" + std::to_string(job.port())};
+  auto zero = job.Run({"--nnodes=3", "--node_rank=0", "--master_addr=127.0.0.1",
+                       "--master_port=" + std::to_string(job.port())},
+                      {"wait"});
+  REQUIRE_MESSAGE(zero->WaitForErr("1 of 3 nodes"), zero->Describe());
+  auto one = job.Run(options, {"wait"});
+  REQUIRE_MESSAGE(zero->WaitForErr("2 of 3 nodes"), zero->Describe());
+  auto again = job.Run(options, {"wait"});
+  REQUIRE_MESSAGE(again->Wait() == 121, again->Describe());
+  CHECK_MESSAGE(again->err().find("node_rank=1") != std::string::npos, again->Describe());
+  zero->Signal(15);
+  one->Signal(15);
+  CHECK(zero->Wait() == 143);
+  CHECK(one->Wait() == 143);
+}
+
+}  // namespace
+}  // namespace ddprun::testing

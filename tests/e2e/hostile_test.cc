@@ -1,0 +1,114 @@
+// Strangers at the ports of a running job: dropped, and the job does not notice.
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <random>
+
+#include <doctest/doctest.h>
+
+#include "rendezvous/base/check.h"
+#include "rendezvous/base/unique_fd.h"
+#include "tests/e2e/job.h"
+
+namespace ddprun::testing {
+namespace {
+
+using namespace std::chrono_literals;
+
+UniqueFd Connect(int port) {
+  UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  DDP_CHECK(connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
+  return fd;
+}
+
+void Send(const UniqueFd& fd, const std::string& bytes) {
+  size_t sent = 0;
+  while (sent < bytes.size()) {
+    const ssize_t count = send(fd.get(), bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
+    if (count <= 0) return;  // dropped already
+    sent += static_cast<size_t>(count);
+  }
+}
+
+// Whether the other side closes the connection; what it says before that is skipped.
+bool IsDropped(const UniqueFd& fd, std::chrono::milliseconds patience = 20s) {
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  char skipped[4096];
+  while (std::chrono::steady_clock::now() < deadline) {
+    pollfd poll_fd{fd.get(), POLLIN, 0};
+    if (poll(&poll_fd, 1, 100) <= 0) continue;
+    const ssize_t count = recv(fd.get(), skipped, sizeof skipped, 0);
+    if (count == 0 || (count < 0 && errno != EINTR)) return true;
+  }
+  return false;
+}
+
+std::string Garbage(size_t size, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::string bytes(size, '\0');
+  for (char& byte : bytes) byte = static_cast<char>(random());
+  return bytes;
+}
+
+size_t ResidentKiB(int pid) {
+  const std::string status = ReadFile("/proc/" + std::to_string(pid) + "/status");
+  const size_t at = status.find("VmRSS:");
+  return at == std::string::npos ? 0 : std::stoul(status.substr(at + 6));
+}
+
+void Disturb(int port) {
+  std::vector<UniqueFd> connections;
+  for (uint32_t seed = 0; seed < 8; ++seed) {
+    connections.push_back(Connect(port));
+    Send(connections.back(), Garbage(100'000, seed));
+  }
+  connections.push_back(Connect(port));  // says nothing
+  connections.push_back(Connect(port));
+  Send(connections.back(), "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  connections.push_back(Connect(port));
+  Send(connections.back(), "SSH-2.0-OpenSSH_9.2\r\n");
+  connections.push_back(Connect(port));  // the first byte of TLS
+  Send(connections.back(), "\x16\x03\x01" + Garbage(512, 99));
+  connections.push_back(Connect(port));  // a store's greeting, then an oversized key
+  Send(connections.back(), std::string("\x00\xce\xf7\x85\x3c\x03", 6) +
+                               std::string("\xff\xff\xff\xff\xff\xff\xff\x7f", 8) +
+                               Garbage(100'000, 7));
+  connections.push_back(Connect(port));  // HTTP/2's preface and nothing more
+  Send(connections.back(), "PRI * HTTP/2.0\r\n");
+  for (size_t i = 0; i < connections.size(); ++i) {
+    CHECK_MESSAGE(IsDropped(connections[i]), "connection ", i, " to port ", port, " is kept");
+  }
+}
+
+TEST_CASE("hostile: strangers at the rendezvous and store ports are dropped, the job goes on") {
+  Job job;
+  const std::vector<std::string> steps = {"env:MASTER_PORT@0", "touch:" + job.File("up{rank}"),
+                                          "until:" + job.File("go")};
+  auto a = job.Run(job.NodeOptions(1), steps);
+  REQUIRE_MESSAGE(a->WaitForErr("waiting for 1 more"), a->Describe());
+  auto b = job.Run(job.NodeOptions(1), steps);
+  REQUIRE(job.WaitForFile("up0"));
+  REQUIRE(job.WaitForFile("up1"));
+  REQUIRE_MESSAGE(a->WaitForOut("MASTER_PORT="), a->Describe());
+  const int store_port = std::stoi(a->out().substr(a->out().find('=') + 1));
+
+  const size_t before_kib = ResidentKiB(a->pid());
+  Disturb(job.port());
+  Disturb(store_port);
+  CHECK_MESSAGE(ResidentKiB(a->pid()) < before_kib + 64 * 1024, "memory grew without bound");
+
+  CHECK_MESSAGE(a->err().find("error") == std::string::npos, a->Describe());
+  job.Touch("go");
+  REQUIRE_MESSAGE(a->Wait() == 0, a->Describe());
+  REQUIRE_MESSAGE(b->Wait() == 0, b->Describe());
+}
+
+}  // namespace
+}  // namespace ddprun::testing

@@ -1,0 +1,211 @@
+// The real ddprun on one node: exit codes, restarts, signals, leftovers.
+#include <signal.h>
+
+#include <algorithm>
+#include <set>
+#include <sstream>
+
+#include <doctest/doctest.h>
+
+#include "tests/e2e/job.h"
+
+namespace ddprun::testing {
+namespace {
+
+using namespace std::chrono_literals;
+
+std::multiset<std::string> Lines(const std::string& text) {
+  std::multiset<std::string> lines;
+  std::stringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.insert(line);
+  return lines;
+}
+
+TEST_CASE("one node: each worker gets its rank, and success is silent") {
+  Job job;
+  auto ddprun = job.Run({"--nproc_per_node=4"}, {"print:rank {rank}"});
+  REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
+  CHECK(Lines(ddprun->out()) == std::multiset<std::string>{"rank 0", "rank 1", "rank 2", "rank 3"});
+  CHECK(ddprun->err().find("error") == std::string::npos);
+}
+
+TEST_CASE("one node: the environment is torchrun's") {
+  Job job;
+  auto ddprun = job.Run({"--standalone", "--nproc_per_node=2", "--max_restarts=3"},
+                        {"env:RANK@1", "env:LOCAL_RANK@1", "env:WORLD_SIZE@1",
+                         "env:LOCAL_WORLD_SIZE@1", "env:GROUP_RANK@1", "env:GROUP_WORLD_SIZE@1",
+                         "env:ROLE_NAME@1", "env:ROLE_RANK@1", "env:ROLE_WORLD_SIZE@1",
+                         "env:MASTER_ADDR@1", "env:TORCHELASTIC_RESTART_COUNT@1",
+                         "env:TORCHELASTIC_MAX_RESTARTS@1", "env:TORCHELASTIC_USE_AGENT_STORE@1",
+                         "env:OMP_NUM_THREADS@1"},
+                        {.env = {{"OMP_NUM_THREADS", ""}}});
+  REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
+  CHECK(Lines(ddprun->out()) ==
+        std::multiset<std::string>{
+            "RANK=1", "LOCAL_RANK=1", "WORLD_SIZE=2", "LOCAL_WORLD_SIZE=2", "GROUP_RANK=0",
+            "GROUP_WORLD_SIZE=1", "ROLE_NAME=default", "ROLE_RANK=1", "ROLE_WORLD_SIZE=2",
+            "MASTER_ADDR=127.0.0.1", "TORCHELASTIC_RESTART_COUNT=0", "TORCHELASTIC_MAX_RESTARTS=3",
+            "TORCHELASTIC_USE_AGENT_STORE=True", "OMP_NUM_THREADS=1"});
+}
+
+TEST_CASE("one node: a worker's exit code is ddprun's own, also where ddprun means something by it") {
+  // All 256 are decoded in tests/launcher/process.
+  for (const int code : {0, 1, 2, 77, 120, 121, 127, 128, 137, 255}) {
+    Job job;
+    auto ddprun = job.Run({"--nproc_per_node=1"}, {"exit:" + std::to_string(code)});
+    REQUIRE_MESSAGE(ddprun->Wait() == code, "worker's exit code ", code, ddprun->Describe());
+  }
+}
+
+TEST_CASE("one node: a worker's signal becomes 128 + n, and the report names it") {
+  for (const int signal : {SIGKILL, SIGSEGV, SIGABRT, SIGTERM}) {
+    Job job;
+    auto ddprun = job.Run({"--nproc_per_node=3"}, {"err:last words@1", "die:" +
+                                                   std::to_string(signal) + "@1", "wait"});
+    REQUIRE_MESSAGE(ddprun->Wait() == 128 + signal, ddprun->Describe());
+    CHECK_MESSAGE(ddprun->err().find("rank      : 1") != std::string::npos, ddprun->Describe());
+    CHECK_MESSAGE(ddprun->err().find("last words") != std::string::npos, ddprun->Describe());
+    CHECK(job.IsGone());
+  }
+}
+
+TEST_CASE("one node: a failure stops the others at once, not when they end by themselves") {
+  Job job;
+  auto ddprun = job.Run({"--nproc_per_node=4"}, {"exit:7@2", "wait"});
+  REQUIRE_MESSAGE(ddprun->Wait() == 7, ddprun->Describe());
+}
+
+TEST_CASE("one node: a killed worker restarts the whole group once") {
+  Job job;
+  auto ddprun = job.Run({"--nproc_per_node=2", "--max_restarts=1"},
+                        {"print:rank {rank} restart {restart}", "die:9@1#0", "wait#0"});
+  REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
+  CHECK(Lines(ddprun->out()) ==
+        std::multiset<std::string>{"rank 0 restart 0", "rank 1 restart 0", "rank 0 restart 1",
+                                   "rank 1 restart 1"});
+}
+
+TEST_CASE("one node: the budget is kept to") {
+  Job job;
+  auto ddprun = job.Run({"--nproc_per_node=2", "--max_restarts=2"},
+                        {"print:rank {rank} restart {restart}", "exit:5@0", "wait"});
+  REQUIRE_MESSAGE(ddprun->Wait() == 5, ddprun->Describe());
+  CHECK_MESSAGE(ddprun->out().find("rank 0 restart 2") != std::string::npos, ddprun->Describe());
+  CHECK(ddprun->out().find("restart 3") == std::string::npos);
+}
+
+TEST_CASE("one node: a rank that exits 0 early lets the others go on") {
+  Job job;
+  auto ddprun = job.Run({"--nproc_per_node=2"},
+                        {"touch:" + job.File("early") + "@0", "exit:0@0",
+                         "until:" + job.File("go"), "print:went on"});
+  REQUIRE(job.WaitForFile("early"));
+  job.Touch("go");
+  REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
+  CHECK(ddprun->out() == "went on\n");
+}
+
+TEST_CASE("one node: a SIGKILL of ddprun leaves nothing, grandchildren of other sessions included") {
+  Job job;
+  auto ddprun = job.Run({"--nproc_per_node=2"},
+                        {"grandchild", "touch:" + job.File("up{rank}"), "wait"});
+  REQUIRE(job.WaitForFile("up0"));
+  REQUIRE(job.WaitForFile("up1"));
+  CHECK(job.Processes().size() >= 5);
+  ddprun->Signal(SIGKILL);
+  CHECK(ddprun->Wait() == 137);
+  CHECK(job.IsGone());
+}
+
+TEST_CASE("one node: grandchildren of other sessions end with a job that ends by itself") {
+  Job job;
+  auto ddprun = job.Run({"--nproc_per_node=2"}, {"grandchild"});
+  REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
+  CHECK(job.IsGone());
+}
+
+TEST_CASE("one node: SIGTERM and SIGINT while running stop the workers and end with 128 + n") {
+  for (const int signal : {SIGTERM, SIGINT}) {
+    Job job;
+    auto ddprun = job.Run({"--nproc_per_node=2"}, {"touch:" + job.File("up{rank}"), "wait"});
+    REQUIRE(job.WaitForFile("up0"));
+    REQUIRE(job.WaitForFile("up1"));
+    ddprun->Signal(signal);
+    REQUIRE_MESSAGE(ddprun->Wait() == 128 + signal, ddprun->Describe());
+    CHECK(job.IsGone());
+  }
+}
+
+TEST_CASE("one node: a second signal kills workers that ignore the first") {
+  Job job;
+  auto ddprun = job.Run({"--nproc_per_node=2", "--shutdown_timeout=600"},
+                        {"ignore:15", "touch:" + job.File("up{rank}"), "wait"});
+  REQUIRE(job.WaitForFile("up0"));
+  REQUIRE(job.WaitForFile("up1"));
+  ddprun->Signal(SIGTERM);
+  CHECK_FALSE(ddprun->Wait(300ms).has_value());
+  ddprun->Signal(SIGTERM);
+  REQUIRE_MESSAGE(ddprun->Wait() == 143, ddprun->Describe());
+  CHECK(job.IsGone());
+}
+
+TEST_CASE("one node: workers that ignore SIGTERM are killed after the shutdown timeout") {
+  Job job;
+  auto ddprun = job.Run({"--nproc_per_node=2", "--shutdown_timeout=1"},
+                        {"ignore:15", "touch:" + job.File("up{rank}"), "until:" + job.File("up1"),
+                         "exit:4@0", "wait"});
+  REQUIRE_MESSAGE(ddprun->Wait() == 4, ddprun->Describe());
+}
+
+TEST_CASE("one node: a signal between the first and the last spawn stops what was started") {
+  Job job;
+  auto ddprun = job.Run({"--nproc_per_node=4"}, {"touch:" + job.File("up{rank}"), "wait"},
+                        {.env = {{"DDPRUN_TEST_SPAWN_DELAY_MS", "60000"}}});
+  REQUIRE(job.WaitForFile("up0"));
+  ddprun->Signal(SIGTERM);
+  REQUIRE_MESSAGE(ddprun->Wait() == 143, ddprun->Describe());
+  CHECK(ReadFile(job.File("up3")).empty());
+  CHECK(job.IsGone());
+}
+
+TEST_CASE("one node: a signal while the group is stopped for a restart ends the job") {
+  Job job;
+  auto ddprun = job.Run({"--nproc_per_node=2", "--max_restarts=1", "--shutdown_timeout=600"},
+                        {"ignore:15", "touch:" + job.File("up{rank}.{restart}"),
+                         "until:" + job.File("up1.0"), "exit:1@0", "wait"});
+  REQUIRE(job.WaitForFile("up0.0"));
+  REQUIRE_MESSAGE(ddprun->WaitForErr("stopping"), ddprun->Describe());
+  // Another signal, because the same one of the same sender within 20 ms counts once.
+  ddprun->Signal(SIGINT);
+  ddprun->Signal(SIGTERM);
+  REQUIRE_MESSAGE(ddprun->Wait() == 130, ddprun->Describe());
+  CHECK(job.IsGone());
+}
+
+TEST_CASE("one node: SIGTERM to the job's processes is a stop, not a failure") {
+  // Slurm's scancel and kill of a process group reach workers and agent in any order.
+  Job job;
+  auto ddprun = job.Run({"--nproc_per_node=1", "--max_restarts=3"},
+                        {"touch:" + job.File("up{restart}"), "signal-agent:15", "die:15"});
+  REQUIRE_MESSAGE(ddprun->Wait() == 143, ddprun->Describe());
+  CHECK(ReadFile(job.File("up1")).empty());
+}
+
+TEST_CASE("one node: a stopped worker is stopped like any other") {
+  Job job;
+  auto ddprun = job.Run({"--nproc_per_node=2"}, {"touch:" + job.File("up{rank}"), "die:19@1",
+                                                 "until:" + job.File("go"), "exit:6@0", "wait"});
+  REQUIRE(job.WaitForFile("up1"));
+  job.Touch("go");
+  REQUIRE_MESSAGE(ddprun->Wait() == 6, ddprun->Describe());
+}
+
+TEST_CASE("one node: 64 workers") {
+  Job job;
+  auto ddprun = job.Run({"--nproc_per_node=64"}, {"print:{rank}"});
+  REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
+  CHECK(Lines(ddprun->out()).size() == 64);
+}
+
+}  // namespace
+}  // namespace ddprun::testing

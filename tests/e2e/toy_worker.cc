@@ -1,0 +1,113 @@
+// A worker that does what its arguments say, one after the other:
+//
+//   print:TEXT    a line on stdout            err:TEXT     a line on stderr
+//   env:NAME      "NAME=value" on stdout      touch:PATH   make a file
+//   until:PATH    wait for a file             wait         wait for ever
+//   exit:CODE     end                         die:SIGNAL   end by a signal
+//   ignore:SIGNAL ignore it from here on      grandchild   a child in a session of its own waits
+//   signal-agent:SIGNAL   send it to the parent
+//
+// "@2" behind a step: only the worker of RANK 2; "#1": only at restart count 1. {rank}, {restart}
+// and {pid} in a step are replaced. It ends with 0 after the last step.
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+namespace {
+
+std::string Env(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? value : "";
+}
+
+void Replace(std::string& text, const std::string& what, const std::string& with) {
+  for (size_t at = text.find(what); at != std::string::npos; at = text.find(what)) {
+    text.replace(at, what.size(), with);
+  }
+}
+
+// Cuts "<mark><number>" off the end of `step`. Whether the step applies: there is no such mark, or
+// the number is `value`.
+bool Applies(std::string& step, char mark, const std::string& value) {
+  const size_t at = step.rfind(mark);
+  if (at == std::string::npos || at + 1 == step.size()) return true;
+  const std::string wanted = step.substr(at + 1);
+  if (wanted.find_first_not_of("0123456789") != std::string::npos) return true;
+  step.resize(at);
+  return wanted == value;
+}
+
+void Line(FILE* stream, const std::string& text) {
+  std::fprintf(stream, "%s\n", text.c_str());
+  std::fflush(stream);
+}
+
+void WaitForFile(const std::string& path) {
+  while (access(path.c_str(), F_OK) != 0) usleep(2000);
+}
+
+void Do(const std::string& name, const std::string& value) {
+  if (name == "print") return Line(stdout, value);
+  if (name == "err") return Line(stderr, value);
+  if (name == "env") return Line(stdout, value + "=" + Env(value.c_str()));
+  if (name == "touch") {
+    close(open(value.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0644));
+    return;
+  }
+  if (name == "until") return WaitForFile(value);
+  if (name == "wait") {
+    for (;;) pause();
+  }
+  if (name == "exit") std::exit(std::stoi(value));
+  if (name == "die") {
+    raise(std::stoi(value));
+    return;
+  }
+  if (name == "ignore") {
+    signal(std::stoi(value), SIG_IGN);
+    return;
+  }
+  if (name == "signal-agent") {
+    kill(getppid(), std::stoi(value));
+    return;
+  }
+  if (name == "grandchild") {
+    if (fork() == 0) {
+      setsid();
+      for (;;) pause();
+    }
+    return;
+  }
+  Line(stderr, "toy_worker: unknown step " + name);
+  std::exit(99);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    std::string step = argv[i];
+    // Either order of the two marks.
+    bool applies = true;
+    for (int k = 0; k < 2; ++k) {
+      applies = Applies(step, '@', Env("RANK")) && applies;
+      applies = Applies(step, '#', Env("TORCHELASTIC_RESTART_COUNT")) && applies;
+    }
+    if (!applies) continue;
+    Replace(step, "{rank}", Env("RANK"));
+    Replace(step, "{restart}", Env("TORCHELASTIC_RESTART_COUNT"));
+    Replace(step, "{pid}", std::to_string(getpid()));
+    const size_t colon = step.find(':');
+    if (colon == std::string::npos) {
+      Do(step, "");
+    } else {
+      Do(step.substr(0, colon), step.substr(colon + 1));
+    }
+  }
+  return 0;
+}

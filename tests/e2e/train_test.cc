@@ -1,0 +1,161 @@
+// The example trainer under the real ddprun: resume after a kill, and equal bits however the ranks
+// are spread.
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include <doctest/doctest.h>
+
+#include "tests/e2e/job.h"
+#include "tests/support/netns.h"
+#include "tests/support/skip.h"
+
+namespace ddprun::testing {
+namespace {
+
+// The text behind "name": in a summary, up to the next comma, brace or line end.
+std::string Field(const std::string& json, const std::string& name) {
+  const size_t key = json.find("\"" + name + "\"");
+  if (key == std::string::npos) return "";
+  const size_t from = json.find_first_not_of(" :\"", key + name.size() + 2);
+  return json.substr(from, json.find_first_of(",}\"\n", from) - from);
+}
+
+// One training setting; every run of it must end with the same weights.
+class Training {
+ public:
+  Training() {
+    Subprocess draw({Runfile("tools/make_digits/make_digits"), Data(), "--train", "1000", "--test",
+                     "200"});
+    REQUIRE_MESSAGE(draw.Wait() == 0, draw.Describe());
+  }
+
+  // The arguments of one run named `name`, which keeps its checkpoints and summary apart.
+  std::vector<std::string> Arguments(const std::string& name) const {
+    return {Runfile("examples/train/train"),  "--data",           Data(),
+            "--epochs",                       "6",                "--batch_size",
+            "10",                             "--hidden",         "32",
+            "--checkpoint_dir",               dir_.File(name),    "--checkpoint_every",
+            "10",                             "--resume",         "--summary_file",
+            dir_.File(name + ".json")};
+  }
+  std::string Summary(const std::string& name) const { return ReadFile(dir_.File(name + ".json")); }
+  std::string Weights(const std::string& name) const {
+    return Field(Summary(name), "parameters_sha256");
+  }
+  bool WaitForCheckpoint(const std::string& name) const {
+    return Eventually([&] {
+      std::error_code none;
+      return std::filesystem::exists(dir_.File(name), none) &&
+             !std::filesystem::is_empty(dir_.File(name), none);
+    });
+  }
+
+ private:
+  std::string Data() const { return dir_.File("digits"); }
+
+  TempDir dir_;
+};
+
+std::vector<std::string> operator+(std::vector<std::string> a, const std::vector<std::string>& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+int PidOfRank(const Job& job, int rank) {
+  const std::vector<int> ranks = ProcessesWithEnv("RANK", std::to_string(rank));
+  for (const int pid : job.Processes()) {
+    if (std::find(ranks.begin(), ranks.end(), pid) != ranks.end()) return pid;
+  }
+  return 0;
+}
+
+// The weights of an undisturbed run of 1 x 4 ranks over shm.
+std::string Reference(const Training& training) {
+  Job job;
+  auto ddprun = job.RunRaw(std::vector<std::string>{"--standalone", "--nproc_per_node=4"} +
+                           training.Arguments("reference"));
+  REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
+  const std::string summary = training.Summary("reference");
+  REQUIRE_MESSAGE(Field(summary, "backend") == "shm", summary);
+  REQUIRE_MESSAGE(Field(summary, "world_size") == "4", summary);
+  REQUIRE_MESSAGE(Field(summary, "start_step") == "0", summary);
+  REQUIRE_MESSAGE(Field(summary, "restart_count") == "0", summary);
+  return Field(summary, "parameters_sha256");
+}
+
+TEST_CASE("train: a killed worker costs no bit of the result") {
+  const Training training;
+  const std::string reference = Reference(training);
+  REQUIRE(reference.size() == 64);
+
+  SUBCASE("on one node over shm") {
+    Job job;
+    auto ddprun =
+        job.RunRaw(std::vector<std::string>{"--standalone", "--nproc_per_node=4",
+                                            "--max_restarts=1"} +
+                   training.Arguments("killed"));
+    REQUIRE_MESSAGE(training.WaitForCheckpoint("killed"), ddprun->Describe());
+    REQUIRE(kill(PidOfRank(job, 2), SIGKILL) == 0);
+    REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
+    const std::string summary = training.Summary("killed");
+    CHECK_MESSAGE(Field(summary, "restart_count") == "1", summary);
+    CHECK_MESSAGE(Field(summary, "start_step") != "0", summary);
+    CHECK(training.Weights("killed") == reference);
+  }
+  SUBCASE("on 2 x 2 ranks over tcp, in hosts of their own") {
+    std::string why;
+    const auto hosts = Hosts::Make(2, &why);
+    if (hosts == nullptr) return SkipTest("no network namespaces here: " + why);
+    Job job;
+    const std::vector<std::string> options = {"--nnodes=2", "--nproc_per_node=2", "--rdzv_id=train",
+                                              "--rdzv_backend=c10d", "--max_restarts=1",
+                                              "--rdzv_endpoint=" + hosts->Address(1) + ":29400"};
+    auto a = job.RunRaw(options + training.Arguments("two"), {.netns = hosts->Name(1)});
+    auto b = job.RunRaw(options + training.Arguments("two"), {.netns = hosts->Name(2)});
+    REQUIRE_MESSAGE(training.WaitForCheckpoint("two"), a->Describe(), b->Describe());
+    REQUIRE(kill(PidOfRank(job, 3), SIGKILL) == 0);
+    REQUIRE_MESSAGE(a->Wait() == 0, a->Describe());
+    REQUIRE_MESSAGE(b->Wait() == 0, b->Describe());
+    const std::string summary = training.Summary("two");
+    CHECK_MESSAGE(Field(summary, "backend") == "tcp", summary);
+    CHECK_MESSAGE(Field(summary, "restart_count") == "1", summary);
+    CHECK_MESSAGE(Field(summary, "start_step") != "0", summary);
+    CHECK(training.Weights("two") == reference);
+  }
+  SUBCASE("on 4 x 1 ranks over tcp, in hosts of their own, nobody killed") {
+    std::string why;
+    const auto hosts = Hosts::Make(4, &why);
+    if (hosts == nullptr) return SkipTest("no network namespaces here: " + why);
+    Job job;
+    const std::vector<std::string> options = {"--nnodes=4", "--nproc_per_node=1", "--rdzv_id=train",
+                                              "--rdzv_endpoint=" + hosts->Address(1) + ":29400"};
+    std::vector<std::unique_ptr<Subprocess>> nodes;
+    for (int i = 4; i >= 1; --i) {
+      nodes.push_back(
+          job.RunRaw(options + training.Arguments("four"), {.netns = hosts->Name(i)}));
+    }
+    for (const auto& node : nodes) REQUIRE_MESSAGE(node->Wait() == 0, node->Describe());
+    CHECK(training.Weights("four") == reference);
+  }
+}
+
+TEST_CASE("train: without a checkpoint a restart begins afresh") {
+  const Training training;
+  Job job;
+  std::vector<std::string> arguments = training.Arguments("fresh");
+  *(std::find(arguments.begin(), arguments.end(), "--checkpoint_every") + 1) = "1000000";
+  auto ddprun = job.RunRaw(
+      std::vector<std::string>{"--standalone", "--nproc_per_node=2", "--max_restarts=1"} +
+      arguments);
+  REQUIRE(Eventually([&] { return PidOfRank(job, 1) != 0; }));
+  REQUIRE(kill(PidOfRank(job, 1), SIGKILL) == 0);
+  REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
+  const std::string summary = training.Summary("fresh");
+  CHECK_MESSAGE(Field(summary, "restart_count") == "1", summary);
+  CHECK_MESSAGE(Field(summary, "start_step") == "0", summary);
+}
+
+}  // namespace
+}  // namespace ddprun::testing

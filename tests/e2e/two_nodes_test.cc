@@ -1,0 +1,184 @@
+// Two real agents on one host, over loopback.
+#include <signal.h>
+
+#include <doctest/doctest.h>
+
+#include "tests/e2e/job.h"
+
+namespace ddprun::testing {
+namespace {
+
+using namespace std::chrono_literals;
+
+TEST_CASE("two nodes: they find each other and share one world") {
+  Job job;
+  auto a = job.Run(job.NodeOptions(2), {"print:rank {rank}", "env:WORLD_SIZE@0", "env:GROUP_RANK@3",
+                                        "env:LOCAL_RANK@3"});
+  REQUIRE_MESSAGE(a->WaitForErr("1 of 2 nodes, waiting for 1 more"), a->Describe());
+  auto b = job.Run(job.NodeOptions(2), {"print:rank {rank}", "env:WORLD_SIZE@0", "env:GROUP_RANK@3",
+                                        "env:LOCAL_RANK@3"});
+  REQUIRE_MESSAGE(a->Wait() == 0, a->Describe());
+  REQUIRE_MESSAGE(b->Wait() == 0, b->Describe());
+  const std::string all = a->out() + b->out();
+  for (const char* line : {"rank 0\n", "rank 1\n", "rank 2\n", "rank 3\n", "WORLD_SIZE=4\n",
+                           "GROUP_RANK=1\n", "LOCAL_RANK=1\n"}) {
+    CHECK_MESSAGE(all.find(line) != std::string::npos, line, a->Describe(), b->Describe());
+  }
+  // The endpoint's own node has rank 0.
+  CHECK_MESSAGE(a->out().find("rank 0\n") != std::string::npos, a->Describe());
+}
+
+TEST_CASE("two nodes: without budget both end with the failing worker's code and name it") {
+  Job job;
+  const std::vector<std::string> steps = {"err:I am rank {rank}", "exit:9@3", "wait"};
+  auto a = job.Run(job.NodeOptions(2), steps);
+  auto b = job.Run(job.NodeOptions(2), steps);
+  REQUIRE_MESSAGE(a->Wait() == 9, a->Describe());
+  REQUIRE_MESSAGE(b->Wait() == 9, b->Describe());
+  for (const auto* node : {a.get(), b.get()}) {
+    CHECK_MESSAGE(node->err().find("rank      : 3") != std::string::npos, node->Describe());
+    CHECK_MESSAGE(node->err().find("I am rank 3") != std::string::npos, node->Describe());
+  }
+  CHECK(job.IsGone());
+}
+
+TEST_CASE("two nodes: a killed worker restarts both nodes, with one restart count") {
+  Job job;
+  const std::vector<std::string> steps = {"print:rank {rank} restart {restart}", "die:9@1#0",
+                                          "wait#0"};
+  auto a = job.Run(job.NodeOptions(2, "2", {"--max_restarts=1"}), steps);
+  auto b = job.Run(job.NodeOptions(2, "2", {"--max_restarts=1"}), steps);
+  REQUIRE_MESSAGE(a->Wait() == 0, a->Describe());
+  REQUIRE_MESSAGE(b->Wait() == 0, b->Describe());
+  const std::string all = a->out() + b->out();
+  for (int rank = 0; rank < 4; ++rank) {
+    const std::string line = "rank " + std::to_string(rank) + " restart 1\n";
+    CHECK_MESSAGE(all.find(line) != std::string::npos, line, a->Describe(), b->Describe());
+  }
+}
+
+TEST_CASE("two nodes: a node that succeeded restarts with the rest when another fails") {
+  Job job;
+  // Rank 0's node succeeds in the first attempt, then rank 1 fails; both succeed in the second.
+  const std::vector<std::string> steps = {
+      "print:rank {rank} restart {restart}", "touch:" + job.File("first") + "@0#0", "exit:0@0#0",
+      "until:" + job.File("fail") + "@1#0", "exit:3@1#0"};
+  auto a = job.Run(job.NodeOptions(1, "2", {"--max_restarts=1"}), steps);
+  auto b = job.Run(job.NodeOptions(1, "2", {"--max_restarts=1"}), steps);
+  REQUIRE_MESSAGE(job.WaitForFile("first"), a->Describe(), b->Describe());
+  CHECK_FALSE(a->Wait(200ms).has_value());
+  job.Touch("fail");
+  REQUIRE_MESSAGE(a->Wait() == 0, a->Describe());
+  REQUIRE_MESSAGE(b->Wait() == 0, b->Describe());
+  CHECK((a->out() + b->out()).find("rank 0 restart 1\n") != std::string::npos);
+}
+
+TEST_CASE("two nodes: a node that succeeded ends with the code of the other's failure") {
+  Job job;
+  const std::vector<std::string> steps = {"touch:" + job.File("first") + "@0", "exit:0@0",
+                                          "until:" + job.File("fail"), "exit:3"};
+  auto a = job.Run(job.NodeOptions(1), steps);
+  auto b = job.Run(job.NodeOptions(1), steps);
+  REQUIRE_MESSAGE(job.WaitForFile("first"), a->Describe(), b->Describe());
+  CHECK_FALSE(a->Wait(200ms).has_value());
+  job.Touch("fail");
+  REQUIRE_MESSAGE(a->Wait() == 3, a->Describe());
+  REQUIRE_MESSAGE(b->Wait() == 3, b->Describe());
+}
+
+TEST_CASE("two nodes: a node that waits says for whom, and ends with 121 after join_timeout") {
+  Job job;
+  auto a = job.Run(job.NodeOptions(1, "2", {"--rdzv_conf=join_timeout=1"}), {"wait"});
+  REQUIRE_MESSAGE(a->Wait() == 121, a->Describe());
+  CHECK_MESSAGE(a->err().find("1 of 2 nodes, waiting for 1 more") != std::string::npos,
+                a->Describe());
+  CHECK_MESSAGE(a->err().find(job.endpoint()) != std::string::npos, a->Describe());
+}
+
+TEST_CASE("two nodes: a signal ends the wait for the first rendezvous") {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    Job job;
+    auto a = job.Run(job.NodeOptions(1), {"wait"});
+    REQUIRE_MESSAGE(a->WaitForErr("waiting for 1 more"), a->Describe());
+    a->Signal(signal);
+    REQUIRE_MESSAGE(a->Wait() == 128 + signal, a->Describe());
+  }
+}
+
+TEST_CASE("two nodes: a signal before the endpoint is there ends the wait for it") {
+  Job job;
+  auto client = job.Run({"--nnodes=2", "--rdzv_backend=c10d", "--rdzv_conf=is_host=0",
+                         "--rdzv_endpoint=" + job.endpoint()},
+                        {"wait"});
+  REQUIRE_MESSAGE(client->WaitForErr(job.endpoint()), client->Describe());
+  client->Signal(SIGTERM);
+  REQUIRE_MESSAGE(client->Wait() == 143, client->Describe());
+}
+
+TEST_CASE("two nodes: a SIGKILL of one agent ends the other's round, and a new one takes its place") {
+  Job job;
+  const std::vector<std::string> steps = {"touch:" + job.File("up{rank}.{pid}"),
+                                          "touch:" + job.File("up{rank}"), "grandchild",
+                                          "until:" + job.File("go")};
+  auto a = job.Run(job.NodeOptions(1), steps);
+  REQUIRE_MESSAGE(a->WaitForErr("waiting for 1 more"), a->Describe());
+  auto b = job.Run(job.NodeOptions(1), steps);
+  REQUIRE(job.WaitForFile("up0"));
+  REQUIRE(job.WaitForFile("up1"));
+  b->Signal(SIGKILL);
+  CHECK(b->Wait() == 137);
+  // The other node's round ends: it waits for the place to be taken.
+  REQUIRE_MESSAGE(Eventually([&] {
+    const std::string err = a->err();
+    return err.rfind("waiting for 1 more") != err.find("waiting for 1 more");
+  }), a->Describe());
+  auto c = job.Run(job.NodeOptions(1), steps);
+  job.Touch("go");
+  REQUIRE_MESSAGE(a->Wait() == 0, a->Describe());
+  REQUIRE_MESSAGE(c->Wait() == 0, c->Describe());
+}
+
+TEST_CASE("two nodes: a SIGKILL of the endpoint's agent ends the other's round") {
+  Job job;
+  const std::vector<std::string> steps = {"touch:" + job.File("up{rank}"),
+                                          "until:" + job.File("go")};
+  auto a = job.Run(job.NodeOptions(1), steps);
+  REQUIRE_MESSAGE(a->WaitForErr("waiting for 1 more"), a->Describe());
+  auto b = job.Run(job.NodeOptions(1, "2", {"--rdzv_conf=is_host=0"}), steps);
+  REQUIRE(job.WaitForFile("up1"));
+  REQUIRE(job.WaitForFile("up0"));
+  a->Signal(SIGKILL);
+  CHECK(a->Wait() == 137);
+  REQUIRE_MESSAGE(b->WaitForErr("is gone"), b->Describe());
+  auto c = job.Run(job.NodeOptions(1), steps);
+  job.Touch("go");
+  REQUIRE_MESSAGE(b->Wait() == 0, b->Describe());
+  REQUIRE_MESSAGE(c->Wait() == 0, c->Describe());
+}
+
+TEST_CASE("two nodes: an elastic job starts with its minimum after last call") {
+  Job job;
+  auto a = job.Run(job.NodeOptions(1, "1:2", {"--rdzv_conf=last_call_timeout=1"}),
+                   {"env:WORLD_SIZE"});
+  REQUIRE_MESSAGE(a->Wait() == 0, a->Describe());
+  CHECK(a->out() == "WORLD_SIZE=1\n");
+}
+
+TEST_CASE("two nodes: static ranks are the given ones, and the store shares the port") {
+  Job job;
+  const auto node = [&](int rank) {
+    return std::vector<std::string>{"--nnodes=2", "--nproc_per_node=1",
+                                    "--node_rank=" + std::to_string(rank),
+                                    "--master_addr=127.0.0.1",
+                                    "--master_port=" + std::to_string(job.port())};
+  };
+  auto b = job.Run(node(1), {"env:RANK", "env:MASTER_PORT"});
+  auto a = job.Run(node(0), {"env:RANK", "env:MASTER_PORT"});
+  REQUIRE_MESSAGE(a->Wait() == 0, a->Describe());
+  REQUIRE_MESSAGE(b->Wait() == 0, b->Describe());
+  CHECK(a->out() == "RANK=0\nMASTER_PORT=" + std::to_string(job.port()) + "\n");
+  CHECK(b->out() == "RANK=1\nMASTER_PORT=" + std::to_string(job.port()) + "\n");
+}
+
+}  // namespace
+}  // namespace ddprun::testing
