@@ -68,8 +68,8 @@ absl::StatusOr<std::unique_ptr<ProcessGroup>> ProcessGroup::FromEnv(
   auto parsed = internal::ParseWorkerEnv([](const char* name) { return std::getenv(name); });
   if (!parsed.ok()) return parsed.status();
   if (options.timeout.count() <= 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the group's timeout is ", options.timeout.count(), " ms: it must be above 0"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the group's timeout is ", options.timeout.count(), " ms: it must be above 0"));
   }
   WorkerEnv env = parsed->value_or(WorkerEnv());
   if (env.world_size == 1 && (env.master_addr.empty() || env.master_port == 0)) {
@@ -89,13 +89,16 @@ absl::StatusOr<std::unique_ptr<ProcessGroup>> ProcessGroup::FromEnv(
     member.rank = env.rank;
     member.world_size = env.world_size;
     member.timeout = options.timeout;
-    member.capabilities = {options.backend, internal::HostKey(),
-                           internal::LocalAddressToward(env.master_addr, env.master_port), {}};
+    member.capabilities = {options.backend,
+                           internal::HostKey(),
+                           internal::LocalAddressToward(env.master_addr, env.master_port),
+                           {}};
     const std::string address = env.master_addr;
     const uint16_t port = env.master_port;
     const std::string group_prefix = absl::StrCat(*prefix, "/group");
-    member.connect_store = [address, port, group_prefix](std::chrono::milliseconds timeout)
-        -> absl::StatusOr<std::unique_ptr<Store>> {
+    member.connect_store =
+        [address, port, group_prefix](
+            std::chrono::milliseconds timeout) -> absl::StatusOr<std::unique_ptr<Store>> {
       auto connected = Store::Connect(address, port, timeout);
       if (!connected.ok()) return connected.status();
       return std::unique_ptr<Store>(new OwningPrefixStore(group_prefix, std::move(*connected)));
@@ -105,8 +108,8 @@ absl::StatusOr<std::unique_ptr<ProcessGroup>> ProcessGroup::FromEnv(
     if (!group.ok()) return group.status();
     formed = std::move(*group);
   }
-  return std::unique_ptr<ProcessGroup>(new ProcessGroupImpl(
-      std::move(env), std::move(*store), std::move(session), std::move(formed)));
+  return std::unique_ptr<ProcessGroup>(new ProcessGroupImpl(std::move(env), std::move(*store),
+                                                            std::move(session), std::move(formed)));
 }
 
 }  // namespace ddp

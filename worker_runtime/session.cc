@@ -41,8 +41,8 @@ absl::StatusOr<std::string> Lead(Store& store, int world_size, Milliseconds time
     std::vector<std::string> hellos;
     std::vector<int> missing;
     for (int rank = 0; rank < world_size; ++rank) {
-      const auto left = std::max(Milliseconds(1), std::chrono::duration_cast<Milliseconds>(
-                                                      deadline - Clock::now()));
+      const auto left = std::max(Milliseconds(1),
+                                 std::chrono::duration_cast<Milliseconds>(deadline - Clock::now()));
       auto hello = store.Get(HelloKey(rank), left);
       if (absl::IsDeadlineExceeded(hello.status())) {
         missing.push_back(rank);

@@ -43,10 +43,15 @@ void Set(const std::string& name, const std::string& value) {
   uint16_t port = 0;
   if (read(port_fd, &port, sizeof port) != sizeof port) _exit(99);
   const std::string size = std::to_string(options.world_size);
-  for (const auto& [name, value] : std::map<std::string, std::string>{
-           {"RANK", std::to_string(rank)}, {"LOCAL_RANK", std::to_string(rank)},
-           {"WORLD_SIZE", size}, {"LOCAL_WORLD_SIZE", size}, {"MASTER_ADDR", "127.0.0.1"},
-           {"MASTER_PORT", std::to_string(port)}, {"DDPRUN_ROUND", "1"}, {"DDPRUN_EPOCH", "7"}}) {
+  for (const auto& [name, value] :
+       std::map<std::string, std::string>{{"RANK", std::to_string(rank)},
+                                          {"LOCAL_RANK", std::to_string(rank)},
+                                          {"WORLD_SIZE", size},
+                                          {"LOCAL_WORLD_SIZE", size},
+                                          {"MASTER_ADDR", "127.0.0.1"},
+                                          {"MASTER_PORT", std::to_string(port)},
+                                          {"DDPRUN_ROUND", "1"},
+                                          {"DDPRUN_EPOCH", "7"}}) {
     Set(name, value);
   }
   for (const auto& [name, value] : options.env) Set(name, value);
@@ -79,7 +84,8 @@ RankProcesses::RankProcesses(const Options& options, const Body& body) {
   DDP_CHECK(store.ok());
   store_ = std::move(*store);
   const uint16_t number = store_->port();
-  for (UniqueFd& port : ports) DDP_CHECK(write(port.get(), &number, sizeof number) == sizeof number);
+  for (UniqueFd& port : ports)
+    DDP_CHECK(write(port.get(), &number, sizeof number) == sizeof number);
 }
 
 RankProcesses::~RankProcesses() {

@@ -17,9 +17,8 @@ using ddp::internal::GroupMember;
 
 constexpr std::chrono::seconds kStoreTimeout(30);
 
-std::vector<absl::StatusOr<FormedGroup>> Form(
-    const std::vector<GroupMember>& members,
-    const std::function<void(ddp::Communicator&)>& body) {
+std::vector<absl::StatusOr<FormedGroup>> Form(const std::vector<GroupMember>& members,
+                                              const std::function<void(ddp::Communicator&)>& body) {
   auto server = rendezvous::StoreServer::Start({});
   REQUIRE(server.ok());
   const uint16_t port = (*server)->port();
@@ -54,8 +53,7 @@ void RunRankThreads(const RankThreadsOptions& options,
       GroupMember member;
       member.rank = static_cast<int>(members.size());
       member.timeout = options.timeout;
-      member.capabilities.backend =
-          options.use_tcp ? ddp::Backend::kTcp : ddp::Backend::kAuto;
+      member.capabilities.backend = options.use_tcp ? ddp::Backend::kTcp : ddp::Backend::kAuto;
       member.capabilities.host = absl::StrCat("host", node);
       member.capabilities.address = "127.0.0.1";
       members.push_back(member);

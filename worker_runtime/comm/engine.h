@@ -24,7 +24,8 @@ class Engine {
 
   // Makes the Run() under way, here and on the peers, end with Aborted soon. Safe from any thread.
   virtual void Abort(const std::string& reason) = 0;
-  // Tells the peers that this rank goes in order. No call of Run() follows. Not concurrent to Run().
+  // Tells the peers that this rank goes in order. No call of Run() follows. Not concurrent to
+  // Run().
   virtual void Leave() = 0;
   // A peer's failure noticed outside of an operation; Ok otherwise. Safe from any thread.
   virtual absl::Status peer_error() const = 0;

@@ -115,8 +115,8 @@ absl::StatusOr<FormedGroup> FormGroup(Store& store, const GroupMember& member) {
   capabilities.nonce = MakeNonce();
   absl::Status status = store.Set(CapabilitiesKey(member.rank), Encode(capabilities));
   if (!status.ok()) return status;
-  auto plan = member.rank == 0 ? DecideAndTell(store, member, deadline)
-                               : Follow(store, member, deadline);
+  auto plan =
+      member.rank == 0 ? DecideAndTell(store, member, deadline) : Follow(store, member, deadline);
   if (!plan.ok()) return plan.status();
   const Place place = PlaceOf(*plan, member.rank);
   ShmGroup shared;

@@ -26,8 +26,7 @@ class HeapBuffer final : public Buffer {
 
 absl::StatusOr<std::unique_ptr<Buffer>> AllocateHeapBuffer(size_t bytes) {
   // One byte more, since a mapping of nothing is an error.
-  void* data =
-      mmap(nullptr, bytes + 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* data = mmap(nullptr, bytes + 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data == MAP_FAILED) {
     return absl::ResourceExhaustedError(
         absl::StrCat("allocate a buffer of ", bytes, " bytes: ", std::strerror(errno)));

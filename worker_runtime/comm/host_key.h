@@ -8,7 +8,8 @@
 namespace ddp::internal {
 
 // Equal for processes of one boot of one machine in one network namespace, which is what abstract
-// Unix sockets need. DDPRUN_HOST_ID in the environment takes its place, as NCCL_HOSTID does in NCCL.
+// Unix sockets need. DDPRUN_HOST_ID in the environment takes its place, as NCCL_HOSTID does in
+// NCCL.
 std::string HostKey();
 
 // The local address from which this machine talks to `host`; "" if there is no way to it.

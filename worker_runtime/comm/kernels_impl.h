@@ -165,37 +165,58 @@ void StoreFloat16(const void* accumulator, void* output, size_t count, int divis
 
 void Load(DType dtype, const void* input, void* accumulator, size_t count) {
   switch (dtype) {
-    case DType::kFloat32: return LoadSame<Float32>(input, accumulator, count);
-    case DType::kFloat64: return LoadSame<Float64>(input, accumulator, count);
-    case DType::kFloat16: return WidenFloat16<false>(input, accumulator, count);
-    case DType::kBFloat16: return LoadBFloat16(input, accumulator, count);
-    case DType::kInt32: return LoadSame<Int32>(input, accumulator, count);
-    case DType::kInt64: return LoadSame<Int64>(input, accumulator, count);
-    case DType::kUint8: return LoadSame<Uint8>(input, accumulator, count);
+    case DType::kFloat32:
+      return LoadSame<Float32>(input, accumulator, count);
+    case DType::kFloat64:
+      return LoadSame<Float64>(input, accumulator, count);
+    case DType::kFloat16:
+      return WidenFloat16<false>(input, accumulator, count);
+    case DType::kBFloat16:
+      return LoadBFloat16(input, accumulator, count);
+    case DType::kInt32:
+      return LoadSame<Int32>(input, accumulator, count);
+    case DType::kInt64:
+      return LoadSame<Int64>(input, accumulator, count);
+    case DType::kUint8:
+      return LoadSame<Uint8>(input, accumulator, count);
   }
 }
 
 void Add(DType dtype, const void* input, void* accumulator, size_t count) {
   switch (dtype) {
-    case DType::kFloat32: return AddSame<Float32, float>(input, accumulator, count);
-    case DType::kFloat64: return AddSame<Float64, double>(input, accumulator, count);
-    case DType::kFloat16: return WidenFloat16<true>(input, accumulator, count);
-    case DType::kBFloat16: return AddBFloat16(input, accumulator, count);
-    case DType::kInt32: return AddSame<Int32, uint32_t>(input, accumulator, count);
-    case DType::kInt64: return AddSame<Int64, uint64_t>(input, accumulator, count);
-    case DType::kUint8: return AddSame<Uint8, uint8_t>(input, accumulator, count);
+    case DType::kFloat32:
+      return AddSame<Float32, float>(input, accumulator, count);
+    case DType::kFloat64:
+      return AddSame<Float64, double>(input, accumulator, count);
+    case DType::kFloat16:
+      return WidenFloat16<true>(input, accumulator, count);
+    case DType::kBFloat16:
+      return AddBFloat16(input, accumulator, count);
+    case DType::kInt32:
+      return AddSame<Int32, uint32_t>(input, accumulator, count);
+    case DType::kInt64:
+      return AddSame<Int64, uint64_t>(input, accumulator, count);
+    case DType::kUint8:
+      return AddSame<Uint8, uint8_t>(input, accumulator, count);
   }
 }
 
 void Store(DType dtype, const void* accumulator, void* output, size_t count, int divisor) {
   switch (dtype) {
-    case DType::kFloat32: return StoreSame<Float32, float>(accumulator, output, count, divisor);
-    case DType::kFloat64: return StoreSame<Float64, double>(accumulator, output, count, divisor);
-    case DType::kFloat16: return StoreFloat16(accumulator, output, count, divisor);
-    case DType::kBFloat16: return StoreBFloat16(accumulator, output, count, divisor);
-    case DType::kInt32: return StoreSame<Signed32, int32_t>(accumulator, output, count, divisor);
-    case DType::kInt64: return StoreSame<Signed64, int64_t>(accumulator, output, count, divisor);
-    case DType::kUint8: return StoreSame<Uint8, int>(accumulator, output, count, divisor);
+    case DType::kFloat32:
+      return StoreSame<Float32, float>(accumulator, output, count, divisor);
+    case DType::kFloat64:
+      return StoreSame<Float64, double>(accumulator, output, count, divisor);
+    case DType::kFloat16:
+      return StoreFloat16(accumulator, output, count, divisor);
+    case DType::kBFloat16:
+      return StoreBFloat16(accumulator, output, count, divisor);
+    case DType::kInt32:
+      return StoreSame<Signed32, int32_t>(accumulator, output, count, divisor);
+    case DType::kInt64:
+      return StoreSame<Signed64, int64_t>(accumulator, output, count, divisor);
+    case DType::kUint8:
+      return StoreSame<Uint8, int>(accumulator, output, count, divisor);
   }
 }
 

@@ -27,9 +27,9 @@ struct Op {
   OpKind kind = OpKind::kBarrier;
   DType dtype = DType::kUint8;
   ReduceOp reduce = ReduceOp::kSum;
-  int root = 0;            // of a broadcast
-  size_t count = 0;        // elements as in Communicator's calls; bytes for kAllocate
-  uint64_t sequence = 0;   // 1 for the group's first operation
+  int root = 0;           // of a broadcast
+  size_t count = 0;       // elements as in Communicator's calls; bytes for kAllocate
+  uint64_t sequence = 0;  // 1 for the group's first operation
   const void* input = nullptr;
   void* output = nullptr;  // kAllocate: a std::unique_ptr<Buffer>
   std::chrono::milliseconds timeout{0};
@@ -47,8 +47,9 @@ std::string NameRanks(const std::vector<int>& ranks);
 // "3 s", "1500 ms".
 std::string NameDuration(std::chrono::milliseconds duration);
 
-// Whether `op` waits for so long that the others should hear of it: a quarter of its timeout, at most
-// 10 s. Early enough for all to know, when the timeout comes, who is waiting and who is missing.
+// Whether `op` waits for so long that the others should hear of it: a quarter of its timeout, at
+// most 10 s. Early enough for all to know, when the timeout comes, who is waiting and who is
+// missing.
 bool IsStuck(const Op& op);
 
 }  // namespace ddp::internal

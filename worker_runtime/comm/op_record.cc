@@ -28,9 +28,9 @@ absl::Status CheckSame(int rank, const OpRecord& record, int other_rank, const O
       record.reduce == other.reduce) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "the ranks call different operations: rank ", rank, " ", DescribeRecord(record), ", rank ",
-      other_rank, " ", DescribeRecord(other)));
+  return absl::InvalidArgumentError(absl::StrCat("the ranks call different operations: rank ", rank,
+                                                 " ", DescribeRecord(record), ", rank ", other_rank,
+                                                 " ", DescribeRecord(other)));
 }
 
 }  // namespace ddp::internal

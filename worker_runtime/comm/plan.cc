@@ -30,9 +30,9 @@ const char* BackendName(Backend backend) {
 }
 
 absl::Status Garbage(const char* what, const std::string& text) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("the store holds no ", what, " of version ", kVersion, ": \"",
-                   text.substr(0, 100), "\" (do all ranks run the same program?)"));
+  return absl::InvalidArgumentError(absl::StrCat("the store holds no ", what, " of version ",
+                                                 kVersion, ": \"", text.substr(0, 100),
+                                                 "\" (do all ranks run the same program?)"));
 }
 
 }  // namespace
@@ -41,10 +41,9 @@ absl::StatusOr<Plan> MakePlan(const std::vector<Capabilities>& ranks) {
   Plan plan;
   for (size_t i = 1; i < ranks.size(); ++i) {
     if (ranks[i].backend == ranks[0].backend) continue;
-    return absl::FailedPreconditionError(
-        absl::StrCat("the ranks ask for different backends: rank 0 for ",
-                     BackendName(ranks[0].backend), ", rank ", i, " for ",
-                     BackendName(ranks[i].backend)));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the ranks ask for different backends: rank 0 for ", BackendName(ranks[0].backend),
+        ", rank ", i, " for ", BackendName(ranks[i].backend)));
   }
   size_t first_elsewhere = 0;
   for (size_t i = 0; i < ranks.size(); ++i) {
@@ -64,9 +63,9 @@ absl::StatusOr<Plan> MakePlan(const std::vector<Capabilities>& ranks) {
     plan.reason = absl::StrCat("tcp between ", plan.node_sizes.size(), " nodes: rank ",
                                first_elsewhere, " is not on rank 0's host");
     if (ranks[0].backend == Backend::kShm) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "backend shm needs all ranks on one host: rank ", first_elsewhere,
-          " is not on rank 0's"));
+      return absl::FailedPreconditionError(
+          absl::StrCat("backend shm needs all ranks on one host: rank ", first_elsewhere,
+                       " is not on rank 0's"));
     }
   }
   return plan;
@@ -115,8 +114,8 @@ absl::StatusOr<Plan> DecodePlan(const std::string& text, int world_size) {
 Place PlaceOf(const Plan& plan, int rank) {
   Place place;
   place.node_count = static_cast<int>(plan.node_sizes.size());
-  place.lanes = std::min(kMaxLanes, *std::min_element(plan.node_sizes.begin(),
-                                                      plan.node_sizes.end()));
+  place.lanes =
+      std::min(kMaxLanes, *std::min_element(plan.node_sizes.begin(), plan.node_sizes.end()));
   int first = 0;
   for (int node = 0; node < place.node_count; ++node) {
     const int size = plan.node_sizes[node];

@@ -184,6 +184,15 @@ void QueuedCommunicator::Abort(const std::string& reason) {
   work_done_.notify_all();
 }
 
+void QueuedCommunicator::Refuse(const std::string& why) {
+  {
+    std::lock_guard lock(mutex_);
+    if (error_.ok()) error_ = absl::InvalidArgumentError(why);
+  }
+  // The others wait for a call that will not come.
+  Abort(why);
+}
+
 void QueuedCommunicator::SetTimeout(std::chrono::milliseconds timeout) {
   std::lock_guard lock(mutex_);
   timeout_ = timeout;
@@ -222,6 +231,9 @@ std::unique_ptr<Work> QueuedCommunicator::AllReduce(void* data, size_t count, DT
 
 std::unique_ptr<Work> QueuedCommunicator::Broadcast(void* data, size_t count, DType dtype, int root,
                                                     Stream) {
+  if (root < 0 || root >= world_size()) {
+    Refuse(absl::StrCat("broadcast from rank ", root, " in a group of ", world_size(), " ranks"));
+  }
   Op call;
   call.kind = OpKind::kBroadcast;
   call.dtype = dtype;

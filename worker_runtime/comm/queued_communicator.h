@@ -53,6 +53,8 @@ class QueuedCommunicator final : public Communicator {
   class QueuedWork;
 
   std::unique_ptr<Work> Submit(Op op);
+  // Ends the group over a call that no rank could make.
+  void Refuse(const std::string& why);
   absl::Status Await(State& state);
   void ExecuteHead(std::unique_lock<std::mutex>& lock);
   void FailQueued();

@@ -97,6 +97,8 @@ void CheckEverything(Communicator& group, DType dtype) {
   CAPTURE(group.rank());
   for (size_t count : kCounts) {
     CAPTURE(count);
+    // Chunks are cut by bytes: a wide and a narrow accumulator see all there is.
+    if (count > 100'000 && dtype != DType::kFloat32 && dtype != DType::kFloat16) continue;
     for (ReduceOp op : {ReduceOp::kSum, ReduceOp::kAverage}) {
       CheckAllReduce(group, dtype, op, count);
       CheckAllReduceShared(group, dtype, op, count);

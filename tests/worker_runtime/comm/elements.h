@@ -14,8 +14,8 @@
 
 namespace ddp::testing {
 
-inline constexpr DType kAllTypes[] = {DType::kFloat32, DType::kFloat64, DType::kFloat16,
-                                      DType::kBFloat16, DType::kInt32, DType::kInt64,
+inline constexpr DType kAllTypes[] = {DType::kFloat32,  DType::kFloat64, DType::kFloat16,
+                                      DType::kBFloat16, DType::kInt32,   DType::kInt64,
                                       DType::kUint8};
 
 // The compiler's own half type is the judge of ours.
@@ -58,13 +58,20 @@ inline void WriteInput(DType dtype, int rank, size_t index, char* at) {
   const double real = static_cast<double>(whole) * 1e-6 * static_cast<double>(1 + random % 97);
   auto put = [at](auto value) { std::memcpy(at, &value, sizeof value); };
   switch (dtype) {
-    case DType::kFloat32: return put(static_cast<float>(real));
-    case DType::kFloat64: return put(real);
-    case DType::kFloat16: return put(static_cast<Half>(static_cast<float>(real)));
-    case DType::kBFloat16: return put(ToBFloat16Bits(static_cast<float>(real)));
-    case DType::kInt32: return put(static_cast<int32_t>(whole * 2000));
-    case DType::kInt64: return put(static_cast<int64_t>(random));
-    case DType::kUint8: return put(static_cast<uint8_t>(random));
+    case DType::kFloat32:
+      return put(static_cast<float>(real));
+    case DType::kFloat64:
+      return put(real);
+    case DType::kFloat16:
+      return put(static_cast<Half>(static_cast<float>(real)));
+    case DType::kBFloat16:
+      return put(ToBFloat16Bits(static_cast<float>(real)));
+    case DType::kInt32:
+      return put(static_cast<int32_t>(whole * 2000));
+    case DType::kInt64:
+      return put(static_cast<int64_t>(random));
+    case DType::kUint8:
+      return put(static_cast<uint8_t>(random));
   }
 }
 
@@ -107,7 +114,8 @@ inline void WriteReduced(DType dtype, ReduceOp op, int world_size, size_t index,
     if (dtype == DType::kFloat16) value32 = static_cast<float>(Read<Half>(input));
     if (dtype == DType::kBFloat16) value32 = FromBFloat16Bits(Read<uint16_t>(input));
     sum32 = rank == 0 ? value32 : sum32 + value32;
-    if (dtype == DType::kFloat64) sum64 = rank == 0 ? Read<double>(input) : sum64 + Read<double>(input);
+    if (dtype == DType::kFloat64)
+      sum64 = rank == 0 ? Read<double>(input) : sum64 + Read<double>(input);
     if (dtype == DType::kInt32) whole += static_cast<uint64_t>(Read<int32_t>(input));
     if (dtype == DType::kInt64) whole += Read<uint64_t>(input);
     if (dtype == DType::kUint8) whole += Read<uint8_t>(input);
@@ -115,13 +123,20 @@ inline void WriteReduced(DType dtype, ReduceOp op, int world_size, size_t index,
   const int by = op == ReduceOp::kAverage ? world_size : 1;
   auto put = [at](auto value) { std::memcpy(at, &value, sizeof value); };
   switch (dtype) {
-    case DType::kFloat32: return put(sum32 / static_cast<float>(by));
-    case DType::kFloat64: return put(sum64 / by);
-    case DType::kFloat16: return put(static_cast<Half>(sum32 / static_cast<float>(by)));
-    case DType::kBFloat16: return put(ToBFloat16Bits(sum32 / static_cast<float>(by)));
-    case DType::kInt32: return put(static_cast<int32_t>(static_cast<int32_t>(whole) / by));
-    case DType::kInt64: return put(static_cast<int64_t>(static_cast<int64_t>(whole) / by));
-    case DType::kUint8: return put(static_cast<uint8_t>(static_cast<uint8_t>(whole) / by));
+    case DType::kFloat32:
+      return put(sum32 / static_cast<float>(by));
+    case DType::kFloat64:
+      return put(sum64 / by);
+    case DType::kFloat16:
+      return put(static_cast<Half>(sum32 / static_cast<float>(by)));
+    case DType::kBFloat16:
+      return put(ToBFloat16Bits(sum32 / static_cast<float>(by)));
+    case DType::kInt32:
+      return put(static_cast<int32_t>(static_cast<int32_t>(whole) / by));
+    case DType::kInt64:
+      return put(static_cast<int64_t>(static_cast<int64_t>(whole) / by));
+    case DType::kUint8:
+      return put(static_cast<uint8_t>(static_cast<uint8_t>(whole) / by));
   }
 }
 
@@ -131,7 +146,8 @@ inline std::string Inputs(DType dtype, int rank, size_t first, size_t count) {
   return Memoized(key.str(), [&] { return ComputeInputs(dtype, rank, first, count); });
 }
 
-inline std::string ComputeReduced(DType dtype, ReduceOp op, int world_size, size_t first, size_t count) {
+inline std::string ComputeReduced(DType dtype, ReduceOp op, int world_size, size_t first,
+                                  size_t count) {
   std::string bytes(count * SizeOf(dtype), '\0');
   for (size_t i = 0; i < count; ++i) {
     WriteReduced(dtype, op, world_size, first + i, bytes.data() + i * SizeOf(dtype));
@@ -143,8 +159,7 @@ inline std::string Reduced(DType dtype, ReduceOp op, int world_size, size_t firs
   std::ostringstream key;
   key << Name(dtype) << (op == ReduceOp::kSum ? " sum" : " average") << " of " << world_size
       << " from " << first << " x " << count;
-  return Memoized(key.str(),
-                  [&] { return ComputeReduced(dtype, op, world_size, first, count); });
+  return Memoized(key.str(), [&] { return ComputeReduced(dtype, op, world_size, first, count); });
 }
 
 }  // namespace ddp::testing

@@ -97,7 +97,8 @@ void CheckVictimIsNamed(int signal, const std::string& code, const std::string& 
         return std::map<std::string, std::string>{
             {"DDPRUN_HOST_ID", "host" + std::to_string(rank / layout.ranks_per_host)}};
       };
-      RankProcesses ranks(options, [&](int rank) { return RunRank(layout, operation, timeout, rank); });
+      RankProcesses ranks(options,
+                          [&](int rank) { return RunRank(layout, operation, timeout, rank); });
       ranks.Signal(kVictim, 0);
       REQUIRE(ranks.Hear(kVictim) == "ready");
       ranks.Signal(kVictim, signal);
@@ -147,12 +148,25 @@ TEST_CASE("failures: ranks that call different operations are told what each cal
   });
   CheckEveryLayout([](Communicator& group) {
     std::vector<float> data(8);
-    absl::Status status =
-        group.rank() == 2 ? group.Barrier()->Wait()
-                          : group.Broadcast(data.data(), 8, DType::kFloat32, 0)->Wait();
+    absl::Status status = group.rank() == 2
+                              ? group.Barrier()->Wait()
+                              : group.Broadcast(data.data(), 8, DType::kFloat32, 0)->Wait();
     CAPTURE(status.ToString());
     CHECK(absl::IsInvalidArgument(status));
     CHECK(status.message().find("rank 2 barrier #1") != std::string::npos);
+  });
+}
+
+TEST_CASE("failures: a broadcast from a rank that does not exist is refused") {
+  CheckEveryLayout([](Communicator& group) {
+    std::vector<float> data(8);
+    for (int root : {3, -1}) {
+      absl::Status status = group.Broadcast(data.data(), 8, DType::kFloat32, root)->Wait();
+      CAPTURE(status.ToString());
+      CHECK_FALSE(status.ok());
+      CHECK(status.message().find("broadcast from rank 3 in a group of 3 ranks") !=
+            std::string::npos);
+    }
   });
 }
 

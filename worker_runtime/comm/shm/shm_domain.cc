@@ -107,8 +107,8 @@ absl::Status ShmDomain::AwaitSlowly(int index, uint32_t step, const Op& op, bool
       on_stuck_(op);
     }
     const std::chrono::nanoseconds left = op.deadline - Clock::now();
-    Sleep(awaited, step, std::clamp<std::chrono::nanoseconds>(left, std::chrono::nanoseconds(0),
-                                                              kLongestSleep));
+    Sleep(awaited, step,
+          std::clamp<std::chrono::nanoseconds>(left, std::chrono::nanoseconds(0), kLongestSleep));
   }
   return absl::OkStatus();
 }
@@ -129,9 +129,9 @@ absl::Status ShmDomain::WhyHopeless(uint32_t step, const Op& op, bool is_arrival
     return absl::UnavailableError(absl::StrCat(Describe(op), " failed: ", NameGone(gone)));
   }
   if (missing.empty() || Clock::now() < op.deadline) return absl::OkStatus();
-  return absl::DeadlineExceededError(absl::StrCat(
-      Describe(op), " timed out after ", NameDuration(op.timeout), ": ", NameRanks(missing),
-      is_arrival ? " did not arrive" : " did not finish"));
+  return absl::DeadlineExceededError(
+      absl::StrCat(Describe(op), " timed out after ", NameDuration(op.timeout), ": ",
+                   NameRanks(missing), is_arrival ? " did not arrive" : " did not finish"));
 }
 
 std::string ShmDomain::NameGone(const std::vector<int>& indices) const {

@@ -24,8 +24,8 @@ namespace ddp::internal {
 // input visible (PostArrived), waits for the others', and, where the result is made by one rank for
 // the others, makes that visible (PostFinished) and waits for it.
 //
-// A rank writes the staging of step t only when every rank has arrived at t-1, and a rank arrives at
-// t-1 only when it has read all it needs of t-2: so two sets of staging are enough.
+// A rank writes the staging of step t only when every rank has arrived at t-1, and a rank arrives
+// at t-1 only when it has read all it needs of t-2: so two sets of staging are enough.
 //
 // Methods are called by the thread that executes operations, those marked "any thread" excepted.
 class ShmDomain {
@@ -125,7 +125,7 @@ class ShmDomain {
   uint32_t step_ = 0;
   std::function<void(const Op&)> on_stuck_;
   uint64_t stuck_sequence_ = 0;  // the last operation for which it was called
-  uint64_t end_;  // of the last buffer, in the memory; alike on all ranks
+  uint64_t end_;                 // of the last buffer, in the memory; alike on all ranks
   int32_t last_region_ = -1;
 
   std::mutex mutex_;         // buffers are released by the caller's thread

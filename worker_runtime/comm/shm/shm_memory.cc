@@ -69,7 +69,11 @@ absl::StatusOr<std::unique_ptr<ShmDomain>> ShmDomain::Map(ddprun::UniqueFd memor
 class ShmDomain::Region final : public Buffer {
  public:
   Region(ShmDomain& domain, int32_t id, char* mapping, size_t stride, uint64_t offset, size_t bytes)
-      : domain_(domain), id_(id), mapping_(mapping), stride_(stride), offset_(offset),
+      : domain_(domain),
+        id_(id),
+        mapping_(mapping),
+        stride_(stride),
+        offset_(offset),
         bytes_(bytes) {}
   ~Region() override {
     domain_.Release(id_);
@@ -79,9 +83,7 @@ class ShmDomain::Region final : public Buffer {
               static_cast<off_t>(offset_ + stride_ * static_cast<size_t>(domain_.index())),
               static_cast<off_t>(stride_));
   }
-  void* data() const override {
-    return mapping_ + stride_ * static_cast<size_t>(domain_.index());
-  }
+  void* data() const override { return mapping_ + stride_ * static_cast<size_t>(domain_.index()); }
   size_t bytes() const override { return bytes_; }
 
  private:

@@ -90,8 +90,7 @@ UniqueFd ReceiveMemory(int socket) {
 }
 
 absl::Status SocketStatus(const char* what) {
-  return absl::InternalError(
-      absl::StrCat(what, " for this node's ranks: ", std::strerror(errno)));
+  return absl::InternalError(absl::StrCat(what, " for this node's ranks: ", std::strerror(errno)));
 }
 
 // The first rank's side.
@@ -145,7 +144,8 @@ class Leader {
 
   void Poll(Clock::time_point deadline) {
     std::vector<pollfd> polled = {{listener_.get(), POLLIN, 0}};
-    for (const Stranger& stranger : strangers_) polled.push_back({stranger.socket.get(), POLLIN, 0});
+    for (const Stranger& stranger : strangers_)
+      polled.push_back({stranger.socket.get(), POLLIN, 0});
     if (poll(polled.data(), polled.size(), PollMs(deadline)) < 0) return;
     std::vector<Stranger> remaining;
     for (size_t i = 0; i < strangers_.size(); ++i) {
@@ -209,10 +209,12 @@ absl::StatusOr<ShmGroup> Lead(Store& store, const std::string& key, std::vector<
 
 absl::StatusOr<ShmGroup> Follow(Store& store, const std::string& key, std::vector<int> ranks,
                                 int index, Clock::time_point deadline) {
-  const std::string who = absl::StrCat("rank ", ranks[0], ", which holds this node's shared memory,");
-  auto value = store.Get(key, std::max(std::chrono::milliseconds(1),
-                                       std::chrono::duration_cast<std::chrono::milliseconds>(
-                                           deadline - Clock::now())));
+  const std::string who =
+      absl::StrCat("rank ", ranks[0], ", which holds this node's shared memory,");
+  auto value = store.Get(
+      key,
+      std::max(std::chrono::milliseconds(1),
+               std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now())));
   if (!value.ok()) {
     return absl::Status(value.status().code(),
                         absl::StrCat(who, " did not come: ", value.status().message()));
@@ -221,8 +223,8 @@ absl::StatusOr<ShmGroup> Follow(Store& store, const std::string& key, std::vecto
   hello.index = index;
   const size_t space = value->find(' ');
   sockaddr_un address{};
-  const std::string name = absl::HexStringToBytes(
-      space == std::string::npos ? "" : value->substr(space + 1));
+  const std::string name =
+      absl::HexStringToBytes(space == std::string::npos ? "" : value->substr(space + 1));
   if (!ParseNonce(value->substr(0, space), &hello.nonce) || name.size() < sizeof(sa_family_t) ||
       name.size() > sizeof address) {
     return absl::InternalError(absl::StrCat("the store holds garbage under ", key));

@@ -50,8 +50,8 @@ absl::Status Chain::Reduce(const Op& op, const ReduceJob& job, bool is_first) {
     streams.to_next = &sum.partials_out;
     streams.from_next = &sum.results_in;
   }
-  for (Stream* stream : {streams.to_previous, streams.from_previous, streams.to_next,
-                         streams.from_next}) {
+  for (Stream* stream :
+       {streams.to_previous, streams.from_previous, streams.to_next, streams.from_next}) {
     if (stream == nullptr || !is_first) continue;
     stream->greeting = hello;
     stream->greeting_done = 0;
@@ -191,8 +191,8 @@ absl::Status Chain::TimedOut(const Op& op, short previous_events, short next_eve
   if ((next_events & POLLIN) != 0) silent.push_back(next_.rank);
   if (silent.empty()) silent.push_back(previous_events != 0 ? previous_.rank : next_.rank);
   return absl::DeadlineExceededError(absl::StrCat(Describe(op), " timed out after ",
-                                                  NameDuration(op.timeout), ": ",
-                                                  NameRanks(silent), " did not answer"));
+                                                  NameDuration(op.timeout), ": ", NameRanks(silent),
+                                                  " did not answer"));
 }
 
 absl::Status Chain::Lost(const Op& op, const Link& link, int error) const {

@@ -17,7 +17,8 @@ namespace ddp::internal {
 
 // A link only tells that a neighbour is gone or silent; why, and which rank further along the chain
 // is to blame, stands here. Costs nothing while all is well: the connection is made by the first
-// call. Every call is bounded and gives up quietly, since the store may be gone as well. Any thread.
+// call. Every call is bounded and gives up quietly, since the store may be gone as well. Any
+// thread.
 class FailureBoard {
  public:
   using ConnectStore =

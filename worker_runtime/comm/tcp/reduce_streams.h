@@ -49,9 +49,9 @@ class ReduceStreams {
   const ReduceJob& job_;
   const bool is_first_;
   const bool is_last_;
-  const size_t size_;     // of an element
-  const size_t wide_;     // of an accumulator
-  const size_t piece_;    // elements
+  const size_t size_;   // of an element
+  const size_t wide_;   // of an accumulator
+  const size_t piece_;  // elements
   char* const ring_;
   bool is_direct_ = false;  // the caller's memory is the partial sum
   size_t processed_ = 0;    // pieces

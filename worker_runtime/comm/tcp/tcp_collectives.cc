@@ -45,9 +45,9 @@ absl::Status TcpEngine::AllReduceInPlace(const Op& op, const Location& location)
   return domain_->Finish(op, step);
 }
 
-// A lane's stream is the same bytes in the same order whether a node works in place or in chunks, so
-// nodes may differ in that. A chunk holds a run of every lane's slice, in whole pieces: a neighbour
-// that works in place would wait for the rest of a piece.
+// A lane's stream is the same bytes in the same order whether a node works in place or in chunks,
+// so nodes may differ in that. A chunk holds a run of every lane's slice, in whole pieces: a
+// neighbour that works in place would wait for the rest of a piece.
 absl::Status TcpEngine::AllReduceStaged(const Op& op) {
   const size_t size = SizeOf(op.dtype);
   const size_t lanes = static_cast<size_t>(place_.lanes);
@@ -96,9 +96,9 @@ absl::Status TcpEngine::Broadcast(const Op& op) {
     const size_t bytes = std::min(chunk, op.count - begin) * size;
     char* data = At(op.output, begin, size);
     const uint32_t step = NextStep();
-    char* shared = domain_ == nullptr  ? data
-                   : root_index >= 0 ? Input(root_index, step)
-                                     : Result(step);
+    char* shared = domain_ == nullptr ? data
+                   : root_index >= 0  ? Input(root_index, step)
+                                      : Result(step);
     if (rank_ == op.root) Copy(shared, data, bytes);
     absl::Status status = Enter(op, step, begin == 0);
     if (IsFirst()) {
@@ -115,8 +115,8 @@ absl::Status TcpEngine::Broadcast(const Op& op) {
 absl::Status TcpEngine::AllGather(const Op& op) {
   const size_t size = SizeOf(op.dtype);
   const size_t ranks = static_cast<size_t>(world_size());
-  // Blocks go rank by rank, chunk by chunk, on all nodes alike; without staging anywhere there is no
-  // reason for chunks.
+  // Blocks go rank by rank, chunk by chunk, on all nodes alike; without staging anywhere there is
+  // no reason for chunks.
   const size_t chunk = is_flat_ ? op.count : kStagingBytes / size / ranks;
   for (size_t begin = 0; begin < op.count; begin += chunk) {
     const size_t count = std::min(chunk, op.count - begin);

@@ -68,7 +68,7 @@ class TcpEngine final : public Engine {
   const int rank_;
   const Place place_;
   const std::vector<int> node_of_;  // by rank
-  const bool is_flat_;  // every rank is alone on its node
+  const bool is_flat_;              // every rank is alone on its node
   const ShmGroup group_;
   ShmDomain* const domain_;  // null where this rank is alone
   const std::unique_ptr<FailureBoard> board_;

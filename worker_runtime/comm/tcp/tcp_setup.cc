@@ -33,8 +33,8 @@ std::string PortKey(int rank) { return absl::StrCat("port/", rank); }
 bool Listens(const Endpoint& self, const Endpoint& other) {
   const Endpoint& lower = self.rank < other.rank ? self : other;
   const Endpoint& higher = self.rank < other.rank ? other : self;
-  const bool is_unreachable = lower.host != higher.host && IsLoopback(lower.address) &&
-                              !IsLoopback(higher.address);
+  const bool is_unreachable =
+      lower.host != higher.host && IsLoopback(lower.address) && !IsLoopback(higher.address);
   return (is_unreachable ? higher.rank : lower.rank) == self.rank;
 }
 
@@ -61,8 +61,9 @@ absl::StatusOr<UniqueFd> Connect(Store& store, const Endpoint& self, const Endpo
                                  Clock::time_point deadline) {
   auto port = store.Get(PortKey(other.rank), std::chrono::milliseconds(LeftMs(deadline) + 1));
   if (!port.ok()) {
-    return absl::Status(port.status().code(), absl::StrCat("rank ", other.rank, " does not listen: ",
-                                                           port.status().message()));
+    return absl::Status(
+        port.status().code(),
+        absl::StrCat("rank ", other.rank, " does not listen: ", port.status().message()));
   }
   addrinfo hints{};
   hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
@@ -105,8 +106,8 @@ absl::Status AwaitAnswer(int socket, const Endpoint& self, const Endpoint& other
     received += static_cast<size_t>(result);
   }
   if (answer != self.nonce) {
-    return absl::UnauthenticatedError(absl::StrCat(
-        "who answers at ", other.address, " is not rank ", other.rank, " of this round"));
+    return absl::UnauthenticatedError(absl::StrCat("who answers at ", other.address,
+                                                   " is not rank ", other.rank, " of this round"));
   }
   return absl::OkStatus();
 }
