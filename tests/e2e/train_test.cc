@@ -26,7 +26,7 @@ std::string Field(const std::string& json, const std::string& name) {
 class Training {
  public:
   Training() {
-    Subprocess draw({Runfile("tools/make_digits/make_digits"), Data(), "--train", "1000", "--test",
+    Subprocess draw({Runfile("tools/make_digits/make_digits"), Data(), "--train", "2000", "--test",
                      "200"});
     REQUIRE_MESSAGE(draw.Wait() == 0, draw.Describe());
   }
@@ -34,8 +34,8 @@ class Training {
   // The arguments of one run named `name`, which keeps its checkpoints and summary apart.
   std::vector<std::string> Arguments(const std::string& name) const {
     return {Runfile("examples/train/train"),  "--data",           Data(),
-            "--epochs",                       "6",                "--batch_size",
-            "10",                             "--hidden",         "32",
+            "--epochs",                       "20",                "--batch_size",
+            "10",                             "--hidden",         "128",
             "--checkpoint_dir",               dir_.File(name),    "--checkpoint_every",
             "10",                             "--resume",         "--summary_file",
             dir_.File(name + ".json")};
@@ -44,11 +44,13 @@ class Training {
   std::string Weights(const std::string& name) const {
     return Field(Summary(name), "parameters_sha256");
   }
+  // A whole one: its name ends in .ckpt, a half-written one's does not.
   bool WaitForCheckpoint(const std::string& name) const {
     return Eventually([&] {
       std::error_code none;
-      return std::filesystem::exists(dir_.File(name), none) &&
-             !std::filesystem::is_empty(dir_.File(name), none);
+      const std::filesystem::directory_iterator files(dir_.File(name), none);
+      return std::any_of(begin(files), end(files),
+                         [](const auto& file) { return file.path().extension() == ".ckpt"; });
     });
   }
 
