@@ -44,9 +44,7 @@ class CallbackQueueHolder final
       : channel_(
             grpc::CreateChannel("unix-abstract:ddprun-nobody", grpc::InsecureChannelCredentials())),
         stub_(channel_) {
-    context_.TryCancel();
     stub_.PrepareBidiStreamingCall(&context_, "/nothing", grpc::StubOptions(), this);
-    StartCall();
   }
 
  private:

@@ -41,10 +41,17 @@ bool WaitReadable(int fd, int timeout_ms) {
 
 ReservedPort::ReservedPort() : fd_(Bind(port_)) {}
 
-UniqueFd ConnectTo(uint16_t port) {
+UniqueFd TryConnectTo(uint16_t port) {
   UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const sockaddr_in address = Loopback(port);
-  DDP_CHECK(connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0);
+  const auto* raw = reinterpret_cast<const sockaddr*>(&address);
+  if (connect(fd.get(), raw, sizeof(address)) != 0) fd.Reset();
+  return fd;
+}
+
+UniqueFd ConnectTo(uint16_t port) {
+  UniqueFd fd = TryConnectTo(port);
+  DDP_CHECK(fd.is_open());
   return fd;
 }
 
@@ -111,8 +118,8 @@ void Proxy::Run() {
   while (!is_stopping_) {
     UniqueFd inner(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
     if (!inner.is_open()) return;
-    UniqueFd outer = ConnectTo(target_);
-    ++connections_;
+    UniqueFd outer = TryConnectTo(target_);
+    if (!outer.is_open()) continue;  // the target is gone: closes, as it would
     const std::lock_guard lock(mutex_);
     const int a = inner.get();
     const int b = outer.get();

@@ -26,7 +26,9 @@ class ReservedPort {
   UniqueFd fd_;
 };
 
-// Connects to 127.0.0.1:port, blocking.
+// Connects to 127.0.0.1:port, blocking. Not open: nobody listens there.
+UniqueFd TryConnectTo(uint16_t port);
+// As TryConnectTo; somebody must listen.
 UniqueFd ConnectTo(uint16_t port);
 void SendAll(int fd, const std::string& bytes);
 // What comes until the other side closes (or 30 s pass: then "(still open)" is appended).
@@ -55,7 +57,6 @@ class Proxy {
   uint16_t port() const { return port_; }
   // Resets every connection there is. New ones are served.
   void Cut();
-  int connections() const { return connections_; }
 
  private:
   void Run();
@@ -65,7 +66,6 @@ class Proxy {
   uint16_t port_ = 0;
   UniqueFd listener_;
   std::atomic<bool> is_stopping_{false};
-  std::atomic<int> connections_{0};
   std::mutex mutex_;
   std::list<UniqueFd> fds_;
   std::list<std::thread> forwarders_;
