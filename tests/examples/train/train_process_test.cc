@@ -1,0 +1,255 @@
+// The trainer as users start it, without the launcher: processes, shared memory and sockets.
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <thread>
+
+#include "tests/examples/train/programs.h"
+#include "tests/support/temp_dir.h"
+
+namespace ddprun::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using Strings = std::vector<std::string>;
+
+constexpr char kTrain[] = "examples/train/train";
+constexpr char kMakeDigits[] = "tools/make_digits/make_digits";
+
+// 600 + 100 digits, drawn once.
+const std::string& Data() {
+  static const TempDir dir;
+  static const std::string path = [] {
+    Program draw({kMakeDigits, dir.File("digits"), "--train=600", "--test", "100"}, {});
+    REQUIRE(draw.Wait() == 0);
+    return dir.File("digits");
+  }();
+  return path;
+}
+
+std::string ReadFile(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+void WriteFile(const std::string& path, const std::string& bytes) {
+  std::ofstream(path, std::ios::binary) << bytes;
+}
+
+// The value of a field of the summary, as text.
+std::string Field(const std::string& json, const std::string& name) {
+  const size_t begin = json.find("\"" + name + "\": ");
+  REQUIRE_MESSAGE(begin != std::string::npos, json);
+  const size_t value = begin + name.size() + 4;
+  return json.substr(value, json.find_first_of(",\n", value) - value);
+}
+
+Strings Command(const Strings& more) {
+  Strings args = {kTrain, "--data", Data(), "--epochs", "2", "--hidden", "32"};
+  args.insert(args.end(), more.begin(), more.end());
+  return args;
+}
+
+// Runs to a good end and returns the summary.
+std::string Succeed(const TempDir& dir, int world_size, Strings more) {
+  more.insert(more.end(), {"--summary_file", dir.File("summary.json")});
+  Job job(world_size, Command(more));
+  const std::vector<int> codes = job.Wait();
+  REQUIRE_MESSAGE(codes == std::vector<int>(world_size, 0), job.Stderr());
+  return ReadFile(dir.File("summary.json"));
+}
+
+std::vector<double> StepLosses(const std::string& path) {
+  std::ifstream file(path);
+  std::vector<double> losses;
+  for (std::string line; std::getline(file, line);) {
+    losses.push_back(std::strtod(line.c_str() + line.rfind(' '), nullptr));
+  }
+  return losses;
+}
+
+TEST_CASE("train: 1, 2 and 4 ranks have the same losses, and shm and tcp the same bits") {
+  TempDir dir;
+  const std::string alone =
+      Succeed(dir, 1, {"--batch_size", "20", "--step_log", dir.File("alone")});
+  CHECK(Field(alone, "backend") == "\"local\"");
+  CHECK(Field(alone, "steps") == "60");
+  const std::vector<double> expected = StepLosses(dir.File("alone"));
+  REQUIRE(expected.size() == 60);
+  for (const int world_size : {2, 4}) {
+    Strings hashes;
+    for (const std::string backend : {"shm", "tcp"}) {
+      INFO(world_size, " ranks, ", backend);
+      const std::string log = dir.File(backend + std::to_string(world_size));
+      const std::string summary = Succeed(dir, world_size,
+                                          {"--batch_size", std::to_string(20 / world_size),
+                                           "--backend", backend, "--step_log", log});
+      CHECK(Field(summary, "backend") == "\"" + backend + "\"");
+      CHECK(Field(summary, "world_size") == std::to_string(world_size));
+      hashes.push_back(Field(summary, "parameters_sha256"));
+      const std::vector<double> losses = StepLosses(log);
+      REQUIRE(losses.size() == 60);
+      for (int step = 0; step < 20; ++step) {
+        INFO("step ", step, ": ", losses[step], ", alone ", expected[step]);
+        CHECK(std::abs(losses[step] - expected[step]) < 1e-5 * expected[step]);
+      }
+    }
+    CHECK(hashes[0].size() == 66);
+    CHECK(hashes[0] == hashes[1]);
+  }
+}
+
+TEST_CASE("train: without a launcher it is a group of one") {
+  Program train(Command({}), {});
+  CHECK(train.Wait() == 0);
+  CHECK(train.Stdout().find("1 ranks (local)") != std::string::npos);
+  CHECK(train.Stdout().find("epoch 2/2: loss ") != std::string::npos);
+  CHECK(train.Stdout().find("\ncheckpoint: none\n") != std::string::npos);
+}
+
+// The step log is a full pipe that nobody reads, so that the run cannot end before the kill.
+void KillRank1(const TempDir& dir, const Strings& more) {
+  const std::string pipe = dir.File("steps");
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  UniqueFd reader(::open(pipe.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  REQUIRE(::fcntl(reader.get(), F_SETPIPE_SZ, 4096) == 4096);
+  Strings args = more;
+  args.insert(args.end(), {"--step_log", pipe});
+  Job job(2, Command(args));
+
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  const auto has_checkpoint = [&dir] {
+    std::error_code error;
+    const fs::directory_iterator files(dir.File("ck"), error);
+    return !error && std::any_of(begin(files), end(files), [](const fs::directory_entry& entry) {
+      return entry.path().extension() == ".ckpt";
+    });
+  };
+  while (!has_checkpoint()) {
+    REQUIRE_MESSAGE(std::chrono::steady_clock::now() < deadline, job.Stderr());
+    std::this_thread::yield();
+  }
+  job.rank(1).Kill();
+  CHECK(job.rank(1).Wait() == 137);
+  ::fcntl(reader.get(), F_SETFL, 0);
+  char bytes[4096];
+  while (::read(reader.get(), bytes, sizeof(bytes)) > 0) {
+  }
+  CHECK(job.rank(0).Wait() == 1);
+  CHECK_MESSAGE(job.Stderr().find("rank 1") != std::string::npos, job.Stderr());
+}
+
+TEST_CASE("train: after a killed rank it resumes and ends with the bits of an undisturbed run") {
+  for (const std::string backend : {"shm", "tcp"}) {
+    INFO(backend);
+    const Strings run = {"--batch_size", "2", "--backend", backend};
+    TempDir calm, disturbed;
+    const std::string expected = Succeed(calm, 2, run);
+    Strings with_checkpoints = run;
+    with_checkpoints.insert(with_checkpoints.end(), {"--checkpoint_dir", disturbed.File("ck"),
+                                                     "--checkpoint_every", "7", "--resume"});
+    KillRank1(disturbed, with_checkpoints);
+    const std::string resumed = Succeed(disturbed, 2, with_checkpoints);
+    CHECK(std::stoi(Field(resumed, "start_step")) > 0);
+    CHECK(Field(resumed, "steps") == "300");
+    CHECK(Field(resumed, "parameters_sha256") == Field(expected, "parameters_sha256"));
+  }
+}
+
+int Lines(const std::string& text) {
+  return static_cast<int>(std::count(text.begin(), text.end(), '\n'));
+}
+
+TEST_CASE("train: bad data ends every rank with 120 and one line that names the file") {
+  const struct {
+    const char* what;
+    const char* file;
+    size_t keep;
+    const char* says;
+  } rows[] = {
+      {"truncated images", "train-images-idx3-ubyte", 1000, "truncated: it holds 984 of 470400"},
+      {"wrong magic number", "t10k-labels-idx1-ubyte", 0, "wrong magic number"},
+  };
+  for (const auto& row : rows) {
+    INFO(row.what);
+    TempDir dir;
+    fs::copy(Data(), dir.File("bad"));
+    const std::string path = dir.File(std::string("bad/") + row.file);
+    std::string bytes = ReadFile(path);
+    if (row.keep > 0)
+      bytes.resize(row.keep);
+    else
+      bytes[2] = 'x';
+    WriteFile(path, bytes);
+    Job job(2, {kTrain, "--data", dir.File("bad")});
+    CHECK(job.Wait() == std::vector<int>{120, 120});
+    const std::string error = job.Stderr();
+    INFO(error);
+    CHECK(Lines(error) == 1);
+    CHECK(error.find("train: \"" + path + "\": " + row.says) == 0);
+  }
+  Job missing(2, {kTrain, "--data", "/nonexistent"});
+  CHECK(missing.Wait() == std::vector<int>{120, 120});
+  CHECK(missing.Stderr().find("train: \"/nonexistent/train-images-idx3-ubyte\": no such file") ==
+        0);
+  CHECK(Lines(missing.Stderr()) == 1);
+}
+
+TEST_CASE("train: a corrupt checkpoint is refused, named, and the one before it used") {
+  TempDir dir;
+  const Strings run = {"--checkpoint_dir", dir.File("ck"), "--resume", "--batch_size", "10"};
+  Succeed(dir, 1, run);
+  const std::string newest = dir.File("ck/checkpoint-000002-step-120.ckpt");
+  std::string bytes = ReadFile(newest);
+  REQUIRE(bytes.size() > 1000);
+  bytes[bytes.size() / 2] ^= 1;
+  WriteFile(newest, bytes);
+  {
+    Job job(2, Command(run));
+    REQUIRE(job.Wait() == std::vector<int>{0, 0});
+    CHECK(job.Stderr().find("train: refused checkpoint \"" + newest + "\": the checksum") == 0);
+    CHECK(job.rank(0).Stdout().find("resumed at step 60 from " +
+                                    dir.File("ck/checkpoint-000001-step-60.ckpt")) !=
+          std::string::npos);
+  }
+  for (const fs::directory_entry& entry : fs::directory_iterator(dir.File("ck"))) {
+    WriteFile(entry.path().string(), "garbage");
+  }
+  Job job(2, Command(run));
+  CHECK(job.Wait() == std::vector<int>{120, 120});
+  CHECK(job.Stderr().find("no usable checkpoint in") != std::string::npos);
+}
+
+TEST_CASE("train: usage errors end with 2 and one line that quotes the value") {
+  const struct {
+    Strings args;
+    const char* says;
+  } rows[] = {
+      {{"--epochs", "0"}, "0"},
+      {{"--batch_size", "many"}, "many"},
+      {{"--backend", "carrier-pigeon"}, "carrier-pigeon"},
+      {{"--lr", "-1"}, "-1"},
+      {{"--no_such_option"}, "--no_such_option"},
+      {{"--resume"}, "--checkpoint_dir"},
+  };
+  for (const auto& row : rows) {
+    Job job(2, Command(row.args));
+    CHECK(job.Wait() == std::vector<int>{2, 2});
+    const std::string error = job.Stderr();
+    INFO(error);
+    CHECK(Lines(error) == 1);
+    CHECK(error.find("train: ") == 0);
+    CHECK(error.find(row.says) != std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace ddprun::testing
