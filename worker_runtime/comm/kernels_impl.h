@@ -17,15 +17,40 @@ namespace {
 // Callers' pointers have no alignment, so every element type is declared without one.
 #define DDP_UNALIGNED __attribute__((aligned(1), may_alias))
 typedef float Float32 DDP_UNALIGNED;
-typedef double Float64 DDP_UNALIGNED;
-// Integers wrap, which only unsigned ones may; the bits are the same.
-typedef uint32_t Int32 DDP_UNALIGNED;
-typedef uint64_t Int64 DDP_UNALIGNED;
-typedef uint8_t Uint8 DDP_UNALIGNED;
 typedef uint16_t Bits16 DDP_UNALIGNED;
 typedef uint32_t Bits32 DDP_UNALIGNED;
-typedef int32_t Signed32 DDP_UNALIGNED;
-typedef int64_t Signed64 DDP_UNALIGNED;
+
+// Attributes of a template's argument are dropped, those of a member type are kept.
+struct OfFloat32 {
+  typedef float Value;
+  typedef float Unaligned DDP_UNALIGNED;
+};
+struct OfFloat64 {
+  typedef double Value;
+  typedef double Unaligned DDP_UNALIGNED;
+};
+// Integers wrap, which only unsigned ones may; the bits are the same.
+struct OfUint32 {
+  typedef uint32_t Value;
+  typedef uint32_t Unaligned DDP_UNALIGNED;
+};
+struct OfUint64 {
+  typedef uint64_t Value;
+  typedef uint64_t Unaligned DDP_UNALIGNED;
+};
+struct OfUint8 {
+  typedef uint8_t Value;
+  typedef uint8_t Unaligned DDP_UNALIGNED;
+};
+// Division is signed.
+struct OfInt32 {
+  typedef int32_t Value;
+  typedef int32_t Unaligned DDP_UNALIGNED;
+};
+struct OfInt64 {
+  typedef int64_t Value;
+  typedef int64_t Unaligned DDP_UNALIGNED;
+};
 
 inline float FromBits(uint32_t bits) {
   float value;
@@ -82,28 +107,36 @@ inline uint16_t ToFloat16(float value) {
   return static_cast<uint16_t>(sign | ((rounded - 0x38000000u) >> 13));
 }
 
-template <typename T>
+template <typename Of>
 void LoadSame(const void* input, void* accumulator, size_t count) {
-  memcpy(accumulator, input, count * sizeof(T));
+  memcpy(accumulator, input, count * sizeof(typename Of::Value));
 }
 
-template <typename T, typename Native>
+template <typename Of>
 void AddSame(const void* input, void* accumulator, size_t count) {
-  const T* in = static_cast<const T*>(input);
-  T* acc = static_cast<T*>(accumulator);
-  for (size_t i = 0; i < count; ++i) acc[i] = static_cast<Native>(acc[i] + in[i]);
+  const typename Of::Unaligned* in = static_cast<const typename Of::Unaligned*>(input);
+  typename Of::Unaligned* acc = static_cast<typename Of::Unaligned*>(accumulator);
+  for (size_t i = 0; i < count; ++i) acc[i] = static_cast<typename Of::Value>(acc[i] + in[i]);
 }
 
-template <typename T, typename Divisor>
+template <typename Of>
 void StoreSame(const void* accumulator, void* output, size_t count, int divisor) {
+  typedef typename Of::Value Value;
   if (divisor == 1) {
-    memcpy(output, accumulator, count * sizeof(T));
+    memcpy(output, accumulator, count * sizeof(Value));
     return;
   }
-  const T* acc = static_cast<const T*>(accumulator);
-  T* out = static_cast<T*>(output);
-  const Divisor by = static_cast<Divisor>(divisor);
-  for (size_t i = 0; i < count; ++i) out[i] = static_cast<Divisor>(acc[i] / by);
+  const typename Of::Unaligned* acc = static_cast<const typename Of::Unaligned*>(accumulator);
+  typename Of::Unaligned* out = static_cast<typename Of::Unaligned*>(output);
+  // A divisor above 255 makes every average of bytes 0, and does not fit a byte.
+  if (sizeof(Value) == 1) {
+    for (size_t i = 0; i < count; ++i) {
+      out[i] = static_cast<Value>(static_cast<int>(acc[i]) / divisor);
+    }
+    return;
+  }
+  const Value by = static_cast<Value>(divisor);
+  for (size_t i = 0; i < count; ++i) out[i] = acc[i] / by;
 }
 
 void LoadBFloat16(const void* input, void* accumulator, size_t count) {
@@ -166,57 +199,57 @@ void StoreFloat16(const void* accumulator, void* output, size_t count, int divis
 void Load(DType dtype, const void* input, void* accumulator, size_t count) {
   switch (dtype) {
     case DType::kFloat32:
-      return LoadSame<Float32>(input, accumulator, count);
+      return LoadSame<OfFloat32>(input, accumulator, count);
     case DType::kFloat64:
-      return LoadSame<Float64>(input, accumulator, count);
+      return LoadSame<OfFloat64>(input, accumulator, count);
     case DType::kFloat16:
       return WidenFloat16<false>(input, accumulator, count);
     case DType::kBFloat16:
       return LoadBFloat16(input, accumulator, count);
     case DType::kInt32:
-      return LoadSame<Int32>(input, accumulator, count);
+      return LoadSame<OfUint32>(input, accumulator, count);
     case DType::kInt64:
-      return LoadSame<Int64>(input, accumulator, count);
+      return LoadSame<OfUint64>(input, accumulator, count);
     case DType::kUint8:
-      return LoadSame<Uint8>(input, accumulator, count);
+      return LoadSame<OfUint8>(input, accumulator, count);
   }
 }
 
 void Add(DType dtype, const void* input, void* accumulator, size_t count) {
   switch (dtype) {
     case DType::kFloat32:
-      return AddSame<Float32, float>(input, accumulator, count);
+      return AddSame<OfFloat32>(input, accumulator, count);
     case DType::kFloat64:
-      return AddSame<Float64, double>(input, accumulator, count);
+      return AddSame<OfFloat64>(input, accumulator, count);
     case DType::kFloat16:
       return WidenFloat16<true>(input, accumulator, count);
     case DType::kBFloat16:
       return AddBFloat16(input, accumulator, count);
     case DType::kInt32:
-      return AddSame<Int32, uint32_t>(input, accumulator, count);
+      return AddSame<OfUint32>(input, accumulator, count);
     case DType::kInt64:
-      return AddSame<Int64, uint64_t>(input, accumulator, count);
+      return AddSame<OfUint64>(input, accumulator, count);
     case DType::kUint8:
-      return AddSame<Uint8, uint8_t>(input, accumulator, count);
+      return AddSame<OfUint8>(input, accumulator, count);
   }
 }
 
 void Store(DType dtype, const void* accumulator, void* output, size_t count, int divisor) {
   switch (dtype) {
     case DType::kFloat32:
-      return StoreSame<Float32, float>(accumulator, output, count, divisor);
+      return StoreSame<OfFloat32>(accumulator, output, count, divisor);
     case DType::kFloat64:
-      return StoreSame<Float64, double>(accumulator, output, count, divisor);
+      return StoreSame<OfFloat64>(accumulator, output, count, divisor);
     case DType::kFloat16:
       return StoreFloat16(accumulator, output, count, divisor);
     case DType::kBFloat16:
       return StoreBFloat16(accumulator, output, count, divisor);
     case DType::kInt32:
-      return StoreSame<Signed32, int32_t>(accumulator, output, count, divisor);
+      return StoreSame<OfInt32>(accumulator, output, count, divisor);
     case DType::kInt64:
-      return StoreSame<Signed64, int64_t>(accumulator, output, count, divisor);
+      return StoreSame<OfInt64>(accumulator, output, count, divisor);
     case DType::kUint8:
-      return StoreSame<Uint8, int>(accumulator, output, count, divisor);
+      return StoreSame<OfUint8>(accumulator, output, count, divisor);
   }
 }
 
