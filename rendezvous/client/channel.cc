@@ -56,14 +56,13 @@ class CallbackQueueHolder final
 }  // namespace
 
 void PrepareGrpc() {
-  static const bool is_done = [] {
+  // Never destroyed, and so is what it holds. Marked used, so that it stays reachable for
+  // LeakSanitizer.
+  [[gnu::used]] static CallbackQueueHolder* const holder = [] {
     gpr_set_log_function(OnGrpcLog);
     google::protobuf::SetLogHandler(OnProtobufLog);
-    // Never destroyed, and so is what it holds.
-    new CallbackQueueHolder;
-    return true;
+    return new CallbackQueueHolder;
   }();
-  static_cast<void>(is_done);
 }
 
 std::shared_ptr<grpc::Channel> MakeChannel(const SocketAddress& address) {
