@@ -33,7 +33,8 @@ int Launch(LaunchConfig config, const Environment& environment) {
   // Before the first thread: the guardian is a fork of this very process.
   absl::StatusOr<std::unique_ptr<Guardian>> guardian = Guardian::Start(job_mark);
   if (!guardian.ok()) return Complain(guardian.status(), kExitMachine);
-  absl::StatusOr<std::unique_ptr<LogRouter>> logs = LogRouter::Create(MakeLogOptions(config, environment));
+  absl::StatusOr<std::unique_ptr<LogRouter>> logs =
+      LogRouter::Create(MakeLogOptions(config, environment));
   if (!logs.ok()) return Complain(logs.status(), kExitMachine);
 
   for (const std::string& warning : config.warnings) (*logs)->Say("ddprun: warning: " + warning);

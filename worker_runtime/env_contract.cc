@@ -82,7 +82,8 @@ absl::StatusOr<std::optional<WorkerEnv>> ParseWorkerEnv(const EnvLookup& lookup)
   if (reader.IsSet(kEpochVar)) env.epoch = reader.Number<uint64_t>(kEpochVar, 0, 0, kMaxStamp);
   env.job_mark = reader.Text(kJobMarkVar, "");
   if (env.world_size > 1) {
-    if (env.master_addr.empty()) reader.Fail("MASTER_ADDR is not set or empty: where is the store?");
+    if (env.master_addr.empty())
+      reader.Fail("MASTER_ADDR is not set or empty: where is the store?");
     reader.Require(kMasterPortVar, "where is the store?");
   }
   if (!reader.status().ok()) return reader.status();

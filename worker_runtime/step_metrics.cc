@@ -13,13 +13,9 @@ nanoseconds ReductionTimes::Exposed() const {
   return std::max(nanoseconds(0), nanoseconds(communication_end - backward_end));
 }
 
-StepMetrics::StepMetrics(int world_size) : world_size_(world_size) {
-  DDP_CHECK(world_size >= 1);
-}
+StepMetrics::StepMetrics(int world_size) : world_size_(world_size) { DDP_CHECK(world_size >= 1); }
 
-void StepMetrics::BeginStep() {
-  begin_ = Clock::now();
-}
+void StepMetrics::BeginStep() { begin_ = Clock::now(); }
 
 void StepMetrics::EndStep(int64_t samples, const ReductionTimes& reduction) {
   Add(samples, Clock::now() - begin_, reduction);
@@ -33,9 +29,7 @@ void StepMetrics::Add(int64_t samples, nanoseconds step, const ReductionTimes& r
   exposed_ += reduction.Exposed();
 }
 
-void StepMetrics::Reset() {
-  *this = StepMetrics(world_size_);
-}
+void StepMetrics::Reset() { *this = StepMetrics(world_size_); }
 
 double StepMetrics::samples_per_second() const {
   if (time_ <= nanoseconds(0)) return 0;
@@ -46,15 +40,9 @@ double StepMetrics::MeanMs(nanoseconds total) const {
   return steps_ == 0 ? 0 : static_cast<double>(total.count()) / 1e6 / static_cast<double>(steps_);
 }
 
-double StepMetrics::step_ms() const {
-  return MeanMs(time_);
-}
-double StepMetrics::communication_ms() const {
-  return MeanMs(communication_);
-}
-double StepMetrics::exposed_ms() const {
-  return MeanMs(exposed_);
-}
+double StepMetrics::step_ms() const { return MeanMs(time_); }
+double StepMetrics::communication_ms() const { return MeanMs(communication_); }
+double StepMetrics::exposed_ms() const { return MeanMs(exposed_); }
 
 double StepMetrics::exposed_communication_share() const {
   if (time_ <= nanoseconds(0)) return 0;

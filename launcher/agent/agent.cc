@@ -103,8 +103,8 @@ class Agent {
   asio::steady_timer timer_;
   RoundStore store_;
   WorkerGroup group_;
-  std::map<int, WorkerStdio> stdio_;       // the ends of workers not started yet
-  std::vector<std::string> error_files_;   // of this round's workers, by local rank
+  std::map<int, WorkerStdio> stdio_;      // the ends of workers not started yet
+  std::vector<std::string> error_files_;  // of this round's workers, by local rank
   std::unique_ptr<SignalReceiver> signals_;
   std::unique_ptr<rendezvous::RendezvousClient> client_;
 
@@ -231,10 +231,9 @@ void Agent::OnWorker(const WorkerEvent& event) {
     stdio_.erase(started->local_rank);
   } else if (const auto* failed = std::get_if<StartFailed>(&event)) {
     stdio_.clear();
-    Feed(WorkerEnded{{.local_rank = failed->local_rank,
-                      .exit_code = failed->exit_code,
-                      .message = failed->text},
-                     SteadyNow()});
+    Feed(WorkerEnded{
+        {.local_rank = failed->local_rank, .exit_code = failed->exit_code, .message = failed->text},
+        SteadyNow()});
   } else if (const auto* exited = std::get_if<WorkerExited>(&event)) {
     OnWorkerExited(*exited);
   } else if (const auto* ignored = std::get_if<StopIgnored>(&event)) {
@@ -281,14 +280,14 @@ absl::StatusOr<std::vector<WorkerSpec>> Agent::SpecsOf(const rendezvous::Assignm
     const int rank = assignment.first_rank + local_rank;
     absl::StatusOr<WorkerStdio> stdio = logs_.OpenWorker(local_rank, rank);
     if (!stdio.ok()) return stdio.status();
-    specs.push_back({.local_rank = local_rank,
-                     .rank = rank,
-                     .argv = ArgvOfWorker(setup_.program, local_rank),
-                     .executable = setup_.program.executable,
-                     .env = BuildWorkerEnv(setup_.environment.variables, shared, local_rank,
-                                           stdio->error_file),
-                     .stdout_fd = stdio->stdout_fd.get(),
-                     .stderr_fd = stdio->stderr_fd.get()});
+    specs.push_back(
+        {.local_rank = local_rank,
+         .rank = rank,
+         .argv = ArgvOfWorker(setup_.program, local_rank),
+         .executable = setup_.program.executable,
+         .env = BuildWorkerEnv(setup_.environment.variables, shared, local_rank, stdio->error_file),
+         .stdout_fd = stdio->stdout_fd.get(),
+         .stderr_fd = stdio->stderr_fd.get()});
     error_files_.push_back(stdio->error_file);
     stdio_[local_rank] = *std::move(stdio);
   }
@@ -333,9 +332,8 @@ void Agent::Do(const PrintReport& action) {
       error_file = error_files_[local_rank];
     }
   }
-  logs_.Say(RenderExitReport({.verdict = action.verdict,
-                              .title = setup_.program.title,
-                              .error_file = error_file}));
+  logs_.Say(RenderExitReport(
+      {.verdict = action.verdict, .title = setup_.program.title, .error_file = error_file}));
 }
 
 void Agent::Do(const ExitAgent& action) {

@@ -52,9 +52,9 @@ void AgentCore::On(const rendezvous::Waiting& event) {
 }
 
 void AgentCore::On(const rendezvous::Assigned& event) {
-  const bool is_newer = event.assignment.epoch > assignment_.epoch ||
-                        (event.assignment.epoch == assignment_.epoch &&
-                         event.assignment.round > assignment_.round);
+  const bool is_newer =
+      event.assignment.epoch > assignment_.epoch ||
+      (event.assignment.epoch == assignment_.epoch && event.assignment.round > assignment_.round);
   // An assignment that crossed our leave, or a repeated one, starts nothing.
   if (state_ != State::kJoining || !is_newer) return;
   Run(event.assignment);
@@ -261,9 +261,9 @@ void AgentCore::CheckContact() {
   const std::optional<TimePoint> deadline = ContactDeadline();
   if (!deadline || *deadline > now_) return;
   if (state_ == State::kSucceeded) {
-    actions_.push_back(Say{
-        "all workers of this node succeeded, but the coordinator has been lost since; ending "
-        "with 0 without the job's verdict"});
+    actions_.push_back(
+        Say{"all workers of this node succeeded, but the coordinator has been lost since; ending "
+            "with 0 without the job's verdict"});
     exit_code_ = kExitSuccess;
     if (!HasWorkers()) return Finish(*exit_code_);
     return Stop(kSigTerm);

@@ -26,9 +26,9 @@ std::string FileName(const std::string& text) {
   for (const char c : text) {
     const bool is_plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
                           (c >= 'A' && c <= 'Z') || c == '-' || c == '_';
-    absl::StrAppend(&name, is_plain ? std::string(1, c)
-                                    : absl::StrCat("%", absl::Hex(static_cast<uint8_t>(c),
-                                                                  absl::kZeroPad2)));
+    absl::StrAppend(
+        &name, is_plain ? std::string(1, c)
+                        : absl::StrCat("%", absl::Hex(static_cast<uint8_t>(c), absl::kZeroPad2)));
   }
   return name.substr(0, 200);
 }
@@ -51,8 +51,8 @@ NodeId NewNodeId(const std::string& host) {
 
 std::string RunDirectory(const std::string& run_id, uint16_t port) {
   const char* runtime = std::getenv("XDG_RUNTIME_DIR");
-  const std::string base = absl::StrCat(
-      runtime != nullptr && *runtime != '\0' ? runtime : "/tmp", "/ddprun-", geteuid());
+  const std::string base = absl::StrCat(runtime != nullptr && *runtime != '\0' ? runtime : "/tmp",
+                                        "/ddprun-", geteuid());
   const std::string directory = absl::StrCat(base, "/", FileName(run_id), "-", port);
   return IsOwnDirectory(base) && IsOwnDirectory(directory) ? directory : "";
 }

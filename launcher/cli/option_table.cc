@@ -151,9 +151,7 @@ absl::StatusOr<OptionWord> ReadShortWord(const std::string& word) {
 
 }  // namespace
 
-std::span<const OptionRow> OptionTable() {
-  return kTable;
-}
+std::span<const OptionRow> OptionTable() { return kTable; }
 
 const OptionRow* FindOption(std::string_view name) {
   const std::string wanted = Underscored(name);

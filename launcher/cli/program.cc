@@ -37,9 +37,7 @@ int Problem(const std::string& path, Need need) {
   return faccessat(AT_FDCWD, path.c_str(), mode, AT_EACCESS) == 0 ? 0 : errno;
 }
 
-bool IsMissing(int error) {
-  return error == ENOENT || error == ENOTDIR;
-}
+bool IsMissing(int error) { return error == ENOENT || error == ENOTDIR; }
 
 absl::Status NotFound(const std::string& name, const std::string& why) {
   return absl::NotFoundError(absl::StrCat("program ", Quoted(name), ": ", why));

@@ -9,9 +9,7 @@ namespace {
 
 constexpr size_t kMaxQuoted = 200;
 
-uint8_t ByteAt(std::string_view text, size_t i) {
-  return static_cast<uint8_t>(text[i]);
-}
+uint8_t ByteAt(std::string_view text, size_t i) { return static_cast<uint8_t>(text[i]); }
 
 // Length of the valid, printable UTF-8 sequence that starts at `i`; 0 when there is none.
 size_t PrintableSequence(std::string_view text, size_t i) {

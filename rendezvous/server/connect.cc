@@ -83,7 +83,8 @@ class ConnectingClient final : public RendezvousClient {
   // the agents that reach it over the network.
   EventHandler NamingEndpoint() const {
     if (options_.mode == RendezvousOptions::Mode::kStandalone) return handler_;
-    return [handler = handler_, where = EndpointText(endpoint_.host, endpoint_.port)](RendezvousEvent event) {
+    return [handler = handler_,
+            where = EndpointText(endpoint_.host, endpoint_.port)](RendezvousEvent event) {
       if (auto* failed = std::get_if<RendezvousFailed>(&event)) {
         failed->message = absl::StrCat("the rendezvous at ", where, ": ", failed->message);
       }

@@ -55,7 +55,9 @@ TEST_CASE("bad input: usage errors end with 2 before anything starts") {
       {{"--nnodes=2", "--node_rank=5", "--master_addr=127.0.0.1", toy}, 2, "5", "0"},
       {{"--max_restarts=-3", toy}, 2, "'-3'", "0"},
       {{"--redirects=7", toy}, 2, "'7'", "3"},
-      {{"--rdzv_conf=join_timeout", "--nnodes=2", "--rdzv_endpoint=h", toy}, 2, "join_timeout",
+      {{"--rdzv_conf=join_timeout", "--nnodes=2", "--rdzv_endpoint=h", toy},
+       2,
+       "join_timeout",
        "="},
       {{}, 2, "program", "--help"},
       {{"doctor"}, 2, "doctor", "./doctor"},
@@ -76,8 +78,10 @@ TEST_CASE("bad input: a program that cannot run is named before any rendezvous")
       {{"missing.py"}, 127, "missing.py", "no such file"},
       {{plain}, 126, plain, "execut"},
       {{dir.path().string()}, 126, dir.path().string(), "directory"},
-      {{"--nnodes=2", "--rdzv_endpoint=127.0.0.1:1", "./no-such-program"}, 127,
-       "./no-such-program", "no such file"},
+      {{"--nnodes=2", "--rdzv_endpoint=127.0.0.1:1", "./no-such-program"},
+       127,
+       "./no-such-program",
+       "no such file"},
   };
   for (const Row& row : rows) {
     CAPTURE(row.quoted);
@@ -89,14 +93,18 @@ TEST_CASE("bad input: a log directory that cannot be made ends with 120") {
   const TempDir dir;
   std::ofstream(dir.File("file")) << "in the way\n";
   const std::string log_dir = dir.File("file") + "/logs";
-  Expect({{"--log_dir=" + log_dir, "--redirects=3", Runfile("tests/e2e/toy_worker")}, 120, log_dir,
+  Expect({{"--log_dir=" + log_dir, "--redirects=3", Runfile("tests/e2e/toy_worker")},
+          120,
+          log_dir,
           "directory"});
 }
 
 TEST_CASE("bad input: an endpoint that does not resolve ends with 121") {
   Expect({{"--nnodes=2", "--rdzv_endpoint=no-such-host.invalid:29400",
            Runfile("tests/e2e/toy_worker")},
-          121, "no-such-host.invalid", "resolve"});
+          121,
+          "no-such-host.invalid",
+          "resolve"});
 }
 
 TEST_CASE("bad input: a port that another program holds ends with 121 and is named") {
@@ -109,10 +117,14 @@ TEST_CASE("bad input: a port that another program holds ends with 121 and is nam
   DDP_CHECK(getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &size) == 0);
   const std::string port = std::to_string(ntohs(address.sin6_port));
   Expect({{"--nnodes=2", "--rdzv_endpoint=127.0.0.1:" + port, Runfile("tests/e2e/toy_worker")},
-          121, port, "another"});
+          121,
+          port,
+          "another"});
   Expect({{"--nnodes=2", "--node_rank=0", "--master_addr=127.0.0.1", "--master_port=" + port,
            Runfile("tests/e2e/toy_worker")},
-          121, port, "another"});
+          121,
+          port,
+          "another"});
 }
 
 TEST_CASE("bad input: a second job on a port is told which run is there") {
@@ -121,7 +133,9 @@ TEST_CASE("bad input: a second job on a port is told which run is there") {
   REQUIRE_MESSAGE(first->WaitForErr("waiting for 1 more"), first->Describe());
   Expect({{"--nnodes=2", "--rdzv_id=another-run", "--rdzv_endpoint=" + job.endpoint(),
            Runfile("tests/e2e/toy_worker")},
-          121, "another-run", "use another port"});
+          121,
+          "another-run",
+          "use another port"});
   first->Signal(15);
   CHECK(first->Wait() == 143);
 }

@@ -43,9 +43,7 @@ std::string NewMark() {
 
 Job::Job() : mark_(NewMark()), port_(FreePort()) {}
 
-Job::~Job() {
-  CHECK_MESSAGE(IsGone(), "processes of the job are left");
-}
+Job::~Job() { CHECK_MESSAGE(IsGone(), "processes of the job are left"); }
 
 std::unique_ptr<Subprocess> Job::Run(std::vector<std::string> options,
                                      std::vector<std::string> steps, Subprocess::Options how) {
@@ -63,11 +61,9 @@ std::unique_ptr<Subprocess> Job::RunRaw(std::vector<std::string> arguments,
 
 std::vector<std::string> Job::NodeOptions(int workers, const std::string& nodes,
                                           std::vector<std::string> more) {
-  std::vector<std::string> options = {"--nnodes=" + nodes,
-                                      "--nproc_per_node=" + std::to_string(workers),
-                                      "--rdzv_id=" + mark_,
-                                      "--rdzv_backend=c10d",
-                                      "--rdzv_endpoint=" + endpoint()};
+  std::vector<std::string> options = {
+      "--nnodes=" + nodes, "--nproc_per_node=" + std::to_string(workers), "--rdzv_id=" + mark_,
+      "--rdzv_backend=c10d", "--rdzv_endpoint=" + endpoint()};
   options.insert(options.end(), more.begin(), more.end());
   return options;
 }

@@ -31,24 +31,25 @@ TEST_CASE("one node: each worker gets its rank, and success is silent") {
 
 TEST_CASE("one node: the environment is torchrun's") {
   Job job;
-  auto ddprun = job.Run({"--standalone", "--nproc_per_node=2", "--max_restarts=3"},
-                        {"env:RANK@1", "env:LOCAL_RANK@1", "env:WORLD_SIZE@1",
-                         "env:LOCAL_WORLD_SIZE@1", "env:GROUP_RANK@1", "env:GROUP_WORLD_SIZE@1",
-                         "env:ROLE_NAME@1", "env:ROLE_RANK@1", "env:ROLE_WORLD_SIZE@1",
-                         "env:MASTER_ADDR@1", "env:TORCHELASTIC_RESTART_COUNT@1",
-                         "env:TORCHELASTIC_MAX_RESTARTS@1", "env:TORCHELASTIC_USE_AGENT_STORE@1",
-                         "env:OMP_NUM_THREADS@1"},
-                        {.env = {{"OMP_NUM_THREADS", ""}}});
+  auto ddprun =
+      job.Run({"--standalone", "--nproc_per_node=2", "--max_restarts=3"},
+              {"env:RANK@1", "env:LOCAL_RANK@1", "env:WORLD_SIZE@1", "env:LOCAL_WORLD_SIZE@1",
+               "env:GROUP_RANK@1", "env:GROUP_WORLD_SIZE@1", "env:ROLE_NAME@1", "env:ROLE_RANK@1",
+               "env:ROLE_WORLD_SIZE@1", "env:MASTER_ADDR@1", "env:TORCHELASTIC_RESTART_COUNT@1",
+               "env:TORCHELASTIC_MAX_RESTARTS@1", "env:TORCHELASTIC_USE_AGENT_STORE@1",
+               "env:OMP_NUM_THREADS@1"},
+              {.env = {{"OMP_NUM_THREADS", ""}}});
   REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
   CHECK(Lines(ddprun->out()) ==
-        std::multiset<std::string>{
-            "RANK=1", "LOCAL_RANK=1", "WORLD_SIZE=2", "LOCAL_WORLD_SIZE=2", "GROUP_RANK=0",
-            "GROUP_WORLD_SIZE=1", "ROLE_NAME=default", "ROLE_RANK=1", "ROLE_WORLD_SIZE=2",
-            "MASTER_ADDR=127.0.0.1", "TORCHELASTIC_RESTART_COUNT=0", "TORCHELASTIC_MAX_RESTARTS=3",
-            "TORCHELASTIC_USE_AGENT_STORE=True", "OMP_NUM_THREADS=1"});
+        std::multiset<std::string>{"RANK=1", "LOCAL_RANK=1", "WORLD_SIZE=2", "LOCAL_WORLD_SIZE=2",
+                                   "GROUP_RANK=0", "GROUP_WORLD_SIZE=1", "ROLE_NAME=default",
+                                   "ROLE_RANK=1", "ROLE_WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1",
+                                   "TORCHELASTIC_RESTART_COUNT=0", "TORCHELASTIC_MAX_RESTARTS=3",
+                                   "TORCHELASTIC_USE_AGENT_STORE=True", "OMP_NUM_THREADS=1"});
 }
 
-TEST_CASE("one node: a worker's exit code is ddprun's own, also where ddprun means something by it") {
+TEST_CASE(
+    "one node: a worker's exit code is ddprun's own, also where ddprun means something by it") {
   // All 256 are decoded in tests/launcher/process.
   for (const int code : {0, 1, 2, 77, 120, 121, 127, 128, 137, 255}) {
     Job job;
@@ -60,8 +61,8 @@ TEST_CASE("one node: a worker's exit code is ddprun's own, also where ddprun mea
 TEST_CASE("one node: a worker's signal becomes 128 + n, and the report names it") {
   for (const int signal : {SIGKILL, SIGSEGV, SIGABRT, SIGTERM}) {
     Job job;
-    auto ddprun = job.Run({"--nproc_per_node=3"}, {"err:last words@1", "die:" +
-                                                   std::to_string(signal) + "@1", "wait"});
+    auto ddprun = job.Run({"--nproc_per_node=3"},
+                          {"err:last words@1", "die:" + std::to_string(signal) + "@1", "wait"});
     REQUIRE_MESSAGE(ddprun->Wait() == 128 + signal, ddprun->Describe());
     CHECK_MESSAGE(ddprun->err().find("rank      : 1") != std::string::npos, ddprun->Describe());
     CHECK_MESSAGE(ddprun->err().find("last words") != std::string::npos, ddprun->Describe());
@@ -80,9 +81,8 @@ TEST_CASE("one node: a killed worker restarts the whole group once") {
   auto ddprun = job.Run({"--nproc_per_node=2", "--max_restarts=1"},
                         {"print:rank {rank} restart {restart}", "die:9@1#0", "wait#0"});
   REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
-  CHECK(Lines(ddprun->out()) ==
-        std::multiset<std::string>{"rank 0 restart 0", "rank 1 restart 0", "rank 0 restart 1",
-                                   "rank 1 restart 1"});
+  CHECK(Lines(ddprun->out()) == std::multiset<std::string>{"rank 0 restart 0", "rank 1 restart 0",
+                                                           "rank 0 restart 1", "rank 1 restart 1"});
 }
 
 TEST_CASE("one node: the budget is kept to") {
@@ -96,19 +96,19 @@ TEST_CASE("one node: the budget is kept to") {
 
 TEST_CASE("one node: a rank that exits 0 early lets the others go on") {
   Job job;
-  auto ddprun = job.Run({"--nproc_per_node=2"},
-                        {"touch:" + job.File("early") + "@0", "exit:0@0",
-                         "until:" + job.File("go"), "print:went on"});
+  auto ddprun = job.Run({"--nproc_per_node=2"}, {"touch:" + job.File("early") + "@0", "exit:0@0",
+                                                 "until:" + job.File("go"), "print:went on"});
   REQUIRE(job.WaitForFile("early"));
   job.Touch("go");
   REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
   CHECK(ddprun->out() == "went on\n");
 }
 
-TEST_CASE("one node: a SIGKILL of ddprun leaves nothing, grandchildren of other sessions included") {
+TEST_CASE(
+    "one node: a SIGKILL of ddprun leaves nothing, grandchildren of other sessions included") {
   Job job;
-  auto ddprun = job.Run({"--nproc_per_node=2"},
-                        {"grandchild", "touch:" + job.File("up{rank}"), "wait"});
+  auto ddprun =
+      job.Run({"--nproc_per_node=2"}, {"grandchild", "touch:" + job.File("up{rank}"), "wait"});
   REQUIRE(job.WaitForFile("up0"));
   REQUIRE(job.WaitForFile("up1"));
   CHECK(job.Processes().size() >= 5);

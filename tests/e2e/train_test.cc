@@ -26,18 +26,28 @@ std::string Field(const std::string& json, const std::string& name) {
 class Training {
  public:
   Training() {
-    Subprocess draw({Runfile("tools/make_digits/make_digits"), Data(), "--train", "2000", "--test",
-                     "200"});
+    Subprocess draw(
+        {Runfile("tools/make_digits/make_digits"), Data(), "--train", "2000", "--test", "200"});
     REQUIRE_MESSAGE(draw.Wait() == 0, draw.Describe());
   }
 
   // The arguments of one run named `name`, which keeps its checkpoints and summary apart.
   std::vector<std::string> Arguments(const std::string& name) const {
-    return {Runfile("examples/train/train"),  "--data",           Data(),
-            "--epochs",                       "20",                "--batch_size",
-            "10",                             "--hidden",         "128",
-            "--checkpoint_dir",               dir_.File(name),    "--checkpoint_every",
-            "10",                             "--resume",         "--summary_file",
+    return {Runfile("examples/train/train"),
+            "--data",
+            Data(),
+            "--epochs",
+            "20",
+            "--batch_size",
+            "10",
+            "--hidden",
+            "128",
+            "--checkpoint_dir",
+            dir_.File(name),
+            "--checkpoint_every",
+            "10",
+            "--resume",
+            "--summary_file",
             dir_.File(name + ".json")};
   }
   std::string Summary(const std::string& name) const { return ReadFile(dir_.File(name + ".json")); }
@@ -94,10 +104,9 @@ TEST_CASE("train: a killed worker costs no bit of the result") {
 
   SUBCASE("on one node over shm") {
     Job job;
-    auto ddprun =
-        job.RunRaw(std::vector<std::string>{"--standalone", "--nproc_per_node=4",
-                                            "--max_restarts=1"} +
-                   training.Arguments("killed"));
+    auto ddprun = job.RunRaw(
+        std::vector<std::string>{"--standalone", "--nproc_per_node=4", "--max_restarts=1"} +
+        training.Arguments("killed"));
     REQUIRE_MESSAGE(training.WaitForCheckpoint("killed"), ddprun->Describe());
     REQUIRE(kill(PidOfRank(job, 2), SIGKILL) == 0);
     REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
@@ -111,9 +120,10 @@ TEST_CASE("train: a killed worker costs no bit of the result") {
     const auto hosts = Hosts::Make(2, &why);
     if (hosts == nullptr) return SkipTest("no network namespaces here: " + why);
     Job job;
-    const std::vector<std::string> options = {"--nnodes=2", "--nproc_per_node=2", "--rdzv_id=train",
-                                              "--rdzv_backend=c10d", "--max_restarts=1",
-                                              "--rdzv_endpoint=" + hosts->Address(1) + ":29400"};
+    const std::vector<std::string> options = {
+        "--nnodes=2",       "--nproc_per_node=2",
+        "--rdzv_id=train",  "--rdzv_backend=c10d",
+        "--max_restarts=1", "--rdzv_endpoint=" + hosts->Address(1) + ":29400"};
     auto a = job.RunRaw(options + training.Arguments("two"), {.netns = hosts->Name(1)});
     auto b = job.RunRaw(options + training.Arguments("two"), {.netns = hosts->Name(2)});
     REQUIRE_MESSAGE(training.WaitForCheckpoint("two"), a->Describe(), b->Describe());
@@ -135,8 +145,7 @@ TEST_CASE("train: a killed worker costs no bit of the result") {
                                               "--rdzv_endpoint=" + hosts->Address(1) + ":29400"};
     std::vector<std::unique_ptr<Subprocess>> nodes;
     for (int i = 4; i >= 1; --i) {
-      nodes.push_back(
-          job.RunRaw(options + training.Arguments("four"), {.netns = hosts->Name(i)}));
+      nodes.push_back(job.RunRaw(options + training.Arguments("four"), {.netns = hosts->Name(i)}));
     }
     for (const auto& node : nodes) REQUIRE_MESSAGE(node->Wait() == 0, node->Describe());
     CHECK(training.Weights("four") == reference);

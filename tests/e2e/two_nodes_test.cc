@@ -60,9 +60,9 @@ TEST_CASE("two nodes: a killed worker restarts both nodes, with one restart coun
 TEST_CASE("two nodes: a node that succeeded restarts with the rest when another fails") {
   Job job;
   // Rank 0's node succeeds in the first attempt, then rank 1 fails; both succeed in the second.
-  const std::vector<std::string> steps = {
-      "print:rank {rank} restart {restart}", "touch:" + job.File("first") + "@0#0", "exit:0@0#0",
-      "until:" + job.File("fail") + "@1#0", "exit:3@1#0"};
+  const std::vector<std::string> steps = {"print:rank {rank} restart {restart}",
+                                          "touch:" + job.File("first") + "@0#0", "exit:0@0#0",
+                                          "until:" + job.File("fail") + "@1#0", "exit:3@1#0"};
   auto a = job.Run(job.NodeOptions(1, "2", {"--max_restarts=1"}), steps);
   auto b = job.Run(job.NodeOptions(1, "2", {"--max_restarts=1"}), steps);
   REQUIRE_MESSAGE(job.WaitForFile("first"), a->Describe(), b->Describe());
@@ -115,7 +115,8 @@ TEST_CASE("two nodes: a signal before the endpoint is there ends the wait for it
   REQUIRE_MESSAGE(client->Wait() == 143, client->Describe());
 }
 
-TEST_CASE("two nodes: a SIGKILL of one agent ends the other's round, and a new one takes its place") {
+TEST_CASE(
+    "two nodes: a SIGKILL of one agent ends the other's round, and a new one takes its place") {
   Job job;
   const std::vector<std::string> steps = {"touch:" + job.File("up{rank}.{pid}"),
                                           "touch:" + job.File("up{rank}"), "grandchild",
@@ -129,9 +130,10 @@ TEST_CASE("two nodes: a SIGKILL of one agent ends the other's round, and a new o
   CHECK(b->Wait() == 137);
   // The other node's round ends: it waits for the place to be taken.
   REQUIRE_MESSAGE(Eventually([&] {
-    const std::string err = a->err();
-    return err.rfind("waiting for 1 more") != err.find("waiting for 1 more");
-  }), a->Describe());
+                    const std::string err = a->err();
+                    return err.rfind("waiting for 1 more") != err.find("waiting for 1 more");
+                  }),
+                  a->Describe());
   auto c = job.Run(job.NodeOptions(1), steps);
   job.Touch("go");
   REQUIRE_MESSAGE(a->Wait() == 0, a->Describe());
@@ -158,8 +160,8 @@ TEST_CASE("two nodes: a SIGKILL of the endpoint's agent ends the other's round")
 
 TEST_CASE("two nodes: an elastic job starts with its minimum after last call") {
   Job job;
-  auto a = job.Run(job.NodeOptions(1, "1:2", {"--rdzv_conf=last_call_timeout=1"}),
-                   {"env:WORLD_SIZE"});
+  auto a =
+      job.Run(job.NodeOptions(1, "1:2", {"--rdzv_conf=last_call_timeout=1"}), {"env:WORLD_SIZE"});
   REQUIRE_MESSAGE(a->Wait() == 0, a->Describe());
   CHECK(a->out() == "WORLD_SIZE=1\n");
 }
@@ -167,10 +169,9 @@ TEST_CASE("two nodes: an elastic job starts with its minimum after last call") {
 TEST_CASE("two nodes: static ranks are the given ones, and the store shares the port") {
   Job job;
   const auto node = [&](int rank) {
-    return std::vector<std::string>{"--nnodes=2", "--nproc_per_node=1",
-                                    "--node_rank=" + std::to_string(rank),
-                                    "--master_addr=127.0.0.1",
-                                    "--master_port=" + std::to_string(job.port())};
+    return std::vector<std::string>{
+        "--nnodes=2", "--nproc_per_node=1", "--node_rank=" + std::to_string(rank),
+        "--master_addr=127.0.0.1", "--master_port=" + std::to_string(job.port())};
   };
   auto b = job.Run(node(1), {"env:RANK", "env:MASTER_PORT"});
   auto a = job.Run(node(0), {"env:RANK", "env:MASTER_PORT"});

@@ -72,8 +72,8 @@ Hosts::~Hosts() {
 }
 
 void Hosts::SetLink(int index, bool is_up) {
-  const std::string why = Ip("-n " + Switch() + " link set p" + std::to_string(index) +
-                             (is_up ? " up" : " down"));
+  const std::string why =
+      Ip("-n " + Switch() + " link set p" + std::to_string(index) + (is_up ? " up" : " down"));
   DDP_CHECK(why.empty());
 }
 

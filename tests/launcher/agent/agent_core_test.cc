@@ -69,8 +69,12 @@ class Bench {
   }
   std::string Assign(uint64_t round) { return Step(Assigned{AssignmentOf(round)}); }
   std::string End(int local_rank, int code, int signal = 0) {
-    return Step(WorkerEnded{{.local_rank = local_rank, .pid = 100, .exit_code = code,
-                             .signal = signal, .message = "ended"}, now_});
+    return Step(WorkerEnded{{.local_rank = local_rank,
+                             .pid = 100,
+                             .exit_code = code,
+                             .signal = signal,
+                             .message = "ended"},
+                            now_});
   }
   std::string Drain(uint64_t round) { return Step(Drained{Round{round}, ""}); }
   void Run(uint64_t round = 1) {
@@ -256,8 +260,7 @@ TEST_CASE("agent: ends after our own stop are consequences, one before it is rep
   bench.Pass(1s);
   bench.Drain(1);
   CHECK(bench.End(0, 1) == "");
-  CHECK(bench.Step(WorkerEnded{{.local_rank = 2, .pid = 9, .exit_code = 1}, before}) ==
-        "failed:2");
+  CHECK(bench.Step(WorkerEnded{{.local_rank = 2, .pid = 9, .exit_code = 1}, before}) == "failed:2");
 }
 
 TEST_CASE("agent: SIGKILL of a worker is a failure at once") {
@@ -325,7 +328,8 @@ TEST_CASE("agent: a failed rendezvous ends with its code") {
   CHECK(bench.Step(RendezvousFailed{121, "no coordinator at 10.0.0.1:29400"}) == "say exit:121");
 }
 
-TEST_CASE("agent: with its own failure unanswered a failed rendezvous ends with the worker's code") {
+TEST_CASE(
+    "agent: with its own failure unanswered a failed rendezvous ends with the worker's code") {
   Bench bench;
   bench.Run();
   bench.End(1, 9);

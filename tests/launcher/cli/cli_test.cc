@@ -185,9 +185,9 @@ struct BadRow {
   std::string accepted;  // part of what it says instead
 };
 
-const std::vector<BadRow>& BadRows() {
-  static const std::string long_host(300, 'h');
-  static const std::vector<BadRow> rows = {
+// About the command line as such, nodes and workers.
+std::vector<BadRow> BadShapeRows() {
+  return {
       {{}, "no program given", "PROGRAM"},
       {{"--nnodes=1"}, "no program given", "PROGRAM"},
       {{"--nnodes=1", "--"}, "no program given", "PROGRAM"},
@@ -218,6 +218,13 @@ const std::vector<BadRow>& BadRows() {
       {{"--nproc_per_node=-3", "p"}, "'-3'", "from 1"},
       {{"--node_rank=2", "--nnodes=2", "p"}, "'2'", "from 0 to 1"},
       {{"--node_rank=x", "p"}, "'x'", "a number"},
+  };
+}
+
+// About the rendezvous, limits and output.
+std::vector<BadRow> BadValueRows() {
+  const std::string long_host(300, 'h');
+  return {
       {{"--rdzv_endpoint=host:99999", "p"}, "'host:99999'", "HOST:PORT"},
       {{"--rdzv_endpoint=host:70000", "p"}, "'host:70000'", "65535"},
       {{"--rdzv_endpoint=host:", "p"}, "'host:'", "HOST:PORT"},
@@ -258,6 +265,11 @@ const std::vector<BadRow>& BadRows() {
       {{"-t", "0:1,1:9", "p"}, "'0:1,1:9'", "0:1,12:3"},
       {{"-t", "0:1,4:3", "--nproc_per_node=4", "p"}, "'4'", "from 0 to 3"},
   };
+}
+
+std::vector<BadRow> BadRows() {
+  std::vector<BadRow> rows = BadShapeRows();
+  for (BadRow& row : BadValueRows()) rows.push_back(std::move(row));
   return rows;
 }
 

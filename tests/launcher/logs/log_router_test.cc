@@ -369,20 +369,6 @@ TEST_CASE("log router: a line of our own comes behind what the workers wrote bef
   CHECK(f.err.ReadToEnd() == "x\nddprun: one line of ours\n");
 }
 
-TEST_CASE("log router: a log directory that cannot be written to is one line that quotes it") {
-  testing::TempDir dir;
-  std::ofstream(dir.File("file")) << "x";
-  LogOptions options;
-  options.log_dir = dir.File("file");
-  const auto router = LogRouter::Create(options);
-  REQUIRE_FALSE(router.ok());
-  const std::string message(router.status().message());
-  CAPTURE(message);
-  CHECK(message.find("'" + dir.File("file") + "'") != std::string::npos);
-  CHECK(message.find("directory that can be written to") != std::string::npos);
-  CHECK(message.find('\n') == std::string::npos);
-}
-
 TEST_CASE("log router: with /dev/null there are no files, and the console gets its lines") {
   Fixture f;
   LogOptions options = f.Options();
@@ -398,26 +384,6 @@ TEST_CASE("log router: with /dev/null there are no files, and the console gets i
   f.router.reset();
   CHECK(f.out.ReadToEnd() == "[default0]:x\n");
   CHECK(std::filesystem::is_empty(f.dir.path()));
-}
-
-TEST_CASE("log options: what the configuration and the environment ask for") {
-  LaunchConfig config;
-  config.log_dir = "d";
-  config.run_id = "r";
-  config.role = "w";
-  config.tee.everyone = kBoth;
-  const LogOptions options =
-      MakeLogOptions(config, {.variables = {"DDPRUN_STDERR=inherit", "TMPDIR=/t",
-                                            "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE=[${rank}]"},
-                              .machine = {}});
-  CHECK(options.log_dir == "d");
-  CHECK(options.run_id == "r");
-  CHECK(options.role == "w");
-  CHECK(options.tee.For(0) == kBoth);
-  CHECK(options.inherit_stderr);
-  CHECK(options.temp_dir == "/t");
-  CHECK(options.prefix_template == "[${rank}]");
-  CHECK_FALSE(MakeLogOptions(config, {}).inherit_stderr);
 }
 
 }  // namespace

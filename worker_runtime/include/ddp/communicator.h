@@ -66,7 +66,8 @@ class Communicator {
   virtual const char* backend() const = 0;
   virtual DeviceType device_type() const = 0;
 
-  // Bounds every operation called from now on; the group's own timeout until then. Ranks may differ.
+  // Bounds every operation called from now on; the group's own timeout until then. Ranks may
+  // differ.
   virtual void SetTimeout(std::chrono::milliseconds) {}
 
   // Memory for AllReduce in place without a copy. Collective: every rank asks for the same size in

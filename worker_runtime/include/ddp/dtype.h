@@ -30,8 +30,8 @@ constexpr size_t SizeOf(DType dtype) {
 // "float32", "bfloat16", ...
 const char* Name(DType dtype);
 
-// How an all-reduce combines ranks. kAverage divides by the world size: floating types are summed in
-// the accumulator type and divided once, integers are divided with truncation towards zero.
+// How an all-reduce combines ranks. kAverage divides by the world size: floating types are summed
+// in the accumulator type and divided once, integers are divided with truncation towards zero.
 enum class ReduceOp : uint8_t { kSum, kAverage };
 
 }  // namespace ddp
