@@ -332,8 +332,10 @@ void Agent::Do(const PrintReport& action) {
       error_file = error_files_[local_rank];
     }
   }
-  logs_.Say(RenderExitReport(
-      {.verdict = action.verdict, .title = setup_.program.title, .error_file = error_file}));
+  std::string report = RenderExitReport(
+      {.verdict = action.verdict, .title = setup_.program.title, .error_file = error_file});
+  if (!report.empty() && report.back() == '\n') report.pop_back();  // Say ends the line
+  logs_.Say(report);
 }
 
 void Agent::Do(const ExitAgent& action) {
