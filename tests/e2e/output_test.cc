@@ -1,0 +1,124 @@
+// What the real ddprun runs and prints: help, version, scripts, log files, prefixes.
+#include <doctest/doctest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "tests/e2e/job.h"
+
+namespace ddprun::testing {
+namespace {
+
+// The one folder that a run made under its --log_dir.
+std::filesystem::path RunFolder(const std::string& log_dir) {
+  std::vector<std::filesystem::path> found;
+  for (const auto& entry : std::filesystem::directory_iterator(log_dir)) found.push_back(entry);
+  REQUIRE(found.size() == 1);
+  return found.front();
+}
+
+void MakeExecutable(const std::string& path, const std::string& text) {
+  std::ofstream(path) << text;
+  REQUIRE(chmod(path.c_str(), 0755) == 0);
+}
+
+TEST_CASE("output: --help shows an example first, --version is one line") {
+  Job job;
+  auto help = job.RunRaw({"--help"});
+  REQUIRE_MESSAGE(help->Wait() == 0, help->Describe());
+  CHECK(help->out().rfind("Examples:\n  ddprun --nproc_per_node=4 ./train", 0) == 0);
+  CHECK(help->err().empty());
+  auto version = job.RunRaw({"--version"});
+  REQUIRE_MESSAGE(version->Wait() == 0, version->Describe());
+  CHECK(version->out().rfind("ddprun ", 0) == 0);
+}
+
+TEST_CASE("output: a script with an execute bit and a name on PATH run as they are") {
+  Job job;
+  MakeExecutable(job.File("my script"), "#!/bin/sh\necho \"script $RANK $1\"\n");
+  auto script = job.RunRaw({"--nproc_per_node=1", job.File("my script"), "--nnodes=9"});
+  REQUIRE_MESSAGE(script->Wait() == 0, script->Describe());
+  CHECK(script->out() == "script 0 --nnodes=9\n");
+  auto on_path = job.RunRaw({"my script", "x"}, {.env = {{"PATH", job.File("")}}});
+  REQUIRE_MESSAGE(on_path->Wait() == 0, on_path->Describe());
+  CHECK(on_path->out() == "script 0 x\n");
+}
+
+TEST_CASE("output: a .py file runs under PYTHON_EXEC with -u") {
+  Job job;
+  MakeExecutable(job.File("python"), "#!/bin/sh\necho \"python $*\"\n");
+  std::ofstream(job.File("train.py")) << "never run by this interpreter\n";
+  auto ddprun = job.RunRaw({job.File("train.py"), "--lr", "1"},
+                           {.env = {{"PYTHON_EXEC", job.File("python")}}});
+  REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
+  CHECK(ddprun->out() == "python -u " + job.File("train.py") + " --lr 1\n");
+}
+
+TEST_CASE("output: a .py file runs under the machine's python3") {
+  Job job;
+  // One write a line: print() under -u writes the newline by itself.
+  std::ofstream(job.File("train.py"))
+      << "import os\nos.write(1, ('rank %s\\n' % os.environ['RANK']).encode())\n";
+  auto ddprun = job.RunRaw({"--nproc_per_node=2", job.File("train.py")});
+  REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
+  CHECK(ddprun->out().find("rank 0\n") != std::string::npos);
+  CHECK(ddprun->out().find("rank 1\n") != std::string::npos);
+}
+
+TEST_CASE("output: redirected streams are in files of each attempt and rank, not on the console") {
+  Job job;
+  auto ddprun = job.Run(
+      {"--nproc_per_node=2", "--max_restarts=1", "--rdzv_id=run", "-r", "3",
+       "--log_dir=" + job.File("logs")},
+      {"print:out {rank} {restart}", "err:err {rank} {restart}", "touch:" + job.File("up{rank}"),
+       "until:" + job.File("up0"), "until:" + job.File("up1"), "exit:1@0#0", "wait#0"});
+  REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
+  CHECK(ddprun->out().empty());
+  CHECK(ddprun->err().find("err ") == std::string::npos);
+  const std::filesystem::path folder = RunFolder(job.File("logs"));
+  CHECK(folder.filename().string().rfind("run_", 0) == 0);
+  for (const std::string rank : {"0", "1"}) {
+    for (const std::string attempt : {"0", "1"}) {
+      const std::filesystem::path files = folder / ("attempt_" + attempt) / rank;
+      CHECK(ReadFile(files / "stdout.log") == "out " + rank + " " + attempt + "\n");
+      CHECK(ReadFile(files / "stderr.log") == "err " + rank + " " + attempt + "\n");
+    }
+  }
+}
+
+TEST_CASE("output: tee'd streams are in files and, line by line with a prefix, on the console") {
+  Job job;
+  auto ddprun = job.Run({"--nproc_per_node=2", "-t", "3", "--log_dir=" + job.File("logs")},
+                        {"print:out {rank}", "err:err {rank}"});
+  REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
+  CHECK(ddprun->out().find("[default0]:out 0\n") != std::string::npos);
+  CHECK(ddprun->out().find("[default1]:out 1\n") != std::string::npos);
+  CHECK(ddprun->err().find("[default1]:err 1\n") != std::string::npos);
+  const std::filesystem::path files = RunFolder(job.File("logs")) / "attempt_0" / "1";
+  CHECK(ReadFile(files / "stdout.log") == "out 1\n");
+}
+
+TEST_CASE("output: the report shows the last 50 lines of the first failing worker's stderr") {
+  Job job;
+  MakeExecutable(job.File("worker"),
+                 "#!/bin/sh\ni=0\nwhile [ $i -lt 80 ]; do echo \"line $i\" >&2; i=$((i+1)); done\n"
+                 "exit 5\n");
+  // Not on the console otherwise, so that what is found stands in the report.
+  auto ddprun = job.RunRaw({"-r", "2", "--log_dir=" + job.File("logs"), job.File("worker")});
+  REQUIRE_MESSAGE(ddprun->Wait() == 5, ddprun->Describe());
+  CHECK_MESSAGE(ddprun->err().find("line 79\n") != std::string::npos, ddprun->Describe());
+  CHECK(ddprun->err().find("line 30\n") != std::string::npos);
+  CHECK(ddprun->err().find("line 29\n") == std::string::npos);
+}
+
+TEST_CASE("output: a console that nobody reads stops no job") {
+  Job job;
+  auto ddprun = job.Run({"--nproc_per_node=2", "-t", "1", "--log_dir=" + job.File("logs")},
+                        {"print:" + std::string(2000, 'x'), "print:" + std::string(2000, 'y')},
+                        {.is_stalled = true});
+  CHECK_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
+}
+
+}  // namespace
+}  // namespace ddprun::testing
