@@ -1,0 +1,58 @@
+#include "launcher/agent/agent_policy.h"
+
+#include <doctest/doctest.h>
+
+namespace ddprun::launcher {
+namespace {
+
+using namespace std::chrono_literals;
+
+TEST_CASE("agent policy: what the user asked for reaches the coordinator and the agent") {
+  LaunchConfig config;
+  config.nodes = {2, 4};
+  config.workers_per_node = 8;
+  config.run_id = "job1";
+  config.rendezvous = RendezvousKind::kC10d;
+  config.max_restarts = 3;
+  config.shutdown_timeout = 7s;
+  config.local_addr = "10.0.0.9";
+  config.role = "trainer";
+  config.rendezvous_options.join_timeout = 11s;
+  config.rendezvous_options.last_call = 12s;
+  config.rendezvous_options.evict_after = 13s;
+  config.rendezvous_options.orphan_timeout = 14s;
+
+  const rendezvous::Policy policy = RendezvousPolicyOf(config);
+  CHECK(policy.run_id == "job1");
+  CHECK(policy.min_nodes == 2);
+  CHECK(policy.max_nodes == 4);
+  CHECK(policy.max_restarts == 3);
+  CHECK(policy.join_timeout == 11s);
+  CHECK(policy.last_call == 12s);
+  CHECK(policy.evict_after == 13s);
+  CHECK_FALSE(policy.is_static);
+  const AgentPolicy agent = AgentPolicyOf(config);
+  CHECK(agent.local_world_size == 8);
+  CHECK(agent.shutdown_timeout == 7s);
+  CHECK(agent.orphan_timeout == 14s);
+  const rendezvous::NodeInfo node = NodeInfoOf(config);
+  CHECK(node.local_world_size == 8);
+  CHECK(node.advertised_addr == "10.0.0.9");
+  CHECK(node.role == "trainer");
+  CHECK(node.node_rank == -1);
+}
+
+TEST_CASE("agent policy: with static the store's address is the endpoint as it was given") {
+  LaunchConfig config;
+  config.rendezvous = RendezvousKind::kStatic;
+  config.endpoint = {"head", 29500};
+  config.node_rank = 1;
+  const rendezvous::Policy policy = RendezvousPolicyOf(config);
+  CHECK(policy.is_static);
+  CHECK(policy.static_master_addr == "head");
+  CHECK(policy.static_master_port == 29500);
+  CHECK(NodeInfoOf(config).node_rank == 1);
+}
+
+}  // namespace
+}  // namespace ddprun::launcher

@@ -1,0 +1,52 @@
+#include "launcher/agent/node_identity.h"
+
+#include <doctest/doctest.h>
+#include <sys/stat.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "tests/support/temp_dir.h"
+
+namespace ddprun::launcher {
+namespace {
+
+// Run directories under a runtime directory of the test's own.
+struct Fixture {
+  testing::TempDir dir;
+  Fixture() { setenv("XDG_RUNTIME_DIR", dir.path().c_str(), 1); }
+  ~Fixture() { unsetenv("XDG_RUNTIME_DIR"); }
+};
+
+TEST_CASE("node identity: two agents of one host differ") {
+  CHECK(NewNodeId("host") != NewNodeId("host"));
+  CHECK_FALSE(HostName().empty());
+}
+
+TEST_CASE("node identity: a run's directory is this user's alone and the same each time") {
+  const Fixture fixture;
+  const std::string first = RunDirectory("job1", 29400);
+  REQUIRE_FALSE(first.empty());
+  struct stat info {};
+  REQUIRE(stat(first.c_str(), &info) == 0);
+  CHECK((info.st_mode & 0777) == 0700);
+  CHECK(RunDirectory("job1", 29400) == first);
+  CHECK(RunDirectory("job1", 29401) != first);
+}
+
+TEST_CASE("node identity: no run id leaves the directory") {
+  const Fixture fixture;
+  const std::string hostile = RunDirectory("../../etc/\n", 1);
+  CHECK(std::filesystem::path(hostile).lexically_normal() == std::filesystem::path(hostile));
+  CHECK(hostile.rfind(fixture.dir.path().string(), 0) == 0);
+}
+
+TEST_CASE("node identity: a directory that others can write to is not used") {
+  const Fixture fixture;
+  const std::string directory = RunDirectory("job1", 1);
+  REQUIRE(chmod(directory.c_str(), 0777) == 0);
+  CHECK(RunDirectory("job1", 1).empty());
+}
+
+}  // namespace
+}  // namespace ddprun::launcher
