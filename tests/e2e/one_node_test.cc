@@ -79,7 +79,8 @@ TEST_CASE("one node: a failure stops the others at once, not when they end by th
 TEST_CASE("one node: a killed worker restarts the whole group once") {
   Job job;
   auto ddprun = job.Run({"--nproc_per_node=2", "--max_restarts=1"},
-                        {"print:rank {rank} restart {restart}", "die:9@1#0", "wait#0"});
+                        {"print:rank {rank} restart {restart}", "touch:" + job.File("up{rank}"),
+                         "until:" + job.File("up0") + "@1", "die:9@1#0", "wait#0"});
   REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
   CHECK(Lines(ddprun->out()) == std::multiset<std::string>{"rank 0 restart 0", "rank 1 restart 0",
                                                            "rank 0 restart 1", "rank 1 restart 1"});
