@@ -6,11 +6,14 @@
 //   exit:CODE     end                         die:SIGNAL   end by a signal
 //   ignore:SIGNAL ignore it from here on      grandchild   a child in a session of its own waits
 //   signal-agent:SIGNAL   send it to the parent
+//   connect       "connected" on stdout once MASTER_ADDR:MASTER_PORT takes a connection
 //
 // "@2" behind a step: only the worker of RANK 2; "#1": only at restart count 1. {rank}, {restart}
 // and {pid} in a step are replaced. It ends with 0 after the last step.
 #include <fcntl.h>
+#include <netdb.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -51,6 +54,24 @@ void WaitForFile(const std::string& path) {
   while (access(path.c_str(), F_OK) != 0) usleep(2000);
 }
 
+void ConnectToMaster() {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const std::string host = Env("MASTER_ADDR");
+  if (getaddrinfo(host.c_str(), Env("MASTER_PORT").c_str(), &hints, &found) != 0) {
+    Line(stderr, "toy_worker: cannot resolve " + host);
+    std::exit(98);
+  }
+  const int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const bool is_connected = connect(fd, found->ai_addr, found->ai_addrlen) == 0;
+  if (!is_connected) std::perror("toy_worker: connect");
+  freeaddrinfo(found);
+  close(fd);
+  if (!is_connected) std::exit(98);
+  Line(stdout, "connected");
+}
+
 void Do(const std::string& name, const std::string& value) {
   if (name == "print") return Line(stdout, value);
   if (name == "err") return Line(stderr, value);
@@ -59,6 +80,7 @@ void Do(const std::string& name, const std::string& value) {
     close(open(value.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0644));
     return;
   }
+  if (name == "connect") return ConnectToMaster();
   if (name == "until") return WaitForFile(value);
   if (name == "wait") {
     for (;;) pause();

@@ -71,6 +71,11 @@ Hosts::~Hosts() {
   Ip("netns del " + Switch());
 }
 
+void Hosts::AddAddress(int index, const std::string& address) {
+  const std::string why = Ip("-n " + Name(index) + " addr add " + address + "/24 dev eth0");
+  DDP_CHECK(why.empty());
+}
+
 void Hosts::SetLink(int index, bool is_up) {
   const std::string why =
       Ip("-n " + Switch() + " link set p" + std::to_string(index) + (is_up ? " up" : " down"));

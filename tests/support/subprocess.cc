@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -45,20 +46,36 @@ std::vector<char*> Pointers(const std::vector<std::string>& strings) {
   return pointers;
 }
 
+// Puts `file` in the place of /etc/hosts for this process and what it starts, and for nobody else.
+bool UseHostsFile(const char* file) {
+  return unshare(CLONE_NEWNS) == 0 && mount("", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+         mount(file, "/etc/hosts", nullptr, MS_BIND, nullptr) == 0;
+}
+
+struct ChildSetup {
+  char* const* argv;
+  char* const* env;
+  const char* working_dir;
+  const char* hosts_file;
+  int netns;
+  int out;
+  int err;
+};
+
 // The child side: only calls that are safe after fork in a threaded program.
-[[noreturn]] void Exec(char* const* argv, char* const* env, const char* dir, int netns, int out,
-                       int err) {
+[[noreturn]] void Exec(const ChildSetup& setup) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   const int null = open("/dev/null", O_RDONLY);
   dup2(null, 0);
-  dup2(out, 1);
-  dup2(err, 2);
+  dup2(setup.out, 1);
+  dup2(setup.err, 2);
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
-  if (*dir != '\0' && chdir(dir) != 0) _exit(250);
-  if (netns >= 0 && setns(netns, CLONE_NEWNET) != 0) _exit(251);
-  execve(argv[0], argv, env);
+  if (*setup.working_dir != '\0' && chdir(setup.working_dir) != 0) _exit(250);
+  if (setup.netns >= 0 && setns(setup.netns, CLONE_NEWNET) != 0) _exit(251);
+  if (*setup.hosts_file != '\0' && !UseHostsFile(setup.hosts_file)) _exit(253);
+  execve(setup.argv[0], setup.argv, setup.env);
   _exit(252);
 }
 
@@ -80,8 +97,13 @@ Subprocess::Subprocess(std::vector<std::string> argv, Options options) : argv_(s
   pid_ = fork();
   DDP_CHECK(pid_ >= 0);
   if (pid_ == 0) {
-    Exec(argv_pointers.data(), env_pointers.data(), options.working_dir.c_str(), netns, out[1],
-         err[1]);
+    Exec({.argv = argv_pointers.data(),
+          .env = env_pointers.data(),
+          .working_dir = options.working_dir.c_str(),
+          .hosts_file = options.hosts_file.c_str(),
+          .netns = netns,
+          .out = out[1],
+          .err = err[1]});
   }
   close(out[1]);
   close(err[1]);

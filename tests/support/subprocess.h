@@ -25,6 +25,8 @@ class Subprocess {
     std::string working_dir;
     // Runs inside this network namespace (a name under /run/netns); empty: the test's own.
     std::string netns;
+    // Stands at /etc/hosts, in a mount namespace of the process's own; empty: the machine's own.
+    std::string hosts_file;
     // Leaves stdout and stderr unread from the start: a console that stalls.
     bool is_stalled = false;
   };

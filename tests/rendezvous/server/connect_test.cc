@@ -55,6 +55,8 @@ TEST_CASE("connect: standalone forms a round without any port") {
 TEST_CASE("connect: of two agents on the endpoint's host one hosts, with a proxy set as well") {
   // gRPC would send its bytes to this proxy, even those for 127.0.0.1.
   ReservedPort proxy;
+  unsetenv("no_proxy");  // which could spare this host
+  unsetenv("no_grpc_proxy");
   setenv("http_proxy", ("http://127.0.0.1:" + std::to_string(proxy.port())).c_str(), 1);
   ReservedPort port;
   EventLog log_a;

@@ -1,10 +1,13 @@
 // Remote agents over real sockets, against a coordinator of this process.
 #include <doctest/doctest.h>
 
+#include <atomic>
+
 #include "rendezvous/base/steady_clock.h"
 #include "rendezvous/client/grpc_rendezvous_client.h"
 #include "rendezvous/server/coordinator.h"
 #include "tests/rendezvous/server/event_log.h"
+#include "tests/rendezvous/server/sockets.h"
 
 namespace ddprun::rendezvous {
 namespace {
@@ -61,6 +64,26 @@ TEST_CASE("grpc: a remote and a local agent form a round, finish it and acknowle
   remote->AckVerdict();
   remote->FlushAndStop(kPatience);
   CHECK(coordinator->WaitFinished(kPatience));
+}
+
+TEST_CASE("grpc: an endpoint that comes up 20 ms late is found by the next attempt") {
+  const ReservedPort port;
+  EventLog log;
+  std::unique_ptr<Coordinator> coordinator;  // the client's thread's until the assignment
+  std::atomic<int> attempts{0};
+  GrpcClientOptions options;
+  options.endpoint = Endpoint{"127.0.0.1", port.port(), "run-1"};
+  // By the schedule the third attempt comes 7 to 15 ms after the first and the fourth 17 to 35 ms:
+  // what comes up between them must be found by the fourth.
+  options.resolver = [&](const std::string& host, uint16_t to, Duration timeout,
+                         const Interrupt& interrupt) {
+    if (++attempts == 4) coordinator = StartListening(TestPolicy(1, 1), to);
+    return ResolveName(host, to, timeout, interrupt);
+  };
+  const auto client = StartGrpcClient(std::move(options), log.handler());
+  client->Join(TestNode("a", 1, 1));
+  CHECK_MESSAGE(log.Await<Assigned>(), log.Text());
+  CHECK(attempts == 4);
 }
 
 TEST_CASE("grpc: a worker's failure is told to every node with its last words") {
