@@ -1,6 +1,7 @@
 #include "worker_runtime/comm/op.h"
 
 #include <algorithm>
+#include <cstdint>
 
 #include "absl/strings/str_cat.h"
 
@@ -8,22 +9,46 @@ namespace ddp::internal {
 
 std::string Describe(const Op& op) {
   const char* reduce = op.reduce == ReduceOp::kSum ? "sum" : "average";
+  const std::string number = op.sequence == 0 ? "" : absl::StrCat(" #", op.sequence);
   const std::string elements = absl::StrCat(Name(op.dtype), " x ", op.count);
   switch (op.kind) {
     case OpKind::kAllReduce:
-      return absl::StrCat("all-reduce #", op.sequence, " (", elements, ", ", reduce, ")");
+      return absl::StrCat("all-reduce", number, " (", elements, ", ", reduce, ")");
     case OpKind::kBroadcast:
-      return absl::StrCat("broadcast #", op.sequence, " (", elements, ", root ", op.root, ")");
+      return absl::StrCat("broadcast", number, " (", elements, ", root ", op.root, ")");
     case OpKind::kAllGather:
-      return absl::StrCat("all-gather #", op.sequence, " (", elements, ")");
+      return absl::StrCat("all-gather", number, " (", elements, ")");
     case OpKind::kReduceScatter:
-      return absl::StrCat("reduce-scatter #", op.sequence, " (", elements, ", ", reduce, ")");
+      return absl::StrCat("reduce-scatter", number, " (", elements, ", ", reduce, ")");
     case OpKind::kBarrier:
-      return absl::StrCat("barrier #", op.sequence);
+      return absl::StrCat("barrier", number);
     case OpKind::kAllocate:
-      return absl::StrCat("allocate #", op.sequence, " (", op.count, " bytes)");
+      return absl::StrCat("allocate", number, " (", op.count, " bytes)");
   }
   return "?";
+}
+
+absl::Status CheckArguments(const Op& op, int world_size) {
+  if (op.kind == OpKind::kBroadcast && (op.root < 0 || op.root >= world_size)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("broadcast from rank ", op.root, " in a group of ", world_size, " ranks"));
+  }
+  // A buffer's parts of all ranks are mapped side by side, as the larger side of a gather is.
+  const bool is_of_all = op.kind == OpKind::kAllGather || op.kind == OpKind::kReduceScatter ||
+                         op.kind == OpKind::kAllocate;
+  const size_t parts = is_of_all ? static_cast<size_t>(world_size) : 1;
+  if (op.count > static_cast<size_t>(PTRDIFF_MAX) / SizeOf(op.dtype) / parts) {
+    return absl::InvalidArgumentError(absl::StrCat(Describe(op), " in a group of ", world_size,
+                                                   " ranks: more bytes than can be addressed"));
+  }
+  if (op.count != 0 && op.kind != OpKind::kAllocate) {
+    const char* null = op.input == nullptr ? "input" : op.output == nullptr ? "output" : nullptr;
+    if (null != nullptr) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(Describe(op), ": the ", null, " is a null pointer"));
+    }
+  }
+  return absl::OkStatus();
 }
 
 std::string NameRanks(const std::vector<int>& ranks) {

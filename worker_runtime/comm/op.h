@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "ddp/dtype.h"
 
 namespace ddp::internal {
@@ -38,8 +39,12 @@ struct Op {
   size_t bytes() const { return count * SizeOf(dtype); }
 };
 
-// "all-reduce #12 (float32 x 1000, sum)".
+// "all-reduce #12 (float32 x 1000, sum)"; without the number while there is none.
 std::string Describe(const Op& op);
+
+// InvalidArgument for a call that is wrong whatever the other ranks call: elements at a null
+// pointer, more bytes than can be addressed, a root outside the group.
+absl::Status CheckArguments(const Op& op, int world_size);
 
 // "rank 2", "ranks 2 and 5", "ranks 2, 3, 4, 5, 6, 7, 8, 9 and 20 more".
 std::string NameRanks(const std::vector<int>& ranks);

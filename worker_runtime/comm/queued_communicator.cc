@@ -34,7 +34,7 @@ class QueuedCommunicator::QueuedWork final : public Work {
       : owner_(owner), state_(std::move(state)) {}
 
   absl::Status Wait() override { return owner_.Await(*state_); }
-  absl::Status WaitOn(Stream) override { return Wait(); }
+  absl::Status WaitOn(ddp::Stream) override { return Wait(); }
   bool IsDone() const override {
     std::lock_guard lock(owner_.mutex_);
     return state_->is_done;
@@ -84,6 +84,7 @@ void QueuedCommunicator::Leave() {
 }
 
 std::unique_ptr<Work> QueuedCommunicator::Submit(Op op) {
+  if (absl::Status valid = CheckArguments(op, world_size()); !valid.ok()) Refuse(valid);
   auto state = std::make_shared<State>();
   state->op = op;
   bool must_wake = false;
@@ -184,13 +185,13 @@ void QueuedCommunicator::Abort(const std::string& reason) {
   work_done_.notify_all();
 }
 
-void QueuedCommunicator::Refuse(const std::string& why) {
+void QueuedCommunicator::Refuse(const absl::Status& why) {
   {
     std::lock_guard lock(mutex_);
-    if (error_.ok()) error_ = absl::InvalidArgumentError(why);
+    if (error_.ok()) error_ = why;
   }
   // The others wait for a call that will not come.
-  Abort(why);
+  Abort(std::string(why.message()));
 }
 
 void QueuedCommunicator::SetTimeout(std::chrono::milliseconds timeout) {
@@ -218,7 +219,7 @@ absl::StatusOr<std::unique_ptr<Buffer>> QueuedCommunicator::Allocate(size_t byte
 }
 
 std::unique_ptr<Work> QueuedCommunicator::AllReduce(void* data, size_t count, DType dtype,
-                                                    ReduceOp op, Stream) {
+                                                    ReduceOp op, ddp::Stream) {
   Op call;
   call.kind = OpKind::kAllReduce;
   call.dtype = dtype;
@@ -230,10 +231,7 @@ std::unique_ptr<Work> QueuedCommunicator::AllReduce(void* data, size_t count, DT
 }
 
 std::unique_ptr<Work> QueuedCommunicator::Broadcast(void* data, size_t count, DType dtype, int root,
-                                                    Stream) {
-  if (root < 0 || root >= world_size()) {
-    Refuse(absl::StrCat("broadcast from rank ", root, " in a group of ", world_size(), " ranks"));
-  }
+                                                    ddp::Stream) {
   Op call;
   call.kind = OpKind::kBroadcast;
   call.dtype = dtype;
@@ -245,7 +243,7 @@ std::unique_ptr<Work> QueuedCommunicator::Broadcast(void* data, size_t count, DT
 }
 
 std::unique_ptr<Work> QueuedCommunicator::AllGather(const void* input, void* output, size_t count,
-                                                    DType dtype, Stream) {
+                                                    DType dtype, ddp::Stream) {
   Op call;
   call.kind = OpKind::kAllGather;
   call.dtype = dtype;
@@ -257,7 +255,7 @@ std::unique_ptr<Work> QueuedCommunicator::AllGather(const void* input, void* out
 
 std::unique_ptr<Work> QueuedCommunicator::ReduceScatter(const void* input, void* output,
                                                         size_t count, DType dtype, ReduceOp op,
-                                                        Stream) {
+                                                        ddp::Stream) {
   Op call;
   call.kind = OpKind::kReduceScatter;
   call.dtype = dtype;

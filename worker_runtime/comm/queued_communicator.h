@@ -34,13 +34,13 @@ class QueuedCommunicator final : public Communicator {
   void SetTimeout(std::chrono::milliseconds timeout) override;
   absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t bytes) override;
   std::unique_ptr<Work> AllReduce(void* data, size_t count, DType dtype, ReduceOp op,
-                                  Stream stream) override;
+                                  ddp::Stream stream) override;
   std::unique_ptr<Work> Broadcast(void* data, size_t count, DType dtype, int root,
-                                  Stream stream) override;
+                                  ddp::Stream stream) override;
   std::unique_ptr<Work> AllGather(const void* input, void* output, size_t count, DType dtype,
-                                  Stream stream) override;
+                                  ddp::Stream stream) override;
   std::unique_ptr<Work> ReduceScatter(const void* input, void* output, size_t count, DType dtype,
-                                      ReduceOp op, Stream stream) override;
+                                      ReduceOp op, ddp::Stream stream) override;
   std::unique_ptr<Work> Barrier() override;
   void Abort(const std::string& reason) override;
   absl::Status error() const override;
@@ -54,7 +54,7 @@ class QueuedCommunicator final : public Communicator {
 
   std::unique_ptr<Work> Submit(Op op);
   // Ends the group over a call that no rank could make.
-  void Refuse(const std::string& why);
+  void Refuse(const absl::Status& why);
   absl::Status Await(State& state);
   void ExecuteHead(std::unique_lock<std::mutex>& lock);
   void FailQueued();

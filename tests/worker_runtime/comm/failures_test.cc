@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 #include <signal.h>
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -167,6 +168,65 @@ TEST_CASE("failures: a broadcast from a rank that does not exist is refused") {
       CHECK(status.message().find("broadcast from rank 3 in a group of 3 ranks") !=
             std::string::npos);
     }
+  });
+}
+
+TEST_CASE("failures: elements at a null pointer are refused, and the other ranks are told") {
+  CheckEveryLayout([](Communicator& group) {
+    std::vector<float> data(8);
+    float* mine = group.rank() == 1 ? nullptr : data.data();
+    absl::Status status = group.AllReduce(mine, 8, DType::kFloat32, ReduceOp::kSum)->Wait();
+    CAPTURE(status.ToString());
+    const std::string why = "all-reduce (float32 x 8, sum): the input is a null pointer";
+    if (group.rank() == 1) {
+      CHECK(absl::IsInvalidArgument(status));
+      CHECK(status.message() == why);
+    } else {
+      CHECK(absl::IsAborted(status));
+      CHECK(status.message() == "aborted by rank 1: " + why);
+    }
+    CHECK(group.Barrier()->Wait() == status);
+  });
+}
+
+TEST_CASE("failures: more bytes than can be addressed are refused on every rank") {
+  const size_t huge = SIZE_MAX / 2 / sizeof(float);  // the parts of 3 ranks overflow
+  const std::function<absl::Status(Communicator&, float*)> calls[] = {
+      [huge](Communicator& group, float* data) {
+        return group.AllReduce(data, huge + 1, DType::kFloat32, ReduceOp::kSum)->Wait();
+      },
+      [huge](Communicator& group, float* data) {
+        return group.AllGather(data, data, huge, DType::kFloat32)->Wait();
+      },
+      [](Communicator& group, float*) { return group.Allocate(SIZE_MAX).status(); },
+      [](Communicator& group, float*) { return group.Allocate(SIZE_MAX / 4).status(); },
+  };
+  for (const auto& call : calls) {
+    CheckEveryLayout([&](Communicator& group) {
+      float data[8] = {};
+      absl::Status status = call(group, data);
+      CAPTURE(status.ToString());
+      // Another rank may have been faster, and ended the group.
+      CHECK((absl::IsInvalidArgument(status) || absl::IsAborted(status)));
+      CHECK(status.message().find("in a group of 3 ranks: more bytes than can be addressed") !=
+            std::string::npos);
+    });
+  }
+}
+
+TEST_CASE("failures: nothing at null pointers is no failure") {
+  CheckEveryLayout([](Communicator& group) {
+    std::vector<std::unique_ptr<Work>> works;
+    works.push_back(group.AllReduce(nullptr, 0, DType::kFloat16, ReduceOp::kAverage));
+    works.push_back(group.Broadcast(nullptr, 0, DType::kUint8, 2));
+    works.push_back(group.AllGather(nullptr, nullptr, 0, DType::kInt64));
+    works.push_back(group.ReduceScatter(nullptr, nullptr, 0, DType::kFloat32, ReduceOp::kSum));
+    works.push_back(group.Barrier());
+    for (auto& work : works) {
+      absl::Status status = work->Wait();
+      CHECK_MESSAGE(status.ok(), status.ToString());
+    }
+    CHECK(group.error().ok());
   });
 }
 

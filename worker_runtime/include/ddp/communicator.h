@@ -54,7 +54,9 @@ class Buffer {
 // and bfloat16, in the type itself otherwise, rounded once at the end - so that `local`, `shm`,
 // `tcp` and their combination give equal bits for the same world size.
 //
-// Counts are elements, and 0 is allowed. Buffers stay valid and untouched until the Work is done.
+// Counts are elements, and 0 is allowed, then with null pointers too. Elements at a null pointer or
+// more of them than can be addressed are InvalidArgument, and Aborted on the other ranks. Buffers
+// stay valid and untouched until the Work is done.
 // After any error, or Abort(), every later call fails with the first error.
 class Communicator {
  public:

@@ -1,0 +1,107 @@
+#include "worker_runtime/comm/op.h"
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <string>
+
+namespace ddp::internal {
+namespace {
+
+constexpr OpKind kWithElements[] = {OpKind::kAllReduce, OpKind::kBroadcast, OpKind::kAllGather,
+                                    OpKind::kReduceScatter};
+
+Op Call(OpKind kind, DType dtype, size_t count) {
+  static char bytes[16];
+  Op op;
+  op.kind = kind;
+  op.dtype = dtype;
+  op.count = count;
+  op.input = bytes;
+  op.output = bytes;
+  return op;
+}
+
+TEST_CASE("op: a description names the number once there is one") {
+  Op op = Call(OpKind::kAllReduce, DType::kFloat32, 1000);
+  CHECK(Describe(op) == "all-reduce (float32 x 1000, sum)");
+  op.sequence = 12;
+  CHECK(Describe(op) == "all-reduce #12 (float32 x 1000, sum)");
+  op.kind = OpKind::kReduceScatter;
+  op.reduce = ReduceOp::kAverage;
+  CHECK(Describe(op) == "reduce-scatter #12 (float32 x 1000, average)");
+  op.kind = OpKind::kBroadcast;
+  op.root = 3;
+  CHECK(Describe(op) == "broadcast #12 (float32 x 1000, root 3)");
+  op.kind = OpKind::kAllGather;
+  CHECK(Describe(op) == "all-gather #12 (float32 x 1000)");
+  op.kind = OpKind::kBarrier;
+  CHECK(Describe(op) == "barrier #12");
+  op.kind = OpKind::kAllocate;
+  CHECK(Describe(op) == "allocate #12 (1000 bytes)");
+}
+
+TEST_CASE("op: elements need both pointers, nothing needs none") {
+  for (OpKind kind : kWithElements) {
+    Op op = Call(kind, DType::kFloat32, 1);
+    CHECK(CheckArguments(op, 4).ok());
+    op.output = nullptr;
+    CHECK(CheckArguments(op, 4).message() == Describe(op) + ": the output is a null pointer");
+    op.input = nullptr;
+    CHECK(CheckArguments(op, 4).message() == Describe(op) + ": the input is a null pointer");
+    CHECK(absl::IsInvalidArgument(CheckArguments(op, 4)));
+    op.count = 0;
+    CHECK(CheckArguments(op, 4).ok());
+  }
+  CHECK(CheckArguments(Op(), 4).ok());  // a barrier
+}
+
+TEST_CASE("op: a count is refused from the first one on whose bytes cannot be addressed") {
+  struct Row {
+    OpKind kind;
+    DType dtype;
+    int world_size;
+    size_t most;
+  };
+  const size_t all = PTRDIFF_MAX;
+  for (const Row& row : {Row{OpKind::kAllReduce, DType::kUint8, 1000, all},
+                         Row{OpKind::kAllReduce, DType::kFloat16, 1000, all / 2},
+                         Row{OpKind::kBroadcast, DType::kFloat64, 1000, all / 8},
+                         Row{OpKind::kAllGather, DType::kFloat32, 3, all / 4 / 3},
+                         Row{OpKind::kReduceScatter, DType::kInt64, 1000, all / 8 / 1000},
+                         Row{OpKind::kAllocate, DType::kUint8, 4, all / 4}}) {
+    CAPTURE(Describe(Call(row.kind, row.dtype, row.most)));
+    CHECK(CheckArguments(Call(row.kind, row.dtype, row.most), row.world_size).ok());
+    for (size_t count : {row.most + 1, SIZE_MAX / 8, SIZE_MAX / 8 + 1, SIZE_MAX}) {
+      if (count <= row.most) continue;
+      absl::Status status = CheckArguments(Call(row.kind, row.dtype, count), row.world_size);
+      CHECK(absl::IsInvalidArgument(status));
+      CHECK(status.message().find("more bytes than can be addressed") != std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("op: a root outside the group is refused") {
+  Op op = Call(OpKind::kBroadcast, DType::kUint8, 1);
+  for (int root : {0, 3}) {
+    op.root = root;
+    CHECK(CheckArguments(op, 4).ok());
+  }
+  for (int root : {-1, 4}) {
+    op.root = root;
+    CHECK(CheckArguments(op, 4).message() ==
+          "broadcast from rank " + std::to_string(root) + " in a group of 4 ranks");
+  }
+}
+
+TEST_CASE("op: many ranks are named shortly") {
+  CHECK(NameRanks({2}) == "rank 2");
+  CHECK(NameRanks({2, 5}) == "ranks 2 and 5");
+  CHECK(NameRanks({0, 1, 2, 3, 4, 5, 6, 7, 8}) == "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 8");
+  CHECK(NameRanks({0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10}) == "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 3 more");
+  CHECK(NameDuration(std::chrono::seconds(3)) == "3 s");
+  CHECK(NameDuration(std::chrono::milliseconds(1500)) == "1500 ms");
+}
+
+}  // namespace
+}  // namespace ddp::internal
