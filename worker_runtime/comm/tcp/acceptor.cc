@@ -2,12 +2,12 @@
 
 #include <netdb.h>
 #include <netinet/in.h>
-#include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -16,6 +16,9 @@ namespace ddp::internal {
 namespace {
 
 constexpr char kMagic[8] = {'d', 'd', 'p', 'l', 'i', 'n', 'k', '1'};
+// How often Await() looks whether it was stopped.
+constexpr int kLookMs = 100;
+constexpr std::chrono::milliseconds kNoDescriptorRest(20);
 
 uint16_t PortOf(int socket) {
   sockaddr_storage address{};
@@ -62,41 +65,70 @@ absl::StatusOr<std::vector<Acceptor::Peer>> Acceptor::Await(std::vector<int> exp
                                                             Clock::time_point deadline) {
   expected_ = std::move(expected);
   while (!expected_.empty()) {
+    if (is_stopped_) return absl::CancelledError("stopped listening");
     if (Clock::now() >= deadline) {
       return absl::DeadlineExceededError(
           absl::StrCat(NameRanks(expected_), " did not connect to rank ", rank_));
     }
     Poll(deadline);
   }
+  socket_.Reset();
+  strangers_.clear();
   return std::move(peers_);
 }
 
 void Acceptor::Poll(Clock::time_point deadline) {
   std::vector<pollfd> polled;
-  for (const Stranger& stranger : strangers_) polled.push_back({stranger.socket.get(), POLLIN, 0});
-  // Where too many wait to be heard, further ones stay in the kernel's bounded queue.
-  const bool is_accepting = strangers_.size() < kMaxStrangers;
-  polled.push_back({is_accepting ? socket_.get() : -1, POLLIN, 0});
   Clock::time_point until = deadline;
-  for (const Stranger& stranger : strangers_) until = std::min(until, stranger.deadline);
+  const bool is_full = strangers_.size() >= kMaxStrangers;
+  for (const Stranger& stranger : strangers_) {
+    polled.push_back({stranger.socket.get(), POLLIN, 0});
+    until = std::min(until, stranger.since + (is_full ? kPatience : kHelloTimeout));
+  }
+  polled.push_back({is_full ? -1 : socket_.get(), POLLIN, 0});
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now()).count();
-  poll(polled.data(), polled.size(), static_cast<int>(std::clamp<int64_t>(left, 0, 1000)));
+  const int timeout = static_cast<int>(std::clamp<int64_t>(left, 0, kLookMs));
+  if (poll(polled.data(), polled.size(), timeout) > 0) HearAll(polled);
+  // They stand in the order of their coming.
+  const Clock::time_point now = Clock::now();
+  std::erase_if(strangers_, [now](const Stranger& s) { return now >= s.since + kHelloTimeout; });
+  if (strangers_.size() >= kMaxStrangers && now >= strangers_.front().since + kPatience) {
+    strangers_.erase(strangers_.begin());
+  }
+  if (!is_full && polled.back().revents != 0) AcceptAll();
+}
+
+void Acceptor::HearAll(const std::vector<pollfd>& polled) {
   std::vector<Stranger> remaining;
   for (size_t i = 0; i < strangers_.size(); ++i) {
-    const Verdict verdict = polled[i].revents != 0 ? Hear(strangers_[i]) : Verdict::kWaiting;
-    if (verdict == Verdict::kProved) {
-      std::erase(expected_, strangers_[i].hello.from);
-      peers_.push_back({strangers_[i].hello.from, std::move(strangers_[i].socket)});
-    } else if (verdict == Verdict::kWaiting && Clock::now() < strangers_[i].deadline) {
-      remaining.push_back(std::move(strangers_[i]));
+    Stranger& stranger = strangers_[i];
+    switch (polled[i].revents != 0 ? Hear(stranger) : Verdict::kWaiting) {
+      case Verdict::kWaiting:
+        remaining.push_back(std::move(stranger));
+        break;
+      case Verdict::kProved:
+        std::erase(expected_, stranger.hello.from);
+        peers_.push_back({stranger.hello.from, std::move(stranger.socket)});
+        break;
+      case Verdict::kDropped:
+        break;
     }
   }
   strangers_ = std::move(remaining);
-  if (polled.back().revents == 0) return;
-  Stranger stranger{};
-  stranger.socket.Reset(accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  stranger.deadline = Clock::now() + kHelloTimeout;
-  if (stranger.socket.is_open()) strangers_.push_back(std::move(stranger));
+}
+
+void Acceptor::AcceptAll() {
+  while (strangers_.size() < kMaxStrangers) {
+    Stranger stranger{};
+    stranger.socket.Reset(accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!stranger.socket.is_open()) {
+      // Without descriptors the connection stays in the queue and poll() would say so at once.
+      if (errno == EMFILE || errno == ENFILE) std::this_thread::sleep_for(kNoDescriptorRest);
+      return;
+    }
+    stranger.since = Clock::now();
+    strangers_.push_back(std::move(stranger));
+  }
 }
 
 Acceptor::Verdict Acceptor::Hear(Stranger& stranger) {

@@ -2,6 +2,9 @@
 #ifndef DDPRUN_WORKER_RUNTIME_COMM_TCP_ACCEPTOR_H_
 #define DDPRUN_WORKER_RUNTIME_COMM_TCP_ACCEPTOR_H_
 
+#include <poll.h>
+
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -27,8 +30,12 @@ Hello MakeHello(const Nonce& nonce, int from, int to);
 
 class Acceptor {
  public:
-  static constexpr std::chrono::seconds kHelloTimeout{5};
+  // A connection that has not proved itself by then is dropped: within 5 s whatever happens.
+  static constexpr std::chrono::milliseconds kHelloTimeout{4000};
   static constexpr size_t kMaxStrangers = 64;
+  // Where all places are taken, one silent for so long makes room: the others wait in the kernel's
+  // queue, where they are neither heard nor dropped.
+  static constexpr std::chrono::milliseconds kPatience{1000};
 
   // Listens on `address`, port chosen by the kernel. Unavailable with errno.
   static absl::StatusOr<std::unique_ptr<Acceptor>> Listen(const std::string& address, int rank,
@@ -39,27 +46,35 @@ class Acceptor {
     int rank;
     ddprun::UniqueFd socket;
   };
-  // Waits until all of `expected` have connected and proved themselves, each once.
+  // Waits until all of `expected` have connected and proved themselves, each once, then closes the
+  // port and all other connections. DeadlineExceeded names those who did not come; Cancelled after
+  // Stop(). Call it once.
   absl::StatusOr<std::vector<Peer>> Await(std::vector<int> expected, Clock::time_point deadline);
+  // Ends Await() soon. From any thread.
+  void Stop() { is_stopped_ = true; }
 
  private:
   struct Stranger {
     ddprun::UniqueFd socket;
-    Clock::time_point deadline;
+    Clock::time_point since;
     Hello hello;
     size_t received = 0;
   };
   enum class Verdict { kWaiting, kProved, kDropped };
 
   Acceptor(ddprun::UniqueFd socket, uint16_t port, int rank, const Nonce& nonce)
-      : socket_(std::move(socket)), port_(port), rank_(rank), nonce_(nonce) {}
+      : port_(port), rank_(rank), nonce_(nonce), socket_(std::move(socket)) {}
   void Poll(Clock::time_point deadline);
+  void HearAll(const std::vector<pollfd>& polled);
+  void AcceptAll();
   Verdict Hear(Stranger& stranger);
 
-  const ddprun::UniqueFd socket_;
   const uint16_t port_;
   const int rank_;
   const Nonce nonce_;
+  std::atomic<bool> is_stopped_{false};
+  // Of the thread in Await().
+  ddprun::UniqueFd socket_;
   std::vector<int> expected_;
   std::vector<Stranger> strangers_;
   std::vector<Peer> peers_;

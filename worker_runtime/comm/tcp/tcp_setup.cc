@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -124,6 +125,34 @@ void Tune(int socket) {
   setsockopt(socket, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
 }
 
+// The rank's own port while its links are made. Heard on a thread of its own, so that strangers are
+// dropped in time also while this rank still waits for others.
+class Listener {
+ public:
+  using Peers = absl::StatusOr<std::vector<Acceptor::Peer>>;
+
+  Listener(std::unique_ptr<Acceptor> acceptor, std::vector<int> expected,
+           Clock::time_point deadline)
+      : acceptor_(std::move(acceptor)), thread_([this, expected = std::move(expected), deadline] {
+          peers_ = acceptor_->Await(expected, deadline);
+        }) {}
+  ~Listener() {
+    acceptor_->Stop();
+    if (thread_.joinable()) thread_.join();
+  }
+
+  // Waits for all that are expected. Once.
+  Peers Finish() {
+    thread_.join();
+    return std::move(peers_);
+  }
+
+ private:
+  const std::unique_ptr<Acceptor> acceptor_;
+  Peers peers_ = absl::UnknownError("");  // of thread_ until it is joined
+  std::thread thread_;
+};
+
 }  // namespace
 
 absl::StatusOr<ChainLinks> ConnectChain(Store& store, const Endpoint& self,
@@ -139,12 +168,13 @@ absl::StatusOr<ChainLinks> ConnectChain(Store& store, const Endpoint& self,
       to_connect.push_back(other);
     }
   }
-  std::unique_ptr<Acceptor> acceptor;
+  std::unique_ptr<Listener> listener;
   if (!to_accept.empty()) {
-    auto listening = Acceptor::Listen(self.address, self.rank, self.nonce);
-    if (!listening.ok()) return listening.status();
-    acceptor = std::move(*listening);
-    absl::Status status = store.Set(PortKey(self.rank), absl::StrCat(acceptor->port()));
+    auto acceptor = Acceptor::Listen(self.address, self.rank, self.nonce);
+    if (!acceptor.ok()) return acceptor.status();
+    const uint16_t port = (*acceptor)->port();
+    listener = std::make_unique<Listener>(std::move(*acceptor), std::move(to_accept), deadline);
+    absl::Status status = store.Set(PortKey(self.rank), absl::StrCat(port));
     if (!status.ok()) return status;
   }
   std::vector<Link> links;
@@ -153,8 +183,8 @@ absl::StatusOr<ChainLinks> ConnectChain(Store& store, const Endpoint& self,
     if (!socket.ok()) return socket.status();
     links.push_back({std::move(*socket), other->rank});
   }
-  if (acceptor != nullptr) {
-    auto peers = acceptor->Await(to_accept, deadline);
+  if (listener != nullptr) {
+    auto peers = listener->Finish();
     if (!peers.ok()) return peers.status();
     for (Acceptor::Peer& peer : *peers) {
       const Endpoint& other = peer.rank == previous.rank ? previous : next;

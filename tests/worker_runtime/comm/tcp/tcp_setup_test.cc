@@ -1,0 +1,227 @@
+// Hostile connections to the ranks' own ports while a group forms: they are dropped, also by a rank
+// that is itself waiting, and the group forms.
+#include "worker_runtime/comm/tcp/tcp_setup.h"
+
+#include <doctest/doctest.h>
+#include <sys/socket.h>
+
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "rendezvous/store/store_server.h"
+#include "tests/worker_runtime/comm/tcp/intruder.h"
+#include "worker_runtime/comm/form_group.h"
+#include "worker_runtime/comm/tcp/acceptor.h"
+
+namespace ddp::internal {
+namespace {
+
+using ddprun::rendezvous::StoreServer;
+using ddprun::testing::Intruder;
+
+constexpr std::chrono::seconds kTimeout(60);
+
+class Gate {
+ public:
+  void Open() {
+    std::lock_guard lock(mutex_);
+    is_open_ = true;
+    opened_.notify_all();
+  }
+  void Pass() {
+    std::unique_lock lock(mutex_);
+    opened_.wait_for(lock, kTimeout, [this] { return is_open_; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable opened_;
+  bool is_open_ = false;
+};
+
+// The keys as they are, but who asks for `key` stands before a gate first.
+class GatedStore final : public PrefixStore {
+ public:
+  GatedStore(Store& store, std::string key, Gate& gate)
+      : PrefixStore("job", store), key_(std::move(key)), gate_(gate) {}
+  absl::StatusOr<std::string> Get(const std::string& key, Milliseconds timeout) override {
+    if (key == key_) gate_.Pass();
+    return PrefixStore::Get(key, timeout);
+  }
+
+ private:
+  const std::string key_;
+  Gate& gate_;
+};
+
+// Three ranks, none of which shares memory; each sums over tcp and waits until all ports were
+// tried.
+class Forming {
+ public:
+  // `is_held`: no rank connects to the one below it before Release().
+  explicit Forming(bool is_held) {
+    auto server = StoreServer::Start({});
+    REQUIRE(server.ok());
+    server_ = std::move(*server);
+    statuses_.resize(3);
+    if (!is_held) Release();
+    for (int rank = 0; rank < 3; ++rank) {
+      threads_.emplace_back([this, rank] { statuses_[rank] = RunRank(rank); });
+    }
+    auto store = Store::Connect("127.0.0.1", server_->port(), kTimeout);
+    REQUIRE(store.ok());
+    store_ = std::move(*store);
+  }
+  ~Forming() {
+    Release();
+    LetGo();
+    for (std::thread& thread : threads_) {
+      if (thread.joinable()) thread.join();
+    }
+  }
+
+  std::string Value(const std::string& key) {
+    auto value = store_->Get("job/" + key, kTimeout);
+    REQUIRE_MESSAGE(value.ok(), value.status().ToString());
+    return *value;
+  }
+  uint16_t PortOf(int rank) {
+    int port = 0;
+    REQUIRE(absl::SimpleAtoi(Value(absl::StrCat("port/", rank)), &port));
+    return static_cast<uint16_t>(port);
+  }
+  Nonce NonceOf(int rank) {
+    auto capabilities = DecodeCapabilities(Value(absl::StrCat("rank/", rank)));
+    REQUIRE(capabilities.ok());
+    return capabilities->nonce;
+  }
+  void Release() { gate_.Open(); }
+  void AwaitFormed() {
+    for (int rank = 0; rank < 3; ++rank) Value(absl::StrCat("formed/", rank));
+  }
+  bool HasFormed() { return store_->Check({"job/formed/0"}).value_or(true); }
+  void LetGo() { end_.Open(); }
+  void CheckAllWell() {
+    LetGo();
+    for (std::thread& thread : threads_) thread.join();
+    for (const absl::Status& status : statuses_) {
+      INFO(status.ToString());
+      CHECK(status.ok());
+    }
+  }
+
+ private:
+  absl::Status RunRank(int rank) {
+    auto connected = Store::Connect("127.0.0.1", server_->port(), kTimeout);
+    if (!connected.ok()) return connected.status();
+    GatedStore store(**connected, absl::StrCat("port/", rank - 1), gate_);
+    GroupMember member;
+    member.rank = rank;
+    member.world_size = 3;
+    member.timeout = kTimeout;
+    member.capabilities = {Backend::kTcp, "host", "127.0.0.1", {}};
+    auto formed = FormGroup(store, member);
+    if (!formed.ok()) return formed.status();
+    std::vector<int32_t> data(1000, rank + 1);
+    Communicator& group = *formed->communicator;
+    absl::Status status =
+        group.AllReduce(data.data(), data.size(), DType::kInt32, ReduceOp::kSum)->Wait();
+    if (!status.ok()) return status;
+    if (data != std::vector<int32_t>(1000, 6)) return absl::InternalError("a wrong sum");
+    status = store.Set(absl::StrCat("formed/", rank), "1");
+    end_.Pass();
+    return status;
+  }
+
+  std::unique_ptr<StoreServer> server_;
+  std::unique_ptr<Store> store_;
+  Gate gate_;
+  Gate end_;
+  std::vector<absl::Status> statuses_;
+  std::vector<std::thread> threads_;
+};
+
+std::string Bytes(const Hello& hello) {
+  return std::string(reinterpret_cast<const char*>(&hello), sizeof hello);
+}
+
+// What strangers say to `target`.
+std::vector<std::string> Sayings(Forming& forming, int target, int other) {
+  const Nonce own = forming.NonceOf(target), others = forming.NonceOf(other);
+  Nonce guessed = own;
+  guessed[0] ^= 0x80;
+  return {
+      "",
+      "ddplink1",
+      std::string(4096, '\xee'),
+      std::string(4 << 20, 'x'),
+      Bytes(MakeHello(guessed, target + 1, target)),  // another round's nonce
+      Bytes(MakeHello(others, target + 1, target)),   // another rank's nonce
+      Bytes(MakeHello(own, target + 1, target + 1)),  // for another rank
+      Bytes(MakeHello(own, target + 2, target)),      // from a rank that is no neighbour
+      Bytes(MakeHello(own, target, target)),
+      Bytes(MakeHello(own, 1 << 30, target)),
+  };
+}
+
+TEST_CASE("tcp set-up: hostile connections to ranks that wait are dropped, and the group forms") {
+  Forming forming(true);
+  // All at once, so that the silent ones cost the test their time only once. Rank 0 waits for its
+  // peer; rank 1, in the middle, waits for its own and is itself held on its way to rank 0.
+  std::vector<Intruder> intruders;
+  for (int target : {0, 1}) {
+    for (const std::string& saying : Sayings(forming, target, 1 - target)) {
+      intruders.emplace_back(forming.PortOf(target));
+      intruders.back().Say(saying);
+    }
+  }
+  for (size_t i = 0; i < intruders.size(); ++i) {
+    CAPTURE(i);
+    CHECK(intruders[i].IsDropped());
+  }
+  CHECK_FALSE(forming.HasFormed());
+  forming.Release();
+  forming.AwaitFormed();
+  forming.CheckAllWell();
+}
+
+TEST_CASE("tcp set-up: once the group has formed no rank has an open port") {
+  Forming forming(false);
+  const uint16_t ports[] = {forming.PortOf(0), forming.PortOf(1)};
+  Intruder silent(ports[0]);
+  forming.AwaitFormed();
+  CHECK(silent.IsDropped());
+  for (uint16_t port : ports) CHECK(Intruder(port).IsRefused());
+  forming.CheckAllWell();
+}
+
+TEST_CASE("tcp set-up: who answers without knowing the nonce is not taken for the rank") {
+  auto server = StoreServer::Start({});
+  REQUIRE(server.ok());
+  auto store = Store::Connect("127.0.0.1", (*server)->port(), kTimeout);
+  REQUIRE(store.ok());
+  // Somebody else's listener stands where the store says rank 0 is: it believes anything.
+  const Nonce theirs = {9, 9, 9}, ours = {1, 2, 3};
+  auto impostor = Acceptor::Listen("127.0.0.1", 0, theirs);
+  REQUIRE(impostor.ok());
+  REQUIRE((*store)->Set("port/0", absl::StrCat((*impostor)->port())).ok());
+  std::thread answering([&] {
+    auto peers = (*impostor)->Await({1}, Clock::now() + kTimeout);
+    if (!peers.ok()) return;
+    const int socket = (*peers)[0].socket.get();
+    CHECK(send(socket, theirs.data(), theirs.size(), MSG_NOSIGNAL) == 16);
+  });
+  const Endpoint self{1, "host1", "127.0.0.1", ours}, lower{0, "host0", "127.0.0.1", theirs};
+  auto links = ConnectChain(**store, self, lower, {}, Clock::now() + kTimeout);
+  answering.join();
+  CHECK(absl::IsUnauthenticated(links.status()));
+  CHECK(links.status().message() == "who answers at 127.0.0.1 is not rank 0 of this round");
+}
+
+}  // namespace
+}  // namespace ddp::internal
