@@ -1,5 +1,6 @@
 #include "ddp/process_group.h"
 
+#include <atomic>
 #include <cstdlib>
 #include <optional>
 #include <utility>
@@ -26,6 +27,14 @@ class OwningPrefixStore final : private OwnedStore, public PrefixStore {
   OwningPrefixStore(const std::string& prefix, std::unique_ptr<Store> store)
       : OwnedStore(std::move(store)), PrefixStore(prefix, *owned_) {}
 };
+
+// The keys of the group that is now formed. A round has one key space, so a process that ends its
+// group and makes another one in the same round must not find the ports and plans of the first. All
+// ranks make their groups in the same order, as they do everything else that is collective.
+std::string NextGroupName() {
+  static std::atomic<int> groups{0};
+  return absl::StrCat("group/", ++groups);
+}
 
 class ProcessGroupImpl final : public ProcessGroup {
  public:
@@ -95,7 +104,9 @@ absl::StatusOr<std::unique_ptr<ProcessGroup>> ProcessGroup::FromEnv(
                            {}};
     const std::string address = env.master_addr;
     const uint16_t port = env.master_port;
-    const std::string group_prefix = absl::StrCat(*prefix, "/group");
+    // A session by echo is new each time, and ranks need not have made the same number before.
+    const std::string group_name = env.round.has_value() ? NextGroupName() : "group";
+    const std::string group_prefix = absl::StrCat(*prefix, "/", group_name);
     member.connect_store =
         [address, port, group_prefix](
             std::chrono::milliseconds timeout) -> absl::StatusOr<std::unique_ptr<Store>> {
@@ -103,7 +114,7 @@ absl::StatusOr<std::unique_ptr<ProcessGroup>> ProcessGroup::FromEnv(
       if (!connected.ok()) return connected.status();
       return std::unique_ptr<Store>(new OwningPrefixStore(group_prefix, std::move(*connected)));
     };
-    PrefixStore group_store("group", *session);
+    PrefixStore group_store(group_name, *session);
     auto group = internal::FormGroup(group_store, member);
     if (!group.ok()) return group.status();
     formed = std::move(*group);

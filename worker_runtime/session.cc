@@ -31,41 +31,51 @@ absl::Status Missing(const std::vector<int>& ranks, Milliseconds timeout) {
                                                   " did not come"));
 }
 
+// Those of `keys`, which are in the order of the ranks from `first` on, that the store does not
+// have.
+std::vector<int> Absent(Store& store, const std::vector<std::string>& keys, int first) {
+  std::vector<int> ranks;
+  for (size_t i = 0; i < keys.size(); ++i) {
+    auto has = store.Check({keys[i]});
+    if (has.ok() && !*has) ranks.push_back(first + static_cast<int>(i));
+  }
+  return ranks;
+}
+
 // Rank 0: an id lives until every rank has acknowledged it; a changed hello - a rank of this start
-// that took the place of an old one - makes a new id.
-absl::StatusOr<std::string> Lead(Store& store, int world_size, Milliseconds timeout) {
+// that took the place of an old one - makes a new id. Two requests a look, however many ranks.
+absl::StatusOr<std::string> Lead(Store& store, int world_size, const std::string& nonce,
+                                 Milliseconds timeout) {
   const auto deadline = Clock::now() + timeout;
-  std::vector<std::string> published;
+  std::vector<std::string> hello_keys;
+  for (int rank = 0; rank < world_size; ++rank) hello_keys.push_back(HelloKey(rank));
+  std::vector<std::string> published, ack_keys;
   std::string session;
   while (true) {
-    std::vector<std::string> hellos;
-    std::vector<int> missing;
-    for (int rank = 0; rank < world_size; ++rank) {
-      const auto left = std::max(Milliseconds(1),
-                                 std::chrono::duration_cast<Milliseconds>(deadline - Clock::now()));
-      auto hello = store.Get(HelloKey(rank), left);
-      if (absl::IsDeadlineExceeded(hello.status())) {
-        missing.push_back(rank);
-        continue;
-      }
-      if (!hello.ok()) return hello.status();
-      hellos.push_back(*hello);
+    const auto left = std::chrono::duration_cast<Milliseconds>(deadline - Clock::now());
+    auto hellos = store.MultiGet(hello_keys, std::max(Milliseconds(1), left));
+    if (absl::IsDeadlineExceeded(hellos.status())) {
+      return Missing(Absent(store, hello_keys, 0), timeout);
     }
-    if (!missing.empty()) return Missing(missing, timeout);
-    if (hellos != published) {
+    if (!hellos.ok()) return hellos.status();
+    if ((*hellos)[0] != nonce) {
+      // Going on would give the new start's ranks two ids to choose from.
+      return absl::AbortedError("agreeing on a session: another rank 0 has started since");
+    }
+    if (*hellos != published) {
       session = NonceText(MakeNonce());
-      published = hellos;
+      published = *std::move(hellos);
+      ack_keys.clear();
+      for (int rank = 1; rank < world_size; ++rank) ack_keys.push_back(AckKey(session, rank));
       absl::Status status =
-          store.Set(kSessionKey, absl::StrCat(session, " ", absl::StrJoin(hellos, ",")));
+          store.Set(kSessionKey, absl::StrCat(session, " ", absl::StrJoin(published, ",")));
       if (!status.ok()) return status;
     }
-    for (int rank = 1; rank < world_size; ++rank) {
-      auto has = store.Check({AckKey(session, rank)});
-      if (!has.ok()) return has.status();
-      if (!*has) missing.push_back(rank);
-    }
-    if (missing.empty()) return session;
-    if (Clock::now() >= deadline) return Missing(missing, timeout);
+    if (ack_keys.empty()) return session;
+    auto has_all = store.Check(ack_keys);
+    if (!has_all.ok()) return has_all.status();
+    if (*has_all) return session;
+    if (Clock::now() >= deadline) return Missing(Absent(store, ack_keys, 1), timeout);
     std::this_thread::sleep_for(kLook);
   }
 }
@@ -102,7 +112,7 @@ absl::StatusOr<std::string> AgreeOnSession(Store& store, const WorkerEnv& env,
   const std::string nonce = NonceText(MakeNonce());
   absl::Status status = store.Set(HelloKey(env.rank), nonce);
   if (!status.ok()) return status;
-  auto session = env.rank == 0 ? Lead(store, env.world_size, timeout)
+  auto session = env.rank == 0 ? Lead(store, env.world_size, nonce, timeout)
                                : Follow(store, env.rank, nonce, timeout);
   if (!session.ok()) return session.status();
   return absl::StrCat("ddp/", *session);

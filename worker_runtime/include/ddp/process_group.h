@@ -30,6 +30,7 @@ class ProcessGroup {
  public:
   // Errors: InvalidArgument naming the variable and its value; DeadlineExceeded naming the ranks
   // that did not come; FailedPrecondition when a backend was asked for that cannot work here.
+  // Collective: all ranks make as many groups as each other, one after the other ended.
   static absl::StatusOr<std::unique_ptr<ProcessGroup>> FromEnv(const ProcessGroupOptions& options);
   virtual ~ProcessGroup() = default;
 

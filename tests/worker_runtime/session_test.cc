@@ -1,0 +1,179 @@
+// Under the real torchrun the store and its keys outlive a restart: ranks of one start must find
+// each other, and nothing of an earlier start.
+#include "worker_runtime/session.h"
+
+#include <doctest/doctest.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "rendezvous/base/check.h"
+#include "rendezvous/store/store_server.h"
+
+namespace ddp::internal {
+namespace {
+
+using ddprun::rendezvous::StoreServer;
+using Session = absl::StatusOr<std::string>;
+
+constexpr std::chrono::seconds kTimeout(30);
+
+class Torchrun {
+ public:
+  Torchrun() {
+    auto server = StoreServer::Start({});
+    REQUIRE(server.ok());
+    server_ = std::move(*server);
+    store_ = Connect();
+  }
+
+  std::unique_ptr<Store> Connect() {
+    auto store = Store::Connect("127.0.0.1", server_->port(), kTimeout);
+    DDP_CHECK(store.ok());
+    return std::move(*store);
+  }
+  Session Join(int rank, int world_size, std::chrono::milliseconds timeout = kTimeout) {
+    WorkerEnv env;
+    env.rank = rank;
+    env.world_size = world_size;
+    return AgreeOnSession(*Connect(), env, timeout);
+  }
+  std::string Now(const std::string& key) {
+    auto has = store_->Check({key});
+    REQUIRE(has.ok());
+    if (!*has) return "";
+    auto value = store_->Get(key, kTimeout);
+    REQUIRE(value.ok());
+    return *value;
+  }
+  void AwaitChange(const std::string& key, const std::string& old) {
+    const auto deadline = std::chrono::steady_clock::now() + kTimeout;
+    while (Now(key) == old) {
+      REQUIRE_MESSAGE(std::chrono::steady_clock::now() < deadline, key << " stays " << old);
+      std::this_thread::yield();
+    }
+  }
+  Store& store() { return *store_; }
+
+ private:
+  std::unique_ptr<StoreServer> server_;
+  std::unique_ptr<Store> store_;
+};
+
+// One start of three ranks; `between` runs when those of `first` have begun and before the others.
+std::vector<Session> Start(Torchrun& torchrun, const std::vector<int>& first,
+                           const std::function<void()>& between) {
+  std::vector<Session> sessions(3);
+  std::vector<std::thread> threads;
+  std::vector<bool> has_begun(3);
+  auto begin = [&](int rank) {
+    has_begun[rank] = true;
+    threads.emplace_back([&, rank] { sessions[rank] = torchrun.Join(rank, 3); });
+  };
+  for (int rank : first) begin(rank);
+  between();
+  for (int rank = 0; rank < 3; ++rank) {
+    if (!has_begun[rank]) begin(rank);
+  }
+  for (std::thread& thread : threads) thread.join();
+  return sessions;
+}
+
+std::string CheckAgreed(const std::vector<Session>& sessions) {
+  for (const Session& session : sessions) {
+    INFO(session.status().ToString());
+    REQUIRE(session.ok());
+    CHECK(*session == *sessions[0]);
+  }
+  CHECK(absl::StartsWith(*sessions[0], "ddp/"));
+  return *sessions[0];
+}
+
+TEST_CASE("session: ddprun says which round it is, and nothing is asked of the store") {
+  Torchrun store;
+  WorkerEnv env;
+  env.rank = 1;
+  env.world_size = 2;  // rank 0 never comes
+  env.round = 3;
+  env.epoch = 7;
+  Session session = AgreeOnSession(store.store(), env, kTimeout);
+  REQUIRE(session.ok());
+  CHECK(*session == "ddp/7.3");
+  CHECK(*store.store().KeyCount() == 0);
+}
+
+TEST_CASE("session: the ranks of a start agree") {
+  Torchrun torchrun;
+  CheckAgreed(Start(torchrun, {0, 1, 2}, [] {}));
+}
+
+TEST_CASE("session: a group of one agrees with itself, again after a restart") {
+  Torchrun torchrun;
+  Session first = torchrun.Join(0, 1), second = torchrun.Join(0, 1);
+  REQUIRE(first.ok());
+  REQUIRE(second.ok());
+  CHECK(*first != *second);
+}
+
+TEST_CASE("session: a rank 0 that restarts before the others does not take their old hellos") {
+  Torchrun torchrun;
+  const std::string before = CheckAgreed(Start(torchrun, {0, 1, 2}, [] {}));
+  const std::string old = torchrun.Now("ddp/session");
+  const std::string after = CheckAgreed(Start(torchrun, {0}, [&] {
+    // It has published a session with the old nonces of ranks 1 and 2.
+    torchrun.AwaitChange("ddp/session", old);
+  }));
+  CHECK(after != before);
+}
+
+TEST_CASE("session: ranks that restart before rank 0 do not take the old session") {
+  Torchrun torchrun;
+  const std::string before = CheckAgreed(Start(torchrun, {0, 1, 2}, [] {}));
+  const std::string old1 = torchrun.Now("ddp/hello/1"), old2 = torchrun.Now("ddp/hello/2");
+  const std::string after = CheckAgreed(Start(torchrun, {1, 2}, [&] {
+    torchrun.AwaitChange("ddp/hello/1", old1);
+    torchrun.AwaitChange("ddp/hello/2", old2);
+  }));
+  CHECK(after != before);
+}
+
+TEST_CASE("session: a start that only some ranks reached leaves nothing that a later one takes") {
+  Torchrun torchrun;
+  // Ranks 0 and 2 say hello and die; rank 1 never came.
+  CHECK(absl::IsDeadlineExceeded(torchrun.Join(2, 3, std::chrono::milliseconds(1)).status()));
+  CHECK(torchrun.Join(0, 3, std::chrono::milliseconds(100)).status().message() ==
+        "agreeing on a session timed out after 100 ms: rank 1 did not come");
+  CheckAgreed(Start(torchrun, {1, 0}, [] {}));
+}
+
+TEST_CASE("session: a rank of an earlier start counts as missing until it comes again") {
+  Torchrun torchrun;
+  CheckAgreed(Start(torchrun, {0, 1, 2}, [] {}));
+  Session session = torchrun.Join(0, 3, std::chrono::milliseconds(100));
+  CHECK(absl::IsDeadlineExceeded(session.status()));
+  CHECK(session.status().message() ==
+        "agreeing on a session timed out after 100 ms: ranks 1 and 2 did not come");
+}
+
+TEST_CASE("session: a rank 0 of an earlier start gives way to the new one") {
+  Torchrun torchrun;
+  Session old_leader, leader, follower;
+  std::thread old_thread([&] { old_leader = torchrun.Join(0, 2); });
+  torchrun.AwaitChange("ddp/hello/0", "");
+  const std::string old = torchrun.Now("ddp/hello/0");
+  std::thread thread([&] { leader = torchrun.Join(0, 2); });
+  torchrun.AwaitChange("ddp/hello/0", old);
+  std::thread other([&] { follower = torchrun.Join(1, 2); });
+  for (std::thread* each : {&old_thread, &thread, &other}) each->join();
+  CHECK(absl::IsAborted(old_leader.status()));
+  CheckAgreed({leader, follower});
+}
+
+}  // namespace
+}  // namespace ddp::internal
