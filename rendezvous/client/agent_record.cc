@@ -15,11 +15,13 @@ std::string WithTimeLeft(const std::string& reason, TimePoint now, TimePoint dea
 }
 
 void AgentRecord::Join(const NodeInfo& node) {
-  facts_.clear();
-  said_ = 0;
-  failures_ = 0;
+  // A failure of the round that no answer has followed may have gone down with its session: it
+  // stays in front of the new join, under the old one, or the round would end uncharged.
+  const bool is_failure_unanswered = is_assigned() && !is_drained_ && failures_ > 0;
+  if (!is_failure_unanswered) DropFactsBefore(facts_.size());
   is_waiting_ = true;
   waiting_reason_.clear();
+  last_join_ = facts_.size();
   Add(NodeJoined{
       .stamp = {}, .node = node, .is_running = false, .source_addr = {}, .accepted_addr = {}});
 }
@@ -46,15 +48,26 @@ void AgentRecord::AckVerdict() {
   if (is_over_) Add(VerdictAcked{});
 }
 
+void AgentRecord::DropFactsBefore(size_t first) {
+  facts_.erase(facts_.begin(), facts_.begin() + static_cast<ptrdiff_t>(first));
+  said_ -= std::min(said_, first);
+  last_join_ -= std::min(last_join_, first);
+  failures_ = 0;
+}
+
 void AgentRecord::Add(Event event, TimePoint at) {
   facts_.push_back(Fact{.event = std::move(event), .at = at});
 }
 
 std::optional<Event> AgentRecord::NextToSay(TimePoint now) {
   if (!has_unsaid()) return std::nullopt;
-  const Fact& fact = facts_[said_++];
+  const size_t index = said_++;
+  const Fact& fact = facts_[index];
   Event event = fact.event;
-  if (auto* joined = std::get_if<NodeJoined>(&event)) joined->is_running = is_assigned();
+  // A join that another one follows was granted a place: its workers lived then.
+  if (auto* joined = std::get_if<NodeJoined>(&event)) {
+    joined->is_running = is_assigned() || index < last_join_;
+  }
   if (auto* failed = std::get_if<WorkersFailed>(&event)) {
     failed->age = std::max(Duration{0}, Duration(now - fact.at));
   }
@@ -82,6 +95,7 @@ std::optional<RendezvousEvent> AgentRecord::HearAssign(const Assign& action) {
   round_ = assignment.round;
   is_waiting_ = false;
   is_drained_ = false;
+  DropFactsBefore(last_join_);
   return Assigned{assignment};
 }
 
@@ -97,7 +111,9 @@ std::optional<RendezvousEvent> AgentRecord::Hear(TimePoint now, const Action& ac
       return record.HearAssign(assign);
     }
     std::optional<RendezvousEvent> operator()(const Drain& drain) {
-      if (drain.epoch < record.epoch_ || !record.IsOfThisRound(drain.round)) return std::nullopt;
+      if (drain.epoch < record.epoch_ || drain.round != record.round_) return std::nullopt;
+      if (record.is_waiting_) record.DropFactsBefore(record.last_join_);  // the failure has arrived
+      if (!record.is_assigned()) return std::nullopt;
       if (std::exchange(record.is_drained_, true)) return std::nullopt;  // told again
       return Drained{drain.round, drain.reason};
     }

@@ -58,6 +58,8 @@ class AgentRecord {
     Event event;
     TimePoint at{};  // of a failure
   };
+  // Forgets facts_[0, first).
+  void DropFactsBefore(size_t first);
   void Add(Event event, TimePoint at = TimePoint{});
   bool IsOfThisRound(Round round) const { return is_assigned() && round == round_; }
   std::optional<RendezvousEvent> HearWaiting(TimePoint now, const TellWaiting& action);
@@ -65,6 +67,7 @@ class AgentRecord {
 
   std::vector<Fact> facts_;
   size_t said_ = 0;
+  size_t last_join_ = 0;  // index of the newest join
   size_t failures_ = 0;
 
   Epoch epoch_;

@@ -43,6 +43,43 @@ TEST_CASE("record: a new session says the join and the facts of the round again"
   CHECK_FALSE(record.has_unsaid());
 }
 
+TEST_CASE("record: a failure that nobody answered is said again in front of the next join") {
+  AgentRecord record = AssignedToRound1();
+  record.ReportFailed(Round{1}, FailureReport{}, kNow);
+  record.Join(
+      NodeInfo{});  // its workers are gone, and no drain has been heard: the session is down
+  SUBCASE("a new session hears of it under the old place") {
+    record.StartSession();
+    const auto old_join = record.NextToSay(kNow);
+    REQUIRE(old_join);
+    CHECK(std::get<NodeJoined>(*old_join).is_running);
+    const auto failed = record.NextToSay(kNow);
+    REQUIRE(failed);
+    CHECK(std::get<WorkersFailed>(*failed).stamp.round == Round{1});
+    const auto join = record.NextToSay(kNow);
+    REQUIRE(join);
+    CHECK_FALSE(std::get<NodeJoined>(*join).is_running);
+    CHECK_FALSE(record.has_unsaid());
+  }
+  SUBCASE("a drain is the answer") {
+    CHECK_FALSE(record.Hear(kNow, Drain{{}, Epoch{5}, Round{1}, "failed"}));
+    record.StartSession();
+    const auto join = record.NextToSay(kNow);
+    REQUIRE(join);
+    CHECK_FALSE(std::get<NodeJoined>(*join).is_running);
+    CHECK_FALSE(record.has_unsaid());
+  }
+  SUBCASE("so is a place in the next round") {
+    CHECK(record.Hear(kNow, MakeAssign(5, 2)));
+    record.StartSession();
+    const auto join = record.NextToSay(kNow);
+    REQUIRE(join);
+    CHECK(std::get<NodeJoined>(*join).is_running);
+    CHECK(std::get<NodeJoined>(*join).stamp.round == Round{2});
+    CHECK_FALSE(record.has_unsaid());
+  }
+}
+
 TEST_CASE("record: nobody adopts what is not greater than what it has seen") {
   AgentRecord record = AssignedToRound1();
   record.Join(NodeInfo{});
