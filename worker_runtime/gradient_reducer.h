@@ -30,7 +30,7 @@ struct PassRecord {
 // Owns the arena in which the gradients of all parameters live, bucket after bucket, and drives a
 // ReducerCore: as soon as a bucket and all before it are ready, its average over the ranks starts
 // on the communicator's own thread. Used by one thread at a time; borrows the communicator. The
-// first failure is final: every later call returns it.
+// first failure of a reduction is final: every later call returns it.
 class GradientReducer {
  public:
   using Now = std::function<Work::Clock::time_point()>;

@@ -24,14 +24,19 @@ bool IsCommunicationError(const absl::Status& status) {
 }
 
 // Communication errors differ from rank to rank and all are told; others are the same on all
-// ranks, so that one line is enough.
-int Fail(int rank, const absl::Status& status) {
+// ranks, so that one line is enough. The others wait until rank 0 has said it and is gone: the
+// launcher stops everybody as soon as one rank has failed.
+int Fail(ddp::ProcessGroup& group, const absl::Status& status) {
   const std::string message(status.message());
   if (IsCommunicationError(status)) {
-    std::fprintf(stderr, "train: rank %d: %s\n", rank, message.c_str());
+    std::fprintf(stderr, "train: rank %d: %s\n", group.rank(), message.c_str());
     return EXIT_FAILURE;
   }
-  if (rank == 0) std::fprintf(stderr, "train: %s\n", message.c_str());
+  if (group.rank() == 0) {
+    std::fprintf(stderr, "train: %s\n", message.c_str());
+  } else {
+    group.Shutdown().IgnoreError();
+  }
   return kLocalFailure;
 }
 
@@ -57,18 +62,18 @@ int RunRank(const train::Options& options, ddp::ProcessGroup& group) {
   ddp::Communicator& communicator = group.communicator();
   const absl::StatusOr<Data> data = Load(options.data);
   absl::Status status = train::AgreeOnStatus(communicator, data.status());
-  if (!status.ok()) return Fail(group.rank(), status);
+  if (!status.ok()) return Fail(group, status);
 
   train::Trainer trainer(options, communicator, data->training, data->test, stdout);
   absl::StatusOr<train::Summary> summary = trainer.Run();
-  if (!summary.ok()) return Fail(group.rank(), summary.status());
+  if (!summary.ok()) return Fail(group, summary.status());
   if (group.rank() == 0 && !options.summary_file.empty()) {
     summary->restart_count = group.restart_count();
     status = train::WriteSummary(*summary, options.summary_file);
-    if (!status.ok()) return Fail(group.rank(), status);
+    if (!status.ok()) return Fail(group, status);
   }
   status = group.Shutdown();
-  return status.ok() ? EXIT_SUCCESS : Fail(group.rank(), status);
+  return status.ok() ? EXIT_SUCCESS : Fail(group, status);
 }
 
 }  // namespace
