@@ -27,7 +27,8 @@ int Launch(LaunchConfig config, const Environment& environment) {
       ResolveProgram(config.program, config.args, config.no_python, environment);
   if (!program.ok()) return Complain(program.status(), ExitCodeOfStartError(program.status()));
 
-  const ProcessBaseline baseline = RecordBaseline();
+  ProcessBaseline baseline = RecordBaseline();
+  ProtectFromOomKiller(baseline);
   PrepareAgentProcess(baseline);
   const std::string job_mark = NewJobMark();
   // Before the first thread: the guardian is a fork of this very process.
@@ -38,9 +39,6 @@ int Launch(LaunchConfig config, const Environment& environment) {
   if (!logs.ok()) return Complain(logs.status(), kExitMachine);
 
   for (const std::string& warning : config.warnings) (*logs)->Say("ddprun: warning: " + warning);
-  for (const std::string& warning : WarningsAbout(environment)) {
-    (*logs)->Say("ddprun: warning: " + warning);
-  }
   return RunAgent({std::move(config), *program, environment, baseline, job_mark},
                   *std::move(guardian), **logs);
 }

@@ -6,6 +6,7 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <cstdlib>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <thread>
@@ -36,6 +37,8 @@ namespace asio = boost::asio;
 
 // What the last messages may take, the coordinator's wait for acknowledgements included.
 constexpr Duration kFlushTimeout = std::chrono::seconds(11);
+// How long whoever reads our output may take for the last of it. A signal ends this wait too.
+constexpr Duration kConsolePatience = std::chrono::seconds(60);
 // How long a dead worker's last lines are waited for: a grandchild may hold the pipe open.
 constexpr Duration kTailTimeout = std::chrono::milliseconds(100);
 // How much of the first failing worker's stderr the report shows.
@@ -88,6 +91,7 @@ class Agent {
 
   // One line of ours for the user.
   void Tell(const std::string& text) { logs_.Say("ddprun: " + text); }
+  void TellLosses();
   rendezvous::RendezvousOptions ConnectOptions();
   absl::StatusOr<std::vector<WorkerSpec>> SpecsOf(const rendezvous::Assignment& assignment);
 
@@ -108,6 +112,7 @@ class Agent {
   std::unique_ptr<SignalReceiver> signals_;
   std::unique_ptr<rendezvous::RendezvousClient> client_;
 
+  uint64_t file_lines_lost_ = 0;   // that the user has been told of
   std::vector<AgentEvent> inbox_;  // what came up while a step's actions were carried out
   bool is_stepping_ = false;
   bool is_leaving_ = false;  // the core has ended; only the last messages are under way
@@ -223,7 +228,7 @@ void Agent::OnSignal(const ReceivedSignal& signal) {
     logs_.Drain(kTailTimeout);
     _exit(exit_code_);
   }
-  Feed(SignalReceived{signal.signal});
+  Feed(SignalReceived{signal.signal, signal.meaning == SignalMeaning::kKillNow});
 }
 
 void Agent::OnWorker(const WorkerEvent& event) {
@@ -238,13 +243,26 @@ void Agent::OnWorker(const WorkerEvent& event) {
     OnWorkerExited(*exited);
   } else if (const auto* ignored = std::get_if<StopIgnored>(&event)) {
     Tell(ignored->text);
+  } else if (const auto* unkillable = std::get_if<Unkillable>(&event)) {
+    Feed(LocalFailure{kExitMachine, unkillable->text});
   } else {
+    stdio_.clear();  // of workers that were never started: their channels must end too
     logs_.Drain(kTailTimeout);
+    TellLosses();
     Feed(WorkersGone{});
   }
 }
 
+void Agent::TellLosses() {
+  const LogRouter::Losses losses = logs_.losses();
+  if (losses.file_lines == file_lines_lost_) return;
+  file_lines_lost_ = losses.file_lines;
+  Tell(absl::StrCat("warning: ", losses.file_lines, " lines are missing from log files in ",
+                    logs_.run_folder(), ": ", std::strerror(losses.file_error)));
+}
+
 void Agent::OnWorkerExited(const WorkerExited& event) {
+  if (event.was_told_to_stop) return;  // a consequence of what the core knows or is about to hear
   WorkerEnd end;
   end.local_rank = event.local_rank;
   end.pid = event.pid;
@@ -348,6 +366,7 @@ void Agent::Do(const ExitAgent& action) {
   // On a thread of its own, so that a signal is served meanwhile.
   flusher_ = std::thread([this] {
     client_->FlushAndStop(kFlushTimeout);
+    logs_.Drain(kConsolePatience);
     asio::post(io_, [this] { io_.stop(); });
   });
 }

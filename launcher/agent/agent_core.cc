@@ -118,15 +118,7 @@ void AgentCore::On(const rendezvous::RendezvousFailed& event) {
 }
 
 void AgentCore::On(const WorkerEnded& event) {
-  if (state_ == State::kStopping) {
-    // Ends after our own signal are consequences; one before it may be the first cause.
-    const bool was_before_stop = stopping_since_ && event.at < *stopping_since_;
-    if (was_before_stop && event.end.exit_code != 0 && !exit_code_ && !verdict_) {
-      actions_.push_back(ReportFailure{assignment_, event.end, event.at});
-    }
-    return;
-  }
-  if (state_ != State::kRunning) return;
+  if (state_ != State::kRunning) return;  // after our own stop ends are consequences
   if (event.end.exit_code == 0) {
     if (++succeeded_count_ == 1) actions_.push_back(ReportFirstSuccess{assignment_.round});
     if (succeeded_count_ == policy_.local_world_size) Succeed();
@@ -148,13 +140,14 @@ void AgentCore::On(const WorkersGone&) {
 }
 
 void AgentCore::On(const SignalReceived& event) {
-  ++signals_received_;
   suspicions_.clear();
-  if (signals_received_ > 1) {
-    if (HasWorkers()) {
+  if (event.is_kill && HasWorkers()) {
+    if (++kill_signals_ == 1) {
       actions_.push_back(KillWorkers{});
       return;
     }
+    actions_.push_back(Say{"ending although processes of this job do not die"});
+    return Finish(exit_code_.value_or(kExitSignalBase + event.signal));
   }
   if (!exit_code_) {
     exit_code_ = kExitSignalBase + event.signal;
@@ -166,11 +159,11 @@ void AgentCore::On(const SignalReceived& event) {
 
 void AgentCore::On(const LocalFailure& event) {
   actions_.push_back(Say{absl::StrCat("error: ", event.message)});
-  if (!exit_code_) {
+  if (!exit_code_ && !verdict_) {
     exit_code_ = event.exit_code;
     actions_.push_back(LeaveJob{event.message});
   }
-  if (!HasWorkers()) return Finish(*exit_code_);
+  if (!HasWorkers()) return exit_code_ ? Finish(*exit_code_) : FinishWithVerdict();
   Stop(kSigTerm);
 }
 
@@ -183,7 +176,6 @@ void AgentCore::On(const AgentTimePassed&) {
 void AgentCore::Join() {
   state_ = State::kJoining;
   succeeded_count_ = 0;
-  stopping_since_.reset();
   suspicions_.clear();
   is_waiting_told_ = false;
   actions_.push_back(JoinRound{});
@@ -213,11 +205,10 @@ void AgentCore::Succeed() {
 void AgentCore::Stop(int signal) {
   if (state_ == State::kStopping) return;
   state_ = State::kStopping;
-  stopping_since_ = now_;
   for (const Suspicion& suspicion : std::exchange(suspicions_, {})) {
-    if (!exit_code_ && !verdict_) {
-      actions_.push_back(ReportFailure{assignment_, suspicion.end, suspicion.at});
-    }
+    if (exit_code_ || verdict_) continue;
+    if (!unanswered_failure_) unanswered_failure_ = suspicion.end;
+    actions_.push_back(ReportFailure{assignment_, suspicion.end, suspicion.at});
   }
   if (HasWorkers()) {
     actions_.push_back(StopWorkers{signal, policy_.shutdown_timeout});

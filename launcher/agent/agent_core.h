@@ -59,6 +59,7 @@ struct WorkerEnded {
 struct WorkersGone {};
 struct SignalReceived {
   int signal = 0;
+  bool is_kill = false;  // a further one: at once
 };
 // Something of this machine failed: a store that cannot listen, a log file that cannot be made.
 struct LocalFailure {
@@ -183,7 +184,6 @@ class AgentCore {
   rendezvous::Assignment assignment_;  // of the newest round adopted
   int succeeded_count_ = 0;            // workers of this round that exited 0
   bool are_workers_gone_ = true;
-  std::optional<TimePoint> stopping_since_;
   std::vector<Suspicion> suspicions_;
   Contact contact_;
 
@@ -191,7 +191,7 @@ class AgentCore {
   std::optional<int> exit_code_;
   std::optional<rendezvous::Verdict> verdict_;
   std::optional<WorkerEnd> unanswered_failure_;  // reported, and no verdict or new round yet
-  int signals_received_ = 0;
+  int kill_signals_ = 0;
 
   // What the user has been told.
   std::optional<Notice> notice_;  // of a wait that has just begun

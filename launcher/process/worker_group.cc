@@ -69,8 +69,8 @@ class WorkerGroup::Impl {
     next_to_spawn_ = 0;
     is_starting_ = true;
     is_killed_ = false;
-    stop_signal_ = 0;
     kill_strays_at_.reset();
+    all_killed_since_.reset();
     were_strays_told_ = false;
     boost::asio::post(io_, [this, run = ++run_] { SpawnNext(run); });
   }
@@ -79,7 +79,6 @@ class WorkerGroup::Impl {
     if (is_empty()) return;
     is_starting_ = false;
     const TimePoint kill_at = SteadyNow() + grace;
-    stop_signal_ = signal;
     grace_ = grace;
     kill_strays_at_ = std::min(kill_strays_at_.value_or(kill_at), kill_at);
     for (Worker& worker : workers_) {
@@ -148,8 +147,14 @@ class WorkerGroup::Impl {
     worker.is_leader_alive = worker.is_group_alive = true;
     if (options_.guardian != nullptr) options_.guardian->AddSession(result.pid);
     table_.Watch(
-        result.pid, [this, index](const ExitStatus& status) { OnExit(index, status); },
-        [this, index] { OnReaped(index); });
+        result.pid,
+        // A worker that was given up may still end, in a later run.
+        [this, index, run = run_](const ExitStatus& status) {
+          if (run == run_) OnExit(index, status);
+        },
+        [this, index, run = run_] {
+          if (run == run_) OnReaped(index);
+        });
     is_starting_ = next_to_spawn_ < workers_.size();
     const int local_rank = worker.spec.local_rank;
     if (is_starting_) ScheduleSpawn();
@@ -226,12 +231,33 @@ class WorkerGroup::Impl {
       ignored.push_back(Ignored(worker));
       Kill(worker);
     }
-    if (is_any_alive || AreStraysLeft(now)) {
-      ArmTick(now);
-    } else {
+    if (!is_any_alive && !AreStraysLeft(now)) {
       Finish();
+    } else if (IsGivenUp(now)) {
+      handler_(Unkillable{"processes of this node's workers live on " +
+                          SecondsText(options_.unkillable_after) +
+                          " after SIGKILL: the kernel holds them or another user owns them"});
+      Finish();
+    } else {
+      ArmTick(now);
     }
     for (const StopIgnored& event : ignored) handler_(event);
+  }
+
+  // Everything has been killed for long enough. A worker whose own end is outstanding is still ours
+  // to reap; what it left behind need not be.
+  bool IsGivenUp(TimePoint now) {
+    bool is_all_killed = !is_starting_;
+    for (const Worker& worker : workers_) {
+      is_all_killed = is_all_killed && (!worker.is_group_alive || worker.is_killed);
+    }
+    const bool are_strays_killed = is_killed_ || (kill_strays_at_ && *kill_strays_at_ <= now);
+    if (!is_all_killed || !are_strays_killed) {
+      all_killed_since_.reset();
+      return false;
+    }
+    if (!all_killed_since_) all_killed_since_ = now;
+    return now - *all_killed_since_ >= options_.unkillable_after;
   }
 
   StopIgnored Ignored(const Worker& worker) const {
@@ -305,9 +331,9 @@ class WorkerGroup::Impl {
   size_t next_to_spawn_ = 0;
   bool is_starting_ = false;
   bool is_killed_ = false;
-  int stop_signal_ = 0;
   Duration grace_{0};
   std::optional<TimePoint> kill_strays_at_;
+  std::optional<TimePoint> all_killed_since_;
   bool were_strays_told_ = false;
   std::optional<StartFailed> start_failure_;
   std::optional<WorkerExited> exit_seen_;  // between OnExit and OnReaped

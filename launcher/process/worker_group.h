@@ -64,10 +64,18 @@ struct StopIgnored {
   std::string text{};  // "rank 3 (pid 71) did not end within 30 s of SIGTERM: killed"
 };
 
+// Processes of the workers live on unkillable_after past SIGKILL: the kernel holds them, or they
+// belong to somebody else. GroupEmpty follows all the same; no further worker should be started
+// here.
+struct Unkillable {
+  std::string text;
+};
+
 // No process of any worker is left, adopted ones in sessions of their own included.
 struct GroupEmpty {};
 
-using WorkerEvent = std::variant<WorkerStarted, StartFailed, WorkerExited, StopIgnored, GroupEmpty>;
+using WorkerEvent =
+    std::variant<WorkerStarted, StartFailed, WorkerExited, StopIgnored, Unkillable, GroupEmpty>;
 
 struct WorkerGroupOptions {
   ProcessBaseline baseline{};
@@ -75,7 +83,8 @@ struct WorkerGroupOptions {
   Guardian* guardian = nullptr;  // may be null; is told the sessions, outlives the group
   Duration leftover_grace = std::chrono::seconds(30);  // for what a worker leaves behind
   bool use_pidfd = true;
-  Duration spawn_delay_for_test{0};  // between two spawns
+  Duration unkillable_after = std::chrono::seconds(60);  // SIGKILL until it is given up
+  Duration spawn_delay_for_test{0};                      // between two spawns
 };
 
 // One object per process: it reaps all children. Lives on the io_context's one thread, which forks

@@ -1,7 +1,9 @@
 // The real ddprun on one node: exit codes, restarts, signals, leftovers.
 #include <signal.h>
+#include <sys/stat.h>
 
 #include <algorithm>
+#include <fstream>
 #include <set>
 #include <sstream>
 
@@ -199,6 +201,30 @@ TEST_CASE("one node: a stopped worker is stopped like any other") {
   REQUIRE(job.WaitForFile("up1"));
   job.Touch("go");
   REQUIRE_MESSAGE(ddprun->Wait() == 6, ddprun->Describe());
+}
+
+TEST_CASE("one node: a worker that cannot be started is named, not those that were killed for it") {
+  Job job;
+  // The script removes itself, so that the second spawn finds nothing.
+  const std::string script = job.File("once");
+  { std::ofstream(script) << "#!/bin/sh\nrm \"$0\"\ntouch " << job.File("up") << "\nsleep 100\n"; }
+  REQUIRE(chmod(script.c_str(), 0755) == 0);
+  auto ddprun =
+      job.RunRaw({"--nproc_per_node=2", script}, {.env = {{"DDPRUN_TEST_SPAWN_DELAY_MS", "2000"}}});
+  REQUIRE_MESSAGE(ddprun->Wait() == 127, ddprun->Describe());
+  CHECK_MESSAGE(ddprun->err().find("No such file") != std::string::npos, ddprun->Describe());
+}
+
+TEST_CASE("one node: the report reaches a reader that is slow") {
+  Job job;
+  std::vector<std::string> steps(400, "err:" + std::string(2000, 'x'));
+  steps.push_back("exit:3");
+  auto ddprun = job.Run({"--nproc_per_node=1"}, steps, {.is_late = true});
+  // Far more than a pipe holds is waiting by the time somebody reads.
+  CHECK_FALSE(ddprun->Wait(std::chrono::milliseconds(500)).has_value());
+  ddprun->BeginReading();
+  REQUIRE_MESSAGE(ddprun->Wait() == 3, ddprun->Describe());
+  CHECK(ddprun->err().find("exit code 3: that of rank 0") != std::string::npos);
 }
 
 TEST_CASE("one node: 64 workers") {

@@ -110,7 +110,11 @@ Subprocess::Subprocess(std::vector<std::string> argv, Options options) : argv_(s
   if (netns >= 0) close(netns);
   out_.fd = out[0];
   err_.fd = err[0];
-  if (!options.is_stalled) reader_ = std::thread([this] { Read(); });
+  if (!options.is_stalled && !options.is_late) BeginReading();
+}
+
+void Subprocess::BeginReading() {
+  reader_ = std::thread([this] { Read(); });
 }
 
 Subprocess::~Subprocess() {

@@ -29,6 +29,8 @@ class Subprocess {
     std::string hosts_file;
     // Leaves stdout and stderr unread from the start: a console that stalls.
     bool is_stalled = false;
+    // Likewise, until BeginReading().
+    bool is_late = false;
   };
 
   // REQUIRES: argv[0] is an executable file. A failed start ends the test binary with a message.
@@ -41,6 +43,7 @@ class Subprocess {
 
   int pid() const { return pid_; }
   void Signal(int signal);
+  void BeginReading();
   // The exit code, 128+n for signal n; none when it still runs after `patience`.
   std::optional<int> Wait(std::chrono::milliseconds patience = kPatience);
   // Whether stdout (or stderr) has come to hold `text`, waiting at most `patience`; false as soon

@@ -207,7 +207,7 @@ TEST_CASE("agent: a signal in each state leaves the job and ends with 128 + n") 
     Bench bench;
     bench.Run();
     bench.Step(SignalReceived{kInt});
-    CHECK(bench.Step(SignalReceived{kInt}) == "kill");
+    CHECK(bench.Step(SignalReceived{kInt, true}) == "kill");
     CHECK(bench.Step(WorkersGone{}) == "exit:130");
   }
   SUBCASE("stopping for a new round") {
@@ -253,14 +253,21 @@ TEST_CASE("agent: the only worker died of a stop signal and everything is gone")
   CHECK(bench.Pass(250ms) == "failed:0 join");
 }
 
-TEST_CASE("agent: ends after our own stop are consequences, one before it is reported") {
+TEST_CASE("agent: ends after our own stop are consequences") {
   Bench bench(3);
   bench.Run();
-  const TimePoint before = bench.now();
-  bench.Pass(1s);
   bench.Drain(1);
   CHECK(bench.End(0, 1) == "");
-  CHECK(bench.Step(WorkerEnded{{.local_rank = 2, .pid = 9, .exit_code = 1}, before}) == "failed:2");
+  CHECK(bench.End(1, 0) == "");
+}
+
+TEST_CASE("agent: a further signal kills, and one more ends the wait for what does not die") {
+  Bench bench;
+  bench.Run();
+  CHECK(bench.Step(SignalReceived{kTerm}) == "leave stop:15");
+  CHECK(bench.Step(SignalReceived{1}) == "");  // a closing terminal's second SIGHUP
+  CHECK(bench.Step(SignalReceived{kTerm, true}) == "kill");
+  CHECK(bench.Step(SignalReceived{kTerm, true}) == "say exit:143");
 }
 
 TEST_CASE("agent: SIGKILL of a worker is a failure at once") {
