@@ -110,7 +110,7 @@ void AgentCore::On(const rendezvous::RendezvousFailed& event) {
                                         unanswered_failure_->local_rank, ", which ",
                                         unanswered_failure_->message)});
   } else if (!exit_code_) {
-    exit_code_ = event.exit_code;
+    exit_code_ = is_coordinator_gone_ ? kExitLostCoordinator : event.exit_code;
     actions_.push_back(Say{absl::StrCat("error: ", event.message)});
   }
   if (HasWorkers()) return Stop(kSigTerm);
@@ -154,6 +154,10 @@ void AgentCore::On(const SignalReceived& event) {
     actions_.push_back(LeaveJob{absl::StrCat("stopped by signal ", event.signal)});
   }
   if (!HasWorkers()) return Finish(*exit_code_);
+  if (state_ != State::kStopping) {
+    actions_.push_back(Say{absl::StrCat("signal ", event.signal,
+                                        ": stopping the workers; once more kills them at once")});
+  }
   Stop(event.signal);
 }
 
@@ -187,6 +191,7 @@ void AgentCore::Run(const rendezvous::Assignment& assignment) {
   assignment_ = assignment;
   are_workers_gone_ = false;
   unanswered_failure_.reset();
+  is_coordinator_gone_ = false;
   notice_.reset();
   is_drain_told_ = false;
   if (assignment.restart_count > restarts_told_) {
@@ -260,6 +265,7 @@ void AgentCore::CheckContact() {
     return Stop(kSigTerm);
   }
   if (contact_.refused_since && assignment_.coordinator_is_member) {
+    is_coordinator_gone_ = true;
     actions_.push_back(Say{
         "the ddprun that coordinates this job is gone; stopping this node's workers and waiting "
         "for it to come back"});

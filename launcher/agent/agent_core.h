@@ -191,6 +191,7 @@ class AgentCore {
   std::optional<int> exit_code_;
   std::optional<rendezvous::Verdict> verdict_;
   std::optional<WorkerEnd> unanswered_failure_;  // reported, and no verdict or new round yet
+  bool is_coordinator_gone_ = false;             // its process ended while a round of it ran here
   int kill_signals_ = 0;
 
   // What the user has been told.

@@ -199,7 +199,7 @@ TEST_CASE("agent: a signal in each state leaves the job and ends with 128 + n") 
   SUBCASE("running") {
     Bench bench;
     bench.Run();
-    CHECK(bench.Step(SignalReceived{kInt}) == "leave stop:2");
+    CHECK(bench.Step(SignalReceived{kInt}) == "leave say stop:2");
     CHECK(bench.End(0, 130, kInt) == "");
     CHECK(bench.Step(WorkersGone{}) == "exit:130");
   }
@@ -232,7 +232,7 @@ TEST_CASE("agent: a worker that dies of a stop signal is judged 250 ms later") {
   CHECK(bench.End(0, 143, kTerm) == "");
   SUBCASE("the agent gets the signal too: a stop") {
     CHECK(bench.Pass(100ms) == "");
-    CHECK(bench.Step(SignalReceived{kTerm}) == "leave stop:15");
+    CHECK(bench.Step(SignalReceived{kTerm}) == "leave say stop:15");
     CHECK(bench.Pass(1s) == "");
   }
   SUBCASE("it does not: a failure") {
@@ -264,7 +264,7 @@ TEST_CASE("agent: ends after our own stop are consequences") {
 TEST_CASE("agent: a further signal kills, and one more ends the wait for what does not die") {
   Bench bench;
   bench.Run();
-  CHECK(bench.Step(SignalReceived{kTerm}) == "leave stop:15");
+  CHECK(bench.Step(SignalReceived{kTerm}) == "leave say stop:15");
   CHECK(bench.Step(SignalReceived{1}) == "");  // a closing terminal's second SIGHUP
   CHECK(bench.Step(SignalReceived{kTerm, true}) == "kill");
   CHECK(bench.Step(SignalReceived{kTerm, true}) == "say exit:143");
@@ -300,6 +300,10 @@ TEST_CASE("agent: a coordinator whose port refuses is gone, and its ranks with i
   CHECK(bench.Pass(2999ms) == "");
   CHECK(bench.Pass(1ms) == "say stop:15");
   CHECK(bench.Step(WorkersGone{}) == "join");
+  SUBCASE("it is back") { CHECK(bench.Assign(2) == "start:2"); }
+  SUBCASE("it stays away") {
+    CHECK(bench.Step(RendezvousFailed{121, "no coordinator within 600 s"}) == "say exit:123");
+  }
 }
 
 TEST_CASE("agent: success without a coordinator ends with 0 after the exit barrier") {
