@@ -296,7 +296,12 @@ void LogThread::Close(Stream& stream) {
     closed_losses_.file_lines += plan.file->dropped_lines();
     if (plan.file->last_error() != 0) closed_losses_.file_error = plan.file->last_error();
   }
-  streams_.erase(stream.id);  // closing the descriptor takes it out of epoll
+  // Closing alone would not do while a child between its clone and its exec has a copy of the
+  // descriptor: epoll would report the stream's end all the time, to nobody.
+  if (!stream.is_paused) {
+    epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, plan.read_end.get(), nullptr);
+  }
+  streams_.erase(stream.id);
 }
 
 void LogThread::CloseStreams() {
