@@ -3,9 +3,9 @@
 #if defined(__x86_64__)
 #if defined(__clang__)
 #include <immintrin.h>
-#pragma clang attribute push(__attribute__((target("avx2,f16c"))), apply_to = function)
+#pragma clang attribute push(__attribute__((target("avx2,f16c,prfchw"))), apply_to = function)
 #else
-#pragma GCC target("avx2,f16c")
+#pragma GCC target("avx2,f16c,prfchw")
 #include <immintrin.h>
 #endif
 #define KERNELS kernels_avx2

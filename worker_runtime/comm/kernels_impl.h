@@ -253,35 +253,65 @@ void Store(DType dtype, const void* accumulator, void* output, size_t count, int
   }
 }
 
-// Two ranks' float32 in place is the common case and bound by memory: one pass, no accumulator.
-void ReducePair(const void* const* inputs, void* const* outputs, int output_count, size_t count,
-                float divisor) {
-  const Float32* a = static_cast<const Float32*>(inputs[0]);
-  const Float32* b = static_cast<const Float32*>(inputs[1]);
-  Float32* x = static_cast<Float32*>(outputs[0]);
-  Float32* y = static_cast<Float32*>(outputs[output_count - 1]);
-  // The outputs are the inputs or apart from them, so no iteration sees another's result.
-  if (divisor == 1.0f) {
-#pragma GCC ivdep
-    for (size_t i = 0; i < count; ++i) {
-      float sum = a[i] + b[i];
-      x[i] = sum;
-      y[i] = sum;
+// A few ranks' float32 in place is the common case and bound by memory: one pass, no accumulator.
+// A line of another rank is fetched for writing at once, not for reading first and for writing
+// afterwards: between cores that is half the traffic.
+template <int ranks, int results>
+void ReduceFew(const void* const* inputs, void* const* outputs, size_t count, float divisor) {
+  constexpr size_t kLine = 16;
+  constexpr size_t kAhead = 32 * kLine;
+  const Float32* in[ranks];
+  Float32* out[results];
+  for (int k = 0; k < ranks; ++k) in[k] = static_cast<const Float32*>(inputs[k]);
+  for (int k = 0; k < results; ++k) out[k] = static_cast<Float32*>(outputs[k]);
+  size_t i = 0;
+  for (; i + kLine <= count; i += kLine) {
+    for (int k = 0; k < results; ++k) __builtin_prefetch(out[k] + i + kAhead, 1);
+    float sum[kLine];
+    for (size_t j = 0; j < kLine; ++j) sum[j] = in[0][i + j];
+    for (int k = 1; k < ranks; ++k) {
+      for (size_t j = 0; j < kLine; ++j) sum[j] = sum[j] + in[k][i + j];
     }
-    return;
+    for (size_t j = 0; j < kLine; ++j) sum[j] = sum[j] / divisor;
+    for (int k = 0; k < results; ++k) {
+      for (size_t j = 0; j < kLine; ++j) out[k][i + j] = sum[j];
+    }
   }
-#pragma GCC ivdep
-  for (size_t i = 0; i < count; ++i) {
-    float sum = (a[i] + b[i]) / divisor;
-    x[i] = sum;
-    y[i] = sum;
+  for (; i < count; ++i) {
+    float sum = in[0][i];
+    for (int k = 1; k < ranks; ++k) sum = sum + in[k][i];
+    sum = sum / divisor;
+    for (int k = 0; k < results; ++k) out[k][i] = sum;
   }
+}
+
+// False if there is no such kernel for these numbers of ranks.
+bool ReduceFloat32(const void* const* inputs, int input_count, void* const* outputs,
+                   int output_count, size_t count, float divisor) {
+  if (output_count != 1 && output_count != input_count) return false;
+  const bool is_one = output_count == 1;
+  switch (input_count) {
+    case 2:
+      (is_one ? ReduceFew<2, 1> : ReduceFew<2, 2>)(inputs, outputs, count, divisor);
+      return true;
+    case 3:
+      (is_one ? ReduceFew<3, 1> : ReduceFew<3, 3>)(inputs, outputs, count, divisor);
+      return true;
+    case 4:
+      (is_one ? ReduceFew<4, 1> : ReduceFew<4, 4>)(inputs, outputs, count, divisor);
+      return true;
+    case 8:
+      (is_one ? ReduceFew<8, 1> : ReduceFew<8, 8>)(inputs, outputs, count, divisor);
+      return true;
+  }
+  return false;
 }
 
 void Reduce(DType dtype, const void* const* inputs, int input_count, void* const* outputs,
             int output_count, size_t count, int divisor) {
-  if (dtype == DType::kFloat32 && input_count == 2 && output_count <= 2) {
-    return ReducePair(inputs, outputs, output_count, count, static_cast<float>(divisor));
+  if (dtype == DType::kFloat32 && ReduceFloat32(inputs, input_count, outputs, output_count, count,
+                                                static_cast<float>(divisor))) {
+    return;
   }
   constexpr size_t kBlock = 1024;  // accumulators and one input of it stay in the first-level cache
   alignas(64) unsigned char accumulator[kBlock * 8];

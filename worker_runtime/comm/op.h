@@ -35,6 +35,7 @@ struct Op {
   void* output = nullptr;  // kAllocate: a std::unique_ptr<Buffer>
   std::chrono::milliseconds timeout{0};
   Clock::time_point deadline;
+  bool is_awaited = false;  // a caller has nothing else to do: its core may be spent on waiting
 
   size_t bytes() const { return count * SizeOf(dtype); }
 };

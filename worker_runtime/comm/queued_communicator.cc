@@ -111,7 +111,7 @@ absl::Status QueuedCommunicator::Await(State& state) {
   std::unique_lock lock(mutex_);
   while (!state.is_done) {
     if (!is_executing_) {
-      ExecuteHead(lock);
+      ExecuteHead(lock, true);
     } else {
       // Every operation ends by its deadline, so this wait does too.
       work_done_.wait(lock);
@@ -121,9 +121,10 @@ absl::Status QueuedCommunicator::Await(State& state) {
 }
 
 // REQUIRES: the queue is not empty and nobody executes. Unlocks while the engine works.
-void QueuedCommunicator::ExecuteHead(std::unique_lock<std::mutex>& lock) {
+void QueuedCommunicator::ExecuteHead(std::unique_lock<std::mutex>& lock, bool is_awaited) {
   std::shared_ptr<State> state = queue_.front();
   is_executing_ = true;
+  state->op.is_awaited = is_awaited;
   state->started_at = Clock::now();
   lock.unlock();
   absl::Status status = engine_->Run(state->op);
@@ -156,7 +157,7 @@ void QueuedCommunicator::ThreadMain() {
   uint64_t last_seen = 0;
   while (!is_stopping_) {
     if (!queue_.empty() && !is_executing_) {
-      ExecuteHead(lock);
+      ExecuteHead(lock, false);
       continue;
     }
     const Clock::time_point now = Clock::now();

@@ -56,7 +56,7 @@ class QueuedCommunicator final : public Communicator {
   // Ends the group over a call that no rank could make.
   void Refuse(const absl::Status& why);
   absl::Status Await(State& state);
-  void ExecuteHead(std::unique_lock<std::mutex>& lock);
+  void ExecuteHead(std::unique_lock<std::mutex>& lock, bool is_awaited);
   void FailQueued();
   void ThreadMain();
 

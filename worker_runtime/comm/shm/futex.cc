@@ -1,6 +1,7 @@
 #include "worker_runtime/comm/shm/futex.h"
 
 #include <linux/futex.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -18,7 +19,12 @@ void FutexWake(Flag& flag) {
 
 }  // namespace
 
+bool SharesCpu(const Flag& flag) {
+  return flag.cpu.load(std::memory_order_relaxed) == sched_getcpu();
+}
+
 void Raise(Flag& flag, uint32_t target) {
+  flag.cpu.store(sched_getcpu(), std::memory_order_relaxed);
   // Sequentially consistent on both sides: either we see the sleeper, or it sees our value.
   flag.value.exchange(target, std::memory_order_seq_cst);
   if (flag.sleepers.load(std::memory_order_seq_cst) != 0) FutexWake(flag);

@@ -13,6 +13,7 @@ namespace ddp::internal {
 struct alignas(64) Flag {
   std::atomic<uint32_t> value{0};
   std::atomic<uint32_t> sleepers{0};
+  std::atomic<int32_t> cpu{-1};  // where the rank last ran that raises it
 
   bool HasReached(uint32_t target) const {
     return static_cast<int32_t>(value.load(std::memory_order_acquire) - target) >= 0;
@@ -20,6 +21,9 @@ struct alignas(64) Flag {
 };
 static_assert(sizeof(Flag) == 64 && std::atomic<uint32_t>::is_always_lock_free);
 
+// Whether the rank that raises `flag` last did so on the processor this thread runs on: it can only
+// go on if this thread gives way.
+bool SharesCpu(const Flag& flag);
 // Makes everything written before visible to whoever sees `target`, and wakes the sleepers.
 void Raise(Flag& flag, uint32_t target);
 // Wakes the sleepers without a new value: they look for a failure.

@@ -18,6 +18,15 @@ namespace {
 // A wake-up that got lost - there should be none - costs this much.
 constexpr std::chrono::milliseconds kLongestSleep(100);
 
+// Longer than a sleep and a wake-up take, or ranks that once slept keep sleeping: each finds the
+// others not yet awake.
+constexpr std::chrono::microseconds kSpin(100);
+// The same for an operation that runs beside its rank's computation.
+constexpr std::chrono::microseconds kSpinBeside(10);
+constexpr int kPausesPerLook = 32;
+constexpr int kYields = 8;
+constexpr std::chrono::milliseconds kBetweenMoves(5);
+
 int CpuCount() {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -39,12 +48,8 @@ ShmDomain::ShmDomain(ddprun::UniqueFd memory, char* base, std::vector<int> ranks
       lines_(reinterpret_cast<RankLines*>(base + (sizeof(GroupHeader) + 63) / 64 * 64)),
       ranks_(std::move(ranks)),
       index_(index),
+      has_core_(static_cast<int>(ranks_.size()) <= CpuCount()),
       end_(FixedBytes(static_cast<int>(ranks_.size()))) {
-  // Where every rank has a core, another one's answer is nearer than a sleep and a wake-up (20 us
-  // of spinning). Where ranks share cores, spinning keeps the other from running: give way instead.
-  const bool has_core = size() <= CpuCount();
-  spins_ = has_core ? 400 : 0;
-  yields_ = has_core ? 0 : 8;
   lines(index_).pid.store(getpid(), std::memory_order_relaxed);
 }
 
@@ -80,6 +85,13 @@ bool ShmDomain::IsSameLocation(uint32_t step) {
   return first.is_shared();
 }
 
+bool ShmDomain::IsAnyShared(uint32_t step) {
+  for (int i = 0; i < size(); ++i) {
+    if (entry(i, step).location.is_shared()) return true;
+  }
+  return false;
+}
+
 absl::Status ShmDomain::Await(uint32_t step, const Op& op, bool is_arrival) {
   for (int i = 0; i < size(); ++i) {
     if (flag(i, is_arrival).HasReached(step)) continue;
@@ -89,16 +101,50 @@ absl::Status ShmDomain::Await(uint32_t step, const Op& op, bool is_arrival) {
   return absl::OkStatus();
 }
 
+// Where every rank has a core, another one's answer is nearer than a sleep and a wake-up. Where
+// ranks share cores, spinning keeps the other from running: give way instead.
+bool ShmDomain::SpinFor(const Flag& awaited, uint32_t step, const Op& op) {
+  int yields = has_core_ ? 0 : kYields;
+  if (has_core_) {
+    const Clock::time_point end = Clock::now() + (op.is_awaited ? kSpin : kSpinBeside);
+    while (yields == 0 && Clock::now() < end) {
+      for (int i = 0; i < kPausesPerLook; ++i) {
+        if (awaited.HasReached(step)) return true;
+        Pause();
+      }
+      // The scheduler has put both on one core; the other one cannot answer while we spin.
+      if (SharesCpu(awaited) && !LeaveCpu()) yields = kYields;
+    }
+  }
+  for (int i = 0; i < yields; ++i) {
+    sched_yield();
+    if (awaited.HasReached(step)) return true;
+  }
+  return false;
+}
+
+bool ShmDomain::LeaveCpu() {
+  const Clock::time_point now = Clock::now();
+  if (now < next_move_) return false;
+  next_move_ = now + kBetweenMoves;
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return false;
+  cpu_set_t free = allowed;
+  for (int i = 0; i < size(); ++i) {
+    const int cpu = i == index_ ? -1 : lines(i).arrived.cpu.load(std::memory_order_relaxed);
+    if (cpu >= 0 && cpu < CPU_SETSIZE) CPU_CLR(static_cast<size_t>(cpu), &free);
+  }
+  if (CPU_COUNT(&free) == 0) return false;
+  // The narrow mask makes the kernel move the thread now; afterwards it is as free as before.
+  const bool has_moved = sched_setaffinity(0, sizeof free, &free) == 0;
+  sched_setaffinity(0, sizeof allowed, &allowed);
+  return has_moved;
+}
+
 absl::Status ShmDomain::AwaitSlowly(int index, uint32_t step, const Op& op, bool is_arrival) {
   Flag& awaited = flag(index, is_arrival);
-  for (int i = 0; i < spins_; ++i) {
-    if (awaited.HasReached(step)) return absl::OkStatus();
-    Pause();
-  }
-  for (int i = 0; i < yields_; ++i) {
-    if (awaited.HasReached(step)) return absl::OkStatus();
-    sched_yield();
-  }
+  if (SpinFor(awaited, step, op)) return absl::OkStatus();
   while (!awaited.HasReached(step)) {
     absl::Status status = WhyHopeless(step, op, is_arrival);
     if (!status.ok()) return status;

@@ -60,6 +60,8 @@ class ShmDomain {
   absl::Status Finish(const Op& op, uint32_t step);
   // After Agree(): whether all ranks' data lies at one place of one shared buffer.
   bool IsSameLocation(uint32_t step);
+  // Whether at least one rank's does lie in a shared buffer.
+  bool IsAnyShared(uint32_t step);
   // `on_stuck` is called once for an operation that waits for long (IsStuck).
   void set_on_stuck(std::function<void(const Op&)> on_stuck) { on_stuck_ = std::move(on_stuck); }
 
@@ -107,6 +109,11 @@ class ShmDomain {
   }
 
   absl::Status Await(uint32_t step, const Op& op, bool is_arrival);
+  // True once `awaited` has reached `step`; false when a sleep is due.
+  bool SpinFor(const Flag& awaited, uint32_t step, const Op& op);
+  // Moves this thread to a processor on which no other rank was seen. False if there is none or it
+  // has just been tried.
+  bool LeaveCpu();
   absl::Status AwaitSlowly(int index, uint32_t step, const Op& op, bool is_arrival);
   // Ok while the wait may still succeed.
   absl::Status WhyHopeless(uint32_t step, const Op& op, bool is_arrival) const;
@@ -120,9 +127,9 @@ class ShmDomain {
   RankLines* const lines_;
   const std::vector<int> ranks_;
   const int index_;
-  int spins_ = 0;
-  int yields_ = 0;
+  const bool has_core_;  // of its own
   uint32_t step_ = 0;
+  Clock::time_point next_move_;
   std::function<void(const Op&)> on_stuck_;
   uint64_t stuck_sequence_ = 0;  // the last operation for which it was called
   uint64_t end_;                 // of the last buffer, in the memory; alike on all ranks

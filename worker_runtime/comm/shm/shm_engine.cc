@@ -12,8 +12,9 @@ namespace ddp::internal {
 namespace {
 
 // Up to here every rank sums everything. With n ranks that reads n times as much, so it pays only
-// while a second meeting costs more than the reading.
+// while a second meeting costs more than the reading. In place it also saves two copies.
 constexpr size_t kSmallBytes = 64 << 10;
+constexpr size_t kSmallInPlaceBytes = 16 << 10;
 // Per rank and step of a staged all-reduce: small enough for the caches, large enough to make the
 // meetings cheap.
 constexpr size_t kChunkBytes = 512 << 10;
@@ -53,10 +54,20 @@ absl::Status ShmEngine::Execute(const Op& op) {
 }
 
 absl::Status ShmEngine::AllReduceSmall(const Op& op) {
-  const uint32_t step = domain_.NextStep();
-  Copy(domain_.input(domain_.index(), step), op.input, op.bytes());
-  absl::Status status = domain_.Agree(op, Location(), step);
+  Location location;
+  if (op.bytes() > kSmallInPlaceBytes) location = domain_.Locate(op.output, op.bytes());
+  uint32_t step = domain_.NextStep();
+  if (!location.is_shared()) Copy(domain_.input(domain_.index(), step), op.input, op.bytes());
+  absl::Status status = domain_.Agree(op, location, step);
   if (!status.ok() || op.count == 0) return status;
+  if (domain_.IsSameLocation(step)) return AllReduceInPlace(op, location);
+  if (domain_.IsAnyShared(step)) {
+    // Some have not copied yet.
+    step = domain_.NextStep();
+    Copy(domain_.input(domain_.index(), step), op.input, op.bytes());
+    status = domain_.Meet(op, step);
+    if (!status.ok()) return status;
+  }
   std::vector<const void*> inputs(static_cast<size_t>(domain_.size()));
   for (int i = 0; i < domain_.size(); ++i) inputs[i] = domain_.input(i, step);
   void* output = op.output;
