@@ -109,8 +109,11 @@ def interleave(task, unit, competitors, runs):
 
 
 def table(rows):
-    """The rows as text; the ratio is the competitor's median over ours of the same task and unit."""
-    ours = {(row.task, row.unit): row.median for row in rows if row.who.startswith("ddprun") and row.median}
+    """The rows as text; the ratio is a competitor's median over that of our first row of the same task and unit."""
+    ours = {}
+    for row in rows:
+        if row.who.startswith("ddprun") and row.median:
+            ours.setdefault((row.task, row.unit), row.median)
     lines = [("task", "who", "median", "min", "max", "n", "x ours", "")]
     for row in rows:
         if row.error:

@@ -1,6 +1,6 @@
 // Times all-reduce of float32 among N processes of this host.
 //
-//   allreduce_bench --ranks 2 --backend shm|tcp --memory arena|private
+//   allreduce_bench --ranks 2 --backend shm|tcp --memory arena|private [--bytes N]
 //
 // Prints one JSON object per size: the median, over iterations, of the slowest rank's time.
 #include <sys/wait.h>
@@ -26,6 +26,7 @@ struct Options {
   int ranks = 2;
   std::string backend = "shm";
   bool use_arena = true;
+  size_t bytes = 0;  // 0: every size
 };
 
 constexpr size_t kSizes[] = {4 << 10, 64 << 10, 1 << 20, 25 << 20, 100 << 20};
@@ -96,6 +97,7 @@ int RunRank(const Options& options) {
   auto group = ddp::ProcessGroup::FromEnv(group_options);
   if (!group.ok()) return Fail("form the group", group.status()), 1;
   for (size_t bytes : kSizes) {
+    if (options.bytes != 0 && options.bytes != bytes) continue;
     if (!Measure((*group)->communicator(), options, bytes)) return 1;
   }
   absl::Status status = (*group)->Shutdown();
@@ -117,7 +119,8 @@ pid_t StartRank(char** argv, int rank, int ranks, uint16_t port) {
 
 int Usage() {
   std::fprintf(stderr,
-               "usage: allreduce_bench [--ranks N] [--backend shm|tcp] [--memory arena|private]\n");
+               "usage: allreduce_bench [--ranks N] [--backend shm|tcp] [--memory arena|private] "
+               "[--bytes N]\n");
   return 2;
 }
 
@@ -134,6 +137,8 @@ int main(int argc, char** argv) {
       options.backend = value;
     } else if (name == "--memory" && (value == "arena" || value == "private")) {
       options.use_arena = value == "arena";
+    } else if (name == "--bytes" && std::atoll(value.c_str()) > 0) {
+      options.bytes = static_cast<size_t>(std::atoll(value.c_str()));
     } else {
       return Usage();
     }
