@@ -24,6 +24,7 @@ std::string HelloKey(int rank) { return absl::StrCat("ddp/hello/", rank); }
 std::string AckKey(const std::string& session, int rank) {
   return absl::StrCat("ddp/", session, "/ack/", rank);
 }
+std::string DoneKey(const std::string& session) { return absl::StrCat("ddp/", session, "/done"); }
 
 absl::Status Missing(const std::vector<int>& ranks, Milliseconds timeout) {
   return absl::DeadlineExceededError(absl::StrCat("agreeing on a session timed out after ",
@@ -74,7 +75,11 @@ absl::StatusOr<std::string> Lead(Store& store, int world_size, const std::string
     if (ack_keys.empty()) return session;
     auto has_all = store.Check(ack_keys);
     if (!has_all.ok()) return has_all.status();
-    if (*has_all) return session;
+    if (*has_all) {
+      absl::Status status = store.Set(DoneKey(session), "1");
+      if (!status.ok()) return status;
+      return session;
+    }
     if (Clock::now() >= deadline) return Missing(Absent(store, ack_keys, 1), timeout);
     std::this_thread::sleep_for(kLook);
   }
@@ -94,7 +99,10 @@ absl::StatusOr<std::string> Follow(Store& store, int rank, const std::string& no
       if (static_cast<size_t>(rank) < nonces.size() && nonces[rank] == nonce) {
         absl::Status status = store.Set(AckKey(parts[0], rank), "1");
         if (!status.ok()) return status;
-        return parts[0];
+        // Another rank's old hello may stand beside ours: then rank 0 makes a new id.
+        auto is_done = store.Check({DoneKey(parts[0])});
+        if (!is_done.ok()) return is_done.status();
+        if (*is_done) return parts[0];
       }
     }
     std::this_thread::sleep_for(kLook);
