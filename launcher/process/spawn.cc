@@ -21,6 +21,16 @@
 #include "rendezvous/base/check.h"
 #include "rendezvous/base/unique_fd.h"
 
+#if defined(__SANITIZE_THREAD__)
+// The other name of clone(2)'s wrapper in glibc. The thread sanitizer replaces the usual one and
+// takes every child for a fork: then it lets the parent, whose memory it is, start no thread any
+// more ("starting new threads after multi-threaded fork") and stops looking at this one.
+extern "C" int __clone(int (*run)(void*), void* stack, int flags, void* argument, ...);
+constexpr auto kClone = __clone;
+#else
+constexpr auto kClone = clone;
+#endif
+
 namespace ddprun::launcher {
 namespace {
 
@@ -119,7 +129,7 @@ SpawnResult Spawn(const SpawnRequest& request, const ProcessBaseline& baseline) 
     const AllSignalsBlocked blocked;
     // As vfork, which may not be called from a function that returns: the agent's memory is not
     // copied (its size does not matter), and this thread sleeps until exec or exit.
-    pid = clone(RunChild, reinterpret_cast<void*>(top), CLONE_VM | CLONE_VFORK | SIGCHLD, &plan);
+    pid = kClone(RunChild, reinterpret_cast<void*>(top), CLONE_VM | CLONE_VFORK | SIGCHLD, &plan);
     error = errno;
   }
   if (pid < 0) return DescribeMachineFailure("clone", error);
