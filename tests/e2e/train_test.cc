@@ -14,6 +14,9 @@
 namespace ddprun::testing {
 namespace {
 
+// Instrumented code trains many times slower.
+constexpr std::chrono::seconds kTraining{300};
+
 // The text behind "name": in a summary, up to the next comma, brace or line end.
 std::string Field(const std::string& json, const std::string& name) {
   const size_t key = json.find("\"" + name + "\"");
@@ -88,7 +91,7 @@ std::string Reference(const Training& training) {
   Job job;
   auto ddprun = job.RunRaw(std::vector<std::string>{"--standalone", "--nproc_per_node=4"} +
                            training.Arguments("reference"));
-  REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
+  REQUIRE_MESSAGE(ddprun->Wait(kTraining) == 0, ddprun->Describe());
   const std::string summary = training.Summary("reference");
   REQUIRE_MESSAGE(Field(summary, "backend") == "shm", summary);
   REQUIRE_MESSAGE(Field(summary, "world_size") == "4", summary);
@@ -109,7 +112,7 @@ TEST_CASE("train: a killed worker costs no bit of the result") {
         training.Arguments("killed"));
     REQUIRE_MESSAGE(training.WaitForCheckpoint("killed"), ddprun->Describe());
     REQUIRE(kill(PidOfRank(job, 2), SIGKILL) == 0);
-    REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
+    REQUIRE_MESSAGE(ddprun->Wait(kTraining) == 0, ddprun->Describe());
     const std::string summary = training.Summary("killed");
     CHECK_MESSAGE(Field(summary, "restart_count") == "1", summary);
     CHECK_MESSAGE(Field(summary, "start_step") != "0", summary);
@@ -128,8 +131,8 @@ TEST_CASE("train: a killed worker costs no bit of the result") {
     auto b = job.RunRaw(options + training.Arguments("two"), {.netns = hosts->Name(2)});
     REQUIRE_MESSAGE(training.WaitForCheckpoint("two"), a->Describe(), b->Describe());
     REQUIRE(kill(PidOfRank(job, 3), SIGKILL) == 0);
-    REQUIRE_MESSAGE(a->Wait() == 0, a->Describe());
-    REQUIRE_MESSAGE(b->Wait() == 0, b->Describe());
+    REQUIRE_MESSAGE(a->Wait(kTraining) == 0, a->Describe());
+    REQUIRE_MESSAGE(b->Wait(kTraining) == 0, b->Describe());
     const std::string summary = training.Summary("two");
     CHECK_MESSAGE(Field(summary, "backend") == "tcp", summary);
     CHECK_MESSAGE(Field(summary, "restart_count") == "1", summary);
@@ -147,7 +150,7 @@ TEST_CASE("train: a killed worker costs no bit of the result") {
     for (int i = 4; i >= 1; --i) {
       nodes.push_back(job.RunRaw(options + training.Arguments("four"), {.netns = hosts->Name(i)}));
     }
-    for (const auto& node : nodes) REQUIRE_MESSAGE(node->Wait() == 0, node->Describe());
+    for (const auto& node : nodes) REQUIRE_MESSAGE(node->Wait(kTraining) == 0, node->Describe());
     CHECK(training.Weights("four") == reference);
   }
 }
@@ -162,7 +165,7 @@ TEST_CASE("train: without a checkpoint a restart begins afresh") {
       arguments);
   REQUIRE(Eventually([&] { return PidOfRank(job, 1) != 0; }));
   REQUIRE(kill(PidOfRank(job, 1), SIGKILL) == 0);
-  REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
+  REQUIRE_MESSAGE(ddprun->Wait(kTraining) == 0, ddprun->Describe());
   const std::string summary = training.Summary("fresh");
   CHECK_MESSAGE(Field(summary, "restart_count") == "1", summary);
   CHECK_MESSAGE(Field(summary, "start_step") == "0", summary);
