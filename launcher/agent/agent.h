@@ -2,7 +2,8 @@
 //
 // Owns the node's rendezvous client, worker group, store and logs, none of which knows another.
 // Everything here happens on the thread that calls Run, which executes one io_context; the client's
-// and the listener's threads only post to it.
+// threads only post to it. Two things happen elsewhere: the coordinator's listener hands workers'
+// connections to the round's store, and the last messages are flushed on a thread of their own.
 #ifndef DDPRUN_LAUNCHER_AGENT_AGENT_H_
 #define DDPRUN_LAUNCHER_AGENT_AGENT_H_
 

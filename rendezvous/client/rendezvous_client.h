@@ -45,9 +45,10 @@ struct RendezvousFailed {
 using RendezvousEvent = std::variant<Waiting, Assigned, Drained, Concluded, ContactLost,
                                      ContactRestored, RendezvousFailed>;
 
-// One agent's way to its coordinator. Commands may be given from the agent's thread only and
-// return at once. Events come, in order, on a thread of the client's choice: the handler only
-// posts. After the destructor returns no event comes.
+// One agent's way to its coordinator. Commands are given from the agent's thread only and return at
+// once; FlushAndStop, the last one, waits, and may be given from another thread. Events come, in
+// order, on a thread of the client's choice: the handler only posts. After the destructor returns
+// no event comes.
 class RendezvousClient {
  public:
   using EventHandler = std::function<void(RendezvousEvent)>;
