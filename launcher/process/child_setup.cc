@@ -22,56 +22,61 @@ struct KernelSigaction {
   SignalBits mask;
 };
 
-DDPRUN_RAW int Fail(const ChildPlan& plan, ChildStep step) {
+DDPRUN_RAW int Fail(const ChildPlan& plan, ChildStep step, long error) {
   ChildFailure failure;
+  failure.pid = static_cast<int32_t>(RawSyscall(SYS_getpid));
   failure.step = step;
-  failure.error = errno;
-  // Eight bytes into an empty pipe: never partial. The parent tells a lost write from a success by
-  // the exit that follows it.
-  while (syscall(SYS_write, plan.error_pipe, &failure, sizeof(failure)) < 0 && errno == EINTR) {
+  failure.error = static_cast<int32_t>(-error);
+  // Twelve bytes into a pipe: never partial (PIPE_BUF).
+  while (RawSyscall(SYS_write, plan.error_pipe, &failure, sizeof(failure)) == -EINTR) {
   }
   return 127;
 }
 
+// The steps return 0 or -errno.
+
 // Puts plan.stdio on 0 to 2. A source among 0 to 2 would be overwritten by an earlier target, or
 // keep its close-on-exec flag when it is its own target, so sources are moved up first.
-DDPRUN_RAW bool PlaceStdio(const ChildPlan& plan) {
-  int sources[3];
+DDPRUN_RAW long PlaceStdio(const ChildPlan& plan) {
+  long sources[3];
   for (int fd = 0; fd < 3; ++fd) {
     sources[fd] = plan.stdio[fd];
     if (sources[fd] < 0 || sources[fd] >= kFirstFdToClose) continue;
-    sources[fd] =
-        static_cast<int>(syscall(SYS_fcntl, sources[fd], F_DUPFD_CLOEXEC, kFirstFdToClose));
-    if (sources[fd] < 0) return false;
+    sources[fd] = RawSyscall(SYS_fcntl, sources[fd], F_DUPFD_CLOEXEC, kFirstFdToClose);
+    if (sources[fd] < 0) return sources[fd];
   }
   for (int fd = 0; fd < 3; ++fd) {
-    if (sources[fd] >= 0 && syscall(SYS_dup3, sources[fd], fd, 0) < 0) return false;
+    if (sources[fd] < 0) continue;
+    const long result = RawSyscall(SYS_dup3, sources[fd], fd, 0);
+    if (result < 0) return result;
   }
-  return true;
+  return 0;
 }
 
 // Everything from 3 up closes at exec, also what the agent's own starter left open.
-DDPRUN_RAW bool CloseOnExecFromThree(const ChildPlan& plan) {
-  if (syscall(SYS_close_range, kFirstFdToClose, ~0U, kCloseRangeCloexec) == 0) return true;
-  if (errno != ENOSYS && errno != EINVAL && errno != EPERM) return false;
+DDPRUN_RAW long CloseOnExecFromThree(const ChildPlan& plan) {
+  const long result = RawSyscall(SYS_close_range, kFirstFdToClose, ~0U, kCloseRangeCloexec);
+  if (result != -ENOSYS && result != -EINVAL && result != -EPERM) return result;
   for (int fd = kFirstFdToClose; fd <= plan.highest_fd; ++fd) {
-    if (syscall(SYS_fcntl, fd, F_SETFD, FD_CLOEXEC) < 0 && errno != EBADF) return false;
+    const long marked = RawSyscall(SYS_fcntl, fd, F_SETFD, FD_CLOEXEC);
+    if (marked < 0 && marked != -EBADF) return marked;
   }
-  return true;
+  return 0;
 }
 
-DDPRUN_RAW bool RestoreLimits(const ChildPlan& plan) {
-  if (syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, &plan.open_files, nullptr) != 0) return false;
-  if (plan.oom_score_adj_size == 0) return true;
-  const long file = syscall(SYS_openat, AT_FDCWD, "/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
-  if (file < 0) return false;
-  const long written = syscall(SYS_write, file, plan.oom_score_adj, plan.oom_score_adj_size);
-  syscall(SYS_close, file);
-  return written == static_cast<long>(plan.oom_score_adj_size);
+DDPRUN_RAW long RestoreLimits(const ChildPlan& plan) {
+  const long result = RawSyscall(SYS_prlimit64, 0, RLIMIT_NOFILE, &plan.open_files, nullptr);
+  if (result < 0 || plan.oom_score_adj_size == 0) return result;
+  const long file =
+      RawSyscall(SYS_openat, AT_FDCWD, "/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+  if (file < 0) return file;
+  const long written = RawSyscall(SYS_write, file, plan.oom_score_adj, plan.oom_score_adj_size);
+  RawSyscall(SYS_close, file);
+  return written < 0 ? written : 0;
 }
 
 // Dispositions before the mask: a handler of the agent must never run here.
-DDPRUN_RAW bool RestoreSignals(const ChildPlan& plan) {
+DDPRUN_RAW long RestoreSignals(const ChildPlan& plan) {
   for (int signal = 1; signal <= kLastSignal; ++signal) {
     if (signal == SIGKILL || signal == SIGSTOP) continue;
     KernelSigaction action;
@@ -80,28 +85,33 @@ DDPRUN_RAW bool RestoreSignals(const ChildPlan& plan) {
     action.flags = 0;
     action.restorer = nullptr;
     action.mask = 0;
-    if (syscall(SYS_rt_sigaction, signal, &action, nullptr, sizeof(SignalBits)) != 0) return false;
+    const long result = RawSyscall(SYS_rt_sigaction, signal, &action, nullptr, sizeof(SignalBits));
+    if (result < 0) return result;
   }
-  return syscall(SYS_rt_sigprocmask, SIG_SETMASK, &plan.blocked_signals, nullptr,
-                 sizeof(SignalBits)) == 0;
+  return RawSyscall(SYS_rt_sigprocmask, SIG_SETMASK, &plan.blocked_signals, nullptr,
+                    sizeof(SignalBits));
 }
 
 }  // namespace
 
 DDPRUN_RAW int RunChild(void* argument) {
   const ChildPlan& plan = *static_cast<const ChildPlan*>(argument);
-  if (syscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0) {
-    return Fail(plan, ChildStep::kPrctl);
-  }
+  long result = RawSyscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+  if (result < 0) return Fail(plan, ChildStep::kPrctl, result);
   // The agent may have died before the line above took effect.
-  if (syscall(SYS_getppid) != plan.parent) return 127;
-  if (syscall(SYS_setsid) < 0) return Fail(plan, ChildStep::kSetsid);
-  if (!PlaceStdio(plan)) return Fail(plan, ChildStep::kDup);
-  if (!CloseOnExecFromThree(plan)) return Fail(plan, ChildStep::kCloseOnExec);
-  if (!RestoreLimits(plan)) return Fail(plan, ChildStep::kLimits);
-  if (!RestoreSignals(plan)) return Fail(plan, ChildStep::kSignals);
-  syscall(SYS_execve, plan.executable, plan.argv, plan.envp);
-  return Fail(plan, ChildStep::kExec);
+  if (RawSyscall(SYS_getppid) != plan.parent) return 127;
+  result = RawSyscall(SYS_setsid);
+  if (result < 0) return Fail(plan, ChildStep::kSetsid, result);
+  result = PlaceStdio(plan);
+  if (result < 0) return Fail(plan, ChildStep::kDup, result);
+  result = CloseOnExecFromThree(plan);
+  if (result < 0) return Fail(plan, ChildStep::kCloseOnExec, result);
+  result = RestoreLimits(plan);
+  if (result < 0) return Fail(plan, ChildStep::kLimits, result);
+  result = RestoreSignals(plan);
+  if (result < 0) return Fail(plan, ChildStep::kSignals, result);
+  result = RawSyscall(SYS_execve, plan.executable, plan.argv, plan.envp);
+  return Fail(plan, ChildStep::kExec, result);
 }
 
 }  // namespace ddprun::launcher

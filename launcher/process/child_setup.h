@@ -1,8 +1,7 @@
-// The child's side of a spawn: from clone() to exec(), in the parent's memory.
+// The child's side of a spawn: from clone() to exec(), in the agent's memory and beside it.
 //
-// Nothing here may allocate, lock, log or call anything that is not async-signal-safe; everything
-// it reads was prepared by spawn.cc before the clone. System calls are made raw: under a sanitizer
-// the library's wrappers keep books, and those belong to the parent.
+// Nothing here may allocate, lock, log or call into any library: even errno is the agent's.
+// Everything it reads was prepared by spawn.cc before the clone.
 #ifndef DDPRUN_LAUNCHER_PROCESS_CHILD_SETUP_H_
 #define DDPRUN_LAUNCHER_PROCESS_CHILD_SETUP_H_
 
@@ -16,11 +15,12 @@
 
 namespace ddprun::launcher {
 
-// Where the child stopped.
+// Where a child stopped.
 enum class ChildStep : int32_t { kPrctl, kSetsid, kDup, kCloseOnExec, kLimits, kSignals, kExec };
 
-// What the child writes to the error pipe when a step fails.
+// What a child writes to the error pipe when a step fails.
 struct ChildFailure {
+  int32_t pid;
   ChildStep step;
   int32_t error;
 };
@@ -40,7 +40,7 @@ struct ChildPlan {
   size_t oom_score_adj_size = 0;
 };
 
-// Entry point for clone(). `plan` is a ChildPlan. Returns only after a failure.
+// Entry point for clone(). `plan` is a ChildPlan. Returns the child's exit code, after a failure.
 int RunChild(void* plan);
 
 }  // namespace ddprun::launcher

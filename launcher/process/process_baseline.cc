@@ -95,7 +95,12 @@ void PrepareAgentProcess(const ProcessBaseline& baseline) {
 void ProtectFromOomKiller(ProcessBaseline& baseline) {
   const std::optional<int> before = ReadOomScore();
   if (!before || *before <= kAgentOomScore) return;
-  if (WriteOomScore(kAgentOomScore)) baseline.oom_score_adj = before;
+  if (WriteOomScore(kAgentOomScore)) baseline.oom_scores = {kAgentOomScore, *before};
+}
+
+void RestoreOomProtection(const ProcessBaseline& baseline) {
+  // What was allowed once is allowed again; nothing depends on it.
+  if (baseline.oom_scores) static_cast<void>(WriteOomScore(baseline.oom_scores->agent));
 }
 
 }  // namespace ddprun::launcher

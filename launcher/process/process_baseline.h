@@ -22,8 +22,12 @@ struct ProcessBaseline {
   SignalBits blocked_signals = 0;
   SignalBits ignored_signals = 0;
   rlimit open_files{};
-  // Set when the agent lowered its own score (ProtectFromOomKiller): what workers get instead.
-  std::optional<int> oom_score_adj;
+  // Set when the agent lowered its own score (ProtectFromOomKiller).
+  struct OomScores {
+    int agent = 0;
+    int workers = 0;  // what it was before
+  };
+  std::optional<OomScores> oom_scores{};
 };
 
 // Reads the state of the calling thread and process. Changes nothing.
@@ -42,6 +46,9 @@ SignalBits AgentSignals(const ProcessBaseline& baseline);
 // Makes the agent a late choice of the OOM killer, where the rights suffice; workers keep the old
 // score.
 void ProtectFromOomKiller(ProcessBaseline& baseline);
+// Gives the agent that score once more. The kernel sets a score for all processes that share their
+// memory, and a worker on its way to its program shares the agent's (SpawnBatch).
+void RestoreOomProtection(const ProcessBaseline& baseline);
 
 }  // namespace ddprun::launcher
 

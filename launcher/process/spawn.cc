@@ -11,11 +11,15 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <optional>
+#include <utility>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
 
 #include "launcher/process/child_setup.h"
-#include "launcher/process/process.h"
 #include "launcher/process/raw_syscall.h"
 #include "launcher/process/spawn_error.h"
 #include "rendezvous/base/check.h"
@@ -33,6 +37,8 @@ constexpr auto kClone = clone;
 
 namespace ddprun::launcher {
 namespace {
+
+using boost::asio::posix::stream_descriptor;
 
 // The child runs a dozen system calls and no library code; its deepest frame is below 1 KiB.
 constexpr size_t kChildStackBytes = 32 * 1024;
@@ -80,68 +86,152 @@ class AllSignalsBlocked {
   SignalBits before_ = 0;
 };
 
-// The child's report; nothing when the pipe closed at a successful exec.
-std::optional<ChildFailure> ReadFailure(int pipe) {
-  ChildFailure failure;
-  ssize_t size = 0;
-  do {
-    size = read(pipe, &failure, sizeof(failure));
-  } while (size < 0 && errno == EINTR);
-  if (size != static_cast<ssize_t>(sizeof(failure))) return std::nullopt;
-  return failure;
-}
+// One child and what it reads until its exec. Never moves while the child may run.
+struct Child {
+  SpawnRequest request;
+  std::vector<char*> argv;
+  std::vector<char*> envp;
+  ChildPlan plan;
+  std::unique_ptr<char[]> stack;
+};
 
 }  // namespace
 
-SpawnResult Spawn(const SpawnRequest& request, const ProcessBaseline& baseline) {
-  DDP_CHECK(!request.argv.empty());
-  const std::vector<char*> argv = Pointers(request.argv);
-  const std::vector<char*> envp = Pointers(request.env);
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return DescribeMachineFailure("pipe", errno);
-  UniqueFd read_end(ends[0]);
-  UniqueFd write_end(ends[1]);
+class SpawnBatch::Impl {
+ public:
+  Impl(boost::asio::io_context& io, const ProcessBaseline& baseline, FailureHandler on_failure,
+       std::function<void()> on_done)
+      : baseline_(baseline),
+        on_failure_(std::move(on_failure)),
+        on_done_(std::move(on_done)),
+        read_end_(io) {}
 
-  ChildPlan plan;
-  plan.executable = request.executable.c_str();
-  plan.argv = argv.data();
-  plan.envp = envp.data();
-  plan.stdio[0] = request.stdin_fd;
-  plan.stdio[1] = request.stdout_fd;
-  plan.stdio[2] = request.stderr_fd;
-  plan.error_pipe = write_end.get();
-  if (!HasCloseRange()) plan.highest_fd = HighestOpenFd();
-  plan.parent = getpid();
-  plan.blocked_signals = baseline.blocked_signals;
-  plan.ignored_signals = baseline.ignored_signals;
-  plan.open_files = baseline.open_files;
-  if (baseline.oom_score_adj) {
-    plan.oom_score_adj_size = static_cast<size_t>(std::snprintf(
-        plan.oom_score_adj, sizeof(plan.oom_score_adj), "%d", *baseline.oom_score_adj));
+  ~Impl() {
+    write_end_.Reset();
+    while (NextFailure()) {
+    }
+    if (is_done_) return;
+    // They may yet come to their exec, hours later even, where a file system hangs.
+    for (auto& [pid, child] : children_) static_cast<void>(child.release());
   }
 
-  const auto stack = std::make_unique_for_overwrite<char[]>(kChildStackBytes);
-  // The stack grows down on every machine we build for, and must begin 16-byte aligned.
-  const auto top = (reinterpret_cast<uintptr_t>(stack.get()) + kChildStackBytes) & ~uintptr_t{15};
-  pid_t pid = -1;
-  int error = 0;
-  {
-    const AllSignalsBlocked blocked;
-    // As vfork, which may not be called from a function that returns: the agent's memory is not
-    // copied (its size does not matter), and this thread sleeps until exec or exit.
-    pid = kClone(RunChild, reinterpret_cast<void*>(top), CLONE_VM | CLONE_VFORK | SIGCHLD, &plan);
-    error = errno;
+  SpawnResult Start(SpawnRequest request) {
+    DDP_CHECK(!request.argv.empty() && !is_closed_);
+    if (!read_end_.is_open()) {
+      if (const int error = OpenPipe(); error != 0) return DescribeMachineFailure("pipe", error);
+    }
+    auto child = std::make_unique<Child>();
+    child->request = std::move(request);
+    Prepare(*child);
+    const auto top = reinterpret_cast<uintptr_t>(child->stack.get()) + kChildStackBytes;
+    pid_t pid = -1;
+    int error = 0;
+    {
+      const AllSignalsBlocked blocked;
+      // Our memory is not copied: its size does not matter. Unlike vfork we do not sleep until the
+      // exec. The stack grows down on every machine we build for, and must begin 16-byte aligned.
+      pid = kClone(RunChild, reinterpret_cast<void*>(top & ~uintptr_t{15}), CLONE_VM | SIGCHLD,
+                   &child->plan);
+      error = errno;
+    }
+    if (pid < 0) return DescribeMachineFailure("clone", error);
+    children_[pid] = std::move(child);
+    SpawnResult result;
+    result.pid = pid;
+    return result;
   }
-  if (pid < 0) return DescribeMachineFailure("clone", error);
-  write_end.Reset();
-  const std::optional<ChildFailure> failure = ReadFailure(read_end.get());
-  if (failure) {
-    ReapChild(pid);
-    return DescribeSpawnFailure(request.executable, failure->step, failure->error);
+
+  void Close() {
+    is_closed_ = true;
+    write_end_.Reset();
   }
-  SpawnResult result;
-  result.pid = pid;
-  return result;
-}
+
+  void Check() {
+    while (const std::optional<ChildFailure> failure = NextFailure()) {
+      const std::string& executable = children_.at(failure->pid)->request.executable;
+      on_failure_(failure->pid, DescribeSpawnFailure(executable, failure->step, failure->error));
+    }
+  }
+
+ private:
+  int OpenPipe() {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) return errno;
+    UniqueFd read_end(ends[0]);
+    write_end_ = UniqueFd(ends[1]);
+    boost::system::error_code error;
+    if (fcntl(read_end.get(), F_SETFL, O_NONBLOCK) != 0) return errno;
+    if (read_end_.assign(read_end.get(), error)) return error.value();
+    read_end.Release();
+    Await();
+    return 0;
+  }
+
+  std::optional<ChildFailure> NextFailure() {
+    ChildFailure failure;
+    ssize_t size = -1;
+    do {
+      if (!read_end_.is_open() || is_done_) return std::nullopt;
+      size = read(read_end_.native_handle(), &failure, sizeof(failure));
+    } while (size < 0 && errno == EINTR);
+    is_done_ = size == 0;
+    if (is_done_) return std::nullopt;
+    DDP_CHECK(size > 0 || errno == EAGAIN);
+    if (size < 0) return std::nullopt;
+    DDP_CHECK(size == static_cast<ssize_t>(sizeof(failure)));  // written in one piece
+    return failure;
+  }
+
+  void Await() {
+    read_end_.async_wait(stream_descriptor::wait_read, [this](boost::system::error_code error) {
+      if (error) return;  // this object is gone
+      Check();
+      if (!is_done_) return Await();
+      const std::function<void()> on_done = std::move(on_done_);
+      on_done();
+    });
+  }
+
+  void Prepare(Child& child) const {
+    child.argv = Pointers(child.request.argv);
+    child.envp = Pointers(child.request.env);
+    child.stack = std::make_unique_for_overwrite<char[]>(kChildStackBytes);
+    ChildPlan& plan = child.plan;
+    plan.executable = child.request.executable.c_str();
+    plan.argv = child.argv.data();
+    plan.envp = child.envp.data();
+    plan.stdio[0] = child.request.stdin_fd;
+    plan.stdio[1] = child.request.stdout_fd;
+    plan.stdio[2] = child.request.stderr_fd;
+    plan.error_pipe = write_end_.get();
+    if (!HasCloseRange()) plan.highest_fd = HighestOpenFd();
+    plan.parent = getpid();
+    plan.blocked_signals = baseline_.blocked_signals;
+    plan.ignored_signals = baseline_.ignored_signals;
+    plan.open_files = baseline_.open_files;
+    if (baseline_.oom_scores) {
+      plan.oom_score_adj_size = static_cast<size_t>(std::snprintf(
+          plan.oom_score_adj, sizeof(plan.oom_score_adj), "%d", baseline_.oom_scores->workers));
+    }
+  }
+
+  const ProcessBaseline baseline_;
+  const FailureHandler on_failure_;
+  std::function<void()> on_done_;
+  stream_descriptor read_end_;
+  UniqueFd write_end_;  // each child has one too, until its exec
+  bool is_closed_ = false;
+  bool is_done_ = false;
+  std::map<pid_t, std::unique_ptr<Child>> children_;
+};
+
+SpawnBatch::SpawnBatch(boost::asio::io_context& io, const ProcessBaseline& baseline,
+                       FailureHandler on_failure, std::function<void()> on_done)
+    : impl_(std::make_unique<Impl>(io, baseline, std::move(on_failure), std::move(on_done))) {}
+SpawnBatch::~SpawnBatch() = default;
+
+SpawnResult SpawnBatch::Start(SpawnRequest request) { return impl_->Start(std::move(request)); }
+void SpawnBatch::Close() { impl_->Close(); }
+void SpawnBatch::Check() { impl_->Check(); }
 
 }  // namespace ddprun::launcher

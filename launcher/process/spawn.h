@@ -1,13 +1,19 @@
-// Starts one worker process.
+// Starts the worker processes of one node side by side.
 #ifndef DDPRUN_LAUNCHER_PROCESS_SPAWN_H_
 #define DDPRUN_LAUNCHER_PROCESS_SPAWN_H_
 
 #include <sys/types.h>
 
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "launcher/process/process_baseline.h"
+
+namespace boost::asio {
+class io_context;
+}
 
 namespace ddprun::launcher {
 
@@ -30,11 +36,42 @@ struct SpawnResult {
   bool ok() const { return pid > 0; }
 };
 
-// Starts `request` as leader of a session and process group of its own, with descriptors 0 to 2
-// only and the signals and limits of `baseline`. Returns once the program runs or has failed to
-// start. The kernel kills the worker when the calling thread ends, so call from one that lives as
-// long as the agent. REQUIRES: argv is not empty.
-SpawnResult Spawn(const SpawnRequest& request, const ProcessBaseline& baseline);
+// Some children on their way from clone to exec. They run beside the agent and not one after the
+// other, so an executable on a file system that hangs holds up its own worker and nobody else.
+// Until then they live in the agent's memory, and all that they read belongs to this object.
+//
+// Used on the io_context's one thread, which must live as long as the agent: the kernel kills the
+// workers when it ends.
+class SpawnBatch {
+ public:
+  // A child could not become its program. It ends by itself and must be reaped.
+  using FailureHandler = std::function<void(pid_t, const SpawnResult& why)>;
+
+  // `on_done` is called once, after Close() and when every child has begun its program or ended, if
+  // there was one; it may destroy this object. Neither is called from inside Start or Close.
+  SpawnBatch(boost::asio::io_context& io, const ProcessBaseline& baseline,
+             FailureHandler on_failure, std::function<void()> on_done);
+  // What children that are still on their way read is left to them for good.
+  ~SpawnBatch();
+  SpawnBatch(const SpawnBatch&) = delete;
+  SpawnBatch& operator=(const SpawnBatch&) = delete;
+
+  // Starts `request` as leader of a session and process group of its own (both from a moment after
+  // the call on), with descriptors 0 to 2 only and the signals and limits of the baseline. A
+  // failure is this machine's: no process, no descriptor. REQUIRES: argv is not empty; not closed.
+  SpawnResult Start(SpawnRequest request);
+
+  // No further child follows.
+  void Close();
+
+  // Calls `on_failure` for what has failed by now. A child that has ended after a failure is among
+  // them, so ask before its end is taken for that of its program.
+  void Check();
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
 
 }  // namespace ddprun::launcher
 

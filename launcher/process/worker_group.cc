@@ -33,7 +33,8 @@ struct Worker {
   bool is_group_alive = false;  // leader or helpers
   bool was_told_to_stop = false;
   bool is_killed = false;
-  int stop_signal = 0;  // sent to the group; 0: none
+  bool has_failed = false;  // it ended, or will, without having become its program
+  int stop_signal = 0;      // sent to the group; 0: none
   std::optional<TimePoint> kill_at{};
 };
 
@@ -77,7 +78,7 @@ class WorkerGroup::Impl {
 
   void Stop(int signal, Duration grace) {
     if (is_empty()) return;
-    is_starting_ = false;
+    StopStarting();
     const TimePoint kill_at = SteadyNow() + grace;
     grace_ = grace;
     kill_strays_at_ = std::min(kill_strays_at_.value_or(kill_at), kill_at);
@@ -91,7 +92,7 @@ class WorkerGroup::Impl {
 
   void KillNow() {
     if (is_empty()) return;
-    is_starting_ = false;
+    StopStarting();
     is_killed_ = true;
     for (Worker& worker : workers_) {
       if (!worker.is_group_alive) continue;
@@ -118,8 +119,11 @@ class WorkerGroup::Impl {
 
  private:
   // ESRCH is expected: a leader that is a zombie alone still counts as a group, a reaped one does
-  // not.
-  static void SignalGroup(const Worker& worker, int signal) { kill(-worker.pid, signal); }
+  // not. Nor does a child that was cloned a moment ago and has no group yet; it is alone then.
+  static void SignalGroup(const Worker& worker, int signal) {
+    if (kill(-worker.pid, signal) == 0 || errno != ESRCH) return;
+    if (worker.is_leader_alive) kill(worker.pid, signal);
+  }
 
   void Kill(Worker& worker) {
     worker.is_killed = true;
@@ -135,14 +139,17 @@ class WorkerGroup::Impl {
     SignalGroup(worker, SIGCONT);
   }
 
+  // The first worker alone, so that a program that cannot be executed is rank 0's failure and no
+  // other worker has been started; then all others side by side.
   void SpawnNext(uint64_t run) {
     if (!is_starting_ || run != run_) return;
     const size_t index = next_to_spawn_++;
     Worker& worker = workers_[index];
-    SpawnRequest request{worker.spec.executable, worker.spec.argv,      worker.spec.env,
-                         worker.spec.stdin_fd,   worker.spec.stdout_fd, worker.spec.stderr_fd};
-    SpawnResult result = Spawn(request, options_.baseline);
-    if (!result.ok()) return FailStart(worker.spec, std::move(result));
+    if (!batch_) MakeBatch();
+    const SpawnResult result =
+        batch_->Start({worker.spec.executable, worker.spec.argv, worker.spec.env,
+                       worker.spec.stdin_fd, worker.spec.stdout_fd, worker.spec.stderr_fd});
+    if (!result.ok()) return FailStart(worker, result);
     worker.pid = result.pid;
     worker.is_leader_alive = worker.is_group_alive = true;
     if (options_.guardian != nullptr) options_.guardian->AddSession(result.pid);
@@ -157,8 +164,35 @@ class WorkerGroup::Impl {
         });
     is_starting_ = next_to_spawn_ < workers_.size();
     const int local_rank = worker.spec.local_rank;
-    if (is_starting_) ScheduleSpawn();
+    if (index == 0 || !is_starting_) {
+      batch_->Close();
+    } else {
+      ScheduleSpawn();
+    }
     handler_(WorkerStarted{.local_rank = local_rank, .pid = result.pid});
+  }
+
+  void MakeBatch() {
+    batch_ = std::make_unique<SpawnBatch>(
+        io_, options_.baseline,
+        [this](pid_t pid, const SpawnResult& why) {
+          const auto is_it = [pid](const Worker& worker) { return worker.pid == pid; };
+          const auto worker = std::find_if(workers_.begin(), workers_.end(), is_it);
+          worker->has_failed = true;
+          FailStart(*worker, why);
+        },
+        [this] { OnBatchDone(); });
+  }
+
+  void OnBatchDone() {
+    batch_.reset();
+    // Workers that got their own score back in our memory gave it to us, too.
+    RestoreOomProtection(options_.baseline);
+    if (is_starting_) ScheduleSpawn();
+  }
+
+  void StopStarting() {
+    if (std::exchange(is_starting_, false) && batch_) batch_->Close();
   }
 
   void ScheduleSpawn() {
@@ -172,18 +206,21 @@ class WorkerGroup::Impl {
     });
   }
 
-  // Those already started have done nothing worth a grace.
-  void FailStart(const WorkerSpec& spec, SpawnResult result) {
-    start_failure_ = StartFailed{
-        .local_rank = spec.local_rank,
-        .error = result.error,
-        .exit_code = result.exit_code,
-        .text = "spawn rank " + std::to_string(spec.rank) + ": " + std::move(result.text)};
+  // Those already started have done nothing worth a grace. Of several failures the first counts.
+  void FailStart(const Worker& worker, const SpawnResult& why) {
+    if (!start_failure_) {
+      start_failure_ =
+          StartFailed{.local_rank = worker.spec.local_rank,
+                      .error = why.error,
+                      .exit_code = why.exit_code,
+                      .text = "spawn rank " + std::to_string(worker.spec.rank) + ": " + why.text};
+    }
     KillNow();
   }
 
   // The leader is a zombie: its number still stands for its group.
   void OnExit(size_t index, const ExitStatus& status) {
+    if (batch_) batch_->Check();
     Worker& worker = workers_[index];
     worker.is_leader_alive = false;
     exit_seen_ = WorkerExited{.local_rank = worker.spec.local_rank,
@@ -200,7 +237,8 @@ class WorkerGroup::Impl {
 
   void OnReaped(size_t index) {
     CheckGroup(workers_[index]);
-    handler_(*std::exchange(exit_seen_, std::nullopt));
+    const std::optional<WorkerExited> exited = std::exchange(exit_seen_, std::nullopt);
+    if (!workers_[index].has_failed) handler_(*exited);
     Recheck();
   }
 
@@ -294,6 +332,7 @@ class WorkerGroup::Impl {
   void Finish() {
     tick_timer_.cancel();
     spawn_timer_.cancel();
+    batch_.reset();
     workers_.clear();
     ++run_;
     if (start_failure_) handler_(*std::exchange(start_failure_, std::nullopt));
@@ -329,6 +368,7 @@ class WorkerGroup::Impl {
   uint64_t run_ = 0;  // grows, so that handlers posted for an earlier run do nothing
   std::vector<Worker> workers_;
   size_t next_to_spawn_ = 0;
+  std::unique_ptr<SpawnBatch> batch_;  // null: every worker started so far runs its program
   bool is_starting_ = false;
   bool is_killed_ = false;
   Duration grace_{0};

@@ -35,12 +35,14 @@ struct WorkerSpec {
   int stderr_fd = -1;
 };
 
+// The process exists. It may still fail to become its program.
 struct WorkerStarted {
   int local_rank = 0;
   pid_t pid = 0;
 };
 
-// A worker could not be started. Those already started have been killed; GroupEmpty follows.
+// A worker could not be started, or not become its program (then without a WorkerExited of its
+// own). Those already started have been killed; GroupEmpty follows.
 struct StartFailed {
   int local_rank = 0;
   int error = 0;       // errno
@@ -48,7 +50,7 @@ struct StartFailed {
   std::string text{};  // `spawn rank 3: exec "./train": No such file or directory (ENOENT)`
 };
 
-// A worker ended: exactly once for each that started.
+// A worker ended: exactly once for each that became its program.
 struct WorkerExited {
   int local_rank = 0;
   pid_t pid = 0;
@@ -101,7 +103,8 @@ class WorkerGroup {
   WorkerGroup(const WorkerGroup&) = delete;
   WorkerGroup& operator=(const WorkerGroup&) = delete;
 
-  // Starts one worker per turn of the io_context, so that a signal or a Stop in between is served.
+  // Starts one worker per turn of the io_context, so that a signal or a Stop in between is served;
+  // the second and those after it once the first has become its program.
   // REQUIRES: is_empty(), and `specs` is not.
   void Start(std::vector<WorkerSpec> specs);
 

@@ -2,6 +2,7 @@
 #ifndef DDPRUN_TESTS_LAUNCHER_PROCESS_GROUP_FIXTURE_H_
 #define DDPRUN_TESTS_LAUNCHER_PROCESS_GROUP_FIXTURE_H_
 
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,15 +17,19 @@ namespace ddprun::testing {
 
 struct GroupFixture {
   explicit GroupFixture(bool use_pidfd = true, Duration spawn_delay = Duration(0),
-                        Duration leftover_grace = std::chrono::seconds(20))
+                        Duration leftover_grace = std::chrono::seconds(20),
+                        const launcher::ProcessBaseline& baseline = TestBaseline())
       : mark(launcher::NewJobMark()),
         group(io,
-              {.baseline = TestBaseline(),
+              {.baseline = baseline,
                .job_mark = mark,
                .leftover_grace = leftover_grace,
                .use_pidfd = use_pidfd,
                .spawn_delay_for_test = spawn_delay},
-              [this](const launcher::WorkerEvent& event) { events.push_back(event); }) {}
+              [this](const launcher::WorkerEvent& event) {
+                events.push_back(event);
+                if (on_event) on_event(event);
+              }) {}
 
   launcher::WorkerSpec Toy(int local_rank, std::vector<std::string> verbs) {
     launcher::WorkerSpec spec;
@@ -57,6 +62,7 @@ struct GroupFixture {
   std::string mark;
   CapturePipe output;
   std::vector<launcher::WorkerEvent> events;
+  std::function<void(const launcher::WorkerEvent&)> on_event;
   launcher::WorkerGroup group;
 };
 

@@ -10,9 +10,11 @@
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
+#include <utility>
 
 #include <boost/asio/io_context.hpp>
 
+#include "launcher/process/process.h"
 #include "rendezvous/base/check.h"
 
 extern char** environ;
@@ -32,6 +34,28 @@ const launcher::ProcessBaseline& TestBaseline() {
     return recorded;
   }();
   return baseline;
+}
+
+launcher::SpawnResult Spawn(boost::asio::io_context& io, launcher::SpawnRequest request,
+                            const launcher::ProcessBaseline& baseline) {
+  launcher::SpawnResult result;
+  launcher::SpawnBatch batch(
+      io, baseline,
+      [&](pid_t pid, const launcher::SpawnResult& why) {
+        launcher::ReapChild(pid);
+        result = why;
+      },
+      [&io] { io.stop(); });
+  result = batch.Start(std::move(request));
+  batch.Close();
+  if (result.ok()) io.run();
+  return result;
+}
+
+launcher::SpawnResult Spawn(launcher::SpawnRequest request,
+                            const launcher::ProcessBaseline& baseline) {
+  boost::asio::io_context io;
+  return Spawn(io, std::move(request), baseline);
 }
 
 std::string ToyWorker() {

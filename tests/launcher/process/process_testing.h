@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "launcher/process/process_baseline.h"
+#include "launcher/process/spawn.h"
 #include "rendezvous/base/unique_fd.h"
 
 namespace boost::asio {
@@ -19,6 +20,12 @@ namespace ddprun::testing {
 
 // The baseline of this test program, taken and applied at the first call.
 const launcher::ProcessBaseline& TestBaseline();
+
+// Starts `request` alone. Returns once its program runs or has failed to start (and is reaped).
+launcher::SpawnResult Spawn(boost::asio::io_context& io, launcher::SpawnRequest request,
+                            const launcher::ProcessBaseline& baseline);
+launcher::SpawnResult Spawn(launcher::SpawnRequest request,
+                            const launcher::ProcessBaseline& baseline);
 
 // Path of the toy_worker program.
 std::string ToyWorker();

@@ -10,8 +10,11 @@
 #include <csignal>
 #include <cstdio>
 #include <fstream>
+#include <map>
 
 #include <doctest/doctest.h>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
 
 #include "launcher/process/exit_status.h"
 #include "launcher/process/process.h"
@@ -112,8 +115,10 @@ TEST_CASE("spawn: a machine without a free process or descriptor says which limi
     CapturePipe answer;
     const pid_t pid = fork();
     if (pid == 0) {
+      boost::asio::io_context io;
+      const boost::asio::steady_timer reactor(io);  // needs descriptors of its own
       limit();
-      const SpawnResult result = Spawn(Toy({"sleep"}), TestBaseline());
+      const SpawnResult result = Spawn(io, Toy({"sleep"}), TestBaseline());
       const bool is_machine = result.exit_code == kExitMachine;
       const std::string text = is_machine ? result.text : "exit code is not kExitMachine";
       _exit(write(answer.write_end(), text.data(), text.size()) < 0);
@@ -134,6 +139,42 @@ TEST_CASE("spawn: a machine without a free process or descriptor says which limi
           const rlimit none{0, 0};
           setrlimit(RLIMIT_NOFILE, &none);
         }) == "pipe: Too many open files (EMFILE); the limit on open files is reached (ulimit -n)");
+}
+
+TEST_CASE("spawn: children of one batch are on their way at the same time, and fail one by one") {
+  boost::asio::io_context io;
+  std::map<pid_t, SpawnResult> failed;
+  bool is_done = false;
+  SpawnBatch batch(
+      io, TestBaseline(),
+      [&](pid_t pid, const SpawnResult& why) {
+        CHECK_FALSE(is_done);
+        CHECK(failed.emplace(pid, why).second);
+      },
+      [&is_done] { is_done = true; });
+  CapturePipe output;
+  std::vector<pid_t> good, bad;
+  for (int i = 0; i < 20; ++i) {
+    SpawnRequest request = Toy({"say", std::to_string(i)});
+    request.stdout_fd = output.write_end();
+    if (i % 2 == 1) request.executable = "./no-such-program-" + std::to_string(i);
+    const SpawnResult result = batch.Start(std::move(request));
+    REQUIRE(result.ok());
+    (i % 2 == 1 ? bad : good).push_back(result.pid);
+  }
+  io.poll();
+  CHECK_FALSE(is_done);  // another might follow
+  batch.Close();
+  REQUIRE(RunUntil(io, [&is_done] { return is_done; }));
+  REQUIRE(failed.size() == bad.size());
+  for (size_t i = 0; i < bad.size(); ++i) {
+    CHECK(failed.at(bad[i]).text == "exec \"./no-such-program-" + std::to_string(2 * i + 1) +
+                                        "\": No such file or directory (ENOENT)");
+    ReapChild(bad[i]);
+  }
+  const std::string text = output.ReadAll();
+  CHECK(std::count(text.begin(), text.end(), '\n') == 10);
+  for (const pid_t pid : good) ReapChild(pid);
 }
 
 TEST_CASE("spawn: a worker leads its own session and process group") {
@@ -214,7 +255,7 @@ TEST_CASE("spawn: the worker gets the limit on open files of the agent's start")
 
 TEST_CASE("spawn: a worker does not inherit the agent's protection from the OOM killer") {
   ProcessBaseline baseline = TestBaseline();
-  baseline.oom_score_adj = 123;  // raising one's score needs no rights
+  baseline.oom_scores = {0, 123};  // raising one's score needs no rights
   const std::string text = OutputOf(Toy({"oom"}), baseline);
   CHECK(text == "123\n");
 }

@@ -1,13 +1,20 @@
 #include "launcher/process/worker_group.h"
 
+#include <fcntl.h>
+#include <sys/fanotify.h>
+
 #include <cerrno>
 #include <csignal>
+#include <filesystem>
+#include <fstream>
 #include <string>
 
 #include <doctest/doctest.h>
 
 #include "tests/launcher/process/group_fixture.h"
 #include "tests/launcher/process/process_testing.h"
+#include "tests/support/skip.h"
+#include "tests/support/temp_dir.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -120,9 +127,11 @@ TEST_CASE("worker_group: a worker that cannot start undoes those before it") {
   specs[2].executable = "./no-such-program";
   fixture.group.Start(std::move(specs));
   REQUIRE(fixture.RunToEnd());
-  CHECK(fixture.All<WorkerStarted>().size() == 2);
+  // Rank 13 is on its way by the time of the failure, or not; rank 12 has no end of its own.
+  const size_t started = fixture.All<WorkerStarted>().size();
+  CHECK(started >= 3);
   for (const WorkerExited& exit : fixture.All<WorkerExited>()) CHECK(exit.was_told_to_stop);
-  CHECK(fixture.All<WorkerExited>().size() == 2);
+  CHECK(fixture.All<WorkerExited>().size() == started - 1);
   const auto failed = fixture.All<StartFailed>();
   REQUIRE(failed.size() == 1);
   CHECK(failed[0].local_rank == 2);
@@ -133,6 +142,78 @@ TEST_CASE("worker_group: a worker that cannot start undoes those before it") {
   // Last but one: everything already started was gone by then.
   CHECK(std::holds_alternative<StartFailed>(fixture.events[fixture.events.size() - 2]));
   CHECK(std::holds_alternative<GroupEmpty>(fixture.events.back()));
+}
+
+TEST_CASE("worker_group: a first worker that cannot start is alone") {
+  Fixture fixture;
+  std::vector<WorkerSpec> specs = {fixture.Toy(0, {}), fixture.Toy(1, {"sleep"}),
+                                   fixture.Toy(2, {"sleep"})};
+  for (WorkerSpec& spec : specs) spec.executable = "./no-such-program";
+  fixture.group.Start(std::move(specs));
+  REQUIRE(fixture.RunToEnd());
+  CHECK(fixture.All<WorkerStarted>().size() == 1);
+  CHECK(fixture.All<WorkerExited>().empty());
+  REQUIRE(fixture.All<StartFailed>().size() == 1);
+  CHECK(fixture.All<StartFailed>()[0].local_rank == 0);
+}
+
+TEST_CASE("worker_group: a kill behind the clone reaches a child that has no group yet") {
+  for (int i = 0; i < 100; ++i) {
+    Fixture fixture;
+    fixture.on_event = [&fixture](const WorkerEvent& event) {
+      if (std::holds_alternative<WorkerStarted>(event)) fixture.group.KillNow();
+    };
+    fixture.group.Start({fixture.Toy(0, {"sleep"})});
+    REQUIRE(fixture.RunToEnd());
+  }
+}
+
+TEST_CASE("worker_group: an executable that hangs holds up its own worker alone") {
+  // A file whose execution waits for the answer of a process that gives none.
+  const TempDir temp;
+  const std::string slow = temp.File("slow");
+  std::filesystem::copy_file(ToyWorker(), slow);
+  const UniqueFd gate(fanotify_init(FAN_CLASS_CONTENT | FAN_CLOEXEC, O_RDONLY));
+  if (!gate.is_open() ||
+      fanotify_mark(gate.get(), FAN_MARK_ADD, FAN_OPEN_EXEC_PERM, AT_FDCWD, slow.c_str()) != 0) {
+    return SkipTest("fanotify permission events are not available here");
+  }
+  Fixture fixture;
+  std::vector<WorkerSpec> specs;
+  for (int i = 0; i < 3; ++i) specs.push_back(fixture.Toy(i, {"say", "ran"}));
+  specs[1].executable = slow;
+  fixture.group.Start(std::move(specs));
+  REQUIRE(RunUntil(fixture.io, [&] { return fixture.All<WorkerExited>().size() == 2; }));
+  CHECK_FALSE(fixture.group.is_empty());
+  fixture.group.Stop(SIGTERM, 0s);
+  REQUIRE(fixture.RunToEnd());
+  REQUIRE(fixture.All<WorkerExited>().size() == 3);
+  CHECK(fixture.All<WorkerExited>()[2].local_rank == 1);
+  CHECK_FALSE(fixture.All<WorkerExited>()[2].status.exited);
+}
+
+TEST_CASE("worker_group: the agent keeps its own OOM score") {
+  // The workers take theirs while they still share the agent's memory, which gives it to the agent.
+  const std::string path = "/proc/self/oom_score_adj";
+  const auto score = [&path] {
+    int value = 0;
+    std::ifstream(path) >> value;
+    return value;
+  };
+  const int before = score();
+  ProcessBaseline baseline = TestBaseline();
+  baseline.oom_scores = {before + 100, before + 200};  // up needs no rights, and down again neither
+  std::ofstream(path) << before + 100;
+  REQUIRE(score() == before + 100);
+  Fixture fixture(true, 0s, 20s, baseline);
+  fixture.group.Start({fixture.Toy(0, {"oom", "sleep"}), fixture.Toy(1, {"oom", "sleep"})});
+  REQUIRE(fixture.RunUntilStarted(2));
+  const std::string line = std::to_string(before + 200) + "\n";
+  CHECK(fixture.output.ReadUntil(line + line) == line + line);
+  CHECK(RunUntil(fixture.io, [&] { return score() == before + 100; }));
+  fixture.group.KillNow();
+  REQUIRE(fixture.RunToEnd());
+  std::ofstream(path) << before;
 }
 
 TEST_CASE("worker_group: a stop between the first spawn and the last starts no more") {
