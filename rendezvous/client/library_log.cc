@@ -3,6 +3,8 @@
 #include <mutex>
 #include <utility>
 
+#include "rendezvous/base/check.h"
+
 namespace ddprun::rendezvous {
 namespace {
 
@@ -19,10 +21,17 @@ Sink& TheSink() {
 
 }  // namespace
 
-void SetLibraryLogSink(std::function<void(const std::string&)> call) {
+LibraryLogScope::LibraryLogScope(std::function<void(const std::string&)> call) {
   Sink& sink = TheSink();
   const std::lock_guard lock(sink.mutex);
+  DDP_CHECK(!sink.call && call);
   sink.call = std::move(call);
+}
+
+LibraryLogScope::~LibraryLogScope() {
+  Sink& sink = TheSink();
+  const std::lock_guard lock(sink.mutex);
+  sink.call = nullptr;
 }
 
 void LogFromLibrary(const std::string& line) {

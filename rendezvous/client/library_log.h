@@ -7,11 +7,20 @@
 
 namespace ddprun::rendezvous {
 
-// `sink` is called with one line per message, on any thread; it must not block. Replaces the one
-// before; an empty one drops the messages, as does never calling this.
-void SetLibraryLogSink(std::function<void(const std::string&)> sink);
+// While one of these lives it is given the messages; without one they are dropped. The libraries
+// know only plain functions and their threads outlive every job, so the way to it is the one global
+// of ours: it is taken back, and a call under way waited for, before the destructor returns.
+class LibraryLogScope {
+ public:
+  // `sink` is called with one line per message, on any thread, one call at a time. It must not
+  // block and not call the libraries. REQUIRES: there is no other scope.
+  explicit LibraryLogScope(std::function<void(const std::string&)> sink);
+  ~LibraryLogScope();
+  LibraryLogScope(const LibraryLogScope&) = delete;
+  LibraryLogScope& operator=(const LibraryLogScope&) = delete;
+};
 
-// Hands `line` to the sink.
+// Hands `line` to the scope that there is.
 void LogFromLibrary(const std::string& line);
 
 }  // namespace ddprun::rendezvous

@@ -49,7 +49,7 @@ void MakeTrouble() {
 TEST_CASE("quiet: broken streams and garbage print nothing, and are there for the log") {
   setenv("GRPC_VERBOSITY", "DEBUG", 1);  // before gRPC starts: all that it could say
   std::atomic<int> lines{0};
-  SetLibraryLogSink([&lines](const std::string&) { ++lines; });
+  const LibraryLogScope scope([&lines](const std::string&) { ++lines; });
   const testing::TempDir directory;
   const std::string path = directory.File("stderr");
   const UniqueFd kept(dup(STDERR_FILENO));
@@ -59,7 +59,6 @@ TEST_CASE("quiet: broken streams and garbage print nothing, and are there for th
   }
   MakeTrouble();
   dup2(kept.get(), STDERR_FILENO);
-  SetLibraryLogSink(nullptr);
   std::ifstream file(path);
   const std::string printed(std::istreambuf_iterator<char>(file), {});
   CHECK(printed == "");
