@@ -70,9 +70,9 @@ struct AgentTimePassed {};
 
 using AgentEvent =
     std::variant<AgentStarted, rendezvous::Waiting, rendezvous::Assigned, rendezvous::Drained,
-                 rendezvous::Concluded, rendezvous::ContactLost, rendezvous::ContactRestored,
-                 rendezvous::RendezvousFailed, WorkerEnded, WorkersGone, SignalReceived,
-                 LocalFailure, AgentTimePassed>;
+                 rendezvous::Concluded, rendezvous::ContactMade, rendezvous::ContactLost,
+                 rendezvous::ContactRestored, rendezvous::RendezvousFailed, WorkerEnded,
+                 WorkersGone, SignalReceived, LocalFailure, AgentTimePassed>;
 
 // Close the old round's store, listen with a fresh one, and ask for a place in the next round.
 struct JoinRound {};
@@ -152,6 +152,7 @@ class AgentCore {
   void On(const rendezvous::Drained& event);
   void On(const rendezvous::Concluded& event);
   void On(const rendezvous::ContactLost& event);
+  void On(const rendezvous::ContactMade&) {}  // only a fact for the log
   void On(const rendezvous::ContactRestored&);
   void On(const rendezvous::RendezvousFailed& event);
   void On(const WorkerEnded& event);

@@ -83,6 +83,7 @@ class GrpcClientLoop {
   Backoff backoff_;
   std::minstd_rand random_;
   TimePoint without_contact_since_;
+  SocketAddress address_;     // of the stream that is or was last
   bool had_contact_ = false;  // ever
   bool has_contact_ = false;  // on this stream
   bool is_lost_ = false;      // ContactLost was the last word on contact

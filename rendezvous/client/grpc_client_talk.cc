@@ -45,6 +45,7 @@ void GrpcClientLoop::EndConversation() {
 
 GrpcClientLoop::Step GrpcClientLoop::Converse(const SocketAddress& address) {
   const auto call = AttachCall::Start(address, [wake = wake_] { wake->Notify(); });
+  address_ = address;
   has_contact_ = false;
   last_heard_ = SteadyNow();
   next_beat_ = last_heard_;
@@ -74,7 +75,9 @@ GrpcClientLoop::Step GrpcClientLoop::Hear(const v1::CoordinatorMessage& message)
   const TimePoint now = SteadyNow();
   last_heard_ = now;
   if (!std::exchange(has_contact_, true)) {
-    had_contact_ = true;
+    if (!std::exchange(had_contact_, true)) {
+      Emit(ContactMade{PlaceText(options_.endpoint, address_), false});
+    }
     backoff_.Reset();
     told_trouble_.clear();
     if (std::exchange(is_lost_, false)) Emit(ContactRestored{});

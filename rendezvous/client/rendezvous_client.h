@@ -29,6 +29,11 @@ struct Drained {
 struct Concluded {
   Verdict verdict;
 };
+// The coordinator is known for the first time: this process hosts it, or it has answered.
+struct ContactMade {
+  std::string place;  // "node1:29400 (10.0.0.1)"; empty: there is no port
+  bool is_hosted_here = false;
+};
 // The stream broke; the client goes on trying by itself. `is_refused`: the coordinator's host
 // answered that nobody listens there, so that process is gone.
 struct ContactLost {
@@ -42,8 +47,8 @@ struct RendezvousFailed {
   std::string message;
 };
 
-using RendezvousEvent = std::variant<Waiting, Assigned, Drained, Concluded, ContactLost,
-                                     ContactRestored, RendezvousFailed>;
+using RendezvousEvent = std::variant<Waiting, Assigned, Drained, Concluded, ContactMade,
+                                     ContactLost, ContactRestored, RendezvousFailed>;
 
 // One agent's way to its coordinator. Commands are given from the agent's thread only and return at
 // once; FlushAndStop, the last one, waits, and may be given from another thread. Events come, in

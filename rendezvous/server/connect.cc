@@ -167,6 +167,7 @@ class ConnectingClient final : public RendezvousClient {
     start.policy = options_.policy;
     start.run_dir = options_.run_dir;
     start.on_store_connection = options_.on_store_connection;
+    start.log_step = options_.log_step;
     if (options_.mode != RendezvousOptions::Mode::kStandalone) {
       start.listen = Coordinator::Listen{.host = "", .port = options_.endpoint_port};
     }
@@ -181,6 +182,8 @@ class ConnectingClient final : public RendezvousClient {
       const std::lock_guard lock(mutex_);
       hosted_ = *std::move(started);
     }
+    const bool has_port = options_.mode != RendezvousOptions::Mode::kStandalone;
+    handler_(ContactMade{has_port ? PlaceText(endpoint_, {}) : "", true});
     Adopt(std::move(client));
     return true;
   }

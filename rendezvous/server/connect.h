@@ -30,6 +30,7 @@ struct RendezvousOptions {
   std::string run_dir;          // of the epoch file; empty: none
   // kStatic on node_rank 0: workers' connections to the shared port, unread (Coordinator::Options).
   std::function<void(UniqueFd)> on_store_connection;
+  std::function<void(const std::string&)> log_step;  // of a coordinator here (Coordinator::Options)
 };
 
 // Returns at once and never fails: resolving names, binding and connecting happen on threads of the

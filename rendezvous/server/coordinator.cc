@@ -26,7 +26,8 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(Options options)
   if (!epoch.ok()) return epoch.status();
   auto coordinator = std::unique_ptr<Coordinator>(new Coordinator);
   const std::string run_id = options.policy.run_id;
-  coordinator->loop_ = std::make_shared<CoordinatorLoop>(std::move(options.policy), *epoch);
+  coordinator->loop_ = std::make_shared<CoordinatorLoop>(std::move(options.policy), *epoch,
+                                                         std::move(options.log_step));
   if (options.listen) {
     absl::StatusOr<std::unique_ptr<Frontend>> frontend = StartGrpcFrontend(
         FrontendOptions{.listening_socket = std::move(listening_socket),

@@ -38,6 +38,10 @@ class Coordinator {
     // A connection to the port whose first byte is 0x00, unread: a worker that looks for its store.
     // Called on the listener's thread; must not block. Not set: such connections are closed.
     std::function<void(UniqueFd)> on_store_connection;
+    // Given a line for each event and action of the machine, but for heartbeats and deadlines that
+    // nothing follows from, on the coordinator's thread, until Stop; must not block. Not set: none
+    // is rendered.
+    std::function<void(const std::string&)> log_step;
   };
 
   // ALREADY_EXISTS: the port is taken. UNAVAILABLE, INVALID_ARGUMENT: other trouble with the

@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "rendezvous/base/steady_clock.h"
+#include "rendezvous/core/render.h"
 
 namespace ddprun::rendezvous {
 namespace {
@@ -20,8 +21,11 @@ SessionId SessionOf(const Action& action) {
 
 }  // namespace
 
-CoordinatorLoop::CoordinatorLoop(Policy policy, Epoch epoch)
-    : machine_(std::move(policy), epoch, SteadyNow()), next_tick_(SteadyNow() + kTickInterval) {
+CoordinatorLoop::CoordinatorLoop(Policy policy, Epoch epoch,
+                                 std::function<void(const std::string&)> log_step)
+    : log_step_(std::move(log_step)),
+      machine_(std::move(policy), epoch, SteadyNow()),
+      next_tick_(SteadyNow() + kTickInterval) {
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -103,8 +107,24 @@ void CoordinatorLoop::Apply(const Event& event) {
   // A session that the machine had closed may have more in the inbox: that is heard by nobody.
   if (session == nullptr && !std::holds_alternative<TimePassed>(event)) return;
   if (is_break) Forget(id);
-  for (const Action& action : machine_.Step(now, event)) CarryOut(now, action);
+  StepMachine(now, event);
   if (session != nullptr && !is_break) session->Processed(current(), event);
+}
+
+void CoordinatorLoop::StepMachine(TimePoint now, const Event& event) {
+  const std::vector<Action> actions = machine_.Step(now, event);
+  // These come every second and would hide the rest.
+  const bool is_routine =
+      std::holds_alternative<HeartbeatReceived>(event) || std::holds_alternative<TimePassed>(event);
+  if (log_step_ && !(is_routine && actions.empty())) log_step_("hears " + RenderEvent(event));
+  for (const Action& action : actions) {
+    if (log_step_) {
+      const std::optional<SessionId> target = TargetOf(action);
+      const std::string whom = target ? " session=" + std::to_string(target->value) + ":" : "";
+      log_step_("says" + whom + " " + RenderAction(action));
+    }
+    CarryOut(now, action);
+  }
 }
 
 void CoordinatorLoop::TickSessions() {
@@ -118,8 +138,7 @@ void CoordinatorLoop::TickSessions() {
   }
   for (const std::shared_ptr<Session>& session : sessions) {
     const std::optional<Event> beat = session->Tick(now);
-    if (!beat) continue;
-    for (const Action& action : machine_.Step(now, *beat)) CarryOut(now, action);
+    if (beat) StepMachine(now, *beat);
   }
 }
 

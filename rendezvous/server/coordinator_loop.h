@@ -5,10 +5,12 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -25,7 +27,8 @@ class CoordinatorLoop final : public Inbox {
   static constexpr size_t kMaxSessions = 16384;
   static constexpr Duration kTickInterval = std::chrono::seconds(1);
 
-  CoordinatorLoop(Policy policy, Epoch epoch);
+  // `log_step`: Coordinator::Options.
+  CoordinatorLoop(Policy policy, Epoch epoch, std::function<void(const std::string&)> log_step);
   ~CoordinatorLoop() override;  // stops
 
   std::optional<SessionId> Open(std::shared_ptr<Session> session) override;
@@ -41,12 +44,16 @@ class CoordinatorLoop final : public Inbox {
   std::deque<Event> WaitForEvents();
   TimePoint NextWakeUp() const;
   void Apply(const Event& event);
+  // One step of the machine, and what it asks for.
+  void StepMachine(TimePoint now, const Event& event);
   void TickSessions();
   void CarryOut(TimePoint now, const Action& action);
   // The epoch and round that every message carries.
   Stamp current() const { return Stamp{{}, machine_.epoch(), machine_.round()}; }
   std::shared_ptr<Session> Find(SessionId id);
   void Forget(SessionId id);
+
+  const std::function<void(const std::string&)> log_step_;
 
   // The thread's own.
   RendezvousMachine machine_;

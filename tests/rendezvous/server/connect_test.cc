@@ -42,6 +42,10 @@ void FinishTogether(RendezvousClient& a, EventLog& log_a, RendezvousClient& b, E
 TEST_CASE("connect: standalone forms a round without any port") {
   EventLog log;
   auto client = ConnectRendezvous(Options(Mode::kStandalone, 1, 0, ""), log.handler());
+  const auto contact = log.Await<ContactMade>();
+  REQUIRE(contact);
+  CHECK(contact->is_hosted_here);
+  CHECK(contact->place == "");
   client->Join(TestNode("a", 1, 1, 4001));
   const auto assigned = log.Await<Assigned>();
   REQUIRE(assigned);
@@ -70,6 +74,31 @@ TEST_CASE("connect: of two agents on the endpoint's host one hosts, with a proxy
   b->FlushAndStop(kPatience);
   a->FlushAndStop(kPatience);
   unsetenv("http_proxy");
+}
+
+TEST_CASE(
+    "connect: the agent that hosts and the one that comes are told where the coordinator is") {
+  ReservedPort port;
+  const std::string place = "127.0.0.1:" + std::to_string(port.port());
+  EventLog log_a;
+  EventLog log_b;
+  auto a = ConnectRendezvous(Options(Mode::kDynamic, 2, port.port()), log_a.handler());
+  RendezvousOptions as_client = Options(Mode::kDynamic, 2, port.port());
+  as_client.is_host = false;
+  auto b = ConnectRendezvous(std::move(as_client), log_b.handler());
+  a->Join(TestNode("a", 2, 2, 4001));
+  b->Join(TestNode("b", 2, 2, 4002));
+  const auto at_a = log_a.Await<ContactMade>();
+  const auto at_b = log_b.Await<ContactMade>();
+  REQUIRE_MESSAGE(at_a, log_a.Text());
+  REQUIRE_MESSAGE(at_b, log_b.Text());
+  CHECK(at_a->is_hosted_here);
+  CHECK(at_a->place == place);
+  CHECK_FALSE(at_b->is_hosted_here);
+  CHECK(at_b->place == place);
+  FinishTogether(*a, log_a, *b, log_b);
+  b->FlushAndStop(kPatience);
+  a->FlushAndStop(kPatience);
 }
 
 TEST_CASE("connect: an agent that is there before its coordinator waits, says so, and gets in") {

@@ -2,6 +2,9 @@
 
 #include <doctest/doctest.h>
 
+#include <string>
+#include <vector>
+
 #include "rendezvous/base/steady_clock.h"
 #include "tests/rendezvous/server/event_log.h"
 
@@ -50,6 +53,34 @@ TEST_CASE("coordinator: two agents of this process form a round and finish it") 
   a->AckVerdict();
   b->AckVerdict();
   CHECK(coordinator->WaitFinished(kPatience));
+}
+
+TEST_CASE("coordinator: each event and action is a line for the log, heartbeats are not") {
+  std::vector<std::string> lines;  // of the coordinator's thread until it has been stopped
+  EventLog log;
+  Coordinator::Options options;
+  options.policy = TestPolicy(1, 1);
+  options.log_step = [&](const std::string& line) { lines.push_back(line); };
+  auto coordinator = Coordinator::Start(std::move(options));
+  REQUIRE(coordinator.ok());
+  auto client = (*coordinator)->AttachLocal(log.handler());
+  client->Join(TestNode("a", 1, 1, 4001));
+  const auto assigned = log.Await<Assigned>();
+  REQUIRE(assigned);
+  // The one heartbeat of the first second is among what comes before.
+  CHECK_FALSE((*coordinator)->WaitFinished(std::chrono::milliseconds(1100)));
+  client->ReportSucceeded(assigned->assignment.round);
+  REQUIRE(log.Await<Concluded>());
+  client->AckVerdict();
+  REQUIRE((*coordinator)->WaitFinished(kPatience));
+  (*coordinator)->Stop();
+  REQUIRE(lines.size() == 6);
+  CHECK(lines[0].rfind("hears join session=1 stamp=0.0 node=a ", 0) == 0);
+  CHECK(lines[1].rfind("says session=1: assign ", 0) == 0);
+  CHECK(lines[2].rfind("hears succeeded session=1 ", 0) == 0);
+  CHECK(lines[3].rfind("says session=1: conclude ", 0) == 0);
+  CHECK(lines[4].rfind("hears acked session=1 ", 0) == 0);
+  CHECK(lines[5] == "says finish");
 }
 
 TEST_CASE("coordinator: a failure without budget ends the job with the worker's code") {

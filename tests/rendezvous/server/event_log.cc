@@ -14,6 +14,9 @@ struct Line {
   std::string operator()(const Concluded& e) {
     return "concluded: " + std::to_string(e.verdict.exit_code) + " " + e.verdict.reason;
   }
+  std::string operator()(const ContactMade& e) {
+    return (e.is_hosted_here ? "hosted here: " : "contact made: ") + e.place;
+  }
   std::string operator()(const ContactLost& e) {
     return std::string("contact lost") + (e.is_refused ? " (refused): " : ": ") + e.reason;
   }

@@ -45,7 +45,9 @@ TEST_CASE("reattach: a cut connection is replaced and the round goes on") {
   const auto verdict = log.Await<Concluded>();
   REQUIRE_MESSAGE(verdict, log.Text());
   CHECK(verdict->verdict.exit_code == 0);
-  CHECK(log.Text().find("round 2") == std::string::npos);
+  const std::string text = log.Text();
+  CHECK(text.find("round 2") == std::string::npos);
+  CHECK_MESSAGE(text.find("contact made") == text.rfind("contact made"), "told once: ", text);
 }
 
 TEST_CASE("reattach: an agent that is cut off while it waits gets its place") {
