@@ -153,6 +153,8 @@ bool LogRouter::Drain(Duration timeout) { return impl_->thread().Drain(timeout);
 
 void LogRouter::Say(const std::string& line) { impl_->thread().Say(line); }
 
+bool LogRouter::Offer(const std::string& line) { return impl_->thread().Offer(line); }
+
 LogRouter::Losses LogRouter::losses() const { return impl_->thread().losses(); }
 
 std::string LogRouter::run_folder() const { return impl_->folder().path(); }

@@ -65,8 +65,11 @@ class LogRouter {
   // Waits at most `timeout` until every channel of the round has ended and all of it is written.
   // False: a process still holds one (a grandchild), or the console does not take more.
   bool Drain(Duration timeout);
-  // Queues one line for our stderr behind what the workers wrote. Never waits for the console.
+  // Queues one line for our stderr behind what the workers wrote. Never waits for the console. May
+  // be called on any thread.
   void Say(const std::string& line);
+  // The same for a line that can be missed: false, and nothing done, while many wait already.
+  bool Offer(const std::string& line);
 
   // What was lost so far.
   struct Losses {

@@ -28,6 +28,7 @@ constexpr uint64_t kFirstStreamId = 3;
 constexpr size_t kReadBytes = 64 * 1024;
 constexpr int kReadsPerTurn = 4;  // then the others have their turn
 constexpr int kMaxLinesSaid = 1000;
+constexpr int kMaxLinesOffered = 500;  // the other half is for what the user must see
 constexpr std::string_view kCutMark = " [line cut by ddprun at 64 KiB]";
 
 // What one read may bring, so that its lines with their prefixes surely fit into a console that
@@ -136,17 +137,22 @@ bool LogThread::Drain(Duration timeout) {
   return Ask(std::move(question), timeout).value_or("") == "yes";
 }
 
-void LogThread::Say(const std::string& line) {
+void LogThread::Say(const std::string& line) { Queue(line, kMaxLinesSaid); }
+
+bool LogThread::Offer(const std::string& line) { return Queue(line, kMaxLinesOffered); }
+
+bool LogThread::Queue(const std::string& line, int max_lines) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     // The log thread hangs in a write to a dead disk: what is said then is not worth memory.
-    if (lines_said_ >= kMaxLinesSaid) return;
+    if (lines_said_ >= max_lines) return false;
     ++lines_said_;
   }
   Post([this, line] {
     ReadAllOf(stderr_);
     stderr_.sink.AppendMessage(line);
   });
+  return true;
 }
 
 LogRouter::Losses LogThread::losses() const {

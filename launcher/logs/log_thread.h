@@ -38,7 +38,8 @@ struct StreamPlan {
   std::string prefix;  // of lines
 };
 
-// Public methods may be called from any one thread; everything else runs on the log thread.
+// Public methods may be called from any one thread, Say and Offer from any; everything else runs on
+// the log thread.
 class LogThread {
  public:
   static absl::StatusOr<std::unique_ptr<LogThread>> Start(int stdout_fd, int stderr_fd);
@@ -52,6 +53,7 @@ class LogThread {
   std::string Tail(int local_rank, size_t max_lines, Duration timeout);
   bool Drain(Duration timeout);
   void Say(const std::string& line);
+  bool Offer(const std::string& line);
   LogRouter::Losses losses() const;
 
  private:
@@ -71,6 +73,7 @@ class LogThread {
   };
 
   LogThread(int stdout_fd, int stderr_fd);
+  bool Queue(const std::string& line, int max_lines);
   void Post(std::function<void()> command);
   std::optional<std::string> Ask(Question question, Duration timeout);
 
