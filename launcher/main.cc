@@ -8,7 +8,9 @@
 #include "absl/status/statusor.h"
 #include "launcher/agent/agent.h"
 #include "launcher/cli/cli.h"
+#include "launcher/logs/log_level.h"
 #include "launcher/logs/log_router.h"
+#include "launcher/logs/logger.h"
 #include "launcher/process/exit_status.h"
 #include "launcher/process/guardian.h"
 #include "launcher/process/leftovers.h"
@@ -38,9 +40,14 @@ int Launch(LaunchConfig config, const Environment& environment) {
       LogRouter::Create(MakeLogOptions(config, environment));
   if (!logs.ok()) return Complain(logs.status(), kExitMachine);
 
+  const LogLevelChoice log_level =
+      ChooseLogLevel({.ddprun_log_level = environment.Get("DDPRUN_LOG_LEVEL"),
+                      .loglevel = environment.Get("LOGLEVEL")});
+  if (!log_level.warning.empty()) config.warnings.push_back(log_level.warning);
   for (const std::string& warning : config.warnings) (*logs)->Say("ddprun: warning: " + warning);
+  const std::shared_ptr<spdlog::logger> logger = MakeLogger(**logs, log_level.level);
   return RunAgent({std::move(config), *program, environment, baseline, job_mark},
-                  *std::move(guardian), **logs);
+                  *std::move(guardian), **logs, *logger);
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "launcher/agent/agent_core.h"
+#include "launcher/agent/agent_log.h"
 #include "launcher/agent/agent_policy.h"
 #include "launcher/agent/exit_report.h"
 #include "launcher/agent/node_identity.h"
@@ -66,7 +67,8 @@ RoundStore::Reach ReachOf(const LaunchConfig& config) {
 
 class Agent {
  public:
-  Agent(AgentSetup setup, std::unique_ptr<Guardian> guardian, LogRouter& logs);
+  Agent(AgentSetup setup, std::unique_ptr<Guardian> guardian, LogRouter& logs,
+        spdlog::logger& logger);
   int Run();
 
  private:
@@ -101,6 +103,7 @@ class Agent {
   const NodeId node_id_;
 
   LogRouter& logs_;
+  AgentLog log_;
   asio::io_context io_;
   const std::unique_ptr<Guardian> guardian_;
   AgentCore core_;
@@ -120,11 +123,15 @@ class Agent {
   std::thread flusher_;
 };
 
-Agent::Agent(AgentSetup setup, std::unique_ptr<Guardian> guardian, LogRouter& logs)
+Agent::Agent(AgentSetup setup, std::unique_ptr<Guardian> guardian, LogRouter& logs,
+             spdlog::logger& logger)
     : setup_(std::move(setup)),
       host_(HostName()),
       node_id_(NewNodeId(host_)),
       logs_(logs),
+      log_(logger, {.run_id = setup_.config.run_id,
+                    .id = node_id_.value,
+                    .workers = setup_.config.workers_per_node}),
       guardian_(std::move(guardian)),
       core_(AgentPolicyOf(setup_.config)),
       timer_(io_),
@@ -163,6 +170,7 @@ rendezvous::RendezvousOptions Agent::ConnectOptions() {
   const LaunchConfig& config = setup_.config;
   rendezvous::RendezvousOptions options;
   options.policy = RendezvousPolicyOf(config);
+  options.log_step = log_.LogStep();
   switch (config.rendezvous) {
     case RendezvousKind::kStandalone:
       options.mode = rendezvous::RendezvousOptions::Mode::kStandalone;
@@ -189,7 +197,9 @@ void Agent::Feed(const AgentEvent& event) {
   is_stepping_ = true;
   for (size_t next = 0; next < inbox_.size(); ++next) {
     const AgentEvent current = inbox_[next];
+    log_.Heard(current);
     for (const AgentAction& action : core_.Step(SteadyNow(), current)) {
+      log_.Does(action);
       std::visit([this](const auto& a) { Do(a); }, action);
     }
   }
@@ -234,6 +244,7 @@ void Agent::OnSignal(const ReceivedSignal& signal) {
 void Agent::OnWorker(const WorkerEvent& event) {
   if (const auto* started = std::get_if<WorkerStarted>(&event)) {
     stdio_.erase(started->local_rank);
+    log_.Heard(*started);
   } else if (const auto* failed = std::get_if<StartFailed>(&event)) {
     stdio_.clear();
     Feed(WorkerEnded{
@@ -262,7 +273,8 @@ void Agent::TellLosses() {
 }
 
 void Agent::OnWorkerExited(const WorkerExited& event) {
-  if (event.was_told_to_stop) return;  // a consequence of what the core knows or is about to hear
+  // A consequence of what the core knows or is about to hear.
+  if (event.was_told_to_stop) return log_.HeardOfStopped(event);
   WorkerEnd end;
   end.local_rank = event.local_rank;
   end.pid = event.pid;
@@ -373,8 +385,9 @@ void Agent::Do(const ExitAgent& action) {
 
 }  // namespace
 
-int RunAgent(AgentSetup setup, std::unique_ptr<Guardian> guardian, LogRouter& logs) {
-  Agent agent(std::move(setup), std::move(guardian), logs);
+int RunAgent(AgentSetup setup, std::unique_ptr<Guardian> guardian, LogRouter& logs,
+             spdlog::logger& logger) {
+  Agent agent(std::move(setup), std::move(guardian), logs, logger);
   return agent.Run();
 }
 

@@ -16,6 +16,10 @@
 #include "launcher/process/guardian.h"
 #include "launcher/process/process_baseline.h"
 
+namespace spdlog {
+class logger;
+}
+
 namespace ddprun::launcher {
 
 class LogRouter;
@@ -28,9 +32,11 @@ struct AgentSetup {
   std::string job_mark;
 };
 
-// Runs the job to its end on this node and returns the exit code of ddprun. `logs` is borrowed.
+// Runs the job to its end on this node and returns the exit code of ddprun. `logs` and `logger` are
+// borrowed; no thread touches either after the return.
 // REQUIRES: called on the main thread, after PrepareAgentProcess.
-int RunAgent(AgentSetup setup, std::unique_ptr<Guardian> guardian, LogRouter& logs);
+int RunAgent(AgentSetup setup, std::unique_ptr<Guardian> guardian, LogRouter& logs,
+             spdlog::logger& logger);
 
 }  // namespace ddprun::launcher
 

@@ -1,0 +1,205 @@
+#include "launcher/agent/agent_log.h"
+
+#include <spdlog/logger.h>
+
+#include <chrono>
+#include <string_view>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "launcher/cli/text.h"
+#include "launcher/process/exit_status.h"
+
+namespace ddprun::launcher {
+namespace {
+
+using Level = spdlog::level::level_enum;
+using rendezvous::Assignment;
+
+// `value` as it stands behind "key=": in quotes where it would not end at the next space.
+std::string Value(const std::string& value) {
+  const bool is_plain = !value.empty() && value.find_first_of(" '\"=") == std::string::npos;
+  return is_plain ? value : Quoted(value);
+}
+
+std::string Ranks(int first, int count) {
+  return count == 1 ? absl::StrCat(first) : absl::StrCat(first, "-", first + count - 1);
+}
+
+// Info is named here, what is left is debug; trace is what says nothing new: a deadline of the
+// core's own, a line that the user sees anyway.
+template <typename Fact>
+Level LevelOf(const Fact&) {
+  return Level::debug;
+}
+Level LevelOf(const rendezvous::Waiting&) { return Level::info; }
+Level LevelOf(const rendezvous::Assigned&) { return Level::info; }
+Level LevelOf(const rendezvous::Drained&) { return Level::info; }
+Level LevelOf(const rendezvous::Concluded&) { return Level::info; }
+Level LevelOf(const rendezvous::ContactMade&) { return Level::info; }
+Level LevelOf(const rendezvous::ContactLost&) { return Level::info; }
+Level LevelOf(const rendezvous::ContactRestored&) { return Level::info; }
+Level LevelOf(const WorkerEnded&) { return Level::info; }
+Level LevelOf(const AgentTimePassed&) { return Level::trace; }
+Level LevelOf(const Say&) { return Level::trace; }
+Level LevelOf(const JoinRound&) { return Level::info; }
+Level LevelOf(const StopWorkers&) { return Level::info; }
+Level LevelOf(const ExitAgent&) { return Level::info; }
+
+// A few words, and the values behind those of the run and the round.
+struct Line {
+  std::string what;
+  std::string values = {};
+};
+
+std::string Text(const Line& line, const AgentLog::Node& node, const Assignment& round) {
+  const std::string round_text =
+      round.round.value == 0 ? "" : absl::StrCat(" round=", round.round.value);
+  return absl::StrCat(line.what, " run=", Value(node.run_id), round_text, line.values);
+}
+
+std::string EndValues(const Assignment& round, const WorkerEnd& end) {
+  return absl::StrCat(" rank=", round.first_rank + end.local_rank, " pid=", end.pid,
+                      " exit_code=", end.exit_code, " cause=", Value(end.message));
+}
+
+struct LineOfEvent {
+  const AgentLog::Node& node;
+  const Assignment& round;
+
+  Line operator()(const AgentStarted&) const {
+    return {"agent started", absl::StrCat(" node=", Value(node.id), " workers=", node.workers)};
+  }
+  Line operator()(const rendezvous::Waiting& e) const {
+    return {"waiting", " reason=" + Value(e.reason)};
+  }
+  Line operator()(const rendezvous::Assigned& e) const {
+    const Assignment& to = e.assignment;
+    return {"assigned",
+            absl::StrCat(" epoch=", to.epoch.value, " ranks=", Ranks(to.first_rank, node.workers),
+                         " world_size=", to.world_size, " node_rank=", to.node_rank,
+                         " nodes=", to.node_count, " restart=", to.restart_count,
+                         " store=", to.master_addr, ":", to.master_port)};
+  }
+  Line operator()(const rendezvous::Drained& e) const {
+    return {"draining", " reason=" + Value(e.reason)};
+  }
+  Line operator()(const rendezvous::Concluded& e) const {
+    return {"verdict",
+            absl::StrCat(" exit_code=", e.verdict.exit_code, " reason=", Value(e.verdict.reason))};
+  }
+  Line operator()(const rendezvous::ContactMade& e) const {
+    return {e.is_hosted_here ? "coordinator hosted here" : "coordinator reached",
+            e.place.empty() ? "" : " at=" + Value(e.place)};
+  }
+  Line operator()(const rendezvous::ContactLost& e) const {
+    return {"coordinator lost",
+            absl::StrCat(" refused=", e.is_refused ? "yes" : "no", " reason=", Value(e.reason))};
+  }
+  Line operator()(const rendezvous::ContactRestored&) const { return {"coordinator back"}; }
+  Line operator()(const rendezvous::RendezvousFailed& e) const {
+    return {"rendezvous failed",
+            absl::StrCat(" exit_code=", e.exit_code, " reason=", Value(e.message))};
+  }
+  Line operator()(const WorkerEnded& e) const { return {"worker ended", EndValues(round, e.end)}; }
+  Line operator()(const WorkersGone&) const { return {"workers gone"}; }
+  Line operator()(const SignalReceived& e) const {
+    return {"signal received",
+            absl::StrCat(" signal=", e.signal, " kill=", e.is_kill ? "yes" : "no")};
+  }
+  Line operator()(const LocalFailure& e) const {
+    return {"local failure",
+            absl::StrCat(" exit_code=", e.exit_code, " reason=", Value(e.message))};
+  }
+  Line operator()(const AgentTimePassed&) const { return {"deadline passed"}; }
+};
+
+struct LineOfAction {
+  const AgentLog::Node& node;
+  const Assignment& round;
+
+  Line operator()(const JoinRound&) const {
+    return {"joining", absl::StrCat(" node=", Value(node.id), " workers=", node.workers)};
+  }
+  Line operator()(const StartWorkers&) const {
+    return {"starting workers", " ranks=" + Ranks(round.first_rank, node.workers)};
+  }
+  Line operator()(const StopWorkers& a) const {
+    const auto grace = std::chrono::duration_cast<std::chrono::milliseconds>(a.grace);
+    return {"stopping workers", absl::StrCat(" signal=", a.signal, " grace_ms=", grace.count())};
+  }
+  Line operator()(const KillWorkers&) const { return {"killing workers"}; }
+  Line operator()(const ReportFailure& a) const {
+    return {"reporting failure", EndValues(a.assignment, a.end)};
+  }
+  Line operator()(const ReportFirstSuccess&) const { return {"reporting first success"}; }
+  Line operator()(const ReportSuccess&) const { return {"reporting success"}; }
+  Line operator()(const LeaveJob& a) const { return {"leaving", " reason=" + Value(a.reason)}; }
+  Line operator()(const AckVerdict&) const { return {"acknowledging verdict"}; }
+  Line operator()(const Say&) const { return {"telling the user"}; }
+  Line operator()(const PrintReport&) const { return {"printing report"}; }
+  Line operator()(const ExitAgent& a) const {
+    return {"ending", absl::StrCat(" exit_code=", a.exit_code)};
+  }
+};
+
+void Write(spdlog::logger& logger, Level level, std::string_view text) {
+  logger.log(level, spdlog::string_view_t(text.data(), text.size()));
+}
+
+}  // namespace
+
+AgentLog::AgentLog(spdlog::logger& logger, Node node) : logger_(logger), node_(std::move(node)) {
+  if (!logger_.should_log(Level::debug)) return;
+  library_log_.emplace([&logger](const std::string& line) { Write(logger, Level::debug, line); });
+}
+
+void AgentLog::Heard(const AgentEvent& event) {
+  const Level level = std::visit([](const auto& e) { return LevelOf(e); }, event);
+  if (!logger_.should_log(level)) return;
+  // The core may find it stale, and round_ stays then.
+  const auto* assigned = std::get_if<rendezvous::Assigned>(&event);
+  const Assignment& round = assigned != nullptr ? assigned->assignment : round_;
+  Write(logger_, level, Text(std::visit(LineOfEvent{node_, round}, event), node_, round));
+}
+
+void AgentLog::Does(const AgentAction& action) {
+  if (!logger_.should_log(Level::info)) return;
+  if (const auto* start = std::get_if<StartWorkers>(&action)) {
+    round_ = start->assignment;
+    pids_.clear();
+  }
+  const Level level = std::visit([](const auto& a) { return LevelOf(a); }, action);
+  if (!logger_.should_log(level)) return;
+  Write(logger_, level, Text(std::visit(LineOfAction{node_, round_}, action), node_, round_));
+}
+
+void AgentLog::Heard(const WorkerStarted& event) {
+  if (!logger_.should_log(Level::info)) return;
+  pids_.push_back(event.pid);
+  if (pids_.size() < static_cast<size_t>(node_.workers)) return;
+  const std::string values = absl::StrCat(" ranks=", Ranks(round_.first_rank, node_.workers),
+                                          " pids=", absl::StrJoin(pids_, ","));
+  Write(logger_, Level::info, Text({"workers started", values}, node_, round_));
+}
+
+void AgentLog::HeardOfStopped(const WorkerExited& event) {
+  if (!logger_.should_log(Level::debug)) return;
+  const WorkerEnd end{.local_rank = event.local_rank,
+                      .pid = event.pid,
+                      .exit_code = ExitCodeOf(event.status),
+                      .message = ToString(event.status)};
+  Write(logger_, Level::debug,
+        Text({"worker ended when told to", EndValues(round_, end)}, node_, round_));
+}
+
+std::function<void(const std::string&)> AgentLog::LogStep() const {
+  if (!logger_.should_log(Level::debug)) return {};
+  return [&logger = logger_, run = Value(node_.run_id)](const std::string& step) {
+    Write(logger, Level::debug, absl::StrCat("coordinator run=", run, " ", step));
+  };
+}
+
+}  // namespace ddprun::launcher
