@@ -33,7 +33,8 @@ constexpr char kDescription[] =
 
 constexpr char kFooter[] =
     "Options may be written with dashes or underscores; the last of several wins. Everything\n"
-    "after PROGRAM is the program's. PET_<NAME> in the environment stands in for an option.\n"
+    "after PROGRAM is the program's. PET_<NAME> in the environment stands in for an option,\n"
+    "DDPRUN_LOG_LEVEL=info or =debug tells on stderr what ddprun does.\n"
     "\n"
     "Exit codes: 0 success; that of the first worker that failed (128+n: killed by signal n);\n"
     "2 usage; 120 this machine; 121 rendezvous; 122 authentication; 123 lost the coordinator;\n"
