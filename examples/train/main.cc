@@ -7,15 +7,13 @@
 
 #include "absl/status/status.h"
 #include "ddp/ddp.h"
+#include "examples/train/exit_codes.h"
 #include "examples/train/idx_data.h"
 #include "examples/train/options.h"
 #include "examples/train/summary.h"
 #include "examples/train/trainer.h"
 
 namespace {
-
-// As in ddprun's table: files and data of this machine.
-constexpr int kLocalFailure = 120;
 
 // The other ranks, or the network between: not this rank's fault.
 bool IsCommunicationError(const absl::Status& status) {
@@ -37,7 +35,7 @@ int Fail(ddp::ProcessGroup& group, const absl::Status& status) {
   } else {
     group.Shutdown().IgnoreError();
   }
-  return kLocalFailure;
+  return train::kExitMachine;
 }
 
 struct Data {

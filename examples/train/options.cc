@@ -1,19 +1,65 @@
 #include "examples/train/options.h"
 
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <cstdlib>
 #include <iostream>
 #include <map>
+#include <optional>
+
+#include "examples/train/exit_codes.h"
 
 namespace train {
 namespace {
 
-// Exit code for a usage error, as ddprun's own.
-constexpr int kUsage = 2;
+constexpr uint64_t kMillion = 1'000'000;
+constexpr uint64_t kMany = 1000 * kMillion;
 
 bool IsRank0() {
   const char* rank = std::getenv("RANK");
   return rank == nullptr || std::string(rank) == "0";
+}
+
+// The number that all of `text` is. CLI11 alone takes "1x", "nan" and "-1" for an unsigned number.
+template <typename Number>
+std::optional<Number> AllOf(const std::string& text) {
+  Number number{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+std::string Refuse(const std::string& text, const std::string& accepted) {
+  return "expected " + accepted + ", got '" + text + "'";
+}
+
+CLI::Validator WholeNumber(uint64_t min, uint64_t max) {
+  const std::string accepted =
+      "a whole number from " + std::to_string(min) + " to " + std::to_string(max);
+  const auto check = [=](std::string& text) -> std::string {
+    const std::optional<uint64_t> number = AllOf<uint64_t>(text);
+    if (!number || *number < min || *number > max) return Refuse(text, accepted);
+    text = std::to_string(*number);  // CLI11 would read "010" as 8
+    return "";
+  };
+  return CLI::Validator(check, "");
+}
+
+CLI::Validator PositiveNumber() {
+  const auto check = [](std::string& text) -> std::string {
+    const std::optional<float> number = AllOf<float>(text);
+    if (number && *number > 0 && *number <= kMillion) return "";
+    return Refuse(text, "a number above 0, at most " + std::to_string(kMillion));
+  };
+  return CLI::Validator(check, "");
+}
+
+CLI::Validator OneOf(const std::map<std::string, ddp::Backend>& names,
+                     const std::string& accepted) {
+  const auto check = [=](std::string& text) -> std::string {
+    return names.count(text) > 0 ? "" : Refuse(text, accepted);
+  };
+  return CLI::Validator(check, "");
 }
 
 }  // namespace
@@ -25,31 +71,32 @@ std::variant<Options, int> ParseOptions(int argc, char** argv) {
       "--data digits --epochs 3");
   app.option_defaults()->always_capture_default();
   app.set_help_flag("-h,--help", "Print this help");
-  constexpr int kMany = 1'000'000'000;
   app.add_option("--data", options.data, "Directory with MNIST's four files, plain or .gz")
       ->required();
-  app.add_option("--epochs", options.epochs, "Passes over the data")->check(CLI::Range(1, kMany));
+  app.add_option("--epochs", options.epochs, "Passes over the data")->check(WholeNumber(1, kMany));
   app.add_option("--batch_size", options.batch_size, "Images per rank and backward pass")
-      ->check(CLI::Range(1, 1'000'000));
-  app.add_option("--lr", options.learning_rate, "Learning rate")->check(CLI::PositiveNumber);
+      ->check(WholeNumber(1, kMillion));
+  app.add_option("--lr", options.learning_rate, "Learning rate")->check(PositiveNumber());
   app.add_option("--hidden", options.hidden, "Width of the hidden layer")
-      ->check(CLI::Range(1, 1'000'000));
+      ->check(WholeNumber(1, kMillion));
   app.add_option("--bucket_cap_mb", options.bucket_cap_mb, "Gradients reduced together, in MiB")
-      ->check(CLI::Range(0.0, 1e6));
+      ->check(PositiveNumber());
   app.add_option("--accumulate", options.accumulate, "Backward passes per step")
-      ->check(CLI::Range(1, kMany));
+      ->check(WholeNumber(1, kMany));
   app.add_option("--checkpoint_dir", options.checkpoint_dir,
                  "Where to save after each epoch; without it nothing is saved");
-  app.add_option("--checkpoint_every", options.checkpoint_every, "Also save after so many steps")
-      ->check(CLI::Range(0, kMany));
+  app.add_option("--checkpoint_every", options.checkpoint_every,
+                 "Also save after so many steps; 0: only after each epoch")
+      ->check(WholeNumber(0, kMany));
   app.add_flag("--resume", options.resume, "Go on from the newest checkpoint, if there is one")
       ->always_capture_default(false);
   const std::map<std::string, ddp::Backend> backends = {
       {"auto", ddp::Backend::kAuto}, {"shm", ddp::Backend::kShm}, {"tcp", ddp::Backend::kTcp}};
   std::string backend = "auto";
   app.add_option("--backend", backend, "auto, shm or tcp")
-      ->check(CLI::IsMember({"auto", "shm", "tcp"}));
-  app.add_option("--seed", options.seed, "Of the weights and of the order of the images");
+      ->check(OneOf(backends, "auto, shm or tcp"));
+  app.add_option("--seed", options.seed, "Of the weights and of the order of the images")
+      ->check(WholeNumber(0, UINT64_MAX));
   app.add_option("--summary_file", options.summary_file, "JSON about the whole run, at its end");
   app.add_option("--step_log", options.step_log, "JSON line for every step: step, loss");
   try {
@@ -58,13 +105,15 @@ std::variant<Options, int> ParseOptions(int argc, char** argv) {
     if (IsRank0()) std::cout << app.help();
     return 0;
   } catch (const CLI::ParseError& error) {
-    if (IsRank0()) std::cerr << "train: " << error.what() << '\n';
-    return kUsage;
+    const bool is_unknown = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
+    const char* advice = is_unknown ? "; --help lists the options" : "";
+    if (IsRank0()) std::cerr << "train: " << error.what() << advice << '\n';
+    return kExitUsage;
   }
   options.backend = backends.at(backend);
   if (options.resume && options.checkpoint_dir.empty()) {
     if (IsRank0()) std::cerr << "train: --resume needs --checkpoint_dir\n";
-    return kUsage;
+    return kExitUsage;
   }
   return options;
 }

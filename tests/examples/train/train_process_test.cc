@@ -12,6 +12,7 @@
 #include <iterator>
 #include <thread>
 
+#include "launcher/process/exit_status.h"
 #include "tests/examples/train/programs.h"
 #include "tests/support/temp_dir.h"
 
@@ -190,14 +191,14 @@ TEST_CASE("train: bad data ends every rank with 120 and one line that names the 
       bytes[2] = 'x';
     WriteFile(path, bytes);
     Job job(2, {kTrain, "--data", dir.File("bad")});
-    CHECK(job.Wait() == std::vector<int>{120, 120});
+    CHECK(job.Wait() == std::vector<int>{launcher::kExitMachine, launcher::kExitMachine});
     const std::string error = job.Stderr();
     INFO(error);
     CHECK(Lines(error) == 1);
     CHECK(error.find("train: \"" + path + "\": " + row.says) == 0);
   }
   Job missing(2, {kTrain, "--data", "/nonexistent"});
-  CHECK(missing.Wait() == std::vector<int>{120, 120});
+  CHECK(missing.Wait() == std::vector<int>{launcher::kExitMachine, launcher::kExitMachine});
   CHECK(missing.Stderr().find("train: \"/nonexistent/train-images-idx3-ubyte\": no such file") ==
         0);
   CHECK(Lines(missing.Stderr()) == 1);
@@ -224,30 +225,50 @@ TEST_CASE("train: a corrupt checkpoint is refused, named, and the one before it 
     WriteFile(entry.path().string(), "garbage");
   }
   Job job(2, Command(run));
-  CHECK(job.Wait() == std::vector<int>{120, 120});
+  CHECK(job.Wait() == std::vector<int>{launcher::kExitMachine, launcher::kExitMachine});
   CHECK(job.Stderr().find("no usable checkpoint in") != std::string::npos);
 }
 
 TEST_CASE("train: usage errors end with 2 and one line that quotes the value") {
   const struct {
     Strings args;
-    const char* says;
+    const char* quotes;
+    const char* accepts;
   } rows[] = {
-      {{"--epochs", "0"}, "0"},
-      {{"--batch_size", "many"}, "many"},
-      {{"--backend", "carrier-pigeon"}, "carrier-pigeon"},
-      {{"--lr", "-1"}, "-1"},
-      {{"--no_such_option"}, "--no_such_option"},
-      {{"--resume"}, "--checkpoint_dir"},
+      {{"--epochs", "0"}, "'0'", "from 1 to"},
+      {{"--epochs", "-3"}, "'-3'", "from 1 to"},
+      {{"--epochs", "1e3"}, "'1e3'", "a whole number"},
+      {{"--epochs", "0x10"}, "'0x10'", "a whole number"},
+      {{"--batch_size", "many"}, "'many'", "a whole number"},
+      {{"--batch_size", "0"}, "'0'", "from 1 to"},
+      {{"--batch_size", "99999999999999999999"}, "'99999999999999999999'", "from 1 to"},
+      {{"--hidden", "0"}, "'0'", "from 1 to"},
+      {{"--accumulate", "-1"}, "'-1'", "from 1 to"},
+      {{"--checkpoint_every", "-1"}, "'-1'", "from 0 to"},
+      {{"--seed", "-1"}, "'-1'", "from 0 to"},
+      {{"--bucket_cap_mb", "0"}, "'0'", "above 0"},
+      {{"--bucket_cap_mb", "-0.5"}, "'-0.5'", "above 0"},
+      {{"--bucket_cap_mb", "nan"}, "'nan'", "above 0"},
+      {{"--lr", "-1"}, "'-1'", "above 0"},
+      {{"--lr", "0"}, "'0'", "above 0"},
+      {{"--lr", "nan"}, "'nan'", "above 0"},
+      {{"--lr", "inf"}, "'inf'", "at most"},
+      {{"--lr", "1e-60"}, "'1e-60'", "above 0"},
+      {{"--lr", "0.1x"}, "'0.1x'", "above 0"},
+      {{"--backend", "carrier-pigeon"}, "'carrier-pigeon'", "auto, shm or tcp"},
+      {{"--no_such_option"}, "--no_such_option", "--help"},
+      {{"--resume"}, "--resume", "--checkpoint_dir"},
   };
   for (const auto& row : rows) {
     Job job(2, Command(row.args));
-    CHECK(job.Wait() == std::vector<int>{2, 2});
+    CHECK(job.Wait() == std::vector<int>{launcher::kExitUsage, launcher::kExitUsage});
     const std::string error = job.Stderr();
     INFO(error);
     CHECK(Lines(error) == 1);
     CHECK(error.find("train: ") == 0);
-    CHECK(error.find(row.says) != std::string::npos);
+    CHECK(error.find(row.args[0]) != std::string::npos);
+    CHECK(error.find(row.quotes) != std::string::npos);
+    CHECK(error.find(row.accepts) != std::string::npos);
   }
 }
 
