@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "rendezvous/base/durable_file.h"
 #include "rendezvous/base/unique_fd.h"
 #include "worker_runtime/checkpoint_format.h"
 #include "worker_runtime/sha256.h"
@@ -19,7 +20,9 @@
 namespace ddp::internal {
 namespace {
 
+using ddprun::SyncDirectory;
 using ddprun::UniqueFd;
+using ddprun::WriteAll;
 
 constexpr size_t kChunkBytes = 1 << 20;
 
@@ -30,20 +33,6 @@ absl::Status Errno(absl::string_view call, absl::string_view path) {
 
 absl::Status DataLoss(absl::string_view path, absl::string_view why) {
   return absl::DataLossError(absl::StrCat("\"", path, "\": ", why));
-}
-
-absl::Status WriteAll(int fd, const void* data, size_t bytes, const std::string& path) {
-  const char* p = static_cast<const char*>(data);
-  while (bytes > 0) {
-    const ssize_t written = ::write(fd, p, std::min(bytes, size_t{1} << 30));
-    if (written < 0) {
-      if (errno == EINTR) continue;
-      return Errno("write", path);
-    }
-    p += written;
-    bytes -= static_cast<size_t>(written);
-  }
-  return absl::OkStatus();
 }
 
 absl::Status ReadAll(int fd, void* data, size_t bytes, const std::string& path) {
@@ -68,7 +57,7 @@ absl::Status WriteContent(const std::string& path, const TrainingState& state,
   Sha256 hash;
   const auto put = [&](const void* data, size_t bytes) {
     hash.Add(data, bytes);
-    return WriteAll(fd.get(), data, bytes, path);
+    return WriteAll(fd.get(), {static_cast<const char*>(data), bytes}, path);
   };
   const std::string header = EncodeCheckpointHeader(state, tensors);
   absl::Status status = put(header.data(), header.size());
@@ -76,15 +65,10 @@ absl::Status WriteContent(const std::string& path, const TrainingState& state,
     if (status.ok()) status = put(tensor.data, Bytes(tensor));
   }
   const Sha256::Digest digest = hash.Finish();
-  if (status.ok()) status = WriteAll(fd.get(), digest.data(), digest.size(), path);
+  const auto* digest_bytes = reinterpret_cast<const char*>(digest.data());
+  if (status.ok()) status = WriteAll(fd.get(), {digest_bytes, digest.size()}, path);
   if (status.ok() && ::fsync(fd.get()) != 0) status = Errno("fsync", path);
   return status;
-}
-
-absl::Status SyncDirectory(const std::string& directory) {
-  const UniqueFd fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (fd.get() < 0) return Errno("open", directory);
-  return ::fsync(fd.get()) == 0 ? absl::OkStatus() : Errno("fsync", directory);
 }
 
 // Checks the checksum of everything but itself; leaves the position after it.

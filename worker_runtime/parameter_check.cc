@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "rendezvous/base/fnv1a.h"
 
 namespace ddp::internal {
 namespace {
@@ -22,24 +23,12 @@ constexpr size_t kSummaryWords = sizeof(Summary) / sizeof(int64_t);
 
 using Text = std::array<char, 256>;
 
-// FNV-1a: against accidents, not against an enemy.
-class Fingerprint {
- public:
-  void Add(const void* data, size_t bytes) {
-    const auto* p = static_cast<const unsigned char*>(data);
-    for (size_t i = 0; i < bytes; ++i) value_ = (value_ ^ p[i]) * 0x100000001b3u;
-  }
-  void Add(const ParameterDescription& parameter) {
-    const uint64_t numbers[] = {parameter.name.size(), parameter.count,
-                                static_cast<uint64_t>(parameter.dtype)};
-    Add(numbers, sizeof(numbers));
-    Add(parameter.name.data(), parameter.name.size());
-  }
-  int64_t value() const { return static_cast<int64_t>(value_); }
-
- private:
-  uint64_t value_ = 0xcbf29ce484222325u;
-};
+void AddTo(ddprun::Fnv1a& fingerprint, const ParameterDescription& parameter) {
+  const uint64_t numbers[] = {parameter.name.size(), parameter.count,
+                              static_cast<uint64_t>(parameter.dtype)};
+  fingerprint.Add(numbers, sizeof(numbers));
+  fingerprint.Add(parameter.name.data(), parameter.name.size());
+}
 
 Text Describe(const std::vector<ParameterDescription>& parameters, size_t index) {
   std::string words = absl::StrCat("only ", parameters.size(), " parameters");
@@ -55,9 +44,9 @@ Text Describe(const std::vector<ParameterDescription>& parameters, size_t index)
 absl::StatusOr<std::vector<Summary>> GatherSummaries(
     Communicator& communicator, const std::vector<ParameterDescription>& parameters,
     const BucketLimits& limits) {
-  Fingerprint fingerprint;
-  for (const ParameterDescription& parameter : parameters) fingerprint.Add(parameter);
-  const Summary mine{.fingerprint = fingerprint.value(),
+  ddprun::Fnv1a fingerprint;
+  for (const ParameterDescription& parameter : parameters) AddTo(fingerprint, parameter);
+  const Summary mine{.fingerprint = static_cast<int64_t>(fingerprint.value()),
                      .parameters = static_cast<int64_t>(parameters.size()),
                      .first_bytes = static_cast<int64_t>(limits.first_bytes),
                      .cap_bytes = static_cast<int64_t>(limits.cap_bytes)};
@@ -74,9 +63,9 @@ absl::StatusOr<int64_t> FirstDifferenceFromRank0(
     size_t length) {
   std::vector<int64_t> mine(length, 0);
   for (size_t i = 0; i < parameters.size(); ++i) {
-    Fingerprint fingerprint;
-    fingerprint.Add(parameters[i]);
-    mine[i] = fingerprint.value();
+    ddprun::Fnv1a fingerprint;
+    AddTo(fingerprint, parameters[i]);
+    mine[i] = static_cast<int64_t>(fingerprint.value());
   }
   std::vector<int64_t> theirs = mine;
   absl::Status status =

@@ -8,28 +8,24 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
-#include <cstring>
 #include <optional>
 #include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "rendezvous/base/durable_file.h"
+#include "rendezvous/base/fnv1a.h"
 #include "rendezvous/base/unique_fd.h"
 
 namespace ddprun::rendezvous {
 namespace {
 
-// FNV-1a: finds a torn or flipped file, which is all it has to do.
-uint64_t Checksum(std::string_view text) {
-  uint64_t sum = 0xcbf29ce484222325;
-  for (const unsigned char c : text) sum = (sum ^ c) * 0x100000001b3;
-  return sum;
-}
-
 std::string Encode(uint64_t epoch) {
   const std::string body = absl::StrFormat("ddprun-epoch 1 %d ", epoch);
-  return absl::StrFormat("%s%016x\n", body, Checksum(body));
+  Fnv1a checksum;  // finds a torn or flipped file, which is all it has to do
+  checksum.Add(body.data(), body.size());
+  return absl::StrFormat("%s%016x\n", body, checksum.value());
 }
 
 std::optional<uint64_t> Read(const std::string& path) {
@@ -50,26 +46,14 @@ std::optional<uint64_t> Read(const std::string& path) {
 
 absl::Status Failed(const char* what, const std::string& path) {
   const int error = errno;
-  return absl::ErrnoToStatus(error, absl::StrCat("epoch file: ", what, " \"", path, "\""));
-}
-
-absl::Status SyncDirectory(const std::string& path) {
-  const UniqueFd directory(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECTORY));
-  if (!directory.is_open() || fsync(directory.get()) != 0) return Failed("sync", path);
-  return absl::OkStatus();
+  return absl::ErrnoToStatus(error, absl::StrCat(what, " \"", path, "\""));
 }
 
 absl::Status Write(const std::string& run_dir, const std::string& path, const std::string& text) {
   const std::string temporary = absl::StrCat(path, ".new");
   UniqueFd fd(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!fd.is_open()) return Failed("create", temporary);
-  size_t written = 0;
-  while (written < text.size()) {
-    const ssize_t size = write(fd.get(), text.data() + written, text.size() - written);
-    if (size < 0 && errno == EINTR) continue;
-    if (size < 0) return Failed("write", temporary);
-    written += static_cast<size_t>(size);
-  }
+  if (absl::Status status = WriteAll(fd.get(), text, temporary); !status.ok()) return status;
   if (fsync(fd.get()) != 0) return Failed("sync", temporary);
   fd.Reset();
   if (rename(temporary.c_str(), path.c_str()) != 0) return Failed("rename to", path);
@@ -89,7 +73,9 @@ absl::StatusOr<Epoch> NextEpoch(const std::string& run_dir) {
   const std::string path = absl::StrCat(run_dir, "/epoch");
   const std::optional<uint64_t> last = Read(path);
   const uint64_t next = last && *last < UINT64_MAX ? *last + 1 : EpochFromTimeOfDay();
-  if (absl::Status status = Write(run_dir, path, Encode(next)); !status.ok()) return status;
+  if (absl::Status status = Write(run_dir, path, Encode(next)); !status.ok()) {
+    return absl::Status(status.code(), absl::StrCat("epoch file: ", status.message()));
+  }
   return Epoch{next};
 }
 
