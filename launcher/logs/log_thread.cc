@@ -1,7 +1,5 @@
 #include "launcher/logs/log_thread.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -10,11 +8,11 @@
 #include <array>
 #include <cerrno>
 #include <condition_variable>
-#include <system_error>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "rendezvous/base/check.h"
+#include "rendezvous/base/quiet_thread.h"
 #include "rendezvous/base/steady_clock.h"
 
 namespace ddprun::launcher {
@@ -66,18 +64,10 @@ absl::StatusOr<std::unique_ptr<LogThread>> LogThread::Start(int stdout_fd, int s
       epoll_ctl(self->epoll_.get(), EPOLL_CTL_ADD, self->wake_.get(), &event) != 0) {
     return absl::ErrnoToStatus(errno, "set up the log thread");
   }
-  // Signals are the agent's; and a write into a broken pipe shall be an error here.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  absl::Status status;
-  try {
-    self->thread_ = std::thread([raw = self.get()] { raw->Run(); });
-  } catch (const std::system_error& error) {
-    status = absl::ResourceExhaustedError(std::string("start the log thread: ") + error.what());
+  self->thread_ = StartQuietThread([raw = self.get()] { raw->Run(); });
+  if (!self->thread_.joinable()) {
+    return absl::ResourceExhaustedError("start the log thread: the system refuses (EAGAIN)");
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (!status.ok()) return status;
   return self;
 }
 

@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "rendezvous/base/listening_socket.h"
 #include "rendezvous/client/socket_address.h"
 #include "rendezvous/server/port_listener.h"
 
@@ -42,29 +43,15 @@ absl::StatusOr<SocketAddress> ParseHost(const std::string& host, uint16_t port) 
       absl::StrCat("cannot listen on \"", host, "\": not an IP address"));
 }
 
-absl::Status Failed(const char* what, const SocketAddress& address) {
-  const int error = errno;
-  return absl::ErrnoToStatus(error, absl::StrCat(what, " ", AddressText(address)));
-}
-
 absl::StatusOr<UniqueFd> Listen(const SocketAddress& address) {
-  UniqueFd fd(socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd.is_open()) return Failed("open a socket for", address);
-  // A port in TIME_WAIT is no obstacle; one that is listened on still is.
-  const int on = 1;
-  const int off = 0;
-  setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-  if (address.storage.ss_family == AF_INET6) {
-    setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+  UniqueFd fd = OpenListeningSocket(address.get(), address.size, kBacklog);
+  if (fd.is_open()) return fd;
+  const int error = errno;
+  if (error == EADDRINUSE) {
+    return absl::AlreadyExistsError(absl::StrCat("port ", PortOf(address), " of ", IpText(address),
+                                                 " is already in use (EADDRINUSE)"));
   }
-  if (bind(fd.get(), address.get(), address.size) != 0 || listen(fd.get(), kBacklog) != 0) {
-    if (errno == EADDRINUSE) {
-      return absl::AlreadyExistsError(absl::StrCat(
-          "port ", PortOf(address), " of ", IpText(address), " is already in use (EADDRINUSE)"));
-    }
-    return Failed("listen on", address);
-  }
-  return fd;
+  return absl::ErrnoToStatus(error, absl::StrCat("listen on ", AddressText(address)));
 }
 
 }  // namespace

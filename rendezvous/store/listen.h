@@ -10,14 +10,10 @@
 
 namespace ddprun::rendezvous {
 
-struct ListeningSocket {
-  UniqueFd fd;
-  uint16_t port = 0;
-};
-
-// Non-blocking, exclusive (no SO_REUSEPORT), backlog as large as the system allows.
+// As OpenListeningSocket, with a backlog as large as the system allows. FailedPrecondition: the
+// port is taken.
 // REQUIRES: bind is not kNone.
-absl::StatusOr<ListeningSocket> ListenForStore(StoreServer::Bind bind, uint16_t port);
+absl::StatusOr<UniqueFd> ListenForStore(StoreServer::Bind bind, uint16_t port);
 
 }  // namespace ddprun::rendezvous
 

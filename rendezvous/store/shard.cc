@@ -2,7 +2,6 @@
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -11,11 +10,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <system_error>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/check.h"
+#include "rendezvous/base/quiet_thread.h"
 #include "rendezvous/base/steady_clock.h"
 
 namespace ddprun::rendezvous {
@@ -36,22 +35,6 @@ bool Watch(int epoll, int fd, uint32_t events, uint64_t tag) {
   return epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
-// The agent's thread takes the signals; ours must not.
-std::thread StartWithSignalsBlocked(auto body) {
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread thread;
-  try {
-    thread = std::thread(body);
-  } catch (const std::system_error&) {
-    // Out of threads: the caller sees a thread that is not joinable.
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return thread;
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<StoreShard>> StoreShard::Start(int index, UniqueFd listener,
@@ -67,7 +50,7 @@ absl::StatusOr<std::unique_ptr<StoreShard>> StoreShard::Start(int index, UniqueF
   }
   std::unique_ptr<StoreShard> shard(new StoreShard(index, std::move(listener), std::move(epoll),
                                                    std::move(wake_event), shared, peers));
-  shard->thread_ = StartWithSignalsBlocked([raw = shard.get()] { raw->Run(); });
+  shard->thread_ = StartQuietThread([raw = shard.get()] { raw->Run(); });
   if (!shard->thread_.joinable()) {
     return absl::ResourceExhaustedError("store: start a thread: the system refuses (EAGAIN)");
   }

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "rendezvous/base/check.h"
+#include "rendezvous/base/listening_socket.h"
 #include "rendezvous/store/listen.h"
 #include "rendezvous/store/shard.h"
 
@@ -19,15 +20,15 @@ class StoreServer::Impl : public ShardPeers {
   explicit Impl(const Options& options) : shared_(options) {}
 
   absl::Status Start() {
-    ListeningSocket listening;
+    UniqueFd listening;
     if (shared_.options.bind != Bind::kNone) {
       auto socket = ListenForStore(shared_.options.bind, shared_.options.port);
       if (!socket.ok()) return socket.status();
-      listening = std::move(*socket);
-      port_ = listening.port;
+      listening = *std::move(socket);
+      port_ = LocalPort(listening.get());
     }
     const std::lock_guard lock(mutex_);
-    auto first = StoreShard::Start(0, std::move(listening.fd), shared_, *this);
+    auto first = StoreShard::Start(0, std::move(listening), shared_, *this);
     if (!first.ok()) return first.status();
     shards_[0] = std::move(*first);
     return absl::OkStatus();

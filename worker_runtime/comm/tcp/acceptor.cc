@@ -11,22 +11,16 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "rendezvous/base/listening_socket.h"
 
 namespace ddp::internal {
 namespace {
 
 constexpr char kMagic[8] = {'d', 'd', 'p', 'l', 'i', 'n', 'k', '1'};
+constexpr int kBacklog = 128;
 // How often Await() looks whether it was stopped.
 constexpr int kLookMs = 100;
 constexpr std::chrono::milliseconds kNoDescriptorRest(20);
-
-uint16_t PortOf(int socket) {
-  sockaddr_storage address{};
-  socklen_t length = sizeof address;
-  if (getsockname(socket, reinterpret_cast<sockaddr*>(&address), &length) != 0) return 0;
-  return ntohs(address.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6*>(&address)->sin6_port
-                                             : reinterpret_cast<sockaddr_in*>(&address)->sin_port);
-}
 
 }  // namespace
 
@@ -50,14 +44,13 @@ absl::StatusOr<std::unique_ptr<Acceptor>> Acceptor::Listen(const std::string& ad
         absl::StrCat("rank ", rank, " has no address to listen on: \"", address, "\""));
   }
   std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, freeaddrinfo);
-  ddprun::UniqueFd socket(
-      ::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!socket.is_open() || bind(socket.get(), found->ai_addr, found->ai_addrlen) != 0 ||
-      listen(socket.get(), 128) != 0) {
+  ddprun::UniqueFd socket =
+      ddprun::OpenListeningSocket(found->ai_addr, found->ai_addrlen, kBacklog);
+  if (!socket.is_open()) {
     return absl::UnavailableError(
         absl::StrCat("rank ", rank, " cannot listen on ", address, ": ", std::strerror(errno)));
   }
-  const uint16_t port = PortOf(socket.get());
+  const uint16_t port = ddprun::LocalPort(socket.get());
   return std::unique_ptr<Acceptor>(new Acceptor(std::move(socket), port, rank, nonce));
 }
 
