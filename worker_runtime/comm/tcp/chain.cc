@@ -17,15 +17,27 @@ namespace {
 
 constexpr uint32_t kHello = 0x31706464;  // "ddp1"
 constexpr uint32_t kGoodbye = 0x65796264;
-// How often a wait looks whether it should end for another reason.
+// How often an operation looks whether it should end for another reason than its own end.
 constexpr std::chrono::milliseconds kTick(100);
 constexpr char kLinkLost[] = "ddp/link-lost";
+
+// What poll() is to wait for on each link.
+struct LinkEvents {
+  short previous = 0;
+  short next = 0;
+  bool is_none() const { return previous == 0 && next == 0; }
+};
 
 short Events(const Stream* sending, const Stream* receiving) {
   short events = 0;
   if (sending != nullptr && sending->CanMove()) events |= POLLOUT;
   if (receiving != nullptr && receiving->CanMove()) events |= POLLIN;
   return events;
+}
+
+LinkEvents EventsOf(const Streams& streams) {
+  return {Events(streams.to_previous, streams.from_previous),
+          Events(streams.to_next, streams.from_next)};
 }
 
 }  // namespace
@@ -89,6 +101,8 @@ absl::Status Chain::Spread(const Op& op, int direction, void* data, size_t bytes
 
 absl::Status Chain::Move(const Op& op, const Streams& streams,
                          const std::function<void()>& process) {
+  // Not only when nothing moves: a neighbour that sends a byte now and then would never let us.
+  Clock::time_point look_at = std::min(Clock::now() + kTick, op.deadline);
   while (true) {
     process();
     bool has_moved = false;
@@ -104,12 +118,14 @@ absl::Status Chain::Move(const Op& op, const Streams& streams,
       status = Receive(op, previous_, *streams.from_previous, &has_moved);
     }
     if (!status.ok()) return status;
-    if (has_moved) continue;
-    const short previous_events = Events(streams.to_previous, streams.from_previous);
-    const short next_events = Events(streams.to_next, streams.from_next);
-    if (previous_events == 0 && next_events == 0) return absl::OkStatus();
-    status = Wait(op, previous_events, next_events);
+    if (!has_moved) {
+      if (EventsOf(streams).is_none()) return absl::OkStatus();
+      Wait(streams, look_at);
+    }
+    if (Clock::now() < look_at) continue;
+    status = Look(op, streams);
     if (!status.ok()) return status;
+    look_at = std::min(Clock::now() + kTick, op.deadline);
   }
 }
 
@@ -169,27 +185,29 @@ absl::Status Chain::Receive(const Op& op, const Link& link, Stream& stream, bool
   return absl::OkStatus();
 }
 
-absl::Status Chain::Wait(const Op& op, short previous_events, short next_events) {
-  pollfd polled[] = {{previous_events != 0 ? previous_.socket.get() : -1, previous_events, 0},
-                     {next_events != 0 ? next_.socket.get() : -1, next_events, 0}};
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(op.deadline - Clock::now());
-  const auto at_most =
-      std::clamp<std::chrono::milliseconds>(left, std::chrono::milliseconds(0), kTick);
-  if (poll(polled, 2, static_cast<int>(at_most.count())) > 0) return absl::OkStatus();
+void Chain::Wait(const Streams& streams, Clock::time_point until) const {
+  const LinkEvents events = EventsOf(streams);
+  pollfd polled[] = {{events.previous != 0 ? previous_.socket.get() : -1, events.previous, 0},
+                     {events.next != 0 ? next_.socket.get() : -1, events.next, 0}};
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now());
+  // Whatever ends it (EINTR, too) the caller looks again.
+  poll(polled, 2, static_cast<int>(std::max<int64_t>(0, left.count())));
+}
+
+absl::Status Chain::Look(const Op& op, const Streams& streams) {
   absl::Status interrupted = callbacks_.interrupted();
   if (!interrupted.ok()) return interrupted;
   if (stuck_sequence_ != op.sequence && IsStuck(op)) {
     stuck_sequence_ = op.sequence;
     callbacks_.on_stuck(op);
   }
-  return Clock::now() < op.deadline ? absl::OkStatus() : TimedOut(op, previous_events, next_events);
-}
-
-absl::Status Chain::TimedOut(const Op& op, short previous_events, short next_events) const {
+  const LinkEvents events = EventsOf(streams);
+  // Nothing left to wait for here: what has just come may have been the last of it.
+  if (Clock::now() < op.deadline || events.is_none()) return absl::OkStatus();
   std::vector<int> silent;
-  if ((previous_events & POLLIN) != 0) silent.push_back(previous_.rank);
-  if ((next_events & POLLIN) != 0) silent.push_back(next_.rank);
-  if (silent.empty()) silent.push_back(previous_events != 0 ? previous_.rank : next_.rank);
+  if ((events.previous & POLLIN) != 0) silent.push_back(previous_.rank);
+  if ((events.next & POLLIN) != 0) silent.push_back(next_.rank);
+  if (silent.empty()) silent.push_back(events.previous != 0 ? previous_.rank : next_.rank);
   return absl::DeadlineExceededError(absl::StrCat(Describe(op), " timed out after ",
                                                   NameDuration(op.timeout), ": ", NameRanks(silent),
                                                   " did not answer"));

@@ -30,7 +30,7 @@ struct Link {
 // Used by the thread that executes operations, what is marked "any thread" excepted.
 class Chain {
  public:
-  // While waiting, `interrupted` is asked a few times a second; what it returns ends the wait.
+  // During an operation `interrupted` is asked a few times a second; what it returns ends it.
   // `on_stuck` is called once for an operation that waits for long.
   struct Callbacks {
     std::function<absl::Status()> interrupted;
@@ -59,8 +59,10 @@ class Chain {
   absl::Status Move(const Op& op, const Streams& streams, const std::function<void()>& process);
   absl::Status Send(const Op& op, const Link& link, Stream& stream, bool* has_moved);
   absl::Status Receive(const Op& op, const Link& link, Stream& stream, bool* has_moved);
-  absl::Status Wait(const Op& op, short previous_events, short next_events);
-  absl::Status TimedOut(const Op& op, short previous_events, short next_events) const;
+  // Returns when a byte may move, or `until`.
+  void Wait(const Streams& streams, Clock::time_point until) const;
+  // Ok while the operation may still succeed.
+  absl::Status Look(const Op& op, const Streams& streams);
   absl::Status Lost(const Op& op, const Link& link, int error) const;
   absl::Status Check(const Op& op, const Link& link, const Greeting& greeting) const;
 
