@@ -45,7 +45,7 @@ void Pause() {
 ShmDomain::ShmDomain(ddprun::UniqueFd memory, char* base, std::vector<int> ranks, int index)
     : memory_(std::move(memory)),
       base_(base),
-      lines_(reinterpret_cast<RankLines*>(base + (sizeof(GroupHeader) + 63) / 64 * 64)),
+      lines_(LinesOf(base)),
       ranks_(std::move(ranks)),
       index_(index),
       has_core_(static_cast<int>(ranks_.size()) <= CpuCount()),
@@ -192,22 +192,29 @@ std::string ShmDomain::NameGone(const std::vector<int>& indices) const {
 }
 
 void ShmDomain::Fail(const absl::Status& status) {
-  GroupHeader& group = header();
-  uint32_t none = 0;
-  if (!group.failure_state.compare_exchange_strong(none, 1)) return;
-  group.failure_code = static_cast<int32_t>(status.code());
-  const std::string text(status.message());
-  const size_t length = std::min(text.size(), GroupHeader::kReasonBytes - 1);
-  std::memcpy(group.reason, text.data(), length);
-  group.reason[length] = '\0';
-  group.failure_state.store(2, std::memory_order_release);
+  {
+    std::lock_guard lock(fail_mutex_);
+    std::atomic<uint32_t>& failed_by = header().failed_by;
+    if (has_told_failure_ || failed_by.load(std::memory_order_relaxed) != 0) return;
+    has_told_failure_ = true;
+    Failure& mine = lines(index_).failure;
+    mine.code = static_cast<int32_t>(status.code());
+    const std::string text(status.message());
+    const size_t length = std::min(text.size(), Failure::kReasonBytes - 1);
+    std::memcpy(mine.reason, text.data(), length);
+    mine.reason[length] = '\0';
+    uint32_t nobody = 0;
+    const uint32_t me = static_cast<uint32_t>(index_) + 1;
+    if (!failed_by.compare_exchange_strong(nobody, me, std::memory_order_acq_rel)) return;
+  }
   WakeEverybody();
 }
 
 absl::Status ShmDomain::failure() const {
-  const GroupHeader& group = header();
-  if (group.failure_state.load(std::memory_order_acquire) != 2) return absl::OkStatus();
-  return absl::Status(static_cast<absl::StatusCode>(group.failure_code), group.reason);
+  const uint32_t who = header().failed_by.load(std::memory_order_acquire);
+  if (who == 0) return absl::OkStatus();
+  const Failure& told = lines(static_cast<int>(who) - 1).failure;
+  return absl::Status(static_cast<absl::StatusCode>(told.code), told.reason);
 }
 
 absl::Status ShmDomain::PeerError() const {

@@ -135,6 +135,9 @@ class ShmDomain {
   uint64_t end_;                 // of the last buffer, in the memory; alike on all ranks
   int32_t last_region_ = -1;
 
+  std::mutex fail_mutex_;
+  bool has_told_failure_ = false;  // guarded by fail_mutex_
+
   std::mutex mutex_;         // buffers are released by the caller's thread
   std::vector<Part> parts_;  // guarded by mutex_
 };

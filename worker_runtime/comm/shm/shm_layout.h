@@ -23,6 +23,13 @@ struct Location {
 
 enum class Presence : uint32_t { kHere, kLeft, kDead };
 
+// What a rank has to say of the end of the group.
+struct Failure {
+  static constexpr size_t kReasonBytes = 1024;
+  int32_t code;  // an absl::StatusCode
+  char reason[kReasonBytes];
+};
+
 struct RankLines {
   Flag arrived;   // the last step whose input this rank has made visible
   Flag finished;  // the last step whose result this rank has made visible
@@ -33,15 +40,18 @@ struct RankLines {
   alignas(64) Entry entries[2];  // by the parity of the operation's first step
   alignas(64) std::atomic<Presence> presence;
   std::atomic<int32_t> pid;
+  Failure failure;  // written at most once, and only read if GroupHeader::failed_by names it
 };
 
 struct GroupHeader {
-  static constexpr size_t kReasonBytes = 1024;
-  // 0: none, 1: being written, 2: `reason` and the rest are valid.
-  std::atomic<uint32_t> failure_state;
-  int32_t failure_code;  // an absl::StatusCode
-  char reason[kReasonBytes];
+  // 0, or 1 + the index of the rank whose `failure` ended the group. The only write that counts: a
+  // rank that dies before it has told nothing, and takes nobody's turn.
+  std::atomic<uint32_t> failed_by;
 };
+
+inline RankLines* LinesOf(char* base) {
+  return reinterpret_cast<RankLines*>(base + (sizeof(GroupHeader) + 63) / 64 * 64);
+}
 
 // Staging: two sets, used in turn by the parity of the step, each with room for a rank's input and
 // for a result. Pages that are never used cost nothing.

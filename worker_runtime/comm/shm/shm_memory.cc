@@ -47,10 +47,7 @@ absl::StatusOr<ddprun::UniqueFd> ShmDomain::CreateMemory(int ranks) {
   char* base = MapShared(memory.get(), ControlBytes(ranks), 0, 0);
   if (base == nullptr) return ErrnoStatus("map the shared memory");
   new (base) GroupHeader();
-  auto* lines = base + (sizeof(GroupHeader) + 63) / 64 * 64;
-  for (int i = 0; i < ranks; ++i) {
-    new (lines + static_cast<size_t>(i) * sizeof(RankLines)) RankLines();
-  }
+  for (int i = 0; i < ranks; ++i) new (LinesOf(base) + i) RankLines();
   munmap(base, ControlBytes(ranks));
   return memory;
 }
