@@ -10,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
 #include "rendezvous/base/check.h"
+#include "rendezvous/base/durable_file.h"
 #include "worker_runtime/checkpoint_file.h"
 #include "worker_runtime/checkpoint_format.h"
 #include "worker_runtime/sha256.h"
@@ -48,6 +49,13 @@ absl::StatusOr<std::vector<CheckpointName>> List(const std::string& directory) {
     return a.sequence != b.sequence ? a.sequence > b.sequence : a.name > b.name;
   });
   return found;
+}
+
+absl::Status MakeDirectory(const std::string& directory) {
+  std::error_code error;
+  fs::create_directories(directory, error);
+  if (error) return FileError("make the checkpoint directory", directory, error);
+  return absl::OkStatus();
 }
 
 // What a run that died while it saved has left behind.
@@ -110,12 +118,40 @@ Checkpoint::Checkpoint(Communicator& communicator, CheckpointOptions options)
   DDP_CHECK(options_.keep >= 1);
 }
 
+absl::Status Checkpoint::CheckWritable() {
+  if (communicator_.rank() != 0) return absl::OkStatus();
+  if (absl::Status status = MakeDirectory(options_.directory); !status.ok()) return status;
+  RemoveTemporaries(options_.directory);
+  return internal::TryCheckpointFile(options_.directory);
+}
+
+absl::StatusOr<std::optional<std::string>> Checkpoint::SetEarlierAside() {
+  if (communicator_.rank() != 0) return std::nullopt;
+  const absl::StatusOr<std::vector<CheckpointName>> names = List(options_.directory);
+  if (!names.ok()) return names.status();
+  if (names->empty()) return std::nullopt;
+  std::string folder;
+  std::error_code error;
+  for (int n = 1; folder.empty(); ++n) {
+    const std::string path = absl::StrCat(options_.directory, "/earlier-", n);
+    if (fs::create_directory(path, error)) folder = path;
+    if (error) return FileError("make the folder", path, error);
+  }
+  // The newest last: a crash before leaves it in place, and it is found as if nothing had begun.
+  for (auto name = names->rbegin(); name != names->rend(); ++name) {
+    const std::string path = absl::StrCat(options_.directory, "/", name->name);
+    fs::rename(path, absl::StrCat(folder, "/", name->name), error);
+    if (error) return FileError("move the earlier checkpoint", path, error);
+  }
+  absl::Status status = ddprun::SyncDirectory(options_.directory);
+  if (!status.ok()) return status;
+  return folder;
+}
+
 absl::Status Checkpoint::Save(const TrainingState& state, std::span<const Tensor> tensors) {
   if (communicator_.rank() != 0) return absl::OkStatus();
   const std::string& directory = options_.directory;
-  std::error_code error;
-  fs::create_directories(directory, error);
-  if (error) return FileError("make the checkpoint directory", directory, error);
+  if (absl::Status status = MakeDirectory(directory); !status.ok()) return status;
   RemoveTemporaries(directory);
   absl::StatusOr<std::vector<CheckpointName>> existing = List(directory);
   if (!existing.ok()) return existing.status();
@@ -125,6 +161,7 @@ absl::Status Checkpoint::Save(const TrainingState& state, std::span<const Tensor
   absl::Status status = internal::WriteCheckpointFile(directory, name, state, tensors);
   if (!status.ok()) return status;
   latest_ = absl::StrCat(directory, "/", name);
+  std::error_code error;
   for (size_t i = static_cast<size_t>(options_.keep) - 1; i < existing->size(); ++i) {
     const std::string old = absl::StrCat(directory, "/", (*existing)[i].name);
     fs::remove(old, error);

@@ -50,6 +50,11 @@ absl::Status ReadAll(int fd, void* data, size_t bytes, const std::string& path) 
   return absl::OkStatus();
 }
 
+// Starts with a dot and ends so that Save finds and removes what a dead run has left of it.
+std::string TemporaryPath(const std::string& directory, const std::string& name) {
+  return absl::StrCat(directory, "/.", name, ".tmp-", ::getpid());
+}
+
 absl::Status WriteContent(const std::string& path, const TrainingState& state,
                           std::span<const Tensor> tensors) {
   const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
@@ -133,7 +138,7 @@ absl::StatusOr<uint64_t> CheckMagic(int fd, const std::string& path) {
 absl::Status WriteCheckpointFile(const std::string& directory, const std::string& name,
                                  const TrainingState& state, std::span<const Tensor> tensors) {
   const std::string path = absl::StrCat(directory, "/", name);
-  const std::string temporary = absl::StrCat(directory, "/.", name, ".tmp-", ::getpid());
+  const std::string temporary = TemporaryPath(directory, name);
   absl::Status status = WriteContent(temporary, state, tensors);
   if (status.ok() && ::rename(temporary.c_str(), path.c_str()) != 0) status = Errno("rename", path);
   if (!status.ok()) {
@@ -141,6 +146,17 @@ absl::Status WriteCheckpointFile(const std::string& directory, const std::string
     return status;
   }
   return SyncDirectory(directory);
+}
+
+absl::Status TryCheckpointFile(const std::string& directory) {
+  const std::string path = TemporaryPath(directory, "checkpoint-try.ckpt");
+  absl::Status status;
+  {
+    const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+    status = fd.is_open() ? WriteAll(fd.get(), "x", path) : Errno("create", path);
+  }
+  ::unlink(path.c_str());
+  return status;
 }
 
 absl::StatusOr<TrainingState> ReadCheckpointFile(const std::string& path,

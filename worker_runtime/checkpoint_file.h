@@ -16,6 +16,10 @@ namespace ddp::internal {
 absl::Status WriteCheckpointFile(const std::string& directory, const std::string& name,
                                  const TrainingState& state, std::span<const Tensor> tensors);
 
+// Writes a small temporary file into `directory` and removes it. Errors name it, the call and
+// errno.
+absl::Status TryCheckpointFile(const std::string& directory);
+
 // Reads a file into `tensors`, which stay untouched unless its checksum is right and it holds
 // exactly these names, sizes and types. Errors start with the path: DataLoss for a damaged file,
 // FailedPrecondition for one of another model, otherwise the call and errno.

@@ -265,6 +265,39 @@ TEST_CASE("checkpoint: a full disk leaves the previous one and no half file") {
   CHECK(Names(alone.dir) == std::set<std::string>{"checkpoint-000001-step-1.ckpt"});
 }
 
+TEST_CASE("checkpoint: what an earlier run left is set aside, whole, and not found any more") {
+  Alone alone;
+  Checkpoint checkpoint = alone.Open();
+  CHECK(*checkpoint.SetEarlierAside() == std::nullopt);
+  alone.Save(10);
+  alone.Save(20);
+  const std::string first = alone.dir.path().string() + "/earlier-1";
+  CHECK(*checkpoint.SetEarlierAside() == first);
+  Model model;
+  CHECK(*checkpoint.LoadLatest(model.Tensors()) == std::nullopt);
+  CHECK(*checkpoint.SetEarlierAside() == std::nullopt);
+
+  alone.Save(5);
+  CHECK(Names(alone.dir) == std::set<std::string>{"earlier-1", "checkpoint-000001-step-5.ckpt"});
+  CHECK(*checkpoint.SetEarlierAside() == alone.dir.path().string() + "/earlier-2");
+  Checkpoint earlier(alone.group.communicator(0), {.directory = first});
+  CHECK(earlier.LoadLatest(model.Tensors()).value()->step == 20);
+}
+
+TEST_CASE("checkpoint: a directory that cannot be written is found before anything is saved") {
+  Alone alone;
+  const std::string path = alone.dir.File("run/checkpoints");
+  Checkpoint good(alone.group.communicator(0), {.directory = path});
+  CHECK(good.CheckWritable().ok());
+  CHECK(fs::is_directory(path));
+  CHECK(fs::is_empty(path));
+  WriteFile(alone.dir.File("file"), "in the way");
+  Checkpoint bad(alone.group.communicator(0), {.directory = alone.dir.File("file")});
+  CHECK(Message(bad.CheckWritable()).find("\"" + alone.dir.File("file")) != std::string::npos);
+  Checkpoint no_files(alone.group.communicator(0), {.directory = "/proc/self"});
+  CHECK(Message(no_files.CheckWritable()).find("create \"/proc/self/") == 0);
+}
+
 TEST_CASE("checkpoint: every rank loads what rank 0 has, whoever wrote it") {
   TempDir dir;
   const auto options = [&dir] { return CheckpointOptions{.directory = dir.path().string()}; };

@@ -52,6 +52,15 @@ class Checkpoint {
   // REQUIRES: options.keep >= 1.
   Checkpoint(Communicator& communicator, CheckpointOptions options);
 
+  // Rank 0 makes the directory and tries to write in it, so that a long run does not find out at
+  // its first Save; on other ranks nothing happens. Errors name the file, the call and errno.
+  absl::Status CheckWritable();
+
+  // For a run that begins anew. Rank 0 moves the checkpoints that it finds in the directory to
+  // `<directory>/earlier-<n>`, where no LoadLatest of this directory finds them, and returns that
+  // folder; nothing where there was none, and on other ranks. Errors as above.
+  absl::StatusOr<std::optional<std::string>> SetEarlierAside();
+
   // Rank 0 writes `checkpoint-<sequence>-step-<step>.ckpt` and then removes all but the newest
   // `keep`; on other ranks nothing happens. Errors name the file, the call and errno.
   absl::Status Save(const TrainingState& state, std::span<const Tensor> tensors);
