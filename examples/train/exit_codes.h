@@ -1,5 +1,5 @@
-// The trainer's own exit codes. Like every worker's they are passed on by ddprun; a test checks that
-// they mean there what they mean here.
+// The trainer's own exit codes. Like every worker's they are passed on by ddprun; a test checks
+// that they mean there what they mean here.
 #ifndef DDPRUN_EXAMPLES_TRAIN_EXIT_CODES_H_
 #define DDPRUN_EXAMPLES_TRAIN_EXIT_CODES_H_
 

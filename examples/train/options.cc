@@ -88,7 +88,9 @@ std::variant<Options, int> ParseOptions(int argc, char** argv) {
   app.add_option("--checkpoint_every", options.checkpoint_every,
                  "Also save after so many steps; 0: only after each epoch")
       ->check(WholeNumber(0, kMany));
-  app.add_flag("--resume", options.resume, "Go on from the newest checkpoint, if there is one")
+  app.add_flag("--resume", options.resume,
+               "Go on from the newest checkpoint, if there is one; without it a run starts anew "
+               "and moves checkpoints that it finds to CHECKPOINT_DIR/earlier-<n>")
       ->always_capture_default(false);
   const std::map<std::string, ddp::Backend> backends = {
       {"auto", ddp::Backend::kAuto}, {"shm", ddp::Backend::kShm}, {"tcp", ddp::Backend::kTcp}};

@@ -1,5 +1,7 @@
 #include "examples/train/summary.h"
 
+#include <sys/stat.h>
+
 #include <cerrno>
 #include <cstdio>
 #include <sstream>
@@ -26,6 +28,19 @@ std::string Quoted(const std::string& text) {
   return out + '"';
 }
 
+// Where the summary is written before it gets its name; `path` itself where a rename would replace
+// a device, a pipe or a link by a file.
+std::string TemporaryOf(const std::string& path) {
+  struct stat info;
+  const bool is_special = lstat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode);
+  return is_special ? path : path + ".tmp";
+}
+
+absl::Status CannotWrite(const std::string& path) {
+  const int error = errno;
+  return absl::ErrnoToStatus(error, absl::StrCat("write \"", path, "\""));
+}
+
 }  // namespace
 
 std::string ToJson(const Summary& summary) {
@@ -46,16 +61,31 @@ std::string ToJson(const Summary& summary) {
 }
 
 absl::Status WriteSummary(const Summary& summary, const std::string& path) {
-  const std::string json = ToJson(summary), temporary = path + ".tmp";
+  const std::string json = ToJson(summary), temporary = TemporaryOf(path);
   std::FILE* file = std::fopen(temporary.c_str(), "we");
   bool is_written = file != nullptr;
   if (is_written) {
     is_written = std::fwrite(json.data(), 1, json.size(), file) == json.size();
     is_written = std::fclose(file) == 0 && is_written;
   }
+  if (is_written && temporary == path) return absl::OkStatus();
   if (is_written && std::rename(temporary.c_str(), path.c_str()) == 0) return absl::OkStatus();
-  const int error = errno;
-  return absl::ErrnoToStatus(error, absl::StrCat("write \"", path, "\""));
+  return CannotWrite(path);
+}
+
+absl::Status CheckSummaryFile(const std::string& path) {
+  struct stat info;
+  if (stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) {
+    errno = EISDIR;
+    return CannotWrite(path);
+  }
+  const std::string temporary = TemporaryOf(path);
+  if (temporary == path) return absl::OkStatus();  // a pipe is opened once: for the summary
+  std::FILE* file = std::fopen(temporary.c_str(), "we");
+  if (file == nullptr) return CannotWrite(path);
+  std::fclose(file);
+  std::remove(temporary.c_str());
+  return absl::OkStatus();
 }
 
 std::string EncodeEpochs(const std::vector<EpochResult>& epochs) {

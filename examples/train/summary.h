@@ -32,8 +32,10 @@ struct Summary {
 };
 
 std::string ToJson(const Summary& summary);
-// The file appears whole or not at all.
+// A file appears whole or not at all; what is no regular file (/dev/stdout) is written to.
 absl::Status WriteSummary(const Summary& summary, const std::string& path);
+// Whether WriteSummary can work, found out long before; leaves no file.
+absl::Status CheckSummaryFile(const std::string& path);
 
 // Results as text that a checkpoint can carry, and back, bit for bit.
 std::string EncodeEpochs(const std::vector<EpochResult>& epochs);

@@ -1,6 +1,7 @@
 #include "examples/train/trainer.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <memory>
 #include <numeric>
@@ -8,11 +9,23 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/string_view.h"
 
 namespace train {
 
 using ddp::DType;
 using ddp::ReduceOp;
+
+namespace {
+
+absl::StatusOr<std::FILE*> OpenStepLog(const std::string& path) {
+  std::FILE* file = std::fopen(path.c_str(), "ae");
+  if (file != nullptr) return file;
+  const int error = errno;
+  return absl::ErrnoToStatus(error, absl::StrCat("open \"", path, "\""));
+}
+
+}  // namespace
 
 Trainer::Trainer(const Options& options, ddp::Communicator& communicator, const ImageSet& training,
                  const ImageSet& test, std::FILE* log)
@@ -31,7 +44,9 @@ Trainer::Trainer(const Options& options, ddp::Communicator& communicator, const 
       run_metrics_(communicator.world_size()) {}
 
 absl::StatusOr<Summary> Trainer::Run() {
-  if (absl::Status status = Prepare(); !status.ok()) return status;
+  absl::Status status = AgreeOnStatus(communicator_, PrepareOutputs());
+  if (status.ok()) status = Prepare();
+  if (!status.ok()) return status;
   for (int64_t epoch = sampler_.state().epoch; epoch < options_.epochs; ++epoch) {
     sampler_.SetEpoch(epoch);  // another order each epoch; a restored position stays
     if (absl::Status status = TrainEpoch(); !status.ok()) return status;
@@ -39,6 +54,37 @@ absl::StatusOr<Summary> Trainer::Run() {
   }
   Report();
   return summary_;
+}
+
+// Rank 0 finds out before the first step, not after the last, what cannot be written.
+absl::Status Trainer::PrepareOutputs() {
+  if (!is_rank0()) return absl::OkStatus();
+  const auto named = [](const absl::Status& status, absl::string_view advice) {
+    return absl::FailedPreconditionError(absl::StrCat(status.message(), "; ", advice));
+  };
+  if (!options_.summary_file.empty()) {
+    absl::Status status = CheckSummaryFile(options_.summary_file);
+    if (!status.ok()) return named(status, "--summary_file takes a file in an existing directory");
+  }
+  if (!options_.step_log.empty()) {
+    const absl::StatusOr<std::FILE*> log = OpenStepLog(options_.step_log);
+    if (!log.ok()) return named(log.status(), "--step_log takes a file in an existing directory");
+    std::fclose(*log);
+  }
+  if (options_.checkpoint_dir.empty()) return absl::OkStatus();
+  constexpr char kTakesDirectory[] = "--checkpoint_dir takes a directory that can be written to";
+  absl::Status status = checkpoint_.CheckWritable();
+  if (!status.ok()) return named(status, kTakesDirectory);
+  if (options_.resume) return absl::OkStatus();
+  const auto earlier = checkpoint_.SetEarlierAside();
+  if (!earlier.ok()) return named(earlier.status(), kTakesDirectory);
+  if (earlier->has_value()) {
+    std::fprintf(stderr,
+                 "train: starting anew; earlier checkpoints are now in \"%s\" (--resume "
+                 "--checkpoint_dir with that directory goes on from them)\n",
+                 (*earlier)->c_str());
+  }
+  return absl::OkStatus();
 }
 
 // Registers the parameters, in the order of forward; afterwards all ranks have rank 0's, and
@@ -59,10 +105,11 @@ absl::Status Trainer::Prepare() {
   summary_.world_size = communicator_.world_size();
   summary_.backend = communicator_.backend();
   if (is_rank0()) {
-    std::fprintf(log_, "training on %lld images of %d x %d: %d ranks (%s), %d images a step\n",
+    std::fprintf(log_, "training on %lld images of %d x %d: %d ranks (%s), %lld images a step\n",
                  static_cast<long long>(training_.count), training_.size, training_.size,
                  communicator_.world_size(), communicator_.backend(),
-                 options_.batch_size * options_.accumulate * communicator_.world_size());
+                 static_cast<long long>(options_.batch_size) * options_.accumulate *
+                     communicator_.world_size());
   }
   return options_.resume ? Resume() : absl::OkStatus();
 }
@@ -192,13 +239,11 @@ absl::Status Trainer::LogStep(double loss, size_t samples) {
   double count = static_cast<double>(samples);
   if (absl::Status status = SumOverRanks(&loss, &count); !status.ok()) return status;
   if (!is_rank0()) return absl::OkStatus();
-  std::FILE* file = std::fopen(options_.step_log.c_str(), "ae");
-  if (file == nullptr) {
-    return absl::ErrnoToStatus(errno, absl::StrCat("open \"", options_.step_log, "\""));
-  }
-  std::fprintf(file, "{\"step\": %lld, \"loss\": %.17g}\n", static_cast<long long>(step_),
+  const absl::StatusOr<std::FILE*> file = OpenStepLog(options_.step_log);
+  if (!file.ok()) return file.status();
+  std::fprintf(*file, "{\"step\": %lld, \"loss\": %.17g}\n", static_cast<long long>(step_),
                loss / count);
-  std::fclose(file);
+  std::fclose(*file);
   return absl::OkStatus();
 }
 

@@ -30,6 +30,7 @@ class Trainer {
   absl::StatusOr<Summary> Run();
 
  private:
+  absl::Status PrepareOutputs();
   absl::Status Prepare();
   absl::Status Resume();
   absl::Status TrainEpoch();

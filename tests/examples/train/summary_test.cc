@@ -54,6 +54,23 @@ TEST_CASE("summary: the file is whole or not there") {
   CHECK(std::string(status.message()).find(dir.File("no/such/s.json")) != std::string::npos);
 }
 
+TEST_CASE("summary: a device or a pipe is written to and not replaced") {
+  ddprun::testing::TempDir dir;
+  const std::string link = dir.File("link");
+  std::filesystem::create_symlink("/dev/null", link);
+  CHECK(CheckSummaryFile(link).ok());
+  CHECK(WriteSummary(Example(), link).ok());
+  CHECK(std::filesystem::is_symlink(link));
+}
+
+TEST_CASE("summary: what cannot be written is found beforehand, and nothing is left") {
+  ddprun::testing::TempDir dir;
+  CHECK(CheckSummaryFile(dir.File("s.json")).ok());
+  CHECK(std::filesystem::is_empty(dir.path()));
+  CHECK_FALSE(CheckSummaryFile(dir.path().string()).ok());
+  CHECK_FALSE(CheckSummaryFile(dir.File("no/such/s.json")).ok());
+}
+
 TEST_CASE("summary: epochs survive a checkpoint bit for bit") {
   const std::vector<EpochResult> epochs = {{1, 0.1, 1.0 / 3}, {2, 1e-300, 0.9715}};
   const std::vector<EpochResult> back = DecodeEpochs(EncodeEpochs(epochs));

@@ -204,6 +204,51 @@ TEST_CASE("train: bad data ends every rank with 120 and one line that names the 
   CHECK(Lines(missing.Stderr()) == 1);
 }
 
+TEST_CASE("train: what cannot be written is told before the first step") {
+  TempDir dir;
+  WriteFile(dir.File("file"), "in the way");
+  const struct {
+    const char* option;
+    std::string path;
+    const char* cause;
+  } rows[] = {
+      {"--checkpoint_dir", dir.File("file"), "Not a directory"},
+      {"--checkpoint_dir", "/proc/self", "No such file or directory"},
+      {"--summary_file", dir.File("none/summary.json"), "No such file or directory"},
+      {"--summary_file", dir.path().string(), "Is a directory"},
+      {"--step_log", dir.File("none/steps"), "No such file or directory"},
+  };
+  for (const auto& row : rows) {
+    Job job(2, Command({row.option, row.path}));
+    CHECK(job.Wait() == std::vector<int>{launcher::kExitMachine, launcher::kExitMachine});
+    const std::string error = job.Stderr();
+    INFO(error);
+    CHECK(Lines(error) == 1);
+    CHECK(error.find("\"" + row.path) != std::string::npos);
+    CHECK(error.find(row.cause) != std::string::npos);
+    CHECK(error.find(std::string("; ") + row.option + " takes a ") != std::string::npos);
+    CHECK(job.rank(0).Stdout() == "");
+  }
+}
+
+TEST_CASE("train: a run that starts anew never goes on from another run's checkpoints") {
+  TempDir dir;
+  const std::string folder = dir.File("ck");
+  Succeed(dir, 2, {"--checkpoint_dir", folder});
+  const Strings anew = {"--checkpoint_dir", folder, "--batch_size", "100"};
+  Job second(2, Command(anew));
+  const std::vector<int> codes = second.Wait();
+  INFO(second.Stderr());
+  REQUIRE(codes == std::vector<int>{0, 0});
+  CHECK(second.Stderr().find("train: starting anew; earlier checkpoints are now in \"" + folder +
+                             "/earlier-1\"") == 0);
+  Strings resume = anew;
+  resume.push_back("--resume");
+  CHECK(Field(Succeed(dir, 2, resume), "start_step") == "6");
+  resume[1] = folder + "/earlier-1";
+  CHECK(Field(Succeed(dir, 2, resume), "start_step") == "10");
+}
+
 TEST_CASE("train: a corrupt checkpoint is refused, named, and the one before it used") {
   TempDir dir;
   const Strings run = {"--checkpoint_dir", dir.File("ck"), "--resume", "--batch_size", "10"};
