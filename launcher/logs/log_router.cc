@@ -52,6 +52,7 @@ class LogRouter::Impl {
     WorkerStdio stdio;
     if (folder.ok() && !folder->empty()) stdio.error_file = *folder + "/error.json";
     const std::string base = folder.ok() ? *folder : "";
+    if (needs_folder) TellPlace();
     const std::string prefix = PrefixOf(local_rank, rank);
 
     if (redirect.out || tee.out) {
@@ -81,6 +82,13 @@ class LogRouter::Impl {
     std::string prefix = ReplaceMacro(options_.prefix_template, "role_name", options_.role);
     prefix = ReplaceMacro(prefix, "local_rank", std::to_string(local_rank));
     return ReplaceMacro(prefix, "rank", std::to_string(rank));
+  }
+
+  // Nobody can know a folder that we have named.
+  void TellPlace() {
+    if (!options_.log_dir.empty() || std::exchange(is_place_told_, true)) return;
+    thread_->Say("ddprun: log files are in " + folder_.path() +
+                 "/attempt_<n>/<local_rank>/; --log_dir chooses the place");
   }
 
   // `folder` is empty with --log_dir=/dev/null: no file then.
@@ -114,6 +122,7 @@ class LogRouter::Impl {
   const LogOptions options_;
   RunFolder folder_;
   std::unique_ptr<LogThread> thread_;
+  bool is_place_told_ = false;
 };
 
 absl::StatusOr<std::unique_ptr<LogRouter>> LogRouter::Create(LogOptions options) {

@@ -56,7 +56,8 @@ class LogRouter {
   // Another set of workers begins; the channels of the one before are read empty and closed.
   // REQUIRES: none of the earlier workers lives.
   void BeginRound(int restart_count);
-  // Opens the channels of one worker of the round. Errors are this machine's.
+  // Opens the channels of one worker of the round. Errors are this machine's. Says once, in one
+  // line, where the files are if the user has not chosen it.
   absl::StatusOr<WorkerStdio> OpenWorker(int local_rank, int rank);
 
   // The last `max_lines` lines of what the round's worker has written to stderr, up to this call

@@ -1,9 +1,12 @@
 #include <doctest/doctest.h>
+#include <fcntl.h>
 
 #include <fstream>
+#include <iterator>
 #include <string>
 
 #include "launcher/logs/log_router.h"
+#include "rendezvous/base/unique_fd.h"
 #include "tests/support/temp_dir.h"
 
 namespace ddprun::launcher {
@@ -43,6 +46,49 @@ TEST_CASE("log options: a log directory that cannot be written to is one line th
   CHECK(message.find("'" + dir.File("file") + "'") != std::string::npos);
   CHECK(message.find("directory that can be written to") != std::string::npos);
   CHECK(message.find('\n') == std::string::npos);
+}
+
+// What a run of two rounds says on stderr.
+std::string SaidBy(LogOptions options, const testing::TempDir& dir, std::string* folder) {
+  const std::string console = dir.File("console");
+  UniqueFd fd(open(console.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  options.stdout_fd = options.stderr_fd = fd.get();
+  options.temp_dir = dir.path().string();
+  auto router = LogRouter::Create(std::move(options));
+  REQUIRE(router.ok());
+  for (const int restart : {0, 1}) {
+    (*router)->BeginRound(restart);
+    for (const int local_rank : {0, 1}) {
+      REQUIRE((*router)->OpenWorker(local_rank, local_rank).ok());
+    }
+  }
+  *folder = (*router)->run_folder();
+  router->reset();
+  std::ifstream file(console);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+TEST_CASE("log options: where files are that nobody chose a place for is said once") {
+  testing::TempDir dir;
+  std::string folder;
+  LogOptions options;
+  options.redirects.everyone = kBoth;
+  const std::string said = SaidBy(options, dir, &folder);
+  CHECK(folder.find(dir.path().string()) == 0);
+  CHECK(said == "ddprun: log files are in " + folder +
+                    "/attempt_<n>/<local_rank>/; --log_dir chooses the place\n");
+}
+
+TEST_CASE("log options: without files, or with a place of the user's choice, nothing is said") {
+  testing::TempDir dir;
+  std::string folder;
+  CHECK(SaidBy(LogOptions(), dir, &folder) == "");
+  LogOptions chosen;
+  chosen.tee.everyone = kBoth;
+  chosen.log_dir = dir.File("logs");
+  CHECK(SaidBy(chosen, dir, &folder) == "");
+  chosen.log_dir = "/dev/null";
+  CHECK(SaidBy(chosen, dir, &folder) == "");
 }
 
 }  // namespace
