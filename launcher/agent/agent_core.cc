@@ -110,7 +110,7 @@ void AgentCore::On(const rendezvous::RendezvousFailed& event) {
                                         unanswered_failure_->local_rank, ", which ",
                                         unanswered_failure_->message)});
   } else if (!exit_code_) {
-    exit_code_ = is_coordinator_gone_ ? kExitLostCoordinator : event.exit_code;
+    exit_code_ = is_coordinator_gone_ ? kExitLostCoordinator : kExitRendezvous;
     actions_.push_back(Say{absl::StrCat("error: ", event.message)});
   }
   if (HasWorkers()) return Stop(kSigTerm);

@@ -124,9 +124,7 @@ std::optional<RendezvousEvent> AgentRecord::Hear(TimePoint now, const Action& ac
     }
     std::optional<RendezvousEvent> operator()(const Refuse& refuse) {
       record.is_over_ = true;
-      RendezvousFailed failed;
-      failed.message = refuse.message;
-      return failed;
+      return RendezvousFailed{refuse.message};
     }
     std::optional<RendezvousEvent> operator()(const CloseSession&) { return std::nullopt; }
     std::optional<RendezvousEvent> operator()(const Finish&) { return std::nullopt; }

@@ -151,9 +151,7 @@ void GrpcClientLoop::LoseContact(const std::string& reason, bool is_refused) {
 }
 
 GrpcClientLoop::Step GrpcClientLoop::Fail(const std::string& message) {
-  RendezvousFailed failed;
-  failed.message = message;
-  Emit(std::move(failed));
+  Emit(RendezvousFailed{message});
   return Step::kEnd;
 }
 

@@ -43,7 +43,6 @@ struct ContactLost {
 struct ContactRestored {};
 // The rendezvous is over for this agent: refused, timed out, unresolvable. Nothing follows.
 struct RendezvousFailed {
-  int exit_code = 121;
   std::string message;
 };
 

@@ -110,9 +110,7 @@ class ConnectingClient final : public RendezvousClient {
   }
 
   void Fail(const std::string& message) {
-    RendezvousFailed failed;
-    failed.message = message;
-    handler_(std::move(failed));
+    handler_(RendezvousFailed{message});
   }
 
   void Decide() {

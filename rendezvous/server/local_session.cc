@@ -102,9 +102,7 @@ class LocalClient final : public RendezvousClient {
   LocalClient(std::shared_ptr<Inbox> inbox, EventHandler handler)
       : session_(std::make_shared<LocalSession>(std::move(inbox), handler)) {
     if (session_->Attach(session_)) return;
-    RendezvousFailed failed;
-    failed.message = "the coordinator of this process has stopped";
-    handler(failed);
+    handler(RendezvousFailed{"the coordinator of this process has stopped"});
   }
   ~LocalClient() override { session_->Silence(); }
 

@@ -169,7 +169,6 @@ TEST_CASE("connect: a port held by another program is an error that names the po
     auto client = ConnectRendezvous(Options(Mode::kDynamic, 1, port), log.handler());
     const auto failed = log.Await<RendezvousFailed>();
     REQUIRE_MESSAGE(failed, log.Text());
-    CHECK(failed->exit_code == 121);
     const std::string expected = "port " + std::to_string(port);
     CHECK_MESSAGE(failed->message.find(expected) == 0, failed->message);
     CHECK(failed->message.find("in use by another program") != std::string::npos);
@@ -199,7 +198,6 @@ TEST_CASE("connect: nobody at the endpoint ends after join_timeout and names wha
   client->Join(TestNode("a", 2, 2));
   const auto failed = log.Await<RendezvousFailed>();
   REQUIRE(failed);
-  CHECK(failed->exit_code == 121);
   CHECK_MESSAGE(
       failed->message.find("localhost:" + std::to_string(port.port()) + " (") != std::string::npos,
       failed->message);

@@ -22,7 +22,7 @@ struct Line {
   }
   std::string operator()(const ContactRestored&) { return "contact restored"; }
   std::string operator()(const RendezvousFailed& e) {
-    return "failed " + std::to_string(e.exit_code) + ": " + e.message;
+    return "failed: " + e.message;
   }
 };
 

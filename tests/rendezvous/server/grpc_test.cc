@@ -115,7 +115,6 @@ TEST_CASE("grpc: an agent of another run is refused, and told which run lives th
   auto client = Connect(coordinator->port(), log, "127.0.0.1", "run-2");
   const auto failed = log.Await<RendezvousFailed>();
   REQUIRE(failed);
-  CHECK(failed->exit_code == 121);
   const std::string expected = "127.0.0.1:" + std::to_string(coordinator->port()) +
                                " serves the run \"run-1\", not \"run-2\"";
   CHECK_MESSAGE(failed->message.find(expected) != std::string::npos, failed->message);
