@@ -46,8 +46,16 @@ void AgentCore::On(const AgentStarted&) {
 
 void AgentCore::On(const rendezvous::Waiting& event) {
   if (state_ != State::kJoining) return;
-  const Duration delay = is_waiting_told_ ? Duration(0) : policy_.waiting_notice_delay;
-  notice_ = Notice{event.reason, notice_ ? notice_->say_at : now_ + delay};
+  if (notice_ && notice_->reason == event.reason) {  // said again, or with another deadline
+    notice_->deadline = event.deadline;
+    if (is_waiting_told_ && !notice_->say_at) notice_->say_at = NextNotice();
+    return;
+  }
+  TimePoint say_at = now_;
+  if (!is_waiting_told_) {
+    say_at = notice_ ? notice_->say_at.value_or(now_) : now_ + policy_.waiting_notice_delay;
+  }
+  notice_ = Notice{event.reason, event.deadline, say_at};
   GiveNotice();
 }
 
@@ -182,6 +190,7 @@ void AgentCore::Join() {
   succeeded_count_ = 0;
   suspicions_.clear();
   is_waiting_told_ = false;
+  notice_.reset();
   actions_.push_back(JoinRound{});
 }
 
@@ -236,10 +245,21 @@ void AgentCore::JudgeSuspicions() {
 }
 
 void AgentCore::GiveNotice() {
-  if (!notice_ || notice_->say_at > now_) return;
+  if (!notice_ || !notice_->say_at || *notice_->say_at > now_) return;
   is_waiting_told_ = true;
-  actions_.push_back(Say{notice_->text});
-  notice_.reset();
+  std::string text = notice_->reason;
+  if (notice_->deadline) {
+    const auto left = std::chrono::ceil<std::chrono::seconds>(*notice_->deadline - now_).count();
+    absl::StrAppend(&text, ", ", std::max<int64_t>(0, left), " s left");
+  }
+  actions_.push_back(Say{std::move(text)});
+  notice_->say_at = NextNotice();
+}
+
+std::optional<TimePoint> AgentCore::NextNotice() const {
+  const TimePoint next = now_ + policy_.waiting_notice_interval;
+  if (!notice_->deadline || next >= *notice_->deadline) return std::nullopt;
+  return next;
 }
 
 std::optional<TimePoint> AgentCore::ContactDeadline() const {

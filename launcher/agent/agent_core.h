@@ -38,6 +38,8 @@ struct AgentPolicy {
   Duration signal_judgement_delay = std::chrono::milliseconds(250);
   // A wait that is over sooner is not worth a line.
   Duration waiting_notice_delay = std::chrono::milliseconds(500);
+  // How often a wait that goes on is told again, with the time it has left.
+  Duration waiting_notice_interval = std::chrono::seconds(60);
 };
 
 // One worker's end as the agent sees it.
@@ -138,8 +140,9 @@ class AgentCore {
     TimePoint judge_at;
   };
   struct Notice {
-    std::string text;
-    TimePoint say_at;
+    std::string reason;
+    std::optional<TimePoint> deadline;
+    std::optional<TimePoint> say_at;  // none: it has been told, and there is no more to tell
   };
   struct Contact {
     std::optional<TimePoint> lost_since;
@@ -171,6 +174,8 @@ class AgentCore {
   void Fail(const WorkerEnd& end, TimePoint at);
   void JudgeSuspicions();
   void GiveNotice();
+  // When to tell of the same wait again.
+  std::optional<TimePoint> NextNotice() const;
   void CheckContact();
   void FinishWithVerdict();
   bool HasWorkers() const { return !are_workers_gone_; }
@@ -196,7 +201,7 @@ class AgentCore {
   int kill_signals_ = 0;
 
   // What the user has been told.
-  std::optional<Notice> notice_;  // of a wait that has just begun
+  std::optional<Notice> notice_;  // of the wait for a place
   bool is_waiting_told_ = false;
   bool is_drain_told_ = false;
   int restarts_told_ = 0;

@@ -9,18 +9,12 @@
 
 namespace ddprun::rendezvous {
 
-std::string WithTimeLeft(const std::string& reason, TimePoint now, TimePoint deadline) {
-  const auto left = std::chrono::ceil<std::chrono::seconds>(deadline - now).count();
-  return absl::StrCat(reason, ", ", std::max<int64_t>(0, left), " s left");
-}
-
 void AgentRecord::Join(const NodeInfo& node) {
   // A failure of the round that no answer has followed may have gone down with its session: it
   // stays in front of the new join, under the old one, or the round would end uncharged.
   const bool is_failure_unanswered = is_assigned() && !is_drained_ && failures_ > 0;
   if (!is_failure_unanswered) DropFactsBefore(facts_.size());
   is_waiting_ = true;
-  waiting_reason_.clear();
   last_join_ = facts_.size();
   Add(NodeJoined{
       .stamp = {}, .node = node, .is_running = false, .source_addr = {}, .accepted_addr = {}});
@@ -79,12 +73,9 @@ std::optional<Event> AgentRecord::NextToSay(TimePoint now) {
   return event;
 }
 
-std::optional<RendezvousEvent> AgentRecord::HearWaiting(TimePoint now, const TellWaiting& action) {
-  // A coordinator repeats its reason when a session is re-attached; the agent hears changes.
-  if (!is_waiting_ || action.reason == waiting_reason_) return std::nullopt;
-  waiting_reason_ = action.reason;
-  if (!action.deadline) return Waiting{action.reason};
-  return Waiting{WithTimeLeft(action.reason, now, *action.deadline)};
+std::optional<RendezvousEvent> AgentRecord::HearWaiting(const TellWaiting& action) {
+  if (!is_waiting_) return std::nullopt;
+  return Waiting{action.reason, action.deadline};
 }
 
 std::optional<RendezvousEvent> AgentRecord::HearAssign(const Assign& action) {
@@ -99,13 +90,12 @@ std::optional<RendezvousEvent> AgentRecord::HearAssign(const Assign& action) {
   return Assigned{assignment};
 }
 
-std::optional<RendezvousEvent> AgentRecord::Hear(TimePoint now, const Action& action) {
+std::optional<RendezvousEvent> AgentRecord::Hear(const Action& action) {
   if (is_over_) return std::nullopt;
   struct Visitor {
     AgentRecord& record;
-    TimePoint now;
     std::optional<RendezvousEvent> operator()(const TellWaiting& told) {
-      return record.HearWaiting(now, told);
+      return record.HearWaiting(told);
     }
     std::optional<RendezvousEvent> operator()(const Assign& assign) {
       return record.HearAssign(assign);
@@ -129,7 +119,7 @@ std::optional<RendezvousEvent> AgentRecord::Hear(TimePoint now, const Action& ac
     std::optional<RendezvousEvent> operator()(const CloseSession&) { return std::nullopt; }
     std::optional<RendezvousEvent> operator()(const Finish&) { return std::nullopt; }
   };
-  return std::visit(Visitor{*this, now}, action);
+  return std::visit(Visitor{*this}, action);
 }
 
 }  // namespace ddprun::rendezvous

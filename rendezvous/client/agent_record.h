@@ -42,7 +42,7 @@ class AgentRecord {
   bool has_unsaid() const { return said_ < facts_.size(); }
   // The coordinator said `action`. What the agent must hear of it; nullopt: nothing, it is stale,
   // a repetition, or of no concern.
-  std::optional<RendezvousEvent> Hear(TimePoint now, const Action& action);
+  std::optional<RendezvousEvent> Hear(const Action& action);
 
   // The newest epoch and round adopted.
   Stamp stamp() const { return Stamp{{}, epoch_, round_}; }
@@ -62,7 +62,7 @@ class AgentRecord {
   void DropFactsBefore(size_t first);
   void Add(Event event, TimePoint at = TimePoint{});
   bool IsOfThisRound(Round round) const { return is_assigned() && round == round_; }
-  std::optional<RendezvousEvent> HearWaiting(TimePoint now, const TellWaiting& action);
+  std::optional<RendezvousEvent> HearWaiting(const TellWaiting& action);
   std::optional<RendezvousEvent> HearAssign(const Assign& action);
 
   std::vector<Fact> facts_;
@@ -75,11 +75,7 @@ class AgentRecord {
   bool is_waiting_ = false;
   bool is_drained_ = false;  // the adopted round
   bool is_over_ = false;
-  std::string waiting_reason_;
 };
-
-// "..., 580 s left": `reason` with the whole seconds until `deadline`, at least 0.
-std::string WithTimeLeft(const std::string& reason, TimePoint now, TimePoint deadline);
 
 }  // namespace ddprun::rendezvous
 

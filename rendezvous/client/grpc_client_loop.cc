@@ -140,7 +140,7 @@ void GrpcClientLoop::TellSeeking(const SeekResult& result) {
   const std::string reason =
       absl::StrCat("waiting for the coordinator at ", PlaceText(options_.endpoint, {}),
                    " (last try: ", result.probe.text, ")");
-  Emit(Waiting{WithTimeLeft(reason, now, GiveUpAt())});
+  Emit(Waiting{reason, GiveUpAt()});
 }
 
 void GrpcClientLoop::LoseContact(const std::string& reason, bool is_refused) {

@@ -101,7 +101,7 @@ GrpcClientLoop::Step GrpcClientLoop::Hear(const v1::CoordinatorMessage& message)
   std::optional<RendezvousEvent> event;
   {
     const std::lock_guard lock(mutex_);
-    event = record_.Hear(now, *action);
+    event = record_.Hear(*action);
   }
   if (!event) return Step::kGoOn;
   const bool is_final = std::holds_alternative<RendezvousFailed>(*event);

@@ -3,6 +3,7 @@
 #define DDPRUN_RENDEZVOUS_CLIENT_RENDEZVOUS_CLIENT_H_
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <variant>
 
@@ -12,11 +13,12 @@
 
 namespace ddprun::rendezvous {
 
-// One sentence on what the agent waits for, given when it changes: the coordinator's own
-// ("1 of 2 nodes, waiting for 1 more, 580 s left") or, before it is reached, the client's
-// ("waiting for the coordinator at 10.0.0.1:29400: Connection refused, 580 s left").
+// What the agent waits for, as the beginning of a sentence: the coordinator's own words ("1 of 2
+// nodes, waiting for 1 more") or, before it is reached, the client's ("waiting for the coordinator
+// at 10.0.0.1:29400 (last try: Connection refused)"). Given when it changes, or the deadline does.
 struct Waiting {
   std::string reason;
+  std::optional<TimePoint> deadline = {};  // when the wait is given up, if it is
 };
 struct Assigned {
   Assignment assignment;

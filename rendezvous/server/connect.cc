@@ -109,9 +109,7 @@ class ConnectingClient final : public RendezvousClient {
     queued_.clear();
   }
 
-  void Fail(const std::string& message) {
-    handler_(RendezvousFailed{message});
-  }
+  void Fail(const std::string& message) { handler_(RendezvousFailed{message}); }
 
   void Decide() {
     const MachineNames machine = ThisMachine();
@@ -153,7 +151,7 @@ class ConnectingClient final : public RendezvousClient {
         return std::nullopt;
       }
       if (std::exchange(told, trouble) == trouble) continue;
-      handler_(Waiting{WithTimeLeft(absl::StrCat("waiting for ", trouble), now, give_up_at)});
+      handler_(Waiting{absl::StrCat("waiting for ", trouble), give_up_at});
     }
     return std::nullopt;
   }

@@ -24,10 +24,10 @@ class LocalSession final : public Session {
     return id.has_value();
   }
 
-  void Send(TimePoint now, const Stamp&, const Action& action) override {
+  void Send(TimePoint, const Stamp&, const Action& action) override {
     const std::lock_guard lock(mutex_);
     if (is_silent_) return;
-    std::optional<RendezvousEvent> event = record_.Hear(now, action);
+    std::optional<RendezvousEvent> event = record_.Hear(action);
     // Under the lock, so that no event comes after Silence: the handler only posts.
     if (event) handler_(*std::move(event));
   }

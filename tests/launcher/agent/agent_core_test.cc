@@ -316,23 +316,6 @@ TEST_CASE("agent: success without a coordinator ends with 0 after the exit barri
   CHECK(bench.Pass(1s) == "say exit:0");
 }
 
-TEST_CASE("agent: a wait is told when it lasts, and then whenever its reason changes") {
-  Bench bench;
-  bench.Step(AgentStarted{});
-  CHECK(bench.Step(rendezvous::Waiting{"1 of 3 nodes"}) == "");
-  SUBCASE("it is over soon") {
-    bench.Pass(400ms);
-    CHECK(bench.Assign(1) == "start:1");
-    CHECK(bench.Pass(1s) == "");
-  }
-  SUBCASE("it lasts") {
-    bench.Pass(400ms);
-    CHECK(bench.Step(rendezvous::Waiting{"2 of 3 nodes"}) == "");
-    CHECK(bench.Pass(100ms) == "say");
-    CHECK(bench.Step(rendezvous::Waiting{"1 of 3 nodes"}) == "say");
-  }
-}
-
 TEST_CASE("agent: a failed rendezvous ends with its code") {
   Bench bench;
   bench.Step(AgentStarted{});

@@ -23,7 +23,7 @@ AgentRecord AssignedToRound1() {
   AgentRecord record;
   record.Join(NodeInfo{});
   REQUIRE(record.NextToSay(kNow));
-  REQUIRE(record.Hear(kNow, MakeAssign(5, 1)));
+  REQUIRE(record.Hear(MakeAssign(5, 1)));
   return record;
 }
 
@@ -62,7 +62,7 @@ TEST_CASE("record: a failure that nobody answered is said again in front of the 
     CHECK_FALSE(record.has_unsaid());
   }
   SUBCASE("a drain is the answer") {
-    CHECK_FALSE(record.Hear(kNow, Drain{{}, Epoch{5}, Round{1}, "failed"}));
+    CHECK_FALSE(record.Hear(Drain{{}, Epoch{5}, Round{1}, "failed"}));
     record.StartSession();
     const auto join = record.NextToSay(kNow);
     REQUIRE(join);
@@ -70,7 +70,7 @@ TEST_CASE("record: a failure that nobody answered is said again in front of the 
     CHECK_FALSE(record.has_unsaid());
   }
   SUBCASE("so is a place in the next round") {
-    CHECK(record.Hear(kNow, MakeAssign(5, 2)));
+    CHECK(record.Hear(MakeAssign(5, 2)));
     record.StartSession();
     const auto join = record.NextToSay(kNow);
     REQUIRE(join);
@@ -83,11 +83,11 @@ TEST_CASE("record: a failure that nobody answered is said again in front of the 
 TEST_CASE("record: nobody adopts what is not greater than what it has seen") {
   AgentRecord record = AssignedToRound1();
   record.Join(NodeInfo{});
-  CHECK_FALSE(record.Hear(kNow, MakeAssign(5, 1)));
-  CHECK_FALSE(record.Hear(kNow, MakeAssign(4, 9)));
-  CHECK(record.Hear(kNow, MakeAssign(5, 2)));
+  CHECK_FALSE(record.Hear(MakeAssign(5, 1)));
+  CHECK_FALSE(record.Hear(MakeAssign(4, 9)));
+  CHECK(record.Hear(MakeAssign(5, 2)));
   CHECK(record.stamp().round == Round{2});
-  CHECK_FALSE(record.Hear(kNow, MakeAssign(5, 3)));  // not asked for
+  CHECK_FALSE(record.Hear(MakeAssign(5, 3)));  // not asked for
 }
 
 TEST_CASE("record: facts of another round are not said") {
@@ -102,26 +102,29 @@ TEST_CASE("record: facts of another round are not said") {
 
 TEST_CASE("record: a drain of the round is heard once, an older one never") {
   AgentRecord record = AssignedToRound1();
-  CHECK_FALSE(record.Hear(kNow, Drain{{}, Epoch{5}, Round{0}, "old"}));
-  CHECK(record.Hear(kNow, Drain{{}, Epoch{5}, Round{1}, "failed"}));
-  CHECK_FALSE(record.Hear(kNow, Drain{{}, Epoch{5}, Round{1}, "failed"}));
+  CHECK_FALSE(record.Hear(Drain{{}, Epoch{5}, Round{0}, "old"}));
+  CHECK(record.Hear(Drain{{}, Epoch{5}, Round{1}, "failed"}));
+  CHECK_FALSE(record.Hear(Drain{{}, Epoch{5}, Round{1}, "failed"}));
 }
 
-TEST_CASE("record: a waiting reason is heard when it changes, with the time left") {
+TEST_CASE("record: a waiting reason is heard with its deadline, until there is a place") {
   AgentRecord record;
+  const TellWaiting told{{}, "1 of 2 nodes, waiting for 1 more", kNow + seconds(580)};
+  CHECK_FALSE(record.Hear(told));
   record.Join(NodeInfo{});
-  const TellWaiting told{{}, "1 of 2 nodes, waiting for 1 more", kNow + milliseconds(579'500)};
-  const auto first = record.Hear(kNow, told);
-  REQUIRE(first);
-  CHECK(std::get<Waiting>(*first).reason == "1 of 2 nodes, waiting for 1 more, 580 s left");
-  CHECK_FALSE(record.Hear(kNow + seconds(5), told));
+  const auto heard = record.Hear(told);
+  REQUIRE(heard);
+  CHECK(std::get<Waiting>(*heard).reason == "1 of 2 nodes, waiting for 1 more");
+  CHECK(std::get<Waiting>(*heard).deadline == kNow + seconds(580));
+  REQUIRE(record.Hear(MakeAssign(5, 1)));
+  CHECK_FALSE(record.Hear(told));
 }
 
 TEST_CASE("record: nothing is heard after the verdict, which can be acknowledged") {
   AgentRecord record = AssignedToRound1();
-  CHECK(record.Hear(kNow, Conclude{{}, Epoch{5}, Round{1}, Verdict{}}));
+  CHECK(record.Hear(Conclude{{}, Epoch{5}, Round{1}, Verdict{}}));
   CHECK(record.is_over());
-  CHECK_FALSE(record.Hear(kNow, Conclude{{}, Epoch{5}, Round{1}, Verdict{}}));
+  CHECK_FALSE(record.Hear(Conclude{{}, Epoch{5}, Round{1}, Verdict{}}));
   record.AckVerdict();
   CHECK(std::holds_alternative<VerdictAcked>(*record.NextToSay(kNow)));
 }

@@ -21,9 +21,7 @@ struct Line {
     return std::string("contact lost") + (e.is_refused ? " (refused): " : ": ") + e.reason;
   }
   std::string operator()(const ContactRestored&) { return "contact restored"; }
-  std::string operator()(const RendezvousFailed& e) {
-    return "failed: " + e.message;
-  }
+  std::string operator()(const RendezvousFailed& e) { return "failed: " + e.message; }
 };
 
 }  // namespace

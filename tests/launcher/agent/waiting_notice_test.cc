@@ -1,0 +1,87 @@
+// What the user is told of a wait for a place in the round.
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "launcher/agent/agent_core.h"
+
+namespace ddprun::launcher {
+namespace {
+
+using namespace std::chrono_literals;
+using rendezvous::Waiting;
+
+constexpr TimePoint kStart{};
+
+// An agent that has joined, and what it says.
+class Bench {
+ public:
+  Bench() { At(0ms, AgentStarted{}); }
+  std::string At(Duration since_start, const AgentEvent& event) {
+    std::string text;
+    for (const AgentAction& action : core_.Step(kStart + since_start, event)) {
+      if (const Say* say = std::get_if<Say>(&action)) text += say->text;
+    }
+    return text;
+  }
+  std::string PassTo(Duration since_start) { return At(since_start, AgentTimePassed{}); }
+  std::string Assign(Duration since_start) {
+    rendezvous::Assignment assignment;
+    assignment.epoch = Epoch{1};
+    assignment.round = Round{1};
+    return At(since_start, rendezvous::Assigned{assignment});
+  }
+  std::optional<TimePoint> next() const { return core_.NextDeadline(); }
+
+ private:
+  AgentCore core_{AgentPolicy{}};
+};
+
+TEST_CASE("waiting: one that is over soon is not told") {
+  Bench bench;
+  CHECK(bench.At(0ms, Waiting{"1 of 3 nodes"}) == "");
+  CHECK(bench.PassTo(400ms) == "");
+  CHECK(bench.Assign(400ms) == "");
+  CHECK(bench.next() == std::nullopt);
+}
+
+TEST_CASE("waiting: one that lasts is told, and then whenever its reason changes") {
+  Bench bench;
+  CHECK(bench.At(0ms, Waiting{"1 of 3 nodes"}) == "");
+  CHECK(bench.At(400ms, Waiting{"2 of 3 nodes"}) == "");
+  CHECK(bench.PassTo(500ms) == "2 of 3 nodes");
+  CHECK(bench.At(600ms, Waiting{"1 of 3 nodes"}) == "1 of 3 nodes");
+  CHECK(bench.At(700ms, Waiting{"1 of 3 nodes"}) == "");
+  CHECK(bench.next() == std::nullopt);  // without a deadline nothing more is to be said
+}
+
+TEST_CASE("waiting: a long one is told again every minute, with the time it has left") {
+  Bench bench;
+  const Waiting wait{"1 of 2 nodes, waiting for 1 more", kStart + 200s};
+  CHECK(bench.At(0ms, wait) == "");
+  CHECK(bench.next() == kStart + 500ms);
+  CHECK(bench.PassTo(500ms) == wait.reason + ", 200 s left");
+  CHECK(bench.next() == kStart + 60500ms);
+  CHECK(bench.PassTo(60500ms) == wait.reason + ", 140 s left");
+  CHECK(bench.At(61s, wait) == "");
+  CHECK(bench.PassTo(120500ms) == wait.reason + ", 80 s left");
+
+  SUBCASE("another reason is told at once, and the minute begins anew") {
+    CHECK(bench.At(130s, Waiting{"2 of 3", kStart + 200s}) == "2 of 3, 70 s left");
+    CHECK(bench.next() == kStart + 190s);
+    CHECK(bench.PassTo(191s) == "2 of 3, 9 s left");
+    CHECK(bench.next() == std::nullopt);  // the end has a line of its own
+  }
+  SUBCASE("a deadline that moves is told at the next turn") {
+    CHECK(bench.At(130s, Waiting{wait.reason, kStart + 1000s}) == "");
+    CHECK(bench.next() == kStart + 180500ms);
+    CHECK(bench.PassTo(180500ms) == wait.reason + ", 820 s left");
+  }
+  SUBCASE("a place ends it") {
+    CHECK(bench.Assign(130s) == "");
+    CHECK(bench.next() == std::nullopt);
+  }
+}
+
+}  // namespace
+}  // namespace ddprun::launcher
