@@ -12,8 +12,10 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "launcher/cli/option_table.h"
 #include "launcher/cli/text.h"
+#include "launcher/process/exit_status.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -36,10 +38,16 @@ constexpr char kFooter[] =
     "after PROGRAM is the program's. PET_<NAME> in the environment stands in for an option,\n"
     "DDPRUN_LOG_LEVEL=info or =debug tells on stderr what ddprun does.\n"
     "\n"
-    "Exit codes: 0 success; that of the first worker that failed (128+n: killed by signal n);\n"
-    "2 usage; 120 this machine; 121 rendezvous; 122 authentication; 123 lost the coordinator;\n"
-    "125 a bug of ddprun; 126 program not executable; 127 program not found; 128+n ddprun was\n"
-    "stopped by signal n.";
+    "Exit codes: that of the first worker that failed (128+n: killed by signal n); else";
+
+std::string Footer() {
+  std::string text = absl::StrCat("\n", kFooter);
+  for (const ExitCodeMeaning& row : kExitCodes) {
+    const std::string code = row.code == kExitSignalBase ? "" : absl::StrFormat("%-3d  ", row.code);
+    absl::StrAppend(&text, "\n  ", code, std::string(row.meaning));
+  }
+  return text;
+}
 
 class HelpFormatter : public CLI::Formatter {
  public:
@@ -55,7 +63,7 @@ class Parser {
   Parser() : app_(kDescription, "ddprun") {
     app_.set_help_flag();
     app_.formatter(std::make_shared<HelpFormatter>());
-    app_.footer(std::string("\n") + kFooter);
+    app_.footer(Footer());
     for (const OptionRow& row : OptionTable()) Add(row);
   }
 

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "launcher/process/exit_status.h"
+
 namespace ddprun::launcher {
 namespace {
 
@@ -148,10 +150,13 @@ TEST_CASE("cli: --help begins with an example and names every option") {
                            "--version",
                            "-r",
                            "-t",
-                           "-h",
-                           "127"}) {
+                           "-h"}) {
     CAPTURE(name);
     CHECK(help.find(name) != std::string::npos);
+  }
+  for (const ExitCodeMeaning& row : kExitCodes) {
+    CHECK(help.find(row.meaning) != std::string::npos);
+    CHECK(help.find("\n  " + std::to_string(row.code)) != std::string::npos);
   }
   CHECK(TextOf({"-h"}) == help);
   CHECK(TextOf({"--version"}) == std::string("ddprun ") + kVersion + "\n");
