@@ -193,11 +193,6 @@ void ChooseRendezvous(Reader& read, LaunchConfig& config) {
 
 }  // namespace
 
-std::string Endpoint::ToString() const {
-  const bool is_v6 = host.find(':') != std::string::npos;
-  return is_v6 ? absl::StrCat("[", host, "]:", port) : absl::StrCat(host, ":", port);
-}
-
 Streams StreamChoice::For(int local_rank) const {
   const auto found = by_local_rank.find(local_rank);
   return found == by_local_rank.end() ? everyone : found->second;

@@ -29,8 +29,6 @@ enum class RendezvousKind {
 struct Endpoint {
   std::string host;  // a name or an address; IPv6 without brackets
   uint16_t port = 0;
-  // host:port, [v6]:port.
-  std::string ToString() const;
   friend bool operator==(const Endpoint&, const Endpoint&) = default;
 };
 

@@ -82,10 +82,10 @@ class SignalReceiver::Impl {
       const bool is_from_process =
           info.ssi_code == SI_USER || info.ssi_code == SI_QUEUE || info.ssi_code == SI_TKILL;
       const pid_t sender = is_from_process ? static_cast<pid_t>(info.ssi_pid) : 0;
-      const TimePoint now = SteadyNow();
-      const std::optional<SignalMeaning> meaning = classifier_.Classify(signal, sender, now);
+      const std::optional<SignalMeaning> meaning =
+          classifier_.Classify(signal, sender, SteadyNow());
       if (!meaning) continue;
-      handler_(ReceivedSignal{*meaning, signal, sender, info.ssi_uid, now});
+      handler_(ReceivedSignal{*meaning, signal, sender});
     }
   }
 

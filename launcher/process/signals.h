@@ -30,8 +30,6 @@ struct ReceivedSignal {
   SignalMeaning meaning{};
   int signal = 0;
   pid_t sender = 0;  // 0: the kernel, such as ^C at the terminal
-  uid_t sender_uid = 0;
-  TimePoint at{};
 };
 
 // Decides what a signal means. [pure]

@@ -86,8 +86,6 @@ class AttachCall::Reactor final
     return end_;
   }
 
-  void Cancel() { context_.TryCancel(); }
-
   // The owner goes: whatever comes is read by nobody.
   void Abandon() {
     {
@@ -141,7 +139,6 @@ AttachCall::~AttachCall() { reactor_->Abandon(); }
 
 void AttachCall::Write(v1::AgentMessage message) { reactor_->Write(std::move(message)); }
 void AttachCall::HalfClose() { reactor_->HalfClose(); }
-void AttachCall::Cancel() { reactor_->Cancel(); }
 bool AttachCall::can_write() const { return reactor_->can_write(); }
 std::optional<v1::CoordinatorMessage> AttachCall::TakeMessage() { return reactor_->TakeMessage(); }
 std::optional<grpc::Status> AttachCall::end() const { return reactor_->end(); }

@@ -27,8 +27,6 @@ class AttachCall {
   void Write(v1::AgentMessage message);
   // Says that nothing more comes. REQUIRES: can_write().
   void HalfClose();
-  // Cancels a call that has not ended. Its end still comes.
-  void Cancel();
 
   // Nothing is being written, and HalfClose was not called.
   bool can_write() const;
