@@ -54,7 +54,8 @@ std::string RunDirectory(const std::string& run_id, uint16_t port) {
   const std::string base = absl::StrCat(runtime != nullptr && *runtime != '\0' ? runtime : "/tmp",
                                         "/ddprun-", geteuid());
   const std::string directory = absl::StrCat(base, "/", FileName(run_id), "-", port);
-  return IsOwnDirectory(base) && IsOwnDirectory(directory) ? directory : "";
+  const bool exists = access(directory.c_str(), F_OK) == 0;
+  return IsOwnDirectory(base) && (!exists || IsOwnDirectory(directory)) ? directory : "";
 }
 
 }  // namespace ddprun::launcher

@@ -15,9 +15,9 @@ std::string HostName();
 // Unique among all agents there are: host name, pid, random bits.
 NodeId NewNodeId(const std::string& host);
 
-// The directory of a job's small files on this machine, of this user only, made when missing; it
-// outlives the agent, so that an agent started anew finds its predecessor's epoch. Empty when it
-// cannot be made.
+// The directory of a job's small files on this machine, in one of this user only; whoever writes
+// there makes it. It outlives an agent that is killed, so that one started anew finds its
+// predecessor's epoch. Empty when others could write there.
 std::string RunDirectory(const std::string& run_id, uint16_t port);
 
 }  // namespace ddprun::launcher

@@ -25,6 +25,7 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(Options options)
   absl::StatusOr<Epoch> epoch = NextEpoch(options.run_dir);
   if (!epoch.ok()) return epoch.status();
   auto coordinator = std::unique_ptr<Coordinator>(new Coordinator);
+  coordinator->run_dir_ = std::move(options.run_dir);
   const std::string run_id = options.policy.run_id;
   coordinator->loop_ = std::make_shared<CoordinatorLoop>(std::move(options.policy), *epoch,
                                                          std::move(options.log_step));
@@ -52,6 +53,8 @@ void Coordinator::Stop() {
   // First the loop, which closes the sessions behind what they were told last; then the frontend,
   // which gives them a moment to get it out.
   loop_->Stop();
+  const std::string run_dir = std::exchange(run_dir_, {});
+  if (loop_->WaitFinished(Duration{0})) ForgetEpoch(run_dir);  // while the port is still ours
   if (frontend_ != nullptr) port_ = frontend_->port();
   frontend_.reset();
 }

@@ -33,7 +33,7 @@ class Coordinator {
   struct Options {
     Policy policy;
     std::optional<Listen> listen;
-    // Keeps the epoch file; empty: the epoch comes from the time of day alone.
+    // Keeps the epoch file until the job is over; empty: the epoch comes from the time of day.
     std::string run_dir;
     // A connection to the port whose first byte is 0x00, unread: a worker that looks for its store.
     // Called on the listener's thread; must not block. Not set: such connections are closed.
@@ -68,6 +68,7 @@ class Coordinator {
   std::shared_ptr<CoordinatorLoop> loop_;  // shared with sessions, which may be destroyed later
   std::unique_ptr<Frontend> frontend_;
   uint16_t port_ = 0;  // after Stop
+  std::string run_dir_;
 };
 
 }  // namespace ddprun::rendezvous

@@ -1,6 +1,7 @@
 #include "rendezvous/server/epoch_file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -73,10 +74,22 @@ absl::StatusOr<Epoch> NextEpoch(const std::string& run_dir) {
   const std::string path = absl::StrCat(run_dir, "/epoch");
   const std::optional<uint64_t> last = Read(path);
   const uint64_t next = last && *last < UINT64_MAX ? *last + 1 : EpochFromTimeOfDay();
-  if (absl::Status status = Write(run_dir, path, Encode(next)); !status.ok()) {
+  absl::Status status = absl::NotFoundError("not tried");
+  // More than once: a job on the same port in another network namespace may just be removing it.
+  for (int attempt = 0; attempt < 3 && absl::IsNotFound(status); ++attempt) {
+    (void)mkdir(run_dir.c_str(), 0700);  // if it is still not there, the next call says so
+    status = Write(run_dir, path, Encode(next));
+  }
+  if (!status.ok()) {
     return absl::Status(status.code(), absl::StrCat("epoch file: ", status.message()));
   }
   return Epoch{next};
+}
+
+void ForgetEpoch(const std::string& run_dir) {
+  if (run_dir.empty()) return;
+  (void)unlink(absl::StrCat(run_dir, "/epoch").c_str());
+  (void)rmdir(run_dir.c_str());
 }
 
 }  // namespace ddprun::rendezvous

@@ -28,8 +28,9 @@ TEST_CASE("node identity: a run's directory is this user's alone and the same ea
   const std::string first = RunDirectory("job1", 29400);
   REQUIRE_FALSE(first.empty());
   struct stat info {};
-  REQUIRE(stat(first.c_str(), &info) == 0);
+  REQUIRE(stat(std::filesystem::path(first).parent_path().c_str(), &info) == 0);
   CHECK((info.st_mode & 0777) == 0700);
+  CHECK_FALSE(std::filesystem::exists(first));  // only who writes there makes it
   CHECK(RunDirectory("job1", 29400) == first);
   CHECK(RunDirectory("job1", 29401) != first);
 }
@@ -44,6 +45,7 @@ TEST_CASE("node identity: no run id leaves the directory") {
 TEST_CASE("node identity: a directory that others can write to is not used") {
   const Fixture fixture;
   const std::string directory = RunDirectory("job1", 1);
+  std::filesystem::create_directory(directory);
   REQUIRE(chmod(directory.c_str(), 0777) == 0);
   CHECK(RunDirectory("job1", 1).empty());
 }

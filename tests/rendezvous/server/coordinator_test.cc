@@ -2,11 +2,13 @@
 
 #include <doctest/doctest.h>
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "rendezvous/base/steady_clock.h"
 #include "tests/rendezvous/server/event_log.h"
+#include "tests/support/temp_dir.h"
 
 namespace ddprun::rendezvous {
 namespace {
@@ -81,6 +83,31 @@ TEST_CASE("coordinator: each event and action is a line for the log, heartbeats 
   CHECK(lines[3].rfind("says session=1: conclude ", 0) == 0);
   CHECK(lines[4].rfind("hears acked session=1 ", 0) == 0);
   CHECK(lines[5] == "says finish");
+}
+
+TEST_CASE("coordinator: the epoch's file goes with the job, and stays when it may go on") {
+  const testing::TempDir dir;
+  const std::string run = dir.File("run");
+  const auto start = [&run] {
+    auto started = Coordinator::Start({.policy = TestPolicy(1, 1), .run_dir = run});
+    REQUIRE(started.ok());
+    return *std::move(started);
+  };
+  start()->Stop();
+  CHECK(std::filesystem::exists(run + "/epoch"));
+  EventLog log;
+  auto coordinator = start();
+  auto client = coordinator->AttachLocal(log.handler());
+  client->Join(TestNode("a", 1, 1));
+  const auto assigned = log.Await<Assigned>();
+  REQUIRE(assigned);
+  client->ReportSucceeded(assigned->assignment.round);
+  REQUIRE(log.Await<Concluded>());
+  client->AckVerdict();
+  REQUIRE(coordinator->WaitFinished(kPatience));
+  CHECK(std::filesystem::exists(run + "/epoch"));
+  coordinator->Stop();
+  CHECK_FALSE(std::filesystem::exists(run));
 }
 
 TEST_CASE("coordinator: a failure without budget ends the job with the worker's code") {

@@ -52,7 +52,21 @@ TEST_CASE("epoch file: a lost or damaged file still gives a greater epoch") {
   CHECK(Next(directory.path()) > last);
 }
 
-TEST_CASE("epoch file: a directory that is not there is an error that names the file") {
+TEST_CASE("epoch file: a missing directory is made, and goes when the job is over") {
+  const testing::TempDir directory;
+  const std::string run = directory.File("run");
+  const uint64_t first = Next(run);
+  CHECK(Next(run) == first + 1);
+  ForgetEpoch(run);
+  CHECK_FALSE(std::filesystem::exists(run));
+  CHECK(Next(run) > first + 1);
+  std::ofstream(run + "/other") << "x";
+  ForgetEpoch(run);
+  CHECK(std::filesystem::exists(run + "/other"));
+  CHECK_FALSE(std::filesystem::exists(run + "/epoch"));
+}
+
+TEST_CASE("epoch file: a directory that cannot be made is an error that names the file") {
   const auto epoch = NextEpoch("/nonexistent/run");
   REQUIRE_FALSE(epoch.ok());
   CHECK(epoch.status().message().find("/nonexistent/run/epoch") != std::string::npos);
