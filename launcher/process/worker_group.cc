@@ -79,6 +79,7 @@ class WorkerGroup::Impl {
   void Stop(int signal, Duration grace) {
     if (is_empty()) return;
     StopStarting();
+    EndSuspension();  // this signal continues the workers, too
     const TimePoint kill_at = SteadyNow() + grace;
     grace_ = grace;
     kill_strays_at_ = std::min(kill_strays_at_.value_or(kill_at), kill_at);
@@ -115,9 +116,30 @@ class WorkerGroup::Impl {
     }
   }
 
+  void Suspend() {
+    if (!suspended_at_) suspended_at_ = SteadyNow();
+    SignalGroups(SIGSTOP);
+  }
+
+  void Resume() {
+    SignalGroups(SIGCONT);
+    EndSuspension();
+    PostRecheck();
+  }
+
   bool is_empty() const { return workers_.empty(); }
 
  private:
+  // Time in which the workers could not run is no part of their grace.
+  void EndSuspension() {
+    if (!suspended_at_) return;
+    const Duration paused = SteadyNow() - *std::exchange(suspended_at_, std::nullopt);
+    for (Worker& worker : workers_) {
+      if (worker.kill_at) *worker.kill_at += paused;
+    }
+    if (kill_strays_at_) *kill_strays_at_ += paused;
+  }
+
   // ESRCH is expected: a leader that is a zombie alone still counts as a group, a reaped one does
   // not. Nor does a child that was cloned a moment ago and has no group yet; it is alone then.
   static void SignalGroup(const Worker& worker, int signal) {
@@ -373,6 +395,7 @@ class WorkerGroup::Impl {
   bool is_killed_ = false;
   Duration grace_{0};
   std::optional<TimePoint> kill_strays_at_;
+  std::optional<TimePoint> suspended_at_;
   std::optional<TimePoint> all_killed_since_;
   bool were_strays_told_ = false;
   std::optional<StartFailed> start_failure_;
@@ -387,8 +410,8 @@ void WorkerGroup::Start(std::vector<WorkerSpec> specs) { impl_->Start(std::move(
 void WorkerGroup::Stop(int signal, Duration grace) { impl_->Stop(signal, grace); }
 void WorkerGroup::KillNow() { impl_->KillNow(); }
 void WorkerGroup::Relay(int signal) { impl_->Relay(signal); }
-void WorkerGroup::Suspend() { impl_->SignalGroups(SIGSTOP); }
-void WorkerGroup::Resume() { impl_->SignalGroups(SIGCONT); }
+void WorkerGroup::Suspend() { impl_->Suspend(); }
+void WorkerGroup::Resume() { impl_->Resume(); }
 bool WorkerGroup::is_empty() const { return impl_->is_empty(); }
 
 }  // namespace ddprun::launcher

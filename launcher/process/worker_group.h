@@ -119,6 +119,7 @@ class WorkerGroup {
   // die.
   void Relay(int signal);
   // Stops (SIGSTOP: a group without a terminal ignores SIGTSTP) or continues all process groups.
+  // The time between does not count against a grace.
   void Suspend();
   void Resume();
 

@@ -11,6 +11,7 @@
 
 #include <doctest/doctest.h>
 
+#include "rendezvous/base/steady_clock.h"
 #include "tests/launcher/process/group_fixture.h"
 #include "tests/launcher/process/process_testing.h"
 #include "tests/support/skip.h"
@@ -295,6 +296,24 @@ TEST_CASE("worker_group: suspend stops the whole group and resume continues it")
   CHECK(WaitUntil([&] { return StateOf(worker) == 'S' && StateOf(helper) == 'S'; }));
   fixture.group.KillNow();
   REQUIRE(fixture.RunToEnd());
+}
+
+TEST_CASE("worker_group: time spent suspended is no part of the grace") {
+  constexpr auto kGrace = 500ms;
+  Fixture fixture;
+  fixture.group.Start({fixture.Toy(0, {"ignore", "15", "say", "ready", "sleep"})});
+  REQUIRE(fixture.RunUntilStarted(1));
+  fixture.output.ReadUntil("ready\n");
+  fixture.group.Stop(SIGTERM, kGrace);
+  const TimePoint stopped_at = SteadyNow();
+  fixture.group.Suspend();
+  // The loop does not run meanwhile, as an agent that has stopped itself does not.
+  CHECK(WaitUntil([&] { return SteadyNow() > stopped_at + kGrace; }));
+  fixture.group.Resume();
+  fixture.io.poll();
+  CHECK(fixture.All<StopIgnored>().empty());
+  REQUIRE(fixture.RunToEnd());
+  CHECK(SteadyNow() > stopped_at + kGrace + kGrace / 2);
 }
 
 }  // namespace
