@@ -5,7 +5,6 @@
 
 #include <cerrno>
 #include <csignal>
-#include <set>
 #include <utility>
 
 #include <boost/asio/io_context.hpp>
@@ -16,6 +15,7 @@
 #include "launcher/process/guardian_child.h"
 #include "launcher/process/process.h"
 #include "launcher/process/raw_syscall.h"
+#include "launcher/process/session_table.h"
 #include "rendezvous/base/check.h"
 #include "rendezvous/base/steady_clock.h"
 #include "rendezvous/base/unique_fd.h"
@@ -43,7 +43,8 @@ struct Watcher {
 
 class Guardian::Impl {
  public:
-  explicit Impl(std::string mark) : mark_(std::move(mark)) {}
+  Impl(std::string mark, SessionTable::Pointer sessions)
+      : mark_(std::move(mark)), sessions_(std::move(sessions)) {}
 
   ~Impl() {
     if (const auto watcher = watcher_.lock()) watcher->owner = nullptr;
@@ -55,19 +56,14 @@ class Guardian::Impl {
     if (pipe2(ends, O_CLOEXEC) != 0) return absl::ErrnoToStatus(errno, "guardian: pipe");
     UniqueFd read_end(ends[0]);
     UniqueFd write_end(ends[1]);
-    // A guardian that somebody stopped (SIGSTOP) must not block the agent.
-    if (fcntl(write_end.get(), F_SETFL, O_NONBLOCK) != 0) {
-      return absl::ErrnoToStatus(errno, "guardian: O_NONBLOCK");
-    }
     // Raw, without an exit signal and without the handlers that libraries hang on fork(): a restart
     // happens in a process with threads.
     const long pid = syscall(SYS_clone, 0, nullptr, nullptr, nullptr, nullptr);
-    if (pid == 0) RunGuardian(read_end.get(), mark_.c_str());
+    if (pid == 0) RunGuardian(read_end.get(), mark_.c_str(), *sessions_);
     if (pid < 0) return absl::ErrnoToStatus(errno, "guardian: clone");
     pid_ = static_cast<pid_t>(pid);
     write_end_ = std::move(write_end);
     born_ = SteadyNow();
-    for (const pid_t session : sessions_) Send({.is_added = 1, .session = session});
     return absl::OkStatus();
   }
 
@@ -79,29 +75,10 @@ class Guardian::Impl {
     AwaitDeath(watcher);
   }
 
-  void Tell(pid_t session, bool is_added) {
-    if (is_added) {
-      sessions_.insert(session);
-    } else {
-      sessions_.erase(session);
-    }
-    Send({.is_added = is_added, .session = session});
-  }
-
+  SessionTable& sessions() { return *sessions_; }
   pid_t pid() const { return pid_; }
 
  private:
-  void Send(const GuardianMessage& message) {
-    if (!write_end_.is_open()) return;
-    ssize_t size = 0;
-    do {
-      size = write(write_end_.get(), &message, sizeof(message));
-    } while (size < 0 && errno == EINTR);
-    // EPIPE: it is dead, and its successor is told everything. EAGAIN: it has not read for 8,192
-    // messages; one with a wrong list is worse than a new one, and Watch sees its end.
-    if (size < 0 && errno == EAGAIN) kill(pid_, SIGKILL);
-  }
-
   using WatcherPtr = std::shared_ptr<Watcher<Impl>>;
 
   // The write end of a pipe nobody reads any more reports an error: works without pidfd.
@@ -162,11 +139,11 @@ class Guardian::Impl {
   }
 
   const std::string mark_;
+  const SessionTable::Pointer sessions_;
   pid_t pid_ = 0;
   pid_t dead_pid_ = 0;
   UniqueFd write_end_;
   TimePoint born_;
-  std::set<pid_t> sessions_;
   std::weak_ptr<Watcher<Impl>> watcher_;
   std::function<void(const std::string&)> on_restart_;
 };
@@ -176,7 +153,9 @@ Guardian::~Guardian() = default;
 
 absl::StatusOr<std::unique_ptr<Guardian>> Guardian::Start(const std::string& job_mark) {
   DDP_CHECK(!job_mark.empty());
-  auto impl = std::make_unique<Impl>(job_mark);
+  SessionTable::Pointer sessions = SessionTable::Map();
+  if (sessions == nullptr) return absl::ErrnoToStatus(errno, "guardian: mmap");
+  auto impl = std::make_unique<Impl>(job_mark, std::move(sessions));
   if (absl::Status status = impl->Fork(); !status.ok()) return status;
   return std::unique_ptr<Guardian>(new Guardian(std::move(impl)));
 }
@@ -185,8 +164,8 @@ void Guardian::Watch(boost::asio::io_context& io,
                      std::function<void(const std::string&)> on_restart) {
   impl_->Watch(io, std::move(on_restart));
 }
-void Guardian::AddSession(pid_t session) { impl_->Tell(session, true); }
-void Guardian::RemoveSession(pid_t session) { impl_->Tell(session, false); }
+void Guardian::AddSession(pid_t session) { impl_->sessions().Add(session); }
+void Guardian::RemoveSession(pid_t session) { impl_->sessions().Remove(session); }
 pid_t Guardian::pid() const { return impl_->pid(); }
 
 }  // namespace ddprun::launcher

@@ -16,10 +16,11 @@ class io_context;
 
 namespace ddprun::launcher {
 
-// The guardian holds the read end of a pipe whose write end only the agent has. When that closes,
-// however the agent ended, it kills every process of the sessions it was told of and every process
-// that carries the job's mark, until two walks over /proc find none, and exits. It lives in a
-// session of its own, with all signals blocked, /dev/null on 0 to 2 and nothing else open.
+// The guardian holds the read end of a pipe whose write end only the agent has, and sleeps. When
+// the pipe closes, however the agent ended, it kills every process of the workers' sessions, which
+// it finds in memory shared with the agent (session_table.h), and every process that carries the
+// job's mark, until two walks over /proc find none, and exits. It lives in a session of its own,
+// with all signals blocked, /dev/null on 0 to 2 and nothing else open.
 //
 // It is a fork, not a program: it works when the binary has been replaced or removed meanwhile. It
 // ends without SIGCHLD and ordinary waits do not see it (no exit signal), so "no children" means no
@@ -42,7 +43,7 @@ class Guardian {
   // destroyed first.
   void Watch(boost::asio::io_context& io, std::function<void(const std::string&)> on_restart);
 
-  // A worker's session (its pid), as long as its process group has members.
+  // A worker's session (its pid), as long as its process group has members. Wakes nobody.
   void AddSession(pid_t session);
   void RemoveSession(pid_t session);
 

@@ -10,29 +10,13 @@
 #include "launcher/process/leftovers.h"
 #include "launcher/process/process_baseline.h"
 #include "launcher/process/raw_syscall.h"
+#include "launcher/process/session_table.h"
 
 namespace ddprun::launcher {
 namespace {
 
 constexpr int kPipeFd = 3;
 constexpr int kHighestFdWithoutCloseRange = 65535;
-
-struct Sessions {
-  pid_t ids[kMaxGuardedSessions];
-  size_t count;
-};
-
-DDPRUN_RAW void Forget(Sessions* sessions, pid_t id) {
-  for (size_t i = 0; i < sessions->count; ++i) {
-    if (sessions->ids[i] == id) sessions->ids[i--] = sessions->ids[--sessions->count];
-  }
-}
-
-DDPRUN_RAW void Apply(const GuardianMessage& message, Sessions* sessions) {
-  Forget(sessions, message.session);
-  if (message.is_added == 0 || sessions->count == kMaxGuardedSessions) return;
-  sessions->ids[sessions->count++] = message.session;
-}
 
 // Lets go of everything the agent had: a pipe of the agent's caller must close when the agent does,
 // and a mount must not stay busy.
@@ -61,30 +45,21 @@ DDPRUN_RAW void Pause(long milliseconds) {
   syscall(SYS_nanosleep, &pause, nullptr);
 }
 
-// Follows the agent's messages until the pipe closes.
-DDPRUN_RAW void FollowAgent(Sessions* sessions) {
-  for (;;) {
-    GuardianMessage messages[64];
-    const long size = syscall(SYS_read, kPipeFd, messages, sizeof(messages));
-    if (size < 0 && errno == EINTR) continue;
-    if (size <= 0) return;
-    for (long i = 0; i < size / static_cast<long>(sizeof(messages[0])); ++i) {
-      Apply(messages[i], sessions);
-    }
+// Nobody writes into the pipe: it closes when the agent is gone.
+DDPRUN_RAW void AwaitEndOfAgent() {
+  char byte;
+  while (syscall(SYS_read, kPipeFd, &byte, 1) < 0 && errno == EINTR) {
   }
 }
 
 }  // namespace
 
-DDPRUN_RAW void RunGuardian(int pipe, const char* mark) {
-  Sessions sessions;
-  sessions.count = 0;
+DDPRUN_RAW void RunGuardian(int pipe, const char* mark, SessionTable& sessions) {
   Detach(pipe);
-  FollowAgent(&sessions);
+  AwaitEndOfAgent();
   LeftoverQuery query;
   query.mark = mark;
-  query.sessions = sessions.ids;
-  query.session_count = sessions.count;
+  query.sessions = &sessions;
   // Two empty walks 20 ms apart: during exec a process shows no environment for a moment. A process
   // that sleeps in the kernel is asked again for ten minutes, ever more rarely.
   constexpr long kEmptyPause = 20;
@@ -97,6 +72,7 @@ DDPRUN_RAW void RunGuardian(int pipe, const char* mark) {
     if (empty_walks == 1) Pause(kEmptyPause);
     if (empty_walks > 0) continue;
     Pause(pause);
+    sessions.RemoveEnded();
     pause = pause * 2 < kLongestPause ? pause * 2 : kLongestPause;
   }
   for (;;) syscall(SYS_exit_group, 0);

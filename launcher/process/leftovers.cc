@@ -12,6 +12,7 @@
 #include <ctime>
 
 #include "launcher/process/raw_syscall.h"
+#include "launcher/process/session_table.h"
 #include "rendezvous/base/check.h"
 #include "rendezvous/base/steady_clock.h"
 
@@ -142,9 +143,7 @@ DDPRUN_RAW bool Belongs(pid_t pid, const LeftoverQuery& query) {
   if (!ReadFacts(pid, &facts)) return false;
   if (facts.state == 'Z' || facts.state == 'X' || facts.state == 'x') return false;
   if (query.parent != 0 && facts.parent == query.parent) return true;
-  for (size_t i = 0; i < query.session_count; ++i) {
-    if (facts.session == query.sessions[i]) return true;
-  }
+  if (query.sessions != nullptr && query.sessions->Holds(facts.session)) return true;
   return query.mark[0] != '\0' && CarriesMark(pid, query.mark);
 }
 

@@ -5,12 +5,13 @@
 
 #include <sys/types.h>
 
-#include <cstddef>
 #include <string>
 
 #include "rendezvous/base/time.h"
 
 namespace ddprun::launcher {
+
+class SessionTable;
 
 // The variable of a worker's environment that holds the job's mark.
 inline constexpr char kJobMarkVariable[] = "DDPRUN_JOB_MARK";
@@ -21,11 +22,10 @@ std::string NewJobMark();
 
 // Which processes belong to the job. Plain pointers, because the guardian may not allocate.
 struct LeftoverQuery {
-  const char* mark = "";            // not empty: whose environment holds it, or an inner job's
-  const pid_t* sessions = nullptr;  // and members of these sessions
-  size_t session_count = 0;
-  pid_t parent = 0;  // and, when not 0, its children
-  pid_t spare = 0;   // but never this one (the guardian), nor the caller
+  const char* mark = "";  // not empty: whose environment holds it, or an inner job's
+  const SessionTable* sessions = nullptr;  // and, when not null, members of these
+  pid_t parent = 0;                        // and, when not 0, its children
+  pid_t spare = 0;                         // but never this one (the guardian), nor the caller
 };
 
 // One walk over /proc. Sends `signal` (0: none) to each living process that belongs to the job;

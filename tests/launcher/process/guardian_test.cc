@@ -152,6 +152,25 @@ TEST_CASE("guardian: a dead guardian is replaced, and the new one does its work"
   CHECK(WaitUntil([&] { return AllGone({worker, daemon, second}); }));
 }
 
+TEST_CASE("guardian: a worker's session is enough, also for a guardian that was started later") {
+  // The helper has lost the mark; nothing but the shared table names its session.
+  for (const bool is_replaced : {false, true}) {
+    Agent agent({"bare_helper", "say", "ready", "sleep"});
+    const pid_t worker = agent.Await("started ");
+    const pid_t helper = agent.Await("left ");
+    agent.TextUntil("ready\n");
+    REQUIRE(WaitUntil([&] { return MarkOf(helper).empty(); }));
+    if (is_replaced) {
+      kill(agent.guardian(), SIGKILL);
+      agent.Await("started another (pid ");
+    }
+
+    agent.Kill();
+
+    CHECK(WaitUntil([&] { return AllGone({worker, helper}); }));
+  }
+}
+
 TEST_CASE("guardian: it has a session of its own, no descriptor of the agent's, and no open ears") {
   Agent agent({"sleep"});
   const std::string proc = "/proc/" + std::to_string(agent.guardian());

@@ -10,6 +10,7 @@
 #include <doctest/doctest.h>
 
 #include "launcher/process/process.h"
+#include "launcher/process/session_table.h"
 #include "launcher/process/spawn.h"
 #include "launcher/process/worker_group.h"
 #include "tests/launcher/process/group_fixture.h"
@@ -76,8 +77,9 @@ TEST_CASE("leftovers: a mark is found as a whole variable and as an outer mark, 
 TEST_CASE("leftovers: sessions and children count without a mark, the spared one never") {
   const Sleeper one({});
   const Sleeper two({});
-  const pid_t sessions[] = {one.pid()};
-  CHECK(SignalLeftovers({.sessions = sessions, .session_count = 1}, 0) == 1);
+  const SessionTable::Pointer sessions = SessionTable::Map();
+  sessions->Add(one.pid());
+  CHECK(SignalLeftovers({.sessions = sessions.get()}, 0) == 1);
   CHECK(SignalLeftovers({.parent = getpid()}, 0) == 2);
   CHECK(SignalLeftovers({.parent = getpid(), .spare = one.pid()}, 0) == 1);
 }

@@ -139,6 +139,7 @@ void Run(const std::string& verb, const char*** next) {
   }
   if (verb == "helper") LeaveBehind(false, false, false);
   if (verb == "stubborn_helper") LeaveBehind(false, true, false);
+  if (verb == "bare_helper") LeaveBehind(false, true, true);
   if (verb == "daemon") LeaveBehind(true, false, false);
   if (verb == "stubborn_daemon") LeaveBehind(true, true, false);
   if (verb == "bare_daemon") LeaveBehind(true, true, true);
