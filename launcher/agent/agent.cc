@@ -140,6 +140,7 @@ Agent::Agent(AgentSetup setup, std::unique_ptr<Guardian> guardian, LogRouter& lo
              {.baseline = setup_.baseline,
               .job_mark = setup_.job_mark,
               .guardian = guardian_.get(),
+              .cgroup = guardian_->cgroup(),
               .leftover_grace = setup_.config.shutdown_timeout,
               .spawn_delay_for_test = SpawnDelayForTest()},
              [this](const WorkerEvent& event) { OnWorker(event); }) {}
@@ -372,7 +373,7 @@ void Agent::Do(const ExitAgent& action) {
   exit_code_ = action.exit_code;
   is_leaving_ = true;
   store_.Close();
-  if (!KillMarked(setup_.job_mark, kLeftoverTimeout)) {
+  if (!KillLeftovers(setup_.job_mark, guardian_->cgroup(), kLeftoverTimeout)) {
     Tell("processes of this job are left that do not die: the kernel keeps them");
   }
   // On a thread of its own, so that a signal is served meanwhile.

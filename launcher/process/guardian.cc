@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 
 #include "launcher/process/guardian_child.h"
+#include "launcher/process/job_cgroup.h"
 #include "launcher/process/process.h"
 #include "launcher/process/raw_syscall.h"
 #include "launcher/process/session_table.h"
@@ -44,11 +45,16 @@ struct Watcher {
 class Guardian::Impl {
  public:
   Impl(std::string mark, SessionTable::Pointer sessions)
-      : mark_(std::move(mark)), sessions_(std::move(sessions)) {}
+      : mark_(std::move(mark)), sessions_(std::move(sessions)), cgroup_(JobCgroup::Make(mark_)) {}
 
   ~Impl() {
     if (const auto watcher = watcher_.lock()) watcher->owner = nullptr;
-    End();
+    const bool is_done = cgroup_ == nullptr || cgroup_->Remove();
+    if (is_done || pid_ == 0) {
+      End();
+    } else {
+      StopWatching();
+    }
   }
 
   absl::Status Fork() {
@@ -56,10 +62,16 @@ class Guardian::Impl {
     if (pipe2(ends, O_CLOEXEC) != 0) return absl::ErrnoToStatus(errno, "guardian: pipe");
     UniqueFd read_end(ends[0]);
     UniqueFd write_end(ends[1]);
+    GuardianOrders orders{.mark = mark_.c_str(), .sessions = sessions_.get()};
+    if (cgroup_ != nullptr) {
+      orders.cgroup_name = cgroup_->name().c_str();
+      orders.cgroup_path = cgroup_->path().c_str();
+      orders.cgroup_kill_path = cgroup_->kill_path().c_str();
+    }
     // Raw, without an exit signal and without the handlers that libraries hang on fork(): a restart
     // happens in a process with threads.
     const long pid = syscall(SYS_clone, 0, nullptr, nullptr, nullptr, nullptr);
-    if (pid == 0) RunGuardian(read_end.get(), mark_.c_str(), *sessions_);
+    if (pid == 0) RunGuardian(read_end.get(), orders);
     if (pid < 0) return absl::ErrnoToStatus(errno, "guardian: clone");
     pid_ = static_cast<pid_t>(pid);
     write_end_ = std::move(write_end);
@@ -77,6 +89,7 @@ class Guardian::Impl {
 
   SessionTable& sessions() { return *sessions_; }
   pid_t pid() const { return pid_; }
+  const JobCgroup* cgroup() const { return cgroup_.get(); }
 
  private:
   using WatcherPtr = std::shared_ptr<Watcher<Impl>>;
@@ -124,12 +137,17 @@ class Guardian::Impl {
     on_restart_(why);
   }
 
+  // Closes the other copy of the pipe's write end.
+  void StopWatching() {
+    const WatcherPtr watcher = watcher_.lock();
+    if (watcher == nullptr) return;
+    boost::system::error_code ignored;
+    watcher->descriptor.close(ignored);
+    watcher->timer.cancel();
+  }
+
   void End() {
-    if (const WatcherPtr watcher = watcher_.lock()) {
-      boost::system::error_code ignored;
-      watcher->descriptor.close(ignored);
-      watcher->timer.cancel();
-    }
+    StopWatching();
     if (pid_ > 0) {
       kill(pid_, SIGKILL);  // not reaped yet, so the number is its own
       ReapChild(pid_);
@@ -140,6 +158,7 @@ class Guardian::Impl {
 
   const std::string mark_;
   const SessionTable::Pointer sessions_;
+  const std::unique_ptr<JobCgroup> cgroup_;
   pid_t pid_ = 0;
   pid_t dead_pid_ = 0;
   UniqueFd write_end_;
@@ -167,5 +186,6 @@ void Guardian::Watch(boost::asio::io_context& io,
 void Guardian::AddSession(pid_t session) { impl_->sessions().Add(session); }
 void Guardian::RemoveSession(pid_t session) { impl_->sessions().Remove(session); }
 pid_t Guardian::pid() const { return impl_->pid(); }
+const JobCgroup* Guardian::cgroup() const { return impl_->cgroup(); }
 
 }  // namespace ddprun::launcher

@@ -16,11 +16,14 @@ class io_context;
 
 namespace ddprun::launcher {
 
+class JobCgroup;
+
 // The guardian holds the read end of a pipe whose write end only the agent has, and sleeps. When
-// the pipe closes, however the agent ended, it kills every process of the workers' sessions, which
-// it finds in memory shared with the agent (session_table.h), and every process that carries the
-// job's mark, until two walks over /proc find none, and exits. It lives in a session of its own,
-// with all signals blocked, /dev/null on 0 to 2 and nothing else open.
+// the pipe closes, however the agent ended, it kills the job's cgroup, where there is one, every
+// process of the workers' sessions, which it finds in memory shared with the agent
+// (session_table.h), and every process that carries the job's mark, until two walks over /proc find
+// none; it removes the cgroup and exits. It lives in a session of its own, with all signals
+// blocked, /dev/null on 0 to 2 and nothing else open.
 //
 // It is a fork, not a program: it works when the binary has been replaced or removed meanwhile. It
 // ends without SIGCHLD and ordinary waits do not see it (no exit signal), so "no children" means no
@@ -29,11 +32,13 @@ namespace ddprun::launcher {
 // Used on the agent's main thread only.
 class Guardian {
  public:
-  // Forks the guardian. Call first thing in main, before any thread and any descriptor that
-  // matters. REQUIRES: `job_mark` (leftovers.h) is not empty.
+  // Makes the job's cgroup, if it can, and forks the guardian. Call first thing in main, before any
+  // thread and any descriptor that matters. REQUIRES: `job_mark` (leftovers.h) is not empty.
   static absl::StatusOr<std::unique_ptr<Guardian>> Start(const std::string& job_mark);
 
-  // Ends the guardian. Call after KillMarked: nobody looks for leftovers from here on.
+  // Removes the job's cgroup and ends the guardian. Call after KillLeftovers: nobody looks for
+  // leftovers from here on. But where a process is still in the cgroup the guardian is left to deal
+  // with it, as if the agent had died.
   ~Guardian();
   Guardian(const Guardian&) = delete;
   Guardian& operator=(const Guardian&) = delete;
@@ -48,6 +53,8 @@ class Guardian {
   void RemoveSession(pid_t session);
 
   pid_t pid() const;
+  // Where workers should be born; null where this machine has none for us. Lives as long as this.
+  const JobCgroup* cgroup() const;
 
  private:
   class Impl;

@@ -7,6 +7,7 @@
 #include <csignal>
 #include <ctime>
 
+#include "launcher/process/job_cgroup.h"
 #include "launcher/process/leftovers.h"
 #include "launcher/process/process_baseline.h"
 #include "launcher/process/raw_syscall.h"
@@ -54,12 +55,14 @@ DDPRUN_RAW void AwaitEndOfAgent() {
 
 }  // namespace
 
-DDPRUN_RAW void RunGuardian(int pipe, const char* mark, SessionTable& sessions) {
+DDPRUN_RAW void RunGuardian(int pipe, const GuardianOrders& orders) {
   Detach(pipe);
   AwaitEndOfAgent();
+  const bool has_cgroup = orders.cgroup_path != nullptr;
   LeftoverQuery query;
-  query.mark = mark;
-  query.sessions = &sessions;
+  query.mark = orders.mark;
+  query.sessions = orders.sessions;
+  if (has_cgroup) query.cgroup = orders.cgroup_name;
   // Two empty walks 20 ms apart: during exec a process shows no environment for a moment. A process
   // that sleeps in the kernel is asked again for ten minutes, ever more rarely.
   constexpr long kEmptyPause = 20;
@@ -67,12 +70,18 @@ DDPRUN_RAW void RunGuardian(int pipe, const char* mark, SessionTable& sessions) 
   constexpr long kGiveUp = 600'000;
   long pause = 2;
   int empty_walks = 0;
-  for (long waited = 0; empty_walks < 2 && waited < kGiveUp; waited += pause) {
+  for (long waited = 0; waited < kGiveUp; waited += pause) {
+    // By name and not through a descriptor from before the fork, which would keep the mount busy.
+    if (has_cgroup) KillCgroup(orders.cgroup_kill_path);
     empty_walks = SignalLeftovers(query, SIGKILL) == 0 ? empty_walks + 1 : 0;
-    if (empty_walks == 1) Pause(kEmptyPause);
-    if (empty_walks > 0) continue;
+    if (empty_walks == 1) {
+      Pause(kEmptyPause);
+      continue;
+    }
+    // It cannot be removed while a process dies in it.
+    if (empty_walks > 1 && (!has_cgroup || RemoveCgroup(orders.cgroup_path))) break;
     Pause(pause);
-    sessions.RemoveEnded();
+    orders.sessions->RemoveEnded();
     pause = pause * 2 < kLongestPause ? pause * 2 : kLongestPause;
   }
   for (;;) syscall(SYS_exit_group, 0);

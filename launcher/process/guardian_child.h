@@ -6,9 +6,19 @@ namespace ddprun::launcher {
 
 class SessionTable;
 
+// What belongs to the job. Plain pointers, because the guardian may not allocate.
+struct GuardianOrders {
+  const char* mark = nullptr;
+  SessionTable* sessions = nullptr;
+  // Of the job's cgroup (job_cgroup.h); null where it has none.
+  const char* cgroup_name = nullptr;
+  const char* cgroup_path = nullptr;
+  const char* cgroup_kill_path = nullptr;
+};
+
 // Runs in the forked child, which may come from a process with threads: async-signal-safe
-// throughout. `pipe` is the read end, `mark` the job's mark. Never returns.
-[[noreturn]] void RunGuardian(int pipe, const char* mark, SessionTable& sessions);
+// throughout. `pipe` is the read end. Never returns.
+[[noreturn]] void RunGuardian(int pipe, const GuardianOrders& orders);
 
 }  // namespace ddprun::launcher
 

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <ctime>
 
+#include "launcher/process/job_cgroup.h"
 #include "launcher/process/raw_syscall.h"
 #include "launcher/process/session_table.h"
 #include "rendezvous/base/check.h"
@@ -23,14 +24,6 @@ namespace {
 // ten.
 constexpr size_t kMaxOuterMark = 200;
 constexpr char kPrefix[] = "DDPRUN_JOB_MARK=";
-
-struct LinuxDirent {  // getdents64's record
-  uint64_t inode;
-  int64_t offset;
-  uint16_t size;
-  uint8_t type;
-  char name[1];
-};
 
 struct ProcessFacts {
   char state = '?';
@@ -138,13 +131,32 @@ DDPRUN_RAW bool CarriesMark(pid_t pid, const char* mark) {
   return is_found || matcher.Push('\0');
 }
 
+// Whether the path of a cgroup of `pid` holds `name`, which begins with its only slash: so a search
+// that failed can only begin anew at the next one.
+DDPRUN_RAW bool IsInCgroup(pid_t pid, const char* name) {
+  const int fd = OpenProcessFile(pid, "cgroup");
+  if (fd < 0) return false;
+  const char* expected = name;
+  char bytes[4096];
+  long size = 0;
+  while (*expected != '\0' && (size = ReadSome(fd, bytes, sizeof(bytes))) > 0) {
+    for (long i = 0; i < size && *expected != '\0'; ++i) {
+      if (bytes[i] != *expected) expected = name;
+      if (bytes[i] == *expected) ++expected;
+    }
+  }
+  syscall(SYS_close, fd);
+  return *expected == '\0';
+}
+
 DDPRUN_RAW bool Belongs(pid_t pid, const LeftoverQuery& query) {
   ProcessFacts facts;
   if (!ReadFacts(pid, &facts)) return false;
   if (facts.state == 'Z' || facts.state == 'X' || facts.state == 'x') return false;
   if (query.parent != 0 && facts.parent == query.parent) return true;
   if (query.sessions != nullptr && query.sessions->Holds(facts.session)) return true;
-  return query.mark[0] != '\0' && CarriesMark(pid, query.mark);
+  if (query.mark[0] != '\0' && CarriesMark(pid, query.mark)) return true;
+  return query.cgroup[0] != '\0' && IsInCgroup(pid, query.cgroup);
 }
 
 // Signals `pid` if it belongs to the job, and not whoever has the number by the time of the signal.
@@ -214,12 +226,14 @@ DDPRUN_RAW int SignalLeftovers(const LeftoverQuery& query, int signal) {
   return found;
 }
 
-bool KillMarked(const std::string& mark, Duration limit) {
-  const LeftoverQuery query{.mark = mark.c_str()};
+bool KillLeftovers(const std::string& mark, const JobCgroup* cgroup, Duration limit) {
+  LeftoverQuery query{.mark = mark.c_str()};
+  if (cgroup != nullptr) query.cgroup = cgroup->name().c_str();
   const TimePoint give_up = SteadyNow() + limit;
   for (int empty_walks = 0; empty_walks < 2;) {
     // The agent is a subreaper: without children it has no descendants, hence no leftovers.
     if (ReapAll()) return true;
+    if (cgroup != nullptr) cgroup->Kill();
     const int found = SignalLeftovers(query, SIGKILL);
     empty_walks = found == 0 ? empty_walks + 1 : 0;
     if (found == 0) continue;

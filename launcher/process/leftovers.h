@@ -1,5 +1,6 @@
 // Finds and ends what is left of a job on this machine: also processes that moved into a session of
-// their own. They are known by the mark that every worker carries in its environment and passes on.
+// their own. They are known by the job's cgroup, where there is one, and by the mark that every
+// worker carries in its environment and passes on.
 #ifndef DDPRUN_LAUNCHER_PROCESS_LEFTOVERS_H_
 #define DDPRUN_LAUNCHER_PROCESS_LEFTOVERS_H_
 
@@ -11,6 +12,7 @@
 
 namespace ddprun::launcher {
 
+class JobCgroup;
 class SessionTable;
 
 // The variable of a worker's environment that holds the job's mark.
@@ -22,7 +24,8 @@ std::string NewJobMark();
 
 // Which processes belong to the job. Plain pointers, because the guardian may not allocate.
 struct LeftoverQuery {
-  const char* mark = "";  // not empty: whose environment holds it, or an inner job's
+  const char* mark = "";    // not empty: whose environment holds it, or an inner job's
+  const char* cgroup = "";  // and who is in it (JobCgroup::name), or below it
   const SessionTable* sessions = nullptr;  // and, when not null, members of these
   pid_t parent = 0;                        // and, when not 0, its children
   pid_t spare = 0;                         // but never this one (the guardian), nor the caller
@@ -33,11 +36,11 @@ struct LeftoverQuery {
 // missed.
 int SignalLeftovers(const LeftoverQuery& query, int signal);
 
-// The agent's last act: kills what carries `mark` until two walks in a row find none. False when
-// some are still there after `limit` (a process that sleeps in the kernel). One system call when
-// the agent, a subreaper, has no children left. REQUIRES: no worker is watched any more; it reaps
-// every child but the guardian.
-bool KillMarked(const std::string& mark, Duration limit);
+// The agent's last act: kills what is in `cgroup` (may be null) and what carries `mark` until two
+// walks in a row find none. False when some are still there after `limit` (a process that sleeps in
+// the kernel). One system call when the agent, a subreaper, has no children left. REQUIRES: no
+// worker is watched any more; it reaps every child but the guardian.
+bool KillLeftovers(const std::string& mark, const JobCgroup* cgroup, Duration limit);
 
 }  // namespace ddprun::launcher
 

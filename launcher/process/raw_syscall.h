@@ -5,6 +5,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cstdint>
+
 // The function is not instrumented: its thread or process is none the sanitizer knows.
 #define DDPRUN_RAW \
   __attribute__((no_sanitize("address"), no_sanitize("thread"), no_sanitize("undefined")))
@@ -18,6 +20,10 @@
 #endif
 #ifndef SYS_close_range
 #define SYS_close_range 436
+#endif
+
+#ifndef SYS_clone3
+#define SYS_clone3 435
 #endif
 
 namespace ddprun::launcher {
@@ -61,6 +67,15 @@ __attribute__((always_inline)) inline long RawSyscall(long number, Arguments... 
   const long words[5] = {SyscallWord(arguments)...};
   return RawSyscallWords(number, words[0], words[1], words[2], words[3], words[4]);
 }
+
+struct LinuxDirent {  // getdents64's record
+  uint64_t inode;
+  int64_t offset;
+  uint16_t size;
+  uint8_t type;
+  char name[1];
+};
+inline constexpr uint8_t kDirectoryType = 4;  // DT_DIR
 
 }  // namespace ddprun::launcher
 

@@ -20,6 +20,7 @@
 #include <boost/asio/posix/stream_descriptor.hpp>
 
 #include "launcher/process/child_setup.h"
+#include "launcher/process/clone_into_cgroup.h"
 #include "launcher/process/raw_syscall.h"
 #include "launcher/process/spawn_error.h"
 #include "rendezvous/base/check.h"
@@ -123,17 +124,8 @@ class SpawnBatch::Impl {
     auto child = std::make_unique<Child>();
     child->request = std::move(request);
     Prepare(*child);
-    const auto top = reinterpret_cast<uintptr_t>(child->stack.get()) + kChildStackBytes;
-    pid_t pid = -1;
     int error = 0;
-    {
-      const AllSignalsBlocked blocked;
-      // Our memory is not copied: its size does not matter. Unlike vfork we do not sleep until the
-      // exec. The stack grows down on every machine we build for, and must begin 16-byte aligned.
-      pid = kClone(RunChild, reinterpret_cast<void*>(top & ~uintptr_t{15}), CLONE_VM | SIGCHLD,
-                   &child->plan);
-      error = errno;
-    }
+    const pid_t pid = Clone(*child, &error);
     if (pid < 0) return DescribeMachineFailure("clone", error);
     children_[pid] = std::move(child);
     SpawnResult result;
@@ -190,6 +182,29 @@ class SpawnBatch::Impl {
       const std::function<void()> on_done = std::move(on_done_);
       on_done();
     });
+  }
+
+  static pid_t Clone(Child& child, int* error) {
+    const auto [bottom, top] = AlignedStack(child);
+    const AllSignalsBlocked blocked;
+    pid_t pid = -1;
+    if (child.request.cgroup >= 0) {
+      pid = CloneIntoCgroup(child.request.cgroup, RunChild, bottom,
+                            static_cast<size_t>(top - bottom), &child.plan);
+    }
+    // Our memory is not copied: its size does not matter. Unlike after vfork we do not sleep until
+    // the exec.
+    if (pid < 0) pid = kClone(RunChild, top, CLONE_VM | SIGCHLD, &child.plan);
+    *error = errno;
+    return pid;
+  }
+
+  // The stack grows down on every machine we build for, and begins aligned to 16 bytes.
+  static std::pair<char*, char*> AlignedStack(const Child& child) {
+    const auto begin = reinterpret_cast<uintptr_t>(child.stack.get());
+    const uintptr_t bottom = (begin + 15) & ~uintptr_t{15};
+    const uintptr_t top = (begin + kChildStackBytes) & ~uintptr_t{15};
+    return {reinterpret_cast<char*>(bottom), reinterpret_cast<char*>(top)};
   }
 
   void Prepare(Child& child) const {

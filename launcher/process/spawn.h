@@ -25,6 +25,9 @@ struct SpawnRequest {
   int stdin_fd = -1;
   int stdout_fd = -1;
   int stderr_fd = -1;
+  // Directory of the cgroup to be born in, borrowed for the call; -1: the agent's. Where the kernel
+  // does not allow it, the agent's too.
+  int cgroup = -1;
 };
 
 struct SpawnResult {

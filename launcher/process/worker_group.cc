@@ -13,6 +13,7 @@
 #include <boost/asio/steady_timer.hpp>
 
 #include "launcher/process/guardian.h"
+#include "launcher/process/job_cgroup.h"
 #include "launcher/process/leftovers.h"
 #include "launcher/process/process.h"
 #include "launcher/process/spawn.h"
@@ -168,9 +169,10 @@ class WorkerGroup::Impl {
     const size_t index = next_to_spawn_++;
     Worker& worker = workers_[index];
     if (!batch_) MakeBatch();
-    const SpawnResult result =
-        batch_->Start({worker.spec.executable, worker.spec.argv, worker.spec.env,
-                       worker.spec.stdin_fd, worker.spec.stdout_fd, worker.spec.stderr_fd});
+    SpawnRequest request{worker.spec.executable, worker.spec.argv,      worker.spec.env,
+                         worker.spec.stdin_fd,   worker.spec.stdout_fd, worker.spec.stderr_fd};
+    if (options_.cgroup != nullptr) request.cgroup = options_.cgroup->directory();
+    const SpawnResult result = batch_->Start(std::move(request));
     if (!result.ok()) return FailStart(worker, result);
     worker.pid = result.pid;
     worker.is_leader_alive = worker.is_group_alive = true;
@@ -346,9 +348,11 @@ class WorkerGroup::Impl {
   }
 
   LeftoverQuery StrayQuery() const {
-    return LeftoverQuery{.mark = options_.job_mark.c_str(),
-                         .parent = table_.had_children_at_start() ? 0 : getpid(),
-                         .spare = options_.guardian != nullptr ? options_.guardian->pid() : 0};
+    return LeftoverQuery{
+        .mark = options_.job_mark.c_str(),
+        .cgroup = options_.cgroup != nullptr ? options_.cgroup->name().c_str() : "",
+        .parent = table_.had_children_at_start() ? 0 : getpid(),
+        .spare = options_.guardian != nullptr ? options_.guardian->pid() : 0};
   }
 
   void Finish() {

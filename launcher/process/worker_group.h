@@ -22,6 +22,7 @@ class io_context;
 namespace ddprun::launcher {
 
 class Guardian;
+class JobCgroup;
 
 struct WorkerSpec {
   int local_rank = 0;
@@ -82,7 +83,8 @@ using WorkerEvent =
 struct WorkerGroupOptions {
   ProcessBaseline baseline{};
   std::string job_mark{};  // what the workers' environment carries (leftovers.h); may be empty
-  Guardian* guardian = nullptr;  // may be null; is told the sessions, outlives the group
+  Guardian* guardian = nullptr;       // may be null; is told the sessions, outlives the group
+  const JobCgroup* cgroup = nullptr;  // may be null; where workers are born, outlives the group
   Duration leftover_grace = std::chrono::seconds(30);  // for what a worker leaves behind
   bool use_pidfd = true;
   Duration unkillable_after = std::chrono::seconds(60);  // SIGKILL until it is given up

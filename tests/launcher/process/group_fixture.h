@@ -18,11 +18,13 @@ namespace ddprun::testing {
 struct GroupFixture {
   explicit GroupFixture(bool use_pidfd = true, Duration spawn_delay = Duration(0),
                         Duration leftover_grace = std::chrono::seconds(20),
-                        const launcher::ProcessBaseline& baseline = TestBaseline())
+                        const launcher::ProcessBaseline& baseline = TestBaseline(),
+                        const launcher::JobCgroup* cgroup = nullptr)
       : mark(launcher::NewJobMark()),
         group(io,
               {.baseline = baseline,
                .job_mark = mark,
+               .cgroup = cgroup,
                .leftover_grace = leftover_grace,
                .use_pidfd = use_pidfd,
                .spawn_delay_for_test = spawn_delay},

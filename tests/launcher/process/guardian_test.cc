@@ -5,94 +5,21 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <cstdlib>
-#include <fstream>
-#include <optional>
 
 #include <doctest/doctest.h>
 
+#include "launcher/process/job_cgroup.h"
 #include "launcher/process/leftovers.h"
 #include "launcher/process/process.h"
 #include "launcher/process/spawn.h"
+#include "tests/launcher/process/agent_fixture.h"
+#include "tests/launcher/process/cgroup_testing.h"
 #include "tests/launcher/process/process_testing.h"
 
 namespace ddprun::launcher {
 namespace {
 
 using namespace ddprun::testing;
-
-// An agent in a process of its own, which the test may kill.
-class Agent {
- public:
-  explicit Agent(std::vector<std::string> workers, std::vector<std::string> env = {}) {
-    SpawnRequest request;
-    const std::string toy = ToyWorker();
-    request.executable = toy.substr(0, toy.rfind('/')) + "/toy_agent";
-    request.argv = {"toy_agent"};
-    for (std::string& word : workers) request.argv.push_back(std::move(word));
-    request.env = TestEnvironment(std::move(env));
-    request.stdout_fd = output_.write_end();
-    const SpawnResult result = Spawn(request, TestBaseline());
-    REQUIRE_MESSAGE(result.ok(), result.text);
-    pid_ = result.pid;
-    guardian_ = NumberAfter(output_.ReadUntil("started "), "guardian ");
-    REQUIRE(guardian_ > 0);
-  }
-  ~Agent() { Kill(); }
-
-  void Kill() {
-    if (pid_ == 0) return;
-    kill(pid_, SIGKILL);
-    ReapChild(pid_);
-    pid_ = 0;
-  }
-  int WaitForExit() {
-    siginfo_t info{};
-    waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED);
-    pid_ = 0;
-    return info.si_status;
-  }
-  std::string TextUntil(const std::string& word) { return output_.ReadUntil(word); }
-  // The number after `word`, once the line that holds it has come whole.
-  pid_t Await(const std::string& word) {
-    size_t line_end = std::string::npos;
-    std::string text = output_.ReadUntil(word);
-    if (const size_t at = text.find(word); at != std::string::npos) {
-      text = output_.ReadUntil("\n", at);
-      line_end = text.find('\n', at);
-    }
-    return line_end == std::string::npos ? -1 : NumberAfter(text, word);
-  }
-
-  pid_t guardian() const { return guardian_; }
-  pid_t pid() const { return pid_; }
-
- private:
-  CapturePipe output_;
-  pid_t pid_ = 0;
-  pid_t guardian_ = 0;
-};
-
-std::string FileText(const std::string& path) {
-  std::ifstream file(path);
-  return std::string(std::istreambuf_iterator<char>(file), {});
-}
-
-bool AllGone(const std::vector<pid_t>& pids) {
-  for (const pid_t pid : pids) {
-    if (IsRunning(pid)) return false;
-  }
-  return true;
-}
-
-// The job's mark as the worker has it.
-std::string MarkOf(pid_t pid) {
-  const std::string environment = FileText("/proc/" + std::to_string(pid) + "/environ");
-  const std::string variable = std::string(kJobMarkVariable) + "=";
-  const size_t at = environment.find(variable);
-  if (at == std::string::npos) return {};
-  return environment.c_str() + at + variable.size();
-}
 
 TEST_CASE("guardian: an agent killed with -9 leaves no process of its job") {
   // A helper in the worker's group, one deaf to TERM, and a daemon in a session of its own.
@@ -198,11 +125,16 @@ TEST_CASE("guardian: a job within a job dies with the outer one, its guardian in
   const pid_t daemon = inner.Await("left ");
   const pid_t guardian = inner.guardian();
   const pid_t agent = inner.pid();
+  const std::string cgroup = CgroupOf(worker);
   CHECK(SignalLeftovers({.mark = outer.c_str()}, 0) == 4);  // agent, guardian, worker, daemon
 
   SignalLeftovers({.mark = outer.c_str()}, SIGKILL);
 
   CHECK(WaitUntil([&] { return AllGone({agent, worker, daemon, guardian}); }));
+  // It lies in the outer job's, whose guardian would remove both.
+  if (cgroup.find("/ddprun-") != std::string::npos) {
+    CHECK(WaitUntil([&] { return RemoveCgroup(cgroup.c_str()); }));
+  }
 }
 
 TEST_CASE("guardian: the end of one job does not touch another on the same machine") {

@@ -168,7 +168,7 @@ TEST_CASE("leftovers: killing by mark ends the job's processes and returns") {
                                     .env = {kVariable + mark}},
                                    TestBaseline());
   REQUIRE(result.ok());
-  CHECK(KillMarked(mark, 20s));
+  CHECK(KillLeftovers(mark, nullptr, 20s));
   CHECK(StateOf(result.pid) == '-');
 }
 

@@ -48,7 +48,11 @@ int Main(int argc, char** argv) {
     std::fflush(stdout);
   });
   bool is_done = false;
-  WorkerGroup group(io, {.baseline = baseline, .job_mark = mark, .guardian = guardian->get()},
+  WorkerGroup group(io,
+                    {.baseline = baseline,
+                     .job_mark = mark,
+                     .guardian = guardian->get(),
+                     .cgroup = (*guardian)->cgroup()},
                     [&](const WorkerEvent& event) {
                       if (const auto* started = std::get_if<WorkerStarted>(&event)) {
                         std::printf("started %d\n", started->pid);
@@ -58,7 +62,7 @@ int Main(int argc, char** argv) {
                     });
   group.Start(ParseWorkers(argc, argv, mark));
   while (!is_done) io.run_one();
-  return KillMarked(mark, std::chrono::seconds(10)) ? 0 : 1;
+  return KillLeftovers(mark, (*guardian)->cgroup(), std::chrono::seconds(10)) ? 0 : 1;
 }
 
 }  // namespace

@@ -1,0 +1,140 @@
+#include "launcher/process/job_cgroup.h"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+
+#include <cerrno>
+#include <ctime>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+#include <utility>
+
+#include "launcher/process/raw_syscall.h"
+
+namespace ddprun::launcher {
+namespace {
+
+// A job within a job has a cgroup within a cgroup; ten is where marks stop, too.
+constexpr int kDeepest = 16;
+
+std::string ReadAll(const char* path) {
+  std::ifstream file(path);
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+// mountinfo writes blanks and backslashes as three octal digits.
+std::string Unescape(const std::string& text) {
+  std::string plain;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '\\' || i + 3 >= text.size()) {
+      plain += text[i];
+      continue;
+    }
+    plain +=
+        static_cast<char>((text[i + 1] - '0') * 64 + (text[i + 2] - '0') * 8 + text[i + 3] - '0');
+    i += 3;
+  }
+  return plain;
+}
+
+// Removes `name` in the open directory `parent`, after what is below it.
+DDPRUN_RAW bool RemoveTree(int parent, const char* name, int depth) {
+  if (syscall(SYS_unlinkat, parent, name, AT_REMOVEDIR) == 0 || errno == ENOENT) return true;
+  if (errno != EBUSY || depth == 0) return false;
+  const int directory = static_cast<int>(
+      syscall(SYS_openat, parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (directory < 0) return false;
+  alignas(LinuxDirent) char entries[1024];
+  long size = 0;
+  while ((size = syscall(SYS_getdents64, directory, entries, sizeof(entries))) > 0) {
+    for (long at = 0; at < size;) {
+      const LinuxDirent* entry = reinterpret_cast<const LinuxDirent*>(entries + at);
+      at += entry->size;
+      // "." and "..": a cgroup's own name may begin with a dot, but nobody's does.
+      if (entry->type == kDirectoryType && entry->name[0] != '.') {
+        RemoveTree(directory, entry->name, depth - 1);
+      }
+    }
+  }
+  syscall(SYS_close, directory);
+  return syscall(SYS_unlinkat, parent, name, AT_REMOVEDIR) == 0;
+}
+
+}  // namespace
+
+DDPRUN_RAW void KillCgroup(const char* kill_path) {
+  const long file = syscall(SYS_openat, AT_FDCWD, kill_path, O_WRONLY | O_CLOEXEC);
+  if (file < 0) return;
+  syscall(SYS_write, file, "1", 1);
+  syscall(SYS_close, file);
+}
+
+DDPRUN_RAW bool RemoveCgroup(const char* path) { return RemoveTree(AT_FDCWD, path, kDeepest); }
+
+std::vector<std::string> OwnCgroupDirectories(const std::string& mountinfo,
+                                              const std::string& cgroups) {
+  const std::string all = "\n" + cgroups;
+  const size_t own_at = all.find("\n0::/");
+  if (own_at == std::string::npos) return {};
+  const std::string own = all.substr(own_at + 4, all.find('\n', own_at + 1) - own_at - 4);
+  std::vector<std::string> found;
+  std::stringstream lines(mountinfo);
+  for (std::string line; std::getline(lines, line);) {
+    // "31 23 0:28 <root> <mount point> <options>... - <type> <source> <options>"
+    const size_t type_at = line.find(" - cgroup2 ");
+    if (type_at == std::string::npos) continue;
+    std::stringstream fields(line);
+    std::string skipped, root, mount_point;
+    fields >> skipped >> skipped >> skipped >> root >> mount_point;
+    root = Unescape(root);
+    if (root == "/") root.clear();
+    // A mount of another part of the tree does not show us.
+    if ((own + "/").rfind(root + "/", 0) != 0) continue;
+    std::string directory = Unescape(mount_point) + own.substr(root.size());
+    while (directory.size() > 1 && directory.back() == '/') directory.pop_back();
+    found.push_back(std::move(directory));
+  }
+  return found;
+}
+
+std::unique_ptr<JobCgroup> JobCgroup::Make(const std::string& job_mark) {
+  const std::string name = "/ddprun-" + job_mark.substr(job_mark.rfind('/') + 1);
+  for (const std::string& parent :
+       OwnCgroupDirectories(ReadAll("/proc/self/mountinfo"), ReadAll("/proc/self/cgroup"))) {
+    const std::string path = parent + name;
+    if (mkdir(path.c_str(), 0755) != 0) continue;
+    UniqueFd directory(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    // Something else may be mounted over it.
+    struct statfs system {};
+    if (directory.is_open() && fstatfs(directory.get(), &system) == 0 &&
+        system.f_type == CGROUP2_SUPER_MAGIC &&
+        faccessat(directory.get(), "cgroup.kill", W_OK, 0) == 0) {
+      return std::unique_ptr<JobCgroup>(new JobCgroup(path, name, std::move(directory)));
+    }
+    rmdir(path.c_str());
+  }
+  return nullptr;
+}
+
+JobCgroup::JobCgroup(std::string path, std::string name, UniqueFd directory)
+    : name_(std::move(name)),
+      path_(std::move(path)),
+      kill_path_(path_ + "/cgroup.kill"),
+      directory_(std::move(directory)) {}
+
+void JobCgroup::Kill() const { KillCgroup(kill_path_.c_str()); }
+
+bool JobCgroup::Remove() const {
+  for (int tries = 0; tries < 100; ++tries) {
+    if (RemoveCgroup(path_.c_str())) return true;
+    // A process that has been reaped may still be on its last way out.
+    const timespec pause{.tv_sec = 0, .tv_nsec = 1'000'000};
+    nanosleep(&pause, nullptr);
+  }
+  return false;
+}
+
+}  // namespace ddprun::launcher

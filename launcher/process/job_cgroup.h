@@ -1,0 +1,55 @@
+// A cgroup (v2) of the job's own on this machine.
+#ifndef DDPRUN_LAUNCHER_PROCESS_JOB_CGROUP_H_
+#define DDPRUN_LAUNCHER_PROCESS_JOB_CGROUP_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "rendezvous/base/unique_fd.h"
+
+namespace ddprun::launcher {
+
+// Workers are born in it, and what they start stays in it whatever it does to its environment, its
+// session or its parents: one write kills all of it. It limits nothing and counts nothing.
+//
+// Made before the guardian is forked, which outlives it; the destructor leaves the directory alone.
+class JobCgroup {
+ public:
+  // Makes "ddprun-<last part of the mark>" below the agent's own cgroup. Null where there is none
+  // for us: no cgroup v2, mounted read-only, no rights, or a kernel before 5.14 (no cgroup.kill).
+  static std::unique_ptr<JobCgroup> Make(const std::string& job_mark);
+
+  // Kills every process in it, those that are being forked included.
+  void Kill() const;
+  // Removes the directory and those that workers made below it. False when a process is still there
+  // after 100 ms.
+  bool Remove() const;
+
+  int directory() const { return directory_.get(); }  // for Spawn
+  const std::string& name() const { return name_; }   // "/ddprun-...", as in /proc/PID/cgroup
+  const std::string& path() const { return path_; }   // of the directory
+  const std::string& kill_path() const { return kill_path_; }
+
+ private:
+  JobCgroup(std::string path, std::string name, UniqueFd directory);
+
+  const std::string name_;
+  const std::string path_;
+  const std::string kill_path_;
+  const UniqueFd directory_;
+};
+
+// What the guardian does with the two paths. Async-signal-safe.
+void KillCgroup(const char* kill_path);
+bool RemoveCgroup(const char* path);
+
+// Pure: the directories under which the process with this /proc/self/cgroup finds its own v2
+// cgroup, by this /proc/self/mountinfo. Several mounts give several; most machines have one or
+// none.
+std::vector<std::string> OwnCgroupDirectories(const std::string& mountinfo,
+                                              const std::string& cgroups);
+
+}  // namespace ddprun::launcher
+
+#endif  // DDPRUN_LAUNCHER_PROCESS_JOB_CGROUP_H_
