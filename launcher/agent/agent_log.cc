@@ -100,8 +100,7 @@ struct LineOfEvent {
   }
   Line operator()(const rendezvous::ContactRestored&) const { return {"coordinator back"}; }
   Line operator()(const rendezvous::RendezvousFailed& e) const {
-    return {"rendezvous failed",
-            absl::StrCat(" exit_code=", e.exit_code, " reason=", Value(e.message))};
+    return {"rendezvous failed", absl::StrCat(" reason=", Value(e.message))};
   }
   Line operator()(const WorkerEnded& e) const { return {"worker ended", EndValues(round, e.end)}; }
   Line operator()(const WorkersGone&) const { return {"workers gone"}; }

@@ -10,8 +10,9 @@ namespace ddprun::launcher {
 
 // As clone(run, stack + stack_bytes, CLONE_VM | SIGCHLD, argument), and the child is in the cgroup
 // of `directory` from its first instruction: moving it there later (cgroup.procs) would wait for an
-// RCU grace period, milliseconds for each worker. -1 with errno set where this cannot be had: ENOSYS (before Linux 5.7, or a filter), EACCES, EBUSY, EOPNOTSUPP, ...
-// REQUIRES: `stack` is aligned to 16 bytes and `stack_bytes` a multiple of 16.
+// RCU grace period, milliseconds for each worker. -1 with errno set where this cannot be had:
+// ENOSYS (before Linux 5.7, or a filter), EACCES, EBUSY, EOPNOTSUPP, ... REQUIRES: `stack` is
+// aligned to 16 bytes and `stack_bytes` a multiple of 16.
 pid_t CloneIntoCgroup(int directory, int (*run)(void*), void* stack, size_t stack_bytes,
                       void* argument);
 

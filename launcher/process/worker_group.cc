@@ -14,9 +14,9 @@
 
 #include "launcher/process/guardian.h"
 #include "launcher/process/job_cgroup.h"
-#include "launcher/process/leftovers.h"
 #include "launcher/process/process.h"
 #include "launcher/process/spawn.h"
+#include "launcher/process/strays.h"
 #include "rendezvous/base/check.h"
 #include "rendezvous/base/steady_clock.h"
 
@@ -54,6 +54,11 @@ class WorkerGroup::Impl {
         options_(std::move(options)),
         handler_(std::move(handler)),
         table_(io, {.use_pidfd = options_.use_pidfd}, [this] { Recheck(); }),
+        strays_(table_,
+                {.job_mark = options_.job_mark,
+                 .cgroup = options_.cgroup,
+                 .guardian = options_.guardian},
+                options_.leftover_grace),
         tick_timer_(io),
         spawn_timer_(io) {}
 
@@ -70,10 +75,8 @@ class WorkerGroup::Impl {
     for (WorkerSpec& spec : specs) workers_.push_back(Worker{.spec = std::move(spec)});
     next_to_spawn_ = 0;
     is_starting_ = true;
-    is_killed_ = false;
-    kill_strays_at_.reset();
+    strays_.Begin();
     all_killed_since_.reset();
-    were_strays_told_ = false;
     boost::asio::post(io_, [this, run = ++run_] { SpawnNext(run); });
   }
 
@@ -83,7 +86,7 @@ class WorkerGroup::Impl {
     EndSuspension();  // this signal continues the workers, too
     const TimePoint kill_at = SteadyNow() + grace;
     grace_ = grace;
-    kill_strays_at_ = std::min(kill_strays_at_.value_or(kill_at), kill_at);
+    strays_.KillAt(kill_at);
     for (Worker& worker : workers_) {
       if (!worker.is_group_alive) continue;
       worker.was_told_to_stop = true;
@@ -95,7 +98,7 @@ class WorkerGroup::Impl {
   void KillNow() {
     if (is_empty()) return;
     StopStarting();
-    is_killed_ = true;
+    strays_.KillNow();
     for (Worker& worker : workers_) {
       if (!worker.is_group_alive) continue;
       worker.was_told_to_stop = true;
@@ -138,7 +141,7 @@ class WorkerGroup::Impl {
     for (Worker& worker : workers_) {
       if (worker.kill_at) *worker.kill_at += paused;
     }
-    if (kill_strays_at_) *kill_strays_at_ += paused;
+    strays_.Postpone(paused);
   }
 
   // ESRCH is expected: a leader that is a zombie alone still counts as a group, a reaped one does
@@ -293,7 +296,7 @@ class WorkerGroup::Impl {
       ignored.push_back(Ignored(worker));
       Kill(worker);
     }
-    if (!is_any_alive && !AreStraysLeft(now)) {
+    if (!is_any_alive && !strays_.AreLeft(now)) {
       Finish();
     } else if (IsGivenUp(now)) {
       handler_(Unkillable{"processes of this node's workers live on " +
@@ -313,8 +316,7 @@ class WorkerGroup::Impl {
     for (const Worker& worker : workers_) {
       is_all_killed = is_all_killed && (!worker.is_group_alive || worker.is_killed);
     }
-    const bool are_strays_killed = is_killed_ || (kill_strays_at_ && *kill_strays_at_ <= now);
-    if (!is_all_killed || !are_strays_killed) {
+    if (!is_all_killed || !strays_.IsOver(now)) {
       all_killed_since_.reset();
       return false;
     }
@@ -331,28 +333,6 @@ class WorkerGroup::Impl {
                        .text = (worker.is_leader_alive ? who : "a process left by " + who) +
                                " did not end within " + SecondsText(grace) + " of " +
                                SignalName(worker.stop_signal) + ": killed"};
-  }
-
-  // Adopted processes: what the workers left outside their process groups. All workers have ended.
-  bool AreStraysLeft(TimePoint now) {
-    if (!table_.HasChildren()) return false;
-    const bool is_over = is_killed_ || (kill_strays_at_ && *kill_strays_at_ <= now);
-    if (!kill_strays_at_) kill_strays_at_ = now + options_.leftover_grace;
-    const int signal = is_over ? SIGKILL : were_strays_told_ ? 0 : SIGTERM;
-    const LeftoverQuery query = StrayQuery();
-    const int found = SignalLeftovers(query, signal);
-    if (signal == SIGTERM) SignalLeftovers(query, SIGCONT);
-    were_strays_told_ = true;
-    // Children that are ours by no sign were there before us, or are zombies about to be swept.
-    return found > 0;
-  }
-
-  LeftoverQuery StrayQuery() const {
-    return LeftoverQuery{
-        .mark = options_.job_mark.c_str(),
-        .cgroup = options_.cgroup != nullptr ? options_.cgroup->name().c_str() : "",
-        .parent = table_.had_children_at_start() ? 0 : getpid(),
-        .spare = options_.guardian != nullptr ? options_.guardian->pid() : 0};
   }
 
   void Finish() {
@@ -387,6 +367,7 @@ class WorkerGroup::Impl {
   const Options options_;
   const EventHandler handler_;
   ProcessTable table_;
+  Strays strays_;
   boost::asio::steady_timer tick_timer_;   // grace ends, lingering groups
   boost::asio::steady_timer spawn_timer_;  // spawn_delay_for_test
 
@@ -396,12 +377,9 @@ class WorkerGroup::Impl {
   size_t next_to_spawn_ = 0;
   std::unique_ptr<SpawnBatch> batch_;  // null: every worker started so far runs its program
   bool is_starting_ = false;
-  bool is_killed_ = false;
   Duration grace_{0};
-  std::optional<TimePoint> kill_strays_at_;
   std::optional<TimePoint> suspended_at_;
   std::optional<TimePoint> all_killed_since_;
-  bool were_strays_told_ = false;
   std::optional<StartFailed> start_failure_;
   std::optional<WorkerExited> exit_seen_;  // between OnExit and OnReaped
 };

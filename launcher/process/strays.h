@@ -1,0 +1,58 @@
+// What workers leave outside their process groups: daemons, helpers in sessions of their own. They
+// become the agent's children when their parents end.
+#ifndef DDPRUN_LAUNCHER_PROCESS_STRAYS_H_
+#define DDPRUN_LAUNCHER_PROCESS_STRAYS_H_
+
+#include <optional>
+#include <string>
+
+#include "launcher/process/leftovers.h"
+#include "launcher/process/process.h"
+#include "rendezvous/base/time.h"
+
+namespace ddprun::launcher {
+
+class Guardian;
+class JobCgroup;
+
+// Tells them to end once all workers have, and kills them when their time is over. One run of a
+// worker group after the other; used on its thread.
+class Strays {
+ public:
+  struct Signs {
+    std::string job_mark{};              // may be empty
+    const JobCgroup* cgroup = nullptr;   // may be null; outlives this
+    const Guardian* guardian = nullptr;  // may be null; is none of them; outlives this
+  };
+
+  // `grace`: from SIGTERM to SIGKILL where no Stop has said otherwise.
+  Strays(const ProcessTable& table, Signs signs, Duration grace);
+
+  // Another run begins.
+  void Begin();
+  // They have until `at`, or until what an earlier call said.
+  void KillAt(TimePoint at);
+  void KillNow() { is_killed_ = true; }
+  // Time in which nothing could run is no part of their grace.
+  void Postpone(Duration pause);
+
+  // Signals what is there by the time it has left. REQUIRES: all workers have ended.
+  bool AreLeft(TimePoint now);
+  // Whether they get SIGKILL by now, if there are any.
+  bool IsOver(TimePoint now) const { return is_killed_ || (kill_at_ && *kill_at_ <= now); }
+
+ private:
+  LeftoverQuery Query() const;
+
+  const ProcessTable& table_;
+  const Signs signs_;
+  const Duration grace_;
+
+  bool is_killed_ = false;
+  bool are_told_ = false;
+  std::optional<TimePoint> kill_at_;
+};
+
+}  // namespace ddprun::launcher
+
+#endif  // DDPRUN_LAUNCHER_PROCESS_STRAYS_H_
