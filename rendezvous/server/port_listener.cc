@@ -21,9 +21,6 @@
 namespace ddprun::rendezvous {
 namespace {
 
-// How long accept rests when this process has no descriptor left: without a rest it would spin.
-constexpr Duration kAcceptRest = std::chrono::milliseconds(100);
-
 bool Watch(int epoll, int operation, int fd, uint32_t events, void* tag) {
   epoll_event event{};
   event.events = events;
@@ -110,7 +107,9 @@ void PortListener::AcceptAll(TimePoint now) {
     UniqueFd fd(accept4(listening_socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!fd.is_open()) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
-      if (errno != EAGAIN && errno != EWOULDBLOCK) accept_again_at_ = now + kAcceptRest;
+      if (errno == EAGAIN || errno == EWOULDBLOCK) return;
+      accept_again_at_ = now + kAcceptRest;
+      ++accept_rests_;
       return;
     }
     const int on = 1;

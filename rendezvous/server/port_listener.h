@@ -13,6 +13,7 @@
 #ifndef DDPRUN_RENDEZVOUS_SERVER_PORT_LISTENER_H_
 #define DDPRUN_RENDEZVOUS_SERVER_PORT_LISTENER_H_
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -37,6 +38,8 @@ class PortListener {
  public:
   static constexpr size_t kMaxSilent = 64;
   static constexpr Duration kSilenceLimit = std::chrono::seconds(5);
+  // How long accept rests when this process has no descriptor left: without a rest it would spin.
+  static constexpr Duration kAcceptRest = std::chrono::milliseconds(100);
 
   struct Handlers {
     // Both are called on the listener's thread with the connection unread and non-blocking.
@@ -54,6 +57,8 @@ class PortListener {
   PortListener& operator=(const PortListener&) = delete;
 
   uint16_t port() const { return port_; }
+  // How often the system had no descriptor for a connection. From any thread.
+  uint64_t accept_rests() const { return accept_rests_; }
 
  private:
   struct Connection {
@@ -86,6 +91,7 @@ class PortListener {
   bool is_listener_watched_ = false;
   TimePoint accept_again_at_{};  // after a lack of descriptors
 
+  std::atomic<uint64_t> accept_rests_{0};
   std::thread thread_;
 };
 

@@ -25,7 +25,6 @@ constexpr uint64_t kWakeTag = 0;
 constexpr uint64_t kListenerTag = 1;
 
 constexpr int kAcceptsPerEvent = 64;
-constexpr std::chrono::milliseconds kAcceptPause{100};
 constexpr std::chrono::seconds kStalledCheck{1};
 
 bool Watch(int epoll, int fd, uint32_t events, uint64_t tag) {
@@ -177,7 +176,7 @@ void StoreShard::HandleAcceptError() {
       epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, listener_.get(), nullptr);
       is_accept_paused_ = true;
       ++shared_.accept_rests;
-      resume_accept_at_ = now_ + kAcceptPause;
+      resume_accept_at_ = now_ + StoreServer::kAcceptRest;
       return;
     default:
       return;  // EAGAIN, EINTR, or a connection that died in the backlog.

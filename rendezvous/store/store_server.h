@@ -26,6 +26,9 @@ class StoreServer {
     kAll,       // [::], which takes IPv4 too; 0.0.0.0 where there is no IPv6.
   };
 
+  // How long accept rests when this process has no descriptor left: without a rest it would spin.
+  static constexpr std::chrono::milliseconds kAcceptRest{100};
+
   struct Options {
     Bind bind = Bind::kLoopback;
     uint16_t port = 0;  // 0: the kernel chooses.

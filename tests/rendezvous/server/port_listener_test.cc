@@ -3,10 +3,14 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <memory>
+#include <thread>
 #include <vector>
 
+#include "rendezvous/base/steady_clock.h"
 #include "rendezvous/server/hello.h"
 #include "tests/rendezvous/server/sockets.h"
+#include "tests/support/scarce_descriptors.h"
 
 namespace ddprun::rendezvous {
 namespace {
@@ -42,10 +46,43 @@ TEST_CASE("port listener: the first byte decides who serves a connection") {
   CHECK(served.Ask("SSH-2.0-x\r\n") == "");
 }
 
-TEST_CASE("port listener: a silent connection is closed") {
+TEST_CASE("port listener: a silent connection is closed when its time is over, not before") {
+  const Served patient(std::chrono::hours(1));
+  const UniqueFd kept = ConnectTo(patient.listener->port());
   const Served served(std::chrono::milliseconds(50));
-  const UniqueFd fd = ConnectTo(served.listener->port());
-  CHECK(ReadToEnd(fd.get()) == "");
+  // One after the other: `kept` has been silent for twice the time by then, whatever the time is.
+  for (int i = 0; i < 2; ++i) {
+    const UniqueFd fd = ConnectTo(served.listener->port());
+    CHECK(ReadToEnd(fd.get()) == "");
+  }
+  SendAll(kept.get(), "P");
+  CHECK(ReadToEnd(kept.get()) == "http2");
+}
+
+TEST_CASE("port listener: a silent connection has five seconds unless somebody says otherwise") {
+  CHECK(PortListener::kSilenceLimit <= std::chrono::seconds(5));
+  CHECK(PortListener::Handlers().silence_limit == PortListener::kSilenceLimit);
+}
+
+TEST_CASE("port listener: without descriptors it rests, and serves when there are some") {
+  const Served served(std::chrono::hours(1));
+  UniqueFd late;
+  {
+    const testing::ScarceDescriptors scarce;
+    const TimePoint begin = SteadyNow();
+    late = ConnectTo(served.listener->port());  // the last descriptor is this end's
+    SendAll(late.get(), "P");
+    // Each try is followed by a whole rest, so a slow machine only makes them fewer.
+    uint64_t rests = 0;
+    while (rests < 3) {
+      rests = served.listener->accept_rests();
+      const Duration passed = SteadyNow() - begin;
+      REQUIRE(rests <= 1 + static_cast<uint64_t>(passed / PortListener::kAcceptRest));
+      REQUIRE(passed < std::chrono::seconds(60));
+      std::this_thread::yield();
+    }
+  }
+  CHECK(ReadToEnd(late.get()) == "http2");
 }
 
 TEST_CASE("port listener: more silent connections than there is room for do not shut others out") {
