@@ -10,6 +10,7 @@
 
 #include <string>
 
+#include "rendezvous/client/idle_limit.h"
 #include "rendezvous/client/library_log.h"
 #include "rendezvous/server/convert.h"
 
@@ -20,8 +21,6 @@ constexpr int kKeepaliveTimeMs = 5000;
 constexpr int kKeepaliveTimeoutMs = 5000;
 constexpr int kMinReconnectMs = 100;
 constexpr int kMaxReconnectMs = 2000;
-// A connection that has not finished its HTTP/2 handshake, or has no stream, lives so long.
-constexpr int kIdleConnectionMs = 5000;
 constexpr int kMaxStreamsPerConnection = 16;
 constexpr int kMaxMetadataBytes = 8 * 1024;
 // What all connections together may buffer: 4,096 agents with a full message each fit four times.

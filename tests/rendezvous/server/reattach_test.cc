@@ -3,6 +3,7 @@
 
 #include "rendezvous/base/steady_clock.h"
 #include "rendezvous/client/grpc_rendezvous_client.h"
+#include "rendezvous/client/idle_limit.h"
 #include "rendezvous/server/coordinator.h"
 #include "tests/rendezvous/server/event_log.h"
 #include "tests/rendezvous/server/sockets.h"
@@ -115,9 +116,21 @@ TEST_CASE("reattach: garbage, TLS and oversized requests are dropped and the job
 
 TEST_CASE("reattach: an HTTP/2 connection that never says a request is closed") {
   auto coordinator = StartListening(TestPolicy(1, 1));
-  const UniqueFd stranger = ConnectTo(coordinator->port());
-  SendAll(stranger.get(), "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
-  CHECK(ReadToEnd(stranger.get()).find("(still open)") == std::string::npos);
+  const std::string preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+  const std::string settings("\0\0\0\4\0\0\0\0\0", 9);
+  const UniqueFd mute = ConnectTo(coordinator->port());
+  SendAll(mute.get(), preface.substr(0, 1));
+  const UniqueFd half = ConnectTo(coordinator->port());
+  SendAll(half.get(), preface);
+  const UniqueFd idle = ConnectTo(coordinator->port());
+  SendAll(idle.get(), preface + settings);
+  for (const UniqueFd* stranger : {&mute, &half}) {
+    CHECK(ReadToEnd(stranger->get()).find("(still open)") == std::string::npos);
+  }
+  // gRPC says which limit it was: an unanswered keepalive would take twice the time.
+  const std::string end = ReadToEnd(idle.get());
+  CHECK_MESSAGE(end.find("idle") != std::string::npos, end.size(), " bytes");
+  CHECK(kIdleConnectionMs <= 5000);
 }
 
 }  // namespace

@@ -1,0 +1,12 @@
+#ifndef DDPRUN_RENDEZVOUS_CLIENT_IDLE_LIMIT_H_
+#define DDPRUN_RENDEZVOUS_CLIENT_IDLE_LIMIT_H_
+
+namespace ddprun::rendezvous {
+
+// A connection to the coordinator that has not finished its HTTP/2 handshake, or that has no
+// stream, lives so long.
+inline constexpr int kIdleConnectionMs = 5000;
+
+}  // namespace ddprun::rendezvous
+
+#endif  // DDPRUN_RENDEZVOUS_CLIENT_IDLE_LIMIT_H_
