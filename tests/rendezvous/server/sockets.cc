@@ -104,6 +104,7 @@ Proxy::Proxy(uint16_t target) : target_(target), listener_(Bind(port_)) {
 Proxy::~Proxy() {
   is_stopping_ = true;
   shutdown(listener_.get(), SHUT_RDWR);
+  Release();
   thread_.join();
   Cut();
   for (std::thread& forwarder : forwarders_) forwarder.join();
@@ -111,16 +112,42 @@ Proxy::~Proxy() {
 
 void Proxy::Cut() {
   const std::lock_guard lock(mutex_);
+  CutLocked();
+}
+
+void Proxy::CutLocked() {
   for (const UniqueFd& fd : fds_) shutdown(fd.get(), SHUT_RDWR);
+}
+
+void Proxy::Hold() {
+  const std::lock_guard lock(mutex_);
+  is_held_ = true;
+  CutLocked();
+}
+
+bool Proxy::HasWaiting() {
+  const std::lock_guard lock(mutex_);
+  return has_waiting_;
+}
+
+void Proxy::Release() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_held_ = false;
+  }
+  released_.notify_all();
 }
 
 void Proxy::Run() {
   while (!is_stopping_) {
     UniqueFd inner(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
     if (!inner.is_open()) return;
+    std::unique_lock lock(mutex_);
+    has_waiting_ = is_held_;
+    released_.wait(lock, [this] { return !is_held_; });
+    has_waiting_ = false;
     UniqueFd outer = TryConnectTo(target_);
     if (!outer.is_open()) continue;  // the target is gone: closes, as it would
-    const std::lock_guard lock(mutex_);
     const int a = inner.get();
     const int b = outer.get();
     fds_.push_back(std::move(inner));

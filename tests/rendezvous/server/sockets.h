@@ -3,6 +3,7 @@
 #define DDPRUN_TESTS_RENDEZVOUS_SERVER_SOCKETS_H_
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <list>
@@ -49,7 +50,7 @@ class ForeignServer {
   std::thread thread_;
 };
 
-// Forwards bytes between a port of its own and `target` until Cut.
+// Forwards bytes between a port of its own and `target`, until Cut or Hold.
 class Proxy {
  public:
   explicit Proxy(uint16_t target);
@@ -57,8 +58,14 @@ class Proxy {
   uint16_t port() const { return port_; }
   // Resets every connection there is. New ones are served.
   void Cut();
+  // Resets every connection there is; new ones are taken but hear nothing until Release.
+  void Hold();
+  void Release();
+  // Whether somebody has connected and is held: the break has been noticed.
+  bool HasWaiting();
 
  private:
+  void CutLocked();
   void Run();
   void Forward(int from, int to);
 
@@ -67,6 +74,9 @@ class Proxy {
   UniqueFd listener_;
   std::atomic<bool> is_stopping_{false};
   std::mutex mutex_;
+  std::condition_variable released_;
+  bool is_held_ = false;  // guarded by mutex_, like what follows
+  bool has_waiting_ = false;
   std::list<UniqueFd> fds_;
   std::list<std::thread> forwarders_;
   std::thread thread_;
