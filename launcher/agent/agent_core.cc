@@ -157,12 +157,14 @@ void AgentCore::On(const SignalReceived& event) {
     actions_.push_back(Say{"ending although processes of this job do not die"});
     return Finish(exit_code_.value_or(kExitSignalBase + event.signal));
   }
+  // Told as well when the workers are being stopped already: the signal ends what would follow.
+  const bool is_news = !exit_code_ || state_ != State::kStopping;
   if (!exit_code_) {
     exit_code_ = kExitSignalBase + event.signal;
     actions_.push_back(LeaveJob{absl::StrCat("stopped by signal ", event.signal)});
   }
   if (!HasWorkers()) return Finish(*exit_code_);
-  if (state_ != State::kStopping) {
+  if (is_news) {
     actions_.push_back(Say{absl::StrCat("signal ", event.signal,
                                         ": stopping the workers; once more kills them at once")});
   }

@@ -214,7 +214,8 @@ TEST_CASE("agent: a signal in each state leaves the job and ends with 128 + n") 
     Bench bench;
     bench.Run();
     bench.Drain(1);
-    CHECK(bench.Step(SignalReceived{kTerm}) == "leave");
+    CHECK(bench.Step(SignalReceived{kTerm}) == "leave say");
+    CHECK(bench.Step(SignalReceived{kTerm}) == "");
     CHECK(bench.Step(WorkersGone{}) == "exit:143");
   }
   SUBCASE("waiting for the verdict") {
