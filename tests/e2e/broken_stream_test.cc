@@ -2,7 +2,6 @@
 // it, and what happens meanwhile is heard afterwards.
 #include <signal.h>
 
-#include <algorithm>
 #include <fstream>
 
 #include <doctest/doctest.h>
@@ -40,14 +39,8 @@ class TwoNodes {
       REQUIRE_MESSAGE(job_.WaitForFile(up), up, host_->Describe(), other_->Describe());
     }
   }
-  bool HasWorker(int rank) const { return Pid(rank) != 0; }
-  int Pid(int rank) const {
-    const std::vector<int> of_rank = ProcessesWithEnv("RANK", std::to_string(rank));
-    for (const int pid : job_.Processes()) {
-      if (std::find(of_rank.begin(), of_rank.end(), pid) != of_rank.end()) return pid;
-    }
-    return 0;
-  }
+  bool HasWorker(int rank) const { return job_.HasWorker(rank); }
+  int Pid(int rank) const { return job_.PidOfRank(rank); }
   // Waits until the node of `rank` and its neighbour has noticed a failure and stopped both.
   void AwaitNodeStopped(int rank) {
     REQUIRE_MESSAGE(Eventually([&] { return !HasWorker(rank) && !HasWorker(rank + 1); }),

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <fstream>
 
@@ -71,7 +72,17 @@ std::vector<std::string> Job::NodeOptions(int workers, const std::string& nodes,
 void Job::Touch(const std::string& name) const { std::ofstream(File(name)).flush(); }
 
 bool Job::WaitForFile(const std::string& name) const {
-  return Eventually([&] { return access(File(name).c_str(), F_OK) == 0; });
+  return Eventually([&] { return HasFile(name); });
+}
+
+bool Job::HasFile(const std::string& name) const { return access(File(name).c_str(), F_OK) == 0; }
+
+int Job::PidOfRank(int rank) const {
+  const std::vector<int> of_rank = ProcessesWithEnv("RANK", std::to_string(rank));
+  for (const int pid : Processes()) {
+    if (std::find(of_rank.begin(), of_rank.end(), pid) != of_rank.end()) return pid;
+  }
+  return 0;
 }
 
 std::vector<int> Job::Processes() const { return ProcessesWithEnv(kMarkName, mark_); }

@@ -36,6 +36,10 @@ class Job {
   std::string File(const std::string& name) const { return dir_.File(name); }
   void Touch(const std::string& name) const;
   bool WaitForFile(const std::string& name) const;
+  bool HasFile(const std::string& name) const;
+  // The pid of the worker of a rank; 0: there is none.
+  int PidOfRank(int rank) const;
+  bool HasWorker(int rank) const { return PidOfRank(rank) != 0; }
   // Pids of everything that carries this job's variable: agents and workers and their children.
   std::vector<int> Processes() const;
   // Whether, within `patience`, nothing of the job is left.

@@ -14,8 +14,6 @@
 namespace ddprun::testing {
 namespace {
 
-using namespace std::chrono_literals;
-
 std::multiset<std::string> Lines(const std::string& text) {
   std::multiset<std::string> lines;
   std::stringstream stream(text);
@@ -139,19 +137,6 @@ TEST_CASE("one node: SIGTERM and SIGINT while running stop the workers and end w
   }
 }
 
-TEST_CASE("one node: a second signal kills workers that ignore the first") {
-  Job job;
-  auto ddprun = job.Run({"--nproc_per_node=2", "--shutdown_timeout=600"},
-                        {"ignore:15", "touch:" + job.File("up{rank}"), "wait"});
-  REQUIRE(job.WaitForFile("up0"));
-  REQUIRE(job.WaitForFile("up1"));
-  ddprun->Signal(SIGTERM);
-  CHECK_FALSE(ddprun->Wait(300ms).has_value());
-  ddprun->Signal(SIGTERM);
-  REQUIRE_MESSAGE(ddprun->Wait() == 143, ddprun->Describe());
-  CHECK(job.IsGone());
-}
-
 TEST_CASE("one node: workers that ignore SIGTERM are killed after the shutdown timeout") {
   Job job;
   auto ddprun = job.Run({"--nproc_per_node=2", "--shutdown_timeout=1"},
@@ -168,20 +153,6 @@ TEST_CASE("one node: a signal between the first and the last spawn stops what wa
   ddprun->Signal(SIGTERM);
   REQUIRE_MESSAGE(ddprun->Wait() == 143, ddprun->Describe());
   CHECK(ReadFile(job.File("up3")).empty());
-  CHECK(job.IsGone());
-}
-
-TEST_CASE("one node: a signal while the group is stopped for a restart ends the job") {
-  Job job;
-  auto ddprun = job.Run({"--nproc_per_node=2", "--max_restarts=1", "--shutdown_timeout=600"},
-                        {"ignore:15", "touch:" + job.File("up{rank}.{restart}"),
-                         "until:" + job.File("up1.0"), "exit:1@0", "wait"});
-  REQUIRE(job.WaitForFile("up0.0"));
-  REQUIRE_MESSAGE(ddprun->WaitForErr("stopping"), ddprun->Describe());
-  // Another signal, because the same one of the same sender within 20 ms counts once.
-  ddprun->Signal(SIGINT);
-  ddprun->Signal(SIGTERM);
-  REQUIRE_MESSAGE(ddprun->Wait() == 130, ddprun->Describe());
   CHECK(job.IsGone());
 }
 

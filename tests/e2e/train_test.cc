@@ -78,14 +78,6 @@ std::vector<std::string> operator+(std::vector<std::string> a, const std::vector
   return a;
 }
 
-int PidOfRank(const Job& job, int rank) {
-  const std::vector<int> ranks = ProcessesWithEnv("RANK", std::to_string(rank));
-  for (const int pid : job.Processes()) {
-    if (std::find(ranks.begin(), ranks.end(), pid) != ranks.end()) return pid;
-  }
-  return 0;
-}
-
 // The weights of an undisturbed run of 1 x 4 ranks over shm.
 std::string Reference(const Training& training) {
   Job job;
@@ -111,7 +103,7 @@ TEST_CASE("train: a killed worker costs no bit of the result") {
         std::vector<std::string>{"--standalone", "--nproc_per_node=4", "--max_restarts=1"} +
         training.Arguments("killed"));
     REQUIRE_MESSAGE(training.WaitForCheckpoint("killed"), ddprun->Describe());
-    REQUIRE(kill(PidOfRank(job, 2), SIGKILL) == 0);
+    REQUIRE(kill(job.PidOfRank(2), SIGKILL) == 0);
     REQUIRE_MESSAGE(ddprun->Wait(kTraining) == 0, ddprun->Describe());
     const std::string summary = training.Summary("killed");
     CHECK_MESSAGE(Field(summary, "restart_count") == "1", summary);
@@ -130,7 +122,7 @@ TEST_CASE("train: a killed worker costs no bit of the result") {
     auto a = job.RunRaw(options + training.Arguments("two"), {.netns = hosts->Name(1)});
     auto b = job.RunRaw(options + training.Arguments("two"), {.netns = hosts->Name(2)});
     REQUIRE_MESSAGE(training.WaitForCheckpoint("two"), a->Describe(), b->Describe());
-    REQUIRE(kill(PidOfRank(job, 3), SIGKILL) == 0);
+    REQUIRE(kill(job.PidOfRank(3), SIGKILL) == 0);
     REQUIRE_MESSAGE(a->Wait(kTraining) == 0, a->Describe());
     REQUIRE_MESSAGE(b->Wait(kTraining) == 0, b->Describe());
     const std::string summary = training.Summary("two");
@@ -163,8 +155,8 @@ TEST_CASE("train: without a checkpoint a restart begins afresh") {
   auto ddprun = job.RunRaw(
       std::vector<std::string>{"--standalone", "--nproc_per_node=2", "--max_restarts=1"} +
       arguments);
-  REQUIRE(Eventually([&] { return PidOfRank(job, 1) != 0; }));
-  REQUIRE(kill(PidOfRank(job, 1), SIGKILL) == 0);
+  REQUIRE(Eventually([&] { return job.PidOfRank(1) != 0; }));
+  REQUIRE(kill(job.PidOfRank(1), SIGKILL) == 0);
   REQUIRE_MESSAGE(ddprun->Wait(kTraining) == 0, ddprun->Describe());
   const std::string summary = training.Summary("fresh");
   CHECK_MESSAGE(Field(summary, "restart_count") == "1", summary);

@@ -95,26 +95,6 @@ TEST_CASE("two nodes: a node that waits says for whom, and ends with 121 after j
   CHECK_MESSAGE(a->err().find(job.endpoint()) != std::string::npos, a->Describe());
 }
 
-TEST_CASE("two nodes: a signal ends the wait for the first rendezvous") {
-  for (const int signal : {SIGINT, SIGTERM}) {
-    Job job;
-    auto a = job.Run(job.NodeOptions(1), {"wait"});
-    REQUIRE_MESSAGE(a->WaitForErr("waiting for 1 more"), a->Describe());
-    a->Signal(signal);
-    REQUIRE_MESSAGE(a->Wait() == 128 + signal, a->Describe());
-  }
-}
-
-TEST_CASE("two nodes: a signal before the endpoint is there ends the wait for it") {
-  Job job;
-  auto client = job.Run({"--nnodes=2", "--rdzv_backend=c10d", "--rdzv_conf=is_host=0",
-                         "--rdzv_endpoint=" + job.endpoint()},
-                        {"wait"});
-  REQUIRE_MESSAGE(client->WaitForErr(job.endpoint()), client->Describe());
-  client->Signal(SIGTERM);
-  REQUIRE_MESSAGE(client->Wait() == 143, client->Describe());
-}
-
 TEST_CASE(
     "two nodes: a SIGKILL of one agent ends the other's round, and a new one takes its place") {
   Job job;

@@ -1,0 +1,189 @@
+// SIGINT and SIGTERM in every state: the job ends with 128 + n, a second one kills at once.
+#include <signal.h>
+
+#include <doctest/doctest.h>
+
+#include "tests/e2e/job.h"
+
+namespace ddprun::testing {
+namespace {
+
+using Node = std::unique_ptr<Subprocess>;
+using Strings = std::vector<std::string>;
+
+// The second signal of a test is the other one: the same again within 20 ms counts once.
+int Other(int signal) { return signal == SIGINT ? SIGTERM : SIGINT; }
+
+// Long enough that only a signal can end a worker that is deaf to the first.
+constexpr char kNoGrace[] = "--shutdown_timeout=6000";
+const Strings kDeaf = {"ignore:2", "ignore:15"};
+
+Strings operator+(Strings a, const Strings& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+void SendAndAwaitWord(const Node& node, int signal) {
+  node->Signal(signal);
+  REQUIRE_MESSAGE(node->WaitForErr("signal " + std::to_string(signal) + ": stopping"),
+                  node->Describe());
+}
+
+void CheckEndsWith(const Node& node, int exit_code) {
+  REQUIRE_MESSAGE(node->Wait() == exit_code, node->Describe());
+}
+
+TEST_CASE("signals: before the endpoint is there they end the wait for it") {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    Job job;
+    const Node client = job.Run(job.NodeOptions(1, "2", {"--rdzv_conf=is_host=0"}), {"wait"});
+    REQUIRE_MESSAGE(client->WaitForErr("waiting for the coordinator"), client->Describe());
+    client->Signal(signal);
+    CheckEndsWith(client, 128 + signal);
+  }
+}
+
+TEST_CASE("signals: during the first rendezvous they end the wait of a host and of a client") {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    Job job;
+    const Node host = job.Run(job.NodeOptions(1, "3"), {"wait"});
+    const Node client = job.Run(job.NodeOptions(1, "3", {"--rdzv_conf=is_host=0"}), {"wait"});
+    REQUIRE_MESSAGE(client->WaitForErr("2 of 3 nodes"), client->Describe());
+    client->Signal(signal);
+    CheckEndsWith(client, 128 + signal);
+    host->Signal(signal);
+    CheckEndsWith(host, 128 + signal);
+  }
+}
+
+TEST_CASE("signals: between the first spawn and the last, a second one kills what was started") {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    Job job;
+    const Node ddprun = job.Run({"--nproc_per_node=4", kNoGrace},
+                                kDeaf + Strings{"touch:" + job.File("up{rank}"), "wait"},
+                                {.env = {{"DDPRUN_TEST_SPAWN_DELAY_MS", "600000"}}});
+    REQUIRE(job.WaitForFile("up0"));
+    SendAndAwaitWord(ddprun, signal);
+    CHECK(job.HasWorker(0));
+    ddprun->Signal(Other(signal));
+    CheckEndsWith(ddprun, 128 + signal);
+    CHECK_FALSE(job.HasFile("up1"));
+    CHECK(job.IsGone());
+  }
+}
+
+TEST_CASE("signals: while running they reach the workers as they are, a second one kills") {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    Job job;
+    // Deaf to the other one only: an end by the first shows that this one was passed on.
+    const Strings steps = {"ignore:" + std::to_string(Other(signal)) + "@0", "ignore:2@1",
+                           "ignore:15@1", "touch:" + job.File("up{rank}"), "wait"};
+    const Node ddprun = job.Run({"--nproc_per_node=2", kNoGrace}, steps);
+    REQUIRE(job.WaitForFile("up0"));
+    REQUIRE(job.WaitForFile("up1"));
+    SendAndAwaitWord(ddprun, signal);
+    REQUIRE_MESSAGE(Eventually([&] { return !job.HasWorker(0); }), ddprun->Describe());
+    CHECK(job.HasWorker(1));
+    ddprun->Signal(Other(signal));
+    CheckEndsWith(ddprun, 128 + signal);
+    CHECK(job.IsGone());
+  }
+}
+
+TEST_CASE("signals: while a failed job is being stopped they end with 128 + n") {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    Job job;
+    const Node ddprun = job.Run({"--nproc_per_node=2", kNoGrace},
+                                kDeaf + Strings{"touch:" + job.File("up{rank}"),
+                                                "until:" + job.File("up1"), "exit:3@0", "wait"});
+    REQUIRE(job.WaitForFile("up1"));
+    REQUIRE_MESSAGE(Eventually([&] { return !job.HasWorker(0); }), ddprun->Describe());
+    SendAndAwaitWord(ddprun, signal);
+    CHECK(job.HasWorker(1));
+    ddprun->Signal(Other(signal));
+    CheckEndsWith(ddprun, 128 + signal);
+    CHECK(job.IsGone());
+  }
+}
+
+// Rank 0 fails; rank 1 is deaf, and so its group is in the middle of being stopped for a restart.
+TEST_CASE("signals: while the old group is stopped for a restart they end the job, not the stop") {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    for (const bool is_killed : {false, true}) {
+      Job job;
+      const Strings steps =
+          kDeaf + Strings{"touch:" + job.File("up{rank}.{restart}"), "until:" + job.File("up1.0"),
+                          "die:9@0#0", "until:" + job.File("go")};
+      const Node ddprun = job.Run({"--nproc_per_node=2", "--max_restarts=1", kNoGrace}, steps);
+      REQUIRE(job.WaitForFile("up1.0"));
+      REQUIRE_MESSAGE(ddprun->WaitForErr("stopping this node's workers"), ddprun->Describe());
+      SendAndAwaitWord(ddprun, signal);
+      CHECK_MESSAGE(job.HasWorker(1), "the grace is not over");
+      if (is_killed) {
+        ddprun->Signal(Other(signal));
+      } else {
+        job.Touch("go");  // the old group ends, and no new one begins
+      }
+      CheckEndsWith(ddprun, 128 + signal);
+      CHECK_FALSE(job.HasFile("up0.1"));
+      CHECK_FALSE(job.HasFile("up1.1"));
+      CHECK(job.IsGone());
+    }
+  }
+}
+
+// One of two nodes waits for the new round, the other one still stops its deaf worker of the old.
+// `rank` 0 is the host's, and the worker of the waiting node has died.
+void SignalWhileARoundForms(int waiting_rank, int signal) {
+  CAPTURE(waiting_rank);
+  CAPTURE(signal);
+  Job job;
+  const std::string waiting = std::to_string(waiting_rank);
+  const Strings steps =
+      kDeaf + Strings{"touch:" + job.File("up{rank}.{restart}"), "until:" + job.File("up0.0"),
+                      "until:" + job.File("up1.0"), "die:9@" + waiting + "#0", "wait"};
+  const Strings options = {"--max_restarts=1", kNoGrace};
+  const Node host = job.Run(job.NodeOptions(1, "2", options), steps);
+  const Node client =
+      job.Run(job.NodeOptions(1, "2", options + Strings{"--rdzv_conf=is_host=0"}), steps);
+  const Node& joined = waiting_rank == 0 ? host : client;
+  const Node& stopping = waiting_rank == 0 ? client : host;
+  REQUIRE_MESSAGE(joined->WaitForErr("to join again"), joined->Describe(), stopping->Describe());
+  REQUIRE_MESSAGE(stopping->WaitForErr("stopping this node's workers"), stopping->Describe());
+  joined->Signal(signal);
+  CheckEndsWith(joined, 128 + signal);
+  CHECK_MESSAGE(job.HasWorker(1 - waiting_rank), stopping->Describe());
+  SendAndAwaitWord(stopping, signal);
+  stopping->Signal(Other(signal));
+  CheckEndsWith(stopping, 128 + signal);
+  CHECK_FALSE(job.HasFile("up0.1"));
+  CHECK_FALSE(job.HasFile("up1.1"));
+  CHECK(job.IsGone());
+}
+
+TEST_CASE("signals: while the new round forms they end a client that waits for the other node") {
+  for (const int signal : {SIGINT, SIGTERM}) SignalWhileARoundForms(1, signal);
+}
+
+TEST_CASE("signals: while the new round forms they end a host that waits for the other node") {
+  for (const int signal : {SIGINT, SIGTERM}) SignalWhileARoundForms(0, signal);
+}
+
+TEST_CASE("signals: a node that has succeeded and waits for the verdict ends with 128 + n") {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    Job job;
+    const Strings steps = {"touch:" + job.File("up{rank}"), "exit:0@1", "wait"};
+    const Node host = job.Run(job.NodeOptions(1), steps);
+    const Node client = job.Run(job.NodeOptions(1, "2", {"--rdzv_conf=is_host=0"}), steps);
+    REQUIRE_MESSAGE(job.WaitForFile("up1"), client->Describe());
+    REQUIRE_MESSAGE(job.WaitForFile("up0"), host->Describe());
+    REQUIRE(Eventually([&] { return !job.HasWorker(1); }));
+    client->Signal(signal);
+    CheckEndsWith(client, 128 + signal);
+    host->Signal(signal);
+    CheckEndsWith(host, 128 + signal);
+  }
+}
+
+}  // namespace
+}  // namespace ddprun::testing
