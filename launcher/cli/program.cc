@@ -48,7 +48,9 @@ absl::Status NotExecutable(const std::string& name, const std::string& why) {
 }
 
 absl::Status ErrorOfPath(const std::string& name, int error, Need need) {
-  if (IsMissing(error)) return NotFound(name, "no such file");
+  if (IsMissing(error)) {
+    return NotFound(name, "no such file; expected an executable file or a .py script");
+  }
   if (error == EISDIR) {
     return NotExecutable(name, "is a directory; expected an executable file or a .py script");
   }
@@ -93,12 +95,12 @@ absl::StatusOr<std::string> SearchPath(const std::string& name, const Environmen
   const bool is_here = Problem(name, Need::kRead) == 0;
   return NotFound(name, is_here ? absl::StrCat("not found in PATH; the file in this directory is ",
                                                Quoted("./" + name))
-                                : "not found in PATH");
+                                : "not found in PATH; expected a command or the path of a file");
 }
 
 absl::StatusOr<std::string> FindExecutable(const std::string& name,
                                            const Environment& environment) {
-  if (name.empty()) return NotFound(name, "no such file");
+  if (name.empty()) return ErrorOfPath(name, ENOENT, Need::kExecute);
   if (name.find('/') == std::string::npos) return SearchPath(name, environment);
   const int problem = Problem(name, Need::kExecute);
   if (problem != 0) return ErrorOfPath(name, problem, Need::kExecute);

@@ -123,7 +123,8 @@ std::optional<std::string> GrpcClientLoop::FinalTrouble(const SeekResult& result
     case Outcome::kUnreachable:
       // A name that worked before may be in the middle of an update.
       if (!result.is_final || had_contact_) return std::nullopt;
-      return absl::StrCat("endpoint ", PlaceText(options_.endpoint, {}), ": ", result.probe.text);
+      return absl::StrCat("endpoint ", PlaceText(options_.endpoint, {}), ": ", result.probe.text,
+                          "; expected a host name that resolves here, or an IP address");
     case Outcome::kOurs:
     case Outcome::kSilent:  // a stopped process may be continued
     case Outcome::kRefused:

@@ -142,9 +142,9 @@ class ConnectingClient final : public RendezvousClient {
         return HostsByAddress(names.addresses, machine);
       }
       if (names.outcome == Resolution::Outcome::kInterrupted) return std::nullopt;
-      const std::string trouble =
-          absl::StrCat("endpoint ", PlaceText(endpoint_, {}), ": cannot resolve \"", endpoint_.host,
-                       "\": ", names.error);
+      const std::string trouble = absl::StrCat(
+          "endpoint ", PlaceText(endpoint_, {}), ": cannot resolve \"", endpoint_.host,
+          "\": ", names.error, "; expected a host name that resolves here, or an IP address");
       const TimePoint now = SteadyNow();
       if (names.outcome == Resolution::Outcome::kNoSuchName || now >= give_up_at) {
         Fail(trouble);

@@ -73,15 +73,15 @@ TEST_CASE("bad input: a program that cannot run is named before any rendezvous")
   const std::string plain = dir.File("plain.txt");
   std::ofstream(plain) << "not a program\n";
   const std::vector<Row> rows = {
-      {{"./no-such-program"}, 127, "./no-such-program", "no such file"},
-      {{"no-such-program-on-the-path"}, 127, "no-such-program-on-the-path", "PATH"},
-      {{"missing.py"}, 127, "missing.py", "no such file"},
+      {{"./no-such-program"}, 127, "'./no-such-program'", "expected an executable file"},
+      {{"no-such-program-on-the-path"}, 127, "'no-such-program-on-the-path'", "expected a command"},
+      {{"missing.py"}, 127, "'missing.py'", "a .py script"},
       {{plain}, 126, plain, "execut"},
       {{dir.path().string()}, 126, dir.path().string(), "directory"},
       {{"--nnodes=2", "--rdzv_endpoint=127.0.0.1:1", "./no-such-program"},
        127,
-       "./no-such-program",
-       "no such file"},
+       "'./no-such-program'",
+       "expected an executable file"},
   };
   for (const Row& row : rows) {
     CAPTURE(row.quoted);
@@ -104,7 +104,13 @@ TEST_CASE("bad input: an endpoint that does not resolve ends with 121") {
            Runfile("tests/e2e/toy_worker")},
           121,
           "no-such-host.invalid",
-          "resolve"});
+          "expected a host name"});
+  // The same from an agent that does not ask whether it is the host.
+  Expect({{"--nnodes=2", "--rdzv_conf=is_host=0", "--rdzv_endpoint=no-such-host.invalid:29400",
+           Runfile("tests/e2e/toy_worker")},
+          121,
+          "no-such-host.invalid",
+          "expected a host name"});
 }
 
 TEST_CASE("bad input: a port that another program holds ends with 121 and is named") {

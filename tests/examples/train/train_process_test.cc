@@ -262,6 +262,7 @@ TEST_CASE("train: a corrupt checkpoint is refused, named, and the one before it 
     Job job(2, Command(run));
     REQUIRE(job.Wait() == std::vector<int>{0, 0});
     CHECK(job.Stderr().find("train: refused checkpoint \"" + newest + "\": the checksum") == 0);
+    CHECK(job.Stderr().rfind("refused") == job.Stderr().find("refused"));
     CHECK(job.rank(0).Stdout().find("resumed at step 60 from " +
                                     dir.File("ck/checkpoint-000001-step-60.ckpt")) !=
           std::string::npos);
@@ -272,6 +273,27 @@ TEST_CASE("train: a corrupt checkpoint is refused, named, and the one before it 
   Job job(2, Command(run));
   CHECK(job.Wait() == std::vector<int>{launcher::kExitMachine, launcher::kExitMachine});
   CHECK(job.Stderr().find("no usable checkpoint in") != std::string::npos);
+}
+
+TEST_CASE("train: a rank that does not fit the number of ranks is refused in one line") {
+  const struct {
+    Strings environment;
+    const char* says;
+  } rows[] = {
+      {{"RANK=3", "WORLD_SIZE=2"}, "RANK=\"3\": expected a whole number from 0 to 1"},
+      {{"RANK=0", "WORLD_SIZE=0"}, "WORLD_SIZE=\"0\": expected a whole number from 1 to"},
+      {{"RANK=0", "WORLD_SIZE=2", "LOCAL_WORLD_SIZE=3"},
+       "LOCAL_WORLD_SIZE=\"3\": expected a whole number from 1 to 2"},
+  };
+  for (const auto& row : rows) {
+    Strings environment = row.environment;
+    environment.insert(environment.end(), {"MASTER_ADDR=127.0.0.1", "MASTER_PORT=1"});
+    Program train(Command({}), environment);
+    CHECK(train.Wait() == 1);
+    INFO(train.Stderr());
+    CHECK(Lines(train.Stderr()) == 1);
+    CHECK(train.Stderr().find(row.says) != std::string::npos);
+  }
 }
 
 TEST_CASE("train: usage errors end with 2 and one line that quotes the value") {

@@ -116,9 +116,9 @@ TEST_CASE("program: missing is 127, there but not executable is 126, each in one
   };
   const std::vector<Row> rows = {
       {"", 127, "no such file"},
-      {"no-such-tool", 127, "'no-such-tool': not found in PATH"},
-      {dir.File("missing"), 127, "no such file"},
-      {dir.File("missing.py"), 127, "no such file"},
+      {"no-such-tool", 127, "'no-such-tool': not found in PATH; expected"},
+      {dir.File("missing"), 127, "no such file; expected"},
+      {dir.File("missing.py"), 127, "no such file; expected"},
       {plain + "/below", 127, "no such file"},
       {plain, 126, "execute bit"},
       {"plain", 126, "is not executable"},
@@ -126,7 +126,7 @@ TEST_CASE("program: missing is 127, there but not executable is 126, each in one
       {dir.File("folder.py"), 126, "is a directory"},
       {"/dev/null", 126, "execute bit"},
       {dir.File("a\nb"), 127, "a\\nb"},
-      {script, 127, "'python3': not found in PATH; it is needed to run"},
+      {script, 127, "it is needed to run"},
   };
   for (const Row& row : rows) {
     const Failure failure = FailureOf(row.name, With({path}));
