@@ -96,6 +96,9 @@ TEST_CASE("train: 1, 2 and 4 ranks have the same losses, and shm and tcp the sam
       CHECK(Field(summary, "backend") == "\"" + backend + "\"");
       CHECK(Field(summary, "world_size") == std::to_string(world_size));
       hashes.push_back(Field(summary, "parameters_sha256"));
+      // "loss" comes first in the first epoch.
+      const double mean = std::stod(Field(summary, "loss"));
+      CHECK(std::abs(mean - std::stod(Field(alone, "loss"))) < 2e-3 * mean);
       const std::vector<double> losses = StepLosses(log);
       REQUIRE(losses.size() == 60);
       for (int step = 0; step < 20; ++step) {
@@ -114,6 +117,19 @@ TEST_CASE("train: without a launcher it is a group of one") {
   CHECK(train.Stdout().find("1 ranks (local)") != std::string::npos);
   CHECK(train.Stdout().find("epoch 2/2: loss ") != std::string::npos);
   CHECK(train.Stdout().find("\ncheckpoint: none\n") != std::string::npos);
+}
+
+TEST_CASE("train: with nothing but defaults 95 % of unseen digits are read after three epochs") {
+  TempDir dir;
+  Program draw({kMakeDigits, dir.File("digits")}, {});
+  REQUIRE(draw.Wait() == 0);
+  const std::string summary = dir.File("summary.json");
+  Program train({kTrain, "--data", dir.File("digits"), "--epochs", "3", "--summary_file", summary},
+                {});
+  REQUIRE_MESSAGE(train.Wait() == 0, train.Stderr());
+  const std::string json = ReadFile(summary);
+  const std::string last = json.substr(json.find("\"epoch\": 3"));
+  CHECK_MESSAGE(std::stod(Field(last, "accuracy")) >= 0.95, json);
 }
 
 // The step log is a full pipe that nobody reads, so that the run cannot end before the kill.
