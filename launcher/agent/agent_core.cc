@@ -142,7 +142,7 @@ void AgentCore::On(const WorkerEnded& event) {
 void AgentCore::On(const WorkersGone&) {
   are_workers_gone_ = true;
   if (state_ != State::kStopping) return;  // all exited by themselves: judged one by one
-  if (exit_code_) return Finish(*exit_code_);
+  if (exit_code_) return FinishStopped();
   if (verdict_) return FinishWithVerdict();
   Join();
 }
@@ -161,7 +161,8 @@ void AgentCore::On(const SignalReceived& event) {
   const bool is_news = !exit_code_ || state_ != State::kStopping;
   if (!exit_code_) {
     exit_code_ = kExitSignalBase + event.signal;
-    actions_.push_back(LeaveJob{absl::StrCat("stopped by signal ", event.signal)});
+    exit_reason_ = absl::StrCat("stopped by signal ", event.signal);
+    actions_.push_back(LeaveJob{exit_reason_});
   }
   if (!HasWorkers()) return Finish(*exit_code_);
   if (is_news) {
@@ -301,6 +302,17 @@ void AgentCore::CheckContact() {
 void AgentCore::FinishWithVerdict() {
   if (verdict_->exit_code != 0) actions_.push_back(PrintReport{*verdict_});
   Finish(verdict_->exit_code);
+}
+
+void AgentCore::FinishStopped() {
+  // The job had failed before the signal: what failed first is what the user wants to know.
+  if (verdict_ && verdict_->first_failure && !exit_reason_.empty()) {
+    rendezvous::Verdict report = *verdict_;
+    report.exit_code = *exit_code_;
+    report.reason = exit_reason_;
+    actions_.push_back(PrintReport{std::move(report)});
+  }
+  Finish(*exit_code_);
 }
 
 void AgentCore::Finish(int exit_code) {

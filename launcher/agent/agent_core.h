@@ -178,6 +178,7 @@ class AgentCore {
   std::optional<TimePoint> NextNotice() const;
   void CheckContact();
   void FinishWithVerdict();
+  void FinishStopped();
   bool HasWorkers() const { return !are_workers_gone_; }
   bool HasBudget() const { return assignment_.restart_count < assignment_.max_restarts; }
   std::optional<TimePoint> ContactDeadline() const;
@@ -195,6 +196,7 @@ class AgentCore {
 
   // How the agent will end once its workers are gone; none: it joins again.
   std::optional<int> exit_code_;
+  std::string exit_reason_;  // of a signal's, for the report
   std::optional<rendezvous::Verdict> verdict_;
   std::optional<WorkerEnd> unanswered_failure_;  // reported, and no verdict or new round yet
   bool is_coordinator_gone_ = false;             // its process ended while a round of it ran here

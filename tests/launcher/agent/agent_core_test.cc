@@ -225,6 +225,16 @@ TEST_CASE("agent: a signal in each state leaves the job and ends with 128 + n") 
     bench.Step(WorkersGone{});
     CHECK(bench.Step(SignalReceived{kTerm}) == "leave exit:143");
   }
+  SUBCASE("stopping after a failure that ends the job, which is told all the same") {
+    Bench bench;
+    bench.Run();
+    bench.End(1, 9);
+    Concluded failure = Failure(9);
+    failure.verdict.first_failure.emplace();
+    bench.Step(failure);
+    CHECK(bench.Step(SignalReceived{kInt}) == "leave say");
+    CHECK(bench.Step(WorkersGone{}) == "report exit:130");
+  }
 }
 
 TEST_CASE("agent: a worker that dies of a stop signal is judged 250 ms later") {
