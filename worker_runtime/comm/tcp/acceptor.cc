@@ -20,7 +20,7 @@ constexpr char kMagic[8] = {'d', 'd', 'p', 'l', 'i', 'n', 'k', '1'};
 constexpr int kBacklog = 128;
 // How often Await() looks whether it was stopped.
 constexpr int kLookMs = 100;
-constexpr std::chrono::milliseconds kNoDescriptorRest(20);
+constexpr std::chrono::milliseconds kAcceptRest(20);
 
 }  // namespace
 
@@ -115,8 +115,9 @@ void Acceptor::AcceptAll() {
     Stranger stranger{};
     stranger.socket.Reset(accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!stranger.socket.is_open()) {
-      // Without descriptors the connection stays in the queue and poll() would say so at once.
-      if (errno == EMFILE || errno == ENFILE) std::this_thread::sleep_for(kNoDescriptorRest);
+      // EMFILE, ENFILE, ENOBUFS, ENOMEM: it stays in the queue and poll() would say so at once.
+      const bool is_passing = errno == EAGAIN || errno == EINTR || errno == ECONNABORTED;
+      if (!is_passing) std::this_thread::sleep_for(kAcceptRest);
       return;
     }
     stranger.since = Clock::now();
