@@ -83,11 +83,6 @@ class Agent {
   pid_t guardian_ = 0;
 };
 
-inline std::string FileText(const std::string& path) {
-  std::ifstream file(path);
-  return std::string(std::istreambuf_iterator<char>(file), {});
-}
-
 inline bool AllGone(const std::vector<pid_t>& pids) {
   for (const pid_t pid : pids) {
     if (IsRunning(pid)) return false;

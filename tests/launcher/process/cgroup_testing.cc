@@ -12,14 +12,10 @@
 
 #include "launcher/process/job_cgroup.h"
 #include "launcher/process/leftovers.h"
+#include "tests/launcher/process/process_testing.h"
 
 namespace ddprun::testing {
 namespace {
-
-std::string FileText(const std::string& path) {
-  std::ifstream file(path);
-  return std::string(std::istreambuf_iterator<char>(file), {});
-}
 
 bool CanMakeOne() {
   const auto cgroup = launcher::JobCgroup::Make(launcher::NewJobMark());

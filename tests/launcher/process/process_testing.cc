@@ -122,11 +122,15 @@ std::string CapturePipe::ReadAll() {
   return seen_;
 }
 
-char StateOf(pid_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+std::string FileText(const std::string& path) {
+  std::ifstream file(path);
   std::stringstream text;
-  text << file.rdbuf();
-  const std::string line = text.str();
+  text << file.rdbuf();  // unlike an iterator it throws nothing when a process ends meanwhile
+  return text.str();
+}
+
+char StateOf(pid_t pid) {
+  const std::string line = FileText("/proc/" + std::to_string(pid) + "/stat");
   const size_t end = line.rfind(')');
   return end == std::string::npos ? '-' : line[end + 2];
 }
