@@ -1,4 +1,5 @@
 // ddprun: parse, build, run, return the exit code.
+#include <cstdint>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -32,6 +33,8 @@ int Launch(LaunchConfig config, const Environment& environment) {
   ProcessBaseline baseline = RecordBaseline();
   ProtectFromOomKiller(baseline);
   PrepareAgentProcess(baseline);
+  // A pipe and a pidfd for each worker, two pipes more with -r or -t; and our own.
+  ReserveDescriptors(64 + 8 * int64_t{config.workers_per_node});
   const std::string job_mark = NewJobMark();
   // Before the first thread: the guardian is a fork of this very process.
   absl::StatusOr<std::unique_ptr<Guardian>> guardian = Guardian::Start(job_mark);

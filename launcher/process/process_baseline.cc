@@ -4,6 +4,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -90,6 +91,15 @@ void PrepareAgentProcess(const ProcessBaseline& baseline) {
     // The lowest free number is fd. Not close-on-exec: workers inherit it like any other stdin.
     DDP_CHECK(open("/dev/null", O_RDWR) == fd);  // NOLINT(android-cloexec-open)
   }
+}
+
+void ReserveDescriptors(int64_t count) {
+  rlimit limit{};
+  DDP_CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+  const rlim_t highest = std::min<rlim_t>(static_cast<rlim_t>(count), limit.rlim_cur) - 1;
+  // The table stays as large when the descriptor is closed. It is there to save time: without it
+  // everything works all the same.
+  UniqueFd(fcntl(0, F_DUPFD_CLOEXEC, static_cast<int>(highest)));
 }
 
 void ProtectFromOomKiller(ProcessBaseline& baseline) {

@@ -260,6 +260,19 @@ TEST_CASE("spawn: a worker does not inherit the agent's protection from the OOM 
   CHECK(text == "123\n");
 }
 
+TEST_CASE("process baseline: descriptors are reserved as far as the limit allows") {
+  const auto table_size = [] { return NumberAfter(FileText("/proc/self/status"), "FDSize:\t"); };
+  REQUIRE(table_size() < 700);
+  ReserveDescriptors(700);
+  CHECK(table_size() >= 700);
+  const UniqueFd next(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  CHECK(next.get() < 100);  // reserved is not taken
+  ReserveDescriptors(int64_t{1} << 40);
+  rlimit limit{};
+  REQUIRE(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+  CHECK(table_size() >= static_cast<pid_t>(limit.rlim_cur));
+}
+
 TEST_CASE("spawn: the environment is the given one alone") {
   SpawnRequest request = Toy({"env", "HOME", "env", "RANK"});
   request.env = {"RANK=3"};
