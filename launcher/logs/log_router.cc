@@ -22,7 +22,7 @@ LogOptions MakeLogOptions(const LaunchConfig& config, const Environment& environ
   options.tee = config.tee;
   options.inherit_stderr = environment.Get("DDPRUN_STDERR") == "inherit";
   if (const auto temp = environment.Get("TMPDIR"); temp && !temp->empty()) {
-    options.temp_dir = *temp;
+    options.temp_dir = options.memory_dir = *temp;
   }
   if (const auto prefix = environment.Get("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE")) {
     options.prefix_template = *prefix;
@@ -126,8 +126,12 @@ class LogRouter::Impl {
 };
 
 absl::StatusOr<std::unique_ptr<LogRouter>> LogRouter::Create(LogOptions options) {
-  absl::StatusOr<RunFolder> folder = RunFolder::Create(
-      {.log_dir = options.log_dir, .run_id = options.run_id, .temp_dir = options.temp_dir});
+  const bool is_for_logs = !options.redirects.is_none() || !options.tee.is_none();
+  const bool is_in_memory = !is_for_logs && access(options.memory_dir.c_str(), W_OK) == 0;
+  absl::StatusOr<RunFolder> folder =
+      RunFolder::Create({.log_dir = options.log_dir,
+                         .run_id = options.run_id,
+                         .temp_dir = is_in_memory ? options.memory_dir : options.temp_dir});
   if (!folder.ok()) {
     return absl::Status(folder.status().code(),
                         "--log_dir " + Quoted(options.log_dir) +

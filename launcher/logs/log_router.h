@@ -26,6 +26,9 @@ struct LogOptions {
   // In front of tee'd lines; ${role_name}, ${rank} and ${local_rank} are replaced.
   std::string prefix_template = "[${role_name}${local_rank}]:";
   std::string temp_dir = "/tmp";
+  // In place of temp_dir where only error files need a folder: making and removing one for each
+  // worker costs a disk's file system as much as starting them. Not used when it cannot be written.
+  std::string memory_dir = "/dev/shm";
   // stderr is left alone where nothing redirects it; reports then have no last lines.
   bool inherit_stderr = false;
   int stdout_fd = 1;  // the console; they stay the caller's

@@ -15,7 +15,7 @@ ConsoleFile::ConsoleFile()
     : file_(open(dir_.File("console").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600)) {
   DDP_CHECK(file_.is_open());
   LogOptions options;
-  options.temp_dir = dir_.path().string();
+  options.temp_dir = options.memory_dir = dir_.path().string();
   options.stdout_fd = file_.get();
   options.stderr_fd = file_.get();
   auto created = LogRouter::Create(std::move(options));

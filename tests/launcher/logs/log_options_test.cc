@@ -30,6 +30,8 @@ TEST_CASE("log options: what the configuration and the environment ask for") {
   CHECK(options.tee.For(0) == kBoth);
   CHECK(options.inherit_stderr);
   CHECK(options.temp_dir == "/t");
+  CHECK(options.memory_dir == "/t");
+  CHECK(MakeLogOptions(config, {}).memory_dir == "/dev/shm");
   CHECK(options.prefix_template == "[${rank}]");
   CHECK_FALSE(MakeLogOptions(config, {}).inherit_stderr);
 }
@@ -89,6 +91,27 @@ TEST_CASE("log options: without files, or with a place of the user's choice, not
   CHECK(SaidBy(chosen, dir, &folder) == "");
   chosen.log_dir = "/dev/null";
   CHECK(SaidBy(chosen, dir, &folder) == "");
+}
+
+TEST_CASE("log options: error files alone are kept in memory, logs and the rest on disk") {
+  const testing::TempDir disk, memory;
+  const auto place_of = [](const LogOptions& options) {
+    auto router = LogRouter::Create(options);
+    REQUIRE(router.ok());
+    (*router)->BeginRound(0);
+    const auto stdio = (*router)->OpenWorker(0, 0);
+    REQUIRE(stdio.ok());
+    return stdio->error_file;
+  };
+  LogOptions options;
+  options.temp_dir = disk.path().string();
+  options.memory_dir = memory.path().string();
+  CHECK(place_of(options).rfind(options.memory_dir + "/ddprun_none_", 0) == 0);
+  options.memory_dir = memory.File("missing");
+  CHECK(place_of(options).rfind(options.temp_dir + "/ddprun_none_", 0) == 0);
+  options.memory_dir = memory.path().string();
+  options.tee.by_local_rank[1] = kBoth;
+  CHECK(place_of(options).rfind(options.temp_dir + "/ddprun_none_", 0) == 0);
 }
 
 }  // namespace

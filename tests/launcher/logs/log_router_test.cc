@@ -69,7 +69,7 @@ struct Fixture {
   LogOptions Options() {
     LogOptions options;
     options.log_dir = dir.File("logs");
-    options.temp_dir = dir.path().string();
+    options.temp_dir = options.memory_dir = dir.path().string();
     options.stdout_fd = out.fd();
     options.stderr_fd = err.fd();
     return options;
