@@ -12,7 +12,6 @@ namespace ddprun::launcher {
 namespace {
 
 constexpr int kFirstFdToClose = 3;
-constexpr unsigned kCloseRangeCloexec = 4;  // CLOSE_RANGE_CLOEXEC, Linux 5.11
 constexpr int kLastSignal = 64;
 
 struct KernelSigaction {
@@ -22,13 +21,16 @@ struct KernelSigaction {
   SignalBits mask;
 };
 
-DDPRUN_RAW int Fail(const ChildPlan& plan, ChildStep step, long error) {
+// Where the error pipe goes, next to stdio.
+constexpr int kErrorPipe = 3;
+
+DDPRUN_RAW int Fail(int error_pipe, ChildStep step, long error) {
   ChildFailure failure;
   failure.pid = static_cast<int32_t>(RawSyscall(SYS_getpid));
   failure.step = step;
   failure.error = static_cast<int32_t>(-error);
   // Twelve bytes into a pipe: never partial (PIPE_BUF).
-  while (RawSyscall(SYS_write, plan.error_pipe, &failure, sizeof(failure)) == -EINTR) {
+  while (RawSyscall(SYS_write, error_pipe, &failure, sizeof(failure)) == -EINTR) {
   }
   return 127;
 }
@@ -53,14 +55,17 @@ DDPRUN_RAW long PlaceStdio(const ChildPlan& plan) {
   return 0;
 }
 
-// Everything from 3 up closes at exec, also what the agent's own starter left open.
-DDPRUN_RAW long CloseOnExecFromThree(const ChildPlan& plan) {
-  const long result = RawSyscall(SYS_close_range, kFirstFdToClose, ~0U, kCloseRangeCloexec);
-  if (result != -ENOSYS && result != -EINVAL && result != -EPERM) return result;
-  for (int fd = kFirstFdToClose; fd <= plan.highest_fd; ++fd) {
-    const long marked = RawSyscall(SYS_fcntl, fd, F_SETFD, FD_CLOEXEC);
-    if (marked < 0 && marked != -EBADF) return marked;
+// Closes all but stdio and the error pipe, which closes at exec; also what the agent's own starter
+// left open. Now and not at exec: an exec may hang, and ports, pipes and the guardian's line to the
+// agent must not stay open for as long.
+DDPRUN_RAW long CloseOthers(const ChildPlan& plan) {
+  if (plan.error_pipe != kErrorPipe) {
+    const long moved = RawSyscall(SYS_dup3, plan.error_pipe, kErrorPipe, O_CLOEXEC);
+    if (moved < 0) return moved;
   }
+  const long result = RawSyscall(SYS_close_range, kErrorPipe + 1, ~0U, 0);
+  if (result != -ENOSYS && result != -EINVAL && result != -EPERM) return result;
+  for (int fd = kErrorPipe + 1; fd <= plan.highest_fd; ++fd) RawSyscall(SYS_close, fd);
   return 0;
 }
 
@@ -92,26 +97,40 @@ DDPRUN_RAW long RestoreSignals(const ChildPlan& plan) {
                     sizeof(SignalBits));
 }
 
+// Whether a signal waits that would end this child with a core dump. Kernels before 5.16 then kill
+// every process that shares its memory: the agent. (What comes after this look has microseconds.)
+DDPRUN_RAW bool IsDumpPending(const ChildPlan& plan) {
+  SignalBits pending = 0;
+  constexpr SignalBits kDumping = BitOf(SIGQUIT) | BitOf(SIGILL) | BitOf(SIGABRT) | BitOf(SIGFPE) |
+                                  BitOf(SIGSEGV) | BitOf(SIGBUS) | BitOf(SIGSYS) | BitOf(SIGTRAP) |
+                                  BitOf(SIGXCPU) | BitOf(SIGXFSZ);
+  RawSyscall(SYS_rt_sigpending, &pending, sizeof(pending));
+  return (pending & kDumping & ~plan.ignored_signals) != 0;
+}
+
 }  // namespace
 
 DDPRUN_RAW int RunChild(void* argument) {
   const ChildPlan& plan = *static_cast<const ChildPlan*>(argument);
+  int error_pipe = plan.error_pipe;
   long result = RawSyscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-  if (result < 0) return Fail(plan, ChildStep::kPrctl, result);
+  if (result < 0) return Fail(error_pipe, ChildStep::kPrctl, result);
   // The agent may have died before the line above took effect.
   if (RawSyscall(SYS_getppid) != plan.parent) return 127;
   result = RawSyscall(SYS_setsid);
-  if (result < 0) return Fail(plan, ChildStep::kSetsid, result);
+  if (result < 0) return Fail(error_pipe, ChildStep::kSetsid, result);
   result = PlaceStdio(plan);
-  if (result < 0) return Fail(plan, ChildStep::kDup, result);
-  result = CloseOnExecFromThree(plan);
-  if (result < 0) return Fail(plan, ChildStep::kCloseOnExec, result);
+  if (result < 0) return Fail(error_pipe, ChildStep::kDup, result);
+  result = CloseOthers(plan);
+  if (result < 0) return Fail(error_pipe, ChildStep::kClose, result);
+  error_pipe = kErrorPipe;
   result = RestoreLimits(plan);
-  if (result < 0) return Fail(plan, ChildStep::kLimits, result);
+  if (result < 0) return Fail(error_pipe, ChildStep::kLimits, result);
+  if (IsDumpPending(plan)) return 128 + SIGQUIT;
   result = RestoreSignals(plan);
-  if (result < 0) return Fail(plan, ChildStep::kSignals, result);
+  if (result < 0) return Fail(error_pipe, ChildStep::kSignals, result);
   result = RawSyscall(SYS_execve, plan.executable, plan.argv, plan.envp);
-  return Fail(plan, ChildStep::kExec, result);
+  return Fail(error_pipe, ChildStep::kExec, result);
 }
 
 }  // namespace ddprun::launcher

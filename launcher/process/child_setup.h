@@ -16,7 +16,7 @@
 namespace ddprun::launcher {
 
 // Where a child stopped.
-enum class ChildStep : int32_t { kPrctl, kSetsid, kDup, kCloseOnExec, kLimits, kSignals, kExec };
+enum class ChildStep : int32_t { kPrctl, kSetsid, kDup, kClose, kLimits, kSignals, kExec };
 
 // What a child writes to the error pipe when a step fails.
 struct ChildFailure {
@@ -31,7 +31,7 @@ struct ChildPlan {
   char* const* envp = nullptr;
   int stdio[3] = {-1, -1, -1};  // what becomes 0 to 2; -1 keeps the agent's
   int error_pipe = -1;          // write end, close-on-exec
-  int highest_fd = -1;          // for kernels without close_range: mark up to here; -1 = not known
+  int highest_fd = -1;          // for kernels without close_range: close up to here
   pid_t parent = 0;
   SignalBits blocked_signals = 0;
   SignalBits ignored_signals = 0;

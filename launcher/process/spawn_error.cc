@@ -29,7 +29,7 @@ const char* StepName(ChildStep step) {
       return "setsid";
     case ChildStep::kDup:
       return "place stdin, stdout and stderr";
-    case ChildStep::kCloseOnExec:
+    case ChildStep::kClose:
       return "close descriptors";
     case ChildStep::kLimits:
       return "restore limits";
