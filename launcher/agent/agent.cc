@@ -253,6 +253,8 @@ void Agent::OnWorker(const WorkerEvent& event) {
         SteadyNow()});
   } else if (const auto* exited = std::get_if<WorkerExited>(&event)) {
     OnWorkerExited(*exited);
+  } else if (const auto* delayed = std::get_if<StartDelayed>(&event)) {
+    Tell(delayed->text);
   } else if (const auto* ignored = std::get_if<StopIgnored>(&event)) {
     Tell(ignored->text);
   } else if (const auto* unkillable = std::get_if<Unkillable>(&event)) {

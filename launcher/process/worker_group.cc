@@ -16,6 +16,7 @@
 #include "launcher/process/job_cgroup.h"
 #include "launcher/process/process.h"
 #include "launcher/process/spawn.h"
+#include "launcher/process/start_sequence.h"
 #include "launcher/process/strays.h"
 #include "rendezvous/base/check.h"
 #include "rendezvous/base/steady_clock.h"
@@ -60,7 +61,15 @@ class WorkerGroup::Impl {
                  .guardian = options_.guardian},
                 options_.leftover_grace),
         tick_timer_(io),
-        spawn_timer_(io) {}
+        start_(io,
+               {.baseline = options_.baseline,
+                .slow_after = options_.slow_start_after,
+                .delay_for_test = options_.spawn_delay_for_test},
+               {.request = [this](size_t index) { return RequestOf(index); },
+                .on_started = [this](size_t index, pid_t pid) { OnStarted(index, pid); },
+                .on_failed = [this](size_t index,
+                                    const SpawnResult& why) { OnStartFailed(index, why); },
+                .on_slow = [this] { OnSlowStart(); }}) {}
 
   ~Impl() {
     for (Worker& worker : workers_) {
@@ -73,16 +82,16 @@ class WorkerGroup::Impl {
   void Start(std::vector<WorkerSpec> specs) {
     DDP_CHECK(is_empty() && !specs.empty());
     for (WorkerSpec& spec : specs) workers_.push_back(Worker{.spec = std::move(spec)});
-    next_to_spawn_ = 0;
-    is_starting_ = true;
+    ++run_;
     strays_.Begin();
     all_killed_since_.reset();
-    boost::asio::post(io_, [this, run = ++run_] { SpawnNext(run); });
+    suspended_at_.reset();
+    start_.Begin(workers_.size());
   }
 
   void Stop(int signal, Duration grace) {
     if (is_empty()) return;
-    StopStarting();
+    start_.Stop();
     EndSuspension();  // this signal continues the workers, too
     const TimePoint kill_at = SteadyNow() + grace;
     grace_ = grace;
@@ -97,7 +106,7 @@ class WorkerGroup::Impl {
 
   void KillNow() {
     if (is_empty()) return;
-    StopStarting();
+    start_.Stop();
     strays_.KillNow();
     for (Worker& worker : workers_) {
       if (!worker.is_group_alive) continue;
@@ -141,6 +150,7 @@ class WorkerGroup::Impl {
     for (Worker& worker : workers_) {
       if (worker.kill_at) *worker.kill_at += paused;
     }
+    if (all_killed_since_) *all_killed_since_ += paused;
     strays_.Postpone(paused);
   }
 
@@ -165,23 +175,21 @@ class WorkerGroup::Impl {
     SignalGroup(worker, SIGCONT);
   }
 
-  // The first worker alone, so that a program that cannot be executed is rank 0's failure and no
-  // other worker has been started; then all others side by side.
-  void SpawnNext(uint64_t run) {
-    if (!is_starting_ || run != run_) return;
-    const size_t index = next_to_spawn_++;
-    Worker& worker = workers_[index];
-    if (!batch_) MakeBatch();
-    SpawnRequest request{worker.spec.executable, worker.spec.argv,      worker.spec.env,
-                         worker.spec.stdin_fd,   worker.spec.stdout_fd, worker.spec.stderr_fd};
+  SpawnRequest RequestOf(size_t index) const {
+    const WorkerSpec& spec = workers_[index].spec;
+    SpawnRequest request{spec.executable, spec.argv,      spec.env,
+                         spec.stdin_fd,   spec.stdout_fd, spec.stderr_fd};
     if (options_.cgroup != nullptr) request.cgroup = options_.cgroup->directory();
-    const SpawnResult result = batch_->Start(std::move(request));
-    if (!result.ok()) return FailStart(worker, result);
-    worker.pid = result.pid;
+    return request;
+  }
+
+  void OnStarted(size_t index, pid_t pid) {
+    Worker& worker = workers_[index];
+    worker.pid = pid;
     worker.is_leader_alive = worker.is_group_alive = true;
-    if (options_.guardian != nullptr) options_.guardian->AddSession(result.pid);
+    if (options_.guardian != nullptr) options_.guardian->AddSession(pid);
     table_.Watch(
-        result.pid,
+        pid,
         // A worker that was given up may still end, in a later run.
         [this, index, run = run_](const ExitStatus& status) {
           if (run == run_) OnExit(index, status);
@@ -189,52 +197,13 @@ class WorkerGroup::Impl {
         [this, index, run = run_] {
           if (run == run_) OnReaped(index);
         });
-    is_starting_ = next_to_spawn_ < workers_.size();
-    const int local_rank = worker.spec.local_rank;
-    if (index == 0 || !is_starting_) {
-      batch_->Close();
-    } else {
-      ScheduleSpawn();
-    }
-    handler_(WorkerStarted{.local_rank = local_rank, .pid = result.pid});
-  }
-
-  void MakeBatch() {
-    batch_ = std::make_unique<SpawnBatch>(
-        io_, options_.baseline,
-        [this](pid_t pid, const SpawnResult& why) {
-          const auto is_it = [pid](const Worker& worker) { return worker.pid == pid; };
-          const auto worker = std::find_if(workers_.begin(), workers_.end(), is_it);
-          worker->has_failed = true;
-          FailStart(*worker, why);
-        },
-        [this] { OnBatchDone(); });
-  }
-
-  void OnBatchDone() {
-    batch_.reset();
-    // Workers that got their own score back in our memory gave it to us, too.
-    RestoreOomProtection(options_.baseline);
-    if (is_starting_) ScheduleSpawn();
-  }
-
-  void StopStarting() {
-    if (std::exchange(is_starting_, false) && batch_) batch_->Close();
-  }
-
-  void ScheduleSpawn() {
-    if (options_.spawn_delay_for_test == Duration(0)) {
-      boost::asio::post(io_, [this, run = run_] { SpawnNext(run); });
-      return;
-    }
-    spawn_timer_.expires_after(options_.spawn_delay_for_test);
-    spawn_timer_.async_wait([this, run = run_](boost::system::error_code error) {
-      if (!error) SpawnNext(run);
-    });
+    handler_(WorkerStarted{.local_rank = worker.spec.local_rank, .pid = pid});
   }
 
   // Those already started have done nothing worth a grace. Of several failures the first counts.
-  void FailStart(const Worker& worker, const SpawnResult& why) {
+  void OnStartFailed(size_t index, const SpawnResult& why) {
+    Worker& worker = workers_[index];
+    worker.has_failed = true;
     if (!start_failure_) {
       start_failure_ =
           StartFailed{.local_rank = worker.spec.local_rank,
@@ -245,9 +214,15 @@ class WorkerGroup::Impl {
     KillNow();
   }
 
+  void OnSlowStart() {
+    handler_(StartDelayed{"no answer from exec \"" + workers_[0].spec.executable + "\" for " +
+                          SecondsText(options_.slow_start_after) +
+                          " (does its file system respond?); still waiting"});
+  }
+
   // The leader is a zombie: its number still stands for its group.
   void OnExit(size_t index, const ExitStatus& status) {
-    if (batch_) batch_->Check();
+    start_.Check();
     Worker& worker = workers_[index];
     worker.is_leader_alive = false;
     exit_seen_ = WorkerExited{.local_rank = worker.spec.local_rank,
@@ -287,7 +262,7 @@ class WorkerGroup::Impl {
     if (is_empty()) return;
     const TimePoint now = SteadyNow();
     std::vector<StopIgnored> ignored;
-    bool is_any_alive = is_starting_;
+    bool is_any_alive = start_.is_starting();
     for (Worker& worker : workers_) {
       CheckGroup(worker);
       if (!worker.is_group_alive) continue;
@@ -312,7 +287,7 @@ class WorkerGroup::Impl {
   // Everything has been killed for long enough. A worker whose own end is outstanding is still ours
   // to reap; what it left behind need not be.
   bool IsGivenUp(TimePoint now) {
-    bool is_all_killed = !is_starting_;
+    bool is_all_killed = !start_.is_starting();
     for (const Worker& worker : workers_) {
       is_all_killed = is_all_killed && (!worker.is_group_alive || worker.is_killed);
     }
@@ -320,6 +295,8 @@ class WorkerGroup::Impl {
       all_killed_since_.reset();
       return false;
     }
+    // Also what another user owns, whom our signals do not reach.
+    if (options_.cgroup != nullptr) options_.cgroup->Kill();
     if (!all_killed_since_) all_killed_since_ = now;
     return now - *all_killed_since_ >= options_.unkillable_after;
   }
@@ -337,8 +314,7 @@ class WorkerGroup::Impl {
 
   void Finish() {
     tick_timer_.cancel();
-    spawn_timer_.cancel();
-    batch_.reset();
+    start_.End();
     workers_.clear();
     ++run_;
     if (start_failure_) handler_(*std::exchange(start_failure_, std::nullopt));
@@ -347,7 +323,7 @@ class WorkerGroup::Impl {
 
   void ArmTick(TimePoint now) {
     std::optional<TimePoint> next;
-    bool is_leader_alive = is_starting_;
+    bool is_leader_alive = start_.is_starting();
     for (const Worker& worker : workers_) {
       is_leader_alive = is_leader_alive || worker.is_leader_alive;
       if (!worker.is_group_alive) continue;
@@ -368,15 +344,12 @@ class WorkerGroup::Impl {
   const EventHandler handler_;
   ProcessTable table_;
   Strays strays_;
-  boost::asio::steady_timer tick_timer_;   // grace ends, lingering groups
-  boost::asio::steady_timer spawn_timer_;  // spawn_delay_for_test
+  boost::asio::steady_timer tick_timer_;  // grace ends, lingering groups
+  StartSequence start_;
 
   // One run, from Start to GroupEmpty; empty workers_ means none.
   uint64_t run_ = 0;  // grows, so that handlers posted for an earlier run do nothing
   std::vector<Worker> workers_;
-  size_t next_to_spawn_ = 0;
-  std::unique_ptr<SpawnBatch> batch_;  // null: every worker started so far runs its program
-  bool is_starting_ = false;
   Duration grace_{0};
   std::optional<TimePoint> suspended_at_;
   std::optional<TimePoint> all_killed_since_;

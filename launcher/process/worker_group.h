@@ -51,13 +51,18 @@ struct StartFailed {
   std::string text{};  // `spawn rank 3: exec "./train": No such file or directory (ENOENT)`
 };
 
-// A worker ended: exactly once for each that became its program.
+// A worker ended: exactly once for each that started, unless StartFailed speaks for it.
 struct WorkerExited {
   int local_rank = 0;
   pid_t pid = 0;
   ExitStatus status{};
   TimePoint at{};
   bool was_told_to_stop = false;  // Stop, KillNow or a failed start came before its end was seen
+};
+
+// Some worker has not begun its program for long: the program's file system does not answer.
+struct StartDelayed {
+  std::string text;
 };
 
 // The grace is over and the worker, or what it left behind, still runs; SIGKILL follows.
@@ -77,8 +82,8 @@ struct Unkillable {
 // No process of any worker is left, adopted ones in sessions of their own included.
 struct GroupEmpty {};
 
-using WorkerEvent =
-    std::variant<WorkerStarted, StartFailed, WorkerExited, StopIgnored, Unkillable, GroupEmpty>;
+using WorkerEvent = std::variant<WorkerStarted, StartDelayed, StartFailed, WorkerExited,
+                                 StopIgnored, Unkillable, GroupEmpty>;
 
 struct WorkerGroupOptions {
   ProcessBaseline baseline{};
@@ -88,6 +93,7 @@ struct WorkerGroupOptions {
   Duration leftover_grace = std::chrono::seconds(30);  // for what a worker leaves behind
   bool use_pidfd = true;
   Duration unkillable_after = std::chrono::seconds(60);  // SIGKILL until it is given up
+  Duration slow_start_after = std::chrono::seconds(30);  // without a program: StartDelayed
   Duration spawn_delay_for_test{0};                      // between two spawns
 };
 

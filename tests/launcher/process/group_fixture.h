@@ -19,7 +19,8 @@ struct GroupFixture {
   explicit GroupFixture(bool use_pidfd = true, Duration spawn_delay = Duration(0),
                         Duration leftover_grace = std::chrono::seconds(20),
                         const launcher::ProcessBaseline& baseline = TestBaseline(),
-                        const launcher::JobCgroup* cgroup = nullptr)
+                        const launcher::JobCgroup* cgroup = nullptr,
+                        Duration slow_start_after = std::chrono::seconds(30))
       : mark(launcher::NewJobMark()),
         group(io,
               {.baseline = baseline,
@@ -27,6 +28,7 @@ struct GroupFixture {
                .cgroup = cgroup,
                .leftover_grace = leftover_grace,
                .use_pidfd = use_pidfd,
+               .slow_start_after = slow_start_after,
                .spawn_delay_for_test = spawn_delay},
               [this](const launcher::WorkerEvent& event) {
                 events.push_back(event);

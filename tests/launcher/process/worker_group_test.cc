@@ -179,12 +179,13 @@ TEST_CASE("worker_group: an executable that hangs holds up its own worker alone"
       fanotify_mark(gate.get(), FAN_MARK_ADD, FAN_OPEN_EXEC_PERM, AT_FDCWD, slow.c_str()) != 0) {
     return SkipTest("fanotify permission events are not available here");
   }
-  Fixture fixture;
+  Fixture fixture(true, 0s, 20s, TestBaseline(), nullptr, /*slow_start_after=*/10ms);
   std::vector<WorkerSpec> specs;
   for (int i = 0; i < 3; ++i) specs.push_back(fixture.Toy(i, {"say", "ran"}));
   specs[1].executable = slow;
   fixture.group.Start(std::move(specs));
   REQUIRE(RunUntil(fixture.io, [&] { return fixture.All<WorkerExited>().size() == 2; }));
+  REQUIRE(RunUntil(fixture.io, [&] { return !fixture.All<StartDelayed>().empty(); }));
   CHECK_FALSE(fixture.group.is_empty());
   fixture.group.Stop(SIGTERM, 0s);
   REQUIRE(fixture.RunToEnd());
@@ -202,18 +203,18 @@ TEST_CASE("worker_group: the agent keeps its own OOM score") {
     return value;
   };
   const int before = score();
+  if (before > 800) return SkipTest("the OOM score cannot be raised by 200 here");
   ProcessBaseline baseline = TestBaseline();
   baseline.oom_scores = {before + 100, before + 200};  // up needs no rights, and down again neither
   std::ofstream(path) << before + 100;
-  REQUIRE(score() == before + 100);
   Fixture fixture(true, 0s, 20s, baseline);
   fixture.group.Start({fixture.Toy(0, {"oom", "sleep"}), fixture.Toy(1, {"oom", "sleep"})});
-  REQUIRE(fixture.RunUntilStarted(2));
+  CHECK(fixture.RunUntilStarted(2));
   const std::string line = std::to_string(before + 200) + "\n";
   CHECK(fixture.output.ReadUntil(line + line) == line + line);
   CHECK(RunUntil(fixture.io, [&] { return score() == before + 100; }));
   fixture.group.KillNow();
-  REQUIRE(fixture.RunToEnd());
+  CHECK(fixture.RunToEnd());
   std::ofstream(path) << before;
 }
 
