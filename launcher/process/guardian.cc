@@ -50,11 +50,15 @@ class Guardian::Impl {
   ~Impl() {
     if (const auto watcher = watcher_.lock()) watcher->owner = nullptr;
     const bool is_done = cgroup_ == nullptr || cgroup_->Remove();
-    if (is_done || pid_ == 0) {
-      End();
-    } else {
-      StopWatching();
+    if (!is_done && pid_ != 0) {
+      StopWatching();  // and leave the rest to it
+      return;
     }
+    if (!is_done) {  // it is dead itself: one last try in its place
+      cgroup_->Kill();
+      cgroup_->Remove();
+    }
+    End();
   }
 
   absl::Status Fork() {

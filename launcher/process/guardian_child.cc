@@ -70,6 +70,8 @@ DDPRUN_RAW void RunGuardian(int pipe, const GuardianOrders& orders) {
   constexpr long kGiveUp = 600'000;
   long pause = 2;
   int empty_walks = 0;
+  // What the agent gave up may have ended since.
+  orders.sessions->RemoveEnded();
   for (long waited = 0; waited < kGiveUp; waited += pause) {
     // By name and not through a descriptor from before the fork, which would keep the mount busy.
     if (has_cgroup) KillCgroup(orders.cgroup_kill_path);

@@ -26,7 +26,7 @@ class JobCgroup {
   // after 100 ms.
   bool Remove() const;
 
-  int directory() const { return directory_.get(); }  // for Spawn
+  int directory() const { return directory_.get(); }  // for SpawnRequest
   const std::string& name() const { return name_; }   // "/ddprun-...", as in /proc/PID/cgroup
   const std::string& path() const { return path_; }   // of the directory
   const std::string& kill_path() const { return kill_path_; }

@@ -17,8 +17,9 @@ namespace ddprun::launcher {
 // A number that is free again belongs to a stranger sooner or later, so a session stands here only
 // while it can be ours: from the start of its leader, whom the agent has not reaped yet, until the
 // agent has seen the process group empty. Between the last member's end and that look the number
-// stands here unowned: microseconds after a reap, 20 ms at most where another process reaped. A
-// stranger would have to get it then, which takes a whole turn of the kernel's counter of pids.
+// stands here unowned: microseconds after a reap, as a rule 20 ms where another process reaped. A
+// stranger would have to get it then, which takes a whole turn of the kernel's counter of pids. A
+// worker that the agent gave up (Unkillable) stays until the guardian finds its group empty.
 //
 // One writer at a time: the agent's main thread, then the guardian.
 class SessionTable {
