@@ -158,6 +158,9 @@ AgentLog::AgentLog(spdlog::logger& logger, Node node) : logger_(logger), node_(s
 void AgentLog::Heard(const AgentEvent& event) {
   const Level level = std::visit([](const auto& e) { return LevelOf(e); }, event);
   if (!logger_.should_log(level)) return;
+  const auto* waiting = std::get_if<rendezvous::Waiting>(&event);
+  if (waiting != nullptr && std::exchange(waiting_for_, waiting->reason) == waiting->reason) return;
+  if (waiting == nullptr) waiting_for_.clear();
   // The core may find it stale, and round_ stays then.
   const auto* assigned = std::get_if<rendezvous::Assigned>(&event);
   const Assignment& round = assigned != nullptr ? assigned->assignment : round_;

@@ -46,6 +46,7 @@ class AgentLog {
   const Node node_;
   rendezvous::Assignment round_;  // the newest that was started; round 0: none yet
   std::vector<int> pids_;         // of its workers
+  std::string waiting_for_;       // what the last event said, if it was a wait
   std::optional<rendezvous::LibraryLogScope> library_log_;
 };
 

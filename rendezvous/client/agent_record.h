@@ -46,7 +46,6 @@ class AgentRecord {
 
   // The newest epoch and round adopted.
   Stamp stamp() const { return Stamp{{}, epoch_, round_}; }
-  // Asked for a place and has none yet.
   // Workers of the adopted round may live here.
   bool is_assigned() const { return !is_waiting_ && round_.value != 0; }
   // The verdict or a refusal came: nothing more will be heard.
