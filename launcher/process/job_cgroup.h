@@ -20,7 +20,8 @@ class JobCgroup {
   // for us: no cgroup v2, mounted read-only, no rights, or a kernel before 5.14 (no cgroup.kill).
   static std::unique_ptr<JobCgroup> Make(const std::string& job_mark);
 
-  // Kills every process in it, those that are being forked included.
+  // Kills every process in it, those that are being forked included. For the job's end only: some
+  // kernels (seen on 6.18) kill at birth whoever is cloned into a cgroup that was ever killed.
   void Kill() const;
   // Removes the directory and those that workers made below it. False when a process is still there
   // after 100 ms.

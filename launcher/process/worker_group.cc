@@ -295,8 +295,6 @@ class WorkerGroup::Impl {
       all_killed_since_.reset();
       return false;
     }
-    // Also what another user owns, whom our signals do not reach.
-    if (options_.cgroup != nullptr) options_.cgroup->Kill();
     if (!all_killed_since_) all_killed_since_ = now;
     return now - *all_killed_since_ >= options_.unkillable_after;
   }

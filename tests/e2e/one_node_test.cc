@@ -76,6 +76,18 @@ TEST_CASE("one node: a failure stops the others at once, not when they end by th
   REQUIRE_MESSAGE(ddprun->Wait() == 7, ddprun->Describe());
 }
 
+TEST_CASE("one node: a group restarts after a worker that had to be killed") {
+  Job job;
+  auto ddprun = job.Run({"--nproc_per_node=2", "--max_restarts=2", "--shutdown_timeout=1"},
+                        {"print:rank {rank} restart {restart}", "ignore:15@0",
+                         "touch:" + job.File("up{rank}.{restart}"),
+                         "until:" + job.File("up0.{restart}"), "exit:5@1#0", "wait@0#0"});
+  REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
+  CHECK(ddprun->err().find("did not end within") != std::string::npos);
+  CHECK(Lines(ddprun->out()) == std::multiset<std::string>{"rank 0 restart 0", "rank 1 restart 0",
+                                                           "rank 0 restart 1", "rank 1 restart 1"});
+}
+
 TEST_CASE("one node: a killed worker restarts the whole group once") {
   Job job;
   auto ddprun = job.Run({"--nproc_per_node=2", "--max_restarts=1"},
