@@ -1,4 +1,5 @@
 // ddprun: parse, build, run, return the exit code.
+#include <cerrno>
 #include <cstdint>
 #include <cstdio>
 #include <memory>
@@ -6,7 +7,9 @@
 #include <utility>
 #include <variant>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "launcher/agent/agent.h"
 #include "launcher/cli/cli.h"
 #include "launcher/logs/log_level.h"
@@ -25,6 +28,15 @@ int Complain(const absl::Status& error, int exit_code) {
   return exit_code;
 }
 
+constexpr int64_t kOwnDescriptors = 64;
+
+int ComplainOfLimit(int64_t descriptors) {
+  return Complain(absl::ResourceExhaustedError(absl::StrCat(
+                      "the limit on open files is ", descriptors, ": ddprun itself needs ",
+                      kOwnDescriptors, ", and 3 for each worker (ulimit -n)")),
+                  kExitMachine);
+}
+
 int Launch(LaunchConfig config, const Environment& environment) {
   const absl::StatusOr<Program> program =
       ResolveProgram(config.program, config.args, config.no_python, environment);
@@ -33,8 +45,11 @@ int Launch(LaunchConfig config, const Environment& environment) {
   ProcessBaseline baseline = RecordBaseline();
   ProtectFromOomKiller(baseline);
   PrepareAgentProcess(baseline);
-  // A pipe and a pidfd for each worker, two pipes more with -r or -t; and our own.
-  ReserveDescriptors(64 + 8 * int64_t{config.workers_per_node});
+  // A pipe and a pidfd for each worker, two pipes more with -r or -t; and our own. Too few for the
+  // workers are found out as they are started.
+  const int64_t descriptors =
+      ReserveDescriptors(kOwnDescriptors + 8 * int64_t{config.workers_per_node});
+  if (descriptors < kOwnDescriptors) return ComplainOfLimit(descriptors);
   const std::string job_mark = NewJobMark();
   // Before the first thread: the guardian is a fork of this very process.
   absl::StatusOr<std::unique_ptr<Guardian>> guardian = Guardian::Start(job_mark);
@@ -61,7 +76,8 @@ int main(int argc, char** argv) {
   if (!parsed.ok()) return Complain(parsed.status(), ExitCodeOfStartError(parsed.status()));
   if (const auto* text = std::get_if<PrintText>(&*parsed)) {
     std::fputs(text->text.c_str(), stdout);
-    return std::fflush(stdout) == 0 ? kExitSuccess : kExitMachine;
+    if (std::fflush(stdout) == 0) return kExitSuccess;
+    return Complain(absl::ErrnoToStatus(errno, "write to stdout"), kExitMachine);
   }
   return Launch(std::get<LaunchConfig>(*std::move(parsed)), environment);
 }

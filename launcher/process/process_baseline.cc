@@ -93,13 +93,16 @@ void PrepareAgentProcess(const ProcessBaseline& baseline) {
   }
 }
 
-void ReserveDescriptors(int64_t count) {
+int64_t ReserveDescriptors(int64_t count) {
+  const rlim_t wanted = static_cast<rlim_t>(count);
   rlimit limit{};
   DDP_CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
-  const rlim_t highest = std::min<rlim_t>(static_cast<rlim_t>(count), limit.rlim_cur) - 1;
-  // The table stays as large when the descriptor is closed. It is there to save time: without it
-  // everything works all the same.
-  UniqueFd(fcntl(0, F_DUPFD_CLOEXEC, static_cast<int>(highest)));
+  const rlimit raised{std::min(wanted, limit.rlim_max), limit.rlim_max};
+  if (limit.rlim_cur < raised.rlim_cur && setrlimit(RLIMIT_NOFILE, &raised) == 0) limit = raised;
+  const rlim_t possible = std::min(wanted, limit.rlim_cur);
+  // The table stays as large when the descriptor is closed. It only saves time: no matter if not.
+  UniqueFd(fcntl(0, F_DUPFD_CLOEXEC, static_cast<int>(possible) - 1));
+  return static_cast<int64_t>(possible);
 }
 
 void ProtectFromOomKiller(ProcessBaseline& baseline) {

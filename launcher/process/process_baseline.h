@@ -39,10 +39,11 @@ ProcessBaseline RecordBaseline();
 // Opens /dev/null for whichever of 0 to 2 is closed, so that no descriptor of ours lands there.
 void PrepareAgentProcess(const ProcessBaseline& baseline);
 
-// Makes the kernel's table of our descriptors large enough for `count` of them, as far as the limit
-// on open files allows. Call before the first thread: in a process with threads the kernel waits
-// for an RCU grace period, 5 to 13 ms, at each doubling of the table (64 workers: twice).
-void ReserveDescriptors(int64_t count);
+// Raises our limit on open files to `count`, where it is lower and may be raised (workers get the
+// old one), and makes the kernel's table of our descriptors as large. Returns how many there can
+// be. Call before the first thread: in a process with threads the kernel waits for an RCU grace
+// period, 5 to 13 ms, at each doubling of the table (64 workers: twice).
+int64_t ReserveDescriptors(int64_t count);
 
 // The signals PrepareAgentProcess blocks besides SIGCHLD: INT TERM QUIT USR1 USR2 TSTP CONT, and
 // HUP unless the agent was started with HUP ignored (nohup).

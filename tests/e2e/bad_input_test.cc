@@ -177,5 +177,18 @@ TEST_CASE("bad input: two nodes with one rank are refused the second time") {
   CHECK(one->Wait() == 143);
 }
 
+TEST_CASE("bad input: a limit on open files that is too low ends with 120, wherever it bites") {
+  for (const int limit : {20, 40, 63}) {
+    CAPTURE(limit);
+    Subprocess ddprun({"/bin/sh", "-c",
+                       "ulimit -n " + std::to_string(limit) +
+                           "; exec \"$0\" --standalone --nproc_per_node=2 true",
+                       Runfile("ddprun")});
+    REQUIRE_MESSAGE(ddprun.Wait() == 120, ddprun.Describe());
+    CHECK(ddprun.err() == "ddprun: error: the limit on open files is " + std::to_string(limit) +
+                              ": ddprun itself needs 64, and 3 for each worker (ulimit -n)\n");
+  }
+}
+
 }  // namespace
 }  // namespace ddprun::testing

@@ -270,7 +270,9 @@ TEST_CASE("ddp: a rank that misses a gradient fails all ranks, and the message s
   CHECK(statuses[1].code() == absl::StatusCode::kFailedPrecondition);
   CHECK(Message(statuses[1]).find("1 of 3 parameters got no gradient: 'p1'") != std::string::npos);
   CHECK(statuses[0].code() == absl::StatusCode::kAborted);
-  CHECK(Message(statuses[0]).find("rank 1: Expected to have finished reduction") == 0);
+  // Behind the name of the bucket, where the rank already waits for one.
+  CHECK(Message(statuses[0]).find("rank 1: Expected to have finished reduction") !=
+        std::string::npos);
   CHECK(Message(statuses[0]).find("'p1'") != std::string::npos);
 }
 
