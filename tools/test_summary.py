@@ -3,8 +3,8 @@
 
 usage: test_summary.py NAME EVENTS.json [COUNTS]
 
-Prints what failed and what was skipped, then "NAME: N passed, N failed, N skipped (...)". With COUNTS,
-writes "N N N" there. Exit status 1 when anything failed, was not executed in this very run, or when
+Prints what failed, with the end of its log, and what was skipped, then "NAME: N passed, N failed,
+N skipped (...)". With COUNTS, writes "N N N" there. Exit status 1 when anything failed, was not executed in this very run, or when
 nothing was executed at all.
 
 Only C++ test programs hold doctest cases; a shell script counts none and is named when it fails. A test
@@ -17,6 +17,7 @@ import sys
 import urllib.parse
 
 CASES = re.compile(r"^\[doctest\] test cases: +(\d+) \| +(\d+) passed \| +(\d+) failed", re.M)
+LOG_LINES = 60  # of a failed program's log
 NOT_RUN = "was not run (did it build?)"
 SKIPPED = re.compile(r"^SKIPPED: (.*)$", re.M)
 
@@ -32,11 +33,13 @@ class Result:
         self.passed = 0
         self.failed = 1 if self.is_doctest else 0
         self.skips = []
+        self.log = []
 
     def read(self, event, text):
         self.ran = not event.get("cachedLocally") and not event.get("executionInfo", {}).get("cachedRemotely")
         self.status = event.get("status", "NO_STATUS") if self.ran else "was taken from a cache, not executed"
         self.ok = self.ran and self.status == "PASSED"
+        self.log = text.splitlines()[-LOG_LINES:]
         if not self.is_doctest:
             return
         found = CASES.findall(text)
@@ -102,6 +105,8 @@ def main(arguments):
                 print(f"{name}: skipped in {label}: {why}")
             if not result.ok:
                 print(f"{name}: FAILED {label}: {result.status}")
+                for line in result.log:
+                    print(f"  {line}")
     if programs == 0:
         print(f"{name}: no test was executed")
     print(f"{name}: {passed} passed, {failed} failed, {skipped} skipped"
