@@ -93,6 +93,7 @@ class ProcessTable::Impl {
     // Without one: the signal of a child that has ended already is pending, as SIGCHLD is blocked.
   }
 
+  bool HasEnded(pid_t pid) const { return LookAtEnded(P_PID, pid).pid == pid; }
   bool HasChildren() const { return !LookAtEnded(P_ALL, 0).none_left; }
   bool had_children_at_start() const { return had_children_at_start_; }
 
@@ -175,6 +176,7 @@ ProcessTable::~ProcessTable() = default;
 void ProcessTable::Watch(pid_t pid, ExitHandler on_exit, std::function<void()> on_reaped) {
   impl_->Watch(pid, std::move(on_exit), std::move(on_reaped));
 }
+bool ProcessTable::HasEnded(pid_t pid) const { return impl_->HasEnded(pid); }
 bool ProcessTable::HasChildren() const { return impl_->HasChildren(); }
 bool ProcessTable::had_children_at_start() const { return impl_->had_children_at_start(); }
 

@@ -47,6 +47,9 @@ class ProcessTable {
   // directly, once the pid is free.
   void Watch(pid_t pid, ExitHandler on_exit, std::function<void()> on_reaped);
 
+  // Whether a watched child has ended, also when its handler's turn has not come yet.
+  bool HasEnded(pid_t pid) const;
+
   // Whether any child is left, watched or adopted. A subreaper without children has no descendants.
   // Always true where the process was started with children of its own (had_children_at_start).
   bool HasChildren() const;

@@ -268,6 +268,8 @@ class WorkerGroup::Impl {
       if (!worker.is_group_alive) continue;
       is_any_alive = true;
       if (worker.is_killed || !worker.kill_at || *worker.kill_at > now) continue;
+      // It kept to its time and we are late: its exit is served next.
+      if (worker.is_leader_alive && table_.HasEnded(worker.pid)) continue;
       ignored.push_back(Ignored(worker));
       Kill(worker);
     }
