@@ -92,8 +92,8 @@ TEST_CASE("worker_group: a stop reaches running, stopped and deaf workers") {
     const auto ignored = fixture.All<StopIgnored>();
     REQUIRE(ignored.size() == 1);
     CHECK(ignored[0].local_rank == 2);
-    CHECK(ignored[0].text == "rank 12 (pid " + std::to_string(deaf) +
-                                 ") did not end within 1 s of SIGTERM: killed");
+    CHECK(ignored[0].text ==
+          "rank 12 (pid " + std::to_string(deaf) + ") did not end within 1 s of SIGTERM: killed");
   }
 }
 
