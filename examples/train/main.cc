@@ -21,20 +21,15 @@ bool IsCommunicationError(const absl::Status& status) {
          absl::IsAborted(status) || absl::IsInternal(status);
 }
 
-// Communication errors differ from rank to rank and all are told; others are the same on all
-// ranks, so that one line is enough. The others wait until rank 0 has said it and is gone: the
-// launcher stops everybody as soon as one rank has failed.
-int Fail(ddp::ProcessGroup& group, const absl::Status& status) {
+// Every rank that fails says why, also where all fail of the same: the launcher reports the rank
+// that ends first, with what that one wrote, and which it is only chance decides.
+int Fail(const ddp::ProcessGroup& group, const absl::Status& status) {
   const std::string message(status.message());
   if (IsCommunicationError(status)) {
     std::fprintf(stderr, "train: rank %d: %s\n", group.rank(), message.c_str());
     return EXIT_FAILURE;
   }
-  if (group.rank() == 0) {
-    std::fprintf(stderr, "train: %s\n", message.c_str());
-  } else {
-    group.Shutdown().IgnoreError();
-  }
+  std::fprintf(stderr, "train: %s\n", message.c_str());
   return train::kExitMachine;
 }
 

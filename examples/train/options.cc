@@ -109,12 +109,12 @@ std::variant<Options, int> ParseOptions(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     const bool is_unknown = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
     const char* advice = is_unknown ? "; --help lists the options" : "";
-    if (IsRank0()) std::cerr << "train: " << error.what() << advice << '\n';
+    std::cerr << "train: " << error.what() << advice << '\n';
     return kExitUsage;
   }
   options.backend = backends.at(backend);
   if (options.resume && options.checkpoint_dir.empty()) {
-    if (IsRank0()) std::cerr << "train: --resume needs --checkpoint_dir\n";
+    std::cerr << "train: --resume needs --checkpoint_dir\n";
     return kExitUsage;
   }
   return options;

@@ -28,7 +28,7 @@ struct Options {
 };
 
 // The options, or the exit code with which to end: 0 after --help, 2 for a usage error, which has
-// been told in one line on stderr (by rank 0 only: all ranks have the same command line).
+// been told in one line on stderr.
 std::variant<Options, int> ParseOptions(int argc, char** argv);
 
 }  // namespace train

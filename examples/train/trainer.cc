@@ -277,6 +277,9 @@ absl::Status AgreeOnStatus(ddp::Communicator& communicator, const absl::Status& 
   message.resize(1024);  // all ranks must broadcast equally much
   status = communicator.Broadcast(message.data(), message.size(), DType::kUint8, rank)->Wait();
   if (!status.ok()) return status;
+  // The ranks end now. None may be gone before all know why: a rank that is still receiving would
+  // take that for the reason.
+  communicator.Barrier()->Wait().IgnoreError();
   return absl::Status(static_cast<absl::StatusCode>(*bad), message.c_str());
 }
 
