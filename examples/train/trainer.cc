@@ -117,12 +117,12 @@ absl::Status Trainer::Prepare() {
 // Loads the newest good checkpoint into every rank, if there is one.
 absl::Status Trainer::Resume() {
   auto loaded = checkpoint_.LoadLatest(state_);
+  if (!loaded.ok()) return loaded.status();  // names what was refused, too
   if (is_rank0()) {
     for (const std::string& why : checkpoint_.refused()) {
       std::fprintf(stderr, "train: %s\n", why.c_str());
     }
   }
-  if (!loaded.ok()) return loaded.status();
   if (!loaded->has_value()) return absl::OkStatus();
   ddp::TrainingState& state = **loaded;
   sampler_.Restore(state.sampler);

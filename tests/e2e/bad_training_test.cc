@@ -33,12 +33,15 @@ class Inputs {
     REQUIRE_MESSAGE(draw.Wait() == 0, draw.Describe());
     std::filesystem::copy(dir_.File("digits"), dir_.File("short"));
     std::filesystem::resize_file(dir_.File("short/train-images-idx3-ubyte"), 1000);
+    std::filesystem::create_directory(dir_.File("damaged"));
+    std::ofstream(dir_.File("damaged/checkpoint-000001-step-5.ckpt")) << "garbage";
     std::ofstream(dir_.File("file")) << "in the way";
   }
 
   std::vector<Row> Rows() const {
     const std::string digits = dir_.File("digits");
     const std::string file = dir_.File("file");
+    const std::string damaged = dir_.File("damaged");
     const std::string truncated = dir_.File("short");
     return {
         {{"--data", "nope"}, 120, {"\"nope/train-images-idx3-ubyte\"", "no such file"}},
@@ -50,6 +53,9 @@ class Inputs {
          {"\"" + file, "Not a directory", "--checkpoint_dir takes a directory"}},
         {{"--data", digits, "--epochs", "none"}, 2, {"--epochs", "'none'", "from 1 to"}},
         {{"--data", digits, "--resume"}, 2, {"--resume", "--checkpoint_dir"}},
+        {{"--data", digits, "--resume", "--checkpoint_dir", damaged},
+         120,
+         {"\"" + damaged + "\"", "no usable checkpoint", "remove them to start anew"}},
     };
   }
 
