@@ -72,7 +72,8 @@ std::optional<Refuse> State::CheckAdmission(const NodeJoined& event) const {
         event, Refusal::kPolicyMismatch,
         absl::StrCat("node ", NodeName(node), " was started with ",
                      NnodesText(node.min_nodes, node.max_nodes), ", the coordinator with ",
-                     NnodesText(policy.min_nodes, policy.max_nodes)));
+                     NnodesText(policy.min_nodes, policy.max_nodes),
+                     ": all nodes need the same --nnodes"));
   }
   if (node.local_world_size < 1 || node.local_world_size > kMaxLocalWorldSize) {
     return MakeRefusal(event, Refusal::kPolicyMismatch,
@@ -106,7 +107,9 @@ std::optional<Refuse> State::CheckStaticRank(const NodeJoined& event) const {
     if (!member.is_connected && member.info.host == node.host) continue;
     return MakeRefusal(event, Refusal::kRankTaken,
                        absl::StrCat("--node_rank=", node.node_rank, " of node ", NodeName(node),
-                                    " is held by node ", NodeName(member.info)));
+                                    " is held by node ", NodeName(member.info),
+                                    ": each needs one of its own in 0..", policy.max_nodes - 1,
+                                    " (", NnodesText(policy.min_nodes, policy.max_nodes), ")"));
   }
   return std::nullopt;
 }

@@ -24,16 +24,22 @@ struct Row {
   std::string advice;
 };
 
+// All that an agent that has ended wrote.
+void CheckLine(const Subprocess& ddprun, const std::string& quoted, const std::string& advice) {
+  CAPTURE(ddprun.Describe());
+  const std::string err = ddprun.err();
+  CHECK(std::count(err.begin(), err.end(), '\n') == 1);
+  CHECK(err.rfind("ddprun: error: ", 0) == 0);
+  CHECK(err.find(quoted) != std::string::npos);
+  CHECK(err.find(advice) != std::string::npos);
+  CHECK(ddprun.out().empty());
+}
+
 void Expect(const Row& row, Subprocess::Options how = {}) {
   Job job;
   auto ddprun = job.RunRaw(row.arguments, std::move(how));
   REQUIRE_MESSAGE(ddprun->Wait() == row.exit_code, ddprun->Describe());
-  const std::string err = ddprun->err();
-  CHECK_MESSAGE(std::count(err.begin(), err.end(), '\n') == 1, ddprun->Describe());
-  CHECK_MESSAGE(err.rfind("ddprun: error: ", 0) == 0, ddprun->Describe());
-  CHECK_MESSAGE(err.find(row.quoted) != std::string::npos, ddprun->Describe());
-  CHECK_MESSAGE(err.find(row.advice) != std::string::npos, ddprun->Describe());
-  CHECK(ddprun->out().empty());
+  CheckLine(*ddprun, row.quoted, row.advice);
   CHECK(job.IsGone());
 }
 
@@ -152,9 +158,10 @@ TEST_CASE("bad input: nodes that disagree on --nnodes are told both") {
   REQUIRE_MESSAGE(first->WaitForErr("waiting for 1 more"), first->Describe());
   auto other = job.Run(job.NodeOptions(1, "3"), {"wait"});
   REQUIRE_MESSAGE(other->Wait() == 121, other->Describe());
-  CHECK_MESSAGE(other->err().find("nnodes") != std::string::npos, other->Describe());
+  CheckLine(*other, "--nnodes=3, the coordinator with --nnodes=2", "the same --nnodes");
   first->Signal(15);
   CHECK(first->Wait() == 143);
+  CHECK(job.IsGone());
 }
 
 TEST_CASE("bad input: two nodes with one rank are refused the second time") {
@@ -170,11 +177,12 @@ TEST_CASE("bad input: two nodes with one rank are refused the second time") {
   REQUIRE_MESSAGE(zero->WaitForErr("2 of 3 nodes"), zero->Describe());
   auto again = job.Run(options, {"wait"});
   REQUIRE_MESSAGE(again->Wait() == 121, again->Describe());
-  CHECK_MESSAGE(again->err().find("node_rank=1") != std::string::npos, again->Describe());
+  CheckLine(*again, "--node_rank=1", "one of its own in 0..2 (--nnodes=3)");
   zero->Signal(15);
   one->Signal(15);
   CHECK(zero->Wait() == 143);
   CHECK(one->Wait() == 143);
+  CHECK(job.IsGone());
 }
 
 TEST_CASE("bad input: a limit on open files that is too low ends with 120, wherever it bites") {
