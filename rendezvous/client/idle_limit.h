@@ -4,8 +4,9 @@
 namespace ddprun::rendezvous {
 
 // A connection to the coordinator that has not finished its HTTP/2 handshake, or that has no
-// stream, lives so long.
-inline constexpr int kIdleConnectionMs = 5000;
+// stream, lives so long. Less than the 5 s that the port gives a connection to join
+// (rendezvous/server/probation.h): gRPC says why it closes one.
+inline constexpr int kIdleConnectionMs = 4000;
 
 }  // namespace ddprun::rendezvous
 

@@ -10,6 +10,7 @@
 #include "rendezvous/server/frontend.h"
 #include "rendezvous/server/hello.h"
 #include "rendezvous/server/port_listener.h"
+#include "rendezvous/server/probation.h"
 #include "rendezvous/server/service.h"
 
 namespace ddprun::rendezvous {
@@ -23,7 +24,7 @@ constexpr std::chrono::seconds kShutdownGrace{1};
 class GrpcFrontend final : public Frontend {
  public:
   GrpcFrontend(const FrontendOptions& options, std::shared_ptr<Inbox> inbox)
-      : service_(std::move(inbox), CleanText(options.run_id), accepted_) {}
+      : service_(std::move(inbox), CleanText(options.run_id), accepted_, probation_) {}
 
   ~GrpcFrontend() override {
     listener_.reset();
@@ -45,6 +46,7 @@ class GrpcFrontend final : public Frontend {
         std::move(listening_socket),
         PortListener::Handlers{.on_store = std::move(options.on_store_connection),
                                .on_http2 = [this](UniqueFd fd) { Take(std::move(fd)); },
+                               .probation = probation_,
                                .hello_reply = MakeHelloReply(CleanText(options.run_id))});
     if (!listener.ok()) return listener.status();
     listener_ = *std::move(listener);
@@ -64,6 +66,7 @@ class GrpcFrontend final : public Frontend {
   }
 
   AcceptedAddresses accepted_;
+  Probation probation_;
   RendezvousService service_;
   std::unique_ptr<Acceptor> acceptor_;
   std::unique_ptr<grpc::Server> server_;

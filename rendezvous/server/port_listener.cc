@@ -82,6 +82,7 @@ void PortListener::Run() {
     }
     DropSilent(now);
     if (is_listener_ready) AcceptAll(now);
+    look_at_probation_at_ = handlers_.probation.DropLate(now);
     WatchListener(!is_crowded() && now >= accept_again_at_);
   }
 }
@@ -91,6 +92,7 @@ int PortListener::MillisecondsToWait(TimePoint now) const {
   if (!silent_.empty()) {
     wait = std::min(wait, Duration(silent_.front().since + silence_limit() - now));
   }
+  if (look_at_probation_at_) wait = std::min(wait, Duration(*look_at_probation_at_ - now));
   if (accept_again_at_ > now) wait = std::min(wait, Duration(accept_again_at_ - now));
   const auto milliseconds = std::chrono::ceil<std::chrono::milliseconds>(wait).count();
   return static_cast<int>(std::max<int64_t>(0, milliseconds));
@@ -143,12 +145,13 @@ void PortListener::OnReadable(std::list<Connection>::iterator connection) {
     return;
   }
   UniqueFd taken = std::move(connection->fd);
+  const TimePoint until = connection->since + handlers_.silence_limit;
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
   silent_.erase(connection);
   if (size != 1) return;
   if (first == 0x00 && handlers_.on_store) {
     handlers_.on_store(std::move(taken));
-  } else if (first == 'P') {
+  } else if (first == 'P' && handlers_.probation.Add(taken.get(), until)) {
     handlers_.on_http2(std::move(taken));
   }
 }

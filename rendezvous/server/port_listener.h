@@ -5,6 +5,9 @@
 //   0x01 a hello (hello.h), answered here     0x16 TLS, which is not configured: closed
 //   anything else is closed, and so is a connection that says nothing for 5 s.
 //
+// A connection that gRPC got is shut down when no agent has joined over it within the same 5 s,
+// counted from its coming (probation.h).
+//
 // At most 64 connections may be silent at a time. While there are so many no further one is
 // accepted (it waits in the kernel's backlog), but from its second second on the oldest is closed
 // to make room. A limit per source address is not kept: behind one address may be a whole cluster
@@ -20,12 +23,14 @@
 #include <functional>
 #include <list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 
 #include "absl/status/statusor.h"
 #include "rendezvous/base/time.h"
 #include "rendezvous/base/unique_fd.h"
+#include "rendezvous/server/probation.h"
 
 namespace ddprun::rendezvous {
 
@@ -45,6 +50,7 @@ class PortListener {
     // Both are called on the listener's thread with the connection unread and non-blocking.
     std::function<void(UniqueFd)> on_store;  // not set: closed
     std::function<void(UniqueFd)> on_http2;
+    Probation& probation;  // gets what on_http2 gets; outlives the listener
     std::string hello_reply;
     Duration silence_limit = kSilenceLimit;  // a fifth of it when crowded
   };
@@ -90,6 +96,7 @@ class PortListener {
   std::list<Connection> silent_;  // oldest first
   bool is_listener_watched_ = false;
   TimePoint accept_again_at_{};  // after a lack of descriptors
+  std::optional<TimePoint> look_at_probation_at_;
 
   std::atomic<uint64_t> accept_rests_{0};
   std::thread thread_;

@@ -27,11 +27,13 @@ class AttachStream final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::
                            public Session {
  public:
   AttachStream(std::shared_ptr<Inbox> inbox, std::string run_id,
-               grpc::CallbackServerContext* context, const AcceptedAddresses& accepted)
+               grpc::CallbackServerContext* context, const AcceptedAddresses& accepted,
+               Probation& probation)
       : inbox_(std::move(inbox)),
         run_id_(std::move(run_id)),
         peer_(PeerFromGrpc(context->peer())),
         accepted_addr_(accepted.Find(peer_)),
+        probation_(probation),
         join_by_(SteadyNow() + kJoinLimit),
         context_(context) {}
 
@@ -55,6 +57,7 @@ class AttachStream final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::
     if (!event.ok()) return Break(ToGrpc(event.status()));
     if (auto* joined = std::get_if<NodeJoined>(&*event)) {
       if (incoming_.join().run_id() != run_id_) return RefuseOtherRun();
+      probation_.Joined(peer_);
       joined->source_addr = IpOfPeer(peer_);
       joined->accepted_addr = accepted_addr_;
     }
@@ -194,6 +197,7 @@ class AttachStream final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::
   const std::string run_id_;
   const std::string peer_;
   const std::string accepted_addr_;
+  Probation& probation_;
   const TimePoint join_by_;
   SessionId id_;
   std::shared_ptr<AttachStream> self_;
@@ -215,7 +219,7 @@ class AttachStream final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::
 
 grpc::ServerBidiReactor<v1::AgentMessage, v1::CoordinatorMessage>* RendezvousService::Attach(
     grpc::CallbackServerContext* context) {
-  auto stream = std::make_shared<AttachStream>(inbox_, run_id_, context, accepted_);
+  auto stream = std::make_shared<AttachStream>(inbox_, run_id_, context, accepted_, probation_);
   stream->Begin(stream);
   return stream.get();
 }

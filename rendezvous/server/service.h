@@ -9,6 +9,7 @@
 #include <string>
 
 #include "proto/rendezvous.grpc.pb.h"
+#include "rendezvous/server/probation.h"
 #include "rendezvous/server/session.h"
 
 namespace ddprun::rendezvous {
@@ -39,8 +40,11 @@ std::string IpOfPeer(const std::string& peer);
 class RendezvousService final : public v1::Rendezvous::CallbackService {
  public:
   RendezvousService(std::shared_ptr<Inbox> inbox, std::string run_id,
-                    const AcceptedAddresses& accepted)
-      : inbox_(std::move(inbox)), run_id_(std::move(run_id)), accepted_(accepted) {}
+                    const AcceptedAddresses& accepted, Probation& probation)
+      : inbox_(std::move(inbox)),
+        run_id_(std::move(run_id)),
+        accepted_(accepted),
+        probation_(probation) {}
 
   grpc::ServerBidiReactor<v1::AgentMessage, v1::CoordinatorMessage>* Attach(
       grpc::CallbackServerContext* context) override;
@@ -49,6 +53,7 @@ class RendezvousService final : public v1::Rendezvous::CallbackService {
   const std::shared_ptr<Inbox> inbox_;
   const std::string run_id_;
   const AcceptedAddresses& accepted_;
+  Probation& probation_;
 };
 
 }  // namespace ddprun::rendezvous

@@ -2,13 +2,19 @@
 
 #include <doctest/doctest.h>
 
+#include <poll.h>
+#include <sys/socket.h>
+
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <thread>
 #include <vector>
 
 #include "rendezvous/base/steady_clock.h"
+#include "rendezvous/client/socket_address.h"
 #include "rendezvous/server/hello.h"
+#include "rendezvous/server/probation.h"
 #include "tests/rendezvous/server/sockets.h"
 #include "tests/support/scarce_descriptors.h"
 
@@ -19,9 +25,12 @@ struct Served {
   explicit Served(Duration silence_limit) {
     auto socket = BindListeningSocket("", 0);
     REQUIRE(socket.ok());
-    PortListener::Handlers handlers;
+    PortListener::Handlers handlers{.probation = probation};
     handlers.on_store = [](UniqueFd fd) { SendAll(fd.get(), "store"); };
-    handlers.on_http2 = [](UniqueFd fd) { SendAll(fd.get(), "http2"); };
+    handlers.on_http2 = [](UniqueFd fd) {
+      SendAll(fd.get(), "http2");
+      shutdown(fd.get(), SHUT_RDWR);  // as gRPC does before it closes
+    };
     handlers.hello_reply = MakeHelloReply("run-1");
     handlers.silence_limit = silence_limit;
     auto started = PortListener::Start(*std::move(socket), std::move(handlers));
@@ -33,6 +42,7 @@ struct Served {
     SendAll(fd.get(), bytes);
     return ReadToEnd(fd.get());
   }
+  Probation probation;
   std::unique_ptr<PortListener> listener;
 };
 
@@ -61,7 +71,69 @@ TEST_CASE("port listener: a silent connection is closed when its time is over, n
 
 TEST_CASE("port listener: a silent connection has five seconds unless somebody says otherwise") {
   CHECK(PortListener::kSilenceLimit <= std::chrono::seconds(5));
-  CHECK(PortListener::Handlers().silence_limit == PortListener::kSilenceLimit);
+  Probation probation;
+  const PortListener::Handlers handlers{.probation = probation};
+  CHECK(handlers.silence_limit == PortListener::kSilenceLimit);
+}
+
+// Connections handed over stay open until the test ends, as gRPC keeps those that say something.
+struct Kept {
+  explicit Kept(Duration silence_limit) {
+    auto socket = BindListeningSocket("", 0);
+    REQUIRE(socket.ok());
+    PortListener::Handlers handlers{.probation = probation};
+    handlers.on_http2 = [this](UniqueFd fd) {
+      const std::lock_guard lock(mutex);
+      connections.push_back(std::move(fd));
+    };
+    handlers.silence_limit = silence_limit;
+    auto started = PortListener::Start(*std::move(socket), std::move(handlers));
+    REQUIRE(started.ok());
+    listener = *std::move(started);
+  }
+  size_t Count() {
+    const std::lock_guard lock(mutex);
+    return connections.size();
+  }
+  Probation probation;
+  std::mutex mutex;
+  std::vector<UniqueFd> connections;
+  std::unique_ptr<PortListener> listener;
+};
+
+TEST_CASE("port listener: gRPC's connection is shut down in time unless an agent has joined") {
+  Kept kept(std::chrono::milliseconds(500));
+  const UniqueFd joined = ConnectTo(kept.listener->port());
+  SendAll(joined.get(), "P");
+  while (kept.Count() < 1) std::this_thread::yield();
+  kept.probation.Joined(AddressText(LocalAddress(joined.get())));
+  // One after the other: `joined` is there for twice the time by then, whatever the time is.
+  for (int i = 0; i < 2; ++i) {
+    const UniqueFd stranger = ConnectTo(kept.listener->port());
+    SendAll(stranger.get(), "P");
+    CHECK(ReadToEnd(stranger.get()) == "");
+  }
+  const std::lock_guard lock(kept.mutex);
+  REQUIRE(kept.connections.size() == 3);
+  SendAll(kept.connections[0].get(), "here");
+  kept.connections[0].Reset();  // the only descriptor: this closes it
+  CHECK(ReadToEnd(joined.get()) == "here");
+}
+
+// Two connections, the older of which is the later to speak: it has to be the first to go.
+TEST_CASE("port listener: a connection's time counts from its coming, not from its first byte") {
+  Kept kept(std::chrono::seconds(2));
+  const UniqueFd older = ConnectTo(kept.listener->port());
+  pollfd ends[] = {{older.get(), POLLIN, 0}, {-1, POLLIN, 0}};
+  REQUIRE(poll(ends, 1, 200) == 0);
+  const UniqueFd younger = ConnectTo(kept.listener->port());
+  SendAll(younger.get(), "P");
+  REQUIRE(poll(ends, 1, 700) == 0);
+  SendAll(older.get(), "P");
+  ends[1].fd = younger.get();
+  REQUIRE(poll(ends, 2, 30'000) > 0);
+  // On a slow machine both may go in one turn of the listener, in either order.
+  CHECK(poll(ends, 1, 200) == 1);
 }
 
 TEST_CASE("port listener: without descriptors it rests, and serves when there are some") {

@@ -1,0 +1,48 @@
+// Connections that gRPC has and over which no agent has joined yet.
+//
+// gRPC's own limits cannot end them in time: those of the handshake and of idleness count from
+// when the one before was kept, and a call to anything, again and again, is never idle. So a
+// duplicate of each descriptor stays here until its agent has joined; a connection that has not
+// come so far when its time is over is shut down, at which gRPC drops its own end.
+//
+// Thread-safe. The listener's thread drives it.
+#ifndef DDPRUN_RENDEZVOUS_SERVER_PROBATION_H_
+#define DDPRUN_RENDEZVOUS_SERVER_PROBATION_H_
+
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "rendezvous/base/time.h"
+#include "rendezvous/base/unique_fd.h"
+
+namespace ddprun::rendezvous {
+
+class Probation {
+ public:
+  // How often DropLate() wants to be called while anybody is here: so long a connection that has
+  // ended keeps its descriptor.
+  static constexpr Duration kLook = std::chrono::milliseconds(250);
+
+  // Watches the connection until `until`. False: there was no descriptor for it, or it has been
+  // reset.
+  bool Add(int connection, TimePoint until);
+  // The agent at the other end ("10.0.0.2:41234") has joined.
+  void Joined(const std::string& peer);
+  // Shuts down the connections whose time is over and forgets those that have ended. When to call
+  // it again; nullopt: not before the next Add().
+  std::optional<TimePoint> DropLate(TimePoint now);
+
+ private:
+  struct Connection {
+    UniqueFd duplicate;
+    TimePoint until;
+  };
+  std::mutex mutex_;
+  std::map<std::string, Connection> connections_;  // by the other end, which exists once at a time
+};
+
+}  // namespace ddprun::rendezvous
+
+#endif  // DDPRUN_RENDEZVOUS_SERVER_PROBATION_H_

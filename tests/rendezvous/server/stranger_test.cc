@@ -1,0 +1,137 @@
+// Strangers that keep a connection to the rendezvous port alive without ever joining, against the
+// real server: each has five seconds from connecting, whatever it says meanwhile.
+#include <doctest/doctest.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <chrono>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rendezvous/base/steady_clock.h"
+#include "rendezvous/client/grpc_rendezvous_client.h"
+#include "rendezvous/server/coordinator.h"
+#include "tests/rendezvous/server/event_log.h"
+#include "tests/rendezvous/server/sockets.h"
+
+namespace ddprun::rendezvous {
+namespace {
+
+// Five are promised; the rest is for a loaded machine.
+constexpr std::chrono::seconds kDropLimit{10};
+
+std::string Frame(char type, char flags, int stream, const std::string& payload) {
+  const size_t size = payload.size();
+  const std::string head = {static_cast<char>(size >> 16),
+                            static_cast<char>(size >> 8),
+                            static_cast<char>(size),
+                            type,
+                            flags,
+                            0,
+                            0,
+                            static_cast<char>(stream >> 8),
+                            static_cast<char>(stream)};
+  return head + payload;
+}
+
+// What a client of HTTP/2 says first: the preface and its settings.
+std::string Greeting() { return "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + Frame(4, 0, 0, ""); }
+
+// A field of a header block: neither compressed nor indexed.
+std::string Field(const std::string& name, const std::string& value) {
+  return std::string(1, '\0') + static_cast<char>(name.size()) + name +
+         static_cast<char>(value.size()) + value;
+}
+
+// The headers of a call, complete.
+std::string Call(int stream, const std::string& path) {
+  return Frame(1, 4, stream,
+               Field(":method", "POST") + Field(":scheme", "http") + Field(":path", path) +
+                   Field(":authority", "coordinator") + Field("te", "trailers") +
+                   Field("content-type", "application/grpc"));
+}
+
+// What a stranger says at its n-th turn; the turns are 100 ms apart.
+using Script = std::function<std::string(int turn)>;
+
+// One byte a turn of `bytes`, and zeros after that.
+Script Drip(const std::string& bytes, size_t at_once) {
+  return [bytes, at_once](int turn) {
+    if (turn == 0) return bytes.substr(0, at_once);
+    const size_t at = at_once + static_cast<size_t>(turn) - 1;
+    return at < bytes.size() ? bytes.substr(at, 1) : std::string(1, '\0');
+  };
+}
+
+// A call on a stream of its own every second.
+Script CallAgainAndAgain(const std::string& path) {
+  return [path](int turn) {
+    if (turn == 0) return Greeting();
+    return turn % 10 == 1 ? Call(turn / 10 * 2 + 1, path) : std::string();
+  };
+}
+
+bool HasEnded(int fd) {
+  char bytes[4096];
+  for (;;) {
+    const ssize_t size = recv(fd, bytes, sizeof bytes, MSG_DONTWAIT);
+    if (size < 0 && errno == EINTR) continue;
+    if (size <= 0) return size == 0 || errno != EAGAIN;
+  }
+}
+
+TEST_CASE("strangers: who does not join in five seconds is dropped, however busy it looks") {
+  EventLog log;
+  Coordinator::Options coordinator_options;
+  coordinator_options.policy = TestPolicy(1, 1);
+  coordinator_options.listen = Coordinator::Listen{.host = "", .port = 0};
+  auto coordinator = Coordinator::Start(std::move(coordinator_options));
+  REQUIRE_MESSAGE(coordinator.ok(), coordinator.status().ToString());
+  const uint16_t port = (*coordinator)->port();
+  GrpcClientOptions options;
+  options.endpoint = Endpoint{"127.0.0.1", port, "run-1"};
+  auto client = StartGrpcClient(std::move(options), log.handler());
+  client->Join(TestNode("a", 1, 1));
+  const auto assigned = log.Await<Assigned>();
+  REQUIRE_MESSAGE(assigned, log.Text());
+
+  const std::string ping = Frame(6, 0, 0, std::string(8, 'x'));
+  const std::pair<std::string, Script> rows[] = {
+      {"drips the preface", Drip(Greeting(), 1)},
+      {"drips the headers of a call", Drip(Greeting() + Call(1, "/x"), Greeting().size() + 20)},
+      {"only pings",
+       [&](int turn) { return turn == 0        ? Greeting()
+                              : turn % 15 == 0 ? ping
+                                               : std::string(); }},
+      {"calls what is not there", CallAgainAndAgain("/no/such")},
+      {"opens the agents' stream", CallAgainAndAgain("/ddprun.rendezvous.v1.Rendezvous/Attach")},
+  };
+  std::vector<UniqueFd> strangers;
+  for (size_t i = 0; i < std::size(rows); ++i) strangers.push_back(ConnectTo(port));
+  const TimePoint begin = SteadyNow();
+  size_t open = strangers.size();
+  for (int turn = 0; open > 0 && SteadyNow() - begin < kDropLimit; ++turn) {
+    for (size_t i = 0; i < strangers.size(); ++i) {
+      if (!strangers[i].is_open()) continue;
+      SendAll(strangers[i].get(), rows[i].second(turn));
+      if (!HasEnded(strangers[i].get())) continue;
+      strangers[i].Reset();
+      --open;
+    }
+    poll(nullptr, 0, 100);  // the strangers' own pace
+  }
+  for (size_t i = 0; i < strangers.size(); ++i) {
+    CHECK_MESSAGE(!strangers[i].is_open(), "still there: who ", rows[i].first);
+  }
+
+  // Who has joined stays.
+  client->ReportSucceeded(assigned->assignment.round);
+  CHECK_MESSAGE(log.Await<Concluded>(), log.Text());
+  CHECK(log.Text().find("contact lost") == std::string::npos);
+}
+
+}  // namespace
+}  // namespace ddprun::rendezvous
