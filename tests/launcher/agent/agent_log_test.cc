@@ -65,12 +65,12 @@ void LiveThrough(AgentLog& log) {
 }
 
 // What is behind the level and the time of each line, one a line.
-std::string Logged(LogLevel level) {
+std::string Logged(LogLevel level, void (*live)(AgentLog&) = LiveThrough) {
   ConsoleFile console;
   {
     const auto logger = MakeLogger(console.router(), level);
     AgentLog log(*logger, kNode);
-    LiveThrough(log);
+    live(log);
   }
   return std::regex_replace(console.Close(), std::regex("ddprun: ([a-z]+): [0-9:.]{12} "), "$1 ");
 }
@@ -93,6 +93,28 @@ TEST_CASE("agent log: info is what an operator acts on, with run, round and rank
             "info draining run=job1 round=3 reason='rank 3 failed'\n"
             "info verdict run=job1 round=3 exit_code=9 reason='rank 3 failed'\n"
             "info ending run=job1 round=3 exit_code=9\n");
+}
+
+// Told anew with another deadline, by a coordinator reached anew, or after something else.
+void WaitAgainAndAgain(AgentLog& log) {
+  using rendezvous::Waiting;
+  log.Heard(AgentEvent(Waiting{"1 of 3 nodes"}));
+  log.Heard(AgentEvent(Waiting{"1 of 3 nodes", TimePoint(std::chrono::seconds(9))}));
+  log.Heard(AgentEvent(AgentTimePassed{}));
+  log.Heard(AgentEvent(Waiting{"2 of 3 nodes"}));
+  log.Heard(AgentEvent(Waiting{"2 of 3 nodes"}));
+  log.Heard(AgentEvent(Waiting{"1 of 3 nodes"}));
+  log.Heard(AgentEvent(rendezvous::ContactRestored{}));
+  log.Heard(AgentEvent(Waiting{"1 of 3 nodes"}));
+}
+
+TEST_CASE("agent log: a wait is logged when its reason changes, or when something lies between") {
+  CHECK(Logged(LogLevel::kInfo, WaitAgainAndAgain) ==
+        "info waiting run=job1 reason='1 of 3 nodes'\n"
+        "info waiting run=job1 reason='2 of 3 nodes'\n"
+        "info waiting run=job1 reason='1 of 3 nodes'\n"
+        "info coordinator back run=job1\n"
+        "info waiting run=job1 reason='1 of 3 nodes'\n");
 }
 
 TEST_CASE("agent log: debug has the rest, and no line twice") {
