@@ -4,6 +4,8 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <chrono>
+#include <ctime>
 #include <filesystem>
 #include <iterator>
 #include <memory>
@@ -12,12 +14,14 @@
 #include <utility>
 #include <vector>
 
+#include "tests/support/scarce_descriptors.h"
 #include "tests/worker_runtime/comm/tcp/intruder.h"
 
 namespace ddp::internal {
 namespace {
 
 using ddprun::testing::Intruder;
+using ddprun::testing::ScarceDescriptors;
 
 constexpr int kRank = 1;
 constexpr Nonce kNonce = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
@@ -197,6 +201,41 @@ TEST_CASE("acceptor: an address that is none of ours is refused by name") {
     CHECK(acceptor.status().message().find("rank 3") == 0);
     CHECK(acceptor.status().message().find(address) != std::string::npos);
   }
+}
+
+std::chrono::nanoseconds CpuTimeOfThread() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+}
+
+// poll() reports the connection that waits at once, again and again.
+TEST_CASE("acceptor: without descriptors it rests between its tries") {
+  auto acceptor = Acceptor::Listen("127.0.0.1", kRank, kNonce);
+  REQUIRE(acceptor.ok());
+  const ScarceDescriptors scarce;
+  const Intruder waiting((*acceptor)->port());  // has the last descriptor
+  const Clock::time_point begin = Clock::now();
+  const std::chrono::nanoseconds cpu_before = CpuTimeOfThread();
+  auto peers = (*acceptor)->Await({0}, begin + std::chrono::milliseconds(500));
+  const std::chrono::nanoseconds cpu = CpuTimeOfThread() - cpu_before;
+  CHECK(absl::IsDeadlineExceeded(peers.status()));
+  // Without a rest it is all of the time that the machine had for this thread.
+  CHECK(cpu < (Clock::now() - begin) / 10);
+}
+
+TEST_CASE("acceptor: who came while there was no descriptor is taken when there is one") {
+  Waiting waiting;
+  auto scarce = std::make_unique<ScarceDescriptors>();
+  Intruder early(waiting.port());  // has the last descriptor
+  early.Say(Bytes(MakeHello(kNonce, 0, kRank)));
+  CHECK(early.IsKept(std::chrono::milliseconds(200)));  // through some tries
+  scarce.reset();
+  Intruder late(waiting.port());
+  late.Say(Bytes(MakeHello(kNonce, 2, kRank)));
+  auto peers = waiting.Finish();
+  REQUIRE_MESSAGE(peers.ok(), peers.status().ToString());
+  CHECK(peers->size() == 2);
 }
 
 }  // namespace

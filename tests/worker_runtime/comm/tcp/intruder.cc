@@ -58,6 +58,11 @@ bool Intruder::IsDropped(std::string* heard) {
   return false;
 }
 
+bool Intruder::IsKept(std::chrono::milliseconds time) const {
+  pollfd polled{socket_.get(), POLLIN, 0};
+  return poll(&polled, 1, static_cast<int>(time.count())) == 0;
+}
+
 bool Intruder::IsRefused() {
   if (!Await(socket_.get(), POLLOUT)) return false;
   int error = 0;

@@ -2,6 +2,7 @@
 #ifndef DDPRUN_TESTS_WORKER_RUNTIME_COMM_TCP_INTRUDER_H_
 #define DDPRUN_TESTS_WORKER_RUNTIME_COMM_TCP_INTRUDER_H_
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -21,6 +22,8 @@ class Intruder {
   void Say(const std::string& bytes);
   // Waits, at most 30 s, until the other side has closed. `heard` gets what it said before.
   bool IsDropped(std::string* heard = nullptr);
+  // Whether the other side keeps the connection for so long, and says nothing.
+  bool IsKept(std::chrono::milliseconds time) const;
   // Whether nobody listens there.
   bool IsRefused();
 
