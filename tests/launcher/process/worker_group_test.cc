@@ -1,17 +1,14 @@
 #include "launcher/process/worker_group.h"
 
-#include <fcntl.h>
-#include <sys/fanotify.h>
-
 #include <cerrno>
 #include <csignal>
-#include <filesystem>
 #include <fstream>
 #include <string>
 
 #include <doctest/doctest.h>
 
 #include "rendezvous/base/steady_clock.h"
+#include "tests/launcher/process/file_gate.h"
 #include "tests/launcher/process/group_fixture.h"
 #include "tests/launcher/process/process_testing.h"
 #include "tests/support/skip.h"
@@ -188,15 +185,10 @@ TEST_CASE("worker_group: a kill behind the clone reaches a child that has no gro
 }
 
 TEST_CASE("worker_group: an executable that hangs holds up its own worker alone") {
-  // A file whose execution waits for the answer of a process that gives none.
   const TempDir temp;
   const std::string slow = temp.File("slow");
-  std::filesystem::copy_file(ToyWorker(), slow);
-  const UniqueFd gate(fanotify_init(FAN_CLASS_CONTENT | FAN_CLOEXEC, O_RDONLY));
-  if (!gate.is_open() ||
-      fanotify_mark(gate.get(), FAN_MARK_ADD, FAN_OPEN_EXEC_PERM, AT_FDCWD, slow.c_str()) != 0) {
-    return SkipTest("fanotify permission events are not available here");
-  }
+  const auto gate = MakeSlowToyWorker(slow);  // which is never opened
+  if (gate == nullptr) return SkipTest("fanotify permission events are not available here");
   Fixture fixture(true, 0s, 20s, TestBaseline(), nullptr, /*slow_start_after=*/10ms);
   std::vector<WorkerSpec> specs;
   for (int i = 0; i < 3; ++i) specs.push_back(fixture.Toy(i, {"say", "ran"}));

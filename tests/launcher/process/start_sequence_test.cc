@@ -1,0 +1,186 @@
+#include "launcher/process/start_sequence.h"
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <boost/asio/io_context.hpp>
+
+#include "launcher/process/process.h"
+#include "tests/launcher/process/file_gate.h"
+#include "tests/launcher/process/process_testing.h"
+#include "tests/support/skip.h"
+#include "tests/support/temp_dir.h"
+
+namespace ddprun::launcher {
+namespace {
+
+using namespace std::chrono_literals;
+using namespace ddprun::testing;
+
+// A sequence of toy workers that sleep, and what it has called, in order: "started 0", "failed 1",
+// "slow". Its end kills those that live.
+struct Fixture {
+  explicit Fixture(Duration slow_after = 1h, Duration delay = 0s)
+      : sequence(io,
+                 {.baseline = TestBaseline(), .slow_after = slow_after, .delay_for_test = delay},
+                 {.request = [this](size_t index) { return Request(index); },
+                  .on_started =
+                      [this](size_t index, pid_t pid) {
+                        Note("started", index);
+                        children[index] = pid;
+                      },
+                  .on_failed =
+                      [this](size_t index, const SpawnResult& why) {
+                        Note("failed", index);
+                        failures[index] = why.text;
+                      },
+                  .on_slow = [this] { calls.push_back("slow"); }}) {}
+  ~Fixture() {
+    sequence.End();
+    for (const auto& [index, pid] : children) {
+      kill(pid, SIGKILL);
+      ReapChild(pid);
+    }
+  }
+
+  SpawnRequest Request(size_t index) const {
+    const auto other = executables.find(index);
+    return {.executable = other != executables.end() ? other->second : ToyWorker(),
+            .argv = {"toy_worker", "sleep"},
+            .env = TestEnvironment()};
+  }
+  void Note(const std::string& what, size_t index) {
+    calls.push_back(what + " " + std::to_string(index));
+    if (on_call) on_call();
+  }
+  std::string Told() const {
+    std::string text;
+    for (const std::string& call : calls) text += (text.empty() ? "" : ", ") + call;
+    return text;
+  }
+  bool RunUntilCalls(size_t count) {
+    return RunUntil(io, [&] { return calls.size() >= count; });
+  }
+  // Runs whatever is ready, many times over.
+  void RunReady() {
+    for (int i = 0; i < 100; ++i) {
+      io.restart();
+      io.poll();
+    }
+  }
+
+  boost::asio::io_context io;
+  std::map<size_t, std::string> executables;  // where it is not the toy worker
+  std::vector<std::string> calls;
+  std::function<void()> on_call;
+  std::map<size_t, pid_t> children;
+  std::map<size_t, std::string> failures;
+  StartSequence sequence;
+};
+
+TEST_CASE("start_sequence: nothing happens inside Begin, and all workers start in their order") {
+  Fixture fixture;
+  fixture.sequence.Begin(4);
+  CHECK(fixture.calls.empty());
+  CHECK(fixture.sequence.is_starting());
+  REQUIRE(fixture.RunUntilCalls(4));
+  CHECK(fixture.Told() == "started 0, started 1, started 2, started 3");
+  CHECK_FALSE(fixture.sequence.is_starting());
+}
+
+TEST_CASE("start_sequence: the first worker goes ahead alone until its program runs") {
+  const TempDir temp;
+  const auto gate = MakeSlowToyWorker(temp.File("slow"));
+  if (gate == nullptr) return SkipTest("fanotify permission events are not available here");
+  Fixture fixture;
+  fixture.executables[0] = temp.File("slow");
+  fixture.sequence.Begin(3);
+  REQUIRE(RunUntil(fixture.io, [&] { return gate->HasVisitor(); }));
+  fixture.RunReady();
+  CHECK(fixture.Told() == "started 0");
+  CHECK(fixture.sequence.is_starting());
+  gate->LetPass();
+  REQUIRE(fixture.RunUntilCalls(3));
+  CHECK(fixture.Told() == "started 0, started 1, started 2");
+}
+
+TEST_CASE("start_sequence: one that hangs behind the first does not hold up the others") {
+  const TempDir temp;
+  const auto gate = MakeSlowToyWorker(temp.File("slow"));
+  if (gate == nullptr) return SkipTest("fanotify permission events are not available here");
+  Fixture fixture(/*slow_after=*/10ms);
+  fixture.executables[1] = temp.File("slow");
+  fixture.executables[2] = temp.File("slow");
+  fixture.sequence.Begin(4);
+  // The first may be slow, too; of the others that is told once, although two of them hang.
+  const auto slow_others = [&fixture] {
+    const auto others = std::find(fixture.calls.begin(), fixture.calls.end(), "started 1");
+    return std::count(others, fixture.calls.end(), "slow");
+  };
+  REQUIRE(RunUntil(fixture.io, [&] { return fixture.children.size() == 4 && slow_others() > 0; }));
+  fixture.RunReady();
+  CHECK(slow_others() == 1);
+  const size_t count = fixture.calls.size();
+  // Its end gives up those that are still on their way.
+  fixture.sequence.End();
+  gate->LetPass();
+  fixture.RunReady();
+  CHECK(fixture.calls.size() == count);
+}
+
+TEST_CASE("start_sequence: a first worker that cannot run is told before another is started") {
+  Fixture fixture;
+  fixture.executables[0] = "./no-such-program";
+  fixture.on_call = [&fixture] {
+    if (fixture.calls.back() == "failed 0") fixture.sequence.Stop();
+  };
+  fixture.sequence.Begin(3);
+  REQUIRE(fixture.RunUntilCalls(2));
+  fixture.RunReady();
+  CHECK(fixture.Told() == "started 0, failed 0");
+  CHECK(fixture.failures[0] == "exec \"./no-such-program\": No such file or directory (ENOENT)");
+  CHECK_FALSE(fixture.sequence.is_starting());
+}
+
+TEST_CASE("start_sequence: a failure can be asked for before the io_context brings it") {
+  Fixture fixture;
+  fixture.executables[1] = "./no-such-program";
+  fixture.sequence.Begin(2);
+  REQUIRE(RunUntil(fixture.io, [&] { return fixture.children.size() == 2; }));
+  REQUIRE(WaitUntil([&] { return !IsRunning(fixture.children[1]); }));
+  fixture.sequence.Check();
+  CHECK(fixture.failures.count(1) == 1);
+  fixture.RunReady();
+  CHECK(std::count(fixture.calls.begin(), fixture.calls.end(), "failed 1") == 1);
+}
+
+TEST_CASE("start_sequence: a stop starts no more, and a new run knows nothing of the old one") {
+  Fixture fixture(/*slow_after=*/1h, /*delay=*/1h);
+  fixture.sequence.Begin(3);
+  REQUIRE(fixture.RunUntilCalls(1));
+  fixture.sequence.Stop();
+  CHECK_FALSE(fixture.sequence.is_starting());
+  fixture.RunReady();
+  CHECK(fixture.Told() == "started 0");
+
+  fixture.sequence.End();
+  fixture.sequence.Begin(1);  // posted, and taken back
+  fixture.sequence.End();
+  ReapChild((kill(fixture.children[0], SIGKILL), fixture.children[0]));
+  fixture.children.clear();
+  fixture.sequence.Begin(2);
+  REQUIRE(fixture.RunUntilCalls(2));
+  fixture.RunReady();
+  CHECK(fixture.Told() == "started 0, started 0");
+}
+
+}  // namespace
+}  // namespace ddprun::launcher
