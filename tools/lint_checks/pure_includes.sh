@@ -45,7 +45,7 @@ if (($# > 0)); then exit $status; fi
 
 # What calls itself pure on its first line is judged as pure.
 for file in $(find rendezvous launcher worker_runtime -name '*.h' -exec awk 'FNR == 1 && /\[pure\]/ { print FILENAME }' {} +); do
-  printf '%s\n' "${pure_files[@]}" | grep -qxF "$file" ||
+  printf '%s\n' "${pure_files[@]}" | grep -xF "$file" >/dev/null ||
     { echo "$file: says [pure] but its target is not in tools/lint_checks/pure_targets.txt"; status=1; }
 done
 
