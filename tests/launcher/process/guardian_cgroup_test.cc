@@ -6,6 +6,7 @@
 #include <string>
 
 #include <doctest/doctest.h>
+#include <boost/asio/io_context.hpp>
 
 #include "launcher/process/guardian.h"
 #include "launcher/process/job_cgroup.h"
@@ -84,6 +85,44 @@ TEST_CASE("guardian: it goes on alone when the cgroup is still in use at the age
     kill(child, SIGKILL);
     ReapChild(child);
   }
+}
+
+// Dies so soon after its start that no other follows for a second.
+void KillForNow(Guardian& guardian, boost::asio::io_context& io) {
+  std::string told;
+  guardian.Watch(io, [&told](const std::string& text) { told = text; });
+  // On a slow machine another may follow at once: that one is young.
+  while (guardian.pid() != 0) {
+    told.clear();
+    kill(guardian.pid(), SIGKILL);
+    REQUIRE(RunUntil(io, [&told] { return !told.empty(); }));
+  }
+  CHECK(told == "guardian died at once; trying again in 1 s");
+}
+
+TEST_CASE("guardian: dead itself at the agent's end, it still leaves neither process nor cgroup") {
+  if (const std::string why = ProvideCgroups(); !why.empty()) return SkipTest(why);
+  boost::asio::io_context io;
+  auto guardian = Guardian::Start(NewJobMark());
+  REQUIRE(guardian.ok());
+  REQUIRE((*guardian)->cgroup() != nullptr);
+  const std::string cgroup = (*guardian)->cgroup()->path();
+  const SpawnResult worker = Spawn({.executable = ToyWorker(),
+                                    .argv = {"toy_worker", "ignore", "15", "sleep"},
+                                    .cgroup = (*guardian)->cgroup()->directory()},
+                                   TestBaseline());
+  REQUIRE(worker.ok());
+  KillForNow(**guardian, io);
+  REQUIRE(IsRunning(worker.pid));
+
+  guardian->reset();
+
+  // At once: there is nobody left who could do it later.
+  CHECK(access(cgroup.c_str(), F_OK) != 0);
+  CHECK(WaitUntil([&] { return AllGone({worker.pid}); }));
+  kill(worker.pid, SIGKILL);
+  ReapChild(worker.pid);
+  rmdir(cgroup.c_str());
 }
 
 TEST_CASE("guardian: without cgroups the marks and sessions still end the job") {
