@@ -150,11 +150,14 @@ TEST_CASE("train: a killed worker costs no bit of the result") {
 TEST_CASE("train: without a checkpoint a restart begins afresh") {
   const Training training;
   Job job;
-  std::vector<std::string> arguments = training.Arguments("fresh");
-  *(std::find(arguments.begin(), arguments.end(), "--checkpoint_every") + 1) = "1000000";
-  auto ddprun = job.RunRaw(
-      std::vector<std::string>{"--standalone", "--nproc_per_node=2", "--max_restarts=1"} +
-      arguments);
+  // Rank 1 does not come in the first attempt, so that there is no checkpoint at the kill, however
+  // late that is.
+  auto ddprun =
+      job.RunRaw(std::vector<std::string>{
+                     "--standalone", "--nproc_per_node=2", "--max_restarts=1", "/bin/sh", "-c",
+                     "test $RANK$TORCHELASTIC_RESTART_COUNT = 10 && exec \"$0\" wait; exec \"$@\"",
+                     Runfile("tests/e2e/toy_worker")} +
+                 training.Arguments("fresh"));
   REQUIRE(Eventually([&] { return job.PidOfRank(1) != 0; }));
   REQUIRE(kill(job.PidOfRank(1), SIGKILL) == 0);
   REQUIRE_MESSAGE(ddprun->Wait(kTraining) == 0, ddprun->Describe());
