@@ -17,11 +17,13 @@ namespace ddprun::launcher {
 class JobCgroup {
  public:
   // Makes "ddprun-<last part of the mark>" below the agent's own cgroup. Null where there is none
-  // for us: no cgroup v2, mounted read-only, no rights, or a kernel before 5.14 (no cgroup.kill).
+  // for us: no cgroup v2, mounted read-only, no rights, a kernel before 5.14 (no cgroup.kill), or
+  // one that lets no process be born in it: some (seen on 6.18) kill at birth whoever is cloned
+  // from one cgroup into another that was killed more often or less often, and a new one never was.
   static std::unique_ptr<JobCgroup> Make(const std::string& job_mark);
 
-  // Kills every process in it, those that are being forked included. For the job's end only: some
-  // kernels (seen on 6.18) kill at birth whoever is cloned into a cgroup that was ever killed.
+  // Kills every process in it, those that are being forked included. For the job's end only: none
+  // may be born in it afterwards (see above).
   void Kill() const;
   // Removes the directory and those that workers made below it. False when a process is still there
   // after 100 ms.

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <fstream>
 #include <utility>
 
 #include <doctest/doctest.h>
@@ -24,6 +25,32 @@ namespace {
 
 using namespace std::chrono_literals;
 using namespace ddprun::testing;
+
+// Moves this process into a cgroup below its own that was killed once, when nobody was in it.
+class KilledCgroup {
+ public:
+  KilledCgroup() : before_(CgroupOf(getpid())), path_(before_ + "/killed-" + NewJobMark()) {
+    REQUIRE(mkdir(path_.c_str(), 0755) == 0);
+    Write(path_ + "/cgroup.kill", "1");
+    Write(path_ + "/cgroup.procs", std::to_string(getpid()));
+  }
+  ~KilledCgroup() {
+    Write(before_ + "/cgroup.procs", std::to_string(getpid()));
+    CHECK(WaitUntil([this] { return rmdir(path_.c_str()) == 0; }));
+  }
+  KilledCgroup(const KilledCgroup&) = delete;
+  KilledCgroup& operator=(const KilledCgroup&) = delete;
+
+ private:
+  static void Write(const std::string& path, const std::string& text) {
+    std::ofstream file(path);
+    file << text << std::flush;
+    REQUIRE_MESSAGE(file.good(), path);
+  }
+
+  const std::string before_;
+  const std::string path_;
+};
 
 bool Exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
 
@@ -116,6 +143,19 @@ TEST_CASE("job_cgroup: an exec that fails in it is reported as ever") {
   CHECK(result.exit_code == kExitNotFound);
   CHECK(result.text == "exec \"./none\": No such file or directory (ENOENT)");
   CHECK(cgroup->Remove());
+}
+
+TEST_CASE("job_cgroup: workers live also where the agent's own cgroup was killed before") {
+  if (const std::string why = ProvideCgroups(); !why.empty()) return SkipTest(why);
+  const KilledCgroup killed;
+  const auto cgroup = JobCgroup::Make(NewJobMark());
+  CapturePipe output;
+  const SpawnResult worker =
+      SpawnInto(cgroup != nullptr ? cgroup->directory() : -1, {"say", "born"}, output.write_end());
+  REQUIRE_MESSAGE(worker.ok(), worker.text);
+  CHECK(output.ReadAll() == "born\n");
+  ReapChild(worker.pid);
+  CHECK((cgroup == nullptr || cgroup->Remove()));
 }
 
 TEST_CASE("job_cgroup: a worker that cannot be born in it starts where the agent is") {
