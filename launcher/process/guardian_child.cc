@@ -70,8 +70,6 @@ DDPRUN_RAW void RunGuardian(int pipe, const GuardianOrders& orders) {
   constexpr long kGiveUp = 600'000;
   long pause = 2;
   int empty_walks = 0;
-  // What the agent gave up may have ended since.
-  orders.sessions->RemoveEnded();
   for (long waited = 0; waited < kGiveUp; waited += pause) {
     // By name and not through a descriptor from before the fork, which would keep the mount busy.
     if (has_cgroup) KillCgroup(orders.cgroup_kill_path);
@@ -82,8 +80,9 @@ DDPRUN_RAW void RunGuardian(int pipe, const GuardianOrders& orders) {
     }
     // It cannot be removed while a process dies in it.
     if (empty_walks > 1 && (!has_cgroup || RemoveCgroup(orders.cgroup_path))) break;
-    Pause(pause);
+    // Only what a walk has not met: a leader that died with the agent says nothing of its session.
     orders.sessions->RemoveEnded();
+    Pause(pause);
     pause = pause * 2 < kLongestPause ? pause * 2 : kLongestPause;
   }
   for (;;) syscall(SYS_exit_group, 0);

@@ -154,7 +154,7 @@ DDPRUN_RAW bool Belongs(pid_t pid, const LeftoverQuery& query) {
   if (!ReadFacts(pid, &facts)) return false;
   if (facts.state == 'Z' || facts.state == 'X' || facts.state == 'x') return false;
   if (query.parent != 0 && facts.parent == query.parent) return true;
-  if (query.sessions != nullptr && query.sessions->Holds(facts.session)) return true;
+  if (query.sessions != nullptr && query.sessions->Meet(facts.session)) return true;
   if (query.mark[0] != '\0' && CarriesMark(pid, query.mark)) return true;
   return query.cgroup[0] != '\0' && IsInCgroup(pid, query.cgroup);
 }

@@ -24,11 +24,11 @@ std::string NewJobMark();
 
 // Which processes belong to the job. Plain pointers, because the guardian may not allocate.
 struct LeftoverQuery {
-  const char* mark = "";    // not empty: whose environment holds it, or an inner job's
-  const char* cgroup = "";  // and who is in it (JobCgroup::name), or below it
-  const SessionTable* sessions = nullptr;  // and, when not null, members of these
-  pid_t parent = 0;                        // and, when not 0, its children
-  pid_t spare = 0;                         // but never this one (the guardian), nor the caller
+  const char* mark = "";             // not empty: whose environment holds it, or an inner job's
+  const char* cgroup = "";           // and who is in it (JobCgroup::name), or below it
+  SessionTable* sessions = nullptr;  // and, when not null, members of these, which it notes
+  pid_t parent = 0;                  // and, when not 0, its children
+  pid_t spare = 0;                   // but never this one (the guardian), nor the caller
 };
 
 // One walk over /proc. Sends `signal` (0: none) to each living process that belongs to the job;

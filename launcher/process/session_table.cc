@@ -32,31 +32,42 @@ SessionTable::Pointer SessionTable::Map() {
 }
 
 void SessionTable::Add(pid_t session) {
-  for (pid_t& slot : slots_) {
-    if (Load(slot) == 0) return Store(slot, session);
+  for (Slot& slot : slots_) {
+    if (Load(slot.session) == 0) return Store(slot.session, session);
   }
 }
 
 void SessionTable::Remove(pid_t session) {
-  for (pid_t& slot : slots_) {
-    if (Load(slot) == session) Store(slot, 0);
+  for (Slot& slot : slots_) {
+    if (Load(slot.session) == session) Store(slot.session, 0);
   }
+}
+
+DDPRUN_RAW bool SessionTable::Meet(pid_t session) {
+  Slot* const slot = const_cast<Slot*>(Find(session));
+  if (slot != nullptr) slot->is_met = true;
+  return slot != nullptr;
 }
 
 DDPRUN_RAW void SessionTable::RemoveEnded() {
-  for (pid_t& slot : slots_) {
-    const pid_t session = Load(slot);
-    if (session != 0 && syscall(SYS_kill, -session, 0) != 0 && errno == ESRCH) Store(slot, 0);
+  for (Slot& slot : slots_) {
+    const pid_t session = Load(slot.session);
+    const bool was_met = slot.is_met;
+    slot.is_met = false;
+    if (session == 0 || was_met) continue;
+    if (syscall(SYS_kill, -session, 0) != 0 && errno == ESRCH) Store(slot.session, 0);
   }
 }
 
-DDPRUN_RAW bool SessionTable::Holds(pid_t session) const {
+DDPRUN_RAW bool SessionTable::Holds(pid_t session) const { return Find(session) != nullptr; }
+
+DDPRUN_RAW const SessionTable::Slot* SessionTable::Find(pid_t session) const {
   // Session 0 is the kernel's own threads, and whoever came into this pid namespace from outside.
-  if (session == 0) return false;
-  for (const pid_t& slot : slots_) {
-    if (Load(slot) == session) return true;
+  if (session == 0) return nullptr;
+  for (const Slot& slot : slots_) {
+    if (Load(slot.session) == session) return &slot;
   }
-  return false;
+  return nullptr;
 }
 
 }  // namespace ddprun::launcher

@@ -19,7 +19,7 @@ namespace ddprun::launcher {
 // agent has seen the process group empty. Between the last member's end and that look the number
 // stands here unowned: microseconds after a reap, as a rule 20 ms where another process reaped. A
 // stranger would have to get it then, which takes a whole turn of the kernel's counter of pids. A
-// worker that the agent gave up (Unkillable) stays until the guardian finds its group empty.
+// worker that the agent gave up (Unkillable) stays until the guardian finds its session empty.
 //
 // One writer at a time: the agent's main thread, then the guardian.
 class SessionTable {
@@ -36,17 +36,29 @@ class SessionTable {
   // Beyond kCapacity a session is not noted: the cgroup and the job's mark find its processes.
   void Add(pid_t session);
   void Remove(pid_t session);
-  // Removes the sessions whose process group is empty. Async-signal-safe.
+
+  // The guardian's. Async-signal-safe.
+  // Whether a process of this session is meant; notes that there is one.
+  bool Meet(pid_t session);
+  // After a walk over all processes that called Meet for each: removes the sessions that it has not
+  // met and whose process group is empty. The group alone tells too little: it is the leader's, and
+  // a shell with job control gives every job another one in the same session.
   void RemoveEnded();
 
   // Async-signal-safe.
   bool Holds(pid_t session) const;
 
-  // More workers than any node has; one page.
+  // More workers than any node has; two pages.
   static constexpr size_t kCapacity = 1024;
 
  private:
-  pid_t slots_[kCapacity];  // 0: free
+  struct Slot {
+    pid_t session;  // 0: free
+    bool is_met;    // since the last RemoveEnded
+  };
+  const Slot* Find(pid_t session) const;
+
+  Slot slots_[kCapacity];
 };
 
 }  // namespace ddprun::launcher

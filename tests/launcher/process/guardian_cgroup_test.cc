@@ -142,5 +142,26 @@ TEST_CASE("guardian: without cgroups the marks and sessions still end the job") 
   CHECK(WaitUntil([&] { return AllGone({worker, daemon, helper, agent.guardian()}); }));
 }
 
+TEST_CASE("guardian: a worker's job in a group of its own dies although the leader was first") {
+  // As `bash -c 'set -m; env -i sleep 1000 & wait'`. Only its session says whose it is, and the
+  // leader's process group is empty by the time the guardian looks.
+  const std::vector<std::string> wrapper = WithoutCgroups();
+  if (wrapper.empty()) return SkipTest("a mount namespace is not permitted here");
+  Agent agent({"bare_job", "say", "ready", "sleep"}, {}, wrapper);
+  const pid_t worker = agent.Await("started ");
+  const pid_t job = agent.Await("left ");
+  agent.TextUntil("ready\n");
+  REQUIRE(WaitUntil([&] { return MarkOf(job).empty(); }));
+  // So that the leader is dead and reaped before the guardian, which has the pipe's end, looks.
+  REQUIRE(kill(agent.guardian(), SIGSTOP) == 0);
+
+  agent.Kill();
+  REQUIRE(WaitUntil([&] { return StateOf(worker) == '-'; }));
+  kill(agent.guardian(), SIGCONT);
+
+  CHECK(WaitUntil([&] { return AllGone({job, agent.guardian()}); }));
+  kill(job, SIGKILL);  // where it was missed
+}
+
 }  // namespace
 }  // namespace ddprun::launcher

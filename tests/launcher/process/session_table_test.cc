@@ -95,5 +95,21 @@ TEST_CASE("session_table: a session ends with the last member of its process gro
   CHECK_FALSE(table->Holds(leader));
 }
 
+TEST_CASE("session_table: a session whose group is empty stays until a walk has not met it") {
+  const SessionTable::Pointer table = SessionTable::Map();
+  const pid_t leader = fork();
+  if (leader == 0) _exit(0);
+  REQUIRE(waitpid(leader, nullptr, 0) == leader);
+  table->Add(leader);
+
+  CHECK(table->Meet(leader));
+  CHECK_FALSE(table->Meet(leader + 1));
+  table->RemoveEnded();
+  CHECK(table->Holds(leader));
+
+  table->RemoveEnded();
+  CHECK_FALSE(table->Holds(leader));
+}
+
 }  // namespace
 }  // namespace ddprun::launcher

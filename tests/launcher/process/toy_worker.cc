@@ -68,13 +68,17 @@ std::string SignalState() {
   return text;
 }
 
-// A child that lives on: in this group ("helper"), or in a session of its own ("daemon").
-void LeaveBehind(bool in_own_session, bool ignores_term, bool clears_environment) {
+enum class Place { kThisGroup, kOwnGroup, kOwnSession };
+
+// A child that lives on: in this group ("helper"), in a group of its own as a shell's job ("job"),
+// or in a session of its own ("daemon").
+void LeaveBehind(Place place, bool ignores_term, bool clears_environment) {
   int ready[2];
   if (pipe2(ready, O_CLOEXEC) != 0) _exit(98);
   const pid_t pid = fork();
   if (pid == 0) {
-    if (in_own_session) setsid();
+    if (place == Place::kOwnSession) setsid();
+    if (place == Place::kOwnGroup) setpgid(0, 0);
     if (ignores_term) signal(SIGTERM, SIG_IGN);
     if (write(ready[1], "", 1) < 0) _exit(98);
     close(ready[0]);
@@ -143,12 +147,13 @@ void Run(const std::string& verb, const char*** next) {
     const ssize_t size = read(0, buffer, sizeof(buffer));
     WriteLine("read " + std::string(buffer, static_cast<size_t>(std::max<ssize_t>(size, 0))));
   }
-  if (verb == "helper") LeaveBehind(false, false, false);
-  if (verb == "stubborn_helper") LeaveBehind(false, true, false);
-  if (verb == "bare_helper") LeaveBehind(false, true, true);
-  if (verb == "daemon") LeaveBehind(true, false, false);
-  if (verb == "stubborn_daemon") LeaveBehind(true, true, false);
-  if (verb == "bare_daemon") LeaveBehind(true, true, true);
+  if (verb == "helper") LeaveBehind(Place::kThisGroup, false, false);
+  if (verb == "stubborn_helper") LeaveBehind(Place::kThisGroup, true, false);
+  if (verb == "bare_helper") LeaveBehind(Place::kThisGroup, true, true);
+  if (verb == "bare_job") LeaveBehind(Place::kOwnGroup, true, true);
+  if (verb == "daemon") LeaveBehind(Place::kOwnSession, false, false);
+  if (verb == "stubborn_daemon") LeaveBehind(Place::kOwnSession, true, false);
+  if (verb == "bare_daemon") LeaveBehind(Place::kOwnSession, true, true);
   if (verb == "fork") ForkOn(std::atoi(*(*next)++));
   if (verb == "stop") raise(SIGSTOP);
   if (verb == "sleep") SleepForever();
