@@ -377,6 +377,7 @@ void Agent::Do(const ExitAgent& action) {
   store_.Close();
   if (!KillLeftovers(setup_.job_mark, guardian_->cgroup(), kLeftoverTimeout)) {
     Tell("processes of this job are left that do not die: the kernel keeps them");
+    logs_.EndRound();
   }
   // On a thread of its own, so that a signal is served meanwhile.
   flusher_ = std::thread([this] {

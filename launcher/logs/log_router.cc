@@ -150,9 +150,11 @@ LogRouter::LogRouter(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 LogRouter::~LogRouter() = default;
 
 void LogRouter::BeginRound(int restart_count) {
-  impl_->thread().CloseAll();
+  EndRound();
   impl_->folder().BeginAttempt(restart_count);
 }
+
+void LogRouter::EndRound() { impl_->thread().CloseAll(); }
 
 absl::StatusOr<WorkerStdio> LogRouter::OpenWorker(int local_rank, int rank) {
   return impl_->OpenWorker(local_rank, rank);

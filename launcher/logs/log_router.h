@@ -59,6 +59,9 @@ class LogRouter {
   // Another set of workers begins; the channels of the one before are read empty and closed.
   // REQUIRES: none of the earlier workers lives.
   void BeginRound(int restart_count);
+  // Reads the round's channels empty and closes them, whoever still holds one: what the kernel
+  // keeps would never end them.
+  void EndRound();
   // Opens the channels of one worker of the round. Errors are this machine's. Says once, in one
   // line, where the files are if the user has not chosen it.
   absl::StatusOr<WorkerStdio> OpenWorker(int local_rank, int rank);

@@ -27,6 +27,8 @@ namespace {
 using boost::asio::posix::stream_descriptor;
 
 constexpr Duration kRestartPause = std::chrono::seconds(1);
+// A killed guardian ends at once, unless the kernel holds it too.
+constexpr Duration kLastReap = std::chrono::seconds(1);
 
 // What waits on the io_context. Owned by the pending wait alone, hence shared_ptr: the guardian is
 // older than the io_context and outlives it, and a descriptor must not outlive its io_context.
@@ -49,12 +51,12 @@ class Guardian::Impl {
 
   ~Impl() {
     if (const auto watcher = watcher_.lock()) watcher->owner = nullptr;
-    const bool is_done = cgroup_ == nullptr || cgroup_->Remove();
-    if (!is_done && pid_ != 0) {
+    const bool is_removed = cgroup_ == nullptr || cgroup_->Remove();
+    if (pid_ != 0 && (!is_removed || !sessions_->is_empty())) {
       StopWatching();  // and leave the rest to it
       return;
     }
-    if (!is_done) {  // it is dead itself: one last try in its place
+    if (!is_removed) {  // it is dead itself: one last try in its place
       cgroup_->Kill();
       cgroup_->Remove();
     }
@@ -154,7 +156,7 @@ class Guardian::Impl {
     StopWatching();
     if (pid_ > 0) {
       kill(pid_, SIGKILL);  // not reaped yet, so the number is its own
-      ReapChild(pid_);
+      static_cast<void>(ReapChildBy(pid_, SteadyNow() + kLastReap));
       dead_pid_ = std::exchange(pid_, 0);
     }
     write_end_.Reset();

@@ -37,8 +37,8 @@ class Guardian {
   static absl::StatusOr<std::unique_ptr<Guardian>> Start(const std::string& job_mark);
 
   // Removes the job's cgroup and ends the guardian. Call after KillLeftovers: nobody looks for
-  // leftovers from here on. But where a process is still in the cgroup the guardian is left to deal
-  // with it, as if the agent had died.
+  // leftovers from here on. But where a process is still in the cgroup, or a worker was given up,
+  // the guardian is left to deal with it, as if the agent had died.
   ~Guardian();
   Guardian(const Guardian&) = delete;
   Guardian& operator=(const Guardian&) = delete;

@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <ctime>
 #include <map>
 #include <optional>
 #include <utility>
@@ -17,6 +18,7 @@
 
 #include "launcher/process/raw_syscall.h"
 #include "rendezvous/base/check.h"
+#include "rendezvous/base/steady_clock.h"
 #include "rendezvous/base/unique_fd.h"
 
 namespace ddprun::launcher {
@@ -56,6 +58,18 @@ void ReapChild(pid_t pid) {
     result = waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | __WALL);
   } while (result != 0 && errno == EINTR);
   DDP_CHECK(result == 0 || errno == ECHILD);
+}
+
+bool ReapChildBy(pid_t pid, TimePoint deadline) {
+  for (;;) {
+    siginfo_t info{};
+    const int result = waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | __WALL);
+    DDP_CHECK(result == 0 || errno == ECHILD || errno == EINTR);
+    if (info.si_pid == pid || (result != 0 && errno == ECHILD)) return true;
+    if (SteadyNow() >= deadline) return false;
+    const timespec pause{.tv_sec = 0, .tv_nsec = 1'000'000};
+    nanosleep(&pause, nullptr);
+  }
 }
 
 class ProcessTable::Impl {

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "launcher/process/exit_status.h"
+#include "rendezvous/base/time.h"
 
 namespace boost::asio {
 class io_context;
@@ -17,6 +18,9 @@ namespace ddprun::launcher {
 
 // Waits for a child that has ended or is about to, and forgets it. For children that never ran.
 void ReapChild(pid_t pid);
+// The same for one that was killed and that the kernel may hold: false when it has not ended by
+// `deadline`.
+bool ReapChildBy(pid_t pid, TimePoint deadline);
 
 // Knows every child of this process and reaps them all; one object per process.
 //

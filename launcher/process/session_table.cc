@@ -43,6 +43,13 @@ void SessionTable::Remove(pid_t session) {
   }
 }
 
+bool SessionTable::is_empty() const {
+  for (const Slot& slot : slots_) {
+    if (Load(slot.session) != 0) return false;
+  }
+  return true;
+}
+
 DDPRUN_RAW bool SessionTable::Meet(pid_t session) {
   Slot* const slot = const_cast<Slot*>(Find(session));
   if (slot != nullptr) slot->is_met = true;

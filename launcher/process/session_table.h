@@ -36,6 +36,7 @@ class SessionTable {
   // Beyond kCapacity a session is not noted: the cgroup and the job's mark find its processes.
   void Add(pid_t session);
   void Remove(pid_t session);
+  bool is_empty() const;
 
   // The guardian's. Async-signal-safe.
   // Whether a process of this session is meant; notes that there is one.

@@ -28,6 +28,9 @@ namespace {
 // SIGCHLD in nearly every case; the exception is a helper whose parent lives in another session.
 constexpr Duration kLingerPoll = std::chrono::milliseconds(20);
 
+// How long the destructor waits for workers that it has killed. The guardian sees to the others.
+constexpr Duration kLastReap = std::chrono::seconds(1);
+
 struct Worker {
   WorkerSpec spec;
   pid_t pid = 0;  // 0: not started
@@ -73,9 +76,12 @@ class WorkerGroup::Impl {
 
   ~Impl() {
     for (Worker& worker : workers_) {
-      if (!worker.is_group_alive) continue;
-      SignalGroup(worker, SIGKILL);
-      if (worker.is_leader_alive) ReapChild(worker.pid);
+      if (worker.is_group_alive) SignalGroup(worker, SIGKILL);
+    }
+    const TimePoint deadline = SteadyNow() + kLastReap;
+    for (Worker& worker : workers_) {
+      if (worker.is_leader_alive) worker.is_leader_alive = !ReapChildBy(worker.pid, deadline);
+      CheckGroup(worker);
     }
   }
 
@@ -332,6 +338,11 @@ class WorkerGroup::Impl {
       if (!worker.is_leader_alive) next = now + kLingerPoll;
     }
     if (!is_leader_alive) next = now + kLingerPoll;
+    // What the kernel holds sends us no SIGCHLD.
+    if (all_killed_since_) {
+      const TimePoint give_up_at = *all_killed_since_ + options_.unkillable_after;
+      next = std::min(next.value_or(give_up_at), give_up_at);
+    }
     if (!next) return;
     tick_timer_.expires_at(ToSteady(*next));
     tick_timer_.async_wait([this, run = run_](boost::system::error_code error) {

@@ -106,7 +106,8 @@ class WorkerGroup {
   using EventHandler = std::function<void(const WorkerEvent&)>;
 
   WorkerGroup(boost::asio::io_context& io, Options options, EventHandler handler);
-  // Kills what still runs and reaps the workers.
+  // Kills what still runs and reaps the workers that end within a second; the guardian sees to the
+  // others.
   ~WorkerGroup();
   WorkerGroup(const WorkerGroup&) = delete;
   WorkerGroup& operator=(const WorkerGroup&) = delete;
