@@ -64,12 +64,14 @@ void StoreShard::Consume(Connection& connection, std::string_view fresh) {
   if (is_buffered) connection.in.append(fresh);
   const std::string_view all = is_buffered ? std::string_view(connection.in) : fresh;
   size_t done = 0;
-  if (connection.sent < connection.out.size()) Flush(connection);
+  Flush(connection);
   while (!connection.is_dead) {
     const size_t step = Execute(connection, all.substr(done));
+    // No Flush after it: one that empties the output here would leave the requests that Execute
+    // has just held back without an event that ever comes back to them.
+    if (step == 0) break;
     done += step;
     Flush(connection);
-    if (step == 0 || done == all.size()) break;
   }
   if (!is_buffered) {
     connection.in.assign(all.substr(done));
