@@ -137,7 +137,15 @@ void StoreShard::Flush(Connection& connection) {
     const ssize_t count = send(connection.fd.get(), out.data() + connection.sent,
                                out.size() - connection.sent, MSG_NOSIGNAL);
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0 && errno == EAGAIN) return;
+    if (count < 0 && errno == EAGAIN) {
+      // What is gone counts as held, and while some rest always remains nothing else drops it.
+      // Only once it is the larger part: then each byte sent pays for less than one moved.
+      if (connection.sent > out.size() / 2) {
+        out.erase(0, connection.sent);
+        connection.sent = 0;
+      }
+      return;
+    }
     if (count < 0) {
       connection.is_dead = true;
       return;

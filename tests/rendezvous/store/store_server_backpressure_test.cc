@@ -20,6 +20,7 @@ using enum StoreOp;
 enum class Script {
   kNone,
   kRefuseThenTakeAll,  // The socket is full; at the next try the other end has read everything.
+  kLeaveOneByte,       // There is always room, but never for the last byte.
 };
 
 constexpr size_t kValueSize = 100 << 10;  // A reply that alone exceeds what may stay unread.
@@ -55,6 +56,14 @@ ssize_t Play(int fd, const char* data, size_t size, int flags) {
       if (!is_reply) break;
       refuse_next = !refuse_next;
       return refuse_next ? Fail(EAGAIN) : TakeAll(fd, data, size);
+    case Script::kLeaveOneByte:
+      if (is_reply) {
+        refuse_next = true;
+        return TakeAll(fd, data, size - 1);
+      }
+      if (!refuse_next) break;
+      refuse_next = false;
+      return Fail(EAGAIN);
   }
   return sendto(fd, data, size, flags, nullptr, 0);
 }
@@ -90,6 +99,16 @@ TEST_CASE("store server: requests held back go on when the replies leave at the 
   REQUIRE(server.ok());
   Scripted scripted(Script::kRefuseThenTakeAll, **server);
   CHECK(scripted.CountReplies(10) == 10);
+}
+
+TEST_CASE("store server: replies that were taken do not count against its bound") {
+  StoreServer::Options options;
+  options.max_transit_bytes = 1 << 20;
+  const auto server = StoreServer::Start(options);
+  REQUIRE(server.ok());
+  Scripted scripted(Script::kLeaveOneByte, **server);
+  CHECK(scripted.CountReplies(100) == 100);
+  CHECK((*server)->stats().dropped_protocol == 0);
 }
 
 }  // namespace
