@@ -28,13 +28,20 @@ int Complain(const absl::Status& error, int exit_code) {
   return exit_code;
 }
 
-constexpr int64_t kOwnDescriptors = 64;
-
-int ComplainOfLimit(int64_t descriptors) {
-  return Complain(absl::ResourceExhaustedError(absl::StrCat(
-                      "the limit on open files is ", descriptors, ": ddprun itself needs ",
-                      kOwnDescriptors, ", and 3 for each worker (ulimit -n)")),
-                  kExitMachine);
+// Raises the limit on open files, and asks now whether it will do rather than with half of the
+// workers started.
+absl::Status ProvideDescriptors(const LaunchConfig& config) {
+  constexpr int64_t kOwn = 64;
+  // A pidfd and both ends of the stderr pipe; with files a stdout pipe and the two files, too.
+  const bool has_files = !config.redirects.is_none() || !config.tee.is_none();
+  const int64_t each = has_files ? 7 : 3;
+  const int64_t needed = kOwn + each * config.workers_per_node;
+  const DescriptorRoom room = ReserveDescriptors(needed);
+  if (room.limit - room.taken >= needed) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("the limit on open files is ", room.limit, ", and ", room.taken,
+                   " are open already: ddprun needs ", needed, " more, ", kOwn, " for itself and ",
+                   each, " for each worker; raise the limit (ulimit -n)"));
 }
 
 int Launch(LaunchConfig config, const Environment& environment) {
@@ -44,12 +51,12 @@ int Launch(LaunchConfig config, const Environment& environment) {
 
   ProcessBaseline baseline = RecordBaseline();
   ProtectFromOomKiller(baseline);
-  PrepareAgentProcess(baseline);
-  // A pipe and a pidfd for each worker, two pipes more with -r or -t; and our own. Too few for the
-  // workers are found out as they are started.
-  const int64_t descriptors =
-      ReserveDescriptors(kOwnDescriptors + 8 * int64_t{config.workers_per_node});
-  if (descriptors < kOwnDescriptors) return ComplainOfLimit(descriptors);
+  if (absl::Status status = PrepareAgentProcess(baseline); !status.ok()) {
+    return Complain(status, kExitMachine);
+  }
+  if (absl::Status status = ProvideDescriptors(config); !status.ok()) {
+    return Complain(status, kExitMachine);
+  }
   const std::string job_mark = NewJobMark();
   // Before the first thread: the guardian is a fork of this very process.
   absl::StatusOr<std::unique_ptr<Guardian>> guardian = Guardian::Start(job_mark);

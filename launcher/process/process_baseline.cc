@@ -1,5 +1,6 @@
 #include "launcher/process/process_baseline.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -9,6 +10,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
 #include <string>
 
 #include "rendezvous/base/check.h"
@@ -56,6 +58,20 @@ bool WriteOomScore(int score) {
          write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
 }
 
+// Descriptors from `limit` on were opened under a greater one and take nothing of this.
+int64_t CountOpenBelow(int64_t limit) {
+  DIR* directory = opendir("/proc/self/fd");
+  if (directory == nullptr) return errno == EMFILE ? limit : 0;  // 0: no /proc, nobody knows
+  int64_t count = 0;
+  while (const dirent* entry = readdir(directory)) {
+    const bool is_number = entry->d_name[0] != '.';
+    if (!is_number || std::atoi(entry->d_name) == dirfd(directory)) continue;
+    if (std::atoi(entry->d_name) < limit) ++count;
+  }
+  closedir(directory);
+  return count;
+}
+
 }  // namespace
 
 ProcessBaseline RecordBaseline() {
@@ -76,7 +92,7 @@ SignalBits AgentSignals(const ProcessBaseline& baseline) {
   return signals;
 }
 
-void PrepareAgentProcess(const ProcessBaseline& baseline) {
+absl::Status PrepareAgentProcess(const ProcessBaseline& baseline) {
   SetDisposition(SIGCHLD, SIG_DFL);
   SetDisposition(SIGPIPE, SIG_IGN);
   sigset_t blocked;
@@ -89,20 +105,25 @@ void PrepareAgentProcess(const ProcessBaseline& baseline) {
   for (int fd = 0; fd <= 2; ++fd) {
     if (fcntl(fd, F_GETFD) != -1 || errno != EBADF) continue;
     // The lowest free number is fd. Not close-on-exec: workers inherit it like any other stdin.
-    DDP_CHECK(open("/dev/null", O_RDWR) == fd);  // NOLINT(android-cloexec-open)
+    if (open("/dev/null", O_RDWR) == fd) continue;  // NOLINT(android-cloexec-open)
+    return absl::ErrnoToStatus(errno, "descriptor " + std::to_string(fd) +
+                                          " is closed, and /dev/null cannot be opened for it");
   }
+  return absl::OkStatus();
 }
 
-int64_t ReserveDescriptors(int64_t count) {
-  const rlim_t wanted = static_cast<rlim_t>(count);
+DescriptorRoom ReserveDescriptors(int64_t count) {
   rlimit limit{};
   DDP_CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
-  const rlimit raised{std::min(wanted, limit.rlim_max), limit.rlim_max};
-  if (limit.rlim_cur < raised.rlim_cur && setrlimit(RLIMIT_NOFILE, &raised) == 0) limit = raised;
-  const rlim_t possible = std::min(wanted, limit.rlim_cur);
+  const rlimit raised{limit.rlim_max, limit.rlim_max};
+  if (setrlimit(RLIMIT_NOFILE, &raised) == 0) limit = raised;
+  // RLIM_INFINITY is no number of descriptors.
+  const rlim_t most = std::numeric_limits<int>::max();
+  const auto possible = static_cast<int64_t>(std::min(limit.rlim_cur, most));
+  const DescriptorRoom room{.limit = possible, .taken = CountOpenBelow(possible)};
   // The table stays as large when the descriptor is closed. It only saves time: no matter if not.
-  UniqueFd(fcntl(0, F_DUPFD_CLOEXEC, static_cast<int>(possible) - 1));
-  return static_cast<int64_t>(possible);
+  UniqueFd(fcntl(0, F_DUPFD_CLOEXEC, static_cast<int>(std::min(room.taken + count, possible)) - 1));
+  return room;
 }
 
 void ProtectFromOomKiller(ProcessBaseline& baseline) {

@@ -11,6 +11,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "absl/status/status.h"
+
 namespace ddprun::launcher {
 
 // Signal sets as the kernel has them: bit n-1 is signal n. glibc's sigset_t calls hide its own
@@ -36,14 +38,20 @@ ProcessBaseline RecordBaseline();
 // Prepares the calling thread (and every thread it starts later) for an agent: blocks the signals
 // that the agent receives through descriptors, SIGCHLD included; SIGPIPE is ignored; SIGCHLD gets
 // its default action, because an inherited "ignore" would make the kernel reap our workers.
-// Opens /dev/null for whichever of 0 to 2 is closed, so that no descriptor of ours lands there.
-void PrepareAgentProcess(const ProcessBaseline& baseline);
+// Opens /dev/null for whichever of 0 to 2 is closed, so that no descriptor of ours lands there; an
+// error is that this cannot be had.
+absl::Status PrepareAgentProcess(const ProcessBaseline& baseline);
 
-// Raises our limit on open files to `count`, where it is lower and may be raised (workers get the
-// old one), and makes the kernel's table of our descriptors as large. Returns how many there can
-// be. Call before the first thread: in a process with threads the kernel waits for an RCU grace
-// period, 5 to 13 ms, at each doubling of the table (64 workers: twice).
-int64_t ReserveDescriptors(int64_t count);
+struct DescriptorRoom {
+  int64_t limit = 0;  // on open files
+  int64_t taken = 0;  // of it
+};
+
+// Raises our limit on open files as far as we may (workers get the old one): a store serves every
+// worker of the world. Makes the kernel's table of our descriptors large enough for `count` more.
+// Call before the first thread: in a process with threads the kernel waits for an RCU grace period,
+// 5 to 13 ms, at each doubling of the table (64 workers: twice).
+DescriptorRoom ReserveDescriptors(int64_t count);
 
 // The signals PrepareAgentProcess blocks besides SIGCHLD: INT TERM QUIT USR1 USR2 TSTP CONT, and
 // HUP unless the agent was started with HUP ignored (nohup).

@@ -1,7 +1,10 @@
 // An agent without a free file descriptor: who comes then is served later, and the job goes on.
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -64,6 +67,49 @@ TEST_CASE("descriptors: without one both ports let connections wait, and the job
   job.Touch("fail");
   REQUIRE_MESSAGE(a->Wait() == 9, a->Describe());
   REQUIRE_MESSAGE(b->Wait() == 9, b->Describe());
+}
+
+// Runs ddprun with `limit` descriptors allowed, of which it has inherited `taken` besides 0 to 2.
+std::unique_ptr<Subprocess> RunLimited(int limit, int taken, const std::string& options) {
+  const std::string script = "for i in $(seq " + std::to_string(taken) +
+                             "); do eval \"exec $((i + 9))</dev/null\"; done; " + "ulimit -n " +
+                             std::to_string(limit) + "; exec \"$0\" --standalone --no_python " +
+                             options + " true";
+  return std::make_unique<Subprocess>(
+      std::vector<std::string>{"/bin/bash", "-c", script, Runfile("ddprun")});
+}
+
+TEST_CASE("descriptors: what is open already is no part of what ddprun can have") {
+  auto ddprun = RunLimited(120, 60, "--nproc_per_node=2");
+  REQUIRE_MESSAGE(ddprun->Wait() == 120, ddprun->Describe());
+  const std::string err = ddprun->err();
+  CHECK(std::count(err.begin(), err.end(), '\n') == 1);
+  CHECK_MESSAGE(err.find("limit on open files is 120, and ") != std::string::npos, err);
+  CHECK_MESSAGE(err.find("needs 70 more") != std::string::npos, err);
+  CHECK_MESSAGE(err.find("ulimit -n") != std::string::npos, err);
+}
+
+TEST_CASE("descriptors: the number that ddprun asks for is enough") {
+  for (const std::string options : {"--nproc_per_node=40", "--nproc_per_node=40 -r 3"}) {
+    CAPTURE(options);
+    auto refused = RunLimited(100, 0, options);
+    REQUIRE_MESSAGE(refused->Wait() == 120, refused->Describe());
+    const std::string err = refused->err();
+    const size_t taken_at = err.find("and ") + 4;
+    const size_t needed_at = err.find("needs ") + 6;
+    const int limit = std::stoi(err.substr(taken_at)) + std::stoi(err.substr(needed_at));
+    auto ddprun = RunLimited(limit, 0, options);
+    CHECK_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
+  }
+}
+
+TEST_CASE("descriptors: a low soft limit is raised for ddprun and not for its workers") {
+  Subprocess ddprun({"/bin/bash", "-c",
+                     "ulimit -S -n 50; exec \"$0\" --standalone --no_python --nproc_per_node=2 "
+                     "/bin/sh -c 'ulimit -S -n'",
+                     Runfile("ddprun")});
+  REQUIRE_MESSAGE(ddprun.Wait() == 0, ddprun.Describe());
+  CHECK(ddprun.out() == "50\n50\n");
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ constexpr auto kPatience = std::chrono::seconds(30);
 const launcher::ProcessBaseline& TestBaseline() {
   static const launcher::ProcessBaseline baseline = [] {
     launcher::ProcessBaseline recorded = launcher::RecordBaseline();
-    launcher::PrepareAgentProcess(recorded);
+    DDP_CHECK(launcher::PrepareAgentProcess(recorded).ok());
     return recorded;
   }();
   return baseline;

@@ -37,7 +37,7 @@ std::vector<WorkerSpec> ParseWorkers(int argc, char** argv, const std::string& m
 
 int Main(int argc, char** argv) {
   const ProcessBaseline baseline = RecordBaseline();
-  PrepareAgentProcess(baseline);
+  if (!PrepareAgentProcess(baseline).ok()) return 1;
   const std::string mark = NewJobMark();
   auto guardian = Guardian::Start(mark);
   if (!guardian.ok()) return 1;
