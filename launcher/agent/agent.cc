@@ -7,6 +7,7 @@
 #include <boost/asio/steady_timer.hpp>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <thread>
@@ -361,7 +362,8 @@ void Agent::Do(const PrintReport& action) {
   std::string error_file;
   if (action.verdict.first_failure && action.verdict.first_failure->node == node_id_) {
     const size_t local_rank = static_cast<size_t>(action.verdict.first_failure->local_rank);
-    if (local_rank < error_files_.size() && access(error_files_[local_rank].c_str(), R_OK) == 0) {
+    // A worker on a full disk makes the file and cannot fill it.
+    if (local_rank < error_files_.size() && std::ifstream(error_files_[local_rank]).get() != EOF) {
       error_file = error_files_[local_rank];
     }
   }

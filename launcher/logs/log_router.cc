@@ -86,7 +86,9 @@ class LogRouter::Impl {
 
   // Nobody can know a folder that we have named.
   void TellPlace() {
-    if (!options_.log_dir.empty() || std::exchange(is_place_told_, true)) return;
+    if (!options_.log_dir.empty() || std::exchange(place_told_, folder_.path()) == folder_.path()) {
+      return;
+    }
     thread_->Say("ddprun: log files are in " + folder_.path() +
                  "/attempt_<n>/<local_rank>/; --log_dir chooses the place");
   }
@@ -122,16 +124,16 @@ class LogRouter::Impl {
   const LogOptions options_;
   RunFolder folder_;
   std::unique_ptr<LogThread> thread_;
-  bool is_place_told_ = false;
+  std::string place_told_;
 };
 
 absl::StatusOr<std::unique_ptr<LogRouter>> LogRouter::Create(LogOptions options) {
   const bool is_for_logs = !options.redirects.is_none() || !options.tee.is_none();
-  const bool is_in_memory = !is_for_logs && access(options.memory_dir.c_str(), W_OK) == 0;
   absl::StatusOr<RunFolder> folder =
       RunFolder::Create({.log_dir = options.log_dir,
                          .run_id = options.run_id,
-                         .temp_dir = is_in_memory ? options.memory_dir : options.temp_dir});
+                         .temp_dir = options.temp_dir,
+                         .memory_dir = is_for_logs ? "" : options.memory_dir});
   if (!folder.ok()) {
     return absl::Status(folder.status().code(),
                         "--log_dir " + Quoted(options.log_dir) +

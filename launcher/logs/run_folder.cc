@@ -2,10 +2,12 @@
 
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -44,6 +46,16 @@ absl::Status MakeFolders(const std::string& path) {
   return MakeFolder(path, 0700);
 }
 
+// Whether a few error files surely fit: one that cannot be written is missed when it matters.
+bool HasRoom(const std::string& directory) {
+  constexpr uint64_t kEnough = uint64_t{1} << 20;
+  struct statvfs system {};
+  if (directory.empty() || statvfs(directory.c_str(), &system) != 0) return false;
+  // A file system without a fixed number of files says 0 of 0.
+  const bool has_files = system.f_files == 0 || system.f_favail >= 1024;
+  return has_files && uint64_t{system.f_bavail} * system.f_frsize >= kEnough;
+}
+
 }  // namespace
 
 absl::StatusOr<RunFolder> RunFolder::Create(Options options) {
@@ -58,13 +70,17 @@ absl::Status RunFolder::MakeRunFolder() {
     if (absl::Status status = MakeFolders(options_.log_dir); !status.ok()) return status;
   }
   const std::string name = FileNamePart(options_.run_id) + "_XXXXXX";
-  std::string pattern =
-      is_temporary() ? options_.temp_dir + "/ddprun_" + name : options_.log_dir + "/" + name;
+  if (!is_temporary()) return MakeRunFolderIn(options_.log_dir, name);
+  if (HasRoom(options_.memory_dir) && MakeRunFolderIn(options_.memory_dir, "ddprun_" + name).ok()) {
+    return absl::OkStatus();
+  }
+  return MakeRunFolderIn(options_.temp_dir, "ddprun_" + name);
+}
+
+absl::Status RunFolder::MakeRunFolderIn(const std::string& parent, const std::string& name) {
+  std::string pattern = parent + "/" + name;
   if (mkdtemp(pattern.data()) == nullptr) {
-    const int error = errno;
-    return absl::ErrnoToStatus(
-        error,
-        absl::StrCat("create a folder in ", is_temporary() ? options_.temp_dir : options_.log_dir));
+    return absl::ErrnoToStatus(errno, absl::StrCat("create a folder in ", parent));
   }
   path_ = pattern;
   if (is_temporary()) temporaries_.push_back(path_);
@@ -79,6 +95,13 @@ void RunFolder::BeginAttempt(int restart_count) {
 
 absl::StatusOr<std::string> RunFolder::MakeWorkerFolder(int local_rank) {
   if (options_.log_dir == "/dev/null") return std::string();
+  absl::StatusOr<std::string> folder = TryMakeWorkerFolder(local_rank);
+  if (folder.ok() || !is_temporary()) return folder;
+  path_.clear();  // removed by somebody, or full
+  return TryMakeWorkerFolder(local_rank);
+}
+
+absl::StatusOr<std::string> RunFolder::TryMakeWorkerFolder(int local_rank) {
   if (path_.empty()) {
     if (absl::Status status = MakeRunFolder(); !status.ok()) return status;
   }

@@ -17,6 +17,8 @@ class RunFolder {
     std::string log_dir;  // empty: a folder under temp_dir when one is needed; "/dev/null": none
     std::string run_id;   // made harmless as part of a file name
     std::string temp_dir = "/tmp";
+    // Tried before temp_dir while it can be written and has room; "": none.
+    std::string memory_dir{};
   };
 
   // With a log_dir its folder of this run is made here, so that one that cannot be written to is
@@ -26,7 +28,9 @@ class RunFolder {
   // From here on files belong to another attempt. A further one with the same count gets a number
   // of its own: attempt_<count>.<k>.
   void BeginAttempt(int restart_count);
-  // Makes the folder of a worker in this attempt. "": no files are wanted.
+  // Makes the folder of a worker in this attempt. "": no files are wanted. Below temp_dir it makes
+  // the run's folder anew where that has gone: logind removes a user's part of /dev/shm when the
+  // user logs out (RemoveIPC), others clean /tmp.
   absl::StatusOr<std::string> MakeWorkerFolder(int local_rank);
   // Removes what was made under temp_dir as far as no file is in it.
   void RemoveEmptyTemporaries();
@@ -36,6 +40,8 @@ class RunFolder {
  private:
   explicit RunFolder(Options options) : options_(std::move(options)) {}
   absl::Status MakeRunFolder();
+  absl::Status MakeRunFolderIn(const std::string& parent, const std::string& name);
+  absl::StatusOr<std::string> TryMakeWorkerFolder(int local_rank);
   bool is_temporary() const { return options_.log_dir.empty(); }
 
   Options options_;

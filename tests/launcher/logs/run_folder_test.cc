@@ -1,6 +1,8 @@
 #include "launcher/logs/run_folder.h"
 
 #include <doctest/doctest.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 
 #include <filesystem>
@@ -8,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/skip.h"
 #include "tests/support/temp_dir.h"
 
 namespace ddprun::launcher {
@@ -91,6 +94,40 @@ TEST_CASE("run folder: without a log directory one is made when needed and remov
     CHECK_FALSE(fs::exists(*first));
     CHECK(fs::exists(*second + "/error.json"));
   }
+}
+
+TEST_CASE("run folder: memory without room gives way to the temporary directory") {
+  const testing::TempDir dir;
+  const testing::TempDir memory;
+  std::string place = "/proc";  // nothing can be made there
+  SUBCASE("none at all") {}
+  SUBCASE("full") {
+    if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) ||
+        mount("none", memory.path().c_str(), "tmpfs", 0, "size=512k") != 0) {
+      return testing::SkipTest("a mount is not permitted here");
+    }
+    place = memory.path().string();
+  }
+  auto folder =
+      RunFolder::Create({.run_id = "j", .temp_dir = dir.path().string(), .memory_dir = place});
+  REQUIRE(folder.ok());
+  folder->BeginAttempt(0);
+  CHECK(folder->MakeWorkerFolder(0).value().rfind(dir.path().string() + "/ddprun_j_", 0) == 0);
+  umount2(memory.path().c_str(), MNT_DETACH);
+}
+
+TEST_CASE("run folder: one that somebody has removed is made anew for the next round") {
+  const testing::TempDir dir;
+  auto folder = RunFolder::Create({.run_id = "j", .memory_dir = dir.path().string()});
+  REQUIRE(folder.ok());
+  folder->BeginAttempt(0);
+  REQUIRE(folder->MakeWorkerFolder(0).ok());
+  fs::remove_all(folder->path());
+
+  folder->BeginAttempt(1);
+  CHECK(fs::exists(folder->MakeWorkerFolder(0).value()));
+  CHECK(fs::exists(folder->MakeWorkerFolder(1).value()));
+  CHECK(EntriesOf(dir.path()) == 1);
 }
 
 TEST_CASE("run folder: /dev/null means no files at all") {
