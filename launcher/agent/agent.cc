@@ -237,7 +237,7 @@ void Agent::OnSignal(const ReceivedSignal& signal) {
   }
   if (is_leaving_) {
     // Only the coordinator's wait for others is left, and a signal ends that too.
-    logs_.Drain(kTailTimeout);
+    logs_.Finish(kTailTimeout);
     _exit(exit_code_);
   }
   Feed(SignalReceived{signal.signal, signal.meaning == SignalMeaning::kKillNow});

@@ -168,6 +168,11 @@ std::string LogRouter::StderrTail(int local_rank, size_t max_lines, Duration tim
 
 bool LogRouter::Drain(Duration timeout) { return impl_->thread().Drain(timeout); }
 
+void LogRouter::Finish(Duration timeout) {
+  Drain(timeout);
+  impl_->folder().RemoveEmptyTemporaries();
+}
+
 void LogRouter::Say(const std::string& line) { impl_->thread().Say(line); }
 
 bool LogRouter::Offer(const std::string& line) { return impl_->thread().Offer(line); }

@@ -73,6 +73,8 @@ class LogRouter {
   // Waits at most `timeout` until every channel of the round has ended and all of it is written.
   // False: a process still holds one (a grandchild), or the console does not take more.
   bool Drain(Duration timeout);
+  // As Drain, and removes the folders that hold no file: for an end without the destructor.
+  void Finish(Duration timeout);
   // Queues one line for our stderr behind what the workers wrote. Never waits for the console. May
   // be called on any thread.
   void Say(const std::string& line);

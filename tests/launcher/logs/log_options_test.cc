@@ -1,6 +1,8 @@
 #include <doctest/doctest.h>
 #include <fcntl.h>
 
+#include <chrono>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
@@ -112,6 +114,21 @@ TEST_CASE("log options: error files alone are kept in memory, logs and the rest 
   options.memory_dir = memory.path().string();
   options.tee.by_local_rank[1] = kBoth;
   CHECK(place_of(options).rfind(options.temp_dir + "/ddprun_none_", 0) == 0);
+}
+
+TEST_CASE("log options: an end without the destructor leaves no empty folder either") {
+  const testing::TempDir memory;
+  LogOptions options;
+  options.memory_dir = memory.path().string();
+  auto router = LogRouter::Create(options);
+  REQUIRE(router.ok());
+  (*router)->BeginRound(0);
+  REQUIRE((*router)->OpenWorker(0, 0).ok());
+  CHECK_FALSE(std::filesystem::is_empty(memory.path()));
+
+  (*router)->Finish(std::chrono::milliseconds(100));
+
+  CHECK(std::filesystem::is_empty(memory.path()));
 }
 
 }  // namespace
