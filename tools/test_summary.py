@@ -4,8 +4,8 @@
 usage: test_summary.py NAME EVENTS.json [COUNTS]
 
 Prints what failed, with the end of its log, and what was skipped, then "NAME: N passed, N failed,
-N skipped (...)". With COUNTS, writes "N N N" there. Exit status 1 when anything failed, was not executed in this very run, or when
-nothing was executed at all.
+N skipped (...)". With COUNTS, writes "N N N" there. Exit status 1 when anything failed, was not executed in
+this very run, or when nothing was executed at all.
 
 Only C++ test programs hold doctest cases; a shell script counts none and is named when it fails. A test
 program that ends badly counts at least one failed case, whatever it printed.
