@@ -143,8 +143,10 @@ absl::StatusOr<std::optional<std::string>> Checkpoint::SetEarlierAside() {
     fs::rename(path, absl::StrCat(folder, "/", name->name), error);
     if (error) return FileError("move the earlier checkpoint", path, error);
   }
-  absl::Status status = ddprun::SyncDirectory(options_.directory);
-  if (!status.ok()) return status;
+  // Where they came to first: a power cut must find each name in one of the two.
+  for (const std::string& directory : {folder, std::string(options_.directory)}) {
+    if (absl::Status status = ddprun::SyncDirectory(directory); !status.ok()) return status;
+  }
   return folder;
 }
 
