@@ -12,12 +12,14 @@
 #include "absl/strings/str_cat.h"
 #include "launcher/agent/agent.h"
 #include "launcher/cli/cli.h"
+#include "launcher/cli/option_values.h"
 #include "launcher/logs/log_level.h"
 #include "launcher/logs/log_router.h"
 #include "launcher/logs/logger.h"
 #include "launcher/process/exit_status.h"
 #include "launcher/process/guardian.h"
 #include "launcher/process/leftovers.h"
+#include "launcher/process/session_table.h"
 
 namespace {
 
@@ -27,6 +29,8 @@ int Complain(const absl::Status& error, int exit_code) {
   std::fprintf(stderr, "ddprun: error: %s\n", std::string(error.message()).c_str());
   return exit_code;
 }
+
+static_assert(SessionTable::kCapacity >= kMaxWorkersPerNode);
 
 // Raises the limit on open files, and asks now whether it will do rather than with half of the
 // workers started.

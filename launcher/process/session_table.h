@@ -49,8 +49,8 @@ class SessionTable {
   // Async-signal-safe.
   bool Holds(pid_t session) const;
 
-  // More workers than any node has; two pages.
-  static constexpr size_t kCapacity = 1024;
+  // As many workers as the command line takes; eight pages.
+  static constexpr size_t kCapacity = 4096;
 
  private:
   struct Slot {
