@@ -95,13 +95,19 @@ TEST_CASE("signals: while a failed job is being stopped they end with 128 + n") 
     Job job;
     const Node ddprun = job.Run({"--nproc_per_node=2", kNoGrace},
                                 kDeaf + Strings{"touch:" + job.File("up{rank}"),
-                                                "until:" + job.File("up1"), "exit:3@0", "wait"});
-    REQUIRE(job.WaitForFile("up1"));
-    REQUIRE_MESSAGE(Eventually([&] { return !job.HasWorker(0); }), ddprun->Describe());
+                                                "until:" + job.File("up1"), "exit:3@0", "wait"},
+                                {.env = {{"DDPRUN_LOG_LEVEL", "info"}}});
+    REQUIRE_MESSAGE(ddprun->WaitForErr(" verdict run="), ddprun->Describe());
     SendAndAwaitWord(ddprun, signal);
     CHECK(job.HasWorker(1));
     ddprun->Signal(Other(signal));
     CheckEndsWith(ddprun, 128 + signal);
+    // What failed before is reported, and the code is not its own.
+    for (const std::string& text :
+         {std::string("  rank      : 0 (local_rank: 0)\n"), std::string("  exitcode  : 3 (pid: "),
+          "\nddprun: exit code " + std::to_string(128 + signal) + ": ddprun's own, "}) {
+      CHECK_MESSAGE(ddprun->err().find(text) != std::string::npos, text, ddprun->Describe());
+    }
     CHECK(job.IsGone());
   }
 }
@@ -174,10 +180,10 @@ TEST_CASE("signals: a node that has succeeded and waits for the verdict ends wit
     Job job;
     const Strings steps = {"touch:" + job.File("up{rank}"), "exit:0@1", "wait"};
     const Node host = job.Run(job.NodeOptions(1), steps);
-    const Node client = job.Run(job.NodeOptions(1, "2", {"--rdzv_conf=is_host=0"}), steps);
-    REQUIRE_MESSAGE(job.WaitForFile("up1"), client->Describe());
+    const Node client = job.Run(job.NodeOptions(1, "2", {"--rdzv_conf=is_host=0"}), steps,
+                                {.env = {{"DDPRUN_LOG_LEVEL", "debug"}}});
     REQUIRE_MESSAGE(job.WaitForFile("up0"), host->Describe());
-    REQUIRE(Eventually([&] { return !job.HasWorker(1); }));
+    REQUIRE_MESSAGE(client->WaitForErr("reporting success"), client->Describe());
     client->Signal(signal);
     CheckEndsWith(client, 128 + signal);
     host->Signal(signal);
