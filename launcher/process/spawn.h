@@ -41,7 +41,8 @@ struct SpawnResult {
 
 // Some children on their way from clone to exec. They run beside the agent and not one after the
 // other, so an executable on a file system that hangs holds up its own worker and nobody else.
-// Until then they live in the agent's memory, and all that they read belongs to this object.
+// Until then they live in the agent's memory; what they read there belongs to this object, which
+// leaves it to those that are still on their way at its end.
 //
 // Used on the io_context's one thread, which must live as long as the agent: the kernel kills the
 // workers when it ends.

@@ -31,6 +31,7 @@ class StartSequence::Impl {
   }
 
   void Stop() {
+    slow_timer_.cancel();
     if (std::exchange(is_starting_, false) && batch_) batch_->Close();
   }
 
@@ -43,6 +44,8 @@ class StartSequence::Impl {
 
   bool is_starting() const { return is_starting_; }
 
+  bool IsOnItsWay(pid_t pid) const { return batch_ && children_.contains(pid); }
+
   void Check() {
     if (batch_) batch_->Check();
   }
@@ -52,7 +55,10 @@ class StartSequence::Impl {
     const size_t index = next_++;
     if (!batch_) BeginBatch();
     const SpawnResult result = batch_->Start(callbacks_.request(index));
-    if (!result.ok()) return callbacks_.on_failed(index, result);
+    if (!result.ok()) {
+      Stop();
+      return callbacks_.on_failed(index, result);
+    }
     children_[result.pid] = index;
     is_starting_ = next_ < count_;
     if (index == 0 || !is_starting_) {
@@ -118,6 +124,7 @@ void StartSequence::Begin(size_t count) { impl_->Begin(count); }
 void StartSequence::Stop() { impl_->Stop(); }
 void StartSequence::End() { impl_->End(); }
 bool StartSequence::is_starting() const { return impl_->is_starting(); }
+bool StartSequence::IsOnItsWay(pid_t pid) const { return impl_->IsOnItsWay(pid); }
 void StartSequence::Check() { impl_->Check(); }
 
 }  // namespace ddprun::launcher

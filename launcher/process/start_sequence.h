@@ -28,9 +28,11 @@ class StartSequence {
   struct Callbacks {
     std::function<SpawnRequest(size_t index)> request;
     std::function<void(size_t index, pid_t pid)> on_started;
-    // Nothing was started, or a child did not become its program and ends by itself.
+    // Nothing was started, and Stop has been called; or a child did not become its program and ends
+    // by itself: the others go on unless this calls Stop.
     std::function<void(size_t index, const SpawnResult& why)> on_failed;
-    // Some child has not begun its program `slow_after` after its start. Once a batch.
+    // Some child has not begun its program `slow_after` after the first start of its batch. Once a
+    // batch, and not after Stop.
     std::function<void()> on_slow;
   };
 
@@ -48,6 +50,9 @@ class StartSequence {
 
   // Whether a worker is still to be started.
   bool is_starting() const;
+  // Whether this child may still live in the agent's memory, on its way to its program: its batch
+  // is not done.
+  bool IsOnItsWay(pid_t pid) const;
   // Calls on_failed for what has failed by now. Ask before a child's end is taken for its
   // program's.
   void Check();
