@@ -8,6 +8,7 @@
 
 #include <sys/resource.h>
 
+#include <csignal>
 #include <cstdint>
 #include <optional>
 
@@ -19,6 +20,12 @@ namespace ddprun::launcher {
 // signals 32 and 33 and, under a sanitizer, report the sanitizer's view.
 using SignalBits = uint64_t;
 constexpr SignalBits BitOf(int signal) { return SignalBits{1} << (signal - 1); }
+
+// What ends a process with a core dump. Kernels before 5.16 then kill every process that shares its
+// memory: for a worker on its way to its program, the agent.
+inline constexpr SignalBits kDumpingSignals =
+    BitOf(SIGQUIT) | BitOf(SIGILL) | BitOf(SIGABRT) | BitOf(SIGFPE) | BitOf(SIGSEGV) |
+    BitOf(SIGBUS) | BitOf(SIGSYS) | BitOf(SIGTRAP) | BitOf(SIGXCPU) | BitOf(SIGXFSZ);
 
 struct ProcessBaseline {
   SignalBits blocked_signals = 0;

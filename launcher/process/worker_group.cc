@@ -177,7 +177,9 @@ class WorkerGroup::Impl {
   void TellToStop(Worker& worker, int signal, TimePoint kill_at) {
     worker.kill_at = std::min(worker.kill_at.value_or(kill_at), kill_at);
     if (std::exchange(worker.stop_signal, signal) == signal) return;
-    SignalGroup(worker, signal);
+    // A core dump of a child that shares our memory may be our end. It has nothing worth a dump.
+    const bool is_dump = (kDumpingSignals & BitOf(signal)) != 0;
+    SignalGroup(worker, is_dump && start_.IsOnItsWay(worker.pid) ? SIGTERM : signal);
     SignalGroup(worker, SIGCONT);
   }
 
