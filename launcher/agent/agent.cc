@@ -10,6 +10,7 @@
 #include <fstream>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <thread>
 #include <utility>
 #include <variant>
@@ -54,18 +55,6 @@ Duration SpawnDelayForTest() {
   return text == nullptr ? Duration(0) : std::chrono::milliseconds(std::atoi(text));
 }
 
-RoundStore::Reach ReachOf(const LaunchConfig& config) {
-  switch (config.rendezvous) {
-    case RendezvousKind::kStandalone:
-      return RoundStore::Reach::kThisHost;
-    case RendezvousKind::kC10d:
-      return RoundStore::Reach::kAllHosts;
-    case RendezvousKind::kStatic:
-      return config.node_rank == 0 ? RoundStore::Reach::kOtherPort : RoundStore::Reach::kNone;
-  }
-  return RoundStore::Reach::kNone;
-}
-
 class Agent {
  public:
   Agent(AgentSetup setup, std::unique_ptr<Guardian> guardian, LogRouter& logs,
@@ -95,6 +84,7 @@ class Agent {
   // One line of ours for the user.
   void Tell(const std::string& text) { logs_.Say("ddprun: " + text); }
   void TellLosses();
+  void TellOfDescriptors();  // on any thread
   rendezvous::RendezvousOptions ConnectOptions();
   absl::StatusOr<std::vector<WorkerSpec>> SpecsOf(const rendezvous::Assignment& assignment);
 
@@ -107,6 +97,7 @@ class Agent {
   AgentLog log_;
   asio::io_context io_;
   const std::unique_ptr<Guardian> guardian_;
+  std::once_flag descriptors_told_;
   AgentCore core_;
   asio::steady_timer timer_;
   RoundStore store_;
@@ -136,7 +127,7 @@ Agent::Agent(AgentSetup setup, std::unique_ptr<Guardian> guardian, LogRouter& lo
       guardian_(std::move(guardian)),
       core_(AgentPolicyOf(setup_.config)),
       timer_(io_),
-      store_(ReachOf(setup_.config)),
+      store_(RoundStore::ReachOf(setup_.config), [this] { TellOfDescriptors(); }),
       group_(io_,
              {.baseline = setup_.baseline,
               .job_mark = setup_.job_mark,
@@ -173,6 +164,7 @@ rendezvous::RendezvousOptions Agent::ConnectOptions() {
   rendezvous::RendezvousOptions options;
   options.policy = RendezvousPolicyOf(config);
   options.log_step = log_.LogStep();
+  options.on_no_descriptor = [this] { TellOfDescriptors(); };
   switch (config.rendezvous) {
     case RendezvousKind::kStandalone:
       options.mode = rendezvous::RendezvousOptions::Mode::kStandalone;
@@ -274,6 +266,14 @@ void Agent::TellLosses() {
   file_lines_lost_ = losses.file_lines;
   Tell(absl::StrCat("warning: ", losses.file_lines, " lines are missing from log files in ",
                     logs_.run_folder(), ": ", std::strerror(losses.file_error)));
+}
+
+void Agent::TellOfDescriptors() {
+  std::call_once(descriptors_told_, [this] {
+    Tell(
+        "warning: no file descriptor is left for a connection, which waits until one is free; "
+        "raise the limit on open files (ulimit -n)");
+  });
 }
 
 void Agent::OnWorkerExited(const WorkerExited& event) {

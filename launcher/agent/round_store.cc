@@ -1,7 +1,5 @@
 #include "launcher/agent/round_store.h"
 
-#include <utility>
-
 namespace ddprun::launcher {
 namespace {
 
@@ -22,11 +20,24 @@ StoreServer::Bind BindOf(RoundStore::Reach reach) {
 
 }  // namespace
 
+RoundStore::Reach RoundStore::ReachOf(const LaunchConfig& config) {
+  switch (config.rendezvous) {
+    case RendezvousKind::kStandalone:
+      return Reach::kThisHost;
+    case RendezvousKind::kC10d:
+      return Reach::kAllHosts;
+    case RendezvousKind::kStatic:
+      return config.node_rank == 0 ? Reach::kOtherPort : Reach::kNone;
+  }
+  return Reach::kNone;
+}
+
 absl::Status RoundStore::Renew() {
   Close();
   if (reach_ == Reach::kNone) return absl::OkStatus();
   StoreServer::Options options;
   options.bind = BindOf(reach_);
+  options.on_no_descriptor = on_no_descriptor_;
   absl::StatusOr<std::unique_ptr<StoreServer>> server = StoreServer::Start(options);
   if (!server.ok()) return server.status();
   const std::lock_guard lock(mutex_);

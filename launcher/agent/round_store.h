@@ -7,10 +7,13 @@
 #define DDPRUN_LAUNCHER_AGENT_ROUND_STORE_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 #include "absl/status/status.h"
+#include "launcher/cli/launch_config.h"
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/store/store_server.h"
 
@@ -25,7 +28,11 @@ class RoundStore {
     kOtherPort,  // connections come by Adopt
   };
 
-  explicit RoundStore(Reach reach) : reach_(reach) {}
+  static Reach ReachOf(const LaunchConfig& config);
+
+  // `on_no_descriptor`: StoreServer::Options.
+  explicit RoundStore(Reach reach, std::function<void()> on_no_descriptor = {})
+      : reach_(reach), on_no_descriptor_(std::move(on_no_descriptor)) {}
 
   // Closes the store of the last round and opens the next one's. Called on the agent's thread.
   absl::Status Renew();
@@ -38,6 +45,7 @@ class RoundStore {
 
  private:
   const Reach reach_;
+  const std::function<void()> on_no_descriptor_;
   mutable std::mutex mutex_;
   std::unique_ptr<rendezvous::StoreServer> server_;  // guarded by mutex_
 };

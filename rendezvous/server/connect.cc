@@ -164,6 +164,7 @@ class ConnectingClient final : public RendezvousClient {
     start.run_dir = options_.run_dir;
     start.on_store_connection = options_.on_store_connection;
     start.log_step = options_.log_step;
+    start.on_no_descriptor = options_.on_no_descriptor;
     if (options_.mode != RendezvousOptions::Mode::kStandalone) {
       start.listen = Coordinator::Listen{.host = "", .port = options_.endpoint_port};
     }

@@ -30,7 +30,9 @@ struct RendezvousOptions {
   std::string run_dir;          // of the epoch file; empty: none
   // kStatic on node_rank 0: workers' connections to the shared port, unread (Coordinator::Options).
   std::function<void(UniqueFd)> on_store_connection;
-  std::function<void(const std::string&)> log_step;  // of a coordinator here (Coordinator::Options)
+  // Of a coordinator here (Coordinator::Options).
+  std::function<void(const std::string&)> log_step;
+  std::function<void()> on_no_descriptor;
 };
 
 // Returns at once and never fails: resolving names, binding and connecting happen on threads of the

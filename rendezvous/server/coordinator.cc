@@ -33,7 +33,8 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(Options options)
     absl::StatusOr<std::unique_ptr<Frontend>> frontend = StartGrpcFrontend(
         FrontendOptions{.listening_socket = std::move(listening_socket),
                         .run_id = run_id,
-                        .on_store_connection = std::move(options.on_store_connection)},
+                        .on_store_connection = std::move(options.on_store_connection),
+                        .on_no_descriptor = std::move(options.on_no_descriptor)},
         coordinator->loop_);
     if (!frontend.ok()) return frontend.status();
     coordinator->frontend_ = *std::move(frontend);

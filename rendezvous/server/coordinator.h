@@ -42,6 +42,9 @@ class Coordinator {
     // nothing follows from, on the coordinator's thread, until Stop; must not block. Not set: none
     // is rendered.
     std::function<void(const std::string&)> log_step;
+    // Called on the listener's thread each time a connection must wait because this process has no
+    // descriptor for it; must not block. May be unset.
+    std::function<void()> on_no_descriptor;
   };
 
   // ALREADY_EXISTS: the port is taken. UNAVAILABLE, INVALID_ARGUMENT: other trouble with the

@@ -24,6 +24,7 @@ struct FrontendOptions {
   UniqueFd listening_socket;
   std::string run_id;
   std::function<void(UniqueFd)> on_store_connection;
+  std::function<void()> on_no_descriptor;
 };
 
 // Serves gRPC on the socket.

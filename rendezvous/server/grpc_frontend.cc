@@ -46,6 +46,7 @@ class GrpcFrontend final : public Frontend {
         std::move(listening_socket),
         PortListener::Handlers{.on_store = std::move(options.on_store_connection),
                                .on_http2 = [this](UniqueFd fd) { Take(std::move(fd)); },
+                               .on_no_descriptor = std::move(options.on_no_descriptor),
                                .probation = probation_,
                                .hello_reply = MakeHelloReply(CleanText(options.run_id))});
     if (!listener.ok()) return listener.status();

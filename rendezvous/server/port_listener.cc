@@ -112,6 +112,7 @@ void PortListener::AcceptAll(TimePoint now) {
       if (errno == EAGAIN || errno == EWOULDBLOCK) return;
       accept_again_at_ = now + kAcceptRest;
       ++accept_rests_;
+      if (handlers_.on_no_descriptor) handlers_.on_no_descriptor();
       return;
     }
     const int on = 1;

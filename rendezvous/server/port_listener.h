@@ -50,7 +50,8 @@ class PortListener {
     // Both are called on the listener's thread with the connection unread and non-blocking.
     std::function<void(UniqueFd)> on_store;  // not set: closed
     std::function<void(UniqueFd)> on_http2;
-    Probation& probation;  // gets what on_http2 gets; outlives the listener
+    std::function<void()> on_no_descriptor;  // likewise, at each rest of accept; may be unset
+    Probation& probation;                    // gets what on_http2 gets; outlives the listener
     std::string hello_reply;
     Duration silence_limit = kSilenceLimit;  // a fifth of it when crowded
   };

@@ -176,6 +176,7 @@ void StoreShard::HandleAcceptError() {
       epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, listener_.get(), nullptr);
       is_accept_paused_ = true;
       ++shared_.accept_rests;
+      if (shared_.options.on_no_descriptor) shared_.options.on_no_descriptor();
       resume_accept_at_ = now_ + StoreServer::kAcceptRest;
       return;
     default:

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "absl/status/statusor.h"
@@ -46,6 +47,8 @@ class StoreServer {
     // When half of max_transit_bytes is in use, those who hold some of it and have neither sent
     // nor taken a byte for so long are dropped.
     std::chrono::milliseconds stalled_timeout{5000};
+    // Called on a thread of the server's at each rest of accept; must not block. May be unset.
+    std::function<void()> on_no_descriptor;
   };
 
   struct Stats {

@@ -56,6 +56,7 @@ TEST_CASE("descriptors: without one both ports let connections wait, and the job
     for (int i = 2; i < 200; ++i) worker.Expect(Request(StoreOp::kAdd, {"/n"}, 1), Number(i));
     worker.Expect(Request(StoreOp::kGetNumKeys), Number(1));
     for (const UniqueFd& fd : at_rendezvous) CHECK(IsUnanswered(fd));
+    CHECK_MESSAGE(a->WaitForErr("warning: no file descriptor is left"), a->Describe());
   }
   for (const UniqueFd& fd : at_rendezvous) {
     const std::string reply = rendezvous::ReadToEnd(fd.get());
@@ -64,6 +65,7 @@ TEST_CASE("descriptors: without one both ports let connections wait, and the job
   for (RawClient& client : at_store) CHECK(client.Receive(8).size() == 8);
   worker.Expect(Request(StoreOp::kAdd, {"/late"}, 1), Number(4));
   CHECK_MESSAGE(a->err().find("error") == std::string::npos, a->Describe());
+  CHECK(a->err().find("no file descriptor") == a->err().rfind("no file descriptor"));
   job.Touch("fail");
   REQUIRE_MESSAGE(a->Wait() == 9, a->Describe());
   REQUIRE_MESSAGE(b->Wait() == 9, b->Describe());
