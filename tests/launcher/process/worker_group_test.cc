@@ -201,7 +201,7 @@ TEST_CASE("worker_group: an executable that hangs holds up its own worker alone"
   fixture.group.Stop(SIGQUIT, 1h);
   REQUIRE(fixture.RunToEnd());
   REQUIRE(fixture.All<WorkerExited>().size() == 3);
-  const WorkerExited& held = fixture.All<WorkerExited>()[2];
+  const WorkerExited held = fixture.All<WorkerExited>()[2];
   CHECK(held.local_rank == 1);
   CHECK(held.status == ExitStatus{.signal = SIGTERM});
 }
