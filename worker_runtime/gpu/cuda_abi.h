@@ -29,6 +29,7 @@ inline constexpr CudaResult kCudaSuccess = 0;
 inline constexpr CudaResult kCudaErrorInvalidValue = 1;
 inline constexpr CudaResult kCudaErrorOutOfMemory = 2;
 inline constexpr CudaResult kCudaErrorStubLibrary = 34;
+inline constexpr CudaResult kCudaErrorDeviceUnavailable = 46;
 inline constexpr CudaResult kCudaErrorNoDevice = 100;
 inline constexpr CudaResult kCudaErrorInvalidDevice = 101;
 inline constexpr CudaResult kCudaErrorInvalidContext = 201;
