@@ -52,6 +52,7 @@ class ProcessGroupImpl final : public ProcessGroup {
   int restart_count() const override { return env_.restart_count; }
   const std::string& description() const override { return group_.description; }
   Communicator& communicator() override { return *group_.communicator; }
+  int gpu() const override { return group_.gpu; }
   Store* store() override { return session_.get(); }
 
   absl::Status Shutdown() override {
@@ -81,9 +82,18 @@ absl::StatusOr<std::unique_ptr<ProcessGroup>> ProcessGroup::FromEnv(
         "the group's timeout is ", options.timeout.count(), " ms: it must be above 0"));
   }
   WorkerEnv env = parsed->value_or(WorkerEnv());
+  internal::GroupMember member;
+  member.rank = env.rank;
+  member.world_size = env.world_size;
+  member.local_rank = env.local_rank;
+  member.timeout = options.timeout;
+  member.capabilities.backend = options.backend;
+  member.capabilities.device = options.device;
   if (env.world_size == 1 && (env.master_addr.empty() || env.master_port == 0)) {
-    return std::unique_ptr<ProcessGroup>(new ProcessGroupImpl(
-        std::move(env), nullptr, nullptr, internal::FormLocalGroup(options.timeout)));
+    auto group = internal::FormLocalGroup(member);
+    if (!group.ok()) return group.status();
+    return std::unique_ptr<ProcessGroup>(
+        new ProcessGroupImpl(std::move(env), nullptr, nullptr, *std::move(group)));
   }
   auto store = Store::Connect(env.master_addr, env.master_port, options.timeout);
   if (!store.ok()) return store.status();
@@ -92,16 +102,13 @@ absl::StatusOr<std::unique_ptr<ProcessGroup>> ProcessGroup::FromEnv(
   auto session = std::make_unique<PrefixStore>(*prefix, **store);
   internal::FormedGroup formed;
   if (env.world_size == 1) {
-    formed = internal::FormLocalGroup(options.timeout);
+    auto group = internal::FormLocalGroup(member);
+    if (!group.ok()) return group.status();
+    formed = *std::move(group);
   } else {
-    internal::GroupMember member;
-    member.rank = env.rank;
-    member.world_size = env.world_size;
-    member.timeout = options.timeout;
-    member.capabilities = {options.backend,
-                           internal::HostKey(),
-                           internal::LocalAddressToward(env.master_addr, env.master_port),
-                           {}};
+    member.capabilities.host = internal::HostKey();
+    member.capabilities.address =
+        internal::LocalAddressToward(env.master_addr, env.master_port);
     const std::string address = env.master_addr;
     const uint16_t port = env.master_port;
     // A session by echo is new each time, and ranks need not have made the same number before.

@@ -8,6 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "worker_runtime/comm/local/local_engine.h"
 #include "worker_runtime/comm/make_nonce.h"
+#include "worker_runtime/comm/nccl/form_nccl.h"
+#include "worker_runtime/comm/queued_communicator.h"
 #include "worker_runtime/comm/shm/shm_engine.h"
 #include "worker_runtime/comm/tcp/tcp_engine.h"
 
@@ -107,12 +109,40 @@ absl::StatusOr<ChainLinks> ConnectLane(Store& store, int rank, const Capabilitie
   return ConnectChain(store, EndpointOf(rank, capabilities), *previous, *next, deadline);
 }
 
+bool WantsGpu(const Capabilities& capabilities) {
+  return capabilities.device != DeviceChoice::kCpu;
+}
+
+// The communicator for host memory, and where the plan is on GPUs the one for them over it.
+absl::StatusOr<FormedGroup> Complete(Store* store, const Plan& plan, const GroupMember& member,
+                                     std::unique_ptr<Engine> engine,
+                                     std::unique_ptr<Device> device, Clock::time_point deadline) {
+  FormedGroup formed;
+  formed.description = plan.reason;
+  formed.communicator = std::make_unique<QueuedCommunicator>(std::move(engine), member.timeout);
+  if (!plan.is_on_gpus) return formed;
+  formed.gpu = device->ordinal();
+  const NcclMember nccl_member{.address = member.capabilities.address,
+                               .timeout = member.timeout,
+                               .deadline = deadline,
+                               .connect_store = member.connect_store};
+  auto on_gpus =
+      FormNccl(store, plan, nccl_member, std::move(device), std::move(formed.communicator));
+  if (!on_gpus.ok()) return on_gpus.status();
+  formed.communicator = *std::move(on_gpus);
+  return formed;
+}
+
 }  // namespace
 
 absl::StatusOr<FormedGroup> FormGroup(Store& store, const GroupMember& member) {
   const Clock::time_point deadline = Clock::now() + member.timeout;
   Capabilities capabilities = member.capabilities;
   capabilities.nonce = MakeNonce();
+  std::unique_ptr<Device> device;
+  if (WantsGpu(capabilities)) {
+    capabilities.gpu = ProbeGpu(member.local_rank, /*needs_nccl=*/true, &device);
+  }
   absl::Status status = store.Set(CapabilitiesKey(member.rank), Encode(capabilities));
   if (!status.ok()) return status;
   auto plan =
@@ -136,15 +166,20 @@ absl::StatusOr<FormedGroup> FormGroup(Store& store, const GroupMember& member) {
         *plan, member.rank, std::move(shared), std::move(*links),
         std::make_unique<FailureBoard>(member.rank, member.world_size, member.connect_store));
   }
-  FormedGroup formed;
-  formed.description = plan->reason;
-  formed.communicator = std::make_unique<QueuedCommunicator>(std::move(engine), member.timeout);
-  return formed;
+  return Complete(&store, *plan, member, std::move(engine), std::move(device), deadline);
 }
 
-FormedGroup FormLocalGroup(std::chrono::milliseconds timeout) {
-  return {std::make_unique<QueuedCommunicator>(std::make_unique<LocalEngine>(), timeout),
-          "local: a group of one"};
+absl::StatusOr<FormedGroup> FormLocalGroup(const GroupMember& member) {
+  Capabilities capabilities = member.capabilities;
+  std::unique_ptr<Device> device;
+  if (WantsGpu(capabilities)) {
+    const bool needs_nccl = capabilities.backend == Backend::kNccl;
+    capabilities.gpu = ProbeGpu(member.local_rank, needs_nccl, &device);
+  }
+  const absl::StatusOr<Plan> plan = MakePlan({capabilities});
+  if (!plan.ok()) return plan.status();
+  return Complete(nullptr, *plan, member, std::make_unique<LocalEngine>(), std::move(device),
+                  Clock::now() + member.timeout);
 }
 
 }  // namespace ddp::internal

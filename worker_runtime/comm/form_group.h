@@ -9,15 +9,16 @@
 #include "absl/status/statusor.h"
 #include "ddp/process_group.h"
 #include "ddp/store.h"
+#include "worker_runtime/comm/group_communicator.h"
 #include "worker_runtime/comm/plan.h"
-#include "worker_runtime/comm/queued_communicator.h"
 
 namespace ddp::internal {
 
 struct GroupMember {
   int rank = 0;
   int world_size = 1;
-  Capabilities capabilities;
+  int local_rank = 0;
+  Capabilities capabilities;  // but for the nonce and the GPU, which FormGroup fills in
   std::chrono::milliseconds timeout{0};  // to form the group, and of every operation
   // Another connection to the same key space, made only when something went wrong: where ranks of
   // other nodes say why.
@@ -26,7 +27,8 @@ struct GroupMember {
 };
 
 struct FormedGroup {
-  std::unique_ptr<QueuedCommunicator> communicator;
+  std::unique_ptr<GroupCommunicator> communicator;
+  int gpu = -1;  // the ordinal of this rank's
   std::string description;  // backend and why, the same on all ranks
 };
 
@@ -35,8 +37,8 @@ struct FormedGroup {
 // did not come.
 absl::StatusOr<FormedGroup> FormGroup(Store& store, const GroupMember& member);
 
-// The group of one, without a store.
-FormedGroup FormLocalGroup(std::chrono::milliseconds timeout);
+// The group of one; needs no store. Errors: the device's.
+absl::StatusOr<FormedGroup> FormLocalGroup(const GroupMember& member);
 
 }  // namespace ddp::internal
 

@@ -24,6 +24,8 @@ std::string Describe(const Op& op) {
       return absl::StrCat("barrier", number);
     case OpKind::kAllocate:
       return absl::StrCat("allocate", number, " (", op.count, " bytes)");
+    case OpKind::kSendReceive:
+      return absl::StrCat("send-receive", number, " (", elements, ")");
   }
   return "?";
 }
@@ -32,6 +34,12 @@ absl::Status CheckArguments(const Op& op, int world_size) {
   if (op.kind == OpKind::kBroadcast && (op.root < 0 || op.root >= world_size)) {
     return absl::InvalidArgumentError(
         absl::StrCat("broadcast from rank ", op.root, " in a group of ", world_size, " ranks"));
+  }
+  const bool is_pair = op.kind == OpKind::kSendReceive;
+  if (is_pair && std::max(op.root, op.source) >= world_size) {
+    return absl::InvalidArgumentError(absl::StrCat("send to rank ", op.root,
+                                                   " and receive from rank ", op.source,
+                                                   " in a group of ", world_size, " ranks"));
   }
   // A buffer's parts of all ranks are mapped side by side, as the larger side of a gather is.
   const bool is_of_all = op.kind == OpKind::kAllGather || op.kind == OpKind::kReduceScatter ||
@@ -42,7 +50,9 @@ absl::Status CheckArguments(const Op& op, int world_size) {
                                                    " ranks: more bytes than can be addressed"));
   }
   if (op.count != 0 && op.kind != OpKind::kAllocate) {
-    const char* null = op.input == nullptr ? "input" : op.output == nullptr ? "output" : nullptr;
+    const bool has_input = op.input != nullptr || (is_pair && op.root < 0);
+    const bool has_output = op.output != nullptr || (is_pair && op.source < 0);
+    const char* null = !has_input ? "input" : !has_output ? "output" : nullptr;
     if (null != nullptr) {
       return absl::InvalidArgumentError(
           absl::StrCat(Describe(op), ": the ", null, " is a null pointer"));

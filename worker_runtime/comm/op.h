@@ -22,13 +22,15 @@ enum class OpKind : uint8_t {
   kReduceScatter,
   kBarrier,
   kAllocate,
+  kSendReceive,
 };
 
 struct Op {
   OpKind kind = OpKind::kBarrier;
   DType dtype = DType::kUint8;
   ReduceOp reduce = ReduceOp::kSum;
-  int root = 0;           // of a broadcast
+  int root = 0;           // of a broadcast; where kSendReceive sends to, -1 for nowhere
+  int source = -1;        // where kSendReceive receives from, -1 for nowhere
   size_t count = 0;       // elements as in Communicator's calls; bytes for kAllocate
   uint64_t sequence = 0;  // 1 for the group's first operation
   const void* input = nullptr;

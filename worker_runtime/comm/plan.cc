@@ -1,18 +1,21 @@
 #include "worker_runtime/comm/plan.h"
 
 #include <algorithm>
+#include <map>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "worker_runtime/gpu/nccl_version.h"
 
 namespace ddp::internal {
 namespace {
 
 // Changes with whatever ranks must have alike: the layout of shared memory, the order of steps, the
 // messages between nodes.
-constexpr char kVersion[] = "ddp1";
+constexpr char kVersion[] = "ddp2";
 
 // Bounds the connections between two nodes, and what a chunk of staging is divided by.
 constexpr int kMaxLanes = 8;
@@ -25,9 +28,27 @@ const char* BackendName(Backend backend) {
       return "shm";
     case Backend::kTcp:
       return "tcp";
+    case Backend::kNccl:
+      return "nccl";
   }
   return "?";
 }
+
+const char* DeviceName(DeviceChoice device) {
+  switch (device) {
+    case DeviceChoice::kCpu:
+      return "cpu";
+    case DeviceChoice::kCuda:
+      return "cuda";
+    case DeviceChoice::kAuto:
+      return "auto";
+  }
+  return "?";
+}
+
+// Texts of others may hold anything, the separator included.
+std::string Escaped(const std::string& text) { return absl::BytesToHexString(text); }
+std::string Unescaped(const std::string& text) { return absl::HexStringToBytes(text); }
 
 absl::Status Garbage(const char* what, const std::string& text) {
   return absl::InvalidArgumentError(absl::StrCat("the store holds no ", what, " of version ",
@@ -35,16 +56,112 @@ absl::Status Garbage(const char* what, const std::string& text) {
                                                  "\" (do all ranks run the same program?)"));
 }
 
+std::string Encode(const GpuCapability& gpu) {
+  return absl::StrCat(Escaped(gpu.lack), ",", Escaped(gpu.uuid), ",", Escaped(gpu.host_id), ",",
+                      gpu.nccl_version, ",", Escaped(gpu.nccl_lack), ",", gpu.can_register);
+}
+
+bool Decode(const std::string& text, GpuCapability* gpu) {
+  const std::vector<std::string> parts = absl::StrSplit(text, ',');
+  if (parts.size() != 6 || !absl::SimpleAtoi(parts[3], &gpu->nccl_version)) return false;
+  gpu->lack = Unescaped(parts[0]);
+  gpu->uuid = Unescaped(parts[1]);
+  gpu->host_id = Unescaped(parts[2]);
+  gpu->nccl_lack = Unescaped(parts[4]);
+  gpu->can_register = parts[5] == "1";
+  return true;
+}
+
+absl::Status CheckWishes(const std::vector<Capabilities>& ranks) {
+  const Capabilities& first = ranks[0];
+  for (size_t i = 1; i < ranks.size(); ++i) {
+    if (ranks[i].backend != first.backend) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "the ranks ask for different backends: rank 0 for ", BackendName(first.backend),
+          ", rank ", i, " for ", BackendName(ranks[i].backend)));
+    }
+    if (ranks[i].device != first.device) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "the ranks ask for different devices: rank 0 for ", DeviceName(first.device), ", rank ",
+          i, " for ", DeviceName(ranks[i].device)));
+    }
+  }
+  const bool is_for_gpus = first.backend == Backend::kNccl;
+  const bool is_for_cpus = first.backend == Backend::kShm || first.backend == Backend::kTcp;
+  if ((first.device == DeviceChoice::kCpu && is_for_gpus) ||
+      (first.device == DeviceChoice::kCuda && is_for_cpus)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("backend ", BackendName(first.backend), " does not go with device ",
+                     DeviceName(first.device), ": nccl is for cuda, shm and tcp are for cpu"));
+  }
+  return absl::OkStatus();
+}
+
+// Ranks with host ids of their own in NCCL's eyes may share a GPU: for tests on a machine with one.
+bool ShareGpu(const GpuCapability& one, const GpuCapability& other) {
+  return one.uuid == other.uuid && (one.host_id.empty() || one.host_id == other.host_id);
+}
+
+// Why the ranks cannot train on GPUs; empty if they can.
+std::string LackOfGpus(const std::vector<Capabilities>& ranks, bool needs_nccl) {
+  std::map<std::string, std::vector<size_t>> by_uuid;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    const GpuCapability& gpu = ranks[i].gpu;
+    if (!gpu.lack.empty()) return absl::StrCat("rank ", i, ": ", gpu.lack);
+    if (needs_nccl && gpu.nccl_version == 0) return absl::StrCat("rank ", i, ": ", gpu.nccl_lack);
+    for (size_t other : by_uuid[gpu.uuid]) {
+      if (!ShareGpu(ranks[other].gpu, gpu)) continue;
+      return absl::StrCat("ranks ", other, " and ", i, " have the same GPU (", gpu.uuid,
+                          "): start one rank per GPU, or let CUDA_VISIBLE_DEVICES show each rank "
+                          "its own");
+    }
+    by_uuid[gpu.uuid].push_back(i);
+  }
+  return "";
+}
+
+absl::Status DecideOnGpus(const std::vector<Capabilities>& ranks, Plan* plan) {
+  const Capabilities& first = ranks[0];
+  if (first.device == DeviceChoice::kCpu) return absl::OkStatus();
+  if (first.backend == Backend::kShm || first.backend == Backend::kTcp) return absl::OkStatus();
+  plan->uses_nccl = ranks.size() > 1 || first.backend == Backend::kNccl;
+  const std::string lack = LackOfGpus(ranks, plan->uses_nccl);
+  if (!lack.empty()) {
+    plan->uses_nccl = false;
+    if (first.device == DeviceChoice::kCuda || first.backend == Backend::kNccl) {
+      return absl::FailedPreconditionError(absl::StrCat("device cuda: ", lack));
+    }
+    plan->reason = absl::StrCat(plan->reason, "; no GPUs (", lack, ")");
+    return absl::OkStatus();
+  }
+  plan->is_on_gpus = true;
+  if (!plan->uses_nccl) {
+    plan->reason = "cuda: a group of one";
+    return absl::OkStatus();
+  }
+  size_t oldest = 0;
+  plan->can_register = true;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    if (ranks[i].gpu.nccl_version < ranks[oldest].gpu.nccl_version) oldest = i;
+    plan->can_register = plan->can_register && ranks[i].gpu.can_register;
+  }
+  const int version = ranks[oldest].gpu.nccl_version;
+  plan->reason = absl::StrCat("cuda, nccl ", NcclVersionText(version), ": ",
+                              ranks.size() == 1 ? "rank 0 has a GPU"
+                                                : absl::StrCat("each of ", ranks.size(),
+                                                               " ranks has a GPU of its own"));
+  if (!plan->can_register) {
+    absl::StrAppend(&plan->reason, "; gradients in plain memory, as rank ", oldest,
+                    "'s NCCL cannot register it (2.19 can)");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<Plan> MakePlan(const std::vector<Capabilities>& ranks) {
   Plan plan;
-  for (size_t i = 1; i < ranks.size(); ++i) {
-    if (ranks[i].backend == ranks[0].backend) continue;
-    return absl::FailedPreconditionError(absl::StrCat(
-        "the ranks ask for different backends: rank 0 for ", BackendName(ranks[0].backend),
-        ", rank ", i, " for ", BackendName(ranks[i].backend)));
-  }
+  if (absl::Status status = CheckWishes(ranks); !status.ok()) return status;
   size_t first_elsewhere = 0;
   for (size_t i = 0; i < ranks.size(); ++i) {
     const bool joins_previous = i > 0 && ranks[i].host == ranks[i - 1].host;
@@ -68,38 +185,56 @@ absl::StatusOr<Plan> MakePlan(const std::vector<Capabilities>& ranks) {
                        " is not on rank 0's"));
     }
   }
+  if (ranks.size() == 1) plan.reason = "local: a group of one";
+  if (absl::Status status = DecideOnGpus(ranks, &plan); !status.ok()) return status;
   return plan;
 }
 
 std::string Encode(const Capabilities& capabilities) {
   return absl::StrCat(kVersion, "|", BackendName(capabilities.backend), "|", capabilities.host, "|",
-                      capabilities.address, "|", NonceText(capabilities.nonce));
+                      capabilities.address, "|", NonceText(capabilities.nonce), "|",
+                      DeviceName(capabilities.device), "|", Encode(capabilities.gpu));
 }
 
 absl::StatusOr<Capabilities> DecodeCapabilities(const std::string& text) {
   const std::vector<std::string> parts = absl::StrSplit(text, '|');
-  if (parts.size() != 5 || parts[0] != kVersion) return Garbage("capabilities", text);
+  if (parts.size() != 7 || parts[0] != kVersion) return Garbage("capabilities", text);
   Capabilities capabilities;
-  if (!ParseNonce(parts[4], &capabilities.nonce)) return Garbage("capabilities", text);
-  for (Backend backend : {Backend::kAuto, Backend::kShm, Backend::kTcp}) {
+  capabilities.host = parts[2];
+  capabilities.address = parts[3];
+  bool is_valid = ParseNonce(parts[4], &capabilities.nonce) && Decode(parts[6], &capabilities.gpu);
+  bool is_known = false;
+  for (Backend backend : {Backend::kAuto, Backend::kShm, Backend::kTcp, Backend::kNccl}) {
     if (parts[1] != BackendName(backend)) continue;
     capabilities.backend = backend;
-    capabilities.host = parts[2];
-    capabilities.address = parts[3];
-    return capabilities;
+    is_known = true;
   }
-  return Garbage("capabilities", text);
+  is_valid = is_valid && is_known;
+  is_known = false;
+  for (DeviceChoice device : {DeviceChoice::kCpu, DeviceChoice::kCuda, DeviceChoice::kAuto}) {
+    if (parts[5] != DeviceName(device)) continue;
+    capabilities.device = device;
+    is_known = true;
+  }
+  if (!is_valid || !is_known) return Garbage("capabilities", text);
+  return capabilities;
 }
 
 std::string Encode(const Plan& plan) {
-  return absl::StrCat(kVersion, "|", absl::StrJoin(plan.node_sizes, ","), "|", plan.reason);
+  return absl::StrCat(kVersion, "|", absl::StrJoin(plan.node_sizes, ","), "|", plan.is_on_gpus,
+                      plan.uses_nccl, plan.can_register, "|", plan.reason);
 }
 
 absl::StatusOr<Plan> DecodePlan(const std::string& text, int world_size) {
-  const std::vector<std::string> parts = absl::StrSplit(text, absl::MaxSplits('|', 2));
-  if (parts.size() != 3 || parts[0] != kVersion) return Garbage("plan", text);
+  const std::vector<std::string> parts = absl::StrSplit(text, absl::MaxSplits('|', 3));
+  if (parts.size() != 4 || parts[0] != kVersion || parts[2].size() != 3) {
+    return Garbage("plan", text);
+  }
   Plan plan;
-  plan.reason = parts[2];
+  plan.is_on_gpus = parts[2][0] == '1';
+  plan.uses_nccl = parts[2][1] == '1';
+  plan.can_register = parts[2][2] == '1';
+  plan.reason = parts[3];
   int64_t total = 0;
   for (const std::string& part : std::vector<std::string>(absl::StrSplit(parts[1], ','))) {
     int size = 0;

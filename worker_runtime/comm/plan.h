@@ -11,15 +11,29 @@
 
 namespace ddp::internal {
 
+// Whether one rank can train on a GPU, and with what.
+struct GpuCapability {
+  // Why not, in words that name what was looked for; empty if it can.
+  std::string lack = "it was not asked for";
+  std::string uuid;        // of its GPU
+  std::string host_id;     // NCCL_HOSTID: ranks that set different ones may share a GPU
+  int nccl_version = 0;    // 22807 is 2.28.7; 0: NCCL cannot be used
+  std::string nccl_lack;   // why not
+  bool can_register = false;
+  friend bool operator==(const GpuCapability&, const GpuCapability&) = default;
+};
+
 // What one rank can do and wants.
 struct Capabilities {
   Backend backend = Backend::kAuto;
+  DeviceChoice device = DeviceChoice::kCpu;
   // Equal on ranks that can share memory: same machine, same network namespace.
   std::string host;
   // This rank's address as the store's host sees it.
   std::string address;
   // Who knows it has read this round's store.
   Nonce nonce{};
+  GpuCapability gpu;
   friend bool operator==(const Capabilities&, const Capabilities&) = default;
 };
 
@@ -27,6 +41,9 @@ struct Capabilities {
 // backend is shm, otherwise tcp between the nodes.
 struct Plan {
   std::vector<int> node_sizes;
+  bool is_on_gpus = false;    // with nccl, unless the group is of one that has none
+  bool uses_nccl = false;
+  bool can_register = false;  // every rank's NCCL and GPU can
   std::string reason;  // one sentence
   friend bool operator==(const Plan&, const Plan&) = default;
 };

@@ -12,6 +12,7 @@
 
 #include "ddp/communicator.h"
 #include "worker_runtime/comm/engine.h"
+#include "worker_runtime/comm/group_communicator.h"
 #include "worker_runtime/comm/op.h"
 
 namespace ddp::internal {
@@ -20,7 +21,7 @@ namespace ddp::internal {
 // communication thread, or a caller inside Wait(), who would only sleep otherwise. For a small
 // operation the thread is therefore not even woken - that costs more than the operation - but
 // finds it within kLightSleep if nobody waits for it.
-class QueuedCommunicator final : public Communicator {
+class QueuedCommunicator final : public GroupCommunicator {
  public:
   QueuedCommunicator(std::unique_ptr<Engine> engine, std::chrono::milliseconds timeout);
   // Lets what is queued finish for a moment, then aborts it.
@@ -45,8 +46,7 @@ class QueuedCommunicator final : public Communicator {
   void Abort(const std::string& reason) override;
   absl::Status error() const override;
 
-  // Tells the peers that this rank goes in order, once nothing is queued. Later calls fail.
-  void Leave();
+  void Leave() override;
 
  private:
   struct State;

@@ -142,12 +142,6 @@ absl::StatusOr<LoadedNccl> LoadNccl() {
       "or name the file by DDPRUN_NCCL_LIB");
 }
 
-std::string NcclVersionText(int version) {
-  const int unit = version < 10000 ? 1000 : 10000;
-  return std::to_string(version / unit) + "." + std::to_string(version % unit / 100) + "." +
-         std::to_string(version % 100);
-}
-
 absl::Status NcclStatus(const NcclApi& api, const char* call, NcclResult result, NcclComm comm) {
   absl::StatusCode code = absl::StatusCode::kInternal;
   switch (result) {

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "worker_runtime/gpu/cuda_abi.h"
 #include "worker_runtime/gpu/nccl_abi.h"
+#include "worker_runtime/gpu/nccl_version.h"
 
 namespace ddp::internal {
 
@@ -71,9 +72,6 @@ struct LoadedNccl {
 // looked at; FailedPrecondition naming the version found, the function missing, and the version
 // needed.
 absl::StatusOr<LoadedNccl> LoadNccl();
-
-// "2.28.7"
-std::string NcclVersionText(int version);
 
 // Ok, or NCCL's words with its last error of `comm` (may be null). The code is Unavailable for a
 // peer's or the network's failure, InvalidArgument for wrong use, Internal otherwise.

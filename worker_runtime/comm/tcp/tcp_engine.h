@@ -11,7 +11,7 @@
 #include "worker_runtime/comm/plan.h"
 #include "worker_runtime/comm/shm/shm_setup.h"
 #include "worker_runtime/comm/tcp/chain.h"
-#include "worker_runtime/comm/tcp/failure_board.h"
+#include "worker_runtime/comm/failure_board.h"
 #include "worker_runtime/comm/tcp/tcp_setup.h"
 
 namespace ddp::internal {

@@ -13,7 +13,8 @@
 
 namespace ddp {
 
-// Where memory lives. The CPU backends take kCpu only; `nccl` takes kCuda only.
+// Where memory lives. The CPU backends take kCpu only; `nccl` takes kCuda only. Groups on GPUs have a
+// communicator for host memory as well: Communicator::host().
 enum class DeviceType : uint8_t { kCpu, kCuda };
 
 // A CUstream (= cudaStream_t) as an opaque pointer; null for the CPU backends.
@@ -25,14 +26,18 @@ class Work {
   using Clock = std::chrono::steady_clock;
   virtual ~Work() = default;
 
-  // Blocks the host until the operation ended (CPU) or was enqueued (CUDA), at most until its
-  // timeout. Errors: DeadlineExceeded or Unavailable naming the ranks that did not arrive,
-  // Aborted after Abort(), InvalidArgument for a call that does not match the other ranks'.
+  // Blocks the host until the operation ended, at most until its timeout. Errors: DeadlineExceeded
+  // or Unavailable naming the ranks that did not arrive, Aborted after Abort(), InvalidArgument for
+  // a call that does not match the other ranks'.
   virtual absl::Status Wait() = 0;
-  // Makes `stream` wait for the operation without blocking the host. CPU backends: Wait().
+  // Makes `stream` wait for the operation; the host waits no longer than until it was enqueued. Null
+  // is the legacy default stream. CPU backends: Wait().
   virtual absl::Status WaitOn(Stream stream) = 0;
   virtual bool IsDone() const = 0;
-  // When the operation began and ended on this rank; valid once Wait() has returned.
+  // CUDA: when `stream` came to the call, so that the data was ready; valid once IsDone(). CPU:
+  // started_at().
+  virtual Clock::time_point issued_at() const;
+  // When the operation began and ended on this rank; valid once IsDone().
   virtual Clock::time_point started_at() const = 0;
   virtual Clock::time_point ended_at() const = 0;
 };
@@ -44,6 +49,8 @@ class Buffer {
   virtual ~Buffer() = default;
   virtual void* data() const = 0;
   virtual size_t bytes() const = 0;
+  // Sets all bytes to 0: at once (CPU) or in the order of `stream` (CUDA).
+  virtual absl::Status Zero(Stream stream);
 };
 
 // A group's collectives. Every rank calls the same operations with the same counts and types in
@@ -68,6 +75,9 @@ class Communicator {
   virtual const char* backend() const = 0;
   virtual DeviceType device_type() const = 0;
 
+  // The communicator of the same ranks for host memory: this one, unless it is `nccl`.
+  virtual Communicator& host() { return *this; }
+
   // Bounds every operation called from now on; the group's own timeout until then. Ranks may
   // differ.
   virtual void SetTimeout(std::chrono::milliseconds) {}
@@ -89,6 +99,12 @@ class Communicator {
   virtual std::unique_ptr<Work> ReduceScatter(const void* input, void* output, size_t count,
                                               DType dtype, ReduceOp op,
                                               Stream stream = nullptr) = 0;
+  // Sends `count` elements to rank `destination` while as many come from rank `source`; -1 is
+  // nobody. Collective: every rank calls it, and what one sends to another is received there.
+  // `nccl` only; Unimplemented elsewhere.
+  virtual std::unique_ptr<Work> SendReceive(const void* input, int destination, void* output,
+                                            int source, size_t count, DType dtype,
+                                            Stream stream = nullptr);
   // Done when every rank has called it.
   virtual std::unique_ptr<Work> Barrier() = 0;
 

@@ -13,12 +13,19 @@
 
 namespace ddp {
 
-// kAuto: `local` for world size 1, `shm` where all ranks share a host, `tcp` otherwise (with shm
-// between the ranks of one host). kTcp uses tcp between all ranks, also on one host.
-enum class Backend { kAuto, kShm, kTcp };
+// kAuto: `nccl` on GPUs; for host memory `local` for world size 1, `shm` where all ranks share a
+// host, `tcp` otherwise (with shm between the ranks of one host). kTcp uses tcp between all ranks,
+// also on one host. kNccl is for GPUs alone.
+enum class Backend { kAuto, kShm, kTcp, kNccl };
+
+// What the gradients live on. kCpu: CUDA is never opened. kCuda: every rank has a GPU of its own, or
+// the group is not formed. kAuto: GPUs where every rank has one of its own and what it needs, the
+// CPU otherwise; the same on all ranks.
+enum class DeviceChoice { kCpu, kCuda, kAuto };
 
 struct ProcessGroupOptions {
   Backend backend = Backend::kAuto;
+  DeviceChoice device = DeviceChoice::kCpu;
   // Default timeout of every operation; PyTorch's is 30 minutes for CPU groups.
   std::chrono::milliseconds timeout = std::chrono::minutes(10);
 };
@@ -40,10 +47,13 @@ class ProcessGroup {
   virtual int local_world_size() const = 0;
   // How often the job was restarted before this process: 0 in the first attempt.
   virtual int restart_count() const = 0;
-  // Which backend the group agreed on and why, the same on every rank: "shm: all ranks share a
-  // host".
+  // Which device and backend the group agreed on and why, the same on every rank: "shm: all ranks
+  // share a host", "cuda, nccl 2.28.9: each of 4 ranks has a GPU of its own".
   virtual const std::string& description() const = 0;
+  // For memory of communicator().device_type(); its host() for host memory.
   virtual Communicator& communicator() = 0;
+  // The ordinal of this rank's GPU, by CUDA's count; -1 on the CPU.
+  virtual int gpu() const = 0;
   // Null for a group of one without a launcher. Keys are under this round's own prefix.
   virtual Store* store() = 0;
   // Waits until every rank is here, then closes all connections in order. Call it last.

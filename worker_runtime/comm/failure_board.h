@@ -1,22 +1,24 @@
-// Where the ranks of several nodes tell each other what went wrong: keys in the round's store.
-#ifndef DDPRUN_WORKER_RUNTIME_COMM_TCP_FAILURE_BOARD_H_
-#define DDPRUN_WORKER_RUNTIME_COMM_TCP_FAILURE_BOARD_H_
+// Where ranks tell each other what went wrong: keys in the round's store.
+#ifndef DDPRUN_WORKER_RUNTIME_COMM_FAILURE_BOARD_H_
+#define DDPRUN_WORKER_RUNTIME_COMM_FAILURE_BOARD_H_
 
 #include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "ddp/store.h"
 #include "worker_runtime/comm/op.h"
+#include "worker_runtime/comm/op_record.h"
 
 namespace ddp::internal {
 
-// A link only tells that a neighbour is gone or silent; why, and which rank further along the chain
-// is to blame, stands here. Costs nothing while all is well: the connection is made by the first
+// A link only tells that a neighbour is gone or silent, and NCCL tells less; why, and which rank
+// further away is to blame, stands here. Costs nothing while all is well: the connection is made by the first
 // call. Every call is bounded and gives up quietly, since the store may be gone as well. Any
 // thread.
 class FailureBoard {
@@ -32,13 +34,17 @@ class FailureBoard {
   // What was published; Ok if nothing within `patience`.
   absl::Status Read(std::chrono::milliseconds patience);
   // This rank has arrived at the operation and waits for others.
-  void SayArrived(uint64_t sequence);
+  void SayArrived(const Op& op);
   // Ranks that have not said so. No operation ends before all ranks have entered it, so whoever is
   // not waiting in it has not arrived. Empty if the store cannot be asked.
   std::vector<int> MissingAt(uint64_t sequence);
+  // InvalidArgument naming a rank that waits in another operation of the same number, if one does.
+  absl::Status MismatchAt(const Op& op);
 
  private:
   Store* Connected();
+  // Where `rank` said that it waits: nothing if it said nothing, an error if that cannot be known.
+  absl::StatusOr<std::optional<OpRecord>> ArrivalOf(Store& store, int rank);
 
   const int rank_;
   const int world_size_;
@@ -51,4 +57,4 @@ class FailureBoard {
 
 }  // namespace ddp::internal
 
-#endif  // DDPRUN_WORKER_RUNTIME_COMM_TCP_FAILURE_BOARD_H_
+#endif  // DDPRUN_WORKER_RUNTIME_COMM_FAILURE_BOARD_H_

@@ -1,0 +1,118 @@
+#include "worker_runtime/comm/failure_board.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+
+namespace ddp::internal {
+namespace {
+
+constexpr char kFailureKey[] = "failure";
+constexpr std::chrono::milliseconds kPatience(2000);
+
+std::string ArrivedKey(int rank) { return absl::StrCat("arrived/", rank); }
+
+std::string Encode(const absl::Status& status) {
+  return absl::StrCat(static_cast<int>(status.code()), " ", std::string(status.message()));
+}
+
+std::string Encode(const OpRecord& record) {
+  return absl::BytesToHexString(
+      absl::string_view(reinterpret_cast<const char*>(&record), sizeof(record)));
+}
+
+absl::StatusOr<OpRecord> DecodeRecord(const std::string& text) {
+  const std::string bytes = absl::HexStringToBytes(text);
+  OpRecord record;
+  if (text.size() != 2 * sizeof(record)) return absl::DataLossError("no record of an operation");
+  std::memcpy(&record, bytes.data(), sizeof(record));
+  return record;
+}
+
+absl::Status DecodeFailure(const std::string& text) {
+  const size_t space = text.find(' ');
+  const int code = std::atoi(text.c_str());
+  if (space == std::string::npos || code <= 0 || code > 16) return absl::UnknownError(text);
+  return absl::Status(static_cast<absl::StatusCode>(code), text.substr(space + 1));
+}
+
+}  // namespace
+
+Store* FailureBoard::Connected() {
+  if (store_ == nullptr && !has_failed_) {
+    auto store = connect_(kPatience);
+    if (store.ok()) {
+      store_ = std::move(*store);
+    } else {
+      has_failed_ = true;
+    }
+  }
+  return store_.get();
+}
+
+absl::Status FailureBoard::Publish(const absl::Status& status) {
+  std::lock_guard lock(mutex_);
+  Store* store = Connected();
+  if (store == nullptr) return status;
+  auto first = store->CompareSet(kFailureKey, "", Encode(status));
+  return first.ok() ? DecodeFailure(*first) : status;
+}
+
+absl::Status FailureBoard::Read(std::chrono::milliseconds patience) {
+  std::lock_guard lock(mutex_);
+  Store* store = Connected();
+  if (store == nullptr) return absl::OkStatus();
+  auto text = store->Get(kFailureKey, patience);
+  return text.ok() ? DecodeFailure(*text) : absl::OkStatus();
+}
+
+void FailureBoard::SayArrived(const Op& op) {
+  std::lock_guard lock(mutex_);
+  Store* store = Connected();
+  // Best effort: at worst this rank is named as well.
+  if (store != nullptr) (void)store->Set(ArrivedKey(rank_), Encode(RecordOf(op)));
+}
+
+std::vector<int> FailureBoard::MissingAt(uint64_t sequence) {
+  std::lock_guard lock(mutex_);
+  Store* store = Connected();
+  std::vector<int> missing;
+  if (store == nullptr) return missing;
+  for (int rank = 0; rank < world_size_; ++rank) {
+    if (rank == rank_) continue;
+    const auto arrival = ArrivalOf(*store, rank);
+    if (!arrival.ok()) return {};
+    if (!arrival->has_value() || (*arrival)->sequence < sequence) missing.push_back(rank);
+  }
+  return missing;
+}
+
+absl::Status FailureBoard::MismatchAt(const Op& op) {
+  std::lock_guard lock(mutex_);
+  Store* store = Connected();
+  for (int rank = 0; rank < world_size_ && store != nullptr; ++rank) {
+    if (rank == rank_) continue;
+    const auto arrival = ArrivalOf(*store, rank);
+    if (!arrival.ok()) break;
+    if (!arrival->has_value() || (*arrival)->sequence != op.sequence) continue;
+    absl::Status same = CheckSame(rank_, RecordOf(op), rank, **arrival);
+    if (!same.ok()) return same;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::optional<OpRecord>> FailureBoard::ArrivalOf(Store& store, int rank) {
+  auto has = store.Check({ArrivedKey(rank)});
+  if (!has.ok()) return has.status();
+  if (!*has) return std::nullopt;
+  auto text = store.Get(ArrivedKey(rank), kPatience);
+  if (!text.ok()) return text.status();
+  const absl::StatusOr<OpRecord> record = DecodeRecord(*text);
+  if (!record.ok()) return record.status();
+  return *record;
+}
+
+}  // namespace ddp::internal

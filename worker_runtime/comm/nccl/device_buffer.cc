@@ -1,0 +1,84 @@
+#include "worker_runtime/comm/nccl/device_buffer.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace ddp::internal {
+namespace {
+
+class DeviceBuffer final : public Buffer {
+ public:
+  DeviceBuffer(const Device& device, NcclCommunication* communication, size_t bytes)
+      : device_(device), communication_(communication), bytes_(bytes) {}
+
+  // After an abort the registration went with NCCL's communicator, and freeing may wait for a
+  // device that hangs: the process is about to end, the memory with it.
+  ~DeviceBuffer() override {
+    if (data_ == 0) return;
+    const CurrentDevice current(device_);
+    if (communication_ == nullptr) {
+      device_.api().cuMemFree(data_);
+    } else if (communication_->get() != nullptr) {
+      const NcclApi& api = communication_->api();
+      if (handle_ != nullptr) api.ncclCommDeregister(communication_->get(), handle_);
+      api.ncclMemFree(data());
+    }
+  }
+
+  absl::Status Allocate() {
+    const CurrentDevice current(device_);
+    if (!current.status().ok()) return current.status();
+    absl::Status status = communication_ == nullptr ? AllocatePlain() : AllocateRegistered();
+    if (status.ok()) status = Zero(nullptr);
+    if (!status.ok()) return status;
+    return CudaStatus(device_.api(), "cuStreamSynchronize",
+                      device_.api().cuStreamSynchronize(nullptr));
+  }
+
+  void* data() const override { return reinterpret_cast<void*>(data_); }
+  size_t bytes() const override { return bytes_; }
+
+  absl::Status Zero(Stream stream) override {
+    const CurrentDevice current(device_);
+    if (!current.status().ok()) return current.status();
+    const CudaApi& api = device_.api();
+    return CudaStatus(api, "cuMemsetD8Async",
+                      api.cuMemsetD8Async(data_, 0, bytes_, static_cast<CudaStream>(stream)));
+  }
+
+ private:
+  absl::Status AllocatePlain() {
+    return CudaStatus(device_.api(), absl::StrCat("cuMemAlloc of ", bytes_, " bytes").c_str(),
+                      device_.api().cuMemAlloc(&data_, bytes_));
+  }
+
+  absl::Status AllocateRegistered() {
+    void* memory = nullptr;
+    NcclResult result = communication_->api().ncclMemAlloc(&memory, bytes_);
+    if (result != kNcclSuccess) {
+      return communication_->Explain(absl::StrCat("ncclMemAlloc of ", bytes_, " bytes").c_str(),
+                                     result);
+    }
+    data_ = reinterpret_cast<CudaPointer>(memory);
+    result = communication_->api().ncclCommRegister(communication_->get(), memory, bytes_, &handle_);
+    return communication_->Explain("ncclCommRegister", result);
+  }
+
+  const Device& device_;
+  NcclCommunication* const communication_;  // null: plain memory
+  const size_t bytes_;
+  CudaPointer data_ = 0;
+  void* handle_ = nullptr;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Buffer>> AllocateDeviceBuffer(const Device& device,
+                                                             NcclCommunication* communication,
+                                                             size_t bytes) {
+  auto buffer = std::make_unique<DeviceBuffer>(device, communication, bytes);
+  absl::Status status = buffer->Allocate();
+  if (!status.ok()) return status;
+  return std::unique_ptr<Buffer>(std::move(buffer));
+}
+
+}  // namespace ddp::internal

@@ -1,0 +1,24 @@
+// Memory of a GPU as a Buffer.
+#ifndef DDPRUN_WORKER_RUNTIME_COMM_NCCL_DEVICE_BUFFER_H_
+#define DDPRUN_WORKER_RUNTIME_COMM_NCCL_DEVICE_BUFFER_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "ddp/communicator.h"
+#include "worker_runtime/comm/nccl/nccl_communication.h"
+#include "worker_runtime/gpu/device.h"
+
+namespace ddp::internal {
+
+// Zeroed. With `communication` the memory comes from ncclMemAlloc and is registered with it, which
+// every rank must do alike; null: plain memory. ResourceExhausted or NCCL's error when there is
+// none. REQUIRES: nothing else calls NCCL; device and communication outlive the buffer, the memory
+// is in no operation when it goes.
+absl::StatusOr<std::unique_ptr<Buffer>> AllocateDeviceBuffer(const Device& device,
+                                                             NcclCommunication* communication,
+                                                             size_t bytes);
+
+}  // namespace ddp::internal
+
+#endif  // DDPRUN_WORKER_RUNTIME_COMM_NCCL_DEVICE_BUFFER_H_

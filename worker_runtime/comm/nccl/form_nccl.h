@@ -1,0 +1,40 @@
+// How a group that has a communicator for host memory gets one for GPUs.
+#ifndef DDPRUN_WORKER_RUNTIME_COMM_NCCL_FORM_NCCL_H_
+#define DDPRUN_WORKER_RUNTIME_COMM_NCCL_FORM_NCCL_H_
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "ddp/store.h"
+#include "worker_runtime/comm/failure_board.h"
+#include "worker_runtime/comm/group_communicator.h"
+#include "worker_runtime/comm/nccl/nccl_communicator.h"
+#include "worker_runtime/comm/plan.h"
+#include "worker_runtime/gpu/device.h"
+
+namespace ddp::internal {
+
+// What this rank's GPU can do, looked up without a word to the others; `device` gets the GPU if it
+// can be used. Opens CUDA, and NCCL if `needs_nccl`.
+GpuCapability ProbeGpu(int local_rank, bool needs_nccl, std::unique_ptr<Device>* device);
+
+struct NcclMember {
+  std::string address;  // this rank's, as the others see it
+  std::chrono::milliseconds timeout{0};
+  Clock::time_point deadline;  // for forming the group
+  FailureBoard::ConnectStore connect_store;
+};
+
+// Collective over the ranks of `host`, after all have agreed on `plan`, which is on GPUs. `store` is
+// the key space of this group alone; null in a group of one without a launcher. DeadlineExceeded
+// names the ranks that did not come.
+absl::StatusOr<std::unique_ptr<NcclCommunicator>> FormNccl(Store* store, const Plan& plan,
+                                                           const NcclMember& member,
+                                                           std::unique_ptr<Device> device,
+                                                           std::unique_ptr<GroupCommunicator> host);
+
+}  // namespace ddp::internal
+
+#endif  // DDPRUN_WORKER_RUNTIME_COMM_NCCL_FORM_NCCL_H_

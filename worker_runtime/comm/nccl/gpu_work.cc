@@ -1,0 +1,80 @@
+#include "worker_runtime/comm/nccl/gpu_work.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "worker_runtime/comm/nccl/nccl_communicator.h"
+
+namespace ddp::internal {
+namespace {
+
+// How often a host that waits for a device looks; the driver's own wait has no deadline.
+constexpr std::chrono::microseconds kFirstLook(20);
+constexpr std::chrono::microseconds kLastLook(500);
+
+}  // namespace
+
+GpuOperation::~GpuOperation() {
+  for (CudaEvent event : {issued, started, ended}) {
+    if (event != nullptr) pool->GiveBack(event);
+  }
+}
+
+// Ends: the watchdog fails what is over its deadline.
+absl::Status GpuWork::Wait() {
+  std::chrono::microseconds look = kFirstLook;
+  std::unique_lock lock(owner_.mutex_);
+  while (operation_->phase == GpuOperation::Phase::kQueued) owner_.changed_.wait(lock);
+  if (operation_->is_captured && operation_->status.ok()) {
+    return absl::FailedPreconditionError(
+        Describe(operation_->op) +
+        " is part of a graph that is being captured: wait for the graph's launch instead");
+  }
+  while (operation_->phase != GpuOperation::Phase::kDone) {
+    lock.unlock();
+    owner_.Retire();
+    lock.lock();
+    if (operation_->phase == GpuOperation::Phase::kDone) break;
+    owner_.changed_.wait_for(lock, look);
+    look = std::min(2 * look, kLastLook);
+  }
+  return operation_->status;
+}
+
+absl::Status GpuWork::WaitOn(Stream stream) {
+  {
+    std::unique_lock lock(owner_.mutex_);
+    while (operation_->phase == GpuOperation::Phase::kQueued) owner_.changed_.wait(lock);
+    if (!operation_->status.ok()) return operation_->status;
+    if (operation_->phase == GpuOperation::Phase::kDone && !operation_->is_captured) {
+      return absl::OkStatus();
+    }
+  }
+  const CurrentDevice current(*owner_.device_);
+  if (!current.status().ok()) return current.status();
+  const CudaApi& api = owner_.device_->api();
+  return CudaStatus(
+      api, "cuStreamWaitEvent",
+      api.cuStreamWaitEvent(static_cast<CudaStream>(stream), operation_->ended, 0));
+}
+
+bool GpuWork::IsDone() const {
+  owner_.Retire();
+  std::lock_guard lock(owner_.mutex_);
+  return operation_->phase == GpuOperation::Phase::kDone;
+}
+
+Work::Clock::time_point GpuWork::issued_at() const {
+  std::lock_guard lock(owner_.mutex_);
+  return operation_->issued_at;
+}
+Work::Clock::time_point GpuWork::started_at() const {
+  std::lock_guard lock(owner_.mutex_);
+  return operation_->started_at;
+}
+Work::Clock::time_point GpuWork::ended_at() const {
+  std::lock_guard lock(owner_.mutex_);
+  return operation_->ended_at;
+}
+
+}  // namespace ddp::internal

@@ -1,0 +1,375 @@
+#include "worker_runtime/comm/nccl/nccl_communicator.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "worker_runtime/comm/nccl/device_buffer.h"
+
+namespace ddp::internal {
+namespace {
+
+// Calls that may wait behind one that NCCL has not taken yet; a further one waits itself.
+constexpr size_t kMaxQueued = 1024;
+// Operations in flight from which on a call looks what has ended, so that their number, and that of
+// their events, is bounded by what the device does and not by the watchdog's pace.
+constexpr size_t kManyInFlight = 64;
+// How often a call that NCCL has not taken is asked about.
+constexpr std::chrono::microseconds kFollowLook(20);
+
+absl::Status Prefixed(const Op& op, const absl::Status& status) {
+  if (status.ok()) return status;
+  return absl::Status(status.code(), absl::StrCat(Describe(op), ": ", status.message()));
+}
+
+}  // namespace
+
+NcclCommunicator::NcclCommunicator(std::unique_ptr<Device> device,
+                                   std::unique_ptr<NcclCommunication> communication,
+                                   std::unique_ptr<GroupCommunicator> host,
+                                   std::unique_ptr<FailureBoard> board, Options options)
+    : device_(std::move(device)),
+      communication_(std::move(communication)),
+      host_(std::move(host)),
+      board_(std::move(board)),
+      options_(std::move(options)),
+      pool_(std::make_shared<EventPool>(*device_)),
+      clock_(device_->api()),
+      timeout_(options_.timeout) {}
+
+absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Create(
+    std::unique_ptr<Device> device, std::unique_ptr<NcclCommunication> communication,
+    std::unique_ptr<GroupCommunicator> host, std::unique_ptr<FailureBoard> board, Options options) {
+  std::unique_ptr<NcclCommunicator> made(
+      new NcclCommunicator(std::move(device), std::move(communication), std::move(host),
+                           std::move(board), std::move(options)));
+  absl::Status status = made->Start();
+  if (!status.ok()) return status;
+  return made;
+}
+
+absl::Status NcclCommunicator::Start() {
+  auto recorder = FlightRecorder::Create(rank(), world_size(), backend());
+  if (!recorder.ok()) return recorder.status();
+  recorder_ = *std::move(recorder);
+
+  const CurrentDevice current(*device_);
+  if (!current.status().ok()) return current.status();
+  const CudaApi& api = device_->api();
+  int least = 0, greatest = 0;
+  CudaResult result = api.cuCtxGetStreamPriorityRange(&least, &greatest);
+  if (result != kCudaSuccess) return CudaStatus(api, "cuCtxGetStreamPriorityRange", result);
+  result = api.cuStreamCreateWithPriority(&stream_, kCudaStreamNonBlocking, greatest);
+  if (result != kCudaSuccess) return CudaStatus(api, "cuStreamCreateWithPriority", result);
+  result = api.cuMemAlloc(&barrier_word_, sizeof(int32_t));
+  if (result != kCudaSuccess) return CudaStatus(api, "cuMemAlloc", result);
+  result = api.cuMemsetD8Async(barrier_word_, 0, sizeof(int32_t), stream_);
+  if (result != kCudaSuccess) return CudaStatus(api, "cuMemsetD8Async", result);
+
+  auto anchor = std::make_shared<GpuOperation>(pool_);
+  absl::StatusOr<CudaEvent> event = pool_->Take();
+  if (!event.ok()) return event.status();
+  anchor->ended = *event;
+  result = api.cuEventRecord(anchor->ended, stream_);
+  if (result != kCudaSuccess) return CudaStatus(api, "cuEventRecord", result);
+  result = api.cuEventSynchronize(anchor->ended);
+  if (result != kCudaSuccess) return CudaStatus(api, "cuEventSynchronize", result);
+  clock_.Set({.event = anchor->ended, .at = Clock::now(), .owner = anchor});
+
+  thread_ = std::thread([this] { ThreadMain(); });
+  watchdog_ = std::thread([this] { WatchdogMain(); });
+  return absl::OkStatus();
+}
+
+void NcclCommunicator::SetTimeout(std::chrono::milliseconds timeout) {
+  host_->SetTimeout(timeout);
+  std::lock_guard lock(mutex_);
+  timeout_ = timeout;
+}
+
+// All ranks use registered memory, or none: NCCL leaves registration by some undefined.
+absl::StatusOr<std::unique_ptr<Buffer>> NcclCommunicator::Allocate(size_t bytes) {
+  absl::StatusOr<std::unique_ptr<Buffer>> buffer =
+      absl::ResourceExhaustedError("registered memory was not asked for");
+  for (const bool is_registered : {true, false}) {
+    if (is_registered && (!options_.can_register || communication_ == nullptr)) continue;
+    {
+      const std::lock_guard nccl(nccl_mutex_);
+      if (absl::Status status = error(); !status.ok()) return status;
+      buffer = AllocateDeviceBuffer(*device_, is_registered ? communication_.get() : nullptr, bytes);
+    }
+    int32_t failures = buffer.ok() ? 0 : 1;
+    absl::Status status =
+        host_->AllReduce(&failures, 1, DType::kInt32, ReduceOp::kSum, nullptr)->Wait();
+    if (!status.ok()) return status;
+    if (failures == 0) return buffer;
+    if (buffer.ok()) {
+      buffer = absl::ResourceExhaustedError(
+          absl::StrCat("allocate ", bytes, " bytes: ", failures, " other ranks have no memory"));
+    }
+  }
+  return buffer;
+}
+
+std::unique_ptr<Work> NcclCommunicator::AllReduce(void* data, size_t count, DType dtype,
+                                                  ReduceOp op, Stream stream) {
+  Op call;
+  call.kind = OpKind::kAllReduce;
+  call.dtype = dtype;
+  call.reduce = op;
+  call.count = count;
+  call.input = call.output = data;
+  return Submit(call, stream);
+}
+
+std::unique_ptr<Work> NcclCommunicator::Broadcast(void* data, size_t count, DType dtype, int root,
+                                                  Stream stream) {
+  Op call;
+  call.kind = OpKind::kBroadcast;
+  call.dtype = dtype;
+  call.root = root;
+  call.count = count;
+  call.input = call.output = data;
+  return Submit(call, stream);
+}
+
+std::unique_ptr<Work> NcclCommunicator::AllGather(const void* input, void* output, size_t count,
+                                                  DType dtype, Stream stream) {
+  Op call;
+  call.kind = OpKind::kAllGather;
+  call.dtype = dtype;
+  call.count = count;
+  call.input = input;
+  call.output = output;
+  return Submit(call, stream);
+}
+
+std::unique_ptr<Work> NcclCommunicator::ReduceScatter(const void* input, void* output,
+                                                      size_t count, DType dtype, ReduceOp op,
+                                                      Stream stream) {
+  Op call;
+  call.kind = OpKind::kReduceScatter;
+  call.dtype = dtype;
+  call.reduce = op;
+  call.count = count;
+  call.input = input;
+  call.output = output;
+  return Submit(call, stream);
+}
+
+std::unique_ptr<Work> NcclCommunicator::SendReceive(const void* input, int destination,
+                                                    void* output, int source, size_t count,
+                                                    DType dtype, Stream stream) {
+  Op call;
+  call.kind = OpKind::kSendReceive;
+  call.dtype = dtype;
+  call.root = std::max(destination, -1);
+  call.source = std::max(source, -1);
+  call.count = count;
+  call.input = input;
+  call.output = output;
+  return Submit(call, stream);
+}
+
+std::unique_ptr<Work> NcclCommunicator::Barrier() {
+  Op call;
+  call.kind = OpKind::kBarrier;
+  call.dtype = DType::kInt32;
+  call.count = 1;
+  call.input = call.output = reinterpret_cast<void*>(barrier_word_);
+  return Submit(call, stream_);
+}
+
+std::unique_ptr<Work> NcclCommunicator::Submit(Op op, Stream stream) {
+  auto operation = std::make_shared<GpuOperation>(pool_);
+  operation->op = op;
+  if (absl::Status valid = Prepare(*operation, stream); !valid.ok()) Refuse(valid);
+  bool is_crowded = false;
+  {
+    std::unique_lock lock(mutex_);
+    // Ends: what is ahead is enqueued, or fails at its deadline.
+    changed_.wait(lock, [&] { return queue_.size() < kMaxQueued || !error_.ok(); });
+    operation->op.sequence = ++last_sequence_;
+    operation->op.timeout = timeout_;
+    operation->op.deadline = Clock::now() + timeout_;
+    if (!error_.ok()) {
+      operation->status = error_;
+      operation->phase = GpuOperation::Phase::kDone;
+      return std::make_unique<GpuWork>(*this, std::move(operation));
+    }
+    recorder_->Queued(operation->op);
+    queue_.push_back(operation);
+    if (queue_.size() == 1 && !is_executing_) ExecuteHead(lock);
+    is_crowded = in_flight_.size() > kManyInFlight;
+  }
+  if (is_crowded) Retire();
+  return std::make_unique<GpuWork>(*this, std::move(operation));
+}
+
+// The caller's part: what it passed can be used, and from when on.
+absl::Status NcclCommunicator::Prepare(GpuOperation& operation, Stream caller) {
+  const CurrentDevice current(*device_);
+  if (!current.status().ok()) return current.status();
+  absl::Status status = CheckArguments(operation.op, world_size());
+  if (status.ok()) status = CheckMemory(operation.op);
+  if (!status.ok()) return status;
+  for (CudaEvent* event : {&operation.issued, &operation.started, &operation.ended}) {
+    absl::StatusOr<CudaEvent> taken = pool_->Take();
+    if (!taken.ok()) return taken.status();
+    *event = *taken;
+  }
+  const CudaApi& api = device_->api();
+  const CudaStream stream = static_cast<CudaStream>(caller);
+  int capture = kCudaCaptureStatusNone;
+  CudaResult result = api.cuStreamIsCapturing(stream, &capture);
+  if (result == kCudaSuccess) result = api.cuEventRecord(operation.issued, stream);
+  operation.is_captured = capture == kCudaCaptureStatusActive;
+  if (result == kCudaSuccess) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(Describe(operation.op),
+                   ": the stream on which its data was announced cannot be used (was it destroyed, "
+                   "or made on another GPU?): ",
+                   CudaStatus(api, "cuEventRecord", result).message()));
+}
+
+absl::Status NcclCommunicator::CheckMemory(const Op& op) const {
+  if (op.count == 0) return absl::OkStatus();
+  const size_t all = op.bytes() * static_cast<size_t>(world_size());
+  const size_t input = op.kind == OpKind::kReduceScatter ? all : op.bytes();
+  const size_t output = op.kind == OpKind::kAllGather ? all : op.bytes();
+  for (const auto& [name, memory, bytes] : {std::tuple("input", op.input, input),
+                                            std::tuple("output", (const void*)op.output, output)}) {
+    if (memory == nullptr) continue;  // of a SendReceive with nobody
+    const auto address = reinterpret_cast<CudaPointer>(memory);
+    if (address % SizeOf(op.dtype) != 0) {
+      return absl::InvalidArgumentError(absl::StrCat(Describe(op), ": the ", name,
+                                                     " is not aligned to its elements of ",
+                                                     SizeOf(op.dtype), " bytes"));
+    }
+    for (const CudaPointer part : {address, address + bytes - 1}) {
+      unsigned type = 0;
+      const CudaResult result =
+          device_->api().cuPointerGetAttribute(&type, kCudaPointerAttributeMemoryType, part);
+      if (result == kCudaSuccess && type == kCudaMemoryTypeDevice) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat(Describe(op), ": the ", part == address ? "" : "end of the ", name,
+                       " is not memory of a GPU; this communicator takes device memory, its host() "
+                       "takes host memory"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+void NcclCommunicator::ExecuteHead(std::unique_lock<std::mutex>& lock) {
+  const State state = queue_.front();
+  is_executing_ = true;
+  lock.unlock();
+  const absl::StatusOr<Progress> progress = Enqueue(*state);
+  lock.lock();
+  if (progress.ok() && *progress == Progress::kFollow) {
+    must_follow_ = true;
+    work_arrived_.notify_one();
+    return;
+  }
+  FinishHead(lock, progress.status());
+}
+
+absl::StatusOr<NcclCommunicator::Progress> NcclCommunicator::Enqueue(GpuOperation& operation) {
+  const CurrentDevice current(*device_);
+  if (!current.status().ok()) return current.status();
+  const CudaApi& api = device_->api();
+  const Op& op = operation.op;
+  CudaResult result = api.cuStreamWaitEvent(stream_, operation.issued, 0);
+  if (result != kCudaSuccess) return Prefixed(op, CudaStatus(api, "cuStreamWaitEvent", result));
+  if (!operation.is_captured) result = api.cuEventRecord(operation.started, stream_);
+  if (result != kCudaSuccess) return Prefixed(op, CudaStatus(api, "cuEventRecord", result));
+  if (communication_ == nullptr) {
+    if (absl::Status status = Copy(op); !status.ok()) return Prefixed(op, status);
+  } else if (op.count > 0) {
+    const std::lock_guard nccl(nccl_mutex_);
+    if (absl::Status status = error(); !status.ok()) return status;
+    const NcclResult enqueued = communication_->Enqueue(op, stream_);
+    if (enqueued == kNcclInProgress) return Progress::kFollow;
+    if (enqueued != kNcclSuccess) {
+      return Prefixed(op, communication_->Explain("enqueue", enqueued));
+    }
+  }
+  if (absl::Status status = RecordEnd(operation); !status.ok()) return Prefixed(op, status);
+  return Progress::kDone;
+}
+
+// A group of one: what it gets is what it has.
+absl::Status NcclCommunicator::Copy(const Op& op) {
+  if (op.input == op.output || op.count == 0 || op.input == nullptr || op.output == nullptr) {
+    return absl::OkStatus();
+  }
+  const CudaApi& api = device_->api();
+  return CudaStatus(api, "cuMemcpyDtoDAsync",
+                    api.cuMemcpyDtoDAsync(reinterpret_cast<CudaPointer>(op.output),
+                                          reinterpret_cast<CudaPointer>(op.input), op.bytes(),
+                                          stream_));
+}
+
+absl::Status NcclCommunicator::RecordEnd(GpuOperation& operation) {
+  const CudaApi& api = device_->api();
+  return CudaStatus(api, "cuEventRecord", api.cuEventRecord(operation.ended, stream_));
+}
+
+// Until NCCL has put the operation on the stream. Ends at the latest when the watchdog fails it.
+absl::Status NcclCommunicator::Follow(const Op& op) {
+  while (true) {
+    if (absl::Status status = error(); !status.ok()) return status;
+    {
+      const std::lock_guard nccl(nccl_mutex_);
+      if (absl::Status status = error(); !status.ok()) return status;
+      const NcclResult result = communication_->Progress();
+      if (result == kNcclSuccess) return absl::OkStatus();
+      if (result != kNcclInProgress) {
+        return Prefixed(op, communication_->Explain("enqueue", result));
+      }
+    }
+    std::this_thread::sleep_for(kFollowLook);
+  }
+}
+
+void NcclCommunicator::FinishHead(std::unique_lock<std::mutex>& lock, const absl::Status& status) {
+  const State state = queue_.front();
+  if (!status.ok()) {
+    lock.unlock();
+    Fail(status);
+    lock.lock();
+  }
+  is_executing_ = must_follow_ = false;
+  queue_.pop_front();
+  if (state->phase == GpuOperation::Phase::kQueued) {
+    state->phase = GpuOperation::Phase::kEnqueued;
+    recorder_->Changed(state->op.sequence,
+                       state->is_captured ? FlightState::kCaptured : FlightState::kEnqueued,
+                       Clock::now());
+    if (!state->is_captured) in_flight_.push_back(state);
+  }
+  if (!queue_.empty()) work_arrived_.notify_one();
+  changed_.notify_all();
+}
+
+void NcclCommunicator::ThreadMain() {
+  const absl::Status current = device_->MakeCurrent();
+  if (!current.ok()) Fail(current);
+  std::unique_lock lock(mutex_);
+  while (!is_stopping_) {
+    if (must_follow_) {
+      const State state = queue_.front();
+      lock.unlock();
+      absl::Status status = Follow(state->op);
+      if (status.ok()) status = RecordEnd(*state);
+      lock.lock();
+      FinishHead(lock, status);
+    } else if (!queue_.empty() && !is_executing_) {
+      ExecuteHead(lock);
+    } else {
+      work_arrived_.wait(lock);
+    }
+  }
+}
+
+}  // namespace ddp::internal

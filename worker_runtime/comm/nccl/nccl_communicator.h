@@ -1,0 +1,157 @@
+// Communicator over NCCL: its own stream, asynchronous work, a watchdog, and an end for every hang.
+#ifndef DDPRUN_WORKER_RUNTIME_COMM_NCCL_NCCL_COMMUNICATOR_H_
+#define DDPRUN_WORKER_RUNTIME_COMM_NCCL_NCCL_COMMUNICATOR_H_
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "ddp/communicator.h"
+#include "worker_runtime/comm/failure_board.h"
+#include "worker_runtime/comm/flight_recorder.h"
+#include "worker_runtime/comm/group_communicator.h"
+#include "worker_runtime/comm/nccl/gpu_clock.h"
+#include "worker_runtime/comm/nccl/gpu_work.h"
+#include "worker_runtime/comm/nccl/nccl_communication.h"
+#include "worker_runtime/gpu/device.h"
+#include "worker_runtime/gpu/event_pool.h"
+
+namespace ddp::internal {
+
+// Operations go to the communicator's own high-priority stream in the order of the calls, each
+// behind an event of the caller's stream. The caller enqueues them itself, unless NCCL answers
+// kNcclInProgress: then the communication thread follows that call to its end before it records the
+// done-event and makes the next call (NCCL's guide, group calls of non-blocking communicators);
+// otherwise the event would precede the collective and the optimizer read unreduced gradients.
+//
+// The watchdog notices what NCCL does not: an operation over its deadline, a rank that died (the
+// host communicator knows), ranks in different operations. Whatever ends the group aborts NCCL, and
+// if that hangs, too, ends the process.
+class NcclCommunicator final : public GroupCommunicator {
+ public:
+  struct Options {
+    std::chrono::milliseconds timeout{0};
+    bool can_register = false;  // memory from ncclMemAlloc on every rank
+    // What to do when NCCL cannot be aborted; does not return. Tests replace it.
+    std::function<void(const std::string& why)> on_hopeless;
+  };
+
+  // `communication` may be null in a group of one: then nothing needs NCCL. `host` is the
+  // communicator of the same ranks for host memory. Errors: the driver's.
+  static absl::StatusOr<std::unique_ptr<NcclCommunicator>> Create(
+      std::unique_ptr<Device> device, std::unique_ptr<NcclCommunication> communication,
+      std::unique_ptr<GroupCommunicator> host, std::unique_ptr<FailureBoard> board, Options options);
+  // Finalises within a few seconds, or aborts.
+  ~NcclCommunicator() override;
+
+  int rank() const override { return host_->rank(); }
+  int world_size() const override { return host_->world_size(); }
+  const char* backend() const override { return communication_ ? "nccl" : "local"; }
+  DeviceType device_type() const override { return DeviceType::kCuda; }
+  Communicator& host() override { return *host_; }
+
+  void SetTimeout(std::chrono::milliseconds timeout) override;
+  absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t bytes) override;
+  std::unique_ptr<Work> AllReduce(void* data, size_t count, DType dtype, ReduceOp op,
+                                  Stream stream) override;
+  std::unique_ptr<Work> Broadcast(void* data, size_t count, DType dtype, int root,
+                                  Stream stream) override;
+  std::unique_ptr<Work> AllGather(const void* input, void* output, size_t count, DType dtype,
+                                  Stream stream) override;
+  std::unique_ptr<Work> ReduceScatter(const void* input, void* output, size_t count, DType dtype,
+                                      ReduceOp op, Stream stream) override;
+  std::unique_ptr<Work> SendReceive(const void* input, int destination, void* output, int source,
+                                    size_t count, DType dtype, Stream stream) override;
+  std::unique_ptr<Work> Barrier() override;
+  void Abort(const std::string& reason) override;
+  absl::Status error() const override;
+  void Leave() override;
+
+  const Device& device() const { return *device_; }
+  FlightRecorder& recorder() { return *recorder_; }
+
+ private:
+  friend class GpuWork;
+  using State = std::shared_ptr<GpuOperation>;
+
+  NcclCommunicator(std::unique_ptr<Device> device,
+                   std::unique_ptr<NcclCommunication> communication,
+                   std::unique_ptr<GroupCommunicator> host, std::unique_ptr<FailureBoard> board,
+                   Options options);
+  absl::Status Start();
+
+  std::unique_ptr<Work> Submit(Op op, Stream stream);
+  absl::Status Prepare(GpuOperation& operation, Stream stream);
+  absl::Status CheckMemory(const Op& op) const;
+  void Refuse(const absl::Status& why);
+
+  // Executing the head of the queue.
+  enum class Progress { kDone, kFollow };
+  void ExecuteHead(std::unique_lock<std::mutex>& lock);
+  absl::StatusOr<Progress> Enqueue(GpuOperation& operation);
+  absl::Status Copy(const Op& op);
+  absl::Status Follow(const Op& op);
+  absl::Status RecordEnd(GpuOperation& operation);
+  void FinishHead(std::unique_lock<std::mutex>& lock, const absl::Status& status);
+  void ThreadMain();
+
+  // Watching.
+  void WatchdogMain();
+  void Look();
+  void Retire();
+  void LookAtFront(const State& front);
+  bool HasArrived(const GpuOperation& operation) const;
+  absl::Status TimedOut(const GpuOperation& operation);
+  void Fail(absl::Status status);
+  // REQUIRES: the watchdog's thread, or the watchdog has ended.
+  void AbortCommunication();
+  void Finalize();
+  void FinalizeCommunication();
+
+  const std::unique_ptr<Device> device_;
+  const std::unique_ptr<NcclCommunication> communication_;
+  const std::unique_ptr<GroupCommunicator> host_;
+  const std::unique_ptr<FailureBoard> board_;  // null in a group of one
+  const Options options_;
+  std::unique_ptr<FlightRecorder> recorder_;
+  const std::shared_ptr<EventPool> pool_;  // shared with operations whose handles outlive us
+  CudaStream stream_ = nullptr;
+  CudaPointer barrier_word_ = 0;
+  GpuClock clock_;
+
+  std::timed_mutex nccl_mutex_;  // one call of NCCL at a time; taken before mutex_
+
+  mutable std::mutex mutex_;
+  std::condition_variable work_arrived_;  // for the communication thread
+  std::condition_variable changed_;       // an operation went on, or the group failed
+  std::condition_variable watch_;         // for the watchdog
+  // Guarded by mutex_.
+  std::chrono::milliseconds timeout_;
+  std::deque<State> queue_;      // not enqueued yet; the head may be executing
+  std::deque<State> in_flight_;  // enqueued, not known to be done
+  uint64_t last_sequence_ = 0;
+  bool is_executing_ = false;
+  bool must_follow_ = false;  // the head is in progress, and the thread's
+  bool is_stopping_ = false;
+  bool is_aborted_ = false;
+  bool is_left_ = false;
+  absl::Status error_;
+
+  // The watchdog's own.
+  Clock::time_point next_board_look_{};
+  uint64_t arrived_at_ = 0;
+
+  std::thread thread_;
+  std::thread watchdog_;
+};
+
+// What on_hopeless is outside of tests: says why on stderr and ends the process with EXIT_FAILURE.
+[[noreturn]] void EndProcess(const std::string& why);
+
+}  // namespace ddp::internal
+
+#endif  // DDPRUN_WORKER_RUNTIME_COMM_NCCL_NCCL_COMMUNICATOR_H_

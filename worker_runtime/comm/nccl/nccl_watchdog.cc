@@ -1,0 +1,287 @@
+// The part of NcclCommunicator that sees to it that everything ends.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <future>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "worker_runtime/comm/nccl/nccl_communicator.h"
+
+namespace ddp::internal {
+namespace {
+
+using Milliseconds = std::chrono::milliseconds;
+
+// How often the watchdog looks while something is under way, and while nothing is.
+constexpr Milliseconds kLook(20);
+constexpr Milliseconds kIdleLook(200);
+// How often a rank that waits looks whether others wait in something else.
+constexpr std::chrono::seconds kBoardLook(1);
+// An abort takes milliseconds. Ranks must be out of a broken group within 5 s of the failure.
+constexpr std::chrono::seconds kAbortPatience(2);
+// How long the end of a group may take while all is well.
+constexpr std::chrono::seconds kDrain(5);
+constexpr std::chrono::seconds kFinalize(5);
+
+}  // namespace
+
+// Takes what has ended out of those in flight.
+void NcclCommunicator::Retire() {
+  const CurrentDevice current(*device_);
+  absl::Status broken = current.status();
+  {
+    const std::lock_guard lock(mutex_);
+    while (broken.ok() && !in_flight_.empty()) {
+      const State state = in_flight_.front();
+      const CudaResult result = device_->api().cuEventQuery(state->ended);
+      if (result == kCudaErrorNotReady) break;
+      if (result != kCudaSuccess) {
+        broken = CudaStatus(device_->api(), Describe(state->op).c_str(), result);
+        break;
+      }
+      state->issued_at = clock_.TimeOf(state->issued);
+      state->started_at = clock_.TimeOf(state->started);
+      state->ended_at = clock_.TimeOf(state->ended);
+      state->phase = GpuOperation::Phase::kDone;
+      clock_.MoveOn({.event = state->ended, .at = state->ended_at, .owner = state});
+      recorder_->Ran(state->op.sequence, state->started_at, state->ended_at);
+      in_flight_.pop_front();
+      changed_.notify_all();
+    }
+  }
+  if (!broken.ok()) Fail(std::move(broken));
+}
+
+void NcclCommunicator::WatchdogMain() {
+  const absl::Status current = device_->MakeCurrent();
+  if (!current.ok()) Fail(current);
+  while (true) {
+    {
+      std::unique_lock lock(mutex_);
+      const bool is_idle = in_flight_.empty() && queue_.empty();
+      watch_.wait_for(lock, is_idle ? kIdleLook : kLook,
+                      [&] { return is_stopping_ || (!error_.ok() && !is_aborted_); });
+      if (is_stopping_) return;
+      if (is_aborted_) continue;
+    }
+    Look();
+    bool must_abort;
+    {
+      const std::lock_guard lock(mutex_);
+      must_abort = !error_.ok();
+    }
+    if (must_abort) AbortCommunication();
+  }
+}
+
+void NcclCommunicator::Look() {
+  Retire();
+  absl::Status trouble = host_->error();
+  if (trouble.ok() && communication_ != nullptr && nccl_mutex_.try_lock()) {
+    const std::lock_guard nccl(nccl_mutex_, std::adopt_lock);
+    const NcclResult result =
+        communication_->get() == nullptr ? kNcclSuccess : communication_->Progress();
+    if (result != kNcclSuccess && result != kNcclInProgress) {
+      trouble = communication_->Explain("asynchronous error", result);
+    }
+  }
+  State front;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!in_flight_.empty()) {
+      front = in_flight_.front();
+    } else if (!queue_.empty() && !queue_.front()->is_captured) {
+      front = queue_.front();
+    }
+  }
+  if (!trouble.ok()) {
+    if (front != nullptr) {
+      trouble = absl::Status(trouble.code(),
+                             absl::StrCat(Describe(front->op), ": ", trouble.message()));
+    }
+    Fail(std::move(trouble));
+  } else if (front != nullptr) {
+    LookAtFront(front);
+  }
+}
+
+// An operation waits for others once all before it on our stream is done. One that NCCL has not
+// taken yet waits, too: at its first use of a peer it connects to it.
+bool NcclCommunicator::HasArrived(const GpuOperation& operation) const {
+  {
+    const std::lock_guard lock(mutex_);
+    if (operation.phase == GpuOperation::Phase::kQueued) return true;
+  }
+  return device_->api().cuEventQuery(operation.started) == kCudaSuccess;
+}
+
+void NcclCommunicator::LookAtFront(const State& front) {
+  const Op& op = front->op;
+  const Clock::time_point now = Clock::now();
+  if (board_ != nullptr && IsStuck(op) && now >= next_board_look_ && HasArrived(*front)) {
+    next_board_look_ = now + kBoardLook;
+    if (std::exchange(arrived_at_, op.sequence) != op.sequence) board_->SayArrived(op);
+    if (absl::Status mismatch = board_->MismatchAt(op); !mismatch.ok()) {
+      return Fail(board_->Publish(mismatch));
+    }
+  }
+  if (now < op.deadline) return;
+  const absl::Status status = TimedOut(*front);
+  Fail(board_ == nullptr ? status : board_->Publish(status));
+}
+
+absl::Status NcclCommunicator::TimedOut(const GpuOperation& operation) {
+  const std::string what = absl::StrCat(Describe(operation.op), " timed out after ",
+                                        NameDuration(operation.op.timeout), ": ");
+  if (!HasArrived(operation)) {
+    return absl::DeadlineExceededError(
+        absl::StrCat(what, "rank ", rank(),
+                     "'s own GPU has not come to it (a kernel or a copy before it hangs, or takes "
+                     "longer than the timeout)"));
+  }
+  const std::vector<int> missing =
+      board_ == nullptr ? std::vector<int>() : board_->MissingAt(operation.op.sequence);
+  if (!missing.empty()) {
+    return absl::DeadlineExceededError(absl::StrCat(what, NameRanks(missing), " did not arrive"));
+  }
+  return absl::DeadlineExceededError(absl::StrCat(
+      what, "all ranks are in it; NCCL or the network hangs (NCCL_DEBUG=INFO tells more)"));
+}
+
+void NcclCommunicator::Fail(absl::Status status) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!error_.ok()) return;
+    if (absl::IsDeadlineExceeded(status)) {
+      const absl::StatusOr<std::string> dump = recorder_->Dump();
+      if (dump.ok()) {
+        status = absl::Status(status.code(), absl::StrCat(status.message(), "; the last operations of rank ",
+                                                          rank(), " are in ", *dump));
+      }
+    }
+    error_ = status;
+    const Clock::time_point now = Clock::now();
+    // The head may be executing: it is taken out by whoever executes it.
+    for (std::deque<State>* states : {&queue_, &in_flight_}) {
+      for (const State& state : *states) {
+        state->status = error_;
+        state->phase = GpuOperation::Phase::kDone;
+        state->issued_at = state->started_at = state->ended_at = now;
+        recorder_->Changed(state->op.sequence, FlightState::kFailed, now);
+      }
+    }
+    in_flight_.clear();
+    queue_.erase(queue_.begin() + (is_executing_ ? 1 : 0), queue_.end());
+  }
+  pool_->Abandon();
+  // The others hear it within moments, wherever they are.
+  host_->Abort(std::string(status.message()));
+  changed_.notify_all();
+  watch_.notify_all();
+  work_arrived_.notify_all();
+}
+
+// NCCL's abort may hang as its operations do, on a thread that nobody can end.
+void NcclCommunicator::AbortCommunication() {
+  auto aborted = std::make_shared<std::promise<void>>();
+  std::future<void> is_aborted = aborted->get_future();
+  std::thread([this, aborted] {
+    if (communication_ != nullptr) {
+      const absl::Status current = device_->MakeCurrent();
+      const std::lock_guard nccl(nccl_mutex_);
+      if (current.ok()) communication_->Abort();
+    }
+    aborted->set_value();
+  }).detach();
+  if (is_aborted.wait_for(kAbortPatience) != std::future_status::ready) {
+    options_.on_hopeless(
+        absl::StrCat("rank ", rank(), ": NCCL did not abort within 2 s of a failure (",
+                     std::string(error().message()), "): the process ends"));
+  }
+  const std::lock_guard lock(mutex_);
+  is_aborted_ = true;
+  changed_.notify_all();
+}
+
+void NcclCommunicator::Refuse(const absl::Status& why) {
+  // The others wait for a call that will not come.
+  Fail(why);
+}
+
+void NcclCommunicator::Abort(const std::string& reason) {
+  Fail(absl::AbortedError(absl::StrCat("aborted by rank ", rank(), ": ", reason)));
+}
+
+absl::Status NcclCommunicator::error() const {
+  const std::lock_guard lock(mutex_);
+  return error_;
+}
+
+void NcclCommunicator::Leave() {
+  Finalize();
+  host_->Leave();
+}
+
+// In order while all is well: flushes, frees, and takes no further call. Within a few seconds.
+void NcclCommunicator::Finalize() {
+  const Clock::time_point deadline = Clock::now() + kDrain;
+  bool is_drained = false;
+  while (!is_drained && error().ok() && Clock::now() < deadline) {
+    Retire();
+    std::unique_lock lock(mutex_);
+    is_drained = queue_.empty() && in_flight_.empty();
+    if (!is_drained) changed_.wait_for(lock, Milliseconds(1));
+  }
+  if (!is_drained) Fail(absl::AbortedError("the communicator was destroyed with work under way"));
+  {
+    std::unique_lock lock(mutex_);
+    if (error_.ok()) {
+      error_ = absl::FailedPreconditionError("the process group was shut down");
+    } else if (!is_left_) {
+      // The watchdog aborts, or ends the process.
+      changed_.wait(lock, [&] { return is_aborted_; });
+    }
+    if (std::exchange(is_left_, true)) return;
+    is_stopping_ = true;
+  }
+  work_arrived_.notify_all();
+  watch_.notify_all();
+  thread_.join();
+  watchdog_.join();
+  if (is_aborted_ || communication_ == nullptr) return;
+  FinalizeCommunication();
+}
+
+void NcclCommunicator::FinalizeCommunication() {
+  auto ended = std::make_shared<std::promise<void>>();
+  std::future<void> is_ended = ended->get_future();
+  std::thread([this, ended] {
+    const absl::Status current = device_->MakeCurrent();
+    const std::lock_guard nccl(nccl_mutex_);
+    if (current.ok()) communication_->Finalize(Clock::now() + kFinalize).IgnoreError();
+    ended->set_value();
+  }).detach();
+  if (is_ended.wait_for(kFinalize + kAbortPatience) == std::future_status::ready) return;
+  options_.on_hopeless(absl::StrCat("rank ", rank(), ": NCCL did not end within ",
+                                    (kFinalize + kAbortPatience).count(),
+                                    " s after the last operation: the process ends"));
+}
+
+NcclCommunicator::~NcclCommunicator() {
+  if (thread_.joinable()) Finalize();
+  if (is_aborted_) return;  // the device may hang: the process is about to end, its memory with it
+  const CurrentDevice current(*device_);
+  const CudaApi& api = device_->api();
+  if (barrier_word_ != 0) api.cuMemFree(barrier_word_);
+  if (stream_ != nullptr) api.cuStreamDestroy(stream_);
+}
+
+void EndProcess(const std::string& why) {
+  std::fprintf(stderr, "ddp: %s\n", why.c_str());
+  _exit(EXIT_FAILURE);
+}
+
+}  // namespace ddp::internal

@@ -1,0 +1,78 @@
+#include "worker_runtime/gpu/device.h"
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+
+namespace ddp::internal {
+
+absl::StatusOr<int> CountGpus(const CudaApi& api) {
+  CudaResult result = api.cuInit(0);
+  if (result == kCudaErrorNoDevice) return 0;
+  if (result != kCudaSuccess) return CudaStatus(api, "cuInit", result);
+  int count = 0;
+  result = api.cuDeviceGetCount(&count);
+  if (result == kCudaErrorNoDevice) return 0;
+  if (result != kCudaSuccess) return CudaStatus(api, "cuDeviceGetCount", result);
+  return count;
+}
+
+absl::StatusOr<int> OrdinalFor(int local_rank, int count) {
+  if (count == 1) return 0;
+  if (local_rank < count) return local_rank;
+  if (count == 0) {
+    return absl::FailedPreconditionError(
+        "CUDA shows no GPU (is CUDA_VISIBLE_DEVICES empty or -1, or the container started without "
+        "GPUs?)");
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat("local rank ", local_rank, " has no GPU: CUDA shows ", count,
+                   " (start at most that many ranks on this node, or check "
+                   "CUDA_VISIBLE_DEVICES)"));
+}
+
+absl::StatusOr<std::unique_ptr<Device>> Device::Open(const CudaApi& api, int ordinal) {
+  std::unique_ptr<Device> device(new Device(api, ordinal));
+  CudaResult result = api.cuDeviceGet(&device->device_, ordinal);
+  if (result != kCudaSuccess) {
+    return CudaStatus(api, absl::StrCat("cuDeviceGet(", ordinal, ")").c_str(), result);
+  }
+  char name[256] = {};
+  if (api.cuDeviceGetName(name, sizeof(name) - 1, device->device_) == kCudaSuccess) {
+    device->name_ = name;
+  }
+  CudaUuid uuid{};
+  result = api.cuDeviceGetUuid(&uuid, device->device_);
+  if (result != kCudaSuccess) return CudaStatus(api, "cuDeviceGetUuid", result);
+  device->uuid_ =
+      absl::StrCat("GPU-", absl::BytesToHexString(absl::string_view(uuid.bytes, sizeof(uuid))));
+  result = api.cuDevicePrimaryCtxRetain(&device->context_, device->device_);
+  if (result != kCudaSuccess) {
+    device->context_ = nullptr;
+    absl::Status status = CudaStatus(api, "cuDevicePrimaryCtxRetain", result);
+    return absl::Status(status.code(), absl::StrCat("open GPU ", ordinal, " (", device->name_,
+                                                    "): ", status.message()));
+  }
+  return device;
+}
+
+Device::~Device() {
+  if (context_ != nullptr) api_.cuDevicePrimaryCtxRelease(device_);
+}
+
+absl::Status Device::MakeCurrent() const {
+  return CudaStatus(api_, "cuCtxSetCurrent", api_.cuCtxSetCurrent(context_));
+}
+
+CurrentDevice::CurrentDevice(const Device& device) : api_(device.api_) {
+  status_ = CudaStatus(api_, "cuCtxGetCurrent", api_.cuCtxGetCurrent(&before_));
+  if (!status_.ok() || before_ == device.context_) return;
+  status_ = device.MakeCurrent();
+  must_restore_ = status_.ok();
+}
+
+CurrentDevice::~CurrentDevice() {
+  if (must_restore_) api_.cuCtxSetCurrent(before_);
+}
+
+}  // namespace ddp::internal
