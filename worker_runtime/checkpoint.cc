@@ -114,7 +114,7 @@ struct Checkpoint::Found {
 };
 
 Checkpoint::Checkpoint(Communicator& communicator, CheckpointOptions options)
-    : communicator_(communicator), options_(std::move(options)) {
+    : communicator_(communicator.host()), options_(std::move(options)) {
   DDP_CHECK(options_.keep >= 1);
 }
 

@@ -83,7 +83,7 @@ absl::Status DistributedDataParallel::Finalize() {
   }
   const internal::BucketLimits limits{.first_bytes = options_.first_bucket_bytes,
                                       .cap_bytes = options_.bucket_cap_bytes};
-  absl::Status status = internal::CheckSameParameters(communicator_, descriptions, limits);
+  absl::Status status = internal::CheckSameParameters(communicator_.host(), descriptions, limits);
   if (!status.ok()) return status;
   if (status = BroadcastParameters(); !status.ok()) return status;
   absl::StatusOr<std::unique_ptr<internal::GradientReducer>> reducer =
@@ -121,14 +121,14 @@ absl::Status DistributedDataParallel::GradientReady(int id, Stream stream) {
   return no_sync_depth_ > 0 ? reducer_->MarkUnsynchronized(id) : reducer_->MarkReady(id, stream);
 }
 
-absl::Status DistributedDataParallel::Finish() {
+absl::Status DistributedDataParallel::Finish(Stream stream) {
   if (reducer_ == nullptr) return NotFinalized();
   if (is_late_parameter_) {
     return absl::FailedPreconditionError(
         absl::StrCat("parameter '", parameters_.back().name, "' was registered after Finalize()"));
   }
   if (no_sync_depth_ > 0) return absl::OkStatus();
-  if (absl::Status status = reducer_->Finish(); !status.ok()) return status;
+  if (absl::Status status = reducer_->Finish(stream); !status.ok()) return status;
   RecordTimes();
   return absl::OkStatus();
 }
@@ -136,17 +136,20 @@ absl::Status DistributedDataParallel::Finish() {
 void DistributedDataParallel::RecordTimes() {
   const internal::PassRecord& record = reducer_->record();
   last_reduction_ = {};
+  const bool is_on_gpu = communicator_.device_type() == DeviceType::kCuda;
   for (const ReductionTimes::TimePoint ready : record.gradient_ready) {
+    if (is_on_gpu) break;  // the host announces them long before the device has computed them
     last_reduction_.backward_end = std::max(last_reduction_.backward_end, ready);
   }
   for (const internal::PassRecord::BucketTimes& bucket : record.buckets) {
+    last_reduction_.backward_end = std::max(last_reduction_.backward_end, bucket.launched);
     last_reduction_.communication_end = std::max(last_reduction_.communication_end, bucket.ended);
   }
   last_reduction_.communication = BusyTime(record.buckets);
 }
 
-absl::Status DistributedDataParallel::ZeroGrad() {
-  return reducer_ == nullptr ? NotFinalized() : reducer_->ZeroGradients();
+absl::Status DistributedDataParallel::ZeroGrad(Stream stream) {
+  return reducer_ == nullptr ? NotFinalized() : reducer_->ZeroGradients(stream);
 }
 
 int DistributedDataParallel::bucket_count() const {

@@ -1,6 +1,5 @@
 #include "worker_runtime/gradient_reducer.h"
 
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -54,6 +53,13 @@ void* GradientReducer::GradientPtr(int parameter) const {
 
 absl::Status GradientReducer::MarkReady(int parameter, Stream stream) {
   if (!failure_.ok()) return failure_;
+  if (!core_.is_in_pass()) stream_ = stream;
+  if (stream != stream_ && communicator_.device_type() == DeviceType::kCuda) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "parameter ", parameter,
+        ": its gradient was announced on another stream than the first of this pass; let one "
+        "stream wait for the others and announce all on it"));
+  }
   const absl::StatusOr<LaunchRange> range = core_.MarkReady(parameter);
   if (!range.ok()) return range.status();
   pass_.gradient_ready[parameter] = now_();
@@ -84,16 +90,52 @@ absl::Status GradientReducer::Launch(LaunchRange range, Stream stream) {
   return absl::OkStatus();
 }
 
-absl::Status GradientReducer::Finish() {
+absl::Status GradientReducer::Finish(Stream stream) {
   if (!failure_.ok()) return failure_;
   if (absl::Status status = core_.Finish(); !status.ok()) {
     communicator_.Abort(absl::StrCat("rank ", communicator_.rank(), ": ", status.message()));
     WaitForLaunched().IgnoreError();
     return Fail(std::move(status));
   }
+  if (communicator_.device_type() == DeviceType::kCuda) return FinishOnStream(stream);
   if (absl::Status status = WaitForLaunched(); !status.ok()) return Fail(std::move(status));
   record_ = pass_;
   return absl::OkStatus();
+}
+
+// Buckets are reduced in their order on one stream, so the last stands for all.
+absl::Status GradientReducer::FinishOnStream(Stream stream) {
+  absl::Status status = communicator_.error();
+  if (status.ok() && !works_.empty() && works_.back() != nullptr) {
+    status = works_.back()->WaitOn(stream);
+  }
+  if (!status.ok()) {
+    works_.clear();
+    return Fail(std::move(status));
+  }
+  ended_.push_back({std::exchange(works_, {}), pass_});
+  works_.reserve(layout_.buckets.size());
+  ReadTimes();
+  return absl::OkStatus();
+}
+
+// Without a wait: what is not known yet is read in a later pass. More passes than kMaxEnded are not
+// on their way; the oldest is then dropped unread.
+void GradientReducer::ReadTimes() {
+  constexpr size_t kMaxEnded = 8;
+  while (!ended_.empty()) {
+    Ended& oldest = ended_.front();
+    const bool is_done = oldest.works.empty() || oldest.works.back() == nullptr ||
+                         oldest.works.back()->IsDone();
+    if (!is_done && ended_.size() <= kMaxEnded) return;
+    for (size_t i = 0; is_done && i < oldest.works.size(); ++i) {
+      if (oldest.works[i] == nullptr) continue;
+      oldest.record.buckets[i] = {oldest.works[i]->issued_at(), oldest.works[i]->started_at(),
+                                  oldest.works[i]->ended_at()};
+    }
+    if (is_done) record_ = std::move(oldest.record);
+    ended_.pop_front();
+  }
 }
 
 absl::Status GradientReducer::WaitForLaunched() {
@@ -114,17 +156,13 @@ absl::Status GradientReducer::Fail(absl::Status status) {
   return failure_;
 }
 
-absl::Status GradientReducer::ZeroGradients() {
+absl::Status GradientReducer::ZeroGradients(Stream stream) {
   if (!failure_.ok()) return failure_;
   if (core_.is_in_pass()) {
     return absl::FailedPreconditionError(
         "ZeroGrad in the middle of a backward pass: call Finish() first");
   }
-  if (communicator_.device_type() != DeviceType::kCpu) {
-    return absl::UnimplementedError("ZeroGrad of device memory: zero the gradients yourself");
-  }
-  if (arena_ != nullptr) std::memset(arena_->data(), 0, layout_.arena_bytes);
-  return absl::OkStatus();
+  return arena_ == nullptr ? absl::OkStatus() : arena_->Zero(stream);
 }
 
 bool GradientReducer::IsReduced(int bucket) const {

@@ -2,6 +2,7 @@
 #ifndef DDPRUN_WORKER_RUNTIME_GRADIENT_REDUCER_H_
 #define DDPRUN_WORKER_RUNTIME_GRADIENT_REDUCER_H_
 
+#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
@@ -19,18 +20,21 @@ namespace ddp::internal {
 struct PassRecord {
   using TimePoint = Work::Clock::time_point;
   struct BucketTimes {
-    TimePoint launched;  // handed to the communicator
+    TimePoint launched;  // handed to the communicator; on a GPU: its last gradient was there
     TimePoint started;   // the communicator began it
     TimePoint ended;
   };
-  std::vector<TimePoint> gradient_ready;  // by parameter
+  std::vector<TimePoint> gradient_ready;  // by parameter; on a GPU: announced by the host
   std::vector<BucketTimes> buckets;       // by bucket
 };
 
 // Owns the arena in which the gradients of all parameters live, bucket after bucket, and drives a
 // ReducerCore: as soon as a bucket and all before it are ready, its average over the ranks starts
-// on the communicator's own thread. Used by one thread at a time; borrows the communicator. The
-// first failure of a reduction is final: every later call returns it.
+// on the communicator's own thread or stream. Used by one thread at a time; borrows the
+// communicator. The first failure of a reduction is final: every later call returns it.
+//
+// On a GPU the host waits for nothing: Finish() lets the caller's stream wait, and the times of a
+// pass are read when a later one ends.
 class GradientReducer {
  public:
   using Now = std::function<Work::Clock::time_point()>;
@@ -50,15 +54,19 @@ class GradientReducer {
   void* GradientPtr(int parameter) const;
   const BucketLayout& layout() const { return layout_; }
 
+  // InvalidArgument when one pass announces gradients on several streams of a GPU: a bucket's
+  // reduction waits for one.
   absl::Status MarkReady(int parameter, Stream stream);
   absl::Status MarkUnsynchronized(int parameter);
-  // Waits until every bucket holds the average. A parameter without a gradient aborts the
-  // communicator, because this rank will never take part in that bucket's all-reduce.
-  absl::Status Finish();
-  // FailedPrecondition in the middle of a pass; Unimplemented for device memory.
-  absl::Status ZeroGradients();
+  // Ends the pass: every bucket holds the average, once this returns (CPU) or for what comes later
+  // on `stream` (CUDA). A parameter without a gradient aborts the communicator, because this rank
+  // will never take part in that bucket's all-reduce.
+  absl::Status Finish(Stream stream = nullptr);
+  // At once (CPU) or in the order of `stream` (CUDA). FailedPrecondition in the middle of a pass.
+  absl::Status ZeroGradients(Stream stream = nullptr);
 
-  // The last pass that Finish ended without an error; empty before it.
+  // The last pass whose times are known; empty before it. CPU: the last that Finish ended without
+  // an error. CUDA: one before it, as a rule the last but one.
   const PassRecord& record() const { return record_; }
   // Whether bucket `bucket` of the present pass was launched and is done.
   bool IsReduced(int bucket) const;
@@ -69,6 +77,8 @@ class GradientReducer {
   absl::Status Launch(LaunchRange range, Stream stream);
   absl::Status Fail(absl::Status status);
   absl::Status WaitForLaunched();
+  absl::Status FinishOnStream(Stream stream);
+  void ReadTimes();
 
   Communicator& communicator_;
   const BucketLayout layout_;
@@ -80,6 +90,14 @@ class GradientReducer {
   // The present pass.
   std::vector<std::unique_ptr<Work>> works_;  // by bucket, as far as launched; null: nothing to do
   PassRecord pass_;
+  Stream stream_ = nullptr;  // CUDA: of the pass's first gradient
+
+  // CUDA: passes that have ended for the host and not yet, or not known to have, on the device.
+  struct Ended {
+    std::vector<std::unique_ptr<Work>> works;
+    PassRecord record;
+  };
+  std::deque<Ended> ended_;
 
   PassRecord record_;
 };

@@ -26,14 +26,14 @@ struct GpuCapability {
 // What one rank can do and wants.
 struct Capabilities {
   Backend backend = Backend::kAuto;
-  DeviceChoice device = DeviceChoice::kCpu;
   // Equal on ranks that can share memory: same machine, same network namespace.
   std::string host;
   // This rank's address as the store's host sees it.
   std::string address;
   // Who knows it has read this round's store.
   Nonce nonce{};
-  GpuCapability gpu;
+  DeviceChoice device = DeviceChoice::kCpu;
+  GpuCapability gpu{};
   friend bool operator==(const Capabilities&, const Capabilities&) = default;
 };
 
@@ -41,10 +41,10 @@ struct Capabilities {
 // backend is shm, otherwise tcp between the nodes.
 struct Plan {
   std::vector<int> node_sizes;
-  bool is_on_gpus = false;    // with nccl, unless the group is of one that has none
-  bool uses_nccl = false;
-  bool can_register = false;  // every rank's NCCL and GPU can
-  std::string reason;  // one sentence
+  std::string reason;         // one sentence
+  bool is_on_gpus = false;    // as well: the nodes and their backend are for host memory
+  bool uses_nccl = false;     // a group of one need not
+  bool can_register = false;  // every rank's NCCL can
   friend bool operator==(const Plan&, const Plan&) = default;
 };
 

@@ -267,8 +267,8 @@ TEST_CASE("failures: an abort from another thread ends the operation on every ra
 TEST_CASE("failures: a rank that leaves in order is not called dead") {
   CheckEveryLayout([](Communicator& group) {
     CHECK(group.Barrier()->Wait().ok());
-    auto& queued = static_cast<internal::QueuedCommunicator&>(group);
-    if (group.rank() == 1) return queued.Leave();
+    auto& owned = static_cast<internal::GroupCommunicator&>(group);
+    if (group.rank() == 1) return owned.Leave();
     absl::Status status = group.Barrier()->Wait();
     CAPTURE(status.ToString());
     CHECK(absl::IsUnavailable(status));

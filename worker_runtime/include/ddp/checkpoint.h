@@ -19,7 +19,7 @@
 
 namespace ddp {
 
-// A named array in the caller's memory: parameters, and what the optimizer keeps.
+// A named array in the caller's host memory: parameters, and what the optimizer keeps.
 struct Tensor {
   std::string name;
   void* data = nullptr;

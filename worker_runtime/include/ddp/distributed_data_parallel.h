@@ -70,14 +70,16 @@ class DistributedDataParallel {
   void* GradientPtr(int id) const;
 
   // The gradient of `id` is complete for this pass and must not be touched until Finish().
-  // `stream` is where it was computed (null on the CPU). Errors, with the parameter's name:
+  // `stream` is where it was computed (null on the CPU), the same for all of a pass. Errors, with the
+  // parameter's name:
   // FailedPrecondition for one marked ready twice, or when Finish() was forgotten.
   absl::Status GradientReady(int id, Stream stream = nullptr);
 
-  // Ends a pass: returns when every gradient is the average. Errors: FailedPrecondition naming the
+  // Ends a pass: every gradient is the average when this returns (CPU), or for what comes later on
+  // `stream`, the optimizer's, while the host goes on (CUDA). Errors: FailedPrecondition naming the
   // parameters that got no gradient (this also aborts the communicator, since the other ranks
   // would wait for them in vain); the communicator's. Does nothing under NoSync.
-  absl::Status Finish();
+  absl::Status Finish(Stream stream = nullptr);
 
   // While one of these lives, backward passes are local: gradients add up, and the next pass
   // without it reduces the sums. Nothing is divided by the number of passes: scale the loss.
@@ -95,11 +97,12 @@ class DistributedDataParallel {
   };
   [[nodiscard]] NoSyncGuard NoSync(bool is_active = true);
 
-  // Sets all gradients to 0. FailedPrecondition between GradientReady() and Finish();
-  // Unimplemented for device memory.
-  absl::Status ZeroGrad();
+  // Sets all gradients to 0: at once (CPU), or in the order of `stream` (CUDA). FailedPrecondition
+  // between GradientReady() and Finish().
+  absl::Status ZeroGrad(Stream stream = nullptr);
 
-  // Times of the last pass that Finish() ended.
+  // Times of the last pass that Finish() ended (CPU), or of the last whose times the device had
+  // told by then, as a rule the one before (CUDA).
   const ReductionTimes& last_reduction() const { return last_reduction_; }
   // Buckets, 0 before Finalize().
   int bucket_count() const;

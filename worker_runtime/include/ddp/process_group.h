@@ -25,9 +25,9 @@ enum class DeviceChoice { kCpu, kCuda, kAuto };
 
 struct ProcessGroupOptions {
   Backend backend = Backend::kAuto;
-  DeviceChoice device = DeviceChoice::kCpu;
   // Default timeout of every operation; PyTorch's is 30 minutes for CPU groups.
   std::chrono::milliseconds timeout = std::chrono::minutes(10);
+  DeviceChoice device = DeviceChoice::kCpu;
 };
 
 // Made from the environment that ddprun or torchrun gives a worker: RANK, WORLD_SIZE, LOCAL_RANK,
