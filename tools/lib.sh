@@ -20,6 +20,13 @@ packages=(
 )
 bench_packages=(mpich openmpi-bin libopenmpi-dev libgloo-dev libbenchmark-dev)
 lint_packages=(clang-tidy)
+nccl_packages=(python3-venv)
+# NCCL and the headers that nccl.h needs. tools/bazel/nvidia.bzl finds them at this place.
+nccl_dir=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/ddprun-nccl
+nccl_wheels=(
+  nvidia-nccl-cu13==2.32.3 nvidia-cuda-runtime==13.5.37 nvidia-cuda-crt==13.5.37
+  nvidia-cuda-cccl==13.3.5.0.6
+)
 
 say() { printf '%s: %s\n' "tools/${0##*/}" "$*" >&2; }
 die() { say "$*"; exit 1; }
@@ -60,12 +67,16 @@ system_hash() {
   dpkg-query -W -f '${Package}=${Version}\n' $names 2>/dev/null | sort | sha256sum | cut -c1-16
 }
 
+# Changes when tools/setup --with-nccl has installed something: only then does Bazel look again.
+nccl_state() { cat "$nccl_dir/.wheels" 2>/dev/null || echo none; }
+
 # bazel_ COMMAND ARGS...: Bazel with our cache and without a terminal's tricks.
 bazel_() {
   local command=$1
   shift
   [[ -n ${DDPRUN_SYSTEM:-} ]] || DDPRUN_SYSTEM=$(system_hash)
   bazel "$command" --disk_cache="$cache_dir" --action_env=DDPRUN_SYSTEM="$DDPRUN_SYSTEM" \
+    --repo_env=DDPRUN_NVIDIA="$(nccl_state)" \
     --curses=no --color=no --show_progress_rate_limit="$progress_every_s" --noshow_loading_progress \
     --ui_event_filters=-info,-debug "$@" </dev/null
 }
@@ -85,7 +96,7 @@ trim_cache() {
 
 # query EXPRESSION: labels, one a line. `bazel query` knows none of the build's options.
 query() {
-  bazel query --curses=no --color=no --noshow_progress --noshow_loading_progress \
+  bazel query --repo_env=DDPRUN_NVIDIA="$(nccl_state)" --curses=no --color=no --noshow_progress --noshow_loading_progress \
     --ui_event_filters=-info,-debug --noimplicit_deps "$1" </dev/null
 }
 

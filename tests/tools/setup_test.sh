@@ -8,6 +8,7 @@ world=$(mktemp -d)
 trap 'rm -rf "$world"' EXIT
 bin=$world/bin calls=$world/calls installed=$world/installed
 status=0
+options=()
 
 # fake NAME BODY: a program of the made-up machine.
 fake() { rm -f "$bin/$1"; printf '#!/bin/bash\n%s\n' "$2" >"$bin/$1"; chmod +x "$bin/$1"; }
@@ -18,17 +19,17 @@ fresh() {
   mkdir -p "$bin"
   : >"$calls"
   local name
-  for name in bash dirname cat grep sed head tail cut mktemp env sleep rm tr sort; do ln -s "$(type -P "$name")" "$bin/$name"; done
+  for name in bash dirname cat grep sed head tail cut mktemp env sleep rm tr sort mkdir mv chmod; do ln -s "$(type -P "$name")" "$bin/$name"; done
   printf 'ID=debian\nVERSION_ID="12"\n' >"$world/os-release"
   fake id 'echo 0'
   fake dpkg-query "[[ ! -e $installed ]] || printf installed"
   fake apt-get "echo \"apt-get \$*\" >>$calls; [[ \" \$* \" != *' install '* ]] || : >$installed"
 }
 
-# expect CASE STATUS TEXT: one line of tools/setup says TEXT, and it ends so.
+# expect CASE STATUS TEXT: one line of tools/setup OPTIONS says TEXT, and it ends so.
 expect() {
   local ended=0 output
-  output=$(PATH=$bin TMPDIR=$world DDPRUN_OS_RELEASE=$world/os-release "$bin/bash" "$setup" </dev/null 2>&1) || ended=$?
+  output=$(PATH=$bin TMPDIR=$world XDG_CACHE_HOME=$world/cache DDPRUN_OS_RELEASE=$world/os-release "$bin/bash" "$setup" "${options[@]}" </dev/null 2>&1) || ended=$?
   if ((ended != $2)) || [[ $(grep -cF -- "$3" <<<"$output") != 1 ]]; then
     printf '%s: wanted status %d and one line with "%s", got %d and:\n%s\n' "$1" "$2" "$3" "$ended" "$output"
     status=1
@@ -78,4 +79,39 @@ expect "broken dpkg" 1 "apt-get failed: E: dpkg was interrupted"
 fresh
 fake apt-get ':'
 expect "apt lies" 1 "apt-get reported success but these are not installed"
+
+# --with-nccl. $1: what pip does, in a virtual environment that python3 makes.
+fake_python() {
+  fake python3 "[[ \"\$1 \$2 \$3\" == '-m venv --clear' ]] || exit 9
+mkdir -p \"\$4/bin\"
+printf '#!/bin/bash\necho \"pip \$*\" >>$calls\n%s\n' '$1' >\"\$4/bin/pip\"
+chmod +x \"\$4/bin/pip\""
+}
+# What is in the cache folder, besides a finished environment.
+leftovers() { (shopt -s nullglob; echo "$world"/cache/ddprun-nccl.*); }
+
+options=(--with-nccl)
+fresh
+rm -rf "$world/cache"
+fake_python ':'
+expect "nccl: first run" 0 "tools/setup: installed NCCL"
+grep -q '^pip install .*--only-binary=:all: .*nvidia-nccl-cu13==[0-9.]* .*nvidia-cuda-runtime==[0-9.]* ' "$calls" || { echo "nccl: pip was asked:"; cat "$calls"; status=1; }
+grep -q '^apt-get .* install .* python3-venv' "$calls" || { echo "nccl: apt-get was asked:"; cat "$calls"; status=1; }
+: >"$calls"
+expect "nccl: second run" 0 "NCCL is installed in $world/cache/ddprun-nccl"
+[[ ! -s $calls ]] || { echo "nccl: the second run called:"; cat "$calls"; status=1; }
+# Another version than the one that is named today.
+echo "nvidia-nccl-cu13==2.0.0" >"$world/cache/ddprun-nccl/.wheels"
+expect "nccl: other versions" 0 "tools/setup: installed NCCL"
+grep -q '^pip install' "$calls" || { echo "nccl: an old version was left"; status=1; }
+rm -rf "$world/cache"
+fake_python 'echo "WARNING: Retrying: NewConnectionError: Failed to establish a new connection"; echo "ERROR: No matching distribution found for nvidia-nccl-cu13"; exit 1'
+expect "nccl: no network" 1 "no network, or Python's package index cannot be reached; NCCL is not installed"
+[[ ! -e $world/cache/ddprun-nccl && -z $(leftovers) ]] || { echo "nccl: a failed run left $(leftovers)"; status=1; }
+fake_python 'echo "ERROR: No matching distribution found for nvidia-nccl-cu13"; exit 1'
+expect "nccl: unknown wheel" 1 "pip install failed: ERROR: No matching distribution found for nvidia-nccl-cu13; NCCL is not installed"
+fake python3 'echo "ensurepip is not available"; exit 1'
+expect "nccl: no venv" 1 "python3 -m venv failed: ensurepip is not available"
+options=()
+expect "nccl: not asked for" 0 "packages are installed"
 exit $status
