@@ -1,0 +1,126 @@
+// NVIDIA's own libnccl, as far as it goes without a GPU.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <string>
+#include <thread>
+
+#include "nvidia_found.h"
+#include "tests/support/in_child.h"
+#include "tests/support/skip.h"
+#include "worker_runtime/gpu/cuda_api.h"
+#include "worker_runtime/gpu/nccl_api.h"
+
+namespace ddp::internal {
+namespace {
+
+using ddprun::testing::InChild;
+using ddprun::testing::SkipTest;
+using std::chrono::milliseconds;
+
+// That of tools/setup --with-nccl, else the system's; neither network cards nor a peer are asked.
+std::string WithNccl(const std::function<std::string(const LoadedNccl&)>& body,
+                     milliseconds patience = std::chrono::seconds(60)) {
+  return InChild(
+      {{"DDPRUN_NCCL_LIB", NVIDIA_NCCL_LIBRARY},
+       {"NCCL_SOCKET_IFNAME", "lo"},
+       {"NCCL_IB_DISABLE", "1"},
+       {"NCCL_DEBUG", ""}},
+      [&body] {
+        const auto nccl = LoadNccl();
+        return nccl.ok() ? body(*nccl) : nccl.status().ToString();
+      },
+      patience);
+}
+
+std::string WhyAbsent() {
+  const std::string text = WithNccl([](const LoadedNccl&) { return std::string(); });
+  return text.empty() ? "" : text + " (tools/setup --with-nccl installs it)";
+}
+
+bool HasGpu() {
+  return InChild({}, [] {
+           const auto cuda = LoadCuda();
+           int count = 0;
+           if (!cuda.ok() || cuda->api.cuInit(0) != kCudaSuccess ||
+               cuda->api.cuDeviceGetCount(&count) != kCudaSuccess) {
+             return std::string("0");
+           }
+           return std::to_string(count);
+         }) != "0";
+}
+
+TEST_CASE("real nccl: it is opened without a driver, and every function of its version is there") {
+  if (const auto why = WhyAbsent(); !why.empty()) return SkipTest(why);
+  CHECK(WithNccl([](const LoadedNccl& nccl) {
+          std::string lacks;
+          if (nccl.version >= NcclVersionCode(2, 19, 1) && !nccl.can_register())
+            lacks += "register";
+          if (nccl.version >= NcclVersionCode(2, 28, 7) && !nccl.can_revoke()) lacks += "revoke";
+          if (nccl.version < kNcclOldest || nccl.path.empty()) lacks += "version";
+          return lacks;
+        }) == "");
+}
+
+TEST_CASE("real nccl: two unique ids differ and neither is empty") {
+  if (const auto why = WhyAbsent(); !why.empty()) return SkipTest(why);
+  CHECK(WithNccl([](const LoadedNccl& nccl) -> std::string {
+          NcclUniqueId ids[2] = {};
+          for (auto& id : ids) {
+            const NcclResult result = nccl.api.ncclGetUniqueId(&id);
+            const auto status = NcclStatus(nccl.api, "ncclGetUniqueId", result, nullptr);
+            if (!status.ok()) return status.ToString();
+            if (std::all_of(id.bytes, id.bytes + sizeof id.bytes, [](char c) { return c == 0; })) {
+              return "empty";
+            }
+          }
+          return std::equal(ids[0].bytes, ids[0].bytes + sizeof ids[0].bytes, ids[1].bytes)
+                     ? "equal"
+                     : "differ";
+        }) == "differ");
+}
+
+// Follows a non-blocking communicator to its result, as the communicator of the library does.
+std::string InitAlone(const LoadedNccl& nccl) {
+  NcclUniqueId id{};
+  NcclResult result = nccl.api.ncclGetUniqueId(&id);
+  if (result != kNcclSuccess) return "no id";
+  NcclConfig config;
+  config.blocking = 0;
+  NcclComm comm = nullptr;
+  result = nccl.api.ncclCommInitRankConfig(&comm, 1, id, 0, &config);
+  while (result == kNcclInProgress) {
+    std::this_thread::sleep_for(milliseconds(1));
+    if (nccl.api.ncclCommGetAsyncError(comm, &result) != kNcclSuccess) return "no error to ask for";
+  }
+  const auto status = NcclStatus(nccl.api, "ncclCommInitRankConfig", result, comm);
+  if (comm != nullptr) nccl.api.ncclCommAbort(comm);
+  return status.ToString();
+}
+
+TEST_CASE(
+    "real nccl: forming a group without a GPU fails with a cause, neither hangs nor crashes") {
+  if (const auto why = WhyAbsent(); !why.empty()) return SkipTest(why);
+  if (HasGpu()) return SkipTest("this machine has a GPU");
+  const std::string text = WithNccl(InitAlone);
+  INFO(text);
+  CHECK(text.starts_with("INTERNAL: ncclCommInitRankConfig: unhandled cuda error"));
+  // Without any driver, or with a driver and no device.
+  CHECK((text.find("driver version is insufficient") != std::string::npos ||
+         text.find("no CUDA-capable device") != std::string::npos));
+}
+
+TEST_CASE("real nccl: wrong arguments are named as such") {
+  if (const auto why = WhyAbsent(); !why.empty()) return SkipTest(why);
+  const std::string text = WithNccl([](const LoadedNccl& nccl) {
+    const NcclResult result =
+        nccl.api.ncclAllReduce(nullptr, nullptr, 1, kNcclFloat32, kNcclSum, nullptr, nullptr);
+    return NcclStatus(nccl.api, "ncclAllReduce", result, nullptr).ToString();
+  });
+  CHECK_MESSAGE(text.starts_with("INVALID_ARGUMENT: ncclAllReduce: invalid argument"), text);
+}
+
+}  // namespace
+}  // namespace ddp::internal
