@@ -1,19 +1,12 @@
 #include "worker_runtime/gpu/nccl_api.h"
 
-#include <cstdlib>
-#include <utility>
-
-#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "worker_runtime/gpu/dynamic_library.h"
+#include "worker_runtime/gpu/library_search.h"
 #include "worker_runtime/gpu/nccl_functions.h"
-#include "worker_runtime/gpu/wheel_folders.h"
 
 namespace ddp::internal {
 namespace {
-
-constexpr char kVariable[] = "DDPRUN_NCCL_LIB";
-constexpr char kLibrary[] = "libnccl.so.2";
 
 // Functions of one purpose are there together or not at all.
 void DropHalfRegistration(NcclApi* api) {
@@ -27,17 +20,17 @@ void DropHalfRegistration(NcclApi* api) {
   api->ncclCommDeregister = nullptr;
 }
 
-absl::StatusOr<LoadedNccl> Read(const DynamicLibrary& library) {
+absl::Status Read(const DynamicLibrary& library, LoadedNccl* result) {
   LoadedNccl nccl;
   nccl.path = library.path();
   const std::string needed = "NCCL " + NcclVersionText(kNcclOldest) + " or newer is needed";
   if (!library.Take("ncclGetVersion", nccl.api.ncclGetVersion)) {
     return absl::FailedPreconditionError(nccl.path + ": it has no ncclGetVersion; " + needed);
   }
-  const NcclResult result = nccl.api.ncclGetVersion(&nccl.version);
-  if (result != kNcclSuccess) {
+  const NcclResult answer = nccl.api.ncclGetVersion(&nccl.version);
+  if (answer != kNcclSuccess) {
     return absl::FailedPreconditionError(nccl.path + ": ncclGetVersion failed with " +
-                                         std::to_string(result));
+                                         std::to_string(answer));
   }
   if (nccl.version < kNcclOldest) {
     return absl::FailedPreconditionError(nccl.path + ": it is NCCL " +
@@ -59,56 +52,8 @@ absl::StatusOr<LoadedNccl> Read(const DynamicLibrary& library) {
         missing + ", which " + NcclVersionText(kNcclOldest) + " and newer have");
   }
   DropHalfRegistration(&nccl.api);
-  return nccl;
-}
-
-// Tries one place after the other and keeps what was wrong with each.
-class Search {
- public:
-  // False, and the cause kept, unless `library` is there and serves.
-  bool Try(const absl::StatusOr<DynamicLibrary>& library) {
-    if (!library.ok()) {
-      causes_.push_back(std::string(library.status().message()));
-      return false;
-    }
-    auto nccl = Read(*library);
-    if (nccl.ok()) {
-      found_ = *std::move(nccl);
-      return true;
-    }
-    causes_.push_back(std::string(nccl.status().message()));
-    is_unfit_ = true;
-    return false;
-  }
-
-  void Note(std::string cause) { causes_.push_back(std::move(cause)); }
-
-  const LoadedNccl& found() const { return found_; }
-
-  absl::Status Failure(const std::string& advice) const {
-    return absl::Status(
-        is_unfit_ ? absl::StatusCode::kFailedPrecondition : absl::StatusCode::kNotFound,
-        "NCCL: " + absl::StrJoin(causes_, "; ") + "; " + advice);
-  }
-
- private:
-  LoadedNccl found_;
-  std::vector<std::string> causes_;
-  bool is_unfit_ = false;  // some place had a library, only not one that serves
-};
-
-bool TryWheels(Search* search) {
-  const std::string python = WheelPython();
-  if (python.empty()) {
-    search->Note("no Python's packages, as neither DDPRUN_NCCL_PYTHON nor PYTHON_EXEC is set");
-    return false;
-  }
-  const auto folders = PackageFolders(python);
-  for (const auto& folder : folders) {
-    if (search->Try(DynamicLibrary::Open(folder + "/nvidia/nccl/lib/" + kLibrary))) return true;
-  }
-  if (folders.empty()) search->Note("no folder of packages belongs to the Python " + python);
-  return false;
+  *result = nccl;
+  return absl::OkStatus();
 }
 
 std::string Words(const NcclApi& api, NcclResult result, NcclComm comm) {
@@ -123,23 +68,17 @@ std::string Words(const NcclApi& api, NcclResult result, NcclComm comm) {
 }  // namespace
 
 absl::StatusOr<LoadedNccl> LoadNccl() {
-  Search search;
-  const char* given = std::getenv(kVariable);
-  if (given != nullptr && *given != '\0') {
-    if (search.Try(DynamicLibrary::Open(given))) return search.found();
-    return search.Failure(std::string(kVariable) +
-                          " names it; name another, or unset the variable");
-  }
-  if (const auto loaded = DynamicLibrary::FindLoaded(kLibrary); loaded.has_value()) {
-    if (search.Try(*loaded)) return search.found();
-    // A second one beside a framework's own is allowed: neither sees the other's symbols.
-  } else if (search.Try(DynamicLibrary::Open(kLibrary))) {
-    return search.found();
-  }
-  if (TryWheels(&search)) return search.found();
-  return search.Failure(
-      "install libnccl2 or the Python package nvidia-nccl-cu12 or -cu13, "
-      "or name the file by DDPRUN_NCCL_LIB");
+  LoadedNccl nccl;
+  const auto status = SearchLibrary(
+      {.what = "NCCL",
+       .variable = "DDPRUN_NCCL_LIB",
+       .names = {"libnccl.so.2"},
+       .wheel_files = {"nvidia/nccl/lib/libnccl.so.2"},
+       .advice = "install libnccl2 or the Python package nvidia-nccl-cu12 or -cu13, or name the "
+                 "file by DDPRUN_NCCL_LIB"},
+      [&nccl](const DynamicLibrary& library) { return Read(library, &nccl); });
+  if (!status.ok()) return status;
+  return nccl;
 }
 
 absl::Status NcclStatus(const NcclApi& api, const char* call, NcclResult result, NcclComm comm) {

@@ -1,0 +1,88 @@
+#include "worker_runtime/gpu/library_search.h"
+
+#include <cstdlib>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_join.h"
+#include "worker_runtime/gpu/wheel_folders.h"
+
+namespace ddp::internal {
+namespace {
+
+// Remembers what was wrong with each place.
+class Search {
+ public:
+  explicit Search(const ReadLibrary& read) : read_(read) {}
+
+  bool Try(const absl::StatusOr<DynamicLibrary>& library) {
+    const absl::Status status = library.ok() ? read_(*library) : library.status();
+    if (!status.ok()) causes_.push_back(std::string(status.message()));
+    has_unfit_ = has_unfit_ || (library.ok() && !status.ok());
+    return status.ok();
+  }
+
+  void Note(std::string cause) { causes_.push_back(std::move(cause)); }
+
+  absl::Status Failure(const std::string& what, const std::string& advice) const {
+    return absl::Status(
+        has_unfit_ ? absl::StatusCode::kFailedPrecondition : absl::StatusCode::kNotFound,
+        what + ": " + absl::StrJoin(causes_, "; ") + "; " + advice);
+  }
+
+ private:
+  const ReadLibrary& read_;
+  std::vector<std::string> causes_;
+  bool has_unfit_ = false;
+};
+
+// A second library beside a framework's own that does not serve is allowed: neither sees the
+// other's symbols.
+bool TryNames(const std::vector<std::string>& names, Search* search) {
+  std::vector<std::string> others;
+  for (const auto& name : names) {
+    const auto loaded = DynamicLibrary::FindLoaded(name);
+    if (!loaded.has_value()) {
+      others.push_back(name);
+    } else if (search->Try(*loaded)) {
+      return true;
+    }
+  }
+  for (const auto& name : others) {
+    if (search->Try(DynamicLibrary::Open(name))) return true;
+  }
+  return false;
+}
+
+bool TryWheels(const std::vector<std::string>& files, Search* search) {
+  const std::string python = WheelPython();
+  if (python.empty()) {
+    search->Note("no Python's packages, as neither DDPRUN_NCCL_PYTHON nor PYTHON_EXEC is set");
+    return false;
+  }
+  const auto folders = PackageFolders(python);
+  for (const auto& folder : folders) {
+    for (const auto& file : files) {
+      if (search->Try(DynamicLibrary::Open(folder + "/" + file))) return true;
+    }
+  }
+  if (folders.empty()) search->Note("no folder of packages belongs to the Python " + python);
+  return false;
+}
+
+}  // namespace
+
+absl::Status SearchLibrary(const LibraryPlaces& places, const ReadLibrary& read) {
+  Search search(read);
+  const char* given = std::getenv(places.variable.c_str());
+  if (given != nullptr && *given != '\0') {
+    if (search.Try(DynamicLibrary::Open(given))) return absl::OkStatus();
+    return search.Failure(places.what,
+                          places.variable + " names it; name another, or unset the variable");
+  }
+  if (TryNames(places.names, &search)) return absl::OkStatus();
+  if (TryWheels(places.wheel_files, &search)) return absl::OkStatus();
+  return search.Failure(places.what, places.advice);
+}
+
+}  // namespace ddp::internal
