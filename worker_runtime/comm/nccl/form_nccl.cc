@@ -113,13 +113,15 @@ absl::StatusOr<std::unique_ptr<NcclCommunication>> JoinOnThread(const LoadedNccl
   auto shared = std::make_shared<Shared>();
   std::thread([shared, &nccl, id, &device, rank = host.rank(), size = host.world_size(),
                deadline] {
-    const absl::Status current = device.MakeCurrent();
-    absl::StatusOr<std::unique_ptr<NcclCommunication>> joined = current;
-    if (current.ok()) {
-      joined = NcclCommunication::Join(nccl, id, rank, size, deadline, [&shared] {
-        const std::lock_guard lock(shared->mutex);
-        return shared->interruption;
-      });
+    const auto interrupted = [&shared] {
+      const std::lock_guard lock(shared->mutex);
+      return shared->interruption;
+    };
+    std::optional<absl::StatusOr<std::unique_ptr<NcclCommunication>>> joined;
+    if (const absl::Status current = device.MakeCurrent(); !current.ok()) {
+      joined = current;
+    } else {
+      joined = NcclCommunication::Join(nccl, id, rank, size, deadline, interrupted);
     }
     const std::lock_guard lock(shared->mutex);
     shared->result = std::move(joined);

@@ -1,0 +1,80 @@
+#include "tests/worker_runtime/comm/nccl/gpu_rank.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+
+#include "rendezvous/base/check.h"
+#include "worker_runtime/gpu/gpu_runtime.h"
+
+namespace ddprun::testing {
+
+using ddp::internal::CudaPointer;
+using ddp::internal::CudaStream;
+using ddp::internal::kCudaSuccess;
+
+std::map<std::string, std::string> DoubleEnv(std::map<std::string, std::string> more,
+                                             const std::string& library) {
+  const std::string path = std::filesystem::absolute("tests/gpu_double/" + library).string();
+  std::map<std::string, std::string> env = {{"DDPRUN_CUDA_LIB", path},
+                                            {"DDPRUN_NCCL_LIB", path},
+                                            {"CUDA_VISIBLE_DEVICES", ""}};  // unset
+  for (auto& [name, value] : more) env[name] = std::move(value);
+  return env;
+}
+
+std::string RunOnDouble(int world_size, const std::map<std::string, std::string>& env,
+                             const RankProcesses::Body& body) {
+  RankProcesses ranks({.world_size = world_size, .env = env, .env_of_rank = {}}, body);
+  std::string codes;
+  for (int rank = 0; rank < world_size; ++rank) {
+    codes += (rank == 0 ? "" : " ") + std::to_string(ranks.Await(rank));
+  }
+  return codes;
+}
+
+const ddp::internal::CudaApi& Driver() { return ddp::internal::Cuda()->api; }
+
+ddp::Stream NewStream() {
+  CudaStream stream = nullptr;
+  DDP_CHECK(Driver().cuStreamCreateWithPriority(&stream, ddp::internal::kCudaStreamNonBlocking,
+                                                0) == kCudaSuccess);
+  return stream;
+}
+
+DeviceArray::DeviceArray(const std::vector<float>& values) : size_(values.size()) {
+  DDP_CHECK(Driver().cuMemAlloc(&pointer_, values.size() * sizeof(float)) == kCudaSuccess);
+  DDP_CHECK(Driver().cuMemcpyHtoDAsync(pointer_, values.data(), values.size() * sizeof(float),
+                                       nullptr) == kCudaSuccess);
+  DDP_CHECK(Driver().cuStreamSynchronize(nullptr) == kCudaSuccess);
+}
+
+std::vector<float> DeviceArray::Read(ddp::Stream stream) const {
+  std::vector<float> values(size_);
+  CudaStream on = static_cast<CudaStream>(stream);
+  DDP_CHECK(Driver().cuMemcpyDtoHAsync(values.data(), pointer_, size_ * sizeof(float), on) ==
+            kCudaSuccess);
+  DDP_CHECK(Driver().cuStreamSynchronize(on) == kCudaSuccess);
+  return values;
+}
+
+std::unique_ptr<ddp::ProcessGroup> GpuGroup(std::chrono::milliseconds timeout) {
+  auto group =
+      ddp::ProcessGroup::FromEnv({.timeout = timeout, .device = ddp::DeviceChoice::kCuda});
+  if (!group.ok()) {
+    std::fprintf(stderr, "no group: %s\n", std::string(group.status().message()).c_str());
+    RankProcesses::Say(std::string(group.status().message()));
+    _exit(90);
+  }
+  // What frameworks do for their own calls, and the test's need.
+  ddp::internal::CudaContext context = nullptr;
+  ddp::internal::CudaDevice device = 0;
+  DDP_CHECK(Driver().cuDeviceGet(&device, (*group)->gpu()) == kCudaSuccess);
+  DDP_CHECK(Driver().cuDevicePrimaryCtxRetain(&context, device) == kCudaSuccess);
+  DDP_CHECK(Driver().cuCtxSetCurrent(context) == kCudaSuccess);
+  return *std::move(group);
+}
+
+}  // namespace ddprun::testing

@@ -1,0 +1,246 @@
+// The communicator over NCCL between processes, on the double of CUDA and NCCL (tests/gpu_double).
+#include <numeric>
+
+#include <doctest/doctest.h>
+
+#include "tests/worker_runtime/comm/nccl/gpu_rank.h"
+
+namespace ddprun::testing {
+namespace {
+
+using ddp::DType;
+using ddp::ReduceOp;
+using Floats = std::vector<float>;
+
+// In a rank's process a failed check of doctest would be nobody's.
+#define EXPECT(claim)                                                      \
+  do {                                                                     \
+    if (!(claim)) {                                                        \
+      std::fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #claim); \
+      return 1;                                                            \
+    }                                                                      \
+  } while (false)
+
+int CheckCollectives(int rank, int size) {
+  const auto group = GpuGroup();
+  ddp::Communicator& comm = group->communicator();
+  EXPECT(std::string(comm.backend()) == "nccl");
+  EXPECT(comm.device_type() == ddp::DeviceType::kCuda);
+  EXPECT(std::string(comm.host().backend()) == "shm");
+  EXPECT(group->gpu() == rank);
+  const ddp::Stream stream = NewStream();
+  const float sum = static_cast<float>(size * (size + 1)) / 2;
+  const float mine = static_cast<float>(rank + 1);
+
+  DeviceArray data({mine, 10 * mine});
+  EXPECT(comm.AllReduce(data.data(), 2, DType::kFloat32, ReduceOp::kSum, stream)->Wait().ok());
+  EXPECT(data.Read(stream) == (Floats{sum, 10 * sum}));
+
+  DeviceArray average({mine});
+  EXPECT(comm.AllReduce(average.data(), 1, DType::kFloat32, ReduceOp::kAverage, stream)
+             ->WaitOn(stream)
+             .ok());
+  EXPECT(average.Read(stream) == Floats{sum / static_cast<float>(size)});
+
+  DeviceArray from_last({mine, mine});
+  EXPECT(comm.Broadcast(from_last.data(), 2, DType::kFloat32, size - 1, stream)->Wait().ok());
+  EXPECT(from_last.Read(stream) == Floats(2, static_cast<float>(size)));
+
+  Floats ranks(static_cast<size_t>(size));
+  std::iota(ranks.begin(), ranks.end(), 1.0f);
+  DeviceArray one({mine}), all(Floats(static_cast<size_t>(size), 0));
+  EXPECT(comm.AllGather(one.data(), all.data(), 1, DType::kFloat32, stream)->Wait().ok());
+  EXPECT(all.Read(stream) == ranks);
+
+  DeviceArray slice({0});
+  EXPECT(comm.ReduceScatter(all.data(), slice.data(), 1, DType::kFloat32, ReduceOp::kSum, stream)
+             ->Wait()
+             .ok());
+  EXPECT(slice.Read(stream) == Floats{mine * static_cast<float>(size)});
+
+  const int next = (rank + 1) % size, previous = (rank + size - 1) % size;
+  EXPECT(comm.SendReceive(one.data(), next, slice.data(), previous, 1, DType::kFloat32, stream)
+             ->Wait()
+             .ok());
+  EXPECT(slice.Read(stream) == Floats{static_cast<float>(previous + 1)});
+
+  EXPECT(comm.AllReduce(nullptr, 0, DType::kFloat32, ReduceOp::kSum, stream)->Wait().ok());
+  EXPECT(comm.Barrier()->Wait().ok());
+  int64_t on_host = rank;
+  EXPECT(comm.host().AllReduce(&on_host, 1, DType::kInt64, ReduceOp::kSum)->Wait().ok());
+  EXPECT(on_host == size * (size - 1) / 2);
+  EXPECT(group->Shutdown().ok());
+  EXPECT(!comm.Barrier()->Wait().ok());
+  return 0;
+}
+
+TEST_CASE("nccl: collectives of 2 and 4 ranks give the right values") {
+  for (const int size : {2, 4}) {
+    const auto codes = RunOnDouble(size, DoubleEnv(), [size](int rank) {
+      return CheckCollectives(rank, size);
+    });
+    CHECK(codes == (size == 2 ? "0 0" : "0 0 0 0"));
+  }
+}
+
+// NCCL's answer "in progress" means that the operation is not on the stream yet. An event recorded
+// then is passed at once, and whoever waits for it reads what has not been reduced.
+TEST_CASE("nccl: the done-event stands behind an operation that NCCL enqueues late") {
+  const auto codes = RunOnDouble(2, DoubleEnv({{"DDPRUN_DOUBLE_FAULT", "late=30"}}), [](int) {
+    const auto group = GpuGroup();
+    const ddp::Stream stream = NewStream();
+    for (int i = 0; i < 5; ++i) {
+      DeviceArray data(Floats(1000, 1));
+      const auto work = group->communicator().AllReduce(data.data(), 1000, DType::kFloat32,
+                                                        ReduceOp::kSum, stream);
+      EXPECT(work->WaitOn(stream).ok());
+      EXPECT(data.Read(stream) == Floats(1000, 2));
+      EXPECT(work->Wait().ok());
+      EXPECT(work->IsDone());
+      EXPECT(work->issued_at() <= work->started_at());
+      EXPECT(work->started_at() <= work->ended_at());
+    }
+    EXPECT(group->Shutdown().ok());
+    return 0;
+  });
+  CHECK(codes == "0 0");
+}
+
+TEST_CASE("nccl: calls do not wait for the device, and keep their order") {
+  const auto codes = RunOnDouble(2, DoubleEnv({{"DDPRUN_DOUBLE_FAULT", "slow=2"}}), [](int) {
+    const auto group = GpuGroup();
+    const ddp::Stream stream = NewStream();
+    DeviceArray data({1});
+    ddp::Communicator& comm = group->communicator();
+    std::vector<std::unique_ptr<ddp::Work>> works;
+    float expected = 1;
+    for (int i = 0; i < 100; ++i) {
+      works.push_back(comm.AllReduce(data.data(), 1, DType::kFloat32, ReduceOp::kSum, stream));
+      EXPECT(works.back()->WaitOn(stream).ok());
+      expected *= 2;
+    }
+    EXPECT(!works.back()->IsDone());
+    EXPECT(works.back()->Wait().ok());
+    for (const auto& work : works) EXPECT(work->IsDone());
+    EXPECT(data.Read(stream) == Floats{expected});
+    works.clear();
+    EXPECT(group->Shutdown().ok());
+    return 0;
+  });
+  CHECK(codes == "0 0");
+}
+
+TEST_CASE("nccl: memory for gradients is registered where NCCL can, and plain where it cannot") {
+  for (const auto& [library, words] :
+       {std::pair("libgpu_double.so", "nccl 2.28.7: each of 2 ranks has a GPU of its own"),
+        std::pair("libgpu_double_norevoke.so", "nccl 2.22.3")}) {
+    for (const char* fault : {"", "no_memalloc"}) {
+      const auto env = DoubleEnv({{"DDPRUN_DOUBLE_FAULT", fault}}, library);
+      const auto codes = RunOnDouble(2, env, [words = std::string(words)](int) {
+        const auto group = GpuGroup();
+        EXPECT(group->description().find(words) != std::string::npos);
+        ddp::Communicator& comm = group->communicator();
+        auto buffer = comm.Allocate(4096);
+        EXPECT(buffer.ok());
+        EXPECT((*buffer)->bytes() == 4096);
+        const ddp::Stream stream = NewStream();
+        EXPECT(comm.AllReduce((*buffer)->data(), 1024, DType::kFloat32, ReduceOp::kSum, stream)
+                   ->Wait()
+                   .ok());
+        EXPECT((*buffer)->Zero(stream).ok());
+        buffer->reset();
+        EXPECT(group->Shutdown().ok());
+        return 0;
+      });
+      CHECK(codes == "0 0");
+    }
+  }
+}
+
+int CheckRefused(const std::string& words, const std::function<void(ddp::Communicator&)>& call) {
+  const auto group = GpuGroup();
+  ddp::Communicator& comm = group->communicator();
+  call(comm);
+  const std::string message(comm.error().message());
+  if (message.find(words) != std::string::npos) return 0;
+  std::fprintf(stderr, "not \"%s\": %s\n", words.c_str(), message.c_str());
+  return 1;
+}
+
+TEST_CASE("nccl: memory and streams that cannot be used are refused by name") {
+  static float on_host[4];
+  const std::vector<std::pair<std::string, std::function<void(ddp::Communicator&)>>> rows = {
+      {"the input is not memory of a GPU",
+       [](ddp::Communicator& comm) {
+         comm.AllReduce(on_host, 4, DType::kFloat32, ReduceOp::kSum)->Wait().IgnoreError();
+       }},
+      {"the input is not aligned to its elements of 4 bytes",
+       [](ddp::Communicator& comm) {
+         DeviceArray data({1, 2});
+         char* const odd = reinterpret_cast<char*>(data.data()) + 2;
+         comm.AllReduce(odd, 1, DType::kFloat32, ReduceOp::kSum)->Wait().IgnoreError();
+       }},
+      {"the end of the input is not memory of a GPU",
+       [](ddp::Communicator& comm) {
+         DeviceArray data({1, 2});
+         comm.AllReduce(data.data(), size_t{1} << 32, DType::kFloat32, ReduceOp::kSum)
+             ->Wait()
+             .IgnoreError();
+       }},
+      {"more bytes than can be addressed",
+       [](ddp::Communicator& comm) {
+         DeviceArray data({1, 2});
+         comm.AllReduce(data.data(), SIZE_MAX / 4, DType::kFloat32, ReduceOp::kSum)
+             ->Wait()
+             .IgnoreError();
+       }},
+      {"the stream on which its data was announced cannot be used",
+       [](ddp::Communicator& comm) {
+         DeviceArray data({1});
+         const ddp::Stream stream = NewStream();
+         Driver().cuStreamDestroy(static_cast<ddp::internal::CudaStream>(stream));
+         comm.AllReduce(data.data(), 1, DType::kFloat32, ReduceOp::kSum, stream)
+             ->Wait()
+             .IgnoreError();
+       }},
+  };
+  for (const auto& [words, call] : rows) {
+    CAPTURE(words);
+    const auto codes = RunOnDouble(
+        2, DoubleEnv(), [&words = words, &call = call](int) { return CheckRefused(words, call); });
+    CHECK(codes == "0 0");
+  }
+}
+
+TEST_CASE("nccl: host memory's communicator refuses send-receive, which only nccl has") {
+  const auto codes = RunOnDouble(2, DoubleEnv(), [](int) {
+    const auto group = GpuGroup();
+    float value = 0;
+    const auto work =
+        group->communicator().host().SendReceive(&value, 0, &value, 1, 1, DType::kFloat32);
+    EXPECT(absl::IsUnimplemented(work->Wait()));
+    EXPECT(group->Shutdown().ok());
+    return 0;
+  });
+  CHECK(codes == "0 0");
+}
+
+TEST_CASE("nccl: a group of one on a GPU needs no NCCL") {
+  auto env = DoubleEnv({{"DDPRUN_NCCL_LIB", "/nowhere/libnccl.so.2"}});
+  const auto codes = RunOnDouble(1, env, [](int) {
+    const auto group = GpuGroup();
+    EXPECT(group->description() == "cuda: a group of one");
+    ddp::Communicator& comm = group->communicator();
+    EXPECT(std::string(comm.backend()) == "local");
+    DeviceArray from({1, 2}), to({0, 0});
+    EXPECT(comm.AllGather(from.data(), to.data(), 2, DType::kFloat32)->Wait().ok());
+    EXPECT(to.Read(nullptr) == (Floats{1, 2}));
+    EXPECT(comm.Barrier()->Wait().ok());
+    EXPECT(group->Shutdown().ok());
+    return 0;
+  });
+  CHECK(codes == "0");
+}
+
+}  // namespace
+}  // namespace ddprun::testing
