@@ -106,6 +106,7 @@ class NcclCommunicator final : public GroupCommunicator {
   void LookAtFront(const State& front);
   bool HasArrived(const GpuOperation& operation) const;
   absl::Status TimedOut(const GpuOperation& operation);
+  absl::Status Published(const absl::Status& status);
   void Fail(absl::Status status);
   // REQUIRES: the watchdog's thread, or the watchdog has ended.
   void AbortCommunication();

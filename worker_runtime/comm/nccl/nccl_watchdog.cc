@@ -20,6 +20,8 @@ constexpr Milliseconds kLook(20);
 constexpr Milliseconds kIdleLook(200);
 // How often a rank that waits looks whether others wait in something else.
 constexpr std::chrono::seconds kBoardLook(1);
+// How long the reason of another rank's abort may take to be read.
+constexpr Milliseconds kExplainPatience(500);
 // An abort takes milliseconds. Ranks must be out of a broken group within 5 s of the failure.
 constexpr std::chrono::seconds kAbortPatience(2);
 // How long the end of a group may take while all is well.
@@ -97,15 +99,25 @@ void NcclCommunicator::Look() {
       front = queue_.front();
     }
   }
-  if (!trouble.ok()) {
-    if (front != nullptr) {
-      trouble = absl::Status(trouble.code(),
-                             absl::StrCat(Describe(front->op), ": ", trouble.message()));
-    }
-    Fail(std::move(trouble));
-  } else if (front != nullptr) {
-    LookAtFront(front);
+  if (trouble.ok()) {
+    if (front != nullptr) LookAtFront(front);
+    return;
   }
+  // Whoever aborted the group has said why where all can read it.
+  const absl::Status said = absl::IsAborted(trouble) && board_ != nullptr
+                                ? board_->Read(kExplainPatience)
+                                : absl::OkStatus();
+  if (!said.ok()) return Fail(said);
+  if (front != nullptr) {
+    trouble =
+        absl::Status(trouble.code(), absl::StrCat(Describe(front->op), ": ", trouble.message()));
+  }
+  Fail(Published(trouble));
+}
+
+// The first word on the group's end, of whichever rank, so that all say the same.
+absl::Status NcclCommunicator::Published(const absl::Status& status) {
+  return board_ == nullptr ? status : board_->Publish(status);
 }
 
 // An operation waits for others once all before it on our stream is done. One that NCCL has not
@@ -125,12 +137,11 @@ void NcclCommunicator::LookAtFront(const State& front) {
     next_board_look_ = now + kBoardLook;
     if (std::exchange(arrived_at_, op.sequence) != op.sequence) board_->SayArrived(op);
     if (absl::Status mismatch = board_->MismatchAt(op); !mismatch.ok()) {
-      return Fail(board_->Publish(mismatch));
+      return Fail(Published(mismatch));
     }
   }
   if (now < op.deadline) return;
-  const absl::Status status = TimedOut(*front);
-  Fail(board_ == nullptr ? status : board_->Publish(status));
+  Fail(Published(TimedOut(*front)));
 }
 
 absl::Status NcclCommunicator::TimedOut(const GpuOperation& operation) {
@@ -208,11 +219,11 @@ void NcclCommunicator::AbortCommunication() {
 
 void NcclCommunicator::Refuse(const absl::Status& why) {
   // The others wait for a call that will not come.
-  Fail(why);
+  Fail(Published(why));
 }
 
 void NcclCommunicator::Abort(const std::string& reason) {
-  Fail(absl::AbortedError(absl::StrCat("aborted by rank ", rank(), ": ", reason)));
+  Fail(Published(absl::AbortedError(absl::StrCat("aborted by rank ", rank(), ": ", reason))));
 }
 
 absl::Status NcclCommunicator::error() const {

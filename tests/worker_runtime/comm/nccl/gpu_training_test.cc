@@ -1,0 +1,164 @@
+// DistributedDataParallel on GPUs, on the double of CUDA and NCCL: gradients arrive by copies, since
+// the double runs no kernels.
+#include <dlfcn.h>
+
+#include <cstdlib>
+
+#include <doctest/doctest.h>
+
+#include "ddp/distributed_data_parallel.h"
+#include "rendezvous/base/check.h"
+#include "rendezvous/base/steady_clock.h"
+#include "tests/worker_runtime/comm/nccl/gpu_rank.h"
+
+namespace ddprun::testing {
+namespace {
+
+using ddp::DType;
+using ddp::internal::CudaPointer;
+using ddp::internal::CudaStream;
+using ddp::internal::kCudaSuccess;
+using Floats = std::vector<float>;
+
+// In a rank's process a failed check of doctest would be nobody's.
+#define EXPECT(claim)                                                          \
+  do {                                                                         \
+    if (!(claim)) {                                                            \
+      std::fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #claim); \
+      return 1;                                                                \
+    }                                                                          \
+  } while (false)
+
+// Three parameters of 1,000 elements, each in a bucket of its own.
+constexpr size_t kCount = 1000;
+constexpr int kParameters = 3;
+
+struct Model {
+  explicit Model(ddp::Communicator& communicator, float value)
+      : ddp(communicator, {.bucket_cap_bytes = 16, .first_bucket_bytes = 16}),
+        stream(NewStream()) {
+    for (int i = 0; i < kParameters; ++i) {
+      parameters.emplace_back(Floats(kCount, value));
+      ddp.AddParameter("layer" + std::to_string(i), parameters.back().data(), kCount,
+                       DType::kFloat32);
+    }
+  }
+  // What a backward pass does for one parameter: the gradient is written on the stream.
+  absl::Status Backward(int id, float gradient) {
+    host_gradients.emplace_back(kCount, gradient);
+    DDP_CHECK(Driver().cuMemcpyHtoDAsync(
+                  reinterpret_cast<CudaPointer>(ddp.GradientPtr(id)), host_gradients.back().data(),
+                  kCount * sizeof(float), static_cast<CudaStream>(stream)) == kCudaSuccess);
+    return ddp.GradientReady(id, stream);
+  }
+  Floats Gradient(int id) const {
+    Floats values(kCount);
+    CudaStream on = static_cast<CudaStream>(stream);
+    DDP_CHECK(Driver().cuMemcpyDtoHAsync(values.data(),
+                                         reinterpret_cast<CudaPointer>(ddp.GradientPtr(id)),
+                                         kCount * sizeof(float), on) == kCudaSuccess);
+    DDP_CHECK(Driver().cuStreamSynchronize(on) == kCudaSuccess);
+    return values;
+  }
+
+  std::vector<DeviceArray> parameters;
+  std::vector<Floats> host_gradients;  // until the copies are done
+  ddp::DistributedDataParallel ddp;
+  const ddp::Stream stream;
+};
+
+// The double's own: work on a stream that lasts until it is released.
+template <typename Function>
+Function OfDouble(const char* name) {
+  void* library = dlopen(std::getenv("DDPRUN_CUDA_LIB"), RTLD_NOW | RTLD_NOLOAD);
+  DDP_CHECK(library != nullptr);
+  void* function = dlsym(library, name);
+  DDP_CHECK(function != nullptr);
+  return reinterpret_cast<Function>(function);
+}
+
+int TrainTwoSteps(int rank) {
+  const auto group = GpuGroup();
+  {
+    Model model(group->communicator(), static_cast<float>(rank));
+    EXPECT(model.ddp.Finalize().ok());
+    EXPECT(model.ddp.bucket_count() == kParameters);
+    // Rank 0's.
+    for (const DeviceArray& parameter : model.parameters) {
+      EXPECT(parameter.Read(model.stream) == Floats(kCount, 0));
+    }
+    EXPECT(model.Gradient(0) == Floats(kCount, 0));
+    for (int step = 0; step < 3; ++step) {
+      EXPECT(model.ddp.ZeroGrad(model.stream).ok());
+      for (int id = kParameters - 1; id >= 0; --id) {
+        EXPECT(model.Backward(id, static_cast<float>(10 * step + 2 * rank + id)).ok());
+      }
+      EXPECT(model.ddp.Finish(model.stream).ok());
+      for (int id = 0; id < kParameters; ++id) {
+        EXPECT(model.Gradient(id) == Floats(kCount, static_cast<float>(10 * step + id + 1)));
+      }
+    }
+    // Known from a step before, at the latest.
+    const ddp::ReductionTimes& times = model.ddp.last_reduction();
+    EXPECT(times.communication.count() > 0);
+    EXPECT(times.backward_end.time_since_epoch().count() > 0);
+    EXPECT(times.communication_end > times.backward_end);
+  }
+  EXPECT(group->Shutdown().ok());
+  return 0;
+}
+
+TEST_CASE("gpu training: gradients are averages on the optimizer's stream") {
+  CHECK(RunOnDouble(2, DoubleEnv(), TrainTwoSteps) == "0 0");
+  CHECK(RunOnDouble(2, DoubleEnv({{"DDPRUN_DOUBLE_FAULT", "late=5,slow=3"}}), TrainTwoSteps) ==
+        "0 0");
+}
+
+// The device cannot compute the last gradient before the first bucket is reduced: only a reduction
+// that runs beside backward, in the very first step, gets past this.
+int OverlapInStepOne(int) {
+  const auto group = GpuGroup();
+  {
+    Model model(group->communicator(), 1);
+    EXPECT(model.ddp.Finalize().ok());
+    EXPECT(model.Backward(2, 1).ok());
+    EXPECT(model.Backward(1, 1).ok());
+    int hold = 0;
+    using Hold = ddp::internal::CudaResult (*)(CudaStream, int*);
+    EXPECT(OfDouble<Hold>("ddprun_double_hold")(static_cast<CudaStream>(model.stream), &hold) ==
+           kCudaSuccess);
+    // Neither announcing nor finishing waits for the device.
+    EXPECT(model.Backward(0, 1).ok());
+    const TimePoint deadline = SteadyNow() + std::chrono::seconds(20);
+    while (!model.ddp.IsReduced(0) && SteadyNow() < deadline) {
+    }
+    EXPECT(model.ddp.IsReduced(0));
+    EXPECT(!model.ddp.IsReduced(2));
+    EXPECT(model.ddp.Finish(model.stream).ok());
+    EXPECT(OfDouble<ddp::internal::CudaResult (*)(int)>("ddprun_double_release")(hold) ==
+           kCudaSuccess);
+    EXPECT(model.Gradient(0) == Floats(kCount, 1));
+  }
+  EXPECT(group->Shutdown().ok());
+  return 0;
+}
+
+TEST_CASE("gpu training: the first bucket is reduced while backward runs, in step 1") {
+  CHECK(RunOnDouble(2, DoubleEnv(), OverlapInStepOne) == "0 0");
+}
+
+TEST_CASE("gpu training: gradients of one pass on two streams are refused") {
+  CHECK(RunOnDouble(1, DoubleEnv(), [](int) {
+          const auto group = GpuGroup();
+          Model model(group->communicator(), 1);
+          EXPECT(model.ddp.Finalize().ok());
+          EXPECT(model.Backward(2, 1).ok());
+          const absl::Status status = model.ddp.GradientReady(1, NewStream());
+          EXPECT(absl::IsInvalidArgument(status));
+          EXPECT(status.message().find("another stream") != std::string::npos);
+          return 0;
+        }) == "0");
+}
+
+}  // namespace
+}  // namespace ddprun::testing

@@ -1,0 +1,259 @@
+// How a group on GPUs ends when something does: each fault of the double, with its deadline and its
+// words. What NCCL itself would do is to wait, for ten minutes or for ever.
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+
+#include <doctest/doctest.h>
+
+#include "rendezvous/base/steady_clock.h"
+#include "tests/support/temp_dir.h"
+#include "tests/worker_runtime/comm/nccl/gpu_rank.h"
+
+namespace ddprun::testing {
+namespace {
+
+using namespace std::chrono_literals;
+using ddp::DType;
+using ddp::ReduceOp;
+using Seconds = std::chrono::duration<double>;
+
+// A group whose every operation may take this long, and how soon after it all must be out.
+constexpr auto kTimeout = 3s;
+constexpr auto kOut = 5s;
+
+// All ranks all-reduce until one of them fails, and say with what. `before` is called ahead of the
+// third operation.
+int ReduceUntilFailure(int rank, const std::function<void(int rank)>& before) {
+  const auto group = GpuGroup(kTimeout);
+  DeviceArray data({1, 2, 3});
+  absl::Status status;
+  for (int i = 1; status.ok(); ++i) {
+    if (i == 3) before(rank);
+    status = group->communicator()
+                 .AllReduce(data.data(), 3, DType::kFloat32, ReduceOp::kAverage)
+                 ->Wait();
+  }
+  RankProcesses::Say(status.ToString());
+  // The error is final.
+  return group->communicator().error() == status &&
+                 group->communicator().Barrier()->Wait() == status
+             ? 0
+             : 3;
+}
+
+struct Ends {
+  std::string words;  // of rank 0
+  int code = -1;      // of rank 0
+  Duration took{0};   // from the start of the third operation
+};
+
+Ends RunFault(int size, std::map<std::string, std::string> env,
+              const std::function<void(int rank)>& before,
+              const std::function<void(RankProcesses&)>& then = nullptr) {
+  const TempDir temp;
+  env["DDPRUN_FLIGHT_RECORDER_DIR"] = temp.path();
+  env["DDPRUN_DOUBLE_DIR"] = temp.path();
+  RankProcesses ranks({.world_size = size, .env = DoubleEnv(std::move(env)), .env_of_rank = {}},
+                      [&before](int rank) { return ReduceUntilFailure(rank, before); });
+  const TimePoint begin = SteadyNow();
+  if (then) then(ranks);
+  Ends ends;
+  ends.words = ranks.Hear(0);
+  ends.code = ranks.Await(0);
+  ends.took = SteadyNow() - begin;
+  return ends;
+}
+
+bool Has(const std::string& text, const std::string& words) {
+  return text.find(words) != std::string::npos;
+}
+
+TEST_CASE("nccl: a rank that dies in a collective is named, and the others are out in 5 s") {
+  for (const int size : {2, 4}) {
+    const Ends ends = RunFault(size, {}, [](int rank) {
+      if (rank == 1) raise(SIGKILL);
+    });
+    CAPTURE(ends.words);
+    CHECK(Has(ends.words, "UNAVAILABLE: all-reduce #3 (float32 x 3, average): "));
+    CHECK(Has(ends.words, "rank 1"));
+    CHECK(ends.code == 0);
+    CHECK(Seconds(ends.took) < kOut);
+  }
+}
+
+TEST_CASE("nccl: a rank that hangs is named 5 s after the timeout at the latest") {
+  const Ends ends = RunFault(4, {}, [](int rank) {
+    if (rank == 2) raise(SIGSTOP);
+  });
+  CAPTURE(ends.words);
+  CHECK(Has(ends.words, "DEADLINE_EXCEEDED: all-reduce #3 (float32 x 3, average) timed out after 3 "
+                        "s: rank 2 did not arrive; the last operations of rank "));
+  CHECK(ends.code == 0);
+  CHECK(Seconds(ends.took) < kTimeout + kOut);
+}
+
+TEST_CASE("nccl: an operation that never ends on a device ends by the timeout") {
+  const Ends ends = RunFault(2, {{"DDPRUN_DOUBLE_FAULT", "hang=3@1"}}, [](int) {});
+  CAPTURE(ends.words);
+  CHECK(Has(ends.words, "all-reduce #3 (float32 x 3, average) timed out after 3 s: "));
+  CHECK(ends.code == 0);
+  CHECK(Seconds(ends.took) < kTimeout + kOut);
+}
+
+TEST_CASE("nccl: errors that NCCL reports later name the operation") {
+  for (const char* fault : {"async_error=3@1", "remote_error=3@1"}) {
+    const Ends ends = RunFault(2, {{"DDPRUN_DOUBLE_FAULT", fault}}, [](int) {});
+    CAPTURE(fault);
+    CAPTURE(ends.words);
+    CHECK(Has(ends.words, "all-reduce #3 (float32 x 3, average)"));
+    CHECK(ends.code == 0);
+    CHECK(Seconds(ends.took) < kOut);
+  }
+}
+
+TEST_CASE("nccl: an abort that hangs ends the process") {
+  const Ends ends =
+      RunFault(2, {{"DDPRUN_DOUBLE_FAULT", "abort_hangs@0"}}, [](int rank) {
+        if (rank == 1) raise(SIGKILL);
+      });
+  CHECK((ends.code == 0 || ends.code == EXIT_FAILURE));
+  CHECK(Seconds(ends.took) < kOut + 2s);
+}
+
+TEST_CASE("nccl: without ncclCommRevoke a group is aborted as well") {
+  RankProcesses ranks(
+      {.world_size = 2, .env = DoubleEnv({}, "libgpu_double_norevoke.so"), .env_of_rank = {}},
+      [](int rank) {
+        return ReduceUntilFailure(rank, [](int r) {
+          if (r == 1) raise(SIGKILL);
+        });
+      });
+  CHECK(Has(ranks.Hear(0), "all-reduce #3"));
+  CHECK(ranks.Await(0) == 0);
+}
+
+TEST_CASE("nccl: ranks in different operations are told which, long before the timeout") {
+  RankProcesses ranks({.world_size = 2, .env = DoubleEnv({{"DDPRUN_DOUBLE_FAULT", ""}}),
+                       .env_of_rank = {}},
+                      [](int rank) {
+                        const auto group = GpuGroup(20s);
+                        DeviceArray data({1, 2, 3});
+                        ddp::Communicator& comm = group->communicator();
+                        const size_t count = rank == 0 ? 3 : 2;
+                        const absl::Status status =
+                            comm.AllReduce(data.data(), count, DType::kFloat32, ReduceOp::kSum)
+                                ->Wait();
+                        RankProcesses::Say(status.ToString());
+                        return 0;
+                      });
+  const std::string words = ranks.Hear(0);
+  CAPTURE(words);
+  CHECK(Has(words, "float32 x 3"));
+  CHECK(Has(words, "count=2"));
+}
+
+// The others' words when one rank cannot form the group, or a rank's own.
+std::string FormingFault(std::map<std::string, std::string> env, std::chrono::milliseconds timeout,
+                         Duration* took,
+                         std::function<std::map<std::string, std::string>(int)> of_rank = {}) {
+  const TempDir temp;
+  env["DDPRUN_DOUBLE_DIR"] = temp.path();
+  RankProcesses ranks(
+      {.world_size = 2, .env = DoubleEnv(std::move(env)), .env_of_rank = std::move(of_rank)},
+      [timeout](int) {
+        GpuGroup(timeout);
+        RankProcesses::Say("formed");
+        return 0;
+      });
+  const TimePoint begin = SteadyNow();
+  std::string words = ranks.Hear(0);
+  ranks.Await(0);
+  if (took != nullptr) *took = SteadyNow() - begin;
+  return words;
+}
+
+TEST_CASE("nccl: a group that NCCL does not form ends by the deadline") {
+  for (const char* fault : {"never_joins@1", "init_hangs@0"}) {
+    Duration took{0};
+    const std::string words = FormingFault({{"DDPRUN_DOUBLE_FAULT", fault}}, kTimeout, &took);
+    CAPTURE(fault);
+    CAPTURE(words);
+    CHECK(Has(words, "join NCCL's group of 2 ranks: timed out after 3 s: "));
+    CHECK(Seconds(took) < kTimeout + kOut);
+  }
+}
+
+TEST_CASE("nccl: what a rank lacks for a GPU is said on every rank, by that rank's number") {
+  const auto on_rank_1 = [](std::map<std::string, std::string> env) {
+    return [env](int rank) { return rank == 1 ? env : std::map<std::string, std::string>(); };
+  };
+  const std::string old = DoubleEnv({}, "libgpu_double_old.so").at("DDPRUN_NCCL_LIB");
+  struct Row {
+    std::map<std::string, std::string> env;  // of rank 1
+    std::vector<std::string> words;
+  };
+  const std::vector<Row> rows = {
+      {{{"DDPRUN_CUDA_LIB", "/nowhere/libcuda.so.1"}}, {"rank 1: ", "/nowhere/libcuda.so.1"}},
+      {{{"DDPRUN_NCCL_LIB", "/nowhere/libnccl.so.2"}}, {"rank 1: ", "/nowhere/libnccl.so.2"}},
+      {{{"DDPRUN_NCCL_LIB", old}}, {"rank 1: ", "2.17.1", "2.18.3"}},
+      {{{"DDPRUN_DOUBLE_GPUS", "0"}}, {"rank 1: ", "CUDA shows no GPU", "CUDA_VISIBLE_DEVICES"}},
+      {{{"CUDA_VISIBLE_DEVICES", "-1"}}, {"rank 1: ", "CUDA shows no GPU"}},
+      {{{"CUDA_VISIBLE_DEVICES", "0"}}, {"ranks 0 and 1 have the same GPU (GPU-"}},
+      {{{"LOCAL_RANK", "9"}}, {"rank 1: ", "local rank 9 has no GPU: CUDA shows 8"}},
+      {{{"NCCL_COMM_ID", "1.2.3.4:5"}}, {"rank 1: NCCL_COMM_ID is set", "unset it"}},
+      {{{"DDPRUN_DOUBLE_FAULT", "cuinit=803"}}, {"rank 1: ", "cuInit"}},
+  };
+  for (const Row& row : rows) {
+    const std::string words = FormingFault({}, 20s, nullptr, on_rank_1(row.env));
+    CAPTURE(words);
+    CHECK(Has(words, "device cuda: "));
+    for (const std::string& word : row.words) {
+      CAPTURE(word);
+      CHECK(Has(words, word));
+    }
+  }
+}
+
+TEST_CASE("nccl: devices of an automatic group are those that every rank has") {
+  const auto describe = [](const std::map<std::string, std::string>& of_rank_1) {
+    RankProcesses ranks({.world_size = 2,
+                         .env = DoubleEnv(),
+                         .env_of_rank =
+                             [&of_rank_1](int rank) {
+                               return rank == 1 ? of_rank_1 : std::map<std::string, std::string>();
+                             }},
+                        [](int) {
+                          auto group = ddp::ProcessGroup::FromEnv(
+                              {.timeout = 20s, .device = ddp::DeviceChoice::kAuto});
+                          RankProcesses::Say(group.ok() ? (*group)->description()
+                                                        : group.status().ToString());
+                          return group.ok() && (*group)->Shutdown().ok() ? 0 : 1;
+                        });
+    std::string words = ranks.Hear(0);
+    CHECK(ranks.Await(0) == 0);
+    CHECK(ranks.Await(1) == 0);
+    return words;
+  };
+  CHECK(describe({}) == "cuda, nccl 2.28.7: each of 2 ranks has a GPU of its own");
+  CHECK(describe({{"CUDA_VISIBLE_DEVICES", "GPU-a1"}}) ==
+        "cuda, nccl 2.28.7: each of 2 ranks has a GPU of its own");
+  const std::string words = describe({{"CUDA_VISIBLE_DEVICES", "-1"}});
+  CAPTURE(words);
+  CHECK(words.find("shm: all ranks share a host; no GPUs (rank 1: CUDA shows no GPU") == 0);
+}
+
+TEST_CASE("nccl: a group that ends while NCCL hangs at its end ends the process") {
+  const auto begin = SteadyNow();
+  const std::string codes =
+      RunOnDouble(2, DoubleEnv({{"DDPRUN_DOUBLE_FAULT", "finalize_hangs@0"}}), [](int) {
+        const auto group = GpuGroup(20s);
+        return group->Shutdown().ok() ? 0 : 1;
+      });
+  CHECK((codes == "0 0" || codes == "1 0"));
+  CHECK(SteadyNow() - begin < 20s);
+}
+
+}  // namespace
+}  // namespace ddprun::testing
