@@ -35,9 +35,12 @@ std::string WithNccl(const std::function<std::string(const LoadedNccl&)>& body,
       patience);
 }
 
+// Only where there is none: one that is there and that we cannot load is a failure.
 std::string WhyAbsent() {
+  if (NVIDIA_NCCL_LIBRARY[0] != '\0') return "";
   const std::string text = WithNccl([](const LoadedNccl&) { return std::string(); });
-  return text.empty() ? "" : text + " (tools/setup --with-nccl installs it)";
+  if (!text.starts_with("NOT_FOUND")) return "";
+  return "no libnccl.so.2, neither the system's nor that of tools/setup --with-nccl";
 }
 
 bool HasGpu() {
