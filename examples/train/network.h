@@ -5,49 +5,55 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "examples/train/idx_data.h"
 
 namespace train {
 
-// One array of weights. The network computes its gradient into `gradient`, which it does not own.
+// One array of weights, in the memory of the device that the network computes on. The network
+// computes its gradient into `gradient`, which it does not own.
 struct Parameter {
   std::string name;
-  std::vector<float> values;
-  std::vector<float> velocity;  // of the optimizer
+  size_t count = 0;
+  float* values = nullptr;
+  float* velocity = nullptr;  // of the optimizer
   float* gradient = nullptr;
 };
 
+// What forward passes added up.
+struct Tally {
+  double loss = 0;      // the sum over images (cross entropy)
+  int64_t correct = 0;  // images that have their own label's score as the highest
+};
+
+// Its work is queued on the device in the order of the calls; a device's error is the result of the
+// next call. Used by one thread.
 class Network {
  public:
-  // Random weights, the same for the same seed on every machine.
-  Network(int inputs, int hidden, uint64_t seed);
-  ~Network();
+  Network() = default;
+  virtual ~Network() = default;
+  Network(const Network&) = delete;
+  Network& operator=(const Network&) = delete;
 
-  // In the order in which forward uses them.
-  std::vector<Parameter>& parameters() { return parameters_; }
+  // In the order in which forward uses them; owned by the network.
+  virtual std::vector<Parameter>& parameters() = 0;
 
-  // Classifies these images of the set; returns the sum of their losses (cross entropy).
-  double Forward(const ImageSet& images, std::span<const int64_t> indices);
-  // Adds `scale` times the gradient of the sum that the last Forward returned to every parameter's
-  // gradient, and calls `ready(i)` as soon as that of parameter i is complete, the last one first.
-  void Backward(float scale, const std::function<void(int)>& ready);
+  // Classifies these images of the set, which must live as long as the network.
+  virtual absl::Status Forward(const ImageSet& images, std::span<const int64_t> indices) = 0;
+  // Adds `scale` times the gradient of the last Forward's sum of losses to every parameter's
+  // gradient, and calls `ready(i)` as soon as that of parameter i is complete or queued, the last
+  // one first. After an error not every parameter was ready.
+  // REQUIRES: every parameter has a gradient, and the last Forward was ok.
+  virtual absl::Status Backward(float scale, const std::function<void(int)>& ready) = 0;
   // Stochastic gradient descent with momentum 0.9.
-  void Update(float learning_rate);
-  // How many of the last Forward's images have their own label's score as the highest.
-  int64_t CountCorrect() const;
-
- private:
-  struct Activations;  // Eigen matrices, kept out of this header
-
-  const int inputs_;
-  const int hidden_;
-  std::vector<Parameter> parameters_;
-  std::unique_ptr<Activations> last_;
+  virtual absl::Status Update(float learning_rate) = 0;
+  // The sums over all Forwards since the last TakeTally. Waits for the device: not for every step.
+  virtual absl::StatusOr<Tally> TakeTally() = 0;
 };
 
 }  // namespace train

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
+#include "examples/train/cpu_network.h"
 
 namespace train {
 
@@ -34,7 +35,8 @@ Trainer::Trainer(const Options& options, ddp::Communicator& communicator, const 
       training_(training),
       test_(test),
       log_(log),
-      network_(training.pixels_per_image(), options.hidden, options.seed),
+      network_(
+          std::make_unique<CpuNetwork>(training.pixels_per_image(), options.hidden, options.seed)),
       ddp_(communicator,
            {.bucket_cap_bytes = static_cast<size_t>(options.bucket_cap_mb * (1 << 20))}),
       sampler_(training.count, communicator.rank(), communicator.world_size(),
@@ -90,17 +92,17 @@ absl::Status Trainer::PrepareOutputs() {
 // Registers the parameters, in the order of forward; afterwards all ranks have rank 0's, and
 // gradients have a place to be written to.
 absl::Status Trainer::Prepare() {
-  std::vector<Parameter>& parameters = network_.parameters();
+  std::vector<Parameter>& parameters = network_->parameters();
   for (Parameter& p : parameters) {
-    ddp_.AddParameter(p.name, p.values.data(), p.values.size(), DType::kFloat32);
-    weights_.push_back({p.name, p.values.data(), p.values.size(), DType::kFloat32});
+    ddp_.AddParameter(p.name, p.values, p.count, DType::kFloat32);
+    weights_.push_back({p.name, p.values, p.count, DType::kFloat32});
   }
   if (absl::Status status = ddp_.Finalize(); !status.ok()) return status;
   state_ = weights_;
   for (size_t i = 0; i < parameters.size(); ++i) {
     Parameter& p = parameters[i];
     p.gradient = static_cast<float*>(ddp_.GradientPtr(static_cast<int>(i)));
-    state_.push_back({p.name + ".velocity", p.velocity.data(), p.velocity.size(), DType::kFloat32});
+    state_.push_back({p.name + ".velocity", p.velocity, p.count, DType::kFloat32});
   }
   summary_.world_size = communicator_.world_size();
   summary_.backend = communicator_.backend();
@@ -142,10 +144,11 @@ absl::Status Trainer::TrainEpoch() {
     if (absl::Status status = Step(); !status.ok()) return status;
     const bool is_due = options_.checkpoint_every > 0 && step_ % options_.checkpoint_every == 0;
     if (is_due && sampler_.remaining() > 0) {
+      if (absl::Status status = CollectLoss().status(); !status.ok()) return status;
       if (absl::Status status = Save(); !status.ok()) return status;
     }
   }
-  return absl::OkStatus();
+  return CollectLoss().status();
 }
 
 // One step of the optimizer: the gradient of the mean loss over the images of all ranks.
@@ -155,26 +158,38 @@ absl::Status Trainer::Step() {
   const size_t batch = static_cast<size_t>(options_.batch_size);
   const std::vector<int64_t> indices = sampler_.Next(batch * options_.accumulate);
   absl::Status status = ddp_.ZeroGrad();
-  double loss = 0;
   for (size_t begin = 0; begin < indices.size(); begin += batch) {
     const size_t count = std::min(batch, indices.size() - begin);
     // Only the last pass of a step reduces; those before it add up locally.
     const auto guard = ddp_.NoSync(begin + count < indices.size());
-    loss += network_.Forward(training_, std::span(indices).subspan(begin, count));
-    network_.Backward(1.0f / static_cast<float>(indices.size()),
-                      [&](int parameter) { status.Update(ddp_.GradientReady(parameter)); });
+    status.Update(network_->Forward(training_, std::span(indices).subspan(begin, count)));
+    if (!status.ok()) return status;
+    status.Update(network_->Backward(1.0f / static_cast<float>(indices.size()), [&](int parameter) {
+      status.Update(ddp_.GradientReady(parameter));
+    }));
   }
   status.Update(ddp_.Finish());
   if (!status.ok()) return status;
-  network_.Update(options_.learning_rate);
+  status = network_->Update(options_.learning_rate);
+  if (!status.ok()) return status;
   ++step_;
   const int64_t samples = static_cast<int64_t>(indices.size());
   epoch_metrics_.EndStep(samples, ddp_.last_reduction());
   run_metrics_.EndStep(samples, ddp_.last_reduction());
 
-  loss_sum_ += loss;
   loss_count_ += static_cast<double>(samples);
-  return options_.step_log.empty() ? absl::OkStatus() : LogStep(loss, indices.size());
+  if (options_.step_log.empty()) return absl::OkStatus();
+  const absl::StatusOr<double> loss = CollectLoss();
+  return loss.ok() ? LogStep(*loss, indices.size()) : loss.status();
+}
+
+// Moves what the network's forward passes lost into loss_sum_ and returns it. Waits for the device,
+// so it is asked only when somebody wants to know.
+absl::StatusOr<double> Trainer::CollectLoss() {
+  const absl::StatusOr<Tally> tally = network_->TakeTally();
+  if (!tally.ok()) return tally.status();
+  loss_sum_ += tally->loss;
+  return tally->loss;
 }
 
 absl::Status Trainer::FinishEpoch(int64_t epoch) {
@@ -225,11 +240,14 @@ absl::StatusOr<double> Trainer::TestAccuracy() {
   for (int64_t i = communicator_.rank(); i < test_.count; i += communicator_.world_size()) {
     mine.push_back(i);
   }
-  int64_t correct = 0;
   for (size_t begin = 0; begin < mine.size(); begin += kBatch) {
-    network_.Forward(test_, std::span(mine).subspan(begin, std::min(kBatch, mine.size() - begin)));
-    correct += network_.CountCorrect();
+    absl::Status status = network_->Forward(
+        test_, std::span(mine).subspan(begin, std::min(kBatch, mine.size() - begin)));
+    if (!status.ok()) return status;
   }
+  const absl::StatusOr<Tally> tally = network_->TakeTally();
+  if (!tally.ok()) return tally.status();
+  int64_t correct = tally->correct;
   absl::Status status = communicator_.AllReduce(&correct, 1, DType::kInt64, ReduceOp::kSum)->Wait();
   if (!status.ok()) return status;
   return static_cast<double>(correct) / static_cast<double>(test_.count);

@@ -3,6 +3,7 @@
 #define DDPRUN_EXAMPLES_TRAIN_TRAINER_H_
 
 #include <cstdio>
+#include <memory>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -37,6 +38,7 @@ class Trainer {
   absl::Status Step();
   absl::Status FinishEpoch(int64_t epoch);
   absl::Status Save();
+  absl::StatusOr<double> CollectLoss();
   // The mean over all ranks of what they added to `sum` and `count`.
   absl::Status SumOverRanks(double* sum, double* count);
   absl::StatusOr<double> TestAccuracy();
@@ -50,7 +52,7 @@ class Trainer {
   const ImageSet& test_;
   std::FILE* const log_;
 
-  Network network_;
+  const std::unique_ptr<Network> network_;
   ddp::DistributedDataParallel ddp_;
   ddp::DistributedSampler sampler_;
   ddp::Checkpoint checkpoint_;

@@ -1,0 +1,42 @@
+// The network on the processor, by Eigen.
+#ifndef DDPRUN_EXAMPLES_TRAIN_CPU_NETWORK_H_
+#define DDPRUN_EXAMPLES_TRAIN_CPU_NETWORK_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "examples/train/initial_weights.h"
+#include "examples/train/network.h"
+
+namespace train {
+
+// Every call is done when it returns, and none fails.
+class CpuNetwork : public Network {
+ public:
+  CpuNetwork(int inputs, int hidden, uint64_t seed);
+  ~CpuNetwork() override;
+
+  std::vector<Parameter>& parameters() override { return parameters_; }
+  absl::Status Forward(const ImageSet& images, std::span<const int64_t> indices) override;
+  absl::Status Backward(float scale, const std::function<void(int)>& ready) override;
+  absl::Status Update(float learning_rate) override;
+  absl::StatusOr<Tally> TakeTally() override;
+
+ private:
+  struct Activations;  // Eigen matrices, kept out of this header
+
+  const int inputs_;
+  const int hidden_;
+  std::vector<InitialWeights> weights_;  // by now trained; what the parameters point to
+  std::vector<std::vector<float>> velocities_;
+  std::vector<Parameter> parameters_;
+  std::unique_ptr<Activations> last_;
+  Tally tally_;
+};
+
+}  // namespace train
+
+#endif  // DDPRUN_EXAMPLES_TRAIN_CPU_NETWORK_H_
