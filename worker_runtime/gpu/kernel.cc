@@ -1,0 +1,40 @@
+#include "worker_runtime/gpu/kernel.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace ddp::internal {
+
+LaunchShape ShapeFor(int64_t count) {
+  const LaunchShape shape;
+  // 2,048 blocks of 256 are more threads than any GPU runs at once (H200: 132 SMs x 2,048).
+  const int64_t wanted = count / shape.threads_x + (count % shape.threads_x != 0);
+  return {.blocks = static_cast<unsigned>(std::clamp<int64_t>(wanted, 1, 2048))};
+}
+
+absl::StatusOr<OwnedModule> LoadPtx(const CudaApi& cuda, const char* name, const char* ptx) {
+  CudaModule module = nullptr;
+  const absl::Status status =
+      CudaStatus(cuda, "cuModuleLoadData", cuda.cuModuleLoadData(&module, ptx));
+  if (!status.ok()) {
+    return absl::Status(
+        status.code(), absl::StrCat("load the kernels of ", name,
+                                    " (for compute capability 8.0 and newer): ", status.message()));
+  }
+  return OwnedModule(module, {&cuda});
+}
+
+absl::StatusOr<CudaFunction> FindFunction(const CudaApi& cuda, CudaModule module,
+                                          const char* name) {
+  CudaFunction function = nullptr;
+  const absl::Status status =
+      CudaStatus(cuda, "cuModuleGetFunction", cuda.cuModuleGetFunction(&function, module, name));
+  if (!status.ok()) {
+    return absl::Status(status.code(),
+                        absl::StrCat("find the kernel ", name, ": ", status.message()));
+  }
+  return function;
+}
+
+}  // namespace ddp::internal
