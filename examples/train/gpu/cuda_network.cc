@@ -1,0 +1,318 @@
+#include "examples/train/gpu/cuda_network.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "examples/train/gpu/layers_ptx.h"
+#include "examples/train/initial_weights.h"
+#include "rendezvous/base/check.h"
+
+namespace train {
+
+using ddp::internal::AddressOf;
+using ddp::internal::AllocateDevice;
+using ddp::internal::AllocatePinned;
+using ddp::internal::CudaStatus;
+using ddp::internal::DeviceMemory;
+using ddp::internal::FindKernel;
+using ddp::internal::LaunchShape;
+using ddp::internal::ShapeFor;
+
+namespace {
+
+template <typename T>
+T* As(const DeviceMemory& memory) {
+  return static_cast<T*>(memory.get());
+}
+
+// The result of an allocation to where it belongs.
+template <typename T>
+absl::Status Assign(absl::StatusOr<T> made, T* to) {
+  if (made.ok()) *to = *std::move(made);
+  return made.status();
+}
+
+absl::Status Named(const char* what, const absl::Status& status) {
+  if (status.ok()) return status;
+  return absl::Status(status.code(), absl::StrCat(what, ": ", status.message()));
+}
+
+// For kernels whose blocks do whole rows.
+LaunchShape ShapeForRows(int rows) { return {.blocks = static_cast<unsigned>(rows)}; }
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<CudaNetwork>> CudaNetwork::Create(
+    const ddp::internal::CudaApi& cuda, const ddp::internal::CublasApi& cublas, int inputs,
+    int hidden, uint64_t seed) {
+  auto network = std::unique_ptr<CudaNetwork>(new CudaNetwork(cuda, inputs, hidden));
+  absl::Status status =
+      Assign(ddp::internal::MakeStream(cuda, "the network's stream", 0), &network->stream_);
+  if (status.ok()) status = network->LoadKernels();
+  if (status.ok()) {
+    status = Assign(MatrixProducts::Create(cuda, cublas, network->stream()), &network->products_);
+  }
+  if (status.ok()) status = network->MakeParameters(seed);
+  if (status.ok()) status = network->MakeTally();
+  for (Stage& stage : network->stages_) {
+    if (!status.ok()) return status;
+    status =
+        Assign(ddp::internal::MakeEvent(cuda, "the event behind a batch's copy"), &stage.copied);
+  }
+  if (!status.ok()) return status;
+  return network;
+}
+
+CudaNetwork::~CudaNetwork() {
+  if (stream_ != nullptr) cuda_.cuStreamSynchronize(stream());
+}
+
+absl::Status CudaNetwork::LoadKernels() {
+  absl::Status status = Assign(ddp::internal::LoadPtx(cuda_, "layers.cu", kLayersPtx), &module_);
+  if (!status.ok()) return status;
+  const auto find = [&](const char* name, auto* kernel) {
+    status.Update(FindKernel(cuda_, module_.get(), name, kernel));
+  };
+  find("gather_images", &kernels_.gather_images);
+  find("add_bias_relu", &kernels_.add_bias_relu);
+  find("softmax_loss", &kernels_.softmax_loss);
+  find("score_slope", &kernels_.score_slope);
+  find("relu_slope", &kernels_.relu_slope);
+  find("add_column_sums", &kernels_.add_column_sums);
+  find("momentum_update", &kernels_.momentum_update);
+  return status;
+}
+
+absl::Status CudaNetwork::MakeParameters(uint64_t seed) {
+  const std::vector<InitialWeights> initial = MakeInitialWeights(inputs_, hidden_, seed);
+  for (const InitialWeights& weights : initial) {
+    const size_t bytes = weights.values.size() * sizeof(float);
+    absl::StatusOr<DeviceMemory> values = AllocateDevice(cuda_, weights.name, bytes);
+    if (!values.ok()) return values.status();
+    absl::StatusOr<DeviceMemory> velocity =
+        AllocateDevice(cuda_, absl::StrCat("the velocity of ", weights.name), bytes);
+    if (!velocity.ok()) return velocity.status();
+    absl::Status status =
+        CopyToDevice(weights.name.c_str(), values->get(), weights.values.data(), bytes);
+    status.Update(Fill(weights.name.c_str(), velocity->get(), bytes));
+    if (!status.ok()) return status;
+    parameters_.push_back({.name = weights.name,
+                           .count = weights.values.size(),
+                           .values = As<float>(*values),
+                           .velocity = As<float>(*velocity)});
+    parameter_memory_.push_back(*std::move(values));
+    parameter_memory_.push_back(*std::move(velocity));
+  }
+  return Synchronize("copy the weights");  // `initial` goes now
+}
+
+absl::Status CudaNetwork::MakeTally() {
+  absl::Status status =
+      Assign(AllocateDevice(cuda_, "the sum of losses", sizeof(DeviceTally)), &tally_);
+  status.Update(
+      Assign(AllocatePinned(cuda_, "the sum of losses", sizeof(DeviceTally)), &tally_copy_));
+  if (status.ok()) status = Fill("the sum of losses", tally_.get(), sizeof(DeviceTally));
+  return status;
+}
+
+// Makes room for `rows` images; an upper bound is soon found and stays.
+absl::Status CudaNetwork::Grow(int64_t rows) {
+  if (rows <= batch_.capacity) return absl::OkStatus();
+  absl::Status status = Synchronize("make room for a larger batch");
+  if (!status.ok()) return status;
+  batch_ = Batch();
+  const size_t count = static_cast<size_t>(rows);
+  const auto allocate = [&](const char* what, size_t bytes_per_row, DeviceMemory* memory) {
+    if (status.ok()) status = Assign(AllocateDevice(cuda_, what, count * bytes_per_row), memory);
+  };
+  allocate("a batch's indices", sizeof(int64_t), &batch_.indices);
+  allocate("a batch's labels", sizeof(uint8_t), &batch_.labels);
+  allocate("a batch's images", inputs_ * sizeof(float), &batch_.input);
+  allocate("a batch's hidden layer", hidden_ * sizeof(float), &batch_.hidden);
+  allocate("a batch's probabilities", kClasses * sizeof(float), &batch_.probabilities);
+  allocate("the slope of a batch's scores", kClasses * sizeof(float), &batch_.slope);
+  allocate("the slope of a batch's hidden layer", hidden_ * sizeof(float), &batch_.hidden_slope);
+  for (Stage& stage : stages_) {
+    if (!status.ok()) return status;
+    status =
+        Assign(AllocatePinned(cuda_, "a batch's indices", count * sizeof(int64_t)), &stage.indices);
+  }
+  if (status.ok()) batch_.capacity = rows;
+  return status;
+}
+
+absl::StatusOr<const CudaNetwork::DeviceImages*> CudaNetwork::Upload(const ImageSet& images) {
+  const auto known = images_.find(&images);
+  if (known != images_.end()) return &known->second;
+  DDP_CHECK(images.pixels_per_image() == inputs_);
+  DeviceImages copy;
+  absl::Status status =
+      Assign(AllocateDevice(cuda_, "the images", images.pixels.size()), &copy.pixels);
+  status.Update(Assign(AllocateDevice(cuda_, "the labels", images.labels.size()), &copy.labels));
+  if (!status.ok()) return status;
+  status.Update(
+      CopyToDevice("the images", copy.pixels.get(), images.pixels.data(), images.pixels.size()));
+  status.Update(
+      CopyToDevice("the labels", copy.labels.get(), images.labels.data(), images.labels.size()));
+  // The caller may free the set from now on.
+  status.Update(Synchronize("copy the images"));
+  if (!status.ok()) return status;
+  return &images_.emplace(&images, std::move(copy)).first->second;
+}
+
+absl::Status CudaNetwork::StageIndices(std::span<const int64_t> indices) {
+  Stage& stage = stages_[next_stage_];
+  next_stage_ = (next_stage_ + 1) % kStages;
+  // An event that was never recorded is complete.
+  absl::Status status =
+      CudaStatus(cuda_, "cuEventSynchronize", cuda_.cuEventSynchronize(stage.copied.get()));
+  if (!status.ok()) return Named("an earlier batch", status);
+  std::memcpy(stage.indices.get(), indices.data(), indices.size_bytes());
+  status = CopyToDevice("a batch's indices", batch_.indices.get(), stage.indices.get(),
+                        indices.size_bytes());
+  if (!status.ok()) return status;
+  return CudaStatus(cuda_, "cuEventRecord", cuda_.cuEventRecord(stage.copied.get(), stream()));
+}
+
+absl::Status CudaNetwork::Forward(const ImageSet& images, std::span<const int64_t> indices) {
+  absl::Status status = Load(images, indices);
+  return status.ok() ? ForwardLoaded() : status;
+}
+
+absl::Status CudaNetwork::Load(const ImageSet& images, std::span<const int64_t> indices) {
+  rows_ = 0;
+  if (indices.empty()) return absl::OkStatus();
+  const absl::StatusOr<const DeviceImages*> set = Upload(images);
+  if (!set.ok()) return set.status();
+  set_ = *set;
+  absl::Status status = Grow(static_cast<int64_t>(indices.size()));
+  if (status.ok()) status = StageIndices(indices);
+  if (status.ok()) rows_ = static_cast<int>(indices.size());
+  return status;
+}
+
+absl::Status CudaNetwork::ForwardLoaded() {
+  if (rows_ == 0) return absl::OkStatus();
+  const DeviceMatrix input{.data = As<float>(batch_.input), .rows = rows_, .columns = inputs_};
+  const DeviceMatrix hidden{.data = As<float>(batch_.hidden), .rows = rows_, .columns = hidden_};
+  float* probabilities = As<float>(batch_.probabilities);
+  absl::Status status =
+      kernels_.gather_images.Launch(cuda_, stream(), ShapeForRows(rows_), As<uint8_t>(set_->pixels),
+                                    As<uint8_t>(set_->labels), As<int64_t>(batch_.indices), rows_,
+                                    inputs_, As<float>(batch_.input), As<uint8_t>(batch_.labels));
+  if (!status.ok()) return status;
+  status = products_->Multiply("the hidden layer", input, Weights(kHiddenWeight, inputs_, hidden_),
+                               0, As<float>(batch_.hidden));
+  if (!status.ok()) return status;
+  status =
+      kernels_.add_bias_relu.Launch(cuda_, stream(), ShapeForRows(rows_), As<float>(batch_.hidden),
+                                    parameters_[kHiddenBias].values, rows_, hidden_);
+  if (!status.ok()) return status;
+  status = products_->Multiply("the scores", hidden, Weights(kOutputWeight, hidden_, kClasses), 0,
+                               probabilities);
+  if (!status.ok()) return status;
+  status = kernels_.softmax_loss.Launch(cuda_, stream(), {.blocks = 1, .threads_x = kTallyThreads},
+                                        probabilities, parameters_[kOutputBias].values,
+                                        As<uint8_t>(batch_.labels), rows_, kClasses,
+                                        As<DeviceTally>(tally_));
+  return status;
+}
+
+absl::Status CudaNetwork::Backward(float scale, const std::function<void(int)>& ready) {
+  for (const Parameter& parameter : parameters_) DDP_CHECK(parameter.gradient != nullptr);
+  if (rows_ == 0) {  // nothing to add
+    for (const int parameter : {kOutputBias, kOutputWeight, kHiddenBias, kHiddenWeight}) {
+      ready(parameter);
+    }
+    return absl::OkStatus();
+  }
+  const auto gradient = [this](int parameter) { return parameters_[parameter].gradient; };
+  const DeviceMatrix slope{.data = As<float>(batch_.slope), .rows = rows_, .columns = kClasses};
+  const DeviceMatrix hidden_slope{
+      .data = As<float>(batch_.hidden_slope), .rows = rows_, .columns = hidden_};
+  const auto transposed = [this](const DeviceMemory& memory, int columns) {
+    return DeviceMatrix{As<float>(memory), rows_, columns, /*is_transposed=*/true};
+  };
+  DeviceMatrix output_weight = Weights(kOutputWeight, hidden_, kClasses);
+  output_weight.is_transposed = true;
+
+  absl::Status status = kernels_.score_slope.Launch(
+      cuda_, stream(), ShapeFor(int64_t{rows_} * kClasses), As<float>(batch_.probabilities),
+      As<uint8_t>(batch_.labels), rows_, kClasses, scale, As<float>(batch_.slope));
+  if (status.ok()) status = AddColumnSums(slope.data, kClasses, gradient(kOutputBias));
+  if (!status.ok()) return status;
+  ready(kOutputBias);
+
+  status = products_->Multiply("the gradient of output.weight", transposed(batch_.hidden, hidden_),
+                               slope, 1, gradient(kOutputWeight));
+  if (!status.ok()) return status;
+  ready(kOutputWeight);
+
+  status = products_->Multiply("the slope of the hidden layer", slope, output_weight, 0,
+                               As<float>(batch_.hidden_slope));
+  if (!status.ok()) return status;
+  const int64_t count = int64_t{rows_} * hidden_;
+  status =
+      kernels_.relu_slope.Launch(cuda_, stream(), ShapeFor(count), As<float>(batch_.hidden_slope),
+                                 As<float>(batch_.hidden), count);
+  if (status.ok()) status = AddColumnSums(hidden_slope.data, hidden_, gradient(kHiddenBias));
+  if (!status.ok()) return status;
+  ready(kHiddenBias);
+
+  status = products_->Multiply("the gradient of hidden.weight", transposed(batch_.input, inputs_),
+                               hidden_slope, 1, gradient(kHiddenWeight));
+  if (status.ok()) ready(kHiddenWeight);
+  return status;
+}
+
+absl::Status CudaNetwork::Update(float learning_rate) {
+  for (const Parameter& parameter : parameters_) {
+    const int64_t count = static_cast<int64_t>(parameter.count);
+    absl::Status status = kernels_.momentum_update.Launch(cuda_, stream(), ShapeFor(count),
+                                                          parameter.values, parameter.velocity,
+                                                          parameter.gradient, count, learning_rate);
+    if (!status.ok()) return Named(parameter.name.c_str(), status);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Tally> CudaNetwork::TakeTally() {
+  absl::Status status =
+      CudaStatus(cuda_, "cuMemcpyDtoHAsync",
+                 cuda_.cuMemcpyDtoHAsync(tally_copy_.get(), AddressOf(tally_.get()),
+                                         sizeof(DeviceTally), stream()));
+  if (status.ok()) status = Fill("the sum of losses", tally_.get(), sizeof(DeviceTally));
+  if (status.ok()) status = Synchronize("read the sum of losses");
+  if (!status.ok()) return status;
+  const DeviceTally& copy = *static_cast<const DeviceTally*>(tally_copy_.get());
+  return Tally{.loss = copy.loss, .correct = copy.correct};
+}
+
+absl::Status CudaNetwork::CopyToDevice(const char* what, void* to, const void* from, size_t bytes) {
+  return Named(what, CudaStatus(cuda_, "cuMemcpyHtoDAsync",
+                                cuda_.cuMemcpyHtoDAsync(AddressOf(to), from, bytes, stream())));
+}
+
+absl::Status CudaNetwork::Fill(const char* what, void* to, size_t bytes) {
+  return Named(what, CudaStatus(cuda_, "cuMemsetD8Async",
+                                cuda_.cuMemsetD8Async(AddressOf(to), 0, bytes, stream())));
+}
+
+absl::Status CudaNetwork::Synchronize(const char* what) {
+  return Named(what, CudaStatus(cuda_, "cuStreamSynchronize", cuda_.cuStreamSynchronize(stream())));
+}
+
+absl::Status CudaNetwork::AddColumnSums(const float* matrix, int columns, float* sums) {
+  const unsigned blocks = (static_cast<unsigned>(columns) + kColumnWidth - 1) / kColumnWidth;
+  return kernels_.add_column_sums.Launch(
+      cuda_, stream(), {.blocks = blocks, .threads_x = kColumnWidth, .threads_y = kColumnLanes},
+      matrix, rows_, columns, sums);
+}
+
+DeviceMatrix CudaNetwork::Weights(int parameter, int rows, int columns) const {
+  return {.data = parameters_[parameter].values, .rows = rows, .columns = columns};
+}
+
+}  // namespace train

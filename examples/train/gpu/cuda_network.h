@@ -1,0 +1,118 @@
+// The network on a GPU: kernels of layers.cu, matrix products by cuBLAS.
+#ifndef DDPRUN_EXAMPLES_TRAIN_GPU_CUDA_NETWORK_H_
+#define DDPRUN_EXAMPLES_TRAIN_GPU_CUDA_NETWORK_H_
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "examples/train/gpu/layers.h"
+#include "examples/train/gpu/matrix_products.h"
+#include "examples/train/network.h"
+#include "worker_runtime/gpu/cublas_api.h"
+#include "worker_runtime/gpu/cuda_api.h"
+#include "worker_runtime/gpu/cuda_objects.h"
+#include "worker_runtime/gpu/kernel.h"
+
+namespace train {
+
+// Everything is queued on one stream; the host waits only in TakeTally, when a set of images or a
+// larger batch is met for the first time, and when it is kStages batches ahead. Starts from the
+// same weights as CpuNetwork. The device's primary context is current on the calling thread from
+// Create to the end.
+class CudaNetwork : public Network {
+ public:
+  // Borrows both tables.
+  static absl::StatusOr<std::unique_ptr<CudaNetwork>> Create(const ddp::internal::CudaApi& cuda,
+                                                             const ddp::internal::CublasApi& cublas,
+                                                             int inputs, int hidden, uint64_t seed);
+  // Waits for what is queued.
+  ~CudaNetwork() override;
+
+  // Addresses of device memory.
+  std::vector<Parameter>& parameters() override { return parameters_; }
+  // The set is copied to the device when it is first seen and not looked at again.
+  absl::Status Forward(const ImageSet& images, std::span<const int64_t> indices) override;
+  // Forward in two parts. A graph of a step begins with the second: what it captures computes on
+  // whatever was loaded last, as long as the set and the number of images stay the same.
+  absl::Status Load(const ImageSet& images, std::span<const int64_t> indices);
+  absl::Status ForwardLoaded();
+  absl::Status Backward(float scale, const std::function<void(int)>& ready) override;
+  absl::Status Update(float learning_rate) override;
+  absl::StatusOr<Tally> TakeTally() override;
+
+  // Where gradients are computed: what `ready` announces is complete when this stream gets there.
+  ddp::internal::CudaStream stream() const { return stream_.get(); }
+
+ private:
+  // How many batches' indices may be on their way to the device.
+  static constexpr size_t kStages = 8;
+
+  struct DeviceImages {
+    ddp::internal::DeviceMemory pixels, labels;
+  };
+  // The indices of one batch in pinned memory, not to be overwritten before `copied`.
+  struct Stage {
+    ddp::internal::PinnedMemory indices;
+    ddp::internal::OwnedEvent copied;
+  };
+  // What forward leaves for backward, for up to `capacity` images.
+  struct Batch {
+    int64_t capacity = 0;
+    ddp::internal::DeviceMemory indices, labels;
+    ddp::internal::DeviceMemory input, hidden, probabilities, slope, hidden_slope;
+  };
+  struct Kernels {
+    ddp::internal::Kernel<GatherImages> gather_images;
+    ddp::internal::Kernel<AddBiasRelu> add_bias_relu;
+    ddp::internal::Kernel<SoftmaxLoss> softmax_loss;
+    ddp::internal::Kernel<ScoreSlope> score_slope;
+    ddp::internal::Kernel<ReluSlope> relu_slope;
+    ddp::internal::Kernel<AddColumnSums> add_column_sums;
+    ddp::internal::Kernel<MomentumUpdate> momentum_update;
+  };
+
+  CudaNetwork(const ddp::internal::CudaApi& cuda, int inputs, int hidden)
+      : cuda_(cuda), inputs_(inputs), hidden_(hidden) {}
+
+  absl::Status LoadKernels();
+  absl::Status MakeParameters(uint64_t seed);
+  absl::Status MakeTally();
+  absl::Status Grow(int64_t rows);
+  absl::StatusOr<const DeviceImages*> Upload(const ImageSet& images);
+  absl::Status StageIndices(std::span<const int64_t> indices);
+  absl::Status CopyToDevice(const char* what, void* to, const void* from, size_t bytes);
+  absl::Status Fill(const char* what, void* to, size_t bytes);
+  absl::Status Synchronize(const char* what);
+  absl::Status AddColumnSums(const float* matrix, int columns, float* sums);
+  DeviceMatrix Weights(int parameter, int rows, int columns) const;
+
+  const ddp::internal::CudaApi& cuda_;
+  const int inputs_;
+  const int hidden_;
+
+  // Freed in the reverse order, the stream last.
+  ddp::internal::OwnedStream stream_;
+  ddp::internal::OwnedModule module_;
+  Kernels kernels_;
+  std::unique_ptr<MatrixProducts> products_;
+  std::vector<ddp::internal::DeviceMemory> parameter_memory_;
+  std::vector<Parameter> parameters_;
+  ddp::internal::DeviceMemory tally_;
+  ddp::internal::PinnedMemory tally_copy_;
+  std::map<const ImageSet*, DeviceImages> images_;
+  std::array<Stage, kStages> stages_;
+  size_t next_stage_ = 0;
+  Batch batch_;
+  // What was loaded last.
+  const DeviceImages* set_ = nullptr;
+  int rows_ = 0;
+};
+
+}  // namespace train
+
+#endif  // DDPRUN_EXAMPLES_TRAIN_GPU_CUDA_NETWORK_H_

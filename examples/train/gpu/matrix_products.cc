@@ -1,0 +1,66 @@
+#include "examples/train/gpu/matrix_products.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "rendezvous/base/check.h"
+
+namespace train {
+
+using ddp::internal::CublasStatus;
+
+namespace {
+
+// What cuBLAS recommends for Hopper and newer; older GPUs want 4 MiB.
+constexpr size_t kWorkspaceBytes = 32 << 20;
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<MatrixProducts>> MatrixProducts::Create(
+    const ddp::internal::CudaApi& cuda, const ddp::internal::CublasApi& cublas,
+    ddp::internal::CudaStream stream) {
+  auto products = std::unique_ptr<MatrixProducts>(new MatrixProducts(cublas));
+  auto workspace = ddp::internal::AllocateDevice(cuda, "cuBLAS's workspace", kWorkspaceBytes);
+  if (!workspace.ok()) return workspace.status();
+  products->workspace_ = *std::move(workspace);
+
+  ddp::internal::CublasHandle handle = nullptr;
+  absl::Status status = CublasStatus(cublas, "cublasCreate", cublas.cublasCreate(&handle));
+  if (!status.ok()) return status;
+  products->handle_ = handle;
+  status = CublasStatus(cublas, "cublasSetStream", cublas.cublasSetStream(handle, stream));
+  if (!status.ok()) return status;
+  // After the stream: setting that puts cuBLAS's own workspace back.
+  status =
+      CublasStatus(cublas, "cublasSetWorkspace",
+                   cublas.cublasSetWorkspace(handle, products->workspace_.get(), kWorkspaceBytes));
+  if (!status.ok()) return status;
+  return products;
+}
+
+MatrixProducts::~MatrixProducts() {
+  if (handle_ != nullptr) cublas_.cublasDestroy(handle_);
+}
+
+absl::Status MatrixProducts::Multiply(const char* what, const DeviceMatrix& a,
+                                      const DeviceMatrix& b, float keep, float* result) const {
+  const int rows = a.is_transposed ? a.columns : a.rows;
+  const int inner = a.is_transposed ? a.rows : a.columns;
+  const int columns = b.is_transposed ? b.rows : b.columns;
+  DDP_CHECK(inner == (b.is_transposed ? b.columns : b.rows));
+  DDP_CHECK(rows > 0 && inner > 0 && columns > 0);
+  const auto operation = [](const DeviceMatrix& matrix) {
+    return matrix.is_transposed ? ddp::internal::kCublasTransposed : ddp::internal::kCublasPlain;
+  };
+  // cuBLAS reads matrices column by column: what it sees is every one's transpose, and
+  // transpose(a b) = transpose(b) transpose(a).
+  const float one = 1;
+  const absl::Status status = CublasStatus(
+      cublas_, "cublasSgemm",
+      cublas_.cublasSgemm(handle_, operation(b), operation(a), columns, rows, inner, &one, b.data,
+                          b.columns, a.data, a.columns, &keep, result, columns));
+  if (status.ok()) return status;
+  return absl::Status(status.code(), absl::StrCat(what, ": ", status.message()));
+}
+
+}  // namespace train
