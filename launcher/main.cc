@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 
@@ -13,6 +14,10 @@
 #include "launcher/agent/agent.h"
 #include "launcher/cli/cli.h"
 #include "launcher/cli/option_values.h"
+#include "launcher/cli/program.h"
+#include "launcher/doctor/doctor.h"
+#include "launcher/doctor/gpu_probe.h"
+#include "launcher/doctor/gpu_probe_child.h"
 #include "launcher/logs/log_level.h"
 #include "launcher/logs/log_router.h"
 #include "launcher/logs/logger.h"
@@ -82,6 +87,7 @@ int Launch(LaunchConfig config, const Environment& environment) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc == 3 && std::string_view(argv[1]) == kProbeArgument) RunGpuProbe(argv[2]);
   const Environment environment = Environment::OfThisProcess();
   absl::StatusOr<ParseResult> parsed = ParseCommandLine(argc, argv, environment);
   if (!parsed.ok()) return Complain(parsed.status(), ExitCodeOfStartError(parsed.status()));
@@ -89,6 +95,10 @@ int main(int argc, char** argv) {
     std::fputs(text->text.c_str(), stdout);
     if (std::fflush(stdout) == 0) return kExitSuccess;
     return Complain(absl::ErrnoToStatus(errno, "write to stdout"), kExitMachine);
+  }
+  if (const auto* options = std::get_if<DoctorOptions>(&*parsed)) {
+    const absl::Status status = RunDoctor(*options, environment);
+    return status.ok() ? kExitSuccess : Complain(status, kExitMachine);
   }
   return Launch(std::get<LaunchConfig>(*std::move(parsed)), environment);
 }

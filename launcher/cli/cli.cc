@@ -20,14 +20,15 @@
 namespace ddprun::launcher {
 namespace {
 
-constexpr std::array<std::string_view, 9> kReserved = {"doctor", "status", "stop",  "dump", "top",
-                                                       "logs",   "token",  "check", "bench"};
+constexpr std::array<std::string_view, 8> kReserved = {"status", "stop",  "dump",  "top",
+                                                       "logs",   "token", "check", "bench"};
 
 // CLI11 prints the description first, and an example says more than any list.
 constexpr char kDescription[] =
     "Examples:\n"
     "  ddprun --nproc_per_node=4 ./train --epochs 3\n"
     "  ddprun --nnodes=2 --nproc_per_node=4 --rdzv_endpoint=HOST:29400 ./train   # on each node\n"
+    "  ddprun doctor   # what this machine has for training, and what it lacks\n"
     "\n"
     "Starts one process for each GPU, gives each its rank, watches them, restarts the job when\n"
     "something dies and says what died first. PROGRAM is any executable; a name ending in .py\n"
@@ -121,8 +122,16 @@ void AddVariables(const Environment& environment, GivenOptions& given) {
   }
 }
 
+absl::StatusOr<ParseResult> ParseDoctor(std::span<const std::string> args) {
+  const absl::StatusOr<DoctorOptions> options = ParseDoctorOptions(args);
+  if (!options.ok()) return options.status();
+  if (options->is_help) return PrintText{kDoctorHelp};
+  return *options;
+}
+
 absl::StatusOr<ParseResult> Parse(std::span<const std::string> args,
                                   const Environment& environment) {
+  if (!args.empty() && args[0] == "doctor") return ParseDoctor(args.subspan(1));
   if (!args.empty() && std::find(kReserved.begin(), kReserved.end(), args[0]) != kReserved.end()) {
     return absl::InvalidArgumentError(absl::StrCat(Quoted(args[0]),
                                                    " is reserved for a later command; to run a "

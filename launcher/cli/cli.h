@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "launcher/cli/environment.h"
 #include "launcher/cli/launch_config.h"
+#include "launcher/doctor/doctor_options.h"
 
 namespace ddprun::launcher {
 
@@ -18,7 +19,8 @@ struct PrintText {
   std::string text;
 };
 
-using ParseResult = std::variant<LaunchConfig, PrintText>;
+// DoctorOptions: `ddprun doctor`.
+using ParseResult = std::variant<LaunchConfig, PrintText, DoctorOptions>;
 
 // Reads the command line and the PET_ variables. An error is the user's (exit code 2) and one
 // line without "ddprun: error: " in front. Nothing is printed or looked up here; ResolveProgram

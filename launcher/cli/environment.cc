@@ -17,9 +17,10 @@ namespace {
 
 // What users and the launcher itself set; DDPRUN_TEST_ names belong to tests.
 const std::vector<std::string>& KnownVariables() {
-  static const std::vector<std::string> names = {"DDPRUN_LOG_LEVEL", "DDPRUN_STDERR",
-                                                 "DDPRUN_TOKEN",     "DDPRUN_ROUND",
-                                                 "DDPRUN_EPOCH",     "DDPRUN_JOB_MARK"};
+  static const std::vector<std::string> names = {
+      "DDPRUN_LOG_LEVEL",   "DDPRUN_STDERR",    "DDPRUN_TOKEN",    "DDPRUN_ROUND",
+      "DDPRUN_EPOCH",       "DDPRUN_JOB_MARK",  "DDPRUN_CUDA_LIB", "DDPRUN_NCCL_LIB",
+      "DDPRUN_NCCL_PYTHON", "DDPRUN_CUBLAS_LIB"};
   return names;
 }
 

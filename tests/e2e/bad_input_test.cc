@@ -66,7 +66,9 @@ TEST_CASE("bad input: usage errors end with 2 before anything starts") {
        "join_timeout",
        "="},
       {{}, 2, "program", "--help"},
-      {{"doctor"}, 2, "doctor", "./doctor"},
+      {{"status"}, 2, "status", "./status"},
+      {{"doctor", "--bogus"}, 2, "'--bogus'", "--require cuda"},
+      {{"doctor", "--require", "foo"}, 2, "'foo'", "cuda"},
   };
   for (const Row& row : rows) {
     CAPTURE(row.quoted);

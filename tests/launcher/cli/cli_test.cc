@@ -163,8 +163,7 @@ TEST_CASE("cli: --help begins with an example and names every option") {
 }
 
 TEST_CASE("cli: reserved words are refused as the first argument only") {
-  for (const char* word :
-       {"doctor", "status", "stop", "dump", "top", "logs", "token", "check", "bench"}) {
+  for (const char* word : {"status", "stop", "dump", "top", "logs", "token", "check", "bench"}) {
     const std::string error = ErrorOf({word});
     CAPTURE(error);
     CHECK(error.find(std::string("'") + word + "' is reserved") == 0);
@@ -173,6 +172,18 @@ TEST_CASE("cli: reserved words are refused as the first argument only") {
     CHECK(Config({"--standalone", word}).program == word);
     CHECK(Config({std::string("./") + word}).program == std::string("./") + word);
   }
+}
+
+TEST_CASE("cli: doctor is a command as the first argument only") {
+  const absl::StatusOr<ParseResult> result = Parse({"doctor", "--json"});
+  REQUIRE(result.ok());
+  REQUIRE(std::holds_alternative<DoctorOptions>(*result));
+  CHECK(std::get<DoctorOptions>(*result).is_json);
+  CHECK(TextOf({"doctor", "--help"}) == kDoctorHelp);
+  CHECK(ErrorOf({"doctor", "--nnodes=1"}).find("'--nnodes=1'") != std::string::npos);
+  CHECK(Config({"--", "doctor"}).program == "doctor");
+  CHECK(Config({"--standalone", "doctor"}).program == "doctor");
+  CHECK(Config({"./doctor"}).program == "./doctor");
 }
 
 TEST_CASE("cli: leftovers of another launcher and misspelt variables are warned of") {

@@ -1,0 +1,77 @@
+#include "launcher/doctor/cuda_verdict.h"
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "launcher/cli/text.h"
+
+namespace ddprun::launcher {
+namespace {
+
+std::string InMachine(const DriverFacts& driver) {
+  if (driver.gpus_in_machine == 0) return "";
+  return absl::StrCat(" (the machine has ", driver.gpus_in_machine, ")");
+}
+
+// A driver that was opened but shows no GPU.
+std::string WhyNoneIsVisible(const GpuReport& report, const DriverFacts& driver) {
+  const std::string& error = report.gpu_error;
+  if (absl::StrContains(error, "SYSTEM_DRIVER_MISMATCH")) {
+    return absl::StrCat(error, "; the driver's library does not fit its kernel module",
+                        driver.kernel_module.empty() ? "" : " ", driver.kernel_module,
+                        ": reboot after an update; in a container, use the host's library");
+  }
+  if (absl::StrContains(error, "SYSTEM_NOT_READY")) {
+    return absl::StrCat(error, "; start nvidia-fabricmanager: GPUs behind NVSwitch need it");
+  }
+  const bool is_none = error.empty() || absl::StrContains(error, "NO_DEVICE") ||
+                       absl::StrContains(error, "INVALID_DEVICE");
+  if (is_none && driver.visible_devices) {
+    return absl::StrCat("no GPU is visible: CUDA_VISIBLE_DEVICES is ",
+                        Quoted(*driver.visible_devices), InMachine(driver),
+                        "; unset it, or name GPUs by their index or UUID");
+  }
+  const std::string what = is_none ? absl::StrCat("no GPU is visible", InMachine(driver),
+                                                  error.empty() ? "" : ": ", error)
+                                   : error;
+  if (driver.kernel_module.empty()) {
+    return absl::StrCat(what,
+                        "; the NVIDIA kernel module is not loaded: modprobe nvidia; in a "
+                        "container, start it with --gpus all");
+  }
+  return absl::StrCat(what, "; see what nvidia-smi says; in a container, start it with --gpus all");
+}
+
+}  // namespace
+
+std::optional<std::string> WhyNoGpu(const GpuReport& report, const DriverFacts& driver) {
+  switch (report.driver) {
+    case DriverState::kMissing:
+      if (driver.kernel_module.empty()) return report.driver_error;
+      return absl::StrCat(report.driver_error, "; the kernel module ", driver.kernel_module,
+                          " is loaded: only the library is missing here");
+    case DriverState::kUnusable:
+      return report.driver_error;
+    case DriverState::kUnknown:
+    case DriverState::kOpened:
+      break;
+  }
+  if (!report.interrupted.empty()) {
+    return absl::StrCat(report.interrupted,
+                        "; see what nvidia-smi says and dmesg has from NVRM; a reboot helps often");
+  }
+  if (report.gpus.empty() || !report.gpu_error.empty()) return WhyNoneIsVisible(report, driver);
+  return std::nullopt;
+}
+
+std::optional<std::string> WhyNoNccl(const GpuReport& report) {
+  if (!report.nccl_file.empty()) return std::nullopt;
+  if (!report.nccl_error.empty()) return report.nccl_error;
+  return report.interrupted.empty() ? "NCCL: it was not looked for" : report.interrupted;
+}
+
+std::optional<std::string> WhyNoCuda(const DoctorFacts& facts) {
+  if (std::optional<std::string> why = WhyNoGpu(facts.gpu, facts.host.driver)) return why;
+  return WhyNoNccl(facts.gpu);
+}
+
+}  // namespace ddprun::launcher

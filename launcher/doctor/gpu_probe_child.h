@@ -1,0 +1,31 @@
+// The probe itself: the one process of ddprun that opens CUDA, NCCL and cuBLAS.
+#ifndef DDPRUN_LAUNCHER_DOCTOR_GPU_PROBE_CHILD_H_
+#define DDPRUN_LAUNCHER_DOCTOR_GPU_PROBE_CHILD_H_
+
+#include <functional>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "launcher/doctor/gpu_probe.h"
+#include "worker_runtime/gpu/cublas_api.h"
+#include "worker_runtime/gpu/cuda_api.h"
+#include "worker_runtime/gpu/nccl_api.h"
+
+namespace ddprun::launcher {
+
+// Takes one fact, a key of probe_key and its value, and passes it on before it returns.
+using ProbeSink = std::function<void(std::string_view key, std::string_view value)>;
+
+// Each says what it learns; TellGpus, which calls the driver, names its stages first.
+void TellDriver(const absl::StatusOr<ddp::internal::LoadedCuda>& cuda, const ProbeSink& tell);
+void TellGpus(const ddp::internal::CudaApi& api, const ProbeSink& tell);
+void TellNccl(const absl::StatusOr<ddp::internal::LoadedNccl>& nccl, const ProbeSink& tell);
+void TellCublas(const absl::StatusOr<ddp::internal::LoadedCublas>& cublas, const ProbeSink& tell);
+
+// Writes what is found to stdout and ends the process, without running what libraries want done at
+// the end of one. `word` is one of the scopes' words.
+[[noreturn]] void RunGpuProbe(std::string_view word);
+
+}  // namespace ddprun::launcher
+
+#endif  // DDPRUN_LAUNCHER_DOCTOR_GPU_PROBE_CHILD_H_

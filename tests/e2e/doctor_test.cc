@@ -1,0 +1,116 @@
+// `ddprun doctor` on a machine without a GPU and with drivers that are in trouble. A driver is a
+// library named by DDPRUN_CUDA_LIB, so none of this needs one.
+#include <algorithm>
+#include <fstream>
+
+#include <doctest/doctest.h>
+
+#include "tests/e2e/job.h"
+
+namespace ddprun::testing {
+namespace {
+
+constexpr char kNoLibrary[] = "/no/such/libcuda.so.1";
+
+using Env = std::map<std::string, std::string>;
+
+// A machine without driver and NCCL, whatever this one has.
+Env Bare(Env more = {}) {
+  Env env = {{"DDPRUN_CUDA_LIB", kNoLibrary},
+             {"DDPRUN_NCCL_LIB", "/no/such/libnccl.so.2"},
+             {"DDPRUN_CUBLAS_LIB", "/no/such/libcublas.so.13"},
+             {"CUDA_VISIBLE_DEVICES", ""}};
+  for (auto& [name, value] : more) env[name] = value;
+  return env;
+}
+
+Env OddDriver(const std::string& how) {
+  return Bare({{"DDPRUN_CUDA_LIB", Runfile("tests/launcher/doctor/libodd_driver.so")},
+               {"DDPRUN_TEST_DRIVER", how}});
+}
+
+// The one line on stderr of a ddprun that ended with `code`; its stdout goes to `out`.
+std::string ErrorLine(const std::vector<std::string>& arguments, const Env& env, int code,
+                      std::string* out = nullptr) {
+  Job job;
+  auto ddprun = job.RunRaw(arguments, {.env = env});
+  REQUIRE_MESSAGE(ddprun->Wait() == code, ddprun->Describe());
+  const std::string err = ddprun->err();
+  CHECK_MESSAGE(std::count(err.begin(), err.end(), '\n') == (code == 0 ? 0 : 1),
+                ddprun->Describe());
+  if (code != 0) CHECK_MESSAGE(err.rfind("ddprun: error: ", 0) == 0, ddprun->Describe());
+  if (out != nullptr) *out = ddprun->out();
+  CHECK(job.IsGone());
+  return err;
+}
+
+bool Holds(const std::string& text, const std::string& part) {
+  const bool holds = text.find(part) != std::string::npos;
+  CHECK_MESSAGE(holds, "wanted: ", part, "\nin: ", text);
+  return holds;
+}
+
+TEST_CASE("doctor: a machine without a GPU is described, and nothing fails") {
+  std::string out;
+  ErrorLine({"doctor"}, Bare(), 0, &out);
+  for (const char* part :
+       {"driver      not found\n            -> CUDA driver: DDPRUN_CUDA_LIB: /no/such/libcuda.so.1",
+        "\ngpus        none\n", "\nnccl        not found\n            -> NCCL: ",
+        "\ncublas      not found\n", "\ntoolkit     ", "\nnetwork     ", "\nmemlock     ",
+        "\nnofile      ", "\n/dev/shm    ", "\nnuma nodes  ",
+        "\nverdict     CUDA training cannot run here; training on the CPU can\n"}) {
+    Holds(out, part);
+  }
+}
+
+TEST_CASE("doctor: with --require cuda the first reason is the error, the rest still shown") {
+  std::string out;
+  const std::string err = ErrorLine({"doctor", "--require", "cuda"}, Bare(), 120, &out);
+  Holds(err, "doctor: CUDA training cannot run here: CUDA driver: DDPRUN_CUDA_LIB: ");
+  Holds(out, "\nverdict     ");
+}
+
+TEST_CASE("doctor: the JSON has the same verdict") {
+  std::string out;
+  ErrorLine({"doctor", "--json", "--require=cuda"}, Bare(), 120, &out);
+  CHECK(out.rfind("{\n  \"driver\": {\"file\": null, ", 0) == 0);
+  Holds(out, "\"cuda_training\": {\"possible\": false, \"reason\": \"CUDA driver: ");
+}
+
+TEST_CASE("doctor: a driver that is too old is named with what it lacks") {
+  const std::string err = ErrorLine({"doctor", "--require=cuda"}, OddDriver("print"), 120);
+  Holds(err, "libodd_driver.so: it has no cuDriverGetVersion");
+  Holds(err, "update the NVIDIA driver");
+}
+
+TEST_CASE("doctor: a driver that takes its process down is reported, what was known is kept") {
+  std::string out;
+  const std::string err = ErrorLine({"doctor", "--require=cuda"}, OddDriver("crash"), 120, &out);
+  Holds(err, "the NVIDIA driver (opening its library) ended the process that asked it: killed by");
+  Holds(out, "driver      unknown");
+  Holds(out, "\nnetwork     ");
+}
+
+TEST_CASE("doctor: a driver that hangs costs ten seconds and leaves no process") {
+  std::string out;
+  const std::string err = ErrorLine({"doctor", "--require=cuda"}, OddDriver("hang"), 120, &out);
+  Holds(err, "the NVIDIA driver (opening its library) did not answer in 10 s; ");
+  Holds(out, "\n/dev/shm    ");
+}
+
+TEST_CASE("doctor: wrong options end with 2 and one line") {
+  Holds(ErrorLine({"doctor", "--require", "foo"}, Bare(), 2), "--require 'foo': expected cuda");
+  Holds(ErrorLine({"doctor", "--require"}, Bare(), 2), "'--require' needs a value");
+  Holds(ErrorLine({"doctor", "--bogus"}, Bare(), 2), "unknown option '--bogus'");
+  Holds(ErrorLine({"doctor", "./train"}, Bare(), 2), "unknown option './train'");
+}
+
+TEST_CASE("doctor: output that cannot be written ends with 120") {
+  Job job;
+  Subprocess ddprun({"/bin/sh", "-c", "exec \"$0\" doctor >/dev/full", Runfile("ddprun")});
+  REQUIRE_MESSAGE(ddprun.Wait() == 120, ddprun.Describe());
+  Holds(ddprun.err(), "write to stdout");
+}
+
+}  // namespace
+}  // namespace ddprun::testing

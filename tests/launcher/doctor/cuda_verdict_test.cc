@@ -1,0 +1,98 @@
+#include "launcher/doctor/cuda_verdict.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/launcher/doctor/example_facts.h"
+
+namespace ddprun::launcher {
+namespace {
+
+using testing::GoodMachine;
+
+// The reason begins with the first text and holds the second.
+void Expect(const DoctorFacts& facts, const std::string& begin, const std::string& advice) {
+  const std::string why = WhyNoCuda(facts).value_or("nothing is lacking");
+  CAPTURE(why);
+  CHECK(why.rfind(begin, 0) == 0);
+  CHECK(why.find(advice) != std::string::npos);
+  CHECK(why.find('\n') == std::string::npos);
+}
+
+DoctorFacts NoneVisible(const std::string& error) {
+  DoctorFacts facts = GoodMachine();
+  facts.gpu.gpus.clear();
+  facts.gpu.gpu_error = error;
+  return facts;
+}
+
+TEST_CASE("cuda verdict: a machine that has everything lacks nothing") {
+  CHECK_FALSE(WhyNoCuda(GoodMachine()).has_value());
+  DoctorFacts facts = GoodMachine();
+  facts.gpu.cublas_file = "";  // only the example needs it
+  CHECK_FALSE(WhyNoCuda(facts).has_value());
+}
+
+TEST_CASE("cuda verdict: the driver comes first, then the GPUs, then NCCL") {
+  DoctorFacts facts = testing::PlainMachine();
+  Expect(facts, "no libcuda.so.1", "install it");
+  facts.gpu.driver = DriverState::kOpened;
+  Expect(facts, "no GPU is visible", "kernel module is not loaded");
+  facts.gpu.gpus = GoodMachine().gpu.gpus;
+  Expect(facts, "no libnccl.so.2", "install it");
+  facts.gpu.nccl_error = "";
+  Expect(facts, "NCCL: it was not looked for", "");
+}
+
+TEST_CASE("cuda verdict: a library without its kernel module, and the reverse") {
+  DoctorFacts facts = testing::PlainMachine();
+  facts.host.driver.kernel_module = "580.82.07";
+  Expect(facts, "no libcuda.so.1", "kernel module 580.82.07 is loaded: only the library");
+  facts = NoneVisible("cuInit: no device (CUDA_ERROR_NO_DEVICE)");
+  facts.host.driver = {};
+  Expect(facts, "no GPU is visible: cuInit", "modprobe nvidia");
+}
+
+TEST_CASE("cuda verdict: a driver that cannot be used is quoted") {
+  DoctorFacts facts = GoodMachine();
+  facts.gpu = {.driver = DriverState::kUnusable, .driver_error = "it has no cuX; update it"};
+  Expect(facts, "it has no cuX", "update it");
+}
+
+TEST_CASE("cuda verdict: CUDA_VISIBLE_DEVICES that hides all is named with what the machine has") {
+  for (const std::string value : {"", "-1", "GPU-no-such"}) {
+    DoctorFacts facts = NoneVisible("cuInit: no device (CUDA_ERROR_NO_DEVICE)");
+    facts.host.driver.visible_devices = value;
+    Expect(facts, "no GPU is visible: CUDA_VISIBLE_DEVICES is '" + value + "'",
+           "(the machine has 2); unset it");
+  }
+  DoctorFacts facts = NoneVisible("cuInit: no device (CUDA_ERROR_NO_DEVICE)");
+  facts.host.driver.visible_devices = "\x1b[31m";
+  Expect(facts, "no GPU is visible: CUDA_VISIBLE_DEVICES is '\\x1b[31m'", "");
+}
+
+TEST_CASE("cuda verdict: what the driver says of itself brings its own advice") {
+  Expect(NoneVisible("cuInit: x (CUDA_ERROR_SYSTEM_DRIVER_MISMATCH)"), "cuInit: x",
+         "does not fit its kernel module 580.82.07: reboot");
+  Expect(NoneVisible("cuInit: x (CUDA_ERROR_SYSTEM_NOT_READY)"), "cuInit: x", "fabricmanager");
+  Expect(NoneVisible("cuInit: x (CUDA_ERROR_UNKNOWN)"), "cuInit: x", "nvidia-smi");
+  Expect(NoneVisible("cuInit: x (CUDA_ERROR_NO_DEVICE)"),
+         "no GPU is visible (the machine has 2): cuInit: x", "--gpus all");
+}
+
+TEST_CASE("cuda verdict: a GPU that cannot be asked spoils the others") {
+  DoctorFacts facts = GoodMachine();
+  facts.gpu.gpu_error = "GPU 1: cuDeviceTotalMem: x (CUDA_ERROR_UNKNOWN)";
+  Expect(facts, "GPU 1: cuDeviceTotalMem", "nvidia-smi");
+}
+
+TEST_CASE("cuda verdict: a probe that did not end is the reason") {
+  DoctorFacts facts;
+  facts.gpu.interrupted = "the NVIDIA driver (cuInit) did not answer in 10 s";
+  Expect(facts, "the NVIDIA driver (cuInit) did not answer in 10 s", "dmesg");
+  facts.gpu.driver = DriverState::kOpened;
+  Expect(facts, "the NVIDIA driver (cuInit) did not answer in 10 s", "dmesg");
+  CHECK(WhyNoNccl(facts.gpu) == facts.gpu.interrupted);
+}
+
+}  // namespace
+}  // namespace ddprun::launcher

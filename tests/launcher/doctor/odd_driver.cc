@@ -1,0 +1,27 @@
+// A library in the driver's place that does what a driver in trouble does, as it is opened.
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string_view>
+
+namespace {
+
+__attribute__((constructor)) void Misbehave() {
+  const char* how = std::getenv("DDPRUN_TEST_DRIVER");
+  const std::string_view word = how != nullptr ? how : "";
+  if (word == "hang") {
+    for (;;) pause();
+  }
+  if (word == "crash") __builtin_trap();
+  if (word == "print") {
+    std::puts("driver_file=/a/lie");
+    std::fflush(stdout);
+    std::fputs("a library's chatter\n", stderr);
+  }
+}
+
+}  // namespace
+
+// All that it has: a driver older than any we know.
+extern "C" int cuInit(unsigned) { return 0; }
