@@ -18,6 +18,8 @@
 #include "launcher/doctor/doctor.h"
 #include "launcher/doctor/gpu_probe.h"
 #include "launcher/doctor/gpu_probe_child.h"
+#include "launcher/doctor/host_facts.h"
+#include "launcher/doctor/worker_count.h"
 #include "launcher/logs/log_level.h"
 #include "launcher/logs/log_router.h"
 #include "launcher/logs/logger.h"
@@ -53,10 +55,21 @@ absl::Status ProvideDescriptors(const LaunchConfig& config) {
                    each, " for each worker; raise the limit (ulimit -n)"));
 }
 
+// Asks the driver, but only for --nproc_per_node=gpu and auto.
+absl::Status CountWorkers(const Environment& environment, LaunchConfig& config) {
+  if (config.workers_by == WorkersBy::kNumber) return absl::OkStatus();
+  return ResolveWorkers(ProbeGpus(ProbeScope::kGpus), ReadDriverFacts(environment),
+                        environment.machine.cpu_count, config);
+}
+
 int Launch(LaunchConfig config, const Environment& environment) {
   const absl::StatusOr<Program> program =
       ResolveProgram(config.program, config.args, config.no_python, environment);
   if (!program.ok()) return Complain(program.status(), ExitCodeOfStartError(program.status()));
+
+  if (absl::Status status = CountWorkers(environment, config); !status.ok()) {
+    return Complain(status, absl::IsInvalidArgument(status) ? kExitUsage : kExitMachine);
+  }
 
   ProcessBaseline baseline = RecordBaseline();
   ProtectFromOomKiller(baseline);

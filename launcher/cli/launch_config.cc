@@ -83,10 +83,21 @@ absl::StatusOr<std::string> HostOrNothing(const std::string& text) {
   return text;
 }
 
-void ReadPlainValues(Reader& read, const MachineFacts& machine, LaunchConfig& config) {
-  read.Into("nnodes", config.nodes, ParseNodeRange);
+// Counting GPUs takes a probe of the driver: no business of a reader of options.
+void ReadWorkers(Reader& read, const MachineFacts& machine, LaunchConfig& config) {
+  const GivenValue* value = read.Find("nproc_per_node");
+  if (value != nullptr && (value->text == "gpu" || value->text == "auto")) {
+    config.workers_by = value->text == "gpu" ? WorkersBy::kGpu : WorkersBy::kGpuOrCpu;
+    config.workers_source = value->source;
+    return;
+  }
   read.Into("nproc_per_node", config.workers_per_node,
             [&](const std::string& text) { return ParseWorkersPerNode(text, machine.cpu_count); });
+}
+
+void ReadPlainValues(Reader& read, const MachineFacts& machine, LaunchConfig& config) {
+  read.Into("nnodes", config.nodes, ParseNodeRange);
+  ReadWorkers(read, machine, config);
   read.Into("node_rank", config.node_rank,
             [](const std::string& text) { return ParseNumber(text, 0, kMaxNodes - 1); });
   read.Into("max_restarts", config.max_restarts,
@@ -236,7 +247,7 @@ absl::Status Validate(const LaunchConfig& config) {
   }
   for (const auto& [name, choice] :
        {std::pair{"--redirects", &config.redirects}, std::pair{"--tee", &config.tee}}) {
-    if (choice->by_local_rank.empty()) continue;
+    if (choice->by_local_rank.empty() || config.workers_by != WorkersBy::kNumber) continue;
     const int highest = choice->by_local_rank.rbegin()->first;
     if (highest >= config.workers_per_node) {
       return InvalidArgumentError(absl::StrCat(name, ": local rank '", highest,

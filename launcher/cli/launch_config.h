@@ -62,9 +62,19 @@ struct StreamChoice {
   bool is_none() const { return everyone == Streams{} && by_local_rank.empty(); }
 };
 
+// What --nproc_per_node names.
+enum class WorkersBy {
+  kNumber,    // a number, or cpu: workers_per_node has it
+  kGpu,       // the visible GPUs
+  kGpuOrCpu,  // auto: the same, and where there is none the CPUs
+};
+
 struct LaunchConfig {
   NodeRange nodes;
   int workers_per_node = 1;
+  // Other than kNumber: not known before the driver was asked (ResolveWorkers).
+  WorkersBy workers_by = WorkersBy::kNumber;
+  std::string workers_source;    // "--nproc_per_node" or its variable; empty with kNumber
   std::optional<int> node_rank;  // always there with kStatic
 
   RendezvousKind rendezvous = RendezvousKind::kStandalone;
@@ -109,7 +119,8 @@ struct MachineFacts {
 absl::StatusOr<LaunchConfig> BuildLaunchConfig(const GivenOptions& given,
                                                const MachineFacts& machine);
 
-// Checks what holds between the values. BuildLaunchConfig has called it.
+// Checks what holds between the values. BuildLaunchConfig has called it; it is called again when
+// workers_per_node has become known.
 absl::Status Validate(const LaunchConfig& config);
 
 }  // namespace ddprun::launcher

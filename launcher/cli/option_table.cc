@@ -21,8 +21,11 @@ constexpr const char* kOther = "Other";
 
 constexpr std::array kTable = {
     OptionRow{"nnodes", 0, "N|MIN:MAX", kJob, "Number of nodes, or a range (default 1).", true},
-    OptionRow{"nproc_per_node", 0, "N|cpu", kJob,
-              "Workers on this node (default 1); cpu: one for each CPU.", true},
+    OptionRow{
+        "nproc_per_node", 0, "COUNT", kJob,
+        "Workers on this node: a number (default 1), gpu (one for each visible GPU), cpu (one "
+        "for each CPU) or auto (gpu, where there is none cpu).",
+        true},
     OptionRow{"node_rank", 0, "N", kJob,
               "Rank of this node; needed with the static backend (default there 0).", true},
     OptionRow{"role", 0, "NAME", kJob, "Role of this node's workers (default 'default').", true},

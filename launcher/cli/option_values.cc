@@ -141,7 +141,7 @@ absl::StatusOr<int> ParseWorkersPerNode(const std::string& text, int cpu_count) 
   const std::optional<int> count = DigitsUpTo(text, kMaxWorkersPerNode);
   if (!count || *count < 1) {
     return InvalidArgumentError(absl::StrCat("expected a number from 1 to ", kMaxWorkersPerNode,
-                                             ", or cpu (", cpu_count, " here)"));
+                                             ", gpu, auto, or cpu (", cpu_count, " here)"));
   }
   return *count;
 }

@@ -21,7 +21,7 @@ inline constexpr int kMaxWorkersPerNode = 4096;
 // Decimal digits only: no sign, space, exponent or other script's digits.
 absl::StatusOr<int> ParseNumber(const std::string& text, int min, int max);
 absl::StatusOr<NodeRange> ParseNodeRange(const std::string& text);
-// A number, or `cpu`.
+// A number, or `cpu`. `gpu` and `auto`, which its error names too, are for the caller.
 absl::StatusOr<int> ParseWorkersPerNode(const std::string& text, int cpu_count);
 // Seconds, decimals allowed ("30", "0.5"), at most a year.
 absl::StatusOr<Duration> ParseSeconds(const std::string& text, bool zero_allowed);

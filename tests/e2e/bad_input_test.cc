@@ -66,6 +66,7 @@ TEST_CASE("bad input: usage errors end with 2 before anything starts") {
        "join_timeout",
        "="},
       {{}, 2, "program", "--help"},
+      {{"--nproc_per_node=gpus", toy}, 2, "'gpus'", "gpu, auto"},
       {{"status"}, 2, "status", "./status"},
       {{"doctor", "--bogus"}, 2, "'--bogus'", "--require cuda"},
       {{"doctor", "--require", "foo"}, 2, "'foo'", "cuda"},

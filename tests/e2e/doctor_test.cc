@@ -1,5 +1,5 @@
-// `ddprun doctor` on a machine without a GPU and with drivers that are in trouble. A driver is a
-// library named by DDPRUN_CUDA_LIB, so none of this needs one.
+// `ddprun doctor` and --nproc_per_node=gpu and auto, on a machine without a GPU and with drivers
+// that are in trouble. A driver is a library named by DDPRUN_CUDA_LIB, so none of this needs one.
 #include <algorithm>
 #include <fstream>
 
@@ -110,6 +110,48 @@ TEST_CASE("doctor: output that cannot be written ends with 120") {
   Subprocess ddprun({"/bin/sh", "-c", "exec \"$0\" doctor >/dev/full", Runfile("ddprun")});
   REQUIRE_MESSAGE(ddprun.Wait() == 120, ddprun.Describe());
   Holds(ddprun.err(), "write to stdout");
+}
+
+TEST_CASE("nproc_per_node: gpu without a GPU ends with 120 before anything starts") {
+  const std::string toy = Runfile("tests/e2e/toy_worker");
+  std::string out;
+  const std::string err = ErrorLine({"--nproc_per_node=gpu", toy}, Bare(), 120, &out);
+  Holds(err, "--nproc_per_node 'gpu': CUDA driver: DDPRUN_CUDA_LIB: /no/such/libcuda.so.1");
+  Holds(err, "; or give a number, or cpu (");
+  CHECK(out.empty());
+  Env env = Bare({{"PET_NPROC_PER_NODE", "gpu"}});
+  Holds(ErrorLine({toy}, env, 120), "PET_NPROC_PER_NODE 'gpu': ");
+  Holds(ErrorLine({"--nproc_per_node=gpu", toy}, OddDriver("crash"), 120),
+        "the NVIDIA driver (opening its library) ended the process that asked it");
+}
+
+TEST_CASE("nproc_per_node: what is wrong besides is found before the driver is asked") {
+  // This driver would take ten seconds to be given up.
+  const std::string toy = Runfile("tests/e2e/toy_worker");
+  Holds(ErrorLine({"--nproc_per_node=gpu", "--nnodes=0", toy}, OddDriver("hang"), 2), "'0'");
+  Holds(ErrorLine({"--nproc_per_node=gpu", "./no-such"}, OddDriver("hang"), 127), "'./no-such'");
+  Holds(ErrorLine({"--nproc_per_node=2", "./no-such"}, OddDriver("hang"), 127), "'./no-such'");
+}
+
+TEST_CASE("nproc_per_node: auto without a GPU starts one worker for each CPU, as cpu does") {
+  const auto ranks = [](const std::string& count) {
+    Job job;
+    auto ddprun = job.RunRaw({"--nproc_per_node=" + count, "/bin/sh", "-c", "echo $WORLD_SIZE"},
+                             {.env = Bare({{"OMP_NUM_THREADS", "1"}})});
+    REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
+    CHECK(ddprun->err() == "");
+    const std::string out = ddprun->out();
+    return std::string(out, 0, out.find('\n'));
+  };
+  CHECK(ranks("auto") == ranks("cpu"));
+}
+
+TEST_CASE("nproc_per_node: auto with a driver in trouble says why it is the CPUs") {
+  Job job;
+  auto ddprun = job.RunRaw({"--nproc_per_node=auto", "true"}, {.env = OddDriver("crash")});
+  REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
+  Holds(ddprun->err(), "ddprun: warning: --nproc_per_node 'auto': one worker for each of ");
+  Holds(ddprun->err(), "ended the process that asked it");
 }
 
 }  // namespace
