@@ -83,6 +83,27 @@ TEST_CASE("doctor: a driver that is too old is named with what it lacks") {
   Holds(err, "update the NVIDIA driver");
 }
 
+TEST_CASE("doctor: what a driver prints is neither taken for facts nor shown") {
+  std::string out;
+  const std::string err =
+      ErrorLine({"doctor", "--json", "--require=cuda"}, OddDriver("print"), 120, &out);
+  CHECK(out.find("/a/lie") == std::string::npos);
+  CHECK(err.find("chatter") == std::string::npos);
+}
+
+TEST_CASE("doctor: killed while a driver hangs, it leaves no process") {
+  for (const int signal : {9, 15}) {
+    Job job;
+    Env env = OddDriver("hang");
+    env["DDPRUN_TEST_DRIVER_HANGS"] = job.File("hangs");
+    auto ddprun = job.RunRaw({"doctor"}, {.env = env});
+    REQUIRE(job.WaitForFile("hangs"));
+    ddprun->Signal(signal);
+    CHECK(ddprun->Wait() == 128 + signal);
+    CHECK(job.IsGone());
+  }
+}
+
 TEST_CASE("doctor: a driver that takes its process down is reported, what was known is kept") {
   std::string out;
   const std::string err = ErrorLine({"doctor", "--require=cuda"}, OddDriver("crash"), 120, &out);

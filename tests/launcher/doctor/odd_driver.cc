@@ -1,4 +1,5 @@
 // A library in the driver's place that does what a driver in trouble does, as it is opened.
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -11,6 +12,9 @@ __attribute__((constructor)) void Misbehave() {
   const char* how = std::getenv("DDPRUN_TEST_DRIVER");
   const std::string_view word = how != nullptr ? how : "";
   if (word == "hang") {
+    // For who wants to know when it does.
+    const char* file = std::getenv("DDPRUN_TEST_DRIVER_HANGS");
+    if (file != nullptr) close(open(file, O_CREAT | O_WRONLY | O_CLOEXEC, 0644));
     for (;;) pause();
   }
   if (word == "crash") __builtin_trap();
