@@ -1,5 +1,6 @@
 #include "examples/train/cpu_network.h"
 
+#include <algorithm>
 #include <cmath>
 #include <eigen3/Eigen/Core>
 #include <utility>
@@ -111,5 +112,15 @@ absl::Status CpuNetwork::Update(float learning_rate) {
 }
 
 absl::StatusOr<Tally> CpuNetwork::TakeTally() { return std::exchange(tally_, Tally()); }
+
+absl::Status CpuNetwork::CopyOut(const float* device, float* host, size_t count) {
+  std::copy_n(device, count, host);
+  return absl::OkStatus();
+}
+
+absl::Status CpuNetwork::CopyIn(const float* host, float* device, size_t count) {
+  std::copy_n(host, count, device);
+  return absl::OkStatus();
+}
 
 }  // namespace train

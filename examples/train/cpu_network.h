@@ -24,6 +24,9 @@ class CpuNetwork : public Network {
   absl::Status Backward(float scale, const std::function<void(int)>& ready) override;
   absl::Status Update(float learning_rate) override;
   absl::StatusOr<Tally> TakeTally() override;
+  ddp::Stream stream() const override { return nullptr; }
+  absl::Status CopyOut(const float* device, float* host, size_t count) override;
+  absl::Status CopyIn(const float* host, float* device, size_t count) override;
 
  private:
   struct Activations;  // Eigen matrices, kept out of this header

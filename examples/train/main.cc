@@ -1,4 +1,5 @@
 // Learns to read digits, on as many processes as the launcher starts; also without a launcher.
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -9,6 +10,7 @@
 #include "ddp/ddp.h"
 #include "examples/train/exit_codes.h"
 #include "examples/train/idx_data.h"
+#include "examples/train/make_network.h"
 #include "examples/train/options.h"
 #include "examples/train/summary.h"
 #include "examples/train/trainer.h"
@@ -54,10 +56,18 @@ absl::StatusOr<Data> Load(const std::string& directory) {
 int RunRank(const train::Options& options, ddp::ProcessGroup& group) {
   ddp::Communicator& communicator = group.communicator();
   const absl::StatusOr<Data> data = Load(options.data);
-  absl::Status status = train::AgreeOnStatus(communicator, data.status());
+  absl::Status status = train::AgreeOnStatus(communicator.host(), data.status());
   if (!status.ok()) return Fail(group, status);
 
-  train::Trainer trainer(options, communicator, data->training, data->test, stdout);
+  // Before it computes, a rank knows that all can.
+  absl::StatusOr<std::unique_ptr<train::Network>> network =
+      train::MakeNetwork(options, group, data->training.pixels_per_image());
+  status = train::AgreeOnStatus(communicator.host(), network.status());
+  if (!status.ok()) return Fail(group, status);
+  if (group.rank() == 0) std::printf("%s\n", group.description().c_str());
+
+  train::Trainer trainer(options, communicator, *std::move(network), data->training, data->test,
+                         stdout);
   absl::StatusOr<train::Summary> summary = trainer.Run();
   if (!summary.ok()) return Fail(group, summary.status());
   if (group.rank() == 0 && !options.summary_file.empty()) {
@@ -77,12 +87,15 @@ int main(int argc, char** argv) {
   if (const int* exit_code = std::get_if<int>(&parsed)) return *exit_code;
   const train::Options& options = std::get<train::Options>(parsed);
   const absl::StatusOr<std::unique_ptr<ddp::ProcessGroup>> group =
-      ddp::ProcessGroup::FromEnv({.backend = options.backend});
+      ddp::ProcessGroup::FromEnv({.backend = options.backend,
+                                  .timeout = std::chrono::seconds(options.comm_timeout),
+                                  .device = options.device});
   if (!group.ok()) {
     const char* rank = std::getenv("RANK");
     std::fprintf(stderr, "train: rank %s: %s\n", rank == nullptr ? "0" : rank,
                  std::string(group.status().message()).c_str());
-    return EXIT_FAILURE;
+    // A GPU, a library or a driver that is not there.
+    return absl::IsFailedPrecondition(group.status()) ? train::kExitMachine : EXIT_FAILURE;
   }
   return RunRank(options, **group);
 }

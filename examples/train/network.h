@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "ddp/communicator.h"
 #include "examples/train/idx_data.h"
 
 namespace train {
@@ -54,6 +55,12 @@ class Network {
   virtual absl::Status Update(float learning_rate) = 0;
   // The sums over all Forwards since the last TakeTally. Waits for the device: not for every step.
   virtual absl::StatusOr<Tally> TakeTally() = 0;
+
+  // Where its work is queued; null on the CPU.
+  virtual ddp::Stream stream() const = 0;
+  // Copies values or velocities of a parameter out to the host or back, after all that is queued.
+  virtual absl::Status CopyOut(const float* device, float* host, size_t count) = 0;
+  virtual absl::Status CopyIn(const float* host, float* device, size_t count) = 0;
 };
 
 }  // namespace train

@@ -54,8 +54,8 @@ CLI::Validator PositiveNumber() {
   return CLI::Validator(check, "");
 }
 
-CLI::Validator OneOf(const std::map<std::string, ddp::Backend>& names,
-                     const std::string& accepted) {
+template <typename Choice>
+CLI::Validator OneOf(const std::map<std::string, Choice>& names, const std::string& accepted) {
   const auto check = [=](std::string& text) -> std::string {
     return names.count(text) > 0 ? "" : Refuse(text, accepted);
   };
@@ -92,11 +92,24 @@ std::variant<Options, int> ParseOptions(int argc, char** argv) {
                "Go on from the newest checkpoint, if there is one; without it a run starts anew "
                "and moves checkpoints that it finds to CHECKPOINT_DIR/earlier-<n>")
       ->always_capture_default(false);
-  const std::map<std::string, ddp::Backend> backends = {
-      {"auto", ddp::Backend::kAuto}, {"shm", ddp::Backend::kShm}, {"tcp", ddp::Backend::kTcp}};
+  const std::map<std::string, ddp::DeviceChoice> devices = {
+      {"auto", ddp::DeviceChoice::kAuto},
+      {"cpu", ddp::DeviceChoice::kCpu},
+      {"cuda", ddp::DeviceChoice::kCuda}};
+  std::string device = "auto";
+  app.add_option("--device", device,
+                 "cpu, cuda, or auto: cuda where every rank has a GPU of its own")
+      ->check(OneOf(devices, "cpu, cuda or auto"));
+  const std::map<std::string, ddp::Backend> backends = {{"auto", ddp::Backend::kAuto},
+                                                        {"nccl", ddp::Backend::kNccl},
+                                                        {"shm", ddp::Backend::kShm},
+                                                        {"tcp", ddp::Backend::kTcp}};
   std::string backend = "auto";
-  app.add_option("--backend", backend, "auto, shm or tcp")
-      ->check(OneOf(backends, "auto, shm or tcp"));
+  app.add_option("--backend", backend, "auto, nccl, shm or tcp")
+      ->check(OneOf(backends, "auto, nccl, shm or tcp"));
+  app.add_option("--comm_timeout", options.comm_timeout,
+                 "Seconds until a collective that does not end is an error")
+      ->check(WholeNumber(1, kMillion));
   app.add_option("--seed", options.seed, "Of the weights and of the order of the images")
       ->check(WholeNumber(0, UINT64_MAX));
   app.add_option("--summary_file", options.summary_file, "JSON about the whole run, at its end");
@@ -112,6 +125,7 @@ std::variant<Options, int> ParseOptions(int argc, char** argv) {
     std::cerr << "train: " << error.what() << advice << '\n';
     return kExitUsage;
   }
+  options.device = devices.at(device);
   options.backend = backends.at(backend);
   if (options.resume && options.checkpoint_dir.empty()) {
     std::cerr << "train: --resume needs --checkpoint_dir\n";

@@ -21,7 +21,9 @@ struct Options {
   std::string checkpoint_dir;  // empty: no checkpoints
   int64_t checkpoint_every = 0;
   bool resume = false;
+  ddp::DeviceChoice device = ddp::DeviceChoice::kAuto;
   ddp::Backend backend = ddp::Backend::kAuto;
+  int comm_timeout = 600;  // seconds; PyTorch's for NCCL
   uint64_t seed = 1;
   std::string summary_file;
   std::string step_log;

@@ -10,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
-#include "examples/train/cpu_network.h"
 
 namespace train {
 
@@ -28,15 +27,15 @@ absl::StatusOr<std::FILE*> OpenStepLog(const std::string& path) {
 
 }  // namespace
 
-Trainer::Trainer(const Options& options, ddp::Communicator& communicator, const ImageSet& training,
-                 const ImageSet& test, std::FILE* log)
+Trainer::Trainer(const Options& options, ddp::Communicator& communicator,
+                 std::unique_ptr<Network> network, const ImageSet& training, const ImageSet& test,
+                 std::FILE* log)
     : options_(options),
       communicator_(communicator),
       training_(training),
       test_(test),
       log_(log),
-      network_(
-          std::make_unique<CpuNetwork>(training.pixels_per_image(), options.hidden, options.seed)),
+      network_(std::move(network)),
       ddp_(communicator,
            {.bucket_cap_bytes = static_cast<size_t>(options.bucket_cap_mb * (1 << 20))}),
       sampler_(training.count, communicator.rank(), communicator.world_size(),
@@ -46,7 +45,7 @@ Trainer::Trainer(const Options& options, ddp::Communicator& communicator, const 
       run_metrics_(communicator.world_size()) {}
 
 absl::StatusOr<Summary> Trainer::Run() {
-  absl::Status status = AgreeOnStatus(communicator_, PrepareOutputs());
+  absl::Status status = AgreeOnStatus(communicator_.host(), PrepareOutputs());
   if (status.ok()) status = Prepare();
   if (!status.ok()) return status;
   for (int64_t epoch = sampler_.state().epoch; epoch < options_.epochs; ++epoch) {
@@ -54,6 +53,7 @@ absl::StatusOr<Summary> Trainer::Run() {
     if (absl::Status status = TrainEpoch(); !status.ok()) return status;
     if (absl::Status status = FinishEpoch(epoch); !status.ok()) return status;
   }
+  if (status = CopyStateOut(); !status.ok()) return status;
   Report();
   return summary_;
 }
@@ -95,14 +95,15 @@ absl::Status Trainer::Prepare() {
   std::vector<Parameter>& parameters = network_->parameters();
   for (Parameter& p : parameters) {
     ddp_.AddParameter(p.name, p.values, p.count, DType::kFloat32);
-    weights_.push_back({p.name, p.values, p.count, DType::kFloat32});
+    weights_.push_back({p.name, OnHost(p.values, p.count), p.count, DType::kFloat32});
   }
   if (absl::Status status = ddp_.Finalize(); !status.ok()) return status;
   state_ = weights_;
   for (size_t i = 0; i < parameters.size(); ++i) {
     Parameter& p = parameters[i];
     p.gradient = static_cast<float*>(ddp_.GradientPtr(static_cast<int>(i)));
-    state_.push_back({p.name + ".velocity", p.velocity, p.count, DType::kFloat32});
+    state_.push_back(
+        {p.name + ".velocity", OnHost(p.velocity, p.count), p.count, DType::kFloat32});
   }
   summary_.world_size = communicator_.world_size();
   summary_.backend = communicator_.backend();
@@ -116,6 +117,29 @@ absl::Status Trainer::Prepare() {
   return options_.resume ? Resume() : absl::OkStatus();
 }
 
+// Where the host has these numbers: there, or on a GPU in a copy, which CopyStateOut() refreshes.
+float* Trainer::OnHost(float* values, size_t count) {
+  if (communicator_.device_type() == ddp::DeviceType::kCpu) return values;
+  copies_.push_back({values, std::vector<float>(count)});
+  return copies_.back().host.data();
+}
+
+absl::Status Trainer::CopyStateOut() {
+  absl::Status status;
+  for (Copy& copy : copies_) {
+    status.Update(network_->CopyOut(copy.device, copy.host.data(), copy.host.size()));
+  }
+  return status;
+}
+
+absl::Status Trainer::CopyStateIn() {
+  absl::Status status;
+  for (Copy& copy : copies_) {
+    status.Update(network_->CopyIn(copy.host.data(), copy.device, copy.host.size()));
+  }
+  return status;
+}
+
 // Loads the newest good checkpoint into every rank, if there is one.
 absl::Status Trainer::Resume() {
   auto loaded = checkpoint_.LoadLatest(state_);
@@ -126,6 +150,7 @@ absl::Status Trainer::Resume() {
     }
   }
   if (!loaded->has_value()) return absl::OkStatus();
+  if (absl::Status status = CopyStateIn(); !status.ok()) return status;
   ddp::TrainingState& state = **loaded;
   sampler_.Restore(state.sampler);
   step_ = summary_.start_step = state.step;
@@ -157,7 +182,7 @@ absl::Status Trainer::Step() {
   run_metrics_.BeginStep();
   const size_t batch = static_cast<size_t>(options_.batch_size);
   const std::vector<int64_t> indices = sampler_.Next(batch * options_.accumulate);
-  absl::Status status = ddp_.ZeroGrad();
+  absl::Status status = ddp_.ZeroGrad(network_->stream());
   for (size_t begin = 0; begin < indices.size(); begin += batch) {
     const size_t count = std::min(batch, indices.size() - begin);
     // Only the last pass of a step reduces; those before it add up locally.
@@ -165,10 +190,10 @@ absl::Status Trainer::Step() {
     status.Update(network_->Forward(training_, std::span(indices).subspan(begin, count)));
     if (!status.ok()) return status;
     status.Update(network_->Backward(1.0f / static_cast<float>(indices.size()), [&](int parameter) {
-      status.Update(ddp_.GradientReady(parameter));
+      status.Update(ddp_.GradientReady(parameter, network_->stream()));
     }));
   }
-  status.Update(ddp_.Finish());
+  status.Update(ddp_.Finish(network_->stream()));
   if (!status.ok()) return status;
   status = network_->Update(options_.learning_rate);
   if (!status.ok()) return status;
@@ -215,6 +240,7 @@ absl::Status Trainer::FinishEpoch(int64_t epoch) {
 
 absl::Status Trainer::Save() {
   if (options_.checkpoint_dir.empty()) return absl::OkStatus();
+  if (absl::Status status = CopyStateOut(); !status.ok()) return status;
   double sum = loss_sum_, count = loss_count_;
   if (absl::Status status = SumOverRanks(&sum, &count); !status.ok()) return status;
   return checkpoint_.Save({.step = step_,
@@ -227,7 +253,7 @@ absl::Status Trainer::Save() {
 
 absl::Status Trainer::SumOverRanks(double* sum, double* count) {
   double both[] = {*sum, *count};
-  absl::Status status = communicator_.AllReduce(both, 2, DType::kFloat64, ReduceOp::kSum)->Wait();
+  absl::Status status = communicator_.host().AllReduce(both, 2, DType::kFloat64, ReduceOp::kSum)->Wait();
   *sum = both[0];
   *count = both[1];
   return status;
@@ -248,7 +274,7 @@ absl::StatusOr<double> Trainer::TestAccuracy() {
   const absl::StatusOr<Tally> tally = network_->TakeTally();
   if (!tally.ok()) return tally.status();
   int64_t correct = tally->correct;
-  absl::Status status = communicator_.AllReduce(&correct, 1, DType::kInt64, ReduceOp::kSum)->Wait();
+  absl::Status status = communicator_.host().AllReduce(&correct, 1, DType::kInt64, ReduceOp::kSum)->Wait();
   if (!status.ok()) return status;
   return static_cast<double>(correct) / static_cast<double>(test_.count);
 }

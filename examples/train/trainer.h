@@ -3,6 +3,7 @@
 #define DDPRUN_EXAMPLES_TRAIN_TRAINER_H_
 
 #include <cstdio>
+#include <deque>
 #include <memory>
 #include <vector>
 
@@ -23,9 +24,11 @@ namespace train {
 // One rank of a run. Every rank makes one with the same options and calls Run().
 class Trainer {
  public:
-  // Borrows everything. `log` gets a few lines per epoch on rank 0.
-  Trainer(const Options& options, ddp::Communicator& communicator, const ImageSet& training,
-          const ImageSet& test, std::FILE* log);
+  // `network` computes where the communicator reduces. Borrows the rest. `log` gets a few lines per
+  // epoch on rank 0.
+  Trainer(const Options& options, ddp::Communicator& communicator,
+          std::unique_ptr<Network> network, const ImageSet& training, const ImageSet& test,
+          std::FILE* log);
 
   // Trains to the end; the result is complete on rank 0.
   absl::StatusOr<Summary> Run();
@@ -39,6 +42,9 @@ class Trainer {
   absl::Status FinishEpoch(int64_t epoch);
   absl::Status Save();
   absl::StatusOr<double> CollectLoss();
+  float* OnHost(float* values, size_t count);
+  absl::Status CopyStateOut();
+  absl::Status CopyStateIn();
   // The mean over all ranks of what they added to `sum` and `count`.
   absl::Status SumOverRanks(double* sum, double* count);
   absl::StatusOr<double> TestAccuracy();
@@ -58,6 +64,11 @@ class Trainer {
   ddp::Checkpoint checkpoint_;
   ddp::StepMetrics epoch_metrics_;
   ddp::StepMetrics run_metrics_;
+  struct Copy {
+    float* device;
+    std::vector<float> host;
+  };
+  std::deque<Copy> copies_;           // on a GPU: what the tensors below stand for
   std::vector<ddp::Tensor> weights_;  // what the network is
   std::vector<ddp::Tensor> state_;    // the weights and what the optimizer keeps
 

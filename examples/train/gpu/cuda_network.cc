@@ -14,6 +14,7 @@ namespace train {
 using ddp::internal::AddressOf;
 using ddp::internal::AllocateDevice;
 using ddp::internal::AllocatePinned;
+using ddp::internal::CudaResult;
 using ddp::internal::CudaStatus;
 using ddp::internal::DeviceMemory;
 using ddp::internal::FindKernel;
@@ -52,7 +53,7 @@ absl::StatusOr<std::unique_ptr<CudaNetwork>> CudaNetwork::Create(
       Assign(ddp::internal::MakeStream(cuda, "the network's stream", 0), &network->stream_);
   if (status.ok()) status = network->LoadKernels();
   if (status.ok()) {
-    status = Assign(MatrixProducts::Create(cuda, cublas, network->stream()), &network->products_);
+    status = Assign(MatrixProducts::Create(cuda, cublas, network->stream_.get()), &network->products_);
   }
   if (status.ok()) status = network->MakeParameters(seed);
   if (status.ok()) status = network->MakeTally();
@@ -66,7 +67,7 @@ absl::StatusOr<std::unique_ptr<CudaNetwork>> CudaNetwork::Create(
 }
 
 CudaNetwork::~CudaNetwork() {
-  if (stream_ != nullptr) cuda_.cuStreamSynchronize(stream());
+  if (stream_ != nullptr) cuda_.cuStreamSynchronize(stream_.get());
 }
 
 absl::Status CudaNetwork::LoadKernels() {
@@ -173,7 +174,7 @@ absl::Status CudaNetwork::StageIndices(std::span<const int64_t> indices) {
   status = CopyToDevice("a batch's indices", batch_.indices.get(), stage.indices.get(),
                         indices.size_bytes());
   if (!status.ok()) return status;
-  return CudaStatus(cuda_, "cuEventRecord", cuda_.cuEventRecord(stage.copied.get(), stream()));
+  return CudaStatus(cuda_, "cuEventRecord", cuda_.cuEventRecord(stage.copied.get(), stream_.get()));
 }
 
 absl::Status CudaNetwork::Forward(const ImageSet& images, std::span<const int64_t> indices) {
@@ -199,7 +200,7 @@ absl::Status CudaNetwork::ForwardLoaded() {
   const DeviceMatrix hidden{.data = As<float>(batch_.hidden), .rows = rows_, .columns = hidden_};
   float* probabilities = As<float>(batch_.probabilities);
   absl::Status status =
-      kernels_.gather_images.Launch(cuda_, stream(), ShapeForRows(rows_), As<uint8_t>(set_->pixels),
+      kernels_.gather_images.Launch(cuda_, stream_.get(), ShapeForRows(rows_), As<uint8_t>(set_->pixels),
                                     As<uint8_t>(set_->labels), As<int64_t>(batch_.indices), rows_,
                                     inputs_, As<float>(batch_.input), As<uint8_t>(batch_.labels));
   if (!status.ok()) return status;
@@ -207,13 +208,13 @@ absl::Status CudaNetwork::ForwardLoaded() {
                                0, As<float>(batch_.hidden));
   if (!status.ok()) return status;
   status =
-      kernels_.add_bias_relu.Launch(cuda_, stream(), ShapeForRows(rows_), As<float>(batch_.hidden),
+      kernels_.add_bias_relu.Launch(cuda_, stream_.get(), ShapeForRows(rows_), As<float>(batch_.hidden),
                                     parameters_[kHiddenBias].values, rows_, hidden_);
   if (!status.ok()) return status;
   status = products_->Multiply("the scores", hidden, Weights(kOutputWeight, hidden_, kClasses), 0,
                                probabilities);
   if (!status.ok()) return status;
-  status = kernels_.softmax_loss.Launch(cuda_, stream(), {.blocks = 1, .threads_x = kTallyThreads},
+  status = kernels_.softmax_loss.Launch(cuda_, stream_.get(), {.blocks = 1, .threads_x = kTallyThreads},
                                         probabilities, parameters_[kOutputBias].values,
                                         As<uint8_t>(batch_.labels), rows_, kClasses,
                                         As<DeviceTally>(tally_));
@@ -239,7 +240,7 @@ absl::Status CudaNetwork::Backward(float scale, const std::function<void(int)>& 
   output_weight.is_transposed = true;
 
   absl::Status status = kernels_.score_slope.Launch(
-      cuda_, stream(), ShapeFor(int64_t{rows_} * kClasses), As<float>(batch_.probabilities),
+      cuda_, stream_.get(), ShapeFor(int64_t{rows_} * kClasses), As<float>(batch_.probabilities),
       As<uint8_t>(batch_.labels), rows_, kClasses, scale, As<float>(batch_.slope));
   if (status.ok()) status = AddColumnSums(slope.data, kClasses, gradient(kOutputBias));
   if (!status.ok()) return status;
@@ -255,7 +256,7 @@ absl::Status CudaNetwork::Backward(float scale, const std::function<void(int)>& 
   if (!status.ok()) return status;
   const int64_t count = int64_t{rows_} * hidden_;
   status =
-      kernels_.relu_slope.Launch(cuda_, stream(), ShapeFor(count), As<float>(batch_.hidden_slope),
+      kernels_.relu_slope.Launch(cuda_, stream_.get(), ShapeFor(count), As<float>(batch_.hidden_slope),
                                  As<float>(batch_.hidden), count);
   if (status.ok()) status = AddColumnSums(hidden_slope.data, hidden_, gradient(kHiddenBias));
   if (!status.ok()) return status;
@@ -270,7 +271,7 @@ absl::Status CudaNetwork::Backward(float scale, const std::function<void(int)>& 
 absl::Status CudaNetwork::Update(float learning_rate) {
   for (const Parameter& parameter : parameters_) {
     const int64_t count = static_cast<int64_t>(parameter.count);
-    absl::Status status = kernels_.momentum_update.Launch(cuda_, stream(), ShapeFor(count),
+    absl::Status status = kernels_.momentum_update.Launch(cuda_, stream_.get(), ShapeFor(count),
                                                           parameter.values, parameter.velocity,
                                                           parameter.gradient, count, learning_rate);
     if (!status.ok()) return Named(parameter.name.c_str(), status);
@@ -282,7 +283,7 @@ absl::StatusOr<Tally> CudaNetwork::TakeTally() {
   absl::Status status =
       CudaStatus(cuda_, "cuMemcpyDtoHAsync",
                  cuda_.cuMemcpyDtoHAsync(tally_copy_.get(), AddressOf(tally_.get()),
-                                         sizeof(DeviceTally), stream()));
+                                         sizeof(DeviceTally), stream_.get()));
   if (status.ok()) status = Fill("the sum of losses", tally_.get(), sizeof(DeviceTally));
   if (status.ok()) status = Synchronize("read the sum of losses");
   if (!status.ok()) return status;
@@ -290,24 +291,36 @@ absl::StatusOr<Tally> CudaNetwork::TakeTally() {
   return Tally{.loss = copy.loss, .correct = copy.correct};
 }
 
+absl::Status CudaNetwork::CopyOut(const float* device, float* host, size_t count) {
+  const CudaResult result = cuda_.cuMemcpyDtoHAsync(host, AddressOf(device), count * sizeof(float),
+                                                    stream_.get());
+  absl::Status status = CudaStatus(cuda_, "cuMemcpyDtoHAsync", result);
+  return status.ok() ? Synchronize("copy weights to the host") : status;
+}
+
+absl::Status CudaNetwork::CopyIn(const float* host, float* device, size_t count) {
+  absl::Status status = CopyToDevice("weights", device, host, count * sizeof(float));
+  return status.ok() ? Synchronize("copy weights from the host") : status;
+}
+
 absl::Status CudaNetwork::CopyToDevice(const char* what, void* to, const void* from, size_t bytes) {
   return Named(what, CudaStatus(cuda_, "cuMemcpyHtoDAsync",
-                                cuda_.cuMemcpyHtoDAsync(AddressOf(to), from, bytes, stream())));
+                                cuda_.cuMemcpyHtoDAsync(AddressOf(to), from, bytes, stream_.get())));
 }
 
 absl::Status CudaNetwork::Fill(const char* what, void* to, size_t bytes) {
   return Named(what, CudaStatus(cuda_, "cuMemsetD8Async",
-                                cuda_.cuMemsetD8Async(AddressOf(to), 0, bytes, stream())));
+                                cuda_.cuMemsetD8Async(AddressOf(to), 0, bytes, stream_.get())));
 }
 
 absl::Status CudaNetwork::Synchronize(const char* what) {
-  return Named(what, CudaStatus(cuda_, "cuStreamSynchronize", cuda_.cuStreamSynchronize(stream())));
+  return Named(what, CudaStatus(cuda_, "cuStreamSynchronize", cuda_.cuStreamSynchronize(stream_.get())));
 }
 
 absl::Status CudaNetwork::AddColumnSums(const float* matrix, int columns, float* sums) {
   const unsigned blocks = (static_cast<unsigned>(columns) + kColumnWidth - 1) / kColumnWidth;
   return kernels_.add_column_sums.Launch(
-      cuda_, stream(), {.blocks = blocks, .threads_x = kColumnWidth, .threads_y = kColumnLanes},
+      cuda_, stream_.get(), {.blocks = blocks, .threads_x = kColumnWidth, .threads_y = kColumnLanes},
       matrix, rows_, columns, sums);
 }
 

@@ -44,9 +44,10 @@ class CudaNetwork : public Network {
   absl::Status Backward(float scale, const std::function<void(int)>& ready) override;
   absl::Status Update(float learning_rate) override;
   absl::StatusOr<Tally> TakeTally() override;
-
   // Where gradients are computed: what `ready` announces is complete when this stream gets there.
-  ddp::internal::CudaStream stream() const { return stream_.get(); }
+  ddp::Stream stream() const override { return stream_.get(); }
+  absl::Status CopyOut(const float* device, float* host, size_t count) override;
+  absl::Status CopyIn(const float* host, float* device, size_t count) override;
 
  private:
   // How many batches' indices may be on their way to the device.

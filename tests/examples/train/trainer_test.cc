@@ -7,6 +7,7 @@
 #include <fstream>
 #include <memory>
 
+#include "examples/train/cpu_network.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/thread_group.h"
 #include "tools/make_digits/digits.h"
@@ -52,7 +53,9 @@ std::vector<absl::StatusOr<Summary>> Train(const Options& options, int world_siz
   std::FILE* log = std::fopen("/dev/null", "we");
   ThreadGroup group(world_size);
   group.Run([&](ddp::Communicator& communicator) {
-    Trainer trainer(options, communicator, Training(), Test(), log);
+    auto network =
+        std::make_unique<CpuNetwork>(Training().pixels_per_image(), options.hidden, options.seed);
+    Trainer trainer(options, communicator, std::move(network), Training(), Test(), log);
     results[communicator.rank()] = trainer.Run();
   });
   std::fclose(log);
