@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <thread>
@@ -51,7 +52,7 @@ const DoubleApi& Api() {
   return api;
 }
 
-ScopedEnv::ScopedEnv(const std::map<std::string, std::string>& env) {
+ScopedEnv::ScopedEnv(const Env& env) {
   for (const auto& [name, value] : env) {
     const char* before = std::getenv(name.c_str());
     before_[name] = before != nullptr ? before : "";
@@ -111,7 +112,11 @@ std::vector<int> RunRankProcesses(int world_size, const std::function<int(int ra
   for (int rank = 0; rank < world_size; ++rank) {
     const pid_t pid = fork();
     DDP_CHECK(pid >= 0);
-    if (pid == 0) _exit(body(rank));
+    if (pid == 0) {
+      // doctest's handlers would report the child's end as the test's.
+      for (const int number : {SIGABRT, SIGSEGV, SIGTERM}) signal(number, SIG_DFL);
+      _exit(body(rank));
+    }
     pids.push_back(pid);
   }
   std::vector<int> codes;

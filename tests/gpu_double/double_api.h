@@ -28,13 +28,14 @@ const DoubleApi& Api();
 // it comes before the first use of the double in a case.
 class ScopedEnv {
  public:
-  explicit ScopedEnv(const std::map<std::string, std::string>& env);
+  using Env = std::map<std::string, std::string>;
+  explicit ScopedEnv(const Env& env);
   ~ScopedEnv();
   ScopedEnv(const ScopedEnv&) = delete;
   ScopedEnv& operator=(const ScopedEnv&) = delete;
 
  private:
-  std::map<std::string, std::string> before_;
+  Env before_;
 };
 
 // Initialises the driver and makes device's primary context current on this thread.

@@ -99,7 +99,7 @@ struct View {
 
 struct Driver {
   std::mutex mutex;
-  bool is_initialized = false;
+  int initialized_by = 0;                         // a pid
   std::vector<int> visible;                       // physical indices, by ordinal
   std::vector<int> retained;                      // by ordinal
   std::map<int, std::shared_ptr<Stream>> legacy;  // the null streams, by ordinal
@@ -143,7 +143,7 @@ CudaResult CurrentDevice(const Driver& driver, int* device);
 // The stream, or null with the error in `result`. A null handle is the legacy stream.
 std::shared_ptr<Stream> FindStream(Driver& driver, CudaStream handle, CudaResult* result);
 // Adds `op` to the stream's queue or capture.
-CudaResult SubmitLocked(Driver& driver, Stream& stream, Queue::Op op);
+CudaResult SubmitLocked(Stream& stream, Queue::Op op);
 // An error when the thread may not make a call that a capture forbids; the capture is lost then.
 CudaResult CheckCaptureAllows(Driver& driver);
 // Marks that are reached when all streams of the device have run what they hold.

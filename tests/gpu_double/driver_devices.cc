@@ -1,4 +1,6 @@
 // Which devices there are, and the thread's context.
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -55,7 +57,7 @@ std::vector<int> VisibleDevices() {
 }
 
 CudaResult CheckDevice(Driver& driver, CudaDevice device) {
-  if (!driver.is_initialized) return kNotInitialized;
+  if (driver.initialized_by != getpid()) return kNotInitialized;
   const bool exists = device >= 0 && static_cast<size_t>(device) < driver.visible.size();
   return exists ? kCudaSuccess : kCudaErrorInvalidDevice;
 }
@@ -110,7 +112,7 @@ CudaResult CurrentDevice(int* device) {
 }
 
 CudaResult CurrentDevice(const Driver& driver, int* device) {
-  if (!driver.is_initialized) return kNotInitialized;
+  if (driver.initialized_by != getpid()) return kNotInitialized;
   if (current_context == nullptr) return kCudaErrorInvalidContext;
   for (size_t i = 0; i < driver.retained.size(); ++i) {
     if (current_context != ContextOf(static_cast<int>(i))) continue;
@@ -129,14 +131,17 @@ CudaResult cuInit(unsigned flags) {
   if (flags != 0) return kCudaErrorInvalidValue;
   Driver& driver = Driver::Get();
   std::lock_guard<std::mutex> lock(driver.mutex);
-  if (driver.is_initialized) return kCudaSuccess;
+  // A child of a process that used CUDA cannot.
+  if (driver.initialized_by > 0) {
+    return driver.initialized_by == getpid() ? kCudaSuccess : kNotInitialized;
+  }
   const Faults faults = Faults::Of(-1);
   if (faults.cuinit.has_value()) return static_cast<CudaResult>(*faults.cuinit);
   driver.visible = VisibleDevices();
   if (driver.visible.empty()) return kCudaErrorNoDevice;
   driver.retained.assign(driver.visible.size(), 0);
   driver.used_bytes.assign(driver.visible.size(), 0);
-  driver.is_initialized = true;
+  driver.initialized_by = getpid();
   Log("init devices=%zu", driver.visible.size());
   return kCudaSuccess;
 }
@@ -150,7 +155,7 @@ CudaResult cuDriverGetVersion(int* version) {
 CudaResult cuDeviceGetCount(int* count) {
   Driver& driver = Driver::Get();
   std::lock_guard<std::mutex> lock(driver.mutex);
-  if (!driver.is_initialized) return kNotInitialized;
+  if (driver.initialized_by != getpid()) return kNotInitialized;
   *count = static_cast<int>(driver.visible.size());
   return kCudaSuccess;
 }
@@ -226,7 +231,7 @@ CudaResult cuDevicePrimaryCtxRelease_v2(CudaDevice device) {
 CudaResult cuCtxSetCurrent(CudaContext context) {
   Driver& driver = Driver::Get();
   std::lock_guard<std::mutex> lock(driver.mutex);
-  if (!driver.is_initialized) return kNotInitialized;
+  if (driver.initialized_by != getpid()) return kNotInitialized;
   bool exists = context == nullptr;
   for (size_t i = 0; i < driver.retained.size(); ++i) {
     exists |= context == ContextOf(static_cast<int>(i)) && driver.retained[i] > 0;
@@ -239,7 +244,7 @@ CudaResult cuCtxSetCurrent(CudaContext context) {
 CudaResult cuCtxGetCurrent(CudaContext* context) {
   Driver& driver = Driver::Get();
   std::lock_guard<std::mutex> lock(driver.mutex);
-  if (!driver.is_initialized) return kNotInitialized;
+  if (driver.initialized_by != getpid()) return kNotInitialized;
   *context = current_context;
   return kCudaSuccess;
 }

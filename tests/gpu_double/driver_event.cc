@@ -42,10 +42,10 @@ CudaResult Record(CudaEvent handle, CudaStream stream_handle, bool is_external) 
   if (stream->capture == nullptr) {
     event->capture = nullptr;
     event->mark = std::make_shared<Mark>();
-    return SubmitLocked(driver, *stream, [mark = event->mark, stream = stream->id, id = event->id] {
-      Log("stream=%d reach event=%d", stream, id);
-      mark->Reach();
-    });
+    stream->queue->Push(
+        [stream = stream->id, id = event->id] { Log("stream=%d reach event=%d", stream, id); },
+        event->mark);
+    return kCudaSuccess;
   }
   Capture& capture = *stream->capture;
   if (capture.is_invalid) return kCaptureInvalidated;
@@ -136,7 +136,7 @@ CudaResult cuStreamWaitEvent(CudaStream stream_handle, CudaEvent handle, unsigne
     stream->capture->is_invalid = true;
     return kCaptureIsolation;
   }
-  return SubmitLocked(driver, *stream, [mark = event->mark, stream = stream->id, id = event->id] {
+  return SubmitLocked(*stream, [mark = event->mark, stream = stream->id, id = event->id] {
     mark->Wait();
     Log("stream=%d pass event=%d", stream, id);
   });

@@ -43,7 +43,7 @@ struct Copy {
   CudaResult Push(const char* what, size_t bytes, Queue::Op op) {
     if (result != kCudaSuccess) return result;
     Log("stream=%d %s bytes=%zu", stream->id, what, bytes);
-    return SubmitLocked(driver, *stream, std::move(op));
+    return SubmitLocked(*stream, std::move(op));
   }
 
   Driver& driver;

@@ -54,7 +54,7 @@ std::shared_ptr<Stream> FindStream(Driver& driver, CudaStream handle, CudaResult
   return stream;
 }
 
-CudaResult SubmitLocked(Driver&, Stream& stream, Queue::Op op) {
+CudaResult SubmitLocked(Stream& stream, Queue::Op op) {
   if (stream.capture == nullptr) {
     stream.queue->Push(std::move(op));
     return kCudaSuccess;
@@ -70,7 +70,7 @@ CudaResult Submit(CudaStream handle, Queue::Op op) {
   std::lock_guard<std::mutex> lock(driver.mutex);
   CudaResult result;
   const std::shared_ptr<Stream> stream = FindStream(driver, handle, &result);
-  return stream == nullptr ? result : SubmitLocked(driver, *stream, std::move(op));
+  return stream == nullptr ? result : SubmitLocked(*stream, std::move(op));
 }
 
 CudaResult InspectStream(CudaStream handle, int device, int* id, bool* is_capturing) {

@@ -101,6 +101,7 @@ NcclResult Comm::CheckReady() {
 
 NcclResult Comm::AsyncError() {
   std::lock_guard<std::mutex> lock(mutex);
+  if (is_revoked && is_in_progress_) return kNcclInProgress;
   return error_ != kNcclSuccess ? error_ : is_in_progress_ ? kNcclInProgress : kNcclSuccess;
 }
 

@@ -46,36 +46,38 @@ Queue::~Queue() {
   state_->changed.notify_all();
 }
 
-void Queue::Push(Op op) {
+void Queue::Push(Op op, std::shared_ptr<Mark> end) {
   std::lock_guard<std::mutex> lock(state_->mutex);
-  state_->ops.push_back(std::move(op));
+  state_->entries.push_back({std::move(op), std::move(end)});
   state_->changed.notify_all();
 }
 
 bool Queue::is_idle() const {
   std::lock_guard<std::mutex> lock(state_->mutex);
-  return state_->ops.empty() && !state_->is_busy;
+  return state_->entries.empty() && !state_->is_busy;
 }
 
 std::shared_ptr<Mark> Queue::PushMark() {
   auto mark = std::make_shared<Mark>();
-  Push([mark] { mark->Reach(); });
+  Push([] {}, mark);
   return mark;
 }
 
 void Queue::Run(State& state) {
   std::unique_lock<std::mutex> lock(state.mutex);
   while (true) {
-    state.changed.wait(lock, [&] { return state.is_closed || !state.ops.empty(); });
-    if (state.ops.empty()) return;
-    Op op = std::move(state.ops.front());
-    state.ops.pop_front();
+    state.changed.wait(lock, [&] { return state.is_closed || !state.entries.empty(); });
+    if (state.entries.empty()) return;
+    Entry entry = std::move(state.entries.front());
+    state.entries.pop_front();
     state.is_busy = true;
     lock.unlock();
-    op();
-    op = nullptr;
+    entry.op();
+    entry.op = nullptr;
     lock.lock();
     state.is_busy = false;
+    // Under the lock: who has waited for the mark finds the queue idle.
+    if (entry.end != nullptr) entry.end->Reach();
   }
 }
 

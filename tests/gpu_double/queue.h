@@ -38,17 +38,22 @@ class Queue {
   Queue(const Queue&) = delete;
   Queue& operator=(const Queue&) = delete;
 
-  void Push(Op op);
+  // `end`, if any, is reached when `op` has run and the queue no longer counts it.
+  void Push(Op op, std::shared_ptr<Mark> end = nullptr);
   // Whether everything pushed so far has run.
   bool is_idle() const;
   // A mark that is reached when everything pushed so far has run.
   std::shared_ptr<Mark> PushMark();
 
  private:
+  struct Entry {
+    Op op;
+    std::shared_ptr<Mark> end;
+  };
   struct State {
     std::mutex mutex;
     std::condition_variable changed;
-    std::deque<Op> ops;
+    std::deque<Entry> entries;
     bool is_busy = false;
     bool is_closed = false;
   };
