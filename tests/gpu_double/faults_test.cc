@@ -120,12 +120,14 @@ TEST_CASE("hang: the operation never ends, without an error") {
 }
 
 TEST_CASE("slow: the operation starts late and is right") {
-  RunWith("slow=50@1", [](int, Rank& rank) {
+  RunWith("slow=50@1", [](int index, Rank& rank) {
     REQUIRE(rank.comm.Settle() == kNcclSuccess);
     const auto begin = std::chrono::steady_clock::now();
     CHECK(rank.Reduce() == kNcclSuccess);
     CHECK(rank.stream.Synchronize() == kCudaSuccess);
-    CHECK(std::chrono::steady_clock::now() - begin >= std::chrono::milliseconds(50));
+    const auto took = std::chrono::steady_clock::now() - begin;
+    // The other may have begun to look later than the slow one began to wait.
+    if (index == 1) CHECK(took >= std::chrono::milliseconds(50));
     CHECK(rank.buffer.Read() == BytesOf<float>({2}));
   });
 }
