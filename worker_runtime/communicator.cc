@@ -14,12 +14,11 @@ class FailedWork final : public Work {
   absl::Status Wait() override { return status_; }
   absl::Status WaitOn(Stream) override { return status_; }
   bool IsDone() const override { return true; }
-  Clock::time_point started_at() const override { return at_; }
-  Clock::time_point ended_at() const override { return at_; }
+  Clock::time_point started_at() const override { return {}; }
+  Clock::time_point ended_at() const override { return {}; }
 
  private:
   const absl::Status status_;
-  const Clock::time_point at_ = Clock::now();
 };
 
 }  // namespace

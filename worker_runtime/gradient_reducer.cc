@@ -125,8 +125,8 @@ void GradientReducer::ReadTimes() {
   constexpr size_t kMaxEnded = 8;
   while (!ended_.empty()) {
     Ended& oldest = ended_.front();
-    const bool is_done = oldest.works.empty() || oldest.works.back() == nullptr ||
-                         oldest.works.back()->IsDone();
+    const bool is_done =
+        oldest.works.empty() || oldest.works.back() == nullptr || oldest.works.back()->IsDone();
     if (!is_done && ended_.size() <= kMaxEnded) return;
     for (size_t i = 0; is_done && i < oldest.works.size(); ++i) {
       if (oldest.works[i] == nullptr) continue;

@@ -107,8 +107,7 @@ absl::StatusOr<std::unique_ptr<ProcessGroup>> ProcessGroup::FromEnv(
     formed = *std::move(group);
   } else {
     member.capabilities.host = internal::HostKey();
-    member.capabilities.address =
-        internal::LocalAddressToward(env.master_addr, env.master_port);
+    member.capabilities.address = internal::LocalAddressToward(env.master_addr, env.master_port);
     const std::string address = env.master_addr;
     const uint16_t port = env.master_port;
     // A session by echo is new each time, and ranks need not have made the same number before.

@@ -31,8 +31,7 @@ absl::StatusOr<std::unique_ptr<Network>> MakeNetwork(const Options& options,
     return std::make_unique<CpuNetwork>(inputs, options.hidden, options.seed);
   }
   // Never closed, as CUDA's own libraries.
-  static const auto* const cublas =
-      new absl::StatusOr<LoadedCublas>(ddp::internal::LoadCublas());
+  static const auto* const cublas = new absl::StatusOr<LoadedCublas>(ddp::internal::LoadCublas());
   if (!cublas->ok()) return cublas->status();
   const CudaApi& cuda = ddp::internal::Cuda()->api;
   if (absl::Status status = UseGpu(cuda, group.gpu()); !status.ok()) return status;

@@ -92,10 +92,9 @@ std::variant<Options, int> ParseOptions(int argc, char** argv) {
                "Go on from the newest checkpoint, if there is one; without it a run starts anew "
                "and moves checkpoints that it finds to CHECKPOINT_DIR/earlier-<n>")
       ->always_capture_default(false);
-  const std::map<std::string, ddp::DeviceChoice> devices = {
-      {"auto", ddp::DeviceChoice::kAuto},
-      {"cpu", ddp::DeviceChoice::kCpu},
-      {"cuda", ddp::DeviceChoice::kCuda}};
+  const std::map<std::string, ddp::DeviceChoice> devices = {{"auto", ddp::DeviceChoice::kAuto},
+                                                            {"cpu", ddp::DeviceChoice::kCpu},
+                                                            {"cuda", ddp::DeviceChoice::kCuda}};
   std::string device = "auto";
   app.add_option("--device", device,
                  "cpu, cuda, or auto: cuda where every rank has a GPU of its own")

@@ -102,8 +102,7 @@ absl::Status Trainer::Prepare() {
   for (size_t i = 0; i < parameters.size(); ++i) {
     Parameter& p = parameters[i];
     p.gradient = static_cast<float*>(ddp_.GradientPtr(static_cast<int>(i)));
-    state_.push_back(
-        {p.name + ".velocity", OnHost(p.velocity, p.count), p.count, DType::kFloat32});
+    state_.push_back({p.name + ".velocity", OnHost(p.velocity, p.count), p.count, DType::kFloat32});
   }
   summary_.world_size = communicator_.world_size();
   summary_.backend = communicator_.backend();
@@ -253,7 +252,8 @@ absl::Status Trainer::Save() {
 
 absl::Status Trainer::SumOverRanks(double* sum, double* count) {
   double both[] = {*sum, *count};
-  absl::Status status = communicator_.host().AllReduce(both, 2, DType::kFloat64, ReduceOp::kSum)->Wait();
+  absl::Status status =
+      communicator_.host().AllReduce(both, 2, DType::kFloat64, ReduceOp::kSum)->Wait();
   *sum = both[0];
   *count = both[1];
   return status;
@@ -274,7 +274,8 @@ absl::StatusOr<double> Trainer::TestAccuracy() {
   const absl::StatusOr<Tally> tally = network_->TakeTally();
   if (!tally.ok()) return tally.status();
   int64_t correct = tally->correct;
-  absl::Status status = communicator_.host().AllReduce(&correct, 1, DType::kInt64, ReduceOp::kSum)->Wait();
+  absl::Status status =
+      communicator_.host().AllReduce(&correct, 1, DType::kInt64, ReduceOp::kSum)->Wait();
   if (!status.ok()) return status;
   return static_cast<double>(correct) / static_cast<double>(test_.count);
 }

@@ -26,9 +26,8 @@ class Trainer {
  public:
   // `network` computes where the communicator reduces. Borrows the rest. `log` gets a few lines per
   // epoch on rank 0.
-  Trainer(const Options& options, ddp::Communicator& communicator,
-          std::unique_ptr<Network> network, const ImageSet& training, const ImageSet& test,
-          std::FILE* log);
+  Trainer(const Options& options, ddp::Communicator& communicator, std::unique_ptr<Network> network,
+          const ImageSet& training, const ImageSet& test, std::FILE* log);
 
   // Trains to the end; the result is complete on rank 0.
   absl::StatusOr<Summary> Run();

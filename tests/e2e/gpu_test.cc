@@ -44,8 +44,8 @@ TEST_CASE("gpu: ranks under ddprun train alike, each on a GPU of its own") {
 
 TEST_CASE("gpu: a killed rank is replaced with the whole group") {
   Job job;
-  auto ddprun = job.RunRaw(Worker("4", {"--max_restarts=1"}, {"40", "60", "die", "5"}),
-                           {.env = OnDouble()});
+  auto ddprun =
+      job.RunRaw(Worker("4", {"--max_restarts=1"}, {"40", "60", "die", "5"}), {.env = OnDouble()});
   REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
   CHECK_MESSAGE(ddprun->out().find("rank 3 learned 2.500, restarts 1") != std::string::npos,
                 ddprun->Describe());

@@ -72,8 +72,8 @@ class Gpu {
 
 void Train(ddp::ProcessGroup& group, int steps, const std::string& fault, int fault_step) {
   Gpu gpu(group.gpu());
-  ddp::DistributedDataParallel ddp(
-      group.communicator(), {.bucket_cap_bytes = 50'000, .first_bucket_bytes = 50'000});
+  ddp::DistributedDataParallel ddp(group.communicator(),
+                                   {.bucket_cap_bytes = 50'000, .first_bucket_bytes = 50'000});
   std::vector<CudaPointer> layers;
   for (int i = 0; i < kLayers; ++i) {
     layers.push_back(gpu.Allocate(std::vector<float>(kCount, static_cast<float>(group.rank()))));
@@ -113,8 +113,8 @@ void Train(ddp::ProcessGroup& group, int steps, const std::string& fault, int fa
 
 int main(int argc, char** argv) {
   if (argc < 3) return 2;
-  auto group = ddp::ProcessGroup::FromEnv({.timeout = std::chrono::seconds(std::atoi(argv[2])),
-                                           .device = ddp::DeviceChoice::kCuda});
+  auto group = ddp::ProcessGroup::FromEnv(
+      {.timeout = std::chrono::seconds(std::atoi(argv[2])), .device = ddp::DeviceChoice::kCuda});
   MustBeOk("group", group.status());
   Train(**group, std::atoi(argv[1]), argc > 3 ? argv[3] : "", argc > 4 ? std::atoi(argv[4]) : 0);
   MustBeOk("shutdown", (*group)->Shutdown());

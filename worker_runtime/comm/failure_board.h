@@ -18,9 +18,9 @@
 namespace ddp::internal {
 
 // A link only tells that a neighbour is gone or silent, and NCCL tells less; why, and which rank
-// further away is to blame, stands here. Costs nothing while all is well: the connection is made by the first
-// call. Every call is bounded and gives up quietly, since the store may be gone as well. Any
-// thread.
+// further away is to blame, stands here. Costs nothing while all is well: the connection is made by
+// the first call. Every call is bounded and gives up quietly, since the store may be gone as well.
+// Any thread.
 class FailureBoard {
  public:
   using ConnectStore =

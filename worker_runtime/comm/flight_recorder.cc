@@ -92,7 +92,8 @@ absl::StatusOr<std::unique_ptr<FlightRecorder>> FlightRecorder::Create(int rank,
   shared->rank = rank;
   shared->world_size = world_size;
   shared->entry_count = kEntries;
-  return std::unique_ptr<FlightRecorder>(new FlightRecorder(std::move(file), shared, rank, world_size, group));
+  return std::unique_ptr<FlightRecorder>(
+      new FlightRecorder(std::move(file), shared, rank, world_size, group));
 }
 
 FlightRecorder::~FlightRecorder() { munmap(shared_, sizeof(Shared)); }

@@ -45,7 +45,8 @@ class FlightRecorder {
   void Ran(uint64_t sequence, Clock::time_point started, Clock::time_point ended);
 
   // One object: "rank", "world_size", "group", "entries" from the oldest to the newest, each with
-  // "sequence", "op", "state", and "queued_ns", "enqueued_ns", "started_ns", "ended_ns" where known.
+  // "sequence", "op", "state", and "queued_ns", "enqueued_ns", "started_ns", "ended_ns" where
+  // known.
   std::string ToJson() const;
   // Writes ToJson() into a new file "<directory>/ddp-flight-<rank>-<pid>.json" and returns its
   // path. `directory`: $DDPRUN_FLIGHT_RECORDER_DIR, else $TMPDIR, else "/tmp".

@@ -115,8 +115,8 @@ bool WantsGpu(const Capabilities& capabilities) {
 
 // The communicator for host memory, and where the plan is on GPUs the one for them over it.
 absl::StatusOr<FormedGroup> Complete(Store* store, const Plan& plan, const GroupMember& member,
-                                     std::unique_ptr<Engine> engine,
-                                     std::unique_ptr<Device> device, Clock::time_point deadline) {
+                                     std::unique_ptr<Engine> engine, std::unique_ptr<Device> device,
+                                     Clock::time_point deadline) {
   FormedGroup formed;
   formed.description = plan.reason;
   formed.communicator = std::make_unique<QueuedCommunicator>(std::move(engine), member.timeout);

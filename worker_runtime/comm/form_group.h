@@ -18,7 +18,7 @@ struct GroupMember {
   int rank = 0;
   int world_size = 1;
   int local_rank = 0;
-  Capabilities capabilities;  // but for the nonce and the GPU, which FormGroup fills in
+  Capabilities capabilities;             // but for the nonce and the GPU, which FormGroup fills in
   std::chrono::milliseconds timeout{0};  // to form the group, and of every operation
   // Another connection to the same key space, made only when something went wrong: where ranks of
   // other nodes say why.
@@ -28,7 +28,7 @@ struct GroupMember {
 
 struct FormedGroup {
   std::unique_ptr<GroupCommunicator> communicator;
-  int gpu = -1;  // the ordinal of this rank's
+  int gpu = -1;             // the ordinal of this rank's
   std::string description;  // backend and why, the same on all ranks
 };
 

@@ -81,9 +81,9 @@ absl::Status CheckWishes(const std::vector<Capabilities>& ranks) {
           ", rank ", i, " for ", BackendName(ranks[i].backend)));
     }
     if (ranks[i].device != first.device) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "the ranks ask for different devices: rank 0 for ", DeviceName(first.device), ", rank ",
-          i, " for ", DeviceName(ranks[i].device)));
+      return absl::FailedPreconditionError(
+          absl::StrCat("the ranks ask for different devices: rank 0 for ", DeviceName(first.device),
+                       ", rank ", i, " for ", DeviceName(ranks[i].device)));
     }
   }
   const bool is_for_gpus = first.backend == Backend::kNccl;
@@ -146,10 +146,10 @@ absl::Status DecideOnGpus(const std::vector<Capabilities>& ranks, Plan* plan) {
     plan->can_register = plan->can_register && ranks[i].gpu.can_register;
   }
   const int version = ranks[oldest].gpu.nccl_version;
-  plan->reason = absl::StrCat("cuda, nccl ", NcclVersionText(version), ": ",
-                              ranks.size() == 1 ? "rank 0 has a GPU"
-                                                : absl::StrCat("each of ", ranks.size(),
-                                                               " ranks has a GPU of its own"));
+  plan->reason = absl::StrCat(
+      "cuda, nccl ", NcclVersionText(version), ": ",
+      ranks.size() == 1 ? "rank 0 has a GPU"
+                        : absl::StrCat("each of ", ranks.size(), " ranks has a GPU of its own"));
   if (!plan->can_register) {
     absl::StrAppend(&plan->reason, "; gradients in plain memory, as rank ", oldest,
                     "'s NCCL cannot register it (2.19 can)");

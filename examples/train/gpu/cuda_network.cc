@@ -53,7 +53,8 @@ absl::StatusOr<std::unique_ptr<CudaNetwork>> CudaNetwork::Create(
       Assign(ddp::internal::MakeStream(cuda, "the network's stream", 0), &network->stream_);
   if (status.ok()) status = network->LoadKernels();
   if (status.ok()) {
-    status = Assign(MatrixProducts::Create(cuda, cublas, network->stream_.get()), &network->products_);
+    status =
+        Assign(MatrixProducts::Create(cuda, cublas, network->stream_.get()), &network->products_);
   }
   if (status.ok()) status = network->MakeParameters(seed);
   if (status.ok()) status = network->MakeTally();
@@ -199,25 +200,25 @@ absl::Status CudaNetwork::ForwardLoaded() {
   const DeviceMatrix input{.data = As<float>(batch_.input), .rows = rows_, .columns = inputs_};
   const DeviceMatrix hidden{.data = As<float>(batch_.hidden), .rows = rows_, .columns = hidden_};
   float* probabilities = As<float>(batch_.probabilities);
-  absl::Status status =
-      kernels_.gather_images.Launch(cuda_, stream_.get(), ShapeForRows(rows_), As<uint8_t>(set_->pixels),
-                                    As<uint8_t>(set_->labels), As<int64_t>(batch_.indices), rows_,
-                                    inputs_, As<float>(batch_.input), As<uint8_t>(batch_.labels));
+  absl::Status status = kernels_.gather_images.Launch(
+      cuda_, stream_.get(), ShapeForRows(rows_), As<uint8_t>(set_->pixels),
+      As<uint8_t>(set_->labels), As<int64_t>(batch_.indices), rows_, inputs_,
+      As<float>(batch_.input), As<uint8_t>(batch_.labels));
   if (!status.ok()) return status;
   status = products_->Multiply("the hidden layer", input, Weights(kHiddenWeight, inputs_, hidden_),
                                0, As<float>(batch_.hidden));
   if (!status.ok()) return status;
-  status =
-      kernels_.add_bias_relu.Launch(cuda_, stream_.get(), ShapeForRows(rows_), As<float>(batch_.hidden),
-                                    parameters_[kHiddenBias].values, rows_, hidden_);
+  status = kernels_.add_bias_relu.Launch(cuda_, stream_.get(), ShapeForRows(rows_),
+                                         As<float>(batch_.hidden), parameters_[kHiddenBias].values,
+                                         rows_, hidden_);
   if (!status.ok()) return status;
   status = products_->Multiply("the scores", hidden, Weights(kOutputWeight, hidden_, kClasses), 0,
                                probabilities);
   if (!status.ok()) return status;
-  status = kernels_.softmax_loss.Launch(cuda_, stream_.get(), {.blocks = 1, .threads_x = kTallyThreads},
-                                        probabilities, parameters_[kOutputBias].values,
-                                        As<uint8_t>(batch_.labels), rows_, kClasses,
-                                        As<DeviceTally>(tally_));
+  status = kernels_.softmax_loss.Launch(cuda_, stream_.get(),
+                                        {.blocks = 1, .threads_x = kTallyThreads}, probabilities,
+                                        parameters_[kOutputBias].values, As<uint8_t>(batch_.labels),
+                                        rows_, kClasses, As<DeviceTally>(tally_));
   return status;
 }
 
@@ -256,8 +257,8 @@ absl::Status CudaNetwork::Backward(float scale, const std::function<void(int)>& 
   if (!status.ok()) return status;
   const int64_t count = int64_t{rows_} * hidden_;
   status =
-      kernels_.relu_slope.Launch(cuda_, stream_.get(), ShapeFor(count), As<float>(batch_.hidden_slope),
-                                 As<float>(batch_.hidden), count);
+      kernels_.relu_slope.Launch(cuda_, stream_.get(), ShapeFor(count),
+                                 As<float>(batch_.hidden_slope), As<float>(batch_.hidden), count);
   if (status.ok()) status = AddColumnSums(hidden_slope.data, hidden_, gradient(kHiddenBias));
   if (!status.ok()) return status;
   ready(kHiddenBias);
@@ -292,8 +293,8 @@ absl::StatusOr<Tally> CudaNetwork::TakeTally() {
 }
 
 absl::Status CudaNetwork::CopyOut(const float* device, float* host, size_t count) {
-  const CudaResult result = cuda_.cuMemcpyDtoHAsync(host, AddressOf(device), count * sizeof(float),
-                                                    stream_.get());
+  const CudaResult result =
+      cuda_.cuMemcpyDtoHAsync(host, AddressOf(device), count * sizeof(float), stream_.get());
   absl::Status status = CudaStatus(cuda_, "cuMemcpyDtoHAsync", result);
   return status.ok() ? Synchronize("copy weights to the host") : status;
 }
@@ -304,8 +305,9 @@ absl::Status CudaNetwork::CopyIn(const float* host, float* device, size_t count)
 }
 
 absl::Status CudaNetwork::CopyToDevice(const char* what, void* to, const void* from, size_t bytes) {
-  return Named(what, CudaStatus(cuda_, "cuMemcpyHtoDAsync",
-                                cuda_.cuMemcpyHtoDAsync(AddressOf(to), from, bytes, stream_.get())));
+  return Named(what,
+               CudaStatus(cuda_, "cuMemcpyHtoDAsync",
+                          cuda_.cuMemcpyHtoDAsync(AddressOf(to), from, bytes, stream_.get())));
 }
 
 absl::Status CudaNetwork::Fill(const char* what, void* to, size_t bytes) {
@@ -314,14 +316,16 @@ absl::Status CudaNetwork::Fill(const char* what, void* to, size_t bytes) {
 }
 
 absl::Status CudaNetwork::Synchronize(const char* what) {
-  return Named(what, CudaStatus(cuda_, "cuStreamSynchronize", cuda_.cuStreamSynchronize(stream_.get())));
+  return Named(what,
+               CudaStatus(cuda_, "cuStreamSynchronize", cuda_.cuStreamSynchronize(stream_.get())));
 }
 
 absl::Status CudaNetwork::AddColumnSums(const float* matrix, int columns, float* sums) {
   const unsigned blocks = (static_cast<unsigned>(columns) + kColumnWidth - 1) / kColumnWidth;
   return kernels_.add_column_sums.Launch(
-      cuda_, stream_.get(), {.blocks = blocks, .threads_x = kColumnWidth, .threads_y = kColumnLanes},
-      matrix, rows_, columns, sums);
+      cuda_, stream_.get(),
+      {.blocks = blocks, .threads_x = kColumnWidth, .threads_y = kColumnLanes}, matrix, rows_,
+      columns, sums);
 }
 
 DeviceMatrix CudaNetwork::Weights(int parameter, int rows, int columns) const {

@@ -59,7 +59,8 @@ class DeviceBuffer final : public Buffer {
                                      result);
     }
     data_ = reinterpret_cast<CudaPointer>(memory);
-    result = communication_->api().ncclCommRegister(communication_->get(), memory, bytes_, &handle_);
+    result =
+        communication_->api().ncclCommRegister(communication_->get(), memory, bytes_, &handle_);
     return communication_->Explain("ncclCommRegister", result);
   }
 

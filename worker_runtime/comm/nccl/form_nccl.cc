@@ -111,8 +111,7 @@ absl::StatusOr<std::unique_ptr<NcclCommunication>> JoinOnThread(const LoadedNccl
     std::optional<absl::StatusOr<std::unique_ptr<NcclCommunication>>> result;
   };
   auto shared = std::make_shared<Shared>();
-  std::thread([shared, &nccl, id, &device, rank = host.rank(), size = host.world_size(),
-               deadline] {
+  std::thread([shared, &nccl, id, &device, rank = host.rank(), size = host.world_size(), deadline] {
     const auto interrupted = [&shared] {
       const std::lock_guard lock(shared->mutex);
       return shared->interruption;
@@ -187,11 +186,9 @@ absl::StatusOr<std::unique_ptr<NcclCommunicator>> FormNccl(
   if (world_size > 1) {
     board = std::make_unique<FailureBoard>(rank, world_size, member.connect_store);
   }
-  return NcclCommunicator::Create(std::move(device), std::move(communication), std::move(host),
-                                  std::move(board),
-                                  {.timeout = member.timeout,
-                                   .can_register = plan.can_register,
-                                   .on_hopeless = &EndProcess});
+  return NcclCommunicator::Create(
+      std::move(device), std::move(communication), std::move(host), std::move(board),
+      {.timeout = member.timeout, .can_register = plan.can_register, .on_hopeless = &EndProcess});
 }
 
 }  // namespace ddp::internal

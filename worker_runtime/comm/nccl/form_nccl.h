@@ -27,8 +27,8 @@ struct NcclMember {
   FailureBoard::ConnectStore connect_store;
 };
 
-// Collective over the ranks of `host`, after all have agreed on `plan`, which is on GPUs. `store` is
-// the key space of this group alone; null in a group of one without a launcher. DeadlineExceeded
+// Collective over the ranks of `host`, after all have agreed on `plan`, which is on GPUs. `store`
+// is the key space of this group alone; null in a group of one without a launcher. DeadlineExceeded
 // names the ranks that did not come.
 absl::StatusOr<std::unique_ptr<NcclCommunicator>> FormNccl(Store* store, const Plan& plan,
                                                            const NcclMember& member,

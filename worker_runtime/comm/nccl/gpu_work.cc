@@ -53,9 +53,8 @@ absl::Status GpuWork::WaitOn(Stream stream) {
   const CurrentDevice current(*owner_.device_);
   if (!current.status().ok()) return current.status();
   const CudaApi& api = owner_.device_->api();
-  return CudaStatus(
-      api, "cuStreamWaitEvent",
-      api.cuStreamWaitEvent(static_cast<CudaStream>(stream), operation_->ended, 0));
+  return CudaStatus(api, "cuStreamWaitEvent",
+                    api.cuStreamWaitEvent(static_cast<CudaStream>(stream), operation_->ended, 0));
 }
 
 bool GpuWork::IsDone() const {

@@ -24,7 +24,7 @@ struct GpuOperation {
 
   const std::shared_ptr<EventPool> pool;
   Op op;
-  bool is_captured = false;  // part of a graph: its events tell no times and are not asked
+  bool is_captured = false;     // part of a graph: its events tell no times and are not asked
   CudaEvent issued = nullptr;   // on the caller's stream
   CudaEvent started = nullptr;  // on ours; null when captured
   CudaEvent ended = nullptr;

@@ -22,9 +22,11 @@ class NcclCommunication {
   // Collective over `world_size` processes that have `id`. REQUIRES: the rank's device is current;
   // `nccl` outlives this. Errors: DeadlineExceeded; NCCL's; what `interrupted` returned. What was
   // begun is aborted then.
-  static absl::StatusOr<std::unique_ptr<NcclCommunication>> Join(
-      const LoadedNccl& nccl, const NcclUniqueId& id, int rank, int world_size,
-      Clock::time_point deadline, const Interrupted& interrupted);
+  static absl::StatusOr<std::unique_ptr<NcclCommunication>> Join(const LoadedNccl& nccl,
+                                                                 const NcclUniqueId& id, int rank,
+                                                                 int world_size,
+                                                                 Clock::time_point deadline,
+                                                                 const Interrupted& interrupted);
   // REQUIRES: Finalize() succeeded or Abort() was called.
   ~NcclCommunication() = default;
   NcclCommunication(const NcclCommunication&) = delete;

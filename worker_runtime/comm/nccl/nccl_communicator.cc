@@ -96,7 +96,8 @@ absl::StatusOr<std::unique_ptr<Buffer>> NcclCommunicator::Allocate(size_t bytes)
     {
       const std::lock_guard nccl(nccl_mutex_);
       if (absl::Status status = error(); !status.ok()) return status;
-      buffer = AllocateDeviceBuffer(*device_, is_registered ? communication_.get() : nullptr, bytes);
+      buffer =
+          AllocateDeviceBuffer(*device_, is_registered ? communication_.get() : nullptr, bytes);
     }
     int32_t failures = buffer.ok() ? 0 : 1;
     absl::Status status =
@@ -144,9 +145,8 @@ std::unique_ptr<Work> NcclCommunicator::AllGather(const void* input, void* outpu
   return Submit(call, stream);
 }
 
-std::unique_ptr<Work> NcclCommunicator::ReduceScatter(const void* input, void* output,
-                                                      size_t count, DType dtype, ReduceOp op,
-                                                      Stream stream) {
+std::unique_ptr<Work> NcclCommunicator::ReduceScatter(const void* input, void* output, size_t count,
+                                                      DType dtype, ReduceOp op, Stream stream) {
   Op call;
   call.kind = OpKind::kReduceScatter;
   call.dtype = dtype;
@@ -304,10 +304,10 @@ absl::Status NcclCommunicator::Copy(const Op& op) {
     return absl::OkStatus();
   }
   const CudaApi& api = device_->api();
-  return CudaStatus(api, "cuMemcpyDtoDAsync",
-                    api.cuMemcpyDtoDAsync(reinterpret_cast<CudaPointer>(op.output),
-                                          reinterpret_cast<CudaPointer>(op.input), op.bytes(),
-                                          stream_));
+  return CudaStatus(
+      api, "cuMemcpyDtoDAsync",
+      api.cuMemcpyDtoDAsync(reinterpret_cast<CudaPointer>(op.output),
+                            reinterpret_cast<CudaPointer>(op.input), op.bytes(), stream_));
 }
 
 absl::Status NcclCommunicator::RecordEnd(GpuOperation& operation) {

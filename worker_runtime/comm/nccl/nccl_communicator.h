@@ -44,7 +44,8 @@ class NcclCommunicator final : public GroupCommunicator {
   // communicator of the same ranks for host memory. Errors: the driver's.
   static absl::StatusOr<std::unique_ptr<NcclCommunicator>> Create(
       std::unique_ptr<Device> device, std::unique_ptr<NcclCommunication> communication,
-      std::unique_ptr<GroupCommunicator> host, std::unique_ptr<FailureBoard> board, Options options);
+      std::unique_ptr<GroupCommunicator> host, std::unique_ptr<FailureBoard> board,
+      Options options);
   // Finalises within a few seconds, or aborts.
   ~NcclCommunicator() override;
 
@@ -78,8 +79,7 @@ class NcclCommunicator final : public GroupCommunicator {
   friend class GpuWork;
   using State = std::shared_ptr<GpuOperation>;
 
-  NcclCommunicator(std::unique_ptr<Device> device,
-                   std::unique_ptr<NcclCommunication> communication,
+  NcclCommunicator(std::unique_ptr<Device> device, std::unique_ptr<NcclCommunication> communication,
                    std::unique_ptr<GroupCommunicator> host, std::unique_ptr<FailureBoard> board,
                    Options options);
   absl::Status Start();

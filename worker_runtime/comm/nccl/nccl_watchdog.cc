@@ -169,8 +169,9 @@ void NcclCommunicator::Fail(absl::Status status) {
     if (absl::IsDeadlineExceeded(status)) {
       const absl::StatusOr<std::string> dump = recorder_->Dump();
       if (dump.ok()) {
-        status = absl::Status(status.code(), absl::StrCat(status.message(), "; the last operations of rank ",
-                                                          rank(), " are in ", *dump));
+        status = absl::Status(
+            status.code(), absl::StrCat(status.message(), "; the last operations of rank ", rank(),
+                                        " are in ", *dump));
       }
     }
     error_ = status;
@@ -208,9 +209,9 @@ void NcclCommunicator::AbortCommunication() {
     aborted->set_value();
   }).detach();
   if (is_aborted.wait_for(kAbortPatience) != std::future_status::ready) {
-    options_.on_hopeless(
-        absl::StrCat("rank ", rank(), ": NCCL did not abort within 2 s of a failure (",
-                     std::string(error().message()), "): the process ends"));
+    options_.on_hopeless(absl::StrCat("rank ", rank(),
+                                      ": NCCL did not abort within 2 s of a failure (",
+                                      std::string(error().message()), "): the process ends"));
   }
   const std::lock_guard lock(mutex_);
   is_aborted_ = true;

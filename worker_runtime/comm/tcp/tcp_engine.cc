@@ -32,8 +32,7 @@ TcpEngine::TcpEngine(const Plan& plan, int rank, ShmGroup group, ChainLinks link
       domain_(group_.domain.get()),
       board_(std::move(board)),
       chain_(rank, std::move(links.previous), std::move(links.next),
-             {[this] { return Interrupted(); },
-              [this](const Op& op) { board_->SayArrived(op); }}) {
+             {[this] { return Interrupted(); }, [this](const Op& op) { board_->SayArrived(op); }}) {
   if (domain_ != nullptr) {
     domain_->set_on_stuck([this](const Op& op) { board_->SayArrived(op); });
   } else {

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "worker_runtime/comm/engine.h"
+#include "worker_runtime/comm/failure_board.h"
 #include "worker_runtime/comm/plan.h"
 #include "worker_runtime/comm/shm/shm_setup.h"
 #include "worker_runtime/comm/tcp/chain.h"
-#include "worker_runtime/comm/failure_board.h"
 #include "worker_runtime/comm/tcp/tcp_setup.h"
 
 namespace ddp::internal {

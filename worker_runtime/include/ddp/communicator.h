@@ -13,8 +13,8 @@
 
 namespace ddp {
 
-// Where memory lives. The CPU backends take kCpu only; `nccl` takes kCuda only. Groups on GPUs have a
-// communicator for host memory as well: Communicator::host().
+// Where memory lives. The CPU backends take kCpu only; `nccl` takes kCuda only. Groups on GPUs have
+// a communicator for host memory as well: Communicator::host().
 enum class DeviceType : uint8_t { kCpu, kCuda };
 
 // A CUstream (= cudaStream_t) as an opaque pointer; null for the CPU backends.
@@ -30,8 +30,8 @@ class Work {
   // or Unavailable naming the ranks that did not arrive, Aborted after Abort(), InvalidArgument for
   // a call that does not match the other ranks'.
   virtual absl::Status Wait() = 0;
-  // Makes `stream` wait for the operation; the host waits no longer than until it was enqueued. Null
-  // is the legacy default stream. CPU backends: Wait().
+  // Makes `stream` wait for the operation; the host waits no longer than until it was enqueued.
+  // Null is the legacy default stream. CPU backends: Wait().
   virtual absl::Status WaitOn(Stream stream) = 0;
   virtual bool IsDone() const = 0;
   // CUDA: when `stream` came to the call, so that the data was ready; valid once IsDone(). CPU:

@@ -70,9 +70,9 @@ class DistributedDataParallel {
   void* GradientPtr(int id) const;
 
   // The gradient of `id` is complete for this pass and must not be touched until Finish().
-  // `stream` is where it was computed (null on the CPU), the same for all of a pass. Errors, with the
-  // parameter's name:
-  // FailedPrecondition for one marked ready twice, or when Finish() was forgotten.
+  // `stream` is where it was computed (null on the CPU), the same for all of a pass. Errors, with
+  // the parameter's name: FailedPrecondition for one marked ready twice, or when Finish() was
+  // forgotten.
   absl::Status GradientReady(int id, Stream stream = nullptr);
 
   // Ends a pass: every gradient is the average when this returns (CPU), or for what comes later on

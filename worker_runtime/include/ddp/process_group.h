@@ -18,9 +18,9 @@ namespace ddp {
 // also on one host. kNccl is for GPUs alone.
 enum class Backend { kAuto, kShm, kTcp, kNccl };
 
-// What the gradients live on. kCpu: CUDA is never opened. kCuda: every rank has a GPU of its own, or
-// the group is not formed. kAuto: GPUs where every rank has one of its own and what it needs, the
-// CPU otherwise; the same on all ranks.
+// What the gradients live on. kCpu: CUDA is never opened. kCuda: every rank has a GPU of its own,
+// or the group is not formed. kAuto: GPUs where every rank has one of its own and what it needs,
+// the CPU otherwise; the same on all ranks.
 enum class DeviceChoice { kCpu, kCuda, kAuto };
 
 struct ProcessGroupOptions {

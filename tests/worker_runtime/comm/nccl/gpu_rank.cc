@@ -18,15 +18,14 @@ using ddp::internal::kCudaSuccess;
 std::map<std::string, std::string> DoubleEnv(std::map<std::string, std::string> more,
                                              const std::string& library) {
   const std::string path = std::filesystem::absolute("tests/gpu_double/" + library).string();
-  std::map<std::string, std::string> env = {{"DDPRUN_CUDA_LIB", path},
-                                            {"DDPRUN_NCCL_LIB", path},
-                                            {"CUDA_VISIBLE_DEVICES", ""}};  // unset
+  std::map<std::string, std::string> env = {
+      {"DDPRUN_CUDA_LIB", path}, {"DDPRUN_NCCL_LIB", path}, {"CUDA_VISIBLE_DEVICES", ""}};  // unset
   for (auto& [name, value] : more) env[name] = std::move(value);
   return env;
 }
 
 std::string RunOnDouble(int world_size, const std::map<std::string, std::string>& env,
-                             const RankProcesses::Body& body) {
+                        const RankProcesses::Body& body) {
   RankProcesses ranks({.world_size = world_size, .env = env, .env_of_rank = {}}, body);
   std::string codes;
   for (int rank = 0; rank < world_size; ++rank) {
@@ -61,8 +60,7 @@ std::vector<float> DeviceArray::Read(ddp::Stream stream) const {
 }
 
 std::unique_ptr<ddp::ProcessGroup> GpuGroup(std::chrono::milliseconds timeout) {
-  auto group =
-      ddp::ProcessGroup::FromEnv({.timeout = timeout, .device = ddp::DeviceChoice::kCuda});
+  auto group = ddp::ProcessGroup::FromEnv({.timeout = timeout, .device = ddp::DeviceChoice::kCuda});
   if (!group.ok()) {
     std::fprintf(stderr, "no group: %s\n", std::string(group.status().message()).c_str());
     RankProcesses::Say(std::string(group.status().message()));

@@ -21,7 +21,7 @@ std::map<std::string, std::string> DoubleEnv(std::map<std::string, std::string> 
 // Runs `body` in `world_size` processes on the double and returns their exit codes, by rank:
 // "0 0" when all is well.
 std::string RunOnDouble(int world_size, const std::map<std::string, std::string>& env,
-                             const RankProcesses::Body& body);
+                        const RankProcesses::Body& body);
 
 // Memory of the present GPU; freed with the process.
 class DeviceArray {
@@ -37,7 +37,8 @@ class DeviceArray {
   size_t size_;
 };
 
-// In a rank's process: the group, on a GPU. Exits with 90 and the reason on stderr if there is none.
+// In a rank's process: the group, on a GPU. Exits with 90 and the reason on stderr if there is
+// none.
 std::unique_ptr<ddp::ProcessGroup> GpuGroup(
     std::chrono::milliseconds timeout = std::chrono::seconds(20));
 

@@ -1,5 +1,5 @@
-// DistributedDataParallel on GPUs, on the double of CUDA and NCCL: gradients arrive by copies, since
-// the double runs no kernels.
+// DistributedDataParallel on GPUs, on the double of CUDA and NCCL: gradients arrive by copies,
+// since the double runs no kernels.
 #include <dlfcn.h>
 
 #include <cstdlib>
@@ -35,8 +35,7 @@ constexpr int kParameters = 3;
 
 struct Model {
   explicit Model(ddp::Communicator& communicator, float value)
-      : ddp(communicator, {.bucket_cap_bytes = 16, .first_bucket_bytes = 16}),
-        stream(NewStream()) {
+      : ddp(communicator, {.bucket_cap_bytes = 16, .first_bucket_bytes = 16}), stream(NewStream()) {
     for (int i = 0; i < kParameters; ++i) {
       parameters.emplace_back(Floats(kCount, value));
       ddp.AddParameter("layer" + std::to_string(i), parameters.back().data(), kCount,
@@ -46,9 +45,9 @@ struct Model {
   // What a backward pass does for one parameter: the gradient is written on the stream.
   absl::Status Backward(int id, float gradient) {
     host_gradients.emplace_back(kCount, gradient);
-    DDP_CHECK(Driver().cuMemcpyHtoDAsync(
-                  reinterpret_cast<CudaPointer>(ddp.GradientPtr(id)), host_gradients.back().data(),
-                  kCount * sizeof(float), static_cast<CudaStream>(stream)) == kCudaSuccess);
+    DDP_CHECK(Driver().cuMemcpyHtoDAsync(reinterpret_cast<CudaPointer>(ddp.GradientPtr(id)),
+                                         host_gradients.back().data(), kCount * sizeof(float),
+                                         static_cast<CudaStream>(stream)) == kCudaSuccess);
     return ddp.GradientReady(id, stream);
   }
   Floats Gradient(int id) const {

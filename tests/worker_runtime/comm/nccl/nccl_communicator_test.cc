@@ -13,12 +13,12 @@ using ddp::ReduceOp;
 using Floats = std::vector<float>;
 
 // In a rank's process a failed check of doctest would be nobody's.
-#define EXPECT(claim)                                                      \
-  do {                                                                     \
-    if (!(claim)) {                                                        \
+#define EXPECT(claim)                                                          \
+  do {                                                                         \
+    if (!(claim)) {                                                            \
       std::fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #claim); \
-      return 1;                                                            \
-    }                                                                      \
+      return 1;                                                                \
+    }                                                                          \
   } while (false)
 
 int CheckCollectives(int rank, int size) {
@@ -76,9 +76,8 @@ int CheckCollectives(int rank, int size) {
 
 TEST_CASE("nccl: collectives of 2 and 4 ranks give the right values") {
   for (const int size : {2, 4}) {
-    const auto codes = RunOnDouble(size, DoubleEnv(), [size](int rank) {
-      return CheckCollectives(rank, size);
-    });
+    const auto codes =
+        RunOnDouble(size, DoubleEnv(), [size](int rank) { return CheckCollectives(rank, size); });
     CHECK(codes == (size == 2 ? "0 0" : "0 0 0 0"));
   }
 }

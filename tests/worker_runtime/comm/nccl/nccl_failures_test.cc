@@ -88,8 +88,9 @@ TEST_CASE("nccl: a rank that hangs is named 5 s after the timeout at the latest"
     if (rank == 2) raise(SIGSTOP);
   });
   CAPTURE(ends.words);
-  CHECK(Has(ends.words, "DEADLINE_EXCEEDED: all-reduce #3 (float32 x 3, average) timed out after 3 "
-                        "s: rank 2 did not arrive; the last operations of rank "));
+  CHECK(Has(ends.words,
+            "DEADLINE_EXCEEDED: all-reduce #3 (float32 x 3, average) timed out after 3 "
+            "s: rank 2 did not arrive; the last operations of rank "));
   CHECK(ends.code == 0);
   CHECK(Seconds(ends.took) < kTimeout + kOut);
 }
@@ -114,10 +115,9 @@ TEST_CASE("nccl: errors that NCCL reports later name the operation") {
 }
 
 TEST_CASE("nccl: an abort that hangs ends the process") {
-  const Ends ends =
-      RunFault(2, {{"DDPRUN_DOUBLE_FAULT", "abort_hangs@0"}}, [](int rank) {
-        if (rank == 1) raise(SIGKILL);
-      });
+  const Ends ends = RunFault(2, {{"DDPRUN_DOUBLE_FAULT", "abort_hangs@0"}}, [](int rank) {
+    if (rank == 1) raise(SIGKILL);
+  });
   CHECK((ends.code == 0 || ends.code == EXIT_FAILURE));
   CHECK(Seconds(ends.took) < kOut + 2s);
 }
@@ -135,19 +135,18 @@ TEST_CASE("nccl: without ncclCommRevoke a group is aborted as well") {
 }
 
 TEST_CASE("nccl: ranks in different operations are told which, long before the timeout") {
-  RankProcesses ranks({.world_size = 2, .env = DoubleEnv({{"DDPRUN_DOUBLE_FAULT", ""}}),
-                       .env_of_rank = {}},
-                      [](int rank) {
-                        const auto group = GpuGroup(20s);
-                        DeviceArray data({1, 2, 3});
-                        ddp::Communicator& comm = group->communicator();
-                        const size_t count = rank == 0 ? 3 : 2;
-                        const absl::Status status =
-                            comm.AllReduce(data.data(), count, DType::kFloat32, ReduceOp::kSum)
-                                ->Wait();
-                        RankProcesses::Say(status.ToString());
-                        return 0;
-                      });
+  RankProcesses ranks(
+      {.world_size = 2, .env = DoubleEnv({{"DDPRUN_DOUBLE_FAULT", ""}}), .env_of_rank = {}},
+      [](int rank) {
+        const auto group = GpuGroup(20s);
+        DeviceArray data({1, 2, 3});
+        ddp::Communicator& comm = group->communicator();
+        const size_t count = rank == 0 ? 3 : 2;
+        const absl::Status status =
+            comm.AllReduce(data.data(), count, DType::kFloat32, ReduceOp::kSum)->Wait();
+        RankProcesses::Say(status.ToString());
+        return 0;
+      });
   const std::string words = ranks.Hear(0);
   CAPTURE(words);
   CHECK(Has(words, "float32 x 3"));
@@ -218,19 +217,19 @@ TEST_CASE("nccl: what a rank lacks for a GPU is said on every rank, by that rank
 
 TEST_CASE("nccl: devices of an automatic group are those that every rank has") {
   const auto describe = [](const std::map<std::string, std::string>& of_rank_1) {
-    RankProcesses ranks({.world_size = 2,
-                         .env = DoubleEnv(),
-                         .env_of_rank =
-                             [&of_rank_1](int rank) {
-                               return rank == 1 ? of_rank_1 : std::map<std::string, std::string>();
-                             }},
-                        [](int) {
-                          auto group = ddp::ProcessGroup::FromEnv(
-                              {.timeout = 20s, .device = ddp::DeviceChoice::kAuto});
-                          RankProcesses::Say(group.ok() ? (*group)->description()
-                                                        : group.status().ToString());
-                          return group.ok() && (*group)->Shutdown().ok() ? 0 : 1;
-                        });
+    RankProcesses ranks(
+        {.world_size = 2,
+         .env = DoubleEnv(),
+         .env_of_rank =
+             [&of_rank_1](int rank) {
+               return rank == 1 ? of_rank_1 : std::map<std::string, std::string>();
+             }},
+        [](int) {
+          auto group =
+              ddp::ProcessGroup::FromEnv({.timeout = 20s, .device = ddp::DeviceChoice::kAuto});
+          RankProcesses::Say(group.ok() ? (*group)->description() : group.status().ToString());
+          return group.ok() && (*group)->Shutdown().ok() ? 0 : 1;
+        });
     std::string words = ranks.Hear(0);
     CHECK(ranks.Await(0) == 0);
     CHECK(ranks.Await(1) == 0);
