@@ -39,7 +39,12 @@ GradientReducer::GradientReducer(Communicator& communicator, std::vector<std::st
 }
 
 GradientReducer::~GradientReducer() {
-  // The communicator's thread must be out of the arena before its memory goes.
+  // The communicator's thread, or the device, must be out of the arena before its memory goes.
+  for (const Ended& ended : ended_) {
+    if (!ended.works.empty() && ended.works.back() != nullptr) {
+      ended.works.back()->Wait().IgnoreError();
+    }
+  }
   if (works_.empty()) return;
   communicator_.Abort("the gradients were released in the middle of a backward pass");
   WaitForLaunched().IgnoreError();

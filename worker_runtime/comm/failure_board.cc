@@ -93,15 +93,13 @@ std::vector<int> FailureBoard::MissingAt(uint64_t sequence) {
 absl::Status FailureBoard::MismatchAt(const Op& op) {
   std::lock_guard lock(mutex_);
   Store* store = Connected();
-  for (int rank = 0; rank < world_size_ && store != nullptr; ++rank) {
-    if (rank == rank_) continue;
-    const auto arrival = ArrivalOf(*store, rank);
-    if (!arrival.ok()) break;
-    if (!arrival->has_value() || (*arrival)->sequence != op.sequence) continue;
-    absl::Status same = CheckSame(rank_, RecordOf(op), rank, **arrival);
-    if (!same.ok()) return same;
+  if (store == nullptr) return absl::OkStatus();
+  const int next = (rank_ + 1) % world_size_;
+  const auto arrival = ArrivalOf(*store, next);
+  if (!arrival.ok() || !arrival->has_value() || (*arrival)->sequence != op.sequence) {
+    return absl::OkStatus();
   }
-  return absl::OkStatus();
+  return CheckSame(rank_, RecordOf(op), next, **arrival);
 }
 
 absl::StatusOr<std::optional<OpRecord>> FailureBoard::ArrivalOf(Store& store, int rank) {

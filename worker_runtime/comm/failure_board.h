@@ -38,7 +38,9 @@ class FailureBoard {
   // Ranks that have not said so. No operation ends before all ranks have entered it, so whoever is
   // not waiting in it has not arrived. Empty if the store cannot be asked.
   std::vector<int> MissingAt(uint64_t sequence);
-  // InvalidArgument naming a rank that waits in another operation of the same number, if one does.
+  // InvalidArgument naming the next rank and both operations, if it waits in another one of the
+  // same number. Where ranks are in different operations, two neighbours are, so that asking about
+  // one rank is enough, however many there are.
   absl::Status MismatchAt(const Op& op);
 
  private:

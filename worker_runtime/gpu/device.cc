@@ -57,7 +57,7 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Open(const CudaApi& api, int ord
 }
 
 Device::~Device() {
-  if (context_ != nullptr) api_.cuDevicePrimaryCtxRelease(device_);
+  if (context_ != nullptr && !is_abandoned_) api_.cuDevicePrimaryCtxRelease(device_);
 }
 
 absl::Status Device::MakeCurrent() const {

@@ -34,6 +34,9 @@ class Device {
   const std::string& name() const { return name_; }  // "NVIDIA H200"
   const std::string& uuid() const { return uuid_; }  // "GPU-8b0d...", hexadecimal
 
+  // The device may hang, and the process is about to end: it is not released.
+  void Abandon() { is_abandoned_ = true; }
+
   // Makes the context the calling thread's own for good: for threads that we start.
   absl::Status MakeCurrent() const;
 
@@ -45,6 +48,7 @@ class Device {
   const int ordinal_;
   CudaDevice device_ = 0;
   CudaContext context_ = nullptr;
+  bool is_abandoned_ = false;
   std::string name_;
   std::string uuid_;
 };

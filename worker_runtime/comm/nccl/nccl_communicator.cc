@@ -336,7 +336,7 @@ void NcclCommunicator::FinishHead(std::unique_lock<std::mutex>& lock, const absl
   const State state = queue_.front();
   if (!status.ok()) {
     lock.unlock();
-    Fail(status);
+    Fail(Published(status));
     lock.lock();
   }
   is_executing_ = must_follow_ = false;

@@ -124,7 +124,7 @@ class NcclCommunicator final : public GroupCommunicator {
   CudaPointer barrier_word_ = 0;
   GpuClock clock_;
 
-  std::timed_mutex nccl_mutex_;  // one call of NCCL at a time; taken before mutex_
+  std::mutex nccl_mutex_;  // one call of NCCL at a time; taken before mutex_
 
   mutable std::mutex mutex_;
   std::condition_variable work_arrived_;  // for the communication thread

@@ -28,6 +28,15 @@ constexpr std::chrono::seconds kAbortPatience(2);
 constexpr std::chrono::seconds kDrain(5);
 constexpr std::chrono::seconds kFinalize(5);
 
+// All ranks time out at once, and finding out who is missing takes a question for each rank: the
+// low ranks ask, the others wait for their answer first. Within 2 s somebody who lives has asked.
+Milliseconds PatienceWithLower(int rank) {
+  constexpr Milliseconds kStep(500);
+  int steps = 0;
+  for (int lower = rank; lower > 0 && steps < 4; lower /= 2) ++steps;
+  return std::max(Milliseconds(1), steps * kStep);
+}
+
 }  // namespace
 
 // Takes what has ended out of those in flight.
@@ -54,7 +63,7 @@ void NcclCommunicator::Retire() {
       changed_.notify_all();
     }
   }
-  if (!broken.ok()) Fail(std::move(broken));
+  if (!broken.ok()) Fail(Published(broken));
 }
 
 void NcclCommunicator::WatchdogMain() {
@@ -141,7 +150,9 @@ void NcclCommunicator::LookAtFront(const State& front) {
     }
   }
   if (now < op.deadline) return;
-  Fail(Published(TimedOut(*front)));
+  const absl::Status said =
+      board_ == nullptr ? absl::OkStatus() : board_->Read(PatienceWithLower(rank()));
+  Fail(said.ok() ? Published(TimedOut(*front)) : said);
 }
 
 absl::Status NcclCommunicator::TimedOut(const GpuOperation& operation) {
@@ -283,8 +294,16 @@ void NcclCommunicator::FinalizeCommunication() {
 }
 
 NcclCommunicator::~NcclCommunicator() {
-  if (thread_.joinable()) Finalize();
-  if (is_aborted_) return;  // the device may hang: the process is about to end, its memory with it
+  if (thread_.joinable()) {
+    Finalize();
+  } else if (!is_left_) {
+    AbortCommunication();  // it never started
+  }
+  if (is_aborted_) {
+    // It may hang, and the process is about to end, its memory with it.
+    device_->Abandon();
+    return;
+  }
   const CurrentDevice current(*device_);
   const CudaApi& api = device_->api();
   if (barrier_word_ != 0) api.cuMemFree(barrier_word_);

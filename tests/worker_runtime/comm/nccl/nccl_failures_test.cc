@@ -149,7 +149,7 @@ TEST_CASE("nccl: ranks in different operations are told which, long before the t
       });
   const std::string words = ranks.Hear(0);
   CAPTURE(words);
-  CHECK(Has(words, "float32 x 3"));
+  CHECK(Has(words, "count=3"));
   CHECK(Has(words, "count=2"));
 }
 
