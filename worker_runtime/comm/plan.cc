@@ -139,19 +139,19 @@ absl::Status DecideOnGpus(const std::vector<Capabilities>& ranks, Plan* plan) {
     plan->reason = "cuda: a group of one";
     return absl::OkStatus();
   }
-  size_t oldest = 0;
-  plan->can_register = true;
-  for (size_t i = 0; i < ranks.size(); ++i) {
-    if (ranks[i].gpu.nccl_version < ranks[oldest].gpu.nccl_version) oldest = i;
-    plan->can_register = plan->can_register && ranks[i].gpu.can_register;
-  }
-  const int version = ranks[oldest].gpu.nccl_version;
+  const auto older = [](const Capabilities& one, const Capabilities& other) {
+    return one.gpu.nccl_version < other.gpu.nccl_version;
+  };
+  const int version = std::min_element(ranks.begin(), ranks.end(), older)->gpu.nccl_version;
+  const auto limit = std::find_if(ranks.begin(), ranks.end(),
+                                  [](const Capabilities& rank) { return !rank.gpu.can_register; });
+  plan->can_register = limit == ranks.end();
   plan->reason = absl::StrCat(
       "cuda, nccl ", NcclVersionText(version), ": ",
       ranks.size() == 1 ? "rank 0 has a GPU"
                         : absl::StrCat("each of ", ranks.size(), " ranks has a GPU of its own"));
   if (!plan->can_register) {
-    absl::StrAppend(&plan->reason, "; gradients in plain memory, as rank ", oldest,
+    absl::StrAppend(&plan->reason, "; gradients in plain memory, as rank ", limit - ranks.begin(),
                     "'s NCCL cannot register it (2.19 can)");
   }
   return absl::OkStatus();
