@@ -1,9 +1,11 @@
 #include "worker_runtime/comm/failure_board.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <string>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 
@@ -24,18 +26,30 @@ std::string Encode(const OpRecord& record) {
       absl::string_view(reinterpret_cast<const char*>(&record), sizeof(record)));
 }
 
+bool IsKnown(const OpRecord& record) {
+  return record.kind <= OpKind::kSendReceive && record.dtype <= DType::kUint8 &&
+         record.reduce <= ReduceOp::kAverage;
+}
+
 absl::StatusOr<OpRecord> DecodeRecord(const std::string& text) {
-  const std::string bytes = absl::HexStringToBytes(text);
   OpRecord record;
-  if (text.size() != 2 * sizeof(record)) return absl::DataLossError("no record of an operation");
-  std::memcpy(&record, bytes.data(), sizeof(record));
+  const bool is_hex =
+      std::all_of(text.begin(), text.end(), [](char c) { return absl::ascii_isxdigit(c); });
+  if (text.size() != 2 * sizeof(record) || !is_hex) {
+    return absl::DataLossError("no record of an operation");
+  }
+  std::memcpy(&record, absl::HexStringToBytes(text).data(), sizeof(record));
+  if (!IsKnown(record)) return absl::DataLossError("no record of an operation");
   return record;
 }
 
 absl::Status DecodeFailure(const std::string& text) {
   const size_t space = text.find(' ');
   const int code = std::atoi(text.c_str());
-  if (space == std::string::npos || code <= 0 || code > 16) return absl::UnknownError(text);
+  if (space == std::string::npos || code <= 0 || code > 16) {
+    return absl::UnknownError(
+        absl::StrCat("the store holds no failure: \"", text.substr(0, 100), "\""));
+  }
   return absl::Status(static_cast<absl::StatusCode>(code), text.substr(space + 1));
 }
 

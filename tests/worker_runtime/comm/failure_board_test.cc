@@ -1,0 +1,155 @@
+#include "worker_runtime/comm/failure_board.h"
+
+#include <string>
+#include <thread>
+
+#include <doctest/doctest.h>
+
+#include "rendezvous/store/store_server.h"
+
+namespace ddp::internal {
+namespace {
+
+using ddprun::rendezvous::StoreServer;
+using std::chrono::milliseconds;
+using Ranks = std::vector<int>;
+
+constexpr milliseconds kLong = std::chrono::seconds(30);
+
+// A store and the boards of all ranks on it.
+struct Boards {
+  explicit Boards(int size) {
+    auto started = StoreServer::Start({});
+    REQUIRE(started.ok());
+    server = *std::move(started);
+    auto connected = Store::Connect("127.0.0.1", server->port(), kLong);
+    REQUIRE(connected.ok());
+    store = *std::move(connected);
+    for (int rank = 0; rank < size; ++rank) {
+      boards.push_back(
+          std::make_unique<FailureBoard>(rank, size, [port = server->port()](milliseconds timeout) {
+            return Store::Connect("127.0.0.1", port, timeout);
+          }));
+    }
+  }
+  FailureBoard& operator[](int rank) { return *boards[static_cast<size_t>(rank)]; }
+
+  std::unique_ptr<StoreServer> server;
+  std::unique_ptr<Store> store;  // the test's own
+  std::vector<std::unique_ptr<FailureBoard>> boards;
+};
+
+Op AllReduce(uint64_t sequence, size_t count = 10) {
+  Op op;
+  op.kind = OpKind::kAllReduce;
+  op.dtype = DType::kFloat32;
+  op.count = count;
+  op.sequence = sequence;
+  return op;
+}
+
+TEST_CASE("failure board: the first word on a failure is everybody's") {
+  Boards boards(3);
+  CHECK(boards[2].Read(milliseconds(1)).ok());
+  const absl::Status first = absl::UnavailableError("rank 1 died: 3 | 4\nand more");
+  CHECK(boards[0].Publish(first) == first);
+  CHECK(boards[1].Publish(absl::DeadlineExceededError("something else")) == first);
+  CHECK(boards[1].Read(milliseconds(1)) == first);
+  CHECK(boards[2].Read(kLong) == first);
+}
+
+TEST_CASE("failure board: whoever reads waits for the word") {
+  Boards boards(2);
+  const absl::Status word = absl::InternalError("");
+  std::thread late([&] { boards[1].Publish(word).IgnoreError(); });
+  CHECK(boards[0].Read(kLong) == word);
+  late.join();
+}
+
+TEST_CASE("failure board: ranks that did not say that they arrived are missing") {
+  Boards boards(4);
+  CHECK(boards[0].MissingAt(1) == Ranks{1, 2, 3});
+  boards[1].SayArrived(AllReduce(5));
+  boards[3].SayArrived(AllReduce(4));
+  CHECK(boards[0].MissingAt(5) == Ranks{2, 3});
+  CHECK(boards[0].MissingAt(4) == Ranks{2});
+  CHECK(boards[2].MissingAt(5) == Ranks{0, 3});
+  boards[3].SayArrived(AllReduce(5));
+  boards[2].SayArrived(AllReduce(6));  // must have been through 5
+  CHECK(boards[0].MissingAt(5).empty());
+}
+
+TEST_CASE("failure board: a rank in another operation of the same number is told with both") {
+  Boards boards(3);
+  CHECK(boards[0].MismatchAt(AllReduce(7)).ok());
+  boards[1].SayArrived(AllReduce(7));
+  boards[2].SayArrived(AllReduce(6, 11));  // on its way
+  CHECK(boards[0].MismatchAt(AllReduce(7)).ok());
+  boards[2].SayArrived(AllReduce(7, 11));
+  const absl::Status status = boards[0].MismatchAt(AllReduce(7));
+  CHECK(absl::IsInvalidArgument(status));
+  CHECK(status.message() ==
+        "the ranks call different operations: rank 0 all-reduce #7 (float32 x 10, sum), rank 2 "
+        "all-reduce #7 (float32 x 11, sum)");
+  Op broadcast = AllReduce(7, 11);
+  broadcast.kind = OpKind::kBroadcast;
+  broadcast.root = 1;
+  CHECK(boards[2].MismatchAt(broadcast).message() ==
+        "the ranks call different operations: rank 2 broadcast #7 (float32 x 11, root 1), rank 1 "
+        "all-reduce #7 (float32 x 10, sum)");
+}
+
+TEST_CASE("failure board: garbage in the store blames nobody") {
+  for (const std::string& garbage :
+       {std::string(), std::string("x"), std::string(47, '0'), std::string(48, 'z'),
+        std::string(48, 'f'), std::string(96, '0'), std::string(1 << 16, 'a')}) {
+    CAPTURE(garbage.substr(0, 60));
+    Boards boards(3);
+    REQUIRE(boards.store->Set("arrived/1", garbage).ok());
+    boards[2].SayArrived(AllReduce(3));
+    CHECK(boards[0].MissingAt(3).empty());
+    CHECK(boards[0].MismatchAt(AllReduce(3)).ok());
+  }
+}
+
+TEST_CASE("failure board: garbage in the failure's place is a failure, quoted and short") {
+  for (const std::string& garbage : {std::string("x"), std::string("0 fine"), std::string("17 odd"),
+                                     std::string("4"), std::string(1 << 16, 'a')}) {
+    Boards boards(2);
+    REQUIRE(boards.store->Set("failure", garbage).ok());
+    const absl::Status status = boards[0].Publish(absl::AbortedError("mine"));
+    CHECK(absl::IsUnknown(status));
+    CHECK(status.message().find(garbage.substr(0, 20)) != std::string::npos);
+    CHECK(status.message().size() < 300);
+    CHECK(boards[1].Read(kLong) == status);
+  }
+}
+
+TEST_CASE("failure board: without a store everything ends quietly, and nobody is blamed") {
+  int attempts = 0;
+  FailureBoard board(0, 2, [&attempts](milliseconds) -> absl::StatusOr<std::unique_ptr<Store>> {
+    ++attempts;
+    return absl::UnavailableError("gone");
+  });
+  const absl::Status mine = absl::DeadlineExceededError("mine");
+  CHECK(board.Publish(mine) == mine);
+  CHECK(board.Read(milliseconds(1)).ok());
+  board.SayArrived(AllReduce(1));
+  CHECK(board.MissingAt(1).empty());
+  CHECK(board.MismatchAt(AllReduce(1)).ok());
+  CHECK(attempts == 1);
+}
+
+TEST_CASE("failure board: a store that goes away later changes nothing of that") {
+  Boards boards(2);
+  boards[1].SayArrived(AllReduce(1));
+  CHECK(boards[0].MissingAt(1).empty());
+  boards.server.reset();
+  const absl::Status mine = absl::DeadlineExceededError("mine");
+  CHECK(boards[0].Publish(mine) == mine);
+  CHECK(boards[0].MissingAt(2).empty());
+  CHECK(boards[0].MismatchAt(AllReduce(1)).ok());
+}
+
+}  // namespace
+}  // namespace ddp::internal

@@ -1,0 +1,165 @@
+#include "worker_runtime/comm/flight_recorder.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include <doctest/doctest.h>
+
+#include "tests/support/in_child.h"
+#include "tests/support/json.h"
+#include "tests/support/subprocess.h"
+#include "tests/support/temp_dir.h"
+
+namespace ddp::internal {
+namespace {
+
+using ddprun::testing::ElementOf;
+using ddprun::testing::InChild;
+using ddprun::testing::Json;
+using ddprun::testing::ParseJson;
+using ddprun::testing::ReadFile;
+using ddprun::testing::TempDir;
+using std::chrono::nanoseconds;
+
+std::unique_ptr<FlightRecorder> Made(int rank = 1, const std::string& group = "nccl") {
+  auto recorder = FlightRecorder::Create(rank, 4, group);
+  REQUIRE_MESSAGE(recorder.ok(), recorder.status().ToString());
+  return *std::move(recorder);
+}
+
+Op AllReduce(uint64_t sequence) {
+  Op op;
+  op.kind = OpKind::kAllReduce;
+  op.dtype = DType::kFloat32;
+  op.count = 1000;
+  op.sequence = sequence;
+  return op;
+}
+
+Clock::time_point At(int64_t time) { return Clock::time_point(nanoseconds(time)); }
+
+Json Read(const FlightRecorder& recorder) {
+  const std::optional<Json> json = ParseJson(recorder.ToJson());
+  REQUIRE_MESSAGE(json.has_value(), recorder.ToJson());
+  return *json;
+}
+
+TEST_CASE("flight recorder: without an operation it tells whose it is") {
+  const Json json = Read(*Made());
+  CHECK(json.get<int>("rank") == 1);
+  CHECK(json.get<int>("world_size") == 4);
+  CHECK(json.get<std::string>("group") == "nccl");
+  CHECK(json.get_child("entries").empty());
+}
+
+TEST_CASE("flight recorder: an operation is told as far as it came") {
+  const auto recorder = Made();
+  const auto entry = [&recorder](size_t index) {
+    return ElementOf(Read(*recorder), "entries", index);
+  };
+  recorder->Queued(AllReduce(1));
+  const Json queued = entry(0);
+  CHECK(queued.get<int>("sequence") == 1);
+  CHECK(queued.get<std::string>("op") == "all-reduce (float32 x 1000, sum)");
+  CHECK(queued.get<std::string>("state") == "queued");
+  CHECK(queued.get<int64_t>("queued_ns") > 0);
+  for (const char* later : {"enqueued_ns", "started_ns", "ended_ns"}) {
+    CHECK(queued.count(later) == 0);
+  }
+
+  recorder->Changed(1, FlightState::kEnqueued, At(20));
+  CHECK(entry(0).get<std::string>("state") == "enqueued");
+  recorder->Ran(1, At(30), At(40));
+  const Json done = entry(0);
+  CHECK(done.get<std::string>("state") == "done");
+  CHECK(done.get<int64_t>("enqueued_ns") == 20);
+  CHECK(done.get<int64_t>("started_ns") == 30);
+  CHECK(done.get<int64_t>("ended_ns") == 40);
+
+  recorder->Queued(AllReduce(2));
+  recorder->Changed(2, FlightState::kFailed, At(50));
+  CHECK(entry(1).get<std::string>("state") == "failed");
+  CHECK(entry(1).get<int64_t>("ended_ns") == 50);
+  recorder->Queued(AllReduce(3));
+  recorder->Changed(3, FlightState::kCaptured, At(60));
+  CHECK(entry(2).get<std::string>("state") == "captured");
+}
+
+TEST_CASE("flight recorder: the oldest operations make room, and later news of them is ignored") {
+  const auto recorder = Made();
+  const uint64_t last = FlightRecorder::kEntries + 10;
+  for (uint64_t sequence = 1; sequence <= last; ++sequence) recorder->Queued(AllReduce(sequence));
+  recorder->Changed(10, FlightState::kFailed, At(1));
+  recorder->Ran(10, At(1), At(2));
+  recorder->Ran(last + 1, At(1), At(2));
+  const Json json = Read(*recorder);
+  REQUIRE(json.get_child("entries").size() == FlightRecorder::kEntries);
+  for (size_t i = 0; i < FlightRecorder::kEntries; ++i) {
+    const Json& entry = ElementOf(json, "entries", i);
+    CHECK(entry.get<uint64_t>("sequence") == 11 + i);
+    CHECK(entry.get<std::string>("state") == "queued");
+  }
+}
+
+TEST_CASE("flight recorder: it is found under /proc by its name") {
+  const auto recorder = Made();
+  bool is_found = false;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code ignored;
+    const std::string target = std::filesystem::read_symlink(entry, ignored).string();
+    is_found |= target.find("memfd:ddp-flight-recorder") != std::string::npos;
+  }
+  CHECK(is_found);
+}
+
+// In a process of its own: what DDPRUN_FLIGHT_RECORDER_DIR and TMPDIR are is the environment's.
+std::string DumpWith(const std::map<std::string, std::string>& env) {
+  return InChild(env, [] {
+    auto recorder = FlightRecorder::Create(3, 4, "nccl");
+    (*recorder)->Queued(AllReduce(1));
+    const auto first = (*recorder)->Dump();
+    const auto again = (*recorder)->Dump();
+    if (first.ok() && again.ok() && *first != *again) return std::string("two names");
+    return again.ok() ? *again : again.status().ToString();
+  });
+}
+
+TEST_CASE("flight recorder: a dump is a file of the owner's in the folder that was asked for") {
+  const TempDir dir, other;
+  const std::string path =
+      DumpWith({{"DDPRUN_FLIGHT_RECORDER_DIR", dir.path()}, {"TMPDIR", other.path()}});
+  CAPTURE(path);
+  REQUIRE(path.starts_with(dir.path().string() + "/ddp-flight-3-"));
+  const std::optional<Json> json = ParseJson(ReadFile(path));
+  REQUIRE(json.has_value());
+  CHECK(json->get_child("entries").size() == 1);
+  struct stat about {};
+  REQUIRE(stat(path.c_str(), &about) == 0);
+  CHECK((about.st_mode & 0777) == 0600);
+  CHECK(DumpWith({{"DDPRUN_FLIGHT_RECORDER_DIR", ""}, {"TMPDIR", other.path()}})
+            .starts_with(other.path().string() + "/ddp-flight-3-"));
+}
+
+TEST_CASE("flight recorder: a dump that cannot be written says where") {
+  const std::string words = DumpWith({{"DDPRUN_FLIGHT_RECORDER_DIR", "/nowhere"}});
+  CHECK(words.starts_with("NOT_FOUND: write \"/nowhere/ddp-flight-3-"));
+}
+
+TEST_CASE("flight recorder: a link in the dump's place is replaced, not followed") {
+  const TempDir dir;
+  const std::string victim = dir.File("victim");
+  const std::string path = InChild({{"DDPRUN_FLIGHT_RECORDER_DIR", dir.path()}}, [&victim, &dir] {
+    const std::string name = dir.File("ddp-flight-0-" + std::to_string(getpid()) + ".json");
+    if (symlink(victim.c_str(), name.c_str()) != 0) return std::string("no link");
+    const auto dump = (*FlightRecorder::Create(0, 1, "local"))->Dump();
+    return dump.ok() ? *dump : dump.status().ToString();
+  });
+  CHECK(ParseJson(ReadFile(path)).has_value());
+  CHECK_FALSE(std::filesystem::exists(victim));
+}
+
+}  // namespace
+}  // namespace ddp::internal
