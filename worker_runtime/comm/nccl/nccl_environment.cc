@@ -30,6 +30,7 @@ std::string TextOf(const sockaddr& address) {
 // The interface that has `address`; empty if none has.
 std::string InterfaceOf(const std::string& address) {
   const std::string wanted = address.substr(0, address.find('%'));
+  if (wanted.empty()) return "";  // as is the text of what is no IP address
   ifaddrs* all = nullptr;
   if (getifaddrs(&all) != 0) return "";
   std::string found;

@@ -1,0 +1,75 @@
+// Each case in a process of its own: what is set stays set.
+#include "worker_runtime/comm/nccl/nccl_environment.h"
+
+#include <cstdlib>
+#include <map>
+
+#include <doctest/doctest.h>
+
+#include "tests/support/in_child.h"
+
+namespace ddp::internal {
+namespace {
+
+using ddprun::testing::InChild;
+using Variables = std::map<std::string, std::string>;
+
+const Variables kNothingSet = {
+    {"NCCL_SOCKET_IFNAME", ""}, {"NCCL_RAS_ADDR", ""}, {"NCCL_COMM_ID", ""}};
+
+std::string Value(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? value : "unset";
+}
+
+// "NCCL_SOCKET_IFNAME NCCL_RAS_ADDR" as they then are.
+std::string SetIn(Variables env, const std::string& address, uint16_t ras_port) {
+  env.insert(kNothingSet.begin(), kNothingSet.end());
+  return InChild(env, [&] {
+    SetNcclEnvironment(address, ras_port);
+    return Value("NCCL_SOCKET_IFNAME") + " " + Value("NCCL_RAS_ADDR");
+  });
+}
+
+TEST_CASE("nccl environment: the interface is the one that has the rank's address") {
+  CHECK(SetIn({}, "127.0.0.1", 0) == "=lo unset");
+  // With a scope, as a link-local address has one.
+  CHECK(SetIn({}, "127.0.0.1%lo", 0) == "=lo unset");
+}
+
+TEST_CASE("nccl environment: an address that no interface has, or none, leaves NCCL its choice") {
+  for (const std::string address : {"240.0.0.1", "", "%lo", "host.example", "127.0.0.1.5"}) {
+    CAPTURE(address);
+    CHECK(SetIn({}, address, 0) == "unset unset");
+  }
+}
+
+TEST_CASE("nccl environment: each job has an address of its own for NCCL's service") {
+  CHECK(SetIn({}, "", 4711) == "unset 127.0.0.1:4711");
+}
+
+TEST_CASE("nccl environment: what the user set stays") {
+  CHECK(SetIn({{"NCCL_SOCKET_IFNAME", "eth7"}}, "127.0.0.1", 4711) == "eth7 127.0.0.1:4711");
+  CHECK(SetIn({{"NCCL_RAS_ADDR", "10.0.0.1:9"}}, "127.0.0.1", 4711) == "=lo 10.0.0.1:9");
+}
+
+TEST_CASE("nccl environment: NCCL_COMM_ID is refused with its value") {
+  const auto check = [](const std::string& id) {
+    return InChild({{"NCCL_COMM_ID", id}}, [] { return CheckNcclEnvironment().ToString(); });
+  };
+  CHECK(check("") == "OK");
+  CHECK(check("10.0.0.1:5000") ==
+        "FAILED_PRECONDITION: NCCL_COMM_ID is set (\"10.0.0.1:5000\"): NCCL would use a public "
+        "constant as the group's secret; unset it");
+  CHECK(InChild({}, [] {
+          setenv("NCCL_COMM_ID", "", 1);
+          return CheckNcclEnvironment().ToString();
+        }) == "OK");
+}
+
+TEST_CASE("nccl environment: a free port of the loopback interface is found") {
+  CHECK(FreeLoopbackPort() != 0);
+}
+
+}  // namespace
+}  // namespace ddp::internal
