@@ -119,6 +119,22 @@ TEST_CASE("hang: the operation never ends, without an error") {
   });
 }
 
+TEST_CASE("blind: ranks in different operations hang, without an error") {
+  RunWith("blind", [](int index, Rank& rank) {
+    REQUIRE(rank.comm.Settle() == kNcclSuccess);
+    if (index == 0) {
+      CHECK(rank.Reduce() == kNcclSuccess);
+    } else {
+      const NcclResult result =
+          Api().ncclBroadcast(rank.buffer.pointer(), rank.buffer.pointer(), 1, kNcclFloat32,
+                              /*root=*/0, rank.comm.get(), rank.stream.get());
+      CHECK((result == kNcclInProgress ? rank.comm.Settle() : result) == kNcclSuccess);
+    }
+    CHECK(rank.IsBusyForAWhile());
+    CHECK(rank.Error() == kNcclSuccess);
+  });
+}
+
 TEST_CASE("slow: the operation starts late and is right") {
   RunWith("slow=50@1", [](int index, Rank& rank) {
     REQUIRE(rank.comm.Settle() == kNcclSuccess);

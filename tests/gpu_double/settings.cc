@@ -38,6 +38,8 @@ void Apply(Faults& faults, const std::string& text) {
     faults.finalize_hangs = true;
   } else if (name == "no_memalloc") {
     faults.no_memalloc = true;
+  } else if (name == "blind") {
+    faults.is_blind = true;
   } else if (name == "remote_error" && !has_value) {
     faults.notices_dead_peers = true;
   } else if (name == "remote_error") {

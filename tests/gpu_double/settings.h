@@ -19,6 +19,7 @@ struct Faults {
   bool finalize_hangs = false;
   bool no_memalloc = false;
   bool notices_dead_peers = false;
+  bool is_blind = false;
   std::optional<long> async_error;   // the number of an operation; the first is 1
   std::optional<long> remote_error;  // likewise
   std::optional<long> hang;          // likewise
