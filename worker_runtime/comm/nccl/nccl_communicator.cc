@@ -336,7 +336,7 @@ void NcclCommunicator::FinishHead(std::unique_lock<std::mutex>& lock, const absl
   const State state = queue_.front();
   if (!status.ok()) {
     lock.unlock();
-    Fail(Published(status));
+    FailAll(status);
     lock.lock();
   }
   is_executing_ = must_follow_ = false;
@@ -354,7 +354,7 @@ void NcclCommunicator::FinishHead(std::unique_lock<std::mutex>& lock, const absl
 
 void NcclCommunicator::ThreadMain() {
   const absl::Status current = device_->MakeCurrent();
-  if (!current.ok()) Fail(current);
+  if (!current.ok()) FailAll(current);
   std::unique_lock lock(mutex_);
   while (!is_stopping_) {
     if (must_follow_) {

@@ -107,6 +107,9 @@ class NcclCommunicator final : public GroupCommunicator {
   bool HasArrived(const GpuOperation& operation) const;
   absl::Status TimedOut(const GpuOperation& operation);
   absl::Status Published(const absl::Status& status);
+  // Ends the group with `status`, which the other ranks hear as well.
+  void FailAll(const absl::Status& status);
+  // Likewise on this rank, after the others have been told.
   void Fail(absl::Status status);
   // REQUIRES: the watchdog's thread, or the watchdog has ended.
   void AbortCommunication();

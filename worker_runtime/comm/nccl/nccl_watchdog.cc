@@ -63,12 +63,12 @@ void NcclCommunicator::Retire() {
       changed_.notify_all();
     }
   }
-  if (!broken.ok()) Fail(Published(broken));
+  if (!broken.ok()) FailAll(broken);
 }
 
 void NcclCommunicator::WatchdogMain() {
   const absl::Status current = device_->MakeCurrent();
-  if (!current.ok()) Fail(current);
+  if (!current.ok()) FailAll(current);
   while (true) {
     {
       std::unique_lock lock(mutex_);
@@ -173,10 +173,20 @@ absl::Status NcclCommunicator::TimedOut(const GpuOperation& operation) {
       what, "all ranks are in it; NCCL or the network hangs (NCCL_DEBUG=INFO tells more)"));
 }
 
+void NcclCommunicator::FailAll(const absl::Status& status) {
+  if (error().ok()) Fail(Published(status));
+}
+
 void NcclCommunicator::Fail(absl::Status status) {
   {
     const std::lock_guard lock(mutex_);
     if (!error_.ok()) return;
+    const Clock::time_point now = Clock::now();
+    std::deque<State> unfinished = std::exchange(in_flight_, {});
+    unfinished.insert(unfinished.end(), queue_.begin(), queue_.end());
+    for (const State& state : unfinished) {
+      recorder_->Changed(state->op.sequence, FlightState::kFailed, now);
+    }
     if (absl::IsDeadlineExceeded(status)) {
       const absl::StatusOr<std::string> dump = recorder_->Dump();
       if (dump.ok()) {
@@ -186,17 +196,12 @@ void NcclCommunicator::Fail(absl::Status status) {
       }
     }
     error_ = status;
-    const Clock::time_point now = Clock::now();
-    // The head may be executing: it is taken out by whoever executes it.
-    for (std::deque<State>* states : {&queue_, &in_flight_}) {
-      for (const State& state : *states) {
-        state->status = error_;
-        state->phase = GpuOperation::Phase::kDone;
-        state->issued_at = state->started_at = state->ended_at = now;
-        recorder_->Changed(state->op.sequence, FlightState::kFailed, now);
-      }
+    for (const State& state : unfinished) {
+      state->status = error_;
+      state->phase = GpuOperation::Phase::kDone;
+      state->issued_at = state->started_at = state->ended_at = now;
     }
-    in_flight_.clear();
+    // The head may be executing: it is taken out by whoever executes it.
     queue_.erase(queue_.begin() + (is_executing_ ? 1 : 0), queue_.end());
   }
   pool_->Abandon();
@@ -231,11 +236,11 @@ void NcclCommunicator::AbortCommunication() {
 
 void NcclCommunicator::Refuse(const absl::Status& why) {
   // The others wait for a call that will not come.
-  Fail(Published(why));
+  FailAll(why);
 }
 
 void NcclCommunicator::Abort(const std::string& reason) {
-  Fail(Published(absl::AbortedError(absl::StrCat("aborted by rank ", rank(), ": ", reason))));
+  FailAll(absl::AbortedError(absl::StrCat("aborted by rank ", rank(), ": ", reason)));
 }
 
 absl::Status NcclCommunicator::error() const {

@@ -8,6 +8,8 @@
 #include <doctest/doctest.h>
 
 #include "rendezvous/base/steady_clock.h"
+#include "tests/support/json.h"
+#include "tests/support/subprocess.h"
 #include "tests/support/temp_dir.h"
 #include "tests/worker_runtime/comm/nccl/gpu_rank.h"
 
@@ -44,10 +46,19 @@ int ReduceUntilFailure(int rank, const std::function<void(int rank)>& before) {
 }
 
 struct Ends {
-  std::string words;  // of rank 0
-  int code = -1;      // of rank 0
-  Duration took{0};   // from the start of the third operation
+  std::string words;         // of rank 0
+  int code = -1;             // of rank 0
+  Duration took{0};          // from the start of the third operation
+  std::optional<Json> dump;  // the flight recorder's, where the words say
 };
+
+// "...; the last operations of rank 0 are in <path>".
+std::optional<Json> DumpNamedIn(const std::string& words) {
+  const std::string before = " are in ";
+  const size_t at = words.rfind(before);
+  if (at == std::string::npos) return std::nullopt;
+  return ParseJson(ReadFile(words.substr(at + before.size())));
+}
 
 Ends RunFault(int size, std::map<std::string, std::string> env,
               const std::function<void(int rank)>& before,
@@ -63,7 +74,26 @@ Ends RunFault(int size, std::map<std::string, std::string> env,
   ends.words = ranks.Hear(0);
   ends.code = ranks.Await(0);
   ends.took = SteadyNow() - begin;
+  ends.dump = DumpNamedIn(ends.words);
   return ends;
+}
+
+// Two operations that went well and the third, which did not, with the times that tell it.
+void CheckDump(const Ends& ends) {
+  REQUIRE(ends.dump.has_value());
+  const Json& dump = *ends.dump;
+  const std::string rank = std::to_string(dump.get<int>("rank"));
+  CHECK(ends.words.find("the last operations of rank " + rank + " are in ") != std::string::npos);
+  CHECK(dump.get<std::string>("group") == "nccl");
+  REQUIRE(dump.get_child("entries").size() == 3);
+  for (const size_t index : {0, 1, 2}) {
+    const Json& entry = ElementOf(dump, "entries", index);
+    CHECK(entry.get<size_t>("sequence") == index + 1);
+    CHECK(entry.get<std::string>("op") == "all-reduce (float32 x 3, average)");
+    CHECK(entry.get<std::string>("state") == (index < 2 ? "done" : "failed"));
+    CHECK(entry.count("started_ns") == (index < 2 ? 1 : 0));
+    CHECK(entry.get<int64_t>("enqueued_ns") >= entry.get<int64_t>("queued_ns"));
+  }
 }
 
 bool Has(const std::string& text, const std::string& words) {
@@ -92,6 +122,7 @@ TEST_CASE("nccl: a rank that hangs is named 5 s after the timeout at the latest"
             "DEADLINE_EXCEEDED: all-reduce #3 (float32 x 3, average) timed out after 3 "
             "s: rank 2 did not arrive; the last operations of rank "));
   CHECK(ends.code == 0);
+  CheckDump(ends);
   CHECK(Seconds(ends.took) < kTimeout + kOut);
 }
 
@@ -100,6 +131,7 @@ TEST_CASE("nccl: an operation that never ends on a device ends by the timeout") 
   CAPTURE(ends.words);
   CHECK(Has(ends.words, "all-reduce #3 (float32 x 3, average) timed out after 3 s: "));
   CHECK(ends.code == 0);
+  CheckDump(ends);
   CHECK(Seconds(ends.took) < kTimeout + kOut);
 }
 
@@ -134,23 +166,62 @@ TEST_CASE("nccl: without ncclCommRevoke a group is aborted as well") {
   CHECK(ranks.Await(0) == 0);
 }
 
-TEST_CASE("nccl: ranks in different operations are told which, long before the timeout") {
+// What both ranks say when rank 0 calls one operation and rank 1 another, as their first.
+std::vector<std::string> InDifferentOperations(
+    const std::string& fault, std::chrono::milliseconds timeout,
+    const std::function<std::unique_ptr<ddp::Work>(ddp::Communicator&, float*)>& of_rank_1) {
   RankProcesses ranks(
-      {.world_size = 2, .env = DoubleEnv({{"DDPRUN_DOUBLE_FAULT", ""}}), .env_of_rank = {}},
-      [](int rank) {
-        const auto group = GpuGroup(20s);
+      {.world_size = 2, .env = DoubleEnv({{"DDPRUN_DOUBLE_FAULT", fault}}), .env_of_rank = {}},
+      [&](int rank) {
+        const auto group = GpuGroup(timeout);
         DeviceArray data({1, 2, 3});
         ddp::Communicator& comm = group->communicator();
-        const size_t count = rank == 0 ? 3 : 2;
-        const absl::Status status =
-            comm.AllReduce(data.data(), count, DType::kFloat32, ReduceOp::kSum)->Wait();
-        RankProcesses::Say(status.ToString());
+        const auto work = rank == 1
+                              ? of_rank_1(comm, data.data())
+                              : comm.AllReduce(data.data(), 3, DType::kFloat32, ReduceOp::kSum);
+        RankProcesses::Say(work->Wait().ToString());
         return 0;
       });
-  const std::string words = ranks.Hear(0);
-  CAPTURE(words);
-  CHECK(Has(words, "count=3"));
-  CHECK(Has(words, "count=2"));
+  const std::string first = ranks.Hear(0);
+  return {first, ranks.Hear(1)};
+}
+
+// The real NCCL sees nothing and waits: then the ranks tell each other where they are, a quarter of
+// the timeout after the call. At the timeout the words would be others.
+TEST_CASE("nccl: ranks in different operations are told which, long before the timeout") {
+  const auto blind = [](const auto& of_rank_1) {
+    return InDifferentOperations("blind", 16s, of_rank_1);
+  };
+  const std::string head = "INVALID_ARGUMENT: the ranks call different operations: rank ";
+  const std::string of_rank_0 = "0 all-reduce #1 (float32 x 3, sum)";
+  for (const std::string& words : blind([](ddp::Communicator&comm, float*data) {
+         return comm.AllReduce(data, 2, DType::kFloat32, ReduceOp::kSum);
+       })) {
+    CAPTURE(words);
+    CHECK(words.starts_with(head));
+    CHECK(Has(words, of_rank_0));
+    CHECK(Has(words, "1 all-reduce #1 (float32 x 2, sum)"));
+  }
+  for (const std::string& words : blind([](ddp::Communicator&comm, float*data) {
+         return comm.Broadcast(data, 3, DType::kFloat32, 0);
+       })) {
+    CAPTURE(words);
+    CHECK(words.starts_with(head));
+    CHECK(Has(words, of_rank_0));
+    CHECK(Has(words, "1 broadcast #1 (float32 x 3, root 0)"));
+  }
+}
+
+TEST_CASE("nccl: what NCCL itself says of a mismatch is passed on") {
+  for (const std::string& words :
+       InDifferentOperations("", 20s, [](ddp::Communicator&comm, float*data) {
+         return comm.AllReduce(data, 2, DType::kFloat32, ReduceOp::kSum);
+       })) {
+    CAPTURE(words);
+    CHECK(words.starts_with("INVALID_ARGUMENT: all-reduce #1 (float32 x "));
+    CHECK(Has(words, "count=3"));
+    CHECK(Has(words, "count=2"));
+  }
 }
 
 // The others' words when one rank cannot form the group, or a rank's own.
