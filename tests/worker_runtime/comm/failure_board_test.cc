@@ -81,21 +81,22 @@ TEST_CASE("failure board: ranks that did not say that they arrived are missing")
 
 TEST_CASE("failure board: a rank in another operation of the same number is told with both") {
   Boards boards(3);
-  CHECK(boards[0].MismatchAt(AllReduce(7)).ok());
-  boards[1].SayArrived(AllReduce(7));
+  CHECK(boards[1].MismatchAt(AllReduce(7)).ok());
   boards[2].SayArrived(AllReduce(6, 11));  // on its way
-  CHECK(boards[0].MismatchAt(AllReduce(7)).ok());
+  CHECK(boards[1].MismatchAt(AllReduce(7)).ok());
   boards[2].SayArrived(AllReduce(7, 11));
-  const absl::Status status = boards[0].MismatchAt(AllReduce(7));
+  const absl::Status status = boards[1].MismatchAt(AllReduce(7));
   CHECK(absl::IsInvalidArgument(status));
   CHECK(status.message() ==
-        "the ranks call different operations: rank 0 all-reduce #7 (float32 x 10, sum), rank 2 "
+        "the ranks call different operations: rank 1 all-reduce #7 (float32 x 10, sum), rank 2 "
         "all-reduce #7 (float32 x 11, sum)");
+  // The last rank's neighbour is the first.
+  boards[0].SayArrived(AllReduce(7));
   Op broadcast = AllReduce(7, 11);
   broadcast.kind = OpKind::kBroadcast;
   broadcast.root = 1;
   CHECK(boards[2].MismatchAt(broadcast).message() ==
-        "the ranks call different operations: rank 2 broadcast #7 (float32 x 11, root 1), rank 1 "
+        "the ranks call different operations: rank 2 broadcast #7 (float32 x 11, root 1), rank 0 "
         "all-reduce #7 (float32 x 10, sum)");
 }
 
