@@ -1,5 +1,6 @@
 #include "examples/train/make_network.h"
 
+#include "absl/strings/str_cat.h"
 #include "examples/train/cpu_network.h"
 #include "examples/train/gpu/cuda_network.h"
 #include "worker_runtime/gpu/cublas_api.h"
@@ -32,7 +33,10 @@ absl::StatusOr<std::unique_ptr<Network>> MakeNetwork(const Options& options,
   }
   // Never closed, as CUDA's own libraries.
   static const auto* const cublas = new absl::StatusOr<LoadedCublas>(ddp::internal::LoadCublas());
-  if (!cublas->ok()) return cublas->status();
+  if (!cublas->ok()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(cublas->status().message(), "; --device cpu trains without"));
+  }
   const CudaApi& cuda = ddp::internal::Cuda()->api;
   if (absl::Status status = UseGpu(cuda, group.gpu()); !status.ok()) return status;
   absl::StatusOr<std::unique_ptr<CudaNetwork>> network =
