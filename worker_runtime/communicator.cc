@@ -36,4 +36,9 @@ std::unique_ptr<Work> Communicator::SendReceive(const void*, int, void*, int, si
       absl::StrCat("send-receive: the backend ", backend(), " has none; nccl has")));
 }
 
+absl::StatusOr<std::string> Communicator::DumpOperations() {
+  return absl::UnimplementedError(
+      absl::StrCat("the backend ", backend(), " records no operations; nccl does"));
+}
+
 }  // namespace ddp

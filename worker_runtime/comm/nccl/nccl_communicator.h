@@ -70,6 +70,7 @@ class NcclCommunicator final : public GroupCommunicator {
   std::unique_ptr<Work> Barrier() override;
   void Abort(const std::string& reason) override;
   absl::Status error() const override;
+  absl::StatusOr<std::string> DumpOperations() override { return recorder_->Dump(); }
   void Leave() override;
 
   const Device& device() const { return *device_; }

@@ -108,6 +108,12 @@ class Communicator {
   // Done when every rank has called it.
   virtual std::unique_ptr<Work> Barrier() = 0;
 
+  // Writes the last operations of this rank, with their times and states, as JSON into a new file
+  // and returns its path: for a program that looks stuck. `nccl` also does it when an operation
+  // times out. The file's directory: $DDPRUN_FLIGHT_RECORDER_DIR, else $TMPDIR, else "/tmp". Any
+  // thread. Unimplemented on backends for host memory.
+  virtual absl::StatusOr<std::string> DumpOperations();
+
   // Ends everything under way with Aborted, on this rank and, as far as they can be reached, on
   // the others. Safe from any thread, any number of times.
   virtual void Abort(const std::string& reason) = 0;

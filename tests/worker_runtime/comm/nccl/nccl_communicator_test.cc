@@ -1,8 +1,11 @@
 // The communicator over NCCL between processes, on the double of CUDA and NCCL (tests/gpu_double).
+#include <fstream>
 #include <numeric>
+#include <sstream>
 
 #include <doctest/doctest.h>
 
+#include "tests/support/temp_dir.h"
 #include "tests/worker_runtime/comm/nccl/gpu_rank.h"
 
 namespace ddprun::testing {
@@ -218,6 +221,27 @@ TEST_CASE("nccl: host memory's communicator refuses send-receive, which only ncc
     const auto work =
         group->communicator().host().SendReceive(&value, 0, &value, 1, 1, DType::kFloat32);
     EXPECT(absl::IsUnimplemented(work->Wait()));
+    EXPECT(group->Shutdown().ok());
+    return 0;
+  });
+  CHECK(codes == "0 0");
+}
+
+TEST_CASE("nccl: the last operations are told on request") {
+  const TempDir temp;
+  const auto env = DoubleEnv({{"DDPRUN_FLIGHT_RECORDER_DIR", temp.path()}});
+  const auto codes = RunOnDouble(2, env, [](int) {
+    const auto group = GpuGroup();
+    ddp::Communicator& comm = group->communicator();
+    DeviceArray data({1, 2});
+    EXPECT(comm.AllReduce(data.data(), 2, DType::kFloat32, ReduceOp::kSum)->Wait().ok());
+    const auto path = comm.DumpOperations();
+    EXPECT(path.ok());
+    std::stringstream text;
+    text << std::ifstream(*path).rdbuf();
+    EXPECT(text.str().find("\"all-reduce (float32 x 2, sum)\", \"state\": \"done\"") !=
+           std::string::npos);
+    EXPECT(absl::IsUnimplemented(comm.host().DumpOperations().status()));
     EXPECT(group->Shutdown().ok());
     return 0;
   });
