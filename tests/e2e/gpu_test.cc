@@ -31,7 +31,7 @@ TEST_CASE("gpu: ranks under ddprun train alike, each on a GPU of its own") {
   // Every layer goes half of the way to the mean of the ranks' targets in each step.
   for (const auto& [ranks, learned] : {std::pair("2", "1.500"), std::pair("4", "2.500")}) {
     Job job;
-    auto ddprun = job.RunRaw(Worker(ranks, {}, {"40", "60"}), {.env = OnDouble()});
+    auto ddprun = job.RunRaw(Worker(ranks, {}, {"40"}), {.env = OnDouble()});
     REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
     for (int rank = 0; rank < std::stoi(ranks); ++rank) {
       const std::string line = "rank " + std::to_string(rank) + " learned " + learned +
@@ -45,7 +45,7 @@ TEST_CASE("gpu: ranks under ddprun train alike, each on a GPU of its own") {
 TEST_CASE("gpu: a killed rank is replaced with the whole group") {
   Job job;
   auto ddprun =
-      job.RunRaw(Worker("4", {"--max_restarts=1"}, {"40", "60", "die", "5"}), {.env = OnDouble()});
+      job.RunRaw(Worker("4", {"--max_restarts=1"}, {"40", "die", "5", "60"}), {.env = OnDouble()});
   REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
   CHECK_MESSAGE(ddprun->out().find("rank 3 learned 2.500, restarts 1") != std::string::npos,
                 ddprun->Describe());
@@ -53,14 +53,14 @@ TEST_CASE("gpu: a killed rank is replaced with the whole group") {
 
 TEST_CASE("gpu: a rank that dies in a collective ends the job with its own code") {
   Job job;
-  auto ddprun = job.RunRaw(Worker("4", {}, {"1000000", "60", "die", "5"}), {.env = OnDouble()});
+  auto ddprun = job.RunRaw(Worker("4", {}, {"1000000", "die", "5", "60"}), {.env = OnDouble()});
   CHECK_MESSAGE(ddprun->Wait() == 128 + 9, ddprun->Describe());
   CHECK_MESSAGE(ddprun->err().find("rank      : 1") != std::string::npos, ddprun->Describe());
 }
 
 TEST_CASE("gpu: a rank that hangs in step 5 is named with the collective") {
   Job job;
-  auto ddprun = job.RunRaw(Worker("2", {}, {"1000000", "3", "stop", "5"}),
+  auto ddprun = job.RunRaw(Worker("2", {}, {"1000000", "stop", "5", "3"}),
                            {.env = OnDouble({{"DDPRUN_FLIGHT_RECORDER_DIR", job.File("")}})});
   CHECK_MESSAGE(ddprun->Wait() == 1, ddprun->Describe());
   const std::string err = ddprun->err();

@@ -1,10 +1,14 @@
 // What the GPU tests start: a model that learns one number per rank's target, with its gradients
 // written by copies, so that it runs where no kernel can.
 //
-//   gpu_worker STEPS COMM_TIMEOUT_S [die|stop STEP]   the last: rank 1, in the job's first attempt
+//   gpu_worker STEPS [die|stop STEP TIMEOUT_S]
+//
+// In the given step of the job's first attempt rank 1 dies or stops; from that step on collectives
+// may take TIMEOUT_S. Not earlier, so that a slow machine does not end what is to succeed.
 #include <signal.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -70,7 +74,13 @@ class Gpu {
   CudaStream stream_ = nullptr;
 };
 
-void Train(ddp::ProcessGroup& group, int steps, const std::string& fault, int fault_step) {
+struct Fault {
+  std::string kind;
+  int step = 0;
+  std::chrono::seconds timeout{0};
+};
+
+void Train(ddp::ProcessGroup& group, int steps, const Fault& fault) {
   Gpu gpu(group.gpu());
   ddp::DistributedDataParallel ddp(group.communicator(),
                                    {.bucket_cap_bytes = 50'000, .first_bucket_bytes = 50'000});
@@ -84,8 +94,9 @@ void Train(ddp::ProcessGroup& group, int steps, const std::string& fault, int fa
   std::vector<std::vector<float>> gradients(kLayers);
   const float target = static_cast<float>(1 + group.rank());
   for (int step = 1; step <= steps; ++step) {
-    if (step == fault_step && group.rank() == 1 && group.restart_count() == 0) {
-      raise(fault == "die" ? SIGKILL : SIGSTOP);
+    if (step == fault.step && group.restart_count() == 0) {
+      group.communicator().SetTimeout(fault.timeout);
+      if (group.rank() == 1) raise(fault.kind == "die" ? SIGKILL : SIGSTOP);
     }
     MustBeOk("zero", ddp.ZeroGrad(gpu.stream()));
     for (int i = kLayers - 1; i >= 0; --i) {
@@ -112,11 +123,13 @@ void Train(ddp::ProcessGroup& group, int steps, const std::string& fault, int fa
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc < 3) return 2;
+  if (argc != 2 && argc != 5) return 2;
+  Fault fault;
+  if (argc == 5) fault = {argv[2], std::atoi(argv[3]), std::chrono::seconds(std::atoi(argv[4]))};
   auto group = ddp::ProcessGroup::FromEnv(
-      {.timeout = std::chrono::seconds(std::atoi(argv[2])), .device = ddp::DeviceChoice::kCuda});
+      {.timeout = std::chrono::seconds(60), .device = ddp::DeviceChoice::kCuda});
   MustBeOk("group", group.status());
-  Train(**group, std::atoi(argv[1]), argc > 3 ? argv[3] : "", argc > 4 ? std::atoi(argv[4]) : 0);
+  Train(**group, std::atoi(argv[1]), fault);
   MustBeOk("shutdown", (*group)->Shutdown());
   return EXIT_SUCCESS;
 }

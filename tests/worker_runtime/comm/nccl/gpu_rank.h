@@ -40,7 +40,7 @@ class DeviceArray {
 // In a rank's process: the group, on a GPU. Exits with 90 and the reason on stderr if there is
 // none.
 std::unique_ptr<ddp::ProcessGroup> GpuGroup(
-    std::chrono::milliseconds timeout = std::chrono::seconds(20));
+    std::chrono::milliseconds timeout = std::chrono::seconds(60));
 
 const ddp::internal::CudaApi& Driver();
 // A stream that does not wait for the legacy one.

@@ -21,18 +21,23 @@ using ddp::DType;
 using ddp::ReduceOp;
 using Seconds = std::chrono::duration<double>;
 
-// A group whose every operation may take this long, and how soon after it all must be out.
+// What an operation may take, and how soon after it all must be out: 5 s by our promise, more here,
+// for a loaded machine. What it tells apart is the ten minutes or the eternity of NCCL itself.
 constexpr auto kTimeout = 3s;
-constexpr auto kOut = 5s;
+constexpr auto kOut = 30s;
 
 // All ranks all-reduce until one of them fails, and say with what. `before` is called ahead of the
 // third operation.
 int ReduceUntilFailure(int rank, const std::function<void(int rank)>& before) {
-  const auto group = GpuGroup(kTimeout);
+  const auto group = GpuGroup();
   DeviceArray data({1, 2, 3});
   absl::Status status;
   for (int i = 1; status.ok(); ++i) {
-    if (i == 3) before(rank);
+    if (i == 3) {
+      // From here on, so that a slow machine does not end what is to succeed.
+      group->communicator().SetTimeout(kTimeout);
+      before(rank);
+    }
     status = group->communicator()
                  .AllReduce(data.data(), 3, DType::kFloat32, ReduceOp::kAverage)
                  ->Wait();
@@ -151,7 +156,7 @@ TEST_CASE("nccl: an abort that hangs ends the process") {
     if (rank == 1) raise(SIGKILL);
   });
   CHECK((ends.code == 0 || ends.code == EXIT_FAILURE));
-  CHECK(Seconds(ends.took) < kOut + 2s);
+  CHECK(Seconds(ends.took) < kOut);
 }
 
 TEST_CASE("nccl: without ncclCommRevoke a group is aborted as well") {
@@ -322,7 +327,7 @@ TEST_CASE("nccl: a group that ends while NCCL hangs at its end ends the process"
         return group->Shutdown().ok() ? 0 : 1;
       });
   CHECK((codes == "0 0" || codes == "1 0"));
-  CHECK(SteadyNow() - begin < 20s);
+  CHECK(SteadyNow() - begin < kOut);
 }
 
 }  // namespace
