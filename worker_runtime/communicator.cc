@@ -30,6 +30,10 @@ absl::Status Buffer::Zero(Stream) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::unique_ptr<HalfCasts>> Communicator::MakeHalfCasts(DType) {
+  return absl::UnimplementedError(absl::StrCat("the backend ", backend(), " casts nothing"));
+}
+
 std::unique_ptr<Work> Communicator::SendReceive(const void*, int, void*, int, size_t, DType,
                                                 Stream) {
   return std::make_unique<FailedWork>(absl::UnimplementedError(

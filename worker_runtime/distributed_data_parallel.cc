@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/check.h"
 #include "worker_runtime/gradient_reducer.h"
+#include "worker_runtime/half_casts.h"
 #include "worker_runtime/parameter_check.h"
 
 namespace ddp {
@@ -18,6 +19,18 @@ absl::Status NotFinalized() {
 
 // Parameters whose broadcasts are under way at the same time: hides latency, bounds the queue.
 constexpr size_t kBroadcastsInFlight = 64;
+
+DType WireTypeOf(GradientCompression compression) {
+  switch (compression) {
+    case GradientCompression::kNone:
+      return DType::kFloat32;
+    case GradientCompression::kFloat16:
+      return DType::kFloat16;
+    case GradientCompression::kBFloat16:
+      return DType::kBFloat16;
+  }
+  return DType::kFloat32;
+}
 
 // Time covered by at least one bucket. They run one after the other on the communicator, so the
 // intervals are sorted.
@@ -81,16 +94,31 @@ absl::Status DistributedDataParallel::Finalize() {
                          .dtype = parameter.dtype,
                          .device = communicator_.device_type()});
   }
-  const internal::BucketLimits limits{.first_bytes = options_.first_bucket_bytes,
-                                      .cap_bytes = options_.bucket_cap_bytes};
-  absl::Status status = internal::CheckSameParameters(communicator_.host(), descriptions, limits);
+  const internal::GradientChoices choices{.limits = {.first_bytes = options_.first_bucket_bytes,
+                                                     .cap_bytes = options_.bucket_cap_bytes},
+                                          .wire_type = WireTypeOf(options_.compression)};
+  absl::Status status = internal::CheckSameParameters(communicator_.host(), descriptions, choices);
   if (!status.ok()) return status;
+  absl::StatusOr<internal::WireFormat> wire = MakeWireFormat();
+  if (!wire.ok()) return wire.status();
   if (status = BroadcastParameters(); !status.ok()) return status;
   absl::StatusOr<std::unique_ptr<internal::GradientReducer>> reducer =
-      internal::GradientReducer::Create(communicator_, std::move(names), gradients, limits);
+      internal::GradientReducer::Create(communicator_, std::move(names), gradients, choices.limits,
+                                        *std::move(wire));
   if (!reducer.ok()) return reducer.status();
   reducer_ = *std::move(reducer);
   return absl::OkStatus();
+}
+
+// In a group of one nothing travels.
+absl::StatusOr<internal::WireFormat> DistributedDataParallel::MakeWireFormat() const {
+  internal::WireFormat wire{.type = WireTypeOf(options_.compression), .casts = nullptr};
+  if (wire.type == DType::kFloat32 || communicator_.world_size() == 1) return wire;
+  absl::StatusOr<std::unique_ptr<HalfCasts>> casts =
+      internal::MakeHalfCasts(communicator_, wire.type);
+  if (!casts.ok()) return casts.status();
+  wire.casts = *std::move(casts);
+  return wire;
 }
 
 absl::Status DistributedDataParallel::BroadcastParameters() {

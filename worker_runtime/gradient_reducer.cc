@@ -9,7 +9,8 @@ namespace ddp::internal {
 
 absl::StatusOr<std::unique_ptr<GradientReducer>> GradientReducer::Create(
     Communicator& communicator, std::vector<std::string> names,
-    const std::vector<GradientSpec>& gradients, const BucketLimits& limits, Now now) {
+    const std::vector<GradientSpec>& gradients, const BucketLimits& limits, WireFormat wire,
+    Now now) {
   DDP_CHECK(names.size() == gradients.size());
   BucketLayout layout = LayOutBuckets(gradients, limits);
   std::unique_ptr<Buffer> arena;
@@ -22,8 +23,13 @@ absl::StatusOr<std::unique_ptr<GradientReducer>> GradientReducer::Create(
     }
     arena = *std::move(allocated);
   }
-  return std::unique_ptr<GradientReducer>(new GradientReducer(
+  std::unique_ptr<GradientReducer> reducer(new GradientReducer(
       communicator, std::move(names), std::move(layout), std::move(arena), std::move(now)));
+  if (wire.casts == nullptr || communicator.world_size() == 1) return reducer;
+  auto made = BucketWire::Create(communicator, reducer->layout_, wire.type, std::move(wire.casts));
+  if (!made.ok()) return made.status();
+  reducer->wire_ = *std::move(made);
+  return reducer;
 }
 
 GradientReducer::GradientReducer(Communicator& communicator, std::vector<std::string> names,
@@ -80,19 +86,41 @@ absl::Status GradientReducer::Launch(LaunchRange range, Stream stream) {
   if (range.begin == range.end) return absl::OkStatus();
   if (absl::Status status = communicator_.error(); !status.ok()) return Fail(std::move(status));
   for (int i = range.begin; i < range.end; ++i) {
-    const Bucket& bucket = layout_.buckets[i];
-    void* data = arena_ == nullptr ? nullptr : static_cast<char*>(arena_->data()) + bucket.offset;
-    pass_.buckets[i].launched = now_();
-    if (communicator_.world_size() == 1) {
-      // The average of one rank is there already; a thread would only cost its wake-up.
-      pass_.buckets[i].started = pass_.buckets[i].ended = pass_.buckets[i].launched;
-      works_.push_back(nullptr);
-      continue;
+    if (absl::Status status = LaunchBucket(i, stream); !status.ok()) {
+      // The others wait for this rank in that bucket.
+      communicator_.Abort(absl::StrCat("rank ", communicator_.rank(), ": ", status.message()));
+      return Fail(std::move(status));
     }
-    works_.push_back(
-        communicator_.AllReduce(data, bucket.count, bucket.dtype, ReduceOp::kAverage, stream));
   }
   return absl::OkStatus();
+}
+
+absl::Status GradientReducer::LaunchBucket(int index, Stream stream) {
+  const Bucket& bucket = layout_.buckets[index];
+  PassRecord::BucketTimes& times = pass_.buckets[index];
+  if (communicator_.world_size() == 1) {
+    // The average of one rank is there already; a thread would only cost its wake-up.
+    times.launched = times.started = times.ended = now_();
+    works_.push_back(nullptr);
+    return absl::OkStatus();
+  }
+  if (!IsOnWire(index)) {
+    times.launched = now_();
+    works_.push_back(communicator_.AllReduce(BucketPtr(index), bucket.count, bucket.dtype,
+                                             ReduceOp::kAverage, stream));
+    return absl::OkStatus();
+  }
+  absl::Status status = wire_->Narrow(index, BucketPtr(index), stream);
+  if (!status.ok()) return status;
+  times.launched = now_();
+  works_.push_back(communicator_.AllReduce(wire_->data(index), bucket.count, wire_->type(),
+                                           ReduceOp::kSum, stream));
+  return absl::OkStatus();
+}
+
+void* GradientReducer::BucketPtr(int index) const {
+  if (arena_ == nullptr) return nullptr;
+  return static_cast<char*>(arena_->data()) + layout_.buckets[index].offset;
 }
 
 absl::Status GradientReducer::Finish(Stream stream) {
@@ -108,12 +136,9 @@ absl::Status GradientReducer::Finish(Stream stream) {
   return absl::OkStatus();
 }
 
-// Buckets are reduced in their order on one stream, so the last stands for all.
 absl::Status GradientReducer::FinishOnStream(Stream stream) {
   absl::Status status = communicator_.error();
-  if (status.ok() && !works_.empty() && works_.back() != nullptr) {
-    status = works_.back()->WaitOn(stream);
-  }
+  if (status.ok()) status = WaitOnLaunched(stream);
   if (!status.ok()) {
     works_.clear();
     return Fail(std::move(status));
@@ -122,6 +147,19 @@ absl::Status GradientReducer::FinishOnStream(Stream stream) {
   works_.reserve(layout_.buckets.size());
   ReadTimes();
   return absl::OkStatus();
+}
+
+// A bucket from the wire is cast back behind its own reduction, so that this overlaps with those of
+// later buckets. Buckets are reduced in their order on one stream: the last stands for the others.
+absl::Status GradientReducer::WaitOnLaunched(Stream stream) {
+  absl::Status status;
+  for (size_t i = 0; status.ok() && i < works_.size(); ++i) {
+    const int index = static_cast<int>(i);
+    if (works_[i] == nullptr) continue;
+    if (IsOnWire(index) || i + 1 == works_.size()) status = works_[i]->WaitOn(stream);
+    if (status.ok() && IsOnWire(index)) status = wire_->Widen(index, BucketPtr(index), stream);
+  }
+  return status;
 }
 
 // Without a wait: what is not known yet is read in a later pass. More passes than kMaxEnded are not
@@ -149,6 +187,10 @@ absl::Status GradientReducer::WaitForLaunched() {
     if (works_[i] == nullptr) continue;
     // Every one is waited for, also after an error: each reads or writes the arena.
     first.Update(works_[i]->Wait());
+    const int index = static_cast<int>(i);
+    if (first.ok() && IsOnWire(index) && communicator_.device_type() == DeviceType::kCpu) {
+      first = wire_->Widen(index, BucketPtr(index), nullptr);
+    }
     pass_.buckets[i].started = works_[i]->started_at();
     pass_.buckets[i].ended = works_[i]->ended_at();
   }

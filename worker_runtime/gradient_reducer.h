@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "ddp/communicator.h"
+#include "worker_runtime/bucket_wire.h"
 #include "worker_runtime/bucketizer.h"
 #include "worker_runtime/reducer_core.h"
 
@@ -28,22 +29,29 @@ struct PassRecord {
   std::vector<BucketTimes> buckets;       // by bucket
 };
 
+// How float32 gradients travel between ranks.
+struct WireFormat {
+  DType type = DType::kFloat32;
+  std::unique_ptr<HalfCasts> casts;  // null: as they are
+};
+
 // Owns the arena in which the gradients of all parameters live, bucket after bucket, and drives a
 // ReducerCore: as soon as a bucket and all before it are ready, its average over the ranks starts
 // on the communicator's own thread or stream. Used by one thread at a time; borrows the
 // communicator. The first failure of a reduction is final: every later call returns it.
 //
 // On a GPU the host waits for nothing: Finish() lets the caller's stream wait, and the times of a
-// pass are read when a later one ends.
+// pass are read when a later one ends. With a 16-bit wire format a bucket is cast before its
+// reduction, in the order of the stream that computes, and back in Finish().
 class GradientReducer {
  public:
   using Now = std::function<Work::Clock::time_point()>;
 
   // Collective: allocates the arena, zeroed. `names` and `gradients` by parameter, equal on all
-  // ranks, as are the limits. Errors: the communicator's.
+  // ranks, as are the limits and the wire's type. Errors: the communicator's.
   static absl::StatusOr<std::unique_ptr<GradientReducer>> Create(
       Communicator& communicator, std::vector<std::string> names,
-      const std::vector<GradientSpec>& gradients, const BucketLimits& limits,
+      const std::vector<GradientSpec>& gradients, const BucketLimits& limits, WireFormat wire = {},
       Now now = &Work::Clock::now);
   // In the middle of a pass this aborts the communicator: the other ranks would wait in vain.
   ~GradientReducer();
@@ -68,21 +76,26 @@ class GradientReducer {
   // The last pass whose times are known; empty before it. CPU: the last that Finish ended without
   // an error. CUDA: one before it, as a rule the last but one.
   const PassRecord& record() const { return record_; }
-  // Whether bucket `bucket` of the present pass was launched and is done.
+  // Whether the reduction of bucket `bucket` of the present pass was launched and is done.
   bool IsReduced(int bucket) const;
 
  private:
   GradientReducer(Communicator& communicator, std::vector<std::string> names, BucketLayout layout,
                   std::unique_ptr<Buffer> arena, Now now);
   absl::Status Launch(LaunchRange range, Stream stream);
+  absl::Status LaunchBucket(int index, Stream stream);
+  void* BucketPtr(int index) const;
+  bool IsOnWire(int index) const { return wire_ != nullptr && wire_->Carries(index); }
   absl::Status Fail(absl::Status status);
   absl::Status WaitForLaunched();
+  absl::Status WaitOnLaunched(Stream stream);
   absl::Status FinishOnStream(Stream stream);
   void ReadTimes();
 
   Communicator& communicator_;
   const BucketLayout layout_;
   const std::unique_ptr<Buffer> arena_;  // null when there is nothing to hold
+  std::unique_ptr<BucketWire> wire_;     // null when gradients travel as they are
   const Now now_;
   ReducerCore core_;
   absl::Status failure_;

@@ -18,6 +18,7 @@ struct Summary {
   int64_t parameters = 0;
   int64_t first_bytes = 0;
   int64_t cap_bytes = 0;
+  int64_t wire_type = 0;
 };
 constexpr size_t kSummaryWords = sizeof(Summary) / sizeof(int64_t);
 
@@ -43,13 +44,14 @@ Text Describe(const std::vector<ParameterDescription>& parameters, size_t index)
 
 absl::StatusOr<std::vector<Summary>> GatherSummaries(
     Communicator& communicator, const std::vector<ParameterDescription>& parameters,
-    const BucketLimits& limits) {
+    const GradientChoices& choices) {
   ddprun::Fnv1a fingerprint;
   for (const ParameterDescription& parameter : parameters) AddTo(fingerprint, parameter);
   const Summary mine{.fingerprint = static_cast<int64_t>(fingerprint.value()),
                      .parameters = static_cast<int64_t>(parameters.size()),
-                     .first_bytes = static_cast<int64_t>(limits.first_bytes),
-                     .cap_bytes = static_cast<int64_t>(limits.cap_bytes)};
+                     .first_bytes = static_cast<int64_t>(choices.limits.first_bytes),
+                     .cap_bytes = static_cast<int64_t>(choices.limits.cap_bytes),
+                     .wire_type = static_cast<int64_t>(choices.wire_type)};
   std::vector<Summary> all(communicator.world_size());
   absl::Status status =
       communicator.AllGather(&mine, all.data(), kSummaryWords, DType::kInt64)->Wait();
@@ -98,9 +100,9 @@ absl::Status NameDifference(Communicator& communicator,
 
 absl::Status CheckSameParameters(Communicator& communicator,
                                  const std::vector<ParameterDescription>& parameters,
-                                 const BucketLimits& limits) {
+                                 const GradientChoices& choices) {
   const absl::StatusOr<std::vector<Summary>> all =
-      GatherSummaries(communicator, parameters, limits);
+      GatherSummaries(communicator, parameters, choices);
   if (!all.ok()) return all.status();
   // Everything below is decided from what all ranks have gathered alike, so that they stay matched.
   const Summary& first = all->front();
@@ -113,6 +115,12 @@ absl::Status CheckSameParameters(Communicator& communicator,
           absl::StrCat("bucket limits are not the same on all ranks: rank 0 has ",
                        first.first_bytes, " and ", first.cap_bytes, " bytes, rank ", rank, " has ",
                        other.first_bytes, " and ", other.cap_bytes));
+    }
+    if (other.wire_type != first.wire_type) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("compression is not the same on all ranks: rank 0 sends gradients as ",
+                       Name(static_cast<DType>(first.wire_type)), ", rank ", rank, " as ",
+                       Name(static_cast<DType>(other.wire_type))));
     }
     longest = std::max(longest, other.parameters);
     is_same &= other.fingerprint == first.fingerprint && other.parameters == first.parameters;

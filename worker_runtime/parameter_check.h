@@ -18,12 +18,18 @@ struct ParameterDescription {
   DType dtype = DType::kFloat32;
 };
 
-// Collective. OK when all ranks registered the same parameters in the same order and use the same
-// bucket limits: one all-gather of 32 bytes a rank. Otherwise InvalidArgument, the same message on
+// What all ranks must have chosen alike for their gradients.
+struct GradientChoices {
+  BucketLimits limits;
+  DType wire_type = DType::kFloat32;  // of float32 gradients
+};
+
+// Collective. OK when all ranks registered the same parameters in the same order and made the
+// same choices: one all-gather of 40 bytes a rank. Otherwise InvalidArgument, the same message on
 // every rank, names the first parameter that differs, the rank, and what both sides have.
 absl::Status CheckSameParameters(Communicator& communicator,
                                  const std::vector<ParameterDescription>& parameters,
-                                 const BucketLimits& limits);
+                                 const GradientChoices& choices);
 
 }  // namespace ddp::internal
 

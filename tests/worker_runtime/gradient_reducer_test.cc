@@ -29,8 +29,8 @@ class DelayedCommunicator : public Communicator {
   absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t bytes) override {
     return std::make_unique<Memory>(bytes);
   }
-  std::unique_ptr<Work> AllReduce(void*, size_t, DType, ReduceOp op, Stream) override {
-    CHECK(op == ReduceOp::kAverage);
+  std::unique_ptr<Work> AllReduce(void*, size_t, DType type, ReduceOp op, Stream) override {
+    CHECK(op == (type == DType::kFloat32 ? ReduceOp::kAverage : ReduceOp::kSum));
     const TimePoint begin = std::max(now_, busy_until_);
     busy_until_ = begin + delay_;
     ++launched;
@@ -87,7 +87,7 @@ std::unique_ptr<GradientReducer> TenBuckets(DelayedCommunicator& communicator) {
   for (int i = 0; i < 10; ++i) names.push_back("p" + std::to_string(i));
   auto reducer = GradientReducer::Create(
       communicator, names, std::vector<GradientSpec>(10, {.count = 100}),
-      {.first_bytes = 400, .cap_bytes = 400}, [&communicator] { return communicator.now(); });
+      {.first_bytes = 400, .cap_bytes = 400}, {}, [&communicator] { return communicator.now(); });
   REQUIRE(reducer.ok());
   REQUIRE((*reducer)->layout().buckets.size() == 10);
   return *std::move(reducer);

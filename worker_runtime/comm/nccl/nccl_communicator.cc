@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "worker_runtime/comm/nccl/device_buffer.h"
+#include "worker_runtime/comm/nccl/device_casts.h"
 
 namespace ddp::internal {
 namespace {
@@ -110,6 +111,10 @@ absl::StatusOr<std::unique_ptr<Buffer>> NcclCommunicator::Allocate(size_t bytes)
     }
   }
   return buffer;
+}
+
+absl::StatusOr<std::unique_ptr<HalfCasts>> NcclCommunicator::MakeHalfCasts(DType type) {
+  return MakeDeviceCasts(*device_, type);
 }
 
 std::unique_ptr<Work> NcclCommunicator::AllReduce(void* data, size_t count, DType dtype,

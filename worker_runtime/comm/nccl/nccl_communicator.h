@@ -57,6 +57,7 @@ class NcclCommunicator final : public GroupCommunicator {
 
   void SetTimeout(std::chrono::milliseconds timeout) override;
   absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t bytes) override;
+  absl::StatusOr<std::unique_ptr<HalfCasts>> MakeHalfCasts(DType type) override;
   std::unique_ptr<Work> AllReduce(void* data, size_t count, DType dtype, ReduceOp op,
                                   Stream stream) override;
   std::unique_ptr<Work> Broadcast(void* data, size_t count, DType dtype, int root,

@@ -53,6 +53,18 @@ class Buffer {
   virtual absl::Status Zero(Stream stream);
 };
 
+// Casts between float32 and one 16-bit type in a communicator's memory: at once (CPU), or in the
+// order of `stream` while the host goes on (CUDA). The two buffers do not overlap.
+class HalfCasts {
+ public:
+  virtual ~HalfCasts() = default;
+  // output[i] = round(input[i] / divisor), to nearest even. CUDA multiplies by the reciprocal.
+  virtual absl::Status Narrow(const float* input, void* output, size_t count, int divisor,
+                              Stream stream) = 0;
+  // output[i] = input[i]
+  virtual absl::Status Widen(const void* input, float* output, size_t count, Stream stream) = 0;
+};
+
 // A group's collectives. Every rank calls the same operations with the same counts and types in
 // the same order. Operations are executed in the order of the calls on a thread (or stream) of the
 // communicator's own; each returns a Work at once. Calls come from one thread at a time.
@@ -85,6 +97,10 @@ class Communicator {
   // Memory for AllReduce in place without a copy. Collective: every rank asks for the same size in
   // the same order. The memory is zeroed.
   virtual absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t bytes) = 0;
+
+  // For gradients that travel in 16 bits; `type` is float16 or bfloat16. Not collective. `nccl`
+  // only; Unimplemented elsewhere, where host memory needs no device. The communicator outlives it.
+  virtual absl::StatusOr<std::unique_ptr<HalfCasts>> MakeHalfCasts(DType type);
 
   // In place; `stream` is where `data` was produced (null on the CPU).
   virtual std::unique_ptr<Work> AllReduce(void* data, size_t count, DType dtype, ReduceOp op,

@@ -3,11 +3,13 @@
 #define DDPRUN_WORKER_RUNTIME_DDP_DISTRIBUTED_DATA_PARALLEL_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "ddp/communicator.h"
 #include "ddp/dtype.h"
 #include "ddp/step_metrics.h"
@@ -16,7 +18,15 @@ namespace ddp {
 
 namespace internal {
 class GradientReducer;
-}
+struct WireFormat;
+}  // namespace internal
+
+// How float32 gradients travel between ranks (PyTorch's communication hooks fp16_compress_hook and
+// bf16_compress_hook): each is divided by the world size, rounded to 16 bits, summed in that type,
+// and cast back. Half the bytes, half the gradients' memory more, and sums of 8 (bfloat16) or 11
+// (float16) significant bits; beyond 65504 float16 is infinite. Gradients of other types, and those
+// of a group of one, are not touched.
+enum class GradientCompression : uint8_t { kNone, kFloat16, kBFloat16 };
 
 struct DistributedDataParallelOptions {
   // Gradients are reduced together until a bucket holds this many bytes (PyTorch's bucket_cap_mb).
@@ -24,6 +34,8 @@ struct DistributedDataParallelOptions {
   size_t bucket_cap_bytes = 25 << 20;
   // The first bucket is smaller, so that communication starts early in backward.
   size_t first_bucket_bytes = 1 << 20;
+  // Equal on all ranks.
+  GradientCompression compression = GradientCompression::kNone;
 };
 
 // Keeps the replicas of a model on all ranks equal: every rank starts from rank 0's parameters, and
@@ -47,6 +59,7 @@ class DistributedDataParallel {
  public:
   explicit DistributedDataParallel(Communicator& communicator,
                                    DistributedDataParallelOptions options = {});
+  // REQUIRES (CUDA): the streams that were passed in are done with the gradients.
   ~DistributedDataParallel();
   DistributedDataParallel(const DistributedDataParallel&) = delete;
   DistributedDataParallel& operator=(const DistributedDataParallel&) = delete;
@@ -58,9 +71,10 @@ class DistributedDataParallel {
   int AddParameter(const std::string& name, void* data, size_t count, DType dtype);
 
   // Collective, once, after the last AddParameter: checks that all ranks registered the same names,
-  // counts and types in the same order, replaces everybody's parameters by rank 0's, and allocates
-  // the gradients, zeroed. Errors: InvalidArgument naming the parameter and the rank;
-  // the communicator's.
+  // counts and types in the same order and chose the same options, replaces everybody's parameters
+  // by rank 0's, and allocates the gradients, zeroed. Errors: InvalidArgument naming the parameter
+  // and the rank; the driver's, the same on all ranks, when a GPU cannot cast what is to be
+  // compressed; the communicator's.
   absl::Status Finalize();
 
   // Where the gradient of a parameter lives for ever: `count` elements of its type, at a multiple
@@ -106,8 +120,9 @@ class DistributedDataParallel {
   const ReductionTimes& last_reduction() const { return last_reduction_; }
   // Buckets, 0 before Finalize().
   int bucket_count() const;
-  // Whether bucket `bucket` of the present pass holds its average already: backward and
-  // communication overlap. False between passes.
+  // Whether bucket `bucket` of the present pass is reduced already: backward and communication
+  // overlap. It holds the average, or does from Finish() on when it is compressed. False between
+  // passes.
   bool IsReduced(int bucket) const;
 
  private:
@@ -120,6 +135,7 @@ class DistributedDataParallel {
   void RecordTimes();
   absl::Status CheckRegistered() const;
   absl::Status BroadcastParameters();
+  absl::StatusOr<internal::WireFormat> MakeWireFormat() const;
 
   Communicator& communicator_;
   const DistributedDataParallelOptions options_;

@@ -146,6 +146,34 @@ TEST_CASE("gpu training: the first bucket is reduced while backward runs, in ste
   CHECK(RunOnDouble(2, DoubleEnv(), OverlapInStepOne) == "0 0");
 }
 
+// The double runs no kernels: so every rank hears at Finalize that gradients cannot be cast.
+TEST_CASE("gpu training: compression without kernels is refused on all ranks, and they go on") {
+  CHECK(RunOnDouble(2, DoubleEnv(), [](int) {
+          const auto group = GpuGroup();
+          float* none = nullptr;
+          ddp::DistributedDataParallel ddp(group->communicator(),
+                                           {.compression = ddp::GradientCompression::kBFloat16});
+          ddp.AddParameter("p", none, 0, DType::kFloat32);
+          const absl::Status status = ddp.Finalize();
+          const std::string words(status.message());
+          std::fprintf(stderr, "%s\n", status.ToString().c_str());
+          EXPECT(words.find(
+                     "rank 0 cannot cast gradients to bfloat16: load the kernels of cast.cu") == 0);
+          EXPECT(words.find("cuModuleLoadData") != std::string::npos);
+          EXPECT(group->communicator().error().ok());
+          EXPECT(group->Shutdown().ok());
+          return 0;
+        }) == "0 0");
+  // Nothing travels in a group of one.
+  CHECK(RunOnDouble(1, DoubleEnv(), [](int) {
+          const auto group = GpuGroup();
+          ddp::DistributedDataParallel ddp(group->communicator(),
+                                           {.compression = ddp::GradientCompression::kBFloat16});
+          EXPECT(ddp.Finalize().ok());
+          return 0;
+        }) == "0");
+}
+
 TEST_CASE("gpu training: gradients of one pass on two streams are refused") {
   CHECK(RunOnDouble(1, DoubleEnv(), [](int) {
           const auto group = GpuGroup();
