@@ -54,12 +54,17 @@ CLI::Validator PositiveNumber() {
   return CLI::Validator(check, "");
 }
 
+// An option whose values have names; `accepted` tells them in words.
 template <typename Choice>
-CLI::Validator OneOf(const std::map<std::string, Choice>& names, const std::string& accepted) {
-  const auto check = [=](std::string& text) -> std::string {
+void AddChoice(CLI::App& app, const char* name, const char* description, const char* accepted,
+               const char* initial, const std::map<std::string, Choice>& names, Choice* choice) {
+  const auto check = [names, accepted](const std::string& text) -> std::string {
     return names.count(text) > 0 ? "" : Refuse(text, accepted);
   };
-  return CLI::Validator(check, "");
+  app.add_option_function<std::string>(
+         name, [names, choice](const std::string& text) { *choice = names.at(text); }, description)
+      ->default_str(initial)
+      ->check(CLI::Validator(check, ""));
 }
 
 }  // namespace
@@ -81,6 +86,12 @@ std::variant<Options, int> ParseOptions(int argc, char** argv) {
       ->check(WholeNumber(1, kMillion));
   app.add_option("--bucket_cap_mb", options.bucket_cap_mb, "Gradients reduced together, in MiB")
       ->check(PositiveNumber());
+  AddChoice(app, "--compression", "How gradients travel: none, or halved as bf16 or fp16",
+            "none, bf16 or fp16", "none",
+            {{"none", ddp::GradientCompression::kNone},
+             {"bf16", ddp::GradientCompression::kBFloat16},
+             {"fp16", ddp::GradientCompression::kFloat16}},
+            &options.compression);
   app.add_option("--accumulate", options.accumulate, "Backward passes per step")
       ->check(WholeNumber(1, kMany));
   app.add_option("--checkpoint_dir", options.checkpoint_dir,
@@ -92,20 +103,18 @@ std::variant<Options, int> ParseOptions(int argc, char** argv) {
                "Go on from the newest checkpoint, if there is one; without it a run starts anew "
                "and moves checkpoints that it finds to CHECKPOINT_DIR/earlier-<n>")
       ->always_capture_default(false);
-  const std::map<std::string, ddp::DeviceChoice> devices = {{"auto", ddp::DeviceChoice::kAuto},
-                                                            {"cpu", ddp::DeviceChoice::kCpu},
-                                                            {"cuda", ddp::DeviceChoice::kCuda}};
-  std::string device = "auto";
-  app.add_option("--device", device,
-                 "cpu, cuda, or auto: cuda where every rank has a GPU of its own")
-      ->check(OneOf(devices, "cpu, cuda or auto"));
-  const std::map<std::string, ddp::Backend> backends = {{"auto", ddp::Backend::kAuto},
-                                                        {"nccl", ddp::Backend::kNccl},
-                                                        {"shm", ddp::Backend::kShm},
-                                                        {"tcp", ddp::Backend::kTcp}};
-  std::string backend = "auto";
-  app.add_option("--backend", backend, "auto, nccl, shm or tcp")
-      ->check(OneOf(backends, "auto, nccl, shm or tcp"));
+  AddChoice(app, "--device", "cpu, cuda, or auto: cuda where every rank has a GPU of its own",
+            "cpu, cuda or auto", "auto",
+            {{"auto", ddp::DeviceChoice::kAuto},
+             {"cpu", ddp::DeviceChoice::kCpu},
+             {"cuda", ddp::DeviceChoice::kCuda}},
+            &options.device);
+  AddChoice(app, "--backend", "auto, nccl, shm or tcp", "auto, nccl, shm or tcp", "auto",
+            {{"auto", ddp::Backend::kAuto},
+             {"nccl", ddp::Backend::kNccl},
+             {"shm", ddp::Backend::kShm},
+             {"tcp", ddp::Backend::kTcp}},
+            &options.backend);
   app.add_option("--comm_timeout", options.comm_timeout,
                  "Seconds until a collective that does not end is an error")
       ->check(WholeNumber(1, kMillion));
@@ -124,8 +133,6 @@ std::variant<Options, int> ParseOptions(int argc, char** argv) {
     std::cerr << "train: " << error.what() << advice << '\n';
     return kExitUsage;
   }
-  options.device = devices.at(device);
-  options.backend = backends.at(backend);
   if (options.resume && options.checkpoint_dir.empty()) {
     std::cerr << "train: --resume needs --checkpoint_dir\n";
     return kExitUsage;

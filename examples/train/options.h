@@ -6,6 +6,7 @@
 #include <string>
 #include <variant>
 
+#include "ddp/distributed_data_parallel.h"
 #include "ddp/process_group.h"
 
 namespace train {
@@ -17,6 +18,7 @@ struct Options {
   float learning_rate = 0.05f;
   int hidden = 128;
   double bucket_cap_mb = 25;
+  ddp::GradientCompression compression = ddp::GradientCompression::kNone;
   int accumulate = 1;
   std::string checkpoint_dir;  // empty: no checkpoints
   int64_t checkpoint_every = 0;
