@@ -139,6 +139,11 @@ absl::Status GradientReducer::Finish(Stream stream) {
 absl::Status GradientReducer::FinishOnStream(Stream stream) {
   absl::Status status = communicator_.error();
   if (status.ok()) status = WaitOnLaunched(stream);
+  if (status.ok() && stream != stream_ && !works_.empty() && works_.back() == nullptr) {
+    // Alone there was nothing to reduce; the optimizer's stream still comes after the gradients'.
+    status =
+        communicator_.AllReduce(nullptr, 0, DType::kUint8, ReduceOp::kSum, stream_)->WaitOn(stream);
+  }
   if (!status.ok()) {
     works_.clear();
     return Fail(std::move(status));

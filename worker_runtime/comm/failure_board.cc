@@ -15,8 +15,6 @@ namespace {
 constexpr char kFailureKey[] = "failure";
 constexpr std::chrono::milliseconds kPatience(2000);
 
-std::string ArrivedKey(int rank) { return absl::StrCat("arrived/", rank); }
-
 std::string Encode(const absl::Status& status) {
   return absl::StrCat(static_cast<int>(status.code()), " ", std::string(status.message()));
 }
@@ -54,6 +52,10 @@ absl::Status DecodeFailure(const std::string& text) {
 }
 
 }  // namespace
+
+std::string FailureBoard::ArrivedKey(int rank) const {
+  return absl::StrCat("arrived/", name_, "/", rank);
+}
 
 Store* FailureBoard::Connected() {
   if (store_ == nullptr && !has_failed_) {
@@ -95,7 +97,8 @@ std::vector<int> FailureBoard::MissingAt(uint64_t sequence) {
   Store* store = Connected();
   std::vector<int> missing;
   if (store == nullptr) return missing;
-  for (int rank = 0; rank < world_size_; ++rank) {
+  const Clock::time_point deadline = Clock::now() + kPatience;
+  for (int rank = 0; rank < world_size_ && Clock::now() < deadline; ++rank) {
     if (rank == rank_) continue;
     const auto arrival = ArrivalOf(*store, rank);
     if (!arrival.ok()) return {};

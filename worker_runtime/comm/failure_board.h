@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -26,8 +27,13 @@ class FailureBoard {
   using ConnectStore =
       std::function<absl::StatusOr<std::unique_ptr<Store>>(std::chrono::milliseconds timeout)>;
 
-  FailureBoard(int rank, int world_size, ConnectStore connect)
-      : rank_(rank), world_size_(world_size), connect_(std::move(connect)) {}
+  // `name`: of the communicator, whose sequence numbers are its own. The failure is the whole
+  // group's.
+  FailureBoard(std::string name, int rank, int world_size, ConnectStore connect)
+      : name_(std::move(name)),
+        rank_(rank),
+        world_size_(world_size),
+        connect_(std::move(connect)) {}
 
   // Says what ended the group, unless somebody has said it before. Returns the first word on it.
   absl::Status Publish(const absl::Status& status);
@@ -35,8 +41,9 @@ class FailureBoard {
   absl::Status Read(std::chrono::milliseconds patience);
   // This rank has arrived at the operation and waits for others.
   void SayArrived(const Op& op);
-  // Ranks that have not said so. No operation ends before all ranks have entered it, so whoever is
-  // not waiting in it has not arrived. Empty if the store cannot be asked.
+  // Ranks that have not said so, as far as can be asked within 2 s. Where no operation ends before
+  // all ranks have entered it, whoever is not waiting in it has not arrived. Empty if the store
+  // cannot be asked.
   std::vector<int> MissingAt(uint64_t sequence);
   // InvalidArgument naming the next rank and both operations, if it waits in another one of the
   // same number. Where ranks are in different operations, two neighbours are, so that asking about
@@ -45,9 +52,11 @@ class FailureBoard {
 
  private:
   Store* Connected();
+  std::string ArrivedKey(int rank) const;
   // Where `rank` said that it waits: nothing if it said nothing, an error if that cannot be known.
   absl::StatusOr<std::optional<OpRecord>> ArrivalOf(Store& store, int rank);
 
+  const std::string name_;
   const int rank_;
   const int world_size_;
   const ConnectStore connect_;

@@ -164,7 +164,8 @@ absl::StatusOr<FormedGroup> FormGroup(Store& store, const GroupMember& member) {
     if (!links.ok()) return links.status();
     engine = std::make_unique<TcpEngine>(
         *plan, member.rank, std::move(shared), std::move(*links),
-        std::make_unique<FailureBoard>(member.rank, member.world_size, member.connect_store));
+        std::make_unique<FailureBoard>("host", member.rank, member.world_size,
+                                       member.connect_store));
   }
   return Complete(&store, *plan, member, std::move(engine), std::move(device), deadline);
 }

@@ -109,6 +109,12 @@ std::string LackOfGpus(const std::vector<Capabilities>& ranks, bool needs_nccl) 
     const GpuCapability& gpu = ranks[i].gpu;
     if (!gpu.lack.empty()) return absl::StrCat("rank ", i, ": ", gpu.lack);
     if (needs_nccl && gpu.nccl_version == 0) return absl::StrCat("rank ", i, ": ", gpu.nccl_lack);
+    const int first_version = ranks[0].gpu.nccl_version;
+    if (needs_nccl && gpu.nccl_version != first_version) {
+      return absl::StrCat("rank 0 has NCCL ", NcclVersionText(first_version), ", rank ", i, " has ",
+                          NcclVersionText(gpu.nccl_version),
+                          ": NCCL forms groups of one version only");
+    }
     for (size_t other : by_uuid[gpu.uuid]) {
       if (!ShareGpu(ranks[other].gpu, gpu)) continue;
       return absl::StrCat("ranks ", other, " and ", i, " have the same GPU (", gpu.uuid,
@@ -139,15 +145,11 @@ absl::Status DecideOnGpus(const std::vector<Capabilities>& ranks, Plan* plan) {
     plan->reason = "cuda: a group of one";
     return absl::OkStatus();
   }
-  const auto older = [](const Capabilities& one, const Capabilities& other) {
-    return one.gpu.nccl_version < other.gpu.nccl_version;
-  };
-  const int version = std::min_element(ranks.begin(), ranks.end(), older)->gpu.nccl_version;
   const auto limit = std::find_if(ranks.begin(), ranks.end(),
                                   [](const Capabilities& rank) { return !rank.gpu.can_register; });
   plan->can_register = limit == ranks.end();
   plan->reason = absl::StrCat(
-      "cuda, nccl ", NcclVersionText(version), ": ",
+      "cuda, nccl ", NcclVersionText(first.gpu.nccl_version), ": ",
       ranks.size() == 1 ? "rank 0 has a GPU"
                         : absl::StrCat("each of ", ranks.size(), " ranks has a GPU of its own"));
   if (!plan->can_register) {

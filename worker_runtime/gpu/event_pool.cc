@@ -1,11 +1,15 @@
 #include "worker_runtime/gpu/event_pool.h"
 
+#include <utility>
+
 namespace ddp::internal {
 
-EventPool::~EventPool() {
-  if (is_abandoned_) return;
+void EventPool::Close() {
+  std::lock_guard lock(mutex_);
+  if (std::exchange(is_abandoned_, true)) return;
   const CurrentDevice current(device_);
   for (CudaEvent event : free_) device_.api().cuEventDestroy(event);
+  free_.clear();
 }
 
 absl::StatusOr<CudaEvent> EventPool::Take() {

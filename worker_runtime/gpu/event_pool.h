@@ -16,8 +16,7 @@ class EventPool {
  public:
   // REQUIRES: `device` outlives this.
   explicit EventPool(const Device& device) : device_(device) {}
-  // Destroys the events given back, unless Abandon() was called. Those still out are leaked.
-  ~EventPool();
+  ~EventPool() { Close(); }
   EventPool(const EventPool&) = delete;
   EventPool& operator=(const EventPool&) = delete;
 
@@ -25,6 +24,8 @@ class EventPool {
   void GiveBack(CudaEvent event);
   // The device may hang: destroys nothing any more.
   void Abandon();
+  // The device is about to go, or to be left: destroys what was given back, and leaks the rest.
+  void Close();
 
  private:
   const Device& device_;

@@ -26,8 +26,8 @@ struct Boards {
     REQUIRE(connected.ok());
     store = *std::move(connected);
     for (int rank = 0; rank < size; ++rank) {
-      boards.push_back(
-          std::make_unique<FailureBoard>(rank, size, [port = server->port()](milliseconds timeout) {
+      boards.push_back(std::make_unique<FailureBoard>(
+          "host", rank, size, [port = server->port()](milliseconds timeout) {
             return Store::Connect("127.0.0.1", port, timeout);
           }));
     }
@@ -106,7 +106,7 @@ TEST_CASE("failure board: garbage in the store blames nobody") {
         std::string(48, 'f'), std::string(96, '0'), std::string(1 << 16, 'a')}) {
     CAPTURE(garbage.substr(0, 60));
     Boards boards(3);
-    REQUIRE(boards.store->Set("arrived/1", garbage).ok());
+    REQUIRE(boards.store->Set("arrived/host/1", garbage).ok());
     boards[2].SayArrived(AllReduce(3));
     CHECK(boards[0].MissingAt(3).empty());
     CHECK(boards[0].MismatchAt(AllReduce(3)).ok());
@@ -128,10 +128,11 @@ TEST_CASE("failure board: garbage in the failure's place is a failure, quoted an
 
 TEST_CASE("failure board: without a store everything ends quietly, and nobody is blamed") {
   int attempts = 0;
-  FailureBoard board(0, 2, [&attempts](milliseconds) -> absl::StatusOr<std::unique_ptr<Store>> {
-    ++attempts;
-    return absl::UnavailableError("gone");
-  });
+  FailureBoard board("host", 0, 2,
+                     [&attempts](milliseconds) -> absl::StatusOr<std::unique_ptr<Store>> {
+                       ++attempts;
+                       return absl::UnavailableError("gone");
+                     });
   const absl::Status mine = absl::DeadlineExceededError("mine");
   CHECK(board.Publish(mine) == mine);
   CHECK(board.Read(milliseconds(1)).ok());

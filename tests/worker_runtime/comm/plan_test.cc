@@ -262,7 +262,7 @@ TEST_CASE("plan: a group of one needs no NCCL unless it was asked for") {
 
 TEST_CASE("plan: a rank that cannot register memory keeps all from it, and is named") {
   std::vector<Capabilities> ranks = {WithGpu(0), WithGpu(1), WithGpu(2)};
-  ranks[1].gpu.nccl_version = 21803;
+  for (Capabilities& rank : ranks) rank.gpu.nccl_version = 21803;
   ranks[1].gpu.can_register = false;
   Plan plan = Made(ranks);
   CHECK(plan.uses_nccl);
@@ -270,12 +270,22 @@ TEST_CASE("plan: a rank that cannot register memory keeps all from it, and is na
   CHECK(plan.reason ==
         "cuda, nccl 2.18.3: each of 3 ranks has a GPU of its own; gradients in plain memory, as "
         "rank 1's NCCL cannot register it (2.19 can)");
-  // The oldest need not be the one: a build may lack the functions.
-  ranks[1] = WithGpu(1);
+  // A newer one need not have it: a build may lack the functions.
+  for (int i = 0; i < 3; ++i) ranks[i] = WithGpu(i);
   ranks[2].gpu.can_register = false;
   plan = Made(ranks);
   CHECK_FALSE(plan.can_register);
   CHECK(plan.reason.find("as rank 2's NCCL cannot register it") != std::string::npos);
+}
+
+TEST_CASE("plan: ranks with different versions of NCCL form no group on GPUs") {
+  std::vector<Capabilities> ranks = {WithGpu(0), WithGpu(1)};
+  ranks[1].gpu.nccl_version = 22707;
+  const std::string words =
+      "rank 0 has NCCL 2.28.7, rank 1 has 2.27.7: NCCL forms groups of one version only";
+  CHECK(Made(ranks).reason == "shm: all ranks share a host; no GPUs (" + words + ")");
+  for (Capabilities& rank : ranks) rank.device = DeviceChoice::kCuda;
+  CHECK(Refusal(ranks) == "device cuda: " + words);
 }
 
 TEST_CASE("plan: ranks that ask for different devices are refused by name") {

@@ -1,5 +1,7 @@
 #include "worker_runtime/comm/nccl/device_buffer.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 
 namespace ddp::internal {
@@ -7,21 +9,34 @@ namespace {
 
 class DeviceBuffer final : public Buffer {
  public:
-  DeviceBuffer(const Device& device, NcclCommunication* communication, size_t bytes)
-      : device_(device), communication_(communication), bytes_(bytes) {}
+  DeviceBuffer(const Device& device, NcclCommunication* communication, size_t bytes,
+               std::mutex& nccl_mutex, std::function<bool()> may_free)
+      : device_(device),
+        communication_(communication),
+        bytes_(bytes),
+        nccl_mutex_(nccl_mutex),
+        may_free_(std::move(may_free)) {}
 
-  // After an abort the registration went with NCCL's communicator, and freeing may wait for a
-  // device that hangs: the process is about to end, the memory with it.
   ~DeviceBuffer() override {
-    if (data_ == 0) return;
+    if (data_ == 0 || !may_free_()) return;
+    Free();
+  }
+
+  // REQUIRES: nccl_mutex is not held.
+  void Free() {
     const CurrentDevice current(device_);
+    const CudaPointer data = std::exchange(data_, 0);
     if (communication_ == nullptr) {
-      device_.api().cuMemFree(data_);
-    } else if (communication_->get() != nullptr) {
-      const NcclApi& api = communication_->api();
-      if (handle_ != nullptr) api.ncclCommDeregister(communication_->get(), handle_);
-      api.ncclMemFree(data());
+      device_.api().cuMemFree(data);
+      return;
     }
+    const std::lock_guard nccl(nccl_mutex_);
+    const NcclApi& api = communication_->api();
+    // After an orderly end the registration has gone with NCCL's communicator.
+    if (handle_ != nullptr && communication_->get() != nullptr) {
+      api.ncclCommDeregister(communication_->get(), handle_);
+    }
+    api.ncclMemFree(reinterpret_cast<void*>(data));
   }
 
   absl::Status Allocate() {
@@ -67,6 +82,8 @@ class DeviceBuffer final : public Buffer {
   const Device& device_;
   NcclCommunication* const communication_;  // null: plain memory
   const size_t bytes_;
+  std::mutex& nccl_mutex_;
+  const std::function<bool()> may_free_;
   CudaPointer data_ = 0;
   void* handle_ = nullptr;
 };
@@ -75,9 +92,15 @@ class DeviceBuffer final : public Buffer {
 
 absl::StatusOr<std::unique_ptr<Buffer>> AllocateDeviceBuffer(const Device& device,
                                                              NcclCommunication* communication,
-                                                             size_t bytes) {
-  auto buffer = std::make_unique<DeviceBuffer>(device, communication, bytes);
-  absl::Status status = buffer->Allocate();
+                                                             size_t bytes, std::mutex& nccl_mutex,
+                                                             std::function<bool()> may_free) {
+  auto buffer =
+      std::make_unique<DeviceBuffer>(device, communication, bytes, nccl_mutex, std::move(may_free));
+  absl::Status status;
+  {
+    const std::lock_guard nccl(nccl_mutex);
+    status = buffer->Allocate();
+  }
   if (!status.ok()) return status;
   return std::unique_ptr<Buffer>(std::move(buffer));
 }

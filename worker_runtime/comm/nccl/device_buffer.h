@@ -2,7 +2,9 @@
 #ifndef DDPRUN_WORKER_RUNTIME_COMM_NCCL_DEVICE_BUFFER_H_
 #define DDPRUN_WORKER_RUNTIME_COMM_NCCL_DEVICE_BUFFER_H_
 
+#include <functional>
 #include <memory>
+#include <mutex>
 
 #include "absl/status/statusor.h"
 #include "ddp/communicator.h"
@@ -13,11 +15,14 @@ namespace ddp::internal {
 
 // Zeroed. With `communication` the memory comes from ncclMemAlloc and is registered with it, which
 // every rank must do alike; null: plain memory. ResourceExhausted or NCCL's error when there is
-// none. REQUIRES: nothing else calls NCCL; device and communication outlive the buffer, the memory
-// is in no operation when it goes.
+// none. REQUIRES: nothing else calls NCCL now; device and communication outlive the buffer, the
+// memory is in no operation when it goes. `nccl_mutex` is taken before NCCL is called at the
+// buffer's end; where `may_free` says no, the group has failed, the device may hang, and the memory
+// is left to the end of the process.
 absl::StatusOr<std::unique_ptr<Buffer>> AllocateDeviceBuffer(const Device& device,
                                                              NcclCommunication* communication,
-                                                             size_t bytes);
+                                                             size_t bytes, std::mutex& nccl_mutex,
+                                                             std::function<bool()> may_free);
 
 }  // namespace ddp::internal
 

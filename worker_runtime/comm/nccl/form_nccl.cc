@@ -137,6 +137,23 @@ absl::StatusOr<std::unique_ptr<NcclCommunication>> JoinOnThread(const LoadedNccl
   return *std::move(shared->result);
 }
 
+absl::StatusOr<std::unique_ptr<NcclCommunication>> JoinNccl(Store* store, const NcclMember& member,
+                                                            std::unique_ptr<Device>& device,
+                                                            const GroupCommunicator& host) {
+  const int rank = host.rank(), world_size = host.world_size();
+  const LoadedNccl& nccl = *Nccl();
+  const absl::StatusOr<Ticket> ticket = ShareTicket(store, nccl, member, rank);
+  if (!ticket.ok()) return Explained(ticket.status(), store, member, world_size);
+  if (store != nullptr) {
+    if (absl::Status told = store->Set(JoiningKey(rank), "1"); !told.ok()) return told;
+  }
+  absl::StatusOr<std::unique_ptr<NcclCommunication>> joined =
+      JoinOnThread(nccl, ticket->id, *device, host, member.deadline);
+  if (joined.ok()) return joined;
+  (void)device.release();  // a thread that hangs may still use it
+  return Explained(joined.status(), store, member, world_size);
+}
+
 }  // namespace
 
 GpuCapability ProbeGpu(int local_rank, bool needs_nccl, std::unique_ptr<Device>* device) {
@@ -165,26 +182,20 @@ GpuCapability ProbeGpu(int local_rank, bool needs_nccl, std::unique_ptr<Device>*
 absl::StatusOr<std::unique_ptr<NcclCommunicator>> FormNccl(
     Store* store, const Plan& plan, const NcclMember& member, std::unique_ptr<Device> device,
     std::unique_ptr<GroupCommunicator> host) {
-  const int rank = host->rank(), world_size = host->world_size();
   std::unique_ptr<NcclCommunication> communication;
   if (plan.uses_nccl) {
-    const LoadedNccl& nccl = *Nccl();
-    const absl::StatusOr<Ticket> ticket = ShareTicket(store, nccl, member, rank);
-    if (!ticket.ok()) return Explained(ticket.status(), store, member, world_size);
-    if (store != nullptr) {
-      if (absl::Status told = store->Set(JoiningKey(rank), "1"); !told.ok()) return told;
-    }
-    absl::StatusOr<std::unique_ptr<NcclCommunication>> joined =
-        JoinOnThread(nccl, ticket->id, *device, *host, member.deadline);
+    auto joined = JoinNccl(store, member, device, *host);
     if (!joined.ok()) {
-      (void)device.release();  // a thread that hangs may still use it
-      return Explained(joined.status(), store, member, world_size);
+      // The others wait in NCCL for this rank.
+      host->Abort(std::string(joined.status().message()));
+      return joined.status();
     }
     communication = *std::move(joined);
   }
   std::unique_ptr<FailureBoard> board;
-  if (world_size > 1) {
-    board = std::make_unique<FailureBoard>(rank, world_size, member.connect_store);
+  if (host->world_size() > 1) {
+    board = std::make_unique<FailureBoard>("nccl", host->rank(), host->world_size(),
+                                           member.connect_store);
   }
   return NcclCommunicator::Create(
       std::move(device), std::move(communication), std::move(host), std::move(board),

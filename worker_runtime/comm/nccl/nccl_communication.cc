@@ -71,6 +71,7 @@ absl::StatusOr<std::unique_ptr<NcclCommunication>> NcclCommunication::Join(
   if (result != kNcclSuccess && result != kNcclInProgress) {
     status = joined->Explain("ncclCommInitRankConfig", result);
   }
+  joined->is_joined_ = status.ok();
   if (status.ok()) return joined;
   joined->Abort();
   return status;
@@ -131,8 +132,9 @@ absl::Status NcclCommunication::Finalize(Clock::time_point deadline) {
 void NcclCommunication::Abort() {
   if (comm_ == nullptr) return;
   // Revoking quiesces without freeing, so that the abort meets nothing under way. Its result does
-  // not matter: the abort follows in any case.
-  if (nccl_.can_revoke()) {
+  // not matter: the abort follows in any case. NCCL takes no revocation before a group is complete,
+  // nor beside a call in progress, whose state it frees (seen in its source, 2.28.7).
+  if (nccl_.can_revoke() && is_joined_ && Progress() != kNcclInProgress) {
     (void)nccl_.api.ncclCommRevoke(comm_, kNcclRevokeDefault);
     const Clock::time_point deadline = Clock::now() + std::chrono::seconds(1);
     while (Progress() == kNcclInProgress && Clock::now() < deadline) {

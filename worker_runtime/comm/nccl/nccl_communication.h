@@ -54,6 +54,7 @@ class NcclCommunication {
 
   const LoadedNccl& nccl_;
   NcclComm comm_ = nullptr;
+  bool is_joined_ = false;
 };
 
 }  // namespace ddp::internal

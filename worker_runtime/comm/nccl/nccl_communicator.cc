@@ -15,6 +15,9 @@ constexpr size_t kMaxQueued = 1024;
 // Operations in flight from which on a call looks what has ended, so that their number, and that of
 // their events, is bounded by what the device does and not by the watchdog's pace.
 constexpr size_t kManyInFlight = 64;
+// For how long the caller follows a call that NCCL has not taken before the communication thread
+// does: what handing it over would cost.
+constexpr std::chrono::microseconds kFollowAtOnce(50);
 // How often a call that NCCL has not taken is asked about.
 constexpr std::chrono::microseconds kFollowLook(20);
 
@@ -95,11 +98,13 @@ absl::StatusOr<std::unique_ptr<Buffer>> NcclCommunicator::Allocate(size_t bytes)
   for (const bool is_registered : {true, false}) {
     if (is_registered && (!options_.can_register || communication_ == nullptr)) continue;
     {
-      const std::lock_guard nccl(nccl_mutex_);
-      if (absl::Status status = error(); !status.ok()) return status;
-      buffer =
-          AllocateDeviceBuffer(*device_, is_registered ? communication_.get() : nullptr, bytes);
+      // NCCL takes no registration beside a call in progress. Ends: calls end by their deadlines.
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return queue_.empty() || !error_.ok(); });
     }
+    if (absl::Status status = error(); !status.ok()) return status;
+    buffer = AllocateDeviceBuffer(*device_, is_registered ? communication_.get() : nullptr, bytes,
+                                  nccl_mutex_, [this] { return MayFree(); });
     int32_t failures = buffer.ok() ? 0 : 1;
     absl::Status status =
         host_->AllReduce(&failures, 1, DType::kInt32, ReduceOp::kSum, nullptr)->Wait();
@@ -230,6 +235,13 @@ absl::Status NcclCommunicator::Prepare(GpuOperation& operation, Stream caller) {
   if (result == kCudaSuccess) result = api.cuEventRecord(operation.issued, stream);
   operation.is_captured = capture == kCudaCaptureStatusActive;
   if (result == kCudaSuccess) return absl::OkStatus();
+  const bool is_of_stream = result == kCudaErrorInvalidHandle ||
+                            result == kCudaErrorInvalidContext || result == kCudaErrorInvalidValue;
+  if (!is_of_stream) {
+    // Whatever the device ran before has failed.
+    const absl::Status status = CudaStatus(api, "record an event behind its data", result);
+    return Prefixed(operation.op, status);
+  }
   return absl::InvalidArgumentError(
       absl::StrCat(Describe(operation.op),
                    ": the stream on which its data was announced cannot be used (was it destroyed, "
@@ -293,7 +305,12 @@ absl::StatusOr<NcclCommunicator::Progress> NcclCommunicator::Enqueue(GpuOperatio
   } else if (op.count > 0) {
     const std::lock_guard nccl(nccl_mutex_);
     if (absl::Status status = error(); !status.ok()) return status;
-    const NcclResult enqueued = communication_->Enqueue(op, stream_);
+    NcclResult enqueued = communication_->Enqueue(op, stream_);
+    // NCCL enqueues on a thread of its own, as a rule at once.
+    const Clock::time_point patience = Clock::now() + kFollowAtOnce;
+    while (enqueued == kNcclInProgress && Clock::now() < patience) {
+      enqueued = communication_->Progress();
+    }
     if (enqueued == kNcclInProgress) return Progress::kFollow;
     if (enqueued != kNcclSuccess) {
       return Prefixed(op, communication_->Explain("enqueue", enqueued));

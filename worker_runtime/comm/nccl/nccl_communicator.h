@@ -89,6 +89,8 @@ class NcclCommunicator final : public GroupCommunicator {
   std::unique_ptr<Work> Submit(Op op, Stream stream);
   absl::Status Prepare(GpuOperation& operation, Stream stream);
   absl::Status CheckMemory(const Op& op) const;
+  // Whether device memory can still be freed: after a failure that may wait for ever.
+  bool MayFree() const;
   void Refuse(const absl::Status& why);
 
   // Executing the head of the queue.
@@ -118,8 +120,8 @@ class NcclCommunicator final : public GroupCommunicator {
   void Finalize();
   void FinalizeCommunication();
 
-  const std::unique_ptr<Device> device_;
-  const std::unique_ptr<NcclCommunication> communication_;
+  std::unique_ptr<Device> device_;                    // both are left to a thread that hangs
+  std::unique_ptr<NcclCommunication> communication_;  // at the very end, and only then
   const std::unique_ptr<GroupCommunicator> host_;
   const std::unique_ptr<FailureBoard> board_;  // null in a group of one
   const Options options_;
@@ -145,6 +147,7 @@ class NcclCommunicator final : public GroupCommunicator {
   bool is_stopping_ = false;
   bool is_aborted_ = false;
   bool is_left_ = false;
+  bool is_hanging_ = false;  // in its orderly end
   absl::Status error_;
 
   // The watchdog's own.

@@ -24,9 +24,9 @@ constexpr std::chrono::seconds kBoardLook(1);
 constexpr Milliseconds kExplainPatience(500);
 // An abort takes milliseconds. Ranks must be out of a broken group within 5 s of the failure.
 constexpr std::chrono::seconds kAbortPatience(2);
-// How long the end of a group may take while all is well.
+// How long the end of a group may take while all is well: what is under way, then NCCL's own.
 constexpr std::chrono::seconds kDrain(5);
-constexpr std::chrono::seconds kFinalize(5);
+constexpr std::chrono::seconds kFinalize(30);
 
 // All ranks time out at once, and finding out who is missing takes a question for each rank: the
 // low ranks ask, the others wait for their answer first. Within 2 s somebody who lives has asked.
@@ -82,7 +82,7 @@ void NcclCommunicator::WatchdogMain() {
     bool must_abort;
     {
       const std::lock_guard lock(mutex_);
-      must_abort = !error_.ok();
+      must_abort = !error_.ok() && !is_stopping_;  // an orderly end is an error for later calls
     }
     if (must_abort) AbortCommunication();
   }
@@ -205,11 +205,11 @@ void NcclCommunicator::Fail(absl::Status status) {
     queue_.erase(queue_.begin() + (is_executing_ ? 1 : 0), queue_.end());
   }
   pool_->Abandon();
-  // The others hear it within moments, wherever they are.
-  host_->Abort(std::string(status.message()));
   changed_.notify_all();
   watch_.notify_all();
   work_arrived_.notify_all();
+  // The others hear it within moments, wherever they are.
+  host_->Abort(std::string(status.message()));
 }
 
 // NCCL's abort may hang as its operations do, on a thread that nobody can end.
@@ -248,6 +248,11 @@ absl::Status NcclCommunicator::error() const {
   return error_;
 }
 
+bool NcclCommunicator::MayFree() const {
+  const std::lock_guard lock(mutex_);
+  return error_.ok() || (is_left_ && !is_aborted_ && !is_hanging_);
+}
+
 void NcclCommunicator::Leave() {
   Finalize();
   host_->Leave();
@@ -283,19 +288,22 @@ void NcclCommunicator::Finalize() {
   FinalizeCommunication();
 }
 
+// All work is done, so a hang of NCCL is no reason to fail: it is left to itself.
 void NcclCommunicator::FinalizeCommunication() {
+  const std::chrono::milliseconds patience = std::min<Milliseconds>(timeout_, kFinalize);
   auto ended = std::make_shared<std::promise<void>>();
   std::future<void> is_ended = ended->get_future();
-  std::thread([this, ended] {
-    const absl::Status current = device_->MakeCurrent();
-    const std::lock_guard nccl(nccl_mutex_);
-    if (current.ok()) communication_->Finalize(Clock::now() + kFinalize).IgnoreError();
+  std::thread([device = device_.get(), communication = communication_.get(), patience, ended] {
+    const absl::Status current = device->MakeCurrent();
+    if (current.ok()) communication->Finalize(Clock::now() + patience).IgnoreError();
     ended->set_value();
   }).detach();
-  if (is_ended.wait_for(kFinalize + kAbortPatience) == std::future_status::ready) return;
-  options_.on_hopeless(absl::StrCat("rank ", rank(), ": NCCL did not end within ",
-                                    (kFinalize + kAbortPatience).count(),
-                                    " s after the last operation: the process ends"));
+  if (is_ended.wait_for(patience + kAbortPatience) == std::future_status::ready) return;
+  std::fprintf(stderr, "ddp: rank %d: NCCL did not end within %s of the last operation; going on\n",
+               rank(), NameDuration(patience + kAbortPatience).c_str());
+  (void)communication_.release();
+  device_->Abandon();
+  is_hanging_ = true;
 }
 
 NcclCommunicator::~NcclCommunicator() {
@@ -304,11 +312,15 @@ NcclCommunicator::~NcclCommunicator() {
   } else if (!is_left_) {
     AbortCommunication();  // it never started
   }
-  if (is_aborted_) {
-    // It may hang, and the process is about to end, its memory with it.
+  clock_.Set({});
+  if (is_hanging_ || is_aborted_) {
+    // The device may hang, and the process is about to end, its memory with it.
+    pool_->Abandon();
     device_->Abandon();
+    if (is_hanging_) (void)device_.release();
     return;
   }
+  pool_->Close();
   const CurrentDevice current(*device_);
   const CudaApi& api = device_->api();
   if (barrier_word_ != 0) api.cuMemFree(barrier_word_);
