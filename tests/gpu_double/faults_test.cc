@@ -74,6 +74,30 @@ TEST_CASE("a dead process: noticed with remote_error, else a hang") {
   CHECK(survive("remote_error") == std::vector<int>{0, 128 + SIGKILL});
 }
 
+// Forks as well. Rank 0 looks for the message when its sender is gone.
+TEST_CASE("remote_error: what a peer sent before it died arrives") {
+  const NcclUniqueId id = NewId();
+  const auto codes = RunRankProcesses(2, [&](int index) {
+    const ScopedEnv env(ScopedEnv::Env{{"DDPRUN_DOUBLE_FAULT", "remote_error,slow=300@0"}});
+    UseDevice(index);
+    Rank rank(id, 2, index);
+    if (rank.comm.Settle() != kNcclSuccess) return 1;
+    const NcclComm comm = rank.comm.get();
+    NcclResult result =
+        index == 1
+            ? Api().ncclSend(rank.buffer.pointer(), 1, kNcclFloat32, 0, comm, rank.stream.get())
+            : Api().ncclRecv(rank.buffer.pointer(), 1, kNcclFloat32, 1, comm, rank.stream.get());
+    if (result == kNcclInProgress) result = rank.comm.Settle();
+    if (result != kNcclSuccess) return 2;
+    const bool has_ended = Eventually([&] {
+      return rank.Error() != kNcclSuccess || Api().cuStreamQuery(rank.stream.get()) == kCudaSuccess;
+    });
+    if (index == 1) raise(SIGKILL);
+    return has_ended && rank.Error() == kNcclSuccess ? 0 : 3;
+  });
+  CHECK(codes == std::vector<int>{0, 128 + SIGKILL});
+}
+
 TEST_CASE("never_joins: nobody's init ends") {
   RunWith("never_joins@1", [](int, Rank& rank) {
     std::this_thread::sleep_for(kAWhile);

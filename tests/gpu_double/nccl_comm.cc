@@ -160,6 +160,8 @@ bool Comm::Await(const SharedGroup::Condition& condition) {
   };
   if (group->WaitFor(condition, stop)) return true;
   if (dead >= 0) {
+    // What it did before it died has come.
+    if (!must_stop() && condition()) return true;
     SetError(kNcclRemoteError, "socket closed by remote peer: rank " + std::to_string(dead));
     Stall();
   }
