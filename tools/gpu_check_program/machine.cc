@@ -1,0 +1,47 @@
+#include <cstdlib>
+
+#include "absl/strings/str_cat.h"
+#include "tools/gpu_check_program/rank.h"
+#include "tools/gpu_check_program/rank_commands.h"
+#include "worker_runtime/gpu/cublas_api.h"
+#include "worker_runtime/gpu/device.h"
+#include "worker_runtime/gpu/gpu_runtime.h"
+
+namespace ddprun::gpu_check {
+namespace {
+
+void PrintLack(const char* name, const absl::Status& status) {
+  PrintText(name, std::string(status.message()));
+}
+
+}  // namespace
+
+int Machine(const Arguments&) {
+  const auto& cuda = ddp::internal::Cuda();
+  MustBeOk("no GPU", cuda.status());
+  const absl::StatusOr<int> count = ddp::internal::CountGpus(cuda->api);
+  MustBeOk("no GPU", count.status());
+  MustBeOk("no GPU", ddp::internal::OrdinalFor(0, *count).status());
+  PrintText("driver", absl::StrCat("CUDA ", cuda->version / 1000, ".", cuda->version % 1000 / 10,
+                                   " (", cuda->path, ")"));
+  for (int i = 0; i < *count; ++i) {
+    const auto device = ddp::internal::Device::Open(cuda->api, i);
+    MustBeOk("no GPU", device.status());
+    PrintText(absl::StrCat("gpu", i), absl::StrCat((*device)->name(), " ", (*device)->uuid()));
+  }
+  PrintValue("gpus", *count);
+  if (const auto& nccl = ddp::internal::Nccl(); nccl.ok()) {
+    PrintText("nccl",
+              absl::StrCat(ddp::internal::NcclVersionText(nccl->version), " (", nccl->path, ")"));
+  } else {
+    PrintLack("nccl_lack", nccl.status());
+  }
+  if (const auto cublas = ddp::internal::LoadCublas(); cublas.ok()) {
+    PrintText("cublas", cublas->path);
+  } else {
+    PrintLack("cublas_lack", cublas.status());
+  }
+  return EXIT_SUCCESS;
+}
+
+}  // namespace ddprun::gpu_check
