@@ -23,9 +23,10 @@
 namespace ddp::internal {
 
 // Operations go to the communicator's own high-priority stream in the order of the calls, each
-// behind an event of the caller's stream. The caller enqueues them itself, unless NCCL answers
-// kNcclInProgress: then the communication thread follows that call to its end before it records the
-// done-event and makes the next call (NCCL's guide, group calls of non-blocking communicators);
+// behind an event of the caller's stream. The caller enqueues them itself. Where NCCL answers
+// kNcclInProgress, as it does with several ranks, the caller follows that call for some
+// microseconds and then the communication thread does, to its end, before the done-event is
+// recorded and the next call made (NCCL's guide, group calls of non-blocking communicators);
 // otherwise the event would precede the collective and the optimizer read unreduced gradients.
 //
 // The watchdog notices what NCCL does not: an operation over its deadline, a rank that died (the

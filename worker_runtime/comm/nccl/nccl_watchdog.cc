@@ -22,14 +22,16 @@ constexpr Milliseconds kIdleLook(200);
 constexpr std::chrono::seconds kBoardLook(1);
 // How long the reason of another rank's abort may take to be read.
 constexpr Milliseconds kExplainPatience(500);
-// An abort takes milliseconds. Ranks must be out of a broken group within 5 s of the failure.
+// An abort takes milliseconds, beside up to 1 s for a revocation. Ranks must be out of a broken
+// group within 5 s of the failure.
 constexpr std::chrono::seconds kAbortPatience(2);
 // How long the end of a group may take while all is well: what is under way, then NCCL's own.
 constexpr std::chrono::seconds kDrain(5);
 constexpr std::chrono::seconds kFinalize(30);
 
 // All ranks time out at once, and finding out who is missing takes a question for each rank: the
-// low ranks ask, the others wait for their answer first. Within 2 s somebody who lives has asked.
+// low ranks ask, the others wait for their answer first, 2 s at most. (With thousands of ranks a
+// survey takes longer than that.)
 Milliseconds PatienceWithLower(int rank) {
   constexpr Milliseconds kStep(500);
   int steps = 0;
