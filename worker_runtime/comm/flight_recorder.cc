@@ -131,7 +131,7 @@ void FlightRecorder::Ran(uint64_t sequence, Clock::time_point started, Clock::ti
   if (entry == nullptr) return;
   entry->started = Nanoseconds(started);
   entry->ended = Nanoseconds(ended);
-  entry->state = FlightState::kDone;
+  entry->state = entry->kind == OpKind::kReplay ? FlightState::kReplayed : FlightState::kDone;
 }
 
 std::string FlightRecorder::ToJson() const {

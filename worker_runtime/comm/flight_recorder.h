@@ -21,7 +21,7 @@ enum class FlightState : uint8_t {
   kDone,
   kFailed,
   kCaptured,  // recorded into a graph, not executed
-  kReplayed,  // a graph of operations, executed as one
+  kReplayed,  // what kDone is for the replay of a graph
 };
 
 // A ring in shared memory (a memfd named "ddp-flight-recorder"), so that it can be read through
@@ -41,7 +41,7 @@ class FlightRecorder {
 
   void Queued(const Op& op);
   void Changed(uint64_t sequence, FlightState state, Clock::time_point at);
-  // When it ran, which is known only afterwards.
+  // When it ran, which is known only afterwards: it is kDone, or kReplayed.
   void Ran(uint64_t sequence, Clock::time_point started, Clock::time_point ended);
 
   // One object: "rank", "world_size", "group", "entries" from the oldest to the newest, each with

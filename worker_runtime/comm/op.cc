@@ -26,6 +26,9 @@ std::string Describe(const Op& op) {
       return absl::StrCat("allocate", number, " (", op.count, " bytes)");
     case OpKind::kSendReceive:
       return absl::StrCat("send-receive", number, " (", elements, ")");
+    case OpKind::kReplay:
+      return absl::StrCat("graph replay", number, " (", op.count,
+                          op.count == 1 ? " operation)" : " operations)");
   }
   return "?";
 }

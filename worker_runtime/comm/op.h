@@ -23,6 +23,7 @@ enum class OpKind : uint8_t {
   kBarrier,
   kAllocate,
   kSendReceive,
+  kReplay,  // of a graph of operations, as one; it stands for the numbers of all of them
 };
 
 struct Op {
@@ -31,7 +32,8 @@ struct Op {
   ReduceOp reduce = ReduceOp::kSum;
   int root = 0;           // of a broadcast; where kSendReceive sends to, -1 for nowhere
   int source = -1;        // where kSendReceive receives from, -1 for nowhere
-  size_t count = 0;       // elements as in Communicator's calls; bytes for kAllocate
+  size_t count = 0;       // elements as in Communicator's calls; bytes for kAllocate; operations
+                          // in the graph for kReplay
   uint64_t sequence = 0;  // 1 for the group's first operation
   const void* input = nullptr;
   void* output = nullptr;  // kAllocate: a std::unique_ptr<Buffer>

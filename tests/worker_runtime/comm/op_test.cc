@@ -39,6 +39,11 @@ TEST_CASE("op: a description names the number once there is one") {
   CHECK(Describe(op) == "barrier #12");
   op.kind = OpKind::kAllocate;
   CHECK(Describe(op) == "allocate #12 (1000 bytes)");
+  op.kind = OpKind::kReplay;
+  op.count = 3;
+  CHECK(Describe(op) == "graph replay #12 (3 operations)");
+  op.count = 1;
+  CHECK(Describe(op) == "graph replay #12 (1 operation)");
 }
 
 TEST_CASE("op: elements need both pointers, nothing needs none") {

@@ -94,9 +94,10 @@ NcclResult NcclCommunication::Enqueue(const Op& op, CudaStream stream) {
     case OpKind::kSendReceive:
       return SendReceive(api, op, comm_, stream);
     case OpKind::kAllocate:
+    case OpKind::kReplay:
       break;
   }
-  DDP_CHECK(false);  // allocation is no operation of NCCL
+  DDP_CHECK(false);  // neither is an operation of NCCL
   return kNcclInvalidUsage;
 }
 

@@ -50,7 +50,8 @@ absl::Status ShmEngine::Execute(const Op& op) {
     case OpKind::kAllocate:
       return Allocate(op);
     case OpKind::kSendReceive:
-      break;  // of nccl alone: it does not come here
+    case OpKind::kReplay:
+      break;  // of nccl alone: they do not come here
   }
   return absl::OkStatus();
 }

@@ -117,7 +117,8 @@ absl::Status TcpEngine::Execute(const Op& op) {
     case OpKind::kAllocate:
       return Allocate(op);
     case OpKind::kSendReceive:
-      break;  // of nccl alone: it does not come here
+    case OpKind::kReplay:
+      break;  // of nccl alone: they do not come here
   }
   return absl::OkStatus();
 }
