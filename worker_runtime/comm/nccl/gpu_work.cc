@@ -15,9 +15,19 @@ constexpr std::chrono::microseconds kLastLook(500);
 }  // namespace
 
 GpuOperation::~GpuOperation() {
-  for (CudaEvent event : {issued, started, ended}) {
+  for (CudaEvent event : {issued, started, ended, issued_time, ended_time}) {
     if (event != nullptr) pool->GiveBack(event);
   }
+}
+
+absl::Status GpuOperation::TakeEvents() {
+  for (CudaEvent* event : {&issued, &started, &ended, &issued_time, &ended_time}) {
+    if (!is_captured && (event == &issued_time || event == &ended_time)) continue;
+    const absl::StatusOr<CudaEvent> taken = pool->Take();
+    if (!taken.ok()) return taken.status();
+    *event = *taken;
+  }
+  return absl::OkStatus();
 }
 
 // Ends: the watchdog fails what is over its deadline.
@@ -28,7 +38,8 @@ absl::Status GpuWork::Wait() {
   if (operation_->is_captured && operation_->status.ok()) {
     return absl::FailedPreconditionError(
         Describe(operation_->op) +
-        " is part of a graph that is being captured: wait for the graph's launch instead");
+        " is part of a graph: nothing runs before its replay, and then what is behind it on the "
+        "stream comes after this operation");
   }
   while (operation_->phase != GpuOperation::Phase::kDone) {
     lock.unlock();
@@ -46,9 +57,12 @@ absl::Status GpuWork::WaitOn(Stream stream) {
     std::unique_lock lock(owner_.mutex_);
     while (operation_->phase == GpuOperation::Phase::kQueued) owner_.changed_.wait(lock);
     if (!operation_->status.ok()) return operation_->status;
-    if (operation_->phase == GpuOperation::Phase::kDone && !operation_->is_captured) {
-      return absl::OkStatus();
+    if (operation_->is_captured && owner_.capture_ == nullptr) {
+      return absl::FailedPreconditionError(
+          Describe(operation_->op) +
+          " is part of a graph: what is behind a replay on its stream comes after it");
     }
+    if (operation_->phase == GpuOperation::Phase::kDone) return absl::OkStatus();
   }
   const CurrentDevice current(*owner_.device_);
   if (!current.status().ok()) return current.status();
@@ -60,6 +74,9 @@ absl::Status GpuWork::WaitOn(Stream stream) {
 bool GpuWork::IsDone() const {
   owner_.Retire();
   std::lock_guard lock(owner_.mutex_);
+  if (operation_->is_captured && operation_->status.ok()) {
+    return operation_->ended_at != Clock::time_point();
+  }
   return operation_->phase == GpuOperation::Phase::kDone;
 }
 

@@ -11,6 +11,7 @@
 namespace ddp::internal {
 
 class NcclCommunicator;
+struct NcclGraph;
 
 // Shared by the communicator and the handle, whichever lives longer; gives its events back. The
 // communicator's mutex guards what is not const once it is queued.
@@ -22,16 +23,31 @@ struct GpuOperation {
   GpuOperation(const GpuOperation&) = delete;
   GpuOperation& operator=(const GpuOperation&) = delete;
 
+  // Those that the operation needs. REQUIRES: is_captured is set; the device is current.
+  absl::Status TakeEvents();
+  // How `started` and the times of a captured operation are recorded.
+  unsigned time_flags() const {
+    return is_captured ? kCudaEventRecordExternal : kCudaEventRecordDefault;
+  }
+
   const std::shared_ptr<EventPool> pool;
   Op op;
-  bool is_captured = false;     // part of a graph: its events tell no times and are not asked
-  CudaEvent issued = nullptr;   // on the caller's stream
-  CudaEvent started = nullptr;  // on ours; null when captured
+  // Of a replay: what runs. It lives until the replay is over, and with it the events in it.
+  std::shared_ptr<NcclGraph> graph;
+  bool is_captured = false;     // part of a graph
+  CudaEvent issued = nullptr;   // on the caller's stream; of a replay on ours, what it waits for
+  CudaEvent started = nullptr;  // on ours; of a replay on the caller's
   CudaEvent ended = nullptr;
+  // An event recorded in a capture is an edge of the graph, without a time, and asking it costs the
+  // capture. So captured operations have others for times, which each replay records anew:
+  // `started` is one of these.
+  CudaEvent issued_time = nullptr;
+  CudaEvent ended_time = nullptr;
 
   Phase phase = Phase::kQueued;
   absl::Status status;
-  Clock::time_point issued_at{}, started_at{}, ended_at{};  // from kDone on
+  // From kDone on. When captured: of the last replay that told, zero before it.
+  Clock::time_point issued_at{}, started_at{}, ended_at{};
 };
 
 class GpuWork final : public Work {

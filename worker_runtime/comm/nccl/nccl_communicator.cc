@@ -202,8 +202,8 @@ std::unique_ptr<Work> NcclCommunicator::Submit(Op op, Stream stream) {
     operation->op.sequence = ++last_sequence_;
     operation->op.timeout = timeout_;
     operation->op.deadline = Clock::now() + timeout_;
-    if (!error_.ok()) {
-      operation->status = error_;
+    operation->status = capture_ != nullptr && error_.ok() ? capture_->status : error_;
+    if (!operation->status.ok()) {
       operation->phase = GpuOperation::Phase::kDone;
       return std::make_unique<GpuWork>(*this, std::move(operation));
     }
@@ -223,30 +223,10 @@ absl::Status NcclCommunicator::Prepare(GpuOperation& operation, Stream caller) {
   absl::Status status = CheckArguments(operation.op, world_size());
   if (status.ok()) status = CheckMemory(operation.op);
   if (!status.ok()) return status;
-  for (CudaEvent* event : {&operation.issued, &operation.started, &operation.ended}) {
-    absl::StatusOr<CudaEvent> taken = pool_->Take();
-    if (!taken.ok()) return taken.status();
-    *event = *taken;
-  }
-  const CudaApi& api = device_->api();
-  const CudaStream stream = static_cast<CudaStream>(caller);
-  int capture = kCudaCaptureStatusNone;
-  CudaResult result = api.cuStreamIsCapturing(stream, &capture);
-  if (result == kCudaSuccess) result = api.cuEventRecord(operation.issued, stream);
-  operation.is_captured = capture == kCudaCaptureStatusActive;
-  if (result == kCudaSuccess) return absl::OkStatus();
-  const bool is_of_stream = result == kCudaErrorInvalidHandle ||
-                            result == kCudaErrorInvalidContext || result == kCudaErrorInvalidValue;
-  if (!is_of_stream) {
-    // Whatever the device ran before has failed.
-    const absl::Status status = CudaStatus(api, "record an event behind its data", result);
-    return Prefixed(operation.op, status);
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat(Describe(operation.op),
-                   ": the stream on which its data was announced cannot be used (was it destroyed, "
-                   "or made on another GPU?): ",
-                   CudaStatus(api, "cuEventRecord", result).message()));
+  status = CheckCapture(caller, &operation.is_captured);
+  if (status.ok()) status = operation.TakeEvents();
+  if (status.ok()) status = RecordIssued(operation, static_cast<CudaStream>(caller));
+  return Prefixed(operation.op, status);
 }
 
 absl::Status NcclCommunicator::CheckMemory(const Op& op) const {
@@ -298,7 +278,7 @@ absl::StatusOr<NcclCommunicator::Progress> NcclCommunicator::Enqueue(GpuOperatio
   const Op& op = operation.op;
   CudaResult result = api.cuStreamWaitEvent(stream_, operation.issued, 0);
   if (result != kCudaSuccess) return Prefixed(op, CudaStatus(api, "cuStreamWaitEvent", result));
-  if (!operation.is_captured) result = api.cuEventRecord(operation.started, stream_);
+  result = api.cuEventRecordWithFlags(operation.started, stream_, operation.time_flags());
   if (result != kCudaSuccess) return Prefixed(op, CudaStatus(api, "cuEventRecord", result));
   if (communication_ == nullptr) {
     if (absl::Status status = Copy(op); !status.ok()) return Prefixed(op, status);
@@ -334,7 +314,13 @@ absl::Status NcclCommunicator::Copy(const Op& op) {
 
 absl::Status NcclCommunicator::RecordEnd(GpuOperation& operation) {
   const CudaApi& api = device_->api();
-  return CudaStatus(api, "cuEventRecord", api.cuEventRecord(operation.ended, stream_));
+  CudaResult result = kCudaSuccess;
+  // Before the other, which is what joins our stream to the caller's.
+  if (operation.is_captured) {
+    result = api.cuEventRecordWithFlags(operation.ended_time, stream_, operation.time_flags());
+  }
+  if (result == kCudaSuccess) result = api.cuEventRecord(operation.ended, stream_);
+  return CudaStatus(api, "cuEventRecord", result);
 }
 
 // Until NCCL has put the operation on the stream. Ends at the latest when the watchdog fails it.
@@ -356,7 +342,13 @@ absl::Status NcclCommunicator::Follow(const Op& op) {
 
 void NcclCommunicator::FinishHead(std::unique_lock<std::mutex>& lock, const absl::Status& status) {
   const State state = queue_.front();
-  if (!status.ok()) {
+  if (!status.ok() && state->is_captured && state->phase == GpuOperation::Phase::kQueued) {
+    // NCCL broken by it is noticed by the watchdog.
+    capture_->status.Update(status);
+    state->status = status;
+    state->phase = GpuOperation::Phase::kDone;
+    recorder_->Changed(state->op.sequence, FlightState::kFailed, Clock::now());
+  } else if (!status.ok()) {
     lock.unlock();
     FailAll(status);
     lock.lock();
@@ -368,7 +360,7 @@ void NcclCommunicator::FinishHead(std::unique_lock<std::mutex>& lock, const absl
     recorder_->Changed(state->op.sequence,
                        state->is_captured ? FlightState::kCaptured : FlightState::kEnqueued,
                        Clock::now());
-    if (!state->is_captured) in_flight_.push_back(state);
+    (state->is_captured ? capture_->operations : in_flight_).push_back(state);
   }
   if (!queue_.empty()) work_arrived_.notify_one();
   changed_.notify_all();

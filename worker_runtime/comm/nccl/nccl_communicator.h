@@ -9,14 +9,17 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "ddp/communicator.h"
 #include "worker_runtime/comm/failure_board.h"
 #include "worker_runtime/comm/flight_recorder.h"
+#include "worker_runtime/comm/graph_capture.h"
 #include "worker_runtime/comm/group_communicator.h"
 #include "worker_runtime/comm/nccl/gpu_clock.h"
 #include "worker_runtime/comm/nccl/gpu_work.h"
 #include "worker_runtime/comm/nccl/nccl_communication.h"
+#include "worker_runtime/comm/nccl/nccl_graph.h"
 #include "worker_runtime/gpu/device.h"
 #include "worker_runtime/gpu/event_pool.h"
 
@@ -32,7 +35,11 @@ namespace ddp::internal {
 // The watchdog notices what NCCL does not: an operation over its deadline, a rank that died (the
 // host communicator knows), ranks in different operations. Whatever ends the group aborts NCCL, and
 // if that hangs, too, ends the process.
-class NcclCommunicator final : public GroupCommunicator {
+//
+// Operations on a stream that captures go into the graph instead: they are numbered and not
+// watched. A replay of the graph is one operation in flight, behind all that was called before it,
+// and what is called after it is behind it.
+class NcclCommunicator final : public GroupCommunicator, private GraphCapture {
  public:
   struct Options {
     std::chrono::milliseconds timeout{0};
@@ -70,6 +77,7 @@ class NcclCommunicator final : public GroupCommunicator {
   std::unique_ptr<Work> SendReceive(const void* input, int destination, void* output, int source,
                                     size_t count, DType dtype, Stream stream) override;
   std::unique_ptr<Work> Barrier() override;
+  GraphCapture* graph_capture() override { return this; }
   void Abort(const std::string& reason) override;
   absl::Status error() const override;
   absl::StatusOr<std::string> DumpOperations() override { return recorder_->Dump(); }
@@ -80,6 +88,7 @@ class NcclCommunicator final : public GroupCommunicator {
 
  private:
   friend class GpuWork;
+  friend class NcclGraphHandle;
   using State = std::shared_ptr<GpuOperation>;
 
   NcclCommunicator(std::unique_ptr<Device> device, std::unique_ptr<NcclCommunication> communication,
@@ -93,6 +102,23 @@ class NcclCommunicator final : public GroupCommunicator {
   // Whether device memory can still be freed: after a failure that may wait for ever.
   bool MayFree() const;
   void Refuse(const absl::Status& why);
+
+  // Graphs.
+  absl::Status BeginCapture(Stream stream) override;
+  absl::StatusOr<std::unique_ptr<CapturedGraph>> EndCapture() override;
+  void Discard() override;
+  bool is_capturing() const override;
+  uint64_t discarded_count() const override;
+  absl::Status CheckCapture(Stream stream, bool* is_captured) const;
+  absl::Status RecordIssued(const GpuOperation& operation, CudaStream stream) const;
+  absl::Status AwaitEnqueued(std::unique_lock<std::mutex>& lock);
+  absl::Status Instantiate(NcclGraph& graph);
+  absl::Status Replay(const std::shared_ptr<NcclGraph>& graph);
+  absl::Status Launch(const GpuOperation& replay);
+  void ReadTimes(const GpuOperation& replay) const;
+  void Forget(const std::shared_ptr<NcclGraph>& graph);
+  using Graphs = std::vector<std::shared_ptr<NcclGraph>>;
+  static void DestroyGraphs(const CudaApi& api, const Graphs& graphs);
 
   // Executing the head of the queue.
   enum class Progress { kDone, kFollow };
@@ -133,6 +159,8 @@ class NcclCommunicator final : public GroupCommunicator {
   GpuClock clock_;
 
   std::mutex nccl_mutex_;  // one call of NCCL at a time; taken before mutex_
+  // Those that can be launched; guarded by nccl_mutex_. NCCL's end waits for them to go.
+  Graphs graphs_;
 
   mutable std::mutex mutex_;
   std::condition_variable work_arrived_;  // for the communication thread
@@ -143,6 +171,9 @@ class NcclCommunicator final : public GroupCommunicator {
   std::deque<State> queue_;      // not enqueued yet; the head may be executing
   std::deque<State> in_flight_;  // enqueued, not known to be done
   uint64_t last_sequence_ = 0;
+  std::shared_ptr<NcclGraph> capture_;  // null: nothing is captured now
+  uint64_t sequence_before_capture_ = 0;
+  uint64_t discarded_count_ = 0;
   bool is_executing_ = false;
   bool must_follow_ = false;  // the head is in progress, and the thread's
   bool is_stopping_ = false;

@@ -47,6 +47,8 @@ void NcclCommunicator::Retire() {
   absl::Status broken = current.status();
   {
     const std::lock_guard lock(mutex_);
+    // The thread that captures may ask the device nothing; the watchdog does.
+    if (capture_ != nullptr && capture_->thread == std::this_thread::get_id()) return;
     while (broken.ok() && !in_flight_.empty()) {
       const State state = in_flight_.front();
       const CudaResult result = device_->api().cuEventQuery(state->ended);
@@ -58,6 +60,8 @@ void NcclCommunicator::Retire() {
       state->issued_at = clock_.TimeOf(state->issued);
       state->started_at = clock_.TimeOf(state->started);
       state->ended_at = clock_.TimeOf(state->ended);
+      if (state->graph != nullptr) ReadTimes(*state);
+      state->graph = nullptr;
       state->phase = GpuOperation::Phase::kDone;
       clock_.MoveOn({.event = state->ended, .at = state->ended_at, .owner = state});
       recorder_->Ran(state->op.sequence, state->started_at, state->ended_at);
@@ -106,7 +110,7 @@ void NcclCommunicator::Look() {
     const std::lock_guard lock(mutex_);
     if (!in_flight_.empty()) {
       front = in_flight_.front();
-    } else if (!queue_.empty() && !queue_.front()->is_captured) {
+    } else if (!queue_.empty()) {
       front = queue_.front();
     }
   }
@@ -132,11 +136,12 @@ absl::Status NcclCommunicator::Published(const absl::Status& status) {
 }
 
 // An operation waits for others once all before it on our stream is done. One that NCCL has not
-// taken yet waits, too: at its first use of a peer it connects to it.
+// taken yet waits, too: at its first use of a peer it connects to it. That may be a captured one,
+// whose events are not to be asked.
 bool NcclCommunicator::HasArrived(const GpuOperation& operation) const {
   {
     const std::lock_guard lock(mutex_);
-    if (operation.phase == GpuOperation::Phase::kQueued) return true;
+    if (operation.phase == GpuOperation::Phase::kQueued || operation.is_captured) return true;
   }
   return device_->api().cuEventQuery(operation.started) == kCudaSuccess;
 }
@@ -222,6 +227,7 @@ void NcclCommunicator::AbortCommunication() {
     if (communication_ != nullptr) {
       const absl::Status current = device_->MakeCurrent();
       const std::lock_guard nccl(nccl_mutex_);
+      DestroyGraphs(device_->api(), std::exchange(graphs_, {}));
       if (current.ok()) communication_->Abort();
     }
     aborted->set_value();
@@ -237,6 +243,10 @@ void NcclCommunicator::AbortCommunication() {
 }
 
 void NcclCommunicator::Refuse(const absl::Status& why) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (capture_ != nullptr) return capture_->status.Update(why);
+  }
   // The others wait for a call that will not come.
   FailAll(why);
 }
@@ -295,8 +305,10 @@ void NcclCommunicator::FinalizeCommunication() {
   const std::chrono::milliseconds patience = std::min<Milliseconds>(timeout_, kFinalize);
   auto ended = std::make_shared<std::promise<void>>();
   std::future<void> is_ended = ended->get_future();
-  std::thread([device = device_.get(), communication = communication_.get(), patience, ended] {
+  std::thread([device = device_.get(), communication = communication_.get(),
+               graphs = std::exchange(graphs_, {}), patience, ended] {
     const absl::Status current = device->MakeCurrent();
+    DestroyGraphs(device->api(), graphs);
     if (current.ok()) communication->Finalize(Clock::now() + patience).IgnoreError();
     ended->set_value();
   }).detach();

@@ -13,6 +13,10 @@
 
 namespace ddp {
 
+namespace internal {
+class GraphCapture;
+}
+
 // Where memory lives. The CPU backends take kCpu only; `nccl` takes kCuda only. Groups on GPUs have
 // a communicator for host memory as well: Communicator::host().
 enum class DeviceType : uint8_t { kCpu, kCuda };
@@ -33,6 +37,8 @@ class Work {
   // Makes `stream` wait for the operation; the host waits no longer than until it was enqueued.
   // Null is the legacy default stream. CPU backends: Wait().
   virtual absl::Status WaitOn(Stream stream) = 0;
+  // An operation in a StepGraph is done once a replay was whose times are known: those of the last
+  // such replay are its own.
   virtual bool IsDone() const = 0;
   // CUDA: when `stream` came to the call, so that the data was ready; valid once IsDone(). CPU:
   // started_at().
@@ -89,6 +95,9 @@ class Communicator {
 
   // The communicator of the same ranks for host memory: this one, unless it is `nccl`.
   virtual Communicator& host() { return *this; }
+
+  // For StepGraph. Null where operations cannot be part of a CUDA graph: in host memory.
+  virtual internal::GraphCapture* graph_capture() { return nullptr; }
 
   // Bounds every operation called from now on; the group's own timeout until then. Ranks may
   // differ.
