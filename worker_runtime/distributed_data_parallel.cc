@@ -156,24 +156,24 @@ absl::Status DistributedDataParallel::Finish(Stream stream) {
         absl::StrCat("parameter '", parameters_.back().name, "' was registered after Finalize()"));
   }
   if (no_sync_depth_ > 0) return absl::OkStatus();
-  if (absl::Status status = reducer_->Finish(stream); !status.ok()) return status;
-  RecordTimes();
-  return absl::OkStatus();
+  return reducer_->Finish(stream);
 }
 
-void DistributedDataParallel::RecordTimes() {
+ReductionTimes DistributedDataParallel::last_reduction() const {
+  ReductionTimes times;
+  if (reducer_ == nullptr) return times;
   const internal::PassRecord& record = reducer_->record();
-  last_reduction_ = {};
   const bool is_on_gpu = communicator_.device_type() == DeviceType::kCuda;
   for (const ReductionTimes::TimePoint ready : record.gradient_ready) {
     if (is_on_gpu) break;  // the host announces them long before the device has computed them
-    last_reduction_.backward_end = std::max(last_reduction_.backward_end, ready);
+    times.backward_end = std::max(times.backward_end, ready);
   }
   for (const internal::PassRecord::BucketTimes& bucket : record.buckets) {
-    last_reduction_.backward_end = std::max(last_reduction_.backward_end, bucket.launched);
-    last_reduction_.communication_end = std::max(last_reduction_.communication_end, bucket.ended);
+    times.backward_end = std::max(times.backward_end, bucket.launched);
+    times.communication_end = std::max(times.communication_end, bucket.ended);
   }
-  last_reduction_.communication = BusyTime(record.buckets);
+  times.communication = BusyTime(record.buckets);
+  return times;
 }
 
 absl::Status DistributedDataParallel::ZeroGrad(Stream stream) {

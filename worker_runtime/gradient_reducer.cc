@@ -4,8 +4,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/check.h"
+#include "worker_runtime/comm/graph_capture.h"
 
 namespace ddp::internal {
+namespace {
+
+// Passes whose times are awaited: more are not on their way to the device. And graphs of a program.
+constexpr size_t kMaxEnded = 8;
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<GradientReducer>> GradientReducer::Create(
     Communicator& communicator, std::vector<std::string> names,
@@ -45,6 +52,7 @@ GradientReducer::GradientReducer(Communicator& communicator, std::vector<std::st
 }
 
 GradientReducer::~GradientReducer() {
+  ForgetDiscardedPass();
   // The communicator's thread, or the device, must be out of the arena before its memory goes.
   for (const Ended& ended : ended_) {
     if (!ended.works.empty() && ended.works.back() != nullptr) {
@@ -62,9 +70,27 @@ void* GradientReducer::GradientPtr(int parameter) const {
   return static_cast<char*>(arena_->data()) + layout_.gradient_offsets[parameter];
 }
 
+// A pass in a capture that was given up, on whichever rank, has left nothing on the device.
+void GradientReducer::ForgetDiscardedPass() {
+  const GraphCapture* capture = communicator_.graph_capture();
+  if (capture == nullptr || capture->discarded_count() == discarded_count_) return;
+  discarded_count_ = capture->discarded_count();
+  if (!std::exchange(is_captured_, false)) return;
+  works_.clear();
+  core_.Abandon();
+  failure_ = communicator_.error();
+}
+
+void GradientReducer::BeginPass(Stream stream) {
+  stream_ = stream;
+  const GraphCapture* capture = communicator_.graph_capture();
+  is_captured_ = capture != nullptr && capture->is_capturing();
+}
+
 absl::Status GradientReducer::MarkReady(int parameter, Stream stream) {
+  ForgetDiscardedPass();
   if (!failure_.ok()) return failure_;
-  if (!core_.is_in_pass()) stream_ = stream;
+  if (!core_.is_in_pass()) BeginPass(stream);
   if (stream != stream_ && communicator_.device_type() == DeviceType::kCuda) {
     return absl::InvalidArgumentError(absl::StrCat(
         "parameter ", parameter,
@@ -78,6 +104,7 @@ absl::Status GradientReducer::MarkReady(int parameter, Stream stream) {
 }
 
 absl::Status GradientReducer::MarkUnsynchronized(int parameter) {
+  ForgetDiscardedPass();
   if (!failure_.ok()) return failure_;
   return core_.MarkUnsynchronized(parameter);
 }
@@ -124,6 +151,7 @@ void* GradientReducer::BucketPtr(int index) const {
 }
 
 absl::Status GradientReducer::Finish(Stream stream) {
+  ForgetDiscardedPass();
   if (!failure_.ok()) return failure_;
   if (absl::Status status = core_.Finish(); !status.ok()) {
     communicator_.Abort(absl::StrCat("rank ", communicator_.rank(), ": ", status.message()));
@@ -148,7 +176,8 @@ absl::Status GradientReducer::FinishOnStream(Stream stream) {
     works_.clear();
     return Fail(std::move(status));
   }
-  ended_.push_back({std::exchange(works_, {}), pass_});
+  (is_captured_ ? captured_ : ended_).push_back({std::exchange(works_, {}), pass_});
+  if (captured_.size() > kMaxEnded) captured_.pop_front();
   works_.reserve(layout_.buckets.size());
   ReadTimes();
   return absl::OkStatus();
@@ -167,15 +196,18 @@ absl::Status GradientReducer::WaitOnLaunched(Stream stream) {
   return status;
 }
 
-// Without a wait: what is not known yet is read in a later pass. More passes than kMaxEnded are not
-// on their way; the oldest is then dropped unread.
+const PassRecord& GradientReducer::record() {
+  ReadTimes();
+  return record_;
+}
+
+// Without a wait: what is not known yet is read later. The oldest of too many is dropped unread.
 void GradientReducer::ReadTimes() {
-  constexpr size_t kMaxEnded = 8;
   while (!ended_.empty()) {
     Ended& oldest = ended_.front();
     const bool is_done =
         oldest.works.empty() || oldest.works.back() == nullptr || oldest.works.back()->IsDone();
-    if (!is_done && ended_.size() <= kMaxEnded) return;
+    if (!is_done && ended_.size() <= kMaxEnded) break;
     for (size_t i = 0; is_done && i < oldest.works.size(); ++i) {
       if (oldest.works[i] == nullptr) continue;
       oldest.record.buckets[i] = {oldest.works[i]->issued_at(), oldest.works[i]->started_at(),
@@ -184,6 +216,22 @@ void GradientReducer::ReadTimes() {
     if (is_done) record_ = std::move(oldest.record);
     ended_.pop_front();
   }
+  for (const Ended& pass : captured_) ReadReplay(pass);
+}
+
+// The times of the graph's last replay, if it is newer than what is known.
+void GradientReducer::ReadReplay(const Ended& pass) {
+  const Work* last = pass.works.empty() ? nullptr : pass.works.back().get();
+  if (last == nullptr || !last->IsDone() || last->started_at() == PassRecord::TimePoint()) return;
+  const PassRecord::TimePoint end = last->ended_at();
+  if (!record_.buckets.empty() && end <= record_.buckets.back().ended) return;
+  PassRecord record = pass.record;
+  for (size_t i = 0; i < pass.works.size(); ++i) {
+    const Work& work = *pass.works[i];
+    record.buckets[i] = {work.issued_at(), work.started_at(), work.ended_at()};
+  }
+  // Unless the next replay ended meanwhile.
+  if (last->ended_at() == end) record_ = std::move(record);
 }
 
 absl::Status GradientReducer::WaitForLaunched() {
@@ -209,6 +257,7 @@ absl::Status GradientReducer::Fail(absl::Status status) {
 }
 
 absl::Status GradientReducer::ZeroGradients(Stream stream) {
+  ForgetDiscardedPass();
   if (!failure_.ok()) return failure_;
   if (core_.is_in_pass()) {
     return absl::FailedPreconditionError(

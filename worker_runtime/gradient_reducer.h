@@ -2,6 +2,7 @@
 #ifndef DDPRUN_WORKER_RUNTIME_GRADIENT_REDUCER_H_
 #define DDPRUN_WORKER_RUNTIME_GRADIENT_REDUCER_H_
 
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -41,8 +42,9 @@ struct WireFormat {
 // communicator. The first failure of a reduction is final: every later call returns it.
 //
 // On a GPU the host waits for nothing: Finish() lets the caller's stream wait, and the times of a
-// pass are read when a later one ends. With a 16-bit wire format a bucket is cast before its
-// reduction, in the order of the stream that computes, and back in Finish().
+// pass are read when they are asked for later. With a 16-bit wire format a bucket is cast before its
+// reduction, in the order of the stream that computes, and back in Finish(). A pass in a capture has
+// times with each replay, and never was if the capture is discarded.
 class GradientReducer {
  public:
   using Now = std::function<Work::Clock::time_point()>;
@@ -74,8 +76,8 @@ class GradientReducer {
   absl::Status ZeroGradients(Stream stream = nullptr);
 
   // The last pass whose times are known; empty before it. CPU: the last that Finish ended without
-  // an error. CUDA: one before it, as a rule the last but one.
-  const PassRecord& record() const { return record_; }
+  // an error. CUDA: the last, replays included, that the device is known to have ended.
+  const PassRecord& record();
   // Whether the reduction of bucket `bucket` of the present pass was launched and is done.
   bool IsReduced(int bucket) const;
 
@@ -90,7 +92,11 @@ class GradientReducer {
   absl::Status WaitForLaunched();
   absl::Status WaitOnLaunched(Stream stream);
   absl::Status FinishOnStream(Stream stream);
+  struct Ended;
   void ReadTimes();
+  void ReadReplay(const Ended& pass);
+  void BeginPass(Stream stream);
+  void ForgetDiscardedPass();
 
   Communicator& communicator_;
   const BucketLayout layout_;
@@ -104,6 +110,8 @@ class GradientReducer {
   std::vector<std::unique_ptr<Work>> works_;  // by bucket, as far as launched; null: nothing to do
   PassRecord pass_;
   Stream stream_ = nullptr;  // CUDA: of the pass's first gradient
+  bool is_captured_ = false;
+  uint64_t discarded_count_ = 0;  // of captures, known to have been
 
   // CUDA: passes that have ended for the host and not yet, or not known to have, on the device.
   struct Ended {
@@ -111,6 +119,7 @@ class GradientReducer {
     PassRecord record;
   };
   std::deque<Ended> ended_;
+  std::deque<Ended> captured_;  // the newest passes in graphs
 
   PassRecord record_;
 };

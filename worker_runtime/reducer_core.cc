@@ -79,11 +79,15 @@ absl::Status ReducerCore::Finish() {
         missing, " of ", names_.size(), " parameters got no gradient: ", MissingNames(),
         "; every registered parameter must be marked ready in every synchronised backward pass"));
   }
+  Abandon();
+  return status;
+}
+
+void ReducerCore::Abandon() {
   std::fill(is_ready_.begin(), is_ready_.end(), false);
   pending_ = bucket_sizes_;
   ready_count_ = 0;
   next_bucket_ = 0;
-  return status;
 }
 
 std::string ReducerCore::MissingNames() const {

@@ -38,6 +38,9 @@ class ReducerCore {
   // is over all the same.
   absl::Status Finish();
 
+  // Forgets the present pass, if there is one.
+  void Abandon();
+
   // Some gradients of the present pass are ready, or all are and Finish has not been called.
   bool is_in_pass() const { return ready_count_ > 0; }
   bool is_complete() const { return ready_count_ == static_cast<int>(names_.size()); }

@@ -140,6 +140,16 @@ TEST_CASE("reducer: NoSync in the middle of a synchronised pass is an error") {
   CHECK(status.message().find("gradient of 'c'") != absl::string_view::npos);
 }
 
+TEST_CASE("reducer: an abandoned pass leaves nothing behind") {
+  ReducerCore core = Core();
+  Mark(core, 3);
+  Mark(core, 2);
+  core.Abandon();
+  CHECK_FALSE(core.is_in_pass());
+  CHECK(Mark(core, 3) == List{});
+  CHECK(Mark(core, 2) == List{0});
+}
+
 TEST_CASE("reducer: an unknown parameter is refused") {
   ReducerCore core = Core();
   for (const int parameter : {-1, 4, 1000}) {

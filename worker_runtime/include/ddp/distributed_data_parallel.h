@@ -115,9 +115,9 @@ class DistributedDataParallel {
   // between GradientReady() and Finish().
   absl::Status ZeroGrad(Stream stream = nullptr);
 
-  // Times of the last pass that Finish() ended (CPU), or of the last whose times the device had
-  // told by then, as a rule the one before (CUDA).
-  const ReductionTimes& last_reduction() const { return last_reduction_; }
+  // Times of the last pass that Finish() ended (CPU), or of the last whose times the device has
+  // told by now, as a rule the one before; replays of a StepGraph are such passes, too (CUDA).
+  ReductionTimes last_reduction() const;
   // Buckets, 0 before Finalize().
   int bucket_count() const;
   // Whether bucket `bucket` of the present pass is reduced already: backward and communication
@@ -132,7 +132,6 @@ class DistributedDataParallel {
     size_t count;
     DType dtype;
   };
-  void RecordTimes();
   absl::Status CheckRegistered() const;
   absl::Status BroadcastParameters();
   absl::StatusOr<internal::WireFormat> MakeWireFormat() const;
@@ -143,7 +142,6 @@ class DistributedDataParallel {
   bool is_late_parameter_ = false;  // one came after Finalize()
   int no_sync_depth_ = 0;
   std::unique_ptr<internal::GradientReducer> reducer_;  // null until Finalize() succeeded
-  ReductionTimes last_reduction_;
 };
 
 }  // namespace ddp
