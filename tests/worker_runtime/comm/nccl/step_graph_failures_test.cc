@@ -1,0 +1,252 @@
+// How a step that cannot be captured is refused, and how a replay that hangs ends, on the double.
+#include <fstream>
+#include <sstream>
+#include <stdexcept>
+
+#include <doctest/doctest.h>
+
+#include "tests/support/temp_dir.h"
+#include "tests/worker_runtime/comm/nccl/graph_training.h"
+
+namespace ddprun::testing {
+namespace {
+
+using namespace std::chrono_literals;
+using ddp::DType;
+using ddp::ReduceOp;
+using ddp::StepGraph;
+using ddp::internal::CudaStream;
+
+TEST_CASE("step graph: host memory has none") {
+  const auto group = ddp::ProcessGroup::FromEnv({});
+  REQUIRE(group.ok());
+  int stream = 0;
+  const auto graph = StepGraph::Create((*group)->communicator(), &stream);
+  CHECK(absl::IsUnimplemented(graph.status()));
+  CHECK(graph.status().message() ==
+        "capture a step: the backend local works in host memory; CUDA graphs need a group on GPUs");
+}
+
+TEST_CASE("step graph: the legacy stream has none") {
+  const auto codes = RunOnDouble(1, DoubleEnv(), [](int) {
+    const auto group = GpuGroup();
+    EXPECT(absl::IsInvalidArgument(StepGraph::Create(group->communicator(), nullptr).status()));
+    return 0;
+  });
+  CHECK(codes == "0");
+}
+
+TEST_CASE("step graph: a capture comes once, after three uncaptured steps of every rank") {
+  const auto codes = RunOnDouble(2, DoubleEnv(), [](int rank) {
+    GraphTraining training;
+    StepGraph& graph = training.graph();
+    EXPECT(absl::IsFailedPrecondition(graph.Replay()));
+    EXPECT(training.Train(1));
+    EXPECT(training.Train(2));
+    // A step that the graph of rank 1 knows nothing of.
+    training.NextInputs(3);
+    EXPECT((rank == 0 ? graph.Run(training.step()) : training.Step()).ok());
+    const absl::Status early = graph.Capture(training.step());
+    EXPECT(absl::IsFailedPrecondition(early));
+    EXPECT(early.message() ==
+           "capture a step: rank 1: 2 steps were run before; it takes 3, in which NCCL connects "
+           "and libraries allocate");
+    EXPECT(!graph.is_captured());
+    EXPECT(training.Train(4));
+    EXPECT(graph.Capture(training.step()).ok());
+    EXPECT(Has(graph.Capture(training.step()).ToString(), "rank 0: a step was captured before"));
+    EXPECT(training.Replay(5));
+    return 0;
+  });
+  CHECK(codes == "0 0");
+}
+
+struct BadStep {
+  std::string words;
+  std::function<absl::Status(GraphTraining&)> step;  // of rank 1
+};
+
+// What rank 1 does in a capture and the words that both ranks hear.
+const std::vector<BadStep>& BadSteps() {
+  static const auto* rows = new std::vector<BadStep>{
+      {"rank 1: it is what it is",
+       [](GraphTraining&) { return absl::UnknownError("it is what it is"); }},
+      {"rank 1: the step threw: boom",
+       [](GraphTraining&) -> absl::Status { throw std::runtime_error("boom"); }},
+      // In the middle of a pass, before and after the first bucket was announced.
+      {"rank 1: half a step",
+       [](GraphTraining& training) {
+         absl::Status status = training.ddp().ZeroGrad(training.stream());
+         status.Update(training.Backward(0));
+         status.Update(absl::UnknownError("half a step"));
+         return status;
+       }},
+      {"rank 1: most of a step",
+       [](GraphTraining& training) {
+         absl::Status status = training.ddp().ZeroGrad(training.stream());
+         status.Update(training.Backward(2));
+         status.Update(training.Backward(1));
+         status.Update(absl::UnknownError("most of a step"));
+         return status;
+       }},
+      {"rank 1: the driver gave the capture up",
+       [](GraphTraining& training) {
+         const absl::Status status = training.Step();
+         Driver().cuStreamSynchronize(static_cast<CudaStream>(training.stream()));
+         return status;
+       }},
+      // Before the operations, which then meet a capture that is lost.
+      {"the driver gave the capture up",
+       [](GraphTraining& training) {
+         Driver().cuStreamQuery(static_cast<CudaStream>(training.stream()));
+         return training.Step();
+       }},
+      {"is part of a graph: nothing runs before its replay",
+       [](GraphTraining& training) {
+         const DeviceArray* const data = &training.parameter(0);
+         return training.communicator()
+             .AllReduce(data->data(), 1, DType::kFloat32, ReduceOp::kSum, training.stream())
+             ->Wait();
+       }},
+      {"rank 1: all-reduce (float32 x 1, sum): its stream does not belong to the step",
+       [](GraphTraining& training) {
+         const DeviceArray* const data = &training.parameter(0);
+         training.communicator().AllReduce(data->data(), 1, DType::kFloat32, ReduceOp::kSum,
+                                           NewStream());
+         return training.Step();
+       }},
+      {"rank 1: all-reduce (float32 x 1, sum): the input is not memory of a GPU",
+       [](GraphTraining& training) {
+         float on_host = 0;
+         training.communicator().AllReduce(&on_host, 1, DType::kFloat32, ReduceOp::kSum,
+                                           training.stream());
+         return training.Step();
+       }},
+      {"the ranks captured different operations: rank 0 3, rank 1 6",
+       [](GraphTraining& training) {
+         absl::Status status = training.Step();
+         status.Update(training.Step());
+         return status;
+       }},
+  };
+  return *rows;
+}
+
+TEST_CASE("step graph: after a capture that failed on one rank, all train on, and may try again") {
+  for (const BadStep& bad : BadSteps()) {
+    CAPTURE(bad.words);
+    const auto codes = RunOnDouble(2, DoubleEnv(), [&bad](int rank) {
+      GraphTraining training;
+      StepGraph& graph = training.graph();
+      EXPECT(training.WarmUp());
+      const absl::Status status = graph.Capture(
+          rank == 0 ? training.step() : [&training, &bad] { return bad.step(training); });
+      EXPECT(Has(status.ToString(), bad.words));
+      EXPECT(!graph.is_captured());
+      EXPECT(training.communicator().error().ok());
+      EXPECT(training.Train(4));
+      EXPECT(graph.Capture(training.step()).ok());
+      EXPECT(training.Replay(5));
+      EXPECT(training.Train(6));
+      return 0;
+    });
+    CHECK(codes == "0 0");
+  }
+}
+
+TEST_CASE("step graph: a rank that does not capture is named") {
+  const auto codes = RunOnDouble(2, DoubleEnv(), [](int rank) {
+    GraphTraining training;
+    EXPECT(training.WarmUp());
+    training.communicator().SetTimeout(2s);
+    if (rank == 0) EXPECT(Has(training.graph().Capture(training.step()).ToString(), "rank 1"));
+    EXPECT(absl::IsDeadlineExceeded(training.AwaitEnd()));
+    return 0;
+  });
+  CHECK(codes == "0 0");
+}
+
+TEST_CASE("step graph: a capture that only one rank's program made is refused on all") {
+  const auto codes = RunOnDouble(2, DoubleEnv(), [](int rank) {
+    GraphTraining training;
+    if (rank == 1) {
+      Driver().cuStreamBeginCapture(static_cast<CudaStream>(training.stream()),
+                                    ddp::internal::kCudaCaptureModeThreadLocal);
+    }
+    training.communicator().AllReduce(training.parameter(0).data(), 1, DType::kFloat32,
+                                      ReduceOp::kSum, training.stream());
+    EXPECT(Has(training.AwaitEnd().ToString(),
+               "all-reduce (float32 x 1, sum): its stream is being captured, but not by "
+               "ddp::StepGraph"));
+    return 0;
+  });
+  CHECK(codes == "0 0");
+}
+
+// The words with which rank 0's group ends, and its flight record.
+struct End {
+  std::string words, record;
+};
+
+End RunReplays(const std::string& fault,
+               const std::function<void(GraphTraining&, int rank)>& replays) {
+  const TempDir temp;
+  RankProcesses ranks({.world_size = 2,
+                       .env = DoubleEnv({{"DDPRUN_DOUBLE_FAULT", fault},
+                                         {"DDPRUN_FLIGHT_RECORDER_DIR", temp.path()}}),
+                       .env_of_rank = {}},
+                      [&replays](int rank) {
+                        GraphTraining training;
+                        EXPECT(training.WarmUp());
+                        EXPECT(training.graph().Capture(training.step()).ok());
+                        training.communicator().SetTimeout(3s);
+                        replays(training, rank);
+                        const absl::Status end = training.AwaitEnd();
+                        RankProcesses::Say(end.ToString());
+                        EXPECT(training.graph().Replay() == end);
+                        return 0;
+                      });
+  End end;
+  end.words = ranks.Hear(0);
+  CHECK(ranks.Await(0) == 0);
+  CHECK(ranks.Await(1) == 0);
+  std::ifstream file(temp.File("ddp-flight-0-" + std::to_string(ranks.pid(0)) + ".json"));
+  std::ostringstream text;
+  text << file.rdbuf();
+  end.record = text.str();
+  return end;
+}
+
+// Operations 1 to 3 are broadcasts, 4 to 12 of uncaptured steps, 13 to 15 captured; replays come
+// from 16 on. The double counts what it executes: its 17th is the second of the second replay.
+TEST_CASE("step graph: a replay that hangs ends by the timeout, and is one entry in the record") {
+  const End end = RunReplays("hang=17@1", [](GraphTraining& training, int) {
+    for (int i = 0; i < 3; ++i) training.graph().Replay().IgnoreError();
+  });
+  CHECK(Has(end.words,
+            "DEADLINE_EXCEEDED: graph replay #19 (3 operations) timed out after 3 s: all ranks are "
+            "in it"));
+  CHECK(Has(end.record,
+            "{\"sequence\": 15, \"op\": \"all-reduce (float32 x 100, average)\", "
+            "\"state\": \"captured\""));
+  CHECK(Has(end.record,
+            "{\"sequence\": 16, \"op\": \"graph replay (3 operations)\", \"state\": "
+            "\"replayed\""));
+  CHECK(Has(end.record,
+            "{\"sequence\": 19, \"op\": \"graph replay (3 operations)\", \"state\": "
+            "\"enqueued\""));
+  for (const char* inside : {"17", "18", "20", "21"}) {
+    CHECK(end.record.find(std::string("\"sequence\": ") + inside) == std::string::npos);
+  }
+}
+
+TEST_CASE("step graph: a rank that does not replay is named") {
+  const End end = RunReplays("", [](GraphTraining& training, int rank) {
+    if (rank == 0) training.graph().Replay().IgnoreError();
+  });
+  CHECK(
+      Has(end.words, "graph replay #16 (3 operations) timed out after 3 s: rank 1 did not arrive"));
+}
+
+}  // namespace
+}  // namespace ddprun::testing

@@ -1,0 +1,86 @@
+// A whole training step as one CUDA graph.
+#ifndef DDPRUN_WORKER_RUNTIME_DDP_STEP_GRAPH_H_
+#define DDPRUN_WORKER_RUNTIME_DDP_STEP_GRAPH_H_
+
+#include <functional>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "ddp/communicator.h"
+
+namespace ddp {
+
+namespace internal {
+class CapturedGraph;
+}
+
+// Records once what a step does on its stream - zeroing, kernels, the group's operations, the
+// optimizer - and replays it with one launch instead of hundreds, on the same memory: new inputs
+// are copied to where the captured step reads them.
+//
+//   auto graph = StepGraph::Create(group->communicator(), stream);
+//   auto step = [&] {                                    // everything on `stream`
+//     status = ddp.ZeroGrad(stream); forward; backward with ddp.GradientReady(id, stream);
+//     status = ddp.Finish(stream); optimizer;
+//     return status;
+//   };
+//   for (int i = 0; i < StepGraph::kUncapturedSteps; ++i) { next inputs; (*graph)->Run(step); }
+//   bool is_captured = (*graph)->Capture(step).ok();     // the same on all ranks
+//   each further step: next inputs; is_captured ? (*graph)->Replay() : (*graph)->Run(step);
+//
+// Used by the thread that calls the communicator, which it borrows. Destroy it before the
+// communicator and before the memory that the step uses.
+class StepGraph {
+ public:
+  // Does its work on the stream of the graph, or on streams that begin and end there by events.
+  // May throw: that is the result of the call that ran it.
+  using Step = std::function<absl::Status()>;
+
+  // How many steps come before the capture: NCCL connects and libraries allocate on first use, and
+  // neither can be captured.
+  static constexpr int kUncapturedSteps = 3;
+
+  // `stream` outlives the graph. Errors: Unimplemented for a communicator of host memory, which has
+  // no graphs; InvalidArgument for the legacy default stream (null), which cannot be captured.
+  static absl::StatusOr<std::unique_ptr<StepGraph>> Create(Communicator& communicator,
+                                                           Stream stream);
+  ~StepGraph();
+  StepGraph(const StepGraph&) = delete;
+  StepGraph& operator=(const StepGraph&) = delete;
+
+  // Runs `step`, uncaptured, and returns its result.
+  absl::Status Run(const Step& step);
+
+  // Collective: all ranks capture, or none does, and then all get an error with the same reason and
+  // the rank that had it. Calls `step` once while the stream captures: the host part of it happens,
+  // on the device nothing does. It may not wait for the device: Work::Wait() of an operation in it
+  // is an error. Errors: FailedPrecondition before kUncapturedSteps successful runs, after a
+  // capture that succeeded, when a step did what cannot be captured, or when the ranks captured
+  // different operations; the step's own. After these, unless NCCL itself broke, the group and
+  // DistributedDataParallel work on as if the call had not been. A rank that does not call it at
+  // all is named when the host communicator's timeout ends the group.
+  absl::Status Capture(const Step& step);
+
+  // Collective: launches the captured step on the stream; the host does not wait for it. To the
+  // group it is one operation that stands for all in it: it has the timeout, and ends like any
+  // other when a rank does not come or the device hangs in it. FailedPrecondition without a
+  // capture; the communicator's errors.
+  absl::Status Replay();
+
+  bool is_captured() const { return graph_ != nullptr; }
+
+ private:
+  StepGraph(Communicator& communicator, Stream stream);
+  absl::Status CheckMayCapture() const;
+  absl::Status Agree(const absl::Status& mine, const internal::CapturedGraph* graph);
+
+  Communicator& communicator_;
+  const Stream stream_;
+  int uncaptured_steps_ = 0;
+  std::unique_ptr<internal::CapturedGraph> graph_;
+};
+
+}  // namespace ddp
+
+#endif  // DDPRUN_WORKER_RUNTIME_DDP_STEP_GRAPH_H_
