@@ -42,9 +42,9 @@ struct WireFormat {
 // communicator. The first failure of a reduction is final: every later call returns it.
 //
 // On a GPU the host waits for nothing: Finish() lets the caller's stream wait, and the times of a
-// pass are read when they are asked for later. With a 16-bit wire format a bucket is cast before its
-// reduction, in the order of the stream that computes, and back in Finish(). A pass in a capture has
-// times with each replay, and never was if the capture is discarded.
+// pass are read when they are asked for later. With a 16-bit wire format a bucket is cast before
+// its reduction, in the order of the stream that computes, and back in Finish(). A pass in a
+// capture has times with each replay, and never was if the capture is discarded.
 class GradientReducer {
  public:
   using Now = std::function<Work::Clock::time_point()>;

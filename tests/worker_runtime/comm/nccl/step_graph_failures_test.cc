@@ -234,7 +234,7 @@ TEST_CASE("step graph: a replay that hangs ends by the timeout, and is one entry
             "\"replayed\""));
   CHECK(Has(end.record,
             "{\"sequence\": 19, \"op\": \"graph replay (3 operations)\", \"state\": "
-            "\"enqueued\""));
+            "\"failed\""));
   for (const char* inside : {"17", "18", "20", "21"}) {
     CHECK(end.record.find(std::string("\"sequence\": ") + inside) == std::string::npos);
   }
