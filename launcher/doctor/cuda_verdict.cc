@@ -41,6 +41,20 @@ std::string WhyNoneIsVisible(const GpuReport& report, const DriverFacts& driver)
   return absl::StrCat(what, "; see what nvidia-smi says; in a container, start it with --gpus all");
 }
 
+// NVIDIA's first driver for all of a major version of CUDA.
+const char* OldestDriver(int cuda_major) {
+  switch (cuda_major) {
+    case 11:
+      return " (450 or newer)";
+    case 12:
+      return " (525 or newer)";
+    case 13:
+      return " (580 or newer)";
+    default:
+      return "";
+  }
+}
+
 }  // namespace
 
 std::optional<std::string> WhyNoGpu(const GpuReport& report, const DriverFacts& driver) {
@@ -69,9 +83,23 @@ std::optional<std::string> WhyNoNccl(const GpuReport& report) {
   return report.interrupted.empty() ? "NCCL: it was not looked for" : report.interrupted;
 }
 
+std::optional<std::string> WhyDriverTooOldForNccl(const GpuReport& report) {
+  const int needed = report.nccl_cuda_version / 1000, served = report.cuda_version / 1000;
+  if (report.driver != DriverState::kOpened || served == 0 || served >= needed) return std::nullopt;
+  return absl::StrCat("NCCL ", report.nccl_version, " (", report.nccl_file, ") is built for CUDA ",
+                      CudaVersionText(report.nccl_cuda_version), ", and the driver serves CUDA ",
+                      CudaVersionText(report.cuda_version), " at most: update the driver",
+                      OldestDriver(needed), ", or install an NCCL built for CUDA ", served);
+}
+
 std::optional<std::string> WhyNoCuda(const DoctorFacts& facts) {
   if (std::optional<std::string> why = WhyNoGpu(facts.gpu, facts.host.driver)) return why;
-  return WhyNoNccl(facts.gpu);
+  if (std::optional<std::string> why = WhyNoNccl(facts.gpu)) return why;
+  return WhyDriverTooOldForNccl(facts.gpu);
+}
+
+std::string CudaVersionText(int version) {
+  return absl::StrCat(version / 1000, ".", version % 1000 / 10);
 }
 
 }  // namespace ddprun::launcher

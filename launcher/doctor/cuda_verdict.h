@@ -13,10 +13,16 @@ namespace ddprun::launcher {
 
 // No GPU that could be used: no driver, one that does not work, or none that is visible.
 std::optional<std::string> WhyNoGpu(const GpuReport& report, const DriverFacts& driver);
-// REQUIRES: the report is one of ProbeScope::kAll.
+// REQUIRES, here and below: the report is one of ProbeScope::kAll.
 std::optional<std::string> WhyNoNccl(const GpuReport& report);
-// The first of both.
+// NCCL was built for a newer major version of CUDA than the driver serves; within one, every driver
+// will do. None also when one of the versions is unknown.
+std::optional<std::string> WhyDriverTooOldForNccl(const GpuReport& report);
+// The first of these.
 std::optional<std::string> WhyNoCuda(const DoctorFacts& facts);
+
+// 12040 is "12.4".
+std::string CudaVersionText(int version);
 
 }  // namespace ddprun::launcher
 

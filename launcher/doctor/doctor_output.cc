@@ -62,8 +62,7 @@ std::string DriverJson(const DoctorFacts& facts) {
   const GpuReport& gpu = facts.gpu;
   const DriverFacts& driver = facts.host.driver;
   const bool is_opened = gpu.driver == DriverState::kOpened;
-  const std::string version =
-      absl::StrCat(gpu.cuda_version / 1000, ".", gpu.cuda_version % 1000 / 10);
+  const std::string version = CudaVersionText(gpu.cuda_version);
   return Object(
       {Member("file", JsonOrNull(gpu.driver_file)),
        Member("cuda_version", is_opened ? Json(version) : "null"),
@@ -85,10 +84,13 @@ std::string GpusJson(const GpuReport& report) {
 }
 
 std::string LibrariesJson(const GpuReport& report) {
-  const std::string nccl = Object({Member("file", JsonOrNull(report.nccl_file)),
-                                   Member("version", JsonOrNull(report.nccl_version)),
-                                   Member("lacks", Strings(report.nccl_lacks)),
-                                   Member("error", JsonOrNull(report.nccl_error))});
+  const std::string cuda =
+      report.nccl_cuda_version == 0 ? "" : CudaVersionText(report.nccl_cuda_version);
+  const std::string nccl =
+      Object({Member("file", JsonOrNull(report.nccl_file)),
+              Member("version", JsonOrNull(report.nccl_version)),
+              Member("cuda_version", JsonOrNull(cuda)), Member("lacks", Strings(report.nccl_lacks)),
+              Member("error", JsonOrNull(report.nccl_error))});
   const std::string cublas = Object({Member("file", JsonOrNull(report.cublas_file)),
                                      Member("version", JsonOrNull(report.cublas_version)),
                                      Member("error", JsonOrNull(report.cublas_error))});

@@ -23,10 +23,6 @@ constexpr uint64_t kEnoughMemlock = kGiB;
 // The NCCL of today's distributions and wheels is built for CUDA 12 or 13.
 constexpr int kOldestCudaOfWheels = 12000;
 
-std::string CudaVersionText(int version) {
-  return absl::StrCat(version / 1000, ".", version % 1000 / 10);
-}
-
 void AddDriver(const DoctorFacts& facts, std::vector<Finding>& out) {
   const GpuReport& report = facts.gpu;
   const std::string& module = facts.host.driver.kernel_module;
@@ -52,7 +48,7 @@ void AddDriver(const DoctorFacts& facts, std::vector<Finding>& out) {
   const bool is_opened = report.driver == DriverState::kOpened;
   if (!is_opened) {
     finding.advice = WhyNoGpu(report, facts.host.driver).value_or("");
-  } else if (report.cuda_version < kOldestCudaOfWheels) {
+  } else if (report.cuda_version < kOldestCudaOfWheels && report.nccl_cuda_version == 0) {
     finding.advice =
         "an NCCL built for CUDA 12 or 13 does not run on it: update the driver (525 or newer)";
   }
@@ -90,7 +86,13 @@ void AddNccl(const GpuReport& report, std::vector<Finding>& out) {
     finding.advice = *why;
   } else {
     finding.value = absl::StrCat(report.nccl_file, ", version ", report.nccl_version);
-    if (!report.nccl_lacks.empty()) {
+    if (report.nccl_cuda_version != 0) {
+      absl::StrAppend(&finding.value, ", built for CUDA ",
+                      CudaVersionText(report.nccl_cuda_version));
+    }
+    if (const std::optional<std::string> too_old = WhyDriverTooOldForNccl(report)) {
+      finding.advice = *too_old;
+    } else if (!report.nccl_lacks.empty()) {
       finding.advice =
           absl::StrCat("it lacks ", absl::StrJoin(report.nccl_lacks, ", "),
                        ": training works without, slower or slower to end; install a newer NCCL");

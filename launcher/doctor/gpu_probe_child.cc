@@ -9,9 +9,10 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "launcher/doctor/gpu_report.h"
+#include "launcher/doctor/nccl_build.h"
 #include "launcher/process/exit_status.h"
+#include "worker_runtime/gpu/device_uuid.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -21,7 +22,6 @@ using ddp::internal::CudaApi;
 using ddp::internal::CudaDevice;
 using ddp::internal::CudaResult;
 using ddp::internal::CudaStatus;
-using ddp::internal::CudaUuid;
 using ddp::internal::LoadedCublas;
 using ddp::internal::LoadedCuda;
 using ddp::internal::LoadedNccl;
@@ -34,15 +34,6 @@ constexpr char kStageNccl[] = "NCCL (opening its library)";
 constexpr char kStageCublas[] = "cuBLAS (opening its library)";
 
 std::string Message(const absl::Status& status) { return std::string(status.message()); }
-
-std::string UuidText(const CudaUuid& uuid) {
-  std::string text = "GPU-";
-  for (int i = 0; i < 16; ++i) {
-    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
-    absl::StrAppendFormat(&text, "%02x", static_cast<unsigned char>(uuid.bytes[i]));
-  }
-  return text;
-}
 
 absl::StatusOr<Gpu> DescribeGpu(const CudaApi& api, int index) {
   Gpu gpu;
@@ -57,8 +48,8 @@ absl::StatusOr<Gpu> DescribeGpu(const CudaApi& api, int index) {
   call("cuDeviceGetName", api.cuDeviceGetName(name, sizeof name, device));
   char bus_id[64] = "";
   call("cuDeviceGetPCIBusId", api.cuDeviceGetPCIBusId(bus_id, sizeof bus_id, device));
-  CudaUuid uuid{};
-  call("cuDeviceGetUuid", api.cuDeviceGetUuid(&uuid, device));
+  const absl::StatusOr<std::string> uuid = ddp::internal::DeviceUuid(api, device);
+  status.Update(uuid.status());
   size_t memory = 0;
   call("cuDeviceTotalMem", api.cuDeviceTotalMem(&memory, device));
   call("cuDeviceGetAttribute",
@@ -70,7 +61,7 @@ absl::StatusOr<Gpu> DescribeGpu(const CudaApi& api, int index) {
   if (!status.ok()) return status;
   gpu.memory_bytes = memory;
   gpu.bus_id = bus_id;
-  gpu.uuid = UuidText(uuid);
+  gpu.uuid = *uuid;
   gpu.name = name;
   return gpu;
 }
@@ -128,6 +119,7 @@ void TellNccl(const absl::StatusOr<LoadedNccl>& nccl, const ProbeSink& tell) {
   if (!nccl.ok()) return tell(kNcclError, Message(nccl.status()));
   tell(kNcclFile, nccl->path);
   tell(kNcclVersion, ddp::internal::NcclVersionText(nccl->version));
+  tell(kNcclCudaVersion, absl::StrCat(CudaOfNcclFile(nccl->path)));
   if (!nccl->can_register()) tell(kNcclLacks, "ncclMemAlloc and ncclCommRegister (since 2.19)");
   if (!nccl->can_revoke()) tell(kNcclLacks, "ncclCommRevoke (since 2.28.7)");
 }

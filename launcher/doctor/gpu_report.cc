@@ -54,6 +54,8 @@ void TakeLibrary(std::string_view key, std::string value, GpuReport& report) {
     report.nccl_file = std::move(value);
   } else if (key == kNcclVersion) {
     report.nccl_version = std::move(value);
+  } else if (key == kNcclCudaVersion) {
+    if (!absl::SimpleAtoi(value, &report.nccl_cuda_version)) report.nccl_cuda_version = 0;
   } else if (key == kNcclLacks) {
     report.nccl_lacks.push_back(std::move(value));
   } else if (key == kNcclError) {

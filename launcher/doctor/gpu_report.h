@@ -14,7 +14,7 @@ struct Gpu {
   int major = 0;  // compute capability
   int minor = 0;
   std::string bus_id;
-  std::string uuid;  // "GPU-01234567-89ab-...", as CUDA_VISIBLE_DEVICES takes it
+  std::string uuid;  // "GPU-01234567-89ab-...", or "MIG-...", as CUDA_VISIBLE_DEVICES takes it
   std::string name;
   friend bool operator==(const Gpu&, const Gpu&) = default;
 };
@@ -37,6 +37,7 @@ struct GpuReport {
 
   std::string nccl_file;
   std::string nccl_version;             // "2.28.7"
+  int nccl_cuda_version = 0;            // that it was built for: 13000 is 13.0; 0: unknown
   std::vector<std::string> nccl_lacks;  // "ncclCommRevoke (since 2.28.7)"
   std::string nccl_error;
 
@@ -60,6 +61,7 @@ inline constexpr std::string_view kGpu = "gpu";
 inline constexpr std::string_view kGpuError = "gpu_error";
 inline constexpr std::string_view kNcclFile = "nccl_file";
 inline constexpr std::string_view kNcclVersion = "nccl_version";
+inline constexpr std::string_view kNcclCudaVersion = "nccl_cuda_version";
 inline constexpr std::string_view kNcclLacks = "nccl_lacks";
 inline constexpr std::string_view kNcclError = "nccl_error";
 inline constexpr std::string_view kCublasFile = "cublas_file";

@@ -72,7 +72,8 @@ TEST_CASE("doctor: a machine with two GPUs and NCCL can train") {
              "\ngpu 0       ddprun test double, 80 GiB, compute capability 9.0, 0000:10:00.0, "
              "GPU-a0");
   CheckHolds(result.out, "\ngpu 1       ddprun test double");
-  CheckHolds(result.out, "\nnccl        " + Double() + ", version 2.28.7\ncublas");
+  CheckHolds(result.out,
+             "\nnccl        " + Double() + ", version 2.28.7, built for CUDA 13.0\ncublas");
   CheckHolds(result.out, "\nverdict     CUDA training can run here\n");
   CheckHolds(Run({"doctor", "--json"}, TwoGpus()).out,
              "\"cuda_training\": {\"possible\": true, \"reason\": null}");
@@ -95,10 +96,26 @@ TEST_CASE("doctor: an NCCL without an optional function will do, and what it lac
 TEST_CASE("doctor: a driver that is too old, in its functions or in its version") {
   ExpectLack(TwoGpus({{"DDPRUN_CUDA_LIB", Double("_broken")}}), "CUDA driver ",
              "it has no cuStreamWaitEvent");
-  const Result result = Run({"doctor"}, TwoGpus({{"DDPRUN_DOUBLE_DRIVER", "11040"}}));
+  // This NCCL does not say what it is built for.
+  const Result result =
+      Run({"doctor", "--require=cuda"},
+          TwoGpus({{"DDPRUN_DOUBLE_DRIVER", "11040"}, {"DDPRUN_NCCL_LIB", Double("_norevoke")}}));
   CHECK(result.code == 0);
   CheckHolds(result.out, ", CUDA 11.4");
   CheckHolds(result.out, "-> an NCCL built for CUDA 12 or 13 does not run on it: update");
+}
+
+TEST_CASE("doctor: a driver too old for the CUDA that NCCL is built for") {
+  const Env env = TwoGpus({{"DDPRUN_DOUBLE_DRIVER", "12080"}});
+  const std::string reason = "NCCL 2.28.7 (" + Double() +
+                             ") is built for CUDA 13.0, and the driver serves CUDA 12.8 at most";
+  ExpectLack(env, reason, "update the driver (580 or newer), or install an NCCL built for CUDA 12");
+  const Result result = Run({"doctor"}, env);
+  CHECK(result.code == 0);
+  CHECK(result.err == "");
+  CheckHolds(result.out, ", built for CUDA 13.0\n            -> " + reason);
+  CheckHolds(Run({"doctor", "--json"}, env).out, "\"possible\": false, \"reason\": \"" + reason);
+  CHECK(Run({"doctor", "--require=cuda"}, TwoGpus({{"DDPRUN_DOUBLE_DRIVER", "14010"}})).code == 0);
 }
 
 TEST_CASE("doctor: a driver that does not initialise is quoted with what helps") {
@@ -112,6 +129,17 @@ TEST_CASE("doctor: CUDA_VISIBLE_DEVICES that leaves no GPU is named") {
     ExpectLack(TwoGpus({{"CUDA_VISIBLE_DEVICES", value}}),
                "no GPU is visible: CUDA_VISIBLE_DEVICES is '" + value + "'", "unset it");
   }
+}
+
+TEST_CASE("doctor: slices of a GPU are named as CUDA_VISIBLE_DEVICES takes them") {
+  const Env mig = TwoGpus({{"DDPRUN_DOUBLE_MIG", "1"}, {"CUDA_VISIBLE_DEVICES", "MIG-a1"}});
+  const Result result = Run({"doctor", "--require=cuda"}, mig);
+  CHECK(result.code == 0);
+  CheckHolds(result.out, "\ngpu 0       ddprun test double MIG 1g.10gb, 80 GiB");
+  CheckHolds(result.out, ", 0000:11:00.0, MIG-a112");
+  CHECK(result.out.find("GPU-") == std::string::npos);
+  ExpectLack(TwoGpus({{"DDPRUN_DOUBLE_MIG", "1"}, {"CUDA_VISIBLE_DEVICES", "GPU-a1"}}),
+             "no GPU is visible: CUDA_VISIBLE_DEVICES is 'GPU-a1'", "unset it");
 }
 
 TEST_CASE("doctor: GPUs are listed as CUDA_VISIBLE_DEVICES orders them") {

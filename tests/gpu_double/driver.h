@@ -125,7 +125,7 @@ struct Driver {
 CudaResult CurrentDevice(int* device);
 // What all calls that use the current context check first.
 CudaResult CheckContext();
-// "GPU-<hex>" and bytes of a physical device.
+// "GPU-<hex>" or "MIG-<hex>", and bytes of a physical device.
 CudaUuid UuidOf(int physical);
 std::string UuidText(const CudaUuid& uuid);
 // The UUID of a device by ordinal. REQUIRES: it exists.

@@ -16,11 +16,13 @@ namespace {
 
 thread_local CudaContext current_context = nullptr;
 
+bool AreMig() { return NumberSetting("DDPRUN_DOUBLE_MIG", 0) != 0; }
+
 CudaContext ContextOf(int device) { return ToHandle<CudaContext>(device); }
 
 // The physical index that one entry of CUDA_VISIBLE_DEVICES names, -1 for none.
 int FindDevice(const std::string& entry, int count) {
-  if (entry.rfind("GPU-", 0) == 0) {
+  if (entry.rfind("GPU-", 0) == 0 || entry.rfind("MIG-", 0) == 0) {
     int found = -1;
     for (int index = 0; index < count; ++index) {
       if (UuidText(UuidOf(index)).rfind(entry, 0) != 0) continue;
@@ -89,7 +91,7 @@ CudaUuid UuidOf(int physical) {
 }
 
 std::string UuidText(const CudaUuid& uuid) {
-  std::string text = "GPU-";
+  std::string text = AreMig() ? "MIG-" : "GPU-";
   for (int i = 0; i < 16; ++i) {
     char hex[3];
     std::snprintf(hex, sizeof hex, "%02x", static_cast<unsigned char>(uuid.bytes[i]));
@@ -169,8 +171,15 @@ CudaResult cuDeviceGet(CudaDevice* device, int ordinal) {
 CudaResult cuDeviceGetName(char* name, int size, CudaDevice device) {
   const CudaResult result = CheckDevice(device);
   if (result != kCudaSuccess) return result;
-  std::snprintf(name, static_cast<size_t>(size), "ddprun test double");
+  std::snprintf(name, static_cast<size_t>(size), "ddprun test double%s",
+                AreMig() ? " MIG 1g.10gb" : "");
   return kCudaSuccess;
+}
+
+CudaResult cuDeviceGetUuid(CudaUuid* uuid, CudaDevice device) {
+  const CudaResult result = cuDeviceGetUuid_v2(uuid, device);
+  if (result == kCudaSuccess && AreMig()) uuid->bytes[15] ^= 1;  // that of the whole GPU
+  return result;
 }
 
 CudaResult cuDeviceGetUuid_v2(CudaUuid* uuid, CudaDevice device) {

@@ -1,6 +1,6 @@
 // Every function that the double exports, by the names that the real libraries export. Functions
-// that only an older ABI has (cuMemAlloc without _v2) are absent on purpose: who asks for them
-// fails.
+// that only an older ABI has (cuMemAlloc without _v2) are absent on purpose, but for
+// cuDeviceGetUuid: who asks for them fails.
 #ifndef DDPRUN_TESTS_GPU_DOUBLE_EXPORTS_H_
 #define DDPRUN_TESTS_GPU_DOUBLE_EXPORTS_H_
 
@@ -22,6 +22,7 @@ using namespace ddp::internal;
   X(CudaResult, cuDeviceGetCount, (int* count))                                                  \
   X(CudaResult, cuDeviceGet, (CudaDevice * device, int ordinal))                                 \
   X(CudaResult, cuDeviceGetName, (char* name, int size, CudaDevice device))                      \
+  X(CudaResult, cuDeviceGetUuid, (CudaUuid * uuid, CudaDevice device))                           \
   X(CudaResult, cuDeviceGetUuid_v2, (CudaUuid * uuid, CudaDevice device))                        \
   X(CudaResult, cuDeviceGetPCIBusId, (char* bus_id, int size, CudaDevice device))                \
   X(CudaResult, cuDeviceGetAttribute, (int* value, int attribute, CudaDevice device))            \

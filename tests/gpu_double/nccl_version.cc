@@ -2,6 +2,10 @@
 #include "tests/gpu_double/exports.h"
 #include "tests/gpu_double/settings.h"
 
+// NVIDIA's library has such a line in its file, from which tools learn the CUDA it is for.
+extern "C" __attribute__((used)) const char ddprun_double_version_text[] =
+    "NCCL version " DDPRUN_DOUBLE_VERSION_TEXT;
+
 namespace ddprun::gpu_double {
 
 NcclResult ncclGetVersion(int* version) {

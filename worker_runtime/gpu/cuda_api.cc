@@ -42,6 +42,7 @@ absl::Status Fill(const DynamicLibrary& library, CudaApi* api) {
 #define DDPRUN_TAKE(member, symbol, since) take(#symbol, api->member, since);
   DDPRUN_CUDA_FUNCTIONS(DDPRUN_TAKE)
 #undef DDPRUN_TAKE
+  (void)library.Take("cuDeviceGetUuid", api->cuDeviceGetGpuUuid);
   return status;
 }
 

@@ -11,8 +11,8 @@
 namespace ddp::internal {
 
 // Members are named after the functions of cuda.h; those with a `_v2` in the library stand under
-// the name that cuda.h gives them. None is null in a table that LoadCuda returned. A value: tests
-// put functions of their own into a copy.
+// the name that cuda.h gives them. Only the last is null in a table that LoadCuda returned. A
+// value: tests put functions of their own into a copy.
 struct CudaApi {
   CudaResult (*cuInit)(unsigned flags);
   CudaResult (*cuDriverGetVersion)(int* version);  // 12040 is CUDA 12.4
@@ -77,6 +77,10 @@ struct CudaApi {
                                unsigned grid_z, unsigned block_x, unsigned block_y,
                                unsigned block_z, unsigned shared_bytes, CudaStream stream,
                                void** parameters, void** extra);
+
+  // The library's cuDeviceGetUuid without _v2: of the whole GPU, for its MIG slices too. Null where
+  // the driver has only the newer one, to which cuda.h gives the name.
+  CudaResult (*cuDeviceGetGpuUuid)(CudaUuid* uuid, CudaDevice device);
 };
 
 // A driver that was opened, never to be closed again.

@@ -1,8 +1,7 @@
 #include "worker_runtime/gpu/device.h"
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
+#include "worker_runtime/gpu/device_uuid.h"
 
 namespace ddp::internal {
 
@@ -41,11 +40,9 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Open(const CudaApi& api, int ord
   if (api.cuDeviceGetName(name, sizeof(name) - 1, device->device_) == kCudaSuccess) {
     device->name_ = name;
   }
-  CudaUuid uuid{};
-  result = api.cuDeviceGetUuid(&uuid, device->device_);
-  if (result != kCudaSuccess) return CudaStatus(api, "cuDeviceGetUuid", result);
-  device->uuid_ =
-      absl::StrCat("GPU-", absl::BytesToHexString(absl::string_view(uuid.bytes, sizeof(uuid))));
+  absl::StatusOr<std::string> uuid = DeviceUuid(api, device->device_);
+  if (!uuid.ok()) return uuid.status();
+  device->uuid_ = *std::move(uuid);
   result = api.cuDevicePrimaryCtxRetain(&device->context_, device->device_);
   if (result != kCudaSuccess) {
     device->context_ = nullptr;

@@ -32,7 +32,7 @@ class Device {
   const CudaApi& api() const { return api_; }
   int ordinal() const { return ordinal_; }
   const std::string& name() const { return name_; }  // "NVIDIA H200"
-  const std::string& uuid() const { return uuid_; }  // "GPU-8b0d...", hexadecimal
+  const std::string& uuid() const { return uuid_; }  // "GPU-8b0d19a4-..." or "MIG-..."
 
   // The device may hang, and the process is about to end: it is not released.
   void Abandon() { is_abandoned_ = true; }

@@ -1,5 +1,7 @@
 #include "launcher/doctor/cuda_verdict.h"
 
+#include <utility>
+
 #include <doctest/doctest.h>
 
 #include "tests/launcher/doctor/example_facts.h"
@@ -41,6 +43,40 @@ TEST_CASE("cuda verdict: the driver comes first, then the GPUs, then NCCL") {
   Expect(facts, "no libnccl.so.2", "install it");
   facts.gpu.nccl_error = "";
   Expect(facts, "NCCL: it was not looked for", "");
+}
+
+TEST_CASE("cuda verdict: a driver serves NCCLs of its own major version of CUDA and older ones") {
+  DoctorFacts facts = GoodMachine();
+  for (const auto& [driver, nccl] :
+       {std::pair(13000, 13040), std::pair(13000, 12090), std::pair(12000, 12090),
+        std::pair(14000, 13000), std::pair(0, 13000), std::pair(11080, 0)}) {
+    CAPTURE(driver);
+    CAPTURE(nccl);
+    facts.gpu.cuda_version = driver;
+    facts.gpu.nccl_cuda_version = nccl;
+    CHECK_FALSE(WhyNoCuda(facts).has_value());
+  }
+}
+
+TEST_CASE("cuda verdict: a driver too old for NCCL is told with both versions and what to do") {
+  DoctorFacts facts = GoodMachine();
+  facts.gpu.cuda_version = 12090;
+  CHECK(WhyNoCuda(facts) ==
+        "NCCL 2.28.7 (/lib/libnccl.so.2) is built for CUDA 13.0, and the driver serves CUDA 12.9 "
+        "at most: update the driver (580 or newer), or install an NCCL built for CUDA 12");
+  facts.gpu.cuda_version = 11080;
+  facts.gpu.nccl_cuda_version = 12040;
+  Expect(facts, "NCCL 2.28.7", "(525 or newer), or install an NCCL built for CUDA 11");
+  facts.gpu.nccl_cuda_version = 99000;  // nobody knows yet
+  Expect(facts, "NCCL 2.28.7", "update the driver, or");
+}
+
+TEST_CASE("cuda verdict: without a driver or a GPU, the age of the driver is nobody's concern") {
+  DoctorFacts facts = testing::PlainMachine();
+  facts.gpu.nccl_file = "/lib/libnccl.so.2";
+  facts.gpu.nccl_cuda_version = 13000;
+  Expect(facts, "no libcuda.so.1", "install it");
+  CHECK_FALSE(WhyDriverTooOldForNccl(facts.gpu).has_value());
 }
 
 TEST_CASE("cuda verdict: a library without its kernel module, and the reverse") {

@@ -12,7 +12,7 @@ TEST_CASE("doctor output: the text of a machine that has everything") {
         "driver      /lib/libcuda.so.1, CUDA 13.1, kernel module 580.82.07\n"
         "gpu 0       NVIDIA H200, 140 GiB, compute capability 9.0, 0000:18:00.0, GPU-a\n"
         "gpu 1       NVIDIA H200, 140 GiB, compute capability 9.0, 0000:18:00.0, GPU-b\n"
-        "nccl        /lib/libnccl.so.2, version 2.28.7\n"
+        "nccl        /lib/libnccl.so.2, version 2.28.7, built for CUDA 13.0\n"
         "cublas      /lib/libcublas.so.13, version 13.1.0\n"
         "toolkit     /usr/local/cuda/bin/nvcc, version 13.0.1\n"
         "network     eth0, 100 Gbit/s, 10.0.0.1 fe80::1\n"
@@ -44,7 +44,8 @@ TEST_CASE("doctor output: the JSON of a machine that has everything") {
       R"(  "gpus": [{"index": 0, "name": "NVIDIA H200", "memory_bytes": 150323855360, )"
       R"("compute_capability": "9.0", "pci_bus_id": "0000:18:00.0", "uuid": "GPU-a"}],)",
       R"(  "gpu_error": null,)",
-      R"(  "nccl": {"file": "/lib/libnccl.so.2", "version": "2.28.7", "lacks": [], "error": null},)",
+      R"(  "nccl": {"file": "/lib/libnccl.so.2", "version": "2.28.7", )"
+      R"("cuda_version": "13.0", "lacks": [], "error": null},)",
       R"(  "cublas": {"file": "/lib/libcublas.so.13", "version": "13.1.0", "error": null},)",
       R"(  "toolkit": {"nvcc": "/usr/local/cuda/bin/nvcc", "version": "13.0.1"},)",
       R"(  "network": [{"name": "eth0", "up": true, "loopback": false, )"

@@ -12,6 +12,7 @@ DoctorFacts GoodMachine() {
                .cuda_version = 13010,
                .nccl_file = "/lib/libnccl.so.2",
                .nccl_version = "2.28.7",
+               .nccl_cuda_version = 13000,
                .cublas_file = "/lib/libcublas.so.13",
                .cublas_version = "13.1.0",
                .is_complete = true};

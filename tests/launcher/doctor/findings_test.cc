@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include "launcher/doctor/cuda_verdict.h"
 #include "tests/launcher/doctor/example_facts.h"
 
 namespace ddprun::launcher {
@@ -42,8 +43,20 @@ TEST_CASE("findings: every lack of a plain machine is explained in one line") {
 TEST_CASE("findings: a driver older than CUDA 12 is told what does not run on it") {
   DoctorFacts facts = GoodMachine();
   facts.gpu.cuda_version = 11080;
+  facts.gpu.nccl_cuda_version = 0;
   CHECK(Of(facts, "driver").value.find("CUDA 11.8") != std::string::npos);
   CHECK(Of(facts, "driver").advice.find("update the driver") != std::string::npos);
+  facts.gpu.nccl_cuda_version = 11040;  // this one runs on it
+  CHECK(Of(facts, "driver").advice == "");
+}
+
+TEST_CASE("findings: an NCCL built for a CUDA that the driver does not serve is said once") {
+  DoctorFacts facts = GoodMachine();
+  facts.gpu.cuda_version = 11080;
+  facts.gpu.nccl_lacks = {"ncclCommRevoke (since 2.28.7)"};
+  CHECK(Of(facts, "driver").advice == "");
+  CHECK(Of(facts, "nccl").value == "/lib/libnccl.so.2, version 2.28.7, built for CUDA 13.0");
+  CHECK(Of(facts, "nccl").advice == WhyDriverTooOldForNccl(facts.gpu).value_or("none"));
 }
 
 TEST_CASE("findings: a driver in trouble is shown as what it is, with its kernel module") {
@@ -69,6 +82,7 @@ TEST_CASE("findings: a list of GPUs that CUDA reads only in part is pointed out"
 TEST_CASE("findings: what an older NCCL lacks, and what that means") {
   DoctorFacts facts = GoodMachine();
   facts.gpu.nccl_lacks = {"ncclCommRevoke (since 2.28.7)"};
+  facts.gpu.nccl_cuda_version = 0;
   CHECK(Of(facts, "nccl").value == "/lib/libnccl.so.2, version 2.28.7");
   CHECK(Of(facts, "nccl").advice.find("it lacks ncclCommRevoke (since 2.28.7): ") == 0);
 }

@@ -77,6 +77,32 @@ TEST_CASE("gpu probe child: each GPU is described") {
   CHECK(report.stage == "the NVIDIA driver (asked for its GPUs)");
 }
 
+TEST_CASE("gpu probe child: a slice of a GPU is named as MIG, by its UUID or by its name") {
+  const auto begin = [](const CudaApi& api) {
+    const GpuReport report = Told([&](const ProbeSink& tell) { TellGpus(api, tell); });
+    return report.gpus.empty() ? report.gpu_error : report.gpus[0].uuid.substr(0, 8);
+  };
+  CudaApi api = GoodDriver();
+  api.cuDeviceGetGpuUuid = api.cuDeviceGetUuid;
+  CHECK(begin(api) == "GPU-00f1");
+  api.cuDeviceGetGpuUuid = [](CudaUuid* uuid, CudaDevice) {
+    *uuid = {};
+    return kCudaSuccess;
+  };
+  CHECK(begin(api) == "MIG-00f1");
+  api.cuDeviceGetGpuUuid = [](CudaUuid*, CudaDevice) { return kCudaErrorUnknown; };
+  CHECK(begin(api) == "GPU-00f1");
+  api.cuDeviceGetName = [](char* name, int size, CudaDevice) {
+    std::snprintf(name, static_cast<size_t>(size), "NVIDIA H200 MIG 1g.18gb");
+    return kCudaSuccess;
+  };
+  CHECK(begin(api) == "MIG-00f1");
+  api.cuDeviceGetGpuUuid = nullptr;
+  CHECK(begin(api) == "MIG-00f1");
+  api.cuDeviceGetUuid = [](CudaUuid*, CudaDevice) { return kCudaErrorUnknown; };
+  CHECK(begin(api).find("GPU 0: cuDeviceGetUuid: ") == 0);
+}
+
 TEST_CASE("gpu probe child: a driver that does not initialise is quoted") {
   CudaApi api = GoodDriver();
   api.cuInit = [](unsigned) { return kCudaErrorNoDevice; };

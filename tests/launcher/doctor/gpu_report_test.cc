@@ -20,9 +20,9 @@ TEST_CASE("gpu report: what was written is what is read") {
       ProbeLine(kDriverFile, "/lib/libcuda.so.1") + ProbeLine(kCudaVersion, "12040") +
       ProbeLine(kGpu, EncodeGpu(kH200)) + ProbeLine(kGpu, EncodeGpu({.name = "second"})) +
       ProbeLine(kNcclFile, "/lib/libnccl.so.2") + ProbeLine(kNcclVersion, "2.28.7") +
-      ProbeLine(kNcclLacks, "one") + ProbeLine(kNcclLacks, "two") +
-      ProbeLine(kCublasFile, "/lib/libcublas.so.13") + ProbeLine(kCublasVersion, "13.1.0") +
-      ProbeLine(kEnd, ""));
+      ProbeLine(kNcclCudaVersion, "13020") + ProbeLine(kNcclLacks, "one") +
+      ProbeLine(kNcclLacks, "two") + ProbeLine(kCublasFile, "/lib/libcublas.so.13") +
+      ProbeLine(kCublasVersion, "13.1.0") + ProbeLine(kEnd, ""));
 
   CHECK(report.driver == DriverState::kOpened);
   CHECK(report.driver_file == "/lib/libcuda.so.1");
@@ -32,6 +32,7 @@ TEST_CASE("gpu report: what was written is what is read") {
   CHECK(report.gpus[1].name == "second");
   CHECK(report.nccl_file == "/lib/libnccl.so.2");
   CHECK(report.nccl_version == "2.28.7");
+  CHECK(report.nccl_cuda_version == 13020);
   CHECK(report.nccl_lacks == std::vector<std::string>{"one", "two"});
   CHECK(report.cublas_file == "/lib/libcublas.so.13");
   CHECK(report.cublas_version == "13.1.0");
@@ -55,9 +56,10 @@ TEST_CASE("gpu report: each error has its place") {
 TEST_CASE("gpu report: a line that is cut off or makes no sense is skipped") {
   const GpuReport report = ParseProbeLines(
       "nonsense\n=\ngpu=1|2\ngpu=a|b|c|d|e|f\ngpu=99999999999999999999|1|1|b|u|n\n"
-      "cuda_version=x\nunknown=1\n\ndriver_file=/lib/x\nend");
+      "cuda_version=x\nnccl_cuda_version=12.4\nunknown=1\n\ndriver_file=/lib/x\nend");
   CHECK(report.gpus.empty());
   CHECK(report.cuda_version == 0);
+  CHECK(report.nccl_cuda_version == 0);
   CHECK(report.driver_file == "/lib/x");
   CHECK_FALSE(report.is_complete);
   CHECK(ParseProbeLines("").driver == DriverState::kUnknown);

@@ -33,14 +33,15 @@ TEST_CASE("cuda: the library that the variable names is loaded") {
   CHECK(Load(file) == "12040|" + file);
 }
 
-TEST_CASE("cuda: no function of a loaded table is null") {
+TEST_CASE("cuda: no function of a loaded table is null but the last, which a driver may lack") {
   CHECK(InChild({{"DDPRUN_CUDA_LIB", Library("libcuda_fake.so")}}, [] {
           const auto cuda = LoadCuda();
           const auto* first = reinterpret_cast<void* const*>(&cuda->api);
-          for (size_t i = 0; i < sizeof(CudaApi) / sizeof(void*); ++i) {
+          constexpr size_t kLast = sizeof(CudaApi) / sizeof(void*) - 1;
+          for (size_t i = 0; i < kLast; ++i) {
             if (first[i] == nullptr) return "member " + std::to_string(i);
           }
-          return std::string("full");
+          return std::string(first[kLast] == nullptr ? "full" : "more than the fake has");
         }) == "full");
 }
 

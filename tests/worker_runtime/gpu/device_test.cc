@@ -77,6 +77,15 @@ TEST_CASE("gpu: an open one tells its name and UUID, by the order that the user 
   CHECK(words.size() > 40);
 }
 
+TEST_CASE("gpu: a slice of one has a MIG UUID") {
+  const std::string words = OnDouble({{"DDPRUN_DOUBLE_MIG", "1"}}, [] {
+    if (!CountGpus(Api()).ok()) return std::string("no driver");
+    const auto device = Device::Open(Api(), 1);
+    return device.ok() ? (*device)->uuid() : device.status().ToString();
+  });
+  CHECK(words == "MIG-a1122334-4556-6778-899a-abbccddeef00");
+}
+
 TEST_CASE("gpu: one that is not there is refused with its number") {
   const std::string words = OnDouble({{"DDPRUN_DOUBLE_GPUS", "2"}}, [] {
     if (!CountGpus(Api()).ok()) return std::string("no driver");
