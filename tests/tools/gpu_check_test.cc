@@ -66,7 +66,7 @@ TEST_CASE("gpu_check: the folder is at most 60 MB and its scripts are whole") {
   CHECK(bytes <= 60'000'000);
   auto list = folder.Run({"--list"}, {});
   CHECK(list->Wait() == 0);
-  CHECK_MESSAGE(list->out().find("shared_killed\n") != std::string::npos, list->Describe());
+  CHECK_MESSAGE(list->out().find("shared_killed_4\n") != std::string::npos, list->Describe());
   auto unknown = folder.Run({"--rows", "nothing"}, {});
   CHECK_MESSAGE(unknown->Wait() == 2, unknown->Describe());
 }
@@ -86,12 +86,12 @@ TEST_CASE("gpu_check: a machine without a GPU is told so in a line and gets exit
 TEST_CASE("gpu_check: its rows about collectives run through on the double") {
   const Folder folder;
   auto run = folder.RunOnDouble(
-      "all_reduce,all_reduce_graph,overlap,shared_step_graph,shared_sums_2,shared_sums_4,shared_"
-      "killed,"
-      "gpus_sums,gpus_all_reduce,gpus_overlap,gpus_killed,torch_job");
+      "all_reduce,all_reduce_graph,overlap,shared_step_graph,shared_sums_2,shared_sums_4,"
+      "shared_killed_2,shared_killed_4,gpus_sums,gpus_all_reduce,gpus_all_reduce_graph,"
+      "gpus_overlap,gpus_killed,torch_job");
   REQUIRE_MESSAGE(run->Wait(kLong) == 0, run->Describe());
-  for (const char* row :
-       {"machine", "shared_sums_2", "shared_sums_4", "shared_killed", "gpus_sums", "gpus_killed"}) {
+  for (const char* row : {"machine", "shared_sums_2", "shared_sums_4", "shared_killed_2",
+                          "shared_killed_4", "gpus_sums", "gpus_killed"}) {
     CHECK_MESSAGE(folder.HasVerdict(row, "ok"), row << ": " << run->Describe());
   }
   // The double's speed means nothing: only that there are figures.
@@ -108,11 +108,36 @@ TEST_CASE("gpu_check: its rows about collectives run through on the double") {
 
 TEST_CASE("gpu_check: training on shared GPUs is compared, killed and resumed") {
   const Folder folder;
-  auto run = folder.RunOnDouble("shared_training_2,shared_restart,gpus_restart");
+  auto run = folder.RunOnDouble("shared_training_2,shared_restart_2,shared_restart_4,gpus_restart");
   REQUIRE_MESSAGE(run->Wait(kLong) == 0, run->Describe());
-  for (const char* row : {"shared_training_2", "shared_restart", "gpus_restart"}) {
+  for (const char* row :
+       {"shared_training_2", "shared_restart_2", "shared_restart_4", "gpus_restart"}) {
     CHECK_MESSAGE(folder.HasVerdict(row, "ok"), row << ": " << run->Describe());
   }
+}
+
+TEST_CASE("gpu_check: training with 16-bit gradients is compared with float32's") {
+  const Folder folder;
+  auto run = folder.RunOnDouble("compression,shared_compression_2,gpus_compression");
+  REQUIRE_MESSAGE(run->Wait(kLong) == 0, run->Describe());
+  for (const char* row : {"compression", "shared_compression_2", "gpus_compression"}) {
+    CHECK_MESSAGE(folder.HasVerdict(row, "ok"), row << ": " << run->Describe());
+  }
+  for (const char* value : {"\"largest_difference_bf16\": ", "\"largest_difference_fp16\": "}) {
+    CHECK_MESSAGE(folder.json().find(value) != std::string::npos, value);
+  }
+}
+
+TEST_CASE("gpu_check: a driver too old for NCCL is told once, and nothing is tried on it") {
+  const Folder folder;
+  auto run = folder.RunOnDouble("all_reduce,shared_sums_2", {{"DDPRUN_DOUBLE_DRIVER", "12080"}});
+  CHECK_MESSAGE(run->Wait(kLong) == 1, run->Describe());
+  CHECK(folder.HasVerdict("machine", "FAILED"));
+  CHECK_MESSAGE(run->out().find("is built for CUDA 13.0, and the driver serves CUDA 12.8") !=
+                    std::string::npos,
+                run->Describe());
+  CHECK(folder.HasVerdict("all_reduce", "not run"));
+  CHECK(folder.HasVerdict("shared_sums_2", "not run"));
 }
 
 TEST_CASE("gpu_check: a row that fails is told with its output, and the exit code is 1") {

@@ -56,10 +56,8 @@ int Killed(const Arguments& arguments) {
     const absl::Status status = work->Wait();
     if (status.ok()) continue;
     const double noticed_s = Now() - TimeOfDeath(arguments[0]);
-    if (group->rank() == 0) {
-      PrintValue("noticed_s", noticed_s);
-      PrintText("message", std::string(status.message()));
-    }
+    PrintValue("noticed_s_" + std::to_string(group->rank()), noticed_s);
+    if (group->rank() == 0) PrintText("message", std::string(status.message()));
     return EXIT_FAILURE;
   }
 }

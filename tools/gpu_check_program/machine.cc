@@ -1,4 +1,5 @@
 #include <cstdlib>
+#include <fstream>
 
 #include "absl/strings/str_cat.h"
 #include "tools/gpu_check_program/rank.h"
@@ -14,6 +15,13 @@ void PrintLack(const char* name, const absl::Status& status) {
   PrintText(name, std::string(status.message()));
 }
 
+// "580.82.07, ", or nothing where the kernel does not say.
+std::string KernelModule() {
+  std::ifstream file("/sys/module/nvidia/version");
+  std::string version;
+  return file >> version ? version + ", " : "";
+}
+
 }  // namespace
 
 int Machine(const Arguments&) {
@@ -22,8 +30,8 @@ int Machine(const Arguments&) {
   const absl::StatusOr<int> count = ddp::internal::CountGpus(cuda->api);
   MustBeOk("no GPU", count.status());
   MustBeOk("no GPU", ddp::internal::OrdinalFor(0, *count).status());
-  PrintText("driver", absl::StrCat("CUDA ", cuda->version / 1000, ".", cuda->version % 1000 / 10,
-                                   " (", cuda->path, ")"));
+  PrintText("driver", absl::StrCat(KernelModule(), "CUDA ", cuda->version / 1000, ".",
+                                   cuda->version % 1000 / 10, " (", cuda->path, ")"));
   for (int i = 0; i < *count; ++i) {
     const auto device = ddp::internal::Device::Open(cuda->api, i);
     MustBeOk("no GPU", device.status());

@@ -68,6 +68,12 @@ Result MachineRow(Check& check) {
     check.nccl_lack = check.trainer_lack = "no NCCL (row machine)";
     return Failed(machine.Text("nccl_lack"));
   }
+  // Also sees what shows only when NCCL is used: a driver too old for it.
+  const Outcome doctor = check.Run({check.Program("ddprun"), "doctor", "--require", "cuda"});
+  if (!doctor.ok()) {
+    check.nccl_lack = check.trainer_lack = "what ddprun doctor lacks (row machine)";
+    return FailedRun("ddprun doctor", doctor);
+  }
   const std::string cublas_lack = machine.Text("cublas_lack");
   return {Verdict::kOk,
           absl::StrCat(check.gpus, " x ", check.machine["gpu0"], "; driver ",

@@ -100,6 +100,32 @@ Result TrainingRow(Check& check, int ranks, bool is_shared) {
                  Train(check, {}), Train(check, {.ranks = ranks, .is_shared = is_shared}));
 }
 
+// Gradients that travel as 16 bits: nearly the losses of those that do not.
+Result CompressionRow(Check& check, int ranks, bool is_shared) {
+  if (!check.trainer_lack.empty()) return NotRun(check.trainer_lack);
+  const Training plain = Train(check, {.ranks = ranks, .is_shared = is_shared});
+  Result result;
+  for (const char* type : {"bf16", "fp16"}) {
+    const Training half =
+        Train(check, {.ranks = ranks, .is_shared = is_shared, .trainer = {"--compression", type}});
+    Result one = Compare(absl::StrCat(type, " beside float32, ranks: ", ranks), plain, half);
+    const auto difference = one.values.find("largest_difference");
+    if (difference != one.values.end()) {
+      result.values[absl::StrCat("largest_difference_", type)] = difference->second;
+      // One rank sends nothing.
+      if (ranks > 1 && difference->second == 0) {
+        one = Failed(absl::StrCat(type, ": the very losses of float32; nothing was compressed"));
+      }
+    }
+    if (one.verdict == Verdict::kFailed) {
+      result.verdict = Verdict::kFailed;
+      result.log += one.log;
+    }
+    absl::StrAppend(&result.text, result.text.empty() ? "" : "; ", one.text);
+  }
+  return result;
+}
+
 // Of "name": NUMBER in a summary.
 double NumberIn(const std::string& file, const std::string& name) {
   std::stringstream text;
@@ -109,16 +135,16 @@ double NumberIn(const std::string& file, const std::string& name) {
                                  : std::strtod(text.str().c_str() + at + name.size() + 4, nullptr);
 }
 
-Result RestartRow(Check& check, bool is_shared) {
+Result RestartRow(Check& check, int ranks, bool is_shared) {
   if (!check.trainer_lack.empty()) return NotRun(check.trainer_lack);
   if (!is_shared && check.gpus < 2) return NotRun("one GPU only");
   // Long enough for the kill to come in time; ranks that share a GPU are slow.
   const int epochs = is_shared ? 3 : 40;
-  const std::string directory = check.Scratch(is_shared ? "shared" : "gpus");
+  const std::string directory = check.Scratch(absl::StrCat(is_shared ? "shared" : "gpus", ranks));
   const std::string summary = check.Scratch("summary.json");
   const Training whole = Train(check, {.epochs = epochs});
   const Training restarted =
-      Train(check, {.ranks = 2,
+      Train(check, {.ranks = ranks,
                     .is_shared = is_shared,
                     .epochs = epochs,
                     .launcher = {"--max_restarts=1", check.Program("dies_once"), directory},
@@ -218,10 +244,15 @@ const std::vector<RowKind>& TrainerRows() {
       {"torch_job", 60, &TorchJobRow},
       {"shared_training_2", 60, [](Check& c) { return TrainingRow(c, 2, true); }},
       {"shared_training_4", 90, [](Check& c) { return TrainingRow(c, 4, true); }},
-      {"shared_restart", 90, [](Check& c) { return RestartRow(c, true); }},
+      {"shared_restart_2", 90, [](Check& c) { return RestartRow(c, 2, true); }},
+      {"shared_restart_4", 90, [](Check& c) { return RestartRow(c, 4, true); }},
+      {"compression", 60, [](Check& c) { return CompressionRow(c, 1, false); }},
+      {"shared_compression_2", 90, [](Check& c) { return CompressionRow(c, 2, true); }},
       {"gpus_training", 60,
        [](Check& c) { return TrainingRow(c, c.gpus >= 4 ? 4 : std::min(c.gpus, 2), false); }},
-      {"gpus_restart", 60, [](Check& c) { return RestartRow(c, false); }},
+      {"gpus_restart", 60, [](Check& c) { return RestartRow(c, 2, false); }},
+      {"gpus_compression", 60,
+       [](Check& c) { return c.gpus > 1 ? CompressionRow(c, 2, false) : NotRun("one GPU only"); }},
   };
   return rows;
 }
