@@ -83,6 +83,17 @@ TEST_CASE("gpu_check: a machine without a GPU is told so in a line and gets exit
   folder.CheckJsonIsValid();
 }
 
+TEST_CASE("gpu_check: nowhere to write is told before anything runs") {
+  const Folder folder;
+  auto run = folder.Run({}, {{"TMPDIR", "/nowhere"}});
+  CHECK_MESSAGE(run->Wait() == 120, run->Describe());
+  CHECK(run->err() == "run: TMPDIR: \"/nowhere\" is no directory\n");
+  CHECK(run->out() == "");
+  run = folder.Run({"--output", "/nowhere/results.json"}, {});
+  CHECK_MESSAGE(run->Wait() == 120, run->Describe());
+  CHECK(run->err().find("write \"/nowhere/results.json\": failed") != std::string::npos);
+}
+
 TEST_CASE("gpu_check: its rows about collectives run through on the double") {
   const Folder folder;
   auto run = folder.RunOnDouble(

@@ -186,7 +186,13 @@ int RunCheck(const std::vector<std::string>& arguments) {
                  output.c_str());
     return kExitMachine;
   }
-  check.scratch = (fs::temp_directory_path(error) / "gpu_check.XXXXXX").string();
+  const fs::path temporary = fs::temp_directory_path(error);
+  if (error) {
+    const char* given = std::getenv("TMPDIR");
+    std::fprintf(stderr, "run: TMPDIR: \"%s\" is no directory\n", given ? given : "/tmp");
+    return kExitMachine;
+  }
+  check.scratch = (temporary / "gpu_check.XXXXXX").string();
   if (mkdtemp(check.scratch.data()) == nullptr) {
     std::fprintf(stderr, "run: make the folder \"%s\": failed\n", check.scratch.c_str());
     return kExitMachine;
