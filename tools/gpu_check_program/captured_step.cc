@@ -1,17 +1,11 @@
 #include "tools/gpu_check_program/captured_step.h"
 
-#include <cstdlib>
 #include <memory>
 
+#include "ddp/step_graph.h"
 #include "tools/gpu_check_program/rank.h"
 
-#if __has_include("ddp/step_graph.h")
-
-#include "ddp/step_graph.h"
-
 namespace ddprun::gpu_check {
-
-bool HasStepGraph() { return true; }
 
 std::function<void()> CaptureStep(ddp::Communicator& communicator, ddp::Stream stream,
                                   const std::function<absl::Status()>& step) {
@@ -24,18 +18,3 @@ std::function<void()> CaptureStep(ddp::Communicator& communicator, ddp::Stream s
 }
 
 }  // namespace ddprun::gpu_check
-
-#else
-
-namespace ddprun::gpu_check {
-
-bool HasStepGraph() { return false; }
-
-std::function<void()> CaptureStep(ddp::Communicator&, ddp::Stream,
-                                  const std::function<absl::Status()>&) {
-  std::abort();
-}
-
-}  // namespace ddprun::gpu_check
-
-#endif

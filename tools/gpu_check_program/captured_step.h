@@ -1,4 +1,4 @@
-// A step in a CUDA graph, if the library can do that.
+// A step in a CUDA graph.
 #ifndef DDPRUN_TOOLS_GPU_CHECK_PROGRAM_CAPTURED_STEP_H_
 #define DDPRUN_TOOLS_GPU_CHECK_PROGRAM_CAPTURED_STEP_H_
 
@@ -9,11 +9,8 @@
 
 namespace ddprun::gpu_check {
 
-// Whether this library has ddp::StepGraph.
-bool HasStepGraph();
-
 // Runs `step` as often as it must before it is captured, captures it on all ranks, and returns what
-// replays it. REQUIRES: HasStepGraph().
+// replays it.
 std::function<void()> CaptureStep(ddp::Communicator& communicator, ddp::Stream stream,
                                   const std::function<absl::Status()>& step);
 

@@ -21,8 +21,7 @@ int Overlap(const Arguments& arguments);
 // FILE: the last rank kills itself inside an all-reduce, having written the time to FILE; the
 // others say how long they took to notice.
 int Killed(const Arguments& arguments);
-// A whole step captured and replayed gives the averages of new inputs; "text lack" without
-// ddp::StepGraph.
+// A whole step captured and replayed gives the averages of new inputs.
 int StepInGraph(const Arguments& none);
 // DATA HIDDEN BATCH auto|nccl|cpu: the trainer's step with and without the library.
 int StepTime(const Arguments& arguments);
