@@ -6,7 +6,6 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <cstdlib>
-#include <cstring>
 #include <fstream>
 #include <map>
 #include <memory>
@@ -107,7 +106,6 @@ class Agent {
   std::unique_ptr<SignalReceiver> signals_;
   std::unique_ptr<rendezvous::RendezvousClient> client_;
 
-  uint64_t file_lines_lost_ = 0;   // that the user has been told of
   std::vector<AgentEvent> inbox_;  // what came up while a step's actions were carried out
   bool is_stepping_ = false;
   bool is_leaving_ = false;  // the core has ended; only the last messages are under way
@@ -261,11 +259,7 @@ void Agent::OnWorker(const WorkerEvent& event) {
 }
 
 void Agent::TellLosses() {
-  const LogRouter::Losses losses = logs_.losses();
-  if (losses.file_lines == file_lines_lost_) return;
-  file_lines_lost_ = losses.file_lines;
-  Tell(absl::StrCat("warning: ", losses.file_lines, " lines are missing from log files in ",
-                    logs_.run_folder(), ": ", std::strerror(losses.file_error)));
+  if (const std::string warning = logs_.TakeLossWarning(); !warning.empty()) Tell(warning);
 }
 
 void Agent::TellOfDescriptors() {

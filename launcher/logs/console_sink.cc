@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 namespace ddprun::launcher {
 namespace {
@@ -88,6 +89,10 @@ void ConsoleSink::AppendMessage(std::string_view text) {
 
 void ConsoleSink::Append(std::string_view bytes) {
   if (bytes.empty()) return;
+  if (std::exchange(is_torn_, false)) {
+    queue_.push_back('\n');  // it is empty: nothing was queued since the drop
+    begins_with_repair_ = true;
+  }
   queue_.append(bytes);
   last_byte_ = bytes.back();
 }
@@ -114,14 +119,14 @@ void ConsoleSink::WriteQueue() {
     const ssize_t written = WriteSome();
     if (written > 0) {
       head_ += static_cast<size_t>(written);
+      last_written_ = queue_[head_ - 1];
+      begins_with_repair_ = false;
     } else if (written < 0 && errno == EINTR) {
       continue;
     } else if (written < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
       break;
     } else {
-      const bool is_gone =
-          written < 0 && can_block_ && (errno == EPIPE || errno == EIO || errno == ECONNRESET);
-      DropQueue(is_gone);
+      DropQueue(written < 0 ? errno : EIO);
     }
   }
   // Moving the rest down costs no more than what was written since the last time.
@@ -152,13 +157,20 @@ ssize_t ConsoleSink::WriteSome() {
   return write(fd_.get(), data, length);
 }
 
-void ConsoleSink::DropQueue(bool is_broken) {
+void ConsoleSink::DropQueue(int error) {
+  is_broken_ = can_block_ && (error == EPIPE || error == EIO || error == ECONNRESET);
   const std::string_view rest = std::string_view(queue_).substr(head_);
-  dropped_lines_ += CountLines(rest);
+  const uint64_t lines = CountLines(rest) - (std::exchange(begins_with_repair_, false) ? 1 : 0);
+  dropped_lines_ += lines;
   announced_lines_ = dropped_lines_;  // telling needs the same room
+  if (!is_broken_) {
+    refused_lines_ += lines;
+    last_error_ = error;
+  }
   queue_.clear();
   head_ = 0;
-  is_broken_ = is_broken;
+  is_torn_ = last_written_ != '\n';
+  last_byte_ = '\n';
 }
 
 }  // namespace ddprun::launcher

@@ -52,13 +52,17 @@ class ConsoleSink {
   // For epoll: becomes writable when Flush can go on; -1: never has to wait.
   int poll_fd() const { return can_block_ ? fd_.get() : -1; }
   uint64_t dropped_lines() const { return dropped_lines_; }
+  // Of those, what a file or device refused (a full disk), and its last errno. They cannot be told
+  // of where they are missing.
+  uint64_t refused_lines() const { return refused_lines_; }
+  int last_error() const { return last_error_; }
 
  private:
   enum class Kind { kPlain, kSocket, kNonBlocking, kPolled };
 
   void WriteQueue();
   ssize_t WriteSome();
-  void DropQueue(bool is_broken);
+  void DropQueue(int error);
   void Append(std::string_view bytes);
   bool has_room_for(size_t bytes) const { return queued() + bytes <= kCapacity; }
 
@@ -68,11 +72,16 @@ class ConsoleSink {
   bool is_broken_ = false;  // nobody will ever read
 
   std::string queue_;
-  size_t head_ = 0;  // what is before was written
-  char last_byte_ = '\n';
+  size_t head_ = 0;           // what is before was written
+  char last_byte_ = '\n';     // that was queued
+  char last_written_ = '\n';  // that the other side took
+  bool is_torn_ = false;      // the rest of a line was dropped: what comes next begins a new one
+  bool begins_with_repair_ = false;  // the queue's first byte is the newline for that
   bool is_stalled_ = false;
   std::optional<TimePoint> full_since_;
   uint64_t dropped_lines_ = 0;
+  uint64_t refused_lines_ = 0;
+  int last_error_ = 0;
   uint64_t announced_lines_ = 0;  // of those, what the reader was told of
 };
 

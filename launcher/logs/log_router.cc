@@ -1,11 +1,15 @@
 #include "launcher/logs/log_router.h"
 
+#include <string.h>
 #include <unistd.h>
 
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "launcher/cli/text.h"
 #include "launcher/logs/log_thread.h"
 #include "launcher/logs/output_channel.h"
@@ -77,6 +81,22 @@ class LogRouter::Impl {
     return stdio;
   }
 
+  std::string TakeLossWarning() {
+    const Losses before = std::exchange(told_losses_, thread_->losses());
+    std::vector<std::string> parts;
+    const auto add = [&parts](uint64_t lines, const std::string& place, int error) {
+      parts.push_back(absl::StrCat(lines, " lines are missing from ", place, ": ", strerror(error)));
+    };
+    const Losses& now = told_losses_;
+    if (now.file_lines > before.file_lines) {
+      add(now.file_lines, "log files in " + folder_.path(), now.file_error);
+    }
+    if (now.refused_lines > before.refused_lines) {
+      add(now.refused_lines, "the console", now.console_error);
+    }
+    return parts.empty() ? "" : "warning: " + absl::StrJoin(parts, "; ");
+  }
+
  private:
   std::string PrefixOf(int local_rank, int rank) const {
     std::string prefix = ReplaceMacro(options_.prefix_template, "role_name", options_.role);
@@ -125,6 +145,7 @@ class LogRouter::Impl {
   RunFolder folder_;
   std::unique_ptr<LogThread> thread_;
   std::string place_told_;
+  Losses told_losses_;
 };
 
 absl::StatusOr<std::unique_ptr<LogRouter>> LogRouter::Create(LogOptions options) {
@@ -176,6 +197,8 @@ void LogRouter::Finish(Duration timeout) {
 void LogRouter::Say(const std::string& line) { impl_->thread().Say(line); }
 
 bool LogRouter::Offer(const std::string& line) { return impl_->thread().Offer(line); }
+
+std::string LogRouter::TakeLossWarning() { return impl_->TakeLossWarning(); }
 
 LogRouter::Losses LogRouter::losses() const { return impl_->thread().losses(); }
 

@@ -84,10 +84,14 @@ class LogRouter {
   // What was lost so far.
   struct Losses {
     uint64_t console_lines = 0;
+    uint64_t refused_lines = 0;  // of those, what stdout or stderr refused: a file on a full disk
+    int console_error = 0;       // errno of the last write there that failed
     uint64_t file_lines = 0;
-    int file_error = 0;  // errno of the last write that failed
+    int file_error = 0;
   };
   Losses losses() const;
+  // One warning for the user about what was lost and not told of before; "": nothing.
+  std::string TakeLossWarning();
   // Where this run's files are; "" when there are none.
   std::string run_folder() const;
 

@@ -365,7 +365,11 @@ void LogThread::CountLosses() {
     sum.file_lines += stream->plan.file->dropped_lines();
     if (stream->plan.file->last_error() != 0) sum.file_error = stream->plan.file->last_error();
   }
-  sum.console_lines = stdout_.sink.dropped_lines() + stderr_.sink.dropped_lines();
+  for (const Output* output : {&stdout_, &stderr_}) {
+    sum.console_lines += output->sink.dropped_lines();
+    sum.refused_lines += output->sink.refused_lines();
+    if (output->sink.last_error() != 0) sum.console_error = output->sink.last_error();
+  }
   const std::lock_guard<std::mutex> lock(mutex_);
   losses_ = sum;
 }

@@ -6,11 +6,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <fstream>
 #include <sstream>
 #include <string>
 
+#include "tests/launcher/logs/file_size_limit.h"
 #include "tests/support/temp_dir.h"
 
 namespace ddprun::launcher {
@@ -157,6 +159,7 @@ TEST_CASE("console: a reader that has gone is no reason to end") {
   sink.Flush(At(1));
   CHECK(sink.queued() == 0);
   CHECK(sink.dropped_lines() == 13);
+  CHECK(sink.refused_lines() == 0);  // who closed the pipe need not be told
   std::signal(SIGPIPE, handler);
 }
 
@@ -167,6 +170,33 @@ TEST_CASE("console: a full device drops and counts") {
   sink.Flush(At(0));
   CHECK(sink.queued() == 0);
   CHECK(sink.dropped_lines() == static_cast<uint64_t>(lines));
+  CHECK(sink.refused_lines() == sink.dropped_lines());
+  CHECK(sink.last_error() == ENOSPC);
+}
+
+TEST_CASE("console: after a full disk what comes next begins a line of its own") {
+  const testing::TempDir dir;
+  const UniqueFd file(open(dir.File("out").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+  ConsoleSink sink(file.get());
+  {
+    const FileSizeLimit limit(10);
+    for (const char* text : {"1234567", "torn", "lost"}) {
+      sink.AppendLine("", text, "");
+      sink.Flush(At(0));
+    }
+    sink.AppendMessage("lost, too");
+    sink.Flush(At(0));
+  }
+  sink.AppendLine("", "new", "");
+  sink.AppendLine("", "and", "");
+  sink.Flush(At(0));
+  std::ifstream in(dir.File("out"));
+  std::ostringstream out;
+  out << in.rdbuf();
+  CHECK(out.str() == "1234567\nto\nnew\nand\n");
+  CHECK(sink.dropped_lines() == 3);
+  CHECK(sink.refused_lines() == 3);
+  CHECK(sink.last_error() == EFBIG);
 }
 
 TEST_CASE("console: a closed descriptor drops and counts") {

@@ -2,14 +2,13 @@
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
-#include <sys/resource.h>
 
 #include <cerrno>
-#include <csignal>
 #include <fstream>
 #include <sstream>
 #include <string>
 
+#include "tests/launcher/logs/file_size_limit.h"
 #include "tests/support/temp_dir.h"
 
 namespace ddprun::launcher {
@@ -21,28 +20,6 @@ std::string ContentOf(const std::string& path) {
   out << in.rdbuf();
   return out.str();
 }
-
-// Files of this process may not grow beyond `bytes` while this lives: a full disk, in small.
-class FileSizeLimit {
- public:
-  explicit FileSizeLimit(rlim_t bytes) {
-    handler_ = std::signal(SIGXFSZ, SIG_IGN);
-    REQUIRE(getrlimit(RLIMIT_FSIZE, &before_) == 0);
-    Set(bytes);
-  }
-  ~FileSizeLimit() {
-    Set(before_.rlim_cur);
-    std::signal(SIGXFSZ, handler_);
-  }
-  void Set(rlim_t bytes) {
-    const rlimit limit = {.rlim_cur = bytes, .rlim_max = before_.rlim_max};
-    REQUIRE(setrlimit(RLIMIT_FSIZE, &limit) == 0);
-  }
-
- private:
-  rlimit before_ = {};
-  void (*handler_)(int);
-};
 
 TEST_CASE("file sink: every byte arrives as it was") {
   const testing::TempDir dir;
