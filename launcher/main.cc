@@ -14,6 +14,7 @@
 #include "launcher/agent/agent.h"
 #include "launcher/cli/cli.h"
 #include "launcher/cli/option_values.h"
+#include "launcher/cli/output_options.h"
 #include "launcher/cli/program.h"
 #include "launcher/doctor/doctor.h"
 #include "launcher/doctor/gpu_probe.h"
@@ -91,6 +92,9 @@ int Launch(LaunchConfig config, const Environment& environment) {
       ChooseLogLevel({.ddprun_log_level = environment.Get("DDPRUN_LOG_LEVEL"),
                       .loglevel = environment.Get("LOGLEVEL")});
   if (!log_level.warning.empty()) config.warnings.push_back(log_level.warning);
+  for (std::string& warning : OutputWarnings(config)) {
+    config.warnings.push_back(std::move(warning));
+  }
   for (const std::string& warning : config.warnings) (*logs)->Say("ddprun: warning: " + warning);
   const std::shared_ptr<spdlog::logger> logger = MakeLogger(**logs, log_level.level);
   return RunAgent({std::move(config), *program, environment, baseline, job_mark},

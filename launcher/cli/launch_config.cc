@@ -6,6 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "launcher/cli/option_values.h"
+#include "launcher/cli/output_options.h"
 #include "launcher/cli/text.h"
 
 namespace ddprun::launcher {
@@ -114,6 +115,10 @@ void ReadPlainValues(Reader& read, const MachineFacts& machine, LaunchConfig& co
   read.Into("local_addr", config.local_addr, HostOrNothing);
   read.Into("redirects", config.redirects, ParseStreamChoice);
   read.Into("tee", config.tee, ParseStreamChoice);
+  read.Into("local_ranks_filter", config.console_ranks, ParseLocalRanks);
+  read.Into("duplicate_stdout_filters", config.stdout_filters, ParseLineFilters);
+  read.Into("duplicate_stderr_filters", config.stderr_filters, ParseLineFilters);
+  config.log_line_prefix_template = read.Text("log_line_prefix_template", "");
   config.no_python = read.Flag("no_python");
   config.log_dir = read.Text("log_dir", "");
   if (config.role.empty()) config.role = "default";
@@ -244,16 +249,6 @@ absl::Status Validate(const LaunchConfig& config) {
     return InvalidArgumentError(
         absl::StrCat("--node_rank '", *config.node_rank, "' with --nnodes '", nodes,
                      "': expected a rank from 0 to ", config.nodes.max - 1));
-  }
-  for (const auto& [name, choice] :
-       {std::pair{"--redirects", &config.redirects}, std::pair{"--tee", &config.tee}}) {
-    if (choice->by_local_rank.empty() || config.workers_by != WorkersBy::kNumber) continue;
-    const int highest = choice->by_local_rank.rbegin()->first;
-    if (highest >= config.workers_per_node) {
-      return InvalidArgumentError(absl::StrCat(name, ": local rank '", highest,
-                                               "': expected ranks from 0 to ",
-                                               config.workers_per_node - 1));
-    }
   }
   return absl::OkStatus();
 }

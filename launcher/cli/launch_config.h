@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -90,6 +91,10 @@ struct LaunchConfig {
   std::string log_dir;  // empty: not given; "/dev/null": no files at all
   StreamChoice redirects;
   StreamChoice tee;
+  std::set<int> console_ranks;              // local ranks that reach the console; empty: all
+  std::vector<std::string> stdout_filters;  // what a tee'd line holds that is copied
+  std::vector<std::string> stderr_filters;
+  std::string log_line_prefix_template;  // empty: not given
 
   bool no_python = false;
   std::string program;
@@ -120,7 +125,7 @@ absl::StatusOr<LaunchConfig> BuildLaunchConfig(const GivenOptions& given,
                                                const MachineFacts& machine);
 
 // Checks what holds between the values. BuildLaunchConfig has called it; it is called again when
-// workers_per_node has become known.
+// workers_per_node has become known. OutputWarnings says what is no error.
 absl::Status Validate(const LaunchConfig& config);
 
 }  // namespace ddprun::launcher

@@ -61,24 +61,27 @@ constexpr std::array kTable = {
               true},
     OptionRow{"tee", 't', "STREAMS", kOutput, "Like --redirects, and to the console with a prefix.",
               true},
+    OptionRow{"local_ranks_filter", 0, "RANKS", kOutput,
+              "Show only these local ranks on the console, as in 0,12; files keep all.", true},
+    OptionRow{"duplicate_stdout_filters", 0, "TEXTS", kOutput,
+              "Copy tee'd stdout lines that hold one of these texts (by comma, ,, is a comma) to "
+              "attempt_<n>/filtered_stdout.log, all ranks together.",
+              true},
+    OptionRow{"duplicate_stderr_filters", 0, "TEXTS", kOutput,
+              "The same for stderr, to filtered_stderr.log.", true},
+    OptionRow{"log_line_prefix_template", 0, "TEXT", kOutput,
+              "Prefix of tee'd lines with ${role_name}, ${rank}, ${local_rank}, ${hostname} "
+              "(default '[${role_name}${local_rank}]:').",
+              true},
     OptionRow{"help", 'h', nullptr, kOther, "This text.", false},
     OptionRow{"version", 0, nullptr, kOther, "The version.", false},
 };
 
 // Options of torchrun that are not here: whoever uses one should not be told of a typing error.
-constexpr std::array<const char*, 13> kMissing = {"module",
-                                                  "run_path",
-                                                  "start_method",
-                                                  "event_log_handler",
-                                                  "local_ranks_filter",
-                                                  "logs_specs",
-                                                  "numa_binding",
-                                                  "signals_to_handle",
-                                                  "virtual_local_rank",
-                                                  "duplicate_stdout_filters",
-                                                  "duplicate_stderr_filters",
-                                                  "log_line_prefix_template",
-                                                  "use_env"};
+constexpr std::array<const char*, 9> kMissing = {
+    "module",     "run_path",     "start_method",      "event_log_handler",
+    "logs_specs", "numa_binding", "signals_to_handle", "virtual_local_rank",
+    "use_env"};
 
 std::string Underscored(std::string_view name) {
   std::string out(name);

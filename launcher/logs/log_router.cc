@@ -1,21 +1,38 @@
 #include "launcher/logs/log_router.h"
 
-#include <string.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <unistd.h>
 
+#include <array>
+#include <cerrno>
 #include <optional>
 #include <utility>
-#include <vector>
 
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "launcher/cli/text.h"
+#include "launcher/logs/filtered_file.h"
+#include "launcher/logs/line_filter.h"
+#include "launcher/logs/line_prefix.h"
 #include "launcher/logs/log_thread.h"
 #include "launcher/logs/output_channel.h"
 #include "launcher/logs/run_folder.h"
 
 namespace ddprun::launcher {
+namespace {
+
+std::string Hostname() {
+  std::array<char, HOST_NAME_MAX + 1> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
+}
+
+absl::StatusOr<UniqueFd> OpenNull() {
+  UniqueFd fd(open("/dev/null", O_WRONLY | O_CLOEXEC));
+  if (!fd.is_open()) return absl::ErrnoToStatus(errno, "open /dev/null");
+  return fd;
+}
+
+}  // namespace
 
 LogOptions MakeLogOptions(const LaunchConfig& config, const Environment& environment) {
   LogOptions options;
@@ -24,12 +41,20 @@ LogOptions MakeLogOptions(const LaunchConfig& config, const Environment& environ
   options.role = config.role;
   options.redirects = config.redirects;
   options.tee = config.tee;
+  options.console_ranks = config.console_ranks;
+  options.stdout_filters = config.stdout_filters;
+  options.stderr_filters = config.stderr_filters;
+  options.hostname = Hostname();
   options.inherit_stderr = environment.Get("DDPRUN_STDERR") == "inherit";
   if (const auto temp = environment.Get("TMPDIR"); temp && !temp->empty()) {
     options.temp_dir = options.memory_dir = *temp;
   }
-  if (const auto prefix = environment.Get("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE")) {
-    options.prefix_template = *prefix;
+  const std::string from_torch =
+      environment.Get("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE").value_or("");
+  for (const std::string& text : {config.log_line_prefix_template, from_torch}) {
+    if (text.empty()) continue;
+    options.prefix_template = text;
+    break;
   }
   return options;
 }
@@ -47,8 +72,12 @@ class LogRouter::Impl {
   RunFolder& folder() { return folder_; }
 
   absl::StatusOr<WorkerStdio> OpenWorker(int local_rank, int rank) {
-    const Streams redirect = options_.redirects.For(local_rank);
+    const bool is_shown =
+        options_.console_ranks.empty() || options_.console_ranks.contains(local_rank);
     const Streams tee = options_.tee.For(local_rank);
+    // Without files there is nowhere to redirect to, and the stream stays where it is.
+    const Streams redirect =
+        options_.log_dir == "/dev/null" ? Streams{} : options_.redirects.For(local_rank);
     absl::StatusOr<std::string> folder = folder_.MakeWorkerFolder(local_rank);
     const bool needs_folder = redirect.out || redirect.err || tee.out || tee.err;
     // Without a folder there is no error file; that alone is no reason not to run.
@@ -57,21 +86,30 @@ class LogRouter::Impl {
     if (folder.ok() && !folder->empty()) stdio.error_file = *folder + "/error.json";
     const std::string base = folder.ok() ? *folder : "";
     if (needs_folder) TellPlace();
-    const std::string prefix = PrefixOf(local_rank, rank);
+    const std::string prefix =
+        LinePrefix(options_.prefix_template, {.role_name = options_.role,
+                                              .rank = rank,
+                                              .local_rank = local_rank,
+                                              .hostname = options_.hostname});
 
     if (redirect.out || tee.out) {
       StreamPlan plan{.local_rank = local_rank, .is_stderr = false};
-      absl::Status status = PlanFile(plan, base, "stdout.log", tee.out, prefix);
+      absl::Status status = PlanFile(plan, base, tee.out && is_shown, prefix);
       if (!status.ok()) return status;
       status = OpenChannel(std::move(plan), stdio.stdout_fd);
       if (!status.ok()) return status;
+    } else if (!is_shown) {
+      absl::StatusOr<UniqueFd> nowhere = OpenNull();
+      if (!nowhere.ok()) return nowhere.status();
+      stdio.stdout_fd = *std::move(nowhere);
     }
     const bool is_passed_on = !redirect.err && !tee.err;
-    if (is_passed_on && options_.inherit_stderr) return stdio;
+    if (is_passed_on && is_shown && options_.inherit_stderr) return stdio;
     StreamPlan plan{.local_rank = local_rank, .is_stderr = true};
     if (is_passed_on) {
-      plan.console = StreamPlan::Console::kRaw;
-    } else if (absl::Status status = PlanFile(plan, base, "stderr.log", tee.err, prefix);
+      // One that is not shown is read all the same: for the report of a failure.
+      if (is_shown) plan.console = StreamPlan::Console::kRaw;
+    } else if (absl::Status status = PlanFile(plan, base, tee.err && is_shown, prefix);
                !status.ok()) {
       return status;
     }
@@ -83,27 +121,15 @@ class LogRouter::Impl {
 
   std::string TakeLossWarning() {
     const Losses before = std::exchange(told_losses_, thread_->losses());
-    std::vector<std::string> parts;
-    const auto add = [&parts](uint64_t lines, const std::string& place, int error) {
-      parts.push_back(absl::StrCat(lines, " lines are missing from ", place, ": ", strerror(error)));
-    };
-    const Losses& now = told_losses_;
-    if (now.file_lines > before.file_lines) {
-      add(now.file_lines, "log files in " + folder_.path(), now.file_error);
-    }
-    if (now.refused_lines > before.refused_lines) {
-      add(now.refused_lines, "the console", now.console_error);
-    }
-    return parts.empty() ? "" : "warning: " + absl::StrJoin(parts, "; ");
+    return LossWarning(before, told_losses_, folder_.path());
+  }
+
+  void BeginAttempt(int restart_count) {
+    folder_.BeginAttempt(restart_count);
+    has_copies_ = {};
   }
 
  private:
-  std::string PrefixOf(int local_rank, int rank) const {
-    std::string prefix = ReplaceMacro(options_.prefix_template, "role_name", options_.role);
-    prefix = ReplaceMacro(prefix, "local_rank", std::to_string(local_rank));
-    return ReplaceMacro(prefix, "rank", std::to_string(rank));
-  }
-
   // Nobody can know a folder that we have named.
   void TellPlace() {
     if (!options_.log_dir.empty() || std::exchange(place_told_, folder_.path()) == folder_.path()) {
@@ -113,17 +139,29 @@ class LogRouter::Impl {
                  "/attempt_<n>/<local_rank>/; --log_dir chooses the place");
   }
 
-  // `folder` is empty with --log_dir=/dev/null: no file then.
-  static absl::Status PlanFile(StreamPlan& plan, const std::string& folder, const char* name,
-                               bool is_teed, const std::string& prefix) {
-    if (is_teed) {
+  // `folder` is empty with --log_dir=/dev/null: no file then. `has_lines`: and to the console.
+  absl::Status PlanFile(StreamPlan& plan, const std::string& folder, bool has_lines,
+                        const std::string& prefix) {
+    if (has_lines) {
       plan.console = StreamPlan::Console::kLines;
       plan.prefix = prefix;
     }
     if (folder.empty()) return absl::OkStatus();
-    absl::StatusOr<FileSink> file = FileSink::Create(folder + "/" + name);
+    absl::StatusOr<FileSink> file =
+        FileSink::Create(folder + (plan.is_stderr ? "/stderr.log" : "/stdout.log"));
     if (!file.ok()) return file.status();
     plan.file = *std::move(file);
+    return has_lines ? ProvideCopies(plan.is_stderr) : absl::OkStatus();
+  }
+
+  // Makes the attempt's file for copied lines when its first stream is opened.
+  absl::Status ProvideCopies(bool is_stderr) {
+    const auto& filters = is_stderr ? options_.stderr_filters : options_.stdout_filters;
+    if (filters.empty() || std::exchange(has_copies_[is_stderr], true)) return absl::OkStatus();
+    absl::StatusOr<FileSink> file = FileSink::Create(
+        folder_.attempt_path() + (is_stderr ? "/filtered_stderr.log" : "/filtered_stdout.log"));
+    if (!file.ok()) return file.status();
+    thread_->SetCopies(is_stderr, FilteredFile(*std::move(file), LineFilter(filters)));
     return absl::OkStatus();
   }
 
@@ -146,6 +184,7 @@ class LogRouter::Impl {
   std::unique_ptr<LogThread> thread_;
   std::string place_told_;
   Losses told_losses_;
+  std::array<bool, 2> has_copies_ = {};  // of stdout and stderr, in this attempt
 };
 
 absl::StatusOr<std::unique_ptr<LogRouter>> LogRouter::Create(LogOptions options) {
@@ -174,7 +213,7 @@ LogRouter::~LogRouter() = default;
 
 void LogRouter::BeginRound(int restart_count) {
   EndRound();
-  impl_->folder().BeginAttempt(restart_count);
+  impl_->BeginAttempt(restart_count);
 }
 
 void LogRouter::EndRound() { impl_->thread().CloseAll(); }

@@ -7,11 +7,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "launcher/cli/environment.h"
 #include "launcher/cli/launch_config.h"
+#include "launcher/logs/log_losses.h"
 #include "rendezvous/base/time.h"
 #include "rendezvous/base/unique_fd.h"
 
@@ -23,8 +26,14 @@ struct LogOptions {
   std::string role = "default";
   StreamChoice redirects;
   StreamChoice tee;
-  // In front of tee'd lines; ${role_name}, ${rank} and ${local_rank} are replaced.
+  std::set<int> console_ranks{};  // local ranks whose output the console gets; empty: all
+  // Tee'd lines that reach the console and hold one of these texts are copied, with their prefix,
+  // to filtered_stdout.log and filtered_stderr.log in the attempt's folder.
+  std::vector<std::string> stdout_filters{};
+  std::vector<std::string> stderr_filters{};
+  // In front of tee'd lines; see LinePrefix.
   std::string prefix_template = "[${role_name}${local_rank}]:";
+  std::string hostname{};
   std::string temp_dir = "/tmp";
   // In place of temp_dir where only error files need a folder: making and removing one for each
   // worker takes a tenth of a start's processor time on ext4. Not used when it cannot be written or
@@ -36,7 +45,8 @@ struct LogOptions {
   int stderr_fd = 2;
 };
 
-// What the configuration and DDPRUN_STDERR, TMPDIR and TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE ask.
+// What the configuration and DDPRUN_STDERR, TMPDIR and TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE ask;
+// an empty template counts as none.
 LogOptions MakeLogOptions(const LaunchConfig& config, const Environment& environment);
 
 // The worker's ends. They are closed with this object: keep it until the worker has been started.
@@ -81,14 +91,8 @@ class LogRouter {
   // The same for a line that can be missed: false, and nothing done, while many wait already.
   bool Offer(const std::string& line);
 
+  using Losses = LogLosses;
   // What was lost so far.
-  struct Losses {
-    uint64_t console_lines = 0;
-    uint64_t refused_lines = 0;  // of those, what stdout or stderr refused: a file on a full disk
-    int console_error = 0;       // errno of the last write there that failed
-    uint64_t file_lines = 0;
-    int file_error = 0;
-  };
   Losses losses() const;
   // One warning for the user about what was lost and not told of before; "": nothing.
   std::string TakeLossWarning();

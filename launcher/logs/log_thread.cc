@@ -91,9 +91,18 @@ void LogThread::Add(StreamPlan plan) {
   Post([this, shared] { Open(std::move(*shared)); });
 }
 
+void LogThread::SetCopies(bool is_stderr, FilteredFile copies) {
+  auto shared = std::make_shared<FilteredFile>(std::move(copies));
+  Post([this, is_stderr, shared] { copies_[is_stderr] = std::move(*shared); });
+}
+
 void LogThread::CloseAll() {
   Post([this] {
     CloseStreams();
+    for (auto& copies : copies_) {
+      if (copies) closed_losses_.Add(copies->file());
+      copies.reset();
+    }
     tails_.clear();
   });
 }
@@ -274,23 +283,27 @@ void LogThread::Deliver(Stream& stream, std::string_view bytes) {
   if (plan.console == StreamPlan::Console::kRaw) {
     stream.output->sink.AppendRaw(stream.cursor, bytes);
   } else if (plan.console == StreamPlan::Console::kLines) {
-    stream.splitter.Push(bytes, [&](const LineSplitter::Line& line) {
-      stream.output->sink.AppendLine(plan.prefix, line.text, line.is_cut ? kCutMark : "");
-    });
+    stream.splitter.Push(bytes, [&](const auto& line) { DeliverLine(stream, line); });
+    if (auto& copies = copies_[plan.is_stderr]) copies->Flush();
   }
+}
+
+void LogThread::DeliverLine(Stream& stream, const LineSplitter::Line& line) {
+  const StreamPlan& plan = stream.plan;
+  const std::string_view mark = line.is_cut ? kCutMark : std::string_view();
+  stream.output->sink.AppendLine(plan.prefix, line.text, mark);
+  if (auto& copies = copies_[plan.is_stderr]) copies->Take(plan.prefix, line.text, mark);
 }
 
 void LogThread::Close(Stream& stream) {
   StreamPlan& plan = stream.plan;
   if (plan.console == StreamPlan::Console::kLines) {
-    stream.splitter.Finish([&](const LineSplitter::Line& line) {
-      stream.output->sink.AppendLine(plan.prefix, line.text, "");
-    });
+    stream.splitter.Finish([&](const auto& line) { DeliverLine(stream, line); });
+    if (auto& copies = copies_[plan.is_stderr]) copies->Flush();
   }
   if (plan.file) {
     plan.file->Finish();
-    closed_losses_.file_lines += plan.file->dropped_lines();
-    if (plan.file->last_error() != 0) closed_losses_.file_error = plan.file->last_error();
+    closed_losses_.Add(*plan.file);
   }
   // Closing alone would not do while a child between its clone and its exec has a copy of the
   // descriptor: epoll would report the stream's end all the time, to nobody.
@@ -361,15 +374,13 @@ void LogThread::AnswerQuestions() {
 void LogThread::CountLosses() {
   LogRouter::Losses sum = closed_losses_;
   for (const auto& [id, stream] : streams_) {
-    if (!stream->plan.file) continue;
-    sum.file_lines += stream->plan.file->dropped_lines();
-    if (stream->plan.file->last_error() != 0) sum.file_error = stream->plan.file->last_error();
+    if (stream->plan.file) sum.Add(*stream->plan.file);
   }
-  for (const Output* output : {&stdout_, &stderr_}) {
-    sum.console_lines += output->sink.dropped_lines();
-    sum.refused_lines += output->sink.refused_lines();
-    if (output->sink.last_error() != 0) sum.console_error = output->sink.last_error();
+  for (const auto& copies : copies_) {
+    if (copies) sum.Add(copies->file());
   }
+  sum.Add(stdout_.sink);
+  sum.Add(stderr_.sink);
   const std::lock_guard<std::mutex> lock(mutex_);
   losses_ = sum;
 }

@@ -2,6 +2,7 @@
 #ifndef DDPRUN_LAUNCHER_LOGS_LOG_THREAD_H_
 #define DDPRUN_LAUNCHER_LOGS_LOG_THREAD_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -17,6 +18,7 @@
 #include "absl/status/statusor.h"
 #include "launcher/logs/console_sink.h"
 #include "launcher/logs/file_sink.h"
+#include "launcher/logs/filtered_file.h"
 #include "launcher/logs/line_splitter.h"
 #include "launcher/logs/log_router.h"
 #include "launcher/logs/tail_buffer.h"
@@ -48,6 +50,9 @@ class LogThread {
   LogThread& operator=(const LogThread&) = delete;
 
   void Add(StreamPlan plan);
+  // From here on, lines of stdout (or stderr) that go to the console go through `copies` as well,
+  // until CloseAll.
+  void SetCopies(bool is_stderr, FilteredFile copies);
   // Reads every channel empty, closes it, and forgets the tails.
   void CloseAll();
   std::string Tail(int local_rank, size_t max_lines, Duration timeout);
@@ -87,6 +92,7 @@ class LogThread {
   // One read; false: nothing there now, or the stream has ended and is gone.
   bool ReadOnce(Stream& stream);
   void Deliver(Stream& stream, std::string_view bytes);
+  void DeliverLine(Stream& stream, const LineSplitter::Line& line);
   void Close(Stream& stream);
   void CloseStreams();
   bool MustWait(Stream& stream);
@@ -113,7 +119,8 @@ class LogThread {
   uint64_t next_id_;
   std::map<int, TailBuffer> tails_;  // by local rank
   std::vector<Question> questions_;
-  LogRouter::Losses closed_losses_;  // of streams that are gone
+  std::array<std::optional<FilteredFile>, 2> copies_;  // of stdout and stderr
+  LogRouter::Losses closed_losses_;                    // of streams that are gone
   std::vector<char> buffer_;
 
   std::thread thread_;

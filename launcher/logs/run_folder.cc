@@ -105,7 +105,7 @@ absl::StatusOr<std::string> RunFolder::TryMakeWorkerFolder(int local_rank) {
   if (path_.empty()) {
     if (absl::Status status = MakeRunFolder(); !status.ok()) return status;
   }
-  const std::string attempt = path_ + "/" + attempt_;
+  const std::string attempt = attempt_path();
   const std::string worker = absl::StrCat(attempt, "/", local_rank);
   for (const std::string& folder : {attempt, worker}) {
     if (mkdir(folder.c_str(), 0755) == 0) {

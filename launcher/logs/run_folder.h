@@ -35,6 +35,8 @@ class RunFolder {
   // Removes what was made under temp_dir as far as no file is in it.
   void RemoveEmptyTemporaries();
 
+  // Where the attempt's workers have their folders; exists once one of them was made.
+  std::string attempt_path() const { return path_ + "/" + attempt_; }
   const std::string& path() const { return path_; }  // empty while there is none
 
  private:

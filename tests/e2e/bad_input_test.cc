@@ -61,6 +61,8 @@ TEST_CASE("bad input: usage errors end with 2 before anything starts") {
       {{"--nnodes=2", "--node_rank=5", "--master_addr=127.0.0.1", toy}, 2, "5", "0"},
       {{"--max_restarts=-3", toy}, 2, "'-3'", "0"},
       {{"--redirects=7", toy}, 2, "'7'", "3"},
+      {{"--local_ranks_filter=all", toy}, 2, "'all'", "0,1,12"},
+      {{"--duplicate_stdout_filters=a,", toy}, 2, "'a,'", ",, for a comma"},
       {{"--rdzv_conf=join_timeout", "--nnodes=2", "--rdzv_endpoint=h", toy},
        2,
        "join_timeout",

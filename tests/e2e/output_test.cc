@@ -1,9 +1,12 @@
 // What the real ddprun runs and prints: help, version, scripts, log files, prefixes.
 #include <doctest/doctest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
+#include <set>
+#include <sstream>
 
 #include "tests/e2e/job.h"
 
@@ -97,6 +100,91 @@ TEST_CASE("output: tee'd streams are in files and, line by line with a prefix, o
   CHECK(ddprun->err().find("[default1]:err 1\n") != std::string::npos);
   const std::filesystem::path files = RunFolder(job.File("logs")) / "attempt_0" / "1";
   CHECK(ReadFile(files / "stdout.log") == "out 1\n");
+}
+
+TEST_CASE("output: only the chosen local ranks reach the console, files have all") {
+  Job job;
+  auto ddprun =
+      job.Run({"--nproc_per_node=3", "-t", "0:1,1:1", "--log_dir=" + job.File("logs")},
+              {"print:out {rank}", "err:err {rank}"}, {.env = {{"PET_LOCAL_RANKS_FILTER", "1"}}});
+  REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
+  CHECK(ddprun->out() == "[default1]:out 1\n");
+  CHECK(ddprun->err().find("err 1\n") != std::string::npos);
+  CHECK(ddprun->err().find("err 0\n") == std::string::npos);
+  CHECK(ddprun->err().find("err 2\n") == std::string::npos);
+  const std::filesystem::path files = RunFolder(job.File("logs")) / "attempt_0";
+  CHECK(ReadFile(files / "0" / "stdout.log") == "out 0\n");
+}
+
+TEST_CASE("output: the report has the stderr of a failed worker that the console did not show") {
+  Job job;
+  auto ddprun = job.Run({"--nproc_per_node=2", "--local_ranks_filter=0"},
+                        {"err:why it failed@1", "exit:7@1", "wait@0"});
+  REQUIRE_MESSAGE(ddprun->Wait() == 7, ddprun->Describe());
+  const size_t line = ddprun->err().find("why it failed");
+  REQUIRE_MESSAGE(line != std::string::npos, ddprun->Describe());
+  CHECK(ddprun->err().find("why it failed", line + 1) == std::string::npos);
+}
+
+TEST_CASE("output: lines that a filter names are copied, with the prefix of --log_line_prefix") {
+  Job job;
+  const std::vector<std::string> options = {
+      "--nproc_per_node=2",
+      "-t",
+      "1",
+      "--log_dir=" + job.File("logs"),
+      "--duplicate-stdout-filters=loss 0,,5,done",
+      "--duplicate_stderr_filters=x",
+      "--log_line_prefix_template=${role_name}/${rank}/${hostname}/${nothing} "};
+  auto ddprun = job.Run(options, {"print:loss 0,5", "print:loss 0", "print:done@1"},
+                        {.env = {{"TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", "[other]"}}});
+  REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
+  CHECK(ddprun->err().find("warning: --duplicate_stderr_filters copies nothing") !=
+        std::string::npos);
+  CHECK(ddprun->err().find("--duplicate_stdout_filters") == std::string::npos);
+  const std::filesystem::path files = RunFolder(job.File("logs")) / "attempt_0";
+  char host[256] = {};
+  REQUIRE(gethostname(host, sizeof host - 1) == 0);
+  const std::string end = "/" + std::string(host) + "/${nothing} ";
+  std::istringstream copied(ReadFile(files / "filtered_stdout.log"));
+  std::multiset<std::string> lines;
+  for (std::string line; std::getline(copied, line);) lines.insert(line);
+  CHECK(lines == std::multiset<std::string>{"default/0" + end + "loss 0,5",
+                                            "default/1" + end + "loss 0,5",
+                                            "default/1" + end + "done"});
+  CHECK_FALSE(std::filesystem::exists(files / "filtered_stderr.log"));
+}
+
+TEST_CASE("output: a membership restart keeps the logs of the round before") {
+  Job job;
+  const std::vector<std::string> options =
+      job.NodeOptions(1, "1:2", {"--rdzv_conf=last_call_timeout=1", "-r", "1"});
+  std::vector<std::string> a_options = options;
+  a_options.push_back("--log_dir=" + job.File("logs"));
+  // The first round has one worker that waits; the second, with another node, ends.
+  const std::vector<std::string> steps = {"env:WORLD_SIZE", "touch:" + job.File("up{rank}"),
+                                          "until:" + job.File("up1")};
+  auto a = job.Run(a_options, steps);
+  REQUIRE_MESSAGE(job.WaitForFile("up0"), a->Describe());
+  auto b = job.Run(options, steps);
+  REQUIRE_MESSAGE(a->Wait() == 0, a->Describe());
+  REQUIRE_MESSAGE(b->Wait() == 0, b->Describe());
+  const std::filesystem::path folder = RunFolder(job.File("logs"));
+  CHECK(ReadFile(folder / "attempt_0" / "0" / "stdout.log") == "WORLD_SIZE=1\n");
+  CHECK(ReadFile(folder / "attempt_0.1" / "0" / "stdout.log") == "WORLD_SIZE=2\n");
+}
+
+TEST_CASE(
+    "output: where files go without --log_dir is said, a rank that is not here is warned of") {
+  Job job;
+  auto ddprun = job.Run({"--nproc_per_node=1", "-r", "0:1,12:3"}, {"print:x"},
+                        {.env = {{"TMPDIR", job.File("")}}});
+  REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
+  CHECK_MESSAGE(ddprun->err().find("ddprun: log files are in " + job.File("")) != std::string::npos,
+                ddprun->Describe());
+  CHECK_MESSAGE(ddprun->err().find("--redirects: no worker here has local rank 12; the only one "
+                                   "is 0") != std::string::npos,
+                ddprun->Describe());
 }
 
 TEST_CASE("output: the report shows the last 50 lines of the first failing worker's stderr") {

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -123,6 +124,28 @@ TEST_CASE("cli: a PET_ variable stands in for an option and the command line win
   CHECK(ErrorOf({"p"}, Plain({"PET_NNODES="})).find("PET_NNODES ''") == 0);
 }
 
+TEST_CASE("cli: what reaches the console and how, by option and by variable") {
+  const Environment environment =
+      Plain({"PET_LOCAL_RANKS_FILTER=0,12", "PET_DUPLICATE_STDOUT_FILTERS=a,,b,c",
+             "PET_DUPLICATE_STDERR_FILTERS=oops", "PET_LOG_LINE_PREFIX_TEMPLATE=${rank}: "});
+  const LaunchConfig by_variable = Config({"p"}, environment);
+  CHECK(by_variable.console_ranks == std::set<int>{0, 12});
+  CHECK(by_variable.stdout_filters == std::vector<std::string>{"a,b", "c"});
+  CHECK(by_variable.stderr_filters == std::vector<std::string>{"oops"});
+  CHECK(by_variable.log_line_prefix_template == "${rank}: ");
+  const LaunchConfig by_option =
+      Config({"--local-ranks-filter=1", "--duplicate_stdout_filters", "x",
+              "--duplicate-stderr-filters=", "--log-line-prefix-template=>", "p"},
+             environment);
+  CHECK(by_option.console_ranks == std::set<int>{1});
+  CHECK(by_option.stdout_filters == std::vector<std::string>{"x"});
+  CHECK(by_option.stderr_filters.empty());
+  CHECK(by_option.log_line_prefix_template == ">");
+  CHECK(
+      ErrorOf({"p"}, Plain({"PET_LOCAL_RANKS_FILTER=all"})).find("PET_LOCAL_RANKS_FILTER 'all'") ==
+      0);
+}
+
 TEST_CASE("cli: --help begins with an example and names every option") {
   const std::string help = TextOf({"--nproc_per_node=0", "--help", "--unknown"});
   CHECK(help.find("Example") == 0);
@@ -145,6 +168,10 @@ TEST_CASE("cli: --help begins with an example and names every option") {
                            "--log_dir",
                            "--redirects",
                            "--tee",
+                           "--local_ranks_filter",
+                           "--duplicate_stdout_filters",
+                           "--duplicate_stderr_filters",
+                           "--log_line_prefix_template",
                            "--shutdown_timeout",
                            "--help",
                            "--version",
@@ -284,7 +311,10 @@ std::vector<BadRow> BadValueRows() {
       {{"-r", "4", "p"}, "'4'", "3 (both)"},
       {{"-r", "0:1,", "p"}, "'0:1,'", "0:1,12:3"},
       {{"-t", "0:1,1:9", "p"}, "'0:1,1:9'", "0:1,12:3"},
-      {{"-t", "0:1,4:3", "--nproc_per_node=4", "p"}, "'4'", "from 0 to 3"},
+      {{"-t", "0:1,4096:3", "p"}, "'0:1,4096:3'", "0:1,12:3"},
+      {{"--local_ranks_filter=0;1", "p"}, "'0;1'", "as in 0,1,12"},
+      {{"--duplicate-stdout-filters=a,", "p"}, "'a,'", ",, for a comma"},
+      {{"--duplicate_stderr_filters", ",", "p"}, "','", ",, for a comma"},
   };
 }
 

@@ -65,13 +65,5 @@ TEST_CASE("worker count: auto without a GPU is the CPUs; a driver in trouble is 
                                 "the driver did not answer in 10 s") == 0);
 }
 
-TEST_CASE("worker count: options for local ranks are checked against the count") {
-  LaunchConfig config = Asked(WorkersBy::kGpu);
-  config.tee.by_local_rank[2] = {.out = true};
-  const absl::Status status = Resolve(GoodMachine(), config);
-  CHECK(absl::IsInvalidArgument(status));
-  CHECK(status.message() == "--tee: local rank '2': expected ranks from 0 to 1");
-}
-
 }  // namespace
 }  // namespace ddprun::launcher

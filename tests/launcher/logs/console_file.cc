@@ -11,10 +11,19 @@
 
 namespace ddprun::launcher {
 
-ConsoleFile::ConsoleFile()
+namespace {
+
+std::string Content(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+}  // namespace
+
+ConsoleFile::ConsoleFile(LogOptions options)
     : file_(open(dir_.File("console").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600)) {
   DDP_CHECK(file_.is_open());
-  LogOptions options;
+  if (options.log_dir.empty()) options.log_dir = dir_.File("logs");
   options.temp_dir = options.memory_dir = dir_.path().string();
   options.stdout_fd = file_.get();
   options.stderr_fd = file_.get();
@@ -25,8 +34,11 @@ ConsoleFile::ConsoleFile()
 
 std::string ConsoleFile::Close() {
   router_.reset();
-  std::ifstream file(dir_.File("console"));
-  return std::string(std::istreambuf_iterator<char>(file), {});
+  return Content(dir_.File("console"));
+}
+
+std::string ConsoleFile::FileOf(const std::string& name) const {
+  return Content(router_->run_folder() + "/" + name);
 }
 
 std::vector<std::string> Lines(const std::string& text) {

@@ -14,9 +14,13 @@ namespace ddprun::launcher {
 
 class ConsoleFile {
  public:
-  ConsoleFile();
+  // The consoles of `options` become the file, its folders those of this object; both streams
+  // append to it.
+  explicit ConsoleFile(LogOptions options = {});
 
   LogRouter& router() { return *router_; }
+  // A file below the run's folder.
+  std::string FileOf(const std::string& name) const;
   // Ends the router; everything that was written.
   std::string Close();
 

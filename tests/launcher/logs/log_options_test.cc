@@ -5,7 +5,9 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "launcher/logs/log_router.h"
 #include "rendezvous/base/unique_fd.h"
@@ -35,7 +37,31 @@ TEST_CASE("log options: what the configuration and the environment ask for") {
   CHECK(options.memory_dir == "/t");
   CHECK(MakeLogOptions(config, {}).memory_dir == "/dev/shm");
   CHECK(options.prefix_template == "[${rank}]");
+  CHECK_FALSE(options.hostname.empty());
   CHECK_FALSE(MakeLogOptions(config, {}).inherit_stderr);
+}
+
+TEST_CASE("log options: the prefix of the command line wins, an empty one is none") {
+  const auto of = [](const std::string& option, const std::string& variable) {
+    LaunchConfig config;
+    config.log_line_prefix_template = option;
+    const std::string name = "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE=";
+    return MakeLogOptions(config, {.variables = {name + variable}, .machine = {}}).prefix_template;
+  };
+  CHECK(of("a", "b") == "a");
+  CHECK(of("", "b") == "b");
+  CHECK(of("", "") == LogOptions().prefix_template);
+}
+
+TEST_CASE("log options: who reaches the console and what is copied") {
+  LaunchConfig config;
+  config.console_ranks = {3};
+  config.stdout_filters = {"out"};
+  config.stderr_filters = {"err"};
+  const LogOptions options = MakeLogOptions(config, {});
+  CHECK(options.console_ranks == std::set<int>{3});
+  CHECK(options.stdout_filters == std::vector<std::string>{"out"});
+  CHECK(options.stderr_filters == std::vector<std::string>{"err"});
 }
 
 TEST_CASE("log options: a log directory that cannot be written to is one line that quotes it") {
