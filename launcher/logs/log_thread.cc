@@ -338,6 +338,7 @@ void LogThread::Settle() {
   const TimePoint now = SteadyNow();
   stdout_.sink.Flush(now);
   stderr_.sink.Flush(now);
+  CountLosses();  // first: who has waited for the drain asks for them next
   AnswerQuestions();
   Watch(stdout_, kStdoutId);
   Watch(stderr_, kStderrId);
@@ -347,7 +348,6 @@ void LogThread::Settle() {
     DDP_CHECK(epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, stream->plan.read_end.get(), &event) == 0);
     stream->is_paused = false;
   }
-  CountLosses();
 }
 
 void LogThread::Watch(Output& output, uint64_t id) {

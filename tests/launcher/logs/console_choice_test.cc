@@ -221,6 +221,7 @@ TEST_CASE("console choice: what a full disk cannot take is counted, the copies' 
   // Both go on where there is room again, the console on a new line.
   RunWorkers(router, 1, "apple again\n", "");
   CHECK(console.FileOf("attempt_0.1/filtered_stdout.log") == "[default0]:apple again\n");
+  CHECK(router.losses().file_lines == 500 + 824);  // of all rounds
   const std::string all = console.Close();
   CHECK(all.size() == 3000 + std::string("\n[default0]:apple again\n").size());
   CHECK(all.substr(3000) == "\n[default0]:apple again\n");
