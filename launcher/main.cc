@@ -65,7 +65,7 @@ absl::Status CountWorkers(const Environment& environment, LaunchConfig& config) 
 
 int Launch(LaunchConfig config, const Environment& environment) {
   const absl::StatusOr<Program> program =
-      ResolveProgram(config.program, config.args, config.no_python, environment);
+      ResolveProgram(config.program, config.args, config.run_as, environment);
   if (!program.ok()) return Complain(program.status(), ExitCodeOfStartError(program.status()));
 
   if (absl::Status status = CountWorkers(environment, config); !status.ok()) {

@@ -5,8 +5,11 @@
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "launcher/cli/option_values.h"
 #include "launcher/cli/output_options.h"
+#include "launcher/cli/rendezvous_conf.h"
+#include "launcher/cli/stop_signals.h"
 #include "launcher/cli/text.h"
 
 namespace ddprun::launcher {
@@ -55,7 +58,7 @@ class Reader {
   }
   bool Flag(const std::string& name) {
     bool is_set = false;
-    Into(name, is_set, ParseBool);
+    Into(name, is_set, ParseFlag);
     return is_set;
   }
   void Fail(absl::Status status) {
@@ -80,8 +83,7 @@ absl::StatusOr<std::string> CheckName(const std::string& text) {
 
 absl::StatusOr<std::string> HostOrNothing(const std::string& text) {
   if (text.empty()) return std::string();
-  if (absl::Status status = CheckHost(text); !status.ok()) return status;
-  return text;
+  return ParseHost(text);
 }
 
 // Counting GPUs takes a probe of the driver: no business of a reader of options.
@@ -96,6 +98,51 @@ void ReadWorkers(Reader& read, const MachineFacts& machine, LaunchConfig& config
             [&](const std::string& text) { return ParseWorkersPerNode(text, machine.cpu_count); });
 }
 
+// torchrun: --run_path wins over the other two, which exclude each other.
+void ReadRunAs(Reader& read, LaunchConfig& config) {
+  const bool is_module = read.Flag("module");
+  const bool is_itself = read.Flag("no_python");
+  if (read.Flag("run_path")) {
+    config.run_as = RunAs::kRunPath;
+  } else if (is_module && is_itself) {
+    read.Fail(InvalidArgumentError(
+        absl::StrCat(read.Find("no_python")->source, " with ", read.Find("module")->source,
+                     ": expected one of them; a module is run by Python")));
+  } else if (is_module) {
+    config.run_as = RunAs::kModule;
+  } else if (is_itself) {
+    config.run_as = RunAs::kItself;
+  }
+}
+
+// One of `accepted`.
+absl::StatusOr<std::string> OneOf(const std::string& text, const std::vector<std::string>& accepted,
+                                  absl::string_view explanation) {
+  for (const std::string& word : accepted) {
+    if (text == word) return text;
+  }
+  return InvalidArgumentError(
+      absl::StrCat("expected ", absl::StrJoin(accepted, ", "), explanation));
+}
+
+// What torchrun has for its own making: Python's way to start processes, plug-ins in Python.
+void ReadPythonOnly(Reader& read, LaunchConfig& config) {
+  std::string unused;
+  read.Into("start_method", unused, [](const std::string& text) {
+    return OneOf(text, {"spawn", "fork", "forkserver"},
+                 " (no effect: workers are always processes of their own)");
+  });
+  read.Into("event_log_handler", config.event_log_handler, [](const std::string& text) {
+    return OneOf(text, {"null", "console", "dynamic_rendezvous"},
+                 " (a handler registered in Python is out of reach here)");
+  });
+  if (const GivenValue* value = read.Find("logs_specs")) {
+    read.Fail(Wrong(*value,
+                    "plug-ins written in Python are out of reach here; expected --log_dir, "
+                    "--redirects and --tee in its place"));
+  }
+}
+
 void ReadPlainValues(Reader& read, const MachineFacts& machine, LaunchConfig& config) {
   read.Into("nnodes", config.nodes, ParseNodeRange);
   ReadWorkers(read, machine, config);
@@ -105,9 +152,8 @@ void ReadPlainValues(Reader& read, const MachineFacts& machine, LaunchConfig& co
             [](const std::string& text) { return ParseNumber(text, 0, 1000000); });
   read.Into("shutdown_timeout", config.shutdown_timeout,
             [](const std::string& text) { return ParseSeconds(text, true); });
-  Duration unused;  // exits are seen at once: there is nothing to poll
-  read.Into("monitor_interval", unused,
-            [](const std::string& text) { return ParseSeconds(text, false); });
+  double unused;  // exits are seen at once: there is nothing to poll
+  read.Into("monitor_interval", unused, ParseInterval);
   read.Into("rdzv_conf", config.rendezvous_options,
             [&](const std::string& text) { return ParseRendezvousConf(text, config.warnings); });
   read.Into("rdzv_id", config.run_id, CheckName);
@@ -119,7 +165,11 @@ void ReadPlainValues(Reader& read, const MachineFacts& machine, LaunchConfig& co
   read.Into("duplicate_stdout_filters", config.stdout_filters, ParseLineFilters);
   read.Into("duplicate_stderr_filters", config.stderr_filters, ParseLineFilters);
   config.log_line_prefix_template = read.Text("log_line_prefix_template", "");
-  config.no_python = read.Flag("no_python");
+  ReadRunAs(read, config);
+  ReadPythonOnly(read, config);
+  const GivenValue* signals = read.Find("signals_to_handle");
+  config.signals_to_handle = signals != nullptr ? signals->text : kDefaultSignalsToHandle;
+  config.more_stop_signals = MoreStopSignals(config.signals_to_handle, config.warnings);
   config.log_dir = read.Text("log_dir", "");
   if (config.role.empty()) config.role = "default";
 }
@@ -130,8 +180,15 @@ Asked ReadBackend(Reader& read) {
   const GivenValue* value = read.FindText("rdzv_backend");
   if (value == nullptr) return Asked::kNothing;
   if (value->text == "c10d" || value->text == "grpc") return Asked::kC10d;
-  if (value->text != "static") {
-    read.Fail(Wrong(*value, "expected c10d, grpc or static"));
+  if (value->text.rfind("etcd", 0) == 0) {
+    read.Fail(Wrong(*value,
+                    "no etcd server is needed here; expected c10d with --rdzv_endpoint, "
+                    "whose host serves the rendezvous itself"));
+  } else if (value->text != "static") {
+    const std::string nearest = NearestName(value->text, {"c10d", "grpc", "static"});
+    read.Fail(Wrong(*value, absl::StrCat("expected c10d, grpc or static",
+                                         nearest.empty() ? "" : "; did you mean ", nearest,
+                                         nearest.empty() ? "" : "?")));
   }
   return Asked::kStatic;
 }
@@ -190,6 +247,12 @@ void UseC10d(Reader& read, LaunchConfig& config) {
 void ChooseRendezvous(Reader& read, LaunchConfig& config) {
   if (read.Flag("standalone")) {
     config.rendezvous = RendezvousKind::kStandalone;
+    if (config.node_rank.value_or(0) != 0) {
+      const GivenValue& value = *read.Find("node_rank");
+      config.warnings.push_back(absl::StrCat(value.source, " ", Quoted(value.text),
+                                             " is not used: --standalone is a job of one node"));
+      config.node_rank.reset();
+    }
     return;
   }
   const bool names_master = read.FindText("master_addr") || read.FindText("master_port");

@@ -70,6 +70,14 @@ enum class WorkersBy {
   kGpuOrCpu,  // auto: the same, and where there is none the CPUs
 };
 
+// How a worker executes the program.
+enum class RunAs {
+  kByName,   // a name ending in .py under Python, anything else as it is
+  kItself,   // --no_python: as it is
+  kModule,   // -m: python -m
+  kRunPath,  // --run_path: under Python by runpy.run_path, whatever its name
+};
+
 struct LaunchConfig {
   NodeRange nodes;
   int workers_per_node = 1;
@@ -96,7 +104,12 @@ struct LaunchConfig {
   std::vector<std::string> stderr_filters;
   std::string log_line_prefix_template;  // empty: not given
 
-  bool no_python = false;
+  // As given, for the workers' environment, and what stops the job beyond INT, TERM, HUP and QUIT.
+  std::string signals_to_handle;
+  std::vector<int> more_stop_signals;
+  std::string event_log_handler = "null";  // null, console or dynamic_rendezvous
+
+  RunAs run_as = RunAs::kByName;
   std::string program;
   std::vector<std::string> args;  // the program's, verbatim
 

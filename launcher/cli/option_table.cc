@@ -14,6 +14,7 @@ namespace {
 using absl::InvalidArgumentError;
 
 constexpr const char* kJob = "Job";
+constexpr const char* kProgram = "Program";
 constexpr const char* kMeeting = "Rendezvous";
 constexpr const char* kFailure = "Failures";
 constexpr const char* kOutput = "Output";
@@ -29,8 +30,14 @@ constexpr std::array kTable = {
     OptionRow{"node_rank", 0, "N", kJob,
               "Rank of this node; needed with the static backend (default there 0).", true},
     OptionRow{"role", 0, "NAME", kJob, "Role of this node's workers (default 'default').", true},
-    OptionRow{"no_python", 0, nullptr, kJob,
+    OptionRow{"no_python", 0, nullptr, kProgram,
               "Execute the program as it is, also if it is a .py file.", true},
+    OptionRow{"module", 'm', nullptr, kProgram,
+              "PROGRAM is a Python module: python3 -u -m PROGRAM (or $PYTHON_EXEC).", true},
+    OptionRow{"run_path", 0, nullptr, kProgram,
+              "PROGRAM is a Python script of any name, run by runpy.run_path; wins over the two "
+              "above.",
+              true},
     OptionRow{"standalone", 0, nullptr, kMeeting, "One node, free ports, no endpoint.", true},
     OptionRow{"rdzv_endpoint", 0, "HOST[:PORT]", kMeeting,
               "Where the nodes meet; the node on HOST serves it (default port 29400).", true},
@@ -38,8 +45,10 @@ constexpr std::array kTable = {
               "c10d (alias grpc; default with an endpoint alone) or static.", true},
     OptionRow{"rdzv_id", 0, "ID", kMeeting, "Id of the job, equal on all nodes.", true},
     OptionRow{"rdzv_conf", 0, "K=V,...", kMeeting,
-              "join_timeout, last_call_timeout, keep_alive_interval, keep_alive_max_attempt, "
-              "is_host, orphan_timeout, exit_barrier_timeout; times in seconds.",
+              "join_timeout (600), last_call_timeout (30), keep_alive_interval, "
+              "keep_alive_max_attempt, is_host, orphan_timeout, exit_barrier_timeout (300); times "
+              "in seconds. Accepted without effect: close_timeout, heartbeat_timeout, "
+              "read_timeout, rank, store_type=tcp.",
               true},
     OptionRow{"master_addr", 0, "HOST", kMeeting,
               "Address of node 0 with the static backend (default 127.0.0.1).", true},
@@ -53,7 +62,9 @@ constexpr std::array kTable = {
     OptionRow{"monitor_interval", 0, "SECONDS", kFailure,
               "Accepted; a worker's end is seen at once.", true},
     OptionRow{"shutdown_timeout", 0, "SECONDS", kFailure,
-              "From SIGTERM to SIGKILL when workers are stopped (default 30).", true},
+              "From SIGTERM to SIGKILL when workers are stopped (default "
+              "$TORCH_ELASTIC_SHUTDOWN_TIMEOUT or 30).",
+              true},
     OptionRow{"log_dir", 0, "DIR", kOutput,
               "Where log files go: DIR/<id>_<random>/attempt_<n>/<local rank>/.", true},
     OptionRow{"redirects", 'r', "STREAMS", kOutput,
@@ -73,15 +84,25 @@ constexpr std::array kTable = {
               "Prefix of tee'd lines with ${role_name}, ${rank}, ${local_rank}, ${hostname} "
               "(default '[${role_name}${local_rank}]:').",
               true},
+    OptionRow{
+        "signals_to_handle", 0, "NAMES", kFailure,
+        "Signals that stop the job, besides SIGTERM, SIGINT, SIGHUP and SIGQUIT, which always "
+        "do: SIGUSR1,SIGUSR2,... Without it SIGUSR1 and SIGUSR2 are passed on to the workers.",
+        true},
+    OptionRow{"event_log_handler", 0, "NAME", kOutput,
+              "Where torchrun's events go: null (nowhere, the default) or console (stderr).", true},
+    OptionRow{"start_method", 0, "METHOD", kOther,
+              "Accepted (spawn, fork, forkserver): workers are always processes of their own.",
+              true},
+    OptionRow{"logs_specs", 0, "NAME", kOther,
+              "A Python plug-in of torchrun's: not possible here, see --log_dir, -r and -t.",
+              false},
     OptionRow{"help", 'h', nullptr, kOther, "This text.", false},
     OptionRow{"version", 0, nullptr, kOther, "The version.", false},
 };
 
 // Options of torchrun that are not here: whoever uses one should not be told of a typing error.
-constexpr std::array<const char*, 9> kMissing = {
-    "module",     "run_path",     "start_method",      "event_log_handler",
-    "logs_specs", "numa_binding", "signals_to_handle", "virtual_local_rank",
-    "use_env"};
+constexpr std::array<const char*, 2> kMissing = {"numa_binding", "virtual_local_rank"};
 
 std::string Underscored(std::string_view name) {
   std::string out(name);
@@ -93,9 +114,15 @@ absl::Status UnknownOption(const std::string& word, std::string_view name) {
   const std::string wanted = Underscored(name);
   const bool is_missing = std::any_of(kMissing.begin(), kMissing.end(),
                                       [&](const char* missing) { return wanted == missing; });
-  if (is_missing || word == "-m") {
+  if (is_missing) {
     return InvalidArgumentError(
         absl::StrCat("option ", Quoted(word), " of torchrun is not supported yet"));
+  }
+  if (wanted == "use_env" || wanted == "no_use_env") {
+    return InvalidArgumentError(absl::StrCat(
+        "option ", Quoted(word),
+        " is torch.distributed.launch's; leave it out: workers always find LOCAL_RANK in the "
+        "environment (a script that wants an argument takes '--local-rank=${local_rank}')"));
   }
   std::vector<std::string> names;
   for (const OptionRow& row : kTable) names.emplace_back(row.name);
@@ -106,16 +133,33 @@ absl::Status UnknownOption(const std::string& word, std::string_view name) {
                    " (an option of the program goes after the program)"));
 }
 
-// The option that `name` abbreviates without doubt, as argparse has it; nullptr: none or several.
-const OptionRow* FindAbbreviated(std::string_view name) {
+// The options that `name` abbreviates: argparse takes a beginning that only one has.
+std::vector<const OptionRow*> FindAbbreviated(std::string_view name) {
   const std::string wanted = Underscored(name);
-  const OptionRow* found = nullptr;
+  std::vector<const OptionRow*> found;
   for (const OptionRow& row : kTable) {
-    if (std::string_view(row.name).substr(0, wanted.size()) != wanted) continue;
-    if (found != nullptr) return nullptr;
-    found = &row;
+    if (std::string_view(row.name).substr(0, wanted.size()) == wanted) found.push_back(&row);
   }
   return found;
+}
+
+absl::StatusOr<const OptionRow*> FindLong(const std::string& word, std::string_view name) {
+  if (const OptionRow* row = FindOption(name)) return row;
+  const std::vector<const OptionRow*> rows = FindAbbreviated(name);
+  if (rows.size() == 1) return rows.front();
+  if (rows.empty() || name.empty()) return UnknownOption(word, name);
+  std::string could_be;
+  for (const OptionRow* row : rows) {
+    absl::StrAppend(&could_be, could_be.empty() ? "--" : ", --", row->name);
+  }
+  return InvalidArgumentError(absl::StrCat("option ", Quoted(word), " could be ", could_be));
+}
+
+const OptionRow* FindLetter(char letter) {
+  for (const OptionRow& row : kTable) {
+    if (row.letter != 0 && row.letter == letter) return &row;
+  }
+  return nullptr;
 }
 
 // One word in front of the program, taken apart.
@@ -128,10 +172,10 @@ struct OptionWord {
 absl::StatusOr<OptionWord> ReadLongWord(const std::string& word) {
   const size_t equals = word.find('=');
   const std::string name = word.substr(2, equals == std::string::npos ? equals : equals - 2);
+  const absl::StatusOr<const OptionRow*> row = FindLong(word.substr(0, equals), name);
+  if (!row.ok()) return row.status();
   OptionWord out;
-  out.row = FindOption(name);
-  if (out.row == nullptr && name.size() >= 2) out.row = FindAbbreviated(name);
-  if (out.row == nullptr) return UnknownOption(word.substr(0, equals), name);
+  out.row = *row;
   out.has_value = equals != std::string::npos;
   if (out.has_value) out.value = word.substr(equals + 1);
   if (out.has_value && out.row->is_flag()) {
@@ -144,15 +188,27 @@ absl::StatusOr<OptionWord> ReadLongWord(const std::string& word) {
 // -r3, -r=3, or -r with its value in the next word.
 absl::StatusOr<OptionWord> ReadShortWord(const std::string& word) {
   OptionWord out;
-  for (const OptionRow& row : kTable) {
-    if (row.letter != 0 && row.letter == word[1]) out.row = &row;
-  }
+  out.row = FindLetter(word[1]);
   const bool is_flag = out.row != nullptr && out.row->is_flag();
-  if (out.row == nullptr || (is_flag && word.size() > 2))
+  if (out.row == nullptr || (is_flag && word.size() > 2)) {
     return UnknownOption(word, word.substr(1));
+  }
   out.has_value = word.size() > 2;
   if (out.has_value) out.value = word.substr(word[2] == '=' ? 3 : 2);
   return out;
+}
+
+// Flags in front of another letter: -mr3 is -m -r3.
+std::vector<std::string> SplitLetters(const std::string& word) {
+  std::vector<std::string> words;
+  size_t next = 1;
+  for (; next + 1 < word.size(); ++next) {
+    const OptionRow* row = FindLetter(word[next]);
+    if (row == nullptr || !row->is_flag() || FindLetter(word[next + 1]) == nullptr) break;
+    words.push_back({'-', word[next]});
+  }
+  words.push_back("-" + word.substr(next));
+  return words;
 }
 
 }  // namespace
@@ -175,23 +231,28 @@ absl::StatusOr<SplitCommandLine> SplitAtProgram(std::span<const std::string> arg
   SplitCommandLine split;
   size_t next = 0;
   while (next < args.size()) {
-    const std::string& word = args[next];
-    if (word.size() < 2 || word[0] != '-') break;
+    const std::string& whole = args[next];
+    if (whole.size() < 2 || whole[0] != '-') break;
     ++next;
-    if (word == "--") break;
-    absl::StatusOr<OptionWord> option = word[1] == '-' ? ReadLongWord(word) : ReadShortWord(word);
-    if (!option.ok()) return option.status();
-    const OptionRow& row = *option->row;
-    if (!row.is_flag() && !option->has_value) {
-      if (next == args.size()) {
-        return InvalidArgumentError(
-            absl::StrCat(Quoted(word), " needs a value: --", row.name, "=", row.value));
+    if (whole == "--") break;
+    const bool is_long = whole[1] == '-';
+    const std::vector<std::string> words =
+        is_long ? std::vector<std::string>{whole} : SplitLetters(whole);
+    for (const std::string& word : words) {
+      absl::StatusOr<OptionWord> option = is_long ? ReadLongWord(word) : ReadShortWord(word);
+      if (!option.ok()) return option.status();
+      const OptionRow& row = *option->row;
+      if (!row.is_flag() && !option->has_value) {
+        if (next == args.size()) {
+          return InvalidArgumentError(
+              absl::StrCat(Quoted(word), " needs a value: --", row.name, "=", row.value));
+        }
+        option->value = args[next++];
       }
-      option->value = args[next++];
-    }
-    split.options.push_back({.row = &row, .value = std::move(option->value)});
-    if (std::string_view(row.name) == "help" || std::string_view(row.name) == "version") {
-      return split;
+      split.options.push_back({.row = &row, .value = std::move(option->value)});
+      if (std::string_view(row.name) == "help" || std::string_view(row.name) == "version") {
+        return split;
+      }
     }
   }
   split.program.assign(args.begin() + static_cast<ptrdiff_t>(next), args.end());

@@ -40,8 +40,9 @@ struct SplitCommandLine {
 };
 
 // Splits `args` (without argv[0]) where the program begins: at the first word that is neither an
-// option nor an option's value, or after `--`. What follows is never looked at. An unknown option
-// before the program is an error that names the nearest one. `--help` and `--version` end the
+// option nor an option's value, or after `--`. What follows is never looked at. A long option may
+// be cut short as long as only one begins so. An unknown option before the program is an error that
+// names the nearest one. `--help` and `--version` end the
 // reading: they are the last option of the result.
 absl::StatusOr<SplitCommandLine> SplitAtProgram(std::span<const std::string> args);
 

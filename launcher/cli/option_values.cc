@@ -2,15 +2,13 @@
 
 #include <algorithm>
 #include <charconv>
-#include <map>
 #include <optional>
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "launcher/cli/text.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -32,19 +30,65 @@ std::optional<int> DigitsUpTo(const std::string& text, int max) {
   return value;
 }
 
-// Without white space and one pair of quotes around it, which shells and YAML leave behind.
-std::string Unquoted(const std::string& text) {
-  std::string out = text;
-  absl::StripAsciiWhitespace(&out);
-  const bool is_quoted =
-      out.size() >= 2 && out.front() == out.back() && (out.front() == '"' || out.front() == '\'');
-  return is_quoted ? out.substr(1, out.size() - 2) : out;
-}
-
 std::optional<Streams> OneStreamChoice(const std::string& text) {
   if (text.size() != 1 || text[0] < '0' || text[0] > '3') return std::nullopt;
   const int bits = text[0] - '0';
   return Streams{.out = (bits & 1) != 0, .err = (bits & 2) != 0};
+}
+
+// Of an IPv6 address: one to four hexadecimal digits between colons, "" for none.
+std::optional<size_t> CountIpv6Groups(const std::string& text) {
+  if (text.empty()) return 0;
+  const std::vector<std::string> groups = absl::StrSplit(text, ':');
+  for (const std::string& group : groups) {
+    const bool is_good = !group.empty() && group.size() <= 4 &&
+                         std::all_of(group.begin(), group.end(), absl::ascii_isxdigit);
+    if (!is_good) return std::nullopt;
+  }
+  return groups.size();
+}
+
+bool IsIpv6(const std::string& text) {
+  const size_t zone = std::min(text.find('%'), text.size());
+  if (text.find(':', zone) != std::string::npos) return false;
+  const std::string address = text.substr(0, zone);
+  const size_t gap = address.find("::");
+  if (gap == std::string::npos) return CountIpv6Groups(address) == 8;
+  const std::optional<size_t> before = CountIpv6Groups(address.substr(0, gap));
+  const std::optional<size_t> after = CountIpv6Groups(address.substr(gap + 2));
+  return before && after && *before + *after < 8;
+}
+
+// A text cut where its port begins; the port keeps its colon.
+struct HostAndPort {
+  std::string host;
+  std::string port;
+};
+
+// torchrun takes what follows the last colon for the port. An address with several colons that
+// needs no port to be one is an address; where both could be meant, the user has to say.
+absl::StatusOr<HostAndPort> SplitPort(const std::string& text) {
+  if (!text.empty() && text[0] == '[') {
+    const size_t close = text.find(']');
+    const std::string host = close == std::string::npos ? "" : text.substr(1, close - 1);
+    if (host.find(':') == std::string::npos) return InvalidArgumentError("");
+    return HostAndPort{host, text.substr(close + 1)};
+  }
+  const size_t last = text.rfind(':');
+  if (last == std::string::npos) return HostAndPort{text, ""};
+  HostAndPort cut{text.substr(0, last), text.substr(last)};
+  if (text.find(':') == last) return cut;
+  const bool is_port = DigitsUpTo(cut.port.substr(1), 65535).has_value();
+  const bool has_port = is_port && IsIpv6(cut.host);
+  if (IsIpv6(text) && has_port) {
+    return InvalidArgumentError(absl::StrCat("expected brackets, [", text, "] or [", cut.host, "]",
+                                             cut.port,
+                                             ": it could be an address or an address "
+                                             "with a port"));
+  }
+  if (IsIpv6(text)) return HostAndPort{text, ""};
+  if (has_port) return cut;
+  return InvalidArgumentError("");
 }
 
 absl::StatusOr<uint16_t> ParsePort(const std::string& text) {
@@ -52,65 +96,6 @@ absl::StatusOr<uint16_t> ParsePort(const std::string& text) {
   if (!port) return InvalidArgumentError("expected a port between 0 and 65535");
   return static_cast<uint16_t>(*port);
 }
-
-// The keys of torchrun that mean nothing here are known, so that nobody is warned of them.
-const std::vector<std::string>& KnownConfKeys() {
-  static const std::vector<std::string> keys = {
-      "join_timeout",           "last_call_timeout", "keep_alive_interval", "is_host",
-      "keep_alive_max_attempt", "timeout",           "orphan_timeout",      "exit_barrier_timeout",
-      "close_timeout",          "heartbeat_timeout", "read_timeout",        "store_type"};
-  return keys;
-}
-
-absl::StatusOr<std::map<std::string, std::string>> SplitConf(const std::string& text) {
-  std::map<std::string, std::string> conf;
-  const std::vector<std::string> pairs = absl::StrSplit(Unquoted(text), ',');
-  for (const std::string& pair : pairs) {
-    if (Unquoted(pair).empty()) continue;
-    const size_t equals = pair.find('=');
-    if (equals == std::string::npos || equals == 0) {
-      return InvalidArgumentError("expected <key>=<value>,<key>=<value>...");
-    }
-    const std::string key = Unquoted(pair.substr(0, equals));
-    const std::string value = Unquoted(pair.substr(equals + 1));
-    if (value.empty()) return InvalidArgumentError(absl::StrCat(Quoted(key), " needs a value"));
-    conf[key] = value;
-  }
-  return conf;
-}
-
-// Reads keys out of a conf, remembering the first thing that was wrong.
-class ConfReader {
- public:
-  explicit ConfReader(std::map<std::string, std::string> conf) : conf_(std::move(conf)) {}
-
-  std::optional<Duration> Seconds(const std::string& key, bool zero_allowed = false) {
-    return Read<Duration>(
-        key, [&](const std::string& text) { return ParseSeconds(text, zero_allowed); });
-  }
-  std::optional<int> Number(const std::string& key) {
-    return Read<int>(key, [](const std::string& text) { return ParseNumber(text, 1, 1000000); });
-  }
-  std::optional<bool> Bool(const std::string& key) { return Read<bool>(key, ParseBool); }
-  absl::Status status() const { return status_; }
-
- private:
-  template <typename T, typename Parse>
-  std::optional<T> Read(const std::string& key, Parse parse) {
-    const auto found = conf_.find(key);
-    if (found == conf_.end()) return std::nullopt;
-    absl::StatusOr<T> value = parse(found->second);
-    if (value.ok()) return *value;
-    if (status_.ok()) {
-      status_ = InvalidArgumentError(
-          absl::StrCat(key, " ", Quoted(found->second), ": ", value.status().message()));
-    }
-    return std::nullopt;
-  }
-
-  std::map<std::string, std::string> conf_;
-  absl::Status status_;
-};
 
 }  // namespace
 
@@ -165,6 +150,21 @@ absl::StatusOr<Duration> ParseSeconds(const std::string& text, bool zero_allowed
   return Duration(nanoseconds);
 }
 
+absl::StatusOr<double> ParseInterval(const std::string& text) {
+  double value = 0;
+  if (!absl::SimpleAtod(text, &value) || !(value > 0)) {
+    return InvalidArgumentError("expected a number of seconds, more than 0, for example 0.1");
+  }
+  return value;
+}
+
+absl::StatusOr<bool> ParseFlag(const std::string& text) {
+  std::string digits(absl::StripAsciiWhitespace(text));
+  if (!digits.empty() && (digits[0] == '-' || digits[0] == '+')) digits.erase(0, 1);
+  if (!IsDigits(digits)) return InvalidArgumentError("expected a number: 0 is off, 1 is on");
+  return digits.find_first_not_of('0') != std::string::npos;
+}
+
 absl::StatusOr<bool> ParseBool(const std::string& text) {
   const std::string word = absl::AsciiStrToLower(text);
   for (const char* yes : {"1", "true", "t", "yes", "y", "on"}) {
@@ -186,31 +186,24 @@ absl::Status CheckHost(const std::string& host) {
   return InvalidArgumentError("expected a host name or an IP address");
 }
 
+absl::StatusOr<std::string> ParseHost(const std::string& text) {
+  const bool has_brackets = text.size() > 2 && text.front() == '[' && text.back() == ']';
+  std::string host = has_brackets ? text.substr(1, text.size() - 2) : text;
+  if (absl::Status status = CheckHost(host); !status.ok()) return status;
+  return host;
+}
+
 absl::StatusOr<Endpoint> ParseEndpoint(const std::string& text, uint16_t default_port) {
   const absl::Status wrong =
       InvalidArgumentError("expected HOST:PORT or [IPV6]:PORT with a port between 0 and 65535");
-  std::string host = text;
-  std::string port;
-  if (!text.empty() && text[0] == '[') {
-    const size_t close = text.find(']');
-    if (close == std::string::npos) return wrong;
-    host = text.substr(1, close - 1);
-    if (host.find(':') == std::string::npos) return wrong;
-    port = text.substr(close + 1);
-  } else {
-    // More than one colon and no brackets: an IPv6 address without a port.
-    const size_t colon = text.find(':');
-    if (colon != std::string::npos && text.find(':', colon + 1) == std::string::npos) {
-      host = text.substr(0, colon);
-      port = text.substr(colon);
-    }
-  }
-  if (!CheckHost(host).ok()) return wrong;
-  Endpoint endpoint{.host = host, .port = default_port};
-  if (port.empty() && default_port == 0) return InvalidArgumentError("expected HOST:PORT");
-  if (port.empty()) return endpoint;
-  const absl::StatusOr<uint16_t> number = ParsePort(port.substr(1));
-  if (port[0] != ':' || !number.ok()) return wrong;
+  const absl::StatusOr<HostAndPort> cut = SplitPort(std::string(absl::StripAsciiWhitespace(text)));
+  if (!cut.ok()) return cut.status().message().empty() ? wrong : cut.status();
+  if (!CheckHost(cut->host).ok()) return wrong;
+  Endpoint endpoint{.host = cut->host, .port = default_port};
+  if (cut->port.empty() && default_port == 0) return InvalidArgumentError("expected HOST:PORT");
+  if (cut->port.empty()) return endpoint;
+  const absl::StatusOr<uint16_t> number = ParsePort(cut->port.substr(1));
+  if (cut->port[0] != ':' || !number.ok()) return wrong;
   endpoint.port = *number;
   return endpoint;
 }
@@ -234,47 +227,6 @@ absl::StatusOr<StreamChoice> ParseStreamChoice(const std::string& text) {
     choice.by_local_rank[*rank] = *streams;
   }
   return choice;
-}
-
-absl::StatusOr<RendezvousOptions> ParseRendezvousConf(const std::string& text,
-                                                      std::vector<std::string>& warnings) {
-  absl::StatusOr<std::map<std::string, std::string>> conf = SplitConf(text);
-  if (!conf.ok()) return conf.status();
-  const std::vector<std::string>& known = KnownConfKeys();
-  for (const auto& [key, value] : *conf) {
-    if (std::find(known.begin(), known.end(), key) != known.end()) continue;
-    const std::string nearest = NearestName(key, known);
-    warnings.push_back(absl::StrCat("--rdzv_conf: unknown key ", Quoted(key), " is ignored; ",
-                                    nearest.empty()
-                                        ? absl::StrCat("known keys: ", absl::StrJoin(known, ", "))
-                                        : absl::StrCat("did you mean ", nearest, "?")));
-  }
-  if (conf->contains("store_type") && conf->at("store_type") != "tcp") {
-    return InvalidArgumentError(
-        absl::StrCat("store_type ", Quoted(conf->at("store_type")), ": expected tcp"));
-  }
-  ConfReader reader(*std::move(conf));
-  RendezvousOptions options;
-  // `timeout` is what torchrun's users reach for first; there it does nothing under c10d.
-  if (const auto timeout = reader.Seconds("timeout")) options.join_timeout = *timeout;
-  if (const auto join = reader.Seconds("join_timeout")) options.join_timeout = *join;
-  options.last_call = reader.Seconds("last_call_timeout", true).value_or(options.last_call);
-  options.exit_barrier_timeout =
-      reader.Seconds("exit_barrier_timeout", true).value_or(options.exit_barrier_timeout);
-  options.orphan_timeout = reader.Seconds("orphan_timeout").value_or(options.join_timeout);
-  const std::optional<Duration> interval = reader.Seconds("keep_alive_interval");
-  const std::optional<int> attempts = reader.Number("keep_alive_max_attempt");
-  if (interval || attempts) {
-    // A year times a million would not fit: a year is as good as for ever.
-    const double seconds =
-        std::chrono::duration<double>(interval.value_or(std::chrono::seconds(5))).count() *
-        attempts.value_or(3);
-    options.evict_after = std::chrono::duration_cast<Duration>(
-        std::chrono::duration<double>(std::min(seconds, double{kMaxSeconds})));
-  }
-  options.is_host = reader.Bool("is_host");
-  if (!reader.status().ok()) return reader.status();
-  return options;
 }
 
 }  // namespace ddprun::launcher

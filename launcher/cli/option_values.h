@@ -25,16 +25,20 @@ absl::StatusOr<NodeRange> ParseNodeRange(const std::string& text);
 absl::StatusOr<int> ParseWorkersPerNode(const std::string& text, int cpu_count);
 // Seconds, decimals allowed ("30", "0.5"), at most a year.
 absl::StatusOr<Duration> ParseSeconds(const std::string& text, bool zero_allowed);
+// Seconds as Python's float() reads them ("1e-1"), more than 0.
+absl::StatusOr<double> ParseInterval(const std::string& text);
+// A flag's variable, as torchrun reads it: a number, 0 is off.
+absl::StatusOr<bool> ParseFlag(const std::string& text);
 // 1/0, true/false, yes/no, t/f, y/n, on/off; any case.
 absl::StatusOr<bool> ParseBool(const std::string& text);
 // A host name or an address, IPv6 without brackets.
 absl::Status CheckHost(const std::string& host);
-// host, host:port, [v6], [v6]:port. Without a port: `default_port`; where that is 0, an error.
+// The same, also with brackets, which the result has not.
+absl::StatusOr<std::string> ParseHost(const std::string& text);
+// host, host:port, [v6], [v6]:port, v6, v6:port where it cannot be an address. Without a port:
+// `default_port`; where that is 0, an error.
 absl::StatusOr<Endpoint> ParseEndpoint(const std::string& text, uint16_t default_port);
 absl::StatusOr<StreamChoice> ParseStreamChoice(const std::string& text);
-// key=value,... Unknown keys are no error (torchrun ignores them): they become warnings.
-absl::StatusOr<RendezvousOptions> ParseRendezvousConf(const std::string& text,
-                                                      std::vector<std::string>& warnings);
 
 }  // namespace ddprun::launcher
 

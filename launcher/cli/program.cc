@@ -8,11 +8,17 @@
 #include <cerrno>
 #include <cstring>
 #include <optional>
+#include <string_view>
+#include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "launcher/cli/executable_format.h"
 #include "launcher/cli/text.h"
 #include "launcher/process/exit_status.h"
+#include "rendezvous/base/check.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -56,25 +62,10 @@ absl::Status ErrorOfPath(const std::string& name, int error, Need need) {
   }
   if (error == EACCES && need == Need::kExecute) {
     return NotExecutable(name,
-                         "is not executable; expected a file with an execute bit (chmod +x) "
-                         "or a name ending in .py");
+                         "is not executable; expected a file with an execute bit (chmod +x), a "
+                         "name ending in .py, or --run_path for another Python script");
   }
   return NotExecutable(name, std::strerror(error));
-}
-
-// A script without "#!": execve refuses it (ENOEXEC) and execvp then runs the shell. Binary
-// formats that the kernel may know by other means hold a NUL early, and are left to it.
-bool NeedsShell(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return false;
-  char head[128];
-  ssize_t length;
-  do {
-    length = read(fd, head, sizeof(head));
-  } while (length < 0 && errno == EINTR);
-  close(fd);
-  if (length < 0 || (length >= 2 && head[0] == '#' && head[1] == '!')) return false;
-  return std::memchr(head, '\0', static_cast<size_t>(length)) == nullptr;
 }
 
 // The file that execvp would take for a name without a slash. An unusable one is passed over, and
@@ -107,40 +98,119 @@ absl::StatusOr<std::string> FindExecutable(const std::string& name,
   return name;
 }
 
-absl::StatusOr<Program> ResolvePython(const std::string& script, const Environment& environment) {
+// What execve or env would refuse, told now rather than by every worker.
+absl::Status CheckFormat(const std::string& name, const ExecutableFormat& format,
+                         const Environment& environment) {
+  if (!format.problem.empty()) return NotExecutable(name, format.problem);
+  if (format.env_command.empty() || format.env_command.find('/') != std::string::npos) {
+    return absl::OkStatus();
+  }
+  if (SearchPath(format.env_command, environment).ok()) return absl::OkStatus();
+  return NotExecutable(
+      name, absl::StrCat("its first line asks for ", Quoted(format.env_command),
+                         ", which is not found in PATH",
+                         format.env_command.back() == '\r' ? " (the file has DOS line ends)" : ""));
+}
+
+// "program 'python3': not found ..." with what it is needed for.
+absl::Status PythonError(const absl::Status& error, bool is_given, const std::string& program) {
+  const absl::string_view text = error.message();
+  return absl::Status(error.code(),
+                      is_given ? absl::StrCat("PYTHON_EXEC ", absl::StripPrefix(text, "program "),
+                                              "; it is needed to run ", Quoted(program))
+                               : absl::StrCat(text, "; it is needed to run ", Quoted(program),
+                                              " (PYTHON_EXEC names another)"));
+}
+
+// `words` are what Python is given: options, what to run.
+absl::StatusOr<Program> UnderPython(const std::string& program, std::vector<std::string> words,
+                                    const Environment& environment) {
+  const std::optional<std::string> given = environment.Get("PYTHON_EXEC");
+  const bool is_given = given && !given->empty();
+  const std::string python = is_given ? *given : "python3";
+  const absl::StatusOr<std::string> executable = FindExecutable(python, environment);
+  absl::Status status = executable.status();
+  if (status.ok()) status = CheckFormat(python, InspectExecutable(*executable), environment);
+  if (!status.ok()) return PythonError(status, is_given, program);
+  words.insert(words.begin(), {python, "-u"});
+  return Program{.executable = *executable, .argv = std::move(words), .title = program};
+}
+
+absl::StatusOr<Program> ResolveScript(const std::string& script, const Environment& environment) {
   const int problem = Problem(script, Need::kRead);
   if (problem != 0) return ErrorOfPath(script, problem, Need::kRead);
-  const std::optional<std::string> given = environment.Get("PYTHON_EXEC");
-  const std::string python = given && !given->empty() ? *given : "python3";
-  absl::StatusOr<std::string> executable = FindExecutable(python, environment);
-  if (!executable.ok()) {
-    return absl::Status(executable.status().code(),
-                        absl::StrCat(executable.status().message(), "; it is needed to run ",
-                                     Quoted(script), " (PYTHON_EXEC names another)"));
+  return UnderPython(script, {script}, environment);
+}
+
+absl::StatusOr<Program> ResolveRunPath(const std::string& script, const Environment& environment) {
+  int problem = Problem(script, Need::kRead);
+  // runpy runs a directory that has such a file.
+  if (problem == EISDIR && Problem(script + "/__main__.py", Need::kRead) == 0) problem = 0;
+  if (problem != 0) return ErrorOfPath(script, problem, Need::kRead);
+  constexpr char kRunPath[] =
+      "import runpy, sys; del sys.argv[0]; runpy.run_path(sys.argv[0], run_name='__main__')";
+  return UnderPython(script, {"-c", kRunPath, script}, environment);
+}
+
+absl::StatusOr<Program> ResolveModule(const std::string& module, const Environment& environment) {
+  if (module.empty() || module.find('/') != std::string::npos) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("module ", Quoted(module), ": expected a name such as package.train"));
   }
-  return Program{.executable = *executable, .argv = {python, "-u", script}, .title = script};
+  return UnderPython(module, {"-m", module}, environment);
+}
+
+absl::StatusOr<Program> ResolveItself(const std::string& name, const Environment& environment) {
+  const absl::StatusOr<std::string> executable = FindExecutable(name, environment);
+  if (!executable.ok()) return executable.status();
+  const ExecutableFormat format = InspectExecutable(*executable);
+  if (absl::Status status = CheckFormat(name, format, environment); !status.ok()) return status;
+  if (format.needs_shell) {
+    return Program{.executable = kShell, .argv = {kShell, *executable}, .title = name};
+  }
+  return Program{.executable = *executable, .argv = {name}, .title = name};
+}
+
+absl::StatusOr<Program> Resolve(const std::string& name, RunAs run_as,
+                                const Environment& environment) {
+  switch (run_as) {
+    case RunAs::kByName:
+      return EndsWith(name, ".py") ? ResolveScript(name, environment)
+                                   : ResolveItself(name, environment);
+    case RunAs::kItself:
+      return ResolveItself(name, environment);
+    case RunAs::kModule:
+      return ResolveModule(name, environment);
+    case RunAs::kRunPath:
+      return ResolveRunPath(name, environment);
+  }
+  DDP_CHECK(false && "a way to run that is none");
+}
+
+// torchrun's macros are those of Python's string.Template. Of its "$$" we know nothing: arguments
+// are the program's.
+std::string WithLocalRank(const std::string& word, const std::string& local_rank) {
+  constexpr std::string_view kBare = "$local_rank";
+  std::string out;
+  for (size_t next = 0; next < word.size();) {
+    const size_t end = next + kBare.size();
+    const bool is_bare =
+        word.compare(next, kBare.size(), kBare) == 0 &&
+        (end == word.size() ||
+         !(absl::ascii_isalnum(static_cast<unsigned char>(word[end])) || word[end] == '_'));
+    out += is_bare ? local_rank : word.substr(next, 1);
+    next = is_bare ? end : next + 1;
+  }
+  return ReplaceMacro(out, "local_rank", local_rank);
 }
 
 }  // namespace
 
 absl::StatusOr<Program> ResolveProgram(const std::string& name,
-                                       const std::vector<std::string>& args, bool no_python,
+                                       const std::vector<std::string>& args, RunAs run_as,
                                        const Environment& environment) {
-  Program program;
-  if (EndsWith(name, ".py") && !no_python) {
-    absl::StatusOr<Program> python = ResolvePython(name, environment);
-    if (!python.ok()) return python.status();
-    program = *std::move(python);
-  } else {
-    absl::StatusOr<std::string> executable = FindExecutable(name, environment);
-    if (!executable.ok()) return executable.status();
-    program = {.executable = *executable, .argv = {name}, .title = name};
-    if (NeedsShell(*executable)) {
-      program.argv = {kShell, *executable};
-      program.executable = kShell;
-    }
-  }
-  program.argv.insert(program.argv.end(), args.begin(), args.end());
+  absl::StatusOr<Program> program = Resolve(name, run_as, environment);
+  if (program.ok()) program->argv.insert(program->argv.end(), args.begin(), args.end());
   return program;
 }
 
@@ -155,7 +225,7 @@ std::vector<std::string> ArgvOfWorker(const Program& program, int local_rank) {
   std::vector<std::string> argv;
   argv.reserve(program.argv.size());
   for (const std::string& word : program.argv) {
-    argv.push_back(ReplaceMacro(word, "local_rank", std::to_string(local_rank)));
+    argv.push_back(WithLocalRank(word, std::to_string(local_rank)));
   }
   return argv;
 }

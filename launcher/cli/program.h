@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "launcher/cli/environment.h"
+#include "launcher/cli/launch_config.h"
 
 namespace ddprun::launcher {
 
@@ -16,18 +17,19 @@ struct Program {
   std::string title;              // what the user called it, for reports
 };
 
-// Finds what to execute. `name` ending in .py (unless `no_python`) runs under $PYTHON_EXEC or
-// python3, with -u; a name with a slash is a path; any other is looked for in PATH as execvp does,
-// and a text file without "#!" runs under /bin/sh, also as execvp does. Errors are one line:
-// NotFound (exit code 127), PermissionDenied for what is there and cannot be executed (126).
+// Finds what to execute. By its name: one that ends in .py runs under $PYTHON_EXEC or python3, with
+// -u; one with a slash is a path; any other is looked for in PATH as execvp does, and a text file
+// without "#!" runs under /bin/sh, also as execvp does. Errors are one line: NotFound (exit code
+// 127), PermissionDenied for what is there and cannot be executed (126), an interpreter that is
+// missing or a format of another machine included; InvalidArgument for what is no module's name.
 absl::StatusOr<Program> ResolveProgram(const std::string& name,
-                                       const std::vector<std::string>& args, bool no_python,
+                                       const std::vector<std::string>& args, RunAs run_as,
                                        const Environment& environment);
 
 // What ddprun exits with after an error of ResolveProgram or ParseCommandLine.
 int ExitCodeOfStartError(const absl::Status& error);
 
-// The argv of one worker: "${local_rank}" replaced.
+// The argv of one worker: "${local_rank}" and "$local_rank" replaced.
 std::vector<std::string> ArgvOfWorker(const Program& program, int local_rank);
 
 }  // namespace ddprun::launcher

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/process/exit_status.h"
+#include "launcher/cli/help.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -118,7 +118,7 @@ TEST_CASE("cli: a PET_ variable stands in for an option and the command line win
   CHECK(config.workers_per_node == 4);
   CHECK(config.nodes.max == 3);
   CHECK(config.rendezvous == RendezvousKind::kC10d);
-  CHECK(config.no_python);
+  CHECK(config.run_as == RunAs::kItself);
   CHECK(config.shutdown_timeout == std::chrono::seconds(7));
   CHECK(ErrorOf({"p"}, Plain({"PET_NNODES=0x10"})).find("PET_NNODES '0x10'") == 0);
   CHECK(ErrorOf({"p"}, Plain({"PET_NNODES="})).find("PET_NNODES ''") == 0);
@@ -146,47 +146,71 @@ TEST_CASE("cli: what reaches the console and how, by option and by variable") {
       0);
 }
 
-TEST_CASE("cli: --help begins with an example and names every option") {
-  const std::string help = TextOf({"--nproc_per_node=0", "--help", "--unknown"});
-  CHECK(help.find("Example") == 0);
-  CHECK(help.find("ddprun --nproc_per_node=4 ./train") < 100);
-  for (const char* name : {"--nnodes",
-                           "--nproc_per_node",
-                           "--node_rank",
-                           "--rdzv_backend",
-                           "--rdzv_endpoint",
-                           "--rdzv_id",
-                           "--rdzv_conf",
-                           "--standalone",
-                           "--master_addr",
-                           "--master_port",
-                           "--local_addr",
-                           "--max_restarts",
-                           "--monitor_interval",
-                           "--role",
-                           "--no_python",
-                           "--log_dir",
-                           "--redirects",
-                           "--tee",
-                           "--local_ranks_filter",
-                           "--duplicate_stdout_filters",
-                           "--duplicate_stderr_filters",
-                           "--log_line_prefix_template",
-                           "--shutdown_timeout",
-                           "--help",
-                           "--version",
-                           "-r",
-                           "-t",
-                           "-h"}) {
-    CAPTURE(name);
-    CHECK(help.find(name) != std::string::npos);
-  }
-  for (const ExitCodeMeaning& row : kExitCodes) {
-    CHECK(help.find(row.meaning) != std::string::npos);
-    CHECK(help.find("\n  " + std::to_string(row.code)) != std::string::npos);
-  }
-  CHECK(TextOf({"-h"}) == help);
+TEST_CASE("cli: --help and --version end the reading, whatever is wrong elsewhere") {
+  CHECK(TextOf({"--nproc_per_node=0", "--help", "--unknown"}) == HelpText());
+  CHECK(TextOf({"-h"}) == HelpText());
   CHECK(TextOf({"--version"}) == std::string("ddprun ") + kVersion + "\n");
+}
+
+TEST_CASE("cli: how the program is run; --run_path wins, a module cannot be executed itself") {
+  struct Row {
+    std::vector<std::string> words;
+    RunAs run_as;
+  };
+  const std::vector<Row> rows = {
+      {{"p"}, RunAs::kByName},
+      {{"-m", "p"}, RunAs::kModule},
+      {{"--module", "p"}, RunAs::kModule},
+      {{"--no-python", "p"}, RunAs::kItself},
+      {{"--run-path", "p"}, RunAs::kRunPath},
+      {{"--run_path", "--no_python", "p"}, RunAs::kRunPath},
+      {{"--run_path", "--no_python", "-m", "p"}, RunAs::kRunPath},
+  };
+  for (const Row& row : rows) {
+    CAPTURE(row.words[0]);
+    CHECK(Config(row.words).run_as == row.run_as);
+  }
+  CHECK(Config({"p"}, Plain({"PET_MODULE=1"})).run_as == RunAs::kModule);
+  CHECK(Config({"-m", "pkg.train", "-m", "x"}).program == "pkg.train");
+  CHECK(Config({"-m", "pkg.train", "-m", "x"}).args == std::vector<std::string>{"-m", "x"});
+  CHECK(ErrorOf({"-m", "--no_python", "p"}).find("--no_python with --module: expected one") == 0);
+  CHECK(ErrorOf({"-m", "p"}, Plain({"PET_NO_PYTHON=1"})).find("PET_NO_PYTHON with --module") == 0);
+}
+
+TEST_CASE("cli: signals, events and the start method are taken as torchrun takes them") {
+  const LaunchConfig plain = Config({"p"});
+  CHECK(plain.signals_to_handle == "SIGTERM,SIGINT,SIGHUP,SIGQUIT");
+  CHECK(plain.more_stop_signals.empty());
+  CHECK(plain.event_log_handler == "null");
+  const LaunchConfig config = Config({"--signals-to-handle=SIGUSR1,SIGFOO", "--start_method=fork",
+                                      "--event-log-handler", "console", "p"});
+  CHECK(config.signals_to_handle == "SIGUSR1,SIGFOO");
+  CHECK(config.more_stop_signals.size() == 1);
+  CHECK(config.event_log_handler == "console");
+  CHECK(config.warnings.size() == 1);
+  CHECK(Config({"p"}, Plain({"PET_SIGNALS_TO_HANDLE=SIGUSR2"})).more_stop_signals.size() == 1);
+}
+
+TEST_CASE("cli: --shutdown_timeout comes from the option, PET_, torch's variable, else it is 30") {
+  const std::string torch = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT=7";
+  CHECK(Config({"p"}).shutdown_timeout == std::chrono::seconds(30));
+  CHECK(Config({"p"}, Plain({torch})).shutdown_timeout == std::chrono::seconds(7));
+  CHECK(Config({"p"}, Plain({torch, "PET_SHUTDOWN_TIMEOUT=8"})).shutdown_timeout ==
+        std::chrono::seconds(8));
+  CHECK(Config({"--shutdown_timeout=9", "p"}, Plain({torch, "PET_SHUTDOWN_TIMEOUT=8"}))
+            .shutdown_timeout == std::chrono::seconds(9));
+  CHECK(ErrorOf({"p"}, Plain({"TORCH_ELASTIC_SHUTDOWN_TIMEOUT=-1"}))
+            .find("TORCH_ELASTIC_SHUTDOWN_TIMEOUT '-1': expected seconds") == 0);
+}
+
+TEST_CASE("cli: --standalone leaves out what is said of a rendezvous, a node's rank as well") {
+  const Environment kubernetes = Plain(
+      {"PET_NODE_RANK=3", "PET_MASTER_ADDR=x", "PET_MASTER_PORT=1", "PET_RDZV_ENDPOINT=h:99999"});
+  const LaunchConfig config = Config({"--standalone", "p"}, kubernetes);
+  CHECK(config.rendezvous == RendezvousKind::kStandalone);
+  CHECK_FALSE(config.node_rank.has_value());
+  REQUIRE(config.warnings.size() == 1);
+  CHECK(config.warnings[0] == "PET_NODE_RANK '3' is not used: --standalone is a job of one node");
 }
 
 TEST_CASE("cli: reserved words are refused as the first argument only") {
@@ -237,12 +261,16 @@ std::vector<BadRow> BadShapeRows() {
       {{"--nproc_per_nodes=4", "p"}, "'--nproc_per_nodes'", "--nproc_per_node?"},
       {{"--nproc-pre-node=4", "p"}, "'--nproc-pre-node'", "--nproc_per_node?"},
       {{"--no_such_thing_at_all", "p"}, "'--no_such_thing_at_all'", "ddprun --help"},
-      {{"--n=1", "p"}, "'--n'", "unknown option"},
+      {{"--n=1", "p"}, "'--n'", "could be --nnodes, --nproc_per_node, --node_rank"},
+      {{"--=1", "p"}, "'--'", "unknown option"},
+      {{"--use-env", "p"}, "'--use-env'", "torch.distributed.launch's; leave it out"},
+      {{"--logs_specs=mine", "p"}, "'mine'", "--redirects"},
+      {{"--start_method=thread", "p"}, "'thread'", "spawn, fork, forkserver"},
+      {{"--event_log_handler=mine", "p"}, "'mine'", "null, console"},
       {{"-x", "p"}, "'-x'", "unknown option"},
       {{"-5", "p"}, "'-5'", "unknown option"},
       {{"-hx", "p"}, "'-hx'", "unknown option"},
-      {{"-m", "pkg"}, "'-m'", "not supported yet"},
-      {{"--numa-binding=node", "p"}, "'--numa-binding'", "not supported yet"},
+      {{"-mx", "pkg"}, "'-mx'", "unknown option"},
       {{"--nnodes"}, "'--nnodes'", "needs a value"},
       {{"--standalone=yes", "p"}, "'yes'", "no value"},
       {{"--nnodes=0", "p"}, "'0'", "1 <= MIN <= MAX"},
@@ -286,7 +314,12 @@ std::vector<BadRow> BadValueRows() {
       {{"--rdzv_endpoint=http://h", "p"}, "'http://h'", "HOST:PORT"},
       {{"--rdzv_endpoint=a\nb:1", "p"}, "'a\\nb:1'", "HOST:PORT"},
       {{"--rdzv_endpoint=" + long_host, "p"}, "'hhhhh", "HOST:PORT"},
-      {{"--rdzv_backend=etcd", "p"}, "'etcd'", "c10d, grpc or static"},
+      {{"--rdzv_endpoint=fe80::1:2940", "p"}, "'fe80::1:2940'", "[fe80::1]:2940"},
+      {{"--rdzv_endpoint=a:b:1", "p"}, "'a:b:1'", "[IPV6]:PORT"},
+      {{"--rdzv_endpoint=::1::2:5", "p"}, "'::1::2:5'", "[IPV6]:PORT"},
+      {{"--rdzv_backend=etcd", "p"}, "'etcd'", "no etcd server is needed"},
+      {{"--rdzv_backend=etcd-v2", "p"}, "'etcd-v2'", "expected c10d"},
+      {{"--rdzv_backend=c10", "p"}, "'c10'", "static; did you mean c10d?"},
       {{"--rdzv_backend=static", "--rdzv_endpoint=host", "p"}, "'host'", "HOST:PORT"},
       {{"--rdzv_backend=static", "--rdzv_endpoint=h:0", "p"}, "'h:0'", "above 0"},
       {{"--rdzv_backend=static", "--nnodes=1:2", "p"}, "'1:2'", "fixed number"},
@@ -299,10 +332,17 @@ std::vector<BadRow> BadValueRows() {
       {{"--rdzv_conf=join_timeout=1e400", "p"}, "'1e400'", "seconds"},
       {{"--rdzv_conf=is_host=maybe", "p"}, "'maybe'", "true or false"},
       {{"--rdzv_conf=store_type=file", "p"}, "'file'", "tcp"},
+      {{"--rdzv_conf=close_timeout=x", "p"}, "close_timeout 'x'", "seconds"},
+      {{"--rdzv_conf=heartbeat_timeout=0", "p"}, "heartbeat_timeout '0'", "more than 0"},
+      {{"--rdzv_conf=read_timeout=-1", "p"}, "read_timeout '-1'", "more than 0"},
+      {{"--rdzv_conf=keep_alive_max_attempt=1.5", "p"}, "'1.5'", "a number"},
+      {{"--rdzv_conf=rank=x", "p"}, "rank 'x'", "a number"},
       {{"--rdzv_id=a\nb", "p"}, "'a\\nb'", "printable"},
       {{"--max_restarts=-1", "p"}, "'-1'", "from 0"},
       {{"--max_restarts=1.5", "p"}, "'1.5'", "a number"},
       {{"--monitor_interval=0", "p"}, "'0'", "more than 0"},
+      {{"--monitor_interval=x", "p"}, "'x'", "more than 0"},
+      {{"--monitor_interval=nan", "p"}, "'nan'", "more than 0"},
       {{"--shutdown_timeout=-5", "p"}, "'-5'", "0 or more"},
       {{"--shutdown_timeout=5x", "p"}, "'5x'", "seconds"},
       {{"--master_port=99999", "--nnodes=2", "p"}, "'99999'", "65535"},

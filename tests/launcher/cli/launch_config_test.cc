@@ -45,6 +45,12 @@ TEST_CASE("launch config: what is not said about the rendezvous follows from wha
       {{{"rdzv_endpoint", "h:1"}}, kC10d, "h:1"},
       {{{"rdzv_endpoint", "[::1]"}}, kC10d, "[::1]:29400"},
       {{{"rdzv_endpoint", "::1"}}, kC10d, "[::1]:29400"},
+      {{{"rdzv_endpoint", "::1:29500"}}, kC10d, "[::1]:29500"},
+      {{{"rdzv_endpoint", "fe80::1%eth0:29500"}}, kC10d, "[fe80::1%eth0]:29500"},
+      {{{"rdzv_endpoint", "1:2:3:4:5:6:7:8:9"}}, kC10d, "[1:2:3:4:5:6:7:8]:9"},
+      {{{"rdzv_endpoint", "1:2:3:4:5:6:7:8"}}, kC10d, "[1:2:3:4:5:6:7:8]:29400"},
+      {{{"rdzv_endpoint", " h:7\n"}}, kC10d, "h:7"},
+      {{{"master_addr", "[::1]"}, {"nnodes", "2"}}, kStatic, "[::1]:29500"},
       {{{"rdzv_endpoint", "h:1"}, {"node_rank", "0"}}, kStatic, "h:1"},
       {{{"rdzv_endpoint", "h:1"}, {"master_addr", "x"}}, kStatic, "h:1"},
       {{{"rdzv_endpoint", "h:1"}, {"master_port", "5"}}, kStatic, "h:1"},
@@ -120,6 +126,14 @@ TEST_CASE("launch config: rdzv_conf becomes typed options, with or without quote
             .rendezvous_options.orphan_timeout == seconds(3));
 }
 
+TEST_CASE("launch config: torchrun's keys without a meaning here are taken in silence") {
+  const LaunchConfig config = Built({{"rdzv_conf",
+                                      "close_timeout=30,heartbeat_timeout=5,read_timeout=60,rank=1,"
+                                      "store_type=TCP,timeout=900"}});
+  CHECK(config.warnings.empty());
+  CHECK(config.rendezvous_options.join_timeout == seconds(900));
+}
+
 TEST_CASE("launch config: an unknown key of rdzv_conf is a warning that names the nearest") {
   const LaunchConfig config = Built({{"rdzv_conf", "jion_timeout=5,zzzzzzzzz=1"}});
   REQUIRE(config.warnings.size() == 2);
@@ -127,6 +141,13 @@ TEST_CASE("launch config: an unknown key of rdzv_conf is a warning that names th
         std::string::npos);
   CHECK(config.warnings[1].find("known keys: join_timeout") != std::string::npos);
   CHECK(config.rendezvous_options.join_timeout == seconds(600));
+}
+
+TEST_CASE("launch config: the monitor interval is any number Python reads, and changes nothing") {
+  for (const std::string text : {"0.1", "5", ".5", "1e-1", " 2 ", "inf"}) {
+    CAPTURE(text);
+    CHECK(Built({{"monitor_interval", text}}).warnings.empty());
+  }
 }
 
 TEST_CASE("launch config: seconds may have decimals down to a nanosecond") {

@@ -22,6 +22,8 @@ std::string WriteFile(const testing::TempDir& dir, const std::string& name,
   return path;
 }
 
+using Words = std::vector<std::string>;
+
 Environment With(std::vector<std::string> variables) {
   return {.variables = std::move(variables), .machine = {}};
 }
@@ -31,8 +33,9 @@ struct Failure {
   std::string message;
 };
 
-Failure FailureOf(const std::string& name, const Environment& environment, bool no_python = false) {
-  const auto program = ResolveProgram(name, {}, no_python, environment);
+Failure FailureOf(const std::string& name, const Environment& environment,
+                  RunAs run_as = RunAs::kByName) {
+  const auto program = ResolveProgram(name, {}, run_as, environment);
   REQUIRE_FALSE(program.ok());
   const Failure failure{ExitCodeOfStartError(program.status()),
                         std::string(program.status().message())};
@@ -44,7 +47,8 @@ TEST_CASE("program: a name with a slash is a path, and its arguments follow it")
   const testing::TempDir dir;
   const std::string path = WriteFile(dir, "train", "#!/bin/sh\n", 0755);
 
-  const auto program = ResolveProgram(path, {"--x", "a b"}, false, With({"PATH=/nowhere"}));
+  const auto program =
+      ResolveProgram(path, {"--x", "a b"}, RunAs::kByName, With({"PATH=/nowhere"}));
 
   REQUIRE(program.ok());
   CHECK(program->executable == path);
@@ -59,12 +63,12 @@ TEST_CASE("program: a bare name is looked for in PATH as execvp does") {
   const std::string wanted = WriteFile(second, "tool", "#!/bin/sh\n", 0755);
   const std::string path = "PATH=/nowhere:" + first.path().string() + ":" + second.path().string();
 
-  const auto program = ResolveProgram("tool", {}, false, With({path}));
+  const auto program = ResolveProgram("tool", {}, RunAs::kByName, With({path}));
 
   REQUIRE(program.ok());
   CHECK(program->executable == wanted);
   CHECK(program->argv == std::vector<std::string>{"tool"});
-  CHECK(ResolveProgram("sh", {}, false, With({})).ok());  // no PATH: the system's folders
+  CHECK(ResolveProgram("sh", {}, RunAs::kByName, With({})).ok());  // no PATH: the system's folders
 }
 
 TEST_CASE("program: a script is run by python3, by PYTHON_EXEC, or as it is") {
@@ -74,17 +78,17 @@ TEST_CASE("program: a script is run by python3, by PYTHON_EXEC, or as it is") {
   const std::string script = WriteFile(dir, "train.py", "#!/usr/bin/env python3\n", 0755);
   const std::string path = "PATH=" + dir.path().string();
 
-  auto program = ResolveProgram(script, {"--lr"}, false, With({path}));
+  auto program = ResolveProgram(script, {"--lr"}, RunAs::kByName, With({path}));
   REQUIRE(program.ok());
   CHECK(program->executable == python);
   CHECK(program->argv == std::vector<std::string>{"python3", "-u", script, "--lr"});
   CHECK(program->title == script);
 
-  program = ResolveProgram(script, {}, false, With({path, "PYTHON_EXEC=" + other}));
+  program = ResolveProgram(script, {}, RunAs::kByName, With({path, "PYTHON_EXEC=" + other}));
   REQUIRE(program.ok());
   CHECK(program->executable == other);
 
-  program = ResolveProgram(script, {}, true, With({path}));
+  program = ResolveProgram(script, {}, RunAs::kItself, With({path}));
   REQUIRE(program.ok());
   CHECK(program->executable == script);
   CHECK(program->argv == std::vector<std::string>{script});
@@ -93,13 +97,73 @@ TEST_CASE("program: a script is run by python3, by PYTHON_EXEC, or as it is") {
 TEST_CASE("program: a text file without '#!' runs under the shell, as execvp has it") {
   const testing::TempDir dir;
   const std::string path = WriteFile(dir, "run", "echo hello\n", 0755);
-  const auto program = ResolveProgram(path, {"x"}, false, With({}));
+  const auto program = ResolveProgram(path, {"x"}, RunAs::kByName, With({}));
   REQUIRE(program.ok());
   CHECK(program->executable == "/bin/sh");
   CHECK(program->argv == std::vector<std::string>{"/bin/sh", path, "x"});
+}
 
-  const std::string binary = WriteFile(dir, "bin", std::string("\x7f\x45LF\0\0", 6), 0755);
-  CHECK(ResolveProgram(binary, {}, false, With({}))->executable == binary);
+TEST_CASE("program: a module and a path for runpy are Python's, and the arguments follow") {
+  const testing::TempDir dir;
+  const std::string python = WriteFile(dir, "python3", "#!/bin/sh\n", 0755);
+  const std::string script = WriteFile(dir, "script.txt", "", 0644);
+  const Environment environment = With({"PATH=" + dir.path().string()});
+
+  auto program = ResolveProgram("pkg.train", {"-m", "x"}, RunAs::kModule, environment);
+  REQUIRE(program.ok());
+  CHECK(program->executable == python);
+  CHECK(program->argv == Words{"python3", "-u", "-m", "pkg.train", "-m", "x"});
+  CHECK(program->title == "pkg.train");
+  CHECK(FailureOf("./train.py", environment, RunAs::kModule).exit_code == 2);
+  CHECK(FailureOf("", environment, RunAs::kModule).message.find("module '': expected a name") == 0);
+
+  program = ResolveProgram(script, {"--x"}, RunAs::kRunPath, environment);
+  REQUIRE(program.ok());
+  REQUIRE(program->argv.size() == 6);
+  CHECK(program->argv[1] == "-u");
+  CHECK(program->argv[2] == "-c");
+  CHECK(program->argv[3].find("runpy.run_path") != std::string::npos);
+  CHECK(program->argv[4] == script);
+  CHECK(program->argv[5] == "--x");
+  CHECK(program->title == script);
+  CHECK(FailureOf(dir.path().string(), environment, RunAs::kRunPath).exit_code == 126);
+  WriteFile(dir, "__main__.py", "", 0644);
+  CHECK(ResolveProgram(dir.path().string(), {}, RunAs::kRunPath, environment).ok());
+}
+
+TEST_CASE("program: an interpreter that is missing, or another machine's format, is 126") {
+  const testing::TempDir dir;
+  const Environment environment = With({"PATH=" + dir.path().string()});
+  const std::string script = WriteFile(dir, "train.py", "x", 0644);
+  struct Row {
+    std::string content;
+    std::string part;
+  };
+  const std::vector<Row> rows = {
+      {"#!/no/such/python\n", "the interpreter '/no/such/python', which does not exist"},
+      {"#!/bin/sh\r\n", "DOS line ends"},
+      {"#!/usr/bin/env pythonn\n", "asks for 'pythonn', which is not found in PATH"},
+      {"#!/usr/bin/env sh\r\n", "'sh\\r', which is not found in PATH (the file has DOS"},
+      {std::string("\x7f"
+                   "ELF\2\1\1\0\0",
+                   9),
+       "cut short"},
+  };
+  for (const Row& row : rows) {
+    const std::string path = WriteFile(dir, "odd", row.content, 0755);
+    const Failure failure = FailureOf(path, environment);
+    CAPTURE(failure.message);
+    CHECK(failure.exit_code == 126);
+    CHECK(failure.message.find("program '" + path + "': ") == 0);
+    CHECK(failure.message.find(row.part) != std::string::npos);
+    const Failure of_python = FailureOf(script, With({"PYTHON_EXEC=" + path}));
+    CHECK(of_python.exit_code == 126);
+    CHECK(of_python.message.find("PYTHON_EXEC '" + path + "': ") == 0);
+    CHECK(of_python.message.find("; it is needed to run '" + script + "'") != std::string::npos);
+  }
+  const std::string command = WriteFile(dir, "tool", "#!/bin/sh\n", 0755);
+  const std::string good = WriteFile(dir, "odd", "#!/usr/bin/env tool\n", 0755);
+  CHECK(ResolveProgram(good, {}, RunAs::kByName, environment).ok());
 }
 
 TEST_CASE("program: missing is 127, there but not executable is 126, each in one line") {
@@ -147,10 +211,11 @@ TEST_CASE("program: a script that may not be read is 126") {
 
 TEST_CASE("program: the local rank is put in for its macro, everywhere in the arguments") {
   const Program program{.executable = "x",
-                        .argv = {"x", "${local_rank}-${local_rank}", "$local_rank", "${other}"},
+                        .argv = {"x", "${local_rank}-${local_rank}", "$local_rank.", "${other}",
+                                 "$local_ranks", "$$", "$"},
                         .title = "x"};
   CHECK(ArgvOfWorker(program, 12) ==
-        std::vector<std::string>{"x", "12-12", "$local_rank", "${other}"});
+        Words{"x", "12-12", "12.", "${other}", "$local_ranks", "$$", "$"});
 }
 
 }  // namespace

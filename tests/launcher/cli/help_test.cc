@@ -1,0 +1,55 @@
+#include "launcher/cli/help.h"
+
+#include <doctest/doctest.h>
+
+#include <sstream>
+#include <string>
+
+#include "launcher/cli/option_table.h"
+#include "launcher/process/exit_status.h"
+
+namespace ddprun::launcher {
+namespace {
+
+TEST_CASE("help: an example comes first, and no line is wider than a terminal") {
+  const std::string help = HelpText();
+  CHECK(help.find("Examples:\n  ddprun --nproc_per_node=4 ./train") == 0);
+  std::istringstream lines(help);
+  for (std::string line; std::getline(lines, line);) {
+    CAPTURE(line);
+    CHECK(line.size() <= 80);
+    CHECK(line.find_last_not_of(' ') + 1 == line.size());
+  }
+}
+
+TEST_CASE("help: every option stands once, below the heading of its group, with all of its text") {
+  const std::string help = HelpText();
+  std::string words;  // with single spaces, as before it was wrapped
+  std::istringstream stream(help);
+  for (std::string word; stream >> word;) words += word + " ";
+  for (const OptionRow& row : OptionTable()) {
+    const std::string name = row.is_flag() ? std::string("--") + row.name + " "
+                                           : std::string("--") + row.name + "=" + row.value + " ";
+    CAPTURE(name);
+    const std::string entry = name + row.help + " ";
+    const size_t at = words.find(entry);
+    REQUIRE(at != std::string::npos);
+    CHECK(words.find(entry, at + 1) == std::string::npos);
+    const size_t heading = help.find(std::string("\n\n") + row.group + ":\n");
+    REQUIRE(heading != std::string::npos);
+    const size_t line = help.find(std::string("--") + row.name, heading);
+    CHECK(help.find("\n\n", heading + 2) > line);
+    if (row.letter != 0) CHECK(help.substr(line - 4, 4) == std::string{'-', row.letter} + ", ");
+  }
+}
+
+TEST_CASE("help: the table of exit codes is in it") {
+  const std::string help = HelpText();
+  for (const ExitCodeMeaning& row : kExitCodes) {
+    CHECK(help.find(row.meaning) != std::string::npos);
+    CHECK(help.find("\n  " + std::to_string(row.code)) != std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace ddprun::launcher
