@@ -27,6 +27,7 @@
 #include "launcher/process/exit_status.h"
 #include "launcher/process/guardian.h"
 #include "launcher/process/leftovers.h"
+#include "launcher/process/process_baseline.h"
 #include "launcher/process/session_table.h"
 
 namespace {
@@ -74,7 +75,8 @@ int Launch(LaunchConfig config, const Environment& environment) {
 
   ProcessBaseline baseline = RecordBaseline();
   ProtectFromOomKiller(baseline);
-  if (absl::Status status = PrepareAgentProcess(baseline); !status.ok()) {
+  if (absl::Status status = PrepareAgentProcess(baseline, BitsOf(config.more_stop_signals));
+      !status.ok()) {
     return Complain(status, kExitMachine);
   }
   if (absl::Status status = ProvideDescriptors(config); !status.ok()) {

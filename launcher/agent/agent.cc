@@ -137,7 +137,8 @@ Agent::Agent(AgentSetup setup, std::unique_ptr<Guardian> guardian, LogRouter& lo
 
 int Agent::Run() {
   signals_ = std::make_unique<SignalReceiver>(
-      io_, setup_.baseline, [this](const ReceivedSignal& signal) { OnSignal(signal); });
+      io_, setup_.baseline, BitsOf(setup_.config.more_stop_signals),
+      [this](const ReceivedSignal& signal) { OnSignal(signal); });
   if (SetsOmpThreads(setup_.environment.variables, setup_.config.workers_per_node)) {
     Tell("OMP_NUM_THREADS is not set: every worker gets 1; set it to choose");
   }
@@ -296,11 +297,7 @@ void Agent::Do(const JoinRound&) {
 
 absl::StatusOr<std::vector<WorkerSpec>> Agent::SpecsOf(const rendezvous::Assignment& assignment) {
   const LaunchConfig& config = setup_.config;
-  const WorkerEnvInput shared{.assignment = assignment,
-                              .local_world_size = config.workers_per_node,
-                              .run_id = config.run_id,
-                              .role = config.role,
-                              .job_mark = setup_.job_mark};
+  const WorkerEnvInput shared = WorkerEnvInputOf(config, assignment, setup_.job_mark);
   logs_.BeginRound(assignment.restart_count);
   error_files_.clear();
   std::vector<WorkerSpec> specs;

@@ -15,10 +15,6 @@ constexpr int kSigHup = 1;
 constexpr int kSigInt = 2;
 constexpr int kSigTerm = 15;
 
-bool CouldBeAStop(int signal) {
-  return signal == kSigHup || signal == kSigInt || signal == kSigTerm;
-}
-
 std::optional<TimePoint> Earlier(std::optional<TimePoint> a, std::optional<TimePoint> b) {
   if (!a) return b;
   if (!b) return a;
@@ -27,8 +23,8 @@ std::optional<TimePoint> Earlier(std::optional<TimePoint> a, std::optional<TimeP
 
 }  // namespace
 
-AgentCore::AgentCore(AgentPolicy policy) : policy_(policy) {
-  DDP_CHECK(policy.local_world_size >= 1);
+AgentCore::AgentCore(AgentPolicy policy) : policy_(std::move(policy)) {
+  DDP_CHECK(policy_.local_world_size >= 1);
 }
 
 std::vector<AgentAction> AgentCore::Step(TimePoint now, const AgentEvent& event) {
@@ -232,6 +228,12 @@ void AgentCore::Stop(int signal) {
     return;
   }
   On(WorkersGone{});
+}
+
+bool AgentCore::CouldBeAStop(int signal) const {
+  const std::vector<int>& more = policy_.more_stop_signals;
+  return signal == kSigHup || signal == kSigInt || signal == kSigTerm ||
+         std::find(more.begin(), more.end(), signal) != more.end();
 }
 
 void AgentCore::Fail(const WorkerEnd& end, TimePoint at) {

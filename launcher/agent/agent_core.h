@@ -33,7 +33,9 @@ struct AgentPolicy {
   Duration exit_barrier_timeout = std::chrono::seconds(300);
   // How long the coordinator's port must refuse before its process counts as gone.
   Duration refused_grace = std::chrono::seconds(3);
-  // A worker that dies of SIGTERM, SIGINT or SIGHUP which we did not send is judged so much later:
+  // Numbers beyond INT, TERM, HUP and QUIT: --signals_to_handle.
+  std::vector<int> more_stop_signals;
+  // A worker that dies of SIGTERM, SIGINT, SIGHUP or one of these, not sent by us, is judged later:
   // the agent may be about to get that signal too, and then it was a stop, not a failure.
   Duration signal_judgement_delay = std::chrono::milliseconds(250);
   // A wait that is over sooner is not worth a line.
@@ -171,6 +173,7 @@ class AgentCore {
   void Stop(int signal);
   void Finish(int exit_code);
 
+  bool CouldBeAStop(int signal) const;
   void Fail(const WorkerEnd& end, TimePoint at);
   void JudgeSuspicions();
   void GiveNotice();

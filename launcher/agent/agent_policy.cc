@@ -7,6 +7,7 @@ AgentPolicy AgentPolicyOf(const LaunchConfig& config) {
   policy.local_world_size = config.workers_per_node;
   policy.shutdown_timeout = config.shutdown_timeout;
   policy.orphan_timeout = config.rendezvous_options.orphan_timeout;
+  policy.more_stop_signals = config.more_stop_signals;
   policy.exit_barrier_timeout = config.rendezvous_options.exit_barrier_timeout;
   return policy;
 }
@@ -39,6 +40,19 @@ rendezvous::NodeInfo NodeInfoOf(const LaunchConfig& config) {
   node.min_nodes = config.nodes.min;
   node.max_nodes = config.nodes.max;
   return node;
+}
+
+WorkerEnvInput WorkerEnvInputOf(const LaunchConfig& config,
+                                const rendezvous::Assignment& assignment,
+                                const std::string& job_mark) {
+  WorkerEnvInput input;
+  input.assignment = assignment;
+  input.local_world_size = config.workers_per_node;
+  input.run_id = config.run_id;
+  input.role = config.role;
+  input.job_mark = job_mark;
+  input.signals_to_handle = config.signals_to_handle;
+  return input;
 }
 
 }  // namespace ddprun::launcher

@@ -2,8 +2,11 @@
 #ifndef DDPRUN_LAUNCHER_AGENT_AGENT_POLICY_H_
 #define DDPRUN_LAUNCHER_AGENT_AGENT_POLICY_H_
 
+#include <string>
+
 #include "launcher/agent/agent_core.h"
 #include "launcher/cli/launch_config.h"
+#include "launcher/process/worker_env.h"
 #include "rendezvous/core/types.h"
 
 namespace ddprun::launcher {
@@ -15,6 +18,11 @@ rendezvous::Policy RendezvousPolicyOf(const LaunchConfig& config);
 
 // This node as it joins; the id, the store's port and the endpoint mark are the driver's to add.
 rendezvous::NodeInfo NodeInfoOf(const LaunchConfig& config);
+
+// What the workers of a round are told.
+WorkerEnvInput WorkerEnvInputOf(const LaunchConfig& config,
+                                const rendezvous::Assignment& assignment,
+                                const std::string& job_mark);
 
 }  // namespace ddprun::launcher
 

@@ -85,19 +85,25 @@ ProcessBaseline RecordBaseline() {
   return baseline;
 }
 
-SignalBits AgentSignals(const ProcessBaseline& baseline) {
+SignalBits BitsOf(const std::vector<int>& signals) {
+  SignalBits bits = 0;
+  for (const int signal : signals) bits |= BitOf(signal);
+  return bits;
+}
+
+SignalBits AgentSignals(const ProcessBaseline& baseline, SignalBits more_stop_signals) {
   SignalBits signals = BitOf(SIGINT) | BitOf(SIGTERM) | BitOf(SIGQUIT) | BitOf(SIGUSR1) |
                        BitOf(SIGUSR2) | BitOf(SIGTSTP) | BitOf(SIGCONT);
   if ((baseline.ignored_signals & BitOf(SIGHUP)) == 0) signals |= BitOf(SIGHUP);
-  return signals;
+  return signals | more_stop_signals;
 }
 
-absl::Status PrepareAgentProcess(const ProcessBaseline& baseline) {
+absl::Status PrepareAgentProcess(const ProcessBaseline& baseline, SignalBits more_stop_signals) {
   SetDisposition(SIGCHLD, SIG_DFL);
   SetDisposition(SIGPIPE, SIG_IGN);
   sigset_t blocked;
   sigemptyset(&blocked);
-  const SignalBits wanted = AgentSignals(baseline) | BitOf(SIGCHLD);
+  const SignalBits wanted = AgentSignals(baseline, more_stop_signals) | BitOf(SIGCHLD);
   for (int signal = 1; signal < 32; ++signal) {
     if ((wanted & BitOf(signal)) != 0) sigaddset(&blocked, signal);
   }

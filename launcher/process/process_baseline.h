@@ -11,6 +11,7 @@
 #include <csignal>
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "absl/status/status.h"
 
@@ -43,11 +44,11 @@ struct ProcessBaseline {
 ProcessBaseline RecordBaseline();
 
 // Prepares the calling thread (and every thread it starts later) for an agent: blocks the signals
-// that the agent receives through descriptors, SIGCHLD included; SIGPIPE is ignored; SIGCHLD gets
-// its default action, because an inherited "ignore" would make the kernel reap our workers.
-// Opens /dev/null for whichever of 0 to 2 is closed, so that no descriptor of ours lands there; an
-// error is that this cannot be had.
-absl::Status PrepareAgentProcess(const ProcessBaseline& baseline);
+// that the agent receives through descriptors (AgentSignals and SIGCHLD); SIGPIPE is ignored;
+// SIGCHLD gets its default action, because an inherited "ignore" would make the kernel reap our
+// workers. Opens /dev/null for whichever of 0 to 2 is closed, so that no descriptor of ours lands
+// there; an error is that this cannot be had.
+absl::Status PrepareAgentProcess(const ProcessBaseline& baseline, SignalBits more_stop_signals = 0);
 
 struct DescriptorRoom {
   int64_t limit = 0;  // on open files
@@ -61,8 +62,11 @@ struct DescriptorRoom {
 DescriptorRoom ReserveDescriptors(int64_t count);
 
 // The signals PrepareAgentProcess blocks besides SIGCHLD: INT TERM QUIT USR1 USR2 TSTP CONT, and
-// HUP unless the agent was started with HUP ignored (nohup).
-SignalBits AgentSignals(const ProcessBaseline& baseline);
+// HUP unless the agent was started with HUP ignored (nohup), and those that the user wants as well
+// (--signals_to_handle).
+SignalBits AgentSignals(const ProcessBaseline& baseline, SignalBits more_stop_signals = 0);
+// The set of these numbers.
+SignalBits BitsOf(const std::vector<int>& signals);
 
 // Makes the agent a late choice of the OOM killer, where the rights suffice; workers keep the old
 // score.

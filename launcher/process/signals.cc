@@ -18,7 +18,8 @@ namespace ddprun::launcher {
 
 using boost::asio::posix::stream_descriptor;
 
-std::optional<SignalMeaning> SignalClassifier::Classify(int signal, pid_t sender, TimePoint now) {
+std::optional<SignalMeaning> SignalClassifier::MeaningBesideStop(int signal) const {
+  if ((more_stop_signals_ & BitOf(signal)) != 0) return std::nullopt;
   switch (signal) {
     case SIGUSR1:
     case SIGUSR2:
@@ -31,10 +32,14 @@ std::optional<SignalMeaning> SignalClassifier::Classify(int signal, pid_t sender
     case SIGTERM:
     case SIGHUP:
     case SIGQUIT:
-      break;
+      return std::nullopt;
     default:
       DDP_CHECK(false && "a signal that AgentSignals() does not name");
   }
+}
+
+std::optional<SignalMeaning> SignalClassifier::Classify(int signal, pid_t sender, TimePoint now) {
+  if (const auto meaning = MeaningBesideStop(signal)) return meaning;
   if (!first_stop_) {
     first_stop_ = FirstStop{signal, sender, now};
     return SignalMeaning::kStop;
@@ -48,12 +53,11 @@ std::optional<SignalMeaning> SignalClassifier::Classify(int signal, pid_t sender
 
 class SignalReceiver::Impl {
  public:
-  Impl(boost::asio::io_context& io, const ProcessBaseline& baseline,
+  Impl(boost::asio::io_context& io, SignalBits wanted, SignalBits more_stop_signals,
        std::function<void(const ReceivedSignal&)> handler)
-      : handler_(std::move(handler)), descriptor_(io) {
+      : handler_(std::move(handler)), descriptor_(io), classifier_(more_stop_signals) {
     sigset_t set;
     sigemptyset(&set);
-    const SignalBits wanted = AgentSignals(baseline);
     for (int signal = 1; signal < 32; ++signal) {
       if ((wanted & BitOf(signal)) != 0) sigaddset(&set, signal);
     }
@@ -95,8 +99,10 @@ class SignalReceiver::Impl {
 };
 
 SignalReceiver::SignalReceiver(boost::asio::io_context& io, const ProcessBaseline& baseline,
+                               SignalBits more_stop_signals,
                                std::function<void(const ReceivedSignal&)> handler)
-    : impl_(std::make_unique<Impl>(io, baseline, std::move(handler))) {}
+    : impl_(std::make_unique<Impl>(io, AgentSignals(baseline, more_stop_signals), more_stop_signals,
+                                   std::move(handler))) {}
 SignalReceiver::~SignalReceiver() = default;
 
 void SuspendSelf() { kill(getpid(), SIGSTOP); }

@@ -19,7 +19,7 @@ namespace ddprun::launcher {
 
 // What a signal asks of the agent.
 enum class SignalMeaning {
-  kStop,     // INT, TERM, HUP, QUIT: stop the job
+  kStop,     // INT, TERM, HUP, QUIT, and what --signals_to_handle adds: stop the job
   kKillNow,  // a further INT or TERM
   kRelay,    // USR1, USR2: WorkerGroup::Relay
   kSuspend,  // TSTP: WorkerGroup::Suspend, then SuspendSelf
@@ -35,6 +35,10 @@ struct ReceivedSignal {
 // Decides what a signal means. [pure]
 class SignalClassifier {
  public:
+  // `more_stop_signals` mean kStop too, whatever else they would mean.
+  explicit SignalClassifier(SignalBits more_stop_signals = 0)
+      : more_stop_signals_(more_stop_signals) {}
+
   // Nothing when the signal is an echo: timeout(1) and others signal the process and then its whole
   // group, so that one intent arrives twice; the same signal of the same sender within kEchoWindow
   // of the first counts once. Nobody presses ^C twice that fast. REQUIRES: `signal` is one of
@@ -49,15 +53,19 @@ class SignalClassifier {
     pid_t sender;
     TimePoint at;
   };
+  std::optional<SignalMeaning> MeaningBesideStop(int signal) const;
+
+  const SignalBits more_stop_signals_;
   std::optional<FirstStop> first_stop_;
 };
 
-// Receives the signals that PrepareAgentProcess() has blocked, until destroyed. `handler` runs on
+// Receives the signals that PrepareAgentProcess(), given the same `more_stop_signals`, has blocked,
+// until destroyed. `handler` runs on
 // the io_context's thread.
 class SignalReceiver {
  public:
   SignalReceiver(boost::asio::io_context& io, const ProcessBaseline& baseline,
-                 std::function<void(const ReceivedSignal&)> handler);
+                 SignalBits more_stop_signals, std::function<void(const ReceivedSignal&)> handler);
   ~SignalReceiver();
   SignalReceiver(const SignalReceiver&) = delete;
   SignalReceiver& operator=(const SignalReceiver&) = delete;

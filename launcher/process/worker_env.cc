@@ -11,6 +11,9 @@ namespace {
 
 using ddp::internal::WorkerEnv;
 
+// PyTorch's processes that start others take their signals from it.
+constexpr char kSignalsToHandleVar[] = "TORCHELASTIC_SIGNALS_TO_HANDLE";
+
 std::string_view NameOf(std::string_view variable) {
   return variable.substr(0, variable.find('='));
 }
@@ -52,6 +55,7 @@ std::vector<std::string> BuildWorkerEnv(const std::vector<std::string>& parent,
                                         const std::string& error_file) {
   std::vector<std::pair<std::string, std::string>> own =
       ddp::internal::FormatWorkerEnv(Describe(input, local_rank, error_file));
+  own.emplace_back(kSignalsToHandleVar, input.signals_to_handle);
   if (!Has(parent, ddp::internal::kNcclErrorHandlingVar)) {
     own.emplace_back(ddp::internal::kNcclErrorHandlingVar, "1");
   }

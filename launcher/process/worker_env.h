@@ -15,14 +15,16 @@ struct WorkerEnvInput {
   int local_world_size = 1;
   std::string run_id;
   std::string role = "default";
-  std::string job_mark;  // "": not written
+  std::string job_mark;           // "": not written
+  std::string signals_to_handle;  // the text of the option
   bool use_agent_store = true;
 };
 
 // The block for the worker of `local_rank`: "NAME=value" strings. `parent` is the agent's own
 // environment; of its variables those that describe another worker are replaced, all else stays
-// in its order. TORCH_NCCL_ASYNC_ERROR_HANDLING and OMP_NUM_THREADS (with several workers) become
-// 1 where the parent has none. `error_file` may be empty: no file.
+// in its order. TORCHELASTIC_SIGNALS_TO_HANDLE is set as torchrun does;
+// TORCH_NCCL_ASYNC_ERROR_HANDLING and OMP_NUM_THREADS (with several workers) become 1 where the
+// parent has none. `error_file` may be empty: no file.
 std::vector<std::string> BuildWorkerEnv(const std::vector<std::string>& parent,
                                         const WorkerEnvInput& input, int local_rank,
                                         const std::string& error_file);

@@ -17,6 +17,8 @@ TEST_CASE("agent policy: what the user asked for reaches the coordinator and the
   config.shutdown_timeout = 7s;
   config.local_addr = "10.0.0.9";
   config.role = "trainer";
+  config.signals_to_handle = "SIGUSR1";
+  config.more_stop_signals = {10};
   config.rendezvous_options.join_timeout = 11s;
   config.rendezvous_options.last_call = 12s;
   config.rendezvous_options.evict_after = 13s;
@@ -35,6 +37,15 @@ TEST_CASE("agent policy: what the user asked for reaches the coordinator and the
   CHECK(agent.local_world_size == 8);
   CHECK(agent.shutdown_timeout == 7s);
   CHECK(agent.orphan_timeout == 14s);
+  CHECK(agent.more_stop_signals == std::vector<int>{10});
+  const WorkerEnvInput workers = WorkerEnvInputOf(config, {.world_size = 16}, "m4rk");
+  CHECK(workers.assignment.world_size == 16);
+  CHECK(workers.local_world_size == 8);
+  CHECK(workers.run_id == "job1");
+  CHECK(workers.role == "trainer");
+  CHECK(workers.job_mark == "m4rk");
+  CHECK(workers.signals_to_handle == "SIGUSR1");
+  CHECK(workers.use_agent_store);
   const rendezvous::NodeInfo node = NodeInfoOf(config);
   CHECK(node.local_world_size == 8);
   CHECK(node.advertised_addr == "10.0.0.9");

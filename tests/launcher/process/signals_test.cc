@@ -61,10 +61,23 @@ TEST_CASE("signals: user signals and job control mean the same before and after 
   }
 }
 
+TEST_CASE("signals: what the user names besides stops the job, and the others keep their meaning") {
+  SignalClassifier classifier(BitOf(SIGUSR1) | BitOf(SIGTSTP) | BitOf(SIGALRM));
+  CHECK(classifier.Classify(SIGUSR2, 7, At(0s)) == SignalMeaning::kRelay);
+  CHECK(classifier.Classify(SIGCONT, 7, At(0s)) == SignalMeaning::kResume);
+  SUBCASE("USR1") { CHECK(classifier.Classify(SIGUSR1, 7, At(1s)) == SignalMeaning::kStop); }
+  SUBCASE("TSTP") { CHECK(classifier.Classify(SIGTSTP, 7, At(1s)) == SignalMeaning::kStop); }
+  SUBCASE("ALRM") { CHECK(classifier.Classify(SIGALRM, 7, At(1s)) == SignalMeaning::kStop); }
+  SUBCASE("TERM") { CHECK(classifier.Classify(SIGTERM, 7, At(1s)) == SignalMeaning::kStop); }
+  // Slurm warns with one and again with the next; only INT and TERM are impatience.
+  CHECK(classifier.Classify(SIGALRM, 8, At(2s)) == SignalMeaning::kStop);
+  CHECK(classifier.Classify(SIGINT, 7, At(3s)) == SignalMeaning::kKillNow);
+}
+
 TEST_CASE("signals: the receiver says which signal came and from whom") {
   boost::asio::io_context io;
   std::vector<ReceivedSignal> received;
-  SignalReceiver receiver(io, TestBaseline(),
+  SignalReceiver receiver(io, TestBaseline(), 0,
                           [&](const ReceivedSignal& signal) { received.push_back(signal); });
   kill(getpid(), SIGUSR1);
   REQUIRE(RunUntil(io, [&] { return received.size() == 1; }));
@@ -75,6 +88,23 @@ TEST_CASE("signals: the receiver says which signal came and from whom") {
   CHECK(received[1].meaning == SignalMeaning::kStop);
   CHECK(received[1].signal == SIGTERM);
   CHECK(received[1].sender == getpid());
+}
+
+TEST_CASE("signals: the receiver hears what the user names besides") {
+  boost::asio::io_context io;
+  const SignalBits more = BitsOf({SIGALRM, SIGUSR1});
+  // Blocked as PrepareAgentProcess would have it, on this thread, for good.
+  REQUIRE(PrepareAgentProcess(TestBaseline(), more).ok());
+  std::vector<ReceivedSignal> received;
+  SignalReceiver receiver(io, TestBaseline(), more,
+                          [&](const ReceivedSignal& signal) { received.push_back(signal); });
+  kill(getpid(), SIGUSR1);
+  REQUIRE(RunUntil(io, [&] { return received.size() == 1; }));
+  kill(getpid(), SIGALRM);
+  REQUIRE(RunUntil(io, [&] { return received.size() == 2; }));
+  CHECK(received[0].meaning == SignalMeaning::kStop);
+  CHECK(received[1].meaning == SignalMeaning::kStop);
+  CHECK(received[1].signal == SIGALRM);
 }
 
 TEST_CASE("signals: a HUP ignored at the start is none of the agent's signals") {

@@ -27,6 +27,7 @@ WorkerEnvInput Input() {
   input.run_id = "job1";
   input.role = "trainer";
   input.job_mark = "m4rk";
+  input.signals_to_handle = "SIGTERM,SIGUSR1";
   return input;
 }
 
@@ -59,6 +60,7 @@ TEST_CASE("worker env: a worker of torchelastic finds every variable it knows") 
       {"TORCHELASTIC_RUN_ID", "job1"},
       {"TORCHELASTIC_USE_AGENT_STORE", "True"},
       {"TORCHELASTIC_ERROR_FILE", "/tmp/error.json"},
+      {"TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGUSR1"},
       {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"},
       {"OMP_NUM_THREADS", "1"},
       {"DDPRUN_ROUND", "3"},
