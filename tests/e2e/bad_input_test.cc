@@ -68,6 +68,14 @@ TEST_CASE("bad input: usage errors end with 2 before anything starts") {
        "join_timeout",
        "="},
       {{}, 2, "program", "--help"},
+      {{"--n=2", toy}, 2, "'--n'", "--nnodes, --nproc_per_node, --node_rank"},
+      {{"--no_python", "-m", toy}, 2, "--no_python with --module", "expected one"},
+      {{"-m", "./train.py"}, 2, "'./train.py'", "package.train"},
+      {{"--use_env", toy}, 2, "'--use_env'", "LOCAL_RANK"},
+      {{"--logs_specs=mine", toy}, 2, "'mine'", "--log_dir"},
+      {{"--event_log_handler=mine", toy}, 2, "'mine'", "console"},
+      {{"--start_method=thread", toy}, 2, "'thread'", "spawn"},
+      {{"--nnodes=2", "--rdzv_backend=etcd-v2", toy}, 2, "'etcd-v2'", "c10d"},
       {{"--nproc_per_node=gpus", toy}, 2, "'gpus'", "gpu, auto"},
       {{"status"}, 2, "status", "./status"},
       {{"doctor", "--bogus"}, 2, "'--bogus'", "--require cuda"},
@@ -98,6 +106,39 @@ TEST_CASE("bad input: a program that cannot run is named before any rendezvous")
     CAPTURE(row.quoted);
     Expect(row);
   }
+}
+
+// A file that would fail in every worker is named before the rendezvous, which would wait here.
+TEST_CASE("bad input: a program that the kernel would refuse is told why, with 126") {
+  const TempDir dir;
+  const auto write = [&](const std::string& name, const std::string& content) {
+    const std::string path = dir.File(name);
+    std::ofstream(path) << content;
+    DDP_CHECK(chmod(path.c_str(), 0755) == 0);
+    return path;
+  };
+  const std::string script = write("train.py", "");
+  const std::string nodes = "--nnodes=2";
+  const std::string endpoint = "--rdzv_endpoint=127.0.0.1:1";
+  Expect({{nodes, endpoint, write("a", "#!/no/such/interpreter\n")},
+          126,
+          "'/no/such/interpreter'",
+          "does not exist"});
+  Expect({{nodes, endpoint, write("b", "#!/bin/sh\r\n")}, 126, "'/bin/sh\\r'", "DOS line ends"});
+  Expect({{nodes, endpoint, write("c", "#!/usr/bin/env no-such-command\n")},
+          126,
+          "'no-such-command'",
+          "not found in PATH"});
+  Expect({{nodes, endpoint, write("d", "\x7f" "ELF")}, 126, dir.File("d"), "cut short"});
+  Expect({{nodes, endpoint, script}, 127, "PYTHON_EXEC '/no/such/python'", "train.py"},
+         {.env = {{"PYTHON_EXEC", "/no/such/python"}}});
+  Expect({{nodes, endpoint, "-m", "train"}, 126, "PYTHON_EXEC '" + dir.path().string(), "directory"},
+         {.env = {{"PYTHON_EXEC", dir.path().string()}}});
+}
+
+TEST_CASE("bad input: a flag's variable that is no number ends with 2") {
+  Expect({{Runfile("tests/e2e/toy_worker")}, 2, "PET_STANDALONE 'true'", "0 is off"},
+         {.env = {{"PET_STANDALONE", "true"}}});
 }
 
 TEST_CASE("bad input: a log directory that cannot be made ends with 120") {

@@ -138,6 +138,20 @@ TEST_CASE("signals: while the old group is stopped for a restart they end the jo
   }
 }
 
+TEST_CASE("signals: one named by --signals_to_handle stops the job and reaches the workers") {
+  Job job;
+  const Strings steps = {"env:TORCHELASTIC_SIGNALS_TO_HANDLE", "touch:" + job.File("up{rank}"),
+                         "wait"};
+  const Node ddprun =
+      job.Run({"--nproc_per_node=2", "--signals_to_handle=SIGTERM,SIGUSR1", kNoGrace}, steps);
+  REQUIRE(job.WaitForFile("up0"));
+  REQUIRE(job.WaitForFile("up1"));
+  SendAndAwaitWord(ddprun, SIGUSR1);
+  CheckEndsWith(ddprun, 128 + SIGUSR1);
+  CHECK(ddprun->out().find("TORCHELASTIC_SIGNALS_TO_HANDLE=SIGTERM,SIGUSR1\n") == 0);
+  CHECK(job.IsGone());
+}
+
 // One of two nodes waits for the new round, the other one still stops its deaf worker of the old.
 // `rank` 0 is the host's, and the worker of the waiting node has died.
 void SignalWhileARoundForms(int waiting_rank, int signal) {
