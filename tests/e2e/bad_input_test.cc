@@ -129,11 +129,18 @@ TEST_CASE("bad input: a program that the kernel would refuse is told why, with 1
           126,
           "'no-such-command'",
           "not found in PATH"});
-  Expect({{nodes, endpoint, write("d", "\x7f" "ELF")}, 126, dir.File("d"), "cut short"});
+  Expect({{nodes, endpoint,
+           write("d",
+                 "\x7f"
+                 "ELF")},
+          126,
+          dir.File("d"),
+          "cut short"});
   Expect({{nodes, endpoint, script}, 127, "PYTHON_EXEC '/no/such/python'", "train.py"},
          {.env = {{"PYTHON_EXEC", "/no/such/python"}}});
-  Expect({{nodes, endpoint, "-m", "train"}, 126, "PYTHON_EXEC '" + dir.path().string(), "directory"},
-         {.env = {{"PYTHON_EXEC", dir.path().string()}}});
+  Expect(
+      {{nodes, endpoint, "-m", "train"}, 126, "PYTHON_EXEC '" + dir.path().string(), "directory"},
+      {.env = {{"PYTHON_EXEC", dir.path().string()}}});
 }
 
 TEST_CASE("bad input: a flag's variable that is no number ends with 2") {

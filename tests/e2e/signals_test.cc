@@ -138,18 +138,21 @@ TEST_CASE("signals: while the old group is stopped for a restart they end the jo
   }
 }
 
-TEST_CASE("signals: one named by --signals_to_handle stops the job and reaches the workers") {
-  Job job;
-  const Strings steps = {"env:TORCHELASTIC_SIGNALS_TO_HANDLE", "touch:" + job.File("up{rank}"),
-                         "wait"};
-  const Node ddprun =
-      job.Run({"--nproc_per_node=2", "--signals_to_handle=SIGTERM,SIGUSR1", kNoGrace}, steps);
-  REQUIRE(job.WaitForFile("up0"));
-  REQUIRE(job.WaitForFile("up1"));
-  SendAndAwaitWord(ddprun, SIGUSR1);
-  CheckEndsWith(ddprun, 128 + SIGUSR1);
-  CHECK(ddprun->out().find("TORCHELASTIC_SIGNALS_TO_HANDLE=SIGTERM,SIGUSR1\n") == 0);
-  CHECK(job.IsGone());
+// One that would be relayed, and one that is nobody's otherwise.
+TEST_CASE("signals: those named by --signals_to_handle stop the job and reach the workers") {
+  for (const int signal : {SIGUSR1, SIGALRM}) {
+    Job job;
+    const Strings steps = {"env:TORCHELASTIC_SIGNALS_TO_HANDLE", "touch:" + job.File("up{rank}"),
+                           "wait"};
+    const Node ddprun =
+        job.Run({"--nproc_per_node=2", "--signals_to_handle=SIGALRM,SIGUSR1", kNoGrace}, steps);
+    REQUIRE(job.WaitForFile("up0"));
+    REQUIRE(job.WaitForFile("up1"));
+    SendAndAwaitWord(ddprun, signal);
+    CheckEndsWith(ddprun, 128 + signal);
+    CHECK(ddprun->out().find("TORCHELASTIC_SIGNALS_TO_HANDLE=SIGALRM,SIGUSR1\n") == 0);
+    CHECK(job.IsGone());
+  }
 }
 
 // One of two nodes waits for the new round, the other one still stops its deaf worker of the old.

@@ -68,14 +68,23 @@ TEST_CASE("stop paths: each gives the workers --shutdown_timeout, and the signal
   const std::vector<Row> rows = {
       {"a failure, then a restart", [](RunningAgent& agent) { agent.End(0, 3); }, kTerm},
       {"a drain: another node failed or left",
-       [](RunningAgent& agent) { agent.Step(Drained{Round{1}, "node b left"}); }, kTerm},
+       [](RunningAgent& agent) {
+         agent.Step(Drained{Round{1}, "node b left"});
+       },
+       kTerm},
       {"the verdict of a failed job",
-       [](RunningAgent& agent) { agent.Step(Concluded{Verdict{3, "rank 9 failed", {}}}); }, kTerm},
+       [](RunningAgent& agent) {
+         agent.Step(Concluded{Verdict{3, "rank 9 failed", {}}});
+       },
+       kTerm},
       {"SIGINT", [](RunningAgent& agent) { agent.Step(SignalReceived{2}); }, 2},
       {"a signal of --signals_to_handle",
        [](RunningAgent& agent) { agent.Step(SignalReceived{kUsr1}); }, kUsr1},
       {"a local failure",
-       [](RunningAgent& agent) { agent.Step(LocalFailure{120, "disk full"}); }, kTerm},
+       [](RunningAgent& agent) {
+         agent.Step(LocalFailure{120, "disk full"});
+       },
+       kTerm},
       {"the rendezvous failed",
        [](RunningAgent& agent) { agent.Step(RendezvousFailed{"refused"}); }, kTerm},
       {"a worker died of a stop signal",
