@@ -46,6 +46,25 @@ void AddVariables(const Environment& environment, GivenOptions& given) {
   }
 }
 
+// A misspelt PET_ variable is ignored by torchrun in silence. One that is like no option is
+// somebody else's.
+void WarnOfVariables(const Environment& environment, std::vector<std::string>& warnings) {
+  constexpr std::string_view kPrefix = "PET_";
+  std::vector<std::string> known;
+  for (const OptionRow& row : OptionTable()) {
+    if (row.has_variable) known.push_back(VariableOf(row).substr(kPrefix.size()));
+  }
+  for (const std::string& variable : environment.variables) {
+    if (variable.rfind(kPrefix, 0) != 0) continue;
+    const std::string name = variable.substr(kPrefix.size(), variable.find('=') - kPrefix.size());
+    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+    const std::string nearest = NearestName(name, known);
+    if (nearest.empty()) continue;
+    warnings.push_back(absl::StrCat("unknown variable ", Quoted(std::string(kPrefix) + name),
+                                    " is ignored; did you mean PET_", nearest, "?"));
+  }
+}
+
 absl::StatusOr<ParseResult> ParseDoctor(std::span<const std::string> args) {
   const absl::StatusOr<DoctorOptions> options = ParseDoctorOptions(args);
   if (!options.ok()) return options.status();
@@ -85,6 +104,7 @@ absl::StatusOr<ParseResult> ParseCommandLine(int argc, const char* const* argv,
   config->args.assign(split->program.begin() + 1, split->program.end());
   const std::vector<std::string> warnings = WarningsAbout(environment);
   config->warnings.insert(config->warnings.end(), warnings.begin(), warnings.end());
+  WarnOfVariables(environment, config->warnings);
   return ParseResult(*std::move(config));
 }
 

@@ -27,7 +27,6 @@ constexpr int kMachine = EM_X86_64;
 constexpr size_t kHeadSize = 4096;
 constexpr size_t kKernelLine = 256;  // as much of a first line as the kernel reads
 constexpr size_t kTextSample = 128;  // without a NUL in it, a file is a text
-constexpr size_t kMaxProgramHeaders = 256;
 constexpr char kDosHint[] = " (the file has DOS line ends)";
 
 std::string ReadAt(int fd, size_t offset, size_t size) {
@@ -95,7 +94,7 @@ std::string NameOfMachine(int machine) {
 
 // The loader of a dynamically linked program; empty when there is none or it is not found.
 std::string LoaderOf(int fd, const Elf64_Ehdr& header) {
-  if (header.e_phentsize != sizeof(Elf64_Phdr) || header.e_phnum > kMaxProgramHeaders) return "";
+  if (header.e_phentsize != sizeof(Elf64_Phdr)) return "";
   const std::string table = ReadAt(fd, header.e_phoff, header.e_phnum * sizeof(Elf64_Phdr));
   for (size_t at = 0; at + sizeof(Elf64_Phdr) <= table.size(); at += sizeof(Elf64_Phdr)) {
     Elf64_Phdr entry;
