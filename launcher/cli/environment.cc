@@ -1,6 +1,5 @@
 #include "launcher/cli/environment.h"
 
-#include <sched.h>
 #include <sys/random.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "launcher/cli/text.h"
+#include "launcher/placement/allowed_cpus.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -25,10 +25,8 @@ const std::vector<std::string>& KnownVariables() {
 }
 
 int CpuCount() {
-  // A mask of fixed size fails on machines with more CPUs than it holds: then ask the system.
-  cpu_set_t mask;
-  CPU_ZERO(&mask);
-  if (sched_getaffinity(0, sizeof(mask), &mask) == 0) return std::max(CPU_COUNT(&mask), 1);
+  const size_t allowed = AllowedCpus().size();
+  if (allowed > 0) return static_cast<int>(allowed);
   const long online = sysconf(_SC_NPROCESSORS_ONLN);
   return online > 0 ? static_cast<int>(online) : 1;
 }

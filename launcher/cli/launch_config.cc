@@ -170,6 +170,8 @@ void ReadPlainValues(Reader& read, const MachineFacts& machine, LaunchConfig& co
   const GivenValue* signals = read.Find("signals_to_handle");
   config.signals_to_handle = signals != nullptr ? signals->text : kDefaultSignalsToHandle;
   config.more_stop_signals = MoreStopSignals(config.signals_to_handle, config.warnings);
+  read.Into("numa_binding", config.numa_binding, ParseNumaBinding);
+  config.virtual_local_rank = read.Flag("virtual_local_rank");
   config.log_dir = read.Text("log_dir", "");
   if (config.role.empty()) config.role = "default";
 }

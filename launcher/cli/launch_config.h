@@ -78,13 +78,18 @@ enum class RunAs {
   kRunPath,  // --run_path: under Python by runpy.run_path, whatever its name
 };
 
+// --numa_binding: what of the machine a worker is bound to, near its GPU.
+enum class NumaBinding { kNode, kSocket, kExclusive, kCoreComplex };
+
 struct LaunchConfig {
   NodeRange nodes;
   int workers_per_node = 1;
   // Other than kNumber: not known before the driver was asked (ResolveWorkers).
   WorkersBy workers_by = WorkersBy::kNumber;
-  std::string workers_source;    // "--nproc_per_node" or its variable; empty with kNumber
-  std::optional<int> node_rank;  // always there with kStatic
+  std::string workers_source;  // "--nproc_per_node" or its variable; empty with kNumber
+  std::optional<NumaBinding> numa_binding;  // empty: workers inherit the launcher's CPUs
+  bool virtual_local_rank = false;          // LOCAL_RANK=0, and each worker sees its own GPU alone
+  std::optional<int> node_rank;             // always there with kStatic
 
   RendezvousKind rendezvous = RendezvousKind::kStandalone;
   Endpoint endpoint;  // empty with kStandalone

@@ -125,10 +125,33 @@ absl::StatusOr<int> ParseWorkersPerNode(const std::string& text, int cpu_count) 
   if (text == "cpu") return std::min(std::max(cpu_count, 1), kMaxWorkersPerNode);
   const std::optional<int> count = DigitsUpTo(text, kMaxWorkersPerNode);
   if (!count || *count < 1) {
-    return InvalidArgumentError(absl::StrCat("expected a number from 1 to ", kMaxWorkersPerNode,
+    return InvalidArgumentError(absl::StrCat(text == "xpu" ? "Intel's GPUs are not counted; " : "",
+                                             "expected a number from 1 to ", kMaxWorkersPerNode,
                                              ", gpu, auto, or cpu (", cpu_count, " here)"));
   }
   return *count;
+}
+
+const char* NumaBindingName(NumaBinding binding) {
+  switch (binding) {
+    case NumaBinding::kNode:
+      return "node";
+    case NumaBinding::kSocket:
+      return "socket";
+    case NumaBinding::kExclusive:
+      return "exclusive";
+    case NumaBinding::kCoreComplex:
+      return "core-complex";
+  }
+  return "unknown";
+}
+
+absl::StatusOr<NumaBinding> ParseNumaBinding(const std::string& text) {
+  for (const NumaBinding binding : {NumaBinding::kNode, NumaBinding::kSocket,
+                                    NumaBinding::kExclusive, NumaBinding::kCoreComplex}) {
+    if (text == NumaBindingName(binding)) return binding;
+  }
+  return InvalidArgumentError("expected node, socket, exclusive or core-complex");
 }
 
 absl::StatusOr<Duration> ParseSeconds(const std::string& text, bool zero_allowed) {

@@ -23,6 +23,9 @@ absl::StatusOr<int> ParseNumber(const std::string& text, int min, int max);
 absl::StatusOr<NodeRange> ParseNodeRange(const std::string& text);
 // A number, or `cpu`. `gpu` and `auto`, which its error names too, are for the caller.
 absl::StatusOr<int> ParseWorkersPerNode(const std::string& text, int cpu_count);
+// node, socket, exclusive or core-complex.
+absl::StatusOr<NumaBinding> ParseNumaBinding(const std::string& text);
+const char* NumaBindingName(NumaBinding binding);
 // Seconds, decimals allowed ("30", "0.5"), at most a year.
 absl::StatusOr<Duration> ParseSeconds(const std::string& text, bool zero_allowed);
 // Seconds as Python's float() reads them ("1e-1"), more than 0.
