@@ -124,6 +124,10 @@ DDPRUN_RAW int RunChild(void* argument) {
   error_pipe = kErrorPipe;
   result = RestoreLimits(plan);
   if (result < 0) return Fail(error_pipe, ChildStep::kLimits, result);
+  if (plan.cpu_mask_bytes > 0) {
+    result = RawSyscall(SYS_sched_setaffinity, 0, plan.cpu_mask_bytes, plan.cpu_mask);
+    if (result < 0) return Fail(error_pipe, ChildStep::kCpus, result);
+  }
   if (IsDumpPending(plan)) return 128 + SIGQUIT;
   result = RestoreSignals(plan);
   if (result < 0) return Fail(error_pipe, ChildStep::kSignals, result);

@@ -16,7 +16,7 @@
 namespace ddprun::launcher {
 
 // Where a child stopped.
-enum class ChildStep : int32_t { kPrctl, kSetsid, kDup, kClose, kLimits, kSignals, kExec };
+enum class ChildStep : int32_t { kPrctl, kSetsid, kDup, kClose, kLimits, kCpus, kSignals, kExec };
 
 // What a child writes to the error pipe when a step fails.
 struct ChildFailure {
@@ -38,6 +38,8 @@ struct ChildPlan {
   rlimit open_files{};
   char oom_score_adj[8] = {};  // decimal, with its length; 0 = leave
   size_t oom_score_adj_size = 0;
+  const unsigned long* cpu_mask = nullptr;  // as sched_setaffinity has it; 0 bytes = leave
+  size_t cpu_mask_bytes = 0;
 };
 
 // Entry point for clone(). `plan` is a ChildPlan. Returns the child's exit code, after a failure.

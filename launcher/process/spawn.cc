@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -52,6 +53,19 @@ std::vector<char*> Pointers(const std::vector<std::string>& strings) {
   return pointers;
 }
 
+// As sched_setaffinity takes it. REQUIRES: no number is negative.
+std::vector<unsigned long> CpuMask(const std::set<int>& cpus) {
+  constexpr size_t kBits = sizeof(unsigned long) * CHAR_BIT;
+  std::vector<unsigned long> mask;
+  for (const int cpu : cpus) {
+    DDP_CHECK(cpu >= 0);
+    const auto bit = static_cast<size_t>(cpu);
+    mask.resize(std::max(mask.size(), bit / kBits + 1));
+    mask[bit / kBits] |= 1UL << (bit % kBits);
+  }
+  return mask;
+}
+
 bool HasCloseRange() {
   // An empty range asks the question without closing anything. Without flags, as it is used: the
   // one for close-on-exec came later (5.11).
@@ -93,6 +107,7 @@ struct Child {
   SpawnRequest request;
   std::vector<char*> argv;
   std::vector<char*> envp;
+  std::vector<unsigned long> cpu_mask;
   ChildPlan plan;
   std::unique_ptr<char[]> stack;
 };
@@ -225,6 +240,9 @@ class SpawnBatch::Impl {
     plan.blocked_signals = baseline_.blocked_signals;
     plan.ignored_signals = baseline_.ignored_signals;
     plan.open_files = baseline_.open_files;
+    child.cpu_mask = CpuMask(child.request.cpus);
+    plan.cpu_mask = child.cpu_mask.data();
+    plan.cpu_mask_bytes = child.cpu_mask.size() * sizeof(unsigned long);
     if (baseline_.oom_scores) {
       plan.oom_score_adj_size = static_cast<size_t>(std::snprintf(
           plan.oom_score_adj, sizeof(plan.oom_score_adj), "%d", baseline_.oom_scores->workers));

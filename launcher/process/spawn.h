@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,7 @@ struct SpawnRequest {
   // Directory of the cgroup to be born in, borrowed for the call; -1: the agent's. Where the kernel
   // does not allow it, the agent's too.
   int cgroup = -1;
+  std::set<int> cpus{};  // what it is bound to; empty: what the agent is
 };
 
 struct SpawnResult {

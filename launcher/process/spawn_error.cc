@@ -33,6 +33,8 @@ const char* StepName(ChildStep step) {
       return "close descriptors";
     case ChildStep::kLimits:
       return "restore limits";
+    case ChildStep::kCpus:
+      return "bind to CPUs (sched_setaffinity)";
     case ChildStep::kSignals:
       return "restore signals";
     case ChildStep::kExec:

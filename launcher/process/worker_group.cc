@@ -187,6 +187,7 @@ class WorkerGroup::Impl {
     const WorkerSpec& spec = workers_[index].spec;
     SpawnRequest request{spec.executable, spec.argv,      spec.env,
                          spec.stdin_fd,   spec.stdout_fd, spec.stderr_fd};
+    request.cpus = spec.cpus;
     if (options_.cgroup != nullptr) request.cgroup = options_.cgroup->directory();
     return request;
   }

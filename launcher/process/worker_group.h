@@ -7,6 +7,7 @@
 
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <variant>
 #include <vector>
@@ -34,6 +35,7 @@ struct WorkerSpec {
   int stdin_fd = -1;
   int stdout_fd = -1;
   int stderr_fd = -1;
+  std::set<int> cpus{};  // what it is bound to; empty: what the agent is
 };
 
 // The process exists. It may still fail to become its program.

@@ -1,6 +1,7 @@
 #include "launcher/process/spawn.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -11,6 +12,7 @@
 #include <cstdio>
 #include <fstream>
 #include <map>
+#include <set>
 
 #include <doctest/doctest.h>
 #include <boost/asio/io_context.hpp>
@@ -100,6 +102,40 @@ TEST_CASE("spawn: what cannot be executed is reported with errno and exit code")
   siginfo_t info{};
   CHECK(waitid(P_ALL, 0, &info, WEXITED | WNOHANG) != 0);  // no zombie is left
   CHECK(errno == ECHILD);
+}
+
+// What the kernel says of the CPUs of a process that `request` starts.
+std::string CpusOf(const std::set<int>& cpus) {
+  SpawnRequest request{.executable = "/bin/grep",
+                       .argv = {"grep", "Cpus_allowed_list", "/proc/self/status"},
+                       .env = TestEnvironment()};
+  request.cpus = cpus;
+  const std::string line = OutputOf(std::move(request));
+  return line.substr(line.find('\t') + 1);
+}
+
+TEST_CASE("spawn: a child is bound to its CPUs, and the agent stays as it is") {
+  cpu_set_t before;
+  REQUIRE(sched_getaffinity(0, sizeof(before), &before) == 0);
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (!CPU_ISSET(static_cast<size_t>(cpu), &before)) continue;
+    CHECK(CpusOf({cpu}) == std::to_string(cpu) + "\n");
+    CHECK(CpusOf({cpu, 60000}) == std::to_string(cpu) + "\n");
+  }
+  CHECK(FileText("/proc/self/status").find("Cpus_allowed_list:\t" + CpusOf({})) !=
+        std::string::npos);
+  cpu_set_t after;
+  REQUIRE(sched_getaffinity(0, sizeof(after), &after) == 0);
+  CHECK(CPU_EQUAL(&before, &after));
+}
+
+TEST_CASE("spawn: CPUs that the machine has not are this machine's fault") {
+  SpawnRequest request = Toy({"sleep"});
+  request.cpus = {60000};
+  const SpawnResult result = Spawn(request, TestBaseline());
+  CHECK(result.error == EINVAL);
+  CHECK(result.exit_code == kExitMachine);
+  CHECK(result.text.find("bind to CPUs (sched_setaffinity): Invalid argument (EINVAL)") == 0);
 }
 
 TEST_CASE("spawn: arguments beyond the kernel's limit are this machine's fault") {
