@@ -7,11 +7,13 @@
 #include <string_view>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "launcher/agent/agent.h"
+#include "launcher/agent/test_hooks.h"
 #include "launcher/cli/cli.h"
 #include "launcher/cli/option_values.h"
 #include "launcher/cli/output_options.h"
@@ -24,6 +26,8 @@
 #include "launcher/logs/log_level.h"
 #include "launcher/logs/log_router.h"
 #include "launcher/logs/logger.h"
+#include "launcher/placement/allowed_cpus.h"
+#include "launcher/placement/placement.h"
 #include "launcher/process/exit_status.h"
 #include "launcher/process/guardian.h"
 #include "launcher/process/leftovers.h"
@@ -57,11 +61,31 @@ absl::Status ProvideDescriptors(const LaunchConfig& config) {
                    each, " for each worker; raise the limit (ulimit -n)"));
 }
 
-// Asks the driver, but only for --nproc_per_node=gpu and auto.
-absl::Status CountWorkers(const Environment& environment, LaunchConfig& config) {
-  if (config.workers_by == WorkersBy::kNumber) return absl::OkStatus();
-  return ResolveWorkers(ProbeGpus(ProbeScope::kGpus), ReadDriverFacts(environment),
-                        environment.machine.cpu_count, config);
+// How many workers, where, and with which GPU. Asks the driver, but only when an option needs it.
+absl::StatusOr<Placement> PlaceWorkers(const Environment& environment, LaunchConfig& config) {
+  Placement placement;
+  const bool is_counted = config.workers_by == WorkersBy::kNumber;
+  if (!is_counted || config.numa_binding) {
+    const GpuReport report = ProbeGpus(ProbeScope::kGpus);
+    const DriverFacts driver = ReadDriverFacts(environment);
+    const absl::Status status =
+        is_counted ? absl::OkStatus()
+                   : ResolveWorkers(report, driver, environment.machine.cpu_count, config);
+    if (!status.ok()) return status;
+    if (config.numa_binding) {
+      absl::StatusOr<std::vector<CpuSet>> cpus =
+          BindToCpus(config, report, driver, SysRootForTest(), AllowedCpus());
+      if (!cpus.ok()) return cpus.status();
+      placement.cpus = *std::move(cpus);
+    }
+  }
+  if (config.virtual_local_rank) {
+    absl::StatusOr<std::vector<std::string>> devices =
+        VirtualDevices(environment.Get("CUDA_VISIBLE_DEVICES"), config.workers_per_node);
+    if (!devices.ok()) return devices.status();
+    placement.devices = *std::move(devices);
+  }
+  return placement;
 }
 
 int Launch(LaunchConfig config, const Environment& environment) {
@@ -69,8 +93,10 @@ int Launch(LaunchConfig config, const Environment& environment) {
       ResolveProgram(config.program, config.args, config.run_as, environment);
   if (!program.ok()) return Complain(program.status(), ExitCodeOfStartError(program.status()));
 
-  if (absl::Status status = CountWorkers(environment, config); !status.ok()) {
-    return Complain(status, absl::IsInvalidArgument(status) ? kExitUsage : kExitMachine);
+  absl::StatusOr<Placement> placement = PlaceWorkers(environment, config);
+  if (!placement.ok()) {
+    return Complain(placement.status(),
+                    absl::IsInvalidArgument(placement.status()) ? kExitUsage : kExitMachine);
   }
 
   ProcessBaseline baseline = RecordBaseline();
@@ -99,8 +125,9 @@ int Launch(LaunchConfig config, const Environment& environment) {
   }
   for (const std::string& warning : config.warnings) (*logs)->Say("ddprun: warning: " + warning);
   const std::shared_ptr<spdlog::logger> logger = MakeLogger(**logs, log_level.level);
-  return RunAgent({std::move(config), *program, environment, baseline, job_mark},
-                  *std::move(guardian), **logs, *logger);
+  return RunAgent(
+      {std::move(config), *program, environment, baseline, job_mark, *std::move(placement)},
+      *std::move(guardian), **logs, *logger);
 }
 
 }  // namespace

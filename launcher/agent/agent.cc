@@ -6,6 +6,7 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <map>
 #include <memory>
@@ -22,6 +23,7 @@
 #include "launcher/agent/exit_report.h"
 #include "launcher/agent/node_identity.h"
 #include "launcher/agent/round_store.h"
+#include "launcher/agent/test_hooks.h"
 #include "launcher/logs/log_router.h"
 #include "launcher/process/exit_status.h"
 #include "launcher/process/guardian.h"
@@ -47,12 +49,6 @@ constexpr Duration kTailTimeout = std::chrono::milliseconds(100);
 constexpr size_t kTailLines = 50;
 // How long what is left of the job after its end may take to die.
 constexpr Duration kLeftoverTimeout = std::chrono::seconds(10);
-
-// Lets a test send a signal between two spawns.
-Duration SpawnDelayForTest() {
-  const char* text = std::getenv("DDPRUN_TEST_SPAWN_DELAY_MS");
-  return text == nullptr ? Duration(0) : std::chrono::milliseconds(std::atoi(text));
-}
 
 class Agent {
  public:
@@ -297,7 +293,8 @@ void Agent::Do(const JoinRound&) {
 
 absl::StatusOr<std::vector<WorkerSpec>> Agent::SpecsOf(const rendezvous::Assignment& assignment) {
   const LaunchConfig& config = setup_.config;
-  const WorkerEnvInput shared = WorkerEnvInputOf(config, assignment, setup_.job_mark);
+  WorkerEnvInput shared = WorkerEnvInputOf(config, assignment, setup_.job_mark);
+  shared.virtual_devices = setup_.placement.devices;
   logs_.BeginRound(assignment.restart_count);
   error_files_.clear();
   std::vector<WorkerSpec> specs;
@@ -312,7 +309,8 @@ absl::StatusOr<std::vector<WorkerSpec>> Agent::SpecsOf(const rendezvous::Assignm
          .executable = setup_.program.executable,
          .env = BuildWorkerEnv(setup_.environment.variables, shared, local_rank, stdio->error_file),
          .stdout_fd = stdio->stdout_fd.get(),
-         .stderr_fd = stdio->stderr_fd.get()});
+         .stderr_fd = stdio->stderr_fd.get(),
+         .cpus = setup_.placement.CpusOf(local_rank)});
     error_files_.push_back(stdio->error_file);
     stdio_[local_rank] = *std::move(stdio);
   }

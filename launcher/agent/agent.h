@@ -13,6 +13,7 @@
 #include "launcher/cli/environment.h"
 #include "launcher/cli/launch_config.h"
 #include "launcher/cli/program.h"
+#include "launcher/placement/placement.h"
 #include "launcher/process/guardian.h"
 #include "launcher/process/process_baseline.h"
 
@@ -30,6 +31,7 @@ struct AgentSetup {
   Environment environment;
   ProcessBaseline baseline;
   std::string job_mark;
+  Placement placement{};
 };
 
 // Runs the job to its end on this node and returns the exit code of ddprun. `logs` and `logger` are

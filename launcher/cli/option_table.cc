@@ -38,6 +38,11 @@ constexpr std::array kTable = {
               "PROGRAM is a Python script of any name, run by runpy.run_path; wins over the two "
               "above.",
               true},
+    OptionRow{"numa_binding", 0, "MODE", kJob,
+              "Bind each worker to CPUs near its GPU: node, socket, exclusive or core-complex.",
+              false},
+    OptionRow{"virtual_local_rank", 0, nullptr, kJob,
+              "Show each worker its own GPU alone, as LOCAL_RANK 0.", true},
     OptionRow{"standalone", 0, nullptr, kMeeting, "One node, free ports, no endpoint.", true},
     OptionRow{"rdzv_endpoint", 0, "HOST[:PORT]", kMeeting,
               "Where the nodes meet; the node on HOST serves it (default port 29400).", true},
@@ -101,9 +106,6 @@ constexpr std::array kTable = {
     OptionRow{"version", 0, nullptr, kOther, "The version.", false},
 };
 
-// Options of torchrun that are not here: whoever uses one should not be told of a typing error.
-constexpr std::array<const char*, 2> kMissing = {"numa_binding", "virtual_local_rank"};
-
 std::string Underscored(std::string_view name) {
   std::string out(name);
   std::replace(out.begin(), out.end(), '-', '_');
@@ -112,12 +114,6 @@ std::string Underscored(std::string_view name) {
 
 absl::Status UnknownOption(const std::string& word, std::string_view name) {
   const std::string wanted = Underscored(name);
-  const bool is_missing = std::any_of(kMissing.begin(), kMissing.end(),
-                                      [&](const char* missing) { return wanted == missing; });
-  if (is_missing) {
-    return InvalidArgumentError(
-        absl::StrCat("option ", Quoted(word), " of torchrun is not supported yet"));
-  }
   if (wanted == "use_env" || wanted == "no_use_env") {
     return InvalidArgumentError(absl::StrCat(
         "option ", Quoted(word),

@@ -13,6 +13,7 @@ using ddp::internal::WorkerEnv;
 
 // PyTorch's processes that start others take their signals from it.
 constexpr char kSignalsToHandleVar[] = "TORCHELASTIC_SIGNALS_TO_HANDLE";
+constexpr char kVisibleDevicesVar[] = "CUDA_VISIBLE_DEVICES";
 
 std::string_view NameOf(std::string_view variable) {
   return variable.substr(0, variable.find('='));
@@ -53,14 +54,19 @@ WorkerEnv Describe(const WorkerEnvInput& input, int local_rank, const std::strin
 std::vector<std::string> BuildWorkerEnv(const std::vector<std::string>& parent,
                                         const WorkerEnvInput& input, int local_rank,
                                         const std::string& error_file) {
-  std::vector<std::pair<std::string, std::string>> own =
-      ddp::internal::FormatWorkerEnv(Describe(input, local_rank, error_file));
+  WorkerEnv env = Describe(input, local_rank, error_file);
+  const bool is_virtual = !input.virtual_devices.empty();
+  if (is_virtual) env.local_rank = 0;
+  std::vector<std::pair<std::string, std::string>> own = ddp::internal::FormatWorkerEnv(env);
   own.emplace_back(kSignalsToHandleVar, input.signals_to_handle);
   if (!Has(parent, ddp::internal::kNcclErrorHandlingVar)) {
     own.emplace_back(ddp::internal::kNcclErrorHandlingVar, "1");
   }
   if (SetsOmpThreads(parent, input.local_world_size)) {
     own.emplace_back(ddp::internal::kOmpThreadsVar, "1");
+  }
+  if (is_virtual) {
+    own.emplace_back(kVisibleDevicesVar, input.virtual_devices[static_cast<size_t>(local_rank)]);
   }
   std::vector<std::string> block;
   block.reserve(parent.size() + own.size());

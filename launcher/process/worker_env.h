@@ -18,6 +18,8 @@ struct WorkerEnvInput {
   std::string job_mark;           // "": not written
   std::string signals_to_handle;  // the text of the option
   bool use_agent_store = true;
+  // CUDA_VISIBLE_DEVICES of each worker by local rank; LOCAL_RANK is 0 then. Empty: neither.
+  std::vector<std::string> virtual_devices;
 };
 
 // The block for the worker of `local_rank`: "NAME=value" strings. `parent` is the agent's own

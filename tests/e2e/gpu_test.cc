@@ -42,6 +42,17 @@ TEST_CASE("gpu: ranks under ddprun train alike, each on a GPU of its own") {
   }
 }
 
+TEST_CASE("gpu: ranks that each see one GPU as number 0 train alike") {
+  Job job;
+  auto ddprun = job.RunRaw(Worker("2", {"--virtual_local_rank"}, {"40"}), {.env = OnDouble()});
+  REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
+  for (const std::string rank : {"0", "1"}) {
+    const std::string line = "rank " + rank + " learned 1.500, restarts 0, cuda, nccl 2.28.7: " +
+                             "each of 2 ranks has a GPU of its own\n";
+    CHECK_MESSAGE(ddprun->out().find(line) != std::string::npos, ddprun->Describe());
+  }
+}
+
 TEST_CASE("gpu: a killed rank is replaced with the whole group") {
   Job job;
   auto ddprun =

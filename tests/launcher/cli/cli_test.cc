@@ -146,6 +146,18 @@ TEST_CASE("cli: what reaches the console and how, by option and by variable") {
       0);
 }
 
+TEST_CASE("cli: where workers run; torchrun has no variable for --numa_binding") {
+  CHECK(Config({"--numa-binding", "core-complex", "p"}).numa_binding == NumaBinding::kCoreComplex);
+  CHECK(Config({"--numa_binding=node", "--numa_binding=exclusive", "p"}).numa_binding ==
+        NumaBinding::kExclusive);
+  CHECK(Config({"--virtual-local-rank", "p"}).virtual_local_rank);
+  const LaunchConfig config =
+      Config({"p"}, Plain({"PET_VIRTUAL_LOCAL_RANK=1", "PET_NUMA_BINDING=node"}));
+  CHECK(config.virtual_local_rank);
+  CHECK_FALSE(config.numa_binding);
+  CHECK_FALSE(Config({"p"}, Plain({"PET_VIRTUAL_LOCAL_RANK=0"})).virtual_local_rank);
+}
+
 TEST_CASE("cli: --help and --version end the reading, whatever is wrong elsewhere") {
   CHECK(TextOf({"--nproc_per_node=0", "--help", "--unknown"}) == HelpText());
   CHECK(TextOf({"-h"}) == HelpText());
@@ -280,6 +292,9 @@ std::vector<BadRow> BadShapeRows() {
       {{"-5", "p"}, "'-5'", "unknown option"},
       {{"-hx", "p"}, "'-hx'", "unknown option"},
       {{"-mx", "pkg"}, "'-mx'", "unknown option"},
+      {{"--numa-binding=nodes", "p"}, "'nodes'", "node, socket, exclusive or core-complex"},
+      {{"--numa_binding=", "p"}, "''", "node, socket, exclusive or core-complex"},
+      {{"--virtual-local-rank=1", "p"}, "'1'", "no value"},
       {{"--nnodes"}, "'--nnodes'", "needs a value"},
       {{"--standalone=yes", "p"}, "'yes'", "no value"},
       {{"--nnodes=0", "p"}, "'0'", "1 <= MIN <= MAX"},
@@ -297,7 +312,9 @@ std::vector<BadRow> BadShapeRows() {
       {{"--nproc_per_node=gpus", "p"}, "'gpus'", "gpu, auto, or cpu (6 here)"},
       {{"--nproc_per_node=GPU", "p"}, "'GPU'", "gpu, auto"},
       {{"--nproc_per_node=gpu ", "p"}, "'gpu '", "gpu, auto"},
-      {{"--nproc_per_node=xpu", "p"}, "'xpu'", "gpu, auto"},
+      {{"--nproc_per_node=xpu", "p"},
+       "'xpu'",
+       "Intel's GPUs are not counted; expected a number from 1"},
       {{"--nproc_per_node=gpu:2", "p"}, "'gpu:2'", "gpu, auto"},
       {{"--nproc_per_node=gpu", "--nnodes=0", "p"}, "'0'", "1 <= MIN <= MAX"},
       {{"--nproc_per_node=-3", "p"}, "'-3'", "from 1"},

@@ -94,6 +94,20 @@ TEST_CASE("worker env: what another launcher left is replaced, what the user set
   CHECK(std::find(block.begin(), block.end(), "B=x=y\nz") != block.end());
 }
 
+TEST_CASE("worker env: a virtual local rank is 0 with the worker's own GPU alone visible") {
+  WorkerEnvInput input = Input();
+  input.virtual_devices = {"4", "GPU-a1", "6", "7"};
+  const auto map = AsMap(BuildWorkerEnv({"CUDA_VISIBLE_DEVICES=4,GPU-a1,6,7"}, input, 1, ""));
+  CHECK(map.at("LOCAL_RANK") == "0");
+  CHECK(map.at("CUDA_VISIBLE_DEVICES") == "GPU-a1");
+  CHECK(map.at("RANK") == "5");
+  CHECK(map.at("ROLE_RANK") == "3");
+  CHECK(map.at("LOCAL_WORLD_SIZE") == "4");
+  const auto real = AsMap(BuildWorkerEnv({"CUDA_VISIBLE_DEVICES=4,5"}, Input(), 1, ""));
+  CHECK(real.at("LOCAL_RANK") == "1");
+  CHECK(real.at("CUDA_VISIBLE_DEVICES") == "4,5");
+}
+
 TEST_CASE("worker env: OMP_NUM_THREADS is set only for several workers and when nobody did") {
   CHECK(SetsOmpThreads({"A=1"}, 2));
   CHECK_FALSE(SetsOmpThreads({"A=1"}, 1));
