@@ -1,6 +1,7 @@
 // --numa_binding on machines that hwloc made up, judged by what hwloc says of them.
 #include <algorithm>
 #include <map>
+#include <memory>
 
 #include <doctest/doctest.h>
 
@@ -15,7 +16,7 @@ using namespace ddprun::testing;
 
 // One machine with its GPUs, and the sets that a binding gives on it.
 struct Case {
-  explicit Case(const std::string& description) : synthetic(description) {
+  explicit Case(const std::string& made_of) : description(made_of), synthetic(made_of) {
     gpu_nodes = GpuNodes(synthetic.NodeCount());
     machine = synthetic.Machine();
     for (size_t gpu = 0; gpu < gpu_nodes.size(); ++gpu) {
@@ -48,21 +49,32 @@ struct Case {
   }
 
   TempDir sys;
+  const std::string description;
   Synthetic synthetic;
   FakeMachine machine;
   std::vector<int> gpu_nodes;
   CpuSet allowed;
 };
 
+// Written once: a machine is hundreds of files.
+std::vector<std::unique_ptr<Case>>& Machines() {
+  static std::vector<std::unique_ptr<Case>> machines;
+  if (machines.empty()) {
+    for (const std::string& description : SyntheticDescriptions()) {
+      machines.push_back(std::make_unique<Case>(description));
+    }
+  }
+  return machines;
+}
+
 template <typename Check>
 void OnEachMachine(const Check& check) {
-  for (const std::string& description : SyntheticDescriptions()) {
-    Case on(description);
+  for (const std::unique_ptr<Case>& on : Machines()) {
     for (const int every : {0, 3}) {
-      CAPTURE(description);
+      CAPTURE(on->description);
       CAPTURE(every);
-      on.allowed = CpusBut(on.machine, every);
-      check(on);
+      on->allowed = CpusBut(on->machine, every);
+      check(*on);
     }
   }
 }
