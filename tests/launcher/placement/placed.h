@@ -40,7 +40,7 @@ inline std::vector<int> GpuNodes(int nodes) {
   return places;
 }
 
-// All CPUs of the machine, or (`every` = 3) without every third.
+// All CPUs of the machine, or (`every` = 5) without every fifth.
 inline launcher::CpuSet CpusBut(const FakeMachine& machine, int every) {
   launcher::CpuSet cpus;
   for (const auto& [cpu, unused] : machine.cpus) {

@@ -87,7 +87,7 @@ const std::vector<std::string>& SyntheticDescriptions() {
   static const std::vector<std::string> descriptions = {
       "pack:2 numa:2 l3:2 core:4 pu:2",
       "pack:2 numa:1 l3:1 l2:8 core:1 pu:2(indexes=2*16:1*2)",  // threads 16 apart: x86's usual way
-      "pack:1 numa:1 l3:4 core:3 pu:1",
+      "pack:1 numa:1 l3:6 core:2 pu:1",
       "pack:2 numa:4 l2:2 core:3 pu:2(indexes=48*1)",
   };
   return descriptions;

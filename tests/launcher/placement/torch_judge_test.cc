@@ -80,7 +80,7 @@ void CompareOn(const std::string& file, const std::string& description) {
     machine.devices[BusIdOf(static_cast<int>(gpu))] = node == 0 ? -1 : node;
   }
   WriteSys(machine, on.sys.path().string());
-  for (const int every : {0, 3}) {
+  for (const int every : {0, 5}) {
     on.allowed = CpusBut(machine, every);
     for (const NumaBinding binding : {NumaBinding::kNode, NumaBinding::kSocket,
                                       NumaBinding::kExclusive, NumaBinding::kCoreComplex}) {
