@@ -3,6 +3,7 @@
 A run that exits non-zero or exceeds its limit is an error and never a time.
 """
 
+import functools
 import json
 import os
 import re
@@ -69,7 +70,7 @@ class Timer:
     """Runs commands under process/time_command: wall time without Python's own start-up."""
 
     def __init__(self, scratch):
-        self.program = compile_c(scratch, "time_command")
+        self.program = compile_program(scratch, "process", "time_command")
 
     def __call__(self, command, limit_s=60, env=None):
         """Returns (seconds, peak KiB)."""
@@ -80,19 +81,47 @@ class Timer:
         return float(seconds), int(peak_kib)
 
 
-def compile_c(scratch, name):
+def compile_program(scratch, folder, name):
+    """The program that tools/bench/FOLDER/NAME.c makes."""
     out = os.path.join(scratch, name)
     if not os.path.exists(out):
-        run(["gcc", "-O2", "-Wall", "-o", out, os.path.join(HERE, "process", name + ".c")])
+        run(["gcc", "-O2", "-Wall", "-o", out, os.path.join(HERE, folder, name + ".c")])
     return out
+
+
+NO_TORCH = "no PyTorch: neither $DDPRUN_TEST_PYTHON nor python3 imports torch"
+
+
+@functools.cache
+def torch_python():
+    """A Python that imports PyTorch ($DDPRUN_TEST_PYTHON, else python3), or None."""
+    for python in (os.environ.get("DDPRUN_TEST_PYTHON"), shutil.which("python3")):
+        if not python:
+            continue
+        try:
+            run([python, "-c", "import torch.distributed"], 120)
+            return python
+        except BenchError:
+            continue
+    return None
+
+
+def torchrun():
+    """The installed torchrun as a command, or None."""
+    python = torch_python()
+    if not python:
+        return None
+    script = os.path.join(os.path.dirname(python), "torchrun")
+    return [script] if os.path.exists(script) else [python, "-m", "torch.distributed.run"]
 
 
 def interleave(task, unit, competitors, runs):
     """Calls each competitor's function `runs` times, in turns, so that drift of the machine meets all alike.
 
-    The first turn only warms caches. A competitor that fails once is out, with its error.
+    The first turn only warms caches. A competitor that fails once is out, with its error. None instead of
+    a function: it needs PyTorch, and there is none.
     """
-    rows = {who: Row(task, who, unit) for who in competitors}
+    rows = {who: Row(task, who, unit, error=None if measure else NO_TORCH) for who, measure in competitors.items()}
     for turn in range(runs + 1):
         for who, measure in competitors.items():
             row = rows[who]
@@ -143,8 +172,8 @@ def machine():
         version = first_line("dpkg-query", "-W", "-f", "${Version}", package)
         if version:
             versions[package] = version
-    if shutil.which("torchrun"):
-        versions["torch"] = first_line("python3", "-c", "import torch; print(torch.__version__)")
+    if torch_python():
+        versions["torch"] = first_line(torch_python(), "-W", "ignore", "-c", "import torch; print(torch.__version__)")
     return {"processor": model.group(1) if model else os.uname().machine, "cores": os.cpu_count(),
             "kernel": os.uname().release, "load_before": os.getloadavg()[0],
             "commit": first_line("git", "-C", REPO, "rev-parse", "--short", "HEAD"),

@@ -1,33 +1,26 @@
 // Loads a TCPStore server (ours or PyTorch's) and tells how many requests it answers per second and
 // what one costs the server's process. One thread, one request under way per connection.
-#include <dirent.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/epoll.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
-#include <fstream>
-#include <map>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "rendezvous/base/unique_fd.h"
-#include "rendezvous/store/wire.h"
+#include "tools/bench/store/client.h"
 
 namespace {
 
 using ddprun::UniqueFd;
-using ddprun::rendezvous::AppendRequest;
+using ddprun::bench::Connect;
+using ddprun::bench::CpuTime;
+using ddprun::bench::Encode;
+using ddprun::bench::Fail;
+using ddprun::bench::SendAll;
 using ddprun::rendezvous::kStoreMagic;
-using ddprun::rendezvous::StoreCommand;
 using ddprun::rendezvous::StoreOp;
 using std::chrono::steady_clock;
 
@@ -36,7 +29,7 @@ struct Options {
   std::string port;
   std::string mix = "mixed";
   int connections = 64;
-  int seconds = 3;
+  int milliseconds = 3000;
   int server_pid = 0;
 };
 
@@ -53,19 +46,8 @@ struct Connection {
   size_t awaited = 0;
 };
 
-[[noreturn]] void Fail(const std::string& what) {
-  std::fprintf(stderr, "store_bench: %s: %s\n", what.c_str(), std::strerror(errno));
-  std::exit(1);
-}
-
 constexpr size_t kValueBytes = 64;
 constexpr int kSilenceMs = 60'000;
-
-std::string Encode(const StoreCommand& command) {
-  std::string bytes;
-  AppendRequest(command, &bytes);
-  return bytes;
-}
 
 // A SET has no answer; the PING behind it tells that it was carried out.
 std::vector<Step> StepsOf(const std::string& mix) {
@@ -89,47 +71,6 @@ std::vector<Step> StepsOf(const std::string& mix) {
   std::exit(2);
 }
 
-UniqueFd Connect(const Options& options) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* list = nullptr;
-  if (getaddrinfo(options.host.c_str(), options.port.c_str(), &hints, &list) != 0) {
-    Fail("resolve " + options.host);
-  }
-  UniqueFd fd(socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (!fd.is_open() || connect(fd.get(), list->ai_addr, list->ai_addrlen) != 0) {
-    Fail("connect to " + options.host + ":" + options.port);
-  }
-  freeaddrinfo(list);
-  const int on = 1;
-  setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-  return fd;
-}
-
-void SendAll(int fd, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t count = send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    if (count <= 0) Fail("send");
-    bytes.remove_prefix(static_cast<size_t>(count));
-  }
-}
-
-// Processor time of all threads of a process, in nanoseconds.
-int64_t CpuTime(int pid) {
-  const std::string tasks = "/proc/" + std::to_string(pid) + "/task";
-  DIR* folder = opendir(tasks.c_str());
-  if (folder == nullptr) Fail("open " + tasks);
-  int64_t total = 0;
-  while (const dirent* entry = readdir(folder)) {
-    if (entry->d_name[0] == '.') continue;
-    int64_t on_cpu = 0;
-    std::ifstream(tasks + "/" + entry->d_name + "/schedstat") >> on_cpu;
-    total += on_cpu;
-  }
-  closedir(folder);
-  return total;
-}
-
 class Load {
  public:
   explicit Load(const Options& options)
@@ -140,7 +81,7 @@ class Load {
     connections_.resize(static_cast<size_t>(options.connections));
     for (size_t i = 0; i < connections_.size(); ++i) {
       Connection& connection = connections_[i];
-      connection.fd = Connect(options);
+      connection.fd = Connect(options.host, options.port);
       SendAll(connection.fd.get(), greeting);
       // PyTorch's server may take seconds for an accepted connection: it looks up its name.
       uint32_t pong = 0;
@@ -194,30 +135,19 @@ class Load {
   int64_t answered_ = 0;
 };
 
+constexpr char kUsage[] =
+    "store_bench --port=N [--host=H] [--connections=N] [--milliseconds=N]\n"
+    "         [--mix=get|set|add|wait|mixed] [--server_pid=PID]";
+
 Options ParseOptions(int argc, char** argv) {
   Options options;
-  const std::map<std::string, std::string*> texts = {
-      {"--host", &options.host}, {"--port", &options.port}, {"--mix", &options.mix}};
-  const std::map<std::string, int*> numbers = {{"--connections", &options.connections},
-                                               {"--seconds", &options.seconds},
-                                               {"--server_pid", &options.server_pid}};
-  for (int i = 1; i < argc; ++i) {
-    const std::string argument = argv[i];
-    const size_t equals = argument.find('=');
-    const std::string name = argument.substr(0, equals);
-    const std::string value = equals == std::string::npos ? "" : argument.substr(equals + 1);
-    if (const auto text = texts.find(name); text != texts.end()) {
-      *text->second = value;
-    } else if (const auto number = numbers.find(name); number != numbers.end()) {
-      *number->second = std::atoi(value.c_str());
-    } else {
-      std::fprintf(stderr,
-                   "usage: store_bench --port=N [--host=H] [--connections=N] [--seconds=N]\n"
-                   "         [--mix=get|set|add|wait|mixed] [--server_pid=PID]\n");
-      std::exit(2);
-    }
-  }
-  if (options.port.empty() || options.connections < 1 || options.seconds < 1) {
+  ddprun::bench::ParseArguments(
+      argc, argv, {{"--host", &options.host}, {"--port", &options.port}, {"--mix", &options.mix}},
+      {{"--connections", &options.connections},
+       {"--milliseconds", &options.milliseconds},
+       {"--server_pid", &options.server_pid}},
+      kUsage);
+  if (options.port.empty() || options.connections < 1 || options.milliseconds < 1) {
     std::fprintf(stderr, "store_bench: --port is needed, numbers are positive\n");
     std::exit(2);
   }
@@ -228,17 +158,14 @@ Options ParseOptions(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   const Options options = ParseOptions(argc, argv);
-  rlimit files{};
-  getrlimit(RLIMIT_NOFILE, &files);
-  files.rlim_cur = files.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &files);
+  ddprun::bench::RaiseDescriptorLimit();
   Load load(options);
   load.RunFor(std::chrono::milliseconds(300));  // Warm.
-  const int64_t cpu_before = options.server_pid > 0 ? CpuTime(options.server_pid) : 0;
+  const int64_t cpu_before = CpuTime(options.server_pid);
   const auto begin = steady_clock::now();
-  const int64_t answered = load.RunFor(std::chrono::seconds(options.seconds));
+  const int64_t answered = load.RunFor(std::chrono::milliseconds(options.milliseconds));
   const std::chrono::duration<double> wall = steady_clock::now() - begin;
-  const int64_t cpu = options.server_pid > 0 ? CpuTime(options.server_pid) - cpu_before : 0;
+  const int64_t cpu = CpuTime(options.server_pid) - cpu_before;
   std::printf(
       "{\"mix\": \"%s\", \"connections\": %d, \"requests\": %lld, \"requests_per_second\": %.0f, "
       "\"server_cpu_us_per_request\": %.3f}\n",

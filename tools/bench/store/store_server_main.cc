@@ -11,6 +11,7 @@
 int main(int argc, char** argv) {
   using ddprun::rendezvous::StoreServer;
   StoreServer::Options options;
+  options.bind = StoreServer::Bind::kAll;  // As PyTorch's.
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
     if (argument.starts_with("--port=")) {
