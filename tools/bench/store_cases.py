@@ -14,6 +14,12 @@ CONNECTIONS = (1, 64, 1024)
 RANKS = (64, 256, 1024)
 PEER = "PyTorch TCPStore"
 FLOOR = "bare epoll echo"
+# Where the scheduler puts two processes that answer each other decides more than what they do: together on
+# one core, 1 connection makes four times as many requests as on two that fall asleep in between. So every
+# server has one core and every client another.
+CORES = sorted(os.sched_getaffinity(0))
+ON_SERVER_CORE = ["taskset", "-c", str(CORES[-1])]
+ON_CLIENT_CORE = ["taskset", "-c", str(CORES[0])]
 # PyTorch's server asks for the name of every address that it accepts, which takes as long as the
 # name server likes. In a mount namespace of its own it finds the name in a file instead.
 NAMES = "127.0.0.1 localhost\n::1 localhost\n::ffff:127.0.0.1 localhost\n"
@@ -24,7 +30,7 @@ class Server:
     """A server process that prints "port=N pid=N" and lives until its stdin ends."""
 
     def __init__(self, command):
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        self.process = subprocess.Popen([*ON_SERVER_CORE, *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         stderr=subprocess.DEVNULL, text=True)
 
     def __enter__(self):
@@ -107,8 +113,8 @@ def store_case(scratch, runs):
     folder = programs()
 
     def client(arguments, connections, mix):
-        output = run([os.path.join(folder, "store_bench"), *arguments, f"--connections={connections}",
-                      "--milliseconds=1000", f"--mix={mix}"], 60)
+        output = run([*ON_CLIENT_CORE, os.path.join(folder, "store_bench"), *arguments,
+                      f"--connections={connections}", "--milliseconds=1000", f"--mix={mix}"], 60)
         result = json.loads(output)
         return result["requests_per_second"], result["server_cpu_us_per_request"]
 
@@ -128,7 +134,8 @@ def store_init_case(scratch, runs):
     folder = programs()
 
     def client(arguments, ranks):
-        result = json.loads(run([os.path.join(folder, "init_bench"), *arguments, f"--ranks={ranks}"], 120))
+        output = run([*ON_CLIENT_CORE, os.path.join(folder, "init_bench"), *arguments, f"--ranks={ranks}"], 120)
+        result = json.loads(output)
         return result["milliseconds"], result["server_cpu_us_per_rank"]
 
     units = [("", "ms"), (", server CPU", "us/rank")]
