@@ -143,5 +143,5 @@ def store_init_case(scratch, runs):
     with servers(folder, scratch) as (found, note):
         for ranks in RANKS:
             clients = {who: lambda arguments=arguments: client(arguments, ranks) for who, arguments in found.items()}
-            rows += measure(f"store, start of {ranks} ranks", units, clients, max(3, runs), note)
+            rows += measure(f"store, start of {ranks} ranks", units, clients, 2 * runs, note)
     return rows
