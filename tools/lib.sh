@@ -16,7 +16,8 @@ packages=(
   bazel-bootstrap bazel-rules-java bazel-rules-proto bazel-skylib bazel-platforms
   libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc libabsl-dev
   libre2-dev libc-ares-dev libssl-dev zlib1g-dev
-  libboost-dev libcli11-dev libspdlog-dev libfmt-dev libeigen3-dev doctest-dev libhwloc-dev
+  libboost-dev nlohmann-json3-dev libcli11-dev libspdlog-dev libfmt-dev libeigen3-dev
+  doctest-dev libhwloc-dev
   clang-format python3 procps iproute2 util-linux
 )
 bench_packages=(mpich openmpi-bin libopenmpi-dev libgloo-dev libbenchmark-dev)

@@ -7,7 +7,6 @@
 #include <boost/asio/steady_timer.hpp>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -21,6 +20,7 @@
 #include "launcher/agent/agent_log.h"
 #include "launcher/agent/agent_policy.h"
 #include "launcher/agent/exit_report.h"
+#include "launcher/agent/node_failures.h"
 #include "launcher/agent/node_identity.h"
 #include "launcher/agent/round_store.h"
 #include "launcher/agent/test_hooks.h"
@@ -43,10 +43,8 @@ namespace asio = boost::asio;
 constexpr Duration kFlushTimeout = std::chrono::seconds(11);
 // How long whoever reads our output may take for the last of it. A signal ends this wait too.
 constexpr Duration kConsolePatience = std::chrono::seconds(60);
-// How long a dead worker's last lines are waited for: a grandchild may hold the pipe open.
+// How long dead workers' last lines are waited for: a grandchild may hold the pipe open.
 constexpr Duration kTailTimeout = std::chrono::milliseconds(100);
-// How much of the first failing worker's stderr the report shows.
-constexpr size_t kTailLines = 50;
 // How long what is left of the job after its end may take to die.
 constexpr Duration kLeftoverTimeout = std::chrono::seconds(10);
 
@@ -97,8 +95,8 @@ class Agent {
   asio::steady_timer timer_;
   RoundStore store_;
   WorkerGroup group_;
-  std::map<int, WorkerStdio> stdio_;      // the ends of workers not started yet
-  std::vector<std::string> error_files_;  // of this round's workers, by local rank
+  std::map<int, WorkerStdio> stdio_;  // the ends of workers not started yet
+  NodeFailures failures_;
   std::unique_ptr<SignalReceiver> signals_;
   std::unique_ptr<rendezvous::RendezvousClient> client_;
 
@@ -129,7 +127,8 @@ Agent::Agent(AgentSetup setup, std::unique_ptr<Guardian> guardian, LogRouter& lo
               .cgroup = guardian_->cgroup(),
               .leftover_grace = setup_.config.shutdown_timeout,
               .spawn_delay_for_test = SpawnDelayForTest()},
-             [this](const WorkerEvent& event) { OnWorker(event); }) {}
+             [this](const WorkerEvent& event) { OnWorker(event); }),
+      failures_(node_id_, host_, logs_, [this](const std::string& line) { Tell(line); }) {}
 
 int Agent::Run() {
   signals_ = std::make_unique<SignalReceiver>(
@@ -251,6 +250,7 @@ void Agent::OnWorker(const WorkerEvent& event) {
     stdio_.clear();  // of workers that were never started: their channels must end too
     logs_.Drain(kTailTimeout);
     TellLosses();
+    failures_.Complete();
     Feed(WorkersGone{});
   }
 }
@@ -268,8 +268,6 @@ void Agent::TellOfDescriptors() {
 }
 
 void Agent::OnWorkerExited(const WorkerExited& event) {
-  // A consequence of what the core knows or is about to hear.
-  if (event.was_told_to_stop) return log_.HeardOfStopped(event);
   WorkerEnd end;
   end.local_rank = event.local_rank;
   end.pid = event.pid;
@@ -277,6 +275,9 @@ void Agent::OnWorkerExited(const WorkerExited& event) {
   end.signal = event.status.exited ? 0 : event.status.signal;
   end.dumped_core = event.status.dumped_core;
   end.message = ToString(event.status);
+  if (!event.status.is_success()) failures_.Heard(end, event.was_told_to_stop);
+  // A consequence of what the core knows or is about to hear.
+  if (event.was_told_to_stop) return log_.HeardOfStopped(event);
   Feed(WorkerEnded{std::move(end), event.at});
 }
 
@@ -296,7 +297,7 @@ absl::StatusOr<std::vector<WorkerSpec>> Agent::SpecsOf(const rendezvous::Assignm
   WorkerEnvInput shared = WorkerEnvInputOf(config, assignment, setup_.job_mark);
   shared.virtual_devices = setup_.placement.devices;
   logs_.BeginRound(assignment.restart_count);
-  error_files_.clear();
+  failures_.BeginRound(assignment);
   std::vector<WorkerSpec> specs;
   for (int local_rank = 0; local_rank < config.workers_per_node; ++local_rank) {
     const int rank = assignment.first_rank + local_rank;
@@ -311,7 +312,7 @@ absl::StatusOr<std::vector<WorkerSpec>> Agent::SpecsOf(const rendezvous::Assignm
          .stdout_fd = stdio->stdout_fd.get(),
          .stderr_fd = stdio->stderr_fd.get(),
          .cpus = setup_.placement.CpusOf(local_rank)});
-    error_files_.push_back(stdio->error_file);
+    failures_.SetErrorFile(local_rank, stdio->error_file);
     stdio_[local_rank] = *std::move(stdio);
   }
   return specs;
@@ -328,38 +329,22 @@ void Agent::Do(const StartWorkers& action) {
 }
 
 void Agent::Do(const ReportFailure& action) {
-  const WorkerEnd& end = action.end;
-  rendezvous::FailureReport report;
-  report.node = node_id_;
-  report.host = host_;
-  report.node_rank = action.assignment.node_rank;
-  report.rank = action.assignment.first_rank + end.local_rank;
-  report.local_rank = end.local_rank;
-  report.pid = end.pid;
-  report.exit_code = end.exit_code;
-  report.signal = end.signal;
-  report.dumped_core = end.dumped_core;
-  report.message = end.message;
-  report.stderr_tail = logs_.StderrTail(end.local_rank, kTailLines, kTailTimeout);
-  report.unix_time_ms = std::chrono::duration_cast<std::chrono::milliseconds>(
-                            std::chrono::system_clock::now().time_since_epoch())
-                            .count();
-  client_->ReportFailed(action.assignment.round, report, action.at);
+  client_->ReportFailed(action.assignment.round, failures_.Describe(action.end), action.at);
 }
 
 void Agent::Do(const PrintReport& action) {
-  std::string error_file;
-  if (action.verdict.first_failure && action.verdict.first_failure->node == node_id_) {
-    const size_t local_rank = static_cast<size_t>(action.verdict.first_failure->local_rank);
-    // A worker on a full disk makes the file and cannot fill it.
-    if (local_rank < error_files_.size() && std::ifstream(error_files_[local_rank]).get() != EOF) {
-      error_file = error_files_[local_rank];
-    }
-  }
-  std::string report = RenderExitReport(
-      {.verdict = action.verdict, .title = setup_.program.title, .error_file = error_file});
+  failures_.Complete();
+  std::string report = RenderExitReport({.verdict = action.verdict,
+                                         .title = setup_.program.title,
+                                         .local_failures = failures_.failures()});
   if (!report.empty() && report.back() == '\n') report.pop_back();  // Say ends the line
   logs_.Say(report);
+  const std::string own = setup_.environment.Get("TORCHELASTIC_ERROR_FILE").value_or("");
+  if (own.empty()) return;
+  if (const absl::Status copied = failures_.CopyFirstErrorFile(own); !copied.ok()) {
+    Tell(absl::StrCat("warning: the error file for TORCHELASTIC_ERROR_FILE is not written: ",
+                      copied.message()));
+  }
 }
 
 void Agent::Do(const ExitAgent& action) {

@@ -5,9 +5,12 @@
 #include <cstdint>
 #include <cstdio>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "launcher/cli/text.h"
+#include "launcher/process/exit_status.h"
+#include "rendezvous/core/text.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -41,18 +44,49 @@ std::string ExitCodeText(const FailureReport& failure) {
   return std::to_string(failure.signal != 0 ? -failure.signal : failure.exit_code);
 }
 
-std::vector<std::string> Fields(const FailureReport& failure, const std::string& error_file) {
+std::string EscapedLine(std::string_view line) {
+  // A terminal's line ends in \r\n.
+  if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
+  if (line.size() <= kMaxLineLength) return EscapeControl(line);
+  return EscapeControl(line.substr(0, kMaxLineLength)) + "... [line cut]";
+}
+
+// Further lines are indented, as in torchrun.
+std::string Indented(std::string_view text) {
+  while (!text.empty() && text.back() == '\n') text.remove_suffix(1);
+  std::string out;
+  for (size_t newline = text.find('\n'); newline != std::string_view::npos;
+       newline = text.find('\n')) {
+    out += EscapedLine(text.substr(0, newline)) + "\n  ";
+    text.remove_prefix(newline + 1);
+  }
+  return out + EscapedLine(text);
+}
+
+std::string TracebackOf(const FailureReport& failure) {
+  if (failure.error && !failure.error->traceback.empty()) return Indented(failure.error->traceback);
+  if (failure.error && !failure.error->message.empty()) return Indented(failure.error->message);
+  return EscapeControl(failure.message) + (failure.dumped_core ? " (core dumped)" : "");
+}
+
+std::string TimeOf(const FailureReport& failure) {
+  const bool is_said = failure.error && failure.error->unix_time_s > 0;
+  return FormatTime(is_said ? failure.error->unix_time_s * 1000 : failure.unix_time_ms);
+}
+
+std::vector<std::string> Fields(const FailureReport& failure) {
   const std::string pid = failure.pid != 0 ? std::to_string(failure.pid) : "not started";
+  const std::string signal = failure.signal != 0 ? " (" + SignalName(failure.signal) + ")" : "";
+  const std::string& file = failure.error_file;
   return {
-      "  time      : " + FormatTime(failure.unix_time_ms),
+      "  time      : " + TimeOf(failure),
       "  host      : " + EscapeControl(failure.host) +
           " (node_rank: " + std::to_string(failure.node_rank) + ")",
       "  rank      : " + std::to_string(failure.rank) +
           " (local_rank: " + std::to_string(failure.local_rank) + ")",
-      "  exitcode  : " + ExitCodeText(failure) + " (pid: " + pid + ")",
-      "  error_file: " + (error_file.empty() ? "<N/A>" : EscapeControl(error_file)),
-      "  traceback : " + EscapeControl(failure.message) +
-          (failure.dumped_core ? " (core dumped)" : ""),
+      "  exitcode  : " + ExitCodeText(failure) + " (pid: " + pid + ")" + signal,
+      "  error_file: " + (file.empty() ? "<N/A>" : EscapeControl(file)),
+      "  traceback : " + TracebackOf(failure),
   };
 }
 
@@ -73,13 +107,6 @@ std::vector<std::string_view> LastLines(std::string_view text) {
   return lines;
 }
 
-std::string EscapedLine(std::string_view line) {
-  // A terminal's line ends in \r\n.
-  if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
-  if (line.size() <= kMaxLineLength) return EscapeControl(line);
-  return EscapeControl(line.substr(0, kMaxLineLength)) + "... [line cut]";
-}
-
 std::string RenderTail(const FailureReport& failure) {
   const std::string rank = std::to_string(failure.rank);
   const std::vector<std::string_view> lines = LastLines(failure.stderr_tail);
@@ -91,20 +118,92 @@ std::string RenderTail(const FailureReport& failure) {
   return out;
 }
 
-std::string RenderBlock(const ExitReportInput& input, const FailureReport& failure) {
+bool IsSameWorker(const FailureReport& a, const FailureReport& b) {
+  return a.node == b.node && a.rank == b.rank && a.pid == b.pid;
+}
+
+// Of workers that say the same of their end the first to exit has the others stopped: their exit
+// status is then our doing.
+bool FailedAlike(const FailureReport& a, const FailureReport& b) {
+  if (a.error && b.error) {
+    return a.error->message == b.error->message && a.error->traceback == b.error->traceback;
+  }
+  return !a.error && !b.error && a.exit_code == b.exit_code && a.signal == b.signal &&
+         a.message == b.message;
+}
+
+// "1-3, 5".  REQUIRES: ascending.
+std::string RangesText(const std::vector<int>& ranks) {
+  std::string out;
+  for (size_t i = 0; i < ranks.size();) {
+    size_t end = i + 1;
+    while (end < ranks.size() && ranks[end] == ranks[end - 1] + 1) ++end;
+    if (!out.empty()) out += ", ";
+    out += std::to_string(ranks[i]);
+    if (end - i > 1) out += "-" + std::to_string(ranks[end - 1]);
+    i = end;
+  }
+  return out;
+}
+
+// Workers that failed alike: the first of them in full, of the others the ranks.
+struct Alike {
+  const FailureReport* first;
+  std::vector<int> others;
+};
+
+// The root cause's group comes first, then the others by rank.
+std::vector<Alike> GroupAlike(const FailureReport& root,
+                              const std::vector<const FailureReport*>& others) {
+  std::vector<Alike> groups = {{&root, {}}};
+  for (const FailureReport* failure : others) {
+    const auto group = std::find_if(groups.begin(), groups.end(), [&](const Alike& alike) {
+      return FailedAlike(*alike.first, *failure);
+    });
+    if (group != groups.end()) {
+      group->others.push_back(failure->rank);
+    } else {
+      groups.push_back({failure, {}});
+    }
+  }
+  return groups;
+}
+
+std::string SameText(const Alike& alike, size_t index) {
+  if (alike.others.empty()) return "";
+  return std::string("  ") + (alike.others.size() == 1 ? "rank " : "ranks ") +
+         RangesText(alike.others) + ": the same as [" + std::to_string(index) + "]\n";
+}
+
+std::string RenderBlock(const ExitReportInput& input, const FailureReport& root) {
+  std::vector<const FailureReport*> others;
+  for (const FailureReport& failure : input.local_failures) {
+    if (!IsSameWorker(failure, root)) others.push_back(&failure);
+  }
+  std::sort(others.begin(), others.end(),
+            [](const auto* a, const auto* b) { return a->rank < b->rank; });
+  const std::vector<Alike> groups = GroupAlike(root, others);
   const std::string title = EscapeControl(input.title) + " FAILED";
-  const std::vector<std::string> fields = Fields(failure, input.error_file);
   size_t width = title.size();
-  for (const std::string& field : fields) width = std::max(width, field.size());
+  std::vector<std::string> entries;  // without "[i]:"
+  for (const Alike& group : groups) {
+    std::string entry;
+    for (const std::string& field : Fields(*group.first)) {
+      width = std::max(width, field.size());
+      entry += field + "\n";
+    }
+    entries.push_back(std::move(entry));
+  }
   width = std::min(width, kMaxWidth);
   const std::string thick(width, '=');
   const std::string thin(width, '-');
-  std::string out = "\n" + thick + "\n" + title + "\n" + thin + "\n";
-  // What fails after the first is a consequence and is not reported by the rendezvous.
-  out += "Failures:\n  <NO_OTHER_FAILURES>\n" + thin + "\n";
-  out += "Root Cause (first observed failure):\n[0]:\n";
-  for (const std::string& field : fields) out += field + "\n";
-  out += thick + "\n";
+  std::string out = "\n" + thick + "\n" + title + "\n" + thin + "\nFailures:\n";
+  if (others.empty()) out += "  <NO_OTHER_FAILURES>\n";
+  for (size_t i = 0; i < groups.size(); ++i) {
+    if (i > 0) out += "[" + std::to_string(i) + "]:\n" + entries[i];
+    out += SameText(groups[i], i);
+  }
+  out += thin + "\nRoot Cause (first observed failure):\n[0]:\n" + entries[0] + thick + "\n";
   return out;
 }
 
@@ -124,7 +223,7 @@ std::string RenderExitReport(const ExitReportInput& input) {
   out += "ddprun: exit code " + code + ": ";
   if (is_workers) {
     out += "that of rank " + std::to_string(failure.rank) + " on " + EscapeControl(failure.host) +
-           ", " + EscapeControl(failure.message) + "\n";
+           ", " + EscapeControl(rendezvous::CauseText(failure)) + "\n";
   } else {
     out += "ddprun's own, " + EscapeControl(verdict.reason) + "\n";
   }

@@ -3,6 +3,7 @@
 #define DDPRUN_LAUNCHER_AGENT_EXIT_REPORT_H_
 
 #include <string>
+#include <vector>
 
 #include "rendezvous/core/types.h"
 
@@ -10,14 +11,15 @@ namespace ddprun::launcher {
 
 struct ExitReportInput {
   rendezvous::Verdict verdict;
-  std::string title;       // the program as the user called it
-  std::string error_file;  // of the first failing worker when it is one of this node; else empty
+  std::string title;  // the program as the user called it
+  // Workers of this node that failed in the same round; the first failure may be one of them.
+  std::vector<rendezvous::FailureReport> local_failures;
 };
 
 // Text for stderr, with a newline at its end: torchrun's block (what greps for "FAILED", "Root
 // Cause" or "exitcode" finds it), the last lines that the first failing worker wrote, and a last
-// line that says whose exit code ddprun returns. "" for a job that succeeded. What came from
-// workers is escaped: it cannot steer the terminal.
+// line that says whose exit code ddprun returns. Workers that failed alike share an entry. "" for a
+// job that succeeded. What came from workers is escaped: it cannot steer the terminal.
 std::string RenderExitReport(const ExitReportInput& input);
 
 }  // namespace ddprun::launcher

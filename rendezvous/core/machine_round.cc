@@ -14,10 +14,9 @@ using State = MachineInspector::State;
 namespace {
 
 std::string FailureText(const FailureReport& report) {
-  return absl::StrCat(
-      "rank ", report.rank, " on node ", report.host.empty() ? report.node.value : report.host,
-      " failed: ",
-      report.message.empty() ? absl::StrCat("exit code ", report.exit_code) : report.message);
+  return absl::StrCat("rank ", report.rank, " on node ",
+                      report.host.empty() ? report.node.value : report.host,
+                      " failed: ", CauseText(report));
 }
 
 std::string BudgetText(const Policy& policy) {

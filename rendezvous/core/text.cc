@@ -16,6 +16,16 @@ std::string DurationText(Duration duration) {
   return absl::StrCat(std::chrono::ceil<std::chrono::seconds>(duration).count(), " s");
 }
 
+std::string CauseText(const FailureReport& report) {
+  constexpr size_t kMaxSaid = 200;
+  std::string text =
+      report.message.empty() ? absl::StrCat("exit code ", report.exit_code) : report.message;
+  if (!report.error || report.error->message.empty()) return text;
+  std::string said = report.error->message.substr(0, report.error->message.find('\n'));
+  if (said.size() > kMaxSaid) said = said.substr(0, kMaxSaid) + "...";
+  return absl::StrCat(text, " (", said, ")");
+}
+
 std::string Counted(int count, const std::string& noun) {
   return absl::StrCat(count, " ", noun, count == 1 ? "" : "s");
 }

@@ -68,6 +68,14 @@ struct Assignment {
   friend bool operator==(const Assignment&, const Assignment&) = default;
 };
 
+// What a worker wrote of its own end into its error file: an exception, as PyTorch's @record does.
+struct WorkerError {
+  std::string message;      // "ValueError: boom", at most 4 KiB
+  std::string traceback;    // several lines; may be empty; at most 32 KiB
+  int64_t unix_time_s = 0;  // when, by the worker's clock; 0: it does not say
+  friend bool operator==(const WorkerError&, const WorkerError&) = default;
+};
+
 // How one worker ended without success.
 struct FailureReport {
   NodeId node;
@@ -81,7 +89,9 @@ struct FailureReport {
   bool dumped_core = false;
   std::string message;      // one line: "killed by signal 9 (SIGKILL)", an exception, an exec error
   std::string stderr_tail;  // last lines of its stderr, at most 64 KiB
-  int64_t unix_time_ms = 0;  // for the report only, never compared
+  int64_t unix_time_ms = 0;          // for the report only, never compared
+  std::string error_file;            // on its node; "": it wrote none
+  std::optional<WorkerError> error;  // what stands in it, where that could be read
   friend bool operator==(const FailureReport&, const FailureReport&) = default;
 };
 

@@ -34,6 +34,12 @@ void FailureToProto(const FailureReport& report, v1::Failure& out) {
   const std::string& tail = report.stderr_tail;
   out.set_stderr_tail(tail.substr(tail.size() - std::min(tail.size(), kMaxStderrTailBytes)));
   out.set_unix_time_ms(report.unix_time_ms);
+  out.set_error_file(CleanText(report.error_file));
+  if (!report.error) return;
+  v1::WorkerError& error = *out.mutable_error();
+  error.set_message(report.error->message.substr(0, kMaxErrorBytes));
+  error.set_traceback(report.error->traceback.substr(0, kMaxTracebackBytes));
+  error.set_unix_time_s(report.error->unix_time_s);
 }
 
 FailureReport FailureFromProto(const v1::Failure& in, CheckedFields& check) {
@@ -51,6 +57,13 @@ FailureReport FailureFromProto(const v1::Failure& in, CheckedFields& check) {
   check.Size("failure.stderr_tail", in.stderr_tail().size(), kMaxStderrTailBytes);
   report.stderr_tail = in.stderr_tail();
   report.unix_time_ms = in.unix_time_ms();
+  report.error_file = check.Text("failure.error_file", in.error_file(), 0, kMaxTextBytes);
+  if (!in.has_error()) return report;
+  check.Size("failure.error.message", in.error().message().size(), kMaxErrorBytes);
+  check.Size("failure.error.traceback", in.error().traceback().size(), kMaxTracebackBytes);
+  report.error = WorkerError{.message = in.error().message(),
+                             .traceback = in.error().traceback(),
+                             .unix_time_s = in.error().unix_time_s()};
   return report;
 }
 

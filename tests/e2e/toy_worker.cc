@@ -6,6 +6,8 @@
 //   exit:CODE     end                         die:SIGNAL   end by a signal
 //   ignore:SIGNAL ignore it from here on      grandchild   a child in a session of its own waits
 //   signal-agent:SIGNAL   send it to the parent
+//   error-file:TEXT   write it to TORCHELASTIC_ERROR_FILE
+//   error-dir     make a directory in its place
 //   connect       "connected" on stdout once MASTER_ADDR:MASTER_PORT takes a connection
 //
 // "@2" behind a step: only the worker of RANK 2; "#1": only at restart count 1. {rank}, {restart}
@@ -14,6 +16,7 @@
 #include <netdb.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -78,6 +81,17 @@ void Do(const std::string& name, const std::string& value) {
   if (name == "env") return Line(stdout, value + "=" + Env(value.c_str()));
   if (name == "touch") {
     close(open(value.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0644));
+    return;
+  }
+  if (name == "error-file") {
+    FILE* file = std::fopen(Env("TORCHELASTIC_ERROR_FILE").c_str(), "we");
+    if (file == nullptr) std::exit(97);
+    std::fputs(value.c_str(), file);
+    std::fclose(file);
+    return;
+  }
+  if (name == "error-dir") {
+    if (mkdir(Env("TORCHELASTIC_ERROR_FILE").c_str(), 0700) != 0) std::exit(97);
     return;
   }
   if (name == "connect") return ConnectToMaster();

@@ -19,6 +19,7 @@ rendezvous::FailureReport Killed() {
   failure.message = "killed by signal 9 (SIGKILL)";
   failure.stderr_tail = "loading\nTraceback: boom\n";
   failure.unix_time_ms = 1738324800123;
+  failure.error_file = "/tmp/e.json";
   return failure;
 }
 
@@ -27,7 +28,7 @@ std::string Render(const rendezvous::FailureReport& failure) {
                                        .reason = "rank 5 failed",
                                        .first_failure = failure},
                            .title = "train.py",
-                           .error_file = "/tmp/e.json"});
+                           .local_failures = {}});
 }
 
 bool Holds(const std::string& text, const std::string& part) {
@@ -50,7 +51,7 @@ Root Cause (first observed failure):
   time      : 2025-01-31_12:00:00.123Z
   host      : node1 (node_rank: 1)
   rank      : 5 (local_rank: 1)
-  exitcode  : -9 (pid: 1234)
+  exitcode  : -9 (pid: 1234) (SIGKILL)
   error_file: /tmp/e.json
   traceback : killed by signal 9 (SIGKILL), a message long enough for the full width
 ============================================================
@@ -67,13 +68,13 @@ ddprun: exit code 137: that of rank 5 on node1, killed by signal 9 (SIGKILL), a 
 TEST_CASE("exit report: a success says nothing") {
   CHECK(RenderExitReport({.verdict = {.exit_code = 0, .reason = "all ranks exited 0"},
                           .title = "x",
-                          .error_file = ""}) == "");
+                          .local_failures = {}}) == "");
 }
 
 TEST_CASE("exit report: an end without a failing worker is one line with the reason") {
   CHECK(RenderExitReport({.verdict = {.exit_code = 121, .reason = "join\ntimed out"},
                           .title = "x",
-                          .error_file = ""}) == "ddprun: exit code 121: join\\ntimed out\n");
+                          .local_failures = {}}) == "ddprun: exit code 121: join\\ntimed out\n");
 }
 
 TEST_CASE("exit report: fifty lines at most, the last ones") {
@@ -117,9 +118,75 @@ TEST_CASE("exit report: a code that is not the worker's is said to be ddprun's o
   const std::string report = RenderExitReport(
       {.verdict = {.exit_code = 123, .reason = "lost the coordinator", .first_failure = Killed()},
        .title = "x",
-       .error_file = ""});
-  Holds(report, "error_file: <N/A>");
+       .local_failures = {}});
+  Holds(report, "error_file: /tmp/e.json");
   Holds(report, "ddprun: exit code 123: ddprun's own, lost the coordinator\n");
+}
+
+rendezvous::FailureReport Raised(int rank, const std::string& what) {
+  rendezvous::FailureReport failure = Killed();
+  failure.rank = rank;
+  failure.local_rank = rank;
+  failure.pid = 100 + rank;
+  failure.exit_code = 1;
+  failure.signal = 0;
+  failure.message = "exit code 1";
+  failure.stderr_tail.clear();
+  failure.error = rendezvous::WorkerError{
+      .message = what,
+      .traceback = "Traceback (most recent call last):\n  File \"a.py\"\n" + what + "\n",
+      .unix_time_s = 1738324801};
+  return failure;
+}
+
+TEST_CASE("exit report: an exception is shown with its traceback, indented, and its time") {
+  const std::string report = Render(Raised(5, "ValueError: \x1b[31mboom"));
+  Holds(report,
+        "  time      : 2025-01-31_12:00:01.000Z\n  host      : node1 (node_rank: 1)\n"
+        "  rank      : 5 (local_rank: 5)\n  exitcode  : 1 (pid: 105)\n"
+        "  error_file: /tmp/e.json\n"
+        "  traceback : Traceback (most recent call last):\n    File \"a.py\"\n"
+        "  ValueError: \\x1b[31mboom\n====");
+  Holds(report, "that of rank 5 on node1, exit code 1 (ValueError: \\x1b[31mboom)\n");
+}
+
+TEST_CASE("exit report: an error without a traceback shows its message") {
+  rendezvous::FailureReport failure = Raised(5, "out of data");
+  failure.error->traceback.clear();
+  Holds(Render(failure), "  traceback : out of data\n");
+}
+
+TEST_CASE("exit report: workers of this node that failed alike share an entry") {
+  ExitReportInput input{.verdict = {.exit_code = 1, .reason = "", .first_failure = Raised(2, "A")},
+                        .title = "x",
+                        .local_failures = {}};
+  for (const int rank : {4, 3, 2, 1, 6}) input.local_failures.push_back(Raised(rank, "A"));
+  input.local_failures.push_back(Raised(7, "B"));
+  input.local_failures.push_back(Raised(0, "B"));
+  // Stopped by us after it had said the same.
+  input.local_failures[0].signal = 15;
+  input.local_failures[0].exit_code = 143;
+  const std::string report = RenderExitReport(input);
+  Holds(report, "Failures:\n  ranks 1, 3-4, 6: the same as [0]\n[1]:\n  time");
+  Holds(report, "  rank      : 0 (local_rank: 0)\n");
+  Holds(report, "  B\n  rank 7: the same as [1]\n----");
+  Holds(report, "Root Cause (first observed failure):\n[0]:\n");
+  CHECK(report.find("rank      : 3") == std::string::npos);
+  CHECK(report.find("NO_OTHER") == std::string::npos);
+}
+
+TEST_CASE("exit report: without an error file the same end is the same failure") {
+  rendezvous::FailureReport other = Killed();
+  other.rank = 6;
+  rendezvous::FailureReport different = Killed();
+  different.rank = 7;
+  different.signal = 11;
+  const std::string report =
+      RenderExitReport({.verdict = {.exit_code = 137, .reason = "", .first_failure = Killed()},
+                        .title = "x",
+                        .local_failures = {other, different}});
+  Holds(report, "  rank 6: the same as [0]\n[1]:\n");
+  Holds(report, "  exitcode  : -11 (pid: 1234) (SIGSEGV)\n");
 }
 
 }  // namespace

@@ -61,6 +61,18 @@ TEST_CASE("convert: a malformed message is refused with the name of its field") 
          m.mutable_workers_failed()->mutable_failure()->set_exit_code(1);
          m.mutable_workers_failed()->mutable_failure()->set_stderr_tail(std::string(65537, 'x'));
        }},
+      {"failure.error.message",
+       [](v1::AgentMessage& m) {
+         m.mutable_workers_failed()->mutable_failure()->set_exit_code(1);
+         m.mutable_workers_failed()->mutable_failure()->mutable_error()->set_message(
+             std::string(4097, 'x'));
+       }},
+      {"failure.error.traceback",
+       [](v1::AgentMessage& m) {
+         m.mutable_workers_failed()->mutable_failure()->set_exit_code(1);
+         m.mutable_workers_failed()->mutable_failure()->mutable_error()->set_traceback(
+             std::string(32769, 'x'));
+       }},
   };
   for (const Row& row : rows) {
     v1::AgentMessage message = JoinMessage();
@@ -87,6 +99,8 @@ TEST_CASE("convert: each kind of message has its own size limit") {
 TEST_CASE("convert: a failure's age grows by half the round trip") {
   WorkersFailed failed;
   failed.report = TestFailure("a", 3);
+  failed.report.error_file = "/tmp/e.json";
+  failed.report.error = WorkerError{"ValueError: \xff\n", "Traceback\n  line\n", 1738324800};
   failed.age = std::chrono::milliseconds(10);
   const auto message = ToProto(failed, "run-1", std::chrono::milliseconds(4));
   REQUIRE(message.ok());

@@ -1,0 +1,134 @@
+#include "launcher/agent/node_failures.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "launcher/agent/error_file.h"
+#include "launcher/agent/whole_file.h"
+#include "launcher/cli/text.h"
+#include "launcher/logs/log_router.h"
+
+namespace ddprun::launcher {
+namespace {
+
+// How much of a failing worker's stderr is kept.
+constexpr size_t kTailLines = 50;
+// How long a dead worker's last lines are waited for: a grandchild may hold the pipe open.
+constexpr Duration kTailTimeout = std::chrono::milliseconds(100);
+// Tails and tracebacks are up to 100 KB each: of more failures than this only the codes are kept.
+constexpr size_t kMaxTexts = 32;
+
+int64_t UnixTimeMs() {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+}  // namespace
+
+NodeFailures::NodeFailures(NodeId node, std::string host, LogRouter& logs, Say say)
+    : node_(std::move(node)), host_(std::move(host)), logs_(logs), say_(std::move(say)) {}
+
+void NodeFailures::BeginRound(const rendezvous::Assignment& assignment) {
+  assignment_ = assignment;
+  error_files_.clear();
+  ended_.clear();
+}
+
+void NodeFailures::SetErrorFile(int local_rank, const std::string& path) {
+  if (!path.empty()) error_files_[local_rank] = path;
+}
+
+void NodeFailures::Heard(const WorkerEnd& end, bool was_told_to_stop) {
+  Entry(end).was_told_to_stop = was_told_to_stop;
+}
+
+NodeFailures::Ended& NodeFailures::Entry(const WorkerEnd& end) {
+  const auto known = std::find_if(ended_.begin(), ended_.end(), [&](const Ended& ended) {
+    return ended.end.local_rank == end.local_rank && ended.end.pid == end.pid;
+  });
+  if (known != ended_.end()) return *known;
+  return ended_.emplace_back(Ended{.end = end, .unix_time_ms = UnixTimeMs(), .report = {}});
+}
+
+rendezvous::FailureReport NodeFailures::Describe(const WorkerEnd& end) {
+  Ended& ended = Entry(end);
+  ended.was_told_to_stop = false;
+  if (!ended.report) Fill(ended);
+  return *ended.report;
+}
+
+void NodeFailures::Complete() {
+  for (Ended& ended : ended_) {
+    if (!ended.is_settled) Fill(ended);
+  }
+}
+
+void NodeFailures::Fill(Ended& ended) {
+  const auto described =
+      std::count_if(ended_.begin(), ended_.end(), [](const Ended& e) { return e.report; });
+  const bool has_room = static_cast<size_t>(described) < kMaxTexts;
+  ended.is_settled = true;
+  if (ended.was_told_to_stop && !has_room) return;
+  rendezvous::FailureReport report;
+  report.node = node_;
+  report.host = host_;
+  report.node_rank = assignment_.node_rank;
+  report.rank = assignment_.first_rank + ended.end.local_rank;
+  report.local_rank = ended.end.local_rank;
+  report.pid = ended.end.pid;
+  report.exit_code = ended.end.exit_code;
+  report.signal = ended.end.signal;
+  report.dumped_core = ended.end.dumped_core;
+  report.message = ended.end.message;
+  report.unix_time_ms = ended.unix_time_ms;
+  if (has_room) ReadErrorFileInto(report);
+  if (ended.was_told_to_stop && !report.error) return;
+  if (has_room) {
+    report.stderr_tail = logs_.StderrTail(report.local_rank, kTailLines, kTailTimeout);
+  }
+  ended.report = std::move(report);
+}
+
+void NodeFailures::ReadErrorFileInto(rendezvous::FailureReport& report) {
+  const auto file = error_files_.find(report.local_rank);
+  if (file == error_files_.end() || report.pid == 0) return;
+  const absl::StatusOr<std::string> text = ReadErrorFile(file->second);
+  if (absl::IsNotFound(text.status())) return;
+  report.error_file = file->second;
+  absl::StatusOr<rendezvous::WorkerError> error =
+      text.ok() ? ParseErrorText(*text) : absl::StatusOr<rendezvous::WorkerError>(text.status());
+  if (error.ok()) {
+    report.error = *std::move(error);
+  } else {
+    say_(absl::StrCat("warning: the error file of rank ", report.rank, ", ",
+                      EscapeControl(file->second), ", ", error.status().message()));
+  }
+}
+
+std::vector<rendezvous::FailureReport> NodeFailures::failures() const {
+  std::vector<rendezvous::FailureReport> reports;
+  for (const Ended& ended : ended_) {
+    if (ended.report) reports.push_back(*ended.report);
+  }
+  return reports;
+}
+
+absl::Status NodeFailures::CopyFirstErrorFile(const std::string& path) const {
+  const auto first = std::find_if(ended_.begin(), ended_.end(), [](const Ended& ended) {
+    return ended.report && ended.report->error;
+  });
+  if (first == ended_.end()) return absl::OkStatus();
+  const rendezvous::FailureReport& report = *first->report;
+  const absl::StatusOr<std::string> text = ReadErrorFile(report.error_file);
+  if (!text.ok()) return text.status();
+  // torchrun's code of a signal is its negative number.
+  const absl::StatusOr<std::string> copy =
+      ErrorTextForParent(*text, report.signal != 0 ? -report.signal : report.exit_code);
+  if (!copy.ok()) return copy.status();
+  return WriteWholeFile(path, *copy);
+}
+
+}  // namespace ddprun::launcher

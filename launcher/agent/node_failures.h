@@ -1,0 +1,73 @@
+// What this node knows of the failures of its own workers: how each ended, what it wrote to stderr
+// last, what stands in its error file.
+//
+// The agent's thread drives it. A worker that failed first is described at once, because the other
+// nodes wait for it; the rest when no worker of the round lives any more.
+#ifndef DDPRUN_LAUNCHER_AGENT_NODE_FAILURES_H_
+#define DDPRUN_LAUNCHER_AGENT_NODE_FAILURES_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "launcher/agent/agent_core.h"
+#include "rendezvous/core/types.h"
+
+namespace ddprun::launcher {
+
+class LogRouter;
+
+class NodeFailures {
+ public:
+  using Say = std::function<void(const std::string& line)>;
+
+  // `logs` is borrowed. `say` is told of an error file that cannot be used.
+  NodeFailures(NodeId node, std::string host, LogRouter& logs, Say say);
+
+  // From here on workers are those of this round; those of the one before are forgotten.
+  void BeginRound(const rendezvous::Assignment& assignment);
+  // "": the worker has no error file.
+  void SetErrorFile(int local_rank, const std::string& path);
+
+  // A worker ended and not with success. One that was told to stop counts as failed only if it left
+  // an error file that says so: its exit status is our doing.
+  void Heard(const WorkerEnd& end, bool was_told_to_stop);
+  // All there is to say of a worker's end: the answer to ReportFailure.
+  rendezvous::FailureReport Describe(const WorkerEnd& end);
+  // Describes what was only heard of.  REQUIRES for complete texts: no worker of the round lives.
+  void Complete();
+
+  // The failures described so far, in the order in which they were heard of.
+  std::vector<rendezvous::FailureReport> failures() const;
+  // Copies the error file of the first of them that has one to `path`, the agent's own
+  // TORCHELASTIC_ERROR_FILE, with the exit code in it. OK where there is none.
+  absl::Status CopyFirstErrorFile(const std::string& path) const;
+
+ private:
+  struct Ended {
+    WorkerEnd end;
+    bool was_told_to_stop = false;
+    int64_t unix_time_ms = 0;
+    bool is_settled = false;  // described, or found to be no failure
+    std::optional<rendezvous::FailureReport> report;
+  };
+  Ended& Entry(const WorkerEnd& end);
+  void Fill(Ended& entry);
+  void ReadErrorFileInto(rendezvous::FailureReport& report);
+
+  const NodeId node_;
+  const std::string host_;
+  LogRouter& logs_;
+  const Say say_;
+  rendezvous::Assignment assignment_;
+  std::map<int, std::string> error_files_;  // by local rank
+  std::vector<Ended> ended_;
+};
+
+}  // namespace ddprun::launcher
+
+#endif  // DDPRUN_LAUNCHER_AGENT_NODE_FAILURES_H_

@@ -1,0 +1,109 @@
+// What failing workers say of their end reaches every node's report, and whoever started ddprun.
+#include <doctest/doctest.h>
+
+#include <fstream>
+
+#include "tests/e2e/job.h"
+#include "tests/support/json.h"
+
+namespace ddprun::testing {
+namespace {
+
+// What @record writes.
+std::string Recorded(const std::string& what) {
+  return R"({"message": {"message": ")" + what +
+         R"(", "extraInfo": {"py_callstack": "Traceback (most recent call last):\n  File \"a.py\"\n)" +
+         what + R"(\n", "timestamp": "1738324800"}}})";
+}
+
+bool Holds(const Subprocess& process, const std::string& text) {
+  const bool found = process.err().find(text) != std::string::npos;
+  CHECK_MESSAGE(found, "looking for: ", text, "\n", process.Describe());
+  return found;
+}
+
+TEST_CASE("report: the first failure's exception is in every node's report") {
+  Job job;
+  const std::vector<std::string> steps = {"error-file:" + Recorded("ValueError: boom") + "@3",
+                                          "exit:9@3", "wait"};
+  auto a = job.Run(job.NodeOptions(2), steps);
+  auto b = job.Run(job.NodeOptions(2), steps);
+  REQUIRE_MESSAGE(a->Wait() == 9, a->Describe());
+  REQUIRE_MESSAGE(b->Wait() == 9, b->Describe());
+  for (const auto* node : {a.get(), b.get()}) {
+    Holds(*node, "  time      : 2025-01-31_12:00:00.000Z\n");
+    Holds(*node, "  rank      : 3 (local_rank: 1)\n  exitcode  : 9 (pid: ");
+    Holds(*node,
+          "error.json\n  traceback : Traceback (most recent call last):\n    File \"a.py\"\n"
+          "  ValueError: boom\n");
+    Holds(*node, ", exit code 9 (ValueError: boom)\n");
+  }
+}
+
+TEST_CASE("report: workers that say the same share an entry, one that only was stopped has none") {
+  Job job;
+  auto ddprun =
+      job.Run({"--nproc_per_node=5"},
+              {"error-file:" + Recorded("ValueError: boom") + "@0",
+               "error-file:" + Recorded("ValueError: boom") + "@1",
+               "error-file:" + Recorded("ValueError: boom") + "@2",
+               "error-file:" + Recorded("KeyError: other") + "@3", "touch:" + job.File("up{rank}"),
+               "until:" + job.File("up0"), "until:" + job.File("up1"), "until:" + job.File("up2"),
+               "until:" + job.File("up3"), "exit:1@0", "wait"});
+  REQUIRE_MESSAGE(ddprun->Wait() == 1, ddprun->Describe());
+  Holds(*ddprun, "Failures:\n  ranks 1-2: the same as [0]\n[1]:\n");
+  Holds(*ddprun, "  rank      : 3 (local_rank: 3)\n  exitcode  : -15 (pid: ");
+  Holds(*ddprun, "KeyError: other\n----");
+  CHECK(ddprun->err().find("rank      : 4") == std::string::npos);
+}
+
+TEST_CASE("report: who started ddprun finds the first error file, with the exit code, in its own") {
+  Job job;
+  const std::string own = job.File("own.json");
+  std::ofstream(own) << "of an earlier job";
+  auto ddprun = job.Run({"--nproc_per_node=2", "--max_restarts=1"},
+                        {"error-file:" + Recorded("first") + "@1#0",
+                         "error-file:" + Recorded("last") + "@1#1", "die:9@1", "wait"},
+                        {.env = {{"TORCHELASTIC_ERROR_FILE", own}}});
+  REQUIRE_MESSAGE(ddprun->Wait() == 137, ddprun->Describe());
+  const auto json = ParseJson(ReadFile(own));
+  REQUIRE_MESSAGE(json, ReadFile(own));
+  CHECK(json->get<std::string>("message.message") == "last");
+  CHECK(json->get<int>("message.errorCode") == -9);
+  CHECK(json->get<std::string>("message.extraInfo.timestamp") == "1738324800");
+}
+
+TEST_CASE("report: a worker's own error file is not that of ddprun") {
+  Job job;
+  auto ddprun = job.Run({}, {"env:TORCHELASTIC_ERROR_FILE"},
+                        {.env = {{"TORCHELASTIC_ERROR_FILE", job.File("own.json")}}});
+  REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
+  CHECK(ddprun->out().find("/attempt_0/0/error.json\n") != std::string::npos);
+  CHECK_FALSE(job.HasFile("own.json"));
+}
+
+TEST_CASE("report: an error file that cannot be read costs one line and not the report") {
+  struct Row {
+    std::string step;
+    const char* why;
+  };
+  const Row rows[] = {
+      {"error-dir", "error.json, is no regular file\n"},
+      {"error-file:{\"message\": {\"mess", "error.json, is no valid JSON\n"},
+      {"error-file:" + std::string(100000, '['), "error.json, is nested deeper than 32\n"},
+  };
+  for (const Row& row : rows) {
+    Job job;
+    auto ddprun = job.Run({}, {row.step, "err:last words", "exit:3"},
+                          {.env = {{"TORCHELASTIC_ERROR_FILE", job.File("own.json")}}});
+    REQUIRE_MESSAGE(ddprun->Wait() == 3, ddprun->Describe());
+    Holds(*ddprun, "ddprun: warning: the error file of rank 0, /");
+    Holds(*ddprun, row.why);
+    Holds(*ddprun, "  traceback : exit code 3\n");
+    Holds(*ddprun, "  last words\n");
+    CHECK_FALSE(job.HasFile("own.json"));
+  }
+}
+
+}  // namespace
+}  // namespace ddprun::testing

@@ -1,0 +1,69 @@
+#include "launcher/agent/whole_file.h"
+
+#include <doctest/doctest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <iterator>
+
+#include "tests/support/temp_dir.h"
+
+namespace ddprun::launcher {
+namespace {
+
+std::string Read(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+size_t FilesIn(const testing::TempDir& dir) {
+  return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(dir.path()), {}));
+}
+
+TEST_CASE("whole file: a new text replaces the old by renaming, and nothing is left beside it") {
+  const testing::TempDir dir;
+  const std::string path = dir.File("report.json");
+  REQUIRE(WriteWholeFile(path, "old").ok());
+  // Who reads the old file meanwhile reads all of it.
+  std::ifstream reader(path);
+  REQUIRE(WriteWholeFile(path, "new").ok());
+  CHECK(std::string(std::istreambuf_iterator<char>(reader), {}) == "old");
+  CHECK(Read(path) == "new");
+  CHECK(FilesIn(dir) == 1);
+  struct stat about {};
+  REQUIRE(stat(path.c_str(), &about) == 0);
+  CHECK((about.st_mode & 0400) != 0);
+}
+
+TEST_CASE("whole file: a link stays a link, as a bind-mounted file would") {
+  const testing::TempDir dir;
+  REQUIRE(symlink("target", dir.File("link").c_str()) == 0);
+  REQUIRE(WriteWholeFile(dir.File("link"), "text").ok());
+  CHECK(std::filesystem::is_symlink(dir.File("link")));
+  CHECK(Read(dir.File("target")) == "text");
+}
+
+TEST_CASE("whole file: what cannot be written is named with its path, before and after") {
+  const testing::TempDir dir;
+  const std::string missing = dir.File("no/such/report.json");
+  CHECK(std::string(CheckWritable(missing).message()).find(missing) != std::string::npos);
+  CHECK(std::string(WriteWholeFile(missing, "x").message()).find(missing) != std::string::npos);
+  CHECK_FALSE(CheckWritable(dir.path().string()).ok());
+  REQUIRE(mkfifo(dir.File("fifo").c_str(), 0600) == 0);
+  CHECK(std::string(CheckWritable(dir.File("fifo")).message()).find("expected the path of a") !=
+        std::string::npos);
+  CHECK_FALSE(WriteWholeFile(dir.File("fifo"), "x").ok());
+}
+
+TEST_CASE("whole file: the check leaves nothing behind and touches no text") {
+  const testing::TempDir dir;
+  CHECK(CheckWritable(dir.File("a")).ok());
+  CHECK(FilesIn(dir) == 0);
+  std::ofstream(dir.File("b")) << "kept";
+  CHECK(CheckWritable(dir.File("b")).ok());
+  CHECK(Read(dir.File("b")) == "kept");
+}
+
+}  // namespace
+}  // namespace ddprun::launcher
