@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "launcher/agent/agent.h"
 #include "launcher/agent/test_hooks.h"
+#include "launcher/agent/whole_file.h"
 #include "launcher/cli/cli.h"
 #include "launcher/cli/option_values.h"
 #include "launcher/cli/output_options.h"
@@ -97,6 +98,14 @@ int Launch(LaunchConfig config, const Environment& environment) {
   if (!placement.ok()) {
     return Complain(placement.status(),
                     absl::IsInvalidArgument(placement.status()) ? kExitUsage : kExitMachine);
+  }
+
+  if (!config.report_file.empty()) {
+    if (absl::Status status = CheckWritable(config.report_file); !status.ok()) {
+      return Complain(
+          absl::Status(status.code(), absl::StrCat("--report_file: ", status.message())),
+          kExitMachine);
+    }
   }
 
   ProcessBaseline baseline = RecordBaseline();

@@ -19,8 +19,7 @@
 #include "launcher/agent/agent_core.h"
 #include "launcher/agent/agent_log.h"
 #include "launcher/agent/agent_policy.h"
-#include "launcher/agent/exit_report.h"
-#include "launcher/agent/node_failures.h"
+#include "launcher/agent/job_reporter.h"
 #include "launcher/agent/node_identity.h"
 #include "launcher/agent/round_store.h"
 #include "launcher/agent/test_hooks.h"
@@ -71,7 +70,7 @@ class Agent {
   void Do(const LeaveJob& action) { client_->Leave(action.reason); }
   void Do(const AckVerdict&) { client_->AckVerdict(); }
   void Do(const Say& action) { Tell(action.text); }
-  void Do(const PrintReport& action);
+  void Do(const PrintReport& action) { reporter_.Print(action.verdict); }
   void Do(const ExitAgent& action);
 
   // One line of ours for the user.
@@ -96,7 +95,7 @@ class Agent {
   RoundStore store_;
   WorkerGroup group_;
   std::map<int, WorkerStdio> stdio_;  // the ends of workers not started yet
-  NodeFailures failures_;
+  JobReporter reporter_;
   std::unique_ptr<SignalReceiver> signals_;
   std::unique_ptr<rendezvous::RendezvousClient> client_;
 
@@ -128,7 +127,12 @@ Agent::Agent(AgentSetup setup, std::unique_ptr<Guardian> guardian, LogRouter& lo
               .leftover_grace = setup_.config.shutdown_timeout,
               .spawn_delay_for_test = SpawnDelayForTest()},
              [this](const WorkerEvent& event) { OnWorker(event); }),
-      failures_(node_id_, host_, logs_, [this](const std::string& line) { Tell(line); }) {}
+      reporter_({.config = setup_.config,
+                 .node = node_id_,
+                 .host = host_,
+                 .title = setup_.program.title,
+                 .own_error_file = setup_.environment.Get("TORCHELASTIC_ERROR_FILE").value_or("")},
+                logs_) {}
 
 int Agent::Run() {
   signals_ = std::make_unique<SignalReceiver>(
@@ -186,8 +190,10 @@ void Agent::Feed(const AgentEvent& event) {
   for (size_t next = 0; next < inbox_.size(); ++next) {
     const AgentEvent current = inbox_[next];
     log_.Heard(current);
+    reporter_.Heard(current);
     for (const AgentAction& action : core_.Step(SteadyNow(), current)) {
       log_.Does(action);
+      reporter_.Does(action);
       std::visit([this](const auto& a) { Do(a); }, action);
     }
   }
@@ -233,6 +239,7 @@ void Agent::OnWorker(const WorkerEvent& event) {
   if (const auto* started = std::get_if<WorkerStarted>(&event)) {
     stdio_.erase(started->local_rank);
     log_.Heard(*started);
+    reporter_.WorkerRuns(started->local_rank, started->pid);
   } else if (const auto* failed = std::get_if<StartFailed>(&event)) {
     stdio_.clear();
     Feed(WorkerEnded{
@@ -250,7 +257,7 @@ void Agent::OnWorker(const WorkerEvent& event) {
     stdio_.clear();  // of workers that were never started: their channels must end too
     logs_.Drain(kTailTimeout);
     TellLosses();
-    failures_.Complete();
+    reporter_.CompleteRound();
     Feed(WorkersGone{});
   }
 }
@@ -275,7 +282,7 @@ void Agent::OnWorkerExited(const WorkerExited& event) {
   end.signal = event.status.exited ? 0 : event.status.signal;
   end.dumped_core = event.status.dumped_core;
   end.message = ToString(event.status);
-  if (!event.status.is_success()) failures_.Heard(end, event.was_told_to_stop);
+  reporter_.WorkerIsGone(end, event.was_told_to_stop);
   // A consequence of what the core knows or is about to hear.
   if (event.was_told_to_stop) return log_.HeardOfStopped(event);
   Feed(WorkerEnded{std::move(end), event.at});
@@ -297,7 +304,6 @@ absl::StatusOr<std::vector<WorkerSpec>> Agent::SpecsOf(const rendezvous::Assignm
   WorkerEnvInput shared = WorkerEnvInputOf(config, assignment, setup_.job_mark);
   shared.virtual_devices = setup_.placement.devices;
   logs_.BeginRound(assignment.restart_count);
-  failures_.BeginRound(assignment);
   std::vector<WorkerSpec> specs;
   for (int local_rank = 0; local_rank < config.workers_per_node; ++local_rank) {
     const int rank = assignment.first_rank + local_rank;
@@ -312,7 +318,7 @@ absl::StatusOr<std::vector<WorkerSpec>> Agent::SpecsOf(const rendezvous::Assignm
          .stdout_fd = stdio->stdout_fd.get(),
          .stderr_fd = stdio->stderr_fd.get(),
          .cpus = setup_.placement.CpusOf(local_rank)});
-    failures_.SetErrorFile(local_rank, stdio->error_file);
+    reporter_.SetErrorFile(local_rank, stdio->error_file);
     stdio_[local_rank] = *std::move(stdio);
   }
   return specs;
@@ -329,22 +335,7 @@ void Agent::Do(const StartWorkers& action) {
 }
 
 void Agent::Do(const ReportFailure& action) {
-  client_->ReportFailed(action.assignment.round, failures_.Describe(action.end), action.at);
-}
-
-void Agent::Do(const PrintReport& action) {
-  failures_.Complete();
-  std::string report = RenderExitReport({.verdict = action.verdict,
-                                         .title = setup_.program.title,
-                                         .local_failures = failures_.failures()});
-  if (!report.empty() && report.back() == '\n') report.pop_back();  // Say ends the line
-  logs_.Say(report);
-  const std::string own = setup_.environment.Get("TORCHELASTIC_ERROR_FILE").value_or("");
-  if (own.empty()) return;
-  if (const absl::Status copied = failures_.CopyFirstErrorFile(own); !copied.ok()) {
-    Tell(absl::StrCat("warning: the error file for TORCHELASTIC_ERROR_FILE is not written: ",
-                      copied.message()));
-  }
+  client_->ReportFailed(action.assignment.round, reporter_.Describe(action.end), action.at);
 }
 
 void Agent::Do(const ExitAgent& action) {
@@ -355,6 +346,7 @@ void Agent::Do(const ExitAgent& action) {
     Tell("processes of this job are left that do not die: the kernel keeps them");
     logs_.EndRound();
   }
+  reporter_.JobEnded();
   // On a thread of its own, so that a signal is served meanwhile.
   flusher_ = std::thread([this] {
     client_->FlushAndStop(kFlushTimeout);

@@ -109,12 +109,13 @@ void AgentCore::On(const rendezvous::RendezvousFailed& event) {
   if (verdict_) return;  // the end is known; only our own workers are waited for
   // A worker of ours failed and nobody is left to name a first cause: then it is ours.
   if (unanswered_failure_ && !exit_code_) {
-    exit_code_ = unanswered_failure_->exit_code;
+    PlanEnd(unanswered_failure_->exit_code, ExitOwner::kWorker, event.message);
     actions_.push_back(Say{absl::StrCat(event.message, "; ending with the code of local rank ",
                                         unanswered_failure_->local_rank, ", which ",
                                         unanswered_failure_->message)});
   } else if (!exit_code_) {
-    exit_code_ = is_coordinator_gone_ ? kExitLostCoordinator : kExitRendezvous;
+    PlanEnd(is_coordinator_gone_ ? kExitLostCoordinator : kExitRendezvous, ExitOwner::kDdprun,
+            event.message);
     actions_.push_back(Say{absl::StrCat("error: ", event.message)});
   }
   if (HasWorkers()) return Stop(kSigTerm);
@@ -151,13 +152,17 @@ void AgentCore::On(const SignalReceived& event) {
       return;
     }
     actions_.push_back(Say{"ending although processes of this job do not die"});
-    return Finish(exit_code_.value_or(kExitSignalBase + event.signal));
+    if (!exit_code_) {
+      PlanEnd(kExitSignalBase + event.signal, ExitOwner::kSignal,
+              absl::StrCat("stopped by signal ", event.signal));
+    }
+    return Finish(*exit_code_);
   }
   // Told as well when the workers are being stopped already: the signal ends what would follow.
   const bool is_news = !exit_code_ || state_ != State::kStopping;
   if (!exit_code_) {
-    exit_code_ = kExitSignalBase + event.signal;
-    exit_reason_ = absl::StrCat("stopped by signal ", event.signal);
+    PlanEnd(kExitSignalBase + event.signal, ExitOwner::kSignal,
+            absl::StrCat("stopped by signal ", event.signal));
     actions_.push_back(LeaveJob{exit_reason_});
   }
   if (!HasWorkers()) return Finish(*exit_code_);
@@ -171,7 +176,7 @@ void AgentCore::On(const SignalReceived& event) {
 void AgentCore::On(const LocalFailure& event) {
   actions_.push_back(Say{absl::StrCat("error: ", event.message)});
   if (!exit_code_ && !verdict_) {
-    exit_code_ = event.exit_code;
+    PlanEnd(event.exit_code, ExitOwner::kDdprun, event.message);
     actions_.push_back(LeaveJob{event.message});
   }
   if (!HasWorkers()) return exit_code_ ? Finish(*exit_code_) : FinishWithVerdict();
@@ -285,7 +290,7 @@ void AgentCore::CheckContact() {
     actions_.push_back(
         Say{"all workers of this node succeeded, but the coordinator has been lost since; ending "
             "with 0 without the job's verdict"});
-    exit_code_ = kExitSuccess;
+    PlanEnd(kExitSuccess, ExitOwner::kNobody, "lost the coordinator after all workers succeeded");
     if (!HasWorkers()) return Finish(*exit_code_);
     return Stop(kSigTerm);
   }
@@ -297,18 +302,25 @@ void AgentCore::CheckContact() {
     return Stop(kSigTerm);
   }
   actions_.push_back(Say{"error: no word from the coordinator for too long; stopping the workers"});
-  exit_code_ = kExitLostCoordinator;
+  PlanEnd(kExitLostCoordinator, ExitOwner::kDdprun, "no word from the coordinator for too long");
   Stop(kSigTerm);
 }
 
 void AgentCore::FinishWithVerdict() {
+  const bool is_workers =
+      verdict_->first_failure && verdict_->first_failure->exit_code == verdict_->exit_code;
+  PlanEnd(verdict_->exit_code,
+          verdict_->exit_code == 0 ? ExitOwner::kNobody
+          : is_workers             ? ExitOwner::kWorker
+                                   : ExitOwner::kDdprun,
+          verdict_->reason);
   if (verdict_->exit_code != 0) actions_.push_back(PrintReport{*verdict_});
   Finish(verdict_->exit_code);
 }
 
 void AgentCore::FinishStopped() {
   // The job had failed before the signal: what failed first is what the user wants to know.
-  if (verdict_ && verdict_->first_failure && !exit_reason_.empty()) {
+  if (verdict_ && verdict_->first_failure && exit_owner_ == ExitOwner::kSignal) {
     rendezvous::Verdict report = *verdict_;
     report.exit_code = *exit_code_;
     report.reason = exit_reason_;
@@ -319,7 +331,13 @@ void AgentCore::FinishStopped() {
 
 void AgentCore::Finish(int exit_code) {
   state_ = State::kDone;
-  actions_.push_back(ExitAgent{exit_code});
+  actions_.push_back(ExitAgent{exit_code, exit_owner_, exit_reason_});
+}
+
+void AgentCore::PlanEnd(int exit_code, ExitOwner owner, std::string reason) {
+  exit_code_ = exit_code;
+  exit_owner_ = owner;
+  exit_reason_ = std::move(reason);
 }
 
 std::optional<TimePoint> AgentCore::NextDeadline() const {

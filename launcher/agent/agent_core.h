@@ -112,9 +112,18 @@ struct Say {
 struct PrintReport {
   rendezvous::Verdict verdict;
 };
+// Whose an exit code is: codes of workers and of ddprun overlap.
+enum class ExitOwner {
+  kNobody,  // success
+  kWorker,
+  kSignal,  // ddprun was stopped by it
+  kDdprun,
+};
 // The last action ever.
 struct ExitAgent {
   int exit_code = 0;
+  ExitOwner owner = ExitOwner::kNobody;
+  std::string reason = {};  // one sentence
 };
 
 using AgentAction = std::variant<JoinRound, StartWorkers, StopWorkers, KillWorkers, ReportFailure,
@@ -172,6 +181,8 @@ class AgentCore {
   void Succeed();
   void Stop(int signal);
   void Finish(int exit_code);
+  // Sets how the agent will end once its workers are gone.
+  void PlanEnd(int exit_code, ExitOwner owner, std::string reason);
 
   bool CouldBeAStop(int signal) const;
   void Fail(const WorkerEnd& end, TimePoint at);
@@ -199,7 +210,8 @@ class AgentCore {
 
   // How the agent will end once its workers are gone; none: it joins again.
   std::optional<int> exit_code_;
-  std::string exit_reason_;  // of a signal's, for the report
+  ExitOwner exit_owner_ = ExitOwner::kNobody;
+  std::string exit_reason_;
   std::optional<rendezvous::Verdict> verdict_;
   std::optional<WorkerEnd> unanswered_failure_;  // reported, and no verdict or new round yet
   bool is_coordinator_gone_ = false;             // its process ended while a round of it ran here

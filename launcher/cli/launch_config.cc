@@ -173,6 +173,7 @@ void ReadPlainValues(Reader& read, const MachineFacts& machine, LaunchConfig& co
   read.Into("numa_binding", config.numa_binding, ParseNumaBinding);
   config.virtual_local_rank = read.Flag("virtual_local_rank");
   config.log_dir = read.Text("log_dir", "");
+  config.report_file = read.Text("report_file", "");
   if (config.role.empty()) config.role = "default";
 }
 

@@ -112,6 +112,7 @@ struct LaunchConfig {
   // As given, for the workers' environment, and what stops the job beyond INT, TERM, HUP and QUIT.
   std::string signals_to_handle;
   std::vector<int> more_stop_signals;
+  std::string report_file;                 // empty: not given
   std::string event_log_handler = "null";  // null, console or dynamic_rendezvous
 
   RunAs run_as = RunAs::kByName;

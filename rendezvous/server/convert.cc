@@ -42,6 +42,9 @@ void FailureToProto(const FailureReport& report, v1::Failure& out) {
   error.set_unix_time_s(report.error->unix_time_s);
 }
 
+// The end of the year 9999.
+constexpr int64_t kMaxUnixTime = 253402300799;
+
 FailureReport FailureFromProto(const v1::Failure& in, CheckedFields& check) {
   FailureReport report;
   report.node.value = check.Text("failure.node_id", in.node_id(), 0, 256);
@@ -56,14 +59,16 @@ FailureReport FailureFromProto(const v1::Failure& in, CheckedFields& check) {
   report.message = check.Text("failure.message", in.message(), 0, kMaxTextBytes);
   check.Size("failure.stderr_tail", in.stderr_tail().size(), kMaxStderrTailBytes);
   report.stderr_tail = in.stderr_tail();
-  report.unix_time_ms = in.unix_time_ms();
+  report.unix_time_ms =
+      check.Range("failure.unix_time_ms", in.unix_time_ms(), 0, kMaxUnixTime * 1000);
   report.error_file = check.Text("failure.error_file", in.error_file(), 0, kMaxTextBytes);
   if (!in.has_error()) return report;
   check.Size("failure.error.message", in.error().message().size(), kMaxErrorBytes);
   check.Size("failure.error.traceback", in.error().traceback().size(), kMaxTracebackBytes);
   report.error = WorkerError{.message = in.error().message(),
                              .traceback = in.error().traceback(),
-                             .unix_time_s = in.error().unix_time_s()};
+                             .unix_time_s = check.Range("failure.error.unix_time_s",
+                                                        in.error().unix_time_s(), 0, kMaxUnixTime)};
   return report;
 }
 

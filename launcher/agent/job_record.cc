@@ -1,0 +1,67 @@
+#include "launcher/agent/job_record.h"
+
+#include <variant>
+
+namespace ddprun::launcher {
+
+JobRecord::JobRecord(int workers, int64_t started_unix_ms)
+    : workers_(workers), started_unix_ms_(started_unix_ms) {}
+
+void JobRecord::Heard(const AgentEvent& event, int64_t unix_ms) {
+  if (const auto* concluded = std::get_if<rendezvous::Concluded>(&event)) {
+    verdict_ = concluded->verdict;
+  }
+  if (rounds_.empty()) return;
+  RoundRecord& round = rounds_.back();
+  const bool is_unexplained = round.ended_unix_ms == 0 && round.end_reason.empty();
+  if (const auto* drained = std::get_if<rendezvous::Drained>(&event)) {
+    if (is_unexplained && drained->round == round.assignment.round) {
+      round.end_reason = drained->reason;
+    }
+  }
+  if (std::holds_alternative<WorkersGone>(event)) round.ended_unix_ms = unix_ms;
+}
+
+void JobRecord::Does(const AgentAction& action, int64_t unix_ms) {
+  if (const auto* start = std::get_if<StartWorkers>(&action)) {
+    RoundRecord round;
+    round.assignment = start->assignment;
+    round.started_unix_ms = unix_ms;
+    for (int i = 0; i < workers_; ++i) round.workers.push_back({.local_rank = i});
+    rounds_.push_back(std::move(round));
+    ++rounds_seen_;
+    if (rounds_.size() > kMaxRounds) rounds_.pop_front();
+  }
+  if (const auto* exit = std::get_if<ExitAgent>(&action)) {
+    end_ = *exit;
+    ended_unix_ms_ = unix_ms;
+  }
+}
+
+void JobRecord::WorkerRuns(int local_rank, int pid) {
+  if (!rounds_.empty()) rounds_.back().workers.at(static_cast<size_t>(local_rank)).pid = pid;
+}
+
+void JobRecord::WorkerIsGone(const WorkerEnd& end, bool was_told_to_stop) {
+  if (rounds_.empty()) return;
+  WorkerRecord& worker = rounds_.back().workers.at(static_cast<size_t>(end.local_rank));
+  worker.has_ended = true;
+  worker.was_told_to_stop = was_told_to_stop;
+  worker.exit_code = end.exit_code;
+  worker.signal = end.signal;
+}
+
+void JobRecord::SetFailures(const std::vector<rendezvous::FailureReport>& failures) {
+  if (rounds_.empty()) return;
+  while (!failures_.empty() && failures_.back().assignment == rounds_.back().assignment) {
+    failures_.pop_back();
+    --failures_seen_;
+  }
+  for (const rendezvous::FailureReport& failure : failures) {
+    failures_.push_back({rounds_.back().assignment, failure});
+    ++failures_seen_;
+    if (failures_.size() > kMaxFailures) failures_.pop_front();
+  }
+}
+
+}  // namespace ddprun::launcher

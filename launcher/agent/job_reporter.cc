@@ -1,0 +1,111 @@
+#include "launcher/agent/job_reporter.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "launcher/agent/exit_report.h"
+#include "launcher/agent/report_file.h"
+#include "launcher/agent/whole_file.h"
+#include "launcher/logs/log_router.h"
+
+namespace ddprun::launcher {
+namespace {
+
+int64_t UnixTimeMs() {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+StatusEvents::Job EventJobOf(const JobReporter::Options& options) {
+  const bool is_static = options.config.rendezvous == RendezvousKind::kStatic;
+  return {.run_id = options.config.run_id,
+          .role = options.config.role,
+          .host = options.host,
+          .backend = is_static ? "static" : "c10d",
+          .entry_point = options.title};
+}
+
+}  // namespace
+
+JobReporter::JobReporter(Options options, LogRouter& logs)
+    : options_(std::move(options)),
+      logs_(logs),
+      failures_(options_.node, options_.host, logs,
+                [this](const std::string& line) { Tell(line); }),
+      record_(options_.config.workers_per_node, UnixTimeMs()),
+      events_(EventJobOf(options_), record_,
+              options_.config.event_log_handler == "console"
+                  ? [&logs](const std::string& line) { logs.Say(line); }
+                  : StatusEvents::Emit()) {}
+
+void JobReporter::Tell(const std::string& text) { logs_.Say("ddprun: " + text); }
+
+void JobReporter::Heard(const AgentEvent& event) { record_.Heard(event, UnixTimeMs()); }
+
+void JobReporter::Does(const AgentAction& action) {
+  const int64_t now = UnixTimeMs();
+  record_.Does(action, now);
+  if (std::holds_alternative<JoinRound>(action)) asked_unix_ms_ = now;
+  if (const auto* start = std::get_if<StartWorkers>(&action)) {
+    failures_.BeginRound(start->assignment);
+    events_.RoundFormed(now, static_cast<double>(std::max<int64_t>(0, now - asked_unix_ms_)));
+  }
+}
+
+void JobReporter::WorkerRuns(int local_rank, int pid) {
+  record_.WorkerRuns(local_rank, pid);
+  events_.WorkerRuns({.local_rank = local_rank, .pid = pid}, UnixTimeMs());
+}
+
+void JobReporter::WorkerIsGone(const WorkerEnd& end, bool was_told_to_stop) {
+  record_.WorkerIsGone(end, was_told_to_stop);
+  if (end.exit_code != 0) failures_.Heard(end, was_told_to_stop);
+}
+
+void JobReporter::SetErrorFile(int local_rank, const std::string& path) {
+  failures_.SetErrorFile(local_rank, path);
+}
+
+void JobReporter::TimerEvent(const StatusEvents::Timer& timer) {
+  events_.TimerEvent(timer, UnixTimeMs());
+}
+
+void JobReporter::CompleteRound() {
+  failures_.Complete();
+  record_.SetFailures(failures_.failures());
+}
+
+void JobReporter::Print(const rendezvous::Verdict& verdict) {
+  CompleteRound();
+  std::string report = RenderExitReport(
+      {.verdict = verdict, .title = options_.title, .local_failures = failures_.failures()});
+  if (!report.empty() && report.back() == '\n') report.pop_back();  // Say ends the line
+  logs_.Say(report);
+  if (options_.own_error_file.empty()) return;
+  const absl::Status copied = failures_.CopyFirstErrorFile(options_.own_error_file);
+  if (!copied.ok()) {
+    Tell(absl::StrCat("warning: the error file for TORCHELASTIC_ERROR_FILE is not written: ",
+                      copied.message()));
+  }
+}
+
+void JobReporter::JobEnded() {
+  CompleteRound();
+  events_.JobEnded(UnixTimeMs());
+  const std::string& path = options_.config.report_file;
+  if (path.empty()) return;
+  const std::string text = RenderReportFile({.run_id = options_.config.run_id,
+                                             .node_id = options_.node.value,
+                                             .host = options_.host,
+                                             .program = options_.title},
+                                            record_);
+  if (const absl::Status written = WriteWholeFile(path, text); !written.ok()) {
+    Tell(absl::StrCat("warning: the report file is not written: ", written.message()));
+  }
+}
+
+}  // namespace ddprun::launcher
