@@ -30,6 +30,7 @@ inline constexpr char kMaxRestartsVar[] = "TORCHELASTIC_MAX_RESTARTS";
 inline constexpr char kRunIdVar[] = "TORCHELASTIC_RUN_ID";
 inline constexpr char kUseAgentStoreVar[] = "TORCHELASTIC_USE_AGENT_STORE";
 inline constexpr char kErrorFileVar[] = "TORCHELASTIC_ERROR_FILE";
+inline constexpr char kTimerFileVar[] = "TORCHELASTIC_TIMER_FILE";
 inline constexpr char kNcclErrorHandlingVar[] = "TORCH_NCCL_ASYNC_ERROR_HANDLING";
 inline constexpr char kOmpThreadsVar[] = "OMP_NUM_THREADS";
 inline constexpr char kRoundVar[] = "DDPRUN_ROUND";

@@ -19,6 +19,7 @@
 #include "launcher/agent/agent_core.h"
 #include "launcher/agent/agent_log.h"
 #include "launcher/agent/agent_policy.h"
+#include "launcher/agent/file_timers.h"
 #include "launcher/agent/job_reporter.h"
 #include "launcher/agent/node_identity.h"
 #include "launcher/agent/round_store.h"
@@ -76,6 +77,7 @@ class Agent {
   // One line of ours for the user.
   void Tell(const std::string& text) { logs_.Say("ddprun: " + text); }
   void TellLosses();
+  absl::Status OpenTimers();
   void TellOfDescriptors();  // on any thread
   rendezvous::RendezvousOptions ConnectOptions();
   absl::StatusOr<std::vector<WorkerSpec>> SpecsOf(const rendezvous::Assignment& assignment);
@@ -96,6 +98,7 @@ class Agent {
   WorkerGroup group_;
   std::map<int, WorkerStdio> stdio_;  // the ends of workers not started yet
   JobReporter reporter_;
+  std::unique_ptr<FileTimers> timers_;  // null: nobody asked for them
   std::unique_ptr<SignalReceiver> signals_;
   std::unique_ptr<rendezvous::RendezvousClient> client_;
 
@@ -134,7 +137,23 @@ Agent::Agent(AgentSetup setup, std::unique_ptr<Guardian> guardian, LogRouter& lo
                  .own_error_file = setup_.environment.Get("TORCHELASTIC_ERROR_FILE").value_or("")},
                 logs_) {}
 
+absl::Status Agent::OpenTimers() {
+  const std::optional<std::string> path = TimerFileOf(setup_.environment);
+  if (!path) return absl::OkStatus();
+  absl::StatusOr<std::unique_ptr<FileTimers>> timers =
+      FileTimers::Open(io_, *path,
+                       {.say = [this](const std::string& line) { Tell(line); },
+                        .expired = [this](const TimerRequest& timer,
+                                          bool is_kill) { reporter_.TimerEvent(timer, is_kill); }});
+  if (timers.ok()) timers_ = *std::move(timers);
+  return timers.status();
+}
+
 int Agent::Run() {
+  if (const absl::Status status = OpenTimers(); !status.ok()) {
+    Tell(absl::StrCat("error: ", status.message()));
+    return kExitMachine;
+  }
   signals_ = std::make_unique<SignalReceiver>(
       io_, setup_.baseline, BitsOf(setup_.config.more_stop_signals),
       [this](const ReceivedSignal& signal) { OnSignal(signal); });
@@ -240,6 +259,7 @@ void Agent::OnWorker(const WorkerEvent& event) {
     stdio_.erase(started->local_rank);
     log_.Heard(*started);
     reporter_.WorkerRuns(started->local_rank, started->pid);
+    if (timers_) timers_->WorkerRuns(started->pid);
   } else if (const auto* failed = std::get_if<StartFailed>(&event)) {
     stdio_.clear();
     Feed(WorkerEnded{
@@ -282,6 +302,7 @@ void Agent::OnWorkerExited(const WorkerExited& event) {
   end.signal = event.status.exited ? 0 : event.status.signal;
   end.dumped_core = event.status.dumped_core;
   end.message = ToString(event.status);
+  if (timers_) end.message += timers_->WorkerIsGone(event.pid);
   reporter_.WorkerIsGone(end, event.was_told_to_stop);
   // A consequence of what the core knows or is about to hear.
   if (event.was_told_to_stop) return log_.HeardOfStopped(event);
@@ -303,6 +324,7 @@ absl::StatusOr<std::vector<WorkerSpec>> Agent::SpecsOf(const rendezvous::Assignm
   const LaunchConfig& config = setup_.config;
   WorkerEnvInput shared = WorkerEnvInputOf(config, assignment, setup_.job_mark);
   shared.virtual_devices = setup_.placement.devices;
+  if (timers_) shared.timer_file = timers_->path();
   logs_.BeginRound(assignment.restart_count);
   std::vector<WorkerSpec> specs;
   for (int local_rank = 0; local_rank < config.workers_per_node; ++local_rank) {

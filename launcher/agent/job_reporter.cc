@@ -70,8 +70,13 @@ void JobReporter::SetErrorFile(int local_rank, const std::string& path) {
   failures_.SetErrorFile(local_rank, path);
 }
 
-void JobReporter::TimerEvent(const StatusEvents::Timer& timer) {
-  events_.TimerEvent(timer, UnixTimeMs());
+void JobReporter::TimerEvent(const TimerRequest& timer, bool is_kill) {
+  events_.TimerEvent({.name = is_kill ? "kill worker process" : "timer expired",
+                      .pid = timer.pid,
+                      .scope = timer.scope,
+                      .expiration_time = timer.expires,
+                      .signal = timer.signal},
+                     UnixTimeMs());
 }
 
 void JobReporter::CompleteRound() {

@@ -11,6 +11,7 @@
 #include "launcher/agent/job_record.h"
 #include "launcher/agent/node_failures.h"
 #include "launcher/agent/status_events.h"
+#include "launcher/agent/timer_request.h"
 #include "launcher/cli/launch_config.h"
 
 namespace ddprun::launcher {
@@ -36,7 +37,7 @@ class JobReporter {
   void WorkerRuns(int local_rank, int pid);
   void WorkerIsGone(const WorkerEnd& end, bool was_told_to_stop);
   void SetErrorFile(int local_rank, const std::string& path);
-  void TimerEvent(const StatusEvents::Timer& timer);
+  void TimerEvent(const TimerRequest& timer, bool is_kill);
 
   // A failure with all that its worker said, for the other nodes.
   rendezvous::FailureReport Describe(const WorkerEnd& end) { return failures_.Describe(end); }

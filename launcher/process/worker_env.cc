@@ -62,6 +62,9 @@ std::vector<std::string> BuildWorkerEnv(const std::vector<std::string>& parent,
   if (!Has(parent, ddp::internal::kNcclErrorHandlingVar)) {
     own.emplace_back(ddp::internal::kNcclErrorHandlingVar, "1");
   }
+  if (!input.timer_file.empty()) {
+    own.emplace_back(ddp::internal::kTimerFileVar, input.timer_file);
+  }
   if (SetsOmpThreads(parent, input.local_world_size)) {
     own.emplace_back(ddp::internal::kOmpThreadsVar, "1");
   }

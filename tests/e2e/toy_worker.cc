@@ -8,10 +8,11 @@
 //   signal-agent:SIGNAL   send it to the parent
 //   error-file:TEXT   write it to TORCHELASTIC_ERROR_FILE
 //   error-dir     make a directory in its place
+//   timer:TEXT    write it and a newline to TORCHELASTIC_TIMER_FILE
 //   connect       "connected" on stdout once MASTER_ADDR:MASTER_PORT takes a connection
 //
-// "@2" behind a step: only the worker of RANK 2; "#1": only at restart count 1. {rank}, {restart}
-// and {pid} in a step are replaced. It ends with 0 after the last step.
+// "@2" behind a step: only the worker of RANK 2; "#1": only at restart count 1. {rank}, {restart},
+// {pid} and {agent} in a step are replaced. It ends with 0 after the last step.
 #include <fcntl.h>
 #include <netdb.h>
 #include <signal.h>
@@ -90,6 +91,13 @@ void Do(const std::string& name, const std::string& value) {
     std::fclose(file);
     return;
   }
+  if (name == "timer") {
+    FILE* file = std::fopen(Env("TORCHELASTIC_TIMER_FILE").c_str(), "we");
+    if (file == nullptr) std::exit(97);
+    std::fputs((value + "\n").c_str(), file);
+    std::fclose(file);
+    return;
+  }
   if (name == "error-dir") {
     if (mkdir(Env("TORCHELASTIC_ERROR_FILE").c_str(), 0700) != 0) std::exit(97);
     return;
@@ -140,6 +148,7 @@ int main(int argc, char** argv) {
     Replace(step, "{rank}", Env("RANK"));
     Replace(step, "{restart}", Env("TORCHELASTIC_RESTART_COUNT"));
     Replace(step, "{pid}", std::to_string(getpid()));
+    Replace(step, "{agent}", std::to_string(getppid()));
     const size_t colon = step.find(':');
     if (colon == std::string::npos) {
       Do(step, "");

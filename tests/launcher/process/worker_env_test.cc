@@ -117,5 +117,64 @@ TEST_CASE("worker env: OMP_NUM_THREADS is set only for several workers and when 
   CHECK(AsMap(BuildWorkerEnv({}, alone, 0, "")).count("OMP_NUM_THREADS") == 0);
 }
 
+// One row for each variable that torchrun gives a worker.
+TEST_CASE("worker env: each variable of torchrun's contract follows its own value") {
+  struct Row {
+    const char* name;
+    const char* parent;  // the agent's own value; null: unset
+    void (*change)(WorkerEnvInput&);
+    int local_rank;
+    const char* expected;  // null: unset
+  };
+  const auto same = [](WorkerEnvInput&) {};
+  const Row rows[] = {
+      {"LOCAL_RANK", "9", same, 3, "3"},
+      {"RANK", "9", [](WorkerEnvInput& i) { i.assignment.first_rank = 10; }, 3, "13"},
+      {"GROUP_RANK", "9", [](WorkerEnvInput& i) { i.assignment.node_rank = 0; }, 0, "0"},
+      {"GROUP_WORLD_SIZE", "9", [](WorkerEnvInput& i) { i.assignment.node_count = 7; }, 0, "7"},
+      {"ROLE_NAME", "x", [](WorkerEnvInput& i) { i.role = "a b"; }, 0, "a b"},
+      {"ROLE_RANK", "9", [](WorkerEnvInput& i) { i.assignment.role_first_rank = 20; }, 2, "22"},
+      {"ROLE_WORLD_SIZE", "9", [](WorkerEnvInput& i) { i.assignment.role_world_size = 30; }, 0,
+       "30"},
+      {"LOCAL_WORLD_SIZE", "9", [](WorkerEnvInput& i) { i.local_world_size = 5; }, 0, "5"},
+      {"WORLD_SIZE", "9", [](WorkerEnvInput& i) { i.assignment.world_size = 40; }, 0, "40"},
+      {"MASTER_ADDR", "x", [](WorkerEnvInput& i) { i.assignment.master_addr = "::1"; }, 0, "::1"},
+      {"MASTER_PORT", "1", [](WorkerEnvInput& i) { i.assignment.master_port = 65535; }, 0, "65535"},
+      {"TORCHELASTIC_RESTART_COUNT", "9", [](WorkerEnvInput& i) { i.assignment.restart_count = 2; },
+       0, "2"},
+      {"TORCHELASTIC_MAX_RESTARTS", "9", [](WorkerEnvInput& i) { i.assignment.max_restarts = 8; },
+       0, "8"},
+      {"TORCHELASTIC_RUN_ID", "x", [](WorkerEnvInput& i) { i.run_id = "id"; }, 0, "id"},
+      // Python's spelling: PyTorch compares with it.
+      {"TORCHELASTIC_USE_AGENT_STORE", "x", same, 0, "True"},
+      {"TORCHELASTIC_USE_AGENT_STORE", "True", [](WorkerEnvInput& i) { i.use_agent_store = false; },
+       0, "False"},
+      {"TORCHELASTIC_ERROR_FILE", "/agents/own", same, 0, "/e.json"},
+      {"TORCH_NCCL_ASYNC_ERROR_HANDLING", nullptr, same, 0, "1"},
+      {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "3", same, 0, "3"},
+      {"OMP_NUM_THREADS", nullptr, same, 0, "1"},
+      {"OMP_NUM_THREADS", "6", same, 0, "6"},
+      {"OMP_NUM_THREADS", nullptr, [](WorkerEnvInput& i) { i.local_world_size = 1; }, 0, nullptr},
+      {"CUDA_VISIBLE_DEVICES", "3,1", same, 1, "3,1"},
+      {"CUDA_VISIBLE_DEVICES", nullptr, same, 1, nullptr},
+      {"TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM", same, 0, "SIGTERM"},
+      {"TORCHELASTIC_TIMER_FILE", nullptr, same, 0, nullptr},
+      {"TORCHELASTIC_TIMER_FILE", "/outer", same, 0, "/outer"},
+      {"TORCHELASTIC_TIMER_FILE", "/outer", [](WorkerEnvInput& i) { i.timer_file = "/own"; }, 0,
+       "/own"},
+  };
+  for (const Row& row : rows) {
+    CAPTURE(row.name);
+    std::vector<std::string> parent;
+    if (row.parent != nullptr) parent.push_back(std::string(row.name) + "=" + row.parent);
+    WorkerEnvInput input = Input();
+    row.change(input);
+    const auto env = AsMap(BuildWorkerEnv(parent, input, row.local_rank, "/e.json"));
+    const auto found = env.find(row.name);
+    CHECK((found != env.end()) == (row.expected != nullptr));
+    if (found != env.end() && row.expected != nullptr) CHECK(found->second == row.expected);
+  }
+}
+
 }  // namespace
 }  // namespace ddprun::launcher

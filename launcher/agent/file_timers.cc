@@ -1,0 +1,280 @@
+#include "launcher/agent/file_timers.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/system_timer.hpp>
+#include <cerrno>
+#include <chrono>
+#include <fstream>
+#include <map>
+#include <random>
+#include <set>
+#include <sstream>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "launcher/cli/text.h"
+#include "launcher/process/raw_syscall.h"
+#include "rendezvous/base/unique_fd.h"
+
+namespace ddprun::launcher {
+namespace {
+
+namespace asio = boost::asio;
+
+constexpr char kEnableVar[] = "TORCHELASTIC_ENABLE_FILE_TIMER";
+constexpr char kFileVar[] = "TORCHELASTIC_TIMER_FILE";
+constexpr size_t kMaxTimers = 10000;
+constexpr double kFarSeconds = 366.0 * 24 * 3600;  // beyond it a timer never expires
+constexpr int kMaxComplaints = 5;
+constexpr int kMaxAncestors = 64;
+
+bool IsFifo(const std::string& path) {
+  struct stat about {};
+  return lstat(path.c_str(), &about) == 0 && S_ISFIFO(about.st_mode);
+}
+
+double UnixSeconds() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+struct Ancestry {
+  int parent = 0;
+  int session = 0;
+};
+
+Ancestry AncestryOf(int pid) {
+  std::ifstream file(absl::StrCat("/proc/", pid, "/stat"));
+  std::string line;
+  std::getline(file, line);
+  const size_t name_end = line.rfind(')');  // the name may hold anything
+  if (name_end == std::string::npos) return {};
+  std::istringstream fields(line.substr(name_end + 1));
+  char state = 0;
+  int group = 0;
+  Ancestry found;
+  fields >> state >> found.parent >> group >> found.session;
+  return fields ? found : Ancestry{};
+}
+
+}  // namespace
+
+std::optional<std::string> TimerFileOf(const Environment& environment) {
+  const bool is_enabled = environment.Get(kEnableVar) == "1";
+  const std::string named = environment.Get(kFileVar).value_or("");
+  if (!named.empty()) {
+    if (!is_enabled && IsFifo(named)) return std::nullopt;
+    return named;
+  }
+  if (!is_enabled) return std::nullopt;
+  std::string folder = environment.Get("TMPDIR").value_or("");
+  if (folder.empty()) folder = "/tmp";
+  std::random_device random;
+  return absl::StrCat(folder, "/watchdog_timer_", absl::Hex(random(), absl::kZeroPad8),
+                      absl::Hex(random(), absl::kZeroPad8));
+}
+
+class FileTimers::Impl {
+ public:
+  Impl(asio::io_context& io, UniqueFd fifo, std::string path, Handlers handlers)
+      : path_(std::move(path)),
+        handlers_(std::move(handlers)),
+        fifo_(io, fifo.Release()),
+        alarm_(io) {
+    Read();
+  }
+  ~Impl() { unlink(path_.c_str()); }
+
+  const std::string& path() const { return path_; }
+  void WorkerRuns(int pid) { workers_.insert(pid); }
+  std::string WorkerIsGone(int pid);
+
+ private:
+  using Key = std::pair<int, std::string>;
+
+  void Read();
+  void Take(std::string_view bytes);
+  void TakeLine(std::string_view line);
+  void Arm();
+  void Expire();
+  void Kill(const TimerRequest& timer);
+  // The worker to whose processes `pid` belongs; 0: none of ours.
+  int WorkerOf(int pid) const;
+  void Complain(const std::string& text);
+
+  const std::string path_;
+  const Handlers handlers_;
+  asio::posix::stream_descriptor fifo_;
+  asio::system_timer alarm_;
+  std::array<char, 16 * 1024> block_;
+  std::string line_;  // the beginning of one
+  bool is_skipping_ = false;
+  std::map<Key, TimerRequest> timers_;
+  std::set<int> workers_;
+  std::map<int, std::string> killed_;  // workers, with the scope of the timer
+  int complaints_ = 0;
+};
+
+void FileTimers::Impl::Read() {
+  fifo_.async_read_some(
+      asio::buffer(block_), [this](const boost::system::error_code& error, size_t size) {
+        if (error == asio::error::operation_aborted) return;
+        // We hold the FIFO's other end, so it does not end.
+        if (error) return Complain("warning: timers are not heeded any more: " + error.message());
+        Take(std::string_view(block_.data(), size));
+        Read();
+      });
+}
+
+void FileTimers::Impl::Take(std::string_view bytes) {
+  for (;;) {
+    const size_t newline = bytes.find('\n');
+    if (!is_skipping_) line_ += bytes.substr(0, newline);
+    if (line_.size() > kMaxTimerLine) {
+      is_skipping_ = true;
+      line_.clear();
+    }
+    if (newline == std::string_view::npos) return Arm();
+    if (is_skipping_) {
+      Complain("warning: a line in the timers' file is too long: ignored");
+    } else {
+      TakeLine(line_);
+    }
+    is_skipping_ = false;
+    line_.clear();
+    bytes.remove_prefix(newline + 1);
+  }
+}
+
+void FileTimers::Impl::TakeLine(std::string_view line) {
+  std::optional<TimerRequest> timer = ParseTimerRequest(line);
+  if (!timer) {
+    return Complain(absl::StrCat("warning: no timer request, ignored: ", Quoted(line)));
+  }
+  const Key key{timer->pid, timer->scope};
+  if (timer->expires < 0) {
+    timers_.erase(key);
+    return;
+  }
+  if (timers_.size() >= kMaxTimers && !timers_.contains(key)) {
+    return Complain(absl::StrCat("warning: more than ", kMaxTimers, " timers: ignored"));
+  }
+  timers_[key] = *std::move(timer);
+}
+
+void FileTimers::Impl::Arm() {
+  if (timers_.empty()) {
+    alarm_.cancel();
+    return;
+  }
+  const auto next = std::min_element(timers_.begin(), timers_.end(), [](auto& a, auto& b) {
+    return a.second.expires < b.second.expires;
+  });
+  const double left = std::clamp(next->second.expires - UnixSeconds(), 0.0, kFarSeconds);
+  alarm_.expires_after(std::chrono::duration_cast<std::chrono::system_clock::duration>(
+      std::chrono::duration<double>(left)));
+  alarm_.async_wait([this](const boost::system::error_code& error) {
+    if (!error) Expire();
+  });
+}
+
+void FileTimers::Impl::Expire() {
+  const double now = UnixSeconds();
+  std::vector<TimerRequest> expired;
+  for (auto timer = timers_.begin(); timer != timers_.end();) {
+    if (timer->second.expires > now) {
+      ++timer;
+      continue;
+    }
+    expired.push_back(std::move(timer->second));
+    timer = timers_.erase(timer);
+  }
+  std::sort(expired.begin(), expired.end(),
+            [](const auto& a, const auto& b) { return a.expires < b.expires; });
+  for (const TimerRequest& timer : expired) {
+    handlers_.expired(timer, false);
+    if (timer.signal > 0) Kill(timer);
+  }
+  Arm();
+}
+
+int FileTimers::Impl::WorkerOf(int pid) const {
+  for (int hops = 0; pid > 1 && hops < kMaxAncestors; ++hops) {
+    if (workers_.contains(pid)) return pid;
+    const Ancestry ancestry = AncestryOf(pid);
+    // Each worker leads a session; its orphans stay in it.
+    if (workers_.contains(ancestry.session)) return ancestry.session;
+    pid = ancestry.parent;
+  }
+  return 0;
+}
+
+void FileTimers::Impl::Kill(const TimerRequest& timer) {
+  // Held before it is looked at: the number cannot pass to another process in between.
+  const UniqueFd process(static_cast<int>(syscall(SYS_pidfd_open, timer.pid, 0)));
+  if (!process.is_open() && errno == ESRCH) return;  // it ended with the timer running
+  const int worker = WorkerOf(timer.pid);
+  if (worker == 0) {
+    return Complain(absl::StrCat("warning: a timer names pid ", timer.pid,
+                                 ", which is no process of this node's workers: ignored"));
+  }
+  const long sent = process.is_open()
+                        ? syscall(SYS_pidfd_send_signal, process.get(), timer.signal, nullptr, 0)
+                        : kill(timer.pid, timer.signal);
+  if (sent != 0) return;
+  killed_.emplace(worker, timer.scope);
+  handlers_.say(absl::StrCat("the timer ", Quoted(timer.scope), " of pid ", timer.pid,
+                             " has expired: signal ", timer.signal, " sent"));
+  handlers_.expired(timer, true);
+}
+
+std::string FileTimers::Impl::WorkerIsGone(int pid) {
+  workers_.erase(pid);
+  const auto killed = killed_.find(pid);
+  if (killed == killed_.end()) return "";
+  const std::string why = absl::StrCat("; its timer ", Quoted(killed->second), " had expired");
+  killed_.erase(killed);
+  return why;
+}
+
+void FileTimers::Impl::Complain(const std::string& text) {
+  if (++complaints_ > kMaxComplaints) return;
+  handlers_.say(text);
+}
+
+absl::StatusOr<std::unique_ptr<FileTimers>> FileTimers::Open(asio::io_context& io,
+                                                             const std::string& path,
+                                                             Handlers handlers) {
+  const auto failed = [&](const char* what) {
+    return absl::ErrnoToStatus(
+        errno, absl::StrCat(what, " ", EscapeControl(path), ", the file of ", kFileVar));
+  };
+  // As torchrun: what an earlier agent left. Anything else is somebody's file.
+  if (IsFifo(path) && unlink(path.c_str()) != 0) return failed("remove");
+  if (mkfifo(path.c_str(), 0600) != 0) return failed("make a FIFO at");
+  // With its writing end, so that it does not end when a worker's timers do.
+  UniqueFd fifo(open(path.c_str(), O_RDWR | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC));
+  if (!fifo.is_open()) {
+    const absl::Status status = failed("open");
+    unlink(path.c_str());
+    return status;
+  }
+  return std::unique_ptr<FileTimers>(
+      new FileTimers(std::make_unique<Impl>(io, std::move(fifo), path, std::move(handlers))));
+}
+
+FileTimers::FileTimers(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+FileTimers::~FileTimers() = default;
+const std::string& FileTimers::path() const { return impl_->path(); }
+void FileTimers::WorkerRuns(int pid) { impl_->WorkerRuns(pid); }
+std::string FileTimers::WorkerIsGone(int pid) { return impl_->WorkerIsGone(pid); }
+
+}  // namespace ddprun::launcher
