@@ -73,6 +73,10 @@ struct EmulatedCudaFunctions {
   static CudaApi Table() {
     CudaApi api{};
     api.cuGetErrorName = [](CudaResult, const char**) { return kCudaErrorInvalidValue; };
+    api.cuDriverGetVersion = [](int* version) {
+      *version = 12040;
+      return kCudaSuccess;
+    };
     api.cuGetErrorString = [](CudaResult, const char**) { return kCudaErrorInvalidValue; };
     api.cuMemAlloc = [](CudaPointer* p, size_t bytes) { return Make("cuMemAlloc", p, bytes); };
     api.cuMemFree = [](CudaPointer p) { return Free("cuMemFree", p); };
@@ -82,6 +86,7 @@ struct EmulatedCudaFunctions {
       return Make("cuStreamCreateWithPriority", stream);
     };
     api.cuStreamDestroy = [](CudaStream stream) { return Free("cuStreamDestroy", stream); };
+    api.cuStreamQuery = [](CudaStream) { return current->Call("cuStreamQuery"); };
     api.cuStreamSynchronize = [](CudaStream) { return current->Call("cuStreamSynchronize"); };
     api.cuEventCreate = [](CudaEvent* event, unsigned) { return Make("cuEventCreate", event); };
     api.cuEventDestroy = [](CudaEvent event) { return Free("cuEventDestroy", event); };

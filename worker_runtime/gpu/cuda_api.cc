@@ -54,6 +54,8 @@ absl::StatusCode CodeOf(CudaResult result) {
     case kCudaErrorDeviceUnavailable:
     case kCudaErrorNoDevice:
     case kCudaErrorInvalidDevice:
+    case kCudaErrorNoBinaryForGpu:
+    case kCudaErrorInvalidPtx:
     case kCudaErrorUnsupportedPtxVersion:
     case kCudaErrorSystemDriverMismatch:
     case kCudaErrorCompatNotSupportedOnDevice:

@@ -124,6 +124,8 @@ TEST_CASE("abi: the driver's constants have their values") {
   CHECK(kCudaErrorNoDevice == CUDA_ERROR_NO_DEVICE);
   CHECK(kCudaErrorInvalidDevice == CUDA_ERROR_INVALID_DEVICE);
   CHECK(kCudaErrorInvalidContext == CUDA_ERROR_INVALID_CONTEXT);
+  CHECK(kCudaErrorNoBinaryForGpu == CUDA_ERROR_NO_BINARY_FOR_GPU);
+  CHECK(kCudaErrorInvalidPtx == CUDA_ERROR_INVALID_PTX);
   CHECK(kCudaErrorUnsupportedPtxVersion == CUDA_ERROR_UNSUPPORTED_PTX_VERSION);
   CHECK(kCudaErrorInvalidHandle == CUDA_ERROR_INVALID_HANDLE);
   CHECK(kCudaErrorNotReady == CUDA_ERROR_NOT_READY);

@@ -106,12 +106,24 @@ TEST_CASE("casts: widening gives every 16-bit value the CPU's float32") {
 
 TEST_CASE("casts: a driver that refuses the kernels or a launch is an error that names them") {
   EmulatedCuda cuda(EmulatedCasts());
-  cuda.Fail("cuModuleLoadData", kCudaErrorUnsupportedPtxVersion);
-  const absl::Status refused = Casts::Load(cuda.api()).status();
-  CHECK(refused.code() == absl::StatusCode::kFailedPrecondition);
-  CHECK(std::string(refused.message())
-            .starts_with("load the kernels of cast.cu (for compute capability 8.0 and newer): "
-                         "cuModuleLoadData: "));
+  for (const CudaResult result :
+       {kCudaErrorNoBinaryForGpu, kCudaErrorInvalidPtx, kCudaErrorUnsupportedPtxVersion}) {
+    cuda.Fail("cuModuleLoadData", result);
+    const absl::Status refused = Casts::Load(cuda.api()).status();
+    CHECK(refused.code() == absl::StatusCode::kFailedPrecondition);
+    const std::string words(refused.message());
+    CAPTURE(words);
+    CHECK(words.starts_with("load the kernels of cast.cu: cuModuleLoadData: "));
+    CHECK(
+        words.ends_with("; they need a GPU of compute capability 8.0 or newer (A100, RTX 30 and "
+                        "later) and an NVIDIA driver for CUDA 11.0 or newer; this driver is for "
+                        "CUDA 12.4"));
+  }
+  // What has other causes is told in the driver's words alone.
+  cuda.Fail("cuModuleLoadData", kCudaErrorOutOfMemory);
+  const absl::Status full = Casts::Load(cuda.api()).status();
+  CHECK(full.code() == absl::StatusCode::kResourceExhausted);
+  CHECK(full.message().find("compute capability") == absl::string_view::npos);
 
   cuda.Fail("cuModuleLoadData", kCudaSuccess);
   const auto casts = Casts::Load(cuda.api());

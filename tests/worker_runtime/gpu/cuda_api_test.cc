@@ -96,8 +96,9 @@ TEST_CASE("cuda: a result becomes a status in the driver's words") {
   CHECK(CudaStatus(api, "cuMemAlloc", kCudaSuccess).ok());
   CHECK(CudaStatus(api, "cuMemAlloc", kCudaErrorOutOfMemory).ToString() ==
         "RESOURCE_EXHAUSTED: cuMemAlloc: out of memory (CUDA_ERROR_OUT_OF_MEMORY)");
-  for (const CudaResult result : {kCudaErrorNoDevice, kCudaErrorDeviceUnavailable,
-                                  kCudaErrorUnsupportedPtxVersion, kCudaErrorStubLibrary}) {
+  for (const CudaResult result :
+       {kCudaErrorNoDevice, kCudaErrorDeviceUnavailable, kCudaErrorNoBinaryForGpu,
+        kCudaErrorInvalidPtx, kCudaErrorUnsupportedPtxVersion, kCudaErrorStubLibrary}) {
     CHECK(CudaStatus(api, "f", result).code() == absl::StatusCode::kFailedPrecondition);
   }
   CHECK(CudaStatus(api, "f", kCudaErrorInvalidValue).code() == absl::StatusCode::kInvalidArgument);
