@@ -162,23 +162,27 @@ std::string FlightRecorder::ToJson() const {
   return json;
 }
 
-absl::StatusOr<std::string> FlightRecorder::Dump() const {
+absl::StatusOr<std::string> FlightRecorder::Dump() const { return Write(rank_, ToJson()); }
+
+absl::StatusOr<std::string> FlightRecorder::Write(int rank, const std::string& json) {
   const std::string path =
-      absl::StrCat(DumpDirectory(), "/ddp-flight-", rank_, "-", getpid(), ".json");
+      absl::StrCat(DumpDirectory(), "/ddp-flight-", rank, "-", getpid(), ".json");
   // A dump of this process may stand there already; a link that somebody put there is not followed.
   unlink(path.c_str());
   const ddprun::UniqueFd file(
       open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
-  const std::string json = ToJson();
+  int error = file.is_open() ? 0 : errno;
   size_t written = 0;
-  while (file.is_open() && written < json.size()) {
+  while (error == 0 && written < json.size()) {
     const ssize_t size = write(file.get(), json.data() + written, json.size() - written);
-    if (size < 0 && errno == EINTR) continue;
-    if (size < 0) break;
-    written += static_cast<size_t>(size);
+    if (size >= 0) {
+      written += static_cast<size_t>(size);
+    } else if (errno != EINTR) {
+      error = errno;
+    }
   }
-  if (written == json.size()) return path;
-  return absl::ErrnoToStatus(errno, absl::StrCat("write \"", path, "\""));
+  if (error == 0) return path;
+  return absl::ErrnoToStatus(error, absl::StrCat("write \"", path, "\""));
 }
 
 }  // namespace ddp::internal

@@ -51,6 +51,8 @@ class FlightRecorder {
   // Writes ToJson() into a new file "<directory>/ddp-flight-<rank>-<pid>.json" and returns its
   // path. `directory`: $DDPRUN_FLIGHT_RECORDER_DIR, else $TMPDIR, else "/tmp".
   absl::StatusOr<std::string> Dump() const;
+  // The second half of Dump(), for whoever took `json` under a lock, or writes on another thread.
+  static absl::StatusOr<std::string> Write(int rank, const std::string& json);
 
  private:
   struct Entry;

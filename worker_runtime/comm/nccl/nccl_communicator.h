@@ -142,6 +142,8 @@ class NcclCommunicator final : public GroupCommunicator, private GraphCapture {
   void FailAll(const absl::Status& status);
   // Likewise on this rank, after the others have been told.
   void Fail(absl::Status status);
+  std::deque<State> MarkFailed(Clock::time_point now);
+  absl::Status WithDump(std::unique_lock<std::mutex>& lock, const absl::Status& status);
   // REQUIRES: the watchdog's thread, or the watchdog has ended.
   void AbortCommunication();
   void Finalize();
@@ -180,6 +182,7 @@ class NcclCommunicator final : public GroupCommunicator, private GraphCapture {
   bool is_aborted_ = false;
   bool is_left_ = false;
   bool is_hanging_ = false;  // in its orderly end
+  bool is_failing_ = false;  // somebody is about to set error_
   absl::Status error_;
 
   // The watchdog's own.

@@ -25,6 +25,8 @@ constexpr Milliseconds kExplainPatience(500);
 // An abort takes milliseconds, beside up to 1 s for a revocation. Ranks must be out of a broken
 // group within 5 s of the failure.
 constexpr std::chrono::seconds kAbortPatience(2);
+// How long the flight recorder's dump may take, which comes before the abort.
+constexpr Milliseconds kDumpPatience(500);
 // How long the end of a group may take while all is well: what is under way, then NCCL's own.
 constexpr std::chrono::seconds kDrain(5);
 constexpr std::chrono::seconds kFinalize(30);
@@ -37,6 +39,17 @@ Milliseconds PatienceWithLower(int rank) {
   int steps = 0;
   for (int lower = rank; lower > 0 && steps < 4; lower /= 2) ++steps;
   return std::max(Milliseconds(1), steps * kStep);
+}
+
+// On a thread of its own: what hangs the job may be the file system that the dump goes to.
+absl::StatusOr<std::string> WriteDump(int rank, std::string json) {
+  auto written = std::make_shared<std::promise<absl::StatusOr<std::string>>>();
+  auto result = written->get_future();
+  std::thread([written, rank, json = std::move(json)] {
+    written->set_value(FlightRecorder::Write(rank, json));
+  }).detach();
+  if (result.wait_for(kDumpPatience) == std::future_status::ready) return result.get();
+  return absl::DeadlineExceededError("the dump could not be written in time");
 }
 
 }  // namespace
@@ -184,24 +197,43 @@ void NcclCommunicator::FailAll(const absl::Status& status) {
   if (error().ok()) Fail(Published(status));
 }
 
+// Marks what has not ended in the record, and returns it. REQUIRES: mutex_.
+std::deque<NcclCommunicator::State> NcclCommunicator::MarkFailed(Clock::time_point now) {
+  std::deque<State> unfinished = in_flight_;
+  unfinished.insert(unfinished.end(), queue_.begin(), queue_.end());
+  for (const State& state : unfinished) {
+    recorder_->Changed(state->op.sequence, FlightState::kFailed, now);
+  }
+  return unfinished;
+}
+
+// The record is taken under the lock and written without it: a disk may be slow, and calls, the
+// watchdog and the abort wait for the lock. REQUIRES: is_failing_ is this caller's.
+absl::Status NcclCommunicator::WithDump(std::unique_lock<std::mutex>& lock,
+                                        const absl::Status& status) {
+  MarkFailed(Clock::now());
+  lock.unlock();
+  const absl::StatusOr<std::string> path = WriteDump(rank(), recorder_->ToJson());
+  lock.lock();
+  if (!path.ok()) return status;
+  return absl::Status(
+      status.code(),
+      absl::StrCat(status.message(), "; the last operations of rank ", rank(), " are in ", *path));
+}
+
 void NcclCommunicator::Fail(absl::Status status) {
   {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
+    if (std::exchange(is_failing_, true)) {
+      // Whoever came first is writing the dump, which takes kDumpPatience at most.
+      changed_.wait(lock, [&] { return !error_.ok(); });
+    }
     if (!error_.ok()) return;
+    if (absl::IsDeadlineExceeded(status)) status = WithDump(lock, status);
+    if (!error_.ok()) return;  // the group was shut down meanwhile
     const Clock::time_point now = Clock::now();
-    std::deque<State> unfinished = std::exchange(in_flight_, {});
-    unfinished.insert(unfinished.end(), queue_.begin(), queue_.end());
-    for (const State& state : unfinished) {
-      recorder_->Changed(state->op.sequence, FlightState::kFailed, now);
-    }
-    if (absl::IsDeadlineExceeded(status)) {
-      const absl::StatusOr<std::string> dump = recorder_->Dump();
-      if (dump.ok()) {
-        status = absl::Status(
-            status.code(), absl::StrCat(status.message(), "; the last operations of rank ", rank(),
-                                        " are in ", *dump));
-      }
-    }
+    std::deque<State> unfinished = MarkFailed(now);
+    in_flight_.clear();
     error_ = status;
     for (const State& state : unfinished) {
       state->status = error_;
