@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "worker_runtime/comm/nccl/nccl_communicator.h"
+#include "worker_runtime/gpu/relaxed_capture.h"
 
 namespace ddp::internal {
 namespace {
@@ -57,6 +58,7 @@ absl::StatusOr<std::string> WriteDump(int rank, std::string json) {
 // Takes what has ended out of those in flight.
 void NcclCommunicator::Retire() {
   const CurrentDevice current(*device_);
+  const RelaxedCapture relaxed(device_->api());
   absl::Status broken = current.status();
   {
     const std::lock_guard lock(mutex_);
@@ -156,6 +158,7 @@ bool NcclCommunicator::HasArrived(const GpuOperation& operation) const {
     const std::lock_guard lock(mutex_);
     if (operation.phase == GpuOperation::Phase::kQueued || operation.is_captured) return true;
   }
+  const RelaxedCapture relaxed(device_->api());
   return device_->api().cuEventQuery(operation.started) == kCudaSuccess;
 }
 

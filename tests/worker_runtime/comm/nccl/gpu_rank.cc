@@ -1,5 +1,6 @@
 #include "tests/worker_runtime/comm/nccl/gpu_rank.h"
 
+#include <dlfcn.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -12,8 +13,23 @@
 namespace ddprun::testing {
 
 using ddp::internal::CudaPointer;
+using ddp::internal::CudaResult;
 using ddp::internal::CudaStream;
 using ddp::internal::kCudaSuccess;
+
+namespace {
+
+// A function of the double's own.
+template <typename Function>
+Function OfDouble(const char* name) {
+  void* library = dlopen(std::getenv("DDPRUN_CUDA_LIB"), RTLD_NOW | RTLD_NOLOAD);
+  DDP_CHECK(library != nullptr);
+  void* function = dlsym(library, name);
+  DDP_CHECK(function != nullptr);
+  return reinterpret_cast<Function>(function);
+}
+
+}  // namespace
 
 std::map<std::string, std::string> DoubleEnv(std::map<std::string, std::string> more,
                                              const std::string& library) {
@@ -41,6 +57,17 @@ ddp::Stream NewStream() {
   DDP_CHECK(Driver().cuStreamCreateWithPriority(&stream, ddp::internal::kCudaStreamNonBlocking,
                                                 0) == kCudaSuccess);
   return stream;
+}
+
+int HoldStream(ddp::Stream stream) {
+  int hold = 0;
+  DDP_CHECK(OfDouble<CudaResult (*)(CudaStream, int*)>("ddprun_double_hold")(
+                static_cast<CudaStream>(stream), &hold) == kCudaSuccess);
+  return hold;
+}
+
+void ReleaseStream(int hold) {
+  DDP_CHECK(OfDouble<CudaResult (*)(int)>("ddprun_double_release")(hold) == kCudaSuccess);
 }
 
 DeviceArray::DeviceArray(const std::vector<float>& values) : size_(values.size()) {

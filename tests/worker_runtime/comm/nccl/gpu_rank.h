@@ -45,6 +45,9 @@ std::unique_ptr<ddp::ProcessGroup> GpuGroup(
 const ddp::internal::CudaApi& Driver();
 // A stream that does not wait for the legacy one.
 ddp::Stream NewStream();
+// Puts work on the stream that lasts until it is released.
+int HoldStream(ddp::Stream stream);
+void ReleaseStream(int hold);
 
 }  // namespace ddprun::testing
 

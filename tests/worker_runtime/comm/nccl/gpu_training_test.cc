@@ -1,9 +1,5 @@
 // DistributedDataParallel on GPUs, on the double of CUDA and NCCL: gradients arrive by copies,
 // since the double runs no kernels.
-#include <dlfcn.h>
-
-#include <cstdlib>
-
 #include <doctest/doctest.h>
 
 #include "ddp/distributed_data_parallel.h"
@@ -66,16 +62,6 @@ struct Model {
   const ddp::Stream stream;
 };
 
-// The double's own: work on a stream that lasts until it is released.
-template <typename Function>
-Function OfDouble(const char* name) {
-  void* library = dlopen(std::getenv("DDPRUN_CUDA_LIB"), RTLD_NOW | RTLD_NOLOAD);
-  DDP_CHECK(library != nullptr);
-  void* function = dlsym(library, name);
-  DDP_CHECK(function != nullptr);
-  return reinterpret_cast<Function>(function);
-}
-
 int TrainTwoSteps(int rank) {
   const auto group = GpuGroup();
   {
@@ -122,10 +108,7 @@ int OverlapInStepOne(int) {
     EXPECT(model.ddp.Finalize().ok());
     EXPECT(model.Backward(2, 1).ok());
     EXPECT(model.Backward(1, 1).ok());
-    int hold = 0;
-    using Hold = ddp::internal::CudaResult (*)(CudaStream, int*);
-    EXPECT(OfDouble<Hold>("ddprun_double_hold")(static_cast<CudaStream>(model.stream), &hold) ==
-           kCudaSuccess);
+    const int hold = HoldStream(model.stream);
     // Neither announcing nor finishing waits for the device.
     EXPECT(model.Backward(0, 1).ok());
     const TimePoint deadline = SteadyNow() + std::chrono::seconds(20);
@@ -134,8 +117,7 @@ int OverlapInStepOne(int) {
     EXPECT(model.ddp.IsReduced(0));
     EXPECT(!model.ddp.IsReduced(2));
     EXPECT(model.ddp.Finish(model.stream).ok());
-    EXPECT(OfDouble<ddp::internal::CudaResult (*)(int)>("ddprun_double_release")(hold) ==
-           kCudaSuccess);
+    ReleaseStream(hold);
     EXPECT(model.Gradient(0) == Floats(kCount, 1));
   }
   EXPECT(group->Shutdown().ok());

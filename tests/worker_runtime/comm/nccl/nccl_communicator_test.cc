@@ -2,6 +2,7 @@
 #include <fstream>
 #include <numeric>
 #include <sstream>
+#include <thread>
 
 #include <doctest/doctest.h>
 
@@ -225,6 +226,39 @@ TEST_CASE("nccl: host memory's communicator refuses send-receive, which only ncc
     return 0;
   });
   CHECK(codes == "0 0");
+}
+
+// The caller's own capture, in the mode in which every thread of the process is bound by it, while
+// this group's events are asked for: by the caller, by another thread and by the watchdog.
+int AskBesideCapture(int) {
+  const auto group = GpuGroup();
+  ddp::Communicator& comm = group->communicator();
+  const ddp::Stream busy = NewStream();
+  const auto captured = static_cast<ddp::internal::CudaStream>(NewStream());
+  DeviceArray data({1, 2});
+  const int hold = HoldStream(busy);
+  const auto work = comm.AllReduce(data.data(), 2, DType::kFloat32, ReduceOp::kSum, busy);
+  EXPECT(Driver().cuStreamBeginCapture(captured, ddp::internal::kCudaCaptureModeGlobal) == 0);
+  EXPECT(!work->IsDone());
+  bool is_done = true;
+  std::thread([&] { is_done = work->IsDone(); }).join();
+  EXPECT(!is_done);
+  ReleaseStream(hold);
+  EXPECT(work->Wait().ok());
+  ddp::internal::CudaGraph graph = nullptr;
+  EXPECT(Driver().cuStreamEndCapture(captured, &graph) == 0);
+  EXPECT(Driver().cuGraphDestroy(graph) == 0);
+  // The thread's own mode is as it was: what it asks itself still costs a capture.
+  EXPECT(Driver().cuStreamBeginCapture(captured, ddp::internal::kCudaCaptureModeGlobal) == 0);
+  EXPECT(Driver().cuStreamSynchronize(static_cast<ddp::internal::CudaStream>(busy)) ==
+         ddp::internal::kCudaErrorStreamCaptureUnsupported);
+  EXPECT(Driver().cuStreamEndCapture(captured, &graph) != 0);
+  EXPECT(group->Shutdown().ok());
+  return 0;
+}
+
+TEST_CASE("nccl: asking what is done costs nobody a capture of his own") {
+  CHECK(RunOnDouble(2, DoubleEnv(), AskBesideCapture) == "0 0");
 }
 
 TEST_CASE("nccl: the last operations are told on request") {
