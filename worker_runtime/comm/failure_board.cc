@@ -4,9 +4,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <thread>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
 namespace ddp::internal {
@@ -14,6 +16,9 @@ namespace {
 
 constexpr char kFailureKey[] = "failure";
 constexpr std::chrono::milliseconds kPatience(2000);
+// A watchdog that has nothing under way looks every 200 ms.
+constexpr std::chrono::milliseconds kSecondLook(500);
+constexpr size_t kMostAskedTwice = 64;
 
 std::string Encode(const absl::Status& status) {
   return absl::StrCat(static_cast<int>(status.code()), " ", std::string(status.message()));
@@ -25,7 +30,7 @@ std::string Encode(const OpRecord& record) {
 }
 
 bool IsKnown(const OpRecord& record) {
-  return record.kind <= OpKind::kSendReceive && record.dtype <= DType::kUint8 &&
+  return record.kind <= OpKind::kReplay && record.dtype <= DType::kUint8 &&
          record.reduce <= ReduceOp::kAverage;
 }
 
@@ -39,6 +44,13 @@ absl::StatusOr<OpRecord> DecodeRecord(const std::string& text) {
   std::memcpy(&record, absl::HexStringToBytes(text).data(), sizeof(record));
   if (!IsKnown(record)) return absl::DataLossError("no record of an operation");
   return record;
+}
+
+// Garbage blames nobody.
+bool IsMissing(const std::optional<std::string>& arrival, uint64_t sequence) {
+  if (!arrival.has_value()) return true;
+  const absl::StatusOr<OpRecord> record = DecodeRecord(*arrival);
+  return record.ok() && record->sequence < sequence;
 }
 
 absl::Status DecodeFailure(const std::string& text) {
@@ -92,19 +104,36 @@ void FailureBoard::SayArrived(const Op& op) {
   if (store != nullptr) (void)store->Set(ArrivedKey(rank_), Encode(RecordOf(op)));
 }
 
-std::vector<int> FailureBoard::MissingAt(uint64_t sequence) {
+int FailureBoard::ClaimSurvey() {
   std::lock_guard lock(mutex_);
   Store* store = Connected();
-  std::vector<int> missing;
-  if (store == nullptr) return missing;
-  const Clock::time_point deadline = Clock::now() + kPatience;
-  for (int rank = 0; rank < world_size_ && Clock::now() < deadline; ++rank) {
-    if (rank == rank_) continue;
-    const auto arrival = ArrivalOf(*store, rank);
-    if (!arrival.ok()) return {};
-    if (!arrival->has_value() || (*arrival)->sequence < sequence) missing.push_back(rank);
+  if (store == nullptr) return -1;
+  const auto first = store->CompareSet(absl::StrCat("survey/", name_), "", absl::StrCat(rank_));
+  int surveyor = -1;
+  return first.ok() && absl::SimpleAtoi(*first, &surveyor) ? surveyor : -1;
+}
+
+Survey FailureBoard::MissingAt(uint64_t sequence) {
+  std::lock_guard lock(mutex_);
+  Survey survey{.missing = {}, .asked = 0, .world_size = world_size_};
+  Store* store = Connected();
+  if (store == nullptr) return survey;
+  const auto answers = AskRanks(
+      *store, world_size_, [this](int rank) { return ArrivedKey(rank); },
+      Clock::now() + kSurveyTime);
+  survey.asked = static_cast<int>(answers.size());
+  for (int rank = 0; rank < survey.asked; ++rank) {
+    if (rank != rank_ && IsMissing(answers[static_cast<size_t>(rank)], sequence)) {
+      survey.missing.push_back(rank);
+    }
   }
-  return missing;
+  if (survey.missing.empty() || survey.missing.size() > kMostAskedTwice) return survey;
+  std::this_thread::sleep_for(kSecondLook);
+  std::erase_if(survey.missing, [&](int rank) {
+    const auto arrival = ArrivalOf(*store, rank);
+    return arrival.ok() && arrival->has_value() && (*arrival)->sequence >= sequence;
+  });
+  return survey;
 }
 
 absl::Status FailureBoard::MismatchAt(const Op& op) {

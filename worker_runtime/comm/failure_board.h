@@ -15,6 +15,7 @@
 #include "ddp/store.h"
 #include "worker_runtime/comm/op.h"
 #include "worker_runtime/comm/op_record.h"
+#include "worker_runtime/comm/survey.h"
 
 namespace ddp::internal {
 
@@ -39,12 +40,15 @@ class FailureBoard {
   absl::Status Publish(const absl::Status& status);
   // What was published; Ok if nothing within `patience`.
   absl::Status Read(std::chrono::milliseconds patience);
-  // This rank has arrived at the operation and waits for others.
+  // This rank has arrived at the operation and waits for others, or has been through it.
   void SayArrived(const Op& op);
-  // Ranks that have not said so, as far as can be asked within 2 s. Where no operation ends before
-  // all ranks have entered it, whoever is not waiting in it has not arrived. Empty if the store
-  // cannot be asked.
-  std::vector<int> MissingAt(uint64_t sequence);
+  // All ranks time out at one moment, and one is to find out for all who is missing: the first that
+  // claims to. Returns its number, or -1 if the store cannot be asked. The others read its word.
+  int ClaimSurvey();
+  // Ranks that have not said so of this operation or a later one, as far as can be asked within
+  // kSurveyTime; none was asked if there is no store. Those few that seem to be missing are asked
+  // twice, half a second apart: they may be about to say so.
+  Survey MissingAt(uint64_t sequence);
   // InvalidArgument naming the next rank and both operations, if it waits in another one of the
   // same number. Where ranks are in different operations, two neighbours are, so that asking about
   // one rank is enough, however many there are.

@@ -1,7 +1,10 @@
 #include "worker_runtime/comm/failure_board.h"
 
+#include <algorithm>
+#include <functional>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include <doctest/doctest.h>
 
@@ -66,17 +69,114 @@ TEST_CASE("failure board: whoever reads waits for the word") {
   late.join();
 }
 
+// Counts what is asked, and runs out of time where `questions` are over.
+class CountingStore final : public PrefixStore {
+ public:
+  CountingStore(Store& store, int questions) : PrefixStore("r", store), questions_(questions) {}
+  absl::StatusOr<bool> Check(const std::vector<std::string>& keys) override {
+    if (questions_-- == 0) return absl::UnavailableError("no more");
+    return PrefixStore::Check(keys);
+  }
+  int left() const { return questions_; }
+
+ private:
+  int questions_;
+};
+
+std::string KeyOf(int rank) { return "here/" + std::to_string(rank); }
+
+TEST_CASE("survey: a few missing among thousands are found with few questions") {
+  constexpr int kSize = 10000;
+  const Boards boards(0);
+  CountingStore store(*boards.store, 1000);
+  const std::vector<int> missing = {0, 511, 512, 5000, 5001, 5002, 9999};
+  std::vector<std::string> keys, values;
+  for (int rank = 0; rank < kSize; ++rank) {
+    if (std::count(missing.begin(), missing.end(), rank) > 0) continue;
+    keys.push_back(KeyOf(rank));
+    values.push_back(std::to_string(rank));
+  }
+  REQUIRE(store.MultiSet(keys, values).ok());
+  const auto answers = AskRanks(store, kSize, KeyOf, Clock::now() + kLong);
+  REQUIRE(answers.size() == kSize);
+  int wrong = 0;
+  for (int rank = 0; rank < kSize; ++rank) {
+    const bool is_missing = std::count(missing.begin(), missing.end(), rank) > 0;
+    const auto& answer = answers[static_cast<size_t>(rank)];
+    wrong += answer.has_value() == is_missing || (!is_missing && *answer != std::to_string(rank));
+  }
+  CHECK(wrong == 0);
+  CHECK(1000 - store.left() <= 20 + 14 * 10);
+}
+
+TEST_CASE("survey: it ends when the time is over or the store is gone, with what it knows") {
+  constexpr int kSize = 1200;
+  const Boards boards(0);
+  CountingStore store(*boards.store, 1);
+  for (int rank = 0; rank < kSize; ++rank) REQUIRE(store.Set(KeyOf(rank), "x").ok());
+  CHECK(AskRanks(store, kSize, KeyOf, Clock::now() + kLong).size() == 512);
+  CHECK(AskRanks(store, kSize, KeyOf, Clock::now()).empty());
+  CHECK(NameExtent({.missing = {}, .asked = 512, .world_size = kSize}) ==
+        " (of the 512 ranks that could be asked, of 1200)");
+  CHECK(NameExtent({.missing = {}, .asked = kSize, .world_size = kSize}).empty());
+}
+
+TEST_CASE("failure board: the first to claim asks for all") {
+  Boards boards(3);
+  CHECK(boards[2].ClaimSurvey() == 2);
+  CHECK(boards[0].ClaimSurvey() == 2);
+  CHECK(boards[2].ClaimSurvey() == 2);
+}
+
 TEST_CASE("failure board: ranks that did not say that they arrived are missing") {
   Boards boards(4);
-  CHECK(boards[0].MissingAt(1) == Ranks{1, 2, 3});
+  const Survey nobody = boards[0].MissingAt(1);
+  CHECK(nobody.missing == Ranks{1, 2, 3});
+  CHECK(nobody.asked == 4);
+  CHECK(nobody.is_whole());
   boards[1].SayArrived(AllReduce(5));
   boards[3].SayArrived(AllReduce(4));
-  CHECK(boards[0].MissingAt(5) == Ranks{2, 3});
-  CHECK(boards[0].MissingAt(4) == Ranks{2});
-  CHECK(boards[2].MissingAt(5) == Ranks{0, 3});
+  CHECK(boards[0].MissingAt(5).missing == Ranks{2, 3});
+  CHECK(boards[0].MissingAt(4).missing == Ranks{2});
+  CHECK(boards[2].MissingAt(5).missing == Ranks{0, 3});
   boards[3].SayArrived(AllReduce(5));
-  boards[2].SayArrived(AllReduce(6));  // must have been through 5
-  CHECK(boards[0].MissingAt(5).empty());
+  Op replay = AllReduce(6);  // must have been through 5
+  replay.kind = OpKind::kReplay;
+  boards[2].SayArrived(replay);
+  CHECK(boards[0].MissingAt(5).missing.empty());
+  CHECK(boards[0].MissingAt(7).missing == Ranks{1, 2, 3});
+}
+
+// Its first answer is followed by `then`.
+class LateStore final : public PrefixStore {
+ public:
+  LateStore(std::unique_ptr<Store> store, std::function<void()> then)
+      : PrefixStore("r", *store), store_(std::move(store)), then_(std::move(then)) {}
+  absl::StatusOr<bool> Check(const std::vector<std::string>& keys) override {
+    auto has = PrefixStore::Check(keys);
+    if (then_ != nullptr) std::exchange(then_, nullptr)();
+    return has;
+  }
+
+ private:
+  const std::unique_ptr<Store> store_;
+  std::function<void()> then_;
+};
+
+TEST_CASE("failure board: a rank that says so during the survey is not missing") {
+  Boards boards(2);
+  boards[1].SayArrived(AllReduce(2));
+  const auto arrival = boards.store->Get("arrived/host/1", kLong);
+  REQUIRE(arrival.ok());
+  FailureBoard board("host", 0, 2,
+                     [&](milliseconds timeout) -> absl::StatusOr<std::unique_ptr<Store>> {
+                       auto store = Store::Connect("127.0.0.1", boards.server->port(), timeout);
+                       REQUIRE(store.ok());
+                       return std::make_unique<LateStore>(*std::move(store), [&] {
+                         CHECK(boards.store->Set("r/arrived/host/1", *arrival).ok());
+                       });
+                     });
+  CHECK(board.MissingAt(2).missing.empty());
 }
 
 TEST_CASE("failure board: a rank in another operation of the same number is told with both") {
@@ -108,7 +208,7 @@ TEST_CASE("failure board: garbage in the store blames nobody") {
     Boards boards(3);
     REQUIRE(boards.store->Set("arrived/host/1", garbage).ok());
     boards[2].SayArrived(AllReduce(3));
-    CHECK(boards[0].MissingAt(3).empty());
+    CHECK(boards[0].MissingAt(3).missing.empty());
     CHECK(boards[0].MismatchAt(AllReduce(3)).ok());
   }
 }
@@ -137,7 +237,8 @@ TEST_CASE("failure board: without a store everything ends quietly, and nobody is
   CHECK(board.Publish(mine) == mine);
   CHECK(board.Read(milliseconds(1)).ok());
   board.SayArrived(AllReduce(1));
-  CHECK(board.MissingAt(1).empty());
+  CHECK(board.MissingAt(1).asked == 0);
+  CHECK(board.ClaimSurvey() == -1);
   CHECK(board.MismatchAt(AllReduce(1)).ok());
   CHECK(attempts == 1);
 }
@@ -145,11 +246,12 @@ TEST_CASE("failure board: without a store everything ends quietly, and nobody is
 TEST_CASE("failure board: a store that goes away later changes nothing of that") {
   Boards boards(2);
   boards[1].SayArrived(AllReduce(1));
-  CHECK(boards[0].MissingAt(1).empty());
+  CHECK(boards[0].MissingAt(1).missing.empty());
   boards.server.reset();
   const absl::Status mine = absl::DeadlineExceededError("mine");
   CHECK(boards[0].Publish(mine) == mine);
-  CHECK(boards[0].MissingAt(2).empty());
+  CHECK(boards[0].MissingAt(2).asked == 0);
+  CHECK(boards[0].ClaimSurvey() == -1);
   CHECK(boards[0].MismatchAt(AllReduce(1)).ok());
 }
 

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "worker_runtime/comm/nccl/nccl_environment.h"
+#include "worker_runtime/comm/survey.h"
 #include "worker_runtime/gpu/gpu_runtime.h"
 
 namespace ddp::internal {
@@ -24,6 +25,8 @@ constexpr Milliseconds kLook(20);
 constexpr std::chrono::seconds kAbortPatience(2);
 
 constexpr char kIdKey[] = "nccl/id";
+constexpr char kSurveyorKey[] = "nccl/surveyor";
+constexpr char kNotJoiningKey[] = "nccl/not_joining";
 constexpr char kFailedPrefix[] = "failed: ";
 
 std::string JoiningKey(int rank) { return absl::StrCat("nccl/joining/", rank); }
@@ -73,28 +76,41 @@ absl::StatusOr<Ticket> ShareTicket(Store* store, const LoadedNccl& nccl, const N
   return ticket;
 }
 
-std::vector<int> NotJoining(Store& store, int world_size) {
-  std::vector<int> missing;
-  for (int rank = 0; rank < world_size; ++rank) {
-    const absl::StatusOr<bool> has = store.Check({JoiningKey(rank)});
-    if (has.ok() && !*has) missing.push_back(rank);
+// Who did not come, in words. One asks the store for all, which time out at one moment: the first.
+std::string WhoDidNotCome(Store& store, const GroupCommunicator& host) {
+  const std::string me = absl::StrCat(host.rank());
+  const auto surveyor = store.CompareSet(kSurveyorKey, "", me);
+  if (!surveyor.ok()) return "who did not come is not known, since the store cannot be asked";
+  if (*surveyor != me) {
+    const auto found = store.Get(kNotJoiningKey, kVerdictPatience);
+    if (found.ok()) return found->substr(0, 1000);
+    return absl::StrCat("who did not come is not known, since rank ", surveyor->substr(0, 20),
+                        ", which asks for all, does not answer");
   }
-  return missing;
+  Survey survey{.missing = {}, .asked = 0, .world_size = host.world_size()};
+  const auto answers = AskRanks(store, survey.world_size, JoiningKey, Clock::now() + kSurveyTime);
+  for (const auto& answer : answers) {
+    if (!answer.has_value()) survey.missing.push_back(survey.asked);
+    ++survey.asked;
+  }
+  const std::string words =
+      survey.missing.empty()
+          ? absl::StrCat("all ranks called it", NameExtent(survey),
+                         "; NCCL or the network hangs (NCCL_DEBUG=INFO tells more)")
+          : absl::StrCat(NameRanks(survey.missing), " did not come", NameExtent(survey));
+  (void)store.Set(kNotJoiningKey, words);
+  return words;
 }
 
 absl::Status Explained(const absl::Status& status, Store* store, const NcclMember& member,
-                       int world_size) {
+                       const GroupCommunicator& host) {
   std::string why(status.message());
   if (absl::IsDeadlineExceeded(status)) {
-    const std::vector<int> missing =
-        store == nullptr ? std::vector<int>() : NotJoining(*store, world_size);
     why = absl::StrCat("timed out after ", NameDuration(member.timeout), ": ",
-                       missing.empty() ? "all ranks called it; NCCL or the network hangs "
-                                         "(NCCL_DEBUG=INFO tells more)"
-                                       : absl::StrCat(NameRanks(missing), " did not come"));
+                       store == nullptr ? "NCCL hangs" : WhoDidNotCome(*store, host));
   }
   return absl::Status(status.code(),
-                      absl::StrCat("join NCCL's group of ", world_size, " ranks: ", why));
+                      absl::StrCat("join NCCL's group of ", host.world_size(), " ranks: ", why));
 }
 
 // NCCL's start may hang inside a call that promised not to wait. Then the thread is left to itself,
@@ -140,18 +156,17 @@ absl::StatusOr<std::unique_ptr<NcclCommunication>> JoinOnThread(const LoadedNccl
 absl::StatusOr<std::unique_ptr<NcclCommunication>> JoinNccl(Store* store, const NcclMember& member,
                                                             std::unique_ptr<Device>& device,
                                                             const GroupCommunicator& host) {
-  const int rank = host.rank(), world_size = host.world_size();
   const LoadedNccl& nccl = *Nccl();
-  const absl::StatusOr<Ticket> ticket = ShareTicket(store, nccl, member, rank);
-  if (!ticket.ok()) return Explained(ticket.status(), store, member, world_size);
+  const absl::StatusOr<Ticket> ticket = ShareTicket(store, nccl, member, host.rank());
+  if (!ticket.ok()) return Explained(ticket.status(), store, member, host);
   if (store != nullptr) {
-    if (absl::Status told = store->Set(JoiningKey(rank), "1"); !told.ok()) return told;
+    if (absl::Status told = store->Set(JoiningKey(host.rank()), "1"); !told.ok()) return told;
   }
   absl::StatusOr<std::unique_ptr<NcclCommunication>> joined =
       JoinOnThread(nccl, ticket->id, *device, host, member.deadline);
   if (joined.ok()) return joined;
   (void)device.release();  // a thread that hangs may still use it
-  return Explained(joined.status(), store, member, world_size);
+  return Explained(joined.status(), store, member, host);
 }
 
 }  // namespace

@@ -32,16 +32,6 @@ constexpr Milliseconds kDumpPatience(500);
 constexpr std::chrono::seconds kDrain(5);
 constexpr std::chrono::seconds kFinalize(30);
 
-// All ranks time out at once, and finding out who is missing takes a question for each rank: the
-// low ranks ask, the others wait for their answer first, 2 s at most. (With thousands of ranks a
-// survey takes longer than that.)
-Milliseconds PatienceWithLower(int rank) {
-  constexpr Milliseconds kStep(500);
-  int steps = 0;
-  for (int lower = rank; lower > 0 && steps < 4; lower /= 2) ++steps;
-  return std::max(Milliseconds(1), steps * kStep);
-}
-
 // On a thread of its own: what hangs the job may be the file system that the dump goes to.
 absl::StatusOr<std::string> WriteDump(int rank, std::string json) {
   auto written = std::make_shared<std::promise<absl::StatusOr<std::string>>>();
@@ -173,27 +163,43 @@ void NcclCommunicator::LookAtFront(const State& front) {
     }
   }
   if (now < op.deadline) return;
-  const absl::Status said =
-      board_ == nullptr ? absl::OkStatus() : board_->Read(PatienceWithLower(rank()));
-  Fail(said.ok() ? Published(TimedOut(*front)) : said);
+  Fail(TimedOut(*front));
 }
 
+// One rank finds out for all who is missing.
 absl::Status NcclCommunicator::TimedOut(const GpuOperation& operation) {
   const std::string what = absl::StrCat(Describe(operation.op), " timed out after ",
                                         NameDuration(operation.op.timeout), ": ");
+  const auto timed_out = [&](const std::string& why) {
+    return Published(absl::DeadlineExceededError(what + why));
+  };
   if (!HasArrived(operation)) {
-    return absl::DeadlineExceededError(
-        absl::StrCat(what, "rank ", rank(),
-                     "'s own GPU has not come to it (a kernel or a copy before it hangs, or takes "
-                     "longer than the timeout)"));
+    // Somebody who waits for this rank may say more.
+    const absl::Status said = board_ == nullptr ? absl::OkStatus() : board_->Read(kVerdictPatience);
+    if (!said.ok()) return said;
+    return timed_out(absl::StrCat("rank ", rank(),
+                                  "'s own GPU has not come to it (a kernel or a copy before it "
+                                  "hangs, or takes longer than the timeout)"));
   }
-  const std::vector<int> missing =
-      board_ == nullptr ? std::vector<int>() : board_->MissingAt(operation.op.sequence);
-  if (!missing.empty()) {
-    return absl::DeadlineExceededError(absl::StrCat(what, NameRanks(missing), " did not arrive"));
+  constexpr char kHangs[] = "NCCL or the network hangs (NCCL_DEBUG=INFO tells more)";
+  if (board_ == nullptr) return timed_out(kHangs);
+  const int surveyor = board_->ClaimSurvey();
+  if (surveyor >= 0 && surveyor != rank()) {
+    const absl::Status said = board_->Read(kVerdictPatience);
+    if (!said.ok()) return said;
+    return timed_out(absl::StrCat("who is missing is not known, since rank ", surveyor,
+                                  ", which asks for all, does not answer"));
   }
-  return absl::DeadlineExceededError(absl::StrCat(
-      what, "all ranks are in it; NCCL or the network hangs (NCCL_DEBUG=INFO tells more)"));
+  const Survey survey = board_->MissingAt(operation.op.sequence);
+  if (survey.asked == 0) {
+    return timed_out("who is missing is not known, since the store cannot be asked");
+  }
+  if (!survey.missing.empty()) {
+    return timed_out(
+        absl::StrCat(NameRanks(survey.missing), " did not arrive", NameExtent(survey)));
+  }
+  return timed_out(
+      absl::StrCat("all ranks are in it or through it", NameExtent(survey), "; ", kHangs));
 }
 
 void NcclCommunicator::FailAll(const absl::Status& status) {

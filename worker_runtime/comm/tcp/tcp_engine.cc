@@ -69,11 +69,14 @@ absl::Status TcpEngine::Explain(const Op& op, const absl::Status& status) {
     if (!published.ok()) return published;
   }
   if (absl::IsDeadlineExceeded(status)) {
-    const std::vector<int> missing = board_->MissingAt(op.sequence);
-    if (!missing.empty()) {
+    const int surveyor = board_->ClaimSurvey();
+    if (surveyor >= 0 && surveyor != rank_) {
+      absl::Status found = board_->Read(kVerdictPatience);
+      if (!found.ok()) return found;
+    } else if (const Survey survey = board_->MissingAt(op.sequence); !survey.missing.empty()) {
       return board_->Publish(absl::DeadlineExceededError(
           absl::StrCat(Describe(op), " timed out after ", NameDuration(op.timeout), ": ",
-                       NameRanks(missing), " did not arrive")));
+                       NameRanks(survey.missing), " did not arrive", NameExtent(survey))));
     }
   }
   return board_->Publish(status);
