@@ -291,6 +291,10 @@ void RunTasks(Comm& comm, const std::vector<Task>& tasks, int stream) {
   } else {
     is_done = Collective(comm, first).Run();
   }
+  if (is_done && comm.faults.stays == number) {
+    Log("nccl comm=%d rank=%d stays op=%ld", comm.id, comm.rank, number);
+    return comm.Stall();
+  }
   Log("nccl comm=%d rank=%d %s op=%ld %s", comm.id, comm.rank, is_done ? "end" : "give up", number,
       NameOf(first.kind));
 }

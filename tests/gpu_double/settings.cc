@@ -48,6 +48,8 @@ void Apply(Faults& faults, const std::string& text) {
     faults.async_error = value();
   } else if (name == "hang") {
     faults.hang = value();
+  } else if (name == "stays") {
+    faults.stays = value();
   } else if (name == "cuinit") {
     faults.cuinit = value();
   } else if (name == "slow") {

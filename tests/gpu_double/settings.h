@@ -23,6 +23,7 @@ struct Faults {
   std::optional<long> async_error;   // the number of an operation; the first is 1
   std::optional<long> remote_error;  // likewise
   std::optional<long> hang;          // likewise
+  std::optional<long> stays;         // likewise
   std::optional<long> cuinit;        // what cuInit returns
   long slow_ms = 0;
   long late_ms = 1;

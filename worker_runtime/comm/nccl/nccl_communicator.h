@@ -20,6 +20,7 @@
 #include "worker_runtime/comm/nccl/gpu_work.h"
 #include "worker_runtime/comm/nccl/nccl_communication.h"
 #include "worker_runtime/comm/nccl/nccl_graph.h"
+#include "worker_runtime/comm/nccl/progress_news.h"
 #include "worker_runtime/gpu/device.h"
 #include "worker_runtime/gpu/event_pool.h"
 
@@ -134,10 +135,12 @@ class NcclCommunicator final : public GroupCommunicator, private GraphCapture {
   void WatchdogMain();
   void Look();
   void Retire();
-  void LookAtFront(const State& front);
+  void LookAtProgress(const State& front);
+  std::chrono::milliseconds SlowAfter(std::chrono::milliseconds timeout) const;
   bool HasArrived(const GpuOperation& operation) const;
   absl::Status TimedOut(const GpuOperation& operation);
   absl::Status Published(const absl::Status& status);
+  absl::Status FoundHere(const absl::Status& status) const;
   // Ends the group with `status`, which the other ranks hear as well.
   void FailAll(const absl::Status& status);
   // Likewise on this rank, after the others have been told.
@@ -175,6 +178,8 @@ class NcclCommunicator final : public GroupCommunicator, private GraphCapture {
   uint64_t last_sequence_ = 0;
   std::shared_ptr<NcclGraph> capture_;  // null: nothing is captured now
   uint64_t sequence_before_capture_ = 0;
+  Op last_done_;  // or recorded into a graph; its sequence is 0 before the first
+  Op done_before_capture_;
   uint64_t discarded_count_ = 0;
   bool is_executing_ = false;
   bool must_follow_ = false;  // the head is in progress, and the thread's
@@ -187,7 +192,7 @@ class NcclCommunicator final : public GroupCommunicator, private GraphCapture {
 
   // The watchdog's own.
   Clock::time_point next_board_look_{};
-  uint64_t arrived_at_ = 0;
+  ProgressNews news_;
 
   std::thread thread_;
   std::thread watchdog_;

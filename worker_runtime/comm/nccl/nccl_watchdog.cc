@@ -19,8 +19,6 @@ using Milliseconds = std::chrono::milliseconds;
 // How often the watchdog looks while something is under way, and while nothing is.
 constexpr Milliseconds kLook(20);
 constexpr Milliseconds kIdleLook(200);
-// How often a rank that waits looks whether others wait in something else.
-constexpr std::chrono::seconds kBoardLook(1);
 // How long the reason of another rank's abort may take to be read.
 constexpr Milliseconds kExplainPatience(500);
 // An abort takes milliseconds, beside up to 1 s for a revocation. Ranks must be out of a broken
@@ -70,6 +68,7 @@ void NcclCommunicator::Retire() {
       state->phase = GpuOperation::Phase::kDone;
       clock_.MoveOn({.event = state->ended, .at = state->ended_at, .owner = state});
       recorder_->Ran(state->op.sequence, state->started_at, state->ended_at);
+      last_done_ = state->op;
       in_flight_.pop_front();
       changed_.notify_all();
     }
@@ -107,7 +106,7 @@ void NcclCommunicator::Look() {
     const NcclResult result =
         communication_->get() == nullptr ? kNcclSuccess : communication_->Progress();
     if (result != kNcclSuccess && result != kNcclInProgress) {
-      trouble = communication_->Explain("asynchronous error", result);
+      trouble = FoundHere(communication_->Explain("asynchronous error", result));
     }
   }
   State front;
@@ -120,7 +119,8 @@ void NcclCommunicator::Look() {
     }
   }
   if (trouble.ok()) {
-    if (front != nullptr) LookAtFront(front);
+    LookAtProgress(front);
+    if (front != nullptr && Clock::now() >= front->op.deadline) Fail(TimedOut(*front));
     return;
   }
   // Whoever aborted the group has said why where all can read it.
@@ -140,70 +140,14 @@ absl::Status NcclCommunicator::Published(const absl::Status& status) {
   return board_ == nullptr ? status : board_->Publish(status);
 }
 
-// An operation waits for others once all before it on our stream is done. One that NCCL has not
-// taken yet waits, too: at its first use of a peer it connects to it. That may be a captured one,
-// whose events are not to be asked.
-bool NcclCommunicator::HasArrived(const GpuOperation& operation) const {
-  {
-    const std::lock_guard lock(mutex_);
-    if (operation.phase == GpuOperation::Phase::kQueued || operation.is_captured) return true;
-  }
-  const RelaxedCapture relaxed(device_->api());
-  return device_->api().cuEventQuery(operation.started) == kCudaSuccess;
-}
-
-void NcclCommunicator::LookAtFront(const State& front) {
-  const Op& op = front->op;
-  const Clock::time_point now = Clock::now();
-  if (board_ != nullptr && IsStuck(op) && now >= next_board_look_ && HasArrived(*front)) {
-    next_board_look_ = now + kBoardLook;
-    if (std::exchange(arrived_at_, op.sequence) != op.sequence) board_->SayArrived(op);
-    if (absl::Status mismatch = board_->MismatchAt(op); !mismatch.ok()) {
-      return Fail(Published(mismatch));
-    }
-  }
-  if (now < op.deadline) return;
-  Fail(TimedOut(*front));
-}
-
-// One rank finds out for all who is missing.
-absl::Status NcclCommunicator::TimedOut(const GpuOperation& operation) {
-  const std::string what = absl::StrCat(Describe(operation.op), " timed out after ",
-                                        NameDuration(operation.op.timeout), ": ");
-  const auto timed_out = [&](const std::string& why) {
-    return Published(absl::DeadlineExceededError(what + why));
-  };
-  if (!HasArrived(operation)) {
-    // Somebody who waits for this rank may say more.
-    const absl::Status said = board_ == nullptr ? absl::OkStatus() : board_->Read(kVerdictPatience);
-    if (!said.ok()) return said;
-    return timed_out(absl::StrCat("rank ", rank(),
-                                  "'s own GPU has not come to it (a kernel or a copy before it "
-                                  "hangs, or takes longer than the timeout)"));
-  }
-  constexpr char kHangs[] = "NCCL or the network hangs (NCCL_DEBUG=INFO tells more)";
-  if (board_ == nullptr) return timed_out(kHangs);
-  const int surveyor = board_->ClaimSurvey();
-  if (surveyor >= 0 && surveyor != rank()) {
-    const absl::Status said = board_->Read(kVerdictPatience);
-    if (!said.ok()) return said;
-    return timed_out(absl::StrCat("who is missing is not known, since rank ", surveyor,
-                                  ", which asks for all, does not answer"));
-  }
-  const Survey survey = board_->MissingAt(operation.op.sequence);
-  if (survey.asked == 0) {
-    return timed_out("who is missing is not known, since the store cannot be asked");
-  }
-  if (!survey.missing.empty()) {
-    return timed_out(
-        absl::StrCat(NameRanks(survey.missing), " did not arrive", NameExtent(survey)));
-  }
-  return timed_out(
-      absl::StrCat("all ranks are in it or through it", NameExtent(survey), "; ", kHangs));
+// What this rank found, for the others, who read it as well.
+absl::Status NcclCommunicator::FoundHere(const absl::Status& status) const {
+  if (world_size() == 1) return status;
+  return absl::Status(status.code(), absl::StrCat("rank ", rank(), ": ", status.message()));
 }
 
 void NcclCommunicator::FailAll(const absl::Status& status) {
-  if (error().ok()) Fail(Published(status));
+  if (error().ok()) Fail(Published(FoundHere(status)));
 }
 
 // Marks what has not ended in the record, and returns it. REQUIRES: mutex_.
@@ -293,7 +237,8 @@ void NcclCommunicator::Refuse(const absl::Status& why) {
 }
 
 void NcclCommunicator::Abort(const std::string& reason) {
-  FailAll(absl::AbortedError(absl::StrCat("aborted by rank ", rank(), ": ", reason)));
+  if (!error().ok()) return;
+  Fail(Published(absl::AbortedError(absl::StrCat("aborted by rank ", rank(), ": ", reason))));
 }
 
 absl::Status NcclCommunicator::error() const {

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <thread>
 
 #include <doctest/doctest.h>
 
@@ -144,12 +145,45 @@ TEST_CASE("nccl: an operation that never ends on a device ends by the timeout") 
   CHECK(Seconds(ends.took) < kTimeout + kOut);
 }
 
+// Rank 0's third operation never ends on its device, but did on rank 1's, which then has nothing to
+// do.
+TEST_CASE("nccl: a rank that has been through an operation is not missing in it") {
+  RankProcesses ranks(
+      {.world_size = 2,
+       .env = DoubleEnv({{"DDPRUN_DOUBLE_FAULT", "stays=3@0"}}),
+       .env_of_rank = {}},
+      [&](int rank) {
+        const auto group = GpuGroup();
+        ddp::Communicator& comm = group->communicator();
+        DeviceArray data({1, 2, 3});
+        absl::Status status;
+        for (int i = 1; i <= 3; ++i) {
+          if (i == 3) comm.SetTimeout(kTimeout);
+          status = comm.AllReduce(data.data(), 3, DType::kFloat32, ReduceOp::kAverage)->Wait();
+        }
+        if (rank == 1 && !status.ok()) return 1;
+        const TimePoint deadline = SteadyNow() + kTimeout + kOut;
+        while (comm.error().ok() && SteadyNow() < deadline) std::this_thread::yield();
+        RankProcesses::Say(comm.error().ToString());
+        return 0;
+      });
+  for (const int rank : {0, 1}) {
+    const std::string words = ranks.Hear(rank);
+    CAPTURE(words);
+    CHECK(Has(words,
+              "all-reduce #3 (float32 x 3, average) timed out after 3 s: all ranks are in "
+              "it or through it; NCCL or the network hangs"));
+    CHECK(ranks.Await(rank) == 0);
+  }
+}
+
 TEST_CASE("nccl: errors that NCCL reports later name the operation") {
   for (const char* fault : {"async_error=3@1", "remote_error=3@1"}) {
     const Ends ends = RunFault(2, 1, {{"DDPRUN_DOUBLE_FAULT", fault}}, [](int) {});
     CAPTURE(fault);
     CAPTURE(ends.words);
     CHECK(Has(ends.words, "all-reduce #3 (float32 x 3, average)"));
+    CHECK(Has(ends.words, "rank 1: "));
     CHECK(ends.code == 0);
     CHECK(Seconds(ends.took) < kOut);
   }
@@ -228,7 +262,8 @@ TEST_CASE("nccl: ranks in different operations are told which, long before the t
 TEST_CASE("nccl: what NCCL itself says of a mismatch is passed on") {
   for (const std::string& words : InDifferentOperations("", 20s, ReduceTwo)) {
     CAPTURE(words);
-    CHECK(words.starts_with("INVALID_ARGUMENT: all-reduce #1 (float32 x "));
+    CHECK(words.starts_with("INVALID_ARGUMENT: rank "));
+    CHECK(Has(words, ": all-reduce #1 (float32 x "));
     CHECK(Has(words, "count=3"));
     CHECK(Has(words, "count=2"));
   }

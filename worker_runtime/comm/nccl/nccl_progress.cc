@@ -1,0 +1,98 @@
+// The part of NcclCommunicator that tells the others where this rank is, and finds out who is
+// missing.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "worker_runtime/comm/nccl/nccl_communicator.h"
+#include "worker_runtime/gpu/relaxed_capture.h"
+
+namespace ddp::internal {
+namespace {
+
+// How often a rank that waits looks whether others wait in something else.
+constexpr std::chrono::seconds kBoardLook(1);
+// A group of thousands hears of a hang at one moment: one second is enough for the store.
+constexpr std::chrono::microseconds kStagger(100);
+
+}  // namespace
+
+// An operation waits for others once all before it on our stream is done. One that NCCL has not
+// taken yet waits, too: at its first use of a peer it connects to it. That may be a captured one,
+// whose events are not to be asked.
+bool NcclCommunicator::HasArrived(const GpuOperation& operation) const {
+  {
+    const std::lock_guard lock(mutex_);
+    if (operation.phase == GpuOperation::Phase::kQueued || operation.is_captured) return true;
+  }
+  const RelaxedCapture relaxed(device_->api());
+  return device_->api().cuEventQuery(operation.started) == kCudaSuccess;
+}
+
+// After how long this rank is slow enough for the others to hear of it.
+std::chrono::milliseconds NcclCommunicator::SlowAfter(std::chrono::milliseconds timeout) const {
+  const auto stagger = std::chrono::duration_cast<std::chrono::milliseconds>(rank() * kStagger);
+  return StuckPatience(timeout) + std::min(stagger, timeout / 8);
+}
+
+// REQUIRES: the watchdog's thread; `front` may be null.
+void NcclCommunicator::LookAtProgress(const State& front) {
+  if (board_ == nullptr) return;
+  const Clock::time_point now = Clock::now();
+  Op at;
+  std::chrono::milliseconds patience;
+  {
+    const std::lock_guard lock(mutex_);
+    at = last_done_;
+    patience = SlowAfter(timeout_);
+  }
+  bool is_stuck = false, is_waiting = front != nullptr;
+  if (front != nullptr) {
+    const Op& op = front->op;
+    is_stuck = now - (op.deadline - op.timeout) >= SlowAfter(op.timeout);
+    if (is_stuck || news_.is_awaited()) is_waiting = HasArrived(*front);
+    if (is_waiting) at = op;
+  }
+  const ProgressNews::Place place{.sequence = at.sequence, .is_waiting = is_waiting};
+  if (news_.ShouldTell(place, now, is_stuck, patience)) board_->SayArrived(at);
+  if (!is_stuck || !is_waiting || now < next_board_look_) return;
+  next_board_look_ = now + kBoardLook;
+  if (absl::Status mismatch = board_->MismatchAt(at); !mismatch.ok()) Fail(Published(mismatch));
+}
+
+// One rank finds out for all who is missing.
+absl::Status NcclCommunicator::TimedOut(const GpuOperation& operation) {
+  const std::string what = absl::StrCat(Describe(operation.op), " timed out after ",
+                                        NameDuration(operation.op.timeout), ": ");
+  const auto timed_out = [&](const std::string& why) {
+    return Published(absl::DeadlineExceededError(what + why));
+  };
+  if (!HasArrived(operation)) {
+    // Somebody who waits for this rank may say more.
+    const absl::Status said = board_ == nullptr ? absl::OkStatus() : board_->Read(kVerdictPatience);
+    if (!said.ok()) return said;
+    return timed_out(absl::StrCat("rank ", rank(),
+                                  "'s own GPU has not come to it (a kernel or a copy before it "
+                                  "hangs, or takes longer than the timeout)"));
+  }
+  constexpr char kHangs[] = "NCCL or the network hangs (NCCL_DEBUG=INFO tells more)";
+  if (board_ == nullptr) return timed_out(kHangs);
+  const int surveyor = board_->ClaimSurvey();
+  if (surveyor >= 0 && surveyor != rank()) {
+    const absl::Status said = board_->Read(kVerdictPatience);
+    if (!said.ok()) return said;
+    return timed_out(absl::StrCat("who is missing is not known, since rank ", surveyor,
+                                  ", which asks for all, does not answer"));
+  }
+  const Survey survey = board_->MissingAt(operation.op.sequence);
+  if (survey.asked == 0) {
+    return timed_out("who is missing is not known, since the store cannot be asked");
+  }
+  if (!survey.missing.empty()) {
+    return timed_out(
+        absl::StrCat(NameRanks(survey.missing), " did not arrive", NameExtent(survey)));
+  }
+  return timed_out(
+      absl::StrCat("all ranks are in it or through it", NameExtent(survey), "; ", kHangs));
+}
+
+}  // namespace ddp::internal
