@@ -1,7 +1,11 @@
 #include "worker_runtime/gpu/device.h"
 
+#include <future>
+#include <thread>
+
 #include "absl/strings/str_cat.h"
 #include "worker_runtime/gpu/device_uuid.h"
+#include "worker_runtime/gpu/relaxed_capture.h"
 
 namespace ddp::internal {
 
@@ -55,6 +59,23 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Open(const CudaApi& api, int ord
 
 Device::~Device() {
   if (context_ != nullptr && !is_abandoned_) api_.cuDevicePrimaryCtxRelease(device_);
+}
+
+// The driver's own wait has no deadline, and the streams are others': a thread waits, and is left
+// to itself when it takes too long.
+absl::Status Device::AwaitIdle(std::chrono::milliseconds patience) const {
+  auto idle = std::make_shared<std::promise<CudaResult>>();
+  std::future<CudaResult> result = idle->get_future();
+  std::thread([idle, &api = api_, context = context_] {
+    const RelaxedCapture relaxed(api);
+    const CudaResult current = api.cuCtxSetCurrent(context);
+    idle->set_value(current == kCudaSuccess ? api.cuCtxSynchronize() : current);
+  }).detach();
+  if (result.wait_for(patience) != std::future_status::ready) {
+    return absl::DeadlineExceededError(
+        absl::StrCat("GPU ", ordinal_, " did not end its work in ", patience.count(), " ms"));
+  }
+  return CudaStatus(api_, "cuCtxSynchronize", result.get());
 }
 
 absl::Status Device::MakeCurrent() const {

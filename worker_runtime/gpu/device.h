@@ -2,6 +2,7 @@
 #ifndef DDPRUN_WORKER_RUNTIME_GPU_DEVICE_H_
 #define DDPRUN_WORKER_RUNTIME_GPU_DEVICE_H_
 
+#include <chrono>
 #include <memory>
 #include <string>
 
@@ -36,6 +37,10 @@ class Device {
 
   // The device may hang, and the process is about to end: it is not released.
   void Abandon() { is_abandoned_ = true; }
+
+  // Until all that was put on any stream of the device is done; DeadlineExceeded after `patience`,
+  // or the driver's error. REQUIRES: `api` lives until the process ends.
+  absl::Status AwaitIdle(std::chrono::milliseconds patience) const;
 
   // Makes the context the calling thread's own for good: for threads that we start.
   absl::Status MakeCurrent() const;

@@ -1,7 +1,11 @@
 #include "examples/train/gpu/cuda_network.h"
 
 #include <algorithm>
+#include <chrono>
+#include <cstdio>
 #include <cstring>
+#include <thread>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -18,10 +22,14 @@ using ddp::internal::CudaResult;
 using ddp::internal::CudaStatus;
 using ddp::internal::DeviceMemory;
 using ddp::internal::FindKernel;
+using ddp::internal::kCudaErrorNotReady;
 using ddp::internal::LaunchShape;
 using ddp::internal::ShapeFor;
 
 namespace {
+
+// How long what is queued may take at the end: a batch takes milliseconds.
+constexpr std::chrono::seconds kDrain(5);
 
 template <typename T>
 T* As(const DeviceMemory& memory) {
@@ -68,7 +76,28 @@ absl::StatusOr<std::unique_ptr<CudaNetwork>> CudaNetwork::Create(
 }
 
 CudaNetwork::~CudaNetwork() {
-  if (stream_ != nullptr) cuda_.cuStreamSynchronize(stream_.get());
+  if (stream_ == nullptr || IsDrained()) return;
+  std::fprintf(stderr,
+               "train: the GPU has not ended its work within %lld s; its memory is left to the end "
+               "of the process\n",
+               static_cast<long long>(kDrain.count()));
+  // Freeing anything would wait for the device. Reachable: the sanitizers look for leaks.
+  static auto* const left = new std::vector<std::shared_ptr<void>>();
+  left->emplace_back(
+      new auto(std::tuple(std::move(stream_), std::move(module_), std::move(products_),
+                          std::move(parameter_memory_), std::move(tally_), std::move(tally_copy_),
+                          std::move(images_), std::move(stages_), std::move(batch_))));
+}
+
+// Whether the stream has come to its end, or to an error, within kDrain. The driver's own wait has
+// no deadline, and a collective that hangs on the device has none either.
+bool CudaNetwork::IsDrained() const {
+  const auto deadline = std::chrono::steady_clock::now() + kDrain;
+  while (cuda_.cuStreamQuery(stream_.get()) == kCudaErrorNotReady) {
+    if (std::chrono::steady_clock::now() >= deadline) return false;
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+  return true;
 }
 
 absl::Status CudaNetwork::LoadKernels() {

@@ -30,7 +30,7 @@ class CudaNetwork : public Network {
   static absl::StatusOr<std::unique_ptr<CudaNetwork>> Create(const ddp::internal::CudaApi& cuda,
                                                              const ddp::internal::CublasApi& cublas,
                                                              int inputs, int hidden, uint64_t seed);
-  // Waits for what is queued.
+  // Waits for what is queued, 5 s at most; what the device still uses then is not freed.
   ~CudaNetwork() override;
 
   // Addresses of device memory.
@@ -80,6 +80,7 @@ class CudaNetwork : public Network {
   CudaNetwork(const ddp::internal::CudaApi& cuda, int inputs, int hidden)
       : cuda_(cuda), inputs_(inputs), hidden_(hidden) {}
 
+  bool IsDrained() const;
   absl::Status LoadKernels();
   absl::Status MakeParameters(uint64_t seed);
   absl::Status MakeTally();

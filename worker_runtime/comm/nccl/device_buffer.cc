@@ -1,11 +1,18 @@
 #include "worker_runtime/comm/nccl/device_buffer.h"
 
+#include <chrono>
+#include <cstdio>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "worker_runtime/gpu/relaxed_capture.h"
 
 namespace ddp::internal {
 namespace {
+
+// For how long memory that goes waits for what uses it: an optimizer's step takes milliseconds.
+constexpr std::chrono::seconds kIdlePatience(5);
 
 class DeviceBuffer final : public Buffer {
  public:
@@ -22,21 +29,24 @@ class DeviceBuffer final : public Buffer {
     Free();
   }
 
+  // The caller's streams may still use the memory: of a step that failed between its update and its
+  // end. cuMemFree waits for them without a bound, ncclMemFree unmaps it under them.
   // REQUIRES: nccl_mutex is not held.
   void Free() {
     const CurrentDevice current(device_);
+    const RelaxedCapture relaxed(device_.api());
     const CudaPointer data = std::exchange(data_, 0);
+    if (const absl::Status idle = device_.AwaitIdle(kIdlePatience); !idle.ok()) {
+      std::fprintf(stderr, "ddp: %zu bytes of GPU memory are left to the end of the process: %s\n",
+                   bytes_, std::string(idle.message()).c_str());
+      return;
+    }
     if (communication_ == nullptr) {
       device_.api().cuMemFree(data);
       return;
     }
-    const std::lock_guard nccl(nccl_mutex_);
-    const NcclApi& api = communication_->api();
-    // After an orderly end the registration has gone with NCCL's communicator.
-    if (handle_ != nullptr && communication_->get() != nullptr) {
-      api.ncclCommDeregister(communication_->get(), handle_);
-    }
-    api.ncclMemFree(reinterpret_cast<void*>(data));
+    Deregister();
+    communication_->api().ncclMemFree(reinterpret_cast<void*>(data));
   }
 
   absl::Status Allocate() {
@@ -61,6 +71,13 @@ class DeviceBuffer final : public Buffer {
   }
 
  private:
+  void Deregister() {
+    const std::lock_guard nccl(nccl_mutex_);
+    // After an orderly end the registration has gone with NCCL's communicator.
+    if (handle_ == nullptr || communication_->get() == nullptr) return;
+    communication_->api().ncclCommDeregister(communication_->get(), handle_);
+  }
+
   absl::Status AllocatePlain() {
     return CudaStatus(device_.api(), absl::StrCat("cuMemAlloc of ", bytes_, " bytes").c_str(),
                       device_.api().cuMemAlloc(&data_, bytes_));
@@ -70,10 +87,12 @@ class DeviceBuffer final : public Buffer {
     void* memory = nullptr;
     NcclResult result = communication_->api().ncclMemAlloc(&memory, bytes_);
     if (result != kNcclSuccess) {
+      const std::lock_guard nccl(nccl_mutex_);
       return communication_->Explain(absl::StrCat("ncclMemAlloc of ", bytes_, " bytes").c_str(),
                                      result);
     }
     data_ = reinterpret_cast<CudaPointer>(memory);
+    const std::lock_guard nccl(nccl_mutex_);
     result =
         communication_->api().ncclCommRegister(communication_->get(), memory, bytes_, &handle_);
     return communication_->Explain("ncclCommRegister", result);
@@ -96,12 +115,7 @@ absl::StatusOr<std::unique_ptr<Buffer>> AllocateDeviceBuffer(const Device& devic
                                                              std::function<bool()> may_free) {
   auto buffer =
       std::make_unique<DeviceBuffer>(device, communication, bytes, nccl_mutex, std::move(may_free));
-  absl::Status status;
-  {
-    const std::lock_guard nccl(nccl_mutex);
-    status = buffer->Allocate();
-  }
-  if (!status.ok()) return status;
+  if (absl::Status status = buffer->Allocate(); !status.ok()) return status;
   return std::unique_ptr<Buffer>(std::move(buffer));
 }
 

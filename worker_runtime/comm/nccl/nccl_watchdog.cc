@@ -313,7 +313,9 @@ NcclCommunicator::~NcclCommunicator() {
     AbortCommunication();  // it never started
   }
   clock_.Set({});
-  if (is_hanging_ || is_aborted_) {
+  // What is left on the device is the caller's own; freeing would wait for it without a bound.
+  const bool is_idle = is_hanging_ || is_aborted_ || device_->AwaitIdle(kDrain).ok();
+  if (is_hanging_ || is_aborted_ || !is_idle) {
     // The device may hang, and the process is about to end, its memory with it.
     pool_->Abandon();
     device_->Abandon();

@@ -1,10 +1,15 @@
 // DistributedDataParallel on GPUs, on the double of CUDA and NCCL: gradients arrive by copies,
 // since the double runs no kernels.
+#include <cstdlib>
+#include <thread>
+
 #include <doctest/doctest.h>
 
 #include "ddp/distributed_data_parallel.h"
 #include "rendezvous/base/check.h"
 #include "rendezvous/base/steady_clock.h"
+#include "tests/support/subprocess.h"
+#include "tests/support/temp_dir.h"
 #include "tests/worker_runtime/comm/nccl/gpu_rank.h"
 
 namespace ddprun::testing {
@@ -122,6 +127,60 @@ int OverlapInStepOne(int) {
   }
   EXPECT(group->Shutdown().ok());
   return 0;
+}
+
+// The trainer's step failed behind its update: the gradients go while a stream is to read them.
+int ReleaseEarly(int rank) {
+  const auto group = GpuGroup();
+  ddp::Stream stream = nullptr;
+  const DeviceArray read(Floats(kCount, 0));
+  int hold = 0;
+  std::thread releasing;
+  bool was_awaited = false;
+  {
+    Model model(group->communicator(), 1);
+    EXPECT(model.ddp.Finalize().ok());
+    stream = model.stream;
+    for (int id = kParameters - 1; id >= 0; --id) EXPECT(model.Backward(id, 2).ok());
+    EXPECT(model.ddp.Finish(stream).ok());
+    EXPECT(model.Gradient(0) == Floats(kCount, 2));
+    hold = HoldStream(stream);
+    EXPECT(Driver().cuMemcpyDtoDAsync(reinterpret_cast<CudaPointer>(read.data()),
+                                      reinterpret_cast<CudaPointer>(model.ddp.GradientPtr(0)),
+                                      kCount * sizeof(float),
+                                      static_cast<CudaStream>(stream)) == kCudaSuccess);
+    releasing = std::thread([&] {
+      const std::string wait = "context synchronize device=" + std::to_string(rank);
+      const TimePoint deadline = SteadyNow() + std::chrono::seconds(20);
+      while (!was_awaited && SteadyNow() < deadline) {
+        was_awaited = ReadFile(std::getenv("DDPRUN_DOUBLE_LOG")).find(wait) != std::string::npos;
+      }
+      ReleaseStream(hold);
+    });
+  }
+  releasing.join();
+  EXPECT(was_awaited);
+  EXPECT(read.Read(stream) == Floats(kCount, 2));
+  EXPECT(group->Shutdown().ok());
+  return 0;
+}
+
+TEST_CASE("gpu training: gradients are not freed under the stream that reads them") {
+  const TempDir temp;
+  CHECK(RunOnDouble(2, DoubleEnv({{"DDPRUN_DOUBLE_LOG", temp.File("log")}}), ReleaseEarly) ==
+        "0 0");
+}
+
+// Likewise, and what is on the stream never ends.
+TEST_CASE("gpu training: a device that does not end its work does not hang the end of a program") {
+  const auto codes = RunOnDouble(1, DoubleEnv(), [](int) {
+    const auto group = GpuGroup();
+    Model model(group->communicator(), 1);
+    EXPECT(model.ddp.Finalize().ok());
+    HoldStream(model.stream);
+    return 0;
+  });
+  CHECK(codes == "0");
 }
 
 TEST_CASE("gpu training: the first bucket is reduced while backward runs, in step 1") {
