@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "worker_runtime/comm/nccl/device_buffer.h"
 #include "worker_runtime/comm/nccl/device_casts.h"
+#include "worker_runtime/comm/nccl/follow_pace.h"
 
 namespace ddp::internal {
 namespace {
@@ -16,10 +17,9 @@ constexpr size_t kMaxQueued = 1024;
 // their events, is bounded by what the device does and not by the watchdog's pace.
 constexpr size_t kManyInFlight = 64;
 // For how long the caller follows a call that NCCL has not taken before the communication thread
-// does: what handing it over would cost.
-constexpr std::chrono::microseconds kFollowAtOnce(50);
-// How often a call that NCCL has not taken is asked about.
-constexpr std::chrono::microseconds kFollowLook(20);
+// does. Handing it over costs a wake-up, some 50 us, for this call, and makes those behind it wait
+// for that thread, too: so the caller stays for as long as NCCL's own thread needs as a rule.
+constexpr std::chrono::microseconds kFollowAtOnce(100);
 
 absl::Status Prefixed(const Op& op, const absl::Status& status) {
   if (status.ok()) return status;
@@ -234,9 +234,10 @@ absl::Status NcclCommunicator::CheckMemory(const Op& op) const {
   const size_t all = op.bytes() * static_cast<size_t>(world_size());
   const size_t input = op.kind == OpKind::kReduceScatter ? all : op.bytes();
   const size_t output = op.kind == OpKind::kAllGather ? all : op.bytes();
-  for (const auto& [name, memory, bytes] : {std::tuple("input", op.input, input),
-                                            std::tuple("output", (const void*)op.output, output)}) {
-    if (memory == nullptr) continue;  // of a SendReceive with nobody
+  const void* const other = op.input == op.output && input == output ? nullptr : op.output;
+  for (const auto& [name, memory, bytes] :
+       {std::tuple("input", op.input, input), std::tuple("output", other, output)}) {
+    if (memory == nullptr) continue;  // of a SendReceive with nobody, or checked already
     const auto address = reinterpret_cast<CudaPointer>(memory);
     if (address % SizeOf(op.dtype) != 0) {
       return absl::InvalidArgumentError(absl::StrCat(Describe(op), ": the ", name,
@@ -287,8 +288,9 @@ absl::StatusOr<NcclCommunicator::Progress> NcclCommunicator::Enqueue(GpuOperatio
     if (absl::Status status = error(); !status.ok()) return status;
     NcclResult enqueued = communication_->Enqueue(op, stream_);
     // NCCL enqueues on a thread of its own, as a rule at once.
-    const Clock::time_point patience = Clock::now() + kFollowAtOnce;
-    while (enqueued == kNcclInProgress && Clock::now() < patience) {
+    const FollowPace pace;
+    while (enqueued == kNcclInProgress && pace.spent() < kFollowAtOnce) {
+      pace.Pause();
       enqueued = communication_->Progress();
     }
     if (enqueued == kNcclInProgress) return Progress::kFollow;
@@ -325,6 +327,7 @@ absl::Status NcclCommunicator::RecordEnd(GpuOperation& operation) {
 
 // Until NCCL has put the operation on the stream. Ends at the latest when the watchdog fails it.
 absl::Status NcclCommunicator::Follow(const Op& op) {
+  const FollowPace pace;
   while (true) {
     if (absl::Status status = error(); !status.ok()) return status;
     {
@@ -336,7 +339,7 @@ absl::Status NcclCommunicator::Follow(const Op& op) {
         return Prefixed(op, communication_->Explain("enqueue", result));
       }
     }
-    std::this_thread::sleep_for(kFollowLook);
+    pace.Pause();
   }
 }
 
