@@ -30,6 +30,13 @@ nccl_wheels=(
   nvidia-cuda-cccl==13.3.5.0.6
 )
 
+torch_packages=(python3-venv)
+# PyTorch, which the conformance tests compare with. Its CPU build is 200 to 300 MB with all it needs.
+torch_dir=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/ddprun-torch
+torch_wheels=(torch==2.13.0)
+torch_cpu_index=https://download.pytorch.org/whl/cpu
+torch_limit_mb=400
+
 say() { printf '%s: %s\n' "tools/${0##*/}" "$*" >&2; }
 die() { say "$*"; exit 1; }
 
@@ -71,6 +78,18 @@ system_hash() {
 
 # Changes when tools/setup --with-nccl has installed something: only then does Bazel look again.
 nccl_state() { cat "$nccl_dir/.wheels" 2>/dev/null || echo none; }
+
+# The Python whose PyTorch the conformance tests take: the user's choice, what tools/setup --with-torch
+# has installed, the user's own.
+test_python() {
+  if [[ -n ${DDPRUN_TEST_PYTHON:-} ]]; then
+    echo "$DDPRUN_TEST_PYTHON"
+  elif [[ -f $torch_dir/.wheels ]]; then
+    echo "$torch_dir/bin/python"
+  else
+    command -v python3 || true
+  fi
+}
 
 # bazel_ COMMAND ARGS...: Bazel with our cache and without a terminal's tricks.
 bazel_() {

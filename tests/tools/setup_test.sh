@@ -112,6 +112,49 @@ fake_python 'echo "ERROR: No matching distribution found for nvidia-nccl-cu13"; 
 expect "nccl: unknown wheel" 1 "pip install failed: ERROR: No matching distribution found for nvidia-nccl-cu13; NCCL is not installed"
 fake python3 'echo "ensurepip is not available"; exit 1'
 expect "nccl: no venv" 1 "python3 -m venv failed: ensurepip is not available"
+
+# --with-torch. The report that pip gives without and with PyTorch's own index names files of so many MB; none: it finds none.
+real_python=$(python3 -c 'import sys; print(sys.executable)')
+fake_torch() {
+  local plain=$1 other=$2
+  mkdir -p "$world/wheels"
+  for size in $plain $other; do
+    truncate -s "${size}MB" "$world/wheels/$size.whl"
+    echo '{"install": [{"download_info": {"url": "file://'"$world/wheels/$size.whl"'"}}]}' >"$world/wheels/$size.json"
+  done
+  fake_python "size=$plain; [[ \" \$* \" != *\" --extra-index-url \"* ]] || size=$other
+[[ -n \$size ]] || { echo \"ERROR: No matching distribution found for torch\"; exit 1; }
+while ((\$# > 0)); do [[ \$1 != --report ]] || cat $world/wheels/\$size.json >\"\$2\"; shift; done
+echo \"#!\${BASH_SOURCE%/*}/python\" >\"\${BASH_SOURCE%/*}/torchrun\""
+  sed -i "2i [[ \$1 != *.py ]] || exec $real_python \"\$@\"" "$bin/python3"
+}
+leftovers() { (shopt -s nullglob; echo "$world"/cache/ddprun-torch.*); }
+
+options=(--with-torch)
+fresh
+rm -rf "$world/cache"
+fake_torch 200 ''
+expect "torch: first run" 0 "tools/setup: installed PyTorch"
+[[ $(grep -c '^pip install' "$calls") == 2 && $(tail -n 1 "$calls") == *" torch==2.13.0" ]] || { echo "torch: pip was asked:"; cat "$calls"; status=1; }
+[[ $(<"$world/cache/ddprun-torch/bin/torchrun") == "#!$world/cache/ddprun-torch/bin/python" ]] || { echo "torch: torchrun starts with:"; cat "$world/cache/ddprun-torch/bin/torchrun"; status=1; }
+: >"$calls"
+expect "torch: second run" 0 "PyTorch is installed in $world/cache/ddprun-torch"
+[[ ! -s $calls ]] || { echo "torch: the second run called:"; cat "$calls"; status=1; }
+rm -rf "$world/cache"
+fake_torch 2300 300
+expect "torch: the plain one is too large" 0 "tools/setup: PyTorch: 300 MB in 1 files"
+[[ $(tail -n 1 "$calls") == *" --extra-index-url https://download.pytorch.org/whl/cpu torch==2.13.0" ]] || { echo "torch: pip was asked:"; cat "$calls"; status=1; }
+rm -rf "$world/cache"
+: >"$calls"
+fake_torch 2300 2200
+expect "torch: both are too large" 1 "PyTorch is not installed: torch==2.13.0: 2300 MB in 1 files, more than 400 MB; set DDPRUN_TEST_PYTHON to a Python that has it"
+[[ $(grep -c '^pip install' "$calls") == $(grep -c -e ' --dry-run ' "$calls") ]] || { echo "torch: pip was asked to install:"; cat "$calls"; status=1; }
+[[ ! -e $world/cache/ddprun-torch && -z $(leftovers) ]] || { echo "torch: a refused run left $(leftovers)"; status=1; }
+fake_torch '' ''
+expect "torch: nowhere" 1 "pip install failed: ERROR: No matching distribution found for torch; PyTorch is not installed"
+fake_torch 200 ''
+rm "$world/wheels/200.whl"
+expect "torch: unknown size" 1 "torch==2.13.0: cannot learn the size of 200.whl"
 options=()
-expect "nccl: not asked for" 0 "packages are installed"
+expect "torch and nccl: not asked for" 0 "packages are installed"
 exit $status
