@@ -56,8 +56,13 @@ std::unique_ptr<Subprocess> Job::Run(std::vector<std::string> options,
 std::unique_ptr<Subprocess> Job::RunRaw(std::vector<std::string> arguments,
                                         Subprocess::Options how) {
   arguments.insert(arguments.begin(), Runfile("ddprun"));
+  return RunProgram(std::move(arguments), std::move(how));
+}
+
+std::unique_ptr<Subprocess> Job::RunProgram(std::vector<std::string> argv,
+                                            Subprocess::Options how) {
   how.env[kMarkName] = mark_;
-  return std::make_unique<Subprocess>(std::move(arguments), std::move(how));
+  return std::make_unique<Subprocess>(std::move(argv), std::move(how));
 }
 
 std::vector<std::string> Job::NodeOptions(int workers, const std::string& nodes,

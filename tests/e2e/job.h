@@ -25,6 +25,9 @@ class Job {
   // Starts `ddprun <arguments>`.
   std::unique_ptr<Subprocess> RunRaw(std::vector<std::string> arguments,
                                      Subprocess::Options how = {});
+  // Starts any program as part of the job.
+  std::unique_ptr<Subprocess> RunProgram(std::vector<std::string> argv,
+                                         Subprocess::Options how = {});
 
   // The options that make one of two nodes on this host, over a port reserved for this job.
   std::vector<std::string> NodeOptions(int workers, const std::string& nodes = "2",

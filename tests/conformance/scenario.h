@@ -1,0 +1,95 @@
+// A scenario: one small program, run in the same way under torchrun and under ddprun, and what is
+// seen of both compared field by field. Only the table of intended differences excuses any.
+#ifndef DDPRUN_TESTS_CONFORMANCE_SCENARIO_H_
+#define DDPRUN_TESTS_CONFORMANCE_SCENARIO_H_
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/conformance/differences.h"
+#include "tests/e2e/job.h"
+#include "tests/support/subprocess.h"
+
+namespace ddprun::testing {
+
+enum class Launcher { kTorchrun, kDdprun };
+
+class Run;
+
+// In every word: {dir} is the run's own directory, in which it runs, {port} a port of the run's
+// own, {programs} the folder of the programs, {toy} tests/e2e/toy_worker.
+struct Scenario {
+  std::string name;  // as in the table
+  std::vector<std::string> options;
+  // What the command of each agent adds to `options`; started in this order, side by side.
+  std::vector<std::vector<std::string>> nodes = {{}};
+  std::vector<std::string> command;
+  std::map<std::string, std::string> env = {};
+  // Words in front of the launcher.
+  std::vector<std::string> prefix = {};
+  // Called while the agents run; ends when what it waits for has come about.
+  std::function<void(Run&)> during = nullptr;
+  // Called when they have ended: adds fields.
+  std::function<void(Run&)> after = nullptr;
+  // Each agent's exit code beside the class of it.
+  bool has_codes = false;
+};
+
+// The agents of one scenario under one launcher.
+class Run {
+ public:
+  Run(Launcher launcher, const Scenario& scenario);
+  // Ends what is left.
+  ~Run();
+  Run(const Run&) = delete;
+  Run& operator=(const Run&) = delete;
+
+  Launcher launcher() const { return launcher_; }
+  Job& job() { return job_; }
+  Subprocess& node(int index) { return *nodes_[static_cast<size_t>(index)]; }
+  // Starts one agent more, with `options` behind the scenario's.
+  void StartNode(const std::vector<std::string>& options);
+  // Waits for a file in {dir}, with a check.
+  void AwaitFile(const std::string& name);
+  void Touch(const std::string& name) { job_.Touch(name); }
+  void Remove(const std::string& name);
+  // Waits until somebody listens on {port}, with a check.
+  void AwaitPort();
+  // Waits for a text on an agent's stderr, with a check.
+  void AwaitErr(int index, const std::string& of_torchrun, const std::string& of_ddprun);
+  void Observe(const std::string& field, const std::string& value);
+  // Waits for all agents and observes: exit, out, files, env.NAME, file.NAME, leftovers.
+  void Finish();
+
+  const Observed& observed() const { return observed_; }
+  std::string Describe() const;
+
+ private:
+  std::string Dir() const;
+  std::string Filled(std::string word) const;
+  std::string Normalised(std::string text) const;
+  void ObserveExits();
+  void ObserveFiles();
+  void ObserveEnvironments(const std::map<std::string, std::string>& dumps);
+  void KillLeftovers();
+
+  const Launcher launcher_;
+  const Scenario& scenario_;
+  Job job_;
+  std::map<std::string, std::string> env_;
+  std::vector<std::unique_ptr<Subprocess>> nodes_;
+  Observed observed_;
+};
+
+// Runs the scenario under both and checks. A case calls it last: without PyTorch it is skipped.
+void Compare(const Scenario& scenario);
+
+// Lines of a text, sorted, as one field.
+std::string SortedLines(const std::string& text);
+
+}  // namespace ddprun::testing
+
+#endif  // DDPRUN_TESTS_CONFORMANCE_SCENARIO_H_
