@@ -121,7 +121,7 @@ Agent::Agent(AgentSetup setup, std::unique_ptr<Guardian> guardian, LogRouter& lo
       guardian_(std::move(guardian)),
       core_(AgentPolicyOf(setup_.config)),
       timer_(io_),
-      store_(RoundStore::ReachOf(setup_.config), [this] { TellOfDescriptors(); }),
+      store_(setup_.config, setup_.environment, [this] { TellOfDescriptors(); }),
       group_(io_,
              {.baseline = setup_.baseline,
               .job_mark = setup_.job_mark,
@@ -310,9 +310,8 @@ void Agent::OnWorkerExited(const WorkerExited& event) {
 }
 
 void Agent::Do(const JoinRound&) {
-  if (const absl::Status opened = store_.Renew(); !opened.ok()) {
-    return Feed(LocalFailure{kExitMachine, std::string(opened.message())});
-  }
+  const absl::Status opened = store_.Renew();
+  if (!opened.ok()) return Feed(LocalFailure{kExitMachine, std::string(opened.message())});
   rendezvous::NodeInfo node = NodeInfoOf(setup_.config);
   node.id = node_id_;
   node.host = host_;
@@ -325,6 +324,7 @@ absl::StatusOr<std::vector<WorkerSpec>> Agent::SpecsOf(const rendezvous::Assignm
   WorkerEnvInput shared = WorkerEnvInputOf(config, assignment, setup_.job_mark);
   shared.virtual_devices = setup_.placement.devices;
   if (timers_) shared.timer_file = timers_->path();
+  shared.use_agent_store = !store_.is_workers();
   logs_.BeginRound(assignment.restart_count);
   std::vector<WorkerSpec> specs;
   for (int local_rank = 0; local_rank < config.workers_per_node; ++local_rank) {

@@ -1,5 +1,15 @@
 #include "launcher/agent/round_store.h"
 
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "rendezvous/base/listening_socket.h"
+
 namespace ddprun::launcher {
 namespace {
 
@@ -13,14 +23,39 @@ StoreServer::Bind BindOf(RoundStore::Reach reach) {
       return StoreServer::Bind::kAll;
     case RoundStore::Reach::kNone:
     case RoundStore::Reach::kOtherPort:
+    case RoundStore::Reach::kWorkers:
       return StoreServer::Bind::kNone;
   }
   return StoreServer::Bind::kNone;
 }
 
+// A port on which nobody listens and which the kernel gives to nobody: bound, so that only who sets
+// SO_REUSEADDR, as PyTorch's store does, may bind it too, and listen. To find a free one and let go
+// of it would leave it to anybody until the worker has come so far.
+absl::StatusOr<UniqueFd> KeepPort() {
+  for (const int family : {AF_INET6, AF_INET}) {
+    UniqueFd fd(socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (!fd.is_open()) continue;
+    const int on = 1;
+    const int off = 0;
+    setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    if (family == AF_INET6) setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+    sockaddr_storage any{};
+    any.ss_family = static_cast<sa_family_t>(family);
+    const socklen_t size = family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
+    if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&any), size) == 0) return fd;
+  }
+  return absl::UnavailableError(
+      absl::StrCat("keep a port for the workers' store: ", std::strerror(errno)));
+}
+
 }  // namespace
 
-RoundStore::Reach RoundStore::ReachOf(const LaunchConfig& config) {
+RoundStore::Reach RoundStore::ReachOf(const LaunchConfig& config, const Environment& environment) {
+  const bool is_static = config.rendezvous == RendezvousKind::kStatic;
+  if (!is_static && environment.Get("TORCH_DISABLE_SHARE_RDZV_TCP_STORE") == "1") {
+    return Reach::kWorkers;
+  }
   switch (config.rendezvous) {
     case RendezvousKind::kStandalone:
       return Reach::kThisHost;
@@ -35,6 +70,13 @@ RoundStore::Reach RoundStore::ReachOf(const LaunchConfig& config) {
 absl::Status RoundStore::Renew() {
   Close();
   if (reach_ == Reach::kNone) return absl::OkStatus();
+  if (reach_ == Reach::kWorkers) {
+    absl::StatusOr<UniqueFd> kept = KeepPort();
+    if (!kept.ok()) return kept.status();
+    const std::lock_guard lock(mutex_);
+    kept_port_ = *std::move(kept);
+    return absl::OkStatus();
+  }
   StoreServer::Options options;
   options.bind = BindOf(reach_);
   options.on_no_descriptor = on_no_descriptor_;
@@ -50,6 +92,7 @@ void RoundStore::Close() {
   {
     const std::lock_guard lock(mutex_);
     old = std::move(server_);
+    kept_port_.Reset();
   }
 }
 
@@ -60,6 +103,7 @@ void RoundStore::Adopt(UniqueFd connection) {
 
 uint16_t RoundStore::port() const {
   const std::lock_guard lock(mutex_);
+  if (kept_port_.is_open()) return LocalPort(kept_port_.get());
   return server_ == nullptr ? 0 : server_->port();
 }
 

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "launcher/cli/environment.h"
 #include "launcher/cli/launch_config.h"
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/store/store_server.h"
@@ -26,11 +27,17 @@ class RoundStore {
     kThisHost,   // all workers are here
     kAllHosts,   // workers of other nodes connect too
     kOtherPort,  // connections come by Adopt
+    kWorkers,    // rank 0's worker serves it, as the user wants: a port is kept for it
   };
 
-  static Reach ReachOf(const LaunchConfig& config);
+  // The user's wish is TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1; `static`, whose port is the agent's,
+  // does not hear it, as in torchrun.
+  static Reach ReachOf(const LaunchConfig& config, const Environment& environment);
 
   // `on_no_descriptor`: StoreServer::Options.
+  RoundStore(const LaunchConfig& config, const Environment& environment,
+             std::function<void()> on_no_descriptor)
+      : RoundStore(ReachOf(config, environment), std::move(on_no_descriptor)) {}
   explicit RoundStore(Reach reach, std::function<void()> on_no_descriptor = {})
       : reach_(reach), on_no_descriptor_(std::move(on_no_descriptor)) {}
 
@@ -40,14 +47,16 @@ class RoundStore {
   // Takes a connection that arrived at the coordinator's port; any thread. Closed when no round
   // is open.
   void Adopt(UniqueFd connection);
-  // Where the current store listens; 0 when it does not.
+  // Where the current store listens, or a worker's shall; 0 when neither does.
   uint16_t port() const;
+  bool is_workers() const { return reach_ == Reach::kWorkers; }
 
  private:
   const Reach reach_;
   const std::function<void()> on_no_descriptor_;
   mutable std::mutex mutex_;
   std::unique_ptr<rendezvous::StoreServer> server_;  // guarded by mutex_
+  UniqueFd kept_port_;                               // kWorkers alone; guarded by mutex_
 };
 
 }  // namespace ddprun::launcher

@@ -1,6 +1,8 @@
 #include "launcher/agent/round_store.h"
 
 #include <doctest/doctest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
 #include <chrono>
 
@@ -43,6 +45,48 @@ TEST_CASE("round store: a node that never serves one has no port and takes no co
   REQUIRE(store.Renew().ok());
   CHECK(store.port() == 0);
   store.Adopt(UniqueFd());
+}
+
+TEST_CASE("round store: where the workers' store is the user's wish, a port is kept for it") {
+  RoundStore store(RoundStore::Reach::kWorkers);
+  REQUIRE(store.Renew().ok());
+  const uint16_t port = store.port();
+  REQUIRE(port != 0);
+  // Nobody listens, and who asks for any port does not get this one; the worker's store does.
+  CHECK_FALSE(ddp::Store::Connect("127.0.0.1", port, 200ms).ok());
+  {
+    rendezvous::StoreServer::Options options;
+    options.bind = rendezvous::StoreServer::Bind::kAll;
+    options.port = port;
+    const auto workers = rendezvous::StoreServer::Start(options);
+    REQUIRE_MESSAGE(workers.ok(), workers.status().ToString());
+    CHECK(Client(port)->Set("key", "value").ok());
+  }
+  // Not to one who does not know what the port is for.
+  UniqueFd other(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  CHECK(bind(other.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0);
+  REQUIRE(store.Renew().ok());
+  CHECK(store.port() != 0);
+  store.Close();
+  CHECK(store.port() == 0);
+}
+
+TEST_CASE("round store: only an explicit 1 leaves the store to the workers, and static never") {
+  const auto reach_of = [](RendezvousKind kind, const std::string& value) {
+    LaunchConfig config;
+    config.rendezvous = kind;
+    config.node_rank = 0;
+    return RoundStore::ReachOf(config, {{"TORCH_DISABLE_SHARE_RDZV_TCP_STORE=" + value}});
+  };
+  using enum RoundStore::Reach;
+  CHECK(reach_of(RendezvousKind::kStandalone, "1") == kWorkers);
+  CHECK(reach_of(RendezvousKind::kC10d, "1") == kWorkers);
+  CHECK(reach_of(RendezvousKind::kStatic, "1") == kOtherPort);
+  CHECK(reach_of(RendezvousKind::kStandalone, "0") == kThisHost);
+  CHECK(reach_of(RendezvousKind::kC10d, "true") == kAllHosts);
 }
 
 }  // namespace
