@@ -31,9 +31,10 @@ nccl_wheels=(
 )
 
 torch_packages=(python3-venv)
-# PyTorch, which the conformance tests compare with. Its CPU build is 200 to 300 MB with all it needs.
+# PyTorch, which the conformance tests compare with, and NumPy, without which its collectives of objects
+# and its checkpoints do not work. The CPU build is 200 to 300 MB with all it needs.
 torch_dir=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/ddprun-torch
-torch_wheels=(torch==2.13.0)
+torch_wheels=(torch==2.13.0 numpy==2.4.6)
 torch_cpu_index=https://download.pytorch.org/whl/cpu
 torch_limit_mb=400
 

@@ -94,9 +94,10 @@ constexpr std::array kTable = {
         "Signals that stop the job, besides SIGTERM, SIGINT, SIGHUP and SIGQUIT, which always "
         "do: SIGUSR1,SIGUSR2,... Without it SIGUSR1 and SIGUSR2 are passed on to the workers.",
         true},
-    OptionRow{"event_log_handler", 0, "NAME", kOutput,
-              "Where torchrun's events go: null (nowhere, the default) or console (stderr, as JSON).",
-              true},
+    OptionRow{
+        "event_log_handler", 0, "NAME", kOutput,
+        "Where torchrun's events go: null (nowhere, the default) or console (stderr, as JSON).",
+        true},
     OptionRow{"start_method", 0, "METHOD", kOther,
               "Accepted (spawn, fork, forkserver): workers are always processes of their own.",
               true},

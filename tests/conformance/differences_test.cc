@@ -112,7 +112,7 @@ TEST_CASE("differences: each row of the table is of a scenario that there is") {
   for (const Difference& row : table) {
     for (const std::string& scenario : row.scenarios) {
       const bool is_there =
-          scenario == "*" || sources.find(".name = \"" + scenario + "\"") != std::string::npos;
+          scenario == "*" || sources.find("name = \"" + scenario + "\"") != std::string::npos;
       CHECK_MESSAGE(is_there, "no scenario " << scenario);
     }
   }

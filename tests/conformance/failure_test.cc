@@ -72,7 +72,7 @@ TEST_CASE("conformance: a rank that ends with 0 early lets the others go on") {
 void StopBy(Run& run, int signal) {
   run.AwaitFile("up0");
   run.AwaitFile("up1");
-  run.node(0).Signal(signal);
+  run.Signal(0, signal);
 }
 
 TEST_CASE("conformance: SIGTERM ends the job and its workers") {
@@ -125,7 +125,7 @@ TEST_CASE("conformance: a signal before the other node has come") {
            .during = [](Run& run) {
              // It listens: so it has installed what it installs.
              run.AwaitPort();
-             run.node(0).Signal(SIGTERM);
+             run.Signal(0, SIGTERM);
            }});
 }
 

@@ -44,6 +44,10 @@ std::vector<std::string> LinesOf(const std::string& text) {
   return lines;
 }
 
+std::string Trimmed(const std::string& line) {
+  return line.substr(std::min(line.size(), line.find_first_not_of(' ')));
+}
+
 std::string HostName() {
   char name[256] = "";
   gethostname(name, sizeof name - 1);
@@ -66,7 +70,9 @@ std::map<std::string, std::string> ReadDump(const std::string& text) {
   return variables;
 }
 
-const std::vector<Difference>& Table() {
+}  // namespace
+
+const std::vector<Difference>& DifferenceTable() {
   static const std::vector<Difference> table = [] {
     std::vector<std::string> problems;
     std::vector<Difference> rows =
@@ -76,8 +82,6 @@ const std::vector<Difference>& Table() {
   }();
   return table;
 }
-
-}  // namespace
 
 std::string SortedLines(const std::string& text) {
   std::vector<std::string> lines = LinesOf(text);
@@ -91,9 +95,7 @@ Run::Run(Launcher launcher, const Scenario& scenario) : launcher_(launcher), sce
   const char* path = getenv("PATH");
   env_ = {{"TMPDIR", job_.File("tmp")},
           {"OMP_NUM_THREADS", ""},
-          {"PATH", torch.folder + ":" + (path != nullptr ? path : "/usr/bin:/bin")},
-          // Workers say nothing of NumPy, which PyTorch's package does not bring along.
-          {"PYTHONWARNINGS", "ignore"}};
+          {"PATH", torch.folder + ":" + (path != nullptr ? path : "/usr/bin:/bin")}};
   for (const auto& [name, value] : scenario.env) env_[name] = Filled(value);
   for (const std::vector<std::string>& options : scenario.nodes) StartNode(options);
 }
@@ -109,14 +111,23 @@ void Run::StartNode(const std::vector<std::string>& options) {
   nodes_.push_back(job_.RunProgram(std::move(argv), {.env = env_, .working_dir = Dir()}));
 }
 
+void Run::Signal(int index, int signal) {
+  if (!node(index).Wait(0ms)) node(index).Signal(signal);
+}
+
 std::string Run::Dir() const {
   const std::string inside = job_.File("x");
   return inside.substr(0, inside.size() - 2);
 }
 
 void Run::AwaitFile(const std::string& name) {
-  const bool is_there = Eventually([&] { return job_.HasFile(name); }, kEndOfRun);
-  CHECK_MESSAGE(is_there, scenario_.name << ": no file " << name << Describe());
+  // No agent, no file: there is nothing to wait for.
+  const auto have_all_ended = [&] {
+    return std::all_of(nodes_.begin(), nodes_.end(),
+                       [](const auto& node) { return node->Wait(0ms).has_value(); });
+  };
+  Eventually([&] { return job_.HasFile(name) || have_all_ended(); }, kEndOfRun);
+  CHECK_MESSAGE(job_.HasFile(name), scenario_.name << ": no file " << name << Describe());
 }
 
 void Run::Remove(const std::string& name) { std::filesystem::remove(job_.File(name)); }
@@ -150,7 +161,14 @@ void Run::Finish() {
   observed_["leftovers"] = job_.IsGone(launcher_ == Launcher::kTorchrun ? 1s : 10s) ? "no" : "yes";
   std::string out;
   for (const auto& node : nodes_) out += node->out();
-  observed_["out"] = SortedLines(Normalised(out));
+  std::string seen;
+  for (const auto& node : nodes_) {
+    for (const std::string& line : LinesOf(node->err())) {
+      if (line.find("seen: ") != std::string::npos) seen += Trimmed(line) + "\n";
+    }
+  }
+  if (!scenario_.is_quiet) observed_["out"] = SortedLines(Normalised(out));
+  if (!seen.empty()) observed_["err"] = SortedLines(Normalised(seen));
   ObserveFiles();
   if (scenario_.after != nullptr) scenario_.after(*this);
 }
@@ -202,6 +220,8 @@ void Run::ObserveEnvironments(const std::map<std::string, std::string>& dumps) {
     after.erase(kMarkName);
     after.erase("PWD");
     for (const auto& [name, value] : after) {
+      // A shell's exported function: of several lines.
+      if (name.rfind("BASH_FUNC_", 0) == 0) continue;
       if (before.count(name) == 0 || before[name] != value) values[name];
     }
     for (const auto& [name, value] : before) {
@@ -277,7 +297,7 @@ void Compare(const Scenario& scenario) {
     run->Finish();
   }
   const std::vector<std::string> complaints =
-      Judge(Table(), scenario.name, torchrun.observed(), ddprun.observed());
+      Judge(DifferenceTable(), scenario.name, torchrun.observed(), ddprun.observed());
   for (const std::string& complaint : complaints) FAIL_CHECK(complaint);
   if (!complaints.empty()) MESSAGE(torchrun.Describe() << ddprun.Describe());
 }

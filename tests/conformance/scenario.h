@@ -34,6 +34,8 @@ struct Scenario {
   std::function<void(Run&)> during = nullptr;
   // Called when they have ended: adds fields.
   std::function<void(Run&)> after = nullptr;
+  // What is written to stdout is not compared.
+  bool is_quiet = false;
   // Each agent's exit code beside the class of it.
   bool has_codes = false;
 };
@@ -50,8 +52,12 @@ class Run {
   Launcher launcher() const { return launcher_; }
   Job& job() { return job_; }
   Subprocess& node(int index) { return *nodes_[static_cast<size_t>(index)]; }
+  // Signals an agent, unless it has ended.
+  void Signal(int index, int signal);
   // Starts one agent more, with `options` behind the scenario's.
   void StartNode(const std::vector<std::string>& options);
+  // The path of a file in {dir}.
+  std::string File(const std::string& name) const { return job_.File(name); }
   // Waits for a file in {dir}, with a check.
   void AwaitFile(const std::string& name);
   void Touch(const std::string& name) { job_.Touch(name); }
@@ -61,7 +67,8 @@ class Run {
   // Waits for a text on an agent's stderr, with a check.
   void AwaitErr(int index, const std::string& of_torchrun, const std::string& of_ddprun);
   void Observe(const std::string& field, const std::string& value);
-  // Waits for all agents and observes: exit, out, files, env.NAME, file.NAME, leftovers.
+  // Waits for all agents and observes: exit, code, out, err (lines with "seen: "), files,
+  // file.NAME, env.NAME, leftovers.
   void Finish();
 
   const Observed& observed() const { return observed_; }
@@ -86,6 +93,9 @@ class Run {
 
 // Runs the scenario under both and checks. A case calls it last: without PyTorch it is skipped.
 void Compare(const Scenario& scenario);
+
+// differences.txt.
+const std::vector<Difference>& DifferenceTable();
 
 // Lines of a text, sorted, as one field.
 std::string SortedLines(const std::string& text);

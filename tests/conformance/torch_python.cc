@@ -14,12 +14,12 @@
 namespace ddprun::testing {
 namespace {
 
-// What is imported is its list of files only: torch itself takes seconds.
+// Versions are read from lists of files: to import torch takes seconds.
 constexpr char kProbe[] =
     "import importlib.metadata, sys, sysconfig\n"
     "print(sys.executable)\n"
     "print(sysconfig.get_path('scripts'))\n"
-    "print(importlib.metadata.version('torch'))\n";
+    "print(importlib.metadata.version('torch'), importlib.metadata.version('numpy'))\n";
 
 TorchPython Find() {
   TorchPython found;
@@ -33,7 +33,7 @@ TorchPython Find() {
   }
   Subprocess probe({"/usr/bin/env", name, "-c", kProbe});
   if (probe.Wait() != 0) {
-    found.problem = name + " has no PyTorch" + remedy;
+    found.problem = name + " has no PyTorch with NumPy" + remedy;
     return found;
   }
   std::stringstream answer(probe.out());

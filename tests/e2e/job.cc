@@ -19,17 +19,22 @@ namespace {
 constexpr char kMarkName[] = "DDPRUN_E2E_JOB";
 
 // A port that was free a moment ago. Below the ephemeral range, so that no socket of another test
-// is given it by the kernel; spread by pid, so that two tests hardly ever ask for the same.
+// is given it by the kernel; spread by pid, so that two tests hardly ever ask for the same. Each
+// only once: two jobs may run side by side before either has bound its own.
 int FreePort() {
-  for (int attempt = 0; attempt < 1000; ++attempt) {
-    const int port = 12000 + (getpid() * 7 + attempt * 13) % 18000;
+  static int attempt = 0;
+  for (const int last = attempt + 1000; attempt < last; ++attempt) {
+    const int port = 12000 + (getpid() * 7 + attempt * 1013) % 18000;
     const int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
     sockaddr_in6 address{};
     address.sin6_family = AF_INET6;
     address.sin6_port = htons(static_cast<uint16_t>(port));
     const bool is_free = bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
     close(fd);
-    if (is_free) return port;
+    if (is_free) {
+      ++attempt;
+      return port;
+    }
   }
   DDP_CHECK(false);
   return 0;

@@ -177,8 +177,8 @@ TEST_CASE("event log: by default there are no events, another handler is refused
   auto refused = job.Run({}, {}, {.env = {{"PET_EVENT_LOG_HANDLER", "scuba"}}});
   REQUIRE_MESSAGE(refused->Wait() == 2, refused->Describe());
   CHECK(refused->err() ==
-        "ddprun: error: PET_EVENT_LOG_HANDLER 'scuba': expected null or console; other handlers "
-        "are Python's\n");
+        "ddprun: error: PET_EVENT_LOG_HANDLER 'scuba': expected null, console, dynamic_rendezvous "
+        "(a handler registered in Python is out of reach here)\n");
 }
 
 }  // namespace

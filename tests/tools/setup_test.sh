@@ -135,7 +135,7 @@ fresh
 rm -rf "$world/cache"
 fake_torch 200 ''
 expect "torch: first run" 0 "tools/setup: installed PyTorch"
-[[ $(grep -c '^pip install' "$calls") == 2 && $(tail -n 1 "$calls") == *" torch==2.13.0" ]] || { echo "torch: pip was asked:"; cat "$calls"; status=1; }
+[[ $(grep -c '^pip install' "$calls") == 2 && $(tail -n 1 "$calls") == *" torch==2.13.0 numpy==2.4.6" ]] || { echo "torch: pip was asked:"; cat "$calls"; status=1; }
 [[ $(<"$world/cache/ddprun-torch/bin/torchrun") == "#!$world/cache/ddprun-torch/bin/python" ]] || { echo "torch: torchrun starts with:"; cat "$world/cache/ddprun-torch/bin/torchrun"; status=1; }
 : >"$calls"
 expect "torch: second run" 0 "PyTorch is installed in $world/cache/ddprun-torch"
@@ -143,18 +143,18 @@ expect "torch: second run" 0 "PyTorch is installed in $world/cache/ddprun-torch"
 rm -rf "$world/cache"
 fake_torch 2300 300
 expect "torch: the plain one is too large" 0 "tools/setup: PyTorch: 300 MB in 1 files"
-[[ $(tail -n 1 "$calls") == *" --extra-index-url https://download.pytorch.org/whl/cpu torch==2.13.0" ]] || { echo "torch: pip was asked:"; cat "$calls"; status=1; }
+[[ $(tail -n 1 "$calls") == *" --extra-index-url https://download.pytorch.org/whl/cpu torch==2.13.0 numpy==2.4.6" ]] || { echo "torch: pip was asked:"; cat "$calls"; status=1; }
 rm -rf "$world/cache"
 : >"$calls"
 fake_torch 2300 2200
-expect "torch: both are too large" 1 "PyTorch is not installed: torch==2.13.0: 2300 MB in 1 files, more than 400 MB; set DDPRUN_TEST_PYTHON to a Python that has it"
+expect "torch: both are too large" 1 "PyTorch is not installed: torch==2.13.0 numpy==2.4.6: 2300 MB in 1 files, more than 400 MB; set DDPRUN_TEST_PYTHON to a Python that has it"
 [[ $(grep -c '^pip install' "$calls") == $(grep -c -e ' --dry-run ' "$calls") ]] || { echo "torch: pip was asked to install:"; cat "$calls"; status=1; }
 [[ ! -e $world/cache/ddprun-torch && -z $(leftovers) ]] || { echo "torch: a refused run left $(leftovers)"; status=1; }
 fake_torch '' ''
 expect "torch: nowhere" 1 "pip install failed: ERROR: No matching distribution found for torch; PyTorch is not installed"
 fake_torch 200 ''
 rm "$world/wheels/200.whl"
-expect "torch: unknown size" 1 "torch==2.13.0: cannot learn the size of 200.whl"
+expect "torch: unknown size" 1 "torch==2.13.0 numpy==2.4.6: cannot learn the size of 200.whl"
 options=()
 expect "torch and nccl: not asked for" 0 "packages are installed"
 exit $status

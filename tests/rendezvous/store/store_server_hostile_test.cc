@@ -84,6 +84,46 @@ TEST_CASE("store server: random bytes never harm the job") {
   CHECK(Eventually([&] { return server->stats().open == 1; }));
 }
 
+TEST_CASE("store server: requests of every kind with wrong bytes in them never harm the job") {
+  const std::vector<std::string> requests = {
+      Request(kSet, {"/k", "value"}),
+      Request(kCompareSet, {"/k", "", "value"}),
+      Request(kGet, {"/k"}),
+      Request(kAdd, {"/n"}, 1),
+      Request(kCheck, {"/k", "/l"}),
+      Request(kWait, {"/k", "/l"}),
+      Request(kGetNumKeys),
+      Request(kDeleteKey, {"/k"}),
+      Request(kAppend, {"/k", "value"}),
+      Request(kMultiGet, {"/k", "/l"}),
+      Request(kMultiSet, {"/k", "1", "/l", "2"}),
+      Request(kCancelWait),
+      Request(kPing),
+      Request(kQueuePush, {"/q", "value"}),
+      Request(kQueuePop, {"/q"}),
+      Request(kQueueLen, {"/q"}),
+      Request(kListKeys),
+      Request(kBarrier, {"/b"}, 2),
+  };
+  const auto server = StartServer();
+  Job job(*server);
+  for (uint32_t seed = 0; seed < 20 * requests.size(); ++seed) {
+    std::minstd_rand random(seed);
+    std::string bytes = requests[seed % requests.size()];
+    for (size_t wrong = 1 + random() % 3; wrong > 0; --wrong) {
+      // Now and then a byte of 0xff, which makes a length of its neighbours.
+      bytes[random() % bytes.size()] =
+          random() % 3 == 0 ? '\xff' : static_cast<char>(random() % 256);
+    }
+    if (seed % 4 == 0) bytes.resize(random() % bytes.size());
+    RawClient attacker(server->port());
+    attacker.Send(Greeting() + bytes + Request(kGetNumKeys));
+  }
+  job.ExpectUnaffected();
+  CHECK(Eventually([&] { return server->stats().open == 1; }));
+  CHECK(Eventually([&] { return server->stats().waiting == 0; }));
+}
+
 TEST_CASE("store server: a connection that does not greet in time is dropped, others stay") {
   StoreServer::Options options;
   options.greeting_timeout = std::chrono::hours(1);

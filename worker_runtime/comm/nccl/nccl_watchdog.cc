@@ -101,12 +101,14 @@ void NcclCommunicator::WatchdogMain() {
 void NcclCommunicator::Look() {
   Retire();
   absl::Status trouble = host_->error();
+  bool is_own = false;
   if (trouble.ok() && communication_ != nullptr && nccl_mutex_.try_lock()) {
     const std::lock_guard nccl(nccl_mutex_, std::adopt_lock);
     const NcclResult result =
         communication_->get() == nullptr ? kNcclSuccess : communication_->Progress();
     if (result != kNcclSuccess && result != kNcclInProgress) {
-      trouble = FoundHere(communication_->Explain("asynchronous error", result));
+      trouble = communication_->Explain("asynchronous error", result);
+      is_own = true;
     }
   }
   State front;
@@ -132,7 +134,7 @@ void NcclCommunicator::Look() {
     trouble =
         absl::Status(trouble.code(), absl::StrCat(Describe(front->op), ": ", trouble.message()));
   }
-  Fail(Published(trouble));
+  Fail(Published(is_own ? FoundHere(trouble) : trouble));
 }
 
 // The first word on the group's end, of whichever rank, so that all say the same.

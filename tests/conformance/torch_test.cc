@@ -1,0 +1,74 @@
+// PyTorch programs over the launcher's store.
+#include <doctest/doctest.h>
+
+#include "tests/conformance/scenario.h"
+#include "tests/conformance/torch_python.h"
+
+namespace ddprun::testing {
+namespace {
+
+TEST_CASE("conformance: a group by env://, DistributedDataParallel, collectives, checkpoints") {
+  Compare({.name = "torch_env",
+           .options = {"--standalone", "--nproc_per_node=2"},
+           .command = {"{programs}/torch_job.py", "env", "is_launched", "sum", "ddp", "collectives",
+                       "checkpoint"}});
+}
+
+TEST_CASE("conformance: a group by tcp://, on nodes of different sizes") {
+  Compare({.name = "torch_tcp",
+           .options = {"--nnodes=2", "--rdzv_backend=c10d", "--rdzv_endpoint=localhost:{port}",
+                       "--rdzv_id=job1"},
+           .nodes = {{"--nproc_per_node=1"}, {"--nproc_per_node=2"}},
+           .command = {"{programs}/torch_job.py", "tcp", "sum", "collectives"}});
+}
+
+TEST_CASE("conformance: a group by a store of the program's own, at a fixed address") {
+  Compare({.name = "torch_store",
+           .options = {"--nproc_per_node=2", "--master_addr=localhost", "--master_port={port}"},
+           .command = {"{programs}/torch_job.py", "store", "sum"}});
+}
+
+TEST_CASE("conformance: rank 0 hosts the store where the launcher may not") {
+  Compare({.name = "torch_own_store",
+           .options = {"--standalone", "--nproc_per_node=2"},
+           .command = {"{programs}/torch_job.py", "env", "sum"},
+           .env = {{"TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1"}}});
+}
+
+TEST_CASE("conformance: the environment where the launcher may not host the store") {
+  Compare({.name = "env_own_store",
+           .options = {"--standalone", "--nproc_per_node=2"},
+           .command = {"{programs}/env.py"},
+           .env = {{"TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1"}}});
+}
+
+TEST_CASE("conformance: 32 ranks") {
+  Compare({.name = "torch_32_ranks",
+           .options = {"--standalone", "--nproc_per_node=1"},
+           .command = {"{programs}/many_ranks.py", "32"}});
+}
+
+TEST_CASE("conformance: keys of an earlier attempt") {
+  Compare({.name = "torch_attempts",
+           .options = {"--standalone", "--nproc_per_node=2", "--max_restarts=1"},
+           .command = {"{programs}/attempts.py"}});
+}
+
+// ddprun alone: in the keys that torchrun keeps a group now and then finds addresses of the one
+// before, and fails.
+TEST_CASE("conformance: a group in each attempt") {
+  if (FindTorchPython().python.empty()) return SkipWithoutTorch();
+  const Scenario scenario = {.name = "torch_group_attempts",
+                             .options = {"--standalone", "--nproc_per_node=2", "--max_restarts=1"},
+                             .command = {"{programs}/attempts.py", "group"}};
+  Run run(Launcher::kDdprun, scenario);
+  run.Finish();
+  CHECK_MESSAGE(run.observed().at("exit") == "success", run.Describe());
+  CHECK_MESSAGE(run.observed().at("out") ==
+                    "attempt 0: key of attempt 0 seen: False | "
+                    "attempt 1: key of attempt 0 seen: False",
+                run.Describe());
+}
+
+}  // namespace
+}  // namespace ddprun::testing
