@@ -222,8 +222,12 @@ std::string RenderExitReport(const ExitReportInput& input) {
   const bool is_workers = verdict.exit_code == failure.exit_code;
   out += "ddprun: exit code " + code + ": ";
   if (is_workers) {
+    // The code is in the line already.
+    std::string cause = ", " + rendezvous::CauseText(failure);
+    const std::string same = ", exit code " + code;
+    if (cause.compare(0, same.size(), same) == 0) cause.erase(0, same.size());
     out += "that of rank " + std::to_string(failure.rank) + " on " + EscapeControl(failure.host) +
-           ", " + EscapeControl(rendezvous::CauseText(failure)) + "\n";
+           EscapeControl(cause) + "\n";
   } else {
     out += "ddprun's own, " + EscapeControl(verdict.reason) + "\n";
   }

@@ -147,7 +147,7 @@ TEST_CASE("exit report: an exception is shown with its traceback, indented, and 
         "  error_file: /tmp/e.json\n"
         "  traceback : Traceback (most recent call last):\n    File \"a.py\"\n"
         "  ValueError: \\x1b[31mboom\n====");
-  Holds(report, "that of rank 5 on node1, exit code 1 (ValueError: \\x1b[31mboom)\n");
+  Holds(report, "that of rank 5 on node1 (ValueError: \\x1b[31mboom)\n");
 }
 
 TEST_CASE("exit report: an error without a traceback shows its message") {
