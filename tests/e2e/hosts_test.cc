@@ -59,6 +59,18 @@ TEST_CASE("hosts: --local_addr is what others are told instead") {
   CheckOutputs(other, a, b);
 }
 
+TEST_CASE("hosts: over IPv6 MASTER_ADDR is an IPv6 address") {
+  std::string why;
+  const auto hosts = Hosts::Make(2, &why);
+  if (hosts == nullptr) return SkipTest("no network namespaces here: " + why);
+  hosts->AddAddress(1, "fd77::1");
+  hosts->AddAddress(2, "fd77::2");
+  Job job;
+  const Node b = job.Run(Options("[fd77::1]", {}), kSteps, {.netns = hosts->Name(2)});
+  const Node a = job.Run(Options("[fd77::1]", {}), kSteps, {.netns = hosts->Name(1)});
+  CheckOutputs("fd77::1", a, b);
+}
+
 TEST_CASE("hosts: a loopback --local_addr is not sent to another host") {
   std::string why;
   const auto hosts = Hosts::Make(2, &why);

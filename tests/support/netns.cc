@@ -72,7 +72,10 @@ Hosts::~Hosts() {
 }
 
 void Hosts::AddAddress(int index, const std::string& address) {
-  const std::string why = Ip("-n " + Name(index) + " addr add " + address + "/24 dev eth0");
+  const bool is_ipv6 = address.find(':') != std::string::npos;
+  // Without nodad an IPv6 address cannot be used at once.
+  const std::string why = Ip("-n " + Name(index) + " addr add " + address +
+                             (is_ipv6 ? "/64 dev eth0 nodad" : "/24 dev eth0"));
   DDP_CHECK(why.empty());
 }
 

@@ -20,7 +20,7 @@ class Hosts {
   // The name of host `index` (from 1) for Subprocess::Options::netns.
   std::string Name(int index) const;
   std::string Address(int index) const { return "10.77.0." + std::to_string(index); }
-  // Gives host `index` a second address, of the form 10.77.0.x.
+  // Gives host `index` another address, of the form 10.77.0.x or fd77::x.
   void AddAddress(int index, const std::string& address);
   // Pulls or plugs the cable of host `index`.
   void SetLink(int index, bool is_up);
