@@ -156,7 +156,8 @@ def main():
     options = parse_options()
     if "RANK" not in os.environ:
         sys.exit("train_torch.py: start it with ddprun or torchrun")
-    # GPUs where every process of this node has one of its own.
+    # GPUs where every process of this node has one of its own. (Not with --virtual_local_rank: a process
+    # that sees one GPU cannot tell whether the others see the same one.)
     local_rank, local_size = int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"])
     has_gpu = torch.cuda.device_count() >= local_size
     device = torch.device("cuda", local_rank) if has_gpu else torch.device("cpu")

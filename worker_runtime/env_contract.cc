@@ -85,6 +85,14 @@ absl::StatusOr<std::optional<WorkerEnv>> ParseWorkerEnv(const EnvLookup& lookup)
     if (env.master_addr.empty())
       reader.Fail("MASTER_ADDR is not set or empty: where is the store?");
     reader.Require(kMasterPortVar, "where is the store?");
+    // Nobody would listen there: PyTorch's rank 0 does, we are clients only.
+    if (reader.Text(kUseAgentStoreVar, "") == "False") {
+      reader.Fail(
+          absl::StrCat(kUseAgentStoreVar,
+                       " is False: the launcher leaves the store to the workers, which only "
+                       "PyTorch's can do; start it without "
+                       "TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1"));
+    }
   }
   if (!reader.status().ok()) return reader.status();
   return std::optional<WorkerEnv>(std::move(env));

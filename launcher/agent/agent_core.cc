@@ -167,8 +167,8 @@ void AgentCore::On(const SignalReceived& event) {
   }
   if (!HasWorkers()) return Finish(*exit_code_);
   if (is_news) {
-    actions_.push_back(Say{absl::StrCat("signal ", event.signal,
-                                        ": stopping the workers; once more kills them at once")});
+    actions_.push_back(Say{absl::StrCat(
+        "signal ", event.signal, ": stopping the workers; SIGINT or SIGTERM kills them at once")});
   }
   Stop(event.signal);
 }

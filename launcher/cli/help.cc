@@ -23,9 +23,10 @@ constexpr char kHead[] =
     "\n"
     "Usage: ddprun [options] PROGRAM [ARGS...]\n"
     "\n"
-    "Starts one process for each GPU, gives each its rank, watches them, restarts the\n"
-    "job when something dies and says what died first. PROGRAM is any executable; a\n"
-    "name ending in .py runs under $PYTHON_EXEC or python3, with -u.\n";
+    "Starts --nproc_per_node processes (gpu: one for each GPU), gives each its rank,\n"
+    "watches them, restarts the job when something dies and says what died first.\n"
+    "PROGRAM is any executable; a name ending in .py runs under $PYTHON_EXEC or\n"
+    "python3, with -u.\n";
 
 constexpr char kTail[] =
     "Options may be written with dashes or underscores, and cut short as long as only\n"

@@ -116,12 +116,20 @@ TEST_CASE("env contract: a missing variable is named") {
 
 TEST_CASE("env contract: only Python's True means that the agent serves the store") {
   Block block = TwoRanks();
-  for (const char* value : {"true", "1", "False", ""}) {
+  for (const char* value : {"true", "1", ""}) {
     block["TORCHELASTIC_USE_AGENT_STORE"] = value;
     CHECK_FALSE((*Parse(block))->use_agent_store);
   }
   block["TORCHELASTIC_USE_AGENT_STORE"] = "True";
   CHECK((*Parse(block))->use_agent_store);
+}
+
+TEST_CASE("env contract: a store that only PyTorch's rank 0 would serve is refused at once") {
+  Block block = TwoRanks();
+  block["TORCHELASTIC_USE_AGENT_STORE"] = "False";
+  const auto parsed = Parse(block);
+  REQUIRE_FALSE(parsed.ok());
+  CHECK(parsed.status().message().find("TORCH_DISABLE_SHARE_RDZV_TCP_STORE") != std::string::npos);
 }
 
 }  // namespace
