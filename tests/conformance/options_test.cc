@@ -60,5 +60,11 @@ TEST_CASE("conformance: logs_specs that nobody has defined") {
            .command = {"/bin/true"}});
 }
 
+TEST_CASE("conformance: a first word that is a command here") {
+  Compare({.name = "reserved_word",
+           .command = {"status"},
+           .prefix = {"/bin/sh", "-c", "echo 'print(\"seen: ran\")' >status; exec \"$@\"", "sh"}});
+}
+
 }  // namespace
 }  // namespace ddprun::testing
