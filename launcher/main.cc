@@ -147,8 +147,9 @@ int main(int argc, char** argv) {
   absl::StatusOr<ParseResult> parsed = ParseCommandLine(argc, argv, environment);
   if (!parsed.ok()) return Complain(parsed.status(), ExitCodeOfStartError(parsed.status()));
   if (const auto* text = std::get_if<PrintText>(&*parsed)) {
-    std::fputs(text->text.c_str(), stdout);
-    if (std::fflush(stdout) == 0) return kExitSuccess;
+    // Either may be the one that writes.
+    const bool is_queued = std::fputs(text->text.c_str(), stdout) != EOF;
+    if (std::fflush(stdout) == 0 && is_queued) return kExitSuccess;
     return Complain(absl::ErrnoToStatus(errno, "write to stdout"), kExitMachine);
   }
   if (const auto* options = std::get_if<DoctorOptions>(&*parsed)) {

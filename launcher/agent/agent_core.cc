@@ -110,9 +110,9 @@ void AgentCore::On(const rendezvous::RendezvousFailed& event) {
   // A worker of ours failed and nobody is left to name a first cause: then it is ours.
   if (unanswered_failure_ && !exit_code_) {
     PlanEnd(unanswered_failure_->exit_code, ExitOwner::kWorker, event.message);
-    actions_.push_back(Say{absl::StrCat(event.message, "; ending with the code of local rank ",
-                                        unanswered_failure_->local_rank, ", which ",
-                                        unanswered_failure_->message)});
+    actions_.push_back(Say{absl::StrCat(
+        "error: ", event.message, "; ending with the code of local rank ",
+        unanswered_failure_->local_rank, ", whose end was: ", unanswered_failure_->message)});
   } else if (!exit_code_) {
     PlanEnd(is_coordinator_gone_ ? kExitLostCoordinator : kExitRendezvous, ExitOwner::kDdprun,
             event.message);
@@ -154,7 +154,7 @@ void AgentCore::On(const SignalReceived& event) {
     actions_.push_back(Say{"ending although processes of this job do not die"});
     if (!exit_code_) {
       PlanEnd(kExitSignalBase + event.signal, ExitOwner::kSignal,
-              absl::StrCat("stopped by signal ", event.signal));
+              absl::StrCat("stopped by ", SignalName(event.signal)));
     }
     return Finish(*exit_code_);
   }
@@ -162,13 +162,13 @@ void AgentCore::On(const SignalReceived& event) {
   const bool is_news = !exit_code_ || state_ != State::kStopping;
   if (!exit_code_) {
     PlanEnd(kExitSignalBase + event.signal, ExitOwner::kSignal,
-            absl::StrCat("stopped by signal ", event.signal));
+            absl::StrCat("stopped by ", SignalName(event.signal)));
     actions_.push_back(LeaveJob{exit_reason_});
   }
   if (!HasWorkers()) return Finish(*exit_code_);
   if (is_news) {
     actions_.push_back(Say{absl::StrCat(
-        "signal ", event.signal, ": stopping the workers; SIGINT or SIGTERM kills them at once")});
+        SignalName(event.signal), ": stopping the workers; SIGINT or SIGTERM kills them at once")});
   }
   Stop(event.signal);
 }

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/listening_socket.h"
+#include "rendezvous/core/rank_assignment.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -57,8 +58,12 @@ RoundStore::Reach RoundStore::ReachOf(const LaunchConfig& config, const Environm
     return Reach::kWorkers;
   }
   switch (config.rendezvous) {
-    case RendezvousKind::kStandalone:
-      return Reach::kThisHost;
+    case RendezvousKind::kStandalone: {
+      // Workers connect to the address that the user gave.
+      const bool is_loopback =
+          config.local_addr.empty() || rendezvous::IsLoopback(config.local_addr);
+      return is_loopback ? Reach::kThisHost : Reach::kAllHosts;
+    }
     case RendezvousKind::kC10d:
       return Reach::kAllHosts;
     case RendezvousKind::kStatic:

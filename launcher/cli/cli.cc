@@ -105,7 +105,7 @@ absl::StatusOr<ParseResult> ParseCommandLine(int argc, const char* const* argv,
   const std::vector<std::string> warnings = WarningsAbout(environment);
   config->warnings.insert(config->warnings.end(), warnings.begin(), warnings.end());
   WarnOfVariables(environment, config->warnings);
-  return ParseResult(*std::move(config));
+  return *std::move(config);
 }
 
 }  // namespace ddprun::launcher

@@ -58,7 +58,10 @@ absl::Status ErrorOfPath(const std::string& name, int error, Need need) {
     return NotFound(name, "no such file; expected an executable file or a .py script");
   }
   if (error == EISDIR) {
-    return NotExecutable(name, "is a directory; expected an executable file or a .py script");
+    return NotExecutable(
+        name,
+        "is a directory; expected an executable file or a .py script (a folder with "
+        "__main__.py is run by --run_path)");
   }
   if (error == EACCES && need == Need::kExecute) {
     return NotExecutable(name,
@@ -83,10 +86,18 @@ absl::StatusOr<std::string> SearchPath(const std::string& name, const Environmen
     if (!IsMissing(problem) && problem != EISDIR && !unusable) unusable = candidate;
   }
   if (unusable) return NotExecutable(name, absl::StrCat(Quoted(*unusable), " is not executable"));
-  const bool is_here = Problem(name, Need::kRead) == 0;
-  return NotFound(name, is_here ? absl::StrCat("not found in PATH; the file in this directory is ",
-                                               Quoted("./" + name))
-                                : "not found in PATH; expected a command or the path of a file");
+  const int problem_here = Problem(name, Need::kExecute);
+  if (problem_here == EISDIR) return ErrorOfPath(name, EISDIR, Need::kExecute);
+  if (problem_here == 0) {
+    return NotFound(name, absl::StrCat("not found in PATH; the file in this directory is ",
+                                       Quoted("./" + name)));
+  }
+  if (Problem(name, Need::kRead) == 0) {
+    return NotFound(name,
+                    "not found in PATH; the file in this directory has no execute bit: a Python "
+                    "script of any name is run by --run_path");
+  }
+  return NotFound(name, "not found in PATH; expected a command or the path of a file");
 }
 
 absl::StatusOr<std::string> FindExecutable(const std::string& name,

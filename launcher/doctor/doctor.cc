@@ -16,8 +16,9 @@ namespace ddprun::launcher {
 absl::Status RunDoctor(const DoctorOptions& options, const Environment& environment) {
   const DoctorFacts facts{.gpu = ProbeGpus(ProbeScope::kAll), .host = ReadHostFacts(environment)};
   const std::string text = options.is_json ? DoctorJson(facts) : DoctorText(facts);
-  std::fputs(text.c_str(), stdout);
-  if (std::fflush(stdout) != 0) return absl::ErrnoToStatus(errno, "write to stdout");
+  // Either may be the one that writes.
+  const bool is_queued = std::fputs(text.c_str(), stdout) != EOF;
+  if (std::fflush(stdout) != 0 || !is_queued) return absl::ErrnoToStatus(errno, "write to stdout");
   if (!options.requires_cuda) return absl::OkStatus();
   const std::optional<std::string> why = WhyNoCuda(facts);
   if (!why) return absl::OkStatus();

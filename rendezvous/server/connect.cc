@@ -200,7 +200,8 @@ class ConnectingClient final : public RendezvousClient {
         return false;
       case Outcome::kOtherRun:
         Fail(absl::StrCat(taken, "serves the run \"", result.probe.text, "\", not \"",
-                          endpoint_.run_id, "\": use another port"));
+                          endpoint_.run_id,
+                          "\": use another port, or, for the same job, the same --rdzv_id"));
         return false;
       case Outcome::kForeign:
       case Outcome::kSilent:

@@ -1,5 +1,6 @@
 // SIGINT and SIGTERM in every state: the job ends with 128 + n, a second one kills at once.
 #include <signal.h>
+#include <string.h>
 
 #include <doctest/doctest.h>
 
@@ -25,7 +26,7 @@ Strings operator+(Strings a, const Strings& b) {
 
 void SendAndAwaitWord(const Node& node, int signal) {
   node->Signal(signal);
-  REQUIRE_MESSAGE(node->WaitForErr("signal " + std::to_string(signal) + ": stopping"),
+  REQUIRE_MESSAGE(node->WaitForErr(std::string("SIG") + sigabbrev_np(signal) + ": stopping"),
                   node->Describe());
 }
 

@@ -89,5 +89,19 @@ TEST_CASE("round store: only an explicit 1 leaves the store to the workers, and 
   CHECK(reach_of(RendezvousKind::kC10d, "true") == kAllHosts);
 }
 
+TEST_CASE("round store: alone on its node it can be reached at the address that the user gave") {
+  const auto reach_of = [](const std::string& local_addr) {
+    LaunchConfig config;
+    config.local_addr = local_addr;
+    return RoundStore::ReachOf(config, {});
+  };
+  using enum RoundStore::Reach;
+  CHECK(reach_of("") == kThisHost);
+  CHECK(reach_of("localhost") == kThisHost);
+  CHECK(reach_of("127.0.0.1") == kThisHost);
+  CHECK(reach_of("10.0.0.7") == kAllHosts);
+  CHECK(reach_of("fd00::7") == kAllHosts);
+}
+
 }  // namespace
 }  // namespace ddprun::launcher
