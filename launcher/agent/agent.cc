@@ -151,7 +151,10 @@ absl::Status Agent::OpenTimers() {
 
 int Agent::Run() {
   if (const absl::Status status = OpenTimers(); !status.ok()) {
-    Tell(absl::StrCat("error: ", status.message()));
+    const std::string reason(status.message());
+    Tell("error: " + reason);
+    reporter_.Does(ExitAgent{kExitMachine, ExitOwner::kDdprun, reason});
+    reporter_.JobEnded();
     return kExitMachine;
   }
   signals_ = std::make_unique<SignalReceiver>(
@@ -249,6 +252,7 @@ void Agent::OnSignal(const ReceivedSignal& signal) {
   if (is_leaving_) {
     // Only the coordinator's wait for others is left, and a signal ends that too.
     logs_.Finish(kTailTimeout);
+    timers_.reset();  // _exit would leave its FIFO behind
     _exit(exit_code_);
   }
   Feed(SignalReceived{signal.signal, signal.meaning == SignalMeaning::kKillNow});

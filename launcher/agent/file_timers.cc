@@ -22,6 +22,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "launcher/cli/text.h"
+#include "launcher/process/leftovers.h"
 #include "launcher/process/raw_syscall.h"
 #include "rendezvous/base/unique_fd.h"
 
@@ -68,13 +69,11 @@ Ancestry AncestryOf(int pid) {
 }  // namespace
 
 std::optional<std::string> TimerFileOf(const Environment& environment) {
-  const bool is_enabled = environment.Get(kEnableVar) == "1";
+  if (environment.Get(kEnableVar) != "1") return std::nullopt;
+  // Both variables reach every worker, and so a ddprun that a worker starts.
+  const bool is_nested = environment.Get(kJobMarkVariable).has_value();
   const std::string named = environment.Get(kFileVar).value_or("");
-  if (!named.empty()) {
-    if (!is_enabled && IsFifo(named)) return std::nullopt;
-    return named;
-  }
-  if (!is_enabled) return std::nullopt;
+  if (!named.empty() && !is_nested) return named;
   std::string folder = environment.Get("TMPDIR").value_or("");
   if (folder.empty()) folder = "/tmp";
   std::random_device random;
@@ -128,7 +127,10 @@ void FileTimers::Impl::Read() {
       asio::buffer(block_), [this](const boost::system::error_code& error, size_t size) {
         if (error == asio::error::operation_aborted) return;
         // We hold the FIFO's other end, so it does not end.
-        if (error) return Complain("warning: timers are not heeded any more: " + error.message());
+        if (error) {
+          // Not a complaint about one line: it is said whatever was said before.
+          return handlers_.say("warning: timers are not heeded any more: " + error.message());
+        }
         Take(std::string_view(block_.data(), size));
         Read();
       });
@@ -231,16 +233,20 @@ void FileTimers::Impl::Kill(const TimerRequest& timer) {
                         : kill(timer.pid, timer.signal);
   if (sent != 0) return;
   killed_.emplace(worker, timer.scope);
-  handlers_.say(absl::StrCat("the timer ", Quoted(timer.scope), " of pid ", timer.pid,
+  handlers_.say(absl::StrCat("the timer ", Quoted(ShortScope(timer.scope)), " of pid ", timer.pid,
                              " has expired: signal ", timer.signal, " sent"));
   handlers_.expired(timer, true);
 }
 
 std::string FileTimers::Impl::WorkerIsGone(int pid) {
   workers_.erase(pid);
+  // They would take places of others', and be told as expired after a restart.
+  std::erase_if(timers_, [pid](const auto& timer) { return timer.first.first == pid; });
+  Arm();
   const auto killed = killed_.find(pid);
   if (killed == killed_.end()) return "";
-  const std::string why = absl::StrCat("; its timer ", Quoted(killed->second), " had expired");
+  const std::string why =
+      absl::StrCat("; its timer ", Quoted(ShortScope(killed->second)), " had expired");
   killed_.erase(killed);
   return why;
 }

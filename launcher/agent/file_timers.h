@@ -22,9 +22,8 @@ class io_context;
 
 namespace ddprun::launcher {
 
-// Where the FIFO stands, if this agent is to make one: TORCHELASTIC_ENABLE_FILE_TIMER=1 or
-// TORCHELASTIC_TIMER_FILE asks for it. A FIFO that is there already belongs to another agent,
-// unless the first variable is set.
+// Where the FIFO stands, if this agent is to make one: TORCHELASTIC_ENABLE_FILE_TIMER=1 asks for
+// it. TORCHELASTIC_TIMER_FILE names the path, except below another ddprun: there it is that one's.
 std::optional<std::string> TimerFileOf(const Environment& environment);
 
 class FileTimers {

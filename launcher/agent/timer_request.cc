@@ -33,4 +33,12 @@ std::optional<TimerRequest> ParseTimerRequest(std::string_view line) {
                       .signal = static_cast<int>(signal_value)};
 }
 
+std::string ShortScope(const std::string& scope) {
+  constexpr size_t kMaxBytes = 100;
+  if (scope.size() <= kMaxBytes) return scope;
+  size_t end = kMaxBytes;
+  while (end > 0 && (static_cast<unsigned char>(scope[end]) & 0xc0) == 0x80) --end;
+  return scope.substr(0, end) + "...";
+}
+
 }  // namespace ddprun::launcher

@@ -22,6 +22,9 @@ inline constexpr size_t kMaxTimerLine = 4096;
 // Nothing for a line that is no request.
 std::optional<TimerRequest> ParseTimerRequest(std::string_view line);
 
+// The scope as it stands in a message: of a long one the beginning, whole characters, and "...".
+std::string ShortScope(const std::string& scope);
+
 }  // namespace ddprun::launcher
 
 #endif  // DDPRUN_LAUNCHER_AGENT_TIMER_REQUEST_H_

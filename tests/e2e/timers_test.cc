@@ -3,6 +3,8 @@
 #include <sys/stat.h>
 
 #include <fstream>
+#include <map>
+#include <string>
 
 #include "tests/e2e/job.h"
 
@@ -15,6 +17,10 @@ std::string Timer(const std::string& pid, const std::string& scope, const std::s
          R"(", "expiration_time": )" + expires + R"(, "signal": )" + std::to_string(signal) + "}";
 }
 
+std::map<std::string, std::string> TimersAt(const std::string& path) {
+  return {{"TORCHELASTIC_ENABLE_FILE_TIMER", "1"}, {"TORCHELASTIC_TIMER_FILE", path}};
+}
+
 bool Holds(const Subprocess& process, const std::string& text) {
   const bool found = process.err().find(text) != std::string::npos;
   CHECK_MESSAGE(found, "looking for: ", text, "\n", process.Describe());
@@ -25,7 +31,7 @@ TEST_CASE("timers: a worker whose timer expires is killed, and the report names 
   Job job;
   auto ddprun = job.Run({"--nproc_per_node=2", "--event_log_handler=console"},
                         {Timer("{pid}", "load data", "1", 9) + "@1", "wait"},
-                        {.env = {{"TORCHELASTIC_TIMER_FILE", job.File("fifo")}}});
+                        {.env = TimersAt(job.File("fifo"))});
   REQUIRE_MESSAGE(ddprun->Wait() == 137, ddprun->Describe());
   Holds(*ddprun, "ddprun: the timer 'load data' of pid ");
   Holds(*ddprun, "traceback : killed by signal 9 (SIGKILL); its timer 'load data' had expired\n");
@@ -50,7 +56,7 @@ TEST_CASE("timers: one that was released, or asks for no signal, kills nobody") 
                         {Timer("{pid}", "a", "32503680000", 9), Timer("{pid}", "a", "-1", 0),
                          Timer("{pid}", "b", "1", 0), Timer("{pid}", "c", "1e300", 9),
                          Timer("{pid}", "end", "2", 15), "wait"},
-                        {.env = {{"TORCHELASTIC_TIMER_FILE", job.File("fifo")}}});
+                        {.env = TimersAt(job.File("fifo"))});
   REQUIRE_MESSAGE(ddprun->Wait() == 143, ddprun->Describe());
   Holds(*ddprun, "its timer 'end' had expired");
 }
@@ -63,7 +69,7 @@ TEST_CASE("timers: hostile lines do no harm, and only the job's own processes ar
                          "timer:" + std::string(3000, '['), Timer("{agent}", "a", "0", 9),
                          Timer(std::to_string(stranger->pid()), "b", "0", 9),
                          Timer("999999999", "c", "0", 9), Timer("{pid}", "last", "1", 9), "wait"},
-                        {.env = {{"TORCHELASTIC_TIMER_FILE", job.File("fifo")}}});
+                        {.env = TimersAt(job.File("fifo"))});
   REQUIRE_MESSAGE(ddprun->Wait() == 137, ddprun->Describe());
   Holds(*ddprun, "its timer 'last' had expired");
   Holds(*ddprun, "no timer request, ignored: 'no json \\xff\\x1b[2J'");
@@ -76,19 +82,39 @@ TEST_CASE("timers: hostile lines do no harm, and only the job's own processes ar
 TEST_CASE("timers: what is no FIFO is not replaced, and another agent's FIFO is left to it") {
   Job job;
   std::ofstream(job.File("data")) << "precious";
-  auto refused = job.Run({}, {"touch:" + job.File("started")},
-                         {.env = {{"TORCHELASTIC_TIMER_FILE", job.File("data")},
-                                  {"TORCHELASTIC_ENABLE_FILE_TIMER", "1"}}});
+  auto refused = job.Run({"--report_file=" + job.File("report")}, {"touch:" + job.File("started")},
+                         {.env = TimersAt(job.File("data"))});
   REQUIRE_MESSAGE(refused->Wait() == 120, refused->Describe());
   Holds(*refused, "ddprun: error: make a FIFO at " + job.File("data"));
   CHECK(ReadFile(job.File("data")) == "precious");
   CHECK_FALSE(job.HasFile("started"));
+  CHECK(ReadFile(job.File("report")).find("\"reason\": \"make a FIFO at ") != std::string::npos);
 
   REQUIRE(mkfifo(job.File("outer").c_str(), 0600) == 0);
   auto inner = job.Run({}, {"env:TORCHELASTIC_TIMER_FILE"},
                        {.env = {{"TORCHELASTIC_TIMER_FILE", job.File("outer")}}});
   REQUIRE_MESSAGE(inner->Wait() == 0, inner->Describe());
   CHECK(inner->out() == "TORCHELASTIC_TIMER_FILE=" + job.File("outer") + "\n");
+  CHECK(job.HasFile("outer"));
+}
+
+TEST_CASE("timers: a path alone asks for none and is passed on") {
+  Job job;
+  auto ddprun = job.Run({}, {"env:TORCHELASTIC_TIMER_FILE"},
+                        {.env = {{"TORCHELASTIC_TIMER_FILE", "/no/such/fifo"}}});
+  REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
+  CHECK(ddprun->out() == "TORCHELASTIC_TIMER_FILE=/no/such/fifo\n");
+}
+
+TEST_CASE("timers: a ddprun that a worker starts has a FIFO of its own") {
+  Job job;
+  REQUIRE(mkfifo(job.File("outer").c_str(), 0600) == 0);
+  auto env = TimersAt(job.File("outer"));
+  env["DDPRUN_JOB_MARK"] = "the-outer-job";
+  env["TMPDIR"] = job.File("");
+  auto inner = job.Run({}, {"env:TORCHELASTIC_TIMER_FILE"}, {.env = env});
+  REQUIRE_MESSAGE(inner->Wait() == 0, inner->Describe());
+  CHECK(inner->out().find("TORCHELASTIC_TIMER_FILE=" + job.File("") + "/watchdog_timer_") == 0);
   CHECK(job.HasFile("outer"));
 }
 

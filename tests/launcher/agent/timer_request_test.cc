@@ -45,6 +45,13 @@ TEST_CASE("timer request: anything else is none") {
   }
 }
 
+TEST_CASE("timer request: a message has the beginning of a long scope, in whole characters") {
+  CHECK(ShortScope("a.py#3") == "a.py#3");
+  CHECK(ShortScope(std::string(100, 'x')) == std::string(100, 'x'));
+  CHECK(ShortScope(std::string(3500, 'x')) == std::string(100, 'x') + "...");
+  CHECK(ShortScope(std::string(98, 'x') + "\xe2\x82\xac" + "y") == std::string(98, 'x') + "...");
+}
+
 TEST_CASE("timer request: random bytes in a good line do no harm") {
   std::mt19937 random(11);
   for (int i = 0; i < 20000; ++i) {

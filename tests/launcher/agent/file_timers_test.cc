@@ -1,0 +1,119 @@
+#include "launcher/agent/file_timers.h"
+
+#include <doctest/doctest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <boost/asio/io_context.hpp>
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/support/temp_dir.h"
+
+namespace ddprun::launcher {
+namespace {
+
+std::string Request(int pid, const std::string& scope, int64_t expires, int signal) {
+  return absl::StrCat(R"({"version": 1, "pid": )", pid, R"(, "scope_id": ")", scope,
+                      R"(", "expiration_time": )", expires, R"(, "signal": )", signal, "}\n");
+}
+
+// The timers, what they say, and the scopes that expired.
+struct Fixture {
+  Fixture() {
+    auto opened = FileTimers::Open(
+        io, dir.File("fifo"),
+        {.say = [this](const std::string& line) { said.push_back(line); },
+         .expired = [this](const TimerRequest& timer, bool) { expired.push_back(timer.scope); }});
+    REQUIRE_MESSAGE(opened.ok(), opened.status().message());
+    timers = *std::move(opened);
+  }
+  void Write(const std::string& text) {
+    std::ofstream(dir.File("fifo")) << text;
+    io.poll();
+  }
+  bool RunUntilExpired(const std::string& scope) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (std::find(expired.begin(), expired.end(), scope) == expired.end()) {
+      if (io.run_one_until(deadline) == 0) return false;
+    }
+    return true;
+  }
+
+  testing::TempDir dir;
+  boost::asio::io_context io;
+  std::vector<std::string> said;
+  std::vector<std::string> expired;
+  std::unique_ptr<FileTimers> timers;
+};
+
+constexpr int64_t kFarFuture = 32503680000;
+
+TEST_CASE("file timers: the first variable asks for them, the second only names the path") {
+  Environment environment;
+  environment.variables = {"TORCHELASTIC_TIMER_FILE=/some/path"};
+  CHECK_FALSE(TimerFileOf(environment));
+  environment.variables.push_back("TORCHELASTIC_ENABLE_FILE_TIMER=1");
+  CHECK(TimerFileOf(environment) == "/some/path");
+  // Inherited from the agent of the job in which this one runs.
+  environment.variables.push_back("DDPRUN_JOB_MARK=outer");
+  environment.variables.push_back("TMPDIR=/elsewhere");
+  const std::string own = TimerFileOf(environment).value_or("");
+  CHECK_MESSAGE(own.find("/elsewhere/watchdog_timer_") == 0, own);
+}
+
+TEST_CASE("file timers: the FIFO goes with them") {
+  Fixture fixture;
+  CHECK(std::filesystem::exists(fixture.dir.File("fifo")));
+  fixture.timers.reset();
+  CHECK_FALSE(std::filesystem::exists(fixture.dir.File("fifo")));
+}
+
+TEST_CASE("file timers: those of a worker that is gone never expire, and make room") {
+  Fixture fixture;
+  constexpr int kWorker = 999999998;  // above any pid the kernel gives
+  fixture.timers->WorkerRuns(kWorker);
+  std::ofstream fifo(fixture.dir.File("fifo"));
+  for (int i = 0; i < 10000; ++i) {
+    fifo << Request(kWorker, absl::StrCat("s", i), kFarFuture, 9);
+    if (i % 100 != 99) continue;  // the pipe holds 64 KiB
+    fifo.flush();
+    fixture.io.poll();
+  }
+  CHECK(fixture.said.empty());
+  fixture.Write(Request(getpid(), "refused", 1, 0));
+  REQUIRE(fixture.said.size() == 1);
+  CHECK(fixture.said[0] == "warning: more than 10000 timers: ignored");
+  CHECK(fixture.timers->WorkerIsGone(kWorker).empty());
+  fixture.Write(Request(getpid(), "taken", 1, 0));
+  CHECK(fixture.RunUntilExpired("taken"));
+  CHECK(fixture.expired.size() == 1);
+}
+
+TEST_CASE("file timers: a long scope is cut in what is said of it") {
+  Fixture fixture;
+  const pid_t child = fork();
+  if (child == 0) {
+    pause();
+    _exit(0);
+  }
+  fixture.timers->WorkerRuns(child);
+  const std::string scope(3000, 'x');
+  fixture.Write(Request(child, scope, 1, SIGKILL));
+  CHECK(fixture.RunUntilExpired(scope));
+  REQUIRE(waitpid(child, nullptr, 0) == child);
+  REQUIRE(fixture.said.size() == 1);
+  CHECK(fixture.said[0].find("'" + std::string(100, 'x') + "...'") != std::string::npos);
+  CHECK(fixture.timers->WorkerIsGone(child).size() < 150);
+}
+
+}  // namespace
+}  // namespace ddprun::launcher
