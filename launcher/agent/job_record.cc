@@ -1,5 +1,6 @@
 #include "launcher/agent/job_record.h"
 
+#include <algorithm>
 #include <variant>
 
 namespace ddprun::launcher {
@@ -30,6 +31,7 @@ void JobRecord::Does(const AgentAction& action, int64_t unix_ms) {
     for (int i = 0; i < workers_; ++i) round.workers.push_back({.local_rank = i});
     rounds_.push_back(std::move(round));
     ++rounds_seen_;
+    round_failures_seen_ = 0;
     if (rounds_.size() > kMaxRounds) rounds_.pop_front();
   }
   if (const auto* exit = std::get_if<ExitAgent>(&action)) {
@@ -51,16 +53,23 @@ void JobRecord::WorkerIsGone(const WorkerEnd& end, bool was_told_to_stop) {
   worker.signal = end.signal;
 }
 
-void JobRecord::SetFailures(const std::vector<rendezvous::FailureReport>& failures) {
+void JobRecord::SetFailures(const std::vector<rendezvous::FailureReport>& failures,
+                            uint64_t left_out) {
   if (rounds_.empty()) return;
-  while (!failures_.empty() && failures_.back().assignment == rounds_.back().assignment) {
-    failures_.pop_back();
-    --failures_seen_;
-  }
-  for (const rendezvous::FailureReport& failure : failures) {
-    failures_.push_back({rounds_.back().assignment, failure});
-    ++failures_seen_;
-    if (failures_.size() > kMaxFailures) failures_.pop_front();
+  const rendezvous::Assignment& round = rounds_.back().assignment;
+  while (!failures_.empty() && failures_.back().assignment == round) failures_.pop_back();
+  // Not what was just removed: some of the round may have been pushed out before.
+  failures_seen_ -= round_failures_seen_;
+  round_failures_seen_ = failures.size() + left_out;
+  failures_seen_ += round_failures_seen_;
+
+  const size_t older =
+      std::min(failures_.size(), kMaxFailures - std::min(kMaxFailures, failures.size()));
+  while (failures_.size() > older) failures_.pop_front();
+  // The newest, and the first: what the others follow from.
+  const size_t skipped = failures.size() - std::min(kMaxFailures, failures.size());
+  for (size_t i = 0; i < failures.size(); ++i) {
+    if (i == 0 || i > skipped) failures_.push_back({round, failures[i]});
   }
 }
 

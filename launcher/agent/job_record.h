@@ -50,8 +50,9 @@ class JobRecord {
   void Does(const AgentAction& action, int64_t unix_ms);
   void WorkerRuns(int local_rank, int pid);
   void WorkerIsGone(const WorkerEnd& end, bool was_told_to_stop);
-  // All of the newest round that are known so far.
-  void SetFailures(const std::vector<rendezvous::FailureReport>& failures);
+  // All of the newest round that are known so far, the first one first, and how many more of it
+  // are not described. Those told before of this round are forgotten.
+  void SetFailures(const std::vector<rendezvous::FailureReport>& failures, uint64_t left_out = 0);
 
   int64_t started_unix_ms() const { return started_unix_ms_; }
   int64_t ended_unix_ms() const { return ended_unix_ms_; }
@@ -73,6 +74,7 @@ class JobRecord {
   uint64_t rounds_seen_ = 0;
   std::deque<FailureRecord> failures_;
   uint64_t failures_seen_ = 0;
+  uint64_t round_failures_seen_ = 0;  // of the newest round
 };
 
 }  // namespace ddprun::launcher

@@ -81,7 +81,7 @@ void JobReporter::TimerEvent(const TimerRequest& timer, bool is_kill) {
 
 void JobReporter::CompleteRound() {
   failures_.Complete();
-  record_.SetFailures(failures_.failures());
+  record_.SetFailures(failures_.failures(), failures_.left_out());
 }
 
 void JobReporter::Print(const rendezvous::Verdict& verdict) {
@@ -106,7 +106,8 @@ void JobReporter::JobEnded() {
   const std::string text = RenderReportFile({.run_id = options_.config.run_id,
                                              .node_id = options_.node.value,
                                              .host = options_.host,
-                                             .program = options_.title},
+                                             .program = options_.title,
+                                             .max_restarts = options_.config.max_restarts},
                                             record_);
   if (const absl::Status written = WriteWholeFile(path, text); !written.ok()) {
     Tell(absl::StrCat("warning: the report file is not written: ", written.message()));

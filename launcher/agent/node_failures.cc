@@ -1,5 +1,7 @@
 #include "launcher/agent/node_failures.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <utility>
@@ -35,6 +37,7 @@ void NodeFailures::BeginRound(const rendezvous::Assignment& assignment) {
   assignment_ = assignment;
   error_files_.clear();
   ended_.clear();
+  left_out_ = 0;
 }
 
 void NodeFailures::SetErrorFile(int local_rank, const std::string& path) {
@@ -71,7 +74,10 @@ void NodeFailures::Fill(Ended& ended) {
       std::count_if(ended_.begin(), ended_.end(), [](const Ended& e) { return e.report; });
   const bool has_room = static_cast<size_t>(described) < kMaxTexts;
   ended.is_settled = true;
-  if (ended.was_told_to_stop && !has_room) return;
+  if (ended.was_told_to_stop && !has_room) {
+    if (HasErrorFile(ended.end)) ++left_out_;
+    return;
+  }
   rendezvous::FailureReport report;
   report.node = node_;
   report.host = host_;
@@ -90,6 +96,11 @@ void NodeFailures::Fill(Ended& ended) {
     report.stderr_tail = logs_.StderrTail(report.local_rank, kTailLines, kTailTimeout);
   }
   ended.report = std::move(report);
+}
+
+bool NodeFailures::HasErrorFile(const WorkerEnd& end) const {
+  const auto file = error_files_.find(end.local_rank);
+  return file != error_files_.end() && access(file->second.c_str(), F_OK) == 0;
 }
 
 void NodeFailures::ReadErrorFileInto(rendezvous::FailureReport& report) {

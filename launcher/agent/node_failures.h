@@ -43,6 +43,9 @@ class NodeFailures {
 
   // The failures described so far, in the order in which they were heard of.
   std::vector<rendezvous::FailureReport> failures() const;
+  // How many more of this round left an error file after they were told to stop: there are too many
+  // texts already for theirs to be read.
+  uint64_t left_out() const { return left_out_; }
   // Copies the error file of the first of them that has one to `path`, the agent's own
   // TORCHELASTIC_ERROR_FILE, with the exit code in it. OK where there is none.
   absl::Status CopyFirstErrorFile(const std::string& path) const;
@@ -57,6 +60,7 @@ class NodeFailures {
   };
   Ended& Entry(const WorkerEnd& end);
   void Fill(Ended& entry);
+  bool HasErrorFile(const WorkerEnd& end) const;
   void ReadErrorFileInto(rendezvous::FailureReport& report);
 
   const NodeId node_;
@@ -66,6 +70,7 @@ class NodeFailures {
   rendezvous::Assignment assignment_;
   std::map<int, std::string> error_files_;  // by local rank
   std::vector<Ended> ended_;
+  uint64_t left_out_ = 0;
 };
 
 }  // namespace ddprun::launcher

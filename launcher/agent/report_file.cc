@@ -165,7 +165,7 @@ std::string RenderReportFile(const ReportFileInput& input, const JobRecord& reco
       {"started", IsoTime(record.started_unix_ms())},
       {"ended", IsoTime(record.ended_unix_ms())},
       {"restarts", last.restart_count},
-      {"max_restarts", last.max_restarts},
+      {"max_restarts", record.rounds().empty() ? input.max_restarts : last.max_restarts},
       {"first_failure", first != nullptr ? FailureJson(*first) : Json(nullptr)},
       {"failures", std::move(failures)},
       {"failures_left_out", record.failures_seen() - record.failures().size()},

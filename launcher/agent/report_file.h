@@ -13,6 +13,7 @@ struct ReportFileInput {
   std::string node_id;
   std::string host;
   std::string program;
+  int max_restarts = 0;  // what this node asked for: told where there was no round
 };
 
 // JSON, indented, with a newline at its end. Bytes of workers that are not UTF-8 become U+FFFD.
