@@ -1,12 +1,12 @@
 #include "launcher/agent/whole_file.h"
 
 #include <fcntl.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
+#include <random>
 
 #include "absl/strings/str_cat.h"
 #include "launcher/cli/text.h"
@@ -20,10 +20,18 @@ absl::Status Failed(const char* what, const std::string& path, int error) {
   return absl::ErrnoToStatus(error, absl::StrCat(what, " ", EscapeControl(path)));
 }
 
-// `name` becomes the temporary file's.
+// `name` becomes the temporary file's. Readable as any file of the user's: the kernel applies the
+// umask, which a process with threads can neither read nor set without another's file being made
+// meanwhile under the wrong one.
 UniqueFd OpenTemporary(const std::string& path, std::string& name) {
-  name = path + ".XXXXXX";
-  return UniqueFd(mkostemp(name.data(), O_CLOEXEC));
+  constexpr int kAttempts = 100;
+  std::random_device random;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    name = absl::StrCat(path, ".", absl::Hex(random(), absl::kZeroPad8));
+    UniqueFd fd(open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    if (fd.is_open() || errno != EEXIST) return fd;
+  }
+  return UniqueFd();
 }
 
 absl::Status WriteInPlace(const std::string& path, absl::string_view text) {
@@ -44,10 +52,6 @@ absl::Status WriteWholeFile(const std::string& path, absl::string_view text) {
   const UniqueFd fd = is_special ? UniqueFd() : OpenTemporary(path, name);
   if (!fd.is_open()) return WriteInPlace(path, text);
   absl::Status status = WriteAll(fd.get(), text, name);
-  // mkostemp made it private; others read it as they would any file of the user's.
-  const mode_t mask = umask(0);
-  umask(mask);
-  if (status.ok() && fchmod(fd.get(), 0666 & ~mask) != 0) status = Failed("chmod", name, errno);
   if (status.ok() && rename(name.c_str(), path.c_str()) == 0) return absl::OkStatus();
   unlink(name.c_str());
   return status.ok() ? WriteInPlace(path, text) : status;

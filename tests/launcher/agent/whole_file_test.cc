@@ -2,12 +2,25 @@
 
 #include <doctest/doctest.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 
 #include "tests/support/temp_dir.h"
+
+namespace {
+std::atomic<int> umask_calls = 0;
+}  // namespace
+
+// Stands before the C library's.
+extern "C" mode_t umask(mode_t mask) noexcept {
+  ++umask_calls;
+  return static_cast<mode_t>(syscall(SYS_umask, mask));
+}
 
 namespace ddprun::launcher {
 namespace {
@@ -34,6 +47,23 @@ TEST_CASE("whole file: a new text replaces the old by renaming, and nothing is l
   struct stat about {};
   REQUIRE(stat(path.c_str(), &about) == 0);
   CHECK((about.st_mode & 0400) != 0);
+}
+
+TEST_CASE("whole file: it is as readable as the umask has it") {
+  const testing::TempDir dir;
+  const mode_t before = umask(027);
+  CHECK(WriteWholeFile(dir.File("report.json"), "text").ok());
+  umask(before);
+  struct stat about {};
+  REQUIRE(stat(dir.File("report.json").c_str(), &about) == 0);
+  CHECK((about.st_mode & 0777) == 0640);
+}
+
+TEST_CASE("whole file: the umask, which all threads share, is left alone") {
+  const testing::TempDir dir;
+  umask_calls = 0;
+  CHECK(WriteWholeFile(dir.File("report.json"), "text").ok());
+  CHECK(umask_calls == 0);
 }
 
 TEST_CASE("whole file: a link stays a link, as a bind-mounted file would") {
