@@ -60,6 +60,7 @@ class Agent {
   void OnWorker(const WorkerEvent& event);
   void OnSignal(const ReceivedSignal& signal);
   void OnWorkerExited(const WorkerExited& event);
+  void OnStartFailed(const StartFailed& event);
 
   void Do(const JoinRound&);
   void Do(const StartWorkers& action);
@@ -265,10 +266,7 @@ void Agent::OnWorker(const WorkerEvent& event) {
     reporter_.WorkerRuns(started->local_rank, started->pid);
     if (timers_) timers_->WorkerRuns(started->pid);
   } else if (const auto* failed = std::get_if<StartFailed>(&event)) {
-    stdio_.clear();
-    Feed(WorkerEnded{
-        {.local_rank = failed->local_rank, .exit_code = failed->exit_code, .message = failed->text},
-        SteadyNow()});
+    OnStartFailed(*failed);
   } else if (const auto* exited = std::get_if<WorkerExited>(&event)) {
     OnWorkerExited(*exited);
   } else if (const auto* delayed = std::get_if<StartDelayed>(&event)) {
@@ -284,6 +282,15 @@ void Agent::OnWorker(const WorkerEvent& event) {
     reporter_.CompleteRound();
     Feed(WorkersGone{});
   }
+}
+
+void Agent::OnStartFailed(const StartFailed& event) {
+  stdio_.clear();
+  if (timers_) timers_->WorkerIsGone(event.pid);
+  WorkerEnd end{
+      .local_rank = event.local_rank, .exit_code = event.exit_code, .message = event.text};
+  reporter_.WorkerIsGone(end, /*was_told_to_stop=*/false);
+  Feed(WorkerEnded{std::move(end), SteadyNow()});
 }
 
 void Agent::TellLosses() {

@@ -38,8 +38,7 @@ struct Worker {
   bool is_group_alive = false;  // leader or helpers
   bool was_told_to_stop = false;
   bool is_killed = false;
-  bool has_failed = false;  // it ended, or will, without having become its program
-  int stop_signal = 0;      // sent to the group; 0: none
+  int stop_signal = 0;  // sent to the group; 0: none
   std::optional<TimePoint> kill_at{};
 };
 
@@ -211,11 +210,11 @@ class WorkerGroup::Impl {
 
   // Those already started have done nothing worth a grace. Of several failures the first counts.
   void OnStartFailed(size_t index, const SpawnResult& why) {
-    Worker& worker = workers_[index];
-    worker.has_failed = true;
+    const Worker& worker = workers_[index];
     if (!start_failure_) {
       start_failure_ =
           StartFailed{.local_rank = worker.spec.local_rank,
+                      .pid = worker.pid,
                       .error = why.error,
                       .exit_code = why.exit_code,
                       .text = "spawn rank " + std::to_string(worker.spec.rank) + ": " + why.text};
@@ -249,7 +248,10 @@ class WorkerGroup::Impl {
   void OnReaped(size_t index) {
     CheckGroup(workers_[index]);
     const std::optional<WorkerExited> exited = std::exchange(exit_seen_, std::nullopt);
-    if (!workers_[index].has_failed) handler_(*exited);
+    // Of several that could not start each but the first was told to stop, like the others.
+    const bool is_start_failure =
+        start_failure_ && start_failure_->local_rank == exited->local_rank;
+    if (!is_start_failure) handler_(*exited);
     Recheck();
   }
 

@@ -169,6 +169,27 @@ TEST_CASE("event log: a success ends with SUCCEEDED of the worker and of the age
   CHECK(events[3].get<std::string>("source") == "AGENT");
 }
 
+TEST_CASE("report file: a worker that could not become its program has its code and FAILED") {
+  Job job;
+  // Only the kernel looks at the interpreter's own interpreter.
+  std::ofstream(job.File("inner")) << "#!/no/such/interpreter\n";
+  std::ofstream(job.File("outer")) << "#!" << job.File("inner") << "\n";
+  for (const char* name : {"inner", "outer"}) REQUIRE(chmod(job.File(name).c_str(), 0700) == 0);
+  auto ddprun = job.RunRaw({"--no_python", "--event_log_handler=console",
+                            "--report_file=" + job.File("report.json"), job.File("outer")});
+  REQUIRE_MESSAGE(ddprun->Wait() == 126, ddprun->Describe());
+  const Json report = ReadReport(job);
+  const Json& round = ElementOf(report, "rounds", 0);
+  CHECK(ElementOf(round, "workers", 0).get<int>("exit_code") == 126);
+  REQUIRE(report.get_child("failures").size() == 1);
+  CHECK(ElementOf(report, "failures", 0).get<std::string>("pid") == "null");
+  std::string states;
+  for (const Json& event : Events(*ddprun)) {
+    states += event.get_child("metadata").get<std::string>("state") + " ";
+  }
+  CHECK(states == "RENDEZVOUS START FAILED SUCCEEDED ");
+}
+
 TEST_CASE("event log: by default there are no events, another handler is refused") {
   Job job;
   auto quiet = job.Run({"--event_log_handler", "null"}, {});

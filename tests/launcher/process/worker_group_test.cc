@@ -135,6 +135,13 @@ TEST_CASE("worker_group: deaths are reported in the order in which they happened
   }
 }
 
+pid_t StartedPid(const Fixture& fixture, int local_rank) {
+  for (const WorkerStarted& started : fixture.All<WorkerStarted>()) {
+    if (started.local_rank == local_rank) return started.pid;
+  }
+  return 0;
+}
+
 TEST_CASE("worker_group: a worker that cannot start undoes those before it") {
   Fixture fixture;
   std::vector<WorkerSpec> specs = {fixture.Toy(0, {"sleep"}),
@@ -151,6 +158,7 @@ TEST_CASE("worker_group: a worker that cannot start undoes those before it") {
   const auto failed = fixture.All<StartFailed>();
   REQUIRE(failed.size() == 1);
   CHECK(failed[0].local_rank == 2);
+  CHECK(failed[0].pid == StartedPid(fixture, 2));
   CHECK(failed[0].error == ENOENT);
   CHECK(failed[0].exit_code == kExitNotFound);
   CHECK(failed[0].text ==
@@ -158,6 +166,21 @@ TEST_CASE("worker_group: a worker that cannot start undoes those before it") {
   // Last but one: everything already started was gone by then.
   CHECK(std::holds_alternative<StartFailed>(fixture.events[fixture.events.size() - 2]));
   CHECK(std::holds_alternative<GroupEmpty>(fixture.events.back()));
+}
+
+TEST_CASE("worker_group: of several that cannot start one speaks for itself, each other one ends") {
+  Fixture fixture;
+  std::vector<WorkerSpec> specs;
+  for (int i = 0; i < 4; ++i) specs.push_back(fixture.Toy(i, {"sleep"}));
+  for (int i = 1; i < 4; ++i) {
+    specs[static_cast<size_t>(i)].executable = "./no-such-program";
+  }
+  fixture.group.Start(std::move(specs));
+  REQUIRE(fixture.RunToEnd());
+  const size_t started = fixture.All<WorkerStarted>().size();
+  CHECK(fixture.All<StartFailed>().size() == 1);
+  CHECK(fixture.All<WorkerExited>().size() == started - 1);
+  for (const WorkerExited& exit : fixture.All<WorkerExited>()) CHECK(exit.was_told_to_stop);
 }
 
 TEST_CASE("worker_group: a first worker that cannot start is alone") {
