@@ -6,6 +6,8 @@
 
 #include <fstream>
 #include <sstream>
+#include <string>
+#include <vector>
 
 #include "tests/e2e/job.h"
 #include "tests/support/json.h"
@@ -99,6 +101,26 @@ TEST_CASE("report file: an end without a round has one") {
   CHECK(report.get<std::string>("outcome") == "error");
   CHECK(report.get<std::string>("reason").find("1 of 2 nodes") != std::string::npos);
   CHECK(report.get_child("rounds").empty());
+}
+
+TEST_CASE("report file: failures that nobody had room to describe are counted") {
+  Job job;
+  constexpr int kWorkers = 40;
+  std::vector<std::string> steps = {R"(error-file:{"message": "boom"})",
+                                    "touch:" + job.File("up{rank}")};
+  for (int rank = 1; rank < kWorkers; ++rank) {
+    steps.push_back("until:" + job.File("up" + std::to_string(rank)) + "@0");
+  }
+  steps.insert(steps.end(), {"exit:3@0", "wait"});
+  auto ddprun = job.Run(
+      {"--nproc_per_node=" + std::to_string(kWorkers), "--report_file=" + job.File("report.json")},
+      steps);
+  REQUIRE_MESSAGE(ddprun->Wait() == 3, ddprun->Describe());
+  const Json report = ReadReport(job);
+  const size_t told = report.get_child("failures").size();
+  CHECK(told + report.get<size_t>("failures_left_out") == kWorkers);
+  CHECK(told < kWorkers);
+  CHECK(ElementOf(report, "failures", 0).get<int>("rank") == 0);
 }
 
 TEST_CASE("report file: a path that cannot be written is refused before the job starts") {
