@@ -78,7 +78,7 @@ void ConsoleSink::AppendRaw(Cursor& cursor, std::string_view bytes) {
 }
 
 void ConsoleSink::AppendMessage(std::string_view text) {
-  if (is_broken_ || !has_room_for(text.size() + 2)) {
+  if (is_broken_ || queued() + text.size() + 2 > kCapacity + kReserve) {
     ++dropped_lines_;
     return;
   }

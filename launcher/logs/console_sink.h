@@ -20,10 +20,13 @@ namespace ddprun::launcher {
 // A reader that is merely slow should lose nothing, one that has stopped must not stop a worker.
 // So from kHighWater on the sources are asked to wait (their pipes hold another 1 MiB each), but
 // for kPatience at most; then the console counts as stalled, sources go on, and what exceeds
-// kCapacity is dropped in whole lines and counted, until the queue is below kHighWater again.
+// kCapacity is dropped in whole lines and counted, until the queue is below kHighWater again. What
+// we say ourselves has kReserve beyond that: the report of a failure is no less wanted because the
+// workers wrote much before it.
 class ConsoleSink {
  public:
   static constexpr size_t kCapacity = 1024 * 1024;
+  static constexpr size_t kReserve = 256 * 1024;
   static constexpr size_t kHighWater = 256 * 1024;
   static constexpr Duration kPatience = std::chrono::milliseconds(200);
 
@@ -39,7 +42,7 @@ class ConsoleSink {
   void AppendLine(std::string_view prefix, std::string_view text, std::string_view suffix);
   // Queues bytes as they are; what does not fit is dropped in whole lines.
   void AppendRaw(Cursor& cursor, std::string_view bytes);
-  // Queues a message of our own, on a line of its own.
+  // Queues a message of our own, on a line of its own, or drops it and counts it as one line.
   void AppendMessage(std::string_view text);
 
   // Writes what the other side takes, and judges whether it is stalled.

@@ -132,6 +132,26 @@ TEST_CASE("console: a stopped reader costs whole lines, counted, told of when it
                     " lines are missing here: the reader of this output had stopped");
 }
 
+TEST_CASE("console: a message of ours has room when workers have filled it") {
+  Pipe pipe;
+  ConsoleSink sink(pipe.write_end.get());
+  Fill(sink, 4000000);
+  sink.Flush(At(0));
+  const uint64_t dropped = sink.dropped_lines();
+  CHECK(dropped > 20000);
+
+  const std::string report(ConsoleSink::kReserve - 2, 'r');
+  sink.AppendMessage(report);
+  CHECK(sink.dropped_lines() == dropped);
+  sink.AppendLine("p: ", "a worker's line", "");
+  CHECK(sink.dropped_lines() == dropped + 1);
+  sink.AppendMessage(report);  // the reserve has an end, too
+  CHECK(sink.dropped_lines() == dropped + 2);
+
+  const std::string out = Consume(sink, pipe, At(400));
+  CHECK(out.find("\n" + report + "\n") != std::string::npos);
+}
+
 TEST_CASE("console: raw bytes without room are dropped up to the end of their line") {
   Pipe pipe;
   ConsoleSink sink(pipe.write_end.get());
