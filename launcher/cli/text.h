@@ -6,11 +6,9 @@
 #include <string_view>
 #include <vector>
 
-namespace ddprun::launcher {
+#include "rendezvous/base/plain_text.h"  // IWYU pragma: export
 
-// `text` on one line and harmless on a terminal: control characters (C1 included) and bytes that
-// are not UTF-8 become \n, \r, \x1b ...; tabs and everything printable stay.
-std::string EscapeControl(std::string_view text);
+namespace ddprun::launcher {
 
 // 'value', escaped, cut at 200 bytes with "..." so that a message stays one short line.
 std::string Quoted(std::string_view value);

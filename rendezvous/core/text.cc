@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "absl/strings/str_cat.h"
+#include "rendezvous/base/plain_text.h"
 
 namespace ddprun::rendezvous {
 
@@ -20,10 +21,12 @@ std::string CauseText(const FailureReport& report) {
   constexpr size_t kMaxSaid = 200;
   std::string text =
       report.message.empty() ? absl::StrCat("exit code ", report.exit_code) : report.message;
+  text = EscapeControl(text);
   if (!report.error || report.error->message.empty()) return text;
-  std::string said = report.error->message.substr(0, report.error->message.find('\n'));
-  if (said.size() > kMaxSaid) said = said.substr(0, kMaxSaid) + "...";
-  return absl::StrCat(text, " (", said, ")");
+  const std::string said = report.error->message.substr(0, report.error->message.find('\n'));
+  const bool is_long = said.size() > kMaxSaid;
+  const size_t length = is_long ? CharacterStart(said, kMaxSaid) : said.size();
+  return absl::StrCat(text, " (", EscapeControl(said.substr(0, length)), is_long ? "..." : "", ")");
 }
 
 std::string Counted(int count, const std::string& noun) {

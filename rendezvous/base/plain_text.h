@@ -1,0 +1,21 @@
+// What others wrote, made fit for a line on a terminal. [pure]
+#ifndef DDPRUN_RENDEZVOUS_BASE_PLAIN_TEXT_H_
+#define DDPRUN_RENDEZVOUS_BASE_PLAIN_TEXT_H_
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace ddprun {
+
+// `text` on one line and harmless on a terminal: control characters (C1 included) and bytes that
+// are not UTF-8 become \n, \r, \x1b ...; tabs and everything printable stay. What was escaped once
+// stays as it is.
+std::string EscapeControl(std::string_view text);
+
+// Where a text may be cut at or before `at` without parting a UTF-8 character.
+size_t CharacterStart(std::string_view text, size_t at);
+
+}  // namespace ddprun
+
+#endif  // DDPRUN_RENDEZVOUS_BASE_PLAIN_TEXT_H_
