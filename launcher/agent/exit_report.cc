@@ -10,6 +10,7 @@
 
 #include "launcher/cli/text.h"
 #include "launcher/process/exit_status.h"
+#include "rendezvous/base/plain_text.h"
 #include "rendezvous/core/text.h"
 
 namespace ddprun::launcher {
@@ -20,6 +21,12 @@ using rendezvous::FailureReport;
 constexpr size_t kMaxTailLines = 50;
 constexpr size_t kMaxLineLength = 2000;
 constexpr size_t kMaxWidth = 60;  // of the rules, as in torchrun
+// Error files hold up to 32 KiB of traceback and tails up to 64 KiB, for every one of the failures
+// and before escaping: together that would be more than a console takes.
+constexpr size_t kMaxRootBytes = 64 * 1024;
+constexpr size_t kMaxOtherBytes = 4 * 1024;
+constexpr size_t kMaxOthersBytes = 64 * 1024;  // all of their entries
+constexpr size_t kMaxTailBytes = 64 * 1024;
 
 // UTC: the nodes of a job may stand in several time zones.
 std::string FormatTime(int64_t unix_time_ms) {
@@ -51,6 +58,19 @@ std::string EscapedLine(std::string_view line) {
   return EscapeControl(line.substr(0, kMaxLineLength)) + "... [line cut]";
 }
 
+// `text` without its middle where it is longer: a traceback's ends say most. Cut between lines
+// where there are some, else between characters.
+std::string WithoutMiddle(const std::string& text, size_t max) {
+  if (text.size() <= max) return text;
+  size_t head = text.rfind('\n', max / 4);
+  if (head == std::string::npos) head = CharacterStart(text, max / 4);
+  const size_t earliest = text.size() - max * 3 / 4 + 64;  // room for the mark
+  size_t tail = text.find('\n', earliest);
+  if (tail == std::string::npos) tail = CharacterStart(text, earliest);
+  return text.substr(0, head) + "\n  ... " + std::to_string(tail - head) + " bytes left out ..." +
+         (text[tail] == '\n' ? "" : "\n  ") + text.substr(tail);
+}
+
 // Further lines are indented, as in torchrun.
 std::string Indented(std::string_view text) {
   while (!text.empty() && text.back() == '\n') text.remove_suffix(1);
@@ -74,7 +94,7 @@ std::string TimeOf(const FailureReport& failure) {
   return FormatTime(is_said ? failure.error->unix_time_s * 1000 : failure.unix_time_ms);
 }
 
-std::vector<std::string> Fields(const FailureReport& failure) {
+std::vector<std::string> Fields(const FailureReport& failure, size_t max_traceback) {
   const std::string pid = failure.pid != 0 ? std::to_string(failure.pid) : "not started";
   const std::string signal = failure.signal != 0 ? " (" + SignalName(failure.signal) + ")" : "";
   const std::string& file = failure.error_file;
@@ -86,7 +106,7 @@ std::vector<std::string> Fields(const FailureReport& failure) {
           " (local_rank: " + std::to_string(failure.local_rank) + ")",
       "  exitcode  : " + ExitCodeText(failure) + " (pid: " + pid + ")" + signal,
       "  error_file: " + (file.empty() ? "<N/A>" : EscapeControl(file)),
-      "  traceback : " + TracebackOf(failure),
+      "  traceback : " + WithoutMiddle(TracebackOf(failure), max_traceback),
   };
 }
 
@@ -114,8 +134,9 @@ std::string RenderTail(const FailureReport& failure) {
   std::string out =
       lines.size() == 1 ? "Last line" : "Last " + std::to_string(lines.size()) + " lines";
   out += " of rank " + rank + "'s stderr:\n";
-  for (const std::string_view line : lines) out += "  " + EscapedLine(line) + "\n";
-  return out;
+  std::string said;
+  for (const std::string_view line : lines) said += "  " + EscapedLine(line) + "\n";
+  return out + WithoutMiddle(said, kMaxTailBytes);
 }
 
 bool IsSameWorker(const FailureReport& a, const FailureReport& b) {
@@ -175,6 +196,13 @@ std::string SameText(const Alike& alike, size_t index) {
          RangesText(alike.others) + ": the same as [" + std::to_string(index) + "]\n";
 }
 
+std::string LeftOutText(std::vector<int> ranks) {
+  if (ranks.empty()) return "";
+  std::sort(ranks.begin(), ranks.end());
+  return std::string("  ") + (ranks.size() == 1 ? "rank " : "ranks ") + RangesText(ranks) +
+         ": failed, too; there is no room for more here\n";
+}
+
 std::string RenderBlock(const ExitReportInput& input, const FailureReport& root) {
   std::vector<const FailureReport*> others;
   for (const FailureReport& failure : input.local_failures) {
@@ -183,15 +211,27 @@ std::string RenderBlock(const ExitReportInput& input, const FailureReport& root)
   std::sort(others.begin(), others.end(),
             [](const auto* a, const auto* b) { return a->rank < b->rank; });
   const std::vector<Alike> groups = GroupAlike(root, others);
-  const std::string title = EscapeControl(input.title) + " FAILED";
+  const std::string title = EscapedLine(input.title) + " FAILED";
   size_t width = title.size();
   std::vector<std::string> entries;  // without "[i]:"
+  std::vector<int> left_out;
+  size_t others_bytes = 0;
   for (const Alike& group : groups) {
+    const bool is_root = entries.empty();
     std::string entry;
-    for (const std::string& field : Fields(*group.first)) {
-      width = std::max(width, field.size());
+    size_t widest = width;
+    for (const std::string& field :
+         Fields(*group.first, is_root ? kMaxRootBytes : kMaxOtherBytes)) {
+      widest = std::max(widest, field.size());
       entry += field + "\n";
     }
+    if (!is_root) others_bytes += entry.size();
+    if (others_bytes > kMaxOthersBytes) {  // and so are all that follow
+      left_out.push_back(group.first->rank);
+      left_out.insert(left_out.end(), group.others.begin(), group.others.end());
+      continue;
+    }
+    width = widest;
     entries.push_back(std::move(entry));
   }
   width = std::min(width, kMaxWidth);
@@ -199,10 +239,11 @@ std::string RenderBlock(const ExitReportInput& input, const FailureReport& root)
   const std::string thin(width, '-');
   std::string out = "\n" + thick + "\n" + title + "\n" + thin + "\nFailures:\n";
   if (others.empty()) out += "  <NO_OTHER_FAILURES>\n";
-  for (size_t i = 0; i < groups.size(); ++i) {
+  for (size_t i = 0; i < entries.size(); ++i) {
     if (i > 0) out += "[" + std::to_string(i) + "]:\n" + entries[i];
     out += SameText(groups[i], i);
   }
+  out += LeftOutText(std::move(left_out));
   out += thin + "\nRoot Cause (first observed failure):\n[0]:\n" + entries[0] + thick + "\n";
   return out;
 }

@@ -9,10 +9,13 @@
 #include "launcher/agent/exit_report.h"
 #include "launcher/agent/report_file.h"
 #include "launcher/agent/whole_file.h"
+#include "launcher/logs/console_sink.h"
 #include "launcher/logs/log_router.h"
 
 namespace ddprun::launcher {
 namespace {
+
+static_assert(kMaxExitReportBytes < ConsoleSink::kReserve, "a report would be lost as a whole");
 
 int64_t UnixTimeMs() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <string>
+#include <vector>
 
 namespace ddprun::launcher {
 namespace {
@@ -75,6 +76,57 @@ TEST_CASE("exit report: an end without a failing worker is one line with the rea
   CHECK(RenderExitReport({.verdict = {.exit_code = 121, .reason = "join\ntimed out"},
                           .title = "x",
                           .local_failures = {}}) == "ddprun: exit code 121: join\\ntimed out\n");
+}
+
+TEST_CASE("exit report: huge texts of many workers fit into one message") {
+  std::vector<rendezvous::FailureReport> all;
+  for (int rank = 0; rank < 200; ++rank) {
+    rendezvous::FailureReport failure = Killed();
+    failure.rank = rank;
+    failure.pid = 1000 + rank;
+    std::string traceback = "first line of " + std::to_string(rank) + "\n";
+    while (traceback.size() < 32 * 1024) traceback += std::string(100, '\x01') + "\n";
+    traceback += "last line of " + std::to_string(rank);
+    failure.error = rendezvous::WorkerError{.message = "boom", .traceback = traceback};
+    failure.stderr_tail.clear();
+    for (int line = 0; line < 50; ++line) failure.stderr_tail += std::string(1300, '\x02') + "\n";
+    failure.stderr_tail += "the very last\n";
+    all.push_back(std::move(failure));
+  }
+  const std::string report = RenderExitReport(
+      {.verdict = {.exit_code = 137, .reason = "rank 3 failed", .first_failure = all[3]},
+       .title = "train.py",
+       .local_failures = all});
+  CHECK(report.size() <= kMaxExitReportBytes);
+  Holds(report, "first line of 3\n");
+  Holds(report, " bytes left out ...\n");
+  Holds(report, "\n  last line of 3\n===");
+  Holds(report, "\n  last line of 0\n[2]:\n");
+  Holds(report, "-199: failed, too; there is no room for more here\n");
+  Holds(report, "\n  the very last\nddprun: exit code 137");
+}
+
+TEST_CASE("exit report: the first failure's traceback is whole, of the others' the ends") {
+  rendezvous::FailureReport root = Killed();
+  root.error = rendezvous::WorkerError{.message = "boom", .traceback = {}};
+  for (int line = 0; line < 2000; ++line)
+    root.error->traceback += "line " + std::to_string(line) + "\n";
+  rendezvous::FailureReport other = root;
+  other.rank = 7;
+  other.pid = 1235;
+  other.error->traceback += "other\n";
+  const std::string report = RenderExitReport(
+      {.verdict = {.exit_code = 137, .reason = "rank 5 failed", .first_failure = root},
+       .title = "train.py",
+       .local_failures = {root, other}});
+  const size_t cause = report.find("Root Cause");
+  REQUIRE(cause != std::string::npos);
+  const std::string others = report.substr(0, cause);
+  Holds(report.substr(cause), "\n  line 998\n  line 999\n  line 1000\n");
+  Holds(others, "  traceback : line 0\n  line 1\n");
+  Holds(others, "\n  line 1999\n  other\n");
+  CHECK(others.find("line 1000") == std::string::npos);
+  CHECK(others.size() < 6000);
 }
 
 TEST_CASE("exit report: fifty lines at most, the last ones") {
