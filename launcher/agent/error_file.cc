@@ -168,4 +168,14 @@ absl::StatusOr<std::string> ErrorTextForParent(std::string_view text, int exit_c
   return json->dump(-1, ' ', true, Json::error_handler_t::replace);
 }
 
+std::string ErrorTextForParent(const rendezvous::WorkerError& error, int exit_code) {
+  const Json json = {
+      {"message",
+       {{"message", error.message},
+        {"extraInfo",
+         {{"py_callstack", error.traceback}, {"timestamp", absl::StrCat(error.unix_time_s)}}},
+        {"errorCode", exit_code}}}};
+  return json.dump(-1, ' ', true, Json::error_handler_t::replace);
+}
+
 }  // namespace ddprun::launcher

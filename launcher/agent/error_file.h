@@ -34,6 +34,9 @@ absl::StatusOr<rendezvous::WorkerError> ParseErrorText(std::string_view text);
 // message.errorCode where message is an object, as torchrun does. InvalidArgument as above.
 absl::StatusOr<std::string> ErrorTextForParent(std::string_view text, int exit_code);
 
+// The same for a worker of another node, whose file is not here: in the first of the shapes.
+std::string ErrorTextForParent(const rendezvous::WorkerError& error, int exit_code);
+
 }  // namespace ddprun::launcher
 
 #endif  // DDPRUN_LAUNCHER_AGENT_ERROR_FILE_H_

@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "launcher/agent/error_file.h"
 #include "launcher/agent/exit_report.h"
 #include "launcher/agent/report_file.h"
 #include "launcher/agent/whole_file.h"
@@ -94,11 +95,20 @@ void JobReporter::Print(const rendezvous::Verdict& verdict) {
   if (!report.empty() && report.back() == '\n') report.pop_back();  // Say ends the line
   logs_.Say(report);
   if (options_.own_error_file.empty()) return;
-  const absl::Status copied = failures_.CopyFirstErrorFile(options_.own_error_file);
-  if (!copied.ok()) {
+  if (const absl::Status written = WriteOwnErrorFile(verdict); !written.ok()) {
     Tell(absl::StrCat("warning: the error file for TORCHELASTIC_ERROR_FILE is not written: ",
-                      copied.message()));
+                      written.message()));
   }
+}
+
+absl::Status JobReporter::WriteOwnErrorFile(const rendezvous::Verdict& verdict) const {
+  const auto& first = verdict.first_failure;
+  if (!first || first->node == options_.node || !first->error) {
+    return failures_.CopyFirstErrorFile(options_.own_error_file);
+  }
+  // The file itself is on another node, what stood in it came with the verdict.
+  const int code = first->signal != 0 ? -first->signal : first->exit_code;
+  return WriteWholeFile(options_.own_error_file, ErrorTextForParent(*first->error, code));
 }
 
 void JobReporter::JobEnded() {

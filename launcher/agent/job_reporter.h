@@ -7,6 +7,7 @@
 
 #include <string>
 
+#include "absl/status/status.h"
 #include "launcher/agent/agent_core.h"
 #include "launcher/agent/job_record.h"
 #include "launcher/agent/node_failures.h"
@@ -43,13 +44,14 @@ class JobReporter {
   rendezvous::FailureReport Describe(const WorkerEnd& end) { return failures_.Describe(end); }
   // Reads what the round's workers have left.  REQUIRES for complete texts: none of them lives.
   void CompleteRound();
-  // The report for people, and the copy of the first error file.
+  // The report for people, and the first failure's error file for whoever started the agent.
   void Print(const rendezvous::Verdict& verdict);
   // The job's last events and the report file. After the core's ExitAgent.
   void JobEnded();
 
  private:
   void Tell(const std::string& text);
+  absl::Status WriteOwnErrorFile(const rendezvous::Verdict& verdict) const;
 
   const Options options_;
   LogRouter& logs_;

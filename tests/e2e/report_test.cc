@@ -73,6 +73,28 @@ TEST_CASE("report: who started ddprun finds the first error file, with the exit 
   CHECK(json->get<std::string>("message.extraInfo.timestamp") == "1738324800");
 }
 
+TEST_CASE("report: the first failure is in every node's error file, also where it was not") {
+  Job job;
+  const std::vector<std::string> steps = {"error-file:" + Recorded("ValueError: boom") + "@3",
+                                          "die:9@3", "wait"};
+  auto a =
+      job.Run(job.NodeOptions(2), steps, {.env = {{"TORCHELASTIC_ERROR_FILE", job.File("a")}}});
+  auto b =
+      job.Run(job.NodeOptions(2), steps, {.env = {{"TORCHELASTIC_ERROR_FILE", job.File("b")}}});
+  REQUIRE_MESSAGE(a->Wait() == 137, a->Describe());
+  REQUIRE_MESSAGE(b->Wait() == 137, b->Describe());
+  for (const char* name : {"a", "b"}) {
+    const std::string text = ReadFile(job.File(name));
+    const auto json = ParseJson(text);
+    REQUIRE_MESSAGE(json, name, ": ", text);
+    CHECK(json->get<std::string>("message.message") == "ValueError: boom");
+    CHECK(json->get<int>("message.errorCode") == -9);
+    CHECK(json->get<std::string>("message.extraInfo.timestamp") == "1738324800");
+    CHECK(json->get<std::string>("message.extraInfo.py_callstack").rfind("Traceback (most", 0) ==
+          0);
+  }
+}
+
 TEST_CASE("report: a worker's own error file is not that of ddprun") {
   Job job;
   auto ddprun = job.Run({}, {"env:TORCHELASTIC_ERROR_FILE"},

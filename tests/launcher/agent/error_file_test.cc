@@ -140,5 +140,17 @@ TEST_CASE("error file: only a regular file that is not too large is read") {
   CHECK(why(dir.File("large")) == "is larger than 1048576 bytes");
 }
 
+TEST_CASE("error file: what another node's worker said is written so that it is read again") {
+  const rendezvous::WorkerError error{
+      .message = "ValueError: \xc3\xa9\n", .traceback = "a\n  \"b\"\n", .unix_time_s = 1738324800};
+  const std::string text = ErrorTextForParent(error, -9);
+  CHECK(text.find("\"errorCode\":-9") != std::string::npos);
+  const auto read = ParseErrorText(text);
+  REQUIRE(read.ok());
+  CHECK(read->message == error.message);
+  CHECK(read->traceback == error.traceback);
+  CHECK(read->unix_time_s == error.unix_time_s);
+}
+
 }  // namespace
 }  // namespace ddprun::launcher
