@@ -223,16 +223,14 @@ void AgentCore::Succeed() {
 void AgentCore::Stop(int signal) {
   if (state_ == State::kStopping) return;
   state_ = State::kStopping;
+  // First of all: to describe a failure, files are read, and no worker should live on meanwhile.
+  if (HasWorkers()) actions_.push_back(StopWorkers{signal, policy_.shutdown_timeout});
   for (const Suspicion& suspicion : std::exchange(suspicions_, {})) {
     if (exit_code_ || verdict_) continue;
     if (!unanswered_failure_) unanswered_failure_ = suspicion.end;
     actions_.push_back(ReportFailure{assignment_, suspicion.end, suspicion.at});
   }
-  if (HasWorkers()) {
-    actions_.push_back(StopWorkers{signal, policy_.shutdown_timeout});
-    return;
-  }
-  On(WorkersGone{});
+  if (!HasWorkers()) On(WorkersGone{});
 }
 
 bool AgentCore::CouldBeAStop(int signal) const {
@@ -243,7 +241,7 @@ bool AgentCore::CouldBeAStop(int signal) const {
 
 void AgentCore::Fail(const WorkerEnd& end, TimePoint at) {
   unanswered_failure_ = end;
-  actions_.push_back(ReportFailure{assignment_, end, at});
+  suspicions_.insert(suspicions_.begin(), {end, at, now_});  // one no more: Stop reports them
   Stop(kSigTerm);
 }
 

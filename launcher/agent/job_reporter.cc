@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <memory>
 #include <utility>
 #include <variant>
 
@@ -10,11 +11,15 @@
 #include "launcher/agent/exit_report.h"
 #include "launcher/agent/report_file.h"
 #include "launcher/agent/whole_file.h"
+#include "launcher/cli/text.h"
 #include "launcher/logs/console_sink.h"
 #include "launcher/logs/log_router.h"
 
 namespace ddprun::launcher {
 namespace {
+
+// What a disk may take that is only slow.
+constexpr Duration kWriteTimeout = std::chrono::seconds(5);
 
 static_assert(kMaxExitReportBytes < ConsoleSink::kReserve, "a report would be lost as a whole");
 
@@ -44,7 +49,8 @@ JobReporter::JobReporter(Options options, LogRouter& logs)
       events_(EventJobOf(options_), record_,
               options_.config.event_log_handler == "console"
                   ? [&logs](const std::string& line) { logs.Say(line); }
-                  : StatusEvents::Emit()) {}
+                  : StatusEvents::Emit()),
+      files_(kWriteTimeout) {}
 
 void JobReporter::Tell(const std::string& text) { logs_.Say("ddprun: " + text); }
 
@@ -101,14 +107,23 @@ void JobReporter::Print(const rendezvous::Verdict& verdict) {
   }
 }
 
-absl::Status JobReporter::WriteOwnErrorFile(const rendezvous::Verdict& verdict) const {
+absl::Status JobReporter::WriteOwnErrorFile(const rendezvous::Verdict& verdict) {
   const auto& first = verdict.first_failure;
-  if (!first || first->node == options_.node || !first->error) {
-    return failures_.CopyFirstErrorFile(options_.own_error_file);
+  if (first && first->node != options_.node && first->error) {
+    // The file itself is on another node, what stood in it came with the verdict.
+    const int code = first->signal != 0 ? -first->signal : first->exit_code;
+    return WriteInTime(options_.own_error_file, ErrorTextForParent(*first->error, code));
   }
-  // The file itself is on another node, what stood in it came with the verdict.
-  const int code = first->signal != 0 ? -first->signal : first->exit_code;
-  return WriteWholeFile(options_.own_error_file, ErrorTextForParent(*first->error, code));
+  const absl::StatusOr<std::string> text = failures_.FirstErrorText();
+  if (!text.ok() || text->empty()) return text.status();
+  return WriteInTime(options_.own_error_file, *text);
+}
+
+absl::Status JobReporter::WriteInTime(const std::string& path, const std::string& text) {
+  const auto written = std::make_shared<absl::Status>();
+  if (files_.Run([written, path, text] { *written = WriteWholeFile(path, text); })) return *written;
+  return absl::DeadlineExceededError(
+      absl::StrCat("write ", EscapeControl(path), ": not done in 5 s, its file system hangs"));
 }
 
 void JobReporter::JobEnded() {
@@ -122,7 +137,7 @@ void JobReporter::JobEnded() {
                                              .program = options_.title,
                                              .max_restarts = options_.config.max_restarts},
                                             record_);
-  if (const absl::Status written = WriteWholeFile(path, text); !written.ok()) {
+  if (const absl::Status written = WriteInTime(path, text); !written.ok()) {
     Tell(absl::StrCat("warning: the report file is not written: ", written.message()));
   }
 }

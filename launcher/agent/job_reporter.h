@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "launcher/agent/agent_core.h"
+#include "launcher/agent/file_helper.h"
 #include "launcher/agent/job_record.h"
 #include "launcher/agent/node_failures.h"
 #include "launcher/agent/status_events.h"
@@ -51,13 +52,15 @@ class JobReporter {
 
  private:
   void Tell(const std::string& text);
-  absl::Status WriteOwnErrorFile(const rendezvous::Verdict& verdict) const;
+  absl::Status WriteOwnErrorFile(const rendezvous::Verdict& verdict);
+  absl::Status WriteInTime(const std::string& path, const std::string& text);
 
   const Options options_;
   LogRouter& logs_;
   NodeFailures failures_;
   JobRecord record_;
   StatusEvents events_;
+  FileHelper files_;
   int64_t asked_unix_ms_ = 0;  // for a place in the next round
 };
 

@@ -4,13 +4,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "launcher/agent/error_file.h"
-#include "launcher/agent/whole_file.h"
 #include "launcher/cli/text.h"
 #include "launcher/logs/log_router.h"
+#include "rendezvous/base/steady_clock.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -19,6 +20,10 @@ namespace {
 constexpr size_t kTailLines = 50;
 // How long a dead worker's last lines are waited for: a grandchild may hold the pipe open.
 constexpr Duration kTailTimeout = std::chrono::milliseconds(100);
+// For those of all that are described together.
+constexpr Duration kTailsTimeout = std::chrono::milliseconds(500);
+// For one error file. A file system that takes longer hangs, and the other nodes wait.
+constexpr Duration kReadTimeout = std::chrono::seconds(2);
 // Tails and tracebacks are up to 100 KB each: of more failures than this only the codes are kept.
 constexpr size_t kMaxTexts = 32;
 
@@ -31,7 +36,11 @@ int64_t UnixTimeMs() {
 }  // namespace
 
 NodeFailures::NodeFailures(NodeId node, std::string host, LogRouter& logs, Say say)
-    : node_(std::move(node)), host_(std::move(host)), logs_(logs), say_(std::move(say)) {}
+    : node_(std::move(node)),
+      host_(std::move(host)),
+      logs_(logs),
+      say_(std::move(say)),
+      files_(kReadTimeout) {}
 
 void NodeFailures::BeginRound(const rendezvous::Assignment& assignment) {
   assignment_ = assignment;
@@ -59,17 +68,21 @@ NodeFailures::Ended& NodeFailures::Entry(const WorkerEnd& end) {
 rendezvous::FailureReport NodeFailures::Describe(const WorkerEnd& end) {
   Ended& ended = Entry(end);
   ended.was_told_to_stop = false;
-  if (!ended.report) Fill(ended);
+  if (!ended.report) Fill(ended, kTailTimeout);
   return *ended.report;
 }
 
 void NodeFailures::Complete() {
+  Duration left = kTailsTimeout;
   for (Ended& ended : ended_) {
-    if (!ended.is_settled) Fill(ended);
+    if (ended.is_settled) continue;
+    const TimePoint begin = SteadyNow();
+    Fill(ended, std::clamp(left, Duration::zero(), kTailTimeout));
+    left -= SteadyNow() - begin;
   }
 }
 
-void NodeFailures::Fill(Ended& ended) {
+void NodeFailures::Fill(Ended& ended, Duration tail_timeout) {
   const auto described =
       std::count_if(ended_.begin(), ended_.end(), [](const Ended& e) { return e.report; });
   const bool has_room = static_cast<size_t>(described) < kMaxTexts;
@@ -93,20 +106,32 @@ void NodeFailures::Fill(Ended& ended) {
   if (has_room) ReadErrorFileInto(report);
   if (ended.was_told_to_stop && !report.error) return;
   if (has_room) {
-    report.stderr_tail = logs_.StderrTail(report.local_rank, kTailLines, kTailTimeout);
+    report.stderr_tail = logs_.StderrTail(report.local_rank, kTailLines, tail_timeout);
   }
   ended.report = std::move(report);
 }
 
-bool NodeFailures::HasErrorFile(const WorkerEnd& end) const {
+bool NodeFailures::HasErrorFile(const WorkerEnd& end) {
   const auto file = error_files_.find(end.local_rank);
-  return file != error_files_.end() && access(file->second.c_str(), F_OK) == 0;
+  if (file == error_files_.end()) return false;
+  const auto is_there = std::make_shared<bool>(false);
+  const bool is_known = files_.Run(
+      [is_there, path = file->second] { *is_there = access(path.c_str(), F_OK) == 0; });
+  return is_known && *is_there;
+}
+
+absl::StatusOr<std::string> NodeFailures::ReadInTime(const std::string& path) {
+  const auto text = std::make_shared<absl::StatusOr<std::string>>();
+  if (!files_.Run([text, path] { *text = ReadErrorFile(path); })) {
+    return absl::DeadlineExceededError("cannot be read in 2 s: its file system hangs");
+  }
+  return std::move(*text);
 }
 
 void NodeFailures::ReadErrorFileInto(rendezvous::FailureReport& report) {
   const auto file = error_files_.find(report.local_rank);
   if (file == error_files_.end() || report.pid == 0) return;
-  const absl::StatusOr<std::string> text = ReadErrorFile(file->second);
+  const absl::StatusOr<std::string> text = ReadInTime(file->second);
   if (absl::IsNotFound(text.status())) return;
   report.error_file = file->second;
   absl::StatusOr<rendezvous::WorkerError> error =
@@ -127,19 +152,16 @@ std::vector<rendezvous::FailureReport> NodeFailures::failures() const {
   return reports;
 }
 
-absl::Status NodeFailures::CopyFirstErrorFile(const std::string& path) const {
+absl::StatusOr<std::string> NodeFailures::FirstErrorText() {
   const auto first = std::find_if(ended_.begin(), ended_.end(), [](const Ended& ended) {
     return ended.report && ended.report->error;
   });
-  if (first == ended_.end()) return absl::OkStatus();
+  if (first == ended_.end()) return std::string();
   const rendezvous::FailureReport& report = *first->report;
-  const absl::StatusOr<std::string> text = ReadErrorFile(report.error_file);
+  const absl::StatusOr<std::string> text = ReadInTime(report.error_file);
   if (!text.ok()) return text.status();
   // torchrun's code of a signal is its negative number.
-  const absl::StatusOr<std::string> copy =
-      ErrorTextForParent(*text, report.signal != 0 ? -report.signal : report.exit_code);
-  if (!copy.ok()) return copy.status();
-  return WriteWholeFile(path, *copy);
+  return ErrorTextForParent(*text, report.signal != 0 ? -report.signal : report.exit_code);
 }
 
 }  // namespace ddprun::launcher

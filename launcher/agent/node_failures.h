@@ -15,6 +15,7 @@
 
 #include "absl/status/statusor.h"
 #include "launcher/agent/agent_core.h"
+#include "launcher/agent/file_helper.h"
 #include "rendezvous/core/types.h"
 
 namespace ddprun::launcher {
@@ -46,9 +47,9 @@ class NodeFailures {
   // How many more of this round left an error file after they were told to stop: there are too many
   // texts already for theirs to be read.
   uint64_t left_out() const { return left_out_; }
-  // Copies the error file of the first of them that has one to `path`, the agent's own
-  // TORCHELASTIC_ERROR_FILE, with the exit code in it. OK where there is none.
-  absl::Status CopyFirstErrorFile(const std::string& path) const;
+  // The error file of the first of them that has one, as whoever started this agent reads it: with
+  // the exit code. "": none has one.
+  absl::StatusOr<std::string> FirstErrorText();
 
  private:
   struct Ended {
@@ -59,8 +60,9 @@ class NodeFailures {
     std::optional<rendezvous::FailureReport> report;
   };
   Ended& Entry(const WorkerEnd& end);
-  void Fill(Ended& entry);
-  bool HasErrorFile(const WorkerEnd& end) const;
+  bool HasErrorFile(const WorkerEnd& end);
+  void Fill(Ended& entry, Duration tail_timeout);
+  absl::StatusOr<std::string> ReadInTime(const std::string& path);
   void ReadErrorFileInto(rendezvous::FailureReport& report);
 
   const NodeId node_;
@@ -71,6 +73,7 @@ class NodeFailures {
   std::map<int, std::string> error_files_;  // by local rank
   std::vector<Ended> ended_;
   uint64_t left_out_ = 0;
+  FileHelper files_;
 };
 
 }  // namespace ddprun::launcher

@@ -113,7 +113,7 @@ TEST_CASE("agent: success is acknowledged and ends with 0 when the verdict says 
 TEST_CASE("agent: a failed worker stops the others, and the node joins the next round") {
   Bench bench;
   bench.Run();
-  CHECK(bench.End(1, 3) == "failed:1 stop:15");
+  CHECK(bench.End(1, 3) == "stop:15 failed:1");
   CHECK(bench.Drain(1) == "");
   CHECK(bench.End(0, 143, kTerm) == "");
   CHECK(bench.Step(WorkersGone{}) == "join");
@@ -248,11 +248,11 @@ TEST_CASE("agent: a worker that dies of a stop signal is judged 250 ms later") {
   }
   SUBCASE("it does not: a failure") {
     CHECK(bench.Pass(249ms) == "");
-    CHECK(bench.Pass(1ms) == "failed:0 stop:15");
+    CHECK(bench.Pass(1ms) == "stop:15 failed:0");
   }
   SUBCASE("the round is drained meanwhile: reported, for the coordinator to date") {
     CHECK(bench.Pass(100ms) == "");
-    CHECK(bench.Drain(1) == "failed:0 stop:15");
+    CHECK(bench.Drain(1) == "stop:15 failed:0");
   }
 }
 
@@ -284,7 +284,7 @@ TEST_CASE("agent: a further signal kills, and one more ends the wait for what do
 TEST_CASE("agent: SIGKILL of a worker is a failure at once") {
   Bench bench;
   bench.Run();
-  CHECK(bench.End(1, 137, kKill) == "failed:1 stop:15");
+  CHECK(bench.End(1, 137, kKill) == "stop:15 failed:1");
 }
 
 TEST_CASE("agent: a silent coordinator stops nobody before orphan_timeout") {
