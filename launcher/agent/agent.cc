@@ -21,6 +21,7 @@
 #include "launcher/agent/agent_policy.h"
 #include "launcher/agent/file_timers.h"
 #include "launcher/agent/job_reporter.h"
+#include "launcher/agent/node_failures.h"
 #include "launcher/agent/node_identity.h"
 #include "launcher/agent/round_store.h"
 #include "launcher/agent/test_hooks.h"
@@ -43,8 +44,6 @@ namespace asio = boost::asio;
 constexpr Duration kFlushTimeout = std::chrono::seconds(11);
 // How long whoever reads our output may take for the last of it. A signal ends this wait too.
 constexpr Duration kConsolePatience = std::chrono::seconds(60);
-// How long dead workers' last lines are waited for: a grandchild may hold the pipe open.
-constexpr Duration kTailTimeout = std::chrono::milliseconds(100);
 // How long what is left of the job after its end may take to die.
 constexpr Duration kLeftoverTimeout = std::chrono::seconds(10);
 

@@ -20,8 +20,8 @@ namespace ddprun::launcher {
 
 inline constexpr size_t kMaxErrorFileBytes = 1 << 20;
 // What of it is kept; longer texts lose their middle, a traceback's ends say most.
-inline constexpr size_t kMaxErrorMessageBytes = 4 * 1024;
-inline constexpr size_t kMaxTracebackBytes = 32 * 1024;
+using rendezvous::kMaxErrorMessageBytes;
+using rendezvous::kMaxTracebackBytes;
 
 // The file's bytes. NotFound: there is none, or it is empty. Other errors say in one line why it is
 // not read: a symbolic link, a directory, a FIFO, too large. Never waits.

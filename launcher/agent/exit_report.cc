@@ -1,13 +1,12 @@
 #include "launcher/agent/exit_report.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
-#include <cstdio>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "launcher/agent/utc_text.h"
 #include "launcher/cli/text.h"
 #include "launcher/process/exit_status.h"
 #include "rendezvous/base/plain_text.h"
@@ -28,22 +27,9 @@ constexpr size_t kMaxOtherBytes = 4 * 1024;
 constexpr size_t kMaxOthersBytes = 64 * 1024;  // all of their entries
 constexpr size_t kMaxTailBytes = 64 * 1024;
 
-// UTC: the nodes of a job may stand in several time zones.
 std::string FormatTime(int64_t unix_time_ms) {
-  using std::chrono::floor;
-  if (unix_time_ms <= 0) return "<N/A>";
-  const std::chrono::sys_time<std::chrono::milliseconds> time{
-      std::chrono::milliseconds(unix_time_ms)};
-  const auto day = floor<std::chrono::days>(time);
-  const std::chrono::year_month_day date(day);
-  const std::chrono::hh_mm_ss clock(time - day);
-  char text[64];
-  std::snprintf(
-      text, sizeof(text), "%04d-%02u-%02u_%02d:%02d:%02d.%03dZ", static_cast<int>(date.year()),
-      static_cast<unsigned>(date.month()), static_cast<unsigned>(date.day()),
-      static_cast<int>(clock.hours().count()), static_cast<int>(clock.minutes().count()),
-      static_cast<int>(clock.seconds().count()), static_cast<int>(clock.subseconds().count()));
-  return text;
+  const std::string text = UtcText(unix_time_ms, '_');
+  return text.empty() ? "<N/A>" : text;
 }
 
 // torchrun writes a signal as its negative number.
@@ -139,10 +125,6 @@ std::string RenderTail(const FailureReport& failure) {
   return out + WithoutMiddle(said, kMaxTailBytes);
 }
 
-bool IsSameWorker(const FailureReport& a, const FailureReport& b) {
-  return a.node == b.node && a.rank == b.rank && a.pid == b.pid;
-}
-
 // Of workers that say the same of their end the first to exit has the others stopped: their exit
 // status is then our doing.
 bool FailedAlike(const FailureReport& a, const FailureReport& b) {
@@ -206,7 +188,7 @@ std::string LeftOutText(std::vector<int> ranks) {
 std::string RenderBlock(const ExitReportInput& input, const FailureReport& root) {
   std::vector<const FailureReport*> others;
   for (const FailureReport& failure : input.local_failures) {
-    if (!IsSameWorker(failure, root)) others.push_back(&failure);
+    if (!rendezvous::IsSameWorker(failure, root)) others.push_back(&failure);
   }
   std::sort(others.begin(), others.end(),
             [](const auto* a, const auto* b) { return a->rank < b->rank; });

@@ -1,7 +1,6 @@
 #include "launcher/agent/job_reporter.h"
 
 #include <algorithm>
-#include <chrono>
 #include <memory>
 #include <utility>
 #include <variant>
@@ -10,6 +9,7 @@
 #include "launcher/agent/error_file.h"
 #include "launcher/agent/exit_report.h"
 #include "launcher/agent/report_file.h"
+#include "launcher/agent/unix_time.h"
 #include "launcher/agent/whole_file.h"
 #include "launcher/cli/text.h"
 #include "launcher/logs/console_sink.h"
@@ -22,12 +22,6 @@ namespace {
 constexpr Duration kWriteTimeout = std::chrono::seconds(5);
 
 static_assert(kMaxExitReportBytes < ConsoleSink::kReserve, "a report would be lost as a whole");
-
-int64_t UnixTimeMs() {
-  return std::chrono::duration_cast<std::chrono::milliseconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
 
 StatusEvents::Job EventJobOf(const JobReporter::Options& options) {
   const bool is_static = options.config.rendezvous == RendezvousKind::kStatic;

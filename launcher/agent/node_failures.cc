@@ -3,12 +3,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "launcher/agent/error_file.h"
+#include "launcher/agent/unix_time.h"
 #include "launcher/cli/text.h"
 #include "launcher/logs/log_router.h"
 #include "rendezvous/base/steady_clock.h"
@@ -18,20 +18,12 @@ namespace {
 
 // How much of a failing worker's stderr is kept.
 constexpr size_t kTailLines = 50;
-// How long a dead worker's last lines are waited for: a grandchild may hold the pipe open.
-constexpr Duration kTailTimeout = std::chrono::milliseconds(100);
 // For those of all that are described together.
 constexpr Duration kTailsTimeout = std::chrono::milliseconds(500);
 // For one error file. A file system that takes longer hangs, and the other nodes wait.
 constexpr Duration kReadTimeout = std::chrono::seconds(2);
 // Tails and tracebacks are up to 100 KB each: of more failures than this only the codes are kept.
 constexpr size_t kMaxTexts = 32;
-
-int64_t UnixTimeMs() {
-  return std::chrono::duration_cast<std::chrono::milliseconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
 
 }  // namespace
 

@@ -16,11 +16,15 @@
 #include "absl/status/statusor.h"
 #include "launcher/agent/agent_core.h"
 #include "launcher/agent/file_helper.h"
+#include "rendezvous/base/time.h"
 #include "rendezvous/core/types.h"
 
 namespace ddprun::launcher {
 
 class LogRouter;
+
+// How long dead workers' last lines are waited for: a grandchild may hold the pipe open.
+inline constexpr Duration kTailTimeout = std::chrono::milliseconds(100);
 
 class NodeFailures {
  public:

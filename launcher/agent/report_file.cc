@@ -1,10 +1,9 @@
 #include "launcher/agent/report_file.h"
 
-#include <chrono>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "launcher/agent/utc_text.h"
 #include "launcher/process/exit_status.h"
 
 namespace ddprun::launcher {
@@ -13,21 +12,9 @@ namespace {
 using Json = nlohmann::ordered_json;
 using rendezvous::FailureReport;
 
-// "2025-01-31T12:00:00.123Z".
 Json IsoTime(int64_t unix_ms) {
-  using std::chrono::floor;
-  if (unix_ms <= 0) return nullptr;
-  const std::chrono::sys_time<std::chrono::milliseconds> time{std::chrono::milliseconds(unix_ms)};
-  const auto day = floor<std::chrono::days>(time);
-  const std::chrono::year_month_day date(day);
-  const std::chrono::hh_mm_ss clock(time - day);
-  char text[64];
-  std::snprintf(
-      text, sizeof(text), "%04d-%02u-%02uT%02d:%02d:%02d.%03dZ", static_cast<int>(date.year()),
-      static_cast<unsigned>(date.month()), static_cast<unsigned>(date.day()),
-      static_cast<int>(clock.hours().count()), static_cast<int>(clock.minutes().count()),
-      static_cast<int>(clock.seconds().count()), static_cast<int>(clock.subseconds().count()));
-  return text;
+  const std::string text = UtcText(unix_ms, 'T');
+  return text.empty() ? Json(nullptr) : Json(text);
 }
 
 Json Lines(std::string_view text) {
@@ -123,10 +110,6 @@ Json OwnerJson(const ExitAgent& end) {
   return nullptr;
 }
 
-bool IsSame(const FailureReport& a, const FailureReport& b) {
-  return a.node == b.node && a.rank == b.rank && a.pid == b.pid;
-}
-
 }  // namespace
 
 std::string RenderReportFile(const ReportFileInput& input, const JobRecord& record) {
@@ -138,7 +121,7 @@ std::string RenderReportFile(const ReportFileInput& input, const JobRecord& reco
   Json failures = Json::array();
   bool has_first = first == nullptr;
   for (const FailureRecord& failure : record.failures()) {
-    has_first = has_first || IsSame(failure.report, *first);
+    has_first = has_first || IsSameWorker(failure.report, *first);
     Json json = FailureJson(failure.report);
     json["round"] = failure.assignment.round.value;
     json["restart_count"] = failure.assignment.restart_count;

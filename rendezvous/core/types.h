@@ -2,6 +2,7 @@
 #ifndef DDPRUN_RENDEZVOUS_CORE_TYPES_H_
 #define DDPRUN_RENDEZVOUS_CORE_TYPES_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -68,6 +69,10 @@ struct Assignment {
   friend bool operator==(const Assignment&, const Assignment&) = default;
 };
 
+// The most that is kept and sent of the texts of a WorkerError.
+inline constexpr size_t kMaxErrorMessageBytes = 4 * 1024;
+inline constexpr size_t kMaxTracebackBytes = 32 * 1024;
+
 // What a worker wrote of its own end into its error file: an exception, as PyTorch's @record does.
 struct WorkerError {
   std::string message;      // "ValueError: boom", at most 4 KiB
@@ -94,6 +99,10 @@ struct FailureReport {
   std::optional<WorkerError> error;  // what stands in it, where that could be read
   friend bool operator==(const FailureReport&, const FailureReport&) = default;
 };
+
+inline bool IsSameWorker(const FailureReport& a, const FailureReport& b) {
+  return a.node == b.node && a.rank == b.rank && a.pid == b.pid;
+}
 
 // The end of the job, the same for every agent.
 struct Verdict {

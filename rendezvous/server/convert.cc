@@ -37,7 +37,7 @@ void FailureToProto(const FailureReport& report, v1::Failure& out) {
   out.set_error_file(CleanText(report.error_file));
   if (!report.error) return;
   v1::WorkerError& error = *out.mutable_error();
-  error.set_message(report.error->message.substr(0, kMaxErrorBytes));
+  error.set_message(report.error->message.substr(0, kMaxErrorMessageBytes));
   error.set_traceback(report.error->traceback.substr(0, kMaxTracebackBytes));
   error.set_unix_time_s(report.error->unix_time_s);
 }
@@ -63,7 +63,7 @@ FailureReport FailureFromProto(const v1::Failure& in, CheckedFields& check) {
       check.Range("failure.unix_time_ms", in.unix_time_ms(), 0, kMaxUnixTime * 1000);
   report.error_file = check.Text("failure.error_file", in.error_file(), 0, kMaxTextBytes);
   if (!in.has_error()) return report;
-  check.Size("failure.error.message", in.error().message().size(), kMaxErrorBytes);
+  check.Size("failure.error.message", in.error().message().size(), kMaxErrorMessageBytes);
   check.Size("failure.error.traceback", in.error().traceback().size(), kMaxTracebackBytes);
   report.error = WorkerError{.message = in.error().message(),
                              .traceback = in.error().traceback(),

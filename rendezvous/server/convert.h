@@ -20,8 +20,6 @@ inline constexpr size_t kMaxJoinBytes = 64 * 1024;
 inline constexpr size_t kMaxHeartbeatBytes = 4 * 1024;
 inline constexpr size_t kMaxMessageBytes = 256 * 1024;
 inline constexpr size_t kMaxStderrTailBytes = 64 * 1024;
-inline constexpr size_t kMaxErrorBytes = 4 * 1024;
-inline constexpr size_t kMaxTracebackBytes = 32 * 1024;
 inline constexpr size_t kMaxTextBytes = kMaxCleanTextBytes;  // reasons, messages: cut when sent
 
 // The agent's side. An event that agents do not say (SessionBroken, TimePassed) is a bug. Texts
