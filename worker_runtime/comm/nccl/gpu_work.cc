@@ -30,7 +30,7 @@ absl::Status GpuOperation::TakeEvents() {
   return absl::OkStatus();
 }
 
-// Ends: the watchdog fails what is over its deadline.
+// Ends: the watchdog fails what is over its timeout.
 absl::Status GpuWork::Wait() {
   std::chrono::microseconds look = kFirstLook;
   std::unique_lock lock(owner_.mutex_);

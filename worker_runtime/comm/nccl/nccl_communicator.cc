@@ -197,7 +197,7 @@ std::unique_ptr<Work> NcclCommunicator::Submit(Op op, Stream stream) {
   bool is_crowded = false;
   {
     std::unique_lock lock(mutex_);
-    // Ends: what is ahead is enqueued, or fails at its deadline.
+    // Ends: what is ahead is enqueued, or fails by its timeout.
     changed_.wait(lock, [&] { return queue_.size() < kMaxQueued || !error_.ok(); });
     operation->op.sequence = ++last_sequence_;
     operation->op.timeout = timeout_;

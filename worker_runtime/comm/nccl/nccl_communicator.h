@@ -18,6 +18,7 @@
 #include "worker_runtime/comm/group_communicator.h"
 #include "worker_runtime/comm/nccl/gpu_clock.h"
 #include "worker_runtime/comm/nccl/gpu_work.h"
+#include "worker_runtime/comm/nccl/head_clock.h"
 #include "worker_runtime/comm/nccl/nccl_communication.h"
 #include "worker_runtime/comm/nccl/nccl_graph.h"
 #include "worker_runtime/comm/nccl/progress_news.h"
@@ -33,9 +34,9 @@ namespace ddp::internal {
 // recorded and the next call made (NCCL's guide, group calls of non-blocking communicators);
 // otherwise the event would precede the collective and the optimizer read unreduced gradients.
 //
-// The watchdog notices what NCCL does not: an operation over its deadline, a rank that died (the
-// host communicator knows), ranks in different operations. Whatever ends the group aborts NCCL, and
-// if that hangs, too, ends the process.
+// The watchdog notices what NCCL does not: an operation over its timeout, which begins when all
+// before it are done, a rank that died (the host communicator knows), ranks in different
+// operations. Whatever ends the group aborts NCCL, and if that hangs, too, ends the process.
 //
 // Operations on a stream that captures go into the graph instead: they are numbered and not
 // watched. A replay of the graph is one operation in flight, behind all that was called before it,
@@ -135,7 +136,7 @@ class NcclCommunicator final : public GroupCommunicator, private GraphCapture {
   void WatchdogMain();
   void Look();
   void Retire();
-  void LookAtProgress(const State& front);
+  void LookAtProgress(const State& front, Clock::duration waited);
   std::chrono::milliseconds SlowAfter(std::chrono::milliseconds timeout) const;
   bool HasArrived(const GpuOperation& operation) const;
   absl::Status TimedOut(const GpuOperation& operation);
@@ -192,6 +193,7 @@ class NcclCommunicator final : public GroupCommunicator, private GraphCapture {
 
   // The watchdog's own.
   Clock::time_point next_board_look_{};
+  HeadClock head_clock_;
   ProgressNews news_;
 
   std::thread thread_;

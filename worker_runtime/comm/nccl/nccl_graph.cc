@@ -14,9 +14,9 @@
 namespace ddp::internal {
 namespace {
 
-// Replays in flight from which on a launch waits for one to end: far fewer than fill the driver's
-// queue, where a launch would block with NCCL's mutex held while the watchdog wants to abort.
-constexpr size_t kMaxReplays = 64;
+// Replays in flight from which on a launch waits for one to end: an abort of NCCL waits for all
+// that were launched, each of which is a step, and has 2 s. More than two or three hide nothing.
+constexpr size_t kMaxReplays = 4;
 constexpr std::chrono::microseconds kLook(200);
 
 constexpr char kLostCapture[] =
@@ -61,7 +61,7 @@ uint64_t NcclCommunicator::discarded_count() const {
 }
 
 // Until nothing waits to be enqueued: the host waits for that alone. Ends: what is ahead is
-// enqueued, or fails at its deadline.
+// enqueued, or fails by its timeout.
 absl::Status NcclCommunicator::AwaitEnqueued(std::unique_lock<std::mutex>& lock) {
   changed_.wait(lock, [this] { return queue_.empty() || !error_.ok(); });
   return error_;
@@ -197,7 +197,7 @@ absl::Status NcclCommunicator::Replay(const std::shared_ptr<NcclGraph>& graph) {
       lock.unlock();
       Retire();
       lock.lock();
-      // Ends: the watchdog fails what is over its deadline.
+      // Ends: the watchdog fails what is over its timeout.
       if (in_flight_.size() >= kMaxReplays) changed_.wait_for(lock, kLook);
     }
     if (absl::Status failed = AwaitEnqueued(lock); !failed.ok()) return failed;

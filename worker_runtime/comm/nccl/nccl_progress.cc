@@ -34,8 +34,8 @@ std::chrono::milliseconds NcclCommunicator::SlowAfter(std::chrono::milliseconds 
   return StuckPatience(timeout) + std::min(stagger, timeout / 8);
 }
 
-// REQUIRES: the watchdog's thread; `front` may be null.
-void NcclCommunicator::LookAtProgress(const State& front) {
+// REQUIRES: the watchdog's thread; `front`, the first for `waited`, may be null.
+void NcclCommunicator::LookAtProgress(const State& front, Clock::duration waited) {
   if (board_ == nullptr) return;
   const Clock::time_point now = Clock::now();
   Op at;
@@ -48,7 +48,7 @@ void NcclCommunicator::LookAtProgress(const State& front) {
   bool is_stuck = false, is_waiting = front != nullptr;
   if (front != nullptr) {
     const Op& op = front->op;
-    is_stuck = now - (op.deadline - op.timeout) >= SlowAfter(op.timeout);
+    is_stuck = waited >= SlowAfter(op.timeout);
     if (is_stuck || news_.is_awaited()) is_waiting = HasArrived(*front);
     if (is_waiting) at = op;
   }

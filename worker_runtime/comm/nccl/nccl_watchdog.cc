@@ -121,8 +121,16 @@ void NcclCommunicator::Look() {
     }
   }
   if (trouble.ok()) {
-    LookAtProgress(front);
-    if (front != nullptr && Clock::now() >= front->op.deadline) Fail(TimedOut(*front));
+    Clock::duration waited{0};
+    if (front == nullptr) {
+      head_clock_.SeeNothing();
+    } else {
+      const Op& op = front->op;
+      const Clock::time_point now = Clock::now();
+      waited = now - head_clock_.See(op.sequence, op.deadline - op.timeout, now);
+    }
+    LookAtProgress(front, waited);
+    if (front != nullptr && waited >= front->op.timeout) Fail(TimedOut(*front));
     return;
   }
   // Whoever aborted the group has said why where all can read it.

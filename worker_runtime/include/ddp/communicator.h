@@ -99,8 +99,8 @@ class Communicator {
   // For StepGraph. Null where operations cannot be part of a CUDA graph: in host memory.
   virtual internal::GraphCapture* graph_capture() { return nullptr; }
 
-  // Bounds every operation called from now on; the group's own timeout until then. Ranks may
-  // differ.
+  // Bounds every operation called from now on; the group's own timeout until then. On a GPU its
+  // time begins when the operations before it are done. Ranks may differ.
   virtual void SetTimeout(std::chrono::milliseconds) {}
 
   // Memory for AllReduce in place without a copy. Collective: every rank asks for the same size in

@@ -62,10 +62,12 @@ class StepGraph {
   // all is named when the host communicator's timeout ends the group.
   absl::Status Capture(const Step& step);
 
-  // Collective: launches the captured step on the stream; the host does not wait for it. To the
-  // group it is one operation that stands for all in it: it has the timeout, and ends like any
-  // other when a rank does not come or the device hangs in it. FailedPrecondition without a
-  // capture; the communicator's errors.
+  // Collective: launches the captured step on the stream; the host does not wait for it, but for an
+  // earlier one when four are under way. To the group it is one operation that stands for all in
+  // it: it has the timeout, and ends like any other when a rank does not come or the device hangs
+  // in it. The abort of a group that failed waits for the replays that were launched: where these
+  // do not end in 2 s, the process does. FailedPrecondition without a capture; the communicator's
+  // errors.
   absl::Status Replay();
 
   bool is_captured() const { return graph_ != nullptr; }
