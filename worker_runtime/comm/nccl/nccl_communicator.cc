@@ -364,7 +364,6 @@ void NcclCommunicator::FinishHead(std::unique_lock<std::mutex>& lock, const absl
                        state->is_captured ? FlightState::kCaptured : FlightState::kEnqueued,
                        Clock::now());
     (state->is_captured ? capture_->operations : in_flight_).push_back(state);
-    if (state->is_captured) last_done_ = state->op;
   }
   if (!queue_.empty()) work_arrived_.notify_one();
   changed_.notify_all();

@@ -179,8 +179,7 @@ class NcclCommunicator final : public GroupCommunicator, private GraphCapture {
   uint64_t last_sequence_ = 0;
   std::shared_ptr<NcclGraph> capture_;  // null: nothing is captured now
   uint64_t sequence_before_capture_ = 0;
-  Op last_done_;  // or recorded into a graph; its sequence is 0 before the first
-  Op done_before_capture_;
+  Op last_done_;  // its sequence is 0 before the first
   uint64_t discarded_count_ = 0;
   bool is_executing_ = false;
   bool must_follow_ = false;  // the head is in progress, and the thread's

@@ -75,7 +75,6 @@ absl::Status NcclCommunicator::BeginCapture(Stream on) {
   {
     std::unique_lock lock(mutex_);
     sequence_before_capture_ = last_sequence_;
-    done_before_capture_ = last_done_;
     if (absl::Status status = AwaitEnqueued(lock); !status.ok()) return status;
     if (capture_ != nullptr) {
       return absl::FailedPreconditionError("another step of this group is being captured");
@@ -144,7 +143,6 @@ void NcclCommunicator::Discard() {
   const std::lock_guard lock(mutex_);
   DDP_CHECK(capture_ == nullptr);
   last_sequence_ = sequence_before_capture_;
-  last_done_ = done_before_capture_;
   ++discarded_count_;
 }
 

@@ -1,6 +1,7 @@
 // Whom a group on GPUs blames, and that it blames nobody where all is well.
 #include <doctest/doctest.h>
 
+#include "tests/support/subprocess.h"
 #include "tests/worker_runtime/comm/nccl/graph_training.h"
 
 namespace ddprun::testing {
@@ -40,6 +41,27 @@ TEST_CASE("verdicts: four replays are in flight at most") {
     EXPECT(Has(training.AwaitEnd().ToString(), "graph replay #16 (3 operations) timed out"));
     return 0;
   });
+  CHECK(codes == "0 0");
+}
+
+// It ends on rank 0 while a step is captured there, and never on rank 1.
+TEST_CASE("verdicts: what ended during a discarded capture has ended") {
+  const auto codes = RunOnDouble(
+      2, DoubleEnv({{"DDPRUN_DOUBLE_FAULT", "slow=200,stays=13@1"}}), [](int rank) {
+        GraphTraining training;
+        EXPECT(training.WarmUp());
+        training.communicator().SetTimeout(4s);
+        const auto before = ReduceOne(training);
+        const absl::Status status = training.graph().Capture([&] {
+          const bool has_ended = rank == 1 || Eventually([&] { return before->IsDone(); });
+          return absl::UnknownError(has_ended ? "no" : "it does not end");
+        });
+        EXPECT(Has(status.ToString(), "rank 0: no"));
+        EXPECT(Has(training.AwaitEnd().ToString(),
+                   "all-reduce #13 (float32 x 1, sum) timed out after 4 s: all ranks are in it or "
+                   "through it"));
+        return 0;
+      });
   CHECK(codes == "0 0");
 }
 
