@@ -82,13 +82,10 @@ std::string NameDuration(std::chrono::milliseconds duration) {
   return absl::StrCat(duration.count(), " ms");
 }
 
-std::chrono::milliseconds StuckPatience(std::chrono::milliseconds timeout) {
-  return std::clamp<std::chrono::milliseconds>(timeout / 4, std::chrono::milliseconds(50),
-                                               std::chrono::seconds(10));
-}
-
 bool IsStuck(const Op& op) {
-  return Clock::now() - (op.deadline - op.timeout) >= StuckPatience(op.timeout);
+  const auto patience = std::clamp<std::chrono::milliseconds>(
+      op.timeout / 4, std::chrono::milliseconds(50), std::chrono::seconds(10));
+  return Clock::now() - (op.deadline - op.timeout) >= patience;
 }
 
 }  // namespace ddp::internal

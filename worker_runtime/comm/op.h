@@ -57,9 +57,6 @@ std::string NameRanks(const std::vector<int>& ranks);
 // "3 s", "1500 ms".
 std::string NameDuration(std::chrono::milliseconds duration);
 
-// After how long a rank that waits is stuck.
-std::chrono::milliseconds StuckPatience(std::chrono::milliseconds timeout);
-
 // Whether `op` waits for so long that the others should hear of it: a quarter of its timeout, at
 // most 10 s. Early enough for all to know, when the timeout comes, who is waiting and who is
 // missing.

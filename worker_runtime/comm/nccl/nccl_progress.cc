@@ -11,6 +11,10 @@ namespace {
 
 // How often a rank that waits looks whether others wait in something else.
 constexpr std::chrono::seconds kBoardLook(1);
+// After how long a rank that waits is slow; sooner where its timeout is short. Ranks may have
+// timeouts of their own, and one of 600 s must have told where it is before another's 5 s are over:
+// so it is no share of the timeout.
+constexpr std::chrono::milliseconds kSlow(1000);
 // A group of thousands hears of a hang at one moment: one second is enough for the store.
 constexpr std::chrono::microseconds kStagger(100);
 
@@ -31,7 +35,7 @@ bool NcclCommunicator::HasArrived(const GpuOperation& operation) const {
 // After how long this rank is slow enough for the others to hear of it.
 std::chrono::milliseconds NcclCommunicator::SlowAfter(std::chrono::milliseconds timeout) const {
   const auto stagger = std::chrono::duration_cast<std::chrono::milliseconds>(rank() * kStagger);
-  return StuckPatience(timeout) + std::min(stagger, timeout / 8);
+  return std::min(kSlow, timeout / 4) + std::min(stagger, timeout / 8);
 }
 
 // REQUIRES: the watchdog's thread; `front`, the first for `waited`, may be null.

@@ -239,8 +239,8 @@ std::vector<std::string> InDifferentOperations(const std::string& fault,
   return {first, ranks.Hear(1)};
 }
 
-// The real NCCL sees nothing and waits: then the ranks tell each other where they are, a quarter of
-// the timeout after the call. At the timeout the words would be others.
+// The real NCCL sees nothing and waits: then the ranks tell each other where they are, a second
+// after the call. At the timeout the words would be others.
 TEST_CASE("nccl: ranks in different operations are told which, long before the timeout") {
   const auto blind = [](Call* of_rank_1) { return InDifferentOperations("blind", 16s, of_rank_1); };
   const std::string head = "INVALID_ARGUMENT: the ranks call different operations: rank ";

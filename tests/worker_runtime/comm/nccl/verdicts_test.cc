@@ -65,5 +65,16 @@ TEST_CASE("verdicts: what ended during a discarded capture has ended") {
   CHECK(codes == "0 0");
 }
 
+TEST_CASE("verdicts: ranks that wait are not missing, whatever their own timeouts") {
+  const auto codes = RunOnDouble(4, DoubleEnv(), [](int rank) {
+    const GraphTraining training;
+    training.communicator().SetTimeout(rank == 0 ? 4s : 600s);
+    if (rank != 3) ReduceOne(training);
+    EXPECT(Has(training.AwaitEnd().ToString(), " timed out after 4 s: rank 3 did not arrive"));
+    return 0;
+  });
+  CHECK(codes == "0 0 0 0");
+}
+
 }  // namespace
 }  // namespace ddprun::testing
