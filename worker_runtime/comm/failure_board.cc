@@ -5,6 +5,7 @@
 #include <cstring>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
@@ -19,6 +20,8 @@ constexpr std::chrono::milliseconds kPatience(2000);
 // A watchdog that has nothing under way looks every 200 ms.
 constexpr std::chrono::milliseconds kSecondLook(500);
 constexpr size_t kMostAskedTwice = 64;
+// What is left for it: seven questions on a path of 20 ms.
+constexpr std::chrono::milliseconds kSecondSurvey(200);
 
 std::string Encode(const absl::Status& status) {
   return absl::StrCat(static_cast<int>(status.code()), " ", std::string(status.message()));
@@ -118,9 +121,10 @@ Survey FailureBoard::MissingAt(uint64_t sequence) {
   Survey survey{.missing = {}, .asked = 0, .world_size = world_size_};
   Store* store = Connected();
   if (store == nullptr) return survey;
+  const Clock::time_point deadline = Clock::now() + kSurveyTime;
   const auto answers = AskRanks(
       *store, world_size_, [this](int rank) { return ArrivedKey(rank); },
-      Clock::now() + kSurveyTime);
+      deadline - kSecondLook - kSecondSurvey);
   survey.asked = static_cast<int>(answers.size());
   for (int rank = 0; rank < survey.asked; ++rank) {
     if (rank != rank_ && IsMissing(answers[static_cast<size_t>(rank)], sequence)) {
@@ -129,10 +133,13 @@ Survey FailureBoard::MissingAt(uint64_t sequence) {
   }
   if (survey.missing.empty() || survey.missing.size() > kMostAskedTwice) return survey;
   std::this_thread::sleep_for(kSecondLook);
-  std::erase_if(survey.missing, [&](int rank) {
-    const auto arrival = ArrivalOf(*store, rank);
-    return arrival.ok() && arrival->has_value() && (*arrival)->sequence >= sequence;
-  });
+  const std::vector<int> asked = std::exchange(survey.missing, {});
+  const auto news = AskRanks(
+      *store, static_cast<int>(asked.size()),
+      [&](int index) { return ArrivedKey(asked[static_cast<size_t>(index)]); }, deadline);
+  for (size_t i = 0; i < asked.size(); ++i) {
+    if (i >= news.size() || IsMissing(news[i], sequence)) survey.missing.push_back(asked[i]);
+  }
   return survey;
 }
 

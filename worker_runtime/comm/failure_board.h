@@ -47,7 +47,7 @@ class FailureBoard {
   int ClaimSurvey();
   // Ranks that have not said so of this operation or a later one, as far as can be asked within
   // kSurveyTime; none was asked if there is no store. Those few that seem to be missing are asked
-  // twice, half a second apart: they may be about to say so.
+  // twice, half a second apart: they may be about to say so. Ends at the store's first error.
   Survey MissingAt(uint64_t sequence);
   // InvalidArgument naming the next rank and both operations, if it waits in another one of the
   // same number. Where ranks are in different operations, two neighbours are, so that asking about

@@ -12,10 +12,11 @@
 
 namespace ddp::internal {
 
-// How long one rank may ask, and how long the others await what it found out: both together and an
-// abort's 2 s keep the promise that all are out 5 s after a failure.
-inline constexpr std::chrono::milliseconds kSurveyTime(2000);
-inline constexpr std::chrono::milliseconds kVerdictPatience(2800);
+// How long one rank may ask, and how long the others, who began to wait with it, await what it
+// found out. With what comes before and after it - claiming the survey, the record's dump, the
+// abort - all are out 5 s after a failure.
+inline constexpr std::chrono::milliseconds kSurveyTime(1900);
+inline constexpr std::chrono::milliseconds kVerdictPatience(2200);
 
 // Ranks by number, of the first `asked` of `world_size`.
 struct Survey {

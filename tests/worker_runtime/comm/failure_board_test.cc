@@ -181,6 +181,39 @@ TEST_CASE("failure board: a rank that says so during the survey is not missing")
   CHECK(board.MissingAt(2).missing.empty());
 }
 
+// Answers the first look, and no question after it; counts those.
+class DyingStore final : public PrefixStore {
+ public:
+  DyingStore(std::unique_ptr<Store> store, int* refused)
+      : PrefixStore("r", *store), store_(std::move(store)), refused_(*refused) {}
+  absl::StatusOr<bool> Check(const std::vector<std::string>& keys) override {
+    if (++asked_ <= kFirstLook) return PrefixStore::Check(keys);
+    ++refused_;
+    return absl::UnavailableError("gone");
+  }
+
+ private:
+  static constexpr int kFirstLook = 1 + 2 + 4;  // all four ranks, halves, each
+  const std::unique_ptr<Store> store_;
+  int& refused_;
+  int asked_ = 0;
+};
+
+TEST_CASE("failure board: a store that dies during the survey is not asked for rank after rank") {
+  const Boards boards(4);
+  int refused = 0;
+  FailureBoard board("host", 0, 4,
+                     [&](milliseconds timeout) -> absl::StatusOr<std::unique_ptr<Store>> {
+                       auto store = Store::Connect("127.0.0.1", boards.server->port(), timeout);
+                       REQUIRE(store.ok());
+                       return std::make_unique<DyingStore>(*std::move(store), &refused);
+                     });
+  const Survey survey = board.MissingAt(1);
+  CHECK(survey.missing == Ranks{1, 2, 3});
+  CHECK(survey.is_whole());
+  CHECK(refused == 1);
+}
+
 TEST_CASE("failure board: a rank in another operation of the same number is told with both") {
   Boards boards(3);
   CHECK(boards[1].MismatchAt(AllReduce(7)).ok());

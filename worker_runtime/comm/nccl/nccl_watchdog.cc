@@ -21,11 +21,14 @@ constexpr Milliseconds kLook(20);
 constexpr Milliseconds kIdleLook(200);
 // How long the reason of another rank's abort may take to be read.
 constexpr Milliseconds kExplainPatience(500);
-// An abort takes milliseconds, beside up to 1 s for a revocation. Ranks must be out of a broken
-// group within 5 s of the failure.
+// An abort takes milliseconds, beside up to 1 s for a revocation.
 constexpr std::chrono::seconds kAbortPatience(2);
 // How long the flight recorder's dump may take, which comes before the abort.
 constexpr Milliseconds kDumpPatience(500);
+// A claim of the survey is a question to the store.
+constexpr Milliseconds kClaim(200);
+// Ranks must be out of a broken group within 5 s of the failure.
+static_assert(kClaim + kVerdictPatience + kDumpPatience + kAbortPatience < std::chrono::seconds(5));
 // How long the end of a group may take while all is well: what is under way, then NCCL's own.
 constexpr std::chrono::seconds kDrain(5);
 constexpr std::chrono::seconds kFinalize(30);
