@@ -149,12 +149,17 @@ std::string FlightRecorder::ToJson() const {
     op.reduce = entry->reduce;
     op.root = entry->root;
     op.count = entry->count;
+    const FlightState state = entry->state;
+    const int64_t queued = entry->queued, enqueued = entry->enqueued;
+    const int64_t started = entry->started, ended = entry->ended;
+    // A newer operation that takes the place sets the number to 0 before all else.
+    if (entry->sequence != sequence) continue;
     absl::StrAppend(&json, separator, "{\"sequence\": ", sequence, ", \"op\": \"", Describe(op),
-                    "\", \"state\": \"", Name(entry->state), "\"");
-    AppendTime(&json, "queued_ns", entry->queued);
-    AppendTime(&json, "enqueued_ns", entry->enqueued);
-    AppendTime(&json, "started_ns", entry->started);
-    AppendTime(&json, "ended_ns", entry->ended);
+                    "\", \"state\": \"", Name(state), "\"");
+    AppendTime(&json, "queued_ns", queued);
+    AppendTime(&json, "enqueued_ns", enqueued);
+    AppendTime(&json, "started_ns", started);
+    AppendTime(&json, "ended_ns", ended);
     absl::StrAppend(&json, "}");
     separator = ",\n  ";
   }

@@ -27,7 +27,7 @@ enum class FlightState : uint8_t {
 // A ring in shared memory (a memfd named "ddp-flight-recorder"), so that it can be read through
 // /proc/<pid>/fd of a process that hangs. Times are steady_clock nanoseconds. Writing costs a few
 // stores. One thread writes an entry at a time; any thread reads, and may see an entry half
-// changed: each field is whole.
+// changed: each field is whole, and all are of one operation.
 class FlightRecorder {
  public:
   static constexpr size_t kEntries = 256;

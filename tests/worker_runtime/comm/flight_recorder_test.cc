@@ -3,8 +3,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
+#include <thread>
 
 #include <doctest/doctest.h>
 
@@ -102,6 +104,32 @@ TEST_CASE("flight recorder: the oldest operations make room, and later news of t
     CHECK(entry.get<uint64_t>("sequence") == 11 + i);
     CHECK(entry.get<std::string>("state") == "queued");
   }
+}
+
+TEST_CASE("flight recorder: an entry is of one operation while others take its place") {
+  const auto recorder = Made();
+  const auto call = [&recorder](uint64_t sequence) {
+    Op op = AllReduce(sequence);
+    op.count = sequence;
+    recorder->Queued(op);
+  };
+  // From the start on there is an entry for each number that is read.
+  for (uint64_t sequence = 1; sequence <= FlightRecorder::kEntries; ++sequence) call(sequence);
+  std::atomic<bool> is_over = false;
+  std::thread caller([&] {
+    for (uint64_t sequence = FlightRecorder::kEntries + 1; !is_over; ++sequence) call(sequence);
+  });
+  int mixed = 0;
+  for (int i = 0; i < 50; ++i) {
+    const Json json = Read(*recorder);
+    for (const auto& [name, entry] : json.get_child("entries")) {
+      const std::string count = entry.get<std::string>("sequence");
+      mixed += entry.get<std::string>("op") != "all-reduce (float32 x " + count + ", sum)";
+    }
+  }
+  is_over = true;
+  caller.join();
+  CHECK(mixed == 0);
 }
 
 TEST_CASE("flight recorder: it is found under /proc by its name") {

@@ -46,8 +46,8 @@ TEST_CASE("verdicts: four replays are in flight at most") {
 
 // It ends on rank 0 while a step is captured there, and never on rank 1.
 TEST_CASE("verdicts: what ended during a discarded capture has ended") {
-  const auto codes = RunOnDouble(
-      2, DoubleEnv({{"DDPRUN_DOUBLE_FAULT", "slow=200,stays=13@1"}}), [](int rank) {
+  const auto codes =
+      RunOnDouble(2, DoubleEnv({{"DDPRUN_DOUBLE_FAULT", "slow=200,stays=13@1"}}), [](int rank) {
         GraphTraining training;
         EXPECT(training.WarmUp());
         training.communicator().SetTimeout(4s);
