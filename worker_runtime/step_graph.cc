@@ -115,11 +115,18 @@ absl::Status StepGraph::Agree(const absl::Status& mine, const internal::Captured
 }
 
 absl::Status StepGraph::Capture(const Step& step) {
-  if (absl::Status status = Agree(CheckMayCapture(), nullptr); !status.ok()) return status;
   internal::GraphCapture& capture = *communicator_.graph_capture();
+  // Without the other ranks, who may have no such call in their step. Theirs and ours agree after
+  // it.
+  if (capture.is_capturing()) {
+    return absl::FailedPreconditionError(
+        "capture a step: another step of this group is being captured");
+  }
+  if (absl::Status status = Agree(CheckMayCapture(), nullptr); !status.ok()) return status;
   absl::Status status = capture.BeginCapture(stream_);
+  const bool has_begun = status.ok();
   std::unique_ptr<internal::CapturedGraph> graph;
-  if (status.ok()) {
+  if (has_begun) {
     status = Call(step);
     absl::StatusOr<std::unique_ptr<internal::CapturedGraph>> ended = capture.EndCapture();
     status = Joined(status, ended.status());
@@ -128,7 +135,7 @@ absl::Status StepGraph::Capture(const Step& step) {
   status = Agree(status, graph.get());
   if (!status.ok()) {
     graph.reset();
-    capture.Discard();
+    if (has_begun) capture.Discard();
     return status;
   }
   graph_ = std::move(graph);

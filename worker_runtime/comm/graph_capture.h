@@ -42,7 +42,8 @@ class GraphCapture {
   // operation in it; FailedPrecondition when the driver has given the capture up.
   virtual absl::StatusOr<std::unique_ptr<CapturedGraph>> EndCapture() = 0;
   // Takes the numbers of the operations since BeginCapture back, so that the ranks still agree on
-  // the next. REQUIRES: no operation was called since EndCapture, the graph is gone.
+  // the next. REQUIRES: BeginCapture succeeded, no operation was called since EndCapture, the graph
+  // is gone.
   virtual void Discard() = 0;
 
   virtual bool is_capturing() const = 0;

@@ -74,11 +74,11 @@ absl::Status NcclCommunicator::BeginCapture(Stream on) {
   const CudaStream stream = static_cast<CudaStream>(on);
   {
     std::unique_lock lock(mutex_);
-    sequence_before_capture_ = last_sequence_;
-    if (absl::Status status = AwaitEnqueued(lock); !status.ok()) return status;
     if (capture_ != nullptr) {
       return absl::FailedPreconditionError("another step of this group is being captured");
     }
+    sequence_before_capture_ = last_sequence_;
+    if (absl::Status status = AwaitEnqueued(lock); !status.ok()) return status;
   }
   int state = kCudaCaptureStatusNone;
   CudaResult result = api.cuStreamIsCapturing(stream, &state);

@@ -57,7 +57,8 @@ class StepGraph {
   // on the device nothing does. It may not wait for the device: Work::Wait() of an operation in it
   // is an error. Errors: FailedPrecondition before kUncapturedSteps successful runs, after a
   // capture that succeeded, when a step did what cannot be captured, or when the ranks captured
-  // different operations; the step's own. After these, unless NCCL itself broke, the group and
+  // different operations; the step's own; inside another captured step, where this rank alone is
+  // told. After these, unless NCCL itself broke, the group and
   // DistributedDataParallel work on as if the call had not been. A rank that does not call it at
   // all is named when the host communicator's timeout ends the group.
   absl::Status Capture(const Step& step);

@@ -1,0 +1,65 @@
+// What a step may do in a capture, and what around it, on the double.
+#include <fstream>
+#include <sstream>
+
+#include <doctest/doctest.h>
+
+#include "tests/support/temp_dir.h"
+#include "tests/worker_runtime/comm/nccl/graph_training.h"
+
+namespace ddprun::testing {
+namespace {
+
+using ddp::DType;
+using ddp::ReduceOp;
+using ddp::StepGraph;
+
+absl::Status Nothing() { return absl::OkStatus(); }
+
+// Only rank 0's step does it: the refusal is its own, and the others do not wait for it.
+TEST_CASE("step graph: a capture inside a captured step is refused, and costs the outer nothing") {
+  const auto codes = RunOnDouble(2, DoubleEnv(), [](int rank) {
+    GraphTraining training;
+    const auto inner = StepGraph::Create(training.communicator(), NewStream());
+    EXPECT(inner.ok());
+    for (int i = 0; i < StepGraph::kUncapturedSteps; ++i) EXPECT((*inner)->Run(Nothing).ok());
+    EXPECT(training.WarmUp());
+    absl::Status refused;
+    const absl::Status status = training.graph().Capture([&] {
+      if (rank == 0) refused = (*inner)->Capture(Nothing);
+      return training.Step();
+    });
+    EXPECT(status.ok());
+    if (rank == 0) {
+      EXPECT(absl::IsFailedPrecondition(refused));
+      EXPECT(Has(refused.ToString(), "capture a step: another step of this group is being"));
+    }
+    EXPECT(training.Replay(4));
+    EXPECT(training.Train(5));
+    return 0;
+  });
+  CHECK(codes == "0 0");
+}
+
+TEST_CASE("step graph: a stream that captures already is refused on all ranks, with a reason") {
+  const auto codes = RunOnDouble(2, DoubleEnv(), [](int rank) {
+    GraphTraining training;
+    EXPECT(training.WarmUp());
+    const auto stream = static_cast<ddp::internal::CudaStream>(training.stream());
+    if (rank == 1) {
+      Driver().cuStreamBeginCapture(stream, ddp::internal::kCudaCaptureModeThreadLocal);
+    }
+    EXPECT(Has(training.graph().Capture(training.step()).ToString(),
+               "rank 1: the stream is being captured already"));
+    ddp::internal::CudaGraph recorded = nullptr;
+    if (rank == 1) Driver().cuStreamEndCapture(stream, &recorded);
+    EXPECT(training.Train(4));
+    EXPECT(training.graph().Capture(training.step()).ok());
+    EXPECT(training.Replay(5));
+    return 0;
+  });
+  CHECK(codes == "0 0");
+}
+
+}  // namespace
+}  // namespace ddprun::testing
