@@ -21,8 +21,8 @@ class CapturedGraph {
   // of the group like any other: it has the timeout, and its failure is the group's.
   virtual absl::Status Replay() = 0;
 
-  // How many operations of the group it has, and a hash over what they are, without addresses:
-  // equal on all ranks, or a replay would hang.
+  // How many operations of the group it has, and a hash over what they are, without addresses and
+  // without what is a rank's own in a send-receive: equal on all ranks, or a replay would hang.
   virtual uint64_t operation_count() const = 0;
   virtual uint64_t fingerprint() const = 0;
 };

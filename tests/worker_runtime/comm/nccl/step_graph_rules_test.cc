@@ -61,5 +61,23 @@ TEST_CASE("step graph: a stream that captures already is refused on all ranks, w
   CHECK(codes == "0 0");
 }
 
+// Whom a rank sends to, how much and of which type is its own affair.
+TEST_CASE("step graph: a pipeline's send-receive is captured, other on each rank") {
+  const auto codes = RunOnDouble(3, DoubleEnv(), [](int rank) {
+    GraphTraining training;
+    const auto step = [&] {
+      training.communicator().SendReceive(training.parameter(0).data(), rank < 2 ? rank + 1 : -1,
+                                          training.parameter(1).data(), rank - 1, 10,
+                                          DType::kFloat32, training.stream());
+      return absl::OkStatus();
+    };
+    for (int i = 0; i < StepGraph::kUncapturedSteps; ++i) EXPECT(training.graph().Run(step).ok());
+    EXPECT(training.graph().Capture(step).ok());
+    EXPECT(training.graph().Replay().ok());
+    return 0;
+  });
+  CHECK(codes == "0 0 0");
+}
+
 }  // namespace
 }  // namespace ddprun::testing
