@@ -114,9 +114,7 @@ absl::Status GradientReducer::Launch(LaunchRange range, Stream stream) {
   if (absl::Status status = communicator_.error(); !status.ok()) return Fail(std::move(status));
   for (int i = range.begin; i < range.end; ++i) {
     if (absl::Status status = LaunchBucket(i, stream); !status.ok()) {
-      // The others wait for this rank in that bucket.
-      communicator_.Abort(absl::StrCat("rank ", communicator_.rank(), ": ", status.message()));
-      return Fail(std::move(status));
+      return FailPass(std::move(status));
     }
   }
   return absl::OkStatus();
@@ -153,10 +151,11 @@ void* GradientReducer::BucketPtr(int index) const {
 absl::Status GradientReducer::Finish(Stream stream) {
   ForgetDiscardedPass();
   if (!failure_.ok()) return failure_;
+  if (!core_.is_in_pass()) BeginPass(stream);  // without a gradient
   if (absl::Status status = core_.Finish(); !status.ok()) {
-    communicator_.Abort(absl::StrCat("rank ", communicator_.rank(), ": ", status.message()));
+    status = FailPass(std::move(status));
     WaitForLaunched().IgnoreError();
-    return Fail(std::move(status));
+    return status;
   }
   if (communicator_.device_type() == DeviceType::kCuda) return FinishOnStream(stream);
   if (absl::Status status = WaitForLaunched(); !status.ok()) return Fail(std::move(status));
@@ -249,6 +248,14 @@ absl::Status GradientReducer::WaitForLaunched() {
   }
   works_.clear();
   return first;
+}
+
+// The others wait for this rank in a bucket. In a capture nobody does: all hear it at its end.
+absl::Status GradientReducer::FailPass(absl::Status status) {
+  if (!is_captured_) {
+    communicator_.Abort(absl::StrCat("rank ", communicator_.rank(), ": ", status.message()));
+  }
+  return Fail(std::move(status));
 }
 
 absl::Status GradientReducer::Fail(absl::Status status) {

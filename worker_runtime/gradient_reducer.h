@@ -88,6 +88,7 @@ class GradientReducer {
   absl::Status LaunchBucket(int index, Stream stream);
   void* BucketPtr(int index) const;
   bool IsOnWire(int index) const { return wire_ != nullptr && wire_->Carries(index); }
+  absl::Status FailPass(absl::Status status);
   absl::Status Fail(absl::Status status);
   absl::Status WaitForLaunched();
   absl::Status WaitOnLaunched(Stream stream);

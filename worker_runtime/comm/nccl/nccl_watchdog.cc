@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "worker_runtime/comm/nccl/nccl_communicator.h"
 #include "worker_runtime/gpu/relaxed_capture.h"
 
@@ -32,6 +33,8 @@ static_assert(kClaim + kVerdictPatience + kDumpPatience + kAbortPatience < std::
 // How long the end of a group may take while all is well: what is under way, then NCCL's own.
 constexpr std::chrono::seconds kDrain(5);
 constexpr std::chrono::seconds kFinalize(30);
+
+std::string AbortedBy(int rank) { return absl::StrCat("aborted by rank ", rank, ": "); }
 
 // On a thread of its own: what hangs the job may be the file system that the dump goes to.
 absl::StatusOr<std::string> WriteDump(int rank, std::string json) {
@@ -213,8 +216,8 @@ void NcclCommunicator::Fail(absl::Status status) {
   changed_.notify_all();
   watch_.notify_all();
   work_arrived_.notify_all();
-  // The others hear it within moments, wherever they are.
-  host_->Abort(std::string(status.message()));
+  // The others hear it within moments, wherever they are. That it was this rank's abort is added.
+  host_->Abort(std::string(absl::StripPrefix(status.message(), AbortedBy(rank()))));
 }
 
 // NCCL's abort may hang as its operations do, on a thread that nobody can end.
@@ -251,7 +254,7 @@ void NcclCommunicator::Refuse(const absl::Status& why) {
 
 void NcclCommunicator::Abort(const std::string& reason) {
   if (!error().ok()) return;
-  Fail(Published(absl::AbortedError(absl::StrCat("aborted by rank ", rank(), ": ", reason))));
+  Fail(Published(absl::AbortedError(absl::StrCat(AbortedBy(rank()), reason))));
 }
 
 absl::Status NcclCommunicator::error() const {

@@ -79,5 +79,43 @@ TEST_CASE("step graph: a pipeline's send-receive is captured, other on each rank
   CHECK(codes == "0 0 0");
 }
 
+TEST_CASE("step graph: a captured step without a gradient costs the capture, not the group") {
+  for (const int announced : {0, 1, 2}) {
+    CAPTURE(announced);
+    const auto codes = RunOnDouble(2, DoubleEnv(), [announced](int rank) {
+      GraphTraining training;
+      EXPECT(training.WarmUp());
+      const absl::Status status = training.graph().Capture([&] {
+        if (rank == 0) return training.Step();
+        absl::Status first = training.ddp().ZeroGrad(training.stream());
+        for (int id = 2; id > 2 - announced; --id) first.Update(training.Backward(id));
+        first.Update(training.ddp().Finish(training.stream()));
+        return first;
+      });
+      EXPECT(Has(status.ToString(), "capture a step: rank 1: "));
+      EXPECT(Has(status.ToString(), "layer0"));
+      EXPECT(training.communicator().error().ok());
+      EXPECT(training.Train(4));
+      EXPECT(training.graph().Capture(training.step()).ok());
+      EXPECT(training.Replay(5));
+      return 0;
+    });
+    CHECK(codes == "0 0");
+  }
+}
+
+TEST_CASE("abort: who aborted is named once to those who wait in host memory") {
+  const auto codes = RunOnDouble(2, DoubleEnv(), [](int rank) {
+    const GraphTraining training;
+    ddp::Communicator& communicator = training.communicator();
+    if (rank == 1) communicator.Abort("loss is not a number");
+    EXPECT(communicator.host().Barrier()->Wait().message() ==
+           "aborted by rank 1: loss is not a number");
+    EXPECT(absl::IsAborted(training.AwaitEnd()));
+    return 0;
+  });
+  CHECK(codes == "0 0");
+}
+
 }  // namespace
 }  // namespace ddprun::testing
