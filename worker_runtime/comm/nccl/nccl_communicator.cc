@@ -187,7 +187,13 @@ std::unique_ptr<Work> NcclCommunicator::Barrier() {
   call.dtype = DType::kInt32;
   call.count = 1;
   call.input = call.output = reinterpret_cast<void*>(barrier_word_);
-  return Submit(call, stream_);
+  return Submit(call, StreamOfBarrier());
+}
+
+// Ours joins a capture only with the first operation in it.
+Stream NcclCommunicator::StreamOfBarrier() const {
+  const std::lock_guard lock(mutex_);
+  return capture_ != nullptr ? capture_->stream : stream_;
 }
 
 std::unique_ptr<Work> NcclCommunicator::Submit(Op op, Stream stream) {

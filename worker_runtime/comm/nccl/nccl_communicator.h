@@ -99,6 +99,7 @@ class NcclCommunicator final : public GroupCommunicator, private GraphCapture {
   absl::Status Start();
 
   std::unique_ptr<Work> Submit(Op op, Stream stream);
+  Stream StreamOfBarrier() const;
   absl::Status Prepare(GpuOperation& operation, Stream stream);
   absl::Status CheckMemory(const Op& op) const;
   // Whether device memory can still be freed: after a failure that may wait for ever.

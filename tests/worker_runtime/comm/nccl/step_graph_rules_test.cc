@@ -117,5 +117,27 @@ TEST_CASE("abort: who aborted is named once to those who wait in host memory") {
   CHECK(codes == "0 0");
 }
 
+TEST_CASE("step graph: a barrier may stand anywhere in a step") {
+  for (const bool is_first : {true, false}) {
+    CAPTURE(is_first);
+    const auto codes = RunOnDouble(2, DoubleEnv(), [is_first](int) {
+      GraphTraining training;
+      EXPECT(training.WarmUp());
+      const absl::Status status = training.graph().Capture([&] {
+        if (is_first) training.communicator().Barrier();
+        const absl::Status step = training.Step();
+        if (!is_first) training.communicator().Barrier();
+        return step;
+      });
+      EXPECT(Has(status.ToString(), "OK"));
+      EXPECT(training.Replay(4));
+      EXPECT(training.communicator().Barrier()->Wait().ok());
+      EXPECT(training.Train(5));
+      return 0;
+    });
+    CHECK(codes == "0 0");
+  }
+}
+
 }  // namespace
 }  // namespace ddprun::testing
