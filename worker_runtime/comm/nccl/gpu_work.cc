@@ -57,7 +57,7 @@ absl::Status GpuWork::WaitOn(Stream stream) {
     std::unique_lock lock(owner_.mutex_);
     while (operation_->phase == GpuOperation::Phase::kQueued) owner_.changed_.wait(lock);
     if (!operation_->status.ok()) return operation_->status;
-    if (operation_->is_captured && owner_.capture_ == nullptr) {
+    if (operation_->is_captured && !IsInPresentCapture()) {
       return absl::FailedPreconditionError(
           Describe(operation_->op) +
           " is part of a graph: what is behind a replay on its stream comes after it");
@@ -69,6 +69,13 @@ absl::Status GpuWork::WaitOn(Stream stream) {
   const CudaApi& api = owner_.device_->api();
   return CudaStatus(api, "cuStreamWaitEvent",
                     api.cuStreamWaitEvent(static_cast<CudaStream>(stream), operation_->ended, 0));
+}
+
+// REQUIRES: the communicator's mutex; the operation was enqueued.
+bool GpuWork::IsInPresentCapture() const {
+  if (owner_.capture_ == nullptr) return false;
+  const auto& operations = owner_.capture_->operations;
+  return std::find(operations.rbegin(), operations.rend(), operation_) != operations.rend();
 }
 
 bool GpuWork::IsDone() const {

@@ -63,6 +63,8 @@ class GpuWork final : public Work {
   Clock::time_point ended_at() const override;
 
  private:
+  bool IsInPresentCapture() const;
+
   NcclCommunicator& owner_;
   const std::shared_ptr<GpuOperation> operation_;
 };

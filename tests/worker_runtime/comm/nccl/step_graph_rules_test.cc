@@ -139,5 +139,31 @@ TEST_CASE("step graph: a barrier may stand anywhere in a step") {
   }
 }
 
+// Of one that was kept, and of one that was discarded.
+TEST_CASE("step graph: work of another capture cannot be waited for in this one") {
+  const auto codes = RunOnDouble(1, DoubleEnv(), [](int) {
+    GraphTraining training;
+    EXPECT(training.WarmUp());
+    const auto second = StepGraph::Create(training.communicator(), training.stream());
+    EXPECT(second.ok());
+    for (int i = 0; i < StepGraph::kUncapturedSteps; ++i) EXPECT((*second)->Run(Nothing).ok());
+    for (const absl::Status& result : {absl::UnknownError("no"), absl::OkStatus()}) {
+      std::unique_ptr<ddp::Work> work;
+      const absl::Status captured = training.graph().Capture([&] {
+        work = training.communicator().AllReduce(training.parameter(0).data(), 1, DType::kFloat32,
+                                                 ReduceOp::kSum, training.stream());
+        const absl::Status own = work->WaitOn(training.stream());
+        return own.ok() ? result : own;
+      });
+      EXPECT(captured.ok() == result.ok());
+      const absl::Status waited =
+          (*second)->Capture([&] { return work->WaitOn(training.stream()); });
+      EXPECT(Has(waited.ToString(), "is part of a graph: what is behind a replay"));
+    }
+    return 0;
+  });
+  CHECK(codes == "0");
+}
+
 }  // namespace
 }  // namespace ddprun::testing
