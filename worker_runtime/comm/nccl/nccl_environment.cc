@@ -61,6 +61,7 @@ void SetNcclEnvironment(const std::string& address, uint16_t ras_port) {
   if (ras_port != 0) {
     setenv("NCCL_RAS_ADDR", absl::StrCat("127.0.0.1:", ras_port).c_str(), kKeepTheUsers);
   }
+  setenv("NCCL_GRAPH_REGISTER", "0", kKeepTheUsers);
 }
 
 uint16_t FreeLoopbackPort() {

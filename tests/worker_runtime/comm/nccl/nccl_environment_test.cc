@@ -14,8 +14,10 @@ namespace {
 using ddprun::testing::InChild;
 using Variables = std::map<std::string, std::string>;
 
-const Variables kNothingSet = {
-    {"NCCL_SOCKET_IFNAME", ""}, {"NCCL_RAS_ADDR", ""}, {"NCCL_COMM_ID", ""}};
+const Variables kNothingSet = {{"NCCL_SOCKET_IFNAME", ""},
+                               {"NCCL_RAS_ADDR", ""},
+                               {"NCCL_COMM_ID", ""},
+                               {"NCCL_GRAPH_REGISTER", ""}};
 
 std::string Value(const char* name) {
   const char* value = std::getenv(name);
@@ -51,6 +53,18 @@ TEST_CASE("nccl environment: each job has an address of its own for NCCL's servi
 TEST_CASE("nccl environment: what the user set stays") {
   CHECK(SetIn({{"NCCL_SOCKET_IFNAME", "eth7"}}, "127.0.0.1", 4711) == "eth7 127.0.0.1:4711");
   CHECK(SetIn({{"NCCL_RAS_ADDR", "10.0.0.1:9"}}, "127.0.0.1", 4711) == "=lo 10.0.0.1:9");
+}
+
+TEST_CASE("nccl environment: NCCL registers nothing in a capture, unless the user wants it") {
+  const auto set_in = [](Variables env) {
+    env.insert(kNothingSet.begin(), kNothingSet.end());
+    return InChild(env, [] {
+      SetNcclEnvironment("", 0);
+      return Value("NCCL_GRAPH_REGISTER");
+    });
+  };
+  CHECK(set_in({}) == "0");
+  CHECK(set_in({{"NCCL_GRAPH_REGISTER", "1"}}) == "1");
 }
 
 TEST_CASE("nccl environment: NCCL_COMM_ID is refused with its value") {
