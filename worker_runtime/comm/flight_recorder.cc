@@ -134,6 +134,13 @@ void FlightRecorder::Ran(uint64_t sequence, Clock::time_point started, Clock::ti
   entry->state = entry->kind == OpKind::kReplay ? FlightState::kReplayed : FlightState::kDone;
 }
 
+void FlightRecorder::Forget(uint64_t last) {
+  for (Entry& entry : shared_->entries) {
+    if (entry.sequence > last) entry.sequence = 0;
+  }
+  shared_->last_sequence = last;
+}
+
 std::string FlightRecorder::ToJson() const {
   std::string json = absl::StrCat("{\"rank\": ", rank_, ", \"world_size\": ", world_size_,
                                   ", \"group\": \"", group_, "\", \"entries\": [");

@@ -43,6 +43,8 @@ class FlightRecorder {
   void Changed(uint64_t sequence, FlightState state, Clock::time_point at);
   // When it ran, which is known only afterwards: it is kDone, or kReplayed.
   void Ran(uint64_t sequence, Clock::time_point started, Clock::time_point ended);
+  // Takes out what came after operation `last`: it never ran, and its numbers are given again.
+  void Forget(uint64_t last);
 
   // One object: "rank", "world_size", "group", "entries" from the oldest to the newest, each with
   // "sequence", "op", "state", and "queued_ns", "enqueued_ns", "started_ns", "ended_ns" where

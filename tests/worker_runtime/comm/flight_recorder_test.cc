@@ -189,5 +189,16 @@ TEST_CASE("flight recorder: a link in the dump's place is replaced, not followed
   CHECK_FALSE(std::filesystem::exists(victim));
 }
 
+TEST_CASE("flight recorder: what is forgotten does not come back with later numbers") {
+  const auto recorder = Made();
+  for (uint64_t sequence = 1; sequence <= 5; ++sequence) recorder->Queued(AllReduce(sequence));
+  recorder->Forget(2);
+  CHECK(Read(*recorder).get_child("entries").size() == 2);
+  recorder->Queued(AllReduce(5));
+  const Json json = Read(*recorder);
+  CHECK(json.get_child("entries").size() == 3);
+  CHECK(ElementOf(json, "entries", 2).get<int>("sequence") == 5);
+}
+
 }  // namespace
 }  // namespace ddp::internal

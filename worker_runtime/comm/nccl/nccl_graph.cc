@@ -149,6 +149,7 @@ void NcclCommunicator::Discard() {
   const std::lock_guard lock(mutex_);
   DDP_CHECK(capture_ == nullptr);
   last_sequence_ = sequence_before_capture_;
+  recorder_->Forget(last_sequence_);
   ++discarded_count_;
 }
 

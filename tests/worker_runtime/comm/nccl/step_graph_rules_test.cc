@@ -165,5 +165,48 @@ TEST_CASE("step graph: work of another capture cannot be waited for in this one"
   CHECK(codes == "0");
 }
 
+std::string RecordOf(ddp::Communicator& communicator) {
+  const auto path = communicator.DumpOperations();
+  std::ostringstream text;
+  if (path.ok()) text << std::ifstream(*path).rdbuf();
+  return text.str();
+}
+
+// A replay stands for the numbers of all its operations, and writes one entry.
+TEST_CASE("step graph: the record forgets the operations of a discarded capture") {
+  const TempDir temp;
+  const auto env = DoubleEnv({{"DDPRUN_FLIGHT_RECORDER_DIR", temp.path()}});
+  const auto codes = RunOnDouble(1, env, [](int) {
+    GraphTraining training;
+    ddp::Communicator& communicator = training.communicator();
+    size_t count = 8;
+    const auto step = [&] {
+      for (int i = 0; i < 4; ++i) {
+        communicator.AllReduce(training.parameter(0).data(), count, DType::kFloat32, ReduceOp::kSum,
+                               training.stream());
+      }
+      return count == 8 ? absl::OkStatus() : absl::UnknownError("no");
+    };
+    const auto second = StepGraph::Create(communicator, training.stream());
+    EXPECT(second.ok());
+    for (int i = 0; i < StepGraph::kUncapturedSteps; ++i) {
+      EXPECT(training.graph().Run(step).ok());
+      EXPECT((*second)->Run(Nothing).ok());
+    }
+    EXPECT(training.graph().Capture(step).ok());
+    count = 7;
+    EXPECT(!(*second)->Capture(step).ok());
+    EXPECT(training.graph().Replay().ok());
+    count = 9;
+    EXPECT(!training.graph().Run(step).ok());
+    EXPECT(communicator.Barrier()->Wait().ok());
+    const std::string record = RecordOf(communicator);
+    EXPECT(Has(record, "\"op\": \"graph replay (4 operations)\""));
+    EXPECT(record.find("float32 x 7") == std::string::npos);
+    return 0;
+  });
+  CHECK(codes == "0");
+}
+
 }  // namespace
 }  // namespace ddprun::testing
