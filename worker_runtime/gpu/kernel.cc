@@ -9,11 +9,11 @@ namespace ddp::internal {
 
 namespace {
 
-// What tools/gpu_kernels compiles for, beside what is here.
+// What tools/gpu_kernels compiles for, beside what is here, and the driver that LoadCuda asks for.
 std::string WhatIsNeeded(const CudaApi& cuda) {
   std::string needs =
       "they need a GPU of compute capability 8.0 or newer (A100, RTX 30 and later) and an NVIDIA "
-      "driver for CUDA 11.0 or newer";
+      "driver for CUDA 11.4 or newer";
   int version = 0;
   if (cuda.cuDriverGetVersion(&version) == kCudaSuccess) {
     absl::StrAppend(&needs, "; this driver is for CUDA ", version / 1000, ".", version % 1000 / 10);

@@ -116,7 +116,7 @@ TEST_CASE("casts: a driver that refuses the kernels or a launch is an error that
     CHECK(words.starts_with("load the kernels of cast.cu: cuModuleLoadData: "));
     CHECK(
         words.ends_with("; they need a GPU of compute capability 8.0 or newer (A100, RTX 30 and "
-                        "later) and an NVIDIA driver for CUDA 11.0 or newer; this driver is for "
+                        "later) and an NVIDIA driver for CUDA 11.4 or newer; this driver is for "
                         "CUDA 12.4"));
   }
   // What has other causes is told in the driver's words alone.
