@@ -21,10 +21,12 @@ struct NcclGraph {
   const CudaStream stream;       // of the caller
   const std::thread::id thread;  // that captures
 
-  // Guarded by the communicator's mutex_.
+  // Guarded by the communicator's mutex_ until EndCapture() finds nothing left to enqueue. From
+  // then on nobody changes the list, nor the status but EndCapture(), and they are read without.
   std::deque<std::shared_ptr<GpuOperation>> operations;
-  absl::Status status;         // of the capture
-  uint64_t newest_replay = 0;  // its sequence number
+  absl::Status status;  // of the capture
+
+  uint64_t newest_replay = 0;  // its sequence number; guarded by the communicator's mutex_
 
   CudaGraphExec executable = nullptr;  // guarded by nccl_mutex_; null once destroyed
 };
