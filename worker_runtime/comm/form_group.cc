@@ -9,6 +9,7 @@
 #include "worker_runtime/comm/local/local_engine.h"
 #include "worker_runtime/comm/make_nonce.h"
 #include "worker_runtime/comm/nccl/form_nccl.h"
+#include "worker_runtime/comm/nccl/host_memory.h"
 #include "worker_runtime/comm/queued_communicator.h"
 #include "worker_runtime/comm/shm/shm_engine.h"
 #include "worker_runtime/comm/tcp/tcp_engine.h"
@@ -119,7 +120,8 @@ absl::StatusOr<FormedGroup> Complete(Store* store, const Plan& plan, const Group
                                      Clock::time_point deadline) {
   FormedGroup formed;
   formed.description = plan.reason;
-  formed.communicator = std::make_unique<QueuedCommunicator>(std::move(engine), member.timeout);
+  formed.communicator = std::make_unique<QueuedCommunicator>(
+      std::move(engine), member.timeout, plan.is_on_gpus ? HostMemoryCheck(*device) : nullptr);
   if (!plan.is_on_gpus) return formed;
   formed.gpu = device->ordinal();
   const NcclMember nccl_member{.address = member.capabilities.address,

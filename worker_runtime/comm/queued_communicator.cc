@@ -54,8 +54,11 @@ class QueuedCommunicator::QueuedWork final : public Work {
 };
 
 QueuedCommunicator::QueuedCommunicator(std::unique_ptr<Engine> engine,
-                                       std::chrono::milliseconds timeout)
-    : engine_(std::move(engine)), timeout_(timeout), thread_([this] { ThreadMain(); }) {}
+                                       std::chrono::milliseconds timeout, MemoryCheck check_memory)
+    : engine_(std::move(engine)),
+      check_memory_(std::move(check_memory)),
+      timeout_(timeout),
+      thread_([this] { ThreadMain(); }) {}
 
 QueuedCommunicator::~QueuedCommunicator() {
   bool is_drained;
@@ -84,7 +87,9 @@ void QueuedCommunicator::Leave() {
 }
 
 std::unique_ptr<Work> QueuedCommunicator::Submit(Op op) {
-  if (absl::Status valid = CheckArguments(op, world_size()); !valid.ok()) Refuse(valid);
+  absl::Status valid = CheckArguments(op, world_size());
+  if (valid.ok() && check_memory_ != nullptr) valid = check_memory_(op);
+  if (!valid.ok()) Refuse(valid);
   auto state = std::make_shared<State>();
   state->op = op;
   bool must_wake = false;

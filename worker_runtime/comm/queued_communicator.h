@@ -5,6 +5,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -23,7 +24,12 @@ namespace ddp::internal {
 // finds it within kLightSleep if nobody waits for it.
 class QueuedCommunicator final : public GroupCommunicator {
  public:
-  QueuedCommunicator(std::unique_ptr<Engine> engine, std::chrono::milliseconds timeout);
+  // Whether this process can read and write what a call names. Errors: InvalidArgument.
+  using MemoryCheck = std::function<absl::Status(const Op& op)>;
+
+  // `check_memory` is called before each operation by its caller; null: all memory is the host's.
+  QueuedCommunicator(std::unique_ptr<Engine> engine, std::chrono::milliseconds timeout,
+                     MemoryCheck check_memory = nullptr);
   // Lets what is queued finish for a moment, then aborts it.
   ~QueuedCommunicator() override;
 
@@ -61,6 +67,7 @@ class QueuedCommunicator final : public GroupCommunicator {
   void ThreadMain();
 
   const std::unique_ptr<Engine> engine_;
+  const MemoryCheck check_memory_;
 
   mutable std::mutex mutex_;
   std::condition_variable work_arrived_;  // for the thread

@@ -208,5 +208,23 @@ TEST_CASE("step graph: the record forgets the operations of a discarded capture"
   CHECK(codes == "0");
 }
 
+TEST_CASE("host communicator: memory of a GPU is refused with a reason") {
+  const auto codes = RunOnDouble(2, DoubleEnv(), [](int) {
+    const GraphTraining training;
+    ddp::Communicator& host = training.communicator().host();
+    float value = 1;
+    EXPECT(host.AllReduce(&value, 1, DType::kFloat32, ReduceOp::kSum)->Wait().ok());
+    EXPECT(value == 2);
+    const absl::Status status =
+        host.AllReduce(training.parameter(0).data(), 4, DType::kFloat32, ReduceOp::kSum)->Wait();
+    EXPECT(Has(status.ToString(),
+               "all-reduce (float32 x 4, sum): the input is memory of a GPU; this communicator, "
+               "host(), takes host memory"));
+    EXPECT(!training.AwaitEnd().ok());
+    return 0;
+  });
+  CHECK(codes == "0 0");
+}
+
 }  // namespace
 }  // namespace ddprun::testing
