@@ -107,8 +107,8 @@ bool NodeFailures::HasErrorFile(const WorkerEnd& end) {
   const auto file = error_files_.find(end.local_rank);
   if (file == error_files_.end()) return false;
   const auto is_there = std::make_shared<bool>(false);
-  const bool is_known = files_.Run(
-      [is_there, path = file->second] { *is_there = access(path.c_str(), F_OK) == 0; });
+  const bool is_known =
+      files_.Run([is_there, path = file->second] { *is_there = access(path.c_str(), F_OK) == 0; });
   return is_known && *is_there;
 }
 
