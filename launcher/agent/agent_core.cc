@@ -70,7 +70,8 @@ void AgentCore::On(const rendezvous::Drained& event) {
   const bool is_told_later = unanswered_failure_ && !HasBudget();
   if (!event.reason.empty() && !is_told_later && !is_drain_told_) {
     is_drain_told_ = true;
-    actions_.push_back(Say{absl::StrCat(event.reason, "; stopping this node's workers")});
+    actions_.push_back(
+        Say{absl::StrCat(event.reason, HasWorkers() ? "; stopping this node's workers" : "")});
   }
   if (state_ == State::kRunning || state_ == State::kSucceeded) Stop(kSigTerm);
 }

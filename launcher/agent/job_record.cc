@@ -4,19 +4,6 @@
 #include <variant>
 
 namespace ddprun::launcher {
-namespace {
-
-// Whether what drains the round may be why it ended. The word may come after the last worker is
-// gone: they are stopped before the failure is told.
-bool IsUnexplained(const RoundRecord& round) {
-  if (!round.end_reason.empty()) return false;
-  return round.ended_unix_ms == 0 ||
-         std::any_of(round.workers.begin(), round.workers.end(),
-                     [](const WorkerRecord& worker) { return worker.was_told_to_stop; });
-}
-
-}  // namespace
-
 JobRecord::JobRecord(int workers, int64_t started_unix_ms)
     : workers_(workers), started_unix_ms_(started_unix_ms) {}
 
@@ -27,7 +14,8 @@ void JobRecord::Heard(const AgentEvent& event, int64_t unix_ms) {
   if (rounds_.empty()) return;
   RoundRecord& round = rounds_.back();
   if (const auto* drained = std::get_if<rendezvous::Drained>(&event)) {
-    if (drained->round == round.assignment.round && IsUnexplained(round)) {
+    // The first word counts, also when the last worker is gone already.
+    if (drained->round == round.assignment.round && round.end_reason.empty()) {
       round.end_reason = drained->reason;
     }
   }

@@ -31,7 +31,7 @@ struct RoundRecord {
   std::vector<WorkerRecord> workers;  // by local rank
   int64_t started_unix_ms = 0;
   int64_t ended_unix_ms = 0;  // 0: its workers live
-  std::string end_reason;     // why its workers were stopped; "": they ended by themselves
+  std::string end_reason;     // why the coordinator ended it; "": it did not
 };
 
 struct FailureRecord {

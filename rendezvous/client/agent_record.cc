@@ -103,7 +103,8 @@ std::optional<RendezvousEvent> AgentRecord::Hear(const Action& action) {
     std::optional<RendezvousEvent> operator()(const Drain& drain) {
       if (drain.epoch < record.epoch_ || drain.round != record.round_) return std::nullopt;
       if (record.is_waiting_) record.DropFactsBefore(record.last_join_);  // the failure has arrived
-      if (!record.is_assigned()) return std::nullopt;
+      if (record.round_.value == 0) return std::nullopt;
+      // Also when the agent has joined again before it heard: this is where the reason stands.
       if (std::exchange(record.is_drained_, true)) return std::nullopt;  // told again
       return Drained{drain.round, drain.reason};
     }

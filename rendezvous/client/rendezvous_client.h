@@ -24,7 +24,8 @@ struct Waiting {
 struct Assigned {
   Assignment assignment;
 };
-// Stop the workers of `round`, then Join again or hear the verdict.
+// Stop the workers of `round`, then Join again or hear the verdict. It may come when both is done
+// already: an agent whose workers failed stops them by itself.
 struct Drained {
   Round round;
   std::string reason;

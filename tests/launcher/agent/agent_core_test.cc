@@ -120,6 +120,22 @@ TEST_CASE("agent: a failed worker stops the others, and the node joins the next 
   CHECK(bench.Assign(2) == "start:2");
 }
 
+TEST_CASE("agent: a reason that comes when the workers are gone is told all the same, once") {
+  Bench bench;
+  bench.Step(AgentStarted{});
+  Assignment with_budget;
+  with_budget.epoch = Epoch{7};
+  with_budget.round = Round{1};
+  with_budget.max_restarts = 1;
+  CHECK(bench.Step(Assigned{with_budget}) == "start:1");
+  bench.End(1, 3);
+  CHECK(bench.Step(WorkersGone{}) == "join");
+  const Drained drained{Round{1}, "rank 1 on node a failed: exit code 3"};
+  CHECK(bench.Step(drained) == "say");
+  CHECK(bench.Step(drained) == "");
+  CHECK(bench.Assign(2) == "start:2");
+}
+
 TEST_CASE("agent: no worker starts while one of an earlier round lives") {
   Bench bench;
   bench.Run();

@@ -58,7 +58,7 @@ TEST_CASE("job record: a round has its workers, their ends, and why they were st
   CHECK_FALSE(round.workers[1].was_told_to_stop);
 }
 
-TEST_CASE("job record: the reason may come when the workers that were stopped are gone") {
+TEST_CASE("job record: the reason may come when the workers are gone") {
   JobRecord record(2, 500);
   Begin(record, 1);
   record.WorkerIsGone({.local_rank = 1, .pid = 71, .exit_code = 7}, false);
@@ -69,18 +69,6 @@ TEST_CASE("job record: the reason may come when the workers that were stopped ar
   drained.reason = "rank 1 failed";
   record.Heard(drained, 2100);
   CHECK(record.rounds()[0].end_reason == "rank 1 failed");
-}
-
-TEST_CASE("job record: a drain after workers that ended by themselves is no reason") {
-  JobRecord record(1, 500);
-  Begin(record, 1);
-  record.WorkerIsGone({.local_rank = 0, .pid = 70}, false);
-  record.Heard(WorkersGone{}, 2000);
-  rendezvous::Drained drained;
-  drained.round.value = 1;
-  drained.reason = "another node left";
-  record.Heard(drained, 2100);
-  CHECK(record.rounds()[0].end_reason.empty());
 }
 
 TEST_CASE("job record: what a drain of another round says is no reason of this one") {

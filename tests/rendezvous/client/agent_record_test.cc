@@ -62,6 +62,9 @@ TEST_CASE("record: a failure that nobody answered is said again in front of the 
     CHECK_FALSE(record.has_unsaid());
   }
   SUBCASE("a drain is the answer") {
+    const auto drained = record.Hear(Drain{{}, Epoch{5}, Round{1}, "failed"});
+    REQUIRE(drained);  // late, but the agent has the reason from nowhere else
+    CHECK(std::get<Drained>(*drained).reason == "failed");
     CHECK_FALSE(record.Hear(Drain{{}, Epoch{5}, Round{1}, "failed"}));
     record.StartSession();
     const auto join = record.NextToSay(kNow);
