@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import time
 
-from harness import DIST, BenchError, compile_c, interleave
+from harness import DIST, BenchError, compile_program, interleave, torchrun
 
 WORKERS = 4
 LINES = 500_000  # of each worker
@@ -15,7 +15,8 @@ DDPRUN = os.path.join(DIST, "ddprun")
 
 def logs_case(scratch, runs):
     """Lines per second from the first one on the console to the launcher's end; all must arrive in both places."""
-    worker = compile_c(scratch, "line_worker")
+    worker = compile_program(scratch, "process", "line_worker")
+    peer = torchrun()
     folder = os.path.join(scratch, "logs")
     rows = []
     for name, filters in (("logs to console and files", []),
@@ -25,10 +26,13 @@ def logs_case(scratch, runs):
         def measure(program, lines, copied=bool(filters)):
             return lines_per_second(program + [worker, str(lines)], folder, WORKERS * lines, copied)
 
-        competitors = {"ddprun": lambda measure=measure, options=options: measure([DDPRUN, *options], LINES)}
-        if shutil.which("torchrun"):
-            competitors["torchrun"] = lambda measure=measure, options=options: measure(
-                ["torchrun", *options, "--no_python"], LINES_OF_TORCHRUN)
+        def measure_peer(measure=measure, options=options):
+            return measure([*peer, *options, "--no_python"], LINES_OF_TORCHRUN)
+
+        competitors = {
+            "ddprun": lambda measure=measure, options=options: measure([DDPRUN, *options], LINES),
+            "torchrun": measure_peer if peer else None,
+        }
         rows += interleave(name, "lines/s", competitors, max(1, runs // 3))
     return rows
 
