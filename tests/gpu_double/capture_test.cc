@@ -98,7 +98,6 @@ TEST_CASE_FIXTURE(Fixture, "capture: waiting for captured work costs the capture
   SUBCASE("stream query") { CHECK(Api().cuStreamQuery(stream.get()) == 900); }
   SUBCASE("event query") { CHECK(Api().cuEventQuery(events[0]) == 907); }
   SUBCASE("event synchronize") { CHECK(Api().cuEventSynchronize(events[0]) == 907); }
-  SUBCASE("context synchronize") { CHECK(Api().cuCtxSynchronize() == 900); }
   SUBCASE("allocation") {
     CudaPointer memory = 0;
     CHECK(Api().cuMemAlloc_v2(&memory, 8) == 900);

@@ -136,6 +136,7 @@ CudaResult cuMemFree_v2(CudaPointer pointer) {
     allocation = found->second;
     driver.used_bytes[static_cast<size_t>(allocation->device)] -= allocation->bytes;
     driver.memory.erase(found);
+    Log("device=%d free bytes=%zu", allocation->device, allocation->bytes);
     marks = MarkAllStreams(driver, allocation->device);
   }
   // As CUDA: freeing waits for the device, for ever if a collective hangs there.

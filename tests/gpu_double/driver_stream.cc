@@ -182,21 +182,4 @@ std::vector<std::shared_ptr<Mark>> MarkAllStreams(Driver& driver, int device) {
   return marks;
 }
 
-CudaResult cuCtxSynchronize() {
-  int device = 0;
-  const CudaResult context = CurrentDevice(&device);
-  if (context != kCudaSuccess) return context;
-  std::vector<std::shared_ptr<Mark>> marks;
-  {
-    Driver& driver = Driver::Get();
-    std::lock_guard<std::mutex> lock(driver.mutex);
-    for (const auto& capture : driver.captures) capture->is_invalid = true;
-    if (!driver.captures.empty()) return kCudaErrorStreamCaptureUnsupported;
-    Log("context synchronize device=%d", device);
-    marks = MarkAllStreams(driver, device);
-  }
-  for (const auto& mark : marks) mark->Wait();
-  return kCudaSuccess;
-}
-
 }  // namespace ddprun::gpu_double

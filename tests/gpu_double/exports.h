@@ -31,7 +31,6 @@ using namespace ddp::internal;
   X(CudaResult, cuDevicePrimaryCtxRelease_v2, (CudaDevice device))                               \
   X(CudaResult, cuCtxSetCurrent, (CudaContext context))                                          \
   X(CudaResult, cuCtxGetCurrent, (CudaContext * context))                                        \
-  X(CudaResult, cuCtxSynchronize, ())                                                            \
   X(CudaResult, cuCtxGetStreamPriorityRange, (int* least, int* greatest))                        \
   X(CudaResult, cuStreamCreateWithPriority, (CudaStream * stream, unsigned flags, int priority)) \
   X(CudaResult, cuStreamDestroy_v2, (CudaStream stream))                                         \

@@ -189,14 +189,16 @@ TEST_CASE("kernels: cannot run, and every error has a name") {
   CHECK(Api().cuGetErrorName(12345, &text) == kCudaErrorInvalidValue);
 }
 
-TEST_CASE("context synchronize: waits for every stream of the device") {
+TEST_CASE("memory: freeing waits for every stream of the device") {
   UseDevice(5);
   TestStream stream;
   const DeviceBuffer buffer(std::string(4, 'a'));
   const int hold = Hold(stream);
   Api().cuMemsetD8Async(buffer.address(), 'b', 4, stream.get());
   Api().ddprun_double_release(hold);
-  CHECK(Api().cuCtxSynchronize() == kCudaSuccess);
+  CudaPointer other = 0;
+  Api().cuMemAlloc_v2(&other, 4);
+  CHECK(Api().cuMemFree_v2(other) == kCudaSuccess);
   CHECK(Api().cuStreamQuery(stream.get()) == kCudaSuccess);
 }
 

@@ -31,7 +31,6 @@ struct CudaApi {
   CudaResult (*cuDevicePrimaryCtxRelease)(CudaDevice device);
   CudaResult (*cuCtxSetCurrent)(CudaContext context);
   CudaResult (*cuCtxGetCurrent)(CudaContext* context);
-  CudaResult (*cuCtxSynchronize)();
   CudaResult (*cuCtxGetStreamPriorityRange)(int* least, int* greatest);
 
   CudaResult (*cuStreamCreateWithPriority)(CudaStream* stream, unsigned flags, int priority);

@@ -22,7 +22,6 @@
   X(cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2, 11000)              \
   X(cuCtxSetCurrent, cuCtxSetCurrent, 4000)                                      \
   X(cuCtxGetCurrent, cuCtxGetCurrent, 4000)                                      \
-  X(cuCtxSynchronize, cuCtxSynchronize, 2000)                                    \
   X(cuCtxGetStreamPriorityRange, cuCtxGetStreamPriorityRange, 5050)              \
   X(cuStreamCreateWithPriority, cuStreamCreateWithPriority, 5050)                \
   X(cuStreamDestroy, cuStreamDestroy_v2, 4000)                                   \

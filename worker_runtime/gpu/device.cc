@@ -61,21 +61,21 @@ Device::~Device() {
   if (context_ != nullptr && !is_abandoned_) api_.cuDevicePrimaryCtxRelease(device_);
 }
 
-// The driver's own wait has no deadline, and the streams are others': a thread waits, and is left
-// to itself when it takes too long.
-absl::Status Device::AwaitIdle(std::chrono::milliseconds patience) const {
-  auto idle = std::make_shared<std::promise<CudaResult>>();
-  std::future<CudaResult> result = idle->get_future();
-  std::thread([idle, &api = api_, context = context_] {
+// The driver waits without a deadline, and for streams of others: a thread waits, and is left to
+// itself when it takes too long.
+absl::Status Device::Free(CudaPointer memory, std::chrono::milliseconds patience) const {
+  auto freed = std::make_shared<std::promise<CudaResult>>();
+  std::future<CudaResult> result = freed->get_future();
+  std::thread([freed, memory, &api = api_, context = context_] {
     const RelaxedCapture relaxed(api);
     const CudaResult current = api.cuCtxSetCurrent(context);
-    idle->set_value(current == kCudaSuccess ? api.cuCtxSynchronize() : current);
+    freed->set_value(current == kCudaSuccess ? api.cuMemFree(memory) : current);
   }).detach();
   if (result.wait_for(patience) != std::future_status::ready) {
     return absl::DeadlineExceededError(
         absl::StrCat("GPU ", ordinal_, " did not end its work in ", patience.count(), " ms"));
   }
-  return CudaStatus(api_, "cuCtxSynchronize", result.get());
+  return CudaStatus(api_, "cuMemFree", result.get());
 }
 
 absl::Status Device::MakeCurrent() const {

@@ -30,21 +30,20 @@ class DeviceBuffer final : public Buffer {
   }
 
   // The caller's streams may still use the memory: of a step that failed between its update and its
-  // end. cuMemFree waits for them without a bound, ncclMemFree unmaps it under them.
-  // REQUIRES: nccl_mutex is not held.
+  // end. cuMemFree waits for all streams without a bound; ncclMemFree unmaps the memory under them,
+  // so that a word of the driver's own goes first, and takes the wait.
+  // REQUIRES: nccl_mutex_ is not held.
   void Free() {
     const CurrentDevice current(device_);
     const RelaxedCapture relaxed(device_.api());
     const CudaPointer data = std::exchange(data_, 0);
-    if (const absl::Status idle = device_.AwaitIdle(kIdlePatience); !idle.ok()) {
+    const bool is_plain = communication_ == nullptr;
+    if (absl::Status freed = device_.Free(is_plain ? data : fence_, kIdlePatience); !freed.ok()) {
       std::fprintf(stderr, "ddp: %zu bytes of GPU memory are left to the end of the process: %s\n",
-                   bytes_, std::string(idle.message()).c_str());
+                   bytes_, std::string(freed.message()).c_str());
       return;
     }
-    if (communication_ == nullptr) {
-      device_.api().cuMemFree(data);
-      return;
-    }
+    if (is_plain) return;
     Deregister();
     communication_->api().ncclMemFree(reinterpret_cast<void*>(data));
   }
@@ -92,6 +91,8 @@ class DeviceBuffer final : public Buffer {
                                      result);
     }
     data_ = reinterpret_cast<CudaPointer>(memory);
+    const CudaResult fenced = device_.api().cuMemAlloc(&fence_, sizeof(int32_t));
+    if (fenced != kCudaSuccess) return CudaStatus(device_.api(), "cuMemAlloc", fenced);
     const std::lock_guard nccl(nccl_mutex_);
     result =
         communication_->api().ncclCommRegister(communication_->get(), memory, bytes_, &handle_);
@@ -104,6 +105,7 @@ class DeviceBuffer final : public Buffer {
   std::mutex& nccl_mutex_;
   const std::function<bool()> may_free_;
   CudaPointer data_ = 0;
+  CudaPointer fence_ = 0;  // of registered memory
   void* handle_ = nullptr;
 };
 

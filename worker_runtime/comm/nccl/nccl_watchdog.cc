@@ -329,9 +329,9 @@ NcclCommunicator::~NcclCommunicator() {
     AbortCommunication();  // it never started
   }
   clock_.Set({});
-  // What is left on the device is the caller's own; freeing would wait for it without a bound.
-  const bool is_idle = is_hanging_ || is_aborted_ || device_->AwaitIdle(kDrain).ok();
-  if (is_hanging_ || is_aborted_ || !is_idle) {
+  // What is left on the device is the caller's own; freeing waits for it.
+  const bool is_idle = !is_hanging_ && !is_aborted_ && device_->Free(barrier_word_, kDrain).ok();
+  if (!is_idle) {
     // The device may hang, and the process is about to end, its memory with it.
     pool_->Abandon();
     device_->Abandon();
@@ -340,9 +340,7 @@ NcclCommunicator::~NcclCommunicator() {
   }
   pool_->Close();
   const CurrentDevice current(*device_);
-  const CudaApi& api = device_->api();
-  if (barrier_word_ != 0) api.cuMemFree(barrier_word_);
-  if (stream_ != nullptr) api.cuStreamDestroy(stream_);
+  if (stream_ != nullptr) device_->api().cuStreamDestroy(stream_);
 }
 
 void EndProcess(const std::string& why) {

@@ -150,7 +150,7 @@ int ReleaseEarly(int rank) {
                                       kCount * sizeof(float),
                                       static_cast<CudaStream>(stream)) == kCudaSuccess);
     releasing = std::thread([&] {
-      const std::string wait = "context synchronize device=" + std::to_string(rank);
+      const std::string wait = "device=" + std::to_string(rank) + " free ";
       const TimePoint deadline = SteadyNow() + std::chrono::seconds(20);
       while (!was_awaited && SteadyNow() < deadline) {
         was_awaited = ReadFile(std::getenv("DDPRUN_DOUBLE_LOG")).find(wait) != std::string::npos;

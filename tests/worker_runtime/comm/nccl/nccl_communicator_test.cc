@@ -261,6 +261,35 @@ TEST_CASE("nccl: asking what is done costs nobody a capture of his own") {
   CHECK(RunOnDouble(2, DoubleEnv(), AskBesideCapture) == "0 0");
 }
 
+// Likewise while this group's memory goes, and then the group.
+int FreeBesideCapture(int) {
+  auto group = GpuGroup();
+  auto buffer = group->communicator().Allocate(4096);
+  EXPECT(buffer.ok());
+  const auto captured = static_cast<ddp::internal::CudaStream>(NewStream());
+  EXPECT(Driver().cuStreamBeginCapture(captured, ddp::internal::kCudaCaptureModeGlobal) == 0);
+  ddp::internal::CudaContext context = nullptr;
+  EXPECT(Driver().cuCtxGetCurrent(&context) == 0);
+  bool is_over = false;
+  std::thread([&] {
+    if (Driver().cuCtxSetCurrent(context) != 0) return;
+    buffer->reset();
+    is_over = group->Shutdown().ok();
+    group.reset();
+  }).join();
+  EXPECT(is_over);
+  ddp::internal::CudaGraph graph = nullptr;
+  EXPECT(Driver().cuStreamEndCapture(captured, &graph) == 0);
+  EXPECT(Driver().cuGraphDestroy(graph) == 0);
+  return 0;
+}
+
+TEST_CASE("nccl: freeing memory costs nobody a capture of his own") {
+  CHECK(RunOnDouble(2, DoubleEnv(), FreeBesideCapture) == "0 0");
+  const auto plain = DoubleEnv({{"DDPRUN_DOUBLE_FAULT", "no_memalloc"}});
+  CHECK(RunOnDouble(2, plain, FreeBesideCapture) == "0 0");
+}
+
 TEST_CASE("nccl: the last operations are told on request") {
   const TempDir temp;
   const auto env = DoubleEnv({{"DDPRUN_FLIGHT_RECORDER_DIR", temp.path()}});
