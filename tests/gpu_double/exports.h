@@ -115,11 +115,13 @@ using namespace ddp::internal;
 // Of the double alone.
 // ddprun_double_leaks: "" or what was not given back, as "streams=1 events=2": what a clean end of
 // a program leaves empty. The text stays until the thread's next call. ddprun_double_hold: work
-// that keeps the stream busy until ddprun_double_release: a long kernel.
+// that keeps the stream busy until ddprun_double_release: a long kernel. ddprun_double_fall_silent:
+// from now on whoever asks for an event gets no answer.
 #define DDPRUN_DOUBLE_OWN_FUNCTIONS(X)                              \
   X(const char*, ddprun_double_leaks, ())                           \
   X(CudaResult, ddprun_double_hold, (CudaStream stream, int* hold)) \
-  X(CudaResult, ddprun_double_release, (int hold))
+  X(CudaResult, ddprun_double_release, (int hold))                  \
+  X(void, ddprun_double_fall_silent, ())
 
 namespace ddprun::gpu_double {
 extern "C" {

@@ -82,22 +82,22 @@ bool GpuWork::IsDone() const {
   owner_.Retire();
   std::lock_guard lock(owner_.mutex_);
   if (operation_->is_captured && operation_->status.ok()) {
-    return operation_->ended_at != Clock::time_point();
+    return operation_->moments.ended != Clock::time_point();
   }
   return operation_->phase == GpuOperation::Phase::kDone;
 }
 
 Work::Clock::time_point GpuWork::issued_at() const {
   std::lock_guard lock(owner_.mutex_);
-  return operation_->issued_at;
+  return operation_->moments.issued;
 }
 Work::Clock::time_point GpuWork::started_at() const {
   std::lock_guard lock(owner_.mutex_);
-  return operation_->started_at;
+  return operation_->moments.started;
 }
 Work::Clock::time_point GpuWork::ended_at() const {
   std::lock_guard lock(owner_.mutex_);
-  return operation_->ended_at;
+  return operation_->moments.ended;
 }
 
 }  // namespace ddp::internal

@@ -46,8 +46,12 @@ struct GpuOperation {
 
   Phase phase = Phase::kQueued;
   absl::Status status;
+  bool has_started = false;  // all before it on our stream is done, as the driver has said
   // From kDone on. When captured: of the last replay that told, zero before it.
-  Clock::time_point issued_at{}, started_at{}, ended_at{};
+  struct Moments {
+    Clock::time_point issued{}, started{}, ended{};
+  };
+  Moments moments;
 };
 
 class GpuWork final : public Work {

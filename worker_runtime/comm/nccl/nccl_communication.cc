@@ -111,10 +111,11 @@ absl::Status NcclCommunication::Explain(const char* call, NcclResult result) con
   return NcclStatus(nccl_.api, call, result, comm_);
 }
 
-absl::Status NcclCommunication::Finalize(Clock::time_point deadline) {
+absl::Status NcclCommunication::Finalize(Clock::time_point deadline,
+                                         const std::atomic<bool>& is_interrupted) {
   if (comm_ == nullptr) return absl::OkStatus();
   NcclResult result = nccl_.api.ncclCommFinalize(comm_);
-  while (result == kNcclInProgress && Clock::now() < deadline) {
+  while (result == kNcclInProgress && Clock::now() < deadline && !is_interrupted) {
     std::this_thread::sleep_for(kLastLook);
     result = Progress();
   }

@@ -2,6 +2,7 @@
 #ifndef DDPRUN_WORKER_RUNTIME_COMM_NCCL_NCCL_COMMUNICATION_H_
 #define DDPRUN_WORKER_RUNTIME_COMM_NCCL_NCCL_COMMUNICATION_H_
 
+#include <atomic>
 #include <functional>
 #include <memory>
 
@@ -43,8 +44,9 @@ class NcclCommunication {
   NcclResult Progress();
   absl::Status Explain(const char* call, NcclResult result) const;
 
-  // Ends in order: flushes, waits for the other ranks, frees. Aborts after `deadline`.
-  absl::Status Finalize(Clock::time_point deadline);
+  // Ends in order: flushes, waits for the other ranks, frees. Aborts after `deadline`, or once
+  // `is_interrupted`.
+  absl::Status Finalize(Clock::time_point deadline, const std::atomic<bool>& is_interrupted);
   // Ends what is under way on the device and frees. May hang, as NCCL has shown; then nothing of
   // NCCL can be used any more in this process.
   void Abort();

@@ -80,6 +80,7 @@ absl::Status NcclCommunicator::Start() {
   if (result != kCudaSuccess) return CudaStatus(api, "cuEventSynchronize", result);
   clock_.Set({.event = anchor->ended, .at = Clock::now(), .owner = anchor});
 
+  asker_.Start([this] { AskDriver(); });
   thread_ = std::thread([this] { ThreadMain(); });
   watchdog_ = std::thread([this] { WatchdogMain(); });
   return absl::OkStatus();

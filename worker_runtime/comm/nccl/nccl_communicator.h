@@ -22,6 +22,7 @@
 #include "worker_runtime/comm/nccl/nccl_communication.h"
 #include "worker_runtime/comm/nccl/nccl_graph.h"
 #include "worker_runtime/comm/nccl/progress_news.h"
+#include "worker_runtime/comm/nccl/side_thread.h"
 #include "worker_runtime/gpu/device.h"
 #include "worker_runtime/gpu/event_pool.h"
 
@@ -36,7 +37,8 @@ namespace ddp::internal {
 //
 // The watchdog notices what NCCL does not: an operation over its timeout, which begins when all
 // before it are done, a rank that died (the host communicator knows), ranks in different
-// operations. Whatever ends the group aborts NCCL, and if that hangs, too, ends the process.
+// operations. Whatever ends the group aborts NCCL, and if that hangs, too, ends the process. It
+// never asks the driver, which may not answer: a side thread does, and no lock is held meanwhile.
 //
 // Operations on a stream that captures go into the graph instead: they are numbered and not
 // watched. A replay of the graph is one operation in flight, behind all that was called before it,
@@ -118,7 +120,8 @@ class NcclCommunicator final : public GroupCommunicator, private GraphCapture {
   absl::Status Instantiate(NcclGraph& graph);
   absl::Status Replay(const std::shared_ptr<NcclGraph>& graph);
   absl::Status Launch(const GpuOperation& replay);
-  void ReadTimes(const GpuOperation& replay) const;
+  using Moments = GpuOperation::Moments;
+  std::vector<Moments> MomentsIn(const NcclGraph& graph) const;
   void Forget(const std::shared_ptr<NcclGraph>& graph);
   using Graphs = std::vector<std::shared_ptr<NcclGraph>>;
   static void DestroyGraphs(const CudaApi& api, const Graphs& graphs);
@@ -136,15 +139,27 @@ class NcclCommunicator final : public GroupCommunicator, private GraphCapture {
   // Watching.
   void WatchdogMain();
   void Look();
+  // The first in flight, and its graph; null: none, or none that this thread may ask about.
+  struct Head {
+    State operation;
+    std::shared_ptr<NcclGraph> graph;
+  };
+  Head HeadInFlight() const;
+  State First() const;
   void Retire();
+  absl::Status RetireDone();
+  void RetireHead(const Head& head);
+  void AskDriver();
   void LookAtProgress(const State& front, Clock::duration waited);
   std::chrono::milliseconds SlowAfter(std::chrono::milliseconds timeout) const;
   bool HasArrived(const GpuOperation& operation) const;
-  absl::Status TimedOut(const GpuOperation& operation);
+  absl::Status TimedOut(const GpuOperation& operation, Clock::duration silence);
   absl::Status Published(const absl::Status& status);
   absl::Status FoundHere(const absl::Status& status) const;
   // Ends the group with `status`, which the other ranks hear as well.
   void FailAll(const absl::Status& status);
+  // Likewise with what the host communicator says, or NCCL of this rank.
+  void FailFor(const absl::Status& trouble, bool is_own);
   // Likewise on this rank, after the others have been told.
   void Fail(absl::Status status);
   std::deque<State> MarkFailed(Clock::time_point now);
@@ -190,11 +205,13 @@ class NcclCommunicator final : public GroupCommunicator, private GraphCapture {
   bool is_hanging_ = false;  // in its orderly end
   bool is_failing_ = false;  // somebody is about to set error_
   absl::Status error_;
+  absl::Status driver_error_;  // what the side thread found
 
   // The watchdog's own.
   Clock::time_point next_board_look_{};
   HeadClock head_clock_;
   ProgressNews news_;
+  SideThread asker_;
 
   std::thread thread_;
   std::thread watchdog_;

@@ -259,15 +259,15 @@ absl::Status NcclCommunicator::Launch(const GpuOperation& replay) {
   return absl::OkStatus();
 }
 
-// The events are the same in each replay. Once the next is launched, they may tell its times.
-// REQUIRES: mutex_, and that the replay has ended.
-void NcclCommunicator::ReadTimes(const GpuOperation& replay) const {
-  if (replay.graph->newest_replay != replay.op.sequence) return;
-  for (const State& operation : replay.graph->operations) {
-    operation->issued_at = clock_.TimeOf(operation->issued_time);
-    operation->started_at = clock_.TimeOf(operation->started);
-    operation->ended_at = clock_.TimeOf(operation->ended_time);
+// Of the newest replay, which has ended. The events are the same in each.
+std::vector<NcclCommunicator::Moments> NcclCommunicator::MomentsIn(const NcclGraph& graph) const {
+  std::vector<Moments> all;
+  for (const State& operation : graph.operations) {
+    all.push_back({.issued = clock_.TimeOf(operation->issued_time),
+                   .started = clock_.TimeOf(operation->started),
+                   .ended = clock_.TimeOf(operation->ended_time)});
   }
+  return all;
 }
 
 void NcclCommunicator::Forget(const std::shared_ptr<NcclGraph>& graph) {

@@ -4,7 +4,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "worker_runtime/comm/nccl/nccl_communicator.h"
-#include "worker_runtime/gpu/relaxed_capture.h"
 
 namespace ddp::internal {
 namespace {
@@ -24,12 +23,9 @@ constexpr std::chrono::microseconds kStagger(100);
 // taken yet waits, too: at its first use of a peer it connects to it. That may be a captured one,
 // whose events are not to be asked.
 bool NcclCommunicator::HasArrived(const GpuOperation& operation) const {
-  {
-    const std::lock_guard lock(mutex_);
-    if (operation.phase == GpuOperation::Phase::kQueued || operation.is_captured) return true;
-  }
-  const RelaxedCapture relaxed(device_->api());
-  return device_->api().cuEventQuery(operation.started) == kCudaSuccess;
+  const std::lock_guard lock(mutex_);
+  return operation.phase == GpuOperation::Phase::kQueued || operation.is_captured ||
+         operation.has_started;
 }
 
 // After how long this rank is slow enough for the others to hear of it.
@@ -63,20 +59,24 @@ void NcclCommunicator::LookAtProgress(const State& front, Clock::duration waited
   if (absl::Status mismatch = board_->MismatchAt(at); !mismatch.ok()) Fail(Published(mismatch));
 }
 
-// One rank finds out for all who is missing.
-absl::Status NcclCommunicator::TimedOut(const GpuOperation& operation) {
+// One rank finds out for all who is missing. `silence`: since when the driver has not answered;
+// zero if it does.
+absl::Status NcclCommunicator::TimedOut(const GpuOperation& operation, Clock::duration silence) {
   const std::string what = absl::StrCat(Describe(operation.op), " timed out after ",
                                         NameDuration(operation.op.timeout), ": ");
   const auto timed_out = [&](const std::string& why) {
     return Published(absl::DeadlineExceededError(what + why));
   };
-  if (!HasArrived(operation)) {
+  const bool is_silent = silence > Clock::duration::zero();
+  if (is_silent || !HasArrived(operation)) {
     // Somebody who waits for this rank may say more.
     const absl::Status said = board_ == nullptr ? absl::OkStatus() : board_->Read(kVerdictPatience);
     if (!said.ok()) return said;
-    return timed_out(absl::StrCat("rank ", rank(),
-                                  "'s own GPU has not come to it (a kernel or a copy before it "
-                                  "hangs, or takes longer than the timeout)"));
+    return timed_out(absl::StrCat(
+        "rank ", rank(),
+        is_silent ? "'s GPU driver has not answered since (dmesg may tell of a broken GPU)"
+                  : "'s own GPU has not come to it (a kernel or a copy before it hangs, or takes "
+                    "longer than the timeout)"));
   }
   constexpr char kHangs[] = "NCCL or the network hangs (NCCL_DEBUG=INFO tells more)";
   if (board_ == nullptr) return timed_out(kHangs);

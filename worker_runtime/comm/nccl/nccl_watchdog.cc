@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <future>
@@ -10,7 +11,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "worker_runtime/comm/nccl/nccl_communicator.h"
-#include "worker_runtime/gpu/relaxed_capture.h"
 
 namespace ddp::internal {
 namespace {
@@ -20,6 +20,8 @@ using Milliseconds = std::chrono::milliseconds;
 // How often the watchdog looks while something is under way, and while nothing is.
 constexpr Milliseconds kLook(20);
 constexpr Milliseconds kIdleLook(200);
+// How long a look waits for the driver, which answers in microseconds, or after a lock of its own.
+constexpr Milliseconds kAnswer(100);
 // How long the reason of another rank's abort may take to be read.
 constexpr Milliseconds kExplainPatience(500);
 // An abort takes milliseconds, beside up to 1 s for a revocation.
@@ -49,39 +51,6 @@ absl::StatusOr<std::string> WriteDump(int rank, std::string json) {
 
 }  // namespace
 
-// Takes what has ended out of those in flight.
-void NcclCommunicator::Retire() {
-  const CurrentDevice current(*device_);
-  const RelaxedCapture relaxed(device_->api());
-  absl::Status broken = current.status();
-  {
-    const std::lock_guard lock(mutex_);
-    // The thread that captures may ask the device nothing; the watchdog does.
-    if (capture_ != nullptr && capture_->thread == std::this_thread::get_id()) return;
-    while (broken.ok() && !in_flight_.empty()) {
-      const State state = in_flight_.front();
-      const CudaResult result = device_->api().cuEventQuery(state->ended);
-      if (result == kCudaErrorNotReady) break;
-      if (result != kCudaSuccess) {
-        broken = CudaStatus(device_->api(), Describe(state->op).c_str(), result);
-        break;
-      }
-      state->issued_at = clock_.TimeOf(state->issued);
-      state->started_at = clock_.TimeOf(state->started);
-      state->ended_at = clock_.TimeOf(state->ended);
-      if (state->graph != nullptr) ReadTimes(*state);
-      state->graph = nullptr;
-      state->phase = GpuOperation::Phase::kDone;
-      clock_.MoveOn({.event = state->ended, .at = state->ended_at, .owner = state});
-      recorder_->Ran(state->op.sequence, state->started_at, state->ended_at);
-      last_done_ = state->op;
-      in_flight_.pop_front();
-      changed_.notify_all();
-    }
-  }
-  if (!broken.ok()) FailAll(broken);
-}
-
 void NcclCommunicator::WatchdogMain() {
   const absl::Status current = device_->MakeCurrent();
   if (!current.ok()) FailAll(current);
@@ -105,50 +74,50 @@ void NcclCommunicator::WatchdogMain() {
 }
 
 void NcclCommunicator::Look() {
-  Retire();
-  absl::Status trouble = host_->error();
-  bool is_own = false;
-  if (trouble.ok() && communication_ != nullptr && nccl_mutex_.try_lock()) {
+  const Clock::duration silence = asker_.Run(kAnswer);
+  {
+    std::unique_lock lock(mutex_);
+    if (const absl::Status broken = driver_error_; !broken.ok()) {
+      lock.unlock();
+      return FailAll(broken);
+    }
+  }
+  if (absl::Status trouble = host_->error(); !trouble.ok()) return FailFor(trouble, false);
+  if (communication_ != nullptr && nccl_mutex_.try_lock()) {
     const std::lock_guard nccl(nccl_mutex_, std::adopt_lock);
     const NcclResult result =
         communication_->get() == nullptr ? kNcclSuccess : communication_->Progress();
     if (result != kNcclSuccess && result != kNcclInProgress) {
-      trouble = communication_->Explain("asynchronous error", result);
-      is_own = true;
+      return FailFor(communication_->Explain("asynchronous error", result), true);
     }
   }
-  State front;
-  {
-    const std::lock_guard lock(mutex_);
-    if (!in_flight_.empty()) {
-      front = in_flight_.front();
-    } else if (!queue_.empty()) {
-      front = queue_.front();
-    }
+  const State first = First();
+  Clock::duration waited{0};
+  if (first == nullptr) {
+    head_clock_.SeeNothing();
+  } else {
+    const Op& op = first->op;
+    const Clock::time_point now = Clock::now();
+    waited = now - head_clock_.See(op.sequence, op.deadline - op.timeout, now);
   }
-  if (trouble.ok()) {
-    Clock::duration waited{0};
-    if (front == nullptr) {
-      head_clock_.SeeNothing();
-    } else {
-      const Op& op = front->op;
-      const Clock::time_point now = Clock::now();
-      waited = now - head_clock_.See(op.sequence, op.deadline - op.timeout, now);
-    }
-    LookAtProgress(front, waited);
-    if (front != nullptr && waited >= front->op.timeout) Fail(TimedOut(*front));
-    return;
-  }
+  LookAtProgress(first, waited);
+  if (first == nullptr) return;
+  // While the driver is silent, the operation may have ended.
+  if (silence > Clock::duration::zero()) waited = std::min(waited, silence);
+  if (waited >= first->op.timeout) Fail(TimedOut(*first, silence));
+}
+
+void NcclCommunicator::FailFor(const absl::Status& trouble, bool is_own) {
   // Whoever aborted the group has said why where all can read it.
   const absl::Status said = absl::IsAborted(trouble) && board_ != nullptr
                                 ? board_->Read(kExplainPatience)
                                 : absl::OkStatus();
   if (!said.ok()) return Fail(said);
-  if (front != nullptr) {
-    trouble =
-        absl::Status(trouble.code(), absl::StrCat(Describe(front->op), ": ", trouble.message()));
+  absl::Status status = trouble;
+  if (const State first = First(); first != nullptr) {
+    status = absl::Status(status.code(), absl::StrCat(Describe(first->op), ": ", status.message()));
   }
-  Fail(Published(is_own ? FoundHere(trouble) : trouble));
+  Fail(Published(is_own ? FoundHere(status) : status));
 }
 
 // The first word on the group's end, of whichever rank, so that all say the same.
@@ -207,7 +176,7 @@ void NcclCommunicator::Fail(absl::Status status) {
     for (const State& state : unfinished) {
       state->status = error_;
       state->phase = GpuOperation::Phase::kDone;
-      state->issued_at = state->started_at = state->ended_at = now;
+      state->moments = {.issued = now, .started = now, .ended = now};
     }
     // The head may be executing: it is taken out by whoever executes it.
     queue_.erase(queue_.begin() + (is_executing_ ? 1 : 0), queue_.end());
@@ -220,8 +189,10 @@ void NcclCommunicator::Fail(absl::Status status) {
   host_->Abort(std::string(absl::StripPrefix(status.message(), AbortedBy(rank()))));
 }
 
-// NCCL's abort may hang as its operations do, on a thread that nobody can end.
+// NCCL's abort may hang as its operations do, on a thread that nobody can end. So may the driver,
+// and with it whatever thread of the program asks for something next.
 void NcclCommunicator::AbortCommunication() {
+  const Clock::time_point deadline = Clock::now() + kAbortPatience;
   auto aborted = std::make_shared<std::promise<void>>();
   std::future<void> is_aborted = aborted->get_future();
   std::thread([this, aborted] {
@@ -233,9 +204,14 @@ void NcclCommunicator::AbortCommunication() {
     }
     aborted->set_value();
   }).detach();
-  if (is_aborted.wait_for(kAbortPatience) != std::future_status::ready) {
-    options_.on_hopeless(absl::StrCat("rank ", rank(),
-                                      ": NCCL did not abort within 2 s of a failure (",
+  const char* hanging = nullptr;
+  if (is_aborted.wait_until(deadline) != std::future_status::ready) {
+    hanging = "NCCL did not abort";
+  } else if (asker_.Run(deadline - Clock::now()) > Clock::duration::zero()) {
+    hanging = "the driver of its GPU did not answer";
+  }
+  if (hanging != nullptr) {
+    options_.on_hopeless(absl::StrCat("rank ", rank(), ": ", hanging, " within 2 s of a failure (",
                                       std::string(error().message()), "): the process ends"));
   }
   const std::lock_guard lock(mutex_);
@@ -283,6 +259,10 @@ void NcclCommunicator::Finalize() {
     if (!is_drained) changed_.wait_for(lock, Milliseconds(1));
   }
   if (!is_drained) Fail(absl::AbortedError("the communicator was destroyed with work under way"));
+  // The watchdog may not have seen it yet; NCCL's end would wait for who aborted.
+  if (absl::Status trouble = host_->error(); !trouble.ok() && error().ok()) {
+    FailFor(trouble, false);
+  }
   {
     std::unique_lock lock(mutex_);
     if (error_.ok()) {
@@ -298,28 +278,46 @@ void NcclCommunicator::Finalize() {
   watch_.notify_all();
   thread_.join();
   watchdog_.join();
+  if (!asker_.Stop(kAbortPatience)) {
+    options_.on_hopeless(absl::StrCat("rank ", rank(),
+                                      ": the driver of its GPU did not answer at the "
+                                      "end of the group: the process ends"));
+  }
   if (is_aborted_ || communication_ == nullptr) return;
   FinalizeCommunication();
 }
 
-// All work is done, so a hang of NCCL is no reason to fail: it is left to itself.
+// All work is done, so a hang of NCCL is no reason to fail: it is left to itself. Nor is another
+// rank that aborts now: NCCL would wait for it.
 void NcclCommunicator::FinalizeCommunication() {
   const std::chrono::milliseconds patience = std::min<Milliseconds>(timeout_, kFinalize);
+  const auto is_interrupted = std::make_shared<std::atomic<bool>>(false);
   auto ended = std::make_shared<std::promise<void>>();
   std::future<void> is_ended = ended->get_future();
   std::thread([device = device_.get(), communication = communication_.get(),
-               graphs = std::exchange(graphs_, {}), patience, ended] {
+               graphs = std::exchange(graphs_, {}), patience, is_interrupted, ended] {
     const absl::Status current = device->MakeCurrent();
     DestroyGraphs(device->api(), graphs);
-    if (current.ok()) communication->Finalize(Clock::now() + patience).IgnoreError();
+    if (current.ok()) {
+      communication->Finalize(Clock::now() + patience, *is_interrupted).IgnoreError();
+    }
     ended->set_value();
   }).detach();
-  if (is_ended.wait_for(patience + kAbortPatience) == std::future_status::ready) return;
-  std::fprintf(stderr, "ddp: rank %d: NCCL did not end within %s of the last operation; going on\n",
-               rank(), NameDuration(patience + kAbortPatience).c_str());
-  (void)communication_.release();
-  device_->Abandon();
-  is_hanging_ = true;
+  Clock::time_point deadline = Clock::now() + patience + kAbortPatience;
+  while (is_ended.wait_for(kLook) != std::future_status::ready) {
+    if (!*is_interrupted && !host_->error().ok()) {
+      *is_interrupted = true;
+      deadline = std::min(deadline, Clock::now() + kAbortPatience);
+    }
+    if (Clock::now() < deadline) continue;
+    std::fprintf(stderr,
+                 "ddp: rank %d: NCCL did not end within %s of the last operation; going on\n",
+                 rank(), NameDuration(patience + kAbortPatience).c_str());
+    (void)communication_.release();
+    device_->Abandon();
+    is_hanging_ = true;
+    return;
+  }
 }
 
 NcclCommunicator::~NcclCommunicator() {

@@ -70,6 +70,8 @@ void ReleaseStream(int hold) {
   DDP_CHECK(OfDouble<CudaResult (*)(int)>("ddprun_double_release")(hold) == kCudaSuccess);
 }
 
+void SilenceDriver() { OfDouble<void (*)()>("ddprun_double_fall_silent")(); }
+
 DeviceArray::DeviceArray(const std::vector<float>& values) : size_(values.size()) {
   DDP_CHECK(Driver().cuMemAlloc(&pointer_, values.size() * sizeof(float)) == kCudaSuccess);
   DDP_CHECK(Driver().cuMemcpyHtoDAsync(pointer_, values.data(), values.size() * sizeof(float),

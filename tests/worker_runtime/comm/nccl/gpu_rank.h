@@ -48,6 +48,8 @@ ddp::Stream NewStream();
 // Puts work on the stream that lasts until it is released.
 int HoldStream(ddp::Stream stream);
 void ReleaseStream(int hold);
+// From now on who asks the driver for an event gets no answer.
+void SilenceDriver();
 
 }  // namespace ddprun::testing
 

@@ -1,0 +1,64 @@
+#include "worker_runtime/comm/nccl/side_thread.h"
+
+#include <atomic>
+#include <future>
+
+#include <doctest/doctest.h>
+
+namespace ddp::internal {
+namespace {
+
+using namespace std::chrono_literals;
+using Duration = SideThread::Clock::duration;
+
+constexpr auto kLong = 60s;
+
+TEST_CASE("side thread: a run ends before who asked for it goes on") {
+  SideThread thread;
+  int runs = 0;
+  thread.Start([&] { ++runs; });
+  for (int i = 1; i <= 100; ++i) {
+    CHECK(thread.Run(kLong) == Duration::zero());
+    CHECK(runs == i);
+  }
+  CHECK(thread.Stop(kLong));
+  CHECK(thread.Stop(kLong));
+}
+
+TEST_CASE("side thread: who asks does not hang with a run, which is not asked for twice") {
+  std::promise<void> answer;
+  std::atomic<int> runs = 0;
+  SideThread thread;
+  thread.Start([&] {
+    ++runs;
+    answer.get_future().wait();
+  });
+  const Duration silence = thread.Run(1ms);
+  CHECK(silence >= 1ms);
+  CHECK(thread.Run(1ms) > silence);
+  answer.set_value();
+  CHECK(thread.Run(kLong) == Duration::zero());
+  CHECK(runs == 1);
+  CHECK(thread.Stop(kLong));
+}
+
+TEST_CASE("side thread: one that does not end is left to itself") {
+  // They live on with the thread.
+  static std::promise<void> never;
+  static std::shared_future<void> answer = never.get_future().share();
+  SideThread thread;
+  thread.Start([] { answer.wait(); });
+  CHECK(thread.Run(1ms) > Duration::zero());
+  CHECK_FALSE(thread.Stop(1ms));
+  CHECK(thread.Stop(1ms));
+  never.set_value();
+}
+
+TEST_CASE("side thread: one that was not started has nothing to wait for") {
+  SideThread thread;
+  CHECK(thread.Run(kLong) == Duration::zero());
+  CHECK(thread.Stop(kLong));
+}
+
+}  // namespace
+}  // namespace ddp::internal
