@@ -40,6 +40,8 @@ void Apply(Faults& faults, const std::string& text) {
     faults.no_memalloc = true;
   } else if (name == "blind") {
     faults.is_blind = true;
+  } else if (name == "lenient") {
+    faults.is_lenient = true;
   } else if (name == "remote_error" && !has_value) {
     faults.notices_dead_peers = true;
   } else if (name == "remote_error") {

@@ -9,7 +9,7 @@
 #include "worker_runtime/comm/local/local_engine.h"
 #include "worker_runtime/comm/make_nonce.h"
 #include "worker_runtime/comm/nccl/form_nccl.h"
-#include "worker_runtime/comm/nccl/host_memory.h"
+#include "worker_runtime/comm/nccl/op_memory.h"
 #include "worker_runtime/comm/queued_communicator.h"
 #include "worker_runtime/comm/shm/shm_engine.h"
 #include "worker_runtime/comm/tcp/tcp_engine.h"

@@ -22,8 +22,16 @@ OpRecord RecordOf(const Op& op) {
   return {op.sequence, op.count, op.root, op.kind, op.dtype, op.reduce, 0};
 }
 
+OpRecord SharedRecordOf(const Op& op) {
+  OpRecord record = RecordOf(op);
+  if (op.kind != OpKind::kSendReceive) return record;
+  record.root = 0;
+  record.count = 0;
+  record.dtype = DType::kUint8;
+  return record;
+}
+
 absl::Status CheckSame(int rank, const OpRecord& record, int other_rank, const OpRecord& other) {
-  // Whom a rank sends to and receives from, and how much, is its own affair.
   const bool is_pair = record.kind == OpKind::kSendReceive && other.kind == record.kind;
   if (is_pair && record.sequence == other.sequence) return absl::OkStatus();
   if (record.sequence == other.sequence && record.count == other.count &&

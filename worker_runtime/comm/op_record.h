@@ -21,6 +21,9 @@ struct OpRecord {
 static_assert(sizeof(OpRecord) == 24);  // sent over sockets; ranks have one byte order
 
 OpRecord RecordOf(const Op& op);
+// What all ranks have alike in it: whom a rank sends to and receives from, and how much, is its own
+// affair.
+OpRecord SharedRecordOf(const Op& op);
 
 // InvalidArgument naming both ranks and what each called, unless they called the same.
 absl::Status CheckSame(int rank, const OpRecord& record, int other_rank, const OpRecord& other);

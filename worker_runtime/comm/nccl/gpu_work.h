@@ -35,6 +35,7 @@ struct GpuOperation {
   // Of a replay: what runs. It lives until the replay is over, and with it the events in it.
   std::shared_ptr<NcclGraph> graph;
   bool is_captured = false;     // part of a graph
+  bool is_compared = false;     // behind it the ranks compare their calls
   CudaEvent issued = nullptr;   // on the caller's stream; of a replay on ours, what it waits for
   CudaEvent started = nullptr;  // on ours; of a replay on the caller's
   CudaEvent ended = nullptr;

@@ -7,6 +7,7 @@
 #include "worker_runtime/comm/nccl/device_buffer.h"
 #include "worker_runtime/comm/nccl/device_casts.h"
 #include "worker_runtime/comm/nccl/follow_pace.h"
+#include "worker_runtime/comm/nccl/op_memory.h"
 
 namespace ddp::internal {
 namespace {
@@ -80,6 +81,11 @@ absl::Status NcclCommunicator::Start() {
   if (result != kCudaSuccess) return CudaStatus(api, "cuEventSynchronize", result);
   clock_.Set({.event = anchor->ended, .at = Clock::now(), .owner = anchor});
 
+  if (communication_ != nullptr && world_size() > 1) {
+    auto comparison = CallComparison::Create(*device_, rank(), world_size());
+    if (!comparison.ok()) return comparison.status();
+    comparison_ = *std::move(comparison);
+  }
   asker_.Start([this] { AskDriver(); });
   thread_ = std::thread([this] { ThreadMain(); });
   watchdog_ = std::thread([this] { WatchdogMain(); });
@@ -214,6 +220,8 @@ std::unique_ptr<Work> NcclCommunicator::Submit(Op op, Stream stream) {
       operation->phase = GpuOperation::Phase::kDone;
       return std::make_unique<GpuWork>(*this, std::move(operation));
     }
+    operation->is_compared =
+        comparison_ != nullptr && comparison_->Add(operation->op) && !operation->is_captured;
     recorder_->Queued(operation->op);
     queue_.push_back(operation);
     if (queue_.size() == 1 && !is_executing_) ExecuteHead(lock);
@@ -228,41 +236,12 @@ absl::Status NcclCommunicator::Prepare(GpuOperation& operation, Stream caller) {
   const CurrentDevice current(*device_);
   if (!current.status().ok()) return current.status();
   absl::Status status = CheckArguments(operation.op, world_size());
-  if (status.ok()) status = CheckMemory(operation.op);
+  if (status.ok()) status = CheckDeviceMemory(device_->api(), operation.op, world_size());
   if (!status.ok()) return status;
   status = CheckCapture(caller, &operation.is_captured);
   if (status.ok()) status = operation.TakeEvents();
   if (status.ok()) status = RecordIssued(operation, static_cast<CudaStream>(caller));
   return Prefixed(operation.op, status);
-}
-
-absl::Status NcclCommunicator::CheckMemory(const Op& op) const {
-  if (op.count == 0) return absl::OkStatus();
-  const size_t all = op.bytes() * static_cast<size_t>(world_size());
-  const size_t input = op.kind == OpKind::kReduceScatter ? all : op.bytes();
-  const size_t output = op.kind == OpKind::kAllGather ? all : op.bytes();
-  const void* const other = op.input == op.output && input == output ? nullptr : op.output;
-  for (const auto& [name, memory, bytes] :
-       {std::tuple("input", op.input, input), std::tuple("output", other, output)}) {
-    if (memory == nullptr) continue;  // of a SendReceive with nobody, or checked already
-    const auto address = reinterpret_cast<CudaPointer>(memory);
-    if (address % SizeOf(op.dtype) != 0) {
-      return absl::InvalidArgumentError(absl::StrCat(Describe(op), ": the ", name,
-                                                     " is not aligned to its elements of ",
-                                                     SizeOf(op.dtype), " bytes"));
-    }
-    for (const CudaPointer part : {address, address + bytes - 1}) {
-      unsigned type = 0;
-      const CudaResult result =
-          device_->api().cuPointerGetAttribute(&type, kCudaPointerAttributeMemoryType, part);
-      if (result == kCudaSuccess && type == kCudaMemoryTypeDevice) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat(Describe(op), ": the ", part == address ? "" : "end of the ", name,
-                       " is not memory of a GPU; this communicator takes device memory, its host() "
-                       "takes host memory"));
-    }
-  }
-  return absl::OkStatus();
 }
 
 void NcclCommunicator::ExecuteHead(std::unique_lock<std::mutex>& lock) {
@@ -290,20 +269,20 @@ absl::StatusOr<NcclCommunicator::Progress> NcclCommunicator::Enqueue(GpuOperatio
   if (result != kCudaSuccess) return Prefixed(op, CudaStatus(api, "cuEventRecord", result));
   if (communication_ == nullptr) {
     if (absl::Status status = Copy(op); !status.ok()) return Prefixed(op, status);
-  } else if (op.count > 0) {
+  } else if (op.count > 0 || operation.is_compared) {
     const std::lock_guard nccl(nccl_mutex_);
     if (absl::Status status = error(); !status.ok()) return status;
-    NcclResult enqueued = communication_->Enqueue(op, stream_);
+    NcclResult enqueued = op.count > 0 ? communication_->Enqueue(op, stream_) : kNcclSuccess;
     // NCCL enqueues on a thread of its own, as a rule at once.
     const FollowPace pace;
     while (enqueued == kNcclInProgress && pace.spent() < kFollowAtOnce) {
       pace.Pause();
       enqueued = communication_->Progress();
     }
-    if (enqueued == kNcclInProgress) return Progress::kFollow;
-    if (enqueued != kNcclSuccess) {
+    if (enqueued != kNcclSuccess && enqueued != kNcclInProgress) {
       return Prefixed(op, communication_->Explain("enqueue", enqueued));
     }
+    if (enqueued == kNcclInProgress || operation.is_compared) return Progress::kFollow;
   }
   if (absl::Status status = RecordEnd(operation); !status.ok()) return Prefixed(op, status);
   return Progress::kDone;
@@ -385,6 +364,7 @@ void NcclCommunicator::ThreadMain() {
       const State state = queue_.front();
       lock.unlock();
       absl::Status status = Follow(state->op);
+      if (status.ok() && state->is_compared) status = CompareCalls(*state);
       if (status.ok()) status = RecordEnd(*state);
       lock.lock();
       FinishHead(lock, status);

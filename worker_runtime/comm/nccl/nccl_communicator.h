@@ -16,6 +16,7 @@
 #include "worker_runtime/comm/flight_recorder.h"
 #include "worker_runtime/comm/graph_capture.h"
 #include "worker_runtime/comm/group_communicator.h"
+#include "worker_runtime/comm/nccl/call_comparison.h"
 #include "worker_runtime/comm/nccl/gpu_clock.h"
 #include "worker_runtime/comm/nccl/gpu_work.h"
 #include "worker_runtime/comm/nccl/head_clock.h"
@@ -103,7 +104,6 @@ class NcclCommunicator final : public GroupCommunicator, private GraphCapture {
   std::unique_ptr<Work> Submit(Op op, Stream stream);
   Stream StreamOfBarrier() const;
   absl::Status Prepare(GpuOperation& operation, Stream stream);
-  absl::Status CheckMemory(const Op& op) const;
   // Whether device memory can still be freed: after a failure that may wait for ever.
   bool MayFree() const;
   void Refuse(const absl::Status& why);
@@ -132,6 +132,7 @@ class NcclCommunicator final : public GroupCommunicator, private GraphCapture {
   absl::StatusOr<Progress> Enqueue(GpuOperation& operation);
   absl::Status Copy(const Op& op);
   absl::Status Follow(const Op& op);
+  absl::Status CompareCalls(const GpuOperation& operation);
   absl::Status RecordEnd(GpuOperation& operation);
   void FinishHead(std::unique_lock<std::mutex>& lock, const absl::Status& status);
   void ThreadMain();
@@ -148,6 +149,7 @@ class NcclCommunicator final : public GroupCommunicator, private GraphCapture {
   State First() const;
   void Retire();
   absl::Status RetireDone();
+  absl::Status JudgeCalls(const GpuOperation& operation);
   void RetireHead(const Head& head);
   void AskDriver();
   void LookAtProgress(const State& front, Clock::duration waited);
@@ -178,6 +180,7 @@ class NcclCommunicator final : public GroupCommunicator, private GraphCapture {
   const std::shared_ptr<EventPool> pool_;  // shared with operations whose handles outlive us
   CudaStream stream_ = nullptr;
   CudaPointer barrier_word_ = 0;
+  std::unique_ptr<CallComparison> comparison_;  // null in a group of one
   GpuClock clock_;
 
   std::mutex nccl_mutex_;  // one call of NCCL at a time; taken before mutex_

@@ -32,14 +32,8 @@ class NcclGraphHandle final : public CapturedGraph {
       : owner_(owner), graph_(std::move(graph)) {
     ddprun::Fnv1a hash;
     for (const auto& operation : graph_->operations) {
-      OpRecord record = RecordOf(operation->op);
+      OpRecord record = SharedRecordOf(operation->op);
       record.sequence -= graph_->operations.front()->op.sequence;
-      if (record.kind == OpKind::kSendReceive) {
-        // As CheckSame: whom a rank sends to, and how much, is its own affair.
-        record.root = 0;
-        record.count = 0;
-        record.dtype = DType::kUint8;
-      }
       hash.Add(&record, sizeof(record));
     }
     fingerprint_ = hash.value();
@@ -84,6 +78,7 @@ absl::Status NcclCommunicator::BeginCapture(Stream on) {
       return absl::FailedPreconditionError("another step of this group is being captured");
     }
     sequence_before_capture_ = last_sequence_;
+    if (comparison_ != nullptr) comparison_->Mark();
     if (absl::Status status = AwaitEnqueued(lock); !status.ok()) return status;
   }
   int state = kCudaCaptureStatusNone;
@@ -149,6 +144,7 @@ void NcclCommunicator::Discard() {
   const std::lock_guard lock(mutex_);
   DDP_CHECK(capture_ == nullptr);
   last_sequence_ = sequence_before_capture_;
+  if (comparison_ != nullptr) comparison_->Rewind();
   recorder_->Forget(last_sequence_);
   ++discarded_count_;
 }
@@ -217,6 +213,7 @@ absl::Status NcclCommunicator::Replay(const std::shared_ptr<NcclGraph>& graph) {
     replay->op.deadline = Clock::now() + timeout_;
     // From now on no times are read that this replay may be changing.
     graph->newest_replay = replay->op.sequence;
+    if (comparison_ != nullptr) comparison_->Add(replay->op);
     recorder_->Queued(replay->op);
   }
   if (status.ok()) status = Launch(*replay);

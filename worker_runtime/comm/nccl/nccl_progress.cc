@@ -28,6 +28,23 @@ bool NcclCommunicator::HasArrived(const GpuOperation& operation) const {
          operation.has_started;
 }
 
+// Behind the operation, on the communication thread.
+absl::Status NcclCommunicator::CompareCalls(const GpuOperation& operation) {
+  const Op gather = comparison_->gather();
+  {
+    const std::lock_guard nccl(nccl_mutex_);
+    absl::Status status = error();
+    if (status.ok()) status = comparison_->Upload(operation.op.sequence, stream_);
+    if (!status.ok()) return status;
+    const NcclResult enqueued = communication_->Enqueue(gather, stream_);
+    if (enqueued != kNcclSuccess && enqueued != kNcclInProgress) {
+      return communication_->Explain("enqueue the comparison of calls", enqueued);
+    }
+  }
+  if (absl::Status status = Follow(operation.op); !status.ok()) return status;
+  return comparison_->Download(stream_);
+}
+
 // After how long this rank is slow enough for the others to hear of it.
 std::chrono::milliseconds NcclCommunicator::SlowAfter(std::chrono::milliseconds timeout) const {
   const auto stagger = std::chrono::duration_cast<std::chrono::milliseconds>(rank() * kStagger);

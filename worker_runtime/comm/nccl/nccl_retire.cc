@@ -41,8 +41,16 @@ absl::Status NcclCommunicator::RetireDone() {
     if (result != kCudaSuccess) {
       return CudaStatus(device_->api(), Describe(head.operation->op).c_str(), result);
     }
+    if (absl::Status alike = JudgeCalls(*head.operation); !alike.ok()) return alike;
     RetireHead(head);
   }
+}
+
+// REQUIRES: it has ended on the device.
+absl::Status NcclCommunicator::JudgeCalls(const GpuOperation& operation) {
+  if (!operation.is_compared) return absl::OkStatus();
+  const std::lock_guard lock(mutex_);
+  return comparison_->Judge(operation.op.sequence);
 }
 
 // REQUIRES: it has ended on the device.

@@ -167,7 +167,10 @@ void NcclCommunicator::Fail(absl::Status status) {
       changed_.wait(lock, [&] { return !error_.ok(); });
     }
     if (!error_.ok()) return;
-    if (absl::IsDeadlineExceeded(status)) status = WithDump(lock, status);
+    // The others', too, who read it: what each rank called tells more.
+    if (absl::IsDeadlineExceeded(status) || absl::IsDataLoss(status)) {
+      status = WithDump(lock, status);
+    }
     if (!error_.ok()) return;  // the group was shut down meanwhile
     const Clock::time_point now = Clock::now();
     std::deque<State> unfinished = MarkFailed(now);
@@ -338,6 +341,7 @@ NcclCommunicator::~NcclCommunicator() {
   }
   pool_->Close();
   const CurrentDevice current(*device_);
+  if (comparison_ != nullptr) comparison_->Free();
   if (stream_ != nullptr) device_->api().cuStreamDestroy(stream_);
 }
 

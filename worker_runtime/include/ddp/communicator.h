@@ -32,7 +32,8 @@ class Work {
 
   // Blocks the host until the operation ended, at most until its timeout. Errors: DeadlineExceeded
   // or Unavailable naming the ranks that did not arrive, Aborted after Abort(), InvalidArgument for
-  // a call that does not match the other ranks'.
+  // a call that does not match the other ranks'; where NCCL completed such calls, DataLoss from a
+  // later one.
   virtual absl::Status Wait() = 0;
   // Makes `stream` wait for the operation; the host waits no longer than until it was enqueued.
   // Null is the legacy default stream. CPU backends: Wait().

@@ -218,9 +218,10 @@ End RunReplays(const std::string& fault,
 }
 
 // Operations 1 to 3 are broadcasts, 4 to 12 of uncaptured steps, 13 to 15 captured; replays come
-// from 16 on. The double counts what it executes: its 17th is the second of the second replay.
+// from 16 on. The double counts what it executes, and a comparison of calls behind #8: its 18th is
+// the second of the second replay.
 TEST_CASE("step graph: a replay that hangs ends by the timeout, and is one entry in the record") {
-  const End end = RunReplays("hang=17@1", [](GraphTraining& training, int) {
+  const End end = RunReplays("hang=18@1", [](GraphTraining& training, int) {
     for (int i = 0; i < 3; ++i) training.graph().Replay().IgnoreError();
   });
   CHECK(Has(end.words,

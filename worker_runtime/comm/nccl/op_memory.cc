@@ -1,0 +1,72 @@
+#include "worker_runtime/comm/nccl/op_memory.h"
+
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace ddp::internal {
+namespace {
+
+// What the driver does not know is the host's.
+bool IsOnGpuAlone(const CudaApi& api, const void* memory) {
+  const auto pointer = reinterpret_cast<CudaPointer>(memory);
+  unsigned type = 0;
+  if (api.cuPointerGetAttribute(&type, kCudaPointerAttributeMemoryType, pointer) != kCudaSuccess) {
+    return false;
+  }
+  if (type != kCudaMemoryTypeDevice) return false;
+  unsigned is_managed = 0;
+  const CudaResult result =
+      api.cuPointerGetAttribute(&is_managed, kCudaPointerAttributeIsManaged, pointer);
+  return result != kCudaSuccess || is_managed == 0;
+}
+
+}  // namespace
+
+absl::Status CheckDeviceMemory(const CudaApi& api, const Op& op, int world_size) {
+  if (op.count == 0) return absl::OkStatus();
+  const size_t all = op.bytes() * static_cast<size_t>(world_size);
+  const size_t input = op.kind == OpKind::kReduceScatter ? all : op.bytes();
+  const size_t output = op.kind == OpKind::kAllGather ? all : op.bytes();
+  const void* const other = op.input == op.output && input == output ? nullptr : op.output;
+  for (const auto& [name, memory, bytes] :
+       {std::tuple("input", op.input, input), std::tuple("output", other, output)}) {
+    if (memory == nullptr) continue;  // of a SendReceive with nobody, or checked already
+    const auto address = reinterpret_cast<CudaPointer>(memory);
+    if (address % SizeOf(op.dtype) != 0) {
+      return absl::InvalidArgumentError(absl::StrCat(Describe(op), ": the ", name,
+                                                     " is not aligned to its elements of ",
+                                                     SizeOf(op.dtype), " bytes"));
+    }
+    for (const CudaPointer part : {address, address + bytes - 1}) {
+      unsigned type = 0;
+      const CudaResult result =
+          api.cuPointerGetAttribute(&type, kCudaPointerAttributeMemoryType, part);
+      if (result == kCudaSuccess && type == kCudaMemoryTypeDevice) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat(Describe(op), ": the ", part == address ? "" : "end of the ", name,
+                       " is not memory of a GPU; this communicator takes device memory, its host() "
+                       "takes host memory"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+std::function<absl::Status(const Op& op)> HostMemoryCheck(const Device& device) {
+  return [&device](const Op& op) -> absl::Status {
+    if (op.count == 0) return absl::OkStatus();
+    const CurrentDevice current(device);
+    for (const auto& [name, memory] : {std::pair<const char*, const void*>("input", op.input),
+                                       std::pair<const char*, const void*>("output", op.output)}) {
+      if (memory == nullptr || !IsOnGpuAlone(device.api(), memory)) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat(Describe(op), ": the ", name,
+                       " is memory of a GPU; this communicator, host(), takes host memory, the one "
+                       "that it belongs to takes device memory"));
+    }
+    return absl::OkStatus();
+  };
+}
+
+}  // namespace ddp::internal
