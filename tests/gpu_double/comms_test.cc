@@ -3,6 +3,9 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
 
 #include "tests/gpu_double/double_api.h"
 #include "tests/support/subprocess.h"
@@ -23,9 +26,25 @@ bool Holds(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
+// How init ends on each of two ranks, on a device each: 15 is "Duplicate GPU detected".
+std::vector<int> Join(const std::vector<int>& devices,
+                      const std::function<ScopedEnv::Env(int rank)>& env_of) {
+  const NcclUniqueId id = NewId();
+  return RunRankProcesses(2, [&](int rank) {
+    const ScopedEnv env(env_of(rank));
+    UseDevice(devices[static_cast<size_t>(rank)]);
+    TestComm comm(id, 2, rank, /*is_blocking=*/false);
+    const NcclResult result = comm.Settle();
+    const bool is_named = Holds(LastError(comm), "Duplicate GPU detected : rank 0 and rank 1");
+    return 10 * (is_named ? 1 : 0) + result;
+  });
+}
+
+const std::vector<int> kRefused = {15, 15}, kJoined = {0, 0};
+
 }  // namespace
 
-// These two come first: their ranks are forked.
+// These come first: their ranks are forked.
 TEST_CASE("log: calls and executions in their order; no file stays when all have joined") {
   const testing::TempDir dir;
   const std::string log = dir.File("log");
@@ -59,21 +78,33 @@ TEST_CASE("log: calls and executions in their order; no file stays when all have
 }
 
 TEST_CASE("init: two ranks on one device are refused; on two hosts they are not") {
-  const auto join = [](const NcclUniqueId& id, const std::string& host, int rank) {
-    if (!host.empty()) setenv("NCCL_HOSTID", host.c_str(), 1);
-    UseDevice(3);
-    TestComm comm(id, 2, rank, /*is_blocking=*/false);
-    const NcclResult result = comm.Settle();
-    const bool is_named = Holds(LastError(comm), "Duplicate GPU detected : rank 0 and rank 1");
-    return 10 * (is_named ? 1 : 0) + result;
+  CHECK(Join({3, 3}, [](int) { return ScopedEnv::Env(); }) == kRefused);
+  CHECK(Join({3, 3}, [](int rank) {
+          return ScopedEnv::Env{{"NCCL_HOSTID", "host" + std::to_string(rank)}};
+        }) == kJoined);
+}
+
+TEST_CASE("init: ranks share a GPU, or have slices of one, from 2.30.3 on where each asks for it") {
+  const std::vector<int> same = {3, 3}, slices = {2, 3}, apart = {1, 2};
+  const auto join = [](const std::vector<int>& devices, ScopedEnv::Env env) {
+    env["DDPRUN_DOUBLE_MIG"] = "2";
+    return Join(devices, [&env](int) { return env; });
   };
-  const NcclUniqueId id = NewId();
-  CHECK(RunRankProcesses(2, [&](int rank) { return join(id, "", rank); }) ==
-        std::vector<int>{15, 15});
-  const NcclUniqueId other = NewId();
-  CHECK(RunRankProcesses(2, [&](int rank) {
-          return join(other, "host" + std::to_string(rank), rank);
-        }) == std::vector<int>{0, 0});
+  for (const auto& devices : {same, slices}) {
+    CHECK(join(devices, {}) == kRefused);
+    CHECK(join(devices, {{"NCCL_MULTI_RANK_GPU_ENABLE", "1"}}) == kRefused);
+    for (const std::string version : {"23003", "23007"}) {
+      CHECK(join(devices, {{"DDPRUN_DOUBLE_NCCL_VERSION", version}}) == kRefused);
+      CHECK(join(devices, {{"DDPRUN_DOUBLE_NCCL_VERSION", version},
+                           {"NCCL_MULTI_RANK_GPU_ENABLE", "1"}}) == kJoined);
+    }
+    CHECK(Join(devices, [](int rank) {
+            return ScopedEnv::Env{{"DDPRUN_DOUBLE_MIG", "2"},
+                                  {"DDPRUN_DOUBLE_NCCL_VERSION", "23007"},
+                                  {"NCCL_MULTI_RANK_GPU_ENABLE", rank == 0 ? "1" : "0"}};
+          }) == std::vector<int>{0, 15});
+  }
+  CHECK(join(apart, {}) == kJoined);
 }
 
 TEST_CASE("init: a non-blocking one is in progress until all have come") {

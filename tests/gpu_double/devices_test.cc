@@ -96,6 +96,26 @@ TEST_CASE("settings: count, driver version, memory and the result of cuInit") {
         }) == 0);
 }
 
+TEST_CASE("slices: those of one GPU share its bus and its UUID, and have their own") {
+  CHECK(InProcess({{"DDPRUN_DOUBLE_MIG", "2"}}, [] {
+          Api().cuInit(0);
+          std::string bus[3], whole[3], own[3];
+          for (int device = 0; device < 3; ++device) {
+            char text[32] = "";
+            CudaUuid uuid;
+            Api().cuDeviceGetPCIBusId(text, sizeof text, device);
+            bus[device] = text;
+            Api().cuDeviceGetUuid(&uuid, device);
+            whole[device].assign(uuid.bytes, sizeof uuid.bytes);
+            Api().cuDeviceGetUuid_v2(&uuid, device);
+            own[device].assign(uuid.bytes, sizeof uuid.bytes);
+          }
+          if (bus[0] != "0000:10:00.0" || bus[1] != bus[0] || bus[2] == bus[0]) return 1;
+          if (whole[1] != whole[0] || whole[2] == whole[0]) return 2;
+          return own[0] != own[1] && own[0] != whole[0] && own[1] != whole[0] ? 0 : 3;
+        }) == 0);
+}
+
 TEST_CASE("faults: a misspelt one ends the process") {
   CHECK(InProcess({{"DDPRUN_DOUBLE_FAULT", "hangs=1"}}, [] { return Api().cuInit(0); }) ==
         128 + SIGABRT);

@@ -128,8 +128,8 @@ CudaResult CheckContext();
 // "GPU-<hex>" or "MIG-<hex>", and bytes of a physical device.
 CudaUuid UuidOf(int physical);
 std::string UuidText(const CudaUuid& uuid);
-// The UUID of a device by ordinal. REQUIRES: it exists.
-std::string DeviceUuidText(int device);
+// The PCI bus of a device by ordinal, which slices of one GPU share. REQUIRES: it exists.
+std::string DeviceBusId(int device);
 
 // Handles are numbers that are never given twice, so that a stale one is always found.
 template <typename Handle>

@@ -16,7 +16,18 @@ namespace {
 
 thread_local CudaContext current_context = nullptr;
 
-bool AreMig() { return NumberSetting("DDPRUN_DOUBLE_MIG", 0) != 0; }
+// Slices that each GPU is cut into; 0: its devices are whole GPUs.
+int SlicesPerGpu() { return static_cast<int>(NumberSetting("DDPRUN_DOUBLE_MIG", 0)); }
+bool AreMig() { return SlicesPerGpu() != 0; }
+
+// The number of the GPU that a physical device is, or is a slice of.
+int GpuOf(int physical) { return AreMig() ? physical / SlicesPerGpu() : physical; }
+
+std::string BusIdOf(int physical) {
+  char text[16];
+  std::snprintf(text, sizeof text, "0000:%02X:00.0", 0x10 + GpuOf(physical));
+  return text;
+}
 
 CudaContext ContextOf(int device) { return ToHandle<CudaContext>(device); }
 
@@ -101,10 +112,10 @@ std::string UuidText(const CudaUuid& uuid) {
   return text;
 }
 
-std::string DeviceUuidText(int device) {
+std::string DeviceBusId(int device) {
   Driver& driver = Driver::Get();
   std::lock_guard<std::mutex> lock(driver.mutex);
-  return UuidText(UuidOf(driver.visible[static_cast<size_t>(device)]));
+  return BusIdOf(driver.visible[static_cast<size_t>(device)]);
 }
 
 CudaResult CurrentDevice(int* device) {
@@ -177,9 +188,13 @@ CudaResult cuDeviceGetName(char* name, int size, CudaDevice device) {
 }
 
 CudaResult cuDeviceGetUuid(CudaUuid* uuid, CudaDevice device) {
-  const CudaResult result = cuDeviceGetUuid_v2(uuid, device);
-  if (result == kCudaSuccess && AreMig()) uuid->bytes[15] ^= 1;  // that of the whole GPU
-  return result;
+  Driver& driver = Driver::Get();
+  std::lock_guard<std::mutex> lock(driver.mutex);
+  const CudaResult result = CheckDevice(driver, device);
+  if (result != kCudaSuccess) return result;
+  *uuid = UuidOf(GpuOf(driver.visible[static_cast<size_t>(device)]));
+  if (AreMig()) uuid->bytes[15] ^= 1;  // that of the whole GPU, which no slice has
+  return kCudaSuccess;
 }
 
 CudaResult cuDeviceGetUuid_v2(CudaUuid* uuid, CudaDevice device) {
@@ -195,8 +210,8 @@ CudaResult cuDeviceGetPCIBusId(char* bus_id, int size, CudaDevice device) {
   std::lock_guard<std::mutex> lock(driver.mutex);
   const CudaResult result = CheckDevice(driver, device);
   if (result != kCudaSuccess) return result;
-  const int physical = driver.visible[static_cast<size_t>(device)];
-  std::snprintf(bus_id, static_cast<size_t>(size), "0000:%02X:00.0", 0x10 + physical);
+  const std::string text = BusIdOf(driver.visible[static_cast<size_t>(device)]);
+  std::snprintf(bus_id, static_cast<size_t>(size), "%s", text.c_str());
   return kCudaSuccess;
 }
 

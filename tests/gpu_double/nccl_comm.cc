@@ -18,12 +18,24 @@ int NextId() {
   return comms.next_id++;
 }
 
-// What makes two ranks share a device: NCCL compares a host's hash and the bus.
-std::string HostAndDevice(int device) {
+// The first version that lets ranks share a GPU where they ask for it.
+constexpr int kFirstThatShares = 23003;
+
+// What makes two ranks share a GPU: NCCL compares a host's hash and the bus, which slices (MIG) of
+// a GPU have in common. From 2.30.7 on it compares UUIDs, but by the older cuDeviceGetUuid, which
+// gives those of whole GPUs.
+std::string HostAndGpu(int device) {
   char name[64] = {};
   gethostname(name, sizeof name - 1);
   const std::string host = TextSetting("NCCL_HOSTID", TextSetting("DDPRUN_DOUBLE_HOST", name));
-  return host + " " + DeviceUuidText(device);
+  return host + " " + DeviceBusId(device);
+}
+
+// Whether this rank lets others have its GPU: each looks for itself.
+bool MayShareGpu() {
+  int version = 0;
+  ncclGetVersion(&version);
+  return version >= kFirstThatShares && NumberSetting("NCCL_MULTI_RANK_GPU_ENABLE", 0) != 0;
 }
 
 }  // namespace
@@ -51,7 +63,7 @@ void Comm::Join(const NcclUniqueId& unique_id) {
     return SetError(kNcclInvalidUsage, "rank " + std::to_string(rank) + " is taken");
   }
   seat.world_size = world_size;
-  std::snprintf(seat.device, sizeof seat.device, "%s", HostAndDevice(device).c_str());
+  std::snprintf(seat.gpu, sizeof seat.gpu, "%s", HostAndGpu(device).c_str());
   seat.pid.store(getpid());
   group->Ring();
   const bool are_all_here = Await([this] {
@@ -79,9 +91,9 @@ NcclResult Comm::CheckPeers(std::string* text) {
       return kNcclInvalidUsage;
     }
     for (int other = 0; other < peer; ++other) {
-      if (std::string(seat.device) != group->seat(other).device) continue;
+      if (std::string(seat.gpu) != group->seat(other).gpu || MayShareGpu()) continue;
       *text = "Duplicate GPU detected : rank " + std::to_string(other) + " and rank " +
-              std::to_string(peer) + " both on CUDA device " + seat.device;
+              std::to_string(peer) + " both on CUDA device " + seat.gpu;
       return kNcclInvalidUsage;
     }
   }

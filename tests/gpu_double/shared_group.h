@@ -32,7 +32,7 @@ struct Seat {
   int world_size;
   std::atomic<uint64_t> steps;
   std::atomic<uint32_t> has_finalized;
-  char device[128];  // host and UUID
+  char gpu[128];  // host and bus
   // Two of each: while a rank fills one, others may still read the other.
   Announcement announcement[2];
   alignas(64) char chunk[2][kChunkBytes];
