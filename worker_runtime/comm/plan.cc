@@ -15,10 +15,13 @@ namespace {
 
 // Changes with whatever ranks must have alike: the layout of shared memory, the order of steps, the
 // messages between nodes.
-constexpr char kVersion[] = "ddp2";
+constexpr char kVersion[] = "ddp3";
 
 // Bounds the connections between two nodes, and what a chunk of staging is divided by.
 constexpr int kMaxLanes = 8;
+
+// The first NCCL that lets ranks share a GPU.
+constexpr int kFirstNcclThatShares = 23003;
 
 const char* BackendName(Backend backend) {
   switch (backend) {
@@ -57,18 +60,21 @@ absl::Status Garbage(const char* what, const std::string& text) {
 }
 
 std::string Encode(const GpuCapability& gpu) {
-  return absl::StrCat(Escaped(gpu.lack), ",", Escaped(gpu.uuid), ",", Escaped(gpu.host_id), ",",
-                      gpu.nccl_version, ",", Escaped(gpu.nccl_lack), ",", gpu.can_register);
+  return absl::StrCat(Escaped(gpu.lack), ",", Escaped(gpu.uuid), ",", Escaped(gpu.bus_id), ",",
+                      Escaped(gpu.host_id), ",", gpu.may_share, ",", gpu.nccl_version, ",",
+                      Escaped(gpu.nccl_lack), ",", gpu.can_register);
 }
 
 bool Decode(const std::string& text, GpuCapability* gpu) {
   const std::vector<std::string> parts = absl::StrSplit(text, ',');
-  if (parts.size() != 6 || !absl::SimpleAtoi(parts[3], &gpu->nccl_version)) return false;
+  if (parts.size() != 8 || !absl::SimpleAtoi(parts[5], &gpu->nccl_version)) return false;
   gpu->lack = Unescaped(parts[0]);
   gpu->uuid = Unescaped(parts[1]);
-  gpu->host_id = Unescaped(parts[2]);
-  gpu->nccl_lack = Unescaped(parts[4]);
-  gpu->can_register = parts[5] == "1";
+  gpu->bus_id = Unescaped(parts[2]);
+  gpu->host_id = Unescaped(parts[3]);
+  gpu->may_share = parts[4] == "1";
+  gpu->nccl_lack = Unescaped(parts[6]);
+  gpu->can_register = parts[7] == "1";
   return true;
 }
 
@@ -98,13 +104,46 @@ absl::Status CheckWishes(const std::vector<Capabilities>& ranks) {
 }
 
 // Ranks with host ids of their own in NCCL's eyes may share a GPU: for tests on a machine with one.
-bool ShareGpu(const GpuCapability& one, const GpuCapability& other) {
-  return one.uuid == other.uuid && (one.host_id.empty() || one.host_id == other.host_id);
+bool AreOnOneHost(const GpuCapability& one, const GpuCapability& other) {
+  return one.host_id.empty() || one.host_id == other.host_id;
+}
+
+// What two ranks have in common when they have the same GPU, or slices of one.
+std::vector<std::string> NamesOfGpu(const Capabilities& rank) {
+  if (rank.gpu.bus_id.empty()) return {rank.gpu.uuid};
+  return {rank.gpu.uuid, absl::StrCat("bus ", rank.host, " ", rank.gpu.bus_id)};
+}
+
+// Why NCCL refuses two ranks that have the same GPU, or slices of one, which it takes for the same:
+// 2.30.4 and older compare the bus, 2.30.7 the UUID that CUDA 9.2 had for the whole GPU. Empty if
+// it does not.
+std::string WhyNotShared(const std::vector<Capabilities>& ranks, size_t one, size_t other) {
+  const GpuCapability& gpu = ranks[other].gpu;
+  const auto unwilling = std::find_if(ranks.begin(), ranks.end(),
+                                      [](const Capabilities& rank) { return !rank.gpu.may_share; });
+  const bool can_share = gpu.nccl_version >= kFirstNcclThatShares;
+  if (can_share && unwilling == ranks.end()) return "";
+  if (ranks[one].gpu.uuid == gpu.uuid) {
+    return absl::StrCat("ranks ", one, " and ", other, " have the same GPU (", gpu.uuid,
+                        "): start one rank per GPU, or let CUDA_VISIBLE_DEVICES show each rank "
+                        "its own");
+  }
+  const std::string slices =
+      absl::StrCat("ranks ", one, " and ", other, " have slices (MIG) of one GPU (", gpu.bus_id,
+                   "), which NCCL ", NcclVersionText(gpu.nccl_version));
+  if (!can_share) {
+    return absl::StrCat(slices,
+                        " takes for the same: start one rank per physical GPU, or use NCCL 2.30.3 "
+                        "or newer with NCCL_MULTI_RANK_GPU_ENABLE=1 on every rank");
+  }
+  return absl::StrCat(
+      slices, " allows only with NCCL_MULTI_RANK_GPU_ENABLE=1 on every rank, and rank ",
+      unwilling - ranks.begin(), " does not set it: set it, or start one rank per physical GPU");
 }
 
 // Why the ranks cannot train on GPUs; empty if they can.
-std::string LackOfGpus(const std::vector<Capabilities>& ranks, bool needs_nccl) {
-  std::map<std::string, std::vector<size_t>> by_uuid;
+std::string LackOfGpus(const std::vector<Capabilities>& ranks, bool needs_nccl, bool* are_shared) {
+  std::map<std::string, std::vector<size_t>> known;
   for (size_t i = 0; i < ranks.size(); ++i) {
     const GpuCapability& gpu = ranks[i].gpu;
     if (!gpu.lack.empty()) return absl::StrCat("rank ", i, ": ", gpu.lack);
@@ -115,13 +154,14 @@ std::string LackOfGpus(const std::vector<Capabilities>& ranks, bool needs_nccl) 
                           NcclVersionText(gpu.nccl_version),
                           ": NCCL forms groups of one version only");
     }
-    for (size_t other : by_uuid[gpu.uuid]) {
-      if (!ShareGpu(ranks[other].gpu, gpu)) continue;
-      return absl::StrCat("ranks ", other, " and ", i, " have the same GPU (", gpu.uuid,
-                          "): start one rank per GPU, or let CUDA_VISIBLE_DEVICES show each rank "
-                          "its own");
+    for (const std::string& name : NamesOfGpu(ranks[i])) {
+      for (size_t other : known[name]) {
+        if (!AreOnOneHost(ranks[other].gpu, gpu)) continue;
+        if (std::string why = WhyNotShared(ranks, other, i); !why.empty()) return why;
+        *are_shared = true;
+      }
+      known[name].push_back(i);
     }
-    by_uuid[gpu.uuid].push_back(i);
   }
   return "";
 }
@@ -131,7 +171,8 @@ absl::Status DecideOnGpus(const std::vector<Capabilities>& ranks, Plan* plan) {
   if (first.device == DeviceChoice::kCpu) return absl::OkStatus();
   if (first.backend == Backend::kShm || first.backend == Backend::kTcp) return absl::OkStatus();
   plan->uses_nccl = ranks.size() > 1 || first.backend == Backend::kNccl;
-  const std::string lack = LackOfGpus(ranks, plan->uses_nccl);
+  bool are_shared = false;
+  const std::string lack = LackOfGpus(ranks, plan->uses_nccl, &are_shared);
   if (!lack.empty()) {
     plan->uses_nccl = false;
     if (first.device == DeviceChoice::kCuda || first.backend == Backend::kNccl) {
@@ -150,8 +191,10 @@ absl::Status DecideOnGpus(const std::vector<Capabilities>& ranks, Plan* plan) {
   plan->can_register = limit == ranks.end();
   plan->reason = absl::StrCat(
       "cuda, nccl ", NcclVersionText(first.gpu.nccl_version), ": ",
-      ranks.size() == 1 ? "rank 0 has a GPU"
-                        : absl::StrCat("each of ", ranks.size(), " ranks has a GPU of its own"));
+      ranks.size() == 1
+          ? "rank 0 has a GPU"
+          : absl::StrCat("each of ", ranks.size(), " ranks has a GPU ",
+                         are_shared ? "or shares one (NCCL_MULTI_RANK_GPU_ENABLE)" : "of its own"));
   if (!plan->can_register) {
     absl::StrAppend(&plan->reason, "; gradients in plain memory, as rank ", limit - ranks.begin(),
                     "'s NCCL cannot register it (2.19 can)");

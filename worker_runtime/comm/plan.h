@@ -15,10 +15,12 @@ namespace ddp::internal {
 struct GpuCapability {
   // Why not, in words that name what was looked for; empty if it can.
   std::string lack = "it was not asked for";
-  std::string uuid;       // of its GPU
-  std::string host_id;    // NCCL_HOSTID: ranks that set different ones may share a GPU
-  int nccl_version = 0;   // 22807 is 2.28.7; 0: NCCL cannot be used
-  std::string nccl_lack;  // why not
+  std::string uuid;        // of its GPU, or of its slice (MIG) of one
+  std::string bus_id;      // "0000:3B:00.0", which slices of one GPU share; empty: not known
+  std::string host_id;     // NCCL_HOSTID: ranks that set different ones may share a GPU
+  bool may_share = false;  // NCCL_MULTI_RANK_GPU_ENABLE
+  int nccl_version = 0;    // 22807 is 2.28.7; 0: NCCL cannot be used
+  std::string nccl_lack;   // why not
   bool can_register = false;
   friend bool operator==(const GpuCapability&, const GpuCapability&) = default;
 };

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "worker_runtime/comm/nccl/nccl_environment.h"
 #include "worker_runtime/comm/survey.h"
@@ -169,6 +170,23 @@ absl::StatusOr<std::unique_ptr<NcclCommunication>> JoinNccl(Store* store, const 
   return Explained(joined.status(), store, member, host);
 }
 
+// Empty where the driver does not say: it is nobody else's then.
+std::string BusIdOf(const Device& device) {
+  const CudaApi& api = device.api();
+  CudaDevice handle = 0;
+  char bus_id[64] = "";
+  const bool is_known = api.cuDeviceGet(&handle, device.ordinal()) == kCudaSuccess &&
+                        api.cuDeviceGetPCIBusId(bus_id, sizeof(bus_id), handle) == kCudaSuccess;
+  return is_known ? bus_id : "";
+}
+
+// As NCCL reads its numbers: anything but 0 is yes.
+bool IsEnabled(const char* variable) {
+  const char* text = std::getenv(variable);
+  int value = 0;
+  return text != nullptr && absl::SimpleAtoi(text, &value) && value != 0;
+}
+
 }  // namespace
 
 GpuCapability ProbeGpu(int local_rank, bool needs_nccl, std::unique_ptr<Device>* device) {
@@ -180,6 +198,8 @@ GpuCapability ProbeGpu(int local_rank, bool needs_nccl, std::unique_ptr<Device>*
   }
   gpu.lack.clear();
   gpu.uuid = (*opened)->uuid();
+  gpu.bus_id = BusIdOf(**opened);
+  gpu.may_share = IsEnabled("NCCL_MULTI_RANK_GPU_ENABLE");
   *device = *std::move(opened);
   if (const char* host_id = std::getenv("NCCL_HOSTID")) gpu.host_id = host_id;
   if (!needs_nccl) return gpu;

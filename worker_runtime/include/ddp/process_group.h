@@ -20,7 +20,8 @@ enum class Backend { kAuto, kShm, kTcp, kNccl };
 
 // What the gradients live on. kCpu: CUDA is never opened. kCuda: every rank has a GPU of its own,
 // or the group is not formed. kAuto: GPUs where every rank has one of its own and what it needs,
-// the CPU otherwise; the same on all ranks.
+// the CPU otherwise; the same on all ranks. Slices (MIG) of one GPU count as that GPU, which ranks
+// may share from NCCL 2.30.3 on where all set NCCL_MULTI_RANK_GPU_ENABLE=1.
 enum class DeviceChoice { kCpu, kCuda, kAuto };
 
 struct ProcessGroupOptions {
