@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -80,6 +82,31 @@ void AddGpus(const DoctorFacts& facts, std::vector<Finding>& out) {
   out.back().advice = why ? *why : AdviceOnVisible(facts);
 }
 
+// By its parts, as "2.9.6" is older than "2.30.3".
+bool IsOlder(const std::string& version, const std::vector<int>& than) {
+  std::vector<int> numbers;
+  for (const auto& part : absl::StrSplit(version, '.')) {
+    numbers.push_back(0);
+    if (!absl::SimpleAtoi(part, &numbers.back())) return false;
+  }
+  return numbers < than;
+}
+
+// What NCCL makes of slices of one GPU; empty where there are none.
+std::string LimitOfSlices(const GpuReport& report) {
+  const bool has_slices = std::any_of(report.gpus.begin(), report.gpus.end(), [](const Gpu& gpu) {
+    return absl::StartsWith(gpu.uuid, "MIG-");
+  });
+  if (!has_slices) return "";
+  if (IsOlder(report.nccl_version, {2, 30, 3})) {
+    return "it takes slices (MIG) of one GPU for the same GPU and refuses them in a group: start "
+           "one rank per physical GPU, or install NCCL 2.30.3 or newer and set "
+           "NCCL_MULTI_RANK_GPU_ENABLE=1";
+  }
+  return "slices (MIG) of one GPU form a group only where all ranks set "
+         "NCCL_MULTI_RANK_GPU_ENABLE=1";
+}
+
 void AddNccl(const GpuReport& report, std::vector<Finding>& out) {
   Finding finding{.subject = "nccl", .value = "not found"};
   if (const std::optional<std::string> why = WhyNoNccl(report)) {
@@ -90,13 +117,16 @@ void AddNccl(const GpuReport& report, std::vector<Finding>& out) {
       absl::StrAppend(&finding.value, ", built for CUDA ",
                       CudaVersionText(report.nccl_cuda_version));
     }
+    std::vector<std::string> advice;
     if (const std::optional<std::string> too_old = WhyDriverTooOldForNccl(report)) {
-      finding.advice = *too_old;
+      advice.push_back(*too_old);
     } else if (!report.nccl_lacks.empty()) {
-      finding.advice =
+      advice.push_back(
           absl::StrCat("it lacks ", absl::StrJoin(report.nccl_lacks, ", "),
-                       ": training works without, slower or slower to end; install a newer NCCL");
+                       ": training works without, slower or slower to end; install a newer NCCL"));
     }
+    if (std::string limit = LimitOfSlices(report); !limit.empty()) advice.push_back(limit);
+    finding.advice = absl::StrJoin(advice, "; ");
   }
   out.push_back(std::move(finding));
 }

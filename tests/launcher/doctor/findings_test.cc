@@ -87,6 +87,24 @@ TEST_CASE("findings: what an older NCCL lacks, and what that means") {
   CHECK(Of(facts, "nccl").advice.find("it lacks ncclCommRevoke (since 2.28.7): ") == 0);
 }
 
+TEST_CASE("findings: what the NCCL here makes of slices of one GPU") {
+  DoctorFacts facts = GoodMachine();
+  facts.gpu.gpus[1].uuid = "MIG-b";
+  for (const char* version : {"2.9.6", "2.28.7", "2.29.7"}) {
+    facts.gpu.nccl_version = version;
+    CHECK(Of(facts, "nccl").advice.find("it takes slices (MIG) of one GPU for the same GPU") == 0);
+  }
+  for (const char* version : {"2.30.3", "2.30.7", "2.31.2", "3.0.0"}) {
+    facts.gpu.nccl_version = version;
+    CHECK(Of(facts, "nccl").advice ==
+          "slices (MIG) of one GPU form a group only where all ranks set "
+          "NCCL_MULTI_RANK_GPU_ENABLE=1");
+  }
+  facts.gpu.nccl_lacks = {"ncclCommRevoke (since 2.28.7)"};
+  CHECK(Of(facts, "nccl").advice.find("it lacks ncclCommRevoke (since 2.28.7): ") == 0);
+  CHECK(Of(facts, "nccl").advice.find("; slices (MIG)") != std::string::npos);
+}
+
 TEST_CASE("findings: interfaces that are down, without address or loopback are no network") {
   DoctorFacts facts = GoodMachine();
   CHECK(Of(facts, "network").value == "eth0, 100 Gbit/s, 10.0.0.1 fe80::1");
