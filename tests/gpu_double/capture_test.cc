@@ -1,9 +1,14 @@
 // Capture of streams into graphs, and their replay.
 #include <doctest/doctest.h>
 
+#include <atomic>
+#include <functional>
+#include <string>
 #include <thread>
 
 #include "tests/gpu_double/double_api.h"
+#include "tests/support/subprocess.h"
+#include "tests/support/temp_dir.h"
 
 namespace ddprun::gpu_double {
 namespace {
@@ -42,6 +47,51 @@ void Replay(CudaGraph graph, const TestStream& stream, int times) {
   CHECK(stream.Synchronize() == kCudaSuccess);
   CHECK(Api().cuGraphExecDestroy(exec) == kCudaSuccess);
   CHECK(Api().cuGraphExecDestroy(exec) == kCudaErrorInvalidValue);
+}
+
+enum class Holder { kGraph, kExecutable, kLaunch };
+
+// Ends a communicator of one, whose operation `holder` alone holds, and lets go when it waits;
+// whether it does.
+bool Waits(Holder holder, const std::function<NcclResult(NcclComm)>& end) {
+  const testing::TempDir dir;
+  bool has_waited = false;
+  const ScopedEnv env(ScopedEnv::Env{{"DDPRUN_DOUBLE_LOG", dir.File("log")}});
+  RunRanks(1, [&](int) {
+    TestComm comm(NewId(), 1, 0, /*is_blocking=*/true);
+    TestStream stream;
+    const DeviceBuffer buffer(4);
+    CHECK(Api().cuStreamBeginCapture_v2(stream.get(), kCudaCaptureModeThreadLocal) == kCudaSuccess);
+    CHECK(Api().ncclAllReduce(buffer.pointer(), buffer.pointer(), 1, kNcclFloat32, kNcclSum,
+                              comm.get(), stream.get()) == kNcclSuccess);
+    CudaGraph graph = nullptr;
+    CudaGraphExec exec = nullptr;
+    REQUIRE(Api().cuStreamEndCapture(stream.get(), &graph) == kCudaSuccess);
+    REQUIRE(Api().cuGraphInstantiateWithFlags(&exec, graph, 0) == kCudaSuccess);
+    int hold = 0;
+    if (holder == Holder::kLaunch) {
+      CHECK(Api().ddprun_double_hold(stream.get(), &hold) == kCudaSuccess);
+      CHECK(Api().cuGraphLaunch(exec, stream.get()) == kCudaSuccess);
+    }
+    if (holder != Holder::kGraph) CHECK(Api().cuGraphDestroy(graph) == kCudaSuccess);
+    if (holder != Holder::kExecutable) CHECK(Api().cuGraphExecDestroy(exec) == kCudaSuccess);
+    std::atomic<bool> has_ended = false;
+    std::thread ending([&] {
+      CHECK(end(comm.get()) == kNcclSuccess);
+      has_ended = true;
+    });
+    has_waited = testing::Eventually([&] {
+      return testing::ReadFile(dir.File("log")).find(" waits for graphs operations=1\n") !=
+             std::string::npos;
+    });
+    CHECK_FALSE(has_ended);
+    if (holder == Holder::kGraph) CHECK(Api().cuGraphDestroy(graph) == kCudaSuccess);
+    if (holder == Holder::kExecutable) CHECK(Api().cuGraphExecDestroy(exec) == kCudaSuccess);
+    if (holder == Holder::kLaunch) CHECK(Api().ddprun_double_release(hold) == kCudaSuccess);
+    ending.join();
+    CHECK(stream.Synchronize() == kCudaSuccess);
+  });
+  return has_waited;
 }
 
 }  // namespace
@@ -212,6 +262,28 @@ TEST_CASE("replay: a captured all-reduce on a side stream runs with every launch
     Api().cuEventDestroy_v2(fork);
     Api().cuEventDestroy_v2(join);
   });
+}
+
+TEST_CASE("graphs: a communicator does not end before the last one that holds its operations") {
+  for (const Holder holder : {Holder::kGraph, Holder::kExecutable, Holder::kLaunch}) {
+    REQUIRE(Waits(holder, Api().ncclCommFinalize));
+    REQUIRE(Waits(holder, Api().ncclCommDestroy));
+    REQUIRE(Waits(holder, Api().ncclCommAbort));
+  }
+}
+
+TEST_CASE_FIXTURE(Fixture, "graphs: a capture that was lost holds no operations") {
+  TestComm comm(NewId(), 1, 0, /*is_blocking=*/false);
+  REQUIRE(comm.Settle() == kNcclSuccess);
+  const DeviceBuffer buffer(4);
+  Begin();
+  Api().cuEventRecord(events[0], stream.get());
+  CHECK(Api().ncclAllReduce(buffer.pointer(), buffer.pointer(), 1, kNcclFloat32, kNcclSum,
+                            comm.get(), stream.get()) == kNcclInProgress);
+  CHECK(comm.Settle() == kNcclSuccess);
+  CHECK(stream.Synchronize() == 900);
+  CHECK(End() == 901);
+  CHECK(comm.End() == kNcclSuccess);
 }
 
 }  // namespace ddprun::gpu_double

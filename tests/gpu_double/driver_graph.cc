@@ -161,14 +161,16 @@ CudaResult cuStreamEndCapture(CudaStream handle, CudaGraph* graph) {
   const bool is_other_thread = capture->thread != std::this_thread::get_id();
   if (is_other_thread && capture->mode != kCudaCaptureModeRelaxed) return kCaptureWrongThread;
   LeaveCapture(driver, capture);
-  result = capture->is_invalid         ? kCaptureInvalidated
-           : !IsJoined(capture->graph) ? kCaptureUnjoined
-                                       : kCudaSuccess;
+  // Events keep the capture, and must not keep what it recorded.
+  Graph recorded = std::move(capture->graph);
+  result = capture->is_invalid   ? kCaptureInvalidated
+           : !IsJoined(recorded) ? kCaptureUnjoined
+                                 : kCudaSuccess;
   Log("stream=%d end capture=%d nodes=%zu lanes=%zu result=%d", stream->id, capture->id,
-      capture->graph.nodes.size(), capture->graph.lanes, result);
+      recorded.nodes.size(), recorded.lanes, result);
   if (result != kCudaSuccess) return result;
   *graph = ToHandle<CudaGraph>(driver.next_id++);
-  driver.graphs[*graph] = std::make_shared<Graph>(std::move(capture->graph));
+  driver.graphs[*graph] = std::make_shared<Graph>(std::move(recorded));
   return kCudaSuccess;
 }
 

@@ -151,6 +151,7 @@ NcclResult ncclCommFinalize(NcclComm handle) {
   return Perform(comm, [comm = comm.get()] {
     if (comm->faults.finalize_hangs) return comm->Stall();
     if (!comm->AwaitDrained()) return;
+    comm->AwaitUnheld();
     comm->group->seat(comm->rank).has_finalized.store(1);
     comm->group->Ring();
     const bool have_all = comm->Await([comm] {
@@ -178,6 +179,7 @@ NcclResult ncclCommDestroy(NcclComm handle) {
   }
   Log("nccl comm=%d rank=%d destroy", comm->id, comm->rank);
   comm->AwaitDrained();
+  comm->AwaitUnheld();
   comm->helper->PushMark()->Wait();
   Forget(handle);
   return kNcclSuccess;
@@ -191,6 +193,7 @@ NcclResult ncclCommAbort(NcclComm handle) {
   comm->Stop();
   comm->helper->PushMark()->Wait();
   AwaitRunning(*comm);
+  comm->AwaitUnheld();
   Forget(handle);
   Log("nccl comm=%d rank=%d aborted", comm->id, comm->rank);
   return kNcclSuccess;

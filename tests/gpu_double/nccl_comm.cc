@@ -186,6 +186,13 @@ bool Comm::AwaitDrained() {
   return !must_stop();
 }
 
+void Comm::AwaitUnheld() {
+  std::unique_lock<std::mutex> lock(mutex);
+  if (held_operations == 0) return;
+  Log("nccl comm=%d rank=%d waits for graphs operations=%d", id, rank, held_operations);
+  changed.wait(lock, [this] { return held_operations == 0; });
+}
+
 Comms& Comms::Get() {
   static Comms& comms = *new Comms();
   return comms;

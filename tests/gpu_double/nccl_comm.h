@@ -48,6 +48,9 @@ class Comm {
   bool Await(const SharedGroup::Condition& condition);
   // Waits until no operation is in a stream; false when stopped.
   bool AwaitDrained();
+  // Waits until no graph holds an operation, stopped or not: what the real one does before it frees
+  // anything.
+  void AwaitUnheld();
 
   const int world_size;
   const int rank;
@@ -64,6 +67,7 @@ class Comm {
   bool is_finalized = false;
   bool is_revoked = false;
   int operations = 0;                // in streams, not ended
+  int held_operations = 0;           // by captures, graphs, their executables and their launches
   std::shared_ptr<Mark> newest_end;  // of the newest uncaptured operation
   struct Registration {
     CudaPointer address;

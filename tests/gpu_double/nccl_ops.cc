@@ -24,6 +24,18 @@ struct Operation {
   std::vector<Task> tasks;
 };
 
+// Counts a captured operation until whoever has it is gone: the capture, the graph, its
+// executables, their launches.
+std::shared_ptr<void> Hold(const std::shared_ptr<Comm>& comm) {
+  std::lock_guard<std::mutex> lock(comm->mutex);
+  comm->held_operations++;
+  return std::shared_ptr<void>(nullptr, [comm](void*) {
+    std::lock_guard<std::mutex> lock(comm->mutex);
+    comm->held_operations--;
+    comm->changed.notify_all();
+  });
+}
+
 // Puts the operation on its stream. Operations of one communicator run in the order of the calls,
 // also on several streams; in a graph its lanes decide.
 NcclResult Enqueue(const std::shared_ptr<Comm>& comm, const Operation& operation) {
@@ -32,7 +44,10 @@ NcclResult Enqueue(const std::shared_ptr<Comm>& comm, const Operation& operation
   const CudaResult found = InspectStream(operation.stream, comm->device, &stream, &is_capturing);
   if (found != kCudaSuccess) return kNcclUnhandledCudaError;
   std::shared_ptr<Mark> before, end;
-  if (!is_capturing) {
+  std::shared_ptr<void> hold;
+  if (is_capturing) {
+    hold = Hold(comm);
+  } else {
     end = std::make_shared<Mark>();
     std::lock_guard<std::mutex> lock(comm->mutex);
     before = std::exchange(comm->newest_end, end);
@@ -42,7 +57,7 @@ NcclResult Enqueue(const std::shared_ptr<Comm>& comm, const Operation& operation
       NameOf(operation.tasks.front().kind), operation.tasks.front().count, stream,
       is_capturing ? " captured" : "");
   const CudaResult result =
-      Submit(operation.stream, [comm, tasks = operation.tasks, stream, before, end] {
+      Submit(operation.stream, [comm, tasks = operation.tasks, stream, before, end, hold] {
         if (before != nullptr) before->Wait();
         RunTasks(*comm, tasks, stream);
         if (end == nullptr) return;
