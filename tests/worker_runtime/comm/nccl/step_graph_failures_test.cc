@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/support/subprocess.h"
 #include "tests/support/temp_dir.h"
 #include "tests/worker_runtime/comm/nccl/graph_training.h"
 
@@ -239,6 +240,28 @@ TEST_CASE("step graph: a replay that hangs ends by the timeout, and is one entry
   for (const char* inside : {"17", "18", "20", "21"}) {
     CHECK(end.record.find(std::string("\"sequence\": ") + inside) == std::string::npos);
   }
+}
+
+// Operation 13 is the first of a replay. A process whose NCCL does not abort in 2 s ends with 1.
+TEST_CASE("step graph: a group that fails is aborted while its program keeps the graph") {
+  const TempDir temp;
+  const std::string path = temp.File("log");
+  const auto codes = RunOnDouble(
+      2, DoubleEnv({{"DDPRUN_DOUBLE_FAULT", "hang=13@1"}, {"DDPRUN_DOUBLE_LOG", path}}), [](int) {
+        GraphTraining training;
+        EXPECT(training.WarmUp());
+        EXPECT(training.graph().Capture(training.step()).ok());
+        training.communicator().SetTimeout(3s);
+        EXPECT(training.graph().Replay().ok());
+        EXPECT(Has(training.AwaitEnd().ToString(), "graph replay #16 (3 operations) timed out"));
+        // Waits for the abort.
+        EXPECT(!training.group().Shutdown().ok());
+        return 0;
+      });
+  CHECK(codes == "0 0");
+  const std::string log = ReadFile(path);
+  CHECK(Has(log, "rank=0 aborted\n"));
+  CHECK(Has(log, "rank=1 aborted\n"));
 }
 
 TEST_CASE("step graph: a rank that does not replay is named") {

@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/support/subprocess.h"
 #include "tests/support/temp_dir.h"
 #include "tests/worker_runtime/comm/nccl/graph_training.h"
 
@@ -103,8 +104,11 @@ TEST_CASE("step graph: a replay comes between the operations called before and a
   CHECK(codes == "0 0");
 }
 
+// NCCL waits for graphs that hold its operations, so the group lets go of them first.
 TEST_CASE("step graph: the group may end before the graph is destroyed") {
-  const auto codes = RunOnDouble(2, DoubleEnv(), [](int) {
+  const TempDir temp;
+  const std::string path = temp.File("log");
+  const auto codes = RunOnDouble(2, DoubleEnv({{"DDPRUN_DOUBLE_LOG", path}}), [](int) {
     GraphTraining training;
     EXPECT(training.WarmUp());
     EXPECT(training.graph().Capture(training.step()).ok());
@@ -114,6 +118,10 @@ TEST_CASE("step graph: the group may end before the graph is destroyed") {
     return 0;
   });
   CHECK(codes == "0 0");
+  const std::string log = ReadFile(path);
+  CHECK(Has(log, "rank=0 finalized\n"));
+  CHECK(Has(log, "rank=1 finalized\n"));
+  CHECK(log.find(" waits for graphs") == std::string::npos);
 }
 
 using Lines = std::vector<std::string>;
