@@ -82,7 +82,7 @@ absl::StatusOr<Placement> PlaceWorkers(const Environment& environment, LaunchCon
   }
   if (config.virtual_local_rank) {
     absl::StatusOr<std::vector<std::string>> devices =
-        VirtualDevices(environment.Get("CUDA_VISIBLE_DEVICES"), config.workers_per_node);
+        VirtualDevices(config, environment.Get("CUDA_VISIBLE_DEVICES"));
     if (!devices.ok()) return devices.status();
     placement.devices = *std::move(devices);
   }
@@ -102,9 +102,9 @@ int Launch(LaunchConfig config, const Environment& environment) {
 
   if (!config.report_file.empty()) {
     if (absl::Status status = CheckWritable(config.report_file); !status.ok()) {
-      return Complain(
-          absl::Status(status.code(), absl::StrCat("--report_file: ", status.message())),
-          kExitMachine);
+      return Complain(absl::Status(status.code(), absl::StrCat(config.SourceOf("report_file"), ": ",
+                                                               status.message())),
+                      kExitMachine);
     }
   }
 

@@ -81,6 +81,13 @@ absl::StatusOr<std::string> CheckName(const std::string& text) {
   return text;
 }
 
+// What the reader of one option has to say of a value that it took.
+void Warn(const std::string& option, const std::vector<std::string>& texts, LaunchConfig& config) {
+  for (const std::string& text : texts) {
+    config.warnings.push_back(absl::StrCat(config.SourceOf(option), ": ", text));
+  }
+}
+
 absl::StatusOr<std::string> HostOrNothing(const std::string& text) {
   if (text.empty()) return std::string();
   return ParseHost(text);
@@ -91,7 +98,6 @@ void ReadWorkers(Reader& read, const MachineFacts& machine, LaunchConfig& config
   const GivenValue* value = read.Find("nproc_per_node");
   if (value != nullptr && (value->text == "gpu" || value->text == "auto")) {
     config.workers_by = value->text == "gpu" ? WorkersBy::kGpu : WorkersBy::kGpuOrCpu;
-    config.workers_source = value->source;
     return;
   }
   read.Into("nproc_per_node", config.workers_per_node,
@@ -154,8 +160,10 @@ void ReadPlainValues(Reader& read, const MachineFacts& machine, LaunchConfig& co
             [](const std::string& text) { return ParseSeconds(text, true); });
   double unused;  // exits are seen at once: there is nothing to poll
   read.Into("monitor_interval", unused, ParseInterval);
+  std::vector<std::string> about_conf;
   read.Into("rdzv_conf", config.rendezvous_options,
-            [&](const std::string& text) { return ParseRendezvousConf(text, config.warnings); });
+            [&](const std::string& text) { return ParseRendezvousConf(text, about_conf); });
+  Warn("rdzv_conf", about_conf, config);
   read.Into("rdzv_id", config.run_id, CheckName);
   read.Into("role", config.role, CheckName);
   read.Into("local_addr", config.local_addr, HostOrNothing);
@@ -169,7 +177,9 @@ void ReadPlainValues(Reader& read, const MachineFacts& machine, LaunchConfig& co
   ReadPythonOnly(read, config);
   const GivenValue* signals = read.Find("signals_to_handle");
   config.signals_to_handle = signals != nullptr ? signals->text : kDefaultSignalsToHandle;
-  config.more_stop_signals = MoreStopSignals(config.signals_to_handle, config.warnings);
+  std::vector<std::string> about_signals;
+  config.more_stop_signals = MoreStopSignals(config.signals_to_handle, about_signals);
+  Warn("signals_to_handle", about_signals, config);
   read.Into("numa_binding", config.numa_binding, ParseNumaBinding);
   config.virtual_local_rank = read.Flag("virtual_local_rank");
   config.log_dir = read.Text("log_dir", "");
@@ -253,7 +263,8 @@ void ChooseRendezvous(Reader& read, LaunchConfig& config) {
     if (config.node_rank.value_or(0) != 0) {
       const GivenValue& value = *read.Find("node_rank");
       config.warnings.push_back(absl::StrCat(value.source, " ", Quoted(value.text),
-                                             " is not used: --standalone is a job of one node"));
+                                             " is not used: ", config.SourceOf("standalone"),
+                                             " is a job of one node"));
       config.node_rank.reset();
     }
     return;
@@ -280,9 +291,15 @@ Streams StreamChoice::For(int local_rank) const {
   return found == by_local_rank.end() ? everyone : found->second;
 }
 
+std::string LaunchConfig::SourceOf(const std::string& option) const {
+  const auto found = sources.find(option);
+  return found == sources.end() ? absl::StrCat("--", option) : found->second;
+}
+
 absl::StatusOr<LaunchConfig> BuildLaunchConfig(const GivenOptions& given,
                                                const MachineFacts& machine) {
   LaunchConfig config;
+  for (const auto& [option, value] : given) config.sources[option] = value.source;
   Reader read(given);
   ReadPlainValues(read, machine, config);
   ChooseRendezvous(read, config);
@@ -302,19 +319,19 @@ absl::Status Validate(const LaunchConfig& config) {
                                 ? absl::StrCat(config.nodes.min, ":", config.nodes.max)
                                 : absl::StrCat(config.nodes.max);
   if (config.rendezvous == RendezvousKind::kStandalone && config.nodes.max > 1) {
-    return InvalidArgumentError(absl::StrCat("--standalone with --nnodes '", nodes,
-                                             "': expected --nnodes=1, or --rdzv_endpoint in place "
-                                             "of --standalone"));
+    return InvalidArgumentError(
+        absl::StrCat(config.SourceOf("standalone"), " with ", config.SourceOf("nnodes"), " '",
+                     nodes, "': expected --nnodes=1, or --rdzv_endpoint in place of --standalone"));
   }
   if (config.rendezvous == RendezvousKind::kStatic && config.nodes.is_elastic()) {
-    return InvalidArgumentError(absl::StrCat("--nnodes '", nodes,
+    return InvalidArgumentError(absl::StrCat(config.SourceOf("nnodes"), " '", nodes,
                                              "' with the static backend: expected a fixed number, "
                                              "or --rdzv_backend=c10d with --rdzv_endpoint"));
   }
   if (config.node_rank && *config.node_rank >= config.nodes.max) {
-    return InvalidArgumentError(
-        absl::StrCat("--node_rank '", *config.node_rank, "' with --nnodes '", nodes,
-                     "': expected a rank from 0 to ", config.nodes.max - 1));
+    return InvalidArgumentError(absl::StrCat(
+        config.SourceOf("node_rank"), " '", *config.node_rank, "' with ", config.SourceOf("nnodes"),
+        " '", nodes, "': expected a rank from 0 to ", config.nodes.max - 1));
   }
   return absl::OkStatus();
 }

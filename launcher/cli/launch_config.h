@@ -86,7 +86,6 @@ struct LaunchConfig {
   int workers_per_node = 1;
   // Other than kNumber: not known before the driver was asked (ResolveWorkers).
   WorkersBy workers_by = WorkersBy::kNumber;
-  std::string workers_source;  // "--nproc_per_node" or its variable; empty with kNumber
   std::optional<NumaBinding> numa_binding;  // empty: workers inherit the launcher's CPUs
   bool virtual_local_rank = false;          // LOCAL_RANK=0, and each worker sees its own GPU alone
   std::optional<int> node_rank;             // always there with kStatic
@@ -121,6 +120,11 @@ struct LaunchConfig {
 
   // One line each, for the user to see once the job is known to start.
   std::vector<std::string> warnings;
+
+  // Where the value of each option that was given came from, by the option's name.
+  std::map<std::string, std::string> sources;
+  // What a message calls an option: "PET_TEE" where that gave the value, "--tee" otherwise.
+  std::string SourceOf(const std::string& option) const;
 };
 
 // The text given for one option and where it came from ("--nnodes" or "PET_NNODES").

@@ -15,7 +15,7 @@ namespace {
 
 using absl::InvalidArgumentError;
 
-void WarnOfRanks(const char* option, std::vector<int> ranks, const LaunchConfig& config,
+void WarnOfRanks(const std::string& option, std::vector<int> ranks, const LaunchConfig& config,
                  std::vector<std::string>& warnings) {
   constexpr size_t kMaxNamed = 8;
   std::erase_if(ranks, [&](int rank) { return rank < config.workers_per_node; });
@@ -82,28 +82,29 @@ absl::StatusOr<std::vector<std::string>> ParseLineFilters(const std::string& tex
 std::vector<std::string> OutputWarnings(const LaunchConfig& config) {
   std::vector<std::string> warnings;
   for (const auto& [option, choice] :
-       {std::pair{"--redirects", &config.redirects}, std::pair{"--tee", &config.tee}}) {
+       {std::pair{"redirects", &config.redirects}, std::pair{"tee", &config.tee}}) {
     std::vector<int> ranks;
     for (const auto& [rank, streams] : choice->by_local_rank) ranks.push_back(rank);
-    WarnOfRanks(option, std::move(ranks), config, warnings);
+    WarnOfRanks(config.SourceOf(option), std::move(ranks), config, warnings);
   }
-  WarnOfRanks("--local_ranks_filter", {config.console_ranks.begin(), config.console_ranks.end()},
-              config, warnings);
+  WarnOfRanks(config.SourceOf("local_ranks_filter"),
+              {config.console_ranks.begin(), config.console_ranks.end()}, config, warnings);
   const auto check_filters = [&](const char* option, const char* stream, bool is_teed) {
     if (config.log_dir == "/dev/null") {
-      warnings.push_back(absl::StrCat(option, " copies nothing: with --log_dir=/dev/null there is ",
-                                      "no file to copy to"));
+      warnings.push_back(absl::StrCat(config.SourceOf(option), " copies nothing: with ",
+                                      config.SourceOf("log_dir"),
+                                      "=/dev/null there is no file to copy to"));
     } else if (!is_teed) {
-      warnings.push_back(absl::StrCat(option,
-                                      " copies nothing: only lines that --tee shows on the ",
-                                      "console are copied, and it shows no ", stream));
+      warnings.push_back(absl::StrCat(
+          config.SourceOf(option), " copies nothing: only lines that ", config.SourceOf("tee"),
+          " shows on the console are copied, and it shows no ", stream));
     }
   };
   if (!config.stdout_filters.empty()) {
-    check_filters("--duplicate_stdout_filters", "stdout", HasTee(config, &Streams::out));
+    check_filters("duplicate_stdout_filters", "stdout", HasTee(config, &Streams::out));
   }
   if (!config.stderr_filters.empty()) {
-    check_filters("--duplicate_stderr_filters", "stderr", HasTee(config, &Streams::err));
+    check_filters("duplicate_stderr_filters", "stderr", HasTee(config, &Streams::err));
   }
   return warnings;
 }

@@ -117,7 +117,7 @@ absl::StatusOr<RendezvousOptions> ParseRendezvousConf(const std::string& text,
   for (const auto& [key, value] : *conf) {
     if (std::find(known.begin(), known.end(), key) != known.end()) continue;
     const std::string nearest = NearestName(key, known);
-    warnings.push_back(absl::StrCat("--rdzv_conf: unknown key ", Quoted(key), " is ignored; ",
+    warnings.push_back(absl::StrCat("unknown key ", Quoted(key), " is ignored; ",
                                     nearest.empty()
                                         ? absl::StrCat("known keys: ", absl::StrJoin(known, ", "))
                                         : absl::StrCat("did you mean ", nearest, "?")));

@@ -11,7 +11,8 @@
 namespace ddprun::launcher {
 
 // key=value,... An unknown key is no error (torchrun ignores it): it becomes a warning. The error
-// is InvalidArgument and says what is accepted; the caller puts the option and the text in front.
+// is InvalidArgument and says what is accepted. The caller puts the option in front of both, and
+// the text in front of the error.
 absl::StatusOr<RendezvousOptions> ParseRendezvousConf(const std::string& text,
                                                       std::vector<std::string>& warnings);
 

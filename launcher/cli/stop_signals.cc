@@ -52,13 +52,11 @@ std::vector<int> MoreStopSignals(const std::string& text, std::vector<std::strin
     const auto found = NumberOfName().find(name);
     if (found == NumberOfName().end()) {
       const std::string meant = Suggestion(name);
-      warnings.push_back(absl::StrCat("--signals_to_handle: unknown signal ", Quoted(name),
-                                      " is ignored; ",
+      warnings.push_back(absl::StrCat("unknown signal ", Quoted(name), " is ignored; ",
                                       meant.empty() ? "expected names such as SIGUSR1,SIGUSR2"
                                                     : absl::StrCat("did you mean ", meant, "?")));
     } else if (Holds(kNever, found->second)) {
-      warnings.push_back(absl::StrCat("--signals_to_handle: ", name,
-                                      " is ignored: ddprun cannot stop the job on it"));
+      warnings.push_back(absl::StrCat(name, " is ignored: ddprun cannot stop the job on it"));
     } else if (!Holds(kAlways, found->second) && !Holds(signals, found->second)) {
       signals.push_back(found->second);
     }

@@ -17,15 +17,15 @@ absl::Status ResolveWorkers(const GpuReport& report, const DriverFacts& driver, 
   const std::optional<std::string> why = WhyNoGpu(report, driver);
   const bool is_auto = config.workers_by == WorkersBy::kGpuOrCpu;
   if (why && !is_auto) {
-    return absl::FailedPreconditionError(absl::StrCat(config.workers_source, " 'gpu': ", *why,
-                                                      "; or give a number, or cpu (", cpu_count,
-                                                      " here)"));
+    return absl::FailedPreconditionError(
+        absl::StrCat(config.SourceOf("nproc_per_node"), " 'gpu': ", *why,
+                     "; or give a number, or cpu (", cpu_count, " here)"));
   }
   const int count = why ? std::max(cpu_count, 1) : static_cast<int>(report.gpus.size());
   config.workers_per_node = std::min(count, kMaxWorkersPerNode);
   config.workers_by = WorkersBy::kNumber;
   if (why && report.driver != DriverState::kMissing) {
-    config.warnings.push_back(absl::StrCat(config.workers_source,
+    config.warnings.push_back(absl::StrCat(config.SourceOf("nproc_per_node"),
                                            " 'auto': one worker for each of ",
                                            config.workers_per_node, " CPUs, since ", *why));
   }

@@ -37,6 +37,7 @@ absl::StatusOr<UniqueFd> OpenNull() {
 LogOptions MakeLogOptions(const LaunchConfig& config, const Environment& environment) {
   LogOptions options;
   options.log_dir = config.log_dir;
+  options.log_dir_source = config.SourceOf("log_dir");
   options.run_id = config.run_id;
   options.role = config.role;
   options.redirects = config.redirects;
@@ -196,9 +197,8 @@ absl::StatusOr<std::unique_ptr<LogRouter>> LogRouter::Create(LogOptions options)
                          .memory_dir = is_for_logs ? "" : options.memory_dir});
   if (!folder.ok()) {
     return absl::Status(folder.status().code(),
-                        "--log_dir " + Quoted(options.log_dir) +
-                            ": expected a directory that can be written "
-                            "to: " +
+                        options.log_dir_source + " " + Quoted(options.log_dir) +
+                            ": expected a directory that can be written to: " +
                             EscapeControl(std::string(folder.status().message())));
   }
   absl::StatusOr<std::unique_ptr<LogThread>> thread =

@@ -22,6 +22,7 @@ namespace ddprun::launcher {
 
 struct LogOptions {
   std::string log_dir;  // "": files, where some are needed, go under temp_dir; "/dev/null": none
+  std::string log_dir_source = "--log_dir";  // what messages call it
   std::string run_id = "none";
   std::string role = "default";
   StreamChoice redirects;

@@ -69,7 +69,8 @@ absl::StatusOr<std::vector<CpuSet>> Bind(const LaunchConfig& config, const GpuRe
 }  // namespace
 
 absl::StatusOr<std::vector<std::string>> VirtualDevices(
-    const std::optional<std::string>& visible_devices, int workers) {
+    const LaunchConfig& config, const std::optional<std::string>& visible_devices) {
+  const int workers = config.workers_per_node;
   std::vector<std::string> devices;
   if (!visible_devices) {
     for (int worker = 0; worker < workers; ++worker) devices.push_back(std::to_string(worker));
@@ -80,8 +81,8 @@ absl::StatusOr<std::vector<std::string>> VirtualDevices(
   }
   if (devices.size() < static_cast<size_t>(workers)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--virtual_local_rank: local rank ", devices.size(), " exceeds the GPUs in ",
-                     "CUDA_VISIBLE_DEVICES ", Quoted(*visible_devices),
+        absl::StrCat(config.SourceOf("virtual_local_rank"), ": local rank ", devices.size(),
+                     " exceeds the GPUs in ", "CUDA_VISIBLE_DEVICES ", Quoted(*visible_devices),
                      ": expected one for each of ", workers, " workers"));
   }
   devices.resize(static_cast<size_t>(workers));

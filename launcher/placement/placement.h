@@ -25,8 +25,9 @@ struct Placement {
 
 // --virtual_local_rank: the one GPU of each worker, by its place in `visible_devices`, the
 // launcher's own CUDA_VISIBLE_DEVICES. InvalidArgument when that has fewer entries than workers.
+// REQUIRES: config.workers_by is kNumber.
 absl::StatusOr<std::vector<std::string>> VirtualDevices(
-    const std::optional<std::string>& visible_devices, int workers);
+    const LaunchConfig& config, const std::optional<std::string>& visible_devices);
 
 // --numa_binding: the CPUs of each worker, near the GPU of its local rank. Without a driver, and
 // where CUDA_VISIBLE_DEVICES hides every GPU (it is empty or -1), the workers are spread over the

@@ -148,6 +148,18 @@ TEST_CASE("bad input: a flag's variable that is no number ends with 2") {
          {.env = {{"PET_STANDALONE", "true"}}});
 }
 
+TEST_CASE("bad input: what came from a variable is called by the variable") {
+  const std::string toy = Runfile("tests/e2e/toy_worker");
+  Expect({{toy}, 120, "PET_REPORT_FILE: ", "/no/such/folder/report"},
+         {.env = {{"PET_REPORT_FILE", "/no/such/folder/report"}}});
+  Expect({{toy}, 120, "PET_LOG_DIR '/dev/null/logs': ", "directory"},
+         {.env = {{"PET_LOG_DIR", "/dev/null/logs"}}});
+  Expect({{toy}, 2, "PET_VIRTUAL_LOCAL_RANK: ", "one for each of 2 workers"},
+         {.env = {{"PET_VIRTUAL_LOCAL_RANK", "1"},
+                  {"PET_NPROC_PER_NODE", "2"},
+                  {"CUDA_VISIBLE_DEVICES", "0"}}});
+}
+
 TEST_CASE("bad input: a log directory that cannot be made ends with 120") {
   const TempDir dir;
   std::ofstream(dir.File("file")) << "in the way\n";

@@ -97,7 +97,6 @@ TEST_CASE("launch config: node and worker counts") {
 TEST_CASE("launch config: workers by GPU are left open, whatever depends on their number too") {
   const LaunchConfig config = Built({{"nproc_per_node", "gpu"}, {"tee", "0:1,7:1"}});
   CHECK(config.workers_by == WorkersBy::kGpu);
-  CHECK(config.workers_source == "--nproc_per_node");
   CHECK(Built({{"nproc_per_node", "auto"}}).workers_by == WorkersBy::kGpuOrCpu);
   CHECK(Built({{"nproc_per_node", "2"}}).workers_by == WorkersBy::kNumber);
 }

@@ -47,7 +47,7 @@ TEST_CASE("stop signals: an unknown name is a warning with the one that was mean
     CHECK(outcome.signals == std::vector<int>{SIGUSR2});
     REQUIRE(outcome.warnings.size() == 1);
     CAPTURE(outcome.warnings[0]);
-    CHECK(outcome.warnings[0].find("--signals_to_handle: unknown signal " + row.advice) == 0);
+    CHECK(outcome.warnings[0].find("unknown signal " + row.advice) == 0);
   }
 }
 
@@ -58,8 +58,7 @@ TEST_CASE("stop signals: what cannot be handled, or is ours, is a warning") {
     CAPTURE(name);
     CHECK(outcome.signals.empty());
     REQUIRE(outcome.warnings.size() == 1);
-    CHECK(outcome.warnings[0] ==
-          "--signals_to_handle: " + name + " is ignored: ddprun cannot stop the job on it");
+    CHECK(outcome.warnings[0] == name + " is ignored: ddprun cannot stop the job on it");
   }
 }
 

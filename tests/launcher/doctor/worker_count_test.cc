@@ -16,7 +16,7 @@ constexpr int kCpus = 6;
 LaunchConfig Asked(WorkersBy by) {
   LaunchConfig config;
   config.workers_by = by;
-  config.workers_source = "PET_NPROC_PER_NODE";
+  config.sources["nproc_per_node"] = "PET_NPROC_PER_NODE";
   return config;
 }
 

@@ -172,15 +172,21 @@ TEST_CASE("placement: CPUs that this process may not use are left out") {
         "--numa_binding 'node': local rank 0: NUMA node 1 has no CPU that this process may use");
 }
 
+LaunchConfig Workers(int count) {
+  LaunchConfig config;
+  config.workers_per_node = count;
+  return config;
+}
+
 TEST_CASE("virtual devices: each worker's GPU is its entry of the launcher's own list") {
   using Devices = std::vector<std::string>;
-  CHECK(VirtualDevices(std::nullopt, 3).value() == Devices{"0", "1", "2"});
-  CHECK(VirtualDevices("3,1", 2).value() == Devices{"3", "1"});
-  CHECK(VirtualDevices(" 3 , GPU-a1 ,7", 2).value() == Devices{"3", "GPU-a1"});
-  CHECK(VirtualDevices("0,0", 2).value() == Devices{"0", "0"});
-  CHECK(VirtualDevices("", 1).value() == Devices{""});
-  CHECK(VirtualDevices("-1", 1).value() == Devices{"-1"});
-  const auto devices = VirtualDevices("3,1", 4);
+  CHECK(VirtualDevices(Workers(3), std::nullopt).value() == Devices{"0", "1", "2"});
+  CHECK(VirtualDevices(Workers(2), "3,1").value() == Devices{"3", "1"});
+  CHECK(VirtualDevices(Workers(2), " 3 , GPU-a1 ,7").value() == Devices{"3", "GPU-a1"});
+  CHECK(VirtualDevices(Workers(2), "0,0").value() == Devices{"0", "0"});
+  CHECK(VirtualDevices(Workers(1), "").value() == Devices{""});
+  CHECK(VirtualDevices(Workers(1), "-1").value() == Devices{"-1"});
+  const auto devices = VirtualDevices(Workers(4), "3,1");
   CHECK(absl::IsInvalidArgument(devices.status()));
   CHECK(devices.status().message() ==
         "--virtual_local_rank: local rank 2 exceeds the GPUs in CUDA_VISIBLE_DEVICES '3,1': "
