@@ -5,8 +5,6 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <cstdlib>
-#include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -185,6 +183,8 @@ rendezvous::RendezvousOptions Agent::ConnectOptions() {
   options.policy = RendezvousPolicyOf(config);
   options.log_step = log_.LogStep();
   options.on_no_descriptor = [this] { TellOfDescriptors(); };
+  options.local_addr = config.local_addr;
+  options.local_addr_source = config.SourceOf("local_addr");
   switch (config.rendezvous) {
     case RendezvousKind::kStandalone:
       options.mode = rendezvous::RendezvousOptions::Mode::kStandalone;
@@ -194,11 +194,13 @@ rendezvous::RendezvousOptions Agent::ConnectOptions() {
       break;
     case RendezvousKind::kStatic:
       options.mode = rendezvous::RendezvousOptions::Mode::kStatic;
+      options.local_addr.clear();  // nobody is told of it: all meet at the endpoint
       options.on_store_connection = [this](UniqueFd fd) { store_.Adopt(std::move(fd)); };
       break;
   }
   options.endpoint_host = config.endpoint.host;
   options.endpoint_port = config.endpoint.port;
+  options.endpoint_source = config.endpoint_source;
   options.is_host = config.rendezvous_options.is_host;
   options.node_rank = config.node_rank.value_or(-1);
   options.run_dir = RunDirectory(config.run_id, config.endpoint.port);

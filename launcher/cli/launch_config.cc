@@ -216,9 +216,11 @@ void UseStatic(Reader& read, LaunchConfig& config) {
     }
     if (!endpoint.ok()) return read.Fail(Wrong(*value, endpoint.status().message()));
     config.endpoint = *endpoint;
+    config.endpoint_source = value->source;
     return;
   }
   config.endpoint = {.host = kDefaultStaticHost, .port = kDefaultStaticPort};
+  config.endpoint_source = config.SourceOf("master_port");
   read.Into("master_addr", config.endpoint.host, [](const std::string& text) {
     return HostOrNothing(text.empty() ? kDefaultStaticHost : text);
   });
@@ -233,6 +235,7 @@ bool IsLoopbackName(const std::string& host) {
 void UseC10d(Reader& read, LaunchConfig& config) {
   config.rendezvous = RendezvousKind::kC10d;
   config.endpoint = {.host = "localhost", .port = kDefaultC10dPort};
+  config.endpoint_source = config.SourceOf("rdzv_endpoint");
   const GivenValue* value = read.FindText("rdzv_endpoint");
   if (value != nullptr) {
     const absl::StatusOr<Endpoint> endpoint = ParseEndpoint(value->text, kDefaultC10dPort);

@@ -91,7 +91,8 @@ struct LaunchConfig {
   std::optional<int> node_rank;             // always there with kStatic
 
   RendezvousKind rendezvous = RendezvousKind::kStandalone;
-  Endpoint endpoint;  // empty with kStandalone
+  Endpoint endpoint;            // empty with kStandalone
+  std::string endpoint_source;  // what messages call the option that names its port
   std::string run_id;
   RendezvousOptions rendezvous_options;
   std::string local_addr;  // empty: not given

@@ -34,7 +34,7 @@ class ConnectingClient final : public RendezvousClient {
       : options_(std::move(options)),
         endpoint_{options_.endpoint_host, options_.endpoint_port, options_.policy.run_id},
         handler_(std::move(handler)) {
-    if (options_.mode == RendezvousOptions::Mode::kStandalone) {
+    if (options_.mode == RendezvousOptions::Mode::kStandalone && options_.local_addr.empty()) {
       Host();
     } else {
       thread_ = std::thread([this] { Decide(); });
@@ -112,6 +112,14 @@ class ConnectingClient final : public RendezvousClient {
   void Fail(const std::string& message) { handler_(RendezvousFailed{message}); }
 
   void Decide() {
+    if (!options_.local_addr.empty() &&
+        !Resolve(options_.local_addr_source, options_.local_addr, 0)) {
+      return;
+    }
+    if (options_.mode == RendezvousOptions::Mode::kStandalone) {
+      Host();
+      return;
+    }
     const MachineNames machine = ThisMachine();
     std::optional<bool> hosts = HostsByName(options_, machine);
     if (!hosts) hosts = AskResolver(machine);
@@ -133,18 +141,25 @@ class ConnectingClient final : public RendezvousClient {
 
   // Whether the endpoint's addresses are ours; nullopt: it ended without an answer.
   std::optional<bool> AskResolver(const MachineNames& machine) {
+    const auto addresses = Resolve(absl::StrCat("endpoint ", PlaceText(endpoint_, {})),
+                                   endpoint_.host, endpoint_.port);
+    if (!addresses) return std::nullopt;
+    return HostsByAddress(*addresses, machine);
+  }
+
+  // The addresses of a name that `source` gave; nullopt: it ended without them.
+  std::optional<std::vector<SocketAddress>> Resolve(const std::string& source,
+                                                    const std::string& host, uint16_t port) {
     const TimePoint give_up_at = SteadyNow() + options_.policy.join_timeout;
     Backoff backoff;
     std::string told;
     while (stop_.Wait(backoff.Next(SteadyNow(), 0.5))) {
-      const Resolution names = ResolveName(endpoint_.host, endpoint_.port, kResolveTimeout, stop_);
-      if (names.outcome == Resolution::Outcome::kFound) {
-        return HostsByAddress(names.addresses, machine);
-      }
+      const Resolution names = ResolveName(host, port, kResolveTimeout, stop_);
+      if (names.outcome == Resolution::Outcome::kFound) return names.addresses;
       if (names.outcome == Resolution::Outcome::kInterrupted) return std::nullopt;
-      const std::string trouble = absl::StrCat(
-          "endpoint ", PlaceText(endpoint_, {}), ": cannot resolve \"", endpoint_.host,
-          "\": ", names.error, "; expected a host name that resolves here, or an IP address");
+      const std::string trouble =
+          absl::StrCat(source, ": cannot resolve \"", host, "\": ", names.error,
+                       "; expected a host name that resolves here, or an IP address");
       const TimePoint now = SteadyNow();
       if (names.outcome == Resolution::Outcome::kNoSuchName || now >= give_up_at) {
         Fail(trouble);
@@ -190,8 +205,8 @@ class ConnectingClient final : public RendezvousClient {
     Endpoint here = endpoint_;
     here.host = "localhost";
     const SeekResult result = SeekOnce(here, ResolveName, stop_);
-    const std::string taken =
-        absl::StrCat("port ", endpoint_.port, " of this machine, which --rdzv_endpoint names, ");
+    const std::string taken = absl::StrCat("port ", endpoint_.port, " of this machine, which ",
+                                           options_.endpoint_source, " names, ");
     switch (result.probe.outcome) {
       case Outcome::kOurs:
         BeClient();

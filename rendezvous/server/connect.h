@@ -16,7 +16,7 @@ namespace ddprun::rendezvous {
 
 struct RendezvousOptions {
   enum class Mode {
-    kStandalone,  // everything in this process, no port, no name resolution, no gRPC
+    kStandalone,  // everything in this process, no port, no gRPC
     kStatic,      // node_rank 0 hosts; nobody else binds
     kDynamic,     // c10d: whose host is the endpoint's hosts
   };
@@ -25,6 +25,12 @@ struct RendezvousOptions {
   Policy policy;
   std::string endpoint_host;  // as the user wrote it, without brackets
   uint16_t endpoint_port = 0;
+  // What a message calls the option that named the port.
+  std::string endpoint_source = "--rdzv_endpoint";
+  // What this node tells others to reach it by. A name must resolve here before it is told; an
+  // address may be another machine's, of a relay say. Empty: nothing.
+  std::string local_addr;
+  std::string local_addr_source = "--local_addr";
   std::optional<bool> is_host;  // kDynamic: the user's own word on who hosts
   int node_rank = -1;           // kStatic: 0 hosts
   std::string run_dir;          // of the epoch file; empty: none

@@ -184,6 +184,37 @@ TEST_CASE("bad input: an endpoint that does not resolve ends with 121") {
           "expected a host name"});
 }
 
+TEST_CASE("bad input: an address of this node that does not resolve ends with 121") {
+  Job job;
+  const std::string toy = Runfile("tests/e2e/toy_worker");
+  const std::string name = "no-such-host.invalid";
+  for (const std::vector<std::string>& options :
+       {std::vector<std::string>{"--standalone"}, job.NodeOptions(1)}) {
+    Row row = {options, 121, "--local_addr: cannot resolve \"" + name + "\": ",
+               "; expected a host name that resolves here, or an IP address"};
+    row.arguments.push_back(toy);
+    row.arguments.insert(row.arguments.begin(), "--local_addr=" + name);
+    Expect(row);
+    row.arguments.erase(row.arguments.begin());
+    row.quoted = "PET_LOCAL_ADDR: cannot resolve";
+    Expect(row, {.env = {{"PET_LOCAL_ADDR", name}}});
+  }
+}
+
+TEST_CASE("bad input: an address of another machine, or one that nobody reads, is no error") {
+  // A relay's, say, that leads to this node.
+  for (const char* address : {"192.0.2.7", "2001:db8::7", "localhost"}) {
+    Job job;
+    auto ddprun = job.Run({std::string("--local_addr=") + address}, {"env:MASTER_ADDR"});
+    REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
+    CHECK(ddprun->out() == std::string("MASTER_ADDR=") + address + "\n");
+  }
+  Job job;
+  auto ddprun = job.RunRaw({"--local_addr=no-such-host.invalid", "--master_addr=127.0.0.1",
+                            "--master_port=" + std::to_string(job.port()), "true"});
+  REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
+}
+
 TEST_CASE("bad input: a port that another program holds ends with 121 and is named") {
   UniqueFd listener(socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in6 address{};
@@ -193,15 +224,21 @@ TEST_CASE("bad input: a port that another program holds ends with 121 and is nam
   DDP_CHECK(listen(listener.get(), 16) == 0);
   DDP_CHECK(getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &size) == 0);
   const std::string port = std::to_string(ntohs(address.sin6_port));
-  Expect({{"--nnodes=2", "--rdzv_endpoint=127.0.0.1:" + port, Runfile("tests/e2e/toy_worker")},
+  const std::string toy = Runfile("tests/e2e/toy_worker");
+  const auto which = [&](const std::string& option) {
+    return "port " + port + " of this machine, which " + option + " names, is in use by another";
+  };
+  const std::string advice = "use another port";
+  Expect({{"--nnodes=2", "--rdzv_endpoint=127.0.0.1:" + port, toy},
           121,
-          port,
-          "another"});
-  Expect({{"--nnodes=2", "--node_rank=0", "--master_addr=127.0.0.1", "--master_port=" + port,
-           Runfile("tests/e2e/toy_worker")},
+          which("--rdzv_endpoint"),
+          advice});
+  Expect({{"--nnodes=2", toy}, 121, which("PET_RDZV_ENDPOINT"), advice},
+         {.env = {{"PET_RDZV_ENDPOINT", "127.0.0.1:" + port}}});
+  Expect({{"--nnodes=2", "--node_rank=0", "--master_addr=127.0.0.1", "--master_port=" + port, toy},
           121,
-          port,
-          "another"});
+          which("--master_port"),
+          advice});
 }
 
 TEST_CASE("bad input: a second job on a port is told which run is there") {

@@ -205,6 +205,31 @@ TEST_CASE("connect: nobody at the endpoint ends after join_timeout and names wha
   CHECK(failed->message.find("Connection refused") != std::string::npos);
 }
 
+TEST_CASE("connect: the name that others would be told must resolve, whoever hosts") {
+  for (const Mode mode : {Mode::kStandalone, Mode::kDynamic}) {
+    ReservedPort port;
+    EventLog log;
+    RendezvousOptions options = Options(mode, 1, port.port());
+    options.local_addr = "no-such-host.invalid";
+    options.local_addr_source = "PET_LOCAL_ADDR";
+    auto client = ConnectRendezvous(options, log.handler());
+    client->Join(TestNode("a", 1, 1));
+    const auto failed = log.Await<RendezvousFailed>();
+    REQUIRE_MESSAGE(failed, log.Text());
+    const std::string expected = "PET_LOCAL_ADDR: cannot resolve \"no-such-host.invalid\": ";
+    CHECK_MESSAGE(failed->message.find(expected) == 0, failed->message);
+  }
+}
+
+TEST_CASE("connect: an address that others are told need not be one of this machine") {
+  EventLog log;
+  RendezvousOptions options = Options(Mode::kStandalone, 1, 0, "");
+  options.local_addr = "192.0.2.7";
+  auto client = ConnectRendezvous(options, log.handler());
+  client->Join(TestNode("a", 1, 1, 4001));
+  REQUIRE_MESSAGE(log.Await<Assigned>(), log.Text());
+}
+
 TEST_CASE("connect: a client that waits stops at once, without a word more") {
   ReservedPort port;
   EventLog log;
