@@ -25,11 +25,12 @@ static_assert(kMaxExitReportBytes < ConsoleSink::kReserve, "a report would be lo
 
 StatusEvents::Job EventJobOf(const JobReporter::Options& options) {
   const bool is_static = options.config.rendezvous == RendezvousKind::kStatic;
+  const size_t slash = options.title.find_last_of('/');
   return {.run_id = options.config.run_id,
           .role = options.config.role,
           .host = options.host,
           .backend = is_static ? "static" : "c10d",
-          .entry_point = options.title};
+          .entry_point = options.title.substr(slash == std::string::npos ? 0 : slash + 1)};
 }
 
 }  // namespace
@@ -56,8 +57,12 @@ void JobReporter::Does(const AgentAction& action) {
   if (std::holds_alternative<JoinRound>(action)) asked_unix_ms_ = now;
   if (const auto* start = std::get_if<StartWorkers>(&action)) {
     failures_.BeginRound(start->assignment);
-    events_.RoundFormed(now, static_cast<double>(std::max<int64_t>(0, now - asked_unix_ms_)));
+    events_.RoundFormed(now, WaitedMs(now));
   }
+}
+
+double JobReporter::WaitedMs(int64_t now) const {
+  return static_cast<double>(std::max<int64_t>(0, now - asked_unix_ms_));
 }
 
 void JobReporter::WorkerRuns(int local_rank, int pid) {
@@ -122,7 +127,9 @@ absl::Status JobReporter::WriteInTime(const std::string& path, const std::string
 
 void JobReporter::JobEnded() {
   CompleteRound();
-  events_.JobEnded(UnixTimeMs());
+  const int64_t now = UnixTimeMs();
+  if (record_.rounds().empty() && asked_unix_ms_ != 0) events_.WaitedInVain(now, WaitedMs(now));
+  events_.JobEnded(now);
   const std::string& path = options_.config.report_file;
   if (path.empty()) return;
   const std::string text = RenderReportFile({.run_id = options_.config.run_id,

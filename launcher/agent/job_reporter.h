@@ -53,6 +53,7 @@ class JobReporter {
  private:
   void Tell(const std::string& text);
   absl::Status WriteOwnErrorFile(const rendezvous::Verdict& verdict);
+  double WaitedMs(int64_t now) const;
   absl::Status WriteInTime(const std::string& path, const std::string& text);
 
   const Options options_;
@@ -61,7 +62,7 @@ class JobReporter {
   JobRecord record_;
   StatusEvents events_;
   FileHelper files_;
-  int64_t asked_unix_ms_ = 0;  // for a place in the next round
+  int64_t asked_unix_ms_ = 0;  // for a place in the next round; 0: not yet
 };
 
 }  // namespace ddprun::launcher

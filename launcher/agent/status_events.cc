@@ -19,9 +19,16 @@ int CodeOf(const WorkerRecord& worker) {
   return worker.signal != 0 ? -worker.signal : worker.exit_code;
 }
 
-// The error file again; what torchrun has for a worker without one.
-std::string RawError(const FailureReport* failure) {
-  if (failure == nullptr || !failure->error) return Dump({{"message", "<NONE>"}});
+// The error file again; what torchrun has for a worker without one, where it knows a code alone or
+// a signal.
+std::string RawError(const FailureReport* failure, int code) {
+  if (failure == nullptr || !failure->error) {
+    Json error = {{"message", "<NONE>"}};
+    if (code >= 0) {
+      error["errorTraits"] = {{"category", "system_terminated_error"}, {"retryability", "False"}};
+    }
+    return Dump(error);
+  }
   return Dump({{"message",
                 {{"message", failure->error->message},
                  {"extraInfo",
@@ -44,6 +51,12 @@ StatusEvents::StatusEvents(Job job, const JobRecord& record, Emit emit)
     : job_(std::move(job)), record_(record), emit_(std::move(emit)) {}
 
 void StatusEvents::RoundFormed(int64_t unix_ms, double waited_ms) {
+  WaitedInVain(unix_ms, waited_ms);
+  // The place in the round says the ranks: there is nothing more to ask.
+  Write({.state = "ASSIGN_WORKER_RANKS", .duration_ms = 0.0}, unix_ms);
+}
+
+void StatusEvents::WaitedInVain(int64_t unix_ms, double waited_ms) {
   Write({.state = "RENDEZVOUS", .duration_ms = waited_ms}, unix_ms);
 }
 
@@ -70,7 +83,9 @@ void StatusEvents::JobEnded(int64_t unix_ms) {
                                        : "TERMINATED",
                 .worker = &worker,
                 .has_ended = worker.has_ended && has_failed && !has_succeeded};
-    if (event.state == "FAILED") event.raw_error = RawError(is_known ? &failure->report : nullptr);
+    if (event.state == "FAILED") {
+      event.raw_error = RawError(is_known ? &failure->report : nullptr, CodeOf(worker));
+    }
     Write(event, unix_ms);
   }
   // As in torchrun, the agent has succeeded when it came to the job's end, whatever that was.

@@ -27,8 +27,11 @@ class StatusEvents {
   // An empty `emit`: nobody wants events, and every call returns at once. `record` is borrowed.
   StatusEvents(Job job, const JobRecord& record, Emit emit);
 
-  // The node has its place in a round, `waited_ms` after it asked for one.
+  // The node has its place in a round, and with it its workers' ranks, `waited_ms` after it asked
+  // for one.
   void RoundFormed(int64_t unix_ms, double waited_ms);
+  // It will not get one.
+  void WaitedInVain(int64_t unix_ms, double waited_ms);
   void WorkerRuns(const WorkerRecord& worker, int64_t unix_ms);
   // How each worker of the last round ended, and the agent.
   void JobEnded(int64_t unix_ms);

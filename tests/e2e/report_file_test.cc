@@ -176,7 +176,8 @@ TEST_CASE("event log: console tells each worker's start and end in torchrun's fo
     }
   }
   CHECK(seen ==
-        "AGENT RENDEZVOUS null, WORKER START 0, WORKER START 1, WORKER START 2, "
+        "AGENT RENDEZVOUS null, AGENT ASSIGN_WORKER_RANKS null, "
+        "WORKER START 0, WORKER START 1, WORKER START 2, "
         "WORKER TERMINATED 0, WORKER FAILED 1, WORKER TERMINATED 2, AGENT SUCCEEDED null");
 }
 
@@ -185,10 +186,10 @@ TEST_CASE("event log: a success ends with SUCCEEDED of the worker and of the age
   auto ddprun = job.Run({"--event_log_handler=console"}, {});
   REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
   const std::vector<Json> events = Events(*ddprun);
-  REQUIRE(events.size() == 4);
-  CHECK(events[2].get<std::string>("metadata.state") == "SUCCEEDED");
-  CHECK(events[2].get<std::string>("source") == "WORKER");
-  CHECK(events[3].get<std::string>("source") == "AGENT");
+  REQUIRE(events.size() == 5);
+  CHECK(events[3].get<std::string>("metadata.state") == "SUCCEEDED");
+  CHECK(events[3].get<std::string>("source") == "WORKER");
+  CHECK(events[4].get<std::string>("source") == "AGENT");
 }
 
 TEST_CASE("report file: a worker that could not become its program has its code and FAILED") {
@@ -209,7 +210,7 @@ TEST_CASE("report file: a worker that could not become its program has its code 
   for (const Json& event : Events(*ddprun)) {
     states += event.get_child("metadata").get<std::string>("state") + " ";
   }
-  CHECK(states == "RENDEZVOUS START FAILED SUCCEEDED ");
+  CHECK(states == "RENDEZVOUS ASSIGN_WORKER_RANKS START FAILED SUCCEEDED ");
 }
 
 TEST_CASE("event log: by default there are no events, another handler is refused") {

@@ -61,6 +61,7 @@ TEST_CASE("status events: nobody wants them, nothing is written") {
   const JobRecord record(1, 0);
   StatusEvents events({}, record, {});
   events.RoundFormed(1, 1);
+  events.WaitedInVain(1, 1);
   events.WorkerRuns({}, 1);
   events.TimerEvent({}, 1);
   events.JobEnded(1);
@@ -86,6 +87,29 @@ TEST_CASE("status events: a line says whose it is, where and when") {
   CHECK(fixture.Details(0).get<std::string>("entry_point") == "train.py");
 }
 
+TEST_CASE("status events: a round is two events, of the wait and of the ranks that came with it") {
+  Fixture fixture(1);
+  fixture.events.RoundFormed(4000, 1250);
+  CHECK(fixture.Seen() == "AGENT:RENDEZVOUS AGENT:ASSIGN_WORKER_RANKS");
+  CHECK(fixture.Facts(0).get<double>("duration_ms") == 1250);
+  CHECK(fixture.Facts(1).get<double>("duration_ms") == 0);
+  CHECK(fixture.Facts(1).get<std::string>("global_rank") == "null");
+  CHECK(fixture.Facts(1).get<int>("agent_restarts") == 1);
+}
+
+TEST_CASE("status events: a wait for a round that did not come is told without ranks") {
+  const JobRecord record(1, 0);
+  std::vector<std::string> lines;
+  StatusEvents events({}, record, [&](const std::string& line) { lines.push_back(line); });
+  events.WaitedInVain(4000, 3000);
+  REQUIRE(lines.size() == 1);
+  const auto json = testing::ParseJson(lines[0]);
+  REQUIRE(json);
+  CHECK(json->get<std::string>("metadata.state") == "RENDEZVOUS");
+  CHECK(json->get<double>("metadata.duration_ms") == 3000);
+  CHECK(json->get<std::string>("metadata.group_rank") == "null");
+}
+
 TEST_CASE("status events: at the end each worker's own, and the agent's") {
   Fixture fixture(4);
   fixture.record.WorkerIsGone({.local_rank = 0, .pid = 70, .exit_code = 0}, false);
@@ -109,6 +133,10 @@ TEST_CASE("status events: a worker that could not become its program has failed"
   fixture.events.JobEnded(5000);
   CHECK(fixture.Seen() == "WORKER:FAILED WORKER:TERMINATED AGENT:SUCCEEDED");
   CHECK(fixture.Details(0).get_child("exit_code").front().second.get_value<int>() == 127);
+  const auto error = testing::ParseJson(fixture.Facts(0).get<std::string>("raw_error"));
+  REQUIRE(error);
+  CHECK(error->get<std::string>("message") == "<NONE>");
+  CHECK(error->get<std::string>("errorTraits.category") == "system_terminated_error");
 }
 
 TEST_CASE("status events: a worker that was stopped but left an error file has failed with it") {
