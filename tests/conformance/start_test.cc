@@ -42,6 +42,22 @@ TEST_CASE("conformance: the environment with a master's address and port") {
            .env = {{"TORCH_NCCL_ASYNC_ERROR_HANDLING", "0"}, {"OMP_NUM_THREADS", "3"}}});
 }
 
+TEST_CASE("conformance: NCCL's errors are handled unless the user has said otherwise") {
+  const Scenario scenario = {.name = "async_error_handling",
+                             .options = {"--standalone", "--nproc_per_node=2", "--no_python"},
+                             .command = {"{toy}", "env:TORCH_NCCL_ASYNC_ERROR_HANDLING"}};
+  for (const char* given : {"", "0", "3"}) {
+    Scenario one = scenario;
+    one.env = {{"TORCH_NCCL_ASYNC_ERROR_HANDLING", given}};
+    one.after = [&](Run& run) {
+      const std::string value = std::string(given).empty() ? "1" : given;
+      const std::string line = "TORCH_NCCL_ASYNC_ERROR_HANDLING=" + value;
+      CHECK_MESSAGE(run.observed().at("out") == line + " | " + line, run.Describe());
+    };
+    Compare(one);
+  }
+}
+
 TEST_CASE("conformance: an endpoint alone") {
   // Named by no host, as both take the port of it.
   Compare({.name = "env_endpoint",

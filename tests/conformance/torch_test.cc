@@ -11,7 +11,10 @@ TEST_CASE("conformance: a group by env://, DistributedDataParallel, collectives,
   Compare({.name = "torch_env",
            .options = {"--standalone", "--nproc_per_node=2"},
            .command = {"{programs}/torch_job.py", "env", "is_launched", "sum", "ddp", "collectives",
-                       "checkpoint"}});
+                       "checkpoint"},
+           .after = [](Run& run) {
+             CHECK(run.observed().at("out").find("launched True") != std::string::npos);
+           }});
 }
 
 TEST_CASE("conformance: a group by tcp://, on nodes of different sizes") {
@@ -20,6 +23,12 @@ TEST_CASE("conformance: a group by tcp://, on nodes of different sizes") {
                        "--rdzv_id=job1"},
            .nodes = {{"--nproc_per_node=1"}, {"--nproc_per_node=2"}},
            .command = {"{programs}/torch_job.py", "tcp", "sum", "collectives"}});
+}
+
+TEST_CASE("conformance: a monitored barrier tells rank 0 who did not come") {
+  Compare({.name = "torch_monitored_barrier",
+           .options = {"--standalone", "--nproc_per_node=3"},
+           .command = {"{programs}/torch_job.py", "env", "monitored_barrier"}});
 }
 
 TEST_CASE("conformance: a group by a store of the program's own, at a fixed address") {

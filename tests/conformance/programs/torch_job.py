@@ -1,6 +1,7 @@
 """What PyTorch programs do with the launcher's store: torch_job.py INIT WHAT... Rank 0 tells what came of it.
 
 One group a job: PyTorch itself mixes up two that follow each other in one key space."""
+import datetime
 import os
 import sys
 import tempfile
@@ -43,6 +44,8 @@ def init_store():
     store = dist.TCPStore(host, int(port), WORLD, is_master=False)
     prefixed = dist.PrefixStore("mine", store)
     dist.init_process_group("gloo", store=prefixed, rank=RANK, world_size=WORLD)
+    inner = dist.PrefixStore("inner", prefixed)
+    inner.barrier("meet", WORLD)
     if RANK == 0:
         prefixed.set("key", "value")
         tell("through a prefix", store.get("mine/key"), prefixed.add("count", 41), prefixed.add("count", 1))
@@ -55,10 +58,30 @@ def init_store():
         store.queue_push("q", "1")
         tell("queue", store.queue_len("q"), store.queue_pop("q"), store.queue_len("q"))
         try:
-            store.wait(["never"], __import__("datetime").timedelta(milliseconds=50))
+            store.wait(["never"], datetime.timedelta(milliseconds=50))
         except dist.DistStoreError:
             tell("waited in vain, then", store.get("c"))
         tell("clone", store.clone().get("c"))
+        through_prefixes(store, inner)
+
+
+def through_prefixes(store, inner):
+    """Every request through a prefix in a prefix, and whether the store has the whole name."""
+    inner.set("k", "v")
+    inner.append("k", "w")
+    tell("inner", store.get("mine/inner/k"), inner.get("k"), inner.check(["k"]), inner.check(["mine/inner/k"]))
+    tell("inner compare", inner.compare_set("c", "", "x"), store.compare_set("mine/inner/c", "x", "y"), inner.get("c"))
+    inner.multi_set(["a", "b"], ["1", "2"])
+    tell("inner many", inner.multi_get(["a", "b"]), store.multi_get(["mine/inner/a", "mine/inner/b"]))
+    inner.queue_push("q", "first")
+    tell("inner queue", store.queue_len("mine/inner/q"), inner.queue_pop("q"), inner.queue_len("q"))
+    inner.wait(["a", "b"], datetime.timedelta(seconds=60))
+    tell("inner keys", sorted(inner.list_keys()))
+    tell("inner delete", inner.add("n", 5), inner.delete_key("n"), store.check(["mine/inner/n"]))
+    try:
+        inner.wait(["n"], datetime.timedelta(milliseconds=50))
+    except dist.DistStoreError:
+        tell("inner waited in vain")
 
 
 def ddp():
@@ -91,6 +114,19 @@ def collectives():
     tell("broadcast", objects)
 
 
+def monitored_barrier():
+    """All pass one; of the next rank 0 is told who did not come."""
+    group = dist.new_group()
+    dist.monitored_barrier(group=group, wait_all_ranks=True)
+    tell("passed")
+    if RANK != 0:
+        return
+    try:
+        dist.monitored_barrier(group=group, timeout=datetime.timedelta(seconds=2), wait_all_ranks=True)
+    except RuntimeError as error:
+        tell("barrier:", error)
+
+
 def checkpoint():
     folder = os.path.join(tempfile.gettempdir(), "checkpoint")
     state = {"weights": torch.full((4,), 3.0), "step": 7}
@@ -109,6 +145,7 @@ for what in sys.argv[1:]:
         "sum": sum_of_ranks,
         "ddp": ddp,
         "collectives": collectives,
+        "monitored_barrier": monitored_barrier,
         "checkpoint": checkpoint,
     }[what]()
 dist.barrier()
