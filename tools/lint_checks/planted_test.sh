@@ -61,6 +61,13 @@ else
   finds "clang-format would change it" $here/format.sh "$scratch/unformatted.cc"
 fi
 
+printf '### Modules\n\n- **launcher**: `a` the first; `b`,\n  `c` the others.\n\n## Next\n\n`d`\n' >"$scratch/map.md"
+accepts $here/codemap.py "$scratch/map.md" <<<$'launcher/a.h\nlauncher/b.h\nlauncher/b.cc\nlauncher/c.h\ntests/d.h'
+finds "launcher/d.h is not named" $here/codemap.py "$scratch/map.md" <<<$'launcher/a.h\nlauncher/b.h\nlauncher/c.h\nlauncher/d.h'
+finds "launcher/c.h is named and does not exist" $here/codemap.py "$scratch/map.md" <<<$'launcher/a.h\nlauncher/b.h'
+finds "rendezvous/a.h is not named" $here/codemap.py "$scratch/map.md" <<<'rendezvous/a.h'
+finds "no header was given" $here/codemap.py "$scratch/map.md" <<<'README.md'
+
 printf '#include <vector>\n#include "rendezvous/base/time.h"\n' >"$scratch/pure.cc"
 accepts $here/pure_includes.sh "$scratch/pure.cc"
 for include in '<mutex>' '<thread>' '<unistd.h>' '<grpcpp/grpcpp.h>' '<spdlog/spdlog.h>' \
