@@ -38,8 +38,12 @@ StatusEvents::Job EventJobOf(const JobReporter::Options& options) {
 JobReporter::JobReporter(Options options, LogRouter& logs)
     : options_(std::move(options)),
       logs_(logs),
-      failures_(options_.node, options_.host, logs,
-                [this](const std::string& line) { Tell(line); }),
+      failures_(
+          options_.node, options_.host,
+          [&logs](int local_rank, size_t max_lines, Duration timeout) {
+            return logs.StderrTail(local_rank, max_lines, timeout);
+          },
+          [this](const std::string& line) { Tell(line); }),
       record_(options_.config.workers_per_node, UnixTimeMs()),
       events_(EventJobOf(options_), record_,
               options_.config.event_log_handler == "console"

@@ -10,7 +10,6 @@
 #include "launcher/agent/error_file.h"
 #include "launcher/agent/unix_time.h"
 #include "launcher/cli/text.h"
-#include "launcher/logs/log_router.h"
 #include "rendezvous/base/steady_clock.h"
 
 namespace ddprun::launcher {
@@ -27,10 +26,10 @@ constexpr size_t kMaxTexts = 32;
 
 }  // namespace
 
-NodeFailures::NodeFailures(NodeId node, std::string host, LogRouter& logs, Say say)
+NodeFailures::NodeFailures(NodeId node, std::string host, Tail tail, Say say)
     : node_(std::move(node)),
       host_(std::move(host)),
-      logs_(logs),
+      tail_(std::move(tail)),
       say_(std::move(say)),
       files_(kReadTimeout) {}
 
@@ -98,7 +97,7 @@ void NodeFailures::Fill(Ended& ended, Duration tail_timeout) {
   if (has_room) ReadErrorFileInto(report);
   if (ended.was_told_to_stop && !report.error) return;
   if (has_room) {
-    report.stderr_tail = logs_.StderrTail(report.local_rank, kTailLines, tail_timeout);
+    report.stderr_tail = tail_(report.local_rank, kTailLines, tail_timeout);
   }
   ended.report = std::move(report);
 }

@@ -21,17 +21,18 @@
 
 namespace ddprun::launcher {
 
-class LogRouter;
-
 // How long dead workers' last lines are waited for: a grandchild may hold the pipe open.
 inline constexpr Duration kTailTimeout = std::chrono::milliseconds(100);
 
 class NodeFailures {
  public:
   using Say = std::function<void(const std::string& line)>;
+  // The last `max_lines` lines of a worker's stderr, waited for `timeout` at most
+  // (LogRouter::StderrTail).
+  using Tail = std::function<std::string(int local_rank, size_t max_lines, Duration timeout)>;
 
-  // `logs` is borrowed. `say` is told of an error file that cannot be used.
-  NodeFailures(NodeId node, std::string host, LogRouter& logs, Say say);
+  // `say` is told of an error file that cannot be used.
+  NodeFailures(NodeId node, std::string host, Tail tail, Say say);
 
   // From here on workers are those of this round; those of the one before are forgotten.
   void BeginRound(const rendezvous::Assignment& assignment);
@@ -71,7 +72,7 @@ class NodeFailures {
 
   const NodeId node_;
   const std::string host_;
-  LogRouter& logs_;
+  const Tail tail_;
   const Say say_;
   rendezvous::Assignment assignment_;
   std::map<int, std::string> error_files_;  // by local rank
