@@ -242,12 +242,13 @@ TEST_CASE("step graph: a replay that hangs ends by the timeout, and is one entry
   }
 }
 
-// Operation 13 is the first of a replay. A process whose NCCL does not abort in 2 s ends with 1.
+// The double's 14th operation is the first of the replay. A process whose NCCL does not abort in 2
+// s ends with 1.
 TEST_CASE("step graph: a group that fails is aborted while its program keeps the graph") {
   const TempDir temp;
   const std::string path = temp.File("log");
   const auto codes = RunOnDouble(
-      2, DoubleEnv({{"DDPRUN_DOUBLE_FAULT", "hang=13@1"}, {"DDPRUN_DOUBLE_LOG", path}}), [](int) {
+      2, DoubleEnv({{"DDPRUN_DOUBLE_FAULT", "hang=14@1"}, {"DDPRUN_DOUBLE_LOG", path}}), [](int) {
         GraphTraining training;
         EXPECT(training.WarmUp());
         EXPECT(training.graph().Capture(training.step()).ok());
