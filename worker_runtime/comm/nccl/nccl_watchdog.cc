@@ -208,7 +208,8 @@ void NcclCommunicator::AbortCommunication() {
     aborted->set_value();
   }).detach();
   const char* hanging = nullptr;
-  if (is_aborted.wait_until(deadline) != std::future_status::ready) {
+  // The driver has kAnswer left in any case.
+  if (is_aborted.wait_until(deadline - kAnswer) != std::future_status::ready) {
     hanging = "NCCL did not abort";
   } else if (asker_.Run(deadline - Clock::now()) > Clock::duration::zero()) {
     hanging = "the driver of its GPU did not answer";
