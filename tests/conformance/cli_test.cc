@@ -8,8 +8,8 @@
 
 #include "tests/conformance/differences.h"
 #include "tests/conformance/scenario.h"
-#include "tests/conformance/torch_python.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/torch_python.h"
 
 namespace ddprun::testing {
 namespace {

@@ -12,7 +12,7 @@
 
 #include <doctest/doctest.h>
 
-#include "tests/conformance/torch_python.h"
+#include "tests/support/torch_python.h"
 
 namespace ddprun::testing {
 namespace {

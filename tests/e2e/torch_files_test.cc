@@ -1,40 +1,25 @@
 // PyTorch's own writers of error files and timers. Skipped where no Python with torch is.
-#include <cstdlib>
+#include <fstream>
 
 #include <doctest/doctest.h>
 
-#include <fstream>
-
 #include "tests/e2e/job.h"
 #include "tests/support/json.h"
-#include "tests/support/skip.h"
+#include "tests/support/torch_python.h"
 
 namespace ddprun::testing {
 namespace {
 
-// A Python that imports torch; "": none. Asked once: the import takes seconds.
-const std::string& TorchPython() {
-  static const std::string python = [] {
-    const char* named = std::getenv("DDPRUN_TEST_PYTHON");
-    const std::string name = named != nullptr && *named != '\0' ? named : "python3";
-    Subprocess probe({"/usr/bin/env", name, "-c", "import torch.distributed.elastic.timer"});
-    return probe.Wait() == 0 ? name : std::string();
-  }();
-  return python;
-}
-
 std::unique_ptr<Subprocess> RunScript(Job& job, std::vector<std::string> options,
                                       const std::string& script, Subprocess::Options how = {}) {
   std::ofstream(job.File("train.py")) << script;
-  how.env["PYTHON_EXEC"] = TorchPython();
+  how.env["PYTHON_EXEC"] = FindTorchPython().python;
   options.push_back(job.File("train.py"));
   return job.RunRaw(std::move(options), std::move(how));
 }
 
-constexpr char kNone[] = "no Python with torch ($DDPRUN_TEST_PYTHON, python3)";
-
 TEST_CASE("torch files: what @record writes is in the report and in the agent's own error file") {
-  if (TorchPython().empty()) return SkipTest(kNone);
+  if (FindTorchPython().python.empty()) return SkipWithoutTorch();
   Job job;
   auto ddprun = RunScript(job, {"--nproc_per_node=2"}, R"(
 import os, signal
@@ -61,7 +46,7 @@ main()
 }
 
 TEST_CASE("torch files: PyTorch's timer client is heeded") {
-  if (TorchPython().empty()) return SkipTest(kNone);
+  if (FindTorchPython().python.empty()) return SkipWithoutTorch();
   Job job;
   auto ddprun = RunScript(job, {"--nproc_per_node=2"}, R"(
 import os, signal

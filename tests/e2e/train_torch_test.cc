@@ -1,34 +1,16 @@
 // The PyTorch example under the real ddprun: a killed rank costs nothing of the result.
-#include <unistd.h>
-
-#include <cstdlib>
 #include <fstream>
 
 #include <doctest/doctest.h>
 
 #include "tests/e2e/job.h"
-#include "tests/support/skip.h"
+#include "tests/support/torch_python.h"
 
 namespace ddprun::testing {
 namespace {
 
 // Importing PyTorch takes seconds, on a busy machine many.
 constexpr std::chrono::seconds kTraining{300};
-
-// The path of a Python that imports PyTorch; empty: there is none.
-std::string TorchPython() {
-  const char* named = std::getenv("DDPRUN_TEST_PYTHON");
-  for (const std::string& python :
-       {std::string(named == nullptr ? "" : named), std::string("python3")}) {
-    if (python.empty()) continue;
-    Subprocess probe({"/usr/bin/env", python, "-W", "ignore", "-c",
-                      "import sys, torch.distributed; print(sys.executable)"});
-    if (probe.Wait(kTraining) != 0) continue;
-    const std::string out = probe.out();
-    return out.substr(0, out.find('\n'));
-  }
-  return "";
-}
 
 // Saves as the example does, and is killed once, right after its first checkpoint.
 constexpr char kDieOnce[] =
@@ -52,10 +34,8 @@ std::string LastEpoch(const std::string& out) {
 }
 
 TEST_CASE("train_torch.py: a killed rank costs nothing of the result") {
-  const std::string python = TorchPython();
-  if (python.empty()) {
-    return SkipTest("no PyTorch: neither $DDPRUN_TEST_PYTHON nor python3 imports torch");
-  }
+  const std::string& python = FindTorchPython().python;
+  if (python.empty()) return SkipWithoutTorch();
   Job job;
   Subprocess draw({Runfile("tools/make_digits/make_digits"), job.File("digits"), "--train", "500",
                    "--test", "200"});

@@ -2,28 +2,22 @@
 #include <doctest/doctest.h>
 
 #include <chrono>
-#include <cstdlib>
-#include <fstream>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "launcher/cli/option_table.h"
-#include "tests/support/skip.h"
 #include "tests/support/subprocess.h"
+#include "tests/support/torch_python.h"
 
 namespace ddprun::launcher {
 namespace {
 
 // One line an option: what it stores to, "flag" or "value", "variable" or "-", its spellings.
 constexpr char kListOptions[] = R"(
-import sys
-try:
-    from torch.distributed.run import get_args_parser
-    from torch.distributed.argparse_util import check_env, env
-except ImportError as error:
-    print("missing:", error)
-    sys.exit(0)
+from torch.distributed.argparse_util import check_env, env
+from torch.distributed.run import get_args_parser
+
 for action in get_args_parser()._actions:
     if action.option_strings:
         print(action.dest, "flag" if action.nargs == 0 else "value",
@@ -31,19 +25,12 @@ for action in get_args_parser()._actions:
               *action.option_strings)
 )";
 
-std::string Python() {
-  const char* given = std::getenv("DDPRUN_TEST_PYTHON");
-  return given != nullptr && *given != '\0' ? given : "/usr/bin/python3";
-}
-
 TEST_CASE(
     "torchrun's flags: each is ours, in its spellings, with a value or not, with PET_ or not") {
-  const std::string python = Python();
-  if (!std::ifstream(python)) return testing::SkipTest("no " + python);
+  const std::string& python = testing::FindTorchPython().python;
+  if (python.empty()) return testing::SkipWithoutTorch();
   testing::Subprocess lister({python, "-c", kListOptions});
   REQUIRE_MESSAGE(lister.Wait(std::chrono::minutes(5)) == 0, lister.Describe());
-  if (lister.out().rfind("missing:", 0) == 0)
-    return testing::SkipTest("no PyTorch: " + lister.out());
 
   std::istringstream lines(lister.out());
   int count = 0;

@@ -1,7 +1,6 @@
 // --numa_binding beside PyTorch's own functions, on the same fake /sys.
 #include <unistd.h>
 
-#include <cstdlib>
 #include <optional>
 
 #include <doctest/doctest.h>
@@ -13,6 +12,7 @@
 #include "tests/support/skip.h"
 #include "tests/support/subprocess.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/torch_python.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -24,15 +24,9 @@ constexpr char kFindBinding[] =
     "print(os.path.join(s.submodule_search_locations[0], 'numa', 'binding.py') if s else '', "
     "end='')";
 
-std::string Python() {
-  const char* given = std::getenv("DDPRUN_TEST_PYTHON");
-  return given != nullptr && *given != '\0' ? given : "/usr/bin/python3";
-}
-
-// PyTorch's binding.py; empty: there is none.
+// PyTorch's binding.py; empty: this version has none.
 std::string BindingFile() {
-  if (access(Python().c_str(), X_OK) != 0) return "";
-  Subprocess python({Python(), "-c", kFindBinding});
+  Subprocess python({FindTorchPython().python, "-c", kFindBinding});
   REQUIRE_MESSAGE(python.Wait() == 0, python.Describe());
   return access(python.out().c_str(), R_OK) == 0 ? python.out() : "";
 }
@@ -45,7 +39,7 @@ struct Machine {
 
 // One list a line, as PyTorch and as ddprun would bind each GPU's worker.
 std::string TorchBinds(const std::string& file, const Machine& on, NumaBinding binding) {
-  std::vector<std::string> words = {Python(),
+  std::vector<std::string> words = {FindTorchPython().python,
                                     Runfile("tests/launcher/placement/torch_binding.py"),
                                     file,
                                     on.sys.path().string(),
@@ -93,10 +87,9 @@ void CompareOn(const std::string& file, const std::string& description) {
 }
 
 TEST_CASE("binding judged by PyTorch: every mode binds the same CPUs") {
+  if (FindTorchPython().python.empty()) return SkipWithoutTorch();
   const std::string file = BindingFile();
-  if (file.empty()) {
-    return SkipTest("no PyTorch with torch/numa/binding.py (DDPRUN_TEST_PYTHON names a Python)");
-  }
+  if (file.empty()) return SkipTest("this PyTorch has no torch/numa/binding.py");
   for (const std::string& description : SyntheticDescriptions()) CompareOn(file, description);
 }
 

@@ -1,13 +1,13 @@
-// The PyTorch that ddprun is compared with: that of $DDPRUN_TEST_PYTHON, else of python3.
-#ifndef DDPRUN_TESTS_CONFORMANCE_TORCH_PYTHON_H_
-#define DDPRUN_TESTS_CONFORMANCE_TORCH_PYTHON_H_
+// The PyTorch that tests compare with or run: that of $DDPRUN_TEST_PYTHON, else of python3.
+#ifndef DDPRUN_TESTS_SUPPORT_TORCH_PYTHON_H_
+#define DDPRUN_TESTS_SUPPORT_TORCH_PYTHON_H_
 
 #include <string>
 
 namespace ddprun::testing {
 
 struct TorchPython {
-  std::string python;    // empty: there is none
+  std::string python;    // its path; empty: there is none
   std::string torchrun;  // beside it
   std::string folder;    // of both
   std::string problem;   // why there is none
@@ -17,8 +17,9 @@ struct TorchPython {
 const TorchPython& FindTorchPython();
 
 // How a case ends that finds none: skipped, or failed where DDPRUN_TEST_MUST_HAVE_TORCH is set.
+// Use as `return SkipWithoutTorch();`.
 void SkipWithoutTorch();
 
 }  // namespace ddprun::testing
 
-#endif  // DDPRUN_TESTS_CONFORMANCE_TORCH_PYTHON_H_
+#endif  // DDPRUN_TESTS_SUPPORT_TORCH_PYTHON_H_

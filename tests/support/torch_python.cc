@@ -1,4 +1,4 @@
-#include "tests/conformance/torch_python.h"
+#include "tests/support/torch_python.h"
 
 #include <unistd.h>
 
