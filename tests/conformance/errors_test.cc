@@ -45,7 +45,7 @@ TEST_CASE("conformance: the report of a signal") {
 TEST_CASE("conformance: the report of a recorded exception, and its file for the parent") {
   Compare({.name = "report_record",
            .options = {"--standalone", "--nproc_per_node=2"},
-           .command = {"{programs}/recorded.py"},
+           .command = {"{programs}/recorded.py", "no such thing"},
            .env = {{"TORCHELASTIC_ERROR_FILE", "{dir}/tmp/parent.json"}},
            .after = [](Run& run) {
              ObserveReport(run);

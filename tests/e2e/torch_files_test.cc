@@ -10,36 +10,27 @@
 namespace ddprun::testing {
 namespace {
 
-std::unique_ptr<Subprocess> RunScript(Job& job, std::vector<std::string> options,
-                                      const std::string& script, Subprocess::Options how = {}) {
-  std::ofstream(job.File("train.py")) << script;
-  how.env["PYTHON_EXEC"] = FindTorchPython().python;
-  options.push_back(job.File("train.py"));
-  return job.RunRaw(std::move(options), std::move(how));
+// Two workers of a Python program, which must fail with `code`; what ddprun wrote to stderr.
+std::string FailWith(int code, Job& job, std::vector<std::string> program,
+                     std::map<std::string, std::string> env) {
+  env["PYTHON_EXEC"] = FindTorchPython().python;
+  program.insert(program.begin(), "--nproc_per_node=2");
+  auto ddprun = job.RunRaw(std::move(program), {.env = std::move(env)});
+  REQUIRE_MESSAGE(ddprun->Wait() == code, ddprun->Describe());
+  return ddprun->err();
 }
 
 TEST_CASE("torch files: what @record writes is in the report and in the agent's own error file") {
   if (FindTorchPython().python.empty()) return SkipWithoutTorch();
   Job job;
-  auto ddprun = RunScript(job, {"--nproc_per_node=2"}, R"(
-import os, signal
-from torch.distributed.elastic.multiprocessing.errors import record
-
-@record
-def main():
-    if os.environ["RANK"] == "1":
-        raise ValueError("no \x1b[31mdata \udcff")
-    signal.pause()
-
-main()
-)",
-                          {.env = {{"TORCHELASTIC_ERROR_FILE", job.File("own.json")}}});
-  REQUIRE_MESSAGE(ddprun->Wait() == 1, ddprun->Describe());
-  const std::string err = ddprun->err();
+  // Python reads the byte that is no UTF-8 as half a surrogate pair.
+  const std::string err =
+      FailWith(1, job, {Runfile("tests/conformance/programs/recorded.py"), "no \x1b[31mdata \xff"},
+               {{"TORCHELASTIC_ERROR_FILE", job.File("own.json")}});
   CHECK_MESSAGE(
       err.find("  traceback : Traceback (most recent call last):\n    File ") != std::string::npos,
       err);
-  CHECK(err.find("  ValueError: no \\x1b[31mdata \xef\xbf\xbd\n====") != std::string::npos);
+  CHECK(err.find("  RuntimeError: no \\x1b[31mdata \xef\xbf\xbd\n====") != std::string::npos);
   const auto own = ParseJson(ReadFile(job.File("own.json")));
   REQUIRE(own);
   CHECK(own->get<int>("message.errorCode") == 1);
@@ -48,7 +39,7 @@ main()
 TEST_CASE("torch files: PyTorch's timer client is heeded") {
   if (FindTorchPython().python.empty()) return SkipWithoutTorch();
   Job job;
-  auto ddprun = RunScript(job, {"--nproc_per_node=2"}, R"(
+  std::ofstream(job.File("train.py")) << R"(
 import os, signal
 import torch.distributed.elastic.timer as timer
 from torch.distributed.elastic.timer.file_based_local_timer import FileTimerClient
@@ -60,11 +51,11 @@ if os.environ["RANK"] == "1":
     with timer.expires(after=0.1, scope="slow step"):
         signal.pause()
 signal.pause()
-)",
-                          {.env = {{"TORCHELASTIC_ENABLE_FILE_TIMER", "1"}}});
-  REQUIRE_MESSAGE(ddprun->Wait() == 137, ddprun->Describe());
-  CHECK_MESSAGE(ddprun->err().find("rank      : 1 ") != std::string::npos, ddprun->Describe());
-  CHECK(ddprun->err().find("its timer 'slow step' had expired") != std::string::npos);
+)";
+  const std::string err =
+      FailWith(137, job, {job.File("train.py")}, {{"TORCHELASTIC_ENABLE_FILE_TIMER", "1"}});
+  CHECK_MESSAGE(err.find("rank      : 1 ") != std::string::npos, err);
+  CHECK(err.find("its timer 'slow step' had expired") != std::string::npos);
 }
 
 }  // namespace
