@@ -30,6 +30,7 @@
 #include "launcher/process/signals.h"
 #include "launcher/process/worker_env.h"
 #include "launcher/process/worker_group.h"
+#include "rendezvous/base/host_name.h"
 #include "rendezvous/base/steady_clock.h"
 #include "rendezvous/server/connect.h"
 

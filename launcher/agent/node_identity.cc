@@ -35,12 +35,6 @@ std::string FileName(const std::string& text) {
 
 }  // namespace
 
-std::string HostName() {
-  char name[256] = {};
-  if (gethostname(name, sizeof name - 1) != 0 || name[0] == '\0') return "unknown";
-  return name;
-}
-
 NodeId NewNodeId(const std::string& host) {
   uint64_t random = 0;
   // At most 256 bytes are never interrupted, and after boot there is always enough.

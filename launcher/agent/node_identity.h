@@ -1,4 +1,4 @@
-// Who this agent is: its machine's name, an id of its own, and where it keeps its small files.
+// Who this agent is: an id of its own, and where it keeps its small files.
 #ifndef DDPRUN_LAUNCHER_AGENT_NODE_IDENTITY_H_
 #define DDPRUN_LAUNCHER_AGENT_NODE_IDENTITY_H_
 
@@ -8,9 +8,6 @@
 #include "rendezvous/base/ids.h"
 
 namespace ddprun::launcher {
-
-// gethostname(), or "unknown".
-std::string HostName();
 
 // Unique among all agents there are: host name, pid, random bits.
 NodeId NewNodeId(const std::string& host);

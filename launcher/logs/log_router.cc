@@ -1,7 +1,6 @@
 #include "launcher/logs/log_router.h"
 
 #include <fcntl.h>
-#include <limits.h>
 #include <unistd.h>
 
 #include <array>
@@ -17,14 +16,10 @@
 #include "launcher/logs/log_thread.h"
 #include "launcher/logs/output_channel.h"
 #include "launcher/logs/run_folder.h"
+#include "rendezvous/base/host_name.h"
 
 namespace ddprun::launcher {
 namespace {
-
-std::string Hostname() {
-  std::array<char, HOST_NAME_MAX + 1> name{};
-  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
-}
 
 absl::StatusOr<UniqueFd> OpenNull() {
   UniqueFd fd(open("/dev/null", O_WRONLY | O_CLOEXEC));
@@ -45,7 +40,7 @@ LogOptions MakeLogOptions(const LaunchConfig& config, const Environment& environ
   options.console_ranks = config.console_ranks;
   options.stdout_filters = config.stdout_filters;
   options.stderr_filters = config.stderr_filters;
-  options.hostname = Hostname();
+  options.hostname = HostName();
   options.inherit_stderr = environment.Get("DDPRUN_STDERR") == "inherit";
   if (const auto temp = environment.Get("TMPDIR"); temp && !temp->empty()) {
     options.temp_dir = options.memory_dir = *temp;

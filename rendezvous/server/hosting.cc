@@ -2,12 +2,12 @@
 
 #include <ifaddrs.h>
 #include <netinet/in.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <cstring>
+
+#include "rendezvous/base/host_name.h"
 
 namespace ddprun::rendezvous {
 namespace {
@@ -31,8 +31,7 @@ bool IsSameHost(const std::string& asked, const std::string& ours) {
 
 MachineNames ThisMachine() {
   MachineNames machine;
-  std::array<char, 256> name{};
-  if (gethostname(name.data(), name.size() - 1) == 0) machine.host_name = name.data();
+  machine.host_name = HostName();
   ifaddrs* list = nullptr;
   if (getifaddrs(&list) != 0) return machine;
   for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {

@@ -15,7 +15,7 @@ namespace ddprun::rendezvous {
 
 // This machine as others may name it.
 struct MachineNames {
-  std::string host_name;               // gethostname: short, or fully qualified
+  std::string host_name;               // HostName
   std::vector<std::string> addresses;  // IpText of every interface
 };
 MachineNames ThisMachine();

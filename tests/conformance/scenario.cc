@@ -12,6 +12,7 @@
 
 #include <doctest/doctest.h>
 
+#include "rendezvous/base/host_name.h"
 #include "tests/support/torch_python.h"
 
 namespace ddprun::testing {
@@ -46,12 +47,6 @@ std::vector<std::string> LinesOf(const std::string& text) {
 
 std::string Trimmed(const std::string& line) {
   return line.substr(std::min(line.size(), line.find_first_not_of(' ')));
-}
-
-std::string HostName() {
-  char name[256] = "";
-  gethostname(name, sizeof name - 1);
-  return name;
 }
 
 std::string ClassOfExit(std::optional<int> code) {
@@ -262,7 +257,7 @@ std::string Run::Normalised(std::string text) const {
   ReplaceAll(text, Dir(), "{dir}");
   ReplaceAll(text, ":" + std::to_string(job_.port()), ":{port}");
   if (text == std::to_string(job_.port())) text = "{port}";
-  if (!host.empty()) ReplaceAll(text, host, "{host}");
+  ReplaceAll(text, host, "{host}");
   text = std::regex_replace(text, uuid, "{uuid}");
   return std::regex_replace(text, run_folder, "_{random}/attempt_");
 }
