@@ -1,6 +1,4 @@
 // Strangers at the ports of a running job: dropped, and the job does not notice.
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -9,33 +7,14 @@
 
 #include <doctest/doctest.h>
 
-#include "rendezvous/base/check.h"
 #include "rendezvous/base/unique_fd.h"
 #include "tests/e2e/job.h"
+#include "tests/rendezvous/server/sockets.h"
 
 namespace ddprun::testing {
 namespace {
 
 using namespace std::chrono_literals;
-
-UniqueFd Connect(int port) {
-  UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<uint16_t>(port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  DDP_CHECK(connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
-  return fd;
-}
-
-void Send(const UniqueFd& fd, const std::string& bytes) {
-  size_t sent = 0;
-  while (sent < bytes.size()) {
-    const ssize_t count = send(fd.get(), bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
-    if (count <= 0) return;  // dropped already
-    sent += static_cast<size_t>(count);
-  }
-}
 
 // Whether the other side closes the connection; what it says before that is skipped.
 bool IsDropped(const UniqueFd& fd, std::chrono::milliseconds patience = 20s) {
@@ -63,25 +42,25 @@ size_t ResidentKiB(int pid) {
   return at == std::string::npos ? 0 : std::stoul(status.substr(at + 6));
 }
 
-void Disturb(int port) {
+void Disturb(uint16_t port) {
+  std::vector<std::string> sayings = {
+      "",
+      "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+      "SSH-2.0-OpenSSH_9.2\r\n",
+      // The first byte of TLS.
+      "\x16\x03\x01" + Garbage(512, 99),
+      // A store's greeting, then an oversized key.
+      std::string("\x00\xce\xf7\x85\x3c\x03", 6) +
+          std::string("\xff\xff\xff\xff\xff\xff\xff\x7f", 8) + Garbage(100'000, 7),
+      // HTTP/2's preface and nothing more.
+      "PRI * HTTP/2.0\r\n",
+  };
+  for (uint32_t seed = 0; seed < 8; ++seed) sayings.push_back(Garbage(100'000, seed));
   std::vector<UniqueFd> connections;
-  for (uint32_t seed = 0; seed < 8; ++seed) {
-    connections.push_back(Connect(port));
-    Send(connections.back(), Garbage(100'000, seed));
+  for (const std::string& saying : sayings) {
+    connections.push_back(rendezvous::ConnectTo(port));
+    rendezvous::SendAll(connections.back().get(), saying);
   }
-  connections.push_back(Connect(port));  // says nothing
-  connections.push_back(Connect(port));
-  Send(connections.back(), "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
-  connections.push_back(Connect(port));
-  Send(connections.back(), "SSH-2.0-OpenSSH_9.2\r\n");
-  connections.push_back(Connect(port));  // the first byte of TLS
-  Send(connections.back(), "\x16\x03\x01" + Garbage(512, 99));
-  connections.push_back(Connect(port));  // a store's greeting, then an oversized key
-  Send(connections.back(), std::string("\x00\xce\xf7\x85\x3c\x03", 6) +
-                               std::string("\xff\xff\xff\xff\xff\xff\xff\x7f", 8) +
-                               Garbage(100'000, 7));
-  connections.push_back(Connect(port));  // HTTP/2's preface and nothing more
-  Send(connections.back(), "PRI * HTTP/2.0\r\n");
   for (size_t i = 0; i < connections.size(); ++i) {
     CHECK_MESSAGE(IsDropped(connections[i]), "connection ", i, " to port ", port, " is kept");
   }

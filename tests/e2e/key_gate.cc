@@ -1,7 +1,5 @@
 #include "tests/e2e/key_gate.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -13,15 +11,14 @@
 #include "rendezvous/base/check.h"
 #include "rendezvous/base/listening_socket.h"
 #include "tests/rendezvous/server/sockets.h"
+#include "tests/support/loopback.h"
 
 namespace ddprun::testing {
 
 KeyGate::KeyGate(uint16_t target, std::string key)
     : target_(target), key_(std::move(key)), wake_(eventfd(0, EFD_CLOEXEC)) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  listener_ = OpenListeningSocket(reinterpret_cast<sockaddr*>(&address), sizeof address, 16);
+  const sockaddr_in address = Loopback(0);
+  listener_ = OpenListeningSocket(reinterpret_cast<const sockaddr*>(&address), sizeof address, 16);
   DDP_CHECK(listener_.is_open());
   port_ = LocalPort(listener_.get());
   thread_ = std::thread([this] { Run(); });

@@ -11,6 +11,7 @@
 #include "ddp/store.h"
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/store/store_server.h"
+#include "tests/support/loopback.h"
 
 namespace ddp {
 namespace {
@@ -92,9 +93,7 @@ class ScriptedPeer {
 
   explicit ScriptedPeer(Start start = Start::kListening)
       : listener_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    sockaddr_in address = ddprun::testing::Loopback(0);
     socklen_t size = sizeof(address);
     auto* raw = reinterpret_cast<sockaddr*>(&address);
     REQUIRE(bind(listener_.get(), raw, size) == 0);

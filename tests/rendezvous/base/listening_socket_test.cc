@@ -1,22 +1,16 @@
 #include "rendezvous/base/listening_socket.h"
 
-#include <arpa/inet.h>
 #include <doctest/doctest.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 
 #include <cerrno>
+
+#include "tests/support/loopback.h"
 
 namespace ddprun {
 namespace {
 
-sockaddr_in Loopback(uint16_t port) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(port);
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  return address;
-}
+using testing::Loopback;
 
 UniqueFd Listen(const sockaddr_in& address) {
   return OpenListeningSocket(reinterpret_cast<const sockaddr*>(&address), sizeof address, 8);

@@ -8,17 +8,12 @@
 #include <array>
 
 #include "rendezvous/base/check.h"
+#include "tests/support/loopback.h"
 
 namespace ddprun::rendezvous {
 namespace {
 
-sockaddr_in Loopback(uint16_t port) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(port);
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  return address;
-}
+using testing::Loopback;
 
 UniqueFd Bind(uint16_t& port) {
   UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));

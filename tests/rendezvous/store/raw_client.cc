@@ -13,6 +13,8 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/support/loopback.h"
+
 namespace ddprun::rendezvous {
 namespace {
 
@@ -29,16 +31,14 @@ bool AwaitInput(int fd) {
 RawClient::RawClient(uint16_t port, bool is_ipv6)
     : fd_(socket(is_ipv6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
   REQUIRE_MESSAGE(fd_.is_open(), std::strerror(errno));
-  sockaddr_in v4{};
-  v4.sin_family = AF_INET;
-  v4.sin_port = htons(port);
-  v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const sockaddr_in v4 = testing::Loopback(port);
   sockaddr_in6 v6{};
   v6.sin6_family = AF_INET6;
   v6.sin6_port = htons(port);
   v6.sin6_addr = in6addr_loopback;
-  const int result = is_ipv6 ? connect(fd_.get(), reinterpret_cast<sockaddr*>(&v6), sizeof(v6))
-                             : connect(fd_.get(), reinterpret_cast<sockaddr*>(&v4), sizeof(v4));
+  const int result = is_ipv6
+                         ? connect(fd_.get(), reinterpret_cast<sockaddr*>(&v6), sizeof(v6))
+                         : connect(fd_.get(), reinterpret_cast<const sockaddr*>(&v4), sizeof(v4));
   REQUIRE_MESSAGE(result == 0, std::strerror(errno));
   const int on = 1;
   setsockopt(fd_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));

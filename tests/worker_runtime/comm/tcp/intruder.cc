@@ -1,13 +1,12 @@
 #include "tests/worker_runtime/comm/tcp/intruder.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 
 #include <cerrno>
 
 #include "rendezvous/base/check.h"
+#include "tests/support/loopback.h"
 
 namespace ddprun::testing {
 namespace {
@@ -28,10 +27,7 @@ bool Await(int socket, short events) {
 Intruder::Intruder(uint16_t port)
     : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
   DDP_CHECK(socket_.is_open());
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(port);
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const sockaddr_in address = Loopback(port);
   const int result =
       connect(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
   DDP_CHECK(result == 0 || errno == EINPROGRESS || errno == ECONNREFUSED);
