@@ -7,29 +7,13 @@
 #include "rendezvous/client/grpc_rendezvous_client.h"
 #include "rendezvous/server/coordinator.h"
 #include "tests/rendezvous/server/event_log.h"
+#include "tests/rendezvous/server/over_sockets.h"
 #include "tests/rendezvous/server/sockets.h"
 
 namespace ddprun::rendezvous {
 namespace {
 
 constexpr Duration kPatience = EventLog::kPatience;
-
-std::unique_ptr<Coordinator> StartListening(Policy policy, uint16_t port = 0) {
-  Coordinator::Options options;
-  options.policy = std::move(policy);
-  options.listen = Coordinator::Listen{.host = "", .port = port};
-  auto coordinator = Coordinator::Start(std::move(options));
-  REQUIRE_MESSAGE(coordinator.ok(), coordinator.status().ToString());
-  return *std::move(coordinator);
-}
-
-std::unique_ptr<RendezvousClient> Connect(uint16_t port, EventLog& log,
-                                          const std::string& host = "127.0.0.1",
-                                          const std::string& run_id = "run-1") {
-  GrpcClientOptions options;
-  options.endpoint = Endpoint{host, port, run_id};
-  return StartGrpcClient(std::move(options), log.handler());
-}
 
 TEST_CASE("grpc: a remote and a local agent form a round, finish it and acknowledge the verdict") {
   EventLog local_log;

@@ -9,10 +9,9 @@
 #include <iterator>
 
 #include "rendezvous/base/steady_clock.h"
-#include "rendezvous/client/grpc_rendezvous_client.h"
 #include "rendezvous/client/library_log.h"
-#include "rendezvous/server/coordinator.h"
 #include "tests/rendezvous/server/event_log.h"
+#include "tests/rendezvous/server/over_sockets.h"
 #include "tests/rendezvous/server/sockets.h"
 #include "tests/support/temp_dir.h"
 
@@ -21,25 +20,19 @@ namespace {
 
 void MakeTrouble() {
   EventLog log;
-  Coordinator::Options options;
-  options.policy = TestPolicy(1, 1);
-  options.listen = Coordinator::Listen{};
-  auto coordinator = Coordinator::Start(std::move(options));
-  REQUIRE(coordinator.ok());
-  Proxy proxy((*coordinator)->port());
-  GrpcClientOptions client_options;
-  client_options.endpoint = Endpoint{"127.0.0.1", proxy.port(), "run-1"};
-  auto client = StartGrpcClient(std::move(client_options), log.handler());
+  auto coordinator = StartListening(TestPolicy(1, 1));
+  Proxy proxy(coordinator->port());
+  const auto client = Connect(proxy.port(), log);
   NodeInfo node = TestNode("n", 1, 1);
   node.host = "not utf-8: \xff";
   client->Join(node);
   const auto assigned = log.Await<Assigned>();
-  const UniqueFd stranger = ConnectTo((*coordinator)->port());
+  const UniqueFd stranger = ConnectTo(coordinator->port());
   SendAll(stranger.get(), "PRI * garbage\r\n");
   ReadToEnd(stranger.get());
   proxy.Cut();
   const bool is_restored = log.Await<ContactRestored>().has_value();
-  coordinator->reset();
+  coordinator.reset();
   const bool is_lost = log.Await<ContactLost>().has_value();
   REQUIRE(assigned);
   REQUIRE(is_restored);

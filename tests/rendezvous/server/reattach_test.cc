@@ -2,31 +2,13 @@
 #include <doctest/doctest.h>
 
 #include "rendezvous/base/steady_clock.h"
-#include "rendezvous/client/grpc_rendezvous_client.h"
 #include "rendezvous/client/idle_limit.h"
-#include "rendezvous/server/coordinator.h"
 #include "tests/rendezvous/server/event_log.h"
+#include "tests/rendezvous/server/over_sockets.h"
 #include "tests/rendezvous/server/sockets.h"
 
 namespace ddprun::rendezvous {
 namespace {
-
-constexpr Duration kPatience = EventLog::kPatience;
-
-std::unique_ptr<Coordinator> StartListening(Policy policy, uint16_t port = 0) {
-  Coordinator::Options options;
-  options.policy = std::move(policy);
-  options.listen = Coordinator::Listen{.host = "", .port = port};
-  auto coordinator = Coordinator::Start(std::move(options));
-  REQUIRE_MESSAGE(coordinator.ok(), coordinator.status().ToString());
-  return *std::move(coordinator);
-}
-
-std::unique_ptr<RendezvousClient> Connect(uint16_t port, EventLog& log) {
-  GrpcClientOptions options;
-  options.endpoint = Endpoint{"127.0.0.1", port, "run-1"};
-  return StartGrpcClient(std::move(options), log.handler());
-}
 
 TEST_CASE("reattach: a cut connection is replaced and the round goes on") {
   EventLog log;

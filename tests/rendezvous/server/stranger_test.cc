@@ -12,9 +12,8 @@
 #include <vector>
 
 #include "rendezvous/base/steady_clock.h"
-#include "rendezvous/client/grpc_rendezvous_client.h"
-#include "rendezvous/server/coordinator.h"
 #include "tests/rendezvous/server/event_log.h"
+#include "tests/rendezvous/server/over_sockets.h"
 #include "tests/rendezvous/server/sockets.h"
 
 namespace ddprun::rendezvous {
@@ -85,15 +84,9 @@ bool HasEnded(int fd) {
 
 TEST_CASE("strangers: who does not join in five seconds is dropped, however busy it looks") {
   EventLog log;
-  Coordinator::Options coordinator_options;
-  coordinator_options.policy = TestPolicy(1, 1);
-  coordinator_options.listen = Coordinator::Listen{.host = "", .port = 0};
-  auto coordinator = Coordinator::Start(std::move(coordinator_options));
-  REQUIRE_MESSAGE(coordinator.ok(), coordinator.status().ToString());
-  const uint16_t port = (*coordinator)->port();
-  GrpcClientOptions options;
-  options.endpoint = Endpoint{"127.0.0.1", port, "run-1"};
-  auto client = StartGrpcClient(std::move(options), log.handler());
+  const auto coordinator = StartListening(TestPolicy(1, 1));
+  const uint16_t port = coordinator->port();
+  const auto client = Connect(port, log);
   client->Join(TestNode("a", 1, 1));
   const auto assigned = log.Await<Assigned>();
   REQUIRE_MESSAGE(assigned, log.Text());
