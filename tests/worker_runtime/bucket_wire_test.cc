@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/worker_runtime/all_reduce_only.h"
 #include "worker_runtime/gradient_reducer.h"
 
 namespace ddp::internal {
@@ -17,7 +18,7 @@ char compute, optimizer;  // their addresses are the streams
 const char* NameOf(Stream stream) { return stream == &compute ? " compute" : " optimizer"; }
 
 // A GPU's communicator on which nothing is ever done: whoever waits for it on the host fails.
-class RecordingCommunicator : public Communicator {
+class RecordingCommunicator : public AllReduceOnly {
  public:
   explicit RecordingCommunicator(Lines& lines) : lines_(lines) {}
 
@@ -37,15 +38,6 @@ class RecordingCommunicator : public Communicator {
                      (op == ReduceOp::kSum ? " sum" : " average") + NameOf(stream));
     return std::make_unique<Pending>(lines_, Describe(data));
   }
-  std::unique_ptr<Work> Broadcast(void*, size_t, DType, int, Stream) override { return nullptr; }
-  std::unique_ptr<Work> AllGather(const void*, void*, size_t, DType, Stream) override {
-    return nullptr;
-  }
-  std::unique_ptr<Work> ReduceScatter(const void*, void*, size_t, DType, ReduceOp,
-                                      Stream) override {
-    return nullptr;
-  }
-  std::unique_ptr<Work> Barrier() override { return nullptr; }
   void Abort(const std::string& reason) override { lines_.push_back("abort " + reason); }
   absl::Status error() const override { return absl::OkStatus(); }
 

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "tests/worker_runtime/all_reduce_only.h"
+
 namespace ddp::internal {
 namespace {
 
@@ -14,7 +16,7 @@ using TimePoint = Work::Clock::time_point;
 // One rank's view of a group in virtual time: every all-reduce takes `delay`, one after the other,
 // beside the caller. Waiting for one moves the clock to its end. So what a step costs is computed
 // instead of measured.
-class DelayedCommunicator : public Communicator {
+class DelayedCommunicator : public AllReduceOnly {
  public:
   explicit DelayedCommunicator(milliseconds delay, int world_size = 2)
       : delay_(delay), world_size_(world_size) {}
@@ -36,15 +38,6 @@ class DelayedCommunicator : public Communicator {
     ++launched;
     return std::make_unique<Timed>(*this, begin, busy_until_);
   }
-  std::unique_ptr<Work> Broadcast(void*, size_t, DType, int, Stream) override { return nullptr; }
-  std::unique_ptr<Work> AllGather(const void*, void*, size_t, DType, Stream) override {
-    return nullptr;
-  }
-  std::unique_ptr<Work> ReduceScatter(const void*, void*, size_t, DType, ReduceOp,
-                                      Stream) override {
-    return nullptr;
-  }
-  std::unique_ptr<Work> Barrier() override { return nullptr; }
   void Abort(const std::string& reason) override {
     if (error_.ok()) error_ = absl::AbortedError(reason);
   }
