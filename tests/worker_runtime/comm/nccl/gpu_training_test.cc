@@ -8,6 +8,7 @@
 #include "ddp/distributed_data_parallel.h"
 #include "rendezvous/base/check.h"
 #include "rendezvous/base/steady_clock.h"
+#include "tests/support/expect.h"
 #include "tests/support/subprocess.h"
 #include "tests/support/temp_dir.h"
 #include "tests/worker_runtime/comm/nccl/gpu_rank.h"
@@ -20,15 +21,6 @@ using ddp::internal::CudaPointer;
 using ddp::internal::CudaStream;
 using ddp::internal::kCudaSuccess;
 using Floats = std::vector<float>;
-
-// In a rank's process a failed check of doctest would be nobody's.
-#define EXPECT(claim)                                                          \
-  do {                                                                         \
-    if (!(claim)) {                                                            \
-      std::fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #claim); \
-      return 1;                                                                \
-    }                                                                          \
-  } while (false)
 
 // Three parameters of 1,000 elements, each in a bucket of its own.
 constexpr size_t kCount = 1000;

@@ -1,5 +1,6 @@
 #include "tests/worker_runtime/comm/nccl/graph_training.h"
 
+#include <cstdio>
 #include <utility>
 
 #include "rendezvous/base/check.h"

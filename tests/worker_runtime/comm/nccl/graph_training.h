@@ -2,7 +2,6 @@
 #ifndef DDPRUN_TESTS_WORKER_RUNTIME_COMM_NCCL_GRAPH_TRAINING_H_
 #define DDPRUN_TESTS_WORKER_RUNTIME_COMM_NCCL_GRAPH_TRAINING_H_
 
-#include <cstdio>
 #include <deque>
 #include <memory>
 #include <string>
@@ -10,18 +9,10 @@
 
 #include "ddp/distributed_data_parallel.h"
 #include "ddp/step_graph.h"
+#include "tests/support/expect.h"  // IWYU pragma: export
 #include "tests/worker_runtime/comm/nccl/gpu_rank.h"
 
 namespace ddprun::testing {
-
-// In a rank's process a failed check of doctest would be nobody's.
-#define EXPECT(claim)                                                          \
-  do {                                                                         \
-    if (!(claim)) {                                                            \
-      std::fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #claim); \
-      return 1;                                                                \
-    }                                                                          \
-  } while (false)
 
 // Prints the text when the words are not in it.
 bool Has(const std::string& text, const std::string& words);

@@ -6,6 +6,7 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/support/expect.h"
 #include "tests/support/temp_dir.h"
 #include "tests/worker_runtime/comm/nccl/gpu_rank.h"
 
@@ -15,15 +16,6 @@ namespace {
 using ddp::DType;
 using ddp::ReduceOp;
 using Floats = std::vector<float>;
-
-// In a rank's process a failed check of doctest would be nobody's.
-#define EXPECT(claim)                                                          \
-  do {                                                                         \
-    if (!(claim)) {                                                            \
-      std::fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #claim); \
-      return 1;                                                                \
-    }                                                                          \
-  } while (false)
 
 int CheckCollectives(int rank, int size) {
   const auto group = GpuGroup();
