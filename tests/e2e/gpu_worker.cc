@@ -15,64 +15,30 @@
 #include <vector>
 
 #include "ddp/ddp.h"
-#include "worker_runtime/gpu/gpu_runtime.h"
+#include "tools/gpu_check_program/rank.h"
+#include "worker_runtime/gpu/cuda_objects.h"
 
 namespace {
 
-using ddp::internal::CudaApi;
-using ddp::internal::CudaPointer;
-using ddp::internal::CudaStream;
+using ddp::internal::AddressOf;
+using ddprun::gpu_check::Gpu;
+using ddprun::gpu_check::MustBeOk;
 
 constexpr size_t kCount = 10000;
+constexpr size_t kBytes = kCount * sizeof(float);
 constexpr int kLayers = 4;
 
-void MustBeOk(const char* what, const absl::Status& status) {
-  if (status.ok()) return;
-  std::fprintf(stderr, "gpu_worker: %s: %s\n", what, std::string(status.message()).c_str());
-  std::exit(EXIT_FAILURE);
+// Queued behind what is on the stream: `values` stay until it is done.
+void QueueWrite(Gpu& gpu, void* to, const std::vector<float>& values) {
+  gpu.Check("cuMemcpyHtoDAsync",
+            gpu.api().cuMemcpyHtoDAsync(AddressOf(to), values.data(), kBytes, gpu.stream()));
 }
 
-// The driver, called so that an error ends the program.
-class Gpu {
- public:
-  explicit Gpu(int ordinal) : api_(ddp::internal::Cuda()->api) {
-    ddp::internal::CudaDevice device = 0;
-    ddp::internal::CudaContext context = nullptr;
-    Check("cuDeviceGet", api_.cuDeviceGet(&device, ordinal));
-    Check("cuDevicePrimaryCtxRetain", api_.cuDevicePrimaryCtxRetain(&context, device));
-    Check("cuCtxSetCurrent", api_.cuCtxSetCurrent(context));
-    Check("cuStreamCreateWithPriority",
-          api_.cuStreamCreateWithPriority(&stream_, ddp::internal::kCudaStreamNonBlocking, 0));
-  }
-  CudaStream stream() const { return stream_; }
-  CudaPointer Allocate(const std::vector<float>& values) {
-    CudaPointer pointer = 0;
-    Check("cuMemAlloc", api_.cuMemAlloc(&pointer, values.size() * sizeof(float)));
-    Write(pointer, values);
-    Synchronize();
-    return pointer;
-  }
-  void Write(CudaPointer to, const std::vector<float>& values) {
-    Check("cuMemcpyHtoDAsync",
-          api_.cuMemcpyHtoDAsync(to, values.data(), values.size() * sizeof(float), stream_));
-  }
-  std::vector<float> Read(CudaPointer from) {
-    std::vector<float> values(kCount);
-    Check("cuMemcpyDtoHAsync",
-          api_.cuMemcpyDtoHAsync(values.data(), from, kCount * sizeof(float), stream_));
-    Synchronize();
-    return values;
-  }
-  void Synchronize() { Check("cuStreamSynchronize", api_.cuStreamSynchronize(stream_)); }
-
- private:
-  void Check(const char* call, ddp::internal::CudaResult result) {
-    MustBeOk("cuda", ddp::internal::CudaStatus(api_, call, result));
-  }
-
-  const CudaApi& api_;
-  CudaStream stream_ = nullptr;
-};
+std::vector<float> Read(Gpu& gpu, const void* from) {
+  std::vector<float> values(kCount);
+  gpu.Read(values.data(), from, kBytes);
+  return values;
+}
 
 struct Fault {
   std::string kind;
@@ -84,11 +50,12 @@ void Train(ddp::ProcessGroup& group, int steps, const Fault& fault) {
   Gpu gpu(group.gpu());
   ddp::DistributedDataParallel ddp(group.communicator(),
                                    {.bucket_cap_bytes = 50'000, .first_bucket_bytes = 50'000});
-  std::vector<CudaPointer> layers;
+  std::vector<void*> layers;
+  const std::vector<float> start(kCount, static_cast<float>(group.rank()));
   for (int i = 0; i < kLayers; ++i) {
-    layers.push_back(gpu.Allocate(std::vector<float>(kCount, static_cast<float>(group.rank()))));
-    ddp.AddParameter("layer" + std::to_string(i), reinterpret_cast<void*>(layers.back()), kCount,
-                     ddp::DType::kFloat32);
+    layers.push_back(gpu.Allocate(kBytes));
+    gpu.Write(layers.back(), start.data(), kBytes);
+    ddp.AddParameter("layer" + std::to_string(i), layers.back(), kCount, ddp::DType::kFloat32);
   }
   MustBeOk("finalize", ddp.Finalize());
   std::vector<std::vector<float>> gradients(kLayers);
@@ -100,22 +67,20 @@ void Train(ddp::ProcessGroup& group, int steps, const Fault& fault) {
     }
     MustBeOk("zero", ddp.ZeroGrad(gpu.stream()));
     for (int i = kLayers - 1; i >= 0; --i) {
-      gradients[i] = gpu.Read(layers[i]);
+      gradients[i] = Read(gpu, layers[i]);
       for (float& value : gradients[i]) value -= target;
-      gpu.Write(reinterpret_cast<CudaPointer>(ddp.GradientPtr(i)), gradients[i]);
+      QueueWrite(gpu, ddp.GradientPtr(i), gradients[i]);
       MustBeOk("gradient", ddp.GradientReady(i, gpu.stream()));
     }
     MustBeOk("finish", ddp.Finish(gpu.stream()));
     for (int i = 0; i < kLayers; ++i) {
-      std::vector<float> values = gpu.Read(layers[i]);
-      const std::vector<float> gradient =
-          gpu.Read(reinterpret_cast<CudaPointer>(ddp.GradientPtr(i)));
+      std::vector<float> values = Read(gpu, layers[i]);
+      const std::vector<float> gradient = Read(gpu, ddp.GradientPtr(i));
       for (size_t k = 0; k < kCount; ++k) values[k] -= 0.5f * gradient[k];
-      gpu.Write(layers[i], values);
-      gpu.Synchronize();
+      gpu.Write(layers[i], values.data(), kBytes);
     }
   }
-  const float last = gpu.Read(layers[0])[kCount - 1];
+  const float last = Read(gpu, layers[0])[kCount - 1];
   std::printf("rank %d learned %.3f, restarts %d, %s\n", group.rank(), static_cast<double>(last),
               group.restart_count(), group.description().c_str());
 }
