@@ -20,16 +20,12 @@
 namespace ddp::internal {
 namespace {
 
+using ddprun::FileError;
 using ddprun::SyncDirectory;
 using ddprun::UniqueFd;
 using ddprun::WriteAll;
 
 constexpr size_t kChunkBytes = 1 << 20;
-
-absl::Status Errno(absl::string_view call, absl::string_view path) {
-  const int error = errno;
-  return absl::ErrnoToStatus(error, absl::StrCat(call, " \"", path, "\""));
-}
 
 absl::Status DataLoss(absl::string_view path, absl::string_view why) {
   return absl::DataLossError(absl::StrCat("\"", path, "\": ", why));
@@ -41,7 +37,7 @@ absl::Status ReadAll(int fd, void* data, size_t bytes, const std::string& path) 
     const ssize_t got = ::read(fd, p, std::min(bytes, size_t{1} << 30));
     if (got < 0) {
       if (errno == EINTR) continue;
-      return Errno("read", path);
+      return FileError("read", path);
     }
     if (got == 0) return DataLoss(path, "it became shorter while it was read");
     p += got;
@@ -58,7 +54,7 @@ std::string TemporaryPath(const std::string& directory, const std::string& name)
 absl::Status WriteContent(const std::string& path, const TrainingState& state,
                           std::span<const Tensor> tensors) {
   const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-  if (fd.get() < 0) return Errno("create", path);
+  if (fd.get() < 0) return FileError("create", path);
   Sha256 hash;
   const auto put = [&](const void* data, size_t bytes) {
     hash.Add(data, bytes);
@@ -72,7 +68,7 @@ absl::Status WriteContent(const std::string& path, const TrainingState& state,
   const Sha256::Digest digest = hash.Finish();
   const auto* digest_bytes = reinterpret_cast<const char*>(digest.data());
   if (status.ok()) status = WriteAll(fd.get(), {digest_bytes, digest.size()}, path);
-  if (status.ok() && ::fsync(fd.get()) != 0) status = Errno("fsync", path);
+  if (status.ok() && ::fsync(fd.get()) != 0) status = FileError("fsync", path);
   return status;
 }
 
@@ -119,7 +115,7 @@ absl::StatusOr<CheckpointHeader> ReadHeader(int fd, uint64_t file_bytes, const s
 // The size of a file that may be a checkpoint: long enough, with the right magic.
 absl::StatusOr<uint64_t> CheckMagic(int fd, const std::string& path) {
   struct stat info;
-  if (::fstat(fd, &info) != 0) return Errno("stat", path);
+  if (::fstat(fd, &info) != 0) return FileError("stat", path);
   const uint64_t bytes = static_cast<uint64_t>(info.st_size);
   if (bytes < kPrefixBytes + sizeof(Sha256::Digest)) {
     return DataLoss(path, absl::StrCat("it is truncated to ", bytes, " bytes"));
@@ -129,7 +125,7 @@ absl::StatusOr<uint64_t> CheckMagic(int fd, const std::string& path) {
   if (absl::string_view(magic, sizeof(magic)) != kCheckpointMagic) {
     return DataLoss(path, absl::StrCat("it does not start with \"", kCheckpointMagic, "\""));
   }
-  if (::lseek(fd, 0, SEEK_SET) != 0) return Errno("seek", path);
+  if (::lseek(fd, 0, SEEK_SET) != 0) return FileError("seek", path);
   return bytes;
 }
 
@@ -140,7 +136,8 @@ absl::Status WriteCheckpointFile(const std::string& directory, const std::string
   const std::string path = absl::StrCat(directory, "/", name);
   const std::string temporary = TemporaryPath(directory, name);
   absl::Status status = WriteContent(temporary, state, tensors);
-  if (status.ok() && ::rename(temporary.c_str(), path.c_str()) != 0) status = Errno("rename", path);
+  if (status.ok() && ::rename(temporary.c_str(), path.c_str()) != 0)
+    status = FileError("rename", path);
   if (!status.ok()) {
     ::unlink(temporary.c_str());
     return status;
@@ -153,7 +150,7 @@ absl::Status TryCheckpointFile(const std::string& directory) {
   absl::Status status;
   {
     const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-    status = fd.is_open() ? WriteAll(fd.get(), "x", path) : Errno("create", path);
+    status = fd.is_open() ? WriteAll(fd.get(), "x", path) : FileError("create", path);
   }
   ::unlink(path.c_str());
   return status;
@@ -162,11 +159,11 @@ absl::Status TryCheckpointFile(const std::string& directory) {
 absl::StatusOr<TrainingState> ReadCheckpointFile(const std::string& path,
                                                  std::span<const Tensor> tensors) {
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (fd.get() < 0) return Errno("open", path);
+  if (fd.get() < 0) return FileError("open", path);
   const absl::StatusOr<uint64_t> bytes = CheckMagic(fd.get(), path);
   if (!bytes.ok()) return bytes.status();
   if (absl::Status status = VerifyChecksum(fd.get(), *bytes, path); !status.ok()) return status;
-  if (::lseek(fd.get(), 0, SEEK_SET) != 0) return Errno("seek", path);
+  if (::lseek(fd.get(), 0, SEEK_SET) != 0) return FileError("seek", path);
   absl::StatusOr<CheckpointHeader> header = ReadHeader(fd.get(), *bytes, path);
   if (!header.ok()) return header.status();
   if (absl::Status status = CheckSameTensors(header->tensors, tensors); !status.ok()) {

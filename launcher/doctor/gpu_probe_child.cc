@@ -4,7 +4,6 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <string>
 
 #include "absl/status/status.h"
@@ -12,6 +11,7 @@
 #include "launcher/doctor/gpu_report.h"
 #include "launcher/doctor/nccl_build.h"
 #include "launcher/process/exit_status.h"
+#include "rendezvous/base/durable_file.h"
 #include "worker_runtime/gpu/device_uuid.h"
 
 namespace ddprun::launcher {
@@ -68,13 +68,7 @@ absl::StatusOr<Gpu> DescribeGpu(const CudaApi& api, int index) {
 
 // Whole lines at once: a pipe takes them without splitting.
 void WriteLine(int fd, const std::string& line) {
-  size_t done = 0;
-  while (done < line.size()) {
-    const ssize_t count = write(fd, line.data() + done, line.size() - done);
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) _exit(kExitMachine);  // nobody listens any more
-    done += static_cast<size_t>(count);
-  }
+  if (!WriteAll(fd, line, "stdout").ok()) _exit(kExitMachine);  // nobody listens any more
 }
 
 // stdout for ourselves: a library that prints there (NCCL_DEBUG does) must not write among the

@@ -15,19 +15,19 @@ namespace {
 // Linux writes at most 2 GiB - 4 KiB at once, and says so by a short count.
 constexpr size_t kMaxWrite = size_t{1} << 30;
 
-absl::Status Errno(absl::string_view call, const std::string& path) {
+}  // namespace
+
+absl::Status FileError(absl::string_view call, absl::string_view path) {
   const int error = errno;
   return absl::ErrnoToStatus(error, absl::StrCat(call, " \"", path, "\""));
 }
-
-}  // namespace
 
 absl::Status WriteAll(int fd, absl::string_view bytes, const std::string& path) {
   while (!bytes.empty()) {
     const ssize_t written = write(fd, bytes.data(), std::min(bytes.size(), kMaxWrite));
     if (written < 0) {
       if (errno == EINTR) continue;
-      return Errno("write", path);
+      return FileError("write", path);
     }
     bytes.remove_prefix(static_cast<size_t>(written));
   }
@@ -36,8 +36,8 @@ absl::Status WriteAll(int fd, absl::string_view bytes, const std::string& path) 
 
 absl::Status SyncDirectory(const std::string& directory) {
   const UniqueFd fd(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!fd.is_open()) return Errno("open", directory);
-  return fsync(fd.get()) == 0 ? absl::OkStatus() : Errno("fsync", directory);
+  if (!fd.is_open()) return FileError("open", directory);
+  return fsync(fd.get()) == 0 ? absl::OkStatus() : FileError("fsync", directory);
 }
 
 }  // namespace ddprun

@@ -9,6 +9,9 @@
 
 namespace ddprun {
 
+// What errno says about a call: `write "/some/path": No space left on device`.
+absl::Status FileError(absl::string_view call, absl::string_view path);
+
 // Writes every byte, whatever signals come. An error names `path`, the call and errno.
 absl::Status WriteAll(int fd, absl::string_view bytes, const std::string& path);
 

@@ -45,19 +45,14 @@ std::optional<uint64_t> Read(const std::string& path) {
   return epoch;
 }
 
-absl::Status Failed(const char* what, const std::string& path) {
-  const int error = errno;
-  return absl::ErrnoToStatus(error, absl::StrCat(what, " \"", path, "\""));
-}
-
 absl::Status Write(const std::string& run_dir, const std::string& path, const std::string& text) {
   const std::string temporary = absl::StrCat(path, ".new");
   UniqueFd fd(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!fd.is_open()) return Failed("create", temporary);
+  if (!fd.is_open()) return FileError("create", temporary);
   if (absl::Status status = WriteAll(fd.get(), text, temporary); !status.ok()) return status;
-  if (fsync(fd.get()) != 0) return Failed("sync", temporary);
+  if (fsync(fd.get()) != 0) return FileError("sync", temporary);
   fd.Reset();
-  if (rename(temporary.c_str(), path.c_str()) != 0) return Failed("rename to", path);
+  if (rename(temporary.c_str(), path.c_str()) != 0) return FileError("rename to", path);
   return SyncDirectory(run_dir);
 }
 

@@ -10,6 +10,7 @@
 #include <new>
 
 #include "absl/strings/str_cat.h"
+#include "rendezvous/base/durable_file.h"
 
 namespace ddp::internal {
 namespace {
@@ -183,18 +184,9 @@ absl::StatusOr<std::string> FlightRecorder::Write(int rank, const std::string& j
   unlink(path.c_str());
   const ddprun::UniqueFd file(
       open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
-  int error = file.is_open() ? 0 : errno;
-  size_t written = 0;
-  while (error == 0 && written < json.size()) {
-    const ssize_t size = write(file.get(), json.data() + written, json.size() - written);
-    if (size >= 0) {
-      written += static_cast<size_t>(size);
-    } else if (errno != EINTR) {
-      error = errno;
-    }
-  }
-  if (error == 0) return path;
-  return absl::ErrnoToStatus(error, absl::StrCat("write \"", path, "\""));
+  if (!file.is_open()) return ddprun::FileError("write", path);
+  if (absl::Status status = ddprun::WriteAll(file.get(), json, path); !status.ok()) return status;
+  return path;
 }
 
 }  // namespace ddp::internal
