@@ -1,6 +1,5 @@
 #include "launcher/cli/option_table.h"
 
-#include <algorithm>
 #include <array>
 
 #include "absl/status/status.h"
@@ -110,12 +109,6 @@ constexpr std::array kTable = {
     OptionRow{"help", 'h', nullptr, kOther, "This text.", false},
     OptionRow{"version", 0, nullptr, kOther, "The version.", false},
 };
-
-std::string Underscored(std::string_view name) {
-  std::string out(name);
-  std::replace(out.begin(), out.end(), '-', '_');
-  return out;
-}
 
 absl::Status UnknownOption(const std::string& word, std::string_view name) {
   const std::string wanted = Underscored(name);

@@ -8,12 +8,6 @@ namespace {
 
 constexpr size_t kMaxQuoted = 200;
 
-std::string Underscored(std::string_view name) {
-  std::string out(name);
-  std::replace(out.begin(), out.end(), '-', '_');
-  return out;
-}
-
 size_t EditDistance(const std::string& a, const std::string& b) {
   std::vector<size_t> row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
@@ -34,6 +28,12 @@ size_t EditDistance(const std::string& a, const std::string& b) {
 std::string Quoted(std::string_view value) {
   const bool is_long = value.size() > kMaxQuoted;
   return "'" + EscapeControl(value.substr(0, kMaxQuoted)) + (is_long ? "...'" : "'");
+}
+
+std::string Underscored(std::string_view name) {
+  std::string out(name);
+  std::replace(out.begin(), out.end(), '-', '_');
+  return out;
 }
 
 std::string NearestName(std::string_view name, const std::vector<std::string>& candidates) {

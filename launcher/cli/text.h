@@ -13,6 +13,9 @@ namespace ddprun::launcher {
 // 'value', escaped, cut at 200 bytes with "..." so that a message stays one short line.
 std::string Quoted(std::string_view value);
 
+// An option's name with underscores for dashes: both are taken.
+std::string Underscored(std::string_view name);
+
 // The candidate that `name` most likely was meant to be; empty when none is near. Dashes and
 // underscores count as equal. The first of several equally near ones wins.
 std::string NearestName(std::string_view name, const std::vector<std::string>& candidates);
