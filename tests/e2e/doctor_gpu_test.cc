@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/e2e/job.h"
+#include "tests/support/holds.h"
 
 namespace ddprun::testing {
 namespace {
@@ -49,34 +50,29 @@ Result Run(const std::vector<std::string>& arguments, const Env& env) {
   return {.code = *code, .out = ddprun.out(), .err = ddprun.err()};
 }
 
-void CheckHolds(const std::string& text, const std::string& part) {
-  CHECK_MESSAGE(text.find(part) != std::string::npos, "wanted: ", part, "\nin: ", text);
-}
-
 // `ddprun doctor --require cuda` ends with 120, and `reason` stands in its one line.
 void ExpectLack(const Env& env, const std::string& reason, const std::string& advice) {
   const Result result = Run({"doctor", "--require", "cuda"}, env);
   CHECK(result.code == 120);
   CHECK(std::count(result.err.begin(), result.err.end(), '\n') == 1);
-  CheckHolds(result.err, "ddprun: error: doctor: CUDA training cannot run here: " + reason);
-  CheckHolds(result.err, advice);
-  CheckHolds(result.out, "verdict     CUDA training cannot run here");
+  Holds(result.err, "ddprun: error: doctor: CUDA training cannot run here: " + reason);
+  Holds(result.err, advice);
+  Holds(result.out, "verdict     CUDA training cannot run here");
 }
 
 TEST_CASE("doctor: a machine with two GPUs and NCCL can train") {
   const Result result = Run({"doctor", "--require=cuda"}, TwoGpus());
   CHECK(result.code == 0);
   CHECK(result.err == "");
-  CheckHolds(result.out, "driver      " + Double() + ", CUDA 13.0");
-  CheckHolds(result.out,
-             "\ngpu 0       ddprun test double, 80 GiB, compute capability 9.0, 0000:10:00.0, "
-             "GPU-a0");
-  CheckHolds(result.out, "\ngpu 1       ddprun test double");
-  CheckHolds(result.out,
-             "\nnccl        " + Double() + ", version 2.28.7, built for CUDA 13.0\ncublas");
-  CheckHolds(result.out, "\nverdict     CUDA training can run here\n");
-  CheckHolds(Run({"doctor", "--json"}, TwoGpus()).out,
-             "\"cuda_training\": {\"possible\": true, \"reason\": null}");
+  Holds(result.out, "driver      " + Double() + ", CUDA 13.0");
+  Holds(result.out,
+        "\ngpu 0       ddprun test double, 80 GiB, compute capability 9.0, 0000:10:00.0, "
+        "GPU-a0");
+  Holds(result.out, "\ngpu 1       ddprun test double");
+  Holds(result.out, "\nnccl        " + Double() + ", version 2.28.7, built for CUDA 13.0\ncublas");
+  Holds(result.out, "\nverdict     CUDA training can run here\n");
+  Holds(Run({"doctor", "--json"}, TwoGpus()).out,
+        "\"cuda_training\": {\"possible\": true, \"reason\": null}");
 }
 
 TEST_CASE("doctor: GPUs without NCCL, with one too old, and with one that lacks a function") {
@@ -90,7 +86,7 @@ TEST_CASE("doctor: an NCCL without an optional function will do, and what it lac
   const Result result =
       Run({"doctor", "--require=cuda"}, TwoGpus({{"DDPRUN_NCCL_LIB", Double("_norevoke")}}));
   CHECK(result.code == 0);
-  CheckHolds(result.out, "version 2.22.3\n            -> it lacks ncclCommRevoke (since 2.28.7): ");
+  Holds(result.out, "version 2.22.3\n            -> it lacks ncclCommRevoke (since 2.28.7): ");
 }
 
 TEST_CASE("doctor: a driver that is too old, in its functions or in its version") {
@@ -101,8 +97,8 @@ TEST_CASE("doctor: a driver that is too old, in its functions or in its version"
       Run({"doctor", "--require=cuda"},
           TwoGpus({{"DDPRUN_DOUBLE_DRIVER", "11040"}, {"DDPRUN_NCCL_LIB", Double("_norevoke")}}));
   CHECK(result.code == 0);
-  CheckHolds(result.out, ", CUDA 11.4");
-  CheckHolds(result.out, "-> an NCCL built for CUDA 12 or 13 does not run on it: update");
+  Holds(result.out, ", CUDA 11.4");
+  Holds(result.out, "-> an NCCL built for CUDA 12 or 13 does not run on it: update");
 }
 
 TEST_CASE("doctor: a driver too old for the CUDA that NCCL is built for") {
@@ -113,8 +109,8 @@ TEST_CASE("doctor: a driver too old for the CUDA that NCCL is built for") {
   const Result result = Run({"doctor"}, env);
   CHECK(result.code == 0);
   CHECK(result.err == "");
-  CheckHolds(result.out, ", built for CUDA 13.0\n            -> " + reason);
-  CheckHolds(Run({"doctor", "--json"}, env).out, "\"possible\": false, \"reason\": \"" + reason);
+  Holds(result.out, ", built for CUDA 13.0\n            -> " + reason);
+  Holds(Run({"doctor", "--json"}, env).out, "\"possible\": false, \"reason\": \"" + reason);
   CHECK(Run({"doctor", "--require=cuda"}, TwoGpus({{"DDPRUN_DOUBLE_DRIVER", "14010"}})).code == 0);
 }
 
@@ -135,8 +131,8 @@ TEST_CASE("doctor: slices of a GPU are named as CUDA_VISIBLE_DEVICES takes them"
   const Env mig = TwoGpus({{"DDPRUN_DOUBLE_MIG", "1"}, {"CUDA_VISIBLE_DEVICES", "MIG-a1"}});
   const Result result = Run({"doctor", "--require=cuda"}, mig);
   CHECK(result.code == 0);
-  CheckHolds(result.out, "\ngpu 0       ddprun test double MIG 1g.10gb, 80 GiB");
-  CheckHolds(result.out, ", 0000:11:00.0, MIG-a112");
+  Holds(result.out, "\ngpu 0       ddprun test double MIG 1g.10gb, 80 GiB");
+  Holds(result.out, ", 0000:11:00.0, MIG-a112");
   CHECK(result.out.find("GPU-") == std::string::npos);
   CheckHolds(result.out, "-> it takes slices (MIG) of one GPU for the same GPU and refuses them");
   ExpectLack(TwoGpus({{"DDPRUN_DOUBLE_MIG", "1"}, {"CUDA_VISIBLE_DEVICES", "GPU-a1"}}),
@@ -145,13 +141,13 @@ TEST_CASE("doctor: slices of a GPU are named as CUDA_VISIBLE_DEVICES takes them"
 
 TEST_CASE("doctor: GPUs are listed as CUDA_VISIBLE_DEVICES orders them") {
   Result result = Run({"doctor"}, TwoGpus({{"CUDA_VISIBLE_DEVICES", "GPU-a1"}}));
-  CheckHolds(result.out,
-             "\ngpu 0       ddprun test double, 80 GiB, compute capability 9.0, "
-             "0000:11:00.0, GPU-a1");
+  Holds(result.out,
+        "\ngpu 0       ddprun test double, 80 GiB, compute capability 9.0, "
+        "0000:11:00.0, GPU-a1");
   CHECK(result.out.find("gpu 1") == std::string::npos);
   CHECK(result.out.find("CUDA stops reading") == std::string::npos);
   result = Run({"doctor"}, TwoGpus({{"CUDA_VISIBLE_DEVICES", "1,99,0"}}));
-  CheckHolds(result.out, "-> CUDA_VISIBLE_DEVICES is '1,99,0': CUDA stops reading it");
+  Holds(result.out, "-> CUDA_VISIBLE_DEVICES is '1,99,0': CUDA stops reading it");
 }
 
 // What rank 0 of a job with that many workers says of their number.
@@ -179,21 +175,20 @@ TEST_CASE("nproc_per_node: gpu with all GPUs hidden ends with 120, auto warns an
     const Env env = TwoGpus({{"CUDA_VISIBLE_DEVICES", value}});
     Result result = Run({"--nproc_per_node=gpu", "true"}, env);
     CHECK(result.code == 120);
-    CheckHolds(result.err,
-               "ddprun: error: --nproc_per_node 'gpu': no GPU is visible: "
-               "CUDA_VISIBLE_DEVICES is '" +
-                   value + "'");
+    Holds(result.err,
+          "ddprun: error: --nproc_per_node 'gpu': no GPU is visible: "
+          "CUDA_VISIBLE_DEVICES is '" +
+              value + "'");
     result = Run({"--nproc_per_node=auto", "true"}, env);
     CHECK(result.code == 0);
-    CheckHolds(result.err, "ddprun: warning: --nproc_per_node 'auto': one worker for each of ");
+    Holds(result.err, "ddprun: warning: --nproc_per_node 'auto': one worker for each of ");
   }
 }
 
 TEST_CASE("nproc_per_node: a local rank beyond the GPUs is warned of") {
   const Result result = Run({"--nproc_per_node=gpu", "--tee=2:3", "true"}, TwoGpus());
   CHECK(result.code == 0);
-  CheckHolds(result.err,
-             "ddprun: warning: --tee: no worker here has local rank 2; they are 0 to 1\n");
+  Holds(result.err, "ddprun: warning: --tee: no worker here has local rank 2; they are 0 to 1\n");
 }
 
 TEST_CASE("nproc_per_node: the launcher that counted the GPUs has not opened the driver itself") {

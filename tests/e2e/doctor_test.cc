@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/e2e/job.h"
+#include "tests/support/holds.h"
 
 namespace ddprun::testing {
 namespace {
@@ -42,12 +43,6 @@ std::string ErrorLine(const std::vector<std::string>& arguments, const Env& env,
   if (out != nullptr) *out = ddprun->out();
   CHECK(job.IsGone());
   return err;
-}
-
-bool Holds(const std::string& text, const std::string& part) {
-  const bool holds = text.find(part) != std::string::npos;
-  CHECK_MESSAGE(holds, "wanted: ", part, "\nin: ", text);
-  return holds;
 }
 
 TEST_CASE("doctor: a machine without a GPU is described, and nothing fails") {

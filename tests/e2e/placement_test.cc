@@ -9,6 +9,7 @@
 #include "launcher/placement/allowed_cpus.h"
 #include "tests/e2e/job.h"
 #include "tests/launcher/placement/fake_sys.h"
+#include "tests/support/holds.h"
 #include "tests/support/skip.h"
 #include "tests/support/temp_dir.h"
 
@@ -92,10 +93,6 @@ std::string ErrorOf(std::vector<std::string> options, int code, const Env& env) 
   return err;
 }
 
-void CheckHolds(const std::string& text, const std::string& part) {
-  CHECK_MESSAGE(text.find(part) != std::string::npos, "wanted: ", part, "\nin: ", text);
-}
-
 TEST_CASE("placement: each worker finds itself on the CPUs near its GPU") {
   if (!TwoNodes::IsPossible()) return SkipTest("one CPU cannot be two NUMA nodes");
   const TwoNodes machine;
@@ -133,21 +130,21 @@ TEST_CASE("placement: without a GPU the workers are spread over the nodes") {
 TEST_CASE("placement: a binding that cannot be is one line and 120, before any worker") {
   if (!TwoNodes::IsPossible()) return SkipTest("one CPU cannot be two NUMA nodes");
   const TwoNodes machine;
-  CheckHolds(ErrorOf({"--nproc_per_node=3", "--numa_binding=node"}, 120, machine.With()),
-             "ddprun: error: --numa_binding 'node': local rank 2 has no GPU: 2 visible");
-  CheckHolds(ErrorOf({"--numa_binding=socket"}, 120,
-                     machine.With({{"CUDA_VISIBLE_DEVICES", "GPU-ffffffff"}})),
-             "--numa_binding 'socket': no GPU is visible: CUDA_VISIBLE_DEVICES is 'GPU-ffffffff'");
-  CheckHolds(
+  Holds(ErrorOf({"--nproc_per_node=3", "--numa_binding=node"}, 120, machine.With()),
+        "ddprun: error: --numa_binding 'node': local rank 2 has no GPU: 2 visible");
+  Holds(ErrorOf({"--numa_binding=socket"}, 120,
+                machine.With({{"CUDA_VISIBLE_DEVICES", "GPU-ffffffff"}})),
+        "--numa_binding 'socket': no GPU is visible: CUDA_VISIBLE_DEVICES is 'GPU-ffffffff'");
+  Holds(
       ErrorOf({"--numa_binding=node"}, 120, machine.With({{"DDPRUN_DOUBLE_FAULT", "cuinit=999"}})),
       "--numa_binding 'node': ");
-  CheckHolds(
+  Holds(
       ErrorOf({"--numa_binding=node"}, 120, machine.With({{"DDPRUN_TEST_SYSFS", "/no/such/sys"}})),
       "GPU 0: read /no/such/sys/bus/pci/devices/0000:10:00.0/numa_node: No such file");
   const size_t workers = 2 * machine.CoresOf(0) + 1;
-  CheckHolds(ErrorOf({"--nproc_per_node=" + std::to_string(workers), "--numa_binding=exclusive"},
-                     120, machine.With({{"CUDA_VISIBLE_DEVICES", "-1"}})),
-             " physical cores for ");
+  Holds(ErrorOf({"--nproc_per_node=" + std::to_string(workers), "--numa_binding=exclusive"}, 120,
+                machine.With({{"CUDA_VISIBLE_DEVICES", "-1"}})),
+        " physical cores for ");
 }
 
 TEST_CASE("placement: this machine's own /sys will do") {
@@ -158,7 +155,7 @@ TEST_CASE("placement: this machine's own /sys will do") {
   Env env = machine.With({{"CUDA_VISIBLE_DEVICES", "-1"}});
   env["DDPRUN_TEST_SYSFS"] = "";  // unset
   const std::string line = LinesOf({"--numa_binding=node"}, kSayCpus, env);
-  CheckHolds(line, "0.0: ");
+  Holds(line, "0.0: ");
   CHECK(line.size() > std::string("0.0: \n").size());
 }
 
@@ -192,8 +189,8 @@ TEST_CASE("virtual local rank: the agent's own count of local ranks stays the re
           "exit $((RANK * 5))"),
       {.env = {{"CUDA_VISIBLE_DEVICES", ""}}});
   CHECK_MESSAGE(ddprun->Wait() == 5, ddprun->Describe());
-  CheckHolds(ddprun->out(), "[default1]:said\n");
-  CheckHolds(ddprun->err(), "(local_rank: 1)");
+  Holds(ddprun->out(), "[default1]:said\n");
+  Holds(ddprun->err(), "(local_rank: 1)");
 }
 
 TEST_CASE("virtual local rank: a local rank beyond CUDA_VISIBLE_DEVICES ends with 2") {

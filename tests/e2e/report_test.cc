@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "tests/e2e/job.h"
+#include "tests/support/holds.h"
 #include "tests/support/json.h"
 
 namespace ddprun::testing {
@@ -16,12 +17,6 @@ std::string Recorded(const std::string& what) {
          what + R"(\n", "timestamp": "1738324800"}}})";
 }
 
-bool Holds(const Subprocess& process, const std::string& text) {
-  const bool found = process.err().find(text) != std::string::npos;
-  CHECK_MESSAGE(found, "looking for: ", text, "\n", process.Describe());
-  return found;
-}
-
 TEST_CASE("report: the first failure's exception is in every node's report") {
   Job job;
   const std::vector<std::string> steps = {"error-file:" + Recorded("ValueError: boom") + "@3",
@@ -31,12 +26,12 @@ TEST_CASE("report: the first failure's exception is in every node's report") {
   REQUIRE_MESSAGE(a->Wait() == 9, a->Describe());
   REQUIRE_MESSAGE(b->Wait() == 9, b->Describe());
   for (const auto* node : {a.get(), b.get()}) {
-    Holds(*node, "  time      : 2025-01-31_12:00:00.000Z\n");
-    Holds(*node, "  rank      : 3 (local_rank: 1)\n  exitcode  : 9 (pid: ");
-    Holds(*node,
+    Holds(node->err(), "  time      : 2025-01-31_12:00:00.000Z\n");
+    Holds(node->err(), "  rank      : 3 (local_rank: 1)\n  exitcode  : 9 (pid: ");
+    Holds(node->err(),
           "error.json\n  traceback : Traceback (most recent call last):\n    File \"a.py\"\n"
           "  ValueError: boom\n");
-    Holds(*node, " (ValueError: boom)\n");
+    Holds(node->err(), " (ValueError: boom)\n");
   }
 }
 
@@ -51,9 +46,9 @@ TEST_CASE("report: workers that say the same share an entry, one that only was s
                "until:" + job.File("up0"), "until:" + job.File("up1"), "until:" + job.File("up2"),
                "until:" + job.File("up3"), "exit:1@0", "wait"});
   REQUIRE_MESSAGE(ddprun->Wait() == 1, ddprun->Describe());
-  Holds(*ddprun, "Failures:\n  ranks 1-2: the same as [0]\n[1]:\n");
-  Holds(*ddprun, "  rank      : 3 (local_rank: 3)\n  exitcode  : -15 (pid: ");
-  Holds(*ddprun, "KeyError: other\n----");
+  Holds(ddprun->err(), "Failures:\n  ranks 1-2: the same as [0]\n[1]:\n");
+  Holds(ddprun->err(), "  rank      : 3 (local_rank: 3)\n  exitcode  : -15 (pid: ");
+  Holds(ddprun->err(), "KeyError: other\n----");
   CHECK(ddprun->err().find("rank      : 4") == std::string::npos);
 }
 
@@ -119,10 +114,10 @@ TEST_CASE("report: an error file that cannot be read costs one line and not the 
     auto ddprun = job.Run({}, {row.step, "err:last words", "exit:3"},
                           {.env = {{"TORCHELASTIC_ERROR_FILE", job.File("own.json")}}});
     REQUIRE_MESSAGE(ddprun->Wait() == 3, ddprun->Describe());
-    Holds(*ddprun, "ddprun: warning: the error file of rank 0, /");
-    Holds(*ddprun, row.why);
-    Holds(*ddprun, "  traceback : exit code 3\n");
-    Holds(*ddprun, "  last words\n");
+    Holds(ddprun->err(), "ddprun: warning: the error file of rank 0, /");
+    Holds(ddprun->err(), row.why);
+    Holds(ddprun->err(), "  traceback : exit code 3\n");
+    Holds(ddprun->err(), "  last words\n");
     CHECK_FALSE(job.HasFile("own.json"));
   }
 }

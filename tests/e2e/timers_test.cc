@@ -7,6 +7,7 @@
 #include <string>
 
 #include "tests/e2e/job.h"
+#include "tests/support/holds.h"
 
 namespace ddprun::testing {
 namespace {
@@ -21,22 +22,17 @@ std::map<std::string, std::string> TimersAt(const std::string& path) {
   return {{"TORCHELASTIC_ENABLE_FILE_TIMER", "1"}, {"TORCHELASTIC_TIMER_FILE", path}};
 }
 
-bool Holds(const Subprocess& process, const std::string& text) {
-  const bool found = process.err().find(text) != std::string::npos;
-  CHECK_MESSAGE(found, "looking for: ", text, "\n", process.Describe());
-  return found;
-}
-
 TEST_CASE("timers: a worker whose timer expires is killed, and the report names the timer") {
   Job job;
   auto ddprun = job.Run({"--nproc_per_node=2", "--event_log_handler=console"},
                         {Timer("{pid}", "load data", "1", 9) + "@1", "wait"},
                         {.env = TimersAt(job.File("fifo"))});
   REQUIRE_MESSAGE(ddprun->Wait() == 137, ddprun->Describe());
-  Holds(*ddprun, "ddprun: the timer 'load data' of pid ");
-  Holds(*ddprun, "traceback : killed by signal 9 (SIGKILL); its timer 'load data' had expired\n");
-  Holds(*ddprun, R"("name":"timer expired")");
-  Holds(*ddprun, R"("name":"kill worker process")");
+  Holds(ddprun->err(), "ddprun: the timer 'load data' of pid ");
+  Holds(ddprun->err(),
+        "traceback : killed by signal 9 (SIGKILL); its timer 'load data' had expired\n");
+  Holds(ddprun->err(), R"("name":"timer expired")");
+  Holds(ddprun->err(), R"("name":"kill worker process")");
   CHECK_FALSE(job.HasFile("fifo"));
 }
 
@@ -58,7 +54,7 @@ TEST_CASE("timers: one that was released, or asks for no signal, kills nobody") 
                          Timer("{pid}", "end", "2", 15), "wait"},
                         {.env = TimersAt(job.File("fifo"))});
   REQUIRE_MESSAGE(ddprun->Wait() == 143, ddprun->Describe());
-  Holds(*ddprun, "its timer 'end' had expired");
+  Holds(ddprun->err(), "its timer 'end' had expired");
 }
 
 TEST_CASE("timers: hostile lines do no harm, and only the job's own processes are signalled") {
@@ -71,10 +67,10 @@ TEST_CASE("timers: hostile lines do no harm, and only the job's own processes ar
                          Timer("999999999", "c", "0", 9), Timer("{pid}", "last", "1", 9), "wait"},
                         {.env = TimersAt(job.File("fifo"))});
   REQUIRE_MESSAGE(ddprun->Wait() == 137, ddprun->Describe());
-  Holds(*ddprun, "its timer 'last' had expired");
-  Holds(*ddprun, "no timer request, ignored: 'no json \\xff\\x1b[2J'");
-  Holds(*ddprun, "a line in the timers' file is too long");
-  Holds(*ddprun, "is no process of this node's workers: ignored");
+  Holds(ddprun->err(), "its timer 'last' had expired");
+  Holds(ddprun->err(), "no timer request, ignored: 'no json \\xff\\x1b[2J'");
+  Holds(ddprun->err(), "a line in the timers' file is too long");
+  Holds(ddprun->err(), "is no process of this node's workers: ignored");
   stranger->Signal(15);
   CHECK_MESSAGE(stranger->Wait() == 143, stranger->Describe());  // not 137
 }
@@ -85,7 +81,7 @@ TEST_CASE("timers: what is no FIFO is not replaced, and another agent's FIFO is 
   auto refused = job.Run({"--report_file=" + job.File("report")}, {"touch:" + job.File("started")},
                          {.env = TimersAt(job.File("data"))});
   REQUIRE_MESSAGE(refused->Wait() == 120, refused->Describe());
-  Holds(*refused, "ddprun: error: make a FIFO at " + job.File("data"));
+  Holds(refused->err(), "ddprun: error: make a FIFO at " + job.File("data"));
   CHECK(ReadFile(job.File("data")) == "precious");
   CHECK_FALSE(job.HasFile("started"));
   CHECK(ReadFile(job.File("report")).find("\"reason\": \"make a FIFO at ") != std::string::npos);

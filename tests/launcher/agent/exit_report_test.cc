@@ -5,8 +5,12 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/holds.h"
+
 namespace ddprun::launcher {
 namespace {
+
+using testing::Holds;
 
 rendezvous::FailureReport Killed() {
   rendezvous::FailureReport failure;
@@ -30,13 +34,6 @@ std::string Render(const rendezvous::FailureReport& failure) {
                                        .first_failure = failure},
                            .title = "train.py",
                            .local_failures = {}});
-}
-
-bool Holds(const std::string& text, const std::string& part) {
-  INFO(text);
-  INFO("looking for: ", part);
-  CHECK(text.find(part) != std::string::npos);
-  return text.find(part) != std::string::npos;
 }
 
 TEST_CASE("exit report: torchrun's block, the last lines and whose exit code it is") {
