@@ -12,6 +12,8 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/files.h"  // IWYU pragma: export
+
 namespace ddprun::testing {
 
 // Long enough for a loaded machine; no test waits for it unless something is wrong.
@@ -91,7 +93,6 @@ bool Eventually(Condition condition, std::chrono::milliseconds patience = kPatie
 std::vector<int> ProcessesWithEnv(const std::string& name, const std::string& value);
 // A directory entry of Bazel's runfiles as an absolute path: Runfile("ddprun").
 std::string Runfile(const std::string& path);
-std::string ReadFile(const std::string& path);
 
 }  // namespace ddprun::testing
 

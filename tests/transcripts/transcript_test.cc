@@ -7,11 +7,11 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "tests/support/files.h"
 #include "tests/transcripts/transcript.h"
 
 namespace ddprun::rendezvous::testing {
@@ -34,17 +34,12 @@ std::vector<std::filesystem::path> Transcripts() {
   return files;
 }
 
-std::string Read(const std::filesystem::path& file) {
-  std::ifstream stream(file, std::ios::binary);
-  return {std::istreambuf_iterator<char>(stream), {}};
-}
-
 TEST_CASE("transcripts: the machine says what they say") {
   const std::vector<std::filesystem::path> files = Transcripts();
   CHECK(files.size() >= 20);  // They were found.
   for (const std::filesystem::path& file : files) {
     CAPTURE(file.string());
-    const std::string expected = Read(file);
+    const std::string expected = ddprun::testing::ReadFile(file);
     const std::string seen = RunTranscript(expected);
     CHECK(seen.find("!!") == std::string::npos);
     if (is_rewriting && seen != expected) {

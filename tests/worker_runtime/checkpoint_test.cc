@@ -8,11 +8,10 @@
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <mutex>
 #include <set>
 
+#include "tests/support/files.h"
 #include "tests/support/skip.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/thread_group.h"
@@ -20,9 +19,11 @@
 namespace ddp {
 namespace {
 
+using ddprun::testing::ReadFile;
 using ddprun::testing::SkipTest;
 using ddprun::testing::TempDir;
 using ddprun::testing::ThreadGroup;
+using ddprun::testing::WriteFile;
 namespace fs = std::filesystem;
 
 struct Model {
@@ -44,16 +45,6 @@ TrainingState State(int64_t step) {
   return {.step = step,
           .sampler = {.epoch = 4, .samples_taken = 1234},
           .extra = {{"random", std::string("\0\xff\n", 3)}, {"best", "0.93"}}};
-}
-
-std::string ReadFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-void WriteFile(const std::string& path, const std::string& bytes) {
-  std::ofstream(path, std::ios::binary)
-      .write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
 }
 
 std::set<std::string> Names(const TempDir& dir) {

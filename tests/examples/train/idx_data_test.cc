@@ -3,14 +3,15 @@
 #include <doctest/doctest.h>
 #include <zlib.h>
 
-#include <fstream>
-
+#include "tests/support/files.h"
 #include "tests/support/temp_dir.h"
 
 namespace train {
 namespace {
 
+using ddprun::testing::ReadFile;
 using ddprun::testing::TempDir;
+using ddprun::testing::WriteFile;
 
 std::string Words(const std::vector<uint32_t>& words) {
   std::string out;
@@ -24,18 +25,13 @@ std::string Words(const std::vector<uint32_t>& words) {
 const std::string kImages = Words({0x803, 3, 2, 2}) + "abcdefghijkl";
 const std::string kLabels = Words({0x801, 3}) + std::string("\0\5\11", 3);
 
-void WritePlain(const std::string& path, const std::string& bytes) {
-  std::ofstream(path, std::ios::binary) << bytes;
-}
-
 std::string Gzip(const std::string& bytes) {
   TempDir dir;
   const std::string path = dir.File("x.gz");
   gzFile file = gzopen(path.c_str(), "wb");
   gzwrite(file, bytes.data(), static_cast<unsigned>(bytes.size()));
   gzclose(file);
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
+  return ReadFile(path);
 }
 
 void CheckIsTheSet(const absl::StatusOr<ImageSet>& set) {
@@ -51,10 +47,10 @@ TEST_CASE("idx: reads MNIST's names, plain and gzip, with a dash or a dot") {
     for (const std::string separator : {"-", "."}) {
       TempDir dir;
       const std::string suffix = is_gzip ? ".gz" : "";
-      WritePlain(dir.File("t10k-images" + separator + "idx3-ubyte" + suffix),
-                 is_gzip ? Gzip(kImages) : kImages);
-      WritePlain(dir.File("t10k-labels" + separator + "idx1-ubyte" + suffix),
-                 is_gzip ? Gzip(kLabels) : kLabels);
+      WriteFile(dir.File("t10k-images" + separator + "idx3-ubyte" + suffix),
+                is_gzip ? Gzip(kImages) : kImages);
+      WriteFile(dir.File("t10k-labels" + separator + "idx1-ubyte" + suffix),
+                is_gzip ? Gzip(kLabels) : kLabels);
       CheckIsTheSet(LoadImageSet(dir.path().string(), "t10k"));
     }
   }
@@ -63,9 +59,9 @@ TEST_CASE("idx: reads MNIST's names, plain and gzip, with a dash or a dot") {
 TEST_CASE("idx: a set larger than one read is whole") {
   TempDir dir;
   const uint32_t count = 40'000;
-  WritePlain(dir.File("train-images-idx3-ubyte"),
-             Words({0x803, count, 8, 8}) + std::string(size_t{count} * 64, 'x'));
-  WritePlain(dir.File("train-labels-idx1-ubyte"), Words({0x801, count}) + std::string(count, '\7'));
+  WriteFile(dir.File("train-images-idx3-ubyte"),
+            Words({0x803, count, 8, 8}) + std::string(size_t{count} * 64, 'x'));
+  WriteFile(dir.File("train-labels-idx1-ubyte"), Words({0x801, count}) + std::string(count, '\7'));
   const absl::StatusOr<ImageSet> set = LoadImageSet(dir.path().string(), "train");
   REQUIRE(set.ok());
   CHECK(set->pixels.size() == size_t{count} * 64);
@@ -107,8 +103,8 @@ TEST_CASE("idx: every damaged file is refused in one line that names the file an
   for (const auto& row : rows) {
     INFO(row.what);
     TempDir dir;
-    WritePlain(dir.File("train-images-idx3-ubyte"), row.images);
-    WritePlain(dir.File("train-labels-idx1-ubyte"), row.labels);
+    WriteFile(dir.File("train-images-idx3-ubyte"), row.images);
+    WriteFile(dir.File("train-labels-idx1-ubyte"), row.labels);
     const absl::Status status = LoadImageSet(dir.path().string(), "train").status();
     const std::string message(status.message());
     CHECK(status.code() == absl::StatusCode::kDataLoss);
@@ -123,8 +119,8 @@ TEST_CASE("idx: every prefix of a gzip file is refused") {
   const std::string whole = Gzip(kImages);
   for (size_t length = 0; length < whole.size(); ++length) {
     TempDir dir;
-    WritePlain(dir.File("train-images-idx3-ubyte.gz"), whole.substr(0, length));
-    WritePlain(dir.File("train-labels-idx1-ubyte"), kLabels);
+    WriteFile(dir.File("train-images-idx3-ubyte.gz"), whole.substr(0, length));
+    WriteFile(dir.File("train-labels-idx1-ubyte"), kLabels);
     INFO(length);
     CHECK(LoadImageSet(dir.path().string(), "train").status().code() ==
           absl::StatusCode::kDataLoss);

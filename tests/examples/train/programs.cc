@@ -8,10 +8,9 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <fstream>
-#include <iterator>
 
 #include "rendezvous/base/check.h"
+#include "tests/support/files.h"
 
 namespace ddprun::testing {
 namespace {
@@ -23,11 +22,6 @@ std::vector<char*> Pointers(const std::vector<std::string>& strings) {
   for (const std::string& s : strings) out.push_back(const_cast<char*>(s.c_str()));
   out.push_back(nullptr);
   return out;
-}
-
-std::string ReadFile(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 }  // namespace

@@ -3,8 +3,8 @@
 #include <doctest/doctest.h>
 
 #include <filesystem>
-#include <fstream>
 
+#include "tests/support/files.h"
 #include "tests/support/temp_dir.h"
 
 namespace train {
@@ -46,8 +46,7 @@ TEST_CASE("summary: is JSON with every field") {
 TEST_CASE("summary: the file is whole or not there") {
   ddprun::testing::TempDir dir;
   CHECK(WriteSummary(Example(), dir.File("s.json")).ok());
-  std::ifstream file(dir.File("s.json"));
-  CHECK(std::string(std::istreambuf_iterator<char>(file), {}) == ToJson(Example()));
+  CHECK(ddprun::testing::ReadFile(dir.File("s.json")) == ToJson(Example()));
   CHECK_FALSE(std::filesystem::exists(dir.File("s.json.tmp")));
   const absl::Status status = WriteSummary(Example(), dir.File("no/such/s.json"));
   CHECK(status.code() == absl::StatusCode::kNotFound);

@@ -9,11 +9,11 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <thread>
 
 #include "launcher/process/exit_status.h"
 #include "tests/examples/train/programs.h"
+#include "tests/support/files.h"
 #include "tests/support/temp_dir.h"
 
 namespace ddprun::testing {
@@ -34,15 +34,6 @@ const std::string& Data() {
     return dir.File("digits");
   }();
   return path;
-}
-
-std::string ReadFile(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-void WriteFile(const std::string& path, const std::string& bytes) {
-  std::ofstream(path, std::ios::binary) << bytes;
 }
 
 // The value of a field of the summary, as text.

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "tests/support/files.h"
 #include "tests/support/temp_dir.h"
 
 namespace {
@@ -25,10 +26,7 @@ extern "C" mode_t umask(mode_t mask) noexcept {
 namespace ddprun::launcher {
 namespace {
 
-std::string Read(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
+using testing::ReadFile;
 
 size_t FilesIn(const testing::TempDir& dir) {
   return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(dir.path()), {}));
@@ -42,7 +40,7 @@ TEST_CASE("whole file: a new text replaces the old by renaming, and nothing is l
   std::ifstream reader(path);
   REQUIRE(WriteWholeFile(path, "new").ok());
   CHECK(std::string(std::istreambuf_iterator<char>(reader), {}) == "old");
-  CHECK(Read(path) == "new");
+  CHECK(ReadFile(path) == "new");
   CHECK(FilesIn(dir) == 1);
   struct stat about {};
   REQUIRE(stat(path.c_str(), &about) == 0);
@@ -71,7 +69,7 @@ TEST_CASE("whole file: a link stays a link, as a bind-mounted file would") {
   REQUIRE(symlink("target", dir.File("link").c_str()) == 0);
   REQUIRE(WriteWholeFile(dir.File("link"), "text").ok());
   CHECK(std::filesystem::is_symlink(dir.File("link")));
-  CHECK(Read(dir.File("target")) == "text");
+  CHECK(ReadFile(dir.File("target")) == "text");
 }
 
 TEST_CASE("whole file: what cannot be written is named with its path, before and after") {
@@ -92,7 +90,7 @@ TEST_CASE("whole file: the check leaves nothing behind and touches no text") {
   CHECK(FilesIn(dir) == 0);
   std::ofstream(dir.File("b")) << "kept";
   CHECK(CheckWritable(dir.File("b")).ok());
-  CHECK(Read(dir.File("b")) == "kept");
+  CHECK(ReadFile(dir.File("b")) == "kept");
 }
 
 }  // namespace

@@ -5,31 +5,24 @@
 #include <sys/stat.h>
 
 #include <cstring>
-#include <fstream>
-#include <sstream>
 #include <string>
 #include <vector>
 
+#include "tests/support/files.h"
 #include "tests/support/skip.h"
 #include "tests/support/temp_dir.h"
 
 namespace ddprun::launcher {
 namespace {
 
-std::string WriteFile(const testing::TempDir& dir, const std::string& name,
-                      const std::string& content, mode_t mode = 0755) {
-  const std::string path = dir.File(name);
-  std::ofstream(path, std::ios::binary) << content;
-  REQUIRE(chmod(path.c_str(), mode) == 0);
-  return path;
+// Executable.
+std::string WriteProgram(const testing::TempDir& dir, const std::string& name,
+                         const std::string& content) {
+  return testing::WriteFile(dir.File(name), content, 0755);
 }
 
 // This test's own program, which the kernel has just run.
-std::string OwnProgram() {
-  std::ostringstream out;
-  out << std::ifstream("/proc/self/exe", std::ios::binary).rdbuf();
-  return out.str();
-}
+std::string OwnProgram() { return testing::ReadFile("/proc/self/exe"); }
 
 std::string WithHeader(const std::string& program, void (*change)(Elf64_Ehdr&)) {
   std::string out = program;
@@ -52,7 +45,7 @@ TEST_CASE("executable format: a text without '#!' is the shell's, an empty one t
   const testing::TempDir dir;
   for (const std::string text : {"echo hello\n", "", "#", "# comment\n", "#!\n", "#! \t\n"}) {
     CAPTURE(text);
-    const ExecutableFormat format = InspectExecutable(WriteFile(dir, "run", text));
+    const ExecutableFormat format = InspectExecutable(WriteProgram(dir, "run", text));
     CHECK(format.problem == "");
     CHECK(format.needs_shell == (text.substr(0, 2) != "#!"));
   }
@@ -60,7 +53,7 @@ TEST_CASE("executable format: a text without '#!' is the shell's, an empty one t
 
 TEST_CASE("executable format: a script's interpreter must be there and executable") {
   const testing::TempDir dir;
-  const std::string plain = WriteFile(dir, "plain", "x", 0644);
+  const std::string plain = testing::WriteFile(dir.File("plain"), "x", 0644);
   struct Row {
     std::string line;
     std::string problem;
@@ -77,7 +70,7 @@ TEST_CASE("executable format: a script's interpreter must be there and executabl
       {"#!/" + std::string(5000, 'x') + "\n", "which does not exist"},
   };
   for (const Row& row : rows) {
-    const ExecutableFormat format = InspectExecutable(WriteFile(dir, "script", row.line));
+    const ExecutableFormat format = InspectExecutable(WriteProgram(dir, "script", row.line));
     CAPTURE(row.line);
     CAPTURE(format.problem);
     CHECK(format.problem.empty() == row.problem.empty());
@@ -102,7 +95,7 @@ TEST_CASE("executable format: the command behind env is told") {
                                  {"#!/bin/sh python3\n", ""}};
   for (const Row& row : rows) {
     CAPTURE(row.line);
-    CHECK(InspectExecutable(WriteFile(dir, "script", row.line)).env_command == row.command);
+    CHECK(InspectExecutable(WriteProgram(dir, "script", row.line)).env_command == row.command);
   }
 }
 
@@ -110,15 +103,15 @@ TEST_CASE("executable format: an ELF file that cannot run here is told why") {
   const testing::TempDir dir;
   const std::string own = OwnProgram();
   const std::string object = WithHeader(own, [](Elf64_Ehdr& header) { header.e_type = ET_REL; });
-  CHECK(InspectExecutable(WriteFile(dir, "o", object)).problem ==
+  CHECK(InspectExecutable(WriteProgram(dir, "o", object)).problem ==
         "is an object file, not a program");
-  CHECK(InspectExecutable(WriteFile(dir, "cut", own.substr(0, 20))).problem.find("cut short") !=
+  CHECK(InspectExecutable(WriteProgram(dir, "cut", own.substr(0, 20))).problem.find("cut short") !=
         std::string::npos);
   std::string elsewhere = own;
   const size_t loader = elsewhere.find("/ld-linux");
   if (loader != std::string::npos) {
     elsewhere.replace(loader, 9, "/ld-other");
-    const std::string problem = InspectExecutable(WriteFile(dir, "musl", elsewhere)).problem;
+    const std::string problem = InspectExecutable(WriteProgram(dir, "musl", elsewhere)).problem;
     CAPTURE(problem);
     CHECK(problem.find("needs the loader '/lib") == 0);
     CHECK(problem.find("/ld-other") != std::string::npos);
@@ -136,7 +129,7 @@ TEST_CASE("executable format: headers that lie do no harm") {
       [](Elf64_Ehdr& header) { header.e_phoff = 1; },
   };
   for (const auto lie : lies) {
-    CHECK(InspectExecutable(WriteFile(dir, "lie", WithHeader(own, lie))).problem == "");
+    CHECK(InspectExecutable(WriteProgram(dir, "lie", WithHeader(own, lie))).problem == "");
   }
 }
 
@@ -147,9 +140,9 @@ TEST_CASE("executable format: another machine's program and other binaries are n
   const testing::TempDir dir;
   const std::string foreign =
       WithHeader(OwnProgram(), [](Elf64_Ehdr& header) { header.e_machine = EM_RISCV; });
-  CHECK(InspectExecutable(WriteFile(dir, "foreign", foreign))
+  CHECK(InspectExecutable(WriteProgram(dir, "foreign", foreign))
             .problem.find("is a program for RISC-V; this machine is ") == 0);
-  CHECK(InspectExecutable(WriteFile(dir, "exe", std::string("MZ\x90\0\x03", 5))).problem ==
+  CHECK(InspectExecutable(WriteProgram(dir, "exe", std::string("MZ\x90\0\x03", 5))).problem ==
         "is neither a program for this machine nor a script");
 }
 

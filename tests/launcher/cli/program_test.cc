@@ -4,23 +4,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <fstream>
 #include <string>
 #include <vector>
 
+#include "tests/support/files.h"
 #include "tests/support/skip.h"
 #include "tests/support/temp_dir.h"
 
 namespace ddprun::launcher {
 namespace {
 
-std::string WriteFile(const testing::TempDir& dir, const std::string& name,
-                      const std::string& content, mode_t mode) {
-  const std::string path = dir.File(name);
-  std::ofstream(path) << content;
-  REQUIRE(chmod(path.c_str(), mode) == 0);
-  return path;
-}
+using testing::WriteFile;
 
 using Words = std::vector<std::string>;
 
@@ -45,7 +39,7 @@ Failure FailureOf(const std::string& name, const Environment& environment,
 
 TEST_CASE("program: a name with a slash is a path, and its arguments follow it") {
   const testing::TempDir dir;
-  const std::string path = WriteFile(dir, "train", "#!/bin/sh\n", 0755);
+  const std::string path = WriteFile(dir.File("train"), "#!/bin/sh\n", 0755);
 
   const auto program =
       ResolveProgram(path, {"--x", "a b"}, RunAs::kByName, With({"PATH=/nowhere"}));
@@ -59,8 +53,8 @@ TEST_CASE("program: a name with a slash is a path, and its arguments follow it")
 TEST_CASE("program: a bare name is looked for in PATH as execvp does") {
   const testing::TempDir first;
   const testing::TempDir second;
-  WriteFile(first, "tool", "#!/bin/sh\n", 0644);  // passed over: not executable
-  const std::string wanted = WriteFile(second, "tool", "#!/bin/sh\n", 0755);
+  WriteFile(first.File("tool"), "#!/bin/sh\n", 0644);  // passed over: not executable
+  const std::string wanted = WriteFile(second.File("tool"), "#!/bin/sh\n", 0755);
   const std::string path = "PATH=/nowhere:" + first.path().string() + ":" + second.path().string();
 
   const auto program = ResolveProgram("tool", {}, RunAs::kByName, With({path}));
@@ -73,9 +67,9 @@ TEST_CASE("program: a bare name is looked for in PATH as execvp does") {
 
 TEST_CASE("program: a script is run by python3, by PYTHON_EXEC, or as it is") {
   const testing::TempDir dir;
-  const std::string python = WriteFile(dir, "python3", "#!/bin/sh\n", 0755);
-  const std::string other = WriteFile(dir, "py39", "#!/bin/sh\n", 0755);
-  const std::string script = WriteFile(dir, "train.py", "#!/usr/bin/env python3\n", 0755);
+  const std::string python = WriteFile(dir.File("python3"), "#!/bin/sh\n", 0755);
+  const std::string other = WriteFile(dir.File("py39"), "#!/bin/sh\n", 0755);
+  const std::string script = WriteFile(dir.File("train.py"), "#!/usr/bin/env python3\n", 0755);
   const std::string path = "PATH=" + dir.path().string();
 
   auto program = ResolveProgram(script, {"--lr"}, RunAs::kByName, With({path}));
@@ -96,7 +90,7 @@ TEST_CASE("program: a script is run by python3, by PYTHON_EXEC, or as it is") {
 
 TEST_CASE("program: a text file without '#!' runs under the shell, as execvp has it") {
   const testing::TempDir dir;
-  const std::string path = WriteFile(dir, "run", "echo hello\n", 0755);
+  const std::string path = WriteFile(dir.File("run"), "echo hello\n", 0755);
   const auto program = ResolveProgram(path, {"x"}, RunAs::kByName, With({}));
   REQUIRE(program.ok());
   CHECK(program->executable == "/bin/sh");
@@ -105,8 +99,8 @@ TEST_CASE("program: a text file without '#!' runs under the shell, as execvp has
 
 TEST_CASE("program: a module and a path for runpy are Python's, and the arguments follow") {
   const testing::TempDir dir;
-  const std::string python = WriteFile(dir, "python3", "#!/bin/sh\n", 0755);
-  const std::string script = WriteFile(dir, "script.txt", "", 0644);
+  const std::string python = WriteFile(dir.File("python3"), "#!/bin/sh\n", 0755);
+  const std::string script = WriteFile(dir.File("script.txt"), "", 0644);
   const Environment environment = With({"PATH=" + dir.path().string()});
 
   auto program = ResolveProgram("pkg.train", {"-m", "x"}, RunAs::kModule, environment);
@@ -127,14 +121,14 @@ TEST_CASE("program: a module and a path for runpy are Python's, and the argument
   CHECK(program->argv[5] == "--x");
   CHECK(program->title == script);
   CHECK(FailureOf(dir.path().string(), environment, RunAs::kRunPath).exit_code == 126);
-  WriteFile(dir, "__main__.py", "", 0644);
+  WriteFile(dir.File("__main__.py"), "", 0644);
   CHECK(ResolveProgram(dir.path().string(), {}, RunAs::kRunPath, environment).ok());
 }
 
 TEST_CASE("program: an interpreter that is missing, or another machine's format, is 126") {
   const testing::TempDir dir;
   const Environment environment = With({"PATH=" + dir.path().string()});
-  const std::string script = WriteFile(dir, "train.py", "x", 0644);
+  const std::string script = WriteFile(dir.File("train.py"), "x", 0644);
   struct Row {
     std::string content;
     std::string part;
@@ -150,7 +144,7 @@ TEST_CASE("program: an interpreter that is missing, or another machine's format,
        "cut short"},
   };
   for (const Row& row : rows) {
-    const std::string path = WriteFile(dir, "odd", row.content, 0755);
+    const std::string path = WriteFile(dir.File("odd"), row.content, 0755);
     const Failure failure = FailureOf(path, environment);
     CAPTURE(failure.message);
     CHECK(failure.exit_code == 126);
@@ -161,16 +155,16 @@ TEST_CASE("program: an interpreter that is missing, or another machine's format,
     CHECK(of_python.message.find("PYTHON_EXEC '" + path + "': ") == 0);
     CHECK(of_python.message.find("; it is needed to run '" + script + "'") != std::string::npos);
   }
-  const std::string command = WriteFile(dir, "tool", "#!/bin/sh\n", 0755);
-  const std::string good = WriteFile(dir, "odd", "#!/usr/bin/env tool\n", 0755);
+  const std::string command = WriteFile(dir.File("tool"), "#!/bin/sh\n", 0755);
+  const std::string good = WriteFile(dir.File("odd"), "#!/usr/bin/env tool\n", 0755);
   CHECK(ResolveProgram(good, {}, RunAs::kByName, environment).ok());
 }
 
 TEST_CASE("program: missing is 127, there but not executable is 126, each in one line") {
   const testing::TempDir dir;
   const std::string path = "PATH=" + dir.path().string();
-  const std::string plain = WriteFile(dir, "plain", "x", 0644);
-  const std::string script = WriteFile(dir, "train.py", "x", 0644);
+  const std::string plain = WriteFile(dir.File("plain"), "x", 0644);
+  const std::string script = WriteFile(dir.File("train.py"), "x", 0644);
   REQUIRE(mkdir(dir.File("folder.py").c_str(), 0755) == 0);
 
   struct Row {
@@ -205,7 +199,7 @@ TEST_CASE("program: missing is 127, there but not executable is 126, each in one
 TEST_CASE("program: a script that may not be read is 126") {
   if (geteuid() == 0) return testing::SkipTest("root may read everything");
   const testing::TempDir dir;
-  const std::string script = WriteFile(dir, "train.py", "x", 0000);
+  const std::string script = WriteFile(dir.File("train.py"), "x", 0000);
   CHECK(FailureOf(script, With({})).exit_code == 126);
 }
 

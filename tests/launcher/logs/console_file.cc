@@ -2,23 +2,13 @@
 
 #include <fcntl.h>
 
-#include <fstream>
-#include <iterator>
 #include <sstream>
 #include <utility>
 
 #include "rendezvous/base/check.h"
+#include "tests/support/files.h"
 
 namespace ddprun::launcher {
-
-namespace {
-
-std::string Content(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return std::string(std::istreambuf_iterator<char>(file), {});
-}
-
-}  // namespace
 
 ConsoleFile::ConsoleFile(LogOptions options)
     : file_(open(dir_.File("console").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600)) {
@@ -34,11 +24,11 @@ ConsoleFile::ConsoleFile(LogOptions options)
 
 std::string ConsoleFile::Close() {
   router_.reset();
-  return Content(dir_.File("console"));
+  return testing::ReadFile(dir_.File("console"));
 }
 
 std::string ConsoleFile::FileOf(const std::string& name) const {
-  return Content(router_->run_folder() + "/" + name);
+  return testing::ReadFile(router_->run_folder() + "/" + name);
 }
 
 std::vector<std::string> Lines(const std::string& text) {

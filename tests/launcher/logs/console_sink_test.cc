@@ -8,11 +8,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
-#include <fstream>
 #include <sstream>
 #include <string>
 
 #include "tests/launcher/logs/file_size_limit.h"
+#include "tests/support/files.h"
 #include "tests/support/temp_dir.h"
 
 namespace ddprun::launcher {
@@ -210,10 +210,7 @@ TEST_CASE("console: after a full disk what comes next begins a line of its own")
   sink.AppendLine("", "new", "");
   sink.AppendLine("", "and", "");
   sink.Flush(At(0));
-  std::ifstream in(dir.File("out"));
-  std::ostringstream out;
-  out << in.rdbuf();
-  CHECK(out.str() == "1234567\nto\nnew\nand\n");
+  CHECK(testing::ReadFile(dir.File("out")) == "1234567\nto\nnew\nand\n");
   CHECK(sink.dropped_lines() == 3);
   CHECK(sink.refused_lines() == 3);
   CHECK(sink.last_error() == EFBIG);
@@ -235,10 +232,7 @@ TEST_CASE("console: a file is written at the offset that others share") {
   sink.AppendLine("", "ours", "");
   sink.Flush(At(0));
   REQUIRE(write(file.get(), "after\n", 6) == 6);
-  std::ifstream in(dir.File("out"));
-  std::ostringstream out;
-  out << in.rdbuf();
-  CHECK(out.str() == "before\nours\nafter\n");
+  CHECK(testing::ReadFile(dir.File("out")) == "before\nours\nafter\n");
 }
 
 TEST_CASE("console: a socket is written without waiting") {

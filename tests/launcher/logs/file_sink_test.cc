@@ -5,21 +5,14 @@
 
 #include <cerrno>
 #include <fstream>
-#include <sstream>
 #include <string>
 
 #include "tests/launcher/logs/file_size_limit.h"
+#include "tests/support/files.h"
 #include "tests/support/temp_dir.h"
 
 namespace ddprun::launcher {
 namespace {
-
-std::string ContentOf(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::ostringstream out;
-  out << in.rdbuf();
-  return out.str();
-}
 
 TEST_CASE("file sink: every byte arrives as it was") {
   const testing::TempDir dir;
@@ -32,7 +25,7 @@ TEST_CASE("file sink: every byte arrives as it was") {
     CHECK(sink->dropped_lines() == 0);
     CHECK(sink->last_error() == 0);
   }
-  CHECK(ContentOf(dir.File("log")) == bytes);
+  CHECK(testing::ReadFile(dir.File("log")) == bytes);
 }
 
 TEST_CASE("file sink: a file that is there already is refused by name") {
@@ -51,14 +44,14 @@ TEST_CASE("file sink: a full disk costs whole lines, which are counted") {
 
   sink->Write("0123456789\nabc");      // 14 bytes
   sink->Write("defgh\nnext\nunfini");  // the limit falls into the second line
-  CHECK(ContentOf(dir.File("log")) == "0123456789\n");
+  CHECK(testing::ReadFile(dir.File("log")) == "0123456789\n");
   CHECK(sink->last_error() == EFBIG);
   CHECK(sink->dropped_lines() == 2);  // abcdefgh, next; the unfinished one is not over
 
   limit.Set(1000);
   sink->Write("shed");
   sink->Write(" line\nwhole\n");
-  CHECK(ContentOf(dir.File("log")) == "0123456789\nwhole\n");
+  CHECK(testing::ReadFile(dir.File("log")) == "0123456789\nwhole\n");
   CHECK(sink->dropped_lines() == 3);
 }
 

@@ -4,13 +4,13 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "launcher/logs/log_router.h"
 #include "rendezvous/base/unique_fd.h"
+#include "tests/support/files.h"
 #include "tests/support/temp_dir.h"
 
 namespace ddprun::launcher {
@@ -95,8 +95,7 @@ std::string SaidBy(LogOptions options, const testing::TempDir& dir, std::string*
   }
   *folder = (*router)->run_folder();
   router->reset();
-  std::ifstream file(console);
-  return {std::istreambuf_iterator<char>(file), {}};
+  return testing::ReadFile(console);
 }
 
 TEST_CASE("log options: where files are that nobody chose a place for is said once") {

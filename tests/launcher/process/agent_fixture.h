@@ -5,8 +5,6 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,6 +15,7 @@
 #include "launcher/process/process.h"
 #include "launcher/process/spawn.h"
 #include "tests/launcher/process/process_testing.h"
+#include "tests/support/files.h"
 
 namespace ddprun::testing {
 
@@ -92,7 +91,7 @@ inline bool AllGone(const std::vector<pid_t>& pids) {
 
 // The job's mark as the worker has it.
 inline std::string MarkOf(pid_t pid) {
-  const std::string environment = FileText("/proc/" + std::to_string(pid) + "/environ");
+  const std::string environment = testing::ReadFile("/proc/" + std::to_string(pid) + "/environ");
   const std::string variable = std::string(launcher::kJobMarkVariable) + "=";
   const size_t at = environment.find(variable);
   if (at == std::string::npos) return {};

@@ -7,12 +7,11 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 
 #include "launcher/process/job_cgroup.h"
 #include "launcher/process/leftovers.h"
 #include "tests/launcher/process/process_testing.h"
+#include "tests/support/files.h"
 
 namespace ddprun::testing {
 namespace {
@@ -44,8 +43,9 @@ std::string ProvideCgroups() {
 }
 
 std::string CgroupOf(pid_t pid) {
-  const std::vector<std::string> directories = launcher::OwnCgroupDirectories(
-      FileText("/proc/self/mountinfo"), FileText("/proc/" + std::to_string(pid) + "/cgroup"));
+  const std::vector<std::string> directories =
+      launcher::OwnCgroupDirectories(testing::ReadFile("/proc/self/mountinfo"),
+                                     testing::ReadFile("/proc/" + std::to_string(pid) + "/cgroup"));
   for (const std::string& directory : directories) {
     if (access(directory.c_str(), F_OK) == 0) return directory;
   }
@@ -53,7 +53,8 @@ std::string CgroupOf(pid_t pid) {
 }
 
 bool IsInJobCgroup(pid_t pid) {
-  return FileText("/proc/" + std::to_string(pid) + "/cgroup").find("/ddprun-") != std::string::npos;
+  return testing::ReadFile("/proc/" + std::to_string(pid) + "/cgroup").find("/ddprun-") !=
+         std::string::npos;
 }
 
 std::vector<std::string> WithoutCgroups() {

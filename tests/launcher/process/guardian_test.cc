@@ -15,6 +15,7 @@
 #include "tests/launcher/process/agent_fixture.h"
 #include "tests/launcher/process/cgroup_testing.h"
 #include "tests/launcher/process/process_testing.h"
+#include "tests/support/files.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -101,7 +102,7 @@ TEST_CASE("guardian: a worker's session is enough, also for a guardian that was 
 TEST_CASE("guardian: it has a session of its own, no descriptor of the agent's, and no open ears") {
   Agent agent({"sleep"});
   const std::string proc = "/proc/" + std::to_string(agent.guardian());
-  REQUIRE(WaitUntil([&] { return FileText(proc + "/comm") == "ddprun-guard\n"; }));
+  REQUIRE(WaitUntil([&] { return testing::ReadFile(proc + "/comm") == "ddprun-guard\n"; }));
   CHECK(getsid(agent.guardian()) == agent.guardian());
   REQUIRE(WaitUntil([&] {
     char target[64] = {};

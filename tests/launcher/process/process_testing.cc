@@ -8,14 +8,13 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
-#include <sstream>
 #include <utility>
 
 #include <boost/asio/io_context.hpp>
 
 #include "launcher/process/process.h"
 #include "rendezvous/base/check.h"
+#include "tests/support/files.h"
 
 extern char** environ;
 
@@ -122,15 +121,8 @@ std::string CapturePipe::ReadAll() {
   return seen_;
 }
 
-std::string FileText(const std::string& path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();  // unlike an iterator it throws nothing when a process ends meanwhile
-  return text.str();
-}
-
 char StateOf(pid_t pid) {
-  const std::string line = FileText("/proc/" + std::to_string(pid) + "/stat");
+  const std::string line = testing::ReadFile("/proc/" + std::to_string(pid) + "/stat");
   const size_t end = line.rfind(')');
   return end == std::string::npos ? '-' : line[end + 2];
 }

@@ -57,9 +57,6 @@ class CapturePipe {
   std::string seen_;
 };
 
-// What the file holds; "" when it cannot be read.
-std::string FileText(const std::string& path);
-
 // Whether `pid` runs: exists and is no zombie.
 bool IsRunning(pid_t pid);
 // The letter of /proc/<pid>/stat; '-' when there is none.

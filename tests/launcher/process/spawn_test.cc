@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
-#include <fstream>
 #include <map>
 #include <set>
 
@@ -21,6 +20,7 @@
 #include "launcher/process/exit_status.h"
 #include "launcher/process/process.h"
 #include "tests/launcher/process/process_testing.h"
+#include "tests/support/files.h"
 #include "tests/support/skip.h"
 #include "tests/support/temp_dir.h"
 
@@ -55,21 +55,16 @@ std::string Hex(SignalBits bits) {
   return text;
 }
 
-void WriteFile(const std::string& path, const std::string& content, mode_t mode) {
-  std::ofstream(path) << content;
-  REQUIRE(chmod(path.c_str(), mode) == 0);
-}
-
 SpawnResult SpawnPath(const std::string& path) {
   return Spawn({.executable = path, .argv = {path}, .env = {}}, TestBaseline());
 }
 
 TEST_CASE("spawn: what cannot be executed is reported with errno and exit code") {
   const TempDir temp;
-  WriteFile(temp.File("plain"), "#!/bin/sh\n", 0644);
-  WriteFile(temp.File("garbage"), "no program\n", 0755);
-  WriteFile(temp.File("lost"), "#! /no/such/interpreter -x\n", 0755);
-  WriteFile(temp.File("dos"), "#!/bin/sh\r\nexit 0\r\n", 0755);
+  testing::WriteFile(temp.File("plain"), "#!/bin/sh\n", 0644);
+  testing::WriteFile(temp.File("garbage"), "no program\n", 0755);
+  testing::WriteFile(temp.File("lost"), "#! /no/such/interpreter -x\n", 0755);
+  testing::WriteFile(temp.File("dos"), "#!/bin/sh\r\nexit 0\r\n", 0755);
   const struct {
     std::string path;
     int error;
@@ -122,7 +117,7 @@ TEST_CASE("spawn: a child is bound to its CPUs, and the agent stays as it is") {
     CHECK(CpusOf({cpu}) == std::to_string(cpu) + "\n");
     CHECK(CpusOf({cpu, 60000}) == std::to_string(cpu) + "\n");
   }
-  CHECK(FileText("/proc/self/status").find("Cpus_allowed_list:\t" + CpusOf({})) !=
+  CHECK(testing::ReadFile("/proc/self/status").find("Cpus_allowed_list:\t" + CpusOf({})) !=
         std::string::npos);
   cpu_set_t after;
   REQUIRE(sched_getaffinity(0, sizeof(after), &after) == 0);
@@ -298,7 +293,9 @@ TEST_CASE("spawn: a worker does not inherit the agent's protection from the OOM 
 }
 
 TEST_CASE("process baseline: descriptors are reserved as far as the limit allows") {
-  const auto table_size = [] { return NumberAfter(FileText("/proc/self/status"), "FDSize:\t"); };
+  const auto table_size = [] {
+    return NumberAfter(testing::ReadFile("/proc/self/status"), "FDSize:\t");
+  };
   rlimit limit{};
   REQUIRE(getrlimit(RLIMIT_NOFILE, &limit) == 0);
   const auto most = static_cast<int64_t>(limit.rlim_max);

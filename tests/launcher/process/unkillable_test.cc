@@ -22,6 +22,7 @@
 #include "rendezvous/base/steady_clock.h"
 #include "rendezvous/base/unique_fd.h"
 #include "tests/launcher/process/process_testing.h"
+#include "tests/support/files.h"
 #include "tests/support/skip.h"
 #include "tests/support/temp_dir.h"
 
@@ -74,7 +75,8 @@ class Freezer {
   void Freeze(pid_t pid) const {
     Write("/cgroup.procs", std::to_string(pid));
     Write("/freezer.state", "FROZEN");
-    REQUIRE(WaitUntil([this] { return FileText(path_ + "/freezer.state") == "FROZEN\n"; }));
+    REQUIRE(
+        WaitUntil([this] { return testing::ReadFile(path_ + "/freezer.state") == "FROZEN\n"; }));
   }
   void Thaw() const { Write("/freezer.state", "THAWED"); }
 

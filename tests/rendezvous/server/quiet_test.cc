@@ -5,14 +5,13 @@
 
 #include <atomic>
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
 
 #include "rendezvous/base/steady_clock.h"
 #include "rendezvous/client/library_log.h"
 #include "tests/rendezvous/server/event_log.h"
 #include "tests/rendezvous/server/over_sockets.h"
 #include "tests/rendezvous/server/sockets.h"
+#include "tests/support/files.h"
 #include "tests/support/temp_dir.h"
 
 namespace ddprun::rendezvous {
@@ -52,9 +51,7 @@ TEST_CASE("quiet: broken streams and garbage print nothing, and are there for th
   }
   MakeTrouble();
   dup2(kept.get(), STDERR_FILENO);
-  std::ifstream file(path);
-  const std::string printed(std::istreambuf_iterator<char>(file), {});
-  CHECK(printed == "");
+  CHECK(testing::ReadFile(path) == "");
   CHECK(lines > 0);
 }
 

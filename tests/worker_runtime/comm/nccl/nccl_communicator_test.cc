@@ -1,12 +1,11 @@
 // The communicator over NCCL between processes, on the double of CUDA and NCCL (tests/gpu_double).
-#include <fstream>
 #include <numeric>
-#include <sstream>
 #include <thread>
 
 #include <doctest/doctest.h>
 
 #include "tests/support/expect.h"
+#include "tests/support/files.h"
 #include "tests/support/temp_dir.h"
 #include "tests/worker_runtime/comm/nccl/gpu_rank.h"
 
@@ -292,9 +291,7 @@ TEST_CASE("nccl: the last operations are told on request") {
     EXPECT(comm.AllReduce(data.data(), 2, DType::kFloat32, ReduceOp::kSum)->Wait().ok());
     const auto path = comm.DumpOperations();
     EXPECT(path.ok());
-    std::stringstream text;
-    text << std::ifstream(*path).rdbuf();
-    EXPECT(text.str().find("\"all-reduce (float32 x 2, sum)\", \"state\": \"done\"") !=
+    EXPECT(ReadFile(*path).find("\"all-reduce (float32 x 2, sum)\", \"state\": \"done\"") !=
            std::string::npos);
     EXPECT(absl::IsUnimplemented(comm.host().DumpOperations().status()));
     EXPECT(group->Shutdown().ok());
