@@ -1,6 +1,7 @@
 // The trainer as users start it, without the launcher: processes, shared memory and sockets.
 #include <doctest/doctest.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -8,12 +9,13 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
+#include <map>
 #include <thread>
 
 #include "launcher/process/exit_status.h"
-#include "tests/examples/train/programs.h"
-#include "tests/support/files.h"
+#include "tests/examples/train/job.h"
+#include "tests/examples/train/step_losses.h"
+#include "tests/support/subprocess.h"
 #include "tests/support/temp_dir.h"
 
 namespace ddprun::testing {
@@ -29,7 +31,7 @@ constexpr char kMakeDigits[] = "tools/make_digits/make_digits";
 const std::string& Data() {
   static const TempDir dir;
   static const std::string path = [] {
-    Program draw({kMakeDigits, dir.File("digits"), "--train=600", "--test", "100"}, {});
+    Subprocess draw({kMakeDigits, dir.File("digits"), "--train=600", "--test", "100"});
     REQUIRE(draw.Wait() == 0);
     return dir.File("digits");
   }();
@@ -57,15 +59,6 @@ std::string Succeed(const TempDir& dir, int world_size, Strings more) {
   const std::vector<int> codes = job.Wait();
   REQUIRE_MESSAGE(codes == std::vector<int>(world_size, 0), job.Stderr());
   return ReadFile(dir.File("summary.json"));
-}
-
-std::vector<double> StepLosses(const std::string& path) {
-  std::ifstream file(path);
-  std::vector<double> losses;
-  for (std::string line; std::getline(file, line);) {
-    losses.push_back(std::strtod(line.c_str() + line.rfind(' '), nullptr));
-  }
-  return losses;
 }
 
 TEST_CASE("train: 1, 2 and 4 ranks have the same losses, and shm and tcp the same bits") {
@@ -136,21 +129,21 @@ TEST_CASE("train: compressed gradients learn as well, and shm and tcp give the s
 }
 
 TEST_CASE("train: without a launcher it is a group of one") {
-  Program train(Command({}), {});
+  Subprocess train(Command({}));
   CHECK(train.Wait() == 0);
-  CHECK(train.Stdout().find("1 ranks (local)") != std::string::npos);
-  CHECK(train.Stdout().find("epoch 2/2: loss ") != std::string::npos);
-  CHECK(train.Stdout().find("\ncheckpoint: none\n") != std::string::npos);
+  CHECK(train.out().find("1 ranks (local)") != std::string::npos);
+  CHECK(train.out().find("epoch 2/2: loss ") != std::string::npos);
+  CHECK(train.out().find("\ncheckpoint: none\n") != std::string::npos);
 }
 
 TEST_CASE("train: with nothing but defaults 95 % of unseen digits are read after three epochs") {
   TempDir dir;
-  Program draw({kMakeDigits, dir.File("digits")}, {});
+  Subprocess draw({kMakeDigits, dir.File("digits")});
   REQUIRE(draw.Wait() == 0);
   const std::string summary = dir.File("summary.json");
-  Program train({kTrain, "--data", dir.File("digits"), "--epochs", "3", "--summary_file", summary},
-                {});
-  REQUIRE_MESSAGE(train.Wait() == 0, train.Stderr());
+  Subprocess train(
+      {kTrain, "--data", dir.File("digits"), "--epochs", "3", "--summary_file", summary});
+  REQUIRE_MESSAGE(train.Wait() == 0, train.err());
   const std::string json = ReadFile(summary);
   const std::string last = json.substr(json.find("\"epoch\": 3"));
   CHECK_MESSAGE(std::stod(Field(last, "accuracy")) >= 0.95, json);
@@ -178,7 +171,7 @@ void KillRank1(const TempDir& dir, const Strings& more) {
     REQUIRE_MESSAGE(std::chrono::steady_clock::now() < deadline, job.Stderr());
     std::this_thread::yield();
   }
-  job.rank(1).Kill();
+  job.rank(1).Signal(SIGKILL);
   CHECK(job.rank(1).Wait() == 137);
   ::fcntl(reader.get(), F_SETFL, 0);
   char bytes[4096];
@@ -211,9 +204,9 @@ int Lines(const std::string& text) {
 
 // Whichever of the two ranks a launcher reports, it must have said why.
 std::string OneLineOfEach(Job& job) {
-  const std::string error = job.rank(0).Stderr();
+  const std::string error = job.rank(0).err();
   CHECK(Lines(error) == 1);
-  CHECK(job.rank(1).Stderr() == error);
+  CHECK(job.rank(1).err() == error);
   return error;
 }
 
@@ -272,7 +265,7 @@ TEST_CASE("train: what cannot be written is told before the first step") {
     CHECK(error.find("\"" + row.path) != std::string::npos);
     CHECK(error.find(row.cause) != std::string::npos);
     CHECK(error.find(std::string("; ") + row.option + " takes a ") != std::string::npos);
-    CHECK(job.rank(0).Stdout().find("training on") == std::string::npos);
+    CHECK(job.rank(0).out().find("training on") == std::string::npos);
   }
 }
 
@@ -308,8 +301,8 @@ TEST_CASE("train: a corrupt checkpoint is refused, named, and the one before it 
     REQUIRE(job.Wait() == std::vector<int>{0, 0});
     CHECK(job.Stderr().find("train: refused checkpoint \"" + newest + "\": the checksum") == 0);
     CHECK(job.Stderr().rfind("refused") == job.Stderr().find("refused"));
-    CHECK(job.rank(0).Stdout().find("resumed at step 60 from " +
-                                    dir.File("ck/checkpoint-000001-step-60.ckpt")) !=
+    CHECK(job.rank(0).out().find("resumed at step 60 from " +
+                                 dir.File("ck/checkpoint-000001-step-60.ckpt")) !=
           std::string::npos);
   }
   for (const fs::directory_entry& entry : fs::directory_iterator(dir.File("ck"))) {
@@ -322,22 +315,23 @@ TEST_CASE("train: a corrupt checkpoint is refused, named, and the one before it 
 
 TEST_CASE("train: a rank that does not fit the number of ranks is refused in one line") {
   const struct {
-    Strings environment;
+    std::map<std::string, std::string> environment;
     const char* says;
   } rows[] = {
-      {{"RANK=3", "WORLD_SIZE=2"}, "RANK=\"3\": expected a whole number from 0 to 1"},
-      {{"RANK=0", "WORLD_SIZE=0"}, "WORLD_SIZE=\"0\": expected a whole number from 1 to"},
-      {{"RANK=0", "WORLD_SIZE=2", "LOCAL_WORLD_SIZE=3"},
+      {{{"RANK", "3"}, {"WORLD_SIZE", "2"}}, "RANK=\"3\": expected a whole number from 0 to 1"},
+      {{{"RANK", "0"}, {"WORLD_SIZE", "0"}}, "WORLD_SIZE=\"0\": expected a whole number from 1 to"},
+      {{{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"LOCAL_WORLD_SIZE", "3"}},
        "LOCAL_WORLD_SIZE=\"3\": expected a whole number from 1 to 2"},
   };
   for (const auto& row : rows) {
-    Strings environment = row.environment;
-    environment.insert(environment.end(), {"MASTER_ADDR=127.0.0.1", "MASTER_PORT=1"});
-    Program train(Command({}), environment);
+    Subprocess::Options how;
+    how.env = row.environment;
+    how.env.insert({{"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "1"}});
+    Subprocess train(Command({}), how);
     CHECK(train.Wait() == 1);
-    INFO(train.Stderr());
-    CHECK(Lines(train.Stderr()) == 1);
-    CHECK(train.Stderr().find(row.says) != std::string::npos);
+    INFO(train.err());
+    CHECK(Lines(train.err()) == 1);
+    CHECK(train.err().find(row.says) != std::string::npos);
   }
 }
 

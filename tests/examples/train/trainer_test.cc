@@ -4,10 +4,10 @@
 
 #include <cmath>
 #include <cstdio>
-#include <fstream>
 #include <memory>
 
 #include "examples/train/cpu_network.h"
+#include "tests/examples/train/step_losses.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/thread_group.h"
 #include "tools/make_digits/digits.h"
@@ -15,6 +15,7 @@
 namespace train {
 namespace {
 
+using ddprun::testing::StepLosses;
 using ddprun::testing::TempDir;
 using ddprun::testing::ThreadGroup;
 
@@ -63,15 +64,6 @@ std::vector<absl::StatusOr<Summary>> Train(const Options& options, int world_siz
     REQUIRE_MESSAGE(result.ok(), std::string(result.status().message()));
   }
   return results;
-}
-
-std::vector<double> StepLosses(const std::string& path) {
-  std::ifstream file(path);
-  std::vector<double> losses;
-  for (std::string line; std::getline(file, line);) {
-    losses.push_back(std::strtod(line.c_str() + line.rfind(' '), nullptr));
-  }
-  return losses;
 }
 
 double Difference(double a, double b) { return std::abs(a - b) / std::abs(b); }
