@@ -7,35 +7,25 @@
 #include <memory>
 
 #include "examples/train/cpu_network.h"
+#include "tests/examples/train/drawn_set.h"
 #include "tests/examples/train/step_losses.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/thread_group.h"
-#include "tools/make_digits/digits.h"
 
 namespace train {
 namespace {
 
+using ddprun::testing::DrawSet;
 using ddprun::testing::StepLosses;
 using ddprun::testing::TempDir;
 using ddprun::testing::ThreadGroup;
 
-ImageSet Digits(uint64_t seed, int count) {
-  ddprun::tools::DigitArtist artist(seed);
-  ImageSet set{.count = count, .size = ddprun::tools::kImageSize, .pixels = {}, .labels = {}};
-  for (int i = 0; i < count; ++i) {
-    set.labels.push_back(static_cast<uint8_t>(artist.Pick(kClasses)));
-    const ddprun::tools::Image image = artist.Draw(set.labels.back());
-    set.pixels.insert(set.pixels.end(), image.begin(), image.end());
-  }
-  return set;
-}
-
 const ImageSet& Training() {
-  static const ImageSet set = Digits(1, 1200);
+  static const ImageSet set = DrawSet(1, 1200);
   return set;
 }
 const ImageSet& Test() {
-  static const ImageSet set = Digits(2, 301);
+  static const ImageSet set = DrawSet(2, 301);
   return set;
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "examples/train/cpu_network.h"
+#include "tests/examples/train/drawn_set.h"
 #include "tests/examples/train/gpu/emulated_cublas.h"
 #include "tests/examples/train/gpu/emulated_layers.h"
 #include "tests/support/emulated_cuda.h"
@@ -29,16 +30,7 @@ constexpr int kHidden = 33;  // not a whole number of add_column_sums's blocks
 constexpr uint64_t kSeed = 5;
 
 const ImageSet& Digits() {
-  static const ImageSet set = [] {
-    ddprun::tools::DigitArtist artist(1);
-    ImageSet set{.count = 400, .size = ddprun::tools::kImageSize, .pixels = {}, .labels = {}};
-    for (int64_t i = 0; i < set.count; ++i) {
-      set.labels.push_back(static_cast<uint8_t>(artist.Pick(kClasses)));
-      const ddprun::tools::Image image = artist.Draw(set.labels.back());
-      set.pixels.insert(set.pixels.end(), image.begin(), image.end());
-    }
-    return set;
-  }();
+  static const ImageSet set = ddprun::testing::DrawSet(1, 400);
   return set;
 }
 
