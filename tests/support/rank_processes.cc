@@ -12,6 +12,7 @@
 #include <cstdlib>
 
 #include "rendezvous/base/check.h"
+#include "tests/support/store_server.h"
 
 namespace ddprun::testing {
 namespace {
@@ -80,9 +81,7 @@ RankProcesses::RankProcesses(const Options& options, const Body& body) {
     ports.push_back(std::move(port.write));
     ranks_.push_back({pid, std::move(lines.read), "", false});
   }
-  auto store = rendezvous::StoreServer::Start({});
-  DDP_CHECK(store.ok());
-  store_ = std::move(*store);
+  store_ = StartStoreServer();
   const uint16_t number = store_->port();
   for (UniqueFd& port : ports)
     DDP_CHECK(write(port.get(), &number, sizeof number) == sizeof number);

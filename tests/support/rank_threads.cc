@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
-#include "rendezvous/store/store_server.h"
+#include "tests/support/store_server.h"
 
 namespace ddprun::testing {
 namespace {
@@ -19,9 +19,8 @@ constexpr std::chrono::seconds kStoreTimeout(30);
 
 std::vector<absl::StatusOr<FormedGroup>> Form(const std::vector<GroupMember>& members,
                                               const std::function<void(ddp::Communicator&)>& body) {
-  auto server = rendezvous::StoreServer::Start({});
-  REQUIRE(server.ok());
-  const uint16_t port = (*server)->port();
+  const auto server = StartStoreServer();
+  const uint16_t port = server->port();
   std::vector<absl::StatusOr<FormedGroup>> formed(members.size());
   std::vector<std::thread> threads;
   for (size_t i = 0; i < members.size(); ++i) {

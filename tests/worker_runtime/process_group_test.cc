@@ -15,14 +15,14 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "rendezvous/store/store_server.h"
 #include "tests/support/rank_processes.h"
+#include "tests/support/store_server.h"
 
 namespace ddp::testing {
 namespace {
 
-using ddprun::rendezvous::StoreServer;
 using ddprun::testing::RankProcesses;
+using ddprun::testing::StartStoreServer;
 using Variables = std::map<std::string, std::string>;
 
 constexpr std::chrono::seconds kTimeout(30);
@@ -81,12 +81,11 @@ TEST_CASE("process group: without a launcher it is a group of one that needs no 
 
 TEST_CASE(
     "process group: a world of one under a launcher has the store, under the round's prefix") {
-  auto server = StoreServer::Start({});
-  REQUIRE(server.ok());
+  const auto server = StartStoreServer();
   Environment environment({{"RANK", "0"},
                            {"WORLD_SIZE", "1"},
                            {"MASTER_ADDR", "127.0.0.1"},
-                           {"MASTER_PORT", std::to_string((*server)->port())},
+                           {"MASTER_PORT", std::to_string(server->port())},
                            {"TORCHELASTIC_RESTART_COUNT", "4"},
                            {"DDPRUN_ROUND", "5"},
                            {"DDPRUN_EPOCH", "12"}});
@@ -94,7 +93,7 @@ TEST_CASE(
   CHECK(group->restart_count() == 4);
   REQUIRE(group->store() != nullptr);
   REQUIRE(group->store()->Set("seed", "17").ok());
-  auto whole = Store::Connect("127.0.0.1", (*server)->port(), kTimeout);
+  auto whole = Store::Connect("127.0.0.1", server->port(), kTimeout);
   REQUIRE(whole.ok());
   auto seed = (*whole)->Get("ddp/12.5/seed", std::chrono::seconds(1));
   CHECK_MESSAGE(seed.ok(), seed.status().ToString());
@@ -149,10 +148,9 @@ TEST_CASE("process group: a timeout that is not above zero is refused") {
 }
 
 TEST_CASE("process group: a store that nobody serves is named") {
-  auto server = StoreServer::Start({});
-  REQUIRE(server.ok());
-  const std::string port = std::to_string((*server)->port());
-  (*server)->Close();
+  const auto server = StartStoreServer();
+  const std::string port = std::to_string(server->port());
+  server->Close();
   Environment environment(
       {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", port}});
   auto group = ProcessGroup::FromEnv({Backend::kAuto, std::chrono::milliseconds(200)});

@@ -14,7 +14,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/check.h"
-#include "rendezvous/store/store_server.h"
+#include "tests/support/store_server.h"
 
 namespace ddp::internal {
 namespace {
@@ -26,12 +26,7 @@ constexpr std::chrono::seconds kTimeout(30);
 
 class Torchrun {
  public:
-  Torchrun() {
-    auto server = StoreServer::Start({});
-    REQUIRE(server.ok());
-    server_ = std::move(*server);
-    store_ = Connect();
-  }
+  Torchrun() : server_(ddprun::testing::StartStoreServer()), store_(Connect()) {}
 
   std::unique_ptr<Store> Connect() {
     auto store = Store::Connect("127.0.0.1", server_->port(), kTimeout);

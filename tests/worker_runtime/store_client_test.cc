@@ -12,21 +12,17 @@
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/store/store_server.h"
 #include "tests/support/loopback.h"
+#include "tests/support/store_server.h"
 
 namespace ddp {
 namespace {
 
 using ddprun::rendezvous::StoreServer;
+using ddprun::testing::StartStoreServer;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr seconds kLong{30};
-
-std::unique_ptr<StoreServer> StartServer(StoreServer::Options options = {}) {
-  auto server = StoreServer::Start(options);
-  REQUIRE_MESSAGE(server.ok(), server.status().ToString());
-  return *std::move(server);
-}
 
 std::unique_ptr<Store> Connect(const StoreServer& server, milliseconds timeout = kLong) {
   auto store = Store::Connect("127.0.0.1", server.port(), timeout);
@@ -35,7 +31,7 @@ std::unique_ptr<Store> Connect(const StoreServer& server, milliseconds timeout =
 }
 
 TEST_CASE("store client: what one client sets the other gets") {
-  const auto server = StartServer();
+  const auto server = StartStoreServer();
   const auto writer = Connect(*server);
   const auto reader = Connect(*server);
   const std::string value("a\0b", 3);
@@ -49,7 +45,7 @@ TEST_CASE("store client: what one client sets the other gets") {
 }
 
 TEST_CASE("store client: a get waits for the set of another client") {
-  const auto server = StartServer();
+  const auto server = StartStoreServer();
   const auto writer = Connect(*server);
   const auto reader = Connect(*server);
   absl::StatusOr<std::string> got = absl::UnknownError("not run");
@@ -62,7 +58,7 @@ TEST_CASE("store client: a get waits for the set of another client") {
 }
 
 TEST_CASE("store client: counters add up and compare-set answers as PyTorch's") {
-  const auto server = StartServer();
+  const auto server = StartStoreServer();
   const auto store = Connect(*server);
   CHECK(store->Add("n", 5).value() == 5);
   CHECK(store->Add("n", -7).value() == -2);
@@ -75,7 +71,7 @@ TEST_CASE("store client: counters add up and compare-set answers as PyTorch's") 
 }
 
 TEST_CASE("store client: a wait that times out names its keys and leaves the connection usable") {
-  const auto server = StartServer();
+  const auto server = StartStoreServer();
   const auto store = Connect(*server);
   REQUIRE(store->Set("there", "1").ok());
   const absl::Status status = store->Wait({"there", "absent"}, milliseconds(20));
@@ -200,7 +196,7 @@ TEST_CASE("store client: a peer that is no store, or never answers, is not belie
 }
 
 TEST_CASE("store client: a lost connection is final and said by every later call") {
-  auto server = StartServer();
+  auto server = StartStoreServer();
   const auto store = Connect(*server);
   REQUIRE(store->Add("n", 1).ok());
   server.reset();
@@ -242,7 +238,7 @@ TEST_CASE("store client: a reply of an impossible length is refused, not allocat
 }
 
 TEST_CASE("store client: the protocol's limits are checked before a byte is sent") {
-  const auto server = StartServer();
+  const auto server = StartStoreServer();
   const auto store = Connect(*server);
   const std::string largest(8 << 20, 'v');
   CHECK(store->Set("k", largest).ok());
@@ -255,7 +251,7 @@ TEST_CASE("store client: the protocol's limits are checked before a byte is sent
 }
 
 TEST_CASE("store client: user keys carry a slash on the wire, prefixes one more") {
-  const auto server = StartServer();
+  const auto server = StartStoreServer();
   const auto store = Connect(*server);
   PrefixStore prefixed("round1", *store);
   PrefixStore nested("rank0", prefixed);
@@ -275,7 +271,7 @@ TEST_CASE("store client: user keys carry a slash on the wire, prefixes one more"
 }
 
 TEST_CASE("store client: multi-get waits for all its keys; of nothing it is nothing") {
-  const auto server = StartServer();
+  const auto server = StartStoreServer();
   const auto writer = Connect(*server);
   const auto reader = Connect(*server);
   CHECK(reader->MultiGet({}, kLong).value().empty());

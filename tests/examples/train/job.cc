@@ -2,14 +2,11 @@
 
 #include <utility>
 
-#include "rendezvous/base/check.h"
+#include "tests/support/store_server.h"
 
 namespace ddprun::testing {
 
-Job::Job(int world_size, const std::vector<std::string>& args) {
-  auto store = rendezvous::StoreServer::Start({});
-  DDP_CHECK(store.ok());
-  store_ = *std::move(store);
+Job::Job(int world_size, const std::vector<std::string>& args) : store_(StartStoreServer()) {
   const std::string world = std::to_string(world_size);
   for (int rank = 0; rank < world_size; ++rank) {
     const std::string number = std::to_string(rank);

@@ -11,6 +11,7 @@
 
 #include "rendezvous/store/store_server.h"
 #include "tests/rendezvous/store/raw_client.h"
+#include "tests/support/store_server.h"
 
 namespace ddprun::rendezvous {
 namespace {
@@ -95,20 +96,18 @@ class Scripted {
 };
 
 TEST_CASE("store server: requests held back go on when the replies leave at the second try") {
-  const auto server = StoreServer::Start({});
-  REQUIRE(server.ok());
-  Scripted scripted(Script::kRefuseThenTakeAll, **server);
+  const auto server = testing::StartStoreServer();
+  Scripted scripted(Script::kRefuseThenTakeAll, *server);
   CHECK(scripted.CountReplies(10) == 10);
 }
 
 TEST_CASE("store server: replies that were taken do not count against its bound") {
   StoreServer::Options options;
   options.max_transit_bytes = 1 << 20;
-  const auto server = StoreServer::Start(options);
-  REQUIRE(server.ok());
-  Scripted scripted(Script::kLeaveOneByte, **server);
+  const auto server = testing::StartStoreServer(options);
+  Scripted scripted(Script::kLeaveOneByte, *server);
   CHECK(scripted.CountReplies(100) == 100);
-  CHECK((*server)->stats().dropped_protocol == 0);
+  CHECK(server->stats().dropped_protocol == 0);
 }
 
 }  // namespace

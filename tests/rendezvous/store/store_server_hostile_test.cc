@@ -10,18 +10,14 @@
 #include "rendezvous/store/store_server.h"
 #include "tests/rendezvous/store/raw_client.h"
 #include "tests/support/scarce_descriptors.h"
+#include "tests/support/store_server.h"
 
 namespace ddprun::rendezvous {
 namespace {
 
 using enum StoreOp;
 using testing::ScarceDescriptors;
-
-std::unique_ptr<StoreServer> StartServer(const StoreServer::Options& options = {}) {
-  auto server = StoreServer::Start(options);
-  REQUIRE_MESSAGE(server.ok(), server.status().ToString());
-  return *std::move(server);
-}
+using testing::StartStoreServer;
 
 // A worker of the job, connected before the trouble begins.
 struct Job {
@@ -56,7 +52,7 @@ TEST_CASE("store server: garbage closes the connection at once and is counted") 
       {"131,073 keys", Greeting() + Byte(static_cast<char>(kWait)) + Number(131073)},
       {"add on text", Greeting() + Request(kSet, {"/t", "x"}) + Request(kAdd, {"/t"}, 1)},
   };
-  const auto server = StartServer();
+  const auto server = StartStoreServer();
   Job job(*server);
   uint64_t dropped = 0;
   for (const Row& row : rows) {
@@ -71,7 +67,7 @@ TEST_CASE("store server: garbage closes the connection at once and is counted") 
 }
 
 TEST_CASE("store server: random bytes never harm the job") {
-  const auto server = StartServer();
+  const auto server = StartStoreServer();
   Job job(*server);
   for (uint32_t seed = 0; seed < 200; ++seed) {
     std::minstd_rand random(seed);
@@ -105,7 +101,7 @@ TEST_CASE("store server: requests of every kind with wrong bytes in them never h
       Request(kListKeys),
       Request(kBarrier, {"/b"}, 2),
   };
-  const auto server = StartServer();
+  const auto server = StartStoreServer();
   Job job(*server);
   for (uint32_t seed = 0; seed < 20 * requests.size(); ++seed) {
     std::minstd_rand random(seed);
@@ -127,10 +123,10 @@ TEST_CASE("store server: requests of every kind with wrong bytes in them never h
 TEST_CASE("store server: a connection that does not greet in time is dropped, others stay") {
   StoreServer::Options options;
   options.greeting_timeout = std::chrono::hours(1);
-  const auto patient = StartServer(options);
+  const auto patient = StartStoreServer(options);
   RawClient kept(patient->port());
   options.greeting_timeout = std::chrono::milliseconds(30);
-  const auto server = StartServer(options);
+  const auto server = StartStoreServer(options);
   RawClient greeted = RawClient::Greeted(*server);
   greeted.Expect(Request(kGetNumKeys), Number(0));
   RawClient silent(server->port());
@@ -152,7 +148,7 @@ TEST_CASE("store server: the default greeting time is five seconds") {
 TEST_CASE("store server: who fills the store beyond its bound is dropped, the job goes on") {
   StoreServer::Options options;
   options.max_store_bytes = 1 << 20;
-  const auto server = StartServer(options);
+  const auto server = StartStoreServer(options);
   Job job(*server);
   RawClient greedy = RawClient::Greeted(*server);
   const std::string value(100 << 10, 'x');
@@ -168,7 +164,7 @@ TEST_CASE("store server: half-sent requests are bounded over all connections") {
   StoreServer::Options options;
   options.max_transit_bytes = 4 << 20;
   options.stalled_timeout = std::chrono::hours(1);  // The bound itself, not the later mercy.
-  const auto server = StartServer(options);
+  const auto server = StartStoreServer(options);
   Job job(*server);
   const std::string half =
       Byte(static_cast<char>(kSet)) + Bytes("/k") + Number(8 << 20) + std::string(1 << 20, 'x');
@@ -185,7 +181,7 @@ TEST_CASE("store server: hogs that stand still give way to the job after a while
   StoreServer::Options options;
   options.max_transit_bytes = 4 << 20;
   options.stalled_timeout = std::chrono::milliseconds(50);
-  const auto server = StartServer(options);
+  const auto server = StartStoreServer(options);
   Job job(*server);
   RawClient hog = RawClient::Greeted(*server);
   hog.Send(Byte(static_cast<char>(kSet)) + Bytes("/k") + Number(8 << 20) +
@@ -198,7 +194,7 @@ TEST_CASE("store server: hogs that stand still give way to the job after a while
 TEST_CASE("store server: replies beyond the bound close the connection") {
   StoreServer::Options options;
   options.max_transit_bytes = 4 << 20;
-  const auto server = StartServer(options);
+  const auto server = StartStoreServer(options);
   Job job(*server);
   RawClient greedy = RawClient::Greeted(*server);
   greedy.Send(Request(kSet, {"/v", std::string(1 << 20, 'v')}));
@@ -212,7 +208,7 @@ TEST_CASE("store server: replies beyond the bound close the connection") {
 TEST_CASE("store server: who does not read its replies is not read either, and loses none") {
   StoreServer::Options options;
   options.max_transit_bytes = 8 << 20;
-  const auto server = StartServer(options);
+  const auto server = StartStoreServer(options);
   Job job(*server);
   RawClient slow = RawClient::Greeted(*server);
   const std::string value(64 << 10, 'v');
@@ -226,7 +222,7 @@ TEST_CASE("store server: who does not read its replies is not read either, and l
 }
 
 TEST_CASE("store server: requests without end behind a parked wait are not taken in") {
-  const auto server = StartServer();
+  const auto server = StartStoreServer();
   Job job(*server);
   RawClient flooder = RawClient::Greeted(*server);
   flooder.Send(Request(kWait, {"/never"}));
@@ -248,7 +244,7 @@ TEST_CASE("store server: requests without end behind a parked wait are not taken
 }
 
 TEST_CASE("store server: without descriptors it rests, and serves when there are some") {
-  const auto server = StartServer();
+  const auto server = StartStoreServer();
   Job job(*server);
   std::unique_ptr<RawClient> late;
   {
@@ -267,7 +263,7 @@ TEST_CASE("store server: without descriptors it rests, and serves when there are
 }
 
 TEST_CASE("store server: without descriptors who has not greeted makes room") {
-  const auto server = StartServer();
+  const auto server = StartStoreServer();
   Job job(*server);
   RawClient silent(server->port());
   REQUIRE(Eventually([&] { return server->stats().accepted == 2; }));

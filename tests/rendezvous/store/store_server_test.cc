@@ -13,15 +13,12 @@
 
 #include "tests/rendezvous/store/raw_client.h"
 #include "tests/support/skip.h"
+#include "tests/support/store_server.h"
 
 namespace ddprun::rendezvous {
 namespace {
 
-std::unique_ptr<StoreServer> StartServer(const StoreServer::Options& options = {}) {
-  auto server = StoreServer::Start(options);
-  REQUIRE_MESSAGE(server.ok(), server.status().ToString());
-  return *std::move(server);
-}
+using testing::StartStoreServer;
 
 // Every connection on a thread of its own, up to four.
 StoreServer::Options ManyThreads() {
@@ -35,7 +32,7 @@ bool HasWaiting(const StoreServer& server, uint64_t count) {
 }
 
 TEST_CASE("store server: every command is answered as PyTorch's server answers it") {
-  const auto server = StartServer();
+  const auto server = StartStoreServer();
   RawClient client = RawClient::Greeted(*server);
   std::string ping;
   AppendRequest({StoreOp::kPing, 0xA1B2C3D4, 0, {}}, &ping);
@@ -95,7 +92,7 @@ TEST_CASE("store server: every command is answered as PyTorch's server answers i
 }
 
 TEST_CASE("store server: pipelined requests are answered in order") {
-  const auto server = StartServer();
+  const auto server = StartStoreServer();
   RawClient client(server->port());
   std::string requests = Greeting();
   std::string replies;
@@ -107,7 +104,7 @@ TEST_CASE("store server: pipelined requests are answered in order") {
 }
 
 TEST_CASE("store server: a request may arrive byte by byte") {
-  const auto server = StartServer();
+  const auto server = StartStoreServer();
   RawClient client(server->port());
   const std::string bytes =
       Greeting() + Request(StoreOp::kSet, {"/split", "value"}) + Request(StoreOp::kGet, {"/split"});
@@ -116,7 +113,7 @@ TEST_CASE("store server: a request may arrive byte by byte") {
 }
 
 TEST_CASE("store server: large values come back whole") {
-  const auto server = StartServer();
+  const auto server = StartStoreServer();
   RawClient client = RawClient::Greeted(*server);
   const std::string value(8 << 20, 'v');
   client.Send(Request(StoreOp::kSet, {"/large", value}));
@@ -137,7 +134,7 @@ TEST_CASE("store server: whatever makes a key wakes a wait on another connection
   for (const auto& options : {StoreServer::Options(), ManyThreads()}) {
     for (const std::string& maker : makers) {
       CAPTURE(static_cast<int>(maker[0]));
-      const auto server = StartServer(options);
+      const auto server = StartStoreServer(options);
       RawClient waiter = RawClient::Greeted(*server);
       RawClient other = RawClient::Greeted(*server);
       waiter.Send(Request(kWait, {"/k"}));
@@ -153,7 +150,7 @@ TEST_CASE("store server: whatever makes a key wakes a wait on another connection
 }
 
 TEST_CASE("store server: a barrier of three opens when the third arrives") {
-  const auto server = StartServer(ManyThreads());
+  const auto server = StartStoreServer(ManyThreads());
   std::vector<RawClient> clients;
   for (int i = 0; i < 3; ++i) clients.push_back(RawClient::Greeted(*server));
   for (uint64_t i = 0; i < 2; ++i) {
@@ -165,7 +162,7 @@ TEST_CASE("store server: a barrier of three opens when the third arrives") {
 }
 
 TEST_CASE("store server: requests behind a parked wait are answered after it") {
-  const auto server = StartServer();
+  const auto server = StartStoreServer();
   RawClient waiter = RawClient::Greeted(*server);
   RawClient other = RawClient::Greeted(*server);
   waiter.Send(Request(StoreOp::kWait, {"/k"}) + Request(StoreOp::kGet, {"/k"}));
@@ -176,7 +173,7 @@ TEST_CASE("store server: requests behind a parked wait are answered after it") {
 
 TEST_CASE("store server: a connection that goes away takes its waits along") {
   for (const bool is_reset : {false, true}) {
-    const auto server = StartServer();
+    const auto server = StartStoreServer();
     RawClient leaver = RawClient::Greeted(*server);
     RawClient stayer = RawClient::Greeted(*server);
     leaver.Send(Request(StoreOp::kWait, {"/k", "/l"}));
@@ -194,7 +191,7 @@ TEST_CASE("store server: a connection that goes away takes its waits along") {
 }
 
 TEST_CASE("store server: clients on several threads count every add once") {
-  const auto server = StartServer(ManyThreads());
+  const auto server = StartStoreServer(ManyThreads());
   constexpr int kClients = 8;
   constexpr int kAdds = 500;
   std::vector<std::thread> threads;
@@ -216,7 +213,7 @@ TEST_CASE("store server: a thousand connections wait for one key and are all wok
   if (!AllowOpenFiles(2 * kCount + 100)) {
     return testing::SkipTest("the limit on open files is below 2,100");
   }
-  const auto server = StartServer();
+  const auto server = StartStoreServer();
   std::vector<RawClient> clients;
   for (uint64_t i = 0; i < kCount; ++i) {
     clients.push_back(RawClient::Greeted(*server));
@@ -230,11 +227,11 @@ TEST_CASE("store server: a thousand connections wait for one key and are all wok
 }
 
 TEST_CASE("store server: a straggler of the old round cannot write into the new one") {
-  auto old_round = StartServer();
+  auto old_round = StartStoreServer();
   const uint16_t old_port = old_round->port();
   RawClient straggler = RawClient::Greeted(*old_round);
   straggler.Expect(Request(StoreOp::kAdd, {"/rank"}, 1), Number(1));
-  const auto new_round = StartServer();
+  const auto new_round = StartStoreServer();
   CHECK(new_round->port() != old_port);
   old_round->Close();
   straggler.Send(Request(StoreOp::kSet, {"/rank", "stale"}));
@@ -250,7 +247,7 @@ TEST_CASE("store server: a straggler of the old round cannot write into the new 
 }
 
 TEST_CASE("store server: closing it closes connections that wait") {
-  auto server = StartServer(ManyThreads());
+  auto server = StartStoreServer(ManyThreads());
   std::vector<RawClient> clients;
   for (int i = 0; i < 6; ++i) {
     clients.push_back(RawClient::Greeted(*server));
@@ -265,7 +262,7 @@ TEST_CASE("store server: closing it closes connections that wait") {
 TEST_CASE("store server: serves a connection that somebody else accepted") {
   StoreServer::Options options;
   options.bind = StoreServer::Bind::kNone;
-  auto server = StartServer(options);
+  auto server = StartStoreServer(options);
   CHECK(server->port() == 0);
   UniqueFd listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_storage address{};
@@ -286,7 +283,7 @@ TEST_CASE("store server: serves a connection that somebody else accepted") {
 }
 
 TEST_CASE("store server: a port in use is an error that names it") {
-  const auto first = StartServer();
+  const auto first = StartStoreServer();
   const auto second = StoreServer::Start({.port = first->port()});
   REQUIRE_FALSE(second.ok());
   CHECK(absl::IsFailedPrecondition(second.status()));
@@ -298,7 +295,7 @@ TEST_CASE("store server: a port in use is an error that names it") {
 TEST_CASE("store server: bound to all addresses it takes IPv4 and IPv6") {
   StoreServer::Options options;
   options.bind = StoreServer::Bind::kAll;
-  const auto server = StartServer(options);
+  const auto server = StartStoreServer(options);
   RawClient v4(server->port());
   v4.Expect(Greeting() + Request(StoreOp::kAdd, {"/n"}, 1), Number(1));
   UniqueFd probe(socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -308,7 +305,7 @@ TEST_CASE("store server: bound to all addresses it takes IPv4 and IPv6") {
 }
 
 TEST_CASE("store server: bound to loopback it listens on 127.0.0.1 alone") {
-  const auto server = StartServer();
+  const auto server = StartStoreServer();
   UniqueFd client(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
   address.sin_family = AF_INET;

@@ -8,7 +8,7 @@
 
 #include <doctest/doctest.h>
 
-#include "rendezvous/store/store_server.h"
+#include "tests/support/store_server.h"
 
 namespace ddp::internal {
 namespace {
@@ -22,9 +22,6 @@ constexpr milliseconds kLong = std::chrono::seconds(30);
 // A store and the boards of all ranks on it.
 struct Boards {
   explicit Boards(int size) {
-    auto started = StoreServer::Start({});
-    REQUIRE(started.ok());
-    server = *std::move(started);
     auto connected = Store::Connect("127.0.0.1", server->port(), kLong);
     REQUIRE(connected.ok());
     store = *std::move(connected);
@@ -37,7 +34,7 @@ struct Boards {
   }
   FailureBoard& operator[](int rank) { return *boards[static_cast<size_t>(rank)]; }
 
-  std::unique_ptr<StoreServer> server;
+  std::unique_ptr<StoreServer> server = ddprun::testing::StartStoreServer();
   std::unique_ptr<Store> store;  // the test's own
   std::vector<std::unique_ptr<FailureBoard>> boards;
 };

@@ -13,7 +13,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "rendezvous/store/store_server.h"
+#include "tests/support/store_server.h"
 #include "tests/worker_runtime/comm/tcp/intruder.h"
 #include "worker_runtime/comm/form_group.h"
 #include "worker_runtime/comm/tcp/acceptor.h"
@@ -23,6 +23,7 @@ namespace {
 
 using ddprun::rendezvous::StoreServer;
 using ddprun::testing::Intruder;
+using ddprun::testing::StartStoreServer;
 
 constexpr std::chrono::seconds kTimeout(60);
 
@@ -65,9 +66,6 @@ class Forming {
  public:
   // `is_held`: no rank connects to the one below it before Release().
   explicit Forming(bool is_held) {
-    auto server = StoreServer::Start({});
-    REQUIRE(server.ok());
-    server_ = std::move(*server);
     statuses_.resize(3);
     if (!is_held) Release();
     for (int rank = 0; rank < 3; ++rank) {
@@ -138,7 +136,7 @@ class Forming {
     return status;
   }
 
-  std::unique_ptr<StoreServer> server_;
+  const std::unique_ptr<StoreServer> server_ = StartStoreServer();
   std::unique_ptr<Store> store_;
   Gate gate_;
   Gate end_;
@@ -201,9 +199,8 @@ TEST_CASE("tcp set-up: once the group has formed no rank has an open port") {
 }
 
 TEST_CASE("tcp set-up: who answers without knowing the nonce is not taken for the rank") {
-  auto server = StoreServer::Start({});
-  REQUIRE(server.ok());
-  auto store = Store::Connect("127.0.0.1", (*server)->port(), kTimeout);
+  const auto server = StartStoreServer();
+  auto store = Store::Connect("127.0.0.1", server->port(), kTimeout);
   REQUIRE(store.ok());
   // Somebody else's listener stands where the store says rank 0 is: it believes anything.
   const Nonce theirs = {9, 9, 9}, ours = {1, 2, 3};

@@ -1,0 +1,17 @@
+// The store of workers, started.
+#ifndef DDPRUN_TESTS_SUPPORT_STORE_SERVER_H_
+#define DDPRUN_TESTS_SUPPORT_STORE_SERVER_H_
+
+#include <memory>
+
+#include "rendezvous/store/store_server.h"
+
+namespace ddprun::testing {
+
+// A failure fails the running case.
+std::unique_ptr<rendezvous::StoreServer> StartStoreServer(
+    const rendezvous::StoreServer::Options& options = {});
+
+}  // namespace ddprun::testing
+
+#endif  // DDPRUN_TESTS_SUPPORT_STORE_SERVER_H_
