@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "launcher/logs/log_router.h"
+#include "rendezvous/base/durable_file.h"
 #include "rendezvous/base/unique_fd.h"
 #include "tests/launcher/logs/console_file.h"
 #include "tests/launcher/logs/file_size_limit.h"
@@ -25,11 +26,7 @@ using std::chrono::seconds;
 constexpr Streams kBoth = {.out = true, .err = true};
 
 void WriteAll(const UniqueFd& fd, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t n = write(fd.get(), bytes.data(), bytes.size());
-    REQUIRE(n > 0);
-    bytes.remove_prefix(static_cast<size_t>(n));
-  }
+  REQUIRE(ddprun::WriteAll(fd.get(), {bytes.data(), bytes.size()}, "a worker's stream").ok());
 }
 
 // Runs one round of workers that each write `out` and `err`, {} in them being the local rank.

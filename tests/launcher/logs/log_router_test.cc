@@ -9,13 +9,14 @@
 #include <atomic>
 #include <cerrno>
 #include <filesystem>
-#include <fstream>
 #include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "launcher/logs/output_channel.h"
+#include "rendezvous/base/durable_file.h"
+#include "tests/support/files.h"
 #include "tests/support/skip.h"
 #include "tests/support/temp_dir.h"
 
@@ -88,22 +89,14 @@ struct Fixture {
     return *std::move(stdio);
   }
   std::string FileOf(const std::string& name) const {
-    std::ifstream in(router->run_folder() + "/" + name, std::ios::binary);
-    INFO("file: ", name);
-    CHECK(in.good());
-    std::ostringstream text;
-    text << in.rdbuf();
-    return text.str();
+    const std::string path = router->run_folder() + "/" + name;
+    CHECK_MESSAGE(std::filesystem::exists(path), path);
+    return testing::ReadFile(path);
   }
 };
 
 void WriteAll(int fd, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t n = write(fd, bytes.data(), bytes.size());
-    if (n < 0 && errno == EINTR) continue;
-    REQUIRE(n > 0);
-    bytes.remove_prefix(static_cast<size_t>(n));
-  }
+  REQUIRE(ddprun::WriteAll(fd, {bytes.data(), bytes.size()}, "a worker's stream").ok());
 }
 
 constexpr Streams kBoth = {.out = true, .err = true};
