@@ -81,7 +81,6 @@ class Agent {
   rendezvous::RendezvousOptions ConnectOptions();
   absl::StatusOr<std::vector<WorkerSpec>> SpecsOf(const rendezvous::Assignment& assignment);
 
-  // Constant after construction.
   const AgentSetup setup_;
   const std::string host_;
   const NodeId node_id_;
@@ -184,7 +183,8 @@ rendezvous::RendezvousOptions Agent::ConnectOptions() {
   options.policy = RendezvousPolicyOf(config);
   options.log_step = log_.LogStep();
   options.on_no_descriptor = [this] { TellOfDescriptors(); };
-  options.local_addr = config.local_addr;
+  // With static nobody is told of it: all meet at the endpoint.
+  if (config.rendezvous != RendezvousKind::kStatic) options.local_addr = config.local_addr;
   options.local_addr_source = config.SourceOf("local_addr");
   switch (config.rendezvous) {
     case RendezvousKind::kStandalone:
@@ -195,7 +195,6 @@ rendezvous::RendezvousOptions Agent::ConnectOptions() {
       break;
     case RendezvousKind::kStatic:
       options.mode = rendezvous::RendezvousOptions::Mode::kStatic;
-      options.local_addr.clear();  // nobody is told of it: all meet at the endpoint
       options.on_store_connection = [this](UniqueFd fd) { store_.Adopt(std::move(fd)); };
       break;
   }
