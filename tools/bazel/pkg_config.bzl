@@ -17,11 +17,19 @@ def _libraries(ctx, flags):
             names.append(flag)
     return names
 
+# The archive of a library, as the linker finds it: Ubuntu 24.04 calls that of c-ares libcares_static.a.
+def _archive(ctx, name):
+    for file in ["lib%s.a" % name, "lib%s_static.a" % name]:
+        out = ctx.execute(["gcc", "-print-file-name=" + file])
+        if out.return_code == 0 and out.stdout.strip() != file:
+            return "-l:" + file
+    return "-l:lib%s.a" % name  # the linker says what is missing, and only who links archives hears it
+
 def _impl(ctx):
     # A group, because the archives need each other; as-needed, so that the libstdc++.so which Bazel
     # appends to every link is dropped once the archive has answered.
     static = ["-Wl,--as-needed", "-Wl,--start-group"] + \
-             ["-l:lib%s.a" % name[2:] for name in _libraries(ctx, ["--static"])] + \
+             [_archive(ctx, name[2:]) for name in _libraries(ctx, ["--static"])] + \
              ["-l:libstdc++.a", "-Wl,--end-group", "-ldl", "-lpthread", "-lrt", "-Wl,--gc-sections"]
     ctx.file("BUILD", """
 cc_library(
