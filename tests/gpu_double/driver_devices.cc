@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -15,6 +16,7 @@ namespace ddprun::gpu_double {
 namespace {
 
 thread_local CudaContext current_context = nullptr;
+std::atomic<bool> is_silent = false;
 
 // Slices that each GPU is cut into; 0: its devices are whole GPUs.
 int SlicesPerGpu() { return static_cast<int>(NumberSetting("DDPRUN_DOUBLE_MIG", 0)); }
@@ -118,7 +120,10 @@ std::string DeviceBusId(int device) {
   return BusIdOf(driver.visible[static_cast<size_t>(device)]);
 }
 
+void ddprun_double_fall_silent() { is_silent = true; }
+
 CudaResult CurrentDevice(int* device) {
+  if (is_silent) Mark().Wait();
   Driver& driver = Driver::Get();
   std::lock_guard<std::mutex> lock(driver.mutex);
   return CurrentDevice(driver, device);

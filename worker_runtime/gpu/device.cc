@@ -2,6 +2,7 @@
 
 #include <future>
 #include <thread>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "worker_runtime/gpu/device_uuid.h"
@@ -63,19 +64,25 @@ Device::~Device() {
 
 // The driver waits without a deadline, and for streams of others: a thread waits, and is left to
 // itself when it takes too long.
-absl::Status Device::Free(CudaPointer memory, std::chrono::milliseconds patience) const {
+absl::Status Device::Free(Memory memory, std::chrono::milliseconds patience) const {
   auto freed = std::make_shared<std::promise<CudaResult>>();
   std::future<CudaResult> result = freed->get_future();
-  std::thread([freed, memory, &api = api_, context = context_] {
+  std::thread([freed, memory = std::move(memory), &api = api_, context = context_] {
     const RelaxedCapture relaxed(api);
-    const CudaResult current = api.cuCtxSetCurrent(context);
-    freed->set_value(current == kCudaSuccess ? api.cuMemFree(memory) : current);
+    CudaResult first = api.cuCtxSetCurrent(context);
+    for (size_t i = 0; first == kCudaSuccess && i < memory.on_device.size(); ++i) {
+      first = api.cuMemFree(memory.on_device[i]);
+    }
+    for (size_t i = 0; first == kCudaSuccess && i < memory.pinned.size(); ++i) {
+      first = api.cuMemFreeHost(memory.pinned[i]);
+    }
+    freed->set_value(first);
   }).detach();
   if (result.wait_for(patience) != std::future_status::ready) {
     return absl::DeadlineExceededError(
         absl::StrCat("GPU ", ordinal_, " did not end its work in ", patience.count(), " ms"));
   }
-  return CudaStatus(api_, "cuMemFree", result.get());
+  return CudaStatus(api_, "free memory", result.get());
 }
 
 absl::Status Device::MakeCurrent() const {

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -38,11 +39,15 @@ class Device {
   // The device may hang, and the process is about to end: it is not released.
   void Abandon() { is_abandoned_ = true; }
 
-  // Frees what cuMemAlloc gave, once all that was put on any stream of the device is done.
-  // DeadlineExceeded after `patience`: then it is freed later, or with the process. Nobody's
-  // capture is lost by it, as by a wait for the device itself. REQUIRES: `api` lives until the
-  // process ends.
-  absl::Status Free(CudaPointer memory, std::chrono::milliseconds patience) const;
+  // What cuMemAlloc and cuMemAllocHost gave.
+  struct Memory {
+    std::vector<CudaPointer> on_device;
+    std::vector<void*> pinned;
+  };
+  // Frees it, once all that was put on any stream of the device is done. DeadlineExceeded after
+  // `patience`: then it is freed later, or with the process. Nobody's capture is lost by it, as by
+  // a wait for the device itself. REQUIRES: `api` lives until the process ends.
+  absl::Status Free(Memory memory, std::chrono::milliseconds patience) const;
 
   // Makes the context the calling thread's own for good: for threads that we start.
   absl::Status MakeCurrent() const;

@@ -7,53 +7,51 @@
 
 #include "absl/strings/str_cat.h"
 #include "worker_runtime/comm/op_record.h"
-#include "worker_runtime/gpu/relaxed_capture.h"
 
 namespace ddp::internal {
 namespace {
 
-// Behind calls 8^1 to 8^21, which is all that 64 bits count.
+// From calls 8^1 to 8^21 on, which is all that 64 bits count.
 constexpr int kBitsOfStep = 3;
 constexpr size_t kComparisons = 22;
 
-bool IsComparedAt(uint64_t sequence) {
-  return sequence > 1 && std::has_single_bit(sequence) &&
-         std::countr_zero(sequence) % kBitsOfStep == 0;
-}
-
 size_t IndexOf(uint64_t sequence) {
-  return static_cast<size_t>(std::countr_zero(sequence) / kBitsOfStep);
+  return static_cast<size_t>((std::bit_width(sequence) - 1) / kBitsOfStep);
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CallComparison>> CallComparison::Create(const Device& device,
-                                                                       int rank, int world_size) {
-  std::unique_ptr<CallComparison> made(new CallComparison(device, rank, world_size));
+                                                                       int world_size) {
+  std::unique_ptr<CallComparison> made(new CallComparison(device, world_size));
   const CudaApi& api = device.api();
-  const size_t ranks = static_cast<size_t>(world_size);
+  const size_t on_host = (static_cast<size_t>(world_size) + kComparisons) * sizeof(uint64_t);
+  const size_t on_device = (static_cast<size_t>(world_size) + 1) * sizeof(uint64_t);
   void* host = nullptr;
-  CudaResult result = api.cuMemAllocHost(&host, (ranks + kComparisons) * sizeof(uint64_t));
-  if (result != kCudaSuccess) return CudaStatus(api, "cuMemAllocHost", result);
+  CudaResult result = api.cuMemAllocHost(&host, on_host);
+  if (result != kCudaSuccess) {
+    return CudaStatus(api, absl::StrCat("cuMemAllocHost of ", on_host, " bytes").c_str(), result);
+  }
   made->host_ = static_cast<uint64_t*>(host);
-  result = api.cuMemAlloc(&made->gathered_, (ranks + 1) * sizeof(uint64_t));
+  result = api.cuMemAlloc(&made->gathered_, on_device);
   if (result == kCudaSuccess) return made;
   api.cuMemFreeHost(host);
-  return CudaStatus(api, "cuMemAlloc", result);
+  return CudaStatus(api, absl::StrCat("cuMemAlloc of ", on_device, " bytes").c_str(), result);
 }
 
-void CallComparison::Free() {
-  const RelaxedCapture relaxed(device_.api());
-  device_.api().cuMemFree(gathered_);
-  device_.api().cuMemFreeHost(host_);
+void CallComparison::Release(Device::Memory& memory) {
+  memory.on_device.push_back(gathered_);
+  memory.pinned.push_back(host_);
 }
 
-bool CallComparison::Add(const Op& op) {
+bool CallComparison::Add(const Op& op, bool is_captured) {
   const OpRecord record = SharedRecordOf(op);
   calls_.Add(&record, sizeof(record));
-  if (!IsComparedAt(op.sequence) || op.kind == OpKind::kReplay) return false;
+  if (op.sequence < next_ || is_captured) return false;
+  const size_t index = IndexOf(op.sequence);
+  next_ = index + 1 < kComparisons ? uint64_t{1} << (kBitsOfStep * (index + 1)) : UINT64_MAX;
   newest_ = op.sequence;
-  host_[static_cast<size_t>(world_size_) + IndexOf(op.sequence)] = calls_.value();
+  host_[static_cast<size_t>(world_size_) + index] = calls_.value();
   return true;
 }
 

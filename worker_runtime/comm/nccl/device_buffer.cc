@@ -38,7 +38,9 @@ class DeviceBuffer final : public Buffer {
     const RelaxedCapture relaxed(device_.api());
     const CudaPointer data = std::exchange(data_, 0);
     const bool is_plain = communication_ == nullptr;
-    if (absl::Status freed = device_.Free(is_plain ? data : fence_, kIdlePatience); !freed.ok()) {
+    Device::Memory awaited;
+    if (const CudaPointer word = is_plain ? data : fence_; word != 0) awaited.on_device = {word};
+    if (absl::Status freed = device_.Free(std::move(awaited), kIdlePatience); !freed.ok()) {
       std::fprintf(stderr, "ddp: %zu bytes of GPU memory are left to the end of the process: %s\n",
                    bytes_, std::string(freed.message()).c_str());
       return;

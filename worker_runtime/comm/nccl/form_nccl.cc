@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "worker_runtime/comm/nccl/nccl_environment.h"
 #include "worker_runtime/comm/survey.h"
@@ -183,8 +182,7 @@ std::string BusIdOf(const Device& device) {
 // As NCCL reads its numbers: anything but 0 is yes.
 bool IsEnabled(const char* variable) {
   const char* text = std::getenv(variable);
-  int value = 0;
-  return text != nullptr && absl::SimpleAtoi(text, &value) && value != 0;
+  return text != nullptr && std::strtoll(text, nullptr, 0) != 0;
 }
 
 }  // namespace

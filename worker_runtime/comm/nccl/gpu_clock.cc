@@ -11,11 +11,15 @@ void GpuClock::Set(Anchor anchor) {
 }
 
 Clock::time_point GpuClock::TimeOf(CudaEvent event) const {
-  std::lock_guard lock(mutex_);
+  Anchor anchor;
+  {
+    std::lock_guard lock(mutex_);
+    anchor = anchor_;  // its owner keeps it from being recorded anew
+  }
   float milliseconds = 0;
-  if (api_.cuEventElapsedTime(&milliseconds, anchor_.event, event) != kCudaSuccess) return {};
-  return anchor_.at + std::chrono::duration_cast<Clock::duration>(
-                          std::chrono::duration<double, std::milli>(milliseconds));
+  if (api_.cuEventElapsedTime(&milliseconds, anchor.event, event) != kCudaSuccess) return {};
+  return anchor.at + std::chrono::duration_cast<Clock::duration>(
+                         std::chrono::duration<double, std::milli>(milliseconds));
 }
 
 void GpuClock::MoveOn(Anchor anchor) {

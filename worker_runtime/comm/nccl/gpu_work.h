@@ -47,7 +47,8 @@ struct GpuOperation {
 
   Phase phase = Phase::kQueued;
   absl::Status status;
-  bool has_started = false;  // all before it on our stream is done, as the driver has said
+  bool is_with_nccl = false;  // NCCL has been called
+  bool has_started = false;   // all before it on our stream is done, as the driver has said
   // From kDone on. When captured: of the last replay that told, zero before it.
   struct Moments {
     Clock::time_point issued{}, started{}, ended{};

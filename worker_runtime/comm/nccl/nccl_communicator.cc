@@ -48,8 +48,11 @@ absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Create(
   std::unique_ptr<NcclCommunicator> made(
       new NcclCommunicator(std::move(device), std::move(communication), std::move(host),
                            std::move(board), std::move(options)));
-  absl::Status status = made->Start();
-  if (!status.ok()) return status;
+  if (absl::Status status = made->Start(); !status.ok()) {
+    // The others have a group, and would wait for this rank in it.
+    made->host_->Abort(std::string(status.message()));
+    return status;
+  }
   return made;
 }
 
@@ -80,9 +83,10 @@ absl::Status NcclCommunicator::Start() {
   result = api.cuEventSynchronize(anchor->ended);
   if (result != kCudaSuccess) return CudaStatus(api, "cuEventSynchronize", result);
   clock_.Set({.event = anchor->ended, .at = Clock::now(), .owner = anchor});
+  pulse_ = std::move(anchor);
 
   if (communication_ != nullptr && world_size() > 1) {
-    auto comparison = CallComparison::Create(*device_, rank(), world_size());
+    auto comparison = CallComparison::Create(*device_, world_size());
     if (!comparison.ok()) return comparison.status();
     comparison_ = *std::move(comparison);
   }
@@ -131,70 +135,67 @@ absl::StatusOr<std::unique_ptr<HalfCasts>> NcclCommunicator::MakeHalfCasts(DType
 
 std::unique_ptr<Work> NcclCommunicator::AllReduce(void* data, size_t count, DType dtype,
                                                   ReduceOp op, Stream stream) {
-  Op call;
-  call.kind = OpKind::kAllReduce;
-  call.dtype = dtype;
-  call.reduce = op;
-  call.count = count;
-  call.input = call.output = data;
-  return Submit(call, stream);
+  return Submit({.kind = OpKind::kAllReduce,
+                 .dtype = dtype,
+                 .reduce = op,
+                 .count = count,
+                 .input = data,
+                 .output = data},
+                stream);
 }
 
 std::unique_ptr<Work> NcclCommunicator::Broadcast(void* data, size_t count, DType dtype, int root,
                                                   Stream stream) {
-  Op call;
-  call.kind = OpKind::kBroadcast;
-  call.dtype = dtype;
-  call.root = root;
-  call.count = count;
-  call.input = call.output = data;
-  return Submit(call, stream);
+  return Submit({.kind = OpKind::kBroadcast,
+                 .dtype = dtype,
+                 .root = root,
+                 .count = count,
+                 .input = data,
+                 .output = data},
+                stream);
 }
 
 std::unique_ptr<Work> NcclCommunicator::AllGather(const void* input, void* output, size_t count,
                                                   DType dtype, Stream stream) {
-  Op call;
-  call.kind = OpKind::kAllGather;
-  call.dtype = dtype;
-  call.count = count;
-  call.input = input;
-  call.output = output;
-  return Submit(call, stream);
+  return Submit({.kind = OpKind::kAllGather,
+                 .dtype = dtype,
+                 .count = count,
+                 .input = input,
+                 .output = output},
+                stream);
 }
 
 std::unique_ptr<Work> NcclCommunicator::ReduceScatter(const void* input, void* output, size_t count,
                                                       DType dtype, ReduceOp op, Stream stream) {
-  Op call;
-  call.kind = OpKind::kReduceScatter;
-  call.dtype = dtype;
-  call.reduce = op;
-  call.count = count;
-  call.input = input;
-  call.output = output;
-  return Submit(call, stream);
+  return Submit({.kind = OpKind::kReduceScatter,
+                 .dtype = dtype,
+                 .reduce = op,
+                 .count = count,
+                 .input = input,
+                 .output = output},
+                stream);
 }
 
 std::unique_ptr<Work> NcclCommunicator::SendReceive(const void* input, int destination,
                                                     void* output, int source, size_t count,
                                                     DType dtype, Stream stream) {
-  Op call;
-  call.kind = OpKind::kSendReceive;
-  call.dtype = dtype;
-  call.root = std::max(destination, -1);
-  call.source = std::max(source, -1);
-  call.count = count;
-  call.input = input;
-  call.output = output;
-  return Submit(call, stream);
+  return Submit({.kind = OpKind::kSendReceive,
+                 .dtype = dtype,
+                 .root = std::max(destination, -1),
+                 .source = std::max(source, -1),
+                 .count = count,
+                 .input = input,
+                 .output = output},
+                stream);
 }
 
 std::unique_ptr<Work> NcclCommunicator::Barrier() {
-  Op call;
-  call.kind = OpKind::kBarrier;
-  call.dtype = DType::kInt32;
-  call.count = 1;
-  call.input = call.output = reinterpret_cast<void*>(barrier_word_);
-  return Submit(call, StreamOfBarrier());
+  return Submit({.kind = OpKind::kBarrier,
+                 .dtype = DType::kInt32,
+                 .count = 1,
+                 .input = reinterpret_cast<void*>(barrier_word_),
+                 .output = reinterpret_cast<void*>(barrier_word_)},
+                StreamOfBarrier());
 }
 
 // Ours joins a capture only with the first operation in it.
@@ -221,7 +222,7 @@ std::unique_ptr<Work> NcclCommunicator::Submit(Op op, Stream stream) {
       return std::make_unique<GpuWork>(*this, std::move(operation));
     }
     operation->is_compared =
-        comparison_ != nullptr && comparison_->Add(operation->op) && !operation->is_captured;
+        comparison_ != nullptr && comparison_->Add(operation->op, operation->is_captured);
     recorder_->Queued(operation->op);
     queue_.push_back(operation);
     if (queue_.size() == 1 && !is_executing_) ExecuteHead(lock);
@@ -246,10 +247,12 @@ absl::Status NcclCommunicator::Prepare(GpuOperation& operation, Stream caller) {
 
 void NcclCommunicator::ExecuteHead(std::unique_lock<std::mutex>& lock) {
   const State state = queue_.front();
-  is_executing_ = true;
+  is_executing_ = is_calling_ = true;
   lock.unlock();
   const absl::StatusOr<Progress> progress = Enqueue(*state);
   lock.lock();
+  is_calling_ = false;
+  changed_.notify_all();
   if (progress.ok() && *progress == Progress::kFollow) {
     must_follow_ = true;
     work_arrived_.notify_one();
@@ -271,7 +274,11 @@ absl::StatusOr<NcclCommunicator::Progress> NcclCommunicator::Enqueue(GpuOperatio
     if (absl::Status status = Copy(op); !status.ok()) return Prefixed(op, status);
   } else if (op.count > 0 || operation.is_compared) {
     const std::lock_guard nccl(nccl_mutex_);
-    if (absl::Status status = error(); !status.ok()) return status;
+    {
+      const std::lock_guard lock(mutex_);
+      if (!error_.ok()) return error_;
+      operation.is_with_nccl = true;
+    }
     NcclResult enqueued = op.count > 0 ? communication_->Enqueue(op, stream_) : kNcclSuccess;
     // NCCL enqueues on a thread of its own, as a rule at once.
     const FollowPace pace;
@@ -312,7 +319,7 @@ absl::Status NcclCommunicator::RecordEnd(GpuOperation& operation) {
 }
 
 // Until NCCL has put the operation on the stream. Ends at the latest when the watchdog fails it.
-absl::Status NcclCommunicator::Follow(const Op& op) {
+absl::Status NcclCommunicator::Follow() {
   const FollowPace pace;
   while (true) {
     if (absl::Status status = error(); !status.ok()) return status;
@@ -322,7 +329,7 @@ absl::Status NcclCommunicator::Follow(const Op& op) {
       const NcclResult result = communication_->Progress();
       if (result == kNcclSuccess) return absl::OkStatus();
       if (result != kNcclInProgress) {
-        return Prefixed(op, communication_->Explain("enqueue", result));
+        return communication_->Explain("enqueue", result);
       }
     }
     pace.Pause();
@@ -362,11 +369,15 @@ void NcclCommunicator::ThreadMain() {
   while (!is_stopping_) {
     if (must_follow_) {
       const State state = queue_.front();
+      is_calling_ = true;
       lock.unlock();
-      absl::Status status = Follow(state->op);
+      absl::Status status = Follow();
       if (status.ok() && state->is_compared) status = CompareCalls(*state);
       if (status.ok()) status = RecordEnd(*state);
       lock.lock();
+      is_calling_ = false;
+      changed_.notify_all();
+      status = Prefixed(state->op, status);
       FinishHead(lock, status);
     } else if (!queue_.empty() && !is_executing_) {
       ExecuteHead(lock);

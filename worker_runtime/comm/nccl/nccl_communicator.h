@@ -131,7 +131,7 @@ class NcclCommunicator final : public GroupCommunicator, private GraphCapture {
   void ExecuteHead(std::unique_lock<std::mutex>& lock);
   absl::StatusOr<Progress> Enqueue(GpuOperation& operation);
   absl::Status Copy(const Op& op);
-  absl::Status Follow(const Op& op);
+  absl::Status Follow();
   absl::Status CompareCalls(const GpuOperation& operation);
   absl::Status RecordEnd(GpuOperation& operation);
   void FinishHead(std::unique_lock<std::mutex>& lock, const absl::Status& status);
@@ -156,6 +156,7 @@ class NcclCommunicator final : public GroupCommunicator, private GraphCapture {
   std::chrono::milliseconds SlowAfter(std::chrono::milliseconds timeout) const;
   bool HasArrived(const GpuOperation& operation) const;
   absl::Status TimedOut(const GpuOperation& operation, Clock::duration silence);
+  std::chrono::milliseconds Timeout() const;
   absl::Status Published(const absl::Status& status);
   absl::Status FoundHere(const absl::Status& status) const;
   // Ends the group with `status`, which the other ranks hear as well.
@@ -201,6 +202,8 @@ class NcclCommunicator final : public GroupCommunicator, private GraphCapture {
   Op last_done_;  // its sequence is 0 before the first
   uint64_t discarded_count_ = 0;
   bool is_executing_ = false;
+  bool is_calling_ = false;   // the execution of the head is inside the driver or NCCL
+  bool must_look_ = false;    // the watchdog, now
   bool must_follow_ = false;  // the head is in progress, and the thread's
   bool is_stopping_ = false;
   bool is_aborted_ = false;
@@ -208,17 +211,21 @@ class NcclCommunicator final : public GroupCommunicator, private GraphCapture {
   bool is_hanging_ = false;  // in its orderly end
   bool is_failing_ = false;  // somebody is about to set error_
   absl::Status error_;
-  absl::Status driver_error_;  // what the side thread found
+  absl::Status found_;  // by the side thread
 
   // The watchdog's own.
   Clock::time_point next_board_look_{};
   HeadClock head_clock_;
   ProgressNews news_;
   SideThread asker_;
+  std::shared_ptr<GpuOperation> pulse_;  // ended long ago: asked where there is nothing else
 
   std::thread thread_;
   std::thread watchdog_;
 };
+
+// What is said of a driver that has not answered for so long.
+std::string SilenceFor(Clock::duration silence);
 
 // What on_hopeless is outside of tests: says why on stderr and ends the process with EXIT_FAILURE.
 [[noreturn]] void EndProcess(const std::string& why);

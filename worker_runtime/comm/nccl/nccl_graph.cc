@@ -213,7 +213,7 @@ absl::Status NcclCommunicator::Replay(const std::shared_ptr<NcclGraph>& graph) {
     replay->op.deadline = Clock::now() + timeout_;
     // From now on no times are read that this replay may be changing.
     graph->newest_replay = replay->op.sequence;
-    if (comparison_ != nullptr) comparison_->Add(replay->op);
+    if (comparison_ != nullptr) comparison_->Add(replay->op, /*is_captured=*/true);
     recorder_->Queued(replay->op);
   }
   if (status.ok()) status = Launch(*replay);

@@ -19,13 +19,13 @@ constexpr std::chrono::microseconds kStagger(100);
 
 }  // namespace
 
-// An operation waits for others once all before it on our stream is done. One that NCCL has not
-// taken yet waits, too: at its first use of a peer it connects to it. That may be a captured one,
+// An operation waits for others once all before it on our stream is done. One that NCCL has not put
+// there yet waits, too: at its first use of a peer it connects to it. That may be a captured one,
 // whose events are not to be asked.
 bool NcclCommunicator::HasArrived(const GpuOperation& operation) const {
   const std::lock_guard lock(mutex_);
-  return operation.phase == GpuOperation::Phase::kQueued || operation.is_captured ||
-         operation.has_started;
+  if (operation.phase == GpuOperation::Phase::kQueued) return operation.is_with_nccl;
+  return operation.is_captured || operation.has_started;
 }
 
 // Behind the operation, on the communication thread.
@@ -38,10 +38,10 @@ absl::Status NcclCommunicator::CompareCalls(const GpuOperation& operation) {
     if (!status.ok()) return status;
     const NcclResult enqueued = communication_->Enqueue(gather, stream_);
     if (enqueued != kNcclSuccess && enqueued != kNcclInProgress) {
-      return communication_->Explain("enqueue the comparison of calls", enqueued);
+      return communication_->Explain("compare the calls up to it", enqueued);
     }
   }
-  if (absl::Status status = Follow(operation.op); !status.ok()) return status;
+  if (absl::Status status = Follow(); !status.ok()) return status;
   return comparison_->Download(stream_);
 }
 
@@ -76,6 +76,11 @@ void NcclCommunicator::LookAtProgress(const State& front, Clock::duration waited
   if (absl::Status mismatch = board_->MismatchAt(at); !mismatch.ok()) Fail(Published(mismatch));
 }
 
+std::chrono::milliseconds NcclCommunicator::Timeout() const {
+  const std::lock_guard lock(mutex_);
+  return timeout_;
+}
+
 // One rank finds out for all who is missing. `silence`: since when the driver has not answered;
 // zero if it does.
 absl::Status NcclCommunicator::TimedOut(const GpuOperation& operation, Clock::duration silence) {
@@ -91,7 +96,7 @@ absl::Status NcclCommunicator::TimedOut(const GpuOperation& operation, Clock::du
     if (!said.ok()) return said;
     return timed_out(absl::StrCat(
         "rank ", rank(),
-        is_silent ? "'s GPU driver has not answered since (dmesg may tell of a broken GPU)"
+        is_silent ? absl::StrCat(": ", SilenceFor(silence))
                   : "'s own GPU has not come to it (a kernel or a copy before it hangs, or takes "
                     "longer than the timeout)"));
   }

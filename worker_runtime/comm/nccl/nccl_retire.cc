@@ -80,18 +80,21 @@ void NcclCommunicator::RetireHead(const Head& head) {
   changed_.notify_all();
 }
 
-// The side thread's: what has ended, and whether the first that has not has begun.
+// The side thread's: what has ended, and whether the first that has not has begun. The driver is
+// asked in any case, so that whoever waits for this thread knows whether it answers.
 void NcclCommunicator::AskDriver() {
   absl::Status status = RetireDone();
-  if (const Head head = HeadInFlight(); status.ok() && head.operation != nullptr) {
+  if (status.ok()) {
+    const Head head = HeadInFlight();
     const CurrentDevice current(*device_);
     const RelaxedCapture relaxed(device_->api());
-    const bool has_started = device_->api().cuEventQuery(head.operation->started) == kCudaSuccess;
+    const CudaEvent asked = head.operation != nullptr ? head.operation->started : pulse_->ended;
+    const bool has_happened = device_->api().cuEventQuery(asked) == kCudaSuccess;
     const std::lock_guard lock(mutex_);
-    head.operation->has_started = has_started;
+    if (head.operation != nullptr) head.operation->has_started = has_happened;
   }
   const std::lock_guard lock(mutex_);
-  driver_error_.Update(status);
+  found_.Update(status);
 }
 
 }  // namespace ddp::internal

@@ -27,11 +27,12 @@ constexpr Milliseconds kExplainPatience(500);
 // An abort takes milliseconds, beside up to 1 s for a revocation.
 constexpr std::chrono::seconds kAbortPatience(2);
 // How long the flight recorder's dump may take, which comes before the abort.
-constexpr Milliseconds kDumpPatience(500);
+constexpr Milliseconds kDumpPatience(400);
 // A claim of the survey is a question to the store.
 constexpr Milliseconds kClaim(200);
 // Ranks must be out of a broken group within 5 s of the failure.
-static_assert(kClaim + kVerdictPatience + kDumpPatience + kAbortPatience < std::chrono::seconds(5));
+static_assert(kAnswer + kClaim + kVerdictPatience + kDumpPatience + kAbortPatience <
+              std::chrono::seconds(5));
 // How long the end of a group may take while all is well: what is under way, then NCCL's own.
 constexpr std::chrono::seconds kDrain(5);
 constexpr std::chrono::seconds kFinalize(30);
@@ -52,14 +53,13 @@ absl::StatusOr<std::string> WriteDump(int rank, std::string json) {
 }  // namespace
 
 void NcclCommunicator::WatchdogMain() {
-  const absl::Status current = device_->MakeCurrent();
-  if (!current.ok()) FailAll(current);
   while (true) {
     {
       std::unique_lock lock(mutex_);
       const bool is_idle = in_flight_.empty() && queue_.empty();
       watch_.wait_for(lock, is_idle ? kIdleLook : kLook,
-                      [&] { return is_stopping_ || (!error_.ok() && !is_aborted_); });
+                      [&] { return is_stopping_ || must_look_ || (!error_.ok() && !is_aborted_); });
+      must_look_ = false;
       if (is_stopping_) return;
       if (is_aborted_) continue;
     }
@@ -77,7 +77,7 @@ void NcclCommunicator::Look() {
   const Clock::duration silence = asker_.Run(kAnswer);
   {
     std::unique_lock lock(mutex_);
-    if (const absl::Status broken = driver_error_; !broken.ok()) {
+    if (const absl::Status broken = found_; !broken.ok()) {
       lock.unlock();
       return FailAll(broken);
     }
@@ -101,7 +101,11 @@ void NcclCommunicator::Look() {
     waited = now - head_clock_.See(op.sequence, op.deadline - op.timeout, now);
   }
   LookAtProgress(first, waited);
-  if (first == nullptr) return;
+  if (first == nullptr) {
+    // A call may hang in the driver before it is one of ours.
+    if (silence >= Timeout()) FailAll(absl::DeadlineExceededError(SilenceFor(silence)));
+    return;
+  }
   // While the driver is silent, the operation may have ended.
   if (silence > Clock::duration::zero()) waited = std::min(waited, silence);
   if (waited >= first->op.timeout) Fail(TimedOut(*first, silence));
@@ -132,7 +136,9 @@ absl::Status NcclCommunicator::FoundHere(const absl::Status& status) const {
 }
 
 void NcclCommunicator::FailAll(const absl::Status& status) {
-  if (error().ok()) Fail(Published(FoundHere(status)));
+  if (!error().ok()) return;
+  // Calls that differ are found by all ranks: which one is quicker says nothing.
+  Fail(Published(absl::IsDataLoss(status) ? status : FoundHere(status)));
 }
 
 // Marks what has not ended in the record, and returns it. REQUIRES: mutex_.
@@ -213,6 +219,11 @@ void NcclCommunicator::AbortCommunication() {
     hanging = "NCCL did not abort";
   } else if (asker_.Run(deadline - Clock::now()) > Clock::duration::zero()) {
     hanging = "the driver of its GPU did not answer";
+  } else {
+    std::unique_lock lock(mutex_);
+    const bool has_returned = changed_.wait_until(lock, std::max(deadline, Clock::now() + kAnswer),
+                                                  [this] { return !is_calling_; });
+    if (!has_returned) hanging = "a call of its GPU's driver did not return";
   }
   if (hanging != nullptr) {
     options_.on_hopeless(absl::StrCat("rank ", rank(), ": ", hanging, " within 2 s of a failure (",
@@ -254,13 +265,18 @@ void NcclCommunicator::Leave() {
 
 // In order while all is well: flushes, frees, and takes no further call. Within a few seconds.
 void NcclCommunicator::Finalize() {
-  const Clock::time_point deadline = Clock::now() + kDrain;
   bool is_drained = false;
-  while (!is_drained && error().ok() && Clock::now() < deadline) {
-    Retire();
+  {
+    const Clock::time_point deadline = Clock::now() + kDrain;
     std::unique_lock lock(mutex_);
-    is_drained = queue_.empty() && in_flight_.empty();
-    if (!is_drained) changed_.wait_for(lock, Milliseconds(1));
+    while (true) {
+      is_drained = queue_.empty() && in_flight_.empty();
+      if (is_drained || !error_.ok() || Clock::now() >= deadline) break;
+      // The driver may not answer: it is not for this thread to ask.
+      must_look_ = true;
+      watch_.notify_all();
+      changed_.wait_for(lock, Milliseconds(1));
+    }
   }
   if (!is_drained) Fail(absl::AbortedError("the communicator was destroyed with work under way"));
   // The watchdog may not have seen it yet; NCCL's end would wait for who aborted.
@@ -307,16 +323,19 @@ void NcclCommunicator::FinalizeCommunication() {
     }
     ended->set_value();
   }).detach();
-  Clock::time_point deadline = Clock::now() + patience + kAbortPatience;
+  const Clock::time_point begin = Clock::now();
+  Clock::time_point deadline = begin + patience + kAbortPatience;
   while (is_ended.wait_for(kLook) != std::future_status::ready) {
     if (!*is_interrupted && !host_->error().ok()) {
       *is_interrupted = true;
       deadline = std::min(deadline, Clock::now() + kAbortPatience);
     }
     if (Clock::now() < deadline) continue;
+    const auto waited = std::chrono::round<std::chrono::seconds>(Clock::now() - begin);
     std::fprintf(stderr,
-                 "ddp: rank %d: NCCL did not end within %s of the last operation; going on\n",
-                 rank(), NameDuration(patience + kAbortPatience).c_str());
+                 "ddp: rank %d: NCCL did not end within %s of the last operation%s; going on\n",
+                 rank(), NameDuration(waited).c_str(),
+                 *is_interrupted ? ", 2 s after another rank had ended the group" : "");
     (void)communication_.release();
     device_->Abandon();
     is_hanging_ = true;
@@ -331,8 +350,13 @@ NcclCommunicator::~NcclCommunicator() {
     AbortCommunication();  // it never started
   }
   clock_.Set({});
+  pulse_ = nullptr;
   // What is left on the device is the caller's own; freeing waits for it.
-  const bool is_idle = !is_hanging_ && !is_aborted_ && device_->Free(barrier_word_, kDrain).ok();
+  Device::Memory memory;
+  if (barrier_word_ != 0) memory.on_device.push_back(barrier_word_);
+  if (comparison_ != nullptr) comparison_->Release(memory);
+  const bool is_idle =
+      !is_hanging_ && !is_aborted_ && device_->Free(std::move(memory), kDrain).ok();
   if (!is_idle) {
     // The device may hang, and the process is about to end, its memory with it.
     pool_->Abandon();
@@ -342,8 +366,13 @@ NcclCommunicator::~NcclCommunicator() {
   }
   pool_->Close();
   const CurrentDevice current(*device_);
-  if (comparison_ != nullptr) comparison_->Free();
   if (stream_ != nullptr) device_->api().cuStreamDestroy(stream_);
+}
+
+std::string SilenceFor(Clock::duration silence) {
+  return absl::StrCat("the driver of its GPU has not answered for ",
+                      NameDuration(std::chrono::round<std::chrono::seconds>(silence)),
+                      " (dmesg may tell of a broken GPU)");
 }
 
 void EndProcess(const std::string& why) {

@@ -136,8 +136,9 @@ class Communicator {
 
   // Writes the last operations of this rank, with their times and states, as JSON into a new file
   // and returns its path: for a program that looks stuck. `nccl` also does it when an operation
-  // times out. The file's directory: $DDPRUN_FLIGHT_RECORDER_DIR, else $TMPDIR, else "/tmp". Any
-  // thread. Unimplemented on backends for host memory.
+  // times out, and when ranks have made different calls. The file's directory:
+  // $DDPRUN_FLIGHT_RECORDER_DIR, else $TMPDIR, else "/tmp". Any thread. Unimplemented on backends
+  // for host memory.
   virtual absl::StatusOr<std::string> DumpOperations();
 
   // Ends everything under way with Aborted, on this rank and, as far as they can be reached, on

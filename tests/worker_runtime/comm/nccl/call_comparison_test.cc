@@ -6,7 +6,7 @@
 
 #include "tests/support/subprocess.h"
 #include "tests/support/temp_dir.h"
-#include "tests/worker_runtime/comm/nccl/gpu_rank.h"
+#include "tests/worker_runtime/comm/nccl/graph_training.h"
 
 namespace ddprun::testing {
 namespace {
@@ -91,6 +91,62 @@ TEST_CASE("call comparison: what came after one comparison is found by the next"
     CHECK(words.find("rank 0 made other calls than rank 1 somewhere in #9 to #64") !=
           std::string::npos);
   }
+}
+
+constexpr int kThreshold = kCompared * kCompared;
+
+// Uncaptured calls up to #`last`; rank 1's is of another type in number `other`. How the group is
+// then.
+absl::Status SumUntil(const GraphTraining& training, int rank, int first, int last, int other = 0) {
+  for (int number = first; number <= last; ++number) {
+    training.communicator()
+        .AllReduce(training.parameter(0).data(), 2,
+                   rank == 1 && number == other ? DType::kInt32 : DType::kFloat32, ReduceOp::kSum,
+                   training.stream())
+        ->Wait()
+        .IgnoreError();
+  }
+  return training.communicator().error();
+}
+
+TEST_CASE("call comparison: what a discarded capture called is forgotten") {
+  const auto env = DoubleEnv({{"DDPRUN_DOUBLE_FAULT", "lenient"}});
+  const std::string codes = RunOnDouble(2, env, [](int rank) {
+    GraphTraining training;
+    EXPECT(training.WarmUp());  // twelve calls
+    const absl::Status captured = training.graph().Capture([&]() -> absl::Status {
+      // What is in flight when it fails differs between the ranks.
+      if (absl::Status status = training.Step(); !status.ok()) return status;
+      if (rank == 1) {
+        training.communicator().AllReduce(training.parameter(0).data(), 1, DType::kFloat32,
+                                          ReduceOp::kSum, training.stream());
+      }
+      return absl::UnknownError("no");
+    });
+    EXPECT(!captured.ok());
+    EXPECT(Has(SumUntil(training, rank, 13, kThreshold + 1).ToString(), "OK"));
+    return 0;
+  });
+  CHECK(codes == "0 0");
+}
+
+TEST_CASE("call comparison: a graph that runs past a comparison does not skip it") {
+  const TempDir temp;
+  const auto env =
+      DoubleEnv({{"DDPRUN_DOUBLE_FAULT", "lenient"}, {"DDPRUN_FLIGHT_RECORDER_DIR", temp.path()}});
+  const std::string codes = RunOnDouble(2, env, [](int rank) {
+    GraphTraining training;
+    EXPECT(training.WarmUp());
+    EXPECT(training.graph().Capture(training.step()).ok());  // #13 to #15
+    EXPECT(SumUntil(training, rank, 16, 18, 17).ok());
+    for (int i = 0; i < kThreshold / GraphTraining::kParameters; ++i) {
+      EXPECT(training.graph().Replay().ok());
+    }
+    const std::string end = SumUntil(training, rank, 1, 2).ToString();
+    EXPECT(Has(end, "rank 1 made other calls than rank 0 somewhere in #9 to #"));
+    return 0;
+  });
+  CHECK(codes == "0 0");
 }
 
 }  // namespace

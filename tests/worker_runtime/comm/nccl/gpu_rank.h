@@ -48,7 +48,7 @@ ddp::Stream NewStream();
 // Puts work on the stream that lasts until it is released.
 int HoldStream(ddp::Stream stream);
 void ReleaseStream(int hold);
-// From now on who asks the driver for an event gets no answer.
+// From now on no call of the driver returns.
 void SilenceDriver();
 
 }  // namespace ddprun::testing

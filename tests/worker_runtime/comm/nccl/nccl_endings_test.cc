@@ -24,29 +24,93 @@ constexpr auto kSoon = 20s;
 // Rank 1's driver falls silent behind its second operation: the rank's own threads hang in it.
 TEST_CASE("nccl: a rank whose driver does not answer ends, and the others are told which it is") {
   const TempDir temp;
-  RankProcesses ranks(
-      {.world_size = 2,
-       .env = DoubleEnv({{"DDPRUN_FLIGHT_RECORDER_DIR", temp.path()}}),
-       .env_of_rank = {}},
-      [](int rank) {
-        const auto group = GpuGroup();
-        ddp::Communicator& comm = group->communicator();
-        DeviceArray data({1, 2, 3});
-        absl::Status status;
-        for (int i = 1; status.ok(); ++i) {
-          if (i == 3) comm.SetTimeout(kTimeout);
-          if (i == 3 && rank == 1) SilenceDriver();
-          status = comm.AllReduce(data.data(), 3, DType::kFloat32, ReduceOp::kSum)->Wait();
-        }
-        RankProcesses::Say(status.ToString());
-        return 0;
-      });
+  RankProcesses ranks({.world_size = 2,
+                       .env = DoubleEnv({{"DDPRUN_FLIGHT_RECORDER_DIR", temp.path()}}),
+                       .env_of_rank = {}},
+                      [](int rank) {
+                        const auto group = GpuGroup();
+                        ddp::Communicator& comm = group->communicator();
+                        const ddp::Stream stream = NewStream();
+                        DeviceArray data({1, 2, 3});
+                        const int hold = rank == 1 ? HoldStream(stream) : 0;
+                        if (rank == 1) comm.SetTimeout(kTimeout);
+                        const auto work =
+                            comm.AllReduce(data.data(), 3, DType::kFloat32, ReduceOp::kSum, stream);
+                        if (rank == 1) SilenceDriver();
+                        if (rank == 1) ReleaseStream(hold);
+                        while (comm.error().ok()) std::this_thread::yield();
+                        RankProcesses::Say(comm.error().ToString());
+                        return 0;
+                      });
   const std::string words = ranks.Hear(0);
   CAPTURE(words);
-  CHECK(words.find(" timed out after 3 s: rank 1") != std::string::npos);
+  CHECK(
+      words.find("all-reduce #1 (float32 x 3, sum) timed out after 3 s: rank 1: the driver of its "
+                 "GPU has not answered for ") != std::string::npos);
   CHECK(ranks.Await(0) == 0);
-  CHECK(ranks.Hear(1) == "");
   CHECK(ranks.Await(1) == EXIT_FAILURE);
+}
+
+// The caller's own thread hangs, in a call that is no operation yet.
+TEST_CASE("nccl: a driver that does not answer ends the process when nothing is under way") {
+  const std::string codes = RunOnDouble(1, DoubleEnv(), [](int) {
+    const auto group = GpuGroup();
+    ddp::Communicator& comm = group->communicator();
+    DeviceArray data({1, 2, 3});
+    comm.SetTimeout(kTimeout);
+    SilenceDriver();
+    comm.AllReduce(data.data(), 3, DType::kFloat32, ReduceOp::kSum)->Wait().IgnoreError();
+    return 0;
+  });
+  CHECK(codes == std::to_string(EXIT_FAILURE));
+}
+
+// The timeout is 60 s: the end waits 5 s for what is under way.
+TEST_CASE("nccl: the end of a group does not wait for a driver that does not answer") {
+  const TimePoint begin = SteadyNow();
+  const std::string codes = RunOnDouble(1, DoubleEnv(), [](int) {
+    auto group = GpuGroup();
+    const ddp::Stream stream = NewStream();
+    DeviceArray data({1, 2, 3});
+    HoldStream(stream);
+    group->communicator().AllReduce(data.data(), 3, DType::kFloat32, ReduceOp::kSum, stream);
+    SilenceDriver();
+    group.reset();
+    return 0;
+  });
+  CHECK(codes == std::to_string(EXIT_FAILURE));
+  CHECK(SteadyNow() - begin < 2 * kSoon);
+}
+
+// Held work of another stream lasts until somebody lets it go.
+TEST_CASE("nccl: the end of a group does not wait for work of others for more than some seconds") {
+  const std::string codes = RunOnDouble(2, DoubleEnv(), [](int) {
+    auto group = GpuGroup();
+    HoldStream(NewStream());
+    const TimePoint begin = SteadyNow();
+    group.reset();
+    return SteadyNow() - begin < kSoon ? 0 : 1;
+  });
+  CHECK(codes == "0 0");
+}
+
+TEST_CASE("nccl: a rank that has no memory for its communicator tells the others") {
+  RankProcesses ranks({.world_size = 2,
+                       .env = DoubleEnv(),
+                       .env_of_rank = [](int rank) -> std::map<std::string, std::string> {
+                         if (rank == 0) return {};
+                         return {{"DDPRUN_DOUBLE_MEMORY", "1"}};
+                       }},
+                      [](int) {
+                        const auto group = GpuGroup();
+                        RankProcesses::Say(group->communicator().Barrier()->Wait().ToString());
+                        return 0;
+                      });
+  const std::string words = ranks.Hear(0);
+  CAPTURE(words);
+  CHECK(words.find("aborted by rank 1: ") != std::string::npos);
+  CHECK(words.find("cuMemAlloc") != std::string::npos);
+  CHECK(ranks.Await(1) == 90);
 }
 
 // Until the double's log has `line`; false after a while.
