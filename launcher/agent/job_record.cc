@@ -4,6 +4,7 @@
 #include <variant>
 
 namespace ddprun::launcher {
+
 JobRecord::JobRecord(int workers, int64_t started_unix_ms)
     : workers_(workers), started_unix_ms_(started_unix_ms) {}
 

@@ -51,12 +51,14 @@ StatusEvents::StatusEvents(Job job, const JobRecord& record, Emit emit)
     : job_(std::move(job)), record_(record), emit_(std::move(emit)) {}
 
 void StatusEvents::RoundFormed(int64_t unix_ms, double waited_ms) {
-  WaitedInVain(unix_ms, waited_ms);
+  Waited(unix_ms, waited_ms);
   // The place in the round says the ranks: there is nothing more to ask.
   Write({.state = "ASSIGN_WORKER_RANKS", .duration_ms = 0.0}, unix_ms);
 }
 
-void StatusEvents::WaitedInVain(int64_t unix_ms, double waited_ms) {
+void StatusEvents::WaitedInVain(int64_t unix_ms, double waited_ms) { Waited(unix_ms, waited_ms); }
+
+void StatusEvents::Waited(int64_t unix_ms, double waited_ms) {
   Write({.state = "RENDEZVOUS", .duration_ms = waited_ms}, unix_ms);
 }
 

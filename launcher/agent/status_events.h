@@ -47,6 +47,7 @@ class StatusEvents {
 
  private:
   struct Event;
+  void Waited(int64_t unix_ms, double waited_ms);
   void Write(const Event& event, int64_t unix_ms);
 
   const Job job_;

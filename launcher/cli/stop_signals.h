@@ -12,8 +12,8 @@ inline constexpr char kDefaultSignalsToHandle[] = "SIGTERM,SIGINT,SIGHUP,SIGQUIT
 
 // The numbers of the signals named in `text` that stop the job only because they are named there:
 // the four of the default always do. A name that is none, or of a signal that cannot be handled, is
-// no error (torchrun goes on without it): it becomes a warning, which
-// the caller puts the option in front of.
+// no error (torchrun goes on without it): it becomes a warning, which the caller puts the option
+// in front of.
 std::vector<int> MoreStopSignals(const std::string& text, std::vector<std::string>& warnings);
 
 }  // namespace ddprun::launcher

@@ -112,6 +112,7 @@ class ConnectingClient final : public RendezvousClient {
   void Fail(const std::string& message) { handler_(RendezvousFailed{message}); }
 
   void Decide() {
+    give_up_resolving_at_ = SteadyNow() + options_.policy.join_timeout;
     if (!options_.local_addr.empty() &&
         !Resolve(options_.local_addr_source, options_.local_addr, 0)) {
       return;
@@ -150,7 +151,6 @@ class ConnectingClient final : public RendezvousClient {
   // The addresses of a name that `source` gave; nullopt: it ended without them.
   std::optional<std::vector<SocketAddress>> Resolve(const std::string& source,
                                                     const std::string& host, uint16_t port) {
-    const TimePoint give_up_at = SteadyNow() + options_.policy.join_timeout;
     Backoff backoff;
     std::string told;
     while (stop_.Wait(backoff.Next(SteadyNow(), 0.5))) {
@@ -161,12 +161,12 @@ class ConnectingClient final : public RendezvousClient {
           absl::StrCat(source, ": cannot resolve \"", host, "\": ", names.error,
                        "; expected a host name that resolves here, or an IP address");
       const TimePoint now = SteadyNow();
-      if (names.outcome == Resolution::Outcome::kNoSuchName || now >= give_up_at) {
+      if (names.outcome == Resolution::Outcome::kNoSuchName || now >= give_up_resolving_at_) {
         Fail(trouble);
         return std::nullopt;
       }
       if (std::exchange(told, trouble) == trouble) continue;
-      handler_(Waiting{absl::StrCat("waiting for ", trouble), give_up_at});
+      handler_(Waiting{absl::StrCat("waiting for ", trouble), give_up_resolving_at_});
     }
     return std::nullopt;
   }
@@ -244,6 +244,7 @@ class ConnectingClient final : public RendezvousClient {
   std::unique_ptr<Coordinator> hosted_;
   std::unique_ptr<RendezvousClient> client_;
 
+  TimePoint give_up_resolving_at_{};  // the thread's own, for all names together
   std::thread thread_;
 };
 
