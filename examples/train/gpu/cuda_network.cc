@@ -272,7 +272,7 @@ absl::Status CudaNetwork::Backward(float scale, const std::function<void(int)>& 
   absl::Status status = kernels_.score_slope.Launch(
       cuda_, stream_.get(), ShapeFor(int64_t{rows_} * kClasses), As<float>(batch_.probabilities),
       As<uint8_t>(batch_.labels), rows_, kClasses, scale, As<float>(batch_.slope));
-  if (status.ok()) status = AddColumnSums(slope.data, kClasses, gradient(kOutputBias));
+  if (status.ok()) status = SumColumns(slope.data, kClasses, gradient(kOutputBias));
   if (!status.ok()) return status;
   ready(kOutputBias);
 
@@ -288,7 +288,7 @@ absl::Status CudaNetwork::Backward(float scale, const std::function<void(int)>& 
   status =
       kernels_.relu_slope.Launch(cuda_, stream_.get(), ShapeFor(count),
                                  As<float>(batch_.hidden_slope), As<float>(batch_.hidden), count);
-  if (status.ok()) status = AddColumnSums(hidden_slope.data, hidden_, gradient(kHiddenBias));
+  if (status.ok()) status = SumColumns(hidden_slope.data, hidden_, gradient(kHiddenBias));
   if (!status.ok()) return status;
   ready(kHiddenBias);
 
@@ -349,7 +349,7 @@ absl::Status CudaNetwork::Synchronize(const char* what) {
                CudaStatus(cuda_, "cuStreamSynchronize", cuda_.cuStreamSynchronize(stream_.get())));
 }
 
-absl::Status CudaNetwork::AddColumnSums(const float* matrix, int columns, float* sums) {
+absl::Status CudaNetwork::SumColumns(const float* matrix, int columns, float* sums) {
   const unsigned blocks = (static_cast<unsigned>(columns) + kColumnWidth - 1) / kColumnWidth;
   return kernels_.add_column_sums.Launch(
       cuda_, stream_.get(),

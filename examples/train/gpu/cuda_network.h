@@ -90,7 +90,7 @@ class CudaNetwork : public Network {
   absl::Status CopyToDevice(const char* what, void* to, const void* from, size_t bytes);
   absl::Status Fill(const char* what, void* to, size_t bytes);
   absl::Status Synchronize(const char* what);
-  absl::Status AddColumnSums(const float* matrix, int columns, float* sums);
+  absl::Status SumColumns(const float* matrix, int columns, float* sums);
   DeviceMatrix Weights(int parameter, int rows, int columns) const;
 
   const ddp::internal::CudaApi& cuda_;
