@@ -16,8 +16,10 @@ using namespace std::chrono_literals;
 // The folder as it is taken to another machine.
 class Folder {
  public:
-  Folder() {
-    Subprocess assemble({Runfile("tools/gpu_check_program/assemble"), path(), Runfile("ddprun"),
+  Folder() { Assemble(path()); }
+  // As somebody names it.
+  void Assemble(const std::string& path) const {
+    Subprocess assemble({Runfile("tools/gpu_check_program/assemble"), path, Runfile("ddprun"),
                          Runfile("examples/train/train"), Runfile("tools/make_digits/make_digits"),
                          Runfile("tools/gpu_check_program/gpu_check")});
     REQUIRE_MESSAGE(assemble.Wait() == 0, assemble.Describe());
@@ -69,17 +71,48 @@ TEST_CASE("gpu_check: the folder is at most 60 MB and its scripts are whole") {
   CHECK_MESSAGE(list->out().find("shared_killed_4\n") != std::string::npos, list->Describe());
   auto unknown = folder.Run({"--rows", "nothing"}, {});
   CHECK_MESSAGE(unknown->Wait() == 2, unknown->Describe());
+  CHECK(unknown->err() == "run: no row is called 'nothing'; ./run --list names them\n");
+}
+
+TEST_CASE("gpu_check: made anew, the folder keeps what a run and its user put there") {
+  const Folder folder;
+  WriteFile(folder.path() + "/results.json", "{}");
+  std::filesystem::remove(folder.path() + "/bin/train");
+  folder.Assemble(folder.path() + "/");  // as a shell completes it
+  CHECK(ReadFile(folder.path() + "/results.json") == "{}");
+  CHECK(std::filesystem::exists(folder.path() + "/bin/train"));
+  CHECK(std::filesystem::exists(folder.path() + "/run"));
+  int entries = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
+    (void)entry;
+    ++entries;
+  }
+  CHECK(entries == 3);
+}
+
+TEST_CASE("gpu_check: a folder that cannot be made is refused before the build") {
+  const TempDir dir;
+  WriteFile(dir.File("mine"), "");
+  const auto refuse = [](const std::string& path, const std::string& words) {
+    Subprocess assemble({Runfile("tools/gpu_check_program/assemble"), path});
+    CHECK_MESSAGE(assemble.Wait() == 1, assemble.Describe());
+    CHECK_MESSAGE(assemble.err().find(words) != std::string::npos, assemble.Describe());
+  };
+  refuse(dir.path(), " is not empty and is no folder of tools/gpu_check; give another DIR\n");
+  refuse(dir.File("mine"), "/mine (File exists); give another DIR\n");
+  refuse(dir.File("mine") + "/x", "/mine/x (Not a directory); give another DIR\n");
+  CHECK(std::filesystem::exists(dir.File("mine")));
 }
 
 TEST_CASE("gpu_check: a machine without a GPU is told so in a line and gets exit code 120") {
   const Folder folder;
   auto run = folder.Run({}, {{"DDPRUN_CUDA_LIB", "/nowhere/libcuda.so.1"}});
   CHECK_MESSAGE(run->Wait() == 120, run->Describe());
-  CHECK_MESSAGE(
-      run->out().find("machine: no GPU: CUDA driver: DDPRUN_CUDA_LIB: /nowhere/libcuda.so.1") !=
-          std::string::npos,
-      run->Describe());
-  CHECK(folder.HasVerdict("machine", "FAILED"));
+  CHECK_MESSAGE(run->out().find(" no GPU: CUDA driver: DDPRUN_CUDA_LIB: /nowhere/libcuda.so.1") !=
+                    std::string::npos,
+                run->Describe());
+  CHECK(folder.HasVerdict("machine", "not run"));
+  CHECK(folder.json().find("{\n  \"exit_code\": 120,\n") == 0);
   folder.CheckJsonIsValid();
 }
 
@@ -91,7 +124,8 @@ TEST_CASE("gpu_check: nowhere to write is told before anything runs") {
   CHECK(run->out() == "");
   run = folder.Run({"--output", "/nowhere/results.json"}, {});
   CHECK_MESSAGE(run->Wait() == 120, run->Describe());
-  CHECK(run->err().find("write \"/nowhere/results.json\": failed") != std::string::npos);
+  CHECK(run->err().find("write \"/nowhere/results.json\": No such file or directory; ") !=
+        std::string::npos);
 }
 
 TEST_CASE("gpu_check: its rows about collectives run through on the double") {

@@ -17,6 +17,9 @@ struct Command {
   std::map<std::string, std::string> env;  // on top of our own
 };
 
+// The exit code of one that finds no GPU.
+inline constexpr int kExitNoGpu = 120;
+
 struct Outcome {
   int exit_code = 0;  // 128+n for signal n; 127 when it could not be started
   bool is_timed_out = false;

@@ -1,7 +1,9 @@
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
+#include "tools/gpu_check_program/child.h"
 #include "tools/gpu_check_program/rank.h"
 #include "tools/gpu_check_program/rank_commands.h"
 #include "worker_runtime/gpu/cublas_api.h"
@@ -22,14 +24,20 @@ std::string KernelModule() {
   return file >> version ? version + ", " : "";
 }
 
+void MustHaveGpu(const absl::Status& status) {
+  if (status.ok()) return;
+  std::fprintf(stderr, "no GPU: %s\n", std::string(status.message()).c_str());
+  std::exit(kExitNoGpu);
+}
+
 }  // namespace
 
 int Machine(const Arguments&) {
   const auto& cuda = ddp::internal::Cuda();
-  MustBeOk("no GPU", cuda.status());
+  MustHaveGpu(cuda.status());
   const absl::StatusOr<int> count = ddp::internal::CountGpus(cuda->api);
-  MustBeOk("no GPU", count.status());
-  MustBeOk("no GPU", ddp::internal::OrdinalFor(0, *count).status());
+  MustHaveGpu(count.status());
+  MustHaveGpu(ddp::internal::OrdinalFor(0, *count).status());
   PrintText("driver", absl::StrCat(KernelModule(), "CUDA ", cuda->version / 1000, ".",
                                    cuda->version % 1000 / 10, " (", cuda->path, ")"));
   for (int i = 0; i < *count; ++i) {

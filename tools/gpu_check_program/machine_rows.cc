@@ -48,6 +48,7 @@ void TakeFromPyTorch(Check& check, const Outcome& facts, const Outcome& machine)
 Result MachineRow(Check& check) {
   const std::vector<std::string> command = {check.Program("gpu_check"), "machine"};
   Outcome machine = check.Run(command);
+  if (machine.exit_code == kExitNoGpu) return NotRun(machine.Complaint());
   if (!machine.ok()) return FailedRun("machine", machine);
   Outcome facts;
   FindPython(check, &facts);

@@ -10,7 +10,7 @@ namespace ddprun::gpu_check {
 
 using Arguments = std::vector<std::string>;
 
-// What CUDA, NCCL and cuBLAS there are.
+// What CUDA, NCCL and cuBLAS there are; ends with kExitNoGpu where CUDA shows no GPU.
 int Machine(const Arguments& none);
 // Sums and averages of every type are right on every rank.
 int Sums(const Arguments& none);

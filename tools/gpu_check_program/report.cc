@@ -59,14 +59,15 @@ std::string Line(const Row& row) {
   return absl::StrFormat("%-20s %-8s %s", row.name, Name(row.result.verdict), row.result.text);
 }
 
-std::string ToJson(const std::map<std::string, std::string>& machine,
-                   const std::vector<Row>& rows) {
+std::string ToJson(const std::map<std::string, std::string>& machine, const std::vector<Row>& rows,
+                   int exit_code) {
   std::string facts, list;
   for (const auto& [name, text] : machine) {
     absl::StrAppend(&facts, facts.empty() ? "" : ", ", Quoted(name), ": ", Quoted(text));
   }
   for (const Row& row : rows) absl::StrAppend(&list, list.empty() ? "" : ",\n", ToJson(row));
-  return absl::StrCat("{\n  \"machine\": {", facts, "},\n  \"rows\": [\n", list, "\n  ]\n}\n");
+  return absl::StrCat("{\n  \"exit_code\": ", exit_code, ",\n  \"machine\": {", facts,
+                      "},\n  \"rows\": [\n", list, "\n  ]\n}\n");
 }
 
 }  // namespace ddprun::gpu_check

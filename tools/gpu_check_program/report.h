@@ -31,7 +31,8 @@ inline Result NotRun(std::string why) { return {Verdict::kNotRun, std::move(why)
 const char* Name(Verdict verdict);
 // A line of the table.
 std::string Line(const Row& row);
-std::string ToJson(const std::map<std::string, std::string>& machine, const std::vector<Row>& rows);
+std::string ToJson(const std::map<std::string, std::string>& machine, const std::vector<Row>& rows,
+                   int exit_code);
 
 }  // namespace ddprun::gpu_check
 

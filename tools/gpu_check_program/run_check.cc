@@ -1,8 +1,10 @@
 #include "tools/gpu_check_program/run_check.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -47,6 +49,13 @@ std::vector<RowKind> AllRows() {
   return all;
 }
 
+// The row of the machine comes first in every run.
+std::vector<std::string> AllNames() {
+  std::vector<std::string> names = {MachineRows()[0].name};
+  for (const RowKind& row : AllRows()) names.push_back(row.name);
+  return names;
+}
+
 int Refuse(const std::string& what) {
   std::fprintf(stderr, "run: %s\n%s", what.c_str(), kUsage);
   return kExitUsage;
@@ -58,7 +67,7 @@ std::optional<int> Parse(const std::vector<std::string>& arguments, Options* opt
     const std::string& name = arguments[i];
     if (name == "--help" || name == "-h") return std::fputs(kUsage, stdout), 0;
     if (name == "--list") {
-      for (const RowKind& row : AllRows()) std::printf("%s\n", row.name.c_str());
+      for (const std::string& row : AllNames()) std::printf("%s\n", row.c_str());
       return 0;
     }
     if (i + 1 == arguments.size()) return Refuse("unknown or without a value: '" + name + "'");
@@ -74,11 +83,11 @@ std::optional<int> Parse(const std::vector<std::string>& arguments, Options* opt
       return Refuse("unknown option or bad value: '" + name + " " + value + "'");
     }
   }
+  const std::vector<std::string> all = AllNames();
   for (const std::string& name : options->rows) {
-    const auto all = AllRows();
-    if (std::none_of(all.begin(), all.end(), [&](const auto& row) { return row.name == name; })) {
-      return Refuse("no row is called '" + name + "'");
-    }
+    if (std::find(all.begin(), all.end(), name) != all.end()) continue;
+    std::fprintf(stderr, "run: no row is called '%s'; ./run --list names them\n", name.c_str());
+    return kExitUsage;
   }
   return std::nullopt;
 }
@@ -90,6 +99,13 @@ void ForgetSurroundings() {
     unsetenv(name);
   }
   setenv("OMP_NUM_THREADS", "1", 0);
+}
+
+// REQUIRES: errno tells why.
+int NoOutput(const std::string& path) {
+  std::fprintf(stderr, "run: write \"%s\": %s; --output takes another place\n", path.c_str(),
+               std::strerror(errno));
+  return kExitMachine;
 }
 
 class Runner {
@@ -107,16 +123,15 @@ class Runner {
         if (IsWanted(row.name)) Add(row);
       }
     }
+    const int exit_code = Count(Verdict::kFailed) != 0 ? EXIT_FAILURE
+                          : has_gpu                    ? EXIT_SUCCESS
+                                                       : kExitMachine;
     std::ofstream file(output_);
-    file << ToJson(check_.machine, rows_);
+    file << ToJson(check_.machine, rows_, exit_code);
     file.close();
-    if (!file) {
-      std::fprintf(stderr, "run: write \"%s\": failed\n", output_.c_str());
-      return kExitMachine;
-    }
+    if (!file) return NoOutput(output_);
     Summarise();
-    if (!has_gpu) return kExitMachine;
-    return Count(Verdict::kFailed) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return exit_code;
   }
 
  private:
@@ -181,11 +196,7 @@ int RunCheck(const std::vector<std::string>& arguments) {
   check.device = options.trainer_device;
   const std::string output =
       options.output.empty() ? check.folder + "/results.json" : options.output;
-  if (!std::ofstream(output)) {
-    std::fprintf(stderr, "run: write \"%s\": failed; --output takes another place\n",
-                 output.c_str());
-    return kExitMachine;
-  }
+  if (!std::ofstream(output)) return NoOutput(output);
   const fs::path temporary = fs::temp_directory_path(error);
   if (error) {
     const char* given = std::getenv("TMPDIR");
@@ -194,7 +205,8 @@ int RunCheck(const std::vector<std::string>& arguments) {
   }
   check.scratch = (temporary / "gpu_check.XXXXXX").string();
   if (mkdtemp(check.scratch.data()) == nullptr) {
-    std::fprintf(stderr, "run: make the folder \"%s\": failed\n", check.scratch.c_str());
+    std::fprintf(stderr, "run: make the folder \"%s\": %s; TMPDIR takes another place\n",
+                 check.scratch.c_str(), std::strerror(errno));
     return kExitMachine;
   }
   const std::string scratch = check.scratch;
