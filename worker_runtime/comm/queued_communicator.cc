@@ -226,56 +226,44 @@ absl::StatusOr<std::unique_ptr<Buffer>> QueuedCommunicator::Allocate(size_t byte
 
 std::unique_ptr<Work> QueuedCommunicator::AllReduce(void* data, size_t count, DType dtype,
                                                     ReduceOp op, ddp::Stream) {
-  Op call;
-  call.kind = OpKind::kAllReduce;
-  call.dtype = dtype;
-  call.reduce = op;
-  call.count = count;
-  call.input = data;
-  call.output = data;
-  return Submit(call);
+  return Submit({.kind = OpKind::kAllReduce,
+                 .dtype = dtype,
+                 .reduce = op,
+                 .count = count,
+                 .input = data,
+                 .output = data});
 }
 
 std::unique_ptr<Work> QueuedCommunicator::Broadcast(void* data, size_t count, DType dtype, int root,
                                                     ddp::Stream) {
-  Op call;
-  call.kind = OpKind::kBroadcast;
-  call.dtype = dtype;
-  call.root = root;
-  call.count = count;
-  call.input = data;
-  call.output = data;
-  return Submit(call);
+  return Submit({.kind = OpKind::kBroadcast,
+                 .dtype = dtype,
+                 .root = root,
+                 .count = count,
+                 .input = data,
+                 .output = data});
 }
 
 std::unique_ptr<Work> QueuedCommunicator::AllGather(const void* input, void* output, size_t count,
                                                     DType dtype, ddp::Stream) {
-  Op call;
-  call.kind = OpKind::kAllGather;
-  call.dtype = dtype;
-  call.count = count;
-  call.input = input;
-  call.output = output;
-  return Submit(call);
+  return Submit({.kind = OpKind::kAllGather,
+                 .dtype = dtype,
+                 .count = count,
+                 .input = input,
+                 .output = output});
 }
 
 std::unique_ptr<Work> QueuedCommunicator::ReduceScatter(const void* input, void* output,
                                                         size_t count, DType dtype, ReduceOp op,
                                                         ddp::Stream) {
-  Op call;
-  call.kind = OpKind::kReduceScatter;
-  call.dtype = dtype;
-  call.reduce = op;
-  call.count = count;
-  call.input = input;
-  call.output = output;
-  return Submit(call);
+  return Submit({.kind = OpKind::kReduceScatter,
+                 .dtype = dtype,
+                 .reduce = op,
+                 .count = count,
+                 .input = input,
+                 .output = output});
 }
 
-std::unique_ptr<Work> QueuedCommunicator::Barrier() {
-  Op call;
-  call.kind = OpKind::kBarrier;
-  return Submit(call);
-}
+std::unique_ptr<Work> QueuedCommunicator::Barrier() { return Submit({.kind = OpKind::kBarrier}); }
 
 }  // namespace ddp::internal
