@@ -108,9 +108,10 @@ TEST_CASE("gpu_check: a machine without a GPU is told so in a line and gets exit
   const Folder folder;
   auto run = folder.Run({}, {{"DDPRUN_CUDA_LIB", "/nowhere/libcuda.so.1"}});
   CHECK_MESSAGE(run->Wait() == 120, run->Describe());
-  CHECK_MESSAGE(run->out().find(" no GPU: CUDA driver: DDPRUN_CUDA_LIB: /nowhere/libcuda.so.1") !=
-                    std::string::npos,
-                run->Describe());
+  CHECK_MESSAGE(
+      run->out().find(" not run  no GPU: CUDA driver: DDPRUN_CUDA_LIB: /nowhere/libcuda.so.1") !=
+          std::string::npos,
+      run->Describe());
   CHECK(folder.HasVerdict("machine", "not run"));
   CHECK(folder.json().find("{\n  \"exit_code\": 120,\n") == 0);
   folder.CheckJsonIsValid();

@@ -2,6 +2,7 @@
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "tools/gpu_check_program/check.h"
 
 namespace ddprun::gpu_check {
@@ -48,7 +49,10 @@ void TakeFromPyTorch(Check& check, const Outcome& facts, const Outcome& machine)
 Result MachineRow(Check& check) {
   const std::vector<std::string> command = {check.Program("gpu_check"), "machine"};
   Outcome machine = check.Run(command);
-  if (machine.exit_code == kExitNoGpu) return NotRun(machine.Complaint());
+  if (machine.exit_code == kExitNoGpu) {
+    return NotRun(std::string(
+        absl::StripPrefix(machine.Complaint(), absl::StrCat("exit code ", kExitNoGpu, ": "))));
+  }
   if (!machine.ok()) return FailedRun("machine", machine);
   Outcome facts;
   FindPython(check, &facts);
