@@ -20,7 +20,7 @@ std::optional<Json> ParseJson(const std::string& text) {
   return json;
 }
 
-const Json& ElementOf(const Json& json, const std::string& name, size_t index) {
+Json ElementOf(const Json& json, const std::string& name, size_t index) {
   const auto array = json.get_child_optional(name);
   DDP_CHECK(array.has_value() && index < array->size());
   return std::next(array->begin(), static_cast<std::ptrdiff_t>(index))->second;

@@ -14,8 +14,8 @@ using Json = boost::property_tree::ptree;
 
 // Nothing if `text` is not JSON, from its first to its last byte.
 std::optional<Json> ParseJson(const std::string& text);
-// Element `index` of the array `name`. REQUIRES: it is there.
-const Json& ElementOf(const Json& json, const std::string& name, size_t index);
+// A copy of element `index` of the array `name`. REQUIRES: it is there.
+Json ElementOf(const Json& json, const std::string& name, size_t index);
 
 }  // namespace ddprun::testing
 

@@ -17,8 +17,8 @@ TEST_CASE("report: JSON holds any text and no number that it has not") {
                 "said \"no\"\n\xff",
                 {{"a", 1.5}, {"b", std::numeric_limits<double>::infinity()}},
                 "log"};
-  CHECK(ToJson({{"driver", "CUDA 13.0"}}, {{"row", result, 2}}) ==
-        "{\n  \"machine\": {\"driver\": \"CUDA 13.0\"},\n  \"rows\": [\n"
+  CHECK(ToJson({{"driver", "CUDA 13.0"}}, {{"row", result, 2}}, 1) ==
+        "{\n  \"exit_code\": 1,\n  \"machine\": {\"driver\": \"CUDA 13.0\"},\n  \"rows\": [\n"
         "    {\"name\": \"row\", \"verdict\": \"FAILED\", \"seconds\": 2,\n"
         "     \"text\": \"said \\\"no\\\"\\u000a?\",\n"
         "     \"values\": {\"a\": 1.5, \"b\": null},\n     \"log\": \"log\"}\n  ]\n}\n");
