@@ -121,8 +121,12 @@ int Launch(LaunchConfig config, const Environment& environment) {
   // Before the first thread: the guardian is a fork of this very process.
   absl::StatusOr<std::unique_ptr<Guardian>> guardian = Guardian::Start(job_mark);
   if (!guardian.ok()) return Complain(guardian.status(), kExitMachine);
-  absl::StatusOr<std::unique_ptr<LogRouter>> logs =
-      LogRouter::Create(MakeLogOptions(config, environment));
+  LogOptions log_options = MakeLogOptions(config, environment);
+  // The agent keeps the guardian longer than it opens workers.
+  log_options.on_temporary_folder = [to = guardian->get()](const std::string& folder) {
+    to->NoteFolder(folder);
+  };
+  absl::StatusOr<std::unique_ptr<LogRouter>> logs = LogRouter::Create(std::move(log_options));
   if (!logs.ok()) return Complain(logs.status(), kExitMachine);
 
   const LogLevelChoice log_level =

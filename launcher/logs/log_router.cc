@@ -189,7 +189,8 @@ absl::StatusOr<std::unique_ptr<LogRouter>> LogRouter::Create(LogOptions options)
       RunFolder::Create({.log_dir = options.log_dir,
                          .run_id = options.run_id,
                          .temp_dir = options.temp_dir,
-                         .memory_dir = is_for_logs ? "" : options.memory_dir});
+                         .memory_dir = is_for_logs ? "" : options.memory_dir,
+                         .on_temporary = options.on_temporary_folder});
   if (!folder.ok()) {
     return absl::Status(folder.status().code(),
                         options.log_dir_source + " " + Quoted(options.log_dir) +

@@ -6,6 +6,7 @@
 #define DDPRUN_LAUNCHER_LOGS_LOG_ROUTER_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <set>
 #include <string>
@@ -42,6 +43,8 @@ struct LogOptions {
   std::string memory_dir = "/dev/shm";
   // stderr is left alone where nothing redirects it; reports then have no last lines.
   bool inherit_stderr = false;
+  // Told of the folder under temp_dir or memory_dir, by LogRouter::OpenWorker.
+  std::function<void(const std::string&)> on_temporary_folder{};
   int stdout_fd = 1;  // the console; they stay the caller's
   int stderr_fd = 2;
 };

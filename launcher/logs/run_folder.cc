@@ -83,7 +83,9 @@ absl::Status RunFolder::MakeRunFolderIn(const std::string& parent, const std::st
     return absl::ErrnoToStatus(errno, absl::StrCat("create a folder in ", parent));
   }
   path_ = pattern;
-  if (is_temporary()) temporaries_.push_back(path_);
+  if (!is_temporary()) return absl::OkStatus();
+  temporaries_.push_back(path_);
+  if (options_.on_temporary) options_.on_temporary(path_);
   return absl::OkStatus();
 }
 

@@ -3,6 +3,7 @@
 #ifndef DDPRUN_LAUNCHER_LOGS_RUN_FOLDER_H_
 #define DDPRUN_LAUNCHER_LOGS_RUN_FOLDER_H_
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -19,6 +20,8 @@ class RunFolder {
     std::string temp_dir = "/tmp";
     // Tried before temp_dir while it can be written and has room; "": none.
     std::string memory_dir{};
+    // Told of each folder made below those two.
+    std::function<void(const std::string&)> on_temporary{};
   };
 
   // With a log_dir its folder of this run is made here, so that one that cannot be written to is

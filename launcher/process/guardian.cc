@@ -12,6 +12,7 @@
 #include <boost/asio/steady_timer.hpp>
 #include "absl/status/status.h"
 
+#include "launcher/process/folder_note.h"
 #include "launcher/process/guardian_child.h"
 #include "launcher/process/job_cgroup.h"
 #include "launcher/process/process.h"
@@ -46,8 +47,11 @@ struct Watcher {
 
 class Guardian::Impl {
  public:
-  Impl(std::string mark, SessionTable::Pointer sessions)
-      : mark_(std::move(mark)), sessions_(std::move(sessions)), cgroup_(JobCgroup::Make(mark_)) {}
+  Impl(std::string mark, SessionTable::Pointer sessions, FolderNote::Pointer folder)
+      : mark_(std::move(mark)),
+        sessions_(std::move(sessions)),
+        folder_(std::move(folder)),
+        cgroup_(JobCgroup::Make(mark_)) {}
 
   ~Impl() {
     if (const auto watcher = watcher_.lock()) watcher->owner = nullptr;
@@ -68,7 +72,8 @@ class Guardian::Impl {
     if (pipe2(ends, O_CLOEXEC) != 0) return absl::ErrnoToStatus(errno, "guardian: pipe");
     UniqueFd read_end(ends[0]);
     UniqueFd write_end(ends[1]);
-    GuardianOrders orders{.mark = mark_.c_str(), .sessions = sessions_.get()};
+    GuardianOrders orders{
+        .mark = mark_.c_str(), .sessions = sessions_.get(), .folder = folder_.get()};
     if (cgroup_ != nullptr) {
       orders.cgroup_name = cgroup_->name().c_str();
       orders.cgroup_path = cgroup_->path().c_str();
@@ -94,6 +99,7 @@ class Guardian::Impl {
   }
 
   SessionTable& sessions() { return *sessions_; }
+  FolderNote& folder() { return *folder_; }
   pid_t pid() const { return pid_; }
   const JobCgroup* cgroup() const { return cgroup_.get(); }
 
@@ -164,6 +170,7 @@ class Guardian::Impl {
 
   const std::string mark_;
   const SessionTable::Pointer sessions_;
+  const FolderNote::Pointer folder_;
   const std::unique_ptr<JobCgroup> cgroup_;
   pid_t pid_ = 0;
   pid_t dead_pid_ = 0;
@@ -180,7 +187,9 @@ absl::StatusOr<std::unique_ptr<Guardian>> Guardian::Start(const std::string& job
   DDP_CHECK(!job_mark.empty());
   SessionTable::Pointer sessions = SessionTable::Map();
   if (sessions == nullptr) return absl::ErrnoToStatus(errno, "guardian: mmap");
-  auto impl = std::make_unique<Impl>(job_mark, std::move(sessions));
+  FolderNote::Pointer folder = FolderNote::Map();
+  if (folder == nullptr) return absl::ErrnoToStatus(errno, "guardian: mmap");
+  auto impl = std::make_unique<Impl>(job_mark, std::move(sessions), std::move(folder));
   if (absl::Status status = impl->Fork(); !status.ok()) return status;
   return std::unique_ptr<Guardian>(new Guardian(std::move(impl)));
 }
@@ -191,6 +200,7 @@ void Guardian::Watch(boost::asio::io_context& io,
 }
 void Guardian::AddSession(pid_t session) { impl_->sessions().Add(session); }
 void Guardian::RemoveSession(pid_t session) { impl_->sessions().Remove(session); }
+void Guardian::NoteFolder(const std::string& folder) { impl_->folder().Write(folder); }
 pid_t Guardian::pid() const { return impl_->pid(); }
 const JobCgroup* Guardian::cgroup() const { return impl_->cgroup(); }
 

@@ -22,8 +22,9 @@ class JobCgroup;
 // the pipe closes, however the agent ended, it kills the job's cgroup, where there is one, every
 // process of the workers' sessions, which it finds in memory shared with the agent
 // (session_table.h), and every process that carries the job's mark, until two walks over /proc find
-// none; it removes the cgroup and exits. It lives in a session of its own, with all signals
-// blocked, /dev/null on 0 to 2 and nothing else open.
+// none; it removes the cgroup and, as far as they are empty, the folders for error files
+// (folder_note.h), and exits. It lives in a session of its own, with all signals blocked, /dev/null
+// on 0 to 2 and nothing else open.
 //
 // It is a fork, not a program: it works when the binary has been replaced or removed meanwhile. It
 // ends without SIGCHLD and ordinary waits do not see it (no exit signal), so "no children" means no
@@ -51,6 +52,8 @@ class Guardian {
   // A worker's session (its pid), as long as its process group has members. Wakes nobody.
   void AddSession(pid_t session);
   void RemoveSession(pid_t session);
+  // The folder made for the workers' error files.
+  void NoteFolder(const std::string& folder);
 
   pid_t pid() const;
   // Where workers should be born; null where this machine has none for us. Lives as long as this.

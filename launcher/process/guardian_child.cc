@@ -7,6 +7,7 @@
 #include <csignal>
 #include <ctime>
 
+#include "launcher/process/folder_note.h"
 #include "launcher/process/job_cgroup.h"
 #include "launcher/process/leftovers.h"
 #include "launcher/process/process_baseline.h"
@@ -85,6 +86,8 @@ DDPRUN_RAW void RunGuardian(int pipe, const GuardianOrders& orders) {
     Pause(pause);
     pause = pause * 2 < kLongestPause ? pause * 2 : kLongestPause;
   }
+  // Now that no worker writes into it.
+  orders.folder->RemoveEmptyFolders();
   for (;;) syscall(SYS_exit_group, 0);
 }
 

@@ -4,12 +4,14 @@
 
 namespace ddprun::launcher {
 
+class FolderNote;
 class SessionTable;
 
 // What belongs to the job. Plain pointers, because the guardian may not allocate.
 struct GuardianOrders {
   const char* mark = nullptr;
   SessionTable* sessions = nullptr;
+  const FolderNote* folder = nullptr;
   // Of the job's cgroup (job_cgroup.h); null where it has none.
   const char* cgroup_name = nullptr;
   const char* cgroup_path = nullptr;

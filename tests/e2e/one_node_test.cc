@@ -3,6 +3,8 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <chrono>
+#include <filesystem>
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -128,6 +130,32 @@ TEST_CASE(
   ddprun->Signal(SIGKILL);
   CHECK(ddprun->Wait() == 137);
   CHECK(job.IsGone());
+}
+
+TEST_CASE("one node: a SIGKILL of ddprun leaves no empty folders; an error file stays") {
+  Job job;
+  const std::filesystem::path temp = job.File("temp");
+  for (const bool has_error : {false, true}) {
+    std::filesystem::create_directory(temp);
+    const std::string up = has_error ? "up" : "quiet";
+    std::vector<std::string> steps = {"touch:" + job.File(up + "{rank}"), "wait"};
+    if (has_error) steps.insert(steps.begin(), R"(error-file:{"message": "last words"}@1)");
+    auto ddprun = job.Run({"--nproc_per_node=2"}, steps, {.env = {{"TMPDIR", temp.string()}}});
+    REQUIRE(job.WaitForFile(up + "0"));
+    REQUIRE(job.WaitForFile(up + "1"));
+    CHECK_FALSE(std::filesystem::is_empty(temp));
+    ddprun->Signal(SIGKILL);
+    CHECK(ddprun->Wait() == 137);
+    REQUIRE(job.IsGone(std::chrono::seconds(60)));  // the guardian too
+    std::set<std::string> left;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(temp)) {
+      left.insert(entry.path().filename().string());
+    }
+    CHECK(left.size() == (has_error ? 4 : 0));
+    CHECK(left.count("error.json") == (has_error ? 1 : 0));
+    CHECK(left.count("0") == 0);
+    std::filesystem::remove_all(temp);
+  }
 }
 
 TEST_CASE("one node: grandchildren of other sessions end with a job that ends by itself") {

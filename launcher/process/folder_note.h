@@ -1,0 +1,51 @@
+// The folder made for the workers' error files, in memory that the agent shares with its guardian.
+#ifndef DDPRUN_LAUNCHER_PROCESS_FOLDER_NOTE_H_
+#define DDPRUN_LAUNCHER_PROCESS_FOLDER_NOTE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace ddprun::launcher {
+
+// The agent notes the folder when it has made it, which is after the guardian was forked; the
+// guardian reads the note once the agent is gone. Of several folders the last one counts: another
+// is made only where the one before has gone.
+//
+// One writer: the agent's main thread. A note counts from the store of `current_` on, so an agent
+// that dies in the middle leaves the one before.
+class FolderNote {
+ public:
+  struct Unmap {
+    void operator()(FolderNote* note) const;
+  };
+  using Pointer = std::unique_ptr<FolderNote, Unmap>;
+
+  // An empty note, which processes forked from now on share. Null, with errno set, when there is no
+  // memory.
+  static Pointer Map();
+
+  // A path that is too long, or names no directory, is not noted: that folder stays.
+  void Write(const std::string& folder);
+
+  // The guardian's. Async-signal-safe. Removes the folders in the folder, the folders in those, and
+  // itself, each as far as it is empty. Follows no link, and does nothing where another directory
+  // has taken the folder's place.
+  void RemoveEmptyFolders() const;
+
+  static constexpr size_t kMaxPath = 1024;  // its end included
+
+ private:
+  struct Entry {
+    char path[kMaxPath];
+    uint64_t device;
+    uint64_t inode;
+  };
+  Entry entries_[2];
+  uint32_t current_;  // 0: none; else 1 + the index
+};
+
+}  // namespace ddprun::launcher
+
+#endif  // DDPRUN_LAUNCHER_PROCESS_FOLDER_NOTE_H_

@@ -1,0 +1,114 @@
+#include "launcher/process/folder_note.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <doctest/doctest.h>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "tests/support/temp_dir.h"
+
+namespace ddprun::launcher {
+namespace {
+
+namespace fs = std::filesystem;
+
+TEST_CASE("folder note: a fork that is older than the note removes the empty folders") {
+  const testing::TempDir dir;
+  const FolderNote::Pointer note = FolderNote::Map();
+  REQUIRE(note != nullptr);
+  int go[2];
+  REQUIRE(pipe(go) == 0);
+  const pid_t guardian = fork();
+  if (guardian == 0) {
+    close(go[1]);
+    char byte;
+    if (read(go[0], &byte, 1) == 0) note->RemoveEmptyFolders();
+    _exit(0);
+  }
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    for (int rank = 0; rank < 300; ++rank) {  // more than one read of the directory gives
+      fs::create_directories(dir.path() / "run" / ("attempt_" + std::to_string(attempt)) /
+                             std::to_string(rank));
+    }
+  }
+  fs::create_directories(dir.path() / "earlier");
+  note->Write(dir.File("earlier"));
+  note->Write(dir.File("run"));
+  close(go[1]);
+  int status = 0;
+  REQUIRE(waitpid(guardian, &status, 0) == guardian);
+  close(go[0]);
+  CHECK(status == 0);
+  CHECK_FALSE(fs::exists(dir.path() / "run"));
+  CHECK(fs::exists(dir.path() / "earlier"));
+}
+
+TEST_CASE("folder note: a folder with a file stays, with its parents only") {
+  const testing::TempDir dir;
+  const fs::path run = dir.path() / "run";
+  for (const char* rank : {"0", "1"}) fs::create_directories(run / "attempt_0" / rank);
+  fs::create_directories(run / "attempt_1" / "0");
+  std::ofstream(run / "attempt_0" / "1" / "error.json") << "{}";
+  const FolderNote::Pointer note = FolderNote::Map();
+  note->Write(run.string());
+  note->RemoveEmptyFolders();
+  CHECK(fs::exists(run / "attempt_0" / "1" / "error.json"));
+  CHECK_FALSE(fs::exists(run / "attempt_0" / "0"));
+  CHECK_FALSE(fs::exists(run / "attempt_1"));
+}
+
+TEST_CASE("folder note: links are not followed, and what lies deeper than ours stays") {
+  const testing::TempDir dir;
+  const fs::path run = dir.path() / "run";
+  fs::create_directories(run / "attempt_0" / "0");
+  fs::create_directories(dir.path() / "others" / "inner");
+  fs::create_directory_symlink(dir.path() / "others", run / "attempt_1");
+  fs::create_directory_symlink(dir.path() / "others", run / "attempt_0" / "1");
+  fs::create_directories(run / "attempt_2" / "0" / "cache");
+  const FolderNote::Pointer note = FolderNote::Map();
+  note->Write(run.string());
+  note->RemoveEmptyFolders();
+  CHECK(fs::exists(dir.path() / "others" / "inner"));
+  CHECK(fs::is_symlink(run / "attempt_1"));
+  CHECK(fs::is_symlink(run / "attempt_0" / "1"));
+  CHECK_FALSE(fs::exists(run / "attempt_0" / "0"));
+  CHECK(fs::exists(run / "attempt_2" / "0" / "cache"));
+}
+
+TEST_CASE("folder note: what has taken the folder's place is left alone") {
+  const testing::TempDir dir;
+  const fs::path run = dir.path() / "run";
+  fs::create_directories(run);
+  const FolderNote::Pointer note = FolderNote::Map();
+  note->Write(run.string());
+  fs::rename(run, dir.path() / "kept");  // keeps its inode from being used again
+  fs::create_directories(run / "attempt_0");
+  note->RemoveEmptyFolders();
+  CHECK(fs::exists(run / "attempt_0"));
+
+  fs::remove_all(run);
+  fs::create_directory_symlink(dir.path() / "kept", run);
+  fs::create_directories(dir.path() / "kept" / "attempt_0");
+  note->RemoveEmptyFolders();
+  CHECK(fs::exists(dir.path() / "kept" / "attempt_0"));
+}
+
+TEST_CASE("folder note: without a folder, and with a path that is too long, nothing is done") {
+  const testing::TempDir dir;
+  const FolderNote::Pointer note = FolderNote::Map();
+  note->RemoveEmptyFolders();
+  note->Write("");
+  note->Write(dir.File("none"));
+  fs::path deep = dir.path();
+  while (deep.string().size() < FolderNote::kMaxPath) deep /= std::string(100, 'x');
+  fs::create_directories(deep);
+  note->Write(deep.string());
+  note->RemoveEmptyFolders();
+  CHECK(fs::exists(deep));
+}
+
+}  // namespace
+}  // namespace ddprun::launcher
