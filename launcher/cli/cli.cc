@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "launcher/cli/help.h"
 #include "launcher/cli/option_table.h"
@@ -46,8 +47,22 @@ void AddVariables(const Environment& environment, GivenOptions& given) {
   }
 }
 
-// A misspelt PET_ variable is ignored by torchrun in silence. One that is like no option is
-// somebody else's.
+// Of a PET_ variable that is none of torchrun's; `known` are those, without PET_.
+std::string WarningOfVariable(const std::string& name, const std::vector<std::string>& known) {
+  const std::string quoted = Quoted("PET_" + name);
+  const OptionRow* row = FindOption(absl::AsciiStrToLower(name));
+  // --logs_specs is no way out: it is refused.
+  const bool is_option_alone =
+      row != nullptr && !row->has_variable && std::string_view(row->name) != "logs_specs";
+  if (is_option_alone) {
+    return absl::StrCat("variable ", quoted, " is ignored; the option has none: use --", row->name);
+  }
+  const std::string nearest = NearestName(absl::AsciiStrToUpper(name), known);
+  return absl::StrCat("unknown variable ", quoted, " is ignored",
+                      nearest.empty() ? "" : absl::StrCat("; did you mean PET_", nearest, "?"));
+}
+
+// torchrun ignores them in silence. The prefix is its own, so there is no other program to spare.
 void WarnOfVariables(const Environment& environment, std::vector<std::string>& warnings) {
   constexpr std::string_view kPrefix = "PET_";
   std::vector<std::string> known;
@@ -58,10 +73,7 @@ void WarnOfVariables(const Environment& environment, std::vector<std::string>& w
     if (variable.rfind(kPrefix, 0) != 0) continue;
     const std::string name = variable.substr(kPrefix.size(), variable.find('=') - kPrefix.size());
     if (std::find(known.begin(), known.end(), name) != known.end()) continue;
-    const std::string nearest = NearestName(name, known);
-    if (nearest.empty()) continue;
-    warnings.push_back(absl::StrCat("unknown variable ", Quoted(std::string(kPrefix) + name),
-                                    " is ignored; did you mean PET_", nearest, "?"));
+    warnings.push_back(WarningOfVariable(name, known));
   }
 }
 

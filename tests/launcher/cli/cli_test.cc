@@ -252,15 +252,6 @@ TEST_CASE("cli: leftovers of another launcher and misspelt variables are warned 
   CHECK(config.warnings[1].find("did you mean DDPRUN_STDERR?") != std::string::npos);
 }
 
-TEST_CASE("cli: a misspelt PET_ variable is warned of, another program's is not") {
-  const LaunchConfig config =
-      Config({"p"}, Plain({"PET_NPROC_PER_NODES=4", "PET_SHOP=1", "PET_ROLE=x", "PET_="}));
-  CHECK(config.workers_per_node == 1);
-  REQUIRE(config.warnings.size() == 1);
-  CHECK(config.warnings[0] ==
-        "unknown variable 'PET_NPROC_PER_NODES' is ignored; did you mean PET_NPROC_PER_NODE?");
-}
-
 struct BadRow {
   std::vector<std::string> words;
   std::string quoted;    // the value, as the message quotes it

@@ -75,6 +75,19 @@ TEST_CASE("option source: values that contradict each other are called what they
   CHECK(Begins(ErrorOf({"PET_MODULE=1", "PET_NO_PYTHON=1"}), "PET_NO_PYTHON with PET_MODULE"));
 }
 
+TEST_CASE("option source: every PET_ variable that is none of torchrun's is warned of") {
+  CHECK(Warnings({"PET_NPROC_PER_NODES=4", "PET_ROLE=x", "PETER=1"}) ==
+        "unknown variable 'PET_NPROC_PER_NODES' is ignored; did you mean PET_NPROC_PER_NODE?");
+  CHECK(Warnings({"PET_nproc_per_node=4"}) ==
+        "unknown variable 'PET_nproc_per_node' is ignored; did you mean PET_NPROC_PER_NODE?");
+  CHECK(Warnings({"PET_SHOP=1", "PET_=1"}) ==
+        "unknown variable 'PET_SHOP' is ignored\nunknown variable 'PET_' is ignored");
+  // torchrun has no variable for them either.
+  CHECK(Warnings({"PET_NUMA_BINDING=abc", "PET_LOGS_SPECS=mine"}) ==
+        "variable 'PET_NUMA_BINDING' is ignored; the option has none: use --numa_binding\n"
+        "unknown variable 'PET_LOGS_SPECS' is ignored");
+}
+
 TEST_CASE("option source: warnings name the variable that gave the value") {
   CHECK(Warnings({"PET_NODE_RANK=1", "PET_STANDALONE=1"}) ==
         "PET_NODE_RANK '1' is not used: PET_STANDALONE is a job of one node");
