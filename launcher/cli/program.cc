@@ -123,14 +123,25 @@ absl::Status CheckFormat(const std::string& name, const ExecutableFormat& format
                          format.env_command.back() == '\r' ? " (the file has DOS line ends)" : ""));
 }
 
-// "program 'python3': not found ..." with what it is needed for.
-absl::Status PythonError(const absl::Status& error, bool is_given, const std::string& program) {
-  const absl::string_view text = error.message();
-  return absl::Status(error.code(),
-                      is_given ? absl::StrCat("PYTHON_EXEC ", absl::StripPrefix(text, "program "),
-                                              "; it is needed to run ", Quoted(program))
-                               : absl::StrCat(text, "; it is needed to run ", Quoted(program),
-                                              " (PYTHON_EXEC names another)"));
+// What is wrong with $PYTHON_EXEC, in a word: the advice about programs does not fit it.
+std::string CauseOfPython(const std::string& python, const absl::Status& error) {
+  if (python.find('/') == std::string::npos) {
+    return absl::IsNotFound(error) ? "not found in PATH" : "is not executable";
+  }
+  const int problem = Problem(python, Need::kExecute);
+  if (IsMissing(problem)) return "no such file";
+  if (problem == EISDIR) return "is a directory";
+  return problem == EACCES ? "is not executable" : std::strerror(problem);
+}
+
+// With what it is needed for.
+absl::Status GivenPythonError(absl::StatusCode code, const std::string& python,
+                              absl::string_view cause, const std::string& program) {
+  return absl::Status(
+      code, absl::StrCat("PYTHON_EXEC ", Quoted(python), ": ", cause,
+                         "; expected the path of a Python interpreter: set PYTHON_EXEC to one, or "
+                         "unset it to use the python3 of PATH; it is needed to run ",
+                         Quoted(program)));
 }
 
 // `words` are what Python is given: options, what to run.
@@ -140,9 +151,22 @@ absl::StatusOr<Program> UnderPython(const std::string& program, std::vector<std:
   const bool is_given = given && !given->empty();
   const std::string python = is_given ? *given : "python3";
   const absl::StatusOr<std::string> executable = FindExecutable(python, environment);
+  if (!executable.ok() && is_given) {
+    const absl::Status& error = executable.status();
+    return GivenPythonError(error.code(), python, CauseOfPython(python, error), program);
+  }
   absl::Status status = executable.status();
   if (status.ok()) status = CheckFormat(python, InspectExecutable(*executable), environment);
-  if (!status.ok()) return PythonError(status, is_given, program);
+  if (!status.ok() && is_given) {
+    const std::string prefix = absl::StrCat("program ", Quoted(python), ": ");
+    return GivenPythonError(status.code(), python, absl::StripPrefix(status.message(), prefix),
+                            program);
+  }
+  if (!status.ok()) {
+    return absl::Status(status.code(),
+                        absl::StrCat(status.message(), "; it is needed to run ", Quoted(program),
+                                     " (PYTHON_EXEC names another)"));
+  }
   words.insert(words.begin(), {python, "-u"});
   return Program{.executable = *executable, .argv = std::move(words), .title = program};
 }

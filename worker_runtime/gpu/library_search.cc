@@ -1,6 +1,8 @@
 #include "worker_runtime/gpu/library_search.h"
 
 #include <cstdlib>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "absl/status/statusor.h"
@@ -55,18 +57,25 @@ bool TryNames(const std::vector<std::string>& names, Search* search) {
 }
 
 bool TryWheels(const std::vector<std::string>& files, Search* search) {
-  const std::string python = WheelPython();
-  if (python.empty()) {
+  const NamedPython python = WheelPython();
+  if (python.variable.empty()) {
     search->Note("no Python's packages, as neither DDPRUN_NCCL_PYTHON nor PYTHON_EXEC is set");
     return false;
   }
-  const auto folders = PackageFolders(python);
+  // A path that leads nowhere still has folders beside it, /lib for one in /.
+  std::error_code error;
+  if (!std::filesystem::exists(python.path, error)) {
+    search->Note("no Python's packages, as " + python.variable + " names " + python.path +
+                 ", which does not exist");
+    return false;
+  }
+  const auto folders = PackageFolders(python.path);
   for (const auto& folder : folders) {
     for (const auto& file : files) {
       if (search->Try(DynamicLibrary::Open(folder + "/" + file))) return true;
     }
   }
-  if (folders.empty()) search->Note("no folder of packages belongs to the Python " + python);
+  if (folders.empty()) search->Note("no folder of packages belongs to the Python " + python.path);
   return false;
 }
 

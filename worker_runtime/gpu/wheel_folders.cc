@@ -44,16 +44,10 @@ void AddFoldersOf(const fs::path& prefix, std::vector<std::string>* folders) {
   }
 }
 
-}  // namespace
-
-std::string WheelPython() {
-  std::string name;
-  for (const char* variable : {"DDPRUN_NCCL_PYTHON", "PYTHON_EXEC"}) {
-    const char* value = std::getenv(variable);
-    if (name.empty() && value != nullptr) name = value;
-  }
+// The path that a bare name stands for; itself where it is a path, or is not found.
+std::string FoundInPath(const std::string& name) {
   const char* path = std::getenv("PATH");
-  if (name.empty() || name.find('/') != std::string::npos || path == nullptr) return name;
+  if (name.find('/') != std::string::npos || path == nullptr) return name;
   const std::string folders = path;
   for (size_t begin = 0; begin <= folders.size();) {
     const size_t end = std::min(folders.find(':', begin), folders.size());
@@ -62,6 +56,16 @@ std::string WheelPython() {
     begin = end + 1;
   }
   return name;
+}
+
+}  // namespace
+
+NamedPython WheelPython() {
+  for (const char* variable : {"DDPRUN_NCCL_PYTHON", "PYTHON_EXEC"}) {
+    const char* value = std::getenv(variable);
+    if (value != nullptr && *value != '\0') return {variable, FoundInPath(value)};
+  }
+  return {};
 }
 
 std::vector<std::string> PackageFolders(const std::string& python) {

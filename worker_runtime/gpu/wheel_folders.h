@@ -7,9 +7,14 @@
 
 namespace ddp::internal {
 
+struct NamedPython {
+  std::string variable;  // that names it; empty: none does
+  std::string path;
+};
+
 // The interpreter that names the wheels' folders: $DDPRUN_NCCL_PYTHON, else $PYTHON_EXEC, as a path
-// (a bare name is looked up in $PATH). Empty when neither is set.
-std::string WheelPython();
+// (a bare name is looked up in $PATH).
+NamedPython WheelPython();
 
 // The folders in which `python` looks for packages, told from its path alone, since starting it
 // costs tens of milliseconds a rank: those of the prefix that the path names (a virtual

@@ -196,6 +196,34 @@ TEST_CASE("program: missing is 127, there but not executable is 126, each in one
   CHECK(FailureOf(script, With({path, "PYTHON_EXEC=" + plain})).exit_code == 126);
 }
 
+TEST_CASE("program: a PYTHON_EXEC that is no interpreter is told so, with the way out") {
+  const testing::TempDir dir;
+  const std::string script = WriteFile(dir.File("train.py"), "x", 0644);
+  const std::string plain = WriteFile(dir.File("plain"), "x", 0644);
+  WriteFile(dir.File("data"), "x", 0644);
+  struct Row {
+    std::string python;
+    int exit_code;
+    std::string cause;
+  };
+  const std::vector<Row> rows = {{dir.File("missing"), 127, "no such file"},
+                                 {plain + "/below", 127, "no such file"},
+                                 {plain, 126, "is not executable"},
+                                 {dir.path().string(), 126, "is a directory"},
+                                 {"no-such-python", 127, "not found in PATH"},
+                                 {"data", 126, "is not executable"}};
+  for (const Row& row : rows) {
+    const Failure failure =
+        FailureOf(script, With({"PATH=" + dir.path().string(), "PYTHON_EXEC=" + row.python}));
+    CHECK(failure.exit_code == row.exit_code);
+    CHECK(failure.message ==
+          "PYTHON_EXEC '" + row.python + "': " + row.cause +
+              "; expected the path of a Python interpreter: set PYTHON_EXEC to one, or unset it to "
+              "use the python3 of PATH; it is needed to run '" +
+              script + "'");
+  }
+}
+
 TEST_CASE("program: a script that may not be read is 126") {
   if (geteuid() == 0) return testing::SkipTest("root may read everything");
   const testing::TempDir dir;

@@ -191,7 +191,16 @@ TEST_CASE("nccl: every place that failed is named") {
                               "libnccl.so.2: it is NCCL 2.17.1; "),
                 text);
   CHECK_MESSAGE(Has(text, "DDPRUN_NCCL_LIB"), text);
-  const std::string none = Load({{"PYTHON_EXEC", dir.File("nothing/bin/python")}});
+  const std::string missing = dir.File("nothing/bin/python");
+  for (const char* variable : {"DDPRUN_NCCL_PYTHON", "PYTHON_EXEC"}) {
+    const std::string text = Load({{variable, missing}});
+    CHECK_MESSAGE(Has(text, "no Python's packages, as " + std::string(variable) + " names " +
+                                missing + ", which does not exist; install "),
+                  text);
+  }
+  std::filesystem::create_directories(dir.File("nothing/bin"));
+  std::ofstream(dir.File("nothing/bin/python"));
+  const std::string none = Load({{"PYTHON_EXEC", missing}});
   CHECK_MESSAGE(
       Has(none, "no folder of packages belongs to the Python " + dir.File("nothing/bin/python")),
       none);
