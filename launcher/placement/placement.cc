@@ -79,7 +79,15 @@ absl::StatusOr<std::vector<std::string>> VirtualDevices(
   for (const absl::string_view entry : absl::StrSplit(*visible_devices, ',')) {
     devices.emplace_back(absl::StripAsciiWhitespace(entry));
   }
-  if (devices.size() < static_cast<size_t>(workers)) {
+  const bool has_too_few = devices.size() < static_cast<size_t>(workers);
+  // One worker without a GPU may well be meant.
+  if (workers > 1 && (devices[0] == "-1" || (devices[0].empty() && has_too_few))) {
+    const std::string option = config.SourceOf("virtual_local_rank");
+    return absl::InvalidArgumentError(
+        absl::StrCat(option, ": CUDA_VISIBLE_DEVICES ", Quoted(*visible_devices),
+                     " hides all GPUs: unset it, or leave ", option, " out"));
+  }
+  if (has_too_few) {
     return absl::InvalidArgumentError(
         absl::StrCat(config.SourceOf("virtual_local_rank"), ": local rank ", devices.size(),
                      " exceeds the GPUs in ", "CUDA_VISIBLE_DEVICES ", Quoted(*visible_devices),

@@ -24,7 +24,8 @@ struct Placement {
 };
 
 // --virtual_local_rank: the one GPU of each worker, by its place in `visible_devices`, the
-// launcher's own CUDA_VISIBLE_DEVICES. InvalidArgument when that has fewer entries than workers.
+// launcher's own CUDA_VISIBLE_DEVICES. InvalidArgument when that has fewer entries than
+// workers, or hides all GPUs from several.
 // REQUIRES: config.workers_by is kNumber.
 absl::StatusOr<std::vector<std::string>> VirtualDevices(
     const LaunchConfig& config, const std::optional<std::string>& visible_devices);

@@ -193,6 +193,17 @@ TEST_CASE("virtual devices: each worker's GPU is its entry of the launcher's own
         "expected one for each of 4 workers");
 }
 
+TEST_CASE("virtual devices: what hides all GPUs is named, not counted as a GPU") {
+  for (const std::string value : {"", "-1", " -1 ", "-1,0,1,2"}) {
+    CAPTURE(value);
+    const auto devices = VirtualDevices(Workers(2), value);
+    CHECK(absl::IsInvalidArgument(devices.status()));
+    CHECK(devices.status().message() ==
+          "--virtual_local_rank: CUDA_VISIBLE_DEVICES '" + value +
+              "' hides all GPUs: unset it, or leave --virtual_local_rank out");
+  }
+}
+
 TEST_CASE("allowed CPUs: as many as the standard library counts") {
   CHECK(AllowedCpus().size() == std::thread::hardware_concurrency());
 }
