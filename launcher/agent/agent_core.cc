@@ -168,8 +168,10 @@ void AgentCore::On(const SignalReceived& event) {
   }
   if (!HasWorkers()) return Finish(*exit_code_);
   if (is_news) {
-    actions_.push_back(Say{absl::StrCat(
-        SignalName(event.signal), ": stopping the workers; SIGINT or SIGTERM kills them at once")});
+    const bool is_first_of_two = event.signal == kSigInt || event.signal == kSigTerm;
+    actions_.push_back(Say{absl::StrCat(SignalName(event.signal), ": stopping the workers; ",
+                                        is_first_of_two ? "a second " : "",
+                                        "SIGINT or SIGTERM kills them at once")});
   }
   Stop(event.signal);
 }

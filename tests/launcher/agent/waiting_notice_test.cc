@@ -1,7 +1,8 @@
-// What the user is told of a wait for a place in the round.
+// What the user is told of a wait for a place in the round, and of a stop by a signal.
 #include <doctest/doctest.h>
 
 #include <string>
+#include <vector>
 
 #include "launcher/agent/agent_core.h"
 
@@ -43,6 +44,23 @@ TEST_CASE("waiting: one that is over soon is not told") {
   CHECK(bench.PassTo(400ms) == "");
   CHECK(bench.Assign(400ms) == "");
   CHECK(bench.next() == std::nullopt);
+}
+
+TEST_CASE("stopping: what a further signal does is told, a second one where this is the first") {
+  struct Row {
+    int signal;
+    std::string text;
+  };
+  const std::vector<Row> rows = {
+      {2, "SIGINT: stopping the workers; a second SIGINT or SIGTERM kills them at once"},
+      {15, "SIGTERM: stopping the workers; a second SIGINT or SIGTERM kills them at once"},
+      {1, "SIGHUP: stopping the workers; SIGINT or SIGTERM kills them at once"},
+      {3, "SIGQUIT: stopping the workers; SIGINT or SIGTERM kills them at once"}};
+  for (const Row& row : rows) {
+    Bench bench;
+    bench.Assign(0ms);
+    CHECK(bench.At(1ms, SignalReceived{row.signal}) == row.text);
+  }
 }
 
 TEST_CASE("waiting: one that lasts is told, and then whenever its reason changes") {
