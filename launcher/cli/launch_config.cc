@@ -263,11 +263,14 @@ void UseC10d(Reader& read, LaunchConfig& config) {
 void ChooseRendezvous(Reader& read, LaunchConfig& config) {
   if (read.Flag("standalone")) {
     config.rendezvous = RendezvousKind::kStandalone;
-    if (config.node_rank.value_or(0) != 0) {
-      const GivenValue& value = *read.Find("node_rank");
+    const auto warn_of = [&](const GivenValue& value) {
       config.warnings.push_back(absl::StrCat(value.source, " ", Quoted(value.text),
                                              " is not used: ", config.SourceOf("standalone"),
                                              " is a job of one node"));
+    };
+    if (const GivenValue* value = read.FindText("rdzv_endpoint")) warn_of(*value);
+    if (config.node_rank.value_or(0) != 0) {
+      warn_of(*read.Find("node_rank"));
       config.node_rank.reset();
     }
     return;

@@ -215,8 +215,10 @@ TEST_CASE("cli: --standalone leaves out what is said of a rendezvous, a node's r
   const LaunchConfig config = Config({"--standalone", "p"}, kubernetes);
   CHECK(config.rendezvous == RendezvousKind::kStandalone);
   CHECK_FALSE(config.node_rank.has_value());
-  REQUIRE(config.warnings.size() == 1);
-  CHECK(config.warnings[0] == "PET_NODE_RANK '3' is not used: --standalone is a job of one node");
+  REQUIRE(config.warnings.size() == 2);
+  CHECK(config.warnings[0] ==
+        "PET_RDZV_ENDPOINT 'h:99999' is not used: --standalone is a job of one node");
+  CHECK(config.warnings[1] == "PET_NODE_RANK '3' is not used: --standalone is a job of one node");
 }
 
 TEST_CASE("cli: reserved words are refused as the first argument only") {

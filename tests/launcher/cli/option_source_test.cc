@@ -91,6 +91,8 @@ TEST_CASE("option source: every PET_ variable that is none of torchrun's is warn
 TEST_CASE("option source: warnings name the variable that gave the value") {
   CHECK(Warnings({"PET_NODE_RANK=1", "PET_STANDALONE=1"}) ==
         "PET_NODE_RANK '1' is not used: PET_STANDALONE is a job of one node");
+  CHECK(Warnings({}, {"--standalone", "--rdzv_endpoint=foo:1"}) ==
+        "--rdzv_endpoint 'foo:1' is not used: --standalone is a job of one node");
   CHECK(Warnings({"PET_MASTER_PORT=7"}, {"--rdzv_backend=c10d"}) ==
         "PET_MASTER_PORT '7' is not used: only the static backend reads it");
   CHECK(Warnings({"PET_RDZV_CONF=jion_timeout=5"}) ==
