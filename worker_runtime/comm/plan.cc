@@ -176,7 +176,9 @@ absl::Status DecideOnGpus(const std::vector<Capabilities>& ranks, Plan* plan) {
   if (!lack.empty()) {
     plan->uses_nccl = false;
     if (first.device == DeviceChoice::kCuda || first.backend == Backend::kNccl) {
-      return absl::FailedPreconditionError(absl::StrCat("device cuda: ", lack));
+      const bool is_by_device = first.device == DeviceChoice::kCuda;
+      return absl::FailedPreconditionError(
+          absl::StrCat(is_by_device ? "device cuda: " : "backend nccl: ", lack));
     }
     plan->reason = absl::StrCat(plan->reason, "; no GPUs (", lack, ")");
     return absl::OkStatus();

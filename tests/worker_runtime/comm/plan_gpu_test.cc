@@ -96,7 +96,7 @@ TEST_CASE("plan: the first rank that lacks a GPU or NCCL is named with what it l
     CHECK(Refusal(without(DeviceChoice::kCuda, Backend::kAuto, is_nccl)) ==
           "device cuda: rank 1: no \"lib\" here");
     CHECK(Refusal(without(DeviceChoice::kAuto, Backend::kNccl, is_nccl)) ==
-          "device cuda: rank 1: no \"lib\" here");
+          "backend nccl: rank 1: no \"lib\" here");
     const Plan plan = Made(without(DeviceChoice::kAuto, Backend::kAuto, is_nccl));
     CHECK(plan.reason == "shm: all ranks share a host; no GPUs (rank 1: no \"lib\" here)");
     CHECK_FALSE(plan.is_on_gpus);
