@@ -109,8 +109,8 @@ void ConsoleSink::Flush(TimePoint now) {
   if (dropped_lines_ == announced_lines_ || is_broken_) return;
   const uint64_t lines = dropped_lines_ - announced_lines_;
   announced_lines_ = dropped_lines_;
-  AppendMessage("ddprun: " + std::to_string(lines) +
-                " lines are missing here: the reader of this output had stopped");
+  AppendMessage("ddprun: " + std::to_string(lines) + (lines == 1 ? " line is" : " lines are") +
+                " missing here: the reader of this output had stopped");
   WriteQueue();
 }
 
@@ -159,6 +159,7 @@ ssize_t ConsoleSink::WriteSome() {
 
 void ConsoleSink::DropQueue(int error) {
   is_broken_ = can_block_ && (error == EPIPE || error == EIO || error == ECONNRESET);
+  if (is_broken_) untold_break_ = error;
   const std::string_view rest = std::string_view(queue_).substr(head_);
   const uint64_t lines = CountLines(rest) - (std::exchange(begins_with_repair_, false) ? 1 : 0);
   dropped_lines_ += lines;

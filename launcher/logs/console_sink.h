@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "rendezvous/base/time.h"
 #include "rendezvous/base/unique_fd.h"
@@ -59,6 +60,8 @@ class ConsoleSink {
   // of where they are missing.
   uint64_t refused_lines() const { return refused_lines_; }
   int last_error() const { return last_error_; }
+  // The errno by which the reader turned out to have gone, asked for the first time since; else 0.
+  int TakeBreak() { return std::exchange(untold_break_, 0); }
 
  private:
   enum class Kind { kPlain, kSocket, kNonBlocking, kPolled };
@@ -73,6 +76,7 @@ class ConsoleSink {
   Kind kind_ = Kind::kPlain;
   bool can_block_ = false;
   bool is_broken_ = false;  // nobody will ever read
+  int untold_break_ = 0;
 
   std::string queue_;
   size_t head_ = 0;           // what is before was written

@@ -22,8 +22,8 @@ void LogLosses::Add(const ConsoleSink& console) {
 std::string LossWarning(const LogLosses& before, const LogLosses& now, const std::string& folder) {
   std::vector<std::string> parts;
   const auto add = [&parts](uint64_t lines, const std::string& place, int error) {
-    parts.push_back(
-        absl::StrCat(lines, " lines are missing from ", place, ": ", std::strerror(error)));
+    parts.push_back(absl::StrCat(lines, lines == 1 ? " line is" : " lines are", " missing from ",
+                                 place, ": ", std::strerror(error)));
   };
   if (now.file_lines > before.file_lines) {
     add(now.file_lines, "log files in " + folder, now.file_error);
@@ -32,6 +32,11 @@ std::string LossWarning(const LogLosses& before, const LogLosses& now, const std
     add(now.refused_lines, "the console", now.console_error);
   }
   return parts.empty() ? "" : "warning: " + absl::StrJoin(parts, "; ");
+}
+
+std::string BreakWarning(int error) {
+  return absl::StrCat("ddprun: warning: from here on lines are missing from the console: ",
+                      std::strerror(error));
 }
 
 }  // namespace ddprun::launcher

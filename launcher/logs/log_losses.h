@@ -22,8 +22,11 @@ struct LogLosses {
 };
 
 // One warning about what `now` has and `before` has not; "": nothing. What a stalled reader lost is
-// not in it: its console says so itself.
+// not in it: its console says so itself. Nor is what a reader that has gone would have got.
 std::string LossWarning(const LogLosses& before, const LogLosses& now, const std::string& folder);
+
+// For stderr, when the reader of stdout has gone (ConsoleSink::TakeBreak).
+std::string BreakWarning(int error);
 
 }  // namespace ddprun::launcher
 

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "launcher/logs/log_losses.h"
 #include "rendezvous/base/check.h"
 #include "rendezvous/base/quiet_thread.h"
 #include "rendezvous/base/steady_clock.h"
@@ -337,6 +338,7 @@ bool LogThread::MustWait(Stream& stream) {
 void LogThread::Settle() {
   const TimePoint now = SteadyNow();
   stdout_.sink.Flush(now);
+  if (const int error = stdout_.sink.TakeBreak()) stderr_.sink.AppendMessage(BreakWarning(error));
   stderr_.sink.Flush(now);
   CountLosses();  // first: who has waited for the drain asks for them next
   AnswerQuestions();

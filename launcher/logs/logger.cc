@@ -42,7 +42,8 @@ class RouterSink final : public spdlog::sinks::base_sink<std::mutex> {
   // A library that traces itself is faster than a console. The gap is told of where it ends.
   void Pass(const std::string& line) {
     if (missing_ > 0 && logs_.Offer("ddprun: warning: " + std::to_string(missing_) +
-                                    " log lines are missing here: too many at once")) {
+                                    (missing_ == 1 ? " log line is" : " log lines are") +
+                                    " missing here: too many at once")) {
       missing_ = 0;
     }
     if (missing_ > 0 || !logs_.Offer(line)) ++missing_;

@@ -6,16 +6,19 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "launcher/logs/log_losses.h"
 #include "launcher/logs/log_router.h"
 #include "rendezvous/base/durable_file.h"
 #include "rendezvous/base/unique_fd.h"
 #include "tests/launcher/logs/console_file.h"
 #include "tests/launcher/logs/file_size_limit.h"
+#include "tests/support/files.h"
 #include "tests/support/temp_dir.h"
 
 namespace ddprun::launcher {
@@ -222,6 +225,43 @@ TEST_CASE("console choice: what a full disk cannot take is counted, the copies' 
   const std::string all = console.Close();
   CHECK(all.size() == 3000 + std::string("\n[default0]:apple again\n").size());
   CHECK(all.substr(3000) == "\n[default0]:apple again\n");
+}
+
+TEST_CASE(
+    "console choice: a console that was closed is told of once, where stderr can be written") {
+  for (const bool is_stderr_closed : {false, true}) {
+    int ends[2];
+    REQUIRE(pipe2(ends, O_CLOEXEC) == 0);
+    UniqueFd reader(ends[0]);
+    const UniqueFd console(ends[1]);
+    const testing::TempDir dir;
+    const UniqueFd err(open(dir.File("err").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+    LogOptions options = Copying();
+    options.log_dir = dir.File("logs");
+    options.stdout_fd = console.get();
+    options.stderr_fd = is_stderr_closed ? console.get() : err.get();
+    auto router = LogRouter::Create(options);
+    REQUIRE(router.ok());
+    reader.Reset();
+    for (int round = 0; round < 2; ++round) RunWorkers(**router, 1, "one\ntwo\n", "");
+    CHECK((*router)->TakeLossWarning() == "");
+    CHECK((*router)->losses().console_lines >= 4);
+    router->reset();
+    CHECK(testing::ReadFile(dir.File("err")) ==
+          (is_stderr_closed ? ""
+                            : "ddprun: warning: from here on lines are missing from the console: "
+                              "Broken pipe\n"));
+  }
+}
+
+TEST_CASE("console choice: one lost line is one, not lines") {
+  LogLosses one;
+  one.file_lines = 1;
+  one.refused_lines = 1;
+  one.file_error = one.console_error = ENOSPC;
+  CHECK(LossWarning({}, one, "/logs") ==
+        "warning: 1 line is missing from log files in /logs: No space left on device; 1 line is "
+        "missing from the console: No space left on device");
 }
 
 TEST_CASE("console choice: binary output stays whole lines with a prefix, in bounded memory") {

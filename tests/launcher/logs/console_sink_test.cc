@@ -179,7 +179,9 @@ TEST_CASE("console: a reader that has gone is no reason to end") {
   sink.Flush(At(1));
   CHECK(sink.queued() == 0);
   CHECK(sink.dropped_lines() == 13);
-  CHECK(sink.refused_lines() == 0);  // who closed the pipe need not be told
+  CHECK(sink.refused_lines() == 0);  // who closed the pipe is told once, when it happens
+  CHECK(sink.TakeBreak() == EPIPE);
+  CHECK(sink.TakeBreak() == 0);
   std::signal(SIGPIPE, handler);
 }
 
@@ -192,6 +194,7 @@ TEST_CASE("console: a full device drops and counts") {
   CHECK(sink.dropped_lines() == static_cast<uint64_t>(lines));
   CHECK(sink.refused_lines() == sink.dropped_lines());
   CHECK(sink.last_error() == ENOSPC);
+  CHECK(sink.TakeBreak() == 0);  // counted, and told at the end
 }
 
 TEST_CASE("console: after a full disk what comes next begins a line of its own") {
@@ -222,6 +225,7 @@ TEST_CASE("console: a closed descriptor drops and counts") {
   sink.Flush(At(0));
   CHECK(sink.dropped_lines() == 1);
   CHECK(sink.poll_fd() == -1);
+  CHECK(sink.TakeBreak() == 0);  // whoever started us chose that
 }
 
 TEST_CASE("console: a file is written at the offset that others share") {
