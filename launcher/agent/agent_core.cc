@@ -203,11 +203,17 @@ void AgentCore::Join() {
 
 void AgentCore::Run(const rendezvous::Assignment& assignment) {
   DDP_CHECK(!HasWorkers());
+  const bool is_smaller = assignment.node_count < assignment_.node_count;
   state_ = State::kRunning;
   assignment_ = assignment;
   are_workers_gone_ = false;
   unanswered_failure_.reset();
   is_coordinator_gone_ = false;
+  // That the job goes on with fewer nodes, and why, is worth a line however short the wait was.
+  if (is_smaller && notice_ && !is_waiting_told_) {
+    notice_->say_at = now_;
+    GiveNotice();
+  }
   notice_.reset();
   is_drain_told_ = false;
   if (assignment.restart_count > restarts_told_) {

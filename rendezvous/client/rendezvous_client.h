@@ -16,7 +16,8 @@ namespace ddprun::rendezvous {
 // What the agent waits for, as the beginning of a sentence: the coordinator's own words ("1 of 2
 // nodes, waiting for 1 more") or, before it is reached, the client's ("waiting for the coordinator
 // at 10.0.0.1:29400 (last try: Connection refused)"). Given when it changes, or the deadline does,
-// and again by a coordinator that has been reached anew.
+// and again by a coordinator that has been reached anew. Right in front of the assignment of a
+// round that is smaller than the one before: why it is.
 struct Waiting {
   std::string reason;
   std::optional<TimePoint> deadline = {};  // when the wait is given up, if it is

@@ -24,7 +24,8 @@ enum class Refusal {
 };
 
 // The node waits; one sentence for people, sent only when it changes:
-// "1 of 2 nodes, waiting for 1 more". `deadline` is when the wait is given up, if it is.
+// "1 of 2 nodes, waiting for 1 more". `deadline` is when the wait is given up, if it is. In front
+// of the assignment of a round that is smaller than the one before: why, and how small.
 struct TellWaiting {
   SessionId session;
   std::string reason;

@@ -72,6 +72,18 @@ void CheckMembers(const State& state, Breaches& broken) {
   }
 }
 
+// Nobody is told that a node is gone which is there.
+void CheckGone(const State& state, Breaches& broken) {
+  if (state.gone.size() > static_cast<size_t>(state.round_size.nodes)) {
+    broken.push_back("more nodes are gone than the round had");
+  }
+  if (state.phase == Phase::kClosed) return;
+  for (const auto& [id, why] : state.gone) {
+    if (state.members.Find(id) == nullptr) continue;
+    broken.push_back(absl::StrCat("node ", id.value, " is in the job, and: ", why));
+  }
+}
+
 // P7: whatever is waited for, the next look at it is in sight, and never in the past.
 void CheckDeadline(const State& state, Breaches& broken) {
   const std::optional<TimePoint> next = state.NextDeadline();
@@ -89,6 +101,7 @@ Breaches CheckState(const RendezvousMachine& machine) {
   Breaches broken;
   CheckSeats(state, broken);
   CheckMembers(state, broken);
+  CheckGone(state, broken);
   CheckDeadline(state, broken);
   if (state.restart_count < 0 || state.restart_count > state.policy.max_restarts) {
     broken.push_back(absl::StrCat("S9: ", state.restart_count, " restarts"));

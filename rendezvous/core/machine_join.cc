@@ -50,6 +50,7 @@ void State::OnJoined(TimePoint now, const NodeJoined& event) {
     epoch_floor = std::max(epoch_floor, event.stamp.epoch);
     round_floor = std::max(round_floor, event.stamp.round);
   }
+  gone.erase(event.node.id);
   needs_quorum = true;
   has_newcomer = true;
   if (event.is_running) {
@@ -121,6 +122,7 @@ void State::ReplaceLostHolderOfRank(TimePoint now, const NodeInfo& node) {
     // host is the proof that it is gone.
     const NodeId lost = id;
     RemoveNode(now, lost, absl::StrCat("node ", NodeName(node), " was started anew"));
+    gone.erase(lost);  // its successor is here
     return;
   }
 }
@@ -212,10 +214,12 @@ void State::EvictSilent(TimePoint now) {
 }
 
 void State::RemoveNode(TimePoint now, const NodeId& id, const std::string& reason) {
+  const Member& member = *members.Find(id);
   const auto seat = seats.find(id);
   const bool has_unfinished_seat = seat != seats.end() && !seat->second.has_succeeded;
+  if (member.previous_round != Round{} && member.previous_round == round) gone[id] = reason;
   if (phase == Phase::kDraining && has_unfinished_seat && first_failure.has_value() &&
-      MayBeConsequence(id, *members.Find(id))) {
+      MayBeConsequence(id, member)) {
     // What failed elsewhere failed because this node was gone: the round is not charged.
     first_failure.reset();
     drain_cause = DrainCause::kLoss;

@@ -54,6 +54,11 @@ void State::ReviewQuorum(TimePoint now) {
     SealRound(now);
     return;
   }
+  if (!gone.empty()) {
+    const std::string why = absl::StrCat(" (", GoneText(), ")");
+    quorum.reason += why;
+    quorum.topic += why;
+  }
   phase = has_minimum && forming.is_first ? Phase::kLastCall : Phase::kOpen;
   needs_telling = true;
   const std::optional<TimePoint> give_up_at = JoinDeadline();
@@ -67,10 +72,14 @@ void State::SealRound(TimePoint) {
   }
   const Members order = OrderByRank(SelectMembers(ready, policy.max_nodes), policy.is_static);
   std::vector<Assignment> assignments = AssignRanks(order, policy);
+  const RoundSize size = {.nodes = assignments[0].node_count, .ranks = assignments[0].world_size};
+  const std::string shrink_text = ShrinkText(size);
+  const Round last_round = std::exchange(round, Round{std::max(round, round_floor).value + 1});
+  round_size = size;
+  gone.clear();
   phase = Phase::kSealed;
   if (epoch_floor >= epoch) epoch = Epoch{epoch_floor.value + 1};
   epoch_floor = Epoch{};
-  round = Round{std::max(round, round_floor).value + 1};
   seats.clear();
   succeeded_seats = 0;
   is_finishing = false;
@@ -81,8 +90,13 @@ void State::SealRound(TimePoint) {
     assignment.round = round;
     assignment.restart_count = restart_count;
     Member& member = *members.Find(order[node_rank]->info.id);
+    if (!shrink_text.empty() && member.previous_round == last_round) {
+      actions.push_back(
+          TellWaiting{.session = member.session, .reason = shrink_text, .deadline = std::nullopt});
+    }
     member.standing = Standing::kRunning;
     member.previous_rank = static_cast<int>(node_rank);
+    member.previous_round = round;
     member.told_topic.clear();
     member.told_deadline.reset();
     seats[member.info.id] = {.assignment = assignment, .store_port = member.info.store_port};

@@ -40,6 +40,11 @@ struct Seat {
   bool has_succeeded = false;
 };
 
+struct RoundSize {
+  int nodes = 0;
+  int ranks = 0;
+};
+
 struct DatedFailure {
   NodeId reporter;
   FailureReport report;
@@ -54,7 +59,10 @@ struct RendezvousMachine::State {
   const TimePoint started_at;
 
   Epoch epoch;
-  Round round;  // the last sealed one
+  Round round;           // the last sealed one
+  RoundSize round_size;  // of that round
+  // Its nodes that are not in the job any more, and why: "node b is lost: silent for 10 s".
+  std::map<NodeId, std::string> gone;
   Phase phase = Phase::kOpen;
   Membership members;
   int restart_count = 0;  // charged rounds
@@ -145,6 +153,8 @@ struct RendezvousMachine::State {
   };
   WaitText CurrentWait(TimePoint now) const;
   std::string FormingText(TimePoint now) const;
+  std::string GoneText() const;
+  std::string ShrinkText(RoundSize next) const;
   void TellWaiters(TimePoint now);
   void TellOne(Member& member, const WaitText& wait);
   std::string Explain(TimePoint now) const;

@@ -20,6 +20,24 @@ std::string State::FormingText(TimePoint now) const {
   return absl::StrCat(quorum.topic, " for ", DurationText(*quorum.retry_at - now), " more");
 }
 
+std::string State::GoneText() const {
+  std::string text;
+  size_t named = 0;
+  for (const auto& [id, why] : gone) {
+    if (named == kNamedNodes) break;
+    absl::StrAppend(&text, named++ == 0 ? "" : "; ", why);
+  }
+  if (gone.size() > named) absl::StrAppend(&text, "; and ", gone.size() - named, " more");
+  return text;
+}
+
+std::string State::ShrinkText(RoundSize next) const {
+  if (next.nodes >= round_size.nodes) return "";
+  return absl::StrCat(GoneText(), gone.empty() ? "" : "; ", "going on with ",
+                      Counted(next.nodes, "node"), " and ", Counted(next.ranks, "rank"),
+                      " instead of ", round_size.nodes, " and ", round_size.ranks);
+}
+
 State::WaitText State::CurrentWait(TimePoint now) const {
   const auto plain = [](std::string text) {
     return WaitText{.reason = text, .topic = text, .deadline = std::nullopt};

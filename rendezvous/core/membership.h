@@ -28,6 +28,7 @@ struct Member {
   std::string accepted_addr;
   Standing standing = Standing::kWaiting;
   int previous_rank = -1;  // node rank in the last round it was in; -1: in none
+  Round previous_round;    // that round; 0: none
   uint64_t arrival = 0;    // order of the first join, from 1
   TimePoint last_heard;
   TimePoint suspect_since;  // valid while !is_connected

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include "rendezvous/base/host_name.h"
 #include "tests/e2e/job.h"
 
 namespace ddprun::testing {
@@ -118,6 +119,56 @@ TEST_CASE(
   job.Touch("go");
   REQUIRE_MESSAGE(a->Wait() == 0, a->Describe());
   REQUIRE_MESSAGE(c->Wait() == 0, c->Describe());
+}
+
+TEST_CASE("two nodes: of a lost node the other one hears, though its own worker failed first") {
+  Job job;
+  const std::vector<std::string> steps = {"touch:" + job.File("up{rank}.{pid}"),
+                                          "touch:" + job.File("up{rank}"),
+                                          "until:" + job.File("go"), "env:WORLD_SIZE"};
+  const auto node = [&](const std::string& nodes) {
+    return job.Run(job.NodeOptions(1, nodes,
+                                   {"--max_restarts=1",
+                                    "--rdzv_conf=keep_alive_interval=2,keep_alive_max_attempt=3"}),
+                   steps);
+  };
+  // Loses b, and upon that, as in a collective, fails the worker of a.
+  const auto lose = [&](Subprocess& a, Subprocess& b) {
+    REQUIRE_MESSAGE(job.WaitForFile("up0"), a.Describe(), b.Describe());
+    REQUIRE_MESSAGE(job.WaitForFile("up1"), a.Describe(), b.Describe());
+    const int worker = job.PidOfRank(0);
+    REQUIRE(worker > 0);
+    b.Signal(SIGKILL);
+    CHECK(b.Wait() == 137);
+    REQUIRE(kill(worker, SIGKILL) == 0);
+    REQUIRE_MESSAGE(a.WaitForErr("rank 0 on node "), a.Describe());
+  };
+  SUBCASE("while it waits for another one") {
+    auto a = node("2");
+    REQUIRE_MESSAGE(a->WaitForErr("waiting for 1 more"), a->Describe());
+    auto b = node("2");
+    lose(*a, *b);
+    REQUIRE_MESSAGE(a->WaitForErr("1 of 2 nodes, waiting for 1 more (node " + HostName() +
+                                  " is lost: silent for 6 s), "),
+                    a->Describe());
+    auto c = node("2");
+    job.Touch("go");
+    REQUIRE_MESSAGE(a->Wait() == 0, a->Describe());
+    REQUIRE_MESSAGE(c->Wait() == 0, c->Describe());
+  }
+  SUBCASE("when it goes on alone") {
+    auto a = node("1:2");
+    REQUIRE_MESSAGE(a->WaitForErr("last call"), a->Describe());
+    auto b = node("1:2");
+    lose(*a, *b);
+    REQUIRE_MESSAGE(a->WaitForErr("ddprun: node " + HostName() +
+                                  " is lost: silent for 6 s; going on with 1 node and 1 rank "
+                                  "instead of 2 and 2\n"),
+                    a->Describe());
+    job.Touch("go");
+    REQUIRE_MESSAGE(a->Wait() == 0, a->Describe());
+    CHECK(a->out() == "WORLD_SIZE=1\n");
+  }
 }
 
 TEST_CASE("two nodes: a SIGKILL of the endpoint's agent ends the other's round") {

@@ -26,16 +26,23 @@ class Bench {
     return text;
   }
   std::string PassTo(Duration since_start) { return At(since_start, AgentTimePassed{}); }
-  std::string Assign(Duration since_start) {
+  std::string Assign(Duration since_start, int nodes = 2) {
     rendezvous::Assignment assignment;
     assignment.epoch = Epoch{1};
-    assignment.round = Round{1};
+    assignment.round = Round{++rounds_};
+    assignment.node_count = nodes;
     return At(since_start, rendezvous::Assigned{assignment});
+  }
+  // The round is stopped without a word, and the agent joins again.
+  void EndRound(Duration since_start) {
+    At(since_start, rendezvous::Drained{Round{rounds_}, ""});
+    At(since_start, WorkersGone{});
   }
   std::optional<TimePoint> next() const { return core_.NextDeadline(); }
 
  private:
   AgentCore core_{AgentPolicy{}};
+  uint64_t rounds_ = 0;
 };
 
 TEST_CASE("waiting: one that is over soon is not told") {
@@ -60,6 +67,28 @@ TEST_CASE("stopping: what a further signal does is told, a second one where this
     Bench bench;
     bench.Assign(0ms);
     CHECK(bench.At(1ms, SignalReceived{row.signal}) == row.text);
+  }
+}
+
+TEST_CASE("waiting: why the next round is smaller is told, however short the wait for it was") {
+  Bench bench;
+  const Waiting smaller{"node b is lost; going on with 1 node"};
+  CHECK(bench.Assign(0ms, 2) == "");
+  bench.EndRound(1s);
+  SUBCASE("in the moment before it begins") {
+    CHECK(bench.At(1010ms, Waiting{"1 node, waiting for node c"}) == "");
+    CHECK(bench.At(1020ms, smaller) == "");
+    CHECK(bench.Assign(1020ms, 1) == smaller.reason);
+  }
+  SUBCASE("only once") {
+    CHECK(bench.At(1s, Waiting{"1 node, waiting for node c"}) == "");
+    CHECK(bench.PassTo(1500ms) == "1 node, waiting for node c");
+    CHECK(bench.At(2s, smaller) == smaller.reason);
+    CHECK(bench.Assign(2s, 1) == "");
+  }
+  SUBCASE("and not of a round as large as the last") {
+    CHECK(bench.At(1010ms, Waiting{"1 of 2 nodes"}) == "");
+    CHECK(bench.Assign(1020ms, 2) == "");
   }
 }
 
