@@ -1,5 +1,7 @@
 #include "launcher/agent/agent_policy.h"
 
+#include "absl/strings/str_cat.h"
+
 namespace ddprun::launcher {
 
 AgentPolicy AgentPolicyOf(const LaunchConfig& config) {
@@ -22,6 +24,9 @@ rendezvous::Policy RendezvousPolicyOf(const LaunchConfig& config) {
   policy.join_timeout = config.rendezvous_options.join_timeout;
   if (config.rendezvous_options.evict_after) {
     policy.evict_after = *config.rendezvous_options.evict_after;
+  }
+  if (config.is_endpoint_assumed) {
+    policy.meeting_place = absl::StrCat(config.endpoint.host, ":", config.endpoint.port);
   }
   if (config.rendezvous == RendezvousKind::kStatic) {
     policy.is_static = true;

@@ -221,6 +221,7 @@ void UseStatic(Reader& read, LaunchConfig& config) {
   }
   config.endpoint = {.host = kDefaultStaticHost, .port = kDefaultStaticPort};
   config.endpoint_source = config.SourceOf("master_port");
+  config.is_endpoint_assumed = read.FindText("master_addr") == nullptr;
   read.Into("master_addr", config.endpoint.host, [](const std::string& text) {
     return HostOrNothing(text.empty() ? kDefaultStaticHost : text);
   });
@@ -237,6 +238,7 @@ void UseC10d(Reader& read, LaunchConfig& config) {
   config.endpoint = {.host = "localhost", .port = kDefaultC10dPort};
   config.endpoint_source = config.SourceOf("rdzv_endpoint");
   const GivenValue* value = read.FindText("rdzv_endpoint");
+  config.is_endpoint_assumed = value == nullptr;
   if (value != nullptr) {
     const absl::StatusOr<Endpoint> endpoint = ParseEndpoint(value->text, kDefaultC10dPort);
     if (!endpoint.ok()) return read.Fail(Wrong(*value, endpoint.status().message()));

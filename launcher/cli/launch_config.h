@@ -91,8 +91,9 @@ struct LaunchConfig {
   std::optional<int> node_rank;             // always there with kStatic
 
   RendezvousKind rendezvous = RendezvousKind::kStandalone;
-  Endpoint endpoint;            // empty with kStandalone
-  std::string endpoint_source;  // what messages call the option that names its port
+  Endpoint endpoint;                 // empty with kStandalone
+  std::string endpoint_source;       // what messages call the option that names its port
+  bool is_endpoint_assumed = false;  // nobody named its host
   std::string run_id;
   RendezvousOptions rendezvous_options;
   std::string local_addr;  // empty: not given

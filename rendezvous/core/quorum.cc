@@ -64,7 +64,10 @@ QuorumVerdict DecideQuorum(TimePoint now, const FormingRound& round, const Candi
                   std::nullopt);
   }
   if (missing > 0) {
-    return NotYet(absl::StrCat(count, ", waiting for ", missing, " more"), std::nullopt);
+    const std::string& place = policy.meeting_place;
+    return NotYet(
+        absl::StrCat(count, ", waiting for ", missing, " more", place.empty() ? "" : " at ", place),
+        std::nullopt);
   }
   const TimePoint minimum_reached_at = round.minimum_reached_at.value_or(now);
   if (round.is_first) {

@@ -33,6 +33,8 @@ struct Policy {
   bool is_static = false;
   std::string static_master_addr;
   uint16_t static_master_port = 0;
+  // Where the nodes meet, for people: told to those that wait where no user named it. Else empty.
+  std::string meeting_place;
 };
 
 // What one agent says of itself when it joins.

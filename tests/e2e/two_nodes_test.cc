@@ -96,6 +96,17 @@ TEST_CASE("two nodes: a node that waits says for whom, and ends with 121 after j
   CHECK_MESSAGE(a->err().find(job.endpoint()) != std::string::npos, a->Describe());
 }
 
+TEST_CASE("two nodes: a node that waits where nobody told it to says where") {
+  Job job;
+  auto a = job.Run({"--nnodes=2", "--nproc_per_node=1",
+                    "--master_port=" + std::to_string(job.port()), "--rdzv_conf=join_timeout=1"},
+                   {"wait"});
+  REQUIRE_MESSAGE(a->Wait() == 121, a->Describe());
+  CHECK_MESSAGE(a->err().find("1 of 2 nodes, waiting for 1 more at 127.0.0.1:" +
+                              std::to_string(job.port())) != std::string::npos,
+                a->Describe());
+}
+
 TEST_CASE(
     "two nodes: a SIGKILL of one agent ends the other's round, and a new one takes its place") {
   Job job;

@@ -73,5 +73,13 @@ TEST_CASE("agent policy: with static the store's address is the endpoint as it w
   CHECK(NodeInfoOf(config).node_rank == 1);
 }
 
+TEST_CASE("agent policy: those that wait hear of an endpoint that nobody named") {
+  LaunchConfig config;
+  config.endpoint = {"127.0.0.1", 29500};
+  CHECK(RendezvousPolicyOf(config).meeting_place == "");
+  config.is_endpoint_assumed = true;
+  CHECK(RendezvousPolicyOf(config).meeting_place == "127.0.0.1:29500");
+}
+
 }  // namespace
 }  // namespace ddprun::launcher

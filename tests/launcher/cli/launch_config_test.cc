@@ -80,6 +80,17 @@ TEST_CASE("launch config: what is not said about the rendezvous follows from wha
   }
 }
 
+TEST_CASE("launch config: an endpoint is assumed where nobody named its host") {
+  CHECK(Built({{"nnodes", "2"}}).is_endpoint_assumed);
+  CHECK(Built({{"nnodes", "2"}, {"master_port", "5"}}).is_endpoint_assumed);
+  CHECK(Built({{"nnodes", "2"}, {"rdzv_backend", "c10d"}}).is_endpoint_assumed);
+  CHECK_FALSE(Built({{"nnodes", "2"}, {"master_addr", "127.0.0.1"}}).is_endpoint_assumed);
+  CHECK_FALSE(Built({{"nnodes", "2"}, {"rdzv_endpoint", "127.0.0.1:1"}}).is_endpoint_assumed);
+  CHECK_FALSE(
+      Built({{"nnodes", "2"}, {"rdzv_endpoint", "h:1"}, {"node_rank", "0"}}).is_endpoint_assumed);
+  CHECK_FALSE(Built({}).is_endpoint_assumed);
+}
+
 TEST_CASE("launch config: the run id is the given one, fresh when alone, else torchrun's none") {
   CHECK(Built({{"rdzv_id", "j"}}).run_id == "j");
   CHECK(Built({}).run_id == "fresh");

@@ -36,6 +36,13 @@ TEST_CASE("quorum: below the minimum no time makes a round") {
   CHECK(elastic.reason == "1 node (min 3, max 8), waiting for 2 more");
 }
 
+TEST_CASE("quorum: where the user named no meeting place, those that wait hear which it is") {
+  Policy policy = TestPolicy(2, 2);
+  policy.meeting_place = "127.0.0.1:29500";
+  CHECK(DecideQuorum(At(0s), First(), Ready(1), policy).reason ==
+        "1 of 2 nodes, waiting for 1 more at 127.0.0.1:29500");
+}
+
 TEST_CASE("quorum: a late join does not extend last call") {
   const Policy policy = TestPolicy(2, 4);
   const QuorumVerdict two = DecideQuorum(At(1s), First(At(1s)), Ready(2), policy);
