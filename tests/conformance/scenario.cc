@@ -257,9 +257,10 @@ std::string Run::Normalised(std::string text) const {
   ReplaceAll(text, Dir(), "{dir}");
   ReplaceAll(text, ":" + std::to_string(job_.port()), ":{port}");
   if (text == std::to_string(job_.port())) text = "{port}";
+  // First: random letters may hold a short host name.
+  text = std::regex_replace(text, run_folder, "_{random}/attempt_");
   ReplaceAll(text, host, "{host}");
-  text = std::regex_replace(text, uuid, "{uuid}");
-  return std::regex_replace(text, run_folder, "_{random}/attempt_");
+  return std::regex_replace(text, uuid, "{uuid}");
 }
 
 void Run::KillLeftovers() {
