@@ -14,7 +14,6 @@
 #include "absl/strings/str_cat.h"
 #include "launcher/agent/agent.h"
 #include "launcher/agent/test_hooks.h"
-#include "launcher/agent/whole_file.h"
 #include "launcher/cli/cli.h"
 #include "launcher/cli/option_values.h"
 #include "launcher/cli/output_options.h"
@@ -34,6 +33,7 @@
 #include "launcher/process/leftovers.h"
 #include "launcher/process/process_baseline.h"
 #include "launcher/process/session_table.h"
+#include "launcher/report/whole_file.h"
 
 namespace {
 

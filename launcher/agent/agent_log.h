@@ -12,7 +12,7 @@
 
 #include "launcher/agent/agent_core.h"
 #include "launcher/process/worker_group.h"
-#include "rendezvous/client/library_log.h"
+#include "rendezvous/net/library_log.h"
 
 namespace spdlog {
 class logger;

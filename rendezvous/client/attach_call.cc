@@ -3,7 +3,7 @@
 #include <mutex>
 #include <utility>
 
-#include "rendezvous/client/channel.h"
+#include "rendezvous/net/channel.h"
 
 namespace ddprun::rendezvous {
 

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "proto/rendezvous.grpc.pb.h"
-#include "rendezvous/client/socket_address.h"
+#include "rendezvous/net/socket_address.h"
 
 namespace ddprun::rendezvous {
 

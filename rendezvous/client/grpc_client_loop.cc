@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/steady_clock.h"
-#include "rendezvous/client/channel.h"
+#include "rendezvous/net/channel.h"
 
 namespace ddprun::rendezvous {
 namespace {

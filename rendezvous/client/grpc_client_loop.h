@@ -16,7 +16,7 @@
 #include "rendezvous/client/attach_call.h"
 #include "rendezvous/client/backoff.h"
 #include "rendezvous/client/grpc_rendezvous_client.h"
-#include "rendezvous/client/interrupt.h"
+#include "rendezvous/net/interrupt.h"
 
 namespace ddprun::rendezvous {
 

@@ -5,8 +5,8 @@
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/steady_clock.h"
 #include "rendezvous/client/grpc_client_loop.h"
-#include "rendezvous/server/checked_fields.h"
-#include "rendezvous/server/convert.h"
+#include "rendezvous/wire/checked_fields.h"
+#include "rendezvous/wire/convert.h"
 
 namespace ddprun::rendezvous {
 namespace {

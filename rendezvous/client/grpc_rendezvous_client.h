@@ -7,8 +7,8 @@
 
 #include "rendezvous/base/time.h"
 #include "rendezvous/client/rendezvous_client.h"
-#include "rendezvous/client/resolver.h"
 #include "rendezvous/client/seeker.h"
+#include "rendezvous/net/resolver.h"
 
 namespace ddprun::rendezvous {
 

@@ -8,8 +8,8 @@
 #include <system_error>
 
 #include "rendezvous/base/steady_clock.h"
-#include "rendezvous/server/checked_fields.h"
-#include "rendezvous/server/hello.h"
+#include "rendezvous/wire/checked_fields.h"
+#include "rendezvous/wire/hello.h"
 
 namespace ddprun::rendezvous {
 namespace {

@@ -5,8 +5,8 @@
 #include <chrono>
 #include <string>
 
-#include "rendezvous/client/interrupt.h"
-#include "rendezvous/client/socket_address.h"
+#include "rendezvous/net/interrupt.h"
+#include "rendezvous/net/socket_address.h"
 
 namespace ddprun::rendezvous {
 
@@ -28,7 +28,7 @@ struct ProbeResult {
 inline constexpr Duration kConnectTimeout = std::chrono::seconds(2);
 inline constexpr Duration kHelloTimeout = std::chrono::seconds(5);
 
-// Connects and exchanges the greeting of rendezvous/server/hello.h.
+// Connects and exchanges the greeting of rendezvous/wire/hello.h.
 ProbeResult Probe(const SocketAddress& address, const std::string& run_id,
                   const Interrupt& interrupt);
 

@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <string>
 
-#include "rendezvous/client/interrupt.h"
 #include "rendezvous/client/probe.h"
-#include "rendezvous/client/resolver.h"
+#include "rendezvous/net/interrupt.h"
+#include "rendezvous/net/resolver.h"
 
 namespace ddprun::rendezvous {
 

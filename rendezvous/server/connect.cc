@@ -11,7 +11,7 @@
 #include "rendezvous/client/agent_record.h"
 #include "rendezvous/client/backoff.h"
 #include "rendezvous/client/grpc_rendezvous_client.h"
-#include "rendezvous/client/socket_address.h"
+#include "rendezvous/net/socket_address.h"
 #include "rendezvous/server/coordinator.h"
 #include "rendezvous/server/hosting.h"
 

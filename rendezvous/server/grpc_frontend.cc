@@ -4,14 +4,14 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "rendezvous/client/channel.h"
-#include "rendezvous/client/socket_address.h"
-#include "rendezvous/server/checked_fields.h"
+#include "rendezvous/net/channel.h"
+#include "rendezvous/net/socket_address.h"
 #include "rendezvous/server/frontend.h"
-#include "rendezvous/server/hello.h"
 #include "rendezvous/server/port_listener.h"
 #include "rendezvous/server/probation.h"
 #include "rendezvous/server/service.h"
+#include "rendezvous/wire/checked_fields.h"
+#include "rendezvous/wire/hello.h"
 
 namespace ddprun::rendezvous {
 namespace {

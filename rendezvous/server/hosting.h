@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "rendezvous/client/interrupt.h"
-#include "rendezvous/client/resolver.h"
 #include "rendezvous/client/seeker.h"
+#include "rendezvous/net/interrupt.h"
+#include "rendezvous/net/resolver.h"
 #include "rendezvous/server/connect.h"
 
 namespace ddprun::rendezvous {

@@ -7,7 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/listening_socket.h"
-#include "rendezvous/client/socket_address.h"
+#include "rendezvous/net/socket_address.h"
 #include "rendezvous/server/port_listener.h"
 
 namespace ddprun::rendezvous {

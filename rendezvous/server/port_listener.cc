@@ -15,8 +15,8 @@
 
 #include "absl/status/status.h"
 #include "rendezvous/base/steady_clock.h"
-#include "rendezvous/client/socket_address.h"
-#include "rendezvous/server/hello.h"
+#include "rendezvous/net/socket_address.h"
+#include "rendezvous/wire/hello.h"
 
 namespace ddprun::rendezvous {
 namespace {

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "rendezvous/client/socket_address.h"
+#include "rendezvous/net/socket_address.h"
 
 namespace ddprun::rendezvous {
 

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/steady_clock.h"
-#include "rendezvous/server/convert.h"
+#include "rendezvous/wire/convert.h"
 
 namespace ddprun::rendezvous {
 namespace {

@@ -9,7 +9,7 @@
 
 #include <doctest/doctest.h>
 
-#include "rendezvous/server/hello.h"
+#include "rendezvous/wire/hello.h"
 #include "tests/e2e/job.h"
 #include "tests/rendezvous/server/sockets.h"
 #include "tests/rendezvous/store/raw_client.h"

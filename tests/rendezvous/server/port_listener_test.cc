@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "rendezvous/base/steady_clock.h"
-#include "rendezvous/client/socket_address.h"
-#include "rendezvous/server/hello.h"
+#include "rendezvous/net/socket_address.h"
 #include "rendezvous/server/probation.h"
+#include "rendezvous/wire/hello.h"
 #include "tests/rendezvous/server/sockets.h"
 #include "tests/support/scarce_descriptors.h"
 

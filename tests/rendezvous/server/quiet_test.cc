@@ -7,7 +7,7 @@
 #include <cstdlib>
 
 #include "rendezvous/base/steady_clock.h"
-#include "rendezvous/client/library_log.h"
+#include "rendezvous/net/library_log.h"
 #include "tests/rendezvous/server/event_log.h"
 #include "tests/rendezvous/server/over_sockets.h"
 #include "tests/rendezvous/server/sockets.h"

@@ -1,0 +1,42 @@
+// Error files: what a worker writes of its own end where TORCHELASTIC_ERROR_FILE says, in the
+// format of PyTorch's @record. Two shapes are known:
+//
+//   {"message": {"message": M, "extraInfo": {"py_callstack": T, "timestamp": "S"}}}
+//   {"message": M, "timestamp": S}
+//
+// A worker may leave anything there, so nothing is believed: sizes and depths are bounded, and what
+// is no regular file is not opened for longer than it takes to see that.
+#ifndef DDPRUN_LAUNCHER_REPORT_ERROR_FILE_H_
+#define DDPRUN_LAUNCHER_REPORT_ERROR_FILE_H_
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "rendezvous/core/types.h"
+
+namespace ddprun::launcher {
+
+inline constexpr size_t kMaxErrorFileBytes = 1 << 20;
+// What of it is kept; longer texts lose their middle, a traceback's ends say most.
+using rendezvous::kMaxErrorMessageBytes;
+using rendezvous::kMaxTracebackBytes;
+
+// The file's bytes. NotFound: there is none, or it is empty. Other errors say in one line why it is
+// not read: a symbolic link, a directory, a FIFO, too large. Never waits.
+absl::StatusOr<std::string> ReadErrorFile(const std::string& path);
+
+// What stands in an error file. InvalidArgument: one line on what is wrong.
+absl::StatusOr<rendezvous::WorkerError> ParseErrorText(std::string_view text);
+
+// The same text as the error file of whoever started this agent: `exit_code` is added as
+// message.errorCode where message is an object, as torchrun does. InvalidArgument as above.
+absl::StatusOr<std::string> ErrorTextForParent(std::string_view text, int exit_code);
+
+// The same for a worker of another node, whose file is not here: in the first of the shapes.
+std::string ErrorTextForParent(const rendezvous::WorkerError& error, int exit_code);
+
+}  // namespace ddprun::launcher
+
+#endif  // DDPRUN_LAUNCHER_REPORT_ERROR_FILE_H_

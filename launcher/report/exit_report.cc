@@ -1,0 +1,260 @@
+#include "launcher/report/exit_report.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "launcher/cli/text.h"
+#include "launcher/process/exit_status.h"
+#include "launcher/report/utc_text.h"
+#include "rendezvous/base/plain_text.h"
+#include "rendezvous/core/text.h"
+
+namespace ddprun::launcher {
+namespace {
+
+using rendezvous::FailureReport;
+
+constexpr size_t kMaxTailLines = 50;
+constexpr size_t kMaxLineLength = 2000;
+constexpr size_t kMaxWidth = 60;  // of the rules, as in torchrun
+// Error files hold up to 32 KiB of traceback and tails up to 64 KiB, for every one of the failures
+// and before escaping: together that would be more than a console takes.
+constexpr size_t kMaxRootBytes = 64 * 1024;
+constexpr size_t kMaxOtherBytes = 4 * 1024;
+constexpr size_t kMaxOthersBytes = 64 * 1024;  // all of their entries
+constexpr size_t kMaxTailBytes = 64 * 1024;
+
+std::string FormatTime(int64_t unix_time_ms) {
+  const std::string text = UtcText(unix_time_ms, '_');
+  return text.empty() ? "<N/A>" : text;
+}
+
+// torchrun writes a signal as its negative number.
+std::string ExitCodeText(const FailureReport& failure) {
+  return std::to_string(failure.signal != 0 ? -failure.signal : failure.exit_code);
+}
+
+std::string EscapedLine(std::string_view line) {
+  // A terminal's line ends in \r\n.
+  if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
+  if (line.size() <= kMaxLineLength) return EscapeControl(line);
+  return EscapeControl(line.substr(0, kMaxLineLength)) + "... [line cut]";
+}
+
+// `text` without its middle where it is longer: a traceback's ends say most. Cut between lines
+// where there are some, else between characters.
+std::string WithoutMiddle(const std::string& text, size_t max) {
+  if (text.size() <= max) return text;
+  size_t head = text.rfind('\n', max / 4);
+  if (head == std::string::npos) head = CharacterStart(text, max / 4);
+  const size_t earliest = text.size() - max * 3 / 4 + 64;  // room for the mark
+  size_t tail = text.find('\n', earliest);
+  if (tail == std::string::npos) tail = CharacterStart(text, earliest);
+  return text.substr(0, head) + "\n  ... " + std::to_string(tail - head) + " bytes left out ..." +
+         (text[tail] == '\n' ? "" : "\n  ") + text.substr(tail);
+}
+
+// Further lines are indented, as in torchrun.
+std::string Indented(std::string_view text) {
+  while (!text.empty() && text.back() == '\n') text.remove_suffix(1);
+  std::string out;
+  for (size_t newline = text.find('\n'); newline != std::string_view::npos;
+       newline = text.find('\n')) {
+    out += EscapedLine(text.substr(0, newline)) + "\n  ";
+    text.remove_prefix(newline + 1);
+  }
+  return out + EscapedLine(text);
+}
+
+std::string TracebackOf(const FailureReport& failure) {
+  if (failure.error && !failure.error->traceback.empty()) return Indented(failure.error->traceback);
+  if (failure.error && !failure.error->message.empty()) return Indented(failure.error->message);
+  return EscapeControl(failure.message) + (failure.dumped_core ? " (core dumped)" : "");
+}
+
+std::string TimeOf(const FailureReport& failure) {
+  const bool is_said = failure.error && failure.error->unix_time_s > 0;
+  return FormatTime(is_said ? failure.error->unix_time_s * 1000 : failure.unix_time_ms);
+}
+
+std::vector<std::string> Fields(const FailureReport& failure, size_t max_traceback) {
+  const std::string pid = failure.pid != 0 ? std::to_string(failure.pid) : "not started";
+  const std::string signal = failure.signal != 0 ? " (" + SignalName(failure.signal) + ")" : "";
+  const std::string& file = failure.error_file;
+  return {
+      "  time      : " + TimeOf(failure),
+      "  host      : " + EscapeControl(failure.host) +
+          " (node_rank: " + std::to_string(failure.node_rank) + ")",
+      "  rank      : " + std::to_string(failure.rank) +
+          " (local_rank: " + std::to_string(failure.local_rank) + ")",
+      "  exitcode  : " + ExitCodeText(failure) + " (pid: " + pid + ")" + signal,
+      "  error_file: " + (file.empty() ? "<N/A>" : EscapeControl(file)),
+      "  traceback : " + WithoutMiddle(TracebackOf(failure), max_traceback),
+  };
+}
+
+std::vector<std::string_view> LastLines(std::string_view text) {
+  std::vector<std::string_view> lines;
+  if (text.empty()) return lines;
+  if (text.back() == '\n') text.remove_suffix(1);
+  while (lines.size() < kMaxTailLines) {
+    const size_t newline = text.rfind('\n');
+    if (newline == std::string_view::npos) {
+      lines.push_back(text);
+      break;
+    }
+    lines.push_back(text.substr(newline + 1));
+    text = text.substr(0, newline);
+  }
+  std::reverse(lines.begin(), lines.end());
+  return lines;
+}
+
+std::string RenderTail(const FailureReport& failure) {
+  const std::string rank = std::to_string(failure.rank);
+  const std::vector<std::string_view> lines = LastLines(failure.stderr_tail);
+  if (lines.empty()) return "Rank " + rank + " wrote nothing to stderr.\n";
+  std::string out =
+      lines.size() == 1 ? "Last line" : "Last " + std::to_string(lines.size()) + " lines";
+  out += " of rank " + rank + "'s stderr:\n";
+  std::string said;
+  for (const std::string_view line : lines) said += "  " + EscapedLine(line) + "\n";
+  return out + WithoutMiddle(said, kMaxTailBytes);
+}
+
+// Of workers that say the same of their end the first to exit has the others stopped: their exit
+// status is then our doing.
+bool FailedAlike(const FailureReport& a, const FailureReport& b) {
+  if (a.error && b.error) {
+    return a.error->message == b.error->message && a.error->traceback == b.error->traceback;
+  }
+  return !a.error && !b.error && a.exit_code == b.exit_code && a.signal == b.signal &&
+         a.message == b.message;
+}
+
+// "1-3, 5".  REQUIRES: ascending.
+std::string RangesText(const std::vector<int>& ranks) {
+  std::string out;
+  for (size_t i = 0; i < ranks.size();) {
+    size_t end = i + 1;
+    while (end < ranks.size() && ranks[end] == ranks[end - 1] + 1) ++end;
+    if (!out.empty()) out += ", ";
+    out += std::to_string(ranks[i]);
+    if (end - i > 1) out += "-" + std::to_string(ranks[end - 1]);
+    i = end;
+  }
+  return out;
+}
+
+// Workers that failed alike: the first of them in full, of the others the ranks.
+struct Alike {
+  const FailureReport* first;
+  std::vector<int> others;
+};
+
+// The root cause's group comes first, then the others by rank.
+std::vector<Alike> GroupAlike(const FailureReport& root,
+                              const std::vector<const FailureReport*>& others) {
+  std::vector<Alike> groups = {{&root, {}}};
+  for (const FailureReport* failure : others) {
+    const auto group = std::find_if(groups.begin(), groups.end(), [&](const Alike& alike) {
+      return FailedAlike(*alike.first, *failure);
+    });
+    if (group != groups.end()) {
+      group->others.push_back(failure->rank);
+    } else {
+      groups.push_back({failure, {}});
+    }
+  }
+  return groups;
+}
+
+std::string SameText(const Alike& alike, size_t index) {
+  if (alike.others.empty()) return "";
+  return std::string("  ") + (alike.others.size() == 1 ? "rank " : "ranks ") +
+         RangesText(alike.others) + ": the same as [" + std::to_string(index) + "]\n";
+}
+
+std::string LeftOutText(std::vector<int> ranks) {
+  if (ranks.empty()) return "";
+  std::sort(ranks.begin(), ranks.end());
+  return std::string("  ") + (ranks.size() == 1 ? "rank " : "ranks ") + RangesText(ranks) +
+         ": failed, too; there is no room for more here\n";
+}
+
+std::string RenderBlock(const ExitReportInput& input, const FailureReport& root) {
+  std::vector<const FailureReport*> others;
+  for (const FailureReport& failure : input.local_failures) {
+    if (!rendezvous::IsSameWorker(failure, root)) others.push_back(&failure);
+  }
+  std::sort(others.begin(), others.end(),
+            [](const auto* a, const auto* b) { return a->rank < b->rank; });
+  const std::vector<Alike> groups = GroupAlike(root, others);
+  const std::string title = EscapedLine(input.title) + " FAILED";
+  size_t width = title.size();
+  std::vector<std::string> entries;  // without "[i]:"
+  std::vector<int> left_out;
+  size_t others_bytes = 0;
+  for (const Alike& group : groups) {
+    const bool is_root = entries.empty();
+    std::string entry;
+    size_t widest = width;
+    for (const std::string& field :
+         Fields(*group.first, is_root ? kMaxRootBytes : kMaxOtherBytes)) {
+      widest = std::max(widest, field.size());
+      entry += field + "\n";
+    }
+    if (!is_root) others_bytes += entry.size();
+    if (others_bytes > kMaxOthersBytes) {  // and so are all that follow
+      left_out.push_back(group.first->rank);
+      left_out.insert(left_out.end(), group.others.begin(), group.others.end());
+      continue;
+    }
+    width = widest;
+    entries.push_back(std::move(entry));
+  }
+  width = std::min(width, kMaxWidth);
+  const std::string thick(width, '=');
+  const std::string thin(width, '-');
+  std::string out = "\n" + thick + "\n" + title + "\n" + thin + "\nFailures:\n";
+  if (others.empty()) out += "  <NO_OTHER_FAILURES>\n";
+  for (size_t i = 0; i < entries.size(); ++i) {
+    if (i > 0) out += "[" + std::to_string(i) + "]:\n" + entries[i];
+    out += SameText(groups[i], i);
+  }
+  out += LeftOutText(std::move(left_out));
+  out += thin + "\nRoot Cause (first observed failure):\n[0]:\n" + entries[0] + thick + "\n";
+  return out;
+}
+
+}  // namespace
+
+std::string RenderExitReport(const ExitReportInput& input) {
+  const rendezvous::Verdict& verdict = input.verdict;
+  const std::string code = std::to_string(verdict.exit_code);
+  if (!verdict.first_failure) {
+    if (verdict.exit_code == 0) return "";
+    return "ddprun: exit code " + code + ": " + EscapeControl(verdict.reason) + "\n";
+  }
+  const FailureReport& failure = *verdict.first_failure;
+  std::string out = RenderBlock(input, failure) + RenderTail(failure);
+  // Codes of workers and of ddprun overlap: this line says whose it is.
+  const bool is_workers = verdict.exit_code == failure.exit_code;
+  out += "ddprun: exit code " + code + ": ";
+  if (is_workers) {
+    // The code is in the line already.
+    std::string cause = ", " + rendezvous::CauseText(failure);
+    const std::string same = ", exit code " + code;
+    if (cause.compare(0, same.size(), same) == 0) cause.erase(0, same.size());
+    out += "that of rank " + std::to_string(failure.rank) + " on " + EscapeControl(failure.host) +
+           EscapeControl(cause) + "\n";
+  } else {
+    out += "ddprun's own, " + EscapeControl(verdict.reason) + "\n";
+  }
+  return out;
+}
+
+}  // namespace ddprun::launcher

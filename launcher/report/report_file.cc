@@ -1,0 +1,160 @@
+#include "launcher/report/report_file.h"
+
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "launcher/process/exit_status.h"
+#include "launcher/report/utc_text.h"
+
+namespace ddprun::launcher {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using rendezvous::FailureReport;
+
+Json IsoTime(int64_t unix_ms) {
+  const std::string text = UtcText(unix_ms, 'T');
+  return text.empty() ? Json(nullptr) : Json(text);
+}
+
+Json Lines(std::string_view text) {
+  Json lines = Json::array();
+  while (!text.empty()) {
+    const size_t newline = text.find('\n');
+    std::string_view line = text.substr(0, newline);
+    // A terminal's line ends in \r\n.
+    if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
+    lines.push_back(line);
+    if (newline == std::string_view::npos) break;
+    text.remove_prefix(newline + 1);
+  }
+  return lines;
+}
+
+Json ErrorJson(const FailureReport& report) {
+  if (!report.error) return nullptr;
+  return {{"message", report.error->message},
+          {"traceback", report.error->traceback},
+          {"time", IsoTime(report.error->unix_time_s * 1000)}};
+}
+
+Json SignalJson(int signal) { return signal == 0 ? Json(nullptr) : Json(signal); }
+
+Json FailureJson(const FailureReport& report) {
+  return {{"rank", report.rank},
+          {"local_rank", report.local_rank},
+          {"node_rank", report.node_rank},
+          {"node_id", report.node.value},
+          {"host", report.host},
+          {"pid", report.pid == 0 ? Json(nullptr) : Json(report.pid)},
+          {"exit_code", report.exit_code},
+          {"signal", SignalJson(report.signal)},
+          {"dumped_core", report.dumped_core},
+          {"time", IsoTime(report.unix_time_ms)},
+          {"message", report.message},
+          {"error_file", report.error_file.empty() ? Json(nullptr) : Json(report.error_file)},
+          {"error", ErrorJson(report)},
+          {"last_lines", Lines(report.stderr_tail)}};
+}
+
+Json WorkerJson(const RoundRecord& round, const WorkerRecord& worker) {
+  const bool has_status = worker.has_ended;
+  return {{"rank", round.assignment.first_rank + worker.local_rank},
+          {"local_rank", worker.local_rank},
+          {"pid", worker.pid == 0 ? Json(nullptr) : Json(worker.pid)},
+          {"exit_code", has_status ? Json(worker.exit_code) : Json(nullptr)},
+          {"signal", SignalJson(worker.signal)},
+          {"was_stopped", worker.was_told_to_stop}};
+}
+
+Json RoundJson(const RoundRecord& round) {
+  const rendezvous::Assignment& to = round.assignment;
+  Json workers = Json::array();
+  for (const WorkerRecord& worker : round.workers) workers.push_back(WorkerJson(round, worker));
+  return {{"epoch", to.epoch.value},
+          {"round", to.round.value},
+          {"restart_count", to.restart_count},
+          {"node_rank", to.node_rank},
+          {"node_count", to.node_count},
+          {"world_size", to.world_size},
+          {"started", IsoTime(round.started_unix_ms)},
+          {"ended", IsoTime(round.ended_unix_ms)},
+          {"end_reason", round.end_reason.empty() ? Json(nullptr) : Json(round.end_reason)},
+          {"workers", std::move(workers)}};
+}
+
+const char* OutcomeOf(const ExitAgent& end) {
+  switch (end.owner) {
+    case ExitOwner::kNobody:
+      return "succeeded";
+    case ExitOwner::kWorker:
+      return "failed";
+    case ExitOwner::kSignal:
+      return "stopped";
+    case ExitOwner::kDdprun:
+      return "error";
+  }
+  return "error";
+}
+
+Json OwnerJson(const ExitAgent& end) {
+  switch (end.owner) {
+    case ExitOwner::kNobody:
+      return nullptr;
+    case ExitOwner::kWorker:
+      return "worker";
+    case ExitOwner::kSignal:
+    case ExitOwner::kDdprun:
+      return "ddprun";
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+std::string RenderReportFile(const ReportFileInput& input, const JobRecord& record) {
+  const ExitAgent& end = record.end();
+  const FailureReport* first = nullptr;
+  if (record.verdict() && record.verdict()->first_failure) {
+    first = &*record.verdict()->first_failure;
+  }
+  Json failures = Json::array();
+  bool has_first = first == nullptr;
+  for (const FailureRecord& failure : record.failures()) {
+    has_first = has_first || IsSameWorker(failure.report, *first);
+    Json json = FailureJson(failure.report);
+    json["round"] = failure.assignment.round.value;
+    json["restart_count"] = failure.assignment.restart_count;
+    failures.push_back(std::move(json));
+  }
+  if (!has_first) failures.push_back(FailureJson(*first));  // of another node
+  Json rounds = Json::array();
+  for (const RoundRecord& round : record.rounds()) rounds.push_back(RoundJson(round));
+  const rendezvous::Assignment none;
+  const rendezvous::Assignment& last =
+      record.rounds().empty() ? none : record.rounds().back().assignment;
+  const bool is_signal = end.owner == ExitOwner::kSignal;
+  const Json report = {
+      {"version", 1},
+      {"job_id", input.run_id},
+      {"program", input.program},
+      {"node_id", input.node_id},
+      {"host", input.host},
+      {"outcome", OutcomeOf(end)},
+      {"exit_code", end.exit_code},
+      {"exit_code_of", OwnerJson(end)},
+      {"stopped_by_signal", is_signal ? Json(end.exit_code - kExitSignalBase) : Json(nullptr)},
+      {"reason", end.reason},
+      {"started", IsoTime(record.started_unix_ms())},
+      {"ended", IsoTime(record.ended_unix_ms())},
+      {"restarts", last.restart_count},
+      {"max_restarts", record.rounds().empty() ? input.max_restarts : last.max_restarts},
+      {"first_failure", first != nullptr ? FailureJson(*first) : Json(nullptr)},
+      {"failures", std::move(failures)},
+      {"failures_left_out", record.failures_seen() - record.failures().size()},
+      {"rounds", std::move(rounds)},
+      {"rounds_left_out", record.rounds_seen() - record.rounds().size()}};
+  return report.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace ddprun::launcher

@@ -1,0 +1,153 @@
+#include "launcher/report/status_events.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+namespace ddprun::launcher {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using rendezvous::FailureReport;
+
+std::string Dump(const Json& json) {
+  return json.dump(-1, ' ', true, Json::error_handler_t::replace);
+}
+
+// torchrun's code of a signal is its negative number.
+int CodeOf(const WorkerRecord& worker) {
+  return worker.signal != 0 ? -worker.signal : worker.exit_code;
+}
+
+// The error file again; what torchrun has for a worker without one, where it knows a code alone or
+// a signal.
+std::string RawError(const FailureReport* failure, int code) {
+  if (failure == nullptr || !failure->error) {
+    Json error = {{"message", "<NONE>"}};
+    if (code >= 0) {
+      error["errorTraits"] = {{"category", "system_terminated_error"}, {"retryability", "False"}};
+    }
+    return Dump(error);
+  }
+  return Dump({{"message",
+                {{"message", failure->error->message},
+                 {"extraInfo",
+                  {{"py_callstack", failure->error->traceback},
+                   {"timestamp", std::to_string(failure->error->unix_time_s)}}}}}});
+}
+
+}  // namespace
+
+struct StatusEvents::Event {
+  std::string state;
+  const WorkerRecord* worker = nullptr;  // null: the agent's
+  bool has_ended = false;                // the worker: its pid and code are told
+  std::optional<std::string> raw_error{};
+  std::optional<double> duration_ms{};
+  const Timer* timer = nullptr;
+};
+
+StatusEvents::StatusEvents(Job job, const JobRecord& record, Emit emit)
+    : job_(std::move(job)), record_(record), emit_(std::move(emit)) {}
+
+void StatusEvents::RoundFormed(int64_t unix_ms, double waited_ms) {
+  Waited(unix_ms, waited_ms);
+  // The place in the round says the ranks: there is nothing more to ask.
+  Write({.state = "ASSIGN_WORKER_RANKS", .duration_ms = 0.0}, unix_ms);
+}
+
+void StatusEvents::WaitedInVain(int64_t unix_ms, double waited_ms) { Waited(unix_ms, waited_ms); }
+
+void StatusEvents::Waited(int64_t unix_ms, double waited_ms) {
+  Write({.state = "RENDEZVOUS", .duration_ms = waited_ms}, unix_ms);
+}
+
+void StatusEvents::WorkerRuns(const WorkerRecord& worker, int64_t unix_ms) {
+  Write({.state = "START", .worker = &worker}, unix_ms);
+}
+
+void StatusEvents::JobEnded(int64_t unix_ms) {
+  if (!emit_) return;
+  const bool has_round = !record_.rounds().empty();
+  for (size_t i = 0; has_round && i < record_.rounds().back().workers.size(); ++i) {
+    const RoundRecord& round = record_.rounds().back();
+    const WorkerRecord& worker = round.workers[i];
+    if (worker.pid == 0) continue;
+    const auto failure = std::find_if(
+        record_.failures().begin(), record_.failures().end(), [&](const FailureRecord& known) {
+          return known.assignment == round.assignment && known.report.pid == worker.pid;
+        });
+    const bool is_known = failure != record_.failures().end();
+    const bool has_succeeded = worker.has_ended && worker.exit_code == 0;
+    const bool has_failed = is_known || (worker.has_ended && !worker.was_told_to_stop);
+    Event event{.state = has_succeeded ? "SUCCEEDED"
+                         : has_failed  ? "FAILED"
+                                       : "TERMINATED",
+                .worker = &worker,
+                .has_ended = worker.has_ended && has_failed && !has_succeeded};
+    if (event.state == "FAILED") {
+      event.raw_error = RawError(is_known ? &failure->report : nullptr, CodeOf(worker));
+    }
+    Write(event, unix_ms);
+  }
+  // As in torchrun, the agent has succeeded when it came to the job's end, whatever that was.
+  const ExitOwner owner = record_.end().owner;
+  const bool is_over = owner == ExitOwner::kNobody || owner == ExitOwner::kWorker;
+  Event event{.state = is_over ? "SUCCEEDED" : "FAILED"};
+  if (!is_over) event.raw_error = record_.end().reason;
+  Write(event, unix_ms);
+}
+
+void StatusEvents::TimerEvent(const Timer& timer, int64_t unix_ms) {
+  Write({.state = "RUNNING", .timer = &timer}, unix_ms);
+}
+
+void StatusEvents::Write(const Event& event, int64_t unix_ms) {
+  if (!emit_) return;
+  const rendezvous::Assignment none;
+  const bool has_round = !record_.rounds().empty();
+  const rendezvous::Assignment& round = has_round ? record_.rounds().back().assignment : none;
+  const Json nothing = nullptr;
+  Json details = {{"group_world_size", has_round ? Json(round.node_count) : nothing},
+                  {"entry_point", job_.entry_point}};
+  Json rank = nullptr, worker_id = nullptr;
+  if (event.worker != nullptr) {
+    const WorkerRecord& worker = *event.worker;
+    rank = round.first_rank + worker.local_rank;
+    worker_id = std::to_string(worker.pid);
+    // Lists of one, as torchrun has them.
+    details["local_rank"] = Json::array({worker.local_rank});
+    details["role_rank"] = Json::array({round.role_first_rank + worker.local_rank});
+    details["role_world_size"] = Json::array({round.role_world_size});
+    details["exit_code"] = Json::array({event.has_ended ? Json(CodeOf(worker)) : nothing});
+    details["worker_pid"] = Json::array({event.has_ended ? Json(worker.pid) : nothing});
+  }
+  if (event.timer != nullptr) {
+    details = {{"watchdog_event", event.timer->name},
+               {"worker_pid", std::to_string(event.timer->pid)},
+               {"scope_id", event.timer->scope},
+               {"expiration_time", std::to_string(event.timer->expiration_time)},
+               {"signal", std::to_string(event.timer->signal)}};
+  }
+  const Json line = {{"name", event.timer != nullptr ? event.timer->name
+                                                     : "torchelastic.worker.status." + event.state},
+                     {"source", event.worker != nullptr ? "WORKER" : "AGENT"},
+                     {"timestamp", unix_ms},
+                     {"metadata",
+                      {{"run_id", job_.run_id},
+                       {"global_rank", std::move(rank)},
+                       {"group_rank", has_round ? Json(round.node_rank) : nothing},
+                       {"worker_id", std::move(worker_id)},
+                       {"role", job_.role},
+                       {"hostname", job_.host},
+                       {"state", event.state},
+                       {"total_run_time", (unix_ms - record_.started_unix_ms()) / 1000},
+                       {"rdzv_backend", job_.backend},
+                       {"raw_error", event.raw_error ? Json(*event.raw_error) : nothing},
+                       {"metadata", Dump(details)},
+                       {"agent_restarts", round.restart_count},
+                       {"duration_ms", event.duration_ms ? Json(*event.duration_ms) : nothing}}}};
+  emit_(Dump(line));
+}
+
+}  // namespace ddprun::launcher

@@ -1,0 +1,78 @@
+#include "launcher/report/whole_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <random>
+
+#include "absl/strings/str_cat.h"
+#include "launcher/cli/text.h"
+#include "rendezvous/base/durable_file.h"
+#include "rendezvous/base/unique_fd.h"
+
+namespace ddprun::launcher {
+namespace {
+
+absl::Status Failed(const char* what, const std::string& path, int error) {
+  return absl::ErrnoToStatus(error, absl::StrCat(what, " ", EscapeControl(path)));
+}
+
+// `name` becomes the temporary file's. Readable as any file of the user's: the kernel applies the
+// umask, which a process with threads can neither read nor set without another's file being made
+// meanwhile under the wrong one.
+UniqueFd OpenTemporary(const std::string& path, std::string& name) {
+  constexpr int kAttempts = 100;
+  std::random_device random;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    name = absl::StrCat(path, ".", absl::Hex(random(), absl::kZeroPad8));
+    UniqueFd fd(open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    if (fd.is_open() || errno != EEXIST) return fd;
+  }
+  return UniqueFd();
+}
+
+absl::Status WriteInPlace(const std::string& path, absl::string_view text) {
+  // O_NONBLOCK: a FIFO would wait for its reader.
+  const UniqueFd fd(
+      open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK | O_CLOEXEC, 0644));
+  if (!fd.is_open()) return Failed("open", path, errno);
+  return WriteAll(fd.get(), text, path);
+}
+
+}  // namespace
+
+absl::Status WriteWholeFile(const std::string& path, absl::string_view text) {
+  struct stat about {};
+  // A link or a device keeps being what it is.
+  const bool is_special = lstat(path.c_str(), &about) == 0 && !S_ISREG(about.st_mode);
+  std::string name;
+  const UniqueFd fd = is_special ? UniqueFd() : OpenTemporary(path, name);
+  if (!fd.is_open()) return WriteInPlace(path, text);
+  absl::Status status = WriteAll(fd.get(), text, name);
+  if (status.ok() && rename(name.c_str(), path.c_str()) == 0) return absl::OkStatus();
+  unlink(name.c_str());
+  return status.ok() ? WriteInPlace(path, text) : status;
+}
+
+absl::Status CheckWritable(const std::string& path) {
+  struct stat about {};
+  if (stat(path.c_str(), &about) == 0) {
+    if (!S_ISREG(about.st_mode)) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(EscapeControl(path), ": expected the path of a regular file"));
+    }
+    if (access(path.c_str(), W_OK) == 0) return absl::OkStatus();
+    return Failed("write to", path, errno);
+  }
+  if (errno != ENOENT) return Failed("write to", path, errno);
+  std::string name;
+  const UniqueFd fd = OpenTemporary(path, name);
+  if (!fd.is_open()) return Failed("write to", path, errno);
+  unlink(name.c_str());
+  return absl::OkStatus();
+}
+
+}  // namespace ddprun::launcher

@@ -1,0 +1,31 @@
+// Every setting of gRPC that this project needs, the client's and the server's, in one place.
+//
+// gRPC's defaults suit long-lived services, not a launcher: channels obey http_proxy even towards
+// 127.0.0.1, share connections between channels, take a second for the first reconnect, and print
+// errors on stderr; servers punish pings more frequent than every 5 minutes.
+#ifndef DDPRUN_RENDEZVOUS_NET_CHANNEL_H_
+#define DDPRUN_RENDEZVOUS_NET_CHANNEL_H_
+
+#include <grpcpp/channel.h>
+#include <grpcpp/server_builder.h>
+
+#include <memory>
+
+#include "rendezvous/net/socket_address.h"
+
+namespace ddprun::rendezvous {
+
+// Called before anything else of gRPC's; the first call counts. Takes the log functions of gRPC and
+// Protobuf, which print on stderr otherwise (library_log.h), and keeps gRPC's callback threads for
+// the life of the process.
+void PrepareGrpc();
+
+// A channel to `address` and nowhere else. Connects lazily.
+std::shared_ptr<grpc::Channel> MakeChannel(const SocketAddress& address);
+
+// The matching limits on the coordinator's side.
+void ConfigureServer(grpc::ServerBuilder& builder);
+
+}  // namespace ddprun::rendezvous
+
+#endif  // DDPRUN_RENDEZVOUS_NET_CHANNEL_H_

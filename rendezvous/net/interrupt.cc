@@ -1,0 +1,49 @@
+#include "rendezvous/net/interrupt.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "rendezvous/base/check.h"
+#include "rendezvous/base/steady_clock.h"
+
+namespace ddprun::rendezvous {
+namespace {
+
+int PollTimeout(TimePoint deadline) {
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - SteadyNow()).count();
+  return static_cast<int>(std::clamp<int64_t>(left, 0, 3'600'000));
+}
+
+}  // namespace
+
+Interrupt::Interrupt() : event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  // Without a descriptor left nothing of a rendezvous can work.
+  DDP_CHECK(event_.is_open());
+}
+
+void Interrupt::Set() const {
+  const uint64_t one = 1;
+  // It stays readable: nobody reads it.
+  [[maybe_unused]] const ssize_t written = write(event_.get(), &one, sizeof(one));
+}
+
+bool Interrupt::Wait(Duration timeout) const {
+  return WaitForFd(-1, 0, SteadyNow() + timeout) == Ready::kTimeout;
+}
+
+Interrupt::Ready Interrupt::WaitForFd(int fd, short events, TimePoint deadline) const {
+  for (;;) {
+    // poll ignores a negative descriptor. EINTR counts as a timeout that has not come yet.
+    pollfd fds[2] = {{event_.get(), POLLIN, 0}, {fd, events, 0}};
+    const int count = poll(fds, 2, PollTimeout(deadline));
+    if (count > 0 && fds[0].revents != 0) return Ready::kInterrupted;
+    if (count > 0) return Ready::kFd;
+    if (SteadyNow() >= deadline) return Ready::kTimeout;
+  }
+}
+
+}  // namespace ddprun::rendezvous

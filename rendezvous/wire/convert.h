@@ -1,0 +1,41 @@
+// Between the wire and the core's values, both ways. What comes from the wire is believed only
+// after the checks here: sizes, ranges, text. Messages quote what was wrong and name the field.
+#ifndef DDPRUN_RENDEZVOUS_WIRE_CONVERT_H_
+#define DDPRUN_RENDEZVOUS_WIRE_CONVERT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "proto/rendezvous.pb.h"
+#include "rendezvous/base/time.h"
+#include "rendezvous/core/action.h"
+#include "rendezvous/core/event.h"
+#include "rendezvous/wire/checked_fields.h"
+
+namespace ddprun::rendezvous {
+
+inline constexpr size_t kMaxJoinBytes = 64 * 1024;
+inline constexpr size_t kMaxHeartbeatBytes = 4 * 1024;
+inline constexpr size_t kMaxMessageBytes = 256 * 1024;
+inline constexpr size_t kMaxStderrTailBytes = 64 * 1024;
+inline constexpr size_t kMaxTextBytes = kMaxCleanTextBytes;  // reasons, messages: cut when sent
+
+// The agent's side. An event that agents do not say (SessionBroken, TimePassed) is a bug. Texts
+// are cleaned and cut; RESOURCE_EXHAUSTED: a Join is larger than the coordinator would take.
+absl::StatusOr<v1::AgentMessage> ToProto(const Event& event, const std::string& run_id,
+                                         Duration round_trip);
+v1::AgentMessage HeartbeatToProto(const Stamp& stamp, uint64_t sequence);
+// INVALID_ARGUMENT: malformed. A deadline counts from `now`. `message` is no HeartbeatReply.
+absl::StatusOr<Action> FromProto(const v1::CoordinatorMessage& message, TimePoint now);
+
+// The coordinator's side. Stamp::session and the addresses of a Join are the caller's to fill in.
+// INVALID_ARGUMENT: malformed; RESOURCE_EXHAUSTED: larger than its kind may be.
+absl::StatusOr<Event> FromProto(const v1::AgentMessage& message);
+// `action` is never CloseSession or Finish.
+v1::CoordinatorMessage ToProto(const Action& action, TimePoint now);
+
+}  // namespace ddprun::rendezvous
+
+#endif  // DDPRUN_RENDEZVOUS_WIRE_CONVERT_H_

@@ -1,0 +1,242 @@
+#include "launcher/report/exit_report.h"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/support/holds.h"
+
+namespace ddprun::launcher {
+namespace {
+
+using testing::Holds;
+
+rendezvous::FailureReport Killed() {
+  rendezvous::FailureReport failure;
+  failure.host = "node1";
+  failure.node_rank = 1;
+  failure.rank = 5;
+  failure.local_rank = 1;
+  failure.pid = 1234;
+  failure.exit_code = 137;
+  failure.signal = 9;
+  failure.message = "killed by signal 9 (SIGKILL)";
+  failure.stderr_tail = "loading\nTraceback: boom\n";
+  failure.unix_time_ms = 1738324800123;
+  failure.error_file = "/tmp/e.json";
+  return failure;
+}
+
+std::string Render(const rendezvous::FailureReport& failure) {
+  return RenderExitReport({.verdict = {.exit_code = failure.exit_code,
+                                       .reason = "rank 5 failed",
+                                       .first_failure = failure},
+                           .title = "train.py",
+                           .local_failures = {}});
+}
+
+TEST_CASE("exit report: torchrun's block, the last lines and whose exit code it is") {
+  const std::string expected = R"(
+============================================================
+train.py FAILED
+------------------------------------------------------------
+Failures:
+  <NO_OTHER_FAILURES>
+------------------------------------------------------------
+Root Cause (first observed failure):
+[0]:
+  time      : 2025-01-31_12:00:00.123Z
+  host      : node1 (node_rank: 1)
+  rank      : 5 (local_rank: 1)
+  exitcode  : -9 (pid: 1234) (SIGKILL)
+  error_file: /tmp/e.json
+  traceback : killed by signal 9 (SIGKILL), a message long enough for the full width
+============================================================
+Last 2 lines of rank 5's stderr:
+  loading
+  Traceback: boom
+ddprun: exit code 137: that of rank 5 on node1, killed by signal 9 (SIGKILL), a message long enough for the full width
+)";
+  rendezvous::FailureReport failure = Killed();
+  failure.message += ", a message long enough for the full width";
+  CHECK(Render(failure) == expected);
+}
+
+TEST_CASE("exit report: a success says nothing") {
+  CHECK(RenderExitReport({.verdict = {.exit_code = 0, .reason = "all ranks exited 0"},
+                          .title = "x",
+                          .local_failures = {}}) == "");
+}
+
+TEST_CASE("exit report: an end without a failing worker is one line with the reason") {
+  CHECK(RenderExitReport({.verdict = {.exit_code = 121, .reason = "join\ntimed out"},
+                          .title = "x",
+                          .local_failures = {}}) == "ddprun: exit code 121: join\\ntimed out\n");
+}
+
+TEST_CASE("exit report: huge texts of many workers fit into one message") {
+  std::vector<rendezvous::FailureReport> all;
+  for (int rank = 0; rank < 200; ++rank) {
+    rendezvous::FailureReport failure = Killed();
+    failure.rank = rank;
+    failure.pid = 1000 + rank;
+    std::string traceback = "first line of " + std::to_string(rank) + "\n";
+    while (traceback.size() < 32 * 1024) traceback += std::string(100, '\x01') + "\n";
+    traceback += "last line of " + std::to_string(rank);
+    failure.error = rendezvous::WorkerError{.message = "boom", .traceback = traceback};
+    failure.stderr_tail.clear();
+    for (int line = 0; line < 50; ++line) failure.stderr_tail += std::string(1300, '\x02') + "\n";
+    failure.stderr_tail += "the very last\n";
+    all.push_back(std::move(failure));
+  }
+  const std::string report = RenderExitReport(
+      {.verdict = {.exit_code = 137, .reason = "rank 3 failed", .first_failure = all[3]},
+       .title = "train.py",
+       .local_failures = all});
+  CHECK(report.size() <= kMaxExitReportBytes);
+  Holds(report, "first line of 3\n");
+  Holds(report, " bytes left out ...\n");
+  Holds(report, "\n  last line of 3\n===");
+  Holds(report, "\n  last line of 0\n[2]:\n");
+  Holds(report, "-199: failed, too; there is no room for more here\n");
+  Holds(report, "\n  the very last\nddprun: exit code 137");
+}
+
+TEST_CASE("exit report: the first failure's traceback is whole, of the others' the ends") {
+  rendezvous::FailureReport root = Killed();
+  root.error = rendezvous::WorkerError{.message = "boom", .traceback = {}};
+  for (int line = 0; line < 2000; ++line)
+    root.error->traceback += "line " + std::to_string(line) + "\n";
+  rendezvous::FailureReport other = root;
+  other.rank = 7;
+  other.pid = 1235;
+  other.error->traceback += "other\n";
+  const std::string report = RenderExitReport(
+      {.verdict = {.exit_code = 137, .reason = "rank 5 failed", .first_failure = root},
+       .title = "train.py",
+       .local_failures = {root, other}});
+  const size_t cause = report.find("Root Cause");
+  REQUIRE(cause != std::string::npos);
+  const std::string others = report.substr(0, cause);
+  Holds(report.substr(cause), "\n  line 998\n  line 999\n  line 1000\n");
+  Holds(others, "  traceback : line 0\n  line 1\n");
+  Holds(others, "\n  line 1999\n  other\n");
+  CHECK(others.find("line 1000") == std::string::npos);
+  CHECK(others.size() < 6000);
+}
+
+TEST_CASE("exit report: fifty lines at most, the last ones") {
+  rendezvous::FailureReport failure = Killed();
+  failure.stderr_tail.clear();
+  for (int i = 0; i < 60; ++i) failure.stderr_tail += "line " + std::to_string(i) + "\n";
+  const std::string report = Render(failure);
+  Holds(report, "Last 50 lines of rank 5's stderr:\n  line 10\n");
+  Holds(report, "  line 59\nddprun: exit code 137");
+  CHECK(report.find("line 9\n") == std::string::npos);
+}
+
+TEST_CASE("exit report: an unfinished last line and empty lines count as lines") {
+  rendezvous::FailureReport failure = Killed();
+  failure.stderr_tail = "\na\n\nb";
+  Holds(Render(failure), "Last 4 lines of rank 5's stderr:\n  \n  a\n  \n  b\nddprun:");
+  failure.stderr_tail = "";
+  Holds(Render(failure), "Rank 5 wrote nothing to stderr.\n");
+}
+
+TEST_CASE("exit report: what workers wrote cannot steer the terminal") {
+  rendezvous::FailureReport failure = Killed();
+  failure.stderr_tail = "\x1b]0;title\x07 \x9b 31m \xc2\x9b tab\tok \xc3\xa9 \r\nbar\rbaz\r\n";
+  failure.host = "no\nde";
+  failure.message = "bad\x1b[2J";
+  const std::string report = Render(failure);
+  Holds(report, "  \\x1b]0;title\\x07 \\x9b 31m \\xc2\\x9b tab\tok \xc3\xa9 \n  bar\\rbaz\n");
+  Holds(report, "no\\nde");
+  Holds(report, "bad\\x1b[2J");
+}
+
+TEST_CASE("exit report: a line of megabytes is cut") {
+  rendezvous::FailureReport failure = Killed();
+  failure.stderr_tail = std::string(60000, 'x') + "\nend\n";
+  const std::string report = Render(failure);
+  CHECK(report.size() < 4000);
+  Holds(report, "xxx... [line cut]\n  end\n");
+}
+
+TEST_CASE("exit report: a code that is not the worker's is said to be ddprun's own") {
+  const std::string report = RenderExitReport(
+      {.verdict = {.exit_code = 123, .reason = "lost the coordinator", .first_failure = Killed()},
+       .title = "x",
+       .local_failures = {}});
+  Holds(report, "error_file: /tmp/e.json");
+  Holds(report, "ddprun: exit code 123: ddprun's own, lost the coordinator\n");
+}
+
+rendezvous::FailureReport Raised(int rank, const std::string& what) {
+  rendezvous::FailureReport failure = Killed();
+  failure.rank = rank;
+  failure.local_rank = rank;
+  failure.pid = 100 + rank;
+  failure.exit_code = 1;
+  failure.signal = 0;
+  failure.message = "exit code 1";
+  failure.stderr_tail.clear();
+  failure.error = rendezvous::WorkerError{
+      .message = what,
+      .traceback = "Traceback (most recent call last):\n  File \"a.py\"\n" + what + "\n",
+      .unix_time_s = 1738324801};
+  return failure;
+}
+
+TEST_CASE("exit report: an exception is shown with its traceback, indented, and its time") {
+  const std::string report = Render(Raised(5, "ValueError: \x1b[31mboom"));
+  Holds(report,
+        "  time      : 2025-01-31_12:00:01.000Z\n  host      : node1 (node_rank: 1)\n"
+        "  rank      : 5 (local_rank: 5)\n  exitcode  : 1 (pid: 105)\n"
+        "  error_file: /tmp/e.json\n"
+        "  traceback : Traceback (most recent call last):\n    File \"a.py\"\n"
+        "  ValueError: \\x1b[31mboom\n====");
+  Holds(report, "that of rank 5 on node1 (ValueError: \\x1b[31mboom)\n");
+}
+
+TEST_CASE("exit report: an error without a traceback shows its message") {
+  rendezvous::FailureReport failure = Raised(5, "out of data");
+  failure.error->traceback.clear();
+  Holds(Render(failure), "  traceback : out of data\n");
+}
+
+TEST_CASE("exit report: workers of this node that failed alike share an entry") {
+  ExitReportInput input{.verdict = {.exit_code = 1, .reason = "", .first_failure = Raised(2, "A")},
+                        .title = "x",
+                        .local_failures = {}};
+  for (const int rank : {4, 3, 2, 1, 6}) input.local_failures.push_back(Raised(rank, "A"));
+  input.local_failures.push_back(Raised(7, "B"));
+  input.local_failures.push_back(Raised(0, "B"));
+  // Stopped by us after it had said the same.
+  input.local_failures[0].signal = 15;
+  input.local_failures[0].exit_code = 143;
+  const std::string report = RenderExitReport(input);
+  Holds(report, "Failures:\n  ranks 1, 3-4, 6: the same as [0]\n[1]:\n  time");
+  Holds(report, "  rank      : 0 (local_rank: 0)\n");
+  Holds(report, "  B\n  rank 7: the same as [1]\n----");
+  Holds(report, "Root Cause (first observed failure):\n[0]:\n");
+  CHECK(report.find("rank      : 3") == std::string::npos);
+  CHECK(report.find("NO_OTHER") == std::string::npos);
+}
+
+TEST_CASE("exit report: without an error file the same end is the same failure") {
+  rendezvous::FailureReport other = Killed();
+  other.rank = 6;
+  rendezvous::FailureReport different = Killed();
+  different.rank = 7;
+  different.signal = 11;
+  const std::string report =
+      RenderExitReport({.verdict = {.exit_code = 137, .reason = "", .first_failure = Killed()},
+                        .title = "x",
+                        .local_failures = {other, different}});
+  Holds(report, "  rank 6: the same as [0]\n[1]:\n");
+  Holds(report, "  exitcode  : -11 (pid: 1234) (SIGSEGV)\n");
+}
+
+}  // namespace
+}  // namespace ddprun::launcher

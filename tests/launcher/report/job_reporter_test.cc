@@ -1,0 +1,275 @@
+#include "launcher/report/job_reporter.h"
+
+#include <doctest/doctest.h>
+
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tests/launcher/logs/console_file.h"
+#include "tests/support/json.h"
+#include "tests/support/temp_dir.h"
+
+namespace ddprun::launcher {
+namespace {
+
+using testing::ElementOf;
+using testing::Json;
+
+StartWorkers RoundOf(uint64_t number) {
+  StartWorkers start;
+  start.assignment.round.value = number;
+  start.assignment.first_rank = 4;
+  start.assignment.node_rank = 2;
+  start.assignment.node_count = 3;
+  start.assignment.restart_count = static_cast<int>(number) - 1;
+  return start;
+}
+
+WorkerEnd Exited(int local_rank, int code) {
+  return {.local_rank = local_rank,
+          .pid = 70 + local_rank,
+          .exit_code = code,
+          .message = "exit code " + std::to_string(code)};
+}
+
+ExitAgent EndOf(int code) { return {code, ExitOwner::kWorker, "rank 5 failed"}; }
+
+// One node with two workers of rank 4 and 5, its console and its files.
+struct Fixture {
+  explicit Fixture(const std::string& handler = "null") {
+    JobReporter::Options options{.config = {}, .node = NodeId{"n1"}, .host = "alpha"};
+    options.config.workers_per_node = 2;
+    options.config.run_id = "run7";
+    options.config.role = "trainer";
+    options.config.report_file = report_file;
+    options.config.event_log_handler = handler;
+    options.title = "./bin/train.py";
+    options.own_error_file = own_error_file;
+    reporter.emplace(std::move(options), console.router());
+  }
+  void Start(uint64_t round) {
+    reporter->Does(JoinRound{});
+    reporter->Does(RoundOf(round));
+    for (const int local_rank : {0, 1}) reporter->WorkerRuns(local_rank, 70 + local_rank);
+  }
+  // Worker 1 fails and is reported, worker 0 is stopped because of it.
+  rendezvous::FailureReport FailSecond() {
+    reporter->WorkerIsGone(Exited(1, 3), /*was_told_to_stop=*/false);
+    const rendezvous::FailureReport report = reporter->Describe(Exited(1, 3));
+    reporter->WorkerIsGone(Exited(0, 143), /*was_told_to_stop=*/true);
+    reporter->CompleteRound();
+    reporter->Heard(WorkersGone{});
+    return report;
+  }
+  void LeaveErrorFile(int local_rank, const std::string& text) {
+    const std::string path = dir.File("error" + std::to_string(local_rank));
+    std::ofstream(path) << text;
+    reporter->SetErrorFile(local_rank, path);
+  }
+  Json JsonOf(const std::string& path) const {
+    std::ifstream file(path, std::ios::binary);
+    const std::string text((std::istreambuf_iterator<char>(file)), {});
+    const auto json = testing::ParseJson(text);
+    REQUIRE_MESSAGE(json, path, ": ", text);
+    return *json;
+  }
+  std::string Console() {
+    reporter.reset();
+    return console.Close();
+  }
+
+  testing::TempDir dir;
+  std::string report_file = dir.File("report.json");
+  std::string own_error_file = dir.File("own.json");
+  ConsoleFile console;
+  std::optional<JobReporter> reporter;
+};
+
+rendezvous::Verdict VerdictOn(const rendezvous::FailureReport& first) {
+  return {.exit_code = first.exit_code, .reason = "a worker failed", .first_failure = first};
+}
+
+bool Holds(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST_CASE("job reporter: the report file has each round with what failed in it") {
+  Fixture fixture;
+  fixture.Start(1);
+  fixture.FailSecond();
+  fixture.Start(2);
+  for (const int local_rank : {0, 1}) {
+    fixture.reporter->WorkerIsGone(Exited(local_rank, 0), /*was_told_to_stop=*/false);
+  }
+  fixture.reporter->Heard(WorkersGone{});
+  fixture.reporter->Does(ExitAgent{0, ExitOwner::kNobody, ""});
+  fixture.reporter->JobEnded();
+  const Json report = fixture.JsonOf(fixture.report_file);
+  CHECK(report.get<std::string>("job_id") == "run7");
+  CHECK(report.get<std::string>("outcome") == "succeeded");
+  REQUIRE(report.get_child("rounds").size() == 2);
+  const Json& first = ElementOf(report, "rounds", 0);
+  CHECK(ElementOf(first, "workers", 0).get<std::string>("was_stopped") == "true");
+  CHECK(ElementOf(first, "workers", 1).get<int>("exit_code") == 3);
+  // A stop is no failure, and a success leaves none.
+  REQUIRE(report.get_child("failures").size() == 1);
+  CHECK(ElementOf(report, "failures", 0).get<int>("rank") == 5);
+  CHECK(ElementOf(report, "failures", 0).get<int>("restart_count") == 0);
+  CHECK(fixture.Console().empty());
+}
+
+TEST_CASE("job reporter: an error file that a stopped worker left is told at the end") {
+  Fixture fixture;
+  fixture.Start(1);
+  fixture.LeaveErrorFile(0, R"({"message": "also broken"})");
+  fixture.FailSecond();
+  fixture.reporter->Does(EndOf(3));
+  fixture.reporter->JobEnded();
+  const Json report = fixture.JsonOf(fixture.report_file);
+  REQUIRE(report.get_child("failures").size() == 2);
+  CHECK(ElementOf(report, "failures", 1).get<std::string>("error.message") == "also broken");
+}
+
+TEST_CASE("job reporter: people are told of the first failure and of all of this node") {
+  Fixture fixture;
+  fixture.Start(1);
+  rendezvous::FailureReport elsewhere;
+  elsewhere.node.value = "n2";
+  elsewhere.host = "beta";
+  elsewhere.rank = 9;
+  elsewhere.exit_code = 6;
+  elsewhere.message = "exit code 6";
+  fixture.FailSecond();
+  fixture.reporter->Print(VerdictOn(elsewhere));
+  const std::string said = fixture.Console();
+  CHECK(Holds(said, "./bin/train.py FAILED\n"));
+  CHECK(Holds(said, "beta"));
+  CHECK(Holds(said, "(local_rank: 1)"));
+  CHECK(said.substr(said.size() - 2, 1) != "\n");  // the last line ends, and no empty one follows
+}
+
+TEST_CASE("job reporter: whoever started the agent gets the first failure's error file") {
+  Fixture fixture;
+  fixture.Start(1);
+  fixture.LeaveErrorFile(1, R"({"message": {"message": "boom"}})");
+  fixture.reporter->Print(VerdictOn(fixture.FailSecond()));
+  const Json own = fixture.JsonOf(fixture.own_error_file);
+  CHECK(own.get<std::string>("message.message") == "boom");
+  CHECK(own.get<int>("message.errorCode") == 3);
+}
+
+TEST_CASE("job reporter: the first failure's error file comes from another node as well") {
+  Fixture fixture;
+  fixture.Start(1);
+  fixture.LeaveErrorFile(1, R"({"message": {"message": "a consequence"}})");
+  fixture.FailSecond();
+  rendezvous::FailureReport elsewhere;
+  elsewhere.node.value = "n2";
+  elsewhere.exit_code = 137;
+  elsewhere.signal = 9;
+  elsewhere.error = {.message = "the cause", .traceback = "there", .unix_time_s = 17};
+  fixture.reporter->Print(VerdictOn(elsewhere));
+  const Json own = fixture.JsonOf(fixture.own_error_file);
+  CHECK(own.get<std::string>("message.message") == "the cause");
+  CHECK(own.get<std::string>("message.extraInfo.py_callstack") == "there");
+  CHECK(own.get<int>("message.errorCode") == -9);
+}
+
+TEST_CASE("job reporter: no error file, nothing for whoever started the agent") {
+  Fixture fixture;
+  fixture.Start(1);
+  fixture.reporter->Print(VerdictOn(fixture.FailSecond()));
+  CHECK_FALSE(std::ifstream(fixture.own_error_file).good());
+  CHECK_FALSE(Holds(fixture.Console(), "TORCHELASTIC_ERROR_FILE"));
+}
+
+TEST_CASE("job reporter: files that cannot be written are one warning each") {
+  Fixture fixture;
+  fixture.reporter.reset();
+  JobReporter::Options options{.config = {}, .node = NodeId{"n1"}, .host = "alpha"};
+  options.config.workers_per_node = 2;
+  options.config.report_file = fixture.dir.File("no/report");
+  options.own_error_file = fixture.dir.File("no/own\n");
+  fixture.reporter.emplace(std::move(options), fixture.console.router());
+  fixture.Start(1);
+  fixture.LeaveErrorFile(1, R"({"message": {"message": "boom"}})");
+  fixture.reporter->Print(VerdictOn(fixture.FailSecond()));
+  fixture.reporter->Does(EndOf(3));
+  fixture.reporter->JobEnded();
+  const std::string said = fixture.Console();
+  CHECK(Holds(said,
+              "\nddprun: warning: the error file for TORCHELASTIC_ERROR_FILE is not written: "));
+  CHECK(Holds(said, "no/own\\n"));
+  CHECK(Holds(said, "\nddprun: warning: the report file is not written: "));
+}
+
+// "AGENT:RENDEZVOUS WORKER:START", of the lines that are JSON.
+std::string EventsOf(const std::string& console, std::vector<Json>* events = nullptr) {
+  std::string seen;
+  for (const std::string& line : Lines(console)) {
+    const auto json = testing::ParseJson(line);
+    if (!json) continue;
+    if (!seen.empty()) seen += " ";
+    seen += json->get<std::string>("source") + ":" + json->get<std::string>("metadata.state");
+    if (events != nullptr) events->push_back(*json);
+  }
+  return seen;
+}
+
+TEST_CASE("job reporter: events tell the rounds, the starts and the ends of the last round") {
+  Fixture fixture("console");
+  fixture.Start(1);
+  fixture.FailSecond();
+  fixture.Start(2);
+  fixture.FailSecond();
+  fixture.reporter->Does(EndOf(3));
+  fixture.reporter->JobEnded();
+  std::vector<Json> events;
+  CHECK(EventsOf(fixture.Console(), &events) ==
+        "AGENT:RENDEZVOUS AGENT:ASSIGN_WORKER_RANKS WORKER:START WORKER:START "
+        "AGENT:RENDEZVOUS AGENT:ASSIGN_WORKER_RANKS WORKER:START WORKER:START "
+        "WORKER:TERMINATED WORKER:FAILED AGENT:SUCCEEDED");
+  REQUIRE(events.size() == 11);
+  const Json& facts = events[9].get_child("metadata");
+  CHECK(facts.get<std::string>("run_id") == "run7");
+  CHECK(facts.get<std::string>("role") == "trainer");
+  CHECK(facts.get<std::string>("hostname") == "alpha");
+  CHECK(facts.get<std::string>("rdzv_backend") == "c10d");
+  CHECK(facts.get<int>("global_rank") == 5);
+  CHECK(facts.get<int>("agent_restarts") == 1);
+  // Without its folder, as torchrun has it.
+  CHECK(Holds(facts.get<std::string>("metadata"), R"("entry_point":"train.py")"));
+  CHECK(events[0].get<double>("metadata.duration_ms") >= 0);
+}
+
+TEST_CASE("job reporter: a wait in vain is an event, a job that never asked has none of it") {
+  for (const bool has_asked : {true, false}) {
+    Fixture fixture("console");
+    if (has_asked) fixture.reporter->Does(JoinRound{});
+    fixture.reporter->Does(ExitAgent{121, ExitOwner::kDdprun, "nobody came"});
+    fixture.reporter->JobEnded();
+    CHECK(EventsOf(fixture.Console()) ==
+          (has_asked ? "AGENT:RENDEZVOUS AGENT:FAILED" : "AGENT:FAILED"));
+  }
+}
+
+TEST_CASE("job reporter: an expired timer and the kill that follows are events of their own") {
+  Fixture fixture("console");
+  fixture.Start(1);
+  for (const bool is_kill : {false, true}) {
+    fixture.reporter->TimerEvent({.pid = 71, .scope = "a.py#3", .expires = 1.5, .signal = 9},
+                                 is_kill);
+  }
+  std::vector<Json> events;
+  EventsOf(fixture.Console(), &events);
+  REQUIRE(events.size() == 6);
+  CHECK(events[4].get<std::string>("name") == "timer expired");
+  CHECK(events[5].get<std::string>("name") == "kill worker process");
+  CHECK(Holds(events[5].get<std::string>("metadata.metadata"), R"("scope_id":"a.py#3")"));
+}
+
+}  // namespace
+}  // namespace ddprun::launcher

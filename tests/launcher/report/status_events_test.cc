@@ -1,0 +1,186 @@
+#include "launcher/report/status_events.h"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/support/json.h"
+
+namespace ddprun::launcher {
+namespace {
+
+using testing::Json;
+
+struct Fixture {
+  explicit Fixture(int workers) : record(workers, 1000) {
+    StartWorkers start;
+    start.assignment.round.value = 1;
+    start.assignment.first_rank = 4;
+    start.assignment.node_rank = 2;
+    start.assignment.node_count = 3;
+    start.assignment.restart_count = 1;
+    record.Does(start, 2000);
+    for (int i = 0; i < workers; ++i) record.WorkerRuns(i, 70 + i);
+  }
+  // Of the line's "metadata".
+  Json Facts(size_t line) const {
+    const auto json = testing::ParseJson(lines.at(line));
+    REQUIRE_MESSAGE(json, lines.at(line));
+    return json->get_child("metadata");
+  }
+  Json Details(size_t line) const {
+    const auto json = testing::ParseJson(Facts(line).get<std::string>("metadata"));
+    REQUIRE(json);
+    return *json;
+  }
+  // "WORKER:FAILED AGENT:SUCCEEDED".
+  std::string Seen() const {
+    std::string seen;
+    for (const std::string& line : lines) {
+      const auto json = testing::ParseJson(line);
+      REQUIRE_MESSAGE(json, line);
+      if (!seen.empty()) seen += " ";
+      seen += json->get<std::string>("source") + ":" + json->get<std::string>("metadata.state");
+    }
+    return seen;
+  }
+
+  JobRecord record;
+  std::vector<std::string> lines;
+  StatusEvents events{{.run_id = "run7",
+                       .role = "trainer",
+                       .host = "alpha",
+                       .backend = "c10d",
+                       .entry_point = "train.py"},
+                      record,
+                      [this](const std::string& line) { lines.push_back(line); }};
+};
+
+TEST_CASE("status events: nobody wants them, nothing is written") {
+  const JobRecord record(1, 0);
+  StatusEvents events({}, record, {});
+  events.RoundFormed(1, 1);
+  events.WaitedInVain(1, 1);
+  events.WorkerRuns({}, 1);
+  events.TimerEvent({}, 1);
+  events.JobEnded(1);
+}
+
+TEST_CASE("status events: a line says whose it is, where and when") {
+  Fixture fixture(1);
+  fixture.events.WorkerRuns({.local_rank = 0, .pid = 70}, 4500);
+  REQUIRE(fixture.lines.size() == 1);
+  CHECK(fixture.lines[0].find('\n') == std::string::npos);
+  const Json facts = fixture.Facts(0);
+  CHECK(facts.get<std::string>("run_id") == "run7");
+  CHECK(facts.get<int>("global_rank") == 4);
+  CHECK(facts.get<int>("group_rank") == 2);
+  CHECK(facts.get<std::string>("worker_id") == "70");
+  CHECK(facts.get<std::string>("role") == "trainer");
+  CHECK(facts.get<std::string>("hostname") == "alpha");
+  CHECK(facts.get<std::string>("state") == "START");
+  CHECK(facts.get<int>("total_run_time") == 3);
+  CHECK(facts.get<std::string>("rdzv_backend") == "c10d");
+  CHECK(facts.get<int>("agent_restarts") == 1);
+  CHECK(fixture.Details(0).get<int>("group_world_size") == 3);
+  CHECK(fixture.Details(0).get<std::string>("entry_point") == "train.py");
+}
+
+TEST_CASE("status events: a round is two events, of the wait and of the ranks that came with it") {
+  Fixture fixture(1);
+  fixture.events.RoundFormed(4000, 1250);
+  CHECK(fixture.Seen() == "AGENT:RENDEZVOUS AGENT:ASSIGN_WORKER_RANKS");
+  CHECK(fixture.Facts(0).get<double>("duration_ms") == 1250);
+  CHECK(fixture.Facts(1).get<double>("duration_ms") == 0);
+  CHECK(fixture.Facts(1).get<std::string>("global_rank") == "null");
+  CHECK(fixture.Facts(1).get<int>("agent_restarts") == 1);
+}
+
+TEST_CASE("status events: a wait for a round that did not come is told without ranks") {
+  const JobRecord record(1, 0);
+  std::vector<std::string> lines;
+  StatusEvents events({}, record, [&](const std::string& line) { lines.push_back(line); });
+  events.WaitedInVain(4000, 3000);
+  REQUIRE(lines.size() == 1);
+  const auto json = testing::ParseJson(lines[0]);
+  REQUIRE(json);
+  CHECK(json->get<std::string>("metadata.state") == "RENDEZVOUS");
+  CHECK(json->get<double>("metadata.duration_ms") == 3000);
+  CHECK(json->get<std::string>("metadata.group_rank") == "null");
+}
+
+TEST_CASE("status events: at the end each worker's own, and the agent's") {
+  Fixture fixture(4);
+  fixture.record.WorkerIsGone({.local_rank = 0, .pid = 70, .exit_code = 0}, false);
+  fixture.record.WorkerIsGone({.local_rank = 1, .pid = 71, .exit_code = 137, .signal = 9}, false);
+  fixture.record.WorkerIsGone({.local_rank = 2, .pid = 72, .exit_code = 143, .signal = 15}, true);
+  fixture.record.Does(ExitAgent{137, ExitOwner::kWorker, "rank 5 failed"}, 5000);
+  fixture.events.JobEnded(5000);
+  // The last one's end is not known.
+  CHECK(fixture.Seen() ==
+        "WORKER:SUCCEEDED WORKER:FAILED WORKER:TERMINATED WORKER:TERMINATED AGENT:SUCCEEDED");
+  CHECK(fixture.Details(1).get_child("exit_code").front().second.get_value<int>() == -9);
+  CHECK(fixture.Facts(1).get<std::string>("raw_error") == R"({"message":"<NONE>"})");
+  CHECK(fixture.Facts(2).get<std::string>("raw_error") == "null");
+}
+
+TEST_CASE("status events: a worker that could not become its program has failed") {
+  Fixture fixture(2);
+  fixture.record.WorkerIsGone({.local_rank = 0, .exit_code = 127}, false);
+  fixture.record.WorkerIsGone({.local_rank = 1, .pid = 71, .exit_code = 137, .signal = 9}, true);
+  fixture.record.Does(ExitAgent{127, ExitOwner::kWorker, "spawn rank 4"}, 5000);
+  fixture.events.JobEnded(5000);
+  CHECK(fixture.Seen() == "WORKER:FAILED WORKER:TERMINATED AGENT:SUCCEEDED");
+  CHECK(fixture.Details(0).get_child("exit_code").front().second.get_value<int>() == 127);
+  const auto error = testing::ParseJson(fixture.Facts(0).get<std::string>("raw_error"));
+  REQUIRE(error);
+  CHECK(error->get<std::string>("message") == "<NONE>");
+  CHECK(error->get<std::string>("errorTraits.category") == "system_terminated_error");
+}
+
+TEST_CASE("status events: a worker that was stopped but left an error file has failed with it") {
+  Fixture fixture(1);
+  fixture.record.WorkerIsGone({.local_rank = 0, .pid = 70, .exit_code = 1}, true);
+  rendezvous::FailureReport failure;
+  failure.pid = 70;
+  failure.error = {.message = "boom \xff", .traceback = "here", .unix_time_s = 17};
+  fixture.record.SetFailures({failure});
+  fixture.events.JobEnded(5000);
+  CHECK(fixture.Seen() == "WORKER:FAILED AGENT:SUCCEEDED");
+  const auto error = testing::ParseJson(fixture.Facts(0).get<std::string>("raw_error"));
+  REQUIRE(error);
+  CHECK(error->get<std::string>("message.message") == "boom \xef\xbf\xbd");
+  CHECK(error->get<std::string>("message.extraInfo.py_callstack") == "here");
+  CHECK(error->get<std::string>("message.extraInfo.timestamp") == "17");
+}
+
+TEST_CASE("status events: an end that is ddprun's own is a failure of the agent") {
+  JobRecord record(1, 0);
+  record.Does(ExitAgent{121, ExitOwner::kDdprun, "1 of 2 nodes"}, 10);
+  std::vector<std::string> lines;
+  StatusEvents events({}, record, [&](const std::string& line) { lines.push_back(line); });
+  events.JobEnded(10);
+  REQUIRE(lines.size() == 1);
+  const auto json = testing::ParseJson(lines[0]);
+  REQUIRE(json);
+  CHECK(json->get<std::string>("metadata.state") == "FAILED");
+  CHECK(json->get<std::string>("metadata.raw_error") == "1 of 2 nodes");
+  CHECK(json->get<std::string>("metadata.group_rank") == "null");
+}
+
+TEST_CASE("status events: a timer's line has its own name and details") {
+  Fixture fixture(1);
+  fixture.events.TimerEvent(
+      {.name = "timer expired", .pid = 70, .scope = "a.py#3", .expiration_time = 1.5, .signal = 9},
+      4000);
+  const auto json = testing::ParseJson(fixture.lines.at(0));
+  REQUIRE(json);
+  CHECK(json->get<std::string>("name") == "timer expired");
+  CHECK(json->get<std::string>("source") == "AGENT");
+  CHECK(fixture.Details(0).get<std::string>("scope_id") == "a.py#3");
+  CHECK(fixture.Details(0).get<std::string>("signal") == "9");
+}
+
+}  // namespace
+}  // namespace ddprun::launcher

@@ -1,0 +1,97 @@
+#include "launcher/report/whole_file.h"
+
+#include <doctest/doctest.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "tests/support/files.h"
+#include "tests/support/temp_dir.h"
+
+namespace {
+std::atomic<int> umask_calls = 0;
+}  // namespace
+
+// Stands before the C library's.
+extern "C" mode_t umask(mode_t mask) noexcept {
+  ++umask_calls;
+  return static_cast<mode_t>(syscall(SYS_umask, mask));
+}
+
+namespace ddprun::launcher {
+namespace {
+
+using testing::ReadFile;
+
+size_t FilesIn(const testing::TempDir& dir) {
+  return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(dir.path()), {}));
+}
+
+TEST_CASE("whole file: a new text replaces the old by renaming, and nothing is left beside it") {
+  const testing::TempDir dir;
+  const std::string path = dir.File("report.json");
+  REQUIRE(WriteWholeFile(path, "old").ok());
+  // Who reads the old file meanwhile reads all of it.
+  std::ifstream reader(path);
+  REQUIRE(WriteWholeFile(path, "new").ok());
+  CHECK(std::string(std::istreambuf_iterator<char>(reader), {}) == "old");
+  CHECK(ReadFile(path) == "new");
+  CHECK(FilesIn(dir) == 1);
+  struct stat about {};
+  REQUIRE(stat(path.c_str(), &about) == 0);
+  CHECK((about.st_mode & 0400) != 0);
+}
+
+TEST_CASE("whole file: it is as readable as the umask has it") {
+  const testing::TempDir dir;
+  const mode_t before = umask(027);
+  CHECK(WriteWholeFile(dir.File("report.json"), "text").ok());
+  umask(before);
+  struct stat about {};
+  REQUIRE(stat(dir.File("report.json").c_str(), &about) == 0);
+  CHECK((about.st_mode & 0777) == 0640);
+}
+
+TEST_CASE("whole file: the umask, which all threads share, is left alone") {
+  const testing::TempDir dir;
+  umask_calls = 0;
+  CHECK(WriteWholeFile(dir.File("report.json"), "text").ok());
+  CHECK(umask_calls == 0);
+}
+
+TEST_CASE("whole file: a link stays a link, as a bind-mounted file would") {
+  const testing::TempDir dir;
+  REQUIRE(symlink("target", dir.File("link").c_str()) == 0);
+  REQUIRE(WriteWholeFile(dir.File("link"), "text").ok());
+  CHECK(std::filesystem::is_symlink(dir.File("link")));
+  CHECK(ReadFile(dir.File("target")) == "text");
+}
+
+TEST_CASE("whole file: what cannot be written is named with its path, before and after") {
+  const testing::TempDir dir;
+  const std::string missing = dir.File("no/such/report.json");
+  CHECK(std::string(CheckWritable(missing).message()).find(missing) != std::string::npos);
+  CHECK(std::string(WriteWholeFile(missing, "x").message()).find(missing) != std::string::npos);
+  CHECK_FALSE(CheckWritable(dir.path().string()).ok());
+  REQUIRE(mkfifo(dir.File("fifo").c_str(), 0600) == 0);
+  CHECK(std::string(CheckWritable(dir.File("fifo")).message()).find("expected the path of a") !=
+        std::string::npos);
+  CHECK_FALSE(WriteWholeFile(dir.File("fifo"), "x").ok());
+}
+
+TEST_CASE("whole file: the check leaves nothing behind and touches no text") {
+  const testing::TempDir dir;
+  CHECK(CheckWritable(dir.File("a")).ok());
+  CHECK(FilesIn(dir) == 0);
+  std::ofstream(dir.File("b")) << "kept";
+  CHECK(CheckWritable(dir.File("b")).ok());
+  CHECK(ReadFile(dir.File("b")) == "kept");
+}
+
+}  // namespace
+}  // namespace ddprun::launcher

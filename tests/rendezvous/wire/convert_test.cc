@@ -1,0 +1,154 @@
+#include "rendezvous/wire/convert.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/rendezvous/server/event_log.h"
+
+namespace ddprun::rendezvous {
+namespace {
+
+v1::AgentMessage JoinMessage() {
+  NodeJoined joined;
+  joined.stamp = Stamp{{}, Epoch{7}, Round{3}};
+  joined.node = TestNode("node-1", 2, 4, 4001);
+  joined.node.gpu_ids = {"GPU-0", "GPU-1"};
+  joined.node.local_world_size = 8;
+  joined.is_running = true;
+  const auto message = ToProto(joined, "run-1", Duration{0});
+  REQUIRE(message.ok());
+  return *message;
+}
+
+TEST_CASE("convert: a join survives the wire") {
+  const auto event = FromProto(JoinMessage());
+  REQUIRE(event.ok());
+  const NodeJoined& joined = std::get<NodeJoined>(*event);
+  CHECK(joined.stamp.epoch == Epoch{7});
+  CHECK(joined.stamp.round == Round{3});
+  CHECK(joined.node.id.value == "node-1");
+  CHECK(joined.node.node_rank == -1);
+  CHECK(joined.node.local_world_size == 8);
+  CHECK(joined.node.gpu_ids.size() == 2);
+  CHECK(joined.node.store_port == 4001);
+  CHECK(joined.is_running);
+}
+
+TEST_CASE("convert: a malformed message is refused with the name of its field") {
+  struct Row {
+    const char* field;
+    void (*spoil)(v1::AgentMessage&);
+  };
+  const Row rows[] = {
+      {"kind", [](v1::AgentMessage& m) { m.clear_kind(); }},
+      {"join.node_id", [](v1::AgentMessage& m) { m.mutable_join()->clear_node_id(); }},
+      {"join.host", [](v1::AgentMessage& m) { m.mutable_join()->set_host(std::string(300, 'x')); }},
+      {"join.local_world_size",
+       [](v1::AgentMessage& m) { m.mutable_join()->set_local_world_size(0); }},
+      {"join.local_world_size",
+       [](v1::AgentMessage& m) { m.mutable_join()->set_local_world_size(~0u); }},
+      {"join.node_rank", [](v1::AgentMessage& m) { m.mutable_join()->set_node_rank(-2); }},
+      {"join.store_port", [](v1::AgentMessage& m) { m.mutable_join()->set_store_port(65536); }},
+      {"join.max_nodes", [](v1::AgentMessage& m) { m.mutable_join()->set_max_nodes(0); }},
+      {"join.min_nodes", [](v1::AgentMessage& m) { m.mutable_join()->set_min_nodes(5); }},
+      {"workers_failed.age_us",
+       [](v1::AgentMessage& m) {
+         m.mutable_workers_failed()->mutable_failure()->set_exit_code(1);
+         m.mutable_workers_failed()->set_age_us(~uint64_t{0});
+       }},
+      {"failure.exit_code", [](v1::AgentMessage& m) { m.mutable_workers_failed(); }},
+      {"failure.stderr_tail",
+       [](v1::AgentMessage& m) {
+         m.mutable_workers_failed()->mutable_failure()->set_exit_code(1);
+         m.mutable_workers_failed()->mutable_failure()->set_stderr_tail(std::string(65537, 'x'));
+       }},
+      {"failure.error.message",
+       [](v1::AgentMessage& m) {
+         m.mutable_workers_failed()->mutable_failure()->set_exit_code(1);
+         m.mutable_workers_failed()->mutable_failure()->mutable_error()->set_message(
+             std::string(4097, 'x'));
+       }},
+      {"failure.error.traceback",
+       [](v1::AgentMessage& m) {
+         m.mutable_workers_failed()->mutable_failure()->set_exit_code(1);
+         m.mutable_workers_failed()->mutable_failure()->mutable_error()->set_traceback(
+             std::string(32769, 'x'));
+       }},
+  };
+  for (const Row& row : rows) {
+    v1::AgentMessage message = JoinMessage();
+    row.spoil(message);
+    const auto event = FromProto(message);
+    CHECK_MESSAGE(event.status().code() == absl::StatusCode::kInvalidArgument, row.field);
+    CHECK_MESSAGE(std::string(event.status().message()).find(row.field) == 0,
+                  event.status().ToString());
+  }
+}
+
+TEST_CASE("convert: each kind of message has its own size limit") {
+  v1::AgentMessage join = JoinMessage();
+  for (int i = 0; i < 1000; ++i) join.mutable_join()->add_gpu_ids(std::string(80, 'g'));
+  CHECK(absl::IsResourceExhausted(FromProto(join).status()));
+  // A heartbeat grows by fields that only a newer agent knows: number 100, of 5000 bytes.
+  v1::AgentMessage beat = HeartbeatToProto(Stamp{}, 1);
+  CHECK(FromProto(beat).ok());
+  const std::string unknown = std::string("\xa2\x06\x88\x27", 4) + std::string(5000, 'x');
+  REQUIRE(beat.MergeFromString(unknown));
+  CHECK(absl::IsResourceExhausted(FromProto(beat).status()));
+}
+
+TEST_CASE("convert: a failure's age grows by half the round trip") {
+  WorkersFailed failed;
+  failed.report = TestFailure("a", 3);
+  failed.report.error_file = "/tmp/e.json";
+  failed.report.error = WorkerError{"ValueError: \xff\n", "Traceback\n  line\n", 1738324800};
+  failed.age = std::chrono::milliseconds(10);
+  const auto message = ToProto(failed, "run-1", std::chrono::milliseconds(4));
+  REQUIRE(message.ok());
+  const auto event = FromProto(*message);
+  REQUIRE(event.ok());
+  CHECK(std::get<WorkersFailed>(*event).age == std::chrono::milliseconds(12));
+  CHECK(std::get<WorkersFailed>(*event).report == failed.report);
+}
+
+TEST_CASE("convert: what the coordinator says survives the wire") {
+  const TimePoint now{std::chrono::seconds(100)};
+  Assignment assignment;
+  assignment.epoch = Epoch{9};
+  assignment.round = Round{2};
+  assignment.node_rank = 1;
+  assignment.node_count = 2;
+  assignment.first_rank = 4;
+  assignment.world_size = 8;
+  assignment.role_world_size = 8;
+  assignment.master_addr = "10.0.0.1";
+  assignment.master_port = 4001;
+  Verdict verdict;
+  verdict.exit_code = 137;
+  verdict.reason = "rank 3 was killed";
+  verdict.first_failure = TestFailure("a", 137);
+  const Action actions[] = {
+      Assign{{}, assignment},
+      TellWaiting{{}, "1 of 2 nodes", now + std::chrono::seconds(5)},
+      TellWaiting{{}, "spare", std::nullopt},
+      Drain{{}, Epoch{9}, Round{2}, "a worker failed"},
+      Conclude{{}, Epoch{9}, Round{2}, verdict},
+      Refuse{{}, Refusal::kRankTaken, "rank 1 is taken"},
+  };
+  for (const Action& action : actions) {
+    const auto back = FromProto(ToProto(action, now), now);
+    REQUIRE_MESSAGE(back.ok(), back.status().ToString());
+    CHECK(*back == action);
+  }
+}
+
+TEST_CASE("convert: text is cleaned of control characters and bytes that are no UTF-8") {
+  CHECK(CleanText("plain gr\xc3\xbc\xc3\x9f") == "plain gr\xc3\xbc\xc3\x9f");
+  CHECK(CleanText("a\x1b[31mb\n") == "a\\x1b[31mb\\x0a");
+  CHECK(CleanText("\xff\xc3") == "\\xff\\xc3");
+  CHECK(CleanText("\xc2\x9b") == "\\xc2\\x9b");
+  CHECK(CleanText("\xed\xa0\x80") == "\\xed\\xa0\\x80");
+  CHECK(CleanText(std::string(10000, 'x')).size() == kMaxTextBytes);
+}
+
+}  // namespace
+}  // namespace ddprun::rendezvous
