@@ -65,7 +65,9 @@ class Agent {
   void Do(const StopWorkers& action) { group_.Stop(action.signal, action.grace); }
   void Do(const KillWorkers&) { group_.KillNow(); }
   void Do(const ReportFailure& action);
-  void Do(const ReportFirstSuccess& action) { client_->ReportFirstSuccess(action.round); }
+  void Do(const ReportFirstSuccess& action) {
+    client_->ReportFirstSuccess(action.round, action.rank, action.at);
+  }
   void Do(const ReportSuccess& action) { client_->ReportSucceeded(action.round); }
   void Do(const LeaveJob& action) { client_->Leave(action.reason); }
   void Do(const AckVerdict&) { client_->AckVerdict(); }

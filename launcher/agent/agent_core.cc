@@ -126,7 +126,10 @@ void AgentCore::On(const rendezvous::RendezvousFailed& event) {
 void AgentCore::On(const WorkerEnded& event) {
   if (state_ != State::kRunning) return;  // after our own stop ends are consequences
   if (event.end.exit_code == 0) {
-    if (++succeeded_count_ == 1) actions_.push_back(ReportFirstSuccess{assignment_.round});
+    if (++succeeded_count_ == 1) {
+      actions_.push_back(ReportFirstSuccess{
+          assignment_.round, assignment_.first_rank + event.end.local_rank, event.at});
+    }
     if (succeeded_count_ == policy_.local_world_size) Succeed();
     return;
   }

@@ -96,6 +96,8 @@ struct ReportFailure {
 };
 struct ReportFirstSuccess {
   Round round;
+  int rank = 0;  // the worker that exited 0
+  TimePoint at;
 };
 struct ReportSuccess {
   Round round;

@@ -22,6 +22,7 @@ rendezvous::Policy RendezvousPolicyOf(const LaunchConfig& config) {
   policy.max_restarts = config.max_restarts;
   policy.last_call = config.rendezvous_options.last_call;
   policy.join_timeout = config.rendezvous_options.join_timeout;
+  policy.orphan_timeout = config.rendezvous_options.orphan_timeout;
   if (config.rendezvous_options.evict_after) {
     policy.evict_after = *config.rendezvous_options.evict_after;
   }
@@ -42,8 +43,6 @@ rendezvous::NodeInfo NodeInfoOf(const LaunchConfig& config) {
   node.local_world_size = config.workers_per_node;
   node.role = config.role;
   node.node_rank = config.node_rank.value_or(-1);
-  node.min_nodes = config.nodes.min;
-  node.max_nodes = config.nodes.max;
   return node;
 }
 

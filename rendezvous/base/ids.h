@@ -20,6 +20,16 @@ struct Round {
   friend auto operator<=>(const Round&, const Round&) = default;
 };
 
+// One job, from its first round to its verdict: 128 random bits, drawn by its first coordinator and
+// kept by those that are started again for it. 0: none known yet. Epochs and rounds of two
+// instances say nothing about each other.
+struct JobInstance {
+  uint64_t high = 0;
+  uint64_t low = 0;
+  bool is_known() const { return high != 0 || low != 0; }
+  friend auto operator<=>(const JobInstance&, const JobInstance&) = default;
+};
+
 // One connection between an agent and the coordinator, numbered by the coordinator's driver and
 // never used twice within one epoch.
 struct SessionId {

@@ -16,8 +16,12 @@ void AgentRecord::Join(const NodeInfo& node) {
   if (!is_failure_unanswered) DropFactsBefore(facts_.size());
   is_waiting_ = true;
   last_join_ = facts_.size();
-  Add(NodeJoined{
-      .stamp = {}, .node = node, .is_running = false, .source_addr = {}, .accepted_addr = {}});
+  Add(NodeJoined{.stamp = {},
+                 .node = node,
+                 .policy = policy_,
+                 .held = {},
+                 .source_addr = {},
+                 .accepted_addr = {}});
 }
 
 void AgentRecord::ReportFailed(Round round, const FailureReport& report, TimePoint at) {
@@ -26,8 +30,8 @@ void AgentRecord::ReportFailed(Round round, const FailureReport& report, TimePoi
   Add(WorkersFailed{.stamp = {}, .report = report}, at);
 }
 
-void AgentRecord::ReportFirstSuccess(Round round) {
-  if (IsOfThisRound(round)) Add(FirstWorkerSucceeded{});
+void AgentRecord::ReportFirstSuccess(Round round, int rank, TimePoint at) {
+  if (IsOfThisRound(round)) Add(FirstWorkerSucceeded{.stamp = {}, .rank = rank}, at);
 }
 
 void AgentRecord::ReportSucceeded(Round round) {
@@ -60,13 +64,12 @@ std::optional<Event> AgentRecord::NextToSay(TimePoint now) {
   Event event = fact.event;
   // A join that another one follows was granted a place: its workers lived then.
   if (auto* joined = std::get_if<NodeJoined>(&event)) {
-    joined->is_running = is_assigned() || index < last_join_;
+    if (is_assigned() || index < last_join_) joined->held = assignment_;
   }
-  if (auto* failed = std::get_if<WorkersFailed>(&event)) {
-    failed->age = std::max(Duration{0}, Duration(now - fact.at));
-  }
+  const Duration age = std::max(Duration{0}, Duration(now - fact.at));
   std::visit(
-      [this](auto& any) {
+      [this, age](auto& any) {
+        if constexpr (requires { any.age; }) any.age = age;
         if constexpr (requires { any.stamp; }) any.stamp = stamp();
       },
       event);
@@ -80,17 +83,17 @@ std::optional<RendezvousEvent> AgentRecord::HearWaiting(const TellWaiting& actio
 
 std::optional<RendezvousEvent> AgentRecord::HearAssign(const Assign& action) {
   const Assignment& assignment = action.assignment;
-  const bool is_newer = std::tie(assignment.epoch, assignment.round) > std::tie(epoch_, round_);
+  const bool is_newer =
+      std::tie(assignment.epoch, assignment.round) > std::tie(assignment_.epoch, assignment_.round);
   if (!is_waiting_ || !is_newer) return std::nullopt;
-  epoch_ = assignment.epoch;
-  round_ = assignment.round;
+  assignment_ = assignment;
   is_waiting_ = false;
   is_drained_ = false;
   DropFactsBefore(last_join_);
   return Assigned{assignment};
 }
 
-std::optional<RendezvousEvent> AgentRecord::Hear(const Action& action) {
+std::optional<RendezvousEvent> AgentRecord::Hear(const JobInstance&, const Action& action) {
   if (is_over_) return std::nullopt;
   struct Visitor {
     AgentRecord& record;
@@ -101,15 +104,16 @@ std::optional<RendezvousEvent> AgentRecord::Hear(const Action& action) {
       return record.HearAssign(assign);
     }
     std::optional<RendezvousEvent> operator()(const Drain& drain) {
-      if (drain.epoch < record.epoch_ || drain.round != record.round_) return std::nullopt;
+      if (drain.epoch < record.assignment_.epoch || drain.round != record.assignment_.round)
+        return std::nullopt;
       if (record.is_waiting_) record.DropFactsBefore(record.last_join_);  // the failure has arrived
-      if (record.round_.value == 0) return std::nullopt;
+      if (record.assignment_.round.value == 0) return std::nullopt;
       // Also when the agent has joined again before it heard: this is where the reason stands.
       if (std::exchange(record.is_drained_, true)) return std::nullopt;  // told again
       return Drained{drain.round, drain.reason};
     }
     std::optional<RendezvousEvent> operator()(const Conclude& conclude) {
-      if (conclude.epoch < record.epoch_) return std::nullopt;
+      if (conclude.epoch < record.assignment_.epoch) return std::nullopt;
       record.is_over_ = true;
       return Concluded{conclude.verdict};
     }

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "rendezvous/base/ids.h"
@@ -26,10 +27,12 @@ class AgentRecord {
   // Failure reports kept for one round; later ones are consequences of these.
   static constexpr size_t kMaxFailures = 64;
 
+  explicit AgentRecord(Policy policy) : policy_(std::move(policy)) {}
+
   // The commands of RendezvousClient. What concerns another round than the adopted one is dropped.
   void Join(const NodeInfo& node);
   void ReportFailed(Round round, const FailureReport& report, TimePoint at);
-  void ReportFirstSuccess(Round round);
+  void ReportFirstSuccess(Round round, int rank, TimePoint at);
   void ReportSucceeded(Round round);
   void Leave(const std::string& reason);
   void AckVerdict();
@@ -42,24 +45,27 @@ class AgentRecord {
   bool has_unsaid() const { return said_ < facts_.size(); }
   // The coordinator said `action`. What the agent must hear of it; nullopt: nothing, it is stale,
   // a repetition, or of no concern.
-  std::optional<RendezvousEvent> Hear(const Action& action);
+  // `instance` is the job's by the coordinator's word.
+  std::optional<RendezvousEvent> Hear(const JobInstance& instance, const Action& action);
 
   // The newest epoch and round adopted.
-  Stamp stamp() const { return Stamp{{}, epoch_, round_}; }
+  Stamp stamp() const {
+    return Stamp{{}, assignment_.epoch, assignment_.round, assignment_.instance};
+  }
   // Workers of the adopted round may live here.
-  bool is_assigned() const { return !is_waiting_ && round_.value != 0; }
+  bool is_assigned() const { return !is_waiting_ && assignment_.round.value != 0; }
   // The verdict or a refusal came: nothing more will be heard.
   bool is_over() const { return is_over_; }
 
  private:
   struct Fact {
     Event event;
-    TimePoint at{};  // of a failure
+    TimePoint at{};  // when it happened, of what has an age
   };
   // Forgets facts_[0, first).
   void DropFactsBefore(size_t first);
   void Add(Event event, TimePoint at = TimePoint{});
-  bool IsOfThisRound(Round round) const { return is_assigned() && round == round_; }
+  bool IsOfThisRound(Round round) const { return is_assigned() && round == assignment_.round; }
   std::optional<RendezvousEvent> HearWaiting(const TellWaiting& action);
   std::optional<RendezvousEvent> HearAssign(const Assign& action);
 
@@ -68,8 +74,8 @@ class AgentRecord {
   size_t last_join_ = 0;  // index of the newest join
   size_t failures_ = 0;
 
-  Epoch epoch_;
-  Round round_;
+  const Policy policy_;
+  Assignment assignment_;  // the newest adopted; its round is 0 until there is one
   bool is_waiting_ = false;
   bool is_drained_ = false;  // the adopted round
   bool is_over_ = false;

@@ -35,7 +35,8 @@ GrpcClientLoop::GrpcClientLoop(GrpcClientOptions options, RendezvousClient::Even
     : options_(std::move(options)),
       handler_(std::move(handler)),
       random_(std::random_device{}()),
-      without_contact_since_(SteadyNow()) {
+      without_contact_since_(SteadyNow()),
+      record_(options_.policy) {
   PrepareGrpc();
   thread_ = std::thread([this] { Run(); });
 }
@@ -99,7 +100,8 @@ GrpcClientLoop::Step GrpcClientLoop::JudgeAttempt(const SeekResult& result) {
   if (is_assigned()) return Step::kGoOn;
   if (const std::optional<std::string> trouble = FinalTrouble(result)) return Fail(*trouble);
   if (SteadyNow() >= GiveUpAt()) {
-    const auto limit = std::chrono::duration_cast<std::chrono::seconds>(options_.join_timeout);
+    const auto limit =
+        std::chrono::duration_cast<std::chrono::seconds>(options_.policy.join_timeout);
     return Fail(absl::StrCat("no coordinator answered at ",
                              PlaceText(options_.endpoint, result.address), " within ",
                              limit.count(), " s; last try: ", result.probe.text));
@@ -158,7 +160,7 @@ GrpcClientLoop::Step GrpcClientLoop::Fail(const std::string& message) {
 
 TimePoint GrpcClientLoop::GiveUpAt() const {
   const std::lock_guard lock(mutex_);
-  return std::max(without_contact_since_, joined_at_) + options_.join_timeout;
+  return std::max(without_contact_since_, joined_at_) + options_.policy.join_timeout;
 }
 
 bool GrpcClientLoop::is_assigned() const {

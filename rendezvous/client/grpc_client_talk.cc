@@ -101,7 +101,7 @@ GrpcClientLoop::Step GrpcClientLoop::Hear(const v1::CoordinatorMessage& message)
   std::optional<RendezvousEvent> event;
   {
     const std::lock_guard lock(mutex_);
-    event = record_.Hear(*action);
+    event = record_.Hear(InstanceOf(message), *action);
   }
   if (!event) return Step::kGoOn;
   const bool is_final = std::holds_alternative<RendezvousFailed>(*event);
@@ -133,7 +133,7 @@ GrpcClientLoop::Step GrpcClientLoop::Speak(AttachCall& call) {
     // The shortest one: the others also waited in some queue.
     const auto trip = std::min_element(round_trips_.begin(), round_trips_.end());
     absl::StatusOr<v1::AgentMessage> message =
-        ToProto(*event, options_.endpoint.run_id, trip == round_trips_.end() ? Duration{0} : *trip);
+        ToProto(*event, trip == round_trips_.end() ? Duration{0} : *trip);
     if (!message.ok()) return Fail(std::string(message.status().message()));
     call.Write(*std::move(message));
   } else if (flush_by) {

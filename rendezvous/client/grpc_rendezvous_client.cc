@@ -16,8 +16,8 @@ class GrpcRendezvousClient final : public RendezvousClient {
   void ReportFailed(Round round, const FailureReport& report, TimePoint at) override {
     loop_.Say([&](AgentRecord& record) { record.ReportFailed(round, report, at); });
   }
-  void ReportFirstSuccess(Round round) override {
-    loop_.Say([&](AgentRecord& record) { record.ReportFirstSuccess(round); });
+  void ReportFirstSuccess(Round round, int rank, TimePoint at) override {
+    loop_.Say([&](AgentRecord& record) { record.ReportFirstSuccess(round, rank, at); });
   }
   void ReportSucceeded(Round round) override {
     loop_.Say([&](AgentRecord& record) { record.ReportSucceeded(round); });

@@ -14,9 +14,10 @@ namespace ddprun::rendezvous {
 
 struct GrpcClientOptions {
   Endpoint endpoint;
-  // How long an agent without workers goes on without a coordinator, from its last contact or its
-  // last Join, whichever is later. An agent with workers goes on without end.
-  Duration join_timeout = std::chrono::seconds(600);
+  // As this node was started. Its join_timeout is how long an agent without workers goes on without
+  // a coordinator, from its last contact or its last Join, whichever is later. An agent with
+  // workers goes on without end.
+  Policy policy;
   Resolver resolver = ResolveName;
 };
 

@@ -69,7 +69,9 @@ class RendezvousClient {
   virtual void Join(const NodeInfo& node) = 0;
   // A worker of `round` failed `at` (this machine's monotonic clock).
   virtual void ReportFailed(Round round, const FailureReport& report, TimePoint at) = 0;
-  virtual void ReportFirstSuccess(Round round) = 0;
+  // The first worker of `round` on this node that exited 0 was `rank`, `at` this machine's
+  // monotonic clock.
+  virtual void ReportFirstSuccess(Round round, int rank, TimePoint at) = 0;
   virtual void ReportSucceeded(Round round) = 0;
   // This node goes; the job stays. Sent best effort; the client may be destroyed after
   // FlushAndStop.

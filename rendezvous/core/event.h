@@ -2,6 +2,7 @@
 #ifndef DDPRUN_RENDEZVOUS_CORE_EVENT_H_
 #define DDPRUN_RENDEZVOUS_CORE_EVENT_H_
 
+#include <optional>
 #include <string>
 #include <variant>
 
@@ -11,19 +12,23 @@
 
 namespace ddprun::rendezvous {
 
-// Every message of an agent carries the newest epoch and round that agent has adopted.
+// Every message of an agent carries the job's instance as far as the agent knows it, and the newest
+// epoch and round of it that the agent has adopted.
 struct Stamp {
   SessionId session;
   Epoch epoch;
   Round round;
+  JobInstance instance;
 };
 
-// A node is here. With is_running it is re-attaching after a broken session: its workers of
-// `stamp.round` live on. Without, no worker of an earlier round lives on the node.
+// A node is here. With `held` it is re-attaching after a broken session: its workers of that
+// assignment, whose epoch and round are the stamp's, live on. Without, no worker of an earlier
+// round lives on the node.
 struct NodeJoined {
   Stamp stamp;
   NodeInfo node;
-  bool is_running = false;
+  Policy policy;  // as this node was started
+  std::optional<Assignment> held;
   std::string source_addr;    // address the session came from; empty: in this very process
   std::string accepted_addr;  // local address it was accepted on; empty likewise
 };
@@ -45,6 +50,8 @@ struct WorkersFailed {
 // The first worker of the node exited 0: from here on joins open no round.
 struct FirstWorkerSucceeded {
   Stamp stamp;
+  int rank = 0;     // of that worker
+  Duration age{0};  // as in WorkersFailed
 };
 // All workers of the node exited 0.
 struct WorkersSucceeded {

@@ -146,7 +146,7 @@ void InvariantChecker::Hear(const Event& event) {
     NodeNotes& notes = nodes_[joined->node.id];
     notes.source_addr = joined->source_addr;
     notes.local_world_size = joined->node.local_world_size;
-    if (!joined->is_running) notes.has_workers = false;
+    if (!joined->held) notes.has_workers = false;
   }
   if (const auto* done = std::get_if<WorkersSucceeded>(&event)) {
     const auto round = rounds_.find({done->stamp.epoch, done->stamp.round});

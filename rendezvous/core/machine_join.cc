@@ -53,7 +53,7 @@ void State::OnJoined(TimePoint now, const NodeJoined& event) {
   gone.erase(event.node.id);
   needs_quorum = true;
   has_newcomer = true;
-  if (event.is_running) {
+  if (event.held) {
     AdoptRunning(now, event.stamp, member);
   } else {
     AdoptWaiting(now, event.stamp, member);
@@ -68,12 +68,12 @@ std::optional<Refuse> State::CheckAdmission(const NodeJoined& event) const {
     return MakeRefusal(event, Refusal::kStale,
                        absl::StrCat("this session already serves node ", NodeName(holder->info)));
   }
-  if (node.min_nodes != policy.min_nodes || node.max_nodes != policy.max_nodes) {
+  if (event.policy.min_nodes != policy.min_nodes || event.policy.max_nodes != policy.max_nodes) {
     return MakeRefusal(
         event, Refusal::kPolicyMismatch,
         absl::StrCat("node ", NodeName(node), " was started with ",
-                     NnodesText(node.min_nodes, node.max_nodes), ", the coordinator with ",
-                     NnodesText(policy.min_nodes, policy.max_nodes),
+                     NnodesText(event.policy.min_nodes, event.policy.max_nodes),
+                     ", the coordinator with ", NnodesText(policy.min_nodes, policy.max_nodes),
                      ": all nodes need the same --nnodes"));
   }
   if (node.local_world_size < 1 || node.local_world_size > kMaxLocalWorldSize) {
@@ -85,7 +85,7 @@ std::optional<Refuse> State::CheckAdmission(const NodeJoined& event) const {
   const bool leaves_no_successor =
       stamp.epoch.value == std::numeric_limits<uint64_t>::max() ||
       (stamp.epoch > epoch && stamp.round.value == std::numeric_limits<uint64_t>::max());
-  if (is_from_future || leaves_no_successor || (event.is_running && stamp.round == Round{})) {
+  if (is_from_future || leaves_no_successor || (event.held && stamp.round == Round{})) {
     return MakeRefusal(
         event, Refusal::kStale,
         absl::StrCat("node ", NodeName(node), " claims round ", stamp.round.value, " of epoch ",

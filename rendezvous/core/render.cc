@@ -28,7 +28,7 @@ struct EventRenderer {
     const NodeInfo& node = e.node;
     return absl::StrCat("join ", StampText(e.stamp), " node=", node.id.value, " host=", node.host,
                         " from=", e.source_addr.empty() ? "here" : e.source_addr,
-                        " workers=", node.local_world_size, e.is_running ? " running" : "",
+                        " workers=", node.local_world_size, e.held ? " running" : "",
                         node.node_rank < 0 ? "" : absl::StrCat(" node_rank=", node.node_rank),
                         node.is_endpoint_node ? " endpoint" : "");
   }

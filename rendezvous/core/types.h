@@ -13,7 +13,8 @@
 
 namespace ddprun::rendezvous {
 
-// How many nodes form a round, and how long each wait lasts. Fixed for the life of a coordinator.
+// How many nodes form a round, and how long each wait lasts. Each node says its own when it joins;
+// a coordinator that was given none takes the first one's.
 struct Policy {
   std::string run_id;
   int min_nodes = 1;
@@ -25,6 +26,8 @@ struct Policy {
   Duration join_timeout = std::chrono::seconds(600);
   // From the last word heard of a node until it is taken out of the job.
   Duration evict_after = std::chrono::seconds(10);
+  // How long a coordinator that hears none of its members waits for them.
+  Duration orphan_timeout = std::chrono::seconds(600);
   // From the first failure report until the first cause is named.
   Duration first_cause_window = std::chrono::milliseconds(200);
   // How long the coordinator waits for acknowledgements of the verdict.
@@ -44,16 +47,14 @@ struct NodeInfo {
   std::string advertised_addr;  // --local_addr; empty: the coordinator uses what it saw
   int local_world_size = 1;     // workers on this node, >= 1
   std::string role = "default";
-  std::vector<std::string> gpu_ids;
   int node_rank = -1;             // --node_rank; -1: not given
   uint16_t store_port = 0;        // where this agent's worker store of the next round listens
   bool is_endpoint_node = false;  // hosts the coordinator: gets rank 0
-  int min_nodes = 1;              // the agent's own --nnodes, compared with the coordinator's
-  int max_nodes = 1;
 };
 
 // What an agent needs to start its workers. O(1) in the number of nodes.
 struct Assignment {
+  JobInstance instance;
   Epoch epoch;
   Round round;
   int node_rank = 0;   // GROUP_RANK
@@ -68,6 +69,9 @@ struct Assignment {
   int max_restarts = 0;
   // The coordinator lives in a member's agent: where that process is gone, its ranks are too.
   bool coordinator_is_member = true;
+  // One sentence for the user: why this round is smaller than the one before. Empty: nothing to
+  // say.
+  std::string note;
   friend bool operator==(const Assignment&, const Assignment&) = default;
 };
 
@@ -99,6 +103,8 @@ struct FailureReport {
   int64_t unix_time_ms = 0;          // for the report only, never compared
   std::string error_file;            // on its node; "": it wrote none
   std::optional<WorkerError> error;  // what stands in it, where that could be read
+  // The worker says that it ended because this rank had left: its end is no cause.
+  std::optional<int> left_peer;
   friend bool operator==(const FailureReport&, const FailureReport&) = default;
 };
 

@@ -53,8 +53,8 @@ class ConnectingClient final : public RendezvousClient {
   void ReportFailed(Round round, const FailureReport& report, TimePoint at) override {
     Pass([=](RendezvousClient& client) { client.ReportFailed(round, report, at); });
   }
-  void ReportFirstSuccess(Round round) override {
-    Pass([=](RendezvousClient& client) { client.ReportFirstSuccess(round); });
+  void ReportFirstSuccess(Round round, int rank, TimePoint at) override {
+    Pass([=](RendezvousClient& client) { client.ReportFirstSuccess(round, rank, at); });
   }
   void ReportSucceeded(Round round) override {
     Pass([=](RendezvousClient& client) { client.ReportSucceeded(round); });
@@ -135,9 +135,8 @@ class ConnectingClient final : public RendezvousClient {
   }
 
   void BeClient() {
-    Adopt(StartGrpcClient(
-        GrpcClientOptions{.endpoint = endpoint_, .join_timeout = options_.policy.join_timeout},
-        handler_));
+    Adopt(StartGrpcClient(GrpcClientOptions{.endpoint = endpoint_, .policy = options_.policy},
+                          handler_));
   }
 
   // Whether the endpoint's addresses are ours; nullopt: it ended without an answer.

@@ -27,6 +27,7 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(Options options)
   auto coordinator = std::unique_ptr<Coordinator>(new Coordinator);
   coordinator->run_dir_ = std::move(options.run_dir);
   const std::string run_id = options.policy.run_id;
+  coordinator->policy_ = options.policy;
   coordinator->loop_ = std::make_shared<CoordinatorLoop>(std::move(options.policy), *epoch,
                                                          std::move(options.log_step));
   if (options.listen) {
@@ -45,7 +46,7 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(Options options)
 Coordinator::~Coordinator() { Stop(); }
 
 std::unique_ptr<RendezvousClient> Coordinator::AttachLocal(RendezvousClient::EventHandler handler) {
-  return AttachLocalSession(loop_, std::move(handler));
+  return AttachLocalSession(loop_, policy_, std::move(handler));
 }
 
 bool Coordinator::WaitFinished(Duration timeout) { return loop_->WaitFinished(timeout); }

@@ -72,6 +72,7 @@ class Coordinator {
   std::unique_ptr<Frontend> frontend_;
   uint16_t port_ = 0;  // after Stop
   std::string run_dir_;
+  Policy policy_;
 };
 
 }  // namespace ddprun::rendezvous

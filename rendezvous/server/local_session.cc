@@ -14,8 +14,8 @@ namespace {
 // Shared by the client, whose destructor silences it, and the driver, which may still hold it then.
 class LocalSession final : public Session {
  public:
-  LocalSession(std::shared_ptr<Inbox> inbox, RendezvousClient::EventHandler handler)
-      : inbox_(std::move(inbox)), handler_(std::move(handler)) {}
+  LocalSession(std::shared_ptr<Inbox> inbox, Policy policy, RendezvousClient::EventHandler handler)
+      : inbox_(std::move(inbox)), handler_(std::move(handler)), record_(std::move(policy)) {}
 
   // Returns false when the coordinator takes no session any more.
   bool Attach(std::shared_ptr<Session> self) {
@@ -24,10 +24,10 @@ class LocalSession final : public Session {
     return id.has_value();
   }
 
-  void Send(TimePoint, const Stamp&, const Action& action) override {
+  void Send(TimePoint, const Stamp& current, const Action& action) override {
     const std::lock_guard lock(mutex_);
     if (is_silent_) return;
-    std::optional<RendezvousEvent> event = record_.Hear(action);
+    std::optional<RendezvousEvent> event = record_.Hear(current.instance, action);
     // Under the lock, so that no event comes after Silence: the handler only posts.
     if (event) handler_(*std::move(event));
   }
@@ -99,8 +99,8 @@ class LocalSession final : public Session {
 
 class LocalClient final : public RendezvousClient {
  public:
-  LocalClient(std::shared_ptr<Inbox> inbox, EventHandler handler)
-      : session_(std::make_shared<LocalSession>(std::move(inbox), handler)) {
+  LocalClient(std::shared_ptr<Inbox> inbox, Policy policy, EventHandler handler)
+      : session_(std::make_shared<LocalSession>(std::move(inbox), std::move(policy), handler)) {
     if (session_->Attach(session_)) return;
     handler(RendezvousFailed{"the coordinator of this process has stopped"});
   }
@@ -112,8 +112,8 @@ class LocalClient final : public RendezvousClient {
   void ReportFailed(Round round, const FailureReport& report, TimePoint at) override {
     session_->Say([&](AgentRecord& record) { record.ReportFailed(round, report, at); });
   }
-  void ReportFirstSuccess(Round round) override {
-    session_->Say([&](AgentRecord& record) { record.ReportFirstSuccess(round); });
+  void ReportFirstSuccess(Round round, int rank, TimePoint at) override {
+    session_->Say([&](AgentRecord& record) { record.ReportFirstSuccess(round, rank, at); });
   }
   void ReportSucceeded(Round round) override {
     session_->Say([&](AgentRecord& record) { record.ReportSucceeded(round); });
@@ -135,9 +135,9 @@ class LocalClient final : public RendezvousClient {
 
 }  // namespace
 
-std::unique_ptr<RendezvousClient> AttachLocalSession(std::shared_ptr<Inbox> inbox,
+std::unique_ptr<RendezvousClient> AttachLocalSession(std::shared_ptr<Inbox> inbox, Policy policy,
                                                      RendezvousClient::EventHandler handler) {
-  return std::make_unique<LocalClient>(std::move(inbox), std::move(handler));
+  return std::make_unique<LocalClient>(std::move(inbox), std::move(policy), std::move(handler));
 }
 
 }  // namespace ddprun::rendezvous

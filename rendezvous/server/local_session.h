@@ -9,8 +9,9 @@
 
 namespace ddprun::rendezvous {
 
-// A client of the coordinator behind `inbox`, heard on that coordinator's thread.
-std::unique_ptr<RendezvousClient> AttachLocalSession(std::shared_ptr<Inbox> inbox,
+// A client of the coordinator behind `inbox`, for a node started with `policy`, heard on that
+// coordinator's thread.
+std::unique_ptr<RendezvousClient> AttachLocalSession(std::shared_ptr<Inbox> inbox, Policy policy,
                                                      RendezvousClient::EventHandler handler);
 
 }  // namespace ddprun::rendezvous

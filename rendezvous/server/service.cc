@@ -92,15 +92,14 @@ class AttachStream final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::
 
   // From the driver's thread.
   void Send(TimePoint now, const Stamp& current, const Action& action) override {
-    v1::CoordinatorMessage message = ToProto(action, now);
-    if (message.epoch() == 0) SetStamp(message, current);
-    Push(std::move(message));
+    Push(ToProto(action, current, now));
   }
 
   void Processed(const Stamp& current, const Event& event) override {
     if (std::holds_alternative<HeartbeatReceived>(event)) {
       v1::CoordinatorMessage reply;
-      SetStamp(reply, current);
+      reply.set_epoch(current.epoch.value);
+      reply.set_round(current.round.value);
       // The next message is read only below, so this is still the heartbeat.
       reply.mutable_heartbeat_reply()->set_sequence(incoming_.heartbeat().sequence());
       Push(std::move(reply));
@@ -129,11 +128,6 @@ class AttachStream final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::
   }
 
  private:
-  static void SetStamp(v1::CoordinatorMessage& message, const Stamp& stamp) {
-    message.set_epoch(stamp.epoch.value);
-    message.set_round(stamp.round.value);
-  }
-
   bool NoteArrival(const Event& event) {
     const std::lock_guard lock(mutex_);
     has_joined_ = has_joined_ || std::holds_alternative<NodeJoined>(event);
@@ -144,7 +138,8 @@ class AttachStream final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::
     const std::string message =
         absl::StrCat("this coordinator serves the run \"", run_id_, "\", not \"",
                      CleanText(incoming_.join().run_id()), "\"");
-    v1::CoordinatorMessage refusal = ToProto(Refuse{id_, Refusal::kWrongRun, message}, TimePoint{});
+    v1::CoordinatorMessage refusal =
+        ToProto(Refuse{id_, Refusal::kWrongRun, message}, Stamp{}, TimePoint{});
     const std::lock_guard lock(mutex_);
     outgoing_.push_back(std::move(refusal));
     finishes_politely_ = true;

@@ -35,6 +35,7 @@ void FailureToProto(const FailureReport& report, v1::Failure& out) {
   out.set_stderr_tail(tail.substr(tail.size() - std::min(tail.size(), kMaxStderrTailBytes)));
   out.set_unix_time_ms(report.unix_time_ms);
   out.set_error_file(CleanText(report.error_file));
+  if (report.left_peer) out.set_left_peer(*report.left_peer);
   if (!report.error) return;
   v1::WorkerError& error = *out.mutable_error();
   error.set_message(report.error->message.substr(0, kMaxErrorMessageBytes));
@@ -62,6 +63,9 @@ FailureReport FailureFromProto(const v1::Failure& in, CheckedFields& check) {
   report.unix_time_ms =
       check.Range("failure.unix_time_ms", in.unix_time_ms(), 0, kMaxUnixTime * 1000);
   report.error_file = check.Text("failure.error_file", in.error_file(), 0, kMaxTextBytes);
+  if (in.has_left_peer()) {
+    report.left_peer = check.Range("failure.left_peer", in.left_peer(), 0, kMaxRank);
+  }
   if (!in.has_error()) return report;
   check.Size("failure.error.message", in.error().message().size(), kMaxErrorMessageBytes);
   check.Size("failure.error.traceback", in.error().traceback().size(), kMaxTracebackBytes);
@@ -72,20 +76,102 @@ FailureReport FailureFromProto(const v1::Failure& in, CheckedFields& check) {
   return report;
 }
 
-void JoinToProto(const NodeJoined& joined, const std::string& run_id, v1::Join& out) {
+void AssignmentToProto(const Assignment& in, v1::Assignment& out) {
+  out.set_node_rank(in.node_rank);
+  out.set_node_count(in.node_count);
+  out.set_first_rank(in.first_rank);
+  out.set_world_size(in.world_size);
+  out.set_role_first_rank(in.role_first_rank);
+  out.set_role_world_size(in.role_world_size);
+  out.set_master_addr(in.master_addr);
+  out.set_master_port(in.master_port);
+  out.set_restart_count(in.restart_count);
+  out.set_max_restarts(in.max_restarts);
+  out.set_coordinator_is_member(in.coordinator_is_member);
+  out.set_note(CleanText(in.note));
+}
+
+Assignment AssignmentFromProto(const v1::Assignment& in, CheckedFields& check) {
+  Assignment out;
+  out.node_count = check.Range("assignment.node_count", in.node_count(), 1, kMaxRank);
+  out.node_rank = check.Range("assignment.node_rank", in.node_rank(), 0, out.node_count - 1);
+  out.world_size = check.Range("assignment.world_size", in.world_size(), 1, kMaxRank);
+  out.first_rank = check.Range("assignment.first_rank", in.first_rank(), 0, out.world_size - 1);
+  out.role_world_size =
+      check.Range("assignment.role_world_size", in.role_world_size(), 1, out.world_size);
+  out.role_first_rank =
+      check.Range("assignment.role_first_rank", in.role_first_rank(), 0, out.role_world_size - 1);
+  out.master_addr = check.Text("assignment.master_addr", in.master_addr(), 1, 256);
+  out.master_port =
+      static_cast<uint16_t>(check.Range("assignment.master_port", in.master_port(), 1, 65535));
+  out.restart_count = check.Range("assignment.restart_count", in.restart_count(), 0, kMaxRank);
+  out.max_restarts =
+      check.Range("assignment.max_restarts", in.max_restarts(), 0, std::numeric_limits<int>::max());
+  out.coordinator_is_member = in.coordinator_is_member();
+  out.note = check.Text("assignment.note", in.note(), 0, kMaxTextBytes);
+  return out;
+}
+
+template <typename Message>
+void StampToProto(const Stamp& stamp, Message& out) {
+  out.set_epoch(stamp.epoch.value);
+  out.set_round(stamp.round.value);
+  out.set_instance_high(stamp.instance.high);
+  out.set_instance_low(stamp.instance.low);
+}
+
+uint64_t MillisecondsOf(Duration duration) {
+  return static_cast<uint64_t>(std::max<int64_t>(0, duration_cast<milliseconds>(duration).count()));
+}
+
+void PolicyToProto(const Policy& policy, v1::JobPolicy& out) {
+  out.set_min_nodes(policy.min_nodes);
+  out.set_max_nodes(policy.max_nodes);
+  out.set_max_restarts(policy.max_restarts);
+  out.set_last_call_ms(MillisecondsOf(policy.last_call));
+  out.set_join_timeout_ms(MillisecondsOf(policy.join_timeout));
+  out.set_evict_after_ms(MillisecondsOf(policy.evict_after));
+  out.set_orphan_timeout_ms(MillisecondsOf(policy.orphan_timeout));
+  out.set_is_static(policy.is_static);
+  out.set_static_master_addr(CleanText(policy.static_master_addr));
+  out.set_static_master_port(policy.static_master_port);
+}
+
+Policy PolicyFromProto(const v1::JobPolicy& in, CheckedFields& check) {
+  // A hundred days, so that no sum of times overflows.
+  constexpr int64_t kMaxWaitMs = 8'640'000'000;
+  const auto wait = [&check](const char* field, uint64_t value, int64_t least) {
+    return milliseconds(check.Range(field, value, least, kMaxWaitMs));
+  };
+  Policy policy;
+  policy.max_nodes = check.Range("policy.max_nodes", in.max_nodes(), 1, kMaxRank);
+  policy.min_nodes = check.Range("policy.min_nodes", in.min_nodes(), 1, policy.max_nodes);
+  policy.max_restarts =
+      check.Range("policy.max_restarts", in.max_restarts(), 0, std::numeric_limits<int>::max());
+  policy.last_call = wait("policy.last_call_ms", in.last_call_ms(), 0);
+  policy.join_timeout = wait("policy.join_timeout_ms", in.join_timeout_ms(), 1);
+  policy.evict_after = wait("policy.evict_after_ms", in.evict_after_ms(), 1);
+  policy.orphan_timeout = wait("policy.orphan_timeout_ms", in.orphan_timeout_ms(), 1);
+  policy.is_static = in.is_static();
+  policy.static_master_addr =
+      check.Text("policy.static_master_addr", in.static_master_addr(), 0, 256);
+  policy.static_master_port = static_cast<uint16_t>(
+      check.Range("policy.static_master_port", in.static_master_port(), 0, 65535));
+  return policy;
+}
+
+void JoinToProto(const NodeJoined& joined, v1::Join& out) {
   const NodeInfo& node = joined.node;
-  out.set_run_id(CleanText(run_id));
+  out.set_run_id(CleanText(joined.policy.run_id));
   out.set_node_id(CleanText(node.id.value));
   out.set_host(CleanText(node.host));
   out.set_advertised_addr(CleanText(node.advertised_addr));
   out.set_local_world_size(node.local_world_size);
   out.set_role(CleanText(node.role));
-  for (const std::string& id : node.gpu_ids) out.add_gpu_ids(CleanText(id));
   out.set_node_rank(node.node_rank);
   out.set_store_port(node.store_port);
-  out.set_min_nodes(node.min_nodes);
-  out.set_max_nodes(node.max_nodes);
-  out.set_is_running(joined.is_running);
+  PolicyToProto(joined.policy, *out.mutable_policy());
+  if (joined.held) AssignmentToProto(*joined.held, *out.mutable_held());
 }
 
 Event JoinFromProto(const v1::Join& in, const Stamp& stamp, CheckedFields& check) {
@@ -97,22 +183,24 @@ Event JoinFromProto(const v1::Join& in, const Stamp& stamp, CheckedFields& check
   node.advertised_addr = check.Text("join.advertised_addr", in.advertised_addr(), 0, 256);
   node.local_world_size = check.Range("join.local_world_size", in.local_world_size(), 1, 65536);
   node.role = check.Text("join.role", in.role(), 0, 256);
-  check.Size("join.gpu_ids", in.gpu_ids_size(), 1024);
-  for (const std::string& id : in.gpu_ids()) {
-    node.gpu_ids.push_back(check.Text("join.gpu_ids", id, 0, 256));
-  }
   node.node_rank = check.Range("join.node_rank", in.node_rank(), -1, kMaxRank);
   node.store_port =
       static_cast<uint16_t>(check.Range("join.store_port", in.store_port(), 0, 65535));
-  node.max_nodes = check.Range("join.max_nodes", in.max_nodes(), 1, kMaxRank);
-  node.min_nodes = check.Range("join.min_nodes", in.min_nodes(), 1, node.max_nodes);
-  joined.is_running = in.is_running();
+  joined.policy = PolicyFromProto(in.policy(), check);
+  joined.policy.run_id = check.Text("join.run_id", in.run_id(), 1, 256);
+  if (in.has_held()) {
+    joined.held = AssignmentFromProto(in.held(), check);
+    joined.held->instance = stamp.instance;
+    joined.held->epoch = stamp.epoch;
+    joined.held->round = stamp.round;
+  }
   return joined;
 }
 
+// A day: beyond it a report is of no use, and no sum of ages may overflow.
+constexpr int64_t kMaxAgeUs = 86'400'000'000;
+
 Event FailedFromProto(const v1::WorkersFailed& in, const Stamp& stamp, CheckedFields& check) {
-  // A day: beyond it a report is of no use, and the sum below must not overflow.
-  constexpr int64_t kMaxAgeUs = 86'400'000'000;
   WorkersFailed failed;
   failed.stamp = stamp;
   failed.report = FailureFromProto(in.failure(), check);
@@ -121,6 +209,14 @@ Event FailedFromProto(const v1::WorkersFailed& in, const Stamp& stamp, CheckedFi
       check.Range("workers_failed.round_trip_us", in.round_trip_us(), 0, kMaxAgeUs);
   failed.age = microseconds(age + trip / 2);
   return failed;
+}
+
+Event FirstSuccessFromProto(const v1::FirstWorkerSucceeded& in, const Stamp& stamp,
+                            CheckedFields& check) {
+  return FirstWorkerSucceeded{
+      .stamp = stamp,
+      .rank = static_cast<int>(check.Range("first_worker_succeeded.rank", in.rank(), 0, kMaxRank)),
+      .age = microseconds(check.Range("first_worker_succeeded.age_us", in.age_us(), 0, kMaxAgeUs))};
 }
 
 v1::Refused::Kind KindToProto(Refusal kind) {
@@ -162,40 +258,6 @@ Refusal KindFromProto(v1::Refused::Kind kind) {
   }
 }
 
-void AssignmentToProto(const Assignment& in, v1::Assignment& out) {
-  out.set_node_rank(in.node_rank);
-  out.set_node_count(in.node_count);
-  out.set_first_rank(in.first_rank);
-  out.set_world_size(in.world_size);
-  out.set_role_first_rank(in.role_first_rank);
-  out.set_role_world_size(in.role_world_size);
-  out.set_master_addr(in.master_addr);
-  out.set_master_port(in.master_port);
-  out.set_restart_count(in.restart_count);
-  out.set_max_restarts(in.max_restarts);
-  out.set_coordinator_is_member(in.coordinator_is_member);
-}
-
-Assignment AssignmentFromProto(const v1::Assignment& in, CheckedFields& check) {
-  Assignment out;
-  out.node_count = check.Range("assignment.node_count", in.node_count(), 1, kMaxRank);
-  out.node_rank = check.Range("assignment.node_rank", in.node_rank(), 0, out.node_count - 1);
-  out.world_size = check.Range("assignment.world_size", in.world_size(), 1, kMaxRank);
-  out.first_rank = check.Range("assignment.first_rank", in.first_rank(), 0, out.world_size - 1);
-  out.role_world_size =
-      check.Range("assignment.role_world_size", in.role_world_size(), 1, out.world_size);
-  out.role_first_rank =
-      check.Range("assignment.role_first_rank", in.role_first_rank(), 0, out.role_world_size - 1);
-  out.master_addr = check.Text("assignment.master_addr", in.master_addr(), 1, 256);
-  out.master_port =
-      static_cast<uint16_t>(check.Range("assignment.master_port", in.master_port(), 1, 65535));
-  out.restart_count = check.Range("assignment.restart_count", in.restart_count(), 0, kMaxRank);
-  out.max_restarts =
-      check.Range("assignment.max_restarts", in.max_restarts(), 0, std::numeric_limits<int>::max());
-  out.coordinator_is_member = in.coordinator_is_member();
-  return out;
-}
-
 Verdict VerdictFromProto(const v1::Verdict& in, CheckedFields& check) {
   Verdict verdict;
   verdict.exit_code = check.Range("verdict.exit_code", in.exit_code(), 0, 255);
@@ -207,10 +269,9 @@ Verdict VerdictFromProto(const v1::Verdict& in, CheckedFields& check) {
 // Fills the kind of an agent's message.
 struct EventToProto {
   v1::AgentMessage& out;
-  const std::string& run_id;
   Duration round_trip;
 
-  void operator()(const NodeJoined& joined) { JoinToProto(joined, run_id, *out.mutable_join()); }
+  void operator()(const NodeJoined& joined) { JoinToProto(joined, *out.mutable_join()); }
   void operator()(const HeartbeatReceived&) { out.mutable_heartbeat(); }
   void operator()(const NodeLeft& left) { out.mutable_leave()->set_reason(CleanText(left.reason)); }
   void operator()(const WorkersFailed& failed) {
@@ -219,7 +280,11 @@ struct EventToProto {
     message.set_age_us(MicrosecondsOf(failed.age));
     message.set_round_trip_us(MicrosecondsOf(round_trip));
   }
-  void operator()(const FirstWorkerSucceeded&) { out.mutable_first_worker_succeeded(); }
+  void operator()(const FirstWorkerSucceeded& first) {
+    v1::FirstWorkerSucceeded& message = *out.mutable_first_worker_succeeded();
+    message.set_rank(first.rank);
+    message.set_age_us(MicrosecondsOf(first.age));
+  }
   void operator()(const WorkersSucceeded&) { out.mutable_workers_succeeded(); }
   void operator()(const VerdictAcked&) { out.mutable_verdict_ack(); }
   void operator()(const SessionBroken&) { DDP_CHECK(false); }
@@ -274,18 +339,16 @@ absl::Status CheckSize(const char* kind, size_t size, size_t limit) {
 
 }  // namespace
 
-absl::StatusOr<v1::AgentMessage> ToProto(const Event& event, const std::string& run_id,
-                                         Duration round_trip) {
+absl::StatusOr<v1::AgentMessage> ToProto(const Event& event, Duration round_trip) {
   v1::AgentMessage out;
   std::visit(
       [&out](const auto& any) {
         if constexpr (requires { any.stamp; }) {
-          out.set_epoch(any.stamp.epoch.value);
-          out.set_round(any.stamp.round.value);
+          StampToProto(any.stamp, out);
         }
       },
       event);
-  std::visit(EventToProto{out, run_id, round_trip}, event);
+  std::visit(EventToProto{out, round_trip}, event);
   const size_t limit = out.has_join() ? kMaxJoinBytes : kMaxMessageBytes;
   absl::Status fits = CheckSize(out.has_join() ? "join" : "message", out.ByteSizeLong(), limit);
   if (!fits.ok()) return fits;
@@ -294,14 +357,16 @@ absl::StatusOr<v1::AgentMessage> ToProto(const Event& event, const std::string& 
 
 v1::AgentMessage HeartbeatToProto(const Stamp& stamp, uint64_t sequence) {
   v1::AgentMessage out;
-  out.set_epoch(stamp.epoch.value);
-  out.set_round(stamp.round.value);
+  StampToProto(stamp, out);
   out.mutable_heartbeat()->set_sequence(sequence);
   return out;
 }
 
 absl::StatusOr<Event> FromProto(const v1::AgentMessage& message) {
-  const Stamp stamp{{}, Epoch{message.epoch()}, Round{message.round()}};
+  const Stamp stamp{{},
+                    Epoch{message.epoch()},
+                    Round{message.round()},
+                    {message.instance_high(), message.instance_low()}};
   CheckedFields check;
   absl::Status fits = CheckSize("message", message.ByteSizeLong(), kMaxMessageBytes);
   if (message.has_join()) fits = CheckSize("join", message.ByteSizeLong(), kMaxJoinBytes);
@@ -325,7 +390,7 @@ absl::StatusOr<Event> FromProto(const v1::AgentMessage& message) {
       event = FailedFromProto(message.workers_failed(), stamp, check);
       break;
     case v1::AgentMessage::kFirstWorkerSucceeded:
-      event = FirstWorkerSucceeded{stamp};
+      event = FirstSuccessFromProto(message.first_worker_succeeded(), stamp, check);
       break;
     case v1::AgentMessage::kWorkersSucceeded:
       event = WorkersSucceeded{stamp};
@@ -341,8 +406,13 @@ absl::StatusOr<Event> FromProto(const v1::AgentMessage& message) {
   return event;
 }
 
-v1::CoordinatorMessage ToProto(const Action& action, TimePoint now) {
+JobInstance InstanceOf(const v1::CoordinatorMessage& message) {
+  return {message.instance_high(), message.instance_low()};
+}
+
+v1::CoordinatorMessage ToProto(const Action& action, const Stamp& current, TimePoint now) {
   v1::CoordinatorMessage out;
+  StampToProto(current, out);
   std::visit(ActionToProto{out, now}, action);
   return out;
 }
@@ -364,6 +434,7 @@ absl::StatusOr<Action> FromProto(const v1::CoordinatorMessage& message, TimePoin
     }
     case v1::CoordinatorMessage::kAssignment: {
       Assignment assignment = AssignmentFromProto(message.assignment(), check);
+      assignment.instance = InstanceOf(message);
       assignment.epoch = epoch;
       assignment.round = round;
       action = Assign{{}, std::move(assignment)};

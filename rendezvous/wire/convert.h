@@ -24,17 +24,19 @@ inline constexpr size_t kMaxTextBytes = kMaxCleanTextBytes;  // reasons, message
 
 // The agent's side. An event that agents do not say (SessionBroken, TimePassed) is a bug. Texts
 // are cleaned and cut; RESOURCE_EXHAUSTED: a Join is larger than the coordinator would take.
-absl::StatusOr<v1::AgentMessage> ToProto(const Event& event, const std::string& run_id,
-                                         Duration round_trip);
+absl::StatusOr<v1::AgentMessage> ToProto(const Event& event, Duration round_trip);
 v1::AgentMessage HeartbeatToProto(const Stamp& stamp, uint64_t sequence);
 // INVALID_ARGUMENT: malformed. A deadline counts from `now`. `message` is no HeartbeatReply.
 absl::StatusOr<Action> FromProto(const v1::CoordinatorMessage& message, TimePoint now);
+// The job's instance by the coordinator's word; every message carries it.
+JobInstance InstanceOf(const v1::CoordinatorMessage& message);
 
 // The coordinator's side. Stamp::session and the addresses of a Join are the caller's to fill in.
 // INVALID_ARGUMENT: malformed; RESOURCE_EXHAUSTED: larger than its kind may be.
 absl::StatusOr<Event> FromProto(const v1::AgentMessage& message);
-// `action` is never CloseSession or Finish.
-v1::CoordinatorMessage ToProto(const Action& action, TimePoint now);
+// `action` is never CloseSession or Finish; `current` is what every message carries where the
+// action names no epoch and round of its own.
+v1::CoordinatorMessage ToProto(const Action& action, const Stamp& current, TimePoint now);
 
 }  // namespace ddprun::rendezvous
 

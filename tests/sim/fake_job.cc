@@ -19,8 +19,7 @@ FakeNode& FakeJob::node(const std::string& name) {
     hello.node.host = name;
     hello.node.local_world_size = 2;
     hello.node.store_port = static_cast<uint16_t>(5000 + nodes_.size());
-    hello.node.min_nodes = policy_.min_nodes;
-    hello.node.max_nodes = policy_.max_nodes;
+    hello.policy = policy_;
     hello.source_addr = "10.0.0." + number;
     hello.accepted_addr = "10.0.0.100";
   }
@@ -37,7 +36,7 @@ void FakeJob::Join(const std::string& name, bool is_running, bool is_new_session
   if (!is_running) from.has_workers = from.must_stop = false;
   NodeJoined event = from.hello;
   event.stamp = from.stamp();
-  event.is_running = is_running;
+  if (is_running) event.held = from.assignment;
   Feed(event);
 }
 
@@ -85,8 +84,7 @@ void FakeJob::Hear(const Action& action) {
   FakeNode& to = nodes_[name->second];
   if (to.session != *target) return;
   if (const auto* assign = std::get_if<Assign>(&action)) {
-    to.epoch = assign->assignment.epoch;
-    to.round = assign->assignment.round;
+    to.assignment = assign->assignment;
     to.first_rank = assign->assignment.first_rank;
     to.has_workers = true;
     to.must_stop = false;

@@ -18,15 +18,14 @@ struct FakeNode {
   SessionId session;  // its newest
   bool is_connected = false;
   bool is_silent = false;  // sends no heartbeats
-  Epoch epoch;             // what it has adopted
-  Round round;
+  Assignment assignment;   // what it has adopted
   bool has_workers = false;
   int first_rank = 0;
   bool must_stop = false;  // was told to drain, has not joined again
   bool is_concluded = false;
   bool is_refused = false;
 
-  Stamp stamp() const { return {session, epoch, round}; }
+  Stamp stamp() const { return {session, assignment.epoch, assignment.round, assignment.instance}; }
 };
 
 class FakeJob {

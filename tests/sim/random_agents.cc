@@ -110,7 +110,7 @@ void RandomAgents::Report(const std::string& name) {
       return;
     }
     case 1:
-      job_.Feed(FirstWorkerSucceeded{node.stamp()});
+      job_.Feed(FirstWorkerSucceeded{.stamp = node.stamp()});
       return;
     default:
       job_.Feed(WorkersSucceeded{node.stamp()});
@@ -140,12 +140,12 @@ void RandomAgents::Lie(const std::string& name) {
       job_.Feed(SessionBroken{SessionId{Below(40)}});
       return;
     case 4:
-      joined.is_running = true;
+      joined.held = Assignment{};
       joined.stamp.session = job_.node(name).session;
       if (job_.node(name).is_connected) job_.Feed(joined);
       return;
     default:
-      joined.node.min_nodes += 1;
+      joined.policy.min_nodes += 1;
       joined.stamp.session = job_.node(name).session;
       if (job_.node(name).is_connected) job_.Feed(joined);
       return;

@@ -108,8 +108,9 @@ class Runner {
       job_->Join(name, true, true);
     } else if (words[0] == "stamp" && words.size() > 2) {
       const size_t dot = words[2].find('.');
-      job_->node(name).epoch = Epoch{std::strtoull(words[2].c_str(), nullptr, 10)};
-      job_->node(name).round = Round{std::strtoull(words[2].c_str() + dot + 1, nullptr, 10)};
+      job_->node(name).assignment.epoch = Epoch{std::strtoull(words[2].c_str(), nullptr, 10)};
+      job_->node(name).assignment.round =
+          Round{std::strtoull(words[2].c_str() + dot + 1, nullptr, 10)};
     } else if (words[0] == "break") {
       job_->Break(name);
     } else if (words[0] == "silent") {
@@ -125,7 +126,7 @@ class Runner {
     if (words[0] == "beat") {
       job_->Feed(HeartbeatReceived{node.stamp()});
     } else if (words[0] == "first_ok") {
-      job_->Feed(FirstWorkerSucceeded{node.stamp()});
+      job_->Feed(FirstWorkerSucceeded{.stamp = node.stamp()});
     } else if (words[0] == "ok") {
       job_->Feed(WorkersSucceeded{node.stamp()});
     } else if (words[0] == "ack") {
@@ -155,8 +156,8 @@ class Runner {
       if (key == "host") info.host = value;
       if (key == "endpoint") info.is_endpoint_node = true;
       if (key == "nnodes") {
-        info.min_nodes = number;
-        info.max_nodes = std::atoi(value.c_str() + value.find(':') + 1);
+        node.hello.policy.min_nodes = number;
+        node.hello.policy.max_nodes = std::atoi(value.c_str() + value.find(':') + 1);
       }
     }
   }

@@ -11,6 +11,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr TimePoint kNow{seconds(1000)};
+constexpr JobInstance kInstance{1, 2};
 
 Assign MakeAssign(uint64_t epoch, uint64_t round) {
   Assignment assignment;
@@ -20,10 +21,10 @@ Assign MakeAssign(uint64_t epoch, uint64_t round) {
 }
 
 AgentRecord AssignedToRound1() {
-  AgentRecord record;
+  AgentRecord record{Policy{}};
   record.Join(NodeInfo{});
   REQUIRE(record.NextToSay(kNow));
-  REQUIRE(record.Hear(MakeAssign(5, 1)));
+  REQUIRE(record.Hear(kInstance, MakeAssign(5, 1)));
   return record;
 }
 
@@ -35,7 +36,7 @@ TEST_CASE("record: a new session says the join and the facts of the round again"
   record.StartSession();
   const auto join = record.NextToSay(kNow);
   REQUIRE(join);
-  CHECK(std::get<NodeJoined>(*join).is_running);
+  CHECK(std::get<NodeJoined>(*join).held.has_value());
   CHECK(std::get<NodeJoined>(*join).stamp.round == Round{1});
   const auto failed = record.NextToSay(kNow + seconds(3));
   REQUIRE(failed);
@@ -52,32 +53,32 @@ TEST_CASE("record: a failure that nobody answered is said again in front of the 
     record.StartSession();
     const auto old_join = record.NextToSay(kNow);
     REQUIRE(old_join);
-    CHECK(std::get<NodeJoined>(*old_join).is_running);
+    CHECK(std::get<NodeJoined>(*old_join).held.has_value());
     const auto failed = record.NextToSay(kNow);
     REQUIRE(failed);
     CHECK(std::get<WorkersFailed>(*failed).stamp.round == Round{1});
     const auto join = record.NextToSay(kNow);
     REQUIRE(join);
-    CHECK_FALSE(std::get<NodeJoined>(*join).is_running);
+    CHECK_FALSE(std::get<NodeJoined>(*join).held.has_value());
     CHECK_FALSE(record.has_unsaid());
   }
   SUBCASE("a drain is the answer") {
-    const auto drained = record.Hear(Drain{{}, Epoch{5}, Round{1}, "failed"});
+    const auto drained = record.Hear(kInstance, Drain{{}, Epoch{5}, Round{1}, "failed"});
     REQUIRE(drained);  // late, but the agent has the reason from nowhere else
     CHECK(std::get<Drained>(*drained).reason == "failed");
-    CHECK_FALSE(record.Hear(Drain{{}, Epoch{5}, Round{1}, "failed"}));
+    CHECK_FALSE(record.Hear(kInstance, Drain{{}, Epoch{5}, Round{1}, "failed"}));
     record.StartSession();
     const auto join = record.NextToSay(kNow);
     REQUIRE(join);
-    CHECK_FALSE(std::get<NodeJoined>(*join).is_running);
+    CHECK_FALSE(std::get<NodeJoined>(*join).held.has_value());
     CHECK_FALSE(record.has_unsaid());
   }
   SUBCASE("so is a place in the next round") {
-    CHECK(record.Hear(MakeAssign(5, 2)));
+    CHECK(record.Hear(kInstance, MakeAssign(5, 2)));
     record.StartSession();
     const auto join = record.NextToSay(kNow);
     REQUIRE(join);
-    CHECK(std::get<NodeJoined>(*join).is_running);
+    CHECK(std::get<NodeJoined>(*join).held.has_value());
     CHECK(std::get<NodeJoined>(*join).stamp.round == Round{2});
     CHECK_FALSE(record.has_unsaid());
   }
@@ -86,11 +87,11 @@ TEST_CASE("record: a failure that nobody answered is said again in front of the 
 TEST_CASE("record: nobody adopts what is not greater than what it has seen") {
   AgentRecord record = AssignedToRound1();
   record.Join(NodeInfo{});
-  CHECK_FALSE(record.Hear(MakeAssign(5, 1)));
-  CHECK_FALSE(record.Hear(MakeAssign(4, 9)));
-  CHECK(record.Hear(MakeAssign(5, 2)));
+  CHECK_FALSE(record.Hear(kInstance, MakeAssign(5, 1)));
+  CHECK_FALSE(record.Hear(kInstance, MakeAssign(4, 9)));
+  CHECK(record.Hear(kInstance, MakeAssign(5, 2)));
   CHECK(record.stamp().round == Round{2});
-  CHECK_FALSE(record.Hear(MakeAssign(5, 3)));  // not asked for
+  CHECK_FALSE(record.Hear(kInstance, MakeAssign(5, 3)));  // not asked for
 }
 
 TEST_CASE("record: facts of another round are not said") {
@@ -105,29 +106,29 @@ TEST_CASE("record: facts of another round are not said") {
 
 TEST_CASE("record: a drain of the round is heard once, an older one never") {
   AgentRecord record = AssignedToRound1();
-  CHECK_FALSE(record.Hear(Drain{{}, Epoch{5}, Round{0}, "old"}));
-  CHECK(record.Hear(Drain{{}, Epoch{5}, Round{1}, "failed"}));
-  CHECK_FALSE(record.Hear(Drain{{}, Epoch{5}, Round{1}, "failed"}));
+  CHECK_FALSE(record.Hear(kInstance, Drain{{}, Epoch{5}, Round{0}, "old"}));
+  CHECK(record.Hear(kInstance, Drain{{}, Epoch{5}, Round{1}, "failed"}));
+  CHECK_FALSE(record.Hear(kInstance, Drain{{}, Epoch{5}, Round{1}, "failed"}));
 }
 
 TEST_CASE("record: a waiting reason is heard with its deadline, until there is a place") {
-  AgentRecord record;
+  AgentRecord record{Policy{}};
   const TellWaiting told{{}, "1 of 2 nodes, waiting for 1 more", kNow + seconds(580)};
-  CHECK_FALSE(record.Hear(told));
+  CHECK_FALSE(record.Hear(kInstance, told));
   record.Join(NodeInfo{});
-  const auto heard = record.Hear(told);
+  const auto heard = record.Hear(kInstance, told);
   REQUIRE(heard);
   CHECK(std::get<Waiting>(*heard).reason == "1 of 2 nodes, waiting for 1 more");
   CHECK(std::get<Waiting>(*heard).deadline == kNow + seconds(580));
-  REQUIRE(record.Hear(MakeAssign(5, 1)));
-  CHECK_FALSE(record.Hear(told));
+  REQUIRE(record.Hear(kInstance, MakeAssign(5, 1)));
+  CHECK_FALSE(record.Hear(kInstance, told));
 }
 
 TEST_CASE("record: nothing is heard after the verdict, which can be acknowledged") {
   AgentRecord record = AssignedToRound1();
-  CHECK(record.Hear(Conclude{{}, Epoch{5}, Round{1}, Verdict{}}));
+  CHECK(record.Hear(kInstance, Conclude{{}, Epoch{5}, Round{1}, Verdict{}}));
   CHECK(record.is_over());
-  CHECK_FALSE(record.Hear(Conclude{{}, Epoch{5}, Round{1}, Verdict{}}));
+  CHECK_FALSE(record.Hear(kInstance, Conclude{{}, Epoch{5}, Round{1}, Verdict{}}));
   record.AckVerdict();
   CHECK(std::holds_alternative<VerdictAcked>(*record.NextToSay(kNow)));
 }

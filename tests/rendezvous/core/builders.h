@@ -32,8 +32,7 @@ inline NodeJoined Join(const Policy& policy, const std::string& name, uint64_t s
   event.node.host = name;
   event.node.local_world_size = 2;
   event.node.store_port = static_cast<uint16_t>(5000 + session);
-  event.node.min_nodes = policy.min_nodes;
-  event.node.max_nodes = policy.max_nodes;
+  event.policy = policy;
   event.source_addr = "10.0.0." + std::to_string(session);
   event.accepted_addr = "10.0.0.100";
   return event;

@@ -95,7 +95,7 @@ TEST_CASE("machine: an epoch that leaves no room for a greater one is refused") 
   NodeJoined join = Join(policy, "a", 1);
   join.stamp.epoch = Epoch{UINT64_MAX};
   join.stamp.round = Round{1};
-  join.is_running = true;
+  join.held = Assignment{};
   const auto refused = Only<Refuse>(machine.Step(At(0s), join));
   REQUIRE(refused.size() == 1);
   CHECK(refused[0].kind == Refusal::kStale);

@@ -46,7 +46,7 @@ TEST_CASE("connect: standalone forms a round without any port") {
   REQUIRE(contact);
   CHECK(contact->is_hosted_here);
   CHECK(contact->place == "");
-  client->Join(TestNode("a", 1, 1, 4001));
+  client->Join(TestNode("a", 4001));
   const auto assigned = log.Await<Assigned>();
   REQUIRE(assigned);
   CHECK(assigned->assignment.master_addr == "127.0.0.1");
@@ -67,8 +67,8 @@ TEST_CASE("connect: of two agents on the endpoint's host one hosts, with a proxy
   EventLog log_b;
   auto a = ConnectRendezvous(Options(Mode::kDynamic, 2, port.port()), log_a.handler());
   auto b = ConnectRendezvous(Options(Mode::kDynamic, 2, port.port()), log_b.handler());
-  a->Join(TestNode("a", 2, 2, 4001));
-  b->Join(TestNode("b", 2, 2, 4002));
+  a->Join(TestNode("a", 4001));
+  b->Join(TestNode("b", 4002));
   FinishTogether(*a, log_a, *b, log_b);
   // Whichever hosts waits for the other's acknowledgement.
   b->FlushAndStop(kPatience);
@@ -86,8 +86,8 @@ TEST_CASE(
   RendezvousOptions as_client = Options(Mode::kDynamic, 2, port.port());
   as_client.is_host = false;
   auto b = ConnectRendezvous(std::move(as_client), log_b.handler());
-  a->Join(TestNode("a", 2, 2, 4001));
-  b->Join(TestNode("b", 2, 2, 4002));
+  a->Join(TestNode("a", 4001));
+  b->Join(TestNode("b", 4002));
   const auto at_a = log_a.Await<ContactMade>();
   const auto at_b = log_b.Await<ContactMade>();
   REQUIRE_MESSAGE(at_a, log_a.Text());
@@ -108,7 +108,7 @@ TEST_CASE("connect: an agent that is there before its coordinator waits, says so
   RendezvousOptions early = Options(Mode::kDynamic, 2, port.port());
   early.is_host = false;
   auto client = ConnectRendezvous(early, early_log.handler());
-  client->Join(TestNode("early", 2, 2, 4001));
+  client->Join(TestNode("early", 4001));
   const auto waiting = early_log.Await<Waiting>();
   REQUIRE(waiting);
   const std::string expected =
@@ -117,7 +117,7 @@ TEST_CASE("connect: an agent that is there before its coordinator waits, says so
   CHECK(waiting->reason == expected);
   CHECK(waiting->deadline.has_value());
   auto host = ConnectRendezvous(Options(Mode::kDynamic, 2, port.port()), host_log.handler());
-  host->Join(TestNode("host", 2, 2, 4002));
+  host->Join(TestNode("host", 4002));
   FinishTogether(*client, early_log, *host, host_log);
   client->FlushAndStop(kPatience);
   host->FlushAndStop(kPatience);
@@ -144,8 +144,8 @@ TEST_CASE("connect: static shares its port with the store and keeps the given ra
   };
   auto b = ConnectRendezvous(second, log_1.handler());
   auto a = ConnectRendezvous(first, log_0.handler());
-  NodeInfo node_0 = TestNode("x", 2, 2, port.port());
-  NodeInfo node_1 = TestNode("a", 2, 2, port.port());
+  NodeInfo node_0 = TestNode("x", port.port());
+  NodeInfo node_1 = TestNode("a", port.port());
   node_0.node_rank = 0;
   node_1.node_rank = 1;
   b->Join(node_1);
@@ -196,7 +196,7 @@ TEST_CASE("connect: nobody at the endpoint ends after join_timeout and names wha
   options.is_host = false;
   options.policy.join_timeout = std::chrono::milliseconds(100);
   auto client = ConnectRendezvous(options, log.handler());
-  client->Join(TestNode("a", 2, 2));
+  client->Join(TestNode("a"));
   const auto failed = log.Await<RendezvousFailed>();
   REQUIRE(failed);
   CHECK_MESSAGE(
@@ -213,7 +213,7 @@ TEST_CASE("connect: the name that others would be told must resolve, whoever hos
     options.local_addr = "no-such-host.invalid";
     options.local_addr_source = "PET_LOCAL_ADDR";
     auto client = ConnectRendezvous(options, log.handler());
-    client->Join(TestNode("a", 1, 1));
+    client->Join(TestNode("a"));
     const auto failed = log.Await<RendezvousFailed>();
     REQUIRE_MESSAGE(failed, log.Text());
     const std::string expected = "PET_LOCAL_ADDR: cannot resolve \"no-such-host.invalid\": ";
@@ -226,7 +226,7 @@ TEST_CASE("connect: an address that others are told need not be one of this mach
   RendezvousOptions options = Options(Mode::kStandalone, 1, 0, "");
   options.local_addr = "192.0.2.7";
   auto client = ConnectRendezvous(options, log.handler());
-  client->Join(TestNode("a", 1, 1, 4001));
+  client->Join(TestNode("a", 4001));
   REQUIRE_MESSAGE(log.Await<Assigned>(), log.Text());
 }
 
@@ -236,7 +236,7 @@ TEST_CASE("connect: a client that waits stops at once, without a word more") {
   RendezvousOptions options = Options(Mode::kDynamic, 2, port.port());
   options.is_host = false;
   auto client = ConnectRendezvous(options, log.handler());
-  client->Join(TestNode("a", 2, 2));
+  client->Join(TestNode("a"));
   REQUIRE(log.Await<Waiting>());
   client->Leave("SIGINT");
   client->FlushAndStop(kPatience);

@@ -29,13 +29,13 @@ TEST_CASE("coordinator: two agents of this process form a round and finish it") 
   auto coordinator = StartLocal(TestPolicy(2, 2));
   auto a = coordinator->AttachLocal(log_a.handler());
   auto b = coordinator->AttachLocal(log_b.handler());
-  a->Join(TestNode("a", 2, 2, 4001));
+  a->Join(TestNode("a", 4001));
   const auto waiting = log_a.Await<Waiting>();
   INFO(log_a.Text());
   REQUIRE(waiting);
   CHECK(waiting->reason == "1 of 2 nodes, waiting for 1 more");
   CHECK(waiting->deadline.has_value());
-  b->Join(TestNode("b", 2, 2, 4002));
+  b->Join(TestNode("b", 4002));
   const auto assigned_a = log_a.Await<Assigned>();
   const auto assigned_b = log_b.Await<Assigned>();
   REQUIRE(assigned_a);
@@ -44,7 +44,7 @@ TEST_CASE("coordinator: two agents of this process form a round and finish it") 
   CHECK(assigned_a->assignment.master_addr == "127.0.0.1");
   CHECK(assigned_a->assignment.node_rank + assigned_b->assignment.node_rank == 1);
   const Round round = assigned_a->assignment.round;
-  a->ReportFirstSuccess(round);
+  a->ReportFirstSuccess(round, 0, SteadyNow());
   a->ReportSucceeded(round);
   b->ReportSucceeded(round);
   const auto verdict = log_a.Await<Concluded>();
@@ -66,7 +66,7 @@ TEST_CASE("coordinator: each event and action is a line for the log") {
   auto coordinator = Coordinator::Start(std::move(options));
   REQUIRE(coordinator.ok());
   auto client = (*coordinator)->AttachLocal(log.handler());
-  client->Join(TestNode("a", 1, 1, 4001));
+  client->Join(TestNode("a", 4001));
   const auto assigned = log.Await<Assigned>();
   REQUIRE(assigned);
   client->ReportSucceeded(assigned->assignment.round);
@@ -96,7 +96,7 @@ TEST_CASE("coordinator: the epoch's file goes with the job, and stays when it ma
   EventLog log;
   auto coordinator = start();
   auto client = coordinator->AttachLocal(log.handler());
-  client->Join(TestNode("a", 1, 1));
+  client->Join(TestNode("a"));
   const auto assigned = log.Await<Assigned>();
   REQUIRE(assigned);
   client->ReportSucceeded(assigned->assignment.round);
@@ -114,7 +114,7 @@ TEST_CASE("coordinator: a failure without budget ends the job with the worker's 
   policy.first_cause_window = std::chrono::milliseconds(1);
   auto coordinator = StartLocal(policy);
   auto client = coordinator->AttachLocal(log.handler());
-  client->Join(TestNode("a", 1, 1));
+  client->Join(TestNode("a"));
   const auto assigned = log.Await<Assigned>();
   REQUIRE(assigned);
   client->ReportFailed(assigned->assignment.round, TestFailure("a", 7), SteadyNow());
@@ -129,13 +129,13 @@ TEST_CASE("coordinator: no event comes after a client is destroyed or stopped") 
   EventLog log;
   auto coordinator = StartLocal(TestPolicy(1, 2));
   auto client = coordinator->AttachLocal(log.handler());
-  client->Join(TestNode("a", 1, 2));
+  client->Join(TestNode("a"));
   REQUIRE(log.Await<Waiting>());
   client->FlushAndStop(kPatience);
   const size_t before = log.Count();
   EventLog other;
   auto second = coordinator->AttachLocal(other.handler());
-  second->Join(TestNode("b", 1, 2));
+  second->Join(TestNode("b"));
   REQUIRE(other.Await<Waiting>());
   CHECK(log.Count() == before);
 }
@@ -145,7 +145,7 @@ TEST_CASE("coordinator: a client outlives its coordinator and can still be used"
   auto coordinator = StartLocal(TestPolicy(1, 1));
   auto client = coordinator->AttachLocal(log.handler());
   coordinator.reset();
-  client->Join(TestNode("a", 1, 1));
+  client->Join(TestNode("a"));
   client->FlushAndStop(kPatience);
   CHECK(log.Count() == 0);
 }

@@ -33,12 +33,10 @@ std::string EventLog::Text() const {
   return text;
 }
 
-NodeInfo TestNode(const std::string& id, int min_nodes, int max_nodes, uint16_t store_port) {
+NodeInfo TestNode(const std::string& id, uint16_t store_port) {
   NodeInfo node;
   node.id.value = id;
   node.host = id;
-  node.min_nodes = min_nodes;
-  node.max_nodes = max_nodes;
   node.store_port = store_port;
   return node;
 }

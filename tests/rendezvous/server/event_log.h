@@ -64,7 +64,7 @@ class EventLog {
 };
 
 // A node of a test, ready to join.
-NodeInfo TestNode(const std::string& id, int min_nodes, int max_nodes, uint16_t store_port = 4000);
+NodeInfo TestNode(const std::string& id, uint16_t store_port = 4000);
 // What a failed worker of `id` reports.
 FailureReport TestFailure(const std::string& id, int exit_code);
 Policy TestPolicy(int min_nodes, int max_nodes);

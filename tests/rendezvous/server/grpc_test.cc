@@ -20,10 +20,10 @@ TEST_CASE("grpc: a remote and a local agent form a round, finish it and acknowle
   EventLog remote_log;
   auto coordinator = StartListening(TestPolicy(2, 2));
   auto local = coordinator->AttachLocal(local_log.handler());
-  auto remote = Connect(coordinator->port(), remote_log);
-  NodeInfo host = TestNode("host", 2, 2, 4001);
+  auto remote = Connect(coordinator->port(), TestPolicy(2, 2), remote_log);
+  NodeInfo host = TestNode("host", 4001);
   host.is_endpoint_node = true;
-  remote->Join(TestNode("remote", 2, 2, 4002));
+  remote->Join(TestNode("remote", 4002));
   REQUIRE_MESSAGE(remote_log.Await<Waiting>(), remote_log.Text());
   local->Join(host);
   const auto at_host = local_log.Await<Assigned>();
@@ -36,7 +36,7 @@ TEST_CASE("grpc: a remote and a local agent form a round, finish it and acknowle
   CHECK(at_remote->assignment.master_addr == "127.0.0.1");
   CHECK(at_remote->assignment.master_port == 4001);
   const Round round = at_remote->assignment.round;
-  remote->ReportFirstSuccess(round);
+  remote->ReportFirstSuccess(round, 1, SteadyNow());
   remote->ReportSucceeded(round);
   local->ReportSucceeded(round);
   const auto verdict = remote_log.Await<Concluded>();
@@ -56,6 +56,7 @@ TEST_CASE("grpc: an endpoint that comes up 20 ms late is found by the next attem
   std::unique_ptr<Coordinator> coordinator;  // the client's thread's until the assignment
   std::atomic<int> attempts{0};
   GrpcClientOptions options;
+  options.policy = TestPolicy(1, 1);
   options.endpoint = Endpoint{"127.0.0.1", port.port(), "run-1"};
   // By the schedule the third attempt comes 7 to 15 ms after the first and the fourth 17 to 35 ms:
   // what comes up between them must be found by the fourth.
@@ -65,7 +66,7 @@ TEST_CASE("grpc: an endpoint that comes up 20 ms late is found by the next attem
     return ResolveName(host, to, timeout, interrupt);
   };
   const auto client = StartGrpcClient(std::move(options), log.handler());
-  client->Join(TestNode("a", 1, 1));
+  client->Join(TestNode("a"));
   CHECK_MESSAGE(log.Await<Assigned>(), log.Text());
   CHECK(attempts == 4);
 }
@@ -74,10 +75,10 @@ TEST_CASE("grpc: a worker's failure is told to every node with its last words") 
   EventLog log_a;
   EventLog log_b;
   auto coordinator = StartListening(TestPolicy(2, 2));
-  auto a = Connect(coordinator->port(), log_a);
-  auto b = Connect(coordinator->port(), log_b, "localhost");
-  a->Join(TestNode("a", 2, 2, 4001));
-  b->Join(TestNode("b", 2, 2, 4002));
+  auto a = Connect(coordinator->port(), TestPolicy(2, 2), log_a);
+  auto b = Connect(coordinator->port(), TestPolicy(2, 2), log_b, "localhost");
+  a->Join(TestNode("a", 4001));
+  b->Join(TestNode("b", 4002));
   const auto assigned = log_a.Await<Assigned>();
   REQUIRE(assigned);
   REQUIRE(log_b.Await<Assigned>());
@@ -96,7 +97,7 @@ TEST_CASE("grpc: a worker's failure is told to every node with its last words") 
 TEST_CASE("grpc: an agent of another run is refused, and told which run lives there") {
   EventLog log;
   auto coordinator = StartListening(TestPolicy(1, 1));
-  auto client = Connect(coordinator->port(), log, "127.0.0.1", "run-2");
+  auto client = Connect(coordinator->port(), TestPolicy(1, 1), log, "127.0.0.1", "run-2");
   const auto failed = log.Await<RendezvousFailed>();
   REQUIRE(failed);
   const std::string expected = "127.0.0.1:" + std::to_string(coordinator->port()) +
@@ -107,8 +108,8 @@ TEST_CASE("grpc: an agent of another run is refused, and told which run lives th
 TEST_CASE("grpc: agents with another --nnodes are refused") {
   EventLog log;
   auto coordinator = StartListening(TestPolicy(2, 2));
-  auto client = Connect(coordinator->port(), log);
-  client->Join(TestNode("a", 3, 3));
+  auto client = Connect(coordinator->port(), TestPolicy(1, 1), log);
+  client->Join(TestNode("a"));
   const auto failed = log.Await<RendezvousFailed>();
   REQUIRE(failed);
   CHECK_MESSAGE(failed->message.find("3") != std::string::npos, failed->message);

@@ -17,9 +17,11 @@ std::unique_ptr<Coordinator> StartListening(Policy policy, uint16_t port) {
   return *std::move(coordinator);
 }
 
-std::unique_ptr<RendezvousClient> Connect(uint16_t port, EventLog& log, const std::string& host,
-                                          const std::string& run_id) {
+std::unique_ptr<RendezvousClient> Connect(uint16_t port, Policy policy, EventLog& log,
+                                          const std::string& host, const std::string& run_id) {
   GrpcClientOptions options;
+  options.policy = std::move(policy);
+  options.policy.run_id = run_id;
   options.endpoint = Endpoint{host, port, run_id};
   return StartGrpcClient(std::move(options), log.handler());
 }

@@ -16,7 +16,7 @@ namespace ddprun::rendezvous {
 std::unique_ptr<Coordinator> StartListening(Policy policy, uint16_t port = 0);
 
 // What it is told goes to `log`.
-std::unique_ptr<RendezvousClient> Connect(uint16_t port, EventLog& log,
+std::unique_ptr<RendezvousClient> Connect(uint16_t port, Policy policy, EventLog& log,
                                           const std::string& host = "127.0.0.1",
                                           const std::string& run_id = "run-1");
 

@@ -21,8 +21,8 @@ void MakeTrouble() {
   EventLog log;
   auto coordinator = StartListening(TestPolicy(1, 1));
   Proxy proxy(coordinator->port());
-  const auto client = Connect(proxy.port(), log);
-  NodeInfo node = TestNode("n", 1, 1);
+  const auto client = Connect(proxy.port(), TestPolicy(1, 1), log);
+  NodeInfo node = TestNode("n");
   node.host = "not utf-8: \xff";
   client->Join(node);
   const auto assigned = log.Await<Assigned>();

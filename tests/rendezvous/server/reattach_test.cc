@@ -14,8 +14,8 @@ TEST_CASE("reattach: a cut connection is replaced and the round goes on") {
   EventLog log;
   auto coordinator = StartListening(TestPolicy(1, 1));
   Proxy proxy(coordinator->port());
-  auto client = Connect(proxy.port(), log);
-  client->Join(TestNode("a", 1, 1));
+  auto client = Connect(proxy.port(), TestPolicy(1, 1), log);
+  client->Join(TestNode("a"));
   const auto assigned = log.Await<Assigned>();
   REQUIRE(assigned);
   proxy.Cut();
@@ -38,13 +38,13 @@ TEST_CASE("reattach: an agent that is cut off while it waits gets its place") {
   EventLog log_b;
   auto coordinator = StartListening(TestPolicy(2, 2));
   Proxy proxy(coordinator->port());
-  auto a = Connect(proxy.port(), log_a);
-  a->Join(TestNode("a", 2, 2));
+  auto a = Connect(proxy.port(), TestPolicy(2, 2), log_a);
+  a->Join(TestNode("a"));
   REQUIRE(log_a.Await<Waiting>());
   proxy.Cut();
   REQUIRE(log_a.Await<ContactLost>());
   auto b = coordinator->AttachLocal(log_b.handler());
-  b->Join(TestNode("b", 2, 2));
+  b->Join(TestNode("b"));
   CHECK_MESSAGE(log_a.Await<Assigned>(), log_a.Text());
   CHECK_MESSAGE(log_b.Await<Assigned>(), log_b.Text());
 }
@@ -55,8 +55,8 @@ TEST_CASE(
   EventLog log;
   const ReservedPort port;
   auto coordinator = StartListening(TestPolicy(1, 1), port.port());
-  auto client = Connect(port.port(), log);
-  client->Join(TestNode("a", 1, 1));
+  auto client = Connect(port.port(), TestPolicy(1, 1), log);
+  client->Join(TestNode("a"));
   const auto first = log.Await<Assigned>();
   REQUIRE(first);
   coordinator.reset();
@@ -74,8 +74,8 @@ TEST_CASE("reattach: garbage, TLS and oversized requests are dropped and the job
   EventLog log;
   auto coordinator = StartListening(TestPolicy(1, 1));
   const uint16_t port = coordinator->port();
-  auto client = Connect(port, log);
-  client->Join(TestNode("a", 1, 1));
+  auto client = Connect(port, TestPolicy(1, 1), log);
+  client->Join(TestNode("a"));
   const auto assigned = log.Await<Assigned>();
   REQUIRE(assigned);
   const std::string preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";

@@ -86,8 +86,8 @@ TEST_CASE("strangers: who does not join in five seconds is dropped, however busy
   EventLog log;
   const auto coordinator = StartListening(TestPolicy(1, 1));
   const uint16_t port = coordinator->port();
-  const auto client = Connect(port, log);
-  client->Join(TestNode("a", 1, 1));
+  const auto client = Connect(port, TestPolicy(1, 1), log);
+  client->Join(TestNode("a"));
   const auto assigned = log.Await<Assigned>();
   REQUIRE_MESSAGE(assigned, log.Text());
 

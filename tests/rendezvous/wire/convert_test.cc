@@ -10,11 +10,13 @@ namespace {
 v1::AgentMessage JoinMessage() {
   NodeJoined joined;
   joined.stamp = Stamp{{}, Epoch{7}, Round{3}};
-  joined.node = TestNode("node-1", 2, 4, 4001);
-  joined.node.gpu_ids = {"GPU-0", "GPU-1"};
+  joined.node = TestNode("node-1", 4001);
   joined.node.local_world_size = 8;
-  joined.is_running = true;
-  const auto message = ToProto(joined, "run-1", Duration{0});
+  joined.policy = TestPolicy(2, 4);
+  joined.held = Assignment{};
+  joined.held->master_addr = "10.0.0.1";
+  joined.held->master_port = 29500;
+  const auto message = ToProto(joined, Duration{0});
   REQUIRE(message.ok());
   return *message;
 }
@@ -28,9 +30,11 @@ TEST_CASE("convert: a join survives the wire") {
   CHECK(joined.node.id.value == "node-1");
   CHECK(joined.node.node_rank == -1);
   CHECK(joined.node.local_world_size == 8);
-  CHECK(joined.node.gpu_ids.size() == 2);
+  CHECK(joined.policy.max_nodes == 4);
   CHECK(joined.node.store_port == 4001);
-  CHECK(joined.is_running);
+  REQUIRE(joined.held);
+  CHECK(joined.held->round == Round{3});
+  CHECK(joined.held->master_port == 29500);
 }
 
 TEST_CASE("convert: a malformed message is refused with the name of its field") {
@@ -48,8 +52,10 @@ TEST_CASE("convert: a malformed message is refused with the name of its field") 
        [](v1::AgentMessage& m) { m.mutable_join()->set_local_world_size(~0u); }},
       {"join.node_rank", [](v1::AgentMessage& m) { m.mutable_join()->set_node_rank(-2); }},
       {"join.store_port", [](v1::AgentMessage& m) { m.mutable_join()->set_store_port(65536); }},
-      {"join.max_nodes", [](v1::AgentMessage& m) { m.mutable_join()->set_max_nodes(0); }},
-      {"join.min_nodes", [](v1::AgentMessage& m) { m.mutable_join()->set_min_nodes(5); }},
+      {"policy.max_nodes",
+       [](v1::AgentMessage& m) { m.mutable_join()->mutable_policy()->set_max_nodes(0); }},
+      {"policy.min_nodes",
+       [](v1::AgentMessage& m) { m.mutable_join()->mutable_policy()->set_min_nodes(5); }},
       {"workers_failed.age_us",
        [](v1::AgentMessage& m) {
          m.mutable_workers_failed()->mutable_failure()->set_exit_code(1);
@@ -86,7 +92,7 @@ TEST_CASE("convert: a malformed message is refused with the name of its field") 
 
 TEST_CASE("convert: each kind of message has its own size limit") {
   v1::AgentMessage join = JoinMessage();
-  for (int i = 0; i < 1000; ++i) join.mutable_join()->add_gpu_ids(std::string(80, 'g'));
+  join.mutable_join()->set_role(std::string(70000, 'r'));
   CHECK(absl::IsResourceExhausted(FromProto(join).status()));
   // A heartbeat grows by fields that only a newer agent knows: number 100, of 5000 bytes.
   v1::AgentMessage beat = HeartbeatToProto(Stamp{}, 1);
@@ -102,7 +108,7 @@ TEST_CASE("convert: a failure's age grows by half the round trip") {
   failed.report.error_file = "/tmp/e.json";
   failed.report.error = WorkerError{"ValueError: \xff\n", "Traceback\n  line\n", 1738324800};
   failed.age = std::chrono::milliseconds(10);
-  const auto message = ToProto(failed, "run-1", std::chrono::milliseconds(4));
+  const auto message = ToProto(failed, std::chrono::milliseconds(4));
   REQUIRE(message.ok());
   const auto event = FromProto(*message);
   REQUIRE(event.ok());
@@ -112,7 +118,9 @@ TEST_CASE("convert: a failure's age grows by half the round trip") {
 
 TEST_CASE("convert: what the coordinator says survives the wire") {
   const TimePoint now{std::chrono::seconds(100)};
+  const Stamp current{{}, Epoch{9}, Round{2}, {3, 4}};
   Assignment assignment;
+  assignment.instance = current.instance;
   assignment.epoch = Epoch{9};
   assignment.round = Round{2};
   assignment.node_rank = 1;
@@ -122,6 +130,7 @@ TEST_CASE("convert: what the coordinator says survives the wire") {
   assignment.role_world_size = 8;
   assignment.master_addr = "10.0.0.1";
   assignment.master_port = 4001;
+  assignment.note = "node b is lost";
   Verdict verdict;
   verdict.exit_code = 137;
   verdict.reason = "rank 3 was killed";
@@ -135,7 +144,7 @@ TEST_CASE("convert: what the coordinator says survives the wire") {
       Refuse{{}, Refusal::kRankTaken, "rank 1 is taken"},
   };
   for (const Action& action : actions) {
-    const auto back = FromProto(ToProto(action, now), now);
+    const auto back = FromProto(ToProto(action, current, now), now);
     REQUIRE_MESSAGE(back.ok(), back.status().ToString());
     CHECK(*back == action);
   }
