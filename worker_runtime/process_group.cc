@@ -86,6 +86,7 @@ absl::StatusOr<std::unique_ptr<ProcessGroup>> ProcessGroup::FromEnv(
   member.rank = env.rank;
   member.world_size = env.world_size;
   member.local_rank = env.local_rank;
+  member.error_file = env.error_file;
   member.timeout = options.timeout;
   member.capabilities.backend = options.backend;
   member.capabilities.device = options.device;

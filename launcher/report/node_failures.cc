@@ -125,13 +125,14 @@ void NodeFailures::ReadErrorFileInto(rendezvous::FailureReport& report) {
   const absl::StatusOr<std::string> text = ReadInTime(file->second);
   if (absl::IsNotFound(text.status())) return;
   report.error_file = file->second;
-  absl::StatusOr<rendezvous::WorkerError> error =
-      text.ok() ? ParseErrorText(*text) : absl::StatusOr<rendezvous::WorkerError>(text.status());
-  if (error.ok()) {
-    report.error = *std::move(error);
+  absl::StatusOr<ErrorFileContent> content =
+      text.ok() ? ParseErrorText(*text) : absl::StatusOr<ErrorFileContent>(text.status());
+  if (content.ok()) {
+    report.error = std::move(content->error);
+    report.left_peer = content->left_peer;
   } else {
     say_(absl::StrCat("warning: the error file of rank ", report.rank, ", ",
-                      EscapeControl(file->second), ", ", error.status().message()));
+                      EscapeControl(file->second), ", ", content.status().message()));
   }
 }
 

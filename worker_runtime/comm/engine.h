@@ -2,6 +2,7 @@
 #ifndef DDPRUN_WORKER_RUNTIME_COMM_ENGINE_H_
 #define DDPRUN_WORKER_RUNTIME_COMM_ENGINE_H_
 
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -22,8 +23,9 @@ class Engine {
   // always from the same thread. After an error no further call comes.
   virtual absl::Status Run(const Op& op) = 0;
 
-  // Makes the Run() under way, here and on the peers, end with Aborted soon. Safe from any thread.
-  virtual void Abort(const std::string& reason) = 0;
+  // Makes the Run() under way, here and on the peers, end with Aborted soon, marked with
+  // `left_peer` (left_peer.h). Safe from any thread.
+  virtual void Abort(const std::string& reason, std::optional<int> left_peer) = 0;
   // Tells the peers that this rank goes in order. No call of Run() follows. Not concurrent to
   // Run().
   virtual void Leave() = 0;

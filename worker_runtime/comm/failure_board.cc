@@ -11,6 +11,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "worker_runtime/comm/left_peer.h"
 
 namespace ddp::internal {
 namespace {
@@ -24,7 +25,10 @@ constexpr size_t kMostAskedTwice = 64;
 constexpr std::chrono::milliseconds kSecondSurvey(200);
 
 std::string Encode(const absl::Status& status) {
-  return absl::StrCat(static_cast<int>(status.code()), " ", std::string(status.message()));
+  const std::optional<int> left_peer = LeftPeerOf(status);
+  return absl::StrCat(static_cast<int>(status.code()),
+                      left_peer ? absl::StrCat("@", *left_peer) : "", " ",
+                      std::string(status.message()));
 }
 
 std::string Encode(const OpRecord& record) {
@@ -63,7 +67,13 @@ absl::Status DecodeFailure(const std::string& text) {
     return absl::UnknownError(
         absl::StrCat("the store holds no failure: \"", text.substr(0, 100), "\""));
   }
-  return absl::Status(static_cast<absl::StatusCode>(code), text.substr(space + 1));
+  const absl::Status status(static_cast<absl::StatusCode>(code), text.substr(space + 1));
+  const size_t mark = text.find('@');
+  int left_peer = -1;
+  if (mark > space || !absl::SimpleAtoi(text.substr(mark + 1, space - mark - 1), &left_peer)) {
+    return status;
+  }
+  return left_peer < 0 ? status : WithLeftPeer(status, left_peer);
 }
 
 }  // namespace

@@ -120,16 +120,19 @@ absl::StatusOr<FormedGroup> Complete(Store* store, const Plan& plan, const Group
                                      Clock::time_point deadline) {
   FormedGroup formed;
   formed.description = plan.reason;
-  formed.communicator = std::make_unique<QueuedCommunicator>(
-      std::move(engine), member.timeout, plan.is_on_gpus ? HostMemoryCheck(*device) : nullptr);
-  if (!plan.is_on_gpus) return formed;
+  auto host =
+      std::make_unique<QueuedCommunicator>(std::move(engine), member.timeout, member.error_file,
+                                           plan.is_on_gpus ? HostMemoryCheck(*device) : nullptr);
+  if (!plan.is_on_gpus) {
+    formed.communicator = std::move(host);
+    return formed;
+  }
   formed.gpu = device->ordinal();
   const NcclMember nccl_member{.address = member.capabilities.address,
                                .timeout = member.timeout,
                                .deadline = deadline,
                                .connect_store = member.connect_store};
-  auto on_gpus =
-      FormNccl(store, plan, nccl_member, std::move(device), std::move(formed.communicator));
+  auto on_gpus = FormNccl(store, plan, nccl_member, std::move(device), std::move(host));
   if (!on_gpus.ok()) return on_gpus.status();
   formed.communicator = *std::move(on_gpus);
   return formed;

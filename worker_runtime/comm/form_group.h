@@ -18,6 +18,7 @@ struct GroupMember {
   int rank = 0;
   int world_size = 1;
   int local_rank = 0;
+  std::string error_file;                // where a peer that left is told of; "": nowhere
   Capabilities capabilities;             // but for the nonce and the GPU, which FormGroup fills in
   std::chrono::milliseconds timeout{0};  // to form the group, and of every operation
   // Another connection to the same key space, made only when something went wrong: where ranks of

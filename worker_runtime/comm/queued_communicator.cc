@@ -54,9 +54,11 @@ class QueuedCommunicator::QueuedWork final : public Work {
 };
 
 QueuedCommunicator::QueuedCommunicator(std::unique_ptr<Engine> engine,
-                                       std::chrono::milliseconds timeout, MemoryCheck check_memory)
+                                       std::chrono::milliseconds timeout, std::string error_file,
+                                       MemoryCheck check_memory)
     : engine_(std::move(engine)),
       check_memory_(std::move(check_memory)),
+      note_(std::move(error_file), engine_->rank()),
       timeout_(timeout),
       thread_([this] { ThreadMain(); }) {}
 
@@ -132,7 +134,8 @@ void QueuedCommunicator::ExecuteHead(std::unique_lock<std::mutex>& lock, bool is
   state->op.is_awaited = is_awaited;
   state->started_at = Clock::now();
   lock.unlock();
-  absl::Status status = engine_->Run(state->op);
+  // Told before anybody hears of it, since who does may end the process.
+  absl::Status status = note_.Told(engine_->Run(state->op));
   lock.lock();
   is_executing_ = false;
   queue_.pop_front();
@@ -181,8 +184,8 @@ void QueuedCommunicator::ThreadMain() {
   }
 }
 
-void QueuedCommunicator::Abort(const std::string& reason) {
-  engine_->Abort(reason);
+void QueuedCommunicator::AbortFor(const std::string& reason, std::optional<int> left_peer) {
+  engine_->Abort(reason, left_peer);
   std::lock_guard lock(mutex_);
   if (error_.ok()) {
     error_ = absl::AbortedError(absl::StrCat("aborted by rank ", engine_->rank(), ": ", reason));
@@ -205,7 +208,7 @@ void QueuedCommunicator::SetTimeout(std::chrono::milliseconds timeout) {
   timeout_ = timeout;
 }
 
-absl::Status QueuedCommunicator::error() const {
+absl::Status QueuedCommunicator::MarkedError() const {
   {
     std::lock_guard lock(mutex_);
     if (!error_.ok()) return error_;

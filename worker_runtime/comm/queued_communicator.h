@@ -8,12 +8,15 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "ddp/communicator.h"
 #include "worker_runtime/comm/engine.h"
 #include "worker_runtime/comm/group_communicator.h"
+#include "worker_runtime/comm/left_peer.h"
 #include "worker_runtime/comm/op.h"
 
 namespace ddp::internal {
@@ -22,14 +25,15 @@ namespace ddp::internal {
 // communication thread, or a caller inside Wait(), who would only sleep otherwise. For a small
 // operation the thread is therefore not even woken - that costs more than the operation - but
 // finds it within kLightSleep if nobody waits for it.
-class QueuedCommunicator final : public GroupCommunicator {
+class QueuedCommunicator final : public HostCommunicator {
  public:
   // Whether this process can read and write what a call names. Errors: InvalidArgument.
   using MemoryCheck = std::function<absl::Status(const Op& op)>;
 
-  // `check_memory` is called before each operation by its caller; null: all memory is the host's.
+  // `error_file`: where a peer that left is told of; "": nowhere. `check_memory` is called before
+  // each operation by its caller; null: all memory is the host's.
   QueuedCommunicator(std::unique_ptr<Engine> engine, std::chrono::milliseconds timeout,
-                     MemoryCheck check_memory = nullptr);
+                     std::string error_file, MemoryCheck check_memory = nullptr);
   // Lets what is queued finish for a moment, then aborts it.
   ~QueuedCommunicator() override;
 
@@ -49,8 +53,12 @@ class QueuedCommunicator final : public GroupCommunicator {
   std::unique_ptr<Work> ReduceScatter(const void* input, void* output, size_t count, DType dtype,
                                       ReduceOp op, ddp::Stream stream) override;
   std::unique_ptr<Work> Barrier() override;
-  void Abort(const std::string& reason) override;
-  absl::Status error() const override;
+  void Abort(const std::string& reason) override { AbortFor(reason, rank()); }
+  absl::Status error() const override { return note_.Told(MarkedError()); }
+
+  absl::Status MarkedError() const override;
+  absl::Status Told(absl::Status status) override { return note_.Told(std::move(status)); }
+  void AbortFor(const std::string& reason, std::optional<int> left_peer) override;
 
   void Leave() override;
 
@@ -68,6 +76,7 @@ class QueuedCommunicator final : public GroupCommunicator {
 
   const std::unique_ptr<Engine> engine_;
   const MemoryCheck check_memory_;
+  mutable LeftPeerNote note_;
 
   mutable std::mutex mutex_;
   std::condition_variable work_arrived_;  // for the thread

@@ -72,7 +72,7 @@ TEST_CASE("node failures: a failure is told with whose it is, its last lines and
   Fixture fixture;
   const std::string path =
       fixture.Leave(1, R"({"message": {"message": "ValueError: boom", "extraInfo":)"
-                       R"( {"py_callstack": "here", "timestamp": "17"}}})");
+                       R"( {"py_callstack": "here", "timestamp": "17", "left_peer": 3}}})");
   WorkerEnd end = Killed(1, 9);
   end.dumped_core = true;
   const rendezvous::FailureReport report = fixture.failures.Describe(end);
@@ -89,6 +89,7 @@ TEST_CASE("node failures: a failure is told with whose it is, its last lines and
   CHECK(report.stderr_tail == "last of 1");
   CHECK(report.unix_time_ms > 0);
   CHECK(report.error_file == path);
+  CHECK(report.left_peer == 3);
   REQUIRE(report.error);
   CHECK(*report.error == rendezvous::WorkerError{"ValueError: boom", "here", 17});
   CHECK(fixture.said.empty());

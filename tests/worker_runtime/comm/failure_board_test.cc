@@ -9,6 +9,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/support/store_server.h"
+#include "worker_runtime/comm/left_peer.h"
 
 namespace ddp::internal {
 namespace {
@@ -56,6 +57,27 @@ TEST_CASE("failure board: the first word on a failure is everybody's") {
   CHECK(boards[1].Publish(absl::DeadlineExceededError("something else")) == first);
   CHECK(boards[1].Read(milliseconds(1)) == first);
   CHECK(boards[2].Read(kLong) == first);
+}
+
+TEST_CASE("failure board: the word keeps which rank's leaving was the cause") {
+  Boards boards(2);
+  const absl::Status first = WithLeftPeer(absl::UnavailableError("rank 12 @3 died"), 12);
+  CHECK(boards[0].Publish(first) == first);
+  const absl::Status read = boards[1].Read(kLong);
+  CHECK(read == first);
+  CHECK(LeftPeerOf(read) == 12);
+}
+
+TEST_CASE("failure board: a mark that is none is no cause") {
+  for (const char* word :
+       {"14@ x", "14@-1 x", "14@a x", "14@4294967296 x", "14@1@2 x", "14 @1 x"}) {
+    CAPTURE(word);
+    Boards boards(1);
+    REQUIRE(boards.store->Set("failure", word).ok());
+    const absl::Status read = boards[0].Read(kLong);
+    CHECK(absl::IsUnavailable(read));
+    CHECK(LeftPeerOf(read) == std::nullopt);
+  }
 }
 
 TEST_CASE("failure board: whoever reads waits for the word") {

@@ -3,6 +3,7 @@
 #define DDPRUN_WORKER_RUNTIME_COMM_LOCAL_LOCAL_ENGINE_H_
 
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "worker_runtime/comm/engine.h"
@@ -16,7 +17,7 @@ class LocalEngine final : public Engine {
   int world_size() const override { return 1; }
   const char* backend() const override { return "local"; }
   absl::Status Run(const Op& op) override;
-  void Abort(const std::string&) override {}
+  void Abort(const std::string&, std::optional<int>) override {}
   void Leave() override {}
   absl::Status peer_error() const override { return absl::OkStatus(); }
 };

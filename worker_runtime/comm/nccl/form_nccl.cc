@@ -77,7 +77,7 @@ absl::StatusOr<Ticket> ShareTicket(Store* store, const LoadedNccl& nccl, const N
 }
 
 // Who did not come, in words. One asks the store for all, which time out at one moment: the first.
-std::string WhoDidNotCome(Store& store, const GroupCommunicator& host) {
+std::string WhoDidNotCome(Store& store, const HostCommunicator& host) {
   const std::string me = absl::StrCat(host.rank());
   const auto surveyor = store.CompareSet(kSurveyorKey, "", me);
   if (!surveyor.ok()) return "who did not come is not known, since the store cannot be asked";
@@ -103,7 +103,7 @@ std::string WhoDidNotCome(Store& store, const GroupCommunicator& host) {
 }
 
 absl::Status Explained(const absl::Status& status, Store* store, const NcclMember& member,
-                       const GroupCommunicator& host) {
+                       const HostCommunicator& host) {
   std::string why(status.message());
   if (absl::IsDeadlineExceeded(status)) {
     why = absl::StrCat("timed out after ", NameDuration(member.timeout), ": ",
@@ -118,7 +118,7 @@ absl::Status Explained(const absl::Status& status, Store* store, const NcclMembe
 absl::StatusOr<std::unique_ptr<NcclCommunication>> JoinOnThread(const LoadedNccl& nccl,
                                                                 const NcclUniqueId& id,
                                                                 const Device& device,
-                                                                const GroupCommunicator& host,
+                                                                const HostCommunicator& host,
                                                                 Clock::time_point deadline) {
   struct Shared {
     std::mutex mutex;
@@ -155,7 +155,7 @@ absl::StatusOr<std::unique_ptr<NcclCommunication>> JoinOnThread(const LoadedNccl
 
 absl::StatusOr<std::unique_ptr<NcclCommunication>> JoinNccl(Store* store, const NcclMember& member,
                                                             std::unique_ptr<Device>& device,
-                                                            const GroupCommunicator& host) {
+                                                            const HostCommunicator& host) {
   const LoadedNccl& nccl = *Nccl();
   const absl::StatusOr<Ticket> ticket = ShareTicket(store, nccl, member, host.rank());
   if (!ticket.ok()) return Explained(ticket.status(), store, member, host);
@@ -212,9 +212,10 @@ GpuCapability ProbeGpu(int local_rank, bool needs_nccl, std::unique_ptr<Device>*
   return gpu;
 }
 
-absl::StatusOr<std::unique_ptr<NcclCommunicator>> FormNccl(
-    Store* store, const Plan& plan, const NcclMember& member, std::unique_ptr<Device> device,
-    std::unique_ptr<GroupCommunicator> host) {
+absl::StatusOr<std::unique_ptr<NcclCommunicator>> FormNccl(Store* store, const Plan& plan,
+                                                           const NcclMember& member,
+                                                           std::unique_ptr<Device> device,
+                                                           std::unique_ptr<HostCommunicator> host) {
   std::unique_ptr<NcclCommunication> communication;
   if (plan.uses_nccl) {
     auto joined = JoinNccl(store, member, device, *host);

@@ -33,7 +33,7 @@ struct NcclMember {
 absl::StatusOr<std::unique_ptr<NcclCommunicator>> FormNccl(Store* store, const Plan& plan,
                                                            const NcclMember& member,
                                                            std::unique_ptr<Device> device,
-                                                           std::unique_ptr<GroupCommunicator> host);
+                                                           std::unique_ptr<HostCommunicator> host);
 
 }  // namespace ddp::internal
 

@@ -31,7 +31,7 @@ absl::Status Prefixed(const Op& op, const absl::Status& status) {
 
 NcclCommunicator::NcclCommunicator(std::unique_ptr<Device> device,
                                    std::unique_ptr<NcclCommunication> communication,
-                                   std::unique_ptr<GroupCommunicator> host,
+                                   std::unique_ptr<HostCommunicator> host,
                                    std::unique_ptr<FailureBoard> board, Options options)
     : device_(std::move(device)),
       communication_(std::move(communication)),
@@ -44,7 +44,7 @@ NcclCommunicator::NcclCommunicator(std::unique_ptr<Device> device,
 
 absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Create(
     std::unique_ptr<Device> device, std::unique_ptr<NcclCommunication> communication,
-    std::unique_ptr<GroupCommunicator> host, std::unique_ptr<FailureBoard> board, Options options) {
+    std::unique_ptr<HostCommunicator> host, std::unique_ptr<FailureBoard> board, Options options) {
   std::unique_ptr<NcclCommunicator> made(
       new NcclCommunicator(std::move(device), std::move(communication), std::move(host),
                            std::move(board), std::move(options)));

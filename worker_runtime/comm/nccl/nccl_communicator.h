@@ -57,8 +57,7 @@ class NcclCommunicator final : public GroupCommunicator, private GraphCapture {
   // communicator of the same ranks for host memory. Errors: the driver's.
   static absl::StatusOr<std::unique_ptr<NcclCommunicator>> Create(
       std::unique_ptr<Device> device, std::unique_ptr<NcclCommunication> communication,
-      std::unique_ptr<GroupCommunicator> host, std::unique_ptr<FailureBoard> board,
-      Options options);
+      std::unique_ptr<HostCommunicator> host, std::unique_ptr<FailureBoard> board, Options options);
   // Finalises within a few seconds, or aborts.
   ~NcclCommunicator() override;
 
@@ -97,7 +96,7 @@ class NcclCommunicator final : public GroupCommunicator, private GraphCapture {
   using State = std::shared_ptr<GpuOperation>;
 
   NcclCommunicator(std::unique_ptr<Device> device, std::unique_ptr<NcclCommunication> communication,
-                   std::unique_ptr<GroupCommunicator> host, std::unique_ptr<FailureBoard> board,
+                   std::unique_ptr<HostCommunicator> host, std::unique_ptr<FailureBoard> board,
                    Options options);
   absl::Status Start();
 
@@ -174,7 +173,7 @@ class NcclCommunicator final : public GroupCommunicator, private GraphCapture {
 
   std::unique_ptr<Device> device_;                    // both are left to a thread that hangs
   std::unique_ptr<NcclCommunication> communication_;  // at the very end, and only then
-  const std::unique_ptr<GroupCommunicator> host_;
+  const std::unique_ptr<HostCommunicator> host_;
   const std::unique_ptr<FailureBoard> board_;  // null in a group of one
   const Options options_;
   std::unique_ptr<FlightRecorder> recorder_;

@@ -6,10 +6,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <future>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "worker_runtime/comm/left_peer.h"
 #include "worker_runtime/comm/nccl/nccl_communicator.h"
 
 namespace ddp::internal {
@@ -82,7 +84,7 @@ void NcclCommunicator::Look() {
       return FailAll(broken);
     }
   }
-  if (absl::Status trouble = host_->error(); !trouble.ok()) return FailFor(trouble, false);
+  if (absl::Status trouble = host_->MarkedError(); !trouble.ok()) return FailFor(trouble, false);
   if (communication_ != nullptr && nccl_mutex_.try_lock()) {
     const std::lock_guard nccl(nccl_mutex_, std::adopt_lock);
     const NcclResult result =
@@ -119,7 +121,9 @@ void NcclCommunicator::FailFor(const absl::Status& trouble, bool is_own) {
   if (!said.ok()) return Fail(said);
   absl::Status status = trouble;
   if (const State first = First(); first != nullptr) {
-    status = absl::Status(status.code(), absl::StrCat(Describe(first->op), ": ", status.message()));
+    status = WithLeftPeer(
+        absl::Status(status.code(), absl::StrCat(Describe(first->op), ": ", status.message())),
+        LeftPeerOf(trouble));
   }
   Fail(Published(is_own ? FoundHere(status) : status));
 }
@@ -132,7 +136,10 @@ absl::Status NcclCommunicator::Published(const absl::Status& status) {
 // What this rank found, for the others, who read it as well.
 absl::Status NcclCommunicator::FoundHere(const absl::Status& status) const {
   if (world_size() == 1) return status;
-  return absl::Status(status.code(), absl::StrCat("rank ", rank(), ": ", status.message()));
+  const absl::Status named(status.code(), absl::StrCat("rank ", rank(), ": ", status.message()));
+  // A timeout has another cause, and so may have what NCCL calls unavailable: a remote end.
+  const bool is_own = !absl::IsDeadlineExceeded(status) && !absl::IsUnavailable(status);
+  return is_own ? WithLeftPeer(named, rank()) : named;
 }
 
 void NcclCommunicator::FailAll(const absl::Status& status) {
@@ -166,6 +173,7 @@ absl::Status NcclCommunicator::WithDump(std::unique_lock<std::mutex>& lock,
 }
 
 void NcclCommunicator::Fail(absl::Status status) {
+  const std::optional<int> left_peer = LeftPeerOf(status);
   {
     std::unique_lock lock(mutex_);
     if (std::exchange(is_failing_, true)) {
@@ -173,6 +181,9 @@ void NcclCommunicator::Fail(absl::Status status) {
       changed_.wait(lock, [&] { return !error_.ok(); });
     }
     if (!error_.ok()) return;
+    lock.unlock();
+    status = host_->Told(std::move(status));
+    lock.lock();
     // The others', too, who read it: what each rank called tells more.
     if (absl::IsDeadlineExceeded(status) || absl::IsDataLoss(status)) {
       status = WithDump(lock, status);
@@ -195,7 +206,7 @@ void NcclCommunicator::Fail(absl::Status status) {
   watch_.notify_all();
   work_arrived_.notify_all();
   // The others hear it within moments, wherever they are. That it was this rank's abort is added.
-  host_->Abort(std::string(absl::StripPrefix(status.message(), AbortedBy(rank()))));
+  host_->AbortFor(std::string(absl::StripPrefix(status.message(), AbortedBy(rank()))), left_peer);
 }
 
 // NCCL's abort may hang as its operations do, on a thread that nobody can end. So may the driver,
@@ -245,7 +256,8 @@ void NcclCommunicator::Refuse(const absl::Status& why) {
 
 void NcclCommunicator::Abort(const std::string& reason) {
   if (!error().ok()) return;
-  Fail(Published(absl::AbortedError(absl::StrCat(AbortedBy(rank()), reason))));
+  Fail(
+      Published(WithLeftPeer(absl::AbortedError(absl::StrCat(AbortedBy(rank()), reason)), rank())));
 }
 
 absl::Status NcclCommunicator::error() const {
@@ -280,7 +292,7 @@ void NcclCommunicator::Finalize() {
   }
   if (!is_drained) Fail(absl::AbortedError("the communicator was destroyed with work under way"));
   // The watchdog may not have seen it yet; NCCL's end would wait for who aborted.
-  if (absl::Status trouble = host_->error(); !trouble.ok() && error().ok()) {
+  if (absl::Status trouble = host_->MarkedError(); !trouble.ok() && error().ok()) {
     FailFor(trouble, false);
   }
   {

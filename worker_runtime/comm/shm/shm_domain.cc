@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/check.h"
+#include "worker_runtime/comm/left_peer.h"
 
 namespace ddp::internal {
 namespace {
@@ -172,7 +173,12 @@ absl::Status ShmDomain::WhyHopeless(uint32_t step, const Op& op, bool is_arrival
     if (!is_here) gone.push_back(i);
   }
   if (!gone.empty()) {
-    return absl::UnavailableError(absl::StrCat(Describe(op), " failed: ", NameGone(gone)));
+    // Who went because of another said so before it went: that word names the cause.
+    failed = failure();
+    if (!failed.ok()) return failed;
+    return WithLeftPeer(
+        absl::UnavailableError(absl::StrCat(Describe(op), " failed: ", NameGone(gone))),
+        ranks_[static_cast<size_t>(gone[0])]);
   }
   if (missing.empty() || Clock::now() < op.deadline) return absl::OkStatus();
   return absl::DeadlineExceededError(
@@ -199,6 +205,7 @@ void ShmDomain::Fail(const absl::Status& status) {
     has_told_failure_ = true;
     Failure& mine = lines(index_).failure;
     mine.code = static_cast<int32_t>(status.code());
+    mine.left_peer = LeftPeerOf(status).value_or(-1);
     const std::string text(status.message());
     const size_t length = std::min(text.size(), Failure::kReasonBytes - 1);
     std::memcpy(mine.reason, text.data(), length);
@@ -214,7 +221,8 @@ absl::Status ShmDomain::failure() const {
   const uint32_t who = header().failed_by.load(std::memory_order_acquire);
   if (who == 0) return absl::OkStatus();
   const Failure& told = lines(static_cast<int>(who) - 1).failure;
-  return absl::Status(static_cast<absl::StatusCode>(told.code), told.reason);
+  absl::Status status(static_cast<absl::StatusCode>(told.code), told.reason);
+  return told.left_peer < 0 ? status : WithLeftPeer(std::move(status), told.left_peer);
 }
 
 absl::Status ShmDomain::PeerError() const {
@@ -224,7 +232,10 @@ absl::Status ShmDomain::PeerError() const {
   for (int i = 0; i < size(); ++i) {
     if (lines(i).presence.load(std::memory_order_acquire) == Presence::kDead) dead.push_back(i);
   }
-  return dead.empty() ? absl::OkStatus() : absl::UnavailableError(NameGone(dead));
+  if (dead.empty()) return absl::OkStatus();
+  failed = failure();  // as in WhyHopeless
+  if (!failed.ok()) return failed;
+  return WithLeftPeer(absl::UnavailableError(NameGone(dead)), ranks_[static_cast<size_t>(dead[0])]);
 }
 
 void ShmDomain::MarkGone(int index) {

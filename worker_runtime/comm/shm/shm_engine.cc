@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "worker_runtime/comm/left_peer.h"
 #include "worker_runtime/comm/slice.h"
 
 namespace ddp::internal {
@@ -29,8 +30,9 @@ absl::Status ShmEngine::Run(const Op& op) {
   return status;
 }
 
-void ShmEngine::Abort(const std::string& reason) {
-  domain_.Fail(absl::AbortedError(absl::StrCat("aborted by rank ", rank(), ": ", reason)));
+void ShmEngine::Abort(const std::string& reason, std::optional<int> left_peer) {
+  domain_.Fail(WithLeftPeer(
+      absl::AbortedError(absl::StrCat("aborted by rank ", rank(), ": ", reason)), left_peer));
 }
 
 absl::Status ShmEngine::Execute(const Op& op) {

@@ -2,6 +2,7 @@
 #ifndef DDPRUN_WORKER_RUNTIME_COMM_SHM_SHM_ENGINE_H_
 #define DDPRUN_WORKER_RUNTIME_COMM_SHM_SHM_ENGINE_H_
 
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -23,7 +24,7 @@ class ShmEngine final : public Engine {
   int world_size() const override { return domain_.size(); }
   const char* backend() const override { return "shm"; }
   absl::Status Run(const Op& op) override;
-  void Abort(const std::string& reason) override;
+  void Abort(const std::string& reason, std::optional<int> left_peer) override;
   void Leave() override { domain_.MarkLeft(); }
   absl::Status peer_error() const override { return domain_.PeerError(); }
 

@@ -26,7 +26,8 @@ enum class Presence : uint32_t { kHere, kLeft, kDead };
 // What a rank has to say of the end of the group.
 struct Failure {
   static constexpr size_t kReasonBytes = 1024;
-  int32_t code;  // an absl::StatusCode
+  int32_t code;       // an absl::StatusCode
+  int32_t left_peer;  // the rank whose leaving was the cause; -1: none was
   char reason[kReasonBytes];
 };
 

@@ -11,6 +11,7 @@
 
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
+#include "worker_runtime/comm/left_peer.h"
 
 namespace ddp::internal {
 namespace {
@@ -214,17 +215,20 @@ absl::Status Chain::Look(const Op& op, const Streams& streams) {
 }
 
 absl::Status Chain::Lost(const Op& op, const Link& link, int error) const {
-  absl::Status status = absl::UnavailableError(
-      absl::StrCat(Describe(op), " failed: rank ", link.rank, " died: its connection ",
-                   error == 0 ? "was closed" : std::strerror(error)));
+  absl::Status status =
+      WithLeftPeer(absl::UnavailableError(absl::StrCat(
+                       Describe(op), " failed: rank ", link.rank, " died: its connection ",
+                       error == 0 ? "was closed" : std::strerror(error))),
+                   link.rank);
   status.SetPayload(kLinkLost, absl::Cord("1"));
   return status;
 }
 
 absl::Status Chain::Check(const Op& op, const Link& link, const Greeting& greeting) const {
   if (greeting.magic == kGoodbye) {
-    return absl::UnavailableError(
-        absl::StrCat(Describe(op), " failed: rank ", link.rank, " has left the group"));
+    return WithLeftPeer(absl::UnavailableError(absl::StrCat(Describe(op), " failed: rank ",
+                                                            link.rank, " has left the group")),
+                        link.rank);
   }
   if (greeting.magic != kHello || greeting.rank != link.rank) {
     return absl::InternalError(
@@ -256,8 +260,9 @@ absl::Status Chain::PeerError() const {
     if (!link->is_open()) continue;
     const ssize_t result = recv(link->socket.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
     if (result == 0 || (result < 0 && errno != EAGAIN && errno != EINTR)) {
-      return absl::UnavailableError(
-          absl::StrCat("rank ", link->rank, " died: its connection was closed"));
+      return WithLeftPeer(absl::UnavailableError(absl::StrCat("rank ", link->rank,
+                                                              " died: its connection was closed")),
+                          link->rank);
     }
   }
   return absl::OkStatus();

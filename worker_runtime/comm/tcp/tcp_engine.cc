@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "worker_runtime/comm/left_peer.h"
 #include "worker_runtime/comm/slice.h"
 
 namespace ddp::internal {
@@ -82,9 +83,9 @@ absl::Status TcpEngine::Explain(const Op& op, const absl::Status& status) {
   return board_->Publish(status);
 }
 
-void TcpEngine::Abort(const std::string& reason) {
-  const absl::Status status =
-      absl::AbortedError(absl::StrCat("aborted by rank ", rank_, ": ", reason));
+void TcpEngine::Abort(const std::string& reason, std::optional<int> left_peer) {
+  const absl::Status status = WithLeftPeer(
+      absl::AbortedError(absl::StrCat("aborted by rank ", rank_, ": ", reason)), left_peer);
   {
     std::lock_guard lock(mutex_);
     if (!aborted_.ok()) return;
@@ -102,7 +103,12 @@ void TcpEngine::Leave() {
 
 absl::Status TcpEngine::peer_error() const {
   absl::Status status = Interrupted();
-  return status.ok() ? chain_.PeerError() : status;
+  if (!status.ok()) return status;
+  status = chain_.PeerError();
+  if (status.ok()) return status;
+  // As in Explain: the neighbour may have closed the link over another rank's end.
+  const absl::Status published = board_->Read(kExplainPatience);
+  return published.ok() ? status : published;
 }
 
 absl::Status TcpEngine::Execute(const Op& op) {

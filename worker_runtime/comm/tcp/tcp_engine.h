@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,7 +30,7 @@ class TcpEngine final : public Engine {
   int world_size() const override { return static_cast<int>(node_of_.size()); }
   const char* backend() const override { return "tcp"; }
   absl::Status Run(const Op& op) override;
-  void Abort(const std::string& reason) override;
+  void Abort(const std::string& reason, std::optional<int> left_peer) override;
   void Leave() override;
   absl::Status peer_error() const override;
 

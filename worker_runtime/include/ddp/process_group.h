@@ -33,7 +33,9 @@ struct ProcessGroupOptions {
 
 // Made from the environment that ddprun or torchrun gives a worker: RANK, WORLD_SIZE, LOCAL_RANK,
 // LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT, TORCHELASTIC_RESTART_COUNT, DDPRUN_ROUND. Without
-// RANK it is a group of one, so that a program also runs without a launcher.
+// RANK it is a group of one, so that a program also runs without a launcher. Where the group fails
+// because a rank has left, the file that TORCHELASTIC_ERROR_FILE names says which one, so that the
+// launcher does not take this process's end for the cause.
 class ProcessGroup {
  public:
   // Errors: InvalidArgument naming the variable and its value; DeadlineExceeded naming the ranks

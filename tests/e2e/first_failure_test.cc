@@ -1,0 +1,73 @@
+// A C++ rank that leaves while the others are in a collective: they see it at once, and may well
+// end before it does, but it is the one that is blamed.
+#include <doctest/doctest.h>
+
+#include <regex>
+#include <string>
+#include <vector>
+
+#include "tests/e2e/job.h"
+#include "tests/support/files.h"
+#include "tests/support/json.h"
+
+namespace ddprun::testing {
+namespace {
+
+std::vector<std::string> Leaving(const Job& job, std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(),
+                   {"--standalone", "--nproc_per_node=4", "--report_file=" + job.File("report"),
+                    Runfile("tests/e2e/leaving_worker")});
+  return arguments;
+}
+
+void CheckBlamed(const std::vector<std::string>& arguments) {
+  Job job;
+  auto ddprun = job.RunRaw(Leaving(job, arguments));
+  CHECK_MESSAGE(ddprun->Wait() == 3, ddprun->Describe());
+  const auto report = ParseJson(ReadFile(job.File("report")));
+  REQUIRE(report.has_value());
+  CHECK_MESSAGE(report->get<int>("first_failure.rank") == 1, ddprun->Describe());
+  CHECK_MESSAGE(report->get<int>("first_failure.exit_code") == 3, ddprun->Describe());
+}
+
+TEST_CASE("first failure: a rank that leaves with 3 is blamed in 100 of 100 jobs") {
+  for (int run = 0; run < 100; ++run) {
+    const std::string way = run % 2 == 0 ? "wait" : "finish";
+    CAPTURE(run);
+    CAPTURE(way);
+    CheckBlamed({way, "3"});
+  }
+}
+
+TEST_CASE("first failure: a rank that takes its time to end is blamed as well") {
+  // The delay makes it certain that the others have ended before.
+  for (const char* way : {"wait", "finish"}) {
+    CAPTURE(std::string(way));
+    CheckBlamed({way, "3", "100"});
+  }
+}
+
+TEST_CASE("first failure: a rank that left early with 0 is named beside the failure") {
+  const std::regex named("rank 1 had exited with 0 [0-9]+(\\.[0-9]+)? s before");
+  for (const char* way : {"wait", "finish"}) {
+    CAPTURE(std::string(way));
+    Job job;
+    auto ddprun = job.RunRaw(Leaving(job, {way, "0"}));
+    CHECK_MESSAGE(ddprun->Wait() == 1, ddprun->Describe());
+    CHECK_MESSAGE(std::regex_search(ddprun->err(), named), ddprun->Describe());
+    const auto report = ParseJson(ReadFile(job.File("report")));
+    REQUIRE(report.has_value());
+    CHECK_MESSAGE(report->get<int>("first_failure.rank") != 1, ddprun->Describe());
+  }
+}
+
+TEST_CASE("first failure: ranks that go on when one has left, and end with 0, have succeeded") {
+  Job job;
+  auto ddprun = job.RunRaw(Leaving(job, {"wait", "0", "0", "0"}));
+  CHECK_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
+  CHECK_MESSAGE(ddprun->err().find("has left the group") != std::string::npos, ddprun->Describe());
+  CHECK_MESSAGE(ddprun->err().find("Failures:") == std::string::npos, ddprun->Describe());
+}
+
+}  // namespace
+}  // namespace ddprun::testing

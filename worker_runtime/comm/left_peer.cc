@@ -1,0 +1,96 @@
+#include "worker_runtime/comm/left_peer.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <ctime>
+#include <future>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/cord.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "rendezvous/base/durable_file.h"
+#include "rendezvous/base/plain_text.h"
+#include "rendezvous/base/quiet_thread.h"
+#include "rendezvous/base/unique_fd.h"
+
+namespace ddp::internal {
+namespace {
+
+constexpr char kMark[] = "ddp/left-peer";
+constexpr std::chrono::milliseconds kPatience(500);
+// Of the agent's limit for the whole message, 4 KiB, what its escapes leave.
+constexpr size_t kMaxReasonBytes = 2048;
+
+// What EscapeControl leaves is UTF-8 without control characters.
+std::string JsonText(const std::string& text) {
+  return absl::StrReplaceAll(ddprun::EscapeControl(text), {{"\\", "\\\\"}, {"\"", "\\\""}});
+}
+
+std::string ErrorText(const absl::Status& status, int left_peer) {
+  std::string reason(status.message());
+  reason.resize(ddprun::CharacterStart(reason, kMaxReasonBytes));
+  // No py_callstack: both launchers show the message where there is none.
+  return absl::StrCat(
+      R"({"message": {"message": "rank )", left_peer,
+      absl::IsAborted(status) ? " ended the group: " : " left the job: ", JsonText(reason),
+      R"(", "extraInfo": {"timestamp": ")", time(nullptr), R"(", "left_peer": )", left_peer, "}}}");
+}
+
+// Whoever reads `path` sees all of the text or no file; one that is there stays.
+void WriteNewFile(const std::string& path, const std::string& text) {
+  if (access(path.c_str(), F_OK) == 0) return;
+  const std::string temporary = absl::StrCat(path, ".", getpid(), ".new");
+  const ddprun::UniqueFd file(
+      open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  if (!file.is_open()) return;
+  const bool is_whole = ddprun::WriteAll(file.get(), text, temporary).ok();
+  // A link, unlike a rename, replaces nothing; not every file system has it.
+  if (is_whole && link(temporary.c_str(), path.c_str()) != 0 && errno != EEXIST) {
+    (void)rename(temporary.c_str(), path.c_str());
+  }
+  (void)unlink(temporary.c_str());
+}
+
+}  // namespace
+
+absl::Status WithLeftPeer(absl::Status status, std::optional<int> rank) {
+  if (rank.has_value()) status.SetPayload(kMark, absl::Cord(absl::StrCat(*rank)));
+  return status;
+}
+
+std::optional<int> LeftPeerOf(const absl::Status& status) {
+  const auto mark = status.GetPayload(kMark);
+  int rank = -1;
+  if (!mark.has_value() || !absl::SimpleAtoi(std::string(*mark), &rank)) return std::nullopt;
+  return rank;
+}
+
+absl::Status LeftPeerNote::Told(absl::Status status) {
+  const std::optional<int> left_peer = LeftPeerOf(status);
+  if (!left_peer) return status;
+  status.ErasePayload(kMark);
+  if (*left_peer == rank_ || error_file_.empty()) return status;
+  const std::lock_guard lock(mutex_);
+  if (std::exchange(has_told_, true)) return status;
+  // On a thread of its own: the file system may be what hangs. Without a thread there is no note.
+  const auto written = std::make_shared<std::promise<void>>();
+  std::thread writer =
+      ddprun::StartQuietThread([written, path = error_file_, text = ErrorText(status, *left_peer)] {
+        WriteNewFile(path, text);
+        written->set_value();
+      });
+  if (!writer.joinable()) return status;
+  writer.detach();
+  (void)written->get_future().wait_for(kPatience);
+  return status;
+}
+
+}  // namespace ddp::internal
