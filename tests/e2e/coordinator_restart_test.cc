@@ -1,0 +1,240 @@
+// A coordinator that runs apart from every node: it is killed, stopped, cut off and started again,
+// and the workers do not notice.
+#include <signal.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "tests/e2e/job.h"
+#include "tests/support/netns.h"
+#include "tests/support/skip.h"
+
+namespace ddprun::testing {
+namespace {
+
+using Node = std::unique_ptr<Subprocess>;
+
+// Every time the agents look for a lost coordinator and find it they say so at this level.
+const std::map<std::string, std::string> kTalkative = {{"DDPRUN_LOG_LEVEL", "info"}};
+constexpr char kBack[] = "coordinator back";
+
+size_t Count(const std::string& text, const std::string& part) {
+  size_t count = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+// A coordinator and two agents of two workers each, ranks 0 and 1 on one and 2 and 3 on the other.
+class Apart {
+ public:
+  // `names_run`: the coordinator is given --rdzv_id and so keeps a file; otherwise it learns all
+  // from those that join.
+  explicit Apart(bool names_run) : names_run_(names_run) { StartCoordinator(); }
+
+  void StartCoordinator() {
+    std::vector<std::string> arguments = {"coordinator",
+                                          "--bind=127.0.0.1:" + std::to_string(job_.port())};
+    if (names_run_) arguments.push_back("--rdzv_id=apart");
+    coordinator_ = job_.RunRaw(arguments);
+    REQUIRE_MESSAGE(coordinator_->WaitForErr("listening on"), coordinator_->Describe());
+  }
+
+  void StartNodes(const std::vector<std::string>& more, std::vector<std::string> steps,
+                  const std::string& nodes = "2") {
+    steps.insert(steps.begin(), "touch:" + job_.File("up{rank}.{restart}"));
+    std::vector<std::string> options = job_.NodeOptions(2, nodes, more);
+    options.push_back("--rdzv_id=apart");  // the last one wins
+    for (int i = 0; i < 2; ++i) nodes_.push_back(job_.Run(options, steps, {.env = kTalkative}));
+    AwaitWorkers(0, 4);
+  }
+
+  void AwaitWorkers(int restart, int world_size) {
+    for (int rank = 0; rank < world_size; ++rank) {
+      const std::string up = "up" + std::to_string(rank) + "." + std::to_string(restart);
+      REQUIRE_MESSAGE(job_.WaitForFile(up), up, Describe());
+    }
+  }
+
+  void KillCoordinator() {
+    coordinator_->Signal(SIGKILL);
+    REQUIRE(coordinator_->Wait() == 128 + SIGKILL);
+  }
+
+  // Waits until both agents have found a coordinator for the `times`th time since they lost the
+  // first.
+  void AwaitBack(size_t times) {
+    for (const Node& node : nodes_) {
+      REQUIRE_MESSAGE(Eventually([&] { return Count(node->err(), kBack) >= times; }), "back ",
+                      times, Describe());
+    }
+  }
+
+  std::vector<int> Pids() const {
+    std::vector<int> pids;
+    for (int rank = 0; rank < 4; ++rank) pids.push_back(job_.PidOfRank(rank));
+    return pids;
+  }
+
+  void CheckAllEndWith(int exit_code) {
+    for (const Node& node : nodes_) REQUIRE_MESSAGE(node->Wait() == exit_code, Describe());
+    REQUIRE_MESSAGE(coordinator_->Wait() == exit_code, Describe());
+  }
+
+  std::string Describe() const {
+    std::string text = coordinator_->Describe();
+    for (const Node& node : nodes_) text += node->Describe();
+    return text;
+  }
+
+  Job& job() { return job_; }
+  Subprocess& coordinator() { return *coordinator_; }
+  Subprocess& node(size_t index) { return *nodes_[index]; }
+
+ private:
+  const bool names_run_;
+  Job job_;
+  Node coordinator_;
+  std::vector<Node> nodes_;
+};
+
+TEST_CASE("coordinator: it says where it listens and ends with the job's exit code") {
+  for (const int exit_code : {0, 3}) {
+    Apart apart(/*names_run=*/exit_code == 0);
+    apart.StartNodes({}, {"exit:" + std::to_string(exit_code)});
+    apart.CheckAllEndWith(exit_code);
+  }
+}
+
+TEST_CASE("coordinator: killed and started again 25 times with its file, it disturbs no worker") {
+  Apart apart(/*names_run=*/true);
+  const std::string go = apart.job().File("go");
+  apart.StartNodes({}, {"until:" + go});
+  const std::vector<int> pids = apart.Pids();
+  for (size_t i = 1; i <= 25; ++i) {
+    apart.KillCoordinator();
+    apart.StartCoordinator();
+    apart.AwaitBack(i);
+    REQUIRE_MESSAGE(apart.Pids() == pids, apart.Describe());
+  }
+  apart.job().Touch("go");
+  apart.CheckAllEndWith(0);
+  CHECK_FALSE(apart.job().HasFile("up0.1"));
+}
+
+TEST_CASE("coordinator: killed and started again 25 times without a file, it disturbs no worker") {
+  Apart apart(/*names_run=*/false);
+  const std::string go = apart.job().File("go");
+  apart.StartNodes({}, {"until:" + go});
+  const std::vector<int> pids = apart.Pids();
+  for (size_t i = 1; i <= 25; ++i) {
+    apart.KillCoordinator();
+    apart.StartCoordinator();
+    apart.AwaitBack(i);
+    REQUIRE_MESSAGE(apart.Pids() == pids, apart.Describe());
+  }
+  apart.job().Touch("go");
+  apart.CheckAllEndWith(0);
+}
+
+TEST_CASE("coordinator: a worker that fails while it is down restarts all once it is back") {
+  Apart apart(/*names_run=*/true);
+  apart.StartNodes({"--max_restarts=1"}, {"wait#0", "until:" + apart.job().File("go")});
+  apart.KillCoordinator();
+  REQUIRE(kill(apart.job().PidOfRank(3), SIGKILL) == 0);
+  REQUIRE_MESSAGE(Eventually([&] { return !apart.job().HasWorker(2); }), apart.Describe());
+  CHECK_MESSAGE(apart.job().HasWorker(0), "nobody can have told this node yet");
+  apart.StartCoordinator();
+  apart.AwaitWorkers(1, 4);
+  apart.job().Touch("go");
+  apart.CheckAllEndWith(0);
+}
+
+TEST_CASE("coordinator: a job that succeeds while it is down ends with 0 once it is back") {
+  Apart apart(/*names_run=*/false);
+  apart.StartNodes({}, {"until:" + apart.job().File("go")});
+  apart.KillCoordinator();
+  apart.job().Touch("go");
+  REQUIRE_MESSAGE(
+      Eventually([&] { return !apart.job().HasWorker(0) && !apart.job().HasWorker(3); }),
+      apart.Describe());
+  apart.StartCoordinator();
+  apart.CheckAllEndWith(0);
+}
+
+TEST_CASE("coordinator: a node lost while it is down is lost once it is back") {
+  Apart apart(/*names_run=*/true);
+  apart.StartNodes(
+      {"--rdzv_conf=keep_alive_interval=1,keep_alive_max_attempt=2,last_call_timeout=1"},
+      {"until:" + apart.job().File("go")}, "1:2");
+  apart.KillCoordinator();
+  apart.node(0).Signal(SIGKILL);
+  REQUIRE(apart.node(0).Wait() == 128 + SIGKILL);
+  apart.StartCoordinator();
+  const auto has_two_new_workers = [&] {
+    return Count(apart.node(1).err(), "going on with 1 node") > 0;
+  };
+  REQUIRE_MESSAGE(Eventually(has_two_new_workers), apart.Describe());
+  apart.job().Touch("go");
+  REQUIRE_MESSAGE(apart.node(1).Wait() == 0, apart.Describe());
+  REQUIRE_MESSAGE(apart.coordinator().Wait() == 0, apart.Describe());
+}
+
+TEST_CASE("coordinator: stopped for longer than the time to eviction, it evicts nobody") {
+  Apart apart(/*names_run=*/true);
+  apart.StartNodes({"--rdzv_conf=keep_alive_interval=1,keep_alive_max_attempt=2"},
+                   {"until:" + apart.job().File("go")});
+  const std::vector<int> pids = apart.Pids();
+  apart.coordinator().Signal(SIGSTOP);
+  for (size_t i = 0; i < 2; ++i) {
+    REQUIRE_MESSAGE(apart.node(i).WaitForErr("coordinator lost"), apart.Describe());
+  }
+  apart.coordinator().Signal(SIGCONT);
+  apart.AwaitBack(1);
+  CHECK_MESSAGE(apart.Pids() == pids, apart.Describe());
+  apart.job().Touch("go");
+  apart.CheckAllEndWith(0);
+}
+
+TEST_CASE("coordinator: cut off for 30 s and healed, it finds every worker as it was") {
+  std::string why;
+  const auto hosts = Hosts::Make(3, &why);
+  if (hosts == nullptr) return SkipTest("no network namespaces here: " + why);
+  Job job;
+  const Node coordinator = job.RunRaw({"coordinator", "--bind=:29400"}, {.netns = hosts->Name(3)});
+  REQUIRE_MESSAGE(coordinator->WaitForErr("listening on"), coordinator->Describe());
+  const std::vector<std::string> options = {"--nnodes=2", "--nproc_per_node=1", "--rdzv_id=cut",
+                                            "--rdzv_backend=c10d",
+                                            "--rdzv_endpoint=" + hosts->Address(3) + ":29400"};
+  const std::vector<std::string> steps = {"touch:" + job.File("up{rank}"),
+                                          "until:" + job.File("go")};
+  std::vector<Node> nodes;
+  for (int i = 1; i <= 2; ++i) {
+    nodes.push_back(job.Run(options, steps, {.env = kTalkative, .netns = hosts->Name(i)}));
+  }
+  for (const char* up : {"up0", "up1"}) {
+    REQUIRE_MESSAGE(job.WaitForFile(up), nodes[0]->Describe(), nodes[1]->Describe());
+  }
+  const int pids[] = {job.PidOfRank(0), job.PidOfRank(1)};
+
+  hosts->SetLink(3, false);
+  const auto is_disturbed = [&] {
+    return job.PidOfRank(0) != pids[0] || job.PidOfRank(1) != pids[1];
+  };
+  CHECK_FALSE_MESSAGE(Eventually(is_disturbed, std::chrono::seconds(30)), nodes[0]->Describe(),
+                      nodes[1]->Describe());
+  hosts->SetLink(3, true);
+  for (const Node& node : nodes) {
+    REQUIRE_MESSAGE(node->WaitForErr(kBack), node->Describe(), coordinator->Describe());
+  }
+  CHECK_FALSE_MESSAGE(is_disturbed(), nodes[0]->Describe(), nodes[1]->Describe());
+  job.Touch("go");
+  for (const Node& node : nodes) REQUIRE_MESSAGE(node->Wait() == 0, node->Describe());
+  REQUIRE_MESSAGE(coordinator->Wait() == 0, coordinator->Describe());
+}
+
+}  // namespace
+}  // namespace ddprun::testing

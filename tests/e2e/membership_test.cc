@@ -1,0 +1,131 @@
+// Who belongs to which job, and what a node's going means for the others.
+#include <signal.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "tests/e2e/job.h"
+
+namespace ddprun::testing {
+namespace {
+
+using Node = std::unique_ptr<Subprocess>;
+
+std::string Quoted(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += "'" + word + "' ";
+  return text;
+}
+
+std::vector<std::string> Command(Job& job, const std::string& steps) {
+  std::vector<std::string> words = job.NodeOptions(1, "2");
+  words.insert(words.begin(), Runfile("ddprun"));
+  words.push_back(Runfile("tests/e2e/toy_worker"));
+  words.push_back(steps);
+  return words;
+}
+
+TEST_CASE(
+    "membership: of two jobs with one id, one after the other, the second runs on all nodes") {
+  for (int turn = 0; turn < 10; ++turn) {
+    Job job;
+    const std::string script = Quoted(Command(job, "touch:" + job.File("first{rank}"))) + "&& " +
+                               Quoted(Command(job, "touch:" + job.File("second{rank}")));
+    std::vector<Node> nodes;
+    for (int i = 0; i < 2; ++i) nodes.push_back(job.RunProgram({"/bin/sh", "-c", script}));
+    for (const Node& node : nodes) {
+      REQUIRE_MESSAGE(node->Wait() == 0, nodes[0]->Describe(), nodes[1]->Describe());
+    }
+    for (const char* mark : {"first0", "first1", "second0", "second1"}) {
+      REQUIRE_MESSAGE(job.HasFile(mark), mark, nodes[0]->Describe(), nodes[1]->Describe());
+    }
+  }
+}
+
+// Two nodes of one worker, which wait; [0] hosts the coordinator.
+std::vector<Node> StartTwo(Job& job, const std::string& nodes, std::vector<std::string> more,
+                           const std::vector<std::string>& steps) {
+  std::vector<Node> started;
+  started.push_back(job.Run(job.NodeOptions(1, nodes, more), steps));
+  REQUIRE(Eventually([&] { return job.Processes().size() > 1; }));
+  started.push_back(job.Run(job.NodeOptions(1, nodes, more), steps));
+  for (const char* up : {"up0.0", "up1.0"}) {
+    REQUIRE_MESSAGE(job.WaitForFile(up), started[0]->Describe(), started[1]->Describe());
+  }
+  return started;
+}
+
+TEST_CASE("membership: without restarts a node that leaves a fixed job ends it with 121") {
+  Job job;
+  const std::vector<Node> nodes =
+      StartTwo(job, "2", {}, {"touch:" + job.File("up{rank}.{restart}"), "wait"});
+  nodes[1]->Signal(SIGTERM);
+  REQUIRE_MESSAGE(nodes[1]->Wait() == 128 + SIGTERM, nodes[1]->Describe());
+  REQUIRE_MESSAGE(nodes[0]->Wait() == 121, nodes[0]->Describe());
+  CHECK_MESSAGE(nodes[0]->err().find("left: stopped by signal 15 (SIGTERM)") != std::string::npos,
+                nodes[0]->Describe());
+}
+
+TEST_CASE(
+    "membership: agents that are all told to stop, one shortly after the other, end with 143") {
+  Job job;
+  const std::vector<Node> nodes =
+      StartTwo(job, "2", {}, {"touch:" + job.File("up{rank}.{restart}"), "wait"});
+  nodes[1]->Signal(SIGTERM);
+  // The first has heard that the other one leaves when its own signal comes.
+  REQUIRE_MESSAGE(Eventually([&] { return !job.HasWorker(0) || !job.HasWorker(1); }),
+                  nodes[0]->Describe());
+  nodes[0]->Signal(SIGTERM);
+  CHECK_MESSAGE(nodes[1]->Wait() == 128 + SIGTERM, nodes[1]->Describe());
+  CHECK_MESSAGE(nodes[0]->Wait() == 128 + SIGTERM, nodes[0]->Describe());
+}
+
+TEST_CASE("membership: on one machine another agent takes the port of a coordinator that died") {
+  Job job;
+  const std::vector<std::string> more = {"--rdzv_conf=last_call_timeout=1"};
+  const std::vector<Node> nodes = StartTwo(
+      job, "1:2", more,
+      {"touch:" + job.File("up{rank}.{restart}"), "until:" + job.File("go"), "print:done"});
+  const int workers[] = {job.PidOfRank(0), job.PidOfRank(1)};
+  nodes[0]->Signal(SIGKILL);
+  REQUIRE(nodes[0]->Wait() == 128 + SIGKILL);
+  REQUIRE_MESSAGE(Eventually([&] {
+                    const int now = job.PidOfRank(0);
+                    return now != 0 && now != workers[0] && now != workers[1];
+                  }),
+                  nodes[1]->Describe());
+  job.Touch("go");
+  REQUIRE_MESSAGE(nodes[1]->Wait() == 0, nodes[1]->Describe());
+}
+
+TEST_CASE("membership: a node that is refused is named to the node that waits") {
+  Job job;
+  const Node waiting = job.Run(job.NodeOptions(1, "2"), {"wait"});
+  REQUIRE_MESSAGE(waiting->WaitForErr("waiting for 1 more"), waiting->Describe());
+  const Node refused = job.Run(job.NodeOptions(1, "2", {"--max_restarts=3"}), {"wait"});
+  REQUIRE_MESSAGE(refused->Wait() == 121, refused->Describe());
+  CHECK_MESSAGE(refused->err().find("--max_restarts") != std::string::npos, refused->Describe());
+  CHECK_MESSAGE(waiting->WaitForErr("refused"), waiting->Describe());
+  const Node second = job.Run(job.NodeOptions(1, "2"), {"exit:0"});
+  CHECK_MESSAGE(waiting->WaitForErr("2 of 2 nodes: starting 2 ranks"), waiting->Describe());
+  waiting->Signal(SIGTERM);
+  CHECK(waiting->Wait() == 128 + SIGTERM);
+  CHECK_MESSAGE(second->Wait().has_value(), second->Describe());
+}
+
+TEST_CASE("membership: two nodes with one --node_rank are an error") {
+  Job job;
+  const Node first = job.Run(job.NodeOptions(1, "2", {"--node_rank=0"}), {"wait"});
+  REQUIRE_MESSAGE(first->WaitForErr("waiting for 1 more"), first->Describe());
+  const Node second = job.Run(job.NodeOptions(1, "2", {"--node_rank=0"}), {"wait"});
+  CHECK_MESSAGE(second->Wait() == 121, second->Describe());
+  CHECK_MESSAGE(second->err().find("--node_rank=0") != std::string::npos, second->Describe());
+  first->Signal(SIGTERM);
+  CHECK(first->Wait() == 128 + SIGTERM);
+}
+
+}  // namespace
+}  // namespace ddprun::testing
