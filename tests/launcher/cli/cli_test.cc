@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/cli/help.h"
+#include "launcher/cli/command_line.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -153,8 +153,8 @@ TEST_CASE("cli: where workers run; torchrun has no variable for --numa_binding")
 }
 
 TEST_CASE("cli: --help and --version end the reading, whatever is wrong elsewhere") {
-  CHECK(TextOf({"--nproc_per_node=0", "--help", "--unknown"}) == HelpText());
-  CHECK(TextOf({"-h"}) == HelpText());
+  CHECK(TextOf({"--nproc_per_node=0", "--help", "--unknown"}) == TextOf({"--help"}));
+  CHECK(TextOf({"-h"}) == TextOf({"--help"}));
   CHECK(TextOf({"--version"}) == std::string("ddprun ") + kVersion + "\n");
 }
 
@@ -238,7 +238,7 @@ TEST_CASE("cli: doctor is a command as the first argument only") {
   REQUIRE(result.ok());
   REQUIRE(std::holds_alternative<DoctorOptions>(*result));
   CHECK(std::get<DoctorOptions>(*result).is_json);
-  CHECK(TextOf({"doctor", "--help"}) == kDoctorHelp);
+  CHECK(TextOf({"doctor", "--help"}).find("Usage: ddprun doctor [options]\n") != std::string::npos);
   CHECK(ErrorOf({"doctor", "--nnodes=1"}).find("'--nnodes=1'") != std::string::npos);
   CHECK(Config({"--", "doctor"}).program == "doctor");
   CHECK(Config({"--standalone", "doctor"}).program == "doctor");
