@@ -153,6 +153,10 @@ class Reading {
     // From there on CLI11 has left everything, one word for each of ours.
     const Words program = words_.last(left.size()).subspan(is_end_of_options ? 1 : 0);
     line.program.assign(program.begin(), program.end());
+    // torchrun's argparse drops one "--" in front of the arguments, or else the one in front of the
+    // program.
+    const bool drops_next = !is_end_of_options && program.size() > 1 && program[1] == "--";
+    if (drops_next) line.program.erase(line.program.begin() + 1);
     return line;
   }
 

@@ -98,6 +98,18 @@ TEST_CASE("cli: '--' ends the options") {
   CHECK(config.args == std::vector<std::string>{"--", "x"});
 }
 
+TEST_CASE("cli: one '--' right behind the program is dropped, unless one stood before it") {
+  using Words = std::vector<std::string>;
+  CHECK(Config({"p", "--", "--lr", "1"}).args == Words{"--lr", "1"});
+  CHECK(Config({"p", "--", "--", "--lr", "--"}).args == Words{"--", "--lr", "--"});
+  CHECK(Config({"p", "--"}).args.empty());
+  CHECK(Config({"-m", "p", "--", "-m"}).args == Words{"-m"});
+  CHECK(Config({"p", "x", "--", "y"}).args == Words{"x", "--", "y"});
+  CHECK(Config({"--", "p", "--", "--lr"}).args == Words{"--", "--lr"});
+  CHECK(Config({"--", "--", "p"}).program == "--");
+  CHECK(Config({"--", "--", "p"}).args == Words{"p"});
+}
+
 TEST_CASE("cli: values that look like something else to a parser stay what they are") {
   CHECK(Config({"--rdzv_endpoint=[::1]:29500", "p"}).endpoint ==
         Endpoint{.host = "::1", .port = 29500});
