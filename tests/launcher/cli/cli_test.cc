@@ -245,18 +245,6 @@ TEST_CASE("cli: reserved words are refused as the first argument only") {
   }
 }
 
-TEST_CASE("cli: doctor is a command as the first argument only") {
-  const absl::StatusOr<ParseResult> result = Parse({"doctor", "--json"});
-  REQUIRE(result.ok());
-  REQUIRE(std::holds_alternative<DoctorOptions>(*result));
-  CHECK(std::get<DoctorOptions>(*result).is_json);
-  CHECK(TextOf({"doctor", "--help"}).find("Usage: ddprun doctor [options]\n") != std::string::npos);
-  CHECK(ErrorOf({"doctor", "--nnodes=1"}).find("'--nnodes=1'") != std::string::npos);
-  CHECK(Config({"--", "doctor"}).program == "doctor");
-  CHECK(Config({"--standalone", "doctor"}).program == "doctor");
-  CHECK(Config({"./doctor"}).program == "./doctor");
-}
-
 TEST_CASE("cli: leftovers of another launcher and misspelt variables are warned of") {
   const LaunchConfig config =
       Config({"p"}, Plain({"RANK=3", "DDPRUN_STDER=inherit", "DDPRUN_TEST_X=1",
@@ -361,6 +349,10 @@ std::vector<BadRow> BadValueRows() {
       {{"--rdzv_conf=heartbeat_timeout=0", "p"}, "heartbeat_timeout '0'", "more than 0"},
       {{"--rdzv_conf=read_timeout=-1", "p"}, "read_timeout '-1'", "more than 0"},
       {{"--rdzv_conf=keep_alive_max_attempt=1.5", "p"}, "'1.5'", "a number"},
+      {{"--rdzv_conf=keep_alive_interval=0.05,keep_alive_max_attempt=5", "p"},
+       "keep_alive_max_attempt is 0.25 s",
+       "at least 0.3 s"},
+      {{"--rdzv_conf=keep_alive_interval=0.09", "p"}, "is 0.27 s", "at least 0.3 s"},
       {{"--rdzv_conf=rank=x", "p"}, "rank 'x'", "a number"},
       {{"--rdzv_id=a\nb", "p"}, "'a\\nb'", "printable"},
       {{"--max_restarts=-1", "p"}, "'-1'", "from 0"},

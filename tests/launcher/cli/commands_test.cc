@@ -13,14 +13,19 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-absl::StatusOr<ParseResult> Parse(const std::string& command, const Words& words) {
-  std::vector<const char*> argv = {"ddprun", command.c_str()};
+absl::StatusOr<ParseResult> Parse(const Words& words) {
+  std::vector<const char*> argv = {"ddprun"};
   for (const std::string& word : words) argv.push_back(word.c_str());
   return ParseCommandLine(static_cast<int>(argv.size()), argv.data(), {});
 }
 
+absl::StatusOr<ParseResult> Parse(Words words, const std::string& command) {
+  words.insert(words.begin(), command);
+  return Parse(words);
+}
+
 DoctorOptions Doctor(const Words& words) {
-  const auto result = Parse("doctor", words);
+  const auto result = Parse(words, "doctor");
   REQUIRE_MESSAGE(result.ok(), result.status().ToString());
   return std::get<DoctorOptions>(*result);
 }
@@ -59,7 +64,7 @@ TEST_CASE("doctor options: what is wrong is quoted with what is right") {
       {{"--require", "cuda", "--require=rocm"}, "'rocm'", "expected cuda"},
   };
   for (const Row& row : rows) {
-    const absl::Status status = Parse("doctor", row.words).status();
+    const absl::Status status = Parse(row.words, "doctor").status();
     const std::string message(status.message());
     CAPTURE(message);
     CHECK(absl::IsInvalidArgument(status));
@@ -70,10 +75,25 @@ TEST_CASE("doctor options: what is wrong is quoted with what is right") {
   }
 }
 
+TEST_CASE("commands: each is one as the first word alone") {
+  const auto program = [](const Words& words) {
+    const auto result = Parse(words);
+    REQUIRE_MESSAGE(result.ok(), result.status().ToString());
+    return std::get<LaunchConfig>(*result).program;
+  };
+  for (const CommandRow& command : CommandTable()) {
+    const std::string name = command.name;
+    CHECK_FALSE(std::holds_alternative<LaunchConfig>(*Parse({name})));
+    CHECK(program({"--", name}) == name);
+    CHECK(program({"--standalone", name}) == name);
+    CHECK(program({"./" + name}) == "./" + name);
+  }
+}
+
 TEST_CASE("commands: --help of each ends the reading") {
   for (const CommandRow& command : CommandTable()) {
     for (const Words& words : {Words{"-h"}, Words{"--help", "--bogus"}, Words{"--he"}}) {
-      const auto result = Parse(command.name, words);
+      const auto result = Parse(words, command.name);
       REQUIRE(result.ok());
       CHECK(std::holds_alternative<PrintText>(*result));
     }
