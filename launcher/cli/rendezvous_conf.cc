@@ -112,8 +112,8 @@ class ConfReader {
 
 }  // namespace
 
-absl::StatusOr<RendezvousOptions> ParseRendezvousConf(const std::string& text,
-                                                      std::vector<std::string>& warnings) {
+absl::StatusOr<RendezvousConf> ParseRendezvousConf(const std::string& text,
+                                                   std::vector<std::string>& warnings) {
   absl::StatusOr<std::map<std::string, std::string>> conf = SplitConf(text);
   if (!conf.ok()) return conf.status();
   const std::vector<std::string>& known = KnownConfKeys();
@@ -126,7 +126,7 @@ absl::StatusOr<RendezvousOptions> ParseRendezvousConf(const std::string& text,
                                         : absl::StrCat("did you mean ", nearest, "?")));
   }
   ConfReader reader(*std::move(conf));
-  RendezvousOptions options;
+  RendezvousConf options;
   // `timeout` is what torchrun's users reach for first; there it does nothing under c10d.
   if (const auto timeout = reader.Seconds("timeout")) options.join_timeout = *timeout;
   if (const auto join = reader.Seconds("join_timeout")) options.join_timeout = *join;
