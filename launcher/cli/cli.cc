@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -11,7 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "launcher/cli/help.h"
+#include "launcher/cli/command_line.h"
 #include "launcher/cli/option_table.h"
 #include "launcher/cli/text.h"
 
@@ -20,16 +19,6 @@ namespace {
 
 constexpr std::array<std::string_view, 8> kReserved = {"status", "stop",  "dump",  "top",
                                                        "logs",   "token", "check", "bench"};
-
-// Of an option that was given several times the last one wins.
-GivenOptions GivenBy(const std::vector<OptionUse>& uses) {
-  GivenOptions given;
-  for (const OptionUse& use : uses) {
-    given[use.row->name] = {.text = use.row->is_flag() ? "1" : use.value,
-                            .source = absl::StrCat("--", use.row->name)};
-  }
-  return given;
-}
 
 // The command line wins over the PET_ variables.
 void AddVariables(const Environment& environment, GivenOptions& given) {
@@ -62,7 +51,7 @@ std::string WarningOfVariable(const std::string& name, const std::vector<std::st
                       nearest.empty() ? "" : absl::StrCat("; did you mean PET_", nearest, "?"));
 }
 
-// torchrun ignores them in silence. The prefix is its own, so there is no other program to spare.
+// torchrun ignores them in silence. No other program's variables begin with PET_.
 void WarnOfVariables(const Environment& environment, std::vector<std::string>& warnings) {
   constexpr std::string_view kPrefix = "PET_";
   std::vector<std::string> known;
@@ -77,11 +66,29 @@ void WarnOfVariables(const Environment& environment, std::vector<std::string>& w
   }
 }
 
-absl::StatusOr<ParseResult> ParseDoctor(std::span<const std::string> args) {
-  const absl::StatusOr<DoctorOptions> options = ParseDoctorOptions(args);
-  if (!options.ok()) return options.status();
-  if (options->is_help) return PrintText{kDoctorHelp};
-  return *options;
+absl::StatusOr<ParseResult> DoctorOf(const GivenOptions& given) {
+  const auto require = given.find("require");
+  if (require != given.end() && require->second.text != "cuda") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("doctor: --require ", Quoted(require->second.text), ": expected cuda"));
+  }
+  return DoctorOptions{.requires_cuda = require != given.end(), .is_json = given.contains("json")};
+}
+
+absl::StatusOr<ParseResult> LaunchOf(CommandLine line, const Environment& environment) {
+  AddVariables(environment, line.given);
+  absl::StatusOr<LaunchConfig> config = BuildLaunchConfig(line.given, environment.machine);
+  if (!config.ok()) return config.status();
+  if (line.program.empty()) {
+    return absl::InvalidArgumentError(
+        "no program given; expected ddprun [options] PROGRAM [ARGS...], see ddprun --help");
+  }
+  config->program = line.program.front();
+  config->args.assign(line.program.begin() + 1, line.program.end());
+  const std::vector<std::string> warnings = WarningsAbout(environment);
+  config->warnings.insert(config->warnings.end(), warnings.begin(), warnings.end());
+  WarnOfVariables(environment, config->warnings);
+  return *std::move(config);
 }
 
 }  // namespace
@@ -89,35 +96,18 @@ absl::StatusOr<ParseResult> ParseDoctor(std::span<const std::string> args) {
 absl::StatusOr<ParseResult> ParseCommandLine(int argc, const char* const* argv,
                                              const Environment& environment) {
   const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
-  const std::span<const std::string> args(words);
-  if (!args.empty() && args[0] == "doctor") return ParseDoctor(args.subspan(1));
-  if (!args.empty() && std::find(kReserved.begin(), kReserved.end(), args[0]) != kReserved.end()) {
-    return absl::InvalidArgumentError(absl::StrCat(Quoted(args[0]),
+  if (!words.empty() &&
+      std::find(kReserved.begin(), kReserved.end(), words[0]) != kReserved.end()) {
+    return absl::InvalidArgumentError(absl::StrCat(Quoted(words[0]),
                                                    " is reserved for a later command; to run a "
                                                    "program of that name write ./",
-                                                   args[0]));
+                                                   words[0]));
   }
-  absl::StatusOr<SplitCommandLine> split = SplitAtProgram(args);
-  if (!split.ok()) return split.status();
-  if (!split->options.empty()) {
-    const std::string_view last = split->options.back().row->name;
-    if (last == "help") return PrintText{HelpText()};
-    if (last == "version") return PrintText{absl::StrCat("ddprun ", kVersion, "\n")};
-  }
-  GivenOptions given = GivenBy(split->options);
-  AddVariables(environment, given);
-  absl::StatusOr<LaunchConfig> config = BuildLaunchConfig(given, environment.machine);
-  if (!config.ok()) return config.status();
-  if (split->program.empty()) {
-    return absl::InvalidArgumentError(
-        "no program given; expected ddprun [options] PROGRAM [ARGS...], see ddprun --help");
-  }
-  config->program = split->program.front();
-  config->args.assign(split->program.begin() + 1, split->program.end());
-  const std::vector<std::string> warnings = WarningsAbout(environment);
-  config->warnings.insert(config->warnings.end(), warnings.begin(), warnings.end());
-  WarnOfVariables(environment, config->warnings);
-  return *std::move(config);
+  absl::StatusOr<CommandLine> line = ReadCommandLine(words);
+  if (!line.ok()) return line.status();
+  if (!line->print.empty()) return PrintText{std::move(line->print)};
+  if (line->command != nullptr) return DoctorOf(line->given);
+  return LaunchOf(*std::move(line), environment);
 }
 
 }  // namespace ddprun::launcher

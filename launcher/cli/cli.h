@@ -8,18 +8,20 @@
 #include "absl/status/statusor.h"
 #include "launcher/cli/environment.h"
 #include "launcher/cli/launch_config.h"
-#include "launcher/doctor/doctor_options.h"
 
 namespace ddprun::launcher {
-
-inline constexpr char kVersion[] = "0.1.0";
 
 // --help, --version: print `text` on stdout and exit 0.
 struct PrintText {
   std::string text;
 };
 
-// DoctorOptions: `ddprun doctor`.
+// `ddprun doctor`
+struct DoctorOptions {
+  bool requires_cuda = false;
+  bool is_json = false;
+};
+
 using ParseResult = std::variant<LaunchConfig, PrintText, DoctorOptions>;
 
 // Reads the command line and the PET_ variables. An error is the user's (exit code 2) and one

@@ -1,12 +1,8 @@
 #include "launcher/cli/help.h"
 
-#include <algorithm>
-#include <vector>
-
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
-#include "launcher/cli/option_table.h"
 #include "launcher/process/exit_status.h"
 
 namespace ddprun::launcher {
@@ -19,7 +15,6 @@ constexpr char kHead[] =
     "Examples:\n"
     "  ddprun --nproc_per_node=4 ./train --epochs 3\n"
     "  ddprun --nnodes=2 --rdzv_endpoint=HOST:29400 ./train   (the same on each node)\n"
-    "  ddprun doctor   (what this machine has for training, and what it lacks)\n"
     "\n"
     "Usage: ddprun [options] PROGRAM [ARGS...]\n"
     "\n"
@@ -31,35 +26,25 @@ constexpr char kHead[] =
 constexpr char kTail[] =
     "Options may be written with dashes or underscores, and cut short as long as only\n"
     "one begins so; the last of several wins. Everything after PROGRAM is the\n"
-    "program's; ${local_rank} in it is replaced. PET_<NAME> in the environment stands\n"
-    "in for an option. DDPRUN_LOG_LEVEL=info or =debug tells on stderr what ddprun\n"
-    "does.\n"
+    "program's (a -- right behind it is dropped); ${local_rank} in it is replaced, $$\n"
+    "becomes $. PET_<NAME> in the environment stands in for an option.\n"
+    "DDPRUN_LOG_LEVEL=info or =debug tells on stderr what ddprun does.\n"
     "\n"
     "Exit codes: that of the first worker that failed (128+n: killed by signal n), or\n";
 
-std::vector<std::string> GroupsInOrder() {
-  std::vector<std::string> groups;
-  for (const OptionRow& row : OptionTable()) {
-    if (std::find(groups.begin(), groups.end(), row.group) == groups.end()) {
-      groups.emplace_back(row.group);
-    }
-  }
-  return groups;
-}
-
-// `text` from column kTextColumn on; the first line begins behind `line`.
-std::string Wrapped(std::string line, const std::string& text) {
+// `text` from `column` on; the first line begins behind `line`.
+std::string Wrapped(std::string line, const std::string& text, size_t column = kTextColumn) {
   std::string out;
-  if (line.size() + 1 >= kTextColumn) {
+  if (line.size() + 1 >= column && column > 0) {
     out = line + "\n";
     line.clear();
   }
-  line.resize(kTextColumn, ' ');
+  line.resize(column, ' ');
   bool is_empty = true;
   for (const absl::string_view word : absl::StrSplit(text, ' ')) {
     if (!is_empty && line.size() + 1 + word.size() > kWidth) {
       absl::StrAppend(&out, line, "\n");
-      line.assign(kTextColumn, ' ');
+      line.assign(column, ' ');
       is_empty = true;
     }
     absl::StrAppend(&line, is_empty ? "" : " ", word);
@@ -68,27 +53,44 @@ std::string Wrapped(std::string line, const std::string& text) {
   return absl::StrCat(out, line, "\n");
 }
 
-std::string NameOf(const OptionRow& row) {
-  return absl::StrCat("  ", row.letter != 0 ? absl::StrFormat("-%c, ", row.letter) : "", "--",
-                      row.name, row.is_flag() ? "" : "=", row.is_flag() ? "" : row.value);
-}
-
 }  // namespace
 
-std::string HelpText() {
-  std::string text = kHead;
-  for (const std::string& group : GroupsInOrder()) {
-    absl::StrAppend(&text, "\n", group, ":\n");
-    for (const OptionRow& row : OptionTable()) {
-      if (group == row.group) text += Wrapped(NameOf(row), row.help);
-    }
-  }
-  absl::StrAppend(&text, "\n", kTail);
+std::string HelpFormat::make_description(const CLI::App* app) const {
+  return app->get_parent() == nullptr ? kHead : Wrapped("", app->get_description(), 0);
+}
+
+std::string HelpFormat::make_usage(const CLI::App* app, std::string name) const {
+  if (app->get_parent() == nullptr) return "\n";  // the head has it
+  return absl::StrCat("\nUsage: ", name, " [options]\n\n");
+}
+
+std::string HelpFormat::make_footer(const CLI::App* app) const {
+  if (app->get_parent() != nullptr) return "";
+  std::string text = kTail;
   for (const ExitCodeMeaning& row : kExitCodes) {
     const std::string code = row.code == kExitSignalBase ? "" : absl::StrFormat("%-3d  ", row.code);
     absl::StrAppend(&text, "  ", code, std::string(row.meaning), "\n");
   }
   return text;
+}
+
+std::string HelpFormat::make_group(std::string group, bool /*is_positional*/,
+                                   std::vector<const CLI::Option*> options) const {
+  std::string text = absl::StrCat(group, ":\n");
+  for (const CLI::Option* option : options) text += make_option(option, false);
+  return text;
+}
+
+std::string HelpFormat::make_option(const CLI::Option* option, bool /*is_positional*/) const {
+  const std::vector<std::string>& letters = option->get_snames();
+  const std::string value = option->get_option_text();
+  return Wrapped(absl::StrCat("  ", letters.empty() ? "" : absl::StrCat("-", letters[0], ", "),
+                              "--", option->get_lnames()[0], value.empty() ? "" : "=", value),
+                 option->get_description());
+}
+
+std::string HelpFormat::make_subcommand(const CLI::App* command) const {
+  return Wrapped("  ddprun " + command->get_name(), command->get_description());
 }
 
 }  // namespace ddprun::launcher

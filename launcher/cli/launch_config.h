@@ -34,7 +34,7 @@ struct Endpoint {
 };
 
 // What --rdzv_conf says, in our terms.
-struct RendezvousOptions {
+struct RendezvousConf {
   Duration join_timeout = std::chrono::seconds(600);
   Duration last_call = std::chrono::seconds(30);
   Duration exit_barrier_timeout = std::chrono::seconds(300);
@@ -95,7 +95,7 @@ struct LaunchConfig {
   std::string endpoint_source;       // what messages call the option that names its port
   bool is_endpoint_assumed = false;  // nobody named its host
   std::string run_id;
-  RendezvousOptions rendezvous_options;
+  RendezvousConf rendezvous_options;
   std::string local_addr;  // empty: not given
 
   int max_restarts = 0;

@@ -2,7 +2,6 @@
 
 #include <array>
 
-#include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "launcher/cli/text.h"
@@ -10,14 +9,13 @@
 namespace ddprun::launcher {
 namespace {
 
-using absl::InvalidArgumentError;
-
 constexpr const char* kJob = "Job";
 constexpr const char* kProgram = "Program";
 constexpr const char* kMeeting = "Rendezvous";
 constexpr const char* kFailure = "Failures";
 constexpr const char* kOutput = "Output";
 constexpr const char* kOther = "Other";
+constexpr const char* kOptions = "Options";  // of a command
 
 constexpr std::array kTable = {
     OptionRow{"nnodes", 0, "N|MIN:MAX", kJob, "Number of nodes, or a range (default 1).", true},
@@ -110,100 +108,19 @@ constexpr std::array kTable = {
     OptionRow{"version", 0, nullptr, kOther, "The version.", false},
 };
 
-absl::Status UnknownOption(const std::string& word, std::string_view name) {
-  const std::string wanted = Underscored(name);
-  if (wanted == "use_env" || wanted == "no_use_env") {
-    return InvalidArgumentError(absl::StrCat(
-        "option ", Quoted(word),
-        " is torch.distributed.launch's; leave it out: workers always find LOCAL_RANK in the "
-        "environment (a script that wants an argument takes '--local-rank=${local_rank}')"));
-  }
-  std::vector<std::string> names;
-  for (const OptionRow& row : kTable) names.emplace_back(row.name);
-  const std::string nearest = NearestName(name, names);
-  return InvalidArgumentError(
-      absl::StrCat("unknown option ", Quoted(word), nearest.empty() ? "" : "; did you mean --",
-                   nearest, nearest.empty() ? "; ddprun --help lists the options" : "?",
-                   " (an option of the program goes after the program)"));
-}
-
-// The options that `name` abbreviates: argparse takes a beginning that only one has.
-std::vector<const OptionRow*> FindAbbreviated(std::string_view name) {
-  const std::string wanted = Underscored(name);
-  std::vector<const OptionRow*> found;
-  for (const OptionRow& row : kTable) {
-    if (std::string_view(row.name).substr(0, wanted.size()) == wanted) found.push_back(&row);
-  }
-  return found;
-}
-
-absl::StatusOr<const OptionRow*> FindLong(const std::string& word, std::string_view name) {
-  if (const OptionRow* row = FindOption(name)) return row;
-  const std::vector<const OptionRow*> rows = FindAbbreviated(name);
-  if (rows.size() == 1) return rows.front();
-  if (rows.empty() || name.empty()) return UnknownOption(word, name);
-  std::string could_be;
-  for (const OptionRow* row : rows) {
-    absl::StrAppend(&could_be, could_be.empty() ? "--" : ", --", row->name);
-  }
-  return InvalidArgumentError(absl::StrCat("option ", Quoted(word), " could be ", could_be));
-}
-
-const OptionRow* FindLetter(char letter) {
-  for (const OptionRow& row : kTable) {
-    if (row.letter != 0 && row.letter == letter) return &row;
-  }
-  return nullptr;
-}
-
-// One word in front of the program, taken apart.
-struct OptionWord {
-  const OptionRow* row = nullptr;
-  bool has_value = false;
-  std::string value;
+constexpr std::array kDoctorTable = {
+    OptionRow{"require", 0, "cuda", kOptions,
+              "Exit with 120 when CUDA training cannot run here; stderr has the reason.", false},
+    OptionRow{"json", 0, nullptr, kOptions, "One JSON object in place of the text.", false},
+    OptionRow{"help", 'h', nullptr, kOptions, "This text.", false},
 };
 
-absl::StatusOr<OptionWord> ReadLongWord(const std::string& word) {
-  const size_t equals = word.find('=');
-  const std::string name = word.substr(2, equals == std::string::npos ? equals : equals - 2);
-  const absl::StatusOr<const OptionRow*> row = FindLong(word.substr(0, equals), name);
-  if (!row.ok()) return row.status();
-  OptionWord out;
-  out.row = *row;
-  out.has_value = equals != std::string::npos;
-  if (out.has_value) out.value = word.substr(equals + 1);
-  if (out.has_value && out.row->is_flag()) {
-    return InvalidArgumentError(
-        absl::StrCat("--", out.row->name, " ", Quoted(out.value), ": it takes no value"));
-  }
-  return out;
-}
-
-// -r3, -r=3, or -r with its value in the next word.
-absl::StatusOr<OptionWord> ReadShortWord(const std::string& word) {
-  OptionWord out;
-  out.row = FindLetter(word[1]);
-  const bool is_flag = out.row != nullptr && out.row->is_flag();
-  if (out.row == nullptr || (is_flag && word.size() > 2)) {
-    return UnknownOption(word, word.substr(1));
-  }
-  out.has_value = word.size() > 2;
-  if (out.has_value) out.value = word.substr(word[2] == '=' ? 3 : 2);
-  return out;
-}
-
-// Flags in front of another letter: -mr3 is -m -r3.
-std::vector<std::string> SplitLetters(const std::string& word) {
-  std::vector<std::string> words;
-  size_t next = 1;
-  for (; next + 1 < word.size(); ++next) {
-    const OptionRow* row = FindLetter(word[next]);
-    if (row == nullptr || !row->is_flag() || FindLetter(word[next + 1]) == nullptr) break;
-    words.push_back({'-', word[next]});
-  }
-  words.push_back("-" + word.substr(next));
-  return words;
-}
+constexpr std::array kCommands = {
+    CommandRow{"doctor",
+               "Shows what this machine has for training: NVIDIA driver, GPUs, NCCL, cuBLAS, CUDA "
+               "toolkit, network, limits; and what each lack means.",
+               kDoctorTable},
+};
 
 }  // namespace
 
@@ -221,36 +138,6 @@ std::string VariableOf(const OptionRow& row) {
   return absl::StrCat("PET_", absl::AsciiStrToUpper(row.name));
 }
 
-absl::StatusOr<SplitCommandLine> SplitAtProgram(std::span<const std::string> args) {
-  SplitCommandLine split;
-  size_t next = 0;
-  while (next < args.size()) {
-    const std::string& whole = args[next];
-    if (whole.size() < 2 || whole[0] != '-') break;
-    ++next;
-    if (whole == "--") break;
-    const bool is_long = whole[1] == '-';
-    const std::vector<std::string> words =
-        is_long ? std::vector<std::string>{whole} : SplitLetters(whole);
-    for (const std::string& word : words) {
-      absl::StatusOr<OptionWord> option = is_long ? ReadLongWord(word) : ReadShortWord(word);
-      if (!option.ok()) return option.status();
-      const OptionRow& row = *option->row;
-      if (!row.is_flag() && !option->has_value) {
-        if (next == args.size()) {
-          return InvalidArgumentError(
-              absl::StrCat(Quoted(word), " needs a value: --", row.name, "=", row.value));
-        }
-        option->value = args[next++];
-      }
-      split.options.push_back({.row = &row, .value = std::move(option->value)});
-      if (std::string_view(row.name) == "help" || std::string_view(row.name) == "version") {
-        return split;
-      }
-    }
-  }
-  split.program.assign(args.begin() + static_cast<ptrdiff_t>(next), args.end());
-  return split;
-}
+std::span<const CommandRow> CommandTable() { return kCommands; }
 
 }  // namespace ddprun::launcher

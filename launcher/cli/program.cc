@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "launcher/cli/executable_format.h"
@@ -222,23 +221,6 @@ absl::StatusOr<Program> Resolve(const std::string& name, RunAs run_as,
   DDP_CHECK(false && "a way to run that is none");
 }
 
-// torchrun's macros are those of Python's string.Template. Of its "$$" we know nothing: arguments
-// are the program's.
-std::string WithLocalRank(const std::string& word, const std::string& local_rank) {
-  constexpr std::string_view kBare = "$local_rank";
-  std::string out;
-  for (size_t next = 0; next < word.size();) {
-    const size_t end = next + kBare.size();
-    const bool is_bare =
-        word.compare(next, kBare.size(), kBare) == 0 &&
-        (end == word.size() ||
-         !(absl::ascii_isalnum(static_cast<unsigned char>(word[end])) || word[end] == '_'));
-    out += is_bare ? local_rank : word.substr(next, 1);
-    next = is_bare ? end : next + 1;
-  }
-  return ReplaceMacro(out, "local_rank", local_rank);
-}
-
 }  // namespace
 
 absl::StatusOr<Program> ResolveProgram(const std::string& name,
@@ -257,11 +239,13 @@ int ExitCodeOfStartError(const absl::Status& error) {
 }
 
 std::vector<std::string> ArgvOfWorker(const Program& program, int local_rank) {
-  std::vector<std::string> argv;
-  argv.reserve(program.argv.size());
-  for (const std::string& word : program.argv) {
-    argv.push_back(WithLocalRank(word, std::to_string(local_rank)));
-  }
+  const auto value_of = [&](std::string_view name) -> std::optional<std::string> {
+    if (name != "local_rank") return std::nullopt;
+    return std::to_string(local_rank);
+  };
+  std::vector<std::string> argv = program.argv;
+  // As in torchrun, not in the name of what is executed.
+  for (size_t i = 1; i < argv.size(); ++i) argv[i] = WithMacros(argv[i], value_of);
   return argv;
 }
 

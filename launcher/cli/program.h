@@ -29,7 +29,8 @@ absl::StatusOr<Program> ResolveProgram(const std::string& name,
 // What ddprun exits with after an error of ResolveProgram or ParseCommandLine.
 int ExitCodeOfStartError(const absl::Status& error);
 
-// The argv of one worker: "${local_rank}" and "$local_rank" replaced.
+// The argv of one worker: "${local_rank}" and "$local_rank" replaced in its arguments, "$$" made
+// "$".
 std::vector<std::string> ArgvOfWorker(const Program& program, int local_rank);
 
 }  // namespace ddprun::launcher

@@ -19,6 +19,9 @@ namespace {
 using absl::InvalidArgumentError;
 
 constexpr double kMaxSeconds = 365 * 24 * 3600;
+// Three beats of 100 ms. Below that a healthy node that the scheduler leaves out, or a lost packet
+// (TCP sends again after 200 ms at the earliest), would look like a lost node.
+constexpr double kMinEvictSeconds = 0.3;
 
 // Without white space and one pair of quotes around it, which shells and YAML leave behind.
 std::string Unquoted(const std::string& text) {
@@ -109,8 +112,8 @@ class ConfReader {
 
 }  // namespace
 
-absl::StatusOr<RendezvousOptions> ParseRendezvousConf(const std::string& text,
-                                                      std::vector<std::string>& warnings) {
+absl::StatusOr<RendezvousConf> ParseRendezvousConf(const std::string& text,
+                                                   std::vector<std::string>& warnings) {
   absl::StatusOr<std::map<std::string, std::string>> conf = SplitConf(text);
   if (!conf.ok()) return conf.status();
   const std::vector<std::string>& known = KnownConfKeys();
@@ -123,7 +126,7 @@ absl::StatusOr<RendezvousOptions> ParseRendezvousConf(const std::string& text,
                                         : absl::StrCat("did you mean ", nearest, "?")));
   }
   ConfReader reader(*std::move(conf));
-  RendezvousOptions options;
+  RendezvousConf options;
   // `timeout` is what torchrun's users reach for first; there it does nothing under c10d.
   if (const auto timeout = reader.Seconds("timeout")) options.join_timeout = *timeout;
   if (const auto join = reader.Seconds("join_timeout")) options.join_timeout = *join;
@@ -138,6 +141,11 @@ absl::StatusOr<RendezvousOptions> ParseRendezvousConf(const std::string& text,
     const double seconds =
         std::chrono::duration<double>(interval.value_or(std::chrono::seconds(5))).count() *
         attempts.value_or(3);
+    if (reader.status().ok() && seconds < kMinEvictSeconds) {
+      return InvalidArgumentError(absl::StrCat(
+          "keep_alive_interval x keep_alive_max_attempt is ", seconds, " s: expected at least ",
+          kMinEvictSeconds, " s, or nodes that are only slow would be taken for lost"));
+    }
     options.evict_after = std::chrono::duration_cast<Duration>(
         std::chrono::duration<double>(std::min(seconds, kMaxSeconds)));
   }

@@ -13,8 +13,8 @@ namespace ddprun::launcher {
 // key=value,... An unknown key is no error (torchrun ignores it): it becomes a warning. The error
 // is InvalidArgument and says what is accepted. The caller puts the option in front of both, and
 // the text in front of the error.
-absl::StatusOr<RendezvousOptions> ParseRendezvousConf(const std::string& text,
-                                                      std::vector<std::string>& warnings);
+absl::StatusOr<RendezvousConf> ParseRendezvousConf(const std::string& text,
+                                                   std::vector<std::string>& warnings);
 
 }  // namespace ddprun::launcher
 

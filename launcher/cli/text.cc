@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "absl/strings/ascii.h"
+
 namespace ddprun::launcher {
 namespace {
 
@@ -21,6 +23,16 @@ size_t EditDistance(const std::string& a, const std::string& b) {
     }
   }
   return row[b.size()];
+}
+
+// The name that `text` begins with; empty: none.
+std::string_view NameAtStart(std::string_view text) {
+  size_t length = 0;
+  while (length < text.size() && (absl::ascii_isalnum(text[length]) || text[length] == '_')) {
+    ++length;
+  }
+  const bool is_name = length > 0 && !absl::ascii_isdigit(text[0]);
+  return text.substr(0, is_name ? length : 0);
 }
 
 }  // namespace
@@ -51,15 +63,29 @@ std::string NearestName(std::string_view name, const std::vector<std::string>& c
   return nearest;
 }
 
-std::string ReplaceMacro(std::string_view text, std::string_view name, std::string_view value) {
-  const std::string macro = "${" + std::string(name) + "}";
+std::string WithMacros(
+    std::string_view pattern,
+    const std::function<std::optional<std::string>(std::string_view)>& value_of) {
   std::string out;
-  for (;;) {
-    const size_t at = text.find(macro);
-    if (at == std::string_view::npos) return out.append(text);
-    out.append(text.substr(0, at)).append(value);
-    text.remove_prefix(at + macro.size());
+  while (!pattern.empty()) {
+    const size_t dollar = pattern.find('$');
+    out.append(pattern.substr(0, dollar));
+    if (dollar == std::string_view::npos) break;
+    pattern.remove_prefix(dollar);
+    const bool is_braced = pattern.substr(0, 2) == "${";
+    const std::string_view name = NameAtStart(pattern.substr(is_braced ? 2 : 1));
+    const size_t end = is_braced ? 2 + name.size() : 1 + name.size();
+    const bool is_whole = !is_braced || pattern.substr(end, 1) == "}";
+    const std::optional<std::string> value = is_whole ? value_of(name) : std::nullopt;
+    if (value) {
+      out.append(*value);
+      pattern.remove_prefix(end + (is_braced ? 1 : 0));
+    } else {
+      out.push_back('$');
+      pattern.remove_prefix(pattern.substr(0, 2) == "$$" ? 2 : 1);
+    }
   }
+  return out;
 }
 
 }  // namespace ddprun::launcher

@@ -2,6 +2,8 @@
 #ifndef DDPRUN_LAUNCHER_CLI_TEXT_H_
 #define DDPRUN_LAUNCHER_CLI_TEXT_H_
 
+#include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,8 +22,11 @@ std::string Underscored(std::string_view name);
 // underscores count as equal. The first of several equally near ones wins.
 std::string NearestName(std::string_view name, const std::vector<std::string>& candidates);
 
-// Replaces every "${name}" in `text` by `value`.
-std::string ReplaceMacro(std::string_view text, std::string_view name, std::string_view value);
+// What Python's string.Template.safe_substitute makes of `pattern`: ${name} and $name become what
+// `value_of` gives for the name, $$ one dollar; what is no such macro stays as it is, and what a
+// value holds is not looked into.
+std::string WithMacros(std::string_view pattern,
+                       const std::function<std::optional<std::string>(std::string_view)>& value_of);
 
 }  // namespace ddprun::launcher
 

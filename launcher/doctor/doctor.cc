@@ -16,7 +16,7 @@ namespace ddprun::launcher {
 absl::Status RunDoctor(const DoctorOptions& options, const Environment& environment) {
   const DoctorFacts facts{.gpu = ProbeGpus(ProbeScope::kAll), .host = ReadHostFacts(environment)};
   const std::string text = options.is_json ? DoctorJson(facts) : DoctorText(facts);
-  // Either may be the one that writes.
+  // A long text is written by fputs already, a short one by fflush alone.
   const bool is_queued = std::fputs(text.c_str(), stdout) != EOF;
   if (std::fflush(stdout) != 0 || !is_queued) return absl::ErrnoToStatus(errno, "write to stdout");
   if (!options.requires_cuda) return absl::OkStatus();

@@ -3,8 +3,8 @@
 #define DDPRUN_LAUNCHER_DOCTOR_DOCTOR_H_
 
 #include "absl/status/status.h"
+#include "launcher/cli/cli.h"
 #include "launcher/cli/environment.h"
-#include "launcher/doctor/doctor_options.h"
 
 namespace ddprun::launcher {
 

@@ -120,6 +120,36 @@ TEST_CASE("conformance: ${local_rank} in arguments") {
            .command = {"{programs}/env.py", "--device=${local_rank}", "${rank}"}});
 }
 
+TEST_CASE("conformance: dollars in arguments") {
+  Compare({.name = "dollars",
+           .options = {"--standalone"},
+           .command = {"{programs}/env.py", "$$", "a$$b", "$$$$", "$$$", "$", "$local_rank",
+                       "$$local_rank", "$${local_rank}", "$$${local_rank}", "${local_rank}$$",
+                       "$local_rankx", "${local_rank", "${ local_rank}", "$LOCAL_RANK", "${}", "$5",
+                       "${local_rank}${local_rank}", "$other$$"}});
+}
+
+TEST_CASE("conformance: '--' behind the script") {
+  const std::string script = "{programs}/env.py";
+  Compare({.name = "dashes",
+           .options = {"--standalone"},
+           .command = {script, "--", "--lr", "1", "--", "x"}});
+  Compare({.name = "dashes_twice",
+           .options = {"--standalone"},
+           .command = {script, "--", "--", "--lr"}});
+  Compare({.name = "dashes_alone", .options = {"--standalone"}, .command = {script, "--"}});
+  Compare({.name = "dashes_later",
+           .options = {"--standalone"},
+           .command = {script, "--lr", "--", "1"}});
+  Compare({.name = "dashes_before",
+           .options = {"--standalone", "--"},
+           .command = {script, "--", "--lr", "--"}});
+  Compare({.name = "dashes_module",
+           .options = {"--standalone", "-m"},
+           .command = {"env", "--", "-m"},
+           .env = {{"PYTHONPATH", "{programs}"}}});
+}
+
 TEST_CASE("conformance: a worker for each CPU") {
   Compare({.name = "nproc_cpu",
            .options = {"--standalone", "--nproc_per_node=cpu"},

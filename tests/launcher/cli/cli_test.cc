@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/cli/help.h"
+#include "launcher/cli/command_line.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -98,6 +98,18 @@ TEST_CASE("cli: '--' ends the options") {
   CHECK(config.args == std::vector<std::string>{"--", "x"});
 }
 
+TEST_CASE("cli: one '--' right behind the program is dropped, unless one stood before it") {
+  using Words = std::vector<std::string>;
+  CHECK(Config({"p", "--", "--lr", "1"}).args == Words{"--lr", "1"});
+  CHECK(Config({"p", "--", "--", "--lr", "--"}).args == Words{"--", "--lr", "--"});
+  CHECK(Config({"p", "--"}).args.empty());
+  CHECK(Config({"-m", "p", "--", "-m"}).args == Words{"-m"});
+  CHECK(Config({"p", "x", "--", "y"}).args == Words{"x", "--", "y"});
+  CHECK(Config({"--", "p", "--", "--lr"}).args == Words{"--", "--lr"});
+  CHECK(Config({"--", "--", "p"}).program == "--");
+  CHECK(Config({"--", "--", "p"}).args == Words{"p"});
+}
+
 TEST_CASE("cli: values that look like something else to a parser stay what they are") {
   CHECK(Config({"--rdzv_endpoint=[::1]:29500", "p"}).endpoint ==
         Endpoint{.host = "::1", .port = 29500});
@@ -153,8 +165,8 @@ TEST_CASE("cli: where workers run; torchrun has no variable for --numa_binding")
 }
 
 TEST_CASE("cli: --help and --version end the reading, whatever is wrong elsewhere") {
-  CHECK(TextOf({"--nproc_per_node=0", "--help", "--unknown"}) == HelpText());
-  CHECK(TextOf({"-h"}) == HelpText());
+  CHECK(TextOf({"--nproc_per_node=0", "--help", "--unknown"}) == TextOf({"--help"}));
+  CHECK(TextOf({"-h"}) == TextOf({"--help"}));
   CHECK(TextOf({"--version"}) == std::string("ddprun ") + kVersion + "\n");
 }
 
@@ -231,18 +243,6 @@ TEST_CASE("cli: reserved words are refused as the first argument only") {
     CHECK(Config({"--standalone", word}).program == word);
     CHECK(Config({std::string("./") + word}).program == std::string("./") + word);
   }
-}
-
-TEST_CASE("cli: doctor is a command as the first argument only") {
-  const absl::StatusOr<ParseResult> result = Parse({"doctor", "--json"});
-  REQUIRE(result.ok());
-  REQUIRE(std::holds_alternative<DoctorOptions>(*result));
-  CHECK(std::get<DoctorOptions>(*result).is_json);
-  CHECK(TextOf({"doctor", "--help"}) == kDoctorHelp);
-  CHECK(ErrorOf({"doctor", "--nnodes=1"}).find("'--nnodes=1'") != std::string::npos);
-  CHECK(Config({"--", "doctor"}).program == "doctor");
-  CHECK(Config({"--standalone", "doctor"}).program == "doctor");
-  CHECK(Config({"./doctor"}).program == "./doctor");
 }
 
 TEST_CASE("cli: leftovers of another launcher and misspelt variables are warned of") {
@@ -349,6 +349,10 @@ std::vector<BadRow> BadValueRows() {
       {{"--rdzv_conf=heartbeat_timeout=0", "p"}, "heartbeat_timeout '0'", "more than 0"},
       {{"--rdzv_conf=read_timeout=-1", "p"}, "read_timeout '-1'", "more than 0"},
       {{"--rdzv_conf=keep_alive_max_attempt=1.5", "p"}, "'1.5'", "a number"},
+      {{"--rdzv_conf=keep_alive_interval=0.05,keep_alive_max_attempt=5", "p"},
+       "keep_alive_max_attempt is 0.25 s",
+       "at least 0.3 s"},
+      {{"--rdzv_conf=keep_alive_interval=0.09", "p"}, "is 0.27 s", "at least 0.3 s"},
       {{"--rdzv_conf=rank=x", "p"}, "rank 'x'", "a number"},
       {{"--rdzv_id=a\nb", "p"}, "'a\\nb'", "printable"},
       {{"--max_restarts=-1", "p"}, "'-1'", "from 0"},

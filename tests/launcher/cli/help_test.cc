@@ -1,15 +1,24 @@
-#include "launcher/cli/help.h"
+// What --help prints, of ddprun and of its commands.
 
 #include <doctest/doctest.h>
 
 #include <sstream>
 #include <string>
+#include <vector>
 
+#include "launcher/cli/command_line.h"
 #include "launcher/cli/option_table.h"
 #include "launcher/process/exit_status.h"
 
 namespace ddprun::launcher {
 namespace {
+
+std::string HelpText(std::vector<std::string> words = {}) {
+  words.push_back("--help");
+  const absl::StatusOr<CommandLine> line = ReadCommandLine(words);
+  REQUIRE_MESSAGE(line.ok(), line.status().ToString());
+  return line->print;
+}
 
 TEST_CASE("help: an example comes first, and no line is wider than a terminal") {
   const std::string help = HelpText();
@@ -19,6 +28,22 @@ TEST_CASE("help: an example comes first, and no line is wider than a terminal") 
     CAPTURE(line);
     CHECK(line.size() <= 80);
     CHECK(line.find_last_not_of(' ') + 1 == line.size());
+  }
+}
+
+TEST_CASE("help: a command's has its usage and its options, and ddprun's names the command") {
+  for (const CommandRow& command : CommandTable()) {
+    const std::string help = HelpText({command.name});
+    CAPTURE(help);
+    CHECK(help.find(std::string("\nUsage: ddprun ") + command.name + " [options]\n") !=
+          std::string::npos);
+    CHECK(HelpText().find(std::string("\n  ddprun ") + command.name + " ") != std::string::npos);
+    for (const OptionRow& row : command.options) {
+      CHECK(help.find(std::string("--") + row.name) != std::string::npos);
+    }
+    std::istringstream lines(help);
+    for (std::string line; std::getline(lines, line);) CHECK(line.size() <= 80);
+    CHECK(help.substr(help.size() - 2) != "\n\n");
   }
 }
 

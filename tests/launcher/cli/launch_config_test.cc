@@ -114,7 +114,7 @@ TEST_CASE("launch config: workers by GPU are left open, whatever depends on thei
 
 TEST_CASE("launch config: rdzv_conf becomes typed options, with or without quotes") {
   for (const std::string quote : {"", "\"", "'"}) {
-    const RendezvousOptions options =
+    const RendezvousConf options =
         Built({{"rdzv_conf", quote +
                                  "join_timeout=5, last_call_timeout = 0.25,is_host=true,"
                                  "keep_alive_interval=2,close_timeout=9" +
@@ -126,7 +126,7 @@ TEST_CASE("launch config: rdzv_conf becomes typed options, with or without quote
     CHECK(options.is_host == true);
     CHECK(options.evict_after == seconds(6));
   }
-  const RendezvousOptions defaults = Built({}).rendezvous_options;
+  const RendezvousConf defaults = Built({}).rendezvous_options;
   CHECK(defaults.join_timeout == seconds(600));
   CHECK(defaults.last_call == seconds(30));
   CHECK_FALSE(defaults.evict_after.has_value());

@@ -8,35 +8,38 @@
 #include <vector>
 
 #include "launcher/cli/cli.h"
+#include "launcher/cli/command_line.h"
+#include "launcher/cli/text.h"
 
 namespace ddprun::launcher {
 namespace {
 
 using Words = std::vector<std::string>;
 
-bool EndsReading(const OptionRow& row) {
-  const std::string name = row.name;
-  return name == "help" || name == "version";
-}
-
 // The one option that `words`, followed by a program, are read as.
-OptionUse Only(Words words) {
+struct Use {
+  const OptionRow* row = nullptr;
+  std::string value;
+};
+Use Only(Words words) {
   words.insert(words.end(), {"program", "--nnodes=0"});
   INFO("words: ", words[0], " ", words[1]);
-  const auto split = SplitAtProgram(words);
-  REQUIRE_MESSAGE(split.ok(), split.status().ToString());
-  REQUIRE(split->options.size() == 1);
-  if (!EndsReading(*split->options[0].row)) {
-    CHECK(split->program == Words{"program", "--nnodes=0"});
-  }
-  return split->options[0];
+  const auto line = ReadCommandLine(words);
+  REQUIRE_MESSAGE(line.ok(), line.status().ToString());
+  if (line->print == "ddprun " + std::string(kVersion) + "\n") return {FindOption("version"), ""};
+  if (!line->print.empty()) return {FindOption("help"), ""};
+  REQUIRE(line->given.size() == 1);
+  CHECK(line->program == Words{"program", "--nnodes=0"});
+  const auto& [name, given] = *line->given.begin();
+  CHECK(given.source == "--" + name);
+  return {FindOption(name), given.text};
 }
 
 std::string ErrorOf(const Words& words) {
-  const auto split = SplitAtProgram(words);
-  REQUIRE_FALSE(split.ok());
-  CHECK(split.status().code() == absl::StatusCode::kInvalidArgument);
-  return std::string(split.status().message());
+  const auto line = ReadCommandLine(words);
+  REQUIRE_FALSE(line.ok());
+  CHECK(line.status().code() == absl::StatusCode::kInvalidArgument);
+  return std::string(line.status().message());
 }
 
 // a_b_c as it is, with dashes, and with one of each.
@@ -67,10 +70,10 @@ TEST_CASE("option table: every option is read with dashes and underscores, = or 
         continue;
       }
       for (const std::string value : {"3", "", "-t", "--nnodes", "a b", "x=y", "--"}) {
-        const OptionUse attached = Only({word + "=" + value});
+        const Use attached = Only({word + "=" + value});
         CHECK(attached.row == &row);
         CHECK(attached.value == value);
-        const OptionUse next = Only({word, value});
+        const Use next = Only({word, value});
         CHECK(next.row == &row);
         CHECK(next.value == value);
       }
@@ -90,18 +93,17 @@ TEST_CASE("option table: every letter is read alone, attached, with '=' and behi
       continue;
     }
     for (const Words& words : std::vector<Words>{{word, "3"}, {word + "3"}, {word + "=3"}}) {
-      const OptionUse use = Only(words);
+      const Use use = Only(words);
       CHECK(use.row == &row);
       CHECK(use.value == "3");
     }
     const Words behind = {std::string("-m") + row.letter + "3", "p"};
-    const auto split = SplitAtProgram(behind);
-    REQUIRE(split.ok());
-    REQUIRE(split->options.size() == 2);
-    CHECK(std::string(split->options[0].row->name) == "module");
-    CHECK(split->options[1].row == &row);
-    CHECK(split->options[1].value == "3");
-    CHECK(split->program == Words{"p"});
+    const auto line = ReadCommandLine(behind);
+    REQUIRE(line.ok());
+    REQUIRE(line->given.size() == 2);
+    CHECK(line->given.at("module").text == "1");
+    CHECK(line->given.at(row.name).text == "3");
+    CHECK(line->program == Words{"p"});
   }
 }
 
@@ -166,17 +168,73 @@ TEST_CASE("option table: each flag's variable is a number, and 0 is off, as in t
   CHECK(flags >= 4);
 }
 
+TEST_CASE("option table: a value is taken as it is, whatever an option would make of it") {
+  for (const std::string value : {"--nno",
+                                  "--nnodes=",
+                                  "-r=3",
+                                  "-r=",
+                                  "-mx",
+                                  "-mr=1",
+                                  "--standalone=yes",
+                                  "--standalone=",
+                                  "--=",
+                                  "-=",
+                                  "---x",
+                                  "-\xff",
+                                  "=3",
+                                  "==",
+                                  "[1,2]",
+                                  "{}",
+                                  "%",
+                                  "++",
+                                  "--help",
+                                  "-h",
+                                  "doctor",
+                                  "-5",
+                                  "--unknown",
+                                  "/windows:style",
+                                  " ",
+                                  "\n"}) {
+    CAPTURE(value);
+    CHECK(Only({"--role", value}).value == value);
+    CHECK(Only({"--ro", value}).value == value);
+    CHECK(Only({"--role=" + value}).value == value);
+    const auto line = ReadCommandLine(Words{"-t", "3", "p", value, "--ro", value});
+    REQUIRE(line.ok());
+    CHECK(line->program == Words{"p", value, "--ro", value});
+    const auto marked = ReadCommandLine(Words{"--", value, value});
+    REQUIRE(marked.ok());
+    CHECK(marked->program == Words{value, value});
+  }
+  CHECK(Only({"-r=3"}).value == "3");
+  CHECK(Only({"-r="}).value.empty());
+  CHECK(Only({"-r=="}).value == "=");
+  CHECK(Only({"-r", "=3"}).value == "=3");
+}
+
+TEST_CASE("option table: a word that begins with a dash and is no option is never the program") {
+  for (const std::string word : {"--=1", "---x", "-=", "-\xff", "-5", "-m=1", "-mx", "-mhx", "- x",
+                                 "-!", "--unknown", "--!", "-h=1"}) {
+    for (const Words& before : std::vector<Words>{{}, {"--nnodes=1"}, {"-m"}}) {
+      Words words = before;
+      words.insert(words.end(), {word, "p"});
+      CHECK(ErrorOf(words).find("unknown option '" + (word == "--=1" ? "--" : EscapeControl(word)) +
+                                "'") == 0);
+    }
+  }
+}
+
 TEST_CASE("option table: after the program everything is the program's, whatever it looks like") {
   const Words theirs = {"--d", "--log", "--", "-m", "--help", "--nnodes=0", "-r", "-h", "--t", ""};
   for (const Words& before : std::vector<Words>{{}, {"--nnodes=1"}, {"-r3", "--"}, {"--"}}) {
     Words words = before;
     words.push_back("train.py");
     words.insert(words.end(), theirs.begin(), theirs.end());
-    const auto split = SplitAtProgram(words);
-    REQUIRE(split.ok());
+    const auto line = ReadCommandLine(words);
+    REQUIRE(line.ok());
     Words expected = {"train.py"};
     expected.insert(expected.end(), theirs.begin(), theirs.end());
-    CHECK(split->program == expected);
+    CHECK(line->program == expected);
   }
 }
 

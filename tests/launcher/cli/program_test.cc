@@ -233,11 +233,19 @@ TEST_CASE("program: a script that may not be read is 126") {
 
 TEST_CASE("program: the local rank is put in for its macro, everywhere in the arguments") {
   const Program program{.executable = "x",
-                        .argv = {"x", "${local_rank}-${local_rank}", "$local_rank.", "${other}",
-                                 "$local_ranks", "$$", "$"},
+                        .argv = {"$$x", "${local_rank}-${local_rank}", "$local_rank.", "${other}",
+                                 "$local_ranks", "$"},
                         .title = "x"};
-  CHECK(ArgvOfWorker(program, 12) ==
-        Words{"x", "12-12", "12.", "${other}", "$local_ranks", "$$", "$"});
+  CHECK(ArgvOfWorker(program, 12) == Words{"$$x", "12-12", "12.", "${other}", "$local_ranks", "$"});
+}
+
+TEST_CASE("program: $$ in an argument is one dollar that begins no macro") {
+  const Program program{.executable = "x",
+                        .argv = {"x", "$$", "a$$b", "$$$$", "$$$", "$$local_rank",
+                                 "$$${local_rank}", "${local_rank}$$", "$other$$", "${local_rank"},
+                        .title = "x"};
+  CHECK(ArgvOfWorker(program, 3) ==
+        Words{"x", "$", "a$b", "$$", "$$", "$local_rank", "$3", "3$", "$other$", "${local_rank"});
 }
 
 }  // namespace

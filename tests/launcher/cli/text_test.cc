@@ -23,8 +23,16 @@ TEST_CASE("text: the nearest name is found when one is near") {
 }
 
 TEST_CASE("text: macros are replaced everywhere, others stay") {
-  CHECK(ReplaceMacro("${a}x${a}${b}$a", "a", "1") == "1x1${b}$a");
-  CHECK(ReplaceMacro("${a}", "a", "${a}") == "${a}");
+  const auto value_of = [](std::string_view name) -> std::optional<std::string> {
+    if (name == "a") return "1";
+    if (name == "self") return "${a}$$";
+    return std::nullopt;
+  };
+  const auto with = [&](std::string_view text) { return WithMacros(text, value_of); };
+  CHECK(with("${a}x${a}${b}$a $ab") == "1x1${b}1 $ab");
+  CHECK(with("${self}$self") == "${a}$$${a}$$");
+  CHECK(with("$$a$$$a$$$$") == "$a$1$$");
+  CHECK(with("$ ${ ${a ${a b} $5 $") == "$ ${ ${a ${a b} $5 $");
 }
 
 }  // namespace

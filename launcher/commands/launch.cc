@@ -1,0 +1,159 @@
+#include "launcher/commands/launch.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "launcher/agent/agent.h"
+#include "launcher/agent/test_hooks.h"
+#include "launcher/cli/option_values.h"
+#include "launcher/cli/output_options.h"
+#include "launcher/cli/program.h"
+#include "launcher/commands/terminal.h"
+#include "launcher/doctor/gpu_probe.h"
+#include "launcher/doctor/host_facts.h"
+#include "launcher/doctor/worker_count.h"
+#include "launcher/logs/log_level.h"
+#include "launcher/logs/log_router.h"
+#include "launcher/logs/logger.h"
+#include "launcher/placement/allowed_cpus.h"
+#include "launcher/placement/placement.h"
+#include "launcher/process/exit_status.h"
+#include "launcher/process/guardian.h"
+#include "launcher/process/leftovers.h"
+#include "launcher/process/process_baseline.h"
+#include "launcher/process/session_table.h"
+#include "launcher/report/whole_file.h"
+
+namespace ddprun::launcher {
+namespace {
+
+static_assert(SessionTable::kCapacity >= kMaxWorkersPerNode);
+
+// Raises the limit on open files, and asks now whether it will do rather than with half of the
+// workers started.
+absl::Status ProvideDescriptors(const LaunchConfig& config) {
+  constexpr int64_t kOwn = 64;
+  // A pidfd and both ends of the stderr pipe; with files a stdout pipe and the two files, too.
+  const bool has_files = !config.redirects.is_none() || !config.tee.is_none();
+  const int64_t each = has_files ? 7 : 3;
+  const int64_t needed = kOwn + each * config.workers_per_node;
+  const DescriptorRoom room = ReserveDescriptors(needed);
+  if (room.limit - room.taken >= needed) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("the limit on open files is ", room.limit, ", and ", room.taken,
+                   " are open already: ddprun needs ", needed, " more, ", kOwn, " for itself and ",
+                   each, " for each worker; raise the limit (ulimit -n)"));
+}
+
+// The CPUs of each worker, near its GPU. Asks the driver, but only when an option needs it; then
+// the workers are counted, too, where they are one for each GPU.
+absl::StatusOr<std::vector<CpuSet>> AskDriver(const Environment& environment,
+                                              LaunchConfig& config) {
+  const bool is_counted = config.workers_by == WorkersBy::kNumber;
+  if (is_counted && !config.numa_binding) return std::vector<CpuSet>();
+  const GpuReport report = ProbeGpus(ProbeScope::kGpus);
+  const DriverFacts driver = ReadDriverFacts(environment);
+  if (!is_counted) {
+    const absl::Status status =
+        ResolveWorkers(report, driver, environment.machine.cpu_count, config);
+    if (!status.ok()) return status;
+  }
+  if (!config.numa_binding) return std::vector<CpuSet>();
+  return BindToCpus(config, report, driver, SysRootForTest(), AllowedCpus());
+}
+
+// How many workers, where, and with which GPU.
+absl::StatusOr<Placement> PlaceWorkers(const Environment& environment, LaunchConfig& config) {
+  Placement placement;
+  absl::StatusOr<std::vector<CpuSet>> cpus = AskDriver(environment, config);
+  if (!cpus.ok()) return cpus.status();
+  placement.cpus = *std::move(cpus);
+  if (config.virtual_local_rank) {
+    absl::StatusOr<std::vector<std::string>> devices =
+        VirtualDevices(config, environment.Get("CUDA_VISIBLE_DEVICES"));
+    if (!devices.ok()) return devices.status();
+    placement.devices = *std::move(devices);
+  }
+  return placement;
+}
+
+absl::Status CheckReportFile(const LaunchConfig& config) {
+  if (config.report_file.empty()) return absl::OkStatus();
+  const absl::Status status = CheckWritable(config.report_file);
+  if (status.ok()) return status;
+  return absl::Status(status.code(),
+                      absl::StrCat(config.SourceOf("report_file"), ": ", status.message()));
+}
+
+// Signals, descriptors and the OOM killer's choice, as an agent needs them.
+absl::StatusOr<ProcessBaseline> PrepareProcess(const LaunchConfig& config) {
+  ProcessBaseline baseline = RecordBaseline();
+  ProtectFromOomKiller(baseline);
+  absl::Status status = PrepareAgentProcess(baseline, BitsOf(config.more_stop_signals));
+  if (status.ok()) status = ProvideDescriptors(config);
+  if (!status.ok()) return status;
+  return baseline;
+}
+
+// `guardian` outlives the logs' workers.
+absl::StatusOr<std::unique_ptr<LogRouter>> MakeLogs(const LaunchConfig& config,
+                                                    const Environment& environment,
+                                                    Guardian& guardian) {
+  LogOptions options = MakeLogOptions(config, environment);
+  options.on_temporary_folder = [&guardian](const std::string& folder) {
+    guardian.NoteFolder(folder);
+  };
+  return LogRouter::Create(std::move(options));
+}
+
+LogLevelChoice ChosenLogLevel(const Environment& environment) {
+  return ChooseLogLevel({.ddprun_log_level = environment.Get("DDPRUN_LOG_LEVEL"),
+                         .loglevel = environment.Get("LOGLEVEL")});
+}
+
+void Warn(const LaunchConfig& config, const LogLevelChoice& log_level, LogRouter& logs) {
+  std::vector<std::string> warnings = config.warnings;
+  if (!log_level.warning.empty()) warnings.push_back(log_level.warning);
+  for (std::string& warning : OutputWarnings(config)) warnings.push_back(std::move(warning));
+  for (const std::string& warning : warnings) logs.Say("ddprun: warning: " + warning);
+}
+
+}  // namespace
+
+int Launch(LaunchConfig config, const Environment& environment) {
+  const absl::StatusOr<Program> program =
+      ResolveProgram(config.program, config.args, config.run_as, environment);
+  if (!program.ok()) return Complain(program.status(), ExitCodeOfStartError(program.status()));
+
+  absl::StatusOr<Placement> placement = PlaceWorkers(environment, config);
+  if (!placement.ok()) {
+    const bool is_usage = absl::IsInvalidArgument(placement.status());
+    return Complain(placement.status(), is_usage ? kExitUsage : kExitMachine);
+  }
+  if (absl::Status status = CheckReportFile(config); !status.ok()) {
+    return Complain(status, kExitMachine);
+  }
+  const absl::StatusOr<ProcessBaseline> baseline = PrepareProcess(config);
+  if (!baseline.ok()) return Complain(baseline.status(), kExitMachine);
+  const std::string job_mark = NewJobMark();
+  // Before the first thread: the guardian is a fork of this very process.
+  absl::StatusOr<std::unique_ptr<Guardian>> guardian = Guardian::Start(job_mark);
+  if (!guardian.ok()) return Complain(guardian.status(), kExitMachine);
+  absl::StatusOr<std::unique_ptr<LogRouter>> logs = MakeLogs(config, environment, **guardian);
+  if (!logs.ok()) return Complain(logs.status(), kExitMachine);
+
+  const LogLevelChoice log_level = ChosenLogLevel(environment);
+  Warn(config, log_level, **logs);
+  const std::shared_ptr<spdlog::logger> logger = MakeLogger(**logs, log_level.level);
+  return RunAgent(
+      {std::move(config), *program, environment, *baseline, job_mark, *std::move(placement)},
+      *std::move(guardian), **logs, *logger);
+}
+
+}  // namespace ddprun::launcher

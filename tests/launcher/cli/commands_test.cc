@@ -1,0 +1,104 @@
+// The command lines of ddprun's commands.
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "launcher/cli/cli.h"
+#include "launcher/cli/option_table.h"
+
+namespace ddprun::launcher {
+namespace {
+
+using Words = std::vector<std::string>;
+
+absl::StatusOr<ParseResult> Parse(const Words& words) {
+  std::vector<const char*> argv = {"ddprun"};
+  for (const std::string& word : words) argv.push_back(word.c_str());
+  return ParseCommandLine(static_cast<int>(argv.size()), argv.data(), {});
+}
+
+absl::StatusOr<ParseResult> Parse(Words words, const std::string& command) {
+  words.insert(words.begin(), command);
+  return Parse(words);
+}
+
+DoctorOptions Doctor(const Words& words) {
+  const auto result = Parse(words, "doctor");
+  REQUIRE_MESSAGE(result.ok(), result.status().ToString());
+  return std::get<DoctorOptions>(*result);
+}
+
+TEST_CASE("doctor options: each may be given or not, in any order") {
+  CHECK_FALSE(Doctor({}).requires_cuda);
+  CHECK_FALSE(Doctor({}).is_json);
+  CHECK(Doctor({"--require", "cuda"}).requires_cuda);
+  CHECK(Doctor({"--require=cuda"}).requires_cuda);
+  CHECK(Doctor({"--json", "--require", "cuda"}).is_json);
+  CHECK(Doctor({"--json", "--require", "cuda"}).requires_cuda);
+  CHECK(Doctor({"--js", "--req=cuda"}).requires_cuda);
+}
+
+TEST_CASE("doctor options: what is wrong is quoted with what is right") {
+  struct Row {
+    Words words;
+    std::string quoted;
+    std::string accepted;
+  };
+  const std::vector<Row> rows = {
+      {{"--bogus"}, "'--bogus'", "--require cuda, --json"},
+      {{"--json=1"}, "--json '1'", "takes no value"},
+      {{"now"}, "'now'", "./doctor"},
+      {{""}, "''", "--json"},
+      {{"doctor"}, "'doctor'", "./doctor"},
+      {{"--", "now"}, "'now'", "./doctor"},
+      {{"--nnodes=1"}, "'--nnodes=1'", "--json"},
+      {{"-x"}, "'-x'", "--json"},
+      {{"--requires=cuda"}, "'--requires=cuda'", "--require cuda"},
+      {{"--require"}, "'--require'", "--require=cuda"},
+      {{"--require="}, "''", "expected cuda"},
+      {{"--require", "foo"}, "'foo'", "expected cuda"},
+      {{"--require", "CUDA"}, "'CUDA'", "expected cuda"},
+      {{"--require=a\nb"}, "'a\\nb'", "expected cuda"},
+      {{"--require", "cuda", "--require=rocm"}, "'rocm'", "expected cuda"},
+  };
+  for (const Row& row : rows) {
+    const absl::Status status = Parse(row.words, "doctor").status();
+    const std::string message(status.message());
+    CAPTURE(message);
+    CHECK(absl::IsInvalidArgument(status));
+    CHECK(message.rfind("doctor: ", 0) == 0);
+    CHECK(message.find(row.quoted) != std::string::npos);
+    CHECK(message.find(row.accepted) != std::string::npos);
+    CHECK(message.find('\n') == std::string::npos);
+  }
+}
+
+TEST_CASE("commands: each is one as the first word alone") {
+  const auto program = [](const Words& words) {
+    const auto result = Parse(words);
+    REQUIRE_MESSAGE(result.ok(), result.status().ToString());
+    return std::get<LaunchConfig>(*result).program;
+  };
+  for (const CommandRow& command : CommandTable()) {
+    const std::string name = command.name;
+    CHECK_FALSE(std::holds_alternative<LaunchConfig>(*Parse({name})));
+    CHECK(program({"--", name}) == name);
+    CHECK(program({"--standalone", name}) == name);
+    CHECK(program({"./" + name}) == "./" + name);
+  }
+}
+
+TEST_CASE("commands: --help of each ends the reading") {
+  for (const CommandRow& command : CommandTable()) {
+    for (const Words& words : {Words{"-h"}, Words{"--help", "--bogus"}, Words{"--he"}}) {
+      const auto result = Parse(words, command.name);
+      REQUIRE(result.ok());
+      CHECK(std::holds_alternative<PrintText>(*result));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ddprun::launcher
