@@ -168,7 +168,11 @@ int Agent::Run() {
   client_ = rendezvous::ConnectRendezvous(
       ConnectOptions(), [this](const rendezvous::RendezvousEvent& event) {
         asio::post(io_, [this, event] {
-          std::visit([this](const auto& e) { Feed(AgentEvent(e)); }, event);
+          std::visit(
+              [this](const auto& e) {
+                if constexpr (std::is_constructible_v<AgentEvent, decltype(e)>) Feed(AgentEvent(e));
+              },
+              event);
         });
       });
   Feed(AgentStarted{});

@@ -96,7 +96,7 @@ void AgentCore::On(const rendezvous::Concluded& event) {
 
 void AgentCore::On(const rendezvous::ContactLost& event) {
   if (!contact_.lost_since) contact_.lost_since = now_;
-  if (!event.is_refused) {
+  if (!event.is_gone) {
     contact_.refused_since.reset();
   } else if (!contact_.refused_since) {
     contact_.refused_since = now_;

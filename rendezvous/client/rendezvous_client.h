@@ -34,25 +34,30 @@ struct Drained {
 struct Concluded {
   Verdict verdict;
 };
-// The coordinator is known for the first time: this process hosts it, or it has answered.
+// The coordinator is known: it has answered for the first time, or from now on this process hosts
+// it.
 struct ContactMade {
   std::string place;  // "node1:29400 (10.0.0.1)"; empty: there is no port
   bool is_hosted_here = false;
 };
-// The stream broke; the client goes on trying by itself. `is_refused`: the coordinator's host
-// answered that nobody listens there, so that process is gone.
+// The link broke; the client goes on trying by itself. `is_gone`: the coordinator's process is gone
+// by proof: nobody listens there, or another job or program answers on its port. Given again when
+// that changes.
 struct ContactLost {
   std::string reason;
-  bool is_refused = false;
+  bool is_gone = false;
 };
 struct ContactRestored {};
-// The rendezvous is over for this agent: refused, timed out, unresolvable. Nothing follows.
+// The rendezvous is over for this agent: refused, timed out, unresolvable. Nothing but ContactEnded
+// follows.
 struct RendezvousFailed {
   std::string message;
 };
+// The answer to EndContact; nothing follows.
+struct ContactEnded {};
 
 using RendezvousEvent = std::variant<Waiting, Assigned, Drained, Concluded, ContactMade,
-                                     ContactLost, ContactRestored, RendezvousFailed>;
+                                     ContactLost, ContactRestored, RendezvousFailed, ContactEnded>;
 
 // One agent's way to its coordinator. Commands are given from the agent's thread only and return at
 // once; FlushAndStop, the last one, waits, and may be given from another thread. Events come, in

@@ -3,6 +3,8 @@
 #include <chrono>
 #include <utility>
 
+#include "rendezvous/base/plain_text.h"
+
 namespace ddprun::rendezvous {
 namespace {
 

@@ -6,6 +6,8 @@
 
 #include <array>
 
+#include "rendezvous/base/plain_text.h"
+
 namespace ddprun::rendezvous {
 namespace {
 
@@ -51,11 +53,6 @@ uint16_t PortOf(const SocketAddress& address) {
   if (address.storage.ss_family == AF_INET) return ntohs(AsV4(address).sin_port);
   if (address.storage.ss_family == AF_INET6) return ntohs(AsV6(address).sin6_port);
   return 0;
-}
-
-std::string EndpointText(const std::string& host, uint16_t port) {
-  const bool is_v6 = host.find(':') != std::string::npos;
-  return (is_v6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
 }
 
 std::string AddressText(const SocketAddress& address) {

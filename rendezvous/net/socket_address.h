@@ -31,9 +31,6 @@ bool IsLoopback(const SocketAddress& address);
 SocketAddress LocalAddress(int fd);
 SocketAddress PeerAddress(int fd);
 
-// "HOST:PORT", with brackets around an IPv6 literal.
-std::string EndpointText(const std::string& host, uint16_t port);
-
 }  // namespace ddprun::rendezvous
 
 #endif  // DDPRUN_RENDEZVOUS_NET_SOCKET_ADDRESS_H_

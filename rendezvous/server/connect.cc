@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "rendezvous/base/plain_text.h"
 #include "rendezvous/base/steady_clock.h"
 #include "rendezvous/client/agent_record.h"
 #include "rendezvous/client/backoff.h"

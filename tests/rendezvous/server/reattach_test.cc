@@ -21,7 +21,7 @@ TEST_CASE("reattach: a cut connection is replaced and the round goes on") {
   proxy.Cut();
   const auto lost = log.Await<ContactLost>();
   REQUIRE_MESSAGE(lost, log.Text());
-  CHECK_FALSE(lost->is_refused);
+  CHECK_FALSE(lost->is_gone);
   // Said while there is no contact, or on the way to the new one: it must arrive all the same.
   client->ReportSucceeded(assigned->assignment.round);
   CHECK(log.Await<ContactRestored>());
@@ -60,7 +60,7 @@ TEST_CASE(
   const auto first = log.Await<Assigned>();
   REQUIRE(first);
   coordinator.reset();
-  REQUIRE_MESSAGE(log.Await<ContactLost>([](const ContactLost& e) { return e.is_refused; }),
+  REQUIRE_MESSAGE(log.Await<ContactLost>([](const ContactLost& e) { return e.is_gone; }),
                   log.Text());
   coordinator = StartListening(TestPolicy(1, 1), port.port());
   REQUIRE_MESSAGE(log.Await<ContactRestored>(), log.Text());
