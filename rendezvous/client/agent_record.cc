@@ -123,6 +123,7 @@ std::optional<RendezvousEvent> AgentRecord::Hear(const JobInstance&, const Actio
     }
     std::optional<RendezvousEvent> operator()(const CloseSession&) { return std::nullopt; }
     std::optional<RendezvousEvent> operator()(const Finish&) { return std::nullopt; }
+    std::optional<RendezvousEvent> operator()(const Record&) { return std::nullopt; }
   };
   return std::visit(Visitor{*this}, action);
 }
