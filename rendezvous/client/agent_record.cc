@@ -133,6 +133,7 @@ std::optional<RendezvousEvent> AgentRecord::Hear(const JobInstance& instance,
     }
     std::optional<RendezvousEvent> operator()(const CloseSession&) { return std::nullopt; }
     std::optional<RendezvousEvent> operator()(const Finish&) { return std::nullopt; }
+    std::optional<RendezvousEvent> operator()(const Record&) { return std::nullopt; }
   };
   return std::visit(Visitor{*this, instance}, action);
 }

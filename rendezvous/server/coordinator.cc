@@ -1,5 +1,8 @@
 #include "rendezvous/server/coordinator.h"
 
+#include <sys/random.h>
+
+#include <cerrno>
 #include <utility>
 
 #include "rendezvous/server/coordinator_loop.h"
@@ -9,6 +12,21 @@
 #include "rendezvous/server/port_listener.h"
 
 namespace ddprun::rendezvous {
+
+namespace {
+
+absl::StatusOr<JobInstance> DrawInstance() {
+  JobInstance instance;
+  // At most 256 bytes come whole once the kernel's pool is ready; until then a signal may
+  // interrupt.
+  while (getrandom(&instance, sizeof(instance), 0) != sizeof(instance)) {
+    if (errno != EINTR) return absl::ErrnoToStatus(errno, "draw the job's instance: getrandom");
+  }
+  if (!instance.is_known()) instance.low = 1;
+  return instance;
+}
+
+}  // namespace
 
 Coordinator::Coordinator() = default;
 
@@ -24,12 +42,15 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(Options options)
   }
   absl::StatusOr<Epoch> epoch = NextEpoch(options.run_dir);
   if (!epoch.ok()) return epoch.status();
+  absl::StatusOr<JobInstance> instance = DrawInstance();
+  if (!instance.ok()) return instance.status();
   auto coordinator = std::unique_ptr<Coordinator>(new Coordinator);
   coordinator->run_dir_ = std::move(options.run_dir);
   const std::string run_id = options.policy.run_id;
   coordinator->policy_ = options.policy;
-  coordinator->loop_ = std::make_shared<CoordinatorLoop>(std::move(options.policy), *epoch,
-                                                         std::move(options.log_step));
+  coordinator->loop_ = std::make_shared<CoordinatorLoop>(
+      std::move(options.policy), Beginning{.epoch = *epoch, .instance = *instance, .verdict = {}},
+      std::move(options.log_step));
   if (options.listen) {
     absl::StatusOr<std::unique_ptr<Frontend>> frontend = StartGrpcFrontend(
         FrontendOptions{.listening_socket = std::move(listening_socket),

@@ -21,10 +21,10 @@ SessionId SessionOf(const Action& action) {
 
 }  // namespace
 
-CoordinatorLoop::CoordinatorLoop(Policy policy, Epoch epoch,
+CoordinatorLoop::CoordinatorLoop(std::optional<Policy> policy, Beginning beginning,
                                  std::function<void(const std::string&)> log_step)
     : log_step_(std::move(log_step)),
-      machine_(std::move(policy), epoch, SteadyNow()),
+      machine_(std::move(policy), std::move(beginning), SteadyNow()),
       next_tick_(SteadyNow() + kTickInterval) {
   thread_ = std::thread([this] { Run(); });
 }
@@ -104,8 +104,10 @@ void CoordinatorLoop::Apply(const Event& event) {
   const SessionId id = SessionOf(event);
   const std::shared_ptr<Session> session = Find(id);
   const bool is_break = std::holds_alternative<SessionBroken>(event);
-  // A session that the machine had closed may have more in the inbox: that is heard by nobody.
-  if (session == nullptr && !std::holds_alternative<TimePassed>(event)) return;
+  const bool is_our_own =
+      std::holds_alternative<TimePassed>(event) || std::holds_alternative<Recorded>(event);
+  // What is left in the inbox of a session that the machine had closed is dropped.
+  if (session == nullptr && !is_our_own) return;
   if (is_break) Forget(id);
   StepMachine(now, event);
   if (session != nullptr && !is_break) session->Processed(current(), event);
@@ -149,6 +151,10 @@ void CoordinatorLoop::CarryOut(TimePoint now, const Action& action) {
       is_finished_ = true;
     }
     finished_.notify_all();
+    return;
+  }
+  if (const auto* record = std::get_if<Record>(&action)) {
+    if (record->verdict) Post(Recorded{});
     return;
   }
   const SessionId id = SessionOf(action);

@@ -28,7 +28,8 @@ class CoordinatorLoop final : public Inbox {
   static constexpr Duration kTickInterval = std::chrono::seconds(1);
 
   // `log_step`: Coordinator::Options.
-  CoordinatorLoop(Policy policy, Epoch epoch, std::function<void(const std::string&)> log_step);
+  CoordinatorLoop(std::optional<Policy> policy, Beginning beginning,
+                  std::function<void(const std::string&)> log_step);
   ~CoordinatorLoop() override;  // stops
 
   std::optional<SessionId> Open(std::shared_ptr<Session> session) override;
@@ -48,8 +49,10 @@ class CoordinatorLoop final : public Inbox {
   void StepMachine(TimePoint now, const Event& event);
   void TickSessions();
   void CarryOut(TimePoint now, const Action& action);
-  // The epoch and round that every message carries.
-  Stamp current() const { return Stamp{{}, machine_.epoch(), machine_.round()}; }
+  // The job, epoch and round that every message carries.
+  Stamp current() const {
+    return Stamp{{}, machine_.epoch(), machine_.round(), machine_.instance()};
+  }
   std::shared_ptr<Session> Find(SessionId id);
   void Forget(SessionId id);
 

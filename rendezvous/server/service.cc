@@ -139,7 +139,7 @@ class AttachStream final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::
         absl::StrCat("this coordinator serves the run \"", run_id_, "\", not \"",
                      CleanText(incoming_.join().run_id()), "\"");
     v1::CoordinatorMessage refusal =
-        ToProto(Refuse{id_, Refusal::kWrongRun, message}, Stamp{}, TimePoint{});
+        ToProto(Refuse{id_, Refusal::kFinal, message}, Stamp{}, TimePoint{});
     const std::lock_guard lock(mutex_);
     outgoing_.push_back(std::move(refusal));
     finishes_politely_ = true;
