@@ -159,7 +159,7 @@ void ContactCore::On(const Hosted& hosted) {
       attempt_at_ = now_;  // look at once who has it
       return;
     case Hosted::Outcome::kFailed:
-      return Fail(absl::StrCat("cannot host the rendezvous: ", hosted.text));
+      return Fail(absl::StrCat("cannot host the rendezvous: ", hosted.text), hosted.is_local);
   }
 }
 
@@ -313,10 +313,10 @@ void ContactCore::Find() {
   record_.StartSession();
 }
 
-void ContactCore::Fail(const std::string& message) {
+void ContactCore::Fail(const std::string& message, bool is_local) {
   if (state_ == State::kLinked) Do(CloseLink{});
   state_ = State::kOver;
-  Tell(RendezvousFailed{message});
+  Tell(RendezvousFailed{message, is_local});
 }
 
 void ContactCore::StopHost() {

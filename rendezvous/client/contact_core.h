@@ -111,6 +111,7 @@ struct Hosted {
   enum class Outcome { kHosting, kPortTaken, kFailed };
   Outcome outcome = Outcome::kHosting;
   std::string text = {};  // kFailed: why
+  bool is_local = false;  // kFailed: RendezvousFailed
 };
 // The coordinator of this process has ended its job: the verdict is known wherever it can be.
 struct HostFinished {};
@@ -228,13 +229,14 @@ class ContactCore {
   void SeekAgain();
   void Find();
   void Link();
-  void Fail(const std::string& message);
+  void Fail(const std::string& message, bool is_local = false);
 
   void JudgeName(const Looked& look);
   void JudgeAttempt(const Looked& look);
   // Why an agent that waits for a place should not go on; nullopt: it should.
   std::optional<std::string> FinalTrouble(const Looked& look) const;
-  void HearOfEnd(const Refuse& refusal);
+  // What answers is the coordinator of another job of this run, which may be ending.
+  void HearOfOtherJob(const Refuse& refusal);
   void MakeContact();
   void LoseContact(const std::string& reason, bool is_gone);
   // `text` is what tells this wait from the one before.

@@ -92,17 +92,14 @@ void ContactCore::On(const Heard& heard) {
   last_heard_ = now_;
   Action action = heard.action;
   if (auto* refusal = std::get_if<Refuse>(&action)) {
-    if (refusal->kind == Refusal::kJobOver) return HearOfEnd(*refusal);
+    if (refusal->kind != Refusal::kFinal) return HearOfOtherJob(*refusal);
     NameSpeaker(*refusal);
   }
   MakeContact();
   const std::optional<RendezvousEvent> event = record_.Hear(heard.instance, action);
   if (!event) return;
   if (const auto* failed = std::get_if<RendezvousFailed>(&*event)) return Fail(failed->message);
-  if (const auto* assigned = std::get_if<Assigned>(&*event)) {
-    is_apart_ = !assigned->assignment.coordinator_is_member;
-    is_ending_ = false;
-  }
+  if (std::holds_alternative<Assigned>(*event)) is_ending_ = false;
   Tell(*event);
 }
 
@@ -115,10 +112,10 @@ void ContactCore::NameSpeaker(Refuse& refusal) const {
   }
 }
 
-void ContactCore::HearOfEnd(const Refuse& refusal) {
+void ContactCore::HearOfOtherJob(const Refuse& refusal) {
   Do(CloseLink{});
   if (record_.is_assigned()) {
-    LoseContact(refusal.message, true);
+    LoseContact(refusal.message, true);  // the coordinator of our workers' job has lost its port
     return SeekAgain();
   }
   is_ending_ = true;

@@ -52,6 +52,7 @@ struct ContactRestored {};
 // follows.
 struct RendezvousFailed {
   std::string message;
+  bool is_local = false;  // this machine lacks something for it: a thread, a descriptor
 };
 // The answer to EndContact; nothing follows.
 struct ContactEnded {};
@@ -60,9 +61,8 @@ using RendezvousEvent = std::variant<Waiting, Assigned, Drained, Concluded, Cont
                                      ContactLost, ContactRestored, RendezvousFailed, ContactEnded>;
 
 // One agent's way to its coordinator. Commands are given from the agent's thread only and return at
-// once; FlushAndStop, the last one, waits, and may be given from another thread. Events come, in
-// order, on a thread of the client's choice: the handler only posts. After the destructor returns
-// no event comes.
+// once. Events come, in order, on a thread of the client's choice: the handler only posts. After
+// the destructor, which ends what is left at once, no event comes.
 class RendezvousClient {
  public:
   using EventHandler = std::function<void(RendezvousEvent)>;
@@ -78,13 +78,14 @@ class RendezvousClient {
   // monotonic clock.
   virtual void ReportFirstSuccess(Round round, int rank, TimePoint at) = 0;
   virtual void ReportSucceeded(Round round) = 0;
-  // This node goes; the job stays. Sent best effort; the client may be destroyed after
-  // FlushAndStop.
+  // This node goes; the job stays. Sent best effort.
   virtual void Leave(const std::string& reason) = 0;
   // The verdict has been adopted.
   virtual void AckVerdict() = 0;
-  // Waits at most `timeout` until what was said has left this process, then ends all contact.
-  virtual void FlushAndStop(Duration timeout) = 0;
+  // The last command: ends all contact once what was said has been taken, at the latest after
+  // `timeout`; ContactEnded follows. Where this agent hosts the coordinator and has acknowledged
+  // the verdict, it also waits, within `timeout`, until the others have.
+  virtual void EndContact(Duration timeout) = 0;
 };
 
 }  // namespace ddprun::rendezvous

@@ -21,6 +21,7 @@ struct SaidLine {
   std::string operator()(const WorkersSucceeded&) { return "succeeded"; }
   std::string operator()(const VerdictAcked&) { return "ack"; }
   std::string operator()(const SessionBroken&) { return "broken"; }
+  std::string operator()(const Recorded&) { return "recorded"; }
   std::string operator()(const TimePassed&) { return "time"; }
 };
 

@@ -235,6 +235,17 @@ TEST_CASE("contact: a refusal and a foreign answer prove that the coordinator is
   }
 }
 
+TEST_CASE("contact: a coordinator of another job proves that the one of our workers is gone") {
+  ContactBench bench = AssignedBench();
+  bench.Step(kBroken);
+  CHECK(bench.Step(Saw(Outcome::kOurs)) == "open; say join held");
+  CHECK(bench.Step(HearRefusal(Refusal::kOtherJob)) == "close; emit lost (gone)");
+  CHECK(bench.Pass(milliseconds(5)) == "look");
+  CHECK(bench.Step(JoinCommand{}) == "");  // the workers are gone
+  CHECK(bench.Step(Saw(Outcome::kOurs)) == "open; say join");
+  CHECK(bench.Step(HearAssign(2)) == "emit restored; emit assigned");
+}
+
 TEST_CASE("contact: silence, closing and no route prove nothing") {
   for (const Outcome outcome : {Outcome::kSilent, Outcome::kClosed, Outcome::kUnreachable,
                                 Outcome::kNoName, Outcome::kNameLater}) {

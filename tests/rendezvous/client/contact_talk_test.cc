@@ -31,8 +31,7 @@ TEST_CASE("contact: a refusal is final and names the coordinator") {
   ContactBench bench(Elsewhere());
   bench.Step(JoinCommand{});
   bench.Step(Saw(Outcome::kOurs));
-  CHECK(bench.Step(HearRefusal(Refusal::kTimedOut, "no nodes")) ==
-        "emit contact; close; emit failed");
+  CHECK(bench.Step(HearRefusal(Refusal::kFinal, "no nodes")) == "emit contact; close; emit failed");
   CHECK(bench.text == "the coordinator at coord:29400 ends the wait: no nodes");
   CHECK(bench.Step(LinkEnded{true, "does not understand this node: x"}) == "");
 }
@@ -207,7 +206,8 @@ TEST_CASE("contact: every event in every state keeps the rules") {
                                             HearAssign(2),
                                             HearVerdict(),
                                             HearRefusal(Refusal::kJobOver),
-                                            HearRefusal(Refusal::kTimedOut),
+                                            HearRefusal(Refusal::kOtherJob),
+                                            HearRefusal(Refusal::kFinal),
                                             BeatAnswered{1},
                                             kBroken,
                                             LinkEnded{true, "does not understand"},
