@@ -6,6 +6,7 @@
 #include "absl/status/statusor.h"
 #include "launcher/cli/cli.h"
 #include "launcher/cli/program.h"
+#include "launcher/commands/coordinator.h"
 #include "launcher/commands/launch.h"
 #include "launcher/commands/terminal.h"
 #include "launcher/doctor/doctor.h"
@@ -25,6 +26,7 @@ struct Run {
     const absl::Status status = RunDoctor(doctor, environment);
     return status.ok() ? kExitSuccess : Complain(status, kExitMachine);
   }
+  int operator()(const CoordinatorOptions& options) const { return RunCoordinator(options); }
   int operator()(LaunchConfig& config) const { return Launch(std::move(config), environment); }
 };
 

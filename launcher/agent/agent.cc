@@ -32,7 +32,7 @@
 #include "launcher/report/node_failures.h"
 #include "rendezvous/base/host_name.h"
 #include "rendezvous/base/steady_clock.h"
-#include "rendezvous/server/connect.h"
+#include "rendezvous/client/connect.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -54,6 +54,8 @@ class Agent {
 
  private:
   void Feed(const AgentEvent& event);
+  void Hear(const auto& event) { Feed(AgentEvent(event)); }
+  void Hear(const rendezvous::ContactEnded&);
   void ArmTimer();
   void OnWorker(const WorkerEvent& event);
   void OnSignal(const ReceivedSignal& signal);
@@ -167,9 +169,7 @@ int Agent::Run() {
   const auto work = asio::make_work_guard(io_);
   client_ = rendezvous::ConnectRendezvous(
       ConnectOptions(), [this](const rendezvous::RendezvousEvent& event) {
-        asio::post(io_, [this, event] {
-          std::visit([this](const auto& e) { Feed(AgentEvent(e)); }, event);
-        });
+        asio::post(io_, [this, event] { std::visit([this](const auto& e) { Hear(e); }, event); });
       });
   Feed(AgentStarted{});
   io_.run();
@@ -188,18 +188,11 @@ rendezvous::RendezvousOptions Agent::ConnectOptions() {
   // With static nobody is told of it: all meet at the endpoint.
   if (config.rendezvous != RendezvousKind::kStatic) options.local_addr = config.local_addr;
   options.local_addr_source = config.SourceOf("local_addr");
-  switch (config.rendezvous) {
-    case RendezvousKind::kStandalone:
-      options.mode = rendezvous::RendezvousOptions::Mode::kStandalone;
-      return options;
-    case RendezvousKind::kC10d:
-      options.mode = rendezvous::RendezvousOptions::Mode::kDynamic;
-      break;
-    case RendezvousKind::kStatic:
-      options.mode = rendezvous::RendezvousOptions::Mode::kStatic;
-      options.on_store_connection = [this](UniqueFd fd) { store_.Adopt(std::move(fd)); };
-      break;
-  }
+  using Mode = rendezvous::ContactOptions::Mode;
+  if (config.rendezvous == RendezvousKind::kStandalone) return options;
+  const bool is_static = config.rendezvous == RendezvousKind::kStatic;
+  options.mode = is_static ? Mode::kStatic : Mode::kDynamic;
+  if (is_static) options.on_store_connection = [this](UniqueFd fd) { store_.Adopt(std::move(fd)); };
   options.endpoint_host = config.endpoint.host;
   options.endpoint_port = config.endpoint.port;
   options.endpoint_source = config.endpoint_source;
@@ -383,9 +376,12 @@ void Agent::Do(const ExitAgent& action) {
     logs_.EndRound();
   }
   reporter_.JobEnded();
+  client_->EndContact(kFlushTimeout);
+}
+
+void Agent::Hear(const rendezvous::ContactEnded&) {
   // On a thread of its own, so that a signal is served meanwhile.
   flusher_ = std::thread([this] {
-    client_->FlushAndStop(kFlushTimeout);
     logs_.Drain(kConsolePatience);
     asio::post(io_, [this] { io_.stop(); });
   });

@@ -96,7 +96,7 @@ void AgentCore::On(const rendezvous::Concluded& event) {
 
 void AgentCore::On(const rendezvous::ContactLost& event) {
   if (!contact_.lost_since) contact_.lost_since = now_;
-  if (!event.is_refused) {
+  if (!event.is_gone) {
     contact_.refused_since.reset();
   } else if (!contact_.refused_since) {
     contact_.refused_since = now_;
@@ -115,8 +115,8 @@ void AgentCore::On(const rendezvous::RendezvousFailed& event) {
         "error: ", event.message, "; ending with the code of local rank ",
         unanswered_failure_->local_rank, ", whose end was: ", unanswered_failure_->message)});
   } else if (!exit_code_) {
-    PlanEnd(is_coordinator_gone_ ? kExitLostCoordinator : kExitRendezvous, ExitOwner::kDdprun,
-            event.message);
+    const int code = is_coordinator_gone_ ? kExitLostCoordinator : kExitRendezvous;
+    PlanEnd(event.is_local ? kExitMachine : code, ExitOwner::kDdprun, event.message);
     actions_.push_back(Say{absl::StrCat("error: ", event.message)});
   }
   if (HasWorkers()) return Stop(kSigTerm);

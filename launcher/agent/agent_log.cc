@@ -96,7 +96,7 @@ struct LineOfEvent {
   }
   Line operator()(const rendezvous::ContactLost& e) const {
     return {"coordinator lost",
-            absl::StrCat(" refused=", e.is_refused ? "yes" : "no", " reason=", Value(e.reason))};
+            absl::StrCat(" refused=", e.is_gone ? "yes" : "no", " reason=", Value(e.reason))};
   }
   Line operator()(const rendezvous::ContactRestored&) const { return {"coordinator back"}; }
   Line operator()(const rendezvous::RendezvousFailed& e) const {

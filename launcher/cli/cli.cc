@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "launcher/cli/command_line.h"
 #include "launcher/cli/option_table.h"
+#include "launcher/cli/option_values.h"
 #include "launcher/cli/text.h"
 
 namespace ddprun::launcher {
@@ -75,6 +76,25 @@ absl::StatusOr<ParseResult> DoctorOf(const GivenOptions& given) {
   return DoctorOptions{.requires_cuda = require != given.end(), .is_json = given.contains("json")};
 }
 
+absl::StatusOr<ParseResult> CoordinatorOf(const GivenOptions& given) {
+  CoordinatorOptions options = {.bind = {.host = "", .port = kDefaultRendezvousPort}};
+  const auto wrong = [](const GivenValue& value, const absl::Status& status) {
+    return absl::InvalidArgumentError(absl::StrCat("coordinator: ", value.source, " ",
+                                                   Quoted(value.text), ": ", status.message()));
+  };
+  if (const auto found = given.find("bind"); found != given.end()) {
+    const absl::StatusOr<Endpoint> bind = ParseBind(found->second.text);
+    if (!bind.ok()) return wrong(found->second, bind.status());
+    options.bind = *bind;
+  }
+  if (const auto found = given.find("rdzv_id"); found != given.end()) {
+    const absl::StatusOr<std::string> id = ParseName(found->second.text);
+    if (!id.ok()) return wrong(found->second, id.status());
+    options.run_id = *id;
+  }
+  return options;
+}
+
 absl::StatusOr<ParseResult> LaunchOf(CommandLine line, const Environment& environment) {
   AddVariables(environment, line.given);
   absl::StatusOr<LaunchConfig> config = BuildLaunchConfig(line.given, environment.machine);
@@ -106,7 +126,10 @@ absl::StatusOr<ParseResult> ParseCommandLine(int argc, const char* const* argv,
   absl::StatusOr<CommandLine> line = ReadCommandLine(words);
   if (!line.ok()) return line.status();
   if (!line->print.empty()) return PrintText{std::move(line->print)};
-  if (line->command != nullptr) return DoctorOf(line->given);
+  if (line->command != nullptr) {
+    const bool is_doctor = std::string_view(line->command->name) == "doctor";
+    return is_doctor ? DoctorOf(line->given) : CoordinatorOf(line->given);
+  }
   return LaunchOf(*std::move(line), environment);
 }
 

@@ -22,7 +22,13 @@ struct DoctorOptions {
   bool is_json = false;
 };
 
-using ParseResult = std::variant<LaunchConfig, PrintText, DoctorOptions>;
+// `ddprun coordinator`
+struct CoordinatorOptions {
+  Endpoint bind;       // no host: every address of this machine
+  std::string run_id;  // empty: that of the first node that joins
+};
+
+using ParseResult = std::variant<LaunchConfig, PrintText, DoctorOptions, CoordinatorOptions>;
 
 // Reads the command line and the PET_ variables. An error is the user's (exit code 2) and one
 // line without "ddprun: error: " in front. Nothing is printed or looked up here; ResolveProgram

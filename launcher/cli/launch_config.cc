@@ -17,10 +17,8 @@ namespace {
 
 using absl::InvalidArgumentError;
 
-constexpr uint16_t kDefaultC10dPort = 29400;
 constexpr char kDefaultStaticHost[] = "127.0.0.1";
 constexpr uint16_t kDefaultStaticPort = 29500;
-constexpr size_t kMaxNameLength = 200;  // run id and role: they become parts of file names
 
 absl::Status Wrong(const GivenValue& given, absl::string_view accepted) {
   return InvalidArgumentError(absl::StrCat(given.source, " ", Quoted(given.text), ": ", accepted));
@@ -70,16 +68,6 @@ class Reader {
   const GivenOptions& given_;
   absl::Status status_;
 };
-
-absl::StatusOr<std::string> CheckName(const std::string& text) {
-  for (const char c : text) {
-    if (absl::ascii_iscntrl(c)) return InvalidArgumentError("expected printable characters");
-  }
-  if (text.size() > kMaxNameLength) {
-    return InvalidArgumentError(absl::StrCat("expected at most ", kMaxNameLength, " bytes"));
-  }
-  return text;
-}
 
 // What the reader of one option has to say of a value that it took.
 void Warn(const std::string& option, const std::vector<std::string>& texts, LaunchConfig& config) {
@@ -164,8 +152,8 @@ void ReadPlainValues(Reader& read, const MachineFacts& machine, LaunchConfig& co
   read.Into("rdzv_conf", config.rendezvous_options,
             [&](const std::string& text) { return ParseRendezvousConf(text, about_conf); });
   Warn("rdzv_conf", about_conf, config);
-  read.Into("rdzv_id", config.run_id, CheckName);
-  read.Into("role", config.role, CheckName);
+  read.Into("rdzv_id", config.run_id, ParseName);
+  read.Into("role", config.role, ParseName);
   read.Into("local_addr", config.local_addr, HostOrNothing);
   read.Into("redirects", config.redirects, ParseStreamChoice);
   read.Into("tee", config.tee, ParseStreamChoice);
@@ -235,12 +223,12 @@ bool IsLoopbackName(const std::string& host) {
 
 void UseC10d(Reader& read, LaunchConfig& config) {
   config.rendezvous = RendezvousKind::kC10d;
-  config.endpoint = {.host = "localhost", .port = kDefaultC10dPort};
+  config.endpoint = {.host = "localhost", .port = kDefaultRendezvousPort};
   config.endpoint_source = config.SourceOf("rdzv_endpoint");
   const GivenValue* value = read.FindText("rdzv_endpoint");
   config.is_endpoint_assumed = value == nullptr;
   if (value != nullptr) {
-    const absl::StatusOr<Endpoint> endpoint = ParseEndpoint(value->text, kDefaultC10dPort);
+    const absl::StatusOr<Endpoint> endpoint = ParseEndpoint(value->text, kDefaultRendezvousPort);
     if (!endpoint.ok()) return read.Fail(Wrong(*value, endpoint.status().message()));
     config.endpoint = *endpoint;
   }

@@ -115,11 +115,29 @@ constexpr std::array kDoctorTable = {
     OptionRow{"help", 'h', nullptr, kOptions, "This text.", false},
 };
 
+constexpr std::array kCoordinatorTable = {
+    OptionRow{"bind", 0, "[HOST]:PORT", kOptions,
+              "Where it listens: an IP address of this machine, or none for all (default :29400; "
+              "port 0: a free one).",
+              false},
+    OptionRow{"rdzv_id", 0, "ID", kOptions,
+              "Id of the job; without it that of the first node that joins. With it a coordinator "
+              "that is started again finds what its predecessor wrote down.",
+              false},
+    OptionRow{"help", 'h', nullptr, kOptions, "This text.", false},
+};
+
 constexpr std::array kCommands = {
     CommandRow{"doctor",
                "Shows what this machine has for training: NVIDIA driver, GPUs, NCCL, cuBLAS, CUDA "
                "toolkit, network, limits; and what each lack means.",
                kDoctorTable},
+    CommandRow{"coordinator",
+               "Runs the rendezvous of one job apart from its nodes, which name it by "
+               "--rdzv_endpoint=HOST:PORT. It waits for the first of them without end, and ends "
+               "with the job's exit code. Killed and started again on the same address it finds "
+               "the job as it is: workers go on.",
+               kCoordinatorTable},
 };
 
 }  // namespace

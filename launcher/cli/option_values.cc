@@ -13,6 +13,8 @@
 namespace ddprun::launcher {
 namespace {
 
+constexpr size_t kMaxNameLength = 200;  // run id and role: they become parts of file names
+
 using absl::InvalidArgumentError;
 
 constexpr size_t kMaxHostLength = 253;  // RFC 1035, without the final dot
@@ -229,6 +231,24 @@ absl::StatusOr<Endpoint> ParseEndpoint(const std::string& text, uint16_t default
   if (cut->port[0] != ':' || !number.ok()) return wrong;
   endpoint.port = *number;
   return endpoint;
+}
+
+absl::StatusOr<std::string> ParseName(const std::string& text) {
+  for (const char c : text) {
+    if (absl::ascii_iscntrl(c)) return InvalidArgumentError("expected printable characters");
+  }
+  if (text.size() > kMaxNameLength) {
+    return InvalidArgumentError(absl::StrCat("expected at most ", kMaxNameLength, " bytes"));
+  }
+  return text;
+}
+
+absl::StatusOr<Endpoint> ParseBind(const std::string& text) {
+  if (text.empty() || text[0] != ':') return ParseEndpoint(text, kDefaultRendezvousPort);
+  const absl::StatusOr<uint16_t> port = ParsePort(text.substr(1));
+  if (!port.ok())
+    return InvalidArgumentError("expected [HOST]:PORT with a port between 0 and 65535");
+  return Endpoint{.host = "", .port = *port};
 }
 
 absl::StatusOr<StreamChoice> ParseStreamChoice(const std::string& text) {

@@ -17,6 +17,7 @@ namespace ddprun::launcher {
 
 inline constexpr int kMaxNodes = 65536;
 inline constexpr int kMaxWorkersPerNode = 4096;
+inline constexpr uint16_t kDefaultRendezvousPort = 29400;
 
 // Decimal digits only: no sign, space, exponent or other script's digits.
 absl::StatusOr<int> ParseNumber(const std::string& text, int min, int max);
@@ -41,6 +42,10 @@ absl::StatusOr<std::string> ParseHost(const std::string& text);
 // host, host:port, [v6], [v6]:port, v6, v6:port where it cannot be an address. Without a port:
 // `default_port`; where that is 0, an error.
 absl::StatusOr<Endpoint> ParseEndpoint(const std::string& text, uint16_t default_port);
+// Where a coordinator listens: the same, or :port for every address.
+absl::StatusOr<Endpoint> ParseBind(const std::string& text);
+// A run id or a role: printable, at most 200 bytes.
+absl::StatusOr<std::string> ParseName(const std::string& text);
 absl::StatusOr<StreamChoice> ParseStreamChoice(const std::string& text);
 
 }  // namespace ddprun::launcher

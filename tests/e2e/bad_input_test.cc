@@ -80,6 +80,8 @@ TEST_CASE("bad input: usage errors end with 2 before anything starts") {
       {{"status"}, 2, "status", "./status"},
       {{"doctor", "--bogus"}, 2, "'--bogus'", "--require cuda"},
       {{"doctor", "--require", "foo"}, 2, "'foo'", "cuda"},
+      {{"coordinator", "--bind=:x"}, 2, "':x'", "[HOST]:PORT"},
+      {{"coordinator", "--bind=localhost:0"}, 2, "\"localhost\"", "not an IP address"},
   };
   for (const Row& row : rows) {
     CAPTURE(row.quoted);

@@ -75,6 +75,39 @@ TEST_CASE("doctor options: what is wrong is quoted with what is right") {
   }
 }
 
+TEST_CASE("coordinator options: where it listens, and for which run") {
+  const auto coordinator = [](const Words& words) {
+    const auto result = Parse(words, "coordinator");
+    REQUIRE_MESSAGE(result.ok(), result.status().ToString());
+    return std::get<CoordinatorOptions>(*result);
+  };
+  CHECK(coordinator({}).bind == Endpoint{.host = "", .port = 29400});
+  CHECK(coordinator({}).run_id.empty());
+  CHECK(coordinator({"--bind=:0"}).bind == Endpoint{.host = "", .port = 0});
+  CHECK(coordinator({"--bind", "10.0.0.1"}).bind == Endpoint{.host = "10.0.0.1", .port = 29400});
+  CHECK(coordinator({"--bind=[::1]:7"}).bind == Endpoint{.host = "::1", .port = 7});
+  CHECK(coordinator({"--rdzv-id", "job 1"}).run_id == "job 1");
+}
+
+TEST_CASE("coordinator options: what is wrong is quoted with what is right") {
+  const std::vector<std::pair<Words, std::string>> rows = {
+      {{"--bind=:65536"}, "--bind ':65536': expected [HOST]:PORT with a port between 0 and 65535"},
+      {{"--bind=:"}, "--bind ':': expected [HOST]:PORT with a port between 0 and 65535"},
+      {{"--bind="}, "--bind '': expected HOST:PORT"},
+      {{"--bind=a b:1"}, "--bind 'a b:1': expected HOST:PORT"},
+      {{"--bind"}, "'--bind' needs a value: --bind=[HOST]:PORT"},
+      {{"--rdzv_id=a\nb"}, "--rdzv_id 'a\\nb': expected printable characters"},
+      {{"--nnodes=2"}, "unknown option '--nnodes=2'; expected --bind [HOST]:PORT, --rdzv_id ID"},
+      {{"./train"}, "unknown option './train'; expected --bind"},
+  };
+  for (const auto& [words, message] : rows) {
+    const absl::Status status = Parse(words, "coordinator").status();
+    CAPTURE(status.message());
+    CHECK(absl::IsInvalidArgument(status));
+    CHECK(std::string(status.message()).find("coordinator: " + message) == 0);
+  }
+}
+
 TEST_CASE("commands: each is one as the first word alone") {
   const auto program = [](const Words& words) {
     const auto result = Parse(words);

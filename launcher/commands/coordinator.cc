@@ -1,0 +1,126 @@
+#include "launcher/commands/coordinator.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "launcher/agent/node_identity.h"
+#include "launcher/cli/text.h"
+#include "launcher/commands/terminal.h"
+#include "launcher/process/exit_status.h"
+#include "launcher/process/process_baseline.h"
+#include "rendezvous/base/check.h"
+#include "rendezvous/base/unique_fd.h"
+#include "rendezvous/server/coordinator.h"
+
+namespace ddprun::launcher {
+namespace {
+
+using rendezvous::Coordinator;
+
+constexpr int64_t kOwnDescriptors = 64;
+
+void Say(const std::string& text) {
+  std::fprintf(stderr, "ddprun: coordinator: %s\n", text.c_str());
+}
+
+// A descriptor that is readable when one of the signals that end it has come; they are blocked from
+// now on, in every thread. SIGHUP stays ignored where it was (nohup).
+absl::StatusOr<UniqueFd> TakeSignals(const ProcessBaseline& baseline) {
+  sigset_t ending;
+  sigemptyset(&ending);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) {
+    if ((baseline.ignored_signals & BitOf(signal)) == 0) sigaddset(&ending, signal);
+  }
+  DDP_CHECK(pthread_sigmask(SIG_BLOCK, &ending, nullptr) == 0);
+  std::signal(SIGPIPE, SIG_IGN);
+  UniqueFd fd(signalfd(-1, &ending, SFD_CLOEXEC));
+  if (fd.is_open()) return fd;
+  return absl::ErrnoToStatus(errno, "signalfd");
+}
+
+std::string PlaceText(const std::string& host, uint16_t port) {
+  const bool is_v6 = host.find(':') != std::string::npos;
+  return absl::StrCat(is_v6 ? "[" : "", host, is_v6 ? "]" : "", ":", port);
+}
+
+void Announce(const CoordinatorOptions& options, uint16_t port) {
+  const std::string& host = options.bind.host;
+  Say(absl::StrCat(
+      "listening on ", PlaceText(host.empty() ? "::" : host, port), " for ",
+      options.run_id.empty() ? std::string("the first run that joins")
+                             : absl::StrCat("the run \"", EscapeControl(options.run_id), "\""),
+      "; agents reach it by --rdzv_endpoint=", PlaceText(host.empty() ? "HOST" : host, port)));
+}
+
+int ComplainOfStart(const absl::Status& status) {
+  const absl::Status error(status.code(), absl::StrCat("coordinator: ", status.message()));
+  if (absl::IsInvalidArgument(status)) return Complain(error, kExitUsage);
+  const bool is_address = absl::IsAlreadyExists(status) || absl::IsUnavailable(status);
+  return Complain(error, is_address ? kExitRendezvous : kExitMachine);
+}
+
+// Waits until one of the two can be read. The number of the signal that came; nullopt: the job is
+// over.
+std::optional<int> WaitForEnd(const UniqueFd& signals, const UniqueFd& finished) {
+  std::array<pollfd, 2> fds = {pollfd{finished.get(), POLLIN, 0}, pollfd{signals.get(), POLLIN, 0}};
+  // Without a deadline: the machine has one for everything but the first node's coming.
+  while (poll(fds.data(), fds.size(), -1) < 0) DDP_CHECK(errno == EINTR);
+  if (fds[0].revents != 0) return std::nullopt;
+  signalfd_siginfo info{};
+  DDP_CHECK(read(signals.get(), &info, sizeof(info)) == sizeof(info));
+  return static_cast<int>(info.ssi_signo);
+}
+
+}  // namespace
+
+int RunCoordinator(const CoordinatorOptions& options) {
+  ProcessBaseline baseline = RecordBaseline();
+  ProtectFromOomKiller(baseline);
+  const absl::StatusOr<UniqueFd> signals = TakeSignals(baseline);
+  if (!signals.ok()) return ComplainOfStart(signals.status());
+  ReserveDescriptors(kOwnDescriptors);
+  const UniqueFd finished(eventfd(0, EFD_CLOEXEC));
+  if (!finished.is_open()) return ComplainOfStart(absl::ErrnoToStatus(errno, "eventfd"));
+
+  Coordinator::Options start;
+  start.run_id = options.run_id;
+  start.is_apart = true;
+  start.listen = Coordinator::Listen{.host = options.bind.host, .port = options.bind.port};
+  // A successor finds the file by the port and the run, which it must know from its command line.
+  if (options.bind.port != 0 && !options.run_id.empty()) {
+    start.run_dir = RunDirectory(options.run_id, options.bind.port);
+  }
+  start.on_finished = [&finished] { eventfd_write(finished.get(), 1); };
+  const absl::StatusOr<std::unique_ptr<Coordinator>> coordinator =
+      Coordinator::Start(std::move(start));
+  if (!coordinator.ok()) return ComplainOfStart(coordinator.status());
+  Announce(options, (*coordinator)->port());
+
+  const std::optional<int> signal = WaitForEnd(*signals, finished);
+  (*coordinator)->Stop();
+  if (!signal) {
+    const int exit_code = (*coordinator)->exit_code();
+    Say(absl::StrCat("the job has ended with ", exit_code));
+    return exit_code;
+  }
+  Say(absl::StrCat(SignalName(*signal),
+                   ": stops serving; workers go on for a while, and the job "
+                   "does when a coordinator is started again on this address"));
+  return kExitSignalBase + *signal;
+}
+
+}  // namespace ddprun::launcher
