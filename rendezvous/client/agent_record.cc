@@ -5,8 +5,6 @@
 #include <utility>
 #include <variant>
 
-#include "absl/strings/str_cat.h"
-
 namespace ddprun::rendezvous {
 
 void AgentRecord::Join(const NodeInfo& node) {
@@ -63,42 +61,74 @@ std::optional<Event> AgentRecord::NextToSay(TimePoint now) {
   const Fact& fact = facts_[index];
   Event event = fact.event;
   // A join that another one follows was granted a place: its workers lived then.
+  const bool is_of_round = is_assigned() || index < last_join_;
   if (auto* joined = std::get_if<NodeJoined>(&event)) {
-    if (is_assigned() || index < last_join_) joined->held = assignment_;
+    if (is_of_round) joined->held = assignment_;
   }
+  const Stamp said_under = is_of_round ? adopted_stamp() : stamp();
   const Duration age = std::max(Duration{0}, Duration(now - fact.at));
   std::visit(
-      [this, age](auto& any) {
+      [&said_under, age](auto& any) {
         if constexpr (requires { any.age; }) any.age = age;
-        if constexpr (requires { any.stamp; }) any.stamp = stamp();
+        if constexpr (requires { any.stamp; }) any.stamp = said_under;
       },
       event);
   return event;
 }
 
-std::optional<RendezvousEvent> AgentRecord::HearWaiting(const TellWaiting& action) {
+std::optional<RendezvousEvent> AgentRecord::HearWaiting(const JobInstance& instance,
+                                                        const TellWaiting& action) {
   if (!is_waiting_) return std::nullopt;
+  joined_instance_ = instance;
   return Waiting{action.reason, action.deadline};
 }
 
 std::optional<RendezvousEvent> AgentRecord::HearAssign(const Assign& action) {
   const Assignment& assignment = action.assignment;
-  // Epochs and rounds of two instances say nothing about each other.
+  // Epochs and rounds of two jobs say nothing of each other.
   const bool is_newer =
       assignment.instance != assignment_.instance ||
       std::tie(assignment.epoch, assignment.round) > std::tie(assignment_.epoch, assignment_.round);
   if (!is_waiting_ || !is_newer) return std::nullopt;
   assignment_ = assignment;
+  joined_instance_ = assignment.instance;
   is_waiting_ = false;
   is_drained_ = false;
   DropFactsBefore(last_join_);
   return Assigned{assignment};
 }
 
-bool AgentRecord::IsOfOurJob(const JobInstance& instance, Epoch epoch) const {
-  const JobInstance& ours = assignment_.instance;
-  if (instance.is_known() && ours.is_known() && instance != ours) return false;
-  return epoch >= assignment_.epoch;
+std::optional<RendezvousEvent> AgentRecord::HearDrain(const JobInstance& instance,
+                                                      const Drain& drain) {
+  if (instance != assignment_.instance || drain.epoch < assignment_.epoch ||
+      drain.round != assignment_.round) {
+    return std::nullopt;
+  }
+  if (is_waiting_) DropFactsBefore(last_join_);  // the failure has arrived
+  if (assignment_.round.value == 0) return std::nullopt;
+  // Also when the agent has joined again before it heard: this is where the reason stands.
+  if (std::exchange(is_drained_, true)) return std::nullopt;  // told again
+  return Drained{drain.round, drain.reason};
+}
+
+std::optional<RendezvousEvent> AgentRecord::HearConclude(const JobInstance& instance,
+                                                         const Conclude& conclude) {
+  const bool is_same_job = instance == assignment_.instance;
+  if (is_assigned() && !is_same_job) return std::nullopt;
+  if (is_same_job && conclude.epoch < assignment_.epoch) return std::nullopt;
+  is_over_ = true;
+  return Concluded{conclude.verdict};
+}
+
+std::optional<RendezvousEvent> AgentRecord::HearRefuse(const Refuse& refuse) {
+  if (refuse.kind == Refusal::kFinal) {
+    is_over_ = true;
+    return RendezvousFailed{refuse.message};
+  }
+  // Another job answers where this node's coordinator was: what this node still had to say of that
+  // one's round is of no use here. What it means for the contact is the core's to say.
+  if (is_waiting_) DropFactsBefore(last_join_);
+  return std::nullopt;
 }
 
 std::optional<RendezvousEvent> AgentRecord::Hear(const JobInstance& instance,
@@ -108,28 +138,19 @@ std::optional<RendezvousEvent> AgentRecord::Hear(const JobInstance& instance,
     AgentRecord& record;
     const JobInstance& instance;
     std::optional<RendezvousEvent> operator()(const TellWaiting& told) {
-      return record.HearWaiting(told);
+      return record.HearWaiting(instance, told);
     }
     std::optional<RendezvousEvent> operator()(const Assign& assign) {
       return record.HearAssign(assign);
     }
     std::optional<RendezvousEvent> operator()(const Drain& drain) {
-      if (!record.IsOfOurJob(instance, drain.epoch)) return std::nullopt;
-      if (drain.round != record.assignment_.round) return std::nullopt;
-      if (record.is_waiting_) record.DropFactsBefore(record.last_join_);  // the failure has arrived
-      if (record.assignment_.round.value == 0) return std::nullopt;
-      // Also when the agent has joined again before it heard: this is where the reason stands.
-      if (std::exchange(record.is_drained_, true)) return std::nullopt;  // told again
-      return Drained{drain.round, drain.reason};
+      return record.HearDrain(instance, drain);
     }
     std::optional<RendezvousEvent> operator()(const Conclude& conclude) {
-      if (!record.IsOfOurJob(instance, conclude.epoch)) return std::nullopt;
-      record.is_over_ = true;
-      return Concluded{conclude.verdict};
+      return record.HearConclude(instance, conclude);
     }
     std::optional<RendezvousEvent> operator()(const Refuse& refuse) {
-      record.is_over_ = true;
-      return RendezvousFailed{refuse.message};
+      return record.HearRefuse(refuse);
     }
     std::optional<RendezvousEvent> operator()(const CloseSession&) { return std::nullopt; }
     std::optional<RendezvousEvent> operator()(const Finish&) { return std::nullopt; }

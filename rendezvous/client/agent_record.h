@@ -48,13 +48,14 @@ class AgentRecord {
   // `instance` is the job's by the coordinator's word.
   std::optional<RendezvousEvent> Hear(const JobInstance& instance, const Action& action);
 
-  // The newest epoch and round adopted.
+  // The job that this node is in as far as it knows, and the newest epoch and round adopted of it.
   Stamp stamp() const {
-    return Stamp{{}, assignment_.epoch, assignment_.round, assignment_.instance};
+    if (joined_instance_ != assignment_.instance) return Stamp{{}, {}, {}, joined_instance_};
+    return adopted_stamp();
   }
   // Workers of the adopted round may live here.
   bool is_assigned() const { return !is_waiting_ && assignment_.round.value != 0; }
-  // The verdict or a refusal came: nothing more will be heard.
+  // The verdict or a final refusal came: nothing more will be heard.
   bool is_over() const { return is_over_; }
 
  private:
@@ -65,10 +66,16 @@ class AgentRecord {
   // Forgets facts_[0, first).
   void DropFactsBefore(size_t first);
   void Add(Event event, TimePoint at = TimePoint{});
+  Stamp adopted_stamp() const {
+    return Stamp{{}, assignment_.epoch, assignment_.round, assignment_.instance};
+  }
+  std::optional<RendezvousEvent> HearRefuse(const Refuse& action);
+  std::optional<RendezvousEvent> HearDrain(const JobInstance& instance, const Drain& action);
+  std::optional<RendezvousEvent> HearConclude(const JobInstance& instance, const Conclude& action);
   bool IsOfThisRound(Round round) const { return is_assigned() && round == assignment_.round; }
-  std::optional<RendezvousEvent> HearWaiting(const TellWaiting& action);
+  std::optional<RendezvousEvent> HearWaiting(const JobInstance& instance,
+                                             const TellWaiting& action);
   std::optional<RendezvousEvent> HearAssign(const Assign& action);
-  bool IsOfOurJob(const JobInstance& instance, Epoch epoch) const;
 
   std::vector<Fact> facts_;
   size_t said_ = 0;
@@ -77,6 +84,8 @@ class AgentRecord {
 
   const Policy policy_;
   Assignment assignment_;  // the newest adopted; its round is 0 until there is one
+  // Of the coordinator that let this node wait or gave it the assignment.
+  JobInstance joined_instance_;
   bool is_waiting_ = false;
   bool is_drained_ = false;  // the adopted round
   bool is_over_ = false;

@@ -92,7 +92,10 @@ void ContactCore::On(const Heard& heard) {
   last_heard_ = now_;
   Action action = heard.action;
   if (auto* refusal = std::get_if<Refuse>(&action)) {
-    if (refusal->kind != Refusal::kFinal) return HearOfOtherJob(*refusal);
+    if (refusal->kind != Refusal::kFinal) {
+      record_.Hear(heard.instance, action);
+      return HearOfOtherJob(*refusal);
+    }
     NameSpeaker(*refusal);
   }
   MakeContact();

@@ -1,6 +1,7 @@
 #include "rendezvous/core/invariants.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "absl/strings/str_cat.h"
 #include "rendezvous/core/machine_state.h"
@@ -28,18 +29,26 @@ void CheckBijection(const std::map<int, std::pair<int, int>>& intervals, int wor
 void CheckSeats(const State& state, Breaches& broken) {
   const bool has_round = state.phase == Phase::kSealed || state.phase == Phase::kDraining;
   const int seats = static_cast<int>(state.seats.size());
-  if (has_round && (seats < NodesNeeded(state.policy) || seats > state.policy.max_nodes)) {
+  const bool is_missing_some = state.phase == Phase::kDraining && state.IsMissingSeats();
+  const bool is_too_few = seats < NodesNeeded(state.policy) && !is_missing_some;
+  if (has_round && (is_too_few || seats > state.policy.max_nodes)) {
     broken.push_back(absl::StrCat("S7: a round of ", seats, " nodes"));
   }
   std::set<int> node_ranks;
   int succeeded = 0;
   for (const auto& [id, seat] : state.seats) {
+    const Assignment& place = seat.assignment;
+    if (place.instance != state.instance || place.epoch != state.epoch ||
+        place.round != state.round) {
+      broken.push_back(absl::StrCat("S3: node ", id.value, " has a seat of another round"));
+    }
     if (!node_ranks.insert(seat.assignment.node_rank).second) {
       broken.push_back(absl::StrCat("S8: node rank ", seat.assignment.node_rank, " twice"));
     }
     succeeded += seat.has_succeeded ? 1 : 0;
     const Member* member = state.members.Find(id);
-    if (state.phase != Phase::kSealed || seat.has_succeeded) continue;
+    const bool is_running = state.phase == Phase::kSealed || state.phase == Phase::kReadopting;
+    if (!is_running || seat.has_succeeded) continue;
     if (member == nullptr) {
       broken.push_back(absl::StrCat("node ", id.value, " is gone and its round runs on"));
     } else if (member->standing != Standing::kRunning) {
@@ -47,6 +56,9 @@ void CheckSeats(const State& state, Breaches& broken) {
     }
   }
   if (succeeded != state.succeeded_seats) broken.push_back("S11: miscounted successes");
+  if (state.phase == Phase::kReadopting && (seats == 0 || !state.IsMissingSeats())) {
+    broken.push_back("a round whose nodes are all back is not taken up");
+  }
   if (state.phase == Phase::kSealed && succeeded == seats) {
     broken.push_back("S11: all succeeded and the job is not closed");
   }
@@ -57,7 +69,8 @@ void CheckMembers(const State& state, Breaches& broken) {
   for (const auto& [id, member] : state.members.members()) {
     if (member.info.id != id) broken.push_back("S8: a node under another's id");
     if (member.standing == Standing::kRunning && state.phase != Phase::kClosed &&
-        (state.phase != Phase::kSealed || !state.seats.contains(id))) {
+        ((state.phase != Phase::kSealed && state.phase != Phase::kReadopting) ||
+         !state.seats.contains(id))) {
       broken.push_back(absl::StrCat("node ", id.value, " runs without a seat"));
     }
     if (!member.is_connected) continue;
@@ -123,19 +136,26 @@ Breaches InvariantChecker::AfterStep(const RendezvousMachine& machine, const Eve
   for (const Action& action : actions) {
     if (is_finished_ && std::holds_alternative<Finish>(action)) Broken("finish given twice");
     if (const auto* assign = std::get_if<Assign>(&action)) OnAssign(*assign, sealed_now);
-    if (const auto* conclude = std::get_if<Conclude>(&action)) OnConclude(*conclude);
+    if (const auto* record = std::get_if<Record>(&action)) {
+      is_recorded_ = is_recorded_ || record->verdict.has_value();
+    }
+    if (const auto* conclude = std::get_if<Conclude>(&action)) {
+      CheckEnd(machine, event, *conclude);
+      OnConclude(machine, *conclude);
+    }
     if (std::holds_alternative<Drain>(action) && was_over) Broken("S10: a drain after the end");
     if (std::holds_alternative<Finish>(action)) is_finished_ = true;
     const auto* refuse = std::get_if<Refuse>(&action);
     if (refuse != nullptr && machine.verdict().has_value()) is_over_ = true;
   }
   // While a round drains, the end may fall due with any event.
-  if (std::holds_alternative<NodeLeft>(event) && !was_over && !was_draining_ &&
-      verdict_.has_value() && verdict_->exit_code != 0) {
+  const bool may_go_on = policy_.max_restarts > 0 || policy_.min_nodes < policy_.max_nodes;
+  if (std::holds_alternative<NodeLeft>(event) && !was_over && !was_draining_ && may_go_on &&
+      machine.verdict().has_value() && machine.verdict()->exit_code != 0) {
     Broken("S13: a leave closed the job");
   }
   for (const Stamped& stamp : sealed_now) CheckSealed(stamp);
-  CheckBudget(machine);
+  CheckBudget(machine, event);
   was_draining_ = MachineInspector::Look(machine).phase == Phase::kDraining;
   return std::exchange(broken_, {});
 }
@@ -146,10 +166,12 @@ void InvariantChecker::Hear(const Event& event) {
     NodeNotes& notes = nodes_[joined->node.id];
     notes.source_addr = joined->source_addr;
     notes.local_world_size = joined->node.local_world_size;
+    notes.joined_with = joined->stamp.instance;
+    if (!is_over_) known_.insert(joined->node.id);
     if (!joined->held) notes.has_workers = false;
   }
   if (const auto* done = std::get_if<WorkersSucceeded>(&event)) {
-    const auto round = rounds_.find({done->stamp.epoch, done->stamp.round});
+    const auto round = rounds_.find({done->stamp.instance, done->stamp.epoch, done->stamp.round});
     const auto node = node_of_.find(done->stamp.session);
     if (round != rounds_.end() && node != node_of_.end() &&
         round->second.by_node.contains(node->second)) {
@@ -163,10 +185,15 @@ void InvariantChecker::Hear(const Event& event) {
 
 void InvariantChecker::OnAssign(const Assign& action, std::set<Stamped>& sealed_now) {
   const Assignment& to = action.assignment;
-  const Stamped stamp{to.epoch, to.round};
+  const Stamped stamp{to.instance, to.epoch, to.round};
+  if (!to.instance.is_known()) Broken("S2: an assignment of no job");
   if (is_over_) Broken("S10: an assignment after the end");
-  if (!rounds_.empty() && stamp < rounds_.rbegin()->first) Broken("S3: a round went back");
-  if (rounds_.empty() || stamp > rounds_.rbegin()->first) sealed_now.insert(stamp);
+  // Epochs and rounds of two jobs say nothing of each other.
+  const auto next_job = rounds_.upper_bound({to.instance, {UINT64_MAX}, {UINT64_MAX}});
+  const auto newest = next_job == rounds_.begin() ? rounds_.end() : std::prev(next_job);
+  const bool is_first = newest == rounds_.end() || std::get<0>(newest->first) != to.instance;
+  if (!is_first && stamp < newest->first) Broken("S3: a round went back");
+  if (is_first || stamp > newest->first) sealed_now.insert(stamp);
   const NodeId id = node_of_[action.session];
   RoundNotes& round = rounds_[stamp];
   NodeNotes& node = nodes_[id];
@@ -181,7 +208,8 @@ void InvariantChecker::OnAssign(const Assign& action, std::set<Stamped>& sealed_
   if (node.has_workers && earlier == round.by_node.end()) {
     Broken(absl::StrCat("S5: node ", id.value, " still runs an earlier round"));
   }
-  if (stamp < node.newest) Broken("S3: a node is sent back");
+  const bool is_same_job = std::get<0>(node.newest) == to.instance;
+  if (is_same_job && stamp < node.newest) Broken("S3: a node is sent back");
   const bool is_elsewhere = !node.source_addr.empty() && !IsLoopback(node.source_addr);
   if (!policy_.is_static && is_elsewhere && IsLoopback(to.master_addr)) {
     Broken(absl::StrCat("node ", id.value, " of another host was given a loopback address"));
@@ -212,7 +240,27 @@ void InvariantChecker::CheckSealed(const Stamped& stamp) {
   }
 }
 
-void InvariantChecker::OnConclude(const Conclude& action) {
+void InvariantChecker::OnRestart(bool remembers_end) {
+  node_of_.clear();
+  known_.clear();
+  is_finished_ = was_draining_ = false;
+  restart_count_.reset();
+  if (remembers_end) return;
+  is_over_ = is_recorded_ = false;
+  verdict_.reset();
+}
+
+void InvariantChecker::CheckEnd(const RendezvousMachine& machine, const Event& event,
+                                const Conclude& action) {
+  if (!is_recorded_) Broken("S10: a verdict is told that would not survive a crash");
+  const auto* joined = std::get_if<NodeJoined>(&event);
+  if (joined == nullptr || joined->stamp.session != action.session) return;
+  if (joined->stamp.instance != machine.instance() && !known_.contains(joined->node.id)) {
+    Broken(absl::StrCat("S10: node ", joined->node.id.value, " is told the end of another job"));
+  }
+}
+
+void InvariantChecker::OnConclude(const RendezvousMachine& machine, const Conclude& action) {
   is_over_ = true;
   const Verdict& verdict = action.verdict;
   if (verdict_.has_value()) {
@@ -221,21 +269,32 @@ void InvariantChecker::OnConclude(const Conclude& action) {
   }
   verdict_ = verdict;
   if (verdict.exit_code == 0) {
-    const auto round = rounds_.find({action.epoch, action.round});
+    const auto round = rounds_.find({machine.instance(), action.epoch, action.round});
     if (round == rounds_.end() || round->second.succeeded.size() != round->second.by_node.size()) {
       Broken("S11: success without every rank's");
     }
     return;
   }
+  if (!verdict.first_failure.has_value()) {
+    const bool is_started_once = policy_.max_restarts == 0 && (policy_.is_static || policy_.min_nodes == policy_.max_nodes);
+    if (verdict.exit_code != kRendezvousExitCode || !is_started_once) {
+      Broken("S12: a failure without a cause");
+    }
+    return;
+  }
   const bool was_reported =
-      verdict.first_failure.has_value() &&
       std::find(reported_.begin(), reported_.end(), *verdict.first_failure) != reported_.end();
   if (!was_reported) Broken("S12: a first cause that nobody reported");
 }
 
-void InvariantChecker::CheckBudget(const RendezvousMachine& machine) {
+void InvariantChecker::CheckBudget(const RendezvousMachine& machine, const Event& event) {
   const int now = MachineInspector::Look(machine).restart_count;
-  if (now < restart_count_ || now > restart_count_ + 1) Broken("S9: the budget jumped");
+  const auto* joined = std::get_if<NodeJoined>(&event);
+  const int held = joined != nullptr && joined->held ? joined->held->restart_count : 0;
+  const int before = restart_count_.value_or(now);
+  if (now < before || now > std::max(before + 1, held)) {
+    Broken("S9: the budget jumped");
+  }
   if (now > static_cast<int>(reported_.size())) Broken("S9: charged without a failure");
   restart_count_ = now;
 }

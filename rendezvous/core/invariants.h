@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -26,12 +27,16 @@ class InvariantChecker {
  public:
   explicit InvariantChecker(Policy policy) : policy_(std::move(policy)) {}
 
+  // The coordinator was killed; the machine of the next one is watched from its start. What agents
+  // have heard stays said.
+  void OnRestart(bool remembers_end);
+
   // To be called after every step, in order. Returns what this step broke.
   std::vector<std::string> AfterStep(const RendezvousMachine& machine, const Event& event,
                                      const std::vector<Action>& actions);
 
  private:
-  using Stamped = std::pair<Epoch, Round>;
+  using Stamped = std::tuple<JobInstance, Epoch, Round>;
   struct RoundNotes {
     Assignment any;
     std::map<NodeId, Assignment> by_node;
@@ -42,25 +47,29 @@ class InvariantChecker {
     int local_world_size = 0;
     bool has_workers = false;  // an assignment was sent, and no join without workers since
     Stamped newest;
+    JobInstance joined_with;
   };
 
   void Hear(const Event& event);
   void OnAssign(const Assign& action, std::set<Stamped>& sealed_now);
-  void OnConclude(const Conclude& action);
+  void OnConclude(const RendezvousMachine& machine, const Conclude& action);
   void CheckSealed(const Stamped& stamp);
-  void CheckBudget(const RendezvousMachine& machine);
+  void CheckBudget(const RendezvousMachine& machine, const Event& event);
+  void CheckEnd(const RendezvousMachine& machine, const Event& event, const Conclude& action);
   void Broken(std::string what) { broken_.push_back(std::move(what)); }
 
   const Policy policy_;
   std::map<SessionId, NodeId> node_of_;
   std::map<NodeId, NodeNotes> nodes_;
   std::map<Stamped, RoundNotes> rounds_;
+  std::set<NodeId> known_;  // joined this coordinator before the end
   std::vector<FailureReport> reported_;
   std::optional<Verdict> verdict_;
   bool is_over_ = false;
   bool is_finished_ = false;
   bool was_draining_ = false;
-  int restart_count_ = 0;
+  bool is_recorded_ = false;  // a Record with the verdict was asked for
+  std::optional<int> restart_count_;  // empty: not looked at since the start
   std::vector<std::string> broken_;
 };
 

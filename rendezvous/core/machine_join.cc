@@ -1,6 +1,5 @@
 // How nodes come into the job and go out of it.
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,17 +9,6 @@
 namespace ddprun::rendezvous {
 
 using State = MachineInspector::State;
-
-namespace {
-
-// Far above any node there is; keeps world sizes far from overflow.
-constexpr int kMaxLocalWorldSize = 4096;
-
-Refuse MakeRefusal(const NodeJoined& event, Refusal kind, std::string message) {
-  return {.session = event.stamp.session, .kind = kind, .message = std::move(message)};
-}
-
-}  // namespace
 
 void State::OnJoined(TimePoint now, const NodeJoined& event) {
   const SessionId session = event.stamp.session;
@@ -36,91 +24,75 @@ void State::OnJoined(TimePoint now, const NodeJoined& event) {
     return;
   }
   if (std::optional<Refuse> refusal = CheckAdmission(event)) {
+    const bool is_forming = phase == Phase::kOpen || phase == Phase::kLastCall;
+    const bool is_by_options = refusal->message == FindDifference(event) ||
+                               refusal->message == FindTakenRank(event);
+    // Those that wait for it are to know.
+    if (is_forming && is_by_options) NoteRefusal(event.node, refusal->message);
     actions.push_back(*std::move(refusal));
     return;
   }
   if (!has_policy) AdoptPolicy(event.policy);
-  if (policy.is_static) ReplaceLostHolderOfRank(now, event.node);
+  if (policy.run_id.empty()) policy.run_id = event.policy.run_id;
+  ReplaceLostHolderOfRank(now, event.node);
+  known = members.Find(event.node.id);
   if (known != nullptr && known->is_connected && known->session != session) {
     actions.push_back(CloseSession{known->session});
   }
+  const bool is_unknown_round = LearnFromStamp(now, event);
   Member& member = members.Admit(event.node, session, now);
   member.source_addr = event.source_addr;
   member.accepted_addr = event.accepted_addr;
-  if (event.stamp.epoch > epoch) {
-    epoch_floor = std::max(epoch_floor, event.stamp.epoch);
-    round_floor = std::max(round_floor, event.stamp.round);
-  }
+  member.joined_with = event.stamp;
+  member.awaited_until.reset();
+  std::erase_if(refused,
+                [&](const RefusedNode& other) { return other.host == NodeName(event.node); });
   gone.erase(event.node.id);
   needs_quorum = true;
   has_newcomer = true;
   if (event.held) {
-    AdoptRunning(now, event.stamp, member);
+    AdoptRunning(now, event, is_unknown_round, member);
   } else {
     AdoptWaiting(now, event.stamp, member);
   }
 }
 
-std::optional<Refuse> State::CheckAdmission(const NodeJoined& event) const {
-  const NodeInfo& node = event.node;
+bool State::LearnFromStamp(TimePoint now, const NodeJoined& event) {
   const Stamp& stamp = event.stamp;
-  const Member* holder = members.FindBySession(stamp.session);
-  if (holder != nullptr && holder->info.id != node.id) {
-    return MakeRefusal(event, Refusal::kFinal,
-                       absl::StrCat("this session already serves node ", NodeName(holder->info)));
+  if (!is_instance_settled && stamp.instance.is_known() && stamp.instance != instance) {
+    owes_hold = true;
+    if (event.held) {
+      instance = stamp.instance;
+      is_instance_settled = true;
+      WriteRecord();
+    }
   }
-  if (has_policy &&
-      (event.policy.min_nodes != policy.min_nodes || event.policy.max_nodes != policy.max_nodes)) {
-    return MakeRefusal(
-        event, Refusal::kFinal,
-        absl::StrCat("node ", NodeName(node), " was started with ",
-                     NnodesText(event.policy.min_nodes, event.policy.max_nodes),
-                     ", the coordinator with ", NnodesText(policy.min_nodes, policy.max_nodes),
-                     ": all nodes need the same --nnodes"));
-  }
-  if (node.local_world_size < 1 || node.local_world_size > kMaxLocalWorldSize) {
-    return MakeRefusal(event, Refusal::kFinal,
-                       absl::StrCat("node ", NodeName(node), " offers ", node.local_world_size,
-                                    " workers: 1 to ", kMaxLocalWorldSize, " are possible"));
-  }
-  const bool is_from_future = stamp.epoch == epoch && stamp.round > round;
-  const bool leaves_no_successor =
-      stamp.epoch.value == std::numeric_limits<uint64_t>::max() ||
-      (stamp.epoch > epoch && stamp.round.value == std::numeric_limits<uint64_t>::max());
-  if (is_from_future || leaves_no_successor || (event.held && stamp.round == Round{})) {
-    return MakeRefusal(
-        event, Refusal::kFinal,
-        absl::StrCat("node ", NodeName(node), " claims round ", stamp.round.value, " of epoch ",
-                     stamp.epoch.value, ", which no coordinator of this job gave out"));
-  }
-  if (policy.is_static) return CheckStaticRank(event);
-  return std::nullopt;
+  HoldForEarlierRound(now, event.node.is_endpoint_node);
+  if (stamp.instance != instance) return false;
+  const bool is_unknown = stamp.epoch >= own_epoch && !IsThisRound(stamp) &&
+                          (stamp.epoch > own_epoch || stamp.round > round);
+  if (round == Round{} || is_unknown) round_floor = std::max(round_floor, stamp.round);
+  if (is_unknown) own_epoch = Epoch{stamp.epoch.value + 1};
+  if (round == Round{}) epoch = own_epoch;
+  return is_unknown;
 }
 
-std::optional<Refuse> State::CheckStaticRank(const NodeJoined& event) const {
-  const NodeInfo& node = event.node;
-  if (node.node_rank < 0 || node.node_rank >= policy.max_nodes) {
-    return MakeRefusal(event, Refusal::kFinal,
-                       absl::StrCat("--node_rank=", node.node_rank, " of node ", NodeName(node),
-                                    " is not in 0..", policy.max_nodes - 1, " (",
-                                    NnodesText(policy.min_nodes, policy.max_nodes), ")"));
+void State::HoldForEarlierRound(TimePoint now, bool is_endpoint_node) {
+  // The nodes of an earlier coordinator's round come back within the evict time. But where the
+  // coordinator lives in a member such a round is over.
+  if (is_endpoint_node) {
+    owes_hold = false;
+    restart_hold_until.reset();
   }
-  for (const auto& [id, member] : members.members()) {
-    if (id == node.id || member.info.node_rank != node.node_rank) continue;
-    if (!member.is_connected && member.info.host == node.host) continue;
-    return MakeRefusal(event, Refusal::kFinal,
-                       absl::StrCat("--node_rank=", node.node_rank, " of node ", NodeName(node),
-                                    " is held by node ", NodeName(member.info),
-                                    ": each needs one of its own in 0..", policy.max_nodes - 1,
-                                    " (", NnodesText(policy.min_nodes, policy.max_nodes), ")"));
-  }
-  return std::nullopt;
+  if (!std::exchange(owes_hold, false) || round != Round{}) return;
+  restart_hold_until = now + policy.evict_after;
 }
 
 void State::ReplaceLostHolderOfRank(TimePoint now, const NodeInfo& node) {
+  if (node.node_rank < 0) return;
   for (const auto& [id, member] : members.members()) {
     if (id == node.id || member.info.node_rank != node.node_rank) continue;
-    // CheckStaticRank let only a suspect of the same host pass: a new agent with its rank on its
+    // FindTakenRank let only a suspect of the same host pass: a new agent with its rank on its
     // host is the proof that it is gone.
     const NodeId lost = id;
     RemoveNode(now, lost, absl::StrCat("node ", NodeName(node), " was started anew"));
@@ -129,25 +101,31 @@ void State::ReplaceLostHolderOfRank(TimePoint now, const NodeInfo& node) {
   }
 }
 
-void State::AdoptRunning(TimePoint now, const Stamp& stamp, Member& member) {
+void State::AdoptRunning(TimePoint now, const NodeJoined& event, bool is_unknown_round,
+                         Member& member) {
   const bool has_seat = seats.contains(member.info.id);
-  if (phase == Phase::kSealed && has_seat && stamp.epoch == epoch && stamp.round == round) {
+  if (phase == Phase::kSealed && has_seat && IsThisRound(event.stamp)) {
     member.standing = Standing::kRunning;
     return;
   }
-  member.standing = Standing::kStopping;
-  const bool is_draining = phase == Phase::kDraining && stamp.epoch == epoch;
-  actions.push_back(Drain{.session = member.session,
-                          .epoch = stamp.epoch,
-                          .round = stamp.round,
-                          .reason = is_draining
-                                        ? drain_reason
-                                        : absl::StrCat("round ", stamp.round.value, " is over")});
-  const bool is_forming = phase == Phase::kOpen || phase == Phase::kLastCall;
-  if (stamp.epoch > epoch && is_forming) {
-    // The coordinator before us knew more than we do: others of its round may be on their way.
-    forming.is_first = false;
-    hold_until = started_at + policy.evict_after;
+  if (!event.held->coordinator_is_member && MayReadopt()) {
+    Readopt(now, event, member);
+    return;
+  }
+  // It comes too late to go on, but not too late to say how its workers ended.
+  if (phase == Phase::kDraining && !has_seat && IsThisRound(event.stamp) && IsMissingSeats()) {
+    TakeSeat(event, member);
+  }
+  StopStale(event, member);
+  if (IsThisRound(event.stamp)) gone.erase(NodeId{});  // of those that had not come back
+  if (is_unknown_round) {
+    // It may be a tale: whoever waits for the node does not wait longer than for a silent one.
+    member.awaited_until = now + policy.evict_after;
+    if (round == Round{} && forming.is_first) {
+      // Or the coordinator before us knew more than we do: others of its round may be on their way.
+      forming.is_first = false;
+      hold_until = now + policy.evict_after;
+    }
   }
   if (phase == Phase::kSealed && has_seat) {
     DrainRound(now, DrainCause::kLoss,
@@ -155,9 +133,30 @@ void State::AdoptRunning(TimePoint now, const Stamp& stamp, Member& member) {
   }
 }
 
+void State::StopStale(const NodeJoined& event, Member& member) {
+  const Stamp& stamp = event.stamp;
+  member.standing = Standing::kStopping;
+  const bool is_draining = phase == Phase::kDraining && IsThisRound(stamp);
+  actions.push_back(Drain{.session = member.session,
+                          .epoch = stamp.epoch,
+                          .round = stamp.round,
+                          .reason = is_draining
+                                        ? drain_reason
+                                        : absl::StrCat("round ", stamp.round.value, " is over")});
+}
+
 void State::AdoptWaiting(TimePoint now, const Stamp& stamp, Member& member) {
   const auto seat = seats.find(member.info.id);
-  if (phase != Phase::kSealed || seat == seats.end()) {
+  const bool has_adopted = IsThisRound(stamp);
+  if (phase == Phase::kReadopting && has_adopted && seat == seats.end()) {
+    member.standing = Standing::kWaiting;
+    needs_telling = true;
+    DrainRound(now, DrainCause::kLoss,
+               absl::StrCat("node ", NodeName(member.info), " lost its workers"));
+    return;
+  }
+  const bool has_running_round = phase == Phase::kSealed || phase == Phase::kReadopting;
+  if (!has_running_round || seat == seats.end()) {
     member.standing = Standing::kWaiting;
     needs_telling = true;
     const bool has_room = static_cast<int>(seats.size()) < policy.max_nodes;
@@ -167,14 +166,13 @@ void State::AdoptWaiting(TimePoint now, const Stamp& stamp, Member& member) {
     }
     return;
   }
-  const bool has_adopted = stamp.epoch == epoch && stamp.round == round;
   if (seat->second.has_succeeded && has_adopted) {
     member.standing = Standing::kRunning;  // Nothing lives there, and nothing needs to.
     return;
   }
   const bool is_master = seat->second.assignment.node_rank == 0;
   const bool store_moved = is_master && member.info.store_port != seat->second.store_port;
-  if (!has_adopted && !store_moved) {
+  if (!has_adopted && !store_moved && !is_readopted) {
     // The assignment was lost with the old session.
     member.standing = Standing::kRunning;
     actions.push_back(Assign{.session = member.session, .assignment = seat->second.assignment});
@@ -187,11 +185,12 @@ void State::AdoptWaiting(TimePoint now, const Stamp& stamp, Member& member) {
 }
 
 void State::OnLeft(TimePoint now, const NodeLeft& event) {
-  const Member* member = members.FindBySession(event.stamp.session);
+  Member* member = members.FindBySession(event.stamp.session);
   if (member == nullptr) {
     ++ignored_messages;
     return;
   }
+  members.Hear(*member, now);
   const NodeId id = member->info.id;
   RemoveNode(now, id,
              absl::StrCat("node ", NodeName(member->info), " left",
@@ -213,6 +212,13 @@ void State::EvictSilent(TimePoint now) {
                absl::StrCat("node ", NodeName(member.info), " is lost: silent for ",
                             DurationText(policy.evict_after)));
   }
+  const std::optional<TimePoint> since = members.CutOffSince();
+  if (phase == Phase::kClosed || !since.has_value() || now < *since + policy.orphan_timeout) return;
+  const size_t nodes = members.members().size();
+  GiveUp(now, absl::StrCat("gave up: ",
+                           nodes == 1 ? "its one node was not heard"
+                                      : absl::StrCat("none of its ", nodes, " nodes was heard"),
+                           " for ", DurationText(policy.orphan_timeout)));
 }
 
 void State::RemoveNode(TimePoint now, const NodeId& id, const std::string& reason) {
@@ -230,7 +236,8 @@ void State::RemoveNode(TimePoint now, const NodeId& id, const std::string& reaso
   members.Remove(id);
   unacknowledged.erase(id);
   needs_quorum = true;
-  if (phase == Phase::kSealed && has_unfinished_seat) {
+  const bool has_running_round = phase == Phase::kSealed || phase == Phase::kReadopting;
+  if (has_running_round && has_unfinished_seat) {
     DrainRound(now, DrainCause::kLoss, reason);
   }
 }

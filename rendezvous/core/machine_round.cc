@@ -24,23 +24,34 @@ std::string BudgetText(const Policy& policy) {
   return absl::StrCat("no restarts left of ", policy.max_restarts);
 }
 
+// Whether `a` is a better answer than `b` to what ended the round.
+bool IsCloserToCause(const DatedFailure& a, const DatedFailure& b) {
+  if (a.is_consequence() != b.is_consequence()) return b.is_consequence();
+  return a.date < b.date;
+}
+
 }  // namespace
+
+// What a node dates by an age, on our own clock.
+TimePoint State::DateOf(TimePoint now, Duration age) const {
+  return now - std::clamp(age, Duration::zero(), Duration(now - round_began));
+}
 
 void State::ReviewQuorum(TimePoint now) {
   const bool time_matters = (quorum.retry_at.has_value() && now >= *quorum.retry_at) ||
                             (JoinDeadline().has_value() && now >= *JoinDeadline());
   if (!needs_quorum && !time_matters) return;
   needs_quorum = false;
-  if (hold_until.has_value() && now < *hold_until) {
-    quorum = {.ready = false,
-              .reason = "the coordinator was restarted, waiting for nodes of the last round",
-              .topic = "hold",
-              .retry_at = hold_until};
+  const std::optional<TimePoint> held_until = std::max(hold_until, restart_hold_until);
+  if (held_until.has_value() && now < *held_until) {
+    const std::string reason = "the coordinator was restarted, waiting for nodes of the last round";
+    quorum = {.ready = false, .reason = reason, .topic = reason, .retry_at = held_until};
     needs_telling = true;
     return;
   }
   hold_until.reset();
-  const Candidates candidates = CountCandidates(members);
+  restart_hold_until.reset();
+  const Candidates candidates = CountCandidates(members, now, round);
   const bool has_minimum = candidates.ready >= NodesNeeded(policy);
   if (!has_minimum) forming.minimum_reached_at.reset();
   if (has_minimum && !forming.minimum_reached_at.has_value()) forming.minimum_reached_at = now;
@@ -54,10 +65,13 @@ void State::ReviewQuorum(TimePoint now) {
     SealRound(now);
     return;
   }
-  if (!gone.empty()) {
-    const std::string why = absl::StrCat(" (", GoneText(), ")");
-    quorum.reason += why;
-    quorum.topic += why;
+  if (candidates.recount_at.has_value()) {
+    quorum.retry_at = std::min(quorum.retry_at.value_or(TimePoint::max()), *candidates.recount_at);
+  }
+  for (const std::string& text : {GoneText(), RefusedText()}) {
+    if (text.empty()) continue;
+    quorum.reason += absl::StrCat(" (", text, ")");
+    quorum.topic += absl::StrCat(" (", text, ")");
   }
   phase = has_minimum && forming.is_first ? Phase::kLastCall : Phase::kOpen;
   needs_telling = true;
@@ -68,7 +82,7 @@ void State::ReviewQuorum(TimePoint now) {
   }
 }
 
-void State::SealRound(TimePoint) {
+void State::SealRound(TimePoint now) {
   Members ready;
   for (const auto& [id, member] : members.members()) {
     if (member.standing == Standing::kWaiting && member.is_connected) ready.push_back(&member);
@@ -79,11 +93,16 @@ void State::SealRound(TimePoint) {
   const std::string shrink_text = ShrinkText(size);
   const Round last_round = std::exchange(round, Round{std::max(round, round_floor).value + 1});
   round_size = size;
+  is_readopted = false;
+  round_began = now;
   gone.clear();
+  refused.clear();
   phase = Phase::kSealed;
-  if (epoch_floor >= own_epoch) own_epoch = Epoch{epoch_floor.value + 1};
+  // A coordinator after us has to know the job by what its nodes have heard.
+  const bool is_news = !is_instance_settled || epoch != own_epoch;
+  is_instance_settled = true;
   epoch = own_epoch;
-  epoch_floor = Epoch{};
+  if (is_news) WriteRecord();
   seats.clear();
   succeeded_seats = 0;
   is_finishing = false;
@@ -95,23 +114,23 @@ void State::SealRound(TimePoint) {
     assignment.round = round;
     assignment.restart_count = restart_count;
     Member& member = *members.Find(order[node_rank]->info.id);
-    if (!shrink_text.empty() && member.previous_round == last_round) {
-      actions.push_back(
-          TellWaiting{.session = member.session, .reason = shrink_text, .deadline = std::nullopt});
-    }
+    if (member.previous_round == last_round) assignment.note = shrink_text;
     member.standing = Standing::kRunning;
     member.previous_rank = static_cast<int>(node_rank);
     member.previous_round = round;
     member.told_topic.clear();
     member.told_deadline.reset();
-    seats[member.info.id] = {.assignment = assignment, .store_port = member.info.store_port};
+    seats[member.info.id] = {.assignment = assignment,
+                             .local_world_size = member.info.local_world_size,
+                             .store_port = member.info.store_port,
+                             .first_success = std::nullopt};
     actions.push_back(Assign{.session = member.session, .assignment = std::move(assignment)});
   }
   needs_telling = true;  // of those that found no place
 }
 
 void State::DrainRound(TimePoint now, DrainCause cause, const std::string& reason) {
-  DDP_CHECK(phase == Phase::kSealed);
+  DDP_CHECK(phase == Phase::kSealed || phase == Phase::kReadopting);
   phase = Phase::kDraining;
   drained_at = now;
   drain_cause = cause;
@@ -132,8 +151,9 @@ void State::DrainRound(TimePoint now, DrainCause cause, const std::string& reaso
 Member* State::CurrentMember(TimePoint now, const Stamp& stamp) {
   Member* member = members.FindBySession(stamp.session);
   if (member != nullptr) members.Hear(*member, now);
-  const bool has_round = phase == Phase::kSealed || phase == Phase::kDraining;
-  if (member == nullptr || !has_round || stamp.epoch != epoch || stamp.round != round ||
+  const bool has_round = phase == Phase::kSealed || phase == Phase::kDraining ||
+                         phase == Phase::kReadopting;
+  if (member == nullptr || !has_round || !IsThisRound(stamp) ||
       !seats.contains(member->info.id)) {
     ++ignored_messages;
     return nullptr;
@@ -144,22 +164,32 @@ Member* State::CurrentMember(TimePoint now, const Stamp& stamp) {
 void State::OnFailed(TimePoint now, const WorkersFailed& event) {
   const Member* member = CurrentMember(now, event.stamp);
   if (member == nullptr) return;
-  const TimePoint date = now - std::clamp(event.age, Duration::zero(), Duration(now - started_at));
-  // After a loss, failures are consequences; after any drain, those that are not older than it.
-  const bool is_consequence =
-      phase == Phase::kDraining && (drain_cause == DrainCause::kLoss || date > drained_at);
-  if (is_consequence) return;
-  if (!first_failure.has_value() || date < first_failure->date) {
-    first_failure = DatedFailure{.reporter = member->info.id, .report = event.report, .date = date};
+  const TimePoint date = DateOf(now, event.age);
+  const DatedFailure failure{.reporter = member->info.id, .report = event.report, .date = date};
+  if (phase == Phase::kDraining) {
+    // After a loss, failures are consequences; after any drain, those that are not older than it.
+    // But where only consequences of somebody's leaving are known, that one's own failure is the
+    // cause even if its report took longer.
+    const bool is_awaited = first_failure.has_value() && first_failure->is_consequence() &&
+                            !failure.is_consequence();
+    if (drain_cause == DrainCause::kLoss || (date > drained_at && !is_awaited)) return;
   }
-  if (phase == Phase::kSealed) {
+  if (!first_failure.has_value() || IsCloserToCause(failure, *first_failure)) {
+    first_failure = failure;
+  }
+  if (phase != Phase::kDraining) {
     DrainRound(now, DrainCause::kFailure, FailureText(event.report));
   }
 }
 
-void State::OnFirstSuccess(TimePoint now, const Stamp& stamp) {
-  const Member* member = CurrentMember(now, stamp);
-  if (member == nullptr || phase != Phase::kSealed) return;
+void State::OnFirstSuccess(TimePoint now, const FirstWorkerSucceeded& event) {
+  const Member* member = CurrentMember(now, event.stamp);
+  if (member == nullptr) return;
+  Seat& seat = seats[member->info.id];
+  if (!seat.first_success.has_value()) {
+    seat.first_success = EarlyExit{.rank = event.rank, .date = DateOf(now, event.age)};
+  }
+  if (phase == Phase::kDraining) return;
   is_finishing = true;
   needs_telling = true;
 }
@@ -167,17 +197,28 @@ void State::OnFirstSuccess(TimePoint now, const Stamp& stamp) {
 void State::OnSucceeded(TimePoint now, const Stamp& stamp) {
   const Member* member = CurrentMember(now, stamp);
   // A node that finishes while the round drains starts again with the rest.
-  if (member == nullptr || phase != Phase::kSealed) return;
+  if (member == nullptr || phase == Phase::kDraining) return;
   Seat& seat = seats[member->info.id];
   if (seat.has_succeeded) return;
   seat.has_succeeded = true;
+  seat.succeeded_at = now;
+  ++succeeded_seats;
   is_finishing = true;
   needs_telling = true;
-  if (++succeeded_seats < static_cast<int>(seats.size())) return;
+  CloseIfAllSucceeded(now);
+}
+
+void State::CloseIfAllSucceeded(TimePoint now) {
+  const Assignment& any = seats.begin()->second.assignment;
+  if (succeeded_seats < any.node_count) return;
   CloseJob(now, {.exit_code = 0,
-                 .reason = absl::StrCat("all ", Counted(seat.assignment.world_size, "rank"), " on ",
-                                        Counted(seat.assignment.node_count, "node"), " succeeded"),
+                 .reason = absl::StrCat("all ", Counted(any.world_size, "rank"), " on ",
+                                        Counted(any.node_count, "node"), " succeeded"),
                  .first_failure = std::nullopt});
+}
+
+bool State::IsStartedOnce() const {
+  return policy.max_restarts == 0 && NodesNeeded(policy) == policy.max_nodes;
 }
 
 bool State::MayBeConsequence(const NodeId& id, const Member& member) const {
@@ -187,8 +228,10 @@ bool State::MayBeConsequence(const NodeId& id, const Member& member) const {
          member.suspect_since <= first_failure->date + policy.first_cause_window;
 }
 
-bool State::IsCauseUncertain() const {
+bool State::IsCauseUncertain(TimePoint now) const {
   if (!first_failure.has_value()) return false;
+  // A node that does not come back to a restarted coordinator may have died before the others.
+  if (IsMissingSeats() && now < readopt_until) return true;
   return std::any_of(seats.begin(), seats.end(), [&](const auto& entry) {
     const Member* member = members.Find(entry.first);
     return member != nullptr && !entry.second.has_succeeded &&
@@ -208,20 +251,34 @@ void State::EndDraining(TimePoint now) {
   // A node that has joined again said before all it had to say of the round.
   if (now < name_cause_at && MayMoreBeReported()) return;
   // A suspect settles the question by coming back or by being evicted: at most evict_after.
-  if (IsCauseUncertain()) return;
+  if (IsCauseUncertain(now)) return;
+  if (first_failure.has_value() && IsMissingSeats()) {
+    first_failure.reset();
+    drain_cause = DrainCause::kLoss;
+    drain_reason = MissingText();
+    LoseMissing();
+  }
   if (!first_failure.has_value()) {
-    OpenRound(now);
+    if (drain_cause != DrainCause::kLoss || !IsStartedOnce()) {
+      OpenRound(now);
+      return;
+    }
+    CloseJob(now, {.exit_code = kRendezvousExitCode,
+                   .reason = absl::StrCat(drain_reason, "; no restarts allowed (--max_restarts=0)"),
+                   .first_failure = std::nullopt});
     return;
   }
   const FailureReport& report = first_failure->report;
   if (restart_count < policy.max_restarts) {
     ++restart_count;
+    WriteRecord();
     drain_reason = FailureText(report);
     OpenRound(now);
     return;
   }
   CloseJob(now, {.exit_code = report.exit_code,
-                 .reason = absl::StrCat(FailureText(report), "; ", BudgetText(policy)),
+                 .reason = absl::StrCat(FailureText(report), EarlyExitText(*first_failure), "; ",
+                                        BudgetText(policy)),
                  .first_failure = report});
 }
 

@@ -27,7 +27,14 @@ inline constexpr Duration kRecordLimit = std::chrono::seconds(2);
 // the other must not cost a million messages.
 inline constexpr Duration kTellInterval = std::chrono::seconds(1);
 
-enum class Phase { kOpen, kLastCall, kSealed, kDraining, kClosed };
+enum class Phase {
+  kOpen,        // a round is formed
+  kLastCall,    // a first round has its minimum and waits for more
+  kReadopting,  // the nodes of a round that an earlier coordinator sealed come back
+  kSealed,
+  kDraining,
+  kClosed,
+};
 
 enum class DrainCause {
   kFailure,  // a worker failed: charged, or the end of the job
@@ -35,12 +42,24 @@ enum class DrainCause {
   kLoss,     // a node left, is lost, or runs no workers of the round any more
 };
 
+// A rank that exited with 0, on our own clock.
+struct EarlyExit {
+  int rank = 0;
+  TimePoint date;
+};
+
 // One node's place in the sealed round. Outlives the node's membership.
 struct Seat {
   Assignment assignment;
+  int local_world_size = 1;
   uint16_t store_port = 0;
+  std::optional<EarlyExit> first_success;
   bool has_succeeded = false;
+  TimePoint succeeded_at;  // valid with has_succeeded
 };
+
+// How old a report of a round can be that an earlier coordinator sealed.
+inline constexpr Duration kOldestReport = std::chrono::hours(24);
 
 struct RoundSize {
   int nodes = 0;
@@ -51,6 +70,14 @@ struct DatedFailure {
   NodeId reporter;
   FailureReport report;
   TimePoint date;  // receipt minus age, on our own clock
+  // The worker says that it ended because a peer had left.
+  bool is_consequence() const { return report.left_peer.has_value(); }
+};
+
+// A node that was refused, and why: told to those that wait for it.
+struct RefusedNode {
+  std::string host;
+  std::string why;
 };
 
 struct RendezvousMachine::State {
@@ -58,15 +85,16 @@ struct RendezvousMachine::State {
 
   Policy policy;  // until has_policy only its defaults
   bool has_policy = false;
-  const TimePoint started_at;
 
   JobInstance instance;
-  Epoch own_epoch;  // of the rounds that are sealed here
+  Epoch own_epoch;  // of the rounds that are sealed here: greater than every one heard of
   // Remembered, given out, or taken from a node's held round: from here on it is the job's.
   bool is_instance_settled = false;
   Epoch epoch;           // of the last round; own_epoch before the first
   Round round;           // the last one: sealed here or adopted
   RoundSize round_size;  // of that round
+  bool is_readopted = false;  // an earlier coordinator sealed it
+  TimePoint round_began;  // what its nodes report is not dated earlier
   // Its nodes that are not in the job any more, and why: "node b is lost: silent for 10 s".
   std::map<NodeId, std::string> gone;
   Phase phase = Phase::kOpen;
@@ -76,18 +104,25 @@ struct RendezvousMachine::State {
   std::vector<Action> actions;    // of the step in progress
   uint64_t ignored_messages = 0;  // stale, or from nobody we know
 
-  // What other coordinators gave out before us, learned from joins. Applied when a round is sealed.
-  Epoch epoch_floor;
-  Round round_floor;
+  Round round_floor;  // other coordinators of this job gave out rounds up to this one
+  // There was an earlier coordinator: the first round waits for nodes that it gave one.
+  bool owes_hold = false;
 
   // kOpen, kLastCall.
   FormingRound forming;
   std::optional<TimePoint> below_minimum_since;
-  std::optional<TimePoint> hold_until;  // nodes of a forgotten round may yet attach
+  // Nodes of a round that this coordinator knows nothing of may yet attach: of a forgotten one...
+  std::optional<TimePoint> hold_until;
+  // ...and of one that can go on.
+  std::optional<TimePoint> restart_hold_until;
+  std::vector<RefusedNode> refused;     // the latest, at most kNamedNodes
   QuorumVerdict quorum;
   bool needs_quorum = true;
 
-  // kSealed, kDraining.
+  // kReadopting, and kDraining while nodes are missing.
+  TimePoint readopt_until;
+
+  // kReadopting, kSealed, kDraining.
   std::map<NodeId, Seat> seats;
   int succeeded_seats = 0;
   bool is_finishing = false;  // a rank of the round has exited 0
@@ -97,7 +132,7 @@ struct RendezvousMachine::State {
   TimePoint name_cause_at;
   DrainCause drain_cause = DrainCause::kLoss;
   std::string drain_reason;
-  std::optional<DatedFailure> first_failure;  // earliest date seen so far
+  std::optional<DatedFailure> first_failure;  // closest to the cause of those seen so far
 
   // kClosed.
   std::optional<Verdict> verdict;
@@ -121,28 +156,56 @@ struct RendezvousMachine::State {
   void Advance(TimePoint now);
   std::optional<TimePoint> NextDeadline() const;
 
+  // Who may join (machine_admit.cc). An empty text: nothing is wrong.
+  std::optional<Refuse> CheckAdmission(const NodeJoined& event) const;
+  std::string FindDifference(const NodeJoined& event) const;
+  std::string FindTakenRank(const NodeJoined& event) const;
+  std::string FindFalseClaim(const NodeJoined& event) const;
+  const Policy& PolicyFor(const NodeJoined& event) const {
+    return has_policy ? policy : event.policy;
+  }
+  void NoteRefusal(const NodeInfo& node, const std::string& why);
+
   // Joining and going (machine_join.cc).
   void OnJoined(TimePoint now, const NodeJoined& event);
-  std::optional<Refuse> CheckAdmission(const NodeJoined& event) const;
-  std::optional<Refuse> CheckStaticRank(const NodeJoined& event) const;
+  // Whether it names a round that no coordinator can have given out as far as is known here.
+  bool LearnFromStamp(TimePoint now, const NodeJoined& event);
+  void HoldForEarlierRound(TimePoint now, bool is_endpoint_node);
   void ReplaceLostHolderOfRank(TimePoint now, const NodeInfo& node);
-  void AdoptRunning(TimePoint now, const Stamp& stamp, Member& member);
+  void AdoptRunning(TimePoint now, const NodeJoined& event, bool is_unknown_round, Member& member);
+  void StopStale(const NodeJoined& event, Member& member);
   void AdoptWaiting(TimePoint now, const Stamp& stamp, Member& member);
   void OnLeft(TimePoint now, const NodeLeft& event);
   void OnBroken(TimePoint now, const SessionBroken& event);
   void EvictSilent(TimePoint now);
   void RemoveNode(TimePoint now, const NodeId& id, const std::string& reason);
 
+  // A round of an earlier coordinator (machine_readopt.cc).
+  bool MayReadopt() const;
+  bool IsMissingSeats() const;
+  bool IsThisRound(const Stamp& stamp) const;
+  std::string FindContradiction(const NodeJoined& event) const;
+  void Readopt(TimePoint now, const NodeJoined& event, Member& member);
+  void BeginReadopting(TimePoint now, const Stamp& stamp);
+  void DropOlderRound(const Stamp& newer);
+  void TakeSeat(const NodeJoined& event, Member& member);
+  void EndReadopting(TimePoint now);
+  std::string MissingText() const;
+  void LoseMissing();
+
   // Rounds (machine_round.cc).
+  TimePoint DateOf(TimePoint now, Duration age) const;
   void ReviewQuorum(TimePoint now);
   void SealRound(TimePoint now);
   void DrainRound(TimePoint now, DrainCause cause, const std::string& reason);
   void OnFailed(TimePoint now, const WorkersFailed& event);
-  void OnFirstSuccess(TimePoint now, const Stamp& stamp);
+  void OnFirstSuccess(TimePoint now, const FirstWorkerSucceeded& event);
   void OnSucceeded(TimePoint now, const Stamp& stamp);
+  void CloseIfAllSucceeded(TimePoint now);
+  bool IsStartedOnce() const;
   bool MayBeConsequence(const NodeId& id, const Member& member) const;
   bool MayMoreBeReported() const;
-  bool IsCauseUncertain() const;
+  bool IsCauseUncertain(TimePoint now) const;
   void EndDraining(TimePoint now);
   void OpenRound(TimePoint now);
   // The member whose session it is when the stamp names the current round; else null, counted.
@@ -167,10 +230,14 @@ struct RendezvousMachine::State {
   WaitText CurrentWait(TimePoint now) const;
   std::string FormingText(TimePoint now) const;
   std::string GoneText() const;
+  std::string RefusedText() const;
+  std::string EarlyExitText(const DatedFailure& failure) const;
+  std::string ReadoptingText() const;
   std::string ShrinkText(RoundSize next) const;
   void TellWaiters(TimePoint now);
   void TellOne(Member& member, const WaitText& wait);
   std::string Explain(TimePoint now) const;
+  std::string ExplainPhase(TimePoint now) const;
   std::optional<TimePoint> JoinDeadline() const;
 };
 

@@ -31,6 +31,45 @@ std::string State::GoneText() const {
   return text;
 }
 
+std::string State::RefusedText() const {
+  std::string text;
+  for (const RefusedNode& node : refused) {
+    absl::StrAppend(&text, text.empty() ? "refused: " : "; ", node.why);
+  }
+  return text;
+}
+
+std::string State::EarlyExitText(const DatedFailure& failure) const {
+  const std::optional<int>& left_peer = failure.report.left_peer;
+  std::optional<EarlyExit> named;
+  for (const auto& [id, seat] : seats) {
+    const std::optional<EarlyExit>& first = seat.first_success;
+    const int first_rank = seat.assignment.first_rank;
+    if (left_peer.has_value() && *left_peer >= first_rank &&
+        *left_peer < first_rank + seat.local_world_size) {
+      if (first.has_value() && first->rank == *left_peer) {
+        named = first;
+        break;
+      }
+      if (seat.has_succeeded) {
+        named = EarlyExit{.rank = *left_peer, .date = seat.succeeded_at};
+        break;
+      }
+    }
+    const bool is_before = first.has_value() && first->date <= failure.date;
+    if (is_before && (!named.has_value() || first->date < named->date)) named = first;
+  }
+  if (!named.has_value()) return "";
+  const Duration before = std::max(Duration::zero(), Duration(failure.date - named->date));
+  return absl::StrCat("; rank ", named->rank, " had exited with 0 ", TenthsText(before), " before");
+}
+
+std::string State::ReadoptingText() const {
+  const int nodes = seats.begin()->second.assignment.node_count;
+  return absl::StrCat("the coordinator was restarted: ", seats.size(), " of the ", nodes,
+                      " nodes of round ", round.value, seats.size() == 1 ? " is back" : " are back");
+}
+
 std::string State::ShrinkText(RoundSize next) const {
   if (next.nodes >= round_size.nodes) return "";
   return absl::StrCat(GoneText(), gone.empty() ? "" : "; ", "going on with ",
@@ -46,6 +85,8 @@ State::WaitText State::CurrentWait(TimePoint now) const {
     case Phase::kOpen:
     case Phase::kLastCall:
       return {.reason = FormingText(now), .topic = quorum.topic, .deadline = JoinDeadline()};
+    case Phase::kReadopting:
+      return plain(ReadoptingText());
     case Phase::kSealed:
       return plain(absl::StrCat("standing by as a spare: round ", round.value,
                                 is_finishing ? " is finishing on " : " runs on ",
@@ -90,6 +131,13 @@ void State::TellWaiters(TimePoint now) {
 }
 
 std::string State::Explain(TimePoint now) const {
+  const std::optional<TimePoint> since = members.CutOffSince();
+  if (phase == Phase::kClosed || !since.has_value()) return ExplainPhase(now);
+  return absl::StrCat(ExplainPhase(now), "; no node has been heard for ",
+                      DurationText(now - *since));
+}
+
+std::string State::ExplainPhase(TimePoint now) const {
   const auto round_text = [](uint64_t value) { return absl::StrCat("round ", value); };
   switch (phase) {
     case Phase::kOpen:
@@ -102,6 +150,8 @@ std::string State::Explain(TimePoint now) const {
                               ? absl::StrCat(", ", DurationText(*give_up_at - now), " left")
                               : "");
     }
+    case Phase::kReadopting:
+      return absl::StrCat(ReadoptingText(), ", ", DurationText(readopt_until - now), " left");
     case Phase::kSealed: {
       const Assignment& any = seats.begin()->second.assignment;
       return absl::StrCat(round_text(round.value), is_finishing ? " is finishing: " : " runs: ",
@@ -115,6 +165,7 @@ std::string State::Explain(TimePoint now) const {
       return absl::StrCat(
           "the job is over: ", verdict->reason,
           is_finished ? ""
+          : !is_told  ? "; the verdict is being recorded"
                       : absl::StrCat("; ", unacknowledged.size(), " nodes have not acknowledged"));
   }
   return "";

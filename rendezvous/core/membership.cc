@@ -25,7 +25,7 @@ Member& Membership::Admit(const NodeInfo& info, SessionId session, TimePoint now
   member.info = info;
   member.session = session;
   member.is_connected = true;
-  member.last_heard = now;
+  Hear(member, now);
   member.told_topic.clear();
   member.told_deadline.reset();
   return member;
@@ -35,11 +35,22 @@ Member* Membership::BreakSession(SessionId session, TimePoint now) {
   Member* member = FindBySession(session);
   if (member == nullptr) return nullptr;
   // A node of this process sends no beats: its silence begins here.
-  if (!CanBeSilent(*member)) member->last_heard = now;
+  if (!CanBeSilent(*member)) Hear(*member, now);
   by_session_.erase(session);
   member->is_connected = false;
   member->suspect_since = now;
   return member;
+}
+
+void Membership::Hear(Member& member, TimePoint now) {
+  if (is_cut_off_) GrantAmnesty(now);
+  member.last_heard = now;
+  last_word_ = now;
+}
+
+std::optional<TimePoint> Membership::CutOffSince() const {
+  if (!is_cut_off_) return std::nullopt;
+  return last_word_;
 }
 
 void Membership::Remove(const NodeId& id) {
@@ -47,9 +58,11 @@ void Membership::Remove(const NodeId& id) {
   if (it == members_.end()) return;
   if (it->second.is_connected) by_session_.erase(it->second.session);
   members_.erase(it);
+  if (members_.empty()) is_cut_off_ = false;
 }
 
 void Membership::GrantAmnesty(TimePoint now) {
+  is_cut_off_ = false;
   for (auto& [id, member] : members_) member.last_heard = now;
 }
 
@@ -78,8 +91,12 @@ std::vector<NodeId> Membership::Expired(TimePoint now) {
   if (now < next_scan_) return expired;
   // Who joins later expires later than this, too.
   next_scan_ = now + evict_after_;
+  bool has_own_node = false;
   for (const auto& [id, member] : members_) {
-    if (!CanBeSilent(member)) continue;
+    if (!CanBeSilent(member)) {
+      has_own_node = true;
+      continue;
+    }
     const TimePoint expiry = member.last_heard + evict_after_;
     if (expiry <= now) {
       expired.push_back(id);
@@ -87,6 +104,11 @@ std::vector<NodeId> Membership::Expired(TimePoint now) {
       next_scan_ = std::min(next_scan_, expiry);
     }
   }
+  // Beats come at least thrice in evict_after: who was heard in its second half was heard when the
+  // expired one was not.
+  const bool is_nobody_heard = !has_own_node && last_word_ + evict_after_ / 2 < now;
+  if (!expired.empty() && is_nobody_heard) is_cut_off_ = true;
+  if (is_cut_off_) expired.clear();
   return expired;
 }
 

@@ -10,6 +10,7 @@
 
 #include "rendezvous/base/ids.h"
 #include "rendezvous/base/time.h"
+#include "rendezvous/core/event.h"
 #include "rendezvous/core/types.h"
 
 namespace ddprun::rendezvous {
@@ -29,6 +30,9 @@ struct Member {
   Standing standing = Standing::kWaiting;
   int previous_rank = -1;  // node rank in the last round it was in; -1: in none
   Round previous_round;    // that round; 0: none
+  Stamp joined_with;       // the newest join's; its epoch and round count only within the job
+  // A node that is stopping claimed a round that nobody here knows: it is waited for until then.
+  std::optional<TimePoint> awaited_until;
   uint64_t arrival = 0;    // order of the first join, from 1
   TimePoint last_heard;
   TimePoint suspect_since;  // valid while !is_connected
@@ -40,6 +44,9 @@ struct Member {
 // The nodes that have joined and neither left nor been silent for `evict_after`. A broken session
 // makes a node suspect at once, but only silence is proof. A connected node of this very process
 // is never silent: it can stop only with us.
+//
+// Where no node at all is heard, the network of this machine is the likelier culprit: nobody is
+// evicted then, and when the first is heard again everybody's silence starts afresh.
 class Membership {
  public:
   // Ordered by id, so that every walk over it has the same order in every run.
@@ -55,7 +62,7 @@ class Membership {
   // The node is suspect from now on. Null when no node has that session.
   Member* BreakSession(SessionId session, TimePoint now);
   void Remove(const NodeId& id);
-  void Hear(Member& member, TimePoint now) { member.last_heard = now; }
+  void Hear(Member& member, TimePoint now);
   // Starts everybody's silence afresh: we were not listening.
   void GrantAmnesty(TimePoint now);
 
@@ -65,7 +72,11 @@ class Membership {
   Member* FindBySession(SessionId session);
   const Member* FindBySession(SessionId session) const;
 
-  // Nodes silent for evict_after or longer. Looks at every node only when time demands it.
+  // Since when no node has been heard, once that has cost the first its place; else empty.
+  std::optional<TimePoint> CutOffSince() const;
+
+  // Nodes silent for evict_after or longer while others were heard. Looks at every node only when
+  // time demands it.
   std::vector<NodeId> Expired(TimePoint now);
   // Not later than the moment at which Expired could first name a node.
   std::optional<TimePoint> NextExpiry() const;
@@ -79,6 +90,8 @@ class Membership {
   Map members_;
   std::map<SessionId, NodeId> by_session_;  // connected nodes only
   uint64_t arrivals_ = 0;
+  TimePoint last_word_ = TimePoint::min();  // of any node
+  bool is_cut_off_ = false;
   // A lower bound of every member's expiry: hearing a node only moves its expiry away.
   TimePoint next_scan_ = TimePoint::min();
 };

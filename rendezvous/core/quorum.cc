@@ -1,5 +1,7 @@
 #include "rendezvous/core/quorum.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "rendezvous/base/check.h"
@@ -35,14 +37,21 @@ int NodesNeeded(const Policy& policy) {
   return policy.is_static ? policy.max_nodes : policy.min_nodes;
 }
 
-Candidates CountCandidates(const Membership& members) {
+Candidates CountCandidates(const Membership& members, TimePoint now, Round last_round) {
   Candidates candidates;
   for (const auto& [id, member] : members.members()) {
     if (member.standing == Standing::kWaiting && member.is_connected) {
       ++candidates.ready;
       continue;
     }
+    if (member.awaited_until.has_value()) {
+      if (now >= *member.awaited_until) continue;
+      candidates.recount_at =
+          std::min(candidates.recount_at.value_or(TimePoint::max()), *member.awaited_until);
+    }
     ++candidates.absent;
+    const bool was_in_it = member.previous_round != Round{} && member.previous_round == last_round;
+    if (was_in_it) ++candidates.absent_members;
     if (candidates.absent_names.size() < kNamedNodes) {
       candidates.absent_names.push_back(NodeName(member.info));
     }
@@ -54,7 +63,10 @@ QuorumVerdict DecideQuorum(TimePoint now, const FormingRound& round, const Candi
                            const Policy& policy) {
   DDP_CHECK(1 <= policy.min_nodes && policy.min_nodes <= policy.max_nodes);
   const std::string count = CountText(candidates.ready, policy);
-  if (candidates.ready >= policy.max_nodes) {
+  const TimePoint patience_ends = round.opened_at + policy.join_timeout;
+  const bool would_displace =
+      !round.is_first && candidates.absent_members > 0 && now < patience_ends;
+  if (candidates.ready >= policy.max_nodes && !would_displace) {
     const std::string reason = absl::StrCat(count, ", complete");
     return {.ready = true, .reason = reason, .topic = reason, .retry_at = std::nullopt};
   }
@@ -82,7 +94,6 @@ QuorumVerdict DecideQuorum(TimePoint now, const FormingRound& round, const Candi
             .topic = topic,
             .retry_at = until};
   }
-  const TimePoint patience_ends = round.opened_at + policy.join_timeout;
   if (candidates.absent > 0 && now < patience_ends) {
     return NotYet(absl::StrCat(count, ", waiting for ", AbsentText(candidates), " to join again"),
                   patience_ends);

@@ -25,6 +25,8 @@ struct Candidates {
   int ready = 0;   // waiting and connected
   int absent = 0;  // live nodes of the job that are not ready: still stopping, or suspect
   std::vector<std::string> absent_names;  // at most kNamedNodes of them, in order of id
+  int absent_members = 0;                 // of the absent, those of the last round
+  std::optional<TimePoint> recount_at;    // when time alone makes one of them count no more
 };
 inline constexpr size_t kNamedNodes = 3;
 
@@ -38,11 +40,12 @@ struct QuorumVerdict {
 // How many ready nodes a round needs: min_nodes; all of them where ranks are given (`static`).
 int NodesNeeded(const Policy& policy);
 
-Candidates CountCandidates(const Membership& members);
+Candidates CountCandidates(const Membership& members, TimePoint now, Round last_round);
 
 // Decides whether the candidates can form a round at `now`.
 //
-// Ready at once with max_nodes. With fewer, a first round waits for last_call from the moment the
+// Ready at once with max_nodes, unless a node of the last round is still stopping its workers: a
+// spare must not take its place. With fewer, a first round waits for last_call from the moment the
 // minimum was first reached; later joins do not extend it: a trickle of nodes must not postpone
 // the start for ever. A later round knows its nodes: it is ready as soon as every live one has
 // joined again, and without those that have not after join_timeout (a node whose workers cannot be

@@ -73,7 +73,8 @@ struct ActionRenderer {
                         " role_rank=", to.role_first_rank, "/", to.role_world_size,
                         " master=", to.master_addr, ":", to.master_port,
                         " restart=", to.restart_count, "/", to.max_restarts,
-                        to.coordinator_is_member ? "" : " coordinator_elsewhere");
+                        to.coordinator_is_member ? "" : " coordinator_elsewhere",
+                        to.note.empty() ? "" : absl::StrCat(" \"", to.note, "\""));
   }
   std::string operator()(const Drain& a) const {
     return absl::StrCat("drain ", StampText(a.epoch, a.round), " \"", a.reason, "\"");
@@ -100,6 +101,8 @@ const char* PhaseName(Phase phase) {
       return "open";
     case Phase::kLastCall:
       return "last_call";
+    case Phase::kReadopting:
+      return "readopting";
     case Phase::kSealed:
       return "sealed";
     case Phase::kDraining:

@@ -45,14 +45,14 @@ const std::optional<Verdict>& RendezvousMachine::verdict() const { return state_
 bool RendezvousMachine::is_finished() const { return state_->is_finished; }
 
 State::State(std::optional<Policy> policy_in, Beginning beginning, TimePoint now)
-    : started_at(now),
-      instance(beginning.instance),
+    : instance(beginning.instance),
       own_epoch(beginning.epoch),
       is_instance_settled(beginning.is_remembered),
       epoch(beginning.epoch),
       members(policy.evict_after),
       restart_count(beginning.restart_count),
-      last_step(now) {
+      last_step(now),
+      owes_hold(beginning.is_remembered) {
   DDP_CHECK(instance.is_known());
   if (policy_in.has_value()) AdoptPolicy(*std::move(policy_in));
   forming.opened_at = now;
@@ -84,6 +84,8 @@ void State::ForgiveStall(TimePoint now) {
   shift(forming.minimum_reached_at);
   shift(below_minimum_since);
   shift(hold_until);
+  shift(restart_hold_until);
+  readopt_until += lost;
   shift(quorum.retry_at);
   if (phase == Phase::kDraining && name_cause_at > last_step) name_cause_at += lost;
   finish_at += lost;
@@ -107,7 +109,7 @@ void State::Apply(TimePoint now, const Event& event) {
     }
     void operator()(const NodeLeft& e) const { state.OnLeft(now, e); }
     void operator()(const WorkersFailed& e) const { state.OnFailed(now, e); }
-    void operator()(const FirstWorkerSucceeded& e) const { state.OnFirstSuccess(now, e.stamp); }
+    void operator()(const FirstWorkerSucceeded& e) const { state.OnFirstSuccess(now, e); }
     void operator()(const WorkersSucceeded& e) const { state.OnSucceeded(now, e.stamp); }
     void operator()(const VerdictAcked& e) const { state.OnAcked(now, e); }
     void operator()(const SessionBroken& e) const { state.OnBroken(now, e); }
@@ -119,6 +121,7 @@ void State::Apply(TimePoint now, const Event& event) {
 
 void State::Advance(TimePoint now) {
   EvictSilent(now);
+  if (phase == Phase::kReadopting) EndReadopting(now);
   if (phase == Phase::kDraining) EndDraining(now);
   if (phase == Phase::kOpen || phase == Phase::kLastCall) ReviewQuorum(now);
   if (phase == Phase::kClosed) FinishWhenDone(now);
@@ -140,10 +143,14 @@ std::optional<TimePoint> State::NextDeadline() const {
       consider(quorum.retry_at);
       consider(JoinDeadline());
       break;
+    case Phase::kReadopting:
+      consider(readopt_until);
+      break;
     case Phase::kSealed:
       break;
     case Phase::kDraining:
       consider(name_cause_at);
+      if (IsMissingSeats()) consider(readopt_until);
       break;
     case Phase::kClosed:
       consider(is_told ? finish_at : tell_at);

@@ -8,7 +8,32 @@
 namespace ddprun::rendezvous::testing {
 
 FakeJob::FakeJob(const Policy& policy, const Beginning& beginning)
-    : policy_(policy), machine_(policy, beginning, TimePoint{}), checker_(policy) {}
+    : policy_(policy),
+      machine_(std::make_unique<RendezvousMachine>(policy, beginning, TimePoint{})),
+      checker_(policy),
+      file_{.instance = {}, .epoch = beginning.epoch, .verdict = std::nullopt} {}
+
+void FakeJob::Restart(bool keeps_file) {
+  ++starts_;
+  // Without its file the epoch comes from the time of day.
+  Beginning beginning{.epoch = Epoch{file_.epoch.value + 100},
+                      .instance = {.high = 7, .low = starts_},
+                      .verdict = std::nullopt};
+  if (keeps_file) {
+    beginning.epoch = Epoch{file_.epoch.value + 1};
+    beginning.restart_count = file_.restart_count;
+    beginning.verdict = file_.verdict;
+    beginning.is_remembered = file_.instance.is_known();
+    if (beginning.is_remembered) beginning.instance = file_.instance;
+  } else {
+    file_ = Record{.instance = {}, .epoch = {}, .verdict = std::nullopt};
+  }
+  file_.epoch = beginning.epoch;
+  for (auto& [name, node] : nodes_) node.is_connected = false;
+  names_.clear();
+  checker_.OnRestart(beginning.verdict.has_value());
+  machine_ = std::make_unique<RendezvousMachine>(policy_, beginning, now_);
+}
 
 FakeNode& FakeJob::node(const std::string& name) {
   const auto [it, is_new] = nodes_.try_emplace(name);
@@ -54,8 +79,8 @@ void FakeJob::Leave(const std::string& name, const std::string& reason) {
 }
 
 void FakeJob::Feed(const Event& event) {
-  const std::vector<Action> actions = machine_.Step(now_, event);
-  for (std::string& breach : checker_.AfterStep(machine_, event, actions)) {
+  const std::vector<Action> actions = machine_->Step(now_, event);
+  for (std::string& breach : checker_.AfterStep(*machine_, event, actions)) {
     broken_.push_back(breach + " after " + RenderEvent(event));
   }
   for (const Action& action : actions) {
@@ -64,8 +89,12 @@ void FakeJob::Feed(const Event& event) {
     Hear(action);
   }
   for (const Action& action : actions) {
+    // The job's file goes with the job.
+    if (std::holds_alternative<Finish>(action)) file_ = Record{.instance = {}, .epoch = file_.epoch, .verdict = {}};
     const auto* record = std::get_if<Record>(&action);
-    if (record != nullptr && record->verdict.has_value()) Feed(Recorded{});
+    if (record == nullptr || is_disk_hanging_) continue;
+    file_ = *record;
+    if (record->verdict.has_value()) Feed(Recorded{});
   }
 }
 
@@ -98,8 +127,8 @@ void FakeJob::Hear(const Action& action) {
   } else if (std::holds_alternative<Conclude>(action)) {
     to.is_concluded = true;
     to.has_workers = false;
-  } else if (std::holds_alternative<Refuse>(action)) {
-    to.is_refused = true;
+  } else if (const auto* refuse = std::get_if<Refuse>(&action)) {
+    to.is_refused = refuse->kind != Refusal::kOtherJob;
     to.is_connected = false;
     to.has_workers = false;
   } else if (std::holds_alternative<CloseSession>(action)) {
@@ -118,7 +147,7 @@ void FakeJob::Pass(Duration duration) {
   const TimePoint until = now_ + duration;
   next_beat_ = std::max(next_beat_, now_);
   while (true) {
-    const TimePoint wake = std::min(machine_.NextDeadline().value_or(until), next_beat_);
+    const TimePoint wake = std::min(machine_->NextDeadline().value_or(until), next_beat_);
     if (wake > until) break;
     now_ = std::max(now_, wake);
     if (now_ >= next_beat_) {

@@ -4,6 +4,7 @@
 #define DDPRUN_TESTS_SIM_FAKE_JOB_H_
 
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,11 @@ class FakeJob {
  public:
   FakeJob(const Policy& policy, const Beginning& beginning);
 
+  // The coordinator is killed and another one starts: from what it recorded, or with nothing.
+  void Restart(bool keeps_file);
+  // From now on no Record gets onto the disk.
+  void HangDisk() { is_disk_hanging_ = true; }
+
   // Joins or joins again; with a new session when it has none or `is_new_session`.
   void Join(const std::string& name, bool is_running, bool is_new_session);
   void Break(const std::string& name);
@@ -46,7 +52,7 @@ class FakeJob {
   // The node of that name, made on first use.
   FakeNode& node(const std::string& name);
   std::map<std::string, FakeNode>& nodes() { return nodes_; }
-  const RendezvousMachine& machine() const { return machine_; }
+  const RendezvousMachine& machine() const { return *machine_; }
   const Policy& policy() const { return policy_; }
   TimePoint now() const { return now_; }
 
@@ -64,8 +70,11 @@ class FakeJob {
   void Beat();
 
   const Policy policy_;
-  RendezvousMachine machine_;
+  std::unique_ptr<RendezvousMachine> machine_;
   InvariantChecker checker_;
+  Record file_;  // what the coordinator has recorded
+  uint64_t starts_ = 1;
+  bool is_disk_hanging_ = false;
   TimePoint now_{};
   TimePoint next_beat_{std::chrono::seconds(1)};
   std::map<std::string, FakeNode> nodes_;

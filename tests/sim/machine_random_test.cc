@@ -43,14 +43,16 @@ TEST_CASE("machine: no history breaks an invariant, and calm brings every job to
   MESSAGE("steps " << tally.steps << ", rounds " << tally.rounds << ", successes "
                    << tally.successes << ", failures " << tally.failures << ", given up "
                    << tally.given_up << ", losses " << tally.losses << ", finished "
-                   << tally.finished);
+                   << tally.finished << ", restarts " << tally.restarts);
   // What was to be seen was seen often.
-  CHECK(tally.finished == kSeeds);
+  // A coordinator that is started again after the end of its job begins another.
+  CHECK(tally.finished >= static_cast<int>(kSeeds));
   CHECK(tally.rounds > 1000);
   CHECK(tally.successes > 300);
   CHECK(tally.failures > 300);
   CHECK(tally.given_up > 30);
   CHECK(tally.losses > 100);
+  CHECK(tally.restarts > 1000);
 }
 
 }  // namespace

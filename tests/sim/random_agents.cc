@@ -84,11 +84,17 @@ void RandomAgents::ActOnce() {
       job_.node(name).is_silent = Below(3) == 0;
       return;
     case 9:
+      if (Below(3) == 0) return Restart();
       job_.Feed(VerdictAcked{job_.node(name).stamp()});
       return;
     default:
       return LetTimePass();
   }
+}
+
+void RandomAgents::Restart() {
+  job_.Restart(Below(2) == 0);
+  ++tally_.restarts;
 }
 
 void RandomAgents::Come(const std::string& name) {
@@ -107,13 +113,16 @@ void RandomAgents::Report(const std::string& name) {
       WorkersFailed failed{.stamp = node.stamp(), .report = {}, .age = milliseconds(Below(500))};
       failed.report.node = node.hello.node.id;
       failed.report.rank = node.first_rank;
+      if (Below(3) == 0) failed.report.left_peer = static_cast<int>(Below(8));
       failed.report.exit_code = 1 + static_cast<int>(Below(255));
       failed.report.unix_time_ms = static_cast<int64_t>(tally_.steps);
       job_.Feed(failed);
       return;
     }
     case 1:
-      job_.Feed(FirstWorkerSucceeded{.stamp = node.stamp()});
+      job_.Feed(FirstWorkerSucceeded{.stamp = node.stamp(),
+                                     .rank = node.first_rank,
+                                     .age = milliseconds(Below(500))});
       return;
     default:
       job_.Feed(WorkersSucceeded{node.stamp()});
@@ -143,7 +152,11 @@ void RandomAgents::Lie(const std::string& name) {
       job_.Feed(SessionBroken{SessionId{Below(40)}});
       return;
     case 4:
-      joined.held = Assignment{};
+      joined.held = Below(2) == 0 ? Assignment{} : job_.node(AnyName()).assignment;
+      joined.held->instance = joined.stamp.instance;
+      joined.held->epoch = joined.stamp.epoch;
+      joined.held->round = joined.stamp.round;
+      if (Below(2) == 0) joined.held->first_rank += static_cast<int>(Below(3));
       joined.stamp.session = job_.node(name).session;
       if (job_.node(name).is_connected) job_.Feed(joined);
       return;
@@ -236,6 +249,7 @@ void RandomAgents::AddTo(Tally& tally) const {
   tally.given_up += tally_.given_up;
   tally.losses += tally_.losses;
   tally.finished += tally_.finished;
+  tally.restarts += tally_.restarts;
   tally.steps += tally_.steps;
 }
 

@@ -18,6 +18,7 @@ struct Tally {
   int given_up = 0;
   int losses = 0;
   int finished = 0;
+  int restarts = 0;
   int64_t steps = 0;
 };
 
@@ -48,6 +49,7 @@ class RandomAgents {
   void Report(const std::string& name);
   void Lie(const std::string& name);
   void LetTimePass();
+  void Restart();
   void Obey();
   void Count();
 

@@ -48,6 +48,7 @@ Policy ParsePolicy(const Options& options) {
     if (key == "max_restarts") policy.max_restarts = std::atoi(value.c_str());
     if (key == "last_call") policy.last_call = ParseDuration(value);
     if (key == "join_timeout") policy.join_timeout = ParseDuration(value);
+    if (key == "orphan_timeout") policy.orphan_timeout = ParseDuration(value);
     if (key == "evict_after") policy.evict_after = ParseDuration(value);
     if (key == "static") {
       policy.is_static = true;
@@ -89,6 +90,14 @@ class Runner {
  private:
   bool RunTime(const Words& words) {
     if (words[0] == "explain" || words[0] == "state") return true;
+    if (words[0] == "restart") {
+      job_->Restart(words.size() < 2 || words[1] != "forget");
+      return true;
+    }
+    if (words[0] == "hang_disk") {
+      job_->HangDisk();
+      return true;
+    }
     if (words.size() < 2) return false;
     if (words[0] == "tick") {
       job_->Pass(ParseDuration(words[1]));
@@ -110,13 +119,16 @@ class Runner {
       job_->Join(name, true, true);
     } else if (words[0] == "stamp" && words.size() > 2) {
       const size_t dot = words[2].find('.');
+      job_->node(name).assignment.instance = {7, words.size() > 3 && words[3] == "other" ? 9u : 1u};
       job_->node(name).assignment.epoch = Epoch{std::strtoull(words[2].c_str(), nullptr, 10)};
       job_->node(name).assignment.round =
           Round{std::strtoull(words[2].c_str() + dot + 1, nullptr, 10)};
     } else if (words[0] == "break") {
       job_->Break(name);
-    } else if (words[0] == "silent") {
-      job_->node(name).is_silent = true;
+    } else if (words[0] == "silent" || words[0] == "talk") {
+      job_->node(name).is_silent = words[0] == "silent";
+    } else if (words[0] == "held" && words.size() > 3 && words[2] == "as") {
+      Hold(name, job_->node(words[3]).assignment, ParseOptions(words, 4));
     } else {
       return false;
     }
@@ -128,7 +140,11 @@ class Runner {
     if (words[0] == "beat") {
       job_->Feed(HeartbeatReceived{node.stamp()});
     } else if (words[0] == "first_ok") {
-      job_->Feed(FirstWorkerSucceeded{.stamp = node.stamp()});
+      const Options options = ParseOptions(words, 2);
+      FirstWorkerSucceeded event{.stamp = node.stamp(), .rank = node.first_rank};
+      if (options.contains("rank")) event.rank = std::atoi(options.at("rank").c_str());
+      if (options.contains("age")) event.age = ParseDuration(options.at("age"));
+      job_->Feed(event);
     } else if (words[0] == "ok") {
       job_->Feed(WorkersSucceeded{node.stamp()});
     } else if (words[0] == "ack") {
@@ -144,6 +160,20 @@ class Runner {
     return true;
   }
 
+  // The node claims the place of another one, more or less.
+  void Hold(const std::string& name, Assignment held, const Options& options) {
+    for (const auto& [key, value] : options) {
+      const int number = std::atoi(value.c_str());
+      if (key == "node_rank") held.node_rank = number;
+      if (key == "first_rank") held.first_rank = number;
+      if (key == "world_size") held.world_size = number;
+      if (key == "node_count") held.node_count = number;
+      if (key == "round") held.round = Round{static_cast<uint64_t>(number)};
+    }
+    job_->node(name).assignment = held;
+    job_->Join(name, true, true);
+  }
+
   static void Set(FakeNode& node, const Options& options) {
     NodeInfo& info = node.hello.node;
     for (const auto& [key, value] : options) {
@@ -157,6 +187,8 @@ class Runner {
       if (key == "port") info.store_port = static_cast<uint16_t>(number);
       if (key == "host") info.host = value;
       if (key == "endpoint") info.is_endpoint_node = true;
+      if (key == "run") node.hello.policy.run_id = value;
+      if (key == "max_restarts") node.hello.policy.max_restarts = number;
       if (key == "nnodes") {
         node.hello.policy.min_nodes = number;
         node.hello.policy.max_nodes = std::atoi(value.c_str() + value.find(':') + 1);
@@ -175,6 +207,7 @@ class Runner {
       if (key == "rank") report.rank = number;
       if (key == "code") report.exit_code = number;
       if (key == "age") event.age = ParseDuration(value);
+      if (key == "left_peer") report.left_peer = number;
       if (key == "signal") {
         report.signal = number;
         report.exit_code = 128 + number;

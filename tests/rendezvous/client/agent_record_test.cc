@@ -13,8 +13,11 @@ using std::chrono::seconds;
 constexpr TimePoint kNow{seconds(1000)};
 constexpr JobInstance kInstance{1, 2};
 
-Assign MakeAssign(uint64_t epoch, uint64_t round) {
+constexpr JobInstance kOther{3, 4};
+
+Assign MakeAssign(uint64_t epoch, uint64_t round, const JobInstance& instance = kInstance) {
   Assignment assignment;
+  assignment.instance = instance;
   assignment.epoch = Epoch{epoch};
   assignment.round = Round{round};
   return Assign{{}, assignment};
@@ -131,6 +134,62 @@ TEST_CASE("record: nothing is heard after the verdict, which can be acknowledged
   CHECK_FALSE(record.Hear(kInstance, Conclude{{}, Epoch{5}, Round{1}, Verdict{}}));
   record.AckVerdict();
   CHECK(std::holds_alternative<VerdictAcked>(*record.NextToSay(kNow)));
+}
+
+TEST_CASE("record: epochs and rounds count within one job only") {
+  AgentRecord record = AssignedToRound1();
+  SUBCASE("a node that runs hears nothing of another job") {
+    CHECK_FALSE(record.Hear(kOther, MakeAssign(9, 9, kOther)));
+    CHECK_FALSE(record.Hear(kOther, Drain{{}, Epoch{5}, Round{1}, "not yours"}));
+    CHECK_FALSE(record.Hear(kOther, Conclude{{}, Epoch{9}, Round{9}, {}}));
+    CHECK_FALSE(record.is_over());
+    CHECK(record.is_assigned());
+  }
+  SUBCASE("one that waits takes a place in it, whatever its number") {
+    record.Join(NodeInfo{});
+    REQUIRE(record.Hear(kOther, TellWaiting{{}, "1 of 2 nodes", {}}));
+    CHECK(record.stamp().instance == kOther);
+    CHECK(record.stamp().round == Round{});
+    REQUIRE(record.Hear(kOther, MakeAssign(1, 1, kOther)));
+    CHECK(record.stamp().epoch == Epoch{1});
+    CHECK_FALSE(record.Hear(kInstance, Drain{{}, Epoch{5}, Round{1}, "of the past"}));
+    REQUIRE(record.Hear(kOther, Drain{{}, Epoch{1}, Round{1}, "of this one"}));
+  }
+  SUBCASE("its verdict is adopted by one that waits") {
+    record.Join(NodeInfo{});
+    REQUIRE(record.Hear(kOther, Conclude{{}, Epoch{1}, Round{1}, {}}));
+    CHECK(record.is_over());
+  }
+}
+
+TEST_CASE("record: who refuses a node that runs is not its coordinator") {
+  for (const Refusal kind : {Refusal::kOtherJob, Refusal::kJobOver}) {
+    AgentRecord record = AssignedToRound1();
+    CHECK_FALSE(record.Hear(kOther, Refuse{{}, kind, "the job is another"}));
+    CHECK_FALSE(record.is_over());
+    CHECK(record.is_assigned());
+  }
+}
+
+TEST_CASE("record: a node that waits outlives the end of another job, without its old facts") {
+  AgentRecord record = AssignedToRound1();
+  record.ReportFailed(Round{1}, FailureReport{}, kNow);
+  record.Join(NodeInfo{});
+  CHECK_FALSE(record.Hear(kOther, Refuse{{}, Refusal::kJobOver, "the job \"j\" is ending"}));
+  CHECK_FALSE(record.is_over());
+  record.StartSession();
+  const auto join = record.NextToSay(kNow);
+  REQUIRE(join);
+  CHECK_FALSE(std::get<NodeJoined>(*join).held.has_value());
+  CHECK_FALSE(record.has_unsaid());
+}
+
+TEST_CASE("record: a final refusal is the end") {
+  AgentRecord record = AssignedToRound1();
+  const auto event = record.Hear(kInstance, Refuse{{}, Refusal::kFinal, "no"});
+  REQUIRE(event);
+  CHECK(std::get<RendezvousFailed>(*event).message == "no");
+  CHECK(record.is_over());
 }
 
 TEST_CASE("backoff: doubles to 250 ms within ten seconds, then to two seconds") {

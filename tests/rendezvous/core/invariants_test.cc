@@ -33,7 +33,7 @@ struct Sealed {
 };
 
 Assignment& SecondOf(std::vector<Action>& actions) {
-  return std::get<Assign>(actions.at(1)).assignment;
+  return std::get<Assign>(actions.back()).assignment;
 }
 
 bool Names(const std::vector<std::string>& broken, const std::string& invariant) {
@@ -66,6 +66,7 @@ TEST_CASE("invariants: a round that goes back is found") {
   REQUIRE(job.SealWith([](std::vector<Action>&) {}).empty());
   Assign old;
   old.session = SessionId{1};
+  old.assignment.instance = kTestJob;
   old.assignment.epoch = Epoch{1};
   old.assignment.round = Round{0};
   CHECK(Names(job.checker.AfterStep(job.machine, TimePassed{}, {old}), "S3"));
@@ -76,6 +77,7 @@ TEST_CASE("invariants: a new round while workers of the old one live is found") 
   REQUIRE(job.SealWith([](std::vector<Action>&) {}).empty());
   Assign next;
   next.session = SessionId{1};
+  next.assignment.instance = kTestJob;
   next.assignment.epoch = Epoch{1};
   next.assignment.round = Round{2};
   CHECK(Names(job.checker.AfterStep(job.machine, TimePassed{}, {next}), "S5"));
@@ -97,6 +99,16 @@ TEST_CASE("invariants: a first cause that nobody reported is found") {
   bad.verdict.exit_code = 5;
   bad.verdict.first_failure = FailureReport{};
   CHECK(Names(job.checker.AfterStep(job.machine, TimePassed{}, {bad}), "S12"));
+}
+
+TEST_CASE("invariants: a verdict that a crash would lose, or that a stranger hears, is found") {
+  Sealed job;
+  REQUIRE(job.SealWith([](std::vector<Action>&) {}).empty());
+  const Conclude end{.session = SessionId{9}, .epoch = Epoch{1}, .round = Round{1}, .verdict = {}};
+  CHECK(Names(job.checker.AfterStep(job.machine, TimePassed{}, {end}), "S10: a verdict is told"));
+  const Event stranger = Join(job.policy, "z", 9);
+  const std::vector<std::string> broken = job.checker.AfterStep(job.machine, stranger, {end});
+  CHECK(Names(broken, "S10: node z is told the end of another job"));
 }
 
 }  // namespace

@@ -2,9 +2,13 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <string>
+#include <thread>
 
 #include "rendezvous/base/steady_clock.h"
 #include "rendezvous/client/connect.h"
+#include "rendezvous/client/link.h"
+#include "rendezvous/net/resolver.h"
 #include "rendezvous/server/coordinator.h"
 #include "tests/rendezvous/server/event_log.h"
 #include "tests/rendezvous/server/over_sockets.h"
@@ -107,6 +111,24 @@ TEST_CASE("grpc: an agent of another run is refused, and told which run lives th
   const std::string expected = "127.0.0.1:" + std::to_string(coordinator->port()) +
                                " serves the run \"run-1\", not \"run-2\"";
   CHECK_MESSAGE(failed->message.find(expected) != std::string::npos, failed->message);
+}
+
+// A message that comes between the cancellation and the end of the read must not keep the stream.
+TEST_CASE("grpc: streams that are cut off while messages come are let go of") {
+  auto coordinator = StartListening(TestPolicy(1, 1));
+  SocketAddress address = ResolveName("127.0.0.1", coordinator->port()).addresses.front();
+  for (int i = 0; i < 200; ++i) {
+    auto link = OpenGrpcLink(address, [](const ContactEvent&) {});
+    NodeJoined join;
+    join.node = TestNode("n" + std::to_string(i));
+    join.policy = TestPolicy(1, 1);
+    link->Say({.event = join});
+    const TimePoint until = SteadyNow() + std::chrono::microseconds(20 * i);
+    while (SteadyNow() < until) std::this_thread::yield();
+  }
+  const TimePoint deadline = SteadyNow() + kPatience;
+  while (CountGrpcLinksForTest() > 0 && SteadyNow() < deadline) std::this_thread::yield();
+  CHECK(CountGrpcLinksForTest() == 0);
 }
 
 TEST_CASE("grpc: agents with another --nnodes are refused") {

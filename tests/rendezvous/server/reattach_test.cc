@@ -66,6 +66,37 @@ TEST_CASE(
   REQUIRE_MESSAGE(log.Await<ContactRestored>(), log.Text());
 }
 
+TEST_CASE("reattach: a coordinator apart is restarted while workers run, and nothing happens") {
+  EventLog log;
+  const ReservedPort port;
+  const auto start = [&port] {
+    Coordinator::Options options;
+    options.is_apart = true;
+    options.listen = Coordinator::Listen{.host = "", .port = port.port()};
+    auto started = Coordinator::Start(std::move(options));
+    REQUIRE_MESSAGE(started.ok(), started.status().ToString());
+    return *std::move(started);
+  };
+  Policy policy = TestPolicy(1, 1);
+  policy.evict_after = std::chrono::milliseconds(900);
+  auto coordinator = start();
+  auto client = Connect(port.port(), policy, log);
+  client->Join(TestNode("a"));
+  const auto first = log.Await<Assigned>();
+  REQUIRE_MESSAGE(first, log.Text());
+  coordinator.reset();
+  REQUIRE_MESSAGE(log.Await<ContactLost>([](const ContactLost& e) { return e.is_gone; }),
+                  log.Text());
+  coordinator = start();
+  REQUIRE_MESSAGE(log.Await<ContactRestored>(), log.Text());
+  client->ReportSucceeded(first->assignment.round);
+  const auto verdict = log.Await<Concluded>();
+  REQUIRE_MESSAGE(verdict, log.Text());
+  CHECK(verdict->verdict.exit_code == 0);
+  CHECK_MESSAGE(log.Text().find("drained") == std::string::npos, log.Text());
+  CHECK_MESSAGE(log.Text().find("round 2") == std::string::npos, log.Text());
+}
+
 TEST_CASE("reattach: garbage, TLS and oversized requests are dropped and the job goes on") {
   EventLog log;
   auto coordinator = StartListening(TestPolicy(1, 1));

@@ -1,0 +1,141 @@
+// Who may join, and who is refused by name.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "rendezvous/base/plain_text.h"
+#include "rendezvous/core/machine_state.h"
+#include "rendezvous/core/text.h"
+
+namespace ddprun::rendezvous {
+
+using State = MachineInspector::State;
+
+namespace {
+
+// Far above any node there is; keeps world sizes far from overflow.
+constexpr int kMaxLocalWorldSize = 4096;
+// Epochs and rounds from here on are nobody's: an epoch from the time of day is below 2^51, and
+// those after a greater one must have room.
+constexpr uint64_t kClaimLimit = uint64_t{1} << 62;
+constexpr size_t kMaxRefusalText = 300;
+
+const char* BackendText(const Policy& policy) {
+  return policy.is_static ? "--rdzv_backend=static" : "--rdzv_backend=c10d";
+}
+
+std::string DifferenceText(const NodeInfo& node, const std::string& own, const std::string& ours,
+                           const std::string& option) {
+  return absl::StrCat("node ", NodeName(node), " was started with ", own, ", the coordinator with ",
+                      ours, ": all nodes need the same ", option);
+}
+
+}  // namespace
+
+std::optional<Refuse> State::CheckAdmission(const NodeJoined& event) const {
+  const auto refuse = [&event](Refusal kind, std::string message) {
+    return Refuse{
+        .session = event.stamp.session, .kind = kind, .message = std::move(message)};
+  };
+  const NodeInfo& node = event.node;
+  const Member* holder = members.FindBySession(event.stamp.session);
+  if (holder != nullptr && holder->info.id != node.id) {
+    return refuse(Refusal::kFinal, absl::StrCat("this session already serves node ",
+                                                NodeName(holder->info)));
+  }
+  if (std::string difference = FindDifference(event); !difference.empty()) {
+    return refuse(Refusal::kFinal, std::move(difference));
+  }
+  if (node.local_world_size < 1 || node.local_world_size > kMaxLocalWorldSize) {
+    return refuse(Refusal::kFinal,
+                  absl::StrCat("node ", NodeName(node), " offers ", node.local_world_size,
+                               " workers: 1 to ", kMaxLocalWorldSize, " are possible"));
+  }
+  if (event.held && event.stamp.instance != instance && is_instance_settled) {
+    return refuse(Refusal::kOtherJob,
+                  absl::StrCat("node ", NodeName(node), " runs workers of an earlier job \"",
+                               policy.run_id, "\": the coordinator of that one is gone"));
+  }
+  if (std::string lie = FindFalseClaim(event); !lie.empty()) {
+    return refuse(Refusal::kFinal, std::move(lie));
+  }
+  if (std::string taken = FindTakenRank(event); !taken.empty()) {
+    return refuse(Refusal::kFinal, std::move(taken));
+  }
+  return std::nullopt;
+}
+
+std::string State::FindDifference(const NodeJoined& event) const {
+  if (!has_policy) return "";
+  const Policy& theirs = event.policy;
+  const NodeInfo& node = event.node;
+  if (!policy.run_id.empty() && theirs.run_id != policy.run_id) {
+    return absl::StrCat("this coordinator serves the run \"", policy.run_id, "\", not \"",
+                        theirs.run_id, "\" of node ", NodeName(node));
+  }
+  if (theirs.min_nodes != policy.min_nodes || theirs.max_nodes != policy.max_nodes) {
+    return DifferenceText(node, NnodesText(theirs.min_nodes, theirs.max_nodes),
+                          NnodesText(policy.min_nodes, policy.max_nodes), "--nnodes");
+  }
+  if (theirs.max_restarts != policy.max_restarts) {
+    return DifferenceText(node, absl::StrCat("--max_restarts=", theirs.max_restarts),
+                          absl::StrCat("--max_restarts=", policy.max_restarts), "--max_restarts");
+  }
+  // Not the static address: each node may spell it in its own way, and has come by it.
+  if (theirs.is_static != policy.is_static) {
+    return DifferenceText(node, BackendText(theirs), BackendText(policy), "--rdzv_backend");
+  }
+  return "";
+}
+
+std::string State::FindFalseClaim(const NodeJoined& event) const {
+  const Stamp& stamp = event.stamp;
+  const bool is_ours = stamp.instance == instance;
+  const Round last_sealed = epoch == own_epoch ? round : Round{};
+  const bool is_from_future = is_ours && stamp.epoch == own_epoch && stamp.round > last_sealed;
+  const bool is_beyond_all =
+      stamp.epoch.value >= kClaimLimit || stamp.round.value >= kClaimLimit;
+  const bool is_of_nothing =
+      event.held && (stamp.round == Round{} || !stamp.instance.is_known() ||
+                     event.held->epoch != stamp.epoch || event.held->round != stamp.round);
+  if (is_from_future || is_beyond_all || is_of_nothing) {
+    return absl::StrCat("node ", NodeName(event.node), " claims round ", stamp.round.value,
+                        " of epoch ", stamp.epoch.value,
+                        ", which no coordinator of this job gave out");
+  }
+  const std::string contradiction = FindContradiction(event);
+  if (contradiction.empty()) return "";
+  return absl::StrCat("node ", NodeName(event.node), " claims a place in round ",
+                      stamp.round.value, " that cannot be: ", contradiction);
+}
+
+std::string State::FindTakenRank(const NodeJoined& event) const {
+  const NodeInfo& node = event.node;
+  const Policy& rules = PolicyFor(event);
+  const std::string range = absl::StrCat("0..", rules.max_nodes - 1, " (",
+                                         NnodesText(rules.min_nodes, rules.max_nodes), ")");
+  const std::string given =
+      absl::StrCat("--node_rank=", node.node_rank, " of node ", NodeName(node));
+  if (rules.is_static && (node.node_rank < 0 || node.node_rank >= rules.max_nodes)) {
+    return absl::StrCat(given, " is not in ", range);
+  }
+  if (node.node_rank < 0) return "";
+  for (const auto& [id, member] : members.members()) {
+    if (id == node.id || member.info.node_rank != node.node_rank) continue;
+    if (!member.is_connected && member.info.host == node.host) continue;
+    return absl::StrCat(given, " is held by node ", NodeName(member.info),
+                        ": each needs one of its own in ", range);
+  }
+  return "";
+}
+
+void State::NoteRefusal(const NodeInfo& node, const std::string& why) {
+  std::erase_if(refused, [&](const RefusedNode& other) { return other.host == NodeName(node); });
+  if (refused.size() == kNamedNodes) refused.erase(refused.begin());
+  const size_t length =
+      why.size() <= kMaxRefusalText ? why.size() : CharacterStart(why, kMaxRefusalText);
+  refused.push_back({.host = NodeName(node), .why = why.substr(0, length)});
+  needs_quorum = true;
+}
+
+}  // namespace ddprun::rendezvous

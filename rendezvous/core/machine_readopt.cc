@@ -1,0 +1,171 @@
+// How a round that an earlier coordinator sealed goes on under this one.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "rendezvous/core/machine_state.h"
+#include "rendezvous/core/text.h"
+
+namespace ddprun::rendezvous {
+
+using State = MachineInspector::State;
+
+bool State::MayReadopt() const {
+  const bool is_forming = phase == Phase::kOpen || phase == Phase::kLastCall;
+  return phase == Phase::kReadopting || (is_forming && round == Round{});
+}
+
+bool State::IsMissingSeats() const {
+  return !seats.empty() &&
+         static_cast<int>(seats.size()) < seats.begin()->second.assignment.node_count;
+}
+
+bool State::IsThisRound(const Stamp& stamp) const {
+  return round != Round{} && stamp.instance == instance && stamp.epoch == epoch &&
+         stamp.round == round;
+}
+
+std::string State::FindContradiction(const NodeJoined& event) const {
+  const bool is_late = phase == Phase::kDraining && IsMissingSeats();
+  if (!event.held || event.held->coordinator_is_member || (!MayReadopt() && !is_late)) return "";
+  const Assignment& held = *event.held;
+  const Policy& rules = PolicyFor(event);
+  if (held.node_count < NodesNeeded(rules) || held.node_count > rules.max_nodes ||
+      held.max_restarts != rules.max_restarts) {
+    return absl::StrCat("it has ", Counted(held.node_count, "node"), " and ", held.max_restarts,
+                        " restarts");
+  }
+  const int end = held.first_rank + event.node.local_world_size;
+  if (held.node_rank < 0 || held.node_rank >= held.node_count || held.first_rank < 0 ||
+      end > held.world_size || held.restart_count < 0) {
+    return absl::StrCat("node rank ", held.node_rank, " of ", held.node_count, ", ranks ",
+                        held.first_rank, "..", end - 1, " of ", held.world_size);
+  }
+  if (!IsThisRound(event.stamp)) return "";
+  int ranks = event.node.local_world_size;
+  int others = 0;
+  for (const auto& [id, seat] : seats) {
+    if (id == event.node.id) continue;
+    const Assignment& other = seat.assignment;
+    if (other.node_count != held.node_count || other.world_size != held.world_size ||
+        other.restart_count != held.restart_count || other.master_addr != held.master_addr ||
+        other.master_port != held.master_port) {
+      return absl::StrCat("node ", id.value, " was told otherwise");
+    }
+    const bool is_below = held.node_rank < other.node_rank;
+    const bool is_apart = is_below ? end <= other.first_rank
+                                   : other.first_rank + seat.local_world_size <= held.first_rank;
+    if (held.node_rank == other.node_rank || !is_apart) {
+      return absl::StrCat("node ", id.value, " holds node rank ", other.node_rank,
+                          " and the ranks from ", other.first_rank, " on");
+    }
+    ++others;
+    ranks += seat.local_world_size;
+  }
+  if (others + 1 > held.node_count) return "every place is held";
+  if (others + 1 == held.node_count && ranks != held.world_size) {
+    return absl::StrCat("its nodes have ", ranks, " of ", held.world_size, " ranks");
+  }
+  return "";
+}
+
+void State::Readopt(TimePoint now, const NodeJoined& event, Member& member) {
+  const Stamp& stamp = event.stamp;
+  const bool is_gathering = phase == Phase::kReadopting;
+  const bool is_newer = std::tie(stamp.epoch, stamp.round) > std::tie(epoch, round);
+  if (is_gathering && !is_newer && !IsThisRound(stamp)) {
+    StopStale(event, member);
+    return;
+  }
+  if (!is_gathering) BeginReadopting(now, stamp);
+  if (is_gathering && is_newer) DropOlderRound(stamp);
+  TakeSeat(event, member);
+  member.standing = Standing::kRunning;
+  needs_telling = true;
+  // A node of the round that waits has no workers any more.
+  for (const auto& [id, other] : members.members()) {
+    const bool is_new_here = !is_gathering || is_newer;
+    if (!is_new_here) break;
+    if (other.standing != Standing::kWaiting || !IsThisRound(other.joined_with)) continue;
+    DrainRound(now, DrainCause::kLoss,
+               absl::StrCat("node ", NodeName(other.info), " lost its workers"));
+    return;
+  }
+}
+
+void State::BeginReadopting(TimePoint now, const Stamp& stamp) {
+  phase = Phase::kReadopting;
+  epoch = stamp.epoch;
+  round = stamp.round;
+  readopt_until = now + policy.evict_after;
+  is_readopted = true;
+  round_began = now - kOldestReport;
+  hold_until.reset();
+  restart_hold_until.reset();
+  forming.is_first = false;
+}
+
+void State::DropOlderRound(const Stamp& newer) {
+  for (const auto& [id, seat] : seats) {
+    Member* member = members.Find(id);
+    if (member == nullptr || member->standing != Standing::kRunning) continue;
+    member->standing = Standing::kStopping;
+    if (!member->is_connected) continue;
+    actions.push_back(Drain{.session = member->session,
+                            .epoch = epoch,
+                            .round = round,
+                            .reason = absl::StrCat("round ", round.value, " is over")});
+  }
+  seats.clear();
+  succeeded_seats = 0;
+  is_finishing = false;
+  epoch = newer.epoch;
+  round = newer.round;
+}
+
+void State::TakeSeat(const NodeJoined& event, Member& member) {
+  const Assignment& held = *event.held;
+  restart_count = std::max(restart_count, held.restart_count);
+  member.previous_rank = held.node_rank;
+  member.previous_round = round;
+  round_size = {.nodes = held.node_count, .ranks = held.world_size};
+  // Said again over a new session it changes nothing: what the node has reported stays.
+  seats.try_emplace(member.info.id, Seat{.assignment = held,
+                                         .local_world_size = member.info.local_world_size,
+                                         .store_port = member.info.store_port,
+                                         .first_success = std::nullopt});
+}
+
+void State::EndReadopting(TimePoint now) {
+  if (IsMissingSeats()) {
+    if (now < readopt_until) return;
+    DrainRound(now, DrainCause::kLoss, MissingText());
+    LoseMissing();
+    return;
+  }
+  phase = Phase::kSealed;
+  refused.clear();
+  needs_telling = true;
+  CloseIfAllSucceeded(now);
+  const bool has_room = static_cast<int>(seats.size()) < policy.max_nodes;
+  if (phase != Phase::kSealed || is_finishing || !has_room) return;
+  for (const auto& [id, member] : members.members()) {
+    if (member.standing != Standing::kWaiting) continue;
+    DrainRound(now, DrainCause::kArrival, absl::StrCat("node ", NodeName(member.info), " joined"));
+    return;
+  }
+}
+
+void State::LoseMissing() {
+  // Nobody knows their names.
+  gone[NodeId{}] = MissingText();
+}
+
+std::string State::MissingText() const {
+  const int nodes = seats.begin()->second.assignment.node_count;
+  const int missing = nodes - static_cast<int>(seats.size());
+  return absl::StrCat(missing, " of the ", nodes, " nodes of round ", round.value,
+                      missing == 1 ? " has" : " have",
+                      " not come back to the restarted coordinator");
+}
+
+}  // namespace ddprun::rendezvous
