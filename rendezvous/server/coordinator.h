@@ -23,6 +23,7 @@ namespace ddprun::rendezvous {
 
 class CoordinatorLoop;
 class Frontend;
+class JobFile;
 
 class Coordinator {
  public:
@@ -31,9 +32,13 @@ class Coordinator {
     uint16_t port = 0;  // 0: the kernel chooses
   };
   struct Options {
-    Policy policy;
+    // Not set: the first node that joins gives its own.
+    std::optional<Policy> policy;
+    // Of the job that is served; empty: the policy's, or the first node's.
+    std::string run_id;
     std::optional<Listen> listen;
-    // Keeps the epoch file until the job is over; empty: the epoch comes from the time of day.
+    // Keeps the job's file until the job is over; empty: a coordinator that is started again knows
+    // of this one what agents tell it.
     std::string run_dir;
     // A connection to the port whose first byte is 0x00, unread: a worker that looks for its store.
     // Called on the listener's thread; must not block. Not set: such connections are closed.
@@ -59,6 +64,8 @@ class Coordinator {
   std::unique_ptr<RendezvousClient> AttachLocal(RendezvousClient::EventHandler handler);
   // Waits until the verdict is known everywhere it can be. False: `timeout` passed before.
   bool WaitFinished(Duration timeout);
+  // How the job ended; empty while it has not.
+  std::optional<Verdict> verdict() const;
   // Closes the port and every session, then ends the thread. Idempotent.
   void Stop();
 
@@ -70,8 +77,8 @@ class Coordinator {
 
   std::shared_ptr<CoordinatorLoop> loop_;  // shared with sessions, which may be destroyed later
   std::unique_ptr<Frontend> frontend_;
-  uint16_t port_ = 0;  // after Stop
-  std::string run_dir_;
+  uint16_t port_ = 0;              // after Stop
+  std::shared_ptr<JobFile> file_;  // shared with the loop; null without Options::run_dir
   Policy policy_;
 };
 

@@ -22,8 +22,10 @@ SessionId SessionOf(const Action& action) {
 }  // namespace
 
 CoordinatorLoop::CoordinatorLoop(std::optional<Policy> policy, Beginning beginning,
+                                 std::shared_ptr<JobFile> file,
                                  std::function<void(const std::string&)> log_step)
-    : log_step_(std::move(log_step)),
+    : file_(std::move(file)),
+      log_step_(std::move(log_step)),
       machine_(std::move(policy), std::move(beginning), SteadyNow()),
       next_tick_(SteadyNow() + kTickInterval) {
   thread_ = std::thread([this] { Run(); });
@@ -149,12 +151,13 @@ void CoordinatorLoop::CarryOut(TimePoint now, const Action& action) {
     {
       const std::lock_guard lock(mutex_);
       is_finished_ = true;
+      verdict_ = machine_.verdict();
     }
     finished_.notify_all();
     return;
   }
   if (const auto* record = std::get_if<Record>(&action)) {
-    if (record->verdict) Post(Recorded{});
+    WriteRecord(*record);
     return;
   }
   const SessionId id = SessionOf(action);
@@ -166,6 +169,23 @@ void CoordinatorLoop::CarryOut(TimePoint now, const Action& action) {
     Forget(id);
     session->Close();
   }
+}
+
+void CoordinatorLoop::WriteRecord(const Record& record) {
+  // The file's thread may outlive this loop.
+  const auto tell = [weak = weak_from_this()] {
+    if (const std::shared_ptr<CoordinatorLoop> loop = weak.lock()) loop->Post(Recorded{});
+  };
+  if (file_ != nullptr) {
+    file_->Write(record, record.verdict ? std::function<void()>(tell) : nullptr);
+  } else if (record.verdict) {
+    tell();
+  }
+}
+
+std::optional<Verdict> CoordinatorLoop::verdict() {
+  const std::lock_guard lock(mutex_);
+  return verdict_;
 }
 
 std::shared_ptr<Session> CoordinatorLoop::Find(SessionId id) {

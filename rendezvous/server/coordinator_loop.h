@@ -17,18 +17,20 @@
 #include "rendezvous/base/ids.h"
 #include "rendezvous/base/time.h"
 #include "rendezvous/core/rendezvous_machine.h"
+#include "rendezvous/server/job_file.h"
 #include "rendezvous/server/session.h"
 
 namespace ddprun::rendezvous {
 
-class CoordinatorLoop final : public Inbox {
+class CoordinatorLoop final : public Inbox, public std::enable_shared_from_this<CoordinatorLoop> {
  public:
   // More sessions than this are refused: every node needs one.
   static constexpr size_t kMaxSessions = 16384;
   static constexpr Duration kTickInterval = std::chrono::seconds(1);
 
-  // `log_step`: Coordinator::Options.
-  CoordinatorLoop(std::optional<Policy> policy, Beginning beginning,
+  // `file`: where records go; null: nowhere. `log_step`: Coordinator::Options.
+  // REQUIRES: the loop is owned by a shared_ptr.
+  CoordinatorLoop(std::optional<Policy> policy, Beginning beginning, std::shared_ptr<JobFile> file,
                   std::function<void(const std::string&)> log_step);
   ~CoordinatorLoop() override;  // stops
 
@@ -36,6 +38,8 @@ class CoordinatorLoop final : public Inbox {
   void Post(Event event) override;
 
   bool WaitFinished(Duration timeout);
+  // How the job ended; empty until it is finished.
+  std::optional<Verdict> verdict();
   // Closes every session and ends the thread. Idempotent; not from the thread itself.
   void Stop();
 
@@ -56,6 +60,9 @@ class CoordinatorLoop final : public Inbox {
   std::shared_ptr<Session> Find(SessionId id);
   void Forget(SessionId id);
 
+  void WriteRecord(const Record& record);
+
+  const std::shared_ptr<JobFile> file_;
   const std::function<void(const std::string&)> log_step_;
 
   // The thread's own.
@@ -69,6 +76,7 @@ class CoordinatorLoop final : public Inbox {
   std::map<SessionId, std::shared_ptr<Session>> sessions_;
   uint64_t last_session_ = 0;
   bool is_finished_ = false;
+  std::optional<Verdict> verdict_;
   bool is_stopping_ = false;
 
   std::mutex stop_mutex_;  // held while joining, so that two Stops are safe

@@ -56,7 +56,8 @@ class AttachStream final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::
     absl::StatusOr<Event> event = FromProto(incoming_);
     if (!event.ok()) return Break(ToGrpc(event.status()));
     if (auto* joined = std::get_if<NodeJoined>(&*event)) {
-      if (incoming_.join().run_id() != run_id_) return RefuseOtherRun();
+      // The machine compares, too; without a run id here it takes the first node's.
+      if (!run_id_.empty() && incoming_.join().run_id() != run_id_) return RefuseOtherRun();
       probation_.Joined(peer_);
       joined->source_addr = IpOfPeer(peer_);
       joined->accepted_addr = accepted_addr_;

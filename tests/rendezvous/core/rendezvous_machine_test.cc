@@ -133,9 +133,11 @@ TEST_CASE("machine: a failure from before the round began is not older than the 
   RendezvousMachine machine(policy, FirstStart(), At(0s));
   machine.Step(At(0s), Join(policy, "a", 1));
   machine.Step(At(0s), Join(policy, "b", 2));
-  WorkersFailed first{.stamp = {SessionId{1}, Epoch{1}, Round{1}, kTestJob}, .report = {}, .age = 9999h};
+  WorkersFailed first{
+      .stamp = {SessionId{1}, Epoch{1}, Round{1}, kTestJob}, .report = {}, .age = 9999h};
   first.report.exit_code = 3;
-  WorkersFailed second{.stamp = {SessionId{2}, Epoch{1}, Round{1}, kTestJob}, .report = {}, .age = -5s};
+  WorkersFailed second{
+      .stamp = {SessionId{2}, Epoch{1}, Round{1}, kTestJob}, .report = {}, .age = -5s};
   second.report.exit_code = 4;
   machine.Step(At(1s), first);
   machine.Step(At(1s), second);
