@@ -57,6 +57,7 @@ void AgentCore::On(const rendezvous::Waiting& event) {
 
 void AgentCore::On(const rendezvous::Assigned& event) {
   const bool is_newer =
+      event.assignment.instance != assignment_.instance ||
       event.assignment.epoch > assignment_.epoch ||
       (event.assignment.epoch == assignment_.epoch && event.assignment.round > assignment_.round);
   // An assignment that crossed our leave, or a repeated one, starts nothing.
@@ -206,18 +207,14 @@ void AgentCore::Join() {
 
 void AgentCore::Run(const rendezvous::Assignment& assignment) {
   DDP_CHECK(!HasWorkers());
-  const bool is_smaller = assignment.node_count < assignment_.node_count;
   state_ = State::kRunning;
   assignment_ = assignment;
   are_workers_gone_ = false;
   unanswered_failure_.reset();
   is_coordinator_gone_ = false;
-  // That the job goes on with fewer nodes, and why, is worth a line however short the wait was.
-  if (is_smaller && notice_ && !is_waiting_told_) {
-    notice_->say_at = now_;
-    GiveNotice();
-  }
   notice_.reset();
+  // That the job goes on with fewer nodes, and why, is worth a line however short the wait was.
+  if (!assignment.note.empty()) actions_.push_back(Say{assignment.note});
   is_drain_told_ = false;
   if (assignment.restart_count > restarts_told_) {
     restarts_told_ = assignment.restart_count;

@@ -276,7 +276,8 @@ void InvariantChecker::OnConclude(const RendezvousMachine& machine, const Conclu
     return;
   }
   if (!verdict.first_failure.has_value()) {
-    const bool is_started_once = policy_.max_restarts == 0 && (policy_.is_static || policy_.min_nodes == policy_.max_nodes);
+    const bool is_started_once =
+        policy_.max_restarts == 0 && (policy_.is_static || policy_.min_nodes == policy_.max_nodes);
     if (verdict.exit_code != kRendezvousExitCode || !is_started_once) {
       Broken("S12: a failure without a cause");
     }

@@ -68,7 +68,7 @@ class InvariantChecker {
   bool is_over_ = false;
   bool is_finished_ = false;
   bool was_draining_ = false;
-  bool is_recorded_ = false;  // a Record with the verdict was asked for
+  bool is_recorded_ = false;          // a Record with the verdict was asked for
   std::optional<int> restart_count_;  // empty: not looked at since the start
   std::vector<std::string> broken_;
 };

@@ -34,14 +34,13 @@ std::string DifferenceText(const NodeInfo& node, const std::string& own, const s
 
 std::optional<Refuse> State::CheckAdmission(const NodeJoined& event) const {
   const auto refuse = [&event](Refusal kind, std::string message) {
-    return Refuse{
-        .session = event.stamp.session, .kind = kind, .message = std::move(message)};
+    return Refuse{.session = event.stamp.session, .kind = kind, .message = std::move(message)};
   };
   const NodeInfo& node = event.node;
   const Member* holder = members.FindBySession(event.stamp.session);
   if (holder != nullptr && holder->info.id != node.id) {
-    return refuse(Refusal::kFinal, absl::StrCat("this session already serves node ",
-                                                NodeName(holder->info)));
+    return refuse(Refusal::kFinal,
+                  absl::StrCat("this session already serves node ", NodeName(holder->info)));
   }
   if (std::string difference = FindDifference(event); !difference.empty()) {
     return refuse(Refusal::kFinal, std::move(difference));
@@ -93,8 +92,7 @@ std::string State::FindFalseClaim(const NodeJoined& event) const {
   const bool is_ours = stamp.instance == instance;
   const Round last_sealed = epoch == own_epoch ? round : Round{};
   const bool is_from_future = is_ours && stamp.epoch == own_epoch && stamp.round > last_sealed;
-  const bool is_beyond_all =
-      stamp.epoch.value >= kClaimLimit || stamp.round.value >= kClaimLimit;
+  const bool is_beyond_all = stamp.epoch.value >= kClaimLimit || stamp.round.value >= kClaimLimit;
   const bool is_of_nothing =
       event.held && (stamp.round == Round{} || !stamp.instance.is_known() ||
                      event.held->epoch != stamp.epoch || event.held->round != stamp.round);
@@ -105,8 +103,8 @@ std::string State::FindFalseClaim(const NodeJoined& event) const {
   }
   const std::string contradiction = FindContradiction(event);
   if (contradiction.empty()) return "";
-  return absl::StrCat("node ", NodeName(event.node), " claims a place in round ",
-                      stamp.round.value, " that cannot be: ", contradiction);
+  return absl::StrCat("node ", NodeName(event.node), " claims a place in round ", stamp.round.value,
+                      " that cannot be: ", contradiction);
 }
 
 std::string State::FindTakenRank(const NodeJoined& event) const {

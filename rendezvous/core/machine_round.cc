@@ -151,10 +151,9 @@ void State::DrainRound(TimePoint now, DrainCause cause, const std::string& reaso
 Member* State::CurrentMember(TimePoint now, const Stamp& stamp) {
   Member* member = members.FindBySession(stamp.session);
   if (member != nullptr) members.Hear(*member, now);
-  const bool has_round = phase == Phase::kSealed || phase == Phase::kDraining ||
-                         phase == Phase::kReadopting;
-  if (member == nullptr || !has_round || !IsThisRound(stamp) ||
-      !seats.contains(member->info.id)) {
+  const bool has_round =
+      phase == Phase::kSealed || phase == Phase::kDraining || phase == Phase::kReadopting;
+  if (member == nullptr || !has_round || !IsThisRound(stamp) || !seats.contains(member->info.id)) {
     ++ignored_messages;
     return nullptr;
   }
@@ -170,8 +169,8 @@ void State::OnFailed(TimePoint now, const WorkersFailed& event) {
     // After a loss, failures are consequences; after any drain, those that are not older than it.
     // But where only consequences of somebody's leaving are known, that one's own failure is the
     // cause even if its report took longer.
-    const bool is_awaited = first_failure.has_value() && first_failure->is_consequence() &&
-                            !failure.is_consequence();
+    const bool is_awaited =
+        first_failure.has_value() && first_failure->is_consequence() && !failure.is_consequence();
     if (drain_cause == DrainCause::kLoss || (date > drained_at && !is_awaited)) return;
   }
   if (!first_failure.has_value() || IsCloserToCause(failure, *first_failure)) {

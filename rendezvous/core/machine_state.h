@@ -90,11 +90,11 @@ struct RendezvousMachine::State {
   Epoch own_epoch;  // of the rounds that are sealed here: greater than every one heard of
   // Remembered, given out, or taken from a node's held round: from here on it is the job's.
   bool is_instance_settled = false;
-  Epoch epoch;           // of the last round; own_epoch before the first
-  Round round;           // the last one: sealed here or adopted
-  RoundSize round_size;  // of that round
+  Epoch epoch;                // of the last round; own_epoch before the first
+  Round round;                // the last one: sealed here or adopted
+  RoundSize round_size;       // of that round
   bool is_readopted = false;  // an earlier coordinator sealed it
-  TimePoint round_began;  // what its nodes report is not dated earlier
+  TimePoint round_began;      // what its nodes report is not dated earlier
   // Its nodes that are not in the job any more, and why: "node b is lost: silent for 10 s".
   std::map<NodeId, std::string> gone;
   Phase phase = Phase::kOpen;
@@ -115,7 +115,7 @@ struct RendezvousMachine::State {
   std::optional<TimePoint> hold_until;
   // ...and of one that can go on.
   std::optional<TimePoint> restart_hold_until;
-  std::vector<RefusedNode> refused;     // the latest, at most kNamedNodes
+  std::vector<RefusedNode> refused;  // the latest, at most kNamedNodes
   QuorumVerdict quorum;
   bool needs_quorum = true;
 

@@ -67,7 +67,8 @@ std::string State::EarlyExitText(const DatedFailure& failure) const {
 std::string State::ReadoptingText() const {
   const int nodes = seats.begin()->second.assignment.node_count;
   return absl::StrCat("the coordinator was restarted: ", seats.size(), " of the ", nodes,
-                      " nodes of round ", round.value, seats.size() == 1 ? " is back" : " are back");
+                      " nodes of round ", round.value,
+                      seats.size() == 1 ? " is back" : " are back");
 }
 
 std::string State::ShrinkText(RoundSize next) const {

@@ -33,7 +33,7 @@ struct Member {
   Stamp joined_with;       // the newest join's; its epoch and round count only within the job
   // A node that is stopping claimed a round that nobody here knows: it is waited for until then.
   std::optional<TimePoint> awaited_until;
-  uint64_t arrival = 0;    // order of the first join, from 1
+  uint64_t arrival = 0;  // order of the first join, from 1
   TimePoint last_heard;
   TimePoint suspect_since;  // valid while !is_connected
   // What the node was last told about its wait; empty: nothing on this session.

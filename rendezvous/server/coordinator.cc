@@ -1,28 +1,26 @@
 #include "rendezvous/server/coordinator.h"
 
-#include <sys/random.h>
-
-#include <cerrno>
+#include <chrono>
 #include <utility>
 
 #include "rendezvous/net/listening_socket.h"
 #include "rendezvous/server/coordinator_loop.h"
-#include "rendezvous/server/epoch_file.h"
 #include "rendezvous/server/frontend.h"
+#include "rendezvous/server/job_file.h"
 
 namespace ddprun::rendezvous {
 
 namespace {
 
-absl::StatusOr<JobInstance> DrawInstance() {
-  JobInstance instance;
-  // At most 256 bytes come whole once the kernel's pool is ready; until then a signal may
-  // interrupt.
-  while (getrandom(&instance, sizeof(instance), 0) != sizeof(instance)) {
-    if (errno != EINTR) return absl::ErrnoToStatus(errno, "draw the job's instance: getrandom");
-  }
-  if (!instance.is_known()) instance.low = 1;
-  return instance;
+// How long a start waits for the job's file, and an end for its removal.
+constexpr Duration kFileLimit = std::chrono::seconds(2);
+
+// From the file where it answers. One that does not is as good as none: agents bring back what
+// they know.
+absl::StatusOr<Beginning> ReadBeginning(JobFile* file) {
+  if (file == nullptr) return BeginAnew();
+  absl::StatusOr<Beginning> beginning = file->Begin(kFileLimit);
+  return absl::IsDeadlineExceeded(beginning.status()) ? BeginAnew() : beginning;
 }
 
 }  // namespace
@@ -31,22 +29,27 @@ Coordinator::Coordinator() = default;
 
 absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(Options options) {
   // The port first: it is what only one coordinator can have, so that of several agents on this
-  // host that try at once none but the winner touches the epoch file.
+  // host that try at once none but the winner touches the job's file.
   UniqueFd listening_socket;
   if (options.listen) {
     absl::StatusOr<UniqueFd> bound = ListenOn(options.listen->host, options.listen->port);
     if (!bound.ok()) return bound.status();
     listening_socket = *std::move(bound);
   }
-  absl::StatusOr<Epoch> epoch = NextEpoch(options.run_dir);
-  if (!epoch.ok()) return epoch.status();
-  absl::StatusOr<JobInstance> instance = DrawInstance();
-  if (!instance.ok()) return instance.status();
+  std::shared_ptr<JobFile> file;
+  if (!options.run_dir.empty()) {
+    absl::StatusOr<std::unique_ptr<JobFile>> opened = JobFile::Open(std::move(options.run_dir));
+    if (!opened.ok()) return opened.status();
+    file = *std::move(opened);
+  }
+  absl::StatusOr<Beginning> beginning = ReadBeginning(file.get());
+  if (!beginning.ok()) return beginning.status();
   auto coordinator = std::unique_ptr<Coordinator>(new Coordinator);
-  coordinator->run_dir_ = std::move(options.run_dir);
-  if (options.run_id.empty() && options.policy) options.run_id = options.policy->run_id;
+  std::string run_id = std::move(options.run_id);
+  if (run_id.empty() && options.policy) run_id = options.policy->run_id;
+  coordinator->file_ = file;
   coordinator->loop_ = std::make_shared<CoordinatorLoop>(
-      std::move(options.policy), Beginning{.epoch = *epoch, .instance = *instance, .verdict = {}},
+      std::move(options.policy), *std::move(beginning), std::move(file),
       CoordinatorLoop::Hooks{.log_step = std::move(options.log_step),
                              .on_finished = std::move(options.on_finished)});
   if (absl::Status status = coordinator->loop_->Start(); !status.ok()) return status;
@@ -54,7 +57,7 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(Options options)
     absl::StatusOr<std::unique_ptr<Frontend>> frontend = StartGrpcFrontend(
         FrontendOptions{.listening_socket = std::move(listening_socket),
                         .run_id =
-                            [loop = coordinator->loop_, fixed = std::move(options.run_id)] {
+                            [loop = coordinator->loop_, fixed = std::move(run_id)] {
                               return fixed.empty() ? loop->run_id() : fixed;
                             },
                         .is_apart = options.is_apart,
@@ -73,14 +76,20 @@ std::shared_ptr<Inbox> Coordinator::inbox() const { return loop_; }
 
 bool Coordinator::WaitFinished(Duration timeout) { return loop_->WaitFinished(timeout); }
 
-int Coordinator::exit_code() const { return loop_->exit_code(); }
+std::optional<Verdict> Coordinator::verdict() const { return loop_->verdict(); }
+
+int Coordinator::exit_code() const {
+  const std::optional<Verdict> end = verdict();
+  return end ? end->exit_code : kRendezvousExitCode;
+}
 
 void Coordinator::Stop() {
   // First the loop, which closes the sessions behind what they were told last; then the frontend,
   // which gives them a moment to get it out.
   loop_->Stop();
-  const std::string run_dir = std::exchange(run_dir_, {});
-  if (loop_->WaitFinished(Duration{0})) ForgetEpoch(run_dir);  // while the port is still ours
+  const std::shared_ptr<JobFile> file = std::exchange(file_, nullptr);
+  // While the port is still ours.
+  if (file != nullptr && loop_->WaitFinished(Duration{0})) file->Forget(kFileLimit);
   if (frontend_ != nullptr) port_ = frontend_->port();
   frontend_.reset();
 }

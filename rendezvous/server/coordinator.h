@@ -24,6 +24,7 @@ namespace ddprun::rendezvous {
 
 class CoordinatorLoop;
 class Frontend;
+class JobFile;
 
 class Coordinator {
  public:
@@ -39,7 +40,8 @@ class Coordinator {
     // Lives in no member's agent. Agents are told so, and never take its port.
     bool is_apart = false;
     std::optional<Listen> listen;
-    // Keeps the epoch file until the job is over; empty: the epoch comes from the time of day.
+    // Keeps the job's file until the job is over; empty: a coordinator that is started again knows
+    // of this one what agents tell it.
     std::string run_dir;
     // A connection to the port whose first byte is 0x00, unread: a worker that looks for its store.
     // Called on the listener's thread; must not block. Not set: such connections are closed.
@@ -70,6 +72,8 @@ class Coordinator {
   // Waits until the verdict is known everywhere it can be, or the job was given up. False:
   // `timeout` passed before.
   bool WaitFinished(Duration timeout);
+  // How the job ended; empty while it has not.
+  std::optional<Verdict> verdict() const;
   // The verdict's, once WaitFinished has returned true; kRendezvousExitCode where there is none.
   int exit_code() const;
   // Closes the port and every session, then ends the thread. Idempotent.
@@ -83,8 +87,8 @@ class Coordinator {
 
   std::shared_ptr<CoordinatorLoop> loop_;  // shared with sessions, which may be destroyed later
   std::unique_ptr<Frontend> frontend_;
-  uint16_t port_ = 0;  // after Stop
-  std::string run_dir_;
+  uint16_t port_ = 0;              // after Stop
+  std::shared_ptr<JobFile> file_;  // shared with the loop; null without Options::run_dir
 };
 
 }  // namespace ddprun::rendezvous

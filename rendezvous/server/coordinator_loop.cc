@@ -22,8 +22,10 @@ SessionId SessionOf(const Action& action) {
 
 }  // namespace
 
-CoordinatorLoop::CoordinatorLoop(std::optional<Policy> policy, Beginning beginning, Hooks hooks)
-    : hooks_(std::move(hooks)),
+CoordinatorLoop::CoordinatorLoop(std::optional<Policy> policy, Beginning beginning,
+                                 std::shared_ptr<JobFile> file, Hooks hooks)
+    : file_(std::move(file)),
+      hooks_(std::move(hooks)),
       machine_(std::move(policy), std::move(beginning), SteadyNow()),
       next_tick_(SteadyNow() + tick_interval()) {
   if (machine_.policy() != nullptr) run_id_ = machine_.policy()->run_id;
@@ -58,11 +60,6 @@ bool CoordinatorLoop::WaitFinished(Duration timeout) {
   const auto deadline = ToSteady(SteadyNow() + timeout);
   std::unique_lock lock(mutex_);
   return finished_.wait_until(lock, deadline, [this] { return is_finished_; });
-}
-
-int CoordinatorLoop::exit_code() const {
-  const std::lock_guard lock(mutex_);
-  return exit_code_;
 }
 
 std::string CoordinatorLoop::run_id() const {
@@ -179,14 +176,14 @@ void CoordinatorLoop::CarryOut(TimePoint now, const Action& action) {
     {
       const std::lock_guard lock(mutex_);
       is_finished_ = true;
-      if (machine_.verdict()) exit_code_ = machine_.verdict()->exit_code;
+      verdict_ = machine_.verdict();
     }
     finished_.notify_all();
     if (hooks_.on_finished) hooks_.on_finished();
     return;
   }
   if (const auto* record = std::get_if<Record>(&action)) {
-    if (record->verdict) Post(Recorded{});
+    WriteRecord(*record);
     return;
   }
   const SessionId id = SessionOf(action);
@@ -198,6 +195,23 @@ void CoordinatorLoop::CarryOut(TimePoint now, const Action& action) {
     Forget(id);
     session->Close();
   }
+}
+
+void CoordinatorLoop::WriteRecord(const Record& record) {
+  // The file's thread may outlive this loop.
+  const auto tell = [weak = weak_from_this()] {
+    if (const std::shared_ptr<CoordinatorLoop> loop = weak.lock()) loop->Post(Recorded{});
+  };
+  if (file_ != nullptr) {
+    file_->Write(record, record.verdict ? std::function<void()>(tell) : nullptr);
+  } else if (record.verdict) {
+    tell();
+  }
+}
+
+std::optional<Verdict> CoordinatorLoop::verdict() const {
+  const std::lock_guard lock(mutex_);
+  return verdict_;
 }
 
 std::shared_ptr<Session> CoordinatorLoop::Find(SessionId id) {

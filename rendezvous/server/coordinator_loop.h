@@ -18,11 +18,12 @@
 #include "rendezvous/base/ids.h"
 #include "rendezvous/base/time.h"
 #include "rendezvous/core/rendezvous_machine.h"
+#include "rendezvous/server/job_file.h"
 #include "rendezvous/server/session.h"
 
 namespace ddprun::rendezvous {
 
-class CoordinatorLoop final : public Inbox {
+class CoordinatorLoop final : public Inbox, public std::enable_shared_from_this<CoordinatorLoop> {
  public:
   // More sessions than this are refused: every node needs one.
   static constexpr size_t kMaxSessions = 16384;
@@ -33,7 +34,9 @@ class CoordinatorLoop final : public Inbox {
     std::function<void(const std::string&)> log_step;
     std::function<void()> on_finished;
   };
-  CoordinatorLoop(std::optional<Policy> policy, Beginning beginning, Hooks hooks);
+  // `file`: where records go; null: nowhere.  REQUIRES: the loop is owned by a shared_ptr.
+  CoordinatorLoop(std::optional<Policy> policy, Beginning beginning, std::shared_ptr<JobFile> file,
+                  Hooks hooks);
   ~CoordinatorLoop() override;  // stops
 
   // RESOURCE_EXHAUSTED: the system has no thread for it.
@@ -43,7 +46,8 @@ class CoordinatorLoop final : public Inbox {
   void Post(Event event) override;
 
   bool WaitFinished(Duration timeout);
-  int exit_code() const;
+  // How the job ended; empty until it is finished.
+  std::optional<Verdict> verdict() const;
   // Of the job; empty until a node gives it.
   std::string run_id() const;
   // Closes every session and ends the thread. Idempotent; not from the thread itself.
@@ -67,6 +71,9 @@ class CoordinatorLoop final : public Inbox {
   std::shared_ptr<Session> Find(SessionId id);
   void Forget(SessionId id);
 
+  void WriteRecord(const Record& record);
+
+  const std::shared_ptr<JobFile> file_;
   const Hooks hooks_;
 
   // The thread's own.
@@ -80,7 +87,7 @@ class CoordinatorLoop final : public Inbox {
   std::map<SessionId, std::shared_ptr<Session>> sessions_;
   uint64_t last_session_ = 0;
   bool is_finished_ = false;
-  int exit_code_ = kRendezvousExitCode;
+  std::optional<Verdict> verdict_;
   std::string run_id_;
   bool is_stopping_ = false;
 

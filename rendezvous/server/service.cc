@@ -56,6 +56,7 @@ class AttachStream final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::
     absl::StatusOr<Event> event = FromProto(incoming_);
     if (!event.ok()) return Break(ToGrpc(event.status()));
     if (auto* joined = std::get_if<NodeJoined>(&*event)) {
+      // The machine compares, too; without a run id here it takes the first node's.
       const std::string run_id = run_id_();
       if (!run_id.empty() && incoming_.join().run_id() != run_id) return RefuseOtherRun(run_id);
       if (accepted_addr_.empty()) accepted_addr_ = IpText(connections_.Joined(peer_));

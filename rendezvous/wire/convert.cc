@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/check.h"
 #include "rendezvous/wire/checked_fields.h"
+#include "rendezvous/wire/convert_values.h"
 
 namespace ddprun::rendezvous {
 namespace {
@@ -20,144 +21,12 @@ uint64_t MicrosecondsOf(Duration duration) {
   return static_cast<uint64_t>(std::max<int64_t>(0, duration_cast<microseconds>(duration).count()));
 }
 
-void FailureToProto(const FailureReport& report, v1::Failure& out) {
-  out.set_node_id(CleanText(report.node.value));
-  out.set_host(CleanText(report.host));
-  out.set_node_rank(report.node_rank);
-  out.set_rank(report.rank);
-  out.set_local_rank(report.local_rank);
-  out.set_pid(report.pid);
-  out.set_exit_code(report.exit_code);
-  out.set_signal(report.signal);
-  out.set_dumped_core(report.dumped_core);
-  out.set_message(CleanText(report.message));
-  const std::string& tail = report.stderr_tail;
-  out.set_stderr_tail(tail.substr(tail.size() - std::min(tail.size(), kMaxStderrTailBytes)));
-  out.set_unix_time_ms(report.unix_time_ms);
-  out.set_error_file(CleanText(report.error_file));
-  if (report.left_peer) out.set_left_peer(*report.left_peer);
-  if (!report.error) return;
-  v1::WorkerError& error = *out.mutable_error();
-  error.set_message(report.error->message.substr(0, kMaxErrorMessageBytes));
-  error.set_traceback(report.error->traceback.substr(0, kMaxTracebackBytes));
-  error.set_unix_time_s(report.error->unix_time_s);
-}
-
-// The end of the year 9999.
-constexpr int64_t kMaxUnixTime = 253402300799;
-
-FailureReport FailureFromProto(const v1::Failure& in, CheckedFields& check) {
-  FailureReport report;
-  report.node.value = check.Text("failure.node_id", in.node_id(), 0, 256);
-  report.host = check.Text("failure.host", in.host(), 0, 256);
-  report.node_rank = check.Range("failure.node_rank", in.node_rank(), 0, kMaxRank);
-  report.rank = check.Range("failure.rank", in.rank(), 0, kMaxRank);
-  report.local_rank = check.Range("failure.local_rank", in.local_rank(), 0, kMaxRank);
-  report.pid = check.Range("failure.pid", in.pid(), 0, std::numeric_limits<int>::max());
-  report.exit_code = check.Range("failure.exit_code", in.exit_code(), 1, 255);
-  report.signal = check.Range("failure.signal", in.signal(), 0, 127);
-  report.dumped_core = in.dumped_core();
-  report.message = check.Text("failure.message", in.message(), 0, kMaxTextBytes);
-  check.Size("failure.stderr_tail", in.stderr_tail().size(), kMaxStderrTailBytes);
-  report.stderr_tail = in.stderr_tail();
-  report.unix_time_ms =
-      check.Range("failure.unix_time_ms", in.unix_time_ms(), 0, kMaxUnixTime * 1000);
-  report.error_file = check.Text("failure.error_file", in.error_file(), 0, kMaxTextBytes);
-  if (in.has_left_peer()) {
-    report.left_peer = check.Range("failure.left_peer", in.left_peer(), 0, kMaxRank);
-  }
-  if (!in.has_error()) return report;
-  check.Size("failure.error.message", in.error().message().size(), kMaxErrorMessageBytes);
-  check.Size("failure.error.traceback", in.error().traceback().size(), kMaxTracebackBytes);
-  report.error = WorkerError{.message = in.error().message(),
-                             .traceback = in.error().traceback(),
-                             .unix_time_s = check.Range("failure.error.unix_time_s",
-                                                        in.error().unix_time_s(), 0, kMaxUnixTime)};
-  return report;
-}
-
-void AssignmentToProto(const Assignment& in, v1::Assignment& out) {
-  out.set_node_rank(in.node_rank);
-  out.set_node_count(in.node_count);
-  out.set_first_rank(in.first_rank);
-  out.set_world_size(in.world_size);
-  out.set_role_first_rank(in.role_first_rank);
-  out.set_role_world_size(in.role_world_size);
-  out.set_master_addr(in.master_addr);
-  out.set_master_port(in.master_port);
-  out.set_restart_count(in.restart_count);
-  out.set_max_restarts(in.max_restarts);
-  out.set_coordinator_is_member(in.coordinator_is_member);
-  out.set_note(CleanText(in.note));
-}
-
-Assignment AssignmentFromProto(const v1::Assignment& in, CheckedFields& check) {
-  Assignment out;
-  out.node_count = check.Range("assignment.node_count", in.node_count(), 1, kMaxRank);
-  out.node_rank = check.Range("assignment.node_rank", in.node_rank(), 0, out.node_count - 1);
-  out.world_size = check.Range("assignment.world_size", in.world_size(), 1, kMaxRank);
-  out.first_rank = check.Range("assignment.first_rank", in.first_rank(), 0, out.world_size - 1);
-  out.role_world_size =
-      check.Range("assignment.role_world_size", in.role_world_size(), 1, out.world_size);
-  out.role_first_rank =
-      check.Range("assignment.role_first_rank", in.role_first_rank(), 0, out.role_world_size - 1);
-  out.master_addr = check.Text("assignment.master_addr", in.master_addr(), 1, 256);
-  out.master_port =
-      static_cast<uint16_t>(check.Range("assignment.master_port", in.master_port(), 1, 65535));
-  out.restart_count = check.Range("assignment.restart_count", in.restart_count(), 0, kMaxRank);
-  out.max_restarts =
-      check.Range("assignment.max_restarts", in.max_restarts(), 0, std::numeric_limits<int>::max());
-  out.coordinator_is_member = in.coordinator_is_member();
-  out.note = check.Text("assignment.note", in.note(), 0, kMaxTextBytes);
-  return out;
-}
-
 template <typename Message>
 void StampToProto(const Stamp& stamp, Message& out) {
   out.set_epoch(stamp.epoch.value);
   out.set_round(stamp.round.value);
   out.set_instance_high(stamp.instance.high);
   out.set_instance_low(stamp.instance.low);
-}
-
-uint64_t MillisecondsOf(Duration duration) {
-  return static_cast<uint64_t>(std::max<int64_t>(0, duration_cast<milliseconds>(duration).count()));
-}
-
-void PolicyToProto(const Policy& policy, v1::JobPolicy& out) {
-  out.set_min_nodes(policy.min_nodes);
-  out.set_max_nodes(policy.max_nodes);
-  out.set_max_restarts(policy.max_restarts);
-  out.set_last_call_ms(MillisecondsOf(policy.last_call));
-  out.set_join_timeout_ms(MillisecondsOf(policy.join_timeout));
-  out.set_evict_after_ms(MillisecondsOf(policy.evict_after));
-  out.set_orphan_timeout_ms(MillisecondsOf(policy.orphan_timeout));
-  out.set_is_static(policy.is_static);
-  out.set_static_master_addr(CleanText(policy.static_master_addr));
-  out.set_static_master_port(policy.static_master_port);
-}
-
-Policy PolicyFromProto(const v1::JobPolicy& in, CheckedFields& check) {
-  // A hundred days, so that no sum of times overflows.
-  constexpr int64_t kMaxWaitMs = 8'640'000'000;
-  const auto wait = [&check](const char* field, uint64_t value, int64_t least) {
-    return milliseconds(check.Range(field, value, least, kMaxWaitMs));
-  };
-  Policy policy;
-  policy.max_nodes = check.Range("policy.max_nodes", in.max_nodes(), 1, kMaxRank);
-  policy.min_nodes = check.Range("policy.min_nodes", in.min_nodes(), 1, policy.max_nodes);
-  policy.max_restarts =
-      check.Range("policy.max_restarts", in.max_restarts(), 0, std::numeric_limits<int>::max());
-  policy.last_call = wait("policy.last_call_ms", in.last_call_ms(), 0);
-  policy.join_timeout = wait("policy.join_timeout_ms", in.join_timeout_ms(), 1);
-  policy.evict_after = wait("policy.evict_after_ms", in.evict_after_ms(), 1);
-  policy.orphan_timeout = wait("policy.orphan_timeout_ms", in.orphan_timeout_ms(), 1);
-  policy.is_static = in.is_static();
-  policy.static_master_addr =
-      check.Text("policy.static_master_addr", in.static_master_addr(), 0, 256);
-  policy.static_master_port = static_cast<uint16_t>(
-      check.Range("policy.static_master_port", in.static_master_port(), 0, 65535));
-  return policy;
 }
 
 void JoinToProto(const NodeJoined& joined, v1::Join& out) {
@@ -242,14 +111,6 @@ Refusal KindFromProto(v1::Refused::Kind kind) {
   }
 }
 
-Verdict VerdictFromProto(const v1::Verdict& in, CheckedFields& check) {
-  Verdict verdict;
-  verdict.exit_code = check.Range("verdict.exit_code", in.exit_code(), 0, 255);
-  verdict.reason = check.Text("verdict.reason", in.reason(), 0, kMaxTextBytes);
-  if (in.has_first_failure()) verdict.first_failure = FailureFromProto(in.first_failure(), check);
-  return verdict;
-}
-
 // Fills the kind of an agent's message.
 struct EventToProto {
   v1::AgentMessage& out;
@@ -297,12 +158,7 @@ struct ActionToProto {
   }
   void operator()(const Conclude& conclude) {
     SetStamp(conclude.epoch, conclude.round);
-    v1::Verdict& verdict = *out.mutable_verdict();
-    verdict.set_exit_code(conclude.verdict.exit_code);
-    verdict.set_reason(CleanText(conclude.verdict.reason));
-    if (conclude.verdict.first_failure) {
-      FailureToProto(*conclude.verdict.first_failure, *verdict.mutable_first_failure());
-    }
+    VerdictToProto(conclude.verdict, *out.mutable_verdict());
   }
   void operator()(const Refuse& refuse) {
     out.mutable_refused()->set_kind(KindToProto(refuse.kind));

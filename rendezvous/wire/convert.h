@@ -12,15 +12,13 @@
 #include "rendezvous/base/time.h"
 #include "rendezvous/core/action.h"
 #include "rendezvous/core/event.h"
-#include "rendezvous/wire/checked_fields.h"
+#include "rendezvous/wire/convert_values.h"
 
 namespace ddprun::rendezvous {
 
 inline constexpr size_t kMaxJoinBytes = 64 * 1024;
 inline constexpr size_t kMaxHeartbeatBytes = 4 * 1024;
 inline constexpr size_t kMaxMessageBytes = 256 * 1024;
-inline constexpr size_t kMaxStderrTailBytes = 64 * 1024;
-inline constexpr size_t kMaxTextBytes = kMaxCleanTextBytes;  // reasons, messages: cut when sent
 
 // The agent's side. An event that agents do not say (SessionBroken, TimePassed) is a bug. Texts
 // are cleaned and cut; RESOURCE_EXHAUSTED: a Join is larger than the coordinator would take.

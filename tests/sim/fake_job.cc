@@ -59,6 +59,7 @@ void FakeJob::Join(const std::string& name, bool is_running, bool is_new_session
     names_[from.session] = name;
   }
   if (!is_running) from.has_workers = from.must_stop = false;
+  if (is_running) from.joined = from.assignment.instance;
   NodeJoined event = from.hello;
   event.stamp = from.stamp();
   if (is_running) event.held = from.assignment;
@@ -90,7 +91,8 @@ void FakeJob::Feed(const Event& event) {
   }
   for (const Action& action : actions) {
     // The job's file goes with the job.
-    if (std::holds_alternative<Finish>(action)) file_ = Record{.instance = {}, .epoch = file_.epoch, .verdict = {}};
+    if (std::holds_alternative<Finish>(action))
+      file_ = Record{.instance = {}, .epoch = file_.epoch, .verdict = {}};
     const auto* record = std::get_if<Record>(&action);
     if (record == nullptr || is_disk_hanging_) continue;
     file_ = *record;
@@ -119,9 +121,12 @@ void FakeJob::Hear(const Action& action) {
   if (to.session != *target) return;
   if (const auto* assign = std::get_if<Assign>(&action)) {
     to.assignment = assign->assignment;
+    to.joined = assign->assignment.instance;
     to.first_rank = assign->assignment.first_rank;
     to.has_workers = true;
     to.must_stop = false;
+  } else if (std::holds_alternative<TellWaiting>(action)) {
+    to.joined = machine_->instance();
   } else if (std::holds_alternative<Drain>(action)) {
     to.must_stop = true;
   } else if (std::holds_alternative<Conclude>(action)) {

@@ -26,7 +26,13 @@ struct FakeNode {
   bool is_concluded = false;
   bool is_refused = false;
 
-  Stamp stamp() const { return {session, assignment.epoch, assignment.round, assignment.instance}; }
+  JobInstance joined;  // of the coordinator that let it wait or gave it the assignment
+
+  // As AgentRecord does: epoch and round belong to the job that they are of.
+  Stamp stamp() const {
+    if (joined != assignment.instance) return {session, {}, {}, joined};
+    return {session, assignment.epoch, assignment.round, assignment.instance};
+  }
 };
 
 class FakeJob {

@@ -11,7 +11,7 @@ namespace ddprun::rendezvous::testing {
 namespace {
 
 #ifndef DDPRUN_TEST_SEEDS
-#define DDPRUN_TEST_SEEDS 2500
+#define DDPRUN_TEST_SEEDS 1200
 #endif
 constexpr uint64_t kSeeds = DDPRUN_TEST_SEEDS;
 

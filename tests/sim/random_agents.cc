@@ -120,9 +120,8 @@ void RandomAgents::Report(const std::string& name) {
       return;
     }
     case 1:
-      job_.Feed(FirstWorkerSucceeded{.stamp = node.stamp(),
-                                     .rank = node.first_rank,
-                                     .age = milliseconds(Below(500))});
+      job_.Feed(FirstWorkerSucceeded{
+          .stamp = node.stamp(), .rank = node.first_rank, .age = milliseconds(Below(500))});
       return;
     default:
       job_.Feed(WorkersSucceeded{node.stamp()});

@@ -120,6 +120,7 @@ class Runner {
     } else if (words[0] == "stamp" && words.size() > 2) {
       const size_t dot = words[2].find('.');
       job_->node(name).assignment.instance = {7, words.size() > 3 && words[3] == "other" ? 9u : 1u};
+      job_->node(name).joined = job_->node(name).assignment.instance;
       job_->node(name).assignment.epoch = Epoch{std::strtoull(words[2].c_str(), nullptr, 10)};
       job_->node(name).assignment.round =
           Round{std::strtoull(words[2].c_str() + dot + 1, nullptr, 10)};

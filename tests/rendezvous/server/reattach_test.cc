@@ -64,6 +64,10 @@ TEST_CASE(
                   log.Text());
   coordinator = StartListening(TestPolicy(1, 1), port.port());
   REQUIRE_MESSAGE(log.Await<ContactRestored>(), log.Text());
+  // It has no memory of the round, but the node has: the round goes on to its end.
+  client->ReportSucceeded(first->assignment.round);
+  REQUIRE_MESSAGE(log.Await<Concluded>(), log.Text());
+  CHECK(log.Text().find("drained") == std::string::npos);
 }
 
 TEST_CASE("reattach: a coordinator apart is restarted while workers run, and nothing happens") {

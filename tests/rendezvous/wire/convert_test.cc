@@ -37,50 +37,82 @@ TEST_CASE("convert: a join survives the wire") {
   CHECK(joined.held->master_port == 29500);
 }
 
+struct Row {
+  const char* field;
+  void (*spoil)(v1::AgentMessage&);
+};
+const Row kMalformed[] = {
+    {"kind", [](v1::AgentMessage& m) { m.clear_kind(); }},
+    {"join.node_id", [](v1::AgentMessage& m) { m.mutable_join()->clear_node_id(); }},
+    {"join.host", [](v1::AgentMessage& m) { m.mutable_join()->set_host(std::string(300, 'x')); }},
+    {"join.local_world_size",
+     [](v1::AgentMessage& m) { m.mutable_join()->set_local_world_size(0); }},
+    {"join.local_world_size",
+     [](v1::AgentMessage& m) { m.mutable_join()->set_local_world_size(~0u); }},
+    {"join.node_rank", [](v1::AgentMessage& m) { m.mutable_join()->set_node_rank(-2); }},
+    {"join.store_port", [](v1::AgentMessage& m) { m.mutable_join()->set_store_port(65536); }},
+    {"policy.max_nodes",
+     [](v1::AgentMessage& m) { m.mutable_join()->mutable_policy()->set_max_nodes(0); }},
+    {"policy.min_nodes",
+     [](v1::AgentMessage& m) { m.mutable_join()->mutable_policy()->set_min_nodes(5); }},
+    {"policy.join_timeout_ms",
+     [](v1::AgentMessage& m) {
+       m.mutable_join()->mutable_policy()->set_join_timeout_ms(~uint64_t{0});
+     }},
+    {"policy.evict_after_ms",
+     [](v1::AgentMessage& m) { m.mutable_join()->mutable_policy()->set_evict_after_ms(0); }},
+    {"policy.max_restarts",
+     [](v1::AgentMessage& m) { m.mutable_join()->mutable_policy()->set_max_restarts(~0u); }},
+    {"policy.static_master_port",
+     [](v1::AgentMessage& m) {
+       m.mutable_join()->mutable_policy()->set_static_master_port(65536);
+     }},
+    {"assignment.node_rank",
+     [](v1::AgentMessage& m) { m.mutable_join()->mutable_held()->set_node_rank(1 << 20); }},
+    {"assignment.first_rank",
+     [](v1::AgentMessage& m) { m.mutable_join()->mutable_held()->set_first_rank(1 << 20); }},
+    {"assignment.role_world_size",
+     [](v1::AgentMessage& m) { m.mutable_join()->mutable_held()->set_role_world_size(1 << 20); }},
+    {"assignment.master_port",
+     [](v1::AgentMessage& m) { m.mutable_join()->mutable_held()->set_master_port(0); }},
+    {"assignment.restart_count",
+     [](v1::AgentMessage& m) { m.mutable_join()->mutable_held()->set_restart_count(~0u); }},
+    {"first_worker_succeeded.rank",
+     [](v1::AgentMessage& m) { m.mutable_first_worker_succeeded()->set_rank(~0u); }},
+    {"first_worker_succeeded.age_us",
+     [](v1::AgentMessage& m) { m.mutable_first_worker_succeeded()->set_age_us(~uint64_t{0}); }},
+    {"failure.left_peer",
+     [](v1::AgentMessage& m) {
+       m.mutable_workers_failed()->mutable_failure()->set_exit_code(1);
+       m.mutable_workers_failed()->mutable_failure()->set_left_peer(~0u);
+     }},
+    {"workers_failed.age_us",
+     [](v1::AgentMessage& m) {
+       m.mutable_workers_failed()->mutable_failure()->set_exit_code(1);
+       m.mutable_workers_failed()->set_age_us(~uint64_t{0});
+     }},
+    {"failure.exit_code", [](v1::AgentMessage& m) { m.mutable_workers_failed(); }},
+    {"failure.stderr_tail",
+     [](v1::AgentMessage& m) {
+       m.mutable_workers_failed()->mutable_failure()->set_exit_code(1);
+       m.mutable_workers_failed()->mutable_failure()->set_stderr_tail(std::string(65537, 'x'));
+     }},
+    {"failure.error.message",
+     [](v1::AgentMessage& m) {
+       m.mutable_workers_failed()->mutable_failure()->set_exit_code(1);
+       m.mutable_workers_failed()->mutable_failure()->mutable_error()->set_message(
+           std::string(4097, 'x'));
+     }},
+    {"failure.error.traceback",
+     [](v1::AgentMessage& m) {
+       m.mutable_workers_failed()->mutable_failure()->set_exit_code(1);
+       m.mutable_workers_failed()->mutable_failure()->mutable_error()->set_traceback(
+           std::string(32769, 'x'));
+     }},
+};
+
 TEST_CASE("convert: a malformed message is refused with the name of its field") {
-  struct Row {
-    const char* field;
-    void (*spoil)(v1::AgentMessage&);
-  };
-  const Row rows[] = {
-      {"kind", [](v1::AgentMessage& m) { m.clear_kind(); }},
-      {"join.node_id", [](v1::AgentMessage& m) { m.mutable_join()->clear_node_id(); }},
-      {"join.host", [](v1::AgentMessage& m) { m.mutable_join()->set_host(std::string(300, 'x')); }},
-      {"join.local_world_size",
-       [](v1::AgentMessage& m) { m.mutable_join()->set_local_world_size(0); }},
-      {"join.local_world_size",
-       [](v1::AgentMessage& m) { m.mutable_join()->set_local_world_size(~0u); }},
-      {"join.node_rank", [](v1::AgentMessage& m) { m.mutable_join()->set_node_rank(-2); }},
-      {"join.store_port", [](v1::AgentMessage& m) { m.mutable_join()->set_store_port(65536); }},
-      {"policy.max_nodes",
-       [](v1::AgentMessage& m) { m.mutable_join()->mutable_policy()->set_max_nodes(0); }},
-      {"policy.min_nodes",
-       [](v1::AgentMessage& m) { m.mutable_join()->mutable_policy()->set_min_nodes(5); }},
-      {"workers_failed.age_us",
-       [](v1::AgentMessage& m) {
-         m.mutable_workers_failed()->mutable_failure()->set_exit_code(1);
-         m.mutable_workers_failed()->set_age_us(~uint64_t{0});
-       }},
-      {"failure.exit_code", [](v1::AgentMessage& m) { m.mutable_workers_failed(); }},
-      {"failure.stderr_tail",
-       [](v1::AgentMessage& m) {
-         m.mutable_workers_failed()->mutable_failure()->set_exit_code(1);
-         m.mutable_workers_failed()->mutable_failure()->set_stderr_tail(std::string(65537, 'x'));
-       }},
-      {"failure.error.message",
-       [](v1::AgentMessage& m) {
-         m.mutable_workers_failed()->mutable_failure()->set_exit_code(1);
-         m.mutable_workers_failed()->mutable_failure()->mutable_error()->set_message(
-             std::string(4097, 'x'));
-       }},
-      {"failure.error.traceback",
-       [](v1::AgentMessage& m) {
-         m.mutable_workers_failed()->mutable_failure()->set_exit_code(1);
-         m.mutable_workers_failed()->mutable_failure()->mutable_error()->set_traceback(
-             std::string(32769, 'x'));
-       }},
-  };
-  for (const Row& row : rows) {
+  for (const Row& row : kMalformed) {
     v1::AgentMessage message = JoinMessage();
     row.spoil(message);
     const auto event = FromProto(message);

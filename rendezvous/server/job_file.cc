@@ -1,0 +1,269 @@
+#include "rendezvous/server/job_file.h"
+
+#include <fcntl.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "rendezvous/base/durable_file.h"
+#include "rendezvous/base/fnv1a.h"
+#include "rendezvous/base/quiet_thread.h"
+#include "rendezvous/base/steady_clock.h"
+#include "rendezvous/base/unique_fd.h"
+#include "rendezvous/wire/convert_values.h"
+
+namespace ddprun::rendezvous {
+namespace {
+
+constexpr size_t kMaxFileBytes = 256 * 1024;
+constexpr Duration kEndLimit = std::chrono::seconds(1);
+
+std::string PathOf(const std::string& run_dir) { return absl::StrCat(run_dir, "/job"); }
+
+// One line of values and a checksum over them and the verdict, then the verdict as on the wire.
+std::string Encode(const Record& record) {
+  v1::Verdict verdict;
+  if (record.verdict) VerdictToProto(*record.verdict, verdict);
+  const std::string bytes = record.verdict ? verdict.SerializeAsString() : "";
+  const std::string values =
+      absl::StrFormat("ddprun-job 1 %u %u %u %d %d", record.epoch.value, record.instance.high,
+                      record.instance.low, record.restart_count, record.verdict ? 1 : 0);
+  Fnv1a checksum;  // finds a torn or flipped file, which is all it has to do
+  checksum.Add(values.data(), values.size());
+  checksum.Add(bytes.data(), bytes.size());
+  return absl::StrFormat("%s %016x\n%s", values, checksum.value(), bytes);
+}
+
+std::optional<Record> Decode(const std::string& text) {
+  unsigned long long epoch = 0;
+  unsigned long long high = 0;
+  unsigned long long low = 0;
+  int has_verdict = 0;
+  Record record{.instance = {}, .epoch = {}, .verdict = std::nullopt};
+  if (std::sscanf(text.c_str(), "ddprun-job 1 %llu %llu %llu %d %d", &epoch, &high, &low,
+                  &record.restart_count, &has_verdict) != 5) {
+    return std::nullopt;
+  }
+  record.epoch = Epoch{epoch};
+  record.instance = {.high = high, .low = low};
+  const size_t line_end = text.find('\n');
+  if (has_verdict != 0 && line_end != std::string::npos) {
+    v1::Verdict verdict;
+    CheckedFields check;
+    if (!verdict.ParseFromString(text.substr(line_end + 1))) return std::nullopt;
+    record.verdict = VerdictFromProto(verdict, check);
+    if (!check.status().ok()) return std::nullopt;
+  }
+  // Whatever is not exactly what would have been written is no file of ours.
+  if (Encode(record) != text) return std::nullopt;
+  return record;
+}
+
+std::optional<Record> Read(const std::string& path) {
+  const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  if (!fd.is_open()) return std::nullopt;
+  std::string text;
+  while (text.size() <= kMaxFileBytes) {
+    char buffer[4096];
+    const ssize_t size = read(fd.get(), buffer, sizeof(buffer));
+    if (size < 0 && errno == EINTR) continue;
+    if (size < 0) return std::nullopt;
+    if (size == 0) return Decode(text);
+    text.append(buffer, static_cast<size_t>(size));
+  }
+  return std::nullopt;
+}
+
+absl::Status Replace(const std::string& run_dir, const std::string& path, const std::string& text) {
+  const std::string temporary = absl::StrCat(path, ".new");
+  UniqueFd fd(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!fd.is_open()) return FileError("create", temporary);
+  if (absl::Status status = WriteAll(fd.get(), text, temporary); !status.ok()) return status;
+  if (fsync(fd.get()) != 0) return FileError("sync", temporary);
+  fd.Reset();
+  if (rename(temporary.c_str(), path.c_str()) != 0) return FileError("rename to", path);
+  return SyncDirectory(run_dir);
+}
+
+uint64_t EpochFromTimeOfDay() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  const auto microseconds = std::chrono::duration_cast<std::chrono::microseconds>(now).count();
+  return static_cast<uint64_t>(std::max<int64_t>(1, microseconds));
+}
+
+absl::StatusOr<JobInstance> DrawInstance() {
+  JobInstance instance;
+  // At most 256 bytes come whole once the kernel's pool is ready; until then a signal may
+  // interrupt.
+  while (getrandom(&instance, sizeof(instance), 0) != sizeof(instance)) {
+    if (errno != EINTR) return absl::ErrnoToStatus(errno, "draw the job's instance: getrandom");
+  }
+  if (!instance.is_known()) instance.low = 1;
+  return instance;
+}
+
+}  // namespace
+
+absl::StatusOr<Beginning> BeginAnew() {
+  const absl::StatusOr<JobInstance> instance = DrawInstance();
+  if (!instance.ok()) return instance.status();
+  return Beginning{
+      .epoch = Epoch{EpochFromTimeOfDay()}, .instance = *instance, .verdict = std::nullopt};
+}
+
+absl::StatusOr<Beginning> BeginJob(const std::string& run_dir) {
+  absl::StatusOr<Beginning> beginning = BeginAnew();
+  if (!beginning.ok() || run_dir.empty()) return beginning;
+  // The new instance is not written: until a node has heard it nobody needs it, and a round of an
+  // earlier coordinator may show that the job has another one.
+  Record record{.instance = {}, .epoch = beginning->epoch, .verdict = std::nullopt};
+  std::optional<Record> last = Read(PathOf(run_dir));
+  if (last && last->epoch.value < UINT64_MAX) {
+    record = *std::move(last);
+    ++record.epoch.value;
+    beginning->epoch = record.epoch;
+    beginning->restart_count = std::max(0, record.restart_count);
+    beginning->verdict = record.verdict;
+    beginning->is_remembered = record.instance.is_known();
+    if (beginning->is_remembered) beginning->instance = record.instance;
+  }
+  absl::Status status = WriteJob(run_dir, record);
+  if (!status.ok()) return status;
+  return beginning;
+}
+
+absl::Status WriteJob(const std::string& run_dir, const Record& record) {
+  absl::Status status = absl::NotFoundError("not tried");
+  // More than once: a job on the same port in another network namespace may just be removing it.
+  for (int attempt = 0; attempt < 3 && absl::IsNotFound(status); ++attempt) {
+    (void)mkdir(run_dir.c_str(), 0700);  // if it is still not there, the next call says so
+    status = Replace(run_dir, PathOf(run_dir), Encode(record));
+  }
+  if (status.ok()) return status;
+  return absl::Status(status.code(), absl::StrCat("job file: ", status.message()));
+}
+
+void ForgetJob(const std::string& run_dir) {
+  if (run_dir.empty()) return;
+  (void)unlink(PathOf(run_dir).c_str());
+  (void)rmdir(run_dir.c_str());
+}
+
+struct JobFile::Work {
+  std::string run_dir;
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool wants_begin = false;
+  std::optional<Record> record;
+  std::vector<std::function<void()>> on_written;  // one a verdict: a job has one
+  bool wants_forget = false;
+  bool is_ending = false;
+  bool has_forgotten = false;
+  bool has_ended = false;
+  std::optional<absl::StatusOr<Beginning>> begun;
+
+  bool IsIdle() const { return !wants_begin && !record && !wants_forget; }
+
+  void Run() {
+    std::unique_lock lock(mutex);
+    while (true) {
+      changed.wait(lock, [this] { return is_ending || !IsIdle(); });
+      if (IsIdle()) break;
+      DoOne(lock);
+      changed.notify_all();
+    }
+    has_ended = true;
+    changed.notify_all();
+  }
+
+  // Takes one thing, and does it without the lock.
+  void DoOne(std::unique_lock<std::mutex>& lock) {
+    if (std::exchange(wants_begin, false)) {
+      lock.unlock();
+      absl::StatusOr<Beginning> result = BeginJob(run_dir);
+      lock.lock();
+      begun = std::move(result);
+    } else if (record) {
+      const Record next = *std::exchange(record, std::nullopt);
+      const std::vector<std::function<void()>> tell = std::exchange(on_written, {});
+      lock.unlock();
+      (void)WriteJob(run_dir, next);  // what cannot be kept must not hold up the job
+      for (const std::function<void()>& told : tell) told();
+      lock.lock();
+    } else {
+      lock.unlock();
+      ForgetJob(run_dir);
+      lock.lock();
+      wants_forget = false;
+      has_forgotten = true;
+    }
+  }
+
+  template <typename Condition>
+  bool WaitFor(std::unique_lock<std::mutex>& lock, Duration timeout, Condition condition) {
+    return changed.wait_until(lock, ToSteady(SteadyNow() + timeout), condition);
+  }
+};
+
+absl::StatusOr<std::unique_ptr<JobFile>> JobFile::Open(std::string run_dir) {
+  auto work = std::make_shared<Work>();
+  work->run_dir = std::move(run_dir);
+  std::thread thread = StartQuietThread([work] { work->Run(); });
+  if (!thread.joinable()) {
+    return absl::ResourceExhaustedError(
+        "start a thread for the job's file: the system has none left (EAGAIN)");
+  }
+  return std::unique_ptr<JobFile>(new JobFile(std::move(work), std::move(thread)));
+}
+
+JobFile::~JobFile() {
+  {
+    std::unique_lock lock(work_->mutex);
+    work_->is_ending = true;
+    work_->changed.notify_all();
+    if (!work_->WaitFor(lock, kEndLimit, [this] { return work_->has_ended; })) {
+      thread_.detach();  // it hangs in a call on the file system, and owns what it touches
+      return;
+    }
+  }
+  thread_.join();
+}
+
+absl::StatusOr<Beginning> JobFile::Begin(Duration timeout) {
+  std::unique_lock lock(work_->mutex);
+  work_->wants_begin = true;
+  work_->changed.notify_all();
+  if (!work_->WaitFor(lock, timeout, [this] { return work_->begun.has_value(); })) {
+    return absl::DeadlineExceededError(
+        absl::StrCat("job file: \"", PathOf(work_->run_dir), "\" does not answer"));
+  }
+  return *work_->begun;
+}
+
+void JobFile::Write(const Record& record, std::function<void()> on_written) {
+  const std::lock_guard lock(work_->mutex);
+  work_->record = record;
+  if (on_written) work_->on_written.push_back(std::move(on_written));
+  work_->changed.notify_all();
+}
+
+void JobFile::Forget(Duration timeout) {
+  std::unique_lock lock(work_->mutex);
+  work_->wants_forget = true;
+  work_->changed.notify_all();
+  work_->WaitFor(lock, timeout, [this] { return work_->has_forgotten; });
+}
+
+}  // namespace ddprun::rendezvous

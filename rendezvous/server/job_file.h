@@ -1,0 +1,65 @@
+// What a coordinator leaves to the one that is started after it, kept on disk.
+#ifndef DDPRUN_RENDEZVOUS_SERVER_JOB_FILE_H_
+#define DDPRUN_RENDEZVOUS_SERVER_JOB_FILE_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "rendezvous/base/time.h"
+#include "rendezvous/core/action.h"
+#include "rendezvous/core/types.h"
+
+namespace ddprun::rendezvous {
+
+// Takes the next epoch and keeps it in `run_dir`/job (written beside it, fsync'ed, renamed) before
+// returning. Instance, restart count and verdict are those of the file. A first, lost or damaged
+// file gives a new instance and an epoch from the time of day in microseconds: starts are never a
+// microsecond apart, so this is above every epoch that was counted up from an earlier time. Where
+// the clock went back meanwhile, joins of re-attaching agents raise the epoch (the machine). Makes
+// `run_dir` when missing; an empty one keeps nothing. An error names the file that could not be
+// written.
+absl::StatusOr<Beginning> BeginJob(const std::string& run_dir);
+// A beginning that remembers nothing.
+absl::StatusOr<Beginning> BeginAnew();
+absl::Status WriteJob(const std::string& run_dir, const Record& record);
+// The job is over: no coordinator of it will be started again. Removes the file, and `run_dir`
+// unless something else is in it. What cannot be removed stays, which harms nobody.
+// REQUIRES: the caller still holds the port, so that no coordinator after it has written there.
+void ForgetJob(const std::string& run_dir);
+
+// Does all of this on a thread of its own: a file system that does not answer must not hold up the
+// coordinator. A thread that hangs there is left to itself in the end. Calls from any thread.
+class JobFile {
+ public:
+  // RESOURCE_EXHAUSTED: the system has no thread left.
+  static absl::StatusOr<std::unique_ptr<JobFile>> Open(std::string run_dir);
+  // Waits a second at most for what was asked for.
+  ~JobFile();
+  JobFile(const JobFile&) = delete;
+  JobFile& operator=(const JobFile&) = delete;
+
+  // BeginJob; DEADLINE_EXCEEDED after `timeout`.
+  absl::StatusOr<Beginning> Begin(Duration timeout);
+  // A record that has not been written yet is replaced. `on_written`, which may be empty, is called
+  // on the file's thread when this record or a newer one is durable, or cannot be.
+  void Write(const Record& record, std::function<void()> on_written);
+  // ForgetJob, after all that was asked for; returns after `timeout` at the latest.
+  void Forget(Duration timeout);
+
+ private:
+  struct Work;  // shared with the thread, which may outlive this
+
+  JobFile(std::shared_ptr<Work> work, std::thread thread)
+      : work_(std::move(work)), thread_(std::move(thread)) {}
+
+  const std::shared_ptr<Work> work_;
+  std::thread thread_;
+};
+
+}  // namespace ddprun::rendezvous
+
+#endif  // DDPRUN_RENDEZVOUS_SERVER_JOB_FILE_H_

@@ -1,0 +1,185 @@
+#include "rendezvous/server/job_file.h"
+
+#include <doctest/doctest.h>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <future>
+#include <iterator>
+#include <thread>
+
+#include "tests/support/temp_dir.h"
+
+namespace ddprun::rendezvous {
+namespace {
+
+uint64_t Next(const std::string& directory) {
+  const auto epoch = BeginJob(directory);
+  REQUIRE_MESSAGE(epoch.ok(), epoch.status().ToString());
+  return epoch->epoch.value;
+}
+
+TEST_CASE("job file: each start counts one up") {
+  const testing::TempDir directory;
+  const uint64_t first = Next(directory.path());
+  CHECK(first > 0);
+  CHECK(Next(directory.path()) == first + 1);
+  CHECK(Next(directory.path()) == first + 2);
+}
+
+TEST_CASE("job file: a lost or damaged file still gives a greater epoch") {
+  const testing::TempDir directory;
+  const std::string path = directory.File("job");
+  uint64_t last = Next(directory.path());
+  std::string intact;
+  {
+    std::ifstream file(path);
+    intact.assign(std::istreambuf_iterator<char>(file), {});
+  }
+  REQUIRE(intact.size() > 20);
+  for (size_t at = 0; at < intact.size(); ++at) {
+    std::string flipped = intact;
+    flipped[at] = static_cast<char>(flipped[at] ^ 1);
+    std::ofstream(path, std::ios::trunc) << flipped;
+    const uint64_t next = Next(directory.path());
+    CHECK(next > last);
+    last = next;
+  }
+  for (const size_t size : {size_t{0}, size_t{5}, intact.size() - 1}) {
+    std::ofstream(path, std::ios::trunc) << intact.substr(0, size);
+    const uint64_t next = Next(directory.path());
+    CHECK(next > last);
+    last = next;
+  }
+  std::filesystem::remove(path);
+  CHECK(Next(directory.path()) > last);
+}
+
+TEST_CASE("job file: a missing directory is made, and goes when the job is over") {
+  const testing::TempDir directory;
+  const std::string run = directory.File("run");
+  const uint64_t first = Next(run);
+  CHECK(Next(run) == first + 1);
+  ForgetJob(run);
+  CHECK_FALSE(std::filesystem::exists(run));
+  CHECK(Next(run) > first + 1);
+  std::ofstream(run + "/other") << "x";
+  ForgetJob(run);
+  CHECK(std::filesystem::exists(run + "/other"));
+  CHECK_FALSE(std::filesystem::exists(run + "/job"));
+}
+
+TEST_CASE("job file: a directory that cannot be made is an error that names the file") {
+  const auto epoch = BeginJob("/nonexistent/run");
+  REQUIRE_FALSE(epoch.ok());
+  CHECK(epoch.status().message().find("/nonexistent/run/job") != std::string::npos);
+}
+
+Record FullRecord() {
+  Record record{.instance = {1, 2}, .epoch = Epoch{40}, .restart_count = 3, .verdict = Verdict{}};
+  record.verdict->exit_code = 7;
+  record.verdict->reason = "rank 1 on node b failed";
+  record.verdict->first_failure = FailureReport{};
+  record.verdict->first_failure->node = NodeId{"b"};
+  record.verdict->first_failure->stderr_tail = std::string("\0\n\xff", 3) + std::string(60000, 'x');
+  return record;
+}
+
+TEST_CASE("job file: the next coordinator begins with what the last one recorded") {
+  const testing::TempDir directory;
+  const auto first = BeginJob(directory.path());
+  REQUIRE(first.ok());
+  CHECK(first->instance.is_known());
+  CHECK_FALSE(first->is_remembered);
+  // Nobody has heard of the first one's instance.
+  const auto second = BeginJob(directory.path());
+  REQUIRE(second.ok());
+  CHECK(second->instance != first->instance);
+  CHECK_FALSE(second->is_remembered);
+
+  const Record record = FullRecord();
+  REQUIRE(WriteJob(directory.path(), record).ok());
+  const auto third = BeginJob(directory.path());
+  REQUIRE(third.ok());
+  CHECK(third->is_remembered);
+  CHECK(third->instance == record.instance);
+  CHECK(third->epoch == Epoch{41});
+  CHECK(third->restart_count == 3);
+  CHECK(third->verdict == record.verdict);
+}
+
+TEST_CASE("job file: a torn or flipped verdict is none") {
+  const testing::TempDir directory;
+  REQUIRE(WriteJob(directory.path(), FullRecord()).ok());
+  const std::string path = directory.File("job");
+  std::string intact;
+  {
+    std::ifstream file(path, std::ios::binary);
+    intact.assign(std::istreambuf_iterator<char>(file), {});
+  }
+  for (const size_t at : {size_t{20}, size_t{100}, intact.size() / 2, intact.size() - 1}) {
+    std::string flipped = intact;
+    flipped[at] = static_cast<char>(flipped[at] ^ 1);
+    std::ofstream(path, std::ios::trunc | std::ios::binary) << flipped;
+    const auto next = BeginJob(directory.path());
+    REQUIRE(next.ok());
+    CHECK_FALSE(next->is_remembered);
+    CHECK_FALSE(next->verdict.has_value());
+  }
+  std::ofstream(path, std::ios::trunc | std::ios::binary) << intact.substr(0, intact.size() / 2);
+  CHECK_FALSE(BeginJob(directory.path())->is_remembered);
+}
+
+TEST_CASE("job file: its thread writes the newest record and says so, then forgets it") {
+  const testing::TempDir directory;
+  const std::string run = directory.File("run");
+  std::promise<void> written;
+  {
+    auto file = JobFile::Open(run);
+    REQUIRE(file.ok());
+    REQUIRE((*file)->Begin(std::chrono::seconds(30)).ok());
+    Record record = FullRecord();
+    (*file)->Write(record, [&written] { written.set_value(); });
+    REQUIRE(written.get_future().wait_for(std::chrono::seconds(30)) == std::future_status::ready);
+    record.restart_count = 4;
+    (*file)->Write(record, nullptr);
+  }
+  CHECK(BeginJob(run)->restart_count == 4);
+  auto again = JobFile::Open(run);
+  REQUIRE(again.ok());
+  (*again)->Forget(std::chrono::seconds(30));
+  CHECK_FALSE(std::filesystem::exists(run));
+}
+
+TEST_CASE("job file: one that does not answer holds up nobody for longer than asked for") {
+  const testing::TempDir directory;
+  const std::string run = directory.File("run");
+  REQUIRE(mkdir(run.c_str(), 0700) == 0);
+  // Opening a FIFO without a writer waits: as good as a file system that hangs.
+  const std::string path = run + "/job";
+  REQUIRE(mkfifo(path.c_str(), 0600) == 0);
+  {
+    auto file = JobFile::Open(run);
+    REQUIRE(file.ok());
+    const auto beginning = (*file)->Begin(std::chrono::milliseconds(50));
+    CHECK(absl::IsDeadlineExceeded(beginning.status()));
+    CHECK(beginning.status().message().find(path) != std::string::npos);
+  }
+  // The thread was left behind. It goes on now, and puts the file there for which it was asked.
+  const int writer = open(path.c_str(), O_WRONLY | O_CLOEXEC);
+  REQUIRE(writer >= 0);
+  close(writer);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (!std::filesystem::is_regular_file(path) && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::yield();
+  }
+  CHECK(std::filesystem::is_regular_file(path));
+}
+
+}  // namespace
+}  // namespace ddprun::rendezvous
