@@ -29,12 +29,13 @@ std::string Request(int pid, const std::string& scope, int64_t expires, int sign
 // The timers, what they say, and the scopes that expired.
 struct Fixture {
   Fixture() {
-    auto opened = FileTimers::Open(
-        io, dir.File("fifo"),
-        {.say = [this](const std::string& line) { said.push_back(line); },
-         .expired = [this](const TimerRequest& timer, bool) { expired.push_back(timer.scope); }});
-    REQUIRE_MESSAGE(opened.ok(), opened.status().message());
-    timers = *std::move(opened);
+    auto fifo = MakeTimerFile(dir.File("fifo"));
+    REQUIRE_MESSAGE(fifo.ok(), fifo.status().message());
+    timers = std::make_unique<FileTimers>(
+        io, *std::move(fifo), dir.File("fifo"),
+        FileTimers::Handlers{.say = [this](const std::string& line) { said.push_back(line); },
+                             .expired = [this](const TimerRequest& timer,
+                                               bool) { expired.push_back(timer.scope); }});
   }
   void Write(const std::string& text) {
     std::ofstream(dir.File("fifo")) << text;
@@ -70,11 +71,15 @@ TEST_CASE("file timers: the first variable asks for them, the second only names 
   CHECK_MESSAGE(own.find("/elsewhere/watchdog_timer_") == 0, own);
 }
 
-TEST_CASE("file timers: the FIFO goes with them") {
+TEST_CASE("file timers: the FIFO takes the place of an earlier one, and of no other file") {
   Fixture fixture;
-  CHECK(std::filesystem::exists(fixture.dir.File("fifo")));
-  fixture.timers.reset();
-  CHECK_FALSE(std::filesystem::exists(fixture.dir.File("fifo")));
+  const std::string path = fixture.dir.File("fifo");
+  CHECK(MakeTimerFile(path).ok());
+  CHECK(RemoveTimerFile(path));
+  CHECK_FALSE(std::filesystem::exists(path));
+  std::ofstream(path) << "mine";
+  CHECK_FALSE(MakeTimerFile(path).ok());
+  CHECK(std::filesystem::exists(path));
 }
 
 TEST_CASE("file timers: those of a worker that is gone never expire, and make room") {

@@ -1,4 +1,4 @@
-#include "launcher/agent/timer_request.h"
+#include "launcher/agent/file_timers.h"
 
 #include <doctest/doctest.h>
 
