@@ -52,6 +52,8 @@ void Agent::Do(const PrepareWorkers& action) {
           reporter_.SetErrorFile(local_rank, stdio.error_file);
         }
         Feed(WorkersPrepared{round});
+        // Not started, because the round is over: their channels must end.
+        if (!prepared_.specs.empty()) prepared_ = {};
       });
 }
 

@@ -79,20 +79,36 @@ TEST_CASE("file thread: what is asked is done in order, on one other thread, and
 TEST_CASE("file thread: each question is answered in its time, also behind a call that hangs") {
   Fixture fixture;
   const Hang hang;
-  fixture.Ask("hung", 5ms, hang.work());
-  fixture.Ask("behind", 10ms, [] {
+  std::promise<void> has_begun;
+  fixture.Ask("hung", 60s, [&has_begun, wait = hang.work()] {
+    has_begun.set_value();
+    return wait();
+  });
+  has_begun.get_future().wait();
+  fixture.Ask("behind", 5ms, [] {
     FAIL("it has not begun in its time");
     return 1;
   });
   fixture.Ask("patient", 60s, [] { return 1; });
-  REQUIRE(fixture.RunUntil([&] { return fixture.answers.size() == 2; }));
-  CHECK(fixture.answers == Names{"hung late", "behind late"});
+  REQUIRE(fixture.RunUntil([&] { return fixture.answers.size() == 1; }));
+  CHECK(fixture.answers == Names{"behind late"});
   CHECK(fixture.slow == Names{"/files/hung"});  // once, and of the one that hangs
   CHECK_FALSE(fixture.files->is_idle());
   hang.release->set_value();
   REQUIRE(fixture.RunUntil([&] { return fixture.answers.size() == 3; }));
-  CHECK(fixture.answers[2] == "patient");
+  CHECK(fixture.answers == Names{"behind late", "hung", "patient"});
   REQUIRE(fixture.RunUntil([&] { return fixture.files->is_idle(); }));
+}
+
+TEST_CASE("file thread: what is done too late has been answered, and is not again") {
+  Fixture fixture;
+  const Hang hang;
+  fixture.Ask("hung", 1ms, hang.work());
+  REQUIRE(fixture.RunUntil([&] { return fixture.answers.size() == 1; }));
+  hang.release->set_value();
+  fixture.Ask("next", 60s, [] { return 1; });
+  REQUIRE(fixture.RunUntil([&] { return fixture.answers.size() == 2; }));
+  CHECK(fixture.answers == Names{"hung late", "next"});
 }
 
 TEST_CASE("file thread: the work itself says what it touches") {
