@@ -48,7 +48,6 @@ Agent::Agent(AgentSetup setup, std::unique_ptr<Guardian> guardian, LogRouter& lo
       workers_files_(io_, FilesOptions()),
       own_files_(io_, FilesOptions()),
       last_steps_(io_, {}),
-      contact_end_(io_, {}),
       reporter_({.config = setup_.config,
                  .node = node_id_,
                  .host = host_,
@@ -124,18 +123,11 @@ rendezvous::RendezvousOptions Agent::ConnectOptions(std::string run_dir) {
   // With static nobody is told of it: all meet at the endpoint.
   if (config.rendezvous != RendezvousKind::kStatic) options.local_addr = config.local_addr;
   options.local_addr_source = config.SourceOf("local_addr");
-  switch (config.rendezvous) {
-    case RendezvousKind::kStandalone:
-      options.mode = rendezvous::RendezvousOptions::Mode::kStandalone;
-      return options;
-    case RendezvousKind::kC10d:
-      options.mode = rendezvous::RendezvousOptions::Mode::kDynamic;
-      break;
-    case RendezvousKind::kStatic:
-      options.mode = rendezvous::RendezvousOptions::Mode::kStatic;
-      options.on_store_connection = [this](UniqueFd fd) { store_.Adopt(std::move(fd)); };
-      break;
-  }
+  using Mode = rendezvous::ContactOptions::Mode;
+  if (config.rendezvous == RendezvousKind::kStandalone) return options;
+  const bool is_static = config.rendezvous == RendezvousKind::kStatic;
+  options.mode = is_static ? Mode::kStatic : Mode::kDynamic;
+  if (is_static) options.on_store_connection = [this](UniqueFd fd) { store_.Adopt(std::move(fd)); };
   options.endpoint_host = config.endpoint.host;
   options.endpoint_port = config.endpoint.port;
   options.endpoint_source = config.endpoint_source;

@@ -69,13 +69,11 @@ void Agent::Do(const EndJob&) {
       "leftovers", "", 2 * kLeftoverTimeout,
       [this] { return KillLeftovers(setup_.job_mark, guardian_->cgroup(), kLeftoverTimeout); },
       [this](std::optional<bool> are_gone) { Feed(LeftoversGone{are_gone.value_or(false)}); });
-  contact_end_.Ask<bool>(
-      "contact", "", 2 * kContactTimeout,
-      [this] {
-        if (client_ != nullptr) client_->FlushAndStop(kContactTimeout);
-        return true;
-      },
-      [this](std::optional<bool>) { Feed(ContactEnded{}); });
+  if (client_ != nullptr) {
+    client_->EndContact(kContactTimeout);
+  } else {
+    Feed(rendezvous::ContactEnded{});
+  }
   if (timers_ != nullptr) {
     own_files_.Ask<bool>(
         "timers", timers_->path(), kCleanUpTimeout,
@@ -107,8 +105,7 @@ void Agent::Do(const DrainLogs& action) {
 
 void Agent::Do(const ExitAgent& action) {
   exit_code_ = action.exit_code;
-  const bool is_idle = workers_files_.is_idle() && own_files_.is_idle() && last_steps_.is_idle() &&
-                       contact_end_.is_idle();
+  const bool is_idle = workers_files_.is_idle() && own_files_.is_idle() && last_steps_.is_idle();
   // Destructors would wait for what does not answer; the guardian sees to what is left.
   if (!action.is_clean || !is_idle) _exit(exit_code_);
   io_.stop();

@@ -102,8 +102,8 @@ void AgentCore::On(const rendezvous::RendezvousFailed& event) {
         "error: ", event.message, "; ending with the code of local rank ",
         unanswered_failure_->local_rank, ", whose end was: ", unanswered_failure_->message)});
   } else if (!exit_code_) {
-    PlanEnd(is_coordinator_gone_ ? kExitLostCoordinator : kExitRendezvous, ExitOwner::kDdprun,
-            event.message);
+    const int code = is_coordinator_gone_ ? kExitLostCoordinator : kExitRendezvous;
+    PlanEnd(event.is_local ? kExitMachine : code, ExitOwner::kDdprun, event.message);
     actions_.push_back(Say{absl::StrCat("error: ", event.message)});
   }
   if (HasWorkers()) return Stop(kSigTerm);

@@ -93,8 +93,6 @@ struct LeftoversGone {
   bool are_all_gone = true;
 };
 struct ReportWritten {};
-// The end of all contact. After EndJob alone.
-struct ContactEnded {};
 // The answer to DrainLogs. Not drained: somebody holds a channel or does not read the console.
 struct LogsDrained {
   bool is_all_written = true;
@@ -103,9 +101,10 @@ struct LogsDrained {
 using AgentEvent =
     std::variant<AgentStarted, rendezvous::Waiting, rendezvous::Assigned, rendezvous::Drained,
                  rendezvous::Concluded, rendezvous::ContactMade, rendezvous::ContactLost,
-                 rendezvous::ContactRestored, rendezvous::RendezvousFailed, WorkersPrepared,
-                 WorkerEnd, FailureDescribed, WorkersGone, SignalReceived, LocalFailure,
-                 AgentTimePassed, LeftoversGone, ReportWritten, ContactEnded, LogsDrained>;
+                 rendezvous::ContactRestored, rendezvous::RendezvousFailed,
+                 rendezvous::ContactEnded, WorkersPrepared, WorkerEnd, FailureDescribed,
+                 WorkersGone, SignalReceived, LocalFailure, AgentTimePassed, LeftoversGone,
+                 ReportWritten, LogsDrained>;
 
 // Close the old round's store, listen with a fresh one, and ask for a place in the next round.
 struct JoinRound {};
@@ -254,7 +253,7 @@ class AgentCore {
   void On(const AgentTimePassed&);
   void On(const LeftoversGone& event);
   void On(const ReportWritten&);
-  void On(const ContactEnded&);
+  void On(const rendezvous::ContactEnded&);
   void On(const LogsDrained& event);
 
   // Transitions, named for where they go.

@@ -28,7 +28,7 @@ void AgentCore::On(const rendezvous::ContactMade& event) { coordinator_place_ = 
 void AgentCore::On(const rendezvous::ContactLost& event) {
   contact_.reason = event.reason;
   if (!contact_.lost_since) contact_.lost_since = now_;
-  if (!event.is_refused) {
+  if (!event.is_gone) {
     contact_.gone_since.reset();
   } else if (!contact_.gone_since) {
     contact_.gone_since = now_;
@@ -153,7 +153,7 @@ void AgentCore::On(const ReportWritten&) {
   DrainWhenAnswered();
 }
 
-void AgentCore::On(const ContactEnded&) {
+void AgentCore::On(const rendezvous::ContactEnded&) {
   leaving_.is_contact_ended = true;
   DrainWhenAnswered();
 }

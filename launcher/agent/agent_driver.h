@@ -23,7 +23,7 @@
 #include "launcher/process/signals.h"
 #include "launcher/process/worker_group.h"
 #include "launcher/report/job_reporter.h"
-#include "rendezvous/server/connect.h"
+#include "rendezvous/client/connect.h"
 
 namespace ddprun::launcher {
 
@@ -103,7 +103,6 @@ class Agent {
   FileThread workers_files_;
   FileThread own_files_;
   FileThread last_steps_;
-  FileThread contact_end_;
   JobReporter reporter_;
   std::unique_ptr<FileTimers> timers_;  // null: nobody asked for them
   std::unique_ptr<SignalReceiver> signals_;

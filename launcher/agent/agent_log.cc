@@ -96,7 +96,7 @@ struct LineOfEvent {
   }
   Line operator()(const rendezvous::ContactLost& e) const {
     return {"coordinator lost",
-            absl::StrCat(" gone=", e.is_refused ? "yes" : "no", " reason=", Value(e.reason))};
+            absl::StrCat(" gone=", e.is_gone ? "yes" : "no", " reason=", Value(e.reason))};
   }
   Line operator()(const rendezvous::ContactRestored&) const { return {"coordinator back"}; }
   Line operator()(const rendezvous::RendezvousFailed& e) const {
@@ -128,7 +128,7 @@ struct LineOfEvent {
     return {e.are_all_gone ? "leftovers gone" : "leftovers do not die"};
   }
   Line operator()(const ReportWritten&) const { return {"report written"}; }
-  Line operator()(const ContactEnded&) const { return {"contact ended"}; }
+  Line operator()(const rendezvous::ContactEnded&) const { return {"contact ended"}; }
   Line operator()(const LogsDrained& e) const {
     return {e.is_all_written ? "logs written" : "logs not written"};
   }

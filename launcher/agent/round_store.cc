@@ -8,8 +8,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "rendezvous/base/listening_socket.h"
 #include "rendezvous/core/rank_assignment.h"
+#include "rendezvous/net/listening_socket.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -108,7 +108,7 @@ void RoundStore::Adopt(UniqueFd connection) {
 
 uint16_t RoundStore::port() const {
   const std::lock_guard lock(mutex_);
-  if (kept_port_.is_open()) return LocalPort(kept_port_.get());
+  if (kept_port_.is_open()) return rendezvous::LocalPort(kept_port_.get());
   return server_ == nullptr ? 0 : server_->port();
 }
 

@@ -64,4 +64,9 @@ size_t CharacterStart(std::string_view text, size_t at) {
   return at;
 }
 
+std::string EndpointText(const std::string& host, uint16_t port) {
+  const bool is_v6 = host.find(':') != std::string::npos;
+  return (is_v6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
+}
+
 }  // namespace ddprun

@@ -3,6 +3,7 @@
 #define DDPRUN_RENDEZVOUS_BASE_PLAIN_TEXT_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -15,6 +16,9 @@ std::string EscapeControl(std::string_view text);
 
 // Where a text may be cut at or before `at` without parting a UTF-8 character.
 size_t CharacterStart(std::string_view text, size_t at);
+
+// "HOST:PORT", with brackets around an IPv6 literal.
+std::string EndpointText(const std::string& host, uint16_t port);
 
 }  // namespace ddprun
 

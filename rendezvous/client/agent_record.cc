@@ -83,7 +83,9 @@ std::optional<RendezvousEvent> AgentRecord::HearWaiting(const TellWaiting& actio
 
 std::optional<RendezvousEvent> AgentRecord::HearAssign(const Assign& action) {
   const Assignment& assignment = action.assignment;
+  // Epochs and rounds of two instances say nothing about each other.
   const bool is_newer =
+      assignment.instance != assignment_.instance ||
       std::tie(assignment.epoch, assignment.round) > std::tie(assignment_.epoch, assignment_.round);
   if (!is_waiting_ || !is_newer) return std::nullopt;
   assignment_ = assignment;
@@ -93,10 +95,18 @@ std::optional<RendezvousEvent> AgentRecord::HearAssign(const Assign& action) {
   return Assigned{assignment};
 }
 
-std::optional<RendezvousEvent> AgentRecord::Hear(const JobInstance&, const Action& action) {
+bool AgentRecord::IsOfOurJob(const JobInstance& instance, Epoch epoch) const {
+  const JobInstance& ours = assignment_.instance;
+  if (instance.is_known() && ours.is_known() && instance != ours) return false;
+  return epoch >= assignment_.epoch;
+}
+
+std::optional<RendezvousEvent> AgentRecord::Hear(const JobInstance& instance,
+                                                 const Action& action) {
   if (is_over_) return std::nullopt;
   struct Visitor {
     AgentRecord& record;
+    const JobInstance& instance;
     std::optional<RendezvousEvent> operator()(const TellWaiting& told) {
       return record.HearWaiting(told);
     }
@@ -104,8 +114,8 @@ std::optional<RendezvousEvent> AgentRecord::Hear(const JobInstance&, const Actio
       return record.HearAssign(assign);
     }
     std::optional<RendezvousEvent> operator()(const Drain& drain) {
-      if (drain.epoch < record.assignment_.epoch || drain.round != record.assignment_.round)
-        return std::nullopt;
+      if (!record.IsOfOurJob(instance, drain.epoch)) return std::nullopt;
+      if (drain.round != record.assignment_.round) return std::nullopt;
       if (record.is_waiting_) record.DropFactsBefore(record.last_join_);  // the failure has arrived
       if (record.assignment_.round.value == 0) return std::nullopt;
       // Also when the agent has joined again before it heard: this is where the reason stands.
@@ -113,7 +123,7 @@ std::optional<RendezvousEvent> AgentRecord::Hear(const JobInstance&, const Actio
       return Drained{drain.round, drain.reason};
     }
     std::optional<RendezvousEvent> operator()(const Conclude& conclude) {
-      if (conclude.epoch < record.assignment_.epoch) return std::nullopt;
+      if (!record.IsOfOurJob(instance, conclude.epoch)) return std::nullopt;
       record.is_over_ = true;
       return Concluded{conclude.verdict};
     }
@@ -123,8 +133,9 @@ std::optional<RendezvousEvent> AgentRecord::Hear(const JobInstance&, const Actio
     }
     std::optional<RendezvousEvent> operator()(const CloseSession&) { return std::nullopt; }
     std::optional<RendezvousEvent> operator()(const Finish&) { return std::nullopt; }
+    std::optional<RendezvousEvent> operator()(const Record&) { return std::nullopt; }
   };
-  return std::visit(Visitor{*this}, action);
+  return std::visit(Visitor{*this, instance}, action);
 }
 
 }  // namespace ddprun::rendezvous

@@ -1,9 +1,9 @@
 // What one agent has said and adopted: the decisions of a rendezvous client, without its I/O.
 // [pure]
 //
-// Drivers (the local and the gRPC client) own one each. What the agent says is kept as the list
-// [Join, facts of the round it got]. A new session starts that list again, so that nothing said is
-// lost with a connection; the coordinator takes each fact for a round once, however often it comes.
+// The contact core owns it. What the agent says is kept as the list [Join, facts of the round it
+// got]. A new session starts that list again, so that nothing said is lost with a connection; the
+// coordinator takes each fact for a round once, however often it comes.
 #ifndef DDPRUN_RENDEZVOUS_CLIENT_AGENT_RECORD_H_
 #define DDPRUN_RENDEZVOUS_CLIENT_AGENT_RECORD_H_
 
@@ -68,6 +68,7 @@ class AgentRecord {
   bool IsOfThisRound(Round round) const { return is_assigned() && round == assignment_.round; }
   std::optional<RendezvousEvent> HearWaiting(const TellWaiting& action);
   std::optional<RendezvousEvent> HearAssign(const Assign& action);
+  bool IsOfOurJob(const JobInstance& instance, Epoch epoch) const;
 
   std::vector<Fact> facts_;
   size_t said_ = 0;

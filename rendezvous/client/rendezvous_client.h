@@ -34,30 +34,35 @@ struct Drained {
 struct Concluded {
   Verdict verdict;
 };
-// The coordinator is known for the first time: this process hosts it, or it has answered.
+// The coordinator is known: it has answered for the first time, or from now on this process hosts
+// it.
 struct ContactMade {
   std::string place;  // "node1:29400 (10.0.0.1)"; empty: there is no port
   bool is_hosted_here = false;
 };
-// The stream broke; the client goes on trying by itself. `is_refused`: the coordinator's host
-// answered that nobody listens there, so that process is gone.
+// The link broke; the client goes on trying by itself. `is_gone`: the coordinator's process is gone
+// by proof: nobody listens there, or another job or program answers on its port. Given again when
+// that changes.
 struct ContactLost {
   std::string reason;
-  bool is_refused = false;
+  bool is_gone = false;
 };
 struct ContactRestored {};
-// The rendezvous is over for this agent: refused, timed out, unresolvable. Nothing follows.
+// The rendezvous is over for this agent: refused, timed out, unresolvable. Nothing but ContactEnded
+// follows.
 struct RendezvousFailed {
   std::string message;
+  bool is_local = false;  // this machine lacks something for it: a thread, a descriptor
 };
+// The answer to EndContact; nothing follows.
+struct ContactEnded {};
 
 using RendezvousEvent = std::variant<Waiting, Assigned, Drained, Concluded, ContactMade,
-                                     ContactLost, ContactRestored, RendezvousFailed>;
+                                     ContactLost, ContactRestored, RendezvousFailed, ContactEnded>;
 
 // One agent's way to its coordinator. Commands are given from the agent's thread only and return at
-// once; FlushAndStop, the last one, waits, and may be given from another thread. Events come, in
-// order, on a thread of the client's choice: the handler only posts. After the destructor returns
-// no event comes.
+// once. Events come, in order, on a thread of the client's choice: the handler only posts. After
+// the destructor, which ends what is left at once, no event comes.
 class RendezvousClient {
  public:
   using EventHandler = std::function<void(RendezvousEvent)>;
@@ -73,13 +78,14 @@ class RendezvousClient {
   // monotonic clock.
   virtual void ReportFirstSuccess(Round round, int rank, TimePoint at) = 0;
   virtual void ReportSucceeded(Round round) = 0;
-  // This node goes; the job stays. Sent best effort; the client may be destroyed after
-  // FlushAndStop.
+  // This node goes; the job stays. Sent best effort.
   virtual void Leave(const std::string& reason) = 0;
   // The verdict has been adopted.
   virtual void AckVerdict() = 0;
-  // Waits at most `timeout` until what was said has left this process, then ends all contact.
-  virtual void FlushAndStop(Duration timeout) = 0;
+  // The last command: ends all contact once what was said has been taken, at the latest after
+  // `timeout`; ContactEnded follows. Where this agent hosts the coordinator and has acknowledged
+  // the verdict, it also waits, within `timeout`, until the others have.
+  virtual void EndContact(Duration timeout) = 0;
 };
 
 }  // namespace ddprun::rendezvous

@@ -12,20 +12,15 @@
 
 namespace ddprun::rendezvous {
 
-// Why a join is refused for good. The agent ends with the exit code of its kind.
+// What a refused node can do about it.
 enum class Refusal {
-  kWrongRun,        // the port serves another run id
-  kPolicyMismatch,  // --nnodes differs from the coordinator's
-  kRankTaken,       // --node_rank is held by another live node
-  kRankOutOfRange,  // --node_rank >= max nodes
-  kStale,           // an epoch or round that this coordinator never gave out
-  kJobOver,         // the job has ended
-  kTimedOut,        // join_timeout passed below min_nodes
+  kFinal,     // nothing: it ends with exit code 121 and the message
+  kJobOver,   // this job is closing: wait for the next one until join_timeout
+  kOtherJob,  // its workers are of a job that is not this one: that one's coordinator is gone
 };
 
 // The node waits; one sentence for people, sent only when it changes:
-// "1 of 2 nodes, waiting for 1 more". `deadline` is when the wait is given up, if it is. In front
-// of the assignment of a round that is smaller than the one before: why, and how small.
+// "1 of 2 nodes, waiting for 1 more". `deadline` is when the wait is given up, if it is.
 struct TellWaiting {
   SessionId session;
   std::string reason;
@@ -68,8 +63,18 @@ struct CloseSession {
 struct Finish {
   friend bool operator==(const Finish&, const Finish&) = default;
 };
+// Make this durable, for the coordinator that is started after a crash; a newer one replaces it.
+// With a verdict, say Recorded when it is done.
+struct Record {
+  JobInstance instance;
+  Epoch epoch;
+  int restart_count = 0;
+  std::optional<Verdict> verdict;
+  friend bool operator==(const Record&, const Record&) = default;
+};
 
-using Action = std::variant<TellWaiting, Assign, Drain, Conclude, Refuse, CloseSession, Finish>;
+using Action =
+    std::variant<TellWaiting, Assign, Drain, Conclude, Refuse, CloseSession, Finish, Record>;
 
 }  // namespace ddprun::rendezvous
 

@@ -64,11 +64,13 @@ struct VerdictAcked {
 struct SessionBroken {
   SessionId session;
 };
+// The Record that carries the verdict is on disk, or no file is kept.
+struct Recorded {};
 struct TimePassed {};
 
 using Event =
     std::variant<NodeJoined, HeartbeatReceived, NodeLeft, WorkersFailed, FirstWorkerSucceeded,
-                 WorkersSucceeded, VerdictAcked, SessionBroken, TimePassed>;
+                 WorkersSucceeded, VerdictAcked, SessionBroken, Recorded, TimePassed>;
 
 }  // namespace ddprun::rendezvous
 

@@ -106,7 +106,7 @@ Breaches CheckState(const RendezvousMachine& machine) {
   if (state.restart_count < 0 || state.restart_count > state.policy.max_restarts) {
     broken.push_back(absl::StrCat("S9: ", state.restart_count, " restarts"));
   }
-  const bool has_end = state.verdict.has_value() || !state.give_up_text.empty();
+  const bool has_end = state.verdict.has_value();
   if (has_end != (state.phase == Phase::kClosed)) broken.push_back("S10: closed without an end");
   if (state.is_finished && state.phase != Phase::kClosed) broken.push_back("S10: finished, open");
   const bool is_forming = state.phase == Phase::kOpen || state.phase == Phase::kLastCall;
@@ -127,7 +127,7 @@ Breaches InvariantChecker::AfterStep(const RendezvousMachine& machine, const Eve
     if (std::holds_alternative<Drain>(action) && was_over) Broken("S10: a drain after the end");
     if (std::holds_alternative<Finish>(action)) is_finished_ = true;
     const auto* refuse = std::get_if<Refuse>(&action);
-    if (refuse != nullptr && refuse->kind == Refusal::kTimedOut) is_over_ = true;
+    if (refuse != nullptr && machine.verdict().has_value()) is_over_ = true;
   }
   // While a round drains, the end may fall due with any event.
   if (std::holds_alternative<NodeLeft>(event) && !was_over && !was_draining_ &&

@@ -9,9 +9,25 @@ namespace ddprun::rendezvous {
 
 using State = MachineInspector::State;
 
+void State::WriteRecord() {
+  actions.push_back(Record{.instance = instance,
+                           .epoch = own_epoch,
+                           .restart_count = restart_count,
+                           .verdict = is_given_up ? std::nullopt : verdict});
+}
+
 void State::CloseJob(TimePoint now, Verdict end) {
   phase = Phase::kClosed;
   verdict = std::move(end);
+  tell_at = now + kRecordLimit;
+  // Durable before it is told: a coordinator that is started again after a crash must not run a
+  // job anew of which somebody has heard the end.
+  WriteRecord();
+}
+
+void State::TellVerdict(TimePoint now) {
+  if (phase != Phase::kClosed || is_told) return;
+  is_told = true;
   finish_at = now + policy.verdict_ack_timeout;
   for (const auto& [id, member] : members.members()) {
     // A suspect may come back and ask: it counts until the time is over.
@@ -22,31 +38,34 @@ void State::CloseJob(TimePoint now, Verdict end) {
   }
 }
 
-void State::GiveUp(TimePoint now) {
+void State::GiveUp(TimePoint now, const std::string& reason) {
   phase = Phase::kClosed;
-  give_up_text =
-      absl::StrCat("gave up after ", DurationText(policy.join_timeout), ": ", quorum.reason);
+  is_given_up = true;
+  is_told = true;
+  verdict =
+      Verdict{.exit_code = kRendezvousExitCode, .reason = reason, .first_failure = std::nullopt};
   finish_at = now;
   for (const auto& [id, member] : members.members()) {
     if (!member.is_connected) continue;
     actions.push_back(
-        Refuse{.session = member.session, .kind = Refusal::kTimedOut, .message = give_up_text});
+        Refuse{.session = member.session, .kind = Refusal::kFinal, .message = reason});
   }
 }
 
 void State::AnswerAfterEnd(TimePoint now, const NodeJoined& event) {
   const SessionId session = event.stamp.session;
-  if (!verdict.has_value()) {
-    actions.push_back(
-        Refuse{.session = session, .kind = Refusal::kTimedOut, .message = give_up_text});
-    return;
-  }
   const Member* known = members.Find(event.node.id);
-  if (known == nullptr && verdict->exit_code != 0) {
-    // It had no part in what failed, so the failing worker's exit code is not its own.
+  if (known == nullptr && event.stamp.instance != instance) {
+    // It had no part in this job. Success or failure, the end is not its own.
+    const std::string& run_id = has_policy ? policy.run_id : event.policy.run_id;
     actions.push_back(Refuse{.session = session,
                              .kind = Refusal::kJobOver,
-                             .message = absl::StrCat("the job has ended: ", verdict->reason)});
+                             .message = absl::StrCat("the job \"", run_id, "\" is ending")});
+    return;
+  }
+  if (is_given_up) {
+    actions.push_back(
+        Refuse{.session = session, .kind = Refusal::kFinal, .message = verdict->reason});
     return;
   }
   if (members.FindBySession(session) != nullptr && members.FindBySession(session) != known) {
@@ -59,6 +78,7 @@ void State::AnswerAfterEnd(TimePoint now, const NodeJoined& event) {
   Member& member = members.Admit(event.node, session, now);
   member.source_addr = event.source_addr;
   member.accepted_addr = event.accepted_addr;
+  if (!is_told) return;
   if (!is_finished) unacknowledged.insert(member.info.id);
   actions.push_back(
       Conclude{.session = session, .epoch = epoch, .round = round, .verdict = *verdict});
@@ -66,7 +86,7 @@ void State::AnswerAfterEnd(TimePoint now, const NodeJoined& event) {
 
 void State::OnAcked(TimePoint now, const VerdictAcked& event) {
   Member* member = members.FindBySession(event.stamp.session);
-  if (member == nullptr || phase != Phase::kClosed) {
+  if (member == nullptr || phase != Phase::kClosed || !is_told) {
     ++ignored_messages;
     return;
   }
@@ -75,7 +95,8 @@ void State::OnAcked(TimePoint now, const VerdictAcked& event) {
 }
 
 void State::FinishWhenDone(TimePoint now) {
-  if (is_finished || (!unacknowledged.empty() && now < finish_at)) return;
+  if (!is_told && now >= tell_at) TellVerdict(now);
+  if (is_finished || !is_told || (IsAwaited() && now < finish_at)) return;
   is_finished = true;
   actions.push_back(Finish{});
 }

@@ -39,6 +39,7 @@ void State::OnJoined(TimePoint now, const NodeJoined& event) {
     actions.push_back(*std::move(refusal));
     return;
   }
+  if (!has_policy) AdoptPolicy(event.policy);
   if (policy.is_static) ReplaceLostHolderOfRank(now, event.node);
   if (known != nullptr && known->is_connected && known->session != session) {
     actions.push_back(CloseSession{known->session});
@@ -65,19 +66,20 @@ std::optional<Refuse> State::CheckAdmission(const NodeJoined& event) const {
   const Stamp& stamp = event.stamp;
   const Member* holder = members.FindBySession(stamp.session);
   if (holder != nullptr && holder->info.id != node.id) {
-    return MakeRefusal(event, Refusal::kStale,
+    return MakeRefusal(event, Refusal::kFinal,
                        absl::StrCat("this session already serves node ", NodeName(holder->info)));
   }
-  if (event.policy.min_nodes != policy.min_nodes || event.policy.max_nodes != policy.max_nodes) {
+  if (has_policy &&
+      (event.policy.min_nodes != policy.min_nodes || event.policy.max_nodes != policy.max_nodes)) {
     return MakeRefusal(
-        event, Refusal::kPolicyMismatch,
+        event, Refusal::kFinal,
         absl::StrCat("node ", NodeName(node), " was started with ",
                      NnodesText(event.policy.min_nodes, event.policy.max_nodes),
                      ", the coordinator with ", NnodesText(policy.min_nodes, policy.max_nodes),
                      ": all nodes need the same --nnodes"));
   }
   if (node.local_world_size < 1 || node.local_world_size > kMaxLocalWorldSize) {
-    return MakeRefusal(event, Refusal::kPolicyMismatch,
+    return MakeRefusal(event, Refusal::kFinal,
                        absl::StrCat("node ", NodeName(node), " offers ", node.local_world_size,
                                     " workers: 1 to ", kMaxLocalWorldSize, " are possible"));
   }
@@ -87,7 +89,7 @@ std::optional<Refuse> State::CheckAdmission(const NodeJoined& event) const {
       (stamp.epoch > epoch && stamp.round.value == std::numeric_limits<uint64_t>::max());
   if (is_from_future || leaves_no_successor || (event.held && stamp.round == Round{})) {
     return MakeRefusal(
-        event, Refusal::kStale,
+        event, Refusal::kFinal,
         absl::StrCat("node ", NodeName(node), " claims round ", stamp.round.value, " of epoch ",
                      stamp.epoch.value, ", which no coordinator of this job gave out"));
   }
@@ -98,7 +100,7 @@ std::optional<Refuse> State::CheckAdmission(const NodeJoined& event) const {
 std::optional<Refuse> State::CheckStaticRank(const NodeJoined& event) const {
   const NodeInfo& node = event.node;
   if (node.node_rank < 0 || node.node_rank >= policy.max_nodes) {
-    return MakeRefusal(event, Refusal::kRankOutOfRange,
+    return MakeRefusal(event, Refusal::kFinal,
                        absl::StrCat("--node_rank=", node.node_rank, " of node ", NodeName(node),
                                     " is not in 0..", policy.max_nodes - 1, " (",
                                     NnodesText(policy.min_nodes, policy.max_nodes), ")"));
@@ -106,7 +108,7 @@ std::optional<Refuse> State::CheckStaticRank(const NodeJoined& event) const {
   for (const auto& [id, member] : members.members()) {
     if (id == node.id || member.info.node_rank != node.node_rank) continue;
     if (!member.is_connected && member.info.host == node.host) continue;
-    return MakeRefusal(event, Refusal::kRankTaken,
+    return MakeRefusal(event, Refusal::kFinal,
                        absl::StrCat("--node_rank=", node.node_rank, " of node ", NodeName(node),
                                     " is held by node ", NodeName(member.info),
                                     ": each needs one of its own in 0..", policy.max_nodes - 1,

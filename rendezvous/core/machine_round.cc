@@ -62,7 +62,10 @@ void State::ReviewQuorum(TimePoint now) {
   phase = has_minimum && forming.is_first ? Phase::kLastCall : Phase::kOpen;
   needs_telling = true;
   const std::optional<TimePoint> give_up_at = JoinDeadline();
-  if (give_up_at.has_value() && now >= *give_up_at) GiveUp(now);
+  if (give_up_at.has_value() && now >= *give_up_at) {
+    GiveUp(now,
+           absl::StrCat("gave up after ", DurationText(policy.join_timeout), ": ", quorum.reason));
+  }
 }
 
 void State::SealRound(TimePoint) {
@@ -78,7 +81,8 @@ void State::SealRound(TimePoint) {
   round_size = size;
   gone.clear();
   phase = Phase::kSealed;
-  if (epoch_floor >= epoch) epoch = Epoch{epoch_floor.value + 1};
+  if (epoch_floor >= own_epoch) own_epoch = Epoch{epoch_floor.value + 1};
+  epoch = own_epoch;
   epoch_floor = Epoch{};
   seats.clear();
   succeeded_seats = 0;
@@ -86,6 +90,7 @@ void State::SealRound(TimePoint) {
   first_failure.reset();
   for (size_t node_rank = 0; node_rank < order.size(); ++node_rank) {
     Assignment& assignment = assignments[node_rank];
+    assignment.instance = instance;
     assignment.epoch = epoch;
     assignment.round = round;
     assignment.restart_count = restart_count;

@@ -21,6 +21,8 @@ namespace ddprun::rendezvous {
 inline constexpr Duration kTick = std::chrono::seconds(1);
 // ...so a longer gap between steps is time in which the coordinator itself did not run.
 inline constexpr Duration kStall = std::chrono::seconds(2);
+// How long a verdict waits for the disk: one that hangs must not hold up the end.
+inline constexpr Duration kRecordLimit = std::chrono::seconds(2);
 // Waiting nodes hear of a changed reason at most this often: a thousand nodes that join one after
 // the other must not cost a million messages.
 inline constexpr Duration kTellInterval = std::chrono::seconds(1);
@@ -52,14 +54,18 @@ struct DatedFailure {
 };
 
 struct RendezvousMachine::State {
-  State(Policy policy_in, Epoch epoch_in, TimePoint now);
+  State(std::optional<Policy> policy_in, Beginning beginning, TimePoint now);
 
-  // Constant after construction.
-  const Policy policy;
+  Policy policy;  // until has_policy only its defaults
+  bool has_policy = false;
   const TimePoint started_at;
 
-  Epoch epoch;
-  Round round;           // the last sealed one
+  JobInstance instance;
+  Epoch own_epoch;  // of the rounds that are sealed here
+  // Remembered, given out, or taken from a node's held round: from here on it is the job's.
+  bool is_instance_settled = false;
+  Epoch epoch;           // of the last round; own_epoch before the first
+  Round round;           // the last one: sealed here or adopted
   RoundSize round_size;  // of that round
   // Its nodes that are not in the job any more, and why: "node b is lost: silent for 10 s".
   std::map<NodeId, std::string> gone;
@@ -93,9 +99,12 @@ struct RendezvousMachine::State {
   std::string drain_reason;
   std::optional<DatedFailure> first_failure;  // earliest date seen so far
 
-  // kClosed. No verdict: the job was given up, give_up_text says why.
+  // kClosed.
   std::optional<Verdict> verdict;
-  std::string give_up_text;
+  bool has_begun_closed = false;  // who is yet to hear the verdict is unknown
+  bool is_given_up = false;       // told by refusals, recorded nowhere
+  bool is_told = false;           // the verdict is durable, or the disk has had its time
+  TimePoint tell_at;              // when it is told in any case
   std::set<NodeId> unacknowledged;
   TimePoint finish_at;
   bool is_finished = false;
@@ -106,6 +115,7 @@ struct RendezvousMachine::State {
   TimePoint next_telling;
 
   // The driver's loop (rendezvous_machine.cc).
+  void AdoptPolicy(Policy given);
   void ForgiveStall(TimePoint now);
   void Apply(TimePoint now, const Event& event);
   void Advance(TimePoint now);
@@ -140,10 +150,13 @@ struct RendezvousMachine::State {
 
   // The end (machine_end.cc).
   void CloseJob(TimePoint now, Verdict end);
-  void GiveUp(TimePoint now);
+  void TellVerdict(TimePoint now);
+  void WriteRecord();
+  void GiveUp(TimePoint now, const std::string& reason);
   void AnswerAfterEnd(TimePoint now, const NodeJoined& event);
   void OnAcked(TimePoint now, const VerdictAcked& event);
   void FinishWhenDone(TimePoint now);
+  bool IsAwaited() const { return has_begun_closed || !unacknowledged.empty(); }
 
   // Telling (machine_text.cc).
   struct WaitText {

@@ -113,7 +113,7 @@ std::string State::Explain(TimePoint now) const {
       return absl::StrCat(round_text(round.value), " is being stopped: ", drain_reason);
     case Phase::kClosed:
       return absl::StrCat(
-          "the job is over: ", verdict.has_value() ? verdict->reason : give_up_text,
+          "the job is over: ", verdict->reason,
           is_finished ? ""
                       : absl::StrCat("; ", unacknowledged.size(), " nodes have not acknowledged"));
   }

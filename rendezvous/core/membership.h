@@ -47,6 +47,8 @@ class Membership {
 
   explicit Membership(Duration evict_after) : evict_after_(evict_after) {}
 
+  // REQUIRES: there is no node.
+  void SetEvictAfter(Duration evict_after) { evict_after_ = evict_after; }
   // Binds `session` to the node, new or known, and counts as hearing it.
   // REQUIRES: `session` is not older than the node's own and bound to no other node.
   Member& Admit(const NodeInfo& info, SessionId session, TimePoint now);
@@ -73,7 +75,7 @@ class Membership {
   size_t session_count() const { return by_session_.size(); }
 
  private:
-  const Duration evict_after_;
+  Duration evict_after_;
   Map members_;
   std::map<SessionId, NodeId> by_session_;  // connected nodes only
   uint64_t arrivals_ = 0;

@@ -55,6 +55,7 @@ struct EventRenderer {
   std::string operator()(const SessionBroken& e) const {
     return absl::StrCat("broken session=", e.session.value);
   }
+  std::string operator()(const Recorded&) const { return "recorded"; }
   std::string operator()(const TimePassed&) const { return "time"; }
 };
 
@@ -86,6 +87,11 @@ struct ActionRenderer {
   }
   std::string operator()(const CloseSession&) const { return "close"; }
   std::string operator()(const Finish&) const { return "finish"; }
+  std::string operator()(const Record& a) const {
+    return absl::StrCat(
+        "record epoch=", a.epoch.value, " restarts=", a.restart_count,
+        a.verdict.has_value() ? absl::StrCat(" exit_code=", a.verdict->exit_code) : "");
+  }
 };
 
 const char* PhaseName(Phase phase) {
@@ -125,31 +131,20 @@ std::string RenderAction(const Action& action) { return std::visit(ActionRendere
 std::optional<SessionId> TargetOf(const Action& action) {
   return std::visit(
       [](const auto& a) -> std::optional<SessionId> {
-        if constexpr (std::is_same_v<std::decay_t<decltype(a)>, Finish>) {
-          return std::nullopt;
-        } else {
-          return a.session;
-        }
+        if constexpr (requires { a.session; }) return a.session;
+        return std::nullopt;
       },
       action);
 }
 
 const char* RefusalName(Refusal kind) {
   switch (kind) {
-    case Refusal::kWrongRun:
-      return "wrong_run";
-    case Refusal::kPolicyMismatch:
-      return "policy_mismatch";
-    case Refusal::kRankTaken:
-      return "rank_taken";
-    case Refusal::kRankOutOfRange:
-      return "rank_out_of_range";
-    case Refusal::kStale:
-      return "stale";
+    case Refusal::kFinal:
+      return "final";
     case Refusal::kJobOver:
       return "job_over";
-    case Refusal::kTimedOut:
-      return "timed_out";
+    case Refusal::kOtherJob:
+      return "other_job";
   }
   return "?";
 }

@@ -10,8 +10,9 @@ namespace ddprun::rendezvous {
 
 using State = MachineInspector::State;
 
-RendezvousMachine::RendezvousMachine(Policy policy, Epoch epoch, TimePoint now)
-    : state_(std::make_unique<State>(std::move(policy), epoch, now)) {}
+RendezvousMachine::RendezvousMachine(std::optional<Policy> policy, Beginning beginning,
+                                     TimePoint now)
+    : state_(std::make_unique<State>(std::move(policy), std::move(beginning), now)) {}
 
 RendezvousMachine::~RendezvousMachine() = default;
 
@@ -33,16 +34,41 @@ Epoch RendezvousMachine::epoch() const { return state_->epoch; }
 
 Round RendezvousMachine::round() const { return state_->round; }
 
+JobInstance RendezvousMachine::instance() const { return state_->instance; }
+
+const Policy* RendezvousMachine::policy() const {
+  return state_->has_policy ? &state_->policy : nullptr;
+}
+
+const std::optional<Verdict>& RendezvousMachine::verdict() const { return state_->verdict; }
+
 bool RendezvousMachine::is_finished() const { return state_->is_finished; }
 
-State::State(Policy policy_in, Epoch epoch_in, TimePoint now)
-    : policy(std::move(policy_in)),
-      started_at(now),
-      epoch(epoch_in),
+State::State(std::optional<Policy> policy_in, Beginning beginning, TimePoint now)
+    : started_at(now),
+      instance(beginning.instance),
+      own_epoch(beginning.epoch),
+      is_instance_settled(beginning.is_remembered),
+      epoch(beginning.epoch),
       members(policy.evict_after),
+      restart_count(beginning.restart_count),
       last_step(now) {
-  DDP_CHECK(1 <= policy.min_nodes && policy.min_nodes <= policy.max_nodes);
+  DDP_CHECK(instance.is_known());
+  if (policy_in.has_value()) AdoptPolicy(*std::move(policy_in));
   forming.opened_at = now;
+  if (!beginning.verdict.has_value()) return;
+  phase = Phase::kClosed;
+  has_begun_closed = true;
+  verdict = std::move(beginning.verdict);
+  is_told = true;
+  finish_at = now + policy.verdict_ack_timeout;
+}
+
+void State::AdoptPolicy(Policy given) {
+  DDP_CHECK(1 <= given.min_nodes && given.min_nodes <= given.max_nodes);
+  policy = std::move(given);
+  has_policy = true;
+  members.SetEvictAfter(policy.evict_after);
 }
 
 void State::ForgiveStall(TimePoint now) {
@@ -61,6 +87,7 @@ void State::ForgiveStall(TimePoint now) {
   shift(quorum.retry_at);
   if (phase == Phase::kDraining && name_cause_at > last_step) name_cause_at += lost;
   finish_at += lost;
+  tell_at += lost;
   needs_telling = true;
 }
 
@@ -84,6 +111,7 @@ void State::Apply(TimePoint now, const Event& event) {
     void operator()(const WorkersSucceeded& e) const { state.OnSucceeded(now, e.stamp); }
     void operator()(const VerdictAcked& e) const { state.OnAcked(now, e); }
     void operator()(const SessionBroken& e) const { state.OnBroken(now, e); }
+    void operator()(const Recorded&) const { state.TellVerdict(now); }
     void operator()(const TimePassed&) const {}
   };
   std::visit(Visitor{*this, now}, event);
@@ -118,7 +146,7 @@ std::optional<TimePoint> State::NextDeadline() const {
       consider(name_cause_at);
       break;
     case Phase::kClosed:
-      consider(finish_at);
+      consider(is_told ? finish_at : tell_at);
       break;
   }
   if (needs_telling) consider(next_telling);

@@ -20,9 +20,9 @@ namespace ddprun::rendezvous {
 
 class RendezvousMachine {
  public:
-  // `epoch` is greater than that of every earlier coordinator of this job.
-  // REQUIRES: 1 <= policy.min_nodes <= policy.max_nodes.
-  RendezvousMachine(Policy policy, Epoch epoch, TimePoint now);
+  // Without a policy the first node that is admitted gives its own.
+  // REQUIRES: 1 <= policy.min_nodes <= policy.max_nodes; the instance is known.
+  RendezvousMachine(std::optional<Policy> policy, Beginning beginning, TimePoint now);
   ~RendezvousMachine();
   RendezvousMachine(const RendezvousMachine&) = delete;
   RendezvousMachine& operator=(const RendezvousMachine&) = delete;
@@ -34,8 +34,14 @@ class RendezvousMachine {
   // One sentence: the state and what it waits for.
   std::string Explain(TimePoint now) const;
 
+  // What every message carries that names none of its own.
   Epoch epoch() const;
   Round round() const;
+  JobInstance instance() const;
+  // Null until a node gives it.
+  const Policy* policy() const;
+  // How the job ended, also where it was given up.
+  const std::optional<Verdict>& verdict() const;
   bool is_finished() const;
 
  private:

@@ -112,12 +112,24 @@ inline bool IsSameWorker(const FailureReport& a, const FailureReport& b) {
   return a.node == b.node && a.rank == b.rank && a.pid == b.pid;
 }
 
+// What ddprun exits with when the rendezvous has failed (launcher/process/exit_status.h).
+inline constexpr int kRendezvousExitCode = 121;
+
 // The end of the job, the same for every agent.
 struct Verdict {
   int exit_code = 0;   // 0: every rank exited 0
   std::string reason;  // one sentence
   std::optional<FailureReport> first_failure;
   friend bool operator==(const Verdict&, const Verdict&) = default;
+};
+
+// What a coordinator starts from: drawn anew, or read from the job's file.
+struct Beginning {
+  Epoch epoch;  // greater than that of every earlier coordinator of this job
+  JobInstance instance;
+  bool is_remembered = false;  // the instance comes from the job's file
+  int restart_count = 0;
+  std::optional<Verdict> verdict;  // the job is over: only its end has to be told
 };
 
 }  // namespace ddprun::rendezvous

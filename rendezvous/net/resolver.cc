@@ -1,16 +1,9 @@
 #include "rendezvous/net/resolver.h"
 
 #include <netdb.h>
-#include <poll.h>
 #include <sys/socket.h>
 
 #include <cstring>
-#include <memory>
-#include <mutex>
-#include <thread>
-#include <utility>
-
-#include "rendezvous/base/steady_clock.h"
 
 namespace ddprun::rendezvous {
 namespace {
@@ -43,42 +36,12 @@ Resolution CallGetaddrinfo(const std::string& host, uint16_t port, int flags) {
   return result;
 }
 
-// Shared by the thread that waits and the one that resolves: either may end first.
-struct Lookup {
-  Interrupt done;
-  std::mutex mutex;
-  Resolution result;
-};
-
 }  // namespace
 
-Resolution ResolveName(const std::string& host, uint16_t port, Duration timeout,
-                       const Interrupt& interrupt) {
+Resolution ResolveName(const std::string& host, uint16_t port) {
   Resolution literal = CallGetaddrinfo(host, port, AI_NUMERICHOST);
   if (literal.outcome == Resolution::Outcome::kFound) return literal;
-  const auto lookup = std::make_shared<Lookup>();
-  std::thread([lookup, host, port] {
-    Resolution result = CallGetaddrinfo(host, port, 0);
-    {
-      const std::lock_guard lock(lookup->mutex);
-      lookup->result = std::move(result);
-    }
-    lookup->done.Set();
-  }).detach();
-  Resolution unanswered;
-  switch (interrupt.WaitForFd(lookup->done.fd(), POLLIN, SteadyNow() + timeout)) {
-    case Interrupt::Ready::kFd: {
-      const std::lock_guard lock(lookup->mutex);
-      return lookup->result;
-    }
-    case Interrupt::Ready::kInterrupted:
-      unanswered.outcome = Resolution::Outcome::kInterrupted;
-      break;
-    case Interrupt::Ready::kTimeout:
-      unanswered.error = "the resolver does not answer";
-      break;
-  }
-  return unanswered;
+  return CallGetaddrinfo(host, port, 0);
 }
 
 }  // namespace ddprun::rendezvous

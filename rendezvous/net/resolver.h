@@ -1,4 +1,4 @@
-// Names to addresses, without ever blocking a thread that must hear a signal.
+// Names to addresses.
 #ifndef DDPRUN_RENDEZVOUS_NET_RESOLVER_H_
 #define DDPRUN_RENDEZVOUS_NET_RESOLVER_H_
 
@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "rendezvous/net/interrupt.h"
 #include "rendezvous/net/socket_address.h"
 
 namespace ddprun::rendezvous {
@@ -16,8 +15,7 @@ struct Resolution {
   enum class Outcome {
     kFound,
     kNoSuchName,  // the resolver is sure: trying again is of no use
-    kTemporary,   // it may answer later, or has not answered in time
-    kInterrupted,
+    kTemporary,   // it may answer later
   };
   Outcome outcome = Outcome::kTemporary;
   std::string error;                     // "Name or service not known"
@@ -25,13 +23,11 @@ struct Resolution {
 };
 
 // Replaceable in tests.
-using Resolver = std::function<Resolution(const std::string& host, uint16_t port, Duration timeout,
-                                          const Interrupt& interrupt)>;
+using Resolver = std::function<Resolution(const std::string& host, uint16_t port)>;
 
-// getaddrinfo on a thread of its own, which is left behind (and ends by itself) when it answers
-// after `timeout`. IP addresses are answered at once.
-Resolution ResolveName(const std::string& host, uint16_t port, Duration timeout,
-                       const Interrupt& interrupt);
+// getaddrinfo, which may take minutes and cannot be interrupted: for a thread that nobody waits
+// for. IP addresses are answered at once.
+Resolution ResolveName(const std::string& host, uint16_t port);
 
 }  // namespace ddprun::rendezvous
 

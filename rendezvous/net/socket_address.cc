@@ -5,6 +5,11 @@
 #include <netinet/in.h>
 
 #include <array>
+#include <cstdlib>
+#include <cstring>
+#include <tuple>
+
+#include "rendezvous/base/plain_text.h"
 
 namespace ddprun::rendezvous {
 namespace {
@@ -20,6 +25,33 @@ const sockaddr_in6& AsV6(const SocketAddress& address) {
 bool IsMapped(const SocketAddress& address) {
   return address.storage.ss_family == AF_INET6 &&
          IN6_IS_ADDR_V4MAPPED(&AsV6(address).sin6_addr) != 0;
+}
+
+// Family, IP, scope and port, the same for an IPv4 address and for itself mapped into IPv6.
+std::tuple<bool, std::array<uint8_t, 16>, uint32_t, uint16_t> KeyOf(const SocketAddress& address) {
+  std::array<uint8_t, 16> ip{};
+  if (address.storage.ss_family == AF_INET) {
+    ip[10] = ip[11] = 0xff;
+    std::memcpy(&ip[12], &AsV4(address).sin_addr, 4);
+    return {true, ip, 0, PortOf(address)};
+  }
+  if (address.storage.ss_family != AF_INET6) return {};
+  std::memcpy(ip.data(), &AsV6(address).sin6_addr, ip.size());
+  return {true, ip, AsV6(address).sin6_scope_id, PortOf(address)};
+}
+
+// %5B is a bracket; a percent sign that no number follows stays.
+std::string DecodePercent(const std::string& text) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '%' || i + 2 >= text.size()) {
+      out += text[i];
+      continue;
+    }
+    out += static_cast<char>(std::strtol(text.substr(i + 1, 2).c_str(), nullptr, 16));
+    i += 2;
+  }
+  return out;
 }
 
 std::string ScopeText(uint32_t scope) {
@@ -53,11 +85,6 @@ uint16_t PortOf(const SocketAddress& address) {
   return 0;
 }
 
-std::string EndpointText(const std::string& host, uint16_t port) {
-  const bool is_v6 = host.find(':') != std::string::npos;
-  return (is_v6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
-}
-
 std::string AddressText(const SocketAddress& address) {
   return EndpointText(IpText(address), PortOf(address));
 }
@@ -72,13 +99,44 @@ std::string GrpcTarget(const SocketAddress& address) {
   return "ipv6:%5B" + ip.substr(0, scope) + "%25" + ip.substr(scope + 1) + "%5D:" + port;
 }
 
-bool IsLoopback(const SocketAddress& address) {
-  if (address.storage.ss_family == AF_INET) {
-    return (ntohl(AsV4(address).sin_addr.s_addr) >> 24) == 127;
+SocketAddress FromGrpcTarget(const std::string& target) {
+  if (target.rfind("ipv4:", 0) != 0 && target.rfind("ipv6:", 0) != 0) return {};
+  const std::string text = DecodePercent(target.substr(5));
+  const size_t colon = text.rfind(':');
+  if (colon == std::string::npos) return {};
+  std::string ip = text.substr(0, colon);
+  if (ip.size() >= 2 && ip.front() == '[') ip = ip.substr(1, ip.size() - 2);
+  const unsigned long port = std::strtoul(text.c_str() + colon + 1, nullptr, 10);
+  return ParseIp(ip, static_cast<uint16_t>(port)).value_or(SocketAddress{});
+}
+
+std::optional<SocketAddress> ParseIp(const std::string& ip, uint16_t port) {
+  SocketAddress address;
+  auto& v4 = reinterpret_cast<sockaddr_in&>(address.storage);
+  if (inet_pton(AF_INET, ip.c_str(), &v4.sin_addr) == 1) {
+    v4.sin_family = AF_INET;
+    v4.sin_port = htons(port);
+    address.size = sizeof(v4);
+    return address;
   }
-  if (address.storage.ss_family != AF_INET6) return false;
-  const in6_addr& ip = AsV6(address).sin6_addr;
-  return IsMapped(address) ? ip.s6_addr[12] == 127 : IN6_IS_ADDR_LOOPBACK(&ip) != 0;
+  auto& v6 = reinterpret_cast<sockaddr_in6&>(address.storage);
+  const size_t percent = ip.find('%');
+  if (inet_pton(AF_INET6, ip.substr(0, percent).c_str(), &v6.sin6_addr) != 1) return std::nullopt;
+  v6.sin6_family = AF_INET6;
+  v6.sin6_port = htons(port);
+  address.size = sizeof(v6);
+  if (percent == std::string::npos) return address;
+  const std::string scope = ip.substr(percent + 1);
+  v6.sin6_scope_id = if_nametoindex(scope.c_str());
+  if (v6.sin6_scope_id != 0) return address;
+  char* end = nullptr;
+  v6.sin6_scope_id = static_cast<uint32_t>(std::strtoul(scope.c_str(), &end, 10));
+  if (v6.sin6_scope_id == 0 || *end != '\0') return std::nullopt;
+  return address;
+}
+
+std::strong_ordering operator<=>(const SocketAddress& a, const SocketAddress& b) {
+  return KeyOf(a) <=> KeyOf(b);
 }
 
 SocketAddress LocalAddress(int fd) {

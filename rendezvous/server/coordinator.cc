@@ -1,14 +1,31 @@
 #include "rendezvous/server/coordinator.h"
 
+#include <sys/random.h>
+
+#include <cerrno>
 #include <utility>
 
+#include "rendezvous/net/listening_socket.h"
 #include "rendezvous/server/coordinator_loop.h"
 #include "rendezvous/server/epoch_file.h"
 #include "rendezvous/server/frontend.h"
-#include "rendezvous/server/local_session.h"
-#include "rendezvous/server/port_listener.h"
 
 namespace ddprun::rendezvous {
+
+namespace {
+
+absl::StatusOr<JobInstance> DrawInstance() {
+  JobInstance instance;
+  // At most 256 bytes come whole once the kernel's pool is ready; until then a signal may
+  // interrupt.
+  while (getrandom(&instance, sizeof(instance), 0) != sizeof(instance)) {
+    if (errno != EINTR) return absl::ErrnoToStatus(errno, "draw the job's instance: getrandom");
+  }
+  if (!instance.is_known()) instance.low = 1;
+  return instance;
+}
+
+}  // namespace
 
 Coordinator::Coordinator() = default;
 
@@ -17,23 +34,30 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(Options options)
   // host that try at once none but the winner touches the epoch file.
   UniqueFd listening_socket;
   if (options.listen) {
-    absl::StatusOr<UniqueFd> bound =
-        BindListeningSocket(options.listen->host, options.listen->port);
+    absl::StatusOr<UniqueFd> bound = ListenOn(options.listen->host, options.listen->port);
     if (!bound.ok()) return bound.status();
     listening_socket = *std::move(bound);
   }
   absl::StatusOr<Epoch> epoch = NextEpoch(options.run_dir);
   if (!epoch.ok()) return epoch.status();
+  absl::StatusOr<JobInstance> instance = DrawInstance();
+  if (!instance.ok()) return instance.status();
   auto coordinator = std::unique_ptr<Coordinator>(new Coordinator);
   coordinator->run_dir_ = std::move(options.run_dir);
-  const std::string run_id = options.policy.run_id;
-  coordinator->policy_ = options.policy;
-  coordinator->loop_ = std::make_shared<CoordinatorLoop>(std::move(options.policy), *epoch,
-                                                         std::move(options.log_step));
+  if (options.run_id.empty() && options.policy) options.run_id = options.policy->run_id;
+  coordinator->loop_ = std::make_shared<CoordinatorLoop>(
+      std::move(options.policy), Beginning{.epoch = *epoch, .instance = *instance, .verdict = {}},
+      CoordinatorLoop::Hooks{.log_step = std::move(options.log_step),
+                             .on_finished = std::move(options.on_finished)});
+  if (absl::Status status = coordinator->loop_->Start(); !status.ok()) return status;
   if (options.listen) {
     absl::StatusOr<std::unique_ptr<Frontend>> frontend = StartGrpcFrontend(
         FrontendOptions{.listening_socket = std::move(listening_socket),
-                        .run_id = run_id,
+                        .run_id =
+                            [loop = coordinator->loop_, fixed = std::move(options.run_id)] {
+                              return fixed.empty() ? loop->run_id() : fixed;
+                            },
+                        .is_apart = options.is_apart,
                         .on_store_connection = std::move(options.on_store_connection),
                         .on_no_descriptor = std::move(options.on_no_descriptor)},
         coordinator->loop_);
@@ -45,11 +69,11 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(Options options)
 
 Coordinator::~Coordinator() { Stop(); }
 
-std::unique_ptr<RendezvousClient> Coordinator::AttachLocal(RendezvousClient::EventHandler handler) {
-  return AttachLocalSession(loop_, policy_, std::move(handler));
-}
+std::shared_ptr<Inbox> Coordinator::inbox() const { return loop_; }
 
 bool Coordinator::WaitFinished(Duration timeout) { return loop_->WaitFinished(timeout); }
+
+int Coordinator::exit_code() const { return loop_->exit_code(); }
 
 void Coordinator::Stop() {
   // First the loop, which closes the sessions behind what they were told last; then the frontend,

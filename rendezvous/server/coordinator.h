@@ -1,8 +1,9 @@
 // Runs one RendezvousMachine: its clock, its thread, its sessions.
 //
-// The agent that hosts the endpoint owns one. All machine steps and all Session calls happen on one
-// thread of its own; agents are reached in this process (AttachLocal) or, when Options::listen is
-// given, over gRPC. Without it no socket is opened and gRPC is never initialised.
+// The agent that hosts the endpoint owns one, or `ddprun coordinator`, which runs it apart from any
+// node. All machine steps and all Session calls happen on one thread of its own; agents are reached
+// in this process (inbox) or, when Options::listen is given, over gRPC. Without it no socket is
+// opened and gRPC is never initialised.
 #ifndef DDPRUN_RENDEZVOUS_SERVER_COORDINATOR_H_
 #define DDPRUN_RENDEZVOUS_SERVER_COORDINATOR_H_
 
@@ -16,8 +17,8 @@
 #include "absl/status/statusor.h"
 #include "rendezvous/base/time.h"
 #include "rendezvous/base/unique_fd.h"
-#include "rendezvous/client/rendezvous_client.h"
 #include "rendezvous/core/types.h"
+#include "rendezvous/server/session.h"
 
 namespace ddprun::rendezvous {
 
@@ -31,7 +32,12 @@ class Coordinator {
     uint16_t port = 0;  // 0: the kernel chooses
   };
   struct Options {
-    Policy policy;
+    // None: the first node that joins gives its own.
+    std::optional<Policy> policy;
+    // The only run that is served; empty: the policy's, or else that of the first node that joins.
+    std::string run_id;
+    // Lives in no member's agent. Agents are told so, and never take its port.
+    bool is_apart = false;
     std::optional<Listen> listen;
     // Keeps the epoch file until the job is over; empty: the epoch comes from the time of day.
     std::string run_dir;
@@ -45,20 +51,27 @@ class Coordinator {
     // Called on the listener's thread each time a connection must wait because this process has no
     // descriptor for it; must not block. May be unset.
     std::function<void()> on_no_descriptor;
+    // Called once on the coordinator's thread when WaitFinished would return; must not block. May
+    // be unset.
+    std::function<void()> on_finished;
   };
 
   // ALREADY_EXISTS: the port is taken. UNAVAILABLE, INVALID_ARGUMENT: other trouble with the
-  // address. All name it.
+  // address. All name it. RESOURCE_EXHAUSTED: the system has no thread for it.
   static absl::StatusOr<std::unique_ptr<Coordinator>> Start(Options options);
   // Stops.
   ~Coordinator();
   Coordinator(const Coordinator&) = delete;
   Coordinator& operator=(const Coordinator&) = delete;
 
-  // A client in this process. It may outlive the coordinator, and is deaf from then on.
-  std::unique_ptr<RendezvousClient> AttachLocal(RendezvousClient::EventHandler handler);
-  // Waits until the verdict is known everywhere it can be. False: `timeout` passed before.
+  // Where agents of this process open their sessions. It may outlive the coordinator, and takes
+  // nothing from then on.
+  std::shared_ptr<Inbox> inbox() const;
+  // Waits until the verdict is known everywhere it can be, or the job was given up. False:
+  // `timeout` passed before.
   bool WaitFinished(Duration timeout);
+  // The verdict's, once WaitFinished has returned true; kRendezvousExitCode where there is none.
+  int exit_code() const;
   // Closes the port and every session, then ends the thread. Idempotent.
   void Stop();
 
@@ -72,7 +85,6 @@ class Coordinator {
   std::unique_ptr<Frontend> frontend_;
   uint16_t port_ = 0;  // after Stop
   std::string run_dir_;
-  Policy policy_;
 };
 
 }  // namespace ddprun::rendezvous

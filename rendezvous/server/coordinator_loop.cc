@@ -4,6 +4,7 @@
 #include <utility>
 #include <variant>
 
+#include "rendezvous/base/quiet_thread.h"
 #include "rendezvous/base/steady_clock.h"
 #include "rendezvous/core/render.h"
 
@@ -21,12 +22,17 @@ SessionId SessionOf(const Action& action) {
 
 }  // namespace
 
-CoordinatorLoop::CoordinatorLoop(Policy policy, Epoch epoch,
-                                 std::function<void(const std::string&)> log_step)
-    : log_step_(std::move(log_step)),
-      machine_(std::move(policy), epoch, SteadyNow()),
-      next_tick_(SteadyNow() + kTickInterval) {
-  thread_ = std::thread([this] { Run(); });
+CoordinatorLoop::CoordinatorLoop(std::optional<Policy> policy, Beginning beginning, Hooks hooks)
+    : hooks_(std::move(hooks)),
+      machine_(std::move(policy), std::move(beginning), SteadyNow()),
+      next_tick_(SteadyNow() + tick_interval()) {
+  if (machine_.policy() != nullptr) run_id_ = machine_.policy()->run_id;
+}
+
+absl::Status CoordinatorLoop::Start() {
+  thread_ = StartQuietThread([this] { Run(); });
+  if (thread_.joinable()) return absl::OkStatus();
+  return absl::ResourceExhaustedError("start the coordinator's thread: the system has none left");
 }
 
 CoordinatorLoop::~CoordinatorLoop() { Stop(); }
@@ -52,6 +58,16 @@ bool CoordinatorLoop::WaitFinished(Duration timeout) {
   const auto deadline = ToSteady(SteadyNow() + timeout);
   std::unique_lock lock(mutex_);
   return finished_.wait_until(lock, deadline, [this] { return is_finished_; });
+}
+
+int CoordinatorLoop::exit_code() const {
+  const std::lock_guard lock(mutex_);
+  return exit_code_;
+}
+
+std::string CoordinatorLoop::run_id() const {
+  const std::lock_guard lock(mutex_);
+  return run_id_;
 }
 
 void CoordinatorLoop::Stop() {
@@ -104,24 +120,32 @@ void CoordinatorLoop::Apply(const Event& event) {
   const SessionId id = SessionOf(event);
   const std::shared_ptr<Session> session = Find(id);
   const bool is_break = std::holds_alternative<SessionBroken>(event);
-  // A session that the machine had closed may have more in the inbox: that is heard by nobody.
-  if (session == nullptr && !std::holds_alternative<TimePassed>(event)) return;
+  const bool is_our_own =
+      std::holds_alternative<TimePassed>(event) || std::holds_alternative<Recorded>(event);
+  // What is left in the inbox of a session that the machine had closed is dropped.
+  if (session == nullptr && !is_our_own) return;
   if (is_break) Forget(id);
   StepMachine(now, event);
   if (session != nullptr && !is_break) session->Processed(current(), event);
 }
 
 void CoordinatorLoop::StepMachine(TimePoint now, const Event& event) {
+  const bool was_open = machine_.policy() == nullptr;
   const std::vector<Action> actions = machine_.Step(now, event);
+  if (was_open && machine_.policy() != nullptr) {
+    const std::lock_guard lock(mutex_);
+    run_id_ = machine_.policy()->run_id;
+  }
   // These come every second and would hide the rest.
   const bool is_routine =
       std::holds_alternative<HeartbeatReceived>(event) || std::holds_alternative<TimePassed>(event);
-  if (log_step_ && !(is_routine && actions.empty())) log_step_("hears " + RenderEvent(event));
+  if (hooks_.log_step && !(is_routine && actions.empty()))
+    hooks_.log_step("hears " + RenderEvent(event));
   for (const Action& action : actions) {
-    if (log_step_) {
+    if (hooks_.log_step) {
       const std::optional<SessionId> target = TargetOf(action);
       const std::string whom = target ? " session=" + std::to_string(target->value) + ":" : "";
-      log_step_("says" + whom + " " + RenderAction(action));
+      hooks_.log_step("says" + whom + " " + RenderAction(action));
     }
     CarryOut(now, action);
   }
@@ -130,7 +154,7 @@ void CoordinatorLoop::StepMachine(TimePoint now, const Event& event) {
 void CoordinatorLoop::TickSessions() {
   const TimePoint now = SteadyNow();
   if (now < next_tick_) return;
-  next_tick_ = now + kTickInterval;
+  next_tick_ = now + tick_interval();
   std::vector<std::shared_ptr<Session>> sessions;
   {
     const std::lock_guard lock(mutex_);
@@ -142,13 +166,27 @@ void CoordinatorLoop::TickSessions() {
   }
 }
 
+// An agent of this process is heard so often: well within the time after which it would be evicted.
+Duration CoordinatorLoop::tick_interval() const {
+  const Policy* policy = machine_.policy();
+  if (policy == nullptr) return kMaxTickInterval;
+  return std::clamp(policy->evict_after / 3, Duration(std::chrono::milliseconds(10)),
+                    kMaxTickInterval);
+}
+
 void CoordinatorLoop::CarryOut(TimePoint now, const Action& action) {
   if (std::holds_alternative<Finish>(action)) {
     {
       const std::lock_guard lock(mutex_);
       is_finished_ = true;
+      if (machine_.verdict()) exit_code_ = machine_.verdict()->exit_code;
     }
     finished_.notify_all();
+    if (hooks_.on_finished) hooks_.on_finished();
+    return;
+  }
+  if (const auto* record = std::get_if<Record>(&action)) {
+    if (record->verdict) Post(Recorded{});
     return;
   }
   const SessionId id = SessionOf(action);

@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "rendezvous/base/ids.h"
 #include "rendezvous/base/time.h"
 #include "rendezvous/core/rendezvous_machine.h"
@@ -25,16 +26,26 @@ class CoordinatorLoop final : public Inbox {
  public:
   // More sessions than this are refused: every node needs one.
   static constexpr size_t kMaxSessions = 16384;
-  static constexpr Duration kTickInterval = std::chrono::seconds(1);
+  static constexpr Duration kMaxTickInterval = std::chrono::seconds(1);
 
-  // `log_step`: Coordinator::Options.
-  CoordinatorLoop(Policy policy, Epoch epoch, std::function<void(const std::string&)> log_step);
+  // As in Coordinator::Options.
+  struct Hooks {
+    std::function<void(const std::string&)> log_step;
+    std::function<void()> on_finished;
+  };
+  CoordinatorLoop(std::optional<Policy> policy, Beginning beginning, Hooks hooks);
   ~CoordinatorLoop() override;  // stops
+
+  // RESOURCE_EXHAUSTED: the system has no thread for it.
+  absl::Status Start();
 
   std::optional<SessionId> Open(std::shared_ptr<Session> session) override;
   void Post(Event event) override;
 
   bool WaitFinished(Duration timeout);
+  int exit_code() const;
+  // Of the job; empty until a node gives it.
+  std::string run_id() const;
   // Closes every session and ends the thread. Idempotent; not from the thread itself.
   void Stop();
 
@@ -47,25 +58,30 @@ class CoordinatorLoop final : public Inbox {
   // One step of the machine, and what it asks for.
   void StepMachine(TimePoint now, const Event& event);
   void TickSessions();
+  Duration tick_interval() const;
   void CarryOut(TimePoint now, const Action& action);
-  // The epoch and round that every message carries.
-  Stamp current() const { return Stamp{{}, machine_.epoch(), machine_.round()}; }
+  // The job, epoch and round that every message carries.
+  Stamp current() const {
+    return Stamp{{}, machine_.epoch(), machine_.round(), machine_.instance()};
+  }
   std::shared_ptr<Session> Find(SessionId id);
   void Forget(SessionId id);
 
-  const std::function<void(const std::string&)> log_step_;
+  const Hooks hooks_;
 
   // The thread's own.
   RendezvousMachine machine_;
   TimePoint next_tick_;
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable arrived_;
   std::condition_variable finished_;
   std::deque<Event> events_;
   std::map<SessionId, std::shared_ptr<Session>> sessions_;
   uint64_t last_session_ = 0;
   bool is_finished_ = false;
+  int exit_code_ = kRendezvousExitCode;
+  std::string run_id_;
   bool is_stopping_ = false;
 
   std::mutex stop_mutex_;  // held while joining, so that two Stops are safe

@@ -22,7 +22,9 @@ class Frontend {
 
 struct FrontendOptions {
   UniqueFd listening_socket;
-  std::string run_id;
+  // The run that is served; empty: none yet, any is welcome. Called on any thread.
+  std::function<std::string()> run_id;
+  bool is_apart = false;  // Coordinator::Options
   std::function<void(UniqueFd)> on_store_connection;
   std::function<void()> on_no_descriptor;
 };

@@ -5,10 +5,8 @@
 
 #include "absl/status/status.h"
 #include "rendezvous/net/channel.h"
-#include "rendezvous/net/socket_address.h"
 #include "rendezvous/server/frontend.h"
 #include "rendezvous/server/port_listener.h"
-#include "rendezvous/server/probation.h"
 #include "rendezvous/server/service.h"
 #include "rendezvous/wire/checked_fields.h"
 #include "rendezvous/wire/hello.h"
@@ -24,7 +22,8 @@ constexpr std::chrono::seconds kShutdownGrace{1};
 class GrpcFrontend final : public Frontend {
  public:
   GrpcFrontend(const FrontendOptions& options, std::shared_ptr<Inbox> inbox)
-      : service_(std::move(inbox), CleanText(options.run_id), accepted_, probation_) {}
+      : run_id_([run_id = options.run_id] { return CleanText(run_id()); }),
+        service_(std::move(inbox), run_id_, connections_) {}
 
   ~GrpcFrontend() override {
     listener_.reset();
@@ -47,8 +46,11 @@ class GrpcFrontend final : public Frontend {
         PortListener::Handlers{.on_store = std::move(options.on_store_connection),
                                .on_http2 = [this](UniqueFd fd) { Take(std::move(fd)); },
                                .on_no_descriptor = std::move(options.on_no_descriptor),
-                               .probation = probation_,
-                               .hello_reply = MakeHelloReply(CleanText(options.run_id))});
+                               .connections = connections_,
+                               .hello_reply =
+                                   [this, is_apart = options.is_apart] {
+                                     return MakeHelloReply({run_id_(), is_apart});
+                                   }});
     if (!listener.ok()) return listener.status();
     listener_ = *std::move(listener);
     return absl::OkStatus();
@@ -58,16 +60,13 @@ class GrpcFrontend final : public Frontend {
 
  private:
   void Take(UniqueFd fd) {
-    const SocketAddress peer = PeerAddress(fd.get());
-    if (peer.size == 0) return;  // reset meanwhile
-    accepted_.Add(AddressText(peer), IpText(LocalAddress(fd.get())));
     Acceptor::NewConnectionParameters connection;
     connection.fd = fd.Release();
     acceptor_->HandleNewConnection(&connection);
   }
 
-  AcceptedAddresses accepted_;
-  Probation probation_;
+  const std::function<std::string()> run_id_;  // clean text
+  ConnectionTable connections_;
   RendezvousService service_;
   std::unique_ptr<Acceptor> acceptor_;
   std::unique_ptr<grpc::Server> server_;

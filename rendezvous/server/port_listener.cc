@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "rendezvous/base/quiet_thread.h"
 #include "rendezvous/base/steady_clock.h"
 #include "rendezvous/net/socket_address.h"
 #include "rendezvous/wire/hello.h"
@@ -42,7 +43,11 @@ absl::StatusOr<std::unique_ptr<PortListener>> PortListener::Start(UniqueFd liste
     return absl::ErrnoToStatus(errno, "watch the rendezvous port");
   }
   listener->WatchListener(true);
-  listener->thread_ = std::thread([raw = listener.get()] { raw->Run(); });
+  listener->thread_ = StartQuietThread([raw = listener.get()] { raw->Run(); });
+  if (!listener->thread_.joinable()) {
+    return absl::ResourceExhaustedError(
+        "start a thread for the rendezvous port: the system has none left");
+  }
   return listener;
 }
 
@@ -82,7 +87,7 @@ void PortListener::Run() {
     }
     DropSilent(now);
     if (is_listener_ready) AcceptAll(now);
-    look_at_probation_at_ = handlers_.probation.DropLate(now);
+    look_at_connections_at_ = handlers_.connections.DropLate(now);
     WatchListener(!is_crowded() && now >= accept_again_at_);
   }
 }
@@ -92,7 +97,7 @@ int PortListener::MillisecondsToWait(TimePoint now) const {
   if (!silent_.empty()) {
     wait = std::min(wait, Duration(silent_.front().since + silence_limit() - now));
   }
-  if (look_at_probation_at_) wait = std::min(wait, Duration(*look_at_probation_at_ - now));
+  if (look_at_connections_at_) wait = std::min(wait, Duration(*look_at_connections_at_ - now));
   if (accept_again_at_ > now) wait = std::min(wait, Duration(accept_again_at_ - now));
   const auto milliseconds = std::chrono::ceil<std::chrono::milliseconds>(wait).count();
   return static_cast<int>(std::max<int64_t>(0, milliseconds));
@@ -152,7 +157,7 @@ void PortListener::OnReadable(std::list<Connection>::iterator connection) {
   if (size != 1) return;
   if (first == 0x00 && handlers_.on_store) {
     handlers_.on_store(std::move(taken));
-  } else if (first == 'P' && handlers_.probation.Add(taken.get(), until)) {
+  } else if (first == 'P' && handlers_.connections.Add(taken.get(), until)) {
     handlers_.on_http2(std::move(taken));
   }
 }
@@ -164,8 +169,9 @@ void PortListener::AnswerHello(Connection& connection) {
   [[maybe_unused]] const ssize_t taken =
       recv(connection.fd.get(), request.data(), request.size(), 0);
   // A fresh connection's send buffer takes so little at once; if not, the other side asks again.
-  [[maybe_unused]] const ssize_t sent = send(connection.fd.get(), handlers_.hello_reply.data(),
-                                             handlers_.hello_reply.size(), MSG_NOSIGNAL);
+  const std::string reply = handlers_.hello_reply();
+  [[maybe_unused]] const ssize_t sent =
+      send(connection.fd.get(), reply.data(), reply.size(), MSG_NOSIGNAL);
   shutdown(connection.fd.get(), SHUT_WR);
   connection.is_answered = true;
 }

@@ -6,7 +6,7 @@
 //   anything else is closed, and so is a connection that says nothing for 5 s.
 //
 // A connection that gRPC got is shut down when no agent has joined over it within the same 5 s,
-// counted from its coming (probation.h).
+// counted from its coming (connection_table.h).
 //
 // At most 64 connections may be silent at a time. While there are so many no further one is
 // accepted (it waits in the kernel's backlog), but from its second second on the oldest is closed
@@ -30,14 +30,9 @@
 #include "absl/status/statusor.h"
 #include "rendezvous/base/time.h"
 #include "rendezvous/base/unique_fd.h"
-#include "rendezvous/server/probation.h"
+#include "rendezvous/net/connection_table.h"
 
 namespace ddprun::rendezvous {
-
-// Binds and listens on `host` (empty: every address, "[::]" with IPv4 mapped, 0.0.0.0 where there
-// is no IPv6; otherwise an IP address) and `port` (0: the kernel chooses).
-// ALREADY_EXISTS: the port is taken; the message names it.
-absl::StatusOr<UniqueFd> BindListeningSocket(const std::string& host, uint16_t port);
 
 class PortListener {
  public:
@@ -51,8 +46,8 @@ class PortListener {
     std::function<void(UniqueFd)> on_store;  // not set: closed
     std::function<void(UniqueFd)> on_http2;
     std::function<void()> on_no_descriptor;  // likewise, at each rest of accept; may be unset
-    Probation& probation;                    // gets what on_http2 gets; outlives the listener
-    std::string hello_reply;
+    ConnectionTable& connections;            // gets what on_http2 gets; outlives the listener
+    std::function<std::string()> hello_reply;
     Duration silence_limit = kSilenceLimit;  // a fifth of it when crowded
   };
 
@@ -97,7 +92,7 @@ class PortListener {
   std::list<Connection> silent_;  // oldest first
   bool is_listener_watched_ = false;
   TimePoint accept_again_at_{};  // after a lack of descriptors
-  std::optional<TimePoint> look_at_probation_at_;
+  std::optional<TimePoint> look_at_connections_at_;
 
   std::atomic<uint64_t> accept_rests_{0};
   std::thread thread_;

@@ -1,5 +1,7 @@
 #include "rendezvous/server/service.h"
 
+#include <deque>
+#include <mutex>
 #include <optional>
 #include <utility>
 #include <variant>
@@ -26,14 +28,12 @@ grpc::Status ToGrpc(const absl::Status& status) {
 class AttachStream final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::CoordinatorMessage>,
                            public Session {
  public:
-  AttachStream(std::shared_ptr<Inbox> inbox, std::string run_id,
-               grpc::CallbackServerContext* context, const AcceptedAddresses& accepted,
-               Probation& probation)
+  AttachStream(std::shared_ptr<Inbox> inbox, const std::function<std::string()>& run_id,
+               grpc::CallbackServerContext* context, ConnectionTable& connections)
       : inbox_(std::move(inbox)),
-        run_id_(std::move(run_id)),
-        peer_(PeerFromGrpc(context->peer())),
-        accepted_addr_(accepted.Find(peer_)),
-        probation_(probation),
+        run_id_(run_id),
+        peer_(FromGrpcTarget(context->peer())),
+        connections_(connections),
         join_by_(SteadyNow() + kJoinLimit),
         context_(context) {}
 
@@ -56,9 +56,10 @@ class AttachStream final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::
     absl::StatusOr<Event> event = FromProto(incoming_);
     if (!event.ok()) return Break(ToGrpc(event.status()));
     if (auto* joined = std::get_if<NodeJoined>(&*event)) {
-      if (incoming_.join().run_id() != run_id_) return RefuseOtherRun();
-      probation_.Joined(peer_);
-      joined->source_addr = IpOfPeer(peer_);
+      const std::string run_id = run_id_();
+      if (!run_id.empty() && incoming_.join().run_id() != run_id) return RefuseOtherRun(run_id);
+      if (accepted_addr_.empty()) accepted_addr_ = IpText(connections_.Joined(peer_));
+      joined->source_addr = IpText(peer_);
       joined->accepted_addr = accepted_addr_;
     }
     if (!NoteArrival(*event)) {
@@ -134,12 +135,12 @@ class AttachStream final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::
     return has_joined_;
   }
 
-  void RefuseOtherRun() {
+  void RefuseOtherRun(const std::string& run_id) {
     const std::string message =
-        absl::StrCat("this coordinator serves the run \"", run_id_, "\", not \"",
+        absl::StrCat("this coordinator serves the run \"", run_id, "\", not \"",
                      CleanText(incoming_.join().run_id()), "\"");
     v1::CoordinatorMessage refusal =
-        ToProto(Refuse{id_, Refusal::kWrongRun, message}, Stamp{}, TimePoint{});
+        ToProto(Refuse{id_, Refusal::kFinal, message}, Stamp{}, TimePoint{});
     const std::lock_guard lock(mutex_);
     outgoing_.push_back(std::move(refusal));
     finishes_politely_ = true;
@@ -189,10 +190,10 @@ class AttachStream final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::
   }
 
   const std::shared_ptr<Inbox> inbox_;
-  const std::string run_id_;
-  const std::string peer_;
-  const std::string accepted_addr_;
-  Probation& probation_;
+  const std::function<std::string()>& run_id_;  // the service's
+  const SocketAddress peer_;
+  std::string accepted_addr_;  // ours, once the agent has joined
+  ConnectionTable& connections_;
   const TimePoint join_by_;
   SessionId id_;
   std::shared_ptr<AttachStream> self_;
@@ -214,7 +215,7 @@ class AttachStream final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::
 
 grpc::ServerBidiReactor<v1::AgentMessage, v1::CoordinatorMessage>* RendezvousService::Attach(
     grpc::CallbackServerContext* context) {
-  auto stream = std::make_shared<AttachStream>(inbox_, run_id_, context, accepted_, probation_);
+  auto stream = std::make_shared<AttachStream>(inbox_, run_id_, context, connections_);
   stream->Begin(stream);
   return stream.get();
 }

@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "rendezvous/base/check.h"
-#include "rendezvous/base/listening_socket.h"
-#include "rendezvous/store/listen.h"
+#include "rendezvous/net/listening_socket.h"
 #include "rendezvous/store/shard.h"
 
 namespace ddprun::rendezvous {
@@ -22,8 +22,12 @@ class StoreServer::Impl : public ShardPeers {
   absl::Status Start() {
     UniqueFd listening;
     if (shared_.options.bind != Bind::kNone) {
-      auto socket = ListenForStore(shared_.options.bind, shared_.options.port);
-      if (!socket.ok()) return socket.status();
+      auto socket = ListenOn(shared_.options.bind == Bind::kLoopback ? "127.0.0.1" : "",
+                             shared_.options.port);
+      if (!socket.ok()) {
+        return absl::Status(socket.status().code(),
+                            absl::StrCat("store: ", socket.status().message()));
+      }
       listening = *std::move(socket);
       port_ = LocalPort(listening.get());
     }

@@ -221,40 +221,24 @@ Event FirstSuccessFromProto(const v1::FirstWorkerSucceeded& in, const Stamp& sta
 
 v1::Refused::Kind KindToProto(Refusal kind) {
   switch (kind) {
-    case Refusal::kWrongRun:
-      return v1::Refused::KIND_WRONG_RUN;
-    case Refusal::kPolicyMismatch:
-      return v1::Refused::KIND_POLICY_MISMATCH;
-    case Refusal::kRankTaken:
-      return v1::Refused::KIND_RANK_TAKEN;
-    case Refusal::kRankOutOfRange:
-      return v1::Refused::KIND_RANK_OUT_OF_RANGE;
-    case Refusal::kStale:
-      return v1::Refused::KIND_STALE;
+    case Refusal::kFinal:
+      return v1::Refused::KIND_FINAL;
     case Refusal::kJobOver:
       return v1::Refused::KIND_JOB_OVER;
-    case Refusal::kTimedOut:
-      return v1::Refused::KIND_TIMED_OUT;
+    case Refusal::kOtherJob:
+      return v1::Refused::KIND_OTHER_JOB;
   }
   return v1::Refused::KIND_UNSPECIFIED;
 }
 
 Refusal KindFromProto(v1::Refused::Kind kind) {
   switch (kind) {
-    case v1::Refused::KIND_WRONG_RUN:
-      return Refusal::kWrongRun;
-    case v1::Refused::KIND_POLICY_MISMATCH:
-      return Refusal::kPolicyMismatch;
-    case v1::Refused::KIND_RANK_TAKEN:
-      return Refusal::kRankTaken;
-    case v1::Refused::KIND_RANK_OUT_OF_RANGE:
-      return Refusal::kRankOutOfRange;
     case v1::Refused::KIND_JOB_OVER:
       return Refusal::kJobOver;
-    case v1::Refused::KIND_TIMED_OUT:
-      return Refusal::kTimedOut;
+    case v1::Refused::KIND_OTHER_JOB:
+      return Refusal::kOtherJob;
     default:
-      return Refusal::kStale;  // of a newer coordinator: its message says what it is
+      return Refusal::kFinal;  // also of a newer coordinator: its message says what it is
   }
 }
 
@@ -288,6 +272,7 @@ struct EventToProto {
   void operator()(const WorkersSucceeded&) { out.mutable_workers_succeeded(); }
   void operator()(const VerdictAcked&) { out.mutable_verdict_ack(); }
   void operator()(const SessionBroken&) { DDP_CHECK(false); }
+  void operator()(const Recorded&) { DDP_CHECK(false); }
   void operator()(const TimePassed&) { DDP_CHECK(false); }
 };
 
@@ -325,6 +310,7 @@ struct ActionToProto {
   }
   void operator()(const CloseSession&) { DDP_CHECK(false); }
   void operator()(const Finish&) { DDP_CHECK(false); }
+  void operator()(const Record&) { DDP_CHECK(false); }
   void SetStamp(Epoch epoch, Round round) {
     out.set_epoch(epoch.value);
     out.set_round(round.value);

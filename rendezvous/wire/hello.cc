@@ -6,31 +6,38 @@
 namespace ddprun::rendezvous {
 namespace {
 
-constexpr std::string_view kPrefix = "ddprun/1 run ";
+constexpr std::string_view kMember = "ddprun/1 run ";
+constexpr std::string_view kApart = "ddprun/1 apart ";
 constexpr size_t kMaxRunIdBytes = 256;
 
 std::string Shorten(const std::string& run_id) { return run_id.substr(0, kMaxRunIdBytes); }
 
-}  // namespace
-
-std::string MakeHelloReply(const std::string& run_id) {
-  return std::string(kPrefix) + Shorten(run_id) + "\n";
+// Whichever ends first begins the other.
+bool Agree(std::string_view bytes, std::string_view prefix) {
+  const size_t common = std::min(bytes.size(), prefix.size());
+  return bytes.substr(0, common) == prefix.substr(0, common);
 }
 
-HelloAnswer ParseHelloReply(const std::string& bytes, const std::string& run_id,
-                            std::string& other_run) {
-  const size_t common = std::min(bytes.size(), kPrefix.size());
-  if (std::string_view(bytes).substr(0, common) != kPrefix.substr(0, common)) {
-    return HelloAnswer::kForeign;
-  }
+}  // namespace
+
+std::string MakeHelloReply(const Hello& hello) {
+  return std::string(hello.is_apart ? kApart : kMember) + Shorten(hello.run_id) + "\n";
+}
+
+HelloAnswer ParseHelloReply(const std::string& bytes, Hello& hello) {
+  const bool is_apart = Agree(bytes, kApart);
+  if (!is_apart && !Agree(bytes, kMember)) return HelloAnswer::kForeign;
   const size_t end = bytes.find('\n');
   if (end == std::string::npos) {
     return bytes.size() > kMaxHelloReplyBytes ? HelloAnswer::kForeign : HelloAnswer::kIncomplete;
   }
-  const std::string found = bytes.substr(kPrefix.size(), end - kPrefix.size());
-  if (found == Shorten(run_id)) return HelloAnswer::kOurs;
-  other_run = found;
-  return HelloAnswer::kOtherRun;
+  const size_t begin = (is_apart ? kApart : kMember).size();
+  hello = {.run_id = bytes.substr(begin, end - begin), .is_apart = is_apart};
+  return HelloAnswer::kHello;
+}
+
+bool Serves(const Hello& hello, const std::string& run_id) {
+  return hello.run_id.empty() || hello.run_id == Shorten(run_id);
 }
 
 }  // namespace ddprun::rendezvous

@@ -1,10 +1,11 @@
 // The greeting by which a rendezvous port says what it is, before any gRPC. [pure]
 //
 // A client that finds a port open sends kHelloRequest on a connection of its own. A coordinator
-// answers with its run id and closes. So a port held by another program, or by another job, is
-// named within a round trip, instead of failing handshakes until the join timeout. The request
-// begins with a byte that starts neither a store's nor an HTTP/2 connection, and ends in empty
-// lines, at which line-based servers (HTTP, SMTP, Redis) answer with an error of their own.
+// answers with its run id, and whether it runs apart from all agents, and closes. So a port held by
+// another program, or by another job, is named within a round trip, instead of failing handshakes
+// until the join timeout. The request begins with a byte that starts neither a store's nor an
+// HTTP/2 connection, and ends in empty lines, at which line-based servers (HTTP, SMTP, Redis)
+// answer with an error of their own.
 #ifndef DDPRUN_RENDEZVOUS_WIRE_HELLO_H_
 #define DDPRUN_RENDEZVOUS_WIRE_HELLO_H_
 
@@ -17,19 +18,26 @@ inline constexpr char kHelloFirstByte = 0x01;
 inline constexpr char kHelloRequest[] = "\x01 ddprun/1 hello\r\n\r\n";
 inline constexpr size_t kMaxHelloReplyBytes = 512;
 
-enum class HelloAnswer {
-  kIncomplete,  // so far it may be ours
-  kOurs,        // a coordinator of this run
-  kOtherRun,    // a coordinator of another run
-  kForeign,     // not ddprun
+struct Hello {
+  std::string run_id;     // empty: none yet, any is welcome
+  bool is_apart = false;  // the coordinator lives in no agent
 };
 
-// "ddprun/1 run <run id>\n"; the run id must be CleanText and is cut to 256 bytes.
-std::string MakeHelloReply(const std::string& run_id);
+enum class HelloAnswer {
+  kIncomplete,  // so far it may be a hello
+  kHello,
+  kForeign,  // not ddprun
+};
 
-// What `bytes`, all that came so far, says. kOtherRun: `other_run` is set to its id.
-HelloAnswer ParseHelloReply(const std::string& bytes, const std::string& run_id,
-                            std::string& other_run);
+// "ddprun/1 run <run id>\n", or "apart" for "run"; the run id must be CleanText and is cut to 256
+// bytes.
+std::string MakeHelloReply(const Hello& hello);
+
+// What `bytes`, all that came so far, says. kHello: `hello` is set.
+HelloAnswer ParseHelloReply(const std::string& bytes, Hello& hello);
+
+// Whether a coordinator that says `hello` serves the run `run_id`.
+bool Serves(const Hello& hello, const std::string& run_id);
 
 }  // namespace ddprun::rendezvous
 

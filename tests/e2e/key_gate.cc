@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "rendezvous/base/check.h"
-#include "rendezvous/base/listening_socket.h"
+#include "rendezvous/net/listening_socket.h"
 #include "tests/rendezvous/server/sockets.h"
 #include "tests/support/loopback.h"
 
@@ -18,9 +18,10 @@ namespace ddprun::testing {
 KeyGate::KeyGate(uint16_t target, std::string key)
     : target_(target), key_(std::move(key)), wake_(eventfd(0, EFD_CLOEXEC)) {
   const sockaddr_in address = Loopback(0);
-  listener_ = OpenListeningSocket(reinterpret_cast<const sockaddr*>(&address), sizeof address, 16);
+  listener_ = rendezvous::OpenListeningSocket(reinterpret_cast<const sockaddr*>(&address),
+                                              sizeof address, 16);
   DDP_CHECK(listener_.is_open());
-  port_ = LocalPort(listener_.get());
+  port_ = rendezvous::LocalPort(listener_.get());
   thread_ = std::thread([this] { Run(); });
 }
 

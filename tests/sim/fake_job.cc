@@ -7,8 +7,8 @@
 
 namespace ddprun::rendezvous::testing {
 
-FakeJob::FakeJob(const Policy& policy, Epoch epoch)
-    : policy_(policy), machine_(policy, epoch, TimePoint{}), checker_(policy) {}
+FakeJob::FakeJob(const Policy& policy, const Beginning& beginning)
+    : policy_(policy), machine_(policy, beginning, TimePoint{}), checker_(policy) {}
 
 FakeNode& FakeJob::node(const std::string& name) {
   const auto [it, is_new] = nodes_.try_emplace(name);
@@ -59,8 +59,13 @@ void FakeJob::Feed(const Event& event) {
     broken_.push_back(breach + " after " + RenderEvent(event));
   }
   for (const Action& action : actions) {
+    if (std::holds_alternative<Record>(action)) continue;
     said_.push_back({Prefix(action), action});
     Hear(action);
+  }
+  for (const Action& action : actions) {
+    const auto* record = std::get_if<Record>(&action);
+    if (record != nullptr && record->verdict.has_value()) Feed(Recorded{});
   }
 }
 

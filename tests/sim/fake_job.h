@@ -30,7 +30,7 @@ struct FakeNode {
 
 class FakeJob {
  public:
-  FakeJob(const Policy& policy, Epoch epoch);
+  FakeJob(const Policy& policy, const Beginning& beginning);
 
   // Joins or joins again; with a new session when it has none or `is_new_session`.
   void Join(const std::string& name, bool is_running, bool is_new_session);

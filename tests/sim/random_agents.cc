@@ -31,7 +31,10 @@ Policy RandomAgents::RandomPolicy(std::mt19937_64& random) {
 }
 
 RandomAgents::RandomAgents(uint64_t seed, bool is_loud)
-    : is_loud_(is_loud), random_(seed), job_(RandomPolicy(random_), Epoch{2 + Below(2)}) {
+    : is_loud_(is_loud),
+      random_(seed),
+      job_(RandomPolicy(random_),
+           Beginning{.epoch = Epoch{2 + Below(2)}, .instance = {7, 1}, .verdict = {}}) {
   const int nodes = job_.policy().max_nodes + static_cast<int>(Below(3));
   const bool has_endpoint = Below(3) != 0;
   const bool is_one_host = Below(4) == 0;
@@ -220,7 +223,7 @@ void RandomAgents::Count() {
       ++(conclude->verdict.exit_code == 0 ? tally_.successes : tally_.failures);
     }
     if (const auto* refuse = std::get_if<Refuse>(&action)) {
-      if (refuse->kind == Refusal::kTimedOut) ++tally_.given_up;
+      if (refuse->kind == Refusal::kFinal) ++tally_.given_up;
     }
   }
   if (newest != Round{}) ++tally_.rounds;

@@ -65,7 +65,9 @@ class Runner {
     const Words words = Split(line);
     const std::string& verb = words[0];
     if (verb == "policy") {
-      job_ = std::make_unique<FakeJob>(ParsePolicy(ParseOptions(words, 1)), Epoch{1});
+      job_ = std::make_unique<FakeJob>(
+          ParsePolicy(ParseOptions(words, 1)),
+          Beginning{.epoch = Epoch{1}, .instance = {7, 1}, .verdict = {}});
       return {};
     }
     if (job_ == nullptr) return {"!! the first command must be policy"};

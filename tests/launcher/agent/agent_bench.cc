@@ -97,7 +97,7 @@ std::string Bench::Told(std::string line, int local_rank, int code) {
 std::string Bench::Drain(uint64_t round) { return Step(rendezvous::Drained{Round{round}, ""}); }
 
 std::string Bench::Answer() {
-  return Step(LeftoversGone{}) + Step(ContactEnded{}) + Step(ReportWritten{});
+  return Step(LeftoversGone{}) + Step(rendezvous::ContactEnded{}) + Step(ReportWritten{});
 }
 
 std::string Bench::Run(uint64_t round) {

@@ -24,12 +24,12 @@ TEST_CASE("leaving: the logs are written out when all else has been answered, th
   REQUIRE(bench.Step(kFirst) == "leave end:130");
   SUBCASE("in one order") {
     CHECK(bench.Step(LeftoversGone{}) == "");
-    CHECK(bench.Step(ContactEnded{}) == "");
+    CHECK(bench.Step(rendezvous::ContactEnded{}) == "");
     CHECK(bench.Step(ReportWritten{}) == "drain");
   }
   SUBCASE("in another") {
     CHECK(bench.Step(ReportWritten{}) == "");
-    CHECK(bench.Step(ContactEnded{}) == "");
+    CHECK(bench.Step(rendezvous::ContactEnded{}) == "");
     CHECK(bench.Step(LeftoversGone{}) == "drain");
   }
   CHECK(bench.Step(LogsDrained{}) == "exit:130");
@@ -43,7 +43,7 @@ TEST_CASE("leaving: what does not answer is waited for until its deadline, and l
   bench.Step(kFirst);
   SUBCASE("the file system of the report") {
     bench.Step(LeftoversGone{});
-    bench.Step(ContactEnded{});
+    bench.Step(rendezvous::ContactEnded{});
     CHECK(bench.Pass(14999ms) == "");
     CHECK(bench.Pass(1ms) == "drain");
     CHECK(bench.Step(LogsDrained{}) == "exit-at-once:130");
@@ -59,7 +59,7 @@ TEST_CASE("leaving: what does not answer is waited for until its deadline, and l
   }
   SUBCASE("processes that do not die: their channels are cut off") {
     bench.Step(ReportWritten{});
-    bench.Step(ContactEnded{});
+    bench.Step(rendezvous::ContactEnded{});
     CHECK(bench.Step(LeftoversGone{false}) == "say cut-off");
     CHECK(bench.Step(LogsDrained{}) == "exit:130");
   }

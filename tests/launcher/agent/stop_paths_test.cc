@@ -102,7 +102,7 @@ TEST_CASE("stop paths: each gives the workers --shutdown_timeout, and the signal
        kTerm},
       {"the coordinator is gone",
        [](RunningAgent& agent) {
-         agent.Step(ContactLost{.is_refused = true});
+         agent.Step(ContactLost{.is_gone = true});
          agent.Pass(4s);
        },
        kTerm},

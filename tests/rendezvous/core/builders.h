@@ -16,6 +16,12 @@ using namespace std::chrono_literals;  // NOLINT: what a test's durations are wr
 
 inline TimePoint At(Duration since_start) { return TimePoint(since_start); }
 
+inline constexpr JobInstance kTestJob{.high = 7, .low = 1};
+
+inline Beginning FirstStart() {
+  return {.epoch = Epoch{1}, .instance = kTestJob, .verdict = std::nullopt};
+}
+
 inline Policy TestPolicy(int min_nodes, int max_nodes) {
   Policy policy;
   policy.run_id = "job1";

@@ -11,7 +11,7 @@ namespace {
 using namespace testing;  // NOLINT: builders
 
 struct Sealed {
-  Sealed() : policy(TestPolicy(2, 2)), machine(policy, Epoch{1}, At(0s)), checker(policy) {
+  Sealed() : policy(TestPolicy(2, 2)), machine(policy, FirstStart(), At(0s)), checker(policy) {
     REQUIRE(Check(Join(policy, "a", 1)).empty());
   }
 

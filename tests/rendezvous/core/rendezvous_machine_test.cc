@@ -14,7 +14,7 @@ using namespace testing;  // NOLINT: builders
 
 TEST_CASE("machine: two nodes of two form a round at once") {
   const Policy policy = TestPolicy(2, 2);
-  RendezvousMachine machine(policy, Epoch{1}, At(0s));
+  RendezvousMachine machine(policy, FirstStart(), At(0s));
   const auto first = machine.Step(At(0s), Join(policy, "a", 1));
   REQUIRE(first.size() == 1);
   const auto waiting = Only<TellWaiting>(first);
@@ -42,7 +42,7 @@ TEST_CASE("machine: two nodes of two form a round at once") {
 
 TEST_CASE("machine: a failure without budget ends the job with the worker's code") {
   const Policy policy = TestPolicy(2, 2);
-  RendezvousMachine machine(policy, Epoch{1}, At(0s));
+  RendezvousMachine machine(policy, FirstStart(), At(0s));
   machine.Step(At(0s), Join(policy, "a", 1));
   machine.Step(At(0s), Join(policy, "b", 2));
   const Stamp stamp{SessionId{2}, Epoch{1}, Round{1}};
@@ -55,7 +55,10 @@ TEST_CASE("machine: a failure without budget ends the job with the worker's code
   CHECK(Only<Drain>(drained).size() == 2);
   CHECK(drained.size() == 2);
   CHECK(machine.NextDeadline() == At(1200ms));
-  const auto ended = Only<Conclude>(machine.Step(At(1200ms), TimePassed{}));
+  const auto closed = machine.Step(At(1200ms), TimePassed{});
+  REQUIRE(closed.size() == 1);
+  CHECK(Only<Record>(closed).at(0).verdict->exit_code == 137);
+  const auto ended = Only<Conclude>(machine.Step(At(1200ms), Recorded{}));
   REQUIRE(ended.size() == 2);
   CHECK(ended[0].verdict.exit_code == 137);
   CHECK(ended[0].verdict.reason ==
@@ -70,7 +73,7 @@ TEST_CASE("machine: a failure without budget ends the job with the worker's code
 
 TEST_CASE("machine: a join of an older session never displaces the newer one") {
   const Policy policy = TestPolicy(2, 2);
-  RendezvousMachine machine(policy, Epoch{1}, At(0s));
+  RendezvousMachine machine(policy, FirstStart(), At(0s));
   machine.Step(At(0s), Join(policy, "a", 7));
   const auto late = machine.Step(At(0s), Join(policy, "a", 3));
   REQUIRE(late.size() == 1);
@@ -82,28 +85,28 @@ TEST_CASE("machine: a join of an older session never displaces the newer one") {
 
 TEST_CASE("machine: a session serves one node") {
   const Policy policy = TestPolicy(2, 2);
-  RendezvousMachine machine(policy, Epoch{1}, At(0s));
+  RendezvousMachine machine(policy, FirstStart(), At(0s));
   machine.Step(At(0s), Join(policy, "a", 1));
   const auto refused = Only<Refuse>(machine.Step(At(0s), Join(policy, "b", 1)));
   REQUIRE(refused.size() == 1);
-  CHECK(refused[0].kind == Refusal::kStale);
+  CHECK(refused[0].kind == Refusal::kFinal);
 }
 
 TEST_CASE("machine: an epoch that leaves no room for a greater one is refused") {
   const Policy policy = TestPolicy(1, 1);
-  RendezvousMachine machine(policy, Epoch{1}, At(0s));
+  RendezvousMachine machine(policy, FirstStart(), At(0s));
   NodeJoined join = Join(policy, "a", 1);
   join.stamp.epoch = Epoch{UINT64_MAX};
   join.stamp.round = Round{1};
   join.held = Assignment{};
   const auto refused = Only<Refuse>(machine.Step(At(0s), join));
   REQUIRE(refused.size() == 1);
-  CHECK(refused[0].kind == Refusal::kStale);
+  CHECK(refused[0].kind == Refusal::kFinal);
 }
 
 TEST_CASE("machine: it asks to be stepped once a second while there are members, and only then") {
   const Policy policy = TestPolicy(1, 1);
-  RendezvousMachine machine(policy, Epoch{1}, At(0s));
+  RendezvousMachine machine(policy, FirstStart(), At(0s));
   CHECK(!machine.NextDeadline().has_value());
   machine.Step(At(5s), Join(policy, "a", 1));
   CHECK(machine.NextDeadline() == At(6s));
@@ -114,7 +117,7 @@ TEST_CASE("machine: it asks to be stepped once a second while there are members,
 TEST_CASE("machine: a storm of joins costs messages in proportion to the nodes") {
   constexpr int kNodes = 1000;
   const Policy policy = TestPolicy(kNodes, kNodes);
-  RendezvousMachine machine(policy, Epoch{1}, At(0s));
+  RendezvousMachine machine(policy, FirstStart(), At(0s));
   size_t messages = 0;
   for (int i = 1; i <= kNodes; ++i) {
     messages += machine.Step(At(i * 1ms), Join(policy, "n" + std::to_string(i), i)).size();
@@ -126,7 +129,7 @@ TEST_CASE("machine: a storm of joins costs messages in proportion to the nodes")
 
 TEST_CASE("machine: a failure from before the round began is not older than the coordinator") {
   const Policy policy = TestPolicy(2, 2);
-  RendezvousMachine machine(policy, Epoch{1}, At(0s));
+  RendezvousMachine machine(policy, FirstStart(), At(0s));
   machine.Step(At(0s), Join(policy, "a", 1));
   machine.Step(At(0s), Join(policy, "b", 2));
   WorkersFailed first{.stamp = {SessionId{1}, Epoch{1}, Round{1}}, .report = {}, .age = 9999h};
@@ -135,7 +138,8 @@ TEST_CASE("machine: a failure from before the round began is not older than the 
   second.report.exit_code = 4;
   machine.Step(At(1s), first);
   machine.Step(At(1s), second);
-  const auto ended = Only<Conclude>(machine.Step(At(2s), TimePassed{}));
+  machine.Step(At(2s), TimePassed{});
+  const auto ended = Only<Conclude>(machine.Step(At(2s), Recorded{}));
   REQUIRE(ended.size() == 2);
   CHECK(ended[0].verdict.exit_code == 3);
 }

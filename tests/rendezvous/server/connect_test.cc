@@ -1,10 +1,13 @@
 // The whole way of an agent into the rendezvous, on real sockets of this machine.
-#include "rendezvous/server/connect.h"
+#include "rendezvous/client/connect.h"
 
 #include <doctest/doctest.h>
 
+#include <condition_variable>
 #include <cstdlib>
+#include <mutex>
 
+#include "rendezvous/server/coordinator.h"
 #include "tests/rendezvous/server/event_log.h"
 #include "tests/rendezvous/server/sockets.h"
 
@@ -39,6 +42,14 @@ void FinishTogether(RendezvousClient& a, EventLog& log_a, RendezvousClient& b, E
   b.AckVerdict();
 }
 
+// Whichever hosts waits for the other's acknowledgement.
+void EndTogether(RendezvousClient& a, EventLog& log_a, RendezvousClient& b, EventLog& log_b) {
+  a.EndContact(kPatience);
+  b.EndContact(kPatience);
+  CHECK_MESSAGE(log_a.Await<ContactEnded>(), log_a.Text());
+  CHECK_MESSAGE(log_b.Await<ContactEnded>(), log_b.Text());
+}
+
 TEST_CASE("connect: standalone forms a round without any port") {
   EventLog log;
   auto client = ConnectRendezvous(Options(Mode::kStandalone, 1, 0, ""), log.handler());
@@ -53,7 +64,8 @@ TEST_CASE("connect: standalone forms a round without any port") {
   client->ReportSucceeded(assigned->assignment.round);
   REQUIRE(log.Await<Concluded>());
   client->AckVerdict();
-  client->FlushAndStop(kPatience);
+  client->EndContact(kPatience);
+  CHECK(log.Await<ContactEnded>());
 }
 
 TEST_CASE("connect: of two agents on the endpoint's host one hosts, with a proxy set as well") {
@@ -70,9 +82,7 @@ TEST_CASE("connect: of two agents on the endpoint's host one hosts, with a proxy
   a->Join(TestNode("a", 4001));
   b->Join(TestNode("b", 4002));
   FinishTogether(*a, log_a, *b, log_b);
-  // Whichever hosts waits for the other's acknowledgement.
-  b->FlushAndStop(kPatience);
-  a->FlushAndStop(kPatience);
+  EndTogether(*b, log_b, *a, log_a);
   unsetenv("http_proxy");
 }
 
@@ -97,8 +107,7 @@ TEST_CASE(
   CHECK_FALSE(at_b->is_hosted_here);
   CHECK(at_b->place == place);
   FinishTogether(*a, log_a, *b, log_b);
-  b->FlushAndStop(kPatience);
-  a->FlushAndStop(kPatience);
+  EndTogether(*b, log_b, *a, log_a);
 }
 
 TEST_CASE("connect: an agent that is there before its coordinator waits, says so, and gets in") {
@@ -119,8 +128,7 @@ TEST_CASE("connect: an agent that is there before its coordinator waits, says so
   auto host = ConnectRendezvous(Options(Mode::kDynamic, 2, port.port()), host_log.handler());
   host->Join(TestNode("host", 4002));
   FinishTogether(*client, early_log, *host, host_log);
-  client->FlushAndStop(kPatience);
-  host->FlushAndStop(kPatience);
+  EndTogether(*client, early_log, *host, host_log);
 }
 
 TEST_CASE("connect: static shares its port with the store and keeps the given ranks") {
@@ -239,9 +247,120 @@ TEST_CASE("connect: a client that waits stops at once, without a word more") {
   client->Join(TestNode("a"));
   REQUIRE(log.Await<Waiting>());
   client->Leave("SIGINT");
-  client->FlushAndStop(kPatience);
+  client->EndContact(kPatience);
+  CHECK(log.Await<ContactEnded>());
   client.reset();
   CHECK_FALSE(log.Text().find("failed") != std::string::npos);
+}
+
+// Waits until its coordinator is gone and it has taken its place: `survivor` has no workers.
+TEST_CASE("connect: the agent at the endpoint takes the port of one that is gone, and goes on") {
+  ReservedPort port;
+  EventLog log_a;
+  EventLog log_b;
+  RendezvousOptions options = Options(Mode::kDynamic, 1, port.port());
+  options.policy = TestPolicy(1, 2);
+  options.policy.last_call = std::chrono::milliseconds(1);
+  auto first = ConnectRendezvous(options, log_a.handler());
+  REQUIRE_MESSAGE(log_a.Await<ContactMade>(), log_a.Text());
+  auto survivor = ConnectRendezvous(options, log_b.handler());
+  first->Join(TestNode("a", 4001));
+  REQUIRE_MESSAGE(log_a.Await<Assigned>(), log_a.Text());
+  survivor->Join(TestNode("b", 4002));
+  // The machine makes room for it: the round of one node is drained.
+  const auto contact = log_b.Await<ContactMade>();
+  REQUIRE_MESSAGE(contact, log_b.Text());
+  CHECK_FALSE(contact->is_hosted_here);
+  first.reset();
+  REQUIRE_MESSAGE(log_b.Await<ContactLost>(), log_b.Text());
+  const auto hosting = log_b.Await<ContactMade>();
+  REQUIRE_MESSAGE(hosting, log_b.Text());
+  CHECK(hosting->is_hosted_here);
+  CHECK(log_b.Await<ContactRestored>());
+  const auto assigned = log_b.Await<Assigned>();
+  REQUIRE_MESSAGE(assigned, log_b.Text());
+  CHECK(assigned->assignment.node_rank == 0);
+  survivor->ReportSucceeded(assigned->assignment.round);
+  CHECK_MESSAGE(log_b.Await<Concluded>(), log_b.Text());
+}
+
+TEST_CASE("connect: nobody takes the port of a coordinator that runs apart") {
+  ReservedPort port;
+  EventLog log;
+  Coordinator::Options apart;
+  apart.is_apart = true;
+  apart.listen = Coordinator::Listen{.host = "", .port = port.port()};
+  auto coordinator = Coordinator::Start(apart);
+  REQUIRE(coordinator.ok());
+  // The endpoint is this machine's.
+  auto client = ConnectRendezvous(Options(Mode::kDynamic, 2, port.port()), log.handler());
+  client->Join(TestNode("a"));
+  REQUIRE_MESSAGE(log.Await<Waiting>(), log.Text());
+  coordinator->reset();
+  REQUIRE_MESSAGE(log.Await<ContactLost>([](const ContactLost& e) { return e.is_gone; }),
+                  log.Text());
+  // It says that it waits; in its stead it would have said that it hosts.
+  REQUIRE_MESSAGE(log.Await<Waiting>(), log.Text());
+  CHECK(log.Text().find("hosted here") == std::string::npos);
+  coordinator = Coordinator::Start(apart);
+  REQUIRE_MESSAGE(coordinator.ok(), coordinator.status().ToString());
+  CHECK_MESSAGE(log.Await<ContactRestored>(), log.Text());
+}
+
+TEST_CASE("connect: a node of the next job waits until the last one has closed its port") {
+  ReservedPort port;
+  EventLog log_a;
+  EventLog log_b;
+  auto a = ConnectRendezvous(Options(Mode::kDynamic, 1, port.port()), log_a.handler());
+  a->Join(TestNode("a", 4001));
+  const auto at_a = log_a.Await<Assigned>();
+  REQUIRE_MESSAGE(at_a, log_a.Text());
+  a->ReportSucceeded(at_a->assignment.round);
+  REQUIRE(log_a.Await<Concluded>());
+  // The verdict is not acknowledged yet: the port stays open.
+  auto b = ConnectRendezvous(Options(Mode::kDynamic, 1, port.port()), log_b.handler());
+  b->Join(TestNode("b", 4002));
+  const auto waiting = log_b.Await<Waiting>();
+  REQUIRE_MESSAGE(waiting, log_b.Text());
+  CHECK(waiting->reason == "the job \"run-1\" at 127.0.0.1:" + std::to_string(port.port()) +
+                               " is ending; waiting for the next one");
+  a->AckVerdict();
+  // Without EndContact: its workers may take their time to die.
+  const auto hosting = log_b.Await<ContactMade>();
+  REQUIRE_MESSAGE(hosting, log_b.Text());
+  CHECK(hosting->is_hosted_here);
+  const auto at_b = log_b.Await<Assigned>();
+  REQUIRE_MESSAGE(at_b, log_b.Text());
+  CHECK(at_b->assignment.instance != at_a->assignment.instance);
+}
+
+TEST_CASE("connect: a resolver that hangs holds up neither the end nor the destructor") {
+  EventLog log;
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool is_asked = false;
+  bool may_answer = false;
+  RendezvousOptions options = Options(Mode::kDynamic, 1, 29400, "some.name.example");
+  options.resolver = [&](const std::string&, uint16_t) {
+    std::unique_lock lock(mutex);
+    is_asked = true;
+    changed.notify_all();
+    changed.wait(lock, [&] { return may_answer; });
+    return Resolution{};
+  };
+  auto client = ConnectRendezvous(options, log.handler());
+  {
+    std::unique_lock lock(mutex);
+    REQUIRE(changed.wait_for(lock, kPatience, [&] { return is_asked; }));
+  }
+  client->EndContact(kPatience);
+  CHECK_MESSAGE(log.Await<ContactEnded>(), log.Text());
+  {
+    const std::lock_guard lock(mutex);
+    may_answer = true;
+  }
+  changed.notify_all();
+  client.reset();
 }
 
 }  // namespace

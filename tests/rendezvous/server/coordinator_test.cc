@@ -2,12 +2,13 @@
 
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <filesystem>
 #include <string>
 #include <vector>
 
-#include "rendezvous/base/steady_clock.h"
 #include "tests/rendezvous/server/event_log.h"
+#include "tests/rendezvous/server/local_agent.h"
 #include "tests/support/temp_dir.h"
 
 namespace ddprun::rendezvous {
@@ -27,15 +28,15 @@ TEST_CASE("coordinator: two agents of this process form a round and finish it") 
   EventLog log_a;
   EventLog log_b;
   auto coordinator = StartLocal(TestPolicy(2, 2));
-  auto a = coordinator->AttachLocal(log_a.handler());
-  auto b = coordinator->AttachLocal(log_b.handler());
-  a->Join(TestNode("a", 4001));
+  LocalAgent a(*coordinator, TestPolicy(2, 2), log_a);
+  LocalAgent b(*coordinator, TestPolicy(2, 2), log_b);
+  a.Join(TestNode("a", 4001));
   const auto waiting = log_a.Await<Waiting>();
   INFO(log_a.Text());
   REQUIRE(waiting);
   CHECK(waiting->reason == "1 of 2 nodes, waiting for 1 more");
   CHECK(waiting->deadline.has_value());
-  b->Join(TestNode("b", 4002));
+  b.Join(TestNode("b", 4002));
   const auto assigned_a = log_a.Await<Assigned>();
   const auto assigned_b = log_b.Await<Assigned>();
   REQUIRE(assigned_a);
@@ -44,16 +45,16 @@ TEST_CASE("coordinator: two agents of this process form a round and finish it") 
   CHECK(assigned_a->assignment.master_addr == "127.0.0.1");
   CHECK(assigned_a->assignment.node_rank + assigned_b->assignment.node_rank == 1);
   const Round round = assigned_a->assignment.round;
-  a->ReportFirstSuccess(round, 0, SteadyNow());
-  a->ReportSucceeded(round);
-  b->ReportSucceeded(round);
+  a.ReportFirstSuccess(round, 0);
+  a.ReportSucceeded(round);
+  b.ReportSucceeded(round);
   const auto verdict = log_a.Await<Concluded>();
   REQUIRE(verdict);
   CHECK(verdict->verdict.exit_code == 0);
   REQUIRE(log_b.Await<Concluded>());
   CHECK_FALSE(coordinator->WaitFinished(Duration{0}));  // nobody has acknowledged
-  a->AckVerdict();
-  b->AckVerdict();
+  a.AckVerdict();
+  b.AckVerdict();
   CHECK(coordinator->WaitFinished(kPatience));
 }
 
@@ -62,16 +63,18 @@ TEST_CASE("coordinator: each event and action is a line for the log") {
   EventLog log;
   Coordinator::Options options;
   options.policy = TestPolicy(1, 1);
-  options.log_step = [&](const std::string& line) { lines.push_back(line); };
+  options.log_step = [&](const std::string& line) {
+    if (line.find("record") == std::string::npos) lines.push_back(line);
+  };
   auto coordinator = Coordinator::Start(std::move(options));
   REQUIRE(coordinator.ok());
-  auto client = (*coordinator)->AttachLocal(log.handler());
-  client->Join(TestNode("a", 4001));
+  LocalAgent client(**coordinator, TestPolicy(1, 1), log);
+  client.Join(TestNode("a", 4001));
   const auto assigned = log.Await<Assigned>();
   REQUIRE(assigned);
-  client->ReportSucceeded(assigned->assignment.round);
+  client.ReportSucceeded(assigned->assignment.round);
   REQUIRE(log.Await<Concluded>());
-  client->AckVerdict();
+  client.AckVerdict();
   REQUIRE((*coordinator)->WaitFinished(kPatience));
   (*coordinator)->Stop();
   REQUIRE(lines.size() == 6);
@@ -95,13 +98,13 @@ TEST_CASE("coordinator: the epoch's file goes with the job, and stays when it ma
   CHECK(std::filesystem::exists(run + "/epoch"));
   EventLog log;
   auto coordinator = start();
-  auto client = coordinator->AttachLocal(log.handler());
-  client->Join(TestNode("a"));
+  LocalAgent client(*coordinator, TestPolicy(1, 1), log);
+  client.Join(TestNode("a"));
   const auto assigned = log.Await<Assigned>();
   REQUIRE(assigned);
-  client->ReportSucceeded(assigned->assignment.round);
+  client.ReportSucceeded(assigned->assignment.round);
   REQUIRE(log.Await<Concluded>());
-  client->AckVerdict();
+  client.AckVerdict();
   REQUIRE(coordinator->WaitFinished(kPatience));
   CHECK(std::filesystem::exists(run + "/epoch"));
   coordinator->Stop();
@@ -113,11 +116,11 @@ TEST_CASE("coordinator: a failure without budget ends the job with the worker's 
   Policy policy = TestPolicy(1, 1);
   policy.first_cause_window = std::chrono::milliseconds(1);
   auto coordinator = StartLocal(policy);
-  auto client = coordinator->AttachLocal(log.handler());
-  client->Join(TestNode("a"));
+  LocalAgent client(*coordinator, TestPolicy(1, 1), log);
+  client.Join(TestNode("a"));
   const auto assigned = log.Await<Assigned>();
   REQUIRE(assigned);
-  client->ReportFailed(assigned->assignment.round, TestFailure("a", 7), SteadyNow());
+  client.ReportFailed(assigned->assignment.round, TestFailure("a", 7));
   CHECK(log.Await<Drained>());
   const auto verdict = log.Await<Concluded>();
   INFO(log.Text());
@@ -125,29 +128,71 @@ TEST_CASE("coordinator: a failure without budget ends the job with the worker's 
   CHECK(verdict->verdict.exit_code == 7);
 }
 
-TEST_CASE("coordinator: no event comes after a client is destroyed or stopped") {
+TEST_CASE("coordinator: no event comes after a link is gone") {
   EventLog log;
   auto coordinator = StartLocal(TestPolicy(1, 2));
-  auto client = coordinator->AttachLocal(log.handler());
-  client->Join(TestNode("a"));
-  REQUIRE(log.Await<Waiting>());
-  client->FlushAndStop(kPatience);
+  {
+    LocalAgent gone(*coordinator, TestPolicy(1, 2), log);
+    gone.Join(TestNode("a"));
+    REQUIRE(log.Await<Waiting>());
+  }
   const size_t before = log.Count();
   EventLog other;
-  auto second = coordinator->AttachLocal(other.handler());
-  second->Join(TestNode("b"));
+  LocalAgent second(*coordinator, TestPolicy(1, 2), other);
+  second.Join(TestNode("b"));
   REQUIRE(other.Await<Waiting>());
   CHECK(log.Count() == before);
 }
 
-TEST_CASE("coordinator: a client outlives its coordinator and can still be used") {
+TEST_CASE("coordinator: a link outlives its coordinator and can still be used") {
   EventLog log;
   auto coordinator = StartLocal(TestPolicy(1, 1));
-  auto client = coordinator->AttachLocal(log.handler());
+  LocalAgent client(*coordinator, TestPolicy(1, 1), log);
   coordinator.reset();
-  client->Join(TestNode("a"));
-  client->FlushAndStop(kPatience);
+  client.Join(TestNode("a"));
   CHECK(log.Count() == 0);
+}
+
+TEST_CASE("coordinator: without a policy the first node gives it, and its verdict the exit code") {
+  EventLog log_a;
+  EventLog log_b;
+  std::atomic<bool> is_told{false};
+  Coordinator::Options options;
+  options.is_apart = true;
+  options.on_finished = [&is_told] { is_told = true; };
+  auto coordinator = Coordinator::Start(std::move(options));
+  REQUIRE(coordinator.ok());
+  Policy policy = TestPolicy(2, 2);
+  policy.first_cause_window = std::chrono::milliseconds(1);
+  LocalAgent a(**coordinator, policy, log_a);
+  LocalAgent b(**coordinator, policy, log_b);
+  a.Join(TestNode("a"));
+  b.Join(TestNode("b"));
+  const auto assigned = log_a.Await<Assigned>();
+  REQUIRE_MESSAGE(assigned, log_a.Text());
+  REQUIRE(log_b.Await<Assigned>());
+  CHECK_FALSE(assigned->assignment.coordinator_is_member);
+  a.ReportFailed(assigned->assignment.round, TestFailure("a", 7));
+  REQUIRE_MESSAGE(log_a.Await<Concluded>(), log_a.Text());
+  REQUIRE(log_b.Await<Concluded>());
+  a.AckVerdict();
+  b.AckVerdict();
+  REQUIRE((*coordinator)->WaitFinished(kPatience));
+  CHECK((*coordinator)->exit_code() == 7);
+  (*coordinator)->Stop();
+  CHECK(is_told);
+}
+
+TEST_CASE("coordinator: a job that was given up ends with the rendezvous' code") {
+  EventLog log;
+  Policy policy = TestPolicy(2, 2);
+  policy.join_timeout = std::chrono::milliseconds(10);
+  auto coordinator = StartLocal(policy);
+  LocalAgent a(*coordinator, policy, log);
+  a.Join(TestNode("a"));
+  REQUIRE_MESSAGE(log.Await<RendezvousFailed>(), log.Text());
+  REQUIRE(coordinator->WaitFinished(kPatience));
+  CHECK(coordinator->exit_code() == 121);
 }
 
 }  // namespace

@@ -18,10 +18,11 @@ struct Line {
     return (e.is_hosted_here ? "hosted here: " : "contact made: ") + e.place;
   }
   std::string operator()(const ContactLost& e) {
-    return std::string("contact lost") + (e.is_refused ? " (refused): " : ": ") + e.reason;
+    return std::string("contact lost") + (e.is_gone ? " (gone): " : ": ") + e.reason;
   }
   std::string operator()(const ContactRestored&) { return "contact restored"; }
   std::string operator()(const RendezvousFailed& e) { return "failed: " + e.message; }
+  std::string operator()(const ContactEnded&) { return "ended"; }
 };
 
 }  // namespace

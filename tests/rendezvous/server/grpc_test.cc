@@ -4,7 +4,7 @@
 #include <atomic>
 
 #include "rendezvous/base/steady_clock.h"
-#include "rendezvous/client/grpc_rendezvous_client.h"
+#include "rendezvous/client/connect.h"
 #include "rendezvous/server/coordinator.h"
 #include "tests/rendezvous/server/event_log.h"
 #include "tests/rendezvous/server/over_sockets.h"
@@ -15,39 +15,46 @@ namespace {
 
 constexpr Duration kPatience = EventLog::kPatience;
 
-TEST_CASE("grpc: a remote and a local agent form a round, finish it and acknowledge the verdict") {
-  EventLog local_log;
+TEST_CASE("grpc: a remote agent and the host's form a round, finish it and end together") {
+  const ReservedPort port;
+  EventLog host_log;
   EventLog remote_log;
-  auto coordinator = StartListening(TestPolicy(2, 2));
-  auto local = coordinator->AttachLocal(local_log.handler());
-  auto remote = Connect(coordinator->port(), TestPolicy(2, 2), remote_log);
-  NodeInfo host = TestNode("host", 4001);
-  host.is_endpoint_node = true;
+  RendezvousOptions host_options = RemoteOptions(port.port(), TestPolicy(2, 2));
+  host_options.is_host = true;
+  auto host = ConnectRendezvous(std::move(host_options), host_log.handler());
+  auto remote = Connect(port.port(), TestPolicy(2, 2), remote_log);
   remote->Join(TestNode("remote", 4002));
-  REQUIRE_MESSAGE(remote_log.Await<Waiting>(), remote_log.Text());
-  local->Join(host);
-  const auto at_host = local_log.Await<Assigned>();
+  REQUIRE_MESSAGE(remote_log.Await<ContactMade>(), remote_log.Text());
+  host->Join(TestNode("host", 4001));
+  const auto at_host = host_log.Await<Assigned>();
   const auto at_remote = remote_log.Await<Assigned>();
-  REQUIRE(at_host);
-  REQUIRE(at_remote);
+  REQUIRE_MESSAGE(at_host, host_log.Text());
+  REQUIRE_MESSAGE(at_remote, remote_log.Text());
   CHECK(at_host->assignment.node_rank == 0);
   CHECK(at_remote->assignment.node_rank == 1);
   CHECK(at_remote->assignment.epoch == at_host->assignment.epoch);
+  CHECK(at_remote->assignment.instance == at_host->assignment.instance);
+  CHECK(at_remote->assignment.instance.is_known());
+  CHECK(at_remote->assignment.coordinator_is_member);
   CHECK(at_remote->assignment.master_addr == "127.0.0.1");
   CHECK(at_remote->assignment.master_port == 4001);
   const Round round = at_remote->assignment.round;
   remote->ReportFirstSuccess(round, 1, SteadyNow());
   remote->ReportSucceeded(round);
-  local->ReportSucceeded(round);
+  host->ReportSucceeded(round);
   const auto verdict = remote_log.Await<Concluded>();
   REQUIRE(verdict);
   CHECK(verdict->verdict.exit_code == 0);
-  REQUIRE(local_log.Await<Concluded>());
-  local->AckVerdict();
-  CHECK_FALSE(coordinator->WaitFinished(Duration{0}));
+  REQUIRE(host_log.Await<Concluded>());
+  host->AckVerdict();
+  host->EndContact(kPatience);
+  // The host waits for the other's acknowledgement.
+  CHECK(host_log.Text().find("ended") == std::string::npos);
   remote->AckVerdict();
-  remote->FlushAndStop(kPatience);
-  CHECK(coordinator->WaitFinished(kPatience));
+  remote->EndContact(kPatience);
+  CHECK(remote_log.Await<ContactEnded>());
+  CHECK_MESSAGE(host_log.Await<ContactEnded>(), host_log.Text());
+  CHECK_FALSE(TryConnectTo(port.port()).is_open());
 }
 
 TEST_CASE("grpc: an endpoint that comes up 20 ms late is found by the next attempt") {
@@ -55,17 +62,14 @@ TEST_CASE("grpc: an endpoint that comes up 20 ms late is found by the next attem
   EventLog log;
   std::unique_ptr<Coordinator> coordinator;  // the client's thread's until the assignment
   std::atomic<int> attempts{0};
-  GrpcClientOptions options;
-  options.policy = TestPolicy(1, 1);
-  options.endpoint = Endpoint{"127.0.0.1", port.port(), "run-1"};
+  RendezvousOptions options = RemoteOptions(port.port(), TestPolicy(1, 1));
   // By the schedule the third attempt comes 7 to 15 ms after the first and the fourth 17 to 35 ms:
   // what comes up between them must be found by the fourth.
-  options.resolver = [&](const std::string& host, uint16_t to, Duration timeout,
-                         const Interrupt& interrupt) {
+  options.resolver = [&](const std::string& host, uint16_t to) {
     if (++attempts == 4) coordinator = StartListening(TestPolicy(1, 1), to);
-    return ResolveName(host, to, timeout, interrupt);
+    return ResolveName(host, to);
   };
-  const auto client = StartGrpcClient(std::move(options), log.handler());
+  const auto client = ConnectRendezvous(std::move(options), log.handler());
   client->Join(TestNode("a"));
   CHECK_MESSAGE(log.Await<Assigned>(), log.Text());
   CHECK(attempts == 4);

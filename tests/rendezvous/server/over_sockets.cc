@@ -4,8 +4,6 @@
 
 #include <doctest/doctest.h>
 
-#include "rendezvous/client/grpc_rendezvous_client.h"
-
 namespace ddprun::rendezvous {
 
 std::unique_ptr<Coordinator> StartListening(Policy policy, uint16_t port) {
@@ -17,13 +15,21 @@ std::unique_ptr<Coordinator> StartListening(Policy policy, uint16_t port) {
   return *std::move(coordinator);
 }
 
+RendezvousOptions RemoteOptions(uint16_t port, Policy policy, const std::string& host) {
+  RendezvousOptions options;
+  options.mode = ContactOptions::Mode::kDynamic;
+  options.policy = std::move(policy);
+  options.endpoint_host = host;
+  options.endpoint_port = port;
+  options.is_host = false;
+  return options;
+}
+
 std::unique_ptr<RendezvousClient> Connect(uint16_t port, Policy policy, EventLog& log,
                                           const std::string& host, const std::string& run_id) {
-  GrpcClientOptions options;
-  options.policy = std::move(policy);
+  RendezvousOptions options = RemoteOptions(port, std::move(policy), host);
   options.policy.run_id = run_id;
-  options.endpoint = Endpoint{host, port, run_id};
-  return StartGrpcClient(std::move(options), log.handler());
+  return ConnectRendezvous(std::move(options), log.handler());
 }
 
 }  // namespace ddprun::rendezvous

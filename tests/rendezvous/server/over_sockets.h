@@ -1,4 +1,4 @@
-// A coordinator of this process that listens, and agents that connect to one.
+// Coordinators of this process, and agents that reach them.
 #ifndef DDPRUN_TESTS_RENDEZVOUS_SERVER_OVER_SOCKETS_H_
 #define DDPRUN_TESTS_RENDEZVOUS_SERVER_OVER_SOCKETS_H_
 
@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "rendezvous/client/rendezvous_client.h"
+#include "rendezvous/client/connect.h"
 #include "rendezvous/server/coordinator.h"
 #include "tests/rendezvous/server/event_log.h"
 
@@ -15,6 +15,9 @@ namespace ddprun::rendezvous {
 // On every address; port 0 is one that the system chooses.
 std::unique_ptr<Coordinator> StartListening(Policy policy, uint16_t port = 0);
 
+// An agent elsewhere: it never hosts.
+RendezvousOptions RemoteOptions(uint16_t port, Policy policy,
+                                const std::string& host = "127.0.0.1");
 // What it is told goes to `log`.
 std::unique_ptr<RendezvousClient> Connect(uint16_t port, Policy policy, EventLog& log,
                                           const std::string& host = "127.0.0.1",

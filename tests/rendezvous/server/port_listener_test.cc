@@ -12,8 +12,9 @@
 #include <vector>
 
 #include "rendezvous/base/steady_clock.h"
+#include "rendezvous/net/connection_table.h"
+#include "rendezvous/net/listening_socket.h"
 #include "rendezvous/net/socket_address.h"
-#include "rendezvous/server/probation.h"
 #include "rendezvous/wire/hello.h"
 #include "tests/rendezvous/server/sockets.h"
 #include "tests/support/scarce_descriptors.h"
@@ -23,15 +24,15 @@ namespace {
 
 struct Served {
   explicit Served(Duration silence_limit) {
-    auto socket = BindListeningSocket("", 0);
+    auto socket = ListenOn("", 0);
     REQUIRE(socket.ok());
-    PortListener::Handlers handlers{.probation = probation};
+    PortListener::Handlers handlers{.connections = table};
     handlers.on_store = [](UniqueFd fd) { SendAll(fd.get(), "store"); };
     handlers.on_http2 = [](UniqueFd fd) {
       SendAll(fd.get(), "http2");
       shutdown(fd.get(), SHUT_RDWR);  // as gRPC does before it closes
     };
-    handlers.hello_reply = MakeHelloReply("run-1");
+    handlers.hello_reply = [] { return MakeHelloReply({"run-1", false}); };
     handlers.silence_limit = silence_limit;
     auto started = PortListener::Start(*std::move(socket), std::move(handlers));
     REQUIRE(started.ok());
@@ -42,7 +43,7 @@ struct Served {
     SendAll(fd.get(), bytes);
     return ReadToEnd(fd.get());
   }
-  Probation probation;
+  ConnectionTable table;
   std::unique_ptr<PortListener> listener;
 };
 
@@ -71,17 +72,17 @@ TEST_CASE("port listener: a silent connection is closed when its time is over, n
 
 TEST_CASE("port listener: a silent connection has five seconds unless somebody says otherwise") {
   CHECK(PortListener::kSilenceLimit <= std::chrono::seconds(5));
-  Probation probation;
-  const PortListener::Handlers handlers{.probation = probation};
+  ConnectionTable table;
+  const PortListener::Handlers handlers{.connections = table};
   CHECK(handlers.silence_limit == PortListener::kSilenceLimit);
 }
 
 // Connections handed over stay open until the test ends, as gRPC keeps those that say something.
 struct Kept {
   explicit Kept(Duration silence_limit) {
-    auto socket = BindListeningSocket("", 0);
+    auto socket = ListenOn("", 0);
     REQUIRE(socket.ok());
-    PortListener::Handlers handlers{.probation = probation};
+    PortListener::Handlers handlers{.connections = table};
     handlers.on_http2 = [this](UniqueFd fd) {
       const std::lock_guard lock(mutex);
       connections.push_back(std::move(fd));
@@ -95,7 +96,7 @@ struct Kept {
     const std::lock_guard lock(mutex);
     return connections.size();
   }
-  Probation probation;
+  ConnectionTable table;
   std::mutex mutex;
   std::vector<UniqueFd> connections;
   std::unique_ptr<PortListener> listener;
@@ -106,7 +107,7 @@ TEST_CASE("port listener: gRPC's connection is shut down in time unless an agent
   const UniqueFd joined = ConnectTo(kept.listener->port());
   SendAll(joined.get(), "P");
   while (kept.Count() < 1) std::this_thread::yield();
-  kept.probation.Joined(AddressText(LocalAddress(joined.get())));
+  kept.table.Joined(LocalAddress(joined.get()));
   // One after the other: `joined` is there for twice the time by then, whatever the time is.
   for (int i = 0; i < 2; ++i) {
     const UniqueFd stranger = ConnectTo(kept.listener->port());
@@ -169,11 +170,11 @@ TEST_CASE("port listener: more silent connections than there is room for do not 
 
 TEST_CASE("port listener: a port that is taken is named") {
   const Served served(std::chrono::seconds(30));
-  const auto second = BindListeningSocket("", served.listener->port());
+  const auto second = ListenOn("", served.listener->port());
   CHECK(absl::IsAlreadyExists(second.status()));
   const std::string port = std::to_string(served.listener->port());
   CHECK(std::string(second.status().message()).find("port " + port) != std::string::npos);
-  CHECK(BindListeningSocket("not-an-ip", 0).status().code() == absl::StatusCode::kInvalidArgument);
+  CHECK(ListenOn("not-an-ip", 0).status().code() == absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace

@@ -286,7 +286,7 @@ TEST_CASE("store server: a port in use is an error that names it") {
   const auto first = StartStoreServer();
   const auto second = StoreServer::Start({.port = first->port()});
   REQUIRE_FALSE(second.ok());
-  CHECK(absl::IsFailedPrecondition(second.status()));
+  CHECK(absl::IsAlreadyExists(second.status()));
   const std::string port = std::to_string(first->port());
   CHECK_MESSAGE(second.status().message().find(port) != std::string::npos,
                 second.status().ToString());

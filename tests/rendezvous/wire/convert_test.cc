@@ -141,7 +141,7 @@ TEST_CASE("convert: what the coordinator says survives the wire") {
       TellWaiting{{}, "spare", std::nullopt},
       Drain{{}, Epoch{9}, Round{2}, "a worker failed"},
       Conclude{{}, Epoch{9}, Round{2}, verdict},
-      Refuse{{}, Refusal::kRankTaken, "rank 1 is taken"},
+      Refuse{{}, Refusal::kFinal, "rank 1 is taken"},
   };
   for (const Action& action : actions) {
     const auto back = FromProto(ToProto(action, current, now), now);

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "rendezvous/base/listening_socket.h"
+#include "rendezvous/net/listening_socket.h"
 
 namespace ddp::internal {
 namespace {
@@ -45,12 +45,12 @@ absl::StatusOr<std::unique_ptr<Acceptor>> Acceptor::Listen(const std::string& ad
   }
   std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, freeaddrinfo);
   ddprun::UniqueFd socket =
-      ddprun::OpenListeningSocket(found->ai_addr, found->ai_addrlen, kBacklog);
+      ddprun::rendezvous::OpenListeningSocket(found->ai_addr, found->ai_addrlen, kBacklog);
   if (!socket.is_open()) {
     return absl::UnavailableError(
         absl::StrCat("rank ", rank, " cannot listen on ", address, ": ", std::strerror(errno)));
   }
-  const uint16_t port = ddprun::LocalPort(socket.get());
+  const uint16_t port = ddprun::rendezvous::LocalPort(socket.get());
   return std::unique_ptr<Acceptor>(new Acceptor(std::move(socket), port, rank, nonce));
 }
 

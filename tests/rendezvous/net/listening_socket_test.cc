@@ -1,4 +1,4 @@
-#include "rendezvous/base/listening_socket.h"
+#include "rendezvous/net/listening_socket.h"
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
@@ -13,13 +13,14 @@ namespace {
 using testing::Loopback;
 
 UniqueFd Listen(const sockaddr_in& address) {
-  return OpenListeningSocket(reinterpret_cast<const sockaddr*>(&address), sizeof address, 8);
+  return rendezvous::OpenListeningSocket(reinterpret_cast<const sockaddr*>(&address),
+                                         sizeof address, 8);
 }
 
 TEST_CASE("listening socket: the port is known, taken, and free again when it is closed") {
   UniqueFd first = Listen(Loopback(0));
   REQUIRE(first.is_open());
-  const uint16_t port = LocalPort(first.get());
+  const uint16_t port = rendezvous::LocalPort(first.get());
   CHECK(port != 0);
   CHECK((fcntl(first.get(), F_GETFL) & O_NONBLOCK) != 0);
   CHECK((fcntl(first.get(), F_GETFD) & FD_CLOEXEC) != 0);
@@ -40,7 +41,7 @@ TEST_CASE("listening socket: an address of no interface is refused with the caus
   const int error = errno;
   CHECK_FALSE(fd.is_open());
   CHECK(error == EADDRNOTAVAIL);
-  CHECK(LocalPort(-1) == 0);
+  CHECK(rendezvous::LocalPort(-1) == 0);
 }
 
 }  // namespace

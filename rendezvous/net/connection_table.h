@@ -5,31 +5,33 @@
 // duplicate of each descriptor stays here until its agent has joined; a connection that has not
 // come so far when its time is over is shut down, at which gRPC drops its own end.
 //
-// Thread-safe. The listener's thread drives it.
-#ifndef DDPRUN_RENDEZVOUS_SERVER_PROBATION_H_
-#define DDPRUN_RENDEZVOUS_SERVER_PROBATION_H_
+// Keyed by the address of the other end, which exists once at a time. Thread-safe. The listener's
+// thread drives it.
+#ifndef DDPRUN_RENDEZVOUS_NET_CONNECTION_TABLE_H_
+#define DDPRUN_RENDEZVOUS_NET_CONNECTION_TABLE_H_
 
 #include <map>
 #include <mutex>
 #include <optional>
-#include <string>
 
 #include "rendezvous/base/time.h"
 #include "rendezvous/base/unique_fd.h"
+#include "rendezvous/net/socket_address.h"
 
 namespace ddprun::rendezvous {
 
-class Probation {
+class ConnectionTable {
  public:
-  // How often DropLate() wants to be called while anybody is here: so long a connection that has
-  // ended keeps its descriptor.
+  // How often DropLate() wants to be called while anybody is here. A connection that has ended
+  // keeps its descriptor no longer than that.
   static constexpr Duration kLook = std::chrono::milliseconds(250);
 
   // Watches the connection until `until`. False: there was no descriptor for it, or it has been
   // reset.
   bool Add(int connection, TimePoint until);
-  // The agent at the other end ("10.0.0.2:41234") has joined.
-  void Joined(const std::string& peer);
+  // The agent at `peer` has joined: the connection is forgotten. Returns our address on which it
+  // came in, which gRPC does not tell; size 0: it is not here.
+  SocketAddress Joined(const SocketAddress& peer);
   // Shuts down the connections whose time is over and forgets those that have ended. When to call
   // it again; nullopt: not before the next Add().
   std::optional<TimePoint> DropLate(TimePoint now);
@@ -40,9 +42,9 @@ class Probation {
     TimePoint until;
   };
   std::mutex mutex_;
-  std::map<std::string, Connection> connections_;  // by the other end, which exists once at a time
+  std::map<SocketAddress, Connection> connections_;
 };
 
 }  // namespace ddprun::rendezvous
 
-#endif  // DDPRUN_RENDEZVOUS_SERVER_PROBATION_H_
+#endif  // DDPRUN_RENDEZVOUS_NET_CONNECTION_TABLE_H_

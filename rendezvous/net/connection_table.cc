@@ -1,4 +1,4 @@
-#include "rendezvous/server/probation.h"
+#include "rendezvous/net/connection_table.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -9,25 +9,27 @@
 #include <utility>
 #include <vector>
 
-#include "rendezvous/net/socket_address.h"
-
 namespace ddprun::rendezvous {
 
-bool Probation::Add(int connection, TimePoint until) {
+bool ConnectionTable::Add(int connection, TimePoint until) {
   UniqueFd duplicate(fcntl(connection, F_DUPFD_CLOEXEC, 0));
   const SocketAddress peer = PeerAddress(connection);
   if (!duplicate.is_open() || peer.size == 0) return false;
   const std::lock_guard lock(mutex_);
-  connections_.insert_or_assign(AddressText(peer), Connection{std::move(duplicate), until});
+  connections_.insert_or_assign(peer, Connection{std::move(duplicate), until});
   return true;
 }
 
-void Probation::Joined(const std::string& peer) {
+SocketAddress ConnectionTable::Joined(const SocketAddress& peer) {
   const std::lock_guard lock(mutex_);
-  connections_.erase(peer);
+  const auto found = connections_.find(peer);
+  if (found == connections_.end()) return {};
+  const SocketAddress local = LocalAddress(found->second.duplicate.get());
+  connections_.erase(found);
+  return local;
 }
 
-std::optional<TimePoint> Probation::DropLate(TimePoint now) {
+std::optional<TimePoint> ConnectionTable::DropLate(TimePoint now) {
   const std::lock_guard lock(mutex_);
   std::vector<pollfd> ends;
   for (const auto& [peer, connection] : connections_) {

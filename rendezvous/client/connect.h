@@ -1,0 +1,35 @@
+// One agent's way into the rendezvous, whatever its backend: the function the launcher calls.
+#ifndef DDPRUN_RENDEZVOUS_CLIENT_CONNECT_H_
+#define DDPRUN_RENDEZVOUS_CLIENT_CONNECT_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "rendezvous/base/unique_fd.h"
+#include "rendezvous/client/contact_core.h"
+#include "rendezvous/client/rendezvous_client.h"
+#include "rendezvous/net/resolver.h"
+
+namespace ddprun::rendezvous {
+
+struct RendezvousOptions : ContactOptions {
+  // Of a coordinator here (Coordinator::Options). kStatic on node_rank 0: on_store_connection gets
+  // the workers' connections to the shared port, unread.
+  std::string run_dir;
+  std::function<void(UniqueFd)> on_store_connection;
+  std::function<void(const std::string&)> log_step;
+  std::function<void()> on_no_descriptor;
+  Resolver resolver = ResolveName;
+};
+
+// The client of one agent for its whole life. Returns at once and never fails: resolving names,
+// binding and connecting happen on threads of the client, and what goes wrong comes as an event
+// (RendezvousFailed, with the address and the cause). Where this agent hosts the coordinator the
+// client owns it, and NodeInfo::is_endpoint_node is filled in.
+std::unique_ptr<RendezvousClient> ConnectRendezvous(RendezvousOptions options,
+                                                    RendezvousClient::EventHandler handler);
+
+}  // namespace ddprun::rendezvous
+
+#endif  // DDPRUN_RENDEZVOUS_CLIENT_CONNECT_H_

@@ -1,0 +1,330 @@
+// Seeking: who is at the endpoint, who hosts, and when to give up.
+#include "rendezvous/client/contact_core.h"
+
+#include <algorithm>
+#include <cctype>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "rendezvous/base/plain_text.h"
+
+namespace ddprun::rendezvous {
+namespace {
+
+// Host names do not differ by case, nor by the dot that ends a full one.
+std::string Canonical(std::string name) {
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  if (!name.empty() && name.back() == '.') name.pop_back();
+  return name;
+}
+
+// "node1" is the short name of "node1.cluster"; "node1.a" and "node1.b" are two machines.
+bool IsSameHost(const std::string& asked, const std::string& ours) {
+  if (asked.empty() || ours.empty()) return false;
+  return asked == ours ||
+         (asked.find('.') == std::string::npos && asked == ours.substr(0, ours.find('.')));
+}
+
+// The answer shows that another process than the coordinator of this run has its port, or none.
+bool ProvesGone(Looked::Outcome outcome) {
+  return outcome == Looked::Outcome::kRefused || outcome == Looked::Outcome::kOtherRun ||
+         outcome == Looked::Outcome::kForeign;
+}
+
+// Whoever has the port says nothing on it: perhaps nobody has it any more.
+bool MayBeFree(Looked::Outcome outcome) {
+  return outcome == Looked::Outcome::kRefused || outcome == Looked::Outcome::kUnreachable ||
+         outcome == Looked::Outcome::kClosed;
+}
+
+}  // namespace
+
+std::optional<bool> HostsByName(const ContactOptions& options, const std::string& host_name) {
+  switch (options.mode) {
+    case ContactOptions::Mode::kStandalone:
+      return true;
+    case ContactOptions::Mode::kStatic:
+      return options.node_rank == 0;
+    case ContactOptions::Mode::kDynamic:
+      break;
+  }
+  if (options.is_host) return options.is_host;
+  const std::string asked = Canonical(options.endpoint_host);
+  if (asked == "localhost" || IsSameHost(asked, Canonical(host_name))) return true;
+  return std::nullopt;
+}
+
+ContactCore::ContactCore(ContactOptions options, const std::string& host_name, uint32_t seed,
+                         TimePoint now)
+    : options_(std::move(options)),
+      hosts_by_name_(HostsByName(options_, host_name)),
+      beat_interval_(std::clamp(options_.policy.evict_after / 3,
+                                Duration(std::chrono::milliseconds(10)), kMaxBeatInterval)),
+      silence_limit_(
+          std::clamp(options_.policy.evict_after * 3 / 2, 3 * beat_interval_, kMaxSilence)),
+      record_(options_.policy),
+      random_(seed),
+      attempt_at_(now + backoff_.Next(now, 0)),
+      is_name_checked_(options_.local_addr.empty()),
+      hosts_(hosts_by_name_.value_or(false)),
+      tries_host_(hosts_),
+      without_contact_since_(now) {}
+
+std::vector<ContactAction> ContactCore::Step(TimePoint now, const ContactEvent& event) {
+  now_ = now;
+  std::visit([this](const auto& e) { On(e); }, event);
+  GoOn();
+  return std::exchange(actions_, {});
+}
+
+std::optional<TimePoint> ContactCore::NextDeadline() const {
+  if (state_ == State::kEnded) return std::nullopt;
+  std::optional<TimePoint> next = end_by_;
+  const auto at = [&next](TimePoint point) { next = next ? std::min(*next, point) : point; };
+  if (state_ == State::kSeeking) {
+    if (errand_ == Errand::kNone) at(attempt_at_);
+    if (!record_.is_assigned()) {
+      at(GiveUpAt());
+      if (errand_ == Errand::kLook && told_ != kLongLookText) at(errand_since_ + kLongLook);
+    }
+  }
+  if (state_ == State::kLinked && !is_local_) {
+    at(last_heard_ + silence_limit_);
+    if (!is_saying_ && !is_closing_) at(next_beat_);
+  }
+  return next;
+}
+
+void ContactCore::GoOn() {
+  if (state_ == State::kFound && record_.has_unsaid() && !end_by_) Link();
+  if (state_ == State::kLinked) Talk();
+  if (state_ == State::kSeeking && !end_by_) Seek();
+  if (end_by_) End();
+}
+
+void ContactCore::Seek() {
+  if (!record_.is_assigned() && now_ >= GiveUpAt()) return Fail(GiveUpText());
+  if (errand_ == Errand::kLook && now_ >= errand_since_ + kLongLook && !record_.is_assigned()) {
+    TellWait(kLongLookText, absl::StrCat("waiting for the coordinator at ", Place(),
+                                         " (last try: ", kLongLookText, ")"));
+  }
+  if (errand_ != Errand::kNone || now_ < attempt_at_) return;
+  errand_since_ = now_;
+  if (!is_name_checked_) {
+    errand_ = Errand::kName;
+    Do(CheckLocalName{});
+  } else if (std::exchange(tries_host_, false) && MayHost()) {
+    errand_ = Errand::kHost;
+    Do(HostHere{});
+  } else {
+    errand_ = Errand::kLook;
+    Do(LookAtEndpoint{.is_port_here = hosts_});
+  }
+}
+
+void ContactCore::On(const Looked& look) {
+  const Errand errand = std::exchange(errand_, Errand::kNone);
+  if (state_ != State::kSeeking) return;
+  if (errand == Errand::kName) return JudgeName(look);
+  const bool has_no_address =
+      look.outcome == Outcome::kNoName || look.outcome == Outcome::kNameLater;
+  if (!hosts_by_name_ && !has_no_address) hosts_ = look.is_this_host;
+  ip_ = look.ip;
+  if (look.outcome != Outcome::kOurs) return JudgeAttempt(look);
+  is_apart_ = look.is_apart;
+  closed_since_.reset();
+  taken_since_.reset();
+  Find();
+}
+
+void ContactCore::On(const Hosted& hosted) {
+  errand_ = Errand::kNone;
+  if (state_ != State::kSeeking) {
+    // It came too late: nobody wants it any more.
+    is_hosting_ = hosted.outcome == Hosted::Outcome::kHosting;
+    if (is_hosting_) StopHost();
+    return;
+  }
+  switch (hosted.outcome) {
+    case Hosted::Outcome::kHosting:
+      is_hosting_ = true;
+      had_contact_ = true;
+      is_gone_ = false;
+      Tell(ContactMade{HasPort() ? Place() : "", true});
+      if (std::exchange(is_lost_, false)) Tell(ContactRestored{});
+      return Find();
+    case Hosted::Outcome::kPortTaken:
+      if (!taken_since_) taken_since_ = now_;
+      attempt_at_ = now_;  // look at once who has it
+      return;
+    case Hosted::Outcome::kFailed:
+      return Fail(absl::StrCat("cannot host the rendezvous: ", hosted.text), hosted.is_local);
+  }
+}
+
+void ContactCore::On(const HostFinished&) {
+  is_host_finished_ = true;
+  // At once, whatever else this agent waits for: the next job may want the port.
+  if (is_hosting_) StopHost();
+}
+
+void ContactCore::On(const HostStopped&) { is_hosting_ = false; }
+
+void ContactCore::JudgeName(const Looked& look) {
+  if (look.outcome == Outcome::kFound) {
+    is_name_checked_ = true;
+    backoff_.Reset();
+    return SeekAgain();
+  }
+  const std::string trouble =
+      absl::StrCat(options_.local_addr_source, ": ", look.text,
+                   "; expected a host name that resolves here, or an IP address");
+  if (look.outcome == Outcome::kNoName) return Fail(trouble);
+  trouble_ = trouble;
+  TellWait(trouble, absl::StrCat("waiting for ", trouble));
+  SeekAgain();
+}
+
+void ContactCore::JudgeAttempt(const Looked& look) {
+  const bool is_gone = ProvesGone(look.outcome);
+  trouble_ = look.text;
+  if (look.outcome != Outcome::kClosed) closed_since_.reset();
+  if (look.outcome == Outcome::kClosed && !closed_since_) closed_since_ = now_;
+  if (is_lost_) LoseContact(AttemptText(look), is_gone);
+  if (!record_.is_assigned()) {
+    if (const std::optional<std::string> trouble = FinalTrouble(look)) return Fail(*trouble);
+  }
+  SeekAgain();
+  tries_host_ = MayHost() && MayBeFree(look.outcome);
+  if (tries_host_ && !taken_since_) {
+    attempt_at_ = now_;
+  } else if (!record_.is_assigned() && now_ >= without_contact_since_ + kQuietStart) {
+    TellWait(look.text, absl::StrCat("waiting for the coordinator at ", Place(),
+                                     " (last try: ", look.text, ")"));
+  }
+}
+
+std::optional<std::string> ContactCore::FinalTrouble(const Looked& look) const {
+  // Who was here once may come back, or its port may be about to become free.
+  const bool was_here = had_contact_ || is_ending_;
+  switch (look.outcome) {
+    case Outcome::kOtherRun:
+    case Outcome::kForeign:
+      return AttemptText(look);
+    case Outcome::kSilent:  // elsewhere: a stopped process may be continued
+      if (hosts_ && !was_here) return AttemptText(look);
+      break;
+    case Outcome::kClosed:
+      if (!was_here && now_ - *closed_since_ >= kClosedLimit) return AttemptText(look);
+      break;
+    case Outcome::kNoName:
+      // A name that worked before may be in the middle of an update.
+      if (was_here) return std::nullopt;
+      return absl::StrCat("endpoint ", Place(), ": ", look.text,
+                          "; expected a host name that resolves here, or an IP address");
+    case Outcome::kOurs:
+    case Outcome::kRefused:
+    case Outcome::kUnreachable:
+    case Outcome::kNameLater:
+    case Outcome::kFound:
+      break;
+  }
+  if (taken_since_ && !was_here && now_ - *taken_since_ >= kTakenLimit) return TakenText();
+  return std::nullopt;
+}
+
+std::string ContactCore::TakenText() const {
+  return absl::StrCat("port ", options_.endpoint_port, " of this machine, which ",
+                      options_.endpoint_source,
+                      " names, is in use by another program: use another port");
+}
+
+std::string ContactCore::AttemptText(const Looked& look) const {
+  const std::string& run = options_.policy.run_id;
+  switch (look.outcome) {
+    case Outcome::kOtherRun:
+      if (!hosts_) {
+        return absl::StrCat(PlaceAt(look.ip), " serves the run \"", look.text, "\", not \"", run,
+                            "\": use another port, or the same --rdzv_id on all nodes");
+      }
+      return absl::StrCat("port ", options_.endpoint_port, " of this machine, which ",
+                          options_.endpoint_source, " names, serves the run \"", look.text,
+                          "\", not \"", run,
+                          "\": use another port, or, for the same job, the same --rdzv_id");
+    case Outcome::kForeign:
+    case Outcome::kClosed:
+    case Outcome::kSilent: {
+      if (hosts_) return TakenText();
+      const bool has_answered = look.outcome == Outcome::kForeign;
+      return absl::StrCat(PlaceAt(look.ip),
+                          " is held by another program, not by a ddprun coordinator (",
+                          has_answered ? absl::StrCat("it answers \"", look.text, "\"") : look.text,
+                          "): use another port");
+    }
+    case Outcome::kOurs:
+    case Outcome::kRefused:
+    case Outcome::kUnreachable:
+    case Outcome::kNoName:
+    case Outcome::kNameLater:
+    case Outcome::kFound:
+      break;
+  }
+  return look.text;
+}
+
+std::string ContactCore::PlaceAt(const std::string& ip) const {
+  const std::string place = EndpointText(options_.endpoint_host, options_.endpoint_port);
+  return ip.empty() || ip == options_.endpoint_host ? place : absl::StrCat(place, " (", ip, ")");
+}
+
+std::string ContactCore::GiveUpText() const {
+  const auto limit =
+      std::chrono::duration_cast<std::chrono::seconds>(options_.policy.join_timeout).count();
+  if (!is_name_checked_) return trouble_;
+  if (is_ending_) {
+    return absl::StrCat("the job \"", options_.policy.run_id, "\" at ", PlaceAt(ip_),
+                        " was ending, and no next one came within ", limit,
+                        " s; last try: ", trouble_);
+  }
+  return absl::StrCat("no coordinator answered at ", PlaceAt(ip_), " within ", limit,
+                      " s; last try: ", trouble_.empty() ? kLongLookText : trouble_.c_str());
+}
+
+bool ContactCore::MayHost() const {
+  return hosts_ && !is_hosting_ && !is_apart_ && !record_.is_assigned();
+}
+
+TimePoint ContactCore::GiveUpAt() const {
+  return std::max(without_contact_since_, joined_at_) + options_.policy.join_timeout;
+}
+
+void ContactCore::SeekAgain() {
+  state_ = State::kSeeking;
+  const double jitter = static_cast<double>(random_() - std::minstd_rand::min()) /
+                        (static_cast<double>(std::minstd_rand::max()) + 1.0);
+  attempt_at_ = now_ + backoff_.Next(now_, jitter);
+}
+
+void ContactCore::Find() {
+  state_ = State::kFound;
+  // Everything is to be said again. A link is opened when there is something to say: the
+  // coordinator closes one that stays without a word.
+  record_.StartSession();
+}
+
+void ContactCore::Fail(const std::string& message, bool is_local) {
+  if (state_ == State::kLinked) Do(CloseLink{});
+  state_ = State::kOver;
+  Tell(RendezvousFailed{message, is_local});
+}
+
+void ContactCore::StopHost() {
+  if (!std::exchange(is_stopping_host_, true)) Do(StopHosting{});
+}
+
+void ContactCore::TellWait(const std::string& text, const std::string& reason) {
+  if (std::exchange(told_, text) != text) Tell(Waiting{reason, GiveUpAt()});
+}
+
+}  // namespace ddprun::rendezvous

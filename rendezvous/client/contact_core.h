@@ -1,0 +1,316 @@
+// Decides how one agent stays in contact with its rendezvous, for as long as the agent lives: when
+// it looks for the coordinator, hosts one, opens a link, says what, and gives up. [pure]
+//
+// A driver (connect.h) feeds it the agent's commands, the results of what it asked for, what comes
+// over the link, and the time; it carries out the actions in the order given. At most one errand (a
+// look, a name, a coordinator to start) is under way at a time. States:
+//
+//   kSeeking -> kFound -> kLinked -> kOver -> kEnded
+//      ^                     |         ^
+//      +-- the link ended ---+         +-- the verdict, a refusal, a failure; EndContact
+//
+// Who hosts can be decided again: an agent at the endpoint's host without workers takes the port
+// over once the coordinator that lived in another agent is gone from it.
+#ifndef DDPRUN_RENDEZVOUS_CLIENT_CONTACT_CORE_H_
+#define DDPRUN_RENDEZVOUS_CLIENT_CONTACT_CORE_H_
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <random>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "rendezvous/base/ids.h"
+#include "rendezvous/base/time.h"
+#include "rendezvous/client/agent_record.h"
+#include "rendezvous/client/backoff.h"
+#include "rendezvous/client/rendezvous_client.h"
+#include "rendezvous/core/action.h"
+#include "rendezvous/core/event.h"
+#include "rendezvous/core/types.h"
+
+namespace ddprun::rendezvous {
+
+// What the user said of the rendezvous, as far as the contact depends on it.
+struct ContactOptions {
+  enum class Mode {
+    kStandalone,  // everything in this process, no port, no gRPC
+    kStatic,      // node_rank 0 hosts; nobody else binds
+    kDynamic,     // c10d: whose host is the endpoint's hosts
+  };
+  Mode mode = Mode::kStandalone;
+  // As this node was started; a coordinator of ours follows it. Its join_timeout is how long an
+  // agent without workers goes on without a coordinator, from its last contact or its last Join,
+  // whichever is later. An agent with workers goes on without end.
+  Policy policy;
+  std::string endpoint_host;  // as the user wrote it, without brackets
+  uint16_t endpoint_port = 0;
+  // What a message calls the option that named the port.
+  std::string endpoint_source = "--rdzv_endpoint";
+  // What this node tells others to reach it by. A name must resolve here before it is told; an
+  // address may be another machine's, of a relay say. Empty: nothing.
+  std::string local_addr;
+  std::string local_addr_source = "--local_addr";
+  std::optional<bool> is_host;  // kDynamic: the user's own word on who hosts
+  int node_rank = -1;           // kStatic: 0 hosts
+};
+
+// Whether this machine hosts, as far as that can be said without asking a resolver; nullopt: only
+// the addresses of the endpoint's name can tell. `host_name` is this machine's.
+std::optional<bool> HostsByName(const ContactOptions& options, const std::string& host_name);
+
+// The agent's commands: those of RendezvousClient.
+struct JoinCommand {
+  NodeInfo node;
+};
+struct FailureCommand {
+  Round round;
+  FailureReport report;
+  TimePoint at{};
+};
+struct FirstSuccessCommand {
+  Round round;
+  int rank = 0;
+  TimePoint at{};
+};
+struct SuccessCommand {
+  Round round;
+};
+struct LeaveCommand {
+  std::string reason;
+};
+struct AckCommand {};
+struct EndCommand {
+  Duration timeout{0};
+};
+
+// The answer to LookAtEndpoint and to CheckLocalName (kFound, kNoName or kNameLater).
+struct Looked {
+  enum class Outcome {
+    kOurs,         // the coordinator of this run
+    kOtherRun,     // a coordinator of another run: `text` is its id
+    kForeign,      // something that answers otherwise: `text` is the beginning of that
+    kClosed,       // accepted, and closed without a word
+    kSilent,       // accepted, and no word within the time (a stopped process does that)
+    kRefused,      // the host says that nobody listens
+    kUnreachable,  // `text` says why
+    kNoName,       // the resolver is sure that there is no such name
+    kNameLater,    // the resolver may answer later
+    kFound,        // the name is one
+  };
+  Outcome outcome = Outcome::kUnreachable;
+  std::string text = {};      // one phrase for people, without control characters
+  std::string ip = {};        // of the address that answered best; empty: there is none
+  bool is_this_host = false;  // one of the endpoint's addresses is this machine's
+  bool is_apart = false;      // kOurs: the coordinator lives in no member's agent
+};
+// The answer to HostHere.
+struct Hosted {
+  enum class Outcome { kHosting, kPortTaken, kFailed };
+  Outcome outcome = Outcome::kHosting;
+  std::string text = {};  // kFailed: why
+  bool is_local = false;  // kFailed: RendezvousFailed
+};
+// The coordinator of this process has ended its job: the verdict is known wherever it can be.
+struct HostFinished {};
+// The answer to StopHosting: the port is free.
+struct HostStopped {};
+// What was to be said last has been said; over a local link: and applied.
+struct Said {};
+struct Heard {
+  JobInstance instance;  // the job's by the coordinator's word
+  Action action;
+};
+struct BeatAnswered {
+  uint64_t sequence = 0;
+};
+// The link is over. `is_final`: `text` says what the coordinator does that makes another attempt
+// useless ("does not understand this node: ...").
+struct LinkEnded {
+  bool is_final = false;
+  std::string text;
+};
+
+using ContactEvent =
+    std::variant<JoinCommand, FailureCommand, FirstSuccessCommand, SuccessCommand, LeaveCommand,
+                 AckCommand, EndCommand, Looked, Hosted, HostFinished, HostStopped, Said, Heard,
+                 BeatAnswered, LinkEnded, TimePassed>;
+
+// Errands: each is answered by one event, however late.
+struct CheckLocalName {};
+struct LookAtEndpoint {
+  bool is_port_here = false;  // not at the endpoint's name, but at its port on this machine
+};
+struct HostHere {};
+// Allowed while another errand is under way.
+struct StopHosting {};
+// Opens a link to the coordinator of this process, or to the one that the last look found.
+struct OpenLink {
+  bool is_local = false;
+};
+// Says one thing; Said or LinkEnded follows, and nothing more is said before. A heartbeat has a
+// `sequence`, which BeatAnswered brings back. Only over a link that is open.
+struct SayEvent {
+  Event event;
+  Duration round_trip{0};  // the shortest lately; 0: none was measured
+  uint64_t sequence = 0;
+};
+// LinkEnded follows only a polite close, once all that was said has been applied.
+struct CloseLink {
+  bool is_polite = false;
+};
+struct Emit {
+  RendezvousEvent event;
+};
+
+using ContactAction = std::variant<CheckLocalName, LookAtEndpoint, HostHere, StopHosting, OpenLink,
+                                   SayEvent, CloseLink, Emit>;
+
+class ContactCore {
+ public:
+  enum class State { kSeeking, kFound, kLinked, kOver, kEnded };
+
+  // An endpoint that comes up within this is not worth a line on somebody's terminal.
+  static constexpr Duration kQuietStart = std::chrono::milliseconds(500);
+  // A port that accepts and closes for so long is no coordinator that is just starting or stopping.
+  static constexpr Duration kClosedLimit = std::chrono::seconds(5);
+  // A port of ours that is taken and does not answer for so long is another program's.
+  static constexpr Duration kTakenLimit = std::chrono::seconds(1);
+  // When a look that lasts is told of, and how.
+  static constexpr Duration kLongLook = std::chrono::seconds(30);
+  static constexpr char kLongLookText[] = "no answer so far";
+  // Longer than gRPC's keepalive needs to find a dead connection (10 s): what this finds is a
+  // coordinator whose connections live and which does not answer.
+  static constexpr Duration kMaxSilence = std::chrono::seconds(15);
+  static constexpr Duration kMaxBeatInterval = std::chrono::seconds(1);
+
+  // `seed` spreads the waits between attempts; `host_name` is this machine's.
+  ContactCore(ContactOptions options, const std::string& host_name, uint32_t seed, TimePoint now);
+
+  // Applies one event. Same history, same actions, same order.  REQUIRES: now never decreases.
+  std::vector<ContactAction> Step(TimePoint now, const ContactEvent& event);
+  // When Step(now, TimePassed{}) would next act.
+  std::optional<TimePoint> NextDeadline() const;
+
+  State state() const { return state_; }
+  bool is_hosting() const { return is_hosting_; }
+  const AgentRecord& record() const { return record_; }
+
+ private:
+  enum class Errand { kNone, kName, kLook, kHost };
+  using Outcome = Looked::Outcome;
+
+  void On(const JoinCommand& command);
+  void On(const FailureCommand& command);
+  void On(const FirstSuccessCommand& command);
+  void On(const SuccessCommand& command);
+  void On(const LeaveCommand& command);
+  void On(const AckCommand&);
+  void On(const EndCommand& command);
+  void On(const Looked& look);
+  void On(const Hosted& hosted);
+  void On(const HostFinished&);
+  void On(const HostStopped&);
+  void On(const Said&);
+  void On(const Heard& heard);
+  void On(const BeatAnswered& answer);
+  void On(const LinkEnded& end);
+  void On(const TimePassed&) {}
+
+  // What can be done now, whatever happened before.
+  void GoOn();
+  void Seek();
+  void Talk();
+  void End();
+
+  // Transitions, named for where they go.
+  void SeekAgain();
+  void Find();
+  void Link();
+  void Fail(const std::string& message, bool is_local = false);
+
+  void JudgeName(const Looked& look);
+  void JudgeAttempt(const Looked& look);
+  // Why an agent that waits for a place should not go on; nullopt: it should.
+  std::optional<std::string> FinalTrouble(const Looked& look) const;
+  // What answers is the coordinator of another job of this run, which may be ending.
+  void HearOfOtherJob(const Refuse& refusal);
+  void MakeContact();
+  void LoseContact(const std::string& reason, bool is_gone);
+  // `text` is what tells this wait from the one before.
+  void TellWait(const std::string& text, const std::string& reason);
+  void Break(const std::string& reason);
+  void StopHost();
+
+  // This agent may become the coordinator where the port is free.
+  bool MayHost() const;
+  bool HasPort() const { return options_.mode != ContactOptions::Mode::kStandalone; }
+  TimePoint GiveUpAt() const;
+  // "HOST:PORT", with the address behind the name where it differs: "node1:29400 (10.0.0.1)".
+  std::string PlaceAt(const std::string& ip) const;
+  std::string Place() const { return PlaceAt(""); }
+  std::string AttemptText(const Looked& look) const;
+  std::string TakenText() const;
+  std::string GiveUpText() const;
+  void NameSpeaker(Refuse& refusal) const;
+  void Do(ContactAction action) { actions_.push_back(std::move(action)); }
+  void Tell(RendezvousEvent event) { Do(Emit{std::move(event)}); }
+
+  const ContactOptions options_;
+  const std::optional<bool> hosts_by_name_;
+  const Duration beat_interval_;
+  const Duration silence_limit_;
+  State state_ = State::kSeeking;
+  TimePoint now_{};
+  std::vector<ContactAction> actions_;
+  AgentRecord record_;
+
+  // Seeking.
+  Errand errand_ = Errand::kNone;
+  TimePoint errand_since_{};
+  Backoff backoff_;
+  std::minstd_rand random_;
+  TimePoint attempt_at_{};
+  bool is_name_checked_ = false;
+  bool hosts_ = false;                     // the endpoint is this host's, as far as is known
+  bool tries_host_ = false;                // the port may be free for us
+  std::optional<TimePoint> taken_since_;   // the port of this host, by nobody known
+  std::optional<TimePoint> closed_since_;  // first of an unbroken row of kClosed answers
+  bool is_apart_ = false;                  // the coordinator that was found last
+  std::string ip_;                         // where the last look was
+  std::string trouble_;                    // of the last attempt
+  std::string told_;
+  bool is_ending_ = false;  // a job of this run was found that is over: we wait for the next one
+
+  // Hosting.
+  bool is_hosting_ = false;
+  bool is_host_finished_ = false;
+  bool is_stopping_host_ = false;
+
+  // Contact.
+  TimePoint without_contact_since_;
+  TimePoint joined_at_{};
+  bool had_contact_ = false;  // ever
+  bool has_contact_ = false;  // on this link
+  bool is_lost_ = false;      // ContactLost was the last word on contact
+  bool is_gone_ = false;      // and it said so
+
+  // The link.
+  bool is_local_ = false;
+  bool is_saying_ = false;
+  bool is_closing_ = false;
+  TimePoint last_heard_{};
+  TimePoint next_beat_{};
+  uint64_t sequence_ = 0;
+  TimePoint beat_said_at_{};
+  std::deque<Duration> round_trips_;  // the newest few
+
+  bool has_acked_ = false;
+  std::optional<TimePoint> end_by_;
+};
+
+}  // namespace ddprun::rendezvous
+
+#endif  // DDPRUN_RENDEZVOUS_CLIENT_CONTACT_CORE_H_

@@ -1,0 +1,184 @@
+// What is said and heard over a link, and the end of contact.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "rendezvous/client/contact_core.h"
+
+namespace ddprun::rendezvous {
+namespace {
+
+constexpr size_t kKeptRoundTrips = 8;
+
+}  // namespace
+
+void ContactCore::On(const JoinCommand& command) {
+  record_.Join(command.node);
+  joined_at_ = now_;
+}
+
+void ContactCore::On(const FailureCommand& command) {
+  record_.ReportFailed(command.round, command.report, command.at);
+}
+
+void ContactCore::On(const FirstSuccessCommand& command) {
+  record_.ReportFirstSuccess(command.round, command.rank, command.at);
+}
+
+void ContactCore::On(const SuccessCommand& command) { record_.ReportSucceeded(command.round); }
+
+void ContactCore::On(const LeaveCommand& command) { record_.Leave(command.reason); }
+
+void ContactCore::On(const AckCommand&) {
+  record_.AckVerdict();
+  has_acked_ = true;
+}
+
+void ContactCore::On(const EndCommand& command) {
+  const TimePoint end_by = now_ + command.timeout;
+  end_by_ = end_by_ ? std::min(*end_by_, end_by) : end_by;
+}
+
+void ContactCore::Link() {
+  state_ = State::kLinked;
+  is_local_ = is_hosting_;
+  has_contact_ = false;
+  is_saying_ = false;
+  is_closing_ = false;
+  last_heard_ = now_;
+  next_beat_ = now_;
+  round_trips_.clear();
+  Do(OpenLink{is_local_});
+}
+
+void ContactCore::Talk() {
+  if (!is_local_ && now_ >= last_heard_ + silence_limit_) {
+    Do(CloseLink{});
+    const auto limit = std::chrono::duration_cast<std::chrono::seconds>(silence_limit_).count();
+    return Break(absl::StrCat("the coordinator has not answered for ", limit, " s"));
+  }
+  if (is_saying_ || is_closing_) return;
+  if (std::optional<Event> event = record_.NextToSay(now_)) {
+    if (auto* joined = std::get_if<NodeJoined>(&*event)) joined->node.is_endpoint_node = is_local_;
+    // The shortest round trip: the others also waited in some queue.
+    const auto trip = std::min_element(round_trips_.begin(), round_trips_.end());
+    is_saying_ = true;
+    Do(SayEvent{.event = *std::move(event),
+                .round_trip = trip == round_trips_.end() ? Duration{0} : *trip});
+  } else if (end_by_) {
+    is_closing_ = true;
+    Do(CloseLink{.is_polite = true});
+  } else if (!is_local_ && now_ >= next_beat_) {
+    next_beat_ = now_ + beat_interval_;
+    beat_said_at_ = now_;
+    is_saying_ = true;
+    Do(SayEvent{.event = HeartbeatReceived{record_.stamp()}, .sequence = ++sequence_});
+  }
+}
+
+void ContactCore::On(const Said&) { is_saying_ = false; }
+
+void ContactCore::On(const BeatAnswered& answer) {
+  if (state_ != State::kLinked) return;
+  last_heard_ = now_;
+  MakeContact();
+  if (answer.sequence != sequence_) return;  // of a beat that was overtaken
+  round_trips_.push_back(now_ - beat_said_at_);
+  if (round_trips_.size() > kKeptRoundTrips) round_trips_.pop_front();
+}
+
+void ContactCore::On(const Heard& heard) {
+  if (state_ != State::kLinked) return;
+  last_heard_ = now_;
+  Action action = heard.action;
+  if (auto* refusal = std::get_if<Refuse>(&action)) {
+    if (refusal->kind != Refusal::kFinal) return HearOfOtherJob(*refusal);
+    NameSpeaker(*refusal);
+  }
+  MakeContact();
+  const std::optional<RendezvousEvent> event = record_.Hear(heard.instance, action);
+  if (!event) return;
+  if (const auto* failed = std::get_if<RendezvousFailed>(&*event)) return Fail(failed->message);
+  if (std::holds_alternative<Assigned>(*event)) is_ending_ = false;
+  Tell(*event);
+}
+
+void ContactCore::NameSpeaker(Refuse& refusal) const {
+  if (!is_local_) {
+    refusal.message =
+        absl::StrCat("the coordinator at ", Place(), " ends the wait: ", refusal.message);
+  } else if (HasPort()) {
+    refusal.message = absl::StrCat("the rendezvous at ", Place(), ": ", refusal.message);
+  }
+}
+
+void ContactCore::HearOfOtherJob(const Refuse& refusal) {
+  Do(CloseLink{});
+  if (record_.is_assigned()) {
+    LoseContact(refusal.message, true);  // the coordinator of our workers' job has lost its port
+    return SeekAgain();
+  }
+  is_ending_ = true;
+  trouble_ = refusal.message;
+  TellWait(trouble_, absl::StrCat("the job \"", options_.policy.run_id, "\" at ", Place(),
+                                  " is ending; waiting for the next one"));
+  SeekAgain();
+  tries_host_ = MayHost();
+}
+
+void ContactCore::MakeContact() {
+  if (std::exchange(has_contact_, true)) return;
+  if (!std::exchange(had_contact_, true)) Tell(ContactMade{PlaceAt(ip_), false});
+  backoff_.Reset();
+  told_.clear();
+  if (std::exchange(is_lost_, false)) Tell(ContactRestored{});
+}
+
+void ContactCore::LoseContact(const std::string& reason, bool is_gone) {
+  if (!had_contact_) return;
+  const bool is_news = !is_lost_ || is_gone != is_gone_;
+  if (!std::exchange(is_lost_, true)) without_contact_since_ = now_;
+  is_gone_ = is_gone;
+  if (is_news) Tell(ContactLost{reason, is_gone});
+}
+
+void ContactCore::On(const LinkEnded& end) {
+  if (state_ != State::kLinked) return;
+  if (end.is_final && !end_by_ && !record_.is_over()) {
+    state_ = State::kOver;
+    return Fail(absl::StrCat("the coordinator at ", Place(), " ", end.text));
+  }
+  Break(end.text);
+}
+
+void ContactCore::Break(const std::string& reason) {
+  const bool had_contact = std::exchange(has_contact_, false);
+  state_ = State::kOver;
+  if (end_by_ || record_.is_over()) return;
+  if (is_local_) return Fail("the coordinator of this process has stopped");
+  state_ = State::kSeeking;
+  // What broke after contact is looked into by the next attempt.
+  if (!had_contact) return JudgeAttempt(Looked{.outcome = Outcome::kUnreachable, .text = reason});
+  LoseContact(reason, false);
+  SeekAgain();
+}
+
+void ContactCore::End() {
+  if (state_ == State::kEnded) return;
+  const bool is_late = now_ >= *end_by_;
+  if (state_ == State::kLinked) {
+    if (!is_late) return;  // what was said is on its way
+    Do(CloseLink{});
+  }
+  state_ = State::kOver;
+  if (is_hosting_) {
+    // The others still wait for the verdict that this agent knows.
+    if (has_acked_ && !is_host_finished_ && !is_late) return;
+    StopHost();
+    if (!is_late) return;
+  }
+  state_ = State::kEnded;
+  Tell(ContactEnded{});
+}
+
+}  // namespace ddprun::rendezvous

@@ -1,0 +1,129 @@
+#include "tests/rendezvous/client/contact_bench.h"
+
+#include <doctest/doctest.h>
+
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace ddprun::rendezvous {
+namespace {
+
+struct SaidLine {
+  std::string operator()(const NodeJoined& e) {
+    return std::string("join") + (e.held ? " held" : "") +
+           (e.node.is_endpoint_node ? " endpoint" : "");
+  }
+  std::string operator()(const HeartbeatReceived&) { return "beat"; }
+  std::string operator()(const NodeLeft&) { return "leave"; }
+  std::string operator()(const WorkersFailed&) { return "failed"; }
+  std::string operator()(const FirstWorkerSucceeded&) { return "first success"; }
+  std::string operator()(const WorkersSucceeded&) { return "succeeded"; }
+  std::string operator()(const VerdictAcked&) { return "ack"; }
+  std::string operator()(const SessionBroken&) { return "broken"; }
+  std::string operator()(const Recorded&) { return "recorded"; }
+  std::string operator()(const TimePassed&) { return "time"; }
+};
+
+struct EventLine {
+  std::string& text;
+  std::string operator()(const Waiting& e) { return text = e.reason, "waiting"; }
+  std::string operator()(const Assigned&) { return "assigned"; }
+  std::string operator()(const Drained&) { return "drained"; }
+  std::string operator()(const Concluded&) { return "concluded"; }
+  std::string operator()(const ContactMade& e) {
+    text = e.place;
+    return e.is_hosted_here ? "hosting" : "contact";
+  }
+  std::string operator()(const ContactLost& e) {
+    text = e.reason;
+    return e.is_gone ? "lost (gone)" : "lost";
+  }
+  std::string operator()(const ContactRestored&) { return "restored"; }
+  std::string operator()(const RendezvousFailed& e) { return text = e.message, "failed"; }
+  std::string operator()(const ContactEnded&) { return "ended"; }
+};
+
+struct ActionLine {
+  std::string& text;
+  std::string operator()(const CheckLocalName&) { return "check name"; }
+  std::string operator()(const LookAtEndpoint& a) { return a.is_port_here ? "look here" : "look"; }
+  std::string operator()(const HostHere&) { return "host"; }
+  std::string operator()(const StopHosting&) { return "stop hosting"; }
+  std::string operator()(const OpenLink& a) { return a.is_local ? "open local" : "open"; }
+  std::string operator()(const SayEvent& a) { return "say " + std::visit(SaidLine{}, a.event); }
+  std::string operator()(const CloseLink& a) { return a.is_polite ? "half-close" : "close"; }
+  std::string operator()(const Emit& a) { return "emit " + std::visit(EventLine{text}, a.event); }
+};
+
+}  // namespace
+
+std::string ContactBench::Step(const ContactEvent& event) {
+  std::string line;
+  for (const ContactAction& action : core.Step(now, event)) {
+    line += (line.empty() ? "" : "; ") + std::visit(ActionLine{text}, action);
+  }
+  return line;
+}
+
+std::string ContactBench::Pass(Duration duration) {
+  const TimePoint end = now + duration;
+  std::string line;
+  // A deadline at which nothing happens would be met again at once, for ever.
+  for (int steps = 0; steps < 100000; ++steps) {
+    const std::optional<TimePoint> deadline = core.NextDeadline();
+    if (!deadline || *deadline > end) {
+      now = end;
+      return line;
+    }
+    now = std::max(now, *deadline);
+    const std::string did = Step(TimePassed{});
+    if (!did.empty()) line += (line.empty() ? "" : "; ") + did;
+  }
+  FAIL("the core wants to be called again and again");
+  return line;
+}
+
+ContactOptions Elsewhere() {
+  ContactOptions options;
+  options.mode = ContactOptions::Mode::kDynamic;
+  options.policy.run_id = "run-1";
+  options.policy.min_nodes = options.policy.max_nodes = 2;
+  options.endpoint_host = "coord";
+  options.endpoint_port = 29400;
+  return options;
+}
+
+ContactOptions OnEndpoint() {
+  ContactOptions options = Elsewhere();
+  options.endpoint_host = "node1";
+  return options;
+}
+
+Heard HearAssign(uint64_t round, bool coordinator_is_member) {
+  Assignment assignment;
+  assignment.instance = JobInstance{1, 2};
+  assignment.epoch = Epoch{5};
+  assignment.round = Round{round};
+  assignment.coordinator_is_member = coordinator_is_member;
+  return {JobInstance{1, 2}, Assign{{}, assignment}};
+}
+
+Heard HearRefusal(Refusal kind, const std::string& message) {
+  return {JobInstance{1, 2}, Refuse{{}, kind, message}};
+}
+
+Heard HearVerdict() { return {JobInstance{1, 2}, Conclude{{}, Epoch{5}, Round{1}, Verdict{}}}; }
+
+ContactBench AssignedBench(ContactOptions options, bool is_apart) {
+  ContactBench bench(std::move(options));
+  if (bench.Step(TimePassed{}) == "host") bench.Step(Hosted{Hosted::Outcome::kPortTaken});
+  bench.Step(Looked{.outcome = Looked::Outcome::kOurs, .ip = "10.0.0.9", .is_apart = is_apart});
+  REQUIRE(bench.Step(JoinCommand{}) == "open; say join");
+  REQUIRE(bench.Step(HearAssign(1, !is_apart)) == "emit contact; emit assigned");
+  REQUIRE(bench.Step(Said{}) == "say beat");
+  REQUIRE(bench.Step(Said{}) == "");
+  return bench;
+}
+
+}  // namespace ddprun::rendezvous

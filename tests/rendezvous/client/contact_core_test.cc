@@ -1,0 +1,328 @@
+#include "rendezvous/client/contact_core.h"
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+
+#include "tests/rendezvous/client/contact_bench.h"
+
+namespace ddprun::rendezvous {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using Outcome = Looked::Outcome;
+using State = ContactCore::State;
+
+const LinkEnded kBroken{false, "connection reset"};
+
+Looked Saw(Outcome outcome, const std::string& text = "Connection refused") {
+  return Looked{.outcome = outcome, .text = text, .ip = "10.0.0.9"};
+}
+
+bool Contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST_CASE("contact: an agent elsewhere looks, opens a link when it has a word, and joins") {
+  ContactBench bench(Elsewhere());
+  CHECK(bench.Step(TimePassed{}) == "look");
+  CHECK(bench.Step(Saw(Outcome::kOurs)) == "");
+  CHECK(bench.Step(JoinCommand{}) == "open; say join");
+  CHECK(bench.Step(HearAssign(1)) == "emit contact; emit assigned");
+  CHECK(bench.text == "coord:29400 (10.0.0.9)");
+  CHECK(bench.Step(Said{}) == "say beat");
+}
+
+TEST_CASE("contact: the endpoint's agent hosts, and joins as the endpoint's") {
+  ContactBench bench(OnEndpoint());
+  CHECK(bench.Step(JoinCommand{}) == "host");
+  CHECK(bench.Step(Hosted{}) == "emit hosting; open local; say join endpoint");
+  CHECK(bench.text == "node1:29400");
+  CHECK(bench.Step(Said{}) == "");
+  CHECK(bench.Step(HearAssign(1)) == "emit assigned");
+}
+
+TEST_CASE("contact: standalone hosts without a port, and says no place") {
+  ContactBench bench(ContactOptions{});
+  CHECK(bench.Step(TimePassed{}) == "host");
+  CHECK(bench.Step(Hosted{}) == "emit hosting");
+  CHECK(bench.text == "");
+}
+
+TEST_CASE("contact: an address of this machine makes its agent the host") {
+  ContactBench bench(Elsewhere());
+  bench.Step(TimePassed{});
+  Looked refused = Saw(Outcome::kRefused);
+  refused.is_this_host = true;
+  CHECK(bench.Step(refused) == "host");
+}
+
+TEST_CASE("contact: the user's word and the static rank decide who hosts") {
+  ContactOptions options = OnEndpoint();
+  options.is_host = false;
+  CHECK(ContactBench(options).Step(TimePassed{}) == "look");
+  options = Elsewhere();
+  options.is_host = true;
+  CHECK(ContactBench(options).Step(TimePassed{}) == "host");
+  options.mode = ContactOptions::Mode::kStatic;
+  options.node_rank = 1;
+  CHECK(ContactBench(options).Step(TimePassed{}) == "look");
+  options.node_rank = 0;
+  CHECK(ContactBench(options).Step(TimePassed{}) == "host");
+}
+
+TEST_CASE("contact: who finds its port taken looks who has it, and is a client of its own job's") {
+  ContactBench bench(OnEndpoint());
+  bench.Step(TimePassed{});
+  CHECK(bench.Step(Hosted{Hosted::Outcome::kPortTaken}) == "look here");
+  CHECK(bench.Step(Saw(Outcome::kOurs)) == "");
+  CHECK(bench.Step(JoinCommand{}) == "open; say join");
+}
+
+TEST_CASE("contact: a port of this machine that another program has is an error that names it") {
+  for (const Outcome outcome : {Outcome::kForeign, Outcome::kSilent}) {
+    ContactBench bench(OnEndpoint());
+    bench.Step(TimePassed{});
+    bench.Step(Hosted{Hosted::Outcome::kPortTaken});
+    CHECK(bench.Step(Saw(outcome, "HTTP/1.0 400")) == "emit failed");
+    CHECK(bench.text ==
+          "port 29400 of this machine, which --rdzv_endpoint names, is in use by another program: "
+          "use another port");
+  }
+  // A program that closes, or one that only bound the port, is tried for a second.
+  for (const Outcome outcome : {Outcome::kClosed, Outcome::kRefused}) {
+    ContactBench bench(OnEndpoint());
+    std::string did = bench.Step(TimePassed{});
+    const TimePoint begin = bench.now;
+    while (!Contains(did, "failed")) {
+      REQUIRE(bench.now < begin + seconds(3));
+      if (did == "host") {
+        did = bench.Step(Hosted{Hosted::Outcome::kPortTaken});
+      } else if (did == "look here") {
+        did = bench.Step(Saw(outcome));
+      } else {
+        did = bench.Pass(milliseconds(1));
+      }
+    }
+    CHECK(bench.now >= begin + seconds(1));
+    CHECK(Contains(bench.text, "is in use by another program"));
+  }
+}
+
+TEST_CASE("contact: waiting is told after half a second, once a reason, with its deadline") {
+  ContactBench bench(Elsewhere());
+  bench.Step(JoinCommand{});
+  CHECK(bench.Step(Saw(Outcome::kRefused)) == "");
+  bench.now += milliseconds(600);
+  CHECK(bench.Step(TimePassed{}) == "look");
+  CHECK(bench.Step(Saw(Outcome::kRefused)) == "emit waiting");
+  CHECK(bench.text == "waiting for the coordinator at coord:29400 (last try: Connection refused)");
+  bench.now += seconds(1);
+  CHECK(bench.Step(TimePassed{}) == "look");
+  CHECK(bench.Step(Saw(Outcome::kRefused)) == "");
+  bench.now += seconds(1);
+  bench.Step(TimePassed{});
+  CHECK(bench.Step(Saw(Outcome::kUnreachable, "No route to host")) == "emit waiting");
+}
+
+TEST_CASE("contact: a wait without a coordinator ends after join_timeout and says what was tried") {
+  ContactBench bench(Elsewhere());
+  bench.Step(JoinCommand{});
+  bench.Step(Saw(Outcome::kRefused));
+  bench.now += seconds(600);
+  CHECK(bench.Step(TimePassed{}) == "emit failed");
+  CHECK(bench.text ==
+        "no coordinator answered at coord:29400 (10.0.0.9) within 600 s; last try: Connection "
+        "refused");
+  CHECK(bench.core.state() == State::kOver);
+}
+
+TEST_CASE("contact: a look that never ends is told of, and gives up as any other") {
+  ContactBench bench(Elsewhere());
+  CHECK(bench.Step(JoinCommand{}) == "look");
+  CHECK(bench.Pass(seconds(60)) == "emit waiting");
+  CHECK(bench.Pass(seconds(600)) == "emit failed");
+}
+
+TEST_CASE("contact: a name that does not exist is an error, one that fails for now is not") {
+  ContactBench bench(Elsewhere());
+  bench.Step(TimePassed{});
+  const Looked later{.outcome = Outcome::kNameLater, .text = "cannot resolve \"coord\": try again"};
+  CHECK(bench.Step(later) == "");
+  bench.now += seconds(1);
+  bench.Step(TimePassed{});
+  const Looked never{.outcome = Outcome::kNoName, .text = "cannot resolve \"coord\": unknown"};
+  CHECK(bench.Step(never) == "emit failed");
+  CHECK(bench.text ==
+        "endpoint coord:29400: cannot resolve \"coord\": unknown; expected a host name that "
+        "resolves here, or an IP address");
+}
+
+TEST_CASE("contact: the name that others are told is looked up first, whoever hosts") {
+  ContactOptions options;
+  options.local_addr = "me";
+  ContactBench bench(options);
+  CHECK(bench.Step(TimePassed{}) == "check name");
+  CHECK(bench.Step(Looked{.outcome = Outcome::kFound}) == "host");
+  ContactBench failing(options);
+  failing.Step(TimePassed{});
+  CHECK(failing.Step(Looked{.outcome = Outcome::kNameLater, .text = "no answer"}) ==
+        "emit waiting");
+  failing.now += seconds(1);
+  CHECK(failing.Step(TimePassed{}) == "check name");
+  CHECK(failing.Step(Looked{.outcome = Outcome::kNoName, .text = "no such name"}) == "emit failed");
+  CHECK(Contains(failing.text, "--local_addr: no such name; expected a host name"));
+}
+
+TEST_CASE("contact: another job or program on the port ends the wait of one without workers") {
+  ContactBench bench(Elsewhere());
+  bench.Step(TimePassed{});
+  CHECK(bench.Step(Saw(Outcome::kOtherRun, "run-2")) == "emit failed");
+  CHECK(Contains(bench.text, "coord:29400 (10.0.0.9) serves the run \"run-2\", not \"run-1\""));
+  ContactBench second(Elsewhere());
+  second.Step(TimePassed{});
+  CHECK(second.Step(Saw(Outcome::kForeign, "SSH-2.0")) == "emit failed");
+  CHECK(Contains(second.text, "is held by another program"));
+  CHECK(Contains(second.text, "SSH-2.0"));
+}
+
+TEST_CASE("contact: a port that closes for five seconds is another program's") {
+  ContactBench bench(Elsewhere());
+  bench.Step(TimePassed{});
+  CHECK(bench.Step(Saw(Outcome::kClosed, "closed")) == "");
+  bench.now += seconds(4);
+  bench.Step(TimePassed{});
+  CHECK(bench.Step(Saw(Outcome::kClosed, "closed")) == "emit waiting");
+  bench.now += seconds(2);
+  bench.Step(TimePassed{});
+  CHECK(bench.Step(Saw(Outcome::kClosed, "closed")) == "emit failed");
+}
+
+TEST_CASE("contact: a broken link is lost contact, and a new one says everything again") {
+  ContactBench bench = AssignedBench();
+  CHECK(bench.Step(kBroken) == "emit lost; look");
+  CHECK(bench.Step(SuccessCommand{Round{1}}) == "");
+  CHECK(bench.Step(Saw(Outcome::kOurs)) == "open; say join held");
+  CHECK(bench.Step(Said{}) == "say succeeded");
+  CHECK(bench.Step(Said{}) == "say beat");
+  CHECK(bench.Step(BeatAnswered{2}) == "emit restored");
+}
+
+TEST_CASE("contact: an agent with workers waits for its coordinator without end") {
+  ContactBench bench = AssignedBench();
+  bench.Step(kBroken);
+  std::string did;
+  for (int hour = 0; hour < 24; ++hour) {
+    did += bench.Step(Saw(Outcome::kUnreachable, "No route to host"));
+    did += bench.Pass(std::chrono::hours(1));
+  }
+  CHECK_FALSE(Contains(did, "failed"));
+  CHECK(bench.core.state() == State::kSeeking);
+}
+
+TEST_CASE("contact: a refusal and a foreign answer prove that the coordinator is gone") {
+  for (const Outcome outcome : {Outcome::kRefused, Outcome::kOtherRun, Outcome::kForeign}) {
+    ContactBench bench = AssignedBench();
+    bench.Step(kBroken);
+    CHECK(bench.Step(Saw(outcome)) == "emit lost (gone)");
+    bench.now += seconds(1);
+    bench.Step(TimePassed{});
+    CHECK(bench.Step(Saw(outcome)) == "");  // no news
+    bench.now += seconds(1);
+    bench.Step(TimePassed{});
+    CHECK(bench.Step(Saw(Outcome::kSilent, "no answer")) == "emit lost");
+  }
+}
+
+TEST_CASE("contact: a coordinator of another job proves that the one of our workers is gone") {
+  ContactBench bench = AssignedBench();
+  bench.Step(kBroken);
+  CHECK(bench.Step(Saw(Outcome::kOurs)) == "open; say join held");
+  CHECK(bench.Step(HearRefusal(Refusal::kOtherJob)) == "close; emit lost (gone)");
+  CHECK(bench.Pass(milliseconds(5)) == "look");
+  CHECK(bench.Step(JoinCommand{}) == "");  // the workers are gone
+  CHECK(bench.Step(Saw(Outcome::kOurs)) == "open; say join");
+  CHECK(bench.Step(HearAssign(2)) == "emit restored; emit assigned");
+}
+
+TEST_CASE("contact: silence, closing and no route prove nothing") {
+  for (const Outcome outcome : {Outcome::kSilent, Outcome::kClosed, Outcome::kUnreachable,
+                                Outcome::kNoName, Outcome::kNameLater}) {
+    ContactBench bench = AssignedBench();
+    bench.Step(kBroken);
+    CHECK(bench.Step(Saw(outcome)) == "");
+  }
+}
+
+TEST_CASE("contact: who waits at the endpoint takes the port when its coordinator is gone") {
+  ContactBench bench = AssignedBench(OnEndpoint());
+  CHECK(bench.Step(kBroken) == "emit lost; look here");
+  CHECK(bench.Step(Saw(Outcome::kRefused)) == "emit lost (gone)");  // its workers live
+  bench.now += seconds(3);
+  CHECK(bench.Step(TimePassed{}) == "look here");
+  CHECK(bench.Step(JoinCommand{}) == "");  // they are gone
+  CHECK(bench.Step(Saw(Outcome::kRefused)) == "host");
+  CHECK(bench.Step(Hosted{}) == "emit hosting; emit restored; open local; say join endpoint");
+  CHECK(bench.core.is_hosting());
+}
+
+TEST_CASE("contact: another waiting agent may take the port first") {
+  ContactBench bench = AssignedBench(OnEndpoint());
+  bench.Step(kBroken);
+  bench.Step(JoinCommand{});
+  CHECK(bench.Step(Saw(Outcome::kRefused)) == "emit lost (gone); host");
+  CHECK(bench.Step(Hosted{Hosted::Outcome::kPortTaken}) == "look here");
+  CHECK(bench.Step(Saw(Outcome::kOurs)) == "open; say join");
+  CHECK(bench.Step(HearAssign(2)) == "emit restored; emit assigned");
+}
+
+TEST_CASE("contact: nobody takes the port of a coordinator that runs apart") {
+  ContactBench bench = AssignedBench(OnEndpoint(), /*is_apart=*/true);
+  bench.Step(kBroken);
+  bench.Step(JoinCommand{});
+  CHECK(bench.Step(Saw(Outcome::kRefused)) == "emit lost (gone)");
+  bench.now += seconds(1);
+  CHECK(bench.Step(TimePassed{}) == "look here");
+}
+
+TEST_CASE("contact: a job that is ending is told of, and the next one waited for") {
+  ContactBench bench(Elsewhere());
+  bench.Step(JoinCommand{});
+  CHECK(bench.Step(Saw(Outcome::kOurs)) == "open; say join");
+  CHECK(bench.Step(HearRefusal(Refusal::kJobOver)) == "close; emit waiting");
+  CHECK(bench.text == "the job \"run-1\" at coord:29400 is ending; waiting for the next one");
+  CHECK(bench.Pass(milliseconds(5)) == "look");
+  SUBCASE("the next one comes") {
+    CHECK(bench.Step(Saw(Outcome::kRefused)) == "");
+    CHECK(bench.Pass(milliseconds(10)) == "look");
+    CHECK(bench.Step(Saw(Outcome::kOurs)) == "open; say join");
+    CHECK(bench.Step(HearAssign(1)) == "emit contact; emit assigned");
+  }
+  SUBCASE("none comes") {
+    // Each look finds the same one.
+    while (bench.now < TimePoint(seconds(1600))) {
+      const std::string did = bench.Step(Saw(Outcome::kOurs));
+      REQUIRE(did == "open; say join");
+      REQUIRE(bench.Step(HearRefusal(Refusal::kJobOver)) == "close");
+      if (Contains(bench.Pass(seconds(2)), "failed")) break;
+    }
+    CHECK(bench.now <= TimePoint(seconds(1602)));
+    CHECK(bench.text ==
+          "the job \"run-1\" at coord:29400 (10.0.0.9) was ending, and no next one came within "
+          "600 s; last try: because");
+  }
+}
+
+TEST_CASE("contact: the endpoint's agent hosts the next job as soon as the port is free") {
+  ContactBench bench(OnEndpoint());
+  bench.Step(JoinCommand{});
+  bench.Step(Hosted{Hosted::Outcome::kPortTaken});
+  bench.Step(Saw(Outcome::kOurs));
+  CHECK(bench.Step(HearRefusal(Refusal::kJobOver)) == "close; emit waiting");
+  CHECK(bench.Pass(milliseconds(5)) == "host");
+  CHECK(bench.Step(Hosted{}) == "emit hosting; open local; say join endpoint");
+}
+
+}  // namespace
+}  // namespace ddprun::rendezvous

@@ -1,0 +1,237 @@
+// Over a link, and the end of contact.
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "rendezvous/client/contact_core.h"
+#include "tests/rendezvous/client/contact_bench.h"
+
+namespace ddprun::rendezvous {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using Outcome = Looked::Outcome;
+using State = ContactCore::State;
+
+const LinkEnded kBroken{false, "connection reset"};
+
+Looked Saw(Outcome outcome, const std::string& text = "Connection refused") {
+  return Looked{.outcome = outcome, .text = text, .ip = "10.0.0.9"};
+}
+
+bool Contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST_CASE("contact: a refusal is final and names the coordinator") {
+  ContactBench bench(Elsewhere());
+  bench.Step(JoinCommand{});
+  bench.Step(Saw(Outcome::kOurs));
+  CHECK(bench.Step(HearRefusal(Refusal::kFinal, "no nodes")) == "emit contact; close; emit failed");
+  CHECK(bench.text == "the coordinator at coord:29400 ends the wait: no nodes");
+  CHECK(bench.Step(LinkEnded{true, "does not understand this node: x"}) == "");
+}
+
+TEST_CASE("contact: a coordinator that does not understand this node ends the wait") {
+  ContactBench bench(Elsewhere());
+  bench.Step(JoinCommand{});
+  bench.Step(Saw(Outcome::kOurs));
+  CHECK(bench.Step(LinkEnded{true, "does not understand this node: x"}) == "emit failed");
+  CHECK(bench.text == "the coordinator at coord:29400 does not understand this node: x");
+}
+
+TEST_CASE("contact: beats follow the time after which a silent node is evicted") {
+  const std::pair<Duration, Duration> rows[] = {{seconds(10), seconds(1)},
+                                                {seconds(1000), seconds(1)},
+                                                {milliseconds(900), milliseconds(300)}};
+  for (const auto& [evict_after, interval] : rows) {
+    ContactOptions options = Elsewhere();
+    options.policy.evict_after = evict_after;
+    ContactBench bench = AssignedBench(options);
+    CHECK(bench.Pass(interval - milliseconds(1)) == "");
+    CHECK(bench.Pass(milliseconds(1)) == "say beat");
+  }
+}
+
+TEST_CASE("contact: a coordinator that does not answer beats is lost, and looked for anew") {
+  const std::pair<Duration, Duration> rows[] = {{seconds(10), seconds(15)},
+                                                {milliseconds(900), milliseconds(1350)}};
+  for (const auto& [evict_after, limit] : rows) {
+    ContactOptions options = Elsewhere();
+    options.policy.evict_after = evict_after;
+    ContactBench bench = AssignedBench(options);
+    const std::string did = bench.Pass(limit);
+    CHECK_MESSAGE(did == "say beat; close; emit lost; look", did);
+  }
+}
+
+TEST_CASE("contact: a failure's age counts until it is said, and round trips go with it") {
+  ContactBench bench = AssignedBench();
+  bench.now += milliseconds(30);
+  bench.Step(BeatAnswered{1});
+  const auto actions =
+      bench.core.Step(bench.now, FailureCommand{Round{1}, {}, bench.now - seconds(2)});
+  REQUIRE(actions.size() == 1);
+  const auto& said = std::get<SayEvent>(actions[0]);
+  CHECK(std::get<WorkersFailed>(said.event).age == seconds(2));
+  CHECK(said.round_trip == milliseconds(30));
+}
+
+TEST_CASE("contact: the end says what is left, closes politely, and is told once") {
+  ContactBench bench = AssignedBench();
+  CHECK(bench.Step(LeaveCommand{"SIGINT"}) == "say leave");
+  CHECK(bench.Step(EndCommand{seconds(5)}) == "");
+  CHECK(bench.Step(Said{}) == "half-close");
+  CHECK(bench.Step(LinkEnded{}) == "emit ended");
+  CHECK(bench.Step(EndCommand{seconds(5)}) == "");
+  CHECK_FALSE(bench.core.NextDeadline());
+}
+
+TEST_CASE("contact: the end comes at its time, whoever does not answer") {
+  ContactBench bench = AssignedBench();
+  bench.Step(LeaveCommand{"SIGINT"});
+  bench.Step(EndCommand{seconds(5)});
+  CHECK(bench.Pass(milliseconds(4999)) == "");
+  CHECK(bench.Pass(milliseconds(1)) == "close; emit ended");
+}
+
+TEST_CASE("contact: who seeks ends at once") {
+  ContactBench bench(Elsewhere());
+  bench.Step(JoinCommand{});
+  CHECK(bench.Step(EndCommand{seconds(5)}) == "emit ended");
+  CHECK(bench.Step(Saw(Outcome::kOurs)) == "");
+}
+
+// A host whose job of two nodes has its verdict, which only this agent has acknowledged.
+ContactBench AckedHost() {
+  ContactBench bench(OnEndpoint());
+  bench.Step(JoinCommand{});
+  bench.Step(Hosted{});
+  bench.Step(Said{});
+  bench.Step(HearAssign(1));
+  REQUIRE(bench.Step(HearVerdict()) == "emit concluded");
+  REQUIRE(bench.Step(AckCommand{}) == "say ack");
+  REQUIRE(bench.Step(Said{}) == "");
+  return bench;
+}
+
+TEST_CASE("contact: the port closes when all have acknowledged, not when this agent ends") {
+  ContactBench bench = AckedHost();
+  CHECK(bench.Step(HostFinished{}) == "stop hosting");
+  CHECK(bench.Step(LinkEnded{false, "stopped"}) == "");
+  CHECK(bench.Step(HostStopped{}) == "");
+  CHECK(bench.Step(EndCommand{seconds(11)}) == "emit ended");
+}
+
+TEST_CASE("contact: a host waits for the others' acknowledgements, until its time is over") {
+  ContactBench bench = AckedHost();
+  CHECK(bench.Step(EndCommand{seconds(11)}) == "half-close");
+  CHECK(bench.Step(LinkEnded{}) == "");
+  SUBCASE("they come") {
+    CHECK(bench.Step(HostFinished{}) == "stop hosting");
+    CHECK(bench.Step(HostStopped{}) == "emit ended");
+  }
+  SUBCASE("they do not come") { CHECK(bench.Pass(seconds(11)) == "stop hosting; emit ended"); }
+}
+
+TEST_CASE("contact: a host that leaves without a verdict waits for nobody") {
+  ContactBench bench(OnEndpoint());
+  bench.Step(JoinCommand{});
+  bench.Step(Hosted{});
+  bench.Step(Said{});
+  CHECK(bench.Step(LeaveCommand{"SIGTERM"}) == "say leave");
+  bench.Step(EndCommand{seconds(11)});
+  CHECK(bench.Step(Said{}) == "half-close");
+  CHECK(bench.Step(LinkEnded{}) == "stop hosting");
+  CHECK(bench.Step(HostStopped{}) == "emit ended");
+}
+
+// Whatever comes in whatever state: one errand at a time, nothing said without a link or before
+// the last was said, nothing told after the end, and EndContact always ends.
+TEST_CASE("contact: every event in every state keeps the rules") {
+  const std::vector<std::function<ContactBench()>> states = {
+      [] { return ContactBench(Elsewhere()); },
+      [] { return ContactBench(OnEndpoint()); },
+      [] { return ContactBench(ContactOptions{}); },
+      [] {
+        ContactBench bench(Elsewhere());
+        bench.Step(TimePassed{});
+        return bench;
+      },
+      [] {
+        ContactBench bench(Elsewhere());
+        bench.Step(TimePassed{});
+        bench.Step(Saw(Outcome::kOurs));
+        return bench;
+      },
+      [] { return AssignedBench(); },
+      [] { return AssignedBench(OnEndpoint()); },
+      [] {
+        ContactBench bench = AssignedBench(OnEndpoint());
+        bench.Step(kBroken);
+        bench.Step(JoinCommand{});
+        return bench;
+      },
+      [] { return AckedHost(); },
+      [] {
+        ContactBench bench = AssignedBench();
+        bench.Step(HearVerdict());
+        return bench;
+      },
+      [] {
+        ContactBench bench = AckedHost();
+        bench.Step(EndCommand{seconds(1)});
+        return bench;
+      },
+      [] {
+        ContactBench bench(Elsewhere());
+        bench.Step(EndCommand{});
+        return bench;
+      },
+  };
+  const std::vector<ContactEvent> events = {JoinCommand{},
+                                            FailureCommand{Round{1}, {}, {}},
+                                            FirstSuccessCommand{Round{1}, 0, {}},
+                                            SuccessCommand{Round{1}},
+                                            LeaveCommand{"x"},
+                                            AckCommand{},
+                                            EndCommand{seconds(1)},
+                                            HostFinished{},
+                                            Said{},
+                                            HearAssign(1),
+                                            HearAssign(2),
+                                            HearVerdict(),
+                                            HearRefusal(Refusal::kJobOver),
+                                            HearRefusal(Refusal::kOtherJob),
+                                            HearRefusal(Refusal::kFinal),
+                                            BeatAnswered{1},
+                                            kBroken,
+                                            LinkEnded{true, "does not understand"},
+                                            TimePassed{}};
+  for (size_t i = 0; i < states.size(); ++i) {
+    for (size_t j = 0; j < events.size(); ++j) {
+      for (size_t k = 0; k < events.size(); ++k) {
+        CAPTURE(i);
+        CAPTURE(j);
+        CAPTURE(k);
+        ContactBench bench = states[i]();
+        const bool was_ended = bench.core.state() == State::kEnded;
+        std::string did = bench.Step(events[j]);
+        did += bench.Step(events[k]);
+        if (was_ended) REQUIRE(did == "");
+        did += bench.Step(EndCommand{seconds(1)});
+        did += bench.Pass(seconds(1));
+        REQUIRE(bench.core.state() == State::kEnded);
+        REQUIRE(Contains(did, "emit ended") != was_ended);
+        REQUIRE(bench.Pass(std::chrono::hours(1)) == "");
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ddprun::rendezvous
