@@ -114,10 +114,13 @@ TEST_CASE("file thread: what is done too late has been answered, and is not agai
 TEST_CASE("file thread: the work itself says what it touches") {
   Fixture fixture;
   const Hang hang;
+  std::promise<void> has_touched;
   fixture.Ask("hung", 60s, [&, wait = hang.work()] {
     fixture.files->Touch("/files/deep/down");
+    has_touched.set_value();
     return wait();
   });
+  has_touched.get_future().wait();
   REQUIRE(fixture.RunUntil([&] { return !fixture.slow.empty(); }));
   CHECK(fixture.slow == Names{"/files/deep/down"});
   hang.release->set_value();
