@@ -40,8 +40,7 @@ struct StreamPlan {
   std::string prefix;  // of lines
 };
 
-// Public methods may be called from any one thread, Say and Offer from any; everything else runs on
-// the log thread.
+// Public methods may be called from any thread; everything else runs on the log thread.
 class LogThread {
  public:
   static absl::StatusOr<std::unique_ptr<LogThread>> Start(int stdout_fd, int stderr_fd);
