@@ -17,7 +17,7 @@ absl::StatusOr<FileSink> FileSink::Create(const std::string& path) {
   if (!fd.is_open()) {
     return absl::ErrnoToStatus(errno, absl::StrCat("create log file ", path));
   }
-  return FileSink(std::move(fd));
+  return FileSink(std::move(fd), path);
 }
 
 void FileSink::Write(std::string_view bytes) {

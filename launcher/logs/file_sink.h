@@ -20,12 +20,14 @@ class FileSink {
  public:
   // Creates `path` for appending; it must not exist.
   static absl::StatusOr<FileSink> Create(const std::string& path);
-  explicit FileSink(UniqueFd fd) : fd_(std::move(fd)) {}
+  explicit FileSink(UniqueFd fd, std::string path = {})
+      : path_(std::move(path)), fd_(std::move(fd)) {}
 
   void Write(std::string_view bytes);
   // The stream is over: an unfinished line that is being dropped counts as a line.
   void Finish();
 
+  const std::string& path() const { return path_; }
   uint64_t dropped_lines() const { return dropped_lines_; }
   int last_error() const { return last_error_; }  // errno; 0: nothing was dropped
 
@@ -33,6 +35,7 @@ class FileSink {
   void Wrote(std::string_view bytes);
   void Drop(std::string_view rest, int error);
 
+  std::string path_;
   UniqueFd fd_;
   off_t size_ = 0;
   off_t whole_size_ = 0;      // up to the end of the last whole line

@@ -21,6 +21,9 @@
 namespace ddprun::launcher {
 namespace {
 
+// How long files may take for the last bytes when the router goes.
+constexpr Duration kLastWrites = std::chrono::seconds(1);
+
 absl::StatusOr<UniqueFd> OpenNull() {
   UniqueFd fd(open("/dev/null", O_WRONLY | O_CLOEXEC));
   if (!fd.is_open()) return absl::ErrnoToStatus(errno, "open /dev/null");
@@ -60,7 +63,10 @@ class LogRouter::Impl {
   Impl(LogOptions options, RunFolder folder, std::unique_ptr<LogThread> thread)
       : options_(std::move(options)), folder_(std::move(folder)), thread_(std::move(thread)) {}
   ~Impl() {
-    thread_.reset();
+    if (!thread_->End(kLastWrites)) {
+      static_cast<void>(thread_.release());
+      return;  // its folders may hang as well
+    }
     folder_.RemoveEmptyTemporaries();
   }
 
@@ -236,6 +242,8 @@ bool LogRouter::Offer(const std::string& line) { return impl_->thread().Offer(li
 std::string LogRouter::TakeLossWarning() { return impl_->TakeLossWarning(); }
 
 LogRouter::Losses LogRouter::losses() const { return impl_->thread().losses(); }
+
+std::string LogRouter::busy_file() const { return impl_->thread().busy_file(); }
 
 std::string LogRouter::run_folder() const { return impl_->folder().path(); }
 

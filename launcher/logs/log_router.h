@@ -1,8 +1,7 @@
 // Carries what the workers of one node write to files and to the console.
 //
-// Called by the agent's file thread, as it makes folders and files; Say, Offer, EndRound and Drain
-// by any. A thread of its own reads and writes, so that a slow disk or console delays neither the
-// agent nor, beyond what the pipes hold, a worker.
+// A thread of its own reads and writes, so that a slow disk or console delays neither the agent
+// nor, beyond what the pipes hold, a worker.
 #ifndef DDPRUN_LAUNCHER_LOGS_LOG_ROUTER_H_
 #define DDPRUN_LAUNCHER_LOGS_LOG_ROUTER_H_
 
@@ -61,13 +60,17 @@ struct WorkerStdio {
   std::string error_file;  // for TORCHELASTIC_ERROR_FILE; "": none
 };
 
+// What makes folders and files (BeginRound, OpenWorker, Finish) and what speaks of them
+// (TakeLossWarning, run_folder) may be called on any thread, one call at a time; the other methods
+// on any threads at once.
 class LogRouter {
  public:
   // Starts the log thread. An error is this machine's (exit code 120) and one line: a log
   // directory that cannot be written to, no descriptors left.
   // REQUIRES: whatever must be forked before threads exist has been forked.
   static absl::StatusOr<std::unique_ptr<LogRouter>> Create(LogOptions options);
-  // Writes out what can be written without waiting, and ends the thread.
+  // Writes out what can be written without waiting, and ends the thread. One that sits in a file
+  // which does not answer for a second is left behind, with what it uses: the process is to end.
   ~LogRouter();
   LogRouter(const LogRouter&) = delete;
   LogRouter& operator=(const LogRouter&) = delete;
@@ -90,8 +93,7 @@ class LogRouter {
   bool Drain(Duration timeout);
   // As Drain, and removes the folders that hold no file: for an end without the destructor.
   void Finish(Duration timeout);
-  // Queues one line for our stderr behind what the workers wrote. Never waits for the console. May
-  // be called on any thread.
+  // Queues one line for our stderr behind what the workers wrote. Never waits for the console.
   void Say(const std::string& line);
   // The same for a line that can be missed: false, and nothing done, while many wait already.
   bool Offer(const std::string& line);
@@ -101,6 +103,9 @@ class LogRouter {
   Losses losses() const;
   // One warning for the user about what was lost and not told of before; "": nothing.
   std::string TakeLossWarning();
+  // The log file in which the log thread is in this moment; "": none. Asked after a Drain that
+  // failed it is the file that does not answer.
+  std::string busy_file() const;
   // Where this run's files are; "" when there are none.
   std::string run_folder() const;
 

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <condition_variable>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -26,8 +25,6 @@ constexpr uint64_t kFirstStreamId = 3;
 
 constexpr size_t kReadBytes = 64 * 1024;
 constexpr int kReadsPerTurn = 4;  // then the others have their turn
-constexpr int kMaxLinesSaid = 1000;
-constexpr int kMaxLinesOffered = 500;  // the other half is for what the user must see
 constexpr std::string_view kCutMark = " [line cut by ddprun at 64 KiB]";
 
 // What one read may bring, so that its lines with their prefixes surely fit into a console that
@@ -40,23 +37,6 @@ size_t ReadLimit(const StreamPlan& plan) {
 }
 
 }  // namespace
-
-struct LogThread::Stream {
-  uint64_t id;
-  StreamPlan plan;
-  Output* output;  // nullptr: no console
-  size_t read_limit;
-  LineSplitter splitter = {};
-  ConsoleSink::Cursor cursor = {};
-  bool is_paused = false;  // out of epoll until the console takes more
-  bool was_empty = false;  // a read found nothing (more) since this was last cleared
-};
-
-struct LogThread::Reply {
-  std::mutex mutex;
-  std::condition_variable changed;
-  std::optional<std::string> answer;
-};
 
 absl::StatusOr<std::unique_ptr<LogThread>> LogThread::Start(int stdout_fd, int stderr_fd) {
   auto self = std::unique_ptr<LogThread>(new LogThread(stdout_fd, stderr_fd));
@@ -80,111 +60,6 @@ LogThread::LogThread(int stdout_fd, int stderr_fd)
       next_id_(kFirstStreamId),
       buffer_(kReadBytes) {}
 
-LogThread::~LogThread() {
-  if (!thread_.joinable()) return;
-  Post([this] { is_stopping_ = true; });
-  thread_.join();
-}
-
-void LogThread::Add(StreamPlan plan) {
-  // std::function wants something that can be copied.
-  auto shared = std::make_shared<StreamPlan>(std::move(plan));
-  Post([this, shared] { Open(std::move(*shared)); });
-}
-
-void LogThread::SetCopies(bool is_stderr, FilteredFile copies) {
-  auto shared = std::make_shared<FilteredFile>(std::move(copies));
-  Post([this, is_stderr, shared] { copies_[is_stderr] = std::move(*shared); });
-}
-
-void LogThread::CloseAll() {
-  Post([this] {
-    CloseStreams();
-    for (auto& copies : copies_) {
-      if (copies) closed_losses_.Add(copies->file());
-      copies.reset();
-    }
-    tails_.clear();
-  });
-}
-
-std::string LogThread::Tail(int local_rank, size_t max_lines, Duration timeout) {
-  Post([this, local_rank] {
-    if (Stream* stream = FindStderr(local_rank)) stream->was_empty = false;
-  });
-  Question question;
-  question.is_answered = [this, local_rank] {
-    Stream* stream = FindStderr(local_rank);
-    if (stream != nullptr && !stream->is_paused && !stream->was_empty) Read(*stream);
-    stream = FindStderr(local_rank);
-    // A terminal hands bytes over a little later than they were written; only its end is sure.
-    return stream == nullptr || (!stream->plan.is_terminal && stream->was_empty);
-  };
-  question.answer = [this, local_rank, max_lines] {
-    const auto tail = tails_.find(local_rank);
-    return tail == tails_.end() ? std::string() : tail->second.LastLines(max_lines);
-  };
-  return Ask(std::move(question), timeout).value_or("");
-}
-
-bool LogThread::Drain(Duration timeout) {
-  const auto is_drained = [this] {
-    return streams_.empty() && stdout_.sink.queued() == 0 && stderr_.sink.queued() == 0;
-  };
-  Question question;
-  question.is_answered = is_drained;
-  question.answer = [is_drained] { return is_drained() ? "yes" : ""; };
-  return Ask(std::move(question), timeout).value_or("") == "yes";
-}
-
-void LogThread::Say(const std::string& line) { Queue(line, kMaxLinesSaid); }
-
-bool LogThread::Offer(const std::string& line) { return Queue(line, kMaxLinesOffered); }
-
-bool LogThread::Queue(const std::string& line, int max_lines) {
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    // The log thread hangs in a write to a dead disk: what is said then is not worth memory.
-    if (lines_said_ >= max_lines) return false;
-    ++lines_said_;
-  }
-  Post([this, line] {
-    ReadAllOf(stderr_);
-    stderr_.sink.AppendMessage(line);
-  });
-  return true;
-}
-
-LogRouter::Losses LogThread::losses() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return losses_;
-}
-
-void LogThread::Post(std::function<void()> command) {
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    commands_.push_back(std::move(command));
-  }
-  const uint64_t one = 1;
-  // EAGAIN: the counter is full, so the thread is being woken anyway.
-  while (write(wake_.get(), &one, sizeof(one)) < 0 && errno == EINTR) {
-  }
-}
-
-std::optional<std::string> LogThread::Ask(Question question, Duration timeout) {
-  const TimePoint deadline = SteadyNow() + timeout;
-  const auto reply = std::make_shared<Reply>();
-  question.deadline = deadline;
-  question.reply = reply;
-  auto shared = std::make_shared<Question>(std::move(question));
-  Post([this, shared] { questions_.push_back(std::move(*shared)); });
-  std::unique_lock<std::mutex> lock(reply->mutex);
-  // The thread answers at the deadline; it gets a little longer to say what it has.
-  reply->changed.wait_until(lock, ToSteady(deadline + std::chrono::milliseconds(50)),
-                            [&] { return reply->answer.has_value(); });
-  return reply->answer;
-}
-
 void LogThread::Run() {
   pthread_setname_np(pthread_self(), "ddprun-log");
   while (!is_stopping_) {
@@ -200,6 +75,9 @@ void LogThread::Run() {
   }
   CloseStreams();
   Settle();
+  const std::lock_guard<std::mutex> lock(mutex_);
+  has_ended_ = true;
+  ended_.notify_all();
 }
 
 int LogThread::WaitMilliseconds() const {
@@ -279,13 +157,16 @@ bool LogThread::ReadOnce(Stream& stream) {
 
 void LogThread::Deliver(Stream& stream, std::string_view bytes) {
   StreamPlan& plan = stream.plan;
-  if (plan.file) plan.file->Write(bytes);
+  if (plan.file) {
+    const FileCall call(*this, *plan.file);
+    plan.file->Write(bytes);
+  }
   if (plan.is_stderr) tails_[plan.local_rank].Append(bytes);
   if (plan.console == StreamPlan::Console::kRaw) {
     stream.output->sink.AppendRaw(stream.cursor, bytes);
   } else if (plan.console == StreamPlan::Console::kLines) {
     stream.splitter.Push(bytes, [&](const auto& line) { DeliverLine(stream, line); });
-    if (auto& copies = copies_[plan.is_stderr]) copies->Flush();
+    FlushCopies(plan.is_stderr);
   }
 }
 
@@ -293,14 +174,24 @@ void LogThread::DeliverLine(Stream& stream, const LineSplitter::Line& line) {
   const StreamPlan& plan = stream.plan;
   const std::string_view mark = line.is_cut ? kCutMark : std::string_view();
   stream.output->sink.AppendLine(plan.prefix, line.text, mark);
-  if (auto& copies = copies_[plan.is_stderr]) copies->Take(plan.prefix, line.text, mark);
+  auto& copies = copies_[plan.is_stderr];
+  if (!copies) return;
+  const FileCall call(*this, copies->file());  // enough of them are written at once
+  copies->Take(plan.prefix, line.text, mark);
+}
+
+void LogThread::FlushCopies(bool is_stderr) {
+  auto& copies = copies_[is_stderr];
+  if (!copies) return;
+  const FileCall call(*this, copies->file());
+  copies->Flush();
 }
 
 void LogThread::Close(Stream& stream) {
   StreamPlan& plan = stream.plan;
   if (plan.console == StreamPlan::Console::kLines) {
     stream.splitter.Finish([&](const auto& line) { DeliverLine(stream, line); });
-    if (auto& copies = copies_[plan.is_stderr]) copies->Flush();
+    FlushCopies(plan.is_stderr);
   }
   if (plan.file) {
     plan.file->Finish();
@@ -311,6 +202,8 @@ void LogThread::Close(Stream& stream) {
   if (!stream.is_paused) {
     epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, plan.read_end.get(), nullptr);
   }
+  std::optional<FileCall> call;
+  if (plan.file) call.emplace(*this, *plan.file);
   streams_.erase(stream.id);
 }
 

@@ -3,6 +3,7 @@
 #define DDPRUN_LAUNCHER_LOGS_LOG_THREAD_H_
 
 #include <array>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -40,13 +41,22 @@ struct StreamPlan {
   std::string prefix;  // of lines
 };
 
-// Public methods may be called from any thread; everything else runs on the log thread.
+// Public methods may be called from any thread, Start and End from one; everything else runs on the
+// log thread.
 class LogThread {
  public:
   static absl::StatusOr<std::unique_ptr<LogThread>> Start(int stdout_fd, int stderr_fd);
+  // REQUIRES: End has returned true.
   ~LogThread();
   LogThread(const LogThread&) = delete;
   LogThread& operator=(const LogThread&) = delete;
+
+  // Writes out what can be written without waiting, and ends the thread. False: it has not ended
+  // within `timeout`, because a file does not answer (busy_file). It uses this object then for as
+  // long as it lives, so the object must be left to it.
+  [[nodiscard]] bool End(Duration timeout);
+  // The file that the thread is writing, cutting or closing in this moment; "": none.
+  std::string busy_file() const;
 
   void Add(StreamPlan plan);
   // From here on, lines of stdout (or stderr) that go to the console go through `copies` as well,
@@ -61,8 +71,27 @@ class LogThread {
   LogRouter::Losses losses() const;
 
  private:
-  struct Stream;
-  struct Reply;
+  // Says, while it lives, in which file the log thread is: a call into a dead file system does not
+  // return.
+  class FileCall {
+   public:
+    FileCall(LogThread& thread, const FileSink& file) : thread_(thread) { Tell(file.path()); }
+    ~FileCall() { Tell(""); }
+    FileCall(const FileCall&) = delete;
+    FileCall& operator=(const FileCall&) = delete;
+
+   private:
+    void Tell(std::string_view path) {
+      const std::lock_guard<std::mutex> lock(thread_.mutex_);
+      thread_.busy_file_ = path;
+    }
+    LogThread& thread_;
+  };
+  struct Reply {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::optional<std::string> answer;
+  };
   // Something that the caller waits for: asked again after every turn of the loop.
   struct Question {
     std::function<bool()> is_answered;
@@ -74,6 +103,16 @@ class LogThread {
     explicit Output(int fd) : sink(fd) {}
     ConsoleSink sink;
     bool is_watched = false;  // epoll tells when it takes more
+  };
+  struct Stream {
+    uint64_t id;
+    StreamPlan plan;
+    Output* output;  // nullptr: no console
+    size_t read_limit;
+    LineSplitter splitter = {};
+    ConsoleSink::Cursor cursor = {};
+    bool is_paused = false;  // out of epoll until the console takes more
+    bool was_empty = false;  // a read found nothing (more) since this was last cleared
   };
 
   LogThread(int stdout_fd, int stderr_fd);
@@ -92,6 +131,7 @@ class LogThread {
   bool ReadOnce(Stream& stream);
   void Deliver(Stream& stream, std::string_view bytes);
   void DeliverLine(Stream& stream, const LineSplitter::Line& line);
+  void FlushCopies(bool is_stderr);
   void Close(Stream& stream);
   void CloseStreams();
   bool MustWait(Stream& stream);
@@ -109,6 +149,9 @@ class LogThread {
   std::vector<std::function<void()>> commands_;
   int lines_said_ = 0;  // among them
   LogRouter::Losses losses_;
+  std::string busy_file_;
+  bool has_ended_ = false;
+  std::condition_variable ended_;
 
   // Of the log thread.
   bool is_stopping_ = false;

@@ -14,6 +14,7 @@ ExitStatus DecodeWaitInfo(int how, int value) {
 }
 
 int ExitCodeOf(const ExitStatus& status) {
+  if (status.is_unknown) return kExitBug;
   return status.exited ? status.code : kExitSignalBase + status.signal;
 }
 
@@ -24,6 +25,7 @@ std::string SignalName(int signal) {
 }
 
 std::string ToString(const ExitStatus& status) {
+  if (status.is_unknown) return "ended, but its exit status was taken by another waiter in ddprun";
   if (status.exited) return "exit code " + std::to_string(status.code);
   std::string text = "killed by signal " + std::to_string(status.signal);
   if (const char* name = sigabbrev_np(status.signal); name != nullptr) {

@@ -44,6 +44,7 @@ struct ExitStatus {
   int code = 0;         // valid when it exited
   int signal = 0;       // valid when it did not
   bool dumped_core = false;
+  bool is_unknown = false;  // something else in this process reaped it: no field above holds
 
   bool is_success() const { return exited && code == 0; }
   friend bool operator==(const ExitStatus&, const ExitStatus&) = default;
@@ -53,7 +54,7 @@ struct ExitStatus {
 // si_status. REQUIRES: `how` is one of the three.
 ExitStatus DecodeWaitInfo(int how, int value);
 
-// The code a shell would report: its own, or 128+n for signal n.
+// The code a shell would report: its own, or 128+n for signal n. kExitBug where it is unknown.
 int ExitCodeOf(const ExitStatus& status);
 
 // "exit code 3", "killed by signal 9 (SIGKILL)", "killed by signal 11 (SIGSEGV), core dumped".

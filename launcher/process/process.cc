@@ -124,7 +124,8 @@ class ProcessTable::Impl {
       const auto child = children_.find(pid);
       if (child == children_.end()) return;
       const Ended ended = LookAtEnded(P_PID, pid);
-      DDP_CHECK(!ended.none_left);  // somebody else reaped it
+      // Something else in this process has reaped it. The worker's end is a fact all the same.
+      if (ended.none_left) return Finish(pid, ExitStatus{.is_unknown = true});
       if (ended.pid == pid) return Finish(pid, ended.status);
       AwaitEnd(pid, *child->second.pidfd);
     });

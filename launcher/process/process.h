@@ -35,6 +35,7 @@ class ProcessTable {
  public:
   // Called once, on the io_context's thread, when the child has ended. It is a zombie then, so its
   // process group can be signalled without meeting a stranger; it is reaped when the call returns.
+  // Where something else has reaped it before us, its status is unknown.
   using ExitHandler = std::function<void(const ExitStatus&)>;
 
   struct Options {

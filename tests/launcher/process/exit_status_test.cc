@@ -32,6 +32,13 @@ TEST_CASE("exit_status: the words name the signal and the core file") {
   CHECK(SignalName(40) == "signal 40");
 }
 
+TEST_CASE("exit_status: an end that something else reaped is a bug's, and no success") {
+  const ExitStatus status{.is_unknown = true};
+  CHECK(ExitCodeOf(status) == kExitBug);
+  CHECK_FALSE(status.is_success());
+  CHECK(ToString(status) == "ended, but its exit status was taken by another waiter in ddprun");
+}
+
 TEST_CASE("exit_status: the table is ascending and holds the documented numbers") {
   const int documented[] = {0, 2, 120, 121, 122, 123, 125, 126, 127, 128};
   REQUIRE(kExitCodes.size() == std::size(documented));

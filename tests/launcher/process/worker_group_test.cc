@@ -7,6 +7,7 @@
 
 #include <doctest/doctest.h>
 
+#include "launcher/process/process.h"
 #include "rendezvous/base/steady_clock.h"
 #include "tests/launcher/process/file_gate.h"
 #include "tests/launcher/process/group_fixture.h"
@@ -63,6 +64,18 @@ TEST_CASE("worker_group: every deadly signal of a worker is reported as it is") 
     CHECK(exit.status.signal == exit.local_rank);
     CHECK(ExitCodeOf(exit.status) == 128 + exit.local_rank);
   }
+}
+
+TEST_CASE("worker_group: a worker that something else reaped has ended, with an unknown status") {
+  Fixture fixture;
+  fixture.group.Start({fixture.Toy(0, {"sleep"})});
+  REQUIRE(fixture.RunUntilStarted(1));
+  const pid_t pid = fixture.All<WorkerStarted>()[0].pid;
+  kill(pid, SIGKILL);
+  ReapChild(pid);
+  REQUIRE(fixture.RunToEnd());
+  REQUIRE(fixture.All<WorkerExited>().size() == 1);
+  CHECK(fixture.All<WorkerExited>()[0].status.is_unknown);
 }
 
 TEST_CASE("worker_group: a stop reaches running, stopped and deaf workers") {

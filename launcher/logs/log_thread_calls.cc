@@ -1,0 +1,141 @@
+// What other threads ask of the log thread.
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "launcher/logs/log_thread.h"
+#include "rendezvous/base/check.h"
+#include "rendezvous/base/steady_clock.h"
+
+namespace ddprun::launcher {
+namespace {
+
+constexpr int kMaxLinesSaid = 1000;
+constexpr int kMaxLinesOffered = 500;  // the other half is for what the user must see
+
+}  // namespace
+
+LogThread::~LogThread() { DDP_CHECK(!thread_.joinable()); }
+
+bool LogThread::End(Duration timeout) {
+  const TimePoint deadline = SteadyNow() + timeout;
+  Post([this] { is_stopping_ = true; });
+  std::unique_lock<std::mutex> lock(mutex_);
+  const bool has_ended = ended_.wait_until(lock, ToSteady(deadline), [this] { return has_ended_; });
+  lock.unlock();
+  if (has_ended) {
+    thread_.join();
+  } else {
+    thread_.detach();
+  }
+  return has_ended;
+}
+
+std::string LogThread::busy_file() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return busy_file_;
+}
+
+void LogThread::Add(StreamPlan plan) {
+  // std::function wants something that can be copied.
+  auto shared = std::make_shared<StreamPlan>(std::move(plan));
+  Post([this, shared] { Open(std::move(*shared)); });
+}
+
+void LogThread::SetCopies(bool is_stderr, FilteredFile copies) {
+  auto shared = std::make_shared<FilteredFile>(std::move(copies));
+  Post([this, is_stderr, shared] { copies_[is_stderr] = std::move(*shared); });
+}
+
+void LogThread::CloseAll() {
+  Post([this] {
+    CloseStreams();
+    for (auto& copies : copies_) {
+      if (!copies) continue;
+      closed_losses_.Add(copies->file());
+      const FileCall call(*this, copies->file());
+      copies.reset();
+    }
+    tails_.clear();
+  });
+}
+
+std::string LogThread::Tail(int local_rank, size_t max_lines, Duration timeout) {
+  Post([this, local_rank] {
+    if (Stream* stream = FindStderr(local_rank)) stream->was_empty = false;
+  });
+  Question question;
+  question.is_answered = [this, local_rank] {
+    Stream* stream = FindStderr(local_rank);
+    if (stream != nullptr && !stream->is_paused && !stream->was_empty) Read(*stream);
+    stream = FindStderr(local_rank);
+    // A terminal hands bytes over a little later than they were written; only its end is sure.
+    return stream == nullptr || (!stream->plan.is_terminal && stream->was_empty);
+  };
+  question.answer = [this, local_rank, max_lines] {
+    const auto tail = tails_.find(local_rank);
+    return tail == tails_.end() ? std::string() : tail->second.LastLines(max_lines);
+  };
+  return Ask(std::move(question), timeout).value_or("");
+}
+
+bool LogThread::Drain(Duration timeout) {
+  const auto is_drained = [this] {
+    return streams_.empty() && stdout_.sink.queued() == 0 && stderr_.sink.queued() == 0;
+  };
+  Question question;
+  question.is_answered = is_drained;
+  question.answer = [is_drained] { return is_drained() ? "yes" : ""; };
+  return Ask(std::move(question), timeout).value_or("") == "yes";
+}
+
+void LogThread::Say(const std::string& line) { Queue(line, kMaxLinesSaid); }
+
+bool LogThread::Offer(const std::string& line) { return Queue(line, kMaxLinesOffered); }
+
+bool LogThread::Queue(const std::string& line, int max_lines) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    // The log thread hangs in a write to a dead disk: what is said then is not worth memory.
+    if (lines_said_ >= max_lines) return false;
+    ++lines_said_;
+  }
+  Post([this, line] {
+    ReadAllOf(stderr_);
+    stderr_.sink.AppendMessage(line);
+  });
+  return true;
+}
+
+LogRouter::Losses LogThread::losses() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return losses_;
+}
+
+void LogThread::Post(std::function<void()> command) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    commands_.push_back(std::move(command));
+  }
+  const uint64_t one = 1;
+  // EAGAIN: the counter is full, so the thread is being woken anyway.
+  while (write(wake_.get(), &one, sizeof(one)) < 0 && errno == EINTR) {
+  }
+}
+
+std::optional<std::string> LogThread::Ask(Question question, Duration timeout) {
+  const TimePoint deadline = SteadyNow() + timeout;
+  const auto reply = std::make_shared<Reply>();
+  question.deadline = deadline;
+  question.reply = reply;
+  auto shared = std::make_shared<Question>(std::move(question));
+  Post([this, shared] { questions_.push_back(std::move(*shared)); });
+  std::unique_lock<std::mutex> lock(reply->mutex);
+  // The thread answers at the deadline; it gets a little longer to say what it has.
+  reply->changed.wait_until(lock, ToSteady(deadline + std::chrono::milliseconds(50)),
+                            [&] { return reply->answer.has_value(); });
+  return reply->answer;
+}
+
+}  // namespace ddprun::launcher
