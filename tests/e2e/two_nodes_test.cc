@@ -116,9 +116,11 @@ TEST_CASE(
   const std::vector<std::string> steps = {"touch:" + job.File("up{rank}.{pid}"),
                                           "touch:" + job.File("up{rank}"), "grandchild",
                                           "until:" + job.File("go")};
-  auto a = job.Run(job.NodeOptions(1), steps);
+  // With a restart allowed: without any the first loss would end the job.
+  const std::vector<std::string> options = job.NodeOptions(1, "2", {"--max_restarts=1"});
+  auto a = job.Run(options, steps);
   REQUIRE_MESSAGE(a->WaitForErr("waiting for 1 more"), a->Describe());
-  auto b = job.Run(job.NodeOptions(1), steps);
+  auto b = job.Run(options, steps);
   REQUIRE(job.WaitForFile("up0"));
   REQUIRE(job.WaitForFile("up1"));
   b->Signal(SIGKILL);
@@ -129,7 +131,7 @@ TEST_CASE(
                     return err.rfind("waiting for 1 more") != err.find("waiting for 1 more");
                   }),
                   a->Describe());
-  auto c = job.Run(job.NodeOptions(1), steps);
+  auto c = job.Run(options, steps);
   job.Touch("go");
   REQUIRE_MESSAGE(a->Wait() == 0, a->Describe());
   REQUIRE_MESSAGE(c->Wait() == 0, c->Describe());

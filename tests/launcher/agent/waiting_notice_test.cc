@@ -27,9 +27,8 @@ class Bench {
     return text;
   }
   std::string PassTo(Duration since_start) { return At(since_start, AgentTimePassed{}); }
-  std::string Assign(Duration since_start, int nodes = 2, const std::string& note = "") {
+  std::string Assign(Duration since_start, int nodes = 2) {
     rendezvous::Assignment assignment;
-    assignment.note = note;
     assignment.epoch = Epoch{1};
     assignment.round = Round{++rounds_};
     assignment.node_count = nodes;
