@@ -1,9 +1,10 @@
 // One node's agent: carries out what AgentCore decides.
 //
 // Owns the node's rendezvous client, worker group, store and logs, none of which knows another.
-// Everything here happens on the thread that calls Run, which executes one io_context; the client's
-// threads only post to it. Two things happen elsewhere: the coordinator's listener hands workers'
-// connections to the round's store, and the last messages are flushed on a thread of their own.
+// Everything here happens on the thread that calls Run, which executes one io_context and never
+// waits for anything else: what may take long, files above all, is asked of file threads, which
+// like the client's only post their answers. One thing happens elsewhere: the coordinator's
+// listener hands workers' connections to the round's store.
 #ifndef DDPRUN_LAUNCHER_AGENT_AGENT_H_
 #define DDPRUN_LAUNCHER_AGENT_AGENT_H_
 
@@ -35,7 +36,9 @@ struct AgentSetup {
 };
 
 // Runs the job to its end on this node and returns the exit code of ddprun. `logs` and `logger` are
-// borrowed; no thread touches either after the return.
+// borrowed; no thread touches either after the return. Where something does not answer in the end
+// (a file system, a process that does not die, a reader of our output) it does not return: the
+// process ends with that code at once.
 // REQUIRES: called on the main thread, after PrepareAgentProcess.
 int RunAgent(AgentSetup setup, std::unique_ptr<Guardian> guardian, LogRouter& logs,
              spdlog::logger& logger);

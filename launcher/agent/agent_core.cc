@@ -15,10 +15,8 @@ constexpr int kSigHup = 1;
 constexpr int kSigInt = 2;
 constexpr int kSigTerm = 15;
 
-std::optional<TimePoint> Earlier(std::optional<TimePoint> a, std::optional<TimePoint> b) {
-  if (!a) return b;
-  if (!b) return a;
-  return std::min(*a, *b);
+int64_t SecondsLeft(Duration left) {
+  return std::max<int64_t>(0, std::chrono::ceil<std::chrono::seconds>(left).count());
 }
 
 }  // namespace
@@ -61,7 +59,7 @@ void AgentCore::On(const rendezvous::Assigned& event) {
       (event.assignment.epoch == assignment_.epoch && event.assignment.round > assignment_.round);
   // An assignment that crossed our leave, or a repeated one, starts nothing.
   if (state_ != State::kJoining || !is_newer) return;
-  Run(event.assignment);
+  Prepare(event.assignment);
 }
 
 void AgentCore::On(const rendezvous::Drained& event) {
@@ -73,41 +71,30 @@ void AgentCore::On(const rendezvous::Drained& event) {
     actions_.push_back(
         Say{absl::StrCat(event.reason, HasWorkers() ? "; stopping this node's workers" : "")});
   }
-  if (state_ == State::kRunning || state_ == State::kSucceeded) Stop(kSigTerm);
+  if (IsInRound()) Stop(kSigTerm);
+}
+
+bool AgentCore::IsInRound() const {
+  return state_ == State::kPreparing || state_ == State::kRunning || state_ == State::kSucceeded;
+}
+
+bool AgentCore::IsLossOfNode(const rendezvous::Verdict& verdict) const {
+  return verdict.exit_code == kExitRendezvous && !verdict.first_failure &&
+         assignment_.max_restarts == 0;
 }
 
 void AgentCore::On(const rendezvous::Concluded& event) {
-  if (state_ == State::kIdle || state_ == State::kDone) return;
+  if (state_ == State::kIdle || state_ == State::kLeaving) return;
   verdict_ = event.verdict;
   actions_.push_back(AckVerdict{});  // at once: from here on this node needs no coordinator
-  switch (state_) {
-    case State::kIdle:
-    case State::kDone:
-      return;
-    case State::kJoining:
-    case State::kRunning:
-    case State::kSucceeded:
-      if (!HasWorkers()) return FinishWithVerdict();
-      return Stop(kSigTerm);
-    case State::kStopping:
-      return;  // told when the workers are gone
-  }
+  if (state_ == State::kJoining) return LeaveWithVerdict();
+  if (IsLossOfNode(*verdict_)) verdict_holds_at_ = now_ + policy_.own_signal_window;
+  if (IsInRound()) Stop(kSigTerm);
 }
-
-void AgentCore::On(const rendezvous::ContactLost& event) {
-  if (!contact_.lost_since) contact_.lost_since = now_;
-  if (!event.is_refused) {
-    contact_.refused_since.reset();
-  } else if (!contact_.refused_since) {
-    contact_.refused_since = now_;
-  }
-  CheckContact();
-}
-
-void AgentCore::On(const rendezvous::ContactRestored&) { contact_ = Contact{}; }
 
 void AgentCore::On(const rendezvous::RendezvousFailed& event) {
-  if (verdict_) return;  // the end is known; only our own workers are waited for
+  // The end is known; only our own workers are waited for.
+  if (verdict_ || state_ == State::kLeaving) return;
   // A worker of ours failed and nobody is left to name a first cause: then it is ours.
   if (unanswered_failure_ && !exit_code_) {
     PlanEnd(unanswered_failure_->exit_code, ExitOwner::kWorker, event.message);
@@ -120,79 +107,138 @@ void AgentCore::On(const rendezvous::RendezvousFailed& event) {
     actions_.push_back(Say{absl::StrCat("error: ", event.message)});
   }
   if (HasWorkers()) return Stop(kSigTerm);
-  Finish(*exit_code_);
+  Leave(*exit_code_);
 }
 
-void AgentCore::On(const WorkerEnded& event) {
-  if (state_ != State::kRunning) return;  // after our own stop ends are consequences
-  if (event.end.exit_code == 0) {
+void AgentCore::On(const WorkersPrepared& event) {
+  // Of a round that has been given up meanwhile: its answer comes late.
+  if (state_ != State::kPreparing || event.round != assignment_.round) return;
+  if (event.error.empty()) return Run();
+  On(LocalFailure{kExitMachine, event.error});
+}
+
+void AgentCore::On(const WorkerEnd& end) {
+  live_.erase(end.local_rank);
+  if (state_ == State::kStopping && end.has_code_of_its_own()) {
+    // A consequence of our stop, unless what we stopped for was one itself.
+    if (is_peer_blamed_) return Describe(end);
+    own_ends_.push_back(end);
+  }
+  if (state_ != State::kRunning || end.was_told_to_stop) return;
+  if (end.exit_code == 0) {
     if (++succeeded_count_ == 1) {
-      actions_.push_back(ReportFirstSuccess{
-          assignment_.round, assignment_.first_rank + event.end.local_rank, event.at});
+      actions_.push_back(
+          ReportFirstSuccess{assignment_.round, assignment_.first_rank + end.local_rank, end.at});
     }
     if (succeeded_count_ == policy_.local_world_size) Succeed();
     return;
   }
-  if (CouldBeAStop(event.end.signal)) {
-    suspicions_.push_back({event.end, event.at, now_ + policy_.signal_judgement_delay});
+  if (CouldBeAStop(end.signal)) {
+    suspicions_.push_back({end, now_ + policy_.signal_judgement_delay});
     return;
   }
-  Fail(event.end, event.at);
+  Fail(end);
+}
+
+void AgentCore::On(const FailureDescribed& event) {
+  if (event.round != assignment_.round || undescribed_ == 0) return;
+  --undescribed_;
+  const bool is_blaming = event.report.left_peer.has_value();
+  if (!exit_code_ && !verdict_) {
+    actions_.push_back(ReportFailure{event.round, event.report, event.end.at});
+    // The failure that is ours if nobody names another.
+    if (is_peer_blamed_ && !is_blaming) unanswered_failure_ = event.end;
+    if (is_blaming && !is_peer_blamed_) {
+      is_peer_blamed_ = true;
+      for (const WorkerEnd& end : std::exchange(own_ends_, {})) Describe(end);
+    }
+  }
+  if (state_ == State::kStopping && !HasWorkers()) GoOn();
 }
 
 void AgentCore::On(const WorkersGone&) {
   are_workers_gone_ = true;
-  if (state_ != State::kStopping) return;  // all exited by themselves: judged one by one
-  if (exit_code_) return FinishStopped();
-  if (verdict_) return FinishWithVerdict();
-  Join();
+  live_.clear();
+  if (state_ == State::kStopping) GoOn();  // else all exited by themselves: judged one by one
+}
+
+void AgentCore::GoOn() {
+  if (undescribed_ > 0) return;  // to join again says that all has been said
+  if (exit_code_) return LeaveStopped();
+  if (!verdict_) return Join();
+  if (!verdict_holds_at_ || *verdict_holds_at_ <= now_) LeaveWithVerdict();
 }
 
 void AgentCore::On(const SignalReceived& event) {
   suspicions_.clear();
+  if (state_ == State::kLeaving) return Hurry(event.is_kill);
+  const std::string reason = absl::StrCat("stopped by ", SignalName(event.signal));
+  if (event.is_kill && HasWorkers() && ++kill_signals_ == 1) {
+    const std::string live = LiveRanks();
+    actions_.push_back(Say{absl::StrCat(SignalName(event.signal), ": killing ",
+                                        live.empty() ? "what the workers left" : live, " now")});
+    actions_.push_back(KillWorkers{});
+    return;
+  }
   if (event.is_kill && HasWorkers()) {
-    if (++kill_signals_ == 1) {
-      actions_.push_back(KillWorkers{});
-      return;
-    }
-    actions_.push_back(Say{"ending although processes of this job do not die"});
-    if (!exit_code_) {
-      PlanEnd(kExitSignalBase + event.signal, ExitOwner::kSignal,
-              absl::StrCat("stopped by ", SignalName(event.signal)));
-    }
-    return Finish(*exit_code_);
+    actions_.push_back(Say{"ending although processes of this job have not died yet"});
+    if (!exit_code_) PlanEnd(kExitSignalBase + event.signal, ExitOwner::kSignal, reason);
+    return Leave(*exit_code_);
   }
   // Told as well when the workers are being stopped already: the signal ends what would follow.
   const bool is_news = !exit_code_ || state_ != State::kStopping;
   if (!exit_code_) {
-    PlanEnd(kExitSignalBase + event.signal, ExitOwner::kSignal,
-            absl::StrCat("stopped by ", SignalName(event.signal)));
+    PlanEnd(kExitSignalBase + event.signal, ExitOwner::kSignal, reason);
     actions_.push_back(LeaveJob{exit_reason_});
   }
-  if (!HasWorkers()) return Finish(*exit_code_);
-  if (is_news) {
-    const bool is_first_of_two = event.signal == kSigInt || event.signal == kSigTerm;
-    actions_.push_back(Say{absl::StrCat(SignalName(event.signal), ": stopping the workers; ",
-                                        is_first_of_two ? "a second " : "",
-                                        "SIGINT or SIGTERM kills them at once")});
-  }
+  if (!HasWorkers()) return LeaveStopped();
+  if (is_news) SayStopping(event.signal);
   Stop(event.signal);
 }
 
+void AgentCore::SayStopping(int signal) {
+  const std::string live = LiveRanks();
+  const Duration left = state_ == State::kStopping ? kill_at_ - now_ : policy_.shutdown_timeout;
+  actions_.push_back(Say{
+      absl::StrCat(SignalName(signal), ": stopping ", live.empty() ? "what the workers left" : live,
+                   "; SIGKILL comes in ", SecondsLeft(left), " s; ",
+                   signal == kSigInt || signal == kSigTerm ? "a second " : "",
+                   "SIGINT or SIGTERM kills ", live_.size() == 1 ? "it" : "them", " now")});
+}
+
+std::string AgentCore::LiveRanks() const {
+  std::vector<int> ranks;
+  for (const int local_rank : live_) ranks.push_back(assignment_.first_rank + local_rank);
+  return ranks.empty() ? "" : RanksText(ranks);
+}
+
 void AgentCore::On(const LocalFailure& event) {
+  if (state_ == State::kLeaving) return;
   actions_.push_back(Say{absl::StrCat("error: ", event.message)});
   if (!exit_code_ && !verdict_) {
     PlanEnd(event.exit_code, ExitOwner::kDdprun, event.message);
     actions_.push_back(LeaveJob{event.message});
   }
-  if (!HasWorkers()) return exit_code_ ? Finish(*exit_code_) : FinishWithVerdict();
+  if (!HasWorkers()) return exit_code_ ? Leave(*exit_code_) : LeaveWithVerdict();
   Stop(kSigTerm);
 }
 
 void AgentCore::On(const AgentTimePassed&) {
+  if (state_ == State::kLeaving) {
+    if (leaving_.by > now_) return;
+    leaving_.is_clean = false;
+    return leaving_.is_draining ? Exit() : Drain();
+  }
   JudgeSuspicions();
   GiveNotice();
-  if (state_ != State::kDone) CheckContact();
+  if (state_ == State::kPreparing && prepared_by_ <= now_) {
+    On(LocalFailure{
+        kExitMachine,
+        absl::StrCat("the files of this node's workers were not made within ",
+                     SecondsLeft(policy_.file_timeout), " s: their file system does not answer")});
+  }
+  if (state_ == State::kStopping && !HasWorkers()) GoOn();
+  if (state_ != State::kLeaving) CheckContact();
 }
 
 void AgentCore::Join() {
@@ -204,27 +250,38 @@ void AgentCore::Join() {
   actions_.push_back(JoinRound{});
 }
 
-void AgentCore::Run(const rendezvous::Assignment& assignment) {
+void AgentCore::Prepare(const rendezvous::Assignment& assignment) {
   DDP_CHECK(!HasWorkers());
-  const bool is_smaller = assignment.node_count < assignment_.node_count;
-  state_ = State::kRunning;
+  state_ = State::kPreparing;
   assignment_ = assignment;
-  are_workers_gone_ = false;
+  prepared_by_ = now_ + policy_.file_timeout;
   unanswered_failure_.reset();
   is_coordinator_gone_ = false;
-  // That the job goes on with fewer nodes, and why, is worth a line however short the wait was.
-  if (is_smaller && notice_ && !is_waiting_told_) {
-    notice_->say_at = now_;
-    GiveNotice();
+  is_drain_told_ = false;
+  is_peer_blamed_ = false;
+  undescribed_ = 0;
+  own_ends_.clear();
+  if (!assignment.note.empty()) actions_.push_back(Say{assignment.note});
+  if (is_waiting_told_) {
+    const int most = std::max(policy_.max_nodes, assignment.node_count);
+    actions_.push_back(Say{absl::StrCat(
+        assignment.node_count, " of ", most, most == 1 ? " node" : " nodes", ": starting ",
+        assignment.world_size, assignment.world_size == 1 ? " rank" : " ranks")});
   }
   notice_.reset();
-  is_drain_told_ = false;
   if (assignment.restart_count > restarts_told_) {
     restarts_told_ = assignment.restart_count;
     actions_.push_back(
         Say{absl::StrCat("restart ", assignment.restart_count, " of ", assignment.max_restarts)});
   }
-  actions_.push_back(StartWorkers{assignment});
+  actions_.push_back(PrepareWorkers{assignment});
+}
+
+void AgentCore::Run() {
+  state_ = State::kRunning;
+  are_workers_gone_ = false;
+  for (int i = 0; i < policy_.local_world_size; ++i) live_.insert(i);
+  actions_.push_back(StartWorkers{assignment_});
 }
 
 void AgentCore::Succeed() {
@@ -235,14 +292,20 @@ void AgentCore::Succeed() {
 void AgentCore::Stop(int signal) {
   if (state_ == State::kStopping) return;
   state_ = State::kStopping;
-  // First of all: to describe a failure, files are read, and no worker should live on meanwhile.
+  kill_at_ = now_ + policy_.shutdown_timeout;
+  // First of all: to describe a failure takes its time, and no worker should live on meanwhile.
   if (HasWorkers()) actions_.push_back(StopWorkers{signal, policy_.shutdown_timeout});
   for (const Suspicion& suspicion : std::exchange(suspicions_, {})) {
     if (exit_code_ || verdict_) continue;
     if (!unanswered_failure_) unanswered_failure_ = suspicion.end;
-    actions_.push_back(ReportFailure{assignment_, suspicion.end, suspicion.at});
+    Describe(suspicion.end);
   }
-  if (!HasWorkers()) On(WorkersGone{});
+  if (!HasWorkers()) GoOn();
+}
+
+void AgentCore::Describe(const WorkerEnd& end) {
+  ++undescribed_;
+  actions_.push_back(DescribeFailure{assignment_, end});
 }
 
 bool AgentCore::CouldBeAStop(int signal) const {
@@ -251,9 +314,9 @@ bool AgentCore::CouldBeAStop(int signal) const {
          std::find(more.begin(), more.end(), signal) != more.end();
 }
 
-void AgentCore::Fail(const WorkerEnd& end, TimePoint at) {
+void AgentCore::Fail(const WorkerEnd& end) {
   unanswered_failure_ = end;
-  suspicions_.insert(suspicions_.begin(), {end, at, now_});  // one no more: Stop reports them
+  suspicions_.insert(suspicions_.begin(), {end, now_});  // one no more: Stop reports them
   Stop(kSigTerm);
 }
 
@@ -261,7 +324,7 @@ void AgentCore::JudgeSuspicions() {
   if (suspicions_.empty() || suspicions_.front().judge_at > now_) return;
   const Suspicion first = suspicions_.front();
   suspicions_.erase(suspicions_.begin());
-  if (state_ == State::kRunning) Fail(first.end, first.at);
+  if (state_ == State::kRunning) Fail(first.end);
 }
 
 void AgentCore::GiveNotice() {
@@ -269,8 +332,7 @@ void AgentCore::GiveNotice() {
   is_waiting_told_ = true;
   std::string text = notice_->reason;
   if (notice_->deadline) {
-    const auto left = std::chrono::ceil<std::chrono::seconds>(*notice_->deadline - now_).count();
-    absl::StrAppend(&text, ", ", std::max<int64_t>(0, left), " s left");
+    absl::StrAppend(&text, ", ", SecondsLeft(*notice_->deadline - now_), " s left");
   }
   actions_.push_back(Say{std::move(text)});
   notice_->say_at = NextNotice();
@@ -282,96 +344,25 @@ std::optional<TimePoint> AgentCore::NextNotice() const {
   return next;
 }
 
-std::optional<TimePoint> AgentCore::ContactDeadline() const {
-  if (!contact_.lost_since) return std::nullopt;
-  if (state_ == State::kSucceeded) return *contact_.lost_since + policy_.exit_barrier_timeout;
-  if (state_ != State::kRunning) return std::nullopt;  // joining: the client keeps the time
-  std::optional<TimePoint> deadline = *contact_.lost_since + policy_.orphan_timeout;
-  if (contact_.refused_since && assignment_.coordinator_is_member) {
-    deadline = Earlier(deadline, *contact_.refused_since + policy_.refused_grace);
-  }
-  return deadline;
-}
-
-void AgentCore::CheckContact() {
-  const std::optional<TimePoint> deadline = ContactDeadline();
-  if (!deadline || *deadline > now_) return;
-  if (state_ == State::kSucceeded) {
-    actions_.push_back(
-        Say{"all workers of this node succeeded, but the coordinator has been lost since; ending "
-            "with 0 without the job's verdict"});
-    PlanEnd(kExitSuccess, ExitOwner::kNobody, "lost the coordinator after all workers succeeded");
-    if (!HasWorkers()) return Finish(*exit_code_);
-    return Stop(kSigTerm);
-  }
-  if (contact_.refused_since && assignment_.coordinator_is_member) {
-    is_coordinator_gone_ = true;
-    actions_.push_back(Say{
-        "the ddprun that coordinates this job is gone; stopping this node's workers and waiting "
-        "for it to come back"});
-    return Stop(kSigTerm);
-  }
-  actions_.push_back(Say{"error: no word from the coordinator for too long; stopping the workers"});
-  PlanEnd(kExitLostCoordinator, ExitOwner::kDdprun, "no word from the coordinator for too long");
-  Stop(kSigTerm);
-}
-
-void AgentCore::FinishWithVerdict() {
-  const bool is_workers =
-      verdict_->first_failure && verdict_->first_failure->exit_code == verdict_->exit_code;
-  PlanEnd(verdict_->exit_code,
-          verdict_->exit_code == 0 ? ExitOwner::kNobody
-          : is_workers             ? ExitOwner::kWorker
-                                   : ExitOwner::kDdprun,
-          verdict_->reason);
-  if (verdict_->exit_code != 0) actions_.push_back(PrintReport{*verdict_});
-  Finish(verdict_->exit_code);
-}
-
-void AgentCore::FinishStopped() {
-  // The job had failed before the signal: what failed first is what the user wants to know.
-  if (verdict_ && verdict_->first_failure && exit_owner_ == ExitOwner::kSignal) {
-    rendezvous::Verdict report = *verdict_;
-    report.exit_code = *exit_code_;
-    report.reason = exit_reason_;
-    actions_.push_back(PrintReport{std::move(report)});
-  }
-  Finish(*exit_code_);
-}
-
-void AgentCore::Finish(int exit_code) {
-  state_ = State::kDone;
-  actions_.push_back(ExitAgent{exit_code, exit_owner_, exit_reason_});
-}
-
-void AgentCore::PlanEnd(int exit_code, ExitOwner owner, std::string reason) {
-  exit_code_ = exit_code;
-  exit_owner_ = owner;
-  exit_reason_ = std::move(reason);
-}
-
-std::optional<TimePoint> AgentCore::NextDeadline() const {
-  if (state_ == State::kDone) return std::nullopt;
-  std::optional<TimePoint> deadline = ContactDeadline();
-  if (notice_) deadline = Earlier(deadline, notice_->say_at);
-  if (!suspicions_.empty()) deadline = Earlier(deadline, suspicions_.front().judge_at);
-  return deadline;
-}
-
 std::string AgentCore::Explain() const {
+  const std::string round = absl::StrCat("round ", assignment_.round.value, ": ");
   switch (state_) {
     case State::kIdle:
       return "not started";
     case State::kJoining:
       return "waiting for a place in the next round";
+    case State::kPreparing:
+      return round + "making the workers' files";
     case State::kRunning:
-      return absl::StrCat("round ", assignment_.round.value, ": running, ", succeeded_count_,
-                          " of ", policy_.local_world_size, " workers have succeeded");
+      return absl::StrCat(round, "running, ", succeeded_count_, " of ", policy_.local_world_size,
+                          " workers have succeeded");
     case State::kSucceeded:
-      return absl::StrCat("round ", assignment_.round.value,
-                          ": all workers have succeeded, waiting for the job's verdict");
+      return round + "all workers have succeeded, waiting for the job's verdict";
     case State::kStopping:
-      return absl::StrCat("round ", assignment_.round.value, ": stopping the workers");
+      return round + "stopping the workers";
+    case State::kLeaving:
+      return leaving_.is_draining ? "leaving: writing out the last lines"
+                                  : "leaving: ending what is left of the job";
     case State::kDone:
       return "done";
   }

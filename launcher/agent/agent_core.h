@@ -1,22 +1,28 @@
 // Decides what one node's agent does: when it joins, starts, stops, and with which code it ends.
 // [pure]
 //
-// The agent's driver (agent.h) feeds it facts from the rendezvous, the worker group, signals and
-// timers, and carries out the actions in the order given. States:
+// The agent's driver (agent.h) feeds it facts from the rendezvous, the worker group, signals, file
+// threads and timers, and carries out the actions in the order given. States:
 //
-//   kJoining -> kRunning -> kSucceeded -> kDone          workers ended with 0, the verdict came
-//       ^          |            |
-//       +-- kStopping <---------+                        a drain, a failure, a lost coordinator
-//              |
-//              +-> kDone                                 a signal, a local error, the verdict
+//   kJoining -> kPreparing -> kRunning -> kSucceeded -+
+//       ^           |            |            |       | the verdict
+//       +----- kStopping <-------+------------+       |
+//                   |  a drain, a failure, a lost     |
+//                   |  coordinator                    |
+//                   +-----------> kLeaving <----------+
+//                                    |   a signal, a local error, the verdict, and workers gone
+//                                    v
+//                                  kDone
 #ifndef DDPRUN_LAUNCHER_AGENT_AGENT_CORE_H_
 #define DDPRUN_LAUNCHER_AGENT_AGENT_CORE_H_
 
 #include <optional>
+#include <set>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include "launcher/agent/worker_end.h"
 #include "rendezvous/base/time.h"
 #include "rendezvous/client/rendezvous_client.h"
 #include "rendezvous/core/types.h"
@@ -25,61 +31,89 @@ namespace ddprun::launcher {
 
 struct AgentPolicy {
   int local_world_size = 1;
+  int max_nodes = 1;
   // SIGTERM to SIGKILL, on every path.
   Duration shutdown_timeout = std::chrono::seconds(30);
   // How long workers live on without a word from the coordinator.
   Duration orphan_timeout = std::chrono::seconds(600);
   // How long a node whose workers all succeeded waits for a coordinator that it lost.
   Duration exit_barrier_timeout = std::chrono::seconds(300);
-  // How long the coordinator's port must refuse before its process counts as gone.
-  Duration refused_grace = std::chrono::seconds(3);
+  // How long the coordinator must be gone before its ranks count as gone, too.
+  Duration gone_grace = std::chrono::seconds(3);
+  // From a lost contact until the user is told.
+  Duration lost_notice_delay = std::chrono::seconds(5);
   // Numbers beyond INT, TERM, HUP and QUIT: --signals_to_handle.
-  std::vector<int> more_stop_signals;
+  std::vector<int> more_stop_signals{};
   // A worker that dies of SIGTERM, SIGINT, SIGHUP or one of these, not sent by us, is judged later:
   // the agent may be about to get that signal too, and then it was a stop, not a failure.
   Duration signal_judgement_delay = std::chrono::milliseconds(250);
+  // A verdict because another node left waits this long for a signal of our own: whoever stops a
+  // whole job stops one node first.
+  Duration own_signal_window = std::chrono::seconds(1);
   // A wait that is over sooner is not worth a line.
   Duration waiting_notice_delay = std::chrono::milliseconds(500);
   // How often a wait that goes on is told again, with the time it has left.
   Duration waiting_notice_interval = std::chrono::seconds(60);
-};
-
-// One worker's end as the agent sees it.
-struct WorkerEnd {
-  int local_rank = 0;
-  int pid = 0;        // 0: it could not be started
-  int exit_code = 0;  // as `ddprun` would pass it on: 128+n for signal n, 126/127 for exec errors
-  int signal = 0;     // 0: it exited by itself
-  bool dumped_core = false;
-  std::string message;  // "killed by signal 9 (SIGKILL)"
+  // How long the workers' log files may take to be made.
+  Duration file_timeout = std::chrono::seconds(600);
+  // kLeaving: what EndJob asks for. Each part has a limit of its own that is shorter.
+  Duration leave_timeout = std::chrono::seconds(15);
+  // How long whoever reads our output may take for the last of it.
+  Duration console_patience = std::chrono::seconds(60);
+  // What is left of both when a signal comes meanwhile.
+  Duration haste = std::chrono::milliseconds(500);
 };
 
 struct AgentStarted {};
-struct WorkerEnded {
-  WorkerEnd end;
-  TimePoint at;
+// The answer to PrepareWorkers. `error`: this machine's, one line; "": they can be started.
+struct WorkersPrepared {
+  Round round;
+  std::string error{};
 };
-// Nothing of the workers' process groups is left.
+// The answer to DescribeFailure.
+struct FailureDescribed {
+  WorkerEnd end;
+  Round round;
+  rendezvous::FailureReport report;
+};
+// Nothing of the workers' process groups is left, and what they left behind has been read.
 struct WorkersGone {};
 struct SignalReceived {
   int signal = 0;
   bool is_kill = false;  // a further one: at once
 };
-// Something of this machine failed: a store that cannot listen, a log file that cannot be made.
+// Something of this machine failed: a store that cannot listen, a process that cannot be killed.
 struct LocalFailure {
   int exit_code = 0;
   std::string message;
 };
 struct AgentTimePassed {};
+// The answers to EndJob. `are_all_gone` false: some do not die, the kernel keeps them.
+struct LeftoversGone {
+  bool are_all_gone = true;
+};
+struct ReportWritten {};
+// The end of all contact. After EndJob alone.
+struct ContactEnded {};
+// The answer to DrainLogs. Not drained: somebody holds a channel or does not read the console.
+struct LogsDrained {
+  bool is_all_written = true;
+};
 
 using AgentEvent =
     std::variant<AgentStarted, rendezvous::Waiting, rendezvous::Assigned, rendezvous::Drained,
                  rendezvous::Concluded, rendezvous::ContactMade, rendezvous::ContactLost,
-                 rendezvous::ContactRestored, rendezvous::RendezvousFailed, WorkerEnded,
-                 WorkersGone, SignalReceived, LocalFailure, AgentTimePassed>;
+                 rendezvous::ContactRestored, rendezvous::RendezvousFailed, WorkersPrepared,
+                 WorkerEnd, FailureDescribed, WorkersGone, SignalReceived, LocalFailure,
+                 AgentTimePassed, LeftoversGone, ReportWritten, ContactEnded, LogsDrained>;
 
 // Close the old round's store, listen with a fresh one, and ask for a place in the next round.
 struct JoinRound {};
+// Make the workers' files. WorkersPrepared follows when the file system has answered.
+struct PrepareWorkers {
+  rendezvous::Assignment assignment;
+};
+// Those that were prepared last.
 struct StartWorkers {
   rendezvous::Assignment assignment;
 };
@@ -89,9 +123,14 @@ struct StopWorkers {
   Duration grace{0};
 };
 struct KillWorkers {};
-struct ReportFailure {
+// Find out all there is to say of this end. FailureDescribed follows within seconds.
+struct DescribeFailure {
   rendezvous::Assignment assignment;
   WorkerEnd end;
+};
+struct ReportFailure {
+  Round round;
+  rendezvous::FailureReport report;
   TimePoint at;
 };
 struct ReportFirstSuccess {
@@ -121,16 +160,28 @@ enum class ExitOwner {
   kSignal,  // ddprun was stopped by it
   kDdprun,
 };
-// The last action ever.
-struct ExitAgent {
+// How the job ends on this node. Kill what is left of it, end contact with the rendezvous, write
+// the report; LeftoversGone, ContactEnded and ReportWritten follow, in any order.
+struct EndJob {
   int exit_code = 0;
   ExitOwner owner = ExitOwner::kNobody;
   std::string reason = {};  // one sentence
 };
+// Write out what the workers and we have said; LogsDrained follows within `timeout`.
+struct DrainLogs {
+  Duration timeout{0};
+  bool is_cut_off = false;  // processes that do not die may hold the channels: close them first
+};
+// The last action ever. Not `is_clean`: something did not answer, so nothing is waited for.
+struct ExitAgent {
+  int exit_code = 0;
+  bool is_clean = true;
+};
 
-using AgentAction = std::variant<JoinRound, StartWorkers, StopWorkers, KillWorkers, ReportFailure,
-                                 ReportFirstSuccess, ReportSuccess, LeaveJob, AckVerdict, Say,
-                                 PrintReport, ExitAgent>;
+using AgentAction =
+    std::variant<JoinRound, PrepareWorkers, StartWorkers, StopWorkers, KillWorkers, DescribeFailure,
+                 ReportFailure, ReportFirstSuccess, ReportSuccess, LeaveJob, AckVerdict, Say,
+                 PrintReport, EndJob, DrainLogs, ExitAgent>;
 
 class AgentCore {
  public:
@@ -142,14 +193,24 @@ class AgentCore {
   std::optional<TimePoint> NextDeadline() const;
   // One sentence: the state and what it waits for.
   std::string Explain() const;
+  // From EndJob on.
+  bool is_leaving() const { return state_ == State::kLeaving || is_done(); }
   bool is_done() const { return state_ == State::kDone; }
 
  private:
-  enum class State { kIdle, kJoining, kRunning, kSucceeded, kStopping, kDone };
+  enum class State {
+    kIdle,
+    kJoining,
+    kPreparing,
+    kRunning,
+    kSucceeded,
+    kStopping,
+    kLeaving,
+    kDone
+  };
   // A death by a signal that may have been meant for the whole job.
   struct Suspicion {
     WorkerEnd end;
-    TimePoint at;
     TimePoint judge_at;
   };
   struct Notice {
@@ -158,8 +219,21 @@ class AgentCore {
     std::optional<TimePoint> say_at;  // none: it has been told, and there is no more to tell
   };
   struct Contact {
-    std::optional<TimePoint> lost_since;
-    std::optional<TimePoint> refused_since;
+    std::optional<TimePoint> lost_since{};
+    std::optional<TimePoint> gone_since{};
+    std::string reason{};
+    bool is_told = false;
+  };
+  // kLeaving: what has been answered, and when the rest is not waited for any more.
+  struct Leaving {
+    TimePoint by;
+    bool are_leftovers_answered = false;
+    bool are_leftovers_gone = false;
+    bool is_contact_ended = false;
+    bool is_report_written = false;
+    bool is_draining = false;
+    bool is_hasty = false;
+    bool is_clean = true;
   };
 
   void On(const AgentStarted&);
@@ -168,36 +242,61 @@ class AgentCore {
   void On(const rendezvous::Drained& event);
   void On(const rendezvous::Concluded& event);
   void On(const rendezvous::ContactLost& event);
-  void On(const rendezvous::ContactMade&) {}  // only a fact for the log
+  void On(const rendezvous::ContactMade& event);
   void On(const rendezvous::ContactRestored&);
   void On(const rendezvous::RendezvousFailed& event);
-  void On(const WorkerEnded& event);
+  void On(const WorkersPrepared& event);
+  void On(const WorkerEnd& end);
+  void On(const FailureDescribed& event);
   void On(const WorkersGone&);
   void On(const SignalReceived& event);
   void On(const LocalFailure& event);
   void On(const AgentTimePassed&);
+  void On(const LeftoversGone& event);
+  void On(const ReportWritten&);
+  void On(const ContactEnded&);
+  void On(const LogsDrained& event);
 
   // Transitions, named for where they go.
   void Join();
-  void Run(const rendezvous::Assignment& assignment);
+  void Prepare(const rendezvous::Assignment& assignment);
+  void Run();
   void Succeed();
   void Stop(int signal);
-  void Finish(int exit_code);
+  void Leave(int exit_code);
+  void Drain();
+  void Exit();
+  // From kStopping, once nothing of the round is left to do.
+  void GoOn();
   // Sets how the agent will end once its workers are gone.
   void PlanEnd(int exit_code, ExitOwner owner, std::string reason);
 
   bool CouldBeAStop(int signal) const;
-  void Fail(const WorkerEnd& end, TimePoint at);
+  void Fail(const WorkerEnd& end);
+  void Describe(const WorkerEnd& end);
   void JudgeSuspicions();
   void GiveNotice();
   // When to tell of the same wait again.
   std::optional<TimePoint> NextNotice() const;
   void CheckContact();
-  void FinishWithVerdict();
-  void FinishStopped();
+  void TellOfLostContact();
+  void Hurry(bool is_kill);
+  void DrainWhenAnswered();
+  void LeaveWithVerdict();
+  void LeaveStopped();
+  void SayStopping(int signal);
   bool HasWorkers() const { return !are_workers_gone_; }
   bool HasBudget() const { return assignment_.restart_count < assignment_.max_restarts; }
+  bool IsInRound() const;
+  bool IsLossOfNode(const rendezvous::Verdict& verdict) const;
+  bool IsCoordinatorGone() const {
+    return contact_.gone_since && assignment_.coordinator_is_member;
+  }
+  // "ranks 0, 3" of this node that live; "" where none does.
+  std::string LiveRanks() const;
+  std::string Coordinator() const;  // "the coordinator at node1:29400"
   std::optional<TimePoint> ContactDeadline() const;
+  std::optional<TimePoint> LostNoticeAt() const;
 
   const AgentPolicy policy_;
   State state_ = State::kIdle;
@@ -205,16 +304,28 @@ class AgentCore {
   std::vector<AgentAction> actions_;
 
   rendezvous::Assignment assignment_;  // of the newest round adopted
+  TimePoint prepared_by_{};            // kPreparing
+  std::set<int> live_;                 // local ranks whose end has not been heard of
   int succeeded_count_ = 0;            // workers of this round that exited 0
   bool are_workers_gone_ = true;
+  TimePoint kill_at_{};  // kStopping: SIGKILL
   std::vector<Suspicion> suspicions_;
   Contact contact_;
+  std::string coordinator_place_;  // "" where it has no port or is not known
+  Leaving leaving_;
+
+  // Failures of the round: what waits for a description, and what would be a cause if what we have
+  // stopped for was none.
+  int undescribed_ = 0;
+  bool is_peer_blamed_ = false;
+  std::vector<WorkerEnd> own_ends_;
 
   // How the agent will end once its workers are gone; none: it joins again.
   std::optional<int> exit_code_;
   ExitOwner exit_owner_ = ExitOwner::kNobody;
   std::string exit_reason_;
   std::optional<rendezvous::Verdict> verdict_;
+  std::optional<TimePoint> verdict_holds_at_;    // a signal of our own before it counts instead
   std::optional<WorkerEnd> unanswered_failure_;  // reported, and no verdict or new round yet
   bool is_coordinator_gone_ = false;             // its process ended while a round of it ran here
   int kill_signals_ = 0;

@@ -28,8 +28,8 @@ std::string Ranks(int first, int count) {
   return count == 1 ? absl::StrCat(first) : absl::StrCat(first, "-", first + count - 1);
 }
 
-// Info is named here, what is left is debug; trace is what says nothing new: a deadline of the
-// core's own, a line that the user sees anyway.
+// What is logged at info is named here, and what is logged at trace: lines that repeat what is
+// known, such as a deadline of the core or a line that the user sees anyway. The rest is debug.
 template <typename Fact>
 Level LevelOf(const Fact&) {
   return Level::debug;
@@ -41,12 +41,12 @@ Level LevelOf(const rendezvous::Concluded&) { return Level::info; }
 Level LevelOf(const rendezvous::ContactMade&) { return Level::info; }
 Level LevelOf(const rendezvous::ContactLost&) { return Level::info; }
 Level LevelOf(const rendezvous::ContactRestored&) { return Level::info; }
-Level LevelOf(const WorkerEnded&) { return Level::info; }
+Level LevelOf(const WorkerEnd& end) { return end.was_told_to_stop ? Level::debug : Level::info; }
 Level LevelOf(const AgentTimePassed&) { return Level::trace; }
 Level LevelOf(const Say&) { return Level::trace; }
 Level LevelOf(const JoinRound&) { return Level::info; }
 Level LevelOf(const StopWorkers&) { return Level::info; }
-Level LevelOf(const ExitAgent&) { return Level::info; }
+Level LevelOf(const EndJob&) { return Level::info; }
 
 // A few words, and the values behind those of the run and the round.
 struct Line {
@@ -96,13 +96,24 @@ struct LineOfEvent {
   }
   Line operator()(const rendezvous::ContactLost& e) const {
     return {"coordinator lost",
-            absl::StrCat(" refused=", e.is_refused ? "yes" : "no", " reason=", Value(e.reason))};
+            absl::StrCat(" gone=", e.is_refused ? "yes" : "no", " reason=", Value(e.reason))};
   }
   Line operator()(const rendezvous::ContactRestored&) const { return {"coordinator back"}; }
   Line operator()(const rendezvous::RendezvousFailed& e) const {
     return {"rendezvous failed", absl::StrCat(" reason=", Value(e.message))};
   }
-  Line operator()(const WorkerEnded& e) const { return {"worker ended", EndValues(round, e.end)}; }
+  Line operator()(const WorkersPrepared& e) const {
+    return {"workers prepared", e.error.empty() ? "" : " error=" + Value(e.error)};
+  }
+  Line operator()(const WorkerEnd& e) const {
+    return {e.was_told_to_stop ? "worker ended when told to" : "worker ended", EndValues(round, e)};
+  }
+  Line operator()(const FailureDescribed& e) const {
+    return {
+        "failure described",
+        absl::StrCat(" rank=", e.report.rank,
+                     e.report.left_peer ? absl::StrCat(" left_peer=", *e.report.left_peer) : "")};
+  }
   Line operator()(const WorkersGone&) const { return {"workers gone"}; }
   Line operator()(const SignalReceived& e) const {
     return {"signal received",
@@ -113,6 +124,14 @@ struct LineOfEvent {
             absl::StrCat(" exit_code=", e.exit_code, " reason=", Value(e.message))};
   }
   Line operator()(const AgentTimePassed&) const { return {"deadline passed"}; }
+  Line operator()(const LeftoversGone& e) const {
+    return {e.are_all_gone ? "leftovers gone" : "leftovers do not die"};
+  }
+  Line operator()(const ReportWritten&) const { return {"report written"}; }
+  Line operator()(const ContactEnded&) const { return {"contact ended"}; }
+  Line operator()(const LogsDrained& e) const {
+    return {e.is_all_written ? "logs written" : "logs not written"};
+  }
 };
 
 struct LineOfAction {
@@ -122,6 +141,7 @@ struct LineOfAction {
   Line operator()(const JoinRound&) const {
     return {"joining", absl::StrCat(" node=", Value(node.id), " workers=", node.workers)};
   }
+  Line operator()(const PrepareWorkers&) const { return {"preparing workers"}; }
   Line operator()(const StartWorkers&) const {
     return {"starting workers", " ranks=" + Ranks(round.first_rank, node.workers)};
   }
@@ -130,8 +150,11 @@ struct LineOfAction {
     return {"stopping workers", absl::StrCat(" signal=", a.signal, " grace_ms=", grace.count())};
   }
   Line operator()(const KillWorkers&) const { return {"killing workers"}; }
+  Line operator()(const DescribeFailure& a) const {
+    return {"describing failure", EndValues(a.assignment, a.end)};
+  }
   Line operator()(const ReportFailure& a) const {
-    return {"reporting failure", EndValues(a.assignment, a.end)};
+    return {"reporting failure", absl::StrCat(" rank=", a.report.rank)};
   }
   Line operator()(const ReportFirstSuccess&) const { return {"reporting first success"}; }
   Line operator()(const ReportSuccess&) const { return {"reporting success"}; }
@@ -139,9 +162,11 @@ struct LineOfAction {
   Line operator()(const AckVerdict&) const { return {"acknowledging verdict"}; }
   Line operator()(const Say&) const { return {"telling the user"}; }
   Line operator()(const PrintReport&) const { return {"printing report"}; }
-  Line operator()(const ExitAgent& a) const {
+  Line operator()(const EndJob& a) const {
     return {"ending", absl::StrCat(" exit_code=", a.exit_code)};
   }
+  Line operator()(const DrainLogs&) const { return {"writing logs out"}; }
+  Line operator()(const ExitAgent& a) const { return {a.is_clean ? "exiting" : "exiting at once"}; }
 };
 
 void Write(spdlog::logger& logger, Level level, std::string_view text) {
@@ -155,7 +180,7 @@ AgentLog::AgentLog(spdlog::logger& logger, Node node) : logger_(logger), node_(s
   library_log_.emplace([&logger](const std::string& line) { Write(logger, Level::debug, line); });
 }
 
-void AgentLog::Heard(const AgentEvent& event) {
+void AgentLog::Note(const AgentEvent& event) {
   const Level level = std::visit([](const auto& e) { return LevelOf(e); }, event);
   if (!logger_.should_log(level)) return;
   const auto* waiting = std::get_if<rendezvous::Waiting>(&event);
@@ -167,10 +192,10 @@ void AgentLog::Heard(const AgentEvent& event) {
   Write(logger_, level, Text(std::visit(LineOfEvent{node_, round}, event), node_, round));
 }
 
-void AgentLog::Does(const AgentAction& action) {
+void AgentLog::Note(const AgentAction& action) {
   if (!logger_.should_log(Level::info)) return;
-  if (const auto* start = std::get_if<StartWorkers>(&action)) {
-    round_ = start->assignment;
+  if (const auto* prepare = std::get_if<PrepareWorkers>(&action)) {
+    round_ = prepare->assignment;
     pids_.clear();
   }
   const Level level = std::visit([](const auto& a) { return LevelOf(a); }, action);
@@ -178,23 +203,13 @@ void AgentLog::Does(const AgentAction& action) {
   Write(logger_, level, Text(std::visit(LineOfAction{node_, round_}, action), node_, round_));
 }
 
-void AgentLog::Heard(const WorkerStarted& event) {
+void AgentLog::Note(const WorkerStarted& event) {
   if (!logger_.should_log(Level::info)) return;
   pids_.push_back(event.pid);
   if (pids_.size() < static_cast<size_t>(node_.workers)) return;
   const std::string values = absl::StrCat(" ranks=", Ranks(round_.first_rank, node_.workers),
                                           " pids=", absl::StrJoin(pids_, ","));
   Write(logger_, Level::info, Text({"workers started", values}, node_, round_));
-}
-
-void AgentLog::HeardOfStopped(const WorkerExited& event) {
-  if (!logger_.should_log(Level::debug)) return;
-  const WorkerEnd end{.local_rank = event.local_rank,
-                      .pid = event.pid,
-                      .exit_code = ExitCodeOf(event.status),
-                      .message = ToString(event.status)};
-  Write(logger_, Level::debug,
-        Text({"worker ended when told to", EndValues(round_, end)}, node_, round_));
 }
 
 std::function<void(const std::string&)> AgentLog::LogStep() const {

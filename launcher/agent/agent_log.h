@@ -1,4 +1,4 @@
-// What the agent logs: everything it hears and does, a line each. State changes that an operator
+// What the agent logs: every event and every action, a line each. State changes that an operator
 // acts on are info, the rest is debug; so are the messages of gRPC and Protobuf while this lives.
 //
 // Called on the agent's thread, but for what LogStep returns. Renders nothing that is not logged.
@@ -31,12 +31,11 @@ class AgentLog {
   AgentLog(spdlog::logger& logger, Node node);
 
   // Before the agent's core hears of it.
-  void Heard(const AgentEvent& event);
-  // What the core does not hear: that a worker runs, that one ended because it was told to.
-  void Heard(const WorkerStarted& event);
-  void HeardOfStopped(const WorkerExited& event);
+  void Note(const AgentEvent& event);
+  // What the core does not hear: that a worker runs.
+  void Note(const WorkerStarted& event);
   // Before it is carried out.
-  void Does(const AgentAction& action);
+  void Note(const AgentAction& action);
   // For RendezvousOptions::log_step: may be called on any thread while the logger lives. Empty:
   // nobody wants the lines.
   std::function<void(const std::string&)> LogStep() const;

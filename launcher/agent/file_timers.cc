@@ -13,8 +13,11 @@
 #include <boost/asio/system_timer.hpp>
 #include <cerrno>
 #include <chrono>
+#include <cstdint>
 #include <fstream>
+#include <limits>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <random>
 #include <set>
 #include <sstream>
@@ -68,6 +71,41 @@ Ancestry AncestryOf(int pid) {
 
 }  // namespace
 
+std::optional<TimerRequest> ParseTimerRequest(std::string_view line) {
+  using Json = nlohmann::json;
+  if (line.size() > kMaxTimerLine) return std::nullopt;
+  // No request has a member with members of its own.
+  const auto guard = [](int depth, Json::parse_event_t, Json&) { return depth <= 1; };
+  const Json json = Json::parse(line, guard, /*allow_exceptions=*/false);
+  if (!json.is_object()) return std::nullopt;
+  const auto pid = json.find("pid");
+  const auto scope = json.find("scope_id");
+  const auto expires = json.find("expiration_time");
+  const auto signal = json.find("signal");
+  const auto end = json.end();
+  if (pid == end || scope == end || expires == end || signal == end) return std::nullopt;
+  if (!pid->is_number_integer() || !scope->is_string() || !expires->is_number() ||
+      !signal->is_number_integer()) {
+    return std::nullopt;
+  }
+  const auto pid_value = pid->get<int64_t>();
+  const auto signal_value = signal->get<int64_t>();
+  if (pid_value <= 1 || pid_value > std::numeric_limits<int>::max()) return std::nullopt;
+  if (signal_value > 64 || signal_value < -64) return std::nullopt;
+  return TimerRequest{.pid = static_cast<int>(pid_value),
+                      .scope = scope->get<std::string>(),
+                      .expires = expires->get<double>(),
+                      .signal = static_cast<int>(signal_value)};
+}
+
+std::string ShortScope(const std::string& scope) {
+  constexpr size_t kMaxBytes = 100;
+  if (scope.size() <= kMaxBytes) return scope;
+  size_t end = kMaxBytes;
+  while (end > 0 && (static_cast<unsigned char>(scope[end]) & 0xc0) == 0x80) --end;
+  return scope.substr(0, end) + "...";
+}
+
 std::optional<std::string> TimerFileOf(const Environment& environment) {
   if (environment.Get(kEnableVar) != "1") return std::nullopt;
   // Both variables reach every worker, and so a ddprun that a worker starts.
@@ -90,7 +128,6 @@ class FileTimers::Impl {
         alarm_(io) {
     Read();
   }
-  ~Impl() { unlink(path_.c_str()); }
 
   const std::string& path() const { return path_; }
   void WorkerRuns(int pid) { workers_.insert(pid); }
@@ -256,9 +293,7 @@ void FileTimers::Impl::Complain(const std::string& text) {
   handlers_.say(text);
 }
 
-absl::StatusOr<std::unique_ptr<FileTimers>> FileTimers::Open(asio::io_context& io,
-                                                             const std::string& path,
-                                                             Handlers handlers) {
+absl::StatusOr<UniqueFd> MakeTimerFile(const std::string& path) {
   const auto failed = [&](const char* what) {
     return absl::ErrnoToStatus(
         errno, absl::StrCat(what, " ", EscapeControl(path), ", the file of ", kFileVar));
@@ -268,16 +303,17 @@ absl::StatusOr<std::unique_ptr<FileTimers>> FileTimers::Open(asio::io_context& i
   if (mkfifo(path.c_str(), 0600) != 0) return failed("make a FIFO at");
   // With its writing end, so that it does not end when a worker's timers do.
   UniqueFd fifo(open(path.c_str(), O_RDWR | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC));
-  if (!fifo.is_open()) {
-    const absl::Status status = failed("open");
-    unlink(path.c_str());
-    return status;
-  }
-  return std::unique_ptr<FileTimers>(
-      new FileTimers(std::make_unique<Impl>(io, std::move(fifo), path, std::move(handlers))));
+  if (fifo.is_open()) return fifo;
+  const absl::Status status = failed("open");
+  unlink(path.c_str());
+  return status;
 }
 
-FileTimers::FileTimers(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+bool RemoveTimerFile(const std::string& path) { return unlink(path.c_str()) == 0; }
+
+FileTimers::FileTimers(asio::io_context& io, UniqueFd fifo, const std::string& path,
+                       Handlers handlers)
+    : impl_(std::make_unique<Impl>(io, std::move(fifo), path, std::move(handlers))) {}
 FileTimers::~FileTimers() = default;
 const std::string& FileTimers::path() const { return impl_->path(); }
 void FileTimers::WorkerRuns(int pid) { impl_->WorkerRuns(pid); }

@@ -11,10 +11,11 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "absl/status/statusor.h"
-#include "launcher/agent/timer_request.h"
 #include "launcher/cli/environment.h"
+#include "rendezvous/base/unique_fd.h"
 
 namespace boost::asio {
 class io_context;
@@ -22,9 +23,33 @@ class io_context;
 
 namespace ddprun::launcher {
 
+// One line of the FIFO: {"version", "pid", "scope_id", "expiration_time", "signal"}.
+struct TimerRequest {
+  int pid = 0;
+  std::string scope;
+  double expires = 0;  // Unix time in seconds; negative: the timer is released
+  int signal = 0;      // 0 or less: nobody is killed
+  friend bool operator==(const TimerRequest&, const TimerRequest&) = default;
+};
+
+// What a client may write at once (PIPE_BUF), and so the longest line that means something.
+inline constexpr size_t kMaxTimerLine = 4096;
+
+// Nothing for a line that is no request.
+std::optional<TimerRequest> ParseTimerRequest(std::string_view line);
+
+// The scope as it stands in a message: of a long one the beginning, whole characters, and "...".
+std::string ShortScope(const std::string& scope);
+
 // Where the FIFO stands, if this agent is to make one: TORCHELASTIC_ENABLE_FILE_TIMER=1 asks for
 // it. TORCHELASTIC_TIMER_FILE names the path, except below another ddprun: there it is that one's.
 std::optional<std::string> TimerFileOf(const Environment& environment);
+
+// Makes the FIFO, in place of one that an earlier agent left. An error is this machine's and one
+// line. Like all work on files, not on the agent's thread.
+absl::StatusOr<UniqueFd> MakeTimerFile(const std::string& path);
+// Removes it. False: it could not.
+bool RemoveTimerFile(const std::string& path);
 
 class FileTimers {
  public:
@@ -34,11 +59,9 @@ class FileTimers {
     std::function<void(const TimerRequest& timer, bool is_kill)> expired;
   };
 
-  // Makes the FIFO. An error is this machine's and one line.
-  static absl::StatusOr<std::unique_ptr<FileTimers>> Open(boost::asio::io_context& io,
-                                                          const std::string& path,
-                                                          Handlers handlers);
-  // Removes the FIFO.
+  // `fifo` was made at `path` by MakeTimerFile; whoever made it removes it.
+  FileTimers(boost::asio::io_context& io, UniqueFd fifo, const std::string& path,
+             Handlers handlers);
   ~FileTimers();
   FileTimers(const FileTimers&) = delete;
   FileTimers& operator=(const FileTimers&) = delete;
@@ -51,7 +74,6 @@ class FileTimers {
 
  private:
   class Impl;
-  explicit FileTimers(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
 

@@ -11,6 +11,11 @@ namespace ddprun::launcher {
 // DDPRUN_TEST_SPAWN_DELAY_MS: lets a test send a signal between two spawns.
 Duration SpawnDelayForTest();
 
+// DDPRUN_TEST_FILE_GATE, "NAME:FIFO": work on files of that name first waits until somebody opens
+// the FIFO for writing, as it would for a file system that does not answer. Called on the thread
+// that does the work.
+void HoldFileWorkForTest(const std::string& name);
+
 // DDPRUN_TEST_SYSFS: a folder that stands for /sys where CPUs are chosen (--numa_binding).
 std::string SysRootForTest();
 

@@ -30,7 +30,8 @@ class JobCgroup;
 // ends without SIGCHLD and ordinary waits do not see it (no exit signal), so "no children" means no
 // workers.
 //
-// Used on the agent's main thread only.
+// Used on the agent's main thread only, but for NoteFolder, which the one thread calls that opens
+// workers' files.
 class Guardian {
  public:
   // Makes the job's cgroup, if it can, and forks the guardian. Call first thing in main, before any

@@ -177,19 +177,16 @@ DDPRUN_RAW bool SignalOne(pid_t pid, const LeftoverQuery& query, int signal) {
   return is_same;
 }
 
-// Reaps what has ended. True when the process has no child left at all.
-bool ReapAll() {
+// Whether the process has no child left at all, not even one that has ended. Reaps none.
+bool HasNoChild() {
   siginfo_t info{};
-  for (;;) {
-    info.si_pid = 0;
-    // Without __WALL: the guardian is not meant.
-    if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG) != 0) {
-      if (errno == EINTR) continue;
-      DDP_CHECK(errno == ECHILD);
-      return true;
-    }
-    if (info.si_pid == 0) return false;
+  // Without __WALL: the guardian is not meant.
+  while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0) {
+    if (errno == EINTR) continue;
+    DDP_CHECK(errno == ECHILD);
+    return true;
   }
+  return false;
 }
 
 }  // namespace
@@ -232,7 +229,7 @@ bool KillLeftovers(const std::string& mark, const JobCgroup* cgroup, Duration li
   const TimePoint give_up = SteadyNow() + limit;
   for (int empty_walks = 0; empty_walks < 2;) {
     // The agent is a subreaper: without children it has no descendants, hence no leftovers.
-    if (ReapAll()) return true;
+    if (HasNoChild()) return true;
     if (cgroup != nullptr) cgroup->Kill();
     const int found = SignalLeftovers(query, SIGKILL);
     empty_walks = found == 0 ? empty_walks + 1 : 0;
@@ -241,7 +238,6 @@ bool KillLeftovers(const std::string& mark, const JobCgroup* cgroup, Duration li
     const timespec pause{.tv_sec = 0, .tv_nsec = 2'000'000};  // a killed process needs about one
     nanosleep(&pause, nullptr);
   }
-  ReapAll();
   return true;
 }
 

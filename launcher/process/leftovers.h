@@ -38,8 +38,8 @@ int SignalLeftovers(const LeftoverQuery& query, int signal);
 
 // The agent's last act: kills what is in `cgroup` (may be null) and what carries `mark` until two
 // walks in a row find none. False when some are still there after `limit` (a process that sleeps in
-// the kernel). One system call when the agent, a subreaper, has no children left. REQUIRES: no
-// worker is watched any more; it reaps every child but the guardian.
+// the kernel). One system call when the agent, a subreaper, has no children left. Reaps nobody, so
+// workers may still be watched. Sleeps and reads /proc: not on the agent's thread.
 bool KillLeftovers(const std::string& mark, const JobCgroup* cgroup, Duration limit);
 
 }  // namespace ddprun::launcher

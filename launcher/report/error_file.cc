@@ -96,6 +96,14 @@ int64_t TimeOf(const Json* json) {
   return value > 0 && value <= kMaxTime ? static_cast<int64_t>(value) : 0;
 }
 
+// A whole number that may be a rank; nullopt for everything else.
+std::optional<int> RankOf(const Json* json) {
+  constexpr uint64_t kMaxRank = 1 << 24;
+  if (json == nullptr || !json->is_number_unsigned()) return std::nullopt;
+  const uint64_t rank = json->get<uint64_t>();
+  return rank <= kMaxRank ? std::optional<int>(static_cast<int>(rank)) : std::nullopt;
+}
+
 // At most `max` bytes, the first quarter and the last three.
 std::string WithoutMiddle(std::string text, size_t max) {
   if (text.size() <= max) return text;
@@ -138,11 +146,12 @@ absl::StatusOr<std::string> ReadErrorFile(const std::string& path) {
   return text;
 }
 
-absl::StatusOr<rendezvous::WorkerError> ParseErrorText(std::string_view text) {
+absl::StatusOr<ErrorFileContent> ParseErrorText(std::string_view text) {
   const absl::StatusOr<Json> json = Parse(text);
   if (!json.ok()) return json.status();
   const Json& message = *json->find("message");
-  rendezvous::WorkerError error;
+  ErrorFileContent content;
+  rendezvous::WorkerError& error = content.error;
   std::string traceback;
   if (message.is_string()) {
     error.message = message.get<std::string>();
@@ -152,18 +161,23 @@ absl::StatusOr<rendezvous::WorkerError> ParseErrorText(std::string_view text) {
     if (const Json* extra = Member(message, "extraInfo")) {
       traceback = TextOf(Member(*extra, "py_callstack"));
       error.unix_time_s = TimeOf(Member(*extra, "timestamp"));
+      content.left_peer = RankOf(Member(*extra, "left_peer"));
     }
   }
   error.message = WithoutMiddle(std::move(error.message), kMaxErrorMessageBytes);
   error.traceback = WithoutMiddle(std::move(traceback), kMaxTracebackBytes);
-  return error;
+  return content;
 }
 
 absl::StatusOr<std::string> ErrorTextForParent(std::string_view text, int exit_code) {
   absl::StatusOr<Json> json = Parse(text);
   if (!json.ok()) return json.status();
   Json& message = (*json)["message"];
-  if (message.is_object()) message["errorCode"] = exit_code;
+  if (message.is_object()) {
+    message["errorCode"] = exit_code;
+    const auto extra = message.find("extraInfo");
+    if (extra != message.end() && extra->is_object()) extra->erase("left_peer");
+  }
   // ASCII, as Python's json writes it.
   return json->dump(-1, ' ', true, Json::error_handler_t::replace);
 }

@@ -4,12 +4,16 @@
 //   {"message": {"message": M, "extraInfo": {"py_callstack": T, "timestamp": "S"}}}
 //   {"message": M, "timestamp": S}
 //
+// `extraInfo` of the first may have one more member, which our own library writes in a worker that
+// ends because another rank left: {"left_peer": RANK}.
+//
 // A worker may leave anything there, so nothing is believed: sizes and depths are bounded, and what
 // is no regular file is not opened for longer than it takes to see that.
 #ifndef DDPRUN_LAUNCHER_REPORT_ERROR_FILE_H_
 #define DDPRUN_LAUNCHER_REPORT_ERROR_FILE_H_
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -27,11 +31,18 @@ using rendezvous::kMaxTracebackBytes;
 // not read: a symbolic link, a directory, a FIFO, too large. Never waits.
 absl::StatusOr<std::string> ReadErrorFile(const std::string& path);
 
+struct ErrorFileContent {
+  rendezvous::WorkerError error;
+  // The rank that left before, which is why the worker ended; nullopt also for what is no rank.
+  std::optional<int> left_peer;
+};
+
 // What stands in an error file. InvalidArgument: one line on what is wrong.
-absl::StatusOr<rendezvous::WorkerError> ParseErrorText(std::string_view text);
+absl::StatusOr<ErrorFileContent> ParseErrorText(std::string_view text);
 
 // The same text as the error file of whoever started this agent: `exit_code` is added as
-// message.errorCode where message is an object, as torchrun does. InvalidArgument as above.
+// message.errorCode where message is an object, as torchrun does, and left_peer, a rank of this job
+// and not of the parent's, is left out. InvalidArgument as above.
 absl::StatusOr<std::string> ErrorTextForParent(std::string_view text, int exit_code);
 
 // The same for a worker of another node, whose file is not here: in the first of the shapes.

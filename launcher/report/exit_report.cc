@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "launcher/agent/worker_end.h"
 #include "launcher/cli/text.h"
 #include "launcher/process/exit_status.h"
 #include "launcher/report/utc_text.h"
@@ -135,20 +136,6 @@ bool FailedAlike(const FailureReport& a, const FailureReport& b) {
          a.message == b.message;
 }
 
-// "1-3, 5".  REQUIRES: ascending.
-std::string RangesText(const std::vector<int>& ranks) {
-  std::string out;
-  for (size_t i = 0; i < ranks.size();) {
-    size_t end = i + 1;
-    while (end < ranks.size() && ranks[end] == ranks[end - 1] + 1) ++end;
-    if (!out.empty()) out += ", ";
-    out += std::to_string(ranks[i]);
-    if (end - i > 1) out += "-" + std::to_string(ranks[end - 1]);
-    i = end;
-  }
-  return out;
-}
-
 // Workers that failed alike: the first of them in full, of the others the ranks.
 struct Alike {
   const FailureReport* first;
@@ -174,15 +161,13 @@ std::vector<Alike> GroupAlike(const FailureReport& root,
 
 std::string SameText(const Alike& alike, size_t index) {
   if (alike.others.empty()) return "";
-  return std::string("  ") + (alike.others.size() == 1 ? "rank " : "ranks ") +
-         RangesText(alike.others) + ": the same as [" + std::to_string(index) + "]\n";
+  return "  " + RanksText(alike.others) + ": the same as [" + std::to_string(index) + "]\n";
 }
 
 std::string LeftOutText(std::vector<int> ranks) {
   if (ranks.empty()) return "";
   std::sort(ranks.begin(), ranks.end());
-  return std::string("  ") + (ranks.size() == 1 ? "rank " : "ranks ") + RangesText(ranks) +
-         ": failed, too; there is no room for more here\n";
+  return "  " + RanksText(ranks) + ": failed, too; there is no room for more here\n";
 }
 
 std::string RenderBlock(const ExitReportInput& input, const FailureReport& root) {

@@ -1,19 +1,40 @@
 #include "launcher/report/job_record.h"
 
 #include <algorithm>
+#include <utility>
 #include <variant>
 
 namespace ddprun::launcher {
 
-JobRecord::JobRecord(int workers, int64_t started_unix_ms)
-    : workers_(workers), started_unix_ms_(started_unix_ms) {}
+std::vector<rendezvous::FailureReport> RoundRecord::Failures() const {
+  std::vector<rendezvous::FailureReport> failures;
+  for (const int local_rank : ended) {
+    const WorkerRecord& worker = workers[static_cast<size_t>(local_rank)];
+    if (worker.failure) failures.push_back(*worker.failure);
+  }
+  return failures;
+}
 
-void JobRecord::Heard(const AgentEvent& event, int64_t unix_ms) {
+JobRecord::JobRecord(Node node, int64_t started_unix_ms)
+    : node_(std::move(node)), started_unix_ms_(started_unix_ms) {}
+
+WorkerRecord* JobRecord::Find(int local_rank) {
+  const auto index = static_cast<size_t>(local_rank);
+  if (rounds_.empty() || index >= rounds_.back().workers.size()) return nullptr;
+  return &rounds_.back().workers[index];
+}
+
+void JobRecord::Note(const AgentEvent& event, int64_t unix_ms) {
   if (const auto* concluded = std::get_if<rendezvous::Concluded>(&event)) {
     verdict_ = concluded->verdict;
   }
   if (rounds_.empty()) return;
   RoundRecord& round = rounds_.back();
+  if (const auto* end = std::get_if<WorkerEnd>(&event)) {
+    WorkerRecord* worker = Find(end->local_rank);
+    if (worker != nullptr && !worker->end) round.ended.push_back(end->local_rank);
+    if (worker != nullptr) worker->end = *end;
+  }
   if (const auto* drained = std::get_if<rendezvous::Drained>(&event)) {
     // The first word counts, also when the last worker is gone already.
     if (drained->round == round.assignment.round && round.end_reason.empty()) {
@@ -23,54 +44,106 @@ void JobRecord::Heard(const AgentEvent& event, int64_t unix_ms) {
   if (std::holds_alternative<WorkersGone>(event)) round.ended_unix_ms = unix_ms;
 }
 
-void JobRecord::Does(const AgentAction& action, int64_t unix_ms) {
-  if (const auto* start = std::get_if<StartWorkers>(&action)) {
-    RoundRecord round;
-    round.assignment = start->assignment;
-    round.started_unix_ms = unix_ms;
-    for (int i = 0; i < workers_; ++i) round.workers.push_back({.local_rank = i});
-    rounds_.push_back(std::move(round));
-    ++rounds_seen_;
-    round_failures_seen_ = 0;
-    if (rounds_.size() > kMaxRounds) rounds_.pop_front();
+void JobRecord::Note(const AgentAction& action, int64_t unix_ms) {
+  const bool is_joining = std::holds_alternative<JoinRound>(action);
+  if (is_joining && !rounds_.empty() && rounds_.back().ended_unix_ms == 0) {
+    rounds_.back().ended_unix_ms = unix_ms;  // it was given up before a worker was started
   }
-  if (const auto* exit = std::get_if<ExitAgent>(&action)) {
-    end_ = *exit;
+  if (const auto* prepare = std::get_if<PrepareWorkers>(&action)) {
+    BeginRound(prepare->assignment, unix_ms);
+  }
+  if (const auto* end = std::get_if<EndJob>(&action)) {
+    end_ = *end;
     ended_unix_ms_ = unix_ms;
   }
 }
 
-void JobRecord::WorkerRuns(int local_rank, int pid) {
-  if (!rounds_.empty()) rounds_.back().workers.at(static_cast<size_t>(local_rank)).pid = pid;
-}
-
-void JobRecord::WorkerIsGone(const WorkerEnd& end, bool was_told_to_stop) {
-  if (rounds_.empty()) return;
-  WorkerRecord& worker = rounds_.back().workers.at(static_cast<size_t>(end.local_rank));
-  worker.has_ended = true;
-  worker.was_told_to_stop = was_told_to_stop;
-  worker.exit_code = end.exit_code;
-  worker.signal = end.signal;
-}
-
-void JobRecord::SetFailures(const std::vector<rendezvous::FailureReport>& failures,
-                            uint64_t left_out) {
-  if (rounds_.empty()) return;
-  const rendezvous::Assignment& round = rounds_.back().assignment;
-  while (!failures_.empty() && failures_.back().assignment == round) failures_.pop_back();
-  // Not what was just removed: some of the round may have been pushed out before.
-  failures_seen_ -= round_failures_seen_;
-  round_failures_seen_ = failures.size() + left_out;
-  failures_seen_ += round_failures_seen_;
-
-  const size_t older =
-      std::min(failures_.size(), kMaxFailures - std::min(kMaxFailures, failures.size()));
-  while (failures_.size() > older) failures_.pop_front();
-  // The newest, and the first: what the others follow from.
-  const size_t skipped = failures.size() - std::min(kMaxFailures, failures.size());
-  for (size_t i = 0; i < failures.size(); ++i) {
-    if (i == 0 || i > skipped) failures_.push_back({round, failures[i]});
+void JobRecord::BeginRound(const rendezvous::Assignment& assignment, int64_t unix_ms) {
+  RoundRecord next{.assignment = assignment, .started_unix_ms = unix_ms};
+  for (int i = 0; i < node_.workers; ++i) next.workers.push_back({.local_rank = i});
+  ++rounds_seen_;
+  rounds_.push_back(std::move(next));
+  if (rounds_.size() > kMaxRounds) {
+    failures_left_out_ += rounds_.front().Failures().size();
+    rounds_.pop_front();
   }
+  size_t old = 0;
+  for (const RoundRecord& round : rounds_) old += round.Failures().size();
+  for (RoundRecord& round : rounds_) {
+    for (const int local_rank : round.ended) {
+      if (old <= kMaxOldFailures) return;
+      WorkerRecord& worker = round.workers[static_cast<size_t>(local_rank)];
+      if (!worker.failure) continue;
+      worker.failure.reset();
+      ++failures_left_out_;
+      --old;
+    }
+  }
+}
+
+void JobRecord::WorkerRuns(int local_rank, int pid) {
+  if (WorkerRecord* worker = Find(local_rank)) worker->pid = pid;
+}
+
+void JobRecord::SetErrorFile(int local_rank, const std::string& path) {
+  if (WorkerRecord* worker = Find(local_rank)) worker->error_file = path;
+}
+
+size_t JobRecord::room_for_texts() const {
+  if (rounds_.empty()) return kMaxTexts;
+  const size_t described = rounds_.back().Failures().size();
+  return kMaxTexts - std::min(kMaxTexts, described);
+}
+
+DeadWorker JobRecord::Failed(const WorkerEnd& end) const {
+  if (rounds_.empty()) return {.end = end};
+  const RoundRecord& round = rounds_.back();
+  return {.end = end,
+          .rank = round.assignment.first_rank + end.local_rank,
+          .error_file = round.workers.at(static_cast<size_t>(end.local_rank)).error_file,
+          .is_failure = true};
+}
+
+std::vector<DeadWorker> JobRecord::Unread() const {
+  std::vector<DeadWorker> unread;
+  if (rounds_.empty()) return unread;
+  for (const int local_rank : rounds_.back().ended) {
+    const WorkerRecord& worker = rounds_.back().workers[static_cast<size_t>(local_rank)];
+    if (worker.is_read || worker.end->exit_code == 0) continue;
+    unread.push_back(Failed(*worker.end));
+    unread.back().is_failure = !worker.end->was_told_to_stop;
+  }
+  return unread;
+}
+
+std::optional<rendezvous::FailureReport> JobRecord::Add(const LastWords& words) {
+  const WorkerEnd& end = words.worker.end;
+  WorkerRecord* worker = Find(end.local_rank);
+  if (worker == nullptr) return std::nullopt;
+  worker->is_read = true;
+  if (words.is_left_out) ++failures_left_out_;
+  if (!words.is_failure) return worker->failure;
+  const RoundRecord& round = rounds_.back();
+  // What was told of a worker stays what it was.
+  if (worker->failure) return worker->failure;
+  rendezvous::FailureReport report;
+  report.node = node_.id;
+  report.host = node_.host;
+  report.node_rank = round.assignment.node_rank;
+  report.rank = round.assignment.first_rank + end.local_rank;
+  report.local_rank = end.local_rank;
+  report.pid = end.pid;
+  report.exit_code = end.exit_code;
+  report.signal = end.signal;
+  report.dumped_core = end.dumped_core;
+  report.message = end.message;
+  report.stderr_tail = words.stderr_tail;
+  report.unix_time_ms = end.unix_ms;
+  report.error_file = words.error_file;
+  report.error = words.error;
+  report.left_peer = words.left_peer;
+  worker->failure = std::move(report);
+  return worker->failure;
 }
 
 }  // namespace ddprun::launcher

@@ -1,7 +1,8 @@
-// What happened to this node in the job, from its first round to its end, as plain values. [pure]
+// What happened to this node in the job, from its first round to its end, as plain values: the one
+// ledger from which the report, the report file and the events are written. [pure]
 //
-// The agent feeds it what its core hears and does; the report file and the events are written from
-// it. Bounded: of a job with very many rounds or failures the newest are kept, and the numbers.
+// The agent feeds it what its core hears and does, and what its dead workers left behind. Bounded:
+// of a job with very many rounds or failures the newest are kept, and the numbers.
 #ifndef DDPRUN_LAUNCHER_REPORT_JOB_RECORD_H_
 #define DDPRUN_LAUNCHER_REPORT_JOB_RECORD_H_
 
@@ -16,65 +17,103 @@
 
 namespace ddprun::launcher {
 
-// Of one worker of this node in one round.
+// One worker of this node in one round.
 struct WorkerRecord {
   int local_rank = 0;
-  int pid = 0;  // 0: it was not started
-  bool has_ended = false;
-  bool was_told_to_stop = false;
-  int exit_code = 0;  // 128+n for signal n
-  int signal = 0;
+  int pid = 0;                     // 0: it was not started
+  std::string error_file{};        // where it may leave one; "": nowhere
+  std::optional<WorkerEnd> end{};  // none: it lives, or was never started
+  // How it failed, once that has been read: by itself, or as its error file says.
+  std::optional<rendezvous::FailureReport> failure{};
+  bool is_read = false;  // what it left behind, whether it failed or not
 };
 
 struct RoundRecord {
   rendezvous::Assignment assignment;
-  std::vector<WorkerRecord> workers;  // by local rank
+  std::vector<WorkerRecord> workers{};  // by local rank
+  std::vector<int> ended{};             // local ranks, in the order of their ends
   int64_t started_unix_ms = 0;
   int64_t ended_unix_ms = 0;  // 0: its workers live
-  std::string end_reason;     // why the coordinator ended it; "": it did not
+  std::string end_reason{};   // why the coordinator ended it; "": it did not
+
+  // In the order of their ends.
+  std::vector<rendezvous::FailureReport> Failures() const;
 };
 
-struct FailureRecord {
-  rendezvous::Assignment assignment;
-  rendezvous::FailureReport report;
+// A worker that has ended, and what is wanted of it.
+struct DeadWorker {
+  WorkerEnd end;
+  int rank = 0;
+  std::string error_file;  // where it may have left one; "": nowhere
+  bool is_failure = true;  // however it ended: false: only if its error file says so
+};
+
+struct LastWords {
+  DeadWorker worker;
+  // Whether it failed: was no consequence of our stop, or says so in its error file.
+  bool is_failure = true;
+  bool is_left_out = false;  // it may have failed, but its file was not read: no room
+  std::string stderr_tail{};
+  std::string error_file{};  // "": there is none
+  std::optional<rendezvous::WorkerError> error{};
+  std::optional<int> left_peer{};
+  std::string warning{};  // of an error file that cannot be used; "": none
 };
 
 class JobRecord {
  public:
   static constexpr size_t kMaxRounds = 100;
-  static constexpr size_t kMaxFailures = 64;  // each up to 100 KB of text
+  static constexpr size_t kMaxOldFailures = 64;  // of rounds before the newest
+  // Tails and tracebacks are up to 100 KB each: of more failures of a round only the codes are
+  // kept.
+  static constexpr size_t kMaxTexts = 32;
 
-  JobRecord(int workers, int64_t started_unix_ms);
+  struct Node {
+    NodeId id;
+    std::string host;
+    int workers = 1;
+  };
+  JobRecord(Node node, int64_t started_unix_ms);
 
-  void Heard(const AgentEvent& event, int64_t unix_ms);
-  void Does(const AgentAction& action, int64_t unix_ms);
+  void Note(const AgentEvent& event, int64_t unix_ms);
+  void Note(const AgentAction& action, int64_t unix_ms);
+  // What the core does not hear.
   void WorkerRuns(int local_rank, int pid);
-  void WorkerIsGone(const WorkerEnd& end, bool was_told_to_stop);
-  // All of the newest round that are known so far, the first one first, and how many more of it
-  // are not described. Those told before of this round are forgotten.
-  void SetFailures(const std::vector<rendezvous::FailureReport>& failures, uint64_t left_out = 0);
+  void SetErrorFile(int local_rank, const std::string& path);
+
+  // A worker of the newest round whose last words are wanted: as a failure, however it ended.
+  DeadWorker Failed(const WorkerEnd& end) const;
+  // All of the newest round that have ended without success and were not read yet. One that was
+  // told to stop counts as failed only if it left an error file that says so: its exit status is
+  // our doing.
+  std::vector<DeadWorker> Unread() const;
+  // Of how many more the texts are kept.
+  size_t room_for_texts() const;
+  // The answer. Returns the report of what is a failure.
+  std::optional<rendezvous::FailureReport> Add(const LastWords& words);
 
   int64_t started_unix_ms() const { return started_unix_ms_; }
   int64_t ended_unix_ms() const { return ended_unix_ms_; }
   const std::optional<rendezvous::Verdict>& verdict() const { return verdict_; }
   // How the agent ends; the values of a success before it does.
-  const ExitAgent& end() const { return end_; }
+  const EndJob& end() const { return end_; }
   const std::deque<RoundRecord>& rounds() const { return rounds_; }
-  uint64_t rounds_seen() const { return rounds_seen_; }
-  const std::deque<FailureRecord>& failures() const { return failures_; }
-  uint64_t failures_seen() const { return failures_seen_; }
+  uint64_t rounds_left_out() const { return rounds_seen_ - rounds_.size(); }
+  // Of those that are not in rounds() any more, or were never described.
+  uint64_t failures_left_out() const { return failures_left_out_; }
 
  private:
-  const int workers_;
+  void BeginRound(const rendezvous::Assignment& assignment, int64_t unix_ms);
+  WorkerRecord* Find(int local_rank);
+
+  const Node node_;
   const int64_t started_unix_ms_;
   int64_t ended_unix_ms_ = 0;
   std::optional<rendezvous::Verdict> verdict_;
-  ExitAgent end_;
+  EndJob end_;
   std::deque<RoundRecord> rounds_;
   uint64_t rounds_seen_ = 0;
-  std::deque<FailureRecord> failures_;
-  uint64_t failures_seen_ = 0;
-  uint64_t round_failures_seen_ = 0;  // of the newest round
+  uint64_t failures_left_out_ = 0;
 };
 
 }  // namespace ddprun::launcher

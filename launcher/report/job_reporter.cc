@@ -1,10 +1,12 @@
 #include "launcher/report/job_reporter.h"
 
 #include <algorithm>
-#include <memory>
+#include <chrono>
+#include <optional>
 #include <utility>
 #include <variant>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "launcher/cli/text.h"
 #include "launcher/logs/console_sink.h"
@@ -12,14 +14,10 @@
 #include "launcher/report/error_file.h"
 #include "launcher/report/exit_report.h"
 #include "launcher/report/report_file.h"
-#include "launcher/report/unix_time.h"
 #include "launcher/report/whole_file.h"
 
 namespace ddprun::launcher {
 namespace {
-
-// What a disk may take that is only slow.
-constexpr Duration kWriteTimeout = std::chrono::seconds(5);
 
 static_assert(kMaxExitReportBytes < ConsoleSink::kReserve, "a report would be lost as a whole");
 
@@ -35,34 +33,32 @@ StatusEvents::Job EventJobOf(const JobReporter::Options& options) {
 
 }  // namespace
 
-JobReporter::JobReporter(Options options, LogRouter& logs)
+int64_t UnixTimeMs() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
+}
+
+JobReporter::JobReporter(Options options, LogRouter& logs, FileThread& workers_files,
+                         FileThread& own_files)
     : options_(std::move(options)),
       logs_(logs),
-      failures_(
-          options_.node, options_.host,
-          [&logs](int local_rank, size_t max_lines, Duration timeout) {
-            return logs.StderrTail(local_rank, max_lines, timeout);
-          },
-          [this](const std::string& line) { Tell(line); }),
-      record_(options_.config.workers_per_node, UnixTimeMs()),
+      workers_files_(workers_files),
+      own_files_(own_files),
+      record_({options_.node, options_.host, options_.config.workers_per_node}, UnixTimeMs()),
       events_(EventJobOf(options_), record_,
               options_.config.event_log_handler == "console"
                   ? [&logs](const std::string& line) { logs.Say(line); }
-                  : StatusEvents::Emit()),
-      files_(kWriteTimeout) {}
+                  : StatusEvents::Emit()) {}
 
-void JobReporter::Tell(const std::string& text) { logs_.Say("ddprun: " + text); }
+void JobReporter::Say(const std::string& text) { logs_.Say("ddprun: " + text); }
 
-void JobReporter::Heard(const AgentEvent& event) { record_.Heard(event, UnixTimeMs()); }
+void JobReporter::Note(const AgentEvent& event) { record_.Note(event, UnixTimeMs()); }
 
-void JobReporter::Does(const AgentAction& action) {
+void JobReporter::Note(const AgentAction& action) {
   const int64_t now = UnixTimeMs();
-  record_.Does(action, now);
+  record_.Note(action, now);
   if (std::holds_alternative<JoinRound>(action)) asked_unix_ms_ = now;
-  if (const auto* start = std::get_if<StartWorkers>(&action)) {
-    failures_.BeginRound(start->assignment);
-    events_.RoundFormed(now, WaitedMs(now));
-  }
+  if (std::holds_alternative<PrepareWorkers>(action)) events_.RoundFormed(now, WaitedMs(now));
 }
 
 double JobReporter::WaitedMs(int64_t now) const {
@@ -74,13 +70,8 @@ void JobReporter::WorkerRuns(int local_rank, int pid) {
   events_.WorkerRuns({.local_rank = local_rank, .pid = pid}, UnixTimeMs());
 }
 
-void JobReporter::WorkerIsGone(const WorkerEnd& end, bool was_told_to_stop) {
-  record_.WorkerIsGone(end, was_told_to_stop);
-  if (end.exit_code != 0) failures_.Heard(end, was_told_to_stop);
-}
-
 void JobReporter::SetErrorFile(int local_rank, const std::string& path) {
-  failures_.SetErrorFile(local_rank, path);
+  record_.SetErrorFile(local_rank, path);
 }
 
 void JobReporter::TimerEvent(const TimerRequest& timer, bool is_kill) {
@@ -92,59 +83,134 @@ void JobReporter::TimerEvent(const TimerRequest& timer, bool is_kill) {
                      UnixTimeMs());
 }
 
-void JobReporter::CompleteRound() {
-  failures_.Complete();
-  record_.SetFailures(failures_.failures(), failures_.left_out());
+void JobReporter::Ask(std::vector<DeadWorker> workers, Duration timeout,
+                      std::function<void(const std::vector<LastWords>&)> answer) {
+  std::string file;
+  for (const DeadWorker& worker : workers) {
+    if (file.empty()) file = worker.error_file;
+  }
+  workers_files_.Ask<std::vector<LastWords>>(
+      "last words", file, timeout,
+      [workers, room = record_.room_for_texts(), &logs = logs_] {
+        return ReadLastWords(workers, room,
+                             [&logs](int local_rank, size_t lines, Duration patience) {
+                               return logs.StderrTail(local_rank, lines, patience);
+                             });
+      },
+      [workers, answer = std::move(answer)](std::optional<std::vector<LastWords>> words) {
+        if (words) return answer(*words);
+        // Without texts: how they ended is known.
+        std::vector<LastWords> silent;
+        for (const DeadWorker& worker : workers) silent.push_back({worker, worker.is_failure});
+        answer(silent);
+      });
+}
+
+void JobReporter::Add(const LastWords& words) {
+  if (!words.warning.empty()) Say(words.warning);
+  record_.Add(words);
+}
+
+void JobReporter::Describe(const WorkerEnd& end,
+                           std::function<void(const rendezvous::FailureReport&)> answer) {
+  Ask({record_.Failed(end)}, options_.describe_timeout,
+      [this, answer = std::move(answer)](const std::vector<LastWords>& words) {
+        if (!words[0].warning.empty()) Say(words[0].warning);
+        if (const auto report = record_.Add(words[0])) answer(*report);
+      });
+}
+
+void JobReporter::CompleteRound(std::function<void()> done) {
+  Ask(record_.Unread(), options_.complete_timeout,
+      [this, done = std::move(done)](const std::vector<LastWords>& all) {
+        for (const LastWords& words : all) Add(words);
+        done();
+      });
 }
 
 void JobReporter::Print(const rendezvous::Verdict& verdict) {
-  CompleteRound();
+  std::vector<rendezvous::FailureReport> failures;
+  if (!record_.rounds().empty()) failures = record_.rounds().back().Failures();
   std::string report = RenderExitReport(
-      {.verdict = verdict, .title = options_.title, .local_failures = failures_.failures()});
+      {.verdict = verdict, .title = options_.title, .local_failures = std::move(failures)});
   if (!report.empty() && report.back() == '\n') report.pop_back();  // Say ends the line
   logs_.Say(report);
-  if (options_.own_error_file.empty()) return;
-  if (const absl::Status written = WriteOwnErrorFile(verdict); !written.ok()) {
-    Tell(absl::StrCat("warning: the error file for TORCHELASTIC_ERROR_FILE is not written: ",
-                      written.message()));
-  }
+  if (!options_.own_error_file.empty()) PassOnErrorFile(verdict);
 }
 
-absl::Status JobReporter::WriteOwnErrorFile(const rendezvous::Verdict& verdict) {
+void JobReporter::PassOnErrorFile(const rendezvous::Verdict& verdict) {
+  constexpr char kWhat[] = "the error file for TORCHELASTIC_ERROR_FILE";
+  // torchrun's code of a signal is its negative number.
+  const auto code_of = [](const rendezvous::FailureReport& report) {
+    return report.signal != 0 ? -report.signal : report.exit_code;
+  };
   const auto& first = verdict.first_failure;
   if (first && first->node != options_.node && first->error) {
     // The file itself is on another node, what stood in it came with the verdict.
-    const int code = first->signal != 0 ? -first->signal : first->exit_code;
-    return WriteInTime(options_.own_error_file, ErrorTextForParent(*first->error, code));
+    return WriteFile(options_.own_error_file, ErrorTextForParent(*first->error, code_of(*first)),
+                     kWhat);
   }
-  const absl::StatusOr<std::string> text = failures_.FirstErrorText();
-  if (!text.ok() || text->empty()) return text.status();
-  return WriteInTime(options_.own_error_file, *text);
+  if (record_.rounds().empty()) return;
+  for (const rendezvous::FailureReport& report : record_.rounds().back().Failures()) {
+    if (!report.error) continue;
+    ++writes_;
+    const std::string from = report.error_file;
+    workers_files_.Ask<absl::StatusOr<std::string>>(
+        "last words", from, options_.describe_timeout,
+        [from, code = code_of(report)]() -> absl::StatusOr<std::string> {
+          const absl::StatusOr<std::string> text = ReadErrorFile(from);
+          return text.ok() ? ErrorTextForParent(*text, code) : text;
+        },
+        [this, from, kWhat](std::optional<absl::StatusOr<std::string>> text) {
+          if (text && text->ok()) WriteFile(options_.own_error_file, **std::move(text), kWhat);
+          FinishWrite(text
+                          ? text->status()
+                          : absl::DeadlineExceededError(absl::StrCat(
+                                "read ", EscapeControl(from), ": its file system does not answer")),
+                      kWhat);
+        });
+    return;
+  }
 }
 
-absl::Status JobReporter::WriteInTime(const std::string& path, const std::string& text) {
-  const auto written = std::make_shared<absl::Status>();
-  if (files_.Run([written, path, text] { *written = WriteWholeFile(path, text); })) return *written;
-  return absl::DeadlineExceededError(
-      absl::StrCat("write ", EscapeControl(path), ": not done in 5 s, its file system hangs"));
+void JobReporter::WriteFile(const std::string& path, std::string text, const std::string& what) {
+  ++writes_;
+  own_files_.Ask<absl::Status>(
+      "report", path, options_.write_timeout,
+      [path, text = std::move(text)] { return WriteWholeFile(path, text); },
+      [this, path, what](std::optional<absl::Status> written) {
+        FinishWrite(written.value_or(absl::DeadlineExceededError(absl::StrCat(
+                        "write ", EscapeControl(path), ": its file system does not answer"))),
+                    what);
+      });
 }
 
-void JobReporter::JobEnded() {
-  CompleteRound();
-  const int64_t now = UnixTimeMs();
-  if (record_.rounds().empty() && asked_unix_ms_ != 0) events_.WaitedInVain(now, WaitedMs(now));
-  events_.JobEnded(now);
-  const std::string& path = options_.config.report_file;
-  if (path.empty()) return;
-  const std::string text = RenderReportFile({.run_id = options_.config.run_id,
-                                             .node_id = options_.node.value,
-                                             .host = options_.host,
-                                             .program = options_.title,
-                                             .max_restarts = options_.config.max_restarts},
-                                            record_);
-  if (const absl::Status written = WriteInTime(path, text); !written.ok()) {
-    Tell(absl::StrCat("warning: the report file is not written: ", written.message()));
-  }
+void JobReporter::FinishWrite(const absl::Status& status, const std::string& what) {
+  if (!status.ok()) Say(absl::StrCat("warning: ", what, " is not written: ", status.message()));
+  if (--writes_ == 0 && on_written_) std::exchange(on_written_, nullptr)();
+}
+
+void JobReporter::WriteReport(std::function<void()> done) {
+  // What is not known yet, because workers live that do not die.
+  CompleteRound([this, done = std::move(done)]() mutable {
+    const int64_t now = UnixTimeMs();
+    if (record_.rounds().empty() && asked_unix_ms_ != 0) events_.WaitedInVain(now, WaitedMs(now));
+    events_.JobEnded(now);
+    ++writes_;
+    on_written_ = std::move(done);
+    const std::string& path = options_.config.report_file;
+    if (!path.empty()) {
+      WriteFile(path,
+                RenderReportFile({.run_id = options_.config.run_id,
+                                  .node_id = options_.node.value,
+                                  .host = options_.host,
+                                  .program = options_.title,
+                                  .max_restarts = options_.config.max_restarts},
+                                 record_),
+                "the report file");
+    }
+    FinishWrite(absl::OkStatus(), "");
+  });
 }
 
 }  // namespace ddprun::launcher

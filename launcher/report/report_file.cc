@@ -1,6 +1,7 @@
 #include "launcher/report/report_file.h"
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string_view>
 
 #include "launcher/process/exit_status.h"
@@ -58,13 +59,13 @@ Json FailureJson(const FailureReport& report) {
 }
 
 Json WorkerJson(const RoundRecord& round, const WorkerRecord& worker) {
-  const bool has_status = worker.has_ended;
+  const std::optional<WorkerEnd>& end = worker.end;
   return {{"rank", round.assignment.first_rank + worker.local_rank},
           {"local_rank", worker.local_rank},
           {"pid", worker.pid == 0 ? Json(nullptr) : Json(worker.pid)},
-          {"exit_code", has_status ? Json(worker.exit_code) : Json(nullptr)},
-          {"signal", SignalJson(worker.signal)},
-          {"was_stopped", worker.was_told_to_stop}};
+          {"exit_code", end ? Json(end->exit_code) : Json(nullptr)},
+          {"signal", SignalJson(end ? end->signal : 0)},
+          {"was_stopped", end && end->was_told_to_stop}};
 }
 
 Json RoundJson(const RoundRecord& round) {
@@ -83,7 +84,7 @@ Json RoundJson(const RoundRecord& round) {
           {"workers", std::move(workers)}};
 }
 
-const char* OutcomeOf(const ExitAgent& end) {
+const char* OutcomeOf(const EndJob& end) {
   switch (end.owner) {
     case ExitOwner::kNobody:
       return "succeeded";
@@ -97,7 +98,7 @@ const char* OutcomeOf(const ExitAgent& end) {
   return "error";
 }
 
-Json OwnerJson(const ExitAgent& end) {
+Json OwnerJson(const EndJob& end) {
   switch (end.owner) {
     case ExitOwner::kNobody:
       return nullptr;
@@ -113,19 +114,21 @@ Json OwnerJson(const ExitAgent& end) {
 }  // namespace
 
 std::string RenderReportFile(const ReportFileInput& input, const JobRecord& record) {
-  const ExitAgent& end = record.end();
+  const EndJob& end = record.end();
   const FailureReport* first = nullptr;
   if (record.verdict() && record.verdict()->first_failure) {
     first = &*record.verdict()->first_failure;
   }
   Json failures = Json::array();
   bool has_first = first == nullptr;
-  for (const FailureRecord& failure : record.failures()) {
-    has_first = has_first || IsSameWorker(failure.report, *first);
-    Json json = FailureJson(failure.report);
-    json["round"] = failure.assignment.round.value;
-    json["restart_count"] = failure.assignment.restart_count;
-    failures.push_back(std::move(json));
+  for (const RoundRecord& round : record.rounds()) {
+    for (const FailureReport& failure : round.Failures()) {
+      has_first = has_first || IsSameWorker(failure, *first);
+      Json json = FailureJson(failure);
+      json["round"] = round.assignment.round.value;
+      json["restart_count"] = round.assignment.restart_count;
+      failures.push_back(std::move(json));
+    }
   }
   if (!has_first) failures.push_back(FailureJson(*first));  // of another node
   Json rounds = Json::array();
@@ -151,9 +154,9 @@ std::string RenderReportFile(const ReportFileInput& input, const JobRecord& reco
       {"max_restarts", record.rounds().empty() ? input.max_restarts : last.max_restarts},
       {"first_failure", first != nullptr ? FailureJson(*first) : Json(nullptr)},
       {"failures", std::move(failures)},
-      {"failures_left_out", record.failures_seen() - record.failures().size()},
+      {"failures_left_out", record.failures_left_out()},
       {"rounds", std::move(rounds)},
-      {"rounds_left_out", record.rounds_seen() - record.rounds().size()}};
+      {"rounds_left_out", record.rounds_left_out()}};
   return report.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

@@ -1,6 +1,5 @@
 #include "launcher/report/status_events.h"
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -16,7 +15,8 @@ std::string Dump(const Json& json) {
 
 // torchrun's code of a signal is its negative number.
 int CodeOf(const WorkerRecord& worker) {
-  return worker.signal != 0 ? -worker.signal : worker.exit_code;
+  if (!worker.end) return 0;
+  return worker.end->signal != 0 ? -worker.end->signal : worker.end->exit_code;
 }
 
 // The error file again; what torchrun has for a worker without one, where it knows a code alone or
@@ -73,20 +73,16 @@ void StatusEvents::JobEnded(int64_t unix_ms) {
     const RoundRecord& round = record_.rounds().back();
     const WorkerRecord& worker = round.workers[i];
     if (worker.pid == 0) continue;
-    const auto failure = std::find_if(
-        record_.failures().begin(), record_.failures().end(), [&](const FailureRecord& known) {
-          return known.assignment == round.assignment && known.report.pid == worker.pid;
-        });
-    const bool is_known = failure != record_.failures().end();
-    const bool has_succeeded = worker.has_ended && worker.exit_code == 0;
-    const bool has_failed = is_known || (worker.has_ended && !worker.was_told_to_stop);
+    const bool is_known = worker.failure.has_value();
+    const bool has_succeeded = worker.end && worker.end->exit_code == 0;
+    const bool has_failed = is_known || (worker.end && !worker.end->was_told_to_stop);
     Event event{.state = has_succeeded ? "SUCCEEDED"
                          : has_failed  ? "FAILED"
                                        : "TERMINATED",
                 .worker = &worker,
-                .has_ended = worker.has_ended && has_failed && !has_succeeded};
+                .has_ended = worker.end && has_failed && !has_succeeded};
     if (event.state == "FAILED") {
-      event.raw_error = RawError(is_known ? &failure->report : nullptr, CodeOf(worker));
+      event.raw_error = RawError(is_known ? &*worker.failure : nullptr, CodeOf(worker));
     }
     Write(event, unix_ms);
   }

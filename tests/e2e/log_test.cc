@@ -123,9 +123,9 @@ TEST_CASE("log: gRPC's messages on a broken stream are debug, and nowhere else")
     }
     if (level != std::string("")) {
       CheckLines(*b, "info",
-                 {"coordinator lost run=\\S+ round=1 refused=no reason='.*'",
-                  "coordinator lost run=\\S+ round=1 refused=yes reason='.*'",
-                  "stopping workers .*", "ending run=\\S+ round=1 exit_code=143"});
+                 {"coordinator lost run=\\S+ round=1 gone=no reason='.*'",
+                  "coordinator lost run=\\S+ round=1 gone=yes reason='.*'", "stopping workers .*",
+                  "ending run=\\S+ round=1 exit_code=143"});
     } else {
       CHECK_FALSE(HasLogLine(*b));
     }

@@ -113,6 +113,26 @@ TEST_CASE("signals: while a failed job is being stopped they end with 128 + n") 
   }
 }
 
+// The agent is held while the second and the third arrive, so that it reads them in one go: the
+// workers that the second kills have not been seen to die when the third ends the wait for them.
+TEST_CASE("signals: any number of them ends with the code of the first, never with an abort") {
+  Job job;
+  const Strings steps = kDeaf + Strings{"touch:" + job.File("up{rank}"), "wait"};
+  const Node ddprun = job.Run({"--nproc_per_node=3", kNoGrace}, steps);
+  for (const char* up : {"up0", "up1", "up2"}) REQUIRE(job.WaitForFile(up));
+  ddprun->Signal(SIGINT);
+  REQUIRE_MESSAGE(ddprun->WaitForErr("SIGINT: stopping ranks 0-2; SIGKILL comes in 6000 s; a "
+                                     "second SIGINT or SIGTERM kills them now\n"),
+                  ddprun->Describe());
+  ddprun->Signal(SIGSTOP);
+  ddprun->Signal(SIGTERM);
+  ddprun->Signal(SIGINT);
+  ddprun->Signal(SIGCONT);
+  for (int i = 0; i < 5; ++i) ddprun->Signal(SIGINT);
+  CheckEndsWith(ddprun, 130);
+  CHECK(job.IsGone());
+}
+
 // Rank 0 fails; rank 1 is deaf, and so its group is in the middle of being stopped for a restart.
 TEST_CASE("signals: while the old group is stopped for a restart they end the job, not the stop") {
   for (const int signal : {SIGINT, SIGTERM}) {

@@ -25,6 +25,9 @@ TEST_CASE("two nodes: they find each other and share one world") {
                            "GROUP_RANK=1\n", "LOCAL_RANK=1\n"}) {
     CHECK_MESSAGE(all.find(line) != std::string::npos, line, a->Describe(), b->Describe());
   }
+  // Who was told that it waits is told that it does no longer.
+  CHECK_MESSAGE(a->err().find("ddprun: 2 of 2 nodes: starting 4 ranks\n") != std::string::npos,
+                a->Describe());
   // The endpoint's own node has rank 0.
   CHECK_MESSAGE(a->out().find("rank 0\n") != std::string::npos, a->Describe());
 }

@@ -86,6 +86,10 @@ accepts $here/pure_symbols.sh $planted:clean
 for breach in clock thread lock random file print socket spdlog; do
   finds "$planted:$breach needs" $here/pure_symbols.sh $planted:$breach
 done
+accepts $here/executor_symbols.sh $planted:clean $planted:clock
+for breach in thread file made_folder; do
+  finds "$planted:$breach needs" $here/executor_symbols.sh $planted:$breach
+done
 accepts $here/layers.sh $planted:clean $planted:clean
 finds "pure code reaches code that is not" $here/layers.sh $planted:reaches_grpc
 finds "the library reaches the launcher or gRPC" $here/layers.sh $planted:clean $planted:reaches_grpc

@@ -1,9 +1,8 @@
 #include "launcher/agent/agent_core.h"
 
-#include <string>
-#include <vector>
-
 #include <doctest/doctest.h>
+
+#include "tests/launcher/agent/agent_bench.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -22,83 +21,6 @@ constexpr int kInt = 2;
 constexpr int kKill = 9;
 constexpr int kTerm = 15;
 
-// One word an action, so that a whole step reads as a line.
-struct Printer {
-  std::string operator()(const JoinRound&) const { return "join"; }
-  std::string operator()(const StartWorkers& a) const {
-    return "start:" + std::to_string(a.assignment.round.value);
-  }
-  std::string operator()(const StopWorkers& a) const { return "stop:" + std::to_string(a.signal); }
-  std::string operator()(const KillWorkers&) const { return "kill"; }
-  std::string operator()(const ReportFailure& a) const {
-    return "failed:" + std::to_string(a.end.local_rank);
-  }
-  std::string operator()(const ReportFirstSuccess&) const { return "first-success"; }
-  std::string operator()(const ReportSuccess&) const { return "success"; }
-  std::string operator()(const LeaveJob&) const { return "leave"; }
-  std::string operator()(const AckVerdict&) const { return "ack"; }
-  std::string operator()(const Say&) const { return "say"; }
-  std::string operator()(const PrintReport&) const { return "report"; }
-  std::string operator()(const ExitAgent& a) const { return "exit:" + std::to_string(a.exit_code); }
-};
-
-class Bench {
- public:
-  explicit Bench(int workers = 2, AgentPolicy policy = {}) : core_(With(policy, workers)) {}
-
-  std::string Step(const AgentEvent& event) {
-    std::string line;
-    for (const AgentAction& action : core_.Step(now_, event)) {
-      if (!line.empty()) line += " ";
-      line += std::visit(Printer{}, action);
-    }
-    return line;
-  }
-  // Lets time pass in the steps that the core itself asks for.
-  std::string Pass(Duration duration) {
-    const TimePoint end = now_ + duration;
-    std::string all;
-    while (core_.NextDeadline() && *core_.NextDeadline() <= end) {
-      now_ = std::max(now_, *core_.NextDeadline());
-      const std::string line = Step(AgentTimePassed{});
-      REQUIRE_MESSAGE(!line.empty(), "a deadline passed and nothing happened");
-      all += (all.empty() ? "" : " ") + line;
-    }
-    now_ = end;
-    return all;
-  }
-  std::string Assign(uint64_t round) { return Step(Assigned{AssignmentOf(round)}); }
-  std::string End(int local_rank, int code, int signal = 0) {
-    return Step(WorkerEnded{{.local_rank = local_rank,
-                             .pid = 100,
-                             .exit_code = code,
-                             .signal = signal,
-                             .message = "ended"},
-                            now_});
-  }
-  std::string Drain(uint64_t round) { return Step(Drained{Round{round}, ""}); }
-  void Run(uint64_t round = 1) {
-    REQUIRE(Step(AgentStarted{}) == "join");
-    REQUIRE(Assign(round) == "start:" + std::to_string(round));
-  }
-  TimePoint now() const { return now_; }
-
- private:
-  static AgentPolicy With(AgentPolicy policy, int workers) {
-    policy.local_world_size = workers;
-    return policy;
-  }
-  static Assignment AssignmentOf(uint64_t round) {
-    Assignment assignment;
-    assignment.epoch = Epoch{7};
-    assignment.round = Round{round};
-    return assignment;
-  }
-
-  AgentCore core_;
-  TimePoint now_{1000s};
-};
-
 Concluded Failure(int code) { return Concluded{Verdict{code, "rank 1 failed", {}}}; }
 
 TEST_CASE("agent: success is acknowledged and ends with 0 when the verdict says so") {
@@ -107,7 +29,7 @@ TEST_CASE("agent: success is acknowledged and ends with 0 when the verdict says 
   CHECK(bench.End(0, 0) == "first-success");
   CHECK(bench.End(1, 0) == "success");
   CHECK(bench.Step(WorkersGone{}) == "");
-  CHECK(bench.Step(Concluded{Verdict{}}) == "ack exit:0");
+  CHECK(bench.Step(Concluded{Verdict{}}) == "ack end:0");
 }
 
 TEST_CASE("agent: a failed worker stops the others, and the node joins the next round") {
@@ -127,7 +49,7 @@ TEST_CASE("agent: a reason that comes when the workers are gone is told all the 
   with_budget.epoch = Epoch{7};
   with_budget.round = Round{1};
   with_budget.max_restarts = 1;
-  CHECK(bench.Step(Assigned{with_budget}) == "start:1");
+  CHECK(bench.Begin(with_budget) == "start:1");
   bench.End(1, 3);
   CHECK(bench.Step(WorkersGone{}) == "join");
   const Drained drained{Round{1}, "rank 1 on node a failed: exit code 3"};
@@ -150,7 +72,7 @@ TEST_CASE("agent: without budget it ends with the code of the verdict, after its
   bench.Run();
   CHECK(bench.Step(Failure(137)) == "ack stop:15");
   CHECK(bench.End(0, 143, kTerm) == "");
-  CHECK(bench.Step(WorkersGone{}) == "report exit:137");
+  CHECK(bench.Step(WorkersGone{}) == "report end:137");
 }
 
 TEST_CASE("agent: the verdict may come while the node waits for the next round") {
@@ -158,7 +80,7 @@ TEST_CASE("agent: the verdict may come while the node waits for the next round")
   bench.Run();
   bench.End(1, 3);
   CHECK(bench.Step(WorkersGone{}) == "join");
-  CHECK(bench.Step(Failure(3)) == "ack report exit:3");
+  CHECK(bench.Step(Failure(3)) == "ack report end:3");
 }
 
 TEST_CASE("agent: a finished node restarts with the rest") {
@@ -185,7 +107,7 @@ TEST_CASE("agent: a failure that is not the end is told, and so is the restart")
   }
   SUBCASE("another node hears why it stops") {
     bench.Step(WorkersGone{});
-    CHECK(bench.Step(Assigned{next}) == "say start:2");
+    CHECK(bench.Begin(next) == "say start:2");
     CHECK(bench.Step(Drained{Round{2}, "rank 7 failed"}) == "say stop:15");
   }
 }
@@ -210,21 +132,21 @@ TEST_CASE("agent: a signal in each state leaves the job and ends with 128 + n") 
   SUBCASE("joining") {
     Bench bench;
     bench.Step(AgentStarted{});
-    CHECK(bench.Step(SignalReceived{kTerm}) == "leave exit:143");
+    CHECK(bench.Step(SignalReceived{kTerm}) == "leave end:143");
   }
   SUBCASE("running") {
     Bench bench;
     bench.Run();
     CHECK(bench.Step(SignalReceived{kInt}) == "leave say stop:2");
     CHECK(bench.End(0, 130, kInt) == "");
-    CHECK(bench.Step(WorkersGone{}) == "exit:130");
+    CHECK(bench.Step(WorkersGone{}) == "end:130");
   }
   SUBCASE("running, twice") {
     Bench bench;
     bench.Run();
     bench.Step(SignalReceived{kInt});
-    CHECK(bench.Step(SignalReceived{kInt, true}) == "kill");
-    CHECK(bench.Step(WorkersGone{}) == "exit:130");
+    CHECK(bench.Step(SignalReceived{kInt, true}) == "say kill");
+    CHECK(bench.Step(WorkersGone{}) == "end:130");
   }
   SUBCASE("stopping for a new round") {
     Bench bench;
@@ -232,14 +154,14 @@ TEST_CASE("agent: a signal in each state leaves the job and ends with 128 + n") 
     bench.Drain(1);
     CHECK(bench.Step(SignalReceived{kTerm}) == "leave say");
     CHECK(bench.Step(SignalReceived{kTerm}) == "");
-    CHECK(bench.Step(WorkersGone{}) == "exit:143");
+    CHECK(bench.Step(WorkersGone{}) == "end:143");
   }
   SUBCASE("waiting for the verdict") {
     Bench bench(1);
     bench.Run();
     bench.End(0, 0);
     bench.Step(WorkersGone{});
-    CHECK(bench.Step(SignalReceived{kTerm}) == "leave exit:143");
+    CHECK(bench.Step(SignalReceived{kTerm}) == "leave end:143");
   }
   SUBCASE("stopping after a failure that ends the job, which is told all the same") {
     Bench bench;
@@ -249,7 +171,7 @@ TEST_CASE("agent: a signal in each state leaves the job and ends with 128 + n") 
     failure.verdict.first_failure.emplace();
     bench.Step(failure);
     CHECK(bench.Step(SignalReceived{kInt}) == "leave say");
-    CHECK(bench.Step(WorkersGone{}) == "report exit:130");
+    CHECK(bench.Step(WorkersGone{}) == "report end:130");
   }
 }
 
@@ -264,11 +186,11 @@ TEST_CASE("agent: a worker that dies of a stop signal is judged 250 ms later") {
   }
   SUBCASE("it does not: a failure") {
     CHECK(bench.Pass(249ms) == "");
-    CHECK(bench.Pass(1ms) == "stop:15 failed:0");
+    CHECK(bench.Told(bench.Pass(1ms), 0, 143) == "stop:15 failed:0");
   }
   SUBCASE("the round is drained meanwhile: reported, for the coordinator to date") {
     CHECK(bench.Pass(100ms) == "");
-    CHECK(bench.Drain(1) == "stop:15 failed:0");
+    CHECK(bench.Told(bench.Drain(1), 0, 143) == "stop:15 failed:0");
   }
 }
 
@@ -277,7 +199,7 @@ TEST_CASE("agent: the only worker died of a stop signal and everything is gone")
   bench.Run();
   CHECK(bench.End(0, 143, kTerm) == "");
   CHECK(bench.Step(WorkersGone{}) == "");
-  CHECK(bench.Pass(250ms) == "failed:0 join");
+  CHECK(bench.Told(bench.Pass(250ms), 0, 143) == "failed:0 join");
 }
 
 TEST_CASE("agent: ends after our own stop are consequences") {
@@ -293,8 +215,8 @@ TEST_CASE("agent: a further signal kills, and one more ends the wait for what do
   bench.Run();
   CHECK(bench.Step(SignalReceived{kTerm}) == "leave say stop:15");
   CHECK(bench.Step(SignalReceived{1}) == "");  // a closing terminal's second SIGHUP
-  CHECK(bench.Step(SignalReceived{kTerm, true}) == "kill");
-  CHECK(bench.Step(SignalReceived{kTerm, true}) == "say exit:143");
+  CHECK(bench.Step(SignalReceived{kTerm, true}) == "say kill");
+  CHECK(bench.Step(SignalReceived{kTerm, true}) == "say end:143");
 }
 
 TEST_CASE("agent: SIGKILL of a worker is a failure at once") {
@@ -307,14 +229,15 @@ TEST_CASE("agent: a silent coordinator stops nobody before orphan_timeout") {
   Bench bench(2, {.orphan_timeout = 600s});
   bench.Run();
   CHECK(bench.Step(ContactLost{"timed out", false}) == "");
-  CHECK(bench.Pass(599s) == "");
+  CHECK(bench.Pass(4s) == "");
+  CHECK(bench.Pass(595s) == "say");
   SUBCASE("it comes back") {
-    bench.Step(ContactRestored{});
+    CHECK(bench.Step(ContactRestored{}) == "say");
     CHECK(bench.Pass(2000s) == "");
   }
   SUBCASE("it does not") {
     CHECK(bench.Pass(1s) == "say stop:15");
-    CHECK(bench.Step(WorkersGone{}) == "exit:123");
+    CHECK(bench.Step(WorkersGone{}) == "end:123");
   }
 }
 
@@ -329,7 +252,7 @@ TEST_CASE("agent: a coordinator whose port refuses is gone, and its ranks with i
   CHECK(bench.Step(WorkersGone{}) == "join");
   SUBCASE("it is back") { CHECK(bench.Assign(2) == "start:2"); }
   SUBCASE("it stays away") {
-    CHECK(bench.Step(RendezvousFailed{"no coordinator within 600 s"}) == "say exit:123");
+    CHECK(bench.Step(RendezvousFailed{"no coordinator within 600 s"}) == "say end:123");
   }
 }
 
@@ -339,14 +262,14 @@ TEST_CASE("agent: success without a coordinator ends with 0 after the exit barri
   bench.End(0, 0);
   bench.Step(WorkersGone{});
   bench.Step(ContactLost{"reset", true});
-  CHECK(bench.Pass(299s) == "");
-  CHECK(bench.Pass(1s) == "say exit:0");
+  CHECK(bench.Pass(299s) == "say");
+  CHECK(bench.Pass(1s) == "say end:0");
 }
 
 TEST_CASE("agent: a failed rendezvous ends with its code") {
   Bench bench;
   bench.Step(AgentStarted{});
-  CHECK(bench.Step(RendezvousFailed{"no coordinator at 10.0.0.1:29400"}) == "say exit:121");
+  CHECK(bench.Step(RendezvousFailed{"no coordinator at 10.0.0.1:29400"}) == "say end:121");
 }
 
 TEST_CASE(
@@ -355,25 +278,28 @@ TEST_CASE(
   bench.Run();
   bench.End(1, 9);
   bench.Step(WorkersGone{});
-  CHECK(bench.Step(RendezvousFailed{"lost"}) == "say exit:9");
+  CHECK(bench.Step(RendezvousFailed{"lost"}) == "say end:9");
 }
 
 TEST_CASE("agent: a local failure stops the workers and ends with 120") {
   Bench bench;
   bench.Run();
   CHECK(bench.Step(LocalFailure{120, "disk full"}) == "say leave stop:15");
-  CHECK(bench.Step(WorkersGone{}) == "exit:120");
+  CHECK(bench.Step(WorkersGone{}) == "end:120");
   CHECK(bench.Step(AgentTimePassed{}) == "");
 }
 
-TEST_CASE("agent: after the end nothing happens") {
-  Bench bench(1);
-  bench.Run();
-  bench.End(0, 0);
-  bench.Step(WorkersGone{});
-  bench.Step(Concluded{Verdict{}});
-  CHECK(bench.Step(SignalReceived{kTerm}) == "");
-  CHECK(bench.Drain(1) == "");
+TEST_CASE("agent: a coordinator apart from all nodes stops nobody when its port refuses") {
+  Bench bench(2, {.orphan_timeout = 600s});
+  bench.Step(AgentStarted{});
+  Assignment apart;
+  apart.epoch = Epoch{7};
+  apart.round = Round{1};
+  apart.coordinator_is_member = false;
+  bench.Begin(apart);
+  bench.Step(ContactLost{"connection refused", true});
+  CHECK(bench.Pass(599s) == "say");
+  CHECK(bench.Pass(1s) == "say stop:15");
 }
 
 }  // namespace

@@ -44,24 +44,25 @@ rendezvous::Assignment TestAssignment(uint64_t round) {
 
 // A round of two workers of which the second fails.
 void LiveThrough(AgentLog& log) {
-  log.Heard(AgentEvent(AgentStarted{}));
-  log.Does(JoinRound{});
-  log.Heard(AgentEvent(rendezvous::ContactMade{"host:1 (10.0.0.1)", false}));
-  log.Heard(AgentEvent(rendezvous::Waiting{"1 of 2 nodes"}));
-  log.Heard(AgentEvent(rendezvous::Assigned{TestAssignment(3)}));
-  log.Does(StartWorkers{TestAssignment(3)});
-  log.Heard(WorkerStarted{0, 71});
-  log.Heard(WorkerStarted{1, 72});
-  log.Heard(AgentEvent(WorkerEnded{
-      {.local_rank = 1, .pid = 72, .exit_code = 9, .message = "exit code 9"}, TimePoint{}}));
-  log.Does(StopWorkers{15, std::chrono::seconds(30)});
-  log.Does(Say{"a line of its own"});
-  log.HeardOfStopped(WorkerExited{.local_rank = 0, .pid = 71, .was_told_to_stop = true});
-  log.Heard(AgentEvent(rendezvous::ContactLost{"Socket closed", true}));
-  log.Heard(AgentEvent(rendezvous::ContactRestored{}));
-  log.Heard(AgentEvent(rendezvous::Drained{Round{3}, "rank 3 failed"}));
-  log.Heard(AgentEvent(rendezvous::Concluded{{.exit_code = 9, .reason = "rank 3 failed"}}));
-  log.Does(ExitAgent{9});
+  log.Note(AgentEvent(AgentStarted{}));
+  log.Note(AgentAction(JoinRound{}));
+  log.Note(AgentEvent(rendezvous::ContactMade{"host:1 (10.0.0.1)", false}));
+  log.Note(AgentEvent(rendezvous::Waiting{"1 of 2 nodes"}));
+  log.Note(AgentEvent(rendezvous::Assigned{TestAssignment(3)}));
+  log.Note(AgentAction(PrepareWorkers{TestAssignment(3)}));
+  log.Note(AgentAction(StartWorkers{TestAssignment(3)}));
+  log.Note(WorkerStarted{0, 71});
+  log.Note(WorkerStarted{1, 72});
+  log.Note(
+      AgentEvent(WorkerEnd{.local_rank = 1, .pid = 72, .exit_code = 9, .message = "exit code 9"}));
+  log.Note(AgentAction(StopWorkers{15, std::chrono::seconds(30)}));
+  log.Note(AgentAction(Say{"a line of its own"}));
+  log.Note(AgentEvent(WorkerEnd{.local_rank = 0, .pid = 71, .was_told_to_stop = true}));
+  log.Note(AgentEvent(rendezvous::ContactLost{"Socket closed", true}));
+  log.Note(AgentEvent(rendezvous::ContactRestored{}));
+  log.Note(AgentEvent(rendezvous::Drained{Round{3}, "rank 3 failed"}));
+  log.Note(AgentEvent(rendezvous::Concluded{{.exit_code = 9, .reason = "rank 3 failed"}}));
+  log.Note(AgentAction(EndJob{9}));
 }
 
 // What is behind the level and the time of each line, one a line.
@@ -88,7 +89,7 @@ TEST_CASE("agent log: info is what an operator acts on, with run, round and rank
             "info workers started run=job1 round=3 ranks=2-3 pids=71,72\n"
             "info worker ended run=job1 round=3 rank=3 pid=72 exit_code=9 cause='exit code 9'\n"
             "info stopping workers run=job1 round=3 signal=15 grace_ms=30000\n"
-            "info coordinator lost run=job1 round=3 refused=yes reason='Socket closed'\n"
+            "info coordinator lost run=job1 round=3 gone=yes reason='Socket closed'\n"
             "info coordinator back run=job1 round=3\n"
             "info draining run=job1 round=3 reason='rank 3 failed'\n"
             "info verdict run=job1 round=3 exit_code=9 reason='rank 3 failed'\n"
@@ -98,14 +99,14 @@ TEST_CASE("agent log: info is what an operator acts on, with run, round and rank
 // Told anew with another deadline, by a coordinator reached anew, or after something else.
 void WaitAgainAndAgain(AgentLog& log) {
   using rendezvous::Waiting;
-  log.Heard(AgentEvent(Waiting{"1 of 3 nodes"}));
-  log.Heard(AgentEvent(Waiting{"1 of 3 nodes", TimePoint(std::chrono::seconds(9))}));
-  log.Heard(AgentEvent(AgentTimePassed{}));
-  log.Heard(AgentEvent(Waiting{"2 of 3 nodes"}));
-  log.Heard(AgentEvent(Waiting{"2 of 3 nodes"}));
-  log.Heard(AgentEvent(Waiting{"1 of 3 nodes"}));
-  log.Heard(AgentEvent(rendezvous::ContactRestored{}));
-  log.Heard(AgentEvent(Waiting{"1 of 3 nodes"}));
+  log.Note(AgentEvent(Waiting{"1 of 3 nodes"}));
+  log.Note(AgentEvent(Waiting{"1 of 3 nodes", TimePoint(std::chrono::seconds(9))}));
+  log.Note(AgentEvent(AgentTimePassed{}));
+  log.Note(AgentEvent(Waiting{"2 of 3 nodes"}));
+  log.Note(AgentEvent(Waiting{"2 of 3 nodes"}));
+  log.Note(AgentEvent(Waiting{"1 of 3 nodes"}));
+  log.Note(AgentEvent(rendezvous::ContactRestored{}));
+  log.Note(AgentEvent(Waiting{"1 of 3 nodes"}));
 }
 
 TEST_CASE("agent log: a wait is logged when its reason changes, or when something lies between") {
@@ -123,7 +124,7 @@ TEST_CASE("agent log: debug has the rest, and no line twice") {
   CHECK(text.find("debug worker ended when told to run=job1 round=3 rank=2 pid=71") !=
         std::string::npos);
   CHECK(text.find("info workers started ") != std::string::npos);
-  CHECK(Lines(text).size() == 12 + 3);
+  CHECK(Lines(text).size() == 12 + 4);
 }
 
 TEST_CASE("agent log: what is not logged costs no allocation") {
@@ -132,15 +133,14 @@ TEST_CASE("agent log: what is not logged costs no allocation") {
   AgentLog log(*logger, kNode);
   const AgentEvent waiting = rendezvous::Waiting{std::string(100, 'x')};
   const AgentEvent assigned = rendezvous::Assigned{TestAssignment(1)};
-  const AgentEvent ended = WorkerEnded{{.message = std::string(100, 'x')}, TimePoint{}};
-  const AgentAction start = StartWorkers{TestAssignment(1)};
+  const AgentEvent ended = WorkerEnd{.message = std::string(100, 'x')};
+  const AgentAction start = PrepareWorkers{TestAssignment(1)};
   const int before = allocations;
-  log.Heard(waiting);
-  log.Heard(assigned);
-  log.Does(start);
-  log.Heard(WorkerStarted{0, 71});
-  log.Heard(ended);
-  log.HeardOfStopped(WorkerExited{.local_rank = 0, .pid = 71, .was_told_to_stop = true});
+  log.Note(waiting);
+  log.Note(assigned);
+  log.Note(start);
+  log.Note(WorkerStarted{0, 71});
+  log.Note(ended);
   CHECK_FALSE(log.LogStep());
   CHECK(allocations == before);
   CHECK(console.Close() == "");

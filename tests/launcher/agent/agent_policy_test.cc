@@ -58,7 +58,7 @@ TEST_CASE("agent policy: by default a killed agent is known to the others within
   // A second more for the machine's tick, which finds those that are silent.
   CHECK(RendezvousPolicyOf(config).evict_after + 1s <= 15s);
   // Where the killed one coordinated, the port refuses.
-  CHECK(AgentPolicyOf(config).refused_grace <= 15s);
+  CHECK(AgentPolicyOf(config).gone_grace <= 15s);
 }
 
 TEST_CASE("agent policy: with static the store's address is the endpoint as it was given") {

@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -29,12 +30,13 @@ std::string Request(int pid, const std::string& scope, int64_t expires, int sign
 // The timers, what they say, and the scopes that expired.
 struct Fixture {
   Fixture() {
-    auto opened = FileTimers::Open(
-        io, dir.File("fifo"),
-        {.say = [this](const std::string& line) { said.push_back(line); },
-         .expired = [this](const TimerRequest& timer, bool) { expired.push_back(timer.scope); }});
-    REQUIRE_MESSAGE(opened.ok(), opened.status().message());
-    timers = *std::move(opened);
+    auto fifo = MakeTimerFile(dir.File("fifo"));
+    REQUIRE_MESSAGE(fifo.ok(), fifo.status().message());
+    timers = std::make_unique<FileTimers>(
+        io, *std::move(fifo), dir.File("fifo"),
+        FileTimers::Handlers{.say = [this](const std::string& line) { said.push_back(line); },
+                             .expired = [this](const TimerRequest& timer,
+                                               bool) { expired.push_back(timer.scope); }});
   }
   void Write(const std::string& text) {
     std::ofstream(dir.File("fifo")) << text;
@@ -70,11 +72,15 @@ TEST_CASE("file timers: the first variable asks for them, the second only names 
   CHECK_MESSAGE(own.find("/elsewhere/watchdog_timer_") == 0, own);
 }
 
-TEST_CASE("file timers: the FIFO goes with them") {
+TEST_CASE("file timers: the FIFO takes the place of an earlier one, and of no other file") {
   Fixture fixture;
-  CHECK(std::filesystem::exists(fixture.dir.File("fifo")));
-  fixture.timers.reset();
-  CHECK_FALSE(std::filesystem::exists(fixture.dir.File("fifo")));
+  const std::string path = fixture.dir.File("fifo");
+  CHECK(MakeTimerFile(path).ok());
+  CHECK(RemoveTimerFile(path));
+  CHECK_FALSE(std::filesystem::exists(path));
+  std::ofstream(path) << "mine";
+  CHECK_FALSE(MakeTimerFile(path).ok());
+  CHECK(std::filesystem::exists(path));
 }
 
 TEST_CASE("file timers: those of a worker that is gone never expire, and make room") {
@@ -113,6 +119,61 @@ TEST_CASE("file timers: a long scope is cut in what is said of it") {
   REQUIRE(fixture.said.size() == 1);
   CHECK(fixture.said[0].find("'" + std::string(100, 'x') + "...'") != std::string::npos);
   CHECK(fixture.timers->WorkerIsGone(child).size() < 150);
+}
+
+constexpr char kLine[] =
+    R"({"version": 1, "pid": 77, "scope_id": "a.py#3", "expiration_time": 1.5, "signal": 9})";
+
+TEST_CASE("timer request: what PyTorch's client writes is read") {
+  CHECK(ParseTimerRequest(kLine) == TimerRequest{77, "a.py#3", 1.5, 9});
+  CHECK(ParseTimerRequest(
+            R"({"version": 1, "pid": 77, "scope_id": "", "expiration_time": -1, "signal": 0})") ==
+        TimerRequest{77, "", -1, 0});
+}
+
+TEST_CASE("timer request: anything else is none") {
+  for (const std::string& line : {
+           std::string(),
+           std::string("x"),
+           std::string("[]"),
+           std::string("{}"),
+           std::string(kLine).substr(0, 50),
+           std::string("\xff\xfe\0", 3),
+           std::string(100, '[') + std::string(100, ']'),
+           std::string(kLine) + std::string(5000, ' '),
+           std::string(R"({"pid": "77", "scope_id": "", "expiration_time": 1, "signal": 9})"),
+           std::string(R"({"pid": 1.5, "scope_id": "", "expiration_time": 1, "signal": 9})"),
+           std::string(R"({"pid": 77, "scope_id": 3, "expiration_time": 1, "signal": 9})"),
+           std::string(R"({"pid": 77, "scope_id": "", "expiration_time": null, "signal": 9})"),
+           std::string(R"({"pid": 77, "scope_id": "", "expiration_time": NaN, "signal": 9})"),
+           std::string(R"({"pid": 77, "scope_id": [""], "expiration_time": 1, "signal": 9})"),
+           // Those that kill() would read as a group, or everybody.
+           std::string(R"({"pid": 0, "scope_id": "", "expiration_time": 1, "signal": 9})"),
+           std::string(R"({"pid": -1, "scope_id": "", "expiration_time": 1, "signal": 9})"),
+           std::string(R"({"pid": 1, "scope_id": "", "expiration_time": 1, "signal": 9})"),
+           std::string(R"({"pid": 4294967297, "scope_id": "", "expiration_time": 1, "signal": 9})"),
+           std::string(R"({"pid": 77, "scope_id": "", "expiration_time": 1, "signal": 65})"),
+       }) {
+    CAPTURE(line);
+    CHECK_FALSE(ParseTimerRequest(line));
+  }
+}
+
+TEST_CASE("timer request: a message has the beginning of a long scope, in whole characters") {
+  CHECK(ShortScope("a.py#3") == "a.py#3");
+  CHECK(ShortScope(std::string(100, 'x')) == std::string(100, 'x'));
+  CHECK(ShortScope(std::string(3500, 'x')) == std::string(100, 'x') + "...");
+  CHECK(ShortScope(std::string(98, 'x') + "\xe2\x82\xac" + "y") == std::string(98, 'x') + "...");
+}
+
+TEST_CASE("timer request: random bytes in a good line do no harm") {
+  std::mt19937 random(11);
+  for (int i = 0; i < 20000; ++i) {
+    std::string line = kLine;
+    for (int k = 0; k < 2; ++k) line[random() % line.size()] = static_cast<char>(random());
+    const auto timer = ParseTimerRequest(line);
+    if (timer) CHECK(timer->pid > 1);
+  }
 }
 
 }  // namespace

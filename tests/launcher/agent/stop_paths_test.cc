@@ -29,6 +29,7 @@ class RunningAgent {
     assignment.max_restarts = 1;
     assignment.coordinator_is_member = true;
     Step(Assigned{assignment});
+    Step(WorkersPrepared{assignment.round});
   }
 
   void Step(const AgentEvent& event) {
@@ -37,7 +38,7 @@ class RunningAgent {
     }
   }
   void End(int local_rank, int exit_code, int signal = 0) {
-    Step(WorkerEnded{{.local_rank = local_rank, .exit_code = exit_code, .signal = signal}, now_});
+    Step(WorkerEnd{.local_rank = local_rank, .exit_code = exit_code, .signal = signal, .at = now_});
   }
   void Pass(Duration duration) {
     now_ += duration;

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "launcher/agent/agent_core.h"
@@ -31,7 +32,11 @@ class Bench {
     assignment.epoch = Epoch{1};
     assignment.round = Round{++rounds_};
     assignment.node_count = nodes;
-    return At(since_start, rendezvous::Assigned{assignment});
+    assignment.first_rank = 4;
+    assignment.world_size = 2 * nodes;
+    assignment.note = std::exchange(note, "");
+    const std::string text = At(since_start, rendezvous::Assigned{assignment});
+    return text + At(since_start, WorkersPrepared{assignment.round});
   }
   // The round is stopped without a word, and the agent joins again.
   void EndRound(Duration since_start) {
@@ -39,9 +44,10 @@ class Bench {
     At(since_start, WorkersGone{});
   }
   std::optional<TimePoint> next() const { return core_.NextDeadline(); }
+  std::string note;  // of the next assignment
 
  private:
-  AgentCore core_{AgentPolicy{}};
+  AgentCore core_{AgentPolicy{.local_world_size = 3, .max_nodes = 2}};
   uint64_t rounds_ = 0;
 };
 
@@ -58,37 +64,77 @@ TEST_CASE("stopping: what a further signal does is told, a second one where this
     int signal;
     std::string text;
   };
+  const std::string kills = "stopping ranks 4-6; SIGKILL comes in 30 s; ";
   const std::vector<Row> rows = {
-      {2, "SIGINT: stopping the workers; a second SIGINT or SIGTERM kills them at once"},
-      {15, "SIGTERM: stopping the workers; a second SIGINT or SIGTERM kills them at once"},
-      {1, "SIGHUP: stopping the workers; SIGINT or SIGTERM kills them at once"},
-      {3, "SIGQUIT: stopping the workers; SIGINT or SIGTERM kills them at once"}};
+      {2, "SIGINT: " + kills + "a second SIGINT or SIGTERM kills them now"},
+      {15, "SIGTERM: " + kills + "a second SIGINT or SIGTERM kills them now"},
+      {1, "SIGHUP: " + kills + "SIGINT or SIGTERM kills them now"},
+      {3, "SIGQUIT: " + kills + "SIGINT or SIGTERM kills them now"}};
   for (const Row& row : rows) {
     Bench bench;
     bench.Assign(0ms);
     CHECK(bench.At(1ms, SignalReceived{row.signal}) == row.text);
+    CHECK(bench.At(2ms, SignalReceived{2, true}) == "SIGINT: killing ranks 4-6 now");
   }
 }
 
-TEST_CASE("waiting: why the next round is smaller is told, however short the wait for it was") {
+TEST_CASE("stopping: only ranks that live are named, and the time that is left of the grace") {
   Bench bench;
-  const Waiting smaller{"node b is lost; going on with 1 node"};
+  bench.Assign(0ms);
+  bench.At(1ms, WorkerEnd{.local_rank = 1, .exit_code = 3});  // the others are stopped for it
+  SUBCASE("two") {
+    CHECK(bench.At(10s, SignalReceived{2}) ==
+          "SIGINT: stopping ranks 4, 6; SIGKILL comes in 21 s; a second SIGINT or SIGTERM kills "
+          "them now");
+  }
+  SUBCASE("one") {
+    bench.At(1s, WorkerEnd{.local_rank = 2, .exit_code = 143, .signal = 15});
+    CHECK(bench.At(10s, SignalReceived{2}) ==
+          "SIGINT: stopping rank 4; SIGKILL comes in 21 s; a second SIGINT or SIGTERM kills it "
+          "now");
+  }
+  SUBCASE("none, but what they left") {
+    for (const int local_rank : {0, 2}) bench.At(1s, WorkerEnd{.local_rank = local_rank});
+    CHECK(bench.At(31s, SignalReceived{2}) ==
+          "SIGINT: stopping what the workers left; SIGKILL comes in 0 s; a second SIGINT or "
+          "SIGTERM kills them now");
+    CHECK(bench.At(32s, SignalReceived{2, true}) == "SIGINT: killing what the workers left now");
+  }
+}
+
+TEST_CASE("waiting: what an assignment says of its round is told, however short the wait was") {
+  Bench bench;
   CHECK(bench.Assign(0ms, 2) == "");
   bench.EndRound(1s);
-  SUBCASE("in the moment before it begins") {
-    CHECK(bench.At(1010ms, Waiting{"1 node, waiting for node c"}) == "");
-    CHECK(bench.At(1020ms, smaller) == "");
-    CHECK(bench.Assign(1020ms, 1) == smaller.reason);
+  bench.note = "node b is lost; going on with 1 node";
+  CHECK(bench.At(1010ms, Waiting{"1 node, waiting for node c"}) == "");
+  CHECK(bench.Assign(1020ms, 1) == "node b is lost; going on with 1 node");
+}
+
+TEST_CASE("waiting: that a wait which was told is over is told, too") {
+  Bench bench;
+  CHECK(bench.At(0ms, Waiting{"1 of 2 nodes"}) == "");
+  CHECK(bench.PassTo(500ms) == "1 of 2 nodes");
+  SUBCASE("with all nodes") { CHECK(bench.Assign(1s, 2) == "2 of 2 nodes: starting 4 ranks"); }
+  SUBCASE("with fewer") { CHECK(bench.Assign(1s, 1) == "1 of 2 nodes: starting 2 ranks"); }
+}
+
+TEST_CASE("waiting: a lost coordinator is called lost, with its place, and when it is back") {
+  Bench bench;
+  bench.At(0ms, rendezvous::ContactMade{"node1:29400 (10.0.0.1)", false});
+  bench.Assign(0ms);
+  CHECK(bench.At(1s, rendezvous::ContactLost{"Socket closed", false}) == "");
+  SUBCASE("a short break is not worth a line") {
+    CHECK(bench.At(2s, rendezvous::ContactRestored{}) == "");
+    CHECK(bench.PassTo(10s) == "");
   }
-  SUBCASE("only once") {
-    CHECK(bench.At(1s, Waiting{"1 node, waiting for node c"}) == "");
-    CHECK(bench.PassTo(1500ms) == "1 node, waiting for node c");
-    CHECK(bench.At(2s, smaller) == smaller.reason);
-    CHECK(bench.Assign(2s, 1) == "");
-  }
-  SUBCASE("and not of a round as large as the last") {
-    CHECK(bench.At(1010ms, Waiting{"1 of 2 nodes"}) == "");
-    CHECK(bench.Assign(1020ms, 2) == "");
+  SUBCASE("a long one is") {
+    CHECK(bench.PassTo(6s) ==
+          "the coordinator at node1:29400 (10.0.0.1) is lost: Socket closed; this node's workers "
+          "go on without it up to 600 s");
+    CHECK(bench.PassTo(60s) == "");
+    CHECK(bench.At(61s, rendezvous::ContactRestored{}) ==
+          "the coordinator at node1:29400 (10.0.0.1) is back");
   }
 }
 
@@ -125,7 +171,7 @@ TEST_CASE("waiting: a long one is told again every minute, with the time it has 
     CHECK(bench.PassTo(180500ms) == wait.reason + ", 820 s left");
   }
   SUBCASE("a place ends it") {
-    CHECK(bench.Assign(130s) == "");
+    CHECK(bench.Assign(130s) == "2 of 2 nodes: starting 4 ranks");
     CHECK(bench.next() == std::nullopt);
   }
 }

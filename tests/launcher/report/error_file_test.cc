@@ -16,8 +16,22 @@ constexpr char kRecorded[] =
     R"({"message": {"message": "ValueError: boom\u001b \u00e9", "extraInfo": {"py_callstack": )"
     R"("Traceback (most recent call last):\n  File \"a.py\"\n", "timestamp": "1738324800"}}})";
 
+absl::StatusOr<rendezvous::WorkerError> ErrorIn(std::string_view text) {
+  const auto content = ParseErrorText(text);
+  if (!content.ok()) return content.status();
+  CHECK(content->left_peer == std::nullopt);
+  return content->error;
+}
+
+// An error file of @record's format with `value` as extraInfo.left_peer.
+std::string WithLeftPeer(const std::string& value) {
+  return R"({"message": {"message": "m", "extraInfo": {"py_callstack": "t", "timestamp": "7", )"
+         R"("left_peer": )" +
+         value + "}}}";
+}
+
 TEST_CASE("error file: the format of @record is read") {
-  const auto error = ParseErrorText(kRecorded);
+  const auto error = ErrorIn(kRecorded);
   REQUIRE_MESSAGE(error.ok(), error.status().ToString());
   CHECK(error->message == "ValueError: boom\x1b \xc3\xa9");
   CHECK(error->traceback == "Traceback (most recent call last):\n  File \"a.py\"\n");
@@ -25,7 +39,7 @@ TEST_CASE("error file: the format of @record is read") {
 }
 
 TEST_CASE("error file: the plain format is read") {
-  const auto error = ParseErrorText(R"({"message": "no data", "timestamp": 1738324800.9, "x": 1})");
+  const auto error = ErrorIn(R"({"message": "no data", "timestamp": 1738324800.9, "x": 1})");
   REQUIRE(error.ok());
   CHECK(*error == rendezvous::WorkerError{"no data", "", 1738324800});
 }
@@ -37,9 +51,36 @@ TEST_CASE("error file: members that are missing or of another kind are left out"
         R"({"message": "", "timestamp": -5})", R"({"message": "", "timestamp": 1e300})",
         R"({"message": "", "timestamp": null})"}) {
     CAPTURE(text);
-    const auto error = ParseErrorText(text);
+    const auto error = ErrorIn(text);
     REQUIRE(error.ok());
     CHECK(*error == rendezvous::WorkerError{});
+  }
+}
+
+TEST_CASE("error file: the rank whose leaving ended the worker is read") {
+  for (const int rank : {0, 1, 1 << 24}) {
+    const auto content = ParseErrorText(WithLeftPeer(std::to_string(rank)));
+    REQUIRE_MESSAGE(content.ok(), content.status().ToString());
+    CHECK(content->left_peer == rank);
+    CHECK(content->error == rendezvous::WorkerError{"m", "t", 7});
+  }
+}
+
+TEST_CASE("error file: a left peer that is no rank is ignored, and nothing else with it") {
+  for (const char* value :
+       {"-1", "-0", "16777217", "4294967296", "18446744073709551615", "18446744073709551616",
+        "-9223372036854775808", "1.0", "1e0", "\"1\"", "null", "true", "[1]", "{\"a\": 1}"}) {
+    CAPTURE(value);
+    const auto content = ParseErrorText(WithLeftPeer(value));
+    REQUIRE_MESSAGE(content.ok(), content.status().ToString());
+    CHECK(content->left_peer == std::nullopt);
+    CHECK(content->error == rendezvous::WorkerError{"m", "t", 7});
+  }
+  for (const char* text : {R"({"message": "m", "left_peer": 1, "extraInfo": {"left_peer": 1}})",
+                           R"({"message": {"message": "m", "left_peer": 1, "extraInfo": 1}})"}) {
+    const auto content = ParseErrorText(text);
+    REQUIRE(content.ok());
+    CHECK(content->left_peer == std::nullopt);
   }
 }
 
@@ -66,7 +107,7 @@ TEST_CASE("error file: what cannot be read says why in one line") {
   };
   for (const Row& row : rows) {
     CAPTURE(row.text.substr(0, 80));
-    const auto error = ParseErrorText(row.text);
+    const auto error = ErrorIn(row.text);
     CHECK(error.status().code() == absl::StatusCode::kInvalidArgument);
     CHECK(std::string(error.status().message()) == row.why);
     CHECK_FALSE(ErrorTextForParent(row.text, 1).ok());
@@ -75,7 +116,7 @@ TEST_CASE("error file: what cannot be read says why in one line") {
 
 TEST_CASE("error file: half a surrogate pair, as Python writes a broken file name, is replaced") {
   const auto error =
-      ParseErrorText(R"({"message": "\udcff \ud83d\ude00 \ud83d \\udcff \ud83dx\\\udc00"})");
+      ErrorIn(R"({"message": "\udcff \ud83d\ude00 \ud83d \\udcff \ud83dx\\\udc00"})");
   REQUIRE_MESSAGE(error.ok(), error.status().ToString());
   CHECK(error->message ==
         "\xef\xbf\xbd \xf0\x9f\x98\x80 \xef\xbf\xbd \\udcff \xef\xbf\xbdx\\\xef\xbf\xbd");
@@ -87,7 +128,7 @@ TEST_CASE("error file: long texts keep both ends") {
   std::string text = R"({"message": {"message": ")" + std::string(9000, 'm') +
                      R"(", "extraInfo": {"py_callstack": "first)" + std::string(99000, 't') +
                      R"(last"}}})";
-  const auto error = ParseErrorText(text);
+  const auto error = ErrorIn(text);
   REQUIRE(error.ok());
   CHECK(error->message.size() <= kMaxErrorMessageBytes);
   CHECK(error->traceback.size() <= kMaxTracebackBytes);
@@ -101,7 +142,7 @@ TEST_CASE("error file: random bytes in a good file do no harm") {
   for (int i = 0; i < 20000; ++i) {
     std::string text = kRecorded;
     for (int k = 0; k < 3; ++k) text[random() % text.size()] = static_cast<char>(random());
-    const auto error = ParseErrorText(text);
+    const auto error = ErrorIn(text);
     if (error.ok()) CHECK(error->traceback.size() < text.size());
   }
 }
@@ -115,6 +156,12 @@ TEST_CASE("error file: the parent's copy carries the exit code where message is 
         R"("errorCode":-9}})");
   CHECK(*ErrorTextForParent(R"({"message": "m", "timestamp": 7})", 3) ==
         R"({"message":"m","timestamp":7})");
+}
+
+TEST_CASE("error file: the parent's copy names no left peer, whose rank is of another job") {
+  CHECK(*ErrorTextForParent(WithLeftPeer("1"), 1) ==
+        R"({"message":{"message":"m","extraInfo":{"py_callstack":"t","timestamp":"7"},)"
+        R"("errorCode":1}})");
 }
 
 TEST_CASE("error file: only a regular file that is not too large is read") {
@@ -145,7 +192,7 @@ TEST_CASE("error file: what another node's worker said is written so that it is 
       .message = "ValueError: \xc3\xa9\n", .traceback = "a\n  \"b\"\n", .unix_time_s = 1738324800};
   const std::string text = ErrorTextForParent(error, -9);
   CHECK(text.find("\"errorCode\":-9") != std::string::npos);
-  const auto read = ParseErrorText(text);
+  const auto read = ErrorIn(text);
   REQUIRE(read.ok());
   CHECK(read->message == error.message);
   CHECK(read->traceback == error.traceback);

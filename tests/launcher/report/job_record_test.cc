@@ -15,141 +15,221 @@ rendezvous::Assignment RoundOf(uint64_t number) {
   return assignment;
 }
 
+JobRecord::Node NodeOf(int workers) { return {NodeId{"n1"}, "alpha", workers}; }
+
 void Begin(JobRecord& record, uint64_t number) {
-  record.Does(StartWorkers{RoundOf(number)}, 1000 * static_cast<int64_t>(number));
+  record.Note(AgentAction(PrepareWorkers{RoundOf(number)}), 1000 * static_cast<int64_t>(number));
 }
 
-// Of local ranks 0 to count-1, in the order in which they were heard of.
-std::vector<rendezvous::FailureReport> Failures(int count) {
-  std::vector<rendezvous::FailureReport> failures(static_cast<size_t>(count));
-  for (int i = 0; i < count; ++i) {
-    failures[static_cast<size_t>(i)].local_rank = i;
-    failures[static_cast<size_t>(i)].exit_code = 7;
-  }
-  return failures;
+void End(JobRecord& record, const WorkerEnd& end, int64_t unix_ms = 0) {
+  record.Note(AgentEvent(end), unix_ms);
+}
+
+WorkerEnd Exited(int local_rank, int code, bool was_told_to_stop = false) {
+  return {.local_rank = local_rank,
+          .pid = 70 + local_rank,
+          .exit_code = code,
+          .was_told_to_stop = was_told_to_stop,
+          .message = "exit code " + std::to_string(code)};
+}
+
+// All that are unread say nothing.
+void ReadAll(JobRecord& record) {
+  for (const DeadWorker& worker : record.Unread()) record.Add({worker, worker.is_failure});
+}
+
+// Local ranks 0 to count-1 fail, in this order.
+void FailAll(JobRecord& record, int count) {
+  for (int i = 0; i < count; ++i) End(record, Exited(i, 7));
+  ReadAll(record);
+}
+
+size_t FailuresOf(const JobRecord& record) {
+  size_t count = 0;
+  for (const RoundRecord& round : record.rounds()) count += round.Failures().size();
+  return count;
 }
 
 TEST_CASE("job record: a round has its workers, their ends, and why they were stopped") {
-  JobRecord record(2, 500);
+  JobRecord record(NodeOf(2), 500);
   Begin(record, 1);
   record.WorkerRuns(0, 70);
   record.WorkerRuns(1, 71);
-  record.WorkerIsGone({.local_rank = 1, .pid = 71, .exit_code = 137, .signal = 9}, false);
+  End(record, {.local_rank = 1, .pid = 71, .exit_code = 137, .signal = 9});
   rendezvous::Drained drained;
   drained.round.value = 1;
   drained.reason = "rank 1 failed";
-  record.Heard(drained, 1500);
+  record.Note(AgentEvent(drained), 1500);
   drained.reason = "told again";
-  record.Heard(drained, 1600);
-  record.WorkerIsGone({.local_rank = 0, .pid = 70, .exit_code = 143, .signal = 15}, true);
-  record.Heard(WorkersGone{}, 2000);
+  record.Note(AgentEvent(drained), 1600);
+  End(record, Exited(0, 143, true));
+  record.Note(AgentEvent(WorkersGone{}), 2000);
 
   REQUIRE(record.rounds().size() == 1);
   const RoundRecord& round = record.rounds()[0];
   CHECK(round.started_unix_ms == 1000);
   CHECK(round.ended_unix_ms == 2000);
   CHECK(round.end_reason == "rank 1 failed");
+  CHECK(round.ended == std::vector<int>{1, 0});
   REQUIRE(round.workers.size() == 2);
   CHECK(round.workers[0].pid == 70);
-  CHECK(round.workers[0].was_told_to_stop);
-  CHECK(round.workers[1].has_ended);
-  CHECK(round.workers[1].exit_code == 137);
-  CHECK(round.workers[1].signal == 9);
-  CHECK_FALSE(round.workers[1].was_told_to_stop);
+  CHECK(round.workers[0].end->was_told_to_stop);
+  REQUIRE(round.workers[1].end);
+  CHECK(round.workers[1].end->exit_code == 137);
+  CHECK(round.workers[1].end->signal == 9);
 }
 
 TEST_CASE("job record: the reason may come when the workers are gone") {
-  JobRecord record(2, 500);
+  JobRecord record(NodeOf(2), 500);
   Begin(record, 1);
-  record.WorkerIsGone({.local_rank = 1, .pid = 71, .exit_code = 7}, false);
-  record.WorkerIsGone({.local_rank = 0, .pid = 70, .exit_code = 143, .signal = 15}, true);
-  record.Heard(WorkersGone{}, 2000);
+  End(record, Exited(1, 7));
+  record.Note(AgentEvent(WorkersGone{}), 2000);
   rendezvous::Drained drained;
   drained.round.value = 1;
   drained.reason = "rank 1 failed";
-  record.Heard(drained, 2100);
+  record.Note(AgentEvent(drained), 2100);
   CHECK(record.rounds()[0].end_reason == "rank 1 failed");
 }
 
+TEST_CASE("job record: a round that is given up before its workers start has ended, too") {
+  JobRecord record(NodeOf(1), 0);
+  Begin(record, 1);
+  record.Note(AgentAction(JoinRound{}), 1700);
+  CHECK(record.rounds()[0].ended_unix_ms == 1700);
+}
+
 TEST_CASE("job record: what a drain of another round says is no reason of this one") {
-  JobRecord record(1, 0);
+  JobRecord record(NodeOf(1), 0);
   Begin(record, 2);
   rendezvous::Drained drained;
   drained.round.value = 1;
   drained.reason = "late";
-  record.Heard(drained, 2100);
+  record.Note(AgentEvent(drained), 2100);
   CHECK(record.rounds()[0].end_reason.empty());
 }
 
 TEST_CASE("job record: what comes before the first round is no one's") {
-  JobRecord record(1, 0);
-  record.Heard(WorkersGone{}, 10);
+  JobRecord record(NodeOf(1), 0);
+  record.Note(AgentEvent(WorkersGone{}), 10);
   record.WorkerRuns(0, 70);
-  record.WorkerIsGone({}, false);
-  record.SetFailures(Failures(1));
+  End(record, {});
+  CHECK(record.Unread().empty());
+  CHECK_FALSE(record.Add({record.Failed({})}));
   CHECK(record.rounds().empty());
-  CHECK(record.failures().empty());
-  record.Does(ExitAgent{121, ExitOwner::kDdprun, "nobody came"}, 30);
+  record.Note(AgentAction(EndJob{121, ExitOwner::kDdprun, "nobody came"}), 30);
   CHECK(record.ended_unix_ms() == 30);
   CHECK(record.end().exit_code == 121);
 }
 
+TEST_CASE("job record: a failure is told with whose it is, and with all its worker said") {
+  JobRecord record(NodeOf(2), 0);
+  rendezvous::Assignment assignment = RoundOf(1);
+  assignment.first_rank = 4;
+  assignment.node_rank = 2;
+  record.Note(AgentAction(PrepareWorkers{assignment}), 0);
+  record.SetErrorFile(1, "/errors/1");
+  WorkerEnd end = Exited(1, 137);
+  end.signal = 9;
+  end.dumped_core = true;
+  end.unix_ms = 17;
+  End(record, end);
+  const DeadWorker wanted = record.Failed(end);
+  CHECK(wanted.rank == 5);
+  CHECK(wanted.error_file == "/errors/1");
+  LastWords words{wanted};
+  words.stderr_tail = "last";
+  words.error_file = "/errors/1";
+  words.error = {.message = "boom"};
+  words.left_peer = 3;
+  const auto report = record.Add(words);
+  REQUIRE(report);
+  CHECK(report->node.value == "n1");
+  CHECK(report->host == "alpha");
+  CHECK(report->node_rank == 2);
+  CHECK(report->rank == 5);
+  CHECK(report->local_rank == 1);
+  CHECK(report->pid == 71);
+  CHECK(report->exit_code == 137);
+  CHECK(report->signal == 9);
+  CHECK(report->dumped_core);
+  CHECK(report->message == "exit code 137");
+  CHECK(report->stderr_tail == "last");
+  CHECK(report->unix_time_ms == 17);
+  CHECK(report->error_file == "/errors/1");
+  CHECK(report->error->message == "boom");
+  CHECK(report->left_peer == 3);
+  // What was told of a worker stays what it was.
+  CHECK(record.Unread().empty());
+  CHECK(record.Add({wanted}) == report);
+}
+
+TEST_CASE("job record: a worker that was told to stop failed only if its error file says so") {
+  JobRecord record(NodeOf(3), 0);
+  Begin(record, 1);
+  for (const int local_rank : {2, 0}) End(record, Exited(local_rank, 143, true));
+  End(record, Exited(1, 0));
+  const std::vector<DeadWorker> unread = record.Unread();
+  REQUIRE(unread.size() == 2);
+  CHECK(unread[0].end.local_rank == 2);
+  CHECK_FALSE(unread[0].is_failure);
+  CHECK_FALSE(record.Add({unread[0], /*is_failure=*/false}));
+  LastWords says_so{unread[1], /*is_failure=*/true};
+  says_so.error = {.message = "lost it on the way"};
+  CHECK(record.Add(says_so));
+  CHECK(record.Unread().empty());
+  CHECK(record.rounds()[0].Failures().size() == 1);
+  // One that is reported after all, because another's end explains the stop, is.
+  CHECK(record.Add({record.Failed(Exited(2, 1, true))}));
+  CHECK(record.rounds()[0].Failures().size() == 2);
+}
+
+TEST_CASE("job record: failures stand in the order of the ends, whenever they are described") {
+  JobRecord record(NodeOf(3), 0);
+  Begin(record, 1);
+  End(record, Exited(2, 7));
+  End(record, Exited(0, 7));
+  record.Add({record.Failed(Exited(0, 7))});
+  ReadAll(record);
+  REQUIRE(record.rounds()[0].Failures().size() == 2);
+  CHECK(record.rounds()[0].Failures()[0].local_rank == 2);
+}
+
 TEST_CASE("job record: of very many rounds the newest are kept, and their number") {
-  JobRecord record(1, 0);
+  JobRecord record(NodeOf(1), 0);
   for (uint64_t number = 1; number <= 150; ++number) Begin(record, number);
-  CHECK(record.rounds_seen() == 150);
+  CHECK(record.rounds_left_out() == 50);
   REQUIRE(record.rounds().size() == JobRecord::kMaxRounds);
   CHECK(record.rounds().front().assignment.round.value == 51);
 }
 
-TEST_CASE("job record: failures of a round told again take the place of what was known") {
-  JobRecord record(4, 0);
+TEST_CASE("job record: of old rounds the newest failures are kept, of the newest round all") {
+  JobRecord record(NodeOf(80), 0);
   Begin(record, 1);
-  record.SetFailures(Failures(2));
+  FailAll(record, 80);
+  CHECK(FailuresOf(record) == 80);
+  CHECK(record.room_for_texts() == 0);
   Begin(record, 2);
-  record.SetFailures(Failures(1));
-  record.SetFailures(Failures(3));
-  record.SetFailures(Failures(3));
-  CHECK(record.failures_seen() == 5);
-  REQUIRE(record.failures().size() == 5);
-  CHECK(record.failures()[1].assignment.round.value == 1);
-  CHECK(record.failures()[2].assignment.round.value == 2);
-}
-
-TEST_CASE("job record: more failures than it holds are counted once, however often told") {
-  JobRecord record(80, 0);
-  Begin(record, 1);
-  for (int i = 0; i < 3; ++i) record.SetFailures(Failures(80));
-  CHECK(record.failures_seen() == 80);
-  CHECK(record.failures().size() == JobRecord::kMaxFailures);
-}
-
-TEST_CASE("job record: the first failure of the last round keeps its place") {
-  JobRecord record(80, 0);
-  Begin(record, 1);
-  record.SetFailures(Failures(80));
-  Begin(record, 2);
-  record.SetFailures(Failures(10));
-  REQUIRE(record.failures().size() == JobRecord::kMaxFailures);
-  // Of the round before, the newest.
-  CHECK(record.failures()[0].assignment.round.value == 1);
-  CHECK(record.failures()[53].report.local_rank == 79);
-  record.SetFailures(Failures(80));
-  REQUIRE(record.failures().size() == JobRecord::kMaxFailures);
-  CHECK(record.failures()[0].assignment.round.value == 2);
-  CHECK(record.failures()[0].report.local_rank == 0);
-  CHECK(record.failures()[1].report.local_rank == 17);
-  CHECK(record.failures().back().report.local_rank == 79);
-  CHECK(record.failures_seen() == 160);
+  CHECK(record.room_for_texts() == JobRecord::kMaxTexts);
+  CHECK(FailuresOf(record) == JobRecord::kMaxOldFailures);
+  CHECK(record.failures_left_out() == 16);
+  CHECK(record.rounds()[0].Failures()[0].local_rank == 16);
+  FailAll(record, 80);
+  CHECK(FailuresOf(record) == JobRecord::kMaxOldFailures + 80);
+  Begin(record, 3);
+  CHECK(record.rounds()[0].Failures().empty());
+  CHECK(FailuresOf(record) == JobRecord::kMaxOldFailures);
+  CHECK(record.failures_left_out() == 96);
 }
 
 TEST_CASE("job record: failures that were not described are counted") {
-  JobRecord record(4, 0);
+  JobRecord record(NodeOf(2), 0);
   Begin(record, 1);
-  record.SetFailures(Failures(2), 3);
-  record.SetFailures(Failures(2), 3);
-  CHECK(record.failures().size() == 2);
-  CHECK(record.failures_seen() == 5);
+  End(record, Exited(0, 143, true));
+  LastWords words{record.Unread()[0], /*is_failure=*/false};
+  words.is_left_out = true;
+  record.Add(words);
+  CHECK(FailuresOf(record) == 0);
+  CHECK(record.failures_left_out() == 1);
 }
 
 }  // namespace

@@ -2,10 +2,14 @@
 
 #include <doctest/doctest.h>
 
+#include <boost/asio/io_context.hpp>
+#include <chrono>
 #include <fstream>
+#include <future>
 #include <iterator>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/launcher/logs/console_file.h"
@@ -15,11 +19,12 @@
 namespace ddprun::launcher {
 namespace {
 
+using namespace std::chrono_literals;
 using testing::ElementOf;
 using testing::Json;
 
-StartWorkers RoundOf(uint64_t number) {
-  StartWorkers start;
+PrepareWorkers RoundOf(uint64_t number) {
+  PrepareWorkers start;
   start.assignment.round.value = number;
   start.assignment.first_rank = 4;
   start.assignment.node_rank = 2;
@@ -28,18 +33,20 @@ StartWorkers RoundOf(uint64_t number) {
   return start;
 }
 
-WorkerEnd Exited(int local_rank, int code) {
+WorkerEnd Exited(int local_rank, int code, bool was_told_to_stop = false) {
   return {.local_rank = local_rank,
           .pid = 70 + local_rank,
           .exit_code = code,
+          .was_told_to_stop = was_told_to_stop,
           .message = "exit code " + std::to_string(code)};
 }
 
-ExitAgent EndOf(int code) { return {code, ExitOwner::kWorker, "rank 5 failed"}; }
+EndJob EndOf(int code) { return {code, ExitOwner::kWorker, "rank 5 failed"}; }
 
 // One node with two workers of rank 4 and 5, its console and its files.
 struct Fixture {
-  explicit Fixture(const std::string& handler = "null") {
+  explicit Fixture(const std::string& handler = "null", Duration file_patience = 60s)
+      : patience(file_patience) {
     JobReporter::Options options{.config = {}, .node = NodeId{"n1"}, .host = "alpha"};
     options.config.workers_per_node = 2;
     options.config.run_id = "run7";
@@ -48,20 +55,56 @@ struct Fixture {
     options.config.event_log_handler = handler;
     options.title = "./bin/train.py";
     options.own_error_file = own_error_file;
-    reporter.emplace(std::move(options), console.router());
+    Make(std::move(options));
+  }
+  void Make(JobReporter::Options options) {
+    options.write_timeout = options.describe_timeout = options.complete_timeout = patience;
+    reporter.emplace(std::move(options), console.router(), workers_files, own_files);
+  }
+  void Hear(const AgentEvent& event) { reporter->Note(event); }
+  void Do(const AgentAction& action) { reporter->Note(action); }
+  // Runs until what was asked has been answered, or a minute.
+  void Await(const bool& is_done) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (!is_done && std::chrono::steady_clock::now() < end) {
+      if (io.stopped()) io.restart();
+      io.run_one_for(std::chrono::seconds(1));
+    }
+    REQUIRE(is_done);
+  }
+  rendezvous::FailureReport Describe(const WorkerEnd& end) {
+    bool is_done = false;
+    rendezvous::FailureReport report;
+    reporter->Describe(end, [&](const rendezvous::FailureReport& told) {
+      report = told;
+      is_done = true;
+    });
+    CHECK_FALSE(is_done);
+    Await(is_done);
+    return report;
+  }
+  void CompleteRound() {
+    bool is_done = false;
+    reporter->CompleteRound([&] { is_done = true; });
+    Await(is_done);
+  }
+  void WriteReport() {
+    bool is_done = false;
+    reporter->WriteReport([&] { is_done = true; });
+    Await(is_done);
   }
   void Start(uint64_t round) {
-    reporter->Does(JoinRound{});
-    reporter->Does(RoundOf(round));
+    Do(JoinRound{});
+    Do(RoundOf(round));
     for (const int local_rank : {0, 1}) reporter->WorkerRuns(local_rank, 70 + local_rank);
   }
   // Worker 1 fails and is reported, worker 0 is stopped because of it.
   rendezvous::FailureReport FailSecond() {
-    reporter->WorkerIsGone(Exited(1, 3), /*was_told_to_stop=*/false);
-    const rendezvous::FailureReport report = reporter->Describe(Exited(1, 3));
-    reporter->WorkerIsGone(Exited(0, 143), /*was_told_to_stop=*/true);
-    reporter->CompleteRound();
-    reporter->Heard(WorkersGone{});
+    Hear(Exited(1, 3));
+    const rendezvous::FailureReport report = Describe(Exited(1, 3));
+    Hear(Exited(0, 143, /*was_told_to_stop=*/true));
+    CompleteRound();
+    Hear(WorkersGone{});
     return report;
   }
   void LeaveErrorFile(int local_rank, const std::string& text) {
@@ -81,10 +124,14 @@ struct Fixture {
     return console.Close();
   }
 
+  const Duration patience;
   testing::TempDir dir;
   std::string report_file = dir.File("report.json");
   std::string own_error_file = dir.File("own.json");
   ConsoleFile console;
+  boost::asio::io_context io;
+  FileThread workers_files{io, {}};
+  FileThread own_files{io, {}};
   std::optional<JobReporter> reporter;
 };
 
@@ -102,11 +149,11 @@ TEST_CASE("job reporter: the report file has each round with what failed in it")
   fixture.FailSecond();
   fixture.Start(2);
   for (const int local_rank : {0, 1}) {
-    fixture.reporter->WorkerIsGone(Exited(local_rank, 0), /*was_told_to_stop=*/false);
+    fixture.Hear(Exited(local_rank, 0));
   }
-  fixture.reporter->Heard(WorkersGone{});
-  fixture.reporter->Does(ExitAgent{0, ExitOwner::kNobody, ""});
-  fixture.reporter->JobEnded();
+  fixture.Hear(WorkersGone{});
+  fixture.Do(EndJob{0, ExitOwner::kNobody, ""});
+  fixture.WriteReport();
   const Json report = fixture.JsonOf(fixture.report_file);
   CHECK(report.get<std::string>("job_id") == "run7");
   CHECK(report.get<std::string>("outcome") == "succeeded");
@@ -126,8 +173,8 @@ TEST_CASE("job reporter: an error file that a stopped worker left is told at the
   fixture.Start(1);
   fixture.LeaveErrorFile(0, R"({"message": "also broken"})");
   fixture.FailSecond();
-  fixture.reporter->Does(EndOf(3));
-  fixture.reporter->JobEnded();
+  fixture.Do(EndOf(3));
+  fixture.WriteReport();
   const Json report = fixture.JsonOf(fixture.report_file);
   REQUIRE(report.get_child("failures").size() == 2);
   CHECK(ElementOf(report, "failures", 1).get<std::string>("error.message") == "also broken");
@@ -156,6 +203,7 @@ TEST_CASE("job reporter: whoever started the agent gets the first failure's erro
   fixture.Start(1);
   fixture.LeaveErrorFile(1, R"({"message": {"message": "boom"}})");
   fixture.reporter->Print(VerdictOn(fixture.FailSecond()));
+  fixture.WriteReport();
   const Json own = fixture.JsonOf(fixture.own_error_file);
   CHECK(own.get<std::string>("message.message") == "boom");
   CHECK(own.get<int>("message.errorCode") == 3);
@@ -172,6 +220,7 @@ TEST_CASE("job reporter: the first failure's error file comes from another node 
   elsewhere.signal = 9;
   elsewhere.error = {.message = "the cause", .traceback = "there", .unix_time_s = 17};
   fixture.reporter->Print(VerdictOn(elsewhere));
+  fixture.WriteReport();
   const Json own = fixture.JsonOf(fixture.own_error_file);
   CHECK(own.get<std::string>("message.message") == "the cause");
   CHECK(own.get<std::string>("message.extraInfo.py_callstack") == "there");
@@ -182,6 +231,7 @@ TEST_CASE("job reporter: no error file, nothing for whoever started the agent") 
   Fixture fixture;
   fixture.Start(1);
   fixture.reporter->Print(VerdictOn(fixture.FailSecond()));
+  fixture.WriteReport();
   CHECK_FALSE(std::ifstream(fixture.own_error_file).good());
   CHECK_FALSE(Holds(fixture.Console(), "TORCHELASTIC_ERROR_FILE"));
 }
@@ -193,17 +243,47 @@ TEST_CASE("job reporter: files that cannot be written are one warning each") {
   options.config.workers_per_node = 2;
   options.config.report_file = fixture.dir.File("no/report");
   options.own_error_file = fixture.dir.File("no/own\n");
-  fixture.reporter.emplace(std::move(options), fixture.console.router());
+  fixture.Make(std::move(options));
   fixture.Start(1);
   fixture.LeaveErrorFile(1, R"({"message": {"message": "boom"}})");
   fixture.reporter->Print(VerdictOn(fixture.FailSecond()));
-  fixture.reporter->Does(EndOf(3));
-  fixture.reporter->JobEnded();
+  fixture.Do(EndOf(3));
+  fixture.WriteReport();
   const std::string said = fixture.Console();
   CHECK(Holds(said,
               "\nddprun: warning: the error file for TORCHELASTIC_ERROR_FILE is not written: "));
   CHECK(Holds(said, "no/own\\n"));
   CHECK(Holds(said, "\nddprun: warning: the report file is not written: "));
+}
+
+TEST_CASE("job reporter: files that do not answer hold up neither a failure nor the end") {
+  Fixture fixture("null", 1ms);
+  fixture.Start(1);
+  fixture.LeaveErrorFile(1, R"({"message": "boom"})");
+  std::promise<void> release;
+  const std::shared_future<void> is_released(release.get_future());
+  for (FileThread* files : {&fixture.workers_files, &fixture.own_files}) {
+    files->Ask<int>(
+        "hung", "", std::chrono::hours(1),
+        [is_released] {
+          is_released.wait();
+          return 0;
+        },
+        [](std::optional<int>) {});
+  }
+  // How it ended is known all the same.
+  const rendezvous::FailureReport report = fixture.FailSecond();
+  CHECK(report.exit_code == 3);
+  CHECK_FALSE(report.error);
+  fixture.reporter->Print(VerdictOn(report));
+  fixture.Do(EndOf(3));
+  fixture.WriteReport();
+  release.set_value();
+  while (!fixture.workers_files.is_idle() || !fixture.own_files.is_idle()) {
+    std::this_thread::yield();
+  }
+  CHECK(Holds(fixture.Console(), "warning: the report file is not written: write " +
+                                     fixture.report_file + ": its file system does not answer"));
 }
 
 // "AGENT:RENDEZVOUS WORKER:START", of the lines that are JSON.
@@ -225,8 +305,8 @@ TEST_CASE("job reporter: events tell the rounds, the starts and the ends of the 
   fixture.FailSecond();
   fixture.Start(2);
   fixture.FailSecond();
-  fixture.reporter->Does(EndOf(3));
-  fixture.reporter->JobEnded();
+  fixture.Do(EndOf(3));
+  fixture.WriteReport();
   std::vector<Json> events;
   CHECK(EventsOf(fixture.Console(), &events) ==
         "AGENT:RENDEZVOUS AGENT:ASSIGN_WORKER_RANKS WORKER:START WORKER:START "
@@ -248,9 +328,9 @@ TEST_CASE("job reporter: events tell the rounds, the starts and the ends of the 
 TEST_CASE("job reporter: a wait in vain is an event, a job that never asked has none of it") {
   for (const bool has_asked : {true, false}) {
     Fixture fixture("console");
-    if (has_asked) fixture.reporter->Does(JoinRound{});
-    fixture.reporter->Does(ExitAgent{121, ExitOwner::kDdprun, "nobody came"});
-    fixture.reporter->JobEnded();
+    if (has_asked) fixture.Do(JoinRound{});
+    fixture.Do(EndJob{121, ExitOwner::kDdprun, "nobody came"});
+    fixture.WriteReport();
     CHECK(EventsOf(fixture.Console()) ==
           (has_asked ? "AGENT:RENDEZVOUS AGENT:FAILED" : "AGENT:FAILED"));
   }

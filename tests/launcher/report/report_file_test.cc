@@ -3,7 +3,6 @@
 #include <doctest/doctest.h>
 
 #include <string>
-#include <vector>
 
 #include "tests/support/json.h"
 
@@ -24,8 +23,8 @@ Json Rendered(const JobRecord& record) {
   return *json;
 }
 
-StartWorkers FirstRound() {
-  StartWorkers start;
+PrepareWorkers FirstRound() {
+  PrepareWorkers start;
   start.assignment.round.value = 1;
   start.assignment.first_rank = 4;
   start.assignment.world_size = 6;
@@ -45,9 +44,19 @@ rendezvous::FailureReport Failure(const std::string& node, int rank) {
   return failure;
 }
 
+// The worker is killed, and described.
+void Fail(JobRecord& record, int local_rank) {
+  const WorkerEnd end{
+      .local_rank = local_rank, .pid = 70, .exit_code = 137, .signal = 9, .unix_ms = 1738324800123};
+  record.Note(AgentEvent(end), 3);
+  LastWords words{record.Failed(end)};
+  words.stderr_tail = "one\r\ntwo \xff";
+  record.Add(words);
+}
+
 TEST_CASE("report file: without a round the limit on restarts is the one that was asked for") {
-  JobRecord record(2, 1738324800123);
-  record.Does(ExitAgent{143, ExitOwner::kSignal, "SIGTERM"}, 1738324801000);
+  JobRecord record({NodeId{"n1"}, "alpha", 2}, 1738324800123);
+  record.Note(AgentAction(EndJob{143, ExitOwner::kSignal, "SIGTERM"}), 1738324801000);
   const Json report = Rendered(record);
   CHECK(report.get<int>("max_restarts") == 3);
   CHECK(report.get<int>("restarts") == 0);
@@ -59,10 +68,10 @@ TEST_CASE("report file: without a round the limit on restarts is the one that wa
 }
 
 TEST_CASE("report file: a round's workers have their world ranks, and null for what is not known") {
-  JobRecord record(2, 1);
-  record.Does(FirstRound(), 2);
+  JobRecord record({NodeId{"n1"}, "alpha", 2}, 1);
+  record.Note(AgentAction(FirstRound()), 2);
   record.WorkerRuns(0, 70);
-  record.WorkerIsGone({.local_rank = 0, .pid = 70, .exit_code = 0}, false);
+  record.Note(AgentEvent(WorkerEnd{.local_rank = 0, .pid = 70, .exit_code = 0}), 3);
   const Json report = Rendered(record);
   CHECK(report.get<std::string>("outcome") == "succeeded");
   CHECK(report.get<int>("max_restarts") == 5);
@@ -79,13 +88,13 @@ TEST_CASE("report file: a round's workers have their world ranks, and null for w
 }
 
 TEST_CASE("report file: a first failure of this node is told once, with its round") {
-  JobRecord record(2, 1);
-  record.Does(FirstRound(), 2);
-  record.SetFailures({Failure("n1", 4)});
+  JobRecord record({NodeId{"n1"}, "alpha", 2}, 1);
+  record.Note(AgentAction(FirstRound()), 2);
+  Fail(record, 0);
   rendezvous::Concluded concluded;
   concluded.verdict.first_failure = Failure("n1", 4);
-  record.Heard(concluded, 3);
-  record.Does(ExitAgent{137, ExitOwner::kWorker, "rank 4 failed"}, 4);
+  record.Note(AgentEvent(concluded), 3);
+  record.Note(AgentAction(EndJob{137, ExitOwner::kWorker, "rank 4 failed"}), 4);
   const Json report = Rendered(record);
   CHECK(report.get<std::string>("outcome") == "failed");
   CHECK(report.get<int>("failures_left_out") == 0);
@@ -98,12 +107,12 @@ TEST_CASE("report file: a first failure of this node is told once, with its roun
 }
 
 TEST_CASE("report file: a first failure of another node stands behind this node's") {
-  JobRecord record(2, 1);
-  record.Does(FirstRound(), 2);
-  record.SetFailures({Failure("n1", 4)});
+  JobRecord record({NodeId{"n1"}, "alpha", 2}, 1);
+  record.Note(AgentAction(FirstRound()), 2);
+  Fail(record, 0);
   rendezvous::Concluded concluded;
   concluded.verdict.first_failure = Failure("n0", 1);
-  record.Heard(concluded, 3);
+  record.Note(AgentEvent(concluded), 3);
   const Json report = Rendered(record);
   REQUIRE(report.get_child("failures").size() == 2);
   CHECK(ElementOf(report, "failures", 1).get<std::string>("node_id") == "n0");
@@ -111,19 +120,18 @@ TEST_CASE("report file: a first failure of another node stands behind this node'
 }
 
 TEST_CASE("report file: what the record could not hold is counted") {
-  JobRecord record(80, 1);
-  record.Does(FirstRound(), 2);
-  std::vector<rendezvous::FailureReport> failures;
-  for (int rank = 0; rank < 80; ++rank) failures.push_back(Failure("n1", rank));
-  for (int i = 0; i < 3; ++i) record.SetFailures(failures);
-  rendezvous::Concluded concluded;
-  concluded.verdict.first_failure = failures[0];
-  record.Heard(concluded, 3);
+  JobRecord record({NodeId{"n1"}, "alpha", 80}, 1);
+  record.Note(AgentAction(FirstRound()), 2);
+  for (int i = 0; i < 80; ++i) Fail(record, i);
+  PrepareWorkers second = FirstRound();
+  second.assignment.round.value = 2;
+  record.Note(AgentAction(second), 3);
+  Fail(record, 7);
   const Json report = Rendered(record);
   CHECK(report.get<int>("failures_left_out") == 16);
-  REQUIRE(report.get_child("failures").size() == 64);
-  CHECK(ElementOf(report, "failures", 0).get<int>("rank") == 0);
-  CHECK(ElementOf(report, "failures", 0).get<int>("round") == 1);
+  REQUIRE(report.get_child("failures").size() == 65);
+  CHECK(ElementOf(report, "failures", 0).get<int>("rank") == 4 + 16);
+  CHECK(ElementOf(report, "failures", 64).get<int>("round") == 2);
 }
 
 }  // namespace

@@ -13,16 +13,17 @@ namespace {
 using testing::Json;
 
 struct Fixture {
-  explicit Fixture(int workers) : record(workers, 1000) {
-    StartWorkers start;
+  explicit Fixture(int workers) : record({NodeId{"n1"}, "alpha", workers}, 1000) {
+    PrepareWorkers start;
     start.assignment.round.value = 1;
     start.assignment.first_rank = 4;
     start.assignment.node_rank = 2;
     start.assignment.node_count = 3;
     start.assignment.restart_count = 1;
-    record.Does(start, 2000);
+    record.Note(AgentAction(start), 2000);
     for (int i = 0; i < workers; ++i) record.WorkerRuns(i, 70 + i);
   }
+  void End(const WorkerEnd& end) { record.Note(AgentEvent(end), 4000); }
   // Of the line's "metadata".
   Json Facts(size_t line) const {
     const auto json = testing::ParseJson(lines.at(line));
@@ -58,7 +59,7 @@ struct Fixture {
 };
 
 TEST_CASE("status events: nobody wants them, nothing is written") {
-  const JobRecord record(1, 0);
+  const JobRecord record({NodeId{"n1"}, "alpha", 1}, 0);
   StatusEvents events({}, record, {});
   events.RoundFormed(1, 1);
   events.WaitedInVain(1, 1);
@@ -98,7 +99,7 @@ TEST_CASE("status events: a round is two events, of the wait and of the ranks th
 }
 
 TEST_CASE("status events: a wait for a round that did not come is told without ranks") {
-  const JobRecord record(1, 0);
+  const JobRecord record({NodeId{"n1"}, "alpha", 1}, 0);
   std::vector<std::string> lines;
   StatusEvents events({}, record, [&](const std::string& line) { lines.push_back(line); });
   events.WaitedInVain(4000, 3000);
@@ -112,10 +113,11 @@ TEST_CASE("status events: a wait for a round that did not come is told without r
 
 TEST_CASE("status events: at the end each worker's own, and the agent's") {
   Fixture fixture(4);
-  fixture.record.WorkerIsGone({.local_rank = 0, .pid = 70, .exit_code = 0}, false);
-  fixture.record.WorkerIsGone({.local_rank = 1, .pid = 71, .exit_code = 137, .signal = 9}, false);
-  fixture.record.WorkerIsGone({.local_rank = 2, .pid = 72, .exit_code = 143, .signal = 15}, true);
-  fixture.record.Does(ExitAgent{137, ExitOwner::kWorker, "rank 5 failed"}, 5000);
+  fixture.End({.local_rank = 0, .pid = 70, .exit_code = 0});
+  fixture.End({.local_rank = 1, .pid = 71, .exit_code = 137, .signal = 9});
+  fixture.End(
+      {.local_rank = 2, .pid = 72, .exit_code = 143, .signal = 15, .was_told_to_stop = true});
+  fixture.record.Note(AgentAction(EndJob{137, ExitOwner::kWorker, "rank 5 failed"}), 5000);
   fixture.events.JobEnded(5000);
   // The last one's end is not known.
   CHECK(fixture.Seen() ==
@@ -127,9 +129,10 @@ TEST_CASE("status events: at the end each worker's own, and the agent's") {
 
 TEST_CASE("status events: a worker that could not become its program has failed") {
   Fixture fixture(2);
-  fixture.record.WorkerIsGone({.local_rank = 0, .exit_code = 127}, false);
-  fixture.record.WorkerIsGone({.local_rank = 1, .pid = 71, .exit_code = 137, .signal = 9}, true);
-  fixture.record.Does(ExitAgent{127, ExitOwner::kWorker, "spawn rank 4"}, 5000);
+  fixture.End({.local_rank = 0, .exit_code = 127});
+  fixture.End(
+      {.local_rank = 1, .pid = 71, .exit_code = 137, .signal = 9, .was_told_to_stop = true});
+  fixture.record.Note(AgentAction(EndJob{127, ExitOwner::kWorker, "spawn rank 4"}), 5000);
   fixture.events.JobEnded(5000);
   CHECK(fixture.Seen() == "WORKER:FAILED WORKER:TERMINATED AGENT:SUCCEEDED");
   CHECK(fixture.Details(0).get_child("exit_code").front().second.get_value<int>() == 127);
@@ -141,11 +144,11 @@ TEST_CASE("status events: a worker that could not become its program has failed"
 
 TEST_CASE("status events: a worker that was stopped but left an error file has failed with it") {
   Fixture fixture(1);
-  fixture.record.WorkerIsGone({.local_rank = 0, .pid = 70, .exit_code = 1}, true);
-  rendezvous::FailureReport failure;
-  failure.pid = 70;
-  failure.error = {.message = "boom \xff", .traceback = "here", .unix_time_s = 17};
-  fixture.record.SetFailures({failure});
+  fixture.End({.local_rank = 0, .pid = 70, .exit_code = 1, .was_told_to_stop = true});
+  LastWords words{fixture.record.Unread().at(0)};
+  words.error = {.message = "boom \xff", .traceback = "here", .unix_time_s = 17};
+  words.is_failure = true;
+  fixture.record.Add(words);
   fixture.events.JobEnded(5000);
   CHECK(fixture.Seen() == "WORKER:FAILED AGENT:SUCCEEDED");
   const auto error = testing::ParseJson(fixture.Facts(0).get<std::string>("raw_error"));
@@ -156,8 +159,8 @@ TEST_CASE("status events: a worker that was stopped but left an error file has f
 }
 
 TEST_CASE("status events: an end that is ddprun's own is a failure of the agent") {
-  JobRecord record(1, 0);
-  record.Does(ExitAgent{121, ExitOwner::kDdprun, "1 of 2 nodes"}, 10);
+  JobRecord record({NodeId{"n1"}, "alpha", 1}, 0);
+  record.Note(AgentAction(EndJob{121, ExitOwner::kDdprun, "1 of 2 nodes"}), 10);
   std::vector<std::string> lines;
   StatusEvents events({}, record, [&](const std::string& line) { lines.push_back(line); });
   events.JobEnded(10);

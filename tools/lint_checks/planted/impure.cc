@@ -23,6 +23,9 @@ long Planted() { return std::random_device()(); }
 #elif defined(PLANT_FILE)
 #include <fstream>
 long Planted() { return std::ifstream("/etc/hostname").get(); }
+#elif defined(PLANT_MADE_FOLDER)
+#include <sys/stat.h>
+long Planted() { return mkdir("/tmp/planted", 0700); }
 #elif defined(PLANT_PRINT)
 #include <cstdio>
 long Planted() { return std::printf("%s", std::string(3, 'x').c_str()); }

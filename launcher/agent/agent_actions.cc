@@ -1,0 +1,117 @@
+// What the core decided, carried out.
+#include <unistd.h>
+
+#include <utility>
+
+#include "launcher/agent/agent_driver.h"
+#include "launcher/agent/agent_policy.h"
+#include "launcher/process/guardian.h"
+#include "launcher/process/leftovers.h"
+#include "launcher/process/worker_env.h"
+
+namespace ddprun::launcher {
+namespace {
+
+// What the last messages may take, the coordinator's wait for acknowledgements included.
+constexpr Duration kContactTimeout = std::chrono::seconds(11);
+// How long what is left of the job after its end may take to die.
+constexpr Duration kLeftoverTimeout = std::chrono::seconds(10);
+constexpr Duration kCleanUpTimeout = std::chrono::seconds(2);
+
+}  // namespace
+
+void Agent::Do(const JoinRound&) {
+  const absl::Status opened = store_.Renew();
+  if (!opened.ok()) return Feed(LocalFailure{kExitMachine, std::string(opened.message())});
+  rendezvous::NodeInfo node = NodeInfoOf(setup_.config);
+  node.id = node_id_;
+  node.host = host_;
+  node.store_port = store_.port();
+  client_->Join(node);
+}
+
+void Agent::Do(const PrepareWorkers& action) {
+  WorkerEnvInput shared = WorkerEnvInputOf(setup_.config, action.assignment, setup_.job_mark);
+  shared.virtual_devices = setup_.placement.devices;
+  if (timers_) shared.timer_file = timers_->path();
+  shared.use_agent_store = !store_.is_workers();
+  prepared_ = {};
+  workers_files_.Ask<absl::StatusOr<PreparedWorkers>>(
+      "logs", "the folder of the workers' files", kFileTimeout,
+      [this, shared] {
+        return MakeWorkerFiles(setup_, shared, logs_,
+                               [this](const std::string& folder) { workers_files_.Touch(folder); });
+      },
+      [this, round = action.assignment.round](std::optional<absl::StatusOr<PreparedWorkers>> made) {
+        if (!made) return;  // the core has given it up long ago
+        if (!made->ok()) {
+          return Feed(WorkersPrepared{round, std::string(made->status().message())});
+        }
+        prepared_ = **std::move(made);
+        for (const auto& [local_rank, stdio] : prepared_.stdio) {
+          reporter_.SetErrorFile(local_rank, stdio.error_file);
+        }
+        Feed(WorkersPrepared{round});
+        // Not started, because the round is over: their channels must end.
+        if (!prepared_.specs.empty()) prepared_ = {};
+      });
+}
+
+void Agent::Do(const DescribeFailure& action) {
+  reporter_.Describe(action.end, [this, action](const rendezvous::FailureReport& report) {
+    Feed(FailureDescribed{action.end, action.assignment.round, report});
+  });
+}
+
+void Agent::Do(const EndJob&) {
+  store_.Close();
+  last_steps_.Ask<bool>(
+      "leftovers", "", 2 * kLeftoverTimeout,
+      [this] { return KillLeftovers(setup_.job_mark, guardian_->cgroup(), kLeftoverTimeout); },
+      [this](std::optional<bool> are_gone) { Feed(LeftoversGone{are_gone.value_or(false)}); });
+  contact_end_.Ask<bool>(
+      "contact", "", 2 * kContactTimeout,
+      [this] {
+        if (client_ != nullptr) client_->FlushAndStop(kContactTimeout);
+        return true;
+      },
+      [this](std::optional<bool>) { Feed(ContactEnded{}); });
+  if (timers_ != nullptr) {
+    own_files_.Ask<bool>(
+        "timers", timers_->path(), kCleanUpTimeout,
+        [path = timers_->path()] { return RemoveTimerFile(path); }, [](std::optional<bool>) {});
+  }
+  reporter_.WriteReport([this] { Feed(ReportWritten{}); });
+}
+
+void Agent::Do(const DrainLogs& action) {
+  if (action.is_cut_off) logs_.EndRound();
+  last_steps_.Ask<bool>(
+      "drain", "", 2 * action.timeout,
+      [this, timeout = action.timeout] { return logs_.Drain(timeout); },
+      [this](std::optional<bool> is_drained) {
+        const bool is_all_written = is_drained.value_or(false);
+        if (!workers_files_.is_idle()) return Feed(LogsDrained{false});
+        // Removes the folders without files.
+        workers_files_.Ask<bool>(
+            "folders", setup_.config.log_dir, kCleanUpTimeout,
+            [this] {
+              logs_.Finish(Duration{0});
+              return true;
+            },
+            [this, is_all_written](std::optional<bool> is_done) {
+              Feed(LogsDrained{is_all_written && is_done});
+            });
+      });
+}
+
+void Agent::Do(const ExitAgent& action) {
+  exit_code_ = action.exit_code;
+  const bool is_idle = workers_files_.is_idle() && own_files_.is_idle() && last_steps_.is_idle() &&
+                       contact_end_.is_idle();
+  // Destructors would wait for what does not answer; the guardian sees to what is left.
+  if (!action.is_clean || !is_idle) _exit(exit_code_);
+  io_.stop();
+}
+
+}  // namespace ddprun::launcher

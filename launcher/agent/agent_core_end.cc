@@ -1,0 +1,206 @@
+// The core's way out: a coordinator that is lost, and the last state, kLeaving.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "launcher/agent/agent_core.h"
+#include "launcher/process/exit_status.h"
+
+namespace ddprun::launcher {
+namespace {
+
+constexpr int kSigTerm = 15;
+
+std::optional<TimePoint> Earlier(std::optional<TimePoint> a, std::optional<TimePoint> b) {
+  if (!a) return b;
+  if (!b) return a;
+  return std::min(*a, *b);
+}
+
+std::string SecondsText(Duration duration) {
+  return absl::StrCat(std::chrono::ceil<std::chrono::seconds>(duration).count(), " s");
+}
+
+}  // namespace
+
+void AgentCore::On(const rendezvous::ContactMade& event) { coordinator_place_ = event.place; }
+
+void AgentCore::On(const rendezvous::ContactLost& event) {
+  contact_.reason = event.reason;
+  if (!contact_.lost_since) contact_.lost_since = now_;
+  if (!event.is_refused) {
+    contact_.gone_since.reset();
+  } else if (!contact_.gone_since) {
+    contact_.gone_since = now_;
+  }
+  CheckContact();
+}
+
+void AgentCore::On(const rendezvous::ContactRestored&) {
+  const bool is_news = contact_.is_told && state_ != State::kLeaving;
+  contact_ = Contact{};
+  if (is_news) actions_.push_back(Say{Coordinator() + " is back"});
+}
+
+std::string AgentCore::Coordinator() const {
+  return coordinator_place_.empty() ? "the coordinator"
+                                    : absl::StrCat("the coordinator at ", coordinator_place_);
+}
+
+std::optional<TimePoint> AgentCore::ContactDeadline() const {
+  if (!contact_.lost_since) return std::nullopt;
+  if (state_ == State::kSucceeded) return *contact_.lost_since + policy_.exit_barrier_timeout;
+  // Joining: the client keeps the time.
+  if (state_ != State::kRunning && state_ != State::kPreparing) return std::nullopt;
+  std::optional<TimePoint> deadline = *contact_.lost_since + policy_.orphan_timeout;
+  if (IsCoordinatorGone()) deadline = Earlier(deadline, *contact_.gone_since + policy_.gone_grace);
+  return deadline;
+}
+
+std::optional<TimePoint> AgentCore::LostNoticeAt() const {
+  if (!contact_.lost_since || contact_.is_told || !IsInRound()) return std::nullopt;
+  return *contact_.lost_since + policy_.lost_notice_delay;
+}
+
+void AgentCore::TellOfLostContact() {
+  const std::optional<TimePoint> at = LostNoticeAt();
+  if (!at || *at > now_) return;
+  contact_.is_told = true;
+  const bool is_over = state_ == State::kSucceeded;
+  actions_.push_back(Say{
+      absl::StrCat(Coordinator(), " is lost: ", contact_.reason,
+                   is_over ? "; all workers of this node succeeded, waiting for it up to "
+                           : "; this node's workers go on without it up to ",
+                   SecondsText(is_over ? policy_.exit_barrier_timeout : policy_.orphan_timeout))});
+}
+
+void AgentCore::CheckContact() {
+  const std::optional<TimePoint> deadline = ContactDeadline();
+  if (!deadline || *deadline > now_) return TellOfLostContact();
+  contact_.is_told = true;
+  const std::string lost = Coordinator() + " is lost: ";
+  if (state_ == State::kSucceeded) {
+    actions_.push_back(Say{absl::StrCat(
+        lost, contact_.reason,
+        "; all workers of this node succeeded, so it ends with 0 without the job's verdict")});
+    PlanEnd(kExitSuccess, ExitOwner::kNobody, "lost the coordinator after all workers succeeded");
+    return Stop(kSigTerm);
+  }
+  if (IsCoordinatorGone() && *contact_.gone_since + policy_.gone_grace <= now_) {
+    is_coordinator_gone_ = true;
+    actions_.push_back(Say{absl::StrCat(
+        lost, contact_.reason,
+        "; its process is gone, and with it its node's ranks; stopping this node's workers and "
+        "waiting for it to come back")});
+    return Stop(kSigTerm);
+  }
+  const std::string reason =
+      absl::StrCat(lost, "no word from it for ", SecondsText(policy_.orphan_timeout));
+  actions_.push_back(Say{absl::StrCat("error: ", reason, "; stopping the workers")});
+  PlanEnd(kExitLostCoordinator, ExitOwner::kDdprun, reason);
+  Stop(kSigTerm);
+}
+
+void AgentCore::LeaveWithVerdict() {
+  const bool is_workers =
+      verdict_->first_failure && verdict_->first_failure->exit_code == verdict_->exit_code;
+  PlanEnd(verdict_->exit_code,
+          verdict_->exit_code == 0 ? ExitOwner::kNobody
+          : is_workers             ? ExitOwner::kWorker
+                                   : ExitOwner::kDdprun,
+          verdict_->reason);
+  if (verdict_->exit_code != 0) actions_.push_back(PrintReport{*verdict_});
+  Leave(verdict_->exit_code);
+}
+
+void AgentCore::LeaveStopped() {
+  // The job had failed before the signal: what failed first is what the user wants to know.
+  if (verdict_ && verdict_->first_failure && exit_owner_ == ExitOwner::kSignal) {
+    rendezvous::Verdict report = *verdict_;
+    report.exit_code = *exit_code_;
+    report.reason = exit_reason_;
+    actions_.push_back(PrintReport{std::move(report)});
+  }
+  Leave(*exit_code_);
+}
+
+void AgentCore::PlanEnd(int exit_code, ExitOwner owner, std::string reason) {
+  exit_code_ = exit_code;
+  exit_owner_ = owner;
+  exit_reason_ = std::move(reason);
+}
+
+void AgentCore::Leave(int exit_code) {
+  state_ = State::kLeaving;
+  // Workers that do not die are still the worker group's: it may not be destroyed in peace.
+  leaving_ = Leaving{.by = now_ + policy_.leave_timeout, .is_clean = !HasWorkers()};
+  actions_.push_back(EndJob{exit_code, exit_owner_, exit_reason_});
+}
+
+void AgentCore::On(const LeftoversGone& event) {
+  if (state_ != State::kLeaving) return;
+  leaving_.are_leftovers_answered = true;
+  leaving_.are_leftovers_gone = event.are_all_gone;
+  if (!event.are_all_gone) {
+    actions_.push_back(
+        Say{"processes of this job are left that do not die: the kernel keeps them"});
+  }
+  DrainWhenAnswered();
+}
+
+void AgentCore::On(const ReportWritten&) {
+  leaving_.is_report_written = true;
+  DrainWhenAnswered();
+}
+
+void AgentCore::On(const ContactEnded&) {
+  leaving_.is_contact_ended = true;
+  DrainWhenAnswered();
+}
+
+void AgentCore::DrainWhenAnswered() {
+  const bool is_answered =
+      leaving_.are_leftovers_answered && leaving_.is_report_written && leaving_.is_contact_ended;
+  if (state_ == State::kLeaving && is_answered && !leaving_.is_draining) Drain();
+}
+
+void AgentCore::Drain() {
+  const Duration timeout = leaving_.is_hasty ? policy_.haste : policy_.console_patience;
+  leaving_.is_draining = true;
+  leaving_.by = now_ + timeout + policy_.haste;
+  actions_.push_back(DrainLogs{timeout, !leaving_.are_leftovers_gone});
+}
+
+void AgentCore::On(const LogsDrained& event) {
+  if (state_ != State::kLeaving || !leaving_.is_draining) return;
+  leaving_.is_clean = leaving_.is_clean && event.is_all_written;
+  Exit();
+}
+
+void AgentCore::Hurry(bool is_kill) {
+  if (std::exchange(leaving_.is_hasty, true) && is_kill) {
+    leaving_.is_clean = false;
+    return Exit();
+  }
+  leaving_.by = std::min(leaving_.by, now_ + policy_.haste);
+}
+
+void AgentCore::Exit() {
+  state_ = State::kDone;
+  actions_.push_back(ExitAgent{*exit_code_, leaving_.is_clean});
+}
+
+std::optional<TimePoint> AgentCore::NextDeadline() const {
+  if (state_ == State::kDone) return std::nullopt;
+  if (state_ == State::kLeaving) return leaving_.by;
+  std::optional<TimePoint> deadline = Earlier(ContactDeadline(), LostNoticeAt());
+  if (notice_) deadline = Earlier(deadline, notice_->say_at);
+  if (!suspicions_.empty()) deadline = Earlier(deadline, suspicions_.front().judge_at);
+  if (state_ == State::kPreparing) deadline = Earlier(deadline, prepared_by_);
+  if (state_ == State::kStopping && !HasWorkers() && undescribed_ == 0) {
+    deadline = Earlier(deadline, verdict_holds_at_);
+  }
+  return deadline;
+}
+
+}  // namespace ddprun::launcher

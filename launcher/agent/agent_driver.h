@@ -1,0 +1,119 @@
+// The agent's class, for the two files that define it.
+#ifndef DDPRUN_LAUNCHER_AGENT_AGENT_DRIVER_H_
+#define DDPRUN_LAUNCHER_AGENT_AGENT_DRIVER_H_
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "launcher/agent/agent.h"
+#include "launcher/agent/agent_core.h"
+#include "launcher/agent/agent_log.h"
+#include "launcher/agent/file_thread.h"
+#include "launcher/agent/file_timers.h"
+#include "launcher/agent/round_store.h"
+#include "launcher/agent/worker_files.h"
+#include "launcher/logs/log_router.h"
+#include "launcher/process/exit_status.h"
+#include "launcher/process/signals.h"
+#include "launcher/process/worker_group.h"
+#include "launcher/report/job_reporter.h"
+#include "rendezvous/server/connect.h"
+
+namespace ddprun::launcher {
+
+// Work on files that the core gives up sooner.
+inline constexpr Duration kFileTimeout = std::chrono::seconds(660);
+
+// What is made before the rendezvous.
+struct Beginning {
+  std::string run_dir;
+  std::string timer_file;  // "": nobody asked for timers
+  absl::StatusOr<UniqueFd> timer_fifo = UniqueFd();
+};
+
+// One node's agent, the driver of AgentCore: agent.h says what it owns. What comes in is in
+// agent.cc, what goes out in agent_actions.cc.
+class Agent {
+ public:
+  Agent(AgentSetup setup, std::unique_ptr<Guardian> guardian, LogRouter& logs,
+        spdlog::logger& logger);
+  int Run();
+
+ private:
+  void Feed(const AgentEvent& event);
+  void ArmTimer();
+  void OnWorker(const WorkerEvent& event);
+  void OnSignal(const ReceivedSignal& signal);
+  void OnWorkerExited(const WorkerExited& event);
+  void OnStartFailed(const StartFailed& event);
+
+  void Do(const JoinRound&);
+  void Do(const PrepareWorkers& action);
+  void Do(const StartWorkers&) { group_.Start(std::move(prepared_.specs)); }
+  void Do(const StopWorkers& action) { group_.Stop(action.signal, action.grace); }
+  void Do(const KillWorkers&) { group_.KillNow(); }
+  void Do(const DescribeFailure& action);
+  void Do(const ReportFailure& action) {
+    client_->ReportFailed(action.round, action.report, action.at);
+  }
+  void Do(const ReportFirstSuccess& action) {
+    client_->ReportFirstSuccess(action.round, action.rank, action.at);
+  }
+  void Do(const ReportSuccess& action) { client_->ReportSucceeded(action.round); }
+  void Do(const LeaveJob& action) {
+    if (client_ != nullptr) client_->Leave(action.reason);
+  }
+  void Do(const AckVerdict&) { client_->AckVerdict(); }
+  void Do(const launcher::Say& action) { Say(action.text); }
+  void Do(const PrintReport& action) { reporter_.Print(action.verdict); }
+  void Do(const EndJob&);
+  void Do(const DrainLogs& action);
+  void Do(const ExitAgent& action);
+
+  // One line of ours for the user.
+  void Say(const std::string& text) { logs_.Say("ddprun: " + text); }
+  FileThread::Options FilesOptions();
+  void Begin(std::optional<Beginning> made);
+  void CompleteRound();
+  void TellOfDescriptors();  // on any thread
+  rendezvous::RendezvousOptions ConnectOptions(std::string run_dir);
+
+  const AgentSetup setup_;
+  const std::string host_;
+  const NodeId node_id_;
+
+  LogRouter& logs_;
+  AgentLog log_;
+  boost::asio::io_context io_;
+  const std::unique_ptr<Guardian> guardian_;
+  std::once_flag descriptors_told_;
+  AgentCore core_;
+  boost::asio::steady_timer timer_;
+  RoundStore store_;
+  WorkerGroup group_;
+  PreparedWorkers prepared_;  // those not started yet
+  // Work that may take long, each kind behind its own alone: what the workers' output and files
+  // need, what our own files need, the last steps of the job.
+  FileThread workers_files_;
+  FileThread own_files_;
+  FileThread last_steps_;
+  FileThread contact_end_;
+  JobReporter reporter_;
+  std::unique_ptr<FileTimers> timers_;  // null: nobody asked for them
+  std::unique_ptr<SignalReceiver> signals_;
+  std::unique_ptr<rendezvous::RendezvousClient> client_;
+
+  std::vector<AgentEvent> inbox_;  // what came up while a step's actions were carried out
+  bool is_stepping_ = false;
+  int exit_code_ = kExitBug;
+};
+
+}  // namespace ddprun::launcher
+
+#endif  // DDPRUN_LAUNCHER_AGENT_AGENT_DRIVER_H_

@@ -1,0 +1,78 @@
+// Work on files that must not hold up the agent: a network file system may hang for ever.
+#ifndef DDPRUN_LAUNCHER_AGENT_FILE_THREAD_H_
+#define DDPRUN_LAUNCHER_AGENT_FILE_THREAD_H_
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "rendezvous/base/time.h"
+
+namespace boost::asio {
+class io_context;
+}
+
+namespace ddprun::launcher {
+
+// One thread that works through what it is asked, in that order. The io_context's thread asks and
+// hears the answers; it never waits. A call that hangs keeps what stands behind it waiting, and
+// nothing else: each question has a time of its own after which it is answered all the same.
+class FileThread {
+ public:
+  struct Options {
+    // Told once of each piece of work that lasts this long, with the file that it touches. "": with
+    // its name.
+    Duration slow_after = std::chrono::seconds(5);
+    std::function<void(const std::string& file)> on_slow{};
+    // Called on the thread before each piece of work, with its name.
+    std::function<void(const std::string& name)> hold_for_test{};
+  };
+
+  // Starts the thread. Where the system has none left, the io_context's does the work.
+  FileThread(boost::asio::io_context& io, Options options);
+  // Joins the thread, or leaves it behind with the call that it hangs in.  REQUIRES for the latter:
+  // the work owns what it touches, or the process ends without destroying it.
+  ~FileThread();
+  FileThread(const FileThread&) = delete;
+  FileThread& operator=(const FileThread&) = delete;
+
+  // `work` runs on the thread; `answer` gets its result on the io_context's, exactly once and never
+  // from inside Ask. nullopt: it was not done within `timeout`; what has not begun by then never
+  // does, and a late result is dropped. `name` is for tests, `file` what a user is told to look at.
+  template <typename Result>
+  void Ask(std::string name, std::string file, Duration timeout, std::function<Result()> work,
+           std::function<void(std::optional<Result>)> answer) {
+    const auto result = std::make_shared<std::optional<Result>>();
+    Queue({.name = std::move(name),
+           .file = std::move(file),
+           .timeout = timeout,
+           .work = [result, work = std::move(work)] { result->emplace(work()); },
+           .answer = [result, answer = std::move(answer)](
+                         bool is_done) { answer(is_done ? std::move(*result) : std::nullopt); }});
+  }
+
+  // Called by the work: what it touches next, in place of `file`.
+  void Touch(const std::string& file);
+
+  // Nothing is asked and nothing hangs.
+  bool is_idle() const;
+
+ private:
+  struct Task {
+    std::string name;
+    std::string file;
+    Duration timeout{0};
+    std::function<void()> work;
+    std::function<void(bool is_done)> answer;
+  };
+  void Queue(Task task);
+
+  class Impl;
+  std::shared_ptr<Impl> impl_;  // the thread's too
+};
+
+}  // namespace ddprun::launcher
+
+#endif  // DDPRUN_LAUNCHER_AGENT_FILE_THREAD_H_

@@ -1,0 +1,37 @@
+// How one worker of this node ended: the one value for it, from the moment the agent sees it until
+// the reports are written. [pure]
+#ifndef DDPRUN_LAUNCHER_AGENT_WORKER_END_H_
+#define DDPRUN_LAUNCHER_AGENT_WORKER_END_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "rendezvous/base/time.h"
+
+namespace ddprun::launcher {
+
+struct WorkerEnd {
+  int local_rank = 0;
+  int pid = 0;        // 0: it could not be started
+  int exit_code = 0;  // as `ddprun` would pass it on: 128+n for signal n, 126/127 for exec errors
+  int signal = 0;     // 0: it exited by itself
+  bool dumped_core = false;
+  bool was_told_to_stop = false;  // by us, before its end was seen
+  std::string message{};          // "killed by signal 9 (SIGKILL)"
+  TimePoint at{};                 // this machine's monotonic clock
+  int64_t unix_ms = 0;            // the wall clock, for people
+
+  // It failed by its own doing: no signal ended it.
+  bool has_code_of_its_own() const { return exit_code != 0 && signal == 0; }
+};
+
+// "1-3, 5".  REQUIRES: ascending.
+std::string RangesText(const std::vector<int>& ranks);
+
+// "rank 3", "ranks 0-1, 3".  REQUIRES: ascending, not empty.
+std::string RanksText(const std::vector<int>& ranks);
+
+}  // namespace ddprun::launcher
+
+#endif  // DDPRUN_LAUNCHER_AGENT_WORKER_END_H_

@@ -1,0 +1,105 @@
+// Files on a file system that does not answer hold up what needs them, and nothing else.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+
+#include <doctest/doctest.h>
+
+#include "rendezvous/base/unique_fd.h"
+#include "tests/e2e/job.h"
+#include "tests/support/holds.h"
+
+namespace ddprun::testing {
+namespace {
+
+using Strings = std::vector<std::string>;
+
+// Work of one name opens a FIFO and hangs in that call, until Release().
+class Gate {
+ public:
+  Gate(const Job& job, const std::string& name)
+      : path_(job.File("gate")), variable_(name + ":" + path_) {
+    REQUIRE(mkfifo(path_.c_str(), 0600) == 0);
+  }
+  std::map<std::string, std::string> env() const { return {{"DDPRUN_TEST_FILE_GATE", variable_}}; }
+  // Whether somebody hangs in it: then a writer can open it without waiting. Lets it through.
+  bool Release() {
+    return Eventually([this] {
+      if (!writer_.is_open()) {
+        writer_ = UniqueFd(open(path_.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC));
+      }
+      return writer_.is_open();
+    });
+  }
+
+ private:
+  const std::string path_;
+  const std::string variable_;
+  UniqueFd writer_;
+};
+
+TEST_CASE("hung files: a start waits for the logs' folder, says for which, and goes on with it") {
+  Job job;
+  Gate gate(job, "logs");
+  const auto ddprun = job.Run({"--log_dir=" + job.File("logs"), "-r3"},
+                              {"touch:" + job.File("up"), "exit:0"}, {.env = gate.env()});
+  REQUIRE_MESSAGE(ddprun->WaitForErr(": the file system does not answer"), ddprun->Describe());
+  Holds(ddprun->err(), "ddprun: waiting for ");
+  CHECK_FALSE(job.HasFile("up"));
+  REQUIRE(gate.Release());
+  REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
+  CHECK(job.HasFile("up"));
+}
+
+TEST_CASE("hung files: a signal ends the wait for the logs' folder, any number of them") {
+  for (const int count : {1, 3}) {
+    Job job;
+    Gate gate(job, "logs");
+    const auto ddprun =
+        job.Run({"--log_dir=" + job.File("logs"), "-r3"}, {"touch:" + job.File("up"), "wait"},
+                {.env = {{"DDPRUN_LOG_LEVEL", "debug"}, *gate.env().begin()}});
+    REQUIRE_MESSAGE(ddprun->WaitForErr("preparing workers"), ddprun->Describe());
+    for (int i = 0; i < count; ++i) ddprun->Signal(i % 2 == 0 ? SIGINT : SIGTERM);
+    REQUIRE_MESSAGE(ddprun->Wait() == 130, ddprun->Describe());
+    CHECK_FALSE(job.HasFile("up"));
+    CHECK(job.IsGone());
+  }
+}
+
+TEST_CASE("hung files: another node's start, failure and end do not wait for this one's logs") {
+  Job job;
+  Gate gate(job, "logs");
+  const Strings steps = {"touch:" + job.File("up{rank}"), "exit:3@0", "wait"};
+  const auto host = job.Run(job.NodeOptions(1), steps);
+  const auto client =
+      job.Run(job.NodeOptions(1, "2", {"--rdzv_conf=is_host=0", "--log_dir=" + job.File("logs")}),
+              steps, {.env = gate.env()});
+  // Rank 0's failure is the verdict, and the node that hangs hears and acknowledges it.
+  REQUIRE_MESSAGE(host->Wait() == 3, host->Describe(), client->Describe());
+  REQUIRE_MESSAGE(client->Wait() == 3, host->Describe(), client->Describe());
+  CHECK_FALSE(job.HasFile("up1"));
+}
+
+TEST_CASE("hung files: a failure is told without its error file") {
+  Job job;
+  Gate gate(job, "last words");
+  const auto ddprun = job.Run({"--nproc_per_node=2"}, {"exit:3@0", "wait"}, {.env = gate.env()});
+  REQUIRE_MESSAGE(ddprun->Wait() == 3, ddprun->Describe());
+  Holds(ddprun->err(), "  exitcode  : 3 (pid: ");
+  CHECK(job.IsGone());
+}
+
+TEST_CASE("hung files: the report is given up, and the exit code is the job's") {
+  Job job;
+  Gate gate(job, "report");
+  const auto ddprun =
+      job.Run({"--report_file=" + job.File("report.json")}, {"exit:3"}, {.env = gate.env()});
+  REQUIRE_MESSAGE(ddprun->Wait() == 3, ddprun->Describe());
+  Holds(ddprun->err(), "ddprun: waiting for " + job.File("report.json"));
+  Holds(ddprun->err(), "the report file is not written: write " + job.File("report.json") +
+                           ": its file system does not answer");
+  CHECK(job.IsGone());
+}
+
+}  // namespace
+}  // namespace ddprun::testing

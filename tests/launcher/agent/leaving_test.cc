@@ -1,0 +1,219 @@
+// The agent's last state: what is left of the job is ended, contact ends, the report is written,
+// the logs are written out; nothing of it may hold up the exit, and every signal is a transition.
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "tests/launcher/agent/agent_bench.h"
+
+namespace ddprun::launcher {
+namespace {
+
+using namespace std::chrono_literals;
+using rendezvous::Concluded;
+using rendezvous::Verdict;
+
+constexpr int kInt = 2;
+constexpr int kTerm = 15;
+const AgentEvent kFirst = SignalReceived{kInt};
+const AgentEvent kFurther = SignalReceived{kInt, true};
+
+TEST_CASE("leaving: the logs are written out when all else has been answered, then it exits") {
+  Bench bench;
+  bench.Step(AgentStarted{});
+  REQUIRE(bench.Step(kFirst) == "leave end:130");
+  SUBCASE("in one order") {
+    CHECK(bench.Step(LeftoversGone{}) == "");
+    CHECK(bench.Step(ContactEnded{}) == "");
+    CHECK(bench.Step(ReportWritten{}) == "drain");
+  }
+  SUBCASE("in another") {
+    CHECK(bench.Step(ReportWritten{}) == "");
+    CHECK(bench.Step(ContactEnded{}) == "");
+    CHECK(bench.Step(LeftoversGone{}) == "drain");
+  }
+  CHECK(bench.Step(LogsDrained{}) == "exit:130");
+  CHECK(bench.core().NextDeadline() == std::nullopt);
+  CHECK(bench.Step(kFurther) == "");
+}
+
+TEST_CASE("leaving: what does not answer is waited for until its deadline, and left behind") {
+  Bench bench;
+  bench.Step(AgentStarted{});
+  bench.Step(kFirst);
+  SUBCASE("the file system of the report") {
+    bench.Step(LeftoversGone{});
+    bench.Step(ContactEnded{});
+    CHECK(bench.Pass(14999ms) == "");
+    CHECK(bench.Pass(1ms) == "drain");
+    CHECK(bench.Step(LogsDrained{}) == "exit-at-once:130");
+  }
+  SUBCASE("the log thread") {
+    REQUIRE(bench.Answer() == "drain");
+    CHECK(bench.Pass(60s) == "");
+    CHECK(bench.Pass(500ms) == "exit-at-once:130");
+  }
+  SUBCASE("whoever reads our output") {
+    REQUIRE(bench.Answer() == "drain");
+    CHECK(bench.Step(LogsDrained{false}) == "exit-at-once:130");
+  }
+  SUBCASE("processes that do not die: their channels are cut off") {
+    bench.Step(ReportWritten{});
+    bench.Step(ContactEnded{});
+    CHECK(bench.Step(LeftoversGone{false}) == "say cut-off");
+    CHECK(bench.Step(LogsDrained{}) == "exit:130");
+  }
+}
+
+TEST_CASE("leaving: a signal leaves half a second to each wait, a further one nothing") {
+  Bench bench(1);
+  REQUIRE(bench.Run() == "join start:1");
+  bench.End(0, 0);
+  bench.Step(WorkersGone{});
+  REQUIRE(bench.Step(Concluded{Verdict{}}) == "ack end:0");
+  SUBCASE("while the rest is ended") {
+    CHECK(bench.Step(kFirst) == "");
+    CHECK(bench.Pass(499ms) == "");
+    CHECK(bench.Pass(1ms) == "cut-off");
+    CHECK(bench.Pass(1s) == "exit-at-once:0");
+  }
+  SUBCASE("while the logs are written out") {
+    REQUIRE(bench.Answer() == "drain");
+    CHECK(bench.Step(kFirst) == "");
+    CHECK(bench.Pass(500ms) == "exit-at-once:0");
+  }
+  SUBCASE("twice") {
+    CHECK(bench.Step(kFirst) == "");
+    CHECK(bench.Step(kFurther) == "exit-at-once:0");
+  }
+  SUBCASE("a closing terminal's second SIGHUP is no further one") {
+    CHECK(bench.Step(SignalReceived{1}) == "");
+    CHECK(bench.Step(SignalReceived{1}) == "");
+    CHECK(bench.Answer() == "drain");
+    CHECK(bench.Step(LogsDrained{}) == "exit:0");
+  }
+}
+
+TEST_CASE("leaving: any number of ^C ends with 130, whatever the workers and the driver do") {
+  Bench bench;
+  bench.Run();
+  CHECK(bench.Step(kFirst) == "leave say stop:2");
+  CHECK(bench.Step(kFurther) == "say kill");
+  // Workers that the kernel keeps: the group is still theirs, so nothing is destroyed in peace.
+  CHECK(bench.Step(kFurther) == "say end:130");
+  SUBCASE("all is answered in time") {
+    CHECK(bench.End(0, 137, 9) == "");
+    CHECK(bench.Step(WorkersGone{}) == "");
+    CHECK(bench.Answer() == "drain");
+    CHECK(bench.Step(LogsDrained{}) == "exit-at-once:130");
+  }
+  SUBCASE("and still more of them") {
+    CHECK(bench.Step(kFurther) == "");
+    CHECK(bench.Step(kFurther) == "exit-at-once:130");
+    CHECK(bench.Step(kFurther) == "");
+  }
+}
+
+TEST_CASE("leaving: what the rendezvous says then changes nothing") {
+  Bench bench;
+  bench.Step(AgentStarted{});
+  bench.Step(kFirst);
+  CHECK(bench.Step(Concluded{Verdict{3, "late", {}}}) == "");
+  CHECK(bench.Step(rendezvous::RendezvousFailed{"late"}) == "");
+  CHECK(bench.Step(rendezvous::ContactLost{"gone", true}) == "");
+  CHECK(bench.Step(rendezvous::ContactRestored{}) == "");
+  CHECK(bench.Assign(1) == "");
+  CHECK(bench.Drain(1) == "");
+  CHECK(bench.Step(LocalFailure{120, "late"}) == "");
+  CHECK(bench.Answer() == "drain");
+  CHECK(bench.Step(LogsDrained{}) == "exit:130");
+}
+
+TEST_CASE("preparing: no worker starts before its files are made") {
+  Bench bench;
+  bench.Step(AgentStarted{});
+  REQUIRE(bench.Step(rendezvous::Assigned{Bench::AssignmentOf(1)}) == "prepare:1");
+  SUBCASE("a drain ends it, and a late answer starts nothing") {
+    CHECK(bench.Drain(1) == "join");
+    CHECK(bench.Step(WorkersPrepared{Round{1}}) == "");
+    CHECK(bench.Step(rendezvous::Assigned{Bench::AssignmentOf(2)}) == "prepare:2");
+    CHECK(bench.Step(WorkersPrepared{Round{1}}) == "");
+    CHECK(bench.Step(WorkersPrepared{Round{2}}) == "start:2");
+  }
+  SUBCASE("a signal ends it") { CHECK(bench.Step(kFirst) == "leave end:130"); }
+  SUBCASE("a verdict ends it") {
+    CHECK(bench.Step(Concluded{Verdict{3, "rank 9 failed", {}}}) == "ack report end:3");
+  }
+  SUBCASE("an error of this machine does") {
+    CHECK(bench.Step(WorkersPrepared{Round{1}, "create folder /logs: no space"}) ==
+          "say leave end:120");
+  }
+  SUBCASE("a file system that never answers does") {
+    CHECK(bench.Pass(599s) == "");
+    CHECK(bench.Pass(1s) == "say leave end:120");
+  }
+}
+
+TEST_CASE("node loss: its verdict waits a second for a signal of our own") {
+  const Concluded lost{Verdict{121, "node b left the job", {}}};
+  Bench bench;
+  bench.Run();
+  SUBCASE("workers that end at once") {
+    CHECK(bench.Step(lost) == "ack stop:15");
+    CHECK(bench.Step(WorkersGone{}) == "");
+    SUBCASE("no signal comes") {
+      CHECK(bench.Pass(999ms) == "");
+      CHECK(bench.Pass(1ms) == "report end:121");
+    }
+    SUBCASE("one comes") {
+      CHECK(bench.Pass(900ms) == "");
+      CHECK(bench.Step(SignalReceived{kTerm}) == "leave end:143");
+    }
+  }
+  SUBCASE("workers that take longer") {
+    CHECK(bench.Step(lost) == "ack stop:15");
+    CHECK(bench.Pass(5s) == "");
+    CHECK(bench.Step(WorkersGone{}) == "report end:121");
+  }
+  SUBCASE("workers that have all succeeded") {
+    bench.End(0, 0);
+    bench.End(1, 0);
+    bench.Step(WorkersGone{});
+    CHECK(bench.Step(lost) == "ack");
+    CHECK(bench.Pass(1s) == "report end:121");
+  }
+  SUBCASE("another verdict does not wait") {
+    CHECK(bench.Step(Concluded{Verdict{120, "no room", {}}}) == "ack stop:15");
+    CHECK(bench.Step(WorkersGone{}) == "report end:120");
+  }
+}
+
+TEST_CASE("left peer: behind a consequence, a worker's own end is reported even after our stop") {
+  Bench bench(3);
+  bench.Run();
+  CHECK(bench.Step(Bench::EndOf(0, 1)) == "stop:15 describe:0");
+  SUBCASE("it came before the first was described") {
+    CHECK(bench.Step(Bench::EndOf(1, 3)) == "");
+    CHECK(bench.Step(WorkersGone{}) == "");  // the round is over when all has been said
+    CHECK(bench.Describe(0, 1, 1) == "failed:0 describe:1");
+    CHECK(bench.Describe(1, 3) == "failed:1 join");
+    SUBCASE("and it is the one that counts where nobody is left to judge") {
+      CHECK(bench.Step(rendezvous::RendezvousFailed{"lost"}) == "say end:3");
+    }
+  }
+  SUBCASE("it comes later") {
+    CHECK(bench.Describe(0, 1, 1) == "failed:0");
+    CHECK(bench.Step(Bench::EndOf(1, 3)) == "describe:1");
+    CHECK(bench.Step(Bench::EndOf(2, 143, kTerm)) == "");  // by our signal
+    CHECK(bench.Describe(1, 3) == "failed:1");
+    CHECK(bench.Step(WorkersGone{}) == "join");
+  }
+  SUBCASE("the first was no consequence: the others' ends are") {
+    CHECK(bench.Describe(0, 1) == "failed:0");
+    CHECK(bench.Step(Bench::EndOf(1, 3)) == "");
+    CHECK(bench.Step(WorkersGone{}) == "join");
+  }
+}
+
+}  // namespace
+}  // namespace ddprun::launcher

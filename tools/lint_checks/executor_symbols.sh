@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# executor_symbols.sh [TARGET...]: asks the archives of the code that runs on the agent's executor (or of
+# the given targets) which symbols they need. None may open, make, rename or remove a file, wait for a
+# thread or sleep: what may not answer is asked of a file thread (launcher/agent/file_thread.h). Asio's own
+# calls are in these archives as well (its epoll, its lock), so the list holds only what Asio does not need.
+set -euo pipefail
+source "$(dirname "$0")/../lib.sh"
+
+names='^std::j?thread::join|condition_variable(_any)?::wait|std::(__future_base|promise|async)|std::filesystem'
+names+='|basic_[io]?f(stream|ilebuf)|std::this_thread|__atomic_futex'
+calls='open(at)?(64)?|creat(64)?|fopen(64)?|opendir|mkdir(at)?|mkdtemp|mkstemp(64)?|mkfifo(at)?|rename(at2?)?|link(at)?|symlink(at)?'
+calls+='|unlink(at)?|rmdir|remove|[fl]?stat(64|at|at64)?|access|faccessat|fsync|fdatasync|sync|ftruncate(64)?|read|readv|pread.*|readlink(at)?'
+calls+='|flock|lockf|fopen(64)?|fgets|fread|getline|u?sleep|nanosleep|clock_nanosleep|waitpid|waitid|wait|system|popen|getaddrinfo'
+
+labels=("$@")
+((${#labels[@]} > 0)) || labels=(//launcher/agent //launcher/report:job_reporter)
+log=$(mktemp "${TMPDIR:-/tmp}/ddprun-executor.XXXXXX")
+trap 'rm -f "$log"' EXIT
+bazel_ build "${labels[@]}" 2>"$log" || { cat "$log"; exit 1; }
+bin=$(bazel_ info bazel-bin 2>/dev/null)
+
+status=0
+for label in "${labels[@]}"; do
+  path=${label#//}
+  [[ $path == *:* ]] || path=$path:${path##*/}
+  archive=$bin/${path%:*}/lib${path##*:}.a
+  [[ -f $archive ]] || archive=${archive%.a}.pic.a
+  needed=$(nm -uC "$archive" 2>/dev/null | sed -nE 's/^ *[Uw] //p' | sed 's/@.*//' | sort -u)
+  [[ -n $needed ]] || { echo "executor_symbols: $label: nm printed nothing of $archive"; status=1; }
+  if found=$(grep -E "$names|^($calls)\$" <<<"$needed"); then
+    sed "s|^|$label needs |" <<<"$found"
+    status=1
+  fi
+done
+exit $status
