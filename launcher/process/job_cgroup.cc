@@ -12,6 +12,7 @@
 #include <fstream>
 #include <iterator>
 #include <sstream>
+#include <string_view>
 #include <utility>
 
 #include "launcher/process/clone_into_cgroup.h"
@@ -145,6 +146,14 @@ JobCgroup::JobCgroup(std::string path, std::string name, UniqueFd directory)
       directory_(std::move(directory)) {}
 
 void JobCgroup::Kill() const { KillCgroup(kill_path_.c_str()); }
+
+bool JobCgroup::IsPopulated() const {
+  const UniqueFd file(openat(directory_.get(), "cgroup.events", O_RDONLY | O_CLOEXEC));
+  char text[256];
+  const ssize_t size = file.is_open() ? read(file.get(), text, sizeof(text)) : -1;
+  return size > 0 && std::string_view(text, static_cast<size_t>(size)).find("populated 1\n") !=
+                         std::string_view::npos;
+}
 
 bool JobCgroup::Remove() const {
   for (int tries = 0; tries < 100; ++tries) {

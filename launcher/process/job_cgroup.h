@@ -25,6 +25,9 @@ class JobCgroup {
   // Kills every process in it, those that are being forked included. For the job's end only: none
   // may be born in it afterwards (see above).
   void Kill() const;
+  // Whether a living process is in it or below it. One read, however many there are. False, too,
+  // when it cannot be told.
+  bool IsPopulated() const;
   // Removes the directory and those that workers made below it. False when a process is still there
   // after 100 ms.
   bool Remove() const;

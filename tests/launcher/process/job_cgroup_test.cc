@@ -9,12 +9,15 @@
 #include <utility>
 
 #include <doctest/doctest.h>
+#include <boost/asio/io_context.hpp>
 
 #include "launcher/process/exit_status.h"
 #include "launcher/process/leftovers.h"
 #include "launcher/process/process.h"
 #include "launcher/process/spawn.h"
+#include "launcher/process/strays.h"
 #include "launcher/process/worker_group.h"
+#include "rendezvous/base/steady_clock.h"
 #include "tests/launcher/process/cgroup_testing.h"
 #include "tests/launcher/process/group_fixture.h"
 #include "tests/launcher/process/process_testing.h"
@@ -124,6 +127,7 @@ TEST_CASE("job_cgroup: one that holds a process is not removed, and a kill empti
   CHECK(CgroupOf(worker.pid) == cgroup->path());
   CHECK(SignalLeftovers({.cgroup = cgroup->name().c_str()}, 0) == 1);
   CHECK(SignalLeftovers({.cgroup = "/ddprun-none"}, 0) == 0);
+  CHECK(cgroup->IsPopulated());
   CHECK_FALSE(cgroup->Remove());
 
   cgroup->Kill();
@@ -131,6 +135,7 @@ TEST_CASE("job_cgroup: one that holds a process is not removed, and a kill empti
   CHECK(WaitUntil([&] { return !IsRunning(worker.pid); }));
   kill(worker.pid, SIGKILL);
   ReapChild(worker.pid);
+  CHECK_FALSE(cgroup->IsPopulated());
   CHECK(cgroup->Remove());
 }
 
@@ -187,6 +192,26 @@ TEST_CASE(
   ReapChild(stranger.pid);
 }
 
+TEST_CASE("job_cgroup: to watch what lives in it takes no walk over /proc") {
+  if (const std::string why = ProvideCgroups(); !why.empty()) return SkipTest(why);
+  const auto cgroup = JobCgroup::Make(NewJobMark());
+  REQUIRE(cgroup != nullptr);
+  const SpawnResult worker = SpawnInto(cgroup->directory(), {"sleep"});
+  REQUIRE(worker.ok());
+  boost::asio::io_context io;
+  const ProcessTable table(io, {}, [] {});
+  Strays strays(table, {.cgroup = cgroup.get(), .proc = "/none"}, 1h);
+  const TimePoint now = SteadyNow();
+
+  CHECK_FALSE(strays.AreLeft(now));  // the walk that tells them to end
+  CHECK(strays.AreLeft(now));
+
+  kill(worker.pid, SIGKILL);
+  CHECK(WaitUntil([&] { return !strays.AreLeft(now); }));  // a zombie and no other child
+  ReapChild(worker.pid);
+  CHECK(cgroup->Remove());
+}
+
 TEST_CASE("job_cgroup: killing what is left at the end includes those without a mark") {
   if (const std::string why = ProvideCgroups(); !why.empty()) return SkipTest(why);
   const auto cgroup = JobCgroup::Make(NewJobMark());
@@ -194,9 +219,10 @@ TEST_CASE("job_cgroup: killing what is left at the end includes those without a 
   const SpawnResult worker = SpawnInto(cgroup->directory(), {"ignore", "15", "sleep"});
   REQUIRE(worker.ok());
   CHECK(KillLeftovers(NewJobMark(), cgroup.get(), 20s));
-  CHECK(StateOf(worker.pid) == '-');
+  CHECK(StateOf(worker.pid) == 'Z');  // whoever watches it reaps it
+  kill(worker.pid, SIGKILL);          // where it was missed
+  ReapChild(worker.pid);
   CHECK(cgroup->Remove());
-  kill(worker.pid, SIGKILL);  // where it was missed
 }
 
 }  // namespace
