@@ -13,6 +13,7 @@
 
 #include "launcher/process/exit_status.h"
 #include "launcher/process/leftovers.h"
+#include "launcher/process/owner_tag.h"
 #include "launcher/process/process.h"
 #include "launcher/process/spawn.h"
 #include "launcher/process/strays.h"
@@ -107,7 +108,7 @@ TEST_CASE("job_cgroup: it is named after the job and removed with what workers m
   const std::string inner = NewJobMark();
   const auto cgroup = JobCgroup::Make("outer/" + inner);
   REQUIRE(cgroup != nullptr);
-  CHECK(cgroup->name() == "/ddprun-" + inner);
+  CHECK(cgroup->name() == "/ddprun-" + OwnerTag() + "-" + inner);
   CHECK(cgroup->path() == CgroupOf(getpid()) + cgroup->name());
   for (const char* below : {"/a", "/a/b", "/c"}) {
     REQUIRE(mkdir((cgroup->path() + below).c_str(), 0755) == 0);
@@ -116,6 +117,41 @@ TEST_CASE("job_cgroup: it is named after the job and removed with what workers m
   CHECK(cgroup->Remove());
 
   CHECK_FALSE(Exists(cgroup->path()));
+}
+
+TEST_CASE("job_cgroup: what killed jobs left is removed, a living owner's is kept") {
+  if (const std::string why = ProvideCgroups(); !why.empty()) return SkipTest(why);
+  const auto cgroup = JobCgroup::Make(NewJobMark());
+  const auto of_other_job = JobCgroup::Make(NewJobMark());  // empty, and its owner lives
+  REQUIRE(cgroup != nullptr);
+  REQUIRE(of_other_job != nullptr);
+  const std::string later_tag = OwnerTag() + "0";  // our pid, but another process
+  const std::string parent = CgroupOf(getpid());
+  const std::string stale = parent + "/ddprun-" + later_tag + "-" + NewJobMark();
+  const std::string used = parent + "/ddprun-" + later_tag + "-" + NewJobMark();
+  const std::string untagged = parent + "/ddprun-" + NewJobMark();
+  for (const std::string& path : {stale, stale + "/inner", used, used + "/inner", untagged}) {
+    REQUIRE(mkdir(path.c_str(), 0755) == 0);
+  }
+  const UniqueFd directory(open(used.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const SpawnResult worker = SpawnInto(directory.get(), {"sleep"});
+  REQUIRE(worker.ok());
+
+  cgroup->RemoveAbandoned();
+
+  CHECK_FALSE(Exists(stale));
+  CHECK(Exists(used + "/inner"));
+  CHECK(Exists(untagged));
+  CHECK(Exists(of_other_job->path()));
+  kill(worker.pid, SIGKILL);
+  ReapChild(worker.pid);
+  CHECK(WaitUntil([&] {
+    cgroup->RemoveAbandoned();
+    return !Exists(used);
+  }));
+  CHECK(rmdir(untagged.c_str()) == 0);
+  CHECK(of_other_job->Remove());
+  CHECK(cgroup->Remove());
 }
 
 TEST_CASE("job_cgroup: one that holds a process is not removed, and a kill empties it") {
