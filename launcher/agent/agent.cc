@@ -11,6 +11,7 @@
 #include "launcher/agent/test_hooks.h"
 #include "launcher/cli/text.h"
 #include "launcher/process/guardian.h"
+#include "launcher/process/job_cgroup.h"
 #include "launcher/process/worker_env.h"
 #include "launcher/report/last_words.h"
 #include "rendezvous/base/host_name.h"
@@ -190,6 +191,7 @@ void Agent::OnWorker(const WorkerEvent& event) {
     log_.Note(*started);
     reporter_.WorkerRuns(started->local_rank, started->pid);
     if (timers_) timers_->WorkerRuns(started->pid);
+    if (prepared_.stdio.empty() && !std::exchange(has_swept_, true)) Sweep();
   } else if (const auto* failed = std::get_if<StartFailed>(&event)) {
     OnStartFailed(*failed);
   } else if (const auto* exited = std::get_if<WorkerExited>(&event)) {
@@ -203,6 +205,18 @@ void Agent::OnWorker(const WorkerEvent& event) {
   } else {
     CompleteRound();
   }
+}
+
+// What killed jobs have left. Once, when all workers have been started, so that no start waits.
+void Agent::Sweep() {
+  workers_files_.Ask<bool>(
+      "sweep", "the folder of the workers' files", kCleanUpTimeout,
+      [&logs = logs_, cgroup = guardian_->cgroup()] {
+        if (cgroup != nullptr) cgroup->RemoveAbandoned();
+        logs.RemoveAbandonedFolders();
+        return true;
+      },
+      [](std::optional<bool>) {});
 }
 
 void Agent::CompleteRound() {

@@ -81,6 +81,7 @@ class Agent {
   FileThread::Options FilesOptions();
   void Begin(std::optional<Beginning> made);
   void CompleteRound();
+  void Sweep();
   void TellOfDescriptors();  // on any thread
   rendezvous::RendezvousOptions ConnectOptions(std::string run_dir);
 
@@ -110,6 +111,7 @@ class Agent {
 
   std::vector<AgentEvent> inbox_;  // what came up while a step's actions were carried out
   bool is_stepping_ = false;
+  bool has_swept_ = false;
   int exit_code_ = kExitBug;
 };
 

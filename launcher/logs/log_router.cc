@@ -235,6 +235,8 @@ void LogRouter::Finish(Duration timeout) {
   impl_->folder().RemoveEmptyTemporaries();
 }
 
+void LogRouter::RemoveAbandonedFolders() { impl_->folder().RemoveAbandonedTemporaries(); }
+
 void LogRouter::Say(const std::string& line) { impl_->thread().Say(line); }
 
 bool LogRouter::Offer(const std::string& line) { return impl_->thread().Offer(line); }

@@ -1,7 +1,8 @@
 // Carries what the workers of one node write to files and to the console.
 //
-// A thread of its own reads and writes, so that a slow disk or console delays neither the agent
-// nor, beyond what the pipes hold, a worker.
+// Called by the agent's file thread, as it makes folders and files; Say, Offer, EndRound and Drain
+// by any. A thread of its own reads and writes, so that a slow disk or console delays neither the
+// agent nor, beyond what the pipes hold, a worker.
 #ifndef DDPRUN_LAUNCHER_LOGS_LOG_ROUTER_H_
 #define DDPRUN_LAUNCHER_LOGS_LOG_ROUTER_H_
 
@@ -60,9 +61,9 @@ struct WorkerStdio {
   std::string error_file;  // for TORCHELASTIC_ERROR_FILE; "": none
 };
 
-// What makes folders and files (BeginRound, OpenWorker, Finish) and what speaks of them
-// (TakeLossWarning, run_folder) may be called on any thread, one call at a time; the other methods
-// on any threads at once.
+// What makes folders and files (BeginRound, OpenWorker, Finish, RemoveAbandonedFolders) and what
+// speaks of them (TakeLossWarning, run_folder) may be called on any thread, one call at a time; the
+// other methods on any threads at once.
 class LogRouter {
  public:
   // Starts the log thread. An error is this machine's (exit code 120) and one line: a log
@@ -93,6 +94,9 @@ class LogRouter {
   bool Drain(Duration timeout);
   // As Drain, and removes the folders that hold no file: for an end without the destructor.
   void Finish(Duration timeout);
+  // Removes the temporary folders that killed runs of this user have left, as far as no file is in
+  // them.
+  void RemoveAbandonedFolders();
   // Queues one line for our stderr behind what the workers wrote. Never waits for the console.
   void Say(const std::string& line);
   // The same for a line that can be missed: false, and nothing done, while many wait already.

@@ -8,11 +8,15 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
+#include <string_view>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+
+#include "launcher/process/folder_note.h"
+#include "launcher/process/owner_tag.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -46,6 +50,15 @@ absl::Status MakeFolders(const std::string& path) {
   return MakeFolder(path, 0700);
 }
 
+// "ddprun_<run_id>_<tag>_XXXXXX". Neither the tag nor what is behind it holds a '_'.
+std::string_view TagOfName(std::string_view name) {
+  const size_t end = name.rfind('_');
+  if (name.substr(0, 7) != "ddprun_" || end == 0) return {};
+  const size_t before = name.rfind('_', end - 1);
+  return before == std::string_view::npos ? std::string_view()
+                                          : name.substr(before + 1, end - before - 1);
+}
+
 // Whether a few error files surely fit: one that cannot be written is missed when it matters.
 bool HasRoom(const std::string& directory) {
   constexpr uint64_t kEnough = uint64_t{1} << 20;
@@ -69,12 +82,14 @@ absl::Status RunFolder::MakeRunFolder() {
   if (!is_temporary()) {
     if (absl::Status status = MakeFolders(options_.log_dir); !status.ok()) return status;
   }
-  const std::string name = FileNamePart(options_.run_id) + "_XXXXXX";
-  if (!is_temporary()) return MakeRunFolderIn(options_.log_dir, name);
-  if (HasRoom(options_.memory_dir) && MakeRunFolderIn(options_.memory_dir, "ddprun_" + name).ok()) {
+  std::string name = FileNamePart(options_.run_id);
+  if (!is_temporary()) return MakeRunFolderIn(options_.log_dir, name + "_XXXXXX");
+  const std::string tag = OwnerTag();
+  name = absl::StrCat("ddprun_", name, tag.empty() ? "" : "_", tag, "_XXXXXX");
+  if (HasRoom(options_.memory_dir) && MakeRunFolderIn(options_.memory_dir, name).ok()) {
     return absl::OkStatus();
   }
-  return MakeRunFolderIn(options_.temp_dir, "ddprun_" + name);
+  return MakeRunFolderIn(options_.temp_dir, name);
 }
 
 absl::Status RunFolder::MakeRunFolderIn(const std::string& parent, const std::string& name) {
@@ -125,6 +140,16 @@ void RunFolder::RemoveEmptyTemporaries() {
     rmdir(folder->c_str());
   }
   temporaries_.clear();
+}
+
+void RunFolder::RemoveAbandonedTemporaries() const {
+  if (!is_temporary() || path_.empty()) return;
+  const FolderNote::Pointer note = FolderNote::Map();
+  if (note == nullptr) return;
+  for (const std::string& folder : AbandonedIn(path_.substr(0, path_.rfind('/')), TagOfName)) {
+    note->Write(folder);
+    note->RemoveEmptyFolders();
+  }
 }
 
 }  // namespace ddprun::launcher

@@ -37,6 +37,9 @@ class RunFolder {
   absl::StatusOr<std::string> MakeWorkerFolder(int local_rank);
   // Removes what was made under temp_dir as far as no file is in it.
   void RemoveEmptyTemporaries();
+  // Does the same, in the directory where this run's temporary folder is, to those of this user's
+  // runs whose agent and guardian were killed.
+  void RemoveAbandonedTemporaries() const;
 
   // Where the attempt's workers have their folders; exists once one of them was made.
   std::string attempt_path() const { return path_ + "/" + attempt_; }

@@ -11,10 +11,13 @@
 #include <ctime>
 #include <fstream>
 #include <iterator>
+#include <optional>
 #include <sstream>
+#include <string_view>
 #include <utility>
 
 #include "launcher/process/clone_into_cgroup.h"
+#include "launcher/process/owner_tag.h"
 #include "launcher/process/raw_syscall.h"
 
 namespace ddprun::launcher {
@@ -22,6 +25,7 @@ namespace {
 
 // A job within a job has a cgroup within a cgroup; ten is where marks stop, too.
 constexpr int kDeepest = 16;
+constexpr char kNamePrefix[] = "ddprun-";
 
 std::string ReadAll(const char* path) {
   std::ifstream file(path);
@@ -56,7 +60,8 @@ DDPRUN_RAW bool RemoveTree(int parent, const char* name, int depth) {
     for (long at = 0; at < size;) {
       const LinuxDirent* entry = reinterpret_cast<const LinuxDirent*>(entries + at);
       at += entry->size;
-      // "." and "..": a cgroup's own name may begin with a dot, but nobody's does.
+      // Leaves out "." and "..". A cgroup whose name begins with a dot is left out, too: programs
+      // do not make such ones.
       if (entry->type == kDirectoryType && entry->name[0] != '.') {
         RemoveTree(directory, entry->name, depth - 1);
       }
@@ -64,6 +69,26 @@ DDPRUN_RAW bool RemoveTree(int parent, const char* name, int depth) {
   }
   syscall(SYS_close, directory);
   return syscall(SYS_unlinkat, parent, name, AT_REMOVEDIR) == 0;
+}
+
+// Whether a living process is in the cgroup of this cgroup.events or below it.
+std::optional<bool> ReadPopulated(int directory, const char* events) {
+  const UniqueFd file(openat(directory, events, O_RDONLY | O_CLOEXEC));
+  char text[256];
+  const ssize_t size = file.is_open() ? read(file.get(), text, sizeof(text)) : -1;
+  if (size <= 0) return std::nullopt;
+  const std::string_view lines(text, static_cast<size_t>(size));
+  if (lines.find("populated 1\n") != std::string_view::npos) return true;
+  if (lines.find("populated 0\n") != std::string_view::npos) return false;
+  return std::nullopt;
+}
+
+// "ddprun-<tag>-<mark>"
+std::string_view TagOfName(std::string_view name) {
+  const size_t begin = sizeof(kNamePrefix) - 1;
+  const size_t end = name.rfind('-');
+  if (name.substr(0, begin) != kNamePrefix || end <= begin) return {};
+  return name.substr(begin, end - begin);
 }
 
 DDPRUN_RAW int EndAtOnce(void* /*unused*/) { return 0; }
@@ -120,7 +145,9 @@ std::vector<std::string> OwnCgroupDirectories(const std::string& mountinfo,
 }
 
 std::unique_ptr<JobCgroup> JobCgroup::Make(const std::string& job_mark) {
-  const std::string name = "/ddprun-" + job_mark.substr(job_mark.rfind('/') + 1);
+  std::string name = std::string("/") + kNamePrefix;
+  if (const std::string tag = OwnerTag(); !tag.empty()) name += tag + "-";
+  name += job_mark.substr(job_mark.rfind('/') + 1);
   for (const std::string& parent :
        OwnCgroupDirectories(ReadAll("/proc/self/mountinfo"), ReadAll("/proc/self/cgroup"))) {
     const std::string path = parent + name;
@@ -145,6 +172,20 @@ JobCgroup::JobCgroup(std::string path, std::string name, UniqueFd directory)
       directory_(std::move(directory)) {}
 
 void JobCgroup::Kill() const { KillCgroup(kill_path_.c_str()); }
+
+bool JobCgroup::IsPopulated() const {
+  return ReadPopulated(directory_.get(), "cgroup.events").value_or(false);
+}
+
+void JobCgroup::RemoveAbandoned() const {
+  const std::string parent = path_.substr(0, path_.size() - name_.size());
+  for (const std::string& path : AbandonedIn(parent, TagOfName)) {
+    // An inner job's agent would be below it, beside its own cgroup, which may be empty.
+    const std::optional<bool> is_populated =
+        ReadPopulated(AT_FDCWD, (path + "/cgroup.events").c_str());
+    if (is_populated == false) RemoveCgroup(path.c_str());
+  }
+}
 
 bool JobCgroup::Remove() const {
   for (int tries = 0; tries < 100; ++tries) {

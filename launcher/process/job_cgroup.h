@@ -16,18 +16,25 @@ namespace ddprun::launcher {
 // Made before the guardian is forked, which outlives it; the destructor leaves the directory alone.
 class JobCgroup {
  public:
-  // Makes "ddprun-<last part of the mark>" below the agent's own cgroup. Null where there is none
-  // for us: no cgroup v2, mounted read-only, no rights, a kernel before 5.14 (no cgroup.kill), or
-  // one that lets no process be born in it: some (seen on 6.18) kill at birth whoever is cloned
-  // from one cgroup into another that was killed more often or less often, and a new one never was.
+  // Makes "ddprun-<owner tag>-<last part of the mark>" below the agent's own cgroup. Null where
+  // there is none for us: no cgroup v2, mounted read-only, no rights, a kernel before 5.14 (no
+  // cgroup.kill), or one that lets no process be born in it: some (seen on 6.18) kill at birth
+  // whoever is cloned from one cgroup into another that was killed more often or less often, and a
+  // new one never was.
   static std::unique_ptr<JobCgroup> Make(const std::string& job_mark);
 
   // Kills every process in it, those that are being forked included. For the job's end only: none
   // may be born in it afterwards (see above).
   void Kill() const;
+  // Whether a living process is in it or below it. One read, however many there are. False, too,
+  // when it cannot be told.
+  bool IsPopulated() const;
   // Removes the directory and those that workers made below it. False when a process is still there
   // after 100 ms.
   bool Remove() const;
+  // Removes the cgroups beside this one that killed jobs of this user have left, where no process
+  // is in or below them. A living job's is empty, too, before its workers start: the owner decides.
+  void RemoveAbandoned() const;
 
   int directory() const { return directory_.get(); }  // for SpawnRequest
   const std::string& name() const { return name_; }   // "/ddprun-...", as in /proc/PID/cgroup

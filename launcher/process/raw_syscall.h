@@ -7,7 +7,8 @@
 
 #include <cstdint>
 
-// The function is not instrumented: its thread or process is none the sanitizer knows.
+// Keeps the sanitizers out of the function: it runs in a process or thread that was made by a raw
+// clone, and their run-time does not know of those.
 #define DDPRUN_RAW \
   __attribute__((no_sanitize("address"), no_sanitize("thread"), no_sanitize("undefined")))
 

@@ -10,11 +10,20 @@
 #include "launcher/process/job_cgroup.h"
 
 namespace ddprun::launcher {
+namespace {
+
+// The end of what is looked at is our SIGCHLD in nearly every case; the exception is a helper whose
+// parent lives in another session. The pause is as long as nothing has happened yet, within these.
+constexpr Duration kShortestPause = std::chrono::milliseconds(20);
+constexpr Duration kLongestPause = std::chrono::seconds(1);
+
+}  // namespace
 
 Strays::Strays(const ProcessTable& table, Signs signs, Duration grace)
     : table_(table), signs_(std::move(signs)), grace_(grace) {}
 
 void Strays::Begin() {
+  foreign_ = {};
   is_killed_ = false;
   are_told_ = false;
   kill_at_.reset();
@@ -30,19 +39,31 @@ bool Strays::AreLeft(TimePoint now) {
   if (!table_.HasChildren()) return false;
   const int signal = IsOver(now) ? SIGKILL : are_told_ ? 0 : SIGTERM;
   if (!kill_at_) kill_at_ = now + grace_;
+  // To watch those that were told takes no walk while they are where they were born. One that has
+  // left its cgroup, and a signal to all, take one.
+  if (signal == 0 && signs_.cgroup != nullptr && signs_.cgroup->IsPopulated()) return true;
   const LeftoverQuery query = Query();
   const int found = SignalLeftovers(query, signal);
   if (signal == SIGTERM) SignalLeftovers(query, SIGCONT);
   are_told_ = true;
-  // Children that are ours by no sign were there before us, or are zombies about to be swept.
+  // The other children were there before this job, or have ended and will be reaped in a moment.
   return found > 0;
 }
 
-LeftoverQuery Strays::Query() const {
+TimePoint Strays::LookAt(TimePoint now, TimePoint quiet_since) const {
+  const bool will_be_killed = !is_killed_ && kill_at_;
+  if (will_be_killed && *kill_at_ <= now) quiet_since = std::max(quiet_since, *kill_at_);
+  const TimePoint at = now + std::clamp(now - quiet_since, kShortestPause, kLongestPause);
+  return will_be_killed && *kill_at_ > now ? std::min(at, *kill_at_) : at;
+}
+
+LeftoverQuery Strays::Query() {
   return LeftoverQuery{.mark = signs_.job_mark.c_str(),
                        .cgroup = signs_.cgroup != nullptr ? signs_.cgroup->name().c_str() : "",
                        .parent = table_.had_children_at_start() ? 0 : getpid(),
-                       .spare = signs_.guardian != nullptr ? signs_.guardian->pid() : 0};
+                       .spare = signs_.guardian != nullptr ? signs_.guardian->pid() : 0,
+                       .foreign = &foreign_,
+                       .proc = signs_.proc};
 }
 
 }  // namespace ddprun::launcher

@@ -23,6 +23,7 @@ class Strays {
     std::string job_mark{};              // may be empty
     const JobCgroup* cgroup = nullptr;   // may be null; outlives this
     const Guardian* guardian = nullptr;  // may be null; is none of them; outlives this
+    const char* proc = "/proc";
   };
 
   // `grace`: from SIGTERM to SIGKILL where no Stop has said otherwise.
@@ -38,16 +39,20 @@ class Strays {
 
   // Signals what is there by the time it has left. REQUIRES: all workers have ended.
   bool AreLeft(TimePoint now);
+  // When to look again at them, or at a group whose leader has ended, where nothing has happened
+  // since `quiet_since`: ever more rarely, and when their time is over.
+  TimePoint LookAt(TimePoint now, TimePoint quiet_since) const;
   // Whether they get SIGKILL by now, if there are any.
   bool IsOver(TimePoint now) const { return is_killed_ || (kill_at_ && *kill_at_ <= now); }
 
  private:
-  LeftoverQuery Query() const;
+  LeftoverQuery Query();
 
   const ProcessTable& table_;
   const Signs signs_;
   const Duration grace_;
 
+  ForeignProcesses foreign_;  // of this run
   bool is_killed_ = false;
   bool are_told_ = false;
   std::optional<TimePoint> kill_at_;

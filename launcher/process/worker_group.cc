@@ -24,10 +24,6 @@
 namespace ddprun::launcher {
 namespace {
 
-// How often a group whose leader has ended, or an adopted process, is looked at. Its end is our
-// SIGCHLD in nearly every case; the exception is a helper whose parent lives in another session.
-constexpr Duration kLingerPoll = std::chrono::milliseconds(20);
-
 // How long the destructor waits for workers that it has killed. The guardian sees to the others.
 constexpr Duration kLastReap = std::chrono::seconds(1);
 
@@ -268,8 +264,14 @@ class WorkerGroup::Impl {
     });
   }
 
-  // Looks what is left, kills what is over its time, and ends the run when nothing is.
+  // Something happened that may have changed what is left.
   void Recheck() {
+    quiet_since_ = SteadyNow();
+    Look();
+  }
+
+  // Looks what is left, kills what is over its time, and ends the run when nothing is.
+  void Look() {
     if (is_empty()) return;
     const TimePoint now = SteadyNow();
     std::vector<StopIgnored> ignored;
@@ -283,6 +285,7 @@ class WorkerGroup::Impl {
       if (worker.is_leader_alive && table_.HasEnded(worker.pid)) continue;
       ignored.push_back(Ignored(worker));
       Kill(worker);
+      quiet_since_ = now;
     }
     if (!is_any_alive && !strays_.AreLeft(now)) {
       Finish();
@@ -335,14 +338,18 @@ class WorkerGroup::Impl {
   void ArmTick(TimePoint now) {
     std::optional<TimePoint> next;
     bool is_leader_alive = start_.is_starting();
+    bool is_lingering = false;
     for (const Worker& worker : workers_) {
       is_leader_alive = is_leader_alive || worker.is_leader_alive;
       if (!worker.is_group_alive) continue;
       if (worker.kill_at && !worker.is_killed)
         next = std::min(next.value_or(*worker.kill_at), *worker.kill_at);
-      if (!worker.is_leader_alive) next = now + kLingerPoll;
+      is_lingering = is_lingering || !worker.is_leader_alive;
     }
-    if (!is_leader_alive) next = now + kLingerPoll;
+    if (is_lingering || !is_leader_alive) {
+      const TimePoint look_at = strays_.LookAt(now, quiet_since_);
+      next = std::min(next.value_or(look_at), look_at);
+    }
     // What the kernel holds sends us no SIGCHLD.
     if (all_killed_since_) {
       const TimePoint give_up_at = *all_killed_since_ + options_.unkillable_after;
@@ -351,7 +358,7 @@ class WorkerGroup::Impl {
     if (!next) return;
     tick_timer_.expires_at(ToSteady(*next));
     tick_timer_.async_wait([this, run = run_](boost::system::error_code error) {
-      if (!error && run == run_) Recheck();
+      if (!error && run == run_) Look();
     });
   }
 
@@ -367,6 +374,7 @@ class WorkerGroup::Impl {
   uint64_t run_ = 0;  // grows, so that handlers posted for an earlier run do nothing
   std::vector<Worker> workers_;
   Duration grace_{0};
+  TimePoint quiet_since_;
   std::optional<TimePoint> suspended_at_;
   std::optional<TimePoint> all_killed_since_;
   std::optional<StartFailed> start_failure_;

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/process/owner_tag.h"
 #include "tests/support/skip.h"
 #include "tests/support/temp_dir.h"
 
@@ -128,6 +129,37 @@ TEST_CASE("run folder: one that somebody has removed is made anew for the next r
   CHECK(fs::exists(folder->MakeWorkerFolder(0).value()));
   CHECK(fs::exists(folder->MakeWorkerFolder(1).value()));
   CHECK(EntriesOf(dir.path()) == 1);
+}
+
+TEST_CASE("run folder: what killed runs left is removed as far as no file is in it") {
+  const testing::TempDir dir;
+  const std::string gone = OwnerTag() + "0";  // our pid, but another process
+  const std::string empty = dir.File("ddprun_a_b_" + gone + "_abcdef");
+  const std::string with_file = dir.File("ddprun_none_" + gone + "_abcdef");
+  const std::string untagged = dir.File("ddprun_none_abcdef");
+  const std::string others = dir.File("other_none_" + gone + "_abcdef");
+  for (const std::string& folder : {empty, with_file, untagged, others}) {
+    fs::create_directories(folder + "/attempt_0/0");
+  }
+  std::ofstream(with_file + "/attempt_0/0/error.json") << "{}";
+  const auto make = [&] {
+    auto folder = RunFolder::Create({.run_id = "j", .memory_dir = dir.path().string()});
+    REQUIRE(folder.ok());
+    folder->BeginAttempt(0);
+    REQUIRE(folder->MakeWorkerFolder(0).ok());
+    return *std::move(folder);
+  };
+  const RunFolder living = make();
+  const RunFolder own = make();
+
+  own.RemoveAbandonedTemporaries();
+
+  CHECK_FALSE(fs::exists(empty));
+  CHECK(fs::exists(with_file + "/attempt_0/0/error.json"));
+  CHECK(fs::exists(untagged + "/attempt_0/0"));
+  CHECK(fs::exists(others + "/attempt_0/0"));
+  CHECK(fs::exists(living.attempt_path() + "/0"));
+  CHECK(fs::exists(own.attempt_path() + "/0"));
 }
 
 TEST_CASE("run folder: /dev/null means no files at all") {

@@ -9,12 +9,16 @@
 #include <utility>
 
 #include <doctest/doctest.h>
+#include <boost/asio/io_context.hpp>
 
 #include "launcher/process/exit_status.h"
 #include "launcher/process/leftovers.h"
+#include "launcher/process/owner_tag.h"
 #include "launcher/process/process.h"
 #include "launcher/process/spawn.h"
+#include "launcher/process/strays.h"
 #include "launcher/process/worker_group.h"
+#include "rendezvous/base/steady_clock.h"
 #include "tests/launcher/process/cgroup_testing.h"
 #include "tests/launcher/process/group_fixture.h"
 #include "tests/launcher/process/process_testing.h"
@@ -104,7 +108,7 @@ TEST_CASE("job_cgroup: it is named after the job and removed with what workers m
   const std::string inner = NewJobMark();
   const auto cgroup = JobCgroup::Make("outer/" + inner);
   REQUIRE(cgroup != nullptr);
-  CHECK(cgroup->name() == "/ddprun-" + inner);
+  CHECK(cgroup->name() == "/ddprun-" + OwnerTag() + "-" + inner);
   CHECK(cgroup->path() == CgroupOf(getpid()) + cgroup->name());
   for (const char* below : {"/a", "/a/b", "/c"}) {
     REQUIRE(mkdir((cgroup->path() + below).c_str(), 0755) == 0);
@@ -113,6 +117,41 @@ TEST_CASE("job_cgroup: it is named after the job and removed with what workers m
   CHECK(cgroup->Remove());
 
   CHECK_FALSE(Exists(cgroup->path()));
+}
+
+TEST_CASE("job_cgroup: what killed jobs left is removed, a living owner's is kept") {
+  if (const std::string why = ProvideCgroups(); !why.empty()) return SkipTest(why);
+  const auto cgroup = JobCgroup::Make(NewJobMark());
+  const auto of_other_job = JobCgroup::Make(NewJobMark());  // empty, and its owner lives
+  REQUIRE(cgroup != nullptr);
+  REQUIRE(of_other_job != nullptr);
+  const std::string later_tag = OwnerTag() + "0";  // our pid, but another process
+  const std::string parent = CgroupOf(getpid());
+  const std::string stale = parent + "/ddprun-" + later_tag + "-" + NewJobMark();
+  const std::string used = parent + "/ddprun-" + later_tag + "-" + NewJobMark();
+  const std::string untagged = parent + "/ddprun-" + NewJobMark();
+  for (const std::string& path : {stale, stale + "/inner", used, used + "/inner", untagged}) {
+    REQUIRE(mkdir(path.c_str(), 0755) == 0);
+  }
+  const UniqueFd directory(open(used.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const SpawnResult worker = SpawnInto(directory.get(), {"sleep"});
+  REQUIRE(worker.ok());
+
+  cgroup->RemoveAbandoned();
+
+  CHECK_FALSE(Exists(stale));
+  CHECK(Exists(used + "/inner"));
+  CHECK(Exists(untagged));
+  CHECK(Exists(of_other_job->path()));
+  kill(worker.pid, SIGKILL);
+  ReapChild(worker.pid);
+  CHECK(WaitUntil([&] {
+    cgroup->RemoveAbandoned();
+    return !Exists(used);
+  }));
+  CHECK(rmdir(untagged.c_str()) == 0);
+  CHECK(of_other_job->Remove());
+  CHECK(cgroup->Remove());
 }
 
 TEST_CASE("job_cgroup: one that holds a process is not removed, and a kill empties it") {
@@ -124,6 +163,7 @@ TEST_CASE("job_cgroup: one that holds a process is not removed, and a kill empti
   CHECK(CgroupOf(worker.pid) == cgroup->path());
   CHECK(SignalLeftovers({.cgroup = cgroup->name().c_str()}, 0) == 1);
   CHECK(SignalLeftovers({.cgroup = "/ddprun-none"}, 0) == 0);
+  CHECK(cgroup->IsPopulated());
   CHECK_FALSE(cgroup->Remove());
 
   cgroup->Kill();
@@ -131,6 +171,7 @@ TEST_CASE("job_cgroup: one that holds a process is not removed, and a kill empti
   CHECK(WaitUntil([&] { return !IsRunning(worker.pid); }));
   kill(worker.pid, SIGKILL);
   ReapChild(worker.pid);
+  CHECK_FALSE(cgroup->IsPopulated());
   CHECK(cgroup->Remove());
 }
 
@@ -187,6 +228,26 @@ TEST_CASE(
   ReapChild(stranger.pid);
 }
 
+TEST_CASE("job_cgroup: to watch what lives in it takes no walk over /proc") {
+  if (const std::string why = ProvideCgroups(); !why.empty()) return SkipTest(why);
+  const auto cgroup = JobCgroup::Make(NewJobMark());
+  REQUIRE(cgroup != nullptr);
+  const SpawnResult worker = SpawnInto(cgroup->directory(), {"sleep"});
+  REQUIRE(worker.ok());
+  boost::asio::io_context io;
+  const ProcessTable table(io, {}, [] {});
+  Strays strays(table, {.cgroup = cgroup.get(), .proc = "/none"}, 1h);
+  const TimePoint now = SteadyNow();
+
+  CHECK_FALSE(strays.AreLeft(now));  // the walk that tells them to end
+  CHECK(strays.AreLeft(now));
+
+  kill(worker.pid, SIGKILL);
+  CHECK(WaitUntil([&] { return !strays.AreLeft(now); }));  // a zombie and no other child
+  ReapChild(worker.pid);
+  CHECK(cgroup->Remove());
+}
+
 TEST_CASE("job_cgroup: killing what is left at the end includes those without a mark") {
   if (const std::string why = ProvideCgroups(); !why.empty()) return SkipTest(why);
   const auto cgroup = JobCgroup::Make(NewJobMark());
@@ -194,9 +255,10 @@ TEST_CASE("job_cgroup: killing what is left at the end includes those without a 
   const SpawnResult worker = SpawnInto(cgroup->directory(), {"ignore", "15", "sleep"});
   REQUIRE(worker.ok());
   CHECK(KillLeftovers(NewJobMark(), cgroup.get(), 20s));
-  CHECK(StateOf(worker.pid) == '-');
+  CHECK(StateOf(worker.pid) == 'Z');  // whoever watches it reaps it
+  kill(worker.pid, SIGKILL);          // where it was missed
+  ReapChild(worker.pid);
   CHECK(cgroup->Remove());
-  kill(worker.pid, SIGKILL);  // where it was missed
 }
 
 }  // namespace

@@ -4,17 +4,25 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstdint>
 #include <cstdlib>
+#include <filesystem>
 #include <string>
+#include <vector>
 
 #include <doctest/doctest.h>
+#include <boost/asio/io_context.hpp>
 
 #include "launcher/process/process.h"
 #include "launcher/process/session_table.h"
 #include "launcher/process/spawn.h"
+#include "launcher/process/strays.h"
 #include "launcher/process/worker_group.h"
+#include "rendezvous/base/steady_clock.h"
 #include "tests/launcher/process/group_fixture.h"
 #include "tests/launcher/process/process_testing.h"
+#include "tests/support/files.h"
+#include "tests/support/temp_dir.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -82,6 +90,91 @@ TEST_CASE("leftovers: sessions and children count without a mark, the spared one
   CHECK(SignalLeftovers({.sessions = sessions.get()}, 0) == 1);
   CHECK(SignalLeftovers({.parent = getpid()}, 0) == 2);
   CHECK(SignalLeftovers({.parent = getpid(), .spare = one.pid()}, 0) == 1);
+}
+
+// A /proc of files, for what cannot be had of real processes.
+class FakeProc {
+ public:
+  void Put(pid_t pid, uint64_t start, const std::string& environ, unsigned flags = 0,
+           pid_t parent = 1) {
+    const std::string folder = root() + "/" + std::to_string(pid);
+    std::filesystem::create_directories(folder);
+    WriteFile(folder + "/stat", std::to_string(pid) + " (a) b) S " + std::to_string(parent) +
+                                    " 1 1 0 -1 " + std::to_string(flags) +
+                                    " 1 1 1 1 1 1 1 1 20 0 1 0 " + std::to_string(start) + " 1\n");
+    WriteFile(folder + "/environ", environ);
+  }
+  std::string root() const { return dir_.path().string(); }
+
+ private:
+  TempDir dir_;
+};
+
+TEST_CASE("leftovers: a process once found foreign is not looked into again") {
+  const std::string mark = NewJobMark();
+  const std::string ours = kVariable + mark;
+  FakeProc proc;
+  const std::string root = proc.root();
+  ForeignProcesses foreign;
+  const LeftoverQuery query{.mark = mark.c_str(), .foreign = &foreign, .proc = root.c_str()};
+  constexpr unsigned kKernelThread = 0x00200000;
+  constexpr pid_t kKnown = 101, kInExec = 102, kGone = 103, kThread = 104, kChild = 105;
+  proc.Put(kKnown, 7, "A=1");
+  proc.Put(kInExec, 7, "");
+  proc.Put(kGone, 7, "A=1");
+  proc.Put(kThread, 7, ours, kKernelThread);
+  proc.Put(kChild, 7, "A=1", 0, getpid());  // not its program yet
+  CHECK(SignalLeftovers(query, 0) == 0);
+
+  // No such file is read of a foreign process again, or this one would be found.
+  proc.Put(kKnown, 7, ours);
+  CHECK(SignalLeftovers(query, 0) == 0);
+  CHECK(SignalLeftovers(query, 0) == 0);
+  proc.Put(kInExec, 7, ours);
+  CHECK(SignalLeftovers(query, 0) == 1);
+  proc.Put(kChild, 7, ours);
+  CHECK(SignalLeftovers(query, 0) == 2);
+  proc.Put(kGone, 8, ours);  // another process with the same number
+  CHECK(SignalLeftovers(query, 0) == 3);
+  CHECK(SignalLeftovers({.mark = mark.c_str(), .proc = root.c_str()}, 0) == 4);
+  // Known as foreign, and yet our child.
+  proc.Put(kKnown, 7, "A=1", 0, 77);
+  CHECK(SignalLeftovers(
+            {.mark = mark.c_str(), .parent = 77, .foreign = &foreign, .proc = root.c_str()}, 0) ==
+        4);
+}
+
+TEST_CASE("leftovers: a walk that meets a foreign process no more forgets it") {
+  ForeignProcesses foreign;
+  foreign.Add(5, 1);
+  foreign.Add(3, 1);
+  foreign.EndWalk();
+  CHECK(foreign.Knows(3, 1));
+  CHECK_FALSE(foreign.Knows(3, 2));
+  foreign.EndWalk();
+  CHECK(foreign.Knows(3, 1));
+  CHECK_FALSE(foreign.Knows(5, 1));
+}
+
+TEST_CASE("leftovers: they are looked at ever more rarely, but when their time is over") {
+  boost::asio::io_context io;
+  const ProcessTable table(io, {}, [] {});
+  Strays strays(table, {}, 30s);
+  const TimePoint begin = SteadyNow();
+  const struct {
+    Duration quiet;
+    Duration pause;
+  } rows[] = {{0ms, 20ms}, {20ms, 20ms}, {40ms, 40ms}, {640ms, 640ms}, {5s, 1s}};
+  for (const auto& row : rows) {
+    CHECK(strays.LookAt(begin + row.quiet, begin) - (begin + row.quiet) == row.pause);
+  }
+  strays.KillAt(begin + 10s);
+  CHECK(strays.LookAt(begin + 5s, begin) == begin + 6s);
+  CHECK(strays.LookAt(begin + 9500ms, begin) == begin + 10s);
+  CHECK(strays.LookAt(begin + 10s, begin) == begin + 10020ms);  // they were killed just now
+  CHECK(strays.LookAt(begin + 10100ms, begin) == begin + 10200ms);
+  strays.KillNow();
+  CHECK(strays.LookAt(begin + 20s, begin + 20s) == begin + 20020ms);
 }
 
 TEST_CASE("leftovers: a mark is new each time and names the job around it") {
