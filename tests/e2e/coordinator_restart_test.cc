@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -49,6 +50,12 @@ class Apart {
     std::vector<std::string> options = job_.NodeOptions(2, nodes, more);
     options.push_back("--rdzv_id=apart");  // the last one wins
     for (int i = 0; i < 2; ++i) nodes_.push_back(job_.Run(options, steps, {.env = kTalkative}));
+  }
+
+  // Both nodes, with all of their workers running.
+  void StartNodesAndAwait(const std::vector<std::string>& more, std::vector<std::string> steps,
+                          const std::string& nodes = "2") {
+    StartNodes(more, std::move(steps), nodes);
     AwaitWorkers(0, 4);
   }
 
@@ -112,7 +119,7 @@ TEST_CASE("coordinator: it says where it listens and ends with the job's exit co
 TEST_CASE("coordinator: killed and started again 25 times with its file, it disturbs no worker") {
   Apart apart(/*names_run=*/true);
   const std::string go = apart.job().File("go");
-  apart.StartNodes({}, {"until:" + go});
+  apart.StartNodesAndAwait({}, {"until:" + go});
   const std::vector<int> pids = apart.Pids();
   for (size_t i = 1; i <= 25; ++i) {
     apart.KillCoordinator();
@@ -128,7 +135,7 @@ TEST_CASE("coordinator: killed and started again 25 times with its file, it dist
 TEST_CASE("coordinator: killed and started again 25 times without a file, it disturbs no worker") {
   Apart apart(/*names_run=*/false);
   const std::string go = apart.job().File("go");
-  apart.StartNodes({}, {"until:" + go});
+  apart.StartNodesAndAwait({}, {"until:" + go});
   const std::vector<int> pids = apart.Pids();
   for (size_t i = 1; i <= 25; ++i) {
     apart.KillCoordinator();
@@ -142,7 +149,7 @@ TEST_CASE("coordinator: killed and started again 25 times without a file, it dis
 
 TEST_CASE("coordinator: a worker that fails while it is down restarts all once it is back") {
   Apart apart(/*names_run=*/true);
-  apart.StartNodes({"--max_restarts=1"}, {"wait#0", "until:" + apart.job().File("go")});
+  apart.StartNodesAndAwait({"--max_restarts=1"}, {"wait#0", "until:" + apart.job().File("go")});
   apart.KillCoordinator();
   REQUIRE(kill(apart.job().PidOfRank(3), SIGKILL) == 0);
   REQUIRE_MESSAGE(Eventually([&] { return !apart.job().HasWorker(2); }), apart.Describe());
@@ -155,7 +162,7 @@ TEST_CASE("coordinator: a worker that fails while it is down restarts all once i
 
 TEST_CASE("coordinator: a job that succeeds while it is down ends with 0 once it is back") {
   Apart apart(/*names_run=*/false);
-  apart.StartNodes({}, {"until:" + apart.job().File("go")});
+  apart.StartNodesAndAwait({}, {"until:" + apart.job().File("go")});
   apart.KillCoordinator();
   apart.job().Touch("go");
   REQUIRE_MESSAGE(
@@ -167,7 +174,7 @@ TEST_CASE("coordinator: a job that succeeds while it is down ends with 0 once it
 
 TEST_CASE("coordinator: a node lost while it is down is lost once it is back") {
   Apart apart(/*names_run=*/true);
-  apart.StartNodes(
+  apart.StartNodesAndAwait(
       {"--rdzv_conf=keep_alive_interval=1,keep_alive_max_attempt=2,last_call_timeout=1"},
       {"until:" + apart.job().File("go")}, "1:2");
   apart.KillCoordinator();
@@ -185,8 +192,8 @@ TEST_CASE("coordinator: a node lost while it is down is lost once it is back") {
 
 TEST_CASE("coordinator: stopped for longer than the time to eviction, it evicts nobody") {
   Apart apart(/*names_run=*/true);
-  apart.StartNodes({"--rdzv_conf=keep_alive_interval=1,keep_alive_max_attempt=2"},
-                   {"until:" + apart.job().File("go")});
+  apart.StartNodesAndAwait({"--rdzv_conf=keep_alive_interval=1,keep_alive_max_attempt=2"},
+                           {"until:" + apart.job().File("go")});
   const std::vector<int> pids = apart.Pids();
   apart.coordinator().Signal(SIGSTOP);
   for (size_t i = 0; i < 2; ++i) {
