@@ -31,6 +31,7 @@ namespace ddprun::launcher {
 
 struct AgentPolicy {
   int local_world_size = 1;
+  int min_nodes = 1;
   int max_nodes = 1;
   // SIGTERM to SIGKILL, on every path.
   Duration shutdown_timeout = std::chrono::seconds(30);
@@ -284,6 +285,10 @@ class AgentCore {
   void LeaveWithVerdict();
   void LeaveStopped();
   void SayStopping(int signal);
+  // Workers are started once: what ends the round ends the job.
+  bool StartsOnce() const {
+    return assignment_.max_restarts == 0 && policy_.min_nodes == policy_.max_nodes;
+  }
   bool HasWorkers() const { return !are_workers_gone_; }
   bool HasBudget() const { return assignment_.restart_count < assignment_.max_restarts; }
   bool IsInRound() const;

@@ -88,10 +88,15 @@ void AgentCore::CheckContact() {
   }
   if (IsCoordinatorGone() && *contact_.gone_since + policy_.gone_grace <= now_) {
     is_coordinator_gone_ = true;
-    actions_.push_back(Say{absl::StrCat(
-        lost, contact_.reason,
-        "; its process is gone, and with it its node's ranks; stopping this node's workers and "
-        "waiting for it to come back")});
+    const std::string gone = absl::StrCat(lost, contact_.reason,
+                                          "; its process is gone, and with it its node's ranks; ");
+    if (StartsOnce()) {
+      PlanEnd(kExitRendezvous, ExitOwner::kDdprun,
+              absl::StrCat(gone, "no restarts allowed (--max_restarts=0)"));
+      actions_.push_back(Say{absl::StrCat("error: ", exit_reason_)});
+      return Stop(kSigTerm);
+    }
+    actions_.push_back(Say{gone + "stopping this node's workers and waiting for it to come back"});
     return Stop(kSigTerm);
   }
   const std::string reason =

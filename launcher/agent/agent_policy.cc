@@ -7,6 +7,7 @@ namespace ddprun::launcher {
 AgentPolicy AgentPolicyOf(const LaunchConfig& config) {
   AgentPolicy policy;
   policy.local_world_size = config.workers_per_node;
+  policy.min_nodes = config.nodes.min;
   policy.max_nodes = config.nodes.max;
   policy.shutdown_timeout = config.shutdown_timeout;
   policy.orphan_timeout = config.rendezvous_options.orphan_timeout;

@@ -308,6 +308,7 @@ class ContactCore {
   std::deque<Duration> round_trips_;  // the newest few
 
   bool has_acked_ = false;
+  bool leaving_ends_job_ = false;
   std::optional<TimePoint> end_by_;
 };
 

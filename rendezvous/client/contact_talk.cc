@@ -27,7 +27,13 @@ void ContactCore::On(const FirstSuccessCommand& command) {
 
 void ContactCore::On(const SuccessCommand& command) { record_.ReportSucceeded(command.round); }
 
-void ContactCore::On(const LeaveCommand& command) { record_.Leave(command.reason); }
+void ContactCore::On(const LeaveCommand& command) {
+  // Where workers are started once, the others end with the verdict that this leaving makes.
+  const Policy& policy = options_.policy;
+  leaving_ends_job_ = record_.is_assigned() && policy.max_restarts == 0 &&
+                      policy.min_nodes == policy.max_nodes && policy.max_nodes > 1;
+  record_.Leave(command.reason);
+}
 
 void ContactCore::On(const AckCommand&) {
   record_.AckVerdict();
@@ -175,8 +181,8 @@ void ContactCore::End() {
   }
   state_ = State::kOver;
   if (is_hosting_) {
-    // The others still wait for the verdict that this agent knows.
-    if (has_acked_ && !is_host_finished_ && !is_late) return;
+    // The others still wait for the verdict that this agent knows, or that its leaving makes.
+    if ((has_acked_ || leaving_ends_job_) && !is_host_finished_ && !is_late) return;
     StopHost();
     if (!is_late) return;
   }

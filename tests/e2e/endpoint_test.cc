@@ -97,8 +97,10 @@ TEST_CASE("endpoint: nothing of gRPC's reaches stderr, whatever breaks and howev
   Job job;
   const Subprocess::Options how = {.env = {{"GRPC_VERBOSITY", "DEBUG"}, {"GRPC_TRACE", "all"}}};
   const std::vector<std::string> steps = {"touch:" + job.File("up{rank}"), "wait"};
-  const Node client = job.Run(ClientOptions(job), steps, how);
-  const Node host = job.Run(job.NodeOptions(1), steps, how);
+  std::vector<std::string> options = ClientOptions(job);
+  options.push_back("--max_restarts=1");
+  const Node client = job.Run(options, steps, how);
+  const Node host = job.Run(job.NodeOptions(1, "2", {"--max_restarts=1"}), steps, how);
   REQUIRE_MESSAGE(job.WaitForFile("up0"), host->Describe());
   REQUIRE_MESSAGE(job.WaitForFile("up1"), client->Describe());
   const auto port = static_cast<uint16_t>(job.port());

@@ -107,9 +107,10 @@ TEST_CASE("log: gRPC's messages on a broken stream are debug, and nowhere else")
     Subprocess::Options how = At(level);
     how.env["GRPC_VERBOSITY"] = "debug";
     how.env["GRPC_TRACE"] = "connectivity_state";
-    auto a = job.Run(job.NodeOptions(1), steps);
+    const std::string restarts = "--max_restarts=1";
+    auto a = job.Run(job.NodeOptions(1, "2", {restarts}), steps);
     REQUIRE_MESSAGE(a->WaitForErr("waiting for 1 more"), a->Describe());
-    auto b = job.Run(job.NodeOptions(1, "2", {"--rdzv_conf=is_host=0"}), steps, how);
+    auto b = job.Run(job.NodeOptions(1, "2", {restarts, "--rdzv_conf=is_host=0"}), steps, how);
     REQUIRE(job.WaitForFile("up0"));
     REQUIRE(job.WaitForFile("up1"));
     a->Signal(SIGKILL);

@@ -191,15 +191,16 @@ TEST_CASE("two nodes: a SIGKILL of the endpoint's agent ends the other's round")
   Job job;
   const std::vector<std::string> steps = {"touch:" + job.File("up{rank}"),
                                           "until:" + job.File("go")};
-  auto a = job.Run(job.NodeOptions(1), steps);
+  const std::string restarts = "--max_restarts=1";
+  auto a = job.Run(job.NodeOptions(1, "2", {restarts}), steps);
   REQUIRE_MESSAGE(a->WaitForErr("waiting for 1 more"), a->Describe());
-  auto b = job.Run(job.NodeOptions(1, "2", {"--rdzv_conf=is_host=0"}), steps);
+  auto b = job.Run(job.NodeOptions(1, "2", {restarts, "--rdzv_conf=is_host=0"}), steps);
   REQUIRE(job.WaitForFile("up1"));
   REQUIRE(job.WaitForFile("up0"));
   a->Signal(SIGKILL);
   CHECK(a->Wait() == 137);
   REQUIRE_MESSAGE(b->WaitForErr("is gone"), b->Describe());
-  auto c = job.Run(job.NodeOptions(1), steps);
+  auto c = job.Run(job.NodeOptions(1, "2", {restarts}), steps);
   job.Touch("go");
   REQUIRE_MESSAGE(b->Wait() == 0, b->Describe());
   REQUIRE_MESSAGE(c->Wait() == 0, c->Describe());

@@ -26,6 +26,8 @@ namespace {
 
 constexpr char kMark[] = "ddp/left-peer";
 constexpr std::chrono::milliseconds kPatience(500);
+// As long as the agent waits for a signal of its own before it judges a worker's death by one.
+constexpr std::chrono::milliseconds kWayOut(250);
 // Of the agent's limit for the whole message, 4 KiB, what its escapes leave.
 constexpr size_t kMaxReasonBytes = 2048;
 
@@ -90,6 +92,9 @@ absl::Status LeftPeerNote::Told(absl::Status status) {
   if (!writer.joinable()) return status;
   writer.detach();
   (void)written->get_future().wait_for(kPatience);
+  // The rank that left may still be on its way out. What the agent sees end first it takes for the
+  // cause, and it stops the rest.
+  std::this_thread::sleep_for(kWayOut);
   return status;
 }
 

@@ -29,8 +29,8 @@ class LeftPeerNote {
       : error_file_(std::move(error_file)), rank_(rank) {}
 
   // `status` without its mark. The first one with the mark of another rank is written, unless the
-  // file is there already. Returns when it is written; where the file system does not answer, after
-  // half a second.
+  // file is there already. Returns a quarter of a second after it is written, so that the rank that
+  // left ends before this one; where the file system does not answer, half a second later.
   absl::Status Told(absl::Status status);
 
  private:
