@@ -1,6 +1,5 @@
 #include "tests/sim/sim_agent.h"
 
-#include <type_traits>
 #include <utility>
 #include <variant>
 
@@ -9,14 +8,17 @@
 namespace ddprun::sim {
 namespace {
 
+using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr Duration kFlushTimeout = seconds(11);
+// As the driver gives it.
+constexpr Duration kContactTimeout = seconds(11);
 constexpr int kSigTerm = 15;
 
 launcher::AgentPolicy PolicyOf(const Scenario& scenario, AgentKey key) {
   launcher::AgentPolicy policy = scenario.agent;
   policy.local_world_size = scenario.nodes[static_cast<size_t>(key.node)].local_world_size;
+  policy.max_nodes = scenario.policy.max_nodes;
   return policy;
 }
 
@@ -29,13 +31,12 @@ SimAgent::SimAgent(const Scenario& scenario, Timeline& timeline, Network& networ
       trace_(trace),
       setup_(std::move(setup)),
       core_(PolicyOf(scenario, setup_.key)),
+      random_(
+          Mix(scenario.seed, 6, static_cast<uint64_t>(setup_.key.node * 1000 + setup_.key.life))),
       workers_(scenario, timeline, trace, book, setup_.key,
                {.ended =
-                    [this](const launcher::WorkerEnd& end, std::optional<int> left_peer,
-                           bool was_stopped) {
-                      Enter([this, end, left_peer, was_stopped] {
-                        if (!was_stopped) OnWorkerEnded(end, left_peer);
-                      });
+                    [this](const launcher::WorkerEnd& end, std::optional<int> left_peer) {
+                      Enter([this, end, left_peer] { OnWorkerEnded(end, left_peer); });
                     },
                 .gone = [this] { Enter([this] { Feed(launcher::WorkersGone{}); }); }}),
       contact_(scenario, timeline, network, *this,
@@ -59,25 +60,12 @@ void SimAgent::Kill() {
 }
 
 void SimAgent::Signal(bool is_kill) {
-  Enter([this, is_kill] {
-    if (!exit_code_) Feed(launcher::SignalReceived{kSigTerm, is_kill});
-  });
+  Enter([this, is_kill] { Feed(launcher::SignalReceived{kSigTerm, is_kill}); });
 }
 
 void SimAgent::Hear(const rendezvous::RendezvousEvent& event) {
-  if (std::holds_alternative<rendezvous::ContactEnded>(event)) {
-    setup_.ended(*exit_code_);
-    Die();
-    return;
-  }
   trace_.AgentHeard(setup_.key, event);
-  std::visit(
-      [this](const auto& any) {
-        if constexpr (std::is_constructible_v<launcher::AgentEvent, decltype(any)>) {
-          Feed(launcher::AgentEvent(any));
-        }
-      },
-      event);
+  std::visit([this](const auto& any) { Feed(any); }, event);
 }
 
 void SimAgent::HearDown(const StreamPtr& stream, const Down& down) {
@@ -89,10 +77,9 @@ void SimAgent::HearDownBroken(const StreamPtr& stream) {
 }
 
 void SimAgent::Feed(const launcher::AgentEvent& event) {
-  if (exit_code_) return;
   inbox_.push_back(event);
   if (std::exchange(is_stepping_, true)) return;
-  while (!inbox_.empty() && !exit_code_) {
+  while (!inbox_.empty() && is_alive()) {
     const launcher::AgentEvent current = std::move(inbox_.front());
     inbox_.pop_front();
     for (const launcher::AgentAction& action : core_.Step(now(), current)) {
@@ -105,19 +92,26 @@ void SimAgent::Feed(const launcher::AgentEvent& event) {
 
 void SimAgent::AfterWork() {
   const auto is_due = [this](std::optional<TimePoint> at) { return at && *at <= now(); };
-  if (!exit_code_ && is_due(core_.NextDeadline())) Feed(launcher::AgentTimePassed{});
+  if (is_due(core_.NextDeadline())) Feed(launcher::AgentTimePassed{});
   if (is_alive() && is_due(contact_.NextDeadline())) contact_.Give(rendezvous::TimePassed{});
   if (!is_alive()) return;
-  std::optional<TimePoint> next = exit_code_ ? std::nullopt : core_.NextDeadline();
+  std::optional<TimePoint> next = core_.NextDeadline();
   const std::optional<TimePoint> of_contact = contact_.NextDeadline();
   if (!next || (of_contact && *of_contact < *next)) next = of_contact;
   if (is_due(next)) trace_.Broken("P7: a deadline of " + NameOf(setup_.key) + " stays in the past");
   ArmTimer(next);
 }
 
-void SimAgent::OnWorkerEnded(const launcher::WorkerEnd& end, std::optional<int> left_peer) {
+void SimAgent::OnWorkerEnded(launcher::WorkerEnd end, std::optional<int> left_peer) {
   left_peers_[end.pid] = left_peer;
-  Feed(launcher::WorkerEnded{end, now()});
+  end.at = now();
+  Feed(end);
+}
+
+void SimAgent::Answer(launcher::AgentEvent event) {
+  const Duration longest = random_.Chance(5) ? Duration(seconds(2)) : milliseconds(20);
+  timeline_.After(random_.Between(Duration{0}, longest),
+                  [this, event = std::move(event)] { Enter([this, event] { Feed(event); }); });
 }
 
 void SimAgent::Do(const launcher::JoinRound&) {
@@ -132,6 +126,10 @@ void SimAgent::Do(const launcher::JoinRound&) {
   contact_.Give(rendezvous::JoinCommand{node});
 }
 
+void SimAgent::Do(const launcher::PrepareWorkers& action) {
+  Answer(launcher::WorkersPrepared{action.assignment.round});
+}
+
 void SimAgent::Do(const launcher::StartWorkers& action) { workers_.Start(action.assignment); }
 
 void SimAgent::Do(const launcher::StopWorkers& action) {
@@ -140,7 +138,7 @@ void SimAgent::Do(const launcher::StopWorkers& action) {
 
 void SimAgent::Do(const launcher::KillWorkers&) { workers_.KillNow(); }
 
-void SimAgent::Do(const launcher::ReportFailure& action) {
+void SimAgent::Do(const launcher::DescribeFailure& action) {
   rendezvous::FailureReport report;
   report.node = NodeId{NameOf(setup_.key)};
   report.host = HostOf(scenario_, setup_.key.node);
@@ -152,7 +150,11 @@ void SimAgent::Do(const launcher::ReportFailure& action) {
   report.signal = action.end.signal;
   report.message = action.end.message;
   report.left_peer = left_peers_[action.end.pid];
-  contact_.Give(rendezvous::FailureCommand{action.assignment.round, report, action.at});
+  Answer(launcher::FailureDescribed{action.end, action.assignment.round, report});
+}
+
+void SimAgent::Do(const launcher::ReportFailure& action) {
+  contact_.Give(rendezvous::FailureCommand{action.round, action.report, action.at});
 }
 
 void SimAgent::Do(const launcher::ReportFirstSuccess& action) {
@@ -169,9 +171,21 @@ void SimAgent::Do(const launcher::LeaveJob& action) {
 
 void SimAgent::Do(const launcher::AckVerdict&) { contact_.Give(rendezvous::AckCommand{}); }
 
+void SimAgent::Do(const launcher::EndJob&) {
+  workers_.KillNow();  // what is left of them
+  Answer(launcher::LeftoversGone{});
+  contact_.Give(rendezvous::EndCommand{kContactTimeout});
+  Answer(launcher::ReportWritten{});
+}
+
+void SimAgent::Do(const launcher::DrainLogs&) { Answer(launcher::LogsDrained{}); }
+
 void SimAgent::Do(const launcher::ExitAgent& action) {
-  exit_code_ = action.exit_code;
-  contact_.Give(rendezvous::EndCommand{kFlushTimeout});
+  // An end in a hurry takes the connections and the coordinator with it.
+  if (contact_.hosted() != nullptr) contact_.hosted()->Kill();
+  contact_.Drop();
+  setup_.ended(action.exit_code);
+  Die();
 }
 
 }  // namespace ddprun::sim

@@ -11,6 +11,7 @@
 #include "launcher/agent/agent_core.h"
 #include "tests/sim/process.h"
 #include "tests/sim/sim_contact.h"
+#include "tests/sim/sim_random.h"
 #include "tests/sim/sim_workers.h"
 
 namespace ddprun::sim {
@@ -45,12 +46,16 @@ class SimAgent final : public Process, public AgentEnd {
   void AfterWork() override;
   void Feed(const launcher::AgentEvent& event);
   void Hear(const rendezvous::RendezvousEvent& event);
-  void OnWorkerEnded(const launcher::WorkerEnd& end, std::optional<int> left_peer);
+  void OnWorkerEnded(launcher::WorkerEnd end, std::optional<int> left_peer);
+  // What a file thread answers: mostly at once, now and then only after a while.
+  void Answer(launcher::AgentEvent event);
 
   void Do(const launcher::JoinRound&);
+  void Do(const launcher::PrepareWorkers& action);
   void Do(const launcher::StartWorkers& action);
   void Do(const launcher::StopWorkers& action);
   void Do(const launcher::KillWorkers&);
+  void Do(const launcher::DescribeFailure& action);
   void Do(const launcher::ReportFailure& action);
   void Do(const launcher::ReportFirstSuccess& action);
   void Do(const launcher::ReportSuccess& action);
@@ -58,19 +63,21 @@ class SimAgent final : public Process, public AgentEnd {
   void Do(const launcher::AckVerdict&);
   void Do(const launcher::Say&) {}
   void Do(const launcher::PrintReport&) {}
+  void Do(const launcher::EndJob&);
+  void Do(const launcher::DrainLogs&);
   void Do(const launcher::ExitAgent& action);
 
   const Scenario& scenario_;
   Trace& trace_;
   const Setup setup_;
   launcher::AgentCore core_;
+  Random random_;
   SimWorkers workers_;
   SimContact contact_;
   std::deque<launcher::AgentEvent> inbox_;
   bool is_stepping_ = false;
   uint16_t store_port_ = 0;
   std::map<int, std::optional<int>> left_peers_;  // by pid
-  std::optional<int> exit_code_;
 };
 
 }  // namespace ddprun::sim

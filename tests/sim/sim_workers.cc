@@ -117,20 +117,21 @@ void SimWorkers::End(size_t local_rank, int exit_code, int signal, EndCause caus
   --living_;
   const bool was_stopped = worker.was_stopped;
   const int rank = assignment_.first_rank + static_cast<int>(local_rank);
+  // One that is being stopped may still fail with a code of its own.
+  const bool is_failure = exit_code != 0 && signal == 0;
   trace_.WorkerEnded(key_, KeyOf(assignment_), rank, exit_code,
-                     was_stopped ? EndCause::kStopped : cause);
+                     was_stopped && !is_failure ? EndCause::kStopped : cause);
   launcher::WorkerEnd end{.local_rank = static_cast<int>(local_rank),
                           .pid = worker.pid,
                           .exit_code = exit_code,
                           .signal = signal,
                           .dumped_core = false,
+                          .was_told_to_stop = was_stopped,
                           .message = absl::StrCat("code ", exit_code)};
   if (!scenario_.says_left_peer || cause != EndCause::kFollowing) peer.reset();
   noticed_at_ =
       std::max(noticed_at_, timeline_.now() + random_.Between(Duration{0}, milliseconds(5)));
-  timeline_.At(noticed_at_, [this, end = std::move(end), peer, was_stopped] {
-    handler_.ended(end, peer, was_stopped);
-  });
+  timeline_.At(noticed_at_, [this, end = std::move(end), peer] { handler_.ended(end, peer); });
   if (living_ == 0) {
     timeline_.At(noticed_at_, [this] { handler_.gone(); });
   }

@@ -40,8 +40,7 @@ class SimWorkers {
  public:
   // What the agent notices, after the fact.
   struct Handler {
-    std::function<void(launcher::WorkerEnd end, std::optional<int> left_peer, bool was_stopped)>
-        ended;
+    std::function<void(launcher::WorkerEnd end, std::optional<int> left_peer)> ended;
     std::function<void()> gone;
   };
   SimWorkers(const Scenario& scenario, Timeline& timeline, Trace& trace, RoundBook& book,

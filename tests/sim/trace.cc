@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
 #include <utility>
 #include <variant>
 
@@ -43,10 +44,17 @@ std::string RenderDid(const launcher::AgentAction& action) {
   if (const auto* exit = std::get_if<launcher::ExitAgent>(&action)) {
     return absl::StrCat("exits ", exit->exit_code);
   }
-  constexpr const char* kNames[] = {"join",           "start workers",  "stop workers",
-                                    "kill workers",   "report failure", "report first success",
-                                    "report success", "leave",          "acknowledge"};
-  return action.index() < std::size(kNames) ? kNames[action.index()] : "";
+  // By the variant's index.
+  constexpr const char* kNames[] = {"join",           "prepare workers",
+                                    "start workers",  "stop workers",
+                                    "kill workers",   "describe failure",
+                                    "report failure", "report first success",
+                                    "report success", "leave",
+                                    "acknowledge",    "say",
+                                    "print report",   "end what is left",
+                                    "drain logs",     "exit"};
+  static_assert(std::size(kNames) == std::variant_size_v<launcher::AgentAction>);
+  return kNames[action.index()];
 }
 
 const char* CauseName(EndCause cause) {

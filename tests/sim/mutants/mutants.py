@@ -64,8 +64,8 @@ MUTANTS = [
     {
         "name": "an agent joins again before its workers are gone",
         "patches": [(AGENT,
-                     "  if (!HasWorkers()) On(WorkersGone{});\n",
-                     "  if (MUTANT || !HasWorkers()) On(WorkersGone{});\n")],
+                     "  if (!HasWorkers()) GoOn();\n",
+                     "  if (MUTANT || !HasWorkers()) GoOn();\n")],
     },
     {
         "name": "a node has succeeded when its first worker has",
