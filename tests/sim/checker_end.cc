@@ -17,7 +17,10 @@ constexpr int kTerminated = 143;
 void Checker::OnConclude(int life, const rendezvous::Conclude& action,
                          const JobInstance& instance) {
   const rendezvous::Verdict& verdict = action.verdict;
-  const RoundKey key{instance, action.epoch, action.round};
+  RoundKey key{instance, action.epoch, action.round};
+  // A coordinator that read the verdict from the file knows of no round.
+  const auto last = last_sealed_.find(instance);
+  if (action.round == Round{} && last != last_sealed_.end()) key = last->second;
   if (scenario_.keeps_file && !coordinators_[life].has_durable_verdict) {
     Broken("S10: the verdict is told before it is durable");
   }
