@@ -255,7 +255,8 @@ class ContactCore {
   std::string TakenText() const;
   std::string GiveUpText() const;
   void NameSpeaker(Refuse& refusal) const;
-  // Built in place: GCC 12 takes the move of a variant that holds little for one of all it can hold.
+  // Built in place: GCC 12 takes the move of a variant that holds little for one of all it can
+  // hold.
   template <typename Action>
   void Do(Action action) {
     actions_.emplace_back(std::move(action));
