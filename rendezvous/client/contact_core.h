@@ -255,7 +255,12 @@ class ContactCore {
   std::string TakenText() const;
   std::string GiveUpText() const;
   void NameSpeaker(Refuse& refusal) const;
-  void Do(ContactAction action) { actions_.push_back(std::move(action)); }
+  // Built in place: GCC 12 takes the move of a variant that holds little for one of all it can
+  // hold.
+  template <typename Action>
+  void Do(Action action) {
+    actions_.emplace_back(std::move(action));
+  }
   void Tell(RendezvousEvent event) { Do(Emit{std::move(event)}); }
 
   const ContactOptions options_;

@@ -116,7 +116,9 @@ Breaches CheckState(const RendezvousMachine& machine) {
   CheckMembers(state, broken);
   CheckGone(state, broken);
   CheckDeadline(state, broken);
-  if (state.restart_count < 0 || state.restart_count > state.policy.max_restarts) {
+  // Before the first node has given the policy, the count comes from the job's file.
+  const bool is_over_budget = state.has_policy && state.restart_count > state.policy.max_restarts;
+  if (state.restart_count < 0 || is_over_budget) {
     broken.push_back(absl::StrCat("S9: ", state.restart_count, " restarts"));
   }
   const bool has_end = state.verdict.has_value();

@@ -137,7 +137,7 @@ void State::TakeSeat(const NodeJoined& event, Member& member) {
 
 void State::EndReadopting(TimePoint now) {
   if (IsMissingSeats()) {
-    if (now < readopt_until) return;
+    if (MayMissingCome(now)) return;
     DrainRound(now, DrainCause::kLoss, MissingText());
     LoseMissing();
     return;
@@ -153,6 +153,10 @@ void State::EndReadopting(TimePoint now) {
     DrainRound(now, DrainCause::kArrival, absl::StrCat("node ", NodeName(member.info), " joined"));
     return;
   }
+}
+
+bool State::MayMissingCome(TimePoint now) const {
+  return now < readopt_until || members.IsQuiet(now);
 }
 
 void State::LoseMissing() {

@@ -230,7 +230,7 @@ bool State::MayBeConsequence(const NodeId& id, const Member& member) const {
 bool State::IsCauseUncertain(TimePoint now) const {
   if (!first_failure.has_value()) return false;
   // A node that does not come back to a restarted coordinator may have died before the others.
-  if (IsMissingSeats() && now < readopt_until) return true;
+  if (IsMissingSeats() && MayMissingCome(now)) return true;
   return std::any_of(seats.begin(), seats.end(), [&](const auto& entry) {
     const Member* member = members.Find(entry.first);
     return member != nullptr && !entry.second.has_succeeded &&

@@ -183,6 +183,7 @@ struct RendezvousMachine::State {
   // A round of an earlier coordinator (machine_readopt.cc).
   bool MayReadopt() const;
   bool IsMissingSeats() const;
+  bool MayMissingCome(TimePoint now) const;
   bool IsThisRound(const Stamp& stamp) const;
   std::string FindContradiction(const NodeJoined& event) const;
   void Readopt(TimePoint now, const NodeJoined& event, Member& member);

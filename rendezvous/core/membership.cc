@@ -7,6 +7,9 @@
 namespace ddprun::rendezvous {
 namespace {
 
+// Beats come every second, or thrice in evict_after where that is sooner.
+constexpr Duration kLongestQuiet = std::chrono::seconds(3);
+
 bool CanBeSilent(const Member& member) {
   return !(member.is_connected && member.source_addr.empty());
 }
@@ -43,9 +46,14 @@ Member* Membership::BreakSession(SessionId session, TimePoint now) {
 }
 
 void Membership::Hear(Member& member, TimePoint now) {
-  if (is_cut_off_) GrantAmnesty(now);
+  // The network has just come back, and some nodes take longer than others to do so, too.
+  if (is_cut_off_ || IsQuiet(now)) GrantAmnesty(now);
   member.last_heard = now;
   last_word_ = now;
+}
+
+bool Membership::IsQuiet(TimePoint now) const {
+  return last_word_ + std::min(kLongestQuiet, evict_after_ / 2) < now;
 }
 
 std::optional<TimePoint> Membership::CutOffSince() const {
@@ -63,6 +71,7 @@ void Membership::Remove(const NodeId& id) {
 
 void Membership::GrantAmnesty(TimePoint now) {
   is_cut_off_ = false;
+  amnesty_at_ = now;
   for (auto& [id, member] : members_) member.last_heard = now;
 }
 
@@ -104,10 +113,7 @@ std::vector<NodeId> Membership::Expired(TimePoint now) {
       next_scan_ = std::min(next_scan_, expiry);
     }
   }
-  // Beats come at least thrice in evict_after: who was heard in its second half was heard when the
-  // expired one was not.
-  const bool is_nobody_heard = !has_own_node && last_word_ + evict_after_ / 2 < now;
-  if (!expired.empty() && is_nobody_heard) is_cut_off_ = true;
+  if (!expired.empty() && !has_own_node && IsQuiet(now)) is_cut_off_ = true;
   if (is_cut_off_) expired.clear();
   return expired;
 }

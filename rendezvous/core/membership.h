@@ -45,8 +45,9 @@ struct Member {
 // makes a node suspect at once, but only silence is proof. A connected node of this very process
 // is never silent: it can stop only with us.
 //
-// Where no node at all is heard, the network of this machine is the likelier culprit: nobody is
-// evicted then, and when the first is heard again everybody's silence starts afresh.
+// Where no node at all is heard for several beats, the network of this machine is the likelier
+// culprit: nobody is evicted then, and when the first is heard again everybody's silence starts
+// afresh, whether or not somebody's time was over by then.
 class Membership {
  public:
   // Ordered by id, so that every walk over it has the same order in every run.
@@ -72,6 +73,10 @@ class Membership {
   Member* FindBySession(SessionId session);
   const Member* FindBySession(SessionId session) const;
 
+  // Whether no node has been heard for several beats.
+  bool IsQuiet(TimePoint now) const;
+  // When everybody's silence last began afresh.
+  TimePoint amnesty_at() const { return amnesty_at_; }
   // Since when no node has been heard, once that has cost the first its place; else empty.
   std::optional<TimePoint> CutOffSince() const;
 
@@ -92,6 +97,7 @@ class Membership {
   uint64_t arrivals_ = 0;
   TimePoint last_word_ = TimePoint::min();  // of any node
   bool is_cut_off_ = false;
+  TimePoint amnesty_at_ = TimePoint::min();
   // A lower bound of every member's expiry: hearing a node only moves its expiry away.
   TimePoint next_scan_ = TimePoint::min();
 };

@@ -120,6 +120,10 @@ void State::Apply(TimePoint now, const Event& event) {
 }
 
 void State::Advance(TimePoint now) {
+  // Nodes of a round that is being taken over get the time anew that all others have.
+  if (members.amnesty_at() == now) {
+    readopt_until = std::max(readopt_until, now + policy.evict_after);
+  }
   EvictSilent(now);
   if (phase == Phase::kReadopting) EndReadopting(now);
   if (phase == Phase::kDraining) EndDraining(now);

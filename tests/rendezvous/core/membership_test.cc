@@ -22,18 +22,26 @@ Member& AdmitRemote(Membership& members, const std::string& name, uint64_t sessi
   return member;
 }
 
+// It is heard at each second of that time.
+void HearFrom(Membership& members, Member& member, int first, int last) {
+  for (int second = first; second <= last; ++second) {
+    members.Hear(member, At(std::chrono::seconds(second)));
+  }
+}
+
 TEST_CASE("membership: a node expires evict_after from its last word, not before") {
   Membership members(10s);
   AdmitRemote(members, "a", 1, At(0s));
   Member& b = AdmitRemote(members, "b", 2, At(0s));
-  CHECK(members.Expired(At(4s)).empty());
-  members.Hear(b, At(5s));
+  CHECK(members.Expired(At(2s)).empty());
+  HearFrom(members, b, 1, 9);
   CHECK(members.Expired(At(10s) - Duration(1)).empty());
   CHECK(members.Expired(At(10s)) == std::vector<NodeId>{NodeId{"a"}});
   members.Remove(NodeId{"a"});
-  CHECK(members.NextExpiry() == At(15s));
-  AdmitRemote(members, "c", 3, At(14s));
-  CHECK(members.Expired(At(15s)) == std::vector<NodeId>{NodeId{"b"}});
+  CHECK(members.NextExpiry() == At(19s));
+  Member& c = AdmitRemote(members, "c", 3, At(11s));
+  HearFrom(members, c, 12, 18);
+  CHECK(members.Expired(At(19s)) == std::vector<NodeId>{NodeId{"b"}});
 }
 
 TEST_CASE("membership: where nobody is heard nobody expires, until the first is heard again") {
@@ -45,9 +53,29 @@ TEST_CASE("membership: where nobody is heard nobody expires, until the first is 
   CHECK(members.Expired(At(500s)).empty());
   members.Hear(a, At(500s));
   CHECK(!members.CutOffSince().has_value());
-  CHECK(members.Expired(At(509s)).empty());
-  members.Hear(a, At(509s));
+  HearFrom(members, a, 501, 509);
+  CHECK(members.Expired(At(510s) - Duration(1)).empty());
   CHECK(members.Expired(At(510s)) == std::vector<NodeId>{NodeId{"b"}});
+}
+
+TEST_CASE("membership: after several beats without a word everybody has a new evict time") {
+  Membership members(10s);
+  Member& a = AdmitRemote(members, "a", 1, At(0s));
+  AdmitRemote(members, "b", 2, At(0s));
+  members.Hear(a, At(9s));  // before anybody's time was over
+  HearFrom(members, a, 10, 18);
+  CHECK(members.Expired(At(19s) - Duration(1)).empty());
+  CHECK(members.Expired(At(19s)) == std::vector<NodeId>{NodeId{"b"}});
+}
+
+TEST_CASE("membership: a beat that is late spares no other node") {
+  for (const Duration interval : {Duration(1s), Duration(1900ms), Duration(3s)}) {
+    Membership members(10s);
+    Member& a = AdmitRemote(members, "a", 1, At(0s));
+    AdmitRemote(members, "b", 2, At(0s));
+    for (Duration at = interval; at < 10s; at += interval) members.Hear(a, At(at));
+    CHECK(members.Expired(At(10s)) == std::vector<NodeId>{NodeId{"b"}});
+  }
 }
 
 TEST_CASE("membership: a broken session does not shorten the time to expiry") {
@@ -58,7 +86,7 @@ TEST_CASE("membership: a broken session does not shorten the time to expiry") {
   CHECK(!broken->is_connected);
   CHECK(broken->suspect_since == At(2s));
   CHECK(members.FindBySession(SessionId{1}) == nullptr);
-  AdmitRemote(members, "b", 2, At(9s));
+  HearFrom(members, AdmitRemote(members, "b", 2, At(2s)), 3, 9);
   CHECK(members.Expired(At(9s)).empty());
   CHECK(members.Expired(At(10s)).size() == 1);
 }
@@ -68,7 +96,7 @@ TEST_CASE("membership: a node of this very process is never silent while connect
   members.Admit(Node("a"), SessionId{1}, At(0s));
   CHECK(members.Expired(At(1000s)).empty());
   members.BreakSession(SessionId{1}, At(1000s));
-  AdmitRemote(members, "b", 2, At(1009s));
+  HearFrom(members, AdmitRemote(members, "b", 2, At(1001s)), 1002, 1009);
   CHECK(members.Expired(At(1009s)).empty());
   CHECK(members.Expired(At(1010s)) == std::vector<NodeId>{NodeId{"a"}});
 }
@@ -76,11 +104,13 @@ TEST_CASE("membership: a node of this very process is never silent while connect
 TEST_CASE("membership: amnesty starts everybody's silence afresh") {
   Membership members(10s);
   AdmitRemote(members, "a", 1, At(0s));
-  AdmitRemote(members, "b", 2, At(3s));
-  members.GrantAmnesty(At(100s));
-  AdmitRemote(members, "c", 3, At(109s));
-  CHECK(members.Expired(At(109s)).empty());
-  CHECK(members.Expired(At(110s)).size() == 2);
+  AdmitRemote(members, "b", 2, At(0s));
+  Member& c = AdmitRemote(members, "c", 3, At(0s));
+  HearFrom(members, c, 1, 5);
+  members.GrantAmnesty(At(6s));
+  HearFrom(members, c, 6, 15);
+  CHECK(members.Expired(At(15s)).empty());
+  CHECK(members.Expired(At(16s)).size() == 2);
 }
 
 TEST_CASE("membership: a newer session of a node replaces the older and keeps its arrival") {

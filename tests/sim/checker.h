@@ -1,0 +1,146 @@
+// Judges a run by what was said, heard, started and ended in it, never by what the product's own
+// objects remember. The names S1..S16 and P1..P7 are those of ARCHITECTURE.md, Simulator.
+#ifndef DDPRUN_TESTS_SIM_CHECKER_H_
+#define DDPRUN_TESTS_SIM_CHECKER_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/sim/scenario.h"
+#include "tests/sim/trace.h"
+
+namespace ddprun::sim {
+
+// What happened, so that a test can show that it saw what it is about.
+struct Tally {
+  int rounds = 0;
+  int successes = 0;
+  int failures = 0;
+  int given_up = 0;
+  int losses = 0;
+  int coordinator_starts = 0;
+  int readopted = 0;  // rounds that went on under another start of the coordinator
+  int restarts = 0;   // charged rounds
+  void Add(const Tally& other);
+};
+
+class Checker {
+ public:
+  Checker(const Scenario& scenario, const Timeline& timeline)
+      : scenario_(scenario), timeline_(timeline) {}
+
+  void OnFault(const Fault& fault);
+  void OnCoordinatorStarted(int life, int host, bool has_memory);
+  void OnVerdictDurable(int life) { coordinators_[life].has_durable_verdict = true; }
+  void OnStep(int life, TimePoint local, const rendezvous::RendezvousMachine& machine,
+              const rendezvous::Event& event, const std::vector<rendezvous::Action>& actions);
+  void OnAgentStarted(AgentKey key);
+  void OnAgentKilled(AgentKey key);
+  void OnAgentHeard(AgentKey key, const rendezvous::RendezvousEvent& event);
+  void OnAgentDid(AgentKey key, const launcher::AgentAction& action);
+  void OnAgentEnded(AgentKey key, int exit_code);
+  void OnWorkerStarted(AgentKey key, const rendezvous::Assignment& assignment, int local_rank);
+  void OnWorkerEnded(AgentKey key, RoundKey round, int rank, int exit_code, EndCause cause);
+  // The run is over, or its time is.
+  void AtEnd(bool is_over);
+  void Broken(const std::string& what);
+
+  const std::vector<std::string>& breaches() const { return breaches_; }
+  const Tally& tally() const { return tally_; }
+
+ private:
+  // A worker's end as the coordinator was told of it.
+  struct Told {
+    AgentKey by;
+    rendezvous::FailureReport report;
+    int life = 0;
+    TimePoint receipt;  // the coordinator's clock
+    TimePoint date;     // likewise: when it happened, as far as can be told
+  };
+  struct RoundNotes {
+    rendezvous::Assignment any;
+    std::map<AgentKey, rendezvous::Assignment> members;
+    TimePoint sealed_at;
+    int sealed_by = 0;           // that start of the coordinator
+    int life = 0;                // the one that it goes on under
+    std::set<AgentKey> started;  // their workers
+    bool is_stopping = false;
+    std::set<int> succeeded;         // ranks
+    std::map<int, EndCause> failed;  // ranks that ended by themselves
+    bool left_early = false;         // a rank left with 0 and others followed
+    bool lost_agent = false;         // a member's process ended or was told to
+    bool has_arrival = false;        // a node came that has no place in it
+    std::vector<Told> told;
+  };
+  struct AgentNotes {
+    RoundKey newest;
+    std::set<int> living;           // ranks
+    std::optional<RoundKey> round;  // of those
+    bool was_signalled = false;
+    bool is_dead = false;
+    std::optional<int> exit_code;
+    std::optional<rendezvous::Verdict> verdict;
+    std::optional<TimePoint> lost_since;
+  };
+  struct CoordinatorNotes {
+    std::map<SessionId, AgentKey> sessions;
+    std::map<AgentKey, SessionId> newest;
+    std::map<AgentKey, TimePoint> heard;  // its own clock, from here on
+    TimePoint started;
+    TimePoint last_step;
+    TimePoint amnesty;
+    TimePoint last_round;  // when a round last was sealed or ran
+    bool has_stepped = false;
+    bool has_durable_verdict = false;
+    int host = -1;
+  };
+  struct Trouble {
+    int node = 0;  // -1: the coordinator
+    FaultKind kind = FaultKind::kBreakStream;
+    TimePoint from;
+    TimePoint to;
+  };
+
+  // checker_rounds.cc
+  void HearEvent(int life, TimePoint local, const rendezvous::Event& event);
+  void OnAssign(int life, const rendezvous::Assign& action, std::set<RoundKey>& sealed);
+  void CheckSealed(const RoundKey& key);
+  void CheckCharge(const RoundKey& key);
+  void OnStop(const RoundKey& key, const std::string& how);
+  std::string WhyMayStop(const RoundNotes& round) const;
+  void CheckEviction(int life, TimePoint local, AgentKey key);
+  void CheckLostText(int life, TimePoint local, const std::string& text);
+  // checker_end.cc
+  void OnConclude(int life, const rendezvous::Conclude& action, const JobInstance& instance);
+  void CheckSuccess(const RoundKey& key);
+  void CheckFailure(const RoundKey& key, const rendezvous::Verdict& verdict, TimePoint local);
+  void OnRefuse(int life, TimePoint local, const rendezvous::Refuse& action);
+  void CheckExit(AgentKey key, const AgentNotes& agent);
+  bool HadTrouble(int node, Duration window) const;
+  // A round of a fixed number of nodes, each worker started once.
+  bool EndsWithItsFirstNode() const {
+    return scenario_.policy.max_restarts == 0 &&
+           (scenario_.policy.is_static || scenario_.policy.min_nodes == scenario_.policy.max_nodes);
+  }
+
+  const Scenario& scenario_;
+  const Timeline& timeline_;
+  std::vector<std::string> breaches_;
+  Tally tally_;
+  std::map<RoundKey, RoundNotes> rounds_;
+  std::map<AgentKey, AgentNotes> agents_;
+  std::map<int, CoordinatorNotes> coordinators_;
+  std::vector<Trouble> troubles_;
+  std::map<JobInstance, RoundKey> last_sealed_;
+  std::map<JobInstance, rendezvous::Verdict> verdicts_;
+  bool has_forgotten_ = false;  // a coordinator was started without what the one before knew
+  std::set<JobInstance> lost_verdicts_;  // ...among it these jobs' ends
+};
+
+}  // namespace ddprun::sim
+
+#endif  // DDPRUN_TESTS_SIM_CHECKER_H_

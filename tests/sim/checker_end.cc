@@ -1,0 +1,152 @@
+// How the job ends, and with which codes.
+#include <algorithm>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "tests/sim/checker.h"
+
+namespace ddprun::sim {
+namespace {
+
+constexpr int kRendezvous = 121;
+constexpr int kLostCoordinator = 123;
+constexpr int kTerminated = 143;
+
+}  // namespace
+
+void Checker::OnConclude(int life, const rendezvous::Conclude& action,
+                         const JobInstance& instance) {
+  const rendezvous::Verdict& verdict = action.verdict;
+  RoundKey key{instance, action.epoch, action.round};
+  // A coordinator that read the verdict from the file knows of no round.
+  const auto last = last_sealed_.find(instance);
+  if (action.round == Round{} && last != last_sealed_.end()) key = last->second;
+  if (scenario_.keeps_file && !coordinators_[life].has_durable_verdict) {
+    Broken("S10: the verdict is told before it is durable");
+  }
+  const auto known = verdicts_.find(instance);
+  if (known != verdicts_.end()) {
+    if (!(known->second == verdict) && !has_forgotten_) Broken("S10: the verdict changed");
+    return;
+  }
+  verdicts_[instance] = verdict;
+  if (verdict.exit_code == 0) {
+    ++tally_.successes;
+    CheckSuccess(key);
+  } else {
+    ++tally_.failures;
+    CheckFailure(key, verdict, coordinators_[life].last_step);
+  }
+}
+
+void Checker::CheckSuccess(const RoundKey& key) {
+  const auto round = rounds_.find(key);
+  if (round == rounds_.end()) return Broken("S11: success in a round that never was");
+  const int world_size = round->second.any.world_size;
+  for (int rank = 0; rank < world_size; ++rank) {
+    if (round->second.succeeded.contains(rank)) continue;
+    Broken(absl::StrCat("S11: success, and rank ", rank, " did not exit with 0"));
+  }
+}
+
+void Checker::CheckFailure(const RoundKey& key, const rendezvous::Verdict& verdict, TimePoint) {
+  if (!verdict.first_failure) {
+    const auto round = rounds_.find(key);
+    const bool has_loss = round != rounds_.end() && WhyMayStop(round->second) != "";
+    if (!EndsWithItsFirstNode() || verdict.exit_code != kRendezvous || !has_loss) {
+      Broken("S13: the job ended without a failure: " + verdict.reason);
+    }
+    return;
+  }
+  const rendezvous::FailureReport& named = *verdict.first_failure;
+  const auto round = rounds_.find(key);
+  if (round == rounds_.end()) return Broken("S12: a failure in a round that never was");
+  const RoundNotes& notes = round->second;
+  if (notes.any.restart_count < scenario_.policy.max_restarts) {
+    Broken("S9: the job ended with restarts left");
+  }
+  const auto told = std::find_if(notes.told.begin(), notes.told.end(),
+                                 [&](const Told& any) { return IsSameWorker(any.report, named); });
+  const auto cause = notes.failed.find(named.rank);
+  if (told == notes.told.end() || cause == notes.failed.end()) {
+    return Broken(absl::StrCat("S12: rank ", named.rank, " is named, whose end was no failure"));
+  }
+  if (verdict.exit_code != named.exit_code) Broken("S12: the code is not the named rank's");
+  if (cause->second == EndCause::kOwn) return;
+  TimePoint first_receipt = told->receipt;
+  for (const Told& any : notes.told) {
+    if (any.life == told->life) first_receipt = std::min(first_receipt, any.receipt);
+  }
+  for (const Told& other : notes.told) {
+    const auto its = notes.failed.find(other.report.rank);
+    const bool is_own = its != notes.failed.end() && its->second == EndCause::kOwn;
+    const bool in_time = other.life == told->life &&
+                         other.receipt - first_receipt <= scenario_.policy.first_cause_window;
+    if (!is_own || !in_time) continue;
+    const bool says_so = named.left_peer.has_value() && !other.report.left_peer.has_value();
+    if (!says_so && other.date >= told->date) continue;
+    Broken(absl::StrCat("S12: rank ", named.rank, " is named, which followed rank ",
+                        other.report.rank));
+  }
+}
+
+void Checker::OnRefuse(int life, TimePoint local, const rendezvous::Refuse& action) {
+  if (!absl::StrContains(action.message, "gave up after")) return;
+  ++tally_.given_up;
+  const CoordinatorNotes& notes = coordinators_[life];
+  const TimePoint since = std::max(notes.last_round, notes.started);
+  if (local - since >= scenario_.policy.join_timeout) return;
+  Broken(absl::StrCat("P6: given up too early: ", action.message));
+}
+
+void Checker::CheckExit(AgentKey key, const AgentNotes& agent) {
+  const int code = *agent.exit_code;
+  if (agent.was_signalled) return;
+  if (agent.verdict) {
+    if (code != agent.verdict->exit_code) {
+      Broken(absl::StrCat("P5: ", NameOf(key), " ends with ", code, ", the verdict was ",
+                          agent.verdict->exit_code));
+    }
+    return;
+  }
+  if (code == kRendezvous || code == kLostCoordinator || code == kTerminated) return;
+  if (code == 0) {
+    // Without the verdict only a node may that has done all its work.
+    const auto round = agent.round ? rounds_.find(*agent.round) : rounds_.end();
+    if (round == rounds_.end()) return Broken("P5: " + NameOf(key) + " ends with 0 and never ran");
+    const rendezvous::Assignment& place = round->second.members.at(key);
+    const int ranks = scenario_.nodes[static_cast<size_t>(key.node)].local_world_size;
+    for (int rank = place.first_rank; rank < place.first_rank + ranks; ++rank) {
+      if (round->second.succeeded.contains(rank)) continue;
+      Broken(absl::StrCat("P5: ", NameOf(key), " ends with 0, rank ", rank, " did not"));
+    }
+    return;
+  }
+  // The coordinator was lost before it named a cause: a failure of its own round is one.
+  const bool has_failed = agent.round && !rounds_[*agent.round].failed.empty();
+  if (!has_failed) Broken(absl::StrCat("P5: ", NameOf(key), " ends with ", code));
+}
+
+void Checker::AtEnd(bool is_over) {
+  if (!is_over && breaches_.empty()) {
+    std::string living;
+    for (const auto& [key, agent] : agents_) {
+      if (!agent.is_dead) absl::StrAppend(&living, " ", NameOf(key));
+    }
+    Broken("P7: not over in time, still there:" + living);
+  }
+  // A job that succeeded did so on every node that did its part of it.
+  for (const auto& [instance, verdict] : verdicts_) {
+    const auto last = last_sealed_.find(instance);
+    if (verdict.exit_code != 0 || last == last_sealed_.end()) continue;
+    if (lost_verdicts_.contains(instance)) continue;
+    for (const auto& [key, place] : rounds_[last->second].members) {
+      const AgentNotes& agent = agents_[key];
+      if (!agent.exit_code || agent.was_signalled || *agent.exit_code == 0) continue;
+      Broken(
+          absl::StrCat("P5: the job succeeded and ", NameOf(key), " ends with ", *agent.exit_code));
+    }
+  }
+}
+
+}  // namespace ddprun::sim

@@ -1,0 +1,217 @@
+// Rounds: who is in them, when they may be stopped, who may be called lost.
+#include <algorithm>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "tests/sim/checker.h"
+
+namespace ddprun::sim {
+namespace {
+
+using std::chrono::seconds;
+
+std::string NameOf(const RoundKey& key) {
+  return absl::StrCat("round ", key.epoch.value, ".", key.round.value);
+}
+
+}  // namespace
+
+void Checker::HearEvent(int life, TimePoint local, const rendezvous::Event& event) {
+  CoordinatorNotes& notes = coordinators_[life];
+  if (const auto* joined = std::get_if<rendezvous::NodeJoined>(&event)) {
+    const AgentKey key = KeyOf(joined->node.id);
+    notes.sessions[joined->stamp.session] = key;
+    // An old session's join that comes late does not make it the newest.
+    notes.newest[key] = std::max(notes.newest[key], joined->stamp.session);
+    if (!joined->held) {
+      for (auto& [round_key, round] : rounds_) {
+        if (!round.members.contains(key)) round.has_arrival = true;
+      }
+    } else {
+      const auto round = rounds_.find(KeyOf(*joined->held));
+      if (round != rounds_.end() && round->second.life != life && !round->second.is_stopping) {
+        ++tally_.readopted;
+        round->second.life = life;
+      }
+    }
+  }
+  std::visit(
+      [&](const auto& any) {
+        if constexpr (requires { any.stamp; }) {
+          const auto at = notes.sessions.find(any.stamp.session);
+          if (at != notes.sessions.end()) notes.heard[at->second] = local;
+        }
+      },
+      event);
+  if (const auto* failed = std::get_if<rendezvous::WorkersFailed>(&event)) {
+    const auto at = notes.sessions.find(failed->stamp.session);
+    if (at == notes.sessions.end()) return;
+    const RoundKey key{failed->stamp.instance, failed->stamp.epoch, failed->stamp.round};
+    const auto round = rounds_.find(key);
+    if (round == rounds_.end()) return;
+    round->second.told.push_back({at->second, failed->report, life, local, local - failed->age});
+  }
+}
+
+void Checker::OnAssign(int life, const rendezvous::Assign& action, std::set<RoundKey>& sealed) {
+  const rendezvous::Assignment& to = action.assignment;
+  const RoundKey key = KeyOf(to);
+  CoordinatorNotes& notes = coordinators_[life];
+  const auto session = notes.sessions.find(action.session);
+  if (session == notes.sessions.end()) return Broken("an assignment to nobody");
+  const AgentKey agent = session->second;
+  const auto known = rounds_.find(key);
+  if (known == rounds_.end()) {
+    const auto last = last_sealed_.find(key.instance);
+    if (last != last_sealed_.end() && key < last->second) {
+      Broken(absl::StrCat("S3: ", NameOf(key), " is sealed after ", NameOf(last->second)));
+    }
+    if (verdicts_.contains(key.instance) && !has_forgotten_) {
+      Broken("S10: " + NameOf(key) + " is sealed after the verdict");
+    }
+    sealed.insert(key);
+  }
+  RoundNotes& round = rounds_[key];
+  if (round.members.empty()) {
+    round.any = to;
+    round.sealed_at = timeline_.now();
+    round.sealed_by = round.life = life;
+  }
+  const auto earlier = round.members.find(agent);
+  if (earlier == round.members.end() && !sealed.contains(key)) {
+    Broken(absl::StrCat("S1: ", ::ddprun::sim::NameOf(agent), " was added to ", NameOf(key)));
+  }
+  if (earlier != round.members.end() && !(earlier->second == to)) {
+    Broken(absl::StrCat("S2: ", ::ddprun::sim::NameOf(agent), " has two places in ", NameOf(key)));
+  }
+  const rendezvous::Assignment& any = round.any;
+  if (to.world_size != any.world_size || to.node_count != any.node_count ||
+      to.master_addr != any.master_addr || to.master_port != any.master_port ||
+      to.restart_count != any.restart_count || to.max_restarts != any.max_restarts) {
+    Broken("S2: two nodes of " + NameOf(key) + " were told different things");
+  }
+  round.members[agent] = to;
+}
+
+void Checker::CheckSealed(const RoundKey& key) {
+  const RoundNotes& round = rounds_[key];
+  ++tally_.rounds;
+  coordinators_[round.life].last_round = coordinators_[round.life].last_step;
+  std::map<int, std::pair<int, int>> intervals;  // by node rank: first rank, ranks
+  for (const auto& [agent, assignment] : round.members) {
+    const int ranks = scenario_.nodes[static_cast<size_t>(agent.node)].local_world_size;
+    if (!intervals.try_emplace(assignment.node_rank, assignment.first_rank, ranks).second) {
+      Broken(absl::StrCat("S1: node rank ", assignment.node_rank, " twice in ", NameOf(key)));
+    }
+  }
+  int next_node = 0;
+  int next_rank = 0;
+  for (const auto& [node_rank, interval] : intervals) {
+    if (node_rank != next_node++ || interval.first != next_rank) {
+      Broken("S1: the ranks of " + NameOf(key) + " overlap or have a hole");
+    }
+    next_rank = interval.first + interval.second;
+  }
+  if (next_rank != round.any.world_size) {
+    Broken(absl::StrCat("S1: ", NameOf(key), " has ", next_rank, " ranks and says ",
+                        round.any.world_size));
+  }
+  const int nodes = static_cast<int>(round.members.size());
+  const rendezvous::Policy& policy = scenario_.policy;
+  const int least = policy.is_static ? policy.max_nodes : policy.min_nodes;
+  if (nodes < least || nodes > policy.max_nodes || nodes != round.any.node_count) {
+    Broken(absl::StrCat("S7: ", NameOf(key), " has ", nodes, " nodes"));
+  }
+  CheckCharge(key);
+  last_sealed_[key.instance] = key;
+}
+
+void Checker::CheckCharge(const RoundKey& key) {
+  const RoundNotes& round = rounds_[key];
+  const int now = round.any.restart_count;
+  if (now > scenario_.policy.max_restarts) {
+    Broken(absl::StrCat("S9: restart ", now, " of ", scenario_.policy.max_restarts));
+  }
+  const auto last_key = last_sealed_.find(key.instance);
+  if (last_key == last_sealed_.end()) return;
+  const RoundNotes& last = rounds_[last_key->second];
+  const int before = last.any.restart_count;
+  if (now < before && !has_forgotten_) Broken("S9: the restart count fell");
+  if (now > before + 1) Broken("S9: the restart count jumped");
+  if (now <= before) return;
+  ++tally_.restarts;
+  if (last.told.empty()) Broken("S9: a restart was charged and nobody told of a failure");
+  const bool has_own = std::any_of(last.failed.begin(), last.failed.end(), [](const auto& failure) {
+    return failure.second == EndCause::kOwn;
+  });
+  const bool is_quiet = scenario_.spike == Duration{0} &&
+                        scenario_.max_delay <= std::chrono::milliseconds(5) &&
+                        std::none_of(troubles_.begin(), troubles_.end(), [](const Trouble& t) {
+                          return t.to > t.from || t.kind == FaultKind::kHalfBreak;
+                        });
+  // What failed had lost a node, and nothing kept the coordinator from seeing that.
+  if (!has_own && !last.left_early && last.lost_agent && is_quiet) {
+    Broken("S9: the loss of a node was charged");
+  }
+}
+
+void Checker::OnStop(const RoundKey& key, const std::string& how) {
+  RoundNotes& round = rounds_[key];
+  if (std::exchange(round.is_stopping, true)) return;
+  if (!WhyMayStop(round).empty() || verdicts_.contains(key.instance)) return;
+  Broken(absl::StrCat("healthy: nothing was wrong with ", NameOf(key), ", and ", how));
+}
+
+std::string Checker::WhyMayStop(const RoundNotes& round) const {
+  if (!round.failed.empty()) return "a worker failed";
+  if (round.lost_agent) return "an agent went";
+  // Where an assignment was lost with the coordinator that made it, nobody holds that place.
+  const bool has_begun = round.started.size() == round.members.size();
+  if (!has_begun && round.sealed_by != coordinators_.rbegin()->first) return "it never began";
+  const bool has_room = static_cast<int>(round.members.size()) < scenario_.policy.max_nodes;
+  if (round.has_arrival && has_room) return "a node came";
+  const Duration window = scenario_.policy.evict_after + seconds(20);
+  // A coordinator in an agent goes with it, whether that has a place in the round or not.
+  const int host = coordinators_.at(round.sealed_by).host;
+  if (host >= 0 && HadTrouble(host, window)) return "the coordinator's node had trouble";
+  for (const auto& [agent, assignment] : round.members) {
+    if (HadTrouble(agent.node, window)) return "a node had trouble";
+    const auto notes = agents_.find(agent);
+    const std::optional<TimePoint> lost =
+        notes == agents_.end() ? std::nullopt : notes->second.lost_since;
+    const Duration patience =
+        std::min(scenario_.agent.orphan_timeout, scenario_.agent.exit_barrier_timeout);
+    if (lost && timeline_.now() - *lost >= patience * 98 / 100) {
+      return "the coordinator was away for too long";
+    }
+  }
+  return "";
+}
+
+void Checker::CheckEviction(int life, TimePoint local, AgentKey key) {
+  const CoordinatorNotes& notes = coordinators_[life];
+  const auto heard = notes.heard.find(key);
+  const TimePoint since =
+      std::max(notes.amnesty, heard == notes.heard.end() ? notes.started : heard->second);
+  if (local - since < scenario_.policy.evict_after) {
+    Broken(
+        absl::StrCat("S15: ", ::ddprun::sim::NameOf(key), " was evicted after ",
+                     std::chrono::duration_cast<std::chrono::milliseconds>(local - since).count(),
+                     " ms in which it could be heard and was not"));
+  }
+}
+
+void Checker::CheckLostText(int life, TimePoint local, const std::string& text) {
+  if (!absl::StrContains(text, " is lost: silent for")) return;
+  ++tally_.losses;
+  const int node = std::atoi(text.c_str() + text.find("node n") + 6);
+  const CoordinatorNotes& notes = coordinators_[life];
+  // One of its lives has been silent for long enough.
+  for (const auto& [key, heard] : notes.heard) {
+    if (key.node != node && !scenario_.is_one_host) continue;
+    if (local - std::max(heard, notes.amnesty) >= scenario_.policy.evict_after) return;
+  }
+  Broken("S15: it was not silent for so long: " + text);
+}
+
+}  // namespace ddprun::sim

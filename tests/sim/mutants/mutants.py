@@ -1,0 +1,82 @@
+"""The ten faults that the simulator must find.
+
+Each patch is (file, text that stands in it exactly once, text in its place). MUTANT is true while the
+fault is switched on.
+"""
+
+CORE = "rendezvous/core/"
+AGENT = "launcher/agent/agent_core.cc"
+
+MUTANTS = [
+    {
+        "name": "two nodes are given one rank",
+        "patches": [(CORE + "machine_round.cc",
+                     "    assignment.instance = instance;\n",
+                     "    assignment.instance = instance;\n"
+                     "    if (MUTANT && node_rank > 0) assignment.first_rank = 0;\n")],
+    },
+    {
+        "name": "a round is sealed with one node too few",
+        "patches": [(CORE + "quorum.cc",
+                     "  return policy.is_static ? policy.max_nodes : policy.min_nodes;\n",
+                     "  const int needed = policy.is_static ? policy.max_nodes : policy.min_nodes;\n"
+                     "  return MUTANT && needed > 1 ? needed - 1 : needed;\n")],
+    },
+    {
+        "name": "nodes are evicted for a time in which the coordinator did not run",
+        "patches": [(CORE + "rendezvous_machine.cc",
+                     "  members.GrantAmnesty(now);\n  forming.opened_at += lost;\n",
+                     "  if (!MUTANT) members.GrantAmnesty(now);\n  forming.opened_at += lost;\n")],
+    },
+    {
+        "name": "the loss of a node is charged to the budget",
+        "patches": [(CORE + "machine_round.cc",
+                     "  if (!first_failure.has_value()) {\n    if (drain_cause",
+                     "  if (!first_failure.has_value()) {\n"
+                     "    if (MUTANT && restart_count < policy.max_restarts) ++restart_count;\n"
+                     "    if (drain_cause")],
+    },
+    {
+        "name": "the latest failure is named and not the first",
+        "patches": [(CORE + "machine_round.cc",
+                     "  return a.date < b.date;\n",
+                     "  return MUTANT ? b.date < a.date : a.date < b.date;\n")],
+    },
+    {
+        "name": "a node that leaves closes the job",
+        "patches": [(CORE + "machine_join.cc",
+                     "  const NodeId id = member->info.id;\n  RemoveNode(now, id,\n"
+                     "             absl::StrCat(\"node \", NodeName(member->info), \" left\"",
+                     "  const NodeId id = member->info.id;\n"
+                     "  if (MUTANT && phase == Phase::kSealed) {\n"
+                     "    CloseJob(now, {.exit_code = 1, .reason = \"a node left\", .first_failure = {}});\n"
+                     "    return;\n"
+                     "  }\n"
+                     "  RemoveNode(now, id,\n"
+                     "             absl::StrCat(\"node \", NodeName(member->info), \" left\"")],
+    },
+    {
+        "name": "the verdict is told before it is durable",
+        "patches": [(CORE + "machine_end.cc",
+                     "  WriteRecord();\n}\n\nvoid State::TellVerdict",
+                     "  WriteRecord();\n  if (MUTANT) TellVerdict(now);\n}\n\nvoid State::TellVerdict")],
+    },
+    {
+        "name": "an agent joins again before its workers are gone",
+        "patches": [(AGENT,
+                     "  if (!HasWorkers()) GoOn();\n",
+                     "  if (MUTANT || !HasWorkers()) GoOn();\n")],
+    },
+    {
+        "name": "a node has succeeded when its first worker has",
+        "patches": [(AGENT,
+                     "    if (succeeded_count_ == policy_.local_world_size) Succeed();\n",
+                     "    if (succeeded_count_ == (MUTANT ? 1 : policy_.local_world_size)) Succeed();\n")],
+    },
+    {
+        "name": "a coordinator that is started again ends the round that it finds",
+        "patches": [(CORE + "machine_readopt.cc",
+                     "bool State::MayReadopt() const {\n",
+                     "bool State::MayReadopt() const {\n  if (MUTANT) return false;\n")],
+    },
+]

@@ -1,0 +1,123 @@
+// Streams between agents and coordinators. A stream keeps its order and loses nothing but its end:
+// what is under way when it breaks. Streams overtake each other.
+#ifndef DDPRUN_TESTS_SIM_NETWORK_H_
+#define DDPRUN_TESTS_SIM_NETWORK_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "rendezvous/core/action.h"
+#include "rendezvous/core/event.h"
+#include "tests/sim/scenario.h"
+#include "tests/sim/sim_random.h"
+#include "tests/sim/timeline.h"
+
+namespace ddprun::sim {
+
+struct Stream;
+using StreamPtr = std::shared_ptr<Stream>;
+
+// What an agent says. A beat has a sequence, which its answer brings back.
+struct Up {
+  rendezvous::Event event;
+  uint64_t sequence = 0;
+};
+// What the coordinator says. With a sequence it is the answer to a beat, and no action.
+struct Down {
+  rendezvous::Stamp current;
+  rendezvous::Action action;
+  uint64_t sequence = 0;
+};
+
+// A stream's end in the agent.
+class AgentEnd {
+ public:
+  virtual ~AgentEnd() = default;
+  virtual void HearDown(const StreamPtr& stream, const Down& down) = 0;
+  virtual void HearDownBroken(const StreamPtr& stream) = 0;
+};
+// A stream's end in the coordinator. `HearUpBroken` is the last call for a stream.
+class CoordinatorEnd {
+ public:
+  virtual ~CoordinatorEnd() = default;
+  virtual void HearUp(const StreamPtr& stream, const Up& up) = 0;
+  virtual void HearUpBroken(const StreamPtr& stream) = 0;
+};
+
+struct Stream {
+  int node = 0;
+  bool is_local = false;  // within one process
+  AgentEnd* agent = nullptr;
+  CoordinatorEnd* coordinator = nullptr;
+  bool is_open_at_agent = true;
+  bool is_open_at_coordinator = true;
+  SessionId session;  // the coordinator's number; 0: it has not heard anything yet
+  TimePoint up_free_at;
+  TimePoint down_free_at;
+  Random random{0};
+};
+
+class Network {
+ public:
+  Network(const Scenario& scenario, Timeline& timeline)
+      : scenario_(scenario),
+        timeline_(timeline),
+        host_(scenario.is_apart ? -1 : 0),
+        paths_(scenario.nodes.size()) {}
+
+  StreamPtr Open(int node, bool is_local, AgentEnd& agent, CoordinatorEnd& coordinator);
+  void SendUp(const StreamPtr& stream, Up up);
+  void SendDown(const StreamPtr& stream, Down down);
+  // The agent has said all: the coordinator ends the stream behind that.
+  void FinishAtAgent(const StreamPtr& stream);
+  // That end closes; the other one hears of it behind what was sent before.
+  void CloseAtAgent(const StreamPtr& stream);
+  void CloseAtCoordinator(const StreamPtr& stream);
+
+  // All its streams.
+  void CloseAllOf(const CoordinatorEnd& coordinator);
+
+  // The faults. What is cut is late; a stream that is cut for longer than keepalive takes ends.
+  void BreakStream(int node);
+  void HalfBreak(int node);
+  void Cut(int node, bool up, bool down, Duration duration);
+  void CutCoordinator(Duration duration);
+  // One end's process does not run: the other end's keepalive finds it.
+  void StopAnswering(int node, Duration duration);
+  void CoordinatorStopsAnswering(Duration duration);
+
+  // Whether a connection from the node to the coordinator can be made now.
+  bool CanReach(int node) const;
+  Duration RoundTrip(Random& random) const;
+
+ private:
+  struct Path {
+    TimePoint up_until;  // cut until then
+    TimePoint down_until;
+  };
+  Duration Delay(Random& random) const;
+  Duration Delay(Stream& stream) const;
+  TimePoint UpClearAt(const Stream& stream) const;
+  TimePoint DownClearAt(const Stream& stream) const;
+  void BreakLater(const StreamPtr& stream, Duration agent_after, Duration coordinator_after,
+                  bool only_if_cut);
+  void BreakAtAgent(const StreamPtr& stream);
+  void BreakAtCoordinator(const StreamPtr& stream);
+  std::vector<StreamPtr> OpenStreams(int node) const;
+
+  const Scenario& scenario_;
+  Timeline& timeline_;
+  const int host_;  // the endpoint's node; -1: the coordinator runs apart
+  std::vector<Path> paths_;
+  Path coordinator_path_;
+  std::vector<StreamPtr> streams_;
+  uint64_t opened_ = 0;
+};
+
+}  // namespace ddprun::sim
+
+#endif  // DDPRUN_TESTS_SIM_NETWORK_H_

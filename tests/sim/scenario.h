@@ -1,0 +1,87 @@
+// One run of the simulator as a value: the job, its nodes, the network, and every fault with its
+// time. A seed draws one; without some of its faults it is another that is run in the same way.
+#ifndef DDPRUN_TESTS_SIM_SCENARIO_H_
+#define DDPRUN_TESTS_SIM_SCENARIO_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "launcher/agent/agent_core.h"
+#include "rendezvous/base/time.h"
+#include "rendezvous/core/types.h"
+#include "tests/sim/timeline.h"
+
+namespace ddprun::sim {
+
+enum class FaultKind {
+  kBreakStream,       // a node's stream ends at both ends; what is under way is lost
+  kHalfBreak,         // it ends at the agent; the coordinator goes on hearing what is under way
+  kCutNode,           // no message passes between a node and the others' hosts
+  kCutUp,             // ...from the node
+  kCutDown,           // ...to the node
+  kCutCoordinator,    // no message passes to or from the coordinator's host
+  kPauseAgent,        // SIGSTOP, then SIGCONT
+  kKillAgent,         // SIGKILL; started again after `duration`, unless that is 0
+  kSignalAgent,       // SIGTERM; a second one after `duration`, unless that is 0
+  kPauseCoordinator,  // of one that runs apart
+  kKillCoordinator,   // likewise; started again after `duration`
+  kLoseFile,          // likewise, and its file is lost
+  kWorkerFails,       // a worker ends by itself
+  kWorkerKilled,      // a worker is killed by a signal that somebody else sent
+};
+const char* FaultName(FaultKind kind);
+
+struct Fault {
+  TimePoint at;
+  FaultKind kind = FaultKind::kBreakStream;
+  int node = 0;
+  Duration duration{0};
+  int detail = 0;  // of a worker: local rank * 256 + exit code or signal
+};
+std::string Describe(const Fault& fault);
+
+struct NodePlan {
+  TimePoint start;
+  int local_world_size = 1;
+  SimClock clock;
+  bool is_stubborn = false;  // its workers end only by SIGKILL
+  int node_rank = -1;
+};
+
+struct Scenario {
+  uint64_t seed = 0;
+  rendezvous::Policy policy;
+  launcher::AgentPolicy agent;
+  bool is_apart = false;        // the coordinator runs apart; else node 0 hosts it
+  bool is_one_host = false;     // all nodes are agents of one machine, the endpoint's
+  bool has_next_job = false;    // a node on which the job succeeded starts the next one at once
+  bool keeps_file = true;       // the coordinator's file survives it
+  SimClock coordinator_clock;   // of one that runs apart
+  std::vector<NodePlan> nodes;  // their starts
+  // Every message takes between these, now and then as long as a spike.
+  Duration min_delay{0};
+  Duration max_delay{0};
+  Duration spike{0};
+  // What a round's workers do when nothing goes wrong, and by how much they end apart.
+  Duration work{0};
+  Duration skew{0};
+  int follow_percent = 0;        // a worker fails because a peer ended, as a consequence...
+  bool says_left_peer = false;   // ...and says so
+  Duration max_follow_delay{0};  // ...after at most so long
+  std::vector<Fault> faults;     // in order of time
+  TimePoint heal_at;             // from here on nothing goes wrong any more
+  TimePoint end_by;              // by then all must have ended
+};
+
+// The name of the machine that a node's agent runs on.
+std::string HostOf(const Scenario& scenario, int node);
+
+// What the seed says. `node_count` 0: the seed says that, too.
+Scenario DrawScenario(uint64_t seed, int node_count);
+// Several lines: what is not a fault.
+std::string Describe(const Scenario& scenario);
+
+}  // namespace ddprun::sim
+
+#endif  // DDPRUN_TESTS_SIM_SCENARIO_H_

@@ -1,0 +1,156 @@
+#include "tests/sim/sim_contact.h"
+
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+
+namespace ddprun::sim {
+namespace {
+
+using rendezvous::Looked;
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr Duration kConnectTimeout = seconds(2);
+constexpr Duration kHelloTimeout = seconds(5);
+
+rendezvous::ContactOptions OptionsOf(const Scenario& scenario, AgentKey key) {
+  rendezvous::ContactOptions options;
+  options.mode = scenario.policy.is_static ? rendezvous::ContactOptions::Mode::kStatic
+                                           : rendezvous::ContactOptions::Mode::kDynamic;
+  options.policy = scenario.policy;
+  options.endpoint_host = scenario.is_apart ? "coordinator" : "n0";
+  options.endpoint_port = 29400;
+  if (scenario.is_apart) options.is_host = false;
+  options.node_rank = scenario.nodes[static_cast<size_t>(key.node)].node_rank;
+  return options;
+}
+
+uint64_t SeedOf(const Scenario& scenario, AgentKey key) {
+  return Mix(scenario.seed, 4, static_cast<uint64_t>(key.node * 1000 + key.life));
+}
+
+}  // namespace
+
+SimContact::SimContact(const Scenario& scenario, Timeline& timeline, Network& network,
+                       AgentEnd& end, Setup setup)
+    : scenario_(scenario),
+      timeline_(timeline),
+      network_(network),
+      end_(end),
+      setup_(std::move(setup)),
+      random_(SeedOf(scenario, setup_.key)),
+      core_(OptionsOf(scenario, setup_.key), HostOf(scenario, setup_.key.node),
+            static_cast<uint32_t>(random_.Next() | 1), setup_.now()) {}
+
+void SimContact::Give(rendezvous::ContactEvent event) {
+  inbox_.push_back(std::move(event));
+  if (std::exchange(is_stepping_, true)) return;
+  while (!inbox_.empty()) {
+    const rendezvous::ContactEvent current = std::move(inbox_.front());
+    inbox_.pop_front();
+    for (const rendezvous::ContactAction& action : core_.Step(setup_.now(), current)) {
+      std::visit([this](const auto& any) { Do(any); }, action);
+    }
+  }
+  is_stepping_ = false;
+}
+
+void SimContact::Answer(Duration after, std::function<rendezvous::ContactEvent()> event) {
+  timeline_.After(
+      after, [this, event = std::move(event)] { setup_.enter([this, event] { Give(event()); }); });
+}
+
+SimContact::Outcome SimContact::LookNow() const {
+  if (!network_.CanReach(setup_.key.node)) return Outcome::kUnreachable;
+  const SimCoordinator* coordinator = setup_.coordinator();
+  if (coordinator == nullptr) return Outcome::kRefused;
+  return coordinator->is_paused() ? Outcome::kSilent : Outcome::kOurs;
+}
+
+void SimContact::Do(const rendezvous::CheckLocalName&) {
+  Answer(milliseconds(1), [] { return Looked{.outcome = Outcome::kFound}; });
+}
+
+void SimContact::Do(const rendezvous::LookAtEndpoint&) {
+  const Outcome first = LookNow();
+  const Duration takes = first == Outcome::kUnreachable ? kConnectTimeout
+                         : first == Outcome::kSilent    ? kHelloTimeout
+                                                        : network_.RoundTrip(random_);
+  Answer(takes, [this, first] {
+    // The process that accepts may be gone, stopped or continued before it greets.
+    const Outcome outcome =
+        first == Outcome::kOurs || first == Outcome::kSilent ? LookNow() : first;
+    return Looked{.outcome = outcome,
+                  .text = outcome == Outcome::kRefused ? "Connection refused" : "no answer",
+                  .ip = outcome == Outcome::kUnreachable ? "" : "10.0.0.1",
+                  .is_this_host = !scenario_.is_apart && HostOf(scenario_, setup_.key.node) == "n0",
+                  .is_apart = scenario_.is_apart};
+  });
+}
+
+void SimContact::Do(const rendezvous::HostHere&) {
+  Answer(milliseconds(1), [this] {
+    using rendezvous::Hosted;
+    if (setup_.coordinator() != nullptr) return Hosted{.outcome = Hosted::Outcome::kPortTaken};
+    hosted_ = setup_.host();
+    return Hosted{.outcome = Hosted::Outcome::kHosting};
+  });
+}
+
+void SimContact::Do(const rendezvous::StopHosting&) {
+  if (hosted_ != nullptr) hosted_->End();
+  hosted_ = nullptr;
+  Answer(milliseconds(1), [] { return rendezvous::HostStopped{}; });
+}
+
+void SimContact::Do(const rendezvous::OpenLink& action) {
+  SimCoordinator* coordinator = action.is_local ? hosted_ : setup_.coordinator();
+  if (coordinator == nullptr || (!action.is_local && !network_.CanReach(setup_.key.node))) {
+    return Answer(network_.RoundTrip(random_),
+                  [] { return rendezvous::LinkEnded{.text = "no connection"}; });
+  }
+  stream_ = network_.Open(setup_.key.node, action.is_local, end_, *coordinator);
+}
+
+void SimContact::Do(const rendezvous::SayEvent& action) {
+  rendezvous::Event event = action.event;
+  std::visit(
+      [&](auto& any) {
+        if constexpr (requires { any.age; }) any.age += action.round_trip / 2;
+      },
+      event);
+  network_.SendUp(stream_, {std::move(event), action.sequence});
+  Answer(microseconds(50), [] { return rendezvous::Said{}; });
+}
+
+void SimContact::Do(const rendezvous::CloseLink& action) {
+  if (stream_ == nullptr) return;
+  if (action.is_polite) return network_.FinishAtAgent(stream_);
+  network_.CloseAtAgent(stream_);
+  stream_.reset();
+}
+
+void SimContact::HearDown(const StreamPtr& stream, const Down& down) {
+  if (stream != stream_) return;
+  if (down.sequence != 0) {
+    Give(rendezvous::BeatAnswered{down.sequence});
+  } else {
+    Give(rendezvous::Heard{.instance = down.current.instance, .action = down.action});
+  }
+}
+
+void SimContact::HearBroken(const StreamPtr& stream) {
+  if (stream != stream_) return;
+  stream_.reset();
+  Give(rendezvous::LinkEnded{.text = "the stream ended"});
+}
+
+void SimContact::Drop() {
+  if (stream_) network_.CloseAtAgent(stream_);
+  stream_.reset();
+}
+
+}  // namespace ddprun::sim

@@ -1,0 +1,180 @@
+#include "tests/sim/sim_coordinator.h"
+
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "rendezvous/core/render.h"
+
+namespace ddprun::sim {
+namespace {
+
+using rendezvous::Action;
+using rendezvous::Event;
+using std::chrono::seconds;
+
+constexpr Duration kTickInterval = seconds(1);
+
+void SetSession(Event& event, SessionId session) {
+  std::visit(
+      [session](auto& any) {
+        if constexpr (requires { any.stamp; }) any.stamp.session = session;
+        if constexpr (requires { any.session; }) any.session = session;
+      },
+      event);
+}
+
+}  // namespace
+
+SimCoordinator::SimCoordinator(const Scenario& scenario, Timeline& timeline, Network& network,
+                               Trace& trace, CoordinatorFile& file, Start start)
+    : Process(timeline, start.clock),
+      scenario_(scenario),
+      network_(network),
+      trace_(trace),
+      file_(file),
+      start_(start),
+      random_(Mix(scenario.seed, 5, static_cast<uint64_t>(start.life))) {
+  const bool has_memory = file_.instance.is_known();
+  // Without the file the time of day counts: it grows.
+  const uint64_t time_of_day =
+      1'000'000 + static_cast<uint64_t>(timeline.now().time_since_epoch().count() / 1000);
+  rendezvous::Beginning beginning{
+      .epoch = Epoch{file_.epoch != Epoch{} ? file_.epoch.value + 1 : time_of_day},
+      .instance = has_memory ? file_.instance : JobInstance{random_.Next(), random_.Next()},
+      .is_remembered = has_memory,
+      .restart_count = file_.restart_count,
+      .verdict = file_.verdict};
+  // The instance is the job's only once the machine says so, by a Record.
+  file_.epoch = beginning.epoch;
+  // One that runs apart learns from the first node how large the job is.
+  machine_ = std::make_unique<rendezvous::RendezvousMachine>(
+      start.host < 0 ? std::nullopt : std::optional(scenario.policy), beginning, now());
+  next_tick_ = now() + kTickInterval;
+  trace_.CoordinatorStarted(start_.life, start_.host, beginning.epoch, has_memory);
+  if (beginning.verdict) trace_.VerdictDurable(start_.life);
+  Enter([] {});
+}
+
+rendezvous::Stamp SimCoordinator::current() const {
+  return {.session = {},
+          .epoch = machine_->epoch(),
+          .round = machine_->round(),
+          .instance = machine_->instance()};
+}
+
+void SimCoordinator::Kill() {
+  Die();
+  sessions_.clear();
+  network_.CloseAllOf(*this);
+}
+
+void SimCoordinator::End() {
+  if (std::exchange(has_ended_, true)) return;
+  sessions_.clear();
+  network_.CloseAllOf(*this);
+}
+
+void SimCoordinator::HearUp(const StreamPtr& stream, const Up& up) {
+  Enter([this, stream, up] {
+    if (has_ended_) return;
+    if (stream->session == SessionId{}) {
+      stream->session = SessionId{++last_session_};
+      sessions_[stream->session] = stream;
+    }
+    Event numbered = up.event;
+    SetSession(numbered, stream->session);
+    auto* joined = std::get_if<rendezvous::NodeJoined>(&numbered);
+    if (joined != nullptr && !stream->is_local) {
+      joined->source_addr = absl::StrCat("10.0.0.", stream->node + 1);
+      joined->accepted_addr = "10.0.0.100";
+    }
+    Apply(stream->session, numbered, up.sequence);
+  });
+}
+
+void SimCoordinator::HearUpBroken(const StreamPtr& stream) {
+  Enter([this, stream] {
+    if (!sessions_.contains(stream->session)) return;
+    sessions_.erase(stream->session);
+    StepMachine(rendezvous::SessionBroken{stream->session});
+  });
+}
+
+void SimCoordinator::Apply(SessionId id, const Event& event, uint64_t sequence) {
+  // A session that the machine had closed may have more under way: that is heard by nobody.
+  const auto session = sessions_.find(id);
+  if (session == sessions_.end()) return;
+  const StreamPtr stream = session->second;
+  StepMachine(event);
+  if (sequence != 0) network_.SendDown(stream, {current(), {}, sequence});
+}
+
+void SimCoordinator::StepMachine(const Event& event) {
+  const std::vector<Action> actions = machine_->Step(now(), event);
+  trace_.CoordinatorStepped(start_.life, now(), *machine_, event, actions);
+  for (const Action& action : actions) CarryOut(action);
+}
+
+void SimCoordinator::CarryOut(const Action& action) {
+  if (std::holds_alternative<rendezvous::Finish>(action)) {
+    file_ = {};  // no coordinator of this job will be started again
+    timeline_.After(std::chrono::milliseconds(1), [this] { Enter(start_.finished); });
+    return;
+  }
+  if (const auto* record = std::get_if<rendezvous::Record>(&action)) return Write(*record);
+  const std::optional<SessionId> target = rendezvous::TargetOf(action);
+  const auto session = target ? sessions_.find(*target) : sessions_.end();
+  if (session == sessions_.end()) return;
+  const StreamPtr stream = session->second;
+  const bool closes = std::holds_alternative<rendezvous::CloseSession>(action);
+  if (!closes) network_.SendDown(stream, {current(), action, 0});
+  if (closes || std::holds_alternative<rendezvous::Refuse>(action)) {
+    sessions_.erase(session);
+    network_.CloseAtCoordinator(stream);
+  }
+}
+
+void SimCoordinator::Write(const rendezvous::Record& record) {
+  const bool has_verdict = record.verdict.has_value();
+  const auto written = [this, has_verdict] {
+    Enter([this, has_verdict] {
+      if (has_verdict && !has_ended_) StepMachine(rendezvous::Recorded{});
+    });
+  };
+  if (!scenario_.keeps_file) return timeline_.After(Duration{0}, written);
+  const Duration takes =
+      random_.Between(std::chrono::microseconds(50), Duration(std::chrono::milliseconds(30)));
+  timeline_.After(takes, [this, record, has_verdict, written] {
+    if (!is_alive()) return;  // killed before it was on disk
+    file_ = {record.epoch, record.instance, record.restart_count, record.verdict};
+    if (has_verdict) trace_.VerdictDurable(start_.life);
+    written();
+  });
+}
+
+void SimCoordinator::TickSessions() {
+  if (now() < next_tick_) return;
+  next_tick_ = now() + kTickInterval;
+  std::vector<SessionId> local;
+  for (const auto& [id, stream] : sessions_) {
+    if (stream->is_local) local.push_back(id);
+  }
+  for (const SessionId id : local) {
+    rendezvous::HeartbeatReceived beat;
+    beat.stamp.session = id;
+    StepMachine(beat);
+  }
+}
+
+void SimCoordinator::AfterWork() {
+  if (has_ended_) return;
+  TickSessions();
+  const std::optional<TimePoint> deadline = machine_->NextDeadline();
+  if (deadline && *deadline <= now()) StepMachine(rendezvous::TimePassed{});
+  const std::optional<TimePoint> next = machine_->NextDeadline();
+  ArmTimer(next ? std::min(*next, next_tick_) : next_tick_);
+}
+
+}  // namespace ddprun::sim

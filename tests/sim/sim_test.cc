@@ -1,0 +1,106 @@
+// The simulator itself, and 10,000 seeds of the whole control plane in it.
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/sim/cluster.h"
+#include "tests/sim/scenario.h"
+#include "tests/sim/seeds.h"
+#include "tests/sim/timeline.h"
+
+namespace ddprun::sim {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr uint64_t kSeeds = 500;  // instrumented code is several times slower
+#else
+constexpr uint64_t kSeeds = 10'000;
+#endif
+
+TEST_CASE("timeline: what happens, happens in order of time, then of planning") {
+  Timeline timeline;
+  std::string order;
+  timeline.After(seconds(2), [&] { order += "c"; });
+  timeline.After(seconds(1), [&] {
+    order += "a";
+    timeline.After(seconds(1), [&] { order += "d"; });
+    timeline.At(TimePoint{}, [&] { order += "b"; });  // planned for the past: now
+  });
+  while (timeline.RunNext(TimePoint(seconds(2)))) {
+  }
+  CHECK(order == "abcd");
+  CHECK(timeline.now() == TimePoint(seconds(2)));
+}
+
+TEST_CASE("sim clock: a time that it reads is found to the nanosecond, at any rate") {
+  for (const int ppm : {-10'000, -1, 0, 3, 9'999}) {
+    const SimClock clock(seconds(77'777), ppm);
+    TimePoint last = clock.Read(TimePoint{});
+    for (int64_t ns = 1; ns < 200'000'000'000; ns = ns * 3 + 7) {
+      const TimePoint read = clock.Read(TimePoint(Duration(ns)));
+      CHECK(read >= last);
+      last = read;
+      const TimePoint when = clock.WhenReads(read);
+      CHECK(clock.Read(when) >= read);
+      CHECK(clock.Read(when - Duration(1)) < read);
+    }
+  }
+  // One hour at 1 % too fast is 36 s more.
+  CHECK(SimClock(Duration{0}, 10'000).Read(TimePoint(std::chrono::hours(1))) ==
+        TimePoint(std::chrono::hours(1) + seconds(36)));
+}
+
+TEST_CASE("sim: a seed runs alike every time, and no two seeds do") {
+  std::vector<uint64_t> hashes;
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    const Scenario scenario = DrawScenario(seed, 0);
+    const RunResult once = RunScenario(scenario, false);
+    const RunResult again = RunScenario(DrawScenario(seed, 0), false);
+    CHECK(once.hash == again.hash);
+    CHECK(once.steps == again.steps);
+    for (const uint64_t other : hashes) CHECK(other != once.hash);
+    hashes.push_back(once.hash);
+  }
+}
+
+TEST_CASE("sim: until a fault strikes, a run does not depend on it") {
+  Scenario scenario = DrawScenario(3, 4);
+  scenario.faults = {{.at = TimePoint(seconds(20)), .kind = FaultKind::kBreakStream, .node = 1}};
+  scenario.end_by = TimePoint(seconds(19));
+  const uint64_t with = RunScenario(scenario, false).hash;
+  scenario.faults.clear();
+  CHECK(RunScenario(scenario, false).hash == with);
+}
+
+TEST_CASE("sim: a run that does not end in time is a breach, and needs no fault") {
+  Scenario scenario = DrawScenario(1, 2);
+  scenario.work = seconds(1000);
+  scenario.faults.push_back(
+      {.at = TimePoint(milliseconds(5)), .kind = FaultKind::kBreakStream, .node = 1});
+  scenario.end_by = TimePoint(seconds(100));
+  const RunResult result = RunScenario(scenario, false);
+  REQUIRE(!result.breaches.empty());
+  CHECK(result.breaches.front().substr(0, 3) == "P7:");
+  CHECK(Minimise(scenario).faults.empty());
+}
+
+TEST_CASE("sim: the control plane keeps its promises in every seed") {
+  SeedRange range{.count = kSeeds};
+  CHECK(RunSeeds(range) == 0);
+  // What was to be seen was seen often.
+  const int per_thousand = static_cast<int>(kSeeds / 1000 + 1);
+  CHECK(range.tally.rounds > 1000 * per_thousand / 2);
+  CHECK(range.tally.successes > 200 * per_thousand);
+  CHECK(range.tally.failures > 30 * per_thousand);
+  CHECK(range.tally.given_up > 30 * per_thousand);
+  CHECK(range.tally.losses > 30 * per_thousand);
+  CHECK(range.tally.readopted > 50 * per_thousand);
+  CHECK(range.tally.restarts > 50 * per_thousand);
+}
+
+}  // namespace
+}  // namespace ddprun::sim

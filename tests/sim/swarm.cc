@@ -1,0 +1,165 @@
+// A seed becomes a scenario: which faults there are, and how many, is drawn first, so that the runs
+// differ in kind and not only in number.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "tests/sim/scenario.h"
+#include "tests/sim/sim_random.h"
+
+namespace ddprun::sim {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+SimClock DrawClock(Random& random) {
+  return SimClock(random.Between(Duration(seconds(1)), Duration(seconds(100'000))),
+                  random.Between(-10'000, 10'000));
+}
+
+rendezvous::Policy DrawPolicy(Random& random, int max_nodes) {
+  rendezvous::Policy policy;
+  policy.run_id = "job1";
+  policy.max_nodes = max_nodes;
+  policy.min_nodes = random.Chance(40) ? max_nodes : random.Between(1, max_nodes);
+  policy.max_restarts = random.Chance(30) ? 0 : random.Between(1, 3);
+  policy.last_call = milliseconds(random.Between(0, 4) * 750);
+  // Longer than an agent needs to come back: a look of 5 s, a wait of 2 s, and a message or two.
+  policy.evict_after = seconds(random.Between(10, 12));
+  policy.join_timeout = seconds(random.Between(20, 60));
+  policy.orphan_timeout = seconds(random.Between(30, 60));
+  policy.is_static = random.Chance(15);
+  if (policy.is_static) {
+    policy.min_nodes = policy.max_nodes;
+    policy.static_master_addr = "n0";
+    policy.static_master_port = 29500;
+  }
+  return policy;
+}
+
+// How often each kind of fault strikes in this run; most runs know only some kinds.
+struct Rates {
+  FaultKind kind;
+  int weight;
+};
+std::vector<Rates> DrawRates(Random& random, bool is_apart) {
+  const FaultKind common[] = {
+      FaultKind::kBreakStream, FaultKind::kHalfBreak,   FaultKind::kCutNode,
+      FaultKind::kCutUp,       FaultKind::kCutDown,     FaultKind::kCutCoordinator,
+      FaultKind::kPauseAgent,  FaultKind::kKillAgent,   FaultKind::kSignalAgent,
+      FaultKind::kWorkerFails, FaultKind::kWorkerKilled};
+  const FaultKind apart[] = {FaultKind::kPauseCoordinator, FaultKind::kKillCoordinator,
+                             FaultKind::kLoseFile};
+  // A run in which only the coordinator suffers shows whether anybody notices.
+  const bool only_coordinator = is_apart && random.Chance(30);
+  std::vector<Rates> rates;
+  if (!only_coordinator) {
+    for (const FaultKind kind : common) {
+      if (random.Chance(40)) rates.push_back({kind, random.Between(1, 4)});
+    }
+  } else {
+    rates.push_back({FaultKind::kBreakStream, 1});
+    rates.push_back({FaultKind::kCutCoordinator, 1});
+  }
+  if (is_apart) {
+    for (const FaultKind kind : apart) {
+      if (random.Chance(50)) rates.push_back({kind, random.Between(1, 4)});
+    }
+  }
+  return rates;
+}
+
+Duration DrawDuration(Random& random, FaultKind kind) {
+  const Duration shorter = random.Between(Duration(milliseconds(10)), Duration(seconds(3)));
+  const Duration longer = random.Between(Duration(seconds(3)), Duration(seconds(30)));
+  switch (kind) {
+    case FaultKind::kKillAgent:
+      return random.Chance(30) ? Duration{0} : shorter;
+    case FaultKind::kSignalAgent:
+      return random.Chance(50) ? Duration{0} : shorter;
+    default:
+      return random.Chance(60) ? shorter : longer;
+  }
+}
+
+std::vector<Fault> DrawFaults(Random& random, const Scenario& scenario) {
+  std::vector<Fault> faults;
+  const std::vector<Rates> rates = DrawRates(random, scenario.is_apart);
+  int total = 0;
+  for (const Rates& rate : rates) total += rate.weight;
+  const int count = total == 0 ? 0 : random.Between(0, 12);
+  for (int i = 0; i < count; ++i) {
+    int pick = random.Between(1, total);
+    FaultKind kind = FaultKind::kBreakStream;
+    for (const Rates& rate : rates) {
+      if ((pick -= rate.weight) > 0) continue;
+      kind = rate.kind;
+      break;
+    }
+    Fault fault;
+    fault.at = TimePoint(random.Between(Duration(0), scenario.heal_at.time_since_epoch()));
+    fault.kind = kind;
+    fault.node = random.Between(0, static_cast<int>(scenario.nodes.size()) - 1);
+    fault.duration = DrawDuration(random, kind);
+    const int local_rank =
+        random.Between(0, scenario.nodes[static_cast<size_t>(fault.node)].local_world_size - 1);
+    const int signals[] = {9, 11, 15, 1};
+    fault.detail = local_rank * 256 + (kind == FaultKind::kWorkerKilled ? signals[random.Below(4)]
+                                                                        : random.Between(2, 119));
+    faults.push_back(fault);
+  }
+  std::sort(faults.begin(), faults.end(),
+            [](const Fault& a, const Fault& b) { return a.at < b.at; });
+  return faults;
+}
+
+}  // namespace
+
+Scenario DrawScenario(uint64_t seed, int node_count) {
+  Random random(Mix(seed, 1));
+  Scenario scenario;
+  scenario.seed = seed;
+  const int max_nodes = node_count > 0 ? node_count : random.Between(1, random.Chance(10) ? 8 : 4);
+  scenario.policy = DrawPolicy(random, max_nodes);
+  scenario.is_apart = !scenario.policy.is_static && random.Chance(60);
+  scenario.is_one_host = !scenario.is_apart && !scenario.policy.is_static && random.Chance(25);
+  scenario.has_next_job = random.Chance(20);
+  scenario.keeps_file = random.Chance(60);
+  scenario.coordinator_clock = DrawClock(random);
+  launcher::AgentPolicy& agent = scenario.agent;
+  agent.shutdown_timeout = seconds(random.Between(1, 5));
+  agent.orphan_timeout = scenario.policy.orphan_timeout;
+  agent.exit_barrier_timeout = seconds(random.Between(20, 40));
+  const int spares = scenario.policy.is_static || random.Chance(60) ? 0 : random.Between(1, 2);
+  const bool comes_late = random.Chance(30);
+  for (int i = 0; i < max_nodes + spares; ++i) {
+    NodePlan plan;
+    plan.start = TimePoint(random.Between(Duration(0), Duration(milliseconds(500))));
+    if (comes_late && random.Chance(30)) plan.start += seconds(random.Between(1, 30));
+    plan.local_world_size = random.Between(1, 3);
+    plan.clock = DrawClock(random);
+    plan.is_stubborn = random.Chance(15);
+    if (scenario.policy.is_static) plan.node_rank = i;
+    scenario.nodes.push_back(plan);
+  }
+  scenario.min_delay = microseconds(100);
+  scenario.max_delay = random.Chance(70) ? milliseconds(5) : milliseconds(random.Between(20, 400));
+  scenario.spike = random.Chance(50) ? Duration(0) : milliseconds(random.Between(200, 800));
+  scenario.work = seconds(random.Between(2, 60));
+  scenario.skew = random.Chance(70) ? milliseconds(20) : milliseconds(random.Between(500, 8000));
+  scenario.follow_percent = random.Chance(70) ? random.Between(20, 100) : 0;
+  scenario.says_left_peer = random.Chance(50);
+  scenario.max_follow_delay = milliseconds(random.Chance(50) ? 150 : random.Between(200, 3000));
+  scenario.heal_at = TimePoint(seconds(random.Between(5, 60)));
+  scenario.faults = DrawFaults(random, scenario);
+  // Whatever the state at the time of healing: a few rounds, each with its waits.
+  const rendezvous::Policy& policy = scenario.policy;
+  const Duration round = policy.evict_after + agent.shutdown_timeout + policy.last_call +
+                         scenario.work + scenario.skew + seconds(30);
+  scenario.end_by = scenario.heal_at + 2 * policy.join_timeout + policy.orphan_timeout +
+                    agent.exit_barrier_timeout + 4 * round;
+  return scenario;
+}
+
+}  // namespace ddprun::sim
