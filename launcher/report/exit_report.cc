@@ -235,7 +235,8 @@ std::string RenderExitReport(const ExitReportInput& input) {
     const std::string same = ", exit code " + code;
     if (cause.compare(0, same.size(), same) == 0) cause.erase(0, same.size());
     out += "that of rank " + std::to_string(failure.rank) + " on " + EscapeControl(failure.host) +
-           EscapeControl(cause) + "\n";
+           EscapeControl(cause) +
+           (verdict.early_exit.empty() ? "" : "; " + EscapeControl(verdict.early_exit)) + "\n";
   } else {
     out += "ddprun's own, " + EscapeControl(verdict.reason) + "\n";
   }

@@ -275,10 +275,12 @@ void State::EndDraining(TimePoint now) {
     OpenRound(now);
     return;
   }
+  const std::string early_exit = EarlyExitText(*first_failure);
   CloseJob(now, {.exit_code = report.exit_code,
-                 .reason = absl::StrCat(FailureText(report), EarlyExitText(*first_failure), "; ",
-                                        BudgetText(policy)),
-                 .first_failure = report});
+                 .reason = absl::StrCat(FailureText(report), early_exit.empty() ? "" : "; ",
+                                        early_exit, "; ", BudgetText(policy)),
+                 .first_failure = report,
+                 .early_exit = early_exit});
 }
 
 void State::OpenRound(TimePoint now) {

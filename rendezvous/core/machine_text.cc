@@ -61,7 +61,7 @@ std::string State::EarlyExitText(const DatedFailure& failure) const {
   }
   if (!named.has_value()) return "";
   const Duration before = std::max(Duration::zero(), Duration(failure.date - named->date));
-  return absl::StrCat("; rank ", named->rank, " had exited with 0 ", TenthsText(before), " before");
+  return absl::StrCat("rank ", named->rank, " had exited with 0 ", TenthsText(before), " before");
 }
 
 std::string State::ReadoptingText() const {

@@ -75,6 +75,7 @@ FailureReport FailureFromProto(const v1::Failure& in, CheckedFields& check) {
 void VerdictToProto(const Verdict& verdict, v1::Verdict& out) {
   out.set_exit_code(verdict.exit_code);
   out.set_reason(CleanText(verdict.reason));
+  out.set_early_exit(CleanText(verdict.early_exit));
   if (verdict.first_failure) {
     FailureToProto(*verdict.first_failure, *out.mutable_first_failure());
   }
@@ -84,6 +85,7 @@ Verdict VerdictFromProto(const v1::Verdict& in, CheckedFields& check) {
   Verdict verdict;
   verdict.exit_code = check.Range("verdict.exit_code", in.exit_code(), 0, 255);
   verdict.reason = check.Text("verdict.reason", in.reason(), 0, kMaxTextBytes);
+  verdict.early_exit = check.Text("verdict.early_exit", in.early_exit(), 0, kMaxTextBytes);
   if (in.has_first_failure()) verdict.first_failure = FailureFromProto(in.first_failure(), check);
   return verdict;
 }

@@ -241,19 +241,36 @@ TEST_CASE("agent: a silent coordinator stops nobody before orphan_timeout") {
   }
 }
 
-TEST_CASE("agent: a coordinator whose port refuses is gone, and its ranks with it") {
-  Bench bench;
-  bench.Run();
+// Loses a coordinator that lives in a member, and waits until it counts as gone.
+void LoseCoordinator(Bench& bench) {
   bench.Step(ContactLost{"connection reset", false});
   bench.Pass(1s);
   CHECK(bench.Step(ContactLost{"connection refused", true}) == "");
   CHECK(bench.Pass(2999ms) == "");
   CHECK(bench.Pass(1ms) == "say stop:15");
+}
+
+TEST_CASE("agent: a coordinator whose port refuses is gone, and its ranks with it") {
+  Bench bench;
+  bench.Step(AgentStarted{});
+  Assignment with_budget;
+  with_budget.epoch = Epoch{7};
+  with_budget.round = Round{1};
+  with_budget.max_restarts = 1;
+  CHECK(bench.Begin(with_budget) == "start:1");
+  LoseCoordinator(bench);
   CHECK(bench.Step(WorkersGone{}) == "join");
   SUBCASE("it is back") { CHECK(bench.Assign(2) == "start:2"); }
   SUBCASE("it stays away") {
     CHECK(bench.Step(RendezvousFailed{"no coordinator within 600 s"}) == "say end:123");
   }
+}
+
+TEST_CASE("agent: without restarts a coordinator that is gone ends the job") {
+  Bench bench;
+  bench.Run();
+  LoseCoordinator(bench);
+  CHECK(bench.Step(WorkersGone{}) == "end:121");
 }
 
 TEST_CASE("agent: success without a coordinator ends with 0 after the exit barrier") {

@@ -166,6 +166,7 @@ TEST_CASE("convert: what the coordinator says survives the wire") {
   Verdict verdict;
   verdict.exit_code = 137;
   verdict.reason = "rank 3 was killed";
+  verdict.early_exit = "rank 1 had exited with 0 2.0 s before";
   verdict.first_failure = TestFailure("a", 137);
   const Action actions[] = {
       Assign{{}, assignment},
