@@ -96,19 +96,23 @@ void AgentCore::On(const rendezvous::Concluded& event) {
 void AgentCore::On(const rendezvous::RendezvousFailed& event) {
   // The end is known; only our own workers are waited for.
   if (verdict_ || state_ == State::kLeaving) return;
-  // A worker of ours failed and nobody is left to name a first cause: then it is ours.
-  if (unanswered_failure_ && !exit_code_) {
-    PlanEnd(unanswered_failure_->exit_code, ExitOwner::kWorker, event.message);
-    actions_.push_back(Say{absl::StrCat(
-        "error: ", event.message, "; ending with the code of local rank ",
-        unanswered_failure_->local_rank, ", whose end was: ", unanswered_failure_->message)});
-  } else if (!exit_code_) {
-    const int code = is_coordinator_gone_ ? kExitLostCoordinator : kExitRendezvous;
-    PlanEnd(event.is_local ? kExitMachine : code, ExitOwner::kDdprun, event.message);
-    actions_.push_back(Say{absl::StrCat("error: ", event.message)});
-  }
+  const int code = is_coordinator_gone_ ? kExitLostCoordinator : kExitRendezvous;
+  if (!exit_code_) PlanEndOfTrouble(event.is_local ? kExitMachine : code, event.message);
   if (HasWorkers()) return Stop(kSigTerm);
   Leave(*exit_code_);
+}
+
+void AgentCore::PlanEndOfTrouble(int exit_code, const std::string& message) {
+  if (!unanswered_failure_) {
+    PlanEnd(exit_code, ExitOwner::kDdprun, message);
+    actions_.push_back(Say{absl::StrCat("error: ", message)});
+    return;
+  }
+  // A worker of ours failed, and its failure will not be named by the job any more: it is the end.
+  PlanEnd(unanswered_failure_->exit_code, ExitOwner::kWorker, message);
+  actions_.push_back(Say{absl::StrCat("error: ", message, "; ending with the code of local rank ",
+                                      unanswered_failure_->local_rank,
+                                      ", whose end was: ", unanswered_failure_->message)});
 }
 
 void AgentCore::On(const WorkersPrepared& event) {
@@ -215,10 +219,11 @@ std::string AgentCore::LiveRanks() const {
 
 void AgentCore::On(const LocalFailure& event) {
   if (state_ == State::kLeaving) return;
-  actions_.push_back(Say{absl::StrCat("error: ", event.message)});
   if (!exit_code_ && !verdict_) {
-    PlanEnd(event.exit_code, ExitOwner::kDdprun, event.message);
+    PlanEndOfTrouble(event.exit_code, event.message);
     actions_.push_back(LeaveJob{event.message});
+  } else {
+    actions_.push_back(Say{absl::StrCat("error: ", event.message)});
   }
   if (!HasWorkers()) return exit_code_ ? Leave(*exit_code_) : LeaveWithVerdict();
   Stop(kSigTerm);

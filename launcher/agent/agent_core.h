@@ -271,6 +271,8 @@ class AgentCore {
   // Sets how the agent will end once its workers are gone.
   void PlanEnd(int exit_code, ExitOwner owner, std::string reason);
 
+  // Something went wrong that is no worker's failure; one that stands unanswered comes first.
+  void PlanEndOfTrouble(int exit_code, const std::string& message);
   bool CouldBeAStop(int signal) const;
   void Fail(const WorkerEnd& end);
   void Describe(const WorkerEnd& end);

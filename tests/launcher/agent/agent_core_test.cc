@@ -273,6 +273,14 @@ TEST_CASE("agent: without restarts a coordinator that is gone ends the job") {
   CHECK(bench.Step(WorkersGone{}) == "end:121");
 }
 
+TEST_CASE("agent: trouble on the way to the next round does not hide why the last one ended") {
+  Bench bench;
+  bench.Run();
+  bench.End(1, 3);
+  CHECK(bench.Step(WorkersGone{}) == "join");
+  CHECK(bench.Step(LocalFailure{120, "store: start a thread"}) == "say leave end:3");
+}
+
 TEST_CASE("agent: success without a coordinator ends with 0 after the exit barrier") {
   Bench bench(1, {.exit_barrier_timeout = 300s});
   bench.Run();
