@@ -23,6 +23,7 @@
 #include "launcher/process/exit_status.h"
 #include "launcher/process/process_baseline.h"
 #include "rendezvous/base/check.h"
+#include "rendezvous/base/plain_text.h"
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/server/coordinator.h"
 
@@ -52,18 +53,14 @@ absl::StatusOr<UniqueFd> TakeSignals(const ProcessBaseline& baseline) {
   return absl::ErrnoToStatus(errno, "signalfd");
 }
 
-std::string PlaceText(const std::string& host, uint16_t port) {
-  const bool is_v6 = host.find(':') != std::string::npos;
-  return absl::StrCat(is_v6 ? "[" : "", host, is_v6 ? "]" : "", ":", port);
-}
-
 void Announce(const CoordinatorOptions& options, uint16_t port) {
   const std::string& host = options.bind.host;
+  const bool is_everywhere = host.empty() || host == "::" || host == "0.0.0.0";
   Say(absl::StrCat(
-      "listening on ", PlaceText(host.empty() ? "::" : host, port), " for ",
+      "listening on ", EndpointText(host.empty() ? "::" : host, port), " for ",
       options.run_id.empty() ? std::string("the first run that joins")
                              : absl::StrCat("the run \"", EscapeControl(options.run_id), "\""),
-      "; agents reach it by --rdzv_endpoint=", PlaceText(host.empty() ? "HOST" : host, port)));
+      "; agents reach it by --rdzv_endpoint=", EndpointText(is_everywhere ? "HOST" : host, port)));
 }
 
 int ComplainOfStart(const absl::Status& status) {

@@ -53,7 +53,8 @@ class Client final : public RendezvousClient {
     }
     if (!has_errands || helper_.joinable()) thread_ = StartQuietThread([this] { Run(); });
     if (thread_.joinable()) return;
-    handler_(RendezvousFailed{"start a thread for the rendezvous: the system has none left"});
+    handler_(RendezvousFailed{"start a thread for the rendezvous: the system has none left",
+                              /*is_local=*/true});
   }
 
   ~Client() override {

@@ -97,7 +97,7 @@ std::optional<TimePoint> ContactCore::NextDeadline() const {
 }
 
 void ContactCore::GoOn() {
-  if (state_ == State::kFound && record_.has_unsaid() && !end_by_) Link();
+  if (state_ == State::kFound && record_.has_unsaid() && !end_by_ && !is_stopping_host_) Link();
   if (state_ == State::kLinked) Talk();
   if (state_ == State::kSeeking && !end_by_) Seek();
   if (end_by_) End();
@@ -169,7 +169,10 @@ void ContactCore::On(const HostFinished&) {
   if (is_hosting_) StopHost();
 }
 
-void ContactCore::On(const HostStopped&) { is_hosting_ = false; }
+void ContactCore::On(const HostStopped&) {
+  // It may host again, for the next job.
+  is_hosting_ = is_stopping_host_ = is_host_finished_ = false;
+}
 
 void ContactCore::JudgeName(const Looked& look) {
   if (look.outcome == Outcome::kFound) {

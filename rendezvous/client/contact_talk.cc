@@ -164,7 +164,9 @@ void ContactCore::Break(const std::string& reason) {
   const bool had_contact = std::exchange(has_contact_, false);
   state_ = State::kOver;
   if (end_by_ || record_.is_over()) return;
-  if (is_local_) return Fail("the coordinator of this process has stopped");
+  if (is_local_ && !is_stopping_host_) {
+    return Fail("the coordinator of this process has stopped");
+  }
   state_ = State::kSeeking;
   // What broke after contact is looked into by the next attempt.
   if (!had_contact) return JudgeAttempt(Looked{.outcome = Outcome::kUnreachable, .text = reason});

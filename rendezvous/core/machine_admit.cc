@@ -92,7 +92,12 @@ std::string State::FindFalseClaim(const NodeJoined& event) const {
   const bool is_ours = stamp.instance == instance;
   const Round last_sealed = epoch == own_epoch ? round : Round{};
   const bool is_from_future = is_ours && stamp.epoch == own_epoch && stamp.round > last_sealed;
-  const bool is_beyond_all = stamp.epoch.value >= kClaimLimit || stamp.round.value >= kClaimLimit;
+  // One claim just below the limit lifts what we know to it: what we gave out ourselves is no
+  // claim.
+  const Round known = is_ours ? std::max(round, round_floor) : Round{};
+  const bool is_beyond_all =
+      (stamp.epoch.value >= kClaimLimit && !(is_ours && stamp.epoch <= own_epoch)) ||
+      (stamp.round.value >= kClaimLimit && stamp.round > known);
   const bool is_of_nothing =
       event.held && (stamp.round == Round{} || !stamp.instance.is_known() ||
                      event.held->epoch != stamp.epoch || event.held->round != stamp.round);

@@ -40,6 +40,7 @@ void State::OnJoined(TimePoint now, const NodeJoined& event) {
     actions.push_back(CloseSession{known->session});
   }
   const bool is_unknown_round = LearnFromStamp(now, event);
+  empty_since.reset();
   Member& member = members.Admit(event.node, session, now);
   member.source_addr = event.source_addr;
   member.accepted_addr = event.accepted_addr;
@@ -59,14 +60,21 @@ void State::OnJoined(TimePoint now, const NodeJoined& event) {
 
 bool State::LearnFromStamp(TimePoint now, const NodeJoined& event) {
   const Stamp& stamp = event.stamp;
+  bool is_record_due = false;
   if (!is_instance_settled && stamp.instance.is_known() && stamp.instance != instance) {
     owes_hold = true;
     if (event.held) {
       instance = stamp.instance;
       is_instance_settled = true;
-      WriteRecord();
+      is_record_due = true;
     }
   }
+  if (event.held && stamp.instance == instance && round == Round{}) {
+    // Also of a round that is over because its coordinator lived in a member.
+    restart_count =
+        std::max(restart_count, std::min(event.held->restart_count, event.policy.max_restarts));
+  }
+  if (is_record_due) WriteRecord();
   HoldForEarlierRound(now, event.node.is_endpoint_node);
   if (stamp.instance != instance) return false;
   const bool is_unknown = stamp.epoch >= own_epoch && !IsThisRound(stamp) &&
@@ -212,6 +220,12 @@ void State::EvictSilent(TimePoint now) {
                absl::StrCat("node ", NodeName(member.info), " is lost: silent for ",
                             DurationText(policy.evict_after)));
   }
+  if (phase != Phase::kClosed && empty_since.has_value() &&
+      now >= *empty_since + policy.orphan_timeout) {
+    GiveUp(now, absl::StrCat("gave up: all its nodes have left, and none came back within ",
+                             DurationText(policy.orphan_timeout)));
+    return;
+  }
   const std::optional<TimePoint> since = members.CutOffSince();
   if (phase == Phase::kClosed || !since.has_value() || now < *since + policy.orphan_timeout) return;
   const size_t nodes = members.members().size();
@@ -234,6 +248,7 @@ void State::RemoveNode(TimePoint now, const NodeId& id, const std::string& reaso
     drain_reason = reason;
   }
   members.Remove(id);
+  if (members.members().empty()) empty_since = now;
   unacknowledged.erase(id);
   needs_quorum = true;
   const bool has_running_round = phase == Phase::kSealed || phase == Phase::kReadopting;

@@ -36,7 +36,7 @@ std::string State::FindContradiction(const NodeJoined& event) const {
   }
   const int end = held.first_rank + event.node.local_world_size;
   if (held.node_rank < 0 || held.node_rank >= held.node_count || held.first_rank < 0 ||
-      end > held.world_size || held.restart_count < 0) {
+      end > held.world_size || held.restart_count < 0 || held.restart_count > held.max_restarts) {
     return absl::StrCat("node rank ", held.node_rank, " of ", held.node_count, ", ranks ",
                         held.first_rank, "..", end - 1, " of ", held.world_size);
   }

@@ -144,6 +144,9 @@ struct RendezvousMachine::State {
   TimePoint finish_at;
   bool is_finished = false;
 
+  // Since when the last node of a job that had some is gone.
+  std::optional<TimePoint> empty_since;
+
   // What waiting nodes are to be told.
   bool needs_telling = false;  // the reason may have changed
   bool has_newcomer = false;   // somebody has not been told anything

@@ -137,6 +137,9 @@ std::optional<TimePoint> State::NextDeadline() const {
   const auto consider = [&](std::optional<TimePoint> at) {
     if (at.has_value() && *at > last_step) next = next.has_value() ? std::min(*next, *at) : *at;
   };
+  if (empty_since.has_value() && phase != Phase::kClosed) {
+    consider(*empty_since + policy.orphan_timeout);
+  }
   if (!members.members().empty()) {
     consider(last_step + kTick);
     consider(members.NextExpiry());

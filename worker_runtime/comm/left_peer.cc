@@ -31,9 +31,10 @@ constexpr std::chrono::milliseconds kWayOut(250);
 // Of the agent's limit for the whole message, 4 KiB, what its escapes leave.
 constexpr size_t kMaxReasonBytes = 2048;
 
-// What EscapeControl leaves is UTF-8 without control characters.
+// What EscapeControl leaves is UTF-8 without control characters but for the tab.
 std::string JsonText(const std::string& text) {
-  return absl::StrReplaceAll(ddprun::EscapeControl(text), {{"\\", "\\\\"}, {"\"", "\\\""}});
+  return absl::StrReplaceAll(ddprun::EscapeControl(text),
+                             {{"\\", "\\\\"}, {"\"", "\\\""}, {"\t", "\\t"}});
 }
 
 std::string ErrorText(const absl::Status& status, int left_peer) {
