@@ -292,6 +292,7 @@ void AgentCore::Run() {
 
 void AgentCore::Succeed() {
   state_ = State::kSucceeded;
+  contact_.is_told = false;  // from here on this node waits for another reason, and longer
   actions_.push_back(ReportSuccess{assignment_.round});
 }
 

@@ -23,7 +23,12 @@ std::string SecondsText(Duration duration) {
 
 }  // namespace
 
-void AgentCore::On(const rendezvous::ContactMade& event) { coordinator_place_ = event.place; }
+void AgentCore::On(const rendezvous::ContactMade& event) {
+  coordinator_place_ = event.place;
+  if (!event.is_hosted_here || !contact_.is_told) return;
+  contact_ = Contact{};
+  actions_.push_back(Say{absl::StrCat("this node serves the rendezvous at ", event.place, " now")});
+}
 
 void AgentCore::On(const rendezvous::ContactLost& event) {
   contact_.reason = event.reason;

@@ -128,6 +128,20 @@ TEST_CASE("waiting: a lost coordinator is called lost, with its place, and when 
     CHECK(bench.At(2s, rendezvous::ContactRestored{}) == "");
     CHECK(bench.PassTo(10s) == "");
   }
+  SUBCASE("that this node is in its place is told instead of its coming back") {
+    bench.PassTo(6s);
+    CHECK(bench.At(61s, rendezvous::ContactMade{"node1:29400", true}) ==
+          "this node serves the rendezvous at node1:29400 now");
+    CHECK(bench.At(61s, rendezvous::ContactRestored{}) == "");
+  }
+  SUBCASE("a node that has done its work tells what it waits for from then on") {
+    bench.PassTo(6s);
+    for (const int local_rank : {0, 1, 2}) bench.At(8s, WorkerEnd{.local_rank = local_rank});
+    CHECK(bench.PassTo(8s) ==
+          "the coordinator at node1:29400 (10.0.0.1) is lost: Socket closed; all workers of this "
+          "node succeeded, waiting for it up to 300 s");
+    CHECK(bench.PassTo(60s) == "");
+  }
   SUBCASE("a long one is") {
     CHECK(bench.PassTo(6s) ==
           "the coordinator at node1:29400 (10.0.0.1) is lost: Socket closed; this node's workers "
