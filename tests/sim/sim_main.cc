@@ -10,16 +10,18 @@
 namespace {
 
 constexpr char kUsage[] =
-    "usage: sim [--seeds N] [--first SEED] [--seed SEED] [--nodes N]\n"
+    "usage: sim [--seeds N] [--seed S] [--nodes N]\n"
     "  --seeds N    how many (10000)\n"
-    "  --first S    the first of them (1)\n"
-    "  --seed S     this one alone, printing all that happens in it\n"
+    "  --seed S     the first of them (1); without --seeds this one alone, printing all that "
+    "happens in it\n"
     "  --nodes N    so many nodes at most in every job; without it the seed decides\n";
 
 }  // namespace
 
 int main(int argc, char** argv) {
   ddprun::sim::SeedRange range;
+  bool has_count = false;
+  bool has_seed = false;
   for (int i = 1; i < argc; ++i) {
     const std::string name = argv[i];
     const char* value = i + 1 < argc ? argv[++i] : nullptr;
@@ -28,18 +30,20 @@ int main(int argc, char** argv) {
     const bool is_number = value != nullptr && *value != '\0' && *end == '\0';
     if (name == "--seeds" && is_number) {
       range.count = number;
-    } else if (name == "--first" && is_number) {
-      range.first = number;
+      has_count = true;
     } else if (name == "--seed" && is_number) {
       range.first = number;
-      range.count = 1;
-      range.is_loud = true;
+      has_seed = true;
     } else if (name == "--nodes" && is_number && number <= 64) {
       range.node_count = static_cast<int>(number);
     } else {
       std::fputs(kUsage, stderr);
       return 2;
     }
+  }
+  if (has_seed && !has_count) {
+    range.count = 1;
+    range.is_loud = true;
   }
   return ddprun::sim::RunSeeds(range) == 0 ? 0 : 1;
 }
