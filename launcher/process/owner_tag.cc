@@ -5,14 +5,12 @@
 #include <sys/stat.h>
 
 #include <cerrno>
+#include <charconv>
 #include <csignal>
-#include <cstdint>
 #include <cstdio>
 #include <fstream>
 #include <iterator>
 #include <memory>
-#include <optional>
-#include <sstream>
 
 #include "rendezvous/base/fnv1a.h"
 
@@ -21,14 +19,10 @@ namespace {
 
 constexpr int kMostEntries = 1000;
 
-std::string ReadAll(const std::string& path) {
-  std::ifstream file(path);
-  return std::string(std::istreambuf_iterator<char>(file), {});
-}
-
 // Eight digits; "" where it cannot be told.
-std::string Home() {
-  const std::string boot = ReadAll("/proc/sys/kernel/random/boot_id");
+std::string ReadHome() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  const std::string boot(std::istreambuf_iterator<char>(file), {});
   char name[64];
   const ssize_t size = readlink("/proc/self/ns/pid", name, sizeof(name));
   if (boot.empty() || size <= 0) return "";
@@ -40,43 +34,23 @@ std::string Home() {
   return text;
 }
 
-// In clock ticks since the boot: field 22 of stat, whose second may hold anything, in parentheses.
-std::optional<uint64_t> StartOf(pid_t pid) {
-  const std::string stat = ReadAll("/proc/" + std::to_string(pid) + "/stat");
-  const size_t name_end = stat.rfind(')');
-  if (name_end == std::string::npos) return std::nullopt;
-  std::stringstream fields(stat.substr(name_end + 1));
-  std::string skipped;
-  for (int field = 3; field < 22; ++field) fields >> skipped;
-  uint64_t start = 0;
-  if (!(fields >> start)) return std::nullopt;
-  return start;
-}
-
-std::string TagText(const std::string& home, pid_t pid, uint64_t start) {
-  return home + "-" + std::to_string(pid) + "-" + std::to_string(start);
+// It never changes while a process lives.
+const std::string& Home() {
+  static const std::string home = ReadHome();
+  return home;
 }
 
 }  // namespace
 
-std::string OwnerTag(pid_t pid) {
-  const std::string home = Home();
-  const std::optional<uint64_t> start = StartOf(pid);
-  return home.empty() || !start ? "" : TagText(home, pid, *start);
-}
+std::string OwnerTag(pid_t pid) { return Home().empty() ? "" : Home() + "-" + std::to_string(pid); }
 
 bool IsOwnerGone(std::string_view tag) {
-  char home[9];
+  const size_t dash = tag.find('-');
+  if (dash == std::string_view::npos) return false;
   pid_t pid = 0;
-  unsigned long long start = 0;
-  const std::string text(tag);
-  if (std::sscanf(text.c_str(), "%8[0-9a-f]-%d-%llu", home, &pid, &start) != 3 || pid <= 0 ||
-      TagText(home, pid, start) != text || home != Home()) {
-    return false;
-  }
-  if (kill(pid, 0) != 0 && errno == ESRCH) return true;
-  const std::optional<uint64_t> start_now = StartOf(pid);
-  return start_now && *start_now != start;
+  std::from_chars(tag.data() + dash + 1, tag.data() + tag.size(), pid);
+  if (pid <= 0 || OwnerTag(pid) != tag) return false;
+  return kill(pid, 0) != 0 && errno == ESRCH;
 }
 
 std::vector<std::string> AbandonedIn(

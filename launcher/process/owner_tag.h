@@ -12,12 +12,14 @@
 
 namespace ddprun::launcher {
 
-// "<home>-<pid>-<start>" of the process, where <home> is a hash of the machine's boot and our pid
+// "<home>-<pid>" of the process, where <home> is a hash of the machine's boot and our pid
 // namespace: the same pid elsewhere is somebody else. "" where /proc does not tell.
 std::string OwnerTag(pid_t pid = getpid());
 
 // Whether `tag` names a process of this boot and pid namespace that has gone. False for whatever is
-// no tag, or one from elsewhere, of which nothing can be known.
+// no tag, or one from elsewhere, of which nothing can be known. A pid that another process has by
+// now counts as living: a thousand agents that start on one machine each ask about all others, and
+// must not read a file for each.
 bool IsOwnerGone(std::string_view tag);
 
 // The directories of this user, among the first 1,000 entries of `parent`, whose owner has gone.

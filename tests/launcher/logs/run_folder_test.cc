@@ -5,6 +5,7 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 
+#include <climits>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -133,7 +134,7 @@ TEST_CASE("run folder: one that somebody has removed is made anew for the next r
 
 TEST_CASE("run folder: what killed runs left is removed as far as no file is in it") {
   const testing::TempDir dir;
-  const std::string gone = OwnerTag() + "0";  // our pid, but another process
+  const std::string gone = OwnerTag(INT_MAX);  // no process has this pid
   const std::string empty = dir.File("ddprun_a_b_" + gone + "_abcdef");
   const std::string with_file = dir.File("ddprun_none_" + gone + "_abcdef");
   const std::string untagged = dir.File("ddprun_none_abcdef");

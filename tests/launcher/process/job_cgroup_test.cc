@@ -125,10 +125,10 @@ TEST_CASE("job_cgroup: what killed jobs left is removed, a living owner's is kep
   const auto of_other_job = JobCgroup::Make(NewJobMark());  // empty, and its owner lives
   REQUIRE(cgroup != nullptr);
   REQUIRE(of_other_job != nullptr);
-  const std::string later_tag = OwnerTag() + "0";  // our pid, but another process
+  const std::string gone_tag = OwnerTag(INT_MAX);  // no process has this pid
   const std::string parent = CgroupOf(getpid());
-  const std::string stale = parent + "/ddprun-" + later_tag + "-" + NewJobMark();
-  const std::string used = parent + "/ddprun-" + later_tag + "-" + NewJobMark();
+  const std::string stale = parent + "/ddprun-" + gone_tag + "-" + NewJobMark();
+  const std::string used = parent + "/ddprun-" + gone_tag + "-" + NewJobMark();
   const std::string untagged = parent + "/ddprun-" + NewJobMark();
   for (const std::string& path : {stale, stale + "/inner", used, used + "/inner", untagged}) {
     REQUIRE(mkdir(path.c_str(), 0755) == 0);
