@@ -1,8 +1,8 @@
 // Every setting of gRPC that this project needs, the client's and the server's, in one place.
 //
 // gRPC's defaults suit long-lived services, not a launcher: channels obey http_proxy even towards
-// 127.0.0.1, share connections between channels, take a second for the first reconnect, and print
-// errors on stderr; servers punish pings more frequent than every 5 minutes.
+// 127.0.0.1, share connections between channels, and print errors on stderr; servers punish pings
+// more frequent than every 5 minutes.
 #ifndef DDPRUN_RENDEZVOUS_NET_CHANNEL_H_
 #define DDPRUN_RENDEZVOUS_NET_CHANNEL_H_
 
