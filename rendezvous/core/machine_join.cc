@@ -116,7 +116,7 @@ void State::AdoptRunning(TimePoint now, const NodeJoined& event, bool is_unknown
     member.standing = Standing::kRunning;
     return;
   }
-  if (!event.held->coordinator_is_member && MayReadopt()) {
+  if (!event.held->coordinator_is_member && MayReadopt(event.stamp)) {
     Readopt(now, event, member);
     return;
   }
@@ -124,7 +124,7 @@ void State::AdoptRunning(TimePoint now, const NodeJoined& event, bool is_unknown
   if (phase == Phase::kDraining && !has_seat && IsThisRound(event.stamp) && IsMissingSeats()) {
     TakeSeat(event, member);
   }
-  StopStale(event, member);
+  StopStale(now, event, member);
   if (IsThisRound(event.stamp)) gone.erase(NodeId{});  // of those that had not come back
   if (is_unknown_round) {
     // It may be a tale: whoever waits for the node does not wait longer than for a silent one.
@@ -141,10 +141,14 @@ void State::AdoptRunning(TimePoint now, const NodeJoined& event, bool is_unknown
   }
 }
 
-void State::StopStale(const NodeJoined& event, Member& member) {
+void State::StopStale(TimePoint now, const NodeJoined& event, Member& member) {
   const Stamp& stamp = event.stamp;
   member.standing = Standing::kStopping;
   const bool is_draining = phase == Phase::kDraining && IsThisRound(stamp);
+  // What it has to say of the round follows at once.
+  if (is_draining && drain_cause == DrainCause::kFailure) {
+    name_cause_at = std::max(name_cause_at, now + policy.first_cause_window);
+  }
   actions.push_back(Drain{.session = member.session,
                           .epoch = stamp.epoch,
                           .round = stamp.round,
@@ -206,8 +210,10 @@ void State::OnLeft(TimePoint now, const NodeLeft& event) {
 }
 
 void State::OnBroken(TimePoint now, const SessionBroken& event) {
-  // Unknown: we closed it ourselves, or the node has left.
-  if (members.BreakSession(event.session, now) == nullptr) return;
+  Member* member = members.BreakSession(event.session, now);
+  if (member == nullptr) return;  // we closed it ourselves, or the node has left
+  // What a stall left in our queue may be as old as the stall.
+  if (now - stall_ended <= kStall) member->suspect_since = stall_began;
   needs_quorum = true;
 }
 

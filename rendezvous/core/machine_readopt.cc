@@ -9,9 +9,16 @@ namespace ddprun::rendezvous {
 
 using State = MachineInspector::State;
 
-bool State::MayReadopt() const {
+bool State::MayReadopt(const Stamp& stamp) const {
+  if (phase == Phase::kClosed) return false;
   const bool is_forming = phase == Phase::kOpen || phase == Phase::kLastCall;
-  return phase == Phase::kReadopting || (is_forming && round == Round{});
+  if (phase == Phase::kReadopting || (is_forming && round == Round{})) return true;
+  // All nodes of an older round came back first, which was over without their knowing it.
+  return is_readopted && IsNewer(stamp);
+}
+
+bool State::IsNewer(const Stamp& stamp) const {
+  return stamp.instance == instance && std::tie(stamp.epoch, stamp.round) > std::tie(epoch, round);
 }
 
 bool State::IsMissingSeats() const {
@@ -26,7 +33,8 @@ bool State::IsThisRound(const Stamp& stamp) const {
 
 std::string State::FindContradiction(const NodeJoined& event) const {
   const bool is_late = phase == Phase::kDraining && IsMissingSeats();
-  if (!event.held || event.held->coordinator_is_member || (!MayReadopt() && !is_late)) return "";
+  if (!event.held || event.held->coordinator_is_member || (!MayReadopt(event.stamp) && !is_late))
+    return "";
   const Assignment& held = *event.held;
   const Policy& rules = PolicyFor(event);
   if (held.node_count < NodesNeeded(rules) || held.node_count > rules.max_nodes ||
@@ -70,21 +78,18 @@ std::string State::FindContradiction(const NodeJoined& event) const {
 
 void State::Readopt(TimePoint now, const NodeJoined& event, Member& member) {
   const Stamp& stamp = event.stamp;
-  const bool is_gathering = phase == Phase::kReadopting;
-  const bool is_newer = std::tie(stamp.epoch, stamp.round) > std::tie(epoch, round);
-  if (is_gathering && !is_newer && !IsThisRound(stamp)) {
-    StopStale(event, member);
+  const bool is_first = !IsThisRound(stamp);
+  if (phase == Phase::kReadopting && is_first && !IsNewer(stamp)) {
+    StopStale(now, event, member);
     return;
   }
-  if (!is_gathering) BeginReadopting(now, stamp);
-  if (is_gathering && is_newer) DropOlderRound(stamp);
+  if (is_first) BeginReadopting(now, stamp);
   TakeSeat(event, member);
   member.standing = Standing::kRunning;
   needs_telling = true;
+  if (!is_first) return;
   // A node of the round that waits has no workers any more.
   for (const auto& [id, other] : members.members()) {
-    const bool is_new_here = !is_gathering || is_newer;
-    if (!is_new_here) break;
     if (other.standing != Standing::kWaiting || !IsThisRound(other.joined_with)) continue;
     DrainRound(now, DrainCause::kLoss,
                absl::StrCat("node ", NodeName(other.info), " lost its workers"));
@@ -93,6 +98,7 @@ void State::Readopt(TimePoint now, const NodeJoined& event, Member& member) {
 }
 
 void State::BeginReadopting(TimePoint now, const Stamp& stamp) {
+  StopOlderRound();
   phase = Phase::kReadopting;
   epoch = stamp.epoch;
   round = stamp.round;
@@ -104,7 +110,7 @@ void State::BeginReadopting(TimePoint now, const Stamp& stamp) {
   forming.is_first = false;
 }
 
-void State::DropOlderRound(const Stamp& newer) {
+void State::StopOlderRound() {
   for (const auto& [id, seat] : seats) {
     Member* member = members.Find(id);
     if (member == nullptr || member->standing != Standing::kRunning) continue;
@@ -118,8 +124,8 @@ void State::DropOlderRound(const Stamp& newer) {
   seats.clear();
   succeeded_seats = 0;
   is_finishing = false;
-  epoch = newer.epoch;
-  round = newer.round;
+  first_failure.reset();
+  gone.clear();
 }
 
 void State::TakeSeat(const NodeJoined& event, Member& member) {

@@ -268,8 +268,10 @@ void State::EndDraining(TimePoint now) {
     return;
   }
   const FailureReport& report = first_failure->report;
-  if (restart_count < policy.max_restarts) {
-    ++restart_count;
+  // A coordinator before us may have charged this very failure, and died before the next round.
+  const int charged = seats.begin()->second.assignment.restart_count + 1;
+  if (charged <= policy.max_restarts) {
+    restart_count = std::max(restart_count, charged);
     WriteRecord();
     drain_reason = FailureText(report);
     OpenRound(now);

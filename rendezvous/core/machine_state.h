@@ -101,6 +101,8 @@ struct RendezvousMachine::State {
   Membership members;
   int restart_count = 0;  // charged rounds
   TimePoint last_step;
+  TimePoint stall_began;  // the latest time in which the coordinator itself did not run
+  TimePoint stall_ended;
   std::vector<Action> actions;    // of the step in progress
   uint64_t ignored_messages = 0;  // stale, or from nobody we know
 
@@ -176,7 +178,7 @@ struct RendezvousMachine::State {
   void HoldForEarlierRound(TimePoint now, bool is_endpoint_node);
   void ReplaceLostHolderOfRank(TimePoint now, const NodeInfo& node);
   void AdoptRunning(TimePoint now, const NodeJoined& event, bool is_unknown_round, Member& member);
-  void StopStale(const NodeJoined& event, Member& member);
+  void StopStale(TimePoint now, const NodeJoined& event, Member& member);
   void AdoptWaiting(TimePoint now, const Stamp& stamp, Member& member);
   void OnLeft(TimePoint now, const NodeLeft& event);
   void OnBroken(TimePoint now, const SessionBroken& event);
@@ -184,14 +186,15 @@ struct RendezvousMachine::State {
   void RemoveNode(TimePoint now, const NodeId& id, const std::string& reason);
 
   // A round of an earlier coordinator (machine_readopt.cc).
-  bool MayReadopt() const;
+  bool MayReadopt(const Stamp& stamp) const;
+  bool IsNewer(const Stamp& stamp) const;
   bool IsMissingSeats() const;
   bool MayMissingCome(TimePoint now) const;
   bool IsThisRound(const Stamp& stamp) const;
   std::string FindContradiction(const NodeJoined& event) const;
   void Readopt(TimePoint now, const NodeJoined& event, Member& member);
   void BeginReadopting(TimePoint now, const Stamp& stamp);
-  void DropOlderRound(const Stamp& newer);
+  void StopOlderRound();
   void TakeSeat(const NodeJoined& event, Member& member);
   void EndReadopting(TimePoint now);
   std::string MissingText() const;

@@ -75,6 +75,8 @@ void State::ForgiveStall(TimePoint now) {
   // Without members no step was asked for, so a gap says nothing.
   if (members.members().empty() || is_finished || now - last_step <= kStall) return;
   const Duration lost = now - last_step - kTick;
+  stall_began = last_step;
+  stall_ended = now;
   const auto shift = [lost](std::optional<TimePoint>& at) {
     if (at.has_value()) *at += lost;
   };

@@ -76,7 +76,7 @@ MUTANTS = [
     {
         "name": "a coordinator that is started again ends the round that it finds",
         "patches": [(CORE + "machine_readopt.cc",
-                     "bool State::MayReadopt() const {\n",
-                     "bool State::MayReadopt() const {\n  if (MUTANT) return false;\n")],
+                     "bool State::MayReadopt(const Stamp& stamp) const {\n",
+                     "bool State::MayReadopt(const Stamp& stamp) const {\n  if (MUTANT) return false;\n")],
     },
 ]
