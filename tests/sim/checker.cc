@@ -66,6 +66,7 @@ void Checker::OnAgentStarted(AgentKey key) { agents_[key] = {}; }
 void Checker::OnAgentKilled(AgentKey key) {
   AgentNotes& agent = agents_[key];
   agent.is_dead = true;
+  agent.died_at = timeline_.now();
   for (auto& [round_key, round] : rounds_) {
     if (round.members.contains(key)) round.lost_agent = true;
   }

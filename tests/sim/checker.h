@@ -82,6 +82,7 @@ class Checker {
     std::optional<RoundKey> round;  // of those
     bool was_signalled = false;
     bool is_dead = false;
+    std::optional<TimePoint> died_at;  // killed
     std::optional<int> exit_code;
     std::optional<rendezvous::Verdict> verdict;
     std::optional<TimePoint> lost_since;
@@ -137,6 +138,7 @@ class Checker {
   std::vector<Trouble> troubles_;
   std::map<JobInstance, RoundKey> last_sealed_;
   std::map<JobInstance, rendezvous::Verdict> verdicts_;
+  std::map<JobInstance, RoundKey> concluded_;  // by these verdicts
   bool has_forgotten_ = false;  // a coordinator was started without what the one before knew
   std::set<JobInstance> lost_verdicts_;  // ...among it these jobs' ends
 };

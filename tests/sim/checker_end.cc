@@ -30,6 +30,7 @@ void Checker::OnConclude(int life, const rendezvous::Conclude& action,
     return;
   }
   verdicts_[instance] = verdict;
+  concluded_[instance] = key;
   if (verdict.exit_code == 0) {
     ++tally_.successes;
     CheckSuccess(key);
@@ -137,10 +138,8 @@ void Checker::AtEnd(bool is_over) {
   }
   // A job that succeeded did so on every node that did its part of it.
   for (const auto& [instance, verdict] : verdicts_) {
-    const auto last = last_sealed_.find(instance);
-    if (verdict.exit_code != 0 || last == last_sealed_.end()) continue;
-    if (lost_verdicts_.contains(instance)) continue;
-    for (const auto& [key, place] : rounds_[last->second].members) {
+    if (verdict.exit_code != 0 || lost_verdicts_.contains(instance)) continue;
+    for (const auto& [key, place] : rounds_[concluded_[instance]].members) {
       const AgentNotes& agent = agents_[key];
       if (!agent.exit_code || agent.was_signalled || *agent.exit_code == 0) continue;
       Broken(
