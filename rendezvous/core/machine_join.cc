@@ -93,7 +93,7 @@ void State::HoldForEarlierRound(TimePoint now, bool is_endpoint_node) {
     restart_hold_until.reset();
   }
   if (!std::exchange(owes_hold, false) || round != Round{}) return;
-  restart_hold_until = now + policy.evict_after;
+  restart_hold_until = now + members.return_time();
 }
 
 void State::ReplaceLostHolderOfRank(TimePoint now, const NodeInfo& node) {
@@ -132,7 +132,7 @@ void State::AdoptRunning(TimePoint now, const NodeJoined& event, bool is_unknown
     if (round == Round{} && forming.is_first) {
       // Or the coordinator before us knew more than we do: others of its round may be on their way.
       forming.is_first = false;
-      hold_until = now + policy.evict_after;
+      hold_until = now + members.return_time();
     }
   }
   if (phase == Phase::kSealed && has_seat) {

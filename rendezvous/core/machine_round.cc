@@ -42,10 +42,11 @@ void State::ReviewQuorum(TimePoint now) {
                             (JoinDeadline().has_value() && now >= *JoinDeadline());
   if (!needs_quorum && !time_matters) return;
   needs_quorum = false;
-  const std::optional<TimePoint> held_until = std::max(hold_until, restart_hold_until);
-  if (held_until.has_value() && now < *held_until) {
-    const std::string reason = "the coordinator was restarted, waiting for nodes of the last round";
-    quorum = {.ready = false, .reason = reason, .topic = reason, .retry_at = held_until};
+  if (IsHeld(now)) {
+    quorum = {.ready = false,
+              .reason = "",
+              .topic = "the coordinator was restarted, waiting for nodes of the last round",
+              .retry_at = std::max(hold_until, restart_hold_until)};
     needs_telling = true;
     return;
   }

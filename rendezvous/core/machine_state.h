@@ -83,7 +83,7 @@ struct RefusedNode {
 struct RendezvousMachine::State {
   State(std::optional<Policy> policy_in, Beginning beginning, TimePoint now);
 
-  Policy policy;  // until has_policy only its defaults
+  Policy policy;  // until has_policy only the run's id, where it is known
   bool has_policy = false;
 
   JobInstance instance;
@@ -199,6 +199,8 @@ struct RendezvousMachine::State {
 
   // Rounds (machine_round.cc).
   TimePoint DateOf(TimePoint now, Duration age) const;
+  // Nodes of a round that we know nothing of may yet come.
+  bool IsHeld(TimePoint now) const { return std::max(hold_until, restart_hold_until) > now; }
   void ReviewQuorum(TimePoint now);
   void SealRound(TimePoint now);
   void DrainRound(TimePoint now, DrainCause cause, const std::string& reason);

@@ -16,7 +16,8 @@ std::optional<TimePoint> State::JoinDeadline() const {
 }
 
 std::string State::FormingText(TimePoint now) const {
-  if (phase != Phase::kLastCall || !quorum.retry_at.has_value()) return quorum.reason;
+  const bool has_end = phase == Phase::kLastCall || IsHeld(now);
+  if (!has_end || !quorum.retry_at.has_value()) return quorum.reason;
   return absl::StrCat(quorum.topic, " for ", DurationText(*quorum.retry_at - now), " more");
 }
 

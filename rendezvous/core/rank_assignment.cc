@@ -5,6 +5,7 @@
 
 #include "absl/strings/ascii.h"
 #include "rendezvous/base/check.h"
+#include "rendezvous/core/text.h"
 
 namespace ddprun::rendezvous {
 namespace {
@@ -145,7 +146,10 @@ std::vector<Assignment> AssignRanks(const Members& by_rank, const Policy& policy
   std::map<std::string, int> role_sizes;
   for (const Member* member : by_rank) {
     shared.world_size += member->info.local_world_size;
-    shared.coordinator_is_member |= member->info.is_endpoint_node;
+    if (member->info.is_endpoint_node) {
+      shared.coordinator_is_member = true;
+      shared.coordinator_node = NodeName(member->info);
+    }
     role_sizes[member->info.role] += member->info.local_world_size;
   }
   shared.master_addr =

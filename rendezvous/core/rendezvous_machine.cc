@@ -54,6 +54,7 @@ State::State(std::optional<Policy> policy_in, Beginning beginning, TimePoint now
       last_step(now),
       owes_hold(beginning.is_remembered) {
   DDP_CHECK(instance.is_known());
+  policy.run_id = std::move(beginning.run_id);
   if (policy_in.has_value()) AdoptPolicy(*std::move(policy_in));
   forming.opened_at = now;
   if (!beginning.verdict.has_value()) return;
@@ -79,7 +80,7 @@ void State::ForgiveStall(TimePoint now) {
     if (at.has_value()) *at += lost;
   };
   // Everybody's silence starts afresh: what they said meanwhile is still in our queue.
-  members.GrantAmnesty(now);
+  members.GrantAmnesty(now, members.return_time());
   forming.opened_at += lost;
   shift(forming.minimum_reached_at);
   shift(below_minimum_since);
@@ -120,10 +121,8 @@ void State::Apply(TimePoint now, const Event& event) {
 }
 
 void State::Advance(TimePoint now) {
-  // Nodes of a round that is being taken over get the time anew that all others have.
-  if (members.amnesty_at() == now) {
-    readopt_until = std::max(readopt_until, now + policy.evict_after);
-  }
+  // Nodes of a round that is being taken over have the time that all others have.
+  readopt_until = std::max(readopt_until, members.amnesty_until());
   EvictSilent(now);
   if (phase == Phase::kReadopting) EndReadopting(now);
   if (phase == Phase::kDraining) EndDraining(now);

@@ -22,14 +22,14 @@ SessionId SessionOf(const Action& action) {
 
 }  // namespace
 
-CoordinatorLoop::CoordinatorLoop(std::optional<Policy> policy, Beginning beginning,
+CoordinatorLoop::CoordinatorLoop(const std::optional<Policy>& policy, const Beginning& beginning,
                                  std::shared_ptr<JobFile> file, Hooks hooks)
     : file_(std::move(file)),
       hooks_(std::move(hooks)),
-      machine_(std::move(policy), std::move(beginning), SteadyNow()),
-      next_tick_(SteadyNow() + tick_interval()) {
-  if (machine_.policy() != nullptr) run_id_ = machine_.policy()->run_id;
-}
+      machine_(policy, beginning, SteadyNow()),
+      next_tick_(SteadyNow() + tick_interval()),
+      has_job_(policy.has_value()),
+      run_id_(policy ? policy->run_id : beginning.run_id) {}
 
 absl::Status CoordinatorLoop::Start() {
   thread_ = StartQuietThread([this] { Run(); });
@@ -60,6 +60,11 @@ bool CoordinatorLoop::WaitFinished(Duration timeout) {
   const auto deadline = ToSteady(SteadyNow() + timeout);
   std::unique_lock lock(mutex_);
   return finished_.wait_until(lock, deadline, [this] { return is_finished_; });
+}
+
+bool CoordinatorLoop::has_job() const {
+  const std::lock_guard lock(mutex_);
+  return has_job_;
 }
 
 std::string CoordinatorLoop::run_id() const {
@@ -131,6 +136,7 @@ void CoordinatorLoop::StepMachine(TimePoint now, const Event& event) {
   const std::vector<Action> actions = machine_.Step(now, event);
   if (was_open && machine_.policy() != nullptr) {
     const std::lock_guard lock(mutex_);
+    has_job_ = true;
     run_id_ = machine_.policy()->run_id;
   }
   // These come every second and would hide the rest.

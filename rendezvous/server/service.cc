@@ -6,7 +6,6 @@
 #include <utility>
 #include <variant>
 
-#include "absl/strings/str_cat.h"
 #include "rendezvous/base/steady_clock.h"
 #include "rendezvous/wire/convert.h"
 
@@ -56,10 +55,10 @@ class AttachStream final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::
     absl::StatusOr<Event> event = FromProto(incoming_);
     if (!event.ok()) return Break(ToGrpc(event.status()));
     if (auto* joined = std::get_if<NodeJoined>(&*event)) {
-      // The machine compares, too; without a run id here it takes the first node's.
+      // The machine refuses those of another run, whose connections do not count as joined.
       const std::string run_id = run_id_();
-      if (!run_id.empty() && incoming_.join().run_id() != run_id) return RefuseOtherRun(run_id);
-      if (accepted_addr_.empty()) accepted_addr_ = IpText(connections_.Joined(peer_));
+      const bool is_ours = run_id.empty() || joined->policy.run_id == run_id;
+      if (is_ours && accepted_addr_.empty()) accepted_addr_ = IpText(connections_.Joined(peer_));
       joined->source_addr = IpText(peer_);
       joined->accepted_addr = accepted_addr_;
     }
@@ -134,18 +133,6 @@ class AttachStream final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::
     const std::lock_guard lock(mutex_);
     has_joined_ = has_joined_ || std::holds_alternative<NodeJoined>(event);
     return has_joined_;
-  }
-
-  void RefuseOtherRun(const std::string& run_id) {
-    const std::string message =
-        absl::StrCat("this coordinator serves the run \"", run_id, "\", not \"",
-                     CleanText(incoming_.join().run_id()), "\"");
-    v1::CoordinatorMessage refusal =
-        ToProto(Refuse{id_, Refusal::kFinal, message}, Stamp{}, TimePoint{});
-    const std::lock_guard lock(mutex_);
-    outgoing_.push_back(std::move(refusal));
-    finishes_politely_ = true;
-    BreakLocked(grpc::Status(grpc::StatusCode::UNAVAILABLE, message));
   }
 
   void Push(v1::CoordinatorMessage message) {

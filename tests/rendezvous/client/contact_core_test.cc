@@ -141,8 +141,20 @@ TEST_CASE("contact: a wait without a coordinator ends after join_timeout and say
 TEST_CASE("contact: a look that never ends is told of, and gives up as any other") {
   ContactBench bench(Elsewhere());
   CHECK(bench.Step(JoinCommand{}) == "look");
-  CHECK(bench.Pass(seconds(60)) == "emit waiting");
+  CHECK(bench.Pass(milliseconds(1999)) == "");
+  CHECK(bench.Pass(milliseconds(1)) == "emit waiting");
+  CHECK(bench.text == "waiting for the coordinator at coord:29400 (last try: no answer so far)");
+  CHECK(bench.Pass(seconds(60)) == "");
   CHECK(bench.Pass(seconds(600)) == "emit failed");
+}
+
+TEST_CASE("contact: a look that lasts is told anew only when it lasts longer than others do") {
+  ContactBench bench(Elsewhere());
+  bench.Step(JoinCommand{});
+  CHECK(bench.Pass(seconds(2)) == "emit waiting");
+  CHECK(bench.Step(Saw(Outcome::kUnreachable, "Connection timed out")) == "emit waiting");
+  CHECK(bench.Pass(seconds(29)) == "look");
+  CHECK(bench.Pass(seconds(3)) == "emit waiting");
 }
 
 TEST_CASE("contact: a name that does not exist is an error, one that fails for now is not") {
@@ -178,7 +190,19 @@ TEST_CASE("contact: the name that others are told is looked up first, whoever ho
 TEST_CASE("contact: another job or program on the port ends the wait of one without workers") {
   ContactBench bench(Elsewhere());
   bench.Step(TimePassed{});
-  CHECK(bench.Step(Saw(Outcome::kOtherRun, "run-2")) == "emit failed");
+  CHECK(bench.Step(Saw(Outcome::kOtherRun, "run-2")) == "");
+  SUBCASE("which names it to its nodes") {
+    CHECK(bench.Step(JoinCommand{}) == "open; say join");
+    CHECK(bench.Step(HearRefusal(Refusal::kFinal)) == "close; emit failed");
+  }
+  SUBCASE("which is ending") {
+    bench.Step(JoinCommand{});
+    CHECK(bench.Step(HearRefusal(Refusal::kJobOver)) == "close; emit failed");
+  }
+  SUBCASE("which breaks the link") {
+    bench.Step(JoinCommand{});
+    CHECK(bench.Step(kBroken) == "emit failed");
+  }
   CHECK(Contains(bench.text, "coord:29400 (10.0.0.9) serves the run \"run-2\", not \"run-1\""));
   ContactBench second(Elsewhere());
   second.Step(TimePassed{});
@@ -225,7 +249,8 @@ TEST_CASE("contact: a refusal and a foreign answer prove that the coordinator is
   for (const Outcome outcome : {Outcome::kRefused, Outcome::kOtherRun, Outcome::kForeign}) {
     ContactBench bench = AssignedBench();
     bench.Step(kBroken);
-    CHECK(bench.Step(Saw(outcome)) == "emit lost (gone)");
+    const bool is_refused = outcome == Outcome::kRefused;
+    CHECK(bench.Step(Saw(outcome)) == (is_refused ? "emit lost (gone)" : "emit lost (replaced)"));
     bench.now += seconds(1);
     bench.Step(TimePassed{});
     CHECK(bench.Step(Saw(outcome)) == "");  // no news
@@ -235,11 +260,20 @@ TEST_CASE("contact: a refusal and a foreign answer prove that the coordinator is
   }
 }
 
+TEST_CASE("contact: an agent with workers is told of another run in its coordinator's place") {
+  ContactBench bench = AssignedBench(Elsewhere(), /*is_apart=*/true);
+  bench.Step(kBroken);
+  CHECK(bench.Step(Saw(Outcome::kRefused)) == "emit lost (gone)");
+  CHECK(bench.Pass(seconds(1)) == "look");
+  CHECK(bench.Step(Saw(Outcome::kOtherRun, "run-2")) == "emit lost (replaced)");
+  CHECK(Contains(bench.text, "coord:29400 (10.0.0.9) serves the run \"run-2\", not \"run-1\""));
+}
+
 TEST_CASE("contact: a coordinator of another job proves that the one of our workers is gone") {
   ContactBench bench = AssignedBench();
   bench.Step(kBroken);
   CHECK(bench.Step(Saw(Outcome::kOurs)) == "open; say join held");
-  CHECK(bench.Step(HearRefusal(Refusal::kOtherJob)) == "close; emit lost (gone)");
+  CHECK(bench.Step(HearRefusal(Refusal::kOtherJob)) == "close; emit lost (replaced)");
   CHECK(bench.Pass(milliseconds(5)) == "look");
   CHECK(bench.Step(JoinCommand{}) == "");  // the workers are gone
   CHECK(bench.Step(Saw(Outcome::kOurs)) == "open; say join");
