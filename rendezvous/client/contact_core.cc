@@ -39,6 +39,20 @@ bool MayBeFree(Looked::Outcome outcome) {
 
 }  // namespace
 
+Duration Backoff::Next(TimePoint now, double jitter) {
+  if (!is_started_) {
+    is_started_ = true;
+    started_at_ = now;
+    next_ = kFirst;
+    return Duration{0};
+  }
+  const Duration limit = now - started_at_ < kEarlyPhase ? kEarlyLimit : kLimit;
+  const Duration delay = std::min(next_, limit);
+  next_ = std::min(delay * 2, kLimit);
+  const auto half = delay / 2;
+  return half + Duration(static_cast<Duration::rep>(jitter * static_cast<double>(half.count())));
+}
+
 std::optional<bool> HostsByName(const ContactOptions& options, const std::string& host_name) {
   switch (options.mode) {
     case ContactOptions::Mode::kStandalone:

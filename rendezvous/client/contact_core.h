@@ -14,6 +14,7 @@
 #ifndef DDPRUN_RENDEZVOUS_CLIENT_CONTACT_CORE_H_
 #define DDPRUN_RENDEZVOUS_CLIENT_CONTACT_CORE_H_
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <optional>
@@ -25,7 +26,6 @@
 #include "rendezvous/base/ids.h"
 #include "rendezvous/base/time.h"
 #include "rendezvous/client/agent_record.h"
-#include "rendezvous/client/backoff.h"
 #include "rendezvous/client/rendezvous_client.h"
 #include "rendezvous/core/action.h"
 #include "rendezvous/core/event.h"
@@ -167,6 +167,27 @@ struct Emit {
 
 using ContactAction = std::variant<CheckLocalName, LookAtEndpoint, HostHere, StopHosting, OpenLink,
                                    SayEvent, CloseLink, Emit>;
+
+// 5 ms, doubling: up to 250 ms within the first 10 s, when an endpoint is about to come up, then up
+// to 2 s. Each delay is spread over its upper half, so that a thousand agents which lost the same
+// coordinator do not come back as one.
+class Backoff {
+ public:
+  static constexpr Duration kFirst = std::chrono::milliseconds(5);
+  static constexpr Duration kEarlyLimit = std::chrono::milliseconds(250);
+  static constexpr Duration kEarlyPhase = std::chrono::seconds(10);
+  static constexpr Duration kLimit = std::chrono::seconds(2);
+
+  // `jitter` is from [0, 1): where in its upper half the delay lies.
+  // The first delay since construction or Reset is 0.
+  Duration Next(TimePoint now, double jitter);
+  void Reset() { *this = Backoff(); }
+
+ private:
+  TimePoint started_at_{};
+  Duration next_{0};
+  bool is_started_ = false;
+};
 
 class ContactCore {
  public:

@@ -10,7 +10,7 @@ namespace ddprun::rendezvous {
 
 using State = MachineInspector::State;
 
-void State::OnJoined(TimePoint now, const NodeJoined& event) {
+void State::On(TimePoint now, const NodeJoined& event) {
   const SessionId session = event.stamp.session;
   const Member* known = members.Find(event.node.id);
   if (known != nullptr && session < known->session) {
@@ -192,7 +192,7 @@ void State::AdoptWaiting(TimePoint now, const Stamp& stamp, Member& member) {
              absl::StrCat("node ", NodeName(member.info), " lost its workers"));
 }
 
-void State::OnLeft(TimePoint now, const NodeLeft& event) {
+void State::On(TimePoint now, const NodeLeft& event) {
   Member* member = members.FindBySession(event.stamp.session);
   if (member == nullptr) {
     ++ignored_messages;
@@ -205,7 +205,7 @@ void State::OnLeft(TimePoint now, const NodeLeft& event) {
                           event.reason.empty() ? "" : absl::StrCat(": ", event.reason)));
 }
 
-void State::OnBroken(TimePoint now, const SessionBroken& event) {
+void State::On(TimePoint now, const SessionBroken& event) {
   // Unknown: we closed it ourselves, or the node has left.
   if (members.BreakSession(event.session, now) == nullptr) return;
   needs_quorum = true;

@@ -161,7 +161,7 @@ Member* State::CurrentMember(TimePoint now, const Stamp& stamp) {
   return member;
 }
 
-void State::OnFailed(TimePoint now, const WorkersFailed& event) {
+void State::On(TimePoint now, const WorkersFailed& event) {
   const Member* member = CurrentMember(now, event.stamp);
   if (member == nullptr) return;
   const TimePoint date = DateOf(now, event.age);
@@ -182,7 +182,7 @@ void State::OnFailed(TimePoint now, const WorkersFailed& event) {
   }
 }
 
-void State::OnFirstSuccess(TimePoint now, const FirstWorkerSucceeded& event) {
+void State::On(TimePoint now, const FirstWorkerSucceeded& event) {
   const Member* member = CurrentMember(now, event.stamp);
   if (member == nullptr) return;
   Seat& seat = seats[member->info.id];
@@ -194,8 +194,8 @@ void State::OnFirstSuccess(TimePoint now, const FirstWorkerSucceeded& event) {
   needs_telling = true;
 }
 
-void State::OnSucceeded(TimePoint now, const Stamp& stamp) {
-  const Member* member = CurrentMember(now, stamp);
+void State::On(TimePoint now, const WorkersSucceeded& event) {
+  const Member* member = CurrentMember(now, event.stamp);
   // A node that finishes while the round drains starts again with the rest.
   if (member == nullptr || phase == Phase::kDraining) return;
   Seat& seat = seats[member->info.id];

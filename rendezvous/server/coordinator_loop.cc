@@ -9,18 +9,6 @@
 #include "rendezvous/core/render.h"
 
 namespace ddprun::rendezvous {
-namespace {
-
-SessionId SessionOf(const Action& action) {
-  return std::visit(
-      [](const auto& any) {
-        if constexpr (requires { any.session; }) return any.session;
-        return SessionId{};
-      },
-      action);
-}
-
-}  // namespace
 
 CoordinatorLoop::CoordinatorLoop(const std::optional<Policy>& policy, const Beginning& beginning,
                                  std::shared_ptr<JobFile> file, Hooks hooks)
@@ -192,7 +180,7 @@ void CoordinatorLoop::CarryOut(TimePoint now, const Action& action) {
     WriteRecord(*record);
     return;
   }
-  const SessionId id = SessionOf(action);
+  const SessionId id = *TargetOf(action);
   const std::shared_ptr<Session> session = Find(id);
   if (session == nullptr) return;  // broken meanwhile; its SessionBroken is in the inbox
   const bool closes = std::holds_alternative<CloseSession>(action);
