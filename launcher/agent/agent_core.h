@@ -222,6 +222,7 @@ class AgentCore {
     std::optional<TimePoint> lost_since{};
     std::optional<TimePoint> gone_since{};
     std::string reason{};
+    bool is_replaced = false;
     bool is_told = false;
   };
   // kLeaving: what has been answered, and when the rest is not waited for any more.

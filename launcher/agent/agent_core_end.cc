@@ -32,6 +32,8 @@ void AgentCore::On(const rendezvous::ContactMade& event) {
 
 void AgentCore::On(const rendezvous::ContactLost& event) {
   contact_.reason = event.reason;
+  // Who answers in its place is worth a line of its own.
+  if (event.is_replaced && !std::exchange(contact_.is_replaced, true)) contact_.is_told = false;
   if (!contact_.lost_since) contact_.lost_since = now_;
   if (!event.is_gone) {
     contact_.gone_since.reset();
@@ -72,11 +74,12 @@ void AgentCore::TellOfLostContact() {
   if (!at || *at > now_) return;
   contact_.is_told = true;
   const bool is_over = state_ == State::kSucceeded;
-  actions_.push_back(Say{
-      absl::StrCat(Coordinator(), " is lost: ", contact_.reason,
-                   is_over ? "; all workers of this node succeeded, waiting for it up to "
-                           : "; this node's workers go on without it up to ",
-                   SecondsText(is_over ? policy_.exit_barrier_timeout : policy_.orphan_timeout))});
+  const Duration limit = is_over ? policy_.exit_barrier_timeout : policy_.orphan_timeout;
+  actions_.push_back(
+      Say{absl::StrCat(Coordinator(), " is lost: ", contact_.reason,
+                       is_over ? "; all workers of this node succeeded, waiting for it up to "
+                               : "; this node's workers go on without it up to ",
+                       SecondsText(*contact_.lost_since + limit - now_))});
 }
 
 void AgentCore::CheckContact() {
@@ -93,8 +96,9 @@ void AgentCore::CheckContact() {
   }
   if (IsCoordinatorGone() && *contact_.gone_since + policy_.gone_grace <= now_) {
     is_coordinator_gone_ = true;
-    const std::string gone = absl::StrCat(lost, contact_.reason,
-                                          "; its process is gone, and with it its node's ranks; ");
+    const std::string gone =
+        absl::StrCat(lost, contact_.reason, "; its process is gone, and with it the ranks of node ",
+                     assignment_.coordinator_node, "; ");
     if (StartsOnce()) {
       PlanEnd(kExitRendezvous, ExitOwner::kDdprun,
               absl::StrCat(gone, "no restarts allowed (--max_restarts=0)"));

@@ -10,6 +10,7 @@
 #include <csignal>
 #include <cstdio>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -31,6 +32,7 @@ namespace ddprun::launcher {
 namespace {
 
 using rendezvous::Coordinator;
+using rendezvous::Verdict;
 
 constexpr int64_t kOwnDescriptors = 64;
 
@@ -87,9 +89,18 @@ std::optional<int> WaitForEnd(const UniqueFd& signals, const UniqueFd& finished)
 int RunCoordinator(const CoordinatorOptions& options) {
   ProcessBaseline baseline = RecordBaseline();
   ProtectFromOomKiller(baseline);
+  const DescriptorRoom room = ReserveDescriptors(kOwnDescriptors);
+  if (room.limit - room.taken < kOwnDescriptors) {
+    return ComplainOfStart(absl::ResourceExhaustedError(absl::StrCat(
+        "the limit on open files is ", room.limit, ", and ", room.taken, " are open already: ",
+        kOwnDescriptors, " more are needed, and one for each node; raise the limit (ulimit -n)")));
+  }
+  // A file system that does not answer is waited for while signals still end this process.
+  // A successor finds the file by the port and the run, which it must know from its command line.
+  const bool has_file = options.bind.port != 0 && !options.run_id.empty();
+  const std::string run_dir = has_file ? RunDirectory(options.run_id, options.bind.port) : "";
   const absl::StatusOr<UniqueFd> signals = TakeSignals(baseline);
   if (!signals.ok()) return ComplainOfStart(signals.status());
-  ReserveDescriptors(kOwnDescriptors);
   const UniqueFd finished(eventfd(0, EFD_CLOEXEC));
   if (!finished.is_open()) return ComplainOfStart(absl::ErrnoToStatus(errno, "eventfd"));
 
@@ -97,10 +108,13 @@ int RunCoordinator(const CoordinatorOptions& options) {
   start.run_id = options.run_id;
   start.is_apart = true;
   start.listen = Coordinator::Listen{.host = options.bind.host, .port = options.bind.port};
-  // A successor finds the file by the port and the run, which it must know from its command line.
-  if (options.bind.port != 0 && !options.run_id.empty()) {
-    start.run_dir = RunDirectory(options.run_id, options.bind.port);
-  }
+  start.run_dir = run_dir;
+  std::once_flag descriptors_told;
+  start.on_no_descriptor = [&descriptors_told] {
+    std::call_once(descriptors_told, Say,
+                   "no file descriptor is left for a connection, which waits until one is free; "
+                   "raise the limit on open files (ulimit -n)");
+  };
   start.on_finished = [&finished] { eventfd_write(finished.get(), 1); };
   const absl::StatusOr<std::unique_ptr<Coordinator>> coordinator =
       Coordinator::Start(std::move(start));
@@ -111,12 +125,16 @@ int RunCoordinator(const CoordinatorOptions& options) {
   (*coordinator)->Stop();
   if (!signal) {
     const int exit_code = (*coordinator)->exit_code();
-    Say(absl::StrCat("the job has ended with ", exit_code));
+    const std::optional<Verdict> verdict = (*coordinator)->verdict();
+    Say(absl::StrCat("the job has ended with ", exit_code, verdict ? ": " : "",
+                     verdict ? EscapeControl(verdict->reason) : ""));
     return exit_code;
   }
-  Say(absl::StrCat(SignalName(*signal),
-                   ": stops serving; workers go on for a while, and the job "
-                   "does when a coordinator is started again on this address"));
+  Say(absl::StrCat(SignalName(*signal), ": stops serving; ",
+                   (*coordinator)->has_job()
+                       ? "workers go on for a while, and the job does when a coordinator is "
+                         "started again on this address"
+                       : "no node has joined"));
   return kExitSignalBase + *signal;
 }
 

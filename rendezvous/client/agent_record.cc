@@ -76,14 +76,14 @@ std::optional<Event> AgentRecord::NextToSay(TimePoint now) {
   return event;
 }
 
-std::optional<RendezvousEvent> AgentRecord::HearWaiting(const JobInstance& instance,
-                                                        const TellWaiting& action) {
+std::optional<RendezvousEvent> AgentRecord::HearOne(const JobInstance& instance,
+                                                    const TellWaiting& action) {
   if (!is_waiting_) return std::nullopt;
   joined_instance_ = instance;
   return Waiting{action.reason, action.deadline};
 }
 
-std::optional<RendezvousEvent> AgentRecord::HearAssign(const Assign& action) {
+std::optional<RendezvousEvent> AgentRecord::HearOne(const JobInstance&, const Assign& action) {
   const Assignment& assignment = action.assignment;
   // Epochs and rounds of two jobs say nothing of each other.
   const bool is_newer =
@@ -98,8 +98,8 @@ std::optional<RendezvousEvent> AgentRecord::HearAssign(const Assign& action) {
   return Assigned{assignment};
 }
 
-std::optional<RendezvousEvent> AgentRecord::HearDrain(const JobInstance& instance,
-                                                      const Drain& drain) {
+std::optional<RendezvousEvent> AgentRecord::HearOne(const JobInstance& instance,
+                                                    const Drain& drain) {
   if (instance != assignment_.instance || drain.epoch < assignment_.epoch ||
       drain.round != assignment_.round) {
     return std::nullopt;
@@ -111,8 +111,8 @@ std::optional<RendezvousEvent> AgentRecord::HearDrain(const JobInstance& instanc
   return Drained{drain.round, drain.reason};
 }
 
-std::optional<RendezvousEvent> AgentRecord::HearConclude(const JobInstance& instance,
-                                                         const Conclude& conclude) {
+std::optional<RendezvousEvent> AgentRecord::HearOne(const JobInstance& instance,
+                                                    const Conclude& conclude) {
   const bool is_same_job = instance == assignment_.instance;
   if (is_assigned() && !is_same_job) return std::nullopt;
   if (is_same_job && conclude.epoch < assignment_.epoch) return std::nullopt;
@@ -120,7 +120,7 @@ std::optional<RendezvousEvent> AgentRecord::HearConclude(const JobInstance& inst
   return Concluded{conclude.verdict};
 }
 
-std::optional<RendezvousEvent> AgentRecord::HearRefuse(const Refuse& refuse) {
+std::optional<RendezvousEvent> AgentRecord::HearOne(const JobInstance&, const Refuse& refuse) {
   if (refuse.kind == Refusal::kFinal) {
     is_over_ = true;
     return RendezvousFailed{refuse.message};
@@ -134,29 +134,7 @@ std::optional<RendezvousEvent> AgentRecord::HearRefuse(const Refuse& refuse) {
 std::optional<RendezvousEvent> AgentRecord::Hear(const JobInstance& instance,
                                                  const Action& action) {
   if (is_over_) return std::nullopt;
-  struct Visitor {
-    AgentRecord& record;
-    const JobInstance& instance;
-    std::optional<RendezvousEvent> operator()(const TellWaiting& told) {
-      return record.HearWaiting(instance, told);
-    }
-    std::optional<RendezvousEvent> operator()(const Assign& assign) {
-      return record.HearAssign(assign);
-    }
-    std::optional<RendezvousEvent> operator()(const Drain& drain) {
-      return record.HearDrain(instance, drain);
-    }
-    std::optional<RendezvousEvent> operator()(const Conclude& conclude) {
-      return record.HearConclude(instance, conclude);
-    }
-    std::optional<RendezvousEvent> operator()(const Refuse& refuse) {
-      return record.HearRefuse(refuse);
-    }
-    std::optional<RendezvousEvent> operator()(const CloseSession&) { return std::nullopt; }
-    std::optional<RendezvousEvent> operator()(const Finish&) { return std::nullopt; }
-    std::optional<RendezvousEvent> operator()(const Record&) { return std::nullopt; }
-  };
-  return std::visit(Visitor{*this, instance}, action);
+  return std::visit([&](const auto& any) { return HearOne(instance, any); }, action);
 }
 
 }  // namespace ddprun::rendezvous

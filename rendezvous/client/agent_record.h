@@ -69,13 +69,16 @@ class AgentRecord {
   Stamp adopted_stamp() const {
     return Stamp{{}, assignment_.epoch, assignment_.round, assignment_.instance};
   }
-  std::optional<RendezvousEvent> HearRefuse(const Refuse& action);
-  std::optional<RendezvousEvent> HearDrain(const JobInstance& instance, const Drain& action);
-  std::optional<RendezvousEvent> HearConclude(const JobInstance& instance, const Conclude& action);
+  using News = std::optional<RendezvousEvent>;
+  News HearOne(const JobInstance& instance, const TellWaiting& told);
+  News HearOne(const JobInstance& instance, const Assign& action);
+  News HearOne(const JobInstance& instance, const Drain& drain);
+  News HearOne(const JobInstance& instance, const Conclude& conclude);
+  News HearOne(const JobInstance& instance, const Refuse& refuse);
+  News HearOne(const JobInstance&, const CloseSession&) { return std::nullopt; }
+  News HearOne(const JobInstance&, const Finish&) { return std::nullopt; }
+  News HearOne(const JobInstance&, const Record&) { return std::nullopt; }
   bool IsOfThisRound(Round round) const { return is_assigned() && round == assignment_.round; }
-  std::optional<RendezvousEvent> HearWaiting(const JobInstance& instance,
-                                             const TellWaiting& action);
-  std::optional<RendezvousEvent> HearAssign(const Assign& action);
 
   std::vector<Fact> facts_;
   size_t said_ = 0;

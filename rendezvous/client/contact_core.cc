@@ -26,10 +26,9 @@ bool IsSameHost(const std::string& asked, const std::string& ours) {
          (asked.find('.') == std::string::npos && asked == ours.substr(0, ours.find('.')));
 }
 
-// The answer shows that another process than the coordinator of this run has its port, or none.
-bool ProvesGone(Looked::Outcome outcome) {
-  return outcome == Looked::Outcome::kRefused || outcome == Looked::Outcome::kOtherRun ||
-         outcome == Looked::Outcome::kForeign;
+// The answer shows that another process than the coordinator of this run has its port.
+bool ProvesReplaced(Looked::Outcome outcome) {
+  return outcome == Looked::Outcome::kOtherRun || outcome == Looked::Outcome::kForeign;
 }
 
 // Whoever has the port says nothing on it: perhaps nobody has it any more.
@@ -39,6 +38,20 @@ bool MayBeFree(Looked::Outcome outcome) {
 }
 
 }  // namespace
+
+Duration Backoff::Next(TimePoint now, double jitter) {
+  if (!is_started_) {
+    is_started_ = true;
+    started_at_ = now;
+    next_ = kFirst;
+    return Duration{0};
+  }
+  const Duration limit = now - started_at_ < kEarlyPhase ? kEarlyLimit : kLimit;
+  const Duration delay = std::min(next_, limit);
+  next_ = std::min(delay * 2, kLimit);
+  const auto half = delay / 2;
+  return half + Duration(static_cast<Duration::rep>(jitter * static_cast<double>(half.count())));
+}
 
 std::optional<bool> HostsByName(const ContactOptions& options, const std::string& host_name) {
   switch (options.mode) {
@@ -86,7 +99,7 @@ std::optional<TimePoint> ContactCore::NextDeadline() const {
     if (errand_ == Errand::kNone) at(attempt_at_);
     if (!record_.is_assigned()) {
       at(GiveUpAt());
-      if (errand_ == Errand::kLook && told_ != kLongLookText) at(errand_since_ + kLongLook);
+      if (errand_ == Errand::kLook && told_ != kLongLookText) at(LongLookAt());
     }
   }
   if (state_ == State::kLinked && !is_local_) {
@@ -105,7 +118,7 @@ void ContactCore::GoOn() {
 
 void ContactCore::Seek() {
   if (!record_.is_assigned() && now_ >= GiveUpAt()) return Fail(GiveUpText());
-  if (errand_ == Errand::kLook && now_ >= errand_since_ + kLongLook && !record_.is_assigned()) {
+  if (errand_ == Errand::kLook && now_ >= LongLookAt() && !record_.is_assigned()) {
     TellWait(kLongLookText, absl::StrCat("waiting for the coordinator at ", Place(),
                                          " (last try: ", kLongLookText, ")"));
   }
@@ -133,6 +146,7 @@ void ContactCore::On(const Looked& look) {
   ip_ = look.ip;
   if (look.outcome != Outcome::kOurs) return JudgeAttempt(look);
   is_apart_ = look.is_apart;
+  other_run_.clear();
   closed_since_.reset();
   taken_since_.reset();
   Find();
@@ -150,7 +164,6 @@ void ContactCore::On(const Hosted& hosted) {
     case Hosted::Outcome::kHosting:
       is_hosting_ = true;
       had_contact_ = true;
-      is_gone_ = false;
       Tell(ContactMade{HasPort() ? Place() : "", true});
       if (std::exchange(is_lost_, false)) Tell(ContactRestored{});
       return Find();
@@ -190,12 +203,21 @@ void ContactCore::JudgeName(const Looked& look) {
 }
 
 void ContactCore::JudgeAttempt(const Looked& look) {
-  const bool is_gone = ProvesGone(look.outcome);
+  const bool is_replaced = ProvesReplaced(look.outcome);
   trouble_ = look.text;
   if (look.outcome != Outcome::kClosed) closed_since_.reset();
   if (look.outcome == Outcome::kClosed && !closed_since_) closed_since_ = now_;
-  if (is_lost_) LoseContact(AttemptText(look), is_gone);
+  if (is_lost_) {
+    LoseContact({.reason = AttemptText(look),
+                 .is_gone = is_replaced || look.outcome == Outcome::kRefused,
+                 .is_replaced = is_replaced});
+  }
   if (!record_.is_assigned()) {
+    if (look.outcome == Outcome::kOtherRun) {
+      // Its coordinator refuses this node, and names it to those who may be waiting for it.
+      other_run_ = AttemptText(look);
+      return Find();
+    }
     if (const std::optional<std::string> trouble = FinalTrouble(look)) return Fail(*trouble);
   }
   SeekAgain();
@@ -212,7 +234,6 @@ std::optional<std::string> ContactCore::FinalTrouble(const Looked& look) const {
   // Who was here once may come back, or its port may be about to become free.
   const bool was_here = had_contact_ || is_ending_;
   switch (look.outcome) {
-    case Outcome::kOtherRun:
     case Outcome::kForeign:
       return AttemptText(look);
     case Outcome::kSilent:  // elsewhere: a stopped process may be continued
@@ -227,6 +248,7 @@ std::optional<std::string> ContactCore::FinalTrouble(const Looked& look) const {
       return absl::StrCat("endpoint ", Place(), ": ", look.text,
                           "; expected a host name that resolves here, or an IP address");
     case Outcome::kOurs:
+    case Outcome::kOtherRun:
     case Outcome::kRefused:
     case Outcome::kUnreachable:
     case Outcome::kNameLater:

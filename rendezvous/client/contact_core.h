@@ -14,6 +14,7 @@
 #ifndef DDPRUN_RENDEZVOUS_CLIENT_CONTACT_CORE_H_
 #define DDPRUN_RENDEZVOUS_CLIENT_CONTACT_CORE_H_
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <optional>
@@ -25,7 +26,6 @@
 #include "rendezvous/base/ids.h"
 #include "rendezvous/base/time.h"
 #include "rendezvous/client/agent_record.h"
-#include "rendezvous/client/backoff.h"
 #include "rendezvous/client/rendezvous_client.h"
 #include "rendezvous/core/action.h"
 #include "rendezvous/core/event.h"
@@ -168,6 +168,27 @@ struct Emit {
 using ContactAction = std::variant<CheckLocalName, LookAtEndpoint, HostHere, StopHosting, OpenLink,
                                    SayEvent, CloseLink, Emit>;
 
+// 5 ms, doubling: up to 250 ms within the first 10 s, when an endpoint is about to come up, then up
+// to 2 s. Each delay is spread over its upper half, so that a thousand agents which lost the same
+// coordinator do not come back as one.
+class Backoff {
+ public:
+  static constexpr Duration kFirst = std::chrono::milliseconds(5);
+  static constexpr Duration kEarlyLimit = std::chrono::milliseconds(250);
+  static constexpr Duration kEarlyPhase = std::chrono::seconds(10);
+  static constexpr Duration kLimit = std::chrono::seconds(2);
+
+  // `jitter` is from [0, 1): where in its upper half the delay lies.
+  // The first delay since construction or Reset is 0.
+  Duration Next(TimePoint now, double jitter);
+  void Reset() { *this = Backoff(); }
+
+ private:
+  TimePoint started_at_{};
+  Duration next_{0};
+  bool is_started_ = false;
+};
+
 class ContactCore {
  public:
   enum class State { kSeeking, kFound, kLinked, kOver, kEnded };
@@ -178,7 +199,8 @@ class ContactCore {
   static constexpr Duration kClosedLimit = std::chrono::seconds(5);
   // A port of ours that is taken and does not answer for so long is another program's.
   static constexpr Duration kTakenLimit = std::chrono::seconds(1);
-  // When a look that lasts is told of, and how.
+  // When a look that lasts is told of, where nothing has been told yet and otherwise, and how.
+  static constexpr Duration kFirstLongLook = std::chrono::seconds(2);
   static constexpr Duration kLongLook = std::chrono::seconds(30);
   static constexpr char kLongLookText[] = "no answer so far";
   // Longer than gRPC's keepalive needs to find a dead connection (10 s): what this finds is a
@@ -238,7 +260,7 @@ class ContactCore {
   // What answers is the coordinator of another job of this run, which may be ending.
   void HearOfOtherJob(const Refuse& refusal);
   void MakeContact();
-  void LoseContact(const std::string& reason, bool is_gone);
+  void LoseContact(const ContactLost& loss);
   // `text` is what tells this wait from the one before.
   void TellWait(const std::string& text, const std::string& reason);
   void Break(const std::string& reason);
@@ -248,6 +270,9 @@ class ContactCore {
   bool MayHost() const;
   bool HasPort() const { return options_.mode != ContactOptions::Mode::kStandalone; }
   TimePoint GiveUpAt() const;
+  TimePoint LongLookAt() const {
+    return errand_since_ + (told_.empty() ? kFirstLongLook : kLongLook);
+  }
   // "HOST:PORT", with the address behind the name where it differs: "node1:29400 (10.0.0.1)".
   std::string PlaceAt(const std::string& ip) const;
   std::string Place() const { return PlaceAt(""); }
@@ -287,6 +312,7 @@ class ContactCore {
   std::string ip_;                         // where the last look was
   std::string trouble_;                    // of the last attempt
   std::string told_;
+  std::string other_run_;   // whose coordinator was found: what this node ends with when refused
   bool is_ending_ = false;  // a job of this run was found that is over: we wait for the next one
 
   // Hosting.
@@ -300,7 +326,7 @@ class ContactCore {
   bool had_contact_ = false;  // ever
   bool has_contact_ = false;  // on this link
   bool is_lost_ = false;      // ContactLost was the last word on contact
-  bool is_gone_ = false;      // and it said so
+  ContactLost loss_;          // the last one
 
   // The link.
   bool is_local_ = false;

@@ -98,6 +98,7 @@ void ContactCore::On(const Heard& heard) {
   last_heard_ = now_;
   Action action = heard.action;
   if (auto* refusal = std::get_if<Refuse>(&action)) {
+    if (!other_run_.empty()) return Fail(other_run_);
     if (refusal->kind != Refusal::kFinal) {
       record_.Hear(heard.instance, action);
       return HearOfOtherJob(*refusal);
@@ -124,7 +125,7 @@ void ContactCore::NameSpeaker(Refuse& refusal) const {
 void ContactCore::HearOfOtherJob(const Refuse& refusal) {
   Do(CloseLink{});
   if (record_.is_assigned()) {
-    LoseContact(refusal.message, true);  // the coordinator of our workers' job has lost its port
+    LoseContact({.reason = refusal.message, .is_gone = true, .is_replaced = true});
     return SeekAgain();
   }
   is_ending_ = true;
@@ -140,15 +141,17 @@ void ContactCore::MakeContact() {
   if (!std::exchange(had_contact_, true)) Tell(ContactMade{PlaceAt(ip_), false});
   backoff_.Reset();
   told_.clear();
+  other_run_.clear();
   if (std::exchange(is_lost_, false)) Tell(ContactRestored{});
 }
 
-void ContactCore::LoseContact(const std::string& reason, bool is_gone) {
+void ContactCore::LoseContact(const ContactLost& loss) {
   if (!had_contact_) return;
-  const bool is_news = !is_lost_ || is_gone != is_gone_;
+  const bool is_news =
+      !is_lost_ || loss.is_gone != loss_.is_gone || loss.is_replaced != loss_.is_replaced;
   if (!std::exchange(is_lost_, true)) without_contact_since_ = now_;
-  is_gone_ = is_gone;
-  if (is_news) Tell(ContactLost{reason, is_gone});
+  loss_ = loss;
+  if (is_news) Tell(loss);
 }
 
 void ContactCore::On(const LinkEnded& end) {
@@ -164,13 +167,14 @@ void ContactCore::Break(const std::string& reason) {
   const bool had_contact = std::exchange(has_contact_, false);
   state_ = State::kOver;
   if (end_by_ || record_.is_over()) return;
+  if (!other_run_.empty()) return Fail(other_run_);
   if (is_local_ && !is_stopping_host_) {
     return Fail("the coordinator of this process has stopped");
   }
   state_ = State::kSeeking;
   // What broke after contact is looked into by the next attempt.
   if (!had_contact) return JudgeAttempt(Looked{.outcome = Outcome::kUnreachable, .text = reason});
-  LoseContact(reason, false);
+  LoseContact({.reason = reason});
   SeekAgain();
 }
 

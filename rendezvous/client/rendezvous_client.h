@@ -41,11 +41,12 @@ struct ContactMade {
   bool is_hosted_here = false;
 };
 // The link broke; the client goes on trying by itself. `is_gone`: the coordinator's process is gone
-// by proof: nobody listens there, or another job or program answers on its port. Given again when
-// that changes.
+// by proof: nobody listens there, or it is replaced: another job or program answers on its port.
+// Given again when that changes.
 struct ContactLost {
   std::string reason;
   bool is_gone = false;
+  bool is_replaced = false;
 };
 struct ContactRestored {};
 // The rendezvous is over for this agent: refused, timed out, unresolvable. Nothing but ContactEnded

@@ -128,33 +128,4 @@ void KvStore::TakeWoken(std::vector<Woken>* woken) {
   woken_.clear();
 }
 
-void KvStore::CheckInvariants() const {
-  DDP_CHECK(bytes_ <= max_bytes_);
-  size_t registered = 0;
-  for (const auto& [ticket, wait] : waits_) {
-    DDP_CHECK(ticket != 0 && ticket <= last_ticket_);
-    const bool is_barrier = wait.world_size > 0;
-    size_t missing = 0;
-    for (const std::string& key : wait.keys) {
-      const auto& index = is_barrier ? barriers_ : waiting_;
-      const auto found = index.find(key);
-      if (found != index.end() && found->second.contains(ticket)) ++missing;
-    }
-    DDP_CHECK(missing == (is_barrier ? 1 : wait.missing));
-    DDP_CHECK(missing > 0);
-    registered += missing;
-  }
-  size_t indexed = 0;
-  for (const auto* index : {&waiting_, &barriers_}) {
-    for (const auto& [key, tickets] : *index) {
-      DDP_CHECK(!tickets.empty());
-      indexed += tickets.size();
-    }
-  }
-  DDP_CHECK(registered == indexed);
-  for (const auto& [key, queue] : queues_) DDP_CHECK(!queue.empty());  // any order
-  // Nobody waits for a value that is there.
-  for (const auto& [key, tickets] : waiting_) DDP_CHECK(!values_.contains(key));  // any order
-}
-
 }  // namespace ddprun::rendezvous

@@ -43,7 +43,9 @@ std::optional<Refuse> State::CheckAdmission(const NodeJoined& event) const {
                   absl::StrCat("this session already serves node ", NodeName(holder->info)));
   }
   if (std::string difference = FindDifference(event); !difference.empty()) {
-    return refuse(Refusal::kFinal, std::move(difference));
+    // A coordinator that was started anew may have heard somebody else first: its mistake ends no
+    // workers.
+    return refuse(event.held ? Refusal::kOtherJob : Refusal::kFinal, std::move(difference));
   }
   if (node.local_world_size < 1 || node.local_world_size > kMaxLocalWorldSize) {
     return refuse(Refusal::kFinal,
@@ -65,13 +67,13 @@ std::optional<Refuse> State::CheckAdmission(const NodeJoined& event) const {
 }
 
 std::string State::FindDifference(const NodeJoined& event) const {
-  if (!has_policy) return "";
   const Policy& theirs = event.policy;
   const NodeInfo& node = event.node;
   if (!policy.run_id.empty() && theirs.run_id != policy.run_id) {
     return absl::StrCat("this coordinator serves the run \"", policy.run_id, "\", not \"",
                         theirs.run_id, "\" of node ", NodeName(node));
   }
+  if (!has_policy) return "";
   if (theirs.min_nodes != policy.min_nodes || theirs.max_nodes != policy.max_nodes) {
     return DifferenceText(node, NnodesText(theirs.min_nodes, theirs.max_nodes),
                           NnodesText(policy.min_nodes, policy.max_nodes), "--nnodes");

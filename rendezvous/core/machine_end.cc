@@ -84,7 +84,7 @@ void State::AnswerAfterEnd(TimePoint now, const NodeJoined& event) {
       Conclude{.session = session, .epoch = epoch, .round = round, .verdict = *verdict});
 }
 
-void State::OnAcked(TimePoint now, const VerdictAcked& event) {
+void State::On(TimePoint now, const VerdictAcked& event) {
   Member* member = members.FindBySession(event.stamp.session);
   if (member == nullptr || phase != Phase::kClosed || !is_told) {
     ++ignored_messages;

@@ -10,7 +10,7 @@ namespace ddprun::rendezvous {
 
 using State = MachineInspector::State;
 
-void State::OnJoined(TimePoint now, const NodeJoined& event) {
+void State::On(TimePoint now, const NodeJoined& event) {
   const SessionId session = event.stamp.session;
   const Member* known = members.Find(event.node.id);
   if (known != nullptr && session < known->session) {
@@ -93,7 +93,7 @@ void State::HoldForEarlierRound(TimePoint now, bool is_endpoint_node) {
     restart_hold_until.reset();
   }
   if (!std::exchange(owes_hold, false) || round != Round{}) return;
-  restart_hold_until = now + policy.evict_after;
+  restart_hold_until = now + members.return_time();
 }
 
 void State::ReplaceLostHolderOfRank(TimePoint now, const NodeInfo& node) {
@@ -132,7 +132,7 @@ void State::AdoptRunning(TimePoint now, const NodeJoined& event, bool is_unknown
     if (round == Round{} && forming.is_first) {
       // Or the coordinator before us knew more than we do: others of its round may be on their way.
       forming.is_first = false;
-      hold_until = now + policy.evict_after;
+      hold_until = now + members.return_time();
     }
   }
   if (phase == Phase::kSealed && has_seat) {
@@ -196,7 +196,7 @@ void State::AdoptWaiting(TimePoint now, const Stamp& stamp, Member& member) {
              absl::StrCat("node ", NodeName(member.info), " lost its workers"));
 }
 
-void State::OnLeft(TimePoint now, const NodeLeft& event) {
+void State::On(TimePoint now, const NodeLeft& event) {
   Member* member = members.FindBySession(event.stamp.session);
   if (member == nullptr) {
     ++ignored_messages;
@@ -209,7 +209,7 @@ void State::OnLeft(TimePoint now, const NodeLeft& event) {
                           event.reason.empty() ? "" : absl::StrCat(": ", event.reason)));
 }
 
-void State::OnBroken(TimePoint now, const SessionBroken& event) {
+void State::On(TimePoint now, const SessionBroken& event) {
   Member* member = members.BreakSession(event.session, now);
   if (member == nullptr) return;  // we closed it ourselves, or the node has left
   // What a stall left in our queue may be as old as the stall.

@@ -102,7 +102,7 @@ void State::BeginReadopting(TimePoint now, const Stamp& stamp) {
   phase = Phase::kReadopting;
   epoch = stamp.epoch;
   round = stamp.round;
-  readopt_until = now + policy.evict_after;
+  readopt_until = now + members.return_time();
   is_readopted = true;
   round_began = now - kOldestReport;
   hold_until.reset();

@@ -42,10 +42,11 @@ void State::ReviewQuorum(TimePoint now) {
                             (JoinDeadline().has_value() && now >= *JoinDeadline());
   if (!needs_quorum && !time_matters) return;
   needs_quorum = false;
-  const std::optional<TimePoint> held_until = std::max(hold_until, restart_hold_until);
-  if (held_until.has_value() && now < *held_until) {
-    const std::string reason = "the coordinator was restarted, waiting for nodes of the last round";
-    quorum = {.ready = false, .reason = reason, .topic = reason, .retry_at = held_until};
+  if (IsHeld(now)) {
+    quorum = {.ready = false,
+              .reason = "",
+              .topic = "the coordinator was restarted, waiting for nodes of the last round",
+              .retry_at = std::max(hold_until, restart_hold_until)};
     needs_telling = true;
     return;
   }
@@ -160,7 +161,7 @@ Member* State::CurrentMember(TimePoint now, const Stamp& stamp) {
   return member;
 }
 
-void State::OnFailed(TimePoint now, const WorkersFailed& event) {
+void State::On(TimePoint now, const WorkersFailed& event) {
   const Member* member = CurrentMember(now, event.stamp);
   if (member == nullptr) return;
   const TimePoint date = DateOf(now, event.age);
@@ -181,7 +182,7 @@ void State::OnFailed(TimePoint now, const WorkersFailed& event) {
   }
 }
 
-void State::OnFirstSuccess(TimePoint now, const FirstWorkerSucceeded& event) {
+void State::On(TimePoint now, const FirstWorkerSucceeded& event) {
   const Member* member = CurrentMember(now, event.stamp);
   if (member == nullptr) return;
   Seat& seat = seats[member->info.id];
@@ -193,8 +194,8 @@ void State::OnFirstSuccess(TimePoint now, const FirstWorkerSucceeded& event) {
   needs_telling = true;
 }
 
-void State::OnSucceeded(TimePoint now, const Stamp& stamp) {
-  const Member* member = CurrentMember(now, stamp);
+void State::On(TimePoint now, const WorkersSucceeded& event) {
+  const Member* member = CurrentMember(now, event.stamp);
   // A node that finishes while the round drains starts again with the rest.
   if (member == nullptr || phase == Phase::kDraining) return;
   Seat& seat = seats[member->info.id];

@@ -1,5 +1,5 @@
 // What the rendezvous machine remembers, and its transitions. Only for the files of the machine
-// itself, the invariants and the rendering. [pure]
+// itself and for tests that look into it. [pure]
 #ifndef DDPRUN_RENDEZVOUS_CORE_MACHINE_STATE_H_
 #define DDPRUN_RENDEZVOUS_CORE_MACHINE_STATE_H_
 
@@ -83,7 +83,7 @@ struct RefusedNode {
 struct RendezvousMachine::State {
   State(std::optional<Policy> policy_in, Beginning beginning, TimePoint now);
 
-  Policy policy;  // until has_policy only its defaults
+  Policy policy;  // until has_policy only the run's id, where it is known
   bool has_policy = false;
 
   JobInstance instance;
@@ -158,6 +158,9 @@ struct RendezvousMachine::State {
   void AdoptPolicy(Policy given);
   void ForgiveStall(TimePoint now);
   void Apply(TimePoint now, const Event& event);
+  void On(TimePoint now, const HeartbeatReceived& event);
+  void On(TimePoint now, const Recorded&) { TellVerdict(now); }
+  void On(TimePoint, const TimePassed&) {}
   void Advance(TimePoint now);
   std::optional<TimePoint> NextDeadline() const;
 
@@ -172,7 +175,7 @@ struct RendezvousMachine::State {
   void NoteRefusal(const NodeInfo& node, const std::string& why);
 
   // Joining and going (machine_join.cc).
-  void OnJoined(TimePoint now, const NodeJoined& event);
+  void On(TimePoint now, const NodeJoined& event);
   // Whether it names a round that no coordinator can have given out as far as is known here.
   bool LearnFromStamp(TimePoint now, const NodeJoined& event);
   void HoldForEarlierRound(TimePoint now, bool is_endpoint_node);
@@ -180,8 +183,8 @@ struct RendezvousMachine::State {
   void AdoptRunning(TimePoint now, const NodeJoined& event, bool is_unknown_round, Member& member);
   void StopStale(TimePoint now, const NodeJoined& event, Member& member);
   void AdoptWaiting(TimePoint now, const Stamp& stamp, Member& member);
-  void OnLeft(TimePoint now, const NodeLeft& event);
-  void OnBroken(TimePoint now, const SessionBroken& event);
+  void On(TimePoint now, const NodeLeft& event);
+  void On(TimePoint now, const SessionBroken& event);
   void EvictSilent(TimePoint now);
   void RemoveNode(TimePoint now, const NodeId& id, const std::string& reason);
 
@@ -202,12 +205,14 @@ struct RendezvousMachine::State {
 
   // Rounds (machine_round.cc).
   TimePoint DateOf(TimePoint now, Duration age) const;
+  // Nodes of a round that we know nothing of may yet come.
+  bool IsHeld(TimePoint now) const { return std::max(hold_until, restart_hold_until) > now; }
   void ReviewQuorum(TimePoint now);
   void SealRound(TimePoint now);
   void DrainRound(TimePoint now, DrainCause cause, const std::string& reason);
-  void OnFailed(TimePoint now, const WorkersFailed& event);
-  void OnFirstSuccess(TimePoint now, const FirstWorkerSucceeded& event);
-  void OnSucceeded(TimePoint now, const Stamp& stamp);
+  void On(TimePoint now, const WorkersFailed& event);
+  void On(TimePoint now, const FirstWorkerSucceeded& event);
+  void On(TimePoint now, const WorkersSucceeded& event);
   void CloseIfAllSucceeded(TimePoint now);
   bool IsStartedOnce() const;
   bool MayBeConsequence(const NodeId& id, const Member& member) const;
@@ -224,7 +229,7 @@ struct RendezvousMachine::State {
   void WriteRecord();
   void GiveUp(TimePoint now, const std::string& reason);
   void AnswerAfterEnd(TimePoint now, const NodeJoined& event);
-  void OnAcked(TimePoint now, const VerdictAcked& event);
+  void On(TimePoint now, const VerdictAcked& event);
   void FinishWhenDone(TimePoint now);
   bool IsAwaited() const { return has_begun_closed || !unacknowledged.empty(); }
 
@@ -243,12 +248,10 @@ struct RendezvousMachine::State {
   std::string ShrinkText(RoundSize next) const;
   void TellWaiters(TimePoint now);
   void TellOne(Member& member, const WaitText& wait);
-  std::string Explain(TimePoint now) const;
-  std::string ExplainPhase(TimePoint now) const;
   std::optional<TimePoint> JoinDeadline() const;
 };
 
-// Access to the state for the invariants and the rendering.
+// Access to the state for tests.
 struct MachineInspector {
   using State = RendezvousMachine::State;
   static const State& Look(const RendezvousMachine& machine) { return *machine.state_; }

@@ -16,7 +16,8 @@ std::optional<TimePoint> State::JoinDeadline() const {
 }
 
 std::string State::FormingText(TimePoint now) const {
-  if (phase != Phase::kLastCall || !quorum.retry_at.has_value()) return quorum.reason;
+  const bool has_end = phase == Phase::kLastCall || IsHeld(now);
+  if (!has_end || !quorum.retry_at.has_value()) return quorum.reason;
   return absl::StrCat(quorum.topic, " for ", DurationText(*quorum.retry_at - now), " more");
 }
 
@@ -129,47 +130,6 @@ void State::TellWaiters(TimePoint now) {
   if (!is_due) return;
   needs_telling = false;
   next_telling = now + kTellInterval;
-}
-
-std::string State::Explain(TimePoint now) const {
-  const std::optional<TimePoint> since = members.CutOffSince();
-  if (phase == Phase::kClosed || !since.has_value()) return ExplainPhase(now);
-  return absl::StrCat(ExplainPhase(now), "; no node has been heard for ",
-                      DurationText(now - *since));
-}
-
-std::string State::ExplainPhase(TimePoint now) const {
-  const auto round_text = [](uint64_t value) { return absl::StrCat("round ", value); };
-  switch (phase) {
-    case Phase::kOpen:
-    case Phase::kLastCall: {
-      const std::string forming_round = round_text(std::max(round, round_floor).value + 1);
-      if (members.members().empty()) return absl::StrCat(forming_round, " is open: no node yet");
-      const std::optional<TimePoint> give_up_at = JoinDeadline();
-      return absl::StrCat(forming_round, " is open: ", FormingText(now),
-                          give_up_at.has_value()
-                              ? absl::StrCat(", ", DurationText(*give_up_at - now), " left")
-                              : "");
-    }
-    case Phase::kReadopting:
-      return absl::StrCat(ReadoptingText(), ", ", DurationText(readopt_until - now), " left");
-    case Phase::kSealed: {
-      const Assignment& any = seats.begin()->second.assignment;
-      return absl::StrCat(round_text(round.value), is_finishing ? " is finishing: " : " runs: ",
-                          Counted(any.node_count, "node"), ", world size ", any.world_size,
-                          ", restart ", restart_count, " of ", policy.max_restarts, ", ",
-                          succeeded_seats, " done");
-    }
-    case Phase::kDraining:
-      return absl::StrCat(round_text(round.value), " is being stopped: ", drain_reason);
-    case Phase::kClosed:
-      return absl::StrCat(
-          "the job is over: ", verdict->reason,
-          is_finished ? ""
-          : !is_told  ? "; the verdict is being recorded"
-                      : absl::StrCat("; ", unacknowledged.size(), " nodes have not acknowledged"));
-  }
-  return "";
 }
 
 }  // namespace ddprun::rendezvous

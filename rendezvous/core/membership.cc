@@ -47,8 +47,12 @@ Member* Membership::BreakSession(SessionId session, TimePoint now) {
 
 void Membership::Hear(Member& member, TimePoint now) {
   // The network has just come back, and some nodes take longer than others to do so, too.
-  if (is_cut_off_ || IsQuiet(now)) GrantAmnesty(now);
-  member.last_heard = now;
+  if (is_cut_off_) {
+    GrantAmnesty(now, return_time());
+  } else if (IsQuiet(now)) {
+    GrantAmnesty(now, evict_after_);
+  }
+  member.last_heard = std::max(member.last_heard, now);
   last_word_ = now;
 }
 
@@ -69,10 +73,12 @@ void Membership::Remove(const NodeId& id) {
   if (members_.empty()) is_cut_off_ = false;
 }
 
-void Membership::GrantAmnesty(TimePoint now) {
+void Membership::GrantAmnesty(TimePoint now, Duration time) {
   is_cut_off_ = false;
-  amnesty_at_ = now;
-  for (auto& [id, member] : members_) member.last_heard = now;
+  amnesty_until_ = now + time;
+  for (auto& [id, member] : members_) {
+    member.last_heard = std::max(member.last_heard, amnesty_until_ - evict_after_);
+  }
 }
 
 Member* Membership::Find(const NodeId& id) {

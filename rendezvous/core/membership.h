@@ -2,6 +2,8 @@
 #ifndef DDPRUN_RENDEZVOUS_CORE_MEMBERSHIP_H_
 #define DDPRUN_RENDEZVOUS_CORE_MEMBERSHIP_H_
 
+#include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -47,7 +49,7 @@ struct Member {
 //
 // Where no node at all is heard for several beats, the network of this machine is the likelier
 // culprit: nobody is evicted then, and when the first is heard again everybody's silence starts
-// afresh, whether or not somebody's time was over by then.
+// afresh; where somebody's time was over by then, everybody has the time of a return.
 class Membership {
  public:
   // Ordered by id, so that every walk over it has the same order in every run.
@@ -64,8 +66,8 @@ class Membership {
   Member* BreakSession(SessionId session, TimePoint now);
   void Remove(const NodeId& id);
   void Hear(Member& member, TimePoint now);
-  // Starts everybody's silence afresh: we were not listening.
-  void GrantAmnesty(TimePoint now);
+  // Nobody expires within `time`: we were not listening.
+  void GrantAmnesty(TimePoint now, Duration time);
 
   // Null when unknown. Pointers stay valid until the node is removed.
   Member* Find(const NodeId& id);
@@ -75,8 +77,11 @@ class Membership {
 
   // Whether no node has been heard for several beats.
   bool IsQuiet(TimePoint now) const;
-  // When everybody's silence last began afresh.
-  TimePoint amnesty_at() const { return amnesty_at_; }
+  // How long a node may take to come back to a coordinator that was started or can be reached
+  // again.
+  Duration return_time() const { return std::max(evict_after_, kLongestReturn); }
+  // The last amnesty's end.
+  TimePoint amnesty_until() const { return amnesty_until_; }
   // Since when no node has been heard, once that has cost the first its place; else empty.
   std::optional<TimePoint> CutOffSince() const;
 
@@ -91,13 +96,16 @@ class Membership {
   size_t session_count() const { return by_session_.size(); }
 
  private:
+  // An agent that has just missed us: a look of 5 s, a pause of 2 s, and a message or two.
+  static constexpr Duration kLongestReturn = std::chrono::seconds(8);
+
   Duration evict_after_;
   Map members_;
   std::map<SessionId, NodeId> by_session_;  // connected nodes only
   uint64_t arrivals_ = 0;
   TimePoint last_word_ = TimePoint::min();  // of any node
   bool is_cut_off_ = false;
-  TimePoint amnesty_at_ = TimePoint::min();
+  TimePoint amnesty_until_ = TimePoint::min();
   // A lower bound of every member's expiry: hearing a node only moves its expiry away.
   TimePoint next_scan_ = TimePoint::min();
 };

@@ -3,8 +3,6 @@
 #include <type_traits>
 
 #include "absl/strings/str_cat.h"
-#include "rendezvous/core/machine_state.h"
-#include "rendezvous/core/text.h"
 
 namespace ddprun::rendezvous {
 namespace {
@@ -95,36 +93,6 @@ struct ActionRenderer {
   }
 };
 
-const char* PhaseName(Phase phase) {
-  switch (phase) {
-    case Phase::kOpen:
-      return "open";
-    case Phase::kLastCall:
-      return "last_call";
-    case Phase::kReadopting:
-      return "readopting";
-    case Phase::kSealed:
-      return "sealed";
-    case Phase::kDraining:
-      return "draining";
-    case Phase::kClosed:
-      return "closed";
-  }
-  return "?";
-}
-
-const char* StandingName(Standing standing) {
-  switch (standing) {
-    case Standing::kWaiting:
-      return "waiting";
-    case Standing::kRunning:
-      return "running";
-    case Standing::kStopping:
-      return "stopping";
-  }
-  return "?";
-}
-
 }  // namespace
 
 std::string RenderEvent(const Event& event) { return std::visit(EventRenderer{}, event); }
@@ -150,25 +118,6 @@ const char* RefusalName(Refusal kind) {
       return "other_job";
   }
   return "?";
-}
-
-std::string RenderState(const RendezvousMachine& machine, TimePoint now) {
-  const MachineInspector::State& state = MachineInspector::Look(machine);
-  std::string text =
-      absl::StrCat(PhaseName(state.phase), " ", StampText(state.epoch, state.round),
-                   " restarts=", state.restart_count, "/", state.policy.max_restarts,
-                   " seats=", state.seats.size(), " done=", state.succeeded_seats,
-                   " ignored=", state.ignored_messages, state.is_finished ? " finished" : "", "\n");
-  for (const auto& [id, member] : state.members.members()) {
-    const auto seat = state.seats.find(id);
-    absl::StrAppend(&text, "  ", id.value, " session=", member.session.value, " ",
-                    StandingName(member.standing), member.is_connected ? "" : " suspect",
-                    seat == state.seats.end()
-                        ? ""
-                        : absl::StrCat(" node_rank=", seat->second.assignment.node_rank),
-                    " heard=", DurationText(now - member.last_heard), "\n");
-  }
-  return text;
 }
 
 }  // namespace ddprun::rendezvous

@@ -1,4 +1,4 @@
-// Events, actions and the machine's state as text, for logs and transcripts. [pure]
+// Events and actions as text, for logs and transcripts. [pure]
 #ifndef DDPRUN_RENDEZVOUS_CORE_RENDER_H_
 #define DDPRUN_RENDEZVOUS_CORE_RENDER_H_
 
@@ -7,7 +7,6 @@
 
 #include "rendezvous/core/action.h"
 #include "rendezvous/core/event.h"
-#include "rendezvous/core/rendezvous_machine.h"
 
 namespace ddprun::rendezvous {
 
@@ -20,9 +19,6 @@ std::string RenderAction(const Action& action);
 std::optional<SessionId> TargetOf(const Action& action);
 
 const char* RefusalName(Refusal kind);
-
-// Several lines: the phase, then one line per node in order of id. `now` only dates the silence.
-std::string RenderState(const RendezvousMachine& machine, TimePoint now);
 
 }  // namespace ddprun::rendezvous
 

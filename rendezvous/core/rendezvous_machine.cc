@@ -28,8 +28,6 @@ std::vector<Action> RendezvousMachine::Step(TimePoint now, const Event& event) {
 
 std::optional<TimePoint> RendezvousMachine::NextDeadline() const { return state_->NextDeadline(); }
 
-std::string RendezvousMachine::Explain(TimePoint now) const { return state_->Explain(now); }
-
 Epoch RendezvousMachine::epoch() const { return state_->epoch; }
 
 Round RendezvousMachine::round() const { return state_->round; }
@@ -54,6 +52,7 @@ State::State(std::optional<Policy> policy_in, Beginning beginning, TimePoint now
       last_step(now),
       owes_hold(beginning.is_remembered) {
   DDP_CHECK(instance.is_known());
+  policy.run_id = std::move(beginning.run_id);
   if (policy_in.has_value()) AdoptPolicy(*std::move(policy_in));
   forming.opened_at = now;
   if (!beginning.verdict.has_value()) return;
@@ -81,7 +80,7 @@ void State::ForgiveStall(TimePoint now) {
     if (at.has_value()) *at += lost;
   };
   // Everybody's silence starts afresh: what they said meanwhile is still in our queue.
-  members.GrantAmnesty(now);
+  members.GrantAmnesty(now, members.return_time());
   forming.opened_at += lost;
   shift(forming.minimum_reached_at);
   shift(below_minimum_since);
@@ -96,36 +95,22 @@ void State::ForgiveStall(TimePoint now) {
 }
 
 void State::Apply(TimePoint now, const Event& event) {
-  struct Visitor {
-    State& state;
-    TimePoint now;
-    void operator()(const NodeJoined& e) const { state.OnJoined(now, e); }
-    void operator()(const HeartbeatReceived& e) const {
-      Member* member = state.members.FindBySession(e.stamp.session);
-      if (member == nullptr) {
-        ++state.ignored_messages;
-        return;
-      }
-      // Whatever round it carries, the node lives.
-      state.members.Hear(*member, now);
-    }
-    void operator()(const NodeLeft& e) const { state.OnLeft(now, e); }
-    void operator()(const WorkersFailed& e) const { state.OnFailed(now, e); }
-    void operator()(const FirstWorkerSucceeded& e) const { state.OnFirstSuccess(now, e); }
-    void operator()(const WorkersSucceeded& e) const { state.OnSucceeded(now, e.stamp); }
-    void operator()(const VerdictAcked& e) const { state.OnAcked(now, e); }
-    void operator()(const SessionBroken& e) const { state.OnBroken(now, e); }
-    void operator()(const Recorded&) const { state.TellVerdict(now); }
-    void operator()(const TimePassed&) const {}
-  };
-  std::visit(Visitor{*this, now}, event);
+  std::visit([this, now](const auto& any) { On(now, any); }, event);
+}
+
+void State::On(TimePoint now, const HeartbeatReceived& event) {
+  Member* member = members.FindBySession(event.stamp.session);
+  if (member == nullptr) {
+    ++ignored_messages;
+    return;
+  }
+  // Whatever round it carries, the node lives.
+  members.Hear(*member, now);
 }
 
 void State::Advance(TimePoint now) {
-  // Nodes of a round that is being taken over get the time anew that all others have.
-  if (members.amnesty_at() == now) {
-    readopt_until = std::max(readopt_until, now + policy.evict_after);
-  }
+  // Nodes of a round that is being taken over have the time that all others have.
+  readopt_until = std::max(readopt_until, members.amnesty_until());
   EvictSilent(now);
   if (phase == Phase::kReadopting) EndReadopting(now);
   if (phase == Phase::kDraining) EndDraining(now);

@@ -31,8 +31,6 @@ class RendezvousMachine {
   std::vector<Action> Step(TimePoint now, const Event& event);
   // When Step(now, TimePassed{}) would next act.
   std::optional<TimePoint> NextDeadline() const;
-  // One sentence: the state and what it waits for.
-  std::string Explain(TimePoint now) const;
 
   // What every message carries that names none of its own.
   Epoch epoch() const;
@@ -46,7 +44,7 @@ class RendezvousMachine {
 
  private:
   struct State;
-  friend struct MachineInspector;  // invariants and rendering
+  friend struct MachineInspector;  // for tests
   std::unique_ptr<State> state_;
 };
 

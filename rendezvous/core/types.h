@@ -69,6 +69,7 @@ struct Assignment {
   int max_restarts = 0;
   // The coordinator lives in a member's agent: where that process is gone, its ranks are too.
   bool coordinator_is_member = true;
+  std::string coordinator_node;  // that member, for people
   // One sentence for the user: why this round is smaller than the one before. Empty: nothing to
   // say.
   std::string note;
@@ -127,7 +128,8 @@ struct Verdict {
 
 // What a coordinator starts from: drawn anew, or read from the job's file.
 struct Beginning {
-  Epoch epoch;  // greater than that of every earlier coordinator of this job
+  std::string run_id = {};  // the only one that is served; empty: the policy's, or the first node's
+  Epoch epoch;              // greater than that of every earlier coordinator of this job
   JobInstance instance;
   bool is_remembered = false;  // the instance comes from the job's file
   int restart_count = 0;

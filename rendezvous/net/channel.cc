@@ -10,7 +10,7 @@
 
 #include <string>
 
-#include "rendezvous/net/idle_limit.h"
+#include "rendezvous/net/connection_table.h"
 #include "rendezvous/net/library_log.h"
 #include "rendezvous/wire/convert.h"
 

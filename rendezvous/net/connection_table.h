@@ -20,6 +20,11 @@
 
 namespace ddprun::rendezvous {
 
+// A connection to the coordinator that has not finished its HTTP/2 handshake, or that has no
+// stream, lives so long. Less than the 5 s that the port gives a connection to join: gRPC says why
+// it closes one.
+inline constexpr int kIdleConnectionMs = 4000;
+
 class ConnectionTable {
  public:
   // How often DropLate() wants to be called while anybody is here. A connection that has ended

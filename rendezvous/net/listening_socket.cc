@@ -19,8 +19,10 @@ absl::StatusOr<UniqueFd> Listen(const SocketAddress& address) {
   if (fd.is_open()) return fd;
   const int error = errno;
   if (error == EADDRINUSE) {
-    return absl::AlreadyExistsError(absl::StrCat("port ", PortOf(address), " of ", IpText(address),
-                                                 " is already in use (EADDRINUSE)"));
+    return absl::AlreadyExistsError(
+        absl::StrCat("port ", PortOf(address), " of ", IpText(address),
+                     " is already in use (EADDRINUSE): use another port, or end the "
+                     "program that has it"));
   }
   return absl::ErrnoToStatus(error, absl::StrCat("listen on ", AddressText(address)));
 }
@@ -48,7 +50,8 @@ absl::StatusOr<UniqueFd> ListenOn(const std::string& host, uint16_t port) {
     const std::optional<SocketAddress> address = ParseIp(host, port);
     if (address) return Listen(*address);
     return absl::InvalidArgumentError(
-        absl::StrCat("cannot listen on \"", host, "\": not an IP address"));
+        absl::StrCat("cannot listen on \"", host,
+                     "\": not an IP address of this machine; leave the host away for all of them"));
   }
   absl::StatusOr<UniqueFd> fd = Listen(*ParseIp("::", port));
   if (fd.ok() || absl::IsAlreadyExists(fd.status())) return fd;

@@ -45,21 +45,17 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(Options options)
   absl::StatusOr<Beginning> beginning = ReadBeginning(file.get());
   if (!beginning.ok()) return beginning.status();
   auto coordinator = std::unique_ptr<Coordinator>(new Coordinator);
-  std::string run_id = std::move(options.run_id);
-  if (run_id.empty() && options.policy) run_id = options.policy->run_id;
+  beginning->run_id = std::move(options.run_id);
   coordinator->file_ = file;
   coordinator->loop_ = std::make_shared<CoordinatorLoop>(
-      std::move(options.policy), *std::move(beginning), std::move(file),
+      options.policy, *beginning, std::move(file),
       CoordinatorLoop::Hooks{.log_step = std::move(options.log_step),
                              .on_finished = std::move(options.on_finished)});
   if (absl::Status status = coordinator->loop_->Start(); !status.ok()) return status;
   if (options.listen) {
     absl::StatusOr<std::unique_ptr<Frontend>> frontend = StartGrpcFrontend(
         FrontendOptions{.listening_socket = std::move(listening_socket),
-                        .run_id =
-                            [loop = coordinator->loop_, fixed = std::move(run_id)] {
-                              return fixed.empty() ? loop->run_id() : fixed;
-                            },
+                        .run_id = [loop = coordinator->loop_] { return loop->run_id(); },
                         .is_apart = options.is_apart,
                         .on_store_connection = std::move(options.on_store_connection),
                         .on_no_descriptor = std::move(options.on_no_descriptor)},
@@ -75,6 +71,8 @@ Coordinator::~Coordinator() { Stop(); }
 std::shared_ptr<Inbox> Coordinator::inbox() const { return loop_; }
 
 bool Coordinator::WaitFinished(Duration timeout) { return loop_->WaitFinished(timeout); }
+
+bool Coordinator::has_job() const { return loop_->has_job(); }
 
 std::optional<Verdict> Coordinator::verdict() const { return loop_->verdict(); }
 

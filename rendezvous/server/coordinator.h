@@ -72,6 +72,8 @@ class Coordinator {
   // Waits until the verdict is known everywhere it can be, or the job was given up. False:
   // `timeout` passed before.
   bool WaitFinished(Duration timeout);
+  // A node has joined, or the policy was given.
+  bool has_job() const;
   // How the job ended; empty while it has not.
   std::optional<Verdict> verdict() const;
   // The verdict's, once WaitFinished has returned true; kRendezvousExitCode where there is none.

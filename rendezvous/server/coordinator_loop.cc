@@ -9,27 +9,15 @@
 #include "rendezvous/core/render.h"
 
 namespace ddprun::rendezvous {
-namespace {
 
-SessionId SessionOf(const Action& action) {
-  return std::visit(
-      [](const auto& any) {
-        if constexpr (requires { any.session; }) return any.session;
-        return SessionId{};
-      },
-      action);
-}
-
-}  // namespace
-
-CoordinatorLoop::CoordinatorLoop(std::optional<Policy> policy, Beginning beginning,
+CoordinatorLoop::CoordinatorLoop(const std::optional<Policy>& policy, const Beginning& beginning,
                                  std::shared_ptr<JobFile> file, Hooks hooks)
     : file_(std::move(file)),
       hooks_(std::move(hooks)),
-      machine_(std::move(policy), std::move(beginning), SteadyNow()),
-      next_tick_(SteadyNow() + tick_interval()) {
-  if (machine_.policy() != nullptr) run_id_ = machine_.policy()->run_id;
-}
+      machine_(policy, beginning, SteadyNow()),
+      next_tick_(SteadyNow() + tick_interval()),
+      has_job_(policy.has_value()),
+      run_id_(policy ? policy->run_id : beginning.run_id) {}
 
 absl::Status CoordinatorLoop::Start() {
   thread_ = StartQuietThread([this] { Run(); });
@@ -60,6 +48,11 @@ bool CoordinatorLoop::WaitFinished(Duration timeout) {
   const auto deadline = ToSteady(SteadyNow() + timeout);
   std::unique_lock lock(mutex_);
   return finished_.wait_until(lock, deadline, [this] { return is_finished_; });
+}
+
+bool CoordinatorLoop::has_job() const {
+  const std::lock_guard lock(mutex_);
+  return has_job_;
 }
 
 std::string CoordinatorLoop::run_id() const {
@@ -131,6 +124,7 @@ void CoordinatorLoop::StepMachine(TimePoint now, const Event& event) {
   const std::vector<Action> actions = machine_.Step(now, event);
   if (was_open && machine_.policy() != nullptr) {
     const std::lock_guard lock(mutex_);
+    has_job_ = true;
     run_id_ = machine_.policy()->run_id;
   }
   // These come every second and would hide the rest.
@@ -186,7 +180,7 @@ void CoordinatorLoop::CarryOut(TimePoint now, const Action& action) {
     WriteRecord(*record);
     return;
   }
-  const SessionId id = SessionOf(action);
+  const SessionId id = *TargetOf(action);
   const std::shared_ptr<Session> session = Find(id);
   if (session == nullptr) return;  // broken meanwhile; its SessionBroken is in the inbox
   const bool closes = std::holds_alternative<CloseSession>(action);

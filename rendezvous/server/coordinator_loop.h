@@ -35,8 +35,8 @@ class CoordinatorLoop final : public Inbox, public std::enable_shared_from_this<
     std::function<void()> on_finished;
   };
   // `file`: where records go; null: nowhere.  REQUIRES: the loop is owned by a shared_ptr.
-  CoordinatorLoop(std::optional<Policy> policy, Beginning beginning, std::shared_ptr<JobFile> file,
-                  Hooks hooks);
+  CoordinatorLoop(const std::optional<Policy>& policy, const Beginning& beginning,
+                  std::shared_ptr<JobFile> file, Hooks hooks);
   ~CoordinatorLoop() override;  // stops
 
   // RESOURCE_EXHAUSTED: the system has no thread for it.
@@ -48,7 +48,9 @@ class CoordinatorLoop final : public Inbox, public std::enable_shared_from_this<
   bool WaitFinished(Duration timeout);
   // How the job ended; empty until it is finished.
   std::optional<Verdict> verdict() const;
-  // Of the job; empty until a node gives it.
+  // A node has joined, or the policy was given.
+  bool has_job() const;
+  // The only run that is served; empty until a node gives it.
   std::string run_id() const;
   // Closes every session and ends the thread. Idempotent; not from the thread itself.
   void Stop();
@@ -88,6 +90,7 @@ class CoordinatorLoop final : public Inbox, public std::enable_shared_from_this<
   uint64_t last_session_ = 0;
   bool is_finished_ = false;
   std::optional<Verdict> verdict_;
+  bool has_job_ = false;
   std::string run_id_;
   bool is_stopping_ = false;
 

@@ -1,14 +1,25 @@
+// The port, gRPC on it, and each Attach call as a session. Converts and posts; decides nothing.
 #include <grpcpp/grpcpp.h>
 
 #include <chrono>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
 #include <utility>
+#include <variant>
 
 #include "absl/status/status.h"
+#include "proto/rendezvous.grpc.pb.h"
+#include "rendezvous/base/steady_clock.h"
 #include "rendezvous/net/channel.h"
+#include "rendezvous/net/connection_table.h"
 #include "rendezvous/server/frontend.h"
 #include "rendezvous/server/port_listener.h"
-#include "rendezvous/server/service.h"
+#include "rendezvous/server/session.h"
 #include "rendezvous/wire/checked_fields.h"
+#include "rendezvous/wire/convert.h"
 #include "rendezvous/wire/hello.h"
 
 namespace ddprun::rendezvous {
@@ -18,6 +29,213 @@ using Acceptor = grpc::experimental::ExternalConnectionAcceptor;
 
 // How long sessions may take to get out what they were told last.
 constexpr std::chrono::seconds kShutdownGrace{1};
+
+// Messages that an agent has not read yet. It gets a handful per round: one that lets so many pile
+// up does not read at all.
+constexpr size_t kMaxOutgoing = 64;
+constexpr Duration kJoinLimit = std::chrono::seconds(5);
+
+grpc::Status ToGrpc(const absl::Status& status) {
+  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
+}
+
+// One Attach call. Lives until gRPC says OnDone, through `self_`, and until the driver forgets it.
+// Operations are started under the mutex: gRPC never calls a reaction from within the call that
+// starts the operation, and so none is started after Finish.
+class AttachStream final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::CoordinatorMessage>,
+                           public Session {
+ public:
+  AttachStream(std::shared_ptr<Inbox> inbox, const std::function<std::string()>& run_id,
+               grpc::CallbackServerContext* context, ConnectionTable& connections)
+      : inbox_(std::move(inbox)),
+        run_id_(run_id),
+        peer_(FromGrpcTarget(context->peer())),
+        connections_(connections),
+        join_by_(SteadyNow() + kJoinLimit),
+        context_(context) {}
+
+  void Begin(std::shared_ptr<AttachStream> self) {
+    self_ = self;
+    const std::optional<SessionId> id = inbox_->Open(std::move(self));
+    const std::lock_guard lock(mutex_);
+    if (!id) {
+      is_broken_ = true;
+      FinishLater(grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "no room for another agent"));
+      return;
+    }
+    id_ = *id;
+    if (!finish_) StartRead(&incoming_);
+  }
+
+  // From gRPC's threads.
+  void OnReadDone(bool ok) override {
+    if (!ok) return Break(grpc::Status::OK);  // half-closed, and all before it was applied
+    absl::StatusOr<Event> event = FromProto(incoming_);
+    if (!event.ok()) return Break(ToGrpc(event.status()));
+    if (auto* joined = std::get_if<NodeJoined>(&*event)) {
+      // The machine refuses those of another run, whose connections do not count as joined.
+      const std::string run_id = run_id_();
+      const bool is_ours = run_id.empty() || joined->policy.run_id == run_id;
+      if (is_ours && accepted_addr_.empty()) accepted_addr_ = IpText(connections_.Joined(peer_));
+      joined->source_addr = IpText(peer_);
+      joined->accepted_addr = accepted_addr_;
+    }
+    if (!NoteArrival(*event)) {
+      return Break(grpc::Status(grpc::StatusCode::FAILED_PRECONDITION,
+                                "the first message of a stream must be a join"));
+    }
+    SetSession(*event, id_);
+    inbox_->Post(*std::move(event));
+  }
+
+  void OnWriteDone(bool ok) override {
+    if (!ok) Break(grpc::Status(grpc::StatusCode::UNAVAILABLE, "the stream broke"));
+    const std::lock_guard lock(mutex_);
+    is_writing_ = false;
+    outgoing_.pop_front();
+    if (finish_ && !finishes_politely_) outgoing_.clear();
+    Pump();
+  }
+
+  void OnCancel() override {
+    Break(grpc::Status(grpc::StatusCode::CANCELLED, "the stream was cancelled"));
+  }
+
+  void OnDone() override {
+    {
+      const std::lock_guard lock(mutex_);
+      context_ = nullptr;
+    }
+    const std::shared_ptr<AttachStream> self = std::move(self_);
+  }
+
+  // From the driver's thread.
+  void Send(TimePoint now, const Stamp& current, const Action& action) override {
+    Push(ToProto(action, current, now));
+  }
+
+  void Processed(const Stamp& current, const Event& event) override {
+    if (std::holds_alternative<HeartbeatReceived>(event)) {
+      v1::CoordinatorMessage reply;
+      reply.set_epoch(current.epoch.value);
+      reply.set_round(current.round.value);
+      // The next message is read only below, so this is still the heartbeat.
+      reply.mutable_heartbeat_reply()->set_sequence(incoming_.heartbeat().sequence());
+      Push(std::move(reply));
+    }
+    const std::lock_guard lock(mutex_);
+    if (!finish_) StartRead(&incoming_);
+  }
+
+  std::optional<Event> Tick(TimePoint now) override {
+    bool is_late = false;
+    {
+      const std::lock_guard lock(mutex_);
+      is_late = !has_joined_ && now >= join_by_;
+    }
+    if (is_late) {
+      Break(grpc::Status(grpc::StatusCode::DEADLINE_EXCEEDED, "no join came within 5 s"));
+    }
+    return std::nullopt;
+  }
+
+  void Close() override {
+    const std::lock_guard lock(mutex_);
+    is_broken_ = true;  // the driver has forgotten this session
+    finishes_politely_ = true;
+    FinishLater(grpc::Status(grpc::StatusCode::UNAVAILABLE, "the coordinator closed the session"));
+  }
+
+ private:
+  bool NoteArrival(const Event& event) {
+    const std::lock_guard lock(mutex_);
+    has_joined_ = has_joined_ || std::holds_alternative<NodeJoined>(event);
+    return has_joined_;
+  }
+
+  void Push(v1::CoordinatorMessage message) {
+    const std::lock_guard lock(mutex_);
+    if (finish_) return;
+    if (outgoing_.size() == kMaxOutgoing) {
+      // The write in flight may never end by itself.
+      if (context_ != nullptr) context_->TryCancel();
+      BreakLocked(grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "the agent reads too slowly"));
+      return;
+    }
+    outgoing_.push_back(std::move(message));
+    Pump();
+  }
+
+  // The session is over: nothing of it reaches the driver after SessionBroken.
+  void Break(const grpc::Status& status) {
+    const std::lock_guard lock(mutex_);
+    BreakLocked(status);
+  }
+
+  void BreakLocked(const grpc::Status& status) {
+    if (!std::exchange(is_broken_, true)) inbox_->Post(SessionBroken{id_});
+    FinishLater(status);
+  }
+
+  // REQUIRES: the mutex is held, here and below.
+  void FinishLater(const grpc::Status& status) {
+    if (!finish_) finish_ = status;
+    if (!finishes_politely_ && !is_writing_) outgoing_.clear();
+    Pump();
+  }
+
+  void Pump() {
+    if (is_writing_ || is_finished_) return;
+    if (!outgoing_.empty()) {
+      is_writing_ = true;
+      StartWrite(&outgoing_.front());
+    } else if (finish_) {
+      is_finished_ = true;
+      Finish(*finish_);
+    }
+  }
+
+  const std::shared_ptr<Inbox> inbox_;
+  const std::function<std::string()>& run_id_;  // the service's
+  const SocketAddress peer_;
+  std::string accepted_addr_;  // ours, once the agent has joined
+  ConnectionTable& connections_;
+  const TimePoint join_by_;
+  SessionId id_;
+  std::shared_ptr<AttachStream> self_;
+  v1::AgentMessage
+      incoming_;  // of gRPC from StartRead to OnReadDone, of the driver until Processed
+
+  std::mutex mutex_;
+  grpc::CallbackServerContext* context_;         // null from OnDone on
+  std::deque<v1::CoordinatorMessage> outgoing_;  // the first is being written if is_writing_
+  bool is_writing_ = false;
+  bool has_joined_ = false;
+  bool is_broken_ = false;          // SessionBroken was posted, or is not wanted
+  bool finishes_politely_ = false;  // what is queued goes out before Finish
+  std::optional<grpc::Status> finish_;
+  bool is_finished_ = false;
+};
+
+class RendezvousService final : public v1::Rendezvous::CallbackService {
+ public:
+  // `run_id`: FrontendOptions.
+  RendezvousService(std::shared_ptr<Inbox> inbox, std::function<std::string()> run_id,
+                    ConnectionTable& connections)
+      : inbox_(std::move(inbox)), run_id_(std::move(run_id)), connections_(connections) {}
+
+  grpc::ServerBidiReactor<v1::AgentMessage, v1::CoordinatorMessage>* Attach(
+      grpc::CallbackServerContext* context) override {
+    auto stream = std::make_shared<AttachStream>(inbox_, run_id_, context, connections_);
+    stream->Begin(stream);
+    return stream.get();
+  }
+
+ private:
+  const std::shared_ptr<Inbox> inbox_;
+  const std::function<std::string()> run_id_;
+  ConnectionTable& connections_;
+};
 
 class GrpcFrontend final : public Frontend {
  public:

@@ -116,7 +116,6 @@ void PortListener::AcceptAll(TimePoint now) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
       if (errno == EAGAIN || errno == EWOULDBLOCK) return;
       accept_again_at_ = now + kAcceptRest;
-      ++accept_rests_;
       if (handlers_.on_no_descriptor) handlers_.on_no_descriptor();
       return;
     }

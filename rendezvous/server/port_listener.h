@@ -16,7 +16,6 @@
 #ifndef DDPRUN_RENDEZVOUS_SERVER_PORT_LISTENER_H_
 #define DDPRUN_RENDEZVOUS_SERVER_PORT_LISTENER_H_
 
-#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -59,8 +58,6 @@ class PortListener {
   PortListener& operator=(const PortListener&) = delete;
 
   uint16_t port() const { return port_; }
-  // How often the system had no descriptor for a connection. From any thread.
-  uint64_t accept_rests() const { return accept_rests_; }
 
  private:
   struct Connection {
@@ -94,7 +91,6 @@ class PortListener {
   TimePoint accept_again_at_{};  // after a lack of descriptors
   std::optional<TimePoint> look_at_connections_at_;
 
-  std::atomic<uint64_t> accept_rests_{0};
   std::thread thread_;
 };
 

@@ -103,7 +103,7 @@ void StoreShard::Run() {
     const int count = epoll_wait(epoll_.get(), events, 128, TimeoutMs());
     now_ = SteadyNow();
     DDP_CHECK(count >= 0 || errno == EINTR);
-    for (int i = 0; i < count; ++i) {
+    for (int i = 0; i < count && !is_stopping_; ++i) {
       const uint64_t tag = events[i].data.u64;
       if (tag == kWakeTag) {
         DrainInbox();

@@ -91,7 +91,8 @@ bool StoreShard::MustHold(const Connection& connection, char next_op) const {
 size_t StoreShard::Execute(Connection& connection, std::string_view bytes) {
   std::unique_lock lock(shared_.mutex, std::defer_lock);
   size_t done = 0;
-  while (done < bytes.size() && !MustHold(connection, bytes[done])) {
+  // Whoever closes the server waits for one request at most.
+  while (done < bytes.size() && !is_stopping_ && !MustHold(connection, bytes[done])) {
     size_t used = 0;
     const auto result =
         connection.parser.Parse(bytes.substr(done), shared_.options.limits, &command_, &used);

@@ -71,8 +71,8 @@ class StoreServer {
   // Serves a connection that somebody else accepted and from which nothing was read.
   void Adopt(UniqueFd connection);
 
-  // Closes the socket and every connection, joins the threads. Adopt afterwards drops what it is
-  // given. Idempotent.
+  // Closes the socket and every connection, joins the threads, which end after the request that
+  // they are at. Adopt afterwards drops what it is given. Idempotent.
   void Close();
 
   // The bound port; 0 with Bind::kNone.

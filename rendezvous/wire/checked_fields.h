@@ -15,8 +15,7 @@ namespace ddprun::rendezvous {
 inline constexpr int kMaxRank = 1 << 24;
 inline constexpr size_t kMaxCleanTextBytes = 4 * 1024;
 
-// Valid UTF-8 without control characters: those and stray bytes become \xNN. Cut to
-// kMaxCleanTextBytes at the boundary of a character.
+// Fit for a line on a terminal (EscapeControl). Cut to kMaxCleanTextBytes between characters.
 std::string CleanText(const std::string& text);
 
 class CheckedFields {

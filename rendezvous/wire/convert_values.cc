@@ -102,6 +102,7 @@ void AssignmentToProto(const Assignment& in, v1::Assignment& out) {
   out.set_restart_count(in.restart_count);
   out.set_max_restarts(in.max_restarts);
   out.set_coordinator_is_member(in.coordinator_is_member);
+  out.set_coordinator_node(CleanText(in.coordinator_node));
   out.set_note(CleanText(in.note));
 }
 
@@ -122,6 +123,7 @@ Assignment AssignmentFromProto(const v1::Assignment& in, CheckedFields& check) {
   out.max_restarts =
       check.Range("assignment.max_restarts", in.max_restarts(), 0, std::numeric_limits<int>::max());
   out.coordinator_is_member = in.coordinator_is_member();
+  out.coordinator_node = check.Text("assignment.coordinator_node", in.coordinator_node(), 0, 256);
   out.note = check.Text("assignment.note", in.note(), 0, kMaxTextBytes);
   return out;
 }

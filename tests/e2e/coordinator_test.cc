@@ -35,8 +35,10 @@ TEST_CASE("coordinator: agents meet at it, and it ends with the job's exit code"
     REQUIRE_MESSAGE(a->Wait() == code, a->Describe());
     REQUIRE_MESSAGE(b->Wait() == code, b->Describe());
     REQUIRE_MESSAGE(coordinator->Wait() == code, coordinator->Describe());
-    CHECK(coordinator->err().find("the job has ended with " + std::to_string(code)) !=
-          std::string::npos);
+    const std::string reason = code == 0 ? "all 4 ranks on 2 nodes succeeded" : "rank 3 on node ";
+    CHECK_MESSAGE(coordinator->err().find("the job has ended with " + std::to_string(code) + ": " +
+                                          reason) != std::string::npos,
+                  coordinator->err());
     CHECK(coordinator->out().empty());
     CHECK(job.IsGone());
   }
@@ -48,7 +50,22 @@ TEST_CASE("coordinator: a signal ends it with 128+n, before anybody has joined")
     auto coordinator = Coordinator(job);
     coordinator->Signal(signal);
     REQUIRE_MESSAGE(coordinator->Wait() == 128 + signal, coordinator->Describe());
+    CHECK_MESSAGE(coordinator->err().find("stops serving; no node has joined") != std::string::npos,
+                  coordinator->err());
   }
+}
+
+TEST_CASE("coordinator: it says that workers go on without it where there are some") {
+  Job job;
+  auto coordinator = Coordinator(job);
+  auto node = job.Run(job.NodeOptions(1, "1"), {"touch:" + job.File("up"), "wait"});
+  REQUIRE_MESSAGE(job.WaitForFile("up"), node->Describe());
+  coordinator->Signal(SIGTERM);
+  REQUIRE_MESSAGE(coordinator->Wait() == 128 + SIGTERM, coordinator->Describe());
+  CHECK_MESSAGE(coordinator->err().find("workers go on for a while") != std::string::npos,
+                coordinator->err());
+  node->Signal(SIGTERM);
+  CHECK(node->Wait() == 128 + SIGTERM);
 }
 
 TEST_CASE("coordinator: agents of another run are told which run it serves") {
@@ -57,9 +74,49 @@ TEST_CASE("coordinator: agents of another run are told which run it serves") {
   CHECK(coordinator->err().find("for the run \"mine\"") != std::string::npos);
   auto other = job.Run(job.NodeOptions(1), {"wait"});
   REQUIRE_MESSAGE(other->Wait() == 121, other->Describe());
-  CHECK_MESSAGE(other->err().find("\"mine\"") != std::string::npos, other->Describe());
+  CHECK_MESSAGE(other->err().find("serves the run \"mine\", not ") != std::string::npos,
+                other->Describe());
   coordinator->Signal(SIGTERM);
   CHECK(coordinator->Wait() == 143);
+}
+
+TEST_CASE("coordinator: a node of another run is named to the nodes that wait for it") {
+  Job job;
+  auto coordinator = Coordinator(job);
+  const std::vector<std::string> mine = job.NodeOptions(1, "2", {"--rdzv_id=mine"});
+  auto waiting = job.Run(mine, {"exit:0"});
+  REQUIRE_MESSAGE(waiting->WaitForErr("waiting for 1 more"), waiting->Describe());
+  auto other = job.Run(job.NodeOptions(1, "2", {"--rdzv_id=other"}), {"wait"});
+  REQUIRE_MESSAGE(other->Wait() == 121, other->Describe());
+  CHECK_MESSAGE(other->err().find("serves the run \"mine\", not \"other\"") != std::string::npos,
+                other->Describe());
+  REQUIRE_MESSAGE(waiting->WaitForErr("refused: this coordinator serves the run \"mine\", not "
+                                      "\"other\" of node "),
+                  waiting->Describe());
+  auto second = job.Run(mine, {"exit:0"});
+  CHECK_MESSAGE(waiting->Wait() == 0, waiting->Describe());
+  CHECK_MESSAGE(second->Wait() == 0, second->Describe());
+  CHECK(coordinator->Wait() == 0);
+}
+
+TEST_CASE("coordinator: where it has few descriptors it says so, and what to do") {
+  Job job;
+  auto coordinator = job.RunProgram({"/bin/sh", "-c", "ulimit -n 40; exec \"$@\"", "sh",
+                                     Runfile("ddprun"), "coordinator", Bind(job)});
+  REQUIRE_MESSAGE(coordinator->Wait() == 120, coordinator->Describe());
+  CHECK_MESSAGE(coordinator->err().find(
+                    "error: coordinator: the limit on open files is 40, and ") != std::string::npos,
+                coordinator->err());
+}
+
+TEST_CASE("coordinator: an address that cannot be is an error that says what can") {
+  Job job;
+  auto coordinator = job.RunRaw({"coordinator", "--bind=nonsense"});
+  REQUIRE_MESSAGE(coordinator->Wait() == 2, coordinator->Describe());
+  CHECK_MESSAGE(
+      coordinator->err().find("cannot listen on \"nonsense\": not an IP address of this "
+                              "machine; leave the host away for all of them") != std::string::npos,
+      coordinator->err());
 }
 
 TEST_CASE("coordinator: a port that is taken ends it with 121 and is named") {
@@ -70,6 +127,8 @@ TEST_CASE("coordinator: a port that is taken ends it with 121 and is named") {
   const std::string err = second->err();
   CHECK(std::count(err.begin(), err.end(), '\n') == 1);
   CHECK_MESSAGE(err.find("ddprun: error: coordinator: port " + std::to_string(job.port())) == 0,
+                err);
+  CHECK_MESSAGE(err.find("use another port, or end the program that has it") != std::string::npos,
                 err);
   first->Signal(SIGTERM);
   CHECK(first->Wait() == 143);

@@ -1,4 +1,5 @@
 // An agent without a free file descriptor: who comes then is served later, and the job goes on.
+#include <signal.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -69,6 +70,23 @@ TEST_CASE("descriptors: without one both ports let connections wait, and the job
   job.Touch("fail");
   REQUIRE_MESSAGE(a->Wait() == 9, a->Describe());
   REQUIRE_MESSAGE(b->Wait() == 9, b->Describe());
+}
+
+TEST_CASE("descriptors: a coordinator apart says that none is left for a connection") {
+  Job job;
+  auto coordinator = job.RunRaw({"coordinator", "--bind=" + job.endpoint()});
+  REQUIRE_MESSAGE(coordinator->WaitForErr("listening on"), coordinator->Describe());
+  UniqueFd waiting;
+  {
+    const NoMoreDescriptors none(coordinator->pid());
+    waiting = rendezvous::ConnectTo(static_cast<uint16_t>(job.port()));
+    rendezvous::SendAll(waiting.get(), rendezvous::kHelloRequest);
+    CHECK_MESSAGE(coordinator->WaitForErr("no file descriptor is left for a connection"),
+                  coordinator->Describe());
+  }
+  CHECK(rendezvous::ReadToEnd(waiting.get()).find("ddprun/1 apart") == 0);
+  coordinator->Signal(SIGTERM);
+  CHECK(coordinator->Wait() == 128 + SIGTERM);
 }
 
 // Runs ddprun with `limit` descriptors allowed, of which it has inherited `taken` besides 0 to 2.

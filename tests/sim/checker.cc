@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "rendezvous/core/invariants.h"
+#include "tests/rendezvous/core/invariants.h"
 
 namespace ddprun::sim {
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "rendezvous/core/event.h"
-#include "rendezvous/core/invariants.h"
 #include "rendezvous/core/rendezvous_machine.h"
+#include "tests/rendezvous/core/invariants.h"
 
 namespace ddprun::rendezvous::testing {
 

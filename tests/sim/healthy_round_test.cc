@@ -4,7 +4,7 @@
 #include <random>
 #include <string>
 
-#include "rendezvous/core/render.h"
+#include "tests/rendezvous/core/machine_view.h"
 #include "tests/sim/fake_job.h"
 
 namespace ddprun::rendezvous::testing {

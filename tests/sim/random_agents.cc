@@ -2,7 +2,7 @@
 
 #include <cstdio>
 
-#include "rendezvous/core/render.h"
+#include "tests/rendezvous/core/machine_view.h"
 
 namespace ddprun::rendezvous::testing {
 namespace {
@@ -253,7 +253,7 @@ void RandomAgents::AddTo(Tally& tally) const {
 }
 
 std::string RandomAgents::Describe() const {
-  return job_.machine().Explain(job_.now()) + "\n" + RenderState(job_.machine(), job_.now());
+  return Explain(job_.machine(), job_.now()) + "\n" + RenderState(job_.machine(), job_.now());
 }
 
 }  // namespace ddprun::rendezvous::testing

@@ -6,7 +6,7 @@
 #include <sstream>
 #include <vector>
 
-#include "rendezvous/core/render.h"
+#include "tests/rendezvous/core/machine_view.h"
 #include "tests/sim/fake_job.h"
 
 namespace ddprun::rendezvous::testing {
@@ -76,7 +76,7 @@ class Runner {
       return {"!! unknown command: " + line};
     }
     std::vector<std::string> lines = job_->TakeLines();
-    if (verb == "explain") lines.push_back(job_->machine().Explain(job_->now()));
+    if (verb == "explain") lines.push_back(Explain(job_->machine(), job_->now()));
     if (verb == "state") {
       std::istringstream state(RenderState(job_->machine(), job_->now()));
       for (std::string row; std::getline(state, row);) lines.push_back(row);

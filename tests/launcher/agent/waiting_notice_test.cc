@@ -35,6 +35,7 @@ class Bench {
     assignment.first_rank = 4;
     assignment.world_size = 2 * nodes;
     assignment.note = std::exchange(note, "");
+    assignment.coordinator_is_member = coordinator_is_member;
     const std::string text = At(since_start, rendezvous::Assigned{assignment});
     return text + At(since_start, WorkersPrepared{assignment.round});
   }
@@ -45,6 +46,7 @@ class Bench {
   }
   std::optional<TimePoint> next() const { return core_.NextDeadline(); }
   std::string note;  // of the next assignment
+  bool coordinator_is_member = true;
 
  private:
   AgentCore core_{AgentPolicy{.local_world_size = 3, .max_nodes = 2}};
@@ -139,17 +141,34 @@ TEST_CASE("waiting: a lost coordinator is called lost, with its place, and when 
     for (const int local_rank : {0, 1, 2}) bench.At(8s, WorkerEnd{.local_rank = local_rank});
     CHECK(bench.PassTo(8s) ==
           "the coordinator at node1:29400 (10.0.0.1) is lost: Socket closed; all workers of this "
-          "node succeeded, waiting for it up to 300 s");
+          "node succeeded, waiting for it up to 293 s");
     CHECK(bench.PassTo(60s) == "");
   }
   SUBCASE("a long one is") {
     CHECK(bench.PassTo(6s) ==
           "the coordinator at node1:29400 (10.0.0.1) is lost: Socket closed; this node's workers "
-          "go on without it up to 600 s");
+          "go on without it up to 595 s");
     CHECK(bench.PassTo(60s) == "");
     CHECK(bench.At(61s, rendezvous::ContactRestored{}) ==
           "the coordinator at node1:29400 (10.0.0.1) is back");
   }
+}
+
+TEST_CASE("waiting: who serves another run in a lost coordinator's place is told of, once") {
+  const rendezvous::ContactLost refused{"Connection refused", true};
+  const rendezvous::ContactLost replaced{"node1:29400 serves the run \"b\", not \"a\"", true, true};
+  Bench bench;
+  bench.coordinator_is_member = false;
+  bench.Assign(0ms);
+  bench.At(1s, refused);
+  CHECK(bench.PassTo(6s) ==
+        "the coordinator is lost: Connection refused; this node's workers go on without it up to "
+        "595 s");
+  CHECK(bench.At(101s, replaced) ==
+        "the coordinator is lost: node1:29400 serves the run \"b\", not \"a\"; this node's workers "
+        "go on without it up to 500 s");
+  CHECK(bench.At(102s, refused) == "");
+  CHECK(bench.At(103s, replaced) == "");
 }
 
 TEST_CASE("waiting: one that lasts is told, and then whenever its reason changes") {

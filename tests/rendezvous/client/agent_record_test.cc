@@ -2,8 +2,6 @@
 
 #include <doctest/doctest.h>
 
-#include "rendezvous/client/backoff.h"
-
 namespace ddprun::rendezvous {
 namespace {
 
@@ -190,43 +188,6 @@ TEST_CASE("record: a final refusal is the end") {
   REQUIRE(event);
   CHECK(std::get<RendezvousFailed>(*event).message == "no");
   CHECK(record.is_over());
-}
-
-TEST_CASE("backoff: doubles to 250 ms within ten seconds, then to two seconds") {
-  Backoff backoff;
-  CHECK(backoff.Next(kNow, 0.0) == Duration{0});
-  CHECK(backoff.Next(kNow, 1.0) == milliseconds(5));
-  CHECK(backoff.Next(kNow, 1.0) == milliseconds(10));
-  Duration delay{0};
-  for (int i = 0; i < 20; ++i) delay = backoff.Next(kNow + seconds(9), 1.0);
-  CHECK(delay == milliseconds(250));
-  for (int i = 0; i < 20; ++i) delay = backoff.Next(kNow + seconds(11), 1.0);
-  CHECK(delay == seconds(2));
-  CHECK(backoff.Next(kNow + seconds(11), 0.0) == seconds(1));
-  backoff.Reset();
-  CHECK(backoff.Next(kNow, 0.5) == Duration{0});
-}
-
-// How long after `late` the first attempt comes that finds an endpoint which is up from then on.
-Duration FoundAfter(Duration late, double jitter) {
-  Backoff backoff;
-  TimePoint attempt = kNow;
-  do {
-    attempt += backoff.Next(attempt, jitter);
-  } while (attempt < kNow + late);
-  return attempt - (kNow + late);
-}
-
-TEST_CASE("backoff: an endpoint 20 ms late is found 20 ms later, one 20 s late within 2 s") {
-  for (const double jitter : {0.0, 0.25, 0.5, 0.75, 0.999}) {
-    CAPTURE(jitter);
-    CHECK(FoundAfter(milliseconds(0), jitter) == Duration{0});
-    CHECK(FoundAfter(milliseconds(20), jitter) <= milliseconds(20));
-    CHECK(FoundAfter(milliseconds(500), jitter) <= milliseconds(250));
-    CHECK(FoundAfter(milliseconds(9500), jitter) <= milliseconds(250));
-    CHECK(FoundAfter(seconds(20), jitter) <= seconds(2));
-    CHECK(FoundAfter(seconds(599), jitter) <= seconds(2));
-  }
 }
 
 }  // namespace

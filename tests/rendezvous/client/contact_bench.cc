@@ -37,7 +37,7 @@ struct EventLine {
   }
   std::string operator()(const ContactLost& e) {
     text = e.reason;
-    return e.is_gone ? "lost (gone)" : "lost";
+    return e.is_replaced ? "lost (replaced)" : e.is_gone ? "lost (gone)" : "lost";
   }
   std::string operator()(const ContactRestored&) { return "restored"; }
   std::string operator()(const RendezvousFailed& e) { return text = e.message, "failed"; }
@@ -82,6 +82,14 @@ std::string ContactBench::Pass(Duration duration) {
   }
   FAIL("the core wants to be called again and again");
   return line;
+}
+
+Looked Saw(Looked::Outcome outcome, const std::string& text) {
+  return Looked{.outcome = outcome, .text = text, .ip = "10.0.0.9"};
+}
+
+bool Contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
 }
 
 ContactOptions Elsewhere() {

@@ -14,15 +14,7 @@ using std::chrono::seconds;
 using Outcome = Looked::Outcome;
 using State = ContactCore::State;
 
-const LinkEnded kBroken{false, "connection reset"};
-
-Looked Saw(Outcome outcome, const std::string& text = "Connection refused") {
-  return Looked{.outcome = outcome, .text = text, .ip = "10.0.0.9"};
-}
-
-bool Contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
+constexpr TimePoint kNow{seconds(1000)};
 
 TEST_CASE("contact: an agent elsewhere looks, opens a link when it has a word, and joins") {
   ContactBench bench(Elsewhere());
@@ -141,8 +133,20 @@ TEST_CASE("contact: a wait without a coordinator ends after join_timeout and say
 TEST_CASE("contact: a look that never ends is told of, and gives up as any other") {
   ContactBench bench(Elsewhere());
   CHECK(bench.Step(JoinCommand{}) == "look");
-  CHECK(bench.Pass(seconds(60)) == "emit waiting");
+  CHECK(bench.Pass(milliseconds(1999)) == "");
+  CHECK(bench.Pass(milliseconds(1)) == "emit waiting");
+  CHECK(bench.text == "waiting for the coordinator at coord:29400 (last try: no answer so far)");
+  CHECK(bench.Pass(seconds(60)) == "");
   CHECK(bench.Pass(seconds(600)) == "emit failed");
+}
+
+TEST_CASE("contact: a look that lasts is told anew only when it lasts longer than others do") {
+  ContactBench bench(Elsewhere());
+  bench.Step(JoinCommand{});
+  CHECK(bench.Pass(seconds(2)) == "emit waiting");
+  CHECK(bench.Step(Saw(Outcome::kUnreachable, "Connection timed out")) == "emit waiting");
+  CHECK(bench.Pass(seconds(29)) == "look");
+  CHECK(bench.Pass(seconds(3)) == "emit waiting");
 }
 
 TEST_CASE("contact: a name that does not exist is an error, one that fails for now is not") {
@@ -178,7 +182,19 @@ TEST_CASE("contact: the name that others are told is looked up first, whoever ho
 TEST_CASE("contact: another job or program on the port ends the wait of one without workers") {
   ContactBench bench(Elsewhere());
   bench.Step(TimePassed{});
-  CHECK(bench.Step(Saw(Outcome::kOtherRun, "run-2")) == "emit failed");
+  CHECK(bench.Step(Saw(Outcome::kOtherRun, "run-2")) == "");
+  SUBCASE("which names it to its nodes") {
+    CHECK(bench.Step(JoinCommand{}) == "open; say join");
+    CHECK(bench.Step(HearRefusal(Refusal::kFinal)) == "close; emit failed");
+  }
+  SUBCASE("which is ending") {
+    bench.Step(JoinCommand{});
+    CHECK(bench.Step(HearRefusal(Refusal::kJobOver)) == "close; emit failed");
+  }
+  SUBCASE("which breaks the link") {
+    bench.Step(JoinCommand{});
+    CHECK(bench.Step(kBroken) == "emit failed");
+  }
   CHECK(Contains(bench.text, "coord:29400 (10.0.0.9) serves the run \"run-2\", not \"run-1\""));
   ContactBench second(Elsewhere());
   second.Step(TimePassed{});
@@ -225,7 +241,8 @@ TEST_CASE("contact: a refusal and a foreign answer prove that the coordinator is
   for (const Outcome outcome : {Outcome::kRefused, Outcome::kOtherRun, Outcome::kForeign}) {
     ContactBench bench = AssignedBench();
     bench.Step(kBroken);
-    CHECK(bench.Step(Saw(outcome)) == "emit lost (gone)");
+    const bool is_refused = outcome == Outcome::kRefused;
+    CHECK(bench.Step(Saw(outcome)) == (is_refused ? "emit lost (gone)" : "emit lost (replaced)"));
     bench.now += seconds(1);
     bench.Step(TimePassed{});
     CHECK(bench.Step(Saw(outcome)) == "");  // no news
@@ -235,11 +252,20 @@ TEST_CASE("contact: a refusal and a foreign answer prove that the coordinator is
   }
 }
 
+TEST_CASE("contact: an agent with workers is told of another run in its coordinator's place") {
+  ContactBench bench = AssignedBench(Elsewhere(), /*is_apart=*/true);
+  bench.Step(kBroken);
+  CHECK(bench.Step(Saw(Outcome::kRefused)) == "emit lost (gone)");
+  CHECK(bench.Pass(seconds(1)) == "look");
+  CHECK(bench.Step(Saw(Outcome::kOtherRun, "run-2")) == "emit lost (replaced)");
+  CHECK(Contains(bench.text, "coord:29400 (10.0.0.9) serves the run \"run-2\", not \"run-1\""));
+}
+
 TEST_CASE("contact: a coordinator of another job proves that the one of our workers is gone") {
   ContactBench bench = AssignedBench();
   bench.Step(kBroken);
   CHECK(bench.Step(Saw(Outcome::kOurs)) == "open; say join held");
-  CHECK(bench.Step(HearRefusal(Refusal::kOtherJob)) == "close; emit lost (gone)");
+  CHECK(bench.Step(HearRefusal(Refusal::kOtherJob)) == "close; emit lost (replaced)");
   CHECK(bench.Pass(milliseconds(5)) == "look");
   CHECK(bench.Step(JoinCommand{}) == "");  // the workers are gone
   CHECK(bench.Step(Saw(Outcome::kOurs)) == "open; say join");
@@ -322,6 +348,43 @@ TEST_CASE("contact: the endpoint's agent hosts the next job as soon as the port 
   CHECK(bench.Step(HearRefusal(Refusal::kJobOver)) == "close; emit waiting");
   CHECK(bench.Pass(milliseconds(5)) == "host");
   CHECK(bench.Step(Hosted{}) == "emit hosting; open local; say join endpoint");
+}
+
+TEST_CASE("backoff: doubles to 250 ms within ten seconds, then to two seconds") {
+  Backoff backoff;
+  CHECK(backoff.Next(kNow, 0.0) == Duration{0});
+  CHECK(backoff.Next(kNow, 1.0) == milliseconds(5));
+  CHECK(backoff.Next(kNow, 1.0) == milliseconds(10));
+  Duration delay{0};
+  for (int i = 0; i < 20; ++i) delay = backoff.Next(kNow + seconds(9), 1.0);
+  CHECK(delay == milliseconds(250));
+  for (int i = 0; i < 20; ++i) delay = backoff.Next(kNow + seconds(11), 1.0);
+  CHECK(delay == seconds(2));
+  CHECK(backoff.Next(kNow + seconds(11), 0.0) == seconds(1));
+  backoff.Reset();
+  CHECK(backoff.Next(kNow, 0.5) == Duration{0});
+}
+
+// How long after `late` the first attempt comes that finds an endpoint which is up from then on.
+Duration FoundAfter(Duration late, double jitter) {
+  Backoff backoff;
+  TimePoint attempt = kNow;
+  do {
+    attempt += backoff.Next(attempt, jitter);
+  } while (attempt < kNow + late);
+  return attempt - (kNow + late);
+}
+
+TEST_CASE("backoff: an endpoint 20 ms late is found 20 ms later, one 20 s late within 2 s") {
+  for (const double jitter : {0.0, 0.25, 0.5, 0.75, 0.999}) {
+    CAPTURE(jitter);
+    CHECK(FoundAfter(milliseconds(0), jitter) == Duration{0});
+    CHECK(FoundAfter(milliseconds(20), jitter) <= milliseconds(20));
+    CHECK(FoundAfter(milliseconds(500), jitter) <= milliseconds(250));
+    CHECK(FoundAfter(milliseconds(9500), jitter) <= milliseconds(250));
+    CHECK(FoundAfter(seconds(20), jitter) <= seconds(2));
+    CHECK(FoundAfter(seconds(599), jitter) <= seconds(2));
+  }
 }
 
 }  // namespace

@@ -17,16 +17,6 @@ using std::chrono::seconds;
 using Outcome = Looked::Outcome;
 using State = ContactCore::State;
 
-const LinkEnded kBroken{false, "connection reset"};
-
-Looked Saw(Outcome outcome, const std::string& text = "Connection refused") {
-  return Looked{.outcome = outcome, .text = text, .ip = "10.0.0.9"};
-}
-
-bool Contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 TEST_CASE("contact: a refusal is final and names the coordinator") {
   ContactBench bench(Elsewhere());
   bench.Step(JoinCommand{});

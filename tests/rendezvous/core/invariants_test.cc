@@ -1,5 +1,5 @@
 // The checker finds what is planted: an invariant that cannot fail checks nothing.
-#include "rendezvous/core/invariants.h"
+#include "tests/rendezvous/core/invariants.h"
 
 #include <doctest/doctest.h>
 

@@ -68,6 +68,23 @@ TEST_CASE("membership: after several beats without a word everybody has a new ev
   CHECK(members.Expired(At(19s)) == std::vector<NodeId>{NodeId{"b"}});
 }
 
+TEST_CASE("membership: after silence everybody has the time that an agent may take to return") {
+  Membership members(1s);
+  Member& a = AdmitRemote(members, "a", 1, At(0s));
+  AdmitRemote(members, "b", 2, At(0s));
+  CHECK(members.Expired(At(100s)).empty());
+  const auto pass_to = [&](Duration until) {
+    std::vector<NodeId> expired;
+    for (Duration at = 100s; at <= until; at += 300ms) {
+      members.Hear(a, At(at));
+      for (const NodeId& id : members.Expired(At(at))) expired.push_back(id);
+    }
+    return expired;
+  };
+  CHECK(pass_to(107s).empty());
+  CHECK(pass_to(109s) == std::vector<NodeId>{NodeId{"b"}});
+}
+
 TEST_CASE("membership: a beat that is late spares no other node") {
   for (const Duration interval : {Duration(1s), Duration(1900ms), Duration(3s)}) {
     Membership members(10s);
@@ -107,7 +124,7 @@ TEST_CASE("membership: amnesty starts everybody's silence afresh") {
   AdmitRemote(members, "b", 2, At(0s));
   Member& c = AdmitRemote(members, "c", 3, At(0s));
   HearFrom(members, c, 1, 5);
-  members.GrantAmnesty(At(6s));
+  members.GrantAmnesty(At(6s), 10s);
   HearFrom(members, c, 6, 15);
   CHECK(members.Expired(At(15s)).empty());
   CHECK(members.Expired(At(16s)).size() == 2);

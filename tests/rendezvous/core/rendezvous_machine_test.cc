@@ -6,6 +6,7 @@
 #include <string>
 
 #include "tests/rendezvous/core/builders.h"
+#include "tests/rendezvous/core/machine_view.h"
 
 namespace ddprun::rendezvous {
 namespace {
@@ -38,7 +39,7 @@ TEST_CASE("machine: two nodes of two form a round at once") {
   CHECK(assigns[0].session == SessionId{1});
   CHECK(assigns[0].assignment.first_rank == 0);
   CHECK(assigns[1].assignment.first_rank == 2);
-  CHECK(machine.Explain(At(1s)) == "round 1 runs: 2 nodes, world size 4, restart 0 of 0, 0 done");
+  CHECK(Explain(machine, At(1s)) == "round 1 runs: 2 nodes, world size 4, restart 0 of 0, 0 done");
 }
 
 TEST_CASE("machine: a failure without budget ends the job with the worker's code") {

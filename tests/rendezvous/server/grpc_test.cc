@@ -106,6 +106,7 @@ TEST_CASE("grpc: an agent of another run is refused, and told which run lives th
   EventLog log;
   auto coordinator = StartListening(TestPolicy(1, 1));
   auto client = Connect(coordinator->port(), TestPolicy(1, 1), log, "127.0.0.1", "run-2");
+  client->Join(TestNode("a"));
   const auto failed = log.Await<RendezvousFailed>();
   REQUIRE(failed);
   const std::string expected = "127.0.0.1:" + std::to_string(coordinator->port()) +

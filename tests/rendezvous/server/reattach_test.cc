@@ -2,7 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "rendezvous/base/steady_clock.h"
-#include "rendezvous/net/idle_limit.h"
+#include "rendezvous/net/connection_table.h"
 #include "tests/rendezvous/server/event_log.h"
 #include "tests/rendezvous/server/over_sockets.h"
 #include "tests/rendezvous/server/sockets.h"

@@ -25,8 +25,8 @@ MUTANTS = [
     {
         "name": "nodes are evicted for a time in which the coordinator did not run",
         "patches": [(CORE + "rendezvous_machine.cc",
-                     "  members.GrantAmnesty(now);\n  forming.opened_at += lost;\n",
-                     "  if (!MUTANT) members.GrantAmnesty(now);\n  forming.opened_at += lost;\n")],
+                     "  members.GrantAmnesty(now, members.return_time());\n",
+                     "  if (!MUTANT) members.GrantAmnesty(now, members.return_time());\n")],
     },
     {
         "name": "the loss of a node is charged to the budget",

@@ -1,4 +1,4 @@
-#include "rendezvous/core/invariants.h"
+#include "tests/rendezvous/core/invariants.h"
 
 #include <algorithm>
 #include <iterator>

@@ -1,7 +1,7 @@
 // Every invariant of the rendezvous in one place, callable after any step. [pure]
 // The numbers are those of ARCHITECTURE.md.
-#ifndef DDPRUN_RENDEZVOUS_CORE_INVARIANTS_H_
-#define DDPRUN_RENDEZVOUS_CORE_INVARIANTS_H_
+#ifndef DDPRUN_TESTS_RENDEZVOUS_CORE_INVARIANTS_H_
+#define DDPRUN_TESTS_RENDEZVOUS_CORE_INVARIANTS_H_
 
 #include <cstdint>
 #include <map>
@@ -75,4 +75,4 @@ class InvariantChecker {
 
 }  // namespace ddprun::rendezvous
 
-#endif  // DDPRUN_RENDEZVOUS_CORE_INVARIANTS_H_
+#endif  // DDPRUN_TESTS_RENDEZVOUS_CORE_INVARIANTS_H_

@@ -1,0 +1,111 @@
+#include "tests/rendezvous/core/machine_view.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "rendezvous/core/machine_state.h"
+#include "rendezvous/core/text.h"
+
+namespace ddprun::rendezvous {
+namespace {
+
+using State = MachineInspector::State;
+
+const char* PhaseName(Phase phase) {
+  switch (phase) {
+    case Phase::kOpen:
+      return "open";
+    case Phase::kLastCall:
+      return "last_call";
+    case Phase::kReadopting:
+      return "readopting";
+    case Phase::kSealed:
+      return "sealed";
+    case Phase::kDraining:
+      return "draining";
+    case Phase::kClosed:
+      return "closed";
+  }
+  return "?";
+}
+
+const char* StandingName(Standing standing) {
+  switch (standing) {
+    case Standing::kWaiting:
+      return "waiting";
+    case Standing::kRunning:
+      return "running";
+    case Standing::kStopping:
+      return "stopping";
+  }
+  return "?";
+}
+
+std::string ExplainPhase(const State& state, TimePoint now) {
+  const auto round_text = [](uint64_t value) { return absl::StrCat("round ", value); };
+  switch (state.phase) {
+    case Phase::kOpen:
+    case Phase::kLastCall: {
+      const std::string forming_round =
+          round_text(std::max(state.round, state.round_floor).value + 1);
+      if (state.members.members().empty())
+        return absl::StrCat(forming_round, " is open: no node yet");
+      const std::optional<TimePoint> give_up_at = state.JoinDeadline();
+      return absl::StrCat(forming_round, " is open: ", state.FormingText(now),
+                          give_up_at.has_value()
+                              ? absl::StrCat(", ", DurationText(*give_up_at - now), " left")
+                              : "");
+    }
+    case Phase::kReadopting:
+      return absl::StrCat(state.ReadoptingText(), ", ", DurationText(state.readopt_until - now),
+                          " left");
+    case Phase::kSealed: {
+      const Assignment& any = state.seats.begin()->second.assignment;
+      return absl::StrCat(
+          round_text(state.round.value),
+          state.is_finishing ? " is finishing: " : " runs: ", Counted(any.node_count, "node"),
+          ", world size ", any.world_size, ", restart ", state.restart_count, " of ",
+          state.policy.max_restarts, ", ", state.succeeded_seats, " done");
+    }
+    case Phase::kDraining:
+      return absl::StrCat(round_text(state.round.value), " is being stopped: ", state.drain_reason);
+    case Phase::kClosed:
+      return absl::StrCat("the job is over: ", state.verdict->reason,
+                          state.is_finished ? ""
+                          : !state.is_told  ? "; the verdict is being recorded"
+                                            : absl::StrCat("; ", state.unacknowledged.size(),
+                                                           " nodes have not acknowledged"));
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string Explain(const RendezvousMachine& machine, TimePoint now) {
+  const State& state = MachineInspector::Look(machine);
+  const std::optional<TimePoint> since = state.members.CutOffSince();
+  if (state.phase == Phase::kClosed || !since.has_value()) return ExplainPhase(state, now);
+  return absl::StrCat(ExplainPhase(state, now), "; no node has been heard for ",
+                      DurationText(now - *since));
+}
+
+std::string RenderState(const RendezvousMachine& machine, TimePoint now) {
+  const State& state = MachineInspector::Look(machine);
+  std::string text =
+      absl::StrCat(PhaseName(state.phase), " ", state.epoch.value, ".", state.round.value,
+                   " restarts=", state.restart_count, "/", state.policy.max_restarts,
+                   " seats=", state.seats.size(), " done=", state.succeeded_seats,
+                   " ignored=", state.ignored_messages, state.is_finished ? " finished" : "", "\n");
+  for (const auto& [id, member] : state.members.members()) {
+    const auto seat = state.seats.find(id);
+    absl::StrAppend(&text, "  ", id.value, " session=", member.session.value, " ",
+                    StandingName(member.standing), member.is_connected ? "" : " suspect",
+                    seat == state.seats.end()
+                        ? ""
+                        : absl::StrCat(" node_rank=", seat->second.assignment.node_rank),
+                    " heard=", DurationText(now - member.last_heard), "\n");
+  }
+  return text;
+}
+
+}  // namespace ddprun::rendezvous
