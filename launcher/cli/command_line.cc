@@ -95,9 +95,10 @@ absl::Status RefuseOf(const CommandRow& command, const std::string& word) {
     known.push_back(
         absl::StrCat("--", row.name, row.is_flag() ? "" : " ", row.is_flag() ? "" : row.value));
   }
-  return InvalidArgumentError(absl::StrCat("unknown option ", Quoted(word), "; expected ",
-                                           absl::StrJoin(known, ", "), " (a program of the name ",
-                                           command.name, " is ./", command.name, ")"));
+  return InvalidArgumentError(
+      absl::StrCat(word.starts_with('-') ? "unknown option " : "unexpected argument ", Quoted(word),
+                   "; expected ", absl::StrJoin(known, ", "), " (a program of the name ",
+                   command.name, " is ./", command.name, ")"));
 }
 
 // What CLI11 is told and what it says, of one command line.

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "launcher/cli/executable_format.h"
+#include "launcher/cli/option_table.h"
 #include "launcher/cli/text.h"
 #include "launcher/process/exit_status.h"
 #include "rendezvous/base/check.h"
@@ -96,7 +97,13 @@ absl::StatusOr<std::string> SearchPath(const std::string& name, const Environmen
                     "not found in PATH; the file in this directory has no execute bit: a Python "
                     "script of any name is run by --run_path");
   }
-  return NotFound(name, "not found in PATH; expected a command or the path of a file");
+  std::vector<std::string> commands;
+  for (const CommandRow& row : CommandTable()) commands.emplace_back(row.name);
+  const std::string meant = NearestName(name, commands);
+  return NotFound(
+      name,
+      absl::StrCat("not found in PATH; expected a command or the path of a file",
+                   meant.empty() ? "" : absl::StrCat("; did you mean 'ddprun ", meant, "'?")));
 }
 
 absl::StatusOr<std::string> FindExecutable(const std::string& name,
