@@ -9,8 +9,6 @@
 #include <cerrno>
 #include <csignal>
 #include <ctime>
-#include <fstream>
-#include <iterator>
 #include <optional>
 #include <sstream>
 #include <string_view>
@@ -26,11 +24,6 @@ namespace {
 // A job within a job has a cgroup within a cgroup; ten is where marks stop, too.
 constexpr int kDeepest = 16;
 constexpr char kNamePrefix[] = "ddprun-";
-
-std::string ReadAll(const char* path) {
-  std::ifstream file(path);
-  return std::string(std::istreambuf_iterator<char>(file), {});
-}
 
 // mountinfo writes blanks and backslashes as three octal digits.
 std::string Unescape(const std::string& text) {
@@ -148,8 +141,8 @@ std::unique_ptr<JobCgroup> JobCgroup::Make(const std::string& job_mark) {
   std::string name = std::string("/") + kNamePrefix;
   if (const std::string tag = OwnerTag(); !tag.empty()) name += tag + "-";
   name += job_mark.substr(job_mark.rfind('/') + 1);
-  for (const std::string& parent :
-       OwnCgroupDirectories(ReadAll("/proc/self/mountinfo"), ReadAll("/proc/self/cgroup"))) {
+  for (const std::string& parent : OwnCgroupDirectories(ReadProcFile("/proc/self/mountinfo"),
+                                                        ReadProcFile("/proc/self/cgroup"))) {
     const std::string path = parent + name;
     if (mkdir(path.c_str(), 0755) != 0) continue;
     UniqueFd directory(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));

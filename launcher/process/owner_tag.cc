@@ -21,14 +21,9 @@ namespace {
 
 constexpr int kMostEntries = 1000;
 
-std::string ReadAll(const std::string& path) {
-  std::ifstream file(path);
-  return std::string(std::istreambuf_iterator<char>(file), {});
-}
-
 // Eight digits; "" where it cannot be told.
 std::string Home() {
-  const std::string boot = ReadAll("/proc/sys/kernel/random/boot_id");
+  const std::string boot = ReadProcFile("/proc/sys/kernel/random/boot_id");
   char name[64];
   const ssize_t size = readlink("/proc/self/ns/pid", name, sizeof(name));
   if (boot.empty() || size <= 0) return "";
@@ -42,7 +37,7 @@ std::string Home() {
 
 // In clock ticks since the boot: field 22 of stat, whose second may hold anything, in parentheses.
 std::optional<uint64_t> StartOf(pid_t pid) {
-  const std::string stat = ReadAll("/proc/" + std::to_string(pid) + "/stat");
+  const std::string stat = ReadProcFile("/proc/" + std::to_string(pid) + "/stat");
   const size_t name_end = stat.rfind(')');
   if (name_end == std::string::npos) return std::nullopt;
   std::stringstream fields(stat.substr(name_end + 1));
@@ -58,6 +53,11 @@ std::string TagText(const std::string& home, pid_t pid, uint64_t start) {
 }
 
 }  // namespace
+
+std::string ReadProcFile(const std::string& path) {
+  std::ifstream file(path);
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
 
 std::string OwnerTag(pid_t pid) {
   const std::string home = Home();
