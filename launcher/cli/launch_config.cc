@@ -7,9 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "launcher/cli/option_values.h"
-#include "launcher/cli/output_options.h"
-#include "launcher/cli/rendezvous_conf.h"
-#include "launcher/cli/stop_signals.h"
 #include "launcher/cli/text.h"
 
 namespace ddprun::launcher {

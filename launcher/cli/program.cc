@@ -26,10 +26,6 @@ namespace {
 constexpr char kShell[] = "/bin/sh";
 constexpr char kDefaultPath[] = "/bin:/usr/bin";  // execvp's, where PATH is not set
 
-bool EndsWith(const std::string& text, std::string_view end) {
-  return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
-}
-
 enum class Need { kExecute, kRead };
 
 // 0, or the errno that opening `path` for that purpose would meet.
@@ -216,7 +212,7 @@ absl::StatusOr<Program> Resolve(const std::string& name, RunAs run_as,
                                 const Environment& environment) {
   switch (run_as) {
     case RunAs::kByName:
-      return EndsWith(name, ".py") ? ResolveScript(name, environment)
+      return name.ends_with(".py") ? ResolveScript(name, environment)
                                    : ResolveItself(name, environment);
     case RunAs::kItself:
       return ResolveItself(name, environment);

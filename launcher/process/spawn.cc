@@ -23,7 +23,6 @@
 #include "launcher/process/child_setup.h"
 #include "launcher/process/clone_into_cgroup.h"
 #include "launcher/process/raw_syscall.h"
-#include "launcher/process/spawn_error.h"
 #include "rendezvous/base/check.h"
 #include "rendezvous/base/unique_fd.h"
 
