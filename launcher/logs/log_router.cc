@@ -9,7 +9,6 @@
 
 #include "absl/status/status.h"
 #include "launcher/cli/text.h"
-#include "launcher/logs/line_prefix.h"
 #include "launcher/logs/log_thread.h"
 #include "launcher/logs/output_channel.h"
 #include "rendezvous/base/host_name.h"
@@ -52,6 +51,17 @@ LogOptions MakeLogOptions(const LaunchConfig& config, const Environment& environ
     break;
   }
   return options;
+}
+
+std::string LinePrefix(const LogOptions& options, int local_rank, int rank) {
+  return WithMacros(options.prefix_template,
+                    [&](std::string_view name) -> std::optional<std::string> {
+                      if (name == "role_name") return options.role;
+                      if (name == "rank") return std::to_string(rank);
+                      if (name == "local_rank") return std::to_string(local_rank);
+                      if (name == "hostname") return options.hostname;
+                      return std::nullopt;
+                    });
 }
 
 absl::StatusOr<std::unique_ptr<LogRouter>> LogRouter::Create(LogOptions options) {
@@ -109,10 +119,7 @@ absl::StatusOr<WorkerStdio> LogRouter::OpenWorker(int local_rank, int rank) {
   if (folder.ok() && !folder->empty()) stdio.error_file = *folder + "/error.json";
   const std::string base = folder.ok() ? *folder : "";
   if (needs_folder) TellPlace();
-  const std::string prefix = LinePrefix(options_.prefix_template, {.role_name = options_.role,
-                                                                   .rank = rank,
-                                                                   .local_rank = local_rank,
-                                                                   .hostname = options_.hostname});
+  const std::string prefix = LinePrefix(options_, local_rank, rank);
 
   if (redirect.out || tee.out) {
     StreamPlan plan{.local_rank = local_rank, .is_stderr = false};

@@ -58,6 +58,10 @@ struct LogOptions {
 // an empty template counts as none.
 LogOptions MakeLogOptions(const LaunchConfig& config, const Environment& environment);
 
+// What stands in front of the worker's tee'd lines: the template with its macros ${role_name},
+// ${rank}, ${local_rank} and ${hostname} replaced as WithMacros does (text.h).
+std::string LinePrefix(const LogOptions& options, int local_rank, int rank);
+
 // The worker's ends. They are closed with this object: keep it until the worker has been started.
 struct WorkerStdio {
   UniqueFd stdout_fd;  // not open: the worker inherits ours
