@@ -20,15 +20,15 @@ absl::StatusOr<PreparedWorkers> MakeWorkerFiles(
     }
     absl::StatusOr<WorkerStdio> stdio = logs.OpenWorker(local_rank, rank);
     if (!stdio.ok()) return stdio.status();
-    prepared.specs.push_back(
-        {.local_rank = local_rank,
-         .rank = rank,
-         .argv = ArgvOfWorker(setup.program, local_rank),
-         .executable = setup.program.executable,
-         .env = BuildWorkerEnv(setup.environment.variables, shared, local_rank, stdio->error_file),
-         .stdout_fd = stdio->stdout_fd.get(),
-         .stderr_fd = stdio->stderr_fd.get(),
-         .cpus = setup.placement.CpusOf(local_rank)});
+    prepared.specs.push_back({.local_rank = local_rank,
+                              .rank = rank,
+                              .process = {.executable = setup.program.executable,
+                                          .argv = ArgvOfWorker(setup.program, local_rank),
+                                          .env = BuildWorkerEnv(setup.environment.variables, shared,
+                                                                local_rank, stdio->error_file),
+                                          .stdout_fd = stdio->stdout_fd.get(),
+                                          .stderr_fd = stdio->stderr_fd.get(),
+                                          .cpus = setup.placement.CpusOf(local_rank)}});
     prepared.stdio[local_rank] = *std::move(stdio);
   }
   return prepared;

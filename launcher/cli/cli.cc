@@ -88,7 +88,11 @@ absl::StatusOr<ParseResult> CoordinatorOf(const GivenOptions& given) {
     options.bind = *bind;
   }
   if (const auto found = given.find("rdzv_id"); found != given.end()) {
-    const absl::StatusOr<std::string> id = ParseName(found->second.text);
+    absl::StatusOr<std::string> id = ParseName(found->second.text);
+    if (id.ok() && id->empty()) {
+      id = absl::InvalidArgumentError(
+          "expected an id; without the option it is that of the first node that joins");
+    }
     if (!id.ok()) return wrong(found->second, id.status());
     options.run_id = *id;
   }

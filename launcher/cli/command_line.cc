@@ -21,17 +21,13 @@ using Words = std::span<const std::string>;
 
 // --help and --version end the reading, whatever stands behind them.
 CLI::callback_t WhenRead(std::string_view name) {
-  if (name == "help") {
-    return [](const CLI::results_t& texts) {
-      return IsMarked(texts.back()) ? true : throw CLI::CallForHelp();
-    };
-  }
-  if (name == "version") {
-    return [](const CLI::results_t& texts) {
-      return IsMarked(texts.back()) ? true : throw CLI::CallForVersion("", 0);
-    };
-  }
-  return {};
+  const bool is_help = name == "help";
+  if (!is_help && name != "version") return {};
+  return [is_help](const CLI::results_t& texts) {
+    if (IsMarked(texts.back())) return true;
+    if (is_help) throw CLI::CallForHelp();
+    throw CLI::CallForVersion("", 0);
+  };
 }
 
 void AddOption(const OptionRow& row, const Spelling& spelling, CLI::App& app) {
@@ -52,7 +48,7 @@ CLI::App* AddCommand(const CommandRow& row, CLI::App& app) {
 
 void NameProgram(CLI::App& app) {
   app.name("ddprun")->set_help_flag();
-  app.formatter(std::make_shared<HelpFormat>());
+  app.formatter(MakeHelpFormat());
 }
 
 std::string HelpOf(const CommandRow* command) {
@@ -95,9 +91,10 @@ absl::Status RefuseOf(const CommandRow& command, const std::string& word) {
     known.push_back(
         absl::StrCat("--", row.name, row.is_flag() ? "" : " ", row.is_flag() ? "" : row.value));
   }
-  return InvalidArgumentError(absl::StrCat("unknown option ", Quoted(word), "; expected ",
-                                           absl::StrJoin(known, ", "), " (a program of the name ",
-                                           command.name, " is ./", command.name, ")"));
+  return InvalidArgumentError(
+      absl::StrCat(word.starts_with('-') ? "unknown option " : "unexpected argument ", Quoted(word),
+                   "; expected ", absl::StrJoin(known, ", "), " (a program of the name ",
+                   command.name, " is ./", command.name, ")"));
 }
 
 // What CLI11 is told and what it says, of one command line.

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdio>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -37,9 +36,7 @@ std::string FreshRunId() {
     // Only names of files and logs hang on it, no secret does.
     bits = static_cast<uint64_t>(getpid());
   }
-  char text[17];
-  std::snprintf(text, sizeof(text), "%016llx", static_cast<unsigned long long>(bits));
-  return text;
+  return absl::StrCat(absl::Hex(bits, absl::kZeroPad16));
 }
 
 }  // namespace

@@ -1,5 +1,8 @@
 #include "launcher/cli/help.h"
 
+#include <string>
+#include <vector>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
@@ -53,44 +56,50 @@ std::string Wrapped(std::string line, const std::string& text, size_t column = k
   return absl::StrCat(out, line, "\n");
 }
 
+class HelpFormat final : public CLI::Formatter {
+ public:
+  std::string make_description(const CLI::App* app) const override {
+    return app->get_parent() == nullptr ? kHead : Wrapped("", app->get_description(), 0);
+  }
+
+  std::string make_usage(const CLI::App* app, std::string name) const override {
+    if (app->get_parent() == nullptr) return "\n";  // the head has it
+    return absl::StrCat("\nUsage: ", name, " [options]\n\n");
+  }
+
+  std::string make_footer(const CLI::App* app) const override {
+    if (app->get_parent() != nullptr) return "";
+    std::string text = kTail;
+    for (const ExitCodeMeaning& row : kExitCodes) {
+      const std::string code =
+          row.code == kExitSignalBase ? "" : absl::StrFormat("%-3d  ", row.code);
+      absl::StrAppend(&text, "  ", code, std::string(row.meaning), "\n");
+    }
+    return text;
+  }
+
+  std::string make_group(std::string group, bool /*is_positional*/,
+                         std::vector<const CLI::Option*> options) const override {
+    std::string text = absl::StrCat(group, ":\n");
+    for (const CLI::Option* option : options) text += make_option(option, false);
+    return text;
+  }
+
+  std::string make_option(const CLI::Option* option, bool /*is_positional*/) const override {
+    const std::vector<std::string>& letters = option->get_snames();
+    const std::string value = option->get_option_text();
+    return Wrapped(absl::StrCat("  ", letters.empty() ? "" : absl::StrCat("-", letters[0], ", "),
+                                "--", option->get_lnames()[0], value.empty() ? "" : "=", value),
+                   option->get_description());
+  }
+
+  std::string make_subcommand(const CLI::App* command) const override {
+    return Wrapped("  ddprun " + command->get_name(), command->get_description());
+  }
+};
+
 }  // namespace
 
-std::string HelpFormat::make_description(const CLI::App* app) const {
-  return app->get_parent() == nullptr ? kHead : Wrapped("", app->get_description(), 0);
-}
-
-std::string HelpFormat::make_usage(const CLI::App* app, std::string name) const {
-  if (app->get_parent() == nullptr) return "\n";  // the head has it
-  return absl::StrCat("\nUsage: ", name, " [options]\n\n");
-}
-
-std::string HelpFormat::make_footer(const CLI::App* app) const {
-  if (app->get_parent() != nullptr) return "";
-  std::string text = kTail;
-  for (const ExitCodeMeaning& row : kExitCodes) {
-    const std::string code = row.code == kExitSignalBase ? "" : absl::StrFormat("%-3d  ", row.code);
-    absl::StrAppend(&text, "  ", code, std::string(row.meaning), "\n");
-  }
-  return text;
-}
-
-std::string HelpFormat::make_group(std::string group, bool /*is_positional*/,
-                                   std::vector<const CLI::Option*> options) const {
-  std::string text = absl::StrCat(group, ":\n");
-  for (const CLI::Option* option : options) text += make_option(option, false);
-  return text;
-}
-
-std::string HelpFormat::make_option(const CLI::Option* option, bool /*is_positional*/) const {
-  const std::vector<std::string>& letters = option->get_snames();
-  const std::string value = option->get_option_text();
-  return Wrapped(absl::StrCat("  ", letters.empty() ? "" : absl::StrCat("-", letters[0], ", "),
-                              "--", option->get_lnames()[0], value.empty() ? "" : "=", value),
-                 option->get_description());
-}
-
-std::string HelpFormat::make_subcommand(const CLI::App* command) const {
-  return Wrapped("  ddprun " + command->get_name(), command->get_description());
-}
+std::shared_ptr<CLI::FormatterBase> MakeHelpFormat() { return std::make_shared<HelpFormat>(); }
 
 }  // namespace ddprun::launcher

@@ -7,9 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "launcher/cli/option_values.h"
-#include "launcher/cli/output_options.h"
-#include "launcher/cli/rendezvous_conf.h"
-#include "launcher/cli/stop_signals.h"
 #include "launcher/cli/text.h"
 
 namespace ddprun::launcher {
@@ -302,9 +299,14 @@ absl::StatusOr<LaunchConfig> BuildLaunchConfig(const GivenOptions& given,
   if (!read.status().ok()) return read.status();
   if (config.rendezvous == RendezvousKind::kStandalone) config.endpoint = {};
   if (config.run_id.empty()) {
-    // Nobody joins a standalone job, so its id may be its own; elsewhere all nodes need the same.
-    const bool is_standalone = config.rendezvous == RendezvousKind::kStandalone;
-    config.run_id = is_standalone && !machine.fresh_run_id.empty() ? machine.fresh_run_id : "none";
+    // A standalone job's id may be its own. An empty one is, as in torchrun, replaced by a fresh
+    // one; there each of several nodes gets another, and they wait for each other in vain.
+    const GivenValue* empty = read.Find("rdzv_id");
+    if (empty != nullptr && config.nodes.max > 1) {
+      return Wrong(*empty, "expected an id of the job, the same on all nodes (an unset variable?)");
+    }
+    const bool is_own = config.rendezvous == RendezvousKind::kStandalone || empty != nullptr;
+    config.run_id = is_own && !machine.fresh_run_id.empty() ? machine.fresh_run_id : "none";
   }
   if (absl::Status status = Validate(config); !status.ok()) return status;
   return config;

@@ -223,6 +223,11 @@ absl::StatusOr<Endpoint> ParseEndpoint(const std::string& text, uint16_t default
       InvalidArgumentError("expected HOST:PORT or [IPV6]:PORT with a port between 0 and 65535");
   const absl::StatusOr<HostAndPort> cut = SplitPort(std::string(absl::StripAsciiWhitespace(text)));
   if (!cut.ok()) return cut.status().message().empty() ? wrong : cut.status();
+  if (cut->host.empty() && !cut->port.empty()) {
+    return InvalidArgumentError(
+        "the host is missing; expected HOST:PORT, HOST as all nodes reach "
+        "it (localhost for a job of one node)");
+  }
   if (!CheckHost(cut->host).ok()) return wrong;
   Endpoint endpoint{.host = cut->host, .port = default_port};
   if (cut->port.empty() && default_port == 0) return InvalidArgumentError("expected HOST:PORT");

@@ -6,6 +6,7 @@
 #define DDPRUN_LAUNCHER_CLI_OPTION_VALUES_H_
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,25 @@ absl::StatusOr<Endpoint> ParseBind(const std::string& text);
 // A run id or a role: printable, at most 200 bytes.
 absl::StatusOr<std::string> ParseName(const std::string& text);
 absl::StatusOr<StreamChoice> ParseStreamChoice(const std::string& text);
+// Local ranks by comma: "0,1,12", white space around them allowed. An empty text: none.
+absl::StatusOr<std::set<int>> ParseLocalRanks(const std::string& text);
+// Texts by comma, ",," is a comma in one of them. An empty text: none.
+absl::StatusOr<std::vector<std::string>> ParseLineFilters(const std::string& text);
+// One line for each thing that was asked for and cannot happen: local ranks that are not on this
+// node, copies of lines that nothing tees. REQUIRES: workers_per_node is known.
+std::vector<std::string> OutputWarnings(const LaunchConfig& config);
+
+// Of --rdzv_conf: key=value,... An unknown key is no error (torchrun ignores it): it becomes a
+// warning. The caller puts the option in front of warnings, here and below.
+absl::StatusOr<RendezvousConf> ParseRendezvousConf(const std::string& text,
+                                                   std::vector<std::string>& warnings);
+
+// torchrun's default; workers are told of it by TORCHELASTIC_SIGNALS_TO_HANDLE.
+inline constexpr char kDefaultSignalsToHandle[] = "SIGTERM,SIGINT,SIGHUP,SIGQUIT";
+// The numbers of the signals named in `text` that stop the job only because they are named there:
+// the four of the default always do. A name that is none, or of a signal that cannot be handled, is
+// no error (torchrun goes on without it): it becomes a warning.
+std::vector<int> MoreStopSignals(const std::string& text, std::vector<std::string>& warnings);
 
 }  // namespace ddprun::launcher
 

@@ -1,4 +1,5 @@
-#include "launcher/cli/output_options.h"
+// The options about what workers write.
+#include "launcher/cli/option_values.h"
 
 #include <algorithm>
 #include <utility>
@@ -8,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "launcher/cli/option_values.h"
 
 namespace ddprun::launcher {
 namespace {

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "launcher/cli/executable_format.h"
+#include "launcher/cli/option_table.h"
 #include "launcher/cli/text.h"
 #include "launcher/process/exit_status.h"
 #include "rendezvous/base/check.h"
@@ -24,10 +25,6 @@ namespace {
 
 constexpr char kShell[] = "/bin/sh";
 constexpr char kDefaultPath[] = "/bin:/usr/bin";  // execvp's, where PATH is not set
-
-bool EndsWith(const std::string& text, std::string_view end) {
-  return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
-}
 
 enum class Need { kExecute, kRead };
 
@@ -96,7 +93,13 @@ absl::StatusOr<std::string> SearchPath(const std::string& name, const Environmen
                     "not found in PATH; the file in this directory has no execute bit: a Python "
                     "script of any name is run by --run_path");
   }
-  return NotFound(name, "not found in PATH; expected a command or the path of a file");
+  std::vector<std::string> commands;
+  for (const CommandRow& row : CommandTable()) commands.emplace_back(row.name);
+  const std::string meant = NearestName(name, commands);
+  return NotFound(
+      name,
+      absl::StrCat("not found in PATH; expected a command or the path of a file",
+                   meant.empty() ? "" : absl::StrCat("; did you mean 'ddprun ", meant, "'?")));
 }
 
 absl::StatusOr<std::string> FindExecutable(const std::string& name,
@@ -209,7 +212,7 @@ absl::StatusOr<Program> Resolve(const std::string& name, RunAs run_as,
                                 const Environment& environment) {
   switch (run_as) {
     case RunAs::kByName:
-      return EndsWith(name, ".py") ? ResolveScript(name, environment)
+      return name.ends_with(".py") ? ResolveScript(name, environment)
                                    : ResolveItself(name, environment);
     case RunAs::kItself:
       return ResolveItself(name, environment);

@@ -1,4 +1,5 @@
-#include "launcher/cli/rendezvous_conf.h"
+// --rdzv_conf.
+#include "launcher/cli/option_values.h"
 
 #include <algorithm>
 #include <map>
@@ -10,7 +11,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "launcher/cli/option_values.h"
 #include "launcher/cli/text.h"
 
 namespace ddprun::launcher {

@@ -1,4 +1,5 @@
-#include "launcher/cli/stop_signals.h"
+// --signals_to_handle.
+#include "launcher/cli/option_values.h"
 
 #include <algorithm>
 #include <array>

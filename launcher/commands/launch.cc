@@ -12,7 +12,6 @@
 #include "launcher/agent/agent.h"
 #include "launcher/agent/test_hooks.h"
 #include "launcher/cli/option_values.h"
-#include "launcher/cli/output_options.h"
 #include "launcher/cli/program.h"
 #include "launcher/commands/terminal.h"
 #include "launcher/doctor/gpu_probe.h"

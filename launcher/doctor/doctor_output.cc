@@ -9,7 +9,6 @@
 #include "absl/strings/str_join.h"
 #include "launcher/cli/text.h"
 #include "launcher/doctor/cuda_verdict.h"
-#include "launcher/doctor/findings.h"
 
 namespace ddprun::launcher {
 namespace {

@@ -1,5 +1,4 @@
-#include "launcher/doctor/findings.h"
-
+// From facts to what is said of each, and what each lack means.
 #include <algorithm>
 
 #include "absl/strings/match.h"
@@ -9,6 +8,7 @@
 #include "absl/strings/str_split.h"
 #include "launcher/cli/text.h"
 #include "launcher/doctor/cuda_verdict.h"
+#include "launcher/doctor/doctor_output.h"
 
 namespace ddprun::launcher {
 namespace {

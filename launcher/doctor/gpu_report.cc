@@ -1,6 +1,7 @@
 #include "launcher/doctor/gpu_report.h"
 
 #include <optional>
+#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -29,44 +30,39 @@ std::optional<Gpu> DecodeGpu(const std::string& text) {
   return gpu;
 }
 
-void TakeDriver(std::string_view key, std::string value, GpuReport& report) {
-  if (key == kDriverFile) {
-    report.driver = DriverState::kOpened;
-    report.driver_file = std::move(value);
-  } else if (key == kDriverMissing) {
-    report.driver = DriverState::kMissing;
-    report.driver_error = std::move(value);
-  } else if (key == kDriverUnusable) {
-    report.driver = DriverState::kUnusable;
-    report.driver_error = std::move(value);
-  } else if (key == kCudaVersion) {
-    if (!absl::SimpleAtoi(value, &report.cuda_version)) report.cuda_version = 0;
-  } else if (key == kGpu) {
-    std::optional<Gpu> gpu = DecodeGpu(value);
-    if (gpu && report.gpus.size() < kMaxGpus) report.gpus.push_back(*std::move(gpu));
-  } else if (key == kGpuError) {
-    report.gpu_error = std::move(value);
-  }
-}
+// The facts that are taken as they come.
+constexpr std::pair<std::string_view, std::string GpuReport::*> kTexts[] = {
+    {kStage, &GpuReport::stage},
+    {kDriverFile, &GpuReport::driver_file},
+    {kDriverMissing, &GpuReport::driver_error},
+    {kDriverUnusable, &GpuReport::driver_error},
+    {kGpuError, &GpuReport::gpu_error},
+    {kNcclFile, &GpuReport::nccl_file},
+    {kNcclVersion, &GpuReport::nccl_version},
+    {kNcclError, &GpuReport::nccl_error},
+    {kCublasFile, &GpuReport::cublas_file},
+    {kCublasVersion, &GpuReport::cublas_version},
+    {kCublasError, &GpuReport::cublas_error},
+};
 
-void TakeLibrary(std::string_view key, std::string value, GpuReport& report) {
-  if (key == kNcclFile) {
-    report.nccl_file = std::move(value);
-  } else if (key == kNcclVersion) {
-    report.nccl_version = std::move(value);
-  } else if (key == kNcclCudaVersion) {
-    if (!absl::SimpleAtoi(value, &report.nccl_cuda_version)) report.nccl_cuda_version = 0;
-  } else if (key == kNcclLacks) {
-    report.nccl_lacks.push_back(std::move(value));
-  } else if (key == kNcclError) {
-    report.nccl_error = std::move(value);
-  } else if (key == kCublasFile) {
-    report.cublas_file = std::move(value);
-  } else if (key == kCublasVersion) {
-    report.cublas_version = std::move(value);
-  } else if (key == kCublasError) {
-    report.cublas_error = std::move(value);
+void Take(std::string_view key, const std::string& value, GpuReport& report) {
+  for (const auto& [name, member] : kTexts) {
+    if (key == name) report.*member = value;
   }
+  if (key == kDriverFile) report.driver = DriverState::kOpened;
+  if (key == kDriverMissing) report.driver = DriverState::kMissing;
+  if (key == kDriverUnusable) report.driver = DriverState::kUnusable;
+  if (key == kCudaVersion && !absl::SimpleAtoi(value, &report.cuda_version)) {
+    report.cuda_version = 0;
+  }
+  if (key == kNcclCudaVersion && !absl::SimpleAtoi(value, &report.nccl_cuda_version)) {
+    report.nccl_cuda_version = 0;
+  }
+  if (key == kGpu && report.gpus.size() < kMaxGpus) {
+    if (const std::optional<Gpu> gpu = DecodeGpu(value)) report.gpus.push_back(*gpu);
+  }
+  if (key == kNcclLacks) report.nccl_lacks.push_back(value);
+  if (key == kEnd) report.is_complete = true;
 }
 
 }  // namespace
@@ -90,11 +86,7 @@ GpuReport ParseProbeLines(std::string_view text) {
     const size_t equals = line.find('=');
     if (equals == std::string_view::npos) continue;
     const std::string_view key = line.substr(0, equals);
-    const std::string value = EscapeControl(line.substr(equals + 1));
-    if (key == kStage) report.stage = value;
-    if (key == kEnd) report.is_complete = true;
-    TakeDriver(key, value, report);
-    TakeLibrary(key, value, report);
+    Take(key, EscapeControl(line.substr(equals + 1)), report);
   }
   return report;
 }

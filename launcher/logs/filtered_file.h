@@ -7,9 +7,9 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "launcher/logs/file_sink.h"
-#include "launcher/logs/line_filter.h"
 
 namespace ddprun::launcher {
 
@@ -17,8 +17,9 @@ namespace ddprun::launcher {
 // thread uses it.
 class FilteredFile {
  public:
-  FilteredFile(FileSink file, LineFilter filter)
-      : file_(std::move(file)), filter_(std::move(filter)) {}
+  // `texts`: what a line must hold one of, byte for byte. An empty one is in every line.
+  FilteredFile(FileSink file, std::vector<std::string> texts)
+      : file_(std::move(file)), texts_(std::move(texts)) {}
 
   // Takes the line if it matches; prefix and suffix do not count for that.
   void Take(std::string_view prefix, std::string_view text, std::string_view suffix);
@@ -29,7 +30,7 @@ class FilteredFile {
 
  private:
   FileSink file_;
-  LineFilter filter_;
+  std::vector<std::string> texts_;
   std::string taken_;
 };
 

@@ -3,19 +3,14 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <optional>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "launcher/cli/text.h"
-#include "launcher/logs/filtered_file.h"
-#include "launcher/logs/line_filter.h"
-#include "launcher/logs/line_prefix.h"
 #include "launcher/logs/log_thread.h"
 #include "launcher/logs/output_channel.h"
-#include "launcher/logs/run_folder.h"
 #include "rendezvous/base/host_name.h"
 
 namespace ddprun::launcher {
@@ -58,136 +53,16 @@ LogOptions MakeLogOptions(const LaunchConfig& config, const Environment& environ
   return options;
 }
 
-class LogRouter::Impl {
- public:
-  Impl(LogOptions options, RunFolder folder, std::unique_ptr<LogThread> thread)
-      : options_(std::move(options)), folder_(std::move(folder)), thread_(std::move(thread)) {}
-  ~Impl() {
-    if (!thread_->End(kLastWrites)) {
-      static_cast<void>(thread_.release());
-      return;  // its folders may hang as well
-    }
-    folder_.RemoveEmptyTemporaries();
-  }
-
-  LogThread& thread() { return *thread_; }
-  RunFolder& folder() { return folder_; }
-
-  absl::StatusOr<WorkerStdio> OpenWorker(int local_rank, int rank) {
-    const bool is_shown =
-        options_.console_ranks.empty() || options_.console_ranks.contains(local_rank);
-    const Streams tee = options_.tee.For(local_rank);
-    // Without files there is nowhere to redirect to, and the stream stays where it is.
-    const Streams redirect =
-        options_.log_dir == "/dev/null" ? Streams{} : options_.redirects.For(local_rank);
-    absl::StatusOr<std::string> folder = folder_.MakeWorkerFolder(local_rank);
-    const bool needs_folder = redirect.out || redirect.err || tee.out || tee.err;
-    // Without a folder there is no error file; that alone is no reason not to run.
-    if (!folder.ok() && (needs_folder || !options_.log_dir.empty())) return folder.status();
-    WorkerStdio stdio;
-    if (folder.ok() && !folder->empty()) stdio.error_file = *folder + "/error.json";
-    const std::string base = folder.ok() ? *folder : "";
-    if (needs_folder) TellPlace();
-    const std::string prefix =
-        LinePrefix(options_.prefix_template, {.role_name = options_.role,
-                                              .rank = rank,
-                                              .local_rank = local_rank,
-                                              .hostname = options_.hostname});
-
-    if (redirect.out || tee.out) {
-      StreamPlan plan{.local_rank = local_rank, .is_stderr = false};
-      absl::Status status = PlanFile(plan, base, tee.out && is_shown, prefix);
-      if (!status.ok()) return status;
-      status = OpenChannel(std::move(plan), stdio.stdout_fd);
-      if (!status.ok()) return status;
-    } else if (!is_shown) {
-      absl::StatusOr<UniqueFd> nowhere = OpenNull();
-      if (!nowhere.ok()) return nowhere.status();
-      stdio.stdout_fd = *std::move(nowhere);
-    }
-    const bool is_passed_on = !redirect.err && !tee.err;
-    if (is_passed_on && is_shown && options_.inherit_stderr) return stdio;
-    StreamPlan plan{.local_rank = local_rank, .is_stderr = true};
-    if (is_passed_on) {
-      // One that is not shown is read all the same: for the report of a failure.
-      if (is_shown) plan.console = StreamPlan::Console::kRaw;
-    } else if (absl::Status status = PlanFile(plan, base, tee.err && is_shown, prefix);
-               !status.ok()) {
-      return status;
-    }
-    if (absl::Status status = OpenChannel(std::move(plan), stdio.stderr_fd); !status.ok()) {
-      return status;
-    }
-    return stdio;
-  }
-
-  std::string TakeLossWarning() {
-    const Losses before = std::exchange(told_losses_, thread_->losses());
-    return LossWarning(before, told_losses_, folder_.path());
-  }
-
-  void BeginAttempt(int restart_count) {
-    folder_.BeginAttempt(restart_count);
-    has_copies_ = {};
-  }
-
- private:
-  // Nobody can know a folder that we have named.
-  void TellPlace() {
-    if (!options_.log_dir.empty() || std::exchange(place_told_, folder_.path()) == folder_.path()) {
-      return;
-    }
-    thread_->Say("ddprun: log files are in " + folder_.path() +
-                 "/attempt_<n>/<local_rank>/; --log_dir chooses the place");
-  }
-
-  // `folder` is empty with --log_dir=/dev/null: no file then. `has_lines`: and to the console.
-  absl::Status PlanFile(StreamPlan& plan, const std::string& folder, bool has_lines,
-                        const std::string& prefix) {
-    if (has_lines) {
-      plan.console = StreamPlan::Console::kLines;
-      plan.prefix = prefix;
-    }
-    if (folder.empty()) return absl::OkStatus();
-    absl::StatusOr<FileSink> file =
-        FileSink::Create(folder + (plan.is_stderr ? "/stderr.log" : "/stdout.log"));
-    if (!file.ok()) return file.status();
-    plan.file = *std::move(file);
-    return has_lines ? ProvideCopies(plan.is_stderr) : absl::OkStatus();
-  }
-
-  // Makes the attempt's file for copied lines when its first stream is opened.
-  absl::Status ProvideCopies(bool is_stderr) {
-    const auto& filters = is_stderr ? options_.stderr_filters : options_.stdout_filters;
-    if (filters.empty() || std::exchange(has_copies_[is_stderr], true)) return absl::OkStatus();
-    absl::StatusOr<FileSink> file = FileSink::Create(
-        folder_.attempt_path() + (is_stderr ? "/filtered_stderr.log" : "/filtered_stdout.log"));
-    if (!file.ok()) return file.status();
-    thread_->SetCopies(is_stderr, FilteredFile(*std::move(file), LineFilter(filters)));
-    return absl::OkStatus();
-  }
-
-  absl::Status OpenChannel(StreamPlan plan, UniqueFd& worker_end) {
-    absl::StatusOr<OutputChannel> channel = absl::UnavailableError("not tried");
-    if (plan.console == StreamPlan::Console::kRaw && isatty(options_.stderr_fd)) {
-      channel = OpenTerminalLike(options_.stderr_fd);  // none left: a pipe does as well
-    }
-    if (!channel.ok()) channel = OpenPipe();
-    if (!channel.ok()) return channel.status();
-    plan.read_end = std::move(channel->read_end);
-    plan.is_terminal = channel->is_terminal;
-    worker_end = std::move(channel->write_end);
-    thread_->Add(std::move(plan));
-    return absl::OkStatus();
-  }
-
-  const LogOptions options_;
-  RunFolder folder_;
-  std::unique_ptr<LogThread> thread_;
-  std::string place_told_;
-  Losses told_losses_;
-  std::array<bool, 2> has_copies_ = {};  // of stdout and stderr, in this attempt
-};
+std::string LinePrefix(const LogOptions& options, int local_rank, int rank) {
+  return WithMacros(options.prefix_template,
+                    [&](std::string_view name) -> std::optional<std::string> {
+                      if (name == "role_name") return options.role;
+                      if (name == "rank") return std::to_string(rank);
+                      if (name == "local_rank") return std::to_string(local_rank);
+                      if (name == "hostname") return options.hostname;
+                      return std::nullopt;
+                    });
+}
 
 absl::StatusOr<std::unique_ptr<LogRouter>> LogRouter::Create(LogOptions options) {
   const bool is_for_logs = !options.redirects.is_none() || !options.tee.is_none();
@@ -206,47 +81,148 @@ absl::StatusOr<std::unique_ptr<LogRouter>> LogRouter::Create(LogOptions options)
   absl::StatusOr<std::unique_ptr<LogThread>> thread =
       LogThread::Start(options.stdout_fd, options.stderr_fd);
   if (!thread.ok()) return thread.status();
-  return std::unique_ptr<LogRouter>(new LogRouter(
-      std::make_unique<Impl>(std::move(options), *std::move(folder), *std::move(thread))));
+  return std::unique_ptr<LogRouter>(
+      new LogRouter(std::move(options), *std::move(folder), *std::move(thread)));
 }
 
-LogRouter::LogRouter(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-LogRouter::~LogRouter() = default;
+LogRouter::LogRouter(LogOptions options, RunFolder folder, std::unique_ptr<LogThread> thread)
+    : options_(std::move(options)), folder_(std::move(folder)), thread_(std::move(thread)) {}
+
+LogRouter::~LogRouter() {
+  if (!thread_->End(kLastWrites)) {
+    static_cast<void>(thread_.release());
+    return;  // its folders may hang as well
+  }
+  folder_.RemoveEmptyTemporaries();
+}
 
 void LogRouter::BeginRound(int restart_count) {
   EndRound();
-  impl_->BeginAttempt(restart_count);
+  folder_.BeginAttempt(restart_count);
+  has_copies_ = {};
 }
 
-void LogRouter::EndRound() { impl_->thread().CloseAll(); }
+void LogRouter::EndRound() { thread_->CloseAll(); }
 
 absl::StatusOr<WorkerStdio> LogRouter::OpenWorker(int local_rank, int rank) {
-  return impl_->OpenWorker(local_rank, rank);
+  const bool is_shown =
+      options_.console_ranks.empty() || options_.console_ranks.contains(local_rank);
+  const Streams tee = options_.tee.For(local_rank);
+  // Without files there is nowhere to redirect to, and the stream stays where it is.
+  const Streams redirect =
+      options_.log_dir == "/dev/null" ? Streams{} : options_.redirects.For(local_rank);
+  absl::StatusOr<std::string> folder = folder_.MakeWorkerFolder(local_rank);
+  const bool needs_folder = redirect.out || redirect.err || tee.out || tee.err;
+  // Without a folder there is no error file; that alone is no reason not to run.
+  if (!folder.ok() && (needs_folder || !options_.log_dir.empty())) return folder.status();
+  WorkerStdio stdio;
+  if (folder.ok() && !folder->empty()) stdio.error_file = *folder + "/error.json";
+  const std::string base = folder.ok() ? *folder : "";
+  if (needs_folder) TellPlace();
+  const std::string prefix = LinePrefix(options_, local_rank, rank);
+
+  if (redirect.out || tee.out) {
+    StreamPlan plan{.local_rank = local_rank, .is_stderr = false};
+    absl::Status status = PlanFile(plan, base, tee.out && is_shown, prefix);
+    if (!status.ok()) return status;
+    status = OpenChannel(std::move(plan), stdio.stdout_fd);
+    if (!status.ok()) return status;
+  } else if (!is_shown) {
+    absl::StatusOr<UniqueFd> nowhere = OpenNull();
+    if (!nowhere.ok()) return nowhere.status();
+    stdio.stdout_fd = *std::move(nowhere);
+  }
+  const bool is_passed_on = !redirect.err && !tee.err;
+  if (is_passed_on && is_shown && options_.inherit_stderr) return stdio;
+  StreamPlan plan{.local_rank = local_rank, .is_stderr = true};
+  if (is_passed_on) {
+    // One that is not shown is read all the same: for the report of a failure.
+    if (is_shown) plan.console = StreamPlan::Console::kRaw;
+  } else if (absl::Status status = PlanFile(plan, base, tee.err && is_shown, prefix);
+             !status.ok()) {
+    return status;
+  }
+  if (absl::Status status = OpenChannel(std::move(plan), stdio.stderr_fd); !status.ok()) {
+    return status;
+  }
+  return stdio;
+}
+
+// Nobody can know a folder that we have named.
+void LogRouter::TellPlace() {
+  if (!options_.log_dir.empty() || std::exchange(place_told_, folder_.path()) == folder_.path()) {
+    return;
+  }
+  thread_->Say("ddprun: log files are in " + folder_.path() +
+               "/attempt_<n>/<local_rank>/; --log_dir chooses the place");
+}
+
+// `folder` is empty with --log_dir=/dev/null: no file then. `has_lines`: and to the console.
+absl::Status LogRouter::PlanFile(StreamPlan& plan, const std::string& folder, bool has_lines,
+                                 const std::string& prefix) {
+  if (has_lines) {
+    plan.console = StreamPlan::Console::kLines;
+    plan.prefix = prefix;
+  }
+  if (folder.empty()) return absl::OkStatus();
+  absl::StatusOr<FileSink> file =
+      FileSink::Create(folder + (plan.is_stderr ? "/stderr.log" : "/stdout.log"));
+  if (!file.ok()) return file.status();
+  plan.file = *std::move(file);
+  return has_lines ? ProvideCopies(plan.is_stderr) : absl::OkStatus();
+}
+
+// Makes the attempt's file for copied lines when its first stream is opened.
+absl::Status LogRouter::ProvideCopies(bool is_stderr) {
+  const auto& filters = is_stderr ? options_.stderr_filters : options_.stdout_filters;
+  if (filters.empty() || std::exchange(has_copies_[is_stderr], true)) return absl::OkStatus();
+  absl::StatusOr<FileSink> file = FileSink::Create(
+      folder_.attempt_path() + (is_stderr ? "/filtered_stderr.log" : "/filtered_stdout.log"));
+  if (!file.ok()) return file.status();
+  thread_->SetCopies(is_stderr, FilteredFile(*std::move(file), filters));
+  return absl::OkStatus();
+}
+
+absl::Status LogRouter::OpenChannel(StreamPlan plan, UniqueFd& worker_end) {
+  absl::StatusOr<OutputChannel> channel = absl::UnavailableError("not tried");
+  if (plan.console == StreamPlan::Console::kRaw && isatty(options_.stderr_fd)) {
+    channel = OpenTerminalLike(options_.stderr_fd);  // none left: a pipe does as well
+  }
+  if (!channel.ok()) channel = OpenPipe();
+  if (!channel.ok()) return channel.status();
+  plan.read_end = std::move(channel->read_end);
+  plan.is_terminal = channel->is_terminal;
+  worker_end = std::move(channel->write_end);
+  thread_->Add(std::move(plan));
+  return absl::OkStatus();
 }
 
 std::string LogRouter::StderrTail(int local_rank, size_t max_lines, Duration timeout) {
-  return impl_->thread().Tail(local_rank, max_lines, timeout);
+  return thread_->Tail(local_rank, max_lines, timeout);
 }
 
-bool LogRouter::Drain(Duration timeout) { return impl_->thread().Drain(timeout); }
+bool LogRouter::Drain(Duration timeout) { return thread_->Drain(timeout); }
 
 void LogRouter::Finish(Duration timeout) {
   Drain(timeout);
-  impl_->folder().RemoveEmptyTemporaries();
+  folder_.RemoveEmptyTemporaries();
 }
 
-void LogRouter::RemoveAbandonedFolders() { impl_->folder().RemoveAbandonedTemporaries(); }
+void LogRouter::RemoveAbandonedFolders() { folder_.RemoveAbandonedTemporaries(); }
 
-void LogRouter::Say(const std::string& line) { impl_->thread().Say(line); }
+void LogRouter::Say(const std::string& line) { thread_->Say(line); }
 
-bool LogRouter::Offer(const std::string& line) { return impl_->thread().Offer(line); }
+bool LogRouter::Offer(const std::string& line) { return thread_->Offer(line); }
 
-std::string LogRouter::TakeLossWarning() { return impl_->TakeLossWarning(); }
+std::string LogRouter::TakeLossWarning() {
+  const Losses before = std::exchange(told_losses_, losses());
+  return LossWarning(before, told_losses_, folder_.path());
+}
 
-LogRouter::Losses LogRouter::losses() const { return impl_->thread().losses(); }
+LogRouter::Losses LogRouter::losses() const { return thread_->losses(); }
 
-std::string LogRouter::busy_file() const { return impl_->thread().busy_file(); }
+std::string LogRouter::busy_file() const { return thread_->busy_file(); }
 
-std::string LogRouter::run_folder() const { return impl_->folder().path(); }
+std::string LogRouter::run_folder() const { return folder_.path(); }
 
 }  // namespace ddprun::launcher

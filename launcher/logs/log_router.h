@@ -6,7 +6,7 @@
 #ifndef DDPRUN_LAUNCHER_LOGS_LOG_ROUTER_H_
 #define DDPRUN_LAUNCHER_LOGS_LOG_ROUTER_H_
 
-#include <cstdint>
+#include <array>
 #include <functional>
 #include <memory>
 #include <set>
@@ -17,10 +17,14 @@
 #include "launcher/cli/environment.h"
 #include "launcher/cli/launch_config.h"
 #include "launcher/logs/log_losses.h"
+#include "launcher/logs/run_folder.h"
 #include "rendezvous/base/time.h"
 #include "rendezvous/base/unique_fd.h"
 
 namespace ddprun::launcher {
+
+class LogThread;
+struct StreamPlan;
 
 struct LogOptions {
   std::string log_dir;  // "": files, where some are needed, go under temp_dir; "/dev/null": none
@@ -53,6 +57,10 @@ struct LogOptions {
 // What the configuration and DDPRUN_STDERR, TMPDIR and TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE ask;
 // an empty template counts as none.
 LogOptions MakeLogOptions(const LaunchConfig& config, const Environment& environment);
+
+// What stands in front of the worker's tee'd lines: the template with its macros ${role_name},
+// ${rank}, ${local_rank} and ${hostname} replaced as WithMacros does (text.h).
+std::string LinePrefix(const LogOptions& options, int local_rank, int rank);
 
 // The worker's ends. They are closed with this object: keep it until the worker has been started.
 struct WorkerStdio {
@@ -114,9 +122,19 @@ class LogRouter {
   std::string run_folder() const;
 
  private:
-  class Impl;
-  explicit LogRouter(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  LogRouter(LogOptions options, RunFolder folder, std::unique_ptr<LogThread> thread);
+  void TellPlace();
+  absl::Status PlanFile(StreamPlan& plan, const std::string& folder, bool has_lines,
+                        const std::string& prefix);
+  absl::Status ProvideCopies(bool is_stderr);
+  absl::Status OpenChannel(StreamPlan plan, UniqueFd& worker_end);
+
+  const LogOptions options_;
+  RunFolder folder_;
+  std::unique_ptr<LogThread> thread_;
+  std::string place_told_;
+  Losses told_losses_;
+  std::array<bool, 2> has_copies_ = {};  // of stdout and stderr, in this attempt
 };
 
 }  // namespace ddprun::launcher

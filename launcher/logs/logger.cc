@@ -4,6 +4,7 @@
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/base_sink.h>
 
+#include <array>
 #include <cstdint>
 #include <mutex>
 #include <string>
@@ -53,29 +54,15 @@ class RouterSink final : public spdlog::sinks::base_sink<std::mutex> {
   uint64_t missing_ = 0;
 };
 
-spdlog::level::level_enum ToSpdlog(LogLevel level) {
-  switch (level) {
-    case LogLevel::kTrace:
-      return spdlog::level::trace;
-    case LogLevel::kDebug:
-      return spdlog::level::debug;
-    case LogLevel::kInfo:
-      return spdlog::level::info;
-    case LogLevel::kWarn:
-      return spdlog::level::warn;
-    case LogLevel::kError:
-      return spdlog::level::err;
-    case LogLevel::kOff:
-      return spdlog::level::off;
-  }
-  return spdlog::level::off;
-}
+// As LogLevel has them.
+constexpr std::array kLevels = {spdlog::level::trace, spdlog::level::debug, spdlog::level::info,
+                                spdlog::level::warn,  spdlog::level::err,   spdlog::level::off};
 
 }  // namespace
 
 std::shared_ptr<spdlog::logger> MakeLogger(LogRouter& logs, LogLevel level) {
   auto logger = std::make_shared<spdlog::logger>("ddprun", std::make_shared<RouterSink>(logs));
-  logger->set_level(ToSpdlog(level));
+  logger->set_level(kLevels[static_cast<size_t>(level)]);
   // spdlog's own handler writes to stderr past the router.
   logger->set_error_handler([&logs](const std::string& cause) {
     logs.Say("ddprun: warning: a log line is missing: " + EscapeControl(cause));

@@ -12,14 +12,6 @@ namespace ddprun::launcher {
 namespace {
 
 constexpr int kFirstFdToClose = 3;
-constexpr int kLastSignal = 64;
-
-struct KernelSigaction {
-  void* handler;
-  unsigned long flags;
-  void* restorer;
-  SignalBits mask;
-};
 
 // Where the error pipe goes, next to stdio.
 constexpr int kErrorPipe = 3;

@@ -1,6 +1,6 @@
 // The child's side of a spawn: from clone() to exec(), in the agent's memory and beside it.
 //
-// Nothing here may allocate, lock, log or call into any library: even errno is the agent's.
+// Nothing of RunChild may allocate, lock, log or call into any library: even errno is the agent's.
 // Everything it reads was prepared by spawn.cc before the clone.
 #ifndef DDPRUN_LAUNCHER_PROCESS_CHILD_SETUP_H_
 #define DDPRUN_LAUNCHER_PROCESS_CHILD_SETUP_H_
@@ -10,8 +10,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "launcher/process/process_baseline.h"
+#include "launcher/process/spawn.h"
 
 namespace ddprun::launcher {
 
@@ -44,6 +46,15 @@ struct ChildPlan {
 
 // Entry point for clone(). `plan` is a ChildPlan. Returns the child's exit code, after a failure.
 int RunChild(void* plan);
+
+// For the agent: words and exit code for a program that did not start.
+
+// `exec "./train": No such file or directory (ENOENT)`, with what the file system can add: a
+// missing interpreter, a directory. Looks at `executable`.
+SpawnResult DescribeSpawnFailure(const std::string& executable, ChildStep step, int error);
+
+// `clone: Resource temporarily unavailable (EAGAIN)`: this machine could not start any process.
+SpawnResult DescribeMachineFailure(const std::string& operation, int error);
 
 }  // namespace ddprun::launcher
 

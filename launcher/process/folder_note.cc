@@ -25,8 +25,9 @@ DDPRUN_RAW bool IsOwnOrParent(const char* name) {
   return name[0] == '.' && (name[1] == '\0' || (name[1] == '.' && name[2] == '\0'));
 }
 
-// Removes what is an empty folder in `folder`, and before that in its folders, `levels` deep.
-DDPRUN_RAW void RemoveEmptyIn(int folder, int levels) {
+}  // namespace
+
+DDPRUN_RAW void RemoveEmptyFoldersIn(int folder, int levels) {
   bool is_changed = true;
   for (int pass = 0; pass < kMaxPasses && is_changed; ++pass) {
     is_changed = false;
@@ -41,7 +42,7 @@ DDPRUN_RAW void RemoveEmptyIn(int folder, int levels) {
         if (IsOwnOrParent(name)) continue;
         if (levels > 1) {
           const int inner = OpenFolder(folder, name);
-          if (inner >= 0) RemoveEmptyIn(inner, levels - 1);
+          if (inner >= 0) RemoveEmptyFoldersIn(inner, levels - 1);
           if (inner >= 0) syscall(SYS_close, inner);
         }
         // Refuses whatever is no directory, links among it, and one that holds anything.
@@ -50,8 +51,6 @@ DDPRUN_RAW void RemoveEmptyIn(int folder, int levels) {
     }
   }
 }
-
-}  // namespace
 
 void FolderNote::Unmap::operator()(FolderNote* note) const {
   DDP_CHECK(munmap(note, sizeof(*note)) == 0);
@@ -94,7 +93,7 @@ DDPRUN_RAW void FolderNote::RemoveEmptyFolders() const {
   if (syscall(SYS_fstat, folder, &about) == 0 && about.st_dev == entry.device &&
       about.st_ino == entry.inode) {
     constexpr int kLevels = 2;  // attempt_<restart_count>, and a worker's in it
-    RemoveEmptyIn(folder, kLevels);
+    RemoveEmptyFoldersIn(folder, kLevels);
     syscall(SYS_unlinkat, AT_FDCWD, entry.path, AT_REMOVEDIR);
   }
   syscall(SYS_close, folder);

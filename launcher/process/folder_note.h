@@ -9,6 +9,10 @@
 
 namespace ddprun::launcher {
 
+// Removes what is an empty folder in the open `folder`, and before that in its folders, `levels`
+// deep. Async-signal-safe.
+void RemoveEmptyFoldersIn(int folder, int levels);
+
 // The agent notes the folder when it has made it, which is after the guardian was forked; the
 // guardian reads the note once the agent is gone. Of several folders the last one counts: another
 // is made only where the one before has gone.

@@ -9,14 +9,13 @@
 #include <cerrno>
 #include <csignal>
 #include <ctime>
-#include <fstream>
-#include <iterator>
 #include <optional>
 #include <sstream>
 #include <string_view>
 #include <utility>
 
 #include "launcher/process/clone_into_cgroup.h"
+#include "launcher/process/folder_note.h"
 #include "launcher/process/owner_tag.h"
 #include "launcher/process/raw_syscall.h"
 
@@ -26,11 +25,6 @@ namespace {
 // A job within a job has a cgroup within a cgroup; ten is where marks stop, too.
 constexpr int kDeepest = 16;
 constexpr char kNamePrefix[] = "ddprun-";
-
-std::string ReadAll(const char* path) {
-  std::ifstream file(path);
-  return std::string(std::istreambuf_iterator<char>(file), {});
-}
 
 // mountinfo writes blanks and backslashes as three octal digits.
 std::string Unescape(const std::string& text) {
@@ -47,28 +41,8 @@ std::string Unescape(const std::string& text) {
   return plain;
 }
 
-// Removes `name` in the open directory `parent`, after what is below it.
-DDPRUN_RAW bool RemoveTree(int parent, const char* name, int depth) {
-  if (syscall(SYS_unlinkat, parent, name, AT_REMOVEDIR) == 0 || errno == ENOENT) return true;
-  if (errno != EBUSY || depth == 0) return false;
-  const int directory = static_cast<int>(
-      syscall(SYS_openat, parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  if (directory < 0) return false;
-  alignas(LinuxDirent) char entries[1024];
-  long size = 0;
-  while ((size = syscall(SYS_getdents64, directory, entries, sizeof(entries))) > 0) {
-    for (long at = 0; at < size;) {
-      const LinuxDirent* entry = reinterpret_cast<const LinuxDirent*>(entries + at);
-      at += entry->size;
-      // Leaves out "." and "..". A cgroup whose name begins with a dot is left out, too: programs
-      // do not make such ones.
-      if (entry->type == kDirectoryType && entry->name[0] != '.') {
-        RemoveTree(directory, entry->name, depth - 1);
-      }
-    }
-  }
-  syscall(SYS_close, directory);
-  return syscall(SYS_unlinkat, parent, name, AT_REMOVEDIR) == 0;
+DDPRUN_RAW bool RemoveFolder(const char* path) {
+  return syscall(SYS_unlinkat, AT_FDCWD, path, AT_REMOVEDIR) == 0 || errno == ENOENT;
 }
 
 // Whether a living process is in the cgroup of this cgroup.events or below it.
@@ -116,7 +90,15 @@ DDPRUN_RAW void KillCgroup(const char* kill_path) {
   syscall(SYS_close, file);
 }
 
-DDPRUN_RAW bool RemoveCgroup(const char* path) { return RemoveTree(AT_FDCWD, path, kDeepest); }
+DDPRUN_RAW bool RemoveCgroup(const char* path) {
+  if (RemoveFolder(path)) return true;
+  const int directory = static_cast<int>(
+      syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (directory < 0) return false;
+  RemoveEmptyFoldersIn(directory, kDeepest);
+  syscall(SYS_close, directory);
+  return RemoveFolder(path);
+}
 
 std::vector<std::string> OwnCgroupDirectories(const std::string& mountinfo,
                                               const std::string& cgroups) {
@@ -148,8 +130,8 @@ std::unique_ptr<JobCgroup> JobCgroup::Make(const std::string& job_mark) {
   std::string name = std::string("/") + kNamePrefix;
   if (const std::string tag = OwnerTag(); !tag.empty()) name += tag + "-";
   name += job_mark.substr(job_mark.rfind('/') + 1);
-  for (const std::string& parent :
-       OwnCgroupDirectories(ReadAll("/proc/self/mountinfo"), ReadAll("/proc/self/cgroup"))) {
+  for (const std::string& parent : OwnCgroupDirectories(ReadProcFile("/proc/self/mountinfo"),
+                                                        ReadProcFile("/proc/self/cgroup"))) {
     const std::string path = parent + name;
     if (mkdir(path.c_str(), 0755) != 0) continue;
     UniqueFd directory(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/random.h>
-#include <sys/wait.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -13,6 +12,7 @@
 #include <ctime>
 
 #include "launcher/process/job_cgroup.h"
+#include "launcher/process/process.h"
 #include "launcher/process/raw_syscall.h"
 #include "launcher/process/session_table.h"
 #include "rendezvous/base/check.h"
@@ -207,18 +207,6 @@ DDPRUN_RAW bool SignalOne(Met met, const LeftoverQuery& query, int signal, pid_t
   return is_same;
 }
 
-// Whether the process has no child left at all, not even one that has ended. Reaps none.
-bool HasNoChild() {
-  siginfo_t info{};
-  // Without __WALL: the guardian is not meant.
-  while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0) {
-    if (errno == EINTR) continue;
-    DDP_CHECK(errno == ECHILD);
-    return true;
-  }
-  return false;
-}
-
 }  // namespace
 
 std::string NewJobMark() {
@@ -275,7 +263,7 @@ bool KillLeftovers(const std::string& mark, const JobCgroup* cgroup, Duration li
   const TimePoint give_up = SteadyNow() + limit;
   for (int empty_walks = 0; empty_walks < 2;) {
     // The agent is a subreaper: without children it has no descendants, hence no leftovers.
-    if (HasNoChild()) return true;
+    if (!HasChildren()) return true;
     if (cgroup != nullptr) cgroup->Kill();
     const int found = SignalLeftovers(query, SIGKILL);
     empty_walks = found == 0 ? empty_walks + 1 : 0;

@@ -21,8 +21,7 @@ constexpr int kMostEntries = 1000;
 
 // Eight digits; "" where it cannot be told.
 std::string ReadHome() {
-  std::ifstream file("/proc/sys/kernel/random/boot_id");
-  const std::string boot(std::istreambuf_iterator<char>(file), {});
+  const std::string boot = ReadProcFile("/proc/sys/kernel/random/boot_id");
   char name[64];
   const ssize_t size = readlink("/proc/self/ns/pid", name, sizeof(name));
   if (boot.empty() || size <= 0) return "";
@@ -41,6 +40,11 @@ const std::string& Home() {
 }
 
 }  // namespace
+
+std::string ReadProcFile(const std::string& path) {
+  std::ifstream file(path);
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
 
 std::string OwnerTag(pid_t pid) { return Home().empty() ? "" : Home() + "-" + std::to_string(pid); }
 

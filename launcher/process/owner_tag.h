@@ -12,6 +12,9 @@
 
 namespace ddprun::launcher {
 
+// The text of a file of /proc; "" where it cannot be read.
+std::string ReadProcFile(const std::string& path);
+
 // "<home>-<pid>" of the process, where <home> is a hash of the machine's boot and our pid
 // namespace: the same pid elsewhere is somebody else. "" where /proc does not tell.
 std::string OwnerTag(pid_t pid = getpid());

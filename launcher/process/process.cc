@@ -72,6 +72,8 @@ bool ReapChildBy(pid_t pid, TimePoint deadline) {
   }
 }
 
+bool HasChildren() { return !LookAtEnded(P_ALL, 0).none_left; }
+
 class ProcessTable::Impl {
  public:
   Impl(boost::asio::io_context& io, Options options, std::function<void()> on_change)
@@ -82,7 +84,7 @@ class ProcessTable::Impl {
     sigaddset(&set, SIGCHLD);
     UniqueFd fd(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
     DDP_CHECK(fd.is_open());
-    had_children_at_start_ = !LookAtEnded(P_ALL, 0).none_left;
+    had_children_at_start_ = HasChildren();
     boost::system::error_code error;
     child_signals_.assign(fd.Release(), error);
     DDP_CHECK(!error);
@@ -108,7 +110,6 @@ class ProcessTable::Impl {
   }
 
   bool HasEnded(pid_t pid) const { return LookAtEnded(P_PID, pid).pid == pid; }
-  bool HasChildren() const { return !LookAtEnded(P_ALL, 0).none_left; }
   bool had_children_at_start() const { return had_children_at_start_; }
 
  private:
@@ -192,7 +193,6 @@ void ProcessTable::Watch(pid_t pid, ExitHandler on_exit, std::function<void()> o
   impl_->Watch(pid, std::move(on_exit), std::move(on_reaped));
 }
 bool ProcessTable::HasEnded(pid_t pid) const { return impl_->HasEnded(pid); }
-bool ProcessTable::HasChildren() const { return impl_->HasChildren(); }
 bool ProcessTable::had_children_at_start() const { return impl_->had_children_at_start(); }
 
 }  // namespace ddprun::launcher

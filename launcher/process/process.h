@@ -22,6 +22,10 @@ void ReapChild(pid_t pid);
 // `deadline`.
 bool ReapChildBy(pid_t pid, TimePoint deadline);
 
+// Whether this process has a child, be it one that has ended; the guardian is none of them. Reaps
+// nobody. A subreaper without children has no descendants.
+bool HasChildren();
+
 // Knows every child of this process and reaps them all; one object per process.
 //
 // Each worker is watched by a pidfd: epoll keeps the order in which several of them died, which a
@@ -55,9 +59,8 @@ class ProcessTable {
   // Whether a watched child has ended, also when its handler's turn has not come yet.
   bool HasEnded(pid_t pid) const;
 
-  // Whether any child is left, watched or adopted. A subreaper without children has no descendants.
-  // Always true where the process was started with children of its own (had_children_at_start).
-  bool HasChildren() const;
+  // Whether the process was started with children of its own (a script that became ddprun), which
+  // are no part of the job.
   bool had_children_at_start() const;
 
  private:

@@ -19,18 +19,9 @@
 namespace ddprun::launcher {
 namespace {
 
-constexpr int kLastSignal = 64;
 constexpr char kOomScorePath[] = "/proc/self/oom_score_adj";
 // Far from -1000 ("never"): an agent that itself leaks must still be killable.
 constexpr int kAgentOomScore = -500;
-
-// The kernel's struct sigaction on x86-64 and arm64; only the handler is of interest here.
-struct KernelSigaction {
-  void* handler;
-  unsigned long flags;
-  void* restorer;
-  uint64_t mask;
-};
 
 bool IsIgnored(int signal) {
   KernelSigaction action{};

@@ -1,5 +1,4 @@
-#include "launcher/process/spawn_error.h"
-
+// Words and exit code for a program that did not start.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -7,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "launcher/process/child_setup.h"
 #include "launcher/process/exit_status.h"
 #include "rendezvous/base/check.h"
 #include "rendezvous/base/unique_fd.h"

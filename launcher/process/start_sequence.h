@@ -5,8 +5,13 @@
 #include <sys/types.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
 
 #include "launcher/process/process_baseline.h"
 #include "launcher/process/spawn.h"
@@ -37,7 +42,6 @@ class StartSequence {
   };
 
   StartSequence(boost::asio::io_context& io, Options options, Callbacks callbacks);
-  ~StartSequence();
   StartSequence(const StartSequence&) = delete;
   StartSequence& operator=(const StartSequence&) = delete;
 
@@ -49,17 +53,32 @@ class StartSequence {
   void End();
 
   // Whether a worker is still to be started.
-  bool is_starting() const;
+  bool is_starting() const { return is_starting_; }
   // Whether this child may still live in the agent's memory, on its way to its program: its batch
   // is not done.
-  bool IsOnItsWay(pid_t pid) const;
+  bool IsOnItsWay(pid_t pid) const { return batch_ && children_.contains(pid); }
   // Calls on_failed for what has failed by now. Ask before a child's end is taken for its
   // program's.
   void Check();
 
  private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  void StartNext();
+  void PostNext();
+  void BeginBatch();
+  void EndBatch();
+
+  boost::asio::io_context& io_;
+  const Options options_;
+  const Callbacks callbacks_;
+  boost::asio::steady_timer delay_timer_;  // delay_for_test
+  boost::asio::steady_timer slow_timer_;
+
+  uint64_t run_ = 0;  // grows, so that handlers posted for an earlier run do nothing
+  size_t count_ = 0;
+  size_t next_ = 0;
+  bool is_starting_ = false;
+  std::unique_ptr<SpawnBatch> batch_;  // null: every worker started so far runs its program
+  std::map<pid_t, size_t> children_;   // of the batch
 };
 
 }  // namespace ddprun::launcher

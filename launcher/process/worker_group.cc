@@ -14,10 +14,10 @@
 
 #include "launcher/process/guardian.h"
 #include "launcher/process/job_cgroup.h"
+#include "launcher/process/leftover_watch.h"
 #include "launcher/process/process.h"
 #include "launcher/process/spawn.h"
 #include "launcher/process/start_sequence.h"
-#include "launcher/process/strays.h"
 #include "rendezvous/base/check.h"
 #include "rendezvous/base/steady_clock.h"
 
@@ -53,11 +53,11 @@ class WorkerGroup::Impl {
         options_(std::move(options)),
         handler_(std::move(handler)),
         table_(io, {.use_pidfd = options_.use_pidfd}, [this] { Recheck(); }),
-        strays_(table_,
-                {.job_mark = options_.job_mark,
-                 .cgroup = options_.cgroup,
-                 .guardian = options_.guardian},
-                options_.leftover_grace),
+        leftovers_(table_,
+                   {.job_mark = options_.job_mark,
+                    .cgroup = options_.cgroup,
+                    .guardian = options_.guardian},
+                   options_.leftover_grace),
         tick_timer_(io),
         start_(io,
                {.baseline = options_.baseline,
@@ -84,7 +84,7 @@ class WorkerGroup::Impl {
     DDP_CHECK(is_empty() && !specs.empty());
     for (WorkerSpec& spec : specs) workers_.push_back(Worker{.spec = std::move(spec)});
     ++run_;
-    strays_.Begin();
+    leftovers_.Begin();
     all_killed_since_.reset();
     suspended_at_.reset();
     start_.Begin(workers_.size());
@@ -96,7 +96,7 @@ class WorkerGroup::Impl {
     EndSuspension();  // this signal continues the workers, too
     const TimePoint kill_at = SteadyNow() + grace;
     grace_ = grace;
-    strays_.KillAt(kill_at);
+    leftovers_.KillAt(kill_at);
     for (Worker& worker : workers_) {
       if (!worker.is_group_alive) continue;
       worker.was_told_to_stop = true;
@@ -108,7 +108,7 @@ class WorkerGroup::Impl {
   void KillNow() {
     if (is_empty()) return;
     start_.Stop();
-    strays_.KillNow();
+    leftovers_.KillNow();
     for (Worker& worker : workers_) {
       if (!worker.is_group_alive) continue;
       worker.was_told_to_stop = true;
@@ -152,7 +152,7 @@ class WorkerGroup::Impl {
       if (worker.kill_at) *worker.kill_at += paused;
     }
     if (all_killed_since_) *all_killed_since_ += paused;
-    strays_.Postpone(paused);
+    leftovers_.Postpone(paused);
   }
 
   // ESRCH is expected: a leader that is a zombie alone still counts as a group, a reaped one does
@@ -179,10 +179,7 @@ class WorkerGroup::Impl {
   }
 
   SpawnRequest RequestOf(size_t index) const {
-    const WorkerSpec& spec = workers_[index].spec;
-    SpawnRequest request{spec.executable, spec.argv,      spec.env,
-                         spec.stdin_fd,   spec.stdout_fd, spec.stderr_fd};
-    request.cpus = spec.cpus;
+    SpawnRequest request = workers_[index].spec.process;
     if (options_.cgroup != nullptr) request.cgroup = options_.cgroup->directory();
     return request;
   }
@@ -219,8 +216,8 @@ class WorkerGroup::Impl {
   }
 
   void OnSlowStart() {
-    handler_(StartDelayed{"no answer from exec \"" + workers_[0].spec.executable + "\" for " +
-                          SecondsText(options_.slow_start_after) +
+    handler_(StartDelayed{"no answer from exec \"" + workers_[0].spec.process.executable +
+                          "\" for " + SecondsText(options_.slow_start_after) +
                           " (does its file system respond?); still waiting"});
   }
 
@@ -287,7 +284,7 @@ class WorkerGroup::Impl {
       Kill(worker);
       quiet_since_ = now;
     }
-    if (!is_any_alive && !strays_.AreLeft(now)) {
+    if (!is_any_alive && !leftovers_.AreLeft(now)) {
       Finish();
     } else if (IsGivenUp(now)) {
       handler_(Unkillable{"processes of this node's workers live on " +
@@ -307,7 +304,7 @@ class WorkerGroup::Impl {
     for (const Worker& worker : workers_) {
       is_all_killed = is_all_killed && (!worker.is_group_alive || worker.is_killed);
     }
-    if (!is_all_killed || !strays_.IsOver(now)) {
+    if (!is_all_killed || !leftovers_.IsOver(now)) {
       all_killed_since_.reset();
       return false;
     }
@@ -338,16 +335,16 @@ class WorkerGroup::Impl {
   void ArmTick(TimePoint now) {
     std::optional<TimePoint> next;
     bool is_leader_alive = start_.is_starting();
-    bool is_lingering = false;
+    bool has_leftovers = false;
     for (const Worker& worker : workers_) {
       is_leader_alive = is_leader_alive || worker.is_leader_alive;
       if (!worker.is_group_alive) continue;
       if (worker.kill_at && !worker.is_killed)
         next = std::min(next.value_or(*worker.kill_at), *worker.kill_at);
-      is_lingering = is_lingering || !worker.is_leader_alive;
+      has_leftovers = has_leftovers || !worker.is_leader_alive;
     }
-    if (is_lingering || !is_leader_alive) {
-      const TimePoint look_at = strays_.LookAt(now, quiet_since_);
+    if (has_leftovers || !is_leader_alive) {
+      const TimePoint look_at = leftovers_.LookAt(now, quiet_since_);
       next = std::min(next.value_or(look_at), look_at);
     }
     // What the kernel holds sends us no SIGCHLD.
@@ -366,8 +363,8 @@ class WorkerGroup::Impl {
   const Options options_;
   const EventHandler handler_;
   ProcessTable table_;
-  Strays strays_;
-  boost::asio::steady_timer tick_timer_;  // grace ends, lingering groups
+  LeftoverWatch leftovers_;
+  boost::asio::steady_timer tick_timer_;  // grace ends, leftovers
   StartSequence start_;
 
   // One run, from Start to GroupEmpty; empty workers_ means none.

@@ -7,13 +7,13 @@
 
 #include <functional>
 #include <memory>
-#include <set>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "launcher/process/exit_status.h"
 #include "launcher/process/process_baseline.h"
+#include "launcher/process/spawn.h"
 #include "rendezvous/base/time.h"
 
 namespace boost::asio {
@@ -28,14 +28,8 @@ class JobCgroup;
 struct WorkerSpec {
   int local_rank = 0;
   int rank = 0;
-  std::vector<std::string> argv;  // argv[0] included
-  std::string executable;         // resolved path
-  std::vector<std::string> env;   // "NAME=value"
-  // Borrowed until WorkerStarted or StartFailed; -1: the agent's own.
-  int stdin_fd = -1;
-  int stdout_fd = -1;
-  int stderr_fd = -1;
-  std::set<int> cpus{};  // what it is bound to; empty: what the agent is
+  // Its descriptors are borrowed until WorkerStarted or StartFailed; its cgroup is the group's.
+  SpawnRequest process;
 };
 
 // The process exists. It may still fail to become its program.

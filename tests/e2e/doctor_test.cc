@@ -118,7 +118,7 @@ TEST_CASE("doctor: wrong options end with 2 and one line") {
   Holds(ErrorLine({"doctor", "--require", "foo"}, Bare(), 2), "--require 'foo': expected cuda");
   Holds(ErrorLine({"doctor", "--require"}, Bare(), 2), "'--require' needs a value");
   Holds(ErrorLine({"doctor", "--bogus"}, Bare(), 2), "unknown option '--bogus'");
-  Holds(ErrorLine({"doctor", "./train"}, Bare(), 2), "unknown option './train'");
+  Holds(ErrorLine({"doctor", "./train"}, Bare(), 2), "unexpected argument './train'");
 }
 
 TEST_CASE("doctor: output that cannot be written ends with 120") {

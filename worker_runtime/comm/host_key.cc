@@ -10,7 +10,6 @@
 #include <cstdlib>
 #include <memory>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/unique_fd.h"
 
@@ -63,11 +62,6 @@ std::string LocalAddressToward(const std::string& host, uint16_t port) {
     }
   }
   return "";
-}
-
-bool IsLoopback(const std::string& address) {
-  return address == "::1" || absl::StartsWith(address, "127.") ||
-         absl::StartsWith(address, "::ffff:127.");
 }
 
 }  // namespace ddp::internal

@@ -15,8 +15,6 @@ std::string HostKey();
 // The local address from which this machine talks to `host`; "" if there is no way to it.
 std::string LocalAddressToward(const std::string& host, uint16_t port);
 
-bool IsLoopback(const std::string& address);
-
 }  // namespace ddp::internal
 
 #endif  // DDPRUN_WORKER_RUNTIME_COMM_HOST_KEY_H_

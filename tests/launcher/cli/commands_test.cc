@@ -98,7 +98,12 @@ TEST_CASE("coordinator options: what is wrong is quoted with what is right") {
       {{"--bind"}, "'--bind' needs a value: --bind=[HOST]:PORT"},
       {{"--rdzv_id=a\nb"}, "--rdzv_id 'a\\nb': expected printable characters"},
       {{"--nnodes=2"}, "unknown option '--nnodes=2'; expected --bind [HOST]:PORT, --rdzv_id ID"},
-      {{"./train"}, "unknown option './train'; expected --bind"},
+      {{"./train"}, "unexpected argument './train'; expected --bind"},
+      {{"--bind=:0", "extra"},
+       "unexpected argument 'extra'; expected --bind [HOST]:PORT, --rdzv_id ID, --help (a program "
+       "of the name coordinator is ./coordinator)"},
+      {{"--", "extra"}, "unexpected argument 'extra'; expected --bind"},
+      {{"--rdzv_id="}, "--rdzv_id '': expected an id; without the option it is that of the first"},
   };
   for (const auto& [words, message] : rows) {
     const absl::Status status = Parse(words, "coordinator").status();

@@ -95,7 +95,9 @@ TEST_CASE("launch config: the run id is the given one, fresh when alone, else to
   CHECK(Built({{"rdzv_id", "j"}}).run_id == "j");
   CHECK(Built({}).run_id == "fresh");
   CHECK(Built({{"rdzv_endpoint", "h:1"}}).run_id == "none");
-  CHECK(Built({{"rdzv_endpoint", "h:1"}, {"rdzv_id", ""}}).run_id == "none");
+  // An empty one is a fresh one in torchrun, too, which only a job of one node can use.
+  CHECK(Built({{"rdzv_endpoint", "h:1"}, {"rdzv_id", ""}}).run_id == "fresh");
+  CHECK(Built({{"rdzv_id", ""}}).run_id == "fresh");
 }
 
 TEST_CASE("launch config: node and worker counts") {

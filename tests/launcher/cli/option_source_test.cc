@@ -8,7 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "launcher/cli/cli.h"
 #include "launcher/cli/option_table.h"
-#include "launcher/cli/output_options.h"
+#include "launcher/cli/option_values.h"
 
 namespace ddprun::launcher {
 namespace {

@@ -196,6 +196,22 @@ TEST_CASE("program: missing is 127, there but not executable is 126, each in one
   CHECK(FailureOf(script, With({path, "PYTHON_EXEC=" + plain})).exit_code == 126);
 }
 
+TEST_CASE("program: a name near a command's is asked back when there is no such program") {
+  const Environment environment = With({"PATH=/nowhere"});
+  for (const RunAs run_as : {RunAs::kByName, RunAs::kItself}) {
+    CHECK(FailureOf("coordinater", environment, run_as).message ==
+          "program 'coordinater': not found in PATH; expected a command or the path of a file; did "
+          "you mean 'ddprun coordinator'?");
+  }
+  CHECK(FailureOf("docter", environment).message.ends_with("; did you mean 'ddprun doctor'?"));
+  CHECK(FailureOf("docter", environment).exit_code == 127);
+  for (const char* other : {"train", "./docter", "python3"}) {
+    CHECK(FailureOf(other, environment).message.find("did you mean") == std::string::npos);
+  }
+  CHECK(FailureOf("docter", environment, RunAs::kRunPath).message.find("mean") ==
+        std::string::npos);
+}
+
 TEST_CASE("program: a PYTHON_EXEC that is no interpreter is told so, with the way out") {
   const testing::TempDir dir;
   const std::string script = WriteFile(dir.File("train.py"), "x", 0644);

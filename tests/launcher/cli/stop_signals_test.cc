@@ -1,4 +1,4 @@
-#include "launcher/cli/stop_signals.h"
+#include "launcher/cli/option_values.h"
 
 #include <doctest/doctest.h>
 

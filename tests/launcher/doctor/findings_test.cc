@@ -1,4 +1,4 @@
-#include "launcher/doctor/findings.h"
+#include "launcher/doctor/doctor_output.h"
 
 #include <doctest/doctest.h>
 

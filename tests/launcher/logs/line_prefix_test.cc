@@ -1,15 +1,15 @@
-#include "launcher/logs/line_prefix.h"
-
 #include <doctest/doctest.h>
 
 #include <string>
 
+#include "launcher/logs/log_router.h"
+
 namespace ddprun::launcher {
 namespace {
 
-std::string Of(std::string_view pattern) {
-  return LinePrefix(pattern,
-                    {.role_name = "trainer", .rank = 17, .local_rank = 1, .hostname = "node3"});
+std::string Of(std::string pattern, std::string role = "trainer") {
+  return LinePrefix(
+      {.role = std::move(role), .prefix_template = std::move(pattern), .hostname = "node3"}, 1, 17);
 }
 
 TEST_CASE("line prefix: macros are replaced, with braces or without") {
@@ -37,7 +37,7 @@ TEST_CASE("line prefix: what is no macro stays as it is") {
 }
 
 TEST_CASE("line prefix: a value is not looked into") {
-  CHECK(LinePrefix("${role_name}|${rank}", {.role_name = "${rank}$$", .rank = 2}) == "${rank}$$|2");
+  CHECK(Of("${role_name}|${rank}", "${rank}$$") == "${rank}$$|17");
 }
 
 }  // namespace

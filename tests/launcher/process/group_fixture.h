@@ -39,11 +39,11 @@ struct GroupFixture {
     launcher::WorkerSpec spec;
     spec.local_rank = local_rank;
     spec.rank = 10 + local_rank;
-    spec.executable = ToyWorker();
-    spec.argv = {"toy_worker"};
-    for (std::string& verb : verbs) spec.argv.push_back(std::move(verb));
-    spec.env = TestEnvironment({std::string(launcher::kJobMarkVariable) + "=" + mark});
-    spec.stdout_fd = output.write_end();
+    spec.process.executable = ToyWorker();
+    spec.process.argv = {"toy_worker"};
+    for (std::string& verb : verbs) spec.process.argv.push_back(std::move(verb));
+    spec.process.env = TestEnvironment({std::string(launcher::kJobMarkVariable) + "=" + mark});
+    spec.process.stdout_fd = output.write_end();
     return spec;
   }
 

@@ -12,11 +12,11 @@
 #include <boost/asio/io_context.hpp>
 
 #include "launcher/process/exit_status.h"
+#include "launcher/process/leftover_watch.h"
 #include "launcher/process/leftovers.h"
 #include "launcher/process/owner_tag.h"
 #include "launcher/process/process.h"
 #include "launcher/process/spawn.h"
-#include "launcher/process/strays.h"
 #include "launcher/process/worker_group.h"
 #include "rendezvous/base/steady_clock.h"
 #include "tests/launcher/process/cgroup_testing.h"
@@ -236,14 +236,14 @@ TEST_CASE("job_cgroup: to watch what lives in it takes no walk over /proc") {
   REQUIRE(worker.ok());
   boost::asio::io_context io;
   const ProcessTable table(io, {}, [] {});
-  Strays strays(table, {.cgroup = cgroup.get(), .proc = "/none"}, 1h);
+  LeftoverWatch leftovers(table, {.cgroup = cgroup.get(), .proc = "/none"}, 1h);
   const TimePoint now = SteadyNow();
 
-  CHECK_FALSE(strays.AreLeft(now));  // the walk that tells them to end
-  CHECK(strays.AreLeft(now));
+  CHECK_FALSE(leftovers.AreLeft(now));  // the walk that tells them to end
+  CHECK(leftovers.AreLeft(now));
 
   kill(worker.pid, SIGKILL);
-  CHECK(WaitUntil([&] { return !strays.AreLeft(now); }));  // a zombie and no other child
+  CHECK(WaitUntil([&] { return !leftovers.AreLeft(now); }));  // a zombie and no other child
   ReapChild(worker.pid);
   CHECK(cgroup->Remove());
 }

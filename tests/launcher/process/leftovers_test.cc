@@ -13,10 +13,10 @@
 #include <doctest/doctest.h>
 #include <boost/asio/io_context.hpp>
 
+#include "launcher/process/leftover_watch.h"
 #include "launcher/process/process.h"
 #include "launcher/process/session_table.h"
 #include "launcher/process/spawn.h"
-#include "launcher/process/strays.h"
 #include "launcher/process/worker_group.h"
 #include "rendezvous/base/steady_clock.h"
 #include "tests/launcher/process/group_fixture.h"
@@ -159,22 +159,37 @@ TEST_CASE("leftovers: a walk that meets a foreign process no more forgets it") {
 TEST_CASE("leftovers: they are looked at ever more rarely, but when their time is over") {
   boost::asio::io_context io;
   const ProcessTable table(io, {}, [] {});
-  Strays strays(table, {}, 30s);
+  LeftoverWatch leftovers(table, {}, 30s);
   const TimePoint begin = SteadyNow();
   const struct {
     Duration quiet;
     Duration pause;
   } rows[] = {{0ms, 20ms}, {20ms, 20ms}, {40ms, 40ms}, {640ms, 640ms}, {5s, 1s}};
   for (const auto& row : rows) {
-    CHECK(strays.LookAt(begin + row.quiet, begin) - (begin + row.quiet) == row.pause);
+    CHECK(leftovers.LookAt(begin + row.quiet, begin) - (begin + row.quiet) == row.pause);
   }
-  strays.KillAt(begin + 10s);
-  CHECK(strays.LookAt(begin + 5s, begin) == begin + 6s);
-  CHECK(strays.LookAt(begin + 9500ms, begin) == begin + 10s);
-  CHECK(strays.LookAt(begin + 10s, begin) == begin + 10020ms);  // they were killed just now
-  CHECK(strays.LookAt(begin + 10100ms, begin) == begin + 10200ms);
-  strays.KillNow();
-  CHECK(strays.LookAt(begin + 20s, begin + 20s) == begin + 20020ms);
+  leftovers.KillAt(begin + 10s);
+  CHECK(leftovers.LookAt(begin + 5s, begin) == begin + 6s);
+  CHECK(leftovers.LookAt(begin + 9500ms, begin) == begin + 10s);
+  CHECK(leftovers.LookAt(begin + 10s, begin) == begin + 10020ms);  // they were killed just now
+  CHECK(leftovers.LookAt(begin + 10100ms, begin) == begin + 10200ms);
+  leftovers.KillNow();
+  CHECK(leftovers.LookAt(begin + 20s, begin + 20s) == begin + 20020ms);
+}
+
+TEST_CASE("leftovers: to watch our children takes no walk over /proc, also without a cgroup") {
+  boost::asio::io_context io;
+  const ProcessTable table(io, {}, [] {});
+  REQUIRE_FALSE(table.had_children_at_start());
+  LeftoverWatch leftovers(table, {.proc = "/none"}, 1h);
+  const TimePoint now = SteadyNow();
+  CHECK_FALSE(leftovers.AreLeft(now));
+  {
+    const Sleeper sleeper(TestEnvironment());
+    CHECK_FALSE(leftovers.AreLeft(now));  // the walk that tells them to end, here in an empty /proc
+    CHECK(leftovers.AreLeft(now));
+  }
+  CHECK_FALSE(leftovers.AreLeft(now));
 }
 
 TEST_CASE("leftovers: a mark is new each time and names the job around it") {

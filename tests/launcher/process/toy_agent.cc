@@ -24,13 +24,13 @@ std::vector<WorkerSpec> ParseWorkers(int argc, char** argv, const std::string& m
     if (i == 1 || std::string(argv[i]) == "--") {
       WorkerSpec spec;
       spec.local_rank = spec.rank = static_cast<int>(specs.size());
-      spec.executable = testing::ToyWorker();
-      spec.argv = {"toy_worker"};
-      spec.env = testing::TestEnvironment({std::string(kJobMarkVariable) + "=" + mark});
+      spec.process.executable = testing::ToyWorker();
+      spec.process.argv = {"toy_worker"};
+      spec.process.env = testing::TestEnvironment({std::string(kJobMarkVariable) + "=" + mark});
       specs.push_back(std::move(spec));
       if (i != 1) continue;
     }
-    specs.back().argv.push_back(argv[i]);
+    specs.back().process.argv.push_back(argv[i]);
   }
   return specs;
 }

@@ -115,10 +115,10 @@ struct FrozenGroup {
         WorkerGroupOptions{
             .baseline = TestBaseline(), .guardian = guardian, .unkillable_after = 200ms},
         [this](const WorkerEvent& event) { OnEvent(event); });
-    WorkerSpec spec{.argv = {"toy_worker", "say", "ready", "sleep"},
-                    .executable = ToyWorker(),
-                    .env = TestEnvironment(),
-                    .stdout_fd = output.write_end()};
+    WorkerSpec spec{.process = {.executable = ToyWorker(),
+                                .argv = {"toy_worker", "say", "ready", "sleep"},
+                                .env = TestEnvironment(),
+                                .stdout_fd = output.write_end()}};
     group->Start({spec});
     REQUIRE(RunUntil(io, [this] { return worker != 0; }));
     output.ReadUntil("ready\n");

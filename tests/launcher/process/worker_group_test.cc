@@ -160,7 +160,7 @@ TEST_CASE("worker_group: a worker that cannot start undoes those before it") {
   std::vector<WorkerSpec> specs = {fixture.Toy(0, {"sleep"}),
                                    fixture.Toy(1, {"ignore", "15", "sleep"}), fixture.Toy(2, {}),
                                    fixture.Toy(3, {"sleep"})};
-  specs[2].executable = "./no-such-program";
+  specs[2].process.executable = "./no-such-program";
   fixture.group.Start(std::move(specs));
   REQUIRE(fixture.RunToEnd());
   // Rank 13 is on its way by the time of the failure, or not; rank 12 has no end of its own.
@@ -186,7 +186,7 @@ TEST_CASE("worker_group: of several that cannot start one speaks for itself, eac
   std::vector<WorkerSpec> specs;
   for (int i = 0; i < 4; ++i) specs.push_back(fixture.Toy(i, {"sleep"}));
   for (int i = 1; i < 4; ++i) {
-    specs[static_cast<size_t>(i)].executable = "./no-such-program";
+    specs[static_cast<size_t>(i)].process.executable = "./no-such-program";
   }
   fixture.group.Start(std::move(specs));
   REQUIRE(fixture.RunToEnd());
@@ -200,7 +200,7 @@ TEST_CASE("worker_group: a first worker that cannot start is alone") {
   Fixture fixture;
   std::vector<WorkerSpec> specs = {fixture.Toy(0, {}), fixture.Toy(1, {"sleep"}),
                                    fixture.Toy(2, {"sleep"})};
-  for (WorkerSpec& spec : specs) spec.executable = "./no-such-program";
+  for (WorkerSpec& spec : specs) spec.process.executable = "./no-such-program";
   fixture.group.Start(std::move(specs));
   REQUIRE(fixture.RunToEnd());
   CHECK(fixture.All<WorkerStarted>().size() == 1);
@@ -228,7 +228,7 @@ TEST_CASE("worker_group: an executable that hangs holds up its own worker alone"
   Fixture fixture(true, 0s, 20s, TestBaseline(), nullptr, /*slow_start_after=*/10ms);
   std::vector<WorkerSpec> specs;
   for (int i = 0; i < 3; ++i) specs.push_back(fixture.Toy(i, {"say", "ran"}));
-  specs[1].executable = slow;
+  specs[1].process.executable = slow;
   fixture.group.Start(std::move(specs));
   REQUIRE(RunUntil(fixture.io, [&] { return fixture.All<WorkerExited>().size() == 2; }));
   REQUIRE(RunUntil(fixture.io, [&] { return !fixture.All<StartDelayed>().empty(); }));

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "rendezvous/core/rank_assignment.h"
 #include "worker_runtime/comm/host_key.h"
 #include "worker_runtime/comm/tcp/acceptor.h"
 
@@ -22,6 +23,7 @@ namespace ddp::internal {
 namespace {
 
 using ddprun::UniqueFd;
+using ddprun::rendezvous::IsLoopback;
 
 int LeftMs(Clock::time_point deadline) {
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();

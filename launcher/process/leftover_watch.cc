@@ -1,4 +1,4 @@
-#include "launcher/process/strays.h"
+#include "launcher/process/leftover_watch.h"
 
 #include <unistd.h>
 
@@ -19,29 +19,33 @@ constexpr Duration kLongestPause = std::chrono::seconds(1);
 
 }  // namespace
 
-Strays::Strays(const ProcessTable& table, Signs signs, Duration grace)
+LeftoverWatch::LeftoverWatch(const ProcessTable& table, Signs signs, Duration grace)
     : table_(table), signs_(std::move(signs)), grace_(grace) {}
 
-void Strays::Begin() {
+void LeftoverWatch::Begin() {
   foreign_ = {};
   is_killed_ = false;
   are_told_ = false;
   kill_at_.reset();
 }
 
-void Strays::KillAt(TimePoint at) { kill_at_ = std::min(kill_at_.value_or(at), at); }
+void LeftoverWatch::KillAt(TimePoint at) { kill_at_ = std::min(kill_at_.value_or(at), at); }
 
-void Strays::Postpone(Duration pause) {
+void LeftoverWatch::Postpone(Duration pause) {
   if (kill_at_) *kill_at_ += pause;
 }
 
-bool Strays::AreLeft(TimePoint now) {
-  if (!table_.HasChildren()) return false;
+bool LeftoverWatch::AreLeft(TimePoint now) {
+  if (!HasChildren()) return false;
   const int signal = IsOver(now) ? SIGKILL : are_told_ ? 0 : SIGTERM;
   if (!kill_at_) kill_at_ = now + grace_;
-  // To watch those that were told takes no walk while they are where they were born. One that has
-  // left its cgroup, and a signal to all, take one.
-  if (signal == 0 && signs_.cgroup != nullptr && signs_.cgroup->IsPopulated()) return true;
+  // A signal to all takes a walk. To watch those that were told does not: each of them is or has an
+  // ancestor that is our child, and all our children are of the job, unless we were started with
+  // some. Where we were, the cgroup answers as long as one is where it was born.
+  if (signal == 0 && (!table_.had_children_at_start() ||
+                      (signs_.cgroup != nullptr && signs_.cgroup->IsPopulated()))) {
+    return true;
+  }
   const LeftoverQuery query = Query();
   const int found = SignalLeftovers(query, signal);
   if (signal == SIGTERM) SignalLeftovers(query, SIGCONT);
@@ -50,14 +54,14 @@ bool Strays::AreLeft(TimePoint now) {
   return found > 0;
 }
 
-TimePoint Strays::LookAt(TimePoint now, TimePoint quiet_since) const {
+TimePoint LeftoverWatch::LookAt(TimePoint now, TimePoint quiet_since) const {
   const bool will_be_killed = !is_killed_ && kill_at_;
   if (will_be_killed && *kill_at_ <= now) quiet_since = std::max(quiet_since, *kill_at_);
   const TimePoint at = now + std::clamp(now - quiet_since, kShortestPause, kLongestPause);
   return will_be_killed && *kill_at_ > now ? std::min(at, *kill_at_) : at;
 }
 
-LeftoverQuery Strays::Query() {
+LeftoverQuery LeftoverWatch::Query() {
   return LeftoverQuery{.mark = signs_.job_mark.c_str(),
                        .cgroup = signs_.cgroup != nullptr ? signs_.cgroup->name().c_str() : "",
                        .parent = table_.had_children_at_start() ? 0 : getpid(),

@@ -1,7 +1,7 @@
 // What workers leave outside their process groups: daemons, helpers in sessions of their own. They
 // become the agent's children when their parents end.
-#ifndef DDPRUN_LAUNCHER_PROCESS_STRAYS_H_
-#define DDPRUN_LAUNCHER_PROCESS_STRAYS_H_
+#ifndef DDPRUN_LAUNCHER_PROCESS_LEFTOVER_WATCH_H_
+#define DDPRUN_LAUNCHER_PROCESS_LEFTOVER_WATCH_H_
 
 #include <optional>
 #include <string>
@@ -17,7 +17,7 @@ class JobCgroup;
 
 // Tells them to end once all workers have, and kills them when their time is over. One run of a
 // worker group after the other; used on its thread.
-class Strays {
+class LeftoverWatch {
  public:
   struct Signs {
     std::string job_mark{};              // may be empty
@@ -27,7 +27,7 @@ class Strays {
   };
 
   // `grace`: from SIGTERM to SIGKILL where no Stop has said otherwise.
-  Strays(const ProcessTable& table, Signs signs, Duration grace);
+  LeftoverWatch(const ProcessTable& table, Signs signs, Duration grace);
 
   // Another run begins.
   void Begin();
@@ -60,4 +60,4 @@ class Strays {
 
 }  // namespace ddprun::launcher
 
-#endif  // DDPRUN_LAUNCHER_PROCESS_STRAYS_H_
+#endif  // DDPRUN_LAUNCHER_PROCESS_LEFTOVER_WATCH_H_
