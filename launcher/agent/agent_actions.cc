@@ -42,16 +42,16 @@ void Agent::Do(const PrepareWorkers& action) {
         return MakeWorkerFiles(setup_, shared, logs_,
                                [this](const std::string& folder) { workers_files_.Touch(folder); });
       },
-      [this, round = action.assignment.round](std::optional<absl::StatusOr<PreparedWorkers>> made) {
+      [this, to = action.assignment](std::optional<absl::StatusOr<PreparedWorkers>> made) {
         if (!made) return;  // the core has given it up long ago
         if (!made->ok()) {
-          return Feed(WorkersPrepared{round, std::string(made->status().message())});
+          return Feed(WorkersPrepared{to, std::string(made->status().message())});
         }
         prepared_ = **std::move(made);
         for (const auto& [local_rank, stdio] : prepared_.stdio) {
           reporter_.SetErrorFile(local_rank, stdio.error_file);
         }
-        Feed(WorkersPrepared{round});
+        Feed(WorkersPrepared{to});
         // Not started, because the round is over: their channels must end.
         if (!prepared_.specs.empty()) prepared_ = {};
       });
@@ -59,7 +59,7 @@ void Agent::Do(const PrepareWorkers& action) {
 
 void Agent::Do(const DescribeFailure& action) {
   reporter_.Describe(action.end, [this, action](const rendezvous::FailureReport& report) {
-    Feed(FailureDescribed{action.end, action.assignment.round, report});
+    Feed(FailureDescribed{action.end, action.assignment, report});
   });
 }
 
