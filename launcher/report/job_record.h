@@ -52,7 +52,7 @@ struct LastWords {
   DeadWorker worker;
   // Whether it failed: was no consequence of our stop, or says so in its error file.
   bool is_failure = true;
-  bool is_left_out = false;  // it may have failed, but its file was not read: no room
+  bool is_left_out = false;  // it may have failed, but what its file says is not kept: no room
   std::string stderr_tail{};
   std::string error_file{};  // "": there is none
   std::optional<rendezvous::WorkerError> error{};

@@ -31,6 +31,11 @@ StatusEvents::Job EventJobOf(const JobReporter::Options& options) {
           .entry_point = options.title.substr(slash == std::string::npos ? 0 : slash + 1)};
 }
 
+absl::Status Silent(const char* what, const std::string& file) {
+  return absl::DeadlineExceededError(
+      absl::StrCat(what, " ", EscapeControl(file), ": its file system does not answer"));
+}
+
 }  // namespace
 
 int64_t UnixTimeMs() {
@@ -128,11 +133,14 @@ void JobReporter::CompleteRound(std::function<void()> done) {
       });
 }
 
+std::vector<rendezvous::FailureReport> JobReporter::NewestFailures() const {
+  if (record_.rounds().empty()) return {};
+  return record_.rounds().back().Failures();
+}
+
 void JobReporter::Print(const rendezvous::Verdict& verdict) {
-  std::vector<rendezvous::FailureReport> failures;
-  if (!record_.rounds().empty()) failures = record_.rounds().back().Failures();
   std::string report = RenderExitReport(
-      {.verdict = verdict, .title = options_.title, .local_failures = std::move(failures)});
+      {.verdict = verdict, .title = options_.title, .local_failures = NewestFailures()});
   if (!report.empty() && report.back() == '\n') report.pop_back();  // Say ends the line
   logs_.Say(report);
   if (!options_.own_error_file.empty()) PassOnErrorFile(verdict);
@@ -144,33 +152,33 @@ void JobReporter::PassOnErrorFile(const rendezvous::Verdict& verdict) {
   const auto code_of = [](const rendezvous::FailureReport& report) {
     return report.signal != 0 ? -report.signal : report.exit_code;
   };
+  const std::vector<rendezvous::FailureReport> failures = NewestFailures();
+  const rendezvous::FailureReport* chosen = nullptr;
+  for (const rendezvous::FailureReport& report : failures) {
+    const bool is_better = chosen == nullptr || (chosen->left_peer && !report.left_peer);
+    if (report.error && is_better) chosen = &report;
+  }
   const auto& first = verdict.first_failure;
-  if (first && first->node != options_.node && first->error) {
-    // The file itself is on another node, what stood in it came with the verdict.
-    return WriteFile(options_.own_error_file, ErrorTextForParent(*first->error, code_of(*first)),
-                     kWhat);
+  const bool is_elsewhere = first && first->node != options_.node && first->error;
+  if (is_elsewhere) chosen = &*first;
+  if (chosen == nullptr) return;
+  const int code = code_of(*chosen);
+  const std::string from = chosen->error_file;
+  if (is_elsewhere || from.empty()) {
+    // The file itself is on another node, or was removed; what stood in it is here.
+    return WriteFile(options_.own_error_file, ErrorTextForParent(*chosen->error, code), kWhat);
   }
-  if (record_.rounds().empty()) return;
-  for (const rendezvous::FailureReport& report : record_.rounds().back().Failures()) {
-    if (!report.error) continue;
-    ++writes_;
-    const std::string from = report.error_file;
-    workers_files_.Ask<absl::StatusOr<std::string>>(
-        "last words", from, options_.describe_timeout,
-        [from, code = code_of(report)]() -> absl::StatusOr<std::string> {
-          const absl::StatusOr<std::string> text = ReadErrorFile(from);
-          return text.ok() ? ErrorTextForParent(*text, code) : text;
-        },
-        [this, from, kWhat](std::optional<absl::StatusOr<std::string>> text) {
-          if (text && text->ok()) WriteFile(options_.own_error_file, **std::move(text), kWhat);
-          FinishWrite(text
-                          ? text->status()
-                          : absl::DeadlineExceededError(absl::StrCat(
-                                "read ", EscapeControl(from), ": its file system does not answer")),
-                      kWhat);
-        });
-    return;
-  }
+  ++writes_;
+  workers_files_.Ask<absl::StatusOr<std::string>>(
+      "last words", from, options_.describe_timeout,
+      [from, code]() -> absl::StatusOr<std::string> {
+        const absl::StatusOr<std::string> text = ReadErrorFile(from);
+        return text.ok() ? ErrorTextForParent(*text, code) : text;
+      },
+      [this, from, kWhat](std::optional<absl::StatusOr<std::string>> text) {
+        if (text && text->ok()) WriteFile(options_.own_error_file, **std::move(text), kWhat);
+        FinishWrite(text ? text->status() : Silent("read", from), kWhat);
+      });
 }
 
 void JobReporter::WriteFile(const std::string& path, std::string text, const std::string& what) {
@@ -179,9 +187,7 @@ void JobReporter::WriteFile(const std::string& path, std::string text, const std
       "report", path, options_.write_timeout,
       [path, text = std::move(text)] { return WriteWholeFile(path, text); },
       [this, path, what](std::optional<absl::Status> written) {
-        FinishWrite(written.value_or(absl::DeadlineExceededError(absl::StrCat(
-                        "write ", EscapeControl(path), ": its file system does not answer"))),
-                    what);
+        FinishWrite(written.value_or(Silent("write", path)), what);
       });
 }
 

@@ -71,6 +71,7 @@ class JobReporter {
   void Ask(std::vector<DeadWorker> workers, Duration timeout,
            std::function<void(const std::vector<LastWords>& words)> answer);
   void Add(const LastWords& words);
+  std::vector<rendezvous::FailureReport> NewestFailures() const;
   void PassOnErrorFile(const rendezvous::Verdict& verdict);
   void WriteFile(const std::string& path, std::string text, const std::string& what);
   void FinishWrite(const absl::Status& status, const std::string& what);
