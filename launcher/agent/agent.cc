@@ -1,5 +1,7 @@
 #include "launcher/agent/agent.h"
 
+#include <unistd.h>
+
 #include <boost/asio/post.hpp>
 #include <utility>
 #include <variant>
@@ -10,6 +12,7 @@
 #include "launcher/agent/node_identity.h"
 #include "launcher/agent/test_hooks.h"
 #include "launcher/cli/text.h"
+#include "launcher/logs/console_sink.h"
 #include "launcher/process/guardian.h"
 #include "launcher/process/job_cgroup.h"
 #include "launcher/process/worker_env.h"
@@ -21,7 +24,15 @@ namespace ddprun::launcher {
 namespace asio = boost::asio;
 namespace {
 
-constexpr Duration kCleanUpTimeout = std::chrono::seconds(2);
+// A log file that keeps the log thread for so long does not answer; how often that is asked.
+constexpr Duration kLogPatience = std::chrono::seconds(5);
+constexpr Duration kLogWatchInterval = std::chrono::seconds(2);
+// For a line past the logs: whoever reads our stderr may have stopped.
+constexpr Duration kPastLogsTimeout = std::chrono::milliseconds(500);
+
+std::string WaitingFor(const std::string& file) {
+  return absl::StrCat("waiting for ", EscapeControl(file), ": the file system does not answer");
+}
 
 }  // namespace
 
@@ -54,15 +65,35 @@ Agent::Agent(AgentSetup setup, std::unique_ptr<Guardian> guardian, LogRouter& lo
                  .host = host_,
                  .title = setup_.program.title,
                  .own_error_file = setup_.environment.Get("TORCHELASTIC_ERROR_FILE").value_or("")},
-                logs_, workers_files_, own_files_) {}
+                logs_, workers_files_, own_files_),
+      log_watch_(io_),
+      timer_file_(TimerFileOf(setup_.environment).value_or("")) {}
 
 FileThread::Options Agent::FilesOptions() {
-  return {.on_slow =
-              [this](const std::string& file) {
-                Say(absl::StrCat("waiting for ", EscapeControl(file),
-                                 ": the file system does not answer"));
-              },
+  return {.on_slow = [this](const std::string& file) { Say(WaitingFor(file)); },
           .hold_for_test = HoldFileWorkForTest};
+}
+
+void Agent::WatchLogs() {
+  const std::string file = logs_.busy_file(kLogPatience);
+  if (!file.empty()) return SayPastLogs(WaitingFor(file), [] {});
+  log_watch_.expires_after(kLogWatchInterval);
+  log_watch_.async_wait([this](const boost::system::error_code& error) {
+    if (!error) WatchLogs();
+  });
+}
+
+void Agent::SayPastLogs(const std::string& text, std::function<void()> then) {
+  if (past_logs_ == nullptr) past_logs_ = std::make_unique<FileThread>(io_, FileThread::Options{});
+  past_logs_->Ask<bool>(
+      "past the logs", "", kPastLogsTimeout,
+      [text] {
+        ConsoleSink console(STDERR_FILENO);
+        console.AppendMessage("ddprun: " + text);
+        console.Flush(SteadyNow());
+        return true;
+      },
+      [then = std::move(then)](std::optional<bool>) { then(); });
 }
 
 int Agent::Run() {
@@ -74,15 +105,17 @@ int Agent::Run() {
   }
   guardian_->Watch(io_, [this](const std::string& text) { Say(text); });
   const auto work = asio::make_work_guard(io_);
-  const std::string timer_file = TimerFileOf(setup_.environment).value_or("");
+  WatchLogs();
   own_files_.Ask<Beginning>(
-      "beginning", timer_file.empty() ? "the folder for small files" : timer_file, kFileTimeout,
-      [timer_file, &config = setup_.config] {
-        Beginning made{.timer_file = timer_file};
+      "beginning", timer_file_.empty() ? "the folder for small files" : timer_file_, kFileTimeout,
+      [this, &config = setup_.config] {
+        Beginning made;
         if (config.rendezvous != RendezvousKind::kStandalone) {
           made.run_dir = RunDirectory(config.run_id, config.endpoint.port);
         }
-        if (!timer_file.empty()) made.timer_fifo = MakeTimerFile(timer_file);
+        if (timer_file_.empty()) return made;
+        made.timer_fifo = MakeTimerFile(timer_file_);
+        has_timer_file_ = made.timer_fifo.ok();
         return made;
       },
       [this](std::optional<Beginning> made) { Begin(std::move(made)); });
@@ -93,19 +126,19 @@ int Agent::Run() {
 }
 
 void Agent::Begin(std::optional<Beginning> made) {
+  if (core_.is_leaving()) return;  // a signal came first
   const absl::Status status =
       made ? made->timer_fifo.status()
            : absl::DeadlineExceededError("the file system of ddprun's own files does not answer");
   if (!status.ok()) return Feed(LocalFailure{kExitMachine, std::string(status.message())});
   if (made->timer_fifo->is_open()) {
     timers_ = std::make_unique<FileTimers>(
-        io_, *std::move(made->timer_fifo), made->timer_file,
+        io_, *std::move(made->timer_fifo),
         FileTimers::Handlers{[this](const std::string& line) { Say(line); },
                              [this](const TimerRequest& timer, bool is_kill) {
                                reporter_.TimerEvent(timer, is_kill);
                              }});
   }
-  if (core_.is_leaving()) return;  // a signal came first
   client_ = rendezvous::ConnectRendezvous(
       ConnectOptions(made->run_dir), [this](const rendezvous::RendezvousEvent& event) {
         asio::post(io_, [this, event] {

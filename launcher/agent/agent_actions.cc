@@ -3,8 +3,10 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "launcher/agent/agent_driver.h"
 #include "launcher/agent/agent_policy.h"
+#include "launcher/cli/text.h"
 #include "launcher/process/guardian.h"
 #include "launcher/process/leftovers.h"
 #include "launcher/process/worker_env.h"
@@ -16,7 +18,8 @@ namespace {
 constexpr Duration kContactTimeout = std::chrono::seconds(11);
 // How long what is left of the job after its end may take to die.
 constexpr Duration kLeftoverTimeout = std::chrono::seconds(10);
-constexpr Duration kCleanUpTimeout = std::chrono::seconds(2);
+// A log file that has kept the log thread for so long when all is over does not answer.
+constexpr Duration kLastPatience = std::chrono::milliseconds(100);
 
 }  // namespace
 
@@ -33,7 +36,7 @@ void Agent::Do(const JoinRound&) {
 void Agent::Do(const PrepareWorkers& action) {
   WorkerEnvInput shared = WorkerEnvInputOf(setup_.config, action.assignment, setup_.job_mark);
   shared.virtual_devices = setup_.placement.devices;
-  if (timers_) shared.timer_file = timers_->path();
+  shared.timer_file = timer_file_;
   shared.use_agent_store = !store_.is_workers();
   prepared_ = {};
   workers_files_.Ask<absl::StatusOr<PreparedWorkers>>(
@@ -74,12 +77,13 @@ void Agent::Do(const EndJob&) {
   } else {
     Feed(rendezvous::ContactEnded{});
   }
-  if (timers_ != nullptr) {
-    own_files_.Ask<bool>(
-        "timers", timers_->path(), kCleanUpTimeout,
-        [path = timers_->path()] { return RemoveTimerFile(path); }, [](std::optional<bool>) {});
-  }
-  reporter_.WriteReport([this] { Feed(ReportWritten{}); });
+  const auto write_report = [this] { reporter_.WriteReport([this] { Feed(ReportWritten{}); }); };
+  if (timer_file_.empty()) return write_report();
+  // First, so that it is waited for, and behind what made it where the job ends so soon.
+  own_files_.Ask<bool>(
+      "timers", timer_file_, kCleanUpTimeout,
+      [this] { return has_timer_file_ && RemoveTimerFile(timer_file_); },
+      [write_report](std::optional<bool>) { write_report(); });
 }
 
 void Agent::Do(const DrainLogs& action) {
@@ -106,9 +110,13 @@ void Agent::Do(const DrainLogs& action) {
 void Agent::Do(const ExitAgent& action) {
   exit_code_ = action.exit_code;
   const bool is_idle = workers_files_.is_idle() && own_files_.is_idle() && last_steps_.is_idle();
+  if (action.is_clean && is_idle) return io_.stop();
   // Destructors would wait for what does not answer; the guardian sees to what is left.
-  if (!action.is_clean || !is_idle) _exit(exit_code_);
-  io_.stop();
+  const std::string file = logs_.busy_file(kLastPatience);
+  if (file.empty()) _exit(exit_code_);
+  SayPastLogs(absl::StrCat("ending before all was written to ", EscapeControl(file),
+                           ": its file system does not answer"),
+              [this] { _exit(exit_code_); });
 }
 
 }  // namespace ddprun::launcher

@@ -30,10 +30,12 @@ namespace ddprun::launcher {
 // Work on files that the core gives up sooner.
 inline constexpr Duration kFileTimeout = std::chrono::seconds(660);
 
+// Work on files that is answered all the same soon: what depends on it can do without.
+inline constexpr Duration kCleanUpTimeout = std::chrono::seconds(2);
+
 // What is made before the rendezvous.
 struct Beginning {
   std::string run_dir;
-  std::string timer_file;  // "": nobody asked for timers
   absl::StatusOr<UniqueFd> timer_fifo = UniqueFd();
 };
 
@@ -79,6 +81,9 @@ class Agent {
   // One line of ours for the user.
   void Say(const std::string& text) { logs_.Say("ddprun: " + text); }
   FileThread::Options FilesOptions();
+  // The same where the log thread, which writes our lines, hangs in a file; `then` follows soon.
+  void SayPastLogs(const std::string& text, std::function<void()> then);
+  void WatchLogs();
   void Begin(std::optional<Beginning> made);
   void CompleteRound();
   void Sweep();
@@ -105,7 +110,11 @@ class Agent {
   FileThread own_files_;
   FileThread last_steps_;
   JobReporter reporter_;
-  std::unique_ptr<FileTimers> timers_;  // null: nobody asked for them
+  std::unique_ptr<FileThread> past_logs_;  // null: nothing was said past the logs yet
+  boost::asio::steady_timer log_watch_;
+  const std::string timer_file_;        // "": nobody asked for timers
+  bool has_timer_file_ = false;         // this agent made it; for work of own_files_ alone
+  std::unique_ptr<FileTimers> timers_;  // null: nobody asked for them, or not yet
   std::unique_ptr<SignalReceiver> signals_;
   std::unique_ptr<rendezvous::RendezvousClient> client_;
 

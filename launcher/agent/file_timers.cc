@@ -121,15 +121,11 @@ std::optional<std::string> TimerFileOf(const Environment& environment) {
 
 class FileTimers::Impl {
  public:
-  Impl(asio::io_context& io, UniqueFd fifo, std::string path, Handlers handlers)
-      : path_(std::move(path)),
-        handlers_(std::move(handlers)),
-        fifo_(io, fifo.Release()),
-        alarm_(io) {
+  Impl(asio::io_context& io, UniqueFd fifo, Handlers handlers)
+      : handlers_(std::move(handlers)), fifo_(io, fifo.Release()), alarm_(io) {
     Read();
   }
 
-  const std::string& path() const { return path_; }
   void WorkerRuns(int pid) { workers_.insert(pid); }
   std::string WorkerIsGone(int pid);
 
@@ -146,7 +142,6 @@ class FileTimers::Impl {
   int WorkerOf(int pid) const;
   void Complain(const std::string& text);
 
-  const std::string path_;
   const Handlers handlers_;
   asio::posix::stream_descriptor fifo_;
   asio::system_timer alarm_;
@@ -311,11 +306,9 @@ absl::StatusOr<UniqueFd> MakeTimerFile(const std::string& path) {
 
 bool RemoveTimerFile(const std::string& path) { return unlink(path.c_str()) == 0; }
 
-FileTimers::FileTimers(asio::io_context& io, UniqueFd fifo, const std::string& path,
-                       Handlers handlers)
-    : impl_(std::make_unique<Impl>(io, std::move(fifo), path, std::move(handlers))) {}
+FileTimers::FileTimers(asio::io_context& io, UniqueFd fifo, Handlers handlers)
+    : impl_(std::make_unique<Impl>(io, std::move(fifo), std::move(handlers))) {}
 FileTimers::~FileTimers() = default;
-const std::string& FileTimers::path() const { return impl_->path(); }
 void FileTimers::WorkerRuns(int pid) { impl_->WorkerRuns(pid); }
 std::string FileTimers::WorkerIsGone(int pid) { return impl_->WorkerIsGone(pid); }
 

@@ -59,14 +59,12 @@ class FileTimers {
     std::function<void(const TimerRequest& timer, bool is_kill)> expired;
   };
 
-  // `fifo` was made at `path` by MakeTimerFile; whoever made it removes it.
-  FileTimers(boost::asio::io_context& io, UniqueFd fifo, const std::string& path,
-             Handlers handlers);
+  // `fifo` was made by MakeTimerFile; whoever made it removes it.
+  FileTimers(boost::asio::io_context& io, UniqueFd fifo, Handlers handlers);
   ~FileTimers();
   FileTimers(const FileTimers&) = delete;
   FileTimers& operator=(const FileTimers&) = delete;
 
-  const std::string& path() const;
   // A worker lives from here on, until it is gone.
   void WorkerRuns(int pid);
   // "; its timer 'x' had expired" when that is why it ended, else "".

@@ -109,6 +109,7 @@ absl::StatusOr<std::unique_ptr<LogRouter>> MakeLogs(const LaunchConfig& config,
   options.on_temporary_folder = [&guardian](const std::string& folder) {
     guardian.NoteFolder(folder);
   };
+  options.hold_for_test = [] { HoldFileWorkForTest("log lines"); };
   return LogRouter::Create(std::move(options));
 }
 

@@ -204,7 +204,7 @@ absl::StatusOr<std::unique_ptr<LogRouter>> LogRouter::Create(LogOptions options)
                             EscapeControl(std::string(folder.status().message())));
   }
   absl::StatusOr<std::unique_ptr<LogThread>> thread =
-      LogThread::Start(options.stdout_fd, options.stderr_fd);
+      LogThread::Start(options.stdout_fd, options.stderr_fd, options.hold_for_test);
   if (!thread.ok()) return thread.status();
   return std::unique_ptr<LogRouter>(new LogRouter(
       std::make_unique<Impl>(std::move(options), *std::move(folder), *std::move(thread))));
@@ -245,7 +245,9 @@ std::string LogRouter::TakeLossWarning() { return impl_->TakeLossWarning(); }
 
 LogRouter::Losses LogRouter::losses() const { return impl_->thread().losses(); }
 
-std::string LogRouter::busy_file() const { return impl_->thread().busy_file(); }
+std::string LogRouter::busy_file(Duration at_least) const {
+  return impl_->thread().busy_file(at_least);
+}
 
 std::string LogRouter::run_folder() const { return impl_->folder().path(); }
 
