@@ -21,14 +21,17 @@ namespace {
 
 static_assert(kMaxExitReportBytes < ConsoleSink::kReserve, "a report would be lost as a whole");
 
-StatusEvents::Job EventJobOf(const JobReporter::Options& options) {
-  const bool is_static = options.config.rendezvous == RendezvousKind::kStatic;
-  const size_t slash = options.title.find_last_of('/');
-  return {.run_id = options.config.run_id,
-          .role = options.config.role,
+JobRecord::Part PartOf(const JobReporter::Options& options) {
+  const LaunchConfig& config = options.config;
+  const bool is_static = config.rendezvous == RendezvousKind::kStatic;
+  return {.node = options.node,
           .host = options.host,
+          .workers = config.workers_per_node,
+          .run_id = config.run_id,
+          .role = config.role,
           .backend = is_static ? "static" : "c10d",
-          .entry_point = options.title.substr(slash == std::string::npos ? 0 : slash + 1)};
+          .program = options.title,
+          .max_restarts = config.max_restarts};
 }
 
 absl::Status Silent(const char* what, const std::string& file) {
@@ -49,11 +52,10 @@ JobReporter::JobReporter(Options options, LogRouter& logs, FileThread& workers_f
       logs_(logs),
       workers_files_(workers_files),
       own_files_(own_files),
-      record_({options_.node, options_.host, options_.config.workers_per_node}, UnixTimeMs()),
-      events_(EventJobOf(options_), record_,
-              options_.config.event_log_handler == "console"
-                  ? [&logs](const std::string& line) { logs.Say(line); }
-                  : StatusEvents::Emit()) {}
+      record_(PartOf(options_), UnixTimeMs()),
+      events_(record_, options_.config.event_log_handler == "console"
+                           ? [&logs](const std::string& line) { logs.Say(line); }
+                           : StatusEvents::Emit()) {}
 
 void JobReporter::Say(const std::string& text) { logs_.Say("ddprun: " + text); }
 
@@ -80,12 +82,7 @@ void JobReporter::SetErrorFile(int local_rank, const std::string& path) {
 }
 
 void JobReporter::TimerEvent(const TimerRequest& timer, bool is_kill) {
-  events_.TimerEvent({.name = is_kill ? "kill worker process" : "timer expired",
-                      .pid = timer.pid,
-                      .scope = timer.scope,
-                      .expiration_time = timer.expires,
-                      .signal = timer.signal},
-                     UnixTimeMs());
+  events_.TimerEvent(timer, is_kill, UnixTimeMs());
 }
 
 void JobReporter::Ask(std::vector<DeadWorker> workers, Duration timeout,
@@ -148,10 +145,6 @@ void JobReporter::Print(const rendezvous::Verdict& verdict) {
 
 void JobReporter::PassOnErrorFile(const rendezvous::Verdict& verdict) {
   constexpr char kWhat[] = "the error file for TORCHELASTIC_ERROR_FILE";
-  // torchrun's code of a signal is its negative number.
-  const auto code_of = [](const rendezvous::FailureReport& report) {
-    return report.signal != 0 ? -report.signal : report.exit_code;
-  };
   const std::vector<rendezvous::FailureReport> failures = NewestFailures();
   const rendezvous::FailureReport* chosen = nullptr;
   for (const rendezvous::FailureReport& report : failures) {
@@ -162,11 +155,11 @@ void JobReporter::PassOnErrorFile(const rendezvous::Verdict& verdict) {
   const bool is_elsewhere = first && first->node != options_.node && first->error;
   if (is_elsewhere) chosen = &*first;
   if (chosen == nullptr) return;
-  const int code = code_of(*chosen);
+  const int code = TorchrunCode(chosen->exit_code, chosen->signal);
   const std::string from = chosen->error_file;
   if (is_elsewhere || from.empty()) {
     // The file itself is on another node, or was removed; what stood in it is here.
-    return WriteFile(options_.own_error_file, ErrorTextForParent(*chosen->error, code), kWhat);
+    return WriteFile(options_.own_error_file, ErrorTextOf(*chosen->error, code), kWhat);
   }
   ++writes_;
   workers_files_.Ask<absl::StatusOr<std::string>>(
@@ -200,21 +193,12 @@ void JobReporter::WriteReport(std::function<void()> done) {
   // What is not known yet, because workers live that do not die.
   CompleteRound([this, done = std::move(done)]() mutable {
     const int64_t now = UnixTimeMs();
-    if (record_.rounds().empty() && asked_unix_ms_ != 0) events_.WaitedInVain(now, WaitedMs(now));
+    if (record_.rounds().empty() && asked_unix_ms_ != 0) events_.Waited(now, WaitedMs(now));
     events_.JobEnded(now);
     ++writes_;
     on_written_ = std::move(done);
     const std::string& path = options_.config.report_file;
-    if (!path.empty()) {
-      WriteFile(path,
-                RenderReportFile({.run_id = options_.config.run_id,
-                                  .node_id = options_.node.value,
-                                  .host = options_.host,
-                                  .program = options_.title,
-                                  .max_restarts = options_.config.max_restarts},
-                                 record_),
-                "the report file");
-    }
+    if (!path.empty()) WriteFile(path, RenderReportFile(record_), "the report file");
     FinishWrite(absl::OkStatus(), "");
   });
 }

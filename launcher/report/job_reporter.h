@@ -15,7 +15,6 @@
 #include "absl/status/status.h"
 #include "launcher/agent/agent_core.h"
 #include "launcher/agent/file_thread.h"
-#include "launcher/agent/file_timers.h"
 #include "launcher/cli/launch_config.h"
 #include "launcher/report/job_record.h"
 #include "launcher/report/last_words.h"

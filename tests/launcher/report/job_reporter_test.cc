@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "launcher/agent/file_timers.h"
 #include "tests/launcher/logs/console_file.h"
 #include "tests/support/json.h"
 #include "tests/support/temp_dir.h"
