@@ -9,7 +9,6 @@
 #include "launcher/cli/text.h"
 #include "launcher/process/guardian.h"
 #include "launcher/process/leftovers.h"
-#include "launcher/process/worker_env.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -41,10 +40,7 @@ void Agent::Do(const PrepareWorkers& action) {
   prepared_ = {};
   workers_files_.Ask<absl::StatusOr<PreparedWorkers>>(
       "logs", "the folder of the workers' files", kFileTimeout,
-      [this, shared] {
-        return MakeWorkerFiles(setup_, shared, logs_,
-                               [this](const std::string& folder) { workers_files_.Touch(folder); });
-      },
+      [this, shared] { return MakeWorkerFiles(shared); },
       [this, to = action.assignment](std::optional<absl::StatusOr<PreparedWorkers>> made) {
         if (!made) return;  // the core has given it up long ago
         if (!made->ok()) {
@@ -58,6 +54,33 @@ void Agent::Do(const PrepareWorkers& action) {
         // Not started, because the round is over: their channels must end.
         if (!prepared_.specs.empty()) prepared_ = {};
       });
+}
+
+absl::StatusOr<PreparedWorkers> Agent::MakeWorkerFiles(const WorkerEnvInput& shared) {
+  const rendezvous::Assignment& assignment = shared.assignment;
+  logs_.BeginRound(assignment.restart_count);
+  PreparedWorkers prepared;
+  for (int local_rank = 0; local_rank < setup_.config.workers_per_node; ++local_rank) {
+    const int rank = assignment.first_rank + local_rank;
+    const std::string run_folder = logs_.run_folder();
+    if (!run_folder.empty()) {
+      workers_files_.Touch(
+          absl::StrCat(run_folder, "/attempt_", assignment.restart_count, "/", local_rank));
+    }
+    absl::StatusOr<WorkerStdio> stdio = logs_.OpenWorker(local_rank, rank);
+    if (!stdio.ok()) return stdio.status();
+    prepared.specs.push_back(
+        {.local_rank = local_rank,
+         .rank = rank,
+         .argv = ArgvOfWorker(setup_.program, local_rank),
+         .executable = setup_.program.executable,
+         .env = BuildWorkerEnv(setup_.environment.variables, shared, local_rank, stdio->error_file),
+         .stdout_fd = stdio->stdout_fd.get(),
+         .stderr_fd = stdio->stderr_fd.get(),
+         .cpus = setup_.placement.CpusOf(local_rank)});
+    prepared.stdio[local_rank] = *std::move(stdio);
+  }
+  return prepared;
 }
 
 void Agent::Do(const DescribeFailure& action) {

@@ -4,6 +4,7 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -17,10 +18,10 @@
 #include "launcher/agent/file_thread.h"
 #include "launcher/agent/file_timers.h"
 #include "launcher/agent/round_store.h"
-#include "launcher/agent/worker_files.h"
 #include "launcher/logs/log_router.h"
 #include "launcher/process/exit_status.h"
 #include "launcher/process/signals.h"
+#include "launcher/process/worker_env.h"
 #include "launcher/process/worker_group.h"
 #include "launcher/report/job_reporter.h"
 #include "rendezvous/client/connect.h"
@@ -32,6 +33,12 @@ inline constexpr Duration kFileTimeout = std::chrono::seconds(660);
 
 // Work on files that is answered all the same soon: what depends on it can do without.
 inline constexpr Duration kCleanUpTimeout = std::chrono::seconds(2);
+
+// What stands ready before a round's workers are started: how each of them is called.
+struct PreparedWorkers {
+  std::vector<WorkerSpec> specs;
+  std::map<int, WorkerStdio> stdio;  // by local rank: the descriptors that `specs` borrow
+};
 
 // What is made before the rendezvous.
 struct Beginning {
@@ -81,6 +88,9 @@ class Agent {
   // One line of ours for the user.
   void Say(const std::string& text) { logs_.Say("ddprun: " + text); }
   FileThread::Options FilesOptions();
+  // Begins a round of the logs and opens the channels of all its workers. On workers_files_: makes
+  // folders and files. An error is this machine's.
+  absl::StatusOr<PreparedWorkers> MakeWorkerFiles(const WorkerEnvInput& shared);
   // The same where the log thread, which writes our lines, hangs in a file; `then` follows soon.
   void SayPastLogs(const std::string& text, std::function<void()> then);
   void WatchLogs();
