@@ -7,15 +7,12 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
-#include "launcher/agent/agent_driver.h"
 #include "launcher/agent/agent_policy.h"
 #include "launcher/agent/node_identity.h"
 #include "launcher/agent/test_hooks.h"
 #include "launcher/cli/text.h"
 #include "launcher/logs/console_sink.h"
-#include "launcher/process/guardian.h"
 #include "launcher/process/job_cgroup.h"
-#include "launcher/process/worker_env.h"
 #include "launcher/report/last_words.h"
 #include "rendezvous/base/host_name.h"
 #include "rendezvous/base/steady_clock.h"
@@ -295,12 +292,6 @@ void Agent::TellOfDescriptors() {
     Say("warning: no file descriptor is left for a connection, which waits until one is free; "
         "raise the limit on open files (ulimit -n)");
   });
-}
-
-int RunAgent(AgentSetup setup, std::unique_ptr<Guardian> guardian, LogRouter& logs,
-             spdlog::logger& logger) {
-  Agent agent(std::move(setup), std::move(guardian), logs, logger);
-  return agent.Run();
 }
 
 }  // namespace ddprun::launcher

@@ -4,10 +4,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "launcher/agent/agent_driver.h"
+#include "launcher/agent/agent.h"
 #include "launcher/agent/agent_policy.h"
 #include "launcher/cli/text.h"
-#include "launcher/process/guardian.h"
 #include "launcher/process/leftovers.h"
 
 namespace ddprun::launcher {
@@ -56,7 +55,7 @@ void Agent::Do(const PrepareWorkers& action) {
       });
 }
 
-absl::StatusOr<PreparedWorkers> Agent::MakeWorkerFiles(const WorkerEnvInput& shared) {
+absl::StatusOr<Agent::PreparedWorkers> Agent::MakeWorkerFiles(const WorkerEnvInput& shared) {
   const rendezvous::Assignment& assignment = shared.assignment;
   logs_.BeginRound(assignment.restart_count);
   PreparedWorkers prepared;

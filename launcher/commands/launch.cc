@@ -152,9 +152,10 @@ int Launch(LaunchConfig config, const Environment& environment) {
   const LogLevelChoice log_level = ChosenLogLevel(environment);
   Warn(config, log_level, **logs);
   const std::shared_ptr<spdlog::logger> logger = MakeLogger(**logs, log_level.level);
-  return RunAgent(
+  Agent agent(
       {std::move(config), *program, environment, *baseline, job_mark, *std::move(placement)},
       *std::move(guardian), **logs, *logger);
+  return agent.Run();
 }
 
 }  // namespace ddprun::launcher
