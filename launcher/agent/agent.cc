@@ -53,7 +53,9 @@ Agent::Agent(AgentSetup setup, std::unique_ptr<Guardian> guardian, LogRouter& lo
               .cgroup = guardian_->cgroup(),
               .leftover_grace = setup_.config.shutdown_timeout,
               .spawn_delay_for_test = SpawnDelayForTest()},
-             [this](const WorkerEvent& event) { OnWorker(event); }),
+             [this](const WorkerEvent& event) {
+               std::visit([this](const auto& e) { On(e); }, event);
+             }),
       workers_files_(io_, FilesOptions()),
       own_files_(io_, FilesOptions()),
       last_steps_(io_, {}),
@@ -94,9 +96,9 @@ void Agent::SayPastLogs(const std::string& text, std::function<void()> then) {
 }
 
 int Agent::Run() {
-  signals_ = std::make_unique<SignalReceiver>(
-      io_, setup_.baseline, BitsOf(setup_.config.more_stop_signals),
-      [this](const ReceivedSignal& signal) { OnSignal(signal); });
+  signals_ = std::make_unique<SignalReceiver>(io_, setup_.baseline,
+                                              BitsOf(setup_.config.more_stop_signals),
+                                              [this](const ReceivedSignal& signal) { On(signal); });
   if (SetsOmpThreads(setup_.environment.variables, setup_.config.workers_per_node)) {
     Say("OMP_NUM_THREADS is not set: every worker gets 1; set it to choose");
   }
@@ -199,7 +201,7 @@ void Agent::ArmTimer() {
   });
 }
 
-void Agent::OnSignal(const ReceivedSignal& signal) {
+void Agent::On(const ReceivedSignal& signal) {
   switch (signal.meaning) {
     case SignalMeaning::kRelay:
       return group_.Relay(signal.signal);
@@ -215,26 +217,12 @@ void Agent::OnSignal(const ReceivedSignal& signal) {
   Feed(SignalReceived{signal.signal, signal.meaning == SignalMeaning::kKillNow});
 }
 
-void Agent::OnWorker(const WorkerEvent& event) {
-  if (const auto* started = std::get_if<WorkerStarted>(&event)) {
-    prepared_.stdio.erase(started->local_rank);
-    log_.Note(*started);
-    reporter_.WorkerRuns(started->local_rank, started->pid);
-    if (timers_) timers_->WorkerRuns(started->pid);
-    if (prepared_.stdio.empty() && !std::exchange(has_swept_, true)) Sweep();
-  } else if (const auto* failed = std::get_if<StartFailed>(&event)) {
-    OnStartFailed(*failed);
-  } else if (const auto* exited = std::get_if<WorkerExited>(&event)) {
-    OnWorkerExited(*exited);
-  } else if (const auto* delayed = std::get_if<StartDelayed>(&event)) {
-    Say(delayed->text);
-  } else if (const auto* ignored = std::get_if<StopIgnored>(&event)) {
-    Say(ignored->text);
-  } else if (const auto* unkillable = std::get_if<Unkillable>(&event)) {
-    Feed(LocalFailure{kExitMachine, unkillable->text});
-  } else {
-    CompleteRound();
-  }
+void Agent::On(const WorkerStarted& event) {
+  prepared_.stdio.erase(event.local_rank);
+  log_.Note(event);
+  reporter_.WorkerRuns(event.local_rank, event.pid);
+  if (timers_) timers_->WorkerRuns(event.pid);
+  if (prepared_.stdio.empty() && !std::exchange(has_swept_, true)) Sweep();
 }
 
 // What killed jobs have left. Once, when all workers have been started, so that no start waits.
@@ -249,7 +237,7 @@ void Agent::Sweep() {
       [](std::optional<bool>) {});
 }
 
-void Agent::CompleteRound() {
+void Agent::On(const GroupEmpty&) {
   prepared_ = {};  // of workers that were never started: their channels must end too
   workers_files_.Ask<std::string>(
       "last words", setup_.config.log_dir, kCleanUpTimeout,
@@ -263,7 +251,7 @@ void Agent::CompleteRound() {
       });
 }
 
-void Agent::OnStartFailed(const StartFailed& event) {
+void Agent::On(const StartFailed& event) {
   prepared_.stdio.clear();
   if (timers_) timers_->WorkerIsGone(event.pid);
   Feed(WorkerEnd{.local_rank = event.local_rank,
@@ -273,7 +261,7 @@ void Agent::OnStartFailed(const StartFailed& event) {
                  .unix_ms = UnixTimeMs()});
 }
 
-void Agent::OnWorkerExited(const WorkerExited& event) {
+void Agent::On(const WorkerExited& event) {
   WorkerEnd end{.local_rank = event.local_rank,
                 .pid = event.pid,
                 .exit_code = ExitCodeOf(event.status),

@@ -80,10 +80,14 @@ class Agent {
 
   void Feed(const AgentEvent& event);
   void ArmTimer();
-  void OnWorker(const WorkerEvent& event);
-  void OnSignal(const ReceivedSignal& signal);
-  void OnWorkerExited(const WorkerExited& event);
-  void OnStartFailed(const StartFailed& event);
+  void On(const ReceivedSignal& signal);
+  void On(const WorkerStarted& event);
+  void On(const StartFailed& event);
+  void On(const WorkerExited& event);
+  void On(const StartDelayed& event) { Say(event.text); }
+  void On(const StopIgnored& event) { Say(event.text); }
+  void On(const Unkillable& event) { Feed(LocalFailure{kExitMachine, event.text}); }
+  void On(const GroupEmpty&);
 
   void Do(const JoinRound&);
   void Do(const PrepareWorkers& action);
@@ -118,7 +122,6 @@ class Agent {
   void SayPastLogs(const std::string& text, std::function<void()> then);
   void WatchLogs();
   void Begin(std::optional<Beginning> made);
-  void CompleteRound();
   void Sweep();
   void TellOfDescriptors();  // on any thread
   rendezvous::RendezvousOptions ConnectOptions(std::string run_dir);

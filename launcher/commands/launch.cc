@@ -113,11 +113,6 @@ absl::StatusOr<std::unique_ptr<LogRouter>> MakeLogs(const LaunchConfig& config,
   return LogRouter::Create(std::move(options));
 }
 
-LogLevelChoice ChosenLogLevel(const Environment& environment) {
-  return ChooseLogLevel({.ddprun_log_level = environment.Get("DDPRUN_LOG_LEVEL"),
-                         .loglevel = environment.Get("LOGLEVEL")});
-}
-
 void Warn(const LaunchConfig& config, const LogLevelChoice& log_level, LogRouter& logs) {
   std::vector<std::string> warnings = config.warnings;
   if (!log_level.warning.empty()) warnings.push_back(log_level.warning);
@@ -149,7 +144,9 @@ int Launch(LaunchConfig config, const Environment& environment) {
   absl::StatusOr<std::unique_ptr<LogRouter>> logs = MakeLogs(config, environment, **guardian);
   if (!logs.ok()) return Complain(logs.status(), kExitMachine);
 
-  const LogLevelChoice log_level = ChosenLogLevel(environment);
+  const LogLevelChoice log_level =
+      ChooseLogLevel({.ddprun_log_level = environment.Get("DDPRUN_LOG_LEVEL"),
+                      .loglevel = environment.Get("LOGLEVEL")});
   Warn(config, log_level, **logs);
   const std::shared_ptr<spdlog::logger> logger = MakeLogger(**logs, log_level.level);
   Agent agent(
