@@ -1,18 +1,18 @@
 #include "launcher/agent/agent.h"
 
+#include <unistd.h>
+
 #include <boost/asio/post.hpp>
 #include <utility>
 #include <variant>
 
 #include "absl/strings/str_cat.h"
-#include "launcher/agent/agent_driver.h"
 #include "launcher/agent/agent_policy.h"
 #include "launcher/agent/node_identity.h"
 #include "launcher/agent/test_hooks.h"
 #include "launcher/cli/text.h"
-#include "launcher/process/guardian.h"
+#include "launcher/logs/console_sink.h"
 #include "launcher/process/job_cgroup.h"
-#include "launcher/process/worker_env.h"
 #include "launcher/report/last_words.h"
 #include "rendezvous/base/host_name.h"
 #include "rendezvous/base/steady_clock.h"
@@ -21,7 +21,15 @@ namespace ddprun::launcher {
 namespace asio = boost::asio;
 namespace {
 
-constexpr Duration kCleanUpTimeout = std::chrono::seconds(2);
+// A log file that keeps the log thread for so long does not answer; how often that is asked.
+constexpr Duration kLogPatience = std::chrono::seconds(5);
+constexpr Duration kLogWatchInterval = std::chrono::seconds(2);
+// For a line past the logs: whoever reads our stderr may have stopped.
+constexpr Duration kPastLogsTimeout = std::chrono::milliseconds(500);
+
+std::string WaitingFor(const std::string& file) {
+  return absl::StrCat("waiting for ", EscapeControl(file), ": the file system does not answer");
+}
 
 }  // namespace
 
@@ -45,7 +53,9 @@ Agent::Agent(AgentSetup setup, std::unique_ptr<Guardian> guardian, LogRouter& lo
               .cgroup = guardian_->cgroup(),
               .leftover_grace = setup_.config.shutdown_timeout,
               .spawn_delay_for_test = SpawnDelayForTest()},
-             [this](const WorkerEvent& event) { OnWorker(event); }),
+             [this](const WorkerEvent& event) {
+               std::visit([this](const auto& e) { On(e); }, event);
+             }),
       workers_files_(io_, FilesOptions()),
       own_files_(io_, FilesOptions()),
       last_steps_(io_, {}),
@@ -54,35 +64,57 @@ Agent::Agent(AgentSetup setup, std::unique_ptr<Guardian> guardian, LogRouter& lo
                  .host = host_,
                  .title = setup_.program.title,
                  .own_error_file = setup_.environment.Get("TORCHELASTIC_ERROR_FILE").value_or("")},
-                logs_, workers_files_, own_files_) {}
+                logs_, workers_files_, own_files_),
+      log_watch_(io_),
+      timer_file_(TimerFileOf(setup_.environment).value_or("")) {}
 
 FileThread::Options Agent::FilesOptions() {
-  return {.on_slow =
-              [this](const std::string& file) {
-                Say(absl::StrCat("waiting for ", EscapeControl(file),
-                                 ": the file system does not answer"));
-              },
+  return {.on_slow = [this](const std::string& file) { Say(WaitingFor(file)); },
           .hold_for_test = HoldFileWorkForTest};
 }
 
+void Agent::WatchLogs() {
+  const std::string file = logs_.busy_file(kLogPatience);
+  if (!file.empty()) return SayPastLogs(WaitingFor(file), [] {});
+  log_watch_.expires_after(kLogWatchInterval);
+  log_watch_.async_wait([this](const boost::system::error_code& error) {
+    if (!error) WatchLogs();
+  });
+}
+
+void Agent::SayPastLogs(const std::string& text, std::function<void()> then) {
+  if (past_logs_ == nullptr) past_logs_ = std::make_unique<FileThread>(io_, FileThread::Options{});
+  past_logs_->Ask<bool>(
+      "past the logs", "", kPastLogsTimeout,
+      [text] {
+        ConsoleSink console(STDERR_FILENO);
+        console.AppendMessage("ddprun: " + text);
+        console.Flush(SteadyNow());
+        return true;
+      },
+      [then = std::move(then)](std::optional<bool>) { then(); });
+}
+
 int Agent::Run() {
-  signals_ = std::make_unique<SignalReceiver>(
-      io_, setup_.baseline, BitsOf(setup_.config.more_stop_signals),
-      [this](const ReceivedSignal& signal) { OnSignal(signal); });
+  signals_ = std::make_unique<SignalReceiver>(io_, setup_.baseline,
+                                              BitsOf(setup_.config.more_stop_signals),
+                                              [this](const ReceivedSignal& signal) { On(signal); });
   if (SetsOmpThreads(setup_.environment.variables, setup_.config.workers_per_node)) {
     Say("OMP_NUM_THREADS is not set: every worker gets 1; set it to choose");
   }
   guardian_->Watch(io_, [this](const std::string& text) { Say(text); });
   const auto work = asio::make_work_guard(io_);
-  const std::string timer_file = TimerFileOf(setup_.environment).value_or("");
+  WatchLogs();
   own_files_.Ask<Beginning>(
-      "beginning", timer_file.empty() ? "the folder for small files" : timer_file, kFileTimeout,
-      [timer_file, &config = setup_.config] {
-        Beginning made{.timer_file = timer_file};
+      "beginning", timer_file_.empty() ? "the folder for small files" : timer_file_, kFileTimeout,
+      [this, &config = setup_.config] {
+        Beginning made;
         if (config.rendezvous != RendezvousKind::kStandalone) {
           made.run_dir = RunDirectory(config.run_id, config.endpoint.port);
         }
-        if (!timer_file.empty()) made.timer_fifo = MakeTimerFile(timer_file);
+        if (timer_file_.empty()) return made;
+        made.timer_fifo = MakeTimerFile(timer_file_);
+        has_timer_file_ = made.timer_fifo.ok();
         return made;
       },
       [this](std::optional<Beginning> made) { Begin(std::move(made)); });
@@ -93,19 +125,19 @@ int Agent::Run() {
 }
 
 void Agent::Begin(std::optional<Beginning> made) {
+  if (core_.is_leaving()) return;  // a signal came first
   const absl::Status status =
       made ? made->timer_fifo.status()
            : absl::DeadlineExceededError("the file system of ddprun's own files does not answer");
   if (!status.ok()) return Feed(LocalFailure{kExitMachine, std::string(status.message())});
   if (made->timer_fifo->is_open()) {
     timers_ = std::make_unique<FileTimers>(
-        io_, *std::move(made->timer_fifo), made->timer_file,
+        io_, *std::move(made->timer_fifo),
         FileTimers::Handlers{[this](const std::string& line) { Say(line); },
                              [this](const TimerRequest& timer, bool is_kill) {
                                reporter_.TimerEvent(timer, is_kill);
                              }});
   }
-  if (core_.is_leaving()) return;  // a signal came first
   client_ = rendezvous::ConnectRendezvous(
       ConnectOptions(made->run_dir), [this](const rendezvous::RendezvousEvent& event) {
         asio::post(io_, [this, event] {
@@ -169,7 +201,7 @@ void Agent::ArmTimer() {
   });
 }
 
-void Agent::OnSignal(const ReceivedSignal& signal) {
+void Agent::On(const ReceivedSignal& signal) {
   switch (signal.meaning) {
     case SignalMeaning::kRelay:
       return group_.Relay(signal.signal);
@@ -185,26 +217,12 @@ void Agent::OnSignal(const ReceivedSignal& signal) {
   Feed(SignalReceived{signal.signal, signal.meaning == SignalMeaning::kKillNow});
 }
 
-void Agent::OnWorker(const WorkerEvent& event) {
-  if (const auto* started = std::get_if<WorkerStarted>(&event)) {
-    prepared_.stdio.erase(started->local_rank);
-    log_.Note(*started);
-    reporter_.WorkerRuns(started->local_rank, started->pid);
-    if (timers_) timers_->WorkerRuns(started->pid);
-    if (prepared_.stdio.empty() && !std::exchange(has_swept_, true)) Sweep();
-  } else if (const auto* failed = std::get_if<StartFailed>(&event)) {
-    OnStartFailed(*failed);
-  } else if (const auto* exited = std::get_if<WorkerExited>(&event)) {
-    OnWorkerExited(*exited);
-  } else if (const auto* delayed = std::get_if<StartDelayed>(&event)) {
-    Say(delayed->text);
-  } else if (const auto* ignored = std::get_if<StopIgnored>(&event)) {
-    Say(ignored->text);
-  } else if (const auto* unkillable = std::get_if<Unkillable>(&event)) {
-    Feed(LocalFailure{kExitMachine, unkillable->text});
-  } else {
-    CompleteRound();
-  }
+void Agent::On(const WorkerStarted& event) {
+  prepared_.stdio.erase(event.local_rank);
+  log_.Note(event);
+  reporter_.WorkerRuns(event.local_rank, event.pid);
+  if (timers_) timers_->WorkerRuns(event.pid);
+  if (prepared_.stdio.empty() && !std::exchange(has_swept_, true)) Sweep();
 }
 
 // What killed jobs have left. Once, when all workers have been started, so that no start waits.
@@ -219,7 +237,7 @@ void Agent::Sweep() {
       [](std::optional<bool>) {});
 }
 
-void Agent::CompleteRound() {
+void Agent::On(const GroupEmpty&) {
   prepared_ = {};  // of workers that were never started: their channels must end too
   workers_files_.Ask<std::string>(
       "last words", setup_.config.log_dir, kCleanUpTimeout,
@@ -233,7 +251,7 @@ void Agent::CompleteRound() {
       });
 }
 
-void Agent::OnStartFailed(const StartFailed& event) {
+void Agent::On(const StartFailed& event) {
   prepared_.stdio.clear();
   if (timers_) timers_->WorkerIsGone(event.pid);
   Feed(WorkerEnd{.local_rank = event.local_rank,
@@ -243,7 +261,7 @@ void Agent::OnStartFailed(const StartFailed& event) {
                  .unix_ms = UnixTimeMs()});
 }
 
-void Agent::OnWorkerExited(const WorkerExited& event) {
+void Agent::On(const WorkerExited& event) {
   WorkerEnd end{.local_rank = event.local_rank,
                 .pid = event.pid,
                 .exit_code = ExitCodeOf(event.status),
@@ -262,12 +280,6 @@ void Agent::TellOfDescriptors() {
     Say("warning: no file descriptor is left for a connection, which waits until one is free; "
         "raise the limit on open files (ulimit -n)");
   });
-}
-
-int RunAgent(AgentSetup setup, std::unique_ptr<Guardian> guardian, LogRouter& logs,
-             spdlog::logger& logger) {
-  Agent agent(std::move(setup), std::move(guardian), logs, logger);
-  return agent.Run();
 }
 
 }  // namespace ddprun::launcher

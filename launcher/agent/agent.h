@@ -8,23 +8,37 @@
 #ifndef DDPRUN_LAUNCHER_AGENT_AGENT_H_
 #define DDPRUN_LAUNCHER_AGENT_AGENT_H_
 
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
+#include <vector>
 
+#include "absl/status/statusor.h"
+#include "launcher/agent/agent_core.h"
+#include "launcher/agent/agent_log.h"
+#include "launcher/agent/file_thread.h"
+#include "launcher/agent/file_timers.h"
+#include "launcher/agent/round_store.h"
 #include "launcher/cli/environment.h"
 #include "launcher/cli/launch_config.h"
 #include "launcher/cli/program.h"
+#include "launcher/logs/log_router.h"
 #include "launcher/placement/placement.h"
+#include "launcher/process/exit_status.h"
 #include "launcher/process/guardian.h"
 #include "launcher/process/process_baseline.h"
-
-namespace spdlog {
-class logger;
-}
+#include "launcher/process/signals.h"
+#include "launcher/process/worker_env.h"
+#include "launcher/process/worker_group.h"
+#include "launcher/report/job_reporter.h"
+#include "rendezvous/client/connect.h"
 
 namespace ddprun::launcher {
-
-class LogRouter;
 
 struct AgentSetup {
   LaunchConfig config;
@@ -35,13 +49,116 @@ struct AgentSetup {
   Placement placement{};
 };
 
-// Runs the job to its end on this node and returns the exit code of ddprun. `logs` and `logger` are
-// borrowed; no thread touches either after the return. Where something does not answer in the end
-// (a file system, a process that does not die, a reader of our output) it does not return: the
-// process ends with that code at once.
-// REQUIRES: called on the main thread, after PrepareAgentProcess.
-int RunAgent(AgentSetup setup, std::unique_ptr<Guardian> guardian, LogRouter& logs,
-             spdlog::logger& logger);
+// What comes in is in agent.cc, what goes out in agent_actions.cc.
+class Agent {
+ public:
+  // `logs` and `logger` are borrowed; no thread touches either after Run.
+  Agent(AgentSetup setup, std::unique_ptr<Guardian> guardian, LogRouter& logs,
+        spdlog::logger& logger);
+
+  // Runs the job to its end on this node and returns the exit code of ddprun. Where something does
+  // not answer in the end (a file system, a process that does not die, a reader of our output) it
+  // does not return: the process ends with that code at once.
+  // REQUIRES: called on the main thread, after PrepareAgentProcess.
+  int Run();
+
+ private:
+  // For work on files that the core gives up sooner, and for work whose results can be missed.
+  static constexpr Duration kFileTimeout = std::chrono::seconds(660);
+  static constexpr Duration kCleanUpTimeout = std::chrono::seconds(2);
+
+  // What stands ready before a round's workers are started: how each of them is called.
+  struct PreparedWorkers {
+    std::vector<WorkerSpec> specs;
+    std::map<int, WorkerStdio> stdio;  // by local rank: the descriptors that `specs` borrow
+  };
+  // What is made before the rendezvous.
+  struct Beginning {
+    std::string run_dir;
+    absl::StatusOr<UniqueFd> timer_fifo = UniqueFd();
+  };
+
+  void Feed(const AgentEvent& event);
+  void ArmTimer();
+  void On(const ReceivedSignal& signal);
+  void On(const WorkerStarted& event);
+  void On(const StartFailed& event);
+  void On(const WorkerExited& event);
+  void On(const StartDelayed& event) { Say(event.text); }
+  void On(const StopIgnored& event) { Say(event.text); }
+  void On(const Unkillable& event) { Feed(LocalFailure{kExitMachine, event.text}); }
+  void On(const GroupEmpty&);
+
+  void Do(const JoinRound&);
+  void Do(const PrepareWorkers& action);
+  void Do(const StartWorkers&) { group_.Start(std::move(prepared_.specs)); }
+  void Do(const StopWorkers& action) { group_.Stop(action.signal, action.grace); }
+  void Do(const KillWorkers&) { group_.KillNow(); }
+  void Do(const DescribeFailure& action);
+  void Do(const ReportFailure& action) {
+    client_->ReportFailed(action.round, action.report, action.at);
+  }
+  void Do(const ReportFirstSuccess& action) {
+    client_->ReportFirstSuccess(action.round, action.rank, action.at);
+  }
+  void Do(const ReportSuccess& action) { client_->ReportSucceeded(action.round); }
+  void Do(const LeaveJob& action) {
+    if (client_ != nullptr) client_->Leave(action.reason);
+  }
+  void Do(const AckVerdict&) { client_->AckVerdict(); }
+  void Do(const launcher::Say& action) { Say(action.text); }
+  void Do(const PrintReport& action) { reporter_.Print(action.verdict); }
+  void Do(const EndJob&);
+  void Do(const DrainLogs& action);
+  void Do(const ExitAgent& action);
+
+  // One line of ours for the user.
+  void Say(const std::string& text) { logs_.Say("ddprun: " + text); }
+  FileThread::Options FilesOptions();
+  // Begins a round of the logs and opens the channels of all its workers. On workers_files_: makes
+  // folders and files. An error is this machine's.
+  absl::StatusOr<PreparedWorkers> MakeWorkerFiles(const WorkerEnvInput& shared);
+  // The same where the log thread, which writes our lines, hangs in a file; `then` follows soon.
+  void SayPastLogs(const std::string& text, std::function<void()> then);
+  void WatchLogs();
+  void Begin(std::optional<Beginning> made);
+  void Sweep();
+  void TellOfDescriptors();  // on any thread
+  rendezvous::RendezvousOptions ConnectOptions(std::string run_dir);
+
+  const AgentSetup setup_;
+  const std::string host_;
+  const NodeId node_id_;
+
+  LogRouter& logs_;
+  AgentLog log_;
+  boost::asio::io_context io_;
+  const std::unique_ptr<Guardian> guardian_;
+  std::once_flag descriptors_told_;
+  AgentCore core_;
+  boost::asio::steady_timer timer_;
+  RoundStore store_;
+  WorkerGroup group_;
+  PreparedWorkers prepared_;  // those not started yet
+  // Work that may take long, each kind behind its own alone: what the workers' output and files
+  // need, what our own files need, the last steps of the job.
+  FileThread workers_files_;
+  FileThread own_files_;
+  FileThread last_steps_;
+  JobReporter reporter_;
+  std::unique_ptr<FileThread> past_logs_;  // null: nothing was said past the logs yet
+  boost::asio::steady_timer log_watch_;
+  const std::string timer_file_;        // "": nobody asked for timers
+  bool has_timer_file_ = false;         // this agent made it; for work of own_files_ alone
+  std::unique_ptr<FileTimers> timers_;  // null: nobody asked for them, or not yet
+  std::unique_ptr<SignalReceiver> signals_;
+  std::unique_ptr<rendezvous::RendezvousClient> client_;
+
+  std::vector<AgentEvent> inbox_;  // what came up while a step's actions were carried out
+  bool is_stepping_ = false;
+  bool has_swept_ = false;
+  int exit_code_ = kExitBug;
+};
 
 }  // namespace ddprun::launcher
 

@@ -3,11 +3,11 @@
 
 #include <utility>
 
-#include "launcher/agent/agent_driver.h"
+#include "absl/strings/str_cat.h"
+#include "launcher/agent/agent.h"
 #include "launcher/agent/agent_policy.h"
-#include "launcher/process/guardian.h"
+#include "launcher/cli/text.h"
 #include "launcher/process/leftovers.h"
-#include "launcher/process/worker_env.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -16,7 +16,8 @@ namespace {
 constexpr Duration kContactTimeout = std::chrono::seconds(11);
 // How long what is left of the job after its end may take to die.
 constexpr Duration kLeftoverTimeout = std::chrono::seconds(10);
-constexpr Duration kCleanUpTimeout = std::chrono::seconds(2);
+// A log file that has kept the log thread for so long when all is over does not answer.
+constexpr Duration kLastPatience = std::chrono::milliseconds(100);
 
 }  // namespace
 
@@ -33,33 +34,58 @@ void Agent::Do(const JoinRound&) {
 void Agent::Do(const PrepareWorkers& action) {
   WorkerEnvInput shared = WorkerEnvInputOf(setup_.config, action.assignment, setup_.job_mark);
   shared.virtual_devices = setup_.placement.devices;
-  if (timers_) shared.timer_file = timers_->path();
+  shared.timer_file = timer_file_;
   shared.use_agent_store = !store_.is_workers();
   prepared_ = {};
   workers_files_.Ask<absl::StatusOr<PreparedWorkers>>(
       "logs", "the folder of the workers' files", kFileTimeout,
-      [this, shared] {
-        return MakeWorkerFiles(setup_, shared, logs_,
-                               [this](const std::string& folder) { workers_files_.Touch(folder); });
-      },
-      [this, round = action.assignment.round](std::optional<absl::StatusOr<PreparedWorkers>> made) {
+      [this, shared] { return MakeWorkerFiles(shared); },
+      [this, to = action.assignment](std::optional<absl::StatusOr<PreparedWorkers>> made) {
         if (!made) return;  // the core has given it up long ago
         if (!made->ok()) {
-          return Feed(WorkersPrepared{round, std::string(made->status().message())});
+          return Feed(WorkersPrepared{to, std::string(made->status().message())});
         }
         prepared_ = **std::move(made);
         for (const auto& [local_rank, stdio] : prepared_.stdio) {
           reporter_.SetErrorFile(local_rank, stdio.error_file);
         }
-        Feed(WorkersPrepared{round});
+        Feed(WorkersPrepared{to});
         // Not started, because the round is over: their channels must end.
         if (!prepared_.specs.empty()) prepared_ = {};
       });
 }
 
+absl::StatusOr<Agent::PreparedWorkers> Agent::MakeWorkerFiles(const WorkerEnvInput& shared) {
+  const rendezvous::Assignment& assignment = shared.assignment;
+  logs_.BeginRound(assignment.restart_count);
+  PreparedWorkers prepared;
+  for (int local_rank = 0; local_rank < setup_.config.workers_per_node; ++local_rank) {
+    const int rank = assignment.first_rank + local_rank;
+    const std::string run_folder = logs_.run_folder();
+    if (!run_folder.empty()) {
+      workers_files_.Touch(
+          absl::StrCat(run_folder, "/attempt_", assignment.restart_count, "/", local_rank));
+    }
+    absl::StatusOr<WorkerStdio> stdio = logs_.OpenWorker(local_rank, rank);
+    if (!stdio.ok()) return stdio.status();
+    prepared.specs.push_back(
+        {.local_rank = local_rank,
+         .rank = rank,
+         .process = {.executable = setup_.program.executable,
+                     .argv = ArgvOfWorker(setup_.program, local_rank),
+                     .env = BuildWorkerEnv(setup_.environment.variables, shared, local_rank,
+                                           stdio->error_file),
+                     .stdout_fd = stdio->stdout_fd.get(),
+                     .stderr_fd = stdio->stderr_fd.get(),
+                     .cpus = setup_.placement.CpusOf(local_rank)}});
+    prepared.stdio[local_rank] = *std::move(stdio);
+  }
+  return prepared;
+}
+
 void Agent::Do(const DescribeFailure& action) {
   reporter_.Describe(action.end, [this, action](const rendezvous::FailureReport& report) {
-    Feed(FailureDescribed{action.end, action.assignment.round, report});
+    Feed(FailureDescribed{action.end, action.assignment, report});
   });
 }
 
@@ -74,12 +100,13 @@ void Agent::Do(const EndJob&) {
   } else {
     Feed(rendezvous::ContactEnded{});
   }
-  if (timers_ != nullptr) {
-    own_files_.Ask<bool>(
-        "timers", timers_->path(), kCleanUpTimeout,
-        [path = timers_->path()] { return RemoveTimerFile(path); }, [](std::optional<bool>) {});
-  }
-  reporter_.WriteReport([this] { Feed(ReportWritten{}); });
+  const auto write_report = [this] { reporter_.WriteReport([this] { Feed(ReportWritten{}); }); };
+  if (timer_file_.empty()) return write_report();
+  // First, so that it is waited for, and behind what made it where the job ends so soon.
+  own_files_.Ask<bool>(
+      "timers", timer_file_, kCleanUpTimeout,
+      [this] { return has_timer_file_ && RemoveTimerFile(timer_file_); },
+      [write_report](std::optional<bool>) { write_report(); });
 }
 
 void Agent::Do(const DrainLogs& action) {
@@ -106,9 +133,13 @@ void Agent::Do(const DrainLogs& action) {
 void Agent::Do(const ExitAgent& action) {
   exit_code_ = action.exit_code;
   const bool is_idle = workers_files_.is_idle() && own_files_.is_idle() && last_steps_.is_idle();
+  if (action.is_clean && is_idle) return io_.stop();
   // Destructors would wait for what does not answer; the guardian sees to what is left.
-  if (!action.is_clean || !is_idle) _exit(exit_code_);
-  io_.stop();
+  const std::string file = logs_.busy_file(kLastPatience);
+  if (file.empty()) _exit(exit_code_);
+  SayPastLogs(absl::StrCat("ending before all was written to ", EscapeControl(file),
+                           ": its file system does not answer"),
+              [this] { _exit(exit_code_); });
 }
 
 }  // namespace ddprun::launcher

@@ -6,9 +6,12 @@
 #include "absl/strings/str_cat.h"
 #include "launcher/process/exit_status.h"
 #include "rendezvous/base/check.h"
+#include "rendezvous/core/text.h"
 
 namespace ddprun::launcher {
 namespace {
+
+using rendezvous::Counted;
 
 // Linux's numbers; <csignal> is no header for pure code.
 constexpr int kSigHup = 1;
@@ -96,8 +99,9 @@ void AgentCore::On(const rendezvous::Concluded& event) {
 void AgentCore::On(const rendezvous::RendezvousFailed& event) {
   // The end is known; only our own workers are waited for.
   if (verdict_ || state_ == State::kLeaving) return;
-  const int code = is_coordinator_gone_ ? kExitLostCoordinator : kExitRendezvous;
-  if (!exit_code_) PlanEndOfTrouble(event.is_local ? kExitMachine : code, event.message);
+  if (!exit_code_) {
+    PlanEndOfTrouble(event.is_local ? kExitMachine : kExitRendezvous, AfterLoss(event.message));
+  }
   if (HasWorkers()) return Stop(kSigTerm);
   Leave(*exit_code_);
 }
@@ -117,7 +121,7 @@ void AgentCore::PlanEndOfTrouble(int exit_code, const std::string& message) {
 
 void AgentCore::On(const WorkersPrepared& event) {
   // Of a round that has been given up meanwhile: its answer comes late.
-  if (state_ != State::kPreparing || event.round != assignment_.round) return;
+  if (state_ != State::kPreparing || event.assignment != assignment_) return;
   if (event.error.empty()) return Run();
   On(LocalFailure{kExitMachine, event.error});
 }
@@ -146,11 +150,11 @@ void AgentCore::On(const WorkerEnd& end) {
 }
 
 void AgentCore::On(const FailureDescribed& event) {
-  if (event.round != assignment_.round || undescribed_ == 0) return;
+  if (event.assignment != assignment_ || undescribed_ == 0) return;
   --undescribed_;
   const bool is_blaming = event.report.left_peer.has_value();
   if (!exit_code_ && !verdict_) {
-    actions_.push_back(ReportFailure{event.round, event.report, event.end.at});
+    actions_.push_back(ReportFailure{assignment_.round, event.report, event.end.at});
     // The failure that is ours if nobody names another.
     if (is_peer_blamed_ && !is_blaming) unanswered_failure_ = event.end;
     if (is_blaming && !is_peer_blamed_) {
@@ -259,21 +263,15 @@ void AgentCore::Join() {
 void AgentCore::Prepare(const rendezvous::Assignment& assignment) {
   DDP_CHECK(!HasWorkers());
   state_ = State::kPreparing;
-  assignment_ = assignment;
+  const rendezvous::Assignment before = std::exchange(assignment_, assignment);
   prepared_by_ = now_ + policy_.file_timeout;
   unanswered_failure_.reset();
-  is_coordinator_gone_ = false;
+  loss_.clear();
   is_drain_told_ = false;
   is_peer_blamed_ = false;
   undescribed_ = 0;
   own_ends_.clear();
-  if (!assignment.note.empty()) actions_.push_back(Say{assignment.note});
-  if (is_waiting_told_) {
-    const int most = std::max(policy_.max_nodes, assignment.node_count);
-    actions_.push_back(Say{absl::StrCat(
-        assignment.node_count, " of ", most, most == 1 ? " node" : " nodes", ": starting ",
-        assignment.world_size, assignment.world_size == 1 ? " rank" : " ranks")});
-  }
+  SayWhatBegins(before);
   notice_.reset();
   if (assignment.restart_count > restarts_told_) {
     restarts_told_ = assignment.restart_count;
@@ -281,6 +279,24 @@ void AgentCore::Prepare(const rendezvous::Assignment& assignment) {
         Say{absl::StrCat("restart ", assignment.restart_count, " of ", assignment.max_restarts)});
   }
   actions_.push_back(PrepareWorkers{assignment});
+}
+
+void AgentCore::SayWhatBegins(const rendezvous::Assignment& before) {
+  const std::string ranks = Counted(assignment_.world_size, "rank");
+  // The first round's `before` has one node. A coordinator that took over from one that died knows
+  // no earlier round, and so does not say that this one is smaller.
+  const bool is_smaller = assignment_.node_count < before.node_count;
+  if (!assignment_.note.empty()) {
+    actions_.push_back(Say{assignment_.note});
+  } else if (is_smaller) {
+    actions_.push_back(
+        Say{absl::StrCat("going on with ", Counted(assignment_.node_count, "node"), " and ", ranks,
+                         " instead of ", before.node_count, " and ", before.world_size)});
+  }
+  if (!is_waiting_told_ || is_smaller) return;
+  const int most = std::max(policy_.max_nodes, assignment_.node_count);
+  actions_.push_back(Say{
+      absl::StrCat(assignment_.node_count, " of ", Counted(most, "node"), ": starting ", ranks)});
 }
 
 void AgentCore::Run() {

@@ -68,13 +68,13 @@ struct AgentPolicy {
 struct AgentStarted {};
 // The answer to PrepareWorkers. `error`: this machine's, one line; "": they can be started.
 struct WorkersPrepared {
-  Round round;
+  rendezvous::Assignment assignment;  // as it was asked for: an answer may come in a later round
   std::string error{};
 };
 // The answer to DescribeFailure.
 struct FailureDescribed {
   WorkerEnd end;
-  Round round;
+  rendezvous::Assignment assignment;
   rendezvous::FailureReport report;
 };
 // Nothing of the workers' process groups is left, and what they left behind has been read.
@@ -288,6 +288,10 @@ class AgentCore {
   void LeaveWithVerdict();
   void LeaveStopped();
   void SayStopping(int signal);
+  // Of the round that is being prepared; `before`: the last one that this node was in.
+  void SayWhatBegins(const rendezvous::Assignment& before);
+  // `message`, with the loss of a coordinator that came before it and is why.
+  std::string AfterLoss(const std::string& message) const;
   // Workers are started once: what ends the round ends the job.
   bool StartsOnce() const {
     return assignment_.max_restarts == 0 && policy_.min_nodes == policy_.max_nodes;
@@ -334,7 +338,7 @@ class AgentCore {
   std::optional<rendezvous::Verdict> verdict_;
   std::optional<TimePoint> verdict_holds_at_;    // a signal of our own before it counts instead
   std::optional<WorkerEnd> unanswered_failure_;  // reported, and no verdict or new round yet
-  bool is_coordinator_gone_ = false;             // its process ended while a round of it ran here
+  std::string loss_;  // of the coordinator whose process ended with our round; "": none
   int kill_signals_ = 0;
 
   // What the user has been told.

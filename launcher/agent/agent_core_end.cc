@@ -5,9 +5,12 @@
 #include "absl/strings/str_cat.h"
 #include "launcher/agent/agent_core.h"
 #include "launcher/process/exit_status.h"
+#include "rendezvous/core/text.h"
 
 namespace ddprun::launcher {
 namespace {
+
+using rendezvous::DurationText;
 
 constexpr int kSigTerm = 15;
 
@@ -15,10 +18,6 @@ std::optional<TimePoint> Earlier(std::optional<TimePoint> a, std::optional<TimeP
   if (!a) return b;
   if (!b) return a;
   return std::min(*a, *b);
-}
-
-std::string SecondsText(Duration duration) {
-  return absl::StrCat(std::chrono::ceil<std::chrono::seconds>(duration).count(), " s");
 }
 
 }  // namespace
@@ -79,7 +78,7 @@ void AgentCore::TellOfLostContact() {
       Say{absl::StrCat(Coordinator(), " is lost: ", contact_.reason,
                        is_over ? "; all workers of this node succeeded, waiting for it up to "
                                : "; this node's workers go on without it up to ",
-                       SecondsText(*contact_.lost_since + limit - now_))});
+                       DurationText(*contact_.lost_since + limit - now_))});
 }
 
 void AgentCore::CheckContact() {
@@ -95,7 +94,7 @@ void AgentCore::CheckContact() {
     return Stop(kSigTerm);
   }
   if (IsCoordinatorGone() && *contact_.gone_since + policy_.gone_grace <= now_) {
-    is_coordinator_gone_ = true;
+    loss_ = absl::StrCat(Coordinator(), " was lost (", contact_.reason, ")");
     const std::string gone =
         absl::StrCat(lost, contact_.reason, "; its process is gone, and with it the ranks of node ",
                      assignment_.coordinator_node, "; ");
@@ -109,13 +108,19 @@ void AgentCore::CheckContact() {
     return Stop(kSigTerm);
   }
   const std::string reason =
-      absl::StrCat(lost, "no word from it for ", SecondsText(policy_.orphan_timeout));
+      absl::StrCat(lost, "no word from it for ", DurationText(policy_.orphan_timeout));
   actions_.push_back(Say{absl::StrCat("error: ", reason, "; stopping the workers")});
   PlanEnd(kExitLostCoordinator, ExitOwner::kDdprun, reason);
   Stop(kSigTerm);
 }
 
+std::string AgentCore::AfterLoss(const std::string& message) const {
+  return loss_.empty() ? message : absl::StrCat(loss_, "; ", message);
+}
+
 void AgentCore::LeaveWithVerdict() {
+  const bool is_own = verdict_->exit_code != 0 && !verdict_->first_failure;
+  if (is_own) verdict_->reason = AfterLoss(verdict_->reason);
   const bool is_workers =
       verdict_->first_failure && verdict_->first_failure->exit_code == verdict_->exit_code;
   PlanEnd(verdict_->exit_code,

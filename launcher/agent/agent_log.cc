@@ -28,37 +28,13 @@ std::string Ranks(int first, int count) {
   return count == 1 ? absl::StrCat(first) : absl::StrCat(first, "-", first + count - 1);
 }
 
-// What is logged at info is named here, and what is logged at trace: lines that repeat what is
-// known, such as a deadline of the core or a line that the user sees anyway. The rest is debug.
-template <typename Fact>
-Level LevelOf(const Fact&) {
-  return Level::debug;
-}
-Level LevelOf(const rendezvous::Waiting&) { return Level::info; }
-Level LevelOf(const rendezvous::Assigned&) { return Level::info; }
-Level LevelOf(const rendezvous::Drained&) { return Level::info; }
-Level LevelOf(const rendezvous::Concluded&) { return Level::info; }
-Level LevelOf(const rendezvous::ContactMade&) { return Level::info; }
-Level LevelOf(const rendezvous::ContactLost&) { return Level::info; }
-Level LevelOf(const rendezvous::ContactRestored&) { return Level::info; }
-Level LevelOf(const WorkerEnd& end) { return end.was_told_to_stop ? Level::debug : Level::info; }
-Level LevelOf(const AgentTimePassed&) { return Level::trace; }
-Level LevelOf(const Say&) { return Level::trace; }
-Level LevelOf(const JoinRound&) { return Level::info; }
-Level LevelOf(const StopWorkers&) { return Level::info; }
-Level LevelOf(const EndJob&) { return Level::info; }
-
-// A few words, and the values behind those of the run and the round.
+// A few words, and the values behind those of the run and the round. What repeats what is known,
+// such as a deadline of the core or a line that the user sees anyway, is for trace.
 struct Line {
   std::string what;
   std::string values = {};
+  Level level = Level::debug;
 };
-
-std::string Text(const Line& line, const AgentLog::Node& node, const Assignment& round) {
-  const std::string round_text =
-      round.round.value == 0 ? "" : absl::StrCat(" round=", round.round.value);
-  return absl::StrCat(line.what, " run=", Value(node.run_id), round_text, line.values);
-}
 
 std::string EndValues(const Assignment& round, const WorkerEnd& end) {
   return absl::StrCat(" rank=", round.first_rank + end.local_rank, " pid=", end.pid,
@@ -73,7 +49,7 @@ struct LineOfEvent {
     return {"agent started", absl::StrCat(" node=", Value(node.id), " workers=", node.workers)};
   }
   Line operator()(const rendezvous::Waiting& e) const {
-    return {"waiting", " reason=" + Value(e.reason)};
+    return {"waiting", " reason=" + Value(e.reason), Level::info};
   }
   Line operator()(const rendezvous::Assigned& e) const {
     const Assignment& to = e.assignment;
@@ -81,24 +57,29 @@ struct LineOfEvent {
             absl::StrCat(" epoch=", to.epoch.value, " ranks=", Ranks(to.first_rank, node.workers),
                          " world_size=", to.world_size, " node_rank=", to.node_rank,
                          " nodes=", to.node_count, " restart=", to.restart_count,
-                         " store=", to.master_addr, ":", to.master_port)};
+                         " store=", to.master_addr, ":", to.master_port),
+            Level::info};
   }
   Line operator()(const rendezvous::Drained& e) const {
-    return {"draining", " reason=" + Value(e.reason)};
+    return {"draining", " reason=" + Value(e.reason), Level::info};
   }
   Line operator()(const rendezvous::Concluded& e) const {
     return {"verdict",
-            absl::StrCat(" exit_code=", e.verdict.exit_code, " reason=", Value(e.verdict.reason))};
+            absl::StrCat(" exit_code=", e.verdict.exit_code, " reason=", Value(e.verdict.reason)),
+            Level::info};
   }
   Line operator()(const rendezvous::ContactMade& e) const {
     return {e.is_hosted_here ? "coordinator hosted here" : "coordinator reached",
-            e.place.empty() ? "" : " at=" + Value(e.place)};
+            e.place.empty() ? "" : " at=" + Value(e.place), Level::info};
   }
   Line operator()(const rendezvous::ContactLost& e) const {
     return {"coordinator lost",
-            absl::StrCat(" gone=", e.is_gone ? "yes" : "no", " reason=", Value(e.reason))};
+            absl::StrCat(" gone=", e.is_gone ? "yes" : "no", " reason=", Value(e.reason)),
+            Level::info};
   }
-  Line operator()(const rendezvous::ContactRestored&) const { return {"coordinator back"}; }
+  Line operator()(const rendezvous::ContactRestored&) const {
+    return {"coordinator back", "", Level::info};
+  }
   Line operator()(const rendezvous::RendezvousFailed& e) const {
     return {"rendezvous failed", absl::StrCat(" reason=", Value(e.message))};
   }
@@ -106,7 +87,8 @@ struct LineOfEvent {
     return {"workers prepared", e.error.empty() ? "" : " error=" + Value(e.error)};
   }
   Line operator()(const WorkerEnd& e) const {
-    return {e.was_told_to_stop ? "worker ended when told to" : "worker ended", EndValues(round, e)};
+    if (e.was_told_to_stop) return {"worker ended when told to", EndValues(round, e)};
+    return {"worker ended", EndValues(round, e), Level::info};
   }
   Line operator()(const FailureDescribed& e) const {
     return {
@@ -123,7 +105,7 @@ struct LineOfEvent {
     return {"local failure",
             absl::StrCat(" exit_code=", e.exit_code, " reason=", Value(e.message))};
   }
-  Line operator()(const AgentTimePassed&) const { return {"deadline passed"}; }
+  Line operator()(const AgentTimePassed&) const { return {"deadline passed", "", Level::trace}; }
   Line operator()(const LeftoversGone& e) const {
     return {e.are_all_gone ? "leftovers gone" : "leftovers do not die"};
   }
@@ -139,7 +121,8 @@ struct LineOfAction {
   const Assignment& round;
 
   Line operator()(const JoinRound&) const {
-    return {"joining", absl::StrCat(" node=", Value(node.id), " workers=", node.workers)};
+    return {"joining", absl::StrCat(" node=", Value(node.id), " workers=", node.workers),
+            Level::info};
   }
   Line operator()(const PrepareWorkers&) const { return {"preparing workers"}; }
   Line operator()(const StartWorkers&) const {
@@ -147,7 +130,8 @@ struct LineOfAction {
   }
   Line operator()(const StopWorkers& a) const {
     const auto grace = std::chrono::duration_cast<std::chrono::milliseconds>(a.grace);
-    return {"stopping workers", absl::StrCat(" signal=", a.signal, " grace_ms=", grace.count())};
+    return {"stopping workers", absl::StrCat(" signal=", a.signal, " grace_ms=", grace.count()),
+            Level::info};
   }
   Line operator()(const KillWorkers&) const { return {"killing workers"}; }
   Line operator()(const DescribeFailure& a) const {
@@ -160,10 +144,10 @@ struct LineOfAction {
   Line operator()(const ReportSuccess&) const { return {"reporting success"}; }
   Line operator()(const LeaveJob& a) const { return {"leaving", " reason=" + Value(a.reason)}; }
   Line operator()(const AckVerdict&) const { return {"acknowledging verdict"}; }
-  Line operator()(const Say&) const { return {"telling the user"}; }
+  Line operator()(const Say&) const { return {"telling the user", "", Level::trace}; }
   Line operator()(const PrintReport&) const { return {"printing report"}; }
   Line operator()(const EndJob& a) const {
-    return {"ending", absl::StrCat(" exit_code=", a.exit_code)};
+    return {"ending", absl::StrCat(" exit_code=", a.exit_code), Level::info};
   }
   Line operator()(const DrainLogs&) const { return {"writing logs out"}; }
   Line operator()(const ExitAgent& a) const { return {a.is_clean ? "exiting" : "exiting at once"}; }
@@ -171,6 +155,15 @@ struct LineOfAction {
 
 void Write(spdlog::logger& logger, Level level, std::string_view text) {
   logger.log(level, spdlog::string_view_t(text.data(), text.size()));
+}
+
+void Write(spdlog::logger& logger, const Line& line, const AgentLog::Node& node,
+           const Assignment& round) {
+  if (!logger.should_log(line.level)) return;
+  const std::string round_text =
+      round.round.value == 0 ? "" : absl::StrCat(" round=", round.round.value);
+  Write(logger, line.level,
+        absl::StrCat(line.what, " run=", Value(node.run_id), round_text, line.values));
 }
 
 }  // namespace
@@ -181,15 +174,16 @@ AgentLog::AgentLog(spdlog::logger& logger, Node node) : logger_(logger), node_(s
 }
 
 void AgentLog::Note(const AgentEvent& event) {
-  const Level level = std::visit([](const auto& e) { return LevelOf(e); }, event);
-  if (!logger_.should_log(level)) return;
-  const auto* waiting = std::get_if<rendezvous::Waiting>(&event);
-  if (waiting != nullptr && std::exchange(waiting_for_, waiting->reason) == waiting->reason) return;
-  if (waiting == nullptr) waiting_for_.clear();
+  if (!logger_.should_log(Level::info)) return;
   // The core may find it stale, and round_ stays then.
   const auto* assigned = std::get_if<rendezvous::Assigned>(&event);
   const Assignment& round = assigned != nullptr ? assigned->assignment : round_;
-  Write(logger_, level, Text(std::visit(LineOfEvent{node_, round}, event), node_, round));
+  const Line line = std::visit(LineOfEvent{node_, round}, event);
+  if (!logger_.should_log(line.level)) return;
+  const auto* waiting = std::get_if<rendezvous::Waiting>(&event);
+  if (waiting != nullptr && std::exchange(waiting_for_, waiting->reason) == waiting->reason) return;
+  if (waiting == nullptr) waiting_for_.clear();
+  Write(logger_, line, node_, round);
 }
 
 void AgentLog::Note(const AgentAction& action) {
@@ -198,9 +192,7 @@ void AgentLog::Note(const AgentAction& action) {
     round_ = prepare->assignment;
     pids_.clear();
   }
-  const Level level = std::visit([](const auto& a) { return LevelOf(a); }, action);
-  if (!logger_.should_log(level)) return;
-  Write(logger_, level, Text(std::visit(LineOfAction{node_, round_}, action), node_, round_));
+  Write(logger_, std::visit(LineOfAction{node_, round_}, action), node_, round_);
 }
 
 void AgentLog::Note(const WorkerStarted& event) {
@@ -209,7 +201,7 @@ void AgentLog::Note(const WorkerStarted& event) {
   if (pids_.size() < static_cast<size_t>(node_.workers)) return;
   const std::string values = absl::StrCat(" ranks=", Ranks(round_.first_rank, node_.workers),
                                           " pids=", absl::StrJoin(pids_, ","));
-  Write(logger_, Level::info, Text({"workers started", values}, node_, round_));
+  Write(logger_, {"workers started", values, Level::info}, node_, round_);
 }
 
 std::function<void(const std::string&)> AgentLog::LogStep() const {

@@ -26,13 +26,12 @@ class FileThread::Impl : public std::enable_shared_from_this<Impl> {
   }
 
   void Queue(Task task) {
+    if (task.file.empty()) task.file = task.name;
     const TimePoint now = SteadyNow();
-    asked_.push_back({.id = next_id_, .since = now, .by = now + task.timeout});
-    asked_.back().file = task.file.empty() ? task.name : task.file;
-    asked_.back().answer = std::move(task.answer);
+    const TimePoint by = now + task.timeout;
     {
       const std::lock_guard lock(mutex_);
-      work_.push_back({next_id_++, std::move(task.name), std::move(task.work)});
+      asked_.push_back({std::move(task), next_id_++, now, by});
     }
     if (thread_.joinable()) {
       changed_.notify_one();
@@ -47,9 +46,9 @@ class FileThread::Impl : public std::enable_shared_from_this<Impl> {
     touched_ = file;
   }
 
-  bool is_idle() const {
+  bool is_idle() {
     const std::lock_guard lock(mutex_);
-    return work_.empty() && !is_working_;
+    return !is_working_ && NextWork() == asked_.end();
   }
 
   // From here on the io_context and this object's owner are not touched.
@@ -58,12 +57,11 @@ class FileThread::Impl : public std::enable_shared_from_this<Impl> {
     {
       const std::lock_guard lock(mutex_);
       io_ = nullptr;
-      work_.clear();
+      asked_.clear();
       is_idle = !is_working_;
     }
     changed_.notify_one();
     timer_.reset();
-    asked_.clear();
     if (!thread_.joinable()) return;
     if (is_idle) {
       thread_.join();
@@ -73,26 +71,19 @@ class FileThread::Impl : public std::enable_shared_from_this<Impl> {
   }
 
  private:
-  struct Work {
+  // Without an answer: it has been answered, and its work hangs.
+  struct Asked : Task {
     uint64_t id;
-    std::string name;
-    std::function<void()> run;
-  };
-  // A question without its answer.
-  struct Asked {
-    uint64_t id;
-    TimePoint since;
+    TimePoint since;  // its turn has come, or it was asked
     TimePoint by;
-    std::string file{};
-    std::function<void(bool)> answer{};
-    bool is_late = false;       // answered without a result; the work may still hang
-    bool is_slow_told = false;  // or will not be
+    bool has_begun = false;
+    bool is_slow_told = false;
   };
 
   void Run() {
     std::unique_lock lock(mutex_);
     for (;;) {
-      changed_.wait(lock, [this] { return io_ == nullptr || !work_.empty(); });
+      changed_.wait(lock, [this] { return io_ == nullptr || NextWork() != asked_.end(); });
       if (io_ == nullptr) return;
       lock.unlock();
       RunOne();
@@ -100,54 +91,60 @@ class FileThread::Impl : public std::enable_shared_from_this<Impl> {
     }
   }
 
+  // REQUIRES: the mutex is held.
+  std::deque<Asked>::iterator NextWork() {
+    return std::find_if(asked_.begin(), asked_.end(),
+                        [](const Asked& asked) { return !asked.has_begun; });
+  }
+
   void RunOne() {
     std::unique_lock lock(mutex_);
-    if (io_ == nullptr || work_.empty()) return;
-    const Work work = std::move(work_.front());
-    work_.pop_front();
+    const auto next = NextWork();
+    if (next == asked_.end()) return;
+    next->has_begun = true;
     is_working_ = true;
     touched_.clear();
+    const uint64_t id = next->id;
+    const std::string name = next->name;
+    const std::function<void()> work = std::move(next->work);
     lock.unlock();
-    if (options_.hold_for_test) options_.hold_for_test(work.name);
-    work.run();
+    if (options_.hold_for_test) options_.hold_for_test(name);
+    work();
     lock.lock();
     is_working_ = false;
     if (io_ == nullptr) return;
-    asio::post(*io_, [self = shared_from_this(), id = work.id] { self->Finish(id); });
+    asio::post(*io_, [self = shared_from_this(), id] { self->Finish(id); });
   }
 
   // What follows is the io_context's.
 
   void Finish(uint64_t id) {
-    const auto asked = Find(id);
-    if (asked == asked_.end()) return;
-    const Asked done = std::move(*asked);
-    asked_.erase(asked);
-    if (!asked_.empty()) asked_.front().since = SteadyNow();  // its turn has come
+    std::function<void(bool)> answer;
+    {
+      const std::lock_guard lock(mutex_);
+      const auto done = std::find_if(asked_.begin(), asked_.end(),
+                                     [id](const Asked& asked) { return asked.id == id; });
+      if (done == asked_.end()) return;
+      answer = std::move(done->answer);
+      asked_.erase(done);
+      if (!asked_.empty()) asked_.front().since = SteadyNow();
+    }
     Arm();
-    if (!done.is_late) done.answer(true);
-  }
-
-  // Whether the work had not begun; it never does.
-  bool Forget(uint64_t id) {
-    const std::lock_guard lock(mutex_);
-    return std::erase_if(work_, [id](const Work& work) { return work.id == id; }) > 0;
-  }
-
-  std::deque<Asked>::iterator Find(uint64_t id) {
-    return std::find_if(asked_.begin(), asked_.end(),
-                        [id](const Asked& asked) { return asked.id == id; });
+    if (answer) answer(true);
   }
 
   void Arm() {
     if (timer_ == nullptr) return;
     std::optional<TimePoint> next;
-    for (const Asked& asked : asked_) {
-      if (!asked.is_late) next = std::min(next.value_or(asked.by), asked.by);
-    }
-    if (!asked_.empty() && !asked_.front().is_slow_told) {
-      const TimePoint slow_at = asked_.front().since + options_.slow_after;
-      next = std::min(next.value_or(slow_at), slow_at);
+    const auto at = [&next](TimePoint point) { next = std::min(next.value_or(point), point); };
+    {
+      const std::lock_guard lock(mutex_);
+      for (const Asked& asked : asked_) {
+        if (asked.answer) at(asked.by);
+      }
+      if (!asked_.empty() && !asked_.front().is_slow_told) {
+        at(asked_.front().since + options_.slow_after);
+      }
     }
     if (!next) {
       timer_->cancel();
@@ -159,39 +156,36 @@ class FileThread::Impl : public std::enable_shared_from_this<Impl> {
     });
   }
 
-  std::string SlowFile() const {
-    const std::lock_guard lock(mutex_);
-    return touched_.empty() ? asked_.front().file : touched_;
-  }
-
   void Check() {
     const TimePoint now = SteadyNow();
-    if (!asked_.empty() && !asked_.front().is_slow_told &&
-        asked_.front().since + options_.slow_after <= now) {
-      asked_.front().is_slow_told = true;
-      if (options_.on_slow) options_.on_slow(SlowFile());
-    }
+    std::string slow;
     std::vector<std::function<void(bool)>> late;
-    for (Asked& asked : asked_) {
-      if (asked.is_late || asked.by > now) continue;
-      asked.is_late = true;
-      late.push_back(std::move(asked.answer));
+    {
+      const std::lock_guard lock(mutex_);
+      if (!asked_.empty() && !asked_.front().is_slow_told &&
+          asked_.front().since + options_.slow_after <= now) {
+        asked_.front().is_slow_told = true;
+        slow = touched_.empty() ? asked_.front().file : touched_;
+      }
+      for (Asked& asked : asked_) {
+        if (asked.answer && asked.by <= now) late.push_back(std::exchange(asked.answer, nullptr));
+      }
+      std::erase_if(asked_, [](const Asked& asked) { return !asked.answer && !asked.has_begun; });
     }
-    std::erase_if(asked_, [this](const Asked& asked) { return asked.is_late && Forget(asked.id); });
+    if (!slow.empty() && options_.on_slow) options_.on_slow(slow);
     Arm();
     for (const auto& answer : late) answer(false);
   }
 
-  mutable std::mutex mutex_;
+  std::mutex mutex_;
   std::condition_variable changed_;
   asio::io_context* io_;  // null: stopped
-  std::deque<Work> work_;
+  std::deque<Asked> asked_;
   bool is_working_ = false;
   std::string touched_;  // by what is being done
 
   const Options options_;
   std::unique_ptr<asio::steady_timer> timer_;
-  std::deque<Asked> asked_;
   uint64_t next_id_ = 0;
   std::thread thread_;
 };

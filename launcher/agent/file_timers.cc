@@ -6,22 +6,15 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <boost/asio/buffer.hpp>
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/posix/stream_descriptor.hpp>
-#include <boost/asio/system_timer.hpp>
 #include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <fstream>
 #include <limits>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <random>
-#include <set>
 #include <sstream>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "launcher/cli/text.h"
@@ -55,6 +48,8 @@ struct Ancestry {
   int session = 0;
 };
 
+// On the agent's thread: the kernel makes this file up from what it holds in memory, and asks
+// nothing of the process or of a disk for it.
 Ancestry AncestryOf(int pid) {
   std::ifstream file(absl::StrCat("/proc/", pid, "/stat"));
   std::string line;
@@ -119,47 +114,7 @@ std::optional<std::string> TimerFileOf(const Environment& environment) {
                       absl::Hex(random(), absl::kZeroPad8));
 }
 
-class FileTimers::Impl {
- public:
-  Impl(asio::io_context& io, UniqueFd fifo, std::string path, Handlers handlers)
-      : path_(std::move(path)),
-        handlers_(std::move(handlers)),
-        fifo_(io, fifo.Release()),
-        alarm_(io) {
-    Read();
-  }
-
-  const std::string& path() const { return path_; }
-  void WorkerRuns(int pid) { workers_.insert(pid); }
-  std::string WorkerIsGone(int pid);
-
- private:
-  using Key = std::pair<int, std::string>;
-
-  void Read();
-  void Take(std::string_view bytes);
-  void TakeLine(std::string_view line);
-  void Arm();
-  void Expire();
-  void Kill(const TimerRequest& timer);
-  // The worker to whose processes `pid` belongs; 0: none of ours.
-  int WorkerOf(int pid) const;
-  void Complain(const std::string& text);
-
-  const std::string path_;
-  const Handlers handlers_;
-  asio::posix::stream_descriptor fifo_;
-  asio::system_timer alarm_;
-  std::array<char, 16 * 1024> block_;
-  std::string line_;  // the beginning of one
-  bool is_skipping_ = false;
-  std::map<Key, TimerRequest> timers_;
-  std::set<int> workers_;
-  std::map<int, std::string> killed_;  // workers, with the scope of the timer
-  int complaints_ = 0;
-};
-
-void FileTimers::Impl::Read() {
+void FileTimers::Read() {
   fifo_.async_read_some(
       asio::buffer(block_), [this](const boost::system::error_code& error, size_t size) {
         if (error == asio::error::operation_aborted) return;
@@ -173,7 +128,7 @@ void FileTimers::Impl::Read() {
       });
 }
 
-void FileTimers::Impl::Take(std::string_view bytes) {
+void FileTimers::Take(std::string_view bytes) {
   for (;;) {
     const size_t newline = bytes.find('\n');
     if (!is_skipping_) line_ += bytes.substr(0, newline);
@@ -193,12 +148,12 @@ void FileTimers::Impl::Take(std::string_view bytes) {
   }
 }
 
-void FileTimers::Impl::TakeLine(std::string_view line) {
+void FileTimers::TakeLine(std::string_view line) {
   std::optional<TimerRequest> timer = ParseTimerRequest(line);
   if (!timer) {
     return Complain(absl::StrCat("warning: no timer request, ignored: ", Quoted(line)));
   }
-  const Key key{timer->pid, timer->scope};
+  const std::pair<int, std::string> key{timer->pid, timer->scope};
   if (timer->expires < 0) {
     timers_.erase(key);
     return;
@@ -209,7 +164,7 @@ void FileTimers::Impl::TakeLine(std::string_view line) {
   timers_[key] = *std::move(timer);
 }
 
-void FileTimers::Impl::Arm() {
+void FileTimers::Arm() {
   if (timers_.empty()) {
     alarm_.cancel();
     return;
@@ -225,7 +180,7 @@ void FileTimers::Impl::Arm() {
   });
 }
 
-void FileTimers::Impl::Expire() {
+void FileTimers::Expire() {
   const double now = UnixSeconds();
   std::vector<TimerRequest> expired;
   for (auto timer = timers_.begin(); timer != timers_.end();) {
@@ -245,7 +200,7 @@ void FileTimers::Impl::Expire() {
   Arm();
 }
 
-int FileTimers::Impl::WorkerOf(int pid) const {
+int FileTimers::WorkerOf(int pid) const {
   for (int hops = 0; pid > 1 && hops < kMaxAncestors; ++hops) {
     if (workers_.contains(pid)) return pid;
     const Ancestry ancestry = AncestryOf(pid);
@@ -256,7 +211,7 @@ int FileTimers::Impl::WorkerOf(int pid) const {
   return 0;
 }
 
-void FileTimers::Impl::Kill(const TimerRequest& timer) {
+void FileTimers::Kill(const TimerRequest& timer) {
   // Held before it is looked at: the number cannot pass to another process in between.
   const UniqueFd process(static_cast<int>(syscall(SYS_pidfd_open, timer.pid, 0)));
   if (!process.is_open() && errno == ESRCH) return;  // it ended with the timer running
@@ -275,7 +230,7 @@ void FileTimers::Impl::Kill(const TimerRequest& timer) {
   handlers_.expired(timer, true);
 }
 
-std::string FileTimers::Impl::WorkerIsGone(int pid) {
+std::string FileTimers::WorkerIsGone(int pid) {
   workers_.erase(pid);
   // They would take places of others', and be told as expired after a restart.
   std::erase_if(timers_, [pid](const auto& timer) { return timer.first.first == pid; });
@@ -288,7 +243,7 @@ std::string FileTimers::Impl::WorkerIsGone(int pid) {
   return why;
 }
 
-void FileTimers::Impl::Complain(const std::string& text) {
+void FileTimers::Complain(const std::string& text) {
   if (++complaints_ > kMaxComplaints) return;
   handlers_.say(text);
 }
@@ -310,13 +265,5 @@ absl::StatusOr<UniqueFd> MakeTimerFile(const std::string& path) {
 }
 
 bool RemoveTimerFile(const std::string& path) { return unlink(path.c_str()) == 0; }
-
-FileTimers::FileTimers(asio::io_context& io, UniqueFd fifo, const std::string& path,
-                       Handlers handlers)
-    : impl_(std::make_unique<Impl>(io, std::move(fifo), path, std::move(handlers))) {}
-FileTimers::~FileTimers() = default;
-const std::string& FileTimers::path() const { return impl_->path(); }
-void FileTimers::WorkerRuns(int pid) { impl_->WorkerRuns(pid); }
-std::string FileTimers::WorkerIsGone(int pid) { return impl_->WorkerIsGone(pid); }
 
 }  // namespace ddprun::launcher

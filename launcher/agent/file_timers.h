@@ -7,19 +7,21 @@
 #ifndef DDPRUN_LAUNCHER_AGENT_FILE_TIMERS_H_
 #define DDPRUN_LAUNCHER_AGENT_FILE_TIMERS_H_
 
+#include <array>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/system_timer.hpp>
 #include <functional>
-#include <memory>
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "launcher/cli/environment.h"
 #include "rendezvous/base/unique_fd.h"
-
-namespace boost::asio {
-class io_context;
-}
 
 namespace ddprun::launcher {
 
@@ -59,22 +61,40 @@ class FileTimers {
     std::function<void(const TimerRequest& timer, bool is_kill)> expired;
   };
 
-  // `fifo` was made at `path` by MakeTimerFile; whoever made it removes it.
-  FileTimers(boost::asio::io_context& io, UniqueFd fifo, const std::string& path,
-             Handlers handlers);
-  ~FileTimers();
+  // `fifo` was made by MakeTimerFile; whoever made it removes it.
+  FileTimers(boost::asio::io_context& io, UniqueFd fifo, Handlers handlers)
+      : handlers_(std::move(handlers)), fifo_(io, fifo.Release()), alarm_(io) {
+    Read();
+  }
   FileTimers(const FileTimers&) = delete;
   FileTimers& operator=(const FileTimers&) = delete;
 
-  const std::string& path() const;
   // A worker lives from here on, until it is gone.
-  void WorkerRuns(int pid);
+  void WorkerRuns(int pid) { workers_.insert(pid); }
   // "; its timer 'x' had expired" when that is why it ended, else "".
   std::string WorkerIsGone(int pid);
 
  private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  void Read();
+  void Take(std::string_view bytes);
+  void TakeLine(std::string_view line);
+  void Arm();
+  void Expire();
+  void Kill(const TimerRequest& timer);
+  // The worker to whose processes `pid` belongs; 0: none of ours.
+  int WorkerOf(int pid) const;
+  void Complain(const std::string& text);
+
+  const Handlers handlers_;
+  boost::asio::posix::stream_descriptor fifo_;
+  boost::asio::system_timer alarm_;
+  std::array<char, 16 * 1024> block_;
+  std::string line_;  // the beginning of one
+  bool is_skipping_ = false;
+  std::map<std::pair<int, std::string>, TimerRequest> timers_;  // by pid and scope
+  std::set<int> workers_;
+  std::map<int, std::string> killed_;  // workers, with the scope of the timer
+  int complaints_ = 0;
 };
 
 }  // namespace ddprun::launcher

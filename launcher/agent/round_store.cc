@@ -16,20 +16,6 @@ namespace {
 
 using rendezvous::StoreServer;
 
-StoreServer::Bind BindOf(RoundStore::Reach reach) {
-  switch (reach) {
-    case RoundStore::Reach::kThisHost:
-      return StoreServer::Bind::kLoopback;
-    case RoundStore::Reach::kAllHosts:
-      return StoreServer::Bind::kAll;
-    case RoundStore::Reach::kNone:
-    case RoundStore::Reach::kOtherPort:
-    case RoundStore::Reach::kWorkers:
-      return StoreServer::Bind::kNone;
-  }
-  return StoreServer::Bind::kNone;
-}
-
 // A port on which nobody listens and which the kernel gives to nobody: bound, so that only who sets
 // SO_REUSEADDR, as PyTorch's store does, may bind it too, and listen. To find a free one and let go
 // of it would leave it to anybody until the worker has come so far.
@@ -57,19 +43,11 @@ RoundStore::Reach RoundStore::ReachOf(const LaunchConfig& config, const Environm
   if (!is_static && environment.Get("TORCH_DISABLE_SHARE_RDZV_TCP_STORE") == "1") {
     return Reach::kWorkers;
   }
-  switch (config.rendezvous) {
-    case RendezvousKind::kStandalone: {
-      // Workers connect to the address that the user gave.
-      const bool is_loopback =
-          config.local_addr.empty() || rendezvous::IsLoopback(config.local_addr);
-      return is_loopback ? Reach::kThisHost : Reach::kAllHosts;
-    }
-    case RendezvousKind::kC10d:
-      return Reach::kAllHosts;
-    case RendezvousKind::kStatic:
-      return config.node_rank == 0 ? Reach::kOtherPort : Reach::kNone;
-  }
-  return Reach::kNone;
+  if (is_static) return config.node_rank == 0 ? Reach::kOtherPort : Reach::kNone;
+  // Workers connect to the address that the user gave.
+  const bool is_loopback = config.local_addr.empty() || rendezvous::IsLoopback(config.local_addr);
+  const bool is_alone = config.rendezvous == RendezvousKind::kStandalone;
+  return is_alone && is_loopback ? Reach::kThisHost : Reach::kAllHosts;
 }
 
 absl::Status RoundStore::Renew() {
@@ -83,7 +61,8 @@ absl::Status RoundStore::Renew() {
     return absl::OkStatus();
   }
   StoreServer::Options options;
-  options.bind = BindOf(reach_);
+  if (reach_ == Reach::kOtherPort) options.bind = StoreServer::Bind::kNone;
+  if (reach_ == Reach::kAllHosts) options.bind = StoreServer::Bind::kAll;
   options.on_no_descriptor = on_no_descriptor_;
   absl::StatusOr<std::unique_ptr<StoreServer>> server = StoreServer::Start(options);
   if (!server.ok()) return server.status();

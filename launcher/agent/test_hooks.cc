@@ -15,7 +15,7 @@ Duration SpawnDelayForTest() {
 }
 
 void HoldFileWorkForTest(const std::string& name) {
-  const char* text = std::getenv("DDPRUN_TEST_FILE_GATE");
+  static const char* const text = std::getenv("DDPRUN_TEST_FILE_GATE");
   if (text == nullptr) return;
   const std::string gate = text;
   if (gate.compare(0, name.size() + 1, name + ":") != 0) return;

@@ -26,6 +26,13 @@ struct WorkerEnd {
   bool has_code_of_its_own() const { return exit_code != 0 && signal == 0; }
 };
 
+// The code as torchrun writes it: of a signal the negative number.
+inline int TorchrunCode(int exit_code, int signal) { return signal != 0 ? -signal : exit_code; }
+
+// A time for people and programs, in UTC: a job's nodes may stand in several zones.
+// "2025-01-31T12:00:00.123Z" with `separator` 'T'. "" for a time that is not known: 0 and less.
+std::string UtcText(int64_t unix_time_ms, char separator);
+
 // "1-3, 5".  REQUIRES: ascending.
 std::string RangesText(const std::vector<int>& ranks);
 

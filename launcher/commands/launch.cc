@@ -108,12 +108,8 @@ absl::StatusOr<std::unique_ptr<LogRouter>> MakeLogs(const LaunchConfig& config,
   options.on_temporary_folder = [&guardian](const std::string& folder) {
     guardian.NoteFolder(folder);
   };
+  options.hold_for_test = [] { HoldFileWorkForTest("log lines"); };
   return LogRouter::Create(std::move(options));
-}
-
-LogLevelChoice ChosenLogLevel(const Environment& environment) {
-  return ChooseLogLevel({.ddprun_log_level = environment.Get("DDPRUN_LOG_LEVEL"),
-                         .loglevel = environment.Get("LOGLEVEL")});
 }
 
 void Warn(const LaunchConfig& config, const LogLevelChoice& log_level, LogRouter& logs) {
@@ -147,12 +143,15 @@ int Launch(LaunchConfig config, const Environment& environment) {
   absl::StatusOr<std::unique_ptr<LogRouter>> logs = MakeLogs(config, environment, **guardian);
   if (!logs.ok()) return Complain(logs.status(), kExitMachine);
 
-  const LogLevelChoice log_level = ChosenLogLevel(environment);
+  const LogLevelChoice log_level =
+      ChooseLogLevel({.ddprun_log_level = environment.Get("DDPRUN_LOG_LEVEL"),
+                      .loglevel = environment.Get("LOGLEVEL")});
   Warn(config, log_level, **logs);
   const std::shared_ptr<spdlog::logger> logger = MakeLogger(**logs, log_level.level);
-  return RunAgent(
+  Agent agent(
       {std::move(config), *program, environment, *baseline, job_mark, *std::move(placement)},
       *std::move(guardian), **logs, *logger);
+  return agent.Run();
 }
 
 }  // namespace ddprun::launcher

@@ -79,7 +79,7 @@ absl::StatusOr<std::unique_ptr<LogRouter>> LogRouter::Create(LogOptions options)
                             EscapeControl(std::string(folder.status().message())));
   }
   absl::StatusOr<std::unique_ptr<LogThread>> thread =
-      LogThread::Start(options.stdout_fd, options.stderr_fd);
+      LogThread::Start(options.stdout_fd, options.stderr_fd, options.hold_for_test);
   if (!thread.ok()) return thread.status();
   return std::unique_ptr<LogRouter>(
       new LogRouter(std::move(options), *std::move(folder), *std::move(thread)));
@@ -221,7 +221,9 @@ std::string LogRouter::TakeLossWarning() {
 
 LogRouter::Losses LogRouter::losses() const { return thread_->losses(); }
 
-std::string LogRouter::busy_file() const { return thread_->busy_file(); }
+std::string LogRouter::busy_file(Duration at_least) const {
+  return thread_->busy_file(at_least);
+}
 
 std::string LogRouter::run_folder() const { return folder_.path(); }
 

@@ -50,6 +50,8 @@ struct LogOptions {
   bool inherit_stderr = false;
   // Told of the folder under temp_dir or memory_dir, by LogRouter::OpenWorker.
   std::function<void(const std::string&)> on_temporary_folder{};
+  // Called on the log thread before it touches a file.
+  std::function<void()> hold_for_test{};
   int stdout_fd = 1;  // the console; they stay the caller's
   int stderr_fd = 2;
 };
@@ -115,9 +117,9 @@ class LogRouter {
   Losses losses() const;
   // One warning for the user about what was lost and not told of before; "": nothing.
   std::string TakeLossWarning();
-  // The log file in which the log thread is in this moment; "": none. Asked after a Drain that
-  // failed it is the file that does not answer.
-  std::string busy_file() const;
+  // The log file in which the log thread has been for `at_least` now; "": none. It is one that does
+  // not answer, and what is said meanwhile is not seen.
+  std::string busy_file(Duration at_least) const;
   // Where this run's files are; "" when there are none.
   std::string run_folder() const;
 

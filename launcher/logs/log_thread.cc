@@ -38,8 +38,10 @@ size_t ReadLimit(const StreamPlan& plan) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<LogThread>> LogThread::Start(int stdout_fd, int stderr_fd) {
+absl::StatusOr<std::unique_ptr<LogThread>> LogThread::Start(int stdout_fd, int stderr_fd,
+                                                            std::function<void()> hold_for_test) {
   auto self = std::unique_ptr<LogThread>(new LogThread(stdout_fd, stderr_fd));
+  self->hold_for_test_ = std::move(hold_for_test);
   epoll_event event = {.events = EPOLLIN, .data = {.u64 = kWakeId}};
   if (!self->epoll_.is_open() || !self->wake_.is_open() ||
       epoll_ctl(self->epoll_.get(), EPOLL_CTL_ADD, self->wake_.get(), &event) != 0) {

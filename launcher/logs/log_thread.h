@@ -23,6 +23,7 @@
 #include "launcher/logs/line_splitter.h"
 #include "launcher/logs/log_router.h"
 #include "launcher/logs/tail_buffer.h"
+#include "rendezvous/base/steady_clock.h"
 #include "rendezvous/base/time.h"
 #include "rendezvous/base/unique_fd.h"
 
@@ -45,7 +46,9 @@ struct StreamPlan {
 // log thread.
 class LogThread {
  public:
-  static absl::StatusOr<std::unique_ptr<LogThread>> Start(int stdout_fd, int stderr_fd);
+  // `hold_for_test`: LogOptions.
+  static absl::StatusOr<std::unique_ptr<LogThread>> Start(int stdout_fd, int stderr_fd,
+                                                          std::function<void()> hold_for_test = {});
   // REQUIRES: End has returned true.
   ~LogThread();
   LogThread(const LogThread&) = delete;
@@ -55,8 +58,8 @@ class LogThread {
   // within `timeout`, because a file does not answer (busy_file). It uses this object then for as
   // long as it lives, so the object must be left to it.
   [[nodiscard]] bool End(Duration timeout);
-  // The file that the thread is writing, cutting or closing in this moment; "": none.
-  std::string busy_file() const;
+  // The file that the thread has been writing, cutting or closing for `at_least` now; "": none.
+  std::string busy_file(Duration at_least) const;
 
   void Add(StreamPlan plan);
   // From here on, lines of stdout (or stderr) that go to the console go through `copies` as well,
@@ -75,7 +78,10 @@ class LogThread {
   // return.
   class FileCall {
    public:
-    FileCall(LogThread& thread, const FileSink& file) : thread_(thread) { Tell(file.path()); }
+    FileCall(LogThread& thread, const FileSink& file) : thread_(thread) {
+      Tell(file.path());
+      if (thread_.hold_for_test_) thread_.hold_for_test_();
+    }
     ~FileCall() { Tell(""); }
     FileCall(const FileCall&) = delete;
     FileCall& operator=(const FileCall&) = delete;
@@ -84,6 +90,7 @@ class LogThread {
     void Tell(std::string_view path) {
       const std::lock_guard<std::mutex> lock(thread_.mutex_);
       thread_.busy_file_ = path;
+      thread_.busy_since_ = SteadyNow();
     }
     LogThread& thread_;
   };
@@ -150,10 +157,12 @@ class LogThread {
   int lines_said_ = 0;  // among them
   LogRouter::Losses losses_;
   std::string busy_file_;
+  TimePoint busy_since_;
   bool has_ended_ = false;
   std::condition_variable ended_;
 
   // Of the log thread.
+  std::function<void()> hold_for_test_;
   bool is_stopping_ = false;
   Output stdout_;
   Output stderr_;

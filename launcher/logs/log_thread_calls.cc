@@ -6,7 +6,6 @@
 
 #include "launcher/logs/log_thread.h"
 #include "rendezvous/base/check.h"
-#include "rendezvous/base/steady_clock.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -32,9 +31,9 @@ bool LogThread::End(Duration timeout) {
   return has_ended;
 }
 
-std::string LogThread::busy_file() const {
+std::string LogThread::busy_file(Duration at_least) const {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return busy_file_;
+  return SteadyNow() - busy_since_ >= at_least ? busy_file_ : "";
 }
 
 void LogThread::Add(StreamPlan plan) {

@@ -31,7 +31,7 @@ inline constexpr std::array<ExitCodeMeaning, 10> kExitCodes = {{
     {kExitMachine, "this machine: files, limits, devices, data"},
     {kExitRendezvous, "rendezvous: unreachable, port taken, timed out, refused"},
     {kExitAuthentication, "authentication"},
-    {kExitLostCoordinator, "lost the coordinator"},
+    {kExitLostCoordinator, "lost the coordinator: no word from it for too long"},
     {kExitBug, "a bug of ddprun"},
     {kExitNotExecutable, "program not executable"},
     {kExitNotFound, "program not found"},

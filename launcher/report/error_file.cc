@@ -182,13 +182,13 @@ absl::StatusOr<std::string> ErrorTextForParent(std::string_view text, int exit_c
   return json->dump(-1, ' ', true, Json::error_handler_t::replace);
 }
 
-std::string ErrorTextForParent(const rendezvous::WorkerError& error, int exit_code) {
-  const Json json = {
+std::string ErrorTextOf(const rendezvous::WorkerError& error, std::optional<int> exit_code) {
+  Json json = {
       {"message",
        {{"message", error.message},
         {"extraInfo",
-         {{"py_callstack", error.traceback}, {"timestamp", absl::StrCat(error.unix_time_s)}}},
-        {"errorCode", exit_code}}}};
+         {{"py_callstack", error.traceback}, {"timestamp", absl::StrCat(error.unix_time_s)}}}}}};
+  if (exit_code) json["message"]["errorCode"] = *exit_code;
   return json.dump(-1, ' ', true, Json::error_handler_t::replace);
 }
 

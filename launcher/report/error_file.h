@@ -45,8 +45,8 @@ absl::StatusOr<ErrorFileContent> ParseErrorText(std::string_view text);
 // and not of the parent's, is left out. InvalidArgument as above.
 absl::StatusOr<std::string> ErrorTextForParent(std::string_view text, int exit_code);
 
-// The same for a worker of another node, whose file is not here: in the first of the shapes.
-std::string ErrorTextForParent(const rendezvous::WorkerError& error, int exit_code);
+// An error file's text, of a worker whose file is not here: in the first of the shapes.
+std::string ErrorTextOf(const rendezvous::WorkerError& error, std::optional<int> exit_code);
 
 }  // namespace ddprun::launcher
 

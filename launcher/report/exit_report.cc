@@ -6,10 +6,12 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "launcher/agent/worker_end.h"
 #include "launcher/cli/text.h"
 #include "launcher/process/exit_status.h"
-#include "launcher/report/utc_text.h"
 #include "rendezvous/base/plain_text.h"
 #include "rendezvous/core/text.h"
 
@@ -33,11 +35,6 @@ std::string FormatTime(int64_t unix_time_ms) {
   return text.empty() ? "<N/A>" : text;
 }
 
-// torchrun writes a signal as its negative number.
-std::string ExitCodeText(const FailureReport& failure) {
-  return std::to_string(failure.signal != 0 ? -failure.signal : failure.exit_code);
-}
-
 std::string EscapedLine(std::string_view line) {
   // A terminal's line ends in \r\n.
   if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
@@ -59,15 +56,12 @@ std::string WithoutMiddle(const std::string& text, size_t max) {
 }
 
 // Further lines are indented, as in torchrun.
-std::string Indented(std::string_view text) {
-  while (!text.empty() && text.back() == '\n') text.remove_suffix(1);
-  std::string out;
-  for (size_t newline = text.find('\n'); newline != std::string_view::npos;
-       newline = text.find('\n')) {
-    out += EscapedLine(text.substr(0, newline)) + "\n  ";
-    text.remove_prefix(newline + 1);
+std::string Indented(absl::string_view text) {
+  while (absl::ConsumeSuffix(&text, "\n")) {
   }
-  return out + EscapedLine(text);
+  return absl::StrJoin(
+      absl::StrSplit(text, '\n'), "\n  ",
+      [](std::string* out, absl::string_view line) { *out += EscapedLine(std::string(line)); });
 }
 
 std::string TracebackOf(const FailureReport& failure) {
@@ -91,38 +85,30 @@ std::vector<std::string> Fields(const FailureReport& failure, size_t max_traceba
           " (node_rank: " + std::to_string(failure.node_rank) + ")",
       "  rank      : " + std::to_string(failure.rank) +
           " (local_rank: " + std::to_string(failure.local_rank) + ")",
-      "  exitcode  : " + ExitCodeText(failure) + " (pid: " + pid + ")" + signal,
+      "  exitcode  : " + std::to_string(TorchrunCode(failure.exit_code, failure.signal)) +
+          " (pid: " + pid + ")" + signal,
       "  error_file: " + (file.empty() ? "<N/A>" : EscapeControl(file)),
       "  traceback : " + WithoutMiddle(TracebackOf(failure), max_traceback),
   };
 }
 
-std::vector<std::string_view> LastLines(std::string_view text) {
-  std::vector<std::string_view> lines;
-  if (text.empty()) return lines;
-  if (text.back() == '\n') text.remove_suffix(1);
-  while (lines.size() < kMaxTailLines) {
-    const size_t newline = text.rfind('\n');
-    if (newline == std::string_view::npos) {
-      lines.push_back(text);
-      break;
-    }
-    lines.push_back(text.substr(newline + 1));
-    text = text.substr(0, newline);
-  }
-  std::reverse(lines.begin(), lines.end());
+std::vector<std::string> LastLines(const std::string& text) {
+  if (text.empty()) return {};
+  std::vector<std::string> lines = absl::StrSplit(absl::StripSuffix(text, "\n"), '\n');
+  const size_t left_out = lines.size() - std::min(lines.size(), kMaxTailLines);
+  lines.erase(lines.begin(), lines.begin() + static_cast<std::ptrdiff_t>(left_out));
   return lines;
 }
 
 std::string RenderTail(const FailureReport& failure) {
   const std::string rank = std::to_string(failure.rank);
-  const std::vector<std::string_view> lines = LastLines(failure.stderr_tail);
+  const std::vector<std::string> lines = LastLines(failure.stderr_tail);
   if (lines.empty()) return "Rank " + rank + " wrote nothing to stderr.\n";
   std::string out =
       lines.size() == 1 ? "Last line" : "Last " + std::to_string(lines.size()) + " lines";
   out += " of rank " + rank + "'s stderr:\n";
   std::string said;
-  for (const std::string_view line : lines) said += "  " + EscapedLine(line) + "\n";
+  for (const std::string& line : lines) said += "  " + EscapedLine(line) + "\n";
   return out + WithoutMiddle(said, kMaxTailBytes);
 }
 

@@ -15,8 +15,8 @@ std::vector<rendezvous::FailureReport> RoundRecord::Failures() const {
   return failures;
 }
 
-JobRecord::JobRecord(Node node, int64_t started_unix_ms)
-    : node_(std::move(node)), started_unix_ms_(started_unix_ms) {}
+JobRecord::JobRecord(Part part, int64_t started_unix_ms)
+    : part_(std::move(part)), started_unix_ms_(started_unix_ms) {}
 
 WorkerRecord* JobRecord::Find(int local_rank) {
   const auto index = static_cast<size_t>(local_rank);
@@ -60,7 +60,7 @@ void JobRecord::Note(const AgentAction& action, int64_t unix_ms) {
 
 void JobRecord::BeginRound(const rendezvous::Assignment& assignment, int64_t unix_ms) {
   RoundRecord next{.assignment = assignment, .started_unix_ms = unix_ms};
-  for (int i = 0; i < node_.workers; ++i) next.workers.push_back({.local_rank = i});
+  for (int i = 0; i < part_.workers; ++i) next.workers.push_back({.local_rank = i});
   ++rounds_seen_;
   rounds_.push_back(std::move(next));
   if (rounds_.size() > kMaxRounds) {
@@ -127,8 +127,8 @@ std::optional<rendezvous::FailureReport> JobRecord::Add(const LastWords& words) 
   // What was told of a worker stays what it was.
   if (worker->failure) return worker->failure;
   rendezvous::FailureReport report;
-  report.node = node_.id;
-  report.host = node_.host;
+  report.node = part_.node;
+  report.host = part_.host;
   report.node_rank = round.assignment.node_rank;
   report.rank = round.assignment.first_rank + end.local_rank;
   report.local_rank = end.local_rank;

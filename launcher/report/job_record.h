@@ -52,7 +52,7 @@ struct LastWords {
   DeadWorker worker;
   // Whether it failed: was no consequence of our stop, or says so in its error file.
   bool is_failure = true;
-  bool is_left_out = false;  // it may have failed, but its file was not read: no room
+  bool is_left_out = false;  // it may have failed, but what its file says is not kept: no room
   std::string stderr_tail{};
   std::string error_file{};  // "": there is none
   std::optional<rendezvous::WorkerError> error{};
@@ -68,12 +68,18 @@ class JobRecord {
   // kept.
   static constexpr size_t kMaxTexts = 32;
 
-  struct Node {
-    NodeId id;
+  // Which part of which job it is of.
+  struct Part {
+    NodeId node;
     std::string host;
     int workers = 1;
+    std::string run_id{};
+    std::string role{};
+    std::string backend{};  // "c10d" or "static"
+    std::string program{};  // as the user called it
+    int max_restarts = 0;   // what this node asked for
   };
-  JobRecord(Node node, int64_t started_unix_ms);
+  JobRecord(Part part, int64_t started_unix_ms);
 
   void Note(const AgentEvent& event, int64_t unix_ms);
   void Note(const AgentAction& action, int64_t unix_ms);
@@ -92,6 +98,7 @@ class JobRecord {
   // The answer. Returns the report of what is a failure.
   std::optional<rendezvous::FailureReport> Add(const LastWords& words);
 
+  const Part& part() const { return part_; }
   int64_t started_unix_ms() const { return started_unix_ms_; }
   int64_t ended_unix_ms() const { return ended_unix_ms_; }
   const std::optional<rendezvous::Verdict>& verdict() const { return verdict_; }
@@ -106,7 +113,7 @@ class JobRecord {
   void BeginRound(const rendezvous::Assignment& assignment, int64_t unix_ms);
   WorkerRecord* Find(int local_rank);
 
-  const Node node_;
+  const Part part_;
   const int64_t started_unix_ms_;
   int64_t ended_unix_ms_ = 0;
   std::optional<rendezvous::Verdict> verdict_;

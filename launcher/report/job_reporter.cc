@@ -21,14 +21,22 @@ namespace {
 
 static_assert(kMaxExitReportBytes < ConsoleSink::kReserve, "a report would be lost as a whole");
 
-StatusEvents::Job EventJobOf(const JobReporter::Options& options) {
-  const bool is_static = options.config.rendezvous == RendezvousKind::kStatic;
-  const size_t slash = options.title.find_last_of('/');
-  return {.run_id = options.config.run_id,
-          .role = options.config.role,
+JobRecord::Part PartOf(const JobReporter::Options& options) {
+  const LaunchConfig& config = options.config;
+  const bool is_static = config.rendezvous == RendezvousKind::kStatic;
+  return {.node = options.node,
           .host = options.host,
+          .workers = config.workers_per_node,
+          .run_id = config.run_id,
+          .role = config.role,
           .backend = is_static ? "static" : "c10d",
-          .entry_point = options.title.substr(slash == std::string::npos ? 0 : slash + 1)};
+          .program = options.title,
+          .max_restarts = config.max_restarts};
+}
+
+absl::Status Silent(const char* what, const std::string& file) {
+  return absl::DeadlineExceededError(
+      absl::StrCat(what, " ", EscapeControl(file), ": its file system does not answer"));
 }
 
 }  // namespace
@@ -44,11 +52,10 @@ JobReporter::JobReporter(Options options, LogRouter& logs, FileThread& workers_f
       logs_(logs),
       workers_files_(workers_files),
       own_files_(own_files),
-      record_({options_.node, options_.host, options_.config.workers_per_node}, UnixTimeMs()),
-      events_(EventJobOf(options_), record_,
-              options_.config.event_log_handler == "console"
-                  ? [&logs](const std::string& line) { logs.Say(line); }
-                  : StatusEvents::Emit()) {}
+      record_(PartOf(options_), UnixTimeMs()),
+      events_(record_, options_.config.event_log_handler == "console"
+                           ? [&logs](const std::string& line) { logs.Say(line); }
+                           : StatusEvents::Emit()) {}
 
 void JobReporter::Say(const std::string& text) { logs_.Say("ddprun: " + text); }
 
@@ -75,12 +82,7 @@ void JobReporter::SetErrorFile(int local_rank, const std::string& path) {
 }
 
 void JobReporter::TimerEvent(const TimerRequest& timer, bool is_kill) {
-  events_.TimerEvent({.name = is_kill ? "kill worker process" : "timer expired",
-                      .pid = timer.pid,
-                      .scope = timer.scope,
-                      .expiration_time = timer.expires,
-                      .signal = timer.signal},
-                     UnixTimeMs());
+  events_.TimerEvent(timer, is_kill, UnixTimeMs());
 }
 
 void JobReporter::Ask(std::vector<DeadWorker> workers, Duration timeout,
@@ -128,11 +130,14 @@ void JobReporter::CompleteRound(std::function<void()> done) {
       });
 }
 
+std::vector<rendezvous::FailureReport> JobReporter::NewestFailures() const {
+  if (record_.rounds().empty()) return {};
+  return record_.rounds().back().Failures();
+}
+
 void JobReporter::Print(const rendezvous::Verdict& verdict) {
-  std::vector<rendezvous::FailureReport> failures;
-  if (!record_.rounds().empty()) failures = record_.rounds().back().Failures();
   std::string report = RenderExitReport(
-      {.verdict = verdict, .title = options_.title, .local_failures = std::move(failures)});
+      {.verdict = verdict, .title = options_.title, .local_failures = NewestFailures()});
   if (!report.empty() && report.back() == '\n') report.pop_back();  // Say ends the line
   logs_.Say(report);
   if (!options_.own_error_file.empty()) PassOnErrorFile(verdict);
@@ -140,37 +145,33 @@ void JobReporter::Print(const rendezvous::Verdict& verdict) {
 
 void JobReporter::PassOnErrorFile(const rendezvous::Verdict& verdict) {
   constexpr char kWhat[] = "the error file for TORCHELASTIC_ERROR_FILE";
-  // torchrun's code of a signal is its negative number.
-  const auto code_of = [](const rendezvous::FailureReport& report) {
-    return report.signal != 0 ? -report.signal : report.exit_code;
-  };
+  const std::vector<rendezvous::FailureReport> failures = NewestFailures();
+  const rendezvous::FailureReport* chosen = nullptr;
+  for (const rendezvous::FailureReport& report : failures) {
+    const bool is_better = chosen == nullptr || (chosen->left_peer && !report.left_peer);
+    if (report.error && is_better) chosen = &report;
+  }
   const auto& first = verdict.first_failure;
-  if (first && first->node != options_.node && first->error) {
-    // The file itself is on another node, what stood in it came with the verdict.
-    return WriteFile(options_.own_error_file, ErrorTextForParent(*first->error, code_of(*first)),
-                     kWhat);
+  const bool is_elsewhere = first && first->node != options_.node && first->error;
+  if (is_elsewhere) chosen = &*first;
+  if (chosen == nullptr) return;
+  const int code = TorchrunCode(chosen->exit_code, chosen->signal);
+  const std::string from = chosen->error_file;
+  if (is_elsewhere || from.empty()) {
+    // The file itself is on another node, or was removed; what stood in it is here.
+    return WriteFile(options_.own_error_file, ErrorTextOf(*chosen->error, code), kWhat);
   }
-  if (record_.rounds().empty()) return;
-  for (const rendezvous::FailureReport& report : record_.rounds().back().Failures()) {
-    if (!report.error) continue;
-    ++writes_;
-    const std::string from = report.error_file;
-    workers_files_.Ask<absl::StatusOr<std::string>>(
-        "last words", from, options_.describe_timeout,
-        [from, code = code_of(report)]() -> absl::StatusOr<std::string> {
-          const absl::StatusOr<std::string> text = ReadErrorFile(from);
-          return text.ok() ? ErrorTextForParent(*text, code) : text;
-        },
-        [this, from, kWhat](std::optional<absl::StatusOr<std::string>> text) {
-          if (text && text->ok()) WriteFile(options_.own_error_file, **std::move(text), kWhat);
-          FinishWrite(text
-                          ? text->status()
-                          : absl::DeadlineExceededError(absl::StrCat(
-                                "read ", EscapeControl(from), ": its file system does not answer")),
-                      kWhat);
-        });
-    return;
-  }
+  ++writes_;
+  workers_files_.Ask<absl::StatusOr<std::string>>(
+      "last words", from, options_.describe_timeout,
+      [from, code]() -> absl::StatusOr<std::string> {
+        const absl::StatusOr<std::string> text = ReadErrorFile(from);
+        return text.ok() ? ErrorTextForParent(*text, code) : text;
+      },
+      [this, from, kWhat](std::optional<absl::StatusOr<std::string>> text) {
+        if (text && text->ok()) WriteFile(options_.own_error_file, **std::move(text), kWhat);
+        FinishWrite(text ? text->status() : Silent("read", from), kWhat);
+      });
 }
 
 void JobReporter::WriteFile(const std::string& path, std::string text, const std::string& what) {
@@ -179,9 +180,7 @@ void JobReporter::WriteFile(const std::string& path, std::string text, const std
       "report", path, options_.write_timeout,
       [path, text = std::move(text)] { return WriteWholeFile(path, text); },
       [this, path, what](std::optional<absl::Status> written) {
-        FinishWrite(written.value_or(absl::DeadlineExceededError(absl::StrCat(
-                        "write ", EscapeControl(path), ": its file system does not answer"))),
-                    what);
+        FinishWrite(written.value_or(Silent("write", path)), what);
       });
 }
 
@@ -194,21 +193,12 @@ void JobReporter::WriteReport(std::function<void()> done) {
   // What is not known yet, because workers live that do not die.
   CompleteRound([this, done = std::move(done)]() mutable {
     const int64_t now = UnixTimeMs();
-    if (record_.rounds().empty() && asked_unix_ms_ != 0) events_.WaitedInVain(now, WaitedMs(now));
+    if (record_.rounds().empty() && asked_unix_ms_ != 0) events_.Waited(now, WaitedMs(now));
     events_.JobEnded(now);
     ++writes_;
     on_written_ = std::move(done);
     const std::string& path = options_.config.report_file;
-    if (!path.empty()) {
-      WriteFile(path,
-                RenderReportFile({.run_id = options_.config.run_id,
-                                  .node_id = options_.node.value,
-                                  .host = options_.host,
-                                  .program = options_.title,
-                                  .max_restarts = options_.config.max_restarts},
-                                 record_),
-                "the report file");
-    }
+    if (!path.empty()) WriteFile(path, RenderReportFile(record_), "the report file");
     FinishWrite(absl::OkStatus(), "");
   });
 }

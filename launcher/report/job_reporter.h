@@ -15,7 +15,6 @@
 #include "absl/status/status.h"
 #include "launcher/agent/agent_core.h"
 #include "launcher/agent/file_thread.h"
-#include "launcher/agent/file_timers.h"
 #include "launcher/cli/launch_config.h"
 #include "launcher/report/job_record.h"
 #include "launcher/report/last_words.h"
@@ -71,6 +70,7 @@ class JobReporter {
   void Ask(std::vector<DeadWorker> workers, Duration timeout,
            std::function<void(const std::vector<LastWords>& words)> answer);
   void Add(const LastWords& words);
+  std::vector<rendezvous::FailureReport> NewestFailures() const;
   void PassOnErrorFile(const rendezvous::Verdict& verdict);
   void WriteFile(const std::string& path, std::string text, const std::string& what);
   void FinishWrite(const absl::Status& status, const std::string& what);

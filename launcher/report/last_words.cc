@@ -50,6 +50,10 @@ void ReadErrorFileInto(LastWords& words) {
     words.error->message = WithoutEscapeSequences(words.error->message);
     words.error->traceback = WithoutEscapeSequences(words.error->traceback);
     words.left_peer = content->left_peer;
+    if (!words.left_peer) return;
+    // A note of our own library for us: nobody would remove it.
+    unlink(worker.error_file.c_str());
+    words.error_file.clear();
   } else {
     words.warning =
         absl::StrCat("warning: the error file of rank ", worker.rank, ", ",
@@ -59,10 +63,12 @@ void ReadErrorFileInto(LastWords& words) {
 
 // Of a worker for whose texts there is no room.
 LastWords LookAt(const DeadWorker& worker) {
-  const std::string& file = worker.error_file;
+  LastWords words{.worker = worker};
+  ReadErrorFileInto(words);
   return {.worker = worker,
           .is_failure = worker.is_failure,
-          .is_left_out = !worker.is_failure && !file.empty() && access(file.c_str(), F_OK) == 0};
+          .is_left_out = !worker.is_failure && !words.error_file.empty(),
+          .left_peer = words.left_peer};
 }
 
 LastWords ReadOne(const DeadWorker& worker, const TailReader& tail, Duration tail_timeout) {

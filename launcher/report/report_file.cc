@@ -2,10 +2,11 @@
 
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <string_view>
 
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "launcher/agent/worker_end.h"
 #include "launcher/process/exit_status.h"
-#include "launcher/report/utc_text.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -18,16 +19,11 @@ Json IsoTime(int64_t unix_ms) {
   return text.empty() ? Json(nullptr) : Json(text);
 }
 
-Json Lines(std::string_view text) {
+Json Lines(absl::string_view text) {
   Json lines = Json::array();
-  while (!text.empty()) {
-    const size_t newline = text.find('\n');
-    std::string_view line = text.substr(0, newline);
-    // A terminal's line ends in \r\n.
-    if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
-    lines.push_back(line);
-    if (newline == std::string_view::npos) break;
-    text.remove_prefix(newline + 1);
+  if (text.empty()) return lines;
+  for (const absl::string_view line : absl::StrSplit(absl::StripSuffix(text, "\n"), '\n')) {
+    lines.push_back(std::string(absl::StripSuffix(line, "\r")));  // a terminal's line: \r\n
   }
   return lines;
 }
@@ -113,7 +109,8 @@ Json OwnerJson(const EndJob& end) {
 
 }  // namespace
 
-std::string RenderReportFile(const ReportFileInput& input, const JobRecord& record) {
+std::string RenderReportFile(const JobRecord& record) {
+  const JobRecord::Part& part = record.part();
   const EndJob& end = record.end();
   const FailureReport* first = nullptr;
   if (record.verdict() && record.verdict()->first_failure) {
@@ -139,10 +136,10 @@ std::string RenderReportFile(const ReportFileInput& input, const JobRecord& reco
   const bool is_signal = end.owner == ExitOwner::kSignal;
   const Json report = {
       {"version", 1},
-      {"job_id", input.run_id},
-      {"program", input.program},
-      {"node_id", input.node_id},
-      {"host", input.host},
+      {"job_id", part.run_id},
+      {"program", part.program},
+      {"node_id", part.node.value},
+      {"host", part.host},
       {"outcome", OutcomeOf(end)},
       {"exit_code", end.exit_code},
       {"exit_code_of", OwnerJson(end)},
@@ -151,7 +148,7 @@ std::string RenderReportFile(const ReportFileInput& input, const JobRecord& reco
       {"started", IsoTime(record.started_unix_ms())},
       {"ended", IsoTime(record.ended_unix_ms())},
       {"restarts", last.restart_count},
-      {"max_restarts", record.rounds().empty() ? input.max_restarts : last.max_restarts},
+      {"max_restarts", record.rounds().empty() ? part.max_restarts : last.max_restarts},
       {"first_failure", first != nullptr ? FailureJson(*first) : Json(nullptr)},
       {"failures", std::move(failures)},
       {"failures_left_out", record.failures_left_out()},

@@ -8,16 +8,8 @@
 
 namespace ddprun::launcher {
 
-struct ReportFileInput {
-  std::string run_id;
-  std::string node_id;
-  std::string host;
-  std::string program;
-  int max_restarts = 0;  // what this node asked for: told where there was no round
-};
-
 // JSON, indented, with a newline at its end. Bytes of workers that are not UTF-8 become U+FFFD.
-std::string RenderReportFile(const ReportFileInput& input, const JobRecord& record);
+std::string RenderReportFile(const JobRecord& record);
 
 }  // namespace ddprun::launcher
 

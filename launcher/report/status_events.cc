@@ -1,7 +1,9 @@
 #include "launcher/report/status_events.h"
 
 #include <nlohmann/json.hpp>
-#include <utility>
+
+#include "launcher/agent/file_timers.h"
+#include "launcher/report/error_file.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -13,10 +15,8 @@ std::string Dump(const Json& json) {
   return json.dump(-1, ' ', true, Json::error_handler_t::replace);
 }
 
-// torchrun's code of a signal is its negative number.
 int CodeOf(const WorkerRecord& worker) {
-  if (!worker.end) return 0;
-  return worker.end->signal != 0 ? -worker.end->signal : worker.end->exit_code;
+  return worker.end ? TorchrunCode(worker.end->exit_code, worker.end->signal) : 0;
 }
 
 // The error file again; what torchrun has for a worker without one, where it knows a code alone or
@@ -29,11 +29,7 @@ std::string RawError(const FailureReport* failure, int code) {
     }
     return Dump(error);
   }
-  return Dump({{"message",
-                {{"message", failure->error->message},
-                 {"extraInfo",
-                  {{"py_callstack", failure->error->traceback},
-                   {"timestamp", std::to_string(failure->error->unix_time_s)}}}}}});
+  return ErrorTextOf(*failure->error, std::nullopt);
 }
 
 }  // namespace
@@ -44,19 +40,15 @@ struct StatusEvents::Event {
   bool has_ended = false;                // the worker: its pid and code are told
   std::optional<std::string> raw_error{};
   std::optional<double> duration_ms{};
-  const Timer* timer = nullptr;
+  const TimerRequest* timer = nullptr;
+  std::string timer_event{};  // torchrun's name
 };
-
-StatusEvents::StatusEvents(Job job, const JobRecord& record, Emit emit)
-    : job_(std::move(job)), record_(record), emit_(std::move(emit)) {}
 
 void StatusEvents::RoundFormed(int64_t unix_ms, double waited_ms) {
   Waited(unix_ms, waited_ms);
   // The place in the round says the ranks: there is nothing more to ask.
   Write({.state = "ASSIGN_WORKER_RANKS", .duration_ms = 0.0}, unix_ms);
 }
-
-void StatusEvents::WaitedInVain(int64_t unix_ms, double waited_ms) { Waited(unix_ms, waited_ms); }
 
 void StatusEvents::Waited(int64_t unix_ms, double waited_ms) {
   Write({.state = "RENDEZVOUS", .duration_ms = waited_ms}, unix_ms);
@@ -94,18 +86,22 @@ void StatusEvents::JobEnded(int64_t unix_ms) {
   Write(event, unix_ms);
 }
 
-void StatusEvents::TimerEvent(const Timer& timer, int64_t unix_ms) {
-  Write({.state = "RUNNING", .timer = &timer}, unix_ms);
+void StatusEvents::TimerEvent(const TimerRequest& timer, bool is_kill, int64_t unix_ms) {
+  Write({.state = "RUNNING",
+         .timer = &timer,
+         .timer_event = is_kill ? "kill worker process" : "timer expired"},
+        unix_ms);
 }
 
 void StatusEvents::Write(const Event& event, int64_t unix_ms) {
   if (!emit_) return;
+  const JobRecord::Part& part = record_.part();
   const rendezvous::Assignment none;
   const bool has_round = !record_.rounds().empty();
   const rendezvous::Assignment& round = has_round ? record_.rounds().back().assignment : none;
   const Json nothing = nullptr;
   Json details = {{"group_world_size", has_round ? Json(round.node_count) : nothing},
-                  {"entry_point", job_.entry_point}};
+                  {"entry_point", part.program.substr(part.program.rfind('/') + 1)}};
   Json rank = nullptr, worker_id = nullptr;
   if (event.worker != nullptr) {
     const WorkerRecord& worker = *event.worker;
@@ -119,26 +115,26 @@ void StatusEvents::Write(const Event& event, int64_t unix_ms) {
     details["worker_pid"] = Json::array({event.has_ended ? Json(worker.pid) : nothing});
   }
   if (event.timer != nullptr) {
-    details = {{"watchdog_event", event.timer->name},
+    details = {{"watchdog_event", event.timer_event},
                {"worker_pid", std::to_string(event.timer->pid)},
                {"scope_id", event.timer->scope},
-               {"expiration_time", std::to_string(event.timer->expiration_time)},
+               {"expiration_time", std::to_string(event.timer->expires)},
                {"signal", std::to_string(event.timer->signal)}};
   }
-  const Json line = {{"name", event.timer != nullptr ? event.timer->name
+  const Json line = {{"name", event.timer != nullptr ? event.timer_event
                                                      : "torchelastic.worker.status." + event.state},
                      {"source", event.worker != nullptr ? "WORKER" : "AGENT"},
                      {"timestamp", unix_ms},
                      {"metadata",
-                      {{"run_id", job_.run_id},
+                      {{"run_id", part.run_id},
                        {"global_rank", std::move(rank)},
                        {"group_rank", has_round ? Json(round.node_rank) : nothing},
                        {"worker_id", std::move(worker_id)},
-                       {"role", job_.role},
-                       {"hostname", job_.host},
+                       {"role", part.role},
+                       {"hostname", part.host},
                        {"state", event.state},
                        {"total_run_time", (unix_ms - record_.started_unix_ms()) / 1000},
-                       {"rdzv_backend", job_.backend},
+                       {"rdzv_backend", part.backend},
                        {"raw_error", event.raw_error ? Json(*event.raw_error) : nothing},
                        {"metadata", Dump(details)},
                        {"agent_restarts", round.restart_count},

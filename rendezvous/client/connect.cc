@@ -44,6 +44,13 @@ class Client final : public RendezvousClient {
         handler_(std::move(handler)),
         core_(options_, HostName(), std::random_device{}(), SteadyNow()) {
     callbacks_->options = options_;
+    if (!stop_->is_open()) {
+      handler_(RendezvousFailed{
+          "make an eventfd for the rendezvous: no file descriptor is left; raise the limit on open "
+          "files (ulimit -n)",
+          /*is_local=*/true});
+      return;
+    }
     const bool has_errands = !is_standalone() || !options_.local_addr.empty();
     if (has_errands) {
       helper_ = StartQuietThread([errands = errands_] {

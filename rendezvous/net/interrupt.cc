@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "rendezvous/base/check.h"
 #include "rendezvous/base/steady_clock.h"
 
 namespace ddprun::rendezvous {
@@ -20,19 +19,12 @@ int PollTimeout(TimePoint deadline) {
 
 }  // namespace
 
-Interrupt::Interrupt() : event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  // Without a descriptor left nothing of a rendezvous can work.
-  DDP_CHECK(event_.is_open());
-}
+Interrupt::Interrupt() : event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
 
 void Interrupt::Set() const {
   const uint64_t one = 1;
   // It stays readable: nobody reads it.
   [[maybe_unused]] const ssize_t written = write(event_.get(), &one, sizeof(one));
-}
-
-bool Interrupt::Wait(Duration timeout) const {
-  return WaitForFd(-1, 0, SteadyNow() + timeout) == Ready::kTimeout;
 }
 
 Interrupt::Ready Interrupt::WaitForFd(int fd, short events, TimePoint deadline) const {

@@ -9,15 +9,13 @@ namespace ddprun::rendezvous {
 
 class Interrupt {
  public:
+  // Without a descriptor left it is not open, and waits for nobody.
   Interrupt();
+  bool is_open() const { return event_.is_open(); }
 
   // From any thread, once and for all.
   void Set() const;
-  bool is_set() const { return !Wait(Duration{0}); }
-  // Becomes readable when it is set.
-  int fd() const { return event_.get(); }
-  // False: it was set before `timeout` had passed.
-  bool Wait(Duration timeout) const;
+  bool is_set() const { return WaitForFd(-1, 0, TimePoint{}) == Ready::kInterrupted; }
 
   enum class Ready { kFd, kTimeout, kInterrupted };
   // Waits until `fd` has one of poll's `events` (errors count as ready) or the deadline comes.

@@ -1,6 +1,8 @@
 // An agent without a free file descriptor: who comes then is served later, and the job goes on.
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -87,6 +89,21 @@ TEST_CASE("descriptors: a coordinator apart says that none is left for a connect
   CHECK(rendezvous::ReadToEnd(waiting.get()).find("ddprun/1 apart") == 0);
   coordinator->Signal(SIGTERM);
   CHECK(coordinator->Wait() == 128 + SIGTERM);
+}
+
+TEST_CASE("descriptors: an agent that has none for its rendezvous ends with 120 and one sentence") {
+  Job job;
+  const std::string gate = job.File("gate");
+  REQUIRE(mkfifo(gate.c_str(), 0600) == 0);
+  auto ddprun = job.Run({}, {"wait"}, {.env = {{"DDPRUN_TEST_FILE_GATE", "beginning:" + gate}}});
+  REQUIRE_MESSAGE(ddprun->WaitForErr("the file system does not answer"), ddprun->Describe());
+  const NoMoreDescriptors none(ddprun->pid());
+  const UniqueFd writer(open(gate.c_str(), O_WRONLY | O_CLOEXEC));
+  REQUIRE_MESSAGE(ddprun->Wait() == 120, ddprun->Describe());
+  const std::string err = ddprun->err();
+  CHECK_MESSAGE(err.find("ddprun: error: ") != std::string::npos, err);
+  CHECK_MESSAGE(err.find("error") == err.rfind("error"), err);
+  CHECK_MESSAGE(err.find("Too many open files") != std::string::npos, err);
 }
 
 // Runs ddprun with `limit` descriptors allowed, of which it has inherited `taken` besides 0 to 2.

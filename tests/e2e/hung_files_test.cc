@@ -66,6 +66,46 @@ TEST_CASE("hung files: a signal ends the wait for the logs' folder, any number o
   }
 }
 
+TEST_CASE("hung files: the log thread's is named while workers run, and when it is given up") {
+  Job job;
+  Gate gate(job, "log lines");
+  const auto ddprun =
+      job.Run({"--log_dir=" + job.File("logs"), "-r3"},
+              {"print:much", "touch:" + job.File("up"), "wait"}, {.env = gate.env()});
+  REQUIRE_MESSAGE(ddprun->WaitForErr("/attempt_0/0/stdout.log: the file system does not answer"),
+                  ddprun->Describe());
+  Holds(ddprun->err(), "ddprun: waiting for " + job.File("logs/"));
+  CHECK(job.HasFile("up"));
+  ddprun->Signal(SIGINT);
+  // What ddprun says of its end hangs in the log thread, so nothing tells when a signal is further.
+  const bool has_ended = Eventually([&] {
+    ddprun->Signal(SIGTERM);
+    return ddprun->Wait(std::chrono::milliseconds(200)).has_value();
+  });
+  REQUIRE_MESSAGE(has_ended, ddprun->Describe());
+  CHECK(ddprun->Wait() == 130);
+  Holds(ddprun->err(), "ddprun: ending before all was written to " + job.File("logs/"));
+  Holds(ddprun->err(), "/attempt_0/0/stdout.log: its file system does not answer\n");
+  CHECK(ddprun->err().find("ddprun: waiting for") == ddprun->err().rfind("ddprun: waiting for"));
+}
+
+// The signal ends the job before anybody knows that the FIFO has been made.
+TEST_CASE("hung files: the timers' FIFO goes with a job that ends while it is being made") {
+  Job job;
+  Gate gate(job, "beginning");
+  const auto ddprun = job.Run({}, {"wait"},
+                              {.env = {{"TORCHELASTIC_ENABLE_FILE_TIMER", "1"},
+                                       {"TORCHELASTIC_TIMER_FILE", job.File("fifo")},
+                                       {"DDPRUN_LOG_LEVEL", "info"},
+                                       *gate.env().begin()}});
+  REQUIRE_MESSAGE(ddprun->WaitForErr("waiting for " + job.File("fifo")), ddprun->Describe());
+  ddprun->Signal(SIGINT);
+  REQUIRE_MESSAGE(ddprun->WaitForErr(" ending run="), ddprun->Describe());
+  REQUIRE(gate.Release());
+  REQUIRE_MESSAGE(ddprun->Wait() == 130, ddprun->Describe());
+  CHECK_FALSE(job.HasFile("fifo"));
+}
+
 TEST_CASE("hung files: another node's start, failure and end do not wait for this one's logs") {
   Job job;
   Gate gate(job, "logs");

@@ -127,7 +127,7 @@ void SimAgent::Do(const launcher::JoinRound&) {
 }
 
 void SimAgent::Do(const launcher::PrepareWorkers& action) {
-  Answer(launcher::WorkersPrepared{action.assignment.round});
+  Answer(launcher::WorkersPrepared{action.assignment});
 }
 
 void SimAgent::Do(const launcher::StartWorkers& action) { workers_.Start(action.assignment); }
@@ -150,7 +150,7 @@ void SimAgent::Do(const launcher::DescribeFailure& action) {
   report.signal = action.end.signal;
   report.message = action.end.message;
   report.left_peer = left_peers_[action.end.pid];
-  Answer(launcher::FailureDescribed{action.end, action.assignment.round, report});
+  Answer(launcher::FailureDescribed{action.end, action.assignment, report});
 }
 
 void SimAgent::Do(const launcher::ReportFailure& action) {

@@ -72,8 +72,8 @@ std::string Bench::Begin(const rendezvous::Assignment& assignment) {
   const std::string line = Step(rendezvous::Assigned{assignment});
   const size_t prepare = line.find("prepare:");
   if (prepare == std::string::npos) return line;
-  round_ = assignment.round;
-  return line.substr(0, prepare) + Step(WorkersPrepared{round_});
+  assignment_ = assignment;
+  return line.substr(0, prepare) + Step(WorkersPrepared{assignment});
 }
 
 std::string Bench::End(int local_rank, int code, int signal) {
@@ -81,7 +81,7 @@ std::string Bench::End(int local_rank, int code, int signal) {
 }
 
 std::string Bench::Describe(int local_rank, int code, std::optional<int> left_peer) {
-  FailureDescribed described{EndOf(local_rank, code), round_, {}};
+  FailureDescribed described{EndOf(local_rank, code), assignment_, {}};
   described.report.local_rank = local_rank;
   described.report.left_peer = left_peer;
   return Step(described);

@@ -38,7 +38,7 @@ class Bench {
  private:
   AgentCore core_;
   TimePoint now_{std::chrono::seconds(1000)};
-  Round round_;
+  rendezvous::Assignment assignment_;
 };
 
 }  // namespace ddprun::launcher

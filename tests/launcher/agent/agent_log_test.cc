@@ -102,6 +102,7 @@ void WaitAgainAndAgain(AgentLog& log) {
   log.Note(AgentEvent(Waiting{"1 of 3 nodes"}));
   log.Note(AgentEvent(Waiting{"1 of 3 nodes", TimePoint(std::chrono::seconds(9))}));
   log.Note(AgentEvent(AgentTimePassed{}));
+  log.Note(AgentEvent(Waiting{"1 of 3 nodes"}));
   log.Note(AgentEvent(Waiting{"2 of 3 nodes"}));
   log.Note(AgentEvent(Waiting{"2 of 3 nodes"}));
   log.Note(AgentEvent(Waiting{"1 of 3 nodes"}));

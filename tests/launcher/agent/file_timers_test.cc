@@ -33,7 +33,7 @@ struct Fixture {
     auto fifo = MakeTimerFile(dir.File("fifo"));
     REQUIRE_MESSAGE(fifo.ok(), fifo.status().message());
     timers = std::make_unique<FileTimers>(
-        io, *std::move(fifo), dir.File("fifo"),
+        io, *std::move(fifo),
         FileTimers::Handlers{.say = [this](const std::string& line) { said.push_back(line); },
                              .expired = [this](const TimerRequest& timer,
                                                bool) { expired.push_back(timer.scope); }});

@@ -135,17 +135,25 @@ TEST_CASE("preparing: no worker starts before its files are made") {
   REQUIRE(bench.Step(rendezvous::Assigned{Bench::AssignmentOf(1)}) == "prepare:1");
   SUBCASE("a drain ends it, and a late answer starts nothing") {
     CHECK(bench.Drain(1) == "join");
-    CHECK(bench.Step(WorkersPrepared{Round{1}}) == "");
+    CHECK(bench.Step(WorkersPrepared{Bench::AssignmentOf(1)}) == "");
     CHECK(bench.Step(rendezvous::Assigned{Bench::AssignmentOf(2)}) == "prepare:2");
-    CHECK(bench.Step(WorkersPrepared{Round{1}}) == "");
-    CHECK(bench.Step(WorkersPrepared{Round{2}}) == "start:2");
+    CHECK(bench.Step(WorkersPrepared{Bench::AssignmentOf(1)}) == "");
+    CHECK(bench.Step(WorkersPrepared{Bench::AssignmentOf(2)}) == "start:2");
+  }
+  SUBCASE("nor does a late answer of another instance's round of the same number") {
+    CHECK(bench.Drain(1) == "join");
+    rendezvous::Assignment other = Bench::AssignmentOf(1);
+    other.instance = JobInstance{1, 2};
+    CHECK(bench.Step(rendezvous::Assigned{other}) == "prepare:1");
+    CHECK(bench.Step(WorkersPrepared{Bench::AssignmentOf(1)}) == "");
+    CHECK(bench.Step(WorkersPrepared{other}) == "start:1");
   }
   SUBCASE("a signal ends it") { CHECK(bench.Step(kFirst) == "leave end:130"); }
   SUBCASE("a verdict ends it") {
     CHECK(bench.Step(Concluded{Verdict{3, "rank 9 failed", {}}}) == "ack report end:3");
   }
   SUBCASE("an error of this machine does") {
-    CHECK(bench.Step(WorkersPrepared{Round{1}, "create folder /logs: no space"}) ==
+    CHECK(bench.Step(WorkersPrepared{Bench::AssignmentOf(1), "create folder /logs: no space"}) ==
           "say leave end:120");
   }
   SUBCASE("a file system that never answers does") {

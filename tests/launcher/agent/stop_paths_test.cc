@@ -29,7 +29,7 @@ class RunningAgent {
     assignment.max_restarts = 1;
     assignment.coordinator_is_member = true;
     Step(Assigned{assignment});
-    Step(WorkersPrepared{assignment.round});
+    Step(WorkersPrepared{assignment});
   }
 
   void Step(const AgentEvent& event) {

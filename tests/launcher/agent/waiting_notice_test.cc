@@ -37,7 +37,7 @@ class Bench {
     assignment.note = std::exchange(note, "");
     assignment.coordinator_is_member = coordinator_is_member;
     const std::string text = At(since_start, rendezvous::Assigned{assignment});
-    return text + At(since_start, WorkersPrepared{assignment.round});
+    return text + At(since_start, WorkersPrepared{assignment});
   }
   // The round is stopped without a word, and the agent joins again.
   void EndRound(Duration since_start) {
@@ -169,6 +169,27 @@ TEST_CASE("waiting: who serves another run in a lost coordinator's place is told
         "go on without it up to 500 s");
   CHECK(bench.At(102s, refused) == "");
   CHECK(bench.At(103s, replaced) == "");
+}
+
+TEST_CASE("waiting: what comes after a coordinator that died is told as its consequence") {
+  Bench bench;
+  bench.At(0ms, rendezvous::ContactMade{"node1:29400", false});
+  bench.Assign(0ms, 2);
+  bench.At(1s, rendezvous::ContactLost{"Connection refused", true});
+  CHECK(bench.PassTo(4s) ==
+        "the coordinator at node1:29400 is lost: Connection refused; its process is gone, and with "
+        "it the ranks of node n1; stopping this node's workers and waiting for it to come back");
+  bench.At(5s, WorkersGone{});
+  CHECK(bench.At(5s, Waiting{"1 node, waiting 2 s for more"}) == "");
+  CHECK(bench.PassTo(6s) == "1 node, waiting 2 s for more");
+  SUBCASE("a smaller round, of which a new coordinator cannot say that it is one") {
+    CHECK(bench.Assign(7s, 1) == "going on with 1 node and 2 ranks instead of 2 and 4");
+  }
+  SUBCASE("the end of the wait for another") {
+    CHECK(bench.At(605s, rendezvous::RendezvousFailed{"no coordinator answered within 600 s"}) ==
+          "error: the coordinator at node1:29400 was lost (Connection refused); no coordinator "
+          "answered within 600 s");
+  }
 }
 
 TEST_CASE("waiting: one that lasts is told, and then whenever its reason changes") {

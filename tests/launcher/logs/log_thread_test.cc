@@ -50,7 +50,7 @@ TEST_CASE(
   REQUIRE(write(channel.write_end.get(), "line\n", 5) == 5);
 
   CHECK_FALSE(thread->Drain(100ms));
-  CHECK(thread->busy_file() == "/dead/stderr.log");
+  CHECK(thread->busy_file(100ms) == "/dead/stderr.log");
   const TimePoint before = SteadyNow();
   CHECK_FALSE(thread->End(100ms));
   CHECK(SteadyNow() - before < 20s);
@@ -62,7 +62,7 @@ TEST_CASE("log thread: one that nothing holds ends, and names no file") {
   REQUIRE(started.ok());
   (*started)->Say("a line");
   CHECK((*started)->End(20s));
-  CHECK((*started)->busy_file().empty());
+  CHECK((*started)->busy_file(0ms).empty());
 }
 
 }  // namespace

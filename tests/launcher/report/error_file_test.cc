@@ -190,7 +190,7 @@ TEST_CASE("error file: only a regular file that is not too large is read") {
 TEST_CASE("error file: what another node's worker said is written so that it is read again") {
   const rendezvous::WorkerError error{
       .message = "ValueError: \xc3\xa9\n", .traceback = "a\n  \"b\"\n", .unix_time_s = 1738324800};
-  const std::string text = ErrorTextForParent(error, -9);
+  const std::string text = ErrorTextOf(error, -9);
   CHECK(text.find("\"errorCode\":-9") != std::string::npos);
   const auto read = ErrorIn(text);
   REQUIRE(read.ok());

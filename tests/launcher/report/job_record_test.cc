@@ -15,7 +15,7 @@ rendezvous::Assignment RoundOf(uint64_t number) {
   return assignment;
 }
 
-JobRecord::Node NodeOf(int workers) { return {NodeId{"n1"}, "alpha", workers}; }
+JobRecord::Part NodeOf(int workers) { return {NodeId{"n1"}, "alpha", workers}; }
 
 void Begin(JobRecord& record, uint64_t number) {
   record.Note(AgentAction(PrepareWorkers{RoundOf(number)}), 1000 * static_cast<int64_t>(number));

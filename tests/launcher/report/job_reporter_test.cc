@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "launcher/agent/file_timers.h"
 #include "tests/launcher/logs/console_file.h"
 #include "tests/support/json.h"
 #include "tests/support/temp_dir.h"
@@ -225,6 +226,25 @@ TEST_CASE("job reporter: the first failure's error file comes from another node 
   CHECK(own.get<std::string>("message.message") == "the cause");
   CHECK(own.get<std::string>("message.extraInfo.py_callstack") == "there");
   CHECK(own.get<int>("message.errorCode") == -9);
+}
+
+TEST_CASE("job reporter: a worker that ended because a peer left stands back for one that failed") {
+  constexpr char kLeft[] =
+      R"({"message": {"message": "rank 5 left", "extraInfo": {"left_peer": 5}}})";
+  for (const bool has_cause : {true, false}) {
+    Fixture fixture;
+    fixture.Start(1);
+    fixture.LeaveErrorFile(0, kLeft);
+    fixture.LeaveErrorFile(1, has_cause ? R"({"message": {"message": "the cause"}})" : kLeft);
+    fixture.Hear(Exited(0, 1));
+    const rendezvous::FailureReport first = fixture.Describe(Exited(0, 1));
+    fixture.Hear(Exited(1, 3));
+    fixture.CompleteRound();
+    fixture.reporter->Print(VerdictOn(first));
+    fixture.WriteReport();
+    CHECK(fixture.JsonOf(fixture.own_error_file).get<std::string>("message.message") ==
+          (has_cause ? "the cause" : "rank 5 left"));
+  }
 }
 
 TEST_CASE("job reporter: no error file, nothing for whoever started the agent") {

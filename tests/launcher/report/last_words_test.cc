@@ -44,10 +44,28 @@ TEST_CASE("last words: the error file, who is blamed in it, and the last lines")
   const LastWords words = fixture.Read({fixture.Dead(1)}).at(0);
   CHECK(words.is_failure);
   CHECK(words.stderr_tail == "last of 1");
-  CHECK(words.error_file == fixture.dir.File("error1"));
   CHECK(words.error == rendezvous::WorkerError{"ValueError: boom", "here", 17});
   CHECK(words.left_peer == 3);
   CHECK(words.warning.empty());
+}
+
+TEST_CASE("last words: the note that a peer left is removed, and no other error file") {
+  Fixture fixture;
+  for (const int local_rank : {0, 1, 3}) {
+    fixture.Leave(local_rank, R"({"message": {"message": "rank 3 left", "extraInfo":)"
+                              R"( {"left_peer": 3}}})");
+  }
+  fixture.Leave(2, R"({"message": "boom"})");
+  const std::vector<LastWords> words = fixture.Read(
+      {fixture.Dead(0), fixture.Dead(1, false), fixture.Dead(2), fixture.Dead(3)}, /*room=*/3);
+  CHECK(words[1].is_failure);
+  CHECK(words[2].error_file == fixture.dir.File("error2"));
+  for (const int local_rank : {0, 1, 3}) {  // the last of them without room for its texts
+    CHECK(words[static_cast<size_t>(local_rank)].left_peer == 3);
+    CHECK(words[static_cast<size_t>(local_rank)].error_file.empty());
+    CHECK_FALSE(std::ifstream(fixture.dir.File("error" + std::to_string(local_rank))).good());
+  }
+  CHECK(std::ifstream(fixture.dir.File("error2")).good());
 }
 
 TEST_CASE("last words: a worker without an error file has none, nor one that did not start") {
@@ -86,7 +104,7 @@ TEST_CASE("last words: who was told to stop failed only with an error file, and 
   CHECK(fixture.asked == std::vector<int>{1});
 }
 
-TEST_CASE("last words: of more than there is room for nothing is read, but that it is there") {
+TEST_CASE("last words: of more than there is room for nothing is kept, but that it is there") {
   Fixture fixture;
   std::vector<DeadWorker> dead;
   for (int i = 0; i < 5; ++i) {

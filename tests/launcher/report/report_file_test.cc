@@ -12,11 +12,17 @@ namespace {
 using testing::ElementOf;
 using testing::Json;
 
-const ReportFileInput kInput = {
-    .run_id = "run7", .node_id = "n1", .host = "alpha", .program = "train.py", .max_restarts = 3};
+JobRecord::Part PartOf(int workers) {
+  return {.node = NodeId{"n1"},
+          .host = "alpha",
+          .workers = workers,
+          .run_id = "run7",
+          .program = "train.py",
+          .max_restarts = 3};
+}
 
 Json Rendered(const JobRecord& record) {
-  const std::string text = RenderReportFile(kInput, record);
+  const std::string text = RenderReportFile(record);
   REQUIRE(text.back() == '\n');
   const auto json = testing::ParseJson(text);
   REQUIRE_MESSAGE(json, text);
@@ -55,7 +61,7 @@ void Fail(JobRecord& record, int local_rank) {
 }
 
 TEST_CASE("report file: without a round the limit on restarts is the one that was asked for") {
-  JobRecord record({NodeId{"n1"}, "alpha", 2}, 1738324800123);
+  JobRecord record(PartOf(2), 1738324800123);
   record.Note(AgentAction(EndJob{143, ExitOwner::kSignal, "SIGTERM"}), 1738324801000);
   const Json report = Rendered(record);
   CHECK(report.get<int>("max_restarts") == 3);
@@ -68,7 +74,7 @@ TEST_CASE("report file: without a round the limit on restarts is the one that wa
 }
 
 TEST_CASE("report file: a round's workers have their world ranks, and null for what is not known") {
-  JobRecord record({NodeId{"n1"}, "alpha", 2}, 1);
+  JobRecord record(PartOf(2), 1);
   record.Note(AgentAction(FirstRound()), 2);
   record.WorkerRuns(0, 70);
   record.Note(AgentEvent(WorkerEnd{.local_rank = 0, .pid = 70, .exit_code = 0}), 3);
@@ -88,7 +94,7 @@ TEST_CASE("report file: a round's workers have their world ranks, and null for w
 }
 
 TEST_CASE("report file: a first failure of this node is told once, with its round") {
-  JobRecord record({NodeId{"n1"}, "alpha", 2}, 1);
+  JobRecord record(PartOf(2), 1);
   record.Note(AgentAction(FirstRound()), 2);
   Fail(record, 0);
   rendezvous::Concluded concluded;
@@ -107,7 +113,7 @@ TEST_CASE("report file: a first failure of this node is told once, with its roun
 }
 
 TEST_CASE("report file: a first failure of another node stands behind this node's") {
-  JobRecord record({NodeId{"n1"}, "alpha", 2}, 1);
+  JobRecord record(PartOf(2), 1);
   record.Note(AgentAction(FirstRound()), 2);
   Fail(record, 0);
   rendezvous::Concluded concluded;
@@ -120,7 +126,7 @@ TEST_CASE("report file: a first failure of another node stands behind this node'
 }
 
 TEST_CASE("report file: what the record could not hold is counted") {
-  JobRecord record({NodeId{"n1"}, "alpha", 80}, 1);
+  JobRecord record(PartOf(80), 1);
   record.Note(AgentAction(FirstRound()), 2);
   for (int i = 0; i < 80; ++i) Fail(record, i);
   PrepareWorkers second = FirstRound();

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/agent/file_timers.h"
 #include "tests/support/json.h"
 
 namespace ddprun::launcher {
@@ -13,7 +14,9 @@ namespace {
 using testing::Json;
 
 struct Fixture {
-  explicit Fixture(int workers) : record({NodeId{"n1"}, "alpha", workers}, 1000) {
+  explicit Fixture(int workers)
+      : record({NodeId{"n1"}, "alpha", workers, "run7", "trainer", "c10d", "./bin/train.py"},
+               1000) {
     PrepareWorkers start;
     start.assignment.round.value = 1;
     start.assignment.first_rank = 4;
@@ -49,22 +52,16 @@ struct Fixture {
 
   JobRecord record;
   std::vector<std::string> lines;
-  StatusEvents events{{.run_id = "run7",
-                       .role = "trainer",
-                       .host = "alpha",
-                       .backend = "c10d",
-                       .entry_point = "train.py"},
-                      record,
-                      [this](const std::string& line) { lines.push_back(line); }};
+  StatusEvents events{record, [this](const std::string& line) { lines.push_back(line); }};
 };
 
 TEST_CASE("status events: nobody wants them, nothing is written") {
   const JobRecord record({NodeId{"n1"}, "alpha", 1}, 0);
-  StatusEvents events({}, record, {});
+  StatusEvents events(record, {});
   events.RoundFormed(1, 1);
-  events.WaitedInVain(1, 1);
+  events.Waited(1, 1);
   events.WorkerRuns({}, 1);
-  events.TimerEvent({}, 1);
+  events.TimerEvent({}, false, 1);
   events.JobEnded(1);
 }
 
@@ -101,8 +98,8 @@ TEST_CASE("status events: a round is two events, of the wait and of the ranks th
 TEST_CASE("status events: a wait for a round that did not come is told without ranks") {
   const JobRecord record({NodeId{"n1"}, "alpha", 1}, 0);
   std::vector<std::string> lines;
-  StatusEvents events({}, record, [&](const std::string& line) { lines.push_back(line); });
-  events.WaitedInVain(4000, 3000);
+  StatusEvents events(record, [&](const std::string& line) { lines.push_back(line); });
+  events.Waited(4000, 3000);
   REQUIRE(lines.size() == 1);
   const auto json = testing::ParseJson(lines[0]);
   REQUIRE(json);
@@ -162,7 +159,7 @@ TEST_CASE("status events: an end that is ddprun's own is a failure of the agent"
   JobRecord record({NodeId{"n1"}, "alpha", 1}, 0);
   record.Note(AgentAction(EndJob{121, ExitOwner::kDdprun, "1 of 2 nodes"}), 10);
   std::vector<std::string> lines;
-  StatusEvents events({}, record, [&](const std::string& line) { lines.push_back(line); });
+  StatusEvents events(record, [&](const std::string& line) { lines.push_back(line); });
   events.JobEnded(10);
   REQUIRE(lines.size() == 1);
   const auto json = testing::ParseJson(lines[0]);
@@ -174,9 +171,8 @@ TEST_CASE("status events: an end that is ddprun's own is a failure of the agent"
 
 TEST_CASE("status events: a timer's line has its own name and details") {
   Fixture fixture(1);
-  fixture.events.TimerEvent(
-      {.name = "timer expired", .pid = 70, .scope = "a.py#3", .expiration_time = 1.5, .signal = 9},
-      4000);
+  fixture.events.TimerEvent({.pid = 70, .scope = "a.py#3", .expires = 1.5, .signal = 9},
+                            /*is_kill=*/false, 4000);
   const auto json = testing::ParseJson(fixture.lines.at(0));
   REQUIRE(json);
   CHECK(json->get<std::string>("name") == "timer expired");
