@@ -9,6 +9,8 @@ namespace {
 
 // Beats come every second, or thrice in evict_after where that is sooner.
 constexpr Duration kLongestQuiet = std::chrono::seconds(3);
+// What an agent may take for the loss of its coordinator: it looks for it anew.
+constexpr Duration kLongQuiet = std::chrono::seconds(2);
 
 bool CanBeSilent(const Member& member) {
   return !(member.is_connected && member.source_addr.empty());
@@ -46,12 +48,10 @@ Member* Membership::BreakSession(SessionId session, TimePoint now) {
 }
 
 void Membership::Hear(Member& member, TimePoint now) {
-  // The network has just come back, and some nodes take longer than others to do so, too.
-  if (is_cut_off_) {
-    GrantAmnesty(now, return_time());
-  } else if (IsQuiet(now)) {
-    GrantAmnesty(now, evict_after_);
-  }
+  // The network has just come back, and some nodes take longer than others to do so, too. A quiet
+  // of a few late beats has broken no link.
+  const bool was_long = is_cut_off_ || last_word_ + kLongQuiet < now;
+  if (is_cut_off_ || IsQuiet(now)) GrantAmnesty(now, was_long ? return_time() : evict_after_);
   member.last_heard = std::max(member.last_heard, now);
   last_word_ = now;
 }

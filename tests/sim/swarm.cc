@@ -25,7 +25,8 @@ rendezvous::Policy DrawPolicy(Random& random, int max_nodes) {
   policy.min_nodes = random.Chance(40) ? max_nodes : random.Between(1, max_nodes);
   policy.max_restarts = random.Chance(30) ? 0 : random.Between(1, 3);
   policy.last_call = milliseconds(random.Between(0, 4) * 750);
-  policy.evict_after = seconds(random.Between(3, 12));
+  // Longer than an agent needs to come back: a look of 5 s, a wait of 2 s, and a message or two.
+  policy.evict_after = seconds(random.Between(10, 12));
   policy.join_timeout = seconds(random.Between(20, 60));
   policy.orphan_timeout = seconds(random.Between(30, 60));
   policy.is_static = random.Chance(15);
