@@ -91,6 +91,8 @@ void AgentCore::On(const rendezvous::Concluded& event) {
   if (state_ == State::kIdle || state_ == State::kLeaving) return;
   verdict_ = event.verdict;
   actions_.push_back(AckVerdict{});  // at once: from here on this node needs no coordinator
+  // This end was planned for want of that very word, and the workers are still being stopped.
+  if (exit_code_ == kExitLostCoordinator || exit_owner_ == ExitOwner::kNobody) exit_code_.reset();
   if (state_ == State::kJoining) return LeaveWithVerdict();
   if (IsLossOfNode(*verdict_)) verdict_holds_at_ = now_ + policy_.own_signal_window;
   if (IsInRound()) Stop(kSigTerm);

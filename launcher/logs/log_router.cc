@@ -221,9 +221,7 @@ std::string LogRouter::TakeLossWarning() {
 
 LogRouter::Losses LogRouter::losses() const { return thread_->losses(); }
 
-std::string LogRouter::busy_file(Duration at_least) const {
-  return thread_->busy_file(at_least);
-}
+std::string LogRouter::busy_file(Duration at_least) const { return thread_->busy_file(at_least); }
 
 std::string LogRouter::run_folder() const { return folder_.path(); }
 

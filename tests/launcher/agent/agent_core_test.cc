@@ -237,7 +237,12 @@ TEST_CASE("agent: a silent coordinator stops nobody before orphan_timeout") {
   }
   SUBCASE("it does not") {
     CHECK(bench.Pass(1s) == "say stop:15");
-    CHECK(bench.Step(WorkersGone{}) == "end:123");
+    SUBCASE("") { CHECK(bench.Step(WorkersGone{}) == "end:123"); }
+    SUBCASE("before the workers have ended: the job's verdict counts") {
+      bench.Step(ContactRestored{});
+      CHECK(bench.Step(Failure(7)) == "ack");
+      CHECK(bench.Step(WorkersGone{}) == "report end:7");
+    }
   }
 }
 

@@ -36,6 +36,7 @@ class Bench {
     assignment.world_size = 2 * nodes;
     assignment.note = std::exchange(note, "");
     assignment.coordinator_is_member = coordinator_is_member;
+    assignment.coordinator_node = "n1";
     const std::string text = At(since_start, rendezvous::Assigned{assignment});
     return text + At(since_start, WorkersPrepared{assignment});
   }
