@@ -122,7 +122,8 @@ void SimContact::Do(const rendezvous::SayEvent& action) {
         if constexpr (requires { any.age; }) any.age += action.round_trip / 2;
       },
       event);
-  network_.SendUp(stream_, {std::move(event), action.sequence});
+  const Duration sent = stream_->is_local ? Duration{0} : setup_.now().time_since_epoch();
+  network_.SendUp(stream_, {std::move(event), action.sequence, sent});
   Answer(microseconds(50), [] { return rendezvous::Said{}; });
 }
 
