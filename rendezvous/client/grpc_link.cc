@@ -79,6 +79,8 @@ class Reactor final : public grpc::ClientBidiReactor<v1::AgentMessage, v1::Coord
     const std::lock_guard lock(mutex_);
     if (!is_held_) return;
     outgoing_ = std::move(message);
+    const Duration sent = SteadyNow().time_since_epoch();
+    outgoing_.set_sent_ns(static_cast<uint64_t>(sent.count()));
     StartWrite(&outgoing_);
   }
 

@@ -41,7 +41,7 @@ struct NodeLeft {
   std::string reason;
 };
 // `age` is the time from the worker's end to now as far as the driver can tell:
-// the sender's age_ms plus half the stream's round trip.
+// the sender's age_us plus half the stream's round trip plus what it waited on its way.
 struct WorkersFailed {
   Stamp stamp;
   FailureReport report;

@@ -21,6 +21,7 @@
 #include "rendezvous/wire/checked_fields.h"
 #include "rendezvous/wire/convert.h"
 #include "rendezvous/wire/hello.h"
+#include "rendezvous/wire/transit.h"
 
 namespace ddprun::rendezvous {
 namespace {
@@ -84,6 +85,8 @@ class AttachStream final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::
       return Break(grpc::Status(grpc::StatusCode::FAILED_PRECONDITION,
                                 "the first message of a stream must be a join"));
     }
+    // What does not fit is negative then, and means nothing.
+    transit_.Correct(SteadyNow(), Duration(static_cast<int64_t>(incoming_.sent_ns())), *event);
     SetSession(*event, id_);
     inbox_->Post(*std::move(event));
   }
@@ -203,6 +206,7 @@ class AttachStream final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::
   const TimePoint join_by_;
   SessionId id_;
   std::shared_ptr<AttachStream> self_;
+  Transit transit_;  // of the one reading thread at a time
   v1::AgentMessage
       incoming_;  // of gRPC from StartRead to OnReadDone, of the driver until Processed
 

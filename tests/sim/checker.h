@@ -60,6 +60,7 @@ class Checker {
     int life = 0;
     TimePoint receipt;  // the coordinator's clock
     TimePoint date;     // likewise: when it happened, as far as can be told
+    Duration blur;      // by so much the date may be off: the two clocks' rates differ
   };
   struct RoundNotes {
     rendezvous::Assignment any;
@@ -90,6 +91,8 @@ class Checker {
   struct CoordinatorNotes {
     std::map<SessionId, AgentKey> sessions;
     std::map<AgentKey, SessionId> newest;
+    // Nodes, by their names, that were silent for too long since a round was sealed, and are back.
+    std::set<int> back_late;
     std::map<AgentKey, TimePoint> heard;  // its own clock, from here on
     TimePoint started;
     TimePoint last_step;

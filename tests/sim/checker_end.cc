@@ -85,7 +85,7 @@ void Checker::CheckFailure(const RoundKey& key, const rendezvous::Verdict& verdi
                          other.receipt - first_receipt <= scenario_.policy.first_cause_window;
     if (!is_own || !in_time) continue;
     const bool says_so = named.left_peer.has_value() && !other.report.left_peer.has_value();
-    if (!says_so && other.date >= told->date) continue;
+    if (!says_so && other.date + other.blur + told->blur >= told->date) continue;
     Broken(absl::StrCat("S12: rank ", named.rank, " is named, which followed rank ",
                         other.report.rank));
   }

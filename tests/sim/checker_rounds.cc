@@ -35,11 +35,17 @@ void Checker::HearEvent(int life, TimePoint local, const rendezvous::Event& even
       }
     }
   }
+  const Duration patience = scenario_.policy.evict_after;
   std::visit(
       [&](const auto& any) {
         if constexpr (requires { any.stamp; }) {
           const auto at = notes.sessions.find(any.stamp.session);
-          if (at != notes.sessions.end()) notes.heard[at->second] = local;
+          if (at == notes.sessions.end()) return;
+          const auto [heard, is_first] = notes.heard.try_emplace(at->second, local);
+          if (!is_first && local - std::max(heard->second, notes.amnesty) >= patience) {
+            notes.back_late.insert(scenario_.is_one_host ? 0 : at->second.node);
+          }
+          heard->second = local;
         }
       },
       event);
@@ -49,7 +55,11 @@ void Checker::HearEvent(int life, TimePoint local, const rendezvous::Event& even
     const RoundKey key{failed->stamp.instance, failed->stamp.epoch, failed->stamp.round};
     const auto round = rounds_.find(key);
     if (round == rounds_.end()) return;
-    round->second.told.push_back({at->second, failed->report, life, local, local - failed->age});
+    const SimClock& own = notes.host < 0 ? scenario_.coordinator_clock
+                                         : scenario_.nodes[static_cast<size_t>(notes.host)].clock;
+    const SimClock& its = scenario_.nodes[static_cast<size_t>(at->second.node)].clock;
+    round->second.told.push_back(
+        {at->second, failed->report, life, local, local - failed->age, own.Blur(its, failed->age)});
   }
 }
 
@@ -96,7 +106,9 @@ void Checker::OnAssign(int life, const rendezvous::Assign& action, std::set<Roun
 void Checker::CheckSealed(const RoundKey& key) {
   const RoundNotes& round = rounds_[key];
   ++tally_.rounds;
-  coordinators_[round.life].last_round = coordinators_[round.life].last_step;
+  CoordinatorNotes& notes = coordinators_[round.life];
+  notes.last_round = notes.last_step;
+  notes.back_late.clear();
   std::map<int, std::pair<int, int>> intervals;  // by node rank: first rank, ranks
   for (const auto& [agent, assignment] : round.members) {
     const int ranks = scenario_.nodes[static_cast<size_t>(agent.node)].local_world_size;
@@ -214,6 +226,8 @@ void Checker::CheckLostText(int life, TimePoint local, const std::string& text) 
   ++tally_.losses;
   const int node = std::atoi(text.c_str() + text.find("node n") + 6);
   const CoordinatorNotes& notes = coordinators_[life];
+  // It may have been lost without a word, as nobody was there to be told, and come back.
+  if (notes.back_late.contains(scenario_.is_one_host ? 0 : node)) return;
   // One of its lives has been silent for long enough.
   for (const auto& [key, heard] : notes.heard) {
     if (key.node != node && !scenario_.is_one_host) continue;

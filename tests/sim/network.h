@@ -12,6 +12,7 @@
 
 #include "rendezvous/core/action.h"
 #include "rendezvous/core/event.h"
+#include "rendezvous/wire/transit.h"
 #include "tests/sim/scenario.h"
 #include "tests/sim/sim_random.h"
 #include "tests/sim/timeline.h"
@@ -25,6 +26,7 @@ using StreamPtr = std::shared_ptr<Stream>;
 struct Up {
   rendezvous::Event event;
   uint64_t sequence = 0;
+  Duration sent{0};  // by the agent's clock; 0 within one process
 };
 // What the coordinator says. With a sequence it is the answer to a beat, and no action.
 struct Down {
@@ -55,7 +57,8 @@ struct Stream {
   CoordinatorEnd* coordinator = nullptr;
   bool is_open_at_agent = true;
   bool is_open_at_coordinator = true;
-  SessionId session;  // the coordinator's number; 0: it has not heard anything yet
+  SessionId session;            // the coordinator's number; 0: it has not heard anything yet
+  rendezvous::Transit transit;  // the coordinator's
   TimePoint up_free_at;
   TimePoint down_free_at;
   Random random{0};

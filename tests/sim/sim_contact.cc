@@ -1,5 +1,6 @@
 #include "tests/sim/sim_contact.h"
 
+#include <memory>
 #include <utility>
 #include <variant>
 
@@ -76,19 +77,31 @@ void SimContact::Do(const rendezvous::CheckLocalName&) {
 
 void SimContact::Do(const rendezvous::LookAtEndpoint&) {
   const Outcome first = LookNow();
-  const Duration takes = first == Outcome::kUnreachable ? kConnectTimeout
-                         : first == Outcome::kSilent    ? kHelloTimeout
-                                                        : network_.RoundTrip(random_);
-  Answer(takes, [this, first] {
-    // The process that accepts may be gone, stopped or continued before it greets.
-    const Outcome outcome =
-        first == Outcome::kOurs || first == Outcome::kSilent ? LookNow() : first;
-    return Looked{.outcome = outcome,
-                  .text = outcome == Outcome::kRefused ? "Connection refused" : "no answer",
-                  .ip = outcome == Outcome::kUnreachable ? "" : "10.0.0.1",
-                  .is_this_host = !scenario_.is_apart && HostOf(scenario_, setup_.key.node) == "n0",
-                  .is_apart = scenario_.is_apart};
-  });
+  // Answered once: by the process that was connected to, or by the time limit.
+  const auto answer = [this, first, is_answered = std::make_shared<bool>(false)] {
+    if (std::exchange(*is_answered, true)) return;
+    setup_.enter([this, first] {
+      // The process that accepts may be gone, stopped or continued before it greets.
+      const bool may_change = first == Outcome::kOurs || first == Outcome::kSilent;
+      Give(SeenAs(may_change ? LookNow() : first));
+    });
+  };
+  if (first == Outcome::kSilent) {
+    // The kernel connects for a stopped process, which greets once it is continued.
+    setup_.coordinator()->WhenRuns(
+        [this, answer] { timeline_.After(network_.RoundTrip(random_), answer); });
+    return timeline_.After(kHelloTimeout, answer);
+  }
+  const bool is_silent = first == Outcome::kUnreachable;
+  timeline_.After(is_silent ? kConnectTimeout : network_.RoundTrip(random_), answer);
+}
+
+rendezvous::Looked SimContact::SeenAs(Outcome outcome) const {
+  return {.outcome = outcome,
+          .text = outcome == Outcome::kRefused ? "Connection refused" : "no answer",
+          .ip = outcome == Outcome::kUnreachable ? "" : "10.0.0.1",
+          .is_this_host = !scenario_.is_apart && HostOf(scenario_, setup_.key.node) == "n0",
+          .is_apart = scenario_.is_apart};
 }
 
 void SimContact::Do(const rendezvous::HostHere&) {
@@ -122,7 +135,8 @@ void SimContact::Do(const rendezvous::SayEvent& action) {
         if constexpr (requires { any.age; }) any.age += action.round_trip / 2;
       },
       event);
-  network_.SendUp(stream_, {std::move(event), action.sequence});
+  const Duration sent = stream_->is_local ? Duration{0} : setup_.now().time_since_epoch();
+  network_.SendUp(stream_, {std::move(event), action.sequence, sent});
   Answer(microseconds(50), [] { return rendezvous::Said{}; });
 }
 

@@ -41,6 +41,7 @@ class SimContact {
  private:
   using Outcome = rendezvous::Looked::Outcome;
   Outcome LookNow() const;
+  rendezvous::Looked SeenAs(Outcome outcome) const;
   void Answer(Duration after, std::function<rendezvous::ContactEvent()> event);
 
   void Do(const rendezvous::CheckLocalName&);

@@ -85,6 +85,7 @@ void SimCoordinator::HearUp(const StreamPtr& stream, const Up& up) {
     }
     Event numbered = up.event;
     SetSession(numbered, stream->session);
+    stream->transit.Correct(now(), up.sent, numbered);
     auto* joined = std::get_if<rendezvous::NodeJoined>(&numbered);
     if (joined != nullptr && !stream->is_local) {
       joined->source_addr = absl::StrCat("10.0.0.", stream->node + 1);

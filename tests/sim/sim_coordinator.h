@@ -42,6 +42,9 @@ class SimCoordinator final : public Process, public CoordinatorEnd {
   // The orderly end: the port is closed, and so are the connections.
   void End();
 
+  // `then` happens in the process: now, or when it is continued, or never.
+  void WhenRuns(std::function<void()> then) { Enter(std::move(then)); }
+
   void HearUp(const StreamPtr& stream, const Up& up) override;
   void HearUpBroken(const StreamPtr& stream) override;
 

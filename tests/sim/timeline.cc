@@ -1,6 +1,7 @@
 #include "tests/sim/timeline.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <utility>
 
 namespace ddprun::sim {
@@ -34,6 +35,11 @@ TimePoint SimClock::Read(TimePoint true_time) const {
   const int64_t t = true_time.time_since_epoch().count();
   const int64_t skew = t / kMillion * ppm_ + t % kMillion * ppm_ / kMillion;
   return TimePoint(offset_ + Duration(t + skew));
+}
+
+Duration SimClock::Blur(const SimClock& other, Duration duration) const {
+  const int apart = std::abs(ppm_ - other.ppm_);
+  return duration / 100'000 * apart / 10 + std::chrono::microseconds(1);
 }
 
 TimePoint SimClock::WhenReads(TimePoint local) const {

@@ -47,6 +47,8 @@ class SimClock {
   TimePoint Read(TimePoint true_time) const;
   // The first true time at which the clock reads `local` or more.
   TimePoint WhenReads(TimePoint local) const;
+  // By how much the two may disagree on how long something took that took `duration`.
+  Duration Blur(const SimClock& other, Duration duration) const;
 
  private:
   Duration offset_{0};

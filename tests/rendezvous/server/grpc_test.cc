@@ -1,9 +1,13 @@
 // Remote agents over real sockets, against a coordinator of this process.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <atomic>
+#include <condition_variable>
+#include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "rendezvous/base/steady_clock.h"
 #include "rendezvous/client/connect.h"
@@ -100,6 +104,80 @@ TEST_CASE("grpc: a worker's failure is told to every node with its last words") 
   REQUIRE(verdict->verdict.first_failure);
   CHECK(verdict->verdict.first_failure->host == "a");
   CHECK(verdict->verdict.first_failure->stderr_tail == std::string(65536, 'x'));
+}
+
+// Steps of a coordinator, by its log.
+class StepLog {
+ public:
+  void Add(const std::string& line) {
+    const std::lock_guard lock(mutex_);
+    lines_.push_back(line);
+    arrived_.notify_all();
+  }
+  // The first line that holds all of `parts`; "" after a long wait.
+  std::string Await(const std::vector<std::string>& parts) {
+    std::unique_lock lock(mutex_);
+    std::string found;
+    arrived_.wait_for(lock, kPatience, [&] {
+      for (const std::string& line : lines_) {
+        const bool has_all = std::all_of(parts.begin(), parts.end(), [&](const std::string& part) {
+          return line.find(part) != std::string::npos;
+        });
+        if (has_all) return found = line, true;
+      }
+      return false;
+    });
+    return found;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable arrived_;
+  std::vector<std::string> lines_;
+};
+
+TEST_CASE("grpc: a report that was held up on its way is as much older on receipt") {
+  StepLog steps;
+  EventLog log_a;
+  EventLog log_b;
+  Policy policy = TestPolicy(2, 2);
+  policy.max_restarts = 1;
+  Coordinator::Options options;
+  options.policy = policy;
+  options.listen = Coordinator::Listen{.host = "", .port = 0};
+  options.log_step = [&steps](const std::string& line) { steps.Add(line); };
+  auto coordinator = Coordinator::Start(std::move(options));
+  REQUIRE_MESSAGE(coordinator.ok(), coordinator.status().ToString());
+  Proxy proxy((*coordinator)->port());
+  auto a = Connect((*coordinator)->port(), policy, log_a);
+  auto b = Connect(proxy.port(), policy, log_b);
+  a->Join(TestNode("a"));
+  b->Join(TestNode("b"));
+  const auto assigned = log_b.Await<Assigned>();
+  REQUIRE_MESSAGE(assigned, log_b.Text());
+  REQUIRE_MESSAGE(log_a.Await<Assigned>(), log_a.Text());
+  const Round round = assigned->assignment.round;
+  // How long a message takes at most when nothing holds it up.
+  const TimePoint said = SteadyNow();
+  b->ReportFirstSuccess(round, assigned->assignment.first_rank, said);
+  REQUIRE(steps.Await({"hears", "first"}) != "");
+  const Duration usual = SteadyNow() - said;
+  proxy.Stall();
+  const TimePoint happened = SteadyNow();
+  b->ReportFailed(round, TestFailure("b", 7), happened);
+  // Meanwhile the other node's failure ends the round; 200 ms later the node that has stopped its
+  // workers is told that it waits for b.
+  a->ReportFailed(round, TestFailure("a", 9), SteadyNow());
+  REQUIRE_MESSAGE(log_a.Await<Drained>(), log_a.Text());
+  a->Join(TestNode("a"));
+  REQUIRE_MESSAGE(log_a.Await<Waiting>(), log_a.Text());
+  const Duration held_up = SteadyNow() - happened;
+  proxy.Release();
+  const std::string line = steps.Await({"hears failed", "exit_code=7"});
+  const size_t at = line.find(" age=");
+  REQUIRE_MESSAGE(at != std::string::npos, line);
+  const std::chrono::milliseconds age(std::stoll(line.substr(at + 5)));
+  CHECK_MESSAGE(age + std::chrono::milliseconds(1) >= held_up - usual, line);
 }
 
 TEST_CASE("grpc: an agent of another run is refused, and told which run lives there") {

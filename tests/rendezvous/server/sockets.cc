@@ -120,6 +120,11 @@ void Proxy::Hold() {
   CutLocked();
 }
 
+void Proxy::Stall() {
+  const std::lock_guard lock(mutex_);
+  is_stalled_ = true;
+}
+
 bool Proxy::HasWaiting() {
   const std::lock_guard lock(mutex_);
   return has_waiting_;
@@ -128,7 +133,7 @@ bool Proxy::HasWaiting() {
 void Proxy::Release() {
   {
     const std::lock_guard lock(mutex_);
-    is_held_ = false;
+    is_held_ = is_stalled_ = false;
   }
   released_.notify_all();
 }
@@ -157,6 +162,10 @@ void Proxy::Forward(int from, int to) {
   for (;;) {
     const ssize_t size = recv(from, bytes.data(), bytes.size(), 0);
     if (size <= 0) break;
+    {
+      std::unique_lock lock(mutex_);
+      released_.wait(lock, [this] { return !is_stalled_; });
+    }
     SendAll(to, std::string(bytes.data(), static_cast<size_t>(size)));
   }
   shutdown(to, SHUT_WR);

@@ -50,7 +50,7 @@ class ForeignServer {
   std::thread thread_;
 };
 
-// Forwards bytes between a port of its own and `target`, until Cut or Hold.
+// Forwards bytes between a port of its own and `target`, until Cut, Hold or Stall.
 class Proxy {
  public:
   explicit Proxy(uint16_t target);
@@ -60,6 +60,8 @@ class Proxy {
   void Cut();
   // Resets every connection there is; new ones are taken but hear nothing until Release.
   void Hold();
+  // Keeps every connection, and carries nothing until Release.
+  void Stall();
   void Release();
   // Whether somebody has connected and is held: the break has been noticed.
   bool HasWaiting();
@@ -76,6 +78,7 @@ class Proxy {
   std::mutex mutex_;
   std::condition_variable released_;
   bool is_held_ = false;  // guarded by mutex_, like what follows
+  bool is_stalled_ = false;
   bool has_waiting_ = false;
   std::list<UniqueFd> fds_;
   std::list<std::thread> forwarders_;
