@@ -114,12 +114,12 @@ class Agent {
 
   // One line of ours for the user.
   void Say(const std::string& text) { logs_.Say("ddprun: " + text); }
+  // The same where the log thread, which writes our lines, hangs in a file; `then` follows soon.
+  void SayPastLogs(const std::string& text, std::function<void()> then);
   FileThread::Options FilesOptions();
   // Begins a round of the logs and opens the channels of all its workers. On workers_files_: makes
   // folders and files. An error is this machine's.
   absl::StatusOr<PreparedWorkers> MakeWorkerFiles(const WorkerEnvInput& shared);
-  // The same where the log thread, which writes our lines, hangs in a file; `then` follows soon.
-  void SayPastLogs(const std::string& text, std::function<void()> then);
   void WatchLogs();
   void Begin(std::optional<Beginning> made);
   void Sweep();

@@ -9,6 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "rendezvous/base/plain_text.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -239,8 +240,10 @@ absl::StatusOr<Endpoint> ParseEndpoint(const std::string& text, uint16_t default
 }
 
 absl::StatusOr<std::string> ParseName(const std::string& text) {
-  for (const char c : text) {
-    if (absl::ascii_iscntrl(c)) return InvalidArgumentError("expected printable characters");
+  // What would be escaped in a message would also differ between two nodes.
+  const bool has_control = std::any_of(text.begin(), text.end(), absl::ascii_iscntrl);
+  if (has_control || EscapeControl(text) != text) {
+    return InvalidArgumentError("expected printable characters in UTF-8");
   }
   if (text.size() > kMaxNameLength) {
     return InvalidArgumentError(absl::StrCat("expected at most ", kMaxNameLength, " bytes"));

@@ -123,18 +123,21 @@ int RunCoordinator(const CoordinatorOptions& options) {
 
   const std::optional<int> signal = WaitForEnd(*signals, finished);
   (*coordinator)->Stop();
+  const std::optional<Verdict> verdict = (*coordinator)->verdict();
+  const std::string end =
+      absl::StrCat("the job has ended with ", (*coordinator)->exit_code(), verdict ? ": " : "",
+                   verdict ? EscapeControl(verdict->reason) : "");
   if (!signal) {
-    const int exit_code = (*coordinator)->exit_code();
-    const std::optional<Verdict> verdict = (*coordinator)->verdict();
-    Say(absl::StrCat("the job has ended with ", exit_code, verdict ? ": " : "",
-                     verdict ? EscapeControl(verdict->reason) : ""));
-    return exit_code;
+    Say(end);
+    return (*coordinator)->exit_code();
   }
-  Say(absl::StrCat(SignalName(*signal), ": stops serving; ",
-                   (*coordinator)->has_job()
-                       ? "workers go on for a while, and the job does when a coordinator is "
-                         "started again on this address"
-                       : "no node has joined"));
+  Say(absl::StrCat(
+      SignalName(*signal), ": stops serving; ",
+      verdict ? end
+      : !(*coordinator)->has_job()
+          ? "no node has joined"
+          : "workers go on for a while, and the job does when a coordinator is started "
+            "again on this address"));
   return kExitSignalBase + *signal;
 }
 

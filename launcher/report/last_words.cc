@@ -67,7 +67,7 @@ LastWords LookAt(const DeadWorker& worker) {
   ReadErrorFileInto(words);
   return {.worker = worker,
           .is_failure = worker.is_failure,
-          .is_left_out = !worker.is_failure && !words.error_file.empty(),
+          .is_left_out = !worker.is_failure && (words.error || !words.error_file.empty()),
           .left_peer = words.left_peer};
 }
 

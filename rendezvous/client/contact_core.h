@@ -199,7 +199,7 @@ class ContactCore {
   static constexpr Duration kClosedLimit = std::chrono::seconds(5);
   // A port of ours that is taken and does not answer for so long is another program's.
   static constexpr Duration kTakenLimit = std::chrono::seconds(1);
-  // When a look that lasts is told of, where nothing has been told yet and otherwise, and how.
+  // After how long a look is told of: the first thing that is told, and any later one.
   static constexpr Duration kFirstLongLook = std::chrono::seconds(2);
   static constexpr Duration kLongLook = std::chrono::seconds(30);
   static constexpr char kLongLookText[] = "no answer so far";

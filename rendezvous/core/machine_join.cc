@@ -147,7 +147,8 @@ void State::StopStale(TimePoint now, const NodeJoined& event, Member& member) {
   const bool is_draining = phase == Phase::kDraining && IsThisRound(stamp);
   // What it has to say of the round follows at once.
   if (is_draining && drain_cause == DrainCause::kFailure) {
-    name_cause_at = std::max(name_cause_at, now + policy.first_cause_window);
+    name_cause_at = std::max(
+        name_cause_at, std::min(now + policy.first_cause_window, drained_at + policy.evict_after));
   }
   actions.push_back(Drain{.session = member.session,
                           .epoch = stamp.epoch,
@@ -213,7 +214,7 @@ void State::On(TimePoint now, const SessionBroken& event) {
   Member* member = members.BreakSession(event.session, now);
   if (member == nullptr) return;  // we closed it ourselves, or the node has left
   // What a stall left in our queue may be as old as the stall.
-  if (now - stall_ended <= kStall) member->suspect_since = stall_began;
+  if (now - stall_ended <= kBacklog) member->suspect_since = stall_began;
   needs_quorum = true;
 }
 

@@ -21,6 +21,8 @@ namespace ddprun::rendezvous {
 inline constexpr Duration kTick = std::chrono::seconds(1);
 // ...so a longer gap between steps is time in which the coordinator itself did not run.
 inline constexpr Duration kStall = std::chrono::seconds(2);
+// What waited in our queue meanwhile is read within this.
+inline constexpr Duration kBacklog = std::chrono::milliseconds(100);
 // How long a verdict waits for the disk: one that hangs must not hold up the end.
 inline constexpr Duration kRecordLimit = std::chrono::seconds(2);
 // Waiting nodes hear of a changed reason at most this often: a thousand nodes that join one after

@@ -49,7 +49,7 @@ struct Member {
 //
 // Where no node at all is heard for several beats, the network of this machine is the likelier
 // culprit: nobody is evicted then, and when the first is heard again everybody's silence starts
-// afresh, and after more than 2 s everybody has the time of a return.
+// afresh, and after more than 2 s nobody expires within the time of a return.
 class Membership {
  public:
   // Ordered by id, so that every walk over it has the same order in every run.

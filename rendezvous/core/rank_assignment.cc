@@ -1,15 +1,35 @@
 #include "rendezvous/core/rank_assignment.h"
 
-#include <string.h>
-
 #include <algorithm>
 #include <map>
 
+#include "absl/strings/ascii.h"
 #include "rendezvous/base/check.h"
 #include "rendezvous/core/text.h"
 
 namespace ddprun::rendezvous {
 namespace {
+
+// Cuts the leading run of digits, or of other characters, off `text`.
+std::string_view TakeRun(std::string_view& text) {
+  const bool is_number = absl::ascii_isdigit(static_cast<unsigned char>(text.front()));
+  size_t length = 1;
+  while (length < text.size() &&
+         absl::ascii_isdigit(static_cast<unsigned char>(text[length])) == is_number) {
+    ++length;
+  }
+  const std::string_view run = text.substr(0, length);
+  text.remove_prefix(length);
+  return run;
+}
+
+// <0, 0, >0 as numbers of any length.
+int CompareNumbers(std::string_view a, std::string_view b) {
+  a.remove_prefix(std::min(a.find_first_not_of('0'), a.size()));
+  b.remove_prefix(std::min(b.find_first_not_of('0'), b.size()));
+  if (a.size() != b.size()) return a.size() < b.size() ? -1 : 1;
+  return a.compare(b);
+}
 
 bool ByHost(const Member* a, const Member* b) {
   if (a->info.host != b->info.host) return HostNameLess(a->info.host, b->info.host);
@@ -41,8 +61,19 @@ bool IsElsewhere(const Member& member) {
 
 }  // namespace
 
-bool HostNameLess(const std::string& a, const std::string& b) {
-  return strverscmp(a.c_str(), b.c_str()) < 0;
+bool HostNameLess(std::string_view a, std::string_view b) {
+  std::string_view rest_a = a;
+  std::string_view rest_b = b;
+  while (!rest_a.empty() && !rest_b.empty()) {
+    const std::string_view run_a = TakeRun(rest_a);
+    const std::string_view run_b = TakeRun(rest_b);
+    const bool are_numbers = absl::ascii_isdigit(static_cast<unsigned char>(run_a.front())) &&
+                             absl::ascii_isdigit(static_cast<unsigned char>(run_b.front()));
+    const int order = are_numbers ? CompareNumbers(run_a, run_b) : run_a.compare(run_b);
+    if (order != 0) return order < 0;
+  }
+  if (rest_a.empty() != rest_b.empty()) return rest_a.empty();
+  return a < b;
 }
 
 Members SelectMembers(Members ready, int max_nodes) {

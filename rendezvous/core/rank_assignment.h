@@ -15,8 +15,8 @@ namespace ddprun::rendezvous {
 using Members = std::vector<const Member*>;
 
 // Whether host name `a` comes before `b`, numbers compared as numbers: node2 before node10.
-// As strverscmp has it, a total order.
-bool HostNameLess(const std::string& a, const std::string& b);
+// A total order: names that differ only in leading zeros are told apart by their bytes.
+bool HostNameLess(std::string_view a, std::string_view b);
 
 // At most `max_nodes` of `ready`: the endpoint's node, then those that were in the last round, then
 // by arrival. Who is left over waits as a spare.

@@ -110,7 +110,9 @@ void State::On(TimePoint now, const HeartbeatReceived& event) {
 
 void State::Advance(TimePoint now) {
   // Nodes of a round that is being taken over have the time that all others have.
-  readopt_until = std::max(readopt_until, members.amnesty_until());
+  if (phase == Phase::kReadopting || IsMissingSeats() || now < readopt_until) {
+    readopt_until = std::max(readopt_until, members.amnesty_until());
+  }
   EvictSilent(now);
   if (phase == Phase::kReadopting) EndReadopting(now);
   if (phase == Phase::kDraining) EndDraining(now);

@@ -9,7 +9,7 @@ namespace ddprun::rendezvous {
 
 class Interrupt {
  public:
-  // Without a descriptor left it is not open, and waits for nobody.
+  // Where no descriptor is left, is_open() is false and Set() wakes nobody.
   Interrupt();
   bool is_open() const { return event_.is_open(); }
 

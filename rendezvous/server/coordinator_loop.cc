@@ -16,7 +16,7 @@ CoordinatorLoop::CoordinatorLoop(const std::optional<Policy>& policy, const Begi
       hooks_(std::move(hooks)),
       machine_(policy, beginning, SteadyNow()),
       next_tick_(SteadyNow() + tick_interval()),
-      has_job_(policy.has_value()),
+      has_job_(policy || beginning.is_remembered || beginning.verdict),
       run_id_(policy ? policy->run_id : beginning.run_id) {}
 
 absl::Status CoordinatorLoop::Start() {

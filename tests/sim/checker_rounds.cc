@@ -152,7 +152,8 @@ void Checker::CheckCharge(const RoundKey& key) {
   const bool is_unwritten =
       std::all_of(last.members.begin(), last.members.end(), [&](const auto& member) {
         const AgentNotes& agent = agents_.at(member.first);
-        return agent.died_at && *agent.died_at - last.sealed_at < seconds(1);
+        return agent.died_at && *agent.died_at >= last.sealed_at &&
+               *agent.died_at - last.sealed_at < seconds(1);
       });
   if (now < before && !has_forgotten_ && !is_unwritten) Broken("S9: the restart count fell");
   if (now > before + 1) Broken("S9: the restart count jumped");

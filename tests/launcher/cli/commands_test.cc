@@ -97,6 +97,7 @@ TEST_CASE("coordinator options: what is wrong is quoted with what is right") {
       {{"--bind=a b:1"}, "--bind 'a b:1': expected HOST:PORT"},
       {{"--bind"}, "'--bind' needs a value: --bind=[HOST]:PORT"},
       {{"--rdzv_id=a\nb"}, "--rdzv_id 'a\\nb': expected printable characters"},
+      {{"--rdzv_id=caf\xe9"}, "--rdzv_id 'caf\\xe9': expected printable characters in UTF-8"},
       {{"--nnodes=2"}, "unknown option '--nnodes=2'; expected --bind [HOST]:PORT, --rdzv_id ID"},
       {{"./train"}, "unexpected argument './train'; expected --bind"},
       {{"--bind=:0", "extra"},

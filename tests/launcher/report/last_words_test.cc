@@ -111,6 +111,7 @@ TEST_CASE("last words: of more than there is room for nothing is kept, but that 
     if (i != 3) fixture.Leave(i, R"({"message": "boom"})");
     dead.push_back(fixture.Dead(i, /*is_failure=*/i < 2));
   }
+  fixture.Leave(4, R"({"message": {"message": "rank 3 left", "extraInfo": {"left_peer": 3}}})");
   const std::vector<LastWords> words = fixture.Read(dead, /*room=*/1);
   CHECK(words[0].error);
   CHECK_FALSE(words[1].error);

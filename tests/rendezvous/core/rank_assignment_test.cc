@@ -46,6 +46,8 @@ TEST_CASE("ranks: host names are compared with their numbers as numbers") {
   CHECK(HostNameLess("node", "node1"));
   CHECK(HostNameLess("rack1", "racka"));
   CHECK(HostNameLess("n99999999999999999998", "n99999999999999999999"));
+  CHECK(HostNameLess("n1", "n02"));
+  CHECK(HostNameLess("node9", "node010"));
   CHECK(!HostNameLess("node2", "node2"));
   // A total order: equal as numbers, told apart as text, one way only.
   CHECK(HostNameLess("n01", "n1") != HostNameLess("n1", "n01"));
