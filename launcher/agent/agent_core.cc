@@ -157,6 +157,7 @@ void AgentCore::On(const FailureDescribed& event) {
   const bool is_blaming = event.report.left_peer.has_value();
   if (!exit_code_ && !verdict_) {
     actions_.push_back(ReportFailure{assignment_.round, event.report, event.end.at});
+    TellIfUnheard(event.report);
     // The failure that is ours if nobody names another.
     if (is_peer_blamed_ && !is_blaming) unanswered_failure_ = event.end;
     if (is_blaming && !is_peer_blamed_) {

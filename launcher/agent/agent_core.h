@@ -283,6 +283,8 @@ class AgentCore {
   std::optional<TimePoint> NextNotice() const;
   void CheckContact();
   void TellOfLostContact();
+  // Nobody else would say for now that a worker failed.
+  void TellIfUnheard(const rendezvous::FailureReport& report);
   void Hurry(bool is_kill);
   void DrainWhenAnswered();
   void LeaveWithVerdict();

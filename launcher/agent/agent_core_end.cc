@@ -81,6 +81,13 @@ void AgentCore::TellOfLostContact() {
                        DurationText(*contact_.lost_since + limit - now_))});
 }
 
+void AgentCore::TellIfUnheard(const rendezvous::FailureReport& report) {
+  if (!contact_.lost_since) return;
+  actions_.push_back(
+      Say{absl::StrCat("rank ", report.rank, " failed: ", rendezvous::CauseText(report), "; ",
+                       Coordinator(), " hears of it when it answers again")});
+}
+
 void AgentCore::CheckContact() {
   const std::optional<TimePoint> deadline = ContactDeadline();
   if (!deadline || *deadline > now_) return TellOfLostContact();

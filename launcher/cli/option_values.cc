@@ -252,6 +252,9 @@ absl::StatusOr<std::string> ParseName(const std::string& text) {
 }
 
 absl::StatusOr<Endpoint> ParseBind(const std::string& text) {
+  if (ParsePort(text).ok()) {
+    return InvalidArgumentError(absl::StrCat("expected [HOST]:PORT; did you mean :", text, "?"));
+  }
   if (text.empty() || text[0] != ':') return ParseEndpoint(text, kDefaultRendezvousPort);
   const absl::StatusOr<uint16_t> port = ParsePort(text.substr(1));
   if (!port.ok())

@@ -120,6 +120,17 @@ int RunCoordinator(const CoordinatorOptions& options) {
       Coordinator::Start(std::move(start));
   if (!coordinator.ok()) return ComplainOfStart(coordinator.status());
   Announce(options, (*coordinator)->port());
+  if (has_file && run_dir.empty()) {
+    Say("warning: no folder of this user's alone to keep the job's state in, below "
+        "$XDG_RUNTIME_DIR "
+        "or /tmp; when it is started again it knows only what its nodes still know");
+  }
+  if (const std::optional<Verdict> earlier = (*coordinator)->verdict()) {
+    Say(absl::StrCat(
+        "the run had ended with ", earlier->exit_code,
+        " before this start: ", EscapeControl(earlier->reason),
+        "; its nodes have 10 s to hear of it, then it can be started for the next job"));
+  }
 
   const std::optional<int> signal = WaitForEnd(*signals, finished);
   (*coordinator)->Stop();

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "launcher/logs/log_losses.h"
 #include "rendezvous/base/check.h"
 #include "rendezvous/base/quiet_thread.h"
@@ -49,7 +50,8 @@ absl::StatusOr<std::unique_ptr<LogThread>> LogThread::Start(int stdout_fd, int s
   }
   self->thread_ = StartQuietThread([raw = self.get()] { raw->Run(); });
   if (!self->thread_.joinable()) {
-    return absl::ResourceExhaustedError("start the log thread: the system refuses (EAGAIN)");
+    return absl::ResourceExhaustedError(
+        absl::StrCat("start a thread for the logs: ", kNoThreadText));
   }
   return self;
 }

@@ -19,6 +19,7 @@
 #include "launcher/process/raw_syscall.h"
 #include "launcher/process/session_table.h"
 #include "rendezvous/base/check.h"
+#include "rendezvous/base/quiet_thread.h"
 #include "rendezvous/base/steady_clock.h"
 #include "rendezvous/base/unique_fd.h"
 
@@ -83,7 +84,11 @@ class Guardian::Impl {
     // happens in a process with threads.
     const long pid = syscall(SYS_clone, 0, nullptr, nullptr, nullptr, nullptr);
     if (pid == 0) RunGuardian(read_end.get(), orders);
-    if (pid < 0) return absl::ErrnoToStatus(errno, "guardian: clone");
+    if (pid < 0) {
+      const std::string what = "start the process that kills workers when ddprun dies: ";
+      if (errno == EAGAIN) return absl::ResourceExhaustedError(what + kNoThreadText);
+      return absl::ErrnoToStatus(errno, what + "clone");
+    }
     pid_ = static_cast<pid_t>(pid);
     write_end_ = std::move(write_end);
     born_ = SteadyNow();

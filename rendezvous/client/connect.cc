@@ -7,6 +7,7 @@
 #include <utility>
 #include <variant>
 
+#include "absl/strings/str_cat.h"
 #include "rendezvous/base/host_name.h"
 #include "rendezvous/base/quiet_thread.h"
 #include "rendezvous/base/steady_clock.h"
@@ -60,7 +61,7 @@ class Client final : public RendezvousClient {
     }
     if (!has_errands || helper_.joinable()) thread_ = StartQuietThread([this] { Run(); });
     if (thread_.joinable()) return;
-    handler_(RendezvousFailed{"start a thread for the rendezvous: the system has none left",
+    handler_(RendezvousFailed{absl::StrCat("start a thread for the rendezvous: ", kNoThreadText),
                               /*is_local=*/true});
   }
 

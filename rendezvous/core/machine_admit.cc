@@ -26,8 +26,8 @@ const char* BackendText(const Policy& policy) {
 
 std::string DifferenceText(const NodeInfo& node, const std::string& own, const std::string& ours,
                            const std::string& option) {
-  return absl::StrCat("node ", NodeName(node), " was started with ", own, ", the coordinator with ",
-                      ours, ": all nodes need the same ", option);
+  return absl::StrCat("node ", NodeName(node), " was started with ", own, ", the job with ", ours,
+                      ": all nodes need the same ", option);
 }
 
 }  // namespace

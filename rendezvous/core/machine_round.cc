@@ -34,7 +34,7 @@ bool IsCloserToCause(const DatedFailure& a, const DatedFailure& b) {
 
 // What a node dates by an age, on our own clock.
 TimePoint State::DateOf(TimePoint now, Duration age) const {
-  return now - std::clamp(age, Duration::zero(), Duration(now - round_began));
+  return now - std::clamp(age, Duration::zero(), Duration(now - round_began) + kDateSlack);
 }
 
 void State::ReviewQuorum(TimePoint now) {

@@ -60,6 +60,9 @@ struct Seat {
   TimePoint succeeded_at;  // valid with has_succeeded
 };
 
+// An age counts the way of its message as half a round trip, so what failed at once may seem to
+// have failed before the round began; two of those must not be taken as of the same moment.
+inline constexpr Duration kDateSlack = std::chrono::seconds(1);
 // How old a report of a round can be that an earlier coordinator sealed.
 inline constexpr Duration kOldestReport = std::chrono::hours(24);
 

@@ -11,7 +11,7 @@ std::string NodeName(const NodeInfo& node) { return node.host.empty() ? node.id.
 
 std::string DurationText(Duration duration) {
   if (duration <= Duration::zero()) return "0 s";
-  if (duration < std::chrono::seconds(1)) {
+  if (duration <= std::chrono::milliseconds(999)) {
     return absl::StrCat(std::chrono::ceil<std::chrono::milliseconds>(duration).count(), " ms");
   }
   return absl::StrCat(std::chrono::ceil<std::chrono::seconds>(duration).count(), " s");

@@ -47,11 +47,12 @@ UniqueFd OpenListeningSocket(const sockaddr* address, socklen_t size, int backlo
 
 absl::StatusOr<UniqueFd> ListenOn(const std::string& host, uint16_t port) {
   if (!host.empty()) {
-    const std::optional<SocketAddress> address = ParseIp(host, port);
+    const std::optional<SocketAddress> address =
+        ParseIp(host == "localhost" ? "127.0.0.1" : host, port);
     if (address) return Listen(*address);
     return absl::InvalidArgumentError(
         absl::StrCat("cannot listen on \"", host,
-                     "\": not an IP address of this machine; leave the host away for all of them"));
+                     "\": not an IP address of this machine; leave the host out for all of them"));
   }
   absl::StatusOr<UniqueFd> fd = Listen(*ParseIp("::", port));
   if (fd.ok() || absl::IsAlreadyExists(fd.status())) return fd;

@@ -17,9 +17,9 @@ namespace ddprun::rendezvous {
 // open: errno says why.
 UniqueFd OpenListeningSocket(const sockaddr* address, socklen_t size, int backlog);
 
-// On `host`, an IP address (empty: every address, "[::]" with IPv4 mapped, 0.0.0.0 where there is
-// no IPv6), and `port` (0: the kernel chooses), with a backlog as long as the kernel allows.
-// ALREADY_EXISTS: the port is taken. Every error names the address.
+// On `host`, an IP address or "localhost" (empty: every address, "[::]" with IPv4 mapped, 0.0.0.0
+// where there is no IPv6), and `port` (0: the kernel chooses), with a backlog as long as the kernel
+// allows. ALREADY_EXISTS: the port is taken. Every error names the address.
 absl::StatusOr<UniqueFd> ListenOn(const std::string& host, uint16_t port);
 
 // The port of a bound IPv4 or IPv6 socket; 0 for any other descriptor.

@@ -86,8 +86,9 @@ void Coordinator::Stop() {
   // which gives them a moment to get it out.
   loop_->Stop();
   const std::shared_ptr<JobFile> file = std::exchange(file_, nullptr);
-  // While the port is still ours.
-  if (file != nullptr && loop_->WaitFinished(Duration{0})) file->Forget(kFileLimit);
+  // While the port is still ours. Of a job that never began there is nothing to remember.
+  const bool is_over = loop_->WaitFinished(Duration{0}) || !loop_->has_begun();
+  if (file != nullptr && is_over) file->Forget(kFileLimit);
   if (frontend_ != nullptr) port_ = frontend_->port();
   frontend_.reset();
 }

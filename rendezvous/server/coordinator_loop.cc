@@ -4,6 +4,7 @@
 #include <utility>
 #include <variant>
 
+#include "absl/strings/str_cat.h"
 #include "rendezvous/base/quiet_thread.h"
 #include "rendezvous/base/steady_clock.h"
 #include "rendezvous/core/render.h"
@@ -16,13 +17,16 @@ CoordinatorLoop::CoordinatorLoop(const std::optional<Policy>& policy, const Begi
       hooks_(std::move(hooks)),
       machine_(policy, beginning, SteadyNow()),
       next_tick_(SteadyNow() + tick_interval()),
+      verdict_(beginning.verdict),
       has_job_(policy || beginning.is_remembered || beginning.verdict),
+      has_begun_(beginning.is_remembered || beginning.verdict),
       run_id_(policy ? policy->run_id : beginning.run_id) {}
 
 absl::Status CoordinatorLoop::Start() {
   thread_ = StartQuietThread([this] { Run(); });
   if (thread_.joinable()) return absl::OkStatus();
-  return absl::ResourceExhaustedError("start the coordinator's thread: the system has none left");
+  return absl::ResourceExhaustedError(
+      absl::StrCat("start a thread for the coordinator: ", kNoThreadText));
 }
 
 CoordinatorLoop::~CoordinatorLoop() { Stop(); }
@@ -53,6 +57,11 @@ bool CoordinatorLoop::WaitFinished(Duration timeout) {
 bool CoordinatorLoop::has_job() const {
   const std::lock_guard lock(mutex_);
   return has_job_;
+}
+
+bool CoordinatorLoop::has_begun() const {
+  const std::lock_guard lock(mutex_);
+  return has_begun_;
 }
 
 std::string CoordinatorLoop::run_id() const {
@@ -126,6 +135,10 @@ void CoordinatorLoop::StepMachine(TimePoint now, const Event& event) {
     const std::lock_guard lock(mutex_);
     has_job_ = true;
     run_id_ = machine_.policy()->run_id;
+  }
+  if (!has_begun_ && machine_.round() != Round{}) {
+    const std::lock_guard lock(mutex_);
+    has_begun_ = true;
   }
   // These come every second and would hide the rest.
   const bool is_routine =

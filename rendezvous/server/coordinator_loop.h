@@ -46,10 +46,13 @@ class CoordinatorLoop final : public Inbox, public std::enable_shared_from_this<
   void Post(Event event) override;
 
   bool WaitFinished(Duration timeout);
-  // How the job ended; empty until it is finished.
+  // How the job ended, from the start where an earlier coordinator wrote it down; else empty until
+  // it is finished.
   std::optional<Verdict> verdict() const;
   // A node has joined, or the policy was given.
   bool has_job() const;
+  // A round has begun, here or under an earlier coordinator of the job.
+  bool has_begun() const;
   // The only run that is served; empty until a node gives it.
   std::string run_id() const;
   // Closes every session and ends the thread. Idempotent; not from the thread itself.
@@ -91,6 +94,7 @@ class CoordinatorLoop final : public Inbox, public std::enable_shared_from_this<
   bool is_finished_ = false;
   std::optional<Verdict> verdict_;
   bool has_job_ = false;
+  bool has_begun_ = false;
   std::string run_id_;
   bool is_stopping_ = false;
 

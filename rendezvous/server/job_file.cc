@@ -223,7 +223,7 @@ absl::StatusOr<std::unique_ptr<JobFile>> JobFile::Open(std::string run_dir) {
   std::thread thread = StartQuietThread([work] { work->Run(); });
   if (!thread.joinable()) {
     return absl::ResourceExhaustedError(
-        "start a thread for the job's file: the system has none left (EAGAIN)");
+        absl::StrCat("start a thread for the job's file: ", kNoThreadText));
   }
   return std::unique_ptr<JobFile>(new JobFile(std::move(work), std::move(thread)));
 }

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "rendezvous/base/quiet_thread.h"
 #include "rendezvous/base/steady_clock.h"
 #include "rendezvous/net/socket_address.h"
@@ -46,7 +47,7 @@ absl::StatusOr<std::unique_ptr<PortListener>> PortListener::Start(UniqueFd liste
   listener->thread_ = StartQuietThread([raw = listener.get()] { raw->Run(); });
   if (!listener->thread_.joinable()) {
     return absl::ResourceExhaustedError(
-        "start a thread for the rendezvous port: the system has none left");
+        absl::StrCat("start a thread for the rendezvous port: ", kNoThreadText));
   }
   return listener;
 }

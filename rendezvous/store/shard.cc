@@ -51,7 +51,8 @@ absl::StatusOr<std::unique_ptr<StoreShard>> StoreShard::Start(int index, UniqueF
                                                    std::move(wake_event), shared, peers));
   shard->thread_ = StartQuietThread([raw = shard.get()] { raw->Run(); });
   if (!shard->thread_.joinable()) {
-    return absl::ResourceExhaustedError("store: start a thread: the system refuses (EAGAIN)");
+    return absl::ResourceExhaustedError(
+        absl::StrCat("start a thread for the store: ", kNoThreadText));
   }
   return shard;
 }

@@ -84,7 +84,8 @@ TEST_CASE("bad input: usage errors end with 2 before anything starts") {
       {{"doctor", "--bogus"}, 2, "'--bogus'", "--require cuda"},
       {{"doctor", "--require", "foo"}, 2, "'foo'", "cuda"},
       {{"coordinator", "--bind=:x"}, 2, "':x'", "[HOST]:PORT"},
-      {{"coordinator", "--bind=localhost:0"}, 2, "\"localhost\"", "not an IP address"},
+      {{"coordinator", "--bind=login1:0"}, 2, "\"login1\"", "not an IP address"},
+      {{"coordinator", "--bind=29400"}, 2, "'29400'", "did you mean :29400?"},
   };
   for (const Row& row : rows) {
     CAPTURE(row.quoted);
@@ -265,7 +266,7 @@ TEST_CASE("bad input: nodes that disagree on --nnodes are told both") {
   REQUIRE_MESSAGE(first->WaitForErr("waiting for 1 more"), first->Describe());
   auto other = job.Run(job.NodeOptions(1, "3"), {"wait"});
   REQUIRE_MESSAGE(other->Wait() == 121, other->Describe());
-  CheckLine(*other, "--nnodes=3, the coordinator with --nnodes=2", "the same --nnodes");
+  CheckLine(*other, "--nnodes=3, the job with --nnodes=2", "the same --nnodes");
   first->Signal(15);
   CHECK(first->Wait() == 143);
   CHECK(job.IsGone());

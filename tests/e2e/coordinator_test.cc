@@ -115,7 +115,7 @@ TEST_CASE("coordinator: an address that cannot be is an error that says what can
   REQUIRE_MESSAGE(coordinator->Wait() == 2, coordinator->Describe());
   CHECK_MESSAGE(
       coordinator->err().find("cannot listen on \"nonsense\": not an IP address of this "
-                              "machine; leave the host away for all of them") != std::string::npos,
+                              "machine; leave the host out for all of them") != std::string::npos,
       coordinator->err());
 }
 

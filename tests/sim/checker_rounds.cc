@@ -198,6 +198,8 @@ std::string Checker::WhyMayStop(const RoundNotes& round) const {
   for (const auto& [agent, assignment] : round.members) {
     if (HadTrouble(agent.node, window)) return "a node had trouble";
     const auto notes = agents_.find(agent);
+    // It may have died before the round was sealed, of which nobody had heard yet.
+    if (notes != agents_.end() && notes->second.is_dead) return "an agent went";
     const std::optional<TimePoint> lost =
         notes == agents_.end() ? std::nullopt : notes->second.lost_since;
     const Duration patience =

@@ -9,13 +9,17 @@
 namespace ddprun::sim {
 namespace {
 
+// A steady clock runs at the rate that the kernel gives it, which adjtimex(2) turns by at most 500
+// ppm; twice that, for clocks that are bad as well.
+constexpr int kMostDriftPpm = 1'000;
+
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 SimClock DrawClock(Random& random) {
   return SimClock(random.Between(Duration(seconds(1)), Duration(seconds(100'000))),
-                  random.Between(-10'000, 10'000));
+                  random.Between(-kMostDriftPpm, kMostDriftPpm));
 }
 
 rendezvous::Policy DrawPolicy(Random& random, int max_nodes) {

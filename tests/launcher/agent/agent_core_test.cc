@@ -246,6 +246,13 @@ TEST_CASE("agent: a silent coordinator stops nobody before orphan_timeout") {
   }
 }
 
+TEST_CASE("agent: a failure that the coordinator cannot hear of yet is told here at once") {
+  Bench bench(2, {.orphan_timeout = 600s});
+  bench.Run();
+  CHECK(bench.Step(ContactLost{"timed out", false}) == "");
+  CHECK(bench.End(0, 3) == "stop:15 failed:0 say");
+}
+
 // Loses a coordinator that lives in a member, and waits until it counts as gone.
 void LoseCoordinator(Bench& bench) {
   bench.Step(ContactLost{"connection reset", false});

@@ -4,9 +4,11 @@
 
 #include <atomic>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "rendezvous/server/job_file.h"
 #include "tests/rendezvous/server/event_log.h"
 #include "tests/rendezvous/server/local_agent.h"
 #include "tests/support/temp_dir.h"
@@ -93,7 +95,7 @@ TEST_CASE("coordinator: each event and action is a line for the log") {
     CHECK_MESSAGE(lines[i].rfind(expected[i], 0) == 0, lines[i]);
 }
 
-TEST_CASE("coordinator: the job's file goes with the job, and stays when it may go on") {
+TEST_CASE("coordinator: the job's file stays where a round may go on, else it goes") {
   const testing::TempDir dir;
   const std::string run = dir.File("run");
   const auto start = [&run] {
@@ -102,9 +104,36 @@ TEST_CASE("coordinator: the job's file goes with the job, and stays when it may 
     return *std::move(started);
   };
   start()->Stop();
-  CHECK(std::filesystem::exists(run + "/job"));
+  CHECK_FALSE(std::filesystem::exists(run));  // no round began: there is nothing to go on with
   EventLog log;
   auto coordinator = start();
+  std::optional<LocalAgent> client(std::in_place, *coordinator, TestPolicy(1, 1), log);
+  client->Join(TestNode("a"));
+  REQUIRE(log.Await<Assigned>());
+  client.reset();
+  coordinator->Stop();
+  CHECK(std::filesystem::exists(run + "/job"));
+}
+
+TEST_CASE("coordinator: one that finds how the job had ended knows it from the start") {
+  const testing::TempDir dir;
+  const std::string run = dir.File("run");
+  const Verdict end{.exit_code = 7, .reason = "rank 3 failed", .first_failure = std::nullopt};
+  REQUIRE(WriteJob(run, {.instance = {1, 2}, .epoch = Epoch{4}, .verdict = end}).ok());
+  auto started = Coordinator::Start({.policy = TestPolicy(1, 1), .run_dir = run});
+  REQUIRE(started.ok());
+  CHECK((*started)->verdict() == end);
+  (*started)->Stop();
+  CHECK(std::filesystem::exists(run + "/job"));  // its nodes have not heard it from this one
+}
+
+TEST_CASE("coordinator: the job's file goes with the job") {
+  const testing::TempDir dir;
+  const std::string run = dir.File("run");
+  EventLog log;
+  auto started = Coordinator::Start({.policy = TestPolicy(1, 1), .run_dir = run});
+  REQUIRE(started.ok());
+  const std::unique_ptr<Coordinator> coordinator = *std::move(started);
   LocalAgent client(*coordinator, TestPolicy(1, 1), log);
   client.Join(TestNode("a"));
   const auto assigned = log.Await<Assigned>();

@@ -217,9 +217,8 @@ TEST_CASE("grpc: agents with another --nnodes are refused") {
   client->Join(TestNode("a"));
   const auto failed = log.Await<RendezvousFailed>();
   REQUIRE(failed);
-  CHECK_MESSAGE(
-      failed->message.find("--nnodes=1, the coordinator with --nnodes=2") != std::string::npos,
-      failed->message);
+  CHECK_MESSAGE(failed->message.find("--nnodes=1, the job with --nnodes=2") != std::string::npos,
+                failed->message);
 }
 
 TEST_CASE("grpc: a second coordinator on a used port is an error that names the port") {
