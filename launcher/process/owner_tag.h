@@ -21,11 +21,11 @@ std::string OwnerTag(pid_t pid = getpid());
 
 // Whether `tag` names a process of this boot and pid namespace that has gone. False for whatever is
 // no tag, or one from elsewhere, of which nothing can be known. A pid that another process has by
-// now counts as living: a thousand agents that start on one machine each ask about all others, and
-// must not read a file for each.
+// now counts as living: to be certain would take a file of /proc for each that lives.
 bool IsOwnerGone(std::string_view tag);
 
 // The directories of this user, among the first 1,000 entries of `parent`, whose owner has gone.
+// The search ends early where many owners live: it costs each of them, and there will be another.
 // `tag_of` finds the tag in a name; "": there is none.
 std::vector<std::string> AbandonedIn(
     const std::string& parent, const std::function<std::string_view(std::string_view)>& tag_of);

@@ -73,6 +73,20 @@ TEST_CASE("owner tag: only this user's directories of gone owners are found") {
   }
 }
 
+TEST_CASE("owner tag: among many living owners the search ends") {
+  const TempDir dir;
+  for (int i = 0; i < 100; ++i) {
+    REQUIRE(mkdir(dir.File(std::to_string(i)).c_str(), 0755) == 0);
+  }
+  int asked = 0;
+  const std::string living = OwnerTag();
+  CHECK(AbandonedIn(dir.path().string(), [&](std::string_view) {
+          ++asked;
+          return std::string_view(living);
+        }).empty());
+  CHECK(asked < 50);
+}
+
 TEST_CASE("owner tag: a full directory is not read to its end") {
   const TempDir dir;
   const std::string gone = TagOfGoneProcess();
