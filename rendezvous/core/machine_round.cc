@@ -42,6 +42,11 @@ void State::ReviewQuorum(TimePoint now) {
                             (JoinDeadline().has_value() && now >= *JoinDeadline());
   if (!needs_quorum && !time_matters) return;
   needs_quorum = false;
+  // Nodes of a newer round may be on their way, and a spare would take their place.
+  const bool has_spare =
+      std::any_of(members.members().begin(), members.members().end(),
+                  [this](const auto& member) { return !IsThisRound(member.second.joined_with); });
+  if (is_readopted && has_spare && now < readopt_until) restart_hold_until = readopt_until;
   if (IsHeld(now)) {
     quorum = {.ready = false,
               .reason = "",
@@ -291,12 +296,6 @@ void State::OpenRound(TimePoint now) {
   forming = {.is_first = false, .opened_at = now, .minimum_reached_at = std::nullopt};
   below_minimum_since.reset();
   first_failure.reset();
-  // Nodes of a newer round may be on their way, and a spare would take their place.
-  const bool has_spare =
-      std::any_of(members.members().begin(), members.members().end(), [this](const auto& member) {
-        return !seats.contains(member.first) && !IsThisRound(member.second.joined_with);
-      });
-  if (is_readopted && has_spare && now < readopt_until) restart_hold_until = readopt_until;
   seats.clear();
   succeeded_seats = 0;
   is_finishing = false;
