@@ -75,11 +75,13 @@ TEST_CASE(
   Job job;
   const std::vector<Node> nodes =
       StartTwo(job, "2", {}, {"touch:" + job.File("up{rank}.{restart}"), "wait"});
+  // Held, so that it finds both at once, however busy the machine is: its own signal, and that the
+  // other one leaves. That it waits a second for a signal is leaving_test's.
+  nodes[0]->Signal(SIGSTOP);
   nodes[1]->Signal(SIGTERM);
-  // The first has heard that the other one leaves when its own signal comes.
-  REQUIRE_MESSAGE(Eventually([&] { return !job.HasWorker(0) || !job.HasWorker(1); }),
-                  nodes[0]->Describe());
+  REQUIRE_MESSAGE(Eventually([&] { return !job.HasWorker(1); }), nodes[1]->Describe());
   nodes[0]->Signal(SIGTERM);
+  nodes[0]->Signal(SIGCONT);
   CHECK_MESSAGE(nodes[1]->Wait() == 128 + SIGTERM, nodes[1]->Describe());
   CHECK_MESSAGE(nodes[0]->Wait() == 128 + SIGTERM, nodes[0]->Describe());
 }
