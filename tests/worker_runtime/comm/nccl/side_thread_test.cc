@@ -44,12 +44,16 @@ TEST_CASE("side thread: who asks does not hang with a run, which is not asked fo
 }
 
 TEST_CASE("side thread: one that does not end is left to itself") {
-  // They live on with the thread.
-  static std::promise<void> never;
-  static std::shared_future<void> answer = never.get_future().share();
+  std::promise<void> never;
   SideThread thread;
-  thread.Start([] { answer.wait(); });
+  std::promise<void> begun;
+  // The thread may outlive this test and the static objects: what it waits for is its own.
+  thread.Start([&begun, answer = never.get_future().share()] {
+    begun.set_value();
+    answer.wait();
+  });
   CHECK(thread.Run(1ms) > Duration::zero());
+  begun.get_future().wait();  // one that Stop() finds not begun is left out
   CHECK_FALSE(thread.Stop(1ms));
   CHECK(thread.Stop(1ms));
   never.set_value();
