@@ -11,6 +11,10 @@ namespace {
 
 // What a tree node, a string header and the allocator cost beside the bytes themselves.
 constexpr size_t kEntryOverhead = 128;
+// A ticket's place in a set and the key's in a map.
+constexpr size_t kWaitOverhead = 192;
+constexpr size_t kAll = SIZE_MAX;
+constexpr int64_t kNoCount = INT64_MIN;  // Below every barrier that is waited at.
 
 // What PyTorch's std::stoll takes: leading blanks, a sign, digits; whatever follows is ignored.
 std::optional<int64_t> ParseLeadingNumber(std::string_view text) {
@@ -52,7 +56,7 @@ bool KvStore::Store(std::string_view key, std::string_view value) {
 
 bool KvStore::Set(std::string_view key, std::string_view value) {
   if (!Store(key, value)) return false;
-  WakeAll(key);
+  Wake(key, kAll, kNoCount);
   return true;
 }
 
@@ -75,8 +79,8 @@ std::optional<int64_t> KvStore::Add(std::string_view key, int64_t amount) {
   char digits[24];
   const auto [end, error] = std::to_chars(digits, digits + sizeof(digits), sum);
   DDP_CHECK(error == std::errc());
-  if (!Set(key, std::string_view(digits, static_cast<size_t>(end - digits)))) return std::nullopt;
-  if (!barriers_.empty()) WakeBarrier(key, sum);
+  if (!Store(key, {digits, end})) return std::nullopt;
+  Wake(key, kAll, sum);
   return sum;
 }
 
@@ -90,14 +94,11 @@ std::optional<std::string> KvStore::CompareSet(std::string_view key, std::string
 }
 
 bool KvStore::QueuePush(std::string_view key, std::string_view value) {
-  const auto found = queues_.find(key);
-  const size_t own = found == queues_.end() ? kEntryOverhead * 8 + key.size() : 0;
+  const size_t own = queues_.contains(key) ? 0 : kEntryOverhead * 8 + key.size();
   if (!Charge(0, own + kEntryOverhead + value.size())) return false;
-  std::deque<std::string>& queue =
-      found == queues_.end() ? queues_.emplace(key, std::deque<std::string>()).first->second
-                             : found->second;
-  queue.emplace_back(value);
-  WakeOne(key);
+  queues_[std::string(key)].emplace_back(value);
+  // It has one taker: waking all would send the others to an empty queue.
+  Wake(key, 1, kNoCount);
   return true;
 }
 
@@ -145,6 +146,86 @@ std::vector<std::string_view> KvStore::SortedKeys() const {
 int64_t KvStore::QueueLength(std::string_view key) const {
   const auto found = queues_.find(key);
   return found == queues_.end() ? 0 : static_cast<int64_t>(found->second.size());
+}
+
+KvStore::Parked KvStore::Wait(uint64_t client, const std::vector<std::string_view>& keys) {
+  if (HasAll(keys)) return {};
+  return Enter({.client = client, .keys = {keys.begin(), keys.end()}});
+}
+
+KvStore::Parked KvStore::Barrier(uint64_t client, std::string_view key, int64_t world_size) {
+  const std::optional<int64_t> count = Add(key, 1);
+  if (!count.has_value()) return {.is_refused = true};
+  if (*count >= world_size) return {};
+  return Enter({.client = client, .keys = {std::string(key)}, .world_size = world_size});
+}
+
+KvStore::Parked KvStore::Enter(PendingWait wait) {
+  wait.bytes = kWaitOverhead;
+  // A key is held here and, while the wait is listed under it, once more as the list's own key.
+  for (const std::string& key : wait.keys) wait.bytes += kWaitOverhead + 2 * key.size();
+  if (!Charge(0, wait.bytes)) return {.is_refused = true};
+  const Ticket ticket = ++last_ticket_;
+  DDP_CHECK(List(ticket, wait));
+  waits_.emplace(ticket, std::move(wait));
+  return {.ticket = ticket};
+}
+
+bool KvStore::List(Ticket ticket, PendingWait& wait) {
+  // All of them, from the one that came last on: what appeared first may be gone again (DELETE_KEY,
+  // QUEUE_POP) by the time the last one comes.
+  for (size_t looked = 0; looked < wait.keys.size(); ++looked) {
+    const std::string& key = wait.keys[wait.missing];
+    if (wait.world_size.has_value() || !Has(key)) {
+      waiting_[key].insert(ticket);
+      return true;
+    }
+    wait.missing = (wait.missing + 1) % wait.keys.size();
+  }
+  return false;
+}
+
+bool KvStore::Cancel(Ticket ticket) {
+  const auto found = waits_.find(ticket);
+  if (found == waits_.end()) return false;
+  const auto list = waiting_.find(found->second.keys[found->second.missing]);
+  list->second.erase(ticket);
+  if (list->second.empty()) waiting_.erase(list);
+  Charge(found->second.bytes, 0);
+  waits_.erase(found);
+  return true;
+}
+
+void KvStore::Wake(std::string_view key, size_t most, int64_t count) {
+  const auto list = waiting_.find(key);
+  if (list == waiting_.end()) return;
+  std::set<Ticket>& tickets = list->second;
+  for (auto it = tickets.begin(); it != tickets.end();) {
+    PendingWait& wait = waits_.at(*it);
+    const bool is_barrier = wait.world_size.has_value();
+    if (is_barrier ? count < *wait.world_size : most == 0) {
+      ++it;
+      continue;
+    }
+    if (is_barrier || !List(*it, wait)) {
+      if (!is_barrier) --most;
+      Finish(*it);
+    }
+    it = tickets.erase(it);
+  }
+  if (tickets.empty()) waiting_.erase(list);
+}
+
+void KvStore::Finish(Ticket ticket) {
+  const auto found = waits_.find(ticket);
+  woken_.push_back({found->second.client, ticket});
+  Charge(found->second.bytes, 0);
+  waits_.erase(found);
+}
+
+void KvStore::TakeWoken(std::vector<Woken>* woken) {
+  woken->insert(woken->end(), woken_.begin(), woken_.end());
+  woken_.clear();
 }
 
 }  // namespace ddprun::rendezvous

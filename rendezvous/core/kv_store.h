@@ -86,23 +86,21 @@ class KvStore {
 
   struct PendingWait {
     uint64_t client = 0;
-    std::vector<std::string> keys;  // Sorted, each once. A barrier has one.
-    size_t missing = 0;             // How many of `keys` have not been seen to exist.
-    int64_t world_size = 0;         // Of a barrier; 0 for a plain wait.
+    std::vector<std::string> keys;           // A barrier has one, its counter.
+    std::optional<int64_t> world_size = {};  // Of a barrier.
     size_t bytes = 0;
+    size_t missing = 0;  // The one of `keys` under which it is listed.
   };
 
   bool Has(std::string_view key) const;
   // Takes `after` - `before` more bytes, or refuses.
   bool Charge(size_t before, size_t after);
   bool Store(std::string_view key, std::string_view value);
-  void WakeAll(std::string_view key);
-  void WakeOne(std::string_view key);
-  void WakeBarrier(std::string_view key, int64_t count);
-  void KeyAppeared(Ticket ticket);
-  // Registers what `wait` still misses; true when that is nothing.
-  bool Register(Ticket ticket, PendingWait* wait);
-  void Unregister(ByKey<std::set<Ticket>>* waiting, const std::string& key, Ticket ticket);
+  Parked Enter(PendingWait wait);
+  // Lists the wait under the next of its keys that is missing. false: none is.
+  bool List(Ticket ticket, PendingWait& wait);
+  // `key` is there, and as a counter stands at `count`. Ends at most `most` of the plain waits.
+  void Wake(std::string_view key, size_t most, int64_t count);
   void Finish(Ticket ticket);
 
   const size_t max_bytes_;
@@ -112,8 +110,7 @@ class KvStore {
 
   Ticket last_ticket_ = 0;
   std::map<Ticket, PendingWait> waits_;
-  ByKey<std::set<Ticket>> waiting_;   // Plain waits, by each key they miss.
-  ByKey<std::set<Ticket>> barriers_;  // Barrier waits, by their counter.
+  ByKey<std::set<Ticket>> waiting_;  // Each once, by a key that it misses.
   std::vector<Woken> woken_;
 };
 

@@ -15,33 +15,24 @@ struct KvStoreInspector {
   // That the bookkeeping does not contradict itself.
   static void Check(const KvStore& store) {
     REQUIRE(store.bytes_ <= store.max_bytes_);
-    size_t registered = 0;
     for (const auto& [ticket, wait] : store.waits_) {
       REQUIRE(ticket != 0);
       REQUIRE(ticket <= store.last_ticket_);
-      const bool is_barrier = wait.world_size > 0;
-      size_t missing = 0;
-      for (const std::string& key : wait.keys) {
-        const auto& index = is_barrier ? store.barriers_ : store.waiting_;
-        const auto found = index.find(key);
-        if (found != index.end() && found->second.contains(ticket)) ++missing;
-      }
-      REQUIRE(missing == (is_barrier ? size_t{1} : wait.missing));
-      REQUIRE(missing > 0);
-      registered += missing;
+      const auto list = store.waiting_.find(wait.keys.at(wait.missing));
+      REQUIRE(list != store.waiting_.end());
+      REQUIRE(list->second.contains(ticket));
     }
-    size_t indexed = 0;
-    for (const auto* index : {&store.waiting_, &store.barriers_}) {
-      for (const auto& [key, tickets] : *index) {
-        REQUIRE(!tickets.empty());
-        indexed += tickets.size();
-      }
+    size_t listed = 0;
+    for (const auto& [key, tickets] : store.waiting_) {
+      REQUIRE(!tickets.empty());
+      listed += tickets.size();
     }
-    REQUIRE(registered == indexed);
+    REQUIRE(listed == store.waits_.size());
     for (const auto& [key, queue] : store.queues_) REQUIRE(!queue.empty());  // any order
     // Nobody waits for a value that is there.
-    for (const auto& [key, tickets] : store.waiting_)
-      REQUIRE(!store.values_.contains(key));  // any order
+    for (const auto& [ticket, wait] : store.waits_) {
+      REQUIRE((wait.world_size.has_value() || !store.values_.contains(wait.keys.at(wait.missing))));
+    }
   }
 };
 
@@ -183,6 +174,17 @@ TEST_CASE("kv_store: a set wakes all waiters in the order they came, a push wake
   CHECK(TakeClients(store) == Clients{10, 20});
 }
 
+TEST_CASE("kv_store: a pushed item is for the first whose only wish it is") {
+  KvStore store(kPlenty);
+  CHECK(store.Wait(1, {"a", "k"}).ticket != 0);
+  CHECK(store.Wait(2, {"k", "a"}).ticket != 0);
+  CHECK(store.Wait(3, {"k"}).ticket != 0);
+  REQUIRE(store.QueuePush("k", "item"));
+  CHECK(TakeClients(store) == Clients{3});
+  REQUIRE(store.Set("a", "v"));
+  CHECK(TakeClients(store) == Clients{1, 2});
+}
+
 TEST_CASE("kv_store: a wait for several keys ends when all of them are there at once") {
   KvStore store(kPlenty);
   REQUIRE(store.Set("a", "1"));
@@ -230,6 +232,16 @@ TEST_CASE("kv_store: a barrier's counter counts on after a cancel, and ADD count
   CHECK(store.Barrier(2, "b", 3).ticket != 0);
   CHECK(store.Add("b", 1) == 3);
   CHECK(TakeClients(store) == Clients{2});
+}
+
+TEST_CASE("kv_store: a counter below a barrier's size is waited for, whatever their signs") {
+  KvStore store(kPlenty);
+  REQUIRE(store.Set("b", "-5"));
+  CHECK(store.Barrier(1, "b", -3).ticket != 0);
+  REQUIRE(store.Set("b", "-4"));
+  CHECK(TakeClients(store) == Clients{});
+  CHECK(store.Add("b", 1) == -3);
+  CHECK(TakeClients(store) == Clients{1});
 }
 
 TEST_CASE("kv_store: a barrier on a value that is no number is refused") {
