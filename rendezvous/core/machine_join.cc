@@ -24,11 +24,10 @@ void State::On(TimePoint now, const NodeJoined& event) {
     return;
   }
   if (std::optional<Refuse> refusal = CheckAdmission(event)) {
-    const bool is_forming = phase == Phase::kOpen || phase == Phase::kLastCall;
     const bool is_by_options =
         refusal->message == FindDifference(event) || refusal->message == FindTakenRank(event);
     // Those that wait for it are to know.
-    if (is_forming && is_by_options) NoteRefusal(event.node, refusal->message);
+    if (phase == Phase::kOpen && is_by_options) NoteRefusal(event.node, refusal->message);
     actions.push_back(*std::move(refusal));
     return;
   }

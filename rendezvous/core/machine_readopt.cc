@@ -11,8 +11,7 @@ using State = MachineInspector::State;
 
 bool State::MayReadopt(const Stamp& stamp) const {
   if (phase == Phase::kClosed) return false;
-  const bool is_forming = phase == Phase::kOpen || phase == Phase::kLastCall;
-  if (phase == Phase::kReadopting || (is_forming && round == Round{})) return true;
+  if (phase == Phase::kReadopting || (phase == Phase::kOpen && round == Round{})) return true;
   // All nodes of an older round came back first, which was over without their knowing it.
   return is_readopted && IsNewer(stamp);
 }

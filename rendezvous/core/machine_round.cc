@@ -49,9 +49,9 @@ void State::ReviewQuorum(TimePoint now) {
   if (is_readopted && has_spare && now < readopt_until) restart_hold_until = readopt_until;
   if (IsHeld(now)) {
     quorum = {.ready = false,
-              .reason = "",
-              .topic = "the coordinator was restarted, waiting for nodes of the last round",
-              .retry_at = std::max(hold_until, restart_hold_until)};
+              .reason = "the coordinator was restarted, waiting for nodes of the last round",
+              .retry_at = std::max(hold_until, restart_hold_until),
+              .is_countdown = true};
     needs_telling = true;
     return;
   }
@@ -75,11 +75,8 @@ void State::ReviewQuorum(TimePoint now) {
     quorum.retry_at = std::min(quorum.retry_at.value_or(TimePoint::max()), *candidates.recount_at);
   }
   for (const std::string& text : {GoneText(), RefusedText()}) {
-    if (text.empty()) continue;
-    quorum.reason += absl::StrCat(" (", text, ")");
-    quorum.topic += absl::StrCat(" (", text, ")");
+    if (!text.empty()) absl::StrAppend(&quorum.reason, " (", text, ")");
   }
-  phase = has_minimum && forming.is_first ? Phase::kLastCall : Phase::kOpen;
   needs_telling = true;
   const std::optional<TimePoint> give_up_at = JoinDeadline();
   if (give_up_at.has_value() && now >= *give_up_at) {

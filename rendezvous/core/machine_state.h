@@ -31,7 +31,6 @@ inline constexpr Duration kTellInterval = std::chrono::seconds(1);
 
 enum class Phase {
   kOpen,        // a round is formed
-  kLastCall,    // a first round has its minimum and waits for more
   kReadopting,  // the nodes of a round that an earlier coordinator sealed come back
   kSealed,
   kDraining,
@@ -115,7 +114,7 @@ struct RendezvousMachine::State {
   // There was an earlier coordinator: the first round waits for nodes that it gave one.
   bool owes_hold = false;
 
-  // kOpen, kLastCall.
+  // kOpen.
   FormingRound forming;
   std::optional<TimePoint> below_minimum_since;
   // Nodes of a round that this coordinator knows nothing of may yet attach: of a forgotten one...

@@ -10,15 +10,13 @@ namespace ddprun::rendezvous {
 using State = MachineInspector::State;
 
 std::optional<TimePoint> State::JoinDeadline() const {
-  const bool is_forming = phase == Phase::kOpen || phase == Phase::kLastCall;
-  if (!is_forming || !below_minimum_since.has_value()) return std::nullopt;
+  if (phase != Phase::kOpen || !below_minimum_since.has_value()) return std::nullopt;
   return *below_minimum_since + policy.join_timeout;
 }
 
 std::string State::FormingText(TimePoint now) const {
-  const bool has_end = phase == Phase::kLastCall || IsHeld(now);
-  if (!has_end || !quorum.retry_at.has_value()) return quorum.reason;
-  return absl::StrCat(quorum.topic, " for ", DurationText(*quorum.retry_at - now), " more");
+  if (!quorum.is_countdown) return quorum.reason;
+  return absl::StrCat(quorum.reason, " for ", DurationText(*quorum.retry_at - now), " more");
 }
 
 std::string State::GoneText() const {
@@ -85,8 +83,7 @@ State::WaitText State::CurrentWait(TimePoint now) const {
   };
   switch (phase) {
     case Phase::kOpen:
-    case Phase::kLastCall:
-      return {.reason = FormingText(now), .topic = quorum.topic, .deadline = JoinDeadline()};
+      return {.reason = FormingText(now), .topic = quorum.reason, .deadline = JoinDeadline()};
     case Phase::kReadopting:
       return plain(ReadoptingText());
     case Phase::kSealed:

@@ -27,10 +27,6 @@ std::string AbsentText(const Candidates& candidates) {
                       unnamed > 0 ? absl::StrCat(" and ", unnamed, " more") : "");
 }
 
-QuorumVerdict NotYet(std::string reason, std::optional<TimePoint> retry_at) {
-  return {.ready = false, .reason = reason, .topic = reason, .retry_at = retry_at};
-}
-
 }  // namespace
 
 int NodesNeeded(const Policy& policy) {
@@ -64,42 +60,29 @@ QuorumVerdict DecideQuorum(TimePoint now, const FormingRound& round, const Candi
   DDP_CHECK(1 <= policy.min_nodes && policy.min_nodes <= policy.max_nodes);
   const std::string count = CountText(candidates.ready, policy);
   const TimePoint patience_ends = round.opened_at + policy.join_timeout;
-  const bool would_displace =
-      !round.is_first && candidates.absent_members > 0 && now < patience_ends;
-  if (candidates.ready >= policy.max_nodes && !would_displace) {
-    const std::string reason = absl::StrCat(count, ", complete");
-    return {.ready = true, .reason = reason, .topic = reason, .retry_at = std::nullopt};
+  const bool is_patient = !round.is_first && now < patience_ends;
+  if (candidates.ready >= policy.max_nodes && !(is_patient && candidates.absent_members > 0)) {
+    return {.ready = true, .reason = absl::StrCat(count, ", complete")};
   }
   const int missing = NodesNeeded(policy) - candidates.ready;
-  if (missing > 0 && candidates.absent > 0 && !round.is_first) {
-    return NotYet(absl::StrCat(count, ", waiting for ", AbsentText(candidates), " to join again"),
-                  std::nullopt);
+  if (candidates.absent > 0 && (missing > 0 ? !round.is_first : is_patient)) {
+    QuorumVerdict wait{
+        .reason = absl::StrCat(count, ", waiting for ", AbsentText(candidates), " to join again")};
+    if (missing <= 0) wait.retry_at = patience_ends;
+    return wait;
   }
   if (missing > 0) {
     const std::string& place = policy.meeting_place;
-    return NotYet(
-        absl::StrCat(count, ", waiting for ", missing, " more", place.empty() ? "" : " at ", place),
-        std::nullopt);
+    return {.reason = absl::StrCat(count, ", waiting for ", missing, " more",
+                                   place.empty() ? "" : " at ", place)};
   }
-  const TimePoint minimum_reached_at = round.minimum_reached_at.value_or(now);
-  if (round.is_first) {
-    const TimePoint until = minimum_reached_at + policy.last_call;
-    if (now >= until) {
-      const std::string reason = absl::StrCat(count, ", last call over");
-      return {.ready = true, .reason = reason, .topic = reason, .retry_at = std::nullopt};
-    }
-    const std::string topic = absl::StrCat(count, ", last call");
-    return {.ready = false,
-            .reason = absl::StrCat(topic, " for ", DurationText(until - now), " more"),
-            .topic = topic,
-            .retry_at = until};
+  if (!round.is_first) {
+    return {.ready = true,
+            .reason = absl::StrCat(count, candidates.absent == 0 ? ", all that live" : "")};
   }
-  if (candidates.absent > 0 && now < patience_ends) {
-    return NotYet(absl::StrCat(count, ", waiting for ", AbsentText(candidates), " to join again"),
-                  patience_ends);
-  }
-  const std::string reason = absl::StrCat(count, candidates.absent == 0 ? ", all that live" : "");
-  return {.ready = true, .reason = reason, .topic = reason, .retry_at = std::nullopt};
+  const TimePoint until = round.minimum_reached_at.value_or(now) + policy.last_call;
+  if (now >= until) return {.ready = true, .reason = absl::StrCat(count, ", last call over")};
+  return {.reason = absl::StrCat(count, ", last call"), .retry_at = until, .is_countdown = true};
 }
 
 }  // namespace ddprun::rendezvous

@@ -32,9 +32,9 @@ inline constexpr size_t kNamedNodes = 3;
 
 struct QuorumVerdict {
   bool ready = false;
-  std::string reason;  // one sentence, for logs, waiting nodes and `ddprun status`
-  std::string topic;   // `reason` without what time alone changes: it is news when this changes
-  std::optional<TimePoint> retry_at;  // when time alone could change the answer
+  std::string reason = {};                 // one sentence, for logs and waiting nodes
+  std::optional<TimePoint> retry_at = {};  // when time alone could change the answer
+  bool is_countdown = false;               // how long it is until then belongs to the sentence
 };
 
 // How many ready nodes a round needs: min_nodes; all of them where ranks are given (`static`).

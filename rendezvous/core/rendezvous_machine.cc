@@ -116,7 +116,7 @@ void State::Advance(TimePoint now) {
   EvictSilent(now);
   if (phase == Phase::kReadopting) EndReadopting(now);
   if (phase == Phase::kDraining) EndDraining(now);
-  if (phase == Phase::kOpen || phase == Phase::kLastCall) ReviewQuorum(now);
+  if (phase == Phase::kOpen) ReviewQuorum(now);
   if (phase == Phase::kClosed) FinishWhenDone(now);
 }
 
@@ -135,7 +135,6 @@ std::optional<TimePoint> State::NextDeadline() const {
   }
   switch (phase) {
     case Phase::kOpen:
-    case Phase::kLastCall:
       consider(quorum.retry_at);
       consider(JoinDeadline());
       break;

@@ -2,7 +2,7 @@
 //
 // A coordinator's driver feeds it facts and carries out what it returns. It knows no clock, socket
 // or thread, so that the simulator and the transcripts run the very object that serves a job.
-// States: kOpen -> kLastCall -> kSealed -> kDraining -> (kOpen, round + 1 | kClosed).
+// States: kOpen -> kSealed -> kDraining -> (kOpen, round + 1 | kClosed).
 #ifndef DDPRUN_RENDEZVOUS_CORE_RENDEZVOUS_MACHINE_H_
 #define DDPRUN_RENDEZVOUS_CORE_RENDEZVOUS_MACHINE_H_
 

@@ -124,8 +124,8 @@ Breaches CheckState(const RendezvousMachine& machine) {
   const bool has_end = state.verdict.has_value();
   if (has_end != (state.phase == Phase::kClosed)) broken.push_back("S10: closed without an end");
   if (state.is_finished && state.phase != Phase::kClosed) broken.push_back("S10: finished, open");
-  const bool is_forming = state.phase == Phase::kOpen || state.phase == Phase::kLastCall;
-  if (is_forming && !state.seats.empty()) broken.push_back("seats of a round that is over");
+  if (state.phase == Phase::kOpen && !state.seats.empty())
+    broken.push_back("seats of a round that is over");
   return broken;
 }
 

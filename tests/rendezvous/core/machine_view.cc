@@ -15,8 +15,6 @@ const char* PhaseName(Phase phase) {
   switch (phase) {
     case Phase::kOpen:
       return "open";
-    case Phase::kLastCall:
-      return "last_call";
     case Phase::kReadopting:
       return "readopting";
     case Phase::kSealed:
@@ -44,8 +42,7 @@ const char* StandingName(Standing standing) {
 std::string ExplainPhase(const State& state, TimePoint now) {
   const auto round_text = [](uint64_t value) { return absl::StrCat("round ", value); };
   switch (state.phase) {
-    case Phase::kOpen:
-    case Phase::kLastCall: {
+    case Phase::kOpen: {
       const std::string forming_round =
           round_text(std::max(state.round, state.round_floor).value + 1);
       if (state.members.members().empty())
