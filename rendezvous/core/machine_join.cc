@@ -121,7 +121,7 @@ void State::AdoptRunning(TimePoint now, const NodeJoined& event, bool is_unknown
   }
   // It comes too late to go on, but not too late to say how its workers ended.
   if (phase == Phase::kDraining && !has_seat && IsThisRound(event.stamp) && IsMissingSeats()) {
-    TakeSeat(event, member);
+    TakeSeat(*event.held, member);
   }
   StopStale(now, event, member);
   if (IsThisRound(event.stamp)) gone.erase(NodeId{});  // of those that had not come back
@@ -160,40 +160,29 @@ void State::StopStale(TimePoint now, const NodeJoined& event, Member& member) {
 void State::AdoptWaiting(TimePoint now, const Stamp& stamp, Member& member) {
   const auto seat = seats.find(member.info.id);
   const bool has_adopted = IsThisRound(stamp);
-  if (phase == Phase::kReadopting && has_adopted && seat == seats.end()) {
-    member.standing = Standing::kWaiting;
-    needs_telling = true;
-    DrainRound(now, DrainCause::kLoss,
-               absl::StrCat("node ", NodeName(member.info), " lost its workers"));
-    return;
-  }
   const bool has_running_round = phase == Phase::kSealed || phase == Phase::kReadopting;
-  if (!has_running_round || seat == seats.end()) {
-    member.standing = Standing::kWaiting;
-    needs_telling = true;
-    const bool has_room = static_cast<int>(seats.size()) < policy.max_nodes;
-    if (phase == Phase::kSealed && has_room && !is_finishing) {
-      DrainRound(now, DrainCause::kArrival,
-                 absl::StrCat("node ", NodeName(member.info), " joined"));
-    }
-    return;
-  }
-  if (seat->second.has_succeeded && has_adopted) {
+  const bool has_seat = has_running_round && seat != seats.end();
+  if (has_seat && has_adopted && seat->second.succeeded_at.has_value()) {
     member.standing = Standing::kRunning;  // Nothing lives there, and nothing needs to.
     return;
   }
-  const bool is_master = seat->second.assignment.node_rank == 0;
-  const bool store_moved = is_master && member.info.store_port != seat->second.store_port;
-  if (!has_adopted && !store_moved && !is_readopted) {
-    // The assignment was lost with the old session.
-    member.standing = Standing::kRunning;
-    actions.push_back(Assign{.session = member.session, .assignment = seat->second.assignment});
-    return;
+  if (has_seat && !has_adopted && !is_readopted) {
+    const bool is_master = seat->second.assignment.node_rank == 0;
+    if (!is_master || member.info.store_port == seat->second.store_port) {
+      // The assignment was lost with the old session.
+      member.standing = Standing::kRunning;
+      actions.push_back(Assign{.session = member.session, .assignment = seat->second.assignment});
+      return;
+    }
   }
   member.standing = Standing::kWaiting;
   needs_telling = true;
-  DrainRound(now, DrainCause::kLoss,
-             absl::StrCat("node ", NodeName(member.info), " lost its workers"));
+  if (has_seat || (phase == Phase::kReadopting && has_adopted)) {
+    DrainRound(now, DrainCause::kLoss,
+               absl::StrCat("node ", NodeName(member.info), " lost its workers"));
+  } else if (HasRoom()) {
+    DrainRound(now, DrainCause::kArrival, absl::StrCat("node ", NodeName(member.info), " joined"));
+  }
 }
 
 void State::On(TimePoint now, const NodeLeft& event) {
@@ -244,7 +233,7 @@ void State::EvictSilent(TimePoint now) {
 void State::RemoveNode(TimePoint now, const NodeId& id, const std::string& reason) {
   const Member& member = *members.Find(id);
   const auto seat = seats.find(id);
-  const bool has_unfinished_seat = seat != seats.end() && !seat->second.has_succeeded;
+  const bool has_unfinished_seat = seat != seats.end() && !seat->second.succeeded_at.has_value();
   if (member.previous_round != Round{} && member.previous_round == round) gone[id] = reason;
   if (phase == Phase::kDraining && has_unfinished_seat && first_failure.has_value() &&
       MayBeConsequence(id, member)) {

@@ -83,8 +83,7 @@ void State::Readopt(TimePoint now, const NodeJoined& event, Member& member) {
     return;
   }
   if (is_first) BeginReadopting(now, stamp);
-  TakeSeat(event, member);
-  member.standing = Standing::kRunning;
+  TakeSeat(*event.held, member);
   needs_telling = true;
   if (!is_first) return;
   // A node of the round that waits has no workers any more.
@@ -97,7 +96,10 @@ void State::Readopt(TimePoint now, const NodeJoined& event, Member& member) {
 }
 
 void State::BeginReadopting(TimePoint now, const Stamp& stamp) {
-  StopOlderRound();
+  StopRunning(absl::StrCat("round ", round.value, " is over"));
+  seats.clear();
+  first_failure.reset();
+  gone.clear();
   phase = Phase::kReadopting;
   epoch = stamp.epoch;
   round = stamp.round;
@@ -109,64 +111,35 @@ void State::BeginReadopting(TimePoint now, const Stamp& stamp) {
   forming.is_first = false;
 }
 
-void State::StopOlderRound() {
-  for (const auto& [id, seat] : seats) {
-    Member* member = members.Find(id);
-    if (member == nullptr || member->standing != Standing::kRunning) continue;
-    member->standing = Standing::kStopping;
-    if (!member->is_connected) continue;
-    actions.push_back(Drain{.session = member->session,
-                            .epoch = epoch,
-                            .round = round,
-                            .reason = absl::StrCat("round ", round.value, " is over")});
-  }
-  seats.clear();
-  succeeded_seats = 0;
-  is_finishing = false;
-  first_failure.reset();
-  gone.clear();
-}
-
-void State::TakeSeat(const NodeJoined& event, Member& member) {
-  const Assignment& held = *event.held;
-  restart_count = std::max(restart_count, held.restart_count);
-  member.previous_rank = held.node_rank;
+void State::TakeSeat(const Assignment& assignment, Member& member) {
+  restart_count = std::max(restart_count, assignment.restart_count);
+  round_size = {.nodes = assignment.node_count, .ranks = assignment.world_size};
+  member.standing = Standing::kRunning;
+  member.previous_rank = assignment.node_rank;
   member.previous_round = round;
-  round_size = {.nodes = held.node_count, .ranks = held.world_size};
   // Said again over a new session it changes nothing: what the node has reported stays.
-  seats.try_emplace(member.info.id, Seat{.assignment = held,
+  seats.try_emplace(member.info.id, Seat{.assignment = assignment,
                                          .local_world_size = member.info.local_world_size,
-                                         .store_port = member.info.store_port,
-                                         .first_success = std::nullopt});
+                                         .store_port = member.info.store_port});
 }
 
 void State::EndReadopting(TimePoint now) {
   if (IsMissingSeats()) {
     if (MayMissingCome(now)) return;
     DrainRound(now, DrainCause::kLoss, MissingText());
-    LoseMissing();
+    gone[NodeId{}] = drain_reason;  // nobody knows their names
     return;
   }
   phase = Phase::kSealed;
   refused.clear();
   needs_telling = true;
   CloseIfAllSucceeded(now);
-  const bool has_room = static_cast<int>(seats.size()) < policy.max_nodes;
-  if (phase != Phase::kSealed || is_finishing || !has_room) return;
+  if (!HasRoom()) return;
   for (const auto& [id, member] : members.members()) {
     if (member.standing != Standing::kWaiting) continue;
     DrainRound(now, DrainCause::kArrival, absl::StrCat("node ", NodeName(member.info), " joined"));
     return;
   }
-}
-
-bool State::MayMissingCome(TimePoint now) const {
-  return now < readopt_until || members.IsQuiet(now);
-}
-
-void State::LoseMissing() {
-  // Nobody knows their names.
-  gone[NodeId{}] = MissingText();
 }
 
 std::string State::MissingText() const {

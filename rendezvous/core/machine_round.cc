@@ -43,9 +43,9 @@ void State::ReviewQuorum(TimePoint now) {
   if (!needs_quorum && !time_matters) return;
   needs_quorum = false;
   // Nodes of a newer round may be on their way, and a spare would take their place.
-  const bool has_spare =
-      std::any_of(members.members().begin(), members.members().end(),
-                  [this](const auto& member) { return !IsThisRound(member.second.joined_with); });
+  const bool has_spare = std::ranges::any_of(members.members(), [this](const auto& member) {
+    return !IsThisRound(member.second.joined_with);
+  });
   if (is_readopted && has_spare && now < readopt_until) restart_hold_until = readopt_until;
   if (IsHeld(now)) {
     quorum = {.ready = false,
@@ -92,10 +92,8 @@ void State::SealRound(TimePoint now) {
   }
   const Members order = OrderByRank(SelectMembers(ready, policy.max_nodes), policy.is_static);
   std::vector<Assignment> assignments = AssignRanks(order, policy);
-  const RoundSize size = {.nodes = assignments[0].node_count, .ranks = assignments[0].world_size};
-  const std::string shrink_text = ShrinkText(size);
+  const std::string shrink_text = ShrinkText(assignments[0]);
   const Round last_round = std::exchange(round, Round{std::max(round, round_floor).value + 1});
-  round_size = size;
   is_readopted = false;
   round_began = now;
   gone.clear();
@@ -107,8 +105,6 @@ void State::SealRound(TimePoint now) {
   epoch = own_epoch;
   if (is_news) WriteRecord();
   seats.clear();
-  succeeded_seats = 0;
-  is_finishing = false;
   first_failure.reset();
   for (size_t node_rank = 0; node_rank < order.size(); ++node_rank) {
     Assignment& assignment = assignments[node_rank];
@@ -118,15 +114,9 @@ void State::SealRound(TimePoint now) {
     assignment.restart_count = restart_count;
     Member& member = *members.Find(order[node_rank]->info.id);
     if (member.previous_round == last_round) assignment.note = shrink_text;
-    member.standing = Standing::kRunning;
-    member.previous_rank = static_cast<int>(node_rank);
-    member.previous_round = round;
     member.told_topic.clear();
     member.told_deadline.reset();
-    seats[member.info.id] = {.assignment = assignment,
-                             .local_world_size = member.info.local_world_size,
-                             .store_port = member.info.store_port,
-                             .first_success = std::nullopt};
+    TakeSeat(assignment, member);
     actions.push_back(Assign{.session = member.session, .assignment = std::move(assignment)});
   }
   needs_telling = true;  // of those that found no place
@@ -141,6 +131,10 @@ void State::DrainRound(TimePoint now, DrainCause cause, const std::string& reaso
   // After a loss, what fails fails because of it: there is no first cause to wait for.
   name_cause_at = cause == DrainCause::kLoss ? now : now + policy.first_cause_window;
   needs_telling = true;
+  StopRunning(reason);
+}
+
+void State::StopRunning(const std::string& reason) {
   for (const auto& [id, seat] : seats) {
     Member* member = members.Find(id);
     if (member == nullptr || member->standing != Standing::kRunning) continue;
@@ -149,6 +143,17 @@ void State::DrainRound(TimePoint now, DrainCause cause, const std::string& reaso
     actions.push_back(
         Drain{.session = member->session, .epoch = epoch, .round = round, .reason = reason});
   }
+}
+
+bool State::IsFinishing() const {
+  return std::ranges::any_of(seats, [](const auto& entry) {
+    return entry.second.first_success.has_value() || entry.second.succeeded_at.has_value();
+  });
+}
+
+bool State::HasRoom() const {
+  return phase == Phase::kSealed && static_cast<int>(seats.size()) < policy.max_nodes &&
+         !IsFinishing();
 }
 
 Member* State::CurrentMember(TimePoint now, const Stamp& stamp) {
@@ -191,9 +196,7 @@ void State::On(TimePoint now, const FirstWorkerSucceeded& event) {
   if (!seat.first_success.has_value()) {
     seat.first_success = EarlyExit{.rank = event.rank, .date = DateOf(now, event.age)};
   }
-  if (phase == Phase::kDraining) return;
-  is_finishing = true;
-  needs_telling = true;
+  if (phase != Phase::kDraining) needs_telling = true;
 }
 
 void State::On(TimePoint now, const WorkersSucceeded& event) {
@@ -201,18 +204,17 @@ void State::On(TimePoint now, const WorkersSucceeded& event) {
   // A node that finishes while the round drains starts again with the rest.
   if (member == nullptr || phase == Phase::kDraining) return;
   Seat& seat = seats[member->info.id];
-  if (seat.has_succeeded) return;
-  seat.has_succeeded = true;
+  if (seat.succeeded_at.has_value()) return;
   seat.succeeded_at = now;
-  ++succeeded_seats;
-  is_finishing = true;
   needs_telling = true;
   CloseIfAllSucceeded(now);
 }
 
 void State::CloseIfAllSucceeded(TimePoint now) {
+  const bool have_all_succeeded = std::ranges::all_of(
+      seats, [](const auto& entry) { return entry.second.succeeded_at.has_value(); });
+  if (!have_all_succeeded || IsMissingSeats()) return;
   const Assignment& any = seats.begin()->second.assignment;
-  if (succeeded_seats < any.node_count) return;
   CloseJob(now, {.exit_code = 0,
                  .reason = absl::StrCat("all ", Counted(any.world_size, "rank"), " on ",
                                         Counted(any.node_count, "node"), " succeeded"),
@@ -234,17 +236,17 @@ bool State::IsCauseUncertain(TimePoint now) const {
   if (!first_failure.has_value()) return false;
   // A node that does not come back to a restarted coordinator may have died before the others.
   if (IsMissingSeats() && MayMissingCome(now)) return true;
-  return std::any_of(seats.begin(), seats.end(), [&](const auto& entry) {
+  return std::ranges::any_of(seats, [&](const auto& entry) {
     const Member* member = members.Find(entry.first);
-    return member != nullptr && !entry.second.has_succeeded &&
+    return member != nullptr && !entry.second.succeeded_at.has_value() &&
            MayBeConsequence(entry.first, *member);
   });
 }
 
 bool State::MayMoreBeReported() const {
-  return std::any_of(seats.begin(), seats.end(), [&](const auto& entry) {
+  return std::ranges::any_of(seats, [&](const auto& entry) {
     const Member* member = members.Find(entry.first);
-    return member != nullptr && !entry.second.has_succeeded &&
+    return member != nullptr && !entry.second.succeeded_at.has_value() &&
            member->standing != Standing::kWaiting;
   });
 }
@@ -257,8 +259,7 @@ void State::EndDraining(TimePoint now) {
   if (first_failure.has_value() && IsMissingSeats()) {
     first_failure.reset();
     drain_cause = DrainCause::kLoss;
-    drain_reason = MissingText();
-    LoseMissing();
+    drain_reason = gone[NodeId{}] = MissingText();  // nobody knows their names
   }
   if (!first_failure.has_value()) {
     if (drain_cause != DrainCause::kLoss || !IsStartedOnce()) {
@@ -294,8 +295,6 @@ void State::OpenRound(TimePoint now) {
   below_minimum_since.reset();
   first_failure.reset();
   seats.clear();
-  succeeded_seats = 0;
-  is_finishing = false;
   quorum = {};
   needs_quorum = true;
   needs_telling = true;

@@ -54,9 +54,8 @@ struct Seat {
   Assignment assignment;
   int local_world_size = 1;
   uint16_t store_port = 0;
-  std::optional<EarlyExit> first_success;
-  bool has_succeeded = false;
-  TimePoint succeeded_at;  // valid with has_succeeded
+  std::optional<EarlyExit> first_success = {};
+  std::optional<TimePoint> succeeded_at = {};  // all its workers have
 };
 
 // An age counts the way of its message as half a round trip, so what failed at once may seem to
@@ -130,8 +129,6 @@ struct RendezvousMachine::State {
 
   // kReadopting, kSealed, kDraining.
   std::map<NodeId, Seat> seats;
-  int succeeded_seats = 0;
-  bool is_finishing = false;  // a rank of the round has exited 0
 
   // kDraining.
   TimePoint drained_at;
@@ -196,16 +193,14 @@ struct RendezvousMachine::State {
   bool MayReadopt(const Stamp& stamp) const;
   bool IsNewer(const Stamp& stamp) const;
   bool IsMissingSeats() const;
-  bool MayMissingCome(TimePoint now) const;
+  bool MayMissingCome(TimePoint now) const { return now < readopt_until || members.IsQuiet(now); }
   bool IsThisRound(const Stamp& stamp) const;
   std::string FindContradiction(const NodeJoined& event) const;
   void Readopt(TimePoint now, const NodeJoined& event, Member& member);
   void BeginReadopting(TimePoint now, const Stamp& stamp);
-  void StopOlderRound();
-  void TakeSeat(const NodeJoined& event, Member& member);
+  void TakeSeat(const Assignment& assignment, Member& member);
   void EndReadopting(TimePoint now);
   std::string MissingText() const;
-  void LoseMissing();
 
   // Rounds (machine_round.cc).
   TimePoint DateOf(TimePoint now, Duration age) const;
@@ -214,6 +209,10 @@ struct RendezvousMachine::State {
   void ReviewQuorum(TimePoint now);
   void SealRound(TimePoint now);
   void DrainRound(TimePoint now, DrainCause cause, const std::string& reason);
+  void StopRunning(const std::string& reason);
+  bool IsFinishing() const;  // a rank of the round has exited 0
+  // A node that comes now gets a new round for all.
+  bool HasRoom() const;
   void On(TimePoint now, const WorkersFailed& event);
   void On(TimePoint now, const FirstWorkerSucceeded& event);
   void On(TimePoint now, const WorkersSucceeded& event);
@@ -249,7 +248,7 @@ struct RendezvousMachine::State {
   std::string RefusedText() const;
   std::string EarlyExitText(const DatedFailure& failure) const;
   std::string ReadoptingText() const;
-  std::string ShrinkText(RoundSize next) const;
+  std::string ShrinkText(const Assignment& next) const;
   void TellWaiters(TimePoint now);
   void TellOne(Member& member, const WaitText& wait);
   std::optional<TimePoint> JoinDeadline() const;

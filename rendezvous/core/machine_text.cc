@@ -50,8 +50,8 @@ std::string State::EarlyExitText(const DatedFailure& failure) const {
         named = first;
         break;
       }
-      if (seat.has_succeeded) {
-        named = EarlyExit{.rank = *left_peer, .date = seat.succeeded_at};
+      if (seat.succeeded_at.has_value()) {
+        named = EarlyExit{.rank = *left_peer, .date = *seat.succeeded_at};
         break;
       }
     }
@@ -70,10 +70,10 @@ std::string State::ReadoptingText() const {
                       seats.size() == 1 ? " is back" : " are back");
 }
 
-std::string State::ShrinkText(RoundSize next) const {
-  if (next.nodes >= round_size.nodes) return "";
+std::string State::ShrinkText(const Assignment& next) const {
+  if (next.node_count >= round_size.nodes) return "";
   return absl::StrCat(GoneText(), gone.empty() ? "" : "; ", "going on with ",
-                      Counted(next.nodes, "node"), " and ", Counted(next.ranks, "rank"),
+                      Counted(next.node_count, "node"), " and ", Counted(next.world_size, "rank"),
                       " instead of ", round_size.nodes, " and ", round_size.ranks);
 }
 
@@ -88,7 +88,7 @@ State::WaitText State::CurrentWait(TimePoint now) const {
       return plain(ReadoptingText());
     case Phase::kSealed:
       return plain(absl::StrCat("standing by as a spare: round ", round.value,
-                                is_finishing ? " is finishing on " : " runs on ",
+                                IsFinishing() ? " is finishing on " : " runs on ",
                                 Counted(static_cast<int>(seats.size()), "node"), " (max ",
                                 policy.max_nodes, ")"));
     case Phase::kDraining:

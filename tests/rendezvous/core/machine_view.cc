@@ -39,6 +39,11 @@ const char* StandingName(Standing standing) {
   return "?";
 }
 
+auto CountDone(const State& state) {
+  return std::ranges::count_if(
+      state.seats, [](const auto& entry) { return entry.second.succeeded_at.has_value(); });
+}
+
 std::string ExplainPhase(const State& state, TimePoint now) {
   const auto round_text = [](uint64_t value) { return absl::StrCat("round ", value); };
   switch (state.phase) {
@@ -60,9 +65,9 @@ std::string ExplainPhase(const State& state, TimePoint now) {
       const Assignment& any = state.seats.begin()->second.assignment;
       return absl::StrCat(
           round_text(state.round.value),
-          state.is_finishing ? " is finishing: " : " runs: ", Counted(any.node_count, "node"),
+          state.IsFinishing() ? " is finishing: " : " runs: ", Counted(any.node_count, "node"),
           ", world size ", any.world_size, ", restart ", state.restart_count, " of ",
-          state.policy.max_restarts, ", ", state.succeeded_seats, " done");
+          state.policy.max_restarts, ", ", CountDone(state), " done");
     }
     case Phase::kDraining:
       return absl::StrCat(round_text(state.round.value), " is being stopped: ", state.drain_reason);
@@ -91,7 +96,7 @@ std::string RenderState(const RendezvousMachine& machine, TimePoint now) {
   std::string text =
       absl::StrCat(PhaseName(state.phase), " ", state.epoch.value, ".", state.round.value,
                    " restarts=", state.restart_count, "/", state.policy.max_restarts,
-                   " seats=", state.seats.size(), " done=", state.succeeded_seats,
+                   " seats=", state.seats.size(), " done=", CountDone(state),
                    " ignored=", state.ignored_messages, state.is_finished ? " finished" : "", "\n");
   for (const auto& [id, member] : state.members.members()) {
     const auto seat = state.seats.find(id);
