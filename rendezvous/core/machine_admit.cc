@@ -20,14 +20,17 @@ constexpr int kMaxLocalWorldSize = 4096;
 constexpr uint64_t kClaimLimit = uint64_t{1} << 62;
 constexpr size_t kMaxRefusalText = 300;
 
-const char* BackendText(const Policy& policy) {
-  return policy.is_static ? "--rdzv_backend=static" : "--rdzv_backend=c10d";
+std::string NnodesText(const Policy& policy) {
+  if (policy.min_nodes == policy.max_nodes) return absl::StrCat("--nnodes=", policy.min_nodes);
+  return absl::StrCat("--nnodes=", policy.min_nodes, ":", policy.max_nodes);
 }
 
-std::string DifferenceText(const NodeInfo& node, const std::string& own, const std::string& ours,
-                           const std::string& option) {
-  return absl::StrCat("node ", NodeName(node), " was started with ", own, ", the job with ", ours,
-                      ": all nodes need the same ", option);
+std::string RestartsText(const Policy& policy) {
+  return absl::StrCat("--max_restarts=", policy.max_restarts);
+}
+
+std::string BackendText(const Policy& policy) {
+  return policy.is_static ? "--rdzv_backend=static" : "--rdzv_backend=c10d";
 }
 
 }  // namespace
@@ -74,17 +77,13 @@ std::string State::FindDifference(const NodeJoined& event) const {
                         theirs.run_id, "\" of node ", NodeName(node));
   }
   if (!has_policy) return "";
-  if (theirs.min_nodes != policy.min_nodes || theirs.max_nodes != policy.max_nodes) {
-    return DifferenceText(node, NnodesText(theirs.min_nodes, theirs.max_nodes),
-                          NnodesText(policy.min_nodes, policy.max_nodes), "--nnodes");
-  }
-  if (theirs.max_restarts != policy.max_restarts) {
-    return DifferenceText(node, absl::StrCat("--max_restarts=", theirs.max_restarts),
-                          absl::StrCat("--max_restarts=", policy.max_restarts), "--max_restarts");
-  }
   // Not the static address: each node may spell it in its own way, and has come by it.
-  if (theirs.is_static != policy.is_static) {
-    return DifferenceText(node, BackendText(theirs), BackendText(policy), "--rdzv_backend");
+  for (const auto text : {NnodesText, RestartsText, BackendText}) {
+    const std::string own = text(theirs);
+    const std::string ours = text(policy);
+    if (own == ours) continue;
+    return absl::StrCat("node ", NodeName(node), " was started with ", own, ", the job with ", ours,
+                        ": all nodes need the same ", ours.substr(0, ours.find('=')));
   }
   return "";
 }
@@ -117,29 +116,31 @@ std::string State::FindFalseClaim(const NodeJoined& event) const {
 std::string State::FindTakenRank(const NodeJoined& event) const {
   const NodeInfo& node = event.node;
   const Policy& rules = PolicyFor(event);
-  const std::string range = absl::StrCat("0..", rules.max_nodes - 1, " (",
-                                         NnodesText(rules.min_nodes, rules.max_nodes), ")");
+  const std::string range = absl::StrCat("0..", rules.max_nodes - 1, " (", NnodesText(rules), ")");
   const std::string given =
       absl::StrCat("--node_rank=", node.node_rank, " of node ", NodeName(node));
   if (rules.is_static && (node.node_rank < 0 || node.node_rank >= rules.max_nodes)) {
     return absl::StrCat(given, " is not in ", range);
   }
-  if (node.node_rank < 0) return "";
+  const Member* holder = OtherOfRank(node);
+  if (holder == nullptr || (!holder->is_connected && holder->info.host == node.host)) return "";
+  return absl::StrCat(given, " is held by node ", NodeName(holder->info),
+                      ": each needs one of its own in ", range);
+}
+
+const Member* State::OtherOfRank(const NodeInfo& node) const {
+  if (node.node_rank < 0) return nullptr;
   for (const auto& [id, member] : members.members()) {
-    if (id == node.id || member.info.node_rank != node.node_rank) continue;
-    if (!member.is_connected && member.info.host == node.host) continue;
-    return absl::StrCat(given, " is held by node ", NodeName(member.info),
-                        ": each needs one of its own in ", range);
+    if (id != node.id && member.info.node_rank == node.node_rank) return &member;
   }
-  return "";
+  return nullptr;
 }
 
 void State::NoteRefusal(const NodeInfo& node, const std::string& why) {
   std::erase_if(refused, [&](const RefusedNode& other) { return other.host == NodeName(node); });
   if (refused.size() == kNamedNodes) refused.erase(refused.begin());
-  const size_t length =
-      why.size() <= kMaxRefusalText ? why.size() : CharacterStart(why, kMaxRefusalText);
-  refused.push_back({.host = NodeName(node), .why = why.substr(0, length)});
+  refused.push_back(
+      {.host = NodeName(node), .why = why.substr(0, CharacterStart(why, kMaxRefusalText))});
   needs_quorum = true;
 }
 

@@ -19,7 +19,7 @@ void State::WriteRecord() {
 void State::CloseJob(TimePoint now, Verdict end) {
   phase = Phase::kClosed;
   verdict = std::move(end);
-  tell_at = now + kRecordLimit;
+  end_at = now + kRecordLimit;
   // Durable before it is told: a coordinator that is started again after a crash must not run a
   // job anew of which somebody has heard the end.
   WriteRecord();
@@ -28,7 +28,7 @@ void State::CloseJob(TimePoint now, Verdict end) {
 void State::TellVerdict(TimePoint now) {
   if (phase != Phase::kClosed || is_told) return;
   is_told = true;
-  finish_at = now + policy.verdict_ack_timeout;
+  end_at = now + policy.verdict_ack_timeout;
   for (const auto& [id, member] : members.members()) {
     // A suspect may come back and ask: it counts until the time is over.
     unacknowledged.insert(id);
@@ -42,9 +42,8 @@ void State::GiveUp(TimePoint now, const std::string& reason) {
   phase = Phase::kClosed;
   is_given_up = true;
   is_told = true;
-  verdict =
-      Verdict{.exit_code = kRendezvousExitCode, .reason = reason, .first_failure = std::nullopt};
-  finish_at = now;
+  verdict = Verdict{.exit_code = kRendezvousExitCode, .reason = reason};
+  end_at = now;
   for (const auto& [id, member] : members.members()) {
     if (!member.is_connected) continue;
     actions.push_back(
@@ -72,12 +71,7 @@ void State::AnswerAfterEnd(TimePoint now, const NodeJoined& event) {
     ++ignored_messages;
     return;
   }
-  if (known != nullptr && known->is_connected && known->session != session) {
-    actions.push_back(CloseSession{known->session});
-  }
-  Member& member = members.Admit(event.node, session, now);
-  member.source_addr = event.source_addr;
-  member.accepted_addr = event.accepted_addr;
+  const Member& member = Admit(now, event);
   if (!is_told) return;
   if (!is_finished) unacknowledged.insert(member.info.id);
   actions.push_back(
@@ -85,18 +79,17 @@ void State::AnswerAfterEnd(TimePoint now, const NodeJoined& event) {
 }
 
 void State::On(TimePoint now, const VerdictAcked& event) {
-  Member* member = members.FindBySession(event.stamp.session);
-  if (member == nullptr || phase != Phase::kClosed || !is_told) {
+  if (phase != Phase::kClosed || !is_told) {
     ++ignored_messages;
     return;
   }
-  members.Hear(*member, now);
-  unacknowledged.erase(member->info.id);
+  const Member* member = Hear(now, event.stamp);
+  if (member != nullptr) unacknowledged.erase(member->info.id);
 }
 
 void State::FinishWhenDone(TimePoint now) {
-  if (!is_told && now >= tell_at) TellVerdict(now);
-  if (is_finished || !is_told || (IsAwaited() && now < finish_at)) return;
+  if (!is_told && now >= end_at) TellVerdict(now);
+  if (is_finished || !is_told || (IsAwaited() && now < end_at)) return;
   is_finished = true;
   actions.push_back(Finish{});
 }

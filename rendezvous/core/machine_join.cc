@@ -34,17 +34,9 @@ void State::On(TimePoint now, const NodeJoined& event) {
   if (!has_policy) AdoptPolicy(event.policy);
   if (policy.run_id.empty()) policy.run_id = event.policy.run_id;
   ReplaceLostHolderOfRank(now, event.node);
-  known = members.Find(event.node.id);
-  if (known != nullptr && known->is_connected && known->session != session) {
-    actions.push_back(CloseSession{known->session});
-  }
+  Member& member = Admit(now, event);
   const bool is_unknown_round = LearnFromStamp(now, event);
   empty_since.reset();
-  Member& member = members.Admit(event.node, session, now);
-  member.source_addr = event.source_addr;
-  member.accepted_addr = event.accepted_addr;
-  member.joined_with = event.stamp;
-  member.awaited_until.reset();
   std::erase_if(refused,
                 [&](const RefusedNode& other) { return other.host == NodeName(event.node); });
   gone.erase(event.node.id);
@@ -55,6 +47,14 @@ void State::On(TimePoint now, const NodeJoined& event) {
   } else {
     AdoptWaiting(now, event.stamp, member);
   }
+}
+
+Member& State::Admit(TimePoint now, const NodeJoined& event) {
+  const Member* known = members.Find(event.node.id);
+  if (known != nullptr && known->is_connected && known->session != event.stamp.session) {
+    actions.push_back(CloseSession{known->session});
+  }
+  return members.Admit(event, now);
 }
 
 bool State::LearnFromStamp(TimePoint now, const NodeJoined& event) {
@@ -96,16 +96,13 @@ void State::HoldForEarlierRound(TimePoint now, bool is_endpoint_node) {
 }
 
 void State::ReplaceLostHolderOfRank(TimePoint now, const NodeInfo& node) {
-  if (node.node_rank < 0) return;
-  for (const auto& [id, member] : members.members()) {
-    if (id == node.id || member.info.node_rank != node.node_rank) continue;
-    // FindTakenRank let only a suspect of the same host pass: a new agent with its rank on its
-    // host is the proof that it is gone.
-    const NodeId lost = id;
-    RemoveNode(now, lost, absl::StrCat("node ", NodeName(node), " was started anew"));
-    gone.erase(lost);  // its successor is here
-    return;
-  }
+  const Member* holder = OtherOfRank(node);
+  if (holder == nullptr) return;
+  // FindTakenRank let only a suspect of the same host pass: a new agent with its rank on its host
+  // is the proof that it is gone.
+  const NodeId lost = holder->info.id;
+  RemoveNode(now, lost, absl::StrCat("node ", NodeName(node), " was started anew"));
+  gone.erase(lost);  // its successor is here
 }
 
 void State::AdoptRunning(TimePoint now, const NodeJoined& event, bool is_unknown_round,
@@ -186,12 +183,8 @@ void State::AdoptWaiting(TimePoint now, const Stamp& stamp, Member& member) {
 }
 
 void State::On(TimePoint now, const NodeLeft& event) {
-  Member* member = members.FindBySession(event.stamp.session);
-  if (member == nullptr) {
-    ++ignored_messages;
-    return;
-  }
-  members.Hear(*member, now);
+  const Member* member = Hear(now, event.stamp);
+  if (member == nullptr) return;
   const NodeId id = member->info.id;
   RemoveNode(now, id,
              absl::StrCat("node ", NodeName(member->info), " left",

@@ -48,8 +48,7 @@ void State::ReviewQuorum(TimePoint now) {
   });
   if (is_readopted && has_spare && now < readopt_until) restart_hold_until = readopt_until;
   if (IsHeld(now)) {
-    quorum = {.ready = false,
-              .reason = "the coordinator was restarted, waiting for nodes of the last round",
+    quorum = {.reason = "the coordinator was restarted, waiting for nodes of the last round",
               .retry_at = std::max(hold_until, restart_hold_until),
               .is_countdown = true};
     needs_telling = true;
@@ -157,15 +156,12 @@ bool State::HasRoom() const {
 }
 
 Member* State::CurrentMember(TimePoint now, const Stamp& stamp) {
-  Member* member = members.FindBySession(stamp.session);
-  if (member != nullptr) members.Hear(*member, now);
-  const bool has_round =
-      phase == Phase::kSealed || phase == Phase::kDraining || phase == Phase::kReadopting;
-  if (member == nullptr || !has_round || !IsThisRound(stamp) || !seats.contains(member->info.id)) {
-    ++ignored_messages;
-    return nullptr;
-  }
-  return member;
+  Member* member = Hear(now, stamp);
+  if (member == nullptr) return nullptr;
+  const bool is_over = phase == Phase::kClosed || !IsThisRound(stamp);
+  if (!is_over && seats.contains(member->info.id)) return member;
+  ++ignored_messages;
+  return nullptr;
 }
 
 void State::On(TimePoint now, const WorkersFailed& event) {
@@ -217,8 +213,7 @@ void State::CloseIfAllSucceeded(TimePoint now) {
   const Assignment& any = seats.begin()->second.assignment;
   CloseJob(now, {.exit_code = 0,
                  .reason = absl::StrCat("all ", Counted(any.world_size, "rank"), " on ",
-                                        Counted(any.node_count, "node"), " succeeded"),
-                 .first_failure = std::nullopt});
+                                        Counted(any.node_count, "node"), " succeeded")});
 }
 
 bool State::IsStartedOnce() const {
@@ -266,9 +261,9 @@ void State::EndDraining(TimePoint now) {
       OpenRound(now);
       return;
     }
-    CloseJob(now, {.exit_code = kRendezvousExitCode,
-                   .reason = absl::StrCat(drain_reason, "; no restarts allowed (--max_restarts=0)"),
-                   .first_failure = std::nullopt});
+    CloseJob(now,
+             {.exit_code = kRendezvousExitCode,
+              .reason = absl::StrCat(drain_reason, "; no restarts allowed (--max_restarts=0)")});
     return;
   }
   const FailureReport& report = first_failure->report;
@@ -291,7 +286,7 @@ void State::EndDraining(TimePoint now) {
 
 void State::OpenRound(TimePoint now) {
   phase = Phase::kOpen;
-  forming = {.is_first = false, .opened_at = now, .minimum_reached_at = std::nullopt};
+  forming = {.is_first = false, .opened_at = now};
   below_minimum_since.reset();
   first_failure.reset();
   seats.clear();

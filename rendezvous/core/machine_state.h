@@ -142,9 +142,8 @@ struct RendezvousMachine::State {
   bool has_begun_closed = false;  // who is yet to hear the verdict is unknown
   bool is_given_up = false;       // told by refusals, recorded nowhere
   bool is_told = false;           // the verdict is durable, or the disk has had its time
-  TimePoint tell_at;              // when it is told in any case
   std::set<NodeId> unacknowledged;
-  TimePoint finish_at;
+  TimePoint end_at;  // when it is told, and then when all is over, in any case
   bool is_finished = false;
 
   // Since when the last node of a job that had some is gone.
@@ -159,9 +158,11 @@ struct RendezvousMachine::State {
   void AdoptPolicy(Policy given);
   void ForgiveStall(TimePoint now);
   void Apply(TimePoint now, const Event& event);
-  void On(TimePoint now, const HeartbeatReceived& event);
+  void On(TimePoint now, const HeartbeatReceived& event) { Hear(now, event.stamp); }
   void On(TimePoint now, const Recorded&) { TellVerdict(now); }
   void On(TimePoint, const TimePassed&) {}
+  // The member whose session it is, heard whatever round it names; else null, counted.
+  Member* Hear(TimePoint now, const Stamp& stamp);
   void Advance(TimePoint now);
   std::optional<TimePoint> NextDeadline() const;
 
@@ -169,6 +170,8 @@ struct RendezvousMachine::State {
   std::optional<Refuse> CheckAdmission(const NodeJoined& event) const;
   std::string FindDifference(const NodeJoined& event) const;
   std::string FindTakenRank(const NodeJoined& event) const;
+  // Another node that was started with the rank of this one.
+  const Member* OtherOfRank(const NodeInfo& node) const;
   std::string FindFalseClaim(const NodeJoined& event) const;
   const Policy& PolicyFor(const NodeJoined& event) const {
     return has_policy ? policy : event.policy;
@@ -177,6 +180,8 @@ struct RendezvousMachine::State {
 
   // Joining and going (machine_join.cc).
   void On(TimePoint now, const NodeJoined& event);
+  // A session that the new one replaces is closed.
+  Member& Admit(TimePoint now, const NodeJoined& event);
   // Whether it names a round that no coordinator can have given out as far as is known here.
   bool LearnFromStamp(TimePoint now, const NodeJoined& event);
   void HoldForEarlierRound(TimePoint now, bool is_endpoint_node);
@@ -250,7 +255,6 @@ struct RendezvousMachine::State {
   std::string ReadoptingText() const;
   std::string ShrinkText(const Assignment& next) const;
   void TellWaiters(TimePoint now);
-  void TellOne(Member& member, const WaitText& wait);
   std::optional<TimePoint> JoinDeadline() const;
 };
 

@@ -99,14 +99,6 @@ State::WaitText State::CurrentWait(TimePoint now) const {
   return {};
 }
 
-void State::TellOne(Member& member, const WaitText& wait) {
-  if (member.told_topic == wait.topic && member.told_deadline == wait.deadline) return;
-  member.told_topic = wait.topic;
-  member.told_deadline = wait.deadline;
-  actions.push_back(
-      TellWaiting{.session = member.session, .reason = wait.reason, .deadline = wait.deadline});
-}
-
 void State::TellWaiters(TimePoint now) {
   if (!needs_telling) return;
   if (phase == Phase::kClosed) {
@@ -122,7 +114,12 @@ void State::TellWaiters(TimePoint now) {
   for (auto& [id, member] : members.members()) {
     if (member.standing != Standing::kWaiting || !member.is_connected) continue;
     // Who has just come is told at once, the others when it is their time.
-    if (is_due || member.told_topic.empty()) TellOne(member, wait);
+    if (!is_due && !member.told_topic.empty()) continue;
+    if (member.told_topic == wait.topic && member.told_deadline == wait.deadline) continue;
+    member.told_topic = wait.topic;
+    member.told_deadline = wait.deadline;
+    actions.push_back(
+        TellWaiting{.session = member.session, .reason = wait.reason, .deadline = wait.deadline});
   }
   if (!is_due) return;
   needs_telling = false;

@@ -18,18 +18,24 @@ bool CanBeSilent(const Member& member) {
 
 }  // namespace
 
-Member& Membership::Admit(const NodeInfo& info, SessionId session, TimePoint now) {
+Member& Membership::Admit(const NodeJoined& event, TimePoint now) {
+  const SessionId session = event.stamp.session;
+  const NodeId& id = event.node.id;
   const auto bound = by_session_.find(session);
-  DDP_CHECK(bound == by_session_.end() || bound->second == info.id);
-  auto [it, is_new] = members_.try_emplace(info.id);
+  DDP_CHECK(bound == by_session_.end() || bound->second == id);
+  auto [it, is_new] = members_.try_emplace(id);
   Member& member = it->second;
   DDP_CHECK(is_new || session >= member.session);
   if (is_new) member.arrival = ++arrivals_;
   if (member.is_connected) by_session_.erase(member.session);
-  by_session_[session] = info.id;
-  member.info = info;
+  by_session_[session] = id;
+  member.info = event.node;
   member.session = session;
   member.is_connected = true;
+  member.source_addr = event.source_addr;
+  member.accepted_addr = event.accepted_addr;
+  member.joined_with = event.stamp;
+  member.awaited_until.reset();
   Hear(member, now);
   member.told_topic.clear();
   member.told_deadline.reset();
@@ -81,19 +87,9 @@ void Membership::GrantAmnesty(TimePoint now, Duration time) {
   }
 }
 
-Member* Membership::Find(const NodeId& id) {
-  const auto it = members_.find(id);
-  return it == members_.end() ? nullptr : &it->second;
-}
-
 const Member* Membership::Find(const NodeId& id) const {
   const auto it = members_.find(id);
   return it == members_.end() ? nullptr : &it->second;
-}
-
-Member* Membership::FindBySession(SessionId session) {
-  const auto it = by_session_.find(session);
-  return it == by_session_.end() ? nullptr : Find(it->second);
 }
 
 const Member* Membership::FindBySession(SessionId session) const {

@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "rendezvous/base/ids.h"
@@ -59,9 +60,9 @@ class Membership {
 
   // REQUIRES: there is no node.
   void SetEvictAfter(Duration evict_after) { evict_after_ = evict_after; }
-  // Binds `session` to the node, new or known, and counts as hearing it.
-  // REQUIRES: `session` is not older than the node's own and bound to no other node.
-  Member& Admit(const NodeInfo& info, SessionId session, TimePoint now);
+  // Binds the session to the node, new or known, and counts as hearing it.
+  // REQUIRES: the session is not older than the node's own and bound to no other node.
+  Member& Admit(const NodeJoined& event, TimePoint now);
   // The node is suspect from now on. Null when no node has that session.
   Member* BreakSession(SessionId session, TimePoint now);
   void Remove(const NodeId& id);
@@ -70,10 +71,12 @@ class Membership {
   void GrantAmnesty(TimePoint now, Duration time);
 
   // Null when unknown. Pointers stay valid until the node is removed.
-  Member* Find(const NodeId& id);
   const Member* Find(const NodeId& id) const;
-  Member* FindBySession(SessionId session);
   const Member* FindBySession(SessionId session) const;
+  Member* Find(const NodeId& id) { return const_cast<Member*>(std::as_const(*this).Find(id)); }
+  Member* FindBySession(SessionId session) {
+    return const_cast<Member*>(std::as_const(*this).FindBySession(session));
+  }
 
   // Whether no node has been heard for several beats.
   bool IsQuiet(TimePoint now) const;

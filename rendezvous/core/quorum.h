@@ -17,7 +17,7 @@ struct FormingRound {
   bool is_first = true;  // no round of this job has been sealed: nodes yet to come are unknown
   TimePoint opened_at;
   // Since when at least NodesNeeded() nodes have been ready without a break; empty: fewer are.
-  std::optional<TimePoint> minimum_reached_at;
+  std::optional<TimePoint> minimum_reached_at = {};
 };
 
 // The nodes that could be in it.

@@ -28,11 +28,10 @@ std::vector<Action> RendezvousMachine::Step(TimePoint now, const Event& event) {
 
 std::optional<TimePoint> RendezvousMachine::NextDeadline() const { return state_->NextDeadline(); }
 
-Epoch RendezvousMachine::epoch() const { return state_->epoch; }
-
-Round RendezvousMachine::round() const { return state_->round; }
-
-JobInstance RendezvousMachine::instance() const { return state_->instance; }
+Stamp RendezvousMachine::current() const {
+  return {
+      .session = {}, .epoch = state_->epoch, .round = state_->round, .instance = state_->instance};
+}
 
 const Policy* RendezvousMachine::policy() const {
   return state_->has_policy ? &state_->policy : nullptr;
@@ -60,7 +59,7 @@ State::State(std::optional<Policy> policy_in, Beginning beginning, TimePoint now
   has_begun_closed = true;
   verdict = std::move(beginning.verdict);
   is_told = true;
-  finish_at = now + policy.verdict_ack_timeout;
+  end_at = now + policy.verdict_ack_timeout;
 }
 
 void State::AdoptPolicy(Policy given) {
@@ -89,8 +88,7 @@ void State::ForgiveStall(TimePoint now) {
   readopt_until += lost;
   shift(quorum.retry_at);
   if (phase == Phase::kDraining && name_cause_at > last_step) name_cause_at += lost;
-  finish_at += lost;
-  tell_at += lost;
+  end_at += lost;
   needs_telling = true;
 }
 
@@ -98,14 +96,14 @@ void State::Apply(TimePoint now, const Event& event) {
   std::visit([this, now](const auto& any) { On(now, any); }, event);
 }
 
-void State::On(TimePoint now, const HeartbeatReceived& event) {
-  Member* member = members.FindBySession(event.stamp.session);
+Member* State::Hear(TimePoint now, const Stamp& stamp) {
+  Member* member = members.FindBySession(stamp.session);
   if (member == nullptr) {
     ++ignored_messages;
-    return;
+  } else {
+    members.Hear(*member, now);
   }
-  // Whatever round it carries, the node lives.
-  members.Hear(*member, now);
+  return member;
 }
 
 void State::Advance(TimePoint now) {
@@ -148,7 +146,7 @@ std::optional<TimePoint> State::NextDeadline() const {
       if (IsMissingSeats()) consider(readopt_until);
       break;
     case Phase::kClosed:
-      consider(is_told ? finish_at : tell_at);
+      consider(end_at);
       break;
   }
   if (needs_telling) consider(next_telling);

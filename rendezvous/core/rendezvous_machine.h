@@ -33,9 +33,7 @@ class RendezvousMachine {
   std::optional<TimePoint> NextDeadline() const;
 
   // What every message carries that names none of its own.
-  Epoch epoch() const;
-  Round round() const;
-  JobInstance instance() const;
+  Stamp current() const;
   // Null until a node gives it.
   const Policy* policy() const;
   // How the job ended, also where it was given up.

@@ -29,18 +29,12 @@ std::string CauseText(const FailureReport& report) {
   text = EscapeControl(text);
   if (!report.error || report.error->message.empty()) return text;
   const std::string said = report.error->message.substr(0, report.error->message.find('\n'));
-  const bool is_long = said.size() > kMaxSaid;
-  const size_t length = is_long ? CharacterStart(said, kMaxSaid) : said.size();
-  return absl::StrCat(text, " (", EscapeControl(said.substr(0, length)), is_long ? "..." : "", ")");
+  const std::string start = said.substr(0, CharacterStart(said, kMaxSaid));
+  return absl::StrCat(text, " (", EscapeControl(start), start == said ? "" : "...", ")");
 }
 
 std::string Counted(int count, const std::string& noun) {
   return absl::StrCat(count, " ", noun, count == 1 ? "" : "s");
-}
-
-std::string NnodesText(int min_nodes, int max_nodes) {
-  if (min_nodes == max_nodes) return absl::StrCat("--nnodes=", min_nodes);
-  return absl::StrCat("--nnodes=", min_nodes, ":", max_nodes);
 }
 
 }  // namespace ddprun::rendezvous

@@ -20,8 +20,6 @@ std::string TenthsText(Duration duration);
 std::string CauseText(const FailureReport& report);
 // "1 node", "2 nodes".
 std::string Counted(int count, const std::string& noun);
-// "--nnodes=2" or "--nnodes=2:4".
-std::string NnodesText(int min_nodes, int max_nodes);
 
 }  // namespace ddprun::rendezvous
 

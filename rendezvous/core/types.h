@@ -120,7 +120,7 @@ inline constexpr int kRendezvousExitCode = 121;
 struct Verdict {
   int exit_code = 0;   // 0: every rank exited 0
   std::string reason;  // one sentence
-  std::optional<FailureReport> first_failure;
+  std::optional<FailureReport> first_failure = {};
   // "rank 1 had exited with 0 12.3 s before"; empty: none had.
   std::string early_exit = {};
   friend bool operator==(const Verdict&, const Verdict&) = default;

@@ -136,7 +136,7 @@ void CoordinatorLoop::StepMachine(TimePoint now, const Event& event) {
     has_job_ = true;
     run_id_ = machine_.policy()->run_id;
   }
-  if (!has_begun_ && machine_.round() != Round{}) {
+  if (!has_begun_ && machine_.current().round != Round{}) {
     const std::lock_guard lock(mutex_);
     has_begun_ = true;
   }

@@ -70,9 +70,7 @@ class CoordinatorLoop final : public Inbox, public std::enable_shared_from_this<
   Duration tick_interval() const;
   void CarryOut(TimePoint now, const Action& action);
   // The job, epoch and round that every message carries.
-  Stamp current() const {
-    return Stamp{{}, machine_.epoch(), machine_.round(), machine_.instance()};
-  }
+  Stamp current() const { return machine_.current(); }
   std::shared_ptr<Session> Find(SessionId id);
   void Forget(SessionId id);
 

@@ -190,7 +190,7 @@ void Checker::OnStep(int life, TimePoint local, const rendezvous::RendezvousMach
         OnStop(round->first, "the coordinator ends it: " + drain->reason);
       }
     } else if (const auto* conclude = std::get_if<rendezvous::Conclude>(&action)) {
-      OnConclude(life, *conclude, machine.instance());
+      OnConclude(life, *conclude, machine.current().instance);
     } else if (const auto* refuse = std::get_if<rendezvous::Refuse>(&action)) {
       OnRefuse(life, local, *refuse);
     } else if (const auto* close = std::get_if<rendezvous::CloseSession>(&action)) {

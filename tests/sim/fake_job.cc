@@ -126,7 +126,7 @@ void FakeJob::Hear(const Action& action) {
     to.has_workers = true;
     to.must_stop = false;
   } else if (std::holds_alternative<TellWaiting>(action)) {
-    to.joined = machine_->instance();
+    to.joined = machine_->current().instance;
   } else if (std::holds_alternative<Drain>(action)) {
     to.must_stop = true;
   } else if (std::holds_alternative<Conclude>(action)) {

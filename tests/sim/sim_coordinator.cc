@@ -59,9 +59,9 @@ SimCoordinator::SimCoordinator(const Scenario& scenario, Timeline& timeline, Net
 
 rendezvous::Stamp SimCoordinator::current() const {
   return {.session = {},
-          .epoch = machine_->epoch(),
-          .round = machine_->round(),
-          .instance = machine_->instance()};
+          .epoch = machine_->current().epoch,
+          .round = machine_->current().round,
+          .instance = machine_->current().instance};
 }
 
 void SimCoordinator::Kill() {

@@ -256,7 +256,7 @@ void InvariantChecker::CheckEnd(const RendezvousMachine& machine, const Event& e
   if (!is_recorded_) Broken("S10: a verdict is told that would not survive a crash");
   const auto* joined = std::get_if<NodeJoined>(&event);
   if (joined == nullptr || joined->stamp.session != action.session) return;
-  if (joined->stamp.instance != machine.instance() && !known_.contains(joined->node.id)) {
+  if (joined->stamp.instance != machine.current().instance && !known_.contains(joined->node.id)) {
     Broken(absl::StrCat("S10: node ", joined->node.id.value, " is told the end of another job"));
   }
 }
@@ -270,7 +270,7 @@ void InvariantChecker::OnConclude(const RendezvousMachine& machine, const Conclu
   }
   verdict_ = verdict;
   if (verdict.exit_code == 0) {
-    const auto round = rounds_.find({machine.instance(), action.epoch, action.round});
+    const auto round = rounds_.find({machine.current().instance, action.epoch, action.round});
     if (round == rounds_.end() || round->second.succeeded.size() != round->second.by_node.size()) {
       Broken("S11: success without every rank's");
     }

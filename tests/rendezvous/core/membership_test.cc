@@ -9,17 +9,8 @@ namespace {
 
 using namespace testing;  // NOLINT: builders
 
-NodeInfo Node(const std::string& name) {
-  NodeInfo info;
-  info.id = NodeId{name};
-  info.host = name;
-  return info;
-}
-
 Member& AdmitRemote(Membership& members, const std::string& name, uint64_t session, TimePoint now) {
-  Member& member = members.Admit(Node(name), SessionId{session}, now);
-  member.source_addr = "10.0.0.1";
-  return member;
+  return members.Admit(Join(TestPolicy(1, 1), name, session), now);
 }
 
 // It is heard at each second of that time.
@@ -110,7 +101,9 @@ TEST_CASE("membership: a broken session does not shorten the time to expiry") {
 
 TEST_CASE("membership: a node of this very process is never silent while connected") {
   Membership members(10s);
-  members.Admit(Node("a"), SessionId{1}, At(0s));
+  NodeJoined own = Join(TestPolicy(1, 1), "a", 1);
+  own.source_addr.clear();
+  members.Admit(own, At(0s));
   CHECK(members.Expired(At(1000s)).empty());
   members.BreakSession(SessionId{1}, At(1000s));
   HearFrom(members, AdmitRemote(members, "b", 2, At(1001s)), 1002, 1009);

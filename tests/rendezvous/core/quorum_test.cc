@@ -108,9 +108,7 @@ TEST_CASE("quorum: with given ranks all of them are needed, whatever the minimum
 TEST_CASE("quorum: only connected nodes that wait are ready") {
   Membership members(10s);
   for (const char* name : {"a", "b", "c", "d"}) {
-    NodeInfo info;
-    info.id = NodeId{name};
-    members.Admit(info, SessionId{static_cast<uint64_t>(name[0])}, At(0s));
+    members.Admit(Join(TestPolicy(1, 1), name, static_cast<uint64_t>(name[0])), At(0s));
   }
   members.Find(NodeId{"b"})->standing = Standing::kStopping;
   members.BreakSession(SessionId{'d'}, At(0s));

@@ -124,7 +124,7 @@ TEST_CASE("machine: a storm of joins costs messages in proportion to the nodes")
   for (int i = 1; i <= kNodes; ++i) {
     messages += machine.Step(At(i * 1ms), Join(policy, "n" + std::to_string(i), i)).size();
   }
-  CHECK(machine.round() == Round{1});
+  CHECK(machine.current().round == Round{1});
   // One word and one assignment each, and what was said again at the one-second marks.
   CHECK(messages <= 4 * kNodes);
 }
