@@ -139,13 +139,13 @@ class GrpcLink final : public Link {
   ~GrpcLink() override { reactor_->Abandon(); }
 
   void Say(const SayEvent& what) override {
-    if (const auto* beat = std::get_if<HeartbeatReceived>(&what.event)) {
-      return reactor_->Write(HeartbeatToProto(beat->stamp, what.sequence));
-    }
     absl::StatusOr<v1::AgentMessage> message = ToProto(what.event, what.round_trip);
-    if (message.ok()) return reactor_->Write(*std::move(message));
-    reactor_->Tell(
-        LinkEnded{true, absl::StrCat("cannot be told of this node: ", message.status().message())});
+    if (!message.ok()) {
+      return reactor_->Tell(LinkEnded{
+          true, absl::StrCat("cannot be told of this node: ", message.status().message())});
+    }
+    if (message->has_heartbeat()) message->mutable_heartbeat()->set_sequence(what.sequence);
+    reactor_->Write(*std::move(message));
   }
   void HearNext() override { reactor_->ReadNext(); }
   void Close() override { reactor_->HalfClose(); }

@@ -22,7 +22,7 @@
 #include "rendezvous/base/quiet_thread.h"
 #include "rendezvous/base/steady_clock.h"
 #include "rendezvous/base/unique_fd.h"
-#include "rendezvous/wire/convert_values.h"
+#include "rendezvous/wire/convert.h"
 
 namespace ddprun::rendezvous {
 namespace {

@@ -5,31 +5,37 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "rendezvous/base/plain_text.h"
 
 namespace ddprun::rendezvous {
 
 // More ranks, nodes or restarts than any job has; keeps every sum within an int.
 inline constexpr int kMaxRank = 1 << 24;
-inline constexpr size_t kMaxCleanTextBytes = 4 * 1024;
+inline constexpr size_t kMaxTextBytes = 4 * 1024;  // of reasons and messages: cut when sent
 
-// Fit for a line on a terminal (EscapeControl). Cut to kMaxCleanTextBytes between characters.
-std::string CleanText(const std::string& text);
+// Fit for a line on a terminal (EscapeControl). Cut to kMaxTextBytes between characters.
+inline std::string CleanText(const std::string& text) {
+  const std::string clean = EscapeControl(text);
+  return clean.substr(0, CharacterStart(clean, kMaxTextBytes));
+}
 
 class CheckedFields {
  public:
   // Each returns the value, or a harmless one after noting what is wrong.
   template <typename Number>
   int64_t Range(const char* field, Number value, int64_t low, int64_t high) {
-    const bool is_low = value < 0
-                            ? static_cast<int64_t>(value) < low
-                            : low > 0 && static_cast<uint64_t>(value) < static_cast<uint64_t>(low);
-    const bool is_high = value > 0 && static_cast<uint64_t>(value) > static_cast<uint64_t>(high);
-    if (!is_low && !is_high) return static_cast<int64_t>(value);
+    if (std::cmp_greater_equal(value, low) && std::cmp_less_equal(value, high)) {
+      return static_cast<int64_t>(value);
+    }
     Fail(field, absl::StrCat(value, ", accepted: ", low, " to ", high));
     return low;
+  }
+  uint16_t Port(const char* field, uint32_t value, int64_t low) {
+    return static_cast<uint16_t>(Range(field, value, low, 65535));
   }
   std::string Text(const char* field, const std::string& text, size_t min_bytes, size_t max_bytes) {
     if (text.size() < min_bytes) Fail(field, "empty");

@@ -1,14 +1,11 @@
 #include "rendezvous/wire/convert.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 #include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/check.h"
-#include "rendezvous/wire/checked_fields.h"
-#include "rendezvous/wire/convert_values.h"
 
 namespace ddprun::rendezvous {
 namespace {
@@ -53,8 +50,7 @@ Event JoinFromProto(const v1::Join& in, const Stamp& stamp, CheckedFields& check
   node.local_world_size = check.Range("join.local_world_size", in.local_world_size(), 1, 65536);
   node.role = check.Text("join.role", in.role(), 0, 256);
   node.node_rank = check.Range("join.node_rank", in.node_rank(), -1, kMaxRank);
-  node.store_port =
-      static_cast<uint16_t>(check.Range("join.store_port", in.store_port(), 0, 65535));
+  node.store_port = check.Port("join.store_port", in.store_port(), 0);
   joined.policy = PolicyFromProto(in.policy(), check);
   joined.policy.run_id = check.Text("join.run_id", in.run_id(), 1, 256);
   if (in.has_held()) {
@@ -173,7 +169,11 @@ struct ActionToProto {
   }
 };
 
-absl::Status CheckSize(const char* kind, size_t size, size_t limit) {
+absl::Status CheckSize(const v1::AgentMessage& message) {
+  const auto [kind, limit] = message.has_join()        ? std::pair("join", kMaxJoinBytes)
+                             : message.has_heartbeat() ? std::pair("heartbeat", kMaxHeartbeatBytes)
+                                                       : std::pair("message", kMaxMessageBytes);
+  const size_t size = message.ByteSizeLong();
   if (size <= limit) return absl::OkStatus();
   return absl::ResourceExhaustedError(
       absl::StrCat(kind, " of ", size, " bytes, at most ", limit, " are accepted"));
@@ -185,22 +185,11 @@ absl::StatusOr<v1::AgentMessage> ToProto(const Event& event, Duration round_trip
   v1::AgentMessage out;
   std::visit(
       [&out](const auto& any) {
-        if constexpr (requires { any.stamp; }) {
-          StampToProto(any.stamp, out);
-        }
+        if constexpr (requires { any.stamp; }) StampToProto(any.stamp, out);
       },
       event);
   std::visit(EventToProto{out, round_trip}, event);
-  const size_t limit = out.has_join() ? kMaxJoinBytes : kMaxMessageBytes;
-  absl::Status fits = CheckSize(out.has_join() ? "join" : "message", out.ByteSizeLong(), limit);
-  if (!fits.ok()) return fits;
-  return out;
-}
-
-v1::AgentMessage HeartbeatToProto(const Stamp& stamp, uint64_t sequence) {
-  v1::AgentMessage out;
-  StampToProto(stamp, out);
-  out.mutable_heartbeat()->set_sequence(sequence);
+  if (absl::Status fits = CheckSize(out); !fits.ok()) return fits;
   return out;
 }
 
@@ -210,12 +199,7 @@ absl::StatusOr<Event> FromProto(const v1::AgentMessage& message) {
                     Round{message.round()},
                     {message.instance_high(), message.instance_low()}};
   CheckedFields check;
-  absl::Status fits = CheckSize("message", message.ByteSizeLong(), kMaxMessageBytes);
-  if (message.has_join()) fits = CheckSize("join", message.ByteSizeLong(), kMaxJoinBytes);
-  if (message.has_heartbeat()) {
-    fits = CheckSize("heartbeat", message.ByteSizeLong(), kMaxHeartbeatBytes);
-  }
-  if (!fits.ok()) return fits;
+  if (absl::Status fits = CheckSize(message); !fits.ok()) return fits;
   Event event;
   switch (message.kind_case()) {
     case v1::AgentMessage::kJoin:

@@ -1,8 +1,9 @@
-#include "rendezvous/wire/convert_values.h"
-
+// The values inside messages: failures, verdicts, assignments, policies.
 #include <algorithm>
 #include <chrono>
 #include <limits>
+
+#include "rendezvous/wire/convert.h"
 
 namespace ddprun::rendezvous {
 namespace {
@@ -117,8 +118,7 @@ Assignment AssignmentFromProto(const v1::Assignment& in, CheckedFields& check) {
   out.role_first_rank =
       check.Range("assignment.role_first_rank", in.role_first_rank(), 0, out.role_world_size - 1);
   out.master_addr = check.Text("assignment.master_addr", in.master_addr(), 1, 256);
-  out.master_port =
-      static_cast<uint16_t>(check.Range("assignment.master_port", in.master_port(), 1, 65535));
+  out.master_port = check.Port("assignment.master_port", in.master_port(), 1);
   out.restart_count = check.Range("assignment.restart_count", in.restart_count(), 0, kMaxRank);
   out.max_restarts =
       check.Range("assignment.max_restarts", in.max_restarts(), 0, std::numeric_limits<int>::max());
@@ -159,8 +159,7 @@ Policy PolicyFromProto(const v1::JobPolicy& in, CheckedFields& check) {
   policy.is_static = in.is_static();
   policy.static_master_addr =
       check.Text("policy.static_master_addr", in.static_master_addr(), 0, 256);
-  policy.static_master_port = static_cast<uint16_t>(
-      check.Range("policy.static_master_port", in.static_master_port(), 0, 65535));
+  policy.static_master_port = check.Port("policy.static_master_port", in.static_master_port(), 0);
   return policy;
 }
 

@@ -127,7 +127,7 @@ TEST_CASE("convert: each kind of message has its own size limit") {
   join.mutable_join()->set_role(std::string(70000, 'r'));
   CHECK(absl::IsResourceExhausted(FromProto(join).status()));
   // A heartbeat grows by fields that only a newer agent knows: number 100, of 5000 bytes.
-  v1::AgentMessage beat = HeartbeatToProto(Stamp{}, 1);
+  v1::AgentMessage beat = ToProto(HeartbeatReceived{}, Duration{0}).value();
   CHECK(FromProto(beat).ok());
   const std::string unknown = std::string("\xa2\x06\x88\x27", 4) + std::string(5000, 'x');
   REQUIRE(beat.MergeFromString(unknown));
