@@ -47,9 +47,10 @@ void State::ReviewQuorum(TimePoint now) {
     return !IsThisRound(member.second.joined_with);
   });
   if (is_readopted && has_spare && now < readopt_until) restart_hold_until = readopt_until;
-  if (IsHeld(now)) {
+  const std::optional<TimePoint> held_until = std::max(hold_until, restart_hold_until);
+  if (held_until > now) {
     quorum = {.reason = "the coordinator was restarted, waiting for nodes of the last round",
-              .retry_at = std::max(hold_until, restart_hold_until),
+              .retry_at = held_until,
               .is_countdown = true};
     needs_telling = true;
     return;
@@ -58,13 +59,12 @@ void State::ReviewQuorum(TimePoint now) {
   restart_hold_until.reset();
   const Candidates candidates = CountCandidates(members, now, round);
   const bool has_minimum = candidates.ready >= NodesNeeded(policy);
-  if (!has_minimum) forming.minimum_reached_at.reset();
-  if (has_minimum && !forming.minimum_reached_at.has_value()) forming.minimum_reached_at = now;
-  // Nobody waits: there is nobody to give up on.
-  if (has_minimum || candidates.ready == 0) below_minimum_since.reset();
-  if (!has_minimum && candidates.ready > 0 && !below_minimum_since.has_value()) {
-    below_minimum_since = now;
-  }
+  const auto note_since = [now](std::optional<TimePoint>& since, bool holds) {
+    since = holds ? std::optional(since.value_or(now)) : std::nullopt;
+  };
+  note_since(forming.minimum_reached_at, has_minimum);
+  // Where nobody waits there is nobody to give up on.
+  note_since(below_minimum_since, !has_minimum && candidates.ready > 0);
   quorum = DecideQuorum(now, forming, candidates, policy);
   if (quorum.ready) {
     SealRound(now);

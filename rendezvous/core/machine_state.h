@@ -157,7 +157,6 @@ struct RendezvousMachine::State {
   // The driver's loop (rendezvous_machine.cc).
   void AdoptPolicy(Policy given);
   void ForgiveStall(TimePoint now);
-  void Apply(TimePoint now, const Event& event);
   void On(TimePoint now, const HeartbeatReceived& event) { Hear(now, event.stamp); }
   void On(TimePoint now, const Recorded&) { TellVerdict(now); }
   void On(TimePoint, const TimePassed&) {}
@@ -209,8 +208,6 @@ struct RendezvousMachine::State {
 
   // Rounds (machine_round.cc).
   TimePoint DateOf(TimePoint now, Duration age) const;
-  // Nodes of a round that we know nothing of may yet come.
-  bool IsHeld(TimePoint now) const { return std::max(hold_until, restart_hold_until) > now; }
   void ReviewQuorum(TimePoint now);
   void SealRound(TimePoint now);
   void DrainRound(TimePoint now, DrainCause cause, const std::string& reason);

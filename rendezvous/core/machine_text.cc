@@ -60,7 +60,9 @@ std::string State::EarlyExitText(const DatedFailure& failure) const {
   }
   if (!named.has_value()) return "";
   const Duration before = std::max(Duration::zero(), Duration(failure.date - named->date));
-  return absl::StrCat("rank ", named->rank, " had exited with 0 ", TenthsText(before), " before");
+  const auto tenths = std::chrono::floor<std::chrono::milliseconds>(before).count() / 100;
+  return absl::StrCat("rank ", named->rank, " had exited with 0 ", tenths / 10, ".", tenths % 10,
+                      " s before");
 }
 
 std::string State::ReadoptingText() const {

@@ -2,24 +2,24 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 
-#include "absl/strings/ascii.h"
 #include "rendezvous/base/check.h"
 #include "rendezvous/core/text.h"
 
 namespace ddprun::rendezvous {
 namespace {
 
+constexpr std::string_view kDigits = "0123456789";
+
+bool IsNumber(std::string_view run) { return kDigits.find(run.front()) != std::string_view::npos; }
+
 // Cuts the leading run of digits, or of other characters, off `text`.
 std::string_view TakeRun(std::string_view& text) {
-  const bool is_number = absl::ascii_isdigit(static_cast<unsigned char>(text.front()));
-  size_t length = 1;
-  while (length < text.size() &&
-         absl::ascii_isdigit(static_cast<unsigned char>(text[length])) == is_number) {
-    ++length;
-  }
+  const size_t length =
+      IsNumber(text) ? text.find_first_not_of(kDigits) : text.find_first_of(kDigits);
   const std::string_view run = text.substr(0, length);
-  text.remove_prefix(length);
+  text.remove_prefix(run.size());
   return run;
 }
 
@@ -31,17 +31,13 @@ int CompareNumbers(std::string_view a, std::string_view b) {
   return a.compare(b);
 }
 
-bool ByHost(const Member* a, const Member* b) {
-  if (a->info.host != b->info.host) return HostNameLess(a->info.host, b->info.host);
-  return a->info.id < b->info.id;
-}
-
 bool HasGivenRank(const Member* member) { return member->info.node_rank >= 0; }
 
 bool ByGivenRankThenHost(const Member* a, const Member* b) {
   if (HasGivenRank(a) != HasGivenRank(b)) return HasGivenRank(a);
   if (a->info.node_rank != b->info.node_rank) return a->info.node_rank < b->info.node_rank;
-  return ByHost(a, b);
+  if (a->info.host != b->info.host) return HostNameLess(a->info.host, b->info.host);
+  return a->info.id < b->info.id;
 }
 
 // Puts each of `waiting` into the slot it wants if that exists and is free; keeps the others.
@@ -67,8 +63,7 @@ bool HostNameLess(std::string_view a, std::string_view b) {
   while (!rest_a.empty() && !rest_b.empty()) {
     const std::string_view run_a = TakeRun(rest_a);
     const std::string_view run_b = TakeRun(rest_b);
-    const bool are_numbers = absl::ascii_isdigit(static_cast<unsigned char>(run_a.front())) &&
-                             absl::ascii_isdigit(static_cast<unsigned char>(run_b.front()));
+    const bool are_numbers = IsNumber(run_a) && IsNumber(run_b);
     const int order = are_numbers ? CompareNumbers(run_a, run_b) : run_a.compare(run_b);
     if (order != 0) return order < 0;
   }
@@ -77,12 +72,9 @@ bool HostNameLess(std::string_view a, std::string_view b) {
 }
 
 Members SelectMembers(Members ready, int max_nodes) {
-  std::sort(ready.begin(), ready.end(), [](const Member* a, const Member* b) {
-    if (a->info.is_endpoint_node != b->info.is_endpoint_node) return a->info.is_endpoint_node;
-    const bool a_stays = a->previous_rank >= 0;
-    const bool b_stays = b->previous_rank >= 0;
-    if (a_stays != b_stays) return a_stays;
-    return a->arrival < b->arrival;
+  std::ranges::sort(ready, {}, [](const Member* member) {
+    const bool is_new = member->previous_rank < 0;
+    return std::tuple(!member->info.is_endpoint_node, is_new, member->arrival);
   });
   if (ready.size() > static_cast<size_t>(max_nodes)) ready.resize(max_nodes);
   return ready;

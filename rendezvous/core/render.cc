@@ -11,8 +11,8 @@ std::string StampText(Epoch epoch, Round round) {
   return absl::StrCat(epoch.value, ".", round.value);
 }
 
-std::string StampText(const Stamp& stamp) {
-  return absl::StrCat("session=", stamp.session.value,
+std::string Line(const char* what, const Stamp& stamp) {
+  return absl::StrCat(what, " session=", stamp.session.value,
                       " stamp=", StampText(stamp.epoch, stamp.round));
 }
 
@@ -24,32 +24,26 @@ std::string FailureText(const FailureReport& report) {
 struct EventRenderer {
   std::string operator()(const NodeJoined& e) const {
     const NodeInfo& node = e.node;
-    return absl::StrCat("join ", StampText(e.stamp), " node=", node.id.value, " host=", node.host,
+    return absl::StrCat(Line("join", e.stamp), " node=", node.id.value, " host=", node.host,
                         " from=", e.source_addr.empty() ? "here" : e.source_addr,
                         " workers=", node.local_world_size, e.held ? " running" : "",
                         node.node_rank < 0 ? "" : absl::StrCat(" node_rank=", node.node_rank),
                         node.is_endpoint_node ? " endpoint" : "");
   }
-  std::string operator()(const HeartbeatReceived& e) const {
-    return absl::StrCat("heartbeat ", StampText(e.stamp));
-  }
+  std::string operator()(const HeartbeatReceived& e) const { return Line("heartbeat", e.stamp); }
   std::string operator()(const NodeLeft& e) const {
-    return absl::StrCat("leave ", StampText(e.stamp), " reason=\"", e.reason, "\"");
+    return absl::StrCat(Line("leave", e.stamp), " reason=\"", e.reason, "\"");
   }
   std::string operator()(const WorkersFailed& e) const {
     const auto age = std::chrono::duration_cast<std::chrono::milliseconds>(e.age);
-    return absl::StrCat("failed ", StampText(e.stamp), " ", FailureText(e.report),
-                        " age=", age.count(), "ms");
+    return absl::StrCat(Line("failed", e.stamp), " ", FailureText(e.report), " age=", age.count(),
+                        "ms");
   }
   std::string operator()(const FirstWorkerSucceeded& e) const {
-    return absl::StrCat("first_success ", StampText(e.stamp));
+    return Line("first_success", e.stamp);
   }
-  std::string operator()(const WorkersSucceeded& e) const {
-    return absl::StrCat("succeeded ", StampText(e.stamp));
-  }
-  std::string operator()(const VerdictAcked& e) const {
-    return absl::StrCat("acked ", StampText(e.stamp));
-  }
+  std::string operator()(const WorkersSucceeded& e) const { return Line("succeeded", e.stamp); }
+  std::string operator()(const VerdictAcked& e) const { return Line("acked", e.stamp); }
   std::string operator()(const SessionBroken& e) const {
     return absl::StrCat("broken session=", e.session.value);
   }

@@ -20,7 +20,7 @@ std::vector<Action> RendezvousMachine::Step(TimePoint now, const Event& event) {
   DDP_CHECK(now >= state_->last_step);
   state_->ForgiveStall(now);
   state_->last_step = now;
-  state_->Apply(now, event);
+  std::visit([this, now](const auto& any) { state_->On(now, any); }, event);
   state_->Advance(now);
   state_->TellWaiters(now);
   return std::exchange(state_->actions, {});
@@ -90,10 +90,6 @@ void State::ForgiveStall(TimePoint now) {
   if (phase == Phase::kDraining && name_cause_at > last_step) name_cause_at += lost;
   end_at += lost;
   needs_telling = true;
-}
-
-void State::Apply(TimePoint now, const Event& event) {
-  std::visit([this, now](const auto& any) { On(now, any); }, event);
 }
 
 Member* State::Hear(TimePoint now, const Stamp& stamp) {

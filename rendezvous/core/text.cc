@@ -17,11 +17,6 @@ std::string DurationText(Duration duration) {
   return absl::StrCat(std::chrono::ceil<std::chrono::seconds>(duration).count(), " s");
 }
 
-std::string TenthsText(Duration duration) {
-  const auto tenths = std::chrono::floor<std::chrono::milliseconds>(duration).count() / 100;
-  return absl::StrCat(tenths / 10, ".", tenths % 10, " s");
-}
-
 std::string CauseText(const FailureReport& report) {
   constexpr size_t kMaxSaid = 200;
   std::string text =

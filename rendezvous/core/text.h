@@ -13,8 +13,6 @@ namespace ddprun::rendezvous {
 std::string NodeName(const NodeInfo& node);
 // "30 s", rounded up; "200 ms" below one second.
 std::string DurationText(Duration duration);
-// "12.3 s", rounded down.
-std::string TenthsText(Duration duration);
 // "exit code 1 (ValueError: boom)": how the worker ended and, in short, what it says of it. On one
 // line, escaped: every node tells it to its user's terminal.
 std::string CauseText(const FailureReport& report);
