@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <ranges>
 #include <utility>
 
 #include "rendezvous/base/check.h"
@@ -137,10 +138,8 @@ bool KvStore::HasAll(const std::vector<std::string_view>& keys) const {
 }
 
 std::vector<std::string_view> KvStore::SortedKeys() const {
-  std::vector<std::string_view> keys;
-  keys.reserve(values_.size());
-  for (const auto& [key, value] : values_) keys.push_back(key);  // any order
-  return keys;
+  const auto keys = std::views::keys(values_);
+  return {keys.begin(), keys.end()};
 }
 
 int64_t KvStore::QueueLength(std::string_view key) const {

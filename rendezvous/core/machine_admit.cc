@@ -60,13 +60,10 @@ std::optional<Refuse> State::CheckAdmission(const NodeJoined& event) const {
                   absl::StrCat("node ", NodeName(node), " runs workers of an earlier job \"",
                                policy.run_id, "\": the coordinator of that one is gone"));
   }
-  if (std::string lie = FindFalseClaim(event); !lie.empty()) {
-    return refuse(Refusal::kFinal, std::move(lie));
-  }
-  if (std::string taken = FindTakenRank(event); !taken.empty()) {
-    return refuse(Refusal::kFinal, std::move(taken));
-  }
-  return std::nullopt;
+  std::string wrong = FindFalseClaim(event);
+  if (wrong.empty()) wrong = FindTakenRank(event);
+  if (wrong.empty()) return std::nullopt;
+  return refuse(Refusal::kFinal, std::move(wrong));
 }
 
 std::string State::FindDifference(const NodeJoined& event) const {

@@ -33,7 +33,13 @@ void State::On(TimePoint now, const NodeJoined& event) {
   }
   if (!has_policy) AdoptPolicy(event.policy);
   if (policy.run_id.empty()) policy.run_id = event.policy.run_id;
-  ReplaceLostHolderOfRank(now, event.node);
+  if (const Member* holder = OtherOfRank(event.node)) {
+    // FindTakenRank let only a suspect of the same host pass: a new agent with its rank on its
+    // host is the proof that it is gone.
+    const NodeId lost = holder->info.id;
+    RemoveNode(now, lost, absl::StrCat("node ", NodeName(event.node), " was started anew"));
+    gone.erase(lost);  // its successor is here
+  }
   Member& member = Admit(now, event);
   const bool is_unknown_round = LearnFromStamp(now, event);
   empty_since.reset();
@@ -74,7 +80,15 @@ bool State::LearnFromStamp(TimePoint now, const NodeJoined& event) {
         std::max(restart_count, std::min(event.held->restart_count, event.policy.max_restarts));
   }
   if (is_record_due) WriteRecord();
-  HoldForEarlierRound(now, event.node.is_endpoint_node);
+  // The nodes of an earlier coordinator's round come back within the evict time. But where the
+  // coordinator lives in a member such a round is over.
+  if (event.node.is_endpoint_node) {
+    owes_hold = false;
+    restart_hold_until.reset();
+  }
+  if (std::exchange(owes_hold, false) && round == Round{}) {
+    restart_hold_until = now + members.return_time();
+  }
   if (stamp.instance != instance) return false;
   const bool is_unknown = stamp.epoch >= own_epoch && !IsThisRound(stamp) &&
                           (stamp.epoch > own_epoch || stamp.round > round);
@@ -82,27 +96,6 @@ bool State::LearnFromStamp(TimePoint now, const NodeJoined& event) {
   if (is_unknown) own_epoch = Epoch{stamp.epoch.value + 1};
   if (round == Round{}) epoch = own_epoch;
   return is_unknown;
-}
-
-void State::HoldForEarlierRound(TimePoint now, bool is_endpoint_node) {
-  // The nodes of an earlier coordinator's round come back within the evict time. But where the
-  // coordinator lives in a member such a round is over.
-  if (is_endpoint_node) {
-    owes_hold = false;
-    restart_hold_until.reset();
-  }
-  if (!std::exchange(owes_hold, false) || round != Round{}) return;
-  restart_hold_until = now + members.return_time();
-}
-
-void State::ReplaceLostHolderOfRank(TimePoint now, const NodeInfo& node) {
-  const Member* holder = OtherOfRank(node);
-  if (holder == nullptr) return;
-  // FindTakenRank let only a suspect of the same host pass: a new agent with its rank on its host
-  // is the proof that it is gone.
-  const NodeId lost = holder->info.id;
-  RemoveNode(now, lost, absl::StrCat("node ", NodeName(node), " was started anew"));
-  gone.erase(lost);  // its successor is here
 }
 
 void State::AdoptRunning(TimePoint now, const NodeJoined& event, bool is_unknown_round,
@@ -208,14 +201,16 @@ void State::EvictSilent(TimePoint now) {
                absl::StrCat("node ", NodeName(member.info), " is lost: silent for ",
                             DurationText(policy.evict_after)));
   }
-  if (phase != Phase::kClosed && empty_since.has_value() &&
-      now >= *empty_since + policy.orphan_timeout) {
+  if (phase == Phase::kClosed) return;
+  const auto is_too_long = [&](std::optional<TimePoint> since) {
+    return since.has_value() && now >= *since + policy.orphan_timeout;
+  };
+  if (is_too_long(empty_since)) {
     GiveUp(now, absl::StrCat("gave up: all its nodes have left, and none came back within ",
                              DurationText(policy.orphan_timeout)));
     return;
   }
-  const std::optional<TimePoint> since = members.CutOffSince();
-  if (phase == Phase::kClosed || !since.has_value() || now < *since + policy.orphan_timeout) return;
+  if (!is_too_long(members.CutOffSince())) return;
   const size_t nodes = members.members().size();
   GiveUp(now, absl::StrCat("gave up: ",
                            nodes == 1 ? "its one node was not heard"

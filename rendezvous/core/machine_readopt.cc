@@ -49,7 +49,7 @@ std::string State::FindContradiction(const NodeJoined& event) const {
   }
   if (!IsThisRound(event.stamp)) return "";
   int ranks = event.node.local_world_size;
-  int others = 0;
+  const int others = static_cast<int>(seats.size() - seats.count(event.node.id));
   for (const auto& [id, seat] : seats) {
     if (id == event.node.id) continue;
     const Assignment& other = seat.assignment;
@@ -65,7 +65,6 @@ std::string State::FindContradiction(const NodeJoined& event) const {
       return absl::StrCat("node ", id.value, " holds node rank ", other.node_rank,
                           " and the ranks from ", other.first_rank, " on");
     }
-    ++others;
     ranks += seat.local_world_size;
   }
   if (others + 1 > held.node_count) return "every place is held";

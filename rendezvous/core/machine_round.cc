@@ -19,11 +19,6 @@ std::string FailureText(const FailureReport& report) {
                       " failed: ", CauseText(report));
 }
 
-std::string BudgetText(const Policy& policy) {
-  if (policy.max_restarts == 0) return "no restarts allowed";
-  return absl::StrCat("no restarts left of ", policy.max_restarts);
-}
-
 // Whether `a` is a better answer than `b` to what ended the round.
 bool IsCloserToCause(const DatedFailure& a, const DatedFailure& b) {
   if (a.is_consequence() != b.is_consequence()) return b.is_consequence();
@@ -216,10 +211,6 @@ void State::CloseIfAllSucceeded(TimePoint now) {
                                         Counted(any.node_count, "node"), " succeeded")});
 }
 
-bool State::IsStartedOnce() const {
-  return policy.max_restarts == 0 && NodesNeeded(policy) == policy.max_nodes;
-}
-
 bool State::MayBeConsequence(const NodeId& id, const Member& member) const {
   // A node that breaks contact about when others fail has probably died, and they of it. Its own
   // failure report is its own.
@@ -257,7 +248,9 @@ void State::EndDraining(TimePoint now) {
     drain_reason = gone[NodeId{}] = MissingText();  // nobody knows their names
   }
   if (!first_failure.has_value()) {
-    if (drain_cause != DrainCause::kLoss || !IsStartedOnce()) {
+    const bool is_started_once =
+        policy.max_restarts == 0 && NodesNeeded(policy) == policy.max_nodes;
+    if (drain_cause != DrainCause::kLoss || !is_started_once) {
       OpenRound(now);
       return;
     }
@@ -277,9 +270,12 @@ void State::EndDraining(TimePoint now) {
     return;
   }
   const std::string early_exit = EarlyExitText(*first_failure);
+  const std::string budget = policy.max_restarts == 0
+                                 ? "no restarts allowed"
+                                 : absl::StrCat("no restarts left of ", policy.max_restarts);
   CloseJob(now, {.exit_code = report.exit_code,
                  .reason = absl::StrCat(FailureText(report), early_exit.empty() ? "" : "; ",
-                                        early_exit, "; ", BudgetText(policy)),
+                                        early_exit, "; ", budget),
                  .first_failure = report,
                  .early_exit = early_exit});
 }

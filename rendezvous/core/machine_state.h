@@ -183,8 +183,6 @@ struct RendezvousMachine::State {
   Member& Admit(TimePoint now, const NodeJoined& event);
   // Whether it names a round that no coordinator can have given out as far as is known here.
   bool LearnFromStamp(TimePoint now, const NodeJoined& event);
-  void HoldForEarlierRound(TimePoint now, bool is_endpoint_node);
-  void ReplaceLostHolderOfRank(TimePoint now, const NodeInfo& node);
   void AdoptRunning(TimePoint now, const NodeJoined& event, bool is_unknown_round, Member& member);
   void StopStale(TimePoint now, const NodeJoined& event, Member& member);
   void AdoptWaiting(TimePoint now, const Stamp& stamp, Member& member);
@@ -219,7 +217,6 @@ struct RendezvousMachine::State {
   void On(TimePoint now, const FirstWorkerSucceeded& event);
   void On(TimePoint now, const WorkersSucceeded& event);
   void CloseIfAllSucceeded(TimePoint now);
-  bool IsStartedOnce() const;
   bool MayBeConsequence(const NodeId& id, const Member& member) const;
   bool MayMoreBeReported() const;
   bool IsCauseUncertain(TimePoint now) const;
@@ -228,7 +225,7 @@ struct RendezvousMachine::State {
   // The member whose session it is when the stamp names the current round; else null, counted.
   Member* CurrentMember(TimePoint now, const Stamp& stamp);
 
-  // The end (machine_end.cc).
+  // The end (machine_tell.cc).
   void CloseJob(TimePoint now, Verdict end);
   void TellVerdict(TimePoint now);
   void WriteRecord();
@@ -236,15 +233,9 @@ struct RendezvousMachine::State {
   void AnswerAfterEnd(TimePoint now, const NodeJoined& event);
   void On(TimePoint now, const VerdictAcked& event);
   void FinishWhenDone(TimePoint now);
-  bool IsAwaited() const { return has_begun_closed || !unacknowledged.empty(); }
 
-  // Telling (machine_text.cc).
-  struct WaitText {
-    std::string reason;
-    std::string topic;
-    std::optional<TimePoint> deadline;
-  };
-  WaitText CurrentWait(TimePoint now) const;
+  // Telling those that wait (machine_tell.cc).
+  std::string WaitTopic() const;  // without what time alone changes: it is news when this changes
   std::string FormingText(TimePoint now) const;
   std::string GoneText() const;
   std::string RefusedText() const;

@@ -113,17 +113,18 @@ std::string_view UnwrapMappedAddress(std::string_view address) {
 }
 
 std::string AdvertisedAddress(const Member& node, const Members& round) {
-  const auto remote = std::find_if(round.begin(), round.end(), [&](const Member* other) {
+  const auto is_remote = [&node](const Member* other) {
     return other != &node && IsElsewhere(*other);
-  });
+  };
+  const bool has_remote = std::ranges::any_of(round, is_remote);
   const std::string& given = node.info.advertised_addr;
-  if (!given.empty() && (remote == round.end() || !IsLoopback(given))) return given;
+  if (!given.empty() && (!has_remote || !IsLoopback(given))) return given;
   if (IsElsewhere(node)) return std::string(UnwrapMappedAddress(node.source_addr));
-  if (remote == round.end()) return "127.0.0.1";
+  if (!has_remote) return "127.0.0.1";
   for (const Member* other : round) {
-    if (other == &node || !IsElsewhere(*other)) continue;
-    if (other->accepted_addr.empty() || IsLoopback(other->accepted_addr)) continue;
-    return std::string(UnwrapMappedAddress(other->accepted_addr));
+    const std::string& accepted = other->accepted_addr;
+    if (!is_remote(other) || accepted.empty() || IsLoopback(accepted)) continue;
+    return std::string(UnwrapMappedAddress(accepted));
   }
   return node.info.host;  // The name is the last thing left that can mean something elsewhere.
 }

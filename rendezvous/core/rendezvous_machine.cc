@@ -127,24 +127,12 @@ std::optional<TimePoint> State::NextDeadline() const {
     consider(last_step + kTick);
     consider(members.NextExpiry());
   }
-  switch (phase) {
-    case Phase::kOpen:
-      consider(quorum.retry_at);
-      consider(JoinDeadline());
-      break;
-    case Phase::kReadopting:
-      consider(readopt_until);
-      break;
-    case Phase::kSealed:
-      break;
-    case Phase::kDraining:
-      consider(name_cause_at);
-      if (IsMissingSeats()) consider(readopt_until);
-      break;
-    case Phase::kClosed:
-      consider(end_at);
-      break;
-  }
+  if (phase == Phase::kOpen) consider(quorum.retry_at);
+  consider(JoinDeadline());
+  if (phase == Phase::kDraining) consider(name_cause_at);
+  const bool is_running_out = phase == Phase::kReadopting || phase == Phase::kDraining;
+  if (is_running_out && IsMissingSeats()) consider(readopt_until);
+  if (phase == Phase::kClosed) consider(end_at);
   if (needs_telling) consider(next_telling);
   return next;
 }

@@ -6,6 +6,89 @@
 #include "rendezvous/base/plain_text.h"
 
 namespace ddprun::rendezvous {
+namespace {
+
+std::string StampText(Epoch epoch, Round round) {
+  return absl::StrCat(epoch.value, ".", round.value);
+}
+
+std::string Line(const char* what, const Stamp& stamp) {
+  return absl::StrCat(what, " session=", stamp.session.value,
+                      " stamp=", StampText(stamp.epoch, stamp.round));
+}
+
+std::string ExitText(const FailureReport& report) {
+  return absl::StrCat("rank=", report.rank, " exit_code=", report.exit_code,
+                      report.signal == 0 ? "" : absl::StrCat(" signal=", report.signal));
+}
+
+struct EventRenderer {
+  std::string operator()(const NodeJoined& e) const {
+    const NodeInfo& node = e.node;
+    return absl::StrCat(Line("join", e.stamp), " node=", node.id.value, " host=", node.host,
+                        " from=", e.source_addr.empty() ? "here" : e.source_addr,
+                        " workers=", node.local_world_size, e.held ? " running" : "",
+                        node.node_rank < 0 ? "" : absl::StrCat(" node_rank=", node.node_rank),
+                        node.is_endpoint_node ? " endpoint" : "");
+  }
+  std::string operator()(const HeartbeatReceived& e) const { return Line("heartbeat", e.stamp); }
+  std::string operator()(const NodeLeft& e) const {
+    return absl::StrCat(Line("leave", e.stamp), " reason=\"", e.reason, "\"");
+  }
+  std::string operator()(const WorkersFailed& e) const {
+    const auto age = std::chrono::duration_cast<std::chrono::milliseconds>(e.age);
+    return absl::StrCat(Line("failed", e.stamp), " ", ExitText(e.report), " age=", age.count(),
+                        "ms");
+  }
+  std::string operator()(const FirstWorkerSucceeded& e) const {
+    return Line("first_success", e.stamp);
+  }
+  std::string operator()(const WorkersSucceeded& e) const { return Line("succeeded", e.stamp); }
+  std::string operator()(const VerdictAcked& e) const { return Line("acked", e.stamp); }
+  std::string operator()(const SessionBroken& e) const {
+    return absl::StrCat("broken session=", e.session.value);
+  }
+  std::string operator()(const Recorded&) const { return "recorded"; }
+  std::string operator()(const TimePassed&) const { return "time"; }
+};
+
+struct ActionRenderer {
+  std::string operator()(const TellWaiting& a) const {
+    if (!a.deadline.has_value()) return absl::StrCat("waiting \"", a.reason, "\"");
+    const auto at =
+        std::chrono::duration_cast<std::chrono::milliseconds>(a.deadline->time_since_epoch());
+    return absl::StrCat("waiting \"", a.reason, "\" until=", at.count(), "ms");
+  }
+  std::string operator()(const Assign& a) const {
+    const Assignment& to = a.assignment;
+    return absl::StrCat("assign ", StampText(to.epoch, to.round), " node_rank=", to.node_rank, "/",
+                        to.node_count, " first_rank=", to.first_rank, "/", to.world_size,
+                        " role_rank=", to.role_first_rank, "/", to.role_world_size,
+                        " master=", to.master_addr, ":", to.master_port,
+                        " restart=", to.restart_count, "/", to.max_restarts,
+                        to.coordinator_is_member ? "" : " coordinator_elsewhere",
+                        to.note.empty() ? "" : absl::StrCat(" \"", to.note, "\""));
+  }
+  std::string operator()(const Drain& a) const {
+    return absl::StrCat("drain ", StampText(a.epoch, a.round), " \"", a.reason, "\"");
+  }
+  std::string operator()(const Conclude& a) const {
+    return absl::StrCat("conclude ", StampText(a.epoch, a.round),
+                        " exit_code=", a.verdict.exit_code, " \"", a.verdict.reason, "\"");
+  }
+  std::string operator()(const Refuse& a) const {
+    return absl::StrCat("refuse ", RefusalName(a.kind), " \"", a.message, "\"");
+  }
+  std::string operator()(const CloseSession&) const { return "close"; }
+  std::string operator()(const Finish&) const { return "finish"; }
+  std::string operator()(const Record& a) const {
+    return absl::StrCat(
+        "record epoch=", a.epoch.value, " restarts=", a.restart_count,
+        a.verdict.has_value() ? absl::StrCat(" exit_code=", a.verdict->exit_code) : "");
+  }
+};
+
+}  // namespace
 
 std::string NodeName(const NodeInfo& node) { return node.host.empty() ? node.id.value : node.host; }
 
@@ -30,6 +113,31 @@ std::string CauseText(const FailureReport& report) {
 
 std::string Counted(int count, const std::string& noun) {
   return absl::StrCat(count, " ", noun, count == 1 ? "" : "s");
+}
+
+std::string RenderEvent(const Event& event) { return std::visit(EventRenderer{}, event); }
+
+std::string RenderAction(const Action& action) { return std::visit(ActionRenderer{}, action); }
+
+std::optional<SessionId> TargetOf(const Action& action) {
+  return std::visit(
+      [](const auto& a) -> std::optional<SessionId> {
+        if constexpr (requires { a.session; }) return a.session;
+        return std::nullopt;
+      },
+      action);
+}
+
+const char* RefusalName(Refusal kind) {
+  switch (kind) {
+    case Refusal::kFinal:
+      return "final";
+    case Refusal::kJobOver:
+      return "job_over";
+    case Refusal::kOtherJob:
+      return "other_job";
+  }
+  return "?";
 }
 
 }  // namespace ddprun::rendezvous

@@ -1,10 +1,15 @@
-// Small pieces of the sentences that the rendezvous says to people. [pure]
+// What the rendezvous says to people: pieces of its sentences; events and actions, for logs and
+// transcripts. [pure]
 #ifndef DDPRUN_RENDEZVOUS_CORE_TEXT_H_
 #define DDPRUN_RENDEZVOUS_CORE_TEXT_H_
 
+#include <optional>
 #include <string>
 
+#include "rendezvous/base/ids.h"
 #include "rendezvous/base/time.h"
+#include "rendezvous/core/action.h"
+#include "rendezvous/core/event.h"
 #include "rendezvous/core/types.h"
 
 namespace ddprun::rendezvous {
@@ -18,6 +23,16 @@ std::string DurationText(Duration duration);
 std::string CauseText(const FailureReport& report);
 // "1 node", "2 nodes".
 std::string Counted(int count, const std::string& noun);
+
+// One line each: "join session=2 stamp=0.0 node=b ...". A stamp is epoch.round.
+std::string RenderEvent(const Event& event);
+
+// One line each, without the session, which TargetOf gives: "assign 1.1 node_rank=0/2 ...".
+std::string RenderAction(const Action& action);
+// The session that the action concerns; empty for Finish.
+std::optional<SessionId> TargetOf(const Action& action);
+
+const char* RefusalName(Refusal kind);
 
 }  // namespace ddprun::rendezvous
 

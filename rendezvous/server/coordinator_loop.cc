@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/quiet_thread.h"
 #include "rendezvous/base/steady_clock.h"
-#include "rendezvous/core/render.h"
+#include "rendezvous/core/text.h"
 
 namespace ddprun::rendezvous {
 

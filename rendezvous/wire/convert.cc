@@ -26,6 +26,11 @@ void StampToProto(const Stamp& stamp, Message& out) {
   out.set_instance_low(stamp.instance.low);
 }
 
+template <typename Message>
+Stamp StampFromProto(const Message& in) {
+  return {{}, Epoch{in.epoch()}, Round{in.round()}, {in.instance_high(), in.instance_low()}};
+}
+
 void JoinToProto(const NodeJoined& joined, v1::Join& out) {
   const NodeInfo& node = joined.node;
   out.set_run_id(CleanText(joined.policy.run_id));
@@ -54,10 +59,7 @@ Event JoinFromProto(const v1::Join& in, const Stamp& stamp, CheckedFields& check
   joined.policy = PolicyFromProto(in.policy(), check);
   joined.policy.run_id = check.Text("join.run_id", in.run_id(), 1, 256);
   if (in.has_held()) {
-    joined.held = AssignmentFromProto(in.held(), check);
-    joined.held->instance = stamp.instance;
-    joined.held->epoch = stamp.epoch;
-    joined.held->round = stamp.round;
+    joined.held = AssignmentFromProto(in.held(), stamp, check);
   }
   return joined;
 }
@@ -194,10 +196,7 @@ absl::StatusOr<v1::AgentMessage> ToProto(const Event& event, Duration round_trip
 }
 
 absl::StatusOr<Event> FromProto(const v1::AgentMessage& message) {
-  const Stamp stamp{{},
-                    Epoch{message.epoch()},
-                    Round{message.round()},
-                    {message.instance_high(), message.instance_low()}};
+  const Stamp stamp = StampFromProto(message);
   CheckedFields check;
   if (absl::Status fits = CheckSize(message); !fits.ok()) return fits;
   Event event;
@@ -233,7 +232,7 @@ absl::StatusOr<Event> FromProto(const v1::AgentMessage& message) {
 }
 
 JobInstance InstanceOf(const v1::CoordinatorMessage& message) {
-  return {message.instance_high(), message.instance_low()};
+  return StampFromProto(message).instance;
 }
 
 v1::CoordinatorMessage ToProto(const Action& action, const Stamp& current, TimePoint now) {
@@ -244,8 +243,7 @@ v1::CoordinatorMessage ToProto(const Action& action, const Stamp& current, TimeP
 }
 
 absl::StatusOr<Action> FromProto(const v1::CoordinatorMessage& message, TimePoint now) {
-  const Epoch epoch{message.epoch()};
-  const Round round{message.round()};
+  const Stamp stamp = StampFromProto(message);
   CheckedFields check;
   Action action;
   switch (message.kind_case()) {
@@ -258,20 +256,17 @@ absl::StatusOr<Action> FromProto(const v1::CoordinatorMessage& message, TimePoin
       action = std::move(told);
       break;
     }
-    case v1::CoordinatorMessage::kAssignment: {
-      Assignment assignment = AssignmentFromProto(message.assignment(), check);
-      assignment.instance = InstanceOf(message);
-      assignment.epoch = epoch;
-      assignment.round = round;
-      action = Assign{{}, std::move(assignment)};
+    case v1::CoordinatorMessage::kAssignment:
+      action = Assign{{}, AssignmentFromProto(message.assignment(), stamp, check)};
       break;
-    }
     case v1::CoordinatorMessage::kDrain:
-      action = Drain{
-          {}, epoch, round, check.Text("drain.reason", message.drain().reason(), 0, kMaxTextBytes)};
+      action = Drain{{},
+                     stamp.epoch,
+                     stamp.round,
+                     check.Text("drain.reason", message.drain().reason(), 0, kMaxTextBytes)};
       break;
     case v1::CoordinatorMessage::kVerdict:
-      action = Conclude{{}, epoch, round, VerdictFromProto(message.verdict(), check)};
+      action = Conclude{{}, stamp.epoch, stamp.round, VerdictFromProto(message.verdict(), check)};
       break;
     case v1::CoordinatorMessage::kRefused:
       action = Refuse{{},

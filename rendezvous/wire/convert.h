@@ -42,9 +42,9 @@ void FailureToProto(const FailureReport& report, v1::Failure& out);
 FailureReport FailureFromProto(const v1::Failure& in, CheckedFields& check);
 void VerdictToProto(const Verdict& verdict, v1::Verdict& out);
 Verdict VerdictFromProto(const v1::Verdict& in, CheckedFields& check);
-// Without the instance, the epoch and the round: they are the message's.
+// The instance, the epoch and the round are the message's.
 void AssignmentToProto(const Assignment& in, v1::Assignment& out);
-Assignment AssignmentFromProto(const v1::Assignment& in, CheckedFields& check);
+Assignment AssignmentFromProto(const v1::Assignment& in, const Stamp& stamp, CheckedFields& check);
 // Without the run id, which stands in the Join itself.
 void PolicyToProto(const Policy& policy, v1::JobPolicy& out);
 Policy PolicyFromProto(const v1::JobPolicy& in, CheckedFields& check);

@@ -107,8 +107,11 @@ void AssignmentToProto(const Assignment& in, v1::Assignment& out) {
   out.set_note(CleanText(in.note));
 }
 
-Assignment AssignmentFromProto(const v1::Assignment& in, CheckedFields& check) {
+Assignment AssignmentFromProto(const v1::Assignment& in, const Stamp& stamp, CheckedFields& check) {
   Assignment out;
+  out.instance = stamp.instance;
+  out.epoch = stamp.epoch;
+  out.round = stamp.round;
   out.node_count = check.Range("assignment.node_count", in.node_count(), 1, kMaxRank);
   out.node_rank = check.Range("assignment.node_rank", in.node_rank(), 0, out.node_count - 1);
   out.world_size = check.Range("assignment.world_size", in.world_size(), 1, kMaxRank);

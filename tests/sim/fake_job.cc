@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "rendezvous/core/render.h"
+#include "rendezvous/core/text.h"
 
 namespace ddprun::rendezvous::testing {
 

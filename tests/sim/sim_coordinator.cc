@@ -5,7 +5,7 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
-#include "rendezvous/core/render.h"
+#include "rendezvous/core/text.h"
 
 namespace ddprun::sim {
 namespace {

@@ -7,7 +7,7 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
-#include "rendezvous/core/render.h"
+#include "rendezvous/core/text.h"
 #include "tests/sim/checker.h"
 
 namespace ddprun::sim {

@@ -31,10 +31,10 @@ MUTANTS = [
     {
         "name": "the loss of a node is charged to the budget",
         "patches": [(CORE + "machine_round.cc",
-                     "  if (!first_failure.has_value()) {\n    if (drain_cause",
+                     "  if (!first_failure.has_value()) {\n    const bool is_started_once",
                      "  if (!first_failure.has_value()) {\n"
                      "    if (MUTANT && restart_count < policy.max_restarts) ++restart_count;\n"
-                     "    if (drain_cause")],
+                     "    const bool is_started_once")],
     },
     {
         "name": "the latest failure is named and not the first",
@@ -57,7 +57,7 @@ MUTANTS = [
     },
     {
         "name": "the verdict is told before it is durable",
-        "patches": [(CORE + "machine_end.cc",
+        "patches": [(CORE + "machine_tell.cc",
                      "  WriteRecord();\n}\n\nvoid State::TellVerdict",
                      "  WriteRecord();\n  if (MUTANT) TellVerdict(now);\n}\n\nvoid State::TellVerdict")],
     },

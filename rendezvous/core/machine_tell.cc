@@ -1,0 +1,217 @@
+// What everybody is told: the end of the job, and until then those that wait.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "rendezvous/core/machine_state.h"
+#include "rendezvous/core/text.h"
+
+namespace ddprun::rendezvous {
+
+using State = MachineInspector::State;
+
+void State::WriteRecord() {
+  actions.push_back(Record{.instance = instance,
+                           .epoch = own_epoch,
+                           .restart_count = restart_count,
+                           .verdict = is_given_up ? std::nullopt : verdict});
+}
+
+void State::CloseJob(TimePoint now, Verdict end) {
+  phase = Phase::kClosed;
+  verdict = std::move(end);
+  end_at = now + kRecordLimit;
+  // Durable before it is told: a coordinator that is started again after a crash must not run a
+  // job anew of which somebody has heard the end.
+  WriteRecord();
+}
+
+void State::TellVerdict(TimePoint now) {
+  if (phase != Phase::kClosed || is_told) return;
+  is_told = true;
+  end_at = now + policy.verdict_ack_timeout;
+  for (const auto& [id, member] : members.members()) {
+    // A suspect may come back and ask: it counts until the time is over.
+    unacknowledged.insert(id);
+    if (!member.is_connected) continue;
+    actions.push_back(
+        Conclude{.session = member.session, .epoch = epoch, .round = round, .verdict = *verdict});
+  }
+}
+
+void State::GiveUp(TimePoint now, const std::string& reason) {
+  phase = Phase::kClosed;
+  is_given_up = true;
+  is_told = true;
+  verdict = Verdict{.exit_code = kRendezvousExitCode, .reason = reason};
+  end_at = now;
+  for (const auto& [id, member] : members.members()) {
+    if (!member.is_connected) continue;
+    actions.push_back(
+        Refuse{.session = member.session, .kind = Refusal::kFinal, .message = reason});
+  }
+}
+
+void State::AnswerAfterEnd(TimePoint now, const NodeJoined& event) {
+  const SessionId session = event.stamp.session;
+  const Member* known = members.Find(event.node.id);
+  if (known == nullptr && event.stamp.instance != instance) {
+    // It had no part in this job. Success or failure, the end is not its own.
+    const std::string& run_id = has_policy ? policy.run_id : event.policy.run_id;
+    actions.push_back(Refuse{.session = session,
+                             .kind = Refusal::kJobOver,
+                             .message = absl::StrCat("the job \"", run_id, "\" is ending")});
+    return;
+  }
+  if (is_given_up) {
+    actions.push_back(
+        Refuse{.session = session, .kind = Refusal::kFinal, .message = verdict->reason});
+    return;
+  }
+  if (members.FindBySession(session) != nullptr && members.FindBySession(session) != known) {
+    ++ignored_messages;
+    return;
+  }
+  const Member& member = Admit(now, event);
+  if (!is_told) return;
+  if (!is_finished) unacknowledged.insert(member.info.id);
+  actions.push_back(
+      Conclude{.session = session, .epoch = epoch, .round = round, .verdict = *verdict});
+}
+
+void State::On(TimePoint now, const VerdictAcked& event) {
+  if (phase != Phase::kClosed || !is_told) {
+    ++ignored_messages;
+    return;
+  }
+  const Member* member = Hear(now, event.stamp);
+  if (member != nullptr) unacknowledged.erase(member->info.id);
+}
+
+void State::FinishWhenDone(TimePoint now) {
+  if (!is_told && now >= end_at) TellVerdict(now);
+  const bool is_awaited = has_begun_closed || !unacknowledged.empty();
+  if (is_finished || !is_told || (is_awaited && now < end_at)) return;
+  is_finished = true;
+  actions.push_back(Finish{});
+}
+
+std::optional<TimePoint> State::JoinDeadline() const {
+  if (phase != Phase::kOpen || !below_minimum_since.has_value()) return std::nullopt;
+  return *below_minimum_since + policy.join_timeout;
+}
+
+std::string State::FormingText(TimePoint now) const {
+  if (!quorum.is_countdown) return quorum.reason;
+  return absl::StrCat(quorum.reason, " for ", DurationText(*quorum.retry_at - now), " more");
+}
+
+std::string State::GoneText() const {
+  std::string text;
+  size_t named = 0;
+  for (const auto& [id, why] : gone) {
+    if (named == kNamedNodes) break;
+    absl::StrAppend(&text, named++ == 0 ? "" : "; ", why);
+  }
+  if (gone.size() > named) absl::StrAppend(&text, "; and ", gone.size() - named, " more");
+  return text;
+}
+
+std::string State::RefusedText() const {
+  std::string text;
+  for (const RefusedNode& node : refused) {
+    absl::StrAppend(&text, text.empty() ? "refused: " : "; ", node.why);
+  }
+  return text;
+}
+
+std::string State::EarlyExitText(const DatedFailure& failure) const {
+  const std::optional<int>& left_peer = failure.report.left_peer;
+  std::optional<EarlyExit> named;
+  for (const auto& [id, seat] : seats) {
+    const std::optional<EarlyExit>& first = seat.first_success;
+    const int first_rank = seat.assignment.first_rank;
+    if (left_peer.has_value() && *left_peer >= first_rank &&
+        *left_peer < first_rank + seat.local_world_size) {
+      if (first.has_value() && first->rank == *left_peer) {
+        named = first;
+        break;
+      }
+      if (seat.succeeded_at.has_value()) {
+        named = EarlyExit{.rank = *left_peer, .date = *seat.succeeded_at};
+        break;
+      }
+    }
+    const bool is_before = first.has_value() && first->date <= failure.date;
+    if (is_before && (!named.has_value() || first->date < named->date)) named = first;
+  }
+  if (!named.has_value()) return "";
+  const Duration before = std::max(Duration::zero(), Duration(failure.date - named->date));
+  const auto tenths = std::chrono::floor<std::chrono::milliseconds>(before).count() / 100;
+  return absl::StrCat("rank ", named->rank, " had exited with 0 ", tenths / 10, ".", tenths % 10,
+                      " s before");
+}
+
+std::string State::ReadoptingText() const {
+  const int nodes = seats.begin()->second.assignment.node_count;
+  return absl::StrCat("the coordinator was restarted: ", seats.size(), " of the ", nodes,
+                      " nodes of round ", round.value,
+                      seats.size() == 1 ? " is back" : " are back");
+}
+
+std::string State::ShrinkText(const Assignment& next) const {
+  if (next.node_count >= round_size.nodes) return "";
+  return absl::StrCat(GoneText(), gone.empty() ? "" : "; ", "going on with ",
+                      Counted(next.node_count, "node"), " and ", Counted(next.world_size, "rank"),
+                      " instead of ", round_size.nodes, " and ", round_size.ranks);
+}
+
+std::string State::WaitTopic() const {
+  switch (phase) {
+    case Phase::kOpen:
+      return quorum.reason;
+    case Phase::kReadopting:
+      return ReadoptingText();
+    case Phase::kSealed:
+      return absl::StrCat("standing by as a spare: round ", round.value,
+                          IsFinishing() ? " is finishing on " : " runs on ",
+                          Counted(static_cast<int>(seats.size()), "node"), " (max ",
+                          policy.max_nodes, ")");
+    case Phase::kDraining:
+      return absl::StrCat("round ", round.value, " is being stopped: ", drain_reason);
+    case Phase::kClosed:
+      break;
+  }
+  return "";
+}
+
+void State::TellWaiters(TimePoint now) {
+  if (!needs_telling) return;
+  if (phase == Phase::kClosed) {
+    needs_telling = false;
+    return;
+  }
+  // While the first cause is being found a member knows why it stopped; it takes a moment only.
+  if (phase == Phase::kDraining && now < name_cause_at) return;
+  const bool is_due = now >= next_telling;
+  if (!is_due && !has_newcomer) return;
+  has_newcomer = false;
+  const std::string topic = WaitTopic();
+  const std::string reason = phase == Phase::kOpen ? FormingText(now) : topic;
+  const std::optional<TimePoint> deadline = JoinDeadline();
+  for (auto& [id, member] : members.members()) {
+    if (member.standing != Standing::kWaiting || !member.is_connected) continue;
+    // Who has just come is told at once, the others when it is their time.
+    if (!is_due && !member.told_topic.empty()) continue;
+    if (member.told_topic == topic && member.told_deadline == deadline) continue;
+    member.told_topic = topic;
+    member.told_deadline = deadline;
+    actions.push_back(
+        TellWaiting{.session = member.session, .reason = reason, .deadline = deadline});
+  }
+  if (!is_due) return;
+  needs_telling = false;
+  next_telling = now + kTellInterval;
+}
+
+}  // namespace ddprun::rendezvous
