@@ -27,8 +27,6 @@
 #include "rendezvous/base/time.h"
 #include "rendezvous/client/agent_record.h"
 #include "rendezvous/client/rendezvous_client.h"
-#include "rendezvous/core/action.h"
-#include "rendezvous/core/event.h"
 #include "rendezvous/core/types.h"
 
 namespace ddprun::rendezvous {

@@ -12,8 +12,6 @@
 #include <vector>
 
 #include "rendezvous/base/time.h"
-#include "rendezvous/core/action.h"
-#include "rendezvous/core/event.h"
 #include "rendezvous/core/types.h"
 
 namespace ddprun::rendezvous {

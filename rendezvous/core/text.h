@@ -8,8 +8,6 @@
 
 #include "rendezvous/base/ids.h"
 #include "rendezvous/base/time.h"
-#include "rendezvous/core/action.h"
-#include "rendezvous/core/event.h"
 #include "rendezvous/core/types.h"
 
 namespace ddprun::rendezvous {

@@ -1,4 +1,5 @@
-// The values that agents and the coordinator exchange. [pure]
+// The values that agents and the coordinator exchange; what the rendezvous machine is told, and
+// what it asks for. [pure]
 #ifndef DDPRUN_RENDEZVOUS_CORE_TYPES_H_
 #define DDPRUN_RENDEZVOUS_CORE_TYPES_H_
 
@@ -6,7 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <vector>
+#include <variant>
 
 #include "rendezvous/base/ids.h"
 #include "rendezvous/base/time.h"
@@ -135,6 +136,134 @@ struct Beginning {
   int restart_count = 0;
   std::optional<Verdict> verdict;  // the job is over: only its end has to be told
 };
+
+// Facts that the rendezvous machine is told: the events.
+//
+// Every message of an agent carries the job's instance as far as the agent knows it, and the newest
+// epoch and round of it that the agent has adopted.
+struct Stamp {
+  SessionId session;
+  Epoch epoch;
+  Round round;
+  JobInstance instance;
+};
+
+// A node is here. With `held` it is re-attaching after a broken session: its workers of that
+// assignment, whose epoch and round are the stamp's, live on. Without, no worker of an earlier
+// round lives on the node.
+struct NodeJoined {
+  Stamp stamp;
+  NodeInfo node;
+  Policy policy;  // as this node was started
+  std::optional<Assignment> held;
+  std::string source_addr;    // address the session came from; empty: in this very process
+  std::string accepted_addr;  // local address it was accepted on; empty likewise
+};
+struct HeartbeatReceived {
+  Stamp stamp;
+};
+// The node goes, the job stays: leave is not close.
+struct NodeLeft {
+  Stamp stamp;
+  std::string reason;
+};
+// `age` is the time from the worker's end to now as far as the driver can tell:
+// the sender's age_us plus half the stream's round trip plus what it waited on its way.
+struct WorkersFailed {
+  Stamp stamp;
+  FailureReport report;
+  Duration age{0};
+};
+// The first worker of the node exited 0: from here on joins open no round.
+struct FirstWorkerSucceeded {
+  Stamp stamp;
+  int rank = 0;     // of that worker
+  Duration age{0};  // as in WorkersFailed
+};
+// All workers of the node exited 0.
+struct WorkersSucceeded {
+  Stamp stamp;
+};
+struct VerdictAcked {
+  Stamp stamp;
+};
+// The stream ended: the node is suspect, not gone.
+struct SessionBroken {
+  SessionId session;
+};
+// The Record that carries the verdict is on disk, or no file is kept.
+struct Recorded {};
+struct TimePassed {};
+
+using Event =
+    std::variant<NodeJoined, HeartbeatReceived, NodeLeft, WorkersFailed, FirstWorkerSucceeded,
+                 WorkersSucceeded, VerdictAcked, SessionBroken, Recorded, TimePassed>;
+
+// What it obliges its driver to do, in the order given: the actions.
+//
+// What a refused node can do about it.
+enum class Refusal {
+  kFinal,     // nothing: it ends with exit code 121 and the message
+  kJobOver,   // this job is closing: wait for the next one until join_timeout
+  kOtherJob,  // its workers are of a job that is not this one: that one's coordinator is gone
+};
+
+// The node waits; one sentence for people, sent only when it changes:
+// "1 of 2 nodes, waiting for 1 more". `deadline` is when the wait is given up, if it is.
+struct TellWaiting {
+  SessionId session;
+  std::string reason;
+  std::optional<TimePoint> deadline;
+  friend bool operator==(const TellWaiting&, const TellWaiting&) = default;
+};
+struct Assign {
+  SessionId session;
+  Assignment assignment;
+  friend bool operator==(const Assign&, const Assign&) = default;
+};
+// Stop the workers of `round`, then join again (or hear the verdict).
+struct Drain {
+  SessionId session;
+  Epoch epoch;
+  Round round;
+  std::string reason;
+  friend bool operator==(const Drain&, const Drain&) = default;
+};
+struct Conclude {
+  SessionId session;
+  Epoch epoch;
+  Round round;
+  Verdict verdict;
+  friend bool operator==(const Conclude&, const Conclude&) = default;
+};
+// Send the refusal, then close the session.
+struct Refuse {
+  SessionId session;
+  Refusal kind;
+  std::string message;
+  friend bool operator==(const Refuse&, const Refuse&) = default;
+};
+// Close the session without a word: a newer one of the same node replaced it.
+struct CloseSession {
+  SessionId session;
+  friend bool operator==(const CloseSession&, const CloseSession&) = default;
+};
+// The verdict is known everywhere it can be; the coordinator may end. Given once.
+struct Finish {
+  friend bool operator==(const Finish&, const Finish&) = default;
+};
+// Make this durable, for the coordinator that is started after a crash; a newer one replaces it.
+// With a verdict, say Recorded when it is done.
+struct Record {
+  JobInstance instance;
+  Epoch epoch;
+  int restart_count = 0;
+  std::optional<Verdict> verdict;
+  friend bool operator==(const Record&, const Record&) = default;
+};
+
+using Action =
+    std::variant<TellWaiting, Assign, Drain, Conclude, Refuse, CloseSession, Finish, Record>;
 
 }  // namespace ddprun::rendezvous
 

@@ -10,7 +10,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "rendezvous/base/time.h"
-#include "rendezvous/core/action.h"
 #include "rendezvous/core/types.h"
 
 namespace ddprun::rendezvous {

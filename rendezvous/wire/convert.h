@@ -10,8 +10,6 @@
 #include "absl/status/statusor.h"
 #include "proto/rendezvous.pb.h"
 #include "rendezvous/base/time.h"
-#include "rendezvous/core/action.h"
-#include "rendezvous/core/event.h"
 #include "rendezvous/core/types.h"
 #include "rendezvous/wire/checked_fields.h"
 

@@ -3,7 +3,7 @@
 #define DDPRUN_RENDEZVOUS_WIRE_TRANSIT_H_
 
 #include "rendezvous/base/time.h"
-#include "rendezvous/core/event.h"
+#include "rendezvous/core/types.h"
 
 namespace ddprun::rendezvous {
 

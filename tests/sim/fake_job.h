@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "rendezvous/core/event.h"
 #include "rendezvous/core/rendezvous_machine.h"
+#include "rendezvous/core/types.h"
 #include "tests/rendezvous/core/invariants.h"
 
 namespace ddprun::rendezvous::testing {

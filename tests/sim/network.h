@@ -10,8 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "rendezvous/core/action.h"
-#include "rendezvous/core/event.h"
+#include "rendezvous/core/types.h"
 #include "rendezvous/wire/transit.h"
 #include "tests/sim/scenario.h"
 #include "tests/sim/sim_random.h"

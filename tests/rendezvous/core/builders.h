@@ -6,8 +6,6 @@
 #include <variant>
 #include <vector>
 
-#include "rendezvous/core/action.h"
-#include "rendezvous/core/event.h"
 #include "rendezvous/core/types.h"
 
 namespace ddprun::rendezvous::testing {

@@ -12,9 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "rendezvous/core/action.h"
-#include "rendezvous/core/event.h"
 #include "rendezvous/core/rendezvous_machine.h"
+#include "rendezvous/core/types.h"
 
 namespace ddprun::rendezvous {
 
