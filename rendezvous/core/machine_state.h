@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "rendezvous/core/membership.h"
-#include "rendezvous/core/quorum.h"
 #include "rendezvous/core/rank_assignment.h"
 #include "rendezvous/core/rendezvous_machine.h"
 

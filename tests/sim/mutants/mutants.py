@@ -17,7 +17,7 @@ MUTANTS = [
     },
     {
         "name": "a round is sealed with one node too few",
-        "patches": [(CORE + "quorum.cc",
+        "patches": [(CORE + "membership.cc",
                      "  return policy.is_static ? policy.max_nodes : policy.min_nodes;\n",
                      "  const int needed = policy.is_static ? policy.max_nodes : policy.min_nodes;\n"
                      "  return MUTANT && needed > 1 ? needed - 1 : needed;\n")],
