@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <ranges>
 #include <utility>
 
 #include "rendezvous/base/check.h"
@@ -138,8 +137,10 @@ bool KvStore::HasAll(const std::vector<std::string_view>& keys) const {
 }
 
 std::vector<std::string_view> KvStore::SortedKeys() const {
-  const auto keys = std::views::keys(values_);
-  return {keys.begin(), keys.end()};
+  std::vector<std::string_view> keys;
+  keys.reserve(values_.size());
+  for (const auto& [key, value] : values_) keys.push_back(key);  // any order
+  return keys;
 }
 
 int64_t KvStore::QueueLength(std::string_view key) const {
@@ -208,18 +209,13 @@ void KvStore::Wake(std::string_view key, size_t most, int64_t count) {
     }
     if (is_barrier || !List(*it, wait)) {
       if (!is_barrier) --most;
-      Finish(*it);
+      woken_.push_back({wait.client, *it});
+      Charge(wait.bytes, 0);
+      waits_.erase(*it);
     }
     it = tickets.erase(it);
   }
   if (tickets.empty()) waiting_.erase(list);
-}
-
-void KvStore::Finish(Ticket ticket) {
-  const auto found = waits_.find(ticket);
-  woken_.push_back({found->second.client, ticket});
-  Charge(found->second.bytes, 0);
-  waits_.erase(found);
 }
 
 void KvStore::TakeWoken(std::vector<Woken>* woken) {

@@ -101,7 +101,6 @@ class KvStore {
   bool List(Ticket ticket, PendingWait& wait);
   // `key` is there, and as a counter stands at `count`. Ends at most `most` of the plain waits.
   void Wake(std::string_view key, size_t most, int64_t count);
-  void Finish(Ticket ticket);
 
   const size_t max_bytes_;
   size_t bytes_ = 0;

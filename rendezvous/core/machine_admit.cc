@@ -9,8 +9,6 @@
 
 namespace ddprun::rendezvous {
 
-using State = MachineInspector::State;
-
 namespace {
 
 // Far above any node there is; keeps world sizes far from overflow.

@@ -8,8 +8,6 @@
 
 namespace ddprun::rendezvous {
 
-using State = MachineInspector::State;
-
 void State::On(TimePoint now, const NodeJoined& event) {
   const SessionId session = event.stamp.session;
   const Member* known = members.Find(event.node.id);
@@ -84,7 +82,7 @@ bool State::LearnFromStamp(TimePoint now, const NodeJoined& event) {
   // coordinator lives in a member such a round is over.
   if (event.node.is_endpoint_node) {
     owes_hold = false;
-    restart_hold_until.reset();
+    restart_hold_until = {};
   }
   if (std::exchange(owes_hold, false) && round == Round{}) {
     restart_hold_until = now + members.return_time();
@@ -206,16 +204,16 @@ void State::EvictSilent(TimePoint now) {
     return since.has_value() && now >= *since + policy.orphan_timeout;
   };
   if (is_too_long(empty_since)) {
-    GiveUp(now, absl::StrCat("gave up: all its nodes have left, and none came back within ",
-                             DurationText(policy.orphan_timeout)));
+    GiveUp(absl::StrCat("gave up: all its nodes have left, and none came back within ",
+                        DurationText(policy.orphan_timeout)));
     return;
   }
   if (!is_too_long(members.CutOffSince())) return;
   const size_t nodes = members.members().size();
-  GiveUp(now, absl::StrCat("gave up: ",
-                           nodes == 1 ? "its one node was not heard"
-                                      : absl::StrCat("none of its ", nodes, " nodes was heard"),
-                           " for ", DurationText(policy.orphan_timeout)));
+  GiveUp(absl::StrCat("gave up: ",
+                      nodes == 1 ? "its one node was not heard"
+                                 : absl::StrCat("none of its ", nodes, " nodes was heard"),
+                      " for ", DurationText(policy.orphan_timeout)));
 }
 
 void State::RemoveNode(TimePoint now, const NodeId& id, const std::string& reason) {

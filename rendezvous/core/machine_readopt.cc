@@ -7,8 +7,6 @@
 
 namespace ddprun::rendezvous {
 
-using State = MachineInspector::State;
-
 bool State::MayReadopt(const Stamp& stamp) const {
   if (phase == Phase::kClosed) return false;
   if (phase == Phase::kReadopting || (phase == Phase::kOpen && round == Round{})) return true;
@@ -105,8 +103,7 @@ void State::BeginReadopting(TimePoint now, const Stamp& stamp) {
   readopt_until = now + members.return_time();
   is_readopted = true;
   round_began = now - kOldestReport;
-  hold_until.reset();
-  restart_hold_until.reset();
+  hold_until = restart_hold_until = {};
   forming.is_first = false;
 }
 

@@ -9,8 +9,6 @@
 
 namespace ddprun::rendezvous {
 
-using State = MachineInspector::State;
-
 namespace {
 
 std::string FailureText(const FailureReport& report) {
@@ -42,7 +40,7 @@ void State::ReviewQuorum(TimePoint now) {
     return !IsThisRound(member.second.joined_with);
   });
   if (is_readopted && has_spare && now < readopt_until) restart_hold_until = readopt_until;
-  const std::optional<TimePoint> held_until = std::max(hold_until, restart_hold_until);
+  const TimePoint held_until = std::max(hold_until, restart_hold_until);
   if (held_until > now) {
     quorum = {.reason = "the coordinator was restarted, waiting for nodes of the last round",
               .retry_at = held_until,
@@ -50,8 +48,6 @@ void State::ReviewQuorum(TimePoint now) {
     needs_telling = true;
     return;
   }
-  hold_until.reset();
-  restart_hold_until.reset();
   const Candidates candidates = CountCandidates(members, now, round);
   const bool has_minimum = candidates.ready >= NodesNeeded(policy);
   const auto note_since = [now](std::optional<TimePoint>& since, bool holds) {
@@ -74,8 +70,7 @@ void State::ReviewQuorum(TimePoint now) {
   needs_telling = true;
   const std::optional<TimePoint> give_up_at = JoinDeadline();
   if (give_up_at.has_value() && now >= *give_up_at) {
-    GiveUp(now,
-           absl::StrCat("gave up after ", DurationText(policy.join_timeout), ": ", quorum.reason));
+    GiveUp(absl::StrCat("gave up after ", DurationText(policy.join_timeout), ": ", quorum.reason));
   }
 }
 
@@ -98,8 +93,6 @@ void State::SealRound(TimePoint now) {
   is_instance_settled = true;
   epoch = own_epoch;
   if (is_news) WriteRecord();
-  seats.clear();
-  first_failure.reset();
   for (size_t node_rank = 0; node_rank < order.size(); ++node_rank) {
     Assignment& assignment = assignments[node_rank];
     assignment.instance = instance;
@@ -108,8 +101,6 @@ void State::SealRound(TimePoint now) {
     assignment.restart_count = restart_count;
     Member& member = *members.Find(order[node_rank]->info.id);
     if (member.previous_round == last_round) assignment.note = shrink_text;
-    member.told_topic.clear();
-    member.told_deadline.reset();
     TakeSeat(assignment, member);
     actions.push_back(Assign{.session = member.session, .assignment = std::move(assignment)});
   }
@@ -286,9 +277,7 @@ void State::OpenRound(TimePoint now) {
   below_minimum_since.reset();
   first_failure.reset();
   seats.clear();
-  quorum = {};
   needs_quorum = true;
-  needs_telling = true;
 }
 
 }  // namespace ddprun::rendezvous

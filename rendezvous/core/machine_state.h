@@ -116,9 +116,9 @@ struct RendezvousMachine::State {
   FormingRound forming;
   std::optional<TimePoint> below_minimum_since;
   // Nodes of a round that this coordinator knows nothing of may yet attach: of a forgotten one...
-  std::optional<TimePoint> hold_until;
+  TimePoint hold_until;
   // ...and of one that can go on.
-  std::optional<TimePoint> restart_hold_until;
+  TimePoint restart_hold_until;
   std::vector<RefusedNode> refused;  // the latest, at most kNamedNodes
   QuorumVerdict quorum;
   bool needs_quorum = true;
@@ -228,7 +228,7 @@ struct RendezvousMachine::State {
   void CloseJob(TimePoint now, Verdict end);
   void TellVerdict(TimePoint now);
   void WriteRecord();
-  void GiveUp(TimePoint now, const std::string& reason);
+  void GiveUp(const std::string& reason);
   void AnswerAfterEnd(TimePoint now, const NodeJoined& event);
   void On(TimePoint now, const VerdictAcked& event);
   void FinishWhenDone(TimePoint now);
@@ -250,6 +250,7 @@ struct MachineInspector {
   using State = RendezvousMachine::State;
   static const State& Look(const RendezvousMachine& machine) { return *machine.state_; }
 };
+using State = MachineInspector::State;
 
 }  // namespace ddprun::rendezvous
 

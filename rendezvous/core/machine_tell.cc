@@ -8,8 +8,6 @@
 
 namespace ddprun::rendezvous {
 
-using State = MachineInspector::State;
-
 void State::WriteRecord() {
   actions.push_back(Record{.instance = instance,
                            .epoch = own_epoch,
@@ -39,12 +37,11 @@ void State::TellVerdict(TimePoint now) {
   }
 }
 
-void State::GiveUp(TimePoint now, const std::string& reason) {
+void State::GiveUp(const std::string& reason) {
   phase = Phase::kClosed;
   is_given_up = true;
   is_told = true;
   verdict = Verdict{.exit_code = kRendezvousExitCode, .reason = reason};
-  end_at = now;
   for (const auto& [id, member] : members.members()) {
     if (!member.is_connected) continue;
     actions.push_back(

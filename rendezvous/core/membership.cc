@@ -86,11 +86,6 @@ bool Membership::IsQuiet(TimePoint now) const {
   return last_word_ + std::min(kLongestQuiet, evict_after_ / 2) < now;
 }
 
-std::optional<TimePoint> Membership::CutOffSince() const {
-  if (!is_cut_off_) return std::nullopt;
-  return last_word_;
-}
-
 void Membership::Remove(const NodeId& id) {
   const auto it = members_.find(id);
   if (it == members_.end()) return;
@@ -138,11 +133,6 @@ std::vector<NodeId> Membership::Expired(TimePoint now) {
   if (!expired.empty() && !has_own_node && IsQuiet(now)) is_cut_off_ = true;
   if (is_cut_off_) expired.clear();
   return expired;
-}
-
-std::optional<TimePoint> Membership::NextExpiry() const {
-  if (members_.empty()) return std::nullopt;
-  return next_scan_;
 }
 
 int NodesNeeded(const Policy& policy) {

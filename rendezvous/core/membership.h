@@ -86,13 +86,17 @@ class Membership {
   // The last amnesty's end.
   TimePoint amnesty_until() const { return amnesty_until_; }
   // Since when no node has been heard, once that has cost the first its place; else empty.
-  std::optional<TimePoint> CutOffSince() const;
+  std::optional<TimePoint> CutOffSince() const {
+    return is_cut_off_ ? std::optional(last_word_) : std::nullopt;
+  }
 
   // Nodes silent for evict_after or longer while others were heard. Looks at every node only when
   // time demands it.
   std::vector<NodeId> Expired(TimePoint now);
   // Not later than the moment at which Expired could first name a node.
-  std::optional<TimePoint> NextExpiry() const;
+  std::optional<TimePoint> NextExpiry() const {
+    return members_.empty() ? std::nullopt : std::optional(next_scan_);
+  }
 
   Map& members() { return members_; }
   const Map& members() const { return members_; }

@@ -8,8 +8,6 @@
 
 namespace ddprun::rendezvous {
 
-using State = MachineInspector::State;
-
 RendezvousMachine::RendezvousMachine(std::optional<Policy> policy, Beginning beginning,
                                      TimePoint now)
     : state_(std::make_unique<State>(std::move(policy), std::move(beginning), now)) {}
@@ -75,20 +73,17 @@ void State::ForgiveStall(TimePoint now) {
   const Duration lost = now - last_step - kTick;
   stall_began = last_step;
   stall_ended = now;
-  const auto shift = [lost](std::optional<TimePoint>& at) {
-    if (at.has_value()) *at += lost;
-  };
   // Everybody's silence starts afresh: what they said meanwhile is still in our queue.
   members.GrantAmnesty(now, members.return_time());
-  forming.opened_at += lost;
-  shift(forming.minimum_reached_at);
-  shift(below_minimum_since);
-  shift(hold_until);
-  shift(restart_hold_until);
-  readopt_until += lost;
-  shift(quorum.retry_at);
+  for (TimePoint* at :
+       {&forming.opened_at, &hold_until, &restart_hold_until, &readopt_until, &end_at}) {
+    *at += lost;
+  }
+  for (std::optional<TimePoint>* at :
+       {&forming.minimum_reached_at, &below_minimum_since, &quorum.retry_at}) {
+    if (at->has_value()) **at += lost;
+  }
   if (phase == Phase::kDraining && name_cause_at > last_step) name_cause_at += lost;
-  end_at += lost;
   needs_telling = true;
 }
 

@@ -68,14 +68,12 @@ Event JoinFromProto(const v1::Join& in, const Stamp& stamp, CheckedFields& check
 constexpr int64_t kMaxAgeUs = 86'400'000'000;
 
 Event FailedFromProto(const v1::WorkersFailed& in, const Stamp& stamp, CheckedFields& check) {
-  WorkersFailed failed;
-  failed.stamp = stamp;
-  failed.report = FailureFromProto(in.failure(), check);
+  FailureReport report = FailureFromProto(in.failure(), check);
   const int64_t age = check.Range("workers_failed.age_us", in.age_us(), 0, kMaxAgeUs);
   const int64_t trip =
       check.Range("workers_failed.round_trip_us", in.round_trip_us(), 0, kMaxAgeUs);
-  failed.age = microseconds(age + trip / 2);
-  return failed;
+  return WorkersFailed{
+      .stamp = stamp, .report = std::move(report), .age = microseconds(age + trip / 2)};
 }
 
 Event FirstSuccessFromProto(const v1::FirstWorkerSucceeded& in, const Stamp& stamp,

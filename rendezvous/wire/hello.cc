@@ -1,6 +1,5 @@
 #include "rendezvous/wire/hello.h"
 
-#include <algorithm>
 #include <string_view>
 
 namespace ddprun::rendezvous {
@@ -14,8 +13,7 @@ std::string Shorten(const std::string& run_id) { return run_id.substr(0, kMaxRun
 
 // Whichever ends first begins the other.
 bool Agree(std::string_view bytes, std::string_view prefix) {
-  const size_t common = std::min(bytes.size(), prefix.size());
-  return bytes.substr(0, common) == prefix.substr(0, common);
+  return bytes.starts_with(prefix.substr(0, bytes.size()));
 }
 
 }  // namespace

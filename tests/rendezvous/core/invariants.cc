@@ -9,7 +9,6 @@
 namespace ddprun::rendezvous {
 namespace {
 
-using State = MachineInspector::State;
 using Breaches = std::vector<std::string>;
 
 // S1: the rank intervals are disjoint and cover exactly 0..world_size-1; node ranks likewise.

@@ -9,8 +9,6 @@
 namespace ddprun::rendezvous {
 namespace {
 
-using State = MachineInspector::State;
-
 const char* PhaseName(Phase phase) {
   switch (phase) {
     case Phase::kOpen:
