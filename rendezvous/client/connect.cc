@@ -9,11 +9,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/host_name.h"
+#include "rendezvous/base/mailbox.h"
 #include "rendezvous/base/quiet_thread.h"
 #include "rendezvous/base/steady_clock.h"
 #include "rendezvous/client/link.h"
 #include "rendezvous/client/look.h"
-#include "rendezvous/client/mailbox.h"
 #include "rendezvous/net/interrupt.h"
 #include "rendezvous/server/coordinator.h"
 
@@ -53,13 +53,8 @@ class Client final : public RendezvousClient {
       return;
     }
     const bool has_errands = !is_standalone() || !options_.local_addr.empty();
-    if (has_errands) {
-      helper_ = StartQuietThread([errands = errands_] {
-        while (errands->RunUntil(std::nullopt)) {
-        }
-      });
-    }
-    if (!has_errands || helper_.joinable()) thread_ = StartQuietThread([this] { Run(); });
+    if (has_errands) helper_.emplace(kErrandPatience);
+    if (!has_errands || helper_->is_running()) thread_ = StartQuietThread([this] { Run(); });
     if (thread_.joinable()) return;
     handler_(RendezvousFailed{absl::StrCat("start a thread for the rendezvous: ", kNoThreadText),
                               /*is_local=*/true});
@@ -74,12 +69,7 @@ class Client final : public RendezvousClient {
     inbox_->Close();
     if (thread_.joinable()) thread_.join();
     stop_->Set();
-    errands_->Close();
-    if (helper_.joinable() && errands_->WaitDone(kErrandPatience)) {
-      helper_.join();
-    } else if (helper_.joinable()) {
-      helper_.detach();
-    }
+    helper_.reset();
     const std::lock_guard lock(callbacks_->mutex);
     callbacks_->options = {};
   }
@@ -123,7 +113,7 @@ class Client final : public RendezvousClient {
   // Runs `errand` on the helper, and `then` with what it found here.
   template <typename Errand, typename Then>
   void Send(Errand errand, Then then) {
-    errands_->Post([inbox = inbox_, errand = std::move(errand), then = std::move(then)] {
+    helper_->Post([inbox = inbox_, errand = std::move(errand), then = std::move(then)] {
       // Shared, so that it is copyable; a coordinator that nobody takes ends with it.
       auto found = std::make_shared<decltype(errand())>(errand());
       inbox->Post([then, found = std::move(found)] { then(*found); });
@@ -238,8 +228,7 @@ class Client final : public RendezvousClient {
   const EventHandler handler_;
   // Shared with whoever may post late: links, errands, a coordinator that stops.
   const std::shared_ptr<Mailbox> inbox_ = std::make_shared<Mailbox>();
-  // Shared with the helper, and so is what its errands use.
-  const std::shared_ptr<Mailbox> errands_ = std::make_shared<Mailbox>();
+  // Shared with the helper's errands.
   const std::shared_ptr<Interrupt> stop_ = std::make_shared<Interrupt>();
   const std::shared_ptr<Callbacks> callbacks_ = std::make_shared<Callbacks>();
 
@@ -251,7 +240,7 @@ class Client final : public RendezvousClient {
   std::unique_ptr<Link> link_;
   bool is_silent_ = false;
 
-  std::thread helper_;
+  std::optional<HelperThread> helper_;
   std::thread thread_;
 };
 

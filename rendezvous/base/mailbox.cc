@@ -1,10 +1,11 @@
-#include "rendezvous/client/mailbox.h"
+#include "rendezvous/base/mailbox.h"
 
 #include <utility>
 
+#include "rendezvous/base/quiet_thread.h"
 #include "rendezvous/base/steady_clock.h"
 
-namespace ddprun::rendezvous {
+namespace ddprun {
 
 void Mailbox::Post(Task task) {
   {
@@ -51,4 +52,20 @@ bool Mailbox::WaitDone(Duration timeout) {
   return changed_.wait_until(lock, ToSteady(SteadyNow() + timeout), [this] { return is_done_; });
 }
 
-}  // namespace ddprun::rendezvous
+HelperThread::HelperThread(Duration patience)
+    : patience_(patience), thread_(StartQuietThread([mailbox = mailbox_] {
+        while (mailbox->RunUntil(std::nullopt)) {
+        }
+      })) {}
+
+HelperThread::~HelperThread() {
+  mailbox_->Close();
+  if (!is_running()) return;
+  if (mailbox_->WaitDone(patience_)) {
+    thread_.join();
+  } else {
+    thread_.detach();
+  }
+}
+
+}  // namespace ddprun
