@@ -15,7 +15,6 @@
 #include "rendezvous/base/steady_clock.h"
 #include "rendezvous/net/channel.h"
 #include "rendezvous/net/connection_table.h"
-#include "rendezvous/server/frontend.h"
 #include "rendezvous/server/port_listener.h"
 #include "rendezvous/server/session.h"
 #include "rendezvous/wire/checked_fields.h"
@@ -277,8 +276,6 @@ class GrpcFrontend final : public Frontend {
     listener_ = *std::move(listener);
     return absl::OkStatus();
   }
-
-  uint16_t port() const override { return listener_->port(); }
 
  private:
   void Take(UniqueFd fd) {

@@ -17,7 +17,6 @@
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/quiet_thread.h"
 #include "rendezvous/base/steady_clock.h"
-#include "rendezvous/net/socket_address.h"
 #include "rendezvous/wire/hello.h"
 
 namespace ddprun::rendezvous {
@@ -53,9 +52,7 @@ absl::StatusOr<std::unique_ptr<PortListener>> PortListener::Start(UniqueFd liste
 }
 
 PortListener::PortListener(UniqueFd listening_socket, Handlers handlers)
-    : listening_socket_(std::move(listening_socket)),
-      handlers_(std::move(handlers)),
-      port_(PortOf(LocalAddress(listening_socket_.get()))) {}
+    : listening_socket_(std::move(listening_socket)), handlers_(std::move(handlers)) {}
 
 PortListener::~PortListener() {
   if (!thread_.joinable()) return;

@@ -18,7 +18,6 @@
 
 #include <chrono>
 #include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <list>
 #include <memory>
@@ -57,8 +56,6 @@ class PortListener {
   PortListener(const PortListener&) = delete;
   PortListener& operator=(const PortListener&) = delete;
 
-  uint16_t port() const { return port_; }
-
  private:
   struct Connection {
     UniqueFd fd;
@@ -81,7 +78,6 @@ class PortListener {
 
   const UniqueFd listening_socket_;
   const Handlers handlers_;
-  uint16_t port_ = 0;
   UniqueFd epoll_;
   UniqueFd stop_event_;
 

@@ -2,11 +2,15 @@
 #ifndef DDPRUN_RENDEZVOUS_SERVER_SESSION_H_
 #define DDPRUN_RENDEZVOUS_SERVER_SESSION_H_
 
+#include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 
+#include "absl/status/statusor.h"
 #include "rendezvous/base/ids.h"
 #include "rendezvous/base/time.h"
+#include "rendezvous/base/unique_fd.h"
 #include "rendezvous/core/action.h"
 #include "rendezvous/core/event.h"
 
@@ -42,9 +46,29 @@ class Inbox {
   virtual void Post(Event event) = 0;
 };
 
-// The session an event names; 0 for TimePassed.
+// The session an event names; 0 where it names none.
 SessionId SessionOf(const Event& event);
 void SetSession(Event& event, SessionId session);
+
+// What listens for remote agents, seen without gRPC. The destructor ends every session and closes
+// the port.
+class Frontend {
+ public:
+  virtual ~Frontend() = default;
+};
+
+struct FrontendOptions {
+  UniqueFd listening_socket;
+  // The run that is served; empty: none yet, any is welcome. Called on any thread.
+  std::function<std::string()> run_id;
+  bool is_apart = false;  // Coordinator::Options
+  std::function<void(UniqueFd)> on_store_connection;
+  std::function<void()> on_no_descriptor;
+};
+
+// Serves gRPC on the socket.
+absl::StatusOr<std::unique_ptr<Frontend>> StartGrpcFrontend(FrontendOptions options,
+                                                            std::shared_ptr<Inbox> inbox);
 
 }  // namespace ddprun::rendezvous
 

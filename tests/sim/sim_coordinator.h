@@ -1,4 +1,4 @@
-// The coordinator's process: the product's machine, driven as CoordinatorLoop drives it.
+// The coordinator's process: the product's machine, driven as Coordinator drives it.
 #ifndef DDPRUN_TESTS_SIM_SIM_COORDINATOR_H_
 #define DDPRUN_TESTS_SIM_SIM_COORDINATOR_H_
 
