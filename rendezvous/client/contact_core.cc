@@ -102,8 +102,8 @@ std::optional<TimePoint> ContactCore::NextDeadline() const {
       if (errand_ == Errand::kLook && told_ != kLongLookText) at(LongLookAt());
     }
   }
-  if (state_ == State::kLinked && !is_local_) {
-    at(last_heard_ + silence_limit_);
+  if (state_ == State::kLinked) {
+    if (!is_local_) at(last_heard_ + silence_limit_);
     if (!is_saying_ && !is_closing_) at(next_beat_);
   }
   return next;

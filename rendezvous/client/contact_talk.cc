@@ -74,7 +74,7 @@ void ContactCore::Talk() {
   } else if (end_by_) {
     is_closing_ = true;
     Do(CloseLink{.is_polite = true});
-  } else if (!is_local_ && now_ >= next_beat_) {
+  } else if (now_ >= next_beat_) {
     next_beat_ = now_ + beat_interval_;
     beat_said_at_ = now_;
     is_saying_ = true;

@@ -1,5 +1,4 @@
 // The link of an agent that lives in the coordinator's own process: no bytes, no socket.
-#include <atomic>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -14,17 +13,12 @@ class LocalSession final : public Session {
  public:
   explicit LocalSession(Link::Listener listener) : listener_(std::move(listener)) {}
 
-  void Opened(SessionId id) { id_ = id.value; }
-
   // From the coordinator's thread.
   void Send(TimePoint, const Stamp& current, const Action& action) override {
     Tell(Heard{current.instance, action});
   }
   void Processed(const Stamp&, const Event&) override { Tell(Said{}); }
   void Close() override { Tell(LinkEnded{false, "the coordinator of this process has stopped"}); }
-  std::optional<Event> Tick(TimePoint) override {
-    return HeartbeatReceived{{.session = id(), .epoch = {}, .round = {}, .instance = {}}};
-  }
 
   void Tell(ContactEvent event) {
     const std::lock_guard lock(mutex_);
@@ -37,11 +31,7 @@ class LocalSession final : public Session {
     listener_ = nullptr;
   }
 
-  SessionId id() const { return SessionId{id_}; }
-
  private:
-  std::atomic<uint64_t> id_{0};  // a tick may come before it is known
-
   std::mutex mutex_;
   Link::Listener listener_;
 };
@@ -52,7 +42,7 @@ class LocalLink final : public Link {
       : inbox_(std::move(inbox)), session_(std::make_shared<LocalSession>(std::move(listener))) {
     const std::optional<SessionId> id = inbox_->Open(session_);
     if (id) {
-      session_->Opened(*id);
+      id_ = *id;
     } else {
       session_->Close();
     }
@@ -60,12 +50,12 @@ class LocalLink final : public Link {
 
   ~LocalLink() override {
     session_->Silence();
-    inbox_->Post(SessionBroken{session_->id()});
+    inbox_->Post(SessionBroken{id_});
   }
 
   void Say(const SayEvent& what) override {
     Event event = what.event;
-    SetSession(event, session_->id());
+    SetSession(event, id_);
     inbox_->Post(std::move(event));
   }
 
@@ -77,6 +67,7 @@ class LocalLink final : public Link {
  private:
   const std::shared_ptr<Inbox> inbox_;
   const std::shared_ptr<LocalSession> session_;
+  SessionId id_;
 };
 
 }  // namespace

@@ -1,6 +1,5 @@
 #include "rendezvous/server/coordinator.h"
 
-#include <algorithm>
 #include <chrono>
 #include <map>
 #include <mutex>
@@ -23,7 +22,6 @@ namespace {
 
 // More sessions than this are refused: every node needs one.
 constexpr size_t kMaxSessions = 16384;
-constexpr Duration kMaxTickInterval = std::chrono::seconds(1);
 // How long a start waits for the job's file, and an end for its removal.
 constexpr Duration kFileLimit = std::chrono::seconds(2);
 
@@ -47,7 +45,6 @@ class Coordinator::Loop final : public Inbox, public std::enable_shared_from_thi
         on_finished_(std::move(options.on_finished)),
         is_taken_up_(beginning.is_remembered || beginning.verdict),
         machine_(options.policy, beginning, SteadyNow()),
-        next_tick_(SteadyNow() + tick_interval()),
         verdict_(beginning.verdict),
         run_id_(options.policy ? options.policy->run_id : beginning.run_id) {}
 
@@ -107,17 +104,11 @@ class Coordinator::Loop final : public Inbox, public std::enable_shared_from_thi
   void Run() {
     // What agents said comes before deadlines that may have passed meanwhile: a coordinator that
     // was stopped for a while finds their heartbeats in the mailbox.
-    while (mailbox_.RunUntil(NextWakeUp())) {
-      TickSessions();
+    while (mailbox_.RunUntil(machine_.NextDeadline())) {
       const TimePoint now = SteadyNow();
       const std::optional<TimePoint> deadline = machine_.NextDeadline();
       if (deadline && *deadline <= now) StepMachine(now, TimePassed{});
     }
-  }
-
-  TimePoint NextWakeUp() const {
-    const std::optional<TimePoint> deadline = machine_.NextDeadline();
-    return deadline ? std::min(*deadline, next_tick_) : next_tick_;
   }
 
   void Apply(const Event& event) {
@@ -151,30 +142,6 @@ class Coordinator::Loop final : public Inbox, public std::enable_shared_from_thi
       }
       CarryOut(now, action);
     }
-  }
-
-  void TickSessions() {
-    const TimePoint now = SteadyNow();
-    if (now < next_tick_) return;
-    next_tick_ = now + tick_interval();
-    std::vector<std::shared_ptr<Session>> sessions;
-    {
-      const std::lock_guard lock(mutex_);
-      for (const auto& [id, session] : sessions_) sessions.push_back(session);
-    }
-    for (const std::shared_ptr<Session>& session : sessions) {
-      const std::optional<Event> beat = session->Tick(now);
-      if (beat) StepMachine(now, *beat);
-    }
-  }
-
-  // An agent of this process is heard so often: well within the time after which it would be
-  // evicted.
-  Duration tick_interval() const {
-    const Policy* policy = machine_.policy();
-    if (policy == nullptr) return kMaxTickInterval;
-    return std::clamp(policy->evict_after / 3, Duration(std::chrono::milliseconds(10)),
-                      kMaxTickInterval);
   }
 
   void CarryOut(TimePoint now, const Action& action) {
@@ -234,7 +201,6 @@ class Coordinator::Loop final : public Inbox, public std::enable_shared_from_thi
 
   // The thread's own.
   RendezvousMachine machine_;
-  TimePoint next_tick_;
 
   mutable std::mutex mutex_;
   std::map<SessionId, std::shared_ptr<Session>> sessions_;

@@ -33,7 +33,6 @@ constexpr std::chrono::seconds kShutdownGrace{1};
 // Messages that an agent has not read yet. It gets a handful per round: one that lets so many pile
 // up does not read at all.
 constexpr size_t kMaxOutgoing = 64;
-constexpr Duration kJoinLimit = std::chrono::seconds(5);
 
 grpc::Status ToGrpc(const absl::Status& status) {
   return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
@@ -51,7 +50,6 @@ class AttachStream final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::
         run_id_(run_id),
         peer_(FromGrpcTarget(context->peer())),
         connections_(connections),
-        join_by_(SteadyNow() + kJoinLimit),
         context_(context) {}
 
   void Begin(std::shared_ptr<AttachStream> self) {
@@ -80,7 +78,8 @@ class AttachStream final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::
       joined->source_addr = IpText(peer_);
       joined->accepted_addr = accepted_addr_;
     }
-    if (!NoteArrival(*event)) {
+    has_joined_ = has_joined_ || std::holds_alternative<NodeJoined>(*event);
+    if (!has_joined_) {
       return Break(grpc::Status(grpc::StatusCode::FAILED_PRECONDITION,
                                 "the first message of a stream must be a join"));
     }
@@ -129,18 +128,6 @@ class AttachStream final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::
     if (!finish_) StartRead(&incoming_);
   }
 
-  std::optional<Event> Tick(TimePoint now) override {
-    bool is_late = false;
-    {
-      const std::lock_guard lock(mutex_);
-      is_late = !has_joined_ && now >= join_by_;
-    }
-    if (is_late) {
-      Break(grpc::Status(grpc::StatusCode::DEADLINE_EXCEEDED, "no join came within 5 s"));
-    }
-    return std::nullopt;
-  }
-
   void Close() override {
     const std::lock_guard lock(mutex_);
     is_broken_ = true;  // the driver has forgotten this session
@@ -149,12 +136,6 @@ class AttachStream final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::
   }
 
  private:
-  bool NoteArrival(const Event& event) {
-    const std::lock_guard lock(mutex_);
-    has_joined_ = has_joined_ || std::holds_alternative<NodeJoined>(event);
-    return has_joined_;
-  }
-
   void Push(v1::CoordinatorMessage message) {
     const std::lock_guard lock(mutex_);
     if (finish_) return;
@@ -202,10 +183,11 @@ class AttachStream final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::
   const SocketAddress peer_;
   std::string accepted_addr_;  // ours, once the agent has joined
   ConnectionTable& connections_;
-  const TimePoint join_by_;
   SessionId id_;
   std::shared_ptr<AttachStream> self_;
-  Transit transit_;  // of the one reading thread at a time
+  // Of the one reading thread at a time.
+  bool has_joined_ = false;
+  Transit transit_;
   v1::AgentMessage
       incoming_;  // of gRPC from StartRead to OnReadDone, of the driver until Processed
 
@@ -213,7 +195,6 @@ class AttachStream final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::
   grpc::CallbackServerContext* context_;         // null from OnDone on
   std::deque<v1::CoordinatorMessage> outgoing_;  // the first is being written if is_writing_
   bool is_writing_ = false;
-  bool has_joined_ = false;
   bool is_broken_ = false;          // SessionBroken was posted, or is not wanted
   bool finishes_politely_ = false;  // what is queued goes out before Finish
   std::optional<grpc::Status> finish_;

@@ -27,9 +27,6 @@ class Session {
   virtual void Send(TimePoint now, const Stamp& current, const Action& action) = 0;
   // The event that was posted last has been applied: the next one may be posted.
   virtual void Processed(const Stamp& current, const Event& event) = 0;
-  // Called each second. Returns a heartbeat to be taken as received: an agent in this very process
-  // lives exactly as long as the driver does. nullopt: the agent sends its own.
-  virtual std::optional<Event> Tick(TimePoint now) = 0;
   // Ends the connection once what was sent is out. Nothing is called afterwards.
   virtual void Close() = 0;
 };

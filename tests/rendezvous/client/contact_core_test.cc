@@ -31,7 +31,7 @@ TEST_CASE("contact: the endpoint's agent hosts, and joins as the endpoint's") {
   CHECK(bench.Step(JoinCommand{}) == "host");
   CHECK(bench.Step(Hosted{}) == "emit hosting; open local; say join endpoint");
   CHECK(bench.text == "node1:29400");
-  CHECK(bench.Step(Said{}) == "");
+  CHECK(bench.Step(Said{}) == "say beat");
   CHECK(bench.Step(HearAssign(1)) == "emit assigned");
 }
 

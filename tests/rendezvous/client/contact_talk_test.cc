@@ -101,6 +101,7 @@ ContactBench AckedHost() {
   ContactBench bench(OnEndpoint());
   bench.Step(JoinCommand{});
   bench.Step(Hosted{});
+  REQUIRE(bench.Step(Said{}) == "say beat");
   bench.Step(Said{});
   bench.Step(HearAssign(1));
   REQUIRE(bench.Step(HearVerdict()) == "emit concluded");
@@ -132,6 +133,7 @@ TEST_CASE("contact: a host that leaves without a verdict waits for nobody") {
   ContactBench bench(OnEndpoint());
   bench.Step(JoinCommand{});
   bench.Step(Hosted{});
+  REQUIRE(bench.Step(Said{}) == "say beat");
   bench.Step(Said{});
   CHECK(bench.Step(LeaveCommand{"SIGTERM"}) == "say leave");
   bench.Step(EndCommand{seconds(11)});
