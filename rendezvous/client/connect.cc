@@ -217,7 +217,7 @@ class Client final : public RendezvousClient {
 
   void Do(const CloseLink& action) {
     if (!action.is_polite) return link_.reset();
-    if (link_ != nullptr) link_->Close();
+    if (link_ != nullptr) link_->HalfClose();
   }
 
   void Do(const Emit& action) {
@@ -237,7 +237,7 @@ class Client final : public RendezvousClient {
   SocketAddress address_;  // where the last look found somebody
   std::unique_ptr<Coordinator> hosted_;
   uint64_t links_ = 0;  // opened so far: the number of the last one
-  std::unique_ptr<Link> link_;
+  OwnedLink link_;
   bool is_silent_ = false;
 
   std::optional<HelperThread> helper_;

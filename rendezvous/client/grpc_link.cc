@@ -38,17 +38,18 @@ LinkEnded ToLinkEnded(const grpc::Status& status) {
   }
 }
 
-// Lives until gRPC says OnDone (through `self_`) and until its link is gone. A hold keeps OnDone
+// Lives until gRPC says OnDone (through `self_`) and until its owner lets go. A hold keeps OnDone
 // away while the owner may still start operations; it is given back when reading has ended.
-class Reactor final : public grpc::ClientBidiReactor<v1::AgentMessage, v1::CoordinatorMessage> {
+class GrpcLink final : public Link,
+                       public grpc::ClientBidiReactor<v1::AgentMessage, v1::CoordinatorMessage> {
  public:
-  Reactor(const SocketAddress& address, Link::Listener listener)
+  GrpcLink(const SocketAddress& address, Listener listener)
       : stub_(v1::Rendezvous::NewStub(MakeChannel(address))), listener_(std::move(listener)) {
     ++live_streams;
   }
-  ~Reactor() override { --live_streams; }
+  ~GrpcLink() override { --live_streams; }
 
-  void Begin(std::shared_ptr<Reactor> self) {
+  void Begin(std::shared_ptr<GrpcLink> self) {
     self_ = std::move(self);
     stub_->async()->Attach(&context_, this);
     AddHold();
@@ -63,18 +64,49 @@ class Reactor final : public grpc::ClientBidiReactor<v1::AgentMessage, v1::Coord
       if (!ok || is_abandoned_) return ReleaseHold();
       is_unread_ = true;
     }
-    Tell(ToContactEvent(incoming_));
+    listener_(ToContactEvent(incoming_));
   }
 
   void OnWriteDone(bool ok) override {
-    if (ok) Tell(Said{});  // a failed write also ends the reading, and so the call
+    if (ok) listener_(Said{});  // a failed write also ends the reading, and so the call
   }
 
   void OnDone(const grpc::Status& status) override {
-    Tell(ToLinkEnded(status));
-    const std::shared_ptr<Reactor> self = std::move(self_);
+    listener_(ToLinkEnded(status));
+    const std::shared_ptr<GrpcLink> self = std::move(self_);
   }
 
+  // From the owner's thread.
+  void Say(const SayEvent& what) override {
+    if (const auto* beat = std::get_if<HeartbeatReceived>(&what.event)) {
+      return Write(HeartbeatToProto(beat->stamp, what.sequence));
+    }
+    absl::StatusOr<v1::AgentMessage> message = ToProto(what.event, what.round_trip);
+    if (message.ok()) return Write(*std::move(message));
+    listener_(
+        LinkEnded{true, absl::StrCat("cannot be told of this node: ", message.status().message())});
+  }
+
+  void HalfClose() override {
+    const std::lock_guard lock(mutex_);
+    if (is_held_) StartWritesDone();
+  }
+
+  void HearNext() override {
+    const std::lock_guard lock(mutex_);
+    if (std::exchange(is_unread_, false)) StartRead(&incoming_);
+  }
+
+  // The owner goes: whatever comes is read by nobody.
+  void Abandon() {
+    context_.TryCancel();
+    const std::lock_guard lock(mutex_);
+    is_abandoned_ = true;
+    // A message that nobody took holds up the read that would see the end.
+    if (std::exchange(is_unread_, false)) ReleaseHold();
+  }
+
+ private:
   void Write(v1::AgentMessage message) {
     const std::lock_guard lock(mutex_);
     if (!is_held_) return;
@@ -84,43 +116,15 @@ class Reactor final : public grpc::ClientBidiReactor<v1::AgentMessage, v1::Coord
     StartWrite(&outgoing_);
   }
 
-  void HalfClose() {
-    const std::lock_guard lock(mutex_);
-    if (is_held_) StartWritesDone();
-  }
-
-  void ReadNext() {
-    const std::lock_guard lock(mutex_);
-    if (std::exchange(is_unread_, false)) StartRead(&incoming_);
-  }
-
-  // The owner goes: whatever comes is read by nobody.
-  void Abandon() {
-    {
-      const std::lock_guard lock(listener_mutex_);
-      listener_ = nullptr;
-    }
-    context_.TryCancel();
-    const std::lock_guard lock(mutex_);
-    is_abandoned_ = true;
-    // A message that nobody took holds up the read that would see the end.
-    if (std::exchange(is_unread_, false)) ReleaseHold();
-  }
-
-  void Tell(ContactEvent event) {
-    const std::lock_guard lock(listener_mutex_);
-    if (listener_) listener_(std::move(event));
-  }
-
- private:
   // REQUIRES: mutex_ is held.
   void ReleaseHold() {
     if (std::exchange(is_held_, false)) RemoveHold();
   }
 
   const std::unique_ptr<v1::Rendezvous::Stub> stub_;
+  const Listener listener_;
   grpc::ClientContext context_;
-  std::shared_ptr<Reactor> self_;
+  std::shared_ptr<GrpcLink> self_;
   v1::CoordinatorMessage incoming_;  // of gRPC unless is_unread_
   v1::AgentMessage outgoing_;        // of gRPC until OnWriteDone
 
@@ -128,39 +132,15 @@ class Reactor final : public grpc::ClientBidiReactor<v1::AgentMessage, v1::Coord
   bool is_held_ = true;
   bool is_unread_ = false;
   bool is_abandoned_ = false;
-
-  std::mutex listener_mutex_;  // apart: the owner's lock may be taken within the listener
-  Link::Listener listener_;
-};
-
-class GrpcLink final : public Link {
- public:
-  explicit GrpcLink(std::shared_ptr<Reactor> reactor) : reactor_(std::move(reactor)) {}
-  ~GrpcLink() override { reactor_->Abandon(); }
-
-  void Say(const SayEvent& what) override {
-    if (const auto* beat = std::get_if<HeartbeatReceived>(&what.event)) {
-      return reactor_->Write(HeartbeatToProto(beat->stamp, what.sequence));
-    }
-    absl::StatusOr<v1::AgentMessage> message = ToProto(what.event, what.round_trip);
-    if (message.ok()) return reactor_->Write(*std::move(message));
-    reactor_->Tell(
-        LinkEnded{true, absl::StrCat("cannot be told of this node: ", message.status().message())});
-  }
-  void HearNext() override { reactor_->ReadNext(); }
-  void Close() override { reactor_->HalfClose(); }
-
- private:
-  const std::shared_ptr<Reactor> reactor_;
 };
 
 }  // namespace
 
-std::unique_ptr<Link> OpenGrpcLink(const SocketAddress& address, Link::Listener listener) {
+OwnedLink OpenGrpcLink(const SocketAddress& address, Link::Listener listener) {
   PrepareGrpc();
-  auto reactor = std::make_shared<Reactor>(address, std::move(listener));
-  reactor->Begin(reactor);
-  return std::make_unique<GrpcLink>(std::move(reactor));
+  auto link = std::make_shared<GrpcLink>(address, std::move(listener));
+  link->Begin(link);
+  return OwnedLink(link.get(), [link](Link*) { link->Abandon(); });
 }
 
 int CountGrpcLinksForTest() { return live_streams; }

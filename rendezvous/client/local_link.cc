@@ -1,5 +1,4 @@
 // The link of an agent that lives in the coordinator's own process: no bytes, no socket.
-#include <mutex>
 #include <optional>
 #include <utility>
 
@@ -8,49 +7,16 @@
 namespace ddprun::rendezvous {
 namespace {
 
-// Shared by the link, whose destructor silences it, and the coordinator, which may still hold it.
-class LocalSession final : public Session {
- public:
-  explicit LocalSession(Link::Listener listener) : listener_(std::move(listener)) {}
-
-  // From the coordinator's thread.
-  void Send(TimePoint, const Stamp& current, const Action& action) override {
-    Tell(Heard{current.instance, action});
-  }
-  void Processed(const Stamp&, const Event&) override { Tell(Said{}); }
-  void Close() override { Tell(LinkEnded{false, "the coordinator of this process has stopped"}); }
-
-  void Tell(ContactEvent event) {
-    const std::lock_guard lock(mutex_);
-    if (listener_) listener_(std::move(event));
-  }
-
-  // From its return on the listener is not called.
-  void Silence() {
-    const std::lock_guard lock(mutex_);
-    listener_ = nullptr;
-  }
-
- private:
-  std::mutex mutex_;
-  Link::Listener listener_;
-};
-
-class LocalLink final : public Link {
+// Both ends at once: the agent's link, and its session for the coordinator.
+class LocalLink final : public Link, public Session {
  public:
   LocalLink(std::shared_ptr<Inbox> inbox, Listener listener)
-      : inbox_(std::move(inbox)), session_(std::make_shared<LocalSession>(std::move(listener))) {
-    const std::optional<SessionId> id = inbox_->Open(session_);
-    if (id) {
-      id_ = *id;
-    } else {
-      session_->Close();
-    }
-  }
+      : inbox_(std::move(inbox)), listener_(std::move(listener)) {}
 
-  ~LocalLink() override {
-    session_->Silence();
-    inbox_->Post(SessionBroken{id_});
+  void Open(std::shared_ptr<Session> self) {
+    const std::optional<SessionId> id = inbox_->Open(std::move(self));
+    if (!id) return Close();
+    id_ = *id;
   }
 
   void Say(const SayEvent& what) override {
@@ -58,22 +24,32 @@ class LocalLink final : public Link {
     SetSession(event, id_);
     inbox_->Post(std::move(event));
   }
-
   void HearNext() override {}
-
   // What was said is Said, and so applied.
-  void Close() override { session_->Tell(LinkEnded{}); }
+  void HalfClose() override { listener_(LinkEnded{}); }
+  void Abandon() { inbox_->Post(SessionBroken{id_}); }
+
+  // From the coordinator's thread.
+  void Send(TimePoint, const Stamp& current, const Action& action) override {
+    listener_(Heard{current.instance, action});
+  }
+  void Processed(const Stamp&, const Event&) override { listener_(Said{}); }
+  void Close() override {
+    listener_(LinkEnded{false, "the coordinator of this process has stopped"});
+  }
 
  private:
   const std::shared_ptr<Inbox> inbox_;
-  const std::shared_ptr<LocalSession> session_;
-  SessionId id_;
+  const Listener listener_;
+  SessionId id_;  // the agent's
 };
 
 }  // namespace
 
-std::unique_ptr<Link> OpenLocalLink(std::shared_ptr<Inbox> inbox, Link::Listener listener) {
-  return std::make_unique<LocalLink>(std::move(inbox), std::move(listener));
+OwnedLink OpenLocalLink(std::shared_ptr<Inbox> inbox, Link::Listener listener) {
+  auto link = std::make_shared<LocalLink>(std::move(inbox), std::move(listener));
+  link->Open(link);
+  return OwnedLink(link.get(), [link](Link*) { link->Abandon(); });
 }
 
 }  // namespace ddprun::rendezvous
