@@ -2,7 +2,6 @@
 #ifndef DDPRUN_RENDEZVOUS_CLIENT_LOOK_H_
 #define DDPRUN_RENDEZVOUS_CLIENT_LOOK_H_
 
-#include <chrono>
 #include <string>
 
 #include "rendezvous/client/contact_core.h"
@@ -24,16 +23,6 @@ LookResult LookAt(const std::string& host, uint16_t port, const std::string& run
 
 // Whether `name` resolves: kFound, kNoName or kNameLater.
 Looked LookUp(const std::string& name, const Resolver& resolve);
-
-inline constexpr Duration kConnectTimeout = std::chrono::seconds(2);
-inline constexpr Duration kHelloTimeout = std::chrono::seconds(5);
-
-// Connects to one address and exchanges the greeting of rendezvous/wire/hello.h.
-Looked Probe(const SocketAddress& address, const std::string& run_id, const Interrupt& interrupt);
-
-// A loopback address, or one of this machine's interfaces. Debian maps a machine's own name to
-// 127.0.1.1.
-bool IsThisMachine(const SocketAddress& address);
 
 }  // namespace ddprun::rendezvous
 
