@@ -29,6 +29,7 @@
 #include "rendezvous/base/time.h"
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/net/connection_table.h"
+#include "rendezvous/net/interrupt.h"
 
 namespace ddprun::rendezvous {
 
@@ -67,7 +68,6 @@ class PortListener {
   void Run();
   int MillisecondsToWait(TimePoint now) const;
   void AcceptAll(TimePoint now);
-  void WatchListener(bool is_watched);
   void OnReadable(std::list<Connection>::iterator connection);
   void AnswerHello(Connection& connection);
   void DropSilent(TimePoint now);
@@ -78,13 +78,11 @@ class PortListener {
 
   const UniqueFd listening_socket_;
   const Handlers handlers_;
-  UniqueFd epoll_;
-  UniqueFd stop_event_;
+  Interrupt stop_;
 
   // The thread's own.
   std::list<Connection> silent_;  // oldest first
-  bool is_listener_watched_ = false;
-  TimePoint accept_again_at_{};  // after a lack of descriptors
+  TimePoint accept_again_at_{};   // after a lack of descriptors
   std::optional<TimePoint> look_at_connections_at_;
 
   std::thread thread_;
