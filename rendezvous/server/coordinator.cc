@@ -16,6 +16,9 @@
 #include "rendezvous/core/rendezvous_machine.h"
 #include "rendezvous/net/listening_socket.h"
 #include "rendezvous/server/job_file.h"
+#include "rendezvous/server/port_listener.h"
+#include "rendezvous/wire/checked_fields.h"
+#include "rendezvous/wire/hello.h"
 
 namespace ddprun::rendezvous {
 namespace {
@@ -30,7 +33,8 @@ constexpr Duration kFileLimit = std::chrono::seconds(2);
 absl::StatusOr<Beginning> ReadBeginning(JobFile* file) {
   if (file == nullptr) return BeginAnew();
   absl::StatusOr<Beginning> beginning = file->Begin(kFileLimit);
-  return absl::IsDeadlineExceeded(beginning.status()) ? BeginAnew() : beginning;
+  if (absl::IsDeadlineExceeded(beginning.status())) return BeginAnew();
+  return beginning;
 }
 
 }  // namespace
@@ -212,6 +216,33 @@ class Coordinator::Loop final : public Inbox, public std::enable_shared_from_thi
   std::thread thread_;
 };
 
+// What is there only for agents elsewhere; taken down from the last to the first.
+struct Coordinator::Door {
+  ConnectionTable connections;
+  std::unique_ptr<Frontend> frontend;
+  std::unique_ptr<PortListener> listener;
+
+  absl::Status Open(const std::shared_ptr<Loop>& loop, UniqueFd socket, Options& options) {
+    const auto run_id = [loop] { return CleanText(loop->run_id()); };
+    absl::StatusOr<std::unique_ptr<Frontend>> started =
+        StartGrpcFrontend(loop, run_id, connections);
+    if (!started.ok()) return started.status();
+    frontend = *std::move(started);
+    absl::StatusOr<std::unique_ptr<PortListener>> listening = PortListener::Start(
+        std::move(socket), {.on_store = std::move(options.on_store_connection),
+                            .on_http2 = [this](UniqueFd fd) { frontend->Take(std::move(fd)); },
+                            .on_no_descriptor = std::move(options.on_no_descriptor),
+                            .connections = connections,
+                            .hello_reply =
+                                [run_id, is_apart = options.is_apart] {
+                                  return MakeHelloReply({run_id(), is_apart});
+                                }});
+    if (!listening.ok()) return listening.status();
+    listener = *std::move(listening);
+    return absl::OkStatus();
+  }
+};
+
 Coordinator::Coordinator() = default;
 
 absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(Options options) {
@@ -237,17 +268,11 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(Options options)
   coordinator->file_ = file;
   coordinator->loop_ = std::make_shared<Loop>(options, *beginning, std::move(file));
   if (absl::Status status = coordinator->loop_->Start(); !status.ok()) return status;
-  if (options.listen) {
-    absl::StatusOr<std::unique_ptr<Frontend>> frontend = StartGrpcFrontend(
-        FrontendOptions{.listening_socket = std::move(listening_socket),
-                        .run_id = [loop = coordinator->loop_] { return loop->run_id(); },
-                        .is_apart = options.is_apart,
-                        .on_store_connection = std::move(options.on_store_connection),
-                        .on_no_descriptor = std::move(options.on_no_descriptor)},
-        coordinator->loop_);
-    if (!frontend.ok()) return frontend.status();
-    coordinator->frontend_ = *std::move(frontend);
-  }
+  if (!options.listen) return coordinator;
+  coordinator->door_ = std::make_unique<Door>();
+  absl::Status status =
+      coordinator->door_->Open(coordinator->loop_, std::move(listening_socket), options);
+  if (!status.ok()) return status;
   return coordinator;
 }
 
@@ -264,14 +289,14 @@ int Coordinator::exit_code() const {
 
 void Coordinator::Stop() {
   if (loop_ == nullptr) return;  // it did not start
-  // First the loop, which closes the sessions behind what they were told last; then the frontend,
-  // which gives them a moment to get it out.
+  // First the loop, which closes the sessions behind what they were told last; then the door, whose
+  // frontend gives them a moment to get it out.
   loop_->Stop();
   const std::shared_ptr<JobFile> file = std::exchange(file_, nullptr);
   // While the port is still ours. Of a job that never began there is nothing to remember.
   const bool is_over = loop_->is_finished() || !loop_->has_begun();
   if (file != nullptr && is_over) file->Forget(kFileLimit);
-  frontend_.reset();
+  door_.reset();
 }
 
 bool Coordinator::has_job() const { return loop_->has_job(); }

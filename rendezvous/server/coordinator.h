@@ -82,10 +82,11 @@ class Coordinator {
 
  private:
   class Loop;
+  struct Door;
   Coordinator();
 
   std::shared_ptr<Loop> loop_;  // shared with sessions, which may be destroyed later
-  std::unique_ptr<Frontend> frontend_;
+  std::unique_ptr<Door> door_;
   uint16_t port_ = 0;
   std::shared_ptr<JobFile> file_;  // shared with the loop; null without Options::run_dir
 };

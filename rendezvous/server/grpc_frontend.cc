@@ -1,4 +1,4 @@
-// The port, gRPC on it, and each Attach call as a session. Converts and posts; decides nothing.
+// gRPC, and each Attach call as a session. Converts and posts; decides nothing.
 #include <grpcpp/grpcpp.h>
 
 #include <chrono>
@@ -15,11 +15,8 @@
 #include "rendezvous/base/steady_clock.h"
 #include "rendezvous/net/channel.h"
 #include "rendezvous/net/connection_table.h"
-#include "rendezvous/server/port_listener.h"
 #include "rendezvous/server/session.h"
-#include "rendezvous/wire/checked_fields.h"
 #include "rendezvous/wire/convert.h"
-#include "rendezvous/wire/hello.h"
 #include "rendezvous/wire/transit.h"
 
 namespace ddprun::rendezvous {
@@ -179,7 +176,7 @@ class AttachStream final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::
   }
 
   const std::shared_ptr<Inbox> inbox_;
-  const std::function<std::string()>& run_id_;  // the service's
+  const std::function<std::string()>& run_id_;  // the frontend's
   const SocketAddress peer_;
   std::string accepted_addr_;  // ours, once the agent has joined
   ConnectionTable& connections_;
@@ -201,12 +198,35 @@ class AttachStream final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::
   bool is_finished_ = false;
 };
 
-class RendezvousService final : public v1::Rendezvous::CallbackService {
+class GrpcFrontend final : public Frontend, public v1::Rendezvous::CallbackService {
  public:
-  // `run_id`: FrontendOptions.
-  RendezvousService(std::shared_ptr<Inbox> inbox, std::function<std::string()> run_id,
-                    ConnectionTable& connections)
+  GrpcFrontend(std::shared_ptr<Inbox> inbox, std::function<std::string()> run_id,
+               ConnectionTable& connections)
       : inbox_(std::move(inbox)), run_id_(std::move(run_id)), connections_(connections) {}
+
+  ~GrpcFrontend() override {
+    if (server_ == nullptr) return;
+    server_->Shutdown(std::chrono::system_clock::now() + kShutdownGrace);
+    server_->Wait();
+  }
+
+  absl::Status Start() {
+    grpc::ServerBuilder builder;
+    ConfigureServer(builder);
+    acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
+        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+        grpc::InsecureServerCredentials());
+    builder.RegisterService(this);
+    server_ = builder.BuildAndStart();
+    if (server_ == nullptr) return absl::InternalError("gRPC could not start a server");
+    return absl::OkStatus();
+  }
+
+  void Take(UniqueFd fd) override {
+    Acceptor::NewConnectionParameters connection;
+    connection.fd = fd.Release();
+    acceptor_->HandleNewConnection(&connection);
+  }
 
   grpc::ServerBidiReactor<v1::AgentMessage, v1::CoordinatorMessage>* Attach(
       grpc::CallbackServerContext* context) override {
@@ -219,69 +239,18 @@ class RendezvousService final : public v1::Rendezvous::CallbackService {
   const std::shared_ptr<Inbox> inbox_;
   const std::function<std::string()> run_id_;
   ConnectionTable& connections_;
-};
-
-class GrpcFrontend final : public Frontend {
- public:
-  GrpcFrontend(const FrontendOptions& options, std::shared_ptr<Inbox> inbox)
-      : run_id_([run_id = options.run_id] { return CleanText(run_id()); }),
-        service_(std::move(inbox), run_id_, connections_) {}
-
-  ~GrpcFrontend() override {
-    listener_.reset();
-    if (server_ == nullptr) return;
-    server_->Shutdown(std::chrono::system_clock::now() + kShutdownGrace);
-    server_->Wait();
-  }
-
-  absl::Status Start(UniqueFd listening_socket, FrontendOptions options) {
-    grpc::ServerBuilder builder;
-    ConfigureServer(builder);
-    acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
-        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
-        grpc::InsecureServerCredentials());
-    builder.RegisterService(&service_);
-    server_ = builder.BuildAndStart();
-    if (server_ == nullptr) return absl::InternalError("gRPC could not start a server");
-    absl::StatusOr<std::unique_ptr<PortListener>> listener = PortListener::Start(
-        std::move(listening_socket),
-        PortListener::Handlers{.on_store = std::move(options.on_store_connection),
-                               .on_http2 = [this](UniqueFd fd) { Take(std::move(fd)); },
-                               .on_no_descriptor = std::move(options.on_no_descriptor),
-                               .connections = connections_,
-                               .hello_reply =
-                                   [this, is_apart = options.is_apart] {
-                                     return MakeHelloReply({run_id_(), is_apart});
-                                   }});
-    if (!listener.ok()) return listener.status();
-    listener_ = *std::move(listener);
-    return absl::OkStatus();
-  }
-
- private:
-  void Take(UniqueFd fd) {
-    Acceptor::NewConnectionParameters connection;
-    connection.fd = fd.Release();
-    acceptor_->HandleNewConnection(&connection);
-  }
-
-  const std::function<std::string()> run_id_;  // clean text
-  ConnectionTable connections_;
-  RendezvousService service_;
   std::unique_ptr<Acceptor> acceptor_;
   std::unique_ptr<grpc::Server> server_;
-  std::unique_ptr<PortListener> listener_;
 };
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Frontend>> StartGrpcFrontend(FrontendOptions options,
-                                                            std::shared_ptr<Inbox> inbox) {
+absl::StatusOr<std::unique_ptr<Frontend>> StartGrpcFrontend(std::shared_ptr<Inbox> inbox,
+                                                            std::function<std::string()> run_id,
+                                                            ConnectionTable& connections) {
   PrepareGrpc();
-  auto frontend = std::make_unique<GrpcFrontend>(options, std::move(inbox));
-  UniqueFd listening_socket = std::move(options.listening_socket);
-  absl::Status status = frontend->Start(std::move(listening_socket), std::move(options));
-  if (!status.ok()) return status;
+  auto frontend = std::make_unique<GrpcFrontend>(std::move(inbox), std::move(run_id), connections);
+  if (absl::Status status = frontend->Start(); !status.ok()) return status;
   return frontend;
 }
 

@@ -13,6 +13,7 @@
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/core/action.h"
 #include "rendezvous/core/event.h"
+#include "rendezvous/net/connection_table.h"
 
 namespace ddprun::rendezvous {
 
@@ -47,25 +48,20 @@ class Inbox {
 SessionId SessionOf(const Event& event);
 void SetSession(Event& event, SessionId session);
 
-// What listens for remote agents, seen without gRPC. The destructor ends every session and closes
-// the port.
+// Serves remote agents on connections that others accept, seen without gRPC. The destructor ends
+// every session.
 class Frontend {
  public:
   virtual ~Frontend() = default;
+  // Takes an HTTP/2 connection, unread and non-blocking.
+  virtual void Take(UniqueFd connection) = 0;
 };
 
-struct FrontendOptions {
-  UniqueFd listening_socket;
-  // The run that is served; empty: none yet, any is welcome. Called on any thread.
-  std::function<std::string()> run_id;
-  bool is_apart = false;  // Coordinator::Options
-  std::function<void(UniqueFd)> on_store_connection;
-  std::function<void()> on_no_descriptor;
-};
-
-// Serves gRPC on the socket.
-absl::StatusOr<std::unique_ptr<Frontend>> StartGrpcFrontend(FrontendOptions options,
-                                                            std::shared_ptr<Inbox> inbox);
+// `run_id` gives the run that is served, as clean text; empty: none yet, any is welcome. It is
+// called on any thread. `connections` outlives the frontend, which says there who has joined.
+absl::StatusOr<std::unique_ptr<Frontend>> StartGrpcFrontend(std::shared_ptr<Inbox> inbox,
+                                                            std::function<std::string()> run_id,
+                                                            ConnectionTable& connections);
 
 }  // namespace ddprun::rendezvous
 
