@@ -1,7 +1,6 @@
 #include "rendezvous/server/job_file.h"
 
 #include <fcntl.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,6 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "rendezvous/base/check.h"
 #include "rendezvous/base/durable_file.h"
 #include "rendezvous/base/fnv1a.h"
 #include "rendezvous/base/quiet_thread.h"
@@ -102,41 +102,31 @@ uint64_t EpochFromTimeOfDay() {
   return static_cast<uint64_t>(std::max<int64_t>(1, microseconds));
 }
 
-absl::StatusOr<JobInstance> DrawInstance() {
-  JobInstance instance;
-  // At most 256 bytes come whole once the kernel's pool is ready; until then a signal may
-  // interrupt.
-  while (getrandom(&instance, sizeof(instance), 0) != sizeof(instance)) {
-    if (errno != EINTR) return absl::ErrnoToStatus(errno, "draw the job's instance: getrandom");
-  }
-  if (!instance.is_known()) instance.low = 1;
-  return instance;
-}
-
 }  // namespace
 
-absl::StatusOr<Beginning> BeginAnew() {
-  const absl::StatusOr<JobInstance> instance = DrawInstance();
-  if (!instance.ok()) return instance.status();
+Beginning BeginAnew() {
+  JobInstance instance;
+  // It fails only without getrandom, which Linux has since 3.17.
+  DDP_CHECK(getentropy(&instance, sizeof(instance)) == 0);
+  if (!instance.is_known()) instance.low = 1;
   return Beginning{
-      .epoch = Epoch{EpochFromTimeOfDay()}, .instance = *instance, .verdict = std::nullopt};
+      .epoch = Epoch{EpochFromTimeOfDay()}, .instance = instance, .verdict = std::nullopt};
 }
 
 absl::StatusOr<Beginning> BeginJob(const std::string& run_dir) {
-  absl::StatusOr<Beginning> beginning = BeginAnew();
-  if (!beginning.ok() || run_dir.empty()) return beginning;
+  Beginning beginning = BeginAnew();
   // The new instance is not written: until a node has heard it nobody needs it, and a round of an
   // earlier coordinator may show that the job has another one.
-  Record record{.instance = {}, .epoch = beginning->epoch, .verdict = std::nullopt};
+  Record record{.instance = {}, .epoch = beginning.epoch, .verdict = std::nullopt};
   std::optional<Record> last = Read(PathOf(run_dir));
   if (last && last->epoch.value < UINT64_MAX) {
     record = *std::move(last);
     ++record.epoch.value;
-    beginning->epoch = record.epoch;
-    beginning->restart_count = std::max(0, record.restart_count);
-    beginning->verdict = record.verdict;
-    beginning->is_remembered = record.instance.is_known();
-    if (beginning->is_remembered) beginning->instance = record.instance;
+    beginning.epoch = record.epoch;
+    beginning.restart_count = std::max(0, record.restart_count);
+    beginning.verdict = record.verdict;
+    beginning.is_remembered = record.instance.is_known();
+    if (beginning.is_remembered) beginning.instance = record.instance;
   }
   absl::Status status = WriteJob(run_dir, record);
   if (!status.ok()) return status;
@@ -155,7 +145,6 @@ absl::Status WriteJob(const std::string& run_dir, const Record& record) {
 }
 
 void ForgetJob(const std::string& run_dir) {
-  if (run_dir.empty()) return;
   (void)unlink(PathOf(run_dir).c_str());
   (void)rmdir(run_dir.c_str());
 }

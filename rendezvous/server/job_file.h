@@ -20,11 +20,10 @@ namespace ddprun::rendezvous {
 // file gives a new instance and an epoch from the time of day in microseconds: starts are never a
 // microsecond apart, so this is above every epoch that was counted up from an earlier time. Where
 // the clock went back meanwhile, joins of re-attaching agents raise the epoch (the machine). Makes
-// `run_dir` when missing; an empty one keeps nothing. An error names the file that could not be
-// written.
+// `run_dir` when missing. An error names the file that could not be written.
 absl::StatusOr<Beginning> BeginJob(const std::string& run_dir);
 // A beginning that remembers nothing.
-absl::StatusOr<Beginning> BeginAnew();
+Beginning BeginAnew();
 absl::Status WriteJob(const std::string& run_dir, const Record& record);
 // The job is over: no coordinator of it will be started again. Removes the file, and `run_dir`
 // unless something else is in it. What cannot be removed stays, which harms nobody.
