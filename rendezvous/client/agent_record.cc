@@ -22,18 +22,10 @@ void AgentRecord::Join(const NodeInfo& node) {
                  .accepted_addr = {}});
 }
 
-void AgentRecord::ReportFailed(Round round, const FailureReport& report, TimePoint at) {
-  if (!IsOfThisRound(round) || failures_ == kMaxFailures) return;
-  ++failures_;
-  Add(WorkersFailed{.stamp = {}, .report = report}, at);
-}
-
-void AgentRecord::ReportFirstSuccess(Round round, int rank, TimePoint at) {
-  if (IsOfThisRound(round)) Add(FirstWorkerSucceeded{.stamp = {}, .rank = rank}, at);
-}
-
-void AgentRecord::ReportSucceeded(Round round) {
-  if (IsOfThisRound(round)) Add(WorkersSucceeded{});
+void AgentRecord::Report(Round round, Event fact, TimePoint at) {
+  if (!is_assigned() || round != assignment_.round) return;
+  if (std::holds_alternative<WorkersFailed>(fact) && ++failures_ > kMaxFailures) return;
+  Add(std::move(fact), at);
 }
 
 void AgentRecord::Leave(const std::string& reason) {

@@ -29,11 +29,10 @@ class AgentRecord {
 
   explicit AgentRecord(Policy policy) : policy_(std::move(policy)) {}
 
-  // The commands of RendezvousClient. What concerns another round than the adopted one is dropped.
+  // The commands of RendezvousClient.
   void Join(const NodeInfo& node);
-  void ReportFailed(Round round, const FailureReport& report, TimePoint at);
-  void ReportFirstSuccess(Round round, int rank, TimePoint at);
-  void ReportSucceeded(Round round);
+  // ReportCommand. What concerns another round than the adopted one is dropped.
+  void Report(Round round, Event fact, TimePoint at);
   void Leave(const std::string& reason);
   void AckVerdict();
 
@@ -78,7 +77,6 @@ class AgentRecord {
   News HearOne(const JobInstance&, const CloseSession&) { return std::nullopt; }
   News HearOne(const JobInstance&, const Finish&) { return std::nullopt; }
   News HearOne(const JobInstance&, const Record&) { return std::nullopt; }
-  bool IsOfThisRound(Round round) const { return is_assigned() && round == assignment_.round; }
 
   std::vector<Fact> facts_;
   size_t said_ = 0;

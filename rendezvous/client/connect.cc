@@ -23,18 +23,22 @@ namespace {
 // How long the destructor waits for an errand that does not end: a resolver, a file system.
 constexpr Duration kErrandPatience = std::chrono::seconds(2);
 
-// The agent's functions for a coordinator here, until the agent goes: one that starts or stops late
-// finds nothing to call.
-struct Callbacks {
+// Between the agent's functions and a coordinator here, which may start or stop when the agent has
+// gone.
+struct Gate {
   std::mutex mutex;
-  RendezvousOptions options;
-
-  template <typename Function, typename... Args>
-  void Call(Function RendezvousOptions::*function, Args&&... args) {
-    const std::lock_guard lock(mutex);
-    if (options.*function) (options.*function)(std::forward<Args>(args)...);
-  }
+  bool is_open = true;
 };
+
+template <typename... Args>
+std::function<void(Args...)> Behind(const std::shared_ptr<Gate>& gate,
+                                    std::function<void(Args...)> function) {
+  if (!function) return nullptr;
+  return [gate, function = std::move(function)](Args... args) {
+    const std::lock_guard lock(gate->mutex);
+    if (gate->is_open) function(std::forward<Args>(args)...);
+  };
+}
 
 // The driver of a ContactCore. One thread steps it and carries out what it asks for; errands that
 // may block are for a helper, which is left behind when it does not come back.
@@ -44,7 +48,6 @@ class Client final : public RendezvousClient {
       : options_(std::move(options)),
         handler_(std::move(handler)),
         core_(options_, HostName(), std::random_device{}(), SteadyNow()) {
-    callbacks_->options = options_;
     if (!stop_->is_open()) {
       handler_(RendezvousFailed{
           "make an eventfd for the rendezvous: no file descriptor is left; raise the limit on open "
@@ -52,9 +55,8 @@ class Client final : public RendezvousClient {
           /*is_local=*/true});
       return;
     }
-    const bool has_errands = !is_standalone() || !options_.local_addr.empty();
-    if (has_errands) helper_.emplace(kErrandPatience);
-    if (!has_errands || helper_->is_running()) thread_ = StartQuietThread([this] { Run(); });
+    helper_.emplace(kErrandPatience);
+    if (helper_->is_running()) thread_ = StartQuietThread([this] { Run(); });
     if (thread_.joinable()) return;
     handler_(RendezvousFailed{absl::StrCat("start a thread for the rendezvous: ", kNoThreadText),
                               /*is_local=*/true});
@@ -70,18 +72,18 @@ class Client final : public RendezvousClient {
     if (thread_.joinable()) thread_.join();
     stop_->Set();
     helper_.reset();
-    const std::lock_guard lock(callbacks_->mutex);
-    callbacks_->options = {};
+    const std::lock_guard lock(gate_->mutex);
+    gate_->is_open = false;
   }
 
   void Join(const NodeInfo& node) override { Post(JoinCommand{node}); }
   void ReportFailed(Round round, const FailureReport& report, TimePoint at) override {
-    Post(FailureCommand{round, report, at});
+    Post(ReportCommand{round, WorkersFailed{.stamp = {}, .report = report}, at});
   }
   void ReportFirstSuccess(Round round, int rank, TimePoint at) override {
-    Post(FirstSuccessCommand{round, rank, at});
+    Post(ReportCommand{round, FirstWorkerSucceeded{.stamp = {}, .rank = rank}, at});
   }
-  void ReportSucceeded(Round round) override { Post(SuccessCommand{round}); }
+  void ReportSucceeded(Round round) override { Post(ReportCommand{round, WorkersSucceeded{}}); }
   void Leave(const std::string& reason) override { Post(LeaveCommand{reason}); }
   void AckVerdict() override { Post(AckCommand{}); }
   void EndContact(Duration timeout) override {
@@ -90,8 +92,6 @@ class Client final : public RendezvousClient {
   }
 
  private:
-  bool is_standalone() const { return options_.mode == ContactOptions::Mode::kStandalone; }
-
   void Post(ContactEvent event) {
     inbox_->Post([this, event = std::move(event)] { Feed(event); });
   }
@@ -127,10 +127,8 @@ class Client final : public RendezvousClient {
   }
 
   void Do(const LookAtEndpoint& action) {
-    Send([host = options_.endpoint_host, port = options_.endpoint_port,
-          run_id = options_.policy.run_id, is_port_here = action.is_port_here,
-          resolve = options_.resolver,
-          stop = stop_] { return LookAt(host, port, run_id, is_port_here, resolve, *stop); },
+    Send([options = options_, is_port_here = action.is_port_here,
+          stop = stop_] { return LookAt(options, is_port_here, options.resolver, *stop); },
          [this](const LookResult& result) {
            address_ = result.address;
            Feed(result.seen);
@@ -138,33 +136,20 @@ class Client final : public RendezvousClient {
   }
 
   void Do(const HostHere&) {
-    using Started = absl::StatusOr<std::unique_ptr<Coordinator>>;
-    const auto take = [this](Started& started) { Take(started); };
-    if (is_standalone()) {  // no file, no port: nothing that blocks
-      auto started = std::make_shared<Started>(Coordinator::Start(CoordinatorOptions()));
-      return inbox_->Post([take, started] { take(*started); });
-    }
-    const auto options = std::make_shared<Coordinator::Options>(CoordinatorOptions());
-    Send([options] { return Coordinator::Start(std::move(*options)); }, take);
+    Send([options = CoordinatorOptions()] { return Coordinator::Start(options); },
+         [this](absl::StatusOr<std::unique_ptr<Coordinator>>& started) { Take(started); });
   }
 
   Coordinator::Options CoordinatorOptions() {
     Coordinator::Options start;
     start.policy = options_.policy;
     start.run_dir = options_.run_dir;
-    if (!is_standalone()) start.listen = {.host = "", .port = options_.endpoint_port};
-    const std::shared_ptr<Callbacks> calls = callbacks_;
-    if (options_.on_store_connection) {
-      start.on_store_connection = [calls](UniqueFd fd) {
-        calls->Call(&RendezvousOptions::on_store_connection, std::move(fd));
-      };
+    if (options_.mode != ContactOptions::Mode::kStandalone) {
+      start.listen = {.host = "", .port = options_.endpoint_port};
     }
-    if (options_.log_step) {
-      start.log_step = [calls](const std::string& line) {
-        calls->Call(&RendezvousOptions::log_step, line);
-      };
-    }
-    start.on_no_descriptor = [calls] { calls->Call(&RendezvousOptions::on_no_descriptor); };
+    start.on_store_connection = Behind(gate_, options_.on_store_connection);
+    start.log_step = Behind(gate_, options_.log_step);
+    start.on_no_descriptor = Behind(gate_, options_.on_no_descriptor);
     start.on_finished = [this, inbox = inbox_] { inbox->Post([this] { Feed(HostFinished{}); }); };
     return start;
   }
@@ -182,10 +167,6 @@ class Client final : public RendezvousClient {
   void Do(const StopHosting&) {
     const std::shared_ptr<Coordinator> coordinator = std::move(hosted_);
     if (coordinator == nullptr) return Post(HostStopped{});
-    if (is_standalone()) {
-      coordinator->Stop();
-      return Post(HostStopped{});
-    }
     Send(
         [coordinator] {
           coordinator->Stop();
@@ -230,7 +211,7 @@ class Client final : public RendezvousClient {
   const std::shared_ptr<Mailbox> inbox_ = std::make_shared<Mailbox>();
   // Shared with the helper's errands.
   const std::shared_ptr<Interrupt> stop_ = std::make_shared<Interrupt>();
-  const std::shared_ptr<Callbacks> callbacks_ = std::make_shared<Callbacks>();
+  const std::shared_ptr<Gate> gate_ = std::make_shared<Gate>();
 
   // The thread's own.
   ContactCore core_;

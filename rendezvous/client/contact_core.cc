@@ -2,21 +2,19 @@
 #include "rendezvous/client/contact_core.h"
 
 #include <algorithm>
-#include <cctype>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "rendezvous/base/plain_text.h"
 
 namespace ddprun::rendezvous {
 namespace {
 
 // Host names do not differ by case, nor by the dot that ends a full one.
-std::string Canonical(std::string name) {
-  std::transform(name.begin(), name.end(), name.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  if (!name.empty() && name.back() == '.') name.pop_back();
-  return name;
+std::string Canonical(const std::string& name) {
+  return absl::AsciiStrToLower(absl::StripSuffix(name, "."));
 }
 
 // "node1" is the short name of "node1.cluster"; "node1.a" and "node1.b" are two machines.
@@ -26,33 +24,8 @@ bool IsSameHost(const std::string& asked, const std::string& ours) {
          (asked.find('.') == std::string::npos && asked == ours.substr(0, ours.find('.')));
 }
 
-// The answer shows that another process than the coordinator of this run has its port.
-bool ProvesReplaced(Looked::Outcome outcome) {
-  return outcome == Looked::Outcome::kOtherRun || outcome == Looked::Outcome::kForeign;
-}
-
-// Whoever has the port says nothing on it: perhaps nobody has it any more.
-bool MayBeFree(Looked::Outcome outcome) {
-  return outcome == Looked::Outcome::kRefused || outcome == Looked::Outcome::kUnreachable ||
-         outcome == Looked::Outcome::kClosed;
-}
-
-}  // namespace
-
-Duration Backoff::Next(TimePoint now, double jitter) {
-  if (!is_started_) {
-    is_started_ = true;
-    started_at_ = now;
-    next_ = kFirst;
-    return Duration{0};
-  }
-  const Duration limit = now - started_at_ < kEarlyPhase ? kEarlyLimit : kLimit;
-  const Duration delay = std::min(next_, limit);
-  next_ = std::min(delay * 2, kLimit);
-  const auto half = delay / 2;
-  return half + Duration(static_cast<Duration::rep>(jitter * static_cast<double>(half.count())));
-}
-
+// Whether this machine hosts, as far as that can be said without asking a resolver; nullopt: only
+// the addresses of the endpoint's name can tell.
 std::optional<bool> HostsByName(const ContactOptions& options, const std::string& host_name) {
   switch (options.mode) {
     case ContactOptions::Mode::kStandalone:
@@ -66,6 +39,20 @@ std::optional<bool> HostsByName(const ContactOptions& options, const std::string
   const std::string asked = Canonical(options.endpoint_host);
   if (asked == "localhost" || IsSameHost(asked, Canonical(host_name))) return true;
   return std::nullopt;
+}
+
+}  // namespace
+
+Duration Backoff::Next(TimePoint now, double jitter) {
+  if (!started_at_) {
+    started_at_ = now;
+    return Duration{0};
+  }
+  const Duration limit = now - *started_at_ < kEarlyPhase ? kEarlyLimit : kLimit;
+  const Duration delay = std::min(next_, limit);
+  next_ = std::min(delay * 2, kLimit);
+  const auto half = delay / 2;
+  return half + Duration(static_cast<Duration::rep>(jitter * static_cast<double>(half.count())));
 }
 
 ContactCore::ContactCore(ContactOptions options, const std::string& host_name, uint32_t seed,
@@ -203,13 +190,17 @@ void ContactCore::JudgeName(const Looked& look) {
 }
 
 void ContactCore::JudgeAttempt(const Looked& look) {
-  const bool is_replaced = ProvesReplaced(look.outcome);
+  const bool is_refused = look.outcome == Outcome::kRefused;
+  const bool is_replaced = look.outcome == Outcome::kOtherRun || look.outcome == Outcome::kForeign;
+  // Whoever has the port says nothing on it: perhaps nobody has it any more.
+  const bool may_be_free =
+      is_refused || look.outcome == Outcome::kUnreachable || look.outcome == Outcome::kClosed;
   trouble_ = look.text;
   if (look.outcome != Outcome::kClosed) closed_since_.reset();
   if (look.outcome == Outcome::kClosed && !closed_since_) closed_since_ = now_;
   if (is_lost_) {
     LoseContact({.reason = AttemptText(look),
-                 .is_gone = is_replaced || look.outcome == Outcome::kRefused,
+                 .is_gone = is_replaced || is_refused,
                  .is_replaced = is_replaced});
   }
   if (!record_.is_assigned()) {
@@ -221,7 +212,7 @@ void ContactCore::JudgeAttempt(const Looked& look) {
     if (const std::optional<std::string> trouble = FinalTrouble(look)) return Fail(*trouble);
   }
   SeekAgain();
-  tries_host_ = MayHost() && MayBeFree(look.outcome);
+  tries_host_ = MayHost() && may_be_free;
   if (tries_host_ && !taken_since_) {
     attempt_at_ = now_;
   } else if (!record_.is_assigned() && now_ >= without_contact_since_ + kQuietStart) {
@@ -326,9 +317,7 @@ TimePoint ContactCore::GiveUpAt() const {
 
 void ContactCore::SeekAgain() {
   state_ = State::kSeeking;
-  const double jitter = static_cast<double>(random_() - std::minstd_rand::min()) /
-                        (static_cast<double>(std::minstd_rand::max()) + 1.0);
-  attempt_at_ = now_ + backoff_.Next(now_, jitter);
+  attempt_at_ = now_ + backoff_.Next(now_, std::generate_canonical<double, 31>(random_));
 }
 
 void ContactCore::Find() {

@@ -57,26 +57,16 @@ struct ContactOptions {
   int node_rank = -1;           // kStatic: 0 hosts
 };
 
-// Whether this machine hosts, as far as that can be said without asking a resolver; nullopt: only
-// the addresses of the endpoint's name can tell. `host_name` is this machine's.
-std::optional<bool> HostsByName(const ContactOptions& options, const std::string& host_name);
-
 // The agent's commands: those of RendezvousClient.
 struct JoinCommand {
   NodeInfo node;
 };
-struct FailureCommand {
+// `fact`: WorkersFailed, FirstWorkerSucceeded or WorkersSucceeded, which became true `at`. Its
+// stamp and age are filled in when it is said.
+struct ReportCommand {
   Round round;
-  FailureReport report;
+  Event fact;
   TimePoint at{};
-};
-struct FirstSuccessCommand {
-  Round round;
-  int rank = 0;
-  TimePoint at{};
-};
-struct SuccessCommand {
-  Round round;
 };
 struct LeaveCommand {
   std::string reason;
@@ -134,9 +124,8 @@ struct LinkEnded {
 };
 
 using ContactEvent =
-    std::variant<JoinCommand, FailureCommand, FirstSuccessCommand, SuccessCommand, LeaveCommand,
-                 AckCommand, EndCommand, Looked, Hosted, HostFinished, HostStopped, Said, Heard,
-                 BeatAnswered, LinkEnded, TimePassed>;
+    std::variant<JoinCommand, ReportCommand, LeaveCommand, AckCommand, EndCommand, Looked, Hosted,
+                 HostFinished, HostStopped, Said, Heard, BeatAnswered, LinkEnded, TimePassed>;
 
 // Errands: each is answered by one event, however late.
 struct CheckLocalName {};
@@ -184,9 +173,8 @@ class Backoff {
   void Reset() { *this = Backoff(); }
 
  private:
-  TimePoint started_at_{};
-  Duration next_{0};
-  bool is_started_ = false;
+  std::optional<TimePoint> started_at_;
+  Duration next_ = kFirst;
 };
 
 class ContactCore {
@@ -217,17 +205,13 @@ class ContactCore {
   std::optional<TimePoint> NextDeadline() const;
 
   State state() const { return state_; }
-  bool is_hosting() const { return is_hosting_; }
-  const AgentRecord& record() const { return record_; }
 
  private:
   enum class Errand { kNone, kName, kLook, kHost };
   using Outcome = Looked::Outcome;
 
   void On(const JoinCommand& command);
-  void On(const FailureCommand& command);
-  void On(const FirstSuccessCommand& command);
-  void On(const SuccessCommand& command);
+  void On(const ReportCommand& command);
   void On(const LeaveCommand& command);
   void On(const AckCommand&);
   void On(const EndCommand& command);

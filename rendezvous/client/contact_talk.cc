@@ -17,15 +17,9 @@ void ContactCore::On(const JoinCommand& command) {
   joined_at_ = now_;
 }
 
-void ContactCore::On(const FailureCommand& command) {
-  record_.ReportFailed(command.round, command.report, command.at);
+void ContactCore::On(const ReportCommand& command) {
+  record_.Report(command.round, command.fact, command.at);
 }
-
-void ContactCore::On(const FirstSuccessCommand& command) {
-  record_.ReportFirstSuccess(command.round, command.rank, command.at);
-}
-
-void ContactCore::On(const SuccessCommand& command) { record_.ReportSucceeded(command.round); }
 
 void ContactCore::On(const LeaveCommand& command) {
   // Where workers are started once, the others end with the verdict that this leaving makes.

@@ -125,18 +125,19 @@ Looked LookUp(const std::string& name, const Resolver& resolve) {
   return {.outcome = Outcome::kFound};
 }
 
-LookResult LookAt(const std::string& host, uint16_t port, const std::string& run_id,
-                  bool is_port_here, const Resolver& resolve, const Interrupt& interrupt) {
+LookResult LookAt(const ContactOptions& options, bool is_port_here, const Resolver& resolve,
+                  const Interrupt& interrupt) {
+  const uint16_t port = options.endpoint_port;
   std::vector<SocketAddress> addresses;
   if (is_port_here) addresses = ResolveName("localhost", port).addresses;
-  const Resolution names = resolve(host, port);
+  const Resolution names = resolve(options.endpoint_host, port);
   if (names.outcome != Resolution::Outcome::kFound && addresses.empty()) {
-    return {NotFound(host, names), {}};
+    return {NotFound(options.endpoint_host, names), {}};
   }
   addresses.insert(addresses.end(), names.addresses.begin(), names.addresses.end());
   LookResult result;
   for (const SocketAddress& address : addresses) {
-    Looked seen = Probe(address, run_id, interrupt);
+    Looked seen = Probe(address, options.policy.run_id, interrupt);
     const bool says_nothing =
         seen.outcome == Outcome::kRefused || seen.outcome == Outcome::kUnreachable;
     // "localhost" is ::1 and 127.0.0.1: an answer on the one is not hidden by a refusal on the

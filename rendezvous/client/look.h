@@ -16,10 +16,11 @@ struct LookResult {
   SocketAddress address;  // of the answer; size 0: there is none
 };
 
-// Resolves `host`, whose addresses are looked at in turn until the coordinator of the run `run_id`
-// answers. `is_port_here`: first at `port` of this machine. `interrupt` ends all but the resolver.
-LookResult LookAt(const std::string& host, uint16_t port, const std::string& run_id,
-                  bool is_port_here, const Resolver& resolve, const Interrupt& interrupt);
+// Resolves the endpoint's host, whose addresses are looked at in turn until the coordinator of the
+// run answers. `is_port_here`: first at the port of this machine. `interrupt` ends all but the
+// resolver.
+LookResult LookAt(const ContactOptions& options, bool is_port_here, const Resolver& resolve,
+                  const Interrupt& interrupt);
 
 // Whether `name` resolves: kFound, kNoName or kNameLater.
 Looked LookUp(const std::string& name, const Resolver& resolve);

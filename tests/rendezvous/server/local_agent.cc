@@ -30,19 +30,19 @@ void LocalAgent::Join(const NodeInfo& node) {
 
 void LocalAgent::ReportFailed(Round round, const FailureReport& report) {
   const std::lock_guard lock(gate_->mutex);
-  record_.ReportFailed(round, report, SteadyNow());
+  record_.Report(round, WorkersFailed{.stamp = {}, .report = report}, SteadyNow());
   SayNext();
 }
 
 void LocalAgent::ReportFirstSuccess(Round round, int rank) {
   const std::lock_guard lock(gate_->mutex);
-  record_.ReportFirstSuccess(round, rank, SteadyNow());
+  record_.Report(round, FirstWorkerSucceeded{.stamp = {}, .rank = rank}, SteadyNow());
   SayNext();
 }
 
 void LocalAgent::ReportSucceeded(Round round) {
   const std::lock_guard lock(gate_->mutex);
-  record_.ReportSucceeded(round);
+  record_.Report(round, WorkersSucceeded{}, SteadyNow());
   SayNext();
 }
 
