@@ -67,8 +67,14 @@ class Coordinator::Loop final : public Inbox, public std::enable_shared_from_thi
     return id;
   }
 
-  void Post(Event event) override {
-    mailbox_.Post([this, event = std::move(event)] { Apply(event); });
+  void Post(SessionId session, Event event) override {
+    std::visit(
+        [session](auto& any) {
+          if constexpr (requires { any.stamp; }) any.stamp.session = session;
+          if constexpr (requires { any.session; }) any.session = session;
+        },
+        event);
+    mailbox_.Post([this, session, event = std::move(event)] { Apply(session, event); });
   }
 
   std::optional<Verdict> verdict() const {
@@ -115,8 +121,7 @@ class Coordinator::Loop final : public Inbox, public std::enable_shared_from_thi
     }
   }
 
-  void Apply(const Event& event) {
-    const SessionId id = SessionOf(event);
+  void Apply(SessionId id, const Event& event) {
     const std::shared_ptr<Session> session = Find(id);
     const bool is_break = std::holds_alternative<SessionBroken>(event);
     // What is left in the mailbox of a session that the machine had closed is dropped.
@@ -172,7 +177,7 @@ class Coordinator::Loop final : public Inbox, public std::enable_shared_from_thi
   void Write(const Record& record) {
     // The file's thread may outlive this loop.
     const auto tell = [weak = weak_from_this()] {
-      if (const std::shared_ptr<Loop> loop = weak.lock()) loop->Post(Recorded{});
+      if (const std::shared_ptr<Loop> loop = weak.lock()) loop->Post({}, Recorded{});
     };
     if (file_ != nullptr) {
       file_->Write(record, record.verdict ? std::function<void()>(tell) : nullptr);

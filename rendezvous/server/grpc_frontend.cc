@@ -82,8 +82,7 @@ class AttachStream final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::
     }
     // What does not fit is negative then, and means nothing.
     transit_.Correct(SteadyNow(), Duration(static_cast<int64_t>(incoming_.sent_ns())), *event);
-    SetSession(*event, id_);
-    inbox_->Post(*std::move(event));
+    inbox_->Post(id_, *std::move(event));
   }
 
   void OnWriteDone(bool ok) override {
@@ -153,7 +152,7 @@ class AttachStream final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::
   }
 
   void BreakLocked(const grpc::Status& status) {
-    if (!std::exchange(is_broken_, true)) inbox_->Post(SessionBroken{id_});
+    if (!std::exchange(is_broken_, true)) inbox_->Post(id_, SessionBroken{});
     FinishLater(status);
   }
 

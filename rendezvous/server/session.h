@@ -39,14 +39,11 @@ class Inbox {
 
   // Announces a session and numbers it; nullopt: there are too many, or the coordinator stops.
   virtual std::optional<SessionId> Open(std::shared_ptr<Session> session) = 0;
-  // Hands an event over. A transport posts the next event of a session only after Processed, which
-  // bounds the inbox; SessionBroken needs no turn and is the last one.
-  virtual void Post(Event event) = 0;
+  // Hands over what the session said; the event's own session is filled in. A transport posts the
+  // next event of a session only after Processed, which bounds the inbox; SessionBroken needs no
+  // turn and is the last one.
+  virtual void Post(SessionId session, Event event) = 0;
 };
-
-// The session an event names; 0 where it names none.
-SessionId SessionOf(const Event& event);
-void SetSession(Event& event, SessionId session);
 
 // Serves remote agents on connections that others accept, seen without gRPC. The destructor ends
 // every session.

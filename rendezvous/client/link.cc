@@ -1,4 +1,5 @@
-// The link of an agent whose coordinator is reached over the network: one Attach call.
+#include "rendezvous/client/link.h"
+
 #include <atomic>
 #include <mutex>
 #include <optional>
@@ -7,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "proto/rendezvous.grpc.pb.h"
 #include "rendezvous/base/steady_clock.h"
-#include "rendezvous/client/link.h"
 #include "rendezvous/net/channel.h"
 #include "rendezvous/wire/checked_fields.h"
 #include "rendezvous/wire/convert.h"
@@ -38,6 +38,7 @@ LinkEnded ToLinkEnded(const grpc::Status& status) {
   }
 }
 
+// The link to a coordinator over the network: one Attach call.
 // Lives until gRPC says OnDone (through `self_`) and until its owner lets go. A hold keeps OnDone
 // away while the owner may still start operations; it is given back when reading has ended.
 class GrpcLink final : public Link,
@@ -134,7 +135,47 @@ class GrpcLink final : public Link,
   bool is_abandoned_ = false;
 };
 
+// The link of an agent that lives in the coordinator's own process: no bytes, no socket. It is both
+// ends at once: the agent's link, and its session for the coordinator.
+class LocalLink final : public Link, public Session {
+ public:
+  LocalLink(std::shared_ptr<Inbox> inbox, Listener listener)
+      : inbox_(std::move(inbox)), listener_(std::move(listener)) {}
+
+  void Open(std::shared_ptr<Session> self) {
+    const std::optional<SessionId> id = inbox_->Open(std::move(self));
+    if (!id) return Close();
+    id_ = *id;
+  }
+
+  void Say(const SayEvent& what) override { inbox_->Post(id_, what.event); }
+  void HearNext() override {}
+  // What was said is Said, and so applied.
+  void HalfClose() override { listener_(LinkEnded{}); }
+  void Abandon() { inbox_->Post(id_, SessionBroken{}); }
+
+  // From the coordinator's thread.
+  void Send(TimePoint, const Stamp& current, const Action& action) override {
+    listener_(Heard{current.instance, action});
+  }
+  void Processed(const Stamp&, const Event&) override { listener_(Said{}); }
+  void Close() override {
+    listener_(LinkEnded{false, "the coordinator of this process has stopped"});
+  }
+
+ private:
+  const std::shared_ptr<Inbox> inbox_;
+  const Listener listener_;
+  SessionId id_;  // the agent's
+};
+
 }  // namespace
+
+OwnedLink OpenLocalLink(std::shared_ptr<Inbox> inbox, Link::Listener listener) {
+  auto link = std::make_shared<LocalLink>(std::move(inbox), std::move(listener));
+  link->Open(link);
+  return OwnedLink(link.get(), [link](Link*) { link->Abandon(); });
+}
 
 OwnedLink OpenGrpcLink(const SocketAddress& address, Link::Listener listener) {
   PrepareGrpc();
