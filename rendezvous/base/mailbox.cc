@@ -8,19 +8,15 @@
 namespace ddprun {
 
 void Mailbox::Post(Task task) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (is_closed_) return;  // the task ends with its caller's lock released
-    tasks_.push_back(std::move(task));
-  }
+  const std::lock_guard lock(mutex_);
+  if (is_closed_) return;  // the task, a parameter, ends after the lock
+  tasks_.push_back(std::move(task));
   changed_.notify_all();
 }
 
 void Mailbox::Close() {
-  {
-    const std::lock_guard lock(mutex_);
-    is_closed_ = true;
-  }
+  const std::lock_guard lock(mutex_);
+  is_closed_ = true;
   changed_.notify_all();
 }
 
@@ -40,28 +36,23 @@ bool Mailbox::RunUntil(std::optional<TimePoint> deadline) {
     lock.lock();
     if (!is_closed_) return true;
   }
-  if (!is_closed_) return true;
-  is_done_ = true;
-  lock.unlock();
-  changed_.notify_all();
-  return false;
+  return !is_closed_;
 }
 
-bool Mailbox::WaitDone(Duration timeout) {
-  std::unique_lock lock(mutex_);
-  return changed_.wait_until(lock, ToSteady(SteadyNow() + timeout), [this] { return is_done_; });
+HelperThread::HelperThread(Duration patience) : patience_(patience) {
+  const auto end = std::make_shared<std::promise<void>>();
+  end_ = end->get_future();
+  thread_ = StartQuietThread([mailbox = mailbox_, end] {
+    while (mailbox->RunUntil(std::nullopt)) {
+    }
+    end->set_value();
+  });
 }
-
-HelperThread::HelperThread(Duration patience)
-    : patience_(patience), thread_(StartQuietThread([mailbox = mailbox_] {
-        while (mailbox->RunUntil(std::nullopt)) {
-        }
-      })) {}
 
 HelperThread::~HelperThread() {
   mailbox_->Close();
   if (!is_running()) return;
-  if (mailbox_->WaitDone(patience_)) {
+  if (end_.wait_for(patience_) == std::future_status::ready) {
     thread_.join();
   } else {
     thread_.detach();

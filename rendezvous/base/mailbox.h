@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -26,15 +27,12 @@ class Mailbox {
   // Runs tasks as they come, until there is none at `deadline` (nullopt: no such time). False: it
   // was closed, and all is done.
   bool RunUntil(std::optional<TimePoint> deadline);
-  // Waits until RunUntil has returned false. False: `timeout` passed before.
-  bool WaitDone(Duration timeout);
 
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Task> tasks_;
   bool is_closed_ = false;
-  bool is_done_ = false;
 };
 
 // A thread for work that may hang: in a resolver, on a file system. Tasks own what they touch.
@@ -53,6 +51,7 @@ class HelperThread {
  private:
   const Duration patience_;
   const std::shared_ptr<Mailbox> mailbox_ = std::make_shared<Mailbox>();
+  std::future<void> end_;
   std::thread thread_;
 };
 

@@ -64,7 +64,6 @@ class AgentRecord {
   };
   // Forgets facts_[0, first).
   void DropFactsBefore(size_t first);
-  void Add(Event event, TimePoint at = TimePoint{});
   Stamp adopted_stamp() const {
     return Stamp{{}, assignment_.epoch, assignment_.round, assignment_.instance};
   }

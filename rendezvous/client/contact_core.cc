@@ -17,13 +17,6 @@ std::string Canonical(const std::string& name) {
   return absl::AsciiStrToLower(absl::StripSuffix(name, "."));
 }
 
-// "node1" is the short name of "node1.cluster"; "node1.a" and "node1.b" are two machines.
-bool IsSameHost(const std::string& asked, const std::string& ours) {
-  if (asked.empty() || ours.empty()) return false;
-  return asked == ours ||
-         (asked.find('.') == std::string::npos && asked == ours.substr(0, ours.find('.')));
-}
-
 // Whether this machine hosts, as far as that can be said without asking a resolver; nullopt: only
 // the addresses of the endpoint's name can tell.
 std::optional<bool> HostsByName(const ContactOptions& options, const std::string& host_name) {
@@ -37,7 +30,10 @@ std::optional<bool> HostsByName(const ContactOptions& options, const std::string
   }
   if (options.is_host) return options.is_host;
   const std::string asked = Canonical(options.endpoint_host);
-  if (asked == "localhost" || IsSameHost(asked, Canonical(host_name))) return true;
+  std::string ours = Canonical(host_name);
+  // "node1" is the short name of "node1.cluster"; "node1.a" and "node1.b" are two machines.
+  if (asked.find('.') == std::string::npos) ours = ours.substr(0, ours.find('.'));
+  if (asked == "localhost" || (!asked.empty() && asked == ours)) return true;
   return std::nullopt;
 }
 
@@ -152,7 +148,7 @@ void ContactCore::On(const Hosted& hosted) {
       is_hosting_ = true;
       had_contact_ = true;
       Tell(ContactMade{HasPort() ? Place() : "", true});
-      if (std::exchange(is_lost_, false)) Tell(ContactRestored{});
+      if (std::exchange(loss_, std::nullopt)) Tell(ContactRestored{});
       return Find();
     case Hosted::Outcome::kPortTaken:
       if (!taken_since_) taken_since_ = now_;
@@ -164,14 +160,13 @@ void ContactCore::On(const Hosted& hosted) {
 }
 
 void ContactCore::On(const HostFinished&) {
-  is_host_finished_ = true;
   // At once, whatever else this agent waits for: the next job may want the port.
   if (is_hosting_) StopHost();
 }
 
 void ContactCore::On(const HostStopped&) {
   // It may host again, for the next job.
-  is_hosting_ = is_stopping_host_ = is_host_finished_ = false;
+  is_hosting_ = is_stopping_host_ = false;
 }
 
 void ContactCore::JudgeName(const Looked& look) {
@@ -198,7 +193,7 @@ void ContactCore::JudgeAttempt(const Looked& look) {
   trouble_ = look.text;
   if (look.outcome != Outcome::kClosed) closed_since_.reset();
   if (look.outcome == Outcome::kClosed && !closed_since_) closed_since_ = now_;
-  if (is_lost_) {
+  if (loss_) {
     LoseContact({.reason = AttemptText(look),
                  .is_gone = is_replaced || is_refused,
                  .is_replaced = is_replaced});
@@ -222,71 +217,46 @@ void ContactCore::JudgeAttempt(const Looked& look) {
 }
 
 std::optional<std::string> ContactCore::FinalTrouble(const Looked& look) const {
-  // Who was here once may come back, or its port may be about to become free.
-  const bool was_here = had_contact_ || is_ending_;
-  switch (look.outcome) {
-    case Outcome::kForeign:
-      return AttemptText(look);
-    case Outcome::kSilent:  // elsewhere: a stopped process may be continued
-      if (hosts_ && !was_here) return AttemptText(look);
-      break;
-    case Outcome::kClosed:
-      if (!was_here && now_ - *closed_since_ >= kClosedLimit) return AttemptText(look);
-      break;
-    case Outcome::kNoName:
-      // A name that worked before may be in the middle of an update.
-      if (was_here) return std::nullopt;
-      return absl::StrCat("endpoint ", Place(), ": ", look.text,
-                          "; expected a host name that resolves here, or an IP address");
-    case Outcome::kOurs:
-    case Outcome::kOtherRun:
-    case Outcome::kRefused:
-    case Outcome::kUnreachable:
-    case Outcome::kNameLater:
-    case Outcome::kFound:
-      break;
+  if (look.outcome == Outcome::kForeign) return AttemptText(look);
+  // Who was here once may come back, or its port may be about to become free, or its name, which
+  // worked before, is in the middle of an update.
+  if (had_contact_ || is_ending_) return std::nullopt;
+  if (look.outcome == Outcome::kNoName) {
+    return absl::StrCat("endpoint ", Place(), ": ", look.text,
+                        "; expected a host name that resolves here, or an IP address");
   }
-  if (taken_since_ && !was_here && now_ - *taken_since_ >= kTakenLimit) return TakenText();
+  // Elsewhere a stopped process may be continued.
+  if (look.outcome == Outcome::kSilent && hosts_) return AttemptText(look);
+  if (closed_since_ && now_ - *closed_since_ >= kClosedLimit) return AttemptText(look);
+  if (taken_since_ && now_ - *taken_since_ >= kTakenLimit) return TakenText();
   return std::nullopt;
 }
 
-std::string ContactCore::TakenText() const {
+std::string ContactCore::PortHere() const {
   return absl::StrCat("port ", options_.endpoint_port, " of this machine, which ",
-                      options_.endpoint_source,
-                      " names, is in use by another program: use another port");
+                      options_.endpoint_source, " names,");
+}
+
+std::string ContactCore::TakenText() const {
+  return absl::StrCat(PortHere(), " is in use by another program: use another port");
 }
 
 std::string ContactCore::AttemptText(const Looked& look) const {
-  const std::string& run = options_.policy.run_id;
-  switch (look.outcome) {
-    case Outcome::kOtherRun:
-      if (!hosts_) {
-        return absl::StrCat(PlaceAt(look.ip), " serves the run \"", look.text, "\", not \"", run,
-                            "\": use another port, or the same --rdzv_id on all nodes");
-      }
-      return absl::StrCat("port ", options_.endpoint_port, " of this machine, which ",
-                          options_.endpoint_source, " names, serves the run \"", look.text,
-                          "\", not \"", run,
-                          "\": use another port, or, for the same job, the same --rdzv_id");
-    case Outcome::kForeign:
-    case Outcome::kClosed:
-    case Outcome::kSilent: {
-      if (hosts_) return TakenText();
-      const bool has_answered = look.outcome == Outcome::kForeign;
-      return absl::StrCat(PlaceAt(look.ip),
-                          " is held by another program, not by a ddprun coordinator (",
-                          has_answered ? absl::StrCat("it answers \"", look.text, "\"") : look.text,
-                          "): use another port");
-    }
-    case Outcome::kOurs:
-    case Outcome::kRefused:
-    case Outcome::kUnreachable:
-    case Outcome::kNoName:
-    case Outcome::kNameLater:
-    case Outcome::kFound:
-      break;
+  if (look.outcome == Outcome::kOtherRun) {
+    return absl::StrCat(
+        hosts_ ? PortHere() : PlaceAt(look.ip), " serves the run \"", look.text, "\", not \"",
+        options_.policy.run_id, "\": use another port, or",
+        hosts_ ? ", for the same job, the same --rdzv_id" : " the same --rdzv_id on all nodes");
   }
-  return look.text;
+  const bool has_answered = look.outcome == Outcome::kForeign;
+  if (!has_answered && look.outcome != Outcome::kClosed && look.outcome != Outcome::kSilent) {
+    return look.text;
+  }
+  if (hosts_) return TakenText();
+  return absl::StrCat(PlaceAt(look.ip),
+                      " is held by another program, not by a ddprun coordinator (",
+                      has_answered ? absl::StrCat("it answers \"", look.text, "\"") : look.text,
+                      "): use another port");
 }
 
 std::string ContactCore::PlaceAt(const std::string& ip) const {

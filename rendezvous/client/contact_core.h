@@ -261,6 +261,7 @@ class ContactCore {
   std::string PlaceAt(const std::string& ip) const;
   std::string Place() const { return PlaceAt(""); }
   std::string AttemptText(const Looked& look) const;
+  std::string PortHere() const;
   std::string TakenText() const;
   std::string GiveUpText() const;
   void NameSpeaker(Refuse& refusal) const;
@@ -301,16 +302,14 @@ class ContactCore {
 
   // Hosting.
   bool is_hosting_ = false;
-  bool is_host_finished_ = false;
   bool is_stopping_host_ = false;
 
   // Contact.
   TimePoint without_contact_since_;
   TimePoint joined_at_{};
-  bool had_contact_ = false;  // ever
-  bool has_contact_ = false;  // on this link
-  bool is_lost_ = false;      // ContactLost was the last word on contact
-  ContactLost loss_;          // the last one
+  bool had_contact_ = false;         // ever
+  bool has_contact_ = false;         // on this link
+  std::optional<ContactLost> loss_;  // the last word on contact, if it was that
 
   // The link.
   bool is_local_ = false;
@@ -320,10 +319,9 @@ class ContactCore {
   TimePoint next_beat_{};
   uint64_t sequence_ = 0;
   TimePoint beat_said_at_{};
-  std::deque<Duration> round_trips_;  // the newest few
+  std::deque<Duration> round_trips_;  // the newest eight
 
-  bool has_acked_ = false;
-  bool leaving_ends_job_ = false;
+  bool others_wait_ = false;  // for the verdict that this agent knows, or that its leaving makes
   std::optional<TimePoint> end_by_;
 };
 

@@ -6,11 +6,6 @@
 #include "rendezvous/client/contact_core.h"
 
 namespace ddprun::rendezvous {
-namespace {
-
-constexpr size_t kKeptRoundTrips = 8;
-
-}  // namespace
 
 void ContactCore::On(const JoinCommand& command) {
   record_.Join(command.node);
@@ -24,14 +19,14 @@ void ContactCore::On(const ReportCommand& command) {
 void ContactCore::On(const LeaveCommand& command) {
   // Where workers are started once, the others end with the verdict that this leaving makes.
   const Policy& policy = options_.policy;
-  leaving_ends_job_ = record_.is_assigned() && policy.max_restarts == 0 &&
-                      policy.min_nodes == policy.max_nodes && policy.max_nodes > 1;
+  others_wait_ |= record_.is_assigned() && policy.max_restarts == 0 &&
+                  policy.min_nodes == policy.max_nodes && policy.max_nodes > 1;
   record_.Leave(command.reason);
 }
 
 void ContactCore::On(const AckCommand&) {
   record_.AckVerdict();
-  has_acked_ = true;
+  others_wait_ = true;
 }
 
 void ContactCore::On(const EndCommand& command) {
@@ -84,7 +79,7 @@ void ContactCore::On(const BeatAnswered& answer) {
   MakeContact();
   if (answer.sequence != sequence_) return;  // of a beat that was overtaken
   round_trips_.push_back(now_ - beat_said_at_);
-  if (round_trips_.size() > kKeptRoundTrips) round_trips_.pop_front();
+  if (round_trips_.size() > 8) round_trips_.pop_front();
 }
 
 void ContactCore::On(const Heard& heard) {
@@ -136,14 +131,14 @@ void ContactCore::MakeContact() {
   backoff_.Reset();
   told_.clear();
   other_run_.clear();
-  if (std::exchange(is_lost_, false)) Tell(ContactRestored{});
+  if (std::exchange(loss_, std::nullopt)) Tell(ContactRestored{});
 }
 
 void ContactCore::LoseContact(const ContactLost& loss) {
   if (!had_contact_) return;
   const bool is_news =
-      !is_lost_ || loss.is_gone != loss_.is_gone || loss.is_replaced != loss_.is_replaced;
-  if (!std::exchange(is_lost_, true)) without_contact_since_ = now_;
+      !loss_ || loss.is_gone != loss_->is_gone || loss.is_replaced != loss_->is_replaced;
+  if (!loss_) without_contact_since_ = now_;
   loss_ = loss;
   if (is_news) Tell(loss);
 }
@@ -181,8 +176,7 @@ void ContactCore::End() {
   }
   state_ = State::kOver;
   if (is_hosting_) {
-    // The others still wait for the verdict that this agent knows, or that its leaving makes.
-    if ((has_acked_ || leaving_ends_job_) && !is_host_finished_ && !is_late) return;
+    if (others_wait_ && !is_stopping_host_ && !is_late) return;
     StopHost();
     if (!is_late) return;
   }

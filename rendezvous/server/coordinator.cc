@@ -28,15 +28,6 @@ constexpr size_t kMaxSessions = 16384;
 // How long a start waits for the job's file, and an end for its removal.
 constexpr Duration kFileLimit = std::chrono::seconds(2);
 
-// From the file where it answers. One that does not is as good as none: agents bring back what
-// they know.
-absl::StatusOr<Beginning> ReadBeginning(JobFile* file) {
-  if (file == nullptr) return BeginAnew();
-  absl::StatusOr<Beginning> beginning = file->Begin(kFileLimit);
-  if (absl::IsDeadlineExceeded(beginning.status())) return BeginAnew();
-  return beginning;
-}
-
 }  // namespace
 
 // The machine's thread: takes events from its mailbox, steps the machine, carries out actions.
@@ -267,7 +258,7 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(Options options)
     if (!opened.ok()) return opened.status();
     file = *std::move(opened);
   }
-  absl::StatusOr<Beginning> beginning = ReadBeginning(file.get());
+  absl::StatusOr<Beginning> beginning = file != nullptr ? file->Begin(kFileLimit) : BeginAnew();
   if (!beginning.ok()) return beginning.status();
   beginning->run_id = std::move(options.run_id);
   coordinator->file_ = file;

@@ -209,7 +209,8 @@ class GrpcFrontend final : public Frontend, public v1::Rendezvous::CallbackServi
     server_->Wait();
   }
 
-  absl::Status Start() {
+  // False: gRPC could not.
+  bool Start() {
     grpc::ServerBuilder builder;
     ConfigureServer(builder);
     acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
@@ -217,8 +218,7 @@ class GrpcFrontend final : public Frontend, public v1::Rendezvous::CallbackServi
         grpc::InsecureServerCredentials());
     builder.RegisterService(this);
     server_ = builder.BuildAndStart();
-    if (server_ == nullptr) return absl::InternalError("gRPC could not start a server");
-    return absl::OkStatus();
+    return server_ != nullptr;
   }
 
   void Take(UniqueFd fd) override {
@@ -249,7 +249,7 @@ absl::StatusOr<std::unique_ptr<Frontend>> StartGrpcFrontend(std::shared_ptr<Inbo
                                                             ConnectionTable& connections) {
   PrepareGrpc();
   auto frontend = std::make_unique<GrpcFrontend>(std::move(inbox), std::move(run_id), connections);
-  if (absl::Status status = frontend->Start(); !status.ok()) return status;
+  if (!frontend->Start()) return absl::InternalError("gRPC could not start a server");
   return frontend;
 }
 

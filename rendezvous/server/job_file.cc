@@ -179,8 +179,7 @@ absl::StatusOr<Beginning> JobFile::Begin(Duration timeout) {
   std::future<absl::StatusOr<Beginning>> beginning = begun->get_future();
   thread_.Post([begun, run_dir = run_dir_] { begun->set_value(BeginJob(run_dir)); });
   if (beginning.wait_for(timeout) == std::future_status::ready) return beginning.get();
-  return absl::DeadlineExceededError(
-      absl::StrCat("job file: \"", PathOf(run_dir_), "\" does not answer"));
+  return BeginAnew();
 }
 
 void JobFile::Write(const Record& record, std::function<void()> on_written) {
