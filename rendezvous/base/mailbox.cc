@@ -22,12 +22,8 @@ void Mailbox::Close() {
 
 bool Mailbox::RunUntil(std::optional<TimePoint> deadline) {
   std::unique_lock lock(mutex_);
-  const auto is_ready = [this] { return is_closed_ || !tasks_.empty(); };
-  if (deadline) {
-    changed_.wait_until(lock, ToSteady(*deadline), is_ready);
-  } else {
-    changed_.wait(lock, is_ready);
-  }
+  const TimePoint wake_up = deadline.value_or(SteadyNow() + kLongestWait);
+  changed_.wait_until(lock, ToSteady(wake_up), [this] { return is_closed_ || !tasks_.empty(); });
   while (!tasks_.empty()) {
     std::deque<Task> tasks = std::exchange(tasks_, {});
     lock.unlock();

@@ -2,6 +2,7 @@
 #ifndef DDPRUN_RENDEZVOUS_BASE_MAILBOX_H_
 #define DDPRUN_RENDEZVOUS_BASE_MAILBOX_H_
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -20,12 +21,13 @@ namespace ddprun {
 class Mailbox {
  public:
   using Task = std::function<void()>;
+  static constexpr Duration kLongestWait = std::chrono::hours(1);
 
   void Post(Task task);
   // The thread takes what was posted before, and then nothing more.
   void Close();
-  // Runs tasks as they come, until there is none at `deadline` (nullopt: no such time). False: it
-  // was closed, and all is done.
+  // Waits for tasks until `deadline` (nullopt: for kLongestWait) and runs those that have come.
+  // False: it was closed, and all is done.
   bool RunUntil(std::optional<TimePoint> deadline);
 
  private:

@@ -73,9 +73,8 @@ class AgentRecord {
   News HearOne(const JobInstance& instance, const Drain& drain);
   News HearOne(const JobInstance& instance, const Conclude& conclude);
   News HearOne(const JobInstance& instance, const Refuse& refuse);
-  News HearOne(const JobInstance&, const CloseSession&) { return std::nullopt; }
-  News HearOne(const JobInstance&, const Finish&) { return std::nullopt; }
-  News HearOne(const JobInstance&, const Record&) { return std::nullopt; }
+  // CloseSession, Finish and Record are for the coordinator's driver.
+  News HearOne(const JobInstance&, const auto&) { return std::nullopt; }
 
   std::vector<Fact> facts_;
   size_t said_ = 0;

@@ -121,9 +121,8 @@ class Client final : public RendezvousClient {
   }
 
   void Do(const CheckLocalName&) {
-    Send(
-        [name = options_.local_addr, resolve = options_.resolver] { return LookUp(name, resolve); },
-        [this](const Looked& seen) { Feed(seen); });
+    Send([options = options_] { return LookUp(options.local_addr, options.resolver); },
+         [this](const Looked& seen) { Feed(seen); });
   }
 
   void Do(const LookAtEndpoint& action) {
@@ -137,7 +136,10 @@ class Client final : public RendezvousClient {
 
   void Do(const HostHere&) {
     Send([options = CoordinatorOptions()] { return Coordinator::Start(options); },
-         [this](absl::StatusOr<std::unique_ptr<Coordinator>>& started) { Take(started); });
+         [this](absl::StatusOr<std::unique_ptr<Coordinator>>& started) {
+           if (started.ok()) hosted_ = *std::move(started);
+           Feed(AnswerOf(started.status()));
+         });
   }
 
   Coordinator::Options CoordinatorOptions() {
@@ -154,14 +156,11 @@ class Client final : public RendezvousClient {
     return start;
   }
 
-  void Take(absl::StatusOr<std::unique_ptr<Coordinator>>& started) {
-    if (started.ok()) {
-      hosted_ = *std::move(started);
-      return Feed(Hosted{});
-    }
-    if (absl::IsAlreadyExists(started.status())) return Feed(Hosted{Hosted::Outcome::kPortTaken});
-    Feed(Hosted{Hosted::Outcome::kFailed, std::string(started.status().message()),
-                absl::IsResourceExhausted(started.status())});
+  static Hosted AnswerOf(const absl::Status& started) {
+    if (started.ok()) return {};
+    if (absl::IsAlreadyExists(started)) return {Hosted::Outcome::kPortTaken};
+    return {Hosted::Outcome::kFailed, std::string(started.message()),
+            absl::IsResourceExhausted(started)};
   }
 
   void Do(const StopHosting&) {

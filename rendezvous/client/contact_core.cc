@@ -244,7 +244,7 @@ std::string ContactCore::TakenText() const {
 std::string ContactCore::AttemptText(const Looked& look) const {
   if (look.outcome == Outcome::kOtherRun) {
     return absl::StrCat(
-        hosts_ ? PortHere() : PlaceAt(look.ip), " serves the run \"", look.text, "\", not \"",
+        hosts_ ? PortHere() : Place(look.ip), " serves the run \"", look.text, "\", not \"",
         options_.policy.run_id, "\": use another port, or",
         hosts_ ? ", for the same job, the same --rdzv_id" : " the same --rdzv_id on all nodes");
   }
@@ -253,13 +253,12 @@ std::string ContactCore::AttemptText(const Looked& look) const {
     return look.text;
   }
   if (hosts_) return TakenText();
-  return absl::StrCat(PlaceAt(look.ip),
-                      " is held by another program, not by a ddprun coordinator (",
+  return absl::StrCat(Place(look.ip), " is held by another program, not by a ddprun coordinator (",
                       has_answered ? absl::StrCat("it answers \"", look.text, "\"") : look.text,
                       "): use another port");
 }
 
-std::string ContactCore::PlaceAt(const std::string& ip) const {
+std::string ContactCore::Place(const std::string& ip) const {
   const std::string place = EndpointText(options_.endpoint_host, options_.endpoint_port);
   return ip.empty() || ip == options_.endpoint_host ? place : absl::StrCat(place, " (", ip, ")");
 }
@@ -269,11 +268,11 @@ std::string ContactCore::GiveUpText() const {
       std::chrono::duration_cast<std::chrono::seconds>(options_.policy.join_timeout).count();
   if (!is_name_checked_) return trouble_;
   if (is_ending_) {
-    return absl::StrCat("the job \"", options_.policy.run_id, "\" at ", PlaceAt(ip_),
+    return absl::StrCat("the job \"", options_.policy.run_id, "\" at ", Place(ip_),
                         " was ending, and no next one came within ", limit,
                         " s; last try: ", trouble_);
   }
-  return absl::StrCat("no coordinator answered at ", PlaceAt(ip_), " within ", limit,
+  return absl::StrCat("no coordinator answered at ", Place(ip_), " within ", limit,
                       " s; last try: ", trouble_.empty() ? kLongLookText : trouble_.c_str());
 }
 

@@ -258,8 +258,7 @@ class ContactCore {
     return errand_since_ + (told_.empty() ? kFirstLongLook : kLongLook);
   }
   // "HOST:PORT", with the address behind the name where it differs: "node1:29400 (10.0.0.1)".
-  std::string PlaceAt(const std::string& ip) const;
-  std::string Place() const { return PlaceAt(""); }
+  std::string Place(const std::string& ip = "") const;
   std::string AttemptText(const Looked& look) const;
   std::string PortHere() const;
   std::string TakenText() const;

@@ -127,7 +127,7 @@ void ContactCore::HearOfOtherJob(const Refuse& refusal) {
 
 void ContactCore::MakeContact() {
   if (std::exchange(has_contact_, true)) return;
-  if (!std::exchange(had_contact_, true)) Tell(ContactMade{PlaceAt(ip_), false});
+  if (!std::exchange(had_contact_, true)) Tell(ContactMade{Place(ip_), false});
   backoff_.Reset();
   told_.clear();
   other_run_.clear();
@@ -157,9 +157,7 @@ void ContactCore::Break(const std::string& reason) {
   state_ = State::kOver;
   if (end_by_ || record_.is_over()) return;
   if (!other_run_.empty()) return Fail(other_run_);
-  if (is_local_ && !is_stopping_host_) {
-    return Fail("the coordinator of this process has stopped");
-  }
+  if (is_local_ && !is_stopping_host_) return Fail("the coordinator of this process has stopped");
   state_ = State::kSeeking;
   // What broke after contact is looked into by the next attempt.
   if (!had_contact) return JudgeAttempt(Looked{.outcome = Outcome::kUnreachable, .text = reason});

@@ -174,14 +174,14 @@ class LocalLink final : public Link, public Session {
 OwnedLink OpenLocalLink(std::shared_ptr<Inbox> inbox, Link::Listener listener) {
   auto link = std::make_shared<LocalLink>(std::move(inbox), std::move(listener));
   link->Open(link);
-  return OwnedLink(link.get(), [link](Link*) { link->Abandon(); });
+  return OwnedLink(link.get(), [link](Link*) mutable { std::exchange(link, nullptr)->Abandon(); });
 }
 
 OwnedLink OpenGrpcLink(const SocketAddress& address, Link::Listener listener) {
   PrepareGrpc();
   auto link = std::make_shared<GrpcLink>(address, std::move(listener));
   link->Begin(link);
-  return OwnedLink(link.get(), [link](Link*) { link->Abandon(); });
+  return OwnedLink(link.get(), [link](Link*) mutable { std::exchange(link, nullptr)->Abandon(); });
 }
 
 int CountGrpcLinksForTest() { return live_streams; }

@@ -28,20 +28,18 @@ using Outcome = Looked::Outcome;
 constexpr Duration kConnectTimeout = std::chrono::seconds(2);
 constexpr Duration kHelloTimeout = std::chrono::seconds(5);
 
+// EINTR: nobody waits for the answer any more.
 Looked FromErrno(int error) {
   return {error == ECONNREFUSED ? Outcome::kRefused : Outcome::kUnreachable,
           std::generic_category().message(error)};
 }
-
-// Nobody waits for the answer any more.
-Looked Interrupted() { return {Outcome::kUnreachable, "interrupted"}; }
 
 // What keeps the connection from being made; nullopt: it is.
 std::optional<Looked> Connect(int fd, const SocketAddress& address, const Interrupt& interrupt) {
   if (connect(fd, address.get(), address.size) != 0) {
     if (errno != EINPROGRESS && errno != EINTR) return FromErrno(errno);
     const auto ready = interrupt.WaitForFd(fd, POLLOUT, SteadyNow() + kConnectTimeout);
-    if (ready == Interrupt::Ready::kInterrupted) return Interrupted();
+    if (ready == Interrupt::Ready::kInterrupted) return FromErrno(EINTR);
     if (ready == Interrupt::Ready::kTimeout) return FromErrno(ETIMEDOUT);
   }
   int error = 0;
@@ -58,7 +56,7 @@ Looked ReadReply(int fd, const std::string& run_id, const Interrupt& interrupt) 
   std::string reply;
   for (;;) {
     const auto ready = interrupt.WaitForFd(fd, POLLIN, deadline);
-    if (ready == Interrupt::Ready::kInterrupted) return Interrupted();
+    if (ready == Interrupt::Ready::kInterrupted) return FromErrno(EINTR);
     if (ready == Interrupt::Ready::kTimeout) return {Outcome::kSilent, "no answer within 5 s"};
     std::array<char, kMaxHelloReplyBytes> bytes;
     const ssize_t size = recv(fd, bytes.data(), bytes.size(), 0);

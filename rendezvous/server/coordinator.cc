@@ -266,9 +266,9 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(Options options)
   if (absl::Status status = coordinator->loop_->Start(); !status.ok()) return status;
   if (!options.listen) return coordinator;
   coordinator->door_ = std::make_unique<Door>();
-  absl::Status status =
+  const absl::Status opened =
       coordinator->door_->Open(coordinator->loop_, std::move(listening_socket), options);
-  if (!status.ok()) return status;
+  if (!opened.ok()) return opened;
   return coordinator;
 }
 

@@ -96,21 +96,18 @@ absl::Status Replace(const std::string& run_dir, const std::string& path, const 
   return SyncDirectory(run_dir);
 }
 
-uint64_t EpochFromTimeOfDay() {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  const auto microseconds = std::chrono::duration_cast<std::chrono::microseconds>(now).count();
-  return static_cast<uint64_t>(std::max<int64_t>(1, microseconds));
-}
-
 }  // namespace
 
 Beginning BeginAnew() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  const int64_t microseconds = std::chrono::floor<std::chrono::microseconds>(now).count();
   JobInstance instance;
   // It fails only without getrandom, which Linux has since 3.17.
   DDP_CHECK(getentropy(&instance, sizeof(instance)) == 0);
   if (!instance.is_known()) instance.low = 1;
-  return Beginning{
-      .epoch = Epoch{EpochFromTimeOfDay()}, .instance = instance, .verdict = std::nullopt};
+  return Beginning{.epoch = Epoch{static_cast<uint64_t>(std::max<int64_t>(1, microseconds))},
+                   .instance = instance,
+                   .verdict = std::nullopt};
 }
 
 absl::StatusOr<Beginning> BeginJob(const std::string& run_dir) {

@@ -33,9 +33,6 @@ absl::StatusOr<std::unique_ptr<PortListener>> PortListener::Start(UniqueFd liste
   return listener;
 }
 
-PortListener::PortListener(UniqueFd listening_socket, Handlers handlers)
-    : listening_socket_(std::move(listening_socket)), handlers_(std::move(handlers)) {}
-
 PortListener::~PortListener() {
   if (!thread_.joinable()) return;
   stop_.Set();

@@ -24,6 +24,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "rendezvous/base/time.h"
@@ -64,7 +65,8 @@ class PortListener {
     bool is_answered = false;  // a hello: stays until the other side has read and closed
   };
 
-  PortListener(UniqueFd listening_socket, Handlers handlers);
+  PortListener(UniqueFd listening_socket, Handlers handlers)
+      : listening_socket_(std::move(listening_socket)), handlers_(std::move(handlers)) {}
   void Run();
   int MillisecondsToWait(TimePoint now) const;
   void AcceptAll(TimePoint now);
