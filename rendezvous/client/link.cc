@@ -51,6 +51,7 @@ class GrpcLink final : public Link,
   ~GrpcLink() override { --live_streams; }
 
   void Begin(std::shared_ptr<GrpcLink> self) {
+    const std::lock_guard lock(mutex_);
     self_ = std::move(self);
     stub_->async()->Attach(&context_, this);
     AddHold();
@@ -65,15 +66,15 @@ class GrpcLink final : public Link,
       if (!ok || is_abandoned_) return ReleaseHold();
       is_unread_ = true;
     }
-    listener_(ToContactEvent(incoming_));
+    Tell(ToContactEvent(incoming_));
   }
 
   void OnWriteDone(bool ok) override {
-    if (ok) listener_(Said{});  // a failed write also ends the reading, and so the call
+    if (ok) Tell(Said{});  // a failed write also ends the reading, and so the call
   }
 
   void OnDone(const grpc::Status& status) override {
-    listener_(ToLinkEnded(status));
+    Tell(ToLinkEnded(status));
     const std::shared_ptr<GrpcLink> self = std::move(self_);
   }
 
@@ -84,7 +85,7 @@ class GrpcLink final : public Link,
     }
     absl::StatusOr<v1::AgentMessage> message = ToProto(what.event, what.round_trip);
     if (message.ok()) return Write(*std::move(message));
-    listener_(
+    Tell(
         LinkEnded{true, absl::StrCat("cannot be told of this node: ", message.status().message())});
   }
 
@@ -108,6 +109,13 @@ class GrpcLink final : public Link,
   }
 
  private:
+  // Under the lock, which orders the owner's making of the listener before gRPC's threads where the
+  // thread sanitizer sees it.
+  void Tell(ContactEvent event) {
+    const std::lock_guard lock(mutex_);
+    listener_(std::move(event));
+  }
+
   void Write(v1::AgentMessage message) {
     const std::lock_guard lock(mutex_);
     if (!is_held_) return;

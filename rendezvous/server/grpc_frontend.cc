@@ -75,10 +75,11 @@ class AttachStream final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::
       joined->source_addr = IpText(peer_);
       joined->accepted_addr = accepted_addr_;
     }
+    const std::lock_guard lock(mutex_);
     has_joined_ = has_joined_ || std::holds_alternative<NodeJoined>(*event);
     if (!has_joined_) {
-      return Break(grpc::Status(grpc::StatusCode::FAILED_PRECONDITION,
-                                "the first message of a stream must be a join"));
+      return BreakLocked(grpc::Status(grpc::StatusCode::FAILED_PRECONDITION,
+                                      "the first message of a stream must be a join"));
     }
     // What does not fit is negative then, and means nothing.
     transit_.Correct(SteadyNow(), Duration(static_cast<int64_t>(incoming_.sent_ns())), *event);
@@ -181,13 +182,12 @@ class AttachStream final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::
   ConnectionTable& connections_;
   SessionId id_;
   std::shared_ptr<AttachStream> self_;
-  // Of the one reading thread at a time.
-  bool has_joined_ = false;
-  Transit transit_;
   v1::AgentMessage
       incoming_;  // of gRPC from StartRead to OnReadDone, of the driver until Processed
 
   std::mutex mutex_;
+  bool has_joined_ = false;
+  Transit transit_;
   grpc::CallbackServerContext* context_;         // null from OnDone on
   std::deque<v1::CoordinatorMessage> outgoing_;  // the first is being written if is_writing_
   bool is_writing_ = false;
