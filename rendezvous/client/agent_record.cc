@@ -14,34 +14,24 @@ void AgentRecord::Join(const NodeInfo& node) {
   if (!is_failure_unanswered) DropFactsBefore(facts_.size());
   is_waiting_ = true;
   last_join_ = facts_.size();
-  Add(NodeJoined{.stamp = {},
-                 .node = node,
-                 .policy = policy_,
-                 .held = {},
-                 .source_addr = {},
-                 .accepted_addr = {}});
+  NodeJoined joined;
+  joined.node = node;
+  joined.policy = policy_;
+  facts_.push_back({std::move(joined)});
 }
 
-void AgentRecord::ReportFailed(Round round, const FailureReport& report, TimePoint at) {
-  if (!IsOfThisRound(round) || failures_ == kMaxFailures) return;
-  ++failures_;
-  Add(WorkersFailed{.stamp = {}, .report = report}, at);
-}
-
-void AgentRecord::ReportFirstSuccess(Round round, int rank, TimePoint at) {
-  if (IsOfThisRound(round)) Add(FirstWorkerSucceeded{.stamp = {}, .rank = rank}, at);
-}
-
-void AgentRecord::ReportSucceeded(Round round) {
-  if (IsOfThisRound(round)) Add(WorkersSucceeded{});
+void AgentRecord::Report(Round round, Event fact, TimePoint at) {
+  if (!is_assigned() || round != assignment_.round) return;
+  if (std::holds_alternative<WorkersFailed>(fact) && ++failures_ > kMaxFailures) return;
+  facts_.push_back({std::move(fact), at});
 }
 
 void AgentRecord::Leave(const std::string& reason) {
-  if (!facts_.empty()) Add(NodeLeft{.stamp = {}, .reason = reason});
+  if (!facts_.empty()) facts_.push_back({NodeLeft{.stamp = {}, .reason = reason}});
 }
 
 void AgentRecord::AckVerdict() {
-  if (is_over_) Add(VerdictAcked{});
+  if (is_over_) facts_.push_back({VerdictAcked{}});
 }
 
 void AgentRecord::DropFactsBefore(size_t first) {
@@ -49,10 +39,6 @@ void AgentRecord::DropFactsBefore(size_t first) {
   said_ -= std::min(said_, first);
   last_join_ -= std::min(last_join_, first);
   failures_ = 0;
-}
-
-void AgentRecord::Add(Event event, TimePoint at) {
-  facts_.push_back(Fact{.event = std::move(event), .at = at});
 }
 
 std::optional<Event> AgentRecord::NextToSay(TimePoint now) {

@@ -27,11 +27,10 @@ class AgentRecord {
 
   explicit AgentRecord(Policy policy) : policy_(std::move(policy)) {}
 
-  // The commands of RendezvousClient. What concerns another round than the adopted one is dropped.
+  // The commands of RendezvousClient.
   void Join(const NodeInfo& node);
-  void ReportFailed(Round round, const FailureReport& report, TimePoint at);
-  void ReportFirstSuccess(Round round, int rank, TimePoint at);
-  void ReportSucceeded(Round round);
+  // ReportCommand. What concerns another round than the adopted one is dropped.
+  void Report(Round round, Event fact, TimePoint at);
   void Leave(const std::string& reason);
   void AckVerdict();
 
@@ -63,7 +62,6 @@ class AgentRecord {
   };
   // Forgets facts_[0, first).
   void DropFactsBefore(size_t first);
-  void Add(Event event, TimePoint at = TimePoint{});
   Stamp adopted_stamp() const {
     return Stamp{{}, assignment_.epoch, assignment_.round, assignment_.instance};
   }
@@ -73,10 +71,8 @@ class AgentRecord {
   News HearOne(const JobInstance& instance, const Drain& drain);
   News HearOne(const JobInstance& instance, const Conclude& conclude);
   News HearOne(const JobInstance& instance, const Refuse& refuse);
-  News HearOne(const JobInstance&, const CloseSession&) { return std::nullopt; }
-  News HearOne(const JobInstance&, const Finish&) { return std::nullopt; }
-  News HearOne(const JobInstance&, const Record&) { return std::nullopt; }
-  bool IsOfThisRound(Round round) const { return is_assigned() && round == assignment_.round; }
+  // CloseSession, Finish and Record are for the coordinator's driver.
+  News HearOne(const JobInstance&, const auto&) { return std::nullopt; }
 
   std::vector<Fact> facts_;
   size_t said_ = 0;

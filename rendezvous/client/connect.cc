@@ -9,11 +9,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/host_name.h"
+#include "rendezvous/base/mailbox.h"
 #include "rendezvous/base/quiet_thread.h"
 #include "rendezvous/base/steady_clock.h"
 #include "rendezvous/client/link.h"
 #include "rendezvous/client/look.h"
-#include "rendezvous/client/mailbox.h"
 #include "rendezvous/net/interrupt.h"
 #include "rendezvous/server/coordinator.h"
 
@@ -23,18 +23,22 @@ namespace {
 // How long the destructor waits for an errand that does not end: a resolver, a file system.
 constexpr Duration kErrandPatience = std::chrono::seconds(2);
 
-// The agent's functions for a coordinator here, until the agent goes: one that starts or stops late
-// finds nothing to call.
-struct Callbacks {
+// Between the agent's functions and a coordinator here, which may start or stop when the agent has
+// gone.
+struct Gate {
   std::mutex mutex;
-  RendezvousOptions options;
-
-  template <typename Function, typename... Args>
-  void Call(Function RendezvousOptions::*function, Args&&... args) {
-    const std::lock_guard lock(mutex);
-    if (options.*function) (options.*function)(std::forward<Args>(args)...);
-  }
+  bool is_open = true;
 };
+
+template <typename... Args>
+std::function<void(Args...)> Behind(const std::shared_ptr<Gate>& gate,
+                                    std::function<void(Args...)> function) {
+  if (!function) return nullptr;
+  return [gate, function = std::move(function)](Args... args) {
+    const std::lock_guard lock(gate->mutex);
+    if (gate->is_open) function(std::forward<Args>(args)...);
+  };
+}
 
 // The driver of a ContactCore. One thread steps it and carries out what it asks for; errands that
 // may block are for a helper, which is left behind when it does not come back.
@@ -44,7 +48,6 @@ class Client final : public RendezvousClient {
       : options_(std::move(options)),
         handler_(std::move(handler)),
         core_(options_, HostName(), std::random_device{}(), SteadyNow()) {
-    callbacks_->options = options_;
     if (!stop_->is_open()) {
       handler_(RendezvousFailed{
           "make an eventfd for the rendezvous: no file descriptor is left; raise the limit on open "
@@ -52,14 +55,8 @@ class Client final : public RendezvousClient {
           /*is_local=*/true});
       return;
     }
-    const bool has_errands = !is_standalone() || !options_.local_addr.empty();
-    if (has_errands) {
-      helper_ = StartQuietThread([errands = errands_] {
-        while (errands->RunUntil(std::nullopt)) {
-        }
-      });
-    }
-    if (!has_errands || helper_.joinable()) thread_ = StartQuietThread([this] { Run(); });
+    helper_.emplace(kErrandPatience);
+    if (helper_->is_running()) thread_ = StartQuietThread([this] { Run(); });
     if (thread_.joinable()) return;
     handler_(RendezvousFailed{absl::StrCat("start a thread for the rendezvous: ", kNoThreadText),
                               /*is_local=*/true});
@@ -74,24 +71,19 @@ class Client final : public RendezvousClient {
     inbox_->Close();
     if (thread_.joinable()) thread_.join();
     stop_->Set();
-    errands_->Close();
-    if (helper_.joinable() && errands_->WaitDone(kErrandPatience)) {
-      helper_.join();
-    } else if (helper_.joinable()) {
-      helper_.detach();
-    }
-    const std::lock_guard lock(callbacks_->mutex);
-    callbacks_->options = {};
+    helper_.reset();
+    const std::lock_guard lock(gate_->mutex);
+    gate_->is_open = false;
   }
 
   void Join(const NodeInfo& node) override { Post(JoinCommand{node}); }
   void ReportFailed(Round round, const FailureReport& report, TimePoint at) override {
-    Post(FailureCommand{round, report, at});
+    Post(ReportCommand{round, WorkersFailed{.stamp = {}, .report = report}, at});
   }
   void ReportFirstSuccess(Round round, int rank, TimePoint at) override {
-    Post(FirstSuccessCommand{round, rank, at});
+    Post(ReportCommand{round, FirstWorkerSucceeded{.stamp = {}, .rank = rank}, at});
   }
-  void ReportSucceeded(Round round) override { Post(SuccessCommand{round}); }
+  void ReportSucceeded(Round round) override { Post(ReportCommand{round, WorkersSucceeded{}}); }
   void Leave(const std::string& reason) override { Post(LeaveCommand{reason}); }
   void AckVerdict() override { Post(AckCommand{}); }
   void EndContact(Duration timeout) override {
@@ -100,8 +92,6 @@ class Client final : public RendezvousClient {
   }
 
  private:
-  bool is_standalone() const { return options_.mode == ContactOptions::Mode::kStandalone; }
-
   void Post(ContactEvent event) {
     inbox_->Post([this, event = std::move(event)] { Feed(event); });
   }
@@ -123,7 +113,7 @@ class Client final : public RendezvousClient {
   // Runs `errand` on the helper, and `then` with what it found here.
   template <typename Errand, typename Then>
   void Send(Errand errand, Then then) {
-    errands_->Post([inbox = inbox_, errand = std::move(errand), then = std::move(then)] {
+    helper_->Post([inbox = inbox_, errand = std::move(errand), then = std::move(then)] {
       // Shared, so that it is copyable; a coordinator that nobody takes ends with it.
       auto found = std::make_shared<decltype(errand())>(errand());
       inbox->Post([then, found = std::move(found)] { then(*found); });
@@ -131,16 +121,13 @@ class Client final : public RendezvousClient {
   }
 
   void Do(const CheckLocalName&) {
-    Send(
-        [name = options_.local_addr, resolve = options_.resolver] { return LookUp(name, resolve); },
-        [this](const Looked& seen) { Feed(seen); });
+    Send([options = options_] { return LookUp(options.local_addr, options.resolver); },
+         [this](const Looked& seen) { Feed(seen); });
   }
 
   void Do(const LookAtEndpoint& action) {
-    Send([host = options_.endpoint_host, port = options_.endpoint_port,
-          run_id = options_.policy.run_id, is_port_here = action.is_port_here,
-          resolve = options_.resolver,
-          stop = stop_] { return LookAt(host, port, run_id, is_port_here, resolve, *stop); },
+    Send([options = options_, is_port_here = action.is_port_here,
+          stop = stop_] { return LookAt(options, is_port_here, options.resolver, *stop); },
          [this](const LookResult& result) {
            address_ = result.address;
            Feed(result.seen);
@@ -148,54 +135,37 @@ class Client final : public RendezvousClient {
   }
 
   void Do(const HostHere&) {
-    using Started = absl::StatusOr<std::unique_ptr<Coordinator>>;
-    const auto take = [this](Started& started) { Take(started); };
-    if (is_standalone()) {  // no file, no port: nothing that blocks
-      auto started = std::make_shared<Started>(Coordinator::Start(CoordinatorOptions()));
-      return inbox_->Post([take, started] { take(*started); });
-    }
-    const auto options = std::make_shared<Coordinator::Options>(CoordinatorOptions());
-    Send([options] { return Coordinator::Start(std::move(*options)); }, take);
+    Send([options = CoordinatorOptions()] { return Coordinator::Start(options); },
+         [this](absl::StatusOr<std::unique_ptr<Coordinator>>& started) {
+           if (started.ok()) hosted_ = *std::move(started);
+           Feed(AnswerOf(started.status()));
+         });
   }
 
   Coordinator::Options CoordinatorOptions() {
     Coordinator::Options start;
     start.policy = options_.policy;
     start.run_dir = options_.run_dir;
-    if (!is_standalone()) start.listen = {.host = "", .port = options_.endpoint_port};
-    const std::shared_ptr<Callbacks> calls = callbacks_;
-    if (options_.on_store_connection) {
-      start.on_store_connection = [calls](UniqueFd fd) {
-        calls->Call(&RendezvousOptions::on_store_connection, std::move(fd));
-      };
+    if (options_.mode != ContactOptions::Mode::kStandalone) {
+      start.listen = {.host = "", .port = options_.endpoint_port};
     }
-    if (options_.log_step) {
-      start.log_step = [calls](const std::string& line) {
-        calls->Call(&RendezvousOptions::log_step, line);
-      };
-    }
-    start.on_no_descriptor = [calls] { calls->Call(&RendezvousOptions::on_no_descriptor); };
+    start.on_store_connection = Behind(gate_, options_.on_store_connection);
+    start.log_step = Behind(gate_, options_.log_step);
+    start.on_no_descriptor = Behind(gate_, options_.on_no_descriptor);
     start.on_finished = [this, inbox = inbox_] { inbox->Post([this] { Feed(HostFinished{}); }); };
     return start;
   }
 
-  void Take(absl::StatusOr<std::unique_ptr<Coordinator>>& started) {
-    if (started.ok()) {
-      hosted_ = *std::move(started);
-      return Feed(Hosted{});
-    }
-    if (absl::IsAlreadyExists(started.status())) return Feed(Hosted{Hosted::Outcome::kPortTaken});
-    Feed(Hosted{Hosted::Outcome::kFailed, std::string(started.status().message()),
-                absl::IsResourceExhausted(started.status())});
+  static Hosted AnswerOf(const absl::Status& started) {
+    if (started.ok()) return {};
+    if (absl::IsAlreadyExists(started)) return {Hosted::Outcome::kPortTaken};
+    return {Hosted::Outcome::kFailed, std::string(started.message()),
+            absl::IsResourceExhausted(started)};
   }
 
   void Do(const StopHosting&) {
     const std::shared_ptr<Coordinator> coordinator = std::move(hosted_);
     if (coordinator == nullptr) return Post(HostStopped{});
-    if (is_standalone()) {
-      coordinator->Stop();
-      return Post(HostStopped{});
-    }
     Send(
         [coordinator] {
           coordinator->Stop();
@@ -227,7 +197,7 @@ class Client final : public RendezvousClient {
 
   void Do(const CloseLink& action) {
     if (!action.is_polite) return link_.reset();
-    if (link_ != nullptr) link_->Close();
+    if (link_ != nullptr) link_->HalfClose();
   }
 
   void Do(const Emit& action) {
@@ -238,20 +208,19 @@ class Client final : public RendezvousClient {
   const EventHandler handler_;
   // Shared with whoever may post late: links, errands, a coordinator that stops.
   const std::shared_ptr<Mailbox> inbox_ = std::make_shared<Mailbox>();
-  // Shared with the helper, and so is what its errands use.
-  const std::shared_ptr<Mailbox> errands_ = std::make_shared<Mailbox>();
+  // Shared with the helper's errands.
   const std::shared_ptr<Interrupt> stop_ = std::make_shared<Interrupt>();
-  const std::shared_ptr<Callbacks> callbacks_ = std::make_shared<Callbacks>();
+  const std::shared_ptr<Gate> gate_ = std::make_shared<Gate>();
 
   // The thread's own.
   ContactCore core_;
   SocketAddress address_;  // where the last look found somebody
   std::unique_ptr<Coordinator> hosted_;
   uint64_t links_ = 0;  // opened so far: the number of the last one
-  std::unique_ptr<Link> link_;
+  OwnedLink link_;
   bool is_silent_ = false;
 
-  std::thread helper_;
+  std::optional<HelperThread> helper_;
   std::thread thread_;
 };
 

@@ -2,57 +2,23 @@
 #include "rendezvous/client/contact_core.h"
 
 #include <algorithm>
-#include <cctype>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "rendezvous/base/plain_text.h"
 
 namespace ddprun::rendezvous {
 namespace {
 
 // Host names do not differ by case, nor by the dot that ends a full one.
-std::string Canonical(std::string name) {
-  std::transform(name.begin(), name.end(), name.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  if (!name.empty() && name.back() == '.') name.pop_back();
-  return name;
+std::string Canonical(const std::string& name) {
+  return absl::AsciiStrToLower(absl::StripSuffix(name, "."));
 }
 
-// "node1" is the short name of "node1.cluster"; "node1.a" and "node1.b" are two machines.
-bool IsSameHost(const std::string& asked, const std::string& ours) {
-  if (asked.empty() || ours.empty()) return false;
-  return asked == ours ||
-         (asked.find('.') == std::string::npos && asked == ours.substr(0, ours.find('.')));
-}
-
-// The answer shows that another process than the coordinator of this run has its port.
-bool ProvesReplaced(Looked::Outcome outcome) {
-  return outcome == Looked::Outcome::kOtherRun || outcome == Looked::Outcome::kForeign;
-}
-
-// Whoever has the port says nothing on it: perhaps nobody has it any more.
-bool MayBeFree(Looked::Outcome outcome) {
-  return outcome == Looked::Outcome::kRefused || outcome == Looked::Outcome::kUnreachable ||
-         outcome == Looked::Outcome::kClosed;
-}
-
-}  // namespace
-
-Duration Backoff::Next(TimePoint now, double jitter) {
-  if (!is_started_) {
-    is_started_ = true;
-    started_at_ = now;
-    next_ = kFirst;
-    return Duration{0};
-  }
-  const Duration limit = now - started_at_ < kEarlyPhase ? kEarlyLimit : kLimit;
-  const Duration delay = std::min(next_, limit);
-  next_ = std::min(delay * 2, kLimit);
-  const auto half = delay / 2;
-  return half + Duration(static_cast<Duration::rep>(jitter * static_cast<double>(half.count())));
-}
-
+// Whether this machine hosts, as far as that can be said without asking a resolver; nullopt: only
+// the addresses of the endpoint's name can tell.
 std::optional<bool> HostsByName(const ContactOptions& options, const std::string& host_name) {
   switch (options.mode) {
     case ContactOptions::Mode::kStandalone:
@@ -64,8 +30,25 @@ std::optional<bool> HostsByName(const ContactOptions& options, const std::string
   }
   if (options.is_host) return options.is_host;
   const std::string asked = Canonical(options.endpoint_host);
-  if (asked == "localhost" || IsSameHost(asked, Canonical(host_name))) return true;
+  std::string ours = Canonical(host_name);
+  // "node1" is the short name of "node1.cluster"; "node1.a" and "node1.b" are two machines.
+  if (asked.find('.') == std::string::npos) ours = ours.substr(0, ours.find('.'));
+  if (asked == "localhost" || (!asked.empty() && asked == ours)) return true;
   return std::nullopt;
+}
+
+}  // namespace
+
+Duration Backoff::Next(TimePoint now, double jitter) {
+  if (!started_at_) {
+    started_at_ = now;
+    return Duration{0};
+  }
+  const Duration limit = now - *started_at_ < kEarlyPhase ? kEarlyLimit : kLimit;
+  const Duration delay = std::min(next_, limit);
+  next_ = std::min(delay * 2, kLimit);
+  const auto half = delay / 2;
+  return half + Duration(static_cast<Duration::rep>(jitter * static_cast<double>(half.count())));
 }
 
 ContactCore::ContactCore(ContactOptions options, const std::string& host_name, uint32_t seed,
@@ -102,8 +85,8 @@ std::optional<TimePoint> ContactCore::NextDeadline() const {
       if (errand_ == Errand::kLook && told_ != kLongLookText) at(LongLookAt());
     }
   }
-  if (state_ == State::kLinked && !is_local_) {
-    at(last_heard_ + silence_limit_);
+  if (state_ == State::kLinked) {
+    if (!is_local_) at(last_heard_ + silence_limit_);
     if (!is_saying_ && !is_closing_) at(next_beat_);
   }
   return next;
@@ -165,7 +148,7 @@ void ContactCore::On(const Hosted& hosted) {
       is_hosting_ = true;
       had_contact_ = true;
       Tell(ContactMade{HasPort() ? Place() : "", true});
-      if (std::exchange(is_lost_, false)) Tell(ContactRestored{});
+      if (std::exchange(loss_, std::nullopt)) Tell(ContactRestored{});
       return Find();
     case Hosted::Outcome::kPortTaken:
       if (!taken_since_) taken_since_ = now_;
@@ -177,14 +160,13 @@ void ContactCore::On(const Hosted& hosted) {
 }
 
 void ContactCore::On(const HostFinished&) {
-  is_host_finished_ = true;
   // At once, whatever else this agent waits for: the next job may want the port.
   if (is_hosting_) StopHost();
 }
 
 void ContactCore::On(const HostStopped&) {
   // It may host again, for the next job.
-  is_hosting_ = is_stopping_host_ = is_host_finished_ = false;
+  is_hosting_ = is_stopping_host_ = false;
 }
 
 void ContactCore::JudgeName(const Looked& look) {
@@ -203,13 +185,17 @@ void ContactCore::JudgeName(const Looked& look) {
 }
 
 void ContactCore::JudgeAttempt(const Looked& look) {
-  const bool is_replaced = ProvesReplaced(look.outcome);
+  const bool is_refused = look.outcome == Outcome::kRefused;
+  const bool is_replaced = look.outcome == Outcome::kOtherRun || look.outcome == Outcome::kForeign;
+  // Whoever has the port says nothing on it: perhaps nobody has it any more.
+  const bool may_be_free =
+      is_refused || look.outcome == Outcome::kUnreachable || look.outcome == Outcome::kClosed;
   trouble_ = look.text;
   if (look.outcome != Outcome::kClosed) closed_since_.reset();
   if (look.outcome == Outcome::kClosed && !closed_since_) closed_since_ = now_;
-  if (is_lost_) {
+  if (loss_) {
     LoseContact({.reason = AttemptText(look),
-                 .is_gone = is_replaced || look.outcome == Outcome::kRefused,
+                 .is_gone = is_replaced || is_refused,
                  .is_replaced = is_replaced});
   }
   if (!record_.is_assigned()) {
@@ -221,7 +207,7 @@ void ContactCore::JudgeAttempt(const Looked& look) {
     if (const std::optional<std::string> trouble = FinalTrouble(look)) return Fail(*trouble);
   }
   SeekAgain();
-  tries_host_ = MayHost() && MayBeFree(look.outcome);
+  tries_host_ = MayHost() && may_be_free;
   if (tries_host_ && !taken_since_) {
     attempt_at_ = now_;
   } else if (!record_.is_assigned() && now_ >= without_contact_since_ + kQuietStart) {
@@ -231,74 +217,48 @@ void ContactCore::JudgeAttempt(const Looked& look) {
 }
 
 std::optional<std::string> ContactCore::FinalTrouble(const Looked& look) const {
-  // Who was here once may come back, or its port may be about to become free.
-  const bool was_here = had_contact_ || is_ending_;
-  switch (look.outcome) {
-    case Outcome::kForeign:
-      return AttemptText(look);
-    case Outcome::kSilent:  // elsewhere: a stopped process may be continued
-      if (hosts_ && !was_here) return AttemptText(look);
-      break;
-    case Outcome::kClosed:
-      if (!was_here && now_ - *closed_since_ >= kClosedLimit) return AttemptText(look);
-      break;
-    case Outcome::kNoName:
-      // A name that worked before may be in the middle of an update.
-      if (was_here) return std::nullopt;
-      return absl::StrCat("endpoint ", Place(), ": ", look.text,
-                          "; expected a host name that resolves here, or an IP address");
-    case Outcome::kOurs:
-    case Outcome::kOtherRun:
-    case Outcome::kRefused:
-    case Outcome::kUnreachable:
-    case Outcome::kNameLater:
-    case Outcome::kFound:
-      break;
+  if (look.outcome == Outcome::kForeign) return AttemptText(look);
+  // Who was here once may come back, or its port may be about to become free, or its name, which
+  // worked before, is in the middle of an update.
+  if (had_contact_ || is_ending_) return std::nullopt;
+  if (look.outcome == Outcome::kNoName) {
+    return absl::StrCat("endpoint ", Place(), ": ", look.text,
+                        "; expected a host name that resolves here, or an IP address");
   }
-  if (taken_since_ && !was_here && now_ - *taken_since_ >= kTakenLimit) return TakenText();
+  // Elsewhere a stopped process may be continued.
+  if (look.outcome == Outcome::kSilent && hosts_) return AttemptText(look);
+  if (closed_since_ && now_ - *closed_since_ >= kClosedLimit) return AttemptText(look);
+  if (taken_since_ && now_ - *taken_since_ >= kTakenLimit) return TakenText();
   return std::nullopt;
 }
 
-std::string ContactCore::TakenText() const {
+std::string ContactCore::PortHere() const {
   return absl::StrCat("port ", options_.endpoint_port, " of this machine, which ",
-                      options_.endpoint_source,
-                      " names, is in use by another program: use another port");
+                      options_.endpoint_source, " names,");
+}
+
+std::string ContactCore::TakenText() const {
+  return absl::StrCat(PortHere(), " is in use by another program: use another port");
 }
 
 std::string ContactCore::AttemptText(const Looked& look) const {
-  const std::string& run = options_.policy.run_id;
-  switch (look.outcome) {
-    case Outcome::kOtherRun:
-      if (!hosts_) {
-        return absl::StrCat(PlaceAt(look.ip), " serves the run \"", look.text, "\", not \"", run,
-                            "\": use another port, or the same --rdzv_id on all nodes");
-      }
-      return absl::StrCat("port ", options_.endpoint_port, " of this machine, which ",
-                          options_.endpoint_source, " names, serves the run \"", look.text,
-                          "\", not \"", run,
-                          "\": use another port, or, for the same job, the same --rdzv_id");
-    case Outcome::kForeign:
-    case Outcome::kClosed:
-    case Outcome::kSilent: {
-      if (hosts_) return TakenText();
-      const bool has_answered = look.outcome == Outcome::kForeign;
-      return absl::StrCat(PlaceAt(look.ip),
-                          " is held by another program, not by a ddprun coordinator (",
-                          has_answered ? absl::StrCat("it answers \"", look.text, "\"") : look.text,
-                          "): use another port");
-    }
-    case Outcome::kOurs:
-    case Outcome::kRefused:
-    case Outcome::kUnreachable:
-    case Outcome::kNoName:
-    case Outcome::kNameLater:
-    case Outcome::kFound:
-      break;
+  if (look.outcome == Outcome::kOtherRun) {
+    return absl::StrCat(
+        hosts_ ? PortHere() : Place(look.ip), " serves the run \"", look.text, "\", not \"",
+        options_.policy.run_id, "\": use another port, or",
+        hosts_ ? ", for the same job, the same --rdzv_id" : " the same --rdzv_id on all nodes");
   }
-  return look.text;
+  const bool has_answered = look.outcome == Outcome::kForeign;
+  if (!has_answered && look.outcome != Outcome::kClosed && look.outcome != Outcome::kSilent) {
+    return look.text;
+  }
+  if (hosts_) return TakenText();
+  return absl::StrCat(Place(look.ip), " is held by another program, not by a ddprun coordinator (",
+                      has_answered ? absl::StrCat("it answers \"", look.text, "\"") : look.text,
+                      "): use another port");
 }
 
-std::string ContactCore::PlaceAt(const std::string& ip) const {
+std::string ContactCore::Place(const std::string& ip) const {
   const std::string place = EndpointText(options_.endpoint_host, options_.endpoint_port);
   return ip.empty() || ip == options_.endpoint_host ? place : absl::StrCat(place, " (", ip, ")");
 }
@@ -308,11 +268,11 @@ std::string ContactCore::GiveUpText() const {
       std::chrono::duration_cast<std::chrono::seconds>(options_.policy.join_timeout).count();
   if (!is_name_checked_) return trouble_;
   if (is_ending_) {
-    return absl::StrCat("the job \"", options_.policy.run_id, "\" at ", PlaceAt(ip_),
+    return absl::StrCat("the job \"", options_.policy.run_id, "\" at ", Place(ip_),
                         " was ending, and no next one came within ", limit,
                         " s; last try: ", trouble_);
   }
-  return absl::StrCat("no coordinator answered at ", PlaceAt(ip_), " within ", limit,
+  return absl::StrCat("no coordinator answered at ", Place(ip_), " within ", limit,
                       " s; last try: ", trouble_.empty() ? kLongLookText : trouble_.c_str());
 }
 
@@ -326,9 +286,7 @@ TimePoint ContactCore::GiveUpAt() const {
 
 void ContactCore::SeekAgain() {
   state_ = State::kSeeking;
-  const double jitter = static_cast<double>(random_() - std::minstd_rand::min()) /
-                        (static_cast<double>(std::minstd_rand::max()) + 1.0);
-  attempt_at_ = now_ + backoff_.Next(now_, jitter);
+  attempt_at_ = now_ + backoff_.Next(now_, std::generate_canonical<double, 31>(random_));
 }
 
 void ContactCore::Find() {

@@ -55,26 +55,16 @@ struct ContactOptions {
   int node_rank = -1;           // kStatic: 0 hosts
 };
 
-// Whether this machine hosts, as far as that can be said without asking a resolver; nullopt: only
-// the addresses of the endpoint's name can tell. `host_name` is this machine's.
-std::optional<bool> HostsByName(const ContactOptions& options, const std::string& host_name);
-
 // The agent's commands: those of RendezvousClient.
 struct JoinCommand {
   NodeInfo node;
 };
-struct FailureCommand {
+// `fact`: WorkersFailed, FirstWorkerSucceeded or WorkersSucceeded, which became true `at`. Its
+// stamp and age are filled in when it is said.
+struct ReportCommand {
   Round round;
-  FailureReport report;
+  Event fact;
   TimePoint at{};
-};
-struct FirstSuccessCommand {
-  Round round;
-  int rank = 0;
-  TimePoint at{};
-};
-struct SuccessCommand {
-  Round round;
 };
 struct LeaveCommand {
   std::string reason;
@@ -132,9 +122,8 @@ struct LinkEnded {
 };
 
 using ContactEvent =
-    std::variant<JoinCommand, FailureCommand, FirstSuccessCommand, SuccessCommand, LeaveCommand,
-                 AckCommand, EndCommand, Looked, Hosted, HostFinished, HostStopped, Said, Heard,
-                 BeatAnswered, LinkEnded, TimePassed>;
+    std::variant<JoinCommand, ReportCommand, LeaveCommand, AckCommand, EndCommand, Looked, Hosted,
+                 HostFinished, HostStopped, Said, Heard, BeatAnswered, LinkEnded, TimePassed>;
 
 // Errands: each is answered by one event, however late.
 struct CheckLocalName {};
@@ -182,9 +171,8 @@ class Backoff {
   void Reset() { *this = Backoff(); }
 
  private:
-  TimePoint started_at_{};
-  Duration next_{0};
-  bool is_started_ = false;
+  std::optional<TimePoint> started_at_;
+  Duration next_ = kFirst;
 };
 
 class ContactCore {
@@ -215,17 +203,13 @@ class ContactCore {
   std::optional<TimePoint> NextDeadline() const;
 
   State state() const { return state_; }
-  bool is_hosting() const { return is_hosting_; }
-  const AgentRecord& record() const { return record_; }
 
  private:
   enum class Errand { kNone, kName, kLook, kHost };
   using Outcome = Looked::Outcome;
 
   void On(const JoinCommand& command);
-  void On(const FailureCommand& command);
-  void On(const FirstSuccessCommand& command);
-  void On(const SuccessCommand& command);
+  void On(const ReportCommand& command);
   void On(const LeaveCommand& command);
   void On(const AckCommand&);
   void On(const EndCommand& command);
@@ -272,9 +256,9 @@ class ContactCore {
     return errand_since_ + (told_.empty() ? kFirstLongLook : kLongLook);
   }
   // "HOST:PORT", with the address behind the name where it differs: "node1:29400 (10.0.0.1)".
-  std::string PlaceAt(const std::string& ip) const;
-  std::string Place() const { return PlaceAt(""); }
+  std::string Place(const std::string& ip = "") const;
   std::string AttemptText(const Looked& look) const;
+  std::string PortHere() const;
   std::string TakenText() const;
   std::string GiveUpText() const;
   void NameSpeaker(Refuse& refusal) const;
@@ -315,16 +299,14 @@ class ContactCore {
 
   // Hosting.
   bool is_hosting_ = false;
-  bool is_host_finished_ = false;
   bool is_stopping_host_ = false;
 
   // Contact.
   TimePoint without_contact_since_;
   TimePoint joined_at_{};
-  bool had_contact_ = false;  // ever
-  bool has_contact_ = false;  // on this link
-  bool is_lost_ = false;      // ContactLost was the last word on contact
-  ContactLost loss_;          // the last one
+  bool had_contact_ = false;         // ever
+  bool has_contact_ = false;         // on this link
+  std::optional<ContactLost> loss_;  // the last word on contact, if it was that
 
   // The link.
   bool is_local_ = false;
@@ -334,10 +316,9 @@ class ContactCore {
   TimePoint next_beat_{};
   uint64_t sequence_ = 0;
   TimePoint beat_said_at_{};
-  std::deque<Duration> round_trips_;  // the newest few
+  std::deque<Duration> round_trips_;  // the newest eight
 
-  bool has_acked_ = false;
-  bool leaving_ends_job_ = false;
+  bool others_wait_ = false;  // for the verdict that this agent knows, or that its leaving makes
   std::optional<TimePoint> end_by_;
 };
 

@@ -6,38 +6,27 @@
 #include "rendezvous/client/contact_core.h"
 
 namespace ddprun::rendezvous {
-namespace {
-
-constexpr size_t kKeptRoundTrips = 8;
-
-}  // namespace
 
 void ContactCore::On(const JoinCommand& command) {
   record_.Join(command.node);
   joined_at_ = now_;
 }
 
-void ContactCore::On(const FailureCommand& command) {
-  record_.ReportFailed(command.round, command.report, command.at);
+void ContactCore::On(const ReportCommand& command) {
+  record_.Report(command.round, command.fact, command.at);
 }
-
-void ContactCore::On(const FirstSuccessCommand& command) {
-  record_.ReportFirstSuccess(command.round, command.rank, command.at);
-}
-
-void ContactCore::On(const SuccessCommand& command) { record_.ReportSucceeded(command.round); }
 
 void ContactCore::On(const LeaveCommand& command) {
   // Where workers are started once, the others end with the verdict that this leaving makes.
   const Policy& policy = options_.policy;
-  leaving_ends_job_ = record_.is_assigned() && policy.max_restarts == 0 &&
-                      policy.min_nodes == policy.max_nodes && policy.max_nodes > 1;
+  others_wait_ |= record_.is_assigned() && policy.max_restarts == 0 &&
+                  policy.min_nodes == policy.max_nodes && policy.max_nodes > 1;
   record_.Leave(command.reason);
 }
 
 void ContactCore::On(const AckCommand&) {
   record_.AckVerdict();
-  has_acked_ = true;
+  others_wait_ = true;
 }
 
 void ContactCore::On(const EndCommand& command) {
@@ -74,7 +63,7 @@ void ContactCore::Talk() {
   } else if (end_by_) {
     is_closing_ = true;
     Do(CloseLink{.is_polite = true});
-  } else if (!is_local_ && now_ >= next_beat_) {
+  } else if (now_ >= next_beat_) {
     next_beat_ = now_ + beat_interval_;
     beat_said_at_ = now_;
     is_saying_ = true;
@@ -90,7 +79,7 @@ void ContactCore::On(const BeatAnswered& answer) {
   MakeContact();
   if (answer.sequence != sequence_) return;  // of a beat that was overtaken
   round_trips_.push_back(now_ - beat_said_at_);
-  if (round_trips_.size() > kKeptRoundTrips) round_trips_.pop_front();
+  if (round_trips_.size() > 8) round_trips_.pop_front();
 }
 
 void ContactCore::On(const Heard& heard) {
@@ -138,18 +127,18 @@ void ContactCore::HearOfOtherJob(const Refuse& refusal) {
 
 void ContactCore::MakeContact() {
   if (std::exchange(has_contact_, true)) return;
-  if (!std::exchange(had_contact_, true)) Tell(ContactMade{PlaceAt(ip_), false});
+  if (!std::exchange(had_contact_, true)) Tell(ContactMade{Place(ip_), false});
   backoff_.Reset();
   told_.clear();
   other_run_.clear();
-  if (std::exchange(is_lost_, false)) Tell(ContactRestored{});
+  if (std::exchange(loss_, std::nullopt)) Tell(ContactRestored{});
 }
 
 void ContactCore::LoseContact(const ContactLost& loss) {
   if (!had_contact_) return;
   const bool is_news =
-      !is_lost_ || loss.is_gone != loss_.is_gone || loss.is_replaced != loss_.is_replaced;
-  if (!std::exchange(is_lost_, true)) without_contact_since_ = now_;
+      !loss_ || loss.is_gone != loss_->is_gone || loss.is_replaced != loss_->is_replaced;
+  if (!loss_) without_contact_since_ = now_;
   loss_ = loss;
   if (is_news) Tell(loss);
 }
@@ -168,9 +157,7 @@ void ContactCore::Break(const std::string& reason) {
   state_ = State::kOver;
   if (end_by_ || record_.is_over()) return;
   if (!other_run_.empty()) return Fail(other_run_);
-  if (is_local_ && !is_stopping_host_) {
-    return Fail("the coordinator of this process has stopped");
-  }
+  if (is_local_ && !is_stopping_host_) return Fail("the coordinator of this process has stopped");
   state_ = State::kSeeking;
   // What broke after contact is looked into by the next attempt.
   if (!had_contact) return JudgeAttempt(Looked{.outcome = Outcome::kUnreachable, .text = reason});
@@ -187,8 +174,7 @@ void ContactCore::End() {
   }
   state_ = State::kOver;
   if (is_hosting_) {
-    // The others still wait for the verdict that this agent knows, or that its leaving makes.
-    if ((has_acked_ || leaving_ends_job_) && !is_host_finished_ && !is_late) return;
+    if (others_wait_ && !is_stopping_host_ && !is_late) return;
     StopHost();
     if (!is_late) return;
   }

@@ -11,11 +11,11 @@
 
 namespace ddprun::rendezvous {
 
-// Driven by its owner's thread. The destructor ends it at once and without a word.
+// Driven by its owner's thread.
 class Link {
  public:
-  // Given Said, Heard, BeatAnswered and LinkEnded on any thread; must only pass them on. It is not
-  // called any more once the link's destructor has returned.
+  // Given Said, Heard, BeatAnswered and LinkEnded on any thread; must only pass them on. Words that
+  // were under way may still come when the owner has let go.
   using Listener = std::function<void(ContactEvent)>;
 
   virtual ~Link() = default;
@@ -25,14 +25,18 @@ class Link {
   // What was Heard or BeatAnswered last has been dealt with: the next may come.
   virtual void HearNext() = 0;
   // Nothing more will be said. LinkEnded follows when all that was said has been applied.
-  virtual void Close() = 0;
+  virtual void HalfClose() = 0;
 };
 
+// Letting go of it ends the link at once and without a word. The link itself lives until whoever
+// carries it, gRPC or the coordinator, has let go as well.
+using OwnedLink = std::unique_ptr<Link, std::function<void(Link*)>>;
+
 // To a coordinator in this process.
-std::unique_ptr<Link> OpenLocalLink(std::shared_ptr<Inbox> inbox, Link::Listener listener);
+OwnedLink OpenLocalLink(std::shared_ptr<Inbox> inbox, Link::Listener listener);
 
 // To the coordinator at `address`. Connects and opens the stream.
-std::unique_ptr<Link> OpenGrpcLink(const SocketAddress& address, Link::Listener listener);
+OwnedLink OpenGrpcLink(const SocketAddress& address, Link::Listener listener);
 
 // Streams that gRPC has not let go of yet.
 int CountGrpcLinksForTest();

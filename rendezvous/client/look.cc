@@ -2,31 +2,94 @@
 
 #include <ifaddrs.h>
 #include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
 #include <cstring>
-#include <utility>
+#include <optional>
+#include <system_error>
 #include <vector>
 
+#include "rendezvous/base/steady_clock.h"
+#include "rendezvous/base/unique_fd.h"
 #include "rendezvous/core/rank_assignment.h"
+#include "rendezvous/wire/checked_fields.h"
+#include "rendezvous/wire/hello.h"
 
 namespace ddprun::rendezvous {
 namespace {
 
 using Outcome = Looked::Outcome;
 
-Looked NotFound(const std::string& name, const Resolution& names) {
-  return {.outcome = names.outcome == Resolution::Outcome::kNoSuchName ? Outcome::kNoName
-                                                                       : Outcome::kNameLater,
-          .text = "cannot resolve \"" + name + "\": " + names.error};
+constexpr Duration kConnectTimeout = std::chrono::seconds(2);
+constexpr Duration kHelloTimeout = std::chrono::seconds(5);
+
+// EINTR: nobody waits for the answer any more.
+Looked FromErrno(int error) {
+  return {error == ECONNREFUSED ? Outcome::kRefused : Outcome::kUnreachable,
+          std::generic_category().message(error)};
 }
 
-bool SaysNothing(Outcome outcome) {
-  return outcome == Outcome::kRefused || outcome == Outcome::kUnreachable;
+// What keeps the connection from being made; nullopt: it is.
+std::optional<Looked> Connect(int fd, const SocketAddress& address, const Interrupt& interrupt) {
+  if (connect(fd, address.get(), address.size) != 0) {
+    if (errno != EINPROGRESS && errno != EINTR) return FromErrno(errno);
+    const auto ready = interrupt.WaitForFd(fd, POLLOUT, SteadyNow() + kConnectTimeout);
+    if (ready == Interrupt::Ready::kInterrupted) return FromErrno(EINTR);
+    if (ready == Interrupt::Ready::kTimeout) return FromErrno(ETIMEDOUT);
+  }
+  int error = 0;
+  socklen_t size = sizeof(error);
+  if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0) error = errno;
+  if (error != 0) return FromErrno(error);
+  // A port of our own range that nobody listens on can connect to itself: nobody is there.
+  if (AddressText(LocalAddress(fd)) == AddressText(address)) return FromErrno(ECONNREFUSED);
+  return std::nullopt;
 }
 
-}  // namespace
+Looked ReadReply(int fd, const std::string& run_id, const Interrupt& interrupt) {
+  const TimePoint deadline = SteadyNow() + kHelloTimeout;
+  std::string reply;
+  for (;;) {
+    const auto ready = interrupt.WaitForFd(fd, POLLIN, deadline);
+    if (ready == Interrupt::Ready::kInterrupted) return FromErrno(EINTR);
+    if (ready == Interrupt::Ready::kTimeout) return {Outcome::kSilent, "no answer within 5 s"};
+    std::array<char, kMaxHelloReplyBytes> bytes;
+    const ssize_t size = recv(fd, bytes.data(), bytes.size(), 0);
+    if (size < 0 && (errno == EAGAIN || errno == EINTR)) continue;
+    if (size <= 0) return {Outcome::kClosed, "the connection was closed without an answer"};
+    reply.append(bytes.data(), static_cast<size_t>(size));
+    Hello hello;
+    switch (ParseHelloReply(reply, hello)) {
+      case HelloAnswer::kIncomplete:
+        break;
+      case HelloAnswer::kHello:
+        if (!Serves(hello, run_id)) return {Outcome::kOtherRun, CleanText(hello.run_id)};
+        return {.outcome = Outcome::kOurs, .is_apart = hello.is_apart};
+      case HelloAnswer::kForeign:
+        return {Outcome::kForeign, CleanText(reply.substr(0, 60))};
+    }
+  }
+}
 
+// Connects to one address and exchanges the greeting of rendezvous/wire/hello.h.
+Looked Probe(const SocketAddress& address, const std::string& run_id, const Interrupt& interrupt) {
+  const UniqueFd fd(
+      socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd.is_open()) return FromErrno(errno);
+  if (std::optional<Looked> trouble = Connect(fd.get(), address, interrupt)) return *trouble;
+  constexpr size_t kRequestBytes = sizeof(kHelloRequest) - 1;
+  // A fresh connection's buffer takes a line; a peer that is gone already shows when reading.
+  [[maybe_unused]] const ssize_t sent = send(fd.get(), kHelloRequest, kRequestBytes, MSG_NOSIGNAL);
+  return ReadReply(fd.get(), CleanText(run_id), interrupt);
+}
+
+// A loopback address, or one of this machine's interfaces. Debian maps a machine's own name to
+// 127.0.1.1.
 bool IsThisMachine(const SocketAddress& address) {
   const std::string ip = IpText(address);
   if (IsLoopback(ip)) return true;
@@ -46,27 +109,38 @@ bool IsThisMachine(const SocketAddress& address) {
   return is_ours;
 }
 
+Looked NotFound(const std::string& name, const Resolution& names) {
+  return {.outcome = names.outcome == Resolution::Outcome::kNoSuchName ? Outcome::kNoName
+                                                                       : Outcome::kNameLater,
+          .text = "cannot resolve \"" + name + "\": " + names.error};
+}
+
+}  // namespace
+
 Looked LookUp(const std::string& name, const Resolver& resolve) {
   const Resolution names = resolve(name, 0);
   if (names.outcome != Resolution::Outcome::kFound) return NotFound(name, names);
   return {.outcome = Outcome::kFound};
 }
 
-LookResult LookAt(const std::string& host, uint16_t port, const std::string& run_id,
-                  bool is_port_here, const Resolver& resolve, const Interrupt& interrupt) {
+LookResult LookAt(const ContactOptions& options, bool is_port_here, const Resolver& resolve,
+                  const Interrupt& interrupt) {
+  const uint16_t port = options.endpoint_port;
   std::vector<SocketAddress> addresses;
   if (is_port_here) addresses = ResolveName("localhost", port).addresses;
-  const Resolution names = resolve(host, port);
+  const Resolution names = resolve(options.endpoint_host, port);
   if (names.outcome != Resolution::Outcome::kFound && addresses.empty()) {
-    return {NotFound(host, names), {}};
+    return {NotFound(options.endpoint_host, names), {}};
   }
   addresses.insert(addresses.end(), names.addresses.begin(), names.addresses.end());
   LookResult result;
   for (const SocketAddress& address : addresses) {
-    Looked seen = Probe(address, run_id, interrupt);
+    Looked seen = Probe(address, options.policy.run_id, interrupt);
+    const bool says_nothing =
+        seen.outcome == Outcome::kRefused || seen.outcome == Outcome::kUnreachable;
     // "localhost" is ::1 and 127.0.0.1: an answer on the one is not hidden by a refusal on the
     // other.
-    if (result.address.size == 0 || !SaysNothing(seen.outcome)) result = {seen, address};
+    if (result.address.size == 0 || !says_nothing) result = {seen, address};
     if (seen.outcome == Outcome::kOurs || interrupt.is_set()) break;
   }
   result.seen.ip = IpText(result.address);

@@ -12,6 +12,8 @@ class Interrupt {
   // Where no descriptor is left, is_open() is false and Set() wakes nobody.
   Interrupt();
   bool is_open() const { return event_.is_open(); }
+  // Readable once it is set, for a poll of one's own.
+  int fd() const { return event_.get(); }
 
   // From any thread, once and for all.
   void Set() const;

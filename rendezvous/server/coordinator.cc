@@ -1,33 +1,246 @@
 #include "rendezvous/server/coordinator.h"
 
 #include <chrono>
+#include <map>
+#include <mutex>
+#include <thread>
 #include <utility>
+#include <variant>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "rendezvous/base/mailbox.h"
+#include "rendezvous/base/quiet_thread.h"
+#include "rendezvous/base/steady_clock.h"
+#include "rendezvous/core/text.h"
+#include "rendezvous/core/rendezvous_machine.h"
 #include "rendezvous/net/listening_socket.h"
-#include "rendezvous/server/coordinator_loop.h"
-#include "rendezvous/server/frontend.h"
 #include "rendezvous/server/job_file.h"
+#include "rendezvous/server/port_listener.h"
+#include "rendezvous/wire/checked_fields.h"
+#include "rendezvous/wire/hello.h"
 
 namespace ddprun::rendezvous {
-
 namespace {
 
+// More sessions than this are refused: every node needs one.
+constexpr size_t kMaxSessions = 16384;
 // How long a start waits for the job's file, and an end for its removal.
 constexpr Duration kFileLimit = std::chrono::seconds(2);
 
-// From the file where it answers. One that does not is as good as none: agents bring back what
-// they know.
-absl::StatusOr<Beginning> ReadBeginning(JobFile* file) {
-  if (file == nullptr) return BeginAnew();
-  absl::StatusOr<Beginning> beginning = file->Begin(kFileLimit);
-  return absl::IsDeadlineExceeded(beginning.status()) ? BeginAnew() : beginning;
-}
-
 }  // namespace
+
+// The machine's thread: takes events from its mailbox, steps the machine, carries out actions.
+class Coordinator::Loop final : public Inbox, public std::enable_shared_from_this<Loop> {
+ public:
+  // `file`: where records go; null: nowhere.
+  Loop(Options& options, const Beginning& beginning, std::shared_ptr<JobFile> file)
+      : file_(std::move(file)),
+        log_step_(std::move(options.log_step)),
+        on_finished_(std::move(options.on_finished)),
+        is_taken_up_(beginning.is_remembered || beginning.verdict),
+        machine_(options.policy, beginning, SteadyNow()),
+        verdict_(beginning.verdict),
+        run_id_(options.policy ? options.policy->run_id : beginning.run_id) {}
+
+  absl::Status Start() {
+    thread_ = StartQuietThread([this] { Run(); });
+    if (thread_.joinable()) return absl::OkStatus();
+    return absl::ResourceExhaustedError(
+        absl::StrCat("start a thread for the coordinator: ", kNoThreadText));
+  }
+
+  std::optional<SessionId> Open(std::shared_ptr<Session> session) override {
+    const std::lock_guard lock(mutex_);
+    if (is_stopping_ || sessions_.size() >= kMaxSessions) return std::nullopt;
+    const SessionId id{++last_session_};
+    sessions_.emplace(id, std::move(session));
+    return id;
+  }
+
+  void Post(SessionId session, Event event) override {
+    std::visit(
+        [session](auto& any) {
+          if constexpr (requires { any.stamp; }) any.stamp.session = session;
+          if constexpr (requires { any.session; }) any.session = session;
+        },
+        event);
+    mailbox_.Post([this, session, event = std::move(event)] { Apply(session, event); });
+  }
+
+  std::optional<Verdict> verdict() const {
+    const std::lock_guard lock(mutex_);
+    return verdict_;
+  }
+
+  // The only run that is served; empty until a node gives it.
+  std::string run_id() const {
+    const std::lock_guard lock(mutex_);
+    return run_id_;
+  }
+
+  // Takes what was posted, ends the thread and closes every session. Idempotent.
+  void Stop() {
+    std::map<SessionId, std::shared_ptr<Session>> sessions;
+    {
+      const std::lock_guard lock(mutex_);
+      is_stopping_ = true;
+    }
+    mailbox_.Close();
+    if (thread_.joinable()) thread_.join();
+    {
+      const std::lock_guard lock(mutex_);
+      sessions.swap(sessions_);
+    }
+    for (const auto& [id, session] : sessions) session->Close();
+  }
+
+  // The thread's own until Stop has returned.
+  bool is_finished() const { return machine_.is_finished(); }
+  bool has_job() const { return is_taken_up_ || machine_.policy() != nullptr; }
+  // A round has begun, here or under an earlier coordinator of the job.
+  bool has_begun() const { return is_taken_up_ || machine_.current().round != Round{}; }
+
+ private:
+  void Run() {
+    // What agents said comes before deadlines that may have passed meanwhile: a coordinator that
+    // was stopped for a while finds their heartbeats in the mailbox.
+    while (mailbox_.RunUntil(machine_.NextDeadline())) {
+      const TimePoint now = SteadyNow();
+      const std::optional<TimePoint> deadline = machine_.NextDeadline();
+      if (deadline && *deadline <= now) StepMachine(now, TimePassed{});
+    }
+  }
+
+  void Apply(SessionId id, const Event& event) {
+    const std::shared_ptr<Session> session = Find(id);
+    const bool is_break = std::holds_alternative<SessionBroken>(event);
+    // What is left in the mailbox of a session that the machine had closed is dropped.
+    if (session == nullptr && !std::holds_alternative<Recorded>(event)) return;
+    if (is_break) Forget(id);
+    StepMachine(SteadyNow(), event);
+    if (session != nullptr && !is_break) session->Processed(current(), event);
+  }
+
+  // One step of the machine, and what it asks for.
+  void StepMachine(TimePoint now, const Event& event) {
+    const bool was_open = machine_.policy() == nullptr;
+    const std::vector<Action> actions = machine_.Step(now, event);
+    if (was_open && machine_.policy() != nullptr) {
+      const std::lock_guard lock(mutex_);
+      run_id_ = machine_.policy()->run_id;
+    }
+    // These come every second and would hide the rest.
+    const bool is_routine = std::holds_alternative<HeartbeatReceived>(event) ||
+                            std::holds_alternative<TimePassed>(event);
+    if (log_step_ && !(is_routine && actions.empty())) log_step_("hears " + RenderEvent(event));
+    for (const Action& action : actions) {
+      if (log_step_) {
+        const std::optional<SessionId> target = TargetOf(action);
+        const std::string whom = target ? " session=" + std::to_string(target->value) + ":" : "";
+        log_step_("says" + whom + " " + RenderAction(action));
+      }
+      CarryOut(now, action);
+    }
+  }
+
+  void CarryOut(TimePoint now, const Action& action) {
+    if (std::holds_alternative<Finish>(action)) {
+      {
+        const std::lock_guard lock(mutex_);
+        verdict_ = machine_.verdict();
+      }
+      if (on_finished_) on_finished_();
+      return;
+    }
+    if (const auto* record = std::get_if<Record>(&action)) return Write(*record);
+    const SessionId id = *TargetOf(action);
+    const std::shared_ptr<Session> session = Find(id);
+    if (session == nullptr) return;  // broken meanwhile; its SessionBroken is in the mailbox
+    const bool closes = std::holds_alternative<CloseSession>(action);
+    if (!closes) session->Send(now, current(), action);
+    if (closes || std::holds_alternative<Refuse>(action)) {
+      Forget(id);
+      session->Close();
+    }
+  }
+
+  void Write(const Record& record) {
+    // The file's thread may outlive this loop.
+    const auto tell = [weak = weak_from_this()] {
+      if (const std::shared_ptr<Loop> loop = weak.lock()) loop->Post({}, Recorded{});
+    };
+    if (file_ != nullptr) {
+      file_->Write(record, record.verdict ? std::function<void()>(tell) : nullptr);
+    } else if (record.verdict) {
+      tell();
+    }
+  }
+
+  // The job, epoch and round that every message carries.
+  Stamp current() const { return machine_.current(); }
+
+  std::shared_ptr<Session> Find(SessionId id) {
+    const std::lock_guard lock(mutex_);
+    const auto found = sessions_.find(id);
+    return found == sessions_.end() ? nullptr : found->second;
+  }
+
+  void Forget(SessionId id) {
+    const std::lock_guard lock(mutex_);
+    sessions_.erase(id);
+  }
+
+  const std::shared_ptr<JobFile> file_;
+  const std::function<void(const std::string&)> log_step_;
+  const std::function<void()> on_finished_;
+  const bool is_taken_up_;  // an earlier coordinator's job
+  Mailbox mailbox_;
+
+  // The thread's own.
+  RendezvousMachine machine_;
+
+  mutable std::mutex mutex_;
+  std::map<SessionId, std::shared_ptr<Session>> sessions_;
+  uint64_t last_session_ = 0;
+  std::optional<Verdict> verdict_;
+  std::string run_id_;
+  bool is_stopping_ = false;
+
+  std::thread thread_;
+};
+
+// What is there only for agents elsewhere; taken down from the last to the first.
+struct Coordinator::Door {
+  ConnectionTable connections;
+  std::unique_ptr<Frontend> frontend;
+  std::unique_ptr<PortListener> listener;
+
+  absl::Status Open(const std::shared_ptr<Loop>& loop, UniqueFd socket, Options& options) {
+    const auto run_id = [loop] { return CleanText(loop->run_id()); };
+    absl::StatusOr<std::unique_ptr<Frontend>> started =
+        StartGrpcFrontend(loop, run_id, connections);
+    if (!started.ok()) return started.status();
+    frontend = *std::move(started);
+    absl::StatusOr<std::unique_ptr<PortListener>> listening = PortListener::Start(
+        std::move(socket), {.on_store = std::move(options.on_store_connection),
+                            .on_http2 = [this](UniqueFd fd) { frontend->Take(std::move(fd)); },
+                            .on_no_descriptor = std::move(options.on_no_descriptor),
+                            .connections = connections,
+                            .hello_reply =
+                                [run_id, is_apart = options.is_apart] {
+                                  return MakeHelloReply({run_id(), is_apart});
+                                }});
+    if (!listening.ok()) return listening.status();
+    listener = *std::move(listening);
+    return absl::OkStatus();
+  }
+};
 
 Coordinator::Coordinator() = default;
 
 absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(Options options) {
+  auto coordinator = std::unique_ptr<Coordinator>(new Coordinator);
   // The port first: it is what only one coordinator can have, so that of several agents on this
   // host that try at once none but the winner touches the job's file.
   UniqueFd listening_socket;
@@ -35,6 +248,7 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(Options options)
     absl::StatusOr<UniqueFd> bound = ListenOn(options.listen->host, options.listen->port);
     if (!bound.ok()) return bound.status();
     listening_socket = *std::move(bound);
+    coordinator->port_ = LocalPort(listening_socket.get());
   }
   std::shared_ptr<JobFile> file;
   if (!options.run_dir.empty()) {
@@ -42,37 +256,23 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(Options options)
     if (!opened.ok()) return opened.status();
     file = *std::move(opened);
   }
-  absl::StatusOr<Beginning> beginning = ReadBeginning(file.get());
+  absl::StatusOr<Beginning> beginning = file != nullptr ? file->Begin(kFileLimit) : BeginAnew();
   if (!beginning.ok()) return beginning.status();
-  auto coordinator = std::unique_ptr<Coordinator>(new Coordinator);
   beginning->run_id = std::move(options.run_id);
   coordinator->file_ = file;
-  coordinator->loop_ = std::make_shared<CoordinatorLoop>(
-      options.policy, *beginning, std::move(file),
-      CoordinatorLoop::Hooks{.log_step = std::move(options.log_step),
-                             .on_finished = std::move(options.on_finished)});
+  coordinator->loop_ = std::make_shared<Loop>(options, *beginning, std::move(file));
   if (absl::Status status = coordinator->loop_->Start(); !status.ok()) return status;
-  if (options.listen) {
-    absl::StatusOr<std::unique_ptr<Frontend>> frontend = StartGrpcFrontend(
-        FrontendOptions{.listening_socket = std::move(listening_socket),
-                        .run_id = [loop = coordinator->loop_] { return loop->run_id(); },
-                        .is_apart = options.is_apart,
-                        .on_store_connection = std::move(options.on_store_connection),
-                        .on_no_descriptor = std::move(options.on_no_descriptor)},
-        coordinator->loop_);
-    if (!frontend.ok()) return frontend.status();
-    coordinator->frontend_ = *std::move(frontend);
-  }
+  if (!options.listen) return coordinator;
+  coordinator->door_ = std::make_unique<Door>();
+  const absl::Status opened =
+      coordinator->door_->Open(coordinator->loop_, std::move(listening_socket), options);
+  if (!opened.ok()) return opened;
   return coordinator;
 }
 
 Coordinator::~Coordinator() { Stop(); }
 
 std::shared_ptr<Inbox> Coordinator::inbox() const { return loop_; }
-
-bool Coordinator::WaitFinished(Duration timeout) { return loop_->WaitFinished(timeout); }
-
-bool Coordinator::has_job() const { return loop_->has_job(); }
 
 std::optional<Verdict> Coordinator::verdict() const { return loop_->verdict(); }
 
@@ -82,17 +282,17 @@ int Coordinator::exit_code() const {
 }
 
 void Coordinator::Stop() {
-  // First the loop, which closes the sessions behind what they were told last; then the frontend,
-  // which gives them a moment to get it out.
+  if (loop_ == nullptr) return;  // it did not start
+  // First the loop, which closes the sessions behind what they were told last; then the door, whose
+  // frontend gives them a moment to get it out.
   loop_->Stop();
   const std::shared_ptr<JobFile> file = std::exchange(file_, nullptr);
   // While the port is still ours. Of a job that never began there is nothing to remember.
-  const bool is_over = loop_->WaitFinished(Duration{0}) || !loop_->has_begun();
+  const bool is_over = loop_->is_finished() || !loop_->has_begun();
   if (file != nullptr && is_over) file->Forget(kFileLimit);
-  if (frontend_ != nullptr) port_ = frontend_->port();
-  frontend_.reset();
+  door_.reset();
 }
 
-uint16_t Coordinator::port() const { return frontend_ == nullptr ? port_ : frontend_->port(); }
+bool Coordinator::has_job() const { return loop_->has_job(); }
 
 }  // namespace ddprun::rendezvous

@@ -22,8 +22,6 @@
 
 namespace ddprun::rendezvous {
 
-class CoordinatorLoop;
-class Frontend;
 class JobFile;
 
 class Coordinator {
@@ -53,8 +51,8 @@ class Coordinator {
     // Called on the listener's thread each time a connection must wait because this process has no
     // descriptor for it; must not block. May be unset.
     std::function<void()> on_no_descriptor;
-    // Called once on the coordinator's thread when WaitFinished would return; must not block. May
-    // be unset.
+    // Called once on the coordinator's thread when the verdict is known everywhere it can be, or
+    // the job was given up; must not block. May be unset.
     std::function<void()> on_finished;
   };
 
@@ -69,27 +67,27 @@ class Coordinator {
   // Where agents of this process open their sessions. It may outlive the coordinator, and takes
   // nothing from then on.
   std::shared_ptr<Inbox> inbox() const;
-  // Waits until the verdict is known everywhere it can be, or the job was given up. False:
-  // `timeout` passed before.
-  bool WaitFinished(Duration timeout);
-  // A node has joined, or the policy was given.
-  bool has_job() const;
-  // How the job ended; empty while it has not.
+  // How the job ended, from the start where an earlier coordinator wrote it down; else empty until
+  // on_finished.
   std::optional<Verdict> verdict() const;
-  // The verdict's, once WaitFinished has returned true; kRendezvousExitCode where there is none.
+  // The verdict's; kRendezvousExitCode where there is none.
   int exit_code() const;
   // Closes the port and every session, then ends the thread. Idempotent.
   void Stop();
+  // A node has joined, or the policy was given.  REQUIRES: Stop was called.
+  bool has_job() const;
 
-  // Where it listens; 0 without Options::listen.
-  uint16_t port() const;
+  // Where it listens, or did; 0 without Options::listen.
+  uint16_t port() const { return port_; }
 
  private:
+  class Loop;
+  struct Door;
   Coordinator();
 
-  std::shared_ptr<CoordinatorLoop> loop_;  // shared with sessions, which may be destroyed later
-  std::unique_ptr<Frontend> frontend_;
-  uint16_t port_ = 0;              // after Stop
+  std::shared_ptr<Loop> loop_;  // shared with sessions, which may be destroyed later
+  std::unique_ptr<Door> door_;
+  uint16_t port_ = 0;
   std::shared_ptr<JobFile> file_;  // shared with the loop; null without Options::run_dir
 };
 

@@ -1,4 +1,4 @@
-// The port, gRPC on it, and each Attach call as a session. Converts and posts; decides nothing.
+// gRPC, and each Attach call as a session. Converts and posts; decides nothing.
 #include <grpcpp/grpcpp.h>
 
 #include <chrono>
@@ -15,12 +15,8 @@
 #include "rendezvous/base/steady_clock.h"
 #include "rendezvous/net/channel.h"
 #include "rendezvous/net/connection_table.h"
-#include "rendezvous/server/frontend.h"
-#include "rendezvous/server/port_listener.h"
 #include "rendezvous/server/session.h"
-#include "rendezvous/wire/checked_fields.h"
 #include "rendezvous/wire/convert.h"
-#include "rendezvous/wire/hello.h"
 #include "rendezvous/wire/transit.h"
 
 namespace ddprun::rendezvous {
@@ -34,7 +30,6 @@ constexpr std::chrono::seconds kShutdownGrace{1};
 // Messages that an agent has not read yet. It gets a handful per round: one that lets so many pile
 // up does not read at all.
 constexpr size_t kMaxOutgoing = 64;
-constexpr Duration kJoinLimit = std::chrono::seconds(5);
 
 grpc::Status ToGrpc(const absl::Status& status) {
   return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
@@ -52,7 +47,6 @@ class AttachStream final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::
         run_id_(run_id),
         peer_(FromGrpcTarget(context->peer())),
         connections_(connections),
-        join_by_(SteadyNow() + kJoinLimit),
         context_(context) {}
 
   void Begin(std::shared_ptr<AttachStream> self) {
@@ -81,14 +75,15 @@ class AttachStream final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::
       joined->source_addr = IpText(peer_);
       joined->accepted_addr = accepted_addr_;
     }
-    if (!NoteArrival(*event)) {
-      return Break(grpc::Status(grpc::StatusCode::FAILED_PRECONDITION,
-                                "the first message of a stream must be a join"));
+    const std::lock_guard lock(mutex_);
+    has_joined_ = has_joined_ || std::holds_alternative<NodeJoined>(*event);
+    if (!has_joined_) {
+      return BreakLocked(grpc::Status(grpc::StatusCode::FAILED_PRECONDITION,
+                                      "the first message of a stream must be a join"));
     }
     // What does not fit is negative then, and means nothing.
     transit_.Correct(SteadyNow(), Duration(static_cast<int64_t>(incoming_.sent_ns())), *event);
-    SetSession(*event, id_);
-    inbox_->Post(*std::move(event));
+    inbox_->Post(id_, *std::move(event));
   }
 
   void OnWriteDone(bool ok) override {
@@ -130,18 +125,6 @@ class AttachStream final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::
     if (!finish_) StartRead(&incoming_);
   }
 
-  std::optional<Event> Tick(TimePoint now) override {
-    bool is_late = false;
-    {
-      const std::lock_guard lock(mutex_);
-      is_late = !has_joined_ && now >= join_by_;
-    }
-    if (is_late) {
-      Break(grpc::Status(grpc::StatusCode::DEADLINE_EXCEEDED, "no join came within 5 s"));
-    }
-    return std::nullopt;
-  }
-
   void Close() override {
     const std::lock_guard lock(mutex_);
     is_broken_ = true;  // the driver has forgotten this session
@@ -150,12 +133,6 @@ class AttachStream final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::
   }
 
  private:
-  bool NoteArrival(const Event& event) {
-    const std::lock_guard lock(mutex_);
-    has_joined_ = has_joined_ || std::holds_alternative<NodeJoined>(event);
-    return has_joined_;
-  }
-
   void Push(v1::CoordinatorMessage message) {
     const std::lock_guard lock(mutex_);
     if (finish_) return;
@@ -176,7 +153,7 @@ class AttachStream final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::
   }
 
   void BreakLocked(const grpc::Status& status) {
-    if (!std::exchange(is_broken_, true)) inbox_->Post(SessionBroken{id_});
+    if (!std::exchange(is_broken_, true)) inbox_->Post(id_, SessionBroken{});
     FinishLater(status);
   }
 
@@ -199,34 +176,56 @@ class AttachStream final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::
   }
 
   const std::shared_ptr<Inbox> inbox_;
-  const std::function<std::string()>& run_id_;  // the service's
+  const std::function<std::string()>& run_id_;  // the frontend's
   const SocketAddress peer_;
   std::string accepted_addr_;  // ours, once the agent has joined
   ConnectionTable& connections_;
-  const TimePoint join_by_;
   SessionId id_;
   std::shared_ptr<AttachStream> self_;
-  Transit transit_;  // of the one reading thread at a time
   v1::AgentMessage
       incoming_;  // of gRPC from StartRead to OnReadDone, of the driver until Processed
 
   std::mutex mutex_;
+  bool has_joined_ = false;
+  Transit transit_;
   grpc::CallbackServerContext* context_;         // null from OnDone on
   std::deque<v1::CoordinatorMessage> outgoing_;  // the first is being written if is_writing_
   bool is_writing_ = false;
-  bool has_joined_ = false;
   bool is_broken_ = false;          // SessionBroken was posted, or is not wanted
   bool finishes_politely_ = false;  // what is queued goes out before Finish
   std::optional<grpc::Status> finish_;
   bool is_finished_ = false;
 };
 
-class RendezvousService final : public v1::Rendezvous::CallbackService {
+class GrpcFrontend final : public Frontend, public v1::Rendezvous::CallbackService {
  public:
-  // `run_id`: FrontendOptions.
-  RendezvousService(std::shared_ptr<Inbox> inbox, std::function<std::string()> run_id,
-                    ConnectionTable& connections)
+  GrpcFrontend(std::shared_ptr<Inbox> inbox, std::function<std::string()> run_id,
+               ConnectionTable& connections)
       : inbox_(std::move(inbox)), run_id_(std::move(run_id)), connections_(connections) {}
+
+  ~GrpcFrontend() override {
+    if (server_ == nullptr) return;
+    server_->Shutdown(std::chrono::system_clock::now() + kShutdownGrace);
+    server_->Wait();
+  }
+
+  // False: gRPC could not.
+  bool Start() {
+    grpc::ServerBuilder builder;
+    ConfigureServer(builder);
+    acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
+        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+        grpc::InsecureServerCredentials());
+    builder.RegisterService(this);
+    server_ = builder.BuildAndStart();
+    return server_ != nullptr;
+  }
+
+  void Take(UniqueFd fd) override {
+    Acceptor::NewConnectionParameters connection;
+    connection.fd = fd.Release();
+    acceptor_->HandleNewConnection(&connection);
+  }
 
   grpc::ServerBidiReactor<v1::AgentMessage, v1::CoordinatorMessage>* Attach(
       grpc::CallbackServerContext* context) override {
@@ -239,71 +238,18 @@ class RendezvousService final : public v1::Rendezvous::CallbackService {
   const std::shared_ptr<Inbox> inbox_;
   const std::function<std::string()> run_id_;
   ConnectionTable& connections_;
-};
-
-class GrpcFrontend final : public Frontend {
- public:
-  GrpcFrontend(const FrontendOptions& options, std::shared_ptr<Inbox> inbox)
-      : run_id_([run_id = options.run_id] { return CleanText(run_id()); }),
-        service_(std::move(inbox), run_id_, connections_) {}
-
-  ~GrpcFrontend() override {
-    listener_.reset();
-    if (server_ == nullptr) return;
-    server_->Shutdown(std::chrono::system_clock::now() + kShutdownGrace);
-    server_->Wait();
-  }
-
-  absl::Status Start(UniqueFd listening_socket, FrontendOptions options) {
-    grpc::ServerBuilder builder;
-    ConfigureServer(builder);
-    acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
-        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
-        grpc::InsecureServerCredentials());
-    builder.RegisterService(&service_);
-    server_ = builder.BuildAndStart();
-    if (server_ == nullptr) return absl::InternalError("gRPC could not start a server");
-    absl::StatusOr<std::unique_ptr<PortListener>> listener = PortListener::Start(
-        std::move(listening_socket),
-        PortListener::Handlers{.on_store = std::move(options.on_store_connection),
-                               .on_http2 = [this](UniqueFd fd) { Take(std::move(fd)); },
-                               .on_no_descriptor = std::move(options.on_no_descriptor),
-                               .connections = connections_,
-                               .hello_reply =
-                                   [this, is_apart = options.is_apart] {
-                                     return MakeHelloReply({run_id_(), is_apart});
-                                   }});
-    if (!listener.ok()) return listener.status();
-    listener_ = *std::move(listener);
-    return absl::OkStatus();
-  }
-
-  uint16_t port() const override { return listener_->port(); }
-
- private:
-  void Take(UniqueFd fd) {
-    Acceptor::NewConnectionParameters connection;
-    connection.fd = fd.Release();
-    acceptor_->HandleNewConnection(&connection);
-  }
-
-  const std::function<std::string()> run_id_;  // clean text
-  ConnectionTable connections_;
-  RendezvousService service_;
   std::unique_ptr<Acceptor> acceptor_;
   std::unique_ptr<grpc::Server> server_;
-  std::unique_ptr<PortListener> listener_;
 };
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Frontend>> StartGrpcFrontend(FrontendOptions options,
-                                                            std::shared_ptr<Inbox> inbox) {
+absl::StatusOr<std::unique_ptr<Frontend>> StartGrpcFrontend(std::shared_ptr<Inbox> inbox,
+                                                            std::function<std::string()> run_id,
+                                                            ConnectionTable& connections) {
   PrepareGrpc();
-  auto frontend = std::make_unique<GrpcFrontend>(options, std::move(inbox));
-  UniqueFd listening_socket = std::move(options.listening_socket);
-  absl::Status status = frontend->Start(std::move(listening_socket), std::move(options));
-  if (!status.ok()) return status;
+  auto frontend = std::make_unique<GrpcFrontend>(std::move(inbox), std::move(run_id), connections);
+  if (!frontend->Start()) return absl::InternalError("gRPC could not start a server");
   return frontend;
 }
 

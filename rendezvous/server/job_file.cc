@@ -1,15 +1,14 @@
 #include "rendezvous/server/job_file.h"
 
 #include <fcntl.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <condition_variable>
 #include <cstdio>
+#include <future>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -17,10 +16,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "rendezvous/base/check.h"
 #include "rendezvous/base/durable_file.h"
 #include "rendezvous/base/fnv1a.h"
 #include "rendezvous/base/quiet_thread.h"
-#include "rendezvous/base/steady_clock.h"
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/wire/convert.h"
 
@@ -97,47 +96,34 @@ absl::Status Replace(const std::string& run_dir, const std::string& path, const 
   return SyncDirectory(run_dir);
 }
 
-uint64_t EpochFromTimeOfDay() {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  const auto microseconds = std::chrono::duration_cast<std::chrono::microseconds>(now).count();
-  return static_cast<uint64_t>(std::max<int64_t>(1, microseconds));
-}
-
-absl::StatusOr<JobInstance> DrawInstance() {
-  JobInstance instance;
-  // At most 256 bytes come whole once the kernel's pool is ready; until then a signal may
-  // interrupt.
-  while (getrandom(&instance, sizeof(instance), 0) != sizeof(instance)) {
-    if (errno != EINTR) return absl::ErrnoToStatus(errno, "draw the job's instance: getrandom");
-  }
-  if (!instance.is_known()) instance.low = 1;
-  return instance;
-}
-
 }  // namespace
 
-absl::StatusOr<Beginning> BeginAnew() {
-  const absl::StatusOr<JobInstance> instance = DrawInstance();
-  if (!instance.ok()) return instance.status();
-  return Beginning{
-      .epoch = Epoch{EpochFromTimeOfDay()}, .instance = *instance, .verdict = std::nullopt};
+Beginning BeginAnew() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  const int64_t microseconds = std::chrono::floor<std::chrono::microseconds>(now).count();
+  JobInstance instance;
+  // It fails only without getrandom, which Linux has since 3.17.
+  DDP_CHECK(getentropy(&instance, sizeof(instance)) == 0);
+  if (!instance.is_known()) instance.low = 1;
+  return Beginning{.epoch = Epoch{static_cast<uint64_t>(std::max<int64_t>(1, microseconds))},
+                   .instance = instance,
+                   .verdict = std::nullopt};
 }
 
 absl::StatusOr<Beginning> BeginJob(const std::string& run_dir) {
-  absl::StatusOr<Beginning> beginning = BeginAnew();
-  if (!beginning.ok() || run_dir.empty()) return beginning;
+  Beginning beginning = BeginAnew();
   // The new instance is not written: until a node has heard it nobody needs it, and a round of an
   // earlier coordinator may show that the job has another one.
-  Record record{.instance = {}, .epoch = beginning->epoch, .verdict = std::nullopt};
+  Record record{.instance = {}, .epoch = beginning.epoch, .verdict = std::nullopt};
   std::optional<Record> last = Read(PathOf(run_dir));
   if (last && last->epoch.value < UINT64_MAX) {
     record = *std::move(last);
     ++record.epoch.value;
-    beginning->epoch = record.epoch;
-    beginning->restart_count = std::max(0, record.restart_count);
-    beginning->verdict = record.verdict;
-    beginning->is_remembered = record.instance.is_known();
-    if (beginning->is_remembered) beginning->instance = record.instance;
+    beginning.epoch = record.epoch;
+    beginning.restart_count = std::max(0, record.restart_count);
+    beginning.verdict = record.verdict;
+    beginning.is_remembered = record.instance.is_known();
+    if (beginning.is_remembered) beginning.instance = record.instance;
   }
   absl::Status status = WriteJob(run_dir, record);
   if (!status.ok()) return status;
@@ -156,114 +142,57 @@ absl::Status WriteJob(const std::string& run_dir, const Record& record) {
 }
 
 void ForgetJob(const std::string& run_dir) {
-  if (run_dir.empty()) return;
   (void)unlink(PathOf(run_dir).c_str());
   (void)rmdir(run_dir.c_str());
 }
 
-struct JobFile::Work {
-  std::string run_dir;
+struct JobFile::Next {
   std::mutex mutex;
-  std::condition_variable changed;
-  bool wants_begin = false;
   std::optional<Record> record;
   std::vector<std::function<void()>> on_written;  // one a verdict: a job has one
-  bool wants_forget = false;
-  bool is_ending = false;
-  bool has_forgotten = false;
-  bool has_ended = false;
-  std::optional<absl::StatusOr<Beginning>> begun;
 
-  bool IsIdle() const { return !wants_begin && !record && !wants_forget; }
-
-  void Run() {
+  void Write(const std::string& run_dir) {
     std::unique_lock lock(mutex);
-    while (true) {
-      changed.wait(lock, [this] { return is_ending || !IsIdle(); });
-      if (IsIdle()) break;
-      DoOne(lock);
-      changed.notify_all();
-    }
-    has_ended = true;
-    changed.notify_all();
-  }
-
-  // Takes one thing, and does it without the lock.
-  void DoOne(std::unique_lock<std::mutex>& lock) {
-    if (std::exchange(wants_begin, false)) {
-      lock.unlock();
-      absl::StatusOr<Beginning> result = BeginJob(run_dir);
-      lock.lock();
-      begun = std::move(result);
-    } else if (record) {
-      const Record next = *std::exchange(record, std::nullopt);
-      const std::vector<std::function<void()>> tell = std::exchange(on_written, {});
-      lock.unlock();
-      (void)WriteJob(run_dir, next);  // what cannot be kept must not hold up the job
-      for (const std::function<void()>& told : tell) told();
-      lock.lock();
-    } else {
-      lock.unlock();
-      ForgetJob(run_dir);
-      lock.lock();
-      wants_forget = false;
-      has_forgotten = true;
-    }
-  }
-
-  template <typename Condition>
-  bool WaitFor(std::unique_lock<std::mutex>& lock, Duration timeout, Condition condition) {
-    return changed.wait_until(lock, ToSteady(SteadyNow() + timeout), condition);
+    const Record taken = *std::exchange(record, std::nullopt);
+    const std::vector<std::function<void()>> tell = std::exchange(on_written, {});
+    lock.unlock();
+    (void)WriteJob(run_dir, taken);  // what cannot be kept must not hold up the job
+    for (const std::function<void()>& told : tell) told();
   }
 };
 
-absl::StatusOr<std::unique_ptr<JobFile>> JobFile::Open(std::string run_dir) {
-  auto work = std::make_shared<Work>();
-  work->run_dir = std::move(run_dir);
-  std::thread thread = StartQuietThread([work] { work->Run(); });
-  if (!thread.joinable()) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("start a thread for the job's file: ", kNoThreadText));
-  }
-  return std::unique_ptr<JobFile>(new JobFile(std::move(work), std::move(thread)));
-}
+JobFile::JobFile(std::string run_dir)
+    : run_dir_(std::move(run_dir)), next_(std::make_shared<Next>()), thread_(kEndLimit) {}
 
-JobFile::~JobFile() {
-  {
-    std::unique_lock lock(work_->mutex);
-    work_->is_ending = true;
-    work_->changed.notify_all();
-    if (!work_->WaitFor(lock, kEndLimit, [this] { return work_->has_ended; })) {
-      thread_.detach();  // it hangs in a call on the file system, and owns what it touches
-      return;
-    }
-  }
-  thread_.join();
+absl::StatusOr<std::unique_ptr<JobFile>> JobFile::Open(std::string run_dir) {
+  auto file = std::unique_ptr<JobFile>(new JobFile(std::move(run_dir)));
+  if (file->thread_.is_running()) return file;
+  return absl::ResourceExhaustedError(
+      absl::StrCat("start a thread for the job's file: ", kNoThreadText));
 }
 
 absl::StatusOr<Beginning> JobFile::Begin(Duration timeout) {
-  std::unique_lock lock(work_->mutex);
-  work_->wants_begin = true;
-  work_->changed.notify_all();
-  if (!work_->WaitFor(lock, timeout, [this] { return work_->begun.has_value(); })) {
-    return absl::DeadlineExceededError(
-        absl::StrCat("job file: \"", PathOf(work_->run_dir), "\" does not answer"));
-  }
-  return *work_->begun;
+  const auto begun = std::make_shared<std::promise<absl::StatusOr<Beginning>>>();
+  std::future<absl::StatusOr<Beginning>> beginning = begun->get_future();
+  thread_.Post([begun, run_dir = run_dir_] { begun->set_value(BeginJob(run_dir)); });
+  if (beginning.wait_for(timeout) == std::future_status::ready) return beginning.get();
+  return BeginAnew();
 }
 
 void JobFile::Write(const Record& record, std::function<void()> on_written) {
-  const std::lock_guard lock(work_->mutex);
-  work_->record = record;
-  if (on_written) work_->on_written.push_back(std::move(on_written));
-  work_->changed.notify_all();
+  const std::lock_guard lock(next_->mutex);
+  if (!next_->record) thread_.Post([next = next_, run_dir = run_dir_] { next->Write(run_dir); });
+  next_->record = record;
+  if (on_written) next_->on_written.push_back(std::move(on_written));
 }
 
 void JobFile::Forget(Duration timeout) {
-  std::unique_lock lock(work_->mutex);
-  work_->wants_forget = true;
-  work_->changed.notify_all();
-  work_->WaitFor(lock, timeout, [this] { return work_->has_forgotten; });
+  const auto forgotten = std::make_shared<std::promise<void>>();
+  thread_.Post([forgotten, run_dir = run_dir_] {
+    ForgetJob(run_dir);
+    forgotten->set_value();
+  });
+  forgotten->get_future().wait_for(timeout);
 }
 
 }  // namespace ddprun::rendezvous

@@ -5,10 +5,10 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <thread>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "rendezvous/base/mailbox.h"
 #include "rendezvous/base/time.h"
 #include "rendezvous/core/types.h"
 
@@ -19,11 +19,10 @@ namespace ddprun::rendezvous {
 // file gives a new instance and an epoch from the time of day in microseconds: starts are never a
 // microsecond apart, so this is above every epoch that was counted up from an earlier time. Where
 // the clock went back meanwhile, joins of re-attaching agents raise the epoch (the machine). Makes
-// `run_dir` when missing; an empty one keeps nothing. An error names the file that could not be
-// written.
+// `run_dir` when missing. An error names the file that could not be written.
 absl::StatusOr<Beginning> BeginJob(const std::string& run_dir);
 // A beginning that remembers nothing.
-absl::StatusOr<Beginning> BeginAnew();
+Beginning BeginAnew();
 absl::Status WriteJob(const std::string& run_dir, const Record& record);
 // The job is over: no coordinator of it will be started again. Removes the file, and `run_dir`
 // unless something else is in it. What cannot be removed stays, which harms nobody.
@@ -31,17 +30,13 @@ absl::Status WriteJob(const std::string& run_dir, const Record& record);
 void ForgetJob(const std::string& run_dir);
 
 // Does all of this on a thread of its own: a file system that does not answer must not hold up the
-// coordinator. A thread that hangs there is left to itself in the end. Calls from any thread.
+// coordinator. The destructor waits a second at most for what was asked for. Calls from any thread.
 class JobFile {
  public:
   // RESOURCE_EXHAUSTED: the system has no thread left.
   static absl::StatusOr<std::unique_ptr<JobFile>> Open(std::string run_dir);
-  // Waits a second at most for what was asked for.
-  ~JobFile();
-  JobFile(const JobFile&) = delete;
-  JobFile& operator=(const JobFile&) = delete;
-
-  // BeginJob; DEADLINE_EXCEEDED after `timeout`.
+  // BeginJob. A file that does not answer within `timeout` is as good as none: agents bring back
+  // what they know.
   absl::StatusOr<Beginning> Begin(Duration timeout);
   // A record that has not been written yet is replaced. `on_written`, which may be empty, is called
   // on the file's thread when this record or a newer one is durable, or cannot be.
@@ -50,13 +45,13 @@ class JobFile {
   void Forget(Duration timeout);
 
  private:
-  struct Work;  // shared with the thread, which may outlive this
+  struct Next;  // to be written; shared with the thread
 
-  JobFile(std::shared_ptr<Work> work, std::thread thread)
-      : work_(std::move(work)), thread_(std::move(thread)) {}
+  explicit JobFile(std::string run_dir);
 
-  const std::shared_ptr<Work> work_;
-  std::thread thread_;
+  const std::string run_dir_;
+  const std::shared_ptr<Next> next_;
+  HelperThread thread_;
 };
 
 }  // namespace ddprun::rendezvous

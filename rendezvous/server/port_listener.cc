@@ -2,48 +2,29 @@
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
+#include <poll.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <iterator>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/quiet_thread.h"
 #include "rendezvous/base/steady_clock.h"
-#include "rendezvous/net/socket_address.h"
 #include "rendezvous/wire/hello.h"
 
 namespace ddprun::rendezvous {
-namespace {
-
-bool Watch(int epoll, int operation, int fd, uint32_t events, void* tag) {
-  epoll_event event{};
-  event.events = events;
-  event.data.ptr = tag;
-  return epoll_ctl(epoll, operation, fd, &event) == 0;
-}
-
-}  // namespace
 
 absl::StatusOr<std::unique_ptr<PortListener>> PortListener::Start(UniqueFd listening_socket,
                                                                   Handlers handlers) {
   auto listener = std::unique_ptr<PortListener>(
       new PortListener(std::move(listening_socket), std::move(handlers)));
-  listener->epoll_.Reset(epoll_create1(EPOLL_CLOEXEC));
-  listener->stop_event_.Reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!listener->epoll_.is_open() || !listener->stop_event_.is_open() ||
-      !Watch(listener->epoll_.get(), EPOLL_CTL_ADD, listener->stop_event_.get(), EPOLLIN,
-             &listener->stop_event_)) {
-    return absl::ErrnoToStatus(errno, "watch the rendezvous port");
-  }
-  listener->WatchListener(true);
+  if (!listener->stop_.is_open()) return absl::ErrnoToStatus(errno, "watch the rendezvous port");
   listener->thread_ = StartQuietThread([raw = listener.get()] { raw->Run(); });
   if (!listener->thread_.joinable()) {
     return absl::ResourceExhaustedError(
@@ -52,44 +33,31 @@ absl::StatusOr<std::unique_ptr<PortListener>> PortListener::Start(UniqueFd liste
   return listener;
 }
 
-PortListener::PortListener(UniqueFd listening_socket, Handlers handlers)
-    : listening_socket_(std::move(listening_socket)),
-      handlers_(std::move(handlers)),
-      port_(PortOf(LocalAddress(listening_socket_.get()))) {}
-
 PortListener::~PortListener() {
   if (!thread_.joinable()) return;
-  const uint64_t one = 1;
-  // An eventfd that is not at its maximum takes 8 bytes at once.
-  [[maybe_unused]] const ssize_t written = write(stop_event_.get(), &one, sizeof(one));
+  stop_.Set();
   thread_.join();
 }
 
 void PortListener::Run() {
-  std::array<epoll_event, 64> events;
+  std::vector<pollfd> polled;
   for (;;) {
     const TimePoint before = SteadyNow();
-    // Level-triggered: what does not fit into `events` comes again.
-    const int count =
-        epoll_wait(epoll_.get(), events.data(), events.size(), MillisecondsToWait(before));
+    const bool accepts = !is_crowded() && before >= accept_again_at_;
+    // poll passes over a negative descriptor.
+    polled = {{stop_.fd(), POLLIN, 0}, {accepts ? listening_socket_.get() : -1, POLLIN, 0}};
+    for (const Connection& silent : silent_) polled.push_back({silent.fd.get(), POLLIN, 0});
+    poll(polled.data(), polled.size(), MillisecondsToWait(before));
+    if (polled[0].revents != 0) return;
     const TimePoint now = SteadyNow();
-    bool is_listener_ready = false;
-    for (int i = 0; i < std::max(0, count); ++i) {
-      void* const tag = events[i].data.ptr;
-      if (tag == &stop_event_) return;
-      if (tag == this) {
-        is_listener_ready = true;
-        continue;
-      }
-      // Each connection is in `silent_` exactly as long as it is in the epoll set.
-      const auto found = std::find_if(silent_.begin(), silent_.end(),
-                                      [tag](const Connection& c) { return &c == tag; });
-      if (found != silent_.end()) OnReadable(found);
+    auto next = silent_.begin();
+    for (size_t i = 2; i < polled.size(); ++i) {
+      const auto connection = next++;
+      if (polled[i].revents != 0) OnReadable(connection);
     }
     DropSilent(now);
-    if (is_listener_ready) AcceptAll(now);
+    if (polled[1].revents != 0) AcceptAll(now);
     look_at_connections_at_ = handlers_.connections.DropLate(now);
-    WatchListener(!is_crowded() && now >= accept_again_at_);
   }
 }
 
@@ -102,12 +70,6 @@ int PortListener::MillisecondsToWait(TimePoint now) const {
   if (accept_again_at_ > now) wait = std::min(wait, Duration(accept_again_at_ - now));
   const auto milliseconds = std::chrono::ceil<std::chrono::milliseconds>(wait).count();
   return static_cast<int>(std::max<int64_t>(0, milliseconds));
-}
-
-void PortListener::WatchListener(bool is_watched) {
-  if (std::exchange(is_listener_watched_, is_watched) == is_watched) return;
-  const int operation = is_watched ? EPOLL_CTL_ADD : EPOLL_CTL_DEL;
-  Watch(epoll_.get(), operation, listening_socket_.get(), EPOLLIN, this);
 }
 
 void PortListener::AcceptAll(TimePoint now) {
@@ -123,12 +85,6 @@ void PortListener::AcceptAll(TimePoint now) {
     const int on = 1;
     setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     silent_.push_back(Connection{.fd = std::move(fd), .since = now});
-    Connection& connection = silent_.back();
-    if (!Watch(epoll_.get(), EPOLL_CTL_ADD, connection.fd.get(), EPOLLIN | EPOLLRDHUP,
-               &connection)) {
-      silent_.pop_back();
-      continue;
-    }
     // Mostly the first byte is here already; that saves a turn of the loop.
     OnReadable(std::prev(silent_.end()));
   }
@@ -152,7 +108,6 @@ void PortListener::OnReadable(std::list<Connection>::iterator connection) {
   }
   UniqueFd taken = std::move(connection->fd);
   const TimePoint until = connection->since + handlers_.silence_limit;
-  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
   silent_.erase(connection);
   if (size != 1) return;
   if (first == 0x00 && handlers_.on_store) {

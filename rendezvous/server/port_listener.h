@@ -18,18 +18,19 @@
 
 #include <chrono>
 #include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <list>
 #include <memory>
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "rendezvous/base/time.h"
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/net/connection_table.h"
+#include "rendezvous/net/interrupt.h"
 
 namespace ddprun::rendezvous {
 
@@ -57,8 +58,6 @@ class PortListener {
   PortListener(const PortListener&) = delete;
   PortListener& operator=(const PortListener&) = delete;
 
-  uint16_t port() const { return port_; }
-
  private:
   struct Connection {
     UniqueFd fd;
@@ -66,11 +65,11 @@ class PortListener {
     bool is_answered = false;  // a hello: stays until the other side has read and closed
   };
 
-  PortListener(UniqueFd listening_socket, Handlers handlers);
+  PortListener(UniqueFd listening_socket, Handlers handlers)
+      : listening_socket_(std::move(listening_socket)), handlers_(std::move(handlers)) {}
   void Run();
   int MillisecondsToWait(TimePoint now) const;
   void AcceptAll(TimePoint now);
-  void WatchListener(bool is_watched);
   void OnReadable(std::list<Connection>::iterator connection);
   void AnswerHello(Connection& connection);
   void DropSilent(TimePoint now);
@@ -81,14 +80,11 @@ class PortListener {
 
   const UniqueFd listening_socket_;
   const Handlers handlers_;
-  uint16_t port_ = 0;
-  UniqueFd epoll_;
-  UniqueFd stop_event_;
+  Interrupt stop_;
 
   // The thread's own.
   std::list<Connection> silent_;  // oldest first
-  bool is_listener_watched_ = false;
-  TimePoint accept_again_at_{};  // after a lack of descriptors
+  TimePoint accept_again_at_{};   // after a lack of descriptors
   std::optional<TimePoint> look_at_connections_at_;
 
   std::thread thread_;

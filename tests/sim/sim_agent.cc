@@ -154,15 +154,17 @@ void SimAgent::Do(const launcher::DescribeFailure& action) {
 }
 
 void SimAgent::Do(const launcher::ReportFailure& action) {
-  contact_.Give(rendezvous::FailureCommand{action.round, action.report, action.at});
+  contact_.Give(rendezvous::ReportCommand{
+      action.round, rendezvous::WorkersFailed{.stamp = {}, .report = action.report}, action.at});
 }
 
 void SimAgent::Do(const launcher::ReportFirstSuccess& action) {
-  contact_.Give(rendezvous::FirstSuccessCommand{action.round, action.rank, action.at});
+  contact_.Give(rendezvous::ReportCommand{
+      action.round, rendezvous::FirstWorkerSucceeded{.stamp = {}, .rank = action.rank}, action.at});
 }
 
 void SimAgent::Do(const launcher::ReportSuccess& action) {
-  contact_.Give(rendezvous::SuccessCommand{action.round});
+  contact_.Give(rendezvous::ReportCommand{action.round, rendezvous::WorkersSucceeded{}});
 }
 
 void SimAgent::Do(const launcher::LeaveJob& action) {

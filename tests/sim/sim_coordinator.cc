@@ -1,6 +1,5 @@
 #include "tests/sim/sim_coordinator.h"
 
-#include <algorithm>
 #include <utility>
 #include <variant>
 
@@ -12,9 +11,6 @@ namespace {
 
 using rendezvous::Action;
 using rendezvous::Event;
-using std::chrono::seconds;
-
-constexpr Duration kTickInterval = seconds(1);
 
 void SetSession(Event& event, SessionId session) {
   std::visit(
@@ -51,7 +47,6 @@ SimCoordinator::SimCoordinator(const Scenario& scenario, Timeline& timeline, Net
   // One that runs apart learns from the first node how large the job is.
   machine_ = std::make_unique<rendezvous::RendezvousMachine>(
       start.host < 0 ? std::nullopt : std::optional(scenario.policy), beginning, now());
-  next_tick_ = now() + kTickInterval;
   trace_.CoordinatorStarted(start_.life, start_.host, beginning.epoch, has_memory);
   if (beginning.verdict) trace_.VerdictDurable(start_.life);
   Enter([] {});
@@ -109,7 +104,7 @@ void SimCoordinator::Apply(SessionId id, const Event& event, uint64_t sequence) 
   if (session == sessions_.end()) return;
   const StreamPtr stream = session->second;
   StepMachine(event);
-  if (sequence != 0) network_.SendDown(stream, {current(), {}, sequence});
+  if (sequence != 0 && !stream->is_local) network_.SendDown(stream, {current(), {}, sequence});
 }
 
 void SimCoordinator::StepMachine(const Event& event) {
@@ -155,27 +150,11 @@ void SimCoordinator::Write(const rendezvous::Record& record) {
   });
 }
 
-void SimCoordinator::TickSessions() {
-  if (now() < next_tick_) return;
-  next_tick_ = now() + kTickInterval;
-  std::vector<SessionId> local;
-  for (const auto& [id, stream] : sessions_) {
-    if (stream->is_local) local.push_back(id);
-  }
-  for (const SessionId id : local) {
-    rendezvous::HeartbeatReceived beat;
-    beat.stamp.session = id;
-    StepMachine(beat);
-  }
-}
-
 void SimCoordinator::AfterWork() {
   if (has_ended_) return;
-  TickSessions();
   const std::optional<TimePoint> deadline = machine_->NextDeadline();
   if (deadline && *deadline <= now()) StepMachine(rendezvous::TimePassed{});
-  const std::optional<TimePoint> next = machine_->NextDeadline();
-  ArmTimer(next ? std::min(*next, next_tick_) : next_tick_);
+  ArmTimer(machine_->NextDeadline());
 }
 
 }  // namespace ddprun::sim

@@ -1,4 +1,4 @@
-// The coordinator's process: the product's machine, driven as CoordinatorLoop drives it.
+// The coordinator's process: the product's machine, driven as Coordinator drives it.
 #ifndef DDPRUN_TESTS_SIM_SIM_COORDINATOR_H_
 #define DDPRUN_TESTS_SIM_SIM_COORDINATOR_H_
 
@@ -54,7 +54,6 @@ class SimCoordinator final : public Process, public CoordinatorEnd {
   void StepMachine(const rendezvous::Event& event);
   void CarryOut(const rendezvous::Action& action);
   void Write(const rendezvous::Record& record);
-  void TickSessions();
   rendezvous::Stamp current() const;
 
   const Scenario& scenario_;
@@ -67,7 +66,6 @@ class SimCoordinator final : public Process, public CoordinatorEnd {
   std::map<SessionId, StreamPtr> sessions_;
   uint64_t last_session_ = 0;
   Random random_;
-  TimePoint next_tick_;
   bool has_ended_ = false;
 };
 

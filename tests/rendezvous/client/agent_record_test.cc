@@ -31,7 +31,7 @@ AgentRecord AssignedToRound1() {
 
 TEST_CASE("record: a new session says the join and the facts of the round again") {
   AgentRecord record = AssignedToRound1();
-  record.ReportFailed(Round{1}, FailureReport{}, kNow);
+  record.Report(Round{1}, WorkersFailed{}, kNow);
   REQUIRE(record.NextToSay(kNow));
   CHECK_FALSE(record.NextToSay(kNow));
   record.StartSession();
@@ -47,7 +47,7 @@ TEST_CASE("record: a new session says the join and the facts of the round again"
 
 TEST_CASE("record: a failure that nobody answered is said again in front of the next join") {
   AgentRecord record = AssignedToRound1();
-  record.ReportFailed(Round{1}, FailureReport{}, kNow);
+  record.Report(Round{1}, WorkersFailed{}, kNow);
   record.Join(
       NodeInfo{});  // its workers are gone, and no drain has been heard: the session is down
   SUBCASE("a new session hears of it under the old place") {
@@ -97,10 +97,10 @@ TEST_CASE("record: nobody adopts what is not greater than what it has seen") {
 
 TEST_CASE("record: facts of another round are not said") {
   AgentRecord record = AssignedToRound1();
-  record.ReportSucceeded(Round{2});
+  record.Report(Round{2}, WorkersSucceeded{}, kNow);
   CHECK_FALSE(record.has_unsaid());
   record.Join(NodeInfo{});
-  record.ReportSucceeded(Round{1});
+  record.Report(Round{1}, WorkersSucceeded{}, kNow);
   REQUIRE(record.NextToSay(kNow));
   CHECK_FALSE(record.has_unsaid());
 }
@@ -171,7 +171,7 @@ TEST_CASE("record: who refuses a node that runs is not its coordinator") {
 
 TEST_CASE("record: a node that waits outlives the end of another job, without its old facts") {
   AgentRecord record = AssignedToRound1();
-  record.ReportFailed(Round{1}, FailureReport{}, kNow);
+  record.Report(Round{1}, WorkersFailed{}, kNow);
   record.Join(NodeInfo{});
   CHECK_FALSE(record.Hear(kOther, Refuse{{}, Refusal::kJobOver, "the job \"j\" is ending"}));
   CHECK_FALSE(record.is_over());

@@ -64,7 +64,7 @@ TEST_CASE("contact: a failure's age counts until it is said, and round trips go 
   bench.now += milliseconds(30);
   bench.Step(BeatAnswered{1});
   const auto actions =
-      bench.core.Step(bench.now, FailureCommand{Round{1}, {}, bench.now - seconds(2)});
+      bench.core.Step(bench.now, ReportCommand{Round{1}, WorkersFailed{}, bench.now - seconds(2)});
   REQUIRE(actions.size() == 1);
   const auto& said = std::get<SayEvent>(actions[0]);
   CHECK(std::get<WorkersFailed>(said.event).age == seconds(2));
@@ -101,6 +101,7 @@ ContactBench AckedHost() {
   ContactBench bench(OnEndpoint());
   bench.Step(JoinCommand{});
   bench.Step(Hosted{});
+  REQUIRE(bench.Step(Said{}) == "say beat");
   bench.Step(Said{});
   bench.Step(HearAssign(1));
   REQUIRE(bench.Step(HearVerdict()) == "emit concluded");
@@ -132,6 +133,7 @@ TEST_CASE("contact: a host that leaves without a verdict waits for nobody") {
   ContactBench bench(OnEndpoint());
   bench.Step(JoinCommand{});
   bench.Step(Hosted{});
+  REQUIRE(bench.Step(Said{}) == "say beat");
   bench.Step(Said{});
   CHECK(bench.Step(LeaveCommand{"SIGTERM"}) == "say leave");
   bench.Step(EndCommand{seconds(11)});
@@ -189,9 +191,9 @@ std::vector<std::function<ContactBench()>> AllStates() {
 TEST_CASE("contact: every event in every state keeps the rules") {
   const auto states = AllStates();
   const std::vector<ContactEvent> events = {JoinCommand{},
-                                            FailureCommand{Round{1}, {}, {}},
-                                            FirstSuccessCommand{Round{1}, 0, {}},
-                                            SuccessCommand{Round{1}},
+                                            ReportCommand{Round{1}, WorkersFailed{}},
+                                            ReportCommand{Round{1}, FirstWorkerSucceeded{}},
+                                            ReportCommand{Round{1}, WorkersSucceeded{}},
                                             LeaveCommand{"x"},
                                             AckCommand{},
                                             EndCommand{seconds(1)},

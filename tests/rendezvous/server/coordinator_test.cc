@@ -2,8 +2,9 @@
 
 #include <doctest/doctest.h>
 
-#include <atomic>
 #include <filesystem>
+#include <functional>
+#include <future>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,9 +19,25 @@ namespace {
 
 constexpr Duration kPatience = EventLog::kPatience;
 
-std::unique_ptr<Coordinator> StartLocal(Policy policy) {
+// Options::on_finished, waited for.
+class End {
+ public:
+  std::function<void()> handler() {
+    return [this] { told_.set_value(); };  // a second call would throw
+  }
+  bool Await(Duration timeout = kPatience) {
+    return end_.wait_for(timeout) == std::future_status::ready;
+  }
+
+ private:
+  std::promise<void> told_;
+  std::future<void> end_ = told_.get_future();
+};
+
+std::unique_ptr<Coordinator> StartLocal(Policy policy, End* end = nullptr) {
   Coordinator::Options options;
   options.policy = std::move(policy);
+  if (end != nullptr) options.on_finished = end->handler();
   auto coordinator = Coordinator::Start(std::move(options));
   REQUIRE(coordinator.ok());
   return *std::move(coordinator);
@@ -29,7 +46,8 @@ std::unique_ptr<Coordinator> StartLocal(Policy policy) {
 TEST_CASE("coordinator: two agents of this process form a round and finish it") {
   EventLog log_a;
   EventLog log_b;
-  auto coordinator = StartLocal(TestPolicy(2, 2));
+  End end;
+  auto coordinator = StartLocal(TestPolicy(2, 2), &end);
   LocalAgent a(*coordinator, TestPolicy(2, 2), log_a);
   LocalAgent b(*coordinator, TestPolicy(2, 2), log_b);
   a.Join(TestNode("a", 4001));
@@ -54,17 +72,19 @@ TEST_CASE("coordinator: two agents of this process form a round and finish it") 
   REQUIRE(verdict);
   CHECK(verdict->verdict.exit_code == 0);
   REQUIRE(log_b.Await<Concluded>());
-  CHECK_FALSE(coordinator->WaitFinished(Duration{0}));  // nobody has acknowledged
+  CHECK_FALSE(end.Await(Duration{0}));  // nobody has acknowledged
   a.AckVerdict();
   b.AckVerdict();
-  CHECK(coordinator->WaitFinished(kPatience));
+  CHECK(end.Await());
 }
 
 TEST_CASE("coordinator: each event and action is a line for the log") {
   std::vector<std::string> lines;  // of the coordinator's thread until it has been stopped
   EventLog log;
+  End end;
   Coordinator::Options options;
   options.policy = TestPolicy(1, 1);
+  options.on_finished = end.handler();
   options.log_step = [&](const std::string& line) { lines.push_back(line); };
   auto coordinator = Coordinator::Start(std::move(options));
   REQUIRE(coordinator.ok());
@@ -75,7 +95,7 @@ TEST_CASE("coordinator: each event and action is a line for the log") {
   client.ReportSucceeded(assigned->assignment.round);
   REQUIRE(log.Await<Concluded>());
   client.AckVerdict();
-  REQUIRE((*coordinator)->WaitFinished(kPatience));
+  REQUIRE(end.Await());
   REQUIRE((*coordinator)->verdict());
   CHECK((*coordinator)->verdict()->exit_code == 0);
   (*coordinator)->Stop();
@@ -131,7 +151,9 @@ TEST_CASE("coordinator: the job's file goes with the job") {
   const testing::TempDir dir;
   const std::string run = dir.File("run");
   EventLog log;
-  auto started = Coordinator::Start({.policy = TestPolicy(1, 1), .run_dir = run});
+  End end;
+  auto started = Coordinator::Start(
+      {.policy = TestPolicy(1, 1), .run_dir = run, .on_finished = end.handler()});
   REQUIRE(started.ok());
   const std::unique_ptr<Coordinator> coordinator = *std::move(started);
   LocalAgent client(*coordinator, TestPolicy(1, 1), log);
@@ -141,7 +163,7 @@ TEST_CASE("coordinator: the job's file goes with the job") {
   client.ReportSucceeded(assigned->assignment.round);
   REQUIRE(log.Await<Concluded>());
   client.AckVerdict();
-  REQUIRE(coordinator->WaitFinished(kPatience));
+  REQUIRE(end.Await());
   CHECK(std::filesystem::exists(run + "/job"));
   coordinator->Stop();
   CHECK_FALSE(std::filesystem::exists(run));
@@ -192,10 +214,10 @@ TEST_CASE("coordinator: a link outlives its coordinator and can still be used") 
 TEST_CASE("coordinator: without a policy the first node gives it, and its verdict the exit code") {
   EventLog log_a;
   EventLog log_b;
-  std::atomic<bool> is_told{false};
+  End end;
   Coordinator::Options options;
   options.is_apart = true;
-  options.on_finished = [&is_told] { is_told = true; };
+  options.on_finished = end.handler();
   auto coordinator = Coordinator::Start(std::move(options));
   REQUIRE(coordinator.ok());
   Policy policy = TestPolicy(2, 2);
@@ -213,21 +235,21 @@ TEST_CASE("coordinator: without a policy the first node gives it, and its verdic
   REQUIRE(log_b.Await<Concluded>());
   a.AckVerdict();
   b.AckVerdict();
-  REQUIRE((*coordinator)->WaitFinished(kPatience));
+  REQUIRE(end.Await());
   CHECK((*coordinator)->exit_code() == 7);
   (*coordinator)->Stop();
-  CHECK(is_told);
 }
 
 TEST_CASE("coordinator: a job that was given up ends with the rendezvous' code") {
   EventLog log;
+  End end;
   Policy policy = TestPolicy(2, 2);
   policy.join_timeout = std::chrono::milliseconds(10);
-  auto coordinator = StartLocal(policy);
+  auto coordinator = StartLocal(policy, &end);
   LocalAgent a(*coordinator, policy, log);
   a.Join(TestNode("a"));
   REQUIRE_MESSAGE(log.Await<RendezvousFailed>(), log.Text());
-  REQUIRE(coordinator->WaitFinished(kPatience));
+  REQUIRE(end.Await());
   CHECK(coordinator->exit_code() == 121);
 }
 

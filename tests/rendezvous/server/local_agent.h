@@ -15,6 +15,7 @@ namespace ddprun::rendezvous {
 class LocalAgent {
  public:
   LocalAgent(const Coordinator& coordinator, const Policy& policy, EventLog& log);
+  ~LocalAgent();
 
   void Join(const NodeInfo& node);
   void ReportFailed(Round round, const FailureReport& report);
@@ -23,14 +24,20 @@ class LocalAgent {
   void AckVerdict();
 
  private:
+  // The link's listener may outlive the agent.
+  struct Gate {
+    std::mutex mutex;
+    LocalAgent* agent = nullptr;  // null: it is gone
+  };
+  // REQUIRES: the gate's mutex is held, here and below.
   void Hear(const ContactEvent& event);
-  void SayNext();  // REQUIRES: mutex_ is held
+  void SayNext();
 
   const RendezvousClient::EventHandler handler_;
-  std::mutex mutex_;
+  const std::shared_ptr<Gate> gate_ = std::make_shared<Gate>();
   AgentRecord record_;
   bool is_saying_ = false;
-  std::unique_ptr<Link> link_;
+  OwnedLink link_;
 };
 
 }  // namespace ddprun::rendezvous

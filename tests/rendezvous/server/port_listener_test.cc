@@ -26,6 +26,7 @@ struct Served {
   explicit Served(Duration silence_limit) {
     auto socket = ListenOn("", 0);
     REQUIRE(socket.ok());
+    port = LocalPort(socket->get());
     PortListener::Handlers handlers{.connections = table};
     handlers.on_store = [](UniqueFd fd) { SendAll(fd.get(), "store"); };
     handlers.on_http2 = [](UniqueFd fd) {
@@ -40,10 +41,11 @@ struct Served {
     listener = *std::move(started);
   }
   std::string Ask(const std::string& bytes) const {
-    const UniqueFd fd = ConnectTo(listener->port());
+    const UniqueFd fd = ConnectTo(port);
     SendAll(fd.get(), bytes);
     return ReadToEnd(fd.get());
   }
+  uint16_t port = 0;
   ConnectionTable table;
   std::atomic<uint64_t> rests{0};  // of accept
   std::unique_ptr<PortListener> listener;
@@ -61,11 +63,11 @@ TEST_CASE("port listener: the first byte decides who serves a connection") {
 
 TEST_CASE("port listener: a silent connection is closed when its time is over, not before") {
   const Served patient(std::chrono::hours(1));
-  const UniqueFd kept = ConnectTo(patient.listener->port());
+  const UniqueFd kept = ConnectTo(patient.port);
   const Served served(std::chrono::milliseconds(50));
   // One after the other: `kept` has been silent for twice the time by then, whatever the time is.
   for (int i = 0; i < 2; ++i) {
-    const UniqueFd fd = ConnectTo(served.listener->port());
+    const UniqueFd fd = ConnectTo(served.port);
     CHECK(ReadToEnd(fd.get()) == "");
   }
   SendAll(kept.get(), "P");
@@ -84,6 +86,7 @@ struct Kept {
   explicit Kept(Duration silence_limit) {
     auto socket = ListenOn("", 0);
     REQUIRE(socket.ok());
+    port = LocalPort(socket->get());
     PortListener::Handlers handlers{.connections = table};
     handlers.on_http2 = [this](UniqueFd fd) {
       const std::lock_guard lock(mutex);
@@ -98,6 +101,7 @@ struct Kept {
     const std::lock_guard lock(mutex);
     return connections.size();
   }
+  uint16_t port = 0;
   ConnectionTable table;
   std::mutex mutex;
   std::vector<UniqueFd> connections;
@@ -106,13 +110,13 @@ struct Kept {
 
 TEST_CASE("port listener: gRPC's connection is shut down in time unless an agent has joined") {
   Kept kept(std::chrono::milliseconds(500));
-  const UniqueFd joined = ConnectTo(kept.listener->port());
+  const UniqueFd joined = ConnectTo(kept.port);
   SendAll(joined.get(), "P");
   while (kept.Count() < 1) std::this_thread::yield();
   kept.table.Joined(LocalAddress(joined.get()));
   // One after the other: `joined` is there for twice the time by then, whatever the time is.
   for (int i = 0; i < 2; ++i) {
-    const UniqueFd stranger = ConnectTo(kept.listener->port());
+    const UniqueFd stranger = ConnectTo(kept.port);
     SendAll(stranger.get(), "P");
     CHECK(ReadToEnd(stranger.get()) == "");
   }
@@ -126,10 +130,10 @@ TEST_CASE("port listener: gRPC's connection is shut down in time unless an agent
 // Two connections, the older of which is the later to speak: it has to be the first to go.
 TEST_CASE("port listener: a connection's time counts from its coming, not from its first byte") {
   Kept kept(std::chrono::seconds(2));
-  const UniqueFd older = ConnectTo(kept.listener->port());
+  const UniqueFd older = ConnectTo(kept.port);
   pollfd ends[] = {{older.get(), POLLIN, 0}, {-1, POLLIN, 0}};
   REQUIRE(poll(ends, 1, 200) == 0);
-  const UniqueFd younger = ConnectTo(kept.listener->port());
+  const UniqueFd younger = ConnectTo(kept.port);
   SendAll(younger.get(), "P");
   REQUIRE(poll(ends, 1, 700) == 0);
   SendAll(older.get(), "P");
@@ -145,7 +149,7 @@ TEST_CASE("port listener: without descriptors it rests, and serves when there ar
   {
     const testing::ScarceDescriptors scarce;
     const TimePoint begin = SteadyNow();
-    late = ConnectTo(served.listener->port());  // the last descriptor is this end's
+    late = ConnectTo(served.port);  // the last descriptor is this end's
     SendAll(late.get(), "P");
     // Each try is followed by a whole rest, so a slow machine only makes them fewer.
     uint64_t rests = 0;
@@ -164,7 +168,7 @@ TEST_CASE("port listener: more silent connections than there is room for do not 
   const Served served(std::chrono::milliseconds(500));
   std::vector<UniqueFd> silent;
   for (size_t i = 0; i < PortListener::kMaxSilent + 20; ++i) {
-    silent.push_back(ConnectTo(served.listener->port()));
+    silent.push_back(ConnectTo(served.port));
   }
   CHECK(served.Ask("P") == "http2");
   for (const UniqueFd& fd : silent) CHECK(ReadToEnd(fd.get()) == "");
@@ -172,9 +176,9 @@ TEST_CASE("port listener: more silent connections than there is room for do not 
 
 TEST_CASE("port listener: a port that is taken is named") {
   const Served served(std::chrono::seconds(30));
-  const auto second = ListenOn("", served.listener->port());
+  const auto second = ListenOn("", served.port);
   CHECK(absl::IsAlreadyExists(second.status()));
-  const std::string port = std::to_string(served.listener->port());
+  const std::string port = std::to_string(served.port);
   CHECK(std::string(second.status().message()).find("port " + port) != std::string::npos);
   CHECK(ListenOn("not-an-ip", 0).status().code() == absl::StatusCode::kInvalidArgument);
 }

@@ -1,0 +1,58 @@
+#include "rendezvous/base/mailbox.h"
+
+#include <utility>
+
+#include "rendezvous/base/quiet_thread.h"
+#include "rendezvous/base/steady_clock.h"
+
+namespace ddprun {
+
+void Mailbox::Post(Task task) {
+  const std::lock_guard lock(mutex_);
+  if (is_closed_) return;  // the task, a parameter, ends after the lock
+  tasks_.push_back(std::move(task));
+  changed_.notify_all();
+}
+
+void Mailbox::Close() {
+  const std::lock_guard lock(mutex_);
+  is_closed_ = true;
+  changed_.notify_all();
+}
+
+bool Mailbox::RunUntil(std::optional<TimePoint> deadline) {
+  std::unique_lock lock(mutex_);
+  const TimePoint wake_up = deadline.value_or(SteadyNow() + kLongestWait);
+  changed_.wait_until(lock, ToSteady(wake_up), [this] { return is_closed_ || !tasks_.empty(); });
+  while (!tasks_.empty()) {
+    std::deque<Task> tasks = std::exchange(tasks_, {});
+    lock.unlock();
+    for (const Task& task : tasks) task();
+    tasks.clear();
+    lock.lock();
+    if (!is_closed_) return true;
+  }
+  return !is_closed_;
+}
+
+HelperThread::HelperThread(Duration patience) : patience_(patience) {
+  const auto end = std::make_shared<std::promise<void>>();
+  end_ = end->get_future();
+  thread_ = StartQuietThread([mailbox = mailbox_, end] {
+    while (mailbox->RunUntil(std::nullopt)) {
+    }
+    end->set_value();
+  });
+}
+
+HelperThread::~HelperThread() {
+  mailbox_->Close();
+  if (!is_running()) return;
+  if (end_.wait_for(patience_) == std::future_status::ready) {
+    thread_.join();
+  } else {
+    thread_.detach();
+  }
+}
+
+}  // namespace ddprun
