@@ -2,8 +2,8 @@
 //
 // One server is one key space: a new round gets a new server on a new socket, because the protocol
 // carries no round and a straggler's late connection would otherwise write among the new keys.
-// One thread of the server's own serves all connections: four of them cost a sixth more of the
-// the processor at 8,192 connections, and were no sooner done. All public methods may be called
+// One thread of the server's own serves all connections: with four, a start of 8,192 ranks costs a
+// sixth more of the processor and, on two cores, as much time. All public methods may be called
 // from any thread, Close and the destructor from one.
 #ifndef DDPRUN_RENDEZVOUS_STORE_STORE_SERVER_H_
 #define DDPRUN_RENDEZVOUS_STORE_STORE_SERVER_H_
