@@ -4,10 +4,13 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
 #include <optional>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "launcher/cli/text.h"
 #include "launcher/logs/log_thread.h"
 #include "launcher/logs/output_channel.h"
@@ -62,6 +65,21 @@ std::string LinePrefix(const LogOptions& options, int local_rank, int rank) {
                       if (name == "hostname") return options.hostname;
                       return std::nullopt;
                     });
+}
+
+std::string LossWarning(const LogLosses& before, const LogLosses& now, const std::string& folder) {
+  std::vector<std::string> parts;
+  const auto add = [&parts](uint64_t lines, const std::string& place, int error) {
+    parts.push_back(absl::StrCat(lines, lines == 1 ? " line is" : " lines are", " missing from ",
+                                 place, ": ", std::strerror(error)));
+  };
+  if (now.file_lines > before.file_lines) {
+    add(now.file_lines, "log files in " + folder, now.file_error);
+  }
+  if (now.refused_lines > before.refused_lines) {
+    add(now.refused_lines, "the console", now.console_error);
+  }
+  return parts.empty() ? "" : "warning: " + absl::StrJoin(parts, "; ");
 }
 
 absl::StatusOr<std::unique_ptr<LogRouter>> LogRouter::Create(LogOptions options) {
@@ -215,11 +233,11 @@ void LogRouter::Say(const std::string& line) { thread_->Say(line); }
 bool LogRouter::Offer(const std::string& line) { return thread_->Offer(line); }
 
 std::string LogRouter::TakeLossWarning() {
-  const Losses before = std::exchange(told_losses_, losses());
+  const LogLosses before = std::exchange(told_losses_, losses());
   return LossWarning(before, told_losses_, folder_.path());
 }
 
-LogRouter::Losses LogRouter::losses() const { return thread_->losses(); }
+LogLosses LogRouter::losses() const { return thread_->losses(); }
 
 std::string LogRouter::busy_file(Duration at_least) const { return thread_->busy_file(at_least); }
 

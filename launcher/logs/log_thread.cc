@@ -7,11 +7,11 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "launcher/logs/log_losses.h"
 #include "rendezvous/base/check.h"
 #include "rendezvous/base/quiet_thread.h"
 #include "rendezvous/base/steady_clock.h"
@@ -199,7 +199,7 @@ void LogThread::Close(Stream& stream) {
   }
   if (plan.file) {
     plan.file->Finish();
-    closed_losses_.Add(*plan.file);
+    AddLosses(*plan.file, closed_losses_);
   }
   // Closing alone would not do while a child between its clone and its exec has a copy of the
   // descriptor: epoll would report the stream's end all the time, to nobody.
@@ -235,7 +235,11 @@ bool LogThread::MustWait(Stream& stream) {
 void LogThread::Settle() {
   const TimePoint now = SteadyNow();
   stdout_.sink.Flush(now);
-  if (const int error = stdout_.sink.TakeBreak()) stderr_.sink.AppendMessage(BreakWarning(error));
+  if (const int error = stdout_.sink.TakeBreak()) {
+    stderr_.sink.AppendMessage(
+        absl::StrCat("ddprun: warning: from here on lines are missing from the console: ",
+                     std::strerror(error)));
+  }
   stderr_.sink.Flush(now);
   CountLosses();  // first: who has waited for the drain asks for them next
   AnswerQuestions();
@@ -270,16 +274,24 @@ void LogThread::AnswerQuestions() {
   });
 }
 
+void LogThread::AddLosses(const FileSink& file, LogLosses& sum) {
+  sum.file_lines += file.dropped_lines();
+  if (file.last_error() != 0) sum.file_error = file.last_error();
+}
+
 void LogThread::CountLosses() {
-  LogRouter::Losses sum = closed_losses_;
+  LogLosses sum = closed_losses_;
   for (const auto& [id, stream] : streams_) {
-    if (stream->plan.file) sum.Add(*stream->plan.file);
+    if (stream->plan.file) AddLosses(*stream->plan.file, sum);
   }
   for (const auto& copies : copies_) {
-    if (copies) sum.Add(copies->file());
+    if (copies) AddLosses(copies->file(), sum);
   }
-  sum.Add(stdout_.sink);
-  sum.Add(stderr_.sink);
+  for (const ConsoleSink* console : {&stdout_.sink, &stderr_.sink}) {
+    sum.console_lines += console->dropped_lines();
+    sum.refused_lines += console->refused_lines();
+    if (console->last_error() != 0) sum.console_error = console->last_error();
+  }
   const std::lock_guard<std::mutex> lock(mutex_);
   losses_ = sum;
 }

@@ -19,10 +19,8 @@
 #include "absl/status/statusor.h"
 #include "launcher/logs/console_sink.h"
 #include "launcher/logs/file_sink.h"
-#include "launcher/logs/filtered_file.h"
-#include "launcher/logs/line_splitter.h"
+#include "launcher/logs/lines.h"
 #include "launcher/logs/log_router.h"
-#include "launcher/logs/tail_buffer.h"
 #include "rendezvous/base/steady_clock.h"
 #include "rendezvous/base/time.h"
 #include "rendezvous/base/unique_fd.h"
@@ -71,7 +69,7 @@ class LogThread {
   bool Drain(Duration timeout);
   void Say(const std::string& line);
   bool Offer(const std::string& line);
-  LogRouter::Losses losses() const;
+  LogLosses losses() const;
 
  private:
   // Says, while it lives, in which file the log thread is: a call into a dead file system does not
@@ -145,6 +143,7 @@ class LogThread {
   void Settle();
   void Watch(Output& output, uint64_t id);
   void AnswerQuestions();
+  static void AddLosses(const FileSink& file, LogLosses& sum);
   void CountLosses();
   Stream* FindStderr(int local_rank);
 
@@ -155,7 +154,7 @@ class LogThread {
   mutable std::mutex mutex_;
   std::vector<std::function<void()>> commands_;
   int lines_said_ = 0;  // among them
-  LogRouter::Losses losses_;
+  LogLosses losses_;
   std::string busy_file_;
   TimePoint busy_since_;
   bool has_ended_ = false;
@@ -171,7 +170,7 @@ class LogThread {
   std::map<int, TailBuffer> tails_;  // by local rank
   std::vector<Question> questions_;
   std::array<std::optional<FilteredFile>, 2> copies_;  // of stdout and stderr
-  LogRouter::Losses closed_losses_;                    // of streams that are gone
+  LogLosses closed_losses_;                            // of streams that are gone
   std::vector<char> buffer_;
 
   std::thread thread_;

@@ -52,7 +52,7 @@ void LogThread::CloseAll() {
     CloseStreams();
     for (auto& copies : copies_) {
       if (!copies) continue;
-      closed_losses_.Add(copies->file());
+      AddLosses(copies->file(), closed_losses_);
       const FileCall call(*this, copies->file());
       copies.reset();
     }
@@ -107,7 +107,7 @@ bool LogThread::Queue(const std::string& line, int max_lines) {
   return true;
 }
 
-LogRouter::Losses LogThread::losses() const {
+LogLosses LogThread::losses() const {
   const std::lock_guard<std::mutex> lock(mutex_);
   return losses_;
 }
