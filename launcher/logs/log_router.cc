@@ -14,7 +14,7 @@
 #include "launcher/cli/text.h"
 #include "launcher/logs/log_thread.h"
 #include "launcher/logs/output_channel.h"
-#include "rendezvous/base/host_name.h"
+#include "rendezvous/net/socket_address.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -41,7 +41,7 @@ LogOptions MakeLogOptions(const LaunchConfig& config, const Environment& environ
   options.console_ranks = config.console_ranks;
   options.stdout_filters = config.stdout_filters;
   options.stderr_filters = config.stderr_filters;
-  options.hostname = HostName();
+  options.hostname = rendezvous::HostName();
   options.inherit_stderr = environment.Get("DDPRUN_STDERR") == "inherit";
   if (const auto temp = environment.Get("TMPDIR"); temp && !temp->empty()) {
     options.temp_dir = options.memory_dir = *temp;
