@@ -96,16 +96,13 @@ size_t StoreServer::Execute(Connection& connection, std::string_view bytes) {
     const auto result =
         connection.parser.Parse(bytes.substr(done), options_.limits, &command_, &used);
     if (result == RequestParser::Result::kNeedMore) break;
-    StoreOutcome outcome = StoreOutcome::kClose;
-    if (result == RequestParser::Result::kCommand) {
-      outcome = DispatchStoreCommand(command_, options_.max_transit_bytes, &connection.session,
-                                     &store_, &connection.out);
-      done += used;
-    }
-    if (outcome == StoreOutcome::kClose) {
+    if (result == RequestParser::Result::kBad ||
+        !DispatchStoreCommand(command_, options_.max_transit_bytes, &connection.session, &store_,
+                              &connection.out)) {
       DropBroken(connection);
       break;
     }
+    done += used;
   }
   store_.TakeWoken(&wakes_);
   PublishStoreStats();
