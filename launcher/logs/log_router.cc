@@ -230,7 +230,9 @@ void LogRouter::RemoveAbandonedFolders() { folder_.RemoveAbandonedTemporaries();
 
 void LogRouter::Say(const std::string& line) { thread_->Say(line); }
 
-bool LogRouter::Offer(const std::string& line) { return thread_->Offer(line); }
+bool LogRouter::Offer(const std::string& line) {
+  return thread_->Say(line, LogThread::kMaxLinesOffered);
+}
 
 std::string LogRouter::TakeLossWarning() {
   const LogLosses before = std::exchange(told_losses_, losses());

@@ -73,7 +73,7 @@ void LogThread::Run() {
     RunCommands();
     for (int i = 0; i < count; ++i) {
       const auto found = streams_.find(events[static_cast<size_t>(i)].data.u64);
-      if (found != streams_.end() && !found->second->is_paused) Read(*found->second);
+      if (found != streams_.end() && !found->second.is_paused) Read(found->second);
     }
     Settle();
   }
@@ -116,12 +116,12 @@ void LogThread::Open(StreamPlan plan) {
   if (plan.console != StreamPlan::Console::kNone) output = plan.is_stderr ? &stderr_ : &stdout_;
   if (plan.is_stderr) tails_[plan.local_rank] = TailBuffer();
   const size_t limit = ReadLimit(plan);
-  auto stream = std::make_unique<Stream>(
-      Stream{.id = id, .plan = std::move(plan), .output = output, .read_limit = limit});
+  const int fd = plan.read_end.get();
+  streams_.emplace(
+      id, Stream{.id = id, .plan = std::move(plan), .output = output, .read_limit = limit});
   epoll_event event = {.events = EPOLLIN, .data = {.u64 = id}};
   // Pipes and terminals can always be added; running out of memory is the kernel's end, too.
-  DDP_CHECK(epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, stream->plan.read_end.get(), &event) == 0);
-  streams_.emplace(id, std::move(stream));
+  DDP_CHECK(epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0);
 }
 
 void LogThread::Read(Stream& stream) {
@@ -133,9 +133,9 @@ void LogThread::Read(Stream& stream) {
 void LogThread::ReadAllOf(const Output& output) {
   std::vector<uint64_t> ids;  // reading may end a stream
   for (const auto& [id, stream] : streams_) {
-    if (stream->output == &output && !stream->is_paused) ids.push_back(id);
+    if (stream.output == &output && !stream.is_paused) ids.push_back(id);
   }
-  for (const uint64_t id : ids) Read(*streams_.at(id));
+  for (const uint64_t id : ids) Read(streams_.at(id));
 }
 
 bool LogThread::ReadOnce(Stream& stream) {
@@ -216,9 +216,9 @@ void LogThread::CloseStreams() {
     const uint64_t id = streams_.begin()->first;
     // No more than what the channel holds; a writer that is still there does not keep us.
     for (size_t bytes = 0; bytes < ConsoleSink::kCapacity; bytes += kReadBytes) {
-      if (!ReadOnce(*streams_.begin()->second)) break;
+      if (!ReadOnce(streams_.begin()->second)) break;
     }
-    if (!streams_.empty() && streams_.begin()->first == id) Close(*streams_.begin()->second);
+    if (!streams_.empty() && streams_.begin()->first == id) Close(streams_.begin()->second);
   }
 }
 
@@ -245,11 +245,11 @@ void LogThread::Settle() {
   AnswerQuestions();
   Watch(stdout_, kStdoutId);
   Watch(stderr_, kStderrId);
-  for (const auto& [id, stream] : streams_) {
-    if (!stream->is_paused || stream->output->sink.should_wait()) continue;
+  for (auto& [id, stream] : streams_) {
+    if (!stream.is_paused || stream.output->sink.should_wait()) continue;
     epoll_event event = {.events = EPOLLIN, .data = {.u64 = id}};
-    DDP_CHECK(epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, stream->plan.read_end.get(), &event) == 0);
-    stream->is_paused = false;
+    DDP_CHECK(epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, stream.plan.read_end.get(), &event) == 0);
+    stream.is_paused = false;
   }
 }
 
@@ -267,9 +267,7 @@ void LogThread::AnswerQuestions() {
   const TimePoint now = SteadyNow();
   std::erase_if(questions_, [now](const Question& question) {
     if (!question.is_answered() && now < question.deadline) return false;
-    const std::lock_guard<std::mutex> lock(question.reply->mutex);
-    question.reply->answer = question.answer();
-    question.reply->changed.notify_all();
+    question.reply->set_value(question.answer());
     return true;
   });
 }
@@ -282,7 +280,7 @@ void LogThread::AddLosses(const FileSink& file, LogLosses& sum) {
 void LogThread::CountLosses() {
   LogLosses sum = closed_losses_;
   for (const auto& [id, stream] : streams_) {
-    if (stream->plan.file) AddLosses(*stream->plan.file, sum);
+    if (stream.plan.file) AddLosses(*stream.plan.file, sum);
   }
   for (const auto& copies : copies_) {
     if (copies) AddLosses(copies->file(), sum);
@@ -297,8 +295,8 @@ void LogThread::CountLosses() {
 }
 
 LogThread::Stream* LogThread::FindStderr(int local_rank) {
-  for (const auto& [id, stream] : streams_) {
-    if (stream->plan.is_stderr && stream->plan.local_rank == local_rank) return stream.get();
+  for (auto& [id, stream] : streams_) {
+    if (stream.plan.is_stderr && stream.plan.local_rank == local_rank) return &stream;
   }
   return nullptr;
 }

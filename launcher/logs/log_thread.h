@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -44,6 +45,9 @@ struct StreamPlan {
 // log thread.
 class LogThread {
  public:
+  static constexpr int kMaxLinesSaid = 1000;
+  static constexpr int kMaxLinesOffered = 500;  // the other half is for what the user must see
+
   // `hold_for_test`: LogOptions.
   static absl::StatusOr<std::unique_ptr<LogThread>> Start(int stdout_fd, int stderr_fd,
                                                           std::function<void()> hold_for_test = {});
@@ -67,8 +71,9 @@ class LogThread {
   void CloseAll();
   std::string Tail(int local_rank, size_t max_lines, Duration timeout);
   bool Drain(Duration timeout);
-  void Say(const std::string& line);
-  bool Offer(const std::string& line);
+  // False: as many lines wait already. The log thread hangs in a write to a dead disk, or a library
+  // says more than a console takes.
+  bool Say(const std::string& line, int max_waiting = kMaxLinesSaid);
   LogLosses losses() const;
 
  private:
@@ -92,17 +97,12 @@ class LogThread {
     }
     LogThread& thread_;
   };
-  struct Reply {
-    std::mutex mutex;
-    std::condition_variable changed;
-    std::optional<std::string> answer;
-  };
   // Something that the caller waits for: asked again after every turn of the loop.
   struct Question {
     std::function<bool()> is_answered;
     std::function<std::string()> answer;
     TimePoint deadline;
-    std::shared_ptr<Reply> reply;
+    std::shared_ptr<std::promise<std::string>> reply;
   };
   struct Output {
     explicit Output(int fd) : sink(fd) {}
@@ -121,9 +121,8 @@ class LogThread {
   };
 
   LogThread(int stdout_fd, int stderr_fd);
-  bool Queue(const std::string& line, int max_lines);
   void Post(std::function<void()> command);
-  std::optional<std::string> Ask(Question question, Duration timeout);
+  std::string Ask(Question question, Duration timeout);
 
   void Run();
   int WaitMilliseconds() const;
@@ -165,7 +164,7 @@ class LogThread {
   bool is_stopping_ = false;
   Output stdout_;
   Output stderr_;
-  std::map<uint64_t, std::unique_ptr<Stream>> streams_;  // by the number epoll knows them by
+  std::map<uint64_t, Stream> streams_;  // by the number epoll knows them by
   uint64_t next_id_;
   std::map<int, TailBuffer> tails_;  // by local rank
   std::vector<Question> questions_;
