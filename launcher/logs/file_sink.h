@@ -56,7 +56,7 @@ class FilteredFile {
 
   // Takes the line if it matches; prefix and suffix do not count for that.
   void Take(std::string_view prefix, std::string_view text, std::string_view suffix);
-  // Writes what was taken. Many lines are one write, few bytes wait for it.
+  // Writes what was taken: many lines are one write.
   void Flush();
 
   const FileSink& file() const { return file_; }

@@ -22,12 +22,6 @@ namespace {
 // How long files may take for the last bytes when the router goes.
 constexpr Duration kLastWrites = std::chrono::seconds(1);
 
-absl::StatusOr<UniqueFd> OpenNull() {
-  UniqueFd fd(open("/dev/null", O_WRONLY | O_CLOEXEC));
-  if (!fd.is_open()) return absl::ErrnoToStatus(errno, "open /dev/null");
-  return fd;
-}
-
 }  // namespace
 
 LogOptions MakeLogOptions(const LaunchConfig& config, const Environment& environment) {
@@ -137,31 +131,29 @@ absl::StatusOr<WorkerStdio> LogRouter::OpenWorker(int local_rank, int rank) {
   if (folder.ok() && !folder->empty()) stdio.error_file = *folder + "/error.json";
   const std::string base = folder.ok() ? *folder : "";
   if (needs_folder) TellPlace();
-  const std::string prefix = LinePrefix(options_, local_rank, rank);
-
-  if (redirect.out || tee.out) {
-    StreamPlan plan{.local_rank = local_rank, .is_stderr = false};
-    absl::Status status = PlanFile(plan, base, tee.out && is_shown, prefix);
-    if (!status.ok()) return status;
-    status = OpenChannel(std::move(plan), stdio.stdout_fd);
-    if (!status.ok()) return status;
-  } else if (!is_shown) {
-    absl::StatusOr<UniqueFd> nowhere = OpenNull();
-    if (!nowhere.ok()) return nowhere.status();
-    stdio.stdout_fd = *std::move(nowhere);
-  }
-  const bool is_passed_on = !redirect.err && !tee.err;
-  if (is_passed_on && is_shown && options_.inherit_stderr) return stdio;
-  StreamPlan plan{.local_rank = local_rank, .is_stderr = true};
-  if (is_passed_on) {
-    // One that is not shown is read all the same: for the report of a failure.
-    if (is_shown) plan.console = StreamPlan::Console::kRaw;
-  } else if (absl::Status status = PlanFile(plan, base, tee.err && is_shown, prefix);
-             !status.ok()) {
-    return status;
-  }
-  if (absl::Status status = OpenChannel(std::move(plan), stdio.stderr_fd); !status.ok()) {
-    return status;
+  for (const bool is_stderr : {false, true}) {
+    const bool is_tee = is_stderr ? tee.err : tee.out;
+    UniqueFd& worker_end = is_stderr ? stdio.stderr_fd : stdio.stdout_fd;
+    StreamPlan plan{.local_rank = local_rank, .is_stderr = is_stderr};
+    if (is_tee || (is_stderr ? redirect.err : redirect.out)) {
+      if (is_tee && is_shown) {
+        plan.console = StreamPlan::Console::kLines;
+        plan.prefix = LinePrefix(options_, local_rank, rank);
+      }
+      if (absl::Status status = PlanFile(plan, base); !status.ok()) return status;
+    } else if (is_stderr) {
+      if (is_shown && options_.inherit_stderr) continue;
+      // One that is not shown is read all the same: for the report of a failure.
+      if (is_shown) plan.console = StreamPlan::Console::kRaw;
+    } else {
+      if (is_shown) continue;
+      worker_end.Reset(open("/dev/null", O_WRONLY | O_CLOEXEC));
+      if (!worker_end.is_open()) return absl::ErrnoToStatus(errno, "open /dev/null");
+      continue;
+    }
+    if (absl::Status status = OpenChannel(std::move(plan), worker_end); !status.ok()) {
+      return status;
+    }
   }
   return stdio;
 }
@@ -175,18 +167,14 @@ void LogRouter::TellPlace() {
                "/attempt_<n>/<local_rank>/; --log_dir chooses the place");
 }
 
-// `folder` is empty with --log_dir=/dev/null: no file then. `has_lines`: and to the console.
-absl::Status LogRouter::PlanFile(StreamPlan& plan, const std::string& folder, bool has_lines,
-                                 const std::string& prefix) {
-  if (has_lines) {
-    plan.console = StreamPlan::Console::kLines;
-    plan.prefix = prefix;
-  }
+// `folder` is empty with --log_dir=/dev/null: no file then.
+absl::Status LogRouter::PlanFile(StreamPlan& plan, const std::string& folder) {
   if (folder.empty()) return absl::OkStatus();
   absl::StatusOr<FileSink> file =
       FileSink::Create(folder + (plan.is_stderr ? "/stderr.log" : "/stdout.log"));
   if (!file.ok()) return file.status();
   plan.file = *std::move(file);
+  const bool has_lines = plan.console == StreamPlan::Console::kLines;
   return has_lines ? ProvideCopies(plan.is_stderr) : absl::OkStatus();
 }
 

@@ -138,8 +138,7 @@ class LogRouter {
  private:
   LogRouter(LogOptions options, RunFolder folder, std::unique_ptr<LogThread> thread);
   void TellPlace();
-  absl::Status PlanFile(StreamPlan& plan, const std::string& folder, bool has_lines,
-                        const std::string& prefix);
+  absl::Status PlanFile(StreamPlan& plan, const std::string& folder);
   absl::Status ProvideCopies(bool is_stderr);
   absl::Status OpenChannel(StreamPlan plan, UniqueFd& worker_end);
 

@@ -79,9 +79,7 @@ void LogThread::Run() {
   }
   CloseStreams();
   Settle();
-  const std::lock_guard<std::mutex> lock(mutex_);
-  has_ended_ = true;
-  ended_.notify_all();
+  ended_.set_value();
 }
 
 int LogThread::WaitMilliseconds() const {
@@ -98,9 +96,8 @@ int LogThread::WaitMilliseconds() const {
 }
 
 void LogThread::RunCommands() {
-  uint64_t count;
-  while (read(wake_.get(), &count, sizeof(count)) < 0 && errno == EINTR) {
-  }
+  eventfd_t ignored;
+  eventfd_read(wake_.get(), &ignored);
   std::vector<std::function<void()>> commands;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -179,9 +176,7 @@ void LogThread::DeliverLine(Stream& stream, const LineSplitter::Line& line) {
   const std::string_view mark = line.is_cut ? kCutMark : std::string_view();
   stream.output->sink.AppendLine(plan.prefix, line.text, mark);
   auto& copies = copies_[plan.is_stderr];
-  if (!copies) return;
-  const FileCall call(*this, copies->file());  // enough of them are written at once
-  copies->Take(plan.prefix, line.text, mark);
+  if (copies) copies->Take(plan.prefix, line.text, mark);
 }
 
 void LogThread::FlushCopies(bool is_stderr) {

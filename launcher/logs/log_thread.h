@@ -3,7 +3,6 @@
 #define DDPRUN_LAUNCHER_LOGS_LOG_THREAD_H_
 
 #include <array>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -156,8 +155,6 @@ class LogThread {
   LogLosses losses_;
   std::string busy_file_;
   TimePoint busy_since_;
-  bool has_ended_ = false;
-  std::condition_variable ended_;
 
   // Of the log thread.
   std::function<void()> hold_for_test_;
@@ -172,6 +169,7 @@ class LogThread {
   LogLosses closed_losses_;                            // of streams that are gone
   std::vector<char> buffer_;
 
+  std::promise<void> ended_;
   std::thread thread_;
 };
 

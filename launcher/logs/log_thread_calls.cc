@@ -1,21 +1,18 @@
 // What other threads ask of the log thread.
-#include <unistd.h>
+#include <sys/eventfd.h>
 
-#include <cerrno>
 #include <utility>
 
 #include "launcher/logs/log_thread.h"
 #include "rendezvous/base/check.h"
 
 namespace ddprun::launcher {
+
 LogThread::~LogThread() { DDP_CHECK(!thread_.joinable()); }
 
 bool LogThread::End(Duration timeout) {
-  const TimePoint deadline = SteadyNow() + timeout;
   Post([this] { is_stopping_ = true; });
-  std::unique_lock<std::mutex> lock(mutex_);
-  const bool has_ended = ended_.wait_until(lock, ToSteady(deadline), [this] { return has_ended_; });
-  lock.unlock();
+  const bool has_ended = ended_.get_future().wait_for(timeout) == std::future_status::ready;
   if (has_ended) {
     thread_.join();
   } else {
@@ -105,10 +102,7 @@ void LogThread::Post(std::function<void()> command) {
     const std::lock_guard<std::mutex> lock(mutex_);
     commands_.push_back(std::move(command));
   }
-  const uint64_t one = 1;
-  // EAGAIN: the counter is full, so the thread is being woken anyway.
-  while (write(wake_.get(), &one, sizeof(one)) < 0 && errno == EINTR) {
-  }
+  eventfd_write(wake_.get(), 1);  // EAGAIN: the counter is full, so it is being woken anyway
 }
 
 std::string LogThread::Ask(Question question, Duration timeout) {

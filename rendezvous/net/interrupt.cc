@@ -2,7 +2,6 @@
 
 #include <poll.h>
 #include <sys/eventfd.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -22,9 +21,7 @@ int PollTimeout(TimePoint deadline) {
 Interrupt::Interrupt() : event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
 
 void Interrupt::Set() const {
-  const uint64_t one = 1;
-  // It stays readable: nobody reads it.
-  [[maybe_unused]] const ssize_t written = write(event_.get(), &one, sizeof(one));
+  eventfd_write(event_.get(), 1);  // it stays readable: nobody reads it
 }
 
 Interrupt::Ready Interrupt::WaitForFd(int fd, short events, TimePoint deadline) const {
