@@ -134,9 +134,8 @@ void ConsoleSink::WriteQueue() {
   }
 }
 
-std::optional<TimePoint> ConsoleSink::NextDeadline() const {
-  if (is_stalled_ || !full_since_) return std::nullopt;
-  return *full_since_ + kPatience;
+TimePoint ConsoleSink::NextDeadline() const {
+  return is_stalled_ || !full_since_ ? TimePoint::max() : *full_since_ + kPatience;
 }
 
 ssize_t ConsoleSink::WriteSome() {

@@ -50,8 +50,8 @@ class ConsoleSink {
   void Flush(TimePoint now);
 
   bool should_wait() const { return !is_stalled_ && queued() > kHighWater; }
-  // When should_wait() will end by itself.
-  std::optional<TimePoint> NextDeadline() const;
+  // When should_wait() will end by itself; TimePoint::max(): it does not.
+  TimePoint NextDeadline() const;
   size_t queued() const { return queue_.size() - head_; }
   // For epoll: becomes writable when Flush can go on; -1: never has to wait.
   int poll_fd() const { return can_block() ? fd_.get() : -1; }

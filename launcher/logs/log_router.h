@@ -1,8 +1,7 @@
 // Carries what the workers of one node write to files and to the console.
 //
-// Called by the agent's file thread, as it makes folders and files; Say, Offer, EndRound and Drain
-// by any. A thread of its own reads and writes, so that a slow disk or console delays neither the
-// agent nor, beyond what the pipes hold, a worker.
+// A thread of its own reads and writes, so that a slow disk or console delays neither the agent
+// nor, beyond what the pipes hold, a worker.
 #ifndef DDPRUN_LAUNCHER_LOGS_LOG_ROUTER_H_
 #define DDPRUN_LAUNCHER_LOGS_LOG_ROUTER_H_
 

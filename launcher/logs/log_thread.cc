@@ -83,16 +83,9 @@ void LogThread::Run() {
 }
 
 int LogThread::WaitMilliseconds() const {
-  std::optional<TimePoint> next;
-  const auto consider = [&next](std::optional<TimePoint> at) {
-    if (at && (!next || *at < *next)) next = at;
-  };
-  consider(stdout_.sink.NextDeadline());
-  consider(stderr_.sink.NextDeadline());
-  for (const Question& question : questions_) consider(question.deadline);
-  if (!next) return -1;
-  const auto wait = std::chrono::ceil<std::chrono::milliseconds>(*next - SteadyNow());
-  return static_cast<int>(std::clamp<int64_t>(wait.count(), 0, 60000));
+  TimePoint next = std::min(stdout_.sink.NextDeadline(), stderr_.sink.NextDeadline());
+  for (const Question& question : questions_) next = std::min(next, question.deadline);
+  return PollTimeout(next);
 }
 
 void LogThread::RunCommands() {

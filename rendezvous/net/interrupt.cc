@@ -3,20 +3,9 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 
-#include <algorithm>
-#include <cstdint>
-
 #include "rendezvous/base/steady_clock.h"
 
 namespace ddprun::rendezvous {
-namespace {
-
-int PollTimeout(TimePoint deadline) {
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - SteadyNow()).count();
-  return static_cast<int>(std::clamp<int64_t>(left, 0, 3'600'000));
-}
-
-}  // namespace
 
 Interrupt::Interrupt() : event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
 

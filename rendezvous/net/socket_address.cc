@@ -51,6 +51,13 @@ Resolution CallGetaddrinfo(const std::string& host, uint16_t port, int family, i
   return result;
 }
 
+SocketAddress Ask(int (*ask)(int, sockaddr*, socklen_t*), int fd) {
+  SocketAddress address;
+  address.size = sizeof(address.storage);
+  if (ask(fd, address.get(), &address.size) != 0) address.size = 0;
+  return address;
+}
+
 }  // namespace
 
 std::string IpText(const SocketAddress& address) {
@@ -107,19 +114,9 @@ std::optional<SocketAddress> ParseIp(const std::string& ip, uint16_t port) {
   return v6.addresses.front();
 }
 
-SocketAddress LocalAddress(int fd) {
-  SocketAddress address;
-  address.size = sizeof(address.storage);
-  if (getsockname(fd, address.get(), &address.size) != 0) address.size = 0;
-  return address;
-}
+SocketAddress LocalAddress(int fd) { return Ask(getsockname, fd); }
 
-SocketAddress PeerAddress(int fd) {
-  SocketAddress address;
-  address.size = sizeof(address.storage);
-  if (getpeername(fd, address.get(), &address.size) != 0) address.size = 0;
-  return address;
-}
+SocketAddress PeerAddress(int fd) { return Ask(getpeername, fd); }
 
 Resolution ResolveName(const std::string& host, uint16_t port) {
   Resolution literal = CallGetaddrinfo(host, port, AF_UNSPEC, AI_NUMERICHOST);

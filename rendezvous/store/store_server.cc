@@ -141,9 +141,7 @@ int StoreServer::TimeoutMs() const {
   if (!ungreeted_.empty()) next = ungreeted_.front().first;
   if (resume_accept_at_) next = std::min(next, *resume_accept_at_);
   if (transit_bytes_ > 0) next = std::min(next, check_stalled_at_);
-  if (next == TimePoint::max()) return -1;
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - now_).count();
-  return static_cast<int>(std::clamp<int64_t>(left, 0, 60'000));
+  return PollTimeout(next, now_);
 }
 
 void StoreServer::RunTimers() {
