@@ -14,8 +14,8 @@
 #include "launcher/logs/console_sink.h"
 #include "launcher/process/job_cgroup.h"
 #include "launcher/report/last_words.h"
-#include "rendezvous/base/host_name.h"
 #include "rendezvous/base/steady_clock.h"
+#include "rendezvous/net/socket_address.h"
 
 namespace ddprun::launcher {
 namespace asio = boost::asio;
@@ -36,7 +36,7 @@ std::string WaitingFor(const std::string& file) {
 Agent::Agent(AgentSetup setup, std::unique_ptr<Guardian> guardian, LogRouter& logs,
              spdlog::logger& logger)
     : setup_(std::move(setup)),
-      host_(HostName()),
+      host_(rendezvous::HostName()),
       node_id_(NewNodeId(host_)),
       logs_(logs),
       log_(logger, {.run_id = setup_.config.run_id,

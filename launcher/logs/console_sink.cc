@@ -35,10 +35,8 @@ ConsoleSink::ConsoleSink(int fd) {
     const std::string path = "/proc/self/fd/" + std::to_string(fd);
     fd_.Reset(open(path.c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
     kind_ = fd_.is_open() ? Kind::kNonBlocking : Kind::kPolled;
-    can_block_ = true;
   } else if (S_ISSOCK(status.st_mode)) {
     kind_ = Kind::kSocket;
-    can_block_ = true;
   }
   if (!fd_.is_open()) fd_.Reset(fcntl(fd, F_DUPFD_CLOEXEC, 3));
   is_broken_ = !fd_.is_open();
@@ -136,9 +134,8 @@ void ConsoleSink::WriteQueue() {
   }
 }
 
-std::optional<TimePoint> ConsoleSink::NextDeadline() const {
-  if (is_stalled_ || !full_since_) return std::nullopt;
-  return *full_since_ + kPatience;
+TimePoint ConsoleSink::NextDeadline() const {
+  return is_stalled_ || !full_since_ ? TimePoint::max() : *full_since_ + kPatience;
 }
 
 ssize_t ConsoleSink::WriteSome() {
@@ -158,7 +155,7 @@ ssize_t ConsoleSink::WriteSome() {
 }
 
 void ConsoleSink::DropQueue(int error) {
-  is_broken_ = can_block_ && (error == EPIPE || error == EIO || error == ECONNRESET);
+  is_broken_ = can_block() && (error == EPIPE || error == EIO || error == ECONNRESET);
   if (is_broken_) untold_break_ = error;
   const std::string_view rest = std::string_view(queue_).substr(head_);
   const uint64_t lines = CountLines(rest) - (std::exchange(begins_with_repair_, false) ? 1 : 0);

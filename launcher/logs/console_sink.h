@@ -50,11 +50,11 @@ class ConsoleSink {
   void Flush(TimePoint now);
 
   bool should_wait() const { return !is_stalled_ && queued() > kHighWater; }
-  // When should_wait() will end by itself.
-  std::optional<TimePoint> NextDeadline() const;
+  // When should_wait() will end by itself; TimePoint::max(): it does not.
+  TimePoint NextDeadline() const;
   size_t queued() const { return queue_.size() - head_; }
   // For epoll: becomes writable when Flush can go on; -1: never has to wait.
-  int poll_fd() const { return can_block_ ? fd_.get() : -1; }
+  int poll_fd() const { return can_block() ? fd_.get() : -1; }
   uint64_t dropped_lines() const { return dropped_lines_; }
   // Of those, what a file or device refused (a full disk), and its last errno. They cannot be told
   // of where they are missing.
@@ -66,6 +66,7 @@ class ConsoleSink {
  private:
   enum class Kind { kPlain, kSocket, kNonBlocking, kPolled };
 
+  bool can_block() const { return kind_ != Kind::kPlain; }
   void WriteQueue();
   ssize_t WriteSome();
   void DropQueue(int error);
@@ -74,7 +75,6 @@ class ConsoleSink {
 
   UniqueFd fd_;  // our own description where the kernel gives one, else a duplicate
   Kind kind_ = Kind::kPlain;
-  bool can_block_ = false;
   bool is_broken_ = false;  // nobody will ever read
   int untold_break_ = 0;
 

@@ -10,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 
 namespace ddprun::launcher {
-
 absl::StatusOr<FileSink> FileSink::Create(const std::string& path) {
   // O_EXCL: the folder is ours and new, so what is there already was put there by somebody.
   UniqueFd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0644));
@@ -54,6 +53,20 @@ void FileSink::Drop(std::string_view rest, int error) {
   if (size_ != whole_size_ && ftruncate(fd_.get(), whole_size_) == 0) size_ = whole_size_;
   dropped_lines_ += static_cast<uint64_t>(std::count(rest.begin(), rest.end(), '\n'));
   is_skipping_ = rest.back() != '\n';
+}
+
+void FilteredFile::Take(std::string_view prefix, std::string_view text, std::string_view suffix) {
+  const auto is_in_line = [text](const std::string& wanted) {
+    return text.find(wanted) != std::string_view::npos;
+  };
+  if (std::none_of(texts_.begin(), texts_.end(), is_in_line)) return;
+  taken_.append(prefix).append(text).append(suffix).push_back('\n');
+}
+
+void FilteredFile::Flush() {
+  if (taken_.empty()) return;
+  file_.Write(taken_);
+  taken_.clear();
 }
 
 }  // namespace ddprun::launcher

@@ -1,4 +1,4 @@
-// A log file that stays a sequence of whole lines whatever happens to its disk.
+// Log files that stay sequences of whole lines whatever happens to their disk.
 #ifndef DDPRUN_LAUNCHER_LOGS_FILE_SINK_H_
 #define DDPRUN_LAUNCHER_LOGS_FILE_SINK_H_
 
@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "rendezvous/base/unique_fd.h"
@@ -42,6 +44,27 @@ class FileSink {
   bool is_skipping_ = false;  // inside a line that is being dropped
   uint64_t dropped_lines_ = 0;
   int last_error_ = 0;
+};
+
+// A file with the lines of all ranks that hold one of the texts of --duplicate_stdout_filters or
+// --duplicate_stderr_filters. Lines come whole and with their prefix. One thread uses it.
+class FilteredFile {
+ public:
+  // `texts`: what a line must hold one of, byte for byte. An empty one is in every line.
+  FilteredFile(FileSink file, std::vector<std::string> texts)
+      : file_(std::move(file)), texts_(std::move(texts)) {}
+
+  // Takes the line if it matches; prefix and suffix do not count for that.
+  void Take(std::string_view prefix, std::string_view text, std::string_view suffix);
+  // Writes what was taken: many lines are one write.
+  void Flush();
+
+  const FileSink& file() const { return file_; }
+
+ private:
+  FileSink file_;
+  std::vector<std::string> texts_;
+  std::string taken_;
 };
 
 }  // namespace ddprun::launcher

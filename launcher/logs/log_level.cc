@@ -1,8 +1,6 @@
 #include "launcher/logs/log_level.h"
 
-#include <array>
 #include <string_view>
-#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
@@ -12,29 +10,27 @@
 namespace ddprun::launcher {
 namespace {
 
-using NamedLevel = std::pair<std::string_view, LogLevel>;
+enum Speaker { kDdprun = 1, kPython = 2, kBoth = kDdprun | kPython };
 
-constexpr std::array<NamedLevel, 6> kOurs = {{{"trace", LogLevel::kTrace},
-                                              {"debug", LogLevel::kDebug},
-                                              {"info", LogLevel::kInfo},
-                                              {"warn", LogLevel::kWarn},
-                                              {"error", LogLevel::kError},
-                                              {"off", LogLevel::kOff}}};
+struct NamedLevel {
+  std::string_view name;
+  LogLevel level;
+  Speaker of;
+};
+
 // Nothing of ours is critical. NOTSET is "as the root logger", whose level is WARNING.
-constexpr std::array<NamedLevel, 8> kPythons = {{{"debug", LogLevel::kDebug},
-                                                 {"info", LogLevel::kInfo},
-                                                 {"warning", LogLevel::kWarn},
-                                                 {"warn", LogLevel::kWarn},
-                                                 {"error", LogLevel::kError},
-                                                 {"critical", LogLevel::kOff},
-                                                 {"fatal", LogLevel::kOff},
-                                                 {"notset", LogLevel::kWarn}}};
+constexpr NamedLevel kLevels[] = {
+    {"trace", LogLevel::kTrace, kDdprun},  {"debug", LogLevel::kDebug, kBoth},
+    {"info", LogLevel::kInfo, kBoth},      {"warn", LogLevel::kWarn, kBoth},
+    {"warning", LogLevel::kWarn, kPython}, {"error", LogLevel::kError, kBoth},
+    {"critical", LogLevel::kOff, kPython}, {"fatal", LogLevel::kOff, kPython},
+    {"off", LogLevel::kOff, kDdprun},      {"notset", LogLevel::kWarn, kPython},
+};
 
-template <size_t N>
-std::optional<LogLevel> Find(const std::array<NamedLevel, N>& levels, const std::string& value) {
+std::optional<LogLevel> Find(Speaker speaker, const std::string& value) {
   const std::string name = absl::AsciiStrToLower(value);
-  for (const auto& [known, level] : levels) {
-    if (known == name) return level;
+  for (const NamedLevel& known : kLevels) {
+    if (known.name == name && (known.of & speaker) != 0) return known.level;
   }
   return std::nullopt;
 }
@@ -60,11 +56,11 @@ LogLevelChoice Unknown(const char* variable, const std::string& value, const cha
 
 LogLevelChoice ChooseLogLevel(const LogLevelVariables& variables) {
   if (const auto& value = variables.ddprun_log_level; value && !value->empty()) {
-    if (const auto level = Find(kOurs, *value)) return {.level = *level};
+    if (const auto level = Find(kDdprun, *value)) return {.level = *level};
     return Unknown("DDPRUN_LOG_LEVEL", *value, "trace, debug, info, warn, error or off");
   }
   if (const auto& value = variables.loglevel; value && !value->empty()) {
-    if (const auto level = Find(kPythons, *value)) return {.level = *level};
+    if (const auto level = Find(kPython, *value)) return {.level = *level};
     if (const auto level = FromNumber(*value)) return {.level = *level};
     return Unknown("LOGLEVEL", *value,
                    "DEBUG, INFO, WARNING, ERROR, CRITICAL or a number as Python's logging has it");

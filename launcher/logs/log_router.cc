@@ -4,26 +4,23 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
 #include <optional>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "launcher/cli/text.h"
 #include "launcher/logs/log_thread.h"
 #include "launcher/logs/output_channel.h"
-#include "rendezvous/base/host_name.h"
+#include "rendezvous/net/socket_address.h"
 
 namespace ddprun::launcher {
 namespace {
 
 // How long files may take for the last bytes when the router goes.
 constexpr Duration kLastWrites = std::chrono::seconds(1);
-
-absl::StatusOr<UniqueFd> OpenNull() {
-  UniqueFd fd(open("/dev/null", O_WRONLY | O_CLOEXEC));
-  if (!fd.is_open()) return absl::ErrnoToStatus(errno, "open /dev/null");
-  return fd;
-}
 
 }  // namespace
 
@@ -38,7 +35,7 @@ LogOptions MakeLogOptions(const LaunchConfig& config, const Environment& environ
   options.console_ranks = config.console_ranks;
   options.stdout_filters = config.stdout_filters;
   options.stderr_filters = config.stderr_filters;
-  options.hostname = HostName();
+  options.hostname = rendezvous::HostName();
   options.inherit_stderr = environment.Get("DDPRUN_STDERR") == "inherit";
   if (const auto temp = environment.Get("TMPDIR"); temp && !temp->empty()) {
     options.temp_dir = options.memory_dir = *temp;
@@ -62,6 +59,21 @@ std::string LinePrefix(const LogOptions& options, int local_rank, int rank) {
                       if (name == "hostname") return options.hostname;
                       return std::nullopt;
                     });
+}
+
+std::string LossWarning(const LogLosses& before, const LogLosses& now, const std::string& folder) {
+  std::vector<std::string> parts;
+  const auto add = [&parts](uint64_t lines, const std::string& place, int error) {
+    parts.push_back(absl::StrCat(lines, lines == 1 ? " line is" : " lines are", " missing from ",
+                                 place, ": ", std::strerror(error)));
+  };
+  if (now.file_lines > before.file_lines) {
+    add(now.file_lines, "log files in " + folder, now.file_error);
+  }
+  if (now.refused_lines > before.refused_lines) {
+    add(now.refused_lines, "the console", now.console_error);
+  }
+  return parts.empty() ? "" : "warning: " + absl::StrJoin(parts, "; ");
 }
 
 absl::StatusOr<std::unique_ptr<LogRouter>> LogRouter::Create(LogOptions options) {
@@ -119,31 +131,29 @@ absl::StatusOr<WorkerStdio> LogRouter::OpenWorker(int local_rank, int rank) {
   if (folder.ok() && !folder->empty()) stdio.error_file = *folder + "/error.json";
   const std::string base = folder.ok() ? *folder : "";
   if (needs_folder) TellPlace();
-  const std::string prefix = LinePrefix(options_, local_rank, rank);
-
-  if (redirect.out || tee.out) {
-    StreamPlan plan{.local_rank = local_rank, .is_stderr = false};
-    absl::Status status = PlanFile(plan, base, tee.out && is_shown, prefix);
-    if (!status.ok()) return status;
-    status = OpenChannel(std::move(plan), stdio.stdout_fd);
-    if (!status.ok()) return status;
-  } else if (!is_shown) {
-    absl::StatusOr<UniqueFd> nowhere = OpenNull();
-    if (!nowhere.ok()) return nowhere.status();
-    stdio.stdout_fd = *std::move(nowhere);
-  }
-  const bool is_passed_on = !redirect.err && !tee.err;
-  if (is_passed_on && is_shown && options_.inherit_stderr) return stdio;
-  StreamPlan plan{.local_rank = local_rank, .is_stderr = true};
-  if (is_passed_on) {
-    // One that is not shown is read all the same: for the report of a failure.
-    if (is_shown) plan.console = StreamPlan::Console::kRaw;
-  } else if (absl::Status status = PlanFile(plan, base, tee.err && is_shown, prefix);
-             !status.ok()) {
-    return status;
-  }
-  if (absl::Status status = OpenChannel(std::move(plan), stdio.stderr_fd); !status.ok()) {
-    return status;
+  for (const bool is_stderr : {false, true}) {
+    const bool is_tee = is_stderr ? tee.err : tee.out;
+    UniqueFd& worker_end = is_stderr ? stdio.stderr_fd : stdio.stdout_fd;
+    StreamPlan plan{.local_rank = local_rank, .is_stderr = is_stderr};
+    if (is_tee || (is_stderr ? redirect.err : redirect.out)) {
+      if (is_tee && is_shown) {
+        plan.console = StreamPlan::Console::kLines;
+        plan.prefix = LinePrefix(options_, local_rank, rank);
+      }
+      if (absl::Status status = PlanFile(plan, base); !status.ok()) return status;
+    } else if (is_stderr) {
+      if (is_shown && options_.inherit_stderr) continue;
+      // One that is not shown is read all the same: for the report of a failure.
+      if (is_shown) plan.console = StreamPlan::Console::kRaw;
+    } else {
+      if (is_shown) continue;
+      worker_end.Reset(open("/dev/null", O_WRONLY | O_CLOEXEC));
+      if (!worker_end.is_open()) return absl::ErrnoToStatus(errno, "open /dev/null");
+      continue;
+    }
+    if (absl::Status status = OpenChannel(std::move(plan), worker_end); !status.ok()) {
+      return status;
+    }
   }
   return stdio;
 }
@@ -157,18 +167,14 @@ void LogRouter::TellPlace() {
                "/attempt_<n>/<local_rank>/; --log_dir chooses the place");
 }
 
-// `folder` is empty with --log_dir=/dev/null: no file then. `has_lines`: and to the console.
-absl::Status LogRouter::PlanFile(StreamPlan& plan, const std::string& folder, bool has_lines,
-                                 const std::string& prefix) {
-  if (has_lines) {
-    plan.console = StreamPlan::Console::kLines;
-    plan.prefix = prefix;
-  }
+// `folder` is empty with --log_dir=/dev/null: no file then.
+absl::Status LogRouter::PlanFile(StreamPlan& plan, const std::string& folder) {
   if (folder.empty()) return absl::OkStatus();
   absl::StatusOr<FileSink> file =
       FileSink::Create(folder + (plan.is_stderr ? "/stderr.log" : "/stdout.log"));
   if (!file.ok()) return file.status();
   plan.file = *std::move(file);
+  const bool has_lines = plan.console == StreamPlan::Console::kLines;
   return has_lines ? ProvideCopies(plan.is_stderr) : absl::OkStatus();
 }
 
@@ -212,14 +218,16 @@ void LogRouter::RemoveAbandonedFolders() { folder_.RemoveAbandonedTemporaries();
 
 void LogRouter::Say(const std::string& line) { thread_->Say(line); }
 
-bool LogRouter::Offer(const std::string& line) { return thread_->Offer(line); }
+bool LogRouter::Offer(const std::string& line) {
+  return thread_->Say(line, LogThread::kMaxLinesOffered);
+}
 
 std::string LogRouter::TakeLossWarning() {
-  const Losses before = std::exchange(told_losses_, losses());
+  const LogLosses before = std::exchange(told_losses_, losses());
   return LossWarning(before, told_losses_, folder_.path());
 }
 
-LogRouter::Losses LogRouter::losses() const { return thread_->losses(); }
+LogLosses LogRouter::losses() const { return thread_->losses(); }
 
 std::string LogRouter::busy_file(Duration at_least) const { return thread_->busy_file(at_least); }
 

@@ -1,12 +1,12 @@
 // Carries what the workers of one node write to files and to the console.
 //
-// Called by the agent's file thread, as it makes folders and files; Say, Offer, EndRound and Drain
-// by any. A thread of its own reads and writes, so that a slow disk or console delays neither the
-// agent nor, beyond what the pipes hold, a worker.
+// A thread of its own reads and writes, so that a slow disk or console delays neither the agent
+// nor, beyond what the pipes hold, a worker.
 #ifndef DDPRUN_LAUNCHER_LOGS_LOG_ROUTER_H_
 #define DDPRUN_LAUNCHER_LOGS_LOG_ROUTER_H_
 
 #include <array>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <set>
@@ -16,7 +16,6 @@
 #include "absl/status/statusor.h"
 #include "launcher/cli/environment.h"
 #include "launcher/cli/launch_config.h"
-#include "launcher/logs/log_losses.h"
 #include "launcher/logs/run_folder.h"
 #include "rendezvous/base/time.h"
 #include "rendezvous/base/unique_fd.h"
@@ -71,6 +70,19 @@ struct WorkerStdio {
   std::string error_file;  // for TORCHELASTIC_ERROR_FILE; "": none
 };
 
+// What of the workers' output was lost.
+struct LogLosses {
+  uint64_t console_lines = 0;
+  uint64_t refused_lines = 0;  // of those, what stdout or stderr refused: a file on a full disk
+  int console_error = 0;       // errno of the last write there that failed
+  uint64_t file_lines = 0;
+  int file_error = 0;
+};
+
+// One warning about what `now` has and `before` has not; "": nothing. What a stalled reader lost is
+// not in it: its console says so itself. Nor is what a reader that has gone would have got.
+std::string LossWarning(const LogLosses& before, const LogLosses& now, const std::string& folder);
+
 // What makes folders and files (BeginRound, OpenWorker, Finish, RemoveAbandonedFolders) and what
 // speaks of them (TakeLossWarning, run_folder) may be called on any thread, one call at a time; the
 // other methods on any threads at once.
@@ -112,9 +124,8 @@ class LogRouter {
   // The same for a line that can be missed: false, and nothing done, while many wait already.
   bool Offer(const std::string& line);
 
-  using Losses = LogLosses;
   // What was lost so far.
-  Losses losses() const;
+  LogLosses losses() const;
   // One warning for the user about what was lost and not told of before; "": nothing.
   std::string TakeLossWarning();
   // The log file in which the log thread has been for `at_least` now; "": none. It is one that does
@@ -126,8 +137,7 @@ class LogRouter {
  private:
   LogRouter(LogOptions options, RunFolder folder, std::unique_ptr<LogThread> thread);
   void TellPlace();
-  absl::Status PlanFile(StreamPlan& plan, const std::string& folder, bool has_lines,
-                        const std::string& prefix);
+  absl::Status PlanFile(StreamPlan& plan, const std::string& folder);
   absl::Status ProvideCopies(bool is_stderr);
   absl::Status OpenChannel(StreamPlan plan, UniqueFd& worker_end);
 
@@ -135,7 +145,7 @@ class LogRouter {
   RunFolder folder_;
   std::unique_ptr<LogThread> thread_;
   std::string place_told_;
-  Losses told_losses_;
+  LogLosses told_losses_;
   std::array<bool, 2> has_copies_ = {};  // of stdout and stderr, in this attempt
 };
 

@@ -7,11 +7,11 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "launcher/logs/log_losses.h"
 #include "rendezvous/base/check.h"
 #include "rendezvous/base/quiet_thread.h"
 #include "rendezvous/base/steady_clock.h"
@@ -73,34 +73,24 @@ void LogThread::Run() {
     RunCommands();
     for (int i = 0; i < count; ++i) {
       const auto found = streams_.find(events[static_cast<size_t>(i)].data.u64);
-      if (found != streams_.end() && !found->second->is_paused) Read(*found->second);
+      if (found != streams_.end() && !found->second.is_paused) Read(found->second);
     }
     Settle();
   }
   CloseStreams();
   Settle();
-  const std::lock_guard<std::mutex> lock(mutex_);
-  has_ended_ = true;
-  ended_.notify_all();
+  ended_.set_value();
 }
 
 int LogThread::WaitMilliseconds() const {
-  std::optional<TimePoint> next;
-  const auto consider = [&next](std::optional<TimePoint> at) {
-    if (at && (!next || *at < *next)) next = at;
-  };
-  consider(stdout_.sink.NextDeadline());
-  consider(stderr_.sink.NextDeadline());
-  for (const Question& question : questions_) consider(question.deadline);
-  if (!next) return -1;
-  const auto wait = std::chrono::ceil<std::chrono::milliseconds>(*next - SteadyNow());
-  return static_cast<int>(std::clamp<int64_t>(wait.count(), 0, 60000));
+  TimePoint next = std::min(stdout_.sink.NextDeadline(), stderr_.sink.NextDeadline());
+  for (const Question& question : questions_) next = std::min(next, question.deadline);
+  return PollTimeout(next);
 }
 
 void LogThread::RunCommands() {
-  uint64_t count;
-  while (read(wake_.get(), &count, sizeof(count)) < 0 && errno == EINTR) {
-  }
+  eventfd_t ignored;
+  eventfd_read(wake_.get(), &ignored);
   std::vector<std::function<void()>> commands;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -116,12 +106,12 @@ void LogThread::Open(StreamPlan plan) {
   if (plan.console != StreamPlan::Console::kNone) output = plan.is_stderr ? &stderr_ : &stdout_;
   if (plan.is_stderr) tails_[plan.local_rank] = TailBuffer();
   const size_t limit = ReadLimit(plan);
-  auto stream = std::make_unique<Stream>(
-      Stream{.id = id, .plan = std::move(plan), .output = output, .read_limit = limit});
+  const int fd = plan.read_end.get();
+  streams_.emplace(
+      id, Stream{.id = id, .plan = std::move(plan), .output = output, .read_limit = limit});
   epoll_event event = {.events = EPOLLIN, .data = {.u64 = id}};
   // Pipes and terminals can always be added; running out of memory is the kernel's end, too.
-  DDP_CHECK(epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, stream->plan.read_end.get(), &event) == 0);
-  streams_.emplace(id, std::move(stream));
+  DDP_CHECK(epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0);
 }
 
 void LogThread::Read(Stream& stream) {
@@ -133,9 +123,9 @@ void LogThread::Read(Stream& stream) {
 void LogThread::ReadAllOf(const Output& output) {
   std::vector<uint64_t> ids;  // reading may end a stream
   for (const auto& [id, stream] : streams_) {
-    if (stream->output == &output && !stream->is_paused) ids.push_back(id);
+    if (stream.output == &output && !stream.is_paused) ids.push_back(id);
   }
-  for (const uint64_t id : ids) Read(*streams_.at(id));
+  for (const uint64_t id : ids) Read(streams_.at(id));
 }
 
 bool LogThread::ReadOnce(Stream& stream) {
@@ -179,9 +169,7 @@ void LogThread::DeliverLine(Stream& stream, const LineSplitter::Line& line) {
   const std::string_view mark = line.is_cut ? kCutMark : std::string_view();
   stream.output->sink.AppendLine(plan.prefix, line.text, mark);
   auto& copies = copies_[plan.is_stderr];
-  if (!copies) return;
-  const FileCall call(*this, copies->file());  // enough of them are written at once
-  copies->Take(plan.prefix, line.text, mark);
+  if (copies) copies->Take(plan.prefix, line.text, mark);
 }
 
 void LogThread::FlushCopies(bool is_stderr) {
@@ -199,7 +187,7 @@ void LogThread::Close(Stream& stream) {
   }
   if (plan.file) {
     plan.file->Finish();
-    closed_losses_.Add(*plan.file);
+    AddLosses(*plan.file, closed_losses_);
   }
   // Closing alone would not do while a child between its clone and its exec has a copy of the
   // descriptor: epoll would report the stream's end all the time, to nobody.
@@ -216,9 +204,9 @@ void LogThread::CloseStreams() {
     const uint64_t id = streams_.begin()->first;
     // No more than what the channel holds; a writer that is still there does not keep us.
     for (size_t bytes = 0; bytes < ConsoleSink::kCapacity; bytes += kReadBytes) {
-      if (!ReadOnce(*streams_.begin()->second)) break;
+      if (!ReadOnce(streams_.begin()->second)) break;
     }
-    if (!streams_.empty() && streams_.begin()->first == id) Close(*streams_.begin()->second);
+    if (!streams_.empty() && streams_.begin()->first == id) Close(streams_.begin()->second);
   }
 }
 
@@ -235,17 +223,21 @@ bool LogThread::MustWait(Stream& stream) {
 void LogThread::Settle() {
   const TimePoint now = SteadyNow();
   stdout_.sink.Flush(now);
-  if (const int error = stdout_.sink.TakeBreak()) stderr_.sink.AppendMessage(BreakWarning(error));
+  if (const int error = stdout_.sink.TakeBreak()) {
+    stderr_.sink.AppendMessage(
+        absl::StrCat("ddprun: warning: from here on lines are missing from the console: ",
+                     std::strerror(error)));
+  }
   stderr_.sink.Flush(now);
   CountLosses();  // first: who has waited for the drain asks for them next
   AnswerQuestions();
   Watch(stdout_, kStdoutId);
   Watch(stderr_, kStderrId);
-  for (const auto& [id, stream] : streams_) {
-    if (!stream->is_paused || stream->output->sink.should_wait()) continue;
+  for (auto& [id, stream] : streams_) {
+    if (!stream.is_paused || stream.output->sink.should_wait()) continue;
     epoll_event event = {.events = EPOLLIN, .data = {.u64 = id}};
-    DDP_CHECK(epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, stream->plan.read_end.get(), &event) == 0);
-    stream->is_paused = false;
+    DDP_CHECK(epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, stream.plan.read_end.get(), &event) == 0);
+    stream.is_paused = false;
   }
 }
 
@@ -263,30 +255,36 @@ void LogThread::AnswerQuestions() {
   const TimePoint now = SteadyNow();
   std::erase_if(questions_, [now](const Question& question) {
     if (!question.is_answered() && now < question.deadline) return false;
-    const std::lock_guard<std::mutex> lock(question.reply->mutex);
-    question.reply->answer = question.answer();
-    question.reply->changed.notify_all();
+    question.reply->set_value(question.answer());
     return true;
   });
 }
 
+void LogThread::AddLosses(const FileSink& file, LogLosses& sum) {
+  sum.file_lines += file.dropped_lines();
+  if (file.last_error() != 0) sum.file_error = file.last_error();
+}
+
 void LogThread::CountLosses() {
-  LogRouter::Losses sum = closed_losses_;
+  LogLosses sum = closed_losses_;
   for (const auto& [id, stream] : streams_) {
-    if (stream->plan.file) sum.Add(*stream->plan.file);
+    if (stream.plan.file) AddLosses(*stream.plan.file, sum);
   }
   for (const auto& copies : copies_) {
-    if (copies) sum.Add(copies->file());
+    if (copies) AddLosses(copies->file(), sum);
   }
-  sum.Add(stdout_.sink);
-  sum.Add(stderr_.sink);
+  for (const ConsoleSink* console : {&stdout_.sink, &stderr_.sink}) {
+    sum.console_lines += console->dropped_lines();
+    sum.refused_lines += console->refused_lines();
+    if (console->last_error() != 0) sum.console_error = console->last_error();
+  }
   const std::lock_guard<std::mutex> lock(mutex_);
   losses_ = sum;
 }
 
 LogThread::Stream* LogThread::FindStderr(int local_rank) {
-  for (const auto& [id, stream] : streams_) {
-    if (stream->plan.is_stderr && stream->plan.local_rank == local_rank) return stream.get();
+  for (auto& [id, stream] : streams_) {
+    if (stream.plan.is_stderr && stream.plan.local_rank == local_rank) return &stream;
   }
   return nullptr;
 }

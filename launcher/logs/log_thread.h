@@ -3,10 +3,10 @@
 #define DDPRUN_LAUNCHER_LOGS_LOG_THREAD_H_
 
 #include <array>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -19,10 +19,8 @@
 #include "absl/status/statusor.h"
 #include "launcher/logs/console_sink.h"
 #include "launcher/logs/file_sink.h"
-#include "launcher/logs/filtered_file.h"
-#include "launcher/logs/line_splitter.h"
+#include "launcher/logs/lines.h"
 #include "launcher/logs/log_router.h"
-#include "launcher/logs/tail_buffer.h"
 #include "rendezvous/base/steady_clock.h"
 #include "rendezvous/base/time.h"
 #include "rendezvous/base/unique_fd.h"
@@ -46,6 +44,9 @@ struct StreamPlan {
 // log thread.
 class LogThread {
  public:
+  static constexpr int kMaxLinesSaid = 1000;
+  static constexpr int kMaxLinesOffered = 500;  // the other half is for what the user must see
+
   // `hold_for_test`: LogOptions.
   static absl::StatusOr<std::unique_ptr<LogThread>> Start(int stdout_fd, int stderr_fd,
                                                           std::function<void()> hold_for_test = {});
@@ -69,9 +70,10 @@ class LogThread {
   void CloseAll();
   std::string Tail(int local_rank, size_t max_lines, Duration timeout);
   bool Drain(Duration timeout);
-  void Say(const std::string& line);
-  bool Offer(const std::string& line);
-  LogRouter::Losses losses() const;
+  // False: as many lines wait already. The log thread hangs in a write to a dead disk, or a library
+  // says more than a console takes.
+  bool Say(const std::string& line, int max_waiting = kMaxLinesSaid);
+  LogLosses losses() const;
 
  private:
   // Says, while it lives, in which file the log thread is: a call into a dead file system does not
@@ -94,17 +96,12 @@ class LogThread {
     }
     LogThread& thread_;
   };
-  struct Reply {
-    std::mutex mutex;
-    std::condition_variable changed;
-    std::optional<std::string> answer;
-  };
   // Something that the caller waits for: asked again after every turn of the loop.
   struct Question {
     std::function<bool()> is_answered;
     std::function<std::string()> answer;
     TimePoint deadline;
-    std::shared_ptr<Reply> reply;
+    std::shared_ptr<std::promise<std::string>> reply;
   };
   struct Output {
     explicit Output(int fd) : sink(fd) {}
@@ -123,9 +120,8 @@ class LogThread {
   };
 
   LogThread(int stdout_fd, int stderr_fd);
-  bool Queue(const std::string& line, int max_lines);
   void Post(std::function<void()> command);
-  std::optional<std::string> Ask(Question question, Duration timeout);
+  std::string Ask(Question question, Duration timeout);
 
   void Run();
   int WaitMilliseconds() const;
@@ -145,6 +141,7 @@ class LogThread {
   void Settle();
   void Watch(Output& output, uint64_t id);
   void AnswerQuestions();
+  static void AddLosses(const FileSink& file, LogLosses& sum);
   void CountLosses();
   Stream* FindStderr(int local_rank);
 
@@ -155,25 +152,24 @@ class LogThread {
   mutable std::mutex mutex_;
   std::vector<std::function<void()>> commands_;
   int lines_said_ = 0;  // among them
-  LogRouter::Losses losses_;
+  LogLosses losses_;
   std::string busy_file_;
   TimePoint busy_since_;
-  bool has_ended_ = false;
-  std::condition_variable ended_;
 
   // Of the log thread.
   std::function<void()> hold_for_test_;
   bool is_stopping_ = false;
   Output stdout_;
   Output stderr_;
-  std::map<uint64_t, std::unique_ptr<Stream>> streams_;  // by the number epoll knows them by
+  std::map<uint64_t, Stream> streams_;  // by the number epoll knows them by
   uint64_t next_id_;
   std::map<int, TailBuffer> tails_;  // by local rank
   std::vector<Question> questions_;
   std::array<std::optional<FilteredFile>, 2> copies_;  // of stdout and stderr
-  LogRouter::Losses closed_losses_;                    // of streams that are gone
+  LogLosses closed_losses_;                            // of streams that are gone
   std::vector<char> buffer_;
 
+  std::promise<void> ended_;
   std::thread thread_;
 };
 

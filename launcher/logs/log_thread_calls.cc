@@ -1,28 +1,18 @@
 // What other threads ask of the log thread.
-#include <unistd.h>
+#include <sys/eventfd.h>
 
-#include <cerrno>
 #include <utility>
 
 #include "launcher/logs/log_thread.h"
 #include "rendezvous/base/check.h"
 
 namespace ddprun::launcher {
-namespace {
-
-constexpr int kMaxLinesSaid = 1000;
-constexpr int kMaxLinesOffered = 500;  // the other half is for what the user must see
-
-}  // namespace
 
 LogThread::~LogThread() { DDP_CHECK(!thread_.joinable()); }
 
 bool LogThread::End(Duration timeout) {
-  const TimePoint deadline = SteadyNow() + timeout;
   Post([this] { is_stopping_ = true; });
-  std::unique_lock<std::mutex> lock(mutex_);
-  const bool has_ended = ended_.wait_until(lock, ToSteady(deadline), [this] { return has_ended_; });
-  lock.unlock();
+  const bool has_ended = ended_.get_future().wait_for(timeout) == std::future_status::ready;
   if (has_ended) {
     thread_.join();
   } else {
@@ -52,7 +42,7 @@ void LogThread::CloseAll() {
     CloseStreams();
     for (auto& copies : copies_) {
       if (!copies) continue;
-      closed_losses_.Add(copies->file());
+      AddLosses(copies->file(), closed_losses_);
       const FileCall call(*this, copies->file());
       copies.reset();
     }
@@ -76,7 +66,7 @@ std::string LogThread::Tail(int local_rank, size_t max_lines, Duration timeout) 
     const auto tail = tails_.find(local_rank);
     return tail == tails_.end() ? std::string() : tail->second.LastLines(max_lines);
   };
-  return Ask(std::move(question), timeout).value_or("");
+  return Ask(std::move(question), timeout);
 }
 
 bool LogThread::Drain(Duration timeout) {
@@ -86,18 +76,13 @@ bool LogThread::Drain(Duration timeout) {
   Question question;
   question.is_answered = is_drained;
   question.answer = [is_drained] { return is_drained() ? "yes" : ""; };
-  return Ask(std::move(question), timeout).value_or("") == "yes";
+  return Ask(std::move(question), timeout) == "yes";
 }
 
-void LogThread::Say(const std::string& line) { Queue(line, kMaxLinesSaid); }
-
-bool LogThread::Offer(const std::string& line) { return Queue(line, kMaxLinesOffered); }
-
-bool LogThread::Queue(const std::string& line, int max_lines) {
+bool LogThread::Say(const std::string& line, int max_waiting) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    // The log thread hangs in a write to a dead disk: what is said then is not worth memory.
-    if (lines_said_ >= max_lines) return false;
+    if (lines_said_ >= max_waiting) return false;
     ++lines_said_;
   }
   Post([this, line] {
@@ -107,7 +92,7 @@ bool LogThread::Queue(const std::string& line, int max_lines) {
   return true;
 }
 
-LogRouter::Losses LogThread::losses() const {
+LogLosses LogThread::losses() const {
   const std::lock_guard<std::mutex> lock(mutex_);
   return losses_;
 }
@@ -117,24 +102,18 @@ void LogThread::Post(std::function<void()> command) {
     const std::lock_guard<std::mutex> lock(mutex_);
     commands_.push_back(std::move(command));
   }
-  const uint64_t one = 1;
-  // EAGAIN: the counter is full, so the thread is being woken anyway.
-  while (write(wake_.get(), &one, sizeof(one)) < 0 && errno == EINTR) {
-  }
+  eventfd_write(wake_.get(), 1);  // EAGAIN: the counter is full, so it is being woken anyway
 }
 
-std::optional<std::string> LogThread::Ask(Question question, Duration timeout) {
-  const TimePoint deadline = SteadyNow() + timeout;
-  const auto reply = std::make_shared<Reply>();
-  question.deadline = deadline;
-  question.reply = reply;
-  auto shared = std::make_shared<Question>(std::move(question));
-  Post([this, shared] { questions_.push_back(std::move(*shared)); });
-  std::unique_lock<std::mutex> lock(reply->mutex);
+std::string LogThread::Ask(Question question, Duration timeout) {
+  question.deadline = SteadyNow() + timeout;
   // The thread answers at the deadline; it gets a little longer to say what it has.
-  reply->changed.wait_until(lock, ToSteady(deadline + std::chrono::milliseconds(50)),
-                            [&] { return reply->answer.has_value(); });
-  return reply->answer;
+  const auto patience = ToSteady(question.deadline + std::chrono::milliseconds(50));
+  const auto reply = std::make_shared<std::promise<std::string>>();
+  std::future<std::string> answer = reply->get_future();
+  question.reply = reply;
+  Post([this, question = std::move(question)] { questions_.push_back(question); });
+  return answer.wait_until(patience) == std::future_status::ready ? answer.get() : "";
 }
 
 }  // namespace ddprun::launcher

@@ -69,6 +69,16 @@ bool HasRoom(const std::string& directory) {
   return has_files && uint64_t{system.f_bavail} * system.f_frsize >= kEnough;
 }
 
+// As the guardian does it.
+void RemoveEmpty(const std::vector<std::string>& folders) {
+  const FolderNote::Pointer note = FolderNote::Map();
+  if (note == nullptr) return;
+  for (const std::string& folder : folders) {
+    note->Write(folder);
+    note->RemoveEmptyFolders();
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<RunFolder> RunFolder::Create(Options options) {
@@ -125,31 +135,19 @@ absl::StatusOr<std::string> RunFolder::TryMakeWorkerFolder(int local_rank) {
   const std::string attempt = attempt_path();
   const std::string worker = absl::StrCat(attempt, "/", local_rank);
   for (const std::string& folder : {attempt, worker}) {
-    if (mkdir(folder.c_str(), 0755) == 0) {
-      if (is_temporary()) temporaries_.push_back(folder);
-    } else if (errno != EEXIST) {
-      return absl::ErrnoToStatus(errno, absl::StrCat("create folder ", folder));
-    }
+    if (absl::Status status = MakeFolder(folder, 0755); !status.ok()) return status;
   }
   return worker;
 }
 
 void RunFolder::RemoveEmptyTemporaries() {
-  // Children were made after their parents. One that holds a file stays, and so do its parents.
-  for (auto folder = temporaries_.rbegin(); folder != temporaries_.rend(); ++folder) {
-    rmdir(folder->c_str());
-  }
+  RemoveEmpty(temporaries_);
   temporaries_.clear();
 }
 
 void RunFolder::RemoveAbandonedTemporaries() const {
   if (!is_temporary() || path_.empty()) return;
-  const FolderNote::Pointer note = FolderNote::Map();
-  if (note == nullptr) return;
-  for (const std::string& folder : AbandonedIn(path_.substr(0, path_.rfind('/')), TagOfName)) {
-    note->Write(folder);
-    note->RemoveEmptyFolders();
-  }
+  RemoveEmpty(AbandonedIn(path_.substr(0, path_.rfind('/')), TagOfName));
 }
 
 }  // namespace ddprun::launcher

@@ -56,7 +56,7 @@ class RunFolder {
   std::string path_;
   std::string attempt_;
   std::map<int, int> attempts_seen_;      // by restart count
-  std::vector<std::string> temporaries_;  // in the order they were made
+  std::vector<std::string> temporaries_;  // run folders that we made
 };
 
 }  // namespace ddprun::launcher

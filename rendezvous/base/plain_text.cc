@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "absl/strings/str_cat.h"
+
 namespace ddprun {
 namespace {
 
@@ -25,15 +27,12 @@ size_t PrintableSequence(std::string_view text, size_t i) {
 }
 
 void AppendEscaped(uint8_t byte, std::string& out) {
-  constexpr char kHex[] = "0123456789abcdef";
   if (byte == '\n') {
     out += "\\n";
   } else if (byte == '\r') {
     out += "\\r";
   } else {
-    out += "\\x";
-    out += kHex[byte >> 4];
-    out += kHex[byte & 15];
+    absl::StrAppend(&out, "\\x", absl::Hex(byte, absl::kZeroPad2));
   }
 }
 

@@ -2,7 +2,9 @@
 #ifndef DDPRUN_RENDEZVOUS_BASE_STEADY_CLOCK_H_
 #define DDPRUN_RENDEZVOUS_BASE_STEADY_CLOCK_H_
 
+#include <algorithm>
 #include <chrono>
+#include <cstdint>
 
 #include "rendezvous/base/time.h"
 
@@ -14,6 +16,14 @@ inline TimePoint SteadyNow() {
 
 inline std::chrono::steady_clock::time_point ToSteady(TimePoint at) {
   return std::chrono::steady_clock::time_point(at.time_since_epoch());
+}
+
+// From `now` to `until`, for poll and epoll_wait: rounded up, an hour at most. The greatest point
+// of all is no deadline: -1.
+inline int PollTimeout(TimePoint until, TimePoint now = SteadyNow()) {
+  if (until == TimePoint::max()) return -1;
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - now).count();
+  return static_cast<int>(std::clamp<int64_t>(left, 0, 3'600'000));
 }
 
 }  // namespace ddprun

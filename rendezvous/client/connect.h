@@ -9,7 +9,7 @@
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/client/contact_core.h"
 #include "rendezvous/client/rendezvous_client.h"
-#include "rendezvous/net/resolver.h"
+#include "rendezvous/net/socket_address.h"
 
 namespace ddprun::rendezvous {
 

@@ -6,7 +6,6 @@
 
 #include "rendezvous/client/contact_core.h"
 #include "rendezvous/net/interrupt.h"
-#include "rendezvous/net/resolver.h"
 #include "rendezvous/net/socket_address.h"
 
 namespace ddprun::rendezvous {

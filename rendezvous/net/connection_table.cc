@@ -16,13 +16,13 @@ bool ConnectionTable::Add(int connection, TimePoint until) {
   const SocketAddress peer = PeerAddress(connection);
   if (!duplicate.is_open() || peer.size == 0) return false;
   const std::lock_guard lock(mutex_);
-  connections_.insert_or_assign(peer, Connection{std::move(duplicate), until});
+  connections_.insert_or_assign(AddressText(peer), Connection{std::move(duplicate), until});
   return true;
 }
 
 SocketAddress ConnectionTable::Joined(const SocketAddress& peer) {
   const std::lock_guard lock(mutex_);
-  const auto found = connections_.find(peer);
+  const auto found = connections_.find(AddressText(peer));
   if (found == connections_.end()) return {};
   const SocketAddress local = LocalAddress(found->second.duplicate.get());
   connections_.erase(found);

@@ -5,14 +5,15 @@
 // duplicate of each descriptor stays here until its agent has joined; a connection that has not
 // come so far when its time is over is shut down, at which gRPC drops its own end.
 //
-// Keyed by the address of the other end, which exists once at a time. Thread-safe. The listener's
-// thread drives it.
+// Keyed by the text of the other end's address, which exists once at a time. Thread-safe. The
+// listener's thread drives it.
 #ifndef DDPRUN_RENDEZVOUS_NET_CONNECTION_TABLE_H_
 #define DDPRUN_RENDEZVOUS_NET_CONNECTION_TABLE_H_
 
 #include <map>
 #include <mutex>
 #include <optional>
+#include <string>
 
 #include "rendezvous/base/time.h"
 #include "rendezvous/base/unique_fd.h"
@@ -47,7 +48,7 @@ class ConnectionTable {
     TimePoint until;
   };
   std::mutex mutex_;
-  std::map<SocketAddress, Connection> connections_;
+  std::map<std::string, Connection> connections_;
 };
 
 }  // namespace ddprun::rendezvous

@@ -2,29 +2,15 @@
 
 #include <poll.h>
 #include <sys/eventfd.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <cstdint>
 
 #include "rendezvous/base/steady_clock.h"
 
 namespace ddprun::rendezvous {
-namespace {
-
-int PollTimeout(TimePoint deadline) {
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - SteadyNow()).count();
-  return static_cast<int>(std::clamp<int64_t>(left, 0, 3'600'000));
-}
-
-}  // namespace
 
 Interrupt::Interrupt() : event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
 
 void Interrupt::Set() const {
-  const uint64_t one = 1;
-  // It stays readable: nobody reads it.
-  [[maybe_unused]] const ssize_t written = write(event_.get(), &one, sizeof(one));
+  eventfd_write(event_.get(), 1);  // it stays readable: nobody reads it
 }
 
 Interrupt::Ready Interrupt::WaitForFd(int fd, short events, TimePoint deadline) const {

@@ -8,36 +8,27 @@
 namespace ddprun::rendezvous {
 namespace {
 
-struct Sink {
-  std::mutex mutex;
-  std::function<void(const std::string&)> call;
-};
-
-// Never destroyed: threads of gRPC's may log while the process exits.
-Sink& TheSink() {
-  static Sink* const sink = new Sink;
-  return *sink;
-}
+// Never destroyed, either of them: threads of gRPC's may log while the process exits.
+std::mutex mutex;
+const std::function<void(const std::string&)>* current_sink = nullptr;  // guarded by mutex
 
 }  // namespace
 
-LibraryLogScope::LibraryLogScope(std::function<void(const std::string&)> call) {
-  Sink& sink = TheSink();
-  const std::lock_guard lock(sink.mutex);
-  DDP_CHECK(!sink.call && call);
-  sink.call = std::move(call);
+LibraryLogScope::LibraryLogScope(std::function<void(const std::string&)> sink)
+    : sink_(std::move(sink)) {
+  const std::lock_guard lock(mutex);
+  DDP_CHECK(current_sink == nullptr && sink_);
+  current_sink = &sink_;
 }
 
 LibraryLogScope::~LibraryLogScope() {
-  Sink& sink = TheSink();
-  const std::lock_guard lock(sink.mutex);
-  sink.call = nullptr;
+  const std::lock_guard lock(mutex);
+  current_sink = nullptr;
 }
 
 void LogFromLibrary(const std::string& line) {
-  Sink& sink = TheSink();
-  const std::lock_guard lock(sink.mutex);
-  if (sink.call) sink.call(line);
+  const std::lock_guard lock(mutex);
+  if (current_sink != nullptr) (*current_sink)(line);
 }
 
 }  // namespace ddprun::rendezvous

@@ -18,6 +18,9 @@ class LibraryLogScope {
   ~LibraryLogScope();
   LibraryLogScope(const LibraryLogScope&) = delete;
   LibraryLogScope& operator=(const LibraryLogScope&) = delete;
+
+ private:
+  const std::function<void(const std::string&)> sink_;
 };
 
 // Hands `line` to the scope that there is.

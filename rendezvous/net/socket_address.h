@@ -1,26 +1,24 @@
-// An IP address and port as the socket calls know it.
+// Addresses of machines: as the socket calls know them, as text, and what names stand for.
 #ifndef DDPRUN_RENDEZVOUS_NET_SOCKET_ADDRESS_H_
 #define DDPRUN_RENDEZVOUS_NET_SOCKET_ADDRESS_H_
 
 #include <sys/socket.h>
 
-#include <compare>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace ddprun::rendezvous {
 
+// An IP address and port.
 struct SocketAddress {
   sockaddr_storage storage{};
   socklen_t size = 0;
 
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
   sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
-
-  // By IP, scope and port: an IPv4 address is itself mapped into IPv6.
-  friend std::strong_ordering operator<=>(const SocketAddress& a, const SocketAddress& b);
-  friend bool operator==(const SocketAddress& a, const SocketAddress& b) { return (a <=> b) == 0; }
 };
 
 // "10.0.0.1", "fe80::1%eth0"; an IPv4 address mapped into IPv6 is unwrapped. Empty: no IP address.
@@ -38,6 +36,27 @@ std::optional<SocketAddress> ParseIp(const std::string& ip, uint16_t port);
 // The two ends of a connected socket; size 0 where the kernel does not tell.
 SocketAddress LocalAddress(int fd);
 SocketAddress PeerAddress(int fd);
+
+struct Resolution {
+  enum class Outcome {
+    kFound,
+    kNoSuchName,  // the resolver is sure: trying again is of no use
+    kTemporary,   // it may answer later
+  };
+  Outcome outcome = Outcome::kTemporary;
+  std::string error;                     // "Name or service not known"
+  std::vector<SocketAddress> addresses;  // kFound: at least one, in the order to try
+};
+
+// Replaceable in tests.
+using Resolver = std::function<Resolution(const std::string& host, uint16_t port)>;
+
+// getaddrinfo, which may take minutes and cannot be interrupted: for a thread that nobody waits
+// for. IP addresses are answered at once.
+Resolution ResolveName(const std::string& host, uint16_t port);
+
+// This machine's: gethostname, short or fully qualified; "localhost" for one without a name.
+std::string HostName();
 
 }  // namespace ddprun::rendezvous
 

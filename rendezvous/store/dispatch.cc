@@ -8,18 +8,10 @@
 namespace ddprun::rendezvous {
 namespace {
 
-StoreOutcome DoneIf(bool is_accepted) {
-  return is_accepted ? StoreOutcome::kDone : StoreOutcome::kClose;
-}
-
-StoreOutcome Park(KvStore::Parked parked, StoreSession* session, std::string* reply) {
-  if (parked.is_refused) return StoreOutcome::kClose;
-  if (parked.ticket == 0) {
-    AppendByte(kStopWaiting, reply);
-    return StoreOutcome::kDone;
-  }
+bool Park(KvStore::Parked parked, StoreSession* session, std::string* reply) {
   session->ticket = parked.ticket;
-  return StoreOutcome::kParked;
+  if (parked.ticket == 0 && !parked.is_refused) AppendByte(kStopWaiting, reply);
+  return !parked.is_refused;
 }
 
 void CancelWait(StoreSession* session, KvStore* store, std::string* reply) {
@@ -30,30 +22,30 @@ void CancelWait(StoreSession* session, KvStore* store, std::string* reply) {
 }
 
 // A missing key reads as an empty value, as PyTorch's server has it.
-StoreOutcome ReplyValues(const std::vector<std::string_view>& keys, size_t max_reply_bytes,
-                         const KvStore& store, std::string* reply) {
+bool ReplyValues(const std::vector<std::string_view>& keys, size_t max_reply_bytes,
+                 const KvStore& store, std::string* reply) {
   for (std::string_view key : keys) {
     const std::string* value = store.Get(key);
     AppendBytes(value == nullptr ? std::string_view() : *value, reply);
-    if (reply->size() > max_reply_bytes) return StoreOutcome::kClose;
+    if (reply->size() > max_reply_bytes) return false;
   }
-  return StoreOutcome::kDone;
+  return true;
 }
 
-StoreOutcome MultiSet(const std::vector<std::string_view>& fields, KvStore* store) {
+bool MultiSet(const std::vector<std::string_view>& fields, KvStore* store) {
   for (size_t i = 0; i + 1 < fields.size(); i += 2) {
-    if (!store->Set(fields[i], fields[i + 1])) return StoreOutcome::kClose;
+    if (!store->Set(fields[i], fields[i + 1])) return false;
   }
-  return StoreOutcome::kDone;
+  return true;
 }
 
-StoreOutcome ReplyKeys(size_t max_reply_bytes, const KvStore& store, std::string* reply) {
+bool ReplyKeys(size_t max_reply_bytes, const KvStore& store, std::string* reply) {
   AppendI64(store.key_count(), reply);
   for (std::string_view key : store.SortedKeys()) {
     AppendBytes(key, reply);
-    if (reply->size() > max_reply_bytes) return StoreOutcome::kClose;
+    if (reply->size() > max_reply_bytes) return false;
   }
-  return StoreOutcome::kDone;
+  return true;
 }
 
 void PopQueue(std::string_view key, KvStore* store, std::string* reply) {
@@ -64,65 +56,65 @@ void PopQueue(std::string_view key, KvStore* store, std::string* reply) {
 
 }  // namespace
 
-StoreOutcome DispatchStoreCommand(const StoreCommand& command, size_t max_reply_bytes,
-                                  StoreSession* session, KvStore* store, std::string* reply) {
+bool DispatchStoreCommand(const StoreCommand& command, size_t max_reply_bytes,
+                          StoreSession* session, KvStore* store, std::string* reply) {
   const std::vector<std::string_view>& fields = command.fields;
   const bool is_greeting = command.op == StoreOp::kValidate;
-  if (is_greeting == session->is_validated) return StoreOutcome::kClose;
+  if (is_greeting == session->is_validated) return false;
   switch (command.op) {
     case StoreOp::kValidate:
       session->is_validated = command.word == kStoreMagic;
-      return DoneIf(session->is_validated);
+      return session->is_validated;
     case StoreOp::kPing:
       AppendU32(command.word, reply);
-      return StoreOutcome::kDone;
+      return true;
     case StoreOp::kSet:
-      return DoneIf(store->Set(fields[0], fields[1]));
+      return store->Set(fields[0], fields[1]);
     case StoreOp::kAppend:
-      return DoneIf(store->Append(fields[0], fields[1]));
+      return store->Append(fields[0], fields[1]);
     case StoreOp::kQueuePush:
-      return DoneIf(store->QueuePush(fields[0], fields[1]));
+      return store->QueuePush(fields[0], fields[1]);
     case StoreOp::kMultiSet:
       return MultiSet(fields, store);
     case StoreOp::kCompareSet: {
       const auto value = store->CompareSet(fields[0], fields[1], fields[2]);
       if (value.has_value()) AppendBytes(*value, reply);
-      return DoneIf(value.has_value());
+      return value.has_value();
     }
     case StoreOp::kAdd: {
       const auto sum = store->Add(fields[0], command.number);
       if (sum.has_value()) AppendI64(*sum, reply);
-      return DoneIf(sum.has_value());
+      return sum.has_value();
     }
     case StoreOp::kGet:
     case StoreOp::kMultiGet:
       return ReplyValues(fields, max_reply_bytes, *store, reply);
     case StoreOp::kCheck:
       AppendByte(store->HasAll(fields) ? kCheckReady : kCheckNotReady, reply);
-      return StoreOutcome::kDone;
+      return true;
     case StoreOp::kWait:
       return Park(store->Wait(session->client, fields), session, reply);
     case StoreOp::kBarrier:
       return Park(store->Barrier(session->client, fields[0], command.number), session, reply);
     case StoreOp::kCancelWait:
       CancelWait(session, store, reply);
-      return StoreOutcome::kDone;
+      return true;
     case StoreOp::kGetNumKeys:
       AppendI64(store->key_count(), reply);
-      return StoreOutcome::kDone;
+      return true;
     case StoreOp::kDeleteKey:
       AppendI64(store->Delete(fields[0]) ? 1 : 0, reply);
-      return StoreOutcome::kDone;
+      return true;
     case StoreOp::kQueuePop:
       PopQueue(fields[0], store, reply);
-      return StoreOutcome::kDone;
+      return true;
     case StoreOp::kQueueLen:
       AppendI64(store->QueueLength(fields[0]), reply);
-      return StoreOutcome::kDone;
+      return true;
     case StoreOp::kListKeys:
       return ReplyKeys(max_reply_bytes, *store, reply);
   }
-  return StoreOutcome::kClose;
+  return false;
 }
 
 bool StopWaiting(KvStore::Ticket ticket, StoreSession* session, std::string* reply) {

@@ -18,16 +18,13 @@ struct StoreSession {
   KvStore::Ticket ticket = 0;  // What it waits on; 0 when it does not wait.
 };
 
-enum class StoreOutcome {
-  kDone,    // The reply, if the command has one, is in `reply`.
-  kParked,  // session.ticket is set; StopWaiting answers when the ticket is woken.
-  kClose,   // The connection broke the protocol or a bound.
-};
-
-// REQUIRES: a session that waits sends nothing but CANCEL_WAIT (the driver holds the rest back).
-// `max_reply_bytes` bounds `reply` as a whole: MULTI_GET could name one large value many times.
-StoreOutcome DispatchStoreCommand(const StoreCommand& command, size_t max_reply_bytes,
-                                  StoreSession* session, KvStore* store, std::string* reply);
+// False: the connection broke the protocol or a bound, and is to be closed. Otherwise the reply, if
+// the command has one, is in `reply`; where session.ticket is set, StopWaiting answers when the
+// ticket is woken. REQUIRES: a session that waits sends nothing but CANCEL_WAIT (the driver holds
+// the rest back). `max_reply_bytes` bounds `reply` as a whole: MULTI_GET could name one large value
+// many times.
+[[nodiscard]] bool DispatchStoreCommand(const StoreCommand& command, size_t max_reply_bytes,
+                                        StoreSession* session, KvStore* store, std::string* reply);
 
 // Answers a wait that has ended. false: the ticket is not what the session waits on any more.
 bool StopWaiting(KvStore::Ticket ticket, StoreSession* session, std::string* reply);

@@ -1,127 +1,256 @@
 #include "rendezvous/store/store_server.h"
 
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <mutex>
-#include <utility>
+#include <cerrno>
+#include <chrono>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/check.h"
+#include "rendezvous/base/quiet_thread.h"
+#include "rendezvous/base/steady_clock.h"
 #include "rendezvous/net/listening_socket.h"
-#include "rendezvous/store/shard.h"
 
 namespace ddprun::rendezvous {
+namespace {
 
-class StoreServer::Impl : public ShardPeers {
- public:
-  explicit Impl(const Options& options) : shared_(options) {}
+// What epoll knows the descriptors by; connections have the numbers from kFirstClient on.
+constexpr uint64_t kWakeTag = 0;
+constexpr uint64_t kListenerTag = 1;
+constexpr uint64_t kFirstClient = 2;
 
-  absl::Status Start() {
-    UniqueFd listening;
-    if (shared_.options.bind != Bind::kNone) {
-      auto socket = ListenOn(shared_.options.bind == Bind::kLoopback ? "127.0.0.1" : "",
-                             shared_.options.port);
-      if (!socket.ok()) {
-        return absl::Status(socket.status().code(),
-                            absl::StrCat("store: ", socket.status().message()));
-      }
-      listening = *std::move(socket);
-      port_ = LocalPort(listening.get());
-    }
-    const std::lock_guard lock(mutex_);
-    auto first = StoreShard::Start(0, std::move(listening), shared_, *this);
-    if (!first.ok()) return first.status();
-    shards_[0] = std::move(*first);
-    return absl::OkStatus();
-  }
+constexpr int kAcceptsPerEvent = 64;
+constexpr std::chrono::seconds kStalledCheck{1};
+constexpr size_t kReceiveBytes = 64 << 10;
 
-  void Place(UniqueFd connection) override {
-    const std::lock_guard lock(mutex_);
-    if (is_closed_) return;
-    ShardForNext().Adopt(std::move(connection));
-  }
-
-  void Wake(const KvStore::Woken& woken) override {
-    const std::lock_guard lock(mutex_);
-    const auto& shard = shards_[static_cast<size_t>(StoreShard::ShardOfClient(woken.client))];
-    if (shard != nullptr) shard->Wake(woken);
-  }
-
-  void Close() {
-    std::array<std::unique_ptr<StoreShard>, StoreShard::kMaxShards> shards;
-    {
-      const std::lock_guard lock(mutex_);
-      is_closed_ = true;
-      shards.swap(shards_);
-    }
-    // All threads end before the first shard goes: they call each other through us.
-    for (auto& shard : shards) {
-      if (shard != nullptr) shard->Stop();
-    }
-  }
-
-  uint16_t port() const { return port_; }
-
-  Stats stats() {
-    Stats stats;
-    stats.accepted = shared_.accepted;
-    stats.open = shared_.open;
-    stats.dropped_silent = shared_.dropped_silent;
-    stats.dropped_protocol = shared_.dropped_protocol;
-    stats.accept_rests = shared_.accept_rests;
-    const std::lock_guard lock(shared_.mutex);
-    stats.keys = static_cast<uint64_t>(shared_.store.key_count());
-    stats.waiting = shared_.store.waiting_count();
-    return stats;
-  }
-
- private:
-  // Fills one thread before it starts the next. REQUIRES: mutex_ is held, not closed.
-  StoreShard& ShardForNext() {
-    const int threads = std::clamp(shared_.options.max_threads, 1, StoreShard::kMaxShards);
-    const auto per_thread =
-        static_cast<uint64_t>(std::max(shared_.options.connections_per_thread, 1));
-    const auto index = static_cast<size_t>(placed_++ / per_thread % static_cast<uint64_t>(threads));
-    if (shards_[index] == nullptr) {
-      auto shard = StoreShard::Start(static_cast<int>(index), UniqueFd(), shared_, *this);
-      if (!shard.ok()) return *shards_[0];  // Slower, but served.
-      shards_[index] = std::move(*shard);
-    }
-    return *shards_[index];
-  }
-
-  StoreShared shared_;
-  uint16_t port_ = 0;
-  std::mutex mutex_;
-  bool is_closed_ = false;
-  uint64_t placed_ = 0;
-  std::array<std::unique_ptr<StoreShard>, StoreShard::kMaxShards> shards_;
-};
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<StoreServer>> StoreServer::Start(const Options& options) {
-  auto impl = std::make_unique<Impl>(options);
-  if (absl::Status status = impl->Start(); !status.ok()) return status;
-  return std::unique_ptr<StoreServer>(new StoreServer(std::move(impl)));
+  std::unique_ptr<StoreServer> self(new StoreServer(options));
+  if (options.bind != Bind::kNone) {
+    auto listener = ListenOn(options.bind == Bind::kLoopback ? "127.0.0.1" : "", options.port);
+    if (!listener.ok()) {
+      return absl::Status(listener.status().code(),
+                          absl::StrCat("store: ", listener.status().message()));
+    }
+    self->listener_ = *std::move(listener);
+    self->port_ = LocalPort(self->listener_.get());
+  }
+  self->epoll_.Reset(epoll_create1(EPOLL_CLOEXEC));
+  if (!self->epoll_.is_open()) return absl::ErrnoToStatus(errno, "store: epoll_create1");
+  self->wake_event_.Reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!self->wake_event_.is_open()) return absl::ErrnoToStatus(errno, "store: eventfd");
+  if (!self->Watch(self->wake_event_.get(), kWakeTag) ||
+      (self->listener_.is_open() && !self->Watch(self->listener_.get(), kListenerTag))) {
+    return absl::ErrnoToStatus(errno, "store: epoll_ctl");
+  }
+  self->thread_ = StartQuietThread([raw = self.get()] { raw->Run(); });
+  if (!self->thread_.joinable()) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("start a thread for the store: ", kNoThreadText));
+  }
+  return self;
 }
 
-StoreServer::StoreServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+StoreServer::StoreServer(const Options& options)
+    : options_(options),
+      store_(options.max_store_bytes),
+      next_client_(kFirstClient),
+      scratch_(kReceiveBytes) {}
 
 StoreServer::~StoreServer() { Close(); }
+
+void StoreServer::Close() {
+  if (!thread_.joinable()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    is_stopping_ = true;
+  }
+  eventfd_write(wake_event_.get(), 1);
+  thread_.join();
+  listener_.Reset();
+  adopted_.clear();
+  connections_.clear();
+  open_ = 0;
+}
 
 void StoreServer::Adopt(UniqueFd connection) {
   const int flags = fcntl(connection.get(), F_GETFL);
   if (flags < 0 || fcntl(connection.get(), F_SETFL, flags | O_NONBLOCK) != 0) return;
   fcntl(connection.get(), F_SETFD, FD_CLOEXEC);
-  impl_->Place(std::move(connection));
+  const std::lock_guard lock(mutex_);
+  if (is_stopping_) return;
+  adopted_.push_back(std::move(connection));
+  eventfd_write(wake_event_.get(), 1);
 }
 
-void StoreServer::Close() { impl_->Close(); }
+StoreServer::Stats StoreServer::stats() const {
+  return {.accepted = accepted_,
+          .open = open_,
+          .dropped_silent = dropped_silent_,
+          .dropped_protocol = dropped_protocol_,
+          .keys = keys_,
+          .accept_rests = accept_rests_,
+          .waiting = waiting_};
+}
 
-uint16_t StoreServer::port() const { return impl_->port(); }
+void StoreServer::PublishStoreStats() {
+  keys_ = static_cast<uint64_t>(store_.key_count());
+  waiting_ = store_.waiting_count();
+}
 
-StoreServer::Stats StoreServer::stats() const { return impl_->stats(); }
+bool StoreServer::Watch(int fd, uint64_t tag) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u64 = tag;
+  return epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
+void StoreServer::Run() {
+  now_ = SteadyNow();
+  epoll_event events[128];
+  while (!is_stopping_) {
+    const int count = epoll_wait(epoll_.get(), events, 128, TimeoutMs());
+    now_ = SteadyNow();
+    DDP_CHECK(count >= 0 || errno == EINTR);
+    for (int i = 0; i < count && !is_stopping_; ++i) {
+      const uint64_t tag = events[i].data.u64;
+      if (tag == kWakeTag) {
+        TakeAdopted();
+      } else if (tag == kListenerTag) {
+        AcceptSome();
+      } else {
+        HandleEvents(tag, events[i].events);
+      }
+      DeliverWakes();
+    }
+    RunTimers();
+  }
+}
+
+int StoreServer::TimeoutMs() const {
+  TimePoint next = TimePoint::max();
+  if (!ungreeted_.empty()) next = ungreeted_.front().first;
+  if (resume_accept_at_) next = std::min(next, *resume_accept_at_);
+  if (transit_bytes_ > 0) next = std::min(next, check_stalled_at_);
+  return PollTimeout(next, now_);
+}
+
+void StoreServer::RunTimers() {
+  while (!ungreeted_.empty() && ungreeted_.front().first <= now_) DropOldestUngreeted();
+  if (resume_accept_at_ && *resume_accept_at_ <= now_) {
+    resume_accept_at_.reset();
+    Watch(listener_.get(), kListenerTag);
+  }
+  if (check_stalled_at_ <= now_) {
+    check_stalled_at_ = now_ + kStalledCheck;
+    if (transit_bytes_ > options_.max_transit_bytes / 2) DropStalled();
+  }
+}
+
+void StoreServer::TakeAdopted() {
+  eventfd_t ignored;
+  eventfd_read(wake_event_.get(), &ignored);
+  std::vector<UniqueFd> connections;
+  {
+    const std::lock_guard lock(mutex_);
+    connections.swap(adopted_);
+  }
+  for (UniqueFd& fd : connections) Add(std::move(fd));
+}
+
+void StoreServer::AcceptSome() {
+  std::vector<UniqueFd> accepted;
+  for (int i = 0; i < kAcceptsPerEvent; ++i) {
+    UniqueFd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!fd.is_open()) {
+      HandleAcceptError();  // before these count as silent: they have had no time to greet
+      break;
+    }
+    accepted.push_back(std::move(fd));
+  }
+  for (UniqueFd& fd : accepted) Add(std::move(fd));
+}
+
+void StoreServer::HandleAcceptError() {
+  switch (errno) {
+    case EMFILE:
+    case ENFILE:
+    case ENOBUFS:
+    case ENOMEM:
+      // Whoever has not even greeted goes first. Otherwise the listener rests: level-triggered it
+      // would spin, and the waiting connections stay in the backlog until something closes.
+      if (DropOldestUngreeted()) return;
+      epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, listener_.get(), nullptr);
+      resume_accept_at_ = now_ + kAcceptRest;
+      ++accept_rests_;
+      if (options_.on_no_descriptor) options_.on_no_descriptor();
+      return;
+    default:
+      return;  // EAGAIN, EINTR, or a connection that died in the backlog.
+  }
+}
+
+bool StoreServer::DropOldestUngreeted() {
+  while (!ungreeted_.empty()) {
+    const uint64_t client = ungreeted_.front().second;
+    ungreeted_.pop_front();
+    const auto found = connections_.find(client);
+    if (found == connections_.end() || found->second.session.is_validated) continue;
+    ++dropped_silent_;
+    Remove(client);
+    return true;
+  }
+  return false;
+}
+
+void StoreServer::Add(UniqueFd fd) {
+  const int on = 1;
+  setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  // No keepalive: a network that is cut for minutes must not cost a job its store. Connections
+  // of dead hosts go with the round.
+  const uint64_t client = next_client_++;
+  if (!Watch(fd.get(), client)) return;
+  Connection& connection = connections_[client];
+  connection.fd = std::move(fd);
+  connection.session.client = client;
+  connection.interest = EPOLLIN;
+  connection.last_progress = now_;
+  ungreeted_.emplace_back(now_ + options_.greeting_timeout, client);
+  ++accepted_;
+  ++open_;
+}
+
+void StoreServer::Remove(uint64_t client) {
+  const auto found = connections_.find(client);
+  const Connection& connection = found->second;
+  if (connection.session.ticket != 0) {
+    store_.Cancel(connection.session.ticket);
+    PublishStoreStats();
+  }
+  transit_bytes_ -= connection.charged;
+  --open_;
+  connections_.erase(found);
+}
+
+// Only under memory pressure: a worker stopped in a debugger in the middle of a reply is no crime.
+void StoreServer::DropStalled() {
+  std::vector<uint64_t> stalled;
+  for (const auto& [client, connection] : connections_) {
+    if (connection.charged > 0 && connection.last_progress + options_.stalled_timeout <= now_) {
+      stalled.push_back(client);
+    }
+  }
+  dropped_protocol_ += stalled.size();
+  for (const uint64_t client : stalled) Remove(client);
+}
 
 }  // namespace ddprun::rendezvous

@@ -2,19 +2,33 @@
 //
 // One server is one key space: a new round gets a new server on a new socket, because the protocol
 // carries no round and a straggler's late connection would otherwise write among the new keys.
-// Connections are spread over a few threads of the server's own, which start when connections
-// need them. All methods may be called from any thread, Close and the destructor from one.
+// One thread of the server's own serves all connections: with four, a start of 8,192 ranks costs a
+// sixth more of the processor and, on two cores, as much time. All public methods may be called
+// from any thread, Close and the destructor from one.
 #ifndef DDPRUN_RENDEZVOUS_STORE_STORE_SERVER_H_
 #define DDPRUN_RENDEZVOUS_STORE_STORE_SERVER_H_
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "rendezvous/base/time.h"
 #include "rendezvous/base/unique_fd.h"
+#include "rendezvous/core/kv_store.h"
+#include "rendezvous/store/dispatch.h"
 #include "rendezvous/store/wire.h"
 
 namespace ddprun::rendezvous {
@@ -33,9 +47,6 @@ class StoreServer {
   struct Options {
     Bind bind = Bind::kLoopback;
     uint16_t port = 0;  // 0: the kernel chooses.
-    // Upper bound; a thread more is used per `connections_per_thread` connections.
-    int max_threads = 4;
-    int connections_per_thread = 2048;
     StoreLimits limits;
     // Bound on keys, values and parked waits. What exceeds it closes the connection.
     size_t max_store_bytes = size_t{1} << 30;
@@ -47,7 +58,7 @@ class StoreServer {
     // When half of max_transit_bytes is in use, those who hold some of it and have neither sent
     // nor taken a byte for so long are dropped.
     std::chrono::milliseconds stalled_timeout{5000};
-    // Called on a thread of the server's at each rest of accept; must not block. May be unset.
+    // Called on the server's thread at each rest of accept; must not block. May be unset.
     std::function<void()> on_no_descriptor;
   };
 
@@ -71,18 +82,88 @@ class StoreServer {
   // Serves a connection that somebody else accepted and from which nothing was read.
   void Adopt(UniqueFd connection);
 
-  // Closes the socket and every connection, joins the threads, which end after the request that
-  // they are at. Adopt afterwards drops what it is given. Idempotent.
+  // Closes the socket and every connection, joins the thread, which ends after the request that it
+  // is at. Adopt afterwards drops what it is given. Idempotent.
   void Close();
 
   // The bound port; 0 with Bind::kNone.
-  uint16_t port() const;
+  uint16_t port() const { return port_; }
   Stats stats() const;
 
  private:
-  class Impl;
-  explicit StoreServer(std::unique_ptr<Impl> impl);
-  const std::unique_ptr<Impl> impl_;
+  struct Connection {
+    UniqueFd fd;
+    StoreSession session;
+    RequestParser parser;
+    std::string in;   // Begins with the first byte of a request not carried out yet.
+    std::string out;  // Replies; the first `sent` bytes are gone.
+    size_t sent = 0;
+    size_t charged = 0;  // Its share of transit_bytes_.
+    uint32_t interest = 0;
+    bool is_dead = false;
+    TimePoint last_progress;
+  };
+
+  explicit StoreServer(const Options& options);
+  bool Watch(int fd, uint64_t tag);
+
+  // The rest runs on the thread.
+  void Run();
+  int TimeoutMs() const;
+  void RunTimers();
+  void TakeAdopted();
+
+  void AcceptSome();
+  void HandleAcceptError();
+  bool DropOldestUngreeted();
+  void Add(UniqueFd fd);
+  void Remove(uint64_t client);
+  void DropBroken(Connection& connection);
+  void DropStalled();
+
+  void HandleEvents(uint64_t client, uint32_t events);
+  void Receive(Connection& connection);
+  // Carries out what `fresh` completes, sends the replies, and keeps the rest.
+  void Consume(Connection& connection, std::string_view fresh);
+  size_t Execute(Connection& connection, std::string_view bytes);
+  bool MustHold(const Connection& connection, char next_op) const;
+  void Flush(Connection& connection);
+  // After any of the above: accounts, sets the epoll interest, removes a dead connection.
+  void Settle(Connection& connection);
+  void DeliverWakes();
+  void PublishStoreStats();
+
+  const Options options_;
+  UniqueFd listener_;
+  uint16_t port_ = 0;
+  UniqueFd epoll_;
+  UniqueFd wake_event_;
+  std::thread thread_;
+
+  // Between the callers and the thread.
+  std::mutex mutex_;
+  std::vector<UniqueFd> adopted_;  // Guarded by mutex_.
+  std::atomic<bool> is_stopping_{false};
+  std::atomic<uint64_t> accepted_{0};
+  std::atomic<uint64_t> open_{0};
+  std::atomic<uint64_t> dropped_silent_{0};
+  std::atomic<uint64_t> dropped_protocol_{0};
+  std::atomic<uint64_t> keys_{0};
+  std::atomic<uint64_t> accept_rests_{0};
+  std::atomic<uint64_t> waiting_{0};
+
+  // The thread's own.
+  KvStore store_;
+  size_t transit_bytes_ = 0;
+  uint64_t next_client_;
+  std::unordered_map<uint64_t, Connection> connections_;
+  std::deque<std::pair<TimePoint, uint64_t>> ungreeted_;  // By deadline.
+  std::vector<KvStore::Woken> wakes_;
+  StoreCommand command_;
+  std::vector<char> scratch_;
+  std::optional<TimePoint> resume_accept_at_;  // While accept rests.
+  TimePoint check_stalled_at_;
+  TimePoint now_;
 };
 
 }  // namespace ddprun::rendezvous

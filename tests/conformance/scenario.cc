@@ -12,7 +12,7 @@
 
 #include <doctest/doctest.h>
 
-#include "rendezvous/base/host_name.h"
+#include "rendezvous/net/socket_address.h"
 #include "tests/support/torch_python.h"
 
 namespace ddprun::testing {
@@ -253,7 +253,7 @@ std::string Run::Normalised(std::string text) const {
   static const std::regex uuid(
       "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|\\b[0-9a-f]{16}\\b");
   static const std::regex run_folder("_[A-Za-z0-9_]{6,8}/attempt_");
-  static const std::string host = HostName();
+  static const std::string host = rendezvous::HostName();
   ReplaceAll(text, Dir(), "{dir}");
   ReplaceAll(text, ":" + std::to_string(job_.port()), ":{port}");
   if (text == std::to_string(job_.port())) text = "{port}";

@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-#include "rendezvous/base/host_name.h"
+#include "rendezvous/net/socket_address.h"
 #include "tests/e2e/job.h"
 
 namespace ddprun::testing {
@@ -164,8 +164,8 @@ TEST_CASE("two nodes: of a lost node the other one hears, though its own worker 
     REQUIRE_MESSAGE(a->WaitForErr("waiting for 1 more"), a->Describe());
     auto b = node("2");
     lose(*a, *b);
-    REQUIRE_MESSAGE(a->WaitForErr("1 of 2 nodes, waiting for 1 more (node " + HostName() +
-                                  " is lost: silent for 6 s), "),
+    REQUIRE_MESSAGE(a->WaitForErr("1 of 2 nodes, waiting for 1 more (node " +
+                                  rendezvous::HostName() + " is lost: silent for 6 s), "),
                     a->Describe());
     auto c = node("2");
     job.Touch("go");
@@ -177,7 +177,7 @@ TEST_CASE("two nodes: of a lost node the other one hears, though its own worker 
     REQUIRE_MESSAGE(a->WaitForErr("last call"), a->Describe());
     auto b = node("1:2");
     lose(*a, *b);
-    REQUIRE_MESSAGE(a->WaitForErr("ddprun: node " + HostName() +
+    REQUIRE_MESSAGE(a->WaitForErr("ddprun: node " + rendezvous::HostName() +
                                   " is lost: silent for 6 s; going on with 1 node and 1 rank "
                                   "instead of 2 and 2\n"),
                     a->Describe());

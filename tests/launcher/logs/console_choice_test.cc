@@ -12,7 +12,6 @@
 #include <thread>
 #include <vector>
 
-#include "launcher/logs/log_losses.h"
 #include "launcher/logs/log_router.h"
 #include "rendezvous/base/durable_file.h"
 #include "rendezvous/base/unique_fd.h"
@@ -210,7 +209,7 @@ TEST_CASE("console choice: what a full disk cannot take is counted, the copies' 
   }
   // 500 lines of 6 bytes fit into the log; of 17 bytes with the prefix 176 into the copies and,
   // torn in the last one, into the console.
-  const LogRouter::Losses losses = router.losses();
+  const LogLosses losses = router.losses();
   CHECK(losses.file_lines == 500 + 824);
   CHECK(losses.refused_lines == 824);
   CHECK(warning == "warning: 1324 lines are missing from log files in " + router.run_folder() +

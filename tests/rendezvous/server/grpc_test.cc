@@ -12,7 +12,7 @@
 #include "rendezvous/base/steady_clock.h"
 #include "rendezvous/client/connect.h"
 #include "rendezvous/client/link.h"
-#include "rendezvous/net/resolver.h"
+#include "rendezvous/net/socket_address.h"
 #include "rendezvous/server/coordinator.h"
 #include "tests/rendezvous/server/event_log.h"
 #include "tests/rendezvous/server/over_sockets.h"

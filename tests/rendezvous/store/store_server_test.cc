@@ -20,13 +20,6 @@ namespace {
 
 using testing::StartStoreServer;
 
-// Every connection on a thread of its own, up to four.
-StoreServer::Options ManyThreads() {
-  StoreServer::Options options;
-  options.connections_per_thread = 1;
-  return options;
-}
-
 bool HasWaiting(const StoreServer& server, uint64_t count) {
   return Eventually([&] { return server.stats().waiting == count; });
 }
@@ -121,7 +114,7 @@ TEST_CASE("store server: large values come back whole") {
   CHECK(client.Receive(value.size() + 8) == Bytes(value));
 }
 
-TEST_CASE("store server: whatever makes a key wakes a wait on another connection and thread") {
+TEST_CASE("store server: whatever makes a key wakes a wait on another connection") {
   using enum StoreOp;
   const std::vector<std::string> makers = {
       Request(kSet, {"/k", "v"}),
@@ -131,26 +124,24 @@ TEST_CASE("store server: whatever makes a key wakes a wait on another connection
       Request(kMultiSet, {"/j", "v", "/k", "v"}),
       Request(kQueuePush, {"/k", "v"}),
   };
-  for (const auto& options : {StoreServer::Options(), ManyThreads()}) {
-    for (const std::string& maker : makers) {
-      CAPTURE(static_cast<int>(maker[0]));
-      const auto server = StartStoreServer(options);
-      RawClient waiter = RawClient::Greeted(*server);
-      RawClient other = RawClient::Greeted(*server);
-      waiter.Send(Request(kWait, {"/k"}));
-      REQUIRE(HasWaiting(*server, 1));
-      other.Send(maker);
-      CHECK(waiter.Receive(1) == Byte(kStopWaiting));
-      // Nothing else was sent to the waiter in between.
-      waiter.Expect(Request(kGetNumKeys), Number(maker[0] == static_cast<char>(kMultiSet)    ? 2
-                                                 : maker[0] == static_cast<char>(kQueuePush) ? 0
-                                                                                             : 1));
-    }
+  for (const std::string& maker : makers) {
+    CAPTURE(static_cast<int>(maker[0]));
+    const auto server = StartStoreServer();
+    RawClient waiter = RawClient::Greeted(*server);
+    RawClient other = RawClient::Greeted(*server);
+    waiter.Send(Request(kWait, {"/k"}));
+    REQUIRE(HasWaiting(*server, 1));
+    other.Send(maker);
+    CHECK(waiter.Receive(1) == Byte(kStopWaiting));
+    // Nothing else was sent to the waiter in between.
+    waiter.Expect(Request(kGetNumKeys), Number(maker[0] == static_cast<char>(kMultiSet)    ? 2
+                                               : maker[0] == static_cast<char>(kQueuePush) ? 0
+                                                                                           : 1));
   }
 }
 
 TEST_CASE("store server: a barrier of three opens when the third arrives") {
-  const auto server = StartStoreServer(ManyThreads());
+  const auto server = StartStoreServer();
   std::vector<RawClient> clients;
   for (int i = 0; i < 3; ++i) clients.push_back(RawClient::Greeted(*server));
   for (uint64_t i = 0; i < 2; ++i) {
@@ -191,7 +182,7 @@ TEST_CASE("store server: a connection that goes away takes its waits along") {
 }
 
 TEST_CASE("store server: clients on several threads count every add once") {
-  const auto server = StartStoreServer(ManyThreads());
+  const auto server = StartStoreServer();
   constexpr int kClients = 8;
   constexpr int kAdds = 500;
   std::vector<std::thread> threads;
@@ -247,7 +238,7 @@ TEST_CASE("store server: a straggler of the old round cannot write into the new 
 }
 
 TEST_CASE("store server: closing it closes connections that wait") {
-  auto server = StartStoreServer(ManyThreads());
+  auto server = StartStoreServer();
   std::vector<RawClient> clients;
   for (int i = 0; i < 6; ++i) {
     clients.push_back(RawClient::Greeted(*server));

@@ -16,14 +16,8 @@ int main(int argc, char** argv) {
     const std::string argument = argv[i];
     if (argument.starts_with("--port=")) {
       options.port = static_cast<uint16_t>(std::atoi(argument.c_str() + 7));
-    } else if (argument.starts_with("--max_threads=")) {
-      options.max_threads = std::atoi(argument.c_str() + 14);
-    } else if (argument.starts_with("--connections_per_thread=")) {
-      options.connections_per_thread = std::atoi(argument.c_str() + 25);
     } else {
-      std::fprintf(stderr,
-                   "usage: store_server_main [--port=N] [--max_threads=N] "
-                   "[--connections_per_thread=N]\n");
+      std::fprintf(stderr, "usage: store_server_main [--port=N]\n");
       return 2;
     }
   }

@@ -1,10 +1,10 @@
-// The half of StoreShard that moves bytes: receive, carry out, reply, hold back.
+// The half of StoreServer that moves bytes: receive, carry out, reply, hold back.
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
 #include <cerrno>
 
-#include "rendezvous/store/shard.h"
+#include "rendezvous/store/store_server.h"
 
 namespace ddprun::rendezvous {
 namespace {
@@ -29,10 +29,10 @@ void Empty(std::string* buffer) {
 
 }  // namespace
 
-void StoreShard::HandleEvents(uint64_t client, uint32_t events) {
+void StoreServer::HandleEvents(uint64_t client, uint32_t events) {
   const auto found = connections_.find(client);
   if (found == connections_.end()) return;  // Removed earlier in this batch of events.
-  Connection& connection = *found->second;
+  Connection& connection = found->second;
   if ((connection.interest & EPOLLIN) != 0) {
     // Errors and hang-ups too: recv tells what happened.
     if ((events & ~static_cast<uint32_t>(EPOLLOUT)) != 0) Receive(connection);
@@ -43,7 +43,7 @@ void StoreShard::HandleEvents(uint64_t client, uint32_t events) {
   Settle(connection);
 }
 
-void StoreShard::Receive(Connection& connection) {
+void StoreServer::Receive(Connection& connection) {
   for (int i = 0; i < kReadsPerEvent && !connection.is_dead; ++i) {
     const ssize_t count = recv(connection.fd.get(), scratch_.data(), scratch_.size(), 0);
     if (count < 0 && errno == EINTR) continue;
@@ -59,7 +59,7 @@ void StoreShard::Receive(Connection& connection) {
   }
 }
 
-void StoreShard::Consume(Connection& connection, std::string_view fresh) {
+void StoreServer::Consume(Connection& connection, std::string_view fresh) {
   const bool is_buffered = !connection.in.empty();
   if (is_buffered) connection.in.append(fresh);
   const std::string_view all = is_buffered ? std::string_view(connection.in) : fresh;
@@ -82,56 +82,40 @@ void StoreShard::Consume(Connection& connection, std::string_view fresh) {
   }
 }
 
-bool StoreShard::MustHold(const Connection& connection, char next_op) const {
+bool StoreServer::MustHold(const Connection& connection, char next_op) const {
   const bool is_cancel = next_op == static_cast<char>(StoreOp::kCancelWait);
   if (connection.session.ticket != 0 && !is_cancel) return true;
   return connection.out.size() - connection.sent > kOutputHigh;
 }
 
-size_t StoreShard::Execute(Connection& connection, std::string_view bytes) {
-  std::unique_lock lock(shared_.mutex, std::defer_lock);
+size_t StoreServer::Execute(Connection& connection, std::string_view bytes) {
   size_t done = 0;
   // Whoever closes the server waits for one request at most.
   while (done < bytes.size() && !is_stopping_ && !MustHold(connection, bytes[done])) {
     size_t used = 0;
     const auto result =
-        connection.parser.Parse(bytes.substr(done), shared_.options.limits, &command_, &used);
+        connection.parser.Parse(bytes.substr(done), options_.limits, &command_, &used);
     if (result == RequestParser::Result::kNeedMore) break;
-    if (result == RequestParser::Result::kBad) {
+    if (result == RequestParser::Result::kBad ||
+        !DispatchStoreCommand(command_, options_.max_transit_bytes, &connection.session, &store_,
+                              &connection.out)) {
       DropBroken(connection);
       break;
     }
-    if (!lock.owns_lock()) lock.lock();
-    const StoreOutcome outcome =
-        DispatchStoreCommand(command_, shared_.options.max_transit_bytes, &connection.session,
-                             &shared_.store, &connection.out);
     done += used;
-    if (outcome == StoreOutcome::kClose) {
-      DropBroken(connection);
-      break;
-    }
   }
-  if (!lock.owns_lock()) return done;
-  shared_.store.TakeWoken(&just_woken_);
-  lock.unlock();
-  for (const KvStore::Woken& woken : just_woken_) {
-    if (ShardOfClient(woken.client) == index_) {
-      wakes_.push_back(woken);
-    } else {
-      peers_.Wake(woken);
-    }
-  }
-  just_woken_.clear();
+  store_.TakeWoken(&wakes_);
+  PublishStoreStats();
   return done;
 }
 
-void StoreShard::DropBroken(Connection& connection) {
+void StoreServer::DropBroken(Connection& connection) {
   // One connection may break two bounds in one go; it is counted once.
-  if (!connection.is_dead) ++shared_.dropped_protocol;
+  if (!connection.is_dead) ++dropped_protocol_;
   connection.is_dead = true;
 }
 
-void StoreShard::Flush(Connection& connection) {
+void StoreServer::Flush(Connection& connection) {
   if (connection.out.empty()) return;
   std::string& out = connection.out;
   while (connection.sent < out.size()) {
@@ -158,14 +142,14 @@ void StoreShard::Flush(Connection& connection) {
   connection.sent = 0;
 }
 
-void StoreShard::Settle(Connection& connection) {
+void StoreServer::Settle(Connection& connection) {
   const size_t held = connection.in.size() + connection.out.size();
   const size_t charge = held > kInputHigh ? held : 0;
   if (charge != connection.charged) {
-    const size_t total = shared_.transit_bytes += charge - connection.charged;
+    const size_t total = transit_bytes_ += charge - connection.charged;
     const bool has_grown = charge > connection.charged;
     connection.charged = charge;
-    if (has_grown && total > shared_.options.max_transit_bytes) DropBroken(connection);
+    if (has_grown && total > options_.max_transit_bytes) DropBroken(connection);
   }
   if (connection.is_dead) {
     Remove(connection.session.client);
@@ -184,17 +168,17 @@ void StoreShard::Settle(Connection& connection) {
   epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, connection.fd.get(), &event);
 }
 
-void StoreShard::DeliverWakes() {
-  while (!wakes_.empty()) {
-    const KvStore::Woken woken = wakes_.front();
-    wakes_.pop_front();
+void StoreServer::DeliverWakes() {
+  for (size_t i = 0; i < wakes_.size(); ++i) {  // it grows by those that these requests wake
+    const KvStore::Woken woken = wakes_[i];
     const auto found = connections_.find(woken.client);
     if (found == connections_.end()) continue;
-    Connection& connection = *found->second;
+    Connection& connection = found->second;
     if (!StopWaiting(woken.ticket, &connection.session, &connection.out)) continue;
     Consume(connection, {});
     Settle(connection);
   }
+  wakes_.clear();
 }
 
 }  // namespace ddprun::rendezvous

@@ -1,6 +1,6 @@
-// Cuts a stream of bytes into lines, within bounded memory. [pure]
-#ifndef DDPRUN_LAUNCHER_LOGS_LINE_SPLITTER_H_
-#define DDPRUN_LAUNCHER_LOGS_LINE_SPLITTER_H_
+// A stream of bytes as lines, within bounded memory: each of them, or the last ones. [pure]
+#ifndef DDPRUN_LAUNCHER_LOGS_LINES_H_
+#define DDPRUN_LAUNCHER_LOGS_LINES_H_
 
 #include <cstddef>
 #include <string>
@@ -47,6 +47,20 @@ class LineSplitter {
   bool was_return_ = false;
 };
 
+// The last bytes of a stream.
+class TailBuffer {
+ public:
+  static constexpr size_t kMaxBytes = 64 * 1024;
+
+  void Append(std::string_view bytes);
+  // At most `max_lines` last lines, out of the last kMaxBytes; a line that was cut off at its
+  // beginning is among them. An unfinished last line counts.
+  std::string LastLines(size_t max_lines) const;
+
+ private:
+  std::string bytes_;  // up to 2 * kMaxBytes: moving them once per kMaxBytes is cheap
+};
+
 }  // namespace ddprun::launcher
 
-#endif  // DDPRUN_LAUNCHER_LOGS_LINE_SPLITTER_H_
+#endif  // DDPRUN_LAUNCHER_LOGS_LINES_H_

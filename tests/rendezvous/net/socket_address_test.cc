@@ -1,0 +1,80 @@
+#include "rendezvous/net/socket_address.h"
+
+#include <doctest/doctest.h>
+#include <net/if.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include "tests/support/in_child.h"
+#include "tests/support/skip.h"
+
+namespace ddprun::rendezvous {
+namespace {
+
+using testing::InChild;
+
+// What gRPC calls it, as an address and that as text.
+std::string FromGrpc(const std::string& target) { return AddressText(FromGrpcTarget(target)); }
+
+std::string Ip(const std::string& ip, uint16_t port = 29400) {
+  const auto address = ParseIp(ip, port);
+  REQUIRE_MESSAGE(address, ip);
+  return AddressText(*address);
+}
+
+TEST_CASE("address: what gRPC calls a peer is the address that the kernel gave") {
+  const std::string lo = std::to_string(if_nametoindex("lo"));
+  CHECK(FromGrpc("ipv4:10.0.0.2:29400") == Ip("10.0.0.2"));
+  CHECK(FromGrpc("ipv6:%5B::1%5D:29400") == Ip("::1"));
+  CHECK(FromGrpc("ipv6:%5B::ffff:10.0.0.2%5D:29400") == Ip("10.0.0.2"));
+  // gRPC numbers the interface, we name it.
+  CHECK(FromGrpc("ipv6:%5Bfe80::1%25" + lo + "%5D:29400") == Ip("fe80::1%lo"));
+  CHECK(IpText(FromGrpcTarget("ipv6:%5Bfe80::1%25" + lo + "%5D:29400")) == "fe80::1%lo");
+  for (const char* ip : {"10.0.0.2", "::1", "fe80::1%lo"}) {
+    CHECK(FromGrpc(GrpcTarget(*ParseIp(ip, 29400))) == Ip(ip));
+  }
+  CHECK(FromGrpcTarget("unix:/tmp/x").size == 0);
+  CHECK(FromGrpcTarget("ipv6:nonsense").size == 0);
+  for (const char* ip : {"fe80::1%no-such-interface", "10.1", "1", "", "host", "10.0.0.2.3"}) {
+    CHECK_MESSAGE(!ParseIp(ip, 1), ip);
+  }
+}
+
+TEST_CASE("address: scope, port and IP tell addresses apart, the family of an IPv4 one does not") {
+  CHECK(Ip("::ffff:10.0.0.2") == Ip("10.0.0.2"));
+  CHECK(Ip("10.0.0.2") != Ip("10.0.0.3"));
+  CHECK(Ip("10.0.0.2", 1) != Ip("10.0.0.2", 2));
+  CHECK(Ip("fe80::1%lo") != Ip("fe80::1%4711"));
+  CHECK(AddressText({}) != Ip("0.0.0.0", 0));
+}
+
+TEST_CASE("resolver: an address is answered as it is, a name that cannot be is not found") {
+  const Resolution literal = ResolveName("::1", 29400);
+  REQUIRE(literal.outcome == Resolution::Outcome::kFound);
+  CHECK(AddressText(literal.addresses.front()) == "[::1]:29400");
+  CHECK(ResolveName("-not a name-", 1).outcome != Resolution::Outcome::kFound);
+}
+
+// HostName in a process that sees the machine as named `name`; "not allowed": it may not.
+std::string NameOfMachineNamed(const std::string& name) {
+  return InChild({}, [&name] {
+    const bool is_named = unshare(CLONE_NEWUTS) == 0 && sethostname(name.data(), name.size()) == 0;
+    return is_named ? HostName() : "not allowed";
+  });
+}
+
+TEST_CASE("host name: it is the machine's, up to the longest there may be") {
+  const std::string longest(64, 'n');
+  const std::string name = NameOfMachineNamed(longest);
+  if (name == "not allowed") return testing::SkipTest("no right to a host name of its own");
+  CHECK(name == longest);
+}
+
+TEST_CASE("host name: a machine without a name is localhost") {
+  const std::string name = NameOfMachineNamed("");
+  if (name == "not allowed") return testing::SkipTest("no right to a host name of its own");
+  CHECK(name == "localhost");
+}
+
+}  // namespace
+}  // namespace ddprun::rendezvous
