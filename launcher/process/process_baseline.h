@@ -79,7 +79,7 @@ SignalBits BitsOf(const std::vector<int>& signals);
 // score.
 void ProtectFromOomKiller(ProcessBaseline& baseline);
 // Gives the agent that score once more. The kernel sets a score for all processes that share their
-// memory, and a worker on its way to its program shares the agent's (SpawnBatch).
+// memory, and a worker on its way to its program shares the agent's (SpawnedChild).
 void RestoreOomProtection(const ProcessBaseline& baseline);
 
 }  // namespace ddprun::launcher

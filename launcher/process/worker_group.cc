@@ -28,7 +28,8 @@ namespace {
 constexpr Duration kLastReap = std::chrono::seconds(1);
 
 struct Worker {
-  WorkerSpec spec;
+  int local_rank = 0;
+  int rank = 0;
   pid_t pid = 0;  // 0: not started
   bool is_leader_alive = false;
   bool is_group_alive = false;  // leader or helpers
@@ -63,11 +64,10 @@ class WorkerGroup::Impl {
                {.baseline = options_.baseline,
                 .slow_after = options_.slow_start_after,
                 .delay_for_test = options_.spawn_delay_for_test},
-               {.request = [this](size_t index) { return RequestOf(index); },
-                .on_started = [this](size_t index, pid_t pid) { OnStarted(index, pid); },
+               {.on_started = [this](size_t index, pid_t pid) { OnStarted(index, pid); },
                 .on_failed = [this](size_t index,
-                                    const SpawnResult& why) { OnStartFailed(index, why); },
-                .on_slow = [this] { OnSlowStart(); }}) {}
+                                    const SpawnFailure& why) { OnStartFailed(index, why); },
+                .on_slow = [this](const std::string& executable) { OnSlowStart(executable); }}) {}
 
   ~Impl() {
     for (Worker& worker : workers_) {
@@ -82,12 +82,17 @@ class WorkerGroup::Impl {
 
   void Start(std::vector<WorkerSpec> specs) {
     DDP_CHECK(is_empty() && !specs.empty());
-    for (WorkerSpec& spec : specs) workers_.push_back(Worker{.spec = std::move(spec)});
+    std::vector<SpawnRequest> requests;
+    for (WorkerSpec& spec : specs) {
+      if (options_.cgroup != nullptr) spec.process.cgroup = options_.cgroup->directory();
+      workers_.push_back(Worker{.local_rank = spec.local_rank, .rank = spec.rank});
+      requests.push_back(std::move(spec.process));
+    }
     ++run_;
     leftovers_.Begin();
     all_killed_since_.reset();
     suspended_at_.reset();
-    start_.Begin(workers_.size());
+    start_.Begin(std::move(requests));
   }
 
   void Stop(int signal, Duration grace) {
@@ -178,12 +183,6 @@ class WorkerGroup::Impl {
     SignalGroup(worker, SIGCONT);
   }
 
-  SpawnRequest RequestOf(size_t index) const {
-    SpawnRequest request = workers_[index].spec.process;
-    if (options_.cgroup != nullptr) request.cgroup = options_.cgroup->directory();
-    return request;
-  }
-
   void OnStarted(size_t index, pid_t pid) {
     Worker& worker = workers_[index];
     worker.pid = pid;
@@ -198,26 +197,25 @@ class WorkerGroup::Impl {
         [this, index, run = run_] {
           if (run == run_) OnReaped(index);
         });
-    handler_(WorkerStarted{.local_rank = worker.spec.local_rank, .pid = pid});
+    handler_(WorkerStarted{.local_rank = worker.local_rank, .pid = pid});
   }
 
   // Those already started have done nothing worth a grace. Of several failures the first counts.
-  void OnStartFailed(size_t index, const SpawnResult& why) {
+  void OnStartFailed(size_t index, const SpawnFailure& why) {
     const Worker& worker = workers_[index];
     if (!start_failure_) {
       start_failure_ =
-          StartFailed{.local_rank = worker.spec.local_rank,
+          StartFailed{.local_rank = worker.local_rank,
                       .pid = worker.pid,
-                      .error = why.error,
                       .exit_code = why.exit_code,
-                      .text = "spawn rank " + std::to_string(worker.spec.rank) + ": " + why.text};
+                      .text = "spawn rank " + std::to_string(worker.rank) + ": " + why.text};
     }
     KillNow();
   }
 
-  void OnSlowStart() {
-    handler_(StartDelayed{"no answer from exec \"" + workers_[0].spec.process.executable +
-                          "\" for " + SecondsText(options_.slow_start_after) +
+  void OnSlowStart(const std::string& executable) {
+    handler_(StartDelayed{"no answer from exec \"" + executable + "\" for " +
+                          SecondsText(options_.slow_start_after) +
                           " (does its file system respond?); still waiting"});
   }
 
@@ -226,7 +224,7 @@ class WorkerGroup::Impl {
     start_.Check();
     Worker& worker = workers_[index];
     worker.is_leader_alive = false;
-    exit_seen_ = WorkerExited{.local_rank = worker.spec.local_rank,
+    exit_seen_ = WorkerExited{.local_rank = worker.local_rank,
                               .pid = worker.pid,
                               .status = status,
                               .at = SteadyNow(),
@@ -315,8 +313,8 @@ class WorkerGroup::Impl {
   StopIgnored Ignored(const Worker& worker) const {
     const Duration grace = worker.was_told_to_stop ? grace_ : options_.leftover_grace;
     const std::string who =
-        "rank " + std::to_string(worker.spec.rank) + " (pid " + std::to_string(worker.pid) + ")";
-    return StopIgnored{.local_rank = worker.spec.local_rank,
+        "rank " + std::to_string(worker.rank) + " (pid " + std::to_string(worker.pid) + ")";
+    return StopIgnored{.local_rank = worker.local_rank,
                        .pid = worker.pid,
                        .text = (worker.is_leader_alive ? who : "a process left by " + who) +
                                " did not end within " + SecondsText(grace) + " of " +

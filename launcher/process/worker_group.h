@@ -43,7 +43,6 @@ struct WorkerStarted {
 struct StartFailed {
   int local_rank = 0;
   pid_t pid = 0;       // of its WorkerStarted; 0: there was none
-  int error = 0;       // errno
   int exit_code = 0;   // what ddprun exits with: kExitNotFound, kExitNotExecutable, kExitMachine
   std::string text{};  // `spawn rank 3: exec "./train": No such file or directory (ENOENT)`
 };
