@@ -32,22 +32,16 @@ DDPRUN_RAW void RemoveEmptyFoldersIn(int folder, int levels) {
   for (int pass = 0; pass < kMaxPasses && is_changed; ++pass) {
     is_changed = false;
     syscall(SYS_lseek, folder, 0, SEEK_SET);
-    alignas(LinuxDirent) char entries[4096];
-    long size = 0;
-    while ((size = syscall(SYS_getdents64, folder, entries, sizeof(entries))) > 0) {
-      for (long at = 0; at < size;) {
-        const LinuxDirent* entry = reinterpret_cast<const LinuxDirent*>(entries + at);
-        at += entry->size;
-        const char* name = entry->name;
-        if (IsOwnOrParent(name)) continue;
-        if (levels > 1) {
-          const int inner = OpenFolder(folder, name);
-          if (inner >= 0) RemoveEmptyFoldersIn(inner, levels - 1);
-          if (inner >= 0) syscall(SYS_close, inner);
-        }
-        // Refuses whatever is no directory, links among it, and one that holds anything.
-        if (syscall(SYS_unlinkat, folder, name, AT_REMOVEDIR) == 0) is_changed = true;
+    RawEntries entries(folder);
+    while (const char* name = entries.Next()) {
+      if (IsOwnOrParent(name)) continue;
+      if (levels > 1) {
+        const int inner = OpenFolder(folder, name);
+        if (inner >= 0) RemoveEmptyFoldersIn(inner, levels - 1);
+        if (inner >= 0) syscall(SYS_close, inner);
       }
+      // Refuses whatever is no directory, links among it, and one that holds anything.
+      if (syscall(SYS_unlinkat, folder, name, AT_REMOVEDIR) == 0) is_changed = true;
     }
   }
 }

@@ -8,6 +8,7 @@
 
 #include "launcher/process/guardian.h"
 #include "launcher/process/job_cgroup.h"
+#include "launcher/process/leftovers.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -23,7 +24,6 @@ LeftoverWatch::LeftoverWatch(const ProcessTable& table, Signs signs, Duration gr
     : table_(table), signs_(std::move(signs)), grace_(grace) {}
 
 void LeftoverWatch::Begin() {
-  foreign_ = {};
   is_killed_ = false;
   are_told_ = false;
   kill_at_.reset();
@@ -46,7 +46,11 @@ bool LeftoverWatch::AreLeft(TimePoint now) {
                       (signs_.cgroup != nullptr && signs_.cgroup->IsPopulated()))) {
     return true;
   }
-  const LeftoverQuery query = Query();
+  const LeftoverQuery query{.mark = signs_.job_mark.c_str(),
+                            .cgroup = signs_.cgroup != nullptr ? signs_.cgroup->name().c_str() : "",
+                            .parent = table_.had_children_at_start() ? 0 : getpid(),
+                            .spare = signs_.guardian != nullptr ? signs_.guardian->pid() : 0,
+                            .proc = signs_.proc};
   const int found = SignalLeftovers(query, signal);
   if (signal == SIGTERM) SignalLeftovers(query, SIGCONT);
   are_told_ = true;
@@ -59,15 +63,6 @@ TimePoint LeftoverWatch::LookAt(TimePoint now, TimePoint quiet_since) const {
   if (will_be_killed && *kill_at_ <= now) quiet_since = std::max(quiet_since, *kill_at_);
   const TimePoint at = now + std::clamp(now - quiet_since, kShortestPause, kLongestPause);
   return will_be_killed && *kill_at_ > now ? std::min(at, *kill_at_) : at;
-}
-
-LeftoverQuery LeftoverWatch::Query() {
-  return LeftoverQuery{.mark = signs_.job_mark.c_str(),
-                       .cgroup = signs_.cgroup != nullptr ? signs_.cgroup->name().c_str() : "",
-                       .parent = table_.had_children_at_start() ? 0 : getpid(),
-                       .spare = signs_.guardian != nullptr ? signs_.guardian->pid() : 0,
-                       .foreign = &foreign_,
-                       .proc = signs_.proc};
 }
 
 }  // namespace ddprun::launcher

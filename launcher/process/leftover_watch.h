@@ -6,7 +6,6 @@
 #include <optional>
 #include <string>
 
-#include "launcher/process/leftovers.h"
 #include "launcher/process/process.h"
 #include "rendezvous/base/time.h"
 
@@ -46,13 +45,10 @@ class LeftoverWatch {
   bool IsOver(TimePoint now) const { return is_killed_ || (kill_at_ && *kill_at_ <= now); }
 
  private:
-  LeftoverQuery Query();
-
   const ProcessTable& table_;
   const Signs signs_;
   const Duration grace_;
 
-  ForeignProcesses foreign_;  // of this run
   bool is_killed_ = false;
   bool are_told_ = false;
   std::optional<TimePoint> kill_at_;
