@@ -144,11 +144,10 @@ void RunFolder::RemoveEmptyTemporaries() {
 
 void RunFolder::RemoveAbandonedTemporaries() const {
   if (!is_temporary() || path_.empty()) return;
-  const FolderNote::Pointer note = FolderNote::Map();
-  if (note == nullptr) return;
+  FolderNote note;
   for (const std::string& folder : AbandonedIn(path_.substr(0, path_.rfind('/')), TagOfName)) {
-    note->Write(folder);
-    note->RemoveEmptyFolders();
+    note.Write(folder);
+    note.RemoveEmptyFolders();
   }
 }
 

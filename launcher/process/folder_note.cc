@@ -1,14 +1,12 @@
 #include "launcher/process/folder_note.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 
 #include <climits>
 #include <cstring>
 
 #include "launcher/process/raw_syscall.h"
-#include "rendezvous/base/check.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -16,16 +14,16 @@ namespace {
 // Passes over one folder while entries are found that go: a walk may miss what moves under it.
 constexpr int kMaxPasses = 100;
 
-DDPRUN_RAW int OpenFolder(int parent, const char* name) {
-  return static_cast<int>(
-      syscall(SYS_openat, parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-}
-
 DDPRUN_RAW bool IsOwnOrParent(const char* name) {
   return name[0] == '.' && (name[1] == '\0' || (name[1] == '.' && name[2] == '\0'));
 }
 
 }  // namespace
+
+DDPRUN_RAW int OpenFolder(int parent, const char* name) {
+  return static_cast<int>(
+      syscall(SYS_openat, parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+}
 
 DDPRUN_RAW void RemoveEmptyFoldersIn(int folder, int levels) {
   bool is_changed = true;
@@ -44,17 +42,6 @@ DDPRUN_RAW void RemoveEmptyFoldersIn(int folder, int levels) {
       if (syscall(SYS_unlinkat, folder, name, AT_REMOVEDIR) == 0) is_changed = true;
     }
   }
-}
-
-void FolderNote::Unmap::operator()(FolderNote* note) const {
-  DDP_CHECK(munmap(note, sizeof(*note)) == 0);
-}
-
-FolderNote::Pointer FolderNote::Map() {
-  void* memory =
-      mmap(nullptr, sizeof(FolderNote), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  // Fresh pages are zero, which is no folder.
-  return Pointer(memory == MAP_FAILED ? nullptr : static_cast<FolderNote*>(memory));
 }
 
 void FolderNote::Write(const std::string& folder) {

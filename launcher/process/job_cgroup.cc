@@ -83,17 +83,18 @@ bool CanBeBornIn(int directory) {
 
 }  // namespace
 
-DDPRUN_RAW void KillCgroup(const char* kill_path) {
-  const long file = syscall(SYS_openat, AT_FDCWD, kill_path, O_WRONLY | O_CLOEXEC);
-  if (file < 0) return;
-  syscall(SYS_write, file, "1", 1);
-  syscall(SYS_close, file);
+DDPRUN_RAW void KillCgroup(const char* path) {
+  const int directory = OpenFolder(AT_FDCWD, path);
+  if (directory < 0) return;
+  const long file = syscall(SYS_openat, directory, "cgroup.kill", O_WRONLY | O_CLOEXEC);
+  if (file >= 0) syscall(SYS_write, file, "1", 1);
+  if (file >= 0) syscall(SYS_close, file);
+  syscall(SYS_close, directory);
 }
 
 DDPRUN_RAW bool RemoveCgroup(const char* path) {
   if (RemoveFolder(path)) return true;
-  const int directory = static_cast<int>(
-      syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  const int directory = OpenFolder(AT_FDCWD, path);
   if (directory < 0) return false;
   RemoveEmptyFoldersIn(directory, kDeepest);
   syscall(SYS_close, directory);
@@ -148,12 +149,9 @@ std::unique_ptr<JobCgroup> JobCgroup::Make(const std::string& job_mark) {
 }
 
 JobCgroup::JobCgroup(std::string path, std::string name, UniqueFd directory)
-    : name_(std::move(name)),
-      path_(std::move(path)),
-      kill_path_(path_ + "/cgroup.kill"),
-      directory_(std::move(directory)) {}
+    : name_(std::move(name)), path_(std::move(path)), directory_(std::move(directory)) {}
 
-void JobCgroup::Kill() const { KillCgroup(kill_path_.c_str()); }
+void JobCgroup::Kill() const { KillCgroup(path_.c_str()); }
 
 bool JobCgroup::IsPopulated() const {
   return ReadPopulated(directory_.get(), "cgroup.events").value_or(false);

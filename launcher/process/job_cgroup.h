@@ -39,19 +39,17 @@ class JobCgroup {
   int directory() const { return directory_.get(); }  // for SpawnRequest
   const std::string& name() const { return name_; }   // "/ddprun-...", as in /proc/PID/cgroup
   const std::string& path() const { return path_; }   // of the directory
-  const std::string& kill_path() const { return kill_path_; }
 
  private:
   JobCgroup(std::string path, std::string name, UniqueFd directory);
 
   const std::string name_;
   const std::string path_;
-  const std::string kill_path_;
   const UniqueFd directory_;
 };
 
-// What the guardian does with the two paths. Async-signal-safe.
-void KillCgroup(const char* kill_path);
+// What the guardian does with the path. Async-signal-safe.
+void KillCgroup(const char* path);
 bool RemoveCgroup(const char* path);
 
 // Pure: the directories under which the process with this /proc/self/cgroup finds its own v2

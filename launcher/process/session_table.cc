@@ -1,12 +1,9 @@
 #include "launcher/process/session_table.h"
 
-#include <sys/mman.h>
-
 #include <cerrno>
 #include <csignal>
 
 #include "launcher/process/raw_syscall.h"
-#include "rendezvous/base/check.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -19,17 +16,6 @@ DDPRUN_RAW void Store(pid_t& slot, pid_t session) {
 }
 
 }  // namespace
-
-void SessionTable::Unmap::operator()(SessionTable* table) const {
-  DDP_CHECK(munmap(table, sizeof(*table)) == 0);
-}
-
-SessionTable::Pointer SessionTable::Map() {
-  void* memory = mmap(nullptr, sizeof(SessionTable), PROT_READ | PROT_WRITE,
-                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  // Fresh pages are zero, which is an empty table.
-  return Pointer(memory == MAP_FAILED ? nullptr : static_cast<SessionTable*>(memory));
-}
 
 void SessionTable::Add(pid_t session) {
   for (Slot& slot : slots_) {

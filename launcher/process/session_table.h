@@ -1,11 +1,10 @@
-// The workers' sessions, in memory that the agent shares with its guardian.
+// The workers' sessions, which the agent tells its guardian.
 #ifndef DDPRUN_LAUNCHER_PROCESS_SESSION_TABLE_H_
 #define DDPRUN_LAUNCHER_PROCESS_SESSION_TABLE_H_
 
 #include <sys/types.h>
 
 #include <cstddef>
-#include <memory>
 
 namespace ddprun::launcher {
 
@@ -21,18 +20,9 @@ namespace ddprun::launcher {
 // stranger would have to get it then, which takes a whole turn of the kernel's counter of pids. A
 // worker that the agent gave up (Unkillable) stays until the guardian finds its session empty.
 //
-// One writer at a time: the agent's main thread, then the guardian.
+// Lies in memory that both share. One writer at a time: the agent's main thread, then the guardian.
 class SessionTable {
  public:
-  struct Unmap {
-    void operator()(SessionTable* table) const;
-  };
-  using Pointer = std::unique_ptr<SessionTable, Unmap>;
-
-  // An empty table, which processes forked from now on share. Null, with errno set, when there is
-  // no memory.
-  static Pointer Map();
-
   // Beyond kCapacity a session is not noted: the cgroup and the job's mark find its processes.
   void Add(pid_t session);
   void Remove(pid_t session);
@@ -54,8 +44,8 @@ class SessionTable {
 
  private:
   struct Slot {
-    pid_t session;  // 0: free
-    bool is_met;    // since the last RemoveEnded
+    pid_t session = 0;    // 0: free
+    bool is_met = false;  // since the last RemoveEnded
   };
   const Slot* Find(pid_t session) const;
 

@@ -84,9 +84,9 @@ TEST_CASE("leftovers: a mark is found as a whole variable and as an outer mark, 
 TEST_CASE("leftovers: sessions and children count without a mark, the spared one never") {
   const Sleeper one({});
   const Sleeper two({});
-  const SessionTable::Pointer sessions = SessionTable::Map();
-  sessions->Add(one.pid());
-  CHECK(SignalLeftovers({.sessions = sessions.get()}, 0) == 1);
+  SessionTable sessions;
+  sessions.Add(one.pid());
+  CHECK(SignalLeftovers({.sessions = &sessions}, 0) == 1);
   CHECK(SignalLeftovers({.parent = getpid()}, 0) == 2);
   CHECK(SignalLeftovers({.parent = getpid(), .spare = one.pid()}, 0) == 1);
 }
