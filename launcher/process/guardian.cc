@@ -212,7 +212,7 @@ void Guardian::End() {
   if (watcher_) watcher_->pipe.close(ignored);
   if (pid_ > 0) {
     kill(pid_, SIGKILL);  // not reaped yet, so the number is its own
-    static_cast<void>(ReapChildBy(pid_, SteadyNow() + kLastReap));
+    ReapChild(pid_, SteadyNow() + kLastReap);
     dead_pid_ = std::exchange(pid_, 0);
   }
   write_end_.Reset();

@@ -1,13 +1,12 @@
 #include "launcher/process/spawn.h"
 
-#include <dirent.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
+#include <optional>
 #include <utility>
 
 #include "launcher/process/clone_into_cgroup.h"
@@ -57,14 +56,8 @@ bool HasCloseRange() {
 }
 
 int HighestOpenFd() {
-  int highest = 2;
-  DIR* directory = opendir("/proc/self/fd");
-  if (directory == nullptr) return 65535;
-  while (const dirent* entry = readdir(directory)) {
-    highest = std::max(highest, std::atoi(entry->d_name));
-  }
-  closedir(directory);
-  return highest;
+  const std::optional<std::vector<int>> open = OpenDescriptors();
+  return open && !open->empty() ? *std::max_element(open->begin(), open->end()) : 65535;
 }
 
 // Blocks every signal of this thread while it lives: a handler that ran in the child would run on

@@ -53,7 +53,7 @@ class WorkerGroup::Impl {
       : io_(io),
         options_(std::move(options)),
         handler_(std::move(handler)),
-        table_(io, {.use_pidfd = options_.use_pidfd}, [this] { Recheck(); }),
+        table_(io, options_.use_pidfd, [this] { OnReaped(); }),
         leftovers_(table_,
                    {.job_mark = options_.job_mark,
                     .cgroup = options_.cgroup,
@@ -75,7 +75,7 @@ class WorkerGroup::Impl {
     }
     const TimePoint deadline = SteadyNow() + kLastReap;
     for (Worker& worker : workers_) {
-      if (worker.is_leader_alive) worker.is_leader_alive = !ReapChildBy(worker.pid, deadline);
+      if (worker.is_leader_alive) worker.is_leader_alive = !ReapChild(worker.pid, deadline);
       CheckGroup(worker);
     }
   }
@@ -188,15 +188,10 @@ class WorkerGroup::Impl {
     worker.pid = pid;
     worker.is_leader_alive = worker.is_group_alive = true;
     if (options_.guardian != nullptr) options_.guardian->AddSession(pid);
-    table_.Watch(
-        pid,
-        // A worker that was given up may still end, in a later run.
-        [this, index, run = run_](const ExitStatus& status) {
-          if (run == run_) OnExit(index, status);
-        },
-        [this, index, run = run_] {
-          if (run == run_) OnReaped(index);
-        });
+    table_.Watch(pid, [this, index, run = run_](const ExitStatus& status) {
+      // A worker that was given up may still end, in a later run.
+      if (run == run_) OnExit(index, status);
+    });
     handler_(WorkerStarted{.local_rank = worker.local_rank, .pid = pid});
   }
 
@@ -236,13 +231,15 @@ class WorkerGroup::Impl {
     }
   }
 
-  void OnReaped(size_t index) {
-    CheckGroup(workers_[index]);
-    const std::optional<WorkerExited> exited = std::exchange(exit_seen_, std::nullopt);
-    // Of several that could not start each but the first was told to stop, like the others.
-    const bool is_start_failure =
-        start_failure_ && start_failure_->local_rank == exited->local_rank;
-    if (!is_start_failure) handler_(*exited);
+  // A worker's leader, whose end was just seen, or what workers left behind.
+  void OnReaped() {
+    for (Worker& worker : workers_) CheckGroup(worker);
+    if (const std::optional<WorkerExited> exited = std::exchange(exit_seen_, std::nullopt)) {
+      // Of several that could not start each but the first was told to stop, like the others.
+      const bool is_start_failure =
+          start_failure_ && start_failure_->local_rank == exited->local_rank;
+      if (!is_start_failure) handler_(*exited);
+    }
     Recheck();
   }
 
@@ -277,7 +274,7 @@ class WorkerGroup::Impl {
       is_any_alive = true;
       if (worker.is_killed || !worker.kill_at || *worker.kill_at > now) continue;
       // It kept to its time and we are late: its exit is served next.
-      if (worker.is_leader_alive && table_.HasEnded(worker.pid)) continue;
+      if (worker.is_leader_alive && ProcessTable::HasEnded(worker.pid)) continue;
       ignored.push_back(Ignored(worker));
       Kill(worker);
       quiet_since_ = now;

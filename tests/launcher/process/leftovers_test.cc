@@ -127,7 +127,7 @@ TEST_CASE("leftovers: kernel threads are none, and an environment may lack its l
 
 TEST_CASE("leftovers: they are looked at ever more rarely, but when their time is over") {
   boost::asio::io_context io;
-  const ProcessTable table(io, {}, [] {});
+  const ProcessTable table(io, true, [] {});
   LeftoverWatch leftovers(table, {}, 30s);
   const TimePoint begin = SteadyNow();
   const struct {
@@ -148,7 +148,7 @@ TEST_CASE("leftovers: they are looked at ever more rarely, but when their time i
 
 TEST_CASE("leftovers: to watch our children takes no walk over /proc, also without a cgroup") {
   boost::asio::io_context io;
-  const ProcessTable table(io, {}, [] {});
+  const ProcessTable table(io, true, [] {});
   REQUIRE_FALSE(table.had_children_at_start());
   LeftoverWatch leftovers(table, {.proc = "/none"}, 1h);
   const TimePoint now = SteadyNow();
