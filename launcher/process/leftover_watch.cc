@@ -24,21 +24,18 @@ LeftoverWatch::LeftoverWatch(const ProcessTable& table, Signs signs, Duration gr
     : table_(table), signs_(std::move(signs)), grace_(grace) {}
 
 void LeftoverWatch::Begin() {
-  is_killed_ = false;
   are_told_ = false;
-  kill_at_.reset();
+  kill_at_ = kNever;
 }
 
-void LeftoverWatch::KillAt(TimePoint at) { kill_at_ = std::min(kill_at_.value_or(at), at); }
-
 void LeftoverWatch::Postpone(Duration pause) {
-  if (kill_at_) *kill_at_ += pause;
+  if (kill_at_ != kNever) kill_at_ += pause;
 }
 
 bool LeftoverWatch::AreLeft(TimePoint now) {
   if (!HasChildren()) return false;
   const int signal = IsOver(now) ? SIGKILL : are_told_ ? 0 : SIGTERM;
-  if (!kill_at_) kill_at_ = now + grace_;
+  if (kill_at_ == kNever) kill_at_ = now + grace_;
   // A signal to all takes a walk. To watch those that were told does not: each of them is or has an
   // ancestor that is our child, and all our children are of the job, unless we were started with
   // some. Where we were, the cgroup answers as long as one is where it was born.
@@ -59,10 +56,9 @@ bool LeftoverWatch::AreLeft(TimePoint now) {
 }
 
 TimePoint LeftoverWatch::LookAt(TimePoint now, TimePoint quiet_since) const {
-  const bool will_be_killed = !is_killed_ && kill_at_;
-  if (will_be_killed && *kill_at_ <= now) quiet_since = std::max(quiet_since, *kill_at_);
+  if (kill_at_ <= now) quiet_since = std::max(quiet_since, kill_at_);
   const TimePoint at = now + std::clamp(now - quiet_since, kShortestPause, kLongestPause);
-  return will_be_killed && *kill_at_ > now ? std::min(at, *kill_at_) : at;
+  return kill_at_ > now ? std::min(at, kill_at_) : at;
 }
 
 }  // namespace ddprun::launcher

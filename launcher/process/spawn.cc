@@ -9,7 +9,7 @@
 #include <optional>
 #include <utility>
 
-#include "launcher/process/clone_into_cgroup.h"
+#include "launcher/process/job_cgroup.h"
 #include "launcher/process/raw_syscall.h"
 #include "rendezvous/base/check.h"
 

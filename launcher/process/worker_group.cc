@@ -26,6 +26,7 @@ namespace {
 
 // How long the destructor waits for workers that it has killed. The guardian sees to the others.
 constexpr Duration kLastReap = std::chrono::seconds(1);
+constexpr TimePoint kNever = TimePoint::max();
 
 struct Worker {
   int local_rank = 0;
@@ -36,7 +37,7 @@ struct Worker {
   bool was_told_to_stop = false;
   bool is_killed = false;
   int stop_signal = 0;  // sent to the group; 0: none
-  std::optional<TimePoint> kill_at{};
+  TimePoint kill_at = kNever;
 };
 
 std::string SecondsText(Duration duration) {
@@ -154,7 +155,7 @@ class WorkerGroup::Impl {
     if (!suspended_at_) return;
     const Duration paused = SteadyNow() - *std::exchange(suspended_at_, std::nullopt);
     for (Worker& worker : workers_) {
-      if (worker.kill_at) *worker.kill_at += paused;
+      if (worker.kill_at != kNever) worker.kill_at += paused;
     }
     if (all_killed_since_) *all_killed_since_ += paused;
     leftovers_.Postpone(paused);
@@ -175,7 +176,7 @@ class WorkerGroup::Impl {
   // A second call with the same signal only brings the end of the grace forward: some programs take
   // a second SIGTERM as "at once".
   void TellToStop(Worker& worker, int signal, TimePoint kill_at) {
-    worker.kill_at = std::min(worker.kill_at.value_or(kill_at), kill_at);
+    worker.kill_at = std::min(worker.kill_at, kill_at);
     if (std::exchange(worker.stop_signal, signal) == signal) return;
     // A core dump of a child that shares our memory may be our end. It has nothing worth a dump.
     const bool is_dump = (kDumpingSignals & BitOf(signal)) != 0;
@@ -272,7 +273,7 @@ class WorkerGroup::Impl {
       CheckGroup(worker);
       if (!worker.is_group_alive) continue;
       is_any_alive = true;
-      if (worker.is_killed || !worker.kill_at || *worker.kill_at > now) continue;
+      if (worker.is_killed || worker.kill_at > now) continue;
       // It kept to its time and we are late: its exit is served next.
       if (worker.is_leader_alive && ProcessTable::HasEnded(worker.pid)) continue;
       ignored.push_back(Ignored(worker));
@@ -328,27 +329,22 @@ class WorkerGroup::Impl {
   }
 
   void ArmTick(TimePoint now) {
-    std::optional<TimePoint> next;
+    TimePoint next = kNever;
     bool is_leader_alive = start_.is_starting();
     bool has_leftovers = false;
     for (const Worker& worker : workers_) {
       is_leader_alive = is_leader_alive || worker.is_leader_alive;
       if (!worker.is_group_alive) continue;
-      if (worker.kill_at && !worker.is_killed)
-        next = std::min(next.value_or(*worker.kill_at), *worker.kill_at);
+      if (!worker.is_killed) next = std::min(next, worker.kill_at);
       has_leftovers = has_leftovers || !worker.is_leader_alive;
     }
     if (has_leftovers || !is_leader_alive) {
-      const TimePoint look_at = leftovers_.LookAt(now, quiet_since_);
-      next = std::min(next.value_or(look_at), look_at);
+      next = std::min(next, leftovers_.LookAt(now, quiet_since_));
     }
     // What the kernel holds sends us no SIGCHLD.
-    if (all_killed_since_) {
-      const TimePoint give_up_at = *all_killed_since_ + options_.unkillable_after;
-      next = std::min(next.value_or(give_up_at), give_up_at);
-    }
-    if (!next) return;
-    tick_timer_.expires_at(ToSteady(*next));
+    if (all_killed_since_) next = std::min(next, *all_killed_since_ + options_.unkillable_after);
+    if (next == kNever) return;
+    tick_timer_.expires_at(ToSteady(next));
     tick_timer_.async_wait([this, run = run_](boost::system::error_code error) {
       if (!error && run == run_) Look();
     });
