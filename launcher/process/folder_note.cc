@@ -3,8 +3,9 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-#include <climits>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 
 #include "launcher/process/raw_syscall.h"
 
@@ -45,13 +46,9 @@ DDPRUN_RAW void RemoveEmptyFoldersIn(int folder, int levels) {
 }
 
 void FolderNote::Write(const std::string& folder) {
-  std::string path = folder;
-  if (path.empty()) return;
-  if (path[0] != '/') {  // the guardian lives in /
-    char here[PATH_MAX];
-    if (getcwd(here, sizeof(here)) == nullptr) return;
-    path = std::string(here) + "/" + folder;
-  }
+  std::error_code error;
+  const std::string path = std::filesystem::absolute(folder, error);  // the guardian lives in /
+  if (error) return;
   struct stat about {};
   if (path.size() >= kMaxPath || lstat(path.c_str(), &about) != 0 || !S_ISDIR(about.st_mode)) {
     return;

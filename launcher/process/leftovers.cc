@@ -10,6 +10,7 @@
 #include <ctime>
 
 #include "absl/strings/str_cat.h"
+#include "launcher/process/folder_note.h"
 #include "launcher/process/job_cgroup.h"
 #include "launcher/process/process.h"
 #include "launcher/process/raw_syscall.h"
@@ -26,43 +27,9 @@ constexpr size_t kMaxOuterMark = 200;
 constexpr char kPrefix[] = "DDPRUN_JOB_MARK=";
 
 struct ProcessFacts {
-  char state = '?';
   pid_t parent = 0;
   pid_t session = 0;
-  bool is_kernel_thread = false;
 };
-
-// One process as a walk meets it.
-struct Met {
-  int proc = -1;  // the open /proc
-  pid_t pid = 0;
-};
-
-// "<pid>/<leaf>" into `path`, which holds 32 bytes.
-DDPRUN_RAW void FormatPath(pid_t pid, const char* leaf, char* path) {
-  char digits[12];
-  int count = 0;
-  for (int rest = pid; rest > 0; rest /= 10) digits[count++] = static_cast<char>('0' + rest % 10);
-  char* out = path;
-  while (count > 0) *out++ = digits[--count];
-  *out++ = '/';
-  while (*leaf != '\0') *out++ = *leaf++;
-  *out = '\0';
-}
-
-DDPRUN_RAW int OpenProcessFile(Met met, const char* leaf) {
-  char path[32];
-  FormatPath(met.pid, leaf, path);
-  return static_cast<int>(syscall(SYS_openat, met.proc, path, O_RDONLY | O_CLOEXEC));
-}
-
-DDPRUN_RAW long ReadSome(int fd, char* buffer, size_t size) {
-  long result = 0;
-  do {
-    result = syscall(SYS_read, fd, buffer, size);
-  } while (result < 0 && errno == EINTR);
-  return result;
-}
 
 DDPRUN_RAW uint64_t ParseNumber(const char*& text) {
   uint64_t value = 0;
@@ -73,39 +40,43 @@ DDPRUN_RAW uint64_t ParseNumber(const char*& text) {
 
 DDPRUN_RAW pid_t ParsePid(const char*& text) { return static_cast<pid_t>(ParseNumber(text)); }
 
+DDPRUN_RAW int OpenFile(int process, const char* name) {
+  return static_cast<int>(syscall(SYS_openat, process, name, O_RDONLY | O_CLOEXEC));
+}
+
 // /proc/<pid>/stat: "pid (name) state parent group session ...". The name may hold anything, so the
-// fields are counted from the last parenthesis.
-DDPRUN_RAW bool ReadFacts(Met met, ProcessFacts* facts) {
+// fields are counted from the last parenthesis. False for what is no living process of a user.
+DDPRUN_RAW bool ReadFacts(int process, ProcessFacts* facts) {
   constexpr uint64_t kKernelThreadFlag = 0x00200000;  // PF_KTHREAD
-  const int fd = OpenProcessFile(met, "stat");
+  const int fd = OpenFile(process, "stat");
   if (fd < 0) return false;
   char text[512];
-  const long size = ReadSome(fd, text, sizeof(text) - 1);
+  const long size = syscall(SYS_read, fd, text, sizeof(text) - 1);
   syscall(SYS_close, fd);
   if (size <= 0) return false;
   text[size] = '\0';
   long end = size - 1;
   while (end > 0 && text[end] != ')') --end;
   if (end + 3 >= size) return false;
-  facts->state = text[end + 2];
+  const char state = text[end + 2];
+  if (state == 'Z' || state == 'X' || state == 'x') return false;
   const char* rest = text + end + 3;
   facts->parent = ParsePid(rest);
   ParsePid(rest);
   facts->session = ParsePid(rest);
   for (int field = 7; field <= 8; ++field) ParseNumber(rest);
-  facts->is_kernel_thread = (ParseNumber(rest) & kKernelThreadFlag) != 0;
-  return true;
+  return (ParseNumber(rest) & kKernelThreadFlag) == 0;
 }
 
 // Whether `matcher` finds what it looks for in a file of the process.
 template <typename Matcher>
-DDPRUN_RAW bool FindIn(Met met, const char* leaf, Matcher matcher) {
-  const int fd = OpenProcessFile(met, leaf);
+DDPRUN_RAW bool FindIn(int process, const char* name, Matcher matcher) {
+  const int fd = OpenFile(process, name);
   if (fd < 0) return false;
   bool is_found = false;
   char bytes[4096];
   long size = 0;
-  while (!is_found && (size = ReadSome(fd, bytes, sizeof(bytes))) > 0) {
+  while (!is_found && (size = syscall(SYS_read, fd, bytes, sizeof(bytes))) > 0) {
     for (long i = 0; i < size && !is_found; ++i) is_found = matcher.Push(bytes[i]);
   }
   syscall(SYS_close, fd);
@@ -157,31 +128,29 @@ class NameMatcher {
   const char* expected_;
 };
 
-DDPRUN_RAW bool Belongs(Met met, const LeftoverQuery& query) {
+DDPRUN_RAW bool Belongs(int process, const LeftoverQuery& query) {
   ProcessFacts facts;
-  if (!ReadFacts(met, &facts)) return false;
-  if (facts.state == 'Z' || facts.state == 'X' || facts.state == 'x') return false;
-  if (facts.is_kernel_thread) return false;
+  if (!ReadFacts(process, &facts)) return false;
   if (query.parent != 0 && facts.parent == query.parent) return true;
   if (query.sessions != nullptr && query.sessions->Meet(facts.session)) return true;
-  if (query.mark[0] != '\0' && FindIn(met, "environ", MarkMatcher(query.mark))) return true;
-  return query.cgroup[0] != '\0' && FindIn(met, "cgroup", NameMatcher(query.cgroup));
+  if (query.mark[0] != '\0' && FindIn(process, "environ", MarkMatcher(query.mark))) return true;
+  return query.cgroup[0] != '\0' && FindIn(process, "cgroup", NameMatcher(query.cgroup));
 }
 
 // Signals the process if it belongs to the job, and not whoever has the number by the time of the
-// signal.
-DDPRUN_RAW bool SignalOne(Met met, const LeftoverQuery& query, int signal) {
-  if (!Belongs(met, query)) return false;
+// signal: `process` is its folder, which is nobody else's later.
+DDPRUN_RAW bool SignalOne(int process, pid_t pid, const LeftoverQuery& query, int signal) {
+  if (!Belongs(process, query)) return false;
   if (signal == 0) return true;
-  const long pidfd = syscall(SYS_pidfd_open, met.pid, 0);
+  const long pidfd = syscall(SYS_pidfd_open, pid, 0);
   if (pidfd < 0) {
     if (errno == ESRCH) return false;
-    return syscall(SYS_kill, met.pid, signal) == 0;
+    return syscall(SYS_kill, pid, signal) == 0;
   }
-  const bool is_same = Belongs(met, query);
+  const bool is_same = Belongs(process, query);
   if (is_same && syscall(SYS_pidfd_send_signal, pidfd, signal, nullptr, 0) != 0 &&
       errno == ENOSYS) {
-    syscall(SYS_kill, met.pid, signal);
+    syscall(SYS_kill, pid, signal);
   }
   syscall(SYS_close, pidfd);
   return is_same;
@@ -200,18 +169,21 @@ std::string NewJobMark() {
 }
 
 DDPRUN_RAW int SignalLeftovers(const LeftoverQuery& query, int signal) {
-  const int directory = static_cast<int>(
-      syscall(SYS_openat, AT_FDCWD, query.proc, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (directory < 0) return 0;
+  const int proc = OpenFolder(AT_FDCWD, query.proc);
+  if (proc < 0) return 0;
   const pid_t self = static_cast<pid_t>(syscall(SYS_getpid));
   int found = 0;
-  RawEntries entries(directory);
+  RawEntries entries(proc);
   while (const char* name = entries.Next()) {
-    const pid_t pid = ParsePid(name);
+    const char* digits = name;
+    const pid_t pid = ParsePid(digits);
     if (pid <= 1 || pid == self || pid == query.spare) continue;
-    if (SignalOne({directory, pid}, query, signal)) ++found;
+    const int process = OpenFolder(proc, name);
+    if (process < 0) continue;
+    if (SignalOne(process, pid, query, signal)) ++found;
+    syscall(SYS_close, process);
   }
-  syscall(SYS_close, directory);
+  syscall(SYS_close, proc);
   return found;
 }
 

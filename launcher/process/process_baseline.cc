@@ -30,12 +30,6 @@ bool IsIgnored(int signal) {
   return action.handler == reinterpret_cast<void*>(SIG_IGN);
 }
 
-void SetDisposition(int signal, sighandler_t handler) {
-  struct sigaction action {};
-  action.sa_handler = handler;
-  DDP_CHECK(sigaction(signal, &action, nullptr) == 0);
-}
-
 std::optional<int> ReadOomScore() {
   UniqueFd file(open(kOomScorePath, O_RDONLY | O_CLOEXEC));
   char text[16] = {};
@@ -84,8 +78,7 @@ SignalBits AgentSignals(const ProcessBaseline& baseline, SignalBits more_stop_si
 }
 
 absl::Status PrepareAgentProcess(const ProcessBaseline& baseline, SignalBits more_stop_signals) {
-  SetDisposition(SIGCHLD, SIG_DFL);
-  SetDisposition(SIGPIPE, SIG_IGN);
+  DDP_CHECK(signal(SIGCHLD, SIG_DFL) != SIG_ERR && signal(SIGPIPE, SIG_IGN) != SIG_ERR);
   const SignalBits blocked = AgentSignals(baseline, more_stop_signals) | BitOf(SIGCHLD);
   DDP_CHECK(syscall(SYS_rt_sigprocmask, SIG_BLOCK, &blocked, nullptr, sizeof(blocked)) == 0);
   for (int fd = 0; fd <= 2; ++fd) {

@@ -13,28 +13,14 @@ namespace ddprun::launcher {
 
 using boost::asio::posix::stream_descriptor;
 
-std::optional<SignalMeaning> SignalClassifier::MeaningBesideStop(int signal) const {
-  if ((more_stop_signals_ & BitOf(signal)) != 0) return std::nullopt;
-  switch (signal) {
-    case SIGUSR1:
-    case SIGUSR2:
-      return SignalMeaning::kRelay;
-    case SIGTSTP:
-      return SignalMeaning::kSuspend;
-    case SIGCONT:
-      return SignalMeaning::kResume;
-    case SIGINT:
-    case SIGTERM:
-    case SIGHUP:
-    case SIGQUIT:
-      return std::nullopt;
-    default:
-      DDP_CHECK(false && "a signal that AgentSignals() does not name");
-  }
-}
-
 std::optional<SignalMeaning> SignalClassifier::Classify(int signal, pid_t sender, TimePoint now) {
-  if (const auto meaning = MeaningBesideStop(signal)) return meaning;
+  constexpr SignalBits kStops = BitOf(SIGINT) | BitOf(SIGTERM) | BitOf(SIGHUP) | BitOf(SIGQUIT);
+  if (((kStops | more_stop_signals_) & BitOf(signal)) == 0) {
+    if (signal == SIGTSTP) return SignalMeaning::kSuspend;
+    if (signal == SIGCONT) return SignalMeaning::kResume;
+    DDP_CHECK(signal == SIGUSR1 || signal == SIGUSR2);  // AgentSignals() names no other
+    return SignalMeaning::kRelay;
+  }
   if (!first_stop_) {
     first_stop_ = FirstStop{signal, sender, now};
     return SignalMeaning::kStop;

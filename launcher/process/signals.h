@@ -51,7 +51,6 @@ class SignalClassifier {
     pid_t sender;
     TimePoint at;
   };
-  std::optional<SignalMeaning> MeaningBesideStop(int signal) const;
 
   const SignalBits more_stop_signals_;
   std::optional<FirstStop> first_stop_;

@@ -210,7 +210,7 @@ class WorkerGroup::Impl {
   }
 
   void OnSlowStart(const std::string& executable) {
-    handler_(StartDelayed{"no answer from exec \"" + executable + "\" for " +
+    handler_(WorkerNotice{"no answer from exec \"" + executable + "\" for " +
                           SecondsText(options_.slow_start_after) +
                           " (does its file system respond?); still waiting"});
   }
@@ -267,7 +267,7 @@ class WorkerGroup::Impl {
   void Look() {
     if (is_empty()) return;
     const TimePoint now = SteadyNow();
-    std::vector<StopIgnored> ignored;
+    std::vector<WorkerNotice> ignored;
     bool is_any_alive = start_.is_starting();
     for (Worker& worker : workers_) {
       CheckGroup(worker);
@@ -290,7 +290,7 @@ class WorkerGroup::Impl {
     } else {
       ArmTick(now);
     }
-    for (const StopIgnored& event : ignored) handler_(event);
+    for (const WorkerNotice& event : ignored) handler_(event);
   }
 
   // Everything has been killed for long enough. A worker whose own end is outstanding is still ours
@@ -308,15 +308,12 @@ class WorkerGroup::Impl {
     return now - *all_killed_since_ >= options_.unkillable_after;
   }
 
-  StopIgnored Ignored(const Worker& worker) const {
+  WorkerNotice Ignored(const Worker& worker) const {
     const Duration grace = worker.was_told_to_stop ? grace_ : options_.leftover_grace;
     const std::string who =
         "rank " + std::to_string(worker.rank) + " (pid " + std::to_string(worker.pid) + ")";
-    return StopIgnored{.local_rank = worker.local_rank,
-                       .pid = worker.pid,
-                       .text = (worker.is_leader_alive ? who : "a process left by " + who) +
-                               " did not end within " + SecondsText(grace) + " of " +
-                               SignalName(worker.stop_signal) + ": killed"};
+    return {(worker.is_leader_alive ? who : "a process left by " + who) + " did not end within " +
+            SecondsText(grace) + " of " + SignalName(worker.stop_signal) + ": killed"};
   }
 
   void Finish() {

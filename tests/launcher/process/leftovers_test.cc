@@ -179,7 +179,7 @@ TEST_CASE("leftovers: helpers of a worker that exited 0 get SIGTERM") {
     fixture.group.Start({fixture.Toy(0, {"helper", "helper", "exit", "0"})});
     REQUIRE(fixture.RunToEnd());
     CHECK(fixture.All<WorkerExited>()[0].status.is_success());
-    CHECK(fixture.All<StopIgnored>().empty());
+    CHECK(fixture.All<WorkerNotice>().empty());
     CHECK_FALSE(IsRunning(NumberAfter(fixture.output.ReadAll(), "left ")));
   }
 }
@@ -188,9 +188,10 @@ TEST_CASE("leftovers: a helper that ignores SIGTERM is killed after the grace, a
   Fixture fixture(true, Duration(0), /*leftover_grace=*/100ms);
   fixture.group.Start({fixture.Toy(0, {"stubborn_helper", "exit", "0"})});
   REQUIRE(fixture.RunToEnd());
-  const auto ignored = fixture.All<StopIgnored>();
+  const auto ignored = fixture.All<WorkerNotice>();
   REQUIRE(ignored.size() == 1);
-  CHECK(ignored[0].text == "a process left by rank 10 (pid " + std::to_string(ignored[0].pid) +
+  CHECK(ignored[0].text == "a process left by rank 10 (pid " +
+                               std::to_string(fixture.All<WorkerStarted>()[0].pid) +
                                ") did not end within 100 ms of SIGTERM: killed");
   CHECK_FALSE(IsRunning(NumberAfter(fixture.output.ReadAll(), "left ")));
 }
