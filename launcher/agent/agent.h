@@ -84,8 +84,7 @@ class Agent {
   void On(const WorkerStarted& event);
   void On(const StartFailed& event);
   void On(const WorkerExited& event);
-  void On(const StartDelayed& event) { Say(event.text); }
-  void On(const StopIgnored& event) { Say(event.text); }
+  void On(const WorkerNotice& event) { Say(event.text); }
   void On(const Unkillable& event) { Feed(LocalFailure{kExitMachine, event.text}); }
   void On(const GroupEmpty&);
 

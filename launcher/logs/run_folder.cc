@@ -71,11 +71,10 @@ bool HasRoom(const std::string& directory) {
 
 // As the guardian does it.
 void RemoveEmpty(const std::vector<std::string>& folders) {
-  const FolderNote::Pointer note = FolderNote::Map();
-  if (note == nullptr) return;
+  FolderNote note;
   for (const std::string& folder : folders) {
-    note->Write(folder);
-    note->RemoveEmptyFolders();
+    note.Write(folder);
+    note.RemoveEmptyFolders();
   }
 }
 

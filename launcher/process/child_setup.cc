@@ -16,12 +16,12 @@ constexpr int kFirstFdToClose = 3;
 // Where the error pipe goes, next to stdio.
 constexpr int kErrorPipe = 3;
 
-DDPRUN_RAW int Fail(int error_pipe, ChildStep step, long error) {
+DDPRUN_RAW int Fail(int error_pipe, const char* step, long error) {
   ChildFailure failure;
   failure.pid = static_cast<int32_t>(RawSyscall(SYS_getpid));
-  failure.step = step;
   failure.error = static_cast<int32_t>(-error);
-  // Twelve bytes into a pipe: never partial (PIPE_BUF).
+  failure.step = step;
+  // Sixteen bytes into a pipe: never partial (PIPE_BUF).
   while (RawSyscall(SYS_write, error_pipe, &failure, sizeof(failure)) == -EINTR) {
   }
   return 127;
@@ -62,7 +62,8 @@ DDPRUN_RAW long CloseOthers(const ChildPlan& plan) {
 }
 
 DDPRUN_RAW long RestoreLimits(const ChildPlan& plan) {
-  const long result = RawSyscall(SYS_prlimit64, 0, RLIMIT_NOFILE, &plan.open_files, nullptr);
+  const long result =
+      RawSyscall(SYS_prlimit64, 0, RLIMIT_NOFILE, &plan.baseline.open_files, nullptr);
   if (result < 0 || plan.oom_score_adj_size == 0) return result;
   const long file =
       RawSyscall(SYS_openat, AT_FDCWD, "/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
@@ -78,14 +79,14 @@ DDPRUN_RAW long RestoreSignals(const ChildPlan& plan) {
     if (signal == SIGKILL || signal == SIGSTOP) continue;
     KernelSigaction action;
     action.handler = reinterpret_cast<void*>(
-        (plan.ignored_signals >> (signal - 1) & 1) != 0 ? SIG_IGN : SIG_DFL);
+        (plan.baseline.ignored_signals >> (signal - 1) & 1) != 0 ? SIG_IGN : SIG_DFL);
     action.flags = 0;
     action.restorer = nullptr;
     action.mask = 0;
     const long result = RawSyscall(SYS_rt_sigaction, signal, &action, nullptr, sizeof(SignalBits));
     if (result < 0) return result;
   }
-  return RawSyscall(SYS_rt_sigprocmask, SIG_SETMASK, &plan.blocked_signals, nullptr,
+  return RawSyscall(SYS_rt_sigprocmask, SIG_SETMASK, &plan.baseline.blocked_signals, nullptr,
                     sizeof(SignalBits));
 }
 
@@ -95,7 +96,7 @@ DDPRUN_RAW long RestoreSignals(const ChildPlan& plan) {
 DDPRUN_RAW bool IsDumpPending(const ChildPlan& plan) {
   SignalBits pending = 0;
   RawSyscall(SYS_rt_sigpending, &pending, sizeof(pending));
-  return (pending & kDumpingSignals & ~plan.ignored_signals) != 0;
+  return (pending & kDumpingSignals & ~plan.baseline.ignored_signals) != 0;
 }
 
 }  // namespace
@@ -104,27 +105,27 @@ DDPRUN_RAW int RunChild(void* argument) {
   const ChildPlan& plan = *static_cast<const ChildPlan*>(argument);
   int error_pipe = plan.error_pipe;
   long result = RawSyscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-  if (result < 0) return Fail(error_pipe, ChildStep::kPrctl, result);
+  if (result < 0) return Fail(error_pipe, "prctl(PR_SET_PDEATHSIG)", result);
   // The agent may have died before the line above took effect.
   if (RawSyscall(SYS_getppid) != plan.parent) return 127;
   result = RawSyscall(SYS_setsid);
-  if (result < 0) return Fail(error_pipe, ChildStep::kSetsid, result);
+  if (result < 0) return Fail(error_pipe, "setsid", result);
   result = PlaceStdio(plan);
-  if (result < 0) return Fail(error_pipe, ChildStep::kDup, result);
+  if (result < 0) return Fail(error_pipe, "place stdin, stdout and stderr", result);
   result = CloseOthers(plan);
-  if (result < 0) return Fail(error_pipe, ChildStep::kClose, result);
+  if (result < 0) return Fail(error_pipe, "close descriptors", result);
   error_pipe = kErrorPipe;
   result = RestoreLimits(plan);
-  if (result < 0) return Fail(error_pipe, ChildStep::kLimits, result);
+  if (result < 0) return Fail(error_pipe, "restore limits", result);
   if (plan.cpu_mask_bytes > 0) {
     result = RawSyscall(SYS_sched_setaffinity, 0, plan.cpu_mask_bytes, plan.cpu_mask);
-    if (result < 0) return Fail(error_pipe, ChildStep::kCpus, result);
+    if (result < 0) return Fail(error_pipe, "bind to CPUs (sched_setaffinity)", result);
   }
   if (IsDumpPending(plan)) return 128 + SIGQUIT;
   result = RestoreSignals(plan);
-  if (result < 0) return Fail(error_pipe, ChildStep::kSignals, result);
+  if (result < 0) return Fail(error_pipe, "restore signals", result);
   result = RawSyscall(SYS_execve, plan.executable, plan.argv, plan.envp);
-  return Fail(error_pipe, ChildStep::kExec, result);
+  return Fail(error_pipe, nullptr, result);
 }
 
 }  // namespace ddprun::launcher

@@ -5,26 +5,21 @@
 #ifndef DDPRUN_LAUNCHER_PROCESS_CHILD_SETUP_H_
 #define DDPRUN_LAUNCHER_PROCESS_CHILD_SETUP_H_
 
-#include <sys/resource.h>
+#include <sched.h>
 #include <sys/types.h>
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
 
 #include "launcher/process/process_baseline.h"
-#include "launcher/process/spawn.h"
 
 namespace ddprun::launcher {
-
-// Where a child stopped.
-enum class ChildStep : int32_t { kPrctl, kSetsid, kDup, kClose, kLimits, kCpus, kSignals, kExec };
 
 // What a child writes to the error pipe when a step fails.
 struct ChildFailure {
   int32_t pid;
-  ChildStep step;
   int32_t error;
+  const char* step;  // in words, in the memory that it shares with the agent; null: the exec
 };
 
 struct ChildPlan {
@@ -35,26 +30,15 @@ struct ChildPlan {
   int error_pipe = -1;          // write end, close-on-exec
   int highest_fd = -1;          // for kernels without close_range: close up to here
   pid_t parent = 0;
-  SignalBits blocked_signals = 0;
-  SignalBits ignored_signals = 0;
-  rlimit open_files{};
+  ProcessBaseline baseline{};
   char oom_score_adj[8] = {};  // decimal, with its length; 0 = leave
   size_t oom_score_adj_size = 0;
-  const unsigned long* cpu_mask = nullptr;  // as sched_setaffinity has it; 0 bytes = leave
+  const cpu_set_t* cpu_mask = nullptr;  // as sched_setaffinity has it; 0 bytes = leave
   size_t cpu_mask_bytes = 0;
 };
 
 // Entry point for clone(). `plan` is a ChildPlan. Returns the child's exit code, after a failure.
 int RunChild(void* plan);
-
-// For the agent: words and exit code for a program that did not start.
-
-// `exec "./train": No such file or directory (ENOENT)`, with what the file system can add: a
-// missing interpreter, a directory. Looks at `executable`.
-SpawnResult DescribeSpawnFailure(const std::string& executable, ChildStep step, int error);
-
-// `clone: Resource temporarily unavailable (EAGAIN)`: this machine could not start any process.
-SpawnResult DescribeMachineFailure(const std::string& operation, int error);
 
 }  // namespace ddprun::launcher
 

@@ -1,33 +1,16 @@
-#include "launcher/process/clone_into_cgroup.h"
-
-#include <sched.h>
+// clone(2) for a child that is born in another cgroup.
+#include <linux/sched.h>
 
 #include <cerrno>
 #include <csignal>
 #include <cstdint>
 
+#include "launcher/process/job_cgroup.h"
 #include "launcher/process/raw_syscall.h"
 #include "rendezvous/base/check.h"
 
 namespace ddprun::launcher {
 namespace {
-
-constexpr uint64_t kIntoCgroup = uint64_t{1} << 33;  // CLONE_INTO_CGROUP
-
-// The kernel's struct clone_args up to and with `cgroup` (CLONE_ARGS_SIZE_VER2).
-struct CloneArguments {
-  uint64_t flags;
-  uint64_t pidfd;
-  uint64_t child_tid;
-  uint64_t parent_tid;
-  uint64_t exit_signal;
-  uint64_t stack;
-  uint64_t stack_size;
-  uint64_t tls;
-  uint64_t set_tid;
-  uint64_t set_tid_size;
-  uint64_t cgroup;
-};
 
 // clone3(2), which the C library neither exports nor can be asked for through syscall(): the child
 // comes back on an empty stack, where syscall() finds no address to return to. So the child must
@@ -35,7 +18,7 @@ struct CloneArguments {
 // copy of the registers, which is how it knows `run` and `argument`.
 //
 // Returns the child's pid, or -errno.
-long Clone3(const CloneArguments& arguments, int (*run)(void*), void* argument) {
+long Clone3(const clone_args& arguments, int (*run)(void*), void* argument) {
 #if defined(__x86_64__)
   register auto entry __asm__("r8") = run;
   register void* parameter __asm__("r9") = argument;
@@ -88,8 +71,8 @@ long Clone3(const CloneArguments& arguments, int (*run)(void*), void* argument) 
 pid_t CloneIntoCgroup(int directory, int (*run)(void*), void* stack, size_t stack_bytes,
                       void* argument) {
   DDP_CHECK(reinterpret_cast<uintptr_t>(stack) % 16 == 0 && stack_bytes % 16 == 0);
-  CloneArguments arguments{};
-  arguments.flags = CLONE_VM | kIntoCgroup;
+  clone_args arguments{};
+  arguments.flags = CLONE_VM | CLONE_INTO_CGROUP;
   arguments.exit_signal = SIGCHLD;
   arguments.stack = reinterpret_cast<uint64_t>(stack);
   arguments.stack_size = stack_bytes;

@@ -1,14 +1,13 @@
 #include "launcher/process/folder_note.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 
-#include <climits>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 
 #include "launcher/process/raw_syscall.h"
-#include "rendezvous/base/check.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -16,61 +15,40 @@ namespace {
 // Passes over one folder while entries are found that go: a walk may miss what moves under it.
 constexpr int kMaxPasses = 100;
 
-DDPRUN_RAW int OpenFolder(int parent, const char* name) {
-  return static_cast<int>(
-      syscall(SYS_openat, parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-}
-
 DDPRUN_RAW bool IsOwnOrParent(const char* name) {
   return name[0] == '.' && (name[1] == '\0' || (name[1] == '.' && name[2] == '\0'));
 }
 
 }  // namespace
 
+DDPRUN_RAW int OpenFolder(int parent, const char* name) {
+  return static_cast<int>(
+      syscall(SYS_openat, parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+}
+
 DDPRUN_RAW void RemoveEmptyFoldersIn(int folder, int levels) {
   bool is_changed = true;
   for (int pass = 0; pass < kMaxPasses && is_changed; ++pass) {
     is_changed = false;
     syscall(SYS_lseek, folder, 0, SEEK_SET);
-    alignas(LinuxDirent) char entries[4096];
-    long size = 0;
-    while ((size = syscall(SYS_getdents64, folder, entries, sizeof(entries))) > 0) {
-      for (long at = 0; at < size;) {
-        const LinuxDirent* entry = reinterpret_cast<const LinuxDirent*>(entries + at);
-        at += entry->size;
-        const char* name = entry->name;
-        if (IsOwnOrParent(name)) continue;
-        if (levels > 1) {
-          const int inner = OpenFolder(folder, name);
-          if (inner >= 0) RemoveEmptyFoldersIn(inner, levels - 1);
-          if (inner >= 0) syscall(SYS_close, inner);
-        }
-        // Refuses whatever is no directory, links among it, and one that holds anything.
-        if (syscall(SYS_unlinkat, folder, name, AT_REMOVEDIR) == 0) is_changed = true;
+    RawEntries entries(folder);
+    while (const char* name = entries.Next()) {
+      if (IsOwnOrParent(name)) continue;
+      if (levels > 1) {
+        const int inner = OpenFolder(folder, name);
+        if (inner >= 0) RemoveEmptyFoldersIn(inner, levels - 1);
+        if (inner >= 0) syscall(SYS_close, inner);
       }
+      // Refuses whatever is no directory, links among it, and one that holds anything.
+      if (syscall(SYS_unlinkat, folder, name, AT_REMOVEDIR) == 0) is_changed = true;
     }
   }
 }
 
-void FolderNote::Unmap::operator()(FolderNote* note) const {
-  DDP_CHECK(munmap(note, sizeof(*note)) == 0);
-}
-
-FolderNote::Pointer FolderNote::Map() {
-  void* memory =
-      mmap(nullptr, sizeof(FolderNote), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  // Fresh pages are zero, which is no folder.
-  return Pointer(memory == MAP_FAILED ? nullptr : static_cast<FolderNote*>(memory));
-}
-
 void FolderNote::Write(const std::string& folder) {
-  std::string path = folder;
-  if (path.empty()) return;
-  if (path[0] != '/') {  // the guardian lives in /
-    char here[PATH_MAX];
-    if (getcwd(here, sizeof(here)) == nullptr) return;
-    path = std::string(here) + "/" + folder;
-  }
+  std::error_code error;
+  const std::string path = std::filesystem::absolute(folder, error);  // the guardian lives in /
+  if (error) return;
   struct stat about {};
   if (path.size() >= kMaxPath || lstat(path.c_str(), &about) != 0 || !S_ISDIR(about.st_mode)) {
     return;

@@ -1,14 +1,15 @@
-// The folder made for the workers' error files, in memory that the agent shares with its guardian.
+// The folder made for the workers' error files, which the agent tells its guardian.
 #ifndef DDPRUN_LAUNCHER_PROCESS_FOLDER_NOTE_H_
 #define DDPRUN_LAUNCHER_PROCESS_FOLDER_NOTE_H_
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string>
 
 namespace ddprun::launcher {
 
+// Follows no link. -1 with errno set where it is no folder. Async-signal-safe.
+int OpenFolder(int parent, const char* name);
 // Removes what is an empty folder in the open `folder`, and before that in its folders, `levels`
 // deep. Async-signal-safe.
 void RemoveEmptyFoldersIn(int folder, int levels);
@@ -17,19 +18,11 @@ void RemoveEmptyFoldersIn(int folder, int levels);
 // guardian reads the note once the agent is gone. Of several folders the last one counts: another
 // is made only where the one before has gone.
 //
-// One writer: the agent's main thread. A note counts from the store of `current_` on, so an agent
-// that dies in the middle leaves the one before.
+// Lies in memory that both share. One writer: the agent's thread that makes the folder. A note
+// counts from the store of `current_` on, so an agent that dies in the middle leaves the one
+// before.
 class FolderNote {
  public:
-  struct Unmap {
-    void operator()(FolderNote* note) const;
-  };
-  using Pointer = std::unique_ptr<FolderNote, Unmap>;
-
-  // An empty note, which processes forked from now on share. Null, with errno set, when there is no
-  // memory.
-  static Pointer Map();
-
   // A path that is too long, or names no directory, is not noted: that folder stays.
   void Write(const std::string& folder);
 
@@ -46,8 +39,8 @@ class FolderNote {
     uint64_t device;
     uint64_t inode;
   };
-  Entry entries_[2];
-  uint32_t current_;  // 0: none; else 1 + the index
+  Entry entries_[2]{};
+  uint32_t current_ = 0;  // 0: none; else 1 + the index
 };
 
 }  // namespace ddprun::launcher

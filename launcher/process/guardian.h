@@ -6,17 +6,22 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-namespace boost::asio {
-class io_context;
-}
+#include "launcher/process/folder_note.h"
+#include "launcher/process/job_cgroup.h"
+#include "launcher/process/session_table.h"
+#include "rendezvous/base/time.h"
+#include "rendezvous/base/unique_fd.h"
 
 namespace ddprun::launcher {
-
-class JobCgroup;
 
 // The guardian holds the read end of a pipe whose write end only the agent has, and sleeps. When
 // the pipe closes, however the agent ended, it kills the job's cgroup, where there is one, every
@@ -46,24 +51,51 @@ class Guardian {
   Guardian& operator=(const Guardian&) = delete;
 
   // From now on a guardian that dies is replaced, at most once a second; `on_restart` gets a
-  // sentence for the log each time. `io` is run by the calling thread; either object may be
-  // destroyed first.
+  // sentence for the log each time. `io` is run by the calling thread and outlives this object,
+  // after which it is not run.
   void Watch(boost::asio::io_context& io, std::function<void(const std::string&)> on_restart);
 
   // A worker's session (its pid), as long as its process group has members. Wakes nobody.
-  void AddSession(pid_t session);
-  void RemoveSession(pid_t session);
+  void AddSession(pid_t session) { memory_->sessions.Add(session); }
+  void RemoveSession(pid_t session) { memory_->sessions.Remove(session); }
   // The folder made for the workers' error files.
-  void NoteFolder(const std::string& folder);
+  void NoteFolder(const std::string& folder) { memory_->folder.Write(folder); }
 
-  pid_t pid() const;
+  pid_t pid() const { return pid_; }
   // Where workers should be born; null where this machine has none for us. Lives as long as this.
-  const JobCgroup* cgroup() const;
+  const JobCgroup* cgroup() const { return cgroup_.get(); }
 
  private:
-  class Impl;
-  explicit Guardian(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  // Shared with the guardian.
+  struct Memory {
+    SessionTable sessions;
+    FolderNote folder;
+  };
+  struct Unmap {
+    void operator()(Memory* memory) const;
+  };
+  struct Watcher {
+    explicit Watcher(boost::asio::io_context& io) : pipe(io), timer(io) {}
+    boost::asio::posix::stream_descriptor pipe;  // a copy of write_end_
+    boost::asio::steady_timer timer;
+  };
+
+  Guardian(const std::string& job_mark, std::unique_ptr<Memory, Unmap> memory);
+  absl::Status Fork();
+  void AwaitDeath();
+  void Restart();
+  void RestartLater(const std::string& why);
+  void End();
+
+  const std::string mark_;
+  const std::unique_ptr<Memory, Unmap> memory_;
+  const std::unique_ptr<JobCgroup> cgroup_;
+  pid_t pid_ = 0;
+  pid_t dead_pid_ = 0;
+  UniqueFd write_end_;
+  TimePoint born_;
+  std::optional<Watcher> watcher_;
+  std::function<void(const std::string&)> on_restart_;
 };
 
 }  // namespace ddprun::launcher

@@ -10,11 +10,12 @@
 #include <csignal>
 #include <ctime>
 #include <optional>
-#include <sstream>
 #include <string_view>
 #include <utility>
 
-#include "launcher/process/clone_into_cgroup.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_split.h"
 #include "launcher/process/folder_note.h"
 #include "launcher/process/owner_tag.h"
 #include "launcher/process/raw_syscall.h"
@@ -25,21 +26,6 @@ namespace {
 // A job within a job has a cgroup within a cgroup; ten is where marks stop, too.
 constexpr int kDeepest = 16;
 constexpr char kNamePrefix[] = "ddprun-";
-
-// mountinfo writes blanks and backslashes as three octal digits.
-std::string Unescape(const std::string& text) {
-  std::string plain;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] != '\\' || i + 3 >= text.size()) {
-      plain += text[i];
-      continue;
-    }
-    plain +=
-        static_cast<char>((text[i + 1] - '0') * 64 + (text[i + 2] - '0') * 8 + text[i + 3] - '0');
-    i += 3;
-  }
-  return plain;
-}
 
 DDPRUN_RAW bool RemoveFolder(const char* path) {
   return syscall(SYS_unlinkat, AT_FDCWD, path, AT_REMOVEDIR) == 0 || errno == ENOENT;
@@ -83,17 +69,18 @@ bool CanBeBornIn(int directory) {
 
 }  // namespace
 
-DDPRUN_RAW void KillCgroup(const char* kill_path) {
-  const long file = syscall(SYS_openat, AT_FDCWD, kill_path, O_WRONLY | O_CLOEXEC);
-  if (file < 0) return;
-  syscall(SYS_write, file, "1", 1);
-  syscall(SYS_close, file);
+DDPRUN_RAW void KillCgroup(const char* path) {
+  const int directory = OpenFolder(AT_FDCWD, path);
+  if (directory < 0) return;
+  const long file = syscall(SYS_openat, directory, "cgroup.kill", O_WRONLY | O_CLOEXEC);
+  if (file >= 0) syscall(SYS_write, file, "1", 1);
+  if (file >= 0) syscall(SYS_close, file);
+  syscall(SYS_close, directory);
 }
 
 DDPRUN_RAW bool RemoveCgroup(const char* path) {
   if (RemoveFolder(path)) return true;
-  const int directory = static_cast<int>(
-      syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  const int directory = OpenFolder(AT_FDCWD, path);
   if (directory < 0) return false;
   RemoveEmptyFoldersIn(directory, kDeepest);
   syscall(SYS_close, directory);
@@ -107,19 +94,20 @@ std::vector<std::string> OwnCgroupDirectories(const std::string& mountinfo,
   if (own_at == std::string::npos) return {};
   const std::string own = all.substr(own_at + 4, all.find('\n', own_at + 1) - own_at - 4);
   std::vector<std::string> found;
-  std::stringstream lines(mountinfo);
-  for (std::string line; std::getline(lines, line);) {
+  for (const absl::string_view line : absl::StrSplit(mountinfo, '\n')) {
     // "31 23 0:28 <root> <mount point> <options>... - <type> <source> <options>"
-    const size_t type_at = line.find(" - cgroup2 ");
-    if (type_at == std::string::npos) continue;
-    std::stringstream fields(line);
-    std::string skipped, root, mount_point;
-    fields >> skipped >> skipped >> skipped >> root >> mount_point;
-    root = Unescape(root);
+    if (!absl::StrContains(line, " - cgroup2 ")) continue;
+    const std::vector<absl::string_view> fields = absl::StrSplit(line, ' ');
+    // Blanks and backslashes are three octal digits.
+    std::string root, directory;
+    if (fields.size() < 5 || !absl::CUnescape(fields[3], &root) ||
+        !absl::CUnescape(fields[4], &directory)) {
+      continue;
+    }
     if (root == "/") root.clear();
     // A mount of another part of the tree does not show us.
-    if ((own + "/").rfind(root + "/", 0) != 0) continue;
-    std::string directory = Unescape(mount_point) + own.substr(root.size());
+    if (!absl::StartsWith(own + "/", root + "/")) continue;
+    directory += own.substr(root.size());
     while (directory.size() > 1 && directory.back() == '/') directory.pop_back();
     found.push_back(std::move(directory));
   }
@@ -148,12 +136,9 @@ std::unique_ptr<JobCgroup> JobCgroup::Make(const std::string& job_mark) {
 }
 
 JobCgroup::JobCgroup(std::string path, std::string name, UniqueFd directory)
-    : name_(std::move(name)),
-      path_(std::move(path)),
-      kill_path_(path_ + "/cgroup.kill"),
-      directory_(std::move(directory)) {}
+    : name_(std::move(name)), path_(std::move(path)), directory_(std::move(directory)) {}
 
-void JobCgroup::Kill() const { KillCgroup(kill_path_.c_str()); }
+void JobCgroup::Kill() const { KillCgroup(path_.c_str()); }
 
 bool JobCgroup::IsPopulated() const {
   return ReadPopulated(directory_.get(), "cgroup.events").value_or(false);

@@ -2,6 +2,9 @@
 #ifndef DDPRUN_LAUNCHER_PROCESS_JOB_CGROUP_H_
 #define DDPRUN_LAUNCHER_PROCESS_JOB_CGROUP_H_
 
+#include <sys/types.h>
+
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <vector>
@@ -39,19 +42,25 @@ class JobCgroup {
   int directory() const { return directory_.get(); }  // for SpawnRequest
   const std::string& name() const { return name_; }   // "/ddprun-...", as in /proc/PID/cgroup
   const std::string& path() const { return path_; }   // of the directory
-  const std::string& kill_path() const { return kill_path_; }
 
  private:
   JobCgroup(std::string path, std::string name, UniqueFd directory);
 
   const std::string name_;
   const std::string path_;
-  const std::string kill_path_;
   const UniqueFd directory_;
 };
 
-// What the guardian does with the two paths. Async-signal-safe.
-void KillCgroup(const char* kill_path);
+// As clone(run, stack + stack_bytes, CLONE_VM | SIGCHLD, argument), and the child is in the cgroup
+// of `directory` from its first instruction: moving it there later (cgroup.procs) would wait for an
+// RCU grace period, milliseconds for each worker. -1 with errno set where this cannot be had:
+// ENOSYS (before Linux 5.7, or a filter), EACCES, EBUSY, EOPNOTSUPP, ... REQUIRES: `stack` is
+// aligned to 16 bytes and `stack_bytes` a multiple of 16.
+pid_t CloneIntoCgroup(int directory, int (*run)(void*), void* stack, size_t stack_bytes,
+                      void* argument);
+
+// What the guardian does with the path. Async-signal-safe.
+void KillCgroup(const char* path);
 bool RemoveCgroup(const char* path);
 
 // Pure: the directories under which the process with this /proc/self/cgroup finds its own v2

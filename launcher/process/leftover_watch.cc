@@ -8,6 +8,7 @@
 
 #include "launcher/process/guardian.h"
 #include "launcher/process/job_cgroup.h"
+#include "launcher/process/leftovers.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -23,22 +24,18 @@ LeftoverWatch::LeftoverWatch(const ProcessTable& table, Signs signs, Duration gr
     : table_(table), signs_(std::move(signs)), grace_(grace) {}
 
 void LeftoverWatch::Begin() {
-  foreign_ = {};
-  is_killed_ = false;
   are_told_ = false;
-  kill_at_.reset();
+  kill_at_ = kNever;
 }
 
-void LeftoverWatch::KillAt(TimePoint at) { kill_at_ = std::min(kill_at_.value_or(at), at); }
-
 void LeftoverWatch::Postpone(Duration pause) {
-  if (kill_at_) *kill_at_ += pause;
+  if (kill_at_ != kNever) kill_at_ += pause;
 }
 
 bool LeftoverWatch::AreLeft(TimePoint now) {
   if (!HasChildren()) return false;
   const int signal = IsOver(now) ? SIGKILL : are_told_ ? 0 : SIGTERM;
-  if (!kill_at_) kill_at_ = now + grace_;
+  if (kill_at_ == kNever) kill_at_ = now + grace_;
   // A signal to all takes a walk. To watch those that were told does not: each of them is or has an
   // ancestor that is our child, and all our children are of the job, unless we were started with
   // some. Where we were, the cgroup answers as long as one is where it was born.
@@ -46,7 +43,11 @@ bool LeftoverWatch::AreLeft(TimePoint now) {
                       (signs_.cgroup != nullptr && signs_.cgroup->IsPopulated()))) {
     return true;
   }
-  const LeftoverQuery query = Query();
+  const LeftoverQuery query{.mark = signs_.job_mark.c_str(),
+                            .cgroup = signs_.cgroup != nullptr ? signs_.cgroup->name().c_str() : "",
+                            .parent = table_.had_children_at_start() ? 0 : getpid(),
+                            .spare = signs_.guardian != nullptr ? signs_.guardian->pid() : 0,
+                            .proc = signs_.proc};
   const int found = SignalLeftovers(query, signal);
   if (signal == SIGTERM) SignalLeftovers(query, SIGCONT);
   are_told_ = true;
@@ -55,19 +56,9 @@ bool LeftoverWatch::AreLeft(TimePoint now) {
 }
 
 TimePoint LeftoverWatch::LookAt(TimePoint now, TimePoint quiet_since) const {
-  const bool will_be_killed = !is_killed_ && kill_at_;
-  if (will_be_killed && *kill_at_ <= now) quiet_since = std::max(quiet_since, *kill_at_);
+  if (kill_at_ <= now) quiet_since = std::max(quiet_since, kill_at_);
   const TimePoint at = now + std::clamp(now - quiet_since, kShortestPause, kLongestPause);
-  return will_be_killed && *kill_at_ > now ? std::min(at, *kill_at_) : at;
-}
-
-LeftoverQuery LeftoverWatch::Query() {
-  return LeftoverQuery{.mark = signs_.job_mark.c_str(),
-                       .cgroup = signs_.cgroup != nullptr ? signs_.cgroup->name().c_str() : "",
-                       .parent = table_.had_children_at_start() ? 0 : getpid(),
-                       .spare = signs_.guardian != nullptr ? signs_.guardian->pid() : 0,
-                       .foreign = &foreign_,
-                       .proc = signs_.proc};
+  return kill_at_ > now ? std::min(at, kill_at_) : at;
 }
 
 }  // namespace ddprun::launcher

@@ -3,10 +3,9 @@
 #ifndef DDPRUN_LAUNCHER_PROCESS_LEFTOVER_WATCH_H_
 #define DDPRUN_LAUNCHER_PROCESS_LEFTOVER_WATCH_H_
 
-#include <optional>
+#include <algorithm>
 #include <string>
 
-#include "launcher/process/leftovers.h"
 #include "launcher/process/process.h"
 #include "rendezvous/base/time.h"
 
@@ -32,8 +31,8 @@ class LeftoverWatch {
   // Another run begins.
   void Begin();
   // They have until `at`, or until what an earlier call said.
-  void KillAt(TimePoint at);
-  void KillNow() { is_killed_ = true; }
+  void KillAt(TimePoint at) { kill_at_ = std::min(kill_at_, at); }
+  void KillNow() { kill_at_ = TimePoint::min(); }
   // Time in which nothing could run is no part of their grace.
   void Postpone(Duration pause);
 
@@ -43,19 +42,17 @@ class LeftoverWatch {
   // since `quiet_since`: ever more rarely, and when their time is over.
   TimePoint LookAt(TimePoint now, TimePoint quiet_since) const;
   // Whether they get SIGKILL by now, if there are any.
-  bool IsOver(TimePoint now) const { return is_killed_ || (kill_at_ && *kill_at_ <= now); }
+  bool IsOver(TimePoint now) const { return kill_at_ <= now; }
 
  private:
-  LeftoverQuery Query();
+  static constexpr TimePoint kNever = TimePoint::max();
 
   const ProcessTable& table_;
   const Signs signs_;
   const Duration grace_;
 
-  ForeignProcesses foreign_;  // of this run
-  bool is_killed_ = false;
   bool are_told_ = false;
-  std::optional<TimePoint> kill_at_;
+  TimePoint kill_at_ = kNever;
 };
 
 }  // namespace ddprun::launcher

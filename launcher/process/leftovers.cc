@@ -3,14 +3,14 @@
 #include <fcntl.h>
 #include <sys/random.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdint>
-#include <cstdio>
 #include <cstdlib>
 #include <ctime>
 
+#include "absl/strings/str_cat.h"
+#include "launcher/process/folder_note.h"
 #include "launcher/process/job_cgroup.h"
 #include "launcher/process/process.h"
 #include "launcher/process/raw_syscall.h"
@@ -27,44 +27,9 @@ constexpr size_t kMaxOuterMark = 200;
 constexpr char kPrefix[] = "DDPRUN_JOB_MARK=";
 
 struct ProcessFacts {
-  char state = '?';
   pid_t parent = 0;
   pid_t session = 0;
-  bool is_kernel_thread = false;
-  uint64_t start = 0;  // in clock ticks since the machine's boot
 };
-
-// One process as a walk meets it.
-struct Met {
-  int proc = -1;  // the open /proc
-  pid_t pid = 0;
-};
-
-// "<pid>/<leaf>" into `path`, which holds 32 bytes.
-DDPRUN_RAW void FormatPath(pid_t pid, const char* leaf, char* path) {
-  char digits[12];
-  int count = 0;
-  for (int rest = pid; rest > 0; rest /= 10) digits[count++] = static_cast<char>('0' + rest % 10);
-  char* out = path;
-  while (count > 0) *out++ = digits[--count];
-  *out++ = '/';
-  while (*leaf != '\0') *out++ = *leaf++;
-  *out = '\0';
-}
-
-DDPRUN_RAW int OpenProcessFile(Met met, const char* leaf) {
-  char path[32];
-  FormatPath(met.pid, leaf, path);
-  return static_cast<int>(syscall(SYS_openat, met.proc, path, O_RDONLY | O_CLOEXEC));
-}
-
-DDPRUN_RAW long ReadSome(int fd, char* buffer, size_t size) {
-  long result = 0;
-  do {
-    result = syscall(SYS_read, fd, buffer, size);
-  } while (result < 0 && errno == EINTR);
-  return result;
-}
 
 DDPRUN_RAW uint64_t ParseNumber(const char*& text) {
   uint64_t value = 0;
@@ -75,133 +40,117 @@ DDPRUN_RAW uint64_t ParseNumber(const char*& text) {
 
 DDPRUN_RAW pid_t ParsePid(const char*& text) { return static_cast<pid_t>(ParseNumber(text)); }
 
+DDPRUN_RAW int OpenFile(int process, const char* name) {
+  return static_cast<int>(syscall(SYS_openat, process, name, O_RDONLY | O_CLOEXEC));
+}
+
 // /proc/<pid>/stat: "pid (name) state parent group session ...". The name may hold anything, so the
-// fields are counted from the last parenthesis.
-DDPRUN_RAW bool ReadFacts(Met met, ProcessFacts* facts) {
+// fields are counted from the last parenthesis. False for what is no living process of a user.
+DDPRUN_RAW bool ReadFacts(int process, ProcessFacts* facts) {
   constexpr uint64_t kKernelThreadFlag = 0x00200000;  // PF_KTHREAD
-  const int fd = OpenProcessFile(met, "stat");
+  const int fd = OpenFile(process, "stat");
   if (fd < 0) return false;
   char text[512];
-  const long size = ReadSome(fd, text, sizeof(text) - 1);
+  const long size = syscall(SYS_read, fd, text, sizeof(text) - 1);
   syscall(SYS_close, fd);
   if (size <= 0) return false;
   text[size] = '\0';
   long end = size - 1;
   while (end > 0 && text[end] != ')') --end;
   if (end + 3 >= size) return false;
-  facts->state = text[end + 2];
+  const char state = text[end + 2];
+  if (state == 'Z' || state == 'X' || state == 'x') return false;
   const char* rest = text + end + 3;
   facts->parent = ParsePid(rest);
   ParsePid(rest);
   facts->session = ParsePid(rest);
   for (int field = 7; field <= 8; ++field) ParseNumber(rest);
-  facts->is_kernel_thread = (ParseNumber(rest) & kKernelThreadFlag) != 0;
-  for (int field = 10; field <= 21; ++field) ParseNumber(rest);
-  facts->start = ParseNumber(rest);
-  return true;
+  return (ParseNumber(rest) & kKernelThreadFlag) == 0;
 }
 
-// Follows an environment block byte by byte: whether one of its variables is "<prefix><mark>", or
-// "<prefix><mark>/..." of a job inside ours.
+// Whether `matcher` finds what it looks for in a file of the process.
+template <typename Matcher>
+DDPRUN_RAW bool FindIn(int process, const char* name, Matcher matcher) {
+  const int fd = OpenFile(process, name);
+  if (fd < 0) return false;
+  bool is_found = false;
+  char bytes[4096];
+  long size = 0;
+  while (!is_found && (size = syscall(SYS_read, fd, bytes, sizeof(bytes))) > 0) {
+    for (long i = 0; i < size && !is_found; ++i) is_found = matcher.Push(bytes[i]);
+  }
+  syscall(SYS_close, fd);
+  // A block may end without its last zero when the process has overwritten it.
+  return is_found || matcher.Push('\0');
+}
+
+// Whether a variable of an environment block is "<prefix><mark>", or "<prefix><mark>/..." of a job
+// inside ours.
 class MarkMatcher {
  public:
-  DDPRUN_RAW explicit MarkMatcher(const char* mark) : mark_(mark), expected_(kPrefix) {}
+  DDPRUN_RAW explicit MarkMatcher(const char* mark) : mark_(mark) {}
 
   DDPRUN_RAW bool Push(char byte) {
-    if (expected_ != nullptr && *expected_ == '\0' && !is_in_mark_) {
-      is_in_mark_ = true;
-      expected_ = mark_;
-    }
-    if (expected_ != nullptr && is_in_mark_ && *expected_ == '\0' &&
-        (byte == '\0' || byte == '/')) {
-      return true;
-    }
-    if (byte == '\0') {
-      expected_ = kPrefix;
-      is_in_mark_ = false;
-    } else if (expected_ != nullptr) {
-      expected_ = *expected_ == byte ? expected_ + 1 : nullptr;
+    const bool is_end = byte == '\0';
+    if (matched_ >= 0 && Expected() == '\0' && (is_end || byte == '/')) return true;
+    if (is_end) {
+      matched_ = 0;
+    } else if (matched_ >= 0) {
+      matched_ = Expected() == byte ? matched_ + 1 : -1;
     }
     return false;
   }
 
  private:
+  DDPRUN_RAW char Expected() const {
+    constexpr int kPrefixSize = sizeof(kPrefix) - 1;
+    return matched_ < kPrefixSize ? kPrefix[matched_] : mark_[matched_ - kPrefixSize];
+  }
+
   const char* const mark_;
-  const char* expected_;  // what must come next; null: not this variable
-  bool is_in_mark_ = false;
+  int matched_ = 0;  // bytes; -1: not this variable
 };
 
-// kUnknown: the environment cannot be read, or is empty, as it is for a moment during exec.
-enum class Sign { kNo, kYes, kUnknown };
+// Whether a text holds `name`, which begins with its only slash: so a search that failed can only
+// begin anew at the next one.
+class NameMatcher {
+ public:
+  DDPRUN_RAW explicit NameMatcher(const char* name) : name_(name), expected_(name) {}
 
-DDPRUN_RAW Sign CarriesMark(Met met, const char* mark) {
-  const int fd = OpenProcessFile(met, "environ");
-  if (fd < 0) return Sign::kUnknown;
-  MarkMatcher matcher(mark);
-  bool is_found = false;
-  bool is_empty = true;
-  char bytes[4096];
-  long size = 0;
-  while (!is_found && (size = ReadSome(fd, bytes, sizeof(bytes))) > 0) {
-    is_empty = false;
-    for (long i = 0; i < size && !is_found; ++i) is_found = matcher.Push(bytes[i]);
+  DDPRUN_RAW bool Push(char byte) {
+    if (byte != *expected_) expected_ = name_;
+    if (byte == *expected_) ++expected_;
+    return *expected_ == '\0';
   }
-  syscall(SYS_close, fd);
-  // A block may end without its last zero when the process has overwritten it.
-  if (is_found || matcher.Push('\0')) return Sign::kYes;
-  return is_empty ? Sign::kUnknown : Sign::kNo;
-}
 
-// Whether the path of a cgroup of `pid` holds `name`, which begins with its only slash: so a search
-// that failed can only begin anew at the next one.
-DDPRUN_RAW bool IsInCgroup(Met met, const char* name) {
-  const int fd = OpenProcessFile(met, "cgroup");
-  if (fd < 0) return false;
-  const char* expected = name;
-  char bytes[4096];
-  long size = 0;
-  while (*expected != '\0' && (size = ReadSome(fd, bytes, sizeof(bytes))) > 0) {
-    for (long i = 0; i < size && *expected != '\0'; ++i) {
-      if (bytes[i] != *expected) expected = name;
-      if (bytes[i] == *expected) ++expected;
-    }
-  }
-  syscall(SYS_close, fd);
-  return *expected == '\0';
-}
+ private:
+  const char* const name_;
+  const char* expected_;
+};
 
-DDPRUN_RAW bool Belongs(Met met, const LeftoverQuery& query, pid_t self) {
+DDPRUN_RAW bool Belongs(int process, const LeftoverQuery& query) {
   ProcessFacts facts;
-  if (!ReadFacts(met, &facts)) return false;
-  if (facts.state == 'Z' || facts.state == 'X' || facts.state == 'x') return false;
-  if (facts.is_kernel_thread) return false;
+  if (!ReadFacts(process, &facts)) return false;
   if (query.parent != 0 && facts.parent == query.parent) return true;
   if (query.sessions != nullptr && query.sessions->Meet(facts.session)) return true;
-  if (query.foreign != nullptr && query.foreign->Knows(met.pid, facts.start)) return false;
-  const Sign sign = query.mark[0] != '\0' ? CarriesMark(met, query.mark) : Sign::kNo;
-  if (sign == Sign::kYes) return true;
-  if (query.cgroup[0] != '\0' && IsInCgroup(met, query.cgroup)) return true;
-  // A child of ours that is being started still shows our own environment.
-  if (query.foreign != nullptr && sign == Sign::kNo && facts.parent != self) {
-    query.foreign->Add(met.pid, facts.start);
-  }
-  return false;
+  if (query.mark[0] != '\0' && FindIn(process, "environ", MarkMatcher(query.mark))) return true;
+  return query.cgroup[0] != '\0' && FindIn(process, "cgroup", NameMatcher(query.cgroup));
 }
 
 // Signals the process if it belongs to the job, and not whoever has the number by the time of the
-// signal.
-DDPRUN_RAW bool SignalOne(Met met, const LeftoverQuery& query, int signal, pid_t self) {
-  if (!Belongs(met, query, self)) return false;
+// signal: `process` is its folder, which is nobody else's later.
+DDPRUN_RAW bool SignalOne(int process, pid_t pid, const LeftoverQuery& query, int signal) {
+  if (!Belongs(process, query)) return false;
   if (signal == 0) return true;
-  const long pidfd = syscall(SYS_pidfd_open, met.pid, 0);
+  const long pidfd = syscall(SYS_pidfd_open, pid, 0);
   if (pidfd < 0) {
     if (errno == ESRCH) return false;
-    return syscall(SYS_kill, met.pid, signal) == 0;
+    return syscall(SYS_kill, pid, signal) == 0;
   }
-  const bool is_same = Belongs(met, query, self);
+  const bool is_same = Belongs(process, query);
   if (is_same && syscall(SYS_pidfd_send_signal, pidfd, signal, nullptr, 0) != 0 &&
       errno == ENOSYS) {
-    syscall(SYS_kill, met.pid, signal);
+    syscall(SYS_kill, pid, signal);
   }
   syscall(SYS_close, pidfd);
   return is_same;
@@ -212,53 +161,34 @@ DDPRUN_RAW bool SignalOne(Met met, const LeftoverQuery& query, int signal, pid_t
 std::string NewJobMark() {
   uint64_t bits[2] = {};
   DDP_CHECK(getrandom(bits, sizeof(bits), 0) == static_cast<ssize_t>(sizeof(bits)));
-  char text[33];
-  std::snprintf(text, sizeof(text), "%016llx%016llx", static_cast<unsigned long long>(bits[0]),
-                static_cast<unsigned long long>(bits[1]));
+  const std::string own =
+      absl::StrCat(absl::Hex(bits[0], absl::kZeroPad16), absl::Hex(bits[1], absl::kZeroPad16));
   const char* outer = std::getenv(kJobMarkVariable);
-  if (outer == nullptr || *outer == '\0' || std::string(outer).size() > kMaxOuterMark) return text;
-  return std::string(outer) + "/" + text;
-}
-
-bool ForeignProcesses::Knows(pid_t pid, uint64_t start) {
-  const Process process{pid, start};
-  if (!std::binary_search(known_.begin(), known_.end(), process)) return false;
-  met_.push_back(process);
-  return true;
-}
-
-void ForeignProcesses::EndWalk() {
-  known_.swap(met_);
-  met_.clear();
-  std::sort(known_.begin(), known_.end());
+  if (outer == nullptr || *outer == '\0' || std::string(outer).size() > kMaxOuterMark) return own;
+  return absl::StrCat(outer, "/", own);
 }
 
 DDPRUN_RAW int SignalLeftovers(const LeftoverQuery& query, int signal) {
-  const int directory = static_cast<int>(
-      syscall(SYS_openat, AT_FDCWD, query.proc, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (directory < 0) return 0;
+  const int proc = OpenFolder(AT_FDCWD, query.proc);
+  if (proc < 0) return 0;
   const pid_t self = static_cast<pid_t>(syscall(SYS_getpid));
   int found = 0;
-  alignas(LinuxDirent) char entries[8192];
-  long size = 0;
-  while ((size = syscall(SYS_getdents64, directory, entries, sizeof(entries))) > 0) {
-    for (long at = 0; at < size;) {
-      const LinuxDirent* entry = reinterpret_cast<const LinuxDirent*>(entries + at);
-      at += entry->size;
-      const char* name = entry->name;
-      const pid_t pid = ParsePid(name);
-      if (pid <= 1 || pid == self || pid == query.spare) continue;
-      if (SignalOne({directory, pid}, query, signal, self)) ++found;
-    }
+  RawEntries entries(proc);
+  while (const char* name = entries.Next()) {
+    const char* digits = name;
+    const pid_t pid = ParsePid(digits);
+    if (pid <= 1 || pid == self || pid == query.spare) continue;
+    const int process = OpenFolder(proc, name);
+    if (process < 0) continue;
+    if (SignalOne(process, pid, query, signal)) ++found;
+    syscall(SYS_close, process);
   }
-  syscall(SYS_close, directory);
-  if (query.foreign != nullptr) query.foreign->EndWalk();
+  syscall(SYS_close, proc);
   return found;
 }
 
 bool KillLeftovers(const std::string& mark, const JobCgroup* cgroup, Duration limit) {
-  ForeignProcesses foreign;
-  LeftoverQuery query{.mark = mark.c_str(), .foreign = &foreign};
+  LeftoverQuery query{.mark = mark.c_str()};
   if (cgroup != nullptr) query.cgroup = cgroup->name().c_str();
   const TimePoint give_up = SteadyNow() + limit;
   for (int empty_walks = 0; empty_walks < 2;) {

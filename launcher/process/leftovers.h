@@ -6,10 +6,7 @@
 
 #include <sys/types.h>
 
-#include <compare>
-#include <cstdint>
 #include <string>
-#include <vector>
 
 #include "rendezvous/base/time.h"
 
@@ -25,41 +22,19 @@ inline constexpr char kJobMarkVariable[] = "DDPRUN_JOB_MARK";
 // job, so that the outer job's end finds the inner job's processes too.
 std::string NewJobMark();
 
-// The processes that the last walk found to be no part of the job. Another walk reads their stat
-// and no more: not their environment, which the kernel reads from their memory. Who is named by pid
-// and start can become part of the job only as a child or a session's member, and stat shows both.
-class ForeignProcesses {
- public:
-  // Whether the last walk met it. Then this walk did, too.
-  bool Knows(pid_t pid, uint64_t start);
-  void Add(pid_t pid, uint64_t start) { met_.push_back({pid, start}); }
-  // Forgets those that this walk has not met, so that there are never more than processes.
-  void EndWalk();
-
- private:
-  struct Process {
-    pid_t pid;
-    uint64_t start;
-    auto operator<=>(const Process&) const = default;
-  };
-  std::vector<Process> known_;  // in order
-  std::vector<Process> met_;    // by the walk under way
-};
-
 // Which processes belong to the job. Plain pointers, because the guardian may not allocate.
 struct LeftoverQuery {
-  const char* mark = "";                // not empty: whose environment holds it, or an inner job's
-  const char* cgroup = "";              // and who is in it (JobCgroup::name), or below it
-  SessionTable* sessions = nullptr;     // and, when not null, members of these, which it notes
-  pid_t parent = 0;                     // and, when not 0, its children
-  pid_t spare = 0;                      // but never this one (the guardian), nor the caller
-  ForeignProcesses* foreign = nullptr;  // not null: of earlier walks with this mark and cgroup
+  const char* mark = "";             // not empty: whose environment holds it, or an inner job's
+  const char* cgroup = "";           // and who is in it (JobCgroup::name), or below it
+  SessionTable* sessions = nullptr;  // and, when not null, members of these, which it notes
+  pid_t parent = 0;                  // and, when not 0, its children
+  pid_t spare = 0;                   // but never this one (the guardian), nor the caller
   const char* proc = "/proc";
 };
 
 // One walk over /proc. Sends `signal` (0: none) to each living process that belongs to the job;
-// returns how many there were. Async-signal-safe where `foreign` is null. A process being started
-// in this instant may be missed.
+// returns how many there were. Async-signal-safe. A process being started in this instant may be
+// missed.
 int SignalLeftovers(const LeftoverQuery& query, int signal);
 
 // The agent's last act: kills what is in `cgroup` (may be null) and what carries `mark` until two

@@ -7,11 +7,11 @@
 #include <cerrno>
 #include <charconv>
 #include <csignal>
-#include <cstdio>
 #include <fstream>
 #include <iterator>
 #include <memory>
 
+#include "absl/strings/str_cat.h"
 #include "rendezvous/base/fnv1a.h"
 
 namespace ddprun::launcher {
@@ -21,7 +21,7 @@ constexpr int kMostEntries = 1000;
 // A thousand agents that start here at once would else ask about one another a million times.
 constexpr int kMostOthers = 32;
 
-// Eight digits; "" where it cannot be told.
+// Eight digits, which never change while a process lives; "" where it cannot be told.
 std::string ReadHome() {
   const std::string boot = ReadProcFile("/proc/sys/kernel/random/boot_id");
   char name[64];
@@ -30,15 +30,7 @@ std::string ReadHome() {
   Fnv1a hash;
   hash.Add(boot.data(), boot.size());
   hash.Add(name, static_cast<size_t>(size));
-  char text[9];
-  std::snprintf(text, sizeof(text), "%08x", static_cast<unsigned>(hash.value() & 0xffffffffU));
-  return text;
-}
-
-// It never changes while a process lives.
-const std::string& Home() {
-  static const std::string home = ReadHome();
-  return home;
+  return absl::StrCat(absl::Hex(hash.value() & 0xffffffffU, absl::kZeroPad8));
 }
 
 }  // namespace
@@ -48,7 +40,10 @@ std::string ReadProcFile(const std::string& path) {
   return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
-std::string OwnerTag(pid_t pid) { return Home().empty() ? "" : Home() + "-" + std::to_string(pid); }
+std::string OwnerTag(pid_t pid) {
+  static const std::string home = ReadHome();
+  return home.empty() ? "" : absl::StrCat(home, "-", pid);
+}
 
 bool IsOwnerGone(std::string_view tag) {
   const size_t dash = tag.find('-');

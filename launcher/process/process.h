@@ -5,22 +5,20 @@
 #include <sys/types.h>
 
 #include <functional>
-#include <memory>
+#include <map>
+#include <optional>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
 
 #include "launcher/process/exit_status.h"
 #include "rendezvous/base/time.h"
 
-namespace boost::asio {
-class io_context;
-}
-
 namespace ddprun::launcher {
 
-// Waits for a child that has ended or is about to, and forgets it. For children that never ran.
-void ReapChild(pid_t pid);
-// The same for one that was killed and that the kernel may hold: false when it has not ended by
-// `deadline`.
-bool ReapChildBy(pid_t pid, TimePoint deadline);
+// Waits for a child and forgets it: for one that has ended, or was killed. The kernel may hold it:
+// false when it has not ended by `deadline`.
+bool ReapChild(pid_t pid, TimePoint deadline = TimePoint::max());
 
 // Whether this process has a child, be it one that has ended; the guardian is none of them. Reaps
 // nobody. A subreaper without children has no descendants.
@@ -42,30 +40,42 @@ class ProcessTable {
   // Where something else has reaped it before us, its status is unknown.
   using ExitHandler = std::function<void(const ExitStatus&)>;
 
-  struct Options {
-    bool use_pidfd = true;  // false: as on a kernel without pidfd_open
-  };
-
-  // `on_change` is called after children that nobody watches were reaped.
-  ProcessTable(boost::asio::io_context& io, Options options, std::function<void()> on_change);
-  ~ProcessTable();
+  // `use_pidfd`: false is as on a kernel without pidfd_open. `on_change` is called after children
+  // were reaped.
+  ProcessTable(boost::asio::io_context& io, bool use_pidfd, std::function<void()> on_change);
   ProcessTable(const ProcessTable&) = delete;
   ProcessTable& operator=(const ProcessTable&) = delete;
 
-  // REQUIRES: `pid` is a child of this process and not watched yet. `on_reaped` follows `on_exit`
+  // REQUIRES: `pid` is a child of this process and not watched yet. `on_change` follows `on_exit`
   // directly, once the pid is free.
-  void Watch(pid_t pid, ExitHandler on_exit, std::function<void()> on_reaped);
+  void Watch(pid_t pid, ExitHandler on_exit);
 
   // Whether a watched child has ended, also when its handler's turn has not come yet.
-  bool HasEnded(pid_t pid) const;
+  static bool HasEnded(pid_t pid);
 
   // Whether the process was started with children of its own (a script that became ddprun), which
   // are no part of the job.
-  bool had_children_at_start() const;
+  bool had_children_at_start() const { return had_children_at_start_; }
 
  private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  using Descriptor = boost::asio::posix::stream_descriptor;
+  struct Child {
+    ExitHandler on_exit;
+    std::optional<Descriptor> pidfd;
+  };
+
+  void AwaitEnd(pid_t pid, Descriptor& pidfd);
+  void AwaitChildSignal();
+  void Finish(pid_t pid, const ExitStatus& status);
+  void Sweep();
+
+  boost::asio::io_context& io_;
+  const bool use_pidfd_;
+  const std::function<void()> on_change_;
+  Descriptor child_signals_;
+  std::map<pid_t, Child> children_;
+  bool is_sweep_unfinished_ = false;
+  const bool had_children_at_start_;
 };
 
 }  // namespace ddprun::launcher

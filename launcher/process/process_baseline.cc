@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/signalfd.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -11,10 +12,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <limits>
+#include <memory>
 #include <string>
 
 #include "rendezvous/base/check.h"
-#include "rendezvous/base/unique_fd.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -29,12 +30,6 @@ bool IsIgnored(int signal) {
   return action.handler == reinterpret_cast<void*>(SIG_IGN);
 }
 
-void SetDisposition(int signal, sighandler_t handler) {
-  struct sigaction action {};
-  action.sa_handler = handler;
-  DDP_CHECK(sigaction(signal, &action, nullptr) == 0);
-}
-
 std::optional<int> ReadOomScore() {
   UniqueFd file(open(kOomScorePath, O_RDONLY | O_CLOEXEC));
   char text[16] = {};
@@ -47,20 +42,6 @@ bool WriteOomScore(int score) {
   const std::string text = std::to_string(score);
   return file.is_open() &&
          write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
-}
-
-// Descriptors from `limit` on were opened under a greater one and take nothing of this.
-int64_t CountOpenBelow(int64_t limit) {
-  DIR* directory = opendir("/proc/self/fd");
-  if (directory == nullptr) return errno == EMFILE ? limit : 0;  // 0: no /proc, nobody knows
-  int64_t count = 0;
-  while (const dirent* entry = readdir(directory)) {
-    const bool is_number = entry->d_name[0] != '.';
-    if (!is_number || std::atoi(entry->d_name) == dirfd(directory)) continue;
-    if (std::atoi(entry->d_name) < limit) ++count;
-  }
-  closedir(directory);
-  return count;
 }
 
 }  // namespace
@@ -82,6 +63,13 @@ SignalBits BitsOf(const std::vector<int>& signals) {
   return bits;
 }
 
+UniqueFd OpenSignalFd(SignalBits signals) {
+  UniqueFd fd(static_cast<int>(
+      syscall(SYS_signalfd4, -1, &signals, sizeof(signals), SFD_CLOEXEC | SFD_NONBLOCK)));
+  DDP_CHECK(fd.is_open());
+  return fd;
+}
+
 SignalBits AgentSignals(const ProcessBaseline& baseline, SignalBits more_stop_signals) {
   SignalBits signals = BitOf(SIGINT) | BitOf(SIGTERM) | BitOf(SIGQUIT) | BitOf(SIGUSR1) |
                        BitOf(SIGUSR2) | BitOf(SIGTSTP) | BitOf(SIGCONT);
@@ -90,15 +78,9 @@ SignalBits AgentSignals(const ProcessBaseline& baseline, SignalBits more_stop_si
 }
 
 absl::Status PrepareAgentProcess(const ProcessBaseline& baseline, SignalBits more_stop_signals) {
-  SetDisposition(SIGCHLD, SIG_DFL);
-  SetDisposition(SIGPIPE, SIG_IGN);
-  sigset_t blocked;
-  sigemptyset(&blocked);
-  const SignalBits wanted = AgentSignals(baseline, more_stop_signals) | BitOf(SIGCHLD);
-  for (int signal = 1; signal < 32; ++signal) {
-    if ((wanted & BitOf(signal)) != 0) sigaddset(&blocked, signal);
-  }
-  DDP_CHECK(pthread_sigmask(SIG_BLOCK, &blocked, nullptr) == 0);
+  DDP_CHECK(signal(SIGCHLD, SIG_DFL) != SIG_ERR && signal(SIGPIPE, SIG_IGN) != SIG_ERR);
+  const SignalBits blocked = AgentSignals(baseline, more_stop_signals) | BitOf(SIGCHLD);
+  DDP_CHECK(syscall(SYS_rt_sigprocmask, SIG_BLOCK, &blocked, nullptr, sizeof(blocked)) == 0);
   for (int fd = 0; fd <= 2; ++fd) {
     if (fcntl(fd, F_GETFD) != -1 || errno != EBADF) continue;
     // The lowest free number is fd. Not close-on-exec: workers inherit it like any other stdin.
@@ -109,6 +91,18 @@ absl::Status PrepareAgentProcess(const ProcessBaseline& baseline, SignalBits mor
   return absl::OkStatus();
 }
 
+std::optional<std::vector<int>> OpenDescriptors() {
+  const std::unique_ptr<DIR, int (*)(DIR*)> directory(opendir("/proc/self/fd"), closedir);
+  if (directory == nullptr) return std::nullopt;
+  std::vector<int> found;
+  while (const dirent* entry = readdir(directory.get())) {
+    const bool is_number = entry->d_name[0] != '.';
+    const int fd = std::atoi(entry->d_name);
+    if (is_number && fd != dirfd(directory.get())) found.push_back(fd);
+  }
+  return found;
+}
+
 DescriptorRoom ReserveDescriptors(int64_t count) {
   rlimit limit{};
   DDP_CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
@@ -117,7 +111,13 @@ DescriptorRoom ReserveDescriptors(int64_t count) {
   // RLIM_INFINITY is no number of descriptors.
   const rlim_t most = std::numeric_limits<int>::max();
   const auto possible = static_cast<int64_t>(std::min(limit.rlim_cur, most));
-  const DescriptorRoom room{.limit = possible, .taken = CountOpenBelow(possible)};
+  DescriptorRoom room{.limit = possible};
+  if (const auto open = OpenDescriptors()) {
+    // Those from the limit on were opened under a greater one and take nothing of this.
+    room.taken = std::count_if(open->begin(), open->end(), [&](int fd) { return fd < possible; });
+  } else if (errno == EMFILE) {
+    room.taken = possible;
+  }  // without /proc nobody knows
   // The table stays as large when the descriptor is closed. It only saves time: no matter if not.
   UniqueFd(fcntl(0, F_DUPFD_CLOEXEC, static_cast<int>(std::min(room.taken + count, possible)) - 1));
   return room;

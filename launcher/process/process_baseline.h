@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "rendezvous/base/unique_fd.h"
 
 namespace ddprun::launcher {
 
@@ -57,6 +58,9 @@ ProcessBaseline RecordBaseline();
 // there; an error is that this cannot be had.
 absl::Status PrepareAgentProcess(const ProcessBaseline& baseline, SignalBits more_stop_signals = 0);
 
+// Those of this process. None, with errno set, where /proc/self/fd cannot be read.
+std::optional<std::vector<int>> OpenDescriptors();
+
 struct DescriptorRoom {
   int64_t limit = 0;  // on open files
   int64_t taken = 0;  // of it
@@ -72,6 +76,8 @@ DescriptorRoom ReserveDescriptors(int64_t count);
 // HUP unless the agent was started with HUP ignored (nohup), and those that the user wants as well
 // (--signals_to_handle).
 SignalBits AgentSignals(const ProcessBaseline& baseline, SignalBits more_stop_signals = 0);
+// A descriptor that tells of these signals, which are blocked. Never waits.
+UniqueFd OpenSignalFd(SignalBits signals);
 // The set of these numbers.
 SignalBits BitsOf(const std::vector<int>& signals);
 
@@ -79,7 +85,7 @@ SignalBits BitsOf(const std::vector<int>& signals);
 // score.
 void ProtectFromOomKiller(ProcessBaseline& baseline);
 // Gives the agent that score once more. The kernel sets a score for all processes that share their
-// memory, and a worker on its way to its program shares the agent's (SpawnBatch).
+// memory, and a worker on its way to its program shares the agent's (SpawnedChild).
 void RestoreOomProtection(const ProcessBaseline& baseline);
 
 }  // namespace ddprun::launcher

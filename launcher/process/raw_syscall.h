@@ -2,30 +2,14 @@
 #ifndef DDPRUN_LAUNCHER_PROCESS_RAW_SYSCALL_H_
 #define DDPRUN_LAUNCHER_PROCESS_RAW_SYSCALL_H_
 
+#include <dirent.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-#include <cstdint>
 
 // Keeps the sanitizers out of the function: it runs in a process or thread that was made by a raw
 // clone, and their run-time does not know of those.
 #define DDPRUN_RAW \
   __attribute__((no_sanitize("address"), no_sanitize("thread"), no_sanitize("undefined")))
-
-// Numbers that Debian 12's headers have and older kernels answer with ENOSYS.
-#ifndef SYS_pidfd_send_signal
-#define SYS_pidfd_send_signal 424
-#endif
-#ifndef SYS_pidfd_open
-#define SYS_pidfd_open 434
-#endif
-#ifndef SYS_close_range
-#define SYS_close_range 436
-#endif
-
-#ifndef SYS_clone3
-#define SYS_clone3 435
-#endif
 
 namespace ddprun::launcher {
 
@@ -69,14 +53,29 @@ __attribute__((always_inline)) inline long RawSyscall(long number, Arguments... 
   return RawSyscallWords(number, words[0], words[1], words[2], words[3], words[4]);
 }
 
-struct LinuxDirent {  // getdents64's record
-  uint64_t inode;
-  int64_t offset;
-  uint16_t size;
-  uint8_t type;
-  char name[1];
+// The names in an open directory, from where it stands.
+class RawEntries {
+ public:
+  DDPRUN_RAW explicit RawEntries(int directory) : directory_(directory) {}
+
+  // Null at the end. Valid until the next call.
+  DDPRUN_RAW const char* Next() {
+    if (at_ >= size_) {
+      at_ = 0;
+      size_ = syscall(SYS_getdents64, directory_, entries_, sizeof(entries_));
+      if (size_ <= 0) return nullptr;
+    }
+    const dirent64* entry = reinterpret_cast<const dirent64*>(entries_ + at_);
+    at_ += entry->d_reclen;
+    return entry->d_name;
+  }
+
+ private:
+  const int directory_;
+  long at_ = 0;
+  long size_ = 0;
+  alignas(dirent64) char entries_[4096];
 };
-inline constexpr uint8_t kDirectoryType = 4;  // DT_DIR
 
 }  // namespace ddprun::launcher
 

@@ -1,12 +1,10 @@
 #include "launcher/process/session_table.h"
 
-#include <sys/mman.h>
-
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 
 #include "launcher/process/raw_syscall.h"
-#include "rendezvous/base/check.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -19,17 +17,6 @@ DDPRUN_RAW void Store(pid_t& slot, pid_t session) {
 }
 
 }  // namespace
-
-void SessionTable::Unmap::operator()(SessionTable* table) const {
-  DDP_CHECK(munmap(table, sizeof(*table)) == 0);
-}
-
-SessionTable::Pointer SessionTable::Map() {
-  void* memory = mmap(nullptr, sizeof(SessionTable), PROT_READ | PROT_WRITE,
-                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  // Fresh pages are zero, which is an empty table.
-  return Pointer(memory == MAP_FAILED ? nullptr : static_cast<SessionTable*>(memory));
-}
 
 void SessionTable::Add(pid_t session) {
   for (Slot& slot : slots_) {
@@ -44,16 +31,18 @@ void SessionTable::Remove(pid_t session) {
 }
 
 bool SessionTable::is_empty() const {
-  for (const Slot& slot : slots_) {
-    if (Load(slot.session) != 0) return false;
-  }
-  return true;
+  return std::ranges::all_of(slots_, [](const Slot& slot) { return Load(slot.session) == 0; });
 }
 
 DDPRUN_RAW bool SessionTable::Meet(pid_t session) {
-  Slot* const slot = const_cast<Slot*>(Find(session));
-  if (slot != nullptr) slot->is_met = true;
-  return slot != nullptr;
+  // Session 0 is the kernel's own threads, and whoever came into this pid namespace from outside.
+  if (session == 0) return false;
+  for (Slot& slot : slots_) {
+    if (Load(slot.session) != session) continue;
+    slot.is_met = true;
+    return true;
+  }
+  return false;
 }
 
 DDPRUN_RAW void SessionTable::RemoveEnded() {
@@ -64,17 +53,6 @@ DDPRUN_RAW void SessionTable::RemoveEnded() {
     if (session == 0 || was_met) continue;
     if (syscall(SYS_kill, -session, 0) != 0 && errno == ESRCH) Store(slot.session, 0);
   }
-}
-
-DDPRUN_RAW bool SessionTable::Holds(pid_t session) const { return Find(session) != nullptr; }
-
-DDPRUN_RAW const SessionTable::Slot* SessionTable::Find(pid_t session) const {
-  // Session 0 is the kernel's own threads, and whoever came into this pid namespace from outside.
-  if (session == 0) return nullptr;
-  for (const Slot& slot : slots_) {
-    if (Load(slot.session) == session) return &slot;
-  }
-  return nullptr;
 }
 
 }  // namespace ddprun::launcher

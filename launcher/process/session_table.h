@@ -1,38 +1,28 @@
-// The workers' sessions, in memory that the agent shares with its guardian.
+// The workers' sessions, which the agent tells its guardian.
 #ifndef DDPRUN_LAUNCHER_PROCESS_SESSION_TABLE_H_
 #define DDPRUN_LAUNCHER_PROCESS_SESSION_TABLE_H_
 
 #include <sys/types.h>
 
 #include <cstddef>
-#include <memory>
 
 namespace ddprun::launcher {
 
-// The agent writes it as workers come and go; the guardian reads it once the agent is gone, and
-// until then neither wakes the other. One slot says one thing (a session, or 0), so each write
-// counts by itself and there is no order to keep between two; what the agent wrote before it died
-// the guardian sees, because it learns of the death from the kernel.
+// The agent writes it as workers come and go; the guardian reads it once the agent is gone. It lies
+// in memory that both share. One slot says one thing (a session, or 0), so each write counts by
+// itself; what the agent wrote before it died the guardian sees, because it learns of the death
+// from the kernel.
 //
 // A number that is free again belongs to a stranger sooner or later, so a session stands here only
 // while it can be ours: from the start of its leader, whom the agent has not reaped yet, until the
-// agent has seen the process group empty. Between the last member's end and that look the number
-// stands here unowned: microseconds after a reap, as a rule 20 ms where another process reaped. A
-// stranger would have to get it then, which takes a whole turn of the kernel's counter of pids. A
-// worker that the agent gave up (Unkillable) stays until the guardian finds its session empty.
+// agent has seen the process group empty. Between the last member's end and that look, 20 ms as a
+// rule, the number stands here unowned: a stranger would have to get it then, which takes a whole
+// turn of the kernel's counter of pids. A worker that the agent gave up (Unkillable) stays until
+// the guardian finds its session empty.
 //
 // One writer at a time: the agent's main thread, then the guardian.
 class SessionTable {
  public:
-  struct Unmap {
-    void operator()(SessionTable* table) const;
-  };
-  using Pointer = std::unique_ptr<SessionTable, Unmap>;
-
-  // An empty table, which processes forked from now on share. Null, with errno set, when there is
-  // no memory.
-  static Pointer Map();
-
   // Beyond kCapacity a session is not noted: the cgroup and the job's mark find its processes.
   void Add(pid_t session);
   void Remove(pid_t session);
@@ -46,19 +36,14 @@ class SessionTable {
   // a shell with job control gives every job another one in the same session.
   void RemoveEnded();
 
-  // Async-signal-safe.
-  bool Holds(pid_t session) const;
-
   // As many workers as the command line takes; eight pages.
   static constexpr size_t kCapacity = 4096;
 
  private:
   struct Slot {
-    pid_t session;  // 0: free
-    bool is_met;    // since the last RemoveEnded
+    pid_t session = 0;    // 0: free
+    bool is_met = false;  // since the last RemoveEnded
   };
-  const Slot* Find(pid_t session) const;
-
   Slot slots_[kCapacity];
 };
 

@@ -5,15 +5,13 @@
 #include <sys/types.h>
 
 #include <functional>
-#include <memory>
 #include <optional>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
 
 #include "launcher/process/process_baseline.h"
 #include "rendezvous/base/time.h"
-
-namespace boost::asio {
-class io_context;
-}
 
 namespace ddprun::launcher {
 
@@ -53,26 +51,27 @@ class SignalClassifier {
     pid_t sender;
     TimePoint at;
   };
-  std::optional<SignalMeaning> MeaningBesideStop(int signal) const;
 
   const SignalBits more_stop_signals_;
   std::optional<FirstStop> first_stop_;
 };
 
 // Receives the signals that PrepareAgentProcess(), given the same `more_stop_signals`, has blocked,
-// until destroyed. `handler` runs on
-// the io_context's thread.
+// until destroyed. `handler` runs on the io_context's thread.
 class SignalReceiver {
  public:
   SignalReceiver(boost::asio::io_context& io, const ProcessBaseline& baseline,
                  SignalBits more_stop_signals, std::function<void(const ReceivedSignal&)> handler);
-  ~SignalReceiver();
   SignalReceiver(const SignalReceiver&) = delete;
   SignalReceiver& operator=(const SignalReceiver&) = delete;
 
  private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  void Await();
+  void ReadAll();
+
+  const std::function<void(const ReceivedSignal&)> handler_;
+  boost::asio::posix::stream_descriptor descriptor_;
+  SignalClassifier classifier_;
 };
 
 // Stops this process until SIGCONT, as the default action of SIGTSTP would. SIGCONT then arrives as

@@ -1,20 +1,17 @@
-// Starts the worker processes of one node side by side.
+// One worker process: what it is made of, and its start.
 #ifndef DDPRUN_LAUNCHER_PROCESS_SPAWN_H_
 #define DDPRUN_LAUNCHER_PROCESS_SPAWN_H_
 
+#include <sched.h>
 #include <sys/types.h>
 
-#include <functional>
 #include <memory>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "launcher/process/child_setup.h"
 #include "launcher/process/process_baseline.h"
-
-namespace boost::asio {
-class io_context;
-}
 
 namespace ddprun::launcher {
 
@@ -22,62 +19,55 @@ struct SpawnRequest {
   std::string executable;         // a path; no search happens here
   std::vector<std::string> argv;  // argv[0] included
   std::vector<std::string> env;   // "NAME=value"
-  // What becomes 0 to 2 of the child; -1 keeps the agent's. Borrowed for the call.
+  // What becomes 0 to 2 of the child; -1 keeps the agent's. Borrowed until it has been started.
   int stdin_fd = -1;
   int stdout_fd = -1;
   int stderr_fd = -1;
-  // Directory of the cgroup to be born in, borrowed for the call; -1: the agent's. Where the kernel
+  // Directory of the cgroup to be born in, borrowed likewise; -1: the agent's. Where the kernel
   // does not allow it, the agent's too.
   int cgroup = -1;
   std::set<int> cpus{};  // what it is bound to; empty: what the agent is
 };
 
-struct SpawnResult {
-  pid_t pid = -1;      // -1: nothing was started, and the rest says why
-  int error = 0;       // errno
-  int exit_code = 0;   // kExitNotFound, kExitNotExecutable or kExitMachine
-  std::string text{};  // `exec "./train": No such file or directory (ENOENT)`
-
-  bool ok() const { return pid > 0; }
-};
-
-// Some children on their way from clone to exec. They run beside the agent and not one after the
-// other, so an executable on a file system that hangs holds up its own worker and nobody else.
-// Until then they live in the agent's memory; what they read there belongs to this object, which
-// leaves it to those that are still on their way at its end.
-//
-// Used on the io_context's one thread, which must live as long as the agent: the kernel kills the
-// workers when it ends.
-class SpawnBatch {
+// A child on its way from clone to exec. Until then it lives in the agent's memory, and what it
+// reads there belongs to this object, which must not end before.
+class SpawnedChild {
  public:
-  // A child could not become its program. It ends by itself and must be reaped.
-  using FailureHandler = std::function<void(pid_t, const SpawnResult& why)>;
-
-  // `on_done` is called once, after Close() and when every child has begun its program or ended, if
-  // there was one; it may destroy this object. Neither is called from inside Start or Close.
-  SpawnBatch(boost::asio::io_context& io, const ProcessBaseline& baseline,
-             FailureHandler on_failure, std::function<void()> on_done);
-  // What children that are still on their way read is left to them for good.
-  ~SpawnBatch();
-  SpawnBatch(const SpawnBatch&) = delete;
-  SpawnBatch& operator=(const SpawnBatch&) = delete;
-
   // Starts `request` as leader of a session and process group of its own (both from a moment after
-  // the call on), with descriptors 0 to 2 only and the signals and limits of the baseline. A
-  // failure is this machine's: no process, no descriptor. REQUIRES: argv is not empty; not closed.
-  SpawnResult Start(SpawnRequest request);
+  // the call on), with descriptors 0 to 2 only and the signals and limits of `baseline`. Does not
+  // wait for it: a step that fails, the exec among them, is a ChildFailure in `error_pipe`, a
+  // descriptor that is closed on exec. REQUIRES: argv is not empty.
+  SpawnedChild(SpawnRequest request, const ProcessBaseline& baseline, int error_pipe);
+  SpawnedChild(const SpawnedChild&) = delete;
+  SpawnedChild& operator=(const SpawnedChild&) = delete;
 
-  // No further child follows.
-  void Close();
-
-  // Calls `on_failure` for what has failed by now. A child that has ended after a failure is among
-  // them, so ask before its end is taken for that of its program.
-  void Check();
+  pid_t pid() const { return pid_; }    // -1: there is none
+  int error() const { return error_; }  // errno, why there is none
+  const std::string& executable() const { return request_.executable; }
 
  private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  const SpawnRequest request_;
+  std::vector<char*> argv_;
+  std::vector<char*> envp_;
+  std::vector<cpu_set_t> cpu_mask_;
+  ChildPlan plan_;
+  const std::unique_ptr<char[]> stack_;
+  pid_t pid_ = -1;
+  int error_ = 0;
 };
+
+// Why a program did not start.
+struct SpawnFailure {
+  int exit_code = 0;   // kExitNotFound, kExitNotExecutable or kExitMachine
+  std::string text{};  // `exec "./train": No such file or directory (ENOENT)`
+};
+
+// `exec "./train": No such file or directory (ENOENT)`, with what the file system can add: a
+// missing interpreter, a directory. Looks at `executable`.
+SpawnFailure DescribeSpawnFailure(const std::string& executable, const ChildFailure& failure);
+
+// `clone: Resource temporarily unavailable (EAGAIN)`: this machine could not start any process.
+SpawnFailure DescribeMachineFailure(const std::string& operation, int error);
 
 }  // namespace ddprun::launcher
 

@@ -6,9 +6,8 @@
 #include <cerrno>
 #include <cstring>
 
-#include "launcher/process/child_setup.h"
 #include "launcher/process/exit_status.h"
-#include "rendezvous/base/check.h"
+#include "launcher/process/spawn.h"
 #include "rendezvous/base/unique_fd.h"
 
 namespace ddprun::launcher {
@@ -19,28 +18,6 @@ std::string ErrorText(int error) {
   const char* words = strerrordesc_np(error);
   if (name == nullptr || words == nullptr) return "error " + std::to_string(error);
   return std::string(words) + " (" + name + ")";
-}
-
-const char* StepName(ChildStep step) {
-  switch (step) {
-    case ChildStep::kPrctl:
-      return "prctl(PR_SET_PDEATHSIG)";
-    case ChildStep::kSetsid:
-      return "setsid";
-    case ChildStep::kDup:
-      return "place stdin, stdout and stderr";
-    case ChildStep::kClose:
-      return "close descriptors";
-    case ChildStep::kLimits:
-      return "restore limits";
-    case ChildStep::kCpus:
-      return "bind to CPUs (sched_setaffinity)";
-    case ChildStep::kSignals:
-      return "restore signals";
-    case ChildStep::kExec:
-      return "exec";
-  }
-  return "unknown step";
 }
 
 // The program named by a script's first line; empty for anything else.
@@ -97,24 +74,20 @@ int ExitCodeForExec(const std::string& path, int error) {
 
 }  // namespace
 
-SpawnResult DescribeSpawnFailure(const std::string& executable, ChildStep step, int error) {
-  if (step != ChildStep::kExec) return DescribeMachineFailure(StepName(step), error);
-  SpawnResult result;
-  result.error = error;
-  result.exit_code = ExitCodeForExec(executable, error);
-  result.text = "exec \"" + executable + "\": " + ErrorText(error);
-  if (const std::string hint = Hint(executable, error); !hint.empty()) result.text += "; " + hint;
-  return result;
+SpawnFailure DescribeSpawnFailure(const std::string& executable, const ChildFailure& failure) {
+  const int error = failure.error;
+  if (failure.step != nullptr) return DescribeMachineFailure(failure.step, error);
+  SpawnFailure why{.exit_code = ExitCodeForExec(executable, error),
+                   .text = "exec \"" + executable + "\": " + ErrorText(error)};
+  if (const std::string hint = Hint(executable, error); !hint.empty()) why.text += "; " + hint;
+  return why;
 }
 
-SpawnResult DescribeMachineFailure(const std::string& operation, int error) {
-  SpawnResult result;
-  result.error = error;
-  result.exit_code = kExitMachine;
-  result.text = operation + ": " + ErrorText(error);
-  if (error == EAGAIN) result.text += "; a limit on processes is reached (ulimit -u, pids.max)";
-  if (error == EMFILE) result.text += "; the limit on open files is reached (ulimit -n)";
-  return result;
+SpawnFailure DescribeMachineFailure(const std::string& operation, int error) {
+  SpawnFailure why{.exit_code = kExitMachine, .text = operation + ": " + ErrorText(error)};
+  if (error == EAGAIN) why.text += "; a limit on processes is reached (ulimit -u, pids.max)";
+  if (error == EMFILE) why.text += "; the limit on open files is reached (ulimit -n)";
+  return why;
 }
 
 }  // namespace ddprun::launcher

@@ -26,16 +26,18 @@ namespace {
 
 // How long the destructor waits for workers that it has killed. The guardian sees to the others.
 constexpr Duration kLastReap = std::chrono::seconds(1);
+constexpr TimePoint kNever = TimePoint::max();
 
 struct Worker {
-  WorkerSpec spec;
+  int local_rank = 0;
+  int rank = 0;
   pid_t pid = 0;  // 0: not started
   bool is_leader_alive = false;
   bool is_group_alive = false;  // leader or helpers
   bool was_told_to_stop = false;
   bool is_killed = false;
   int stop_signal = 0;  // sent to the group; 0: none
-  std::optional<TimePoint> kill_at{};
+  TimePoint kill_at = kNever;
 };
 
 std::string SecondsText(Duration duration) {
@@ -52,7 +54,7 @@ class WorkerGroup::Impl {
       : io_(io),
         options_(std::move(options)),
         handler_(std::move(handler)),
-        table_(io, {.use_pidfd = options_.use_pidfd}, [this] { Recheck(); }),
+        table_(io, options_.use_pidfd, [this] { OnReaped(); }),
         leftovers_(table_,
                    {.job_mark = options_.job_mark,
                     .cgroup = options_.cgroup,
@@ -63,11 +65,10 @@ class WorkerGroup::Impl {
                {.baseline = options_.baseline,
                 .slow_after = options_.slow_start_after,
                 .delay_for_test = options_.spawn_delay_for_test},
-               {.request = [this](size_t index) { return RequestOf(index); },
-                .on_started = [this](size_t index, pid_t pid) { OnStarted(index, pid); },
+               {.on_started = [this](size_t index, pid_t pid) { OnStarted(index, pid); },
                 .on_failed = [this](size_t index,
-                                    const SpawnResult& why) { OnStartFailed(index, why); },
-                .on_slow = [this] { OnSlowStart(); }}) {}
+                                    const SpawnFailure& why) { OnStartFailed(index, why); },
+                .on_slow = [this](const std::string& executable) { OnSlowStart(executable); }}) {}
 
   ~Impl() {
     for (Worker& worker : workers_) {
@@ -75,19 +76,24 @@ class WorkerGroup::Impl {
     }
     const TimePoint deadline = SteadyNow() + kLastReap;
     for (Worker& worker : workers_) {
-      if (worker.is_leader_alive) worker.is_leader_alive = !ReapChildBy(worker.pid, deadline);
+      if (worker.is_leader_alive) worker.is_leader_alive = !ReapChild(worker.pid, deadline);
       CheckGroup(worker);
     }
   }
 
   void Start(std::vector<WorkerSpec> specs) {
     DDP_CHECK(is_empty() && !specs.empty());
-    for (WorkerSpec& spec : specs) workers_.push_back(Worker{.spec = std::move(spec)});
+    std::vector<SpawnRequest> requests;
+    for (WorkerSpec& spec : specs) {
+      if (options_.cgroup != nullptr) spec.process.cgroup = options_.cgroup->directory();
+      workers_.push_back(Worker{.local_rank = spec.local_rank, .rank = spec.rank});
+      requests.push_back(std::move(spec.process));
+    }
     ++run_;
     leftovers_.Begin();
     all_killed_since_.reset();
     suspended_at_.reset();
-    start_.Begin(workers_.size());
+    start_.Begin(std::move(requests));
   }
 
   void Stop(int signal, Duration grace) {
@@ -149,7 +155,7 @@ class WorkerGroup::Impl {
     if (!suspended_at_) return;
     const Duration paused = SteadyNow() - *std::exchange(suspended_at_, std::nullopt);
     for (Worker& worker : workers_) {
-      if (worker.kill_at) *worker.kill_at += paused;
+      if (worker.kill_at != kNever) worker.kill_at += paused;
     }
     if (all_killed_since_) *all_killed_since_ += paused;
     leftovers_.Postpone(paused);
@@ -170,7 +176,7 @@ class WorkerGroup::Impl {
   // A second call with the same signal only brings the end of the grace forward: some programs take
   // a second SIGTERM as "at once".
   void TellToStop(Worker& worker, int signal, TimePoint kill_at) {
-    worker.kill_at = std::min(worker.kill_at.value_or(kill_at), kill_at);
+    worker.kill_at = std::min(worker.kill_at, kill_at);
     if (std::exchange(worker.stop_signal, signal) == signal) return;
     // A core dump of a child that shares our memory may be our end. It has nothing worth a dump.
     const bool is_dump = (kDumpingSignals & BitOf(signal)) != 0;
@@ -178,46 +184,34 @@ class WorkerGroup::Impl {
     SignalGroup(worker, SIGCONT);
   }
 
-  SpawnRequest RequestOf(size_t index) const {
-    SpawnRequest request = workers_[index].spec.process;
-    if (options_.cgroup != nullptr) request.cgroup = options_.cgroup->directory();
-    return request;
-  }
-
   void OnStarted(size_t index, pid_t pid) {
     Worker& worker = workers_[index];
     worker.pid = pid;
     worker.is_leader_alive = worker.is_group_alive = true;
     if (options_.guardian != nullptr) options_.guardian->AddSession(pid);
-    table_.Watch(
-        pid,
-        // A worker that was given up may still end, in a later run.
-        [this, index, run = run_](const ExitStatus& status) {
-          if (run == run_) OnExit(index, status);
-        },
-        [this, index, run = run_] {
-          if (run == run_) OnReaped(index);
-        });
-    handler_(WorkerStarted{.local_rank = worker.spec.local_rank, .pid = pid});
+    table_.Watch(pid, [this, index, run = run_](const ExitStatus& status) {
+      // A worker that was given up may still end, in a later run.
+      if (run == run_) OnExit(index, status);
+    });
+    handler_(WorkerStarted{.local_rank = worker.local_rank, .pid = pid});
   }
 
   // Those already started have done nothing worth a grace. Of several failures the first counts.
-  void OnStartFailed(size_t index, const SpawnResult& why) {
+  void OnStartFailed(size_t index, const SpawnFailure& why) {
     const Worker& worker = workers_[index];
     if (!start_failure_) {
       start_failure_ =
-          StartFailed{.local_rank = worker.spec.local_rank,
+          StartFailed{.local_rank = worker.local_rank,
                       .pid = worker.pid,
-                      .error = why.error,
                       .exit_code = why.exit_code,
-                      .text = "spawn rank " + std::to_string(worker.spec.rank) + ": " + why.text};
+                      .text = "spawn rank " + std::to_string(worker.rank) + ": " + why.text};
     }
     KillNow();
   }
 
-  void OnSlowStart() {
-    handler_(StartDelayed{"no answer from exec \"" + workers_[0].spec.process.executable +
-                          "\" for " + SecondsText(options_.slow_start_after) +
+  void OnSlowStart(const std::string& executable) {
+    handler_(WorkerNotice{"no answer from exec \"" + executable + "\" for " +
+                          SecondsText(options_.slow_start_after) +
                           " (does its file system respond?); still waiting"});
   }
 
@@ -226,7 +220,7 @@ class WorkerGroup::Impl {
     start_.Check();
     Worker& worker = workers_[index];
     worker.is_leader_alive = false;
-    exit_seen_ = WorkerExited{.local_rank = worker.spec.local_rank,
+    exit_seen_ = WorkerExited{.local_rank = worker.local_rank,
                               .pid = worker.pid,
                               .status = status,
                               .at = SteadyNow(),
@@ -238,13 +232,15 @@ class WorkerGroup::Impl {
     }
   }
 
-  void OnReaped(size_t index) {
-    CheckGroup(workers_[index]);
-    const std::optional<WorkerExited> exited = std::exchange(exit_seen_, std::nullopt);
-    // Of several that could not start each but the first was told to stop, like the others.
-    const bool is_start_failure =
-        start_failure_ && start_failure_->local_rank == exited->local_rank;
-    if (!is_start_failure) handler_(*exited);
+  // A worker's leader, whose end was just seen, or what workers left behind.
+  void OnReaped() {
+    for (Worker& worker : workers_) CheckGroup(worker);
+    if (const std::optional<WorkerExited> exited = std::exchange(exit_seen_, std::nullopt)) {
+      // Of several that could not start each but the first was told to stop, like the others.
+      const bool is_start_failure =
+          start_failure_ && start_failure_->local_rank == exited->local_rank;
+      if (!is_start_failure) handler_(*exited);
+    }
     Recheck();
   }
 
@@ -271,15 +267,15 @@ class WorkerGroup::Impl {
   void Look() {
     if (is_empty()) return;
     const TimePoint now = SteadyNow();
-    std::vector<StopIgnored> ignored;
+    std::vector<WorkerNotice> ignored;
     bool is_any_alive = start_.is_starting();
     for (Worker& worker : workers_) {
       CheckGroup(worker);
       if (!worker.is_group_alive) continue;
       is_any_alive = true;
-      if (worker.is_killed || !worker.kill_at || *worker.kill_at > now) continue;
+      if (worker.is_killed || worker.kill_at > now) continue;
       // It kept to its time and we are late: its exit is served next.
-      if (worker.is_leader_alive && table_.HasEnded(worker.pid)) continue;
+      if (worker.is_leader_alive && ProcessTable::HasEnded(worker.pid)) continue;
       ignored.push_back(Ignored(worker));
       Kill(worker);
       quiet_since_ = now;
@@ -294,7 +290,7 @@ class WorkerGroup::Impl {
     } else {
       ArmTick(now);
     }
-    for (const StopIgnored& event : ignored) handler_(event);
+    for (const WorkerNotice& event : ignored) handler_(event);
   }
 
   // Everything has been killed for long enough. A worker whose own end is outstanding is still ours
@@ -312,15 +308,12 @@ class WorkerGroup::Impl {
     return now - *all_killed_since_ >= options_.unkillable_after;
   }
 
-  StopIgnored Ignored(const Worker& worker) const {
+  WorkerNotice Ignored(const Worker& worker) const {
     const Duration grace = worker.was_told_to_stop ? grace_ : options_.leftover_grace;
     const std::string who =
-        "rank " + std::to_string(worker.spec.rank) + " (pid " + std::to_string(worker.pid) + ")";
-    return StopIgnored{.local_rank = worker.spec.local_rank,
-                       .pid = worker.pid,
-                       .text = (worker.is_leader_alive ? who : "a process left by " + who) +
-                               " did not end within " + SecondsText(grace) + " of " +
-                               SignalName(worker.stop_signal) + ": killed"};
+        "rank " + std::to_string(worker.rank) + " (pid " + std::to_string(worker.pid) + ")";
+    return {(worker.is_leader_alive ? who : "a process left by " + who) + " did not end within " +
+            SecondsText(grace) + " of " + SignalName(worker.stop_signal) + ": killed"};
   }
 
   void Finish() {
@@ -333,27 +326,22 @@ class WorkerGroup::Impl {
   }
 
   void ArmTick(TimePoint now) {
-    std::optional<TimePoint> next;
+    TimePoint next = kNever;
     bool is_leader_alive = start_.is_starting();
     bool has_leftovers = false;
     for (const Worker& worker : workers_) {
       is_leader_alive = is_leader_alive || worker.is_leader_alive;
       if (!worker.is_group_alive) continue;
-      if (worker.kill_at && !worker.is_killed)
-        next = std::min(next.value_or(*worker.kill_at), *worker.kill_at);
+      if (!worker.is_killed) next = std::min(next, worker.kill_at);
       has_leftovers = has_leftovers || !worker.is_leader_alive;
     }
     if (has_leftovers || !is_leader_alive) {
-      const TimePoint look_at = leftovers_.LookAt(now, quiet_since_);
-      next = std::min(next.value_or(look_at), look_at);
+      next = std::min(next, leftovers_.LookAt(now, quiet_since_));
     }
     // What the kernel holds sends us no SIGCHLD.
-    if (all_killed_since_) {
-      const TimePoint give_up_at = *all_killed_since_ + options_.unkillable_after;
-      next = std::min(next.value_or(give_up_at), give_up_at);
-    }
-    if (!next) return;
-    tick_timer_.expires_at(ToSteady(*next));
+    if (all_killed_since_) next = std::min(next, *all_killed_since_ + options_.unkillable_after);
+    if (next == kNever) return;
+    tick_timer_.expires_at(ToSteady(next));
     tick_timer_.async_wait([this, run = run_](boost::system::error_code error) {
       if (!error && run == run_) Look();
     });

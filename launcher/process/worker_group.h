@@ -43,7 +43,6 @@ struct WorkerStarted {
 struct StartFailed {
   int local_rank = 0;
   pid_t pid = 0;       // of its WorkerStarted; 0: there was none
-  int error = 0;       // errno
   int exit_code = 0;   // what ddprun exits with: kExitNotFound, kExitNotExecutable, kExitMachine
   std::string text{};  // `spawn rank 3: exec "./train": No such file or directory (ENOENT)`
 };
@@ -57,16 +56,12 @@ struct WorkerExited {
   bool was_told_to_stop = false;  // Stop, KillNow or a failed start came before its end was seen
 };
 
-// Some worker has not begun its program for long: the program's file system does not answer.
-struct StartDelayed {
+// What the user is told of at once, in one line. Some worker has not begun its program for long:
+// the program's file system does not answer. Or the grace is over and a worker, or what it left
+// behind, still runs: "rank 3 (pid 71) did not end within 30 s of SIGTERM: killed"; SIGKILL
+// follows.
+struct WorkerNotice {
   std::string text;
-};
-
-// The grace is over and the worker, or what it left behind, still runs; SIGKILL follows.
-struct StopIgnored {
-  int local_rank = 0;
-  pid_t pid = 0;
-  std::string text{};  // "rank 3 (pid 71) did not end within 30 s of SIGTERM: killed"
 };
 
 // Processes of the workers live on unkillable_after past SIGKILL: the kernel holds them, or they
@@ -79,8 +74,8 @@ struct Unkillable {
 // No process of any worker is left, adopted ones in sessions of their own included.
 struct GroupEmpty {};
 
-using WorkerEvent = std::variant<WorkerStarted, StartDelayed, StartFailed, WorkerExited,
-                                 StopIgnored, Unkillable, GroupEmpty>;
+using WorkerEvent =
+    std::variant<WorkerStarted, StartFailed, WorkerExited, WorkerNotice, Unkillable, GroupEmpty>;
 
 struct WorkerGroupOptions {
   ProcessBaseline baseline{};
@@ -90,7 +85,7 @@ struct WorkerGroupOptions {
   Duration leftover_grace = std::chrono::seconds(30);  // for what a worker leaves behind
   bool use_pidfd = true;
   Duration unkillable_after = std::chrono::seconds(60);  // SIGKILL until it is given up
-  Duration slow_start_after = std::chrono::seconds(30);  // without a program: StartDelayed
+  Duration slow_start_after = std::chrono::seconds(30);  // without a program: WorkerNotice
   Duration spawn_delay_for_test{0};                      // between two spawns
 };
 

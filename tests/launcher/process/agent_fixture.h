@@ -33,7 +33,7 @@ class Agent {
     for (std::string& word : workers) request.argv.push_back(std::move(word));
     request.env = TestEnvironment(std::move(env));
     request.stdout_fd = output_.write_end();
-    const launcher::SpawnResult result = Spawn(request, TestBaseline());
+    const SpawnResult result = Spawn(request, TestBaseline());
     REQUIRE_MESSAGE(result.ok(), result.text);
     pid_ = result.pid;
     guardian_ = NumberAfter(output_.ReadUntil("started "), "guardian ");

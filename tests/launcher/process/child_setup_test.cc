@@ -17,10 +17,10 @@
 #include <vector>
 
 #include <doctest/doctest.h>
-#include <boost/asio/io_context.hpp>
 
 #include "launcher/process/process.h"
 #include "launcher/process/spawn.h"
+#include "rendezvous/base/unique_fd.h"
 #include "tests/launcher/process/file_gate.h"
 #include "tests/launcher/process/process_testing.h"
 #include "tests/support/skip.h"
@@ -56,28 +56,27 @@ TEST_CASE("child setup: a child that hangs in its exec holds stdio and its error
   int own[2], left[2];
   REQUIRE(pipe2(own, O_CLOEXEC) == 0);
   REQUIRE(pipe(left) == 0);
-  boost::asio::io_context io;
-  bool is_done = false;
-  SpawnBatch batch(
-      io, TestBaseline(), [](pid_t, const SpawnResult&) {}, [&is_done] { is_done = true; });
-  const SpawnResult child = batch.Start(
-      {.executable = temp.File("slow"), .argv = {"toy_worker", "sleep"}, .env = TestEnvironment()});
-  REQUIRE(child.ok());
-  batch.Close();
+  int errors[2];
+  REQUIRE(pipe2(errors, O_CLOEXEC) == 0);
+  const SpawnedChild child(
+      {.executable = temp.File("slow"), .argv = {"toy_worker", "sleep"}, .env = TestEnvironment()},
+      TestBaseline(), errors[1]);
+  REQUIRE(child.pid() > 0);
+  close(errors[1]);
   REQUIRE(WaitUntil([&] { return gate->HasVisitor(); }));
 
-  CHECK(DescriptorsOf(child.pid) == std::vector<std::string>{"0", "1", "2", "3"});
+  CHECK(DescriptorsOf(child.pid()) == std::vector<std::string>{"0", "1", "2", "3"});
   for (int* const ends : {own, left}) {
     close(ends[1]);
     CHECK(HasHungUp(ends[0]));
     close(ends[0]);
   }
-  io.poll();
-  CHECK_FALSE(is_done);  // it still hangs
+  CHECK_FALSE(HasHungUp(errors[0]));  // it still hangs
 
-  kill(child.pid, SIGKILL);
-  CHECK(RunUntil(io, [&is_done] { return is_done; }));
-  ReapChild(child.pid);
+  kill(child.pid(), SIGKILL);
+  CHECK(WaitUntil([&] { return HasHungUp(errors[0]); }));
+  close(errors[0]);
+  ReapChild(child.pid());
 }
 
 // A /proc, for this process alone, in which nothing is but the score that a child writes on its way
@@ -98,17 +97,16 @@ std::string EndOfChildHitBy(int signal) {
   if (gate == nullptr) return "not permitted";
   ProcessBaseline baseline = TestBaseline();
   baseline.oom_scores = {0, 0};
-  boost::asio::io_context io;
-  SpawnBatch batch(
-      io, baseline, [](pid_t, const SpawnResult&) {}, [] {});
-  const SpawnResult child = batch.Start(
-      {.executable = ToyWorker(), .argv = {"toy_worker", "exit", "7"}, .env = TestEnvironment()});
-  if (!child.ok()) return child.text;
+  const UniqueFd errors(open("/dev/null", O_WRONLY | O_CLOEXEC));
+  const SpawnedChild child(
+      {.executable = ToyWorker(), .argv = {"toy_worker", "exit", "7"}, .env = TestEnvironment()},
+      baseline, errors.get());
+  if (child.pid() < 0) return "not started";
   if (!WaitUntil([&] { return gate->HasVisitor(); })) return "the score is not written";
-  kill(child.pid, signal);
+  kill(child.pid(), signal);
   gate->LetPass();
   int status = 0;
-  if (waitpid(child.pid, &status, 0) != child.pid) return "not waited for";
+  if (waitpid(child.pid(), &status, 0) != child.pid()) return "not waited for";
   return WIFEXITED(status) ? "exited " + std::to_string(WEXITSTATUS(status))
                            : "killed by " + std::to_string(WTERMSIG(status));
 }

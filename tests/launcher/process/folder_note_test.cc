@@ -1,11 +1,13 @@
 #include "launcher/process/folder_note.h"
 
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <doctest/doctest.h>
 #include <filesystem>
 #include <fstream>
+#include <new>
 #include <string>
 
 #include "tests/support/temp_dir.h"
@@ -17,8 +19,10 @@ namespace fs = std::filesystem;
 
 TEST_CASE("folder note: a fork that is older than the note removes the empty folders") {
   const testing::TempDir dir;
-  const FolderNote::Pointer note = FolderNote::Map();
-  REQUIRE(note != nullptr);
+  void* memory =
+      mmap(nullptr, sizeof(FolderNote), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  REQUIRE(memory != MAP_FAILED);
+  FolderNote* const note = new (memory) FolderNote();
   int go[2];
   REQUIRE(pipe(go) == 0);
   const pid_t guardian = fork();
@@ -41,6 +45,7 @@ TEST_CASE("folder note: a fork that is older than the note removes the empty fol
   int status = 0;
   REQUIRE(waitpid(guardian, &status, 0) == guardian);
   close(go[0]);
+  munmap(memory, sizeof(FolderNote));
   CHECK(status == 0);
   CHECK_FALSE(fs::exists(dir.path() / "run"));
   CHECK(fs::exists(dir.path() / "earlier"));
@@ -52,9 +57,9 @@ TEST_CASE("folder note: a folder with a file stays, with its parents only") {
   for (const char* rank : {"0", "1"}) fs::create_directories(run / "attempt_0" / rank);
   fs::create_directories(run / "attempt_1" / "0");
   std::ofstream(run / "attempt_0" / "1" / "error.json") << "{}";
-  const FolderNote::Pointer note = FolderNote::Map();
-  note->Write(run.string());
-  note->RemoveEmptyFolders();
+  FolderNote note;
+  note.Write(run.string());
+  note.RemoveEmptyFolders();
   CHECK(fs::exists(run / "attempt_0" / "1" / "error.json"));
   CHECK_FALSE(fs::exists(run / "attempt_0" / "0"));
   CHECK_FALSE(fs::exists(run / "attempt_1"));
@@ -68,9 +73,9 @@ TEST_CASE("folder note: links are not followed, and what lies deeper than ours s
   fs::create_directory_symlink(dir.path() / "others", run / "attempt_1");
   fs::create_directory_symlink(dir.path() / "others", run / "attempt_0" / "1");
   fs::create_directories(run / "attempt_2" / "0" / "cache");
-  const FolderNote::Pointer note = FolderNote::Map();
-  note->Write(run.string());
-  note->RemoveEmptyFolders();
+  FolderNote note;
+  note.Write(run.string());
+  note.RemoveEmptyFolders();
   CHECK(fs::exists(dir.path() / "others" / "inner"));
   CHECK(fs::is_symlink(run / "attempt_1"));
   CHECK(fs::is_symlink(run / "attempt_0" / "1"));
@@ -82,31 +87,31 @@ TEST_CASE("folder note: what has taken the folder's place is left alone") {
   const testing::TempDir dir;
   const fs::path run = dir.path() / "run";
   fs::create_directories(run);
-  const FolderNote::Pointer note = FolderNote::Map();
-  note->Write(run.string());
+  FolderNote note;
+  note.Write(run.string());
   fs::rename(run, dir.path() / "kept");  // keeps its inode from being used again
   fs::create_directories(run / "attempt_0");
-  note->RemoveEmptyFolders();
+  note.RemoveEmptyFolders();
   CHECK(fs::exists(run / "attempt_0"));
 
   fs::remove_all(run);
   fs::create_directory_symlink(dir.path() / "kept", run);
   fs::create_directories(dir.path() / "kept" / "attempt_0");
-  note->RemoveEmptyFolders();
+  note.RemoveEmptyFolders();
   CHECK(fs::exists(dir.path() / "kept" / "attempt_0"));
 }
 
 TEST_CASE("folder note: without a folder, and with a path that is too long, nothing is done") {
   const testing::TempDir dir;
-  const FolderNote::Pointer note = FolderNote::Map();
-  note->RemoveEmptyFolders();
-  note->Write("");
-  note->Write(dir.File("none"));
+  FolderNote note;
+  note.RemoveEmptyFolders();
+  note.Write("");
+  note.Write(dir.File("none"));
   fs::path deep = dir.path();
   while (deep.string().size() < FolderNote::kMaxPath) deep /= std::string(100, 'x');
   fs::create_directories(deep);
-  note->Write(deep.string());
-  note->RemoveEmptyFolders();
+  note.Write(deep.string());
+  note.RemoveEmptyFolders();
   CHECK(fs::exists(deep));
 }
 

@@ -235,7 +235,7 @@ TEST_CASE("job_cgroup: to watch what lives in it takes no walk over /proc") {
   const SpawnResult worker = SpawnInto(cgroup->directory(), {"sleep"});
   REQUIRE(worker.ok());
   boost::asio::io_context io;
-  const ProcessTable table(io, {}, [] {});
+  const ProcessTable table(io, true, [] {});
   LeftoverWatch leftovers(table, {.cgroup = cgroup.get(), .proc = "/none"}, 1h);
   const TimePoint now = SteadyNow();
 

@@ -4,7 +4,6 @@
 
 #include <cerrno>
 #include <csignal>
-#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
@@ -85,9 +84,9 @@ TEST_CASE("leftovers: a mark is found as a whole variable and as an outer mark, 
 TEST_CASE("leftovers: sessions and children count without a mark, the spared one never") {
   const Sleeper one({});
   const Sleeper two({});
-  const SessionTable::Pointer sessions = SessionTable::Map();
-  sessions->Add(one.pid());
-  CHECK(SignalLeftovers({.sessions = sessions.get()}, 0) == 1);
+  SessionTable sessions;
+  sessions.Add(one.pid());
+  CHECK(SignalLeftovers({.sessions = &sessions}, 0) == 1);
   CHECK(SignalLeftovers({.parent = getpid()}, 0) == 2);
   CHECK(SignalLeftovers({.parent = getpid(), .spare = one.pid()}, 0) == 1);
 }
@@ -95,13 +94,12 @@ TEST_CASE("leftovers: sessions and children count without a mark, the spared one
 // A /proc of files, for what cannot be had of real processes.
 class FakeProc {
  public:
-  void Put(pid_t pid, uint64_t start, const std::string& environ, unsigned flags = 0,
-           pid_t parent = 1) {
+  void Put(pid_t pid, const std::string& environ, unsigned flags = 0, pid_t parent = 1) {
     const std::string folder = root() + "/" + std::to_string(pid);
     std::filesystem::create_directories(folder);
     WriteFile(folder + "/stat", std::to_string(pid) + " (a) b) S " + std::to_string(parent) +
                                     " 1 1 0 -1 " + std::to_string(flags) +
-                                    " 1 1 1 1 1 1 1 1 20 0 1 0 " + std::to_string(start) + " 1\n");
+                                    " 1 1 1 1 1 1 1 1 20 0 1 0 7 1\n");
     WriteFile(folder + "/environ", environ);
   }
   std::string root() const { return dir_.path().string(); }
@@ -110,55 +108,26 @@ class FakeProc {
   TempDir dir_;
 };
 
-TEST_CASE("leftovers: a process once found foreign is not looked into again") {
+TEST_CASE("leftovers: kernel threads are none, and an environment may lack its last zero") {
   const std::string mark = NewJobMark();
   const std::string ours = kVariable + mark;
   FakeProc proc;
   const std::string root = proc.root();
-  ForeignProcesses foreign;
-  const LeftoverQuery query{.mark = mark.c_str(), .foreign = &foreign, .proc = root.c_str()};
+  const LeftoverQuery query{.mark = mark.c_str(), .proc = root.c_str()};
   constexpr unsigned kKernelThread = 0x00200000;
-  constexpr pid_t kKnown = 101, kInExec = 102, kGone = 103, kThread = 104, kChild = 105;
-  proc.Put(kKnown, 7, "A=1");
-  proc.Put(kInExec, 7, "");
-  proc.Put(kGone, 7, "A=1");
-  proc.Put(kThread, 7, ours, kKernelThread);
-  proc.Put(kChild, 7, "A=1", 0, getpid());  // not its program yet
+  proc.Put(101, "A=1");
+  proc.Put(102, "");  // in exec
+  proc.Put(103, ours, kKernelThread);
   CHECK(SignalLeftovers(query, 0) == 0);
-
-  // No such file is read of a foreign process again, or this one would be found.
-  proc.Put(kKnown, 7, ours);
-  CHECK(SignalLeftovers(query, 0) == 0);
-  CHECK(SignalLeftovers(query, 0) == 0);
-  proc.Put(kInExec, 7, ours);
+  proc.Put(102, ours);  // overwritten by its process: without the last zero
   CHECK(SignalLeftovers(query, 0) == 1);
-  proc.Put(kChild, 7, ours);
-  CHECK(SignalLeftovers(query, 0) == 2);
-  proc.Put(kGone, 8, ours);  // another process with the same number
-  CHECK(SignalLeftovers(query, 0) == 3);
-  CHECK(SignalLeftovers({.mark = mark.c_str(), .proc = root.c_str()}, 0) == 4);
-  // Known as foreign, and yet our child.
-  proc.Put(kKnown, 7, "A=1", 0, 77);
-  CHECK(SignalLeftovers(
-            {.mark = mark.c_str(), .parent = 77, .foreign = &foreign, .proc = root.c_str()}, 0) ==
-        4);
-}
-
-TEST_CASE("leftovers: a walk that meets a foreign process no more forgets it") {
-  ForeignProcesses foreign;
-  foreign.Add(5, 1);
-  foreign.Add(3, 1);
-  foreign.EndWalk();
-  CHECK(foreign.Knows(3, 1));
-  CHECK_FALSE(foreign.Knows(3, 2));
-  foreign.EndWalk();
-  CHECK(foreign.Knows(3, 1));
-  CHECK_FALSE(foreign.Knows(5, 1));
+  proc.Put(101, "A=1", 0, 77);
+  CHECK(SignalLeftovers({.mark = mark.c_str(), .parent = 77, .proc = root.c_str()}, 0) == 2);
 }
 
 TEST_CASE("leftovers: they are looked at ever more rarely, but when their time is over") {
   boost::asio::io_context io;
-  const ProcessTable table(io, {}, [] {});
+  const ProcessTable table(io, true, [] {});
   LeftoverWatch leftovers(table, {}, 30s);
   const TimePoint begin = SteadyNow();
   const struct {
@@ -179,7 +148,7 @@ TEST_CASE("leftovers: they are looked at ever more rarely, but when their time i
 
 TEST_CASE("leftovers: to watch our children takes no walk over /proc, also without a cgroup") {
   boost::asio::io_context io;
-  const ProcessTable table(io, {}, [] {});
+  const ProcessTable table(io, true, [] {});
   REQUIRE_FALSE(table.had_children_at_start());
   LeftoverWatch leftovers(table, {.proc = "/none"}, 1h);
   const TimePoint now = SteadyNow();
@@ -210,7 +179,7 @@ TEST_CASE("leftovers: helpers of a worker that exited 0 get SIGTERM") {
     fixture.group.Start({fixture.Toy(0, {"helper", "helper", "exit", "0"})});
     REQUIRE(fixture.RunToEnd());
     CHECK(fixture.All<WorkerExited>()[0].status.is_success());
-    CHECK(fixture.All<StopIgnored>().empty());
+    CHECK(fixture.All<WorkerNotice>().empty());
     CHECK_FALSE(IsRunning(NumberAfter(fixture.output.ReadAll(), "left ")));
   }
 }
@@ -219,9 +188,10 @@ TEST_CASE("leftovers: a helper that ignores SIGTERM is killed after the grace, a
   Fixture fixture(true, Duration(0), /*leftover_grace=*/100ms);
   fixture.group.Start({fixture.Toy(0, {"stubborn_helper", "exit", "0"})});
   REQUIRE(fixture.RunToEnd());
-  const auto ignored = fixture.All<StopIgnored>();
+  const auto ignored = fixture.All<WorkerNotice>();
   REQUIRE(ignored.size() == 1);
-  CHECK(ignored[0].text == "a process left by rank 10 (pid " + std::to_string(ignored[0].pid) +
+  CHECK(ignored[0].text == "a process left by rank 10 (pid " +
+                               std::to_string(fixture.All<WorkerStarted>()[0].pid) +
                                ") did not end within 100 ms of SIGTERM: killed");
   CHECK_FALSE(IsRunning(NumberAfter(fixture.output.ReadAll(), "left ")));
 }

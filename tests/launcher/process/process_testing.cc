@@ -13,6 +13,7 @@
 #include <boost/asio/io_context.hpp>
 
 #include "launcher/process/process.h"
+#include "launcher/process/start_sequence.h"
 #include "rendezvous/base/check.h"
 #include "tests/support/files.h"
 
@@ -35,24 +36,24 @@ const launcher::ProcessBaseline& TestBaseline() {
   return baseline;
 }
 
-launcher::SpawnResult Spawn(boost::asio::io_context& io, launcher::SpawnRequest request,
-                            const launcher::ProcessBaseline& baseline) {
-  launcher::SpawnResult result;
-  launcher::SpawnBatch batch(
-      io, baseline,
-      [&](pid_t pid, const launcher::SpawnResult& why) {
-        launcher::ReapChild(pid);
-        result = why;
-      },
-      [&io] { io.stop(); });
-  result = batch.Start(std::move(request));
-  batch.Close();
-  if (result.ok()) io.run();
+SpawnResult Spawn(boost::asio::io_context& io, launcher::SpawnRequest request,
+                  const launcher::ProcessBaseline& baseline) {
+  SpawnResult result;
+  launcher::StartSequence sequence(
+      io, {.baseline = baseline},
+      {.on_started = [&](size_t, pid_t pid) { result.pid = pid; },
+       .on_failed =
+           [&](size_t, const launcher::SpawnFailure& why) {
+             if (result.ok()) launcher::ReapChild(result.pid);
+             result = {.pid = -1, .exit_code = why.exit_code, .text = why.text};
+           },
+       .on_slow = [](const std::string&) {}});
+  sequence.Begin({std::move(request)});
+  DDP_CHECK(RunUntil(io, [&] { return result.pid != 0 && !sequence.IsOnItsWay(result.pid); }));
   return result;
 }
 
-launcher::SpawnResult Spawn(launcher::SpawnRequest request,
-                            const launcher::ProcessBaseline& baseline) {
+SpawnResult Spawn(launcher::SpawnRequest request, const launcher::ProcessBaseline& baseline) {
   boost::asio::io_context io;
   return Spawn(io, std::move(request), baseline);
 }

@@ -21,11 +21,18 @@ namespace ddprun::testing {
 // The baseline of this test program, taken and applied at the first call.
 const launcher::ProcessBaseline& TestBaseline();
 
+struct SpawnResult {
+  pid_t pid = 0;  // -1: it did not start, and the rest says why
+  int exit_code = 0;
+  std::string text{};
+
+  bool ok() const { return pid > 0; }
+};
+
 // Starts `request` alone. Returns once its program runs or has failed to start (and is reaped).
-launcher::SpawnResult Spawn(boost::asio::io_context& io, launcher::SpawnRequest request,
-                            const launcher::ProcessBaseline& baseline);
-launcher::SpawnResult Spawn(launcher::SpawnRequest request,
-                            const launcher::ProcessBaseline& baseline);
+SpawnResult Spawn(boost::asio::io_context& io, launcher::SpawnRequest request,
+                  const launcher::ProcessBaseline& baseline);
+SpawnResult Spawn(launcher::SpawnRequest request, const launcher::ProcessBaseline& baseline);
 
 // Path of the toy_worker program.
 std::string ToyWorker();

@@ -1,10 +1,12 @@
 #include "launcher/process/session_table.h"
 
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
+#include <new>
 
 #include <doctest/doctest.h>
 
@@ -14,8 +16,10 @@ namespace ddprun::launcher {
 namespace {
 
 TEST_CASE("session_table: a fork sees what is written afterwards") {
-  const SessionTable::Pointer table = SessionTable::Map();
-  REQUIRE(table != nullptr);
+  void* memory = mmap(nullptr, sizeof(SessionTable), PROT_READ | PROT_WRITE,
+                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  REQUIRE(memory != MAP_FAILED);
+  SessionTable* const table = new (memory) SessionTable();
   int go[2];
   REQUIRE(pipe(go) == 0);
   const pid_t reader = fork();
@@ -23,7 +27,7 @@ TEST_CASE("session_table: a fork sees what is written afterwards") {
     close(go[1]);
     char byte;
     // The end of the writer, as for the guardian.
-    _exit(read(go[0], &byte, 1) == 0 && table->Holds(5) && !table->Holds(6) && table->Holds(7));
+    _exit(read(go[0], &byte, 1) == 0 && table->Meet(5) && !table->Meet(6) && table->Meet(7));
   }
   table->Add(5);
   table->Add(6);
@@ -33,39 +37,40 @@ TEST_CASE("session_table: a fork sees what is written afterwards") {
   int status = 0;
   REQUIRE(waitpid(reader, &status, 0) == reader);
   close(go[0]);
+  munmap(memory, sizeof(SessionTable));
   CHECK(WEXITSTATUS(status) == 1);
 }
 
 TEST_CASE("session_table: removing a session that was added twice leaves none of it") {
   // A worker that was given up keeps its slot; its number may come again.
-  const SessionTable::Pointer table = SessionTable::Map();
-  table->Add(5);
-  table->Add(5);
-  table->Remove(5);
-  CHECK_FALSE(table->Holds(5));
+  SessionTable table;
+  table.Add(5);
+  table.Add(5);
+  table.Remove(5);
+  CHECK_FALSE(table.Meet(5));
 }
 
 TEST_CASE("session_table: what is beyond its capacity is not held, and harms nobody") {
-  const SessionTable::Pointer table = SessionTable::Map();
+  SessionTable table;
   const pid_t capacity = SessionTable::kCapacity;
-  for (pid_t session = 1; session <= capacity + 5; ++session) table->Add(session);
-  CHECK(table->Holds(capacity));
-  CHECK_FALSE(table->Holds(capacity + 1));
-  table->Remove(capacity + 1);
-  table->Remove(7);
-  table->Add(capacity + 2);
-  CHECK(table->Holds(capacity + 2));
+  for (pid_t session = 1; session <= capacity + 5; ++session) table.Add(session);
+  CHECK(table.Meet(capacity));
+  CHECK_FALSE(table.Meet(capacity + 1));
+  table.Remove(capacity + 1);
+  table.Remove(7);
+  table.Add(capacity + 2);
+  CHECK(table.Meet(capacity + 2));
 }
 
 TEST_CASE("session_table: a free slot is nobody's session") {
   // The kernel's threads and processes from outside the pid namespace are in session 0.
-  const SessionTable::Pointer table = SessionTable::Map();
-  CHECK_FALSE(table->Holds(0));
-  CHECK(SignalLeftovers({.sessions = table.get()}, 0) == 0);
+  SessionTable table;
+  CHECK_FALSE(table.Meet(0));
+  CHECK(SignalLeftovers({.sessions = &table}, 0) == 0);
 }
 
 TEST_CASE("session_table: a session ends with the last member of its process group") {
-  const SessionTable::Pointer table = SessionTable::Map();
+  SessionTable table;
   int left[2];
   REQUIRE(pipe(left) == 0);
   // A leader that ends and leaves a helper in its group, which becomes our child.
@@ -84,31 +89,31 @@ TEST_CASE("session_table: a session ends with the last member of its process gro
   REQUIRE(waitpid(leader, nullptr, 0) == leader);
   close(left[0]);
   close(left[1]);
-  table->Add(leader);
+  table.Add(leader);
 
-  table->RemoveEnded();
-  CHECK(table->Holds(leader));
+  table.RemoveEnded();
+  CHECK_FALSE(table.is_empty());
 
   kill(helper, SIGKILL);
   REQUIRE(waitpid(helper, nullptr, 0) == helper);
-  table->RemoveEnded();
-  CHECK_FALSE(table->Holds(leader));
+  table.RemoveEnded();
+  CHECK(table.is_empty());
 }
 
 TEST_CASE("session_table: a session whose group is empty stays until a walk has not met it") {
-  const SessionTable::Pointer table = SessionTable::Map();
+  SessionTable table;
   const pid_t leader = fork();
   if (leader == 0) _exit(0);
   REQUIRE(waitpid(leader, nullptr, 0) == leader);
-  table->Add(leader);
+  table.Add(leader);
 
-  CHECK(table->Meet(leader));
-  CHECK_FALSE(table->Meet(leader + 1));
-  table->RemoveEnded();
-  CHECK(table->Holds(leader));
+  CHECK(table.Meet(leader));
+  CHECK_FALSE(table.Meet(leader + 1));
+  table.RemoveEnded();
+  CHECK_FALSE(table.is_empty());
 
-  table->RemoveEnded();
-  CHECK_FALSE(table->Holds(leader));
+  table.RemoveEnded();
+  CHECK(table.is_empty());
 }
 
 }  // namespace

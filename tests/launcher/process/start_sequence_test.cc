@@ -31,18 +31,17 @@ struct Fixture {
   explicit Fixture(Duration slow_after = 1h, Duration delay = 0s)
       : sequence(io,
                  {.baseline = TestBaseline(), .slow_after = slow_after, .delay_for_test = delay},
-                 {.request = [this](size_t index) { return Request(index); },
-                  .on_started =
+                 {.on_started =
                       [this](size_t index, pid_t pid) {
                         Note("started", index);
                         children[index] = pid;
                       },
                   .on_failed =
-                      [this](size_t index, const SpawnResult& why) {
+                      [this](size_t index, const SpawnFailure& why) {
                         Note("failed", index);
                         failures[index] = why.text;
                       },
-                  .on_slow = [this] { calls.push_back("slow"); }}) {}
+                  .on_slow = [this](const std::string&) { calls.push_back("slow"); }}) {}
   ~Fixture() {
     sequence.Stop();
     KillChildren();
@@ -57,11 +56,12 @@ struct Fixture {
     children.clear();
   }
 
-  SpawnRequest Request(size_t index) const {
-    const auto other = executables.find(index);
-    return {.executable = other != executables.end() ? other->second : ToyWorker(),
-            .argv = {"toy_worker", "sleep"},
-            .env = TestEnvironment()};
+  void Begin(size_t count) {
+    std::vector<SpawnRequest> requests(
+        count,
+        {.executable = ToyWorker(), .argv = {"toy_worker", "sleep"}, .env = TestEnvironment()});
+    for (const auto& [index, path] : executables) requests[index].executable = path;
+    sequence.Begin(std::move(requests));
   }
   void Note(const std::string& what, size_t index) {
     calls.push_back(what + " " + std::to_string(index));
@@ -94,7 +94,7 @@ struct Fixture {
 
 TEST_CASE("start_sequence: nothing happens inside Begin, and all workers start in their order") {
   Fixture fixture;
-  fixture.sequence.Begin(4);
+  fixture.Begin(4);
   CHECK(fixture.calls.empty());
   CHECK(fixture.sequence.is_starting());
   REQUIRE(fixture.RunUntilCalls(4));
@@ -108,7 +108,7 @@ TEST_CASE("start_sequence: the first worker goes ahead alone until its program r
   if (gate == nullptr) return SkipTest("fanotify permission events are not available here");
   Fixture fixture;
   fixture.executables[0] = temp.File("slow");
-  fixture.sequence.Begin(3);
+  fixture.Begin(3);
   REQUIRE(RunUntil(fixture.io, [&] { return gate->HasVisitor(); }));
   fixture.RunReady();
   CHECK(fixture.Told() == "started 0");
@@ -125,7 +125,7 @@ TEST_CASE("start_sequence: one that hangs behind the first does not hold up the 
   Fixture fixture(/*slow_after=*/10ms);
   fixture.executables[1] = temp.File("slow");
   fixture.executables[2] = temp.File("slow");
-  fixture.sequence.Begin(4);
+  fixture.Begin(4);
   // The first may be slow, too; of the others that is told once, although two of them hang.
   const auto slow_others = [&fixture] {
     const auto others = std::find(fixture.calls.begin(), fixture.calls.end(), "started 1");
@@ -142,7 +142,7 @@ TEST_CASE("start_sequence: a first worker that cannot run is told before another
   fixture.on_call = [&fixture] {
     if (fixture.calls.back() == "failed 0") fixture.sequence.Stop();
   };
-  fixture.sequence.Begin(3);
+  fixture.Begin(3);
   REQUIRE(fixture.RunUntilCalls(2));
   fixture.RunReady();
   CHECK(fixture.Told() == "started 0, failed 0");
@@ -153,7 +153,7 @@ TEST_CASE("start_sequence: a first worker that cannot run is told before another
 TEST_CASE("start_sequence: a failure can be asked for before the io_context brings it") {
   Fixture fixture;
   fixture.executables[1] = "./no-such-program";
-  fixture.sequence.Begin(2);
+  fixture.Begin(2);
   REQUIRE(RunUntil(fixture.io, [&] { return fixture.children.size() == 2; }));
   REQUIRE(WaitUntil([&] { return !IsRunning(fixture.children[1]); }));
   fixture.sequence.Check();
@@ -162,9 +162,34 @@ TEST_CASE("start_sequence: a failure can be asked for before the io_context brin
   CHECK(std::count(fixture.calls.begin(), fixture.calls.end(), "failed 1") == 1);
 }
 
+TEST_CASE("start_sequence: those that cannot run fail one by one, and the others run") {
+  Fixture fixture;
+  for (size_t i = 1; i < 20; i += 2) {
+    fixture.executables[i] = "./no-such-program-" + std::to_string(i);
+  }
+  fixture.Begin(20);
+  const auto is_any_on_its_way = [&fixture] {
+    return std::any_of(fixture.children.begin(), fixture.children.end(), [&](const auto& child) {
+      return fixture.sequence.IsOnItsWay(child.second);
+    });
+  };
+  REQUIRE(
+      RunUntil(fixture.io, [&] { return fixture.children.size() == 20 && !is_any_on_its_way(); }));
+  CHECK(fixture.failures.size() == 10);
+  CHECK(fixture.calls.size() == 30);  // each is told of once
+  for (const auto& [index, text] : fixture.failures) {
+    CHECK(text == "exec \"./no-such-program-" + std::to_string(index) +
+                      "\": No such file or directory (ENOENT)");
+  }
+  for (const auto& [index, pid] : fixture.children) {
+    const bool should_run = index % 2 == 0;
+    CHECK(WaitUntil([&, pid = pid] { return IsRunning(pid) == should_run; }));
+  }
+}
+
 TEST_CASE("start_sequence: a stop starts no more, and a new run knows nothing of the old one") {
   Fixture fixture(/*slow_after=*/1h, /*delay=*/1h);
-  fixture.sequence.Begin(3);
+  fixture.Begin(3);
   REQUIRE(fixture.RunUntilCalls(1));
   fixture.sequence.Stop();
   CHECK_FALSE(fixture.sequence.is_starting());
@@ -173,9 +198,9 @@ TEST_CASE("start_sequence: a stop starts no more, and a new run knows nothing of
 
   fixture.KillChildren();
   fixture.sequence.End();
-  fixture.sequence.Begin(1);  // posted, and taken back
+  fixture.Begin(1);  // posted, and taken back
   fixture.sequence.End();
-  fixture.sequence.Begin(2);
+  fixture.Begin(2);
   REQUIRE(fixture.RunUntilCalls(2));
   fixture.RunReady();
   CHECK(fixture.Told() == "started 0, started 0");

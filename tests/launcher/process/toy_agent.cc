@@ -39,10 +39,10 @@ int Main(int argc, char** argv) {
   const ProcessBaseline baseline = RecordBaseline();
   if (!PrepareAgentProcess(baseline).ok()) return 1;
   const std::string mark = NewJobMark();
+  boost::asio::io_context io;
   auto guardian = Guardian::Start(mark);
   if (!guardian.ok()) return 1;
   std::printf("guardian %d\n", (*guardian)->pid());
-  boost::asio::io_context io;
   (*guardian)->Watch(io, [&](const std::string& text) {
     std::printf("restarted %d: %s\n", (*guardian)->pid(), text.c_str());
     std::fflush(stdout);
