@@ -67,7 +67,7 @@ void AgentCore::On(const rendezvous::Assigned& event) {
 }
 
 void AgentCore::On(const rendezvous::Drained& event) {
-  if (event.round != assignment_.round || exit_code_ || verdict_) return;
+  if (event.round != assignment_.round || end_ || verdict_) return;
   // The report tells of a failure of this node that ends the job.
   const bool is_told_later = unanswered_failure_ && !HasBudget();
   if (!event.reason.empty() && !is_told_later && !is_drain_told_) {
@@ -92,7 +92,9 @@ void AgentCore::On(const rendezvous::Concluded& event) {
   verdict_ = event.verdict;
   actions_.push_back(AckVerdict{});  // at once: from here on this node needs no coordinator
   // This end was planned for want of that very word, and the workers are still being stopped.
-  if (exit_code_ == kExitLostCoordinator || exit_owner_ == ExitOwner::kNobody) exit_code_.reset();
+  if (end_ && (end_->exit_code == kExitLostCoordinator || end_->owner == ExitOwner::kNobody)) {
+    end_.reset();
+  }
   if (state_ == State::kJoining) return LeaveWithVerdict();
   if (IsLossOfNode(*verdict_)) verdict_holds_at_ = now_ + policy_.own_signal_window;
   if (IsInRound()) Stop(kSigTerm);
@@ -101,21 +103,21 @@ void AgentCore::On(const rendezvous::Concluded& event) {
 void AgentCore::On(const rendezvous::RendezvousFailed& event) {
   // The end is known; only our own workers are waited for.
   if (verdict_ || state_ == State::kLeaving) return;
-  if (!exit_code_) {
+  if (!end_) {
     PlanEndOfTrouble(event.is_local ? kExitMachine : kExitRendezvous, AfterLoss(event.message));
   }
   if (HasWorkers()) return Stop(kSigTerm);
-  Leave(*exit_code_);
+  Leave();
 }
 
 void AgentCore::PlanEndOfTrouble(int exit_code, const std::string& message) {
   if (!unanswered_failure_) {
-    PlanEnd(exit_code, ExitOwner::kDdprun, message);
+    end_ = EndJob{exit_code, ExitOwner::kDdprun, message};
     actions_.push_back(Say{absl::StrCat("error: ", message)});
     return;
   }
   // A worker of ours failed, and its failure will not be named by the job any more: it is the end.
-  PlanEnd(unanswered_failure_->exit_code, ExitOwner::kWorker, message);
+  end_ = EndJob{unanswered_failure_->exit_code, ExitOwner::kWorker, message};
   actions_.push_back(Say{absl::StrCat("error: ", message, "; ending with the code of local rank ",
                                       unanswered_failure_->local_rank,
                                       ", whose end was: ", unanswered_failure_->message)});
@@ -155,7 +157,7 @@ void AgentCore::On(const FailureDescribed& event) {
   if (event.assignment != assignment_ || undescribed_ == 0) return;
   --undescribed_;
   const bool is_blaming = event.report.left_peer.has_value();
-  if (!exit_code_ && !verdict_) {
+  if (!end_ && !verdict_) {
     actions_.push_back(ReportFailure{assignment_.round, event.report, event.end.at});
     TellIfUnheard(event.report);
     // The failure that is ours if nobody names another.
@@ -176,7 +178,7 @@ void AgentCore::On(const WorkersGone&) {
 
 void AgentCore::GoOn() {
   if (undescribed_ > 0) return;  // to join again says that all has been said
-  if (exit_code_) return LeaveStopped();
+  if (end_) return LeaveStopped();
   if (!verdict_) return Join();
   if (!verdict_holds_at_ || *verdict_holds_at_ <= now_) LeaveWithVerdict();
 }
@@ -184,7 +186,8 @@ void AgentCore::GoOn() {
 void AgentCore::On(const SignalReceived& event) {
   suspicions_.clear();
   if (state_ == State::kLeaving) return Hurry(event.is_kill);
-  const std::string reason = absl::StrCat("stopped by ", SignalName(event.signal));
+  const EndJob stopped{kExitSignalBase + event.signal, ExitOwner::kSignal,
+                       absl::StrCat("stopped by ", SignalName(event.signal))};
   if (event.is_kill && HasWorkers() && ++kill_signals_ == 1) {
     const std::string live = LiveRanks();
     actions_.push_back(Say{absl::StrCat(SignalName(event.signal), ": killing ",
@@ -194,14 +197,14 @@ void AgentCore::On(const SignalReceived& event) {
   }
   if (event.is_kill && HasWorkers()) {
     actions_.push_back(Say{"ending although processes of this job have not died yet"});
-    if (!exit_code_) PlanEnd(kExitSignalBase + event.signal, ExitOwner::kSignal, reason);
-    return Leave(*exit_code_);
+    if (!end_) end_ = stopped;
+    return Leave();
   }
   // Told as well when the workers are being stopped already: the signal ends what would follow.
-  const bool is_news = !exit_code_ || state_ != State::kStopping;
-  if (!exit_code_) {
-    PlanEnd(kExitSignalBase + event.signal, ExitOwner::kSignal, reason);
-    actions_.push_back(LeaveJob{exit_reason_});
+  const bool is_news = !end_ || state_ != State::kStopping;
+  if (!end_) {
+    end_ = stopped;
+    actions_.push_back(LeaveJob{stopped.reason});
   }
   if (!HasWorkers()) return LeaveStopped();
   if (is_news) SayStopping(event.signal);
@@ -226,13 +229,13 @@ std::string AgentCore::LiveRanks() const {
 
 void AgentCore::On(const LocalFailure& event) {
   if (state_ == State::kLeaving) return;
-  if (!exit_code_ && !verdict_) {
+  if (!end_ && !verdict_) {
     PlanEndOfTrouble(event.exit_code, event.message);
     actions_.push_back(LeaveJob{event.message});
   } else {
     actions_.push_back(Say{absl::StrCat("error: ", event.message)});
   }
-  if (!HasWorkers()) return exit_code_ ? Leave(*exit_code_) : LeaveWithVerdict();
+  if (!HasWorkers()) return end_ ? Leave() : LeaveWithVerdict();
   Stop(kSigTerm);
 }
 
@@ -322,7 +325,7 @@ void AgentCore::Stop(int signal) {
   // First of all: to describe a failure takes its time, and no worker should live on meanwhile.
   if (HasWorkers()) actions_.push_back(StopWorkers{signal, policy_.shutdown_timeout});
   for (const Suspicion& suspicion : std::exchange(suspicions_, {})) {
-    if (exit_code_ || verdict_) continue;
+    if (end_ || verdict_) continue;
     if (!unanswered_failure_) unanswered_failure_ = suspicion.end;
     Describe(suspicion.end);
   }
@@ -368,31 +371,6 @@ std::optional<TimePoint> AgentCore::NextNotice() const {
   const TimePoint next = now_ + policy_.waiting_notice_interval;
   if (!notice_->deadline || next >= *notice_->deadline) return std::nullopt;
   return next;
-}
-
-std::string AgentCore::Explain() const {
-  const std::string round = absl::StrCat("round ", assignment_.round.value, ": ");
-  switch (state_) {
-    case State::kIdle:
-      return "not started";
-    case State::kJoining:
-      return "waiting for a place in the next round";
-    case State::kPreparing:
-      return round + "making the workers' files";
-    case State::kRunning:
-      return absl::StrCat(round, "running, ", succeeded_count_, " of ", policy_.local_world_size,
-                          " workers have succeeded");
-    case State::kSucceeded:
-      return round + "all workers have succeeded, waiting for the job's verdict";
-    case State::kStopping:
-      return round + "stopping the workers";
-    case State::kLeaving:
-      return leaving_.is_draining ? "leaving: writing out the last lines"
-                                  : "leaving: ending what is left of the job";
-    case State::kDone:
-      return "done";
-  }
-  return "";
 }
 
 }  // namespace ddprun::launcher

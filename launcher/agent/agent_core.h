@@ -191,11 +191,8 @@ class AgentCore {
   std::vector<AgentAction> Step(TimePoint now, const AgentEvent& event);
   // When Step(now, AgentTimePassed{}) would next act.
   std::optional<TimePoint> NextDeadline() const;
-  // One sentence: the state and what it waits for.
-  std::string Explain() const;
   // From EndJob on.
-  bool is_leaving() const { return state_ == State::kLeaving || is_done(); }
-  bool is_done() const { return state_ == State::kDone; }
+  bool is_leaving() const { return state_ == State::kLeaving || state_ == State::kDone; }
 
  private:
   enum class State {
@@ -264,13 +261,11 @@ class AgentCore {
   void Run();
   void Succeed();
   void Stop(int signal);
-  void Leave(int exit_code);
+  void Leave();
   void Drain();
   void Exit();
   // From kStopping, once nothing of the round is left to do.
   void GoOn();
-  // Sets how the agent will end once its workers are gone.
-  void PlanEnd(int exit_code, ExitOwner owner, std::string reason);
 
   // Something went wrong that is no worker's failure; one that stands unanswered comes first.
   void PlanEndOfTrouble(int exit_code, const std::string& message);
@@ -333,10 +328,7 @@ class AgentCore {
   bool is_peer_blamed_ = false;
   std::vector<WorkerEnd> own_ends_;
 
-  // How the agent will end once its workers are gone; none: it joins again.
-  std::optional<int> exit_code_;
-  ExitOwner exit_owner_ = ExitOwner::kNobody;
-  std::string exit_reason_;
+  std::optional<EndJob> end_;  // once its workers are gone; none: it joins again
   std::optional<rendezvous::Verdict> verdict_;
   std::optional<TimePoint> verdict_holds_at_;    // a signal of our own before it counts instead
   std::optional<WorkerEnd> unanswered_failure_;  // reported, and no verdict or new round yet

@@ -97,7 +97,8 @@ void AgentCore::CheckContact() {
     actions_.push_back(Say{absl::StrCat(
         lost, contact_.reason,
         "; all workers of this node succeeded, so it ends with 0 without the job's verdict")});
-    PlanEnd(kExitSuccess, ExitOwner::kNobody, "lost the coordinator after all workers succeeded");
+    end_ = EndJob{kExitSuccess, ExitOwner::kNobody,
+                  "lost the coordinator after all workers succeeded"};
     return Stop(kSigTerm);
   }
   if (IsCoordinatorGone() && *contact_.gone_since + policy_.gone_grace <= now_) {
@@ -106,9 +107,9 @@ void AgentCore::CheckContact() {
         absl::StrCat(lost, contact_.reason, "; its process is gone, and with it the ranks of node ",
                      assignment_.coordinator_node, "; ");
     if (StartsOnce()) {
-      PlanEnd(kExitRendezvous, ExitOwner::kDdprun,
-              absl::StrCat(gone, "no restarts allowed (--max_restarts=0)"));
-      actions_.push_back(Say{absl::StrCat("error: ", exit_reason_)});
+      end_ = EndJob{kExitRendezvous, ExitOwner::kDdprun,
+                    absl::StrCat(gone, "no restarts allowed (--max_restarts=0)")};
+      actions_.push_back(Say{absl::StrCat("error: ", end_->reason)});
       return Stop(kSigTerm);
     }
     actions_.push_back(Say{gone + "stopping this node's workers and waiting for it to come back"});
@@ -117,7 +118,7 @@ void AgentCore::CheckContact() {
   const std::string reason =
       absl::StrCat(lost, "no word from it for ", DurationText(policy_.orphan_timeout));
   actions_.push_back(Say{absl::StrCat("error: ", reason, "; stopping the workers")});
-  PlanEnd(kExitLostCoordinator, ExitOwner::kDdprun, reason);
+  end_ = EndJob{kExitLostCoordinator, ExitOwner::kDdprun, reason};
   Stop(kSigTerm);
 }
 
@@ -130,37 +131,31 @@ void AgentCore::LeaveWithVerdict() {
   if (is_own) verdict_->reason = AfterLoss(verdict_->reason);
   const bool is_workers =
       verdict_->first_failure && verdict_->first_failure->exit_code == verdict_->exit_code;
-  PlanEnd(verdict_->exit_code,
-          verdict_->exit_code == 0 ? ExitOwner::kNobody
-          : is_workers             ? ExitOwner::kWorker
-                                   : ExitOwner::kDdprun,
-          verdict_->reason);
+  end_ = EndJob{verdict_->exit_code,
+                verdict_->exit_code == 0 ? ExitOwner::kNobody
+                : is_workers             ? ExitOwner::kWorker
+                                         : ExitOwner::kDdprun,
+                verdict_->reason};
   if (verdict_->exit_code != 0) actions_.push_back(PrintReport{*verdict_});
-  Leave(verdict_->exit_code);
+  Leave();
 }
 
 void AgentCore::LeaveStopped() {
   // The job had failed before the signal: what failed first is what the user wants to know.
-  if (verdict_ && verdict_->first_failure && exit_owner_ == ExitOwner::kSignal) {
+  if (verdict_ && verdict_->first_failure && end_->owner == ExitOwner::kSignal) {
     rendezvous::Verdict report = *verdict_;
-    report.exit_code = *exit_code_;
-    report.reason = exit_reason_;
+    report.exit_code = end_->exit_code;
+    report.reason = end_->reason;
     actions_.push_back(PrintReport{std::move(report)});
   }
-  Leave(*exit_code_);
+  Leave();
 }
 
-void AgentCore::PlanEnd(int exit_code, ExitOwner owner, std::string reason) {
-  exit_code_ = exit_code;
-  exit_owner_ = owner;
-  exit_reason_ = std::move(reason);
-}
-
-void AgentCore::Leave(int exit_code) {
+void AgentCore::Leave() {
   state_ = State::kLeaving;
   // Workers that do not die are still the worker group's: it may not be destroyed in peace.
   leaving_ = Leaving{.by = now_ + policy_.leave_timeout, .is_clean = !HasWorkers()};
-  actions_.push_back(EndJob{exit_code, exit_owner_, exit_reason_});
+  actions_.push_back(*end_);
 }
 
 void AgentCore::On(const LeftoversGone& event) {
@@ -213,7 +208,7 @@ void AgentCore::Hurry(bool is_kill) {
 
 void AgentCore::Exit() {
   state_ = State::kDone;
-  actions_.push_back(ExitAgent{*exit_code_, leaving_.is_clean});
+  actions_.push_back(ExitAgent{end_->exit_code, leaving_.is_clean});
 }
 
 std::optional<TimePoint> AgentCore::NextDeadline() const {
