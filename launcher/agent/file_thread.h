@@ -2,10 +2,14 @@
 #ifndef DDPRUN_LAUNCHER_AGENT_FILE_THREAD_H_
 #define DDPRUN_LAUNCHER_AGENT_FILE_THREAD_H_
 
+#include <boost/asio/steady_timer.hpp>
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "rendezvous/base/time.h"
@@ -42,15 +46,15 @@ class FileThread {
   // from inside Ask. nullopt: it was not done within `timeout`; what has not begun by then never
   // does, and a late result is dropped. `name` is for tests, `file` what a user is told to look at.
   template <typename Result>
-  void Ask(std::string name, std::string file, Duration timeout, std::function<Result()> work,
-           std::function<void(std::optional<Result>)> answer) {
+  void Ask(const std::string& name, const std::string& file, Duration timeout,
+           std::function<Result()> work, std::function<void(std::optional<Result>)> answer) {
     const auto result = std::make_shared<std::optional<Result>>();
-    Queue({.name = std::move(name),
-           .file = std::move(file),
-           .timeout = timeout,
-           .work = [result, work = std::move(work)] { result->emplace(work()); },
+    Queue(name,
+          {.file = file.empty() ? name : file,
            .answer = [result, answer = std::move(answer)](
-                         bool is_done) { answer(is_done ? std::move(*result) : std::nullopt); }});
+                         bool is_done) { answer(is_done ? std::move(*result) : std::nullopt); },
+           .timer = boost::asio::steady_timer(io_, timeout)},
+          [result, work = std::move(work)] { result->emplace(work()); });
   }
 
   // Called by the work: what it touches next, in place of `file`.
@@ -60,17 +64,26 @@ class FileThread {
   bool is_idle() const;
 
  private:
-  struct Task {
-    std::string name;
+  struct Shared;
+  struct Asked {
     std::string file;
-    Duration timeout{0};
-    std::function<void()> work;
-    std::function<void(bool is_done)> answer;
+    std::function<void(bool is_done)> answer;  // null: given, and its work hangs
+    boost::asio::steady_timer timer;
   };
-  void Queue(Task task);
+  void Queue(const std::string& name, Asked asked, std::function<void()> work);
+  void GiveUp(uint64_t id);
+  void Finish(uint64_t id);
+  void Forget(uint64_t id);
+  void WatchFirst();
+  void TellSlow(uint64_t id);
 
-  class Impl;
-  std::shared_ptr<Impl> impl_;  // the thread's too
+  boost::asio::io_context& io_;
+  const Options options_;
+  std::map<uint64_t, Asked> asked_;  // the first is being done
+  uint64_t next_id_ = 0;
+  boost::asio::steady_timer slow_timer_;  // of the first
+  const std::shared_ptr<Shared> shared_;  // the thread's too
+  std::thread thread_;
 };
 
 }  // namespace ddprun::launcher
