@@ -15,7 +15,6 @@
 #include "absl/status/status.h"
 #include "launcher/agent/agent_core.h"
 #include "launcher/agent/file_thread.h"
-#include "launcher/cli/launch_config.h"
 #include "launcher/report/job_record.h"
 #include "launcher/report/last_words.h"
 #include "launcher/report/status_events.h"
@@ -30,10 +29,7 @@ int64_t UnixTimeMs();
 class JobReporter {
  public:
   struct Options {
-    LaunchConfig config;
-    NodeId node;
-    std::string host;
-    std::string title;           // the program as the user called it
+    JobRecord::Part part;
     std::string own_error_file;  // the agent's TORCHELASTIC_ERROR_FILE; "": none
     // What a disk may take that is only slow.
     Duration write_timeout = std::chrono::seconds(5);
@@ -67,9 +63,9 @@ class JobReporter {
 
  private:
   void Say(const std::string& text);
-  void Ask(std::vector<DeadWorker> workers, Duration timeout,
+  void Ask(std::vector<LastWords> dead, Duration timeout,
            std::function<void(const std::vector<LastWords>& words)> answer);
-  void Add(const LastWords& words);
+  std::optional<rendezvous::FailureReport> Add(const LastWords& words);
   std::vector<rendezvous::FailureReport> NewestFailures() const;
   void PassOnErrorFile(const rendezvous::Verdict& verdict);
   void WriteFile(const std::string& path, std::string text, const std::string& what);

@@ -37,47 +37,29 @@ size_t EndOfSequence(const std::string& text, size_t at) {
   return end < text.size() && IsBetween(text[end], is_csi ? 0x40 : 0x30, 0x7e) ? end + 1 : at;
 }
 
-void ReadErrorFileInto(LastWords& words) {
-  const DeadWorker& worker = words.worker;
-  if (worker.error_file.empty() || worker.end.pid == 0) return;
-  const absl::StatusOr<std::string> text = ReadErrorFile(worker.error_file);
+void ReadErrorFileOf(LastWords& words) {
+  rendezvous::FailureReport& report = words.report;
+  const std::string path = std::exchange(report.error_file, "");
+  if (path.empty() || report.pid == 0) return;
+  const absl::StatusOr<std::string> text = ReadErrorFile(path);
   if (absl::IsNotFound(text.status())) return;
-  words.error_file = worker.error_file;
-  absl::StatusOr<ErrorFileContent> content =
+  const absl::StatusOr<ErrorFileContent> content =
       text.ok() ? ParseErrorText(*text) : absl::StatusOr<ErrorFileContent>(text.status());
-  if (content.ok()) {
-    words.error = std::move(content->error);
-    words.error->message = WithoutEscapeSequences(words.error->message);
-    words.error->traceback = WithoutEscapeSequences(words.error->traceback);
-    words.left_peer = content->left_peer;
-    if (!words.left_peer) return;
-    // A note of our own library for us: nobody would remove it.
-    unlink(worker.error_file.c_str());
-    words.error_file.clear();
-  } else {
-    words.warning =
-        absl::StrCat("warning: the error file of rank ", worker.rank, ", ",
-                     EscapeControl(worker.error_file), ", ", content.status().message());
+  if (!content.ok()) {
+    report.error_file = path;
+    words.warning = absl::StrCat("warning: the error file of rank ", report.rank, ", ",
+                                 EscapeControl(path), ", ", content.status().message());
+    return;
   }
-}
-
-// Of a worker for whose texts there is no room.
-LastWords LookAt(const DeadWorker& worker) {
-  LastWords words{.worker = worker};
-  ReadErrorFileInto(words);
-  return {.worker = worker,
-          .is_failure = worker.is_failure,
-          .is_left_out = !worker.is_failure && (words.error || !words.error_file.empty()),
-          .left_peer = words.left_peer};
-}
-
-LastWords ReadOne(const DeadWorker& worker, const TailReader& tail, Duration tail_timeout) {
-  LastWords words{.worker = worker, .is_failure = worker.is_failure};
-  ReadErrorFileInto(words);
-  words.is_failure = worker.is_failure || words.error;
-  if (!words.is_failure) return words;
-  words.stderr_tail = WithoutEscapeSequences(tail(worker.end.local_rank, kTailLines, tail_timeout));
-  return words;
+  report.error = content->error;
+  report.error->message = WithoutEscapeSequences(content->error.message);
+  report.error->traceback = WithoutEscapeSequences(content->error.traceback);
+  report.left_peer = content->left_peer;
+  if (report.left_peer) {
+    unlink(path.c_str());  // a note of our own library for us: nobody would remove it
+  } else {
+    report.error_file = path;
+  }
 }
 
 }  // namespace
@@ -95,21 +77,29 @@ std::string WithoutEscapeSequences(const std::string& text) {
   return out;
 }
 
-std::vector<LastWords> ReadLastWords(const std::vector<DeadWorker>& workers, size_t room,
+std::vector<LastWords> ReadLastWords(std::vector<LastWords> dead, size_t room,
                                      const TailReader& tail) {
-  std::vector<LastWords> all;
   Duration left = kTailsTimeout;
-  for (const DeadWorker& worker : workers) {
+  for (LastWords& words : dead) {
+    const TimePoint begin = SteadyNow();
+    rendezvous::FailureReport& report = words.report;
+    ReadErrorFileOf(words);
     if (room == 0) {
-      all.push_back(LookAt(worker));
+      words.is_left_out = !words.is_failure && (report.error || !report.error_file.empty());
+      report.error.reset();
+      report.error_file.clear();
+      words.warning.clear();
       continue;
     }
-    const TimePoint begin = SteadyNow();
-    all.push_back(ReadOne(worker, tail, std::clamp(left, Duration::zero(), kTailTimeout)));
+    words.is_failure = words.is_failure || report.error;
+    if (words.is_failure) {
+      const Duration patience = std::clamp(left, Duration::zero(), kTailTimeout);
+      report.stderr_tail = WithoutEscapeSequences(tail(report.local_rank, kTailLines, patience));
+      --room;
+    }
     left -= SteadyNow() - begin;
-    if (all.back().is_failure) --room;
   }
-  return all;
+  return dead;
 }
 
 }  // namespace ddprun::launcher

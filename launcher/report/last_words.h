@@ -25,9 +25,9 @@ using TailReader = std::function<std::string(int local_rank, size_t max_lines, D
 // character, as Python's coloured tracebacks have them. One that does not end stays.
 std::string WithoutEscapeSequences(const std::string& text);
 
-// In the order of `workers`; the texts of the first `room` failures among them. The tails of all
-// are waited for half a second together. An error file that says that a peer left is removed.
-std::vector<LastWords> ReadLastWords(const std::vector<DeadWorker>& workers, size_t room,
+// `dead` with the texts of the first `room` failures among them. The tails of all are waited for
+// half a second together. An error file that says that a peer left is removed.
+std::vector<LastWords> ReadLastWords(std::vector<LastWords> dead, size_t room,
                                      const TailReader& tail);
 
 }  // namespace ddprun::launcher

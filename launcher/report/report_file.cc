@@ -80,31 +80,23 @@ Json RoundJson(const RoundRecord& round) {
           {"workers", std::move(workers)}};
 }
 
-const char* OutcomeOf(const EndJob& end) {
-  switch (end.owner) {
-    case ExitOwner::kNobody:
-      return "succeeded";
-    case ExitOwner::kWorker:
-      return "failed";
-    case ExitOwner::kSignal:
-      return "stopped";
-    case ExitOwner::kDdprun:
-      return "error";
-  }
-  return "error";
-}
+struct OwnerText {
+  const char* outcome;
+  Json exit_code_of;
+};
 
-Json OwnerJson(const EndJob& end) {
-  switch (end.owner) {
+OwnerText TextOf(ExitOwner owner) {
+  switch (owner) {
     case ExitOwner::kNobody:
-      return nullptr;
+      return {"succeeded", nullptr};
     case ExitOwner::kWorker:
-      return "worker";
+      return {"failed", "worker"};
     case ExitOwner::kSignal:
+      return {"stopped", "ddprun"};
     case ExitOwner::kDdprun:
-      return "ddprun";
+      break;
   }
-  return nullptr;
+  return {"error", "ddprun"};
 }
 
 }  // namespace
@@ -136,19 +128,19 @@ std::string RenderReportFile(const JobRecord& record) {
   const bool is_signal = end.owner == ExitOwner::kSignal;
   const Json report = {
       {"version", 1},
-      {"job_id", part.run_id},
+      {"job_id", part.config.run_id},
       {"program", part.program},
       {"node_id", part.node.value},
       {"host", part.host},
-      {"outcome", OutcomeOf(end)},
+      {"outcome", TextOf(end.owner).outcome},
       {"exit_code", end.exit_code},
-      {"exit_code_of", OwnerJson(end)},
+      {"exit_code_of", TextOf(end.owner).exit_code_of},
       {"stopped_by_signal", is_signal ? Json(end.exit_code - kExitSignalBase) : Json(nullptr)},
       {"reason", end.reason},
       {"started", IsoTime(record.started_unix_ms())},
       {"ended", IsoTime(record.ended_unix_ms())},
       {"restarts", last.restart_count},
-      {"max_restarts", record.rounds().empty() ? part.max_restarts : last.max_restarts},
+      {"max_restarts", record.rounds().empty() ? part.config.max_restarts : last.max_restarts},
       {"first_failure", first != nullptr ? FailureJson(*first) : Json(nullptr)},
       {"failures", std::move(failures)},
       {"failures_left_out", record.failures_left_out()},

@@ -96,6 +96,7 @@ void StatusEvents::TimerEvent(const TimerRequest& timer, bool is_kill, int64_t u
 void StatusEvents::Write(const Event& event, int64_t unix_ms) {
   if (!emit_) return;
   const JobRecord::Part& part = record_.part();
+  const bool is_static = part.config.rendezvous == RendezvousKind::kStatic;
   const rendezvous::Assignment none;
   const bool has_round = !record_.rounds().empty();
   const rendezvous::Assignment& round = has_round ? record_.rounds().back().assignment : none;
@@ -126,15 +127,15 @@ void StatusEvents::Write(const Event& event, int64_t unix_ms) {
                      {"source", event.worker != nullptr ? "WORKER" : "AGENT"},
                      {"timestamp", unix_ms},
                      {"metadata",
-                      {{"run_id", part.run_id},
+                      {{"run_id", part.config.run_id},
                        {"global_rank", std::move(rank)},
                        {"group_rank", has_round ? Json(round.node_rank) : nothing},
                        {"worker_id", std::move(worker_id)},
-                       {"role", part.role},
+                       {"role", part.config.role},
                        {"hostname", part.host},
                        {"state", event.state},
                        {"total_run_time", (unix_ms - record_.started_unix_ms()) / 1000},
-                       {"rdzv_backend", part.backend},
+                       {"rdzv_backend", is_static ? "static" : "c10d"},
                        {"raw_error", event.raw_error ? Json(*event.raw_error) : nothing},
                        {"metadata", Dump(details)},
                        {"agent_restarts", round.restart_count},

@@ -48,13 +48,13 @@ EndJob EndOf(int code) { return {code, ExitOwner::kWorker, "rank 5 failed"}; }
 struct Fixture {
   explicit Fixture(const std::string& handler = "null", Duration file_patience = 60s)
       : patience(file_patience) {
-    JobReporter::Options options{.config = {}, .node = NodeId{"n1"}, .host = "alpha"};
-    options.config.workers_per_node = 2;
-    options.config.run_id = "run7";
-    options.config.role = "trainer";
-    options.config.report_file = report_file;
-    options.config.event_log_handler = handler;
-    options.title = "./bin/train.py";
+    JobReporter::Options options{.part = {NodeId{"n1"}, "alpha"}};
+    options.part.config.workers_per_node = 2;
+    options.part.config.run_id = "run7";
+    options.part.config.role = "trainer";
+    options.part.config.report_file = report_file;
+    options.part.config.event_log_handler = handler;
+    options.part.program = "./bin/train.py";
     options.own_error_file = own_error_file;
     Make(std::move(options));
   }
@@ -259,9 +259,9 @@ TEST_CASE("job reporter: no error file, nothing for whoever started the agent") 
 TEST_CASE("job reporter: files that cannot be written are one warning each") {
   Fixture fixture;
   fixture.reporter.reset();
-  JobReporter::Options options{.config = {}, .node = NodeId{"n1"}, .host = "alpha"};
-  options.config.workers_per_node = 2;
-  options.config.report_file = fixture.dir.File("no/report");
+  JobReporter::Options options{.part = {NodeId{"n1"}, "alpha"}};
+  options.part.config.workers_per_node = 2;
+  options.part.config.report_file = fixture.dir.File("no/report");
   options.own_error_file = fixture.dir.File("no/own\n");
   fixture.Make(std::move(options));
   fixture.Start(1);

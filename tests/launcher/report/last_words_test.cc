@@ -15,17 +15,19 @@ namespace {
 
 // Dead workers and what they left behind.
 struct Fixture {
-  DeadWorker Dead(int local_rank, bool is_failure = true) const {
-    return {.end = {.local_rank = local_rank, .pid = 70 + local_rank, .exit_code = 1},
-            .rank = 4 + local_rank,
-            .error_file = dir.File("error" + std::to_string(local_rank)),
-            .is_failure = is_failure};
+  LastWords Dead(int local_rank, bool is_failure = true) const {
+    LastWords dead{.report = {}, .is_failure = is_failure};
+    dead.report.local_rank = local_rank;
+    dead.report.rank = 4 + local_rank;
+    dead.report.pid = 70 + local_rank;
+    dead.report.error_file = dir.File("error" + std::to_string(local_rank));
+    return dead;
   }
   void Leave(int local_rank, const std::string& text) const {
     std::ofstream(dir.File("error" + std::to_string(local_rank))) << text;
   }
-  std::vector<LastWords> Read(const std::vector<DeadWorker>& workers, size_t room = 32) {
-    return ReadLastWords(workers, room, [this](int local_rank, size_t max_lines, Duration timeout) {
+  std::vector<LastWords> Read(const std::vector<LastWords>& dead, size_t room = 32) {
+    return ReadLastWords(dead, room, [this](int local_rank, size_t max_lines, Duration timeout) {
       CHECK(max_lines > 0);
       CHECK(timeout <= kTailTimeout);
       asked.push_back(local_rank);
@@ -43,9 +45,9 @@ TEST_CASE("last words: the error file, who is blamed in it, and the last lines")
                    R"( {"py_callstack": "here", "timestamp": "17", "left_peer": 3}}})");
   const LastWords words = fixture.Read({fixture.Dead(1)}).at(0);
   CHECK(words.is_failure);
-  CHECK(words.stderr_tail == "last of 1");
-  CHECK(words.error == rendezvous::WorkerError{"ValueError: boom", "here", 17});
-  CHECK(words.left_peer == 3);
+  CHECK(words.report.stderr_tail == "last of 1");
+  CHECK(words.report.error == rendezvous::WorkerError{"ValueError: boom", "here", 17});
+  CHECK(words.report.left_peer == 3);
   CHECK(words.warning.empty());
 }
 
@@ -59,10 +61,10 @@ TEST_CASE("last words: the note that a peer left is removed, and no other error 
   const std::vector<LastWords> words = fixture.Read(
       {fixture.Dead(0), fixture.Dead(1, false), fixture.Dead(2), fixture.Dead(3)}, /*room=*/3);
   CHECK(words[1].is_failure);
-  CHECK(words[2].error_file == fixture.dir.File("error2"));
+  CHECK(words[2].report.error_file == fixture.dir.File("error2"));
   for (const int local_rank : {0, 1, 3}) {  // the last of them without room for its texts
-    CHECK(words[static_cast<size_t>(local_rank)].left_peer == 3);
-    CHECK(words[static_cast<size_t>(local_rank)].error_file.empty());
+    CHECK(words[static_cast<size_t>(local_rank)].report.left_peer == 3);
+    CHECK(words[static_cast<size_t>(local_rank)].report.error_file.empty());
     CHECK_FALSE(std::ifstream(fixture.dir.File("error" + std::to_string(local_rank))).good());
   }
   CHECK(std::ifstream(fixture.dir.File("error2")).good());
@@ -70,11 +72,11 @@ TEST_CASE("last words: the note that a peer left is removed, and no other error 
 
 TEST_CASE("last words: a worker without an error file has none, nor one that did not start") {
   Fixture fixture;
-  CHECK(fixture.Read({fixture.Dead(0)}).at(0).error_file.empty());
+  CHECK(fixture.Read({fixture.Dead(0)}).at(0).report.error_file.empty());
   fixture.Leave(1, R"({"message": "somebody else's"})");
-  DeadWorker never_started = fixture.Dead(1);
-  never_started.end.pid = 0;
-  CHECK_FALSE(fixture.Read({never_started}).at(0).error);
+  LastWords never_started = fixture.Dead(1);
+  never_started.report.pid = 0;
+  CHECK_FALSE(fixture.Read({never_started}).at(0).report.error);
 }
 
 TEST_CASE("last words: an error file that cannot be used is named, with its rank and why") {
@@ -90,7 +92,7 @@ TEST_CASE("last words: an error file that cannot be used is named, with its rank
   CHECK(words[0].warning == "warning: the error file of rank 4, " + broken + ", is no valid JSON");
   CHECK(words[1].warning == "warning: the error file of rank 5, " + link + ", is a symbolic link");
   CHECK(words[2].warning == "warning: the error file of rank 6, " + fifo + ", is no regular file");
-  CHECK(words[0].error_file == broken);
+  CHECK(words[0].report.error_file == broken);
   CHECK(words[0].is_failure);
 }
 
@@ -106,15 +108,15 @@ TEST_CASE("last words: who was told to stop failed only with an error file, and 
 
 TEST_CASE("last words: of more than there is room for nothing is kept, but that it is there") {
   Fixture fixture;
-  std::vector<DeadWorker> dead;
+  std::vector<LastWords> dead;
   for (int i = 0; i < 5; ++i) {
     if (i != 3) fixture.Leave(i, R"({"message": "boom"})");
     dead.push_back(fixture.Dead(i, /*is_failure=*/i < 2));
   }
   fixture.Leave(4, R"({"message": {"message": "rank 3 left", "extraInfo": {"left_peer": 3}}})");
   const std::vector<LastWords> words = fixture.Read(dead, /*room=*/1);
-  CHECK(words[0].error);
-  CHECK_FALSE(words[1].error);
+  CHECK(words[0].report.error);
+  CHECK_FALSE(words[1].report.error);
   CHECK(words[1].is_failure);
   CHECK_FALSE(words[1].is_left_out);
   CHECK(words[2].is_left_out);
@@ -144,9 +146,9 @@ TEST_CASE("last words: what steers a terminal is cut out of them, what looks lik
                    R"( {"py_callstack": "at \u001b[35m3\u001b[0m"}}})");
   const std::vector<LastWords> words = ReadLastWords(
       {fixture.Dead(0)}, 1, [](int, size_t, Duration) { return "\x1b[31mred\x1b[0m"; });
-  CHECK(words[0].stderr_tail == "red");
-  CHECK(words[0].error->message == "boom");
-  CHECK(words[0].error->traceback == "at 3");
+  CHECK(words[0].report.stderr_tail == "red");
+  CHECK(words[0].report.error->message == "boom");
+  CHECK(words[0].report.error->traceback == "at 3");
 }
 
 }  // namespace

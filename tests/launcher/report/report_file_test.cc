@@ -13,12 +13,11 @@ using testing::ElementOf;
 using testing::Json;
 
 JobRecord::Part PartOf(int workers) {
-  return {.node = NodeId{"n1"},
-          .host = "alpha",
-          .workers = workers,
-          .run_id = "run7",
-          .program = "train.py",
-          .max_restarts = 3};
+  JobRecord::Part part{NodeId{"n1"}, "alpha", "train.py"};
+  part.config.workers_per_node = workers;
+  part.config.run_id = "run7";
+  part.config.max_restarts = 3;
+  return part;
 }
 
 Json Rendered(const JobRecord& record) {
@@ -55,8 +54,8 @@ void Fail(JobRecord& record, int local_rank) {
   const WorkerEnd end{
       .local_rank = local_rank, .pid = 70, .exit_code = 137, .signal = 9, .unix_ms = 1738324800123};
   record.Note(AgentEvent(end), 3);
-  LastWords words{record.Failed(end)};
-  words.stderr_tail = "one\r\ntwo \xff";
+  LastWords words = record.Failed(end);
+  words.report.stderr_tail = "one\r\ntwo \xff";
   record.Add(words);
 }
 

@@ -13,10 +13,16 @@ namespace {
 
 using testing::Json;
 
+JobRecord::Part PartOf(int workers) {
+  JobRecord::Part part{NodeId{"n1"}, "alpha", "./bin/train.py"};
+  part.config.workers_per_node = workers;
+  part.config.run_id = "run7";
+  part.config.role = "trainer";
+  return part;
+}
+
 struct Fixture {
-  explicit Fixture(int workers)
-      : record({NodeId{"n1"}, "alpha", workers, "run7", "trainer", "c10d", "./bin/train.py"},
-               1000) {
+  explicit Fixture(int workers) : record(PartOf(workers), 1000) {
     PrepareWorkers start;
     start.assignment.round.value = 1;
     start.assignment.first_rank = 4;
@@ -56,7 +62,7 @@ struct Fixture {
 };
 
 TEST_CASE("status events: nobody wants them, nothing is written") {
-  const JobRecord record({NodeId{"n1"}, "alpha", 1}, 0);
+  const JobRecord record(PartOf(1), 0);
   StatusEvents events(record, {});
   events.RoundFormed(1, 1);
   events.Waited(1, 1);
@@ -96,7 +102,7 @@ TEST_CASE("status events: a round is two events, of the wait and of the ranks th
 }
 
 TEST_CASE("status events: a wait for a round that did not come is told without ranks") {
-  const JobRecord record({NodeId{"n1"}, "alpha", 1}, 0);
+  const JobRecord record(PartOf(1), 0);
   std::vector<std::string> lines;
   StatusEvents events(record, [&](const std::string& line) { lines.push_back(line); });
   events.Waited(4000, 3000);
@@ -142,8 +148,8 @@ TEST_CASE("status events: a worker that could not become its program has failed"
 TEST_CASE("status events: a worker that was stopped but left an error file has failed with it") {
   Fixture fixture(1);
   fixture.End({.local_rank = 0, .pid = 70, .exit_code = 1, .was_told_to_stop = true});
-  LastWords words{fixture.record.Unread().at(0)};
-  words.error = {.message = "boom \xff", .traceback = "here", .unix_time_s = 17};
+  LastWords words = fixture.record.Unread().at(0);
+  words.report.error = {.message = "boom \xff", .traceback = "here", .unix_time_s = 17};
   words.is_failure = true;
   fixture.record.Add(words);
   fixture.events.JobEnded(5000);
@@ -156,7 +162,7 @@ TEST_CASE("status events: a worker that was stopped but left an error file has f
 }
 
 TEST_CASE("status events: an end that is ddprun's own is a failure of the agent") {
-  JobRecord record({NodeId{"n1"}, "alpha", 1}, 0);
+  JobRecord record(PartOf(1), 0);
   record.Note(AgentAction(EndJob{121, ExitOwner::kDdprun, "1 of 2 nodes"}), 10);
   std::vector<std::string> lines;
   StatusEvents events(record, [&](const std::string& line) { lines.push_back(line); });
