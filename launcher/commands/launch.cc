@@ -1,19 +1,18 @@
-#include "launcher/commands/launch.h"
-
+// From LaunchConfig to the agent.
 #include <cstdint>
+#include <cstdio>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "launcher/agent/agent.h"
 #include "launcher/agent/test_hooks.h"
 #include "launcher/cli/option_values.h"
 #include "launcher/cli/program.h"
-#include "launcher/commands/terminal.h"
+#include "launcher/commands/commands.h"
 #include "launcher/doctor/gpu_probe.h"
 #include "launcher/doctor/host_facts.h"
 #include "launcher/doctor/worker_count.h"
@@ -120,6 +119,11 @@ void Warn(const LaunchConfig& config, const LogLevelChoice& log_level, LogRouter
 }
 
 }  // namespace
+
+int Complain(const absl::Status& error, int exit_code) {
+  std::fprintf(stderr, "ddprun: error: %s\n", std::string(error.message()).c_str());
+  return exit_code;
+}
 
 int Launch(LaunchConfig config, const Environment& environment) {
   const absl::StatusOr<Program> program =
