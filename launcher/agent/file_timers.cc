@@ -43,25 +43,17 @@ double UnixSeconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-struct Ancestry {
-  int parent = 0;
-  int session = 0;
-};
-
-// On the agent's thread: the kernel makes this file up from what it holds in memory, and asks
-// nothing of the process or of a disk for it.
-Ancestry AncestryOf(int pid) {
+// 0: there is none. On the agent's thread: the kernel makes this file up from what it holds in
+// memory, and asks nothing of the process or of a disk for it.
+int ParentOf(int pid) {
   std::ifstream file(absl::StrCat("/proc/", pid, "/stat"));
   std::string line;
   std::getline(file, line);
-  const size_t name_end = line.rfind(')');  // the name may hold anything
-  if (name_end == std::string::npos) return {};
-  std::istringstream fields(line.substr(name_end + 1));
+  std::istringstream fields(line.substr(line.rfind(')') + 1));  // the name may hold anything
   char state = 0;
-  int group = 0;
-  Ancestry found;
-  fields >> state >> found.parent >> group >> found.session;
-  return fields ? found : Ancestry{};
+  int parent = 0;
+  fields >> state >> parent;
+  return parent;
 }
 
 }  // namespace
@@ -73,32 +65,23 @@ std::optional<TimerRequest> ParseTimerRequest(std::string_view line) {
   const auto guard = [](int depth, Json::parse_event_t, Json&) { return depth <= 1; };
   const Json json = Json::parse(line, guard, /*allow_exceptions=*/false);
   if (!json.is_object()) return std::nullopt;
-  const auto pid = json.find("pid");
-  const auto scope = json.find("scope_id");
-  const auto expires = json.find("expiration_time");
-  const auto signal = json.find("signal");
-  const auto end = json.end();
-  if (pid == end || scope == end || expires == end || signal == end) return std::nullopt;
-  if (!pid->is_number_integer() || !scope->is_string() || !expires->is_number() ||
-      !signal->is_number_integer()) {
+  const Json pid = json.value("pid", Json());  // null: it is not there
+  const Json scope = json.value("scope_id", Json());
+  const Json expires = json.value("expiration_time", Json());
+  const Json signal = json.value("signal", Json());
+  if (!pid.is_number_integer() || !scope.is_string() || !expires.is_number() ||
+      !signal.is_number_integer()) {
     return std::nullopt;
   }
-  const auto pid_value = pid->get<int64_t>();
-  const auto signal_value = signal->get<int64_t>();
-  if (pid_value <= 1 || pid_value > std::numeric_limits<int>::max()) return std::nullopt;
-  if (signal_value > 64 || signal_value < -64) return std::nullopt;
-  return TimerRequest{.pid = static_cast<int>(pid_value),
-                      .scope = scope->get<std::string>(),
-                      .expires = expires->get<double>(),
-                      .signal = static_cast<int>(signal_value)};
+  if (pid <= 1 || pid > std::numeric_limits<int>::max()) return std::nullopt;
+  if (signal > 64 || signal < -64) return std::nullopt;
+  return TimerRequest{pid, scope, expires, signal};
 }
 
 std::string ShortScope(const std::string& scope) {
   constexpr size_t kMaxBytes = 100;
   if (scope.size() <= kMaxBytes) return scope;
-  size_t end = kMaxBytes;
-  while (end > 0 && (static_cast<unsigned char>(scope[end]) & 0xc0) == 0x80) --end;
-  return scope.substr(0, end) + "...";
+  return scope.substr(0, CharacterStart(scope, kMaxBytes)) + "...";
 }
 
 std::optional<std::string> TimerFileOf(const Environment& environment) {
@@ -203,10 +186,9 @@ void FileTimers::Expire() {
 int FileTimers::WorkerOf(int pid) const {
   for (int hops = 0; pid > 1 && hops < kMaxAncestors; ++hops) {
     if (workers_.contains(pid)) return pid;
-    const Ancestry ancestry = AncestryOf(pid);
     // Each worker leads a session; its orphans stay in it.
-    if (workers_.contains(ancestry.session)) return ancestry.session;
-    pid = ancestry.parent;
+    if (const int session = getsid(pid); workers_.contains(session)) return session;
+    pid = ParentOf(pid);
   }
   return 0;
 }

@@ -35,9 +35,6 @@ class RoundStore {
   static Reach ReachOf(const LaunchConfig& config, const Environment& environment);
 
   // `on_no_descriptor`: StoreServer::Options.
-  RoundStore(const LaunchConfig& config, const Environment& environment,
-             std::function<void()> on_no_descriptor)
-      : RoundStore(ReachOf(config, environment), std::move(on_no_descriptor)) {}
   explicit RoundStore(Reach reach, std::function<void()> on_no_descriptor = {})
       : reach_(reach), on_no_descriptor_(std::move(on_no_descriptor)) {}
 
