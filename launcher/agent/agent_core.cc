@@ -69,22 +69,17 @@ void AgentCore::On(const rendezvous::Assigned& event) {
 void AgentCore::On(const rendezvous::Drained& event) {
   if (event.round != assignment_.round || end_ || verdict_) return;
   // The report tells of a failure of this node that ends the job.
-  const bool is_told_later = unanswered_failure_ && !HasBudget();
+  const bool has_budget = assignment_.restart_count < assignment_.max_restarts;
+  const bool is_told_later = unanswered_failure_ && !has_budget;
   if (!event.reason.empty() && !is_told_later && !is_drain_told_) {
     is_drain_told_ = true;
-    actions_.push_back(
-        Say{absl::StrCat(event.reason, HasWorkers() ? "; stopping this node's workers" : "")});
+    Tell(event.reason, HasWorkers() ? "; stopping this node's workers" : "");
   }
   if (IsInRound()) Stop(kSigTerm);
 }
 
 bool AgentCore::IsInRound() const {
   return state_ == State::kPreparing || state_ == State::kRunning || state_ == State::kSucceeded;
-}
-
-bool AgentCore::IsLossOfNode(const rendezvous::Verdict& verdict) const {
-  return verdict.exit_code == kExitRendezvous && !verdict.first_failure &&
-         assignment_.max_restarts == 0;
 }
 
 void AgentCore::On(const rendezvous::Concluded& event) {
@@ -96,7 +91,10 @@ void AgentCore::On(const rendezvous::Concluded& event) {
     end_.reset();
   }
   if (state_ == State::kJoining) return LeaveWithVerdict();
-  if (IsLossOfNode(*verdict_)) verdict_holds_at_ = now_ + policy_.own_signal_window;
+  const bool is_loss_of_node = verdict_->exit_code == kExitRendezvous && !verdict_->first_failure;
+  if (is_loss_of_node && assignment_.max_restarts == 0) {
+    verdict_holds_at_ = now_ + policy_.own_signal_window;
+  }
   if (IsInRound()) Stop(kSigTerm);
 }
 
@@ -113,14 +111,13 @@ void AgentCore::On(const rendezvous::RendezvousFailed& event) {
 void AgentCore::PlanEndOfTrouble(int exit_code, const std::string& message) {
   if (!unanswered_failure_) {
     end_ = EndJob{exit_code, ExitOwner::kDdprun, message};
-    actions_.push_back(Say{absl::StrCat("error: ", message)});
+    Tell("error: ", message);
     return;
   }
   // A worker of ours failed, and its failure will not be named by the job any more: it is the end.
   end_ = EndJob{unanswered_failure_->exit_code, ExitOwner::kWorker, message};
-  actions_.push_back(Say{absl::StrCat("error: ", message, "; ending with the code of local rank ",
-                                      unanswered_failure_->local_rank,
-                                      ", whose end was: ", unanswered_failure_->message)});
+  Tell("error: ", message, "; ending with the code of local rank ", unanswered_failure_->local_rank,
+       ", whose end was: ", unanswered_failure_->message);
 }
 
 void AgentCore::On(const WorkersPrepared& event) {
@@ -146,7 +143,9 @@ void AgentCore::On(const WorkerEnd& end) {
     if (succeeded_count_ == policy_.local_world_size) Succeed();
     return;
   }
-  if (CouldBeAStop(end.signal)) {
+  const std::vector<int>& more = policy_.more_stop_signals;
+  if (end.signal == kSigHup || end.signal == kSigInt || end.signal == kSigTerm ||
+      std::find(more.begin(), more.end(), end.signal) != more.end()) {
     suspicions_.push_back({end, now_ + policy_.signal_judgement_delay});
     return;
   }
@@ -159,7 +158,10 @@ void AgentCore::On(const FailureDescribed& event) {
   const bool is_blaming = event.report.left_peer.has_value();
   if (!end_ && !verdict_) {
     actions_.push_back(ReportFailure{assignment_.round, event.report, event.end.at});
-    TellIfUnheard(event.report);
+    if (contact_.lost_since) {  // nobody else would say for now that a worker failed
+      Tell("rank ", event.report.rank, " failed: ", rendezvous::CauseText(event.report), "; ",
+           Coordinator(), " hears of it when it answers again");
+    }
     // The failure that is ours if nobody names another.
     if (is_peer_blamed_ && !is_blaming) unanswered_failure_ = event.end;
     if (is_blaming && !is_peer_blamed_) {
@@ -190,13 +192,13 @@ void AgentCore::On(const SignalReceived& event) {
                        absl::StrCat("stopped by ", SignalName(event.signal))};
   if (event.is_kill && HasWorkers() && ++kill_signals_ == 1) {
     const std::string live = LiveRanks();
-    actions_.push_back(Say{absl::StrCat(SignalName(event.signal), ": killing ",
-                                        live.empty() ? "what the workers left" : live, " now")});
+    Tell(SignalName(event.signal), ": killing ", live.empty() ? "what the workers left" : live,
+         " now");
     actions_.push_back(KillWorkers{});
     return;
   }
   if (event.is_kill && HasWorkers()) {
-    actions_.push_back(Say{"ending although processes of this job have not died yet"});
+    Tell("ending although processes of this job have not died yet");
     if (!end_) end_ = stopped;
     return Leave();
   }
@@ -214,11 +216,10 @@ void AgentCore::On(const SignalReceived& event) {
 void AgentCore::SayStopping(int signal) {
   const std::string live = LiveRanks();
   const Duration left = state_ == State::kStopping ? kill_at_ - now_ : policy_.shutdown_timeout;
-  actions_.push_back(Say{
-      absl::StrCat(SignalName(signal), ": stopping ", live.empty() ? "what the workers left" : live,
-                   "; SIGKILL comes in ", SecondsLeft(left), " s; ",
-                   signal == kSigInt || signal == kSigTerm ? "a second " : "",
-                   "SIGINT or SIGTERM kills ", live_.size() == 1 ? "it" : "them", " now")});
+  Tell(SignalName(signal), ": stopping ", live.empty() ? "what the workers left" : live,
+       "; SIGKILL comes in ", SecondsLeft(left), " s; ",
+       signal == kSigInt || signal == kSigTerm ? "a second " : "", "SIGINT or SIGTERM kills ",
+       live_.size() == 1 ? "it" : "them", " now");
 }
 
 std::string AgentCore::LiveRanks() const {
@@ -233,7 +234,7 @@ void AgentCore::On(const LocalFailure& event) {
     PlanEndOfTrouble(event.exit_code, event.message);
     actions_.push_back(LeaveJob{event.message});
   } else {
-    actions_.push_back(Say{absl::StrCat("error: ", event.message)});
+    Tell("error: ", event.message);
   }
   if (!HasWorkers()) return end_ ? Leave() : LeaveWithVerdict();
   Stop(kSigTerm);
@@ -281,8 +282,7 @@ void AgentCore::Prepare(const rendezvous::Assignment& assignment) {
   notice_.reset();
   if (assignment.restart_count > restarts_told_) {
     restarts_told_ = assignment.restart_count;
-    actions_.push_back(
-        Say{absl::StrCat("restart ", assignment.restart_count, " of ", assignment.max_restarts)});
+    Tell("restart ", assignment.restart_count, " of ", assignment.max_restarts);
   }
   actions_.push_back(PrepareWorkers{assignment});
 }
@@ -293,16 +293,14 @@ void AgentCore::SayWhatBegins(const rendezvous::Assignment& before) {
   // no earlier round, and so does not say that this one is smaller.
   const bool is_smaller = assignment_.node_count < before.node_count;
   if (!assignment_.note.empty()) {
-    actions_.push_back(Say{assignment_.note});
+    Tell(assignment_.note);
   } else if (is_smaller) {
-    actions_.push_back(
-        Say{absl::StrCat("going on with ", Counted(assignment_.node_count, "node"), " and ", ranks,
-                         " instead of ", before.node_count, " and ", before.world_size)});
+    Tell("going on with ", Counted(assignment_.node_count, "node"), " and ", ranks, " instead of ",
+         before.node_count, " and ", before.world_size);
   }
   if (!is_waiting_told_ || is_smaller) return;
   const int most = std::max(policy_.max_nodes, assignment_.node_count);
-  actions_.push_back(Say{
-      absl::StrCat(assignment_.node_count, " of ", Counted(most, "node"), ": starting ", ranks)});
+  Tell(assignment_.node_count, " of ", Counted(most, "node"), ": starting ", ranks);
 }
 
 void AgentCore::Run() {
@@ -337,12 +335,6 @@ void AgentCore::Describe(const WorkerEnd& end) {
   actions_.push_back(DescribeFailure{assignment_, end});
 }
 
-bool AgentCore::CouldBeAStop(int signal) const {
-  const std::vector<int>& more = policy_.more_stop_signals;
-  return signal == kSigHup || signal == kSigInt || signal == kSigTerm ||
-         std::find(more.begin(), more.end(), signal) != more.end();
-}
-
 void AgentCore::Fail(const WorkerEnd& end) {
   unanswered_failure_ = end;
   suspicions_.insert(suspicions_.begin(), {end, now_});  // one no more: Stop reports them
@@ -363,7 +355,7 @@ void AgentCore::GiveNotice() {
   if (notice_->deadline) {
     absl::StrAppend(&text, ", ", SecondsLeft(*notice_->deadline - now_), " s left");
   }
-  actions_.push_back(Say{std::move(text)});
+  Tell(text);
   notice_->say_at = NextNotice();
 }
 

@@ -22,6 +22,7 @@
 #include <variant>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "launcher/agent/worker_end.h"
 #include "rendezvous/base/time.h"
 #include "rendezvous/client/rendezvous_client.h"
@@ -225,8 +226,7 @@ class AgentCore {
   // kLeaving: what has been answered, and when the rest is not waited for any more.
   struct Leaving {
     TimePoint by;
-    bool are_leftovers_answered = false;
-    bool are_leftovers_gone = false;
+    std::optional<bool> are_leftovers_gone{};  // none: not answered
     bool is_contact_ended = false;
     bool is_report_written = false;
     bool is_draining = false;
@@ -267,9 +267,13 @@ class AgentCore {
   // From kStopping, once nothing of the round is left to do.
   void GoOn();
 
+  // One line for the user.
+  template <typename... Parts>
+  void Tell(const Parts&... parts) {
+    actions_.push_back(Say{absl::StrCat(parts...)});
+  }
   // Something went wrong that is no worker's failure; one that stands unanswered comes first.
   void PlanEndOfTrouble(int exit_code, const std::string& message);
-  bool CouldBeAStop(int signal) const;
   void Fail(const WorkerEnd& end);
   void Describe(const WorkerEnd& end);
   void JudgeSuspicions();
@@ -278,8 +282,6 @@ class AgentCore {
   std::optional<TimePoint> NextNotice() const;
   void CheckContact();
   void TellOfLostContact();
-  // Nobody else would say for now that a worker failed.
-  void TellIfUnheard(const rendezvous::FailureReport& report);
   void Hurry(bool is_kill);
   void DrainWhenAnswered();
   void LeaveWithVerdict();
@@ -289,14 +291,8 @@ class AgentCore {
   void SayWhatBegins(const rendezvous::Assignment& before);
   // `message`, with the loss of a coordinator that came before it and is why.
   std::string AfterLoss(const std::string& message) const;
-  // Workers are started once: what ends the round ends the job.
-  bool StartsOnce() const {
-    return assignment_.max_restarts == 0 && policy_.min_nodes == policy_.max_nodes;
-  }
   bool HasWorkers() const { return !are_workers_gone_; }
-  bool HasBudget() const { return assignment_.restart_count < assignment_.max_restarts; }
   bool IsInRound() const;
-  bool IsLossOfNode(const rendezvous::Verdict& verdict) const;
   bool IsCoordinatorGone() const {
     return contact_.gone_since && assignment_.coordinator_is_member;
   }

@@ -26,7 +26,7 @@ void AgentCore::On(const rendezvous::ContactMade& event) {
   coordinator_place_ = event.place;
   if (!event.is_hosted_here || !contact_.is_told) return;
   contact_ = Contact{};
-  actions_.push_back(Say{absl::StrCat("this node serves the rendezvous at ", event.place, " now")});
+  Tell("this node serves the rendezvous at ", event.place, " now");
 }
 
 void AgentCore::On(const rendezvous::ContactLost& event) {
@@ -45,7 +45,7 @@ void AgentCore::On(const rendezvous::ContactLost& event) {
 void AgentCore::On(const rendezvous::ContactRestored&) {
   const bool is_news = contact_.is_told && state_ != State::kLeaving;
   contact_ = Contact{};
-  if (is_news) actions_.push_back(Say{Coordinator() + " is back"});
+  if (is_news) Tell(Coordinator() + " is back");
 }
 
 std::string AgentCore::Coordinator() const {
@@ -74,18 +74,10 @@ void AgentCore::TellOfLostContact() {
   contact_.is_told = true;
   const bool is_over = state_ == State::kSucceeded;
   const Duration limit = is_over ? policy_.exit_barrier_timeout : policy_.orphan_timeout;
-  actions_.push_back(
-      Say{absl::StrCat(Coordinator(), " is lost: ", contact_.reason,
-                       is_over ? "; all workers of this node succeeded, waiting for it up to "
-                               : "; this node's workers go on without it up to ",
-                       DurationText(*contact_.lost_since + limit - now_))});
-}
-
-void AgentCore::TellIfUnheard(const rendezvous::FailureReport& report) {
-  if (!contact_.lost_since) return;
-  actions_.push_back(
-      Say{absl::StrCat("rank ", report.rank, " failed: ", rendezvous::CauseText(report), "; ",
-                       Coordinator(), " hears of it when it answers again")});
+  Tell(Coordinator(), " is lost: ", contact_.reason,
+       is_over ? "; all workers of this node succeeded, waiting for it up to "
+               : "; this node's workers go on without it up to ",
+       DurationText(*contact_.lost_since + limit - now_));
 }
 
 void AgentCore::CheckContact() {
@@ -94,9 +86,8 @@ void AgentCore::CheckContact() {
   contact_.is_told = true;
   const std::string lost = Coordinator() + " is lost: ";
   if (state_ == State::kSucceeded) {
-    actions_.push_back(Say{absl::StrCat(
-        lost, contact_.reason,
-        "; all workers of this node succeeded, so it ends with 0 without the job's verdict")});
+    Tell(lost, contact_.reason,
+         "; all workers of this node succeeded, so it ends with 0 without the job's verdict");
     end_ = EndJob{kExitSuccess, ExitOwner::kNobody,
                   "lost the coordinator after all workers succeeded"};
     return Stop(kSigTerm);
@@ -106,18 +97,19 @@ void AgentCore::CheckContact() {
     const std::string gone =
         absl::StrCat(lost, contact_.reason, "; its process is gone, and with it the ranks of node ",
                      assignment_.coordinator_node, "; ");
-    if (StartsOnce()) {
+    // Workers are started once: what ends the round ends the job.
+    if (assignment_.max_restarts == 0 && policy_.min_nodes == policy_.max_nodes) {
       end_ = EndJob{kExitRendezvous, ExitOwner::kDdprun,
                     absl::StrCat(gone, "no restarts allowed (--max_restarts=0)")};
-      actions_.push_back(Say{absl::StrCat("error: ", end_->reason)});
+      Tell("error: ", end_->reason);
       return Stop(kSigTerm);
     }
-    actions_.push_back(Say{gone + "stopping this node's workers and waiting for it to come back"});
+    Tell(gone + "stopping this node's workers and waiting for it to come back");
     return Stop(kSigTerm);
   }
   const std::string reason =
       absl::StrCat(lost, "no word from it for ", DurationText(policy_.orphan_timeout));
-  actions_.push_back(Say{absl::StrCat("error: ", reason, "; stopping the workers")});
+  Tell("error: ", reason, "; stopping the workers");
   end_ = EndJob{kExitLostCoordinator, ExitOwner::kDdprun, reason};
   Stop(kSigTerm);
 }
@@ -160,11 +152,9 @@ void AgentCore::Leave() {
 
 void AgentCore::On(const LeftoversGone& event) {
   if (state_ != State::kLeaving) return;
-  leaving_.are_leftovers_answered = true;
   leaving_.are_leftovers_gone = event.are_all_gone;
   if (!event.are_all_gone) {
-    actions_.push_back(
-        Say{"processes of this job are left that do not die: the kernel keeps them"});
+    Tell("processes of this job are left that do not die: the kernel keeps them");
   }
   DrainWhenAnswered();
 }
@@ -180,8 +170,8 @@ void AgentCore::On(const rendezvous::ContactEnded&) {
 }
 
 void AgentCore::DrainWhenAnswered() {
-  const bool is_answered =
-      leaving_.are_leftovers_answered && leaving_.is_report_written && leaving_.is_contact_ended;
+  const bool is_answered = leaving_.are_leftovers_gone.has_value() && leaving_.is_report_written &&
+                           leaving_.is_contact_ended;
   if (state_ == State::kLeaving && is_answered && !leaving_.is_draining) Drain();
 }
 
@@ -189,7 +179,7 @@ void AgentCore::Drain() {
   const Duration timeout = leaving_.is_hasty ? policy_.haste : policy_.console_patience;
   leaving_.is_draining = true;
   leaving_.by = now_ + timeout + policy_.haste;
-  actions_.push_back(DrainLogs{timeout, !leaving_.are_leftovers_gone});
+  actions_.push_back(DrainLogs{timeout, !leaving_.are_leftovers_gone.value_or(false)});
 }
 
 void AgentCore::On(const LogsDrained& event) {
