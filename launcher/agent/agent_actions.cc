@@ -104,8 +104,7 @@ void Agent::Do(const EndJob&) {
   if (timer_file_.empty()) return write_report();
   // First, so that it is waited for, and behind what made it where the job ends so soon.
   own_files_.Ask<bool>(
-      "timers", timer_file_, kCleanUpTimeout,
-      [this] { return has_timer_file_ && RemoveTimerFile(timer_file_); },
+      "timers", timer_file_, kCleanUpTimeout, [this] { return RemoveTimerFile(timer_file_); },
       [write_report](std::optional<bool>) { write_report(); });
 }
 

@@ -1,12 +1,16 @@
 #include "launcher/agent/file_thread.h"
 
+#include <fcntl.h>
+
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
+#include <cstdlib>
 #include <mutex>
 #include <set>
 
 #include "rendezvous/base/quiet_thread.h"
+#include "rendezvous/base/unique_fd.h"
 
 namespace ddprun::launcher {
 namespace asio = boost::asio;
@@ -21,8 +25,13 @@ struct FileThread::Shared {
   asio::io_context work;  // what the thread runs; the mutex is not for it
 };
 
-FileThread::FileThread(asio::io_context& io, Options options)
-    : io_(io), options_(std::move(options)), slow_timer_(io), shared_(std::make_shared<Shared>()) {
+FileThread::FileThread(asio::io_context& io, std::function<void(const std::string&)> on_slow,
+                       Duration slow_after)
+    : io_(io),
+      on_slow_(std::move(on_slow)),
+      slow_after_(slow_after),
+      slow_timer_(io),
+      shared_(std::make_shared<Shared>()) {
   shared_->owner = this;
   thread_ = StartQuietThread([shared = shared_] {
     const auto guard = asio::make_work_guard(shared->work);
@@ -54,8 +63,7 @@ void FileThread::Queue(const std::string& name, Asked asked, std::function<void(
     shared_->wanted.insert(id);
   }
   // Weak: the work stands in a queue of what it refers to.
-  asio::post(shared_->work, [weak = std::weak_ptr(shared_), id, name, work = std::move(work),
-                             hold_for_test = options_.hold_for_test] {
+  asio::post(shared_->work, [weak = std::weak_ptr(shared_), id, name, work = std::move(work)] {
     const std::shared_ptr<Shared> shared = weak.lock();
     {
       const std::lock_guard lock(shared->mutex);
@@ -63,7 +71,7 @@ void FileThread::Queue(const std::string& name, Asked asked, std::function<void(
       shared->is_working = true;
       shared->touched.clear();
     }
-    if (hold_for_test) hold_for_test(name);
+    HoldFileWorkForTest(name);
     work();
     const std::lock_guard lock(shared->mutex);
     shared->is_working = false;
@@ -108,22 +116,18 @@ void FileThread::Forget(uint64_t id) {
 void FileThread::WatchFirst() {
   slow_timer_.cancel();
   if (asked_.empty()) return;
-  slow_timer_.expires_after(options_.slow_after);
+  slow_timer_.expires_after(slow_after_);
   slow_timer_.async_wait(
-      [shared = shared_, id = asked_.begin()->first](const boost::system::error_code& error) {
-        if (!error && shared->owner != nullptr) shared->owner->TellSlow(id);
+      [this, shared = shared_, id = asked_.begin()->first](const boost::system::error_code& error) {
+        if (error || shared->owner == nullptr || asked_.empty() || asked_.begin()->first != id)
+          return;
+        std::string file;
+        {
+          const std::lock_guard lock(shared->mutex);
+          file = shared->touched.empty() ? asked_.begin()->second.file : shared->touched;
+        }
+        if (on_slow_) on_slow_(file);
       });
-}
-
-void FileThread::TellSlow(uint64_t id) {
-  const auto first = asked_.begin();
-  if (first == asked_.end() || first->first != id || !options_.on_slow) return;
-  std::string file;
-  {
-    const std::lock_guard lock(shared_->mutex);
-    file = shared_->touched.empty() ? first->second.file : shared_->touched;
-  }
-  options_.on_slow(file);
 }
 
 void FileThread::Touch(const std::string& file) {
@@ -134,6 +138,14 @@ void FileThread::Touch(const std::string& file) {
 bool FileThread::is_idle() const {
   const std::lock_guard lock(shared_->mutex);
   return !shared_->is_working && shared_->wanted.empty();
+}
+
+void HoldFileWorkForTest(const std::string& name) {
+  static const char* const text = std::getenv("DDPRUN_TEST_FILE_GATE");
+  if (text == nullptr) return;
+  const std::string gate = text;
+  if (gate.compare(0, name.size() + 1, name + ":") != 0) return;
+  UniqueFd(open(gate.c_str() + name.size() + 1, O_RDONLY | O_CLOEXEC));
 }
 
 }  // namespace ddprun::launcher

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <boost/asio/buffer.hpp>
+#include <boost/asio/read_until.hpp>
 #include <cerrno>
 #include <chrono>
 #include <cstdint>
@@ -98,37 +99,26 @@ std::optional<std::string> TimerFileOf(const Environment& environment) {
 }
 
 void FileTimers::Read() {
-  fifo_.async_read_some(
-      asio::buffer(block_), [this](const boost::system::error_code& error, size_t size) {
+  asio::async_read_until(
+      fifo_, asio::dynamic_buffer(input_, kMaxTimerLine + 1), '\n',
+      [this](const boost::system::error_code& error, size_t size) {
         if (error == asio::error::operation_aborted) return;
+        const bool is_too_long = error == asio::error::not_found;
         // We hold the FIFO's other end, so it does not end.
-        if (error) {
+        if (error && !is_too_long) {
           // Not a complaint about one line: it is said whatever was said before.
-          return handlers_.say("warning: timers are not heeded any more: " + error.message());
+          return say_("warning: timers are not heeded any more: " + error.message());
         }
-        Take(std::string_view(block_.data(), size));
+        if (!is_too_long && is_skipping_) {
+          Complain("warning: a line in the timers' file is too long: ignored");
+        } else if (!is_too_long) {
+          TakeLine(std::string_view(input_).substr(0, size - 1));
+        }
+        is_skipping_ = is_too_long;
+        input_.erase(0, is_too_long ? input_.size() : size);
+        if (input_.find('\n') == std::string::npos) Arm();  // once for all that has come
         Read();
       });
-}
-
-void FileTimers::Take(std::string_view bytes) {
-  for (;;) {
-    const size_t newline = bytes.find('\n');
-    if (!is_skipping_) line_ += bytes.substr(0, newline);
-    if (line_.size() > kMaxTimerLine) {
-      is_skipping_ = true;
-      line_.clear();
-    }
-    if (newline == std::string_view::npos) return Arm();
-    if (is_skipping_) {
-      Complain("warning: a line in the timers' file is too long: ignored");
-    } else {
-      TakeLine(line_);
-    }
-    is_skipping_ = false;
-    line_.clear();
-    bytes.remove_prefix(newline + 1);
-  }
 }
 
 void FileTimers::TakeLine(std::string_view line) {
@@ -177,7 +167,7 @@ void FileTimers::Expire() {
   std::sort(expired.begin(), expired.end(),
             [](const auto& a, const auto& b) { return a.expires < b.expires; });
   for (const TimerRequest& timer : expired) {
-    handlers_.expired(timer, false);
+    expired_(timer, false);
     if (timer.signal > 0) Kill(timer);
   }
   Arm();
@@ -207,9 +197,9 @@ void FileTimers::Kill(const TimerRequest& timer) {
                         : kill(timer.pid, timer.signal);
   if (sent != 0) return;
   killed_.emplace(worker, timer.scope);
-  handlers_.say(absl::StrCat("the timer ", Quoted(ShortScope(timer.scope)), " of pid ", timer.pid,
-                             " has expired: signal ", timer.signal, " sent"));
-  handlers_.expired(timer, true);
+  say_(absl::StrCat("the timer ", Quoted(ShortScope(timer.scope)), " of pid ", timer.pid,
+                    " has expired: signal ", timer.signal, " sent"));
+  expired_(timer, true);
 }
 
 std::string FileTimers::WorkerIsGone(int pid) {
@@ -227,7 +217,7 @@ std::string FileTimers::WorkerIsGone(int pid) {
 
 void FileTimers::Complain(const std::string& text) {
   if (++complaints_ > kMaxComplaints) return;
-  handlers_.say(text);
+  say_(text);
 }
 
 absl::StatusOr<UniqueFd> MakeTimerFile(const std::string& path) {
@@ -246,6 +236,6 @@ absl::StatusOr<UniqueFd> MakeTimerFile(const std::string& path) {
   return status;
 }
 
-bool RemoveTimerFile(const std::string& path) { return unlink(path.c_str()) == 0; }
+bool RemoveTimerFile(const std::string& path) { return IsFifo(path) && unlink(path.c_str()) == 0; }
 
 }  // namespace ddprun::launcher

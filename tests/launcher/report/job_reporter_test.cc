@@ -131,8 +131,8 @@ struct Fixture {
   std::string own_error_file = dir.File("own.json");
   ConsoleFile console;
   boost::asio::io_context io;
-  FileThread workers_files{io, {}};
-  FileThread own_files{io, {}};
+  FileThread workers_files{io};
+  FileThread own_files{io};
   std::optional<JobReporter> reporter;
 };
 
