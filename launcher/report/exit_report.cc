@@ -30,11 +30,6 @@ constexpr size_t kMaxOtherBytes = 4 * 1024;
 constexpr size_t kMaxOthersBytes = 64 * 1024;  // all of their entries
 constexpr size_t kMaxTailBytes = 64 * 1024;
 
-std::string FormatTime(int64_t unix_time_ms) {
-  const std::string text = UtcText(unix_time_ms, '_');
-  return text.empty() ? "<N/A>" : text;
-}
-
 std::string EscapedLine(std::string_view line) {
   // A terminal's line ends in \r\n.
   if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
@@ -72,7 +67,9 @@ std::string TracebackOf(const FailureReport& failure) {
 
 std::string TimeOf(const FailureReport& failure) {
   const bool is_said = failure.error && failure.error->unix_time_s > 0;
-  return FormatTime(is_said ? failure.error->unix_time_s * 1000 : failure.unix_time_ms);
+  const std::string text =
+      UtcText(is_said ? failure.error->unix_time_s * 1000 : failure.unix_time_ms, '_');
+  return text.empty() ? "<N/A>" : text;
 }
 
 std::vector<std::string> Fields(const FailureReport& failure, size_t max_traceback) {
@@ -145,17 +142,6 @@ std::vector<Alike> GroupAlike(const FailureReport& root,
   return groups;
 }
 
-std::string SameText(const Alike& alike, size_t index) {
-  if (alike.others.empty()) return "";
-  return "  " + RanksText(alike.others) + ": the same as [" + std::to_string(index) + "]\n";
-}
-
-std::string LeftOutText(std::vector<int> ranks) {
-  if (ranks.empty()) return "";
-  std::sort(ranks.begin(), ranks.end());
-  return "  " + RanksText(ranks) + ": failed, too; there is no room for more here\n";
-}
-
 std::string RenderBlock(const ExitReportInput& input, const FailureReport& root) {
   std::vector<const FailureReport*> others;
   for (const FailureReport& failure : input.local_failures) {
@@ -194,9 +180,13 @@ std::string RenderBlock(const ExitReportInput& input, const FailureReport& root)
   if (others.empty()) out += "  <NO_OTHER_FAILURES>\n";
   for (size_t i = 0; i < entries.size(); ++i) {
     if (i > 0) out += "[" + std::to_string(i) + "]:\n" + entries[i];
-    out += SameText(groups[i], i);
+    if (groups[i].others.empty()) continue;
+    out += "  " + RanksText(groups[i].others) + ": the same as [" + std::to_string(i) + "]\n";
   }
-  out += LeftOutText(std::move(left_out));
+  std::sort(left_out.begin(), left_out.end());
+  if (!left_out.empty()) {
+    out += "  " + RanksText(left_out) + ": failed, too; there is no room for more here\n";
+  }
   out += thin + "\nRoot Cause (first observed failure):\n[0]:\n" + entries[0] + thick + "\n";
   return out;
 }

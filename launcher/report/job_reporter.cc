@@ -11,7 +11,6 @@
 #include "launcher/cli/text.h"
 #include "launcher/logs/console_sink.h"
 #include "launcher/logs/log_router.h"
-#include "launcher/report/error_file.h"
 #include "launcher/report/exit_report.h"
 #include "launcher/report/report_file.h"
 #include "launcher/report/whole_file.h"

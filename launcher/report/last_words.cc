@@ -1,17 +1,116 @@
 #include "launcher/report/last_words.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <nlohmann/json.hpp>
 #include <utility>
 
+#include "absl/status/status.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "launcher/cli/text.h"
-#include "launcher/report/error_file.h"
 #include "rendezvous/base/steady_clock.h"
+#include "rendezvous/base/unique_fd.h"
 
 namespace ddprun::launcher {
 namespace {
+
+using Json = nlohmann::ordered_json;
+
+// @record's files are 3 deep; user code may add to them.
+constexpr int kMaxDepth = 32;
+
+bool IsHexEscape(std::string_view text, size_t at, char first_low, char first_high) {
+  if (at + 6 > text.size() || text[at] != '\\' || text[at + 1] != 'u') return false;
+  const char d = text[at + 2];
+  const char n = static_cast<char>(text[at + 3] | 0x20);
+  return (d == 'd' || d == 'D') && n >= first_low && n <= first_high;
+}
+
+// Python writes a file name that is not UTF-8 as half a surrogate pair (surrogateescape), which no
+// strict reader takes: such a half becomes the replacement character, pairs stay.
+std::string WithoutLoneSurrogates(std::string_view text) {
+  std::string out(text);
+  for (size_t i = 0; i + 1 < out.size();) {
+    if (out[i] != '\\') {
+      ++i;
+      continue;
+    }
+    const bool is_high = IsHexEscape(out, i, '8', '9') || IsHexEscape(out, i, 'a', 'b');
+    const bool is_low = IsHexEscape(out, i, 'c', 'f');
+    if (is_high && IsHexEscape(out, i + 6, 'c', 'f')) {
+      i += 12;
+    } else if (is_high || is_low) {
+      out.replace(i, 6, "\\ufffd");
+      i += 6;
+    } else {
+      i += 2;  // an escape of another kind: its second character begins none
+    }
+  }
+  return out;
+}
+
+// Null where there is none.
+Json Member(const Json& json, const char* name) {
+  return json.is_object() ? json.value(name, Json()) : Json();
+}
+
+absl::StatusOr<Json> Parse(std::string_view text) {
+  if (text.size() > kMaxErrorFileBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("is larger than ", kMaxErrorFileBytes, " bytes"));
+  }
+  bool is_too_deep = false;
+  const auto guard = [&](int depth, Json::parse_event_t, Json&) {
+    if (depth > kMaxDepth) is_too_deep = true;
+    return depth <= kMaxDepth;
+  };
+  Json json = Json::parse(WithoutLoneSurrogates(text), guard, /*allow_exceptions=*/false);
+  if (is_too_deep) {
+    return absl::InvalidArgumentError(absl::StrCat("is nested deeper than ", kMaxDepth));
+  }
+  if (json.is_discarded()) return absl::InvalidArgumentError("is no valid JSON");
+  if (!json.is_object()) return absl::InvalidArgumentError("is no JSON object");
+  const Json message = Member(json, "message");
+  if (!message.is_string() && !message.is_object()) {
+    return absl::InvalidArgumentError("has no \"message\"");
+  }
+  return json;
+}
+
+std::string TextOf(const Json& json) { return json.is_string() ? json.get<std::string>() : ""; }
+
+// Seconds, as a number or in a string; 0 for what is neither or no time.
+int64_t TimeOf(const Json& json) {
+  constexpr double kMaxTime = 253402300799;  // the end of year 9999
+  double value = 0;
+  if (json.is_number()) value = json.get<double>();
+  if (json.is_string() && !absl::SimpleAtod(json.get<std::string>(), &value)) return 0;
+  return value > 0 && value <= kMaxTime ? static_cast<int64_t>(value) : 0;
+}
+
+// A whole number that may be a rank; nullopt for everything else.
+std::optional<int> RankOf(const Json& json) {
+  constexpr uint64_t kMaxRank = 1 << 24;
+  if (!json.is_number_unsigned() || json.get<uint64_t>() > kMaxRank) return std::nullopt;
+  return json.get<int>();
+}
+
+// At most `max` bytes, the first quarter and the last three.
+std::string WithoutMiddle(std::string text, size_t max) {
+  if (text.size() <= max) return text;
+  constexpr size_t kMarkRoom = 64;
+  const size_t head = max / 4;
+  const size_t tail = max - head - kMarkRoom;
+  const size_t cut = text.size() - head - tail;
+  return absl::StrCat(text.substr(0, head), "\n... ", cut, " bytes left out ...\n",
+                      text.substr(text.size() - tail));
+}
 
 // How much of a failing worker's stderr is kept.
 constexpr size_t kTailLines = 50;
@@ -63,6 +162,79 @@ void ReadErrorFileOf(LastWords& words) {
 }
 
 }  // namespace
+
+absl::StatusOr<std::string> ReadErrorFile(const std::string& path) {
+  // O_NONBLOCK: a FIFO would wait for its writer.
+  const UniqueFd fd(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY | O_CLOEXEC));
+  if (fd.get() < 0) {
+    if (errno == ENOENT || errno == ENOTDIR) return absl::NotFoundError("there is none");
+    if (errno == ELOOP) return absl::FailedPreconditionError("is a symbolic link");
+    return absl::ErrnoToStatus(errno, "cannot be opened");
+  }
+  struct stat about {};
+  if (fstat(fd.get(), &about) != 0) return absl::ErrnoToStatus(errno, "cannot be looked at");
+  if (!S_ISREG(about.st_mode)) return absl::FailedPreconditionError("is no regular file");
+  std::string text;
+  std::string block(64 * 1024, '\0');
+  for (;;) {
+    const ssize_t got = read(fd.get(), block.data(), block.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return absl::ErrnoToStatus(errno, "cannot be read");
+    if (got == 0) break;
+    text.append(block, 0, static_cast<size_t>(got));
+    if (text.size() > kMaxErrorFileBytes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("is larger than ", kMaxErrorFileBytes, " bytes"));
+    }
+  }
+  // A worker on a full disk makes the file and cannot fill it.
+  if (text.empty()) return absl::NotFoundError("is empty");
+  return text;
+}
+
+absl::StatusOr<ErrorFileContent> ParseErrorText(std::string_view text) {
+  const absl::StatusOr<Json> json = Parse(text);
+  if (!json.ok()) return json.status();
+  const Json message = Member(*json, "message");
+  ErrorFileContent content;
+  rendezvous::WorkerError& error = content.error;
+  if (message.is_string()) {
+    error.message = TextOf(message);
+    error.unix_time_s = TimeOf(Member(*json, "timestamp"));
+  } else {
+    const Json extra = Member(message, "extraInfo");
+    error.message = TextOf(Member(message, "message"));
+    error.traceback = TextOf(Member(extra, "py_callstack"));
+    error.unix_time_s = TimeOf(Member(extra, "timestamp"));
+    content.left_peer = RankOf(Member(extra, "left_peer"));
+  }
+  error.message = WithoutMiddle(std::move(error.message), kMaxErrorMessageBytes);
+  error.traceback = WithoutMiddle(std::move(error.traceback), kMaxTracebackBytes);
+  return content;
+}
+
+absl::StatusOr<std::string> ErrorTextForParent(std::string_view text, int exit_code) {
+  absl::StatusOr<Json> json = Parse(text);
+  if (!json.ok()) return json.status();
+  Json& message = (*json)["message"];
+  if (message.is_object()) {
+    message["errorCode"] = exit_code;
+    const auto extra = message.find("extraInfo");
+    if (extra != message.end() && extra->is_object()) extra->erase("left_peer");
+  }
+  // ASCII, as Python's json writes it.
+  return json->dump(-1, ' ', true, Json::error_handler_t::replace);
+}
+
+std::string ErrorTextOf(const rendezvous::WorkerError& error, std::optional<int> exit_code) {
+  Json json = {
+      {"message",
+       {{"message", error.message},
+        {"extraInfo",
+         {{"py_callstack", error.traceback}, {"timestamp", absl::StrCat(error.unix_time_s)}}}}}};
+  if (exit_code) json["message"]["errorCode"] = *exit_code;
+  return json.dump(-1, ' ', true, Json::error_handler_t::replace);
+}
 
 std::string WithoutEscapeSequences(const std::string& text) {
   std::string out;

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "launcher/agent/file_timers.h"
-#include "launcher/report/error_file.h"
+#include "launcher/report/last_words.h"
 
 namespace ddprun::launcher {
 namespace {
