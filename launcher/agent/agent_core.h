@@ -2,17 +2,8 @@
 // [pure]
 //
 // The agent's driver (agent.h) feeds it facts from the rendezvous, the worker group, signals, file
-// threads and timers, and carries out the actions in the order given. States:
-//
-//   kJoining -> kPreparing -> kRunning -> kSucceeded -+
-//       ^           |            |            |       | the verdict
-//       +----- kStopping <-------+------------+       |
-//                   |  a drain, a failure, a lost     |
-//                   |  coordinator                    |
-//                   +-----------> kLeaving <----------+
-//                                    |   a signal, a local error, the verdict, and workers gone
-//                                    v
-//                                  kDone
+// threads and timers, and carries out the actions in the order given. ARCHITECTURE.md draws its
+// states.
 #ifndef DDPRUN_LAUNCHER_AGENT_AGENT_CORE_H_
 #define DDPRUN_LAUNCHER_AGENT_AGENT_CORE_H_
 

@@ -156,14 +156,11 @@ void FileTimers::Arm() {
 void FileTimers::Expire() {
   const double now = UnixSeconds();
   std::vector<TimerRequest> expired;
-  for (auto timer = timers_.begin(); timer != timers_.end();) {
-    if (timer->second.expires > now) {
-      ++timer;
-      continue;
-    }
-    expired.push_back(std::move(timer->second));
-    timer = timers_.erase(timer);
-  }
+  std::erase_if(timers_, [&](const auto& timer) {
+    const bool is_over = timer.second.expires <= now;
+    if (is_over) expired.push_back(timer.second);
+    return is_over;
+  });
   std::sort(expired.begin(), expired.end(),
             [](const auto& a, const auto& b) { return a.expires < b.expires; });
   for (const TimerRequest& timer : expired) {

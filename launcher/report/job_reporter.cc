@@ -12,7 +12,6 @@
 #include "launcher/logs/console_sink.h"
 #include "launcher/logs/log_router.h"
 #include "launcher/report/exit_report.h"
-#include "launcher/report/report_file.h"
 #include "launcher/report/whole_file.h"
 
 namespace ddprun::launcher {

@@ -15,9 +15,9 @@
 #include "absl/status/status.h"
 #include "launcher/agent/agent_core.h"
 #include "launcher/agent/file_thread.h"
+#include "launcher/report/job_json.h"
 #include "launcher/report/job_record.h"
 #include "launcher/report/last_words.h"
-#include "launcher/report/status_events.h"
 
 namespace ddprun::launcher {
 

@@ -61,10 +61,6 @@ Json Member(const Json& json, const char* name) {
 }
 
 absl::StatusOr<Json> Parse(std::string_view text) {
-  if (text.size() > kMaxErrorFileBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("is larger than ", kMaxErrorFileBytes, " bytes"));
-  }
   bool is_too_deep = false;
   const auto guard = [&](int depth, Json::parse_event_t, Json&) {
     if (depth > kMaxDepth) is_too_deep = true;
@@ -142,22 +138,18 @@ void ReadErrorFileOf(LastWords& words) {
   if (path.empty() || report.pid == 0) return;
   const absl::StatusOr<std::string> text = ReadErrorFile(path);
   if (absl::IsNotFound(text.status())) return;
-  const absl::StatusOr<ErrorFileContent> content =
-      text.ok() ? ParseErrorText(*text) : absl::StatusOr<ErrorFileContent>(text.status());
-  if (!content.ok()) {
-    report.error_file = path;
-    words.warning = absl::StrCat("warning: the error file of rank ", report.rank, ", ",
-                                 EscapeControl(path), ", ", content.status().message());
-    return;
-  }
-  report.error = content->error;
-  report.error->message = WithoutEscapeSequences(content->error.message);
-  report.error->traceback = WithoutEscapeSequences(content->error.traceback);
-  report.left_peer = content->left_peer;
+  const absl::Status status = text.ok() ? ParseErrorText(*text, report) : text.status();
   if (report.left_peer) {
     unlink(path.c_str());  // a note of our own library for us: nobody would remove it
   } else {
     report.error_file = path;
+  }
+  if (!status.ok()) {
+    words.warning = absl::StrCat("warning: the error file of rank ", report.rank, ", ",
+                                 EscapeControl(path), ", ", status.message());
+  } else {
+    report.error->message = WithoutEscapeSequences(report.error->message);
+    report.error->traceback = WithoutEscapeSequences(report.error->traceback);
   }
 }
 
@@ -174,30 +166,28 @@ absl::StatusOr<std::string> ReadErrorFile(const std::string& path) {
   struct stat about {};
   if (fstat(fd.get(), &about) != 0) return absl::ErrnoToStatus(errno, "cannot be looked at");
   if (!S_ISREG(about.st_mode)) return absl::FailedPreconditionError("is no regular file");
-  std::string text;
-  std::string block(64 * 1024, '\0');
-  for (;;) {
-    const ssize_t got = read(fd.get(), block.data(), block.size());
+  std::string text(kMaxErrorFileBytes + 1, '\0');
+  size_t size = 0;
+  while (const ssize_t got = read(fd.get(), text.data() + size, text.size() - size)) {
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return absl::ErrnoToStatus(errno, "cannot be read");
-    if (got == 0) break;
-    text.append(block, 0, static_cast<size_t>(got));
-    if (text.size() > kMaxErrorFileBytes) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("is larger than ", kMaxErrorFileBytes, " bytes"));
-    }
+    size += static_cast<size_t>(got);
   }
+  if (size > kMaxErrorFileBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("is larger than ", kMaxErrorFileBytes, " bytes"));
+  }
+  text.resize(size);
   // A worker on a full disk makes the file and cannot fill it.
   if (text.empty()) return absl::NotFoundError("is empty");
   return text;
 }
 
-absl::StatusOr<ErrorFileContent> ParseErrorText(std::string_view text) {
+absl::Status ParseErrorText(std::string_view text, rendezvous::FailureReport& report) {
   const absl::StatusOr<Json> json = Parse(text);
   if (!json.ok()) return json.status();
   const Json message = Member(*json, "message");
-  ErrorFileContent content;
-  rendezvous::WorkerError& error = content.error;
+  rendezvous::WorkerError& error = report.error.emplace();
   if (message.is_string()) {
     error.message = TextOf(message);
     error.unix_time_s = TimeOf(Member(*json, "timestamp"));
@@ -206,11 +196,11 @@ absl::StatusOr<ErrorFileContent> ParseErrorText(std::string_view text) {
     error.message = TextOf(Member(message, "message"));
     error.traceback = TextOf(Member(extra, "py_callstack"));
     error.unix_time_s = TimeOf(Member(extra, "timestamp"));
-    content.left_peer = RankOf(Member(extra, "left_peer"));
+    report.left_peer = RankOf(Member(extra, "left_peer"));
   }
   error.message = WithoutMiddle(std::move(error.message), kMaxErrorMessageBytes);
   error.traceback = WithoutMiddle(std::move(error.traceback), kMaxTracebackBytes);
-  return content;
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::string> ErrorTextForParent(std::string_view text, int exit_code) {

@@ -23,6 +23,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "launcher/report/job_record.h"
 #include "rendezvous/base/time.h"
@@ -39,14 +40,9 @@ using rendezvous::kMaxTracebackBytes;
 // not read: a symbolic link, a directory, a FIFO, too large. Never waits.
 absl::StatusOr<std::string> ReadErrorFile(const std::string& path);
 
-struct ErrorFileContent {
-  rendezvous::WorkerError error;
-  // The rank that left before, which is why the worker ended; nullopt also for what is no rank.
-  std::optional<int> left_peer;
-};
-
-// What stands in an error file. InvalidArgument: one line on what is wrong.
-absl::StatusOr<ErrorFileContent> ParseErrorText(std::string_view text);
+// What stands in an error file becomes the report's `error` and `left_peer`. InvalidArgument: one
+// line on what is wrong.
+absl::Status ParseErrorText(std::string_view text, rendezvous::FailureReport& report);
 
 // The same text as the error file of whoever started this agent: `exit_code` is added as
 // message.errorCode where message is an object, as torchrun does, and left_peer, a rank of this job
