@@ -290,8 +290,9 @@ class AgentCore {
   // "ranks 0, 3" of this node that live; "" where none does.
   std::string LiveRanks() const;
   std::string Coordinator() const;  // "the coordinator at node1:29400"
-  std::optional<TimePoint> ContactDeadline() const;
-  std::optional<TimePoint> LostNoticeAt() const;
+  // TimePoint::max(): never.
+  TimePoint ContactDeadline() const;
+  TimePoint LostNoticeAt() const;
 
   const AgentPolicy policy_;
   State state_ = State::kIdle;

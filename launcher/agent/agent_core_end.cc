@@ -14,11 +14,7 @@ using rendezvous::DurationText;
 
 constexpr int kSigTerm = 15;
 
-std::optional<TimePoint> Earlier(std::optional<TimePoint> a, std::optional<TimePoint> b) {
-  if (!a) return b;
-  if (!b) return a;
-  return std::min(*a, *b);
-}
+constexpr TimePoint kNever = TimePoint::max();
 
 }  // namespace
 
@@ -53,24 +49,23 @@ std::string AgentCore::Coordinator() const {
                                     : absl::StrCat("the coordinator at ", coordinator_place_);
 }
 
-std::optional<TimePoint> AgentCore::ContactDeadline() const {
-  if (!contact_.lost_since) return std::nullopt;
+TimePoint AgentCore::ContactDeadline() const {
+  if (!contact_.lost_since) return kNever;
   if (state_ == State::kSucceeded) return *contact_.lost_since + policy_.exit_barrier_timeout;
   // Joining: the client keeps the time.
-  if (state_ != State::kRunning && state_ != State::kPreparing) return std::nullopt;
-  std::optional<TimePoint> deadline = *contact_.lost_since + policy_.orphan_timeout;
-  if (IsCoordinatorGone()) deadline = Earlier(deadline, *contact_.gone_since + policy_.gone_grace);
-  return deadline;
+  if (state_ != State::kRunning && state_ != State::kPreparing) return kNever;
+  const TimePoint deadline = *contact_.lost_since + policy_.orphan_timeout;
+  return IsCoordinatorGone() ? std::min(deadline, *contact_.gone_since + policy_.gone_grace)
+                             : deadline;
 }
 
-std::optional<TimePoint> AgentCore::LostNoticeAt() const {
-  if (!contact_.lost_since || contact_.is_told || !IsInRound()) return std::nullopt;
+TimePoint AgentCore::LostNoticeAt() const {
+  if (!contact_.lost_since || contact_.is_told || !IsInRound()) return kNever;
   return *contact_.lost_since + policy_.lost_notice_delay;
 }
 
 void AgentCore::TellOfLostContact() {
-  const std::optional<TimePoint> at = LostNoticeAt();
-  if (!at || *at > now_) return;
+  if (LostNoticeAt() > now_) return;
   contact_.is_told = true;
   const bool is_over = state_ == State::kSucceeded;
   const Duration limit = is_over ? policy_.exit_barrier_timeout : policy_.orphan_timeout;
@@ -81,8 +76,7 @@ void AgentCore::TellOfLostContact() {
 }
 
 void AgentCore::CheckContact() {
-  const std::optional<TimePoint> deadline = ContactDeadline();
-  if (!deadline || *deadline > now_) return TellOfLostContact();
+  if (ContactDeadline() > now_) return TellOfLostContact();
   contact_.is_told = true;
   const std::string lost = Coordinator() + " is lost: ";
   if (state_ == State::kSucceeded) {
@@ -90,9 +84,7 @@ void AgentCore::CheckContact() {
          "; all workers of this node succeeded, so it ends with 0 without the job's verdict");
     end_ = EndJob{kExitSuccess, ExitOwner::kNobody,
                   "lost the coordinator after all workers succeeded"};
-    return Stop(kSigTerm);
-  }
-  if (IsCoordinatorGone() && *contact_.gone_since + policy_.gone_grace <= now_) {
+  } else if (IsCoordinatorGone() && *contact_.gone_since + policy_.gone_grace <= now_) {
     loss_ = absl::StrCat(Coordinator(), " was lost (", contact_.reason, ")");
     const std::string gone =
         absl::StrCat(lost, contact_.reason, "; its process is gone, and with it the ranks of node ",
@@ -102,15 +94,14 @@ void AgentCore::CheckContact() {
       end_ = EndJob{kExitRendezvous, ExitOwner::kDdprun,
                     absl::StrCat(gone, "no restarts allowed (--max_restarts=0)")};
       Tell("error: ", end_->reason);
-      return Stop(kSigTerm);
+    } else {
+      Tell(gone, "stopping this node's workers and waiting for it to come back");
     }
-    Tell(gone + "stopping this node's workers and waiting for it to come back");
-    return Stop(kSigTerm);
+  } else {
+    end_ = EndJob{kExitLostCoordinator, ExitOwner::kDdprun,
+                  absl::StrCat(lost, "no word from it for ", DurationText(policy_.orphan_timeout))};
+    Tell("error: ", end_->reason, "; stopping the workers");
   }
-  const std::string reason =
-      absl::StrCat(lost, "no word from it for ", DurationText(policy_.orphan_timeout));
-  Tell("error: ", reason, "; stopping the workers");
-  end_ = EndJob{kExitLostCoordinator, ExitOwner::kDdprun, reason};
   Stop(kSigTerm);
 }
 
@@ -204,14 +195,14 @@ void AgentCore::Exit() {
 std::optional<TimePoint> AgentCore::NextDeadline() const {
   if (state_ == State::kDone) return std::nullopt;
   if (state_ == State::kLeaving) return leaving_.by;
-  std::optional<TimePoint> deadline = Earlier(ContactDeadline(), LostNoticeAt());
-  if (notice_) deadline = Earlier(deadline, notice_->say_at);
-  if (!suspicions_.empty()) deadline = Earlier(deadline, suspicions_.front().judge_at);
-  if (state_ == State::kPreparing) deadline = Earlier(deadline, prepared_by_);
+  TimePoint deadline = std::min(ContactDeadline(), LostNoticeAt());
+  if (notice_) deadline = std::min(deadline, notice_->say_at.value_or(kNever));
+  if (!suspicions_.empty()) deadline = std::min(deadline, suspicions_.front().judge_at);
+  if (state_ == State::kPreparing) deadline = std::min(deadline, prepared_by_);
   if (state_ == State::kStopping && !HasWorkers() && undescribed_ == 0) {
-    deadline = Earlier(deadline, verdict_holds_at_);
+    deadline = std::min(deadline, verdict_holds_at_.value_or(kNever));
   }
-  return deadline;
+  return deadline == kNever ? std::nullopt : std::optional(deadline);
 }
 
 }  // namespace ddprun::launcher
