@@ -211,15 +211,14 @@ void Agent::On(const ReceivedSignal& signal) {
       return group_.Resume();
     case SignalMeaning::kStop:
     case SignalMeaning::kKillNow:
-      break;
+      Feed(SignalReceived{signal.signal, signal.meaning == SignalMeaning::kKillNow});
   }
-  Feed(SignalReceived{signal.signal, signal.meaning == SignalMeaning::kKillNow});
 }
 
 void Agent::On(const WorkerStarted& event) {
-  prepared_.stdio.erase(event.local_rank);
+  const auto stdio = prepared_.stdio.extract(event.local_rank);  // its ends of the channels close
   log_.Note(event);
-  reporter_.WorkerRuns(event.local_rank, event.pid);
+  reporter_.WorkerRuns(event.local_rank, event.pid, stdio ? stdio.mapped().error_file : "");
   if (timers_) timers_->WorkerRuns(event.pid);
   if (!prepared_.stdio.empty() || std::exchange(has_swept_, true)) return;
   // What killed jobs have left. Once, when all workers have been started, so that no start waits.

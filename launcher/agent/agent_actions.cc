@@ -46,9 +46,6 @@ void Agent::Do(const PrepareWorkers& action) {
           return Feed(WorkersPrepared{to, std::string(made->status().message())});
         }
         prepared_ = **std::move(made);
-        for (const auto& [local_rank, stdio] : prepared_.stdio) {
-          reporter_.SetErrorFile(local_rank, stdio.error_file);
-        }
         Feed(WorkersPrepared{to});
         // Not started, because the round is over: their channels must end.
         if (!prepared_.specs.empty()) prepared_ = {};

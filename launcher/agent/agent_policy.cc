@@ -23,9 +23,7 @@ rendezvous::Policy RendezvousPolicyOf(const LaunchConfig& config) {
   policy.last_call = config.rendezvous_options.last_call;
   policy.join_timeout = config.rendezvous_options.join_timeout;
   policy.orphan_timeout = config.rendezvous_options.orphan_timeout;
-  if (config.rendezvous_options.evict_after) {
-    policy.evict_after = *config.rendezvous_options.evict_after;
-  }
+  policy.evict_after = config.rendezvous_options.evict_after.value_or(policy.evict_after);
   if (config.is_endpoint_assumed) {
     policy.meeting_place = absl::StrCat(config.endpoint.host, ":", config.endpoint.port);
   }

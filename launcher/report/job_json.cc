@@ -16,10 +16,13 @@ namespace {
 using Json = nlohmann::ordered_json;
 using rendezvous::FailureReport;
 
-Json IsoTime(int64_t unix_ms) {
-  const std::string text = UtcText(unix_ms, 'T');
-  return text.empty() ? Json(nullptr) : Json(text);
+// Null for 0 and "": not known, or none.
+template <typename Value>
+Json OrNull(const Value& value) {
+  return value == Value() ? Json(nullptr) : Json(value);
 }
+
+Json IsoTime(int64_t unix_ms) { return OrNull(UtcText(unix_ms, 'T')); }
 
 Json Lines(absl::string_view text) {
   Json lines = Json::array();
@@ -37,21 +40,19 @@ Json ErrorJson(const FailureReport& report) {
           {"time", IsoTime(report.error->unix_time_s * 1000)}};
 }
 
-Json SignalJson(int signal) { return signal == 0 ? Json(nullptr) : Json(signal); }
-
 Json FailureJson(const FailureReport& report) {
   return {{"rank", report.rank},
           {"local_rank", report.local_rank},
           {"node_rank", report.node_rank},
           {"node_id", report.node.value},
           {"host", report.host},
-          {"pid", report.pid == 0 ? Json(nullptr) : Json(report.pid)},
+          {"pid", OrNull(report.pid)},
           {"exit_code", report.exit_code},
-          {"signal", SignalJson(report.signal)},
+          {"signal", OrNull(report.signal)},
           {"dumped_core", report.dumped_core},
           {"time", IsoTime(report.unix_time_ms)},
           {"message", report.message},
-          {"error_file", report.error_file.empty() ? Json(nullptr) : Json(report.error_file)},
+          {"error_file", OrNull(report.error_file)},
           {"error", ErrorJson(report)},
           {"last_lines", Lines(report.stderr_tail)}};
 }
@@ -60,9 +61,9 @@ Json WorkerJson(const RoundRecord& round, const WorkerRecord& worker) {
   const std::optional<WorkerEnd>& end = worker.end;
   return {{"rank", round.assignment.first_rank + worker.local_rank},
           {"local_rank", worker.local_rank},
-          {"pid", worker.pid == 0 ? Json(nullptr) : Json(worker.pid)},
+          {"pid", OrNull(worker.pid)},
           {"exit_code", end ? Json(end->exit_code) : Json(nullptr)},
-          {"signal", SignalJson(end ? end->signal : 0)},
+          {"signal", OrNull(end ? end->signal : 0)},
           {"was_stopped", end && end->was_told_to_stop}};
 }
 
@@ -78,7 +79,7 @@ Json RoundJson(const RoundRecord& round) {
           {"world_size", to.world_size},
           {"started", IsoTime(round.started_unix_ms)},
           {"ended", IsoTime(round.ended_unix_ms)},
-          {"end_reason", round.end_reason.empty() ? Json(nullptr) : Json(round.end_reason)},
+          {"end_reason", OrNull(round.end_reason)},
           {"workers", std::move(workers)}};
 }
 
@@ -111,15 +112,15 @@ int CodeOf(const WorkerRecord& worker) {
 
 // The error file again; what torchrun has for a worker without one, where it knows a code alone or
 // a signal.
-std::string RawError(const FailureReport* failure, int code) {
-  if (failure == nullptr || !failure->error) {
-    Json error = {{"message", "<NONE>"}};
-    if (code >= 0) {
-      error["errorTraits"] = {{"category", "system_terminated_error"}, {"retryability", "False"}};
-    }
-    return Dump(error);
+std::string RawError(const WorkerRecord& worker) {
+  if (worker.failure && worker.failure->error) {
+    return ErrorTextOf(*worker.failure->error, std::nullopt);
   }
-  return ErrorTextOf(*failure->error, std::nullopt);
+  Json error = {{"message", "<NONE>"}};
+  if (CodeOf(worker) >= 0) {
+    error["errorTraits"] = {{"category", "system_terminated_error"}, {"retryability", "False"}};
+  }
+  return Dump(error);
 }
 
 }  // namespace
@@ -197,23 +198,18 @@ void StatusEvents::WorkerRuns(const WorkerRecord& worker, int64_t unix_ms) {
 }
 
 void StatusEvents::JobEnded(int64_t unix_ms) {
-  if (!emit_) return;
-  const bool has_round = !record_.rounds().empty();
-  for (size_t i = 0; has_round && i < record_.rounds().back().workers.size(); ++i) {
-    const RoundRecord& round = record_.rounds().back();
-    const WorkerRecord& worker = round.workers[i];
+  const RoundRecord none;
+  const RoundRecord& round = record_.rounds().empty() ? none : record_.rounds().back();
+  for (const WorkerRecord& worker : round.workers) {
     if (worker.pid == 0) continue;
-    const bool is_known = worker.failure.has_value();
     const bool has_succeeded = worker.end && worker.end->exit_code == 0;
-    const bool has_failed = is_known || (worker.end && !worker.end->was_told_to_stop);
+    const bool has_failed = worker.failure || (worker.end && !worker.end->was_told_to_stop);
     Event event{.state = has_succeeded ? "SUCCEEDED"
                          : has_failed  ? "FAILED"
                                        : "TERMINATED",
                 .worker = &worker,
                 .has_ended = worker.end && has_failed && !has_succeeded};
-    if (event.state == "FAILED") {
-      event.raw_error = RawError(is_known ? &*worker.failure : nullptr, CodeOf(worker));
-    }
+    if (event.state == "FAILED") event.raw_error = RawError(worker);
     Write(event, unix_ms);
   }
   // As in torchrun, the agent has succeeded when it came to the job's end, whatever that was.

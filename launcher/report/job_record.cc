@@ -81,12 +81,11 @@ void JobRecord::BeginRound(const rendezvous::Assignment& assignment, int64_t uni
   }
 }
 
-void JobRecord::WorkerRuns(int local_rank, int pid) {
-  if (WorkerRecord* worker = Find(local_rank)) worker->pid = pid;
-}
-
-void JobRecord::SetErrorFile(int local_rank, const std::string& path) {
-  if (WorkerRecord* worker = Find(local_rank)) worker->error_file = path;
+void JobRecord::WorkerRuns(int local_rank, int pid, const std::string& error_file) {
+  WorkerRecord* worker = Find(local_rank);
+  if (worker == nullptr) return;
+  worker->pid = pid;
+  worker->error_file = error_file;
 }
 
 size_t JobRecord::room_for_texts() const {

@@ -72,8 +72,7 @@ class JobRecord {
   void Note(const AgentEvent& event, int64_t unix_ms);
   void Note(const AgentAction& action, int64_t unix_ms);
   // What the core does not hear.
-  void WorkerRuns(int local_rank, int pid);
-  void SetErrorFile(int local_rank, const std::string& path);
+  void WorkerRuns(int local_rank, int pid, const std::string& error_file);
 
   // A worker of the newest round whose last words are wanted: as a failure, however it ended.
   LastWords Failed(const WorkerEnd& end) const;

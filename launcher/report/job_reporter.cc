@@ -57,13 +57,9 @@ double JobReporter::WaitedMs(int64_t now) const {
   return static_cast<double>(std::max<int64_t>(0, now - asked_unix_ms_));
 }
 
-void JobReporter::WorkerRuns(int local_rank, int pid) {
-  record_.WorkerRuns(local_rank, pid);
+void JobReporter::WorkerRuns(int local_rank, int pid, const std::string& error_file) {
+  record_.WorkerRuns(local_rank, pid, error_file);
   events_.WorkerRuns({.local_rank = local_rank, .pid = pid}, UnixTimeMs());
-}
-
-void JobReporter::SetErrorFile(int local_rank, const std::string& path) {
-  record_.SetErrorFile(local_rank, path);
 }
 
 void JobReporter::TimerEvent(const TimerRequest& timer, bool is_kill) {

@@ -44,8 +44,7 @@ class JobReporter {
   void Note(const AgentEvent& event);
   void Note(const AgentAction& action);
   // What the core does not hear.
-  void WorkerRuns(int local_rank, int pid);
-  void SetErrorFile(int local_rank, const std::string& path);
+  void WorkerRuns(int local_rank, int pid, const std::string& error_file);
   void TimerEvent(const TimerRequest& timer, bool is_kill);
 
   // A failure with all that its worker said, for the other nodes. Answers within seconds, not from

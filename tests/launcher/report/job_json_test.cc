@@ -78,7 +78,7 @@ TEST_CASE("report file: without a round the limit on restarts is the one that wa
 TEST_CASE("report file: a round's workers have their world ranks, and null for what is not known") {
   JobRecord record(PartOf(2), 1);
   record.Note(AgentAction(FirstRound()), 2);
-  record.WorkerRuns(0, 70);
+  record.WorkerRuns(0, 70, "");
   record.Note(AgentEvent(WorkerEnd{.local_rank = 0, .pid = 70, .exit_code = 0}), 3);
   const Json report = Rendered(record);
   CHECK(report.get<std::string>("outcome") == "succeeded");
@@ -151,7 +151,7 @@ struct Fixture {
     start.assignment.node_count = 3;
     start.assignment.restart_count = 1;
     record.Note(AgentAction(start), 2000);
-    for (int i = 0; i < workers; ++i) record.WorkerRuns(i, 70 + i);
+    for (int i = 0; i < workers; ++i) record.WorkerRuns(i, 70 + i, "");
   }
   void End(const WorkerEnd& end) { record.Note(AgentEvent(end), 4000); }
   // Of the line's "metadata".

@@ -57,8 +57,8 @@ size_t FailuresOf(const JobRecord& record) {
 TEST_CASE("job record: a round has its workers, their ends, and why they were stopped") {
   JobRecord record(NodeOf(2), 500);
   Begin(record, 1);
-  record.WorkerRuns(0, 70);
-  record.WorkerRuns(1, 71);
+  record.WorkerRuns(0, 70, "");
+  record.WorkerRuns(1, 71, "");
   End(record, {.local_rank = 1, .pid = 71, .exit_code = 137, .signal = 9});
   rendezvous::Drained drained;
   drained.round.value = 1;
@@ -115,7 +115,7 @@ TEST_CASE("job record: what a drain of another round says is no reason of this o
 TEST_CASE("job record: what comes before the first round is no one's") {
   JobRecord record(NodeOf(1), 0);
   record.Note(AgentEvent(WorkersGone{}), 10);
-  record.WorkerRuns(0, 70);
+  record.WorkerRuns(0, 70, "");
   End(record, {});
   CHECK(record.Unread().empty());
   CHECK_FALSE(record.Add(record.Failed({})));
@@ -131,7 +131,7 @@ TEST_CASE("job record: a failure is told with whose it is, and with all its work
   assignment.first_rank = 4;
   assignment.node_rank = 2;
   record.Note(AgentAction(PrepareWorkers{assignment}), 0);
-  record.SetErrorFile(1, "/errors/1");
+  record.WorkerRuns(1, 71, "/errors/1");
   WorkerEnd end = Exited(1, 137);
   end.signal = 9;
   end.dumped_core = true;

@@ -97,7 +97,9 @@ struct Fixture {
   void Start(uint64_t round) {
     Do(JoinRound{});
     Do(RoundOf(round));
-    for (const int local_rank : {0, 1}) reporter->WorkerRuns(local_rank, 70 + local_rank);
+    for (const int local_rank : {0, 1}) {
+      reporter->WorkerRuns(local_rank, 70 + local_rank, ErrorFile(local_rank));
+    }
   }
   // Worker 1 fails and is reported, worker 0 is stopped because of it.
   rendezvous::FailureReport FailSecond() {
@@ -109,9 +111,10 @@ struct Fixture {
     return report;
   }
   void LeaveErrorFile(int local_rank, const std::string& text) {
-    const std::string path = dir.File("error" + std::to_string(local_rank));
-    std::ofstream(path) << text;
-    reporter->SetErrorFile(local_rank, path);
+    std::ofstream(ErrorFile(local_rank)) << text;
+  }
+  std::string ErrorFile(int local_rank) const {
+    return dir.File("error" + std::to_string(local_rank));
   }
   Json JsonOf(const std::string& path) const {
     std::ifstream file(path, std::ios::binary);
