@@ -1,4 +1,6 @@
 // ddprun: parse, run what was asked for, return the exit code.
+#include <cerrno>
+#include <cstdio>
 #include <string_view>
 #include <utility>
 #include <variant>
@@ -6,9 +8,7 @@
 #include "absl/status/statusor.h"
 #include "launcher/cli/cli.h"
 #include "launcher/cli/program.h"
-#include "launcher/commands/coordinator.h"
-#include "launcher/commands/launch.h"
-#include "launcher/commands/terminal.h"
+#include "launcher/commands/commands.h"
 #include "launcher/doctor/doctor.h"
 #include "launcher/doctor/gpu_probe.h"
 #include "launcher/doctor/gpu_probe_child.h"
@@ -21,7 +21,12 @@ namespace {
 struct Run {
   const Environment& environment;
 
-  int operator()(const PrintText& print) const { return Print(print.text); }
+  int operator()(const PrintText& print) const {
+    // A long text is written by fputs already, a short one by fflush alone.
+    const bool is_taken = std::fputs(print.text.c_str(), stdout) != EOF;
+    if (std::fflush(stdout) == 0 && is_taken) return kExitSuccess;
+    return Complain(absl::ErrnoToStatus(errno, "write to stdout"), kExitMachine);
+  }
   int operator()(const DoctorOptions& doctor) const {
     const absl::Status status = RunDoctor(doctor, environment);
     return status.ok() ? kExitSuccess : Complain(status, kExitMachine);

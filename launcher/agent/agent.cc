@@ -3,13 +3,13 @@
 #include <unistd.h>
 
 #include <boost/asio/post.hpp>
+#include <cstdlib>
 #include <utility>
 #include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "launcher/agent/agent_policy.h"
 #include "launcher/agent/node_identity.h"
-#include "launcher/agent/test_hooks.h"
 #include "launcher/cli/text.h"
 #include "launcher/logs/console_sink.h"
 #include "launcher/process/job_cgroup.h"
@@ -31,6 +31,12 @@ std::string WaitingFor(const std::string& file) {
   return absl::StrCat("waiting for ", EscapeControl(file), ": the file system does not answer");
 }
 
+// DDPRUN_TEST_SPAWN_DELAY_MS: lets a test send a signal between two spawns.
+Duration SpawnDelayForTest() {
+  const char* text = std::getenv("DDPRUN_TEST_SPAWN_DELAY_MS");
+  return text == nullptr ? Duration(0) : std::chrono::milliseconds(std::atoi(text));
+}
+
 }  // namespace
 
 Agent::Agent(AgentSetup setup, std::unique_ptr<Guardian> guardian, LogRouter& logs,
@@ -45,7 +51,8 @@ Agent::Agent(AgentSetup setup, std::unique_ptr<Guardian> guardian, LogRouter& lo
       guardian_(std::move(guardian)),
       core_(AgentPolicyOf(setup_.config)),
       timer_(io_),
-      store_(setup_.config, setup_.environment, [this] { TellOfDescriptors(); }),
+      store_(RoundStore::ReachOf(setup_.config, setup_.environment),
+             [this] { TellOfDescriptors(); }),
       group_(io_,
              {.baseline = setup_.baseline,
               .job_mark = setup_.job_mark,
@@ -56,22 +63,14 @@ Agent::Agent(AgentSetup setup, std::unique_ptr<Guardian> guardian, LogRouter& lo
              [this](const WorkerEvent& event) {
                std::visit([this](const auto& e) { On(e); }, event);
              }),
-      workers_files_(io_, FilesOptions()),
-      own_files_(io_, FilesOptions()),
-      last_steps_(io_, {}),
-      reporter_({.config = setup_.config,
-                 .node = node_id_,
-                 .host = host_,
-                 .title = setup_.program.title,
+      workers_files_(io_, [this](const std::string& file) { Say(WaitingFor(file)); }),
+      own_files_(io_, [this](const std::string& file) { Say(WaitingFor(file)); }),
+      last_steps_(io_),
+      reporter_({.part = {node_id_, host_, setup_.program.title, setup_.config},
                  .own_error_file = setup_.environment.Get("TORCHELASTIC_ERROR_FILE").value_or("")},
                 logs_, workers_files_, own_files_),
       log_watch_(io_),
       timer_file_(TimerFileOf(setup_.environment).value_or("")) {}
-
-FileThread::Options Agent::FilesOptions() {
-  return {.on_slow = [this](const std::string& file) { Say(WaitingFor(file)); },
-          .hold_for_test = HoldFileWorkForTest};
-}
 
 void Agent::WatchLogs() {
   const std::string file = logs_.busy_file(kLogPatience);
@@ -83,7 +82,7 @@ void Agent::WatchLogs() {
 }
 
 void Agent::SayPastLogs(const std::string& text, std::function<void()> then) {
-  if (past_logs_ == nullptr) past_logs_ = std::make_unique<FileThread>(io_, FileThread::Options{});
+  if (past_logs_ == nullptr) past_logs_ = std::make_unique<FileThread>(io_);
   past_logs_->Ask<bool>(
       "past the logs", "", kPastLogsTimeout,
       [text] {
@@ -114,7 +113,6 @@ int Agent::Run() {
         }
         if (timer_file_.empty()) return made;
         made.timer_fifo = MakeTimerFile(timer_file_);
-        has_timer_file_ = made.timer_fifo.ok();
         return made;
       },
       [this](std::optional<Beginning> made) { Begin(std::move(made)); });
@@ -132,11 +130,8 @@ void Agent::Begin(std::optional<Beginning> made) {
   if (!status.ok()) return Feed(LocalFailure{kExitMachine, std::string(status.message())});
   if (made->timer_fifo->is_open()) {
     timers_ = std::make_unique<FileTimers>(
-        io_, *std::move(made->timer_fifo),
-        FileTimers::Handlers{[this](const std::string& line) { Say(line); },
-                             [this](const TimerRequest& timer, bool is_kill) {
-                               reporter_.TimerEvent(timer, is_kill);
-                             }});
+        io_, *std::move(made->timer_fifo), [this](const std::string& line) { Say(line); },
+        [this](const TimerRequest& timer, bool is_kill) { reporter_.TimerEvent(timer, is_kill); });
   }
   client_ = rendezvous::ConnectRendezvous(
       ConnectOptions(made->run_dir), [this](const rendezvous::RendezvousEvent& event) {
@@ -160,7 +155,11 @@ rendezvous::RendezvousOptions Agent::ConnectOptions(std::string run_dir) {
   if (config.rendezvous == RendezvousKind::kStandalone) return options;
   const bool is_static = config.rendezvous == RendezvousKind::kStatic;
   options.mode = is_static ? Mode::kStatic : Mode::kDynamic;
-  if (is_static) options.on_store_connection = [this](UniqueFd fd) { store_.Adopt(std::move(fd)); };
+  if (is_static) {
+    options.on_store_connection = [this](UniqueFd fd) {
+      asio::post(io_, [this, fd = std::move(fd)]() mutable { store_.Adopt(std::move(fd)); });
+    };
+  }
   options.endpoint_host = config.endpoint.host;
   options.endpoint_port = config.endpoint.port;
   options.endpoint_source = config.endpoint_source;
@@ -212,21 +211,17 @@ void Agent::On(const ReceivedSignal& signal) {
       return group_.Resume();
     case SignalMeaning::kStop:
     case SignalMeaning::kKillNow:
-      break;
+      Feed(SignalReceived{signal.signal, signal.meaning == SignalMeaning::kKillNow});
   }
-  Feed(SignalReceived{signal.signal, signal.meaning == SignalMeaning::kKillNow});
 }
 
 void Agent::On(const WorkerStarted& event) {
-  prepared_.stdio.erase(event.local_rank);
+  const auto stdio = prepared_.stdio.extract(event.local_rank);  // its ends of the channels close
   log_.Note(event);
-  reporter_.WorkerRuns(event.local_rank, event.pid);
+  reporter_.WorkerRuns(event.local_rank, event.pid, stdio ? stdio.mapped().error_file : "");
   if (timers_) timers_->WorkerRuns(event.pid);
-  if (prepared_.stdio.empty() && !std::exchange(has_swept_, true)) Sweep();
-}
-
-// What killed jobs have left. Once, when all workers have been started, so that no start waits.
-void Agent::Sweep() {
+  if (!prepared_.stdio.empty() || std::exchange(has_swept_, true)) return;
+  // What killed jobs have left. Once, when all workers have been started, so that no start waits.
   workers_files_.Ask<bool>(
       "sweep", "the folder of the workers' files", kCleanUpTimeout,
       [&logs = logs_, cgroup = guardian_->cgroup()] {

@@ -3,8 +3,7 @@
 // Owns the node's rendezvous client, worker group, store and logs, none of which knows another.
 // Everything here happens on the thread that calls Run, which executes one io_context and never
 // waits for anything else: what may take long, files above all, is asked of file threads, which
-// like the client's only post their answers. One thing happens elsewhere: the coordinator's
-// listener hands workers' connections to the round's store.
+// like the client's only post their answers.
 #ifndef DDPRUN_LAUNCHER_AGENT_AGENT_H_
 #define DDPRUN_LAUNCHER_AGENT_AGENT_H_
 
@@ -115,13 +114,11 @@ class Agent {
   void Say(const std::string& text) { logs_.Say("ddprun: " + text); }
   // The same where the log thread, which writes our lines, hangs in a file; `then` follows soon.
   void SayPastLogs(const std::string& text, std::function<void()> then);
-  FileThread::Options FilesOptions();
   // Begins a round of the logs and opens the channels of all its workers. On workers_files_: makes
   // folders and files. An error is this machine's.
   absl::StatusOr<PreparedWorkers> MakeWorkerFiles(const WorkerEnvInput& shared);
   void WatchLogs();
   void Begin(std::optional<Beginning> made);
-  void Sweep();
   void TellOfDescriptors();  // on any thread
   rendezvous::RendezvousOptions ConnectOptions(std::string run_dir);
 
@@ -148,7 +145,6 @@ class Agent {
   std::unique_ptr<FileThread> past_logs_;  // null: nothing was said past the logs yet
   boost::asio::steady_timer log_watch_;
   const std::string timer_file_;        // "": nobody asked for timers
-  bool has_timer_file_ = false;         // this agent made it; for work of own_files_ alone
   std::unique_ptr<FileTimers> timers_;  // null: nobody asked for them, or not yet
   std::unique_ptr<SignalReceiver> signals_;
   std::unique_ptr<rendezvous::RendezvousClient> client_;

@@ -46,9 +46,6 @@ void Agent::Do(const PrepareWorkers& action) {
           return Feed(WorkersPrepared{to, std::string(made->status().message())});
         }
         prepared_ = **std::move(made);
-        for (const auto& [local_rank, stdio] : prepared_.stdio) {
-          reporter_.SetErrorFile(local_rank, stdio.error_file);
-        }
         Feed(WorkersPrepared{to});
         // Not started, because the round is over: their channels must end.
         if (!prepared_.specs.empty()) prepared_ = {};
@@ -104,8 +101,7 @@ void Agent::Do(const EndJob&) {
   if (timer_file_.empty()) return write_report();
   // First, so that it is waited for, and behind what made it where the job ends so soon.
   own_files_.Ask<bool>(
-      "timers", timer_file_, kCleanUpTimeout,
-      [this] { return has_timer_file_ && RemoveTimerFile(timer_file_); },
+      "timers", timer_file_, kCleanUpTimeout, [this] { return RemoveTimerFile(timer_file_); },
       [write_report](std::optional<bool>) { write_report(); });
 }
 

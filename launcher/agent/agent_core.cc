@@ -67,13 +67,13 @@ void AgentCore::On(const rendezvous::Assigned& event) {
 }
 
 void AgentCore::On(const rendezvous::Drained& event) {
-  if (event.round != assignment_.round || exit_code_ || verdict_) return;
+  if (event.round != assignment_.round || end_ || verdict_) return;
   // The report tells of a failure of this node that ends the job.
-  const bool is_told_later = unanswered_failure_ && !HasBudget();
+  const bool has_budget = assignment_.restart_count < assignment_.max_restarts;
+  const bool is_told_later = unanswered_failure_ && !has_budget;
   if (!event.reason.empty() && !is_told_later && !is_drain_told_) {
     is_drain_told_ = true;
-    actions_.push_back(
-        Say{absl::StrCat(event.reason, HasWorkers() ? "; stopping this node's workers" : "")});
+    Tell(event.reason, HasWorkers() ? "; stopping this node's workers" : "");
   }
   if (IsInRound()) Stop(kSigTerm);
 }
@@ -82,43 +82,42 @@ bool AgentCore::IsInRound() const {
   return state_ == State::kPreparing || state_ == State::kRunning || state_ == State::kSucceeded;
 }
 
-bool AgentCore::IsLossOfNode(const rendezvous::Verdict& verdict) const {
-  return verdict.exit_code == kExitRendezvous && !verdict.first_failure &&
-         assignment_.max_restarts == 0;
-}
-
 void AgentCore::On(const rendezvous::Concluded& event) {
   if (state_ == State::kIdle || state_ == State::kLeaving) return;
   verdict_ = event.verdict;
   actions_.push_back(AckVerdict{});  // at once: from here on this node needs no coordinator
   // This end was planned for want of that very word, and the workers are still being stopped.
-  if (exit_code_ == kExitLostCoordinator || exit_owner_ == ExitOwner::kNobody) exit_code_.reset();
+  if (end_ && (end_->exit_code == kExitLostCoordinator || end_->owner == ExitOwner::kNobody)) {
+    end_.reset();
+  }
   if (state_ == State::kJoining) return LeaveWithVerdict();
-  if (IsLossOfNode(*verdict_)) verdict_holds_at_ = now_ + policy_.own_signal_window;
+  const bool is_loss_of_node = verdict_->exit_code == kExitRendezvous && !verdict_->first_failure;
+  if (is_loss_of_node && assignment_.max_restarts == 0) {
+    verdict_holds_at_ = now_ + policy_.own_signal_window;
+  }
   if (IsInRound()) Stop(kSigTerm);
 }
 
 void AgentCore::On(const rendezvous::RendezvousFailed& event) {
   // The end is known; only our own workers are waited for.
   if (verdict_ || state_ == State::kLeaving) return;
-  if (!exit_code_) {
+  if (!end_) {
     PlanEndOfTrouble(event.is_local ? kExitMachine : kExitRendezvous, AfterLoss(event.message));
   }
   if (HasWorkers()) return Stop(kSigTerm);
-  Leave(*exit_code_);
+  Leave();
 }
 
 void AgentCore::PlanEndOfTrouble(int exit_code, const std::string& message) {
   if (!unanswered_failure_) {
-    PlanEnd(exit_code, ExitOwner::kDdprun, message);
-    actions_.push_back(Say{absl::StrCat("error: ", message)});
+    end_ = EndJob{exit_code, ExitOwner::kDdprun, message};
+    Tell("error: ", message);
     return;
   }
   // A worker of ours failed, and its failure will not be named by the job any more: it is the end.
-  PlanEnd(unanswered_failure_->exit_code, ExitOwner::kWorker, message);
-  actions_.push_back(Say{absl::StrCat("error: ", message, "; ending with the code of local rank ",
-                                      unanswered_failure_->local_rank,
-                                      ", whose end was: ", unanswered_failure_->message)});
+  end_ = EndJob{unanswered_failure_->exit_code, ExitOwner::kWorker, message};
+  Tell("error: ", message, "; ending with the code of local rank ", unanswered_failure_->local_rank,
+       ", whose end was: ", unanswered_failure_->message);
 }
 
 void AgentCore::On(const WorkersPrepared& event) {
@@ -144,7 +143,9 @@ void AgentCore::On(const WorkerEnd& end) {
     if (succeeded_count_ == policy_.local_world_size) Succeed();
     return;
   }
-  if (CouldBeAStop(end.signal)) {
+  const std::vector<int>& more = policy_.more_stop_signals;
+  if (end.signal == kSigHup || end.signal == kSigInt || end.signal == kSigTerm ||
+      std::find(more.begin(), more.end(), end.signal) != more.end()) {
     suspicions_.push_back({end, now_ + policy_.signal_judgement_delay});
     return;
   }
@@ -155,9 +156,12 @@ void AgentCore::On(const FailureDescribed& event) {
   if (event.assignment != assignment_ || undescribed_ == 0) return;
   --undescribed_;
   const bool is_blaming = event.report.left_peer.has_value();
-  if (!exit_code_ && !verdict_) {
+  if (!end_ && !verdict_) {
     actions_.push_back(ReportFailure{assignment_.round, event.report, event.end.at});
-    TellIfUnheard(event.report);
+    if (contact_.lost_since) {  // nobody else would say for now that a worker failed
+      Tell("rank ", event.report.rank, " failed: ", rendezvous::CauseText(event.report), "; ",
+           Coordinator(), " hears of it when it answers again");
+    }
     // The failure that is ours if nobody names another.
     if (is_peer_blamed_ && !is_blaming) unanswered_failure_ = event.end;
     if (is_blaming && !is_peer_blamed_) {
@@ -176,7 +180,7 @@ void AgentCore::On(const WorkersGone&) {
 
 void AgentCore::GoOn() {
   if (undescribed_ > 0) return;  // to join again says that all has been said
-  if (exit_code_) return LeaveStopped();
+  if (end_) return LeaveStopped();
   if (!verdict_) return Join();
   if (!verdict_holds_at_ || *verdict_holds_at_ <= now_) LeaveWithVerdict();
 }
@@ -184,24 +188,25 @@ void AgentCore::GoOn() {
 void AgentCore::On(const SignalReceived& event) {
   suspicions_.clear();
   if (state_ == State::kLeaving) return Hurry(event.is_kill);
-  const std::string reason = absl::StrCat("stopped by ", SignalName(event.signal));
+  const EndJob stopped{kExitSignalBase + event.signal, ExitOwner::kSignal,
+                       absl::StrCat("stopped by ", SignalName(event.signal))};
   if (event.is_kill && HasWorkers() && ++kill_signals_ == 1) {
     const std::string live = LiveRanks();
-    actions_.push_back(Say{absl::StrCat(SignalName(event.signal), ": killing ",
-                                        live.empty() ? "what the workers left" : live, " now")});
+    Tell(SignalName(event.signal), ": killing ", live.empty() ? "what the workers left" : live,
+         " now");
     actions_.push_back(KillWorkers{});
     return;
   }
   if (event.is_kill && HasWorkers()) {
-    actions_.push_back(Say{"ending although processes of this job have not died yet"});
-    if (!exit_code_) PlanEnd(kExitSignalBase + event.signal, ExitOwner::kSignal, reason);
-    return Leave(*exit_code_);
+    Tell("ending although processes of this job have not died yet");
+    if (!end_) end_ = stopped;
+    return Leave();
   }
   // Told as well when the workers are being stopped already: the signal ends what would follow.
-  const bool is_news = !exit_code_ || state_ != State::kStopping;
-  if (!exit_code_) {
-    PlanEnd(kExitSignalBase + event.signal, ExitOwner::kSignal, reason);
-    actions_.push_back(LeaveJob{exit_reason_});
+  const bool is_news = !end_ || state_ != State::kStopping;
+  if (!end_) {
+    end_ = stopped;
+    actions_.push_back(LeaveJob{stopped.reason});
   }
   if (!HasWorkers()) return LeaveStopped();
   if (is_news) SayStopping(event.signal);
@@ -211,11 +216,10 @@ void AgentCore::On(const SignalReceived& event) {
 void AgentCore::SayStopping(int signal) {
   const std::string live = LiveRanks();
   const Duration left = state_ == State::kStopping ? kill_at_ - now_ : policy_.shutdown_timeout;
-  actions_.push_back(Say{
-      absl::StrCat(SignalName(signal), ": stopping ", live.empty() ? "what the workers left" : live,
-                   "; SIGKILL comes in ", SecondsLeft(left), " s; ",
-                   signal == kSigInt || signal == kSigTerm ? "a second " : "",
-                   "SIGINT or SIGTERM kills ", live_.size() == 1 ? "it" : "them", " now")});
+  Tell(SignalName(signal), ": stopping ", live.empty() ? "what the workers left" : live,
+       "; SIGKILL comes in ", SecondsLeft(left), " s; ",
+       signal == kSigInt || signal == kSigTerm ? "a second " : "", "SIGINT or SIGTERM kills ",
+       live_.size() == 1 ? "it" : "them", " now");
 }
 
 std::string AgentCore::LiveRanks() const {
@@ -226,13 +230,13 @@ std::string AgentCore::LiveRanks() const {
 
 void AgentCore::On(const LocalFailure& event) {
   if (state_ == State::kLeaving) return;
-  if (!exit_code_ && !verdict_) {
+  if (!end_ && !verdict_) {
     PlanEndOfTrouble(event.exit_code, event.message);
     actions_.push_back(LeaveJob{event.message});
   } else {
-    actions_.push_back(Say{absl::StrCat("error: ", event.message)});
+    Tell("error: ", event.message);
   }
-  if (!HasWorkers()) return exit_code_ ? Leave(*exit_code_) : LeaveWithVerdict();
+  if (!HasWorkers()) return end_ ? Leave() : LeaveWithVerdict();
   Stop(kSigTerm);
 }
 
@@ -278,8 +282,7 @@ void AgentCore::Prepare(const rendezvous::Assignment& assignment) {
   notice_.reset();
   if (assignment.restart_count > restarts_told_) {
     restarts_told_ = assignment.restart_count;
-    actions_.push_back(
-        Say{absl::StrCat("restart ", assignment.restart_count, " of ", assignment.max_restarts)});
+    Tell("restart ", assignment.restart_count, " of ", assignment.max_restarts);
   }
   actions_.push_back(PrepareWorkers{assignment});
 }
@@ -290,16 +293,14 @@ void AgentCore::SayWhatBegins(const rendezvous::Assignment& before) {
   // no earlier round, and so does not say that this one is smaller.
   const bool is_smaller = assignment_.node_count < before.node_count;
   if (!assignment_.note.empty()) {
-    actions_.push_back(Say{assignment_.note});
+    Tell(assignment_.note);
   } else if (is_smaller) {
-    actions_.push_back(
-        Say{absl::StrCat("going on with ", Counted(assignment_.node_count, "node"), " and ", ranks,
-                         " instead of ", before.node_count, " and ", before.world_size)});
+    Tell("going on with ", Counted(assignment_.node_count, "node"), " and ", ranks, " instead of ",
+         before.node_count, " and ", before.world_size);
   }
   if (!is_waiting_told_ || is_smaller) return;
   const int most = std::max(policy_.max_nodes, assignment_.node_count);
-  actions_.push_back(Say{
-      absl::StrCat(assignment_.node_count, " of ", Counted(most, "node"), ": starting ", ranks)});
+  Tell(assignment_.node_count, " of ", Counted(most, "node"), ": starting ", ranks);
 }
 
 void AgentCore::Run() {
@@ -322,7 +323,7 @@ void AgentCore::Stop(int signal) {
   // First of all: to describe a failure takes its time, and no worker should live on meanwhile.
   if (HasWorkers()) actions_.push_back(StopWorkers{signal, policy_.shutdown_timeout});
   for (const Suspicion& suspicion : std::exchange(suspicions_, {})) {
-    if (exit_code_ || verdict_) continue;
+    if (end_ || verdict_) continue;
     if (!unanswered_failure_) unanswered_failure_ = suspicion.end;
     Describe(suspicion.end);
   }
@@ -332,12 +333,6 @@ void AgentCore::Stop(int signal) {
 void AgentCore::Describe(const WorkerEnd& end) {
   ++undescribed_;
   actions_.push_back(DescribeFailure{assignment_, end});
-}
-
-bool AgentCore::CouldBeAStop(int signal) const {
-  const std::vector<int>& more = policy_.more_stop_signals;
-  return signal == kSigHup || signal == kSigInt || signal == kSigTerm ||
-         std::find(more.begin(), more.end(), signal) != more.end();
 }
 
 void AgentCore::Fail(const WorkerEnd& end) {
@@ -360,7 +355,7 @@ void AgentCore::GiveNotice() {
   if (notice_->deadline) {
     absl::StrAppend(&text, ", ", SecondsLeft(*notice_->deadline - now_), " s left");
   }
-  actions_.push_back(Say{std::move(text)});
+  Tell(text);
   notice_->say_at = NextNotice();
 }
 
@@ -368,31 +363,6 @@ std::optional<TimePoint> AgentCore::NextNotice() const {
   const TimePoint next = now_ + policy_.waiting_notice_interval;
   if (!notice_->deadline || next >= *notice_->deadline) return std::nullopt;
   return next;
-}
-
-std::string AgentCore::Explain() const {
-  const std::string round = absl::StrCat("round ", assignment_.round.value, ": ");
-  switch (state_) {
-    case State::kIdle:
-      return "not started";
-    case State::kJoining:
-      return "waiting for a place in the next round";
-    case State::kPreparing:
-      return round + "making the workers' files";
-    case State::kRunning:
-      return absl::StrCat(round, "running, ", succeeded_count_, " of ", policy_.local_world_size,
-                          " workers have succeeded");
-    case State::kSucceeded:
-      return round + "all workers have succeeded, waiting for the job's verdict";
-    case State::kStopping:
-      return round + "stopping the workers";
-    case State::kLeaving:
-      return leaving_.is_draining ? "leaving: writing out the last lines"
-                                  : "leaving: ending what is left of the job";
-    case State::kDone:
-      return "done";
-  }
-  return "";
 }
 
 }  // namespace ddprun::launcher

@@ -2,17 +2,8 @@
 // [pure]
 //
 // The agent's driver (agent.h) feeds it facts from the rendezvous, the worker group, signals, file
-// threads and timers, and carries out the actions in the order given. States:
-//
-//   kJoining -> kPreparing -> kRunning -> kSucceeded -+
-//       ^           |            |            |       | the verdict
-//       +----- kStopping <-------+------------+       |
-//                   |  a drain, a failure, a lost     |
-//                   |  coordinator                    |
-//                   +-----------> kLeaving <----------+
-//                                    |   a signal, a local error, the verdict, and workers gone
-//                                    v
-//                                  kDone
+// threads and timers, and carries out the actions in the order given. ARCHITECTURE.md draws its
+// states.
 #ifndef DDPRUN_LAUNCHER_AGENT_AGENT_CORE_H_
 #define DDPRUN_LAUNCHER_AGENT_AGENT_CORE_H_
 
@@ -22,6 +13,7 @@
 #include <variant>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "launcher/agent/worker_end.h"
 #include "rendezvous/base/time.h"
 #include "rendezvous/client/rendezvous_client.h"
@@ -191,11 +183,8 @@ class AgentCore {
   std::vector<AgentAction> Step(TimePoint now, const AgentEvent& event);
   // When Step(now, AgentTimePassed{}) would next act.
   std::optional<TimePoint> NextDeadline() const;
-  // One sentence: the state and what it waits for.
-  std::string Explain() const;
   // From EndJob on.
-  bool is_leaving() const { return state_ == State::kLeaving || is_done(); }
-  bool is_done() const { return state_ == State::kDone; }
+  bool is_leaving() const { return state_ == State::kLeaving || state_ == State::kDone; }
 
  private:
   enum class State {
@@ -228,8 +217,7 @@ class AgentCore {
   // kLeaving: what has been answered, and when the rest is not waited for any more.
   struct Leaving {
     TimePoint by;
-    bool are_leftovers_answered = false;
-    bool are_leftovers_gone = false;
+    std::optional<bool> are_leftovers_gone{};  // none: not answered
     bool is_contact_ended = false;
     bool is_report_written = false;
     bool is_draining = false;
@@ -264,17 +252,19 @@ class AgentCore {
   void Run();
   void Succeed();
   void Stop(int signal);
-  void Leave(int exit_code);
+  void Leave();
   void Drain();
   void Exit();
   // From kStopping, once nothing of the round is left to do.
   void GoOn();
-  // Sets how the agent will end once its workers are gone.
-  void PlanEnd(int exit_code, ExitOwner owner, std::string reason);
 
+  // One line for the user.
+  template <typename... Parts>
+  void Tell(const Parts&... parts) {
+    actions_.push_back(Say{absl::StrCat(parts...)});
+  }
   // Something went wrong that is no worker's failure; one that stands unanswered comes first.
   void PlanEndOfTrouble(int exit_code, const std::string& message);
-  bool CouldBeAStop(int signal) const;
   void Fail(const WorkerEnd& end);
   void Describe(const WorkerEnd& end);
   void JudgeSuspicions();
@@ -283,8 +273,6 @@ class AgentCore {
   std::optional<TimePoint> NextNotice() const;
   void CheckContact();
   void TellOfLostContact();
-  // Nobody else would say for now that a worker failed.
-  void TellIfUnheard(const rendezvous::FailureReport& report);
   void Hurry(bool is_kill);
   void DrainWhenAnswered();
   void LeaveWithVerdict();
@@ -294,22 +282,17 @@ class AgentCore {
   void SayWhatBegins(const rendezvous::Assignment& before);
   // `message`, with the loss of a coordinator that came before it and is why.
   std::string AfterLoss(const std::string& message) const;
-  // Workers are started once: what ends the round ends the job.
-  bool StartsOnce() const {
-    return assignment_.max_restarts == 0 && policy_.min_nodes == policy_.max_nodes;
-  }
   bool HasWorkers() const { return !are_workers_gone_; }
-  bool HasBudget() const { return assignment_.restart_count < assignment_.max_restarts; }
   bool IsInRound() const;
-  bool IsLossOfNode(const rendezvous::Verdict& verdict) const;
   bool IsCoordinatorGone() const {
     return contact_.gone_since && assignment_.coordinator_is_member;
   }
   // "ranks 0, 3" of this node that live; "" where none does.
   std::string LiveRanks() const;
   std::string Coordinator() const;  // "the coordinator at node1:29400"
-  std::optional<TimePoint> ContactDeadline() const;
-  std::optional<TimePoint> LostNoticeAt() const;
+  // TimePoint::max(): never.
+  TimePoint ContactDeadline() const;
+  TimePoint LostNoticeAt() const;
 
   const AgentPolicy policy_;
   State state_ = State::kIdle;
@@ -333,10 +316,7 @@ class AgentCore {
   bool is_peer_blamed_ = false;
   std::vector<WorkerEnd> own_ends_;
 
-  // How the agent will end once its workers are gone; none: it joins again.
-  std::optional<int> exit_code_;
-  ExitOwner exit_owner_ = ExitOwner::kNobody;
-  std::string exit_reason_;
+  std::optional<EndJob> end_;  // once its workers are gone; none: it joins again
   std::optional<rendezvous::Verdict> verdict_;
   std::optional<TimePoint> verdict_holds_at_;    // a signal of our own before it counts instead
   std::optional<WorkerEnd> unanswered_failure_;  // reported, and no verdict or new round yet

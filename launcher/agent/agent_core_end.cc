@@ -14,11 +14,7 @@ using rendezvous::DurationText;
 
 constexpr int kSigTerm = 15;
 
-std::optional<TimePoint> Earlier(std::optional<TimePoint> a, std::optional<TimePoint> b) {
-  if (!a) return b;
-  if (!b) return a;
-  return std::min(*a, *b);
-}
+constexpr TimePoint kNever = TimePoint::max();
 
 }  // namespace
 
@@ -26,7 +22,7 @@ void AgentCore::On(const rendezvous::ContactMade& event) {
   coordinator_place_ = event.place;
   if (!event.is_hosted_here || !contact_.is_told) return;
   contact_ = Contact{};
-  actions_.push_back(Say{absl::StrCat("this node serves the rendezvous at ", event.place, " now")});
+  Tell("this node serves the rendezvous at ", event.place, " now");
 }
 
 void AgentCore::On(const rendezvous::ContactLost& event) {
@@ -45,7 +41,7 @@ void AgentCore::On(const rendezvous::ContactLost& event) {
 void AgentCore::On(const rendezvous::ContactRestored&) {
   const bool is_news = contact_.is_told && state_ != State::kLeaving;
   contact_ = Contact{};
-  if (is_news) actions_.push_back(Say{Coordinator() + " is back"});
+  if (is_news) Tell(Coordinator() + " is back");
 }
 
 std::string AgentCore::Coordinator() const {
@@ -53,71 +49,59 @@ std::string AgentCore::Coordinator() const {
                                     : absl::StrCat("the coordinator at ", coordinator_place_);
 }
 
-std::optional<TimePoint> AgentCore::ContactDeadline() const {
-  if (!contact_.lost_since) return std::nullopt;
+TimePoint AgentCore::ContactDeadline() const {
+  if (!contact_.lost_since) return kNever;
   if (state_ == State::kSucceeded) return *contact_.lost_since + policy_.exit_barrier_timeout;
   // Joining: the client keeps the time.
-  if (state_ != State::kRunning && state_ != State::kPreparing) return std::nullopt;
-  std::optional<TimePoint> deadline = *contact_.lost_since + policy_.orphan_timeout;
-  if (IsCoordinatorGone()) deadline = Earlier(deadline, *contact_.gone_since + policy_.gone_grace);
-  return deadline;
+  if (state_ != State::kRunning && state_ != State::kPreparing) return kNever;
+  const TimePoint deadline = *contact_.lost_since + policy_.orphan_timeout;
+  return IsCoordinatorGone() ? std::min(deadline, *contact_.gone_since + policy_.gone_grace)
+                             : deadline;
 }
 
-std::optional<TimePoint> AgentCore::LostNoticeAt() const {
-  if (!contact_.lost_since || contact_.is_told || !IsInRound()) return std::nullopt;
+TimePoint AgentCore::LostNoticeAt() const {
+  if (!contact_.lost_since || contact_.is_told || !IsInRound()) return kNever;
   return *contact_.lost_since + policy_.lost_notice_delay;
 }
 
 void AgentCore::TellOfLostContact() {
-  const std::optional<TimePoint> at = LostNoticeAt();
-  if (!at || *at > now_) return;
+  if (LostNoticeAt() > now_) return;
   contact_.is_told = true;
   const bool is_over = state_ == State::kSucceeded;
   const Duration limit = is_over ? policy_.exit_barrier_timeout : policy_.orphan_timeout;
-  actions_.push_back(
-      Say{absl::StrCat(Coordinator(), " is lost: ", contact_.reason,
-                       is_over ? "; all workers of this node succeeded, waiting for it up to "
-                               : "; this node's workers go on without it up to ",
-                       DurationText(*contact_.lost_since + limit - now_))});
-}
-
-void AgentCore::TellIfUnheard(const rendezvous::FailureReport& report) {
-  if (!contact_.lost_since) return;
-  actions_.push_back(
-      Say{absl::StrCat("rank ", report.rank, " failed: ", rendezvous::CauseText(report), "; ",
-                       Coordinator(), " hears of it when it answers again")});
+  Tell(Coordinator(), " is lost: ", contact_.reason,
+       is_over ? "; all workers of this node succeeded, waiting for it up to "
+               : "; this node's workers go on without it up to ",
+       DurationText(*contact_.lost_since + limit - now_));
 }
 
 void AgentCore::CheckContact() {
-  const std::optional<TimePoint> deadline = ContactDeadline();
-  if (!deadline || *deadline > now_) return TellOfLostContact();
+  if (ContactDeadline() > now_) return TellOfLostContact();
   contact_.is_told = true;
   const std::string lost = Coordinator() + " is lost: ";
   if (state_ == State::kSucceeded) {
-    actions_.push_back(Say{absl::StrCat(
-        lost, contact_.reason,
-        "; all workers of this node succeeded, so it ends with 0 without the job's verdict")});
-    PlanEnd(kExitSuccess, ExitOwner::kNobody, "lost the coordinator after all workers succeeded");
-    return Stop(kSigTerm);
-  }
-  if (IsCoordinatorGone() && *contact_.gone_since + policy_.gone_grace <= now_) {
+    Tell(lost, contact_.reason,
+         "; all workers of this node succeeded, so it ends with 0 without the job's verdict");
+    end_ = EndJob{kExitSuccess, ExitOwner::kNobody,
+                  "lost the coordinator after all workers succeeded"};
+  } else if (IsCoordinatorGone() && *contact_.gone_since + policy_.gone_grace <= now_) {
     loss_ = absl::StrCat(Coordinator(), " was lost (", contact_.reason, ")");
     const std::string gone =
         absl::StrCat(lost, contact_.reason, "; its process is gone, and with it the ranks of node ",
                      assignment_.coordinator_node, "; ");
-    if (StartsOnce()) {
-      PlanEnd(kExitRendezvous, ExitOwner::kDdprun,
-              absl::StrCat(gone, "no restarts allowed (--max_restarts=0)"));
-      actions_.push_back(Say{absl::StrCat("error: ", exit_reason_)});
-      return Stop(kSigTerm);
+    // Workers are started once: what ends the round ends the job.
+    if (assignment_.max_restarts == 0 && policy_.min_nodes == policy_.max_nodes) {
+      end_ = EndJob{kExitRendezvous, ExitOwner::kDdprun,
+                    absl::StrCat(gone, "no restarts allowed (--max_restarts=0)")};
+      Tell("error: ", end_->reason);
+    } else {
+      Tell(gone, "stopping this node's workers and waiting for it to come back");
     }
-    actions_.push_back(Say{gone + "stopping this node's workers and waiting for it to come back"});
-    return Stop(kSigTerm);
+  } else {
+    end_ = EndJob{kExitLostCoordinator, ExitOwner::kDdprun,
+                  absl::StrCat(lost, "no word from it for ", DurationText(policy_.orphan_timeout))};
+    Tell("error: ", end_->reason, "; stopping the workers");
   }
-  const std::string reason =
-      absl::StrCat(lost, "no word from it for ", DurationText(policy_.orphan_timeout));
-  actions_.push_back(Say{absl::StrCat("error: ", reason, "; stopping the workers")});
-  PlanEnd(kExitLostCoordinator, ExitOwner::kDdprun, reason);
   Stop(kSigTerm);
 }
 
@@ -130,46 +114,38 @@ void AgentCore::LeaveWithVerdict() {
   if (is_own) verdict_->reason = AfterLoss(verdict_->reason);
   const bool is_workers =
       verdict_->first_failure && verdict_->first_failure->exit_code == verdict_->exit_code;
-  PlanEnd(verdict_->exit_code,
-          verdict_->exit_code == 0 ? ExitOwner::kNobody
-          : is_workers             ? ExitOwner::kWorker
-                                   : ExitOwner::kDdprun,
-          verdict_->reason);
+  end_ = EndJob{verdict_->exit_code,
+                verdict_->exit_code == 0 ? ExitOwner::kNobody
+                : is_workers             ? ExitOwner::kWorker
+                                         : ExitOwner::kDdprun,
+                verdict_->reason};
   if (verdict_->exit_code != 0) actions_.push_back(PrintReport{*verdict_});
-  Leave(verdict_->exit_code);
+  Leave();
 }
 
 void AgentCore::LeaveStopped() {
   // The job had failed before the signal: what failed first is what the user wants to know.
-  if (verdict_ && verdict_->first_failure && exit_owner_ == ExitOwner::kSignal) {
+  if (verdict_ && verdict_->first_failure && end_->owner == ExitOwner::kSignal) {
     rendezvous::Verdict report = *verdict_;
-    report.exit_code = *exit_code_;
-    report.reason = exit_reason_;
+    report.exit_code = end_->exit_code;
+    report.reason = end_->reason;
     actions_.push_back(PrintReport{std::move(report)});
   }
-  Leave(*exit_code_);
+  Leave();
 }
 
-void AgentCore::PlanEnd(int exit_code, ExitOwner owner, std::string reason) {
-  exit_code_ = exit_code;
-  exit_owner_ = owner;
-  exit_reason_ = std::move(reason);
-}
-
-void AgentCore::Leave(int exit_code) {
+void AgentCore::Leave() {
   state_ = State::kLeaving;
   // Workers that do not die are still the worker group's: it may not be destroyed in peace.
   leaving_ = Leaving{.by = now_ + policy_.leave_timeout, .is_clean = !HasWorkers()};
-  actions_.push_back(EndJob{exit_code, exit_owner_, exit_reason_});
+  actions_.push_back(*end_);
 }
 
 void AgentCore::On(const LeftoversGone& event) {
   if (state_ != State::kLeaving) return;
-  leaving_.are_leftovers_answered = true;
   leaving_.are_leftovers_gone = event.are_all_gone;
   if (!event.are_all_gone) {
-    actions_.push_back(
-        Say{"processes of this job are left that do not die: the kernel keeps them"});
+    Tell("processes of this job are left that do not die: the kernel keeps them");
   }
   DrainWhenAnswered();
 }
@@ -185,8 +161,8 @@ void AgentCore::On(const rendezvous::ContactEnded&) {
 }
 
 void AgentCore::DrainWhenAnswered() {
-  const bool is_answered =
-      leaving_.are_leftovers_answered && leaving_.is_report_written && leaving_.is_contact_ended;
+  const bool is_answered = leaving_.are_leftovers_gone.has_value() && leaving_.is_report_written &&
+                           leaving_.is_contact_ended;
   if (state_ == State::kLeaving && is_answered && !leaving_.is_draining) Drain();
 }
 
@@ -194,7 +170,7 @@ void AgentCore::Drain() {
   const Duration timeout = leaving_.is_hasty ? policy_.haste : policy_.console_patience;
   leaving_.is_draining = true;
   leaving_.by = now_ + timeout + policy_.haste;
-  actions_.push_back(DrainLogs{timeout, !leaving_.are_leftovers_gone});
+  actions_.push_back(DrainLogs{timeout, !leaving_.are_leftovers_gone.value_or(false)});
 }
 
 void AgentCore::On(const LogsDrained& event) {
@@ -213,20 +189,20 @@ void AgentCore::Hurry(bool is_kill) {
 
 void AgentCore::Exit() {
   state_ = State::kDone;
-  actions_.push_back(ExitAgent{*exit_code_, leaving_.is_clean});
+  actions_.push_back(ExitAgent{end_->exit_code, leaving_.is_clean});
 }
 
 std::optional<TimePoint> AgentCore::NextDeadline() const {
   if (state_ == State::kDone) return std::nullopt;
   if (state_ == State::kLeaving) return leaving_.by;
-  std::optional<TimePoint> deadline = Earlier(ContactDeadline(), LostNoticeAt());
-  if (notice_) deadline = Earlier(deadline, notice_->say_at);
-  if (!suspicions_.empty()) deadline = Earlier(deadline, suspicions_.front().judge_at);
-  if (state_ == State::kPreparing) deadline = Earlier(deadline, prepared_by_);
+  TimePoint deadline = std::min(ContactDeadline(), LostNoticeAt());
+  if (notice_) deadline = std::min(deadline, notice_->say_at.value_or(kNever));
+  if (!suspicions_.empty()) deadline = std::min(deadline, suspicions_.front().judge_at);
+  if (state_ == State::kPreparing) deadline = std::min(deadline, prepared_by_);
   if (state_ == State::kStopping && !HasWorkers() && undescribed_ == 0) {
-    deadline = Earlier(deadline, verdict_holds_at_);
+    deadline = std::min(deadline, verdict_holds_at_.value_or(kNever));
   }
-  return deadline;
+  return deadline == kNever ? std::nullopt : std::optional(deadline);
 }
 
 }  // namespace ddprun::launcher

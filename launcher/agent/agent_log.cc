@@ -41,7 +41,7 @@ std::string EndValues(const Assignment& round, const WorkerEnd& end) {
                       " exit_code=", end.exit_code, " cause=", Value(end.message));
 }
 
-struct LineOfEvent {
+struct LineOf {
   const AgentLog::Node& node;
   const Assignment& round;
 
@@ -114,11 +114,6 @@ struct LineOfEvent {
   Line operator()(const LogsDrained& e) const {
     return {e.is_all_written ? "logs written" : "logs not written"};
   }
-};
-
-struct LineOfAction {
-  const AgentLog::Node& node;
-  const Assignment& round;
 
   Line operator()(const JoinRound&) const {
     return {"joining", absl::StrCat(" node=", Value(node.id), " workers=", node.workers),
@@ -178,7 +173,7 @@ void AgentLog::Note(const AgentEvent& event) {
   // The core may find it stale, and round_ stays then.
   const auto* assigned = std::get_if<rendezvous::Assigned>(&event);
   const Assignment& round = assigned != nullptr ? assigned->assignment : round_;
-  const Line line = std::visit(LineOfEvent{node_, round}, event);
+  const Line line = std::visit(LineOf{node_, round}, event);
   if (!logger_.should_log(line.level)) return;
   const auto* waiting = std::get_if<rendezvous::Waiting>(&event);
   if (waiting != nullptr && std::exchange(waiting_for_, waiting->reason) == waiting->reason) return;
@@ -192,7 +187,7 @@ void AgentLog::Note(const AgentAction& action) {
     round_ = prepare->assignment;
     pids_.clear();
   }
-  Write(logger_, std::visit(LineOfAction{node_, round_}, action), node_, round_);
+  Write(logger_, std::visit(LineOf{node_, round_}, action), node_, round_);
 }
 
 void AgentLog::Note(const WorkerStarted& event) {

@@ -5,15 +5,13 @@
 namespace ddprun::launcher {
 
 AgentPolicy AgentPolicyOf(const LaunchConfig& config) {
-  AgentPolicy policy;
-  policy.local_world_size = config.workers_per_node;
-  policy.min_nodes = config.nodes.min;
-  policy.max_nodes = config.nodes.max;
-  policy.shutdown_timeout = config.shutdown_timeout;
-  policy.orphan_timeout = config.rendezvous_options.orphan_timeout;
-  policy.more_stop_signals = config.more_stop_signals;
-  policy.exit_barrier_timeout = config.rendezvous_options.exit_barrier_timeout;
-  return policy;
+  return {.local_world_size = config.workers_per_node,
+          .min_nodes = config.nodes.min,
+          .max_nodes = config.nodes.max,
+          .shutdown_timeout = config.shutdown_timeout,
+          .orphan_timeout = config.rendezvous_options.orphan_timeout,
+          .exit_barrier_timeout = config.rendezvous_options.exit_barrier_timeout,
+          .more_stop_signals = config.more_stop_signals};
 }
 
 rendezvous::Policy RendezvousPolicyOf(const LaunchConfig& config) {
@@ -25,9 +23,7 @@ rendezvous::Policy RendezvousPolicyOf(const LaunchConfig& config) {
   policy.last_call = config.rendezvous_options.last_call;
   policy.join_timeout = config.rendezvous_options.join_timeout;
   policy.orphan_timeout = config.rendezvous_options.orphan_timeout;
-  if (config.rendezvous_options.evict_after) {
-    policy.evict_after = *config.rendezvous_options.evict_after;
-  }
+  policy.evict_after = config.rendezvous_options.evict_after.value_or(policy.evict_after);
   if (config.is_endpoint_assumed) {
     policy.meeting_place = absl::StrCat(config.endpoint.host, ":", config.endpoint.port);
   }

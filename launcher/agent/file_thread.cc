@@ -1,202 +1,151 @@
 #include "launcher/agent/file_thread.h"
 
-#include <algorithm>
+#include <fcntl.h>
+
+#include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/steady_timer.hpp>
-#include <condition_variable>
-#include <deque>
+#include <cstdlib>
 #include <mutex>
-#include <thread>
-#include <vector>
+#include <set>
 
 #include "rendezvous/base/quiet_thread.h"
-#include "rendezvous/base/steady_clock.h"
+#include "rendezvous/base/unique_fd.h"
 
 namespace ddprun::launcher {
 namespace asio = boost::asio;
 
-class FileThread::Impl : public std::enable_shared_from_this<Impl> {
- public:
-  Impl(asio::io_context& io, Options options)
-      : io_(&io), options_(std::move(options)), timer_(std::make_unique<asio::steady_timer>(io)) {}
-
-  void Start() {
-    thread_ = StartQuietThread([self = shared_from_this()] { self->Run(); });
-  }
-
-  void Queue(Task task) {
-    if (task.file.empty()) task.file = task.name;
-    const TimePoint now = SteadyNow();
-    const TimePoint by = now + task.timeout;
-    {
-      const std::lock_guard lock(mutex_);
-      asked_.push_back({std::move(task), next_id_++, now, by});
-    }
-    if (thread_.joinable()) {
-      changed_.notify_one();
-    } else {
-      asio::post(*io_, [self = shared_from_this()] { self->RunOne(); });
-    }
-    Arm();
-  }
-
-  void Touch(const std::string& file) {
-    const std::lock_guard lock(mutex_);
-    touched_ = file;
-  }
-
-  bool is_idle() {
-    const std::lock_guard lock(mutex_);
-    return !is_working_ && NextWork() == asked_.end();
-  }
-
-  // From here on the io_context and this object's owner are not touched.
-  void Stop() {
-    bool is_idle = false;
-    {
-      const std::lock_guard lock(mutex_);
-      io_ = nullptr;
-      asked_.clear();
-      is_idle = !is_working_;
-    }
-    changed_.notify_one();
-    timer_.reset();
-    if (!thread_.joinable()) return;
-    if (is_idle) {
-      thread_.join();
-    } else {
-      thread_.detach();
-    }
-  }
-
- private:
-  // Without an answer: it has been answered, and its work hangs.
-  struct Asked : Task {
-    uint64_t id;
-    TimePoint since;  // its turn has come, or it was asked
-    TimePoint by;
-    bool has_begun = false;
-    bool is_slow_told = false;
-  };
-
-  void Run() {
-    std::unique_lock lock(mutex_);
-    for (;;) {
-      changed_.wait(lock, [this] { return io_ == nullptr || NextWork() != asked_.end(); });
-      if (io_ == nullptr) return;
-      lock.unlock();
-      RunOne();
-      lock.lock();
-    }
-  }
-
-  // REQUIRES: the mutex is held.
-  std::deque<Asked>::iterator NextWork() {
-    return std::find_if(asked_.begin(), asked_.end(),
-                        [](const Asked& asked) { return !asked.has_begun; });
-  }
-
-  void RunOne() {
-    std::unique_lock lock(mutex_);
-    const auto next = NextWork();
-    if (next == asked_.end()) return;
-    next->has_begun = true;
-    is_working_ = true;
-    touched_.clear();
-    const uint64_t id = next->id;
-    const std::string name = next->name;
-    const std::function<void()> work = std::move(next->work);
-    lock.unlock();
-    if (options_.hold_for_test) options_.hold_for_test(name);
-    work();
-    lock.lock();
-    is_working_ = false;
-    if (io_ == nullptr) return;
-    asio::post(*io_, [self = shared_from_this(), id] { self->Finish(id); });
-  }
-
-  // What follows is the io_context's.
-
-  void Finish(uint64_t id) {
-    std::function<void(bool)> answer;
-    {
-      const std::lock_guard lock(mutex_);
-      const auto done = std::find_if(asked_.begin(), asked_.end(),
-                                     [id](const Asked& asked) { return asked.id == id; });
-      if (done == asked_.end()) return;
-      answer = std::move(done->answer);
-      asked_.erase(done);
-      if (!asked_.empty()) asked_.front().since = SteadyNow();
-    }
-    Arm();
-    if (answer) answer(true);
-  }
-
-  void Arm() {
-    if (timer_ == nullptr) return;
-    std::optional<TimePoint> next;
-    const auto at = [&next](TimePoint point) { next = std::min(next.value_or(point), point); };
-    {
-      const std::lock_guard lock(mutex_);
-      for (const Asked& asked : asked_) {
-        if (asked.answer) at(asked.by);
-      }
-      if (!asked_.empty() && !asked_.front().is_slow_told) {
-        at(asked_.front().since + options_.slow_after);
-      }
-    }
-    if (!next) {
-      timer_->cancel();
-      return;
-    }
-    timer_->expires_at(ToSteady(*next));
-    timer_->async_wait([self = shared_from_this()](const boost::system::error_code& error) {
-      if (!error) self->Check();
-    });
-  }
-
-  void Check() {
-    const TimePoint now = SteadyNow();
-    std::string slow;
-    std::vector<std::function<void(bool)>> late;
-    {
-      const std::lock_guard lock(mutex_);
-      if (!asked_.empty() && !asked_.front().is_slow_told &&
-          asked_.front().since + options_.slow_after <= now) {
-        asked_.front().is_slow_told = true;
-        slow = touched_.empty() ? asked_.front().file : touched_;
-      }
-      for (Asked& asked : asked_) {
-        if (asked.answer && asked.by <= now) late.push_back(std::exchange(asked.answer, nullptr));
-      }
-      std::erase_if(asked_, [](const Asked& asked) { return !asked.answer && !asked.has_begun; });
-    }
-    if (!slow.empty() && options_.on_slow) options_.on_slow(slow);
-    Arm();
-    for (const auto& answer : late) answer(false);
-  }
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  asio::io_context* io_;  // null: stopped
-  std::deque<Asked> asked_;
-  bool is_working_ = false;
-  std::string touched_;  // by what is being done
-
-  const Options options_;
-  std::unique_ptr<asio::steady_timer> timer_;
-  uint64_t next_id_ = 0;
-  std::thread thread_;
+// What the thread needs, which may outlive its owner with a call that hangs.
+struct FileThread::Shared {
+  std::mutex mutex;
+  FileThread* owner;          // null: gone; changes on the io_context's thread alone
+  std::set<uint64_t> wanted;  // has not begun and is not given up
+  bool is_working = false;
+  std::string touched;    // by what is being done
+  asio::io_context work;  // what the thread runs; the mutex is not for it
 };
 
-FileThread::FileThread(asio::io_context& io, Options options)
-    : impl_(std::make_shared<Impl>(io, std::move(options))) {
-  impl_->Start();
+FileThread::FileThread(asio::io_context& io, std::function<void(const std::string&)> on_slow,
+                       Duration slow_after)
+    : io_(io),
+      on_slow_(std::move(on_slow)),
+      slow_after_(slow_after),
+      slow_timer_(io),
+      shared_(std::make_shared<Shared>()) {
+  shared_->owner = this;
+  thread_ = StartQuietThread([shared = shared_] {
+    const auto guard = asio::make_work_guard(shared->work);
+    shared->work.run();
+  });
 }
-FileThread::~FileThread() { impl_->Stop(); }
-void FileThread::Queue(Task task) { impl_->Queue(std::move(task)); }
-void FileThread::Touch(const std::string& file) { impl_->Touch(file); }
-bool FileThread::is_idle() const { return impl_->is_idle(); }
+
+FileThread::~FileThread() {
+  bool is_working = false;
+  {
+    const std::lock_guard lock(shared_->mutex);
+    shared_->owner = nullptr;
+    shared_->wanted.clear();
+    is_working = shared_->is_working;
+  }
+  shared_->work.stop();
+  if (!thread_.joinable()) return;
+  if (is_working) {
+    thread_.detach();
+  } else {
+    thread_.join();
+  }
+}
+
+void FileThread::Queue(const std::string& name, Asked asked, std::function<void()> work) {
+  const uint64_t id = next_id_++;
+  {
+    const std::lock_guard lock(shared_->mutex);
+    shared_->wanted.insert(id);
+  }
+  // Weak: the work stands in a queue of what it refers to.
+  asio::post(shared_->work, [weak = std::weak_ptr(shared_), id, name, work = std::move(work)] {
+    const std::shared_ptr<Shared> shared = weak.lock();
+    {
+      const std::lock_guard lock(shared->mutex);
+      if (shared->wanted.erase(id) == 0) return;
+      shared->is_working = true;
+      shared->touched.clear();
+    }
+    HoldFileWorkForTest(name);
+    work();
+    const std::lock_guard lock(shared->mutex);
+    shared->is_working = false;
+    if (shared->owner == nullptr) return;
+    asio::post(shared->owner->io_, [shared, id] {
+      if (shared->owner != nullptr) shared->owner->Finish(id);
+    });
+  });
+  if (!thread_.joinable()) asio::post(io_, [shared = shared_] { shared->work.poll_one(); });
+  asked.timer.async_wait([shared = shared_, id](const boost::system::error_code& error) {
+    if (!error && shared->owner != nullptr) shared->owner->GiveUp(id);
+  });
+  asked_.emplace(id, std::move(asked));
+  if (asked_.size() == 1) WatchFirst();
+}
+
+void FileThread::GiveUp(uint64_t id) {
+  const auto late = asked_.find(id);
+  if (late == asked_.end()) return;  // it is done in this very moment
+  const auto answer = std::exchange(late->second.answer, nullptr);
+  bool has_begun = false;
+  {
+    const std::lock_guard lock(shared_->mutex);
+    has_begun = shared_->wanted.erase(id) == 0;
+  }
+  if (!has_begun) Forget(id);
+  answer(false);
+}
+
+void FileThread::Finish(uint64_t id) {
+  const auto answer = std::move(asked_.at(id).answer);
+  Forget(id);
+  if (answer) answer(true);
+}
+
+void FileThread::Forget(uint64_t id) {
+  const bool is_first = asked_.begin()->first == id;
+  asked_.erase(id);
+  if (is_first) WatchFirst();
+}
+
+void FileThread::WatchFirst() {
+  slow_timer_.cancel();
+  if (asked_.empty()) return;
+  slow_timer_.expires_after(slow_after_);
+  slow_timer_.async_wait(
+      [this, shared = shared_, id = asked_.begin()->first](const boost::system::error_code& error) {
+        if (error || shared->owner == nullptr || asked_.empty() || asked_.begin()->first != id)
+          return;
+        std::string file;
+        {
+          const std::lock_guard lock(shared->mutex);
+          file = shared->touched.empty() ? asked_.begin()->second.file : shared->touched;
+        }
+        if (on_slow_) on_slow_(file);
+      });
+}
+
+void FileThread::Touch(const std::string& file) {
+  const std::lock_guard lock(shared_->mutex);
+  shared_->touched = file;
+}
+
+bool FileThread::is_idle() const {
+  const std::lock_guard lock(shared_->mutex);
+  return !shared_->is_working && shared_->wanted.empty();
+}
+
+void HoldFileWorkForTest(const std::string& name) {
+  static const char* const text = std::getenv("DDPRUN_TEST_FILE_GATE");
+  if (text == nullptr) return;
+  const std::string gate = text;
+  if (gate.compare(0, name.size() + 1, name + ":") != 0) return;
+  UniqueFd(open(gate.c_str() + name.size() + 1, O_RDONLY | O_CLOEXEC));
+}
 
 }  // namespace ddprun::launcher

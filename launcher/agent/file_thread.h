@@ -2,10 +2,14 @@
 #ifndef DDPRUN_LAUNCHER_AGENT_FILE_THREAD_H_
 #define DDPRUN_LAUNCHER_AGENT_FILE_THREAD_H_
 
+#include <boost/asio/steady_timer.hpp>
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "rendezvous/base/time.h"
@@ -21,17 +25,11 @@ namespace ddprun::launcher {
 // nothing else: each question has a time of its own after which it is answered all the same.
 class FileThread {
  public:
-  struct Options {
-    // Told once of each piece of work that lasts this long, with the file that it touches. "": with
-    // its name.
-    Duration slow_after = std::chrono::seconds(5);
-    std::function<void(const std::string& file)> on_slow{};
-    // Called on the thread before each piece of work, with its name.
-    std::function<void(const std::string& name)> hold_for_test{};
-  };
-
-  // Starts the thread. Where the system has none left, the io_context's does the work.
-  FileThread(boost::asio::io_context& io, Options options);
+  // Starts the thread. Where the system has none left, the io_context's does the work. `on_slow` is
+  // told once of each piece of work that lasts for `slow_after`, with the file that it touches.
+  explicit FileThread(boost::asio::io_context& io,
+                      std::function<void(const std::string& file)> on_slow = {},
+                      Duration slow_after = std::chrono::seconds(5));
   // Joins the thread, or leaves it behind with the call that it hangs in.  REQUIRES for the latter:
   // the work owns what it touches, or the process ends without destroying it.
   ~FileThread();
@@ -40,17 +38,18 @@ class FileThread {
 
   // `work` runs on the thread; `answer` gets its result on the io_context's, exactly once and never
   // from inside Ask. nullopt: it was not done within `timeout`; what has not begun by then never
-  // does, and a late result is dropped. `name` is for tests, `file` what a user is told to look at.
+  // does, and a late result is dropped. `name` is for tests, `file` what a user is told to look at;
+  // "": the name.
   template <typename Result>
-  void Ask(std::string name, std::string file, Duration timeout, std::function<Result()> work,
-           std::function<void(std::optional<Result>)> answer) {
+  void Ask(const std::string& name, const std::string& file, Duration timeout,
+           std::function<Result()> work, std::function<void(std::optional<Result>)> answer) {
     const auto result = std::make_shared<std::optional<Result>>();
-    Queue({.name = std::move(name),
-           .file = std::move(file),
-           .timeout = timeout,
-           .work = [result, work = std::move(work)] { result->emplace(work()); },
+    Queue(name,
+          {.file = file.empty() ? name : file,
            .answer = [result, answer = std::move(answer)](
-                         bool is_done) { answer(is_done ? std::move(*result) : std::nullopt); }});
+                         bool is_done) { answer(is_done ? std::move(*result) : std::nullopt); },
+           .timer = boost::asio::steady_timer(io_, timeout)},
+          [result, work = std::move(work)] { result->emplace(work()); });
   }
 
   // Called by the work: what it touches next, in place of `file`.
@@ -60,18 +59,32 @@ class FileThread {
   bool is_idle() const;
 
  private:
-  struct Task {
-    std::string name;
+  struct Shared;
+  struct Asked {
     std::string file;
-    Duration timeout{0};
-    std::function<void()> work;
-    std::function<void(bool is_done)> answer;
+    std::function<void(bool is_done)> answer;  // null: given, and its work hangs
+    boost::asio::steady_timer timer;
   };
-  void Queue(Task task);
+  void Queue(const std::string& name, Asked asked, std::function<void()> work);
+  void GiveUp(uint64_t id);
+  void Finish(uint64_t id);
+  void Forget(uint64_t id);
+  void WatchFirst();
 
-  class Impl;
-  std::shared_ptr<Impl> impl_;  // the thread's too
+  boost::asio::io_context& io_;
+  const std::function<void(const std::string& file)> on_slow_;
+  const Duration slow_after_;
+  std::map<uint64_t, Asked> asked_;  // the first is being done
+  uint64_t next_id_ = 0;
+  boost::asio::steady_timer slow_timer_;  // of the first
+  const std::shared_ptr<Shared> shared_;  // the thread's too
+  std::thread thread_;
 };
+
+// DDPRUN_TEST_FILE_GATE, "NAME:FIFO": work on files of that name first waits until somebody opens
+// the FIFO for writing, as it would for a file system that does not answer. Called on the thread
+// that does the work.
+void HoldFileWorkForTest(const std::string& name);
 
 }  // namespace ddprun::launcher
 

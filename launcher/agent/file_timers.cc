@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <boost/asio/buffer.hpp>
+#include <boost/asio/read_until.hpp>
 #include <cerrno>
 #include <chrono>
 #include <cstdint>
@@ -43,25 +44,17 @@ double UnixSeconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-struct Ancestry {
-  int parent = 0;
-  int session = 0;
-};
-
-// On the agent's thread: the kernel makes this file up from what it holds in memory, and asks
-// nothing of the process or of a disk for it.
-Ancestry AncestryOf(int pid) {
+// 0: there is none. On the agent's thread: the kernel makes this file up from what it holds in
+// memory, and asks nothing of the process or of a disk for it.
+int ParentOf(int pid) {
   std::ifstream file(absl::StrCat("/proc/", pid, "/stat"));
   std::string line;
   std::getline(file, line);
-  const size_t name_end = line.rfind(')');  // the name may hold anything
-  if (name_end == std::string::npos) return {};
-  std::istringstream fields(line.substr(name_end + 1));
+  std::istringstream fields(line.substr(line.rfind(')') + 1));  // the name may hold anything
   char state = 0;
-  int group = 0;
-  Ancestry found;
-  fields >> state >> found.parent >> group >> found.session;
-  return fields ? found : Ancestry{};
+  int parent = 0;
+  fields >> state >> parent;
+  return parent;
 }
 
 }  // namespace
@@ -73,32 +66,23 @@ std::optional<TimerRequest> ParseTimerRequest(std::string_view line) {
   const auto guard = [](int depth, Json::parse_event_t, Json&) { return depth <= 1; };
   const Json json = Json::parse(line, guard, /*allow_exceptions=*/false);
   if (!json.is_object()) return std::nullopt;
-  const auto pid = json.find("pid");
-  const auto scope = json.find("scope_id");
-  const auto expires = json.find("expiration_time");
-  const auto signal = json.find("signal");
-  const auto end = json.end();
-  if (pid == end || scope == end || expires == end || signal == end) return std::nullopt;
-  if (!pid->is_number_integer() || !scope->is_string() || !expires->is_number() ||
-      !signal->is_number_integer()) {
+  const Json pid = json.value("pid", Json());  // null: it is not there
+  const Json scope = json.value("scope_id", Json());
+  const Json expires = json.value("expiration_time", Json());
+  const Json signal = json.value("signal", Json());
+  if (!pid.is_number_integer() || !scope.is_string() || !expires.is_number() ||
+      !signal.is_number_integer()) {
     return std::nullopt;
   }
-  const auto pid_value = pid->get<int64_t>();
-  const auto signal_value = signal->get<int64_t>();
-  if (pid_value <= 1 || pid_value > std::numeric_limits<int>::max()) return std::nullopt;
-  if (signal_value > 64 || signal_value < -64) return std::nullopt;
-  return TimerRequest{.pid = static_cast<int>(pid_value),
-                      .scope = scope->get<std::string>(),
-                      .expires = expires->get<double>(),
-                      .signal = static_cast<int>(signal_value)};
+  if (pid <= 1 || pid > std::numeric_limits<int>::max()) return std::nullopt;
+  if (signal > 64 || signal < -64) return std::nullopt;
+  return TimerRequest{pid, scope, expires, signal};
 }
 
 std::string ShortScope(const std::string& scope) {
   constexpr size_t kMaxBytes = 100;
   if (scope.size() <= kMaxBytes) return scope;
-  size_t end = kMaxBytes;
-  while (end > 0 && (static_cast<unsigned char>(scope[end]) & 0xc0) == 0x80) --end;
-  return scope.substr(0, end) + "...";
+  return scope.substr(0, CharacterStart(scope, kMaxBytes)) + "...";
 }
 
 std::optional<std::string> TimerFileOf(const Environment& environment) {
@@ -115,37 +99,26 @@ std::optional<std::string> TimerFileOf(const Environment& environment) {
 }
 
 void FileTimers::Read() {
-  fifo_.async_read_some(
-      asio::buffer(block_), [this](const boost::system::error_code& error, size_t size) {
+  asio::async_read_until(
+      fifo_, asio::dynamic_buffer(input_, kMaxTimerLine + 1), '\n',
+      [this](const boost::system::error_code& error, size_t size) {
         if (error == asio::error::operation_aborted) return;
+        const bool is_too_long = error == asio::error::not_found;
         // We hold the FIFO's other end, so it does not end.
-        if (error) {
+        if (error && !is_too_long) {
           // Not a complaint about one line: it is said whatever was said before.
-          return handlers_.say("warning: timers are not heeded any more: " + error.message());
+          return say_("warning: timers are not heeded any more: " + error.message());
         }
-        Take(std::string_view(block_.data(), size));
+        if (!is_too_long && is_skipping_) {
+          Complain("warning: a line in the timers' file is too long: ignored");
+        } else if (!is_too_long) {
+          TakeLine(std::string_view(input_).substr(0, size - 1));
+        }
+        is_skipping_ = is_too_long;
+        input_.erase(0, is_too_long ? input_.size() : size);
+        if (input_.find('\n') == std::string::npos) Arm();  // once for all that has come
         Read();
       });
-}
-
-void FileTimers::Take(std::string_view bytes) {
-  for (;;) {
-    const size_t newline = bytes.find('\n');
-    if (!is_skipping_) line_ += bytes.substr(0, newline);
-    if (line_.size() > kMaxTimerLine) {
-      is_skipping_ = true;
-      line_.clear();
-    }
-    if (newline == std::string_view::npos) return Arm();
-    if (is_skipping_) {
-      Complain("warning: a line in the timers' file is too long: ignored");
-    } else {
-      TakeLine(line_);
-    }
-    is_skipping_ = false;
-    line_.clear();
-    bytes.remove_prefix(newline + 1);
-  }
 }
 
 void FileTimers::TakeLine(std::string_view line) {
@@ -183,18 +156,15 @@ void FileTimers::Arm() {
 void FileTimers::Expire() {
   const double now = UnixSeconds();
   std::vector<TimerRequest> expired;
-  for (auto timer = timers_.begin(); timer != timers_.end();) {
-    if (timer->second.expires > now) {
-      ++timer;
-      continue;
-    }
-    expired.push_back(std::move(timer->second));
-    timer = timers_.erase(timer);
-  }
+  std::erase_if(timers_, [&](const auto& timer) {
+    const bool is_over = timer.second.expires <= now;
+    if (is_over) expired.push_back(timer.second);
+    return is_over;
+  });
   std::sort(expired.begin(), expired.end(),
             [](const auto& a, const auto& b) { return a.expires < b.expires; });
   for (const TimerRequest& timer : expired) {
-    handlers_.expired(timer, false);
+    expired_(timer, false);
     if (timer.signal > 0) Kill(timer);
   }
   Arm();
@@ -203,10 +173,9 @@ void FileTimers::Expire() {
 int FileTimers::WorkerOf(int pid) const {
   for (int hops = 0; pid > 1 && hops < kMaxAncestors; ++hops) {
     if (workers_.contains(pid)) return pid;
-    const Ancestry ancestry = AncestryOf(pid);
     // Each worker leads a session; its orphans stay in it.
-    if (workers_.contains(ancestry.session)) return ancestry.session;
-    pid = ancestry.parent;
+    if (const int session = getsid(pid); workers_.contains(session)) return session;
+    pid = ParentOf(pid);
   }
   return 0;
 }
@@ -225,9 +194,9 @@ void FileTimers::Kill(const TimerRequest& timer) {
                         : kill(timer.pid, timer.signal);
   if (sent != 0) return;
   killed_.emplace(worker, timer.scope);
-  handlers_.say(absl::StrCat("the timer ", Quoted(ShortScope(timer.scope)), " of pid ", timer.pid,
-                             " has expired: signal ", timer.signal, " sent"));
-  handlers_.expired(timer, true);
+  say_(absl::StrCat("the timer ", Quoted(ShortScope(timer.scope)), " of pid ", timer.pid,
+                    " has expired: signal ", timer.signal, " sent"));
+  expired_(timer, true);
 }
 
 std::string FileTimers::WorkerIsGone(int pid) {
@@ -245,7 +214,7 @@ std::string FileTimers::WorkerIsGone(int pid) {
 
 void FileTimers::Complain(const std::string& text) {
   if (++complaints_ > kMaxComplaints) return;
-  handlers_.say(text);
+  say_(text);
 }
 
 absl::StatusOr<UniqueFd> MakeTimerFile(const std::string& path) {
@@ -264,6 +233,6 @@ absl::StatusOr<UniqueFd> MakeTimerFile(const std::string& path) {
   return status;
 }
 
-bool RemoveTimerFile(const std::string& path) { return unlink(path.c_str()) == 0; }
+bool RemoveTimerFile(const std::string& path) { return IsFifo(path) && unlink(path.c_str()) == 0; }
 
 }  // namespace ddprun::launcher

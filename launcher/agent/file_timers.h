@@ -7,7 +7,6 @@
 #ifndef DDPRUN_LAUNCHER_AGENT_FILE_TIMERS_H_
 #define DDPRUN_LAUNCHER_AGENT_FILE_TIMERS_H_
 
-#include <array>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/system_timer.hpp>
@@ -50,20 +49,18 @@ std::optional<std::string> TimerFileOf(const Environment& environment);
 // Makes the FIFO, in place of one that an earlier agent left. An error is this machine's and one
 // line. Like all work on files, not on the agent's thread.
 absl::StatusOr<UniqueFd> MakeTimerFile(const std::string& path);
-// Removes it. False: it could not.
+// Removes a FIFO that stands there. False: it could not.
 bool RemoveTimerFile(const std::string& path);
 
 class FileTimers {
  public:
-  struct Handlers {
-    std::function<void(const std::string& line)> say;
-    // A timer has expired; `is_kill`: its process has just been signalled.
-    std::function<void(const TimerRequest& timer, bool is_kill)> expired;
-  };
+  using Say = std::function<void(const std::string& line)>;
+  // A timer has expired; `is_kill`: its process has just been signalled.
+  using Expired = std::function<void(const TimerRequest& timer, bool is_kill)>;
 
   // `fifo` was made by MakeTimerFile; whoever made it removes it.
-  FileTimers(boost::asio::io_context& io, UniqueFd fifo, Handlers handlers)
-      : handlers_(std::move(handlers)), fifo_(io, fifo.Release()), alarm_(io) {
+  FileTimers(boost::asio::io_context& io, UniqueFd fifo, Say say, Expired expired)
+      : say_(std::move(say)), expired_(std::move(expired)), fifo_(io, fifo.Release()), alarm_(io) {
     Read();
   }
   FileTimers(const FileTimers&) = delete;
@@ -76,7 +73,6 @@ class FileTimers {
 
  private:
   void Read();
-  void Take(std::string_view bytes);
   void TakeLine(std::string_view line);
   void Arm();
   void Expire();
@@ -85,12 +81,12 @@ class FileTimers {
   int WorkerOf(int pid) const;
   void Complain(const std::string& text);
 
-  const Handlers handlers_;
+  const Say say_;
+  const Expired expired_;
   boost::asio::posix::stream_descriptor fifo_;
   boost::asio::system_timer alarm_;
-  std::array<char, 16 * 1024> block_;
-  std::string line_;  // the beginning of one
-  bool is_skipping_ = false;
+  std::string input_;         // read, and not taken yet
+  bool is_skipping_ = false;  // what is left of a line that is too long
   std::map<std::pair<int, std::string>, TimerRequest> timers_;  // by pid and scope
   std::set<int> workers_;
   std::map<int, std::string> killed_;  // workers, with the scope of the timer

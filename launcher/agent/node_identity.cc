@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstdlib>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 
 namespace ddprun::launcher {
@@ -24,11 +25,11 @@ bool IsOwnDirectory(const std::string& path) {
 std::string FileName(const std::string& text) {
   std::string name;
   for (const char c : text) {
-    const bool is_plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
-                          (c >= 'A' && c <= 'Z') || c == '-' || c == '_';
-    absl::StrAppend(
-        &name, is_plain ? std::string(1, c)
-                        : absl::StrCat("%", absl::Hex(static_cast<uint8_t>(c), absl::kZeroPad2)));
+    if (absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_') {
+      name += c;
+    } else {
+      absl::StrAppend(&name, "%", absl::Hex(static_cast<uint8_t>(c), absl::kZeroPad2));
+    }
   }
   return name.substr(0, 200);
 }

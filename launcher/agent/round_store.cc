@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "rendezvous/core/rank_assignment.h"
 #include "rendezvous/net/listening_socket.h"
+#include "rendezvous/net/socket_address.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -20,17 +21,15 @@ using rendezvous::StoreServer;
 // SO_REUSEADDR, as PyTorch's store does, may bind it too, and listen. To find a free one and let go
 // of it would leave it to anybody until the worker has come so far.
 absl::StatusOr<UniqueFd> KeepPort() {
-  for (const int family : {AF_INET6, AF_INET}) {
-    UniqueFd fd(socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  for (const char* any : {"::", "0.0.0.0"}) {
+    const rendezvous::SocketAddress address = *rendezvous::ParseIp(any, 0);
+    UniqueFd fd(socket(address.get()->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
     if (!fd.is_open()) continue;
     const int on = 1;
     const int off = 0;
     setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    if (family == AF_INET6) setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
-    sockaddr_storage any{};
-    any.ss_family = static_cast<sa_family_t>(family);
-    const socklen_t size = family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
-    if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&any), size) == 0) return fd;
+    setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));  // not of an IPv4 socket
+    if (bind(fd.get(), address.get(), address.size) == 0) return fd;
   }
   return absl::UnavailableError(
       absl::StrCat("keep a port for the workers' store: ", std::strerror(errno)));
@@ -55,38 +54,28 @@ absl::Status RoundStore::Renew() {
   if (reach_ == Reach::kNone) return absl::OkStatus();
   if (reach_ == Reach::kWorkers) {
     absl::StatusOr<UniqueFd> kept = KeepPort();
-    if (!kept.ok()) return kept.status();
-    const std::lock_guard lock(mutex_);
-    kept_port_ = *std::move(kept);
-    return absl::OkStatus();
+    if (kept.ok()) kept_port_ = *std::move(kept);
+    return kept.status();
   }
   StoreServer::Options options;
   if (reach_ == Reach::kOtherPort) options.bind = StoreServer::Bind::kNone;
   if (reach_ == Reach::kAllHosts) options.bind = StoreServer::Bind::kAll;
   options.on_no_descriptor = on_no_descriptor_;
   absl::StatusOr<std::unique_ptr<StoreServer>> server = StoreServer::Start(options);
-  if (!server.ok()) return server.status();
-  const std::lock_guard lock(mutex_);
-  server_ = *std::move(server);
-  return absl::OkStatus();
+  if (server.ok()) server_ = *std::move(server);
+  return server.status();
 }
 
 void RoundStore::Close() {
-  std::unique_ptr<StoreServer> old;
-  {
-    const std::lock_guard lock(mutex_);
-    old = std::move(server_);
-    kept_port_.Reset();
-  }
+  server_.reset();
+  kept_port_.Reset();
 }
 
 void RoundStore::Adopt(UniqueFd connection) {
-  const std::lock_guard lock(mutex_);
   if (server_ != nullptr) server_->Adopt(std::move(connection));
 }
 
 uint16_t RoundStore::port() const {
-  const std::lock_guard lock(mutex_);
   if (kept_port_.is_open()) return rendezvous::LocalPort(kept_port_.get());
   return server_ == nullptr ? 0 : server_->port();
 }

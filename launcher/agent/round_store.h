@@ -2,14 +2,14 @@
 //
 // Each round gets a new socket and key space: the protocol carries no round, and a straggler of the
 // old one would otherwise write among the new keys. With a fixed address (`static`) the port is the
-// coordinator's and stays; connections come by Adopt, and those of the old round are closed.
+// coordinator's and stays; connections come by Adopt, and those of the old round are closed. All of
+// it is called on the agent's thread.
 #ifndef DDPRUN_LAUNCHER_AGENT_ROUND_STORE_H_
 #define DDPRUN_LAUNCHER_AGENT_ROUND_STORE_H_
 
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -35,17 +35,13 @@ class RoundStore {
   static Reach ReachOf(const LaunchConfig& config, const Environment& environment);
 
   // `on_no_descriptor`: StoreServer::Options.
-  RoundStore(const LaunchConfig& config, const Environment& environment,
-             std::function<void()> on_no_descriptor)
-      : RoundStore(ReachOf(config, environment), std::move(on_no_descriptor)) {}
   explicit RoundStore(Reach reach, std::function<void()> on_no_descriptor = {})
       : reach_(reach), on_no_descriptor_(std::move(on_no_descriptor)) {}
 
-  // Closes the store of the last round and opens the next one's. Called on the agent's thread.
+  // Closes the store of the last round and opens the next one's.
   absl::Status Renew();
   void Close();
-  // Takes a connection that arrived at the coordinator's port; any thread. Closed when no round
-  // is open.
+  // Takes a connection that arrived at the coordinator's port. Closed when no round is open.
   void Adopt(UniqueFd connection);
   // Where the current store listens, or a worker's shall; 0 when neither does.
   uint16_t port() const;
@@ -54,9 +50,8 @@ class RoundStore {
  private:
   const Reach reach_;
   const std::function<void()> on_no_descriptor_;
-  mutable std::mutex mutex_;
-  std::unique_ptr<rendezvous::StoreServer> server_;  // guarded by mutex_
-  UniqueFd kept_port_;                               // kWorkers alone; guarded by mutex_
+  std::unique_ptr<rendezvous::StoreServer> server_;
+  UniqueFd kept_port_;  // kWorkers alone
 };
 
 }  // namespace ddprun::launcher

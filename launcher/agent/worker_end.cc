@@ -2,7 +2,8 @@
 
 #include <chrono>
 #include <cstddef>
-#include <cstdio>
+
+#include "absl/strings/str_format.h"
 
 namespace ddprun::launcher {
 
@@ -14,30 +15,23 @@ std::string UtcText(int64_t unix_time_ms, char separator) {
   const auto day = floor<std::chrono::days>(time);
   const std::chrono::year_month_day date(day);
   const std::chrono::hh_mm_ss clock(time - day);
-  char text[64];
-  std::snprintf(
-      text, sizeof(text), "%04d-%02u-%02u%c%02d:%02d:%02d.%03dZ", static_cast<int>(date.year()),
-      static_cast<unsigned>(date.month()), static_cast<unsigned>(date.day()), separator,
-      static_cast<int>(clock.hours().count()), static_cast<int>(clock.minutes().count()),
-      static_cast<int>(clock.seconds().count()), static_cast<int>(clock.subseconds().count()));
-  return text;
+  return absl::StrFormat("%04d-%02d-%02d%c%02d:%02d:%02d.%03dZ", static_cast<int>(date.year()),
+                         static_cast<unsigned>(date.month()), static_cast<unsigned>(date.day()),
+                         separator, clock.hours().count(), clock.minutes().count(),
+                         clock.seconds().count(), clock.subseconds().count());
 }
 
-std::string RangesText(const std::vector<int>& ranks) {
-  std::string out;
+std::string RanksText(const std::vector<int>& ranks) {
+  std::string out = ranks.size() == 1 ? "rank " : "ranks ";
   for (size_t i = 0; i < ranks.size();) {
     size_t end = i + 1;
     while (end < ranks.size() && ranks[end] == ranks[end - 1] + 1) ++end;
-    if (!out.empty()) out += ", ";
+    if (i > 0) out += ", ";
     out += std::to_string(ranks[i]);
     if (end - i > 1) out += "-" + std::to_string(ranks[end - 1]);
     i = end;
   }
   return out;
-}
-
-std::string RanksText(const std::vector<int>& ranks) {
-  return (ranks.size() == 1 ? "rank " : "ranks ") + RangesText(ranks);
 }
 
 }  // namespace ddprun::launcher

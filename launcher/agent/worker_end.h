@@ -33,9 +33,6 @@ inline int TorchrunCode(int exit_code, int signal) { return signal != 0 ? -signa
 // "2025-01-31T12:00:00.123Z" with `separator` 'T'. "" for a time that is not known: 0 and less.
 std::string UtcText(int64_t unix_time_ms, char separator);
 
-// "1-3, 5".  REQUIRES: ascending.
-std::string RangesText(const std::vector<int>& ranks);
-
 // "rank 3", "ranks 0-1, 3".  REQUIRES: ascending, not empty.
 std::string RanksText(const std::vector<int>& ranks);
 

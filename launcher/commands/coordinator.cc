@@ -1,5 +1,3 @@
-#include "launcher/commands/coordinator.h"
-
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
@@ -20,7 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "launcher/agent/node_identity.h"
 #include "launcher/cli/text.h"
-#include "launcher/commands/terminal.h"
+#include "launcher/commands/commands.h"
 #include "launcher/process/exit_status.h"
 #include "launcher/process/process_baseline.h"
 #include "rendezvous/base/check.h"

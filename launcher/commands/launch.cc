@@ -1,19 +1,19 @@
-#include "launcher/commands/launch.h"
-
+// From LaunchConfig to the agent.
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "launcher/agent/agent.h"
-#include "launcher/agent/test_hooks.h"
+#include "launcher/agent/file_thread.h"
 #include "launcher/cli/option_values.h"
 #include "launcher/cli/program.h"
-#include "launcher/commands/terminal.h"
+#include "launcher/commands/commands.h"
 #include "launcher/doctor/gpu_probe.h"
 #include "launcher/doctor/host_facts.h"
 #include "launcher/doctor/worker_count.h"
@@ -50,29 +50,30 @@ absl::Status ProvideDescriptors(const LaunchConfig& config) {
                    each, " for each worker; raise the limit (ulimit -n)"));
 }
 
-// The CPUs of each worker, near its GPU. Asks the driver, but only when an option needs it; then
-// the workers are counted, too, where they are one for each GPU.
-absl::StatusOr<std::vector<CpuSet>> AskDriver(const Environment& environment,
-                                              LaunchConfig& config) {
-  const bool is_counted = config.workers_by == WorkersBy::kNumber;
-  if (is_counted && !config.numa_binding) return std::vector<CpuSet>();
-  const GpuReport report = ProbeGpus(ProbeScope::kGpus);
-  const DriverFacts driver = ReadDriverFacts(environment);
-  if (!is_counted) {
-    const absl::Status status =
-        ResolveWorkers(report, driver, environment.machine.cpu_count, config);
-    if (!status.ok()) return status;
-  }
-  if (!config.numa_binding) return std::vector<CpuSet>();
-  return BindToCpus(config, report, driver, SysRootForTest(), AllowedCpus());
+// DDPRUN_TEST_SYSFS: a folder that stands for /sys where CPUs are chosen (--numa_binding).
+std::string SysRootForTest() {
+  const char* folder = std::getenv("DDPRUN_TEST_SYSFS");
+  return folder == nullptr ? "/sys" : folder;
 }
 
-// How many workers, where, and with which GPU.
+// How many workers, where, and with which GPU. Asks the driver only when an option needs it: where
+// they are one for each GPU, and for CPUs near it.
 absl::StatusOr<Placement> PlaceWorkers(const Environment& environment, LaunchConfig& config) {
   Placement placement;
-  absl::StatusOr<std::vector<CpuSet>> cpus = AskDriver(environment, config);
-  if (!cpus.ok()) return cpus.status();
-  placement.cpus = *std::move(cpus);
+  const bool is_counted = config.workers_by == WorkersBy::kNumber;
+  if (!is_counted || config.numa_binding) {
+    const GpuReport report = ProbeGpus(ProbeScope::kGpus);
+    const DriverFacts driver = ReadDriverFacts(environment);
+    absl::Status status;
+    if (!is_counted) status = ResolveWorkers(report, driver, environment.machine.cpu_count, config);
+    if (!status.ok()) return status;
+    if (config.numa_binding) {
+      absl::StatusOr<std::vector<CpuSet>> cpus =
+          BindToCpus(config, report, driver, SysRootForTest(), AllowedCpus());
+      if (!cpus.ok()) return cpus.status();
+      placement.cpus = *std::move(cpus);
+    }
+  }
   if (config.virtual_local_rank) {
     absl::StatusOr<std::vector<std::string>> devices =
         VirtualDevices(config, environment.Get("CUDA_VISIBLE_DEVICES"));
@@ -120,6 +121,11 @@ void Warn(const LaunchConfig& config, const LogLevelChoice& log_level, LogRouter
 }
 
 }  // namespace
+
+int Complain(const absl::Status& error, int exit_code) {
+  std::fprintf(stderr, "ddprun: error: %s\n", std::string(error.message()).c_str());
+  return exit_code;
+}
 
 int Launch(LaunchConfig config, const Environment& environment) {
   const absl::StatusOr<Program> program =

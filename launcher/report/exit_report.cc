@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -20,7 +21,7 @@ namespace {
 
 using rendezvous::FailureReport;
 
-constexpr size_t kMaxTailLines = 50;
+constexpr int kMaxTailLines = 50;
 constexpr size_t kMaxLineLength = 2000;
 constexpr size_t kMaxWidth = 60;  // of the rules, as in torchrun
 // Error files hold up to 32 KiB of traceback and tails up to 64 KiB, for every one of the failures
@@ -29,11 +30,6 @@ constexpr size_t kMaxRootBytes = 64 * 1024;
 constexpr size_t kMaxOtherBytes = 4 * 1024;
 constexpr size_t kMaxOthersBytes = 64 * 1024;  // all of their entries
 constexpr size_t kMaxTailBytes = 64 * 1024;
-
-std::string FormatTime(int64_t unix_time_ms) {
-  const std::string text = UtcText(unix_time_ms, '_');
-  return text.empty() ? "<N/A>" : text;
-}
 
 std::string EscapedLine(std::string_view line) {
   // A terminal's line ends in \r\n.
@@ -72,7 +68,9 @@ std::string TracebackOf(const FailureReport& failure) {
 
 std::string TimeOf(const FailureReport& failure) {
   const bool is_said = failure.error && failure.error->unix_time_s > 0;
-  return FormatTime(is_said ? failure.error->unix_time_s * 1000 : failure.unix_time_ms);
+  const std::string text =
+      UtcText(is_said ? failure.error->unix_time_s * 1000 : failure.unix_time_ms, '_');
+  return text.empty() ? "<N/A>" : text;
 }
 
 std::vector<std::string> Fields(const FailureReport& failure, size_t max_traceback) {
@@ -92,18 +90,12 @@ std::vector<std::string> Fields(const FailureReport& failure, size_t max_traceba
   };
 }
 
-std::vector<std::string> LastLines(const std::string& text) {
-  if (text.empty()) return {};
-  std::vector<std::string> lines = absl::StrSplit(absl::StripSuffix(text, "\n"), '\n');
-  const size_t left_out = lines.size() - std::min(lines.size(), kMaxTailLines);
-  lines.erase(lines.begin(), lines.begin() + static_cast<std::ptrdiff_t>(left_out));
-  return lines;
-}
-
 std::string RenderTail(const FailureReport& failure) {
   const std::string rank = std::to_string(failure.rank);
-  const std::vector<std::string> lines = LastLines(failure.stderr_tail);
-  if (lines.empty()) return "Rank " + rank + " wrote nothing to stderr.\n";
+  if (failure.stderr_tail.empty()) return "Rank " + rank + " wrote nothing to stderr.\n";
+  std::vector<std::string> lines =
+      absl::StrSplit(absl::StripSuffix(failure.stderr_tail, "\n"), '\n');
+  if (std::ssize(lines) > kMaxTailLines) lines.erase(lines.begin(), lines.end() - kMaxTailLines);
   std::string out =
       lines.size() == 1 ? "Last line" : "Last " + std::to_string(lines.size()) + " lines";
   out += " of rank " + rank + "'s stderr:\n";
@@ -145,17 +137,6 @@ std::vector<Alike> GroupAlike(const FailureReport& root,
   return groups;
 }
 
-std::string SameText(const Alike& alike, size_t index) {
-  if (alike.others.empty()) return "";
-  return "  " + RanksText(alike.others) + ": the same as [" + std::to_string(index) + "]\n";
-}
-
-std::string LeftOutText(std::vector<int> ranks) {
-  if (ranks.empty()) return "";
-  std::sort(ranks.begin(), ranks.end());
-  return "  " + RanksText(ranks) + ": failed, too; there is no room for more here\n";
-}
-
 std::string RenderBlock(const ExitReportInput& input, const FailureReport& root) {
   std::vector<const FailureReport*> others;
   for (const FailureReport& failure : input.local_failures) {
@@ -171,21 +152,17 @@ std::string RenderBlock(const ExitReportInput& input, const FailureReport& root)
   size_t others_bytes = 0;
   for (const Alike& group : groups) {
     const bool is_root = entries.empty();
-    std::string entry;
-    size_t widest = width;
-    for (const std::string& field :
-         Fields(*group.first, is_root ? kMaxRootBytes : kMaxOtherBytes)) {
-      widest = std::max(widest, field.size());
-      entry += field + "\n";
-    }
+    const std::vector<std::string> fields =
+        Fields(*group.first, is_root ? kMaxRootBytes : kMaxOtherBytes);
+    const std::string entry = absl::StrJoin(fields, "\n") + "\n";
     if (!is_root) others_bytes += entry.size();
     if (others_bytes > kMaxOthersBytes) {  // and so are all that follow
       left_out.push_back(group.first->rank);
       left_out.insert(left_out.end(), group.others.begin(), group.others.end());
       continue;
     }
-    width = widest;
-    entries.push_back(std::move(entry));
+    for (const std::string& field : fields) width = std::max(width, field.size());
+    entries.push_back(entry);
   }
   width = std::min(width, kMaxWidth);
   const std::string thick(width, '=');
@@ -194,9 +171,13 @@ std::string RenderBlock(const ExitReportInput& input, const FailureReport& root)
   if (others.empty()) out += "  <NO_OTHER_FAILURES>\n";
   for (size_t i = 0; i < entries.size(); ++i) {
     if (i > 0) out += "[" + std::to_string(i) + "]:\n" + entries[i];
-    out += SameText(groups[i], i);
+    if (groups[i].others.empty()) continue;
+    out += "  " + RanksText(groups[i].others) + ": the same as [" + std::to_string(i) + "]\n";
   }
-  out += LeftOutText(std::move(left_out));
+  std::sort(left_out.begin(), left_out.end());
+  if (!left_out.empty()) {
+    out += "  " + RanksText(left_out) + ": failed, too; there is no room for more here\n";
+  }
   out += thin + "\nRoot Cause (first observed failure):\n[0]:\n" + entries[0] + thick + "\n";
   return out;
 }

@@ -60,7 +60,7 @@ void JobRecord::Note(const AgentAction& action, int64_t unix_ms) {
 
 void JobRecord::BeginRound(const rendezvous::Assignment& assignment, int64_t unix_ms) {
   RoundRecord next{.assignment = assignment, .started_unix_ms = unix_ms};
-  for (int i = 0; i < part_.workers; ++i) next.workers.push_back({.local_rank = i});
+  for (int i = 0; i < part_.config.workers_per_node; ++i) next.workers.push_back({.local_rank = i});
   ++rounds_seen_;
   rounds_.push_back(std::move(next));
   if (rounds_.size() > kMaxRounds) {
@@ -81,12 +81,11 @@ void JobRecord::BeginRound(const rendezvous::Assignment& assignment, int64_t uni
   }
 }
 
-void JobRecord::WorkerRuns(int local_rank, int pid) {
-  if (WorkerRecord* worker = Find(local_rank)) worker->pid = pid;
-}
-
-void JobRecord::SetErrorFile(int local_rank, const std::string& path) {
-  if (WorkerRecord* worker = Find(local_rank)) worker->error_file = path;
+void JobRecord::WorkerRuns(int local_rank, int pid, const std::string& error_file) {
+  WorkerRecord* worker = Find(local_rank);
+  if (worker == nullptr) return;
+  worker->pid = pid;
+  worker->error_file = error_file;
 }
 
 size_t JobRecord::room_for_texts() const {
@@ -95,17 +94,28 @@ size_t JobRecord::room_for_texts() const {
   return kMaxTexts - std::min(kMaxTexts, described);
 }
 
-DeadWorker JobRecord::Failed(const WorkerEnd& end) const {
-  if (rounds_.empty()) return {.end = end};
+LastWords JobRecord::Failed(const WorkerEnd& end) const {
+  LastWords words;
+  rendezvous::FailureReport& report = words.report;
+  report.node = part_.node;
+  report.host = part_.host;
+  report.local_rank = end.local_rank;
+  report.pid = end.pid;
+  report.exit_code = end.exit_code;
+  report.signal = end.signal;
+  report.dumped_core = end.dumped_core;
+  report.message = end.message;
+  report.unix_time_ms = end.unix_ms;
+  if (rounds_.empty()) return words;
   const RoundRecord& round = rounds_.back();
-  return {.end = end,
-          .rank = round.assignment.first_rank + end.local_rank,
-          .error_file = round.workers.at(static_cast<size_t>(end.local_rank)).error_file,
-          .is_failure = true};
+  report.node_rank = round.assignment.node_rank;
+  report.rank = round.assignment.first_rank + end.local_rank;
+  report.error_file = round.workers.at(static_cast<size_t>(end.local_rank)).error_file;
+  return words;
 }
 
-std::vector<DeadWorker> JobRecord::Unread() const {
-  std::vector<DeadWorker> unread;
+std::vector<LastWords> JobRecord::Unread() const {
+  std::vector<LastWords> unread;
   if (rounds_.empty()) return unread;
   for (const int local_rank : rounds_.back().ended) {
     const WorkerRecord& worker = rounds_.back().workers[static_cast<size_t>(local_rank)];
@@ -117,32 +127,12 @@ std::vector<DeadWorker> JobRecord::Unread() const {
 }
 
 std::optional<rendezvous::FailureReport> JobRecord::Add(const LastWords& words) {
-  const WorkerEnd& end = words.worker.end;
-  WorkerRecord* worker = Find(end.local_rank);
+  WorkerRecord* worker = Find(words.report.local_rank);
   if (worker == nullptr) return std::nullopt;
   worker->is_read = true;
   if (words.is_left_out) ++failures_left_out_;
-  if (!words.is_failure) return worker->failure;
-  const RoundRecord& round = rounds_.back();
   // What was told of a worker stays what it was.
-  if (worker->failure) return worker->failure;
-  rendezvous::FailureReport report;
-  report.node = part_.node;
-  report.host = part_.host;
-  report.node_rank = round.assignment.node_rank;
-  report.rank = round.assignment.first_rank + end.local_rank;
-  report.local_rank = end.local_rank;
-  report.pid = end.pid;
-  report.exit_code = end.exit_code;
-  report.signal = end.signal;
-  report.dumped_core = end.dumped_core;
-  report.message = end.message;
-  report.stderr_tail = words.stderr_tail;
-  report.unix_time_ms = end.unix_ms;
-  report.error_file = words.error_file;
-  report.error = words.error;
-  report.left_peer = words.left_peer;
-  worker->failure = std::move(report);
+  if (words.is_failure && !worker->failure) worker->failure = words.report;
   return worker->failure;
 }
 

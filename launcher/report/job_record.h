@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "launcher/agent/agent_core.h"
+#include "launcher/cli/launch_config.h"
 #include "rendezvous/core/types.h"
 
 namespace ddprun::launcher {
@@ -40,24 +41,15 @@ struct RoundRecord {
   std::vector<rendezvous::FailureReport> Failures() const;
 };
 
-// A worker that has ended, and what is wanted of it.
-struct DeadWorker {
-  WorkerEnd end;
-  int rank = 0;
-  std::string error_file;  // where it may have left one; "": nowhere
-  bool is_failure = true;  // however it ended: false: only if its error file says so
-};
-
+// A worker that has ended, and what it left behind.
 struct LastWords {
-  DeadWorker worker;
+  // How it ended, with its texts as soon as they have been read. Before that `error_file` is where
+  // it may have left one.
+  rendezvous::FailureReport report;
   // Whether it failed: was no consequence of our stop, or says so in its error file.
   bool is_failure = true;
   bool is_left_out = false;  // it may have failed, but what its file says is not kept: no room
-  std::string stderr_tail{};
-  std::string error_file{};  // "": there is none
-  std::optional<rendezvous::WorkerError> error{};
-  std::optional<int> left_peer{};
-  std::string warning{};  // of an error file that cannot be used; "": none
+  std::string warning{};     // of an error file that cannot be used; "": none
 };
 
 class JobRecord {
@@ -72,30 +64,25 @@ class JobRecord {
   struct Part {
     NodeId node;
     std::string host;
-    int workers = 1;
-    std::string run_id{};
-    std::string role{};
-    std::string backend{};  // "c10d" or "static"
     std::string program{};  // as the user called it
-    int max_restarts = 0;   // what this node asked for
+    LaunchConfig config{};
   };
   JobRecord(Part part, int64_t started_unix_ms);
 
   void Note(const AgentEvent& event, int64_t unix_ms);
   void Note(const AgentAction& action, int64_t unix_ms);
   // What the core does not hear.
-  void WorkerRuns(int local_rank, int pid);
-  void SetErrorFile(int local_rank, const std::string& path);
+  void WorkerRuns(int local_rank, int pid, const std::string& error_file);
 
   // A worker of the newest round whose last words are wanted: as a failure, however it ended.
-  DeadWorker Failed(const WorkerEnd& end) const;
+  LastWords Failed(const WorkerEnd& end) const;
   // All of the newest round that have ended without success and were not read yet. One that was
   // told to stop counts as failed only if it left an error file that says so: its exit status is
   // our doing.
-  std::vector<DeadWorker> Unread() const;
+  std::vector<LastWords> Unread() const;
   // Of how many more the texts are kept.
   size_t room_for_texts() const;
-  // The answer. Returns the report of what is a failure.
+  // What has been read of one of them. Returns the report of what is a failure.
   std::optional<rendezvous::FailureReport> Add(const LastWords& words);
 
   const Part& part() const { return part_; }

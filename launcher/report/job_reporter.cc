@@ -11,28 +11,13 @@
 #include "launcher/cli/text.h"
 #include "launcher/logs/console_sink.h"
 #include "launcher/logs/log_router.h"
-#include "launcher/report/error_file.h"
 #include "launcher/report/exit_report.h"
-#include "launcher/report/report_file.h"
 #include "launcher/report/whole_file.h"
 
 namespace ddprun::launcher {
 namespace {
 
 static_assert(kMaxExitReportBytes < ConsoleSink::kReserve, "a report would be lost as a whole");
-
-JobRecord::Part PartOf(const JobReporter::Options& options) {
-  const LaunchConfig& config = options.config;
-  const bool is_static = config.rendezvous == RendezvousKind::kStatic;
-  return {.node = options.node,
-          .host = options.host,
-          .workers = config.workers_per_node,
-          .run_id = config.run_id,
-          .role = config.role,
-          .backend = is_static ? "static" : "c10d",
-          .program = options.title,
-          .max_restarts = config.max_restarts};
-}
 
 absl::Status Silent(const char* what, const std::string& file) {
   return absl::DeadlineExceededError(
@@ -52,8 +37,8 @@ JobReporter::JobReporter(Options options, LogRouter& logs, FileThread& workers_f
       logs_(logs),
       workers_files_(workers_files),
       own_files_(own_files),
-      record_(PartOf(options_), UnixTimeMs()),
-      events_(record_, options_.config.event_log_handler == "console"
+      record_(options_.part, UnixTimeMs()),
+      events_(record_, options_.part.config.event_log_handler == "console"
                            ? [&logs](const std::string& line) { logs.Say(line); }
                            : StatusEvents::Emit()) {}
 
@@ -72,53 +57,47 @@ double JobReporter::WaitedMs(int64_t now) const {
   return static_cast<double>(std::max<int64_t>(0, now - asked_unix_ms_));
 }
 
-void JobReporter::WorkerRuns(int local_rank, int pid) {
-  record_.WorkerRuns(local_rank, pid);
+void JobReporter::WorkerRuns(int local_rank, int pid, const std::string& error_file) {
+  record_.WorkerRuns(local_rank, pid, error_file);
   events_.WorkerRuns({.local_rank = local_rank, .pid = pid}, UnixTimeMs());
-}
-
-void JobReporter::SetErrorFile(int local_rank, const std::string& path) {
-  record_.SetErrorFile(local_rank, path);
 }
 
 void JobReporter::TimerEvent(const TimerRequest& timer, bool is_kill) {
   events_.TimerEvent(timer, is_kill, UnixTimeMs());
 }
 
-void JobReporter::Ask(std::vector<DeadWorker> workers, Duration timeout,
+void JobReporter::Ask(std::vector<LastWords> dead, Duration timeout,
                       std::function<void(const std::vector<LastWords>&)> answer) {
   std::string file;
-  for (const DeadWorker& worker : workers) {
-    if (file.empty()) file = worker.error_file;
+  for (const LastWords& words : dead) {
+    if (file.empty()) file = words.report.error_file;
   }
   workers_files_.Ask<std::vector<LastWords>>(
       "last words", file, timeout,
-      [workers, room = record_.room_for_texts(), &logs = logs_] {
-        return ReadLastWords(workers, room,
-                             [&logs](int local_rank, size_t lines, Duration patience) {
-                               return logs.StderrTail(local_rank, lines, patience);
-                             });
+      [dead, room = record_.room_for_texts(), &logs = logs_] {
+        return ReadLastWords(dead, room, [&logs](int local_rank, size_t lines, Duration patience) {
+          return logs.StderrTail(local_rank, lines, patience);
+        });
       },
-      [workers, answer = std::move(answer)](std::optional<std::vector<LastWords>> words) {
-        if (words) return answer(*words);
+      [dead, answer = std::move(answer)](std::optional<std::vector<LastWords>> read) {
+        if (read) return answer(*read);
         // Without texts: how they ended is known.
-        std::vector<LastWords> silent;
-        for (const DeadWorker& worker : workers) silent.push_back({worker, worker.is_failure});
+        std::vector<LastWords> silent = dead;
+        for (LastWords& words : silent) words.report.error_file.clear();
         answer(silent);
       });
 }
 
-void JobReporter::Add(const LastWords& words) {
+std::optional<rendezvous::FailureReport> JobReporter::Add(const LastWords& words) {
   if (!words.warning.empty()) Say(words.warning);
-  record_.Add(words);
+  return record_.Add(words);
 }
 
 void JobReporter::Describe(const WorkerEnd& end,
                            std::function<void(const rendezvous::FailureReport&)> answer) {
   Ask({record_.Failed(end)}, options_.describe_timeout,
       [this, answer = std::move(answer)](const std::vector<LastWords>& words) {
-        if (!words[0].warning.empty()) Say(words[0].warning);
-        if (const auto report = record_.Add(words[0])) answer(*report);
+        if (const auto report = Add(words[0])) answer(*report);
       });
 }
 
@@ -137,7 +116,7 @@ std::vector<rendezvous::FailureReport> JobReporter::NewestFailures() const {
 
 void JobReporter::Print(const rendezvous::Verdict& verdict) {
   std::string report = RenderExitReport(
-      {.verdict = verdict, .title = options_.title, .local_failures = NewestFailures()});
+      {.verdict = verdict, .title = options_.part.program, .local_failures = NewestFailures()});
   if (!report.empty() && report.back() == '\n') report.pop_back();  // Say ends the line
   logs_.Say(report);
   if (!options_.own_error_file.empty()) PassOnErrorFile(verdict);
@@ -152,7 +131,7 @@ void JobReporter::PassOnErrorFile(const rendezvous::Verdict& verdict) {
     if (report.error && is_better) chosen = &report;
   }
   const auto& first = verdict.first_failure;
-  const bool is_elsewhere = first && first->node != options_.node && first->error;
+  const bool is_elsewhere = first && first->node != options_.part.node && first->error;
   if (is_elsewhere) chosen = &*first;
   if (chosen == nullptr) return;
   const int code = TorchrunCode(chosen->exit_code, chosen->signal);
@@ -197,7 +176,7 @@ void JobReporter::WriteReport(std::function<void()> done) {
     events_.JobEnded(now);
     ++writes_;
     on_written_ = std::move(done);
-    const std::string& path = options_.config.report_file;
+    const std::string& path = options_.part.config.report_file;
     if (!path.empty()) WriteFile(path, RenderReportFile(record_), "the report file");
     FinishWrite(absl::OkStatus(), "");
   });

@@ -15,10 +15,9 @@
 #include "absl/status/status.h"
 #include "launcher/agent/agent_core.h"
 #include "launcher/agent/file_thread.h"
-#include "launcher/cli/launch_config.h"
+#include "launcher/report/job_json.h"
 #include "launcher/report/job_record.h"
 #include "launcher/report/last_words.h"
-#include "launcher/report/status_events.h"
 
 namespace ddprun::launcher {
 
@@ -30,10 +29,7 @@ int64_t UnixTimeMs();
 class JobReporter {
  public:
   struct Options {
-    LaunchConfig config;
-    NodeId node;
-    std::string host;
-    std::string title;           // the program as the user called it
+    JobRecord::Part part;
     std::string own_error_file;  // the agent's TORCHELASTIC_ERROR_FILE; "": none
     // What a disk may take that is only slow.
     Duration write_timeout = std::chrono::seconds(5);
@@ -48,8 +44,7 @@ class JobReporter {
   void Note(const AgentEvent& event);
   void Note(const AgentAction& action);
   // What the core does not hear.
-  void WorkerRuns(int local_rank, int pid);
-  void SetErrorFile(int local_rank, const std::string& path);
+  void WorkerRuns(int local_rank, int pid, const std::string& error_file);
   void TimerEvent(const TimerRequest& timer, bool is_kill);
 
   // A failure with all that its worker said, for the other nodes. Answers within seconds, not from
@@ -67,9 +62,9 @@ class JobReporter {
 
  private:
   void Say(const std::string& text);
-  void Ask(std::vector<DeadWorker> workers, Duration timeout,
+  void Ask(std::vector<LastWords> dead, Duration timeout,
            std::function<void(const std::vector<LastWords>& words)> answer);
-  void Add(const LastWords& words);
+  std::optional<rendezvous::FailureReport> Add(const LastWords& words);
   std::vector<rendezvous::FailureReport> NewestFailures() const;
   void PassOnErrorFile(const rendezvous::Verdict& verdict);
   void WriteFile(const std::string& path, std::string text, const std::string& what);

@@ -1,17 +1,112 @@
 #include "launcher/report/last_words.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <nlohmann/json.hpp>
 #include <utility>
 
+#include "absl/status/status.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "launcher/cli/text.h"
-#include "launcher/report/error_file.h"
 #include "rendezvous/base/steady_clock.h"
+#include "rendezvous/base/unique_fd.h"
 
 namespace ddprun::launcher {
 namespace {
+
+using Json = nlohmann::ordered_json;
+
+// @record's files are 3 deep; user code may add to them.
+constexpr int kMaxDepth = 32;
+
+bool IsHexEscape(std::string_view text, size_t at, char first_low, char first_high) {
+  if (at + 6 > text.size() || text[at] != '\\' || text[at + 1] != 'u') return false;
+  const char d = text[at + 2];
+  const char n = static_cast<char>(text[at + 3] | 0x20);
+  return (d == 'd' || d == 'D') && n >= first_low && n <= first_high;
+}
+
+// Python writes a file name that is not UTF-8 as half a surrogate pair (surrogateescape), which no
+// strict reader takes: such a half becomes the replacement character, pairs stay.
+std::string WithoutLoneSurrogates(std::string_view text) {
+  std::string out(text);
+  for (size_t i = 0; i + 1 < out.size();) {
+    if (out[i] != '\\') {
+      ++i;
+      continue;
+    }
+    const bool is_high = IsHexEscape(out, i, '8', '9') || IsHexEscape(out, i, 'a', 'b');
+    const bool is_low = IsHexEscape(out, i, 'c', 'f');
+    if (is_high && IsHexEscape(out, i + 6, 'c', 'f')) {
+      i += 12;
+    } else if (is_high || is_low) {
+      out.replace(i, 6, "\\ufffd");
+      i += 6;
+    } else {
+      i += 2;  // an escape of another kind: its second character begins none
+    }
+  }
+  return out;
+}
+
+// Null where there is none.
+Json Member(const Json& json, const char* name) {
+  return json.is_object() ? json.value(name, Json()) : Json();
+}
+
+absl::StatusOr<Json> Parse(std::string_view text) {
+  bool is_too_deep = false;
+  const auto guard = [&](int depth, Json::parse_event_t, Json&) {
+    if (depth > kMaxDepth) is_too_deep = true;
+    return depth <= kMaxDepth;
+  };
+  Json json = Json::parse(WithoutLoneSurrogates(text), guard, /*allow_exceptions=*/false);
+  if (is_too_deep) {
+    return absl::InvalidArgumentError(absl::StrCat("is nested deeper than ", kMaxDepth));
+  }
+  if (json.is_discarded()) return absl::InvalidArgumentError("is no valid JSON");
+  if (!json.is_object()) return absl::InvalidArgumentError("is no JSON object");
+  const Json message = Member(json, "message");
+  if (!message.is_string() && !message.is_object()) {
+    return absl::InvalidArgumentError("has no \"message\"");
+  }
+  return json;
+}
+
+std::string TextOf(const Json& json) { return json.is_string() ? json.get<std::string>() : ""; }
+
+// Seconds, as a number or in a string; 0 for what is neither or no time.
+int64_t TimeOf(const Json& json) {
+  constexpr double kMaxTime = 253402300799;  // the end of year 9999
+  double value = 0;
+  if (json.is_number()) value = json.get<double>();
+  if (json.is_string() && !absl::SimpleAtod(json.get<std::string>(), &value)) return 0;
+  return value > 0 && value <= kMaxTime ? static_cast<int64_t>(value) : 0;
+}
+
+// A whole number that may be a rank; nullopt for everything else.
+std::optional<int> RankOf(const Json& json) {
+  constexpr uint64_t kMaxRank = 1 << 24;
+  if (!json.is_number_unsigned() || json.get<uint64_t>() > kMaxRank) return std::nullopt;
+  return json.get<int>();
+}
+
+// At most `max` bytes, the first quarter and the last three.
+std::string WithoutMiddle(std::string text, size_t max) {
+  if (text.size() <= max) return text;
+  constexpr size_t kMarkRoom = 64;
+  const size_t head = max / 4;
+  const size_t tail = max - head - kMarkRoom;
+  const size_t cut = text.size() - head - tail;
+  return absl::StrCat(text.substr(0, head), "\n... ", cut, " bytes left out ...\n",
+                      text.substr(text.size() - tail));
+}
 
 // How much of a failing worker's stderr is kept.
 constexpr size_t kTailLines = 50;
@@ -37,50 +132,99 @@ size_t EndOfSequence(const std::string& text, size_t at) {
   return end < text.size() && IsBetween(text[end], is_csi ? 0x40 : 0x30, 0x7e) ? end + 1 : at;
 }
 
-void ReadErrorFileInto(LastWords& words) {
-  const DeadWorker& worker = words.worker;
-  if (worker.error_file.empty() || worker.end.pid == 0) return;
-  const absl::StatusOr<std::string> text = ReadErrorFile(worker.error_file);
+void ReadErrorFileOf(LastWords& words) {
+  rendezvous::FailureReport& report = words.report;
+  const std::string path = std::exchange(report.error_file, "");
+  if (path.empty() || report.pid == 0) return;
+  const absl::StatusOr<std::string> text = ReadErrorFile(path);
   if (absl::IsNotFound(text.status())) return;
-  words.error_file = worker.error_file;
-  absl::StatusOr<ErrorFileContent> content =
-      text.ok() ? ParseErrorText(*text) : absl::StatusOr<ErrorFileContent>(text.status());
-  if (content.ok()) {
-    words.error = std::move(content->error);
-    words.error->message = WithoutEscapeSequences(words.error->message);
-    words.error->traceback = WithoutEscapeSequences(words.error->traceback);
-    words.left_peer = content->left_peer;
-    if (!words.left_peer) return;
-    // A note of our own library for us: nobody would remove it.
-    unlink(worker.error_file.c_str());
-    words.error_file.clear();
+  const absl::Status status = text.ok() ? ParseErrorText(*text, report) : text.status();
+  if (report.left_peer) {
+    unlink(path.c_str());  // a note of our own library for us: nobody would remove it
   } else {
-    words.warning =
-        absl::StrCat("warning: the error file of rank ", worker.rank, ", ",
-                     EscapeControl(worker.error_file), ", ", content.status().message());
+    report.error_file = path;
+  }
+  if (!status.ok()) {
+    words.warning = absl::StrCat("warning: the error file of rank ", report.rank, ", ",
+                                 EscapeControl(path), ", ", status.message());
+  } else {
+    report.error->message = WithoutEscapeSequences(report.error->message);
+    report.error->traceback = WithoutEscapeSequences(report.error->traceback);
   }
 }
 
-// Of a worker for whose texts there is no room.
-LastWords LookAt(const DeadWorker& worker) {
-  LastWords words{.worker = worker};
-  ReadErrorFileInto(words);
-  return {.worker = worker,
-          .is_failure = worker.is_failure,
-          .is_left_out = !worker.is_failure && (words.error || !words.error_file.empty()),
-          .left_peer = words.left_peer};
-}
-
-LastWords ReadOne(const DeadWorker& worker, const TailReader& tail, Duration tail_timeout) {
-  LastWords words{.worker = worker, .is_failure = worker.is_failure};
-  ReadErrorFileInto(words);
-  words.is_failure = worker.is_failure || words.error;
-  if (!words.is_failure) return words;
-  words.stderr_tail = WithoutEscapeSequences(tail(worker.end.local_rank, kTailLines, tail_timeout));
-  return words;
-}
-
 }  // namespace
+
+absl::StatusOr<std::string> ReadErrorFile(const std::string& path) {
+  // O_NONBLOCK: a FIFO would wait for its writer.
+  const UniqueFd fd(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY | O_CLOEXEC));
+  if (fd.get() < 0) {
+    if (errno == ENOENT || errno == ENOTDIR) return absl::NotFoundError("there is none");
+    if (errno == ELOOP) return absl::FailedPreconditionError("is a symbolic link");
+    return absl::ErrnoToStatus(errno, "cannot be opened");
+  }
+  struct stat about {};
+  if (fstat(fd.get(), &about) != 0) return absl::ErrnoToStatus(errno, "cannot be looked at");
+  if (!S_ISREG(about.st_mode)) return absl::FailedPreconditionError("is no regular file");
+  std::string text(kMaxErrorFileBytes + 1, '\0');
+  size_t size = 0;
+  while (const ssize_t got = read(fd.get(), text.data() + size, text.size() - size)) {
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return absl::ErrnoToStatus(errno, "cannot be read");
+    size += static_cast<size_t>(got);
+  }
+  if (size > kMaxErrorFileBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("is larger than ", kMaxErrorFileBytes, " bytes"));
+  }
+  text.resize(size);
+  // A worker on a full disk makes the file and cannot fill it.
+  if (text.empty()) return absl::NotFoundError("is empty");
+  return text;
+}
+
+absl::Status ParseErrorText(std::string_view text, rendezvous::FailureReport& report) {
+  const absl::StatusOr<Json> json = Parse(text);
+  if (!json.ok()) return json.status();
+  const Json message = Member(*json, "message");
+  rendezvous::WorkerError& error = report.error.emplace();
+  if (message.is_string()) {
+    error.message = TextOf(message);
+    error.unix_time_s = TimeOf(Member(*json, "timestamp"));
+  } else {
+    const Json extra = Member(message, "extraInfo");
+    error.message = TextOf(Member(message, "message"));
+    error.traceback = TextOf(Member(extra, "py_callstack"));
+    error.unix_time_s = TimeOf(Member(extra, "timestamp"));
+    report.left_peer = RankOf(Member(extra, "left_peer"));
+  }
+  error.message = WithoutMiddle(std::move(error.message), kMaxErrorMessageBytes);
+  error.traceback = WithoutMiddle(std::move(error.traceback), kMaxTracebackBytes);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> ErrorTextForParent(std::string_view text, int exit_code) {
+  absl::StatusOr<Json> json = Parse(text);
+  if (!json.ok()) return json.status();
+  Json& message = (*json)["message"];
+  if (message.is_object()) {
+    message["errorCode"] = exit_code;
+    const auto extra = message.find("extraInfo");
+    if (extra != message.end() && extra->is_object()) extra->erase("left_peer");
+  }
+  // ASCII, as Python's json writes it.
+  return json->dump(-1, ' ', true, Json::error_handler_t::replace);
+}
+
+std::string ErrorTextOf(const rendezvous::WorkerError& error, std::optional<int> exit_code) {
+  Json json = {
+      {"message",
+       {{"message", error.message},
+        {"extraInfo",
+         {{"py_callstack", error.traceback}, {"timestamp", absl::StrCat(error.unix_time_s)}}}}}};
+  if (exit_code) json["message"]["errorCode"] = *exit_code;
+  return json.dump(-1, ' ', true, Json::error_handler_t::replace);
+}
 
 std::string WithoutEscapeSequences(const std::string& text) {
   std::string out;
@@ -95,21 +239,29 @@ std::string WithoutEscapeSequences(const std::string& text) {
   return out;
 }
 
-std::vector<LastWords> ReadLastWords(const std::vector<DeadWorker>& workers, size_t room,
+std::vector<LastWords> ReadLastWords(std::vector<LastWords> dead, size_t room,
                                      const TailReader& tail) {
-  std::vector<LastWords> all;
   Duration left = kTailsTimeout;
-  for (const DeadWorker& worker : workers) {
+  for (LastWords& words : dead) {
+    const TimePoint begin = SteadyNow();
+    rendezvous::FailureReport& report = words.report;
+    ReadErrorFileOf(words);
     if (room == 0) {
-      all.push_back(LookAt(worker));
+      words.is_left_out = !words.is_failure && (report.error || !report.error_file.empty());
+      report.error.reset();
+      report.error_file.clear();
+      words.warning.clear();
       continue;
     }
-    const TimePoint begin = SteadyNow();
-    all.push_back(ReadOne(worker, tail, std::clamp(left, Duration::zero(), kTailTimeout)));
+    words.is_failure = words.is_failure || report.error;
+    if (words.is_failure) {
+      const Duration patience = std::clamp(left, Duration::zero(), kTailTimeout);
+      report.stderr_tail = WithoutEscapeSequences(tail(report.local_rank, kTailLines, patience));
+      --room;
+    }
     left -= SteadyNow() - begin;
-    if (all.back().is_failure) --room;
   }
-  return all;
+  return dead;
 }
 
 }  // namespace ddprun::launcher

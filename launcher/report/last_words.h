@@ -1,18 +1,56 @@
 // What workers that have ended left behind: the last lines of their stderr and their error files.
 // Reading it may take as long as a file system and the log thread like: never on the agent's
 // thread.
+//
+// An error file is what a worker writes of its own end where TORCHELASTIC_ERROR_FILE says, in the
+// format of PyTorch's @record. Two shapes are known:
+//
+//   {"message": {"message": M, "extraInfo": {"py_callstack": T, "timestamp": "S"}}}
+//   {"message": M, "timestamp": S}
+//
+// `extraInfo` of the first may have one more member, which our own library writes in a worker that
+// ends because another rank left: {"left_peer": RANK}.
+//
+// A worker may leave anything there, so nothing is believed: sizes and depths are bounded, and what
+// is no regular file is not opened for longer than it takes to see that.
 #ifndef DDPRUN_LAUNCHER_REPORT_LAST_WORDS_H_
 #define DDPRUN_LAUNCHER_REPORT_LAST_WORDS_H_
 
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "launcher/report/job_record.h"
 #include "rendezvous/base/time.h"
+#include "rendezvous/core/types.h"
 
 namespace ddprun::launcher {
+
+inline constexpr size_t kMaxErrorFileBytes = 1 << 20;
+// What of it is kept; longer texts lose their middle, a traceback's ends say most.
+using rendezvous::kMaxErrorMessageBytes;
+using rendezvous::kMaxTracebackBytes;
+
+// The file's bytes. NotFound: there is none, or it is empty. Other errors say in one line why it is
+// not read: a symbolic link, a directory, a FIFO, too large. Never waits.
+absl::StatusOr<std::string> ReadErrorFile(const std::string& path);
+
+// What stands in an error file becomes the report's `error` and `left_peer`. InvalidArgument: one
+// line on what is wrong.
+absl::Status ParseErrorText(std::string_view text, rendezvous::FailureReport& report);
+
+// The same text as the error file of whoever started this agent: `exit_code` is added as
+// message.errorCode where message is an object, as torchrun does, and left_peer, a rank of this job
+// and not of the parent's, is left out. InvalidArgument as above.
+absl::StatusOr<std::string> ErrorTextForParent(std::string_view text, int exit_code);
+
+// An error file's text, of a worker whose file is not here: in the first of the shapes.
+std::string ErrorTextOf(const rendezvous::WorkerError& error, std::optional<int> exit_code);
 
 // How long dead workers' last lines are waited for: a grandchild may hold the pipe open.
 inline constexpr Duration kTailTimeout = std::chrono::milliseconds(100);
@@ -25,9 +63,9 @@ using TailReader = std::function<std::string(int local_rank, size_t max_lines, D
 // character, as Python's coloured tracebacks have them. One that does not end stays.
 std::string WithoutEscapeSequences(const std::string& text);
 
-// In the order of `workers`; the texts of the first `room` failures among them. The tails of all
-// are waited for half a second together. An error file that says that a peer left is removed.
-std::vector<LastWords> ReadLastWords(const std::vector<DeadWorker>& workers, size_t room,
+// `dead` with the texts of the first `room` failures among them. The tails of all are waited for
+// half a second together. An error file that says that a peer left is removed.
+std::vector<LastWords> ReadLastWords(std::vector<LastWords> dead, size_t room,
                                      const TailReader& tail);
 
 }  // namespace ddprun::launcher

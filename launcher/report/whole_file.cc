@@ -24,14 +24,10 @@ absl::Status Failed(const char* what, const std::string& path, int error) {
 // umask, which a process with threads can neither read nor set without another's file being made
 // meanwhile under the wrong one.
 UniqueFd OpenTemporary(const std::string& path, std::string& name) {
-  constexpr int kAttempts = 100;
   std::random_device random;
-  for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    name = absl::StrCat(path, ".", absl::Hex(random(), absl::kZeroPad8));
-    UniqueFd fd(open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
-    if (fd.is_open() || errno != EEXIST) return fd;
-  }
-  return UniqueFd();
+  name = absl::StrCat(path, ".", absl::Hex(random(), absl::kZeroPad8),
+                      absl::Hex(random(), absl::kZeroPad8));
+  return UniqueFd(open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
 }
 
 absl::Status WriteInPlace(const std::string& path, absl::string_view text) {

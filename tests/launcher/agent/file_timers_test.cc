@@ -33,10 +33,8 @@ struct Fixture {
     auto fifo = MakeTimerFile(dir.File("fifo"));
     REQUIRE_MESSAGE(fifo.ok(), fifo.status().message());
     timers = std::make_unique<FileTimers>(
-        io, *std::move(fifo),
-        FileTimers::Handlers{.say = [this](const std::string& line) { said.push_back(line); },
-                             .expired = [this](const TimerRequest& timer,
-                                               bool) { expired.push_back(timer.scope); }});
+        io, *std::move(fifo), [this](const std::string& line) { said.push_back(line); },
+        [this](const TimerRequest& timer, bool) { expired.push_back(timer.scope); });
   }
   void Write(const std::string& text) {
     std::ofstream(dir.File("fifo")) << text;
@@ -80,7 +78,20 @@ TEST_CASE("file timers: the FIFO takes the place of an earlier one, and of no ot
   CHECK_FALSE(std::filesystem::exists(path));
   std::ofstream(path) << "mine";
   CHECK_FALSE(MakeTimerFile(path).ok());
+  CHECK_FALSE(RemoveTimerFile(path));
   CHECK(std::filesystem::exists(path));
+}
+
+TEST_CASE("file timers: a line that is too long is told, and the next one read") {
+  Fixture fixture;
+  fixture.Write(std::string(3 * kMaxTimerLine, 'x') + "\n" + Request(getpid(), "next", 1, 0));
+  CHECK(fixture.RunUntilExpired("next"));
+  fixture.Write(std::string(kMaxTimerLine, ' ') + "\n");
+  fixture.Write(Request(getpid(), "last", 1, 0));
+  CHECK(fixture.RunUntilExpired("last"));
+  REQUIRE(fixture.said.size() == 2);
+  CHECK(fixture.said[0] == "warning: a line in the timers' file is too long: ignored");
+  CHECK(fixture.said[1].find("warning: no timer request, ignored: ") == 0);
 }
 
 TEST_CASE("file timers: those of a worker that is gone never expire, and make room") {

@@ -15,7 +15,11 @@ rendezvous::Assignment RoundOf(uint64_t number) {
   return assignment;
 }
 
-JobRecord::Part NodeOf(int workers) { return {NodeId{"n1"}, "alpha", workers}; }
+JobRecord::Part NodeOf(int workers) {
+  JobRecord::Part part{NodeId{"n1"}, "alpha"};
+  part.config.workers_per_node = workers;
+  return part;
+}
 
 void Begin(JobRecord& record, uint64_t number) {
   record.Note(AgentAction(PrepareWorkers{RoundOf(number)}), 1000 * static_cast<int64_t>(number));
@@ -35,7 +39,7 @@ WorkerEnd Exited(int local_rank, int code, bool was_told_to_stop = false) {
 
 // All that are unread say nothing.
 void ReadAll(JobRecord& record) {
-  for (const DeadWorker& worker : record.Unread()) record.Add({worker, worker.is_failure});
+  for (const LastWords& words : record.Unread()) record.Add(words);
 }
 
 // Local ranks 0 to count-1 fail, in this order.
@@ -53,8 +57,8 @@ size_t FailuresOf(const JobRecord& record) {
 TEST_CASE("job record: a round has its workers, their ends, and why they were stopped") {
   JobRecord record(NodeOf(2), 500);
   Begin(record, 1);
-  record.WorkerRuns(0, 70);
-  record.WorkerRuns(1, 71);
+  record.WorkerRuns(0, 70, "");
+  record.WorkerRuns(1, 71, "");
   End(record, {.local_rank = 1, .pid = 71, .exit_code = 137, .signal = 9});
   rendezvous::Drained drained;
   drained.round.value = 1;
@@ -111,10 +115,10 @@ TEST_CASE("job record: what a drain of another round says is no reason of this o
 TEST_CASE("job record: what comes before the first round is no one's") {
   JobRecord record(NodeOf(1), 0);
   record.Note(AgentEvent(WorkersGone{}), 10);
-  record.WorkerRuns(0, 70);
+  record.WorkerRuns(0, 70, "");
   End(record, {});
   CHECK(record.Unread().empty());
-  CHECK_FALSE(record.Add({record.Failed({})}));
+  CHECK_FALSE(record.Add(record.Failed({})));
   CHECK(record.rounds().empty());
   record.Note(AgentAction(EndJob{121, ExitOwner::kDdprun, "nobody came"}), 30);
   CHECK(record.ended_unix_ms() == 30);
@@ -127,20 +131,20 @@ TEST_CASE("job record: a failure is told with whose it is, and with all its work
   assignment.first_rank = 4;
   assignment.node_rank = 2;
   record.Note(AgentAction(PrepareWorkers{assignment}), 0);
-  record.SetErrorFile(1, "/errors/1");
+  record.WorkerRuns(1, 71, "/errors/1");
   WorkerEnd end = Exited(1, 137);
   end.signal = 9;
   end.dumped_core = true;
   end.unix_ms = 17;
   End(record, end);
-  const DeadWorker wanted = record.Failed(end);
-  CHECK(wanted.rank == 5);
-  CHECK(wanted.error_file == "/errors/1");
-  LastWords words{wanted};
-  words.stderr_tail = "last";
-  words.error_file = "/errors/1";
-  words.error = {.message = "boom"};
-  words.left_peer = 3;
+  const LastWords wanted = record.Failed(end);
+  CHECK(wanted.is_failure);
+  CHECK(wanted.report.rank == 5);
+  CHECK(wanted.report.error_file == "/errors/1");
+  LastWords words = wanted;
+  words.report.stderr_tail = "last";
+  words.report.error = {.message = "boom"};
+  words.report.left_peer = 3;
   const auto report = record.Add(words);
   REQUIRE(report);
   CHECK(report->node.value == "n1");
@@ -160,7 +164,7 @@ TEST_CASE("job record: a failure is told with whose it is, and with all its work
   CHECK(report->left_peer == 3);
   // What was told of a worker stays what it was.
   CHECK(record.Unread().empty());
-  CHECK(record.Add({wanted}) == report);
+  CHECK(record.Add(wanted) == report);
 }
 
 TEST_CASE("job record: a worker that was told to stop failed only if its error file says so") {
@@ -168,18 +172,18 @@ TEST_CASE("job record: a worker that was told to stop failed only if its error f
   Begin(record, 1);
   for (const int local_rank : {2, 0}) End(record, Exited(local_rank, 143, true));
   End(record, Exited(1, 0));
-  const std::vector<DeadWorker> unread = record.Unread();
+  const std::vector<LastWords> unread = record.Unread();
   REQUIRE(unread.size() == 2);
-  CHECK(unread[0].end.local_rank == 2);
+  CHECK(unread[0].report.local_rank == 2);
   CHECK_FALSE(unread[0].is_failure);
-  CHECK_FALSE(record.Add({unread[0], /*is_failure=*/false}));
-  LastWords says_so{unread[1], /*is_failure=*/true};
-  says_so.error = {.message = "lost it on the way"};
+  CHECK_FALSE(record.Add(unread[0]));
+  LastWords says_so{unread[1].report, /*is_failure=*/true};
+  says_so.report.error = {.message = "lost it on the way"};
   CHECK(record.Add(says_so));
   CHECK(record.Unread().empty());
   CHECK(record.rounds()[0].Failures().size() == 1);
   // One that is reported after all, because another's end explains the stop, is.
-  CHECK(record.Add({record.Failed(Exited(2, 1, true))}));
+  CHECK(record.Add(record.Failed(Exited(2, 1, true))));
   CHECK(record.rounds()[0].Failures().size() == 2);
 }
 
@@ -188,7 +192,7 @@ TEST_CASE("job record: failures stand in the order of the ends, whenever they ar
   Begin(record, 1);
   End(record, Exited(2, 7));
   End(record, Exited(0, 7));
-  record.Add({record.Failed(Exited(0, 7))});
+  record.Add(record.Failed(Exited(0, 7)));
   ReadAll(record);
   REQUIRE(record.rounds()[0].Failures().size() == 2);
   CHECK(record.rounds()[0].Failures()[0].local_rank == 2);
@@ -225,7 +229,8 @@ TEST_CASE("job record: failures that were not described are counted") {
   JobRecord record(NodeOf(2), 0);
   Begin(record, 1);
   End(record, Exited(0, 143, true));
-  LastWords words{record.Unread()[0], /*is_failure=*/false};
+  LastWords words = record.Unread()[0];
+  CHECK_FALSE(words.is_failure);
   words.is_left_out = true;
   record.Add(words);
   CHECK(FailuresOf(record) == 0);

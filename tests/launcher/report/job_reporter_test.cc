@@ -48,13 +48,13 @@ EndJob EndOf(int code) { return {code, ExitOwner::kWorker, "rank 5 failed"}; }
 struct Fixture {
   explicit Fixture(const std::string& handler = "null", Duration file_patience = 60s)
       : patience(file_patience) {
-    JobReporter::Options options{.config = {}, .node = NodeId{"n1"}, .host = "alpha"};
-    options.config.workers_per_node = 2;
-    options.config.run_id = "run7";
-    options.config.role = "trainer";
-    options.config.report_file = report_file;
-    options.config.event_log_handler = handler;
-    options.title = "./bin/train.py";
+    JobReporter::Options options{.part = {NodeId{"n1"}, "alpha"}};
+    options.part.config.workers_per_node = 2;
+    options.part.config.run_id = "run7";
+    options.part.config.role = "trainer";
+    options.part.config.report_file = report_file;
+    options.part.config.event_log_handler = handler;
+    options.part.program = "./bin/train.py";
     options.own_error_file = own_error_file;
     Make(std::move(options));
   }
@@ -97,7 +97,9 @@ struct Fixture {
   void Start(uint64_t round) {
     Do(JoinRound{});
     Do(RoundOf(round));
-    for (const int local_rank : {0, 1}) reporter->WorkerRuns(local_rank, 70 + local_rank);
+    for (const int local_rank : {0, 1}) {
+      reporter->WorkerRuns(local_rank, 70 + local_rank, ErrorFile(local_rank));
+    }
   }
   // Worker 1 fails and is reported, worker 0 is stopped because of it.
   rendezvous::FailureReport FailSecond() {
@@ -109,9 +111,10 @@ struct Fixture {
     return report;
   }
   void LeaveErrorFile(int local_rank, const std::string& text) {
-    const std::string path = dir.File("error" + std::to_string(local_rank));
-    std::ofstream(path) << text;
-    reporter->SetErrorFile(local_rank, path);
+    std::ofstream(ErrorFile(local_rank)) << text;
+  }
+  std::string ErrorFile(int local_rank) const {
+    return dir.File("error" + std::to_string(local_rank));
   }
   Json JsonOf(const std::string& path) const {
     std::ifstream file(path, std::ios::binary);
@@ -131,8 +134,8 @@ struct Fixture {
   std::string own_error_file = dir.File("own.json");
   ConsoleFile console;
   boost::asio::io_context io;
-  FileThread workers_files{io, {}};
-  FileThread own_files{io, {}};
+  FileThread workers_files{io};
+  FileThread own_files{io};
   std::optional<JobReporter> reporter;
 };
 
@@ -259,9 +262,9 @@ TEST_CASE("job reporter: no error file, nothing for whoever started the agent") 
 TEST_CASE("job reporter: files that cannot be written are one warning each") {
   Fixture fixture;
   fixture.reporter.reset();
-  JobReporter::Options options{.config = {}, .node = NodeId{"n1"}, .host = "alpha"};
-  options.config.workers_per_node = 2;
-  options.config.report_file = fixture.dir.File("no/report");
+  JobReporter::Options options{.part = {NodeId{"n1"}, "alpha"}};
+  options.part.config.workers_per_node = 2;
+  options.part.config.report_file = fixture.dir.File("no/report");
   options.own_error_file = fixture.dir.File("no/own\n");
   fixture.Make(std::move(options));
   fixture.Start(1);

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -15,17 +16,19 @@ namespace {
 
 // Dead workers and what they left behind.
 struct Fixture {
-  DeadWorker Dead(int local_rank, bool is_failure = true) const {
-    return {.end = {.local_rank = local_rank, .pid = 70 + local_rank, .exit_code = 1},
-            .rank = 4 + local_rank,
-            .error_file = dir.File("error" + std::to_string(local_rank)),
-            .is_failure = is_failure};
+  LastWords Dead(int local_rank, bool is_failure = true) const {
+    LastWords dead{.report = {}, .is_failure = is_failure};
+    dead.report.local_rank = local_rank;
+    dead.report.rank = 4 + local_rank;
+    dead.report.pid = 70 + local_rank;
+    dead.report.error_file = dir.File("error" + std::to_string(local_rank));
+    return dead;
   }
   void Leave(int local_rank, const std::string& text) const {
     std::ofstream(dir.File("error" + std::to_string(local_rank))) << text;
   }
-  std::vector<LastWords> Read(const std::vector<DeadWorker>& workers, size_t room = 32) {
-    return ReadLastWords(workers, room, [this](int local_rank, size_t max_lines, Duration timeout) {
+  std::vector<LastWords> Read(const std::vector<LastWords>& dead, size_t room = 32) {
+    return ReadLastWords(dead, room, [this](int local_rank, size_t max_lines, Duration timeout) {
       CHECK(max_lines > 0);
       CHECK(timeout <= kTailTimeout);
       asked.push_back(local_rank);
@@ -43,9 +46,9 @@ TEST_CASE("last words: the error file, who is blamed in it, and the last lines")
                    R"( {"py_callstack": "here", "timestamp": "17", "left_peer": 3}}})");
   const LastWords words = fixture.Read({fixture.Dead(1)}).at(0);
   CHECK(words.is_failure);
-  CHECK(words.stderr_tail == "last of 1");
-  CHECK(words.error == rendezvous::WorkerError{"ValueError: boom", "here", 17});
-  CHECK(words.left_peer == 3);
+  CHECK(words.report.stderr_tail == "last of 1");
+  CHECK(words.report.error == rendezvous::WorkerError{"ValueError: boom", "here", 17});
+  CHECK(words.report.left_peer == 3);
   CHECK(words.warning.empty());
 }
 
@@ -59,10 +62,10 @@ TEST_CASE("last words: the note that a peer left is removed, and no other error 
   const std::vector<LastWords> words = fixture.Read(
       {fixture.Dead(0), fixture.Dead(1, false), fixture.Dead(2), fixture.Dead(3)}, /*room=*/3);
   CHECK(words[1].is_failure);
-  CHECK(words[2].error_file == fixture.dir.File("error2"));
+  CHECK(words[2].report.error_file == fixture.dir.File("error2"));
   for (const int local_rank : {0, 1, 3}) {  // the last of them without room for its texts
-    CHECK(words[static_cast<size_t>(local_rank)].left_peer == 3);
-    CHECK(words[static_cast<size_t>(local_rank)].error_file.empty());
+    CHECK(words[static_cast<size_t>(local_rank)].report.left_peer == 3);
+    CHECK(words[static_cast<size_t>(local_rank)].report.error_file.empty());
     CHECK_FALSE(std::ifstream(fixture.dir.File("error" + std::to_string(local_rank))).good());
   }
   CHECK(std::ifstream(fixture.dir.File("error2")).good());
@@ -70,11 +73,11 @@ TEST_CASE("last words: the note that a peer left is removed, and no other error 
 
 TEST_CASE("last words: a worker without an error file has none, nor one that did not start") {
   Fixture fixture;
-  CHECK(fixture.Read({fixture.Dead(0)}).at(0).error_file.empty());
+  CHECK(fixture.Read({fixture.Dead(0)}).at(0).report.error_file.empty());
   fixture.Leave(1, R"({"message": "somebody else's"})");
-  DeadWorker never_started = fixture.Dead(1);
-  never_started.end.pid = 0;
-  CHECK_FALSE(fixture.Read({never_started}).at(0).error);
+  LastWords never_started = fixture.Dead(1);
+  never_started.report.pid = 0;
+  CHECK_FALSE(fixture.Read({never_started}).at(0).report.error);
 }
 
 TEST_CASE("last words: an error file that cannot be used is named, with its rank and why") {
@@ -90,7 +93,7 @@ TEST_CASE("last words: an error file that cannot be used is named, with its rank
   CHECK(words[0].warning == "warning: the error file of rank 4, " + broken + ", is no valid JSON");
   CHECK(words[1].warning == "warning: the error file of rank 5, " + link + ", is a symbolic link");
   CHECK(words[2].warning == "warning: the error file of rank 6, " + fifo + ", is no regular file");
-  CHECK(words[0].error_file == broken);
+  CHECK(words[0].report.error_file == broken);
   CHECK(words[0].is_failure);
 }
 
@@ -106,15 +109,15 @@ TEST_CASE("last words: who was told to stop failed only with an error file, and 
 
 TEST_CASE("last words: of more than there is room for nothing is kept, but that it is there") {
   Fixture fixture;
-  std::vector<DeadWorker> dead;
+  std::vector<LastWords> dead;
   for (int i = 0; i < 5; ++i) {
     if (i != 3) fixture.Leave(i, R"({"message": "boom"})");
     dead.push_back(fixture.Dead(i, /*is_failure=*/i < 2));
   }
   fixture.Leave(4, R"({"message": {"message": "rank 3 left", "extraInfo": {"left_peer": 3}}})");
   const std::vector<LastWords> words = fixture.Read(dead, /*room=*/1);
-  CHECK(words[0].error);
-  CHECK_FALSE(words[1].error);
+  CHECK(words[0].report.error);
+  CHECK_FALSE(words[1].report.error);
   CHECK(words[1].is_failure);
   CHECK_FALSE(words[1].is_left_out);
   CHECK(words[2].is_left_out);
@@ -144,9 +147,200 @@ TEST_CASE("last words: what steers a terminal is cut out of them, what looks lik
                    R"( {"py_callstack": "at \u001b[35m3\u001b[0m"}}})");
   const std::vector<LastWords> words = ReadLastWords(
       {fixture.Dead(0)}, 1, [](int, size_t, Duration) { return "\x1b[31mred\x1b[0m"; });
-  CHECK(words[0].stderr_tail == "red");
-  CHECK(words[0].error->message == "boom");
-  CHECK(words[0].error->traceback == "at 3");
+  CHECK(words[0].report.stderr_tail == "red");
+  CHECK(words[0].report.error->message == "boom");
+  CHECK(words[0].report.error->traceback == "at 3");
+}
+
+constexpr char kRecorded[] =
+    R"({"message": {"message": "ValueError: boom\u001b \u00e9", "extraInfo": {"py_callstack": )"
+    R"("Traceback (most recent call last):\n  File \"a.py\"\n", "timestamp": "1738324800"}}})";
+
+absl::StatusOr<rendezvous::FailureReport> ReportIn(std::string_view text) {
+  rendezvous::FailureReport report;
+  const absl::Status status = ParseErrorText(text, report);
+  if (!status.ok()) return status;
+  return report;
+}
+
+absl::StatusOr<rendezvous::WorkerError> ErrorIn(std::string_view text) {
+  const auto report = ReportIn(text);
+  if (!report.ok()) return report.status();
+  CHECK(report->left_peer == std::nullopt);
+  return *report->error;
+}
+
+// An error file of @record's format with `value` as extraInfo.left_peer.
+std::string WithLeftPeer(const std::string& value) {
+  return R"({"message": {"message": "m", "extraInfo": {"py_callstack": "t", "timestamp": "7", )"
+         R"("left_peer": )" +
+         value + "}}}";
+}
+
+TEST_CASE("error file: the format of @record is read") {
+  const auto error = ErrorIn(kRecorded);
+  REQUIRE_MESSAGE(error.ok(), error.status().ToString());
+  CHECK(error->message == "ValueError: boom\x1b \xc3\xa9");
+  CHECK(error->traceback == "Traceback (most recent call last):\n  File \"a.py\"\n");
+  CHECK(error->unix_time_s == 1738324800);
+}
+
+TEST_CASE("error file: the plain format is read") {
+  const auto error = ErrorIn(R"({"message": "no data", "timestamp": 1738324800.9, "x": 1})");
+  REQUIRE(error.ok());
+  CHECK(*error == rendezvous::WorkerError{"no data", "", 1738324800});
+}
+
+TEST_CASE("error file: members that are missing or of another kind are left out") {
+  for (const char* text :
+       {R"({"message": {}})", R"({"message": {"message": 3, "extraInfo": 4}})",
+        R"({"message": {"message": [], "extraInfo": {"py_callstack": {}, "timestamp": "soon"}}})",
+        R"({"message": "", "timestamp": -5})", R"({"message": "", "timestamp": 1e300})",
+        R"({"message": "", "timestamp": null})"}) {
+    CAPTURE(text);
+    const auto error = ErrorIn(text);
+    REQUIRE(error.ok());
+    CHECK(*error == rendezvous::WorkerError{});
+  }
+}
+
+TEST_CASE("error file: the rank whose leaving ended the worker is read") {
+  for (const int rank : {0, 1, 1 << 24}) {
+    const auto content = ReportIn(WithLeftPeer(std::to_string(rank)));
+    REQUIRE_MESSAGE(content.ok(), content.status().ToString());
+    CHECK(content->left_peer == rank);
+    CHECK(content->error == rendezvous::WorkerError{"m", "t", 7});
+  }
+}
+
+TEST_CASE("error file: a left peer that is no rank is ignored, and nothing else with it") {
+  for (const char* value :
+       {"-1", "-0", "16777217", "4294967296", "18446744073709551615", "18446744073709551616",
+        "-9223372036854775808", "1.0", "1e0", "\"1\"", "null", "true", "[1]", "{\"a\": 1}"}) {
+    CAPTURE(value);
+    const auto content = ReportIn(WithLeftPeer(value));
+    REQUIRE_MESSAGE(content.ok(), content.status().ToString());
+    CHECK(content->left_peer == std::nullopt);
+    CHECK(content->error == rendezvous::WorkerError{"m", "t", 7});
+  }
+  for (const char* text : {R"({"message": "m", "left_peer": 1, "extraInfo": {"left_peer": 1}})",
+                           R"({"message": {"message": "m", "left_peer": 1, "extraInfo": 1}})"}) {
+    const auto content = ReportIn(text);
+    REQUIRE(content.ok());
+    CHECK(content->left_peer == std::nullopt);
+  }
+}
+
+TEST_CASE("error file: what cannot be read says why in one line") {
+  struct Row {
+    std::string text;
+    const char* why;
+  };
+  const std::string deep =
+      R"({"message": "x", "a": )" + std::string(100, '[') + std::string(100, ']') + "}";
+  const Row rows[] = {
+      {"", "is no valid JSON"},
+      {std::string(kRecorded).substr(0, 60), "is no valid JSON"},
+      {std::string("{\"message\": \"a\0b\"}", 18), "is no valid JSON"},
+      {std::string(40, '\0'), "is no valid JSON"},
+      {"{\"message\": \"\xff\xfe\"}", "is no valid JSON"},
+      {"[1]", "is no JSON object"},
+      {"{}", "has no \"message\""},
+      {R"({"message": 5})", "has no \"message\""},
+      {deep, "is nested deeper than 32"},
+      {std::string(500000, '['), "is nested deeper than 32"},
+  };
+  for (const Row& row : rows) {
+    CAPTURE(row.text.substr(0, 80));
+    const auto error = ErrorIn(row.text);
+    CHECK(error.status().code() == absl::StatusCode::kInvalidArgument);
+    CHECK(std::string(error.status().message()) == row.why);
+    CHECK_FALSE(ErrorTextForParent(row.text, 1).ok());
+  }
+}
+
+TEST_CASE("error file: half a surrogate pair, as Python writes a broken file name, is replaced") {
+  const auto error =
+      ErrorIn(R"({"message": "\udcff \ud83d\ude00 \ud83d \\udcff \ud83dx\\\udc00"})");
+  REQUIRE_MESSAGE(error.ok(), error.status().ToString());
+  CHECK(error->message ==
+        "\xef\xbf\xbd \xf0\x9f\x98\x80 \xef\xbf\xbd \\udcff \xef\xbf\xbdx\\\xef\xbf\xbd");
+  CHECK(ReportIn(R"({"message": "\ud83d)").status().code() == absl::StatusCode::kInvalidArgument);
+}
+
+TEST_CASE("error file: long texts keep both ends") {
+  std::string text = R"({"message": {"message": ")" + std::string(9000, 'm') +
+                     R"(", "extraInfo": {"py_callstack": "first)" + std::string(99000, 't') +
+                     R"(last"}}})";
+  const auto error = ErrorIn(text);
+  REQUIRE(error.ok());
+  CHECK(error->message.size() <= kMaxErrorMessageBytes);
+  CHECK(error->traceback.size() <= kMaxTracebackBytes);
+  CHECK(error->traceback.rfind("firstttt", 0) == 0);
+  CHECK(error->traceback.find("ttt\n... 66305 bytes left out ...\nttt") != std::string::npos);
+  CHECK(error->traceback.substr(error->traceback.size() - 5) == "tlast");
+}
+
+TEST_CASE("error file: random bytes in a good file do no harm") {
+  std::mt19937 random(7);
+  for (int i = 0; i < 20000; ++i) {
+    std::string text = kRecorded;
+    for (int k = 0; k < 3; ++k) text[random() % text.size()] = static_cast<char>(random());
+    const auto error = ErrorIn(text);
+    if (error.ok()) CHECK(error->traceback.size() < text.size());
+  }
+}
+
+TEST_CASE("error file: the parent's copy carries the exit code where message is an object") {
+  const auto copy = ErrorTextForParent(kRecorded, -9);
+  REQUIRE(copy.ok());
+  CHECK(*copy ==
+        R"({"message":{"message":"ValueError: boom\u001b \u00e9","extraInfo":{"py_callstack":)"
+        R"("Traceback (most recent call last):\n  File \"a.py\"\n","timestamp":"1738324800"},)"
+        R"("errorCode":-9}})");
+  CHECK(*ErrorTextForParent(R"({"message": "m", "timestamp": 7})", 3) ==
+        R"({"message":"m","timestamp":7})");
+}
+
+TEST_CASE("error file: the parent's copy names no left peer, whose rank is of another job") {
+  CHECK(*ErrorTextForParent(WithLeftPeer("1"), 1) ==
+        R"({"message":{"message":"m","extraInfo":{"py_callstack":"t","timestamp":"7"},)"
+        R"("errorCode":1}})");
+}
+
+TEST_CASE("error file: only a regular file that is not too large is read") {
+  const testing::TempDir dir;
+  const std::string file = dir.File("error.json");
+  CHECK(absl::IsNotFound(ReadErrorFile(file).status()));
+  std::ofstream(file).close();
+  CHECK(absl::IsNotFound(ReadErrorFile(file).status()));
+  std::ofstream(file) << kRecorded;
+  CHECK(*ReadErrorFile(file) == kRecorded);
+  CHECK(absl::IsNotFound(ReadErrorFile(file + "/x").status()));
+
+  const auto why = [](const std::string& path) {
+    return std::string(ReadErrorFile(path).status().message());
+  };
+  REQUIRE(symlink(file.c_str(), dir.File("link").c_str()) == 0);
+  CHECK(why(dir.File("link")) == "is a symbolic link");
+  REQUIRE(mkfifo(dir.File("fifo").c_str(), 0600) == 0);
+  CHECK(why(dir.File("fifo")) == "is no regular file");
+  CHECK(why(dir.path().string()) == "is no regular file");
+  CHECK(why("/dev/zero") == "is no regular file");
+  std::ofstream(dir.File("large")) << std::string(kMaxErrorFileBytes + 1, ' ');
+  CHECK(why(dir.File("large")) == "is larger than 1048576 bytes");
+}
+
+TEST_CASE("error file: what another node's worker said is written so that it is read again") {
+  const rendezvous::WorkerError error{
+      .message = "ValueError: \xc3\xa9\n", .traceback = "a\n  \"b\"\n", .unix_time_s = 1738324800};
+  const std::string text = ErrorTextOf(error, -9);
+  CHECK(text.find("\"errorCode\":-9") != std::string::npos);
+  const auto read = ErrorIn(text);
+  REQUIRE(read.ok());
+  CHECK(read->message == error.message);
+  CHECK(read->traceback == error.traceback);
+  CHECK(read->unix_time_s == error.unix_time_s);
 }
 
 }  // namespace

@@ -1,20 +1,23 @@
-// --event_log_handler: the life of the workers as JSON events, a line each, in torchrun's format.
-#ifndef DDPRUN_LAUNCHER_REPORT_STATUS_EVENTS_H_
-#define DDPRUN_LAUNCHER_REPORT_STATUS_EVENTS_H_
+// The record of the job as JSON, for programs: the report file, and the events.
+#ifndef DDPRUN_LAUNCHER_REPORT_JOB_JSON_H_
+#define DDPRUN_LAUNCHER_REPORT_JOB_JSON_H_
 
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <string>
 #include <utility>
 
 #include "launcher/report/job_record.h"
-#include "rendezvous/core/types.h"
 
 namespace ddprun::launcher {
 
 struct TimerRequest;
 
+// --report_file: the end of the job; docs/report_file.md has the fields. Indented, with a newline
+// at its end. Bytes of workers that are not UTF-8 become U+FFFD.
+std::string RenderReportFile(const JobRecord& record);
+
+// --event_log_handler: the life of the workers, an event a line, in torchrun's format.
 class StatusEvents {
  public:
   using Emit = std::function<void(const std::string& line)>;
@@ -43,4 +46,4 @@ class StatusEvents {
 
 }  // namespace ddprun::launcher
 
-#endif  // DDPRUN_LAUNCHER_REPORT_STATUS_EVENTS_H_
+#endif  // DDPRUN_LAUNCHER_REPORT_JOB_JSON_H_

@@ -1,0 +1,25 @@
+// What `ddprun` does for each command. All of them say what went wrong themselves, and return the
+// exit code of ddprun.
+#ifndef DDPRUN_LAUNCHER_COMMANDS_COMMANDS_H_
+#define DDPRUN_LAUNCHER_COMMANDS_COMMANDS_H_
+
+#include "absl/status/status.h"
+#include "launcher/cli/cli.h"
+
+namespace ddprun::launcher {
+
+// `ddprun [options] PROGRAM`: this node's part of a job. Finds the program, prepares this process,
+// and runs the agent.  REQUIRES: this process has one thread.
+int Launch(LaunchConfig config, const Environment& environment);
+
+// `ddprun coordinator`: the rendezvous of one job, apart from its nodes. Listens until the job is
+// over or a signal comes; returns the job's exit code, or 128+n for signal n. Starts no process.
+// REQUIRES: this process has one thread.
+int RunCoordinator(const CoordinatorOptions& options);
+
+// One line on stderr, where there is no log yet. Returns `exit_code`.
+int Complain(const absl::Status& error, int exit_code);
+
+}  // namespace ddprun::launcher
+
+#endif  // DDPRUN_LAUNCHER_COMMANDS_COMMANDS_H_
