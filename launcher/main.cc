@@ -12,7 +12,6 @@
 #include "launcher/doctor/doctor.h"
 #include "launcher/doctor/gpu_probe.h"
 #include "launcher/doctor/gpu_probe_child.h"
-#include "launcher/process/exit_status.h"
 
 using namespace ddprun::launcher;
 
@@ -22,10 +21,7 @@ struct Run {
   const Environment& environment;
 
   int operator()(const PrintText& print) const { return Print(print.text); }
-  int operator()(const DoctorOptions& doctor) const {
-    const absl::Status status = RunDoctor(doctor, environment);
-    return status.ok() ? kExitSuccess : Complain(status, kExitMachine);
-  }
+  int operator()(const DoctorOptions& doctor) const { return RunDoctor(doctor, environment); }
   int operator()(const CoordinatorOptions& options) const { return RunCoordinator(options); }
   int operator()(LaunchConfig& config) const { return Launch(std::move(config), environment); }
 };

@@ -1,8 +1,12 @@
 #include "launcher/doctor/cuda_verdict.h"
 
+#include <algorithm>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "launcher/cli/option_values.h"
 #include "launcher/cli/text.h"
+#include "rendezvous/base/check.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -100,6 +104,27 @@ std::optional<std::string> WhyNoCuda(const DoctorFacts& facts) {
 
 std::string CudaVersionText(int version) {
   return absl::StrCat(version / 1000, ".", version % 1000 / 10);
+}
+
+absl::Status ResolveWorkers(const GpuReport& report, const DriverFacts& driver, int cpu_count,
+                            LaunchConfig& config) {
+  DDP_CHECK(config.workers_by != WorkersBy::kNumber);
+  const std::optional<std::string> why = WhyNoGpu(report, driver);
+  const bool is_auto = config.workers_by == WorkersBy::kGpuOrCpu;
+  if (why && !is_auto) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(config.SourceOf("nproc_per_node"), " 'gpu': ", *why,
+                     "; or give a number, or cpu (", cpu_count, " here)"));
+  }
+  const int count = why ? std::max(cpu_count, 1) : static_cast<int>(report.gpus.size());
+  config.workers_per_node = std::min(count, kMaxWorkersPerNode);
+  config.workers_by = WorkersBy::kNumber;
+  if (why && report.driver != DriverState::kMissing) {
+    config.warnings.push_back(absl::StrCat(config.SourceOf("nproc_per_node"),
+                                           " 'auto': one worker for each of ",
+                                           config.workers_per_node, " CPUs, since ", *why));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace ddprun::launcher

@@ -8,7 +8,6 @@
 #include "absl/strings/str_split.h"
 #include "launcher/cli/text.h"
 #include "launcher/doctor/cuda_verdict.h"
-#include "launcher/doctor/doctor_output.h"
 
 namespace ddprun::launcher {
 namespace {

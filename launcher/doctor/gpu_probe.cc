@@ -98,14 +98,9 @@ std::string WhyIncomplete(const GpuReport& report, bool is_late, milliseconds de
   return absl::StrCat(report.stage, " ended the process that asked it", how);
 }
 
-GpuReport Interrupted(std::string why) {
-  GpuReport report;
-  report.interrupted = std::move(why);
-  return report;
-}
-
-std::string SystemError(const char* what) {
-  return absl::StrCat("the GPU probe cannot be started: ", what, ": ", std::strerror(errno));
+GpuReport NotStarted(const char* what) {
+  return {.interrupted =
+              absl::StrCat("the GPU probe cannot be started: ", what, ": ", std::strerror(errno))};
 }
 
 }  // namespace
@@ -116,12 +111,12 @@ GpuReport RunProbe(const std::vector<std::string>& argv, milliseconds deadline) 
   for (const std::string& word : argv) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
   int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return Interrupted(SystemError("pipe"));
+  if (pipe2(ends, O_CLOEXEC) != 0) return NotStarted("pipe");
   UniqueFd read_end(ends[0]);
   UniqueFd write_end(ends[1]);
   const pid_t parent = getpid();
   const pid_t pid = fork();
-  if (pid < 0) return Interrupted(SystemError("fork"));
+  if (pid < 0) return NotStarted("fork");
   if (pid == 0) BecomeProbe(words.data(), write_end.get(), parent);
   write_end.Reset();
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/doctor/gpu_report.h"
+#include "launcher/doctor/doctor_facts.h"
 
 namespace ddprun::launcher {
 

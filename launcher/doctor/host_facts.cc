@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <system_error>
 #include <vector>
 
@@ -174,16 +175,11 @@ void ReadLimits(const SystemFolders& folders, HostFacts& facts) {
 }  // namespace
 
 std::string ToolkitVersion(const std::string& version_json) {
-  // {"cuda" : {"name" : "CUDA SDK", "version" : "12.4.1"}, ...: no parser for one string.
-  const size_t cuda = version_json.find("\"cuda\"");
-  if (cuda == std::string::npos) return "";
-  const size_t key = version_json.find("\"version\"", cuda);
-  if (key == std::string::npos || version_json.find('}', cuda) < key) return "";
-  const size_t open = version_json.find('"', key + 9);
-  if (open == std::string::npos) return "";
-  const size_t close = version_json.find('"', open + 1);
-  if (close == std::string::npos) return "";
-  return EscapeControl(version_json.substr(open + 1, close - open - 1)).substr(0, 40);
+  using Json = nlohmann::json;
+  const Json versions = Json::parse(version_json, nullptr, false);
+  const Json::json_pointer cuda("/cuda/version");
+  if (!versions.contains(cuda) || !versions[cuda].is_string()) return "";
+  return EscapeControl(versions[cuda].get<std::string>()).substr(0, 40);
 }
 
 DriverFacts ReadDriverFacts(const Environment& environment, const SystemFolders& folders) {
