@@ -1,4 +1,4 @@
-// The words of a command line, read by CLI11. Nothing else calls it.
+// The words of a command line, read by CLI11, and the help, written by it. Nothing else calls it.
 #ifndef DDPRUN_LAUNCHER_CLI_COMMAND_LINE_H_
 #define DDPRUN_LAUNCHER_CLI_COMMAND_LINE_H_
 
@@ -26,6 +26,9 @@ struct CommandLine {
 // follows is never looked at. A long option may be cut short as long as only one begins so. An
 // error is InvalidArgument and one line: an unknown option is told the nearest one.
 absl::StatusOr<CommandLine> ReadCommandLine(std::span<const std::string> args);
+
+// Of ddprun itself, or of a command. No line is wider than 80 columns.
+std::string HelpText(const CommandRow* command);
 
 }  // namespace ddprun::launcher
 
