@@ -32,11 +32,12 @@ const std::map<std::string, int>& NumberOfName() {
 }
 
 std::string Suggestion(const std::string& name) {
-  const std::string longer = absl::StrCat("SIG", absl::AsciiStrToUpper(name));
-  if (NumberOfName().contains(longer)) return longer;
+  const std::string upper = absl::AsciiStrToUpper(name);
+  if (NumberOfName().contains("SIG" + upper)) return DidYouMean("SIG" + upper, {"SIG" + upper});
   std::vector<std::string> names;
   for (const auto& [known, number] : NumberOfName()) names.push_back(known);
-  return NearestName(absl::AsciiStrToUpper(name), names);
+  const std::string meant = DidYouMean(upper, names);
+  return meant.empty() ? "; expected names such as SIGUSR1,SIGUSR2" : meant;
 }
 
 bool Holds(const auto& signals, int signal) {
@@ -52,10 +53,8 @@ std::vector<int> MoreStopSignals(const std::string& text, std::vector<std::strin
     if (name.empty()) continue;
     const auto found = NumberOfName().find(name);
     if (found == NumberOfName().end()) {
-      const std::string meant = Suggestion(name);
-      warnings.push_back(absl::StrCat("unknown signal ", Quoted(name), " is ignored; ",
-                                      meant.empty() ? "expected names such as SIGUSR1,SIGUSR2"
-                                                    : absl::StrCat("did you mean ", meant, "?")));
+      warnings.push_back(
+          absl::StrCat("unknown signal ", Quoted(name), " is ignored", Suggestion(name)));
     } else if (Holds(kNever, found->second)) {
       warnings.push_back(absl::StrCat(name, " is ignored: ddprun cannot stop the job on it"));
     } else if (!Holds(kAlways, found->second) && !Holds(signals, found->second)) {
