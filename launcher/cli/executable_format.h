@@ -15,8 +15,8 @@ struct ExecutableFormat {
   std::string problem;
 };
 
-// Reads the beginning of the file. What cannot be read or is not understood has no problem: the
-// kernel has the last word.
+// Reads the beginning of a regular file. What cannot be read or is not understood has no problem:
+// the kernel has the last word.
 ExecutableFormat InspectExecutable(const std::string& path);
 
 // Whether the kernel knows more formats than its own (binfmt_misc: qemu, wine). Then no format is
