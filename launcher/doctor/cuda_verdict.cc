@@ -47,16 +47,9 @@ std::string WhyNoneIsVisible(const GpuReport& report, const DriverFacts& driver)
 
 // NVIDIA's first driver for all of a major version of CUDA.
 const char* OldestDriver(int cuda_major) {
-  switch (cuda_major) {
-    case 11:
-      return " (450 or newer)";
-    case 12:
-      return " (525 or newer)";
-    case 13:
-      return " (580 or newer)";
-    default:
-      return "";
-  }
+  if (cuda_major == 11) return " (450 or newer)";
+  if (cuda_major == 12) return " (525 or newer)";
+  return cuda_major == 13 ? " (580 or newer)" : "";
 }
 
 }  // namespace

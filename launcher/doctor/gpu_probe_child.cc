@@ -20,14 +20,7 @@
 namespace ddprun::launcher {
 namespace {
 
-using ddp::internal::CudaApi;
-using ddp::internal::CudaDevice;
-using ddp::internal::CudaResult;
-using ddp::internal::CudaStatus;
-using ddp::internal::LoadedCublas;
-using ddp::internal::LoadedCuda;
-using ddp::internal::LoadedNccl;
-using ddp::internal::NcclApi;
+using namespace ddp::internal;  // CUDA, cuBLAS and NCCL, as they are looked up
 
 constexpr std::string_view kNcclLine = "NCCL version ";
 constexpr size_t kLongestLine = 64;
@@ -48,16 +41,14 @@ absl::StatusOr<Gpu> DescribeGpu(const CudaApi& api, int index) {
   call("cuDeviceGetName", api.cuDeviceGetName(name, sizeof name, device));
   char bus_id[64] = "";
   call("cuDeviceGetPCIBusId", api.cuDeviceGetPCIBusId(bus_id, sizeof bus_id, device));
-  const absl::StatusOr<std::string> uuid = ddp::internal::DeviceUuid(api, device);
+  const absl::StatusOr<std::string> uuid = DeviceUuid(api, device);
   status.Update(uuid.status());
   size_t memory = 0;
   call("cuDeviceTotalMem", api.cuDeviceTotalMem(&memory, device));
   call("cuDeviceGetAttribute",
-       api.cuDeviceGetAttribute(&gpu.major,
-                                ddp::internal::kCudaDeviceAttributeComputeCapabilityMajor, device));
+       api.cuDeviceGetAttribute(&gpu.major, kCudaDeviceAttributeComputeCapabilityMajor, device));
   call("cuDeviceGetAttribute",
-       api.cuDeviceGetAttribute(&gpu.minor,
-                                ddp::internal::kCudaDeviceAttributeComputeCapabilityMinor, device));
+       api.cuDeviceGetAttribute(&gpu.minor, kCudaDeviceAttributeComputeCapabilityMinor, device));
   if (!status.ok()) return status;
   gpu.memory_bytes = memory;
   gpu.bus_id = bus_id;
@@ -148,7 +139,7 @@ void TellGpus(const CudaApi& api, const ProbeSink& tell) {
 void TellNccl(const absl::StatusOr<LoadedNccl>& nccl, const ProbeSink& tell) {
   if (!nccl.ok()) return tell("nccl_error", Message(nccl.status()));
   tell("nccl_file", nccl->path);
-  tell("nccl_version", ddp::internal::NcclVersionText(nccl->version));
+  tell("nccl_version", NcclVersionText(nccl->version));
   tell("nccl_cuda_version", absl::StrCat(CudaOfNcclFile(nccl->path)));
   if (!nccl->can_register()) tell("nccl_lacks", "ncclMemAlloc and ncclCommRegister (since 2.19)");
   if (!nccl->can_revoke()) tell("nccl_lacks", "ncclCommRevoke (since 2.28.7)");
@@ -169,14 +160,14 @@ void RunGpuProbe(std::string_view word) {
     WriteLine(fd, ProbeLine(key, value));
   };
   tell("stage", "the NVIDIA driver (opening its library)");
-  const absl::StatusOr<LoadedCuda> cuda = ddp::internal::LoadCuda();
+  const absl::StatusOr<LoadedCuda> cuda = LoadCuda();
   TellDriver(cuda, tell);
   // The driver's own work comes last: when it hangs, the rest is known.
   if (word == kProbeAllWord) {
     tell("stage", "NCCL (opening its library)");
-    TellNccl(ddp::internal::LoadNccl(), tell);
+    TellNccl(LoadNccl(), tell);
     tell("stage", "cuBLAS (opening its library)");
-    TellCublas(ddp::internal::LoadCublas(), tell);
+    TellCublas(LoadCublas(), tell);
   }
   if (cuda.ok()) TellGpus(cuda->api, tell);
   tell("end", "");
