@@ -129,8 +129,9 @@ ExecutableFormat InspectExecutable(const std::string& path) {
 
 bool HasFurtherFormats() {
   std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/sys/fs/binfmt_misc", error)) {
-    const std::filesystem::path name = entry.path().filename();
+  std::filesystem::directory_iterator at("/proc/sys/fs/binfmt_misc", error), end;
+  for (; !error && at != end; at.increment(error)) {
+    const std::filesystem::path name = at->path().filename();
     if (name != "register" && name != "status") return true;
   }
   return false;

@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "launcher/cli/option_values.h"
 #include "launcher/cli/text.h"
+#include "rendezvous/core/rank_assignment.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -23,6 +24,13 @@ void Warn(const std::string& option, const std::vector<std::string>& texts, Laun
   for (const std::string& text : texts) {
     config.warnings.push_back(absl::StrCat(config.SourceOf(option), ": ", text));
   }
+}
+
+// Of an option that was given, or not, and that nobody reads then.
+void WarnUnused(const GivenValue* value, const std::string& why, LaunchConfig& config) {
+  if (value == nullptr) return;
+  config.warnings.push_back(
+      absl::StrCat(value->source, " ", Quoted(value->text), " is not used: ", why));
 }
 
 // Counting GPUs takes a probe of the driver: no business of a reader of options.
@@ -139,14 +147,12 @@ void UseStatic(OptionReader& read, LaunchConfig& config) {
   config.rendezvous = RendezvousKind::kStatic;
   if (!config.node_rank) config.node_rank = 0;
   if (const GivenValue* value = read.FindText("rdzv_endpoint")) {
-    absl::StatusOr<Endpoint> endpoint = ParseEndpoint(value->text, 0);
-    if (endpoint.ok() && endpoint->port == 0) {
-      endpoint = InvalidArgumentError("static needs a port above 0");
-    }
-    if (!endpoint.ok()) return read.Refuse(*value, endpoint.status().message());
-    config.endpoint = *endpoint;
     config.endpoint_source = value->source;
-    return;
+    return read.Into("rdzv_endpoint", config.endpoint, [](const std::string& text) {
+      absl::StatusOr<Endpoint> endpoint = ParseEndpoint(text, 0);
+      if (!endpoint.ok() || endpoint->port != 0) return endpoint;
+      return absl::StatusOr<Endpoint>(InvalidArgumentError("static needs a port above 0"));
+    });
   }
   config.endpoint = {.host = kDefaultStaticHost, .port = kDefaultStaticPort};
   config.endpoint_source = config.SourceOf("master_port");
@@ -156,10 +162,6 @@ void UseStatic(OptionReader& read, LaunchConfig& config) {
             [](const std::string& text) { return ParseNumber(text, 1, 65535); });
 }
 
-bool IsLoopbackName(const std::string& host) {
-  return host == "localhost" || host == "::1" || host.substr(0, 4) == "127.";
-}
-
 void UseC10d(OptionReader& read, LaunchConfig& config) {
   config.rendezvous = RendezvousKind::kC10d;
   config.endpoint = {.host = "localhost", .port = kDefaultRendezvousPort};
@@ -167,20 +169,16 @@ void UseC10d(OptionReader& read, LaunchConfig& config) {
   const GivenValue* value = read.FindText("rdzv_endpoint");
   config.is_endpoint_assumed = value == nullptr;
   if (value != nullptr) {
-    const absl::StatusOr<Endpoint> endpoint = ParseEndpoint(value->text, kDefaultRendezvousPort);
-    if (!endpoint.ok()) return read.Refuse(*value, endpoint.status().message());
-    config.endpoint = *endpoint;
+    read.Into("rdzv_endpoint", config.endpoint,
+              [](const std::string& text) { return ParseEndpoint(text, kDefaultRendezvousPort); });
   }
   for (const char* name : {"master_addr", "master_port"}) {
-    if (const GivenValue* unused = read.FindText(name)) {
-      config.warnings.push_back(absl::StrCat(unused->source, " ", Quoted(unused->text),
-                                             " is not used: only the static backend reads it"));
-    }
+    WarnUnused(read.FindText(name), "only the static backend reads it", config);
   }
   // `localhost:0` is how torchrun's users ask for a free port on one node.
   const bool is_alone = config.nodes.max == 1;
-  if (is_alone &&
-      (value == nullptr || (config.endpoint.port == 0 && IsLoopbackName(config.endpoint.host)))) {
+  if (is_alone && (value == nullptr ||
+                   (config.endpoint.port == 0 && rendezvous::IsLoopback(config.endpoint.host)))) {
     config.rendezvous = RendezvousKind::kStandalone;
   } else if (config.endpoint.port == 0) {
     read.Refuse(*value, "port 0 is for --nnodes=1 on localhost; expected HOST:PORT");
@@ -192,14 +190,10 @@ void UseC10d(OptionReader& read, LaunchConfig& config) {
 void ChooseRendezvous(OptionReader& read, LaunchConfig& config) {
   if (read.Flag("standalone")) {
     config.rendezvous = RendezvousKind::kStandalone;
-    const auto warn_of = [&](const GivenValue& value) {
-      config.warnings.push_back(absl::StrCat(value.source, " ", Quoted(value.text),
-                                             " is not used: ", config.SourceOf("standalone"),
-                                             " is a job of one node"));
-    };
-    if (const GivenValue* value = read.FindText("rdzv_endpoint")) warn_of(*value);
+    const std::string why = config.SourceOf("standalone") + " is a job of one node";
+    WarnUnused(read.FindText("rdzv_endpoint"), why, config);
     if (config.node_rank.value_or(0) != 0) {
-      warn_of(*read.Find("node_rank"));
+      WarnUnused(read.Find("node_rank"), why, config);
       config.node_rank.reset();
     }
     return;

@@ -22,6 +22,7 @@ using absl::InvalidArgumentError;
 
 constexpr size_t kMaxNameLength = 200;  // run id and role: they become parts of file names
 constexpr size_t kMaxHostLength = 253;  // RFC 1035, without the final dot
+constexpr int kMaxPort = 65535;
 constexpr int kMaxSeconds = 365 * 24 * 3600;
 constexpr std::pair<NumaBinding, const char*> kNumaBindings[] = {
     {NumaBinding::kNode, "node"},
@@ -62,49 +63,11 @@ bool IsIpv6(const std::string& text) {
   return halves.size() == 1 ? count == 8 : halves.size() == 2 && count < 8;
 }
 
-// A text cut where its port begins; the port keeps its colon.
-struct HostAndPort {
-  std::string host;
-  std::string port;
-};
-
-// torchrun takes what follows the last colon for the port. An address with several colons that
-// needs no port to be one is an address; where both could be meant, the user has to say.
-absl::StatusOr<HostAndPort> SplitPort(const std::string& text) {
-  if (!text.empty() && text[0] == '[') {
-    const size_t close = text.find(']');
-    const std::string host = close == std::string::npos ? "" : text.substr(1, close - 1);
-    if (host.find(':') == std::string::npos) return InvalidArgumentError("");
-    return HostAndPort{host, text.substr(close + 1)};
-  }
-  const size_t last = text.rfind(':');
-  if (last == std::string::npos) return HostAndPort{text, ""};
-  HostAndPort cut{text.substr(0, last), text.substr(last)};
-  if (text.find(':') == last) return cut;
-  const bool is_port = DigitsUpTo(cut.port.substr(1), 65535).has_value();
-  const bool has_port = is_port && IsIpv6(cut.host);
-  if (IsIpv6(text) && has_port) {
-    return InvalidArgumentError(absl::StrCat("expected brackets, [", text, "] or [", cut.host, "]",
-                                             cut.port,
-                                             ": it could be an address or an address "
-                                             "with a port"));
-  }
-  if (IsIpv6(text)) return HostAndPort{text, ""};
-  if (has_port) return cut;
-  return InvalidArgumentError("");
-}
-
 bool IsHost(const std::string& host) {
   const bool has_good_characters = std::all_of(host.begin(), host.end(), [](char c) {
     return absl::ascii_isalnum(c) || c == '.' || c == '-' || c == '_' || c == ':' || c == '%';
   });
   return !host.empty() && host.size() <= kMaxHostLength && has_good_characters && host[0] != '-';
-}
-
-absl::StatusOr<uint16_t> ParsePort(const std::string& text) {
-  const std::optional<int> port = DigitsUpTo(text, 65535);
-  if (!port) return InvalidArgumentError("expected a port between 0 and 65535");
-  return static_cast<uint16_t>(*port);
 }
 
 constexpr int kLastNamed = 31;  // real-time signals have no names of their own
@@ -234,24 +197,45 @@ absl::StatusOr<std::string> ParseHost(const std::string& text) {
   return InvalidArgumentError("expected a host name or an IP address");
 }
 
-absl::StatusOr<Endpoint> ParseEndpoint(const std::string& text, uint16_t default_port) {
+absl::StatusOr<Endpoint> ParseEndpoint(const std::string& given, uint16_t default_port) {
   const absl::Status wrong =
       InvalidArgumentError("expected HOST:PORT or [IPV6]:PORT with a port between 0 and 65535");
-  const absl::StatusOr<HostAndPort> cut = SplitPort(std::string(absl::StripAsciiWhitespace(text)));
-  if (!cut.ok()) return cut.status().message().empty() ? wrong : cut.status();
-  if (cut->host.empty() && !cut->port.empty()) {
+  const std::string text(absl::StripAsciiWhitespace(given));
+  // torchrun takes what follows the last colon for the port.
+  const size_t last = std::min(text.rfind(':'), text.size());
+  std::string host = text.substr(0, last), port = text.substr(last);  // with its colon
+  if (text.starts_with('[')) {
+    const size_t close = text.find(']');
+    if (close == std::string::npos) return wrong;
+    host = text.substr(1, close - 1);
+    port = text.substr(close + 1);
+    if (host.find(':') == std::string::npos) return wrong;
+  } else if (text.find(':') < last) {
+    // An address with several colons that needs no port to be one is an address; where both could
+    // be meant, the user has to say.
+    const bool has_port = DigitsUpTo(port.substr(1), kMaxPort) && IsIpv6(host);
+    if (IsIpv6(text) && has_port) {
+      return InvalidArgumentError(
+          absl::StrCat("expected brackets, [", text, "] or [", host, "]", port,
+                       ": it could be an address or an address with a port"));
+    }
+    if (!IsIpv6(text) && !has_port) return wrong;
+    if (!has_port) {
+      host = text;
+      port.clear();
+    }
+  }
+  if (host.empty() && !port.empty()) {
     return InvalidArgumentError(
         "the host is missing; expected HOST:PORT, HOST as all nodes reach "
         "it (localhost for a job of one node)");
   }
-  if (!IsHost(cut->host)) return wrong;
-  Endpoint endpoint{.host = cut->host, .port = default_port};
-  if (cut->port.empty() && default_port == 0) return InvalidArgumentError("expected HOST:PORT");
-  if (cut->port.empty()) return endpoint;
-  const absl::StatusOr<uint16_t> number = ParsePort(cut->port.substr(1));
-  if (cut->port[0] != ':' || !number.ok()) return wrong;
-  endpoint.port = *number;
-  return endpoint;
+  if (!IsHost(host)) return wrong;
+  if (port.empty() && default_port == 0) return InvalidArgumentError("expected HOST:PORT");
+  if (port.empty()) return Endpoint{.host = host, .port = default_port};
+  const std::optional<int> number = DigitsUpTo(port.substr(1), kMaxPort);
+  if (port[0] != ':' || !number) return wrong;
+  return Endpoint{.host = host, .port = static_cast<uint16_t>(*number)};
 }
 
 absl::StatusOr<std::string> ParseName(const std::string& text) {
@@ -267,14 +251,13 @@ absl::StatusOr<std::string> ParseName(const std::string& text) {
 }
 
 absl::StatusOr<Endpoint> ParseBind(const std::string& text) {
-  if (ParsePort(text).ok()) {
+  if (DigitsUpTo(text, kMaxPort)) {
     return InvalidArgumentError(absl::StrCat("expected [HOST]:PORT; did you mean :", text, "?"));
   }
   if (text.empty() || text[0] != ':') return ParseEndpoint(text, kDefaultRendezvousPort);
-  const absl::StatusOr<uint16_t> port = ParsePort(text.substr(1));
-  if (!port.ok())
-    return InvalidArgumentError("expected [HOST]:PORT with a port between 0 and 65535");
-  return Endpoint{.host = "", .port = *port};
+  const std::optional<int> port = DigitsUpTo(text.substr(1), kMaxPort);
+  if (!port) return InvalidArgumentError("expected [HOST]:PORT with a port between 0 and 65535");
+  return Endpoint{.host = "", .port = static_cast<uint16_t>(*port)};
 }
 
 absl::StatusOr<StreamChoice> ParseStreamChoice(const std::string& text) {
