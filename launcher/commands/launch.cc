@@ -56,7 +56,7 @@ absl::StatusOr<std::vector<CpuSet>> AskDriver(const Environment& environment,
                                               LaunchConfig& config) {
   const bool is_counted = config.workers_by == WorkersBy::kNumber;
   if (is_counted && !config.numa_binding) return std::vector<CpuSet>();
-  const GpuReport report = ProbeGpus(ProbeScope::kGpus);
+  const GpuReport report = ProbeGpus(kProbeGpus);
   const DriverFacts driver = ReadDriverFacts(environment);
   if (!is_counted) {
     const absl::Status status =

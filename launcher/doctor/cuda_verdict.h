@@ -17,7 +17,7 @@ namespace ddprun::launcher {
 
 // No GPU that could be used: no driver, one that does not work, or none that is visible.
 std::optional<std::string> WhyNoGpu(const GpuReport& report, const DriverFacts& driver);
-// REQUIRES, here and below: the report is one of ProbeScope::kAll.
+// REQUIRES, here and below: the report is one of kProbeAll.
 std::optional<std::string> WhyNoNccl(const GpuReport& report);
 // NCCL was built for a newer major version of CUDA than the driver serves; within one, every driver
 // will do. None also when one of the versions is unknown.

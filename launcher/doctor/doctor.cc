@@ -150,7 +150,7 @@ std::string DoctorJson(const DoctorFacts& facts) {
 }
 
 int RunDoctor(const DoctorOptions& options, const Environment& environment) {
-  const DoctorFacts facts{.gpu = ProbeGpus(ProbeScope::kAll), .host = ReadHostFacts(environment)};
+  const DoctorFacts facts{.gpu = ProbeGpus(kProbeAll), .host = ReadHostFacts(environment)};
   const int exit_code = Print(options.is_json ? DoctorJson(facts) : DoctorText(facts));
   if (exit_code != kExitSuccess || !options.requires_cuda) return exit_code;
   const std::optional<std::string> why = WhyNoCuda(facts);

@@ -67,11 +67,6 @@ int CudaOf(std::string line) {
   return major < 1 || minor < 0 ? 0 : major * 1000 + minor * 10;
 }
 
-// Whole lines at once: a pipe takes them without splitting.
-void WriteLine(int fd, const std::string& line) {
-  if (!WriteAll(fd, line, "stdout").ok()) _exit(kExitMachine);  // nobody listens any more
-}
-
 // stdout for ourselves: a library that prints there (NCCL_DEBUG does) must not write among the
 // facts.
 int TakeStdout() {
@@ -151,19 +146,20 @@ void TellCublas(const absl::StatusOr<LoadedCublas>& cublas, const ProbeSink& tel
   tell("cublas_version", cublas->version);
 }
 
-void RunGpuProbe(std::string_view word) {
+void RunGpuProbe(std::string_view scope) {
   const int fd = TakeStdout();
   // A driver that crashes is reported; a core file of the launcher would only mislead.
   const rlimit no_core{};
   setrlimit(RLIMIT_CORE, &no_core);
   const ProbeSink tell = [fd](std::string_view key, std::string_view value) {
-    WriteLine(fd, ProbeLine(key, value));
+    // Whole lines at once: a pipe takes them without splitting.
+    if (!WriteAll(fd, ProbeLine(key, value), "stdout").ok()) _exit(kExitMachine);  // nobody listens
   };
   tell("stage", "the NVIDIA driver (opening its library)");
   const absl::StatusOr<LoadedCuda> cuda = LoadCuda();
   TellDriver(cuda, tell);
   // The driver's own work comes last: when it hangs, the rest is known.
-  if (word == kProbeAllWord) {
+  if (scope == kProbeAll) {
     tell("stage", "NCCL (opening its library)");
     TellNccl(LoadNccl(), tell);
     tell("stage", "cuBLAS (opening its library)");

@@ -32,8 +32,8 @@ int CudaInNcclBytes(std::string_view bytes);
 int CudaOfNcclFile(const std::string& path);
 
 // Writes what is found to stdout and ends the process, without running what libraries want done at
-// the end of one. `word` is one of the scopes' words.
-[[noreturn]] void RunGpuProbe(std::string_view word);
+// the end of one. `scope` is that of ProbeGpus.
+[[noreturn]] void RunGpuProbe(std::string_view scope);
 
 }  // namespace ddprun::launcher
 
