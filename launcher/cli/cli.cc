@@ -11,8 +11,6 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "launcher/cli/command_line.h"
-#include "launcher/cli/option_table.h"
 #include "launcher/cli/option_values.h"
 #include "launcher/cli/text.h"
 

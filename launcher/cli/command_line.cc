@@ -6,7 +6,7 @@
 // its option, and a word that CLI11 would read otherwise gets a mark: a zero byte, which no
 // argument can hold. It reads one word for each of ours, so what is the program's is found by
 // counting from the end, and in a value the mark is taken away again.
-#include "launcher/cli/command_line.h"
+#include "launcher/cli/cli.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>

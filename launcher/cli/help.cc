@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
-#include "launcher/cli/command_line.h"
+#include "launcher/cli/cli.h"
 #include "launcher/process/exit_status.h"
 
 namespace ddprun::launcher {
@@ -45,15 +45,12 @@ std::string Wrapped(std::string line, const std::string& text, size_t column = k
     line.clear();
   }
   line.resize(column, ' ');
-  bool is_empty = true;
   for (const absl::string_view word : absl::StrSplit(text, ' ')) {
-    if (!is_empty && line.size() + 1 + word.size() > kWidth) {
+    if (line.size() > column && line.size() + 1 + word.size() > kWidth) {
       absl::StrAppend(&out, line, "\n");
       line.assign(column, ' ');
-      is_empty = true;
     }
-    absl::StrAppend(&line, is_empty ? "" : " ", word);
-    is_empty = false;
+    absl::StrAppend(&line, line.size() > column ? " " : "", word);
   }
   return absl::StrCat(out, line, "\n");
 }

@@ -15,7 +15,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "launcher/cli/executable_format.h"
 #include "launcher/cli/option_table.h"
 #include "launcher/cli/text.h"
 #include "launcher/process/exit_status.h"
