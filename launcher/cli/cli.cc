@@ -22,18 +22,16 @@ constexpr std::array<std::string_view, 8> kReserved = {"status", "stop",  "dump"
 
 // The command line wins over the PET_ variables.
 void AddVariables(const Environment& environment, GivenOptions& given) {
-  for (const OptionRow& row : OptionTable()) {
-    if (!row.has_variable || given.contains(row.name)) continue;
-    const std::string variable = VariableOf(row);
+  const auto stand_in = [&](const std::string& option, const std::string& variable) {
+    if (given.contains(option)) return;
     if (std::optional<std::string> value = environment.Get(variable)) {
-      given[row.name] = {.text = *std::move(value), .source = variable};
+      given[option] = {.text = *std::move(value), .source = variable};
     }
+  };
+  for (const OptionRow& row : OptionTable()) {
+    if (row.has_variable) stand_in(row.name, VariableOf(row));
   }
-  constexpr char kTorchShutdown[] = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT";
-  if (std::optional<std::string> value = environment.Get(kTorchShutdown);
-      value && !given.contains("shutdown_timeout")) {
-    given["shutdown_timeout"] = {.text = *std::move(value), .source = kTorchShutdown};
-  }
+  stand_in("shutdown_timeout", "TORCH_ELASTIC_SHUTDOWN_TIMEOUT");
 }
 
 // The names of the variables that begin so.

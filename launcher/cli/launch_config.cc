@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "launcher/cli/option_values.h"
@@ -15,9 +14,6 @@ namespace ddprun::launcher {
 namespace {
 
 using absl::InvalidArgumentError;
-
-constexpr char kDefaultStaticHost[] = "127.0.0.1";
-constexpr uint16_t kDefaultStaticPort = 29500;
 
 // What the reader of one option has to say of a value that it took.
 void Warn(const std::string& option, const std::vector<std::string>& texts, LaunchConfig& config) {
@@ -154,7 +150,7 @@ void UseStatic(OptionReader& read, LaunchConfig& config) {
       return absl::StatusOr<Endpoint>(InvalidArgumentError("static needs a port above 0"));
     });
   }
-  config.endpoint = {.host = kDefaultStaticHost, .port = kDefaultStaticPort};
+  config.endpoint = {.host = "127.0.0.1", .port = 29500};  // torchrun's
   config.endpoint_source = config.SourceOf("master_port");
   config.is_endpoint_assumed = read.FindText("master_addr") == nullptr;
   if (!config.is_endpoint_assumed) read.Into("master_addr", config.endpoint.host, ParseHost);

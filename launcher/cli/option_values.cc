@@ -264,17 +264,14 @@ absl::StatusOr<StreamChoice> ParseStreamChoice(const std::string& text) {
   const absl::Status wrong = InvalidArgumentError(
       "expected 0 (none), 1 (stdout), 2 (stderr), 3 (both), or one for each local rank as in "
       "0:1,12:3");
-  StreamChoice choice;
   if (const std::optional<Streams> everyone = OneStreamChoice(text)) {
-    choice.everyone = *everyone;
-    return choice;
+    return StreamChoice{.everyone = *everyone, .by_local_rank = {}};
   }
-  const std::vector<std::string> parts = absl::StrSplit(text, ',');
-  for (const std::string& part : parts) {
-    const size_t colon = part.find(':');
-    if (colon == std::string::npos) return wrong;
-    const std::optional<int> rank = DigitsUpTo(part.substr(0, colon), kMaxWorkersPerNode - 1);
-    const std::optional<Streams> streams = OneStreamChoice(part.substr(colon + 1));
+  StreamChoice choice;
+  for (const absl::string_view part : absl::StrSplit(text, ',')) {
+    const std::pair<std::string, std::string> pair = absl::StrSplit(part, absl::MaxSplits(':', 1));
+    const std::optional<int> rank = DigitsUpTo(pair.first, kMaxWorkersPerNode - 1);
+    const std::optional<Streams> streams = OneStreamChoice(pair.second);
     if (!rank || !streams) return wrong;
     choice.by_local_rank[*rank] = *streams;
   }

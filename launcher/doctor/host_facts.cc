@@ -66,18 +66,14 @@ std::string KernelModuleVersion(const std::string& text) {
 }
 
 std::string FindNvcc(const Environment& environment, const SystemFolders& folders) {
-  std::vector<std::string> candidates;
-  for (const absl::string_view folder : absl::StrSplit(environment.Get("PATH").value_or(""), ':')) {
-    if (!folder.empty()) candidates.push_back(absl::StrCat(folder, "/nvcc"));
-  }
   const std::string home = environment.Get("CUDA_HOME").value_or("");
-  if (!home.empty()) candidates.push_back(home + "/bin/nvcc");
-  candidates.push_back(folders.cuda + "/bin/nvcc");
-  for (const std::string& candidate : candidates) {
+  const std::string places =
+      absl::StrCat(environment.Get("PATH").value_or(""), ":", home.empty() ? "" : home + "/bin",
+                   ":", folders.cuda, "/bin");
+  for (const absl::string_view folder : absl::StrSplit(places, ':', absl::SkipEmpty())) {
+    const std::string file = absl::StrCat(folder, "/nvcc");
     std::error_code error;
-    if (fs::is_regular_file(candidate, error) && access(candidate.c_str(), X_OK) == 0) {
-      return candidate;
-    }
+    if (fs::is_regular_file(file, error) && access(file.c_str(), X_OK) == 0) return file;
   }
   return "";
 }
