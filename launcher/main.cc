@@ -1,6 +1,4 @@
 // ddprun: parse, run what was asked for, return the exit code.
-#include <cerrno>
-#include <cstdio>
 #include <string_view>
 #include <utility>
 #include <variant>
@@ -9,10 +7,10 @@
 #include "launcher/cli/cli.h"
 #include "launcher/cli/program.h"
 #include "launcher/commands/commands.h"
+#include "launcher/commands/terminal.h"
 #include "launcher/doctor/doctor.h"
 #include "launcher/doctor/gpu_probe.h"
 #include "launcher/doctor/gpu_probe_child.h"
-#include "launcher/process/exit_status.h"
 
 using namespace ddprun::launcher;
 
@@ -21,16 +19,8 @@ namespace {
 struct Run {
   const Environment& environment;
 
-  int operator()(const PrintText& print) const {
-    // A long text is written by fputs already, a short one by fflush alone.
-    const bool is_taken = std::fputs(print.text.c_str(), stdout) != EOF;
-    if (std::fflush(stdout) == 0 && is_taken) return kExitSuccess;
-    return Complain(absl::ErrnoToStatus(errno, "write to stdout"), kExitMachine);
-  }
-  int operator()(const DoctorOptions& doctor) const {
-    const absl::Status status = RunDoctor(doctor, environment);
-    return status.ok() ? kExitSuccess : Complain(status, kExitMachine);
-  }
+  int operator()(const PrintText& print) const { return Print(print.text); }
+  int operator()(const DoctorOptions& doctor) const { return RunDoctor(doctor, environment); }
   int operator()(const CoordinatorOptions& options) const { return RunCoordinator(options); }
   int operator()(LaunchConfig& config) const { return Launch(std::move(config), environment); }
 };

@@ -10,8 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "launcher/cli/command_line.h"
-#include "launcher/cli/option_table.h"
+#include "absl/strings/str_join.h"
 #include "launcher/cli/option_values.h"
 #include "launcher/cli/text.h"
 
@@ -23,80 +22,110 @@ constexpr std::array<std::string_view, 8> kReserved = {"status", "stop",  "dump"
 
 // The command line wins over the PET_ variables.
 void AddVariables(const Environment& environment, GivenOptions& given) {
-  for (const OptionRow& row : OptionTable()) {
-    if (!row.has_variable || given.contains(row.name)) continue;
-    const std::string variable = VariableOf(row);
+  const auto stand_in = [&](const std::string& option, const std::string& variable) {
+    if (given.contains(option)) return;
     if (std::optional<std::string> value = environment.Get(variable)) {
-      given[row.name] = {.text = *std::move(value), .source = variable};
+      given[option] = {.text = *std::move(value), .source = variable};
+    }
+  };
+  for (const OptionRow& row : OptionTable()) {
+    if (row.has_variable) stand_in(row.name, VariableOf(row));
+  }
+  stand_in("shutdown_timeout", "TORCH_ELASTIC_SHUTDOWN_TIMEOUT");
+}
+
+// The names of the variables that begin so.
+std::vector<std::string> NamesWith(const std::string& beginning, const Environment& environment) {
+  std::vector<std::string> names;
+  for (const std::string& variable : environment.variables) {
+    if (variable.starts_with(beginning)) names.push_back(variable.substr(0, variable.find('=')));
+  }
+  return names;
+}
+
+bool Holds(const auto& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// Rank variables left over from another launcher, and names that look like a misspelt variable of
+// ours.
+void WarnOfVariables(const Environment& environment, std::vector<std::string>& warnings) {
+  std::vector<std::string> stale;
+  for (const char* name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"}) {
+    if (const auto value = environment.Get(name)) {
+      stale.push_back(absl::StrCat(name, "=", EscapeControl(value->substr(0, 40))));
     }
   }
-  constexpr char kTorchShutdown[] = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT";
-  if (std::optional<std::string> value = environment.Get(kTorchShutdown);
-      value && !given.contains("shutdown_timeout")) {
-    given["shutdown_timeout"] = {.text = *std::move(value), .source = kTorchShutdown};
+  if (!stale.empty()) {
+    warnings.push_back(absl::StrCat(absl::StrJoin(stale, " "),
+                                    " in the environment: workers get their own values"));
+  }
+  // What users and the launcher itself set; DDPRUN_TEST_ names belong to tests.
+  const std::vector<std::string> known = {
+      "DDPRUN_LOG_LEVEL",   "DDPRUN_STDERR",    "DDPRUN_TOKEN",    "DDPRUN_ROUND",
+      "DDPRUN_EPOCH",       "DDPRUN_JOB_MARK",  "DDPRUN_CUDA_LIB", "DDPRUN_NCCL_LIB",
+      "DDPRUN_NCCL_PYTHON", "DDPRUN_CUBLAS_LIB"};
+  for (const std::string& name : NamesWith("DDPRUN_", environment)) {
+    if (name.starts_with("DDPRUN_TEST_") || Holds(known, name)) continue;
+    const std::string meant = DidYouMean(name, known);
+    if (meant.empty()) continue;  // somebody else's
+    warnings.push_back(absl::StrCat("unknown variable ", Quoted(name), " is ignored", meant));
   }
 }
 
-// Of a PET_ variable that is none of torchrun's; `known` are those, without PET_.
-std::string WarningOfVariable(const std::string& name, const std::vector<std::string>& known) {
-  const std::string quoted = Quoted("PET_" + name);
-  const OptionRow* row = FindOption(absl::AsciiStrToLower(name));
-  // --logs_specs is no way out: it is refused.
-  const bool is_option_alone =
-      row != nullptr && !row->has_variable && std::string_view(row->name) != "logs_specs";
-  if (is_option_alone) {
-    return absl::StrCat("variable ", quoted, " is ignored; the option has none: use --", row->name);
-  }
-  const std::string nearest = NearestName(absl::AsciiStrToUpper(name), known);
-  return absl::StrCat("unknown variable ", quoted, " is ignored",
-                      nearest.empty() ? "" : absl::StrCat("; did you mean PET_", nearest, "?"));
-}
-
-// torchrun ignores them in silence. No other program's variables begin with PET_.
-void WarnOfVariables(const Environment& environment, std::vector<std::string>& warnings) {
-  constexpr std::string_view kPrefix = "PET_";
+// PET_ variables that are none of torchrun's, which ignores them in silence. No other program's
+// variables begin so.
+void WarnOfOptionVariables(const Environment& environment, std::vector<std::string>& warnings) {
   std::vector<std::string> known;
   for (const OptionRow& row : OptionTable()) {
-    if (row.has_variable) known.push_back(VariableOf(row).substr(kPrefix.size()));
+    if (row.has_variable) known.push_back(absl::AsciiStrToUpper(row.name));
   }
-  for (const std::string& variable : environment.variables) {
-    if (variable.rfind(kPrefix, 0) != 0) continue;
-    const std::string name = variable.substr(kPrefix.size(), variable.find('=') - kPrefix.size());
-    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
-    warnings.push_back(WarningOfVariable(name, known));
-  }
-}
-
-absl::StatusOr<ParseResult> DoctorOf(const GivenOptions& given) {
-  const auto require = given.find("require");
-  if (require != given.end() && require->second.text != "cuda") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("doctor: --require ", Quoted(require->second.text), ": expected cuda"));
-  }
-  return DoctorOptions{.requires_cuda = require != given.end(), .is_json = given.contains("json")};
-}
-
-absl::StatusOr<ParseResult> CoordinatorOf(const GivenOptions& given) {
-  CoordinatorOptions options = {.bind = {.host = "", .port = kDefaultRendezvousPort}};
-  const auto wrong = [](const GivenValue& value, const absl::Status& status) {
-    return absl::InvalidArgumentError(absl::StrCat("coordinator: ", value.source, " ",
-                                                   Quoted(value.text), ": ", status.message()));
-  };
-  if (const auto found = given.find("bind"); found != given.end()) {
-    const absl::StatusOr<Endpoint> bind = ParseBind(found->second.text);
-    if (!bind.ok()) return wrong(found->second, bind.status());
-    options.bind = *bind;
-  }
-  if (const auto found = given.find("rdzv_id"); found != given.end()) {
-    absl::StatusOr<std::string> id = ParseName(found->second.text);
-    if (id.ok() && id->empty()) {
-      id = absl::InvalidArgumentError(
-          "expected an id; without the option it is that of the first node that joins");
+  for (const std::string& variable : NamesWith("PET_", environment)) {
+    const std::string name = variable.substr(4), quoted = Quoted(variable);
+    if (Holds(known, name)) continue;
+    const OptionRow* row = FindOption(absl::AsciiStrToLower(name));
+    // --logs_specs is no way out: it is refused.
+    if (row != nullptr && !row->has_variable && std::string_view(row->name) != "logs_specs") {
+      warnings.push_back(
+          absl::StrCat("variable ", quoted, " is ignored; the option has none: use --", row->name));
+    } else {
+      warnings.push_back(absl::StrCat("unknown variable ", quoted, " is ignored",
+                                      DidYouMean(absl::AsciiStrToUpper(name), known, "PET_")));
     }
-    if (!id.ok()) return wrong(found->second, id.status());
-    options.run_id = *id;
   }
+}
+
+DoctorOptions DoctorOf(OptionReader& read) {
+  DoctorOptions options = {.is_json = read.Find("json") != nullptr};
+  read.Into("require", options.requires_cuda, [](const std::string& text) -> absl::StatusOr<bool> {
+    if (text == "cuda") return true;
+    return absl::InvalidArgumentError("expected cuda");
+  });
   return options;
+}
+
+CoordinatorOptions CoordinatorOf(OptionReader& read) {
+  CoordinatorOptions options = {.bind = {.host = "", .port = kDefaultRendezvousPort}};
+  read.Into("bind", options.bind, ParseBind);
+  read.Into("rdzv_id", options.run_id, [](const std::string& text) {
+    if (!text.empty()) return ParseName(text);
+    return absl::StatusOr<std::string>(absl::InvalidArgumentError(
+        "expected an id; without the option it is that of the first node that joins"));
+  });
+  return options;
+}
+
+absl::StatusOr<ParseResult> CommandOf(const CommandLine& line) {
+  OptionReader read(line.given);
+  ParseResult options = DoctorOptions();
+  if (std::string_view(line.command->name) == "doctor") {
+    options = DoctorOf(read);
+  } else {
+    options = CoordinatorOf(read);
+  }
+  if (read.status().ok()) return options;
+  return absl::InvalidArgumentError(
+      absl::StrCat(line.command->name, ": ", read.status().message()));
 }
 
 absl::StatusOr<ParseResult> LaunchOf(CommandLine line, const Environment& environment) {
@@ -109,9 +138,8 @@ absl::StatusOr<ParseResult> LaunchOf(CommandLine line, const Environment& enviro
   }
   config->program = line.program.front();
   config->args.assign(line.program.begin() + 1, line.program.end());
-  const std::vector<std::string> warnings = WarningsAbout(environment);
-  config->warnings.insert(config->warnings.end(), warnings.begin(), warnings.end());
   WarnOfVariables(environment, config->warnings);
+  WarnOfOptionVariables(environment, config->warnings);
   return *std::move(config);
 }
 
@@ -120,8 +148,7 @@ absl::StatusOr<ParseResult> LaunchOf(CommandLine line, const Environment& enviro
 absl::StatusOr<ParseResult> ParseCommandLine(int argc, const char* const* argv,
                                              const Environment& environment) {
   const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
-  if (!words.empty() &&
-      std::find(kReserved.begin(), kReserved.end(), words[0]) != kReserved.end()) {
+  if (!words.empty() && Holds(kReserved, words[0])) {
     return absl::InvalidArgumentError(absl::StrCat(Quoted(words[0]),
                                                    " is reserved for a later command; to run a "
                                                    "program of that name write ./",
@@ -130,10 +157,7 @@ absl::StatusOr<ParseResult> ParseCommandLine(int argc, const char* const* argv,
   absl::StatusOr<CommandLine> line = ReadCommandLine(words);
   if (!line.ok()) return line.status();
   if (!line->print.empty()) return PrintText{std::move(line->print)};
-  if (line->command != nullptr) {
-    const bool is_doctor = std::string_view(line->command->name) == "doctor";
-    return is_doctor ? DoctorOf(line->given) : CoordinatorOf(line->given);
-  }
+  if (line->command != nullptr) return CommandOf(*line);
   return LaunchOf(*std::move(line), environment);
 }
 

@@ -1,15 +1,37 @@
-// From argv and the environment to a LaunchConfig.
+// From argv and the environment to what ddprun is asked to do.
 #ifndef DDPRUN_LAUNCHER_CLI_CLI_H_
 #define DDPRUN_LAUNCHER_CLI_CLI_H_
 
+#include <span>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "launcher/cli/environment.h"
 #include "launcher/cli/launch_config.h"
+#include "launcher/cli/option_table.h"
 
 namespace ddprun::launcher {
+
+inline constexpr char kVersion[] = "0.1.0";
+
+struct CommandLine {
+  std::string print;                    // not empty: --help or --version, and nothing else is there
+  const CommandRow* command = nullptr;  // nullptr: a program is launched
+  GivenOptions given;                   // of several with one name the last
+  std::vector<std::string> program;     // the program and its arguments
+};
+
+// Reads `args` (without argv[0]) by CLI11, which nothing else calls. A command is one as the first
+// word only. Otherwise the program begins at the first word that is neither an option nor an
+// option's value, or after `--`; what follows is never looked at. A long option may be cut short as
+// long as only one begins so. An error is InvalidArgument and one line: an unknown option is told
+// the nearest one.
+absl::StatusOr<CommandLine> ReadCommandLine(std::span<const std::string> args);
+
+// Of ddprun itself, or of a command. No line is wider than 80 columns.
+std::string HelpText(const CommandRow* command);
 
 // --help, --version: print `text` on stdout and exit 0.
 struct PrintText {

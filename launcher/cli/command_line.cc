@@ -1,17 +1,25 @@
-#include "launcher/cli/command_line.h"
+// How torchrun's users write options, told to a parser that knows names only.
+//
+// CLI11 finds where the program begins, which word is whose value, and which option is unknown. It
+// knows no abbreviations and no dashes for underscores, takes the next word for the value of
+// `--rdzv_id=`, and `=3` for that of `-r=3`. So each spelling on the command line becomes a name of
+// its option, and a word that CLI11 would read otherwise gets a mark: a zero byte, which no
+// argument can hold. It reads one word for each of ours, so what is the program's is found by
+// counting from the end, and in a value the mark is taken away again.
+#include "launcher/cli/cli.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <memory>
+#include <map>
+#include <set>
 #include <string_view>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "launcher/cli/help.h"
-#include "launcher/cli/spelling.h"
 #include "launcher/cli/text.h"
+#include "rendezvous/base/check.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -19,70 +27,26 @@ namespace {
 using absl::InvalidArgumentError;
 using Words = std::span<const std::string>;
 
-// --help and --version end the reading, whatever stands behind them.
-CLI::callback_t WhenRead(std::string_view name) {
-  const bool is_help = name == "help";
-  if (!is_help && name != "version") return {};
-  return [is_help](const CLI::results_t& texts) {
-    if (IsMarked(texts.back())) return true;
-    if (is_help) throw CLI::CallForHelp();
-    throw CLI::CallForVersion("", 0);
-  };
+constexpr char kMark = '\0';
+
+std::string MarkedAt(std::string word, size_t at) { return word.insert(at, 1, kMark); }
+
+// Whether CLI11's text of a value is that of a flag that was given one: --standalone=yes.
+bool IsMarked(std::string_view text) { return text.find(kMark) != std::string_view::npos; }
+
+// The text as the user gave it.
+std::string Unmarked(std::string text) {
+  const size_t at = text.find(kMark);
+  if (at == std::string::npos) return text;
+  // In front stands the mark of a value: `=3` behind a letter, or one that is empty or a flag's.
+  const bool has_equals = at == 0 && text.size() > 1 && text[1] == '=';
+  return text.erase(at, has_equals ? 2 : 1);
 }
 
-void AddOption(const OptionRow& row, const Spelling& spelling, CLI::App& app) {
-  CLI::Option* option = app.add_option(spelling.NamesOf(row), WhenRead(row.name), row.help);
-  option->group(row.group)->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  if (row.is_flag()) {
-    option->expected(0)->trigger_on_parse();
-  } else {
-    option->option_text(row.value);
-  }
-}
+bool IsLong(std::string_view word) { return word.size() > 2 && word.starts_with("--"); }
 
-CLI::App* AddCommand(const CommandRow& row, CLI::App& app) {
-  CLI::App* command = app.add_subcommand(row.name, row.help)->group("Commands");
-  command->set_help_flag();  // the table has one
-  return command;
-}
-
-void NameProgram(CLI::App& app) {
-  app.name("ddprun")->set_help_flag();
-  app.formatter(MakeHelpFormat());
-}
-
-std::string HelpOf(const CommandRow* command) {
-  CLI::App app;
-  NameProgram(app);
-  const Spelling plain({}, {});
-  for (const OptionRow& row : OptionTable()) AddOption(row, plain, app);
-  for (const CommandRow& row : CommandTable()) {
-    CLI::App* sub = AddCommand(row, app);
-    for (const OptionRow& option : row.options) AddOption(option, plain, *sub);
-  }
-  std::string text =
-      command == nullptr ? app.help() : app.get_subcommand(command->name)->help("ddprun");
-  while (text.ends_with("\n\n")) text.pop_back();
-  return text;
-}
-
-absl::Status TakesNoValue(const OptionRow& row, const std::string& text) {
-  return InvalidArgumentError(
-      absl::StrCat("--", row.name, " ", Quoted(Unmarked(text)), ": it takes no value"));
-}
-
-absl::StatusOr<GivenOptions> GivenTo(const CLI::App& app, std::span<const OptionRow> rows) {
-  GivenOptions given;
-  for (const OptionRow& row : rows) {
-    const CLI::Option* option = app.get_option_no_throw(absl::StrCat("--", row.name));
-    if (option == nullptr || option->empty()) continue;
-    const std::string& text = option->results().back();
-    if (row.is_flag() && IsMarked(text)) return TakesNoValue(row, text);
-    given[row.name] = {.text = row.is_flag() ? "1" : Unmarked(text),
-                       .source = absl::StrCat("--", row.name)};
-  }
-  return given;
-}
+// Without the dashes and the value.
+std::string_view LongName(std::string_view word) { return word.substr(2, word.find('=') - 2); }
 
 // Of a word that no option of the command takes.
 absl::Status RefuseOf(const CommandRow& command, const std::string& word) {
@@ -103,50 +67,118 @@ class Reading {
   Reading(const CommandRow* command, Words words)
       : command_(command),
         words_(command == nullptr ? words : words.subspan(1)),
-        rows_(command == nullptr ? OptionTable() : command->options),
-        spelling_(rows_, words_) {
-    NameProgram(app_);
-    app_.prefix_command()->require_subcommand(0, 1);
-    reader_ = command == nullptr ? &app_ : AddCommand(*command, app_);
-    // What nobody mentions costs no time.
-    for (const OptionRow& row : rows_) {
-      if (spelling_.Mentions(row)) AddOption(row, spelling_, *reader_);
+        rows_(command == nullptr ? OptionTable() : command->options) {
+    app_.prefix_command()->require_subcommand(0, 1)->set_help_flag();
+    for (const std::string& word : words_) marked_.push_back(Marked(word));
+    CLI::App* reader = &app_;
+    if (command != nullptr) {
+      marked_.insert(marked_.begin(), command->name);
+      reader = app_.add_subcommand(command->name);
+      reader->set_help_flag();  // the table has one
     }
+    // What nobody mentions costs no time.
+    for (const auto& [row, names] : names_) options_[row] = AddOption(*row, names, *reader);
   }
 
   absl::StatusOr<CommandLine> Read() {
     try {
-      Parse();
-    } catch (const CLI::CallForHelp&) {
-      return CommandLine{.print = HelpOf(command_)};
-    } catch (const CLI::CallForVersion&) {
-      return CommandLine{.print = absl::StrCat("ddprun ", kVersion, "\n")};
+      std::reverse(marked_.begin(), marked_.end());  // as CLI11 wants them
+      app_.parse(std::move(marked_));
+    } catch (const CLI::Success&) {
+      return CommandLine{.print = print_};
     } catch (const CLI::ArgumentMismatch&) {
-      const OptionRow& row = spelling_.OptionOf(words_.back());
+      const std::string& last = words_.back();
+      const OptionRow* row =
+          IsLong(last) ? FindLong(LongName(last)).at(0) : FindLetter(last.back());
+      DDP_CHECK(row != nullptr);
       return InvalidArgumentError(
-          absl::StrCat(Quoted(words_.back()), " needs a value: --", row.name, "=", row.value));
+          absl::StrCat(Quoted(last), " needs a value: --", row->name, "=", row->value));
     }
     return Answer();
   }
 
  private:
-  void Parse() {
-    std::vector<std::string> marked = spelling_.marked();
-    if (command_ != nullptr) marked.insert(marked.begin(), command_->name);
-    std::reverse(marked.begin(), marked.end());  // as CLI11 wants them
-    app_.parse(std::move(marked));
+  // `word` as CLI11 reads it; notes the name in it, if it might be an option.
+  std::string Marked(const std::string& word) {
+    if (IsLong(word)) {
+      const std::string_view name = LongName(word);
+      const std::vector<const OptionRow*> found = FindLong(name);
+      if (found.size() != 1) return word;
+      names_[found[0]].insert("--" + std::string(name));
+      const size_t equals = word.find('=');
+      if (equals == std::string::npos) return word;
+      const bool has_value = equals + 1 < word.size();
+      return has_value && !found[0]->is_flag() ? word : MarkedAt(word, equals + 1);
+    }
+    if (word.size() < 2 || word[0] != '-' || word == "--") return word;
+    // Letters of flags, then perhaps one whose value follows: -mr3.
+    for (size_t at = 1; at < word.size(); ++at) {
+      const OptionRow* row = FindLetter(word[at]);
+      if (row == nullptr) break;
+      names_[row].insert({'-', row->letter});
+      if (row->is_flag()) {
+        if (at + 1 == word.size()) return word;
+        continue;
+      }
+      return at + 1 < word.size() && word[at + 1] == '=' ? MarkedAt(word, at + 1) : word;
+    }
+    return MarkedAt(word, 1);  // CLI11 would take the letters that it knows
+  }
+
+  // Those that `name` is or, as argparse has it, begins.
+  std::vector<const OptionRow*> FindLong(std::string_view name) const {
+    const std::string wanted = Underscored(name);
+    std::vector<const OptionRow*> found;
+    for (const OptionRow& row : rows_) {
+      const std::string_view whole = row.name;
+      if (whole == wanted) return {&row};
+      if (!wanted.empty() && whole.starts_with(wanted)) found.push_back(&row);
+    }
+    return found;
+  }
+
+  const OptionRow* FindLetter(char letter) const {
+    for (const OptionRow& row : rows_) {
+      if (row.letter != 0 && row.letter == letter) return &row;
+    }
+    return nullptr;
+  }
+
+  CLI::Option* AddOption(const OptionRow& row, const std::set<std::string>& names, CLI::App& app) {
+    CLI::Option* option = app.add_option(absl::StrJoin(names, ","), WhenRead(row.name));
+    option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+    if (row.is_flag()) option->expected(0)->trigger_on_parse();
+    return option;
+  }
+
+  // --help and --version end the reading, whatever stands behind them.
+  CLI::callback_t WhenRead(std::string_view name) {
+    if (name != "help" && name != "version") return {};
+    return [this, name](const CLI::results_t& texts) {
+      if (IsMarked(texts.back())) return true;
+      print_ = name == "help" ? HelpText(command_) : absl::StrCat("ddprun ", kVersion, "\n");
+      throw CLI::Success();
+    };
   }
 
   absl::StatusOr<CommandLine> Answer() const {
-    absl::StatusOr<GivenOptions> given = GivenTo(*reader_, rows_);
-    if (!given.ok()) return given.status();
+    CommandLine line = {.command = command_};
+    for (const auto& [row, option] : options_) {
+      if (option->empty()) continue;
+      const std::string source = absl::StrCat("--", row->name);
+      const std::string& text = option->results().back();
+      if (row->is_flag() && IsMarked(text)) {
+        return InvalidArgumentError(
+            absl::StrCat(source, " ", Quoted(Unmarked(text)), ": it takes no value"));
+      }
+      line.given[row->name] = {.text = row->is_flag() ? "1" : Unmarked(text), .source = source};
+    }
     const std::vector<std::string> left = app_.remaining(true);
-    CommandLine line = {.command = command_, .given = *std::move(given)};
     if (left.empty()) return line;
     const std::string first = Unmarked(left.front());
     if (command_ != nullptr) return RefuseOf(*command_, first);
     const bool is_end_of_options = first == "--";
-    if (first.size() > 1 && first[0] == '-' && !is_end_of_options) return spelling_.Refuse(first);
+    if (first.size() > 1 && first[0] == '-' && !is_end_of_options) return Refuse(first);
     // From there on CLI11 has left everything, one word for each of ours.
     const Words program = words_.last(left.size()).subspan(is_end_of_options ? 1 : 0);
     line.program.assign(program.begin(), program.end());
@@ -157,12 +189,38 @@ class Reading {
     return line;
   }
 
+  // What is wrong with an option that CLI11 did not know.
+  absl::Status Refuse(const std::string& word) const {
+    const std::string quoted = Quoted(IsLong(word) ? word.substr(0, word.find('=')) : word);
+    const std::string_view name = IsLong(word) ? LongName(word) : std::string_view(word).substr(1);
+    if (const auto found = FindLong(name); IsLong(word) && found.size() > 1) {
+      const auto write = [](std::string* out, const OptionRow* row) { out->append(row->name); };
+      return InvalidArgumentError(
+          absl::StrCat("option ", quoted, " could be --", absl::StrJoin(found, ", --", write)));
+    }
+    const std::string wanted = Underscored(name);
+    if (wanted == "use_env" || wanted == "no_use_env") {
+      return InvalidArgumentError(absl::StrCat(
+          "option ", quoted,
+          " is torch.distributed.launch's; leave it out: workers always find LOCAL_RANK in the "
+          "environment (a script that wants an argument takes '--local-rank=${local_rank}')"));
+    }
+    std::vector<std::string> names;
+    for (const OptionRow& row : rows_) names.emplace_back(row.name);
+    const std::string meant = DidYouMean(name, names, "--");
+    return InvalidArgumentError(absl::StrCat(
+        "unknown option ", quoted, meant.empty() ? "; ddprun --help lists the options" : meant,
+        " (an option of the program goes after the program)"));
+  }
+
   const CommandRow* const command_;
   const Words words_;  // without the command
   const std::span<const OptionRow> rows_;
-  const Spelling spelling_;
+  std::map<const OptionRow*, std::set<std::string>> names_;  // that options have in the words
+  std::map<const OptionRow*, CLI::Option*> options_;
+  std::vector<std::string> marked_;  // the words, as CLI11 reads them
   CLI::App app_;
-  CLI::App* reader_;  // of the options: app_, or its subcommand
+  std::string print_;
 };
 
 }  // namespace

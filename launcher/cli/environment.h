@@ -21,10 +21,6 @@ struct Environment {
   static Environment OfThisProcess();
 };
 
-// Lines worth telling the user: rank variables left over from another launcher, and names that
-// look like a misspelt DDPRUN_ variable.
-std::vector<std::string> WarningsAbout(const Environment& environment);
-
 }  // namespace ddprun::launcher
 
 #endif  // DDPRUN_LAUNCHER_CLI_ENVIRONMENT_H_

@@ -1,20 +1,22 @@
-#include "launcher/cli/executable_format.h"
+#include "launcher/cli/program.h"
 
-#include <dirent.h>
 #include <elf.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
-#include <string_view>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "launcher/cli/text.h"
-#include "rendezvous/base/unique_fd.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -29,20 +31,13 @@ constexpr size_t kKernelLine = 256;  // as much of a first line as the kernel re
 constexpr size_t kTextSample = 128;  // without a NUL in it, a file is a text
 constexpr char kDosHint[] = " (the file has DOS line ends)";
 
-std::string ReadAt(int fd, size_t offset, size_t size) {
+std::string ReadAt(std::ifstream& file, uint64_t offset, size_t size) {
   std::string out(size, '\0');
-  ssize_t length;
-  do {
-    length = pread(fd, out.data(), size, static_cast<off_t>(offset));
-  } while (length < 0 && errno == EINTR);
-  out.resize(length < 0 ? 0 : static_cast<size_t>(length));
+  file.clear();  // of the end, where an earlier reading may have come to
+  file.seekg(static_cast<std::streamoff>(offset));
+  file.read(out.data(), static_cast<std::streamsize>(size));
+  out.resize(static_cast<size_t>(file.gcount()));
   return out;
-}
-
-std::string Trimmed(const std::string& text) {
-  const size_t begin = text.find_first_not_of(" \t");
-  if (begin == std::string::npos) return "";
-  return text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
 }
 
 // "" when the file can be executed; else what is wrong with it, as the end of a sentence.
@@ -54,63 +49,49 @@ std::string LackOf(const std::string& path) {
 }
 
 ExecutableFormat OfScript(const std::string& head) {
-  ExecutableFormat format;
   const std::string line = head.substr(2, std::min(head.find('\n'), kKernelLine) - 2);
-  const std::string words = Trimmed(line);
-  const size_t end = words.find_first_of(" \t");
-  const std::string interpreter = words.substr(0, end);
-  if (interpreter.empty()) return format;
-  const std::string argument = end == std::string::npos ? "" : Trimmed(words.substr(end));
+  const std::vector<std::string> words =
+      absl::StrSplit(line, absl::ByAnyChar(" \t"), absl::SkipEmpty());
+  if (words.empty()) return {};
+  const std::string& interpreter = words[0];
   if (const std::string lack = LackOf(interpreter); !lack.empty()) {
-    format.problem = absl::StrCat("its first line names the interpreter ", Quoted(interpreter),
-                                  ", which ", lack, interpreter.back() == '\r' ? kDosHint : "");
-    return format;
+    return {.problem = absl::StrCat("its first line names the interpreter ", Quoted(interpreter),
+                                    ", which ", lack, interpreter.back() == '\r' ? kDosHint : "")};
   }
-  const std::string name = interpreter.substr(interpreter.rfind('/') + 1);
-  const bool is_command =
-      !argument.empty() && argument[0] != '-' && argument.find_first_of("= \t") == argument.npos;
-  if (name == "env" && is_command) format.env_command = argument;
-  return format;
+  const bool is_env = interpreter.substr(interpreter.rfind('/') + 1) == "env";
+  if (!is_env || words.size() != 2 || words[1][0] == '-' || absl::StrContains(words[1], '=')) {
+    return {};
+  }
+  return {.env_command = words[1]};
 }
 
 std::string NameOfMachine(int machine) {
-  switch (machine) {
-    case EM_X86_64:
-      return "x86-64";
-    case EM_AARCH64:
-      return "AArch64";
-    case EM_386:
-      return "i386";
-    case EM_ARM:
-      return "ARM";
-    case EM_RISCV:
-      return "RISC-V";
-    case EM_PPC64:
-      return "POWER";
-    default:
-      return absl::StrCat("machine type ", machine);
+  constexpr std::pair<int, const char*> kNames[] = {{EM_X86_64, "x86-64"}, {EM_AARCH64, "AArch64"},
+                                                    {EM_386, "i386"},      {EM_ARM, "ARM"},
+                                                    {EM_RISCV, "RISC-V"},  {EM_PPC64, "POWER"}};
+  for (const auto& [known, name] : kNames) {
+    if (machine == known) return name;
   }
+  return absl::StrCat("machine type ", machine);
 }
 
 // The loader of a dynamically linked program; empty when there is none or it is not found.
-std::string LoaderOf(int fd, const Elf64_Ehdr& header) {
+std::string LoaderOf(std::ifstream& file, const Elf64_Ehdr& header) {
   if (header.e_phentsize != sizeof(Elf64_Phdr)) return "";
-  const std::string table = ReadAt(fd, header.e_phoff, header.e_phnum * sizeof(Elf64_Phdr));
+  const std::string table = ReadAt(file, header.e_phoff, header.e_phnum * sizeof(Elf64_Phdr));
   for (size_t at = 0; at + sizeof(Elf64_Phdr) <= table.size(); at += sizeof(Elf64_Phdr)) {
     Elf64_Phdr entry;
     std::memcpy(&entry, table.data() + at, sizeof(entry));
     if (entry.p_type != PT_INTERP || entry.p_filesz > kHeadSize) continue;
-    return ReadAt(fd, entry.p_offset, entry.p_filesz).c_str();  // ends with a NUL
+    return ReadAt(file, entry.p_offset, entry.p_filesz).c_str();  // ends with a NUL
   }
   return "";
 }
 
-ExecutableFormat OfElf(int fd, const std::string& head) {
-  ExecutableFormat format;
+ExecutableFormat OfElf(std::ifstream& file, const std::string& head) {
   Elf64_Ehdr header{};  // the first fields of the 32-bit one are the same
   if (head.size() < sizeof(header)) {
-    format.problem = "is cut short: an ELF file without its header";
-    return format;
+    return {.problem = "is cut short: an ELF file without its header"};
   }
   std::memcpy(&header, head.data(), sizeof(header));
   const bool is_native = header.e_ident[EI_CLASS] == ELFCLASS64 &&
@@ -119,48 +100,41 @@ ExecutableFormat OfElf(int fd, const std::string& head) {
     // Many kernels run the 32-bit programs of their own family.
     const bool is_family = header.e_machine == (kMachine == EM_X86_64 ? EM_386 : EM_ARM) ||
                            header.e_machine == kMachine;
-    if (is_family || HasFurtherFormats()) return format;
-    format.problem = absl::StrCat("is a program for ", NameOfMachine(header.e_machine),
-                                  "; this machine is ", NameOfMachine(kMachine));
-    return format;
+    if (is_family || HasFurtherFormats()) return {};
+    return {.problem = absl::StrCat("is a program for ", NameOfMachine(header.e_machine),
+                                    "; this machine is ", NameOfMachine(kMachine))};
   }
   if (header.e_type != ET_EXEC && header.e_type != ET_DYN) {
-    format.problem = "is an object file, not a program";
-    return format;
+    return {.problem = "is an object file, not a program"};
   }
-  const std::string loader = LoaderOf(fd, header);
+  const std::string loader = LoaderOf(file, header);
   const std::string lack = loader.empty() ? "" : LackOf(loader);
-  if (!lack.empty()) {
-    format.problem = absl::StrCat("needs the loader ", Quoted(loader), ", which ", lack,
-                                  " (built for another system?)");
-  }
-  return format;
+  if (lack.empty()) return {};
+  return {.problem = absl::StrCat("needs the loader ", Quoted(loader), ", which ", lack,
+                                  " (built for another system?)")};
 }
 
 }  // namespace
 
 ExecutableFormat InspectExecutable(const std::string& path) {
-  // Nothing that can be executed blocks an open; what else there is must not block us.
-  const UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!file.is_open()) return {};
-  const std::string head = ReadAt(file.get(), 0, kHeadSize);
-  if (head.substr(0, 2) == "#!") return OfScript(head);
-  if (head.substr(0, SELFMAG) == ELFMAG) return OfElf(file.get(), head);
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return {};
+  const std::string head = ReadAt(file, 0, kHeadSize);
+  if (head.starts_with("#!")) return OfScript(head);
+  if (head.starts_with(ELFMAG)) return OfElf(file, head);
   if (head.substr(0, kTextSample).find('\0') == std::string::npos) return {.needs_shell = true};
   if (HasFurtherFormats()) return {};
   return {.problem = "is neither a program for this machine nor a script"};
 }
 
 bool HasFurtherFormats() {
-  DIR* directory = opendir("/proc/sys/fs/binfmt_misc");
-  if (directory == nullptr) return false;
-  bool found = false;
-  while (const dirent* entry = readdir(directory)) {
-    const std::string_view name = entry->d_name;
-    if (name != "." && name != ".." && name != "register" && name != "status") found = true;
+  std::error_code error;
+  std::filesystem::directory_iterator at("/proc/sys/fs/binfmt_misc", error), end;
+  for (; !error && at != end; at.increment(error)) {
+    const std::filesystem::path name = at->path().filename();
+    if (name != "register" && name != "status") return true;
   }
-  closedir(directory);
-  return found;
+  return false;
 }
 
 }  // namespace ddprun::launcher

@@ -1,11 +1,13 @@
-#include "launcher/cli/help.h"
-
+// The shape of what `ddprun --help` and `ddprun COMMAND --help` print.
+#include <CLI/CLI.hpp>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "launcher/cli/cli.h"
 #include "launcher/process/exit_status.h"
 
 namespace ddprun::launcher {
@@ -43,15 +45,12 @@ std::string Wrapped(std::string line, const std::string& text, size_t column = k
     line.clear();
   }
   line.resize(column, ' ');
-  bool is_empty = true;
   for (const absl::string_view word : absl::StrSplit(text, ' ')) {
-    if (!is_empty && line.size() + 1 + word.size() > kWidth) {
+    if (line.size() > column && line.size() + 1 + word.size() > kWidth) {
       absl::StrAppend(&out, line, "\n");
       line.assign(column, ' ');
-      is_empty = true;
     }
-    absl::StrAppend(&line, is_empty ? "" : " ", word);
-    is_empty = false;
+    absl::StrAppend(&line, line.size() > column ? " " : "", word);
   }
   return absl::StrCat(out, line, "\n");
 }
@@ -98,8 +97,31 @@ class HelpFormat final : public CLI::Formatter {
   }
 };
 
+void AddOptions(std::span<const OptionRow> rows, CLI::App& app) {
+  app.set_help_flag();  // the table has one
+  for (const OptionRow& row : rows) {
+    std::string names = absl::StrCat("--", row.name);
+    if (row.letter != 0) absl::StrAppend(&names, ",-", std::string(1, row.letter));
+    CLI::Option* option = app.add_option(names, CLI::callback_t(), row.help)->group(row.group);
+    if (!row.is_flag()) option->option_text(row.value);
+  }
+}
+
 }  // namespace
 
-std::shared_ptr<CLI::FormatterBase> MakeHelpFormat() { return std::make_shared<HelpFormat>(); }
+std::string HelpText(const CommandRow* command) {
+  CLI::App app;
+  app.formatter(std::make_shared<HelpFormat>());
+  AddOptions(OptionTable(), app);
+  const CLI::App* asked = &app;
+  for (const CommandRow& row : CommandTable()) {
+    CLI::App* sub = app.add_subcommand(row.name, row.help)->group("Commands");
+    AddOptions(row.options, *sub);
+    if (command == &row) asked = sub;
+  }
+  std::string text = asked->help("ddprun");
+  while (text.ends_with("\n\n")) text.pop_back();
+  return text;
+}
 
 }  // namespace ddprun::launcher

@@ -1,70 +1,19 @@
 #include "launcher/cli/launch_config.h"
 
+#include <optional>
 #include <utility>
 
 #include "absl/status/status.h"
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "launcher/cli/option_values.h"
 #include "launcher/cli/text.h"
+#include "rendezvous/core/rank_assignment.h"
 
 namespace ddprun::launcher {
 namespace {
 
 using absl::InvalidArgumentError;
-
-constexpr char kDefaultStaticHost[] = "127.0.0.1";
-constexpr uint16_t kDefaultStaticPort = 29500;
-
-absl::Status Wrong(const GivenValue& given, absl::string_view accepted) {
-  return InvalidArgumentError(absl::StrCat(given.source, " ", Quoted(given.text), ": ", accepted));
-}
-
-// Hands out the options by name and remembers the first one that was wrong.
-class Reader {
- public:
-  explicit Reader(const GivenOptions& given) : given_(given) {}
-
-  const GivenValue* Find(const std::string& name) const {
-    const auto found = given_.find(name);
-    return found == given_.end() ? nullptr : &found->second;
-  }
-  // An empty text counts as not given, as in torchrun.
-  const GivenValue* FindText(const std::string& name) const {
-    const GivenValue* value = Find(name);
-    return value != nullptr && !value->text.empty() ? value : nullptr;
-  }
-  std::string Text(const std::string& name, std::string fallback) const {
-    const GivenValue* value = FindText(name);
-    return value != nullptr ? value->text : std::move(fallback);
-  }
-  // Parses the option into `target`, which keeps its value when the option is absent or wrong.
-  template <typename T, typename Parse>
-  void Into(const std::string& name, T& target, Parse parse) {
-    const GivenValue* value = Find(name);
-    if (value == nullptr) return;
-    auto parsed = parse(value->text);
-    if (parsed.ok()) {
-      target = *std::move(parsed);
-    } else {
-      Fail(Wrong(*value, parsed.status().message()));
-    }
-  }
-  bool Flag(const std::string& name) {
-    bool is_set = false;
-    Into(name, is_set, ParseFlag);
-    return is_set;
-  }
-  void Fail(absl::Status status) {
-    if (status_.ok()) status_ = std::move(status);
-  }
-  const absl::Status& status() const { return status_; }
-
- private:
-  const GivenOptions& given_;
-  absl::Status status_;
-};
 
 // What the reader of one option has to say of a value that it took.
 void Warn(const std::string& option, const std::vector<std::string>& texts, LaunchConfig& config) {
@@ -73,13 +22,15 @@ void Warn(const std::string& option, const std::vector<std::string>& texts, Laun
   }
 }
 
-absl::StatusOr<std::string> HostOrNothing(const std::string& text) {
-  if (text.empty()) return std::string();
-  return ParseHost(text);
+// Of an option that was given, or not, and that nobody reads then.
+void WarnUnused(const GivenValue* value, const std::string& why, LaunchConfig& config) {
+  if (value == nullptr) return;
+  config.warnings.push_back(
+      absl::StrCat(value->source, " ", Quoted(value->text), " is not used: ", why));
 }
 
 // Counting GPUs takes a probe of the driver: no business of a reader of options.
-void ReadWorkers(Reader& read, const MachineFacts& machine, LaunchConfig& config) {
+void ReadWorkers(OptionReader& read, const MachineFacts& machine, LaunchConfig& config) {
   const GivenValue* value = read.Find("nproc_per_node");
   if (value != nullptr && (value->text == "gpu" || value->text == "auto")) {
     config.workers_by = value->text == "gpu" ? WorkersBy::kGpu : WorkersBy::kGpuOrCpu;
@@ -90,7 +41,7 @@ void ReadWorkers(Reader& read, const MachineFacts& machine, LaunchConfig& config
 }
 
 // torchrun: --run_path wins over the other two, which exclude each other.
-void ReadRunAs(Reader& read, LaunchConfig& config) {
+void ReadRunAs(OptionReader& read, LaunchConfig& config) {
   const bool is_module = read.Flag("module");
   const bool is_itself = read.Flag("no_python");
   if (read.Flag("run_path")) {
@@ -117,7 +68,7 @@ absl::StatusOr<std::string> OneOf(const std::string& text, const std::vector<std
 }
 
 // What torchrun has for its own making: Python's way to start processes, plug-ins in Python.
-void ReadPythonOnly(Reader& read, LaunchConfig& config) {
+void ReadPythonOnly(OptionReader& read, LaunchConfig& config) {
   std::string unused;
   read.Into("start_method", unused, [](const std::string& text) {
     return OneOf(text, {"spawn", "fork", "forkserver"},
@@ -128,13 +79,13 @@ void ReadPythonOnly(Reader& read, LaunchConfig& config) {
                  " (a handler registered in Python is out of reach here)");
   });
   if (const GivenValue* value = read.Find("logs_specs")) {
-    read.Fail(Wrong(*value,
-                    "plug-ins written in Python are out of reach here; expected --log_dir, "
-                    "--redirects and --tee in its place"));
+    read.Refuse(*value,
+                "plug-ins written in Python are out of reach here; expected --log_dir, "
+                "--redirects and --tee in its place");
   }
 }
 
-void ReadPlainValues(Reader& read, const MachineFacts& machine, LaunchConfig& config) {
+void ReadPlainValues(OptionReader& read, const MachineFacts& machine, LaunchConfig& config) {
   read.Into("nnodes", config.nodes, ParseNodeRange);
   ReadWorkers(read, machine, config);
   read.Into("node_rank", config.node_rank,
@@ -151,13 +102,13 @@ void ReadPlainValues(Reader& read, const MachineFacts& machine, LaunchConfig& co
   Warn("rdzv_conf", about_conf, config);
   read.Into("rdzv_id", config.run_id, ParseName);
   read.Into("role", config.role, ParseName);
-  read.Into("local_addr", config.local_addr, HostOrNothing);
+  read.Into("local_addr", config.local_addr, ParseHost);
   read.Into("redirects", config.redirects, ParseStreamChoice);
   read.Into("tee", config.tee, ParseStreamChoice);
   read.Into("local_ranks_filter", config.console_ranks, ParseLocalRanks);
   read.Into("duplicate_stdout_filters", config.stdout_filters, ParseLineFilters);
   read.Into("duplicate_stderr_filters", config.stderr_filters, ParseLineFilters);
-  config.log_line_prefix_template = read.Text("log_line_prefix_template", "");
+  config.log_line_prefix_template = read.Text("log_line_prefix_template");
   ReadRunAs(read, config);
   ReadPythonOnly(read, config);
   const GivenValue* signals = read.Find("signals_to_handle");
@@ -167,108 +118,88 @@ void ReadPlainValues(Reader& read, const MachineFacts& machine, LaunchConfig& co
   Warn("signals_to_handle", about_signals, config);
   read.Into("numa_binding", config.numa_binding, ParseNumaBinding);
   config.virtual_local_rank = read.Flag("virtual_local_rank");
-  config.log_dir = read.Text("log_dir", "");
-  config.report_file = read.Text("report_file", "");
+  config.log_dir = read.Text("log_dir");
+  config.report_file = read.Text("report_file");
   if (config.role.empty()) config.role = "default";
 }
 
-enum class Asked { kNothing, kC10d, kStatic };
-
-Asked ReadBackend(Reader& read) {
+// Empty: nobody said.
+std::optional<RendezvousKind> ReadBackend(OptionReader& read) {
   const GivenValue* value = read.FindText("rdzv_backend");
-  if (value == nullptr) return Asked::kNothing;
-  if (value->text == "c10d" || value->text == "grpc") return Asked::kC10d;
+  if (value == nullptr) return std::nullopt;
+  if (value->text == "c10d" || value->text == "grpc") return RendezvousKind::kC10d;
   if (value->text.rfind("etcd", 0) == 0) {
-    read.Fail(Wrong(*value,
-                    "no etcd server is needed here; expected c10d with --rdzv_endpoint, "
-                    "whose host serves the rendezvous itself"));
+    read.Refuse(*value,
+                "no etcd server is needed here; expected c10d with --rdzv_endpoint, "
+                "whose host serves the rendezvous itself");
   } else if (value->text != "static") {
-    const std::string nearest = NearestName(value->text, {"c10d", "grpc", "static"});
-    read.Fail(Wrong(*value, absl::StrCat("expected c10d, grpc or static",
-                                         nearest.empty() ? "" : "; did you mean ", nearest,
-                                         nearest.empty() ? "" : "?")));
+    read.Refuse(*value, absl::StrCat("expected c10d, grpc or static",
+                                     DidYouMean(value->text, {"c10d", "grpc", "static"})));
   }
-  return Asked::kStatic;
+  return RendezvousKind::kStatic;
 }
 
-void UseStatic(Reader& read, LaunchConfig& config) {
+void UseStatic(OptionReader& read, LaunchConfig& config) {
   config.rendezvous = RendezvousKind::kStatic;
   if (!config.node_rank) config.node_rank = 0;
   if (const GivenValue* value = read.FindText("rdzv_endpoint")) {
-    absl::StatusOr<Endpoint> endpoint = ParseEndpoint(value->text, 0);
-    if (endpoint.ok() && endpoint->port == 0) {
-      endpoint = InvalidArgumentError("static needs a port above 0");
-    }
-    if (!endpoint.ok()) return read.Fail(Wrong(*value, endpoint.status().message()));
-    config.endpoint = *endpoint;
     config.endpoint_source = value->source;
-    return;
+    return read.Into("rdzv_endpoint", config.endpoint, [](const std::string& text) {
+      absl::StatusOr<Endpoint> endpoint = ParseEndpoint(text, 0);
+      if (!endpoint.ok() || endpoint->port != 0) return endpoint;
+      return absl::StatusOr<Endpoint>(InvalidArgumentError("static needs a port above 0"));
+    });
   }
-  config.endpoint = {.host = kDefaultStaticHost, .port = kDefaultStaticPort};
+  config.endpoint = {.host = "127.0.0.1", .port = 29500};  // torchrun's
   config.endpoint_source = config.SourceOf("master_port");
   config.is_endpoint_assumed = read.FindText("master_addr") == nullptr;
-  read.Into("master_addr", config.endpoint.host, [](const std::string& text) {
-    return HostOrNothing(text.empty() ? kDefaultStaticHost : text);
-  });
+  if (!config.is_endpoint_assumed) read.Into("master_addr", config.endpoint.host, ParseHost);
   read.Into("master_port", config.endpoint.port,
             [](const std::string& text) { return ParseNumber(text, 1, 65535); });
 }
 
-bool IsLoopbackName(const std::string& host) {
-  return host == "localhost" || host == "::1" || host.substr(0, 4) == "127.";
-}
-
-void UseC10d(Reader& read, LaunchConfig& config) {
+void UseC10d(OptionReader& read, LaunchConfig& config) {
   config.rendezvous = RendezvousKind::kC10d;
   config.endpoint = {.host = "localhost", .port = kDefaultRendezvousPort};
   config.endpoint_source = config.SourceOf("rdzv_endpoint");
   const GivenValue* value = read.FindText("rdzv_endpoint");
   config.is_endpoint_assumed = value == nullptr;
   if (value != nullptr) {
-    const absl::StatusOr<Endpoint> endpoint = ParseEndpoint(value->text, kDefaultRendezvousPort);
-    if (!endpoint.ok()) return read.Fail(Wrong(*value, endpoint.status().message()));
-    config.endpoint = *endpoint;
+    read.Into("rdzv_endpoint", config.endpoint,
+              [](const std::string& text) { return ParseEndpoint(text, kDefaultRendezvousPort); });
   }
   for (const char* name : {"master_addr", "master_port"}) {
-    if (const GivenValue* unused = read.FindText(name)) {
-      config.warnings.push_back(absl::StrCat(unused->source, " ", Quoted(unused->text),
-                                             " is not used: only the static backend reads it"));
-    }
+    WarnUnused(read.FindText(name), "only the static backend reads it", config);
   }
   // `localhost:0` is how torchrun's users ask for a free port on one node.
   const bool is_alone = config.nodes.max == 1;
-  if (is_alone &&
-      (value == nullptr || (config.endpoint.port == 0 && IsLoopbackName(config.endpoint.host)))) {
+  if (is_alone && (value == nullptr ||
+                   (config.endpoint.port == 0 && rendezvous::IsLoopback(config.endpoint.host)))) {
     config.rendezvous = RendezvousKind::kStandalone;
   } else if (config.endpoint.port == 0) {
-    read.Fail(Wrong(*value, "port 0 is for --nnodes=1 on localhost; expected HOST:PORT"));
+    read.Refuse(*value, "port 0 is for --nnodes=1 on localhost; expected HOST:PORT");
   }
 }
 
 // The rule for what was not said stands in the design: an endpoint alone means c10d, anything
 // that names the master or a rank means static, nothing at all on one node means standalone.
-void ChooseRendezvous(Reader& read, LaunchConfig& config) {
+void ChooseRendezvous(OptionReader& read, LaunchConfig& config) {
   if (read.Flag("standalone")) {
     config.rendezvous = RendezvousKind::kStandalone;
-    const auto warn_of = [&](const GivenValue& value) {
-      config.warnings.push_back(absl::StrCat(value.source, " ", Quoted(value.text),
-                                             " is not used: ", config.SourceOf("standalone"),
-                                             " is a job of one node"));
-    };
-    if (const GivenValue* value = read.FindText("rdzv_endpoint")) warn_of(*value);
+    const std::string why = config.SourceOf("standalone") + " is a job of one node";
+    WarnUnused(read.FindText("rdzv_endpoint"), why, config);
     if (config.node_rank.value_or(0) != 0) {
-      warn_of(*read.Find("node_rank"));
+      WarnUnused(read.Find("node_rank"), why, config);
       config.node_rank.reset();
     }
     return;
   }
   const bool names_master = read.FindText("master_addr") || read.FindText("master_port");
   const bool has_endpoint = read.FindText("rdzv_endpoint") != nullptr;
-  Asked asked = ReadBackend(read);
-  if (asked == Asked::kNothing) {
-    asked = has_endpoint && !names_master && !config.node_rank ? Asked::kC10d : Asked::kStatic;
-  }
-  if (asked == Asked::kC10d) {
+  const bool is_c10d = has_endpoint && !names_master && !config.node_rank;
+  const RendezvousKind kind =
+      ReadBackend(read).value_or(is_c10d ? RendezvousKind::kC10d : RendezvousKind::kStatic);
+  if (kind == RendezvousKind::kC10d) {
     UseC10d(read, config);
   } else if (config.nodes.max == 1 && !has_endpoint && !read.FindText("master_port")) {
     config.rendezvous = RendezvousKind::kStandalone;
@@ -277,41 +208,30 @@ void ChooseRendezvous(Reader& read, LaunchConfig& config) {
   }
 }
 
-}  // namespace
-
-Streams StreamChoice::For(int local_rank) const {
-  const auto found = by_local_rank.find(local_rank);
-  return found == by_local_rank.end() ? everyone : found->second;
+void WarnOfRanks(const std::string& option, std::vector<int> ranks, const LaunchConfig& config,
+                 std::vector<std::string>& warnings) {
+  constexpr size_t kMaxNamed = 8;
+  std::erase_if(ranks, [&](int rank) { return rank < config.workers_per_node; });
+  if (ranks.empty()) return;
+  const bool has_more = ranks.size() > kMaxNamed;
+  if (has_more) ranks.resize(kMaxNamed);
+  const int last = config.workers_per_node - 1;
+  warnings.push_back(
+      absl::StrCat(option, ": no worker here has local rank ", absl::StrJoin(ranks, ", "),
+                   has_more ? ", ..." : "",
+                   last == 0 ? "; the only one is 0" : absl::StrCat("; they are 0 to ", last)));
 }
 
-std::string LaunchConfig::SourceOf(const std::string& option) const {
-  const auto found = sources.find(option);
-  return found == sources.end() ? absl::StrCat("--", option) : found->second;
-}
-
-absl::StatusOr<LaunchConfig> BuildLaunchConfig(const GivenOptions& given,
-                                               const MachineFacts& machine) {
-  LaunchConfig config;
-  for (const auto& [option, value] : given) config.sources[option] = value.source;
-  Reader read(given);
-  ReadPlainValues(read, machine, config);
-  ChooseRendezvous(read, config);
-  if (!read.status().ok()) return read.status();
-  if (config.rendezvous == RendezvousKind::kStandalone) config.endpoint = {};
-  if (config.run_id.empty()) {
-    // A standalone job's id may be its own. An empty one is, as in torchrun, replaced by a fresh
-    // one; there each of several nodes gets another, and they wait for each other in vain.
-    const GivenValue* empty = read.Find("rdzv_id");
-    if (empty != nullptr && config.nodes.max > 1) {
-      return Wrong(*empty, "expected an id of the job, the same on all nodes (an unset variable?)");
-    }
-    const bool is_own = config.rendezvous == RendezvousKind::kStandalone || empty != nullptr;
-    config.run_id = is_own && !machine.fresh_run_id.empty() ? machine.fresh_run_id : "none";
+// Whether lines of that stream of some worker reach the console, and so the filters.
+bool HasTee(const LaunchConfig& config, bool Streams::*stream) {
+  for (int rank = 0; rank < config.workers_per_node; ++rank) {
+    const bool is_shown = config.console_ranks.empty() || config.console_ranks.contains(rank);
+    if (is_shown && config.tee.For(rank).*stream) return true;
   }
-  if (absl::Status status = Validate(config); !status.ok()) return status;
-  return config;
+  return false;
 }
 
+// What holds between the values.
 absl::Status Validate(const LaunchConfig& config) {
   const std::string nodes = config.nodes.is_elastic()
                                 ? absl::StrCat(config.nodes.min, ":", config.nodes.max)
@@ -332,6 +252,72 @@ absl::Status Validate(const LaunchConfig& config) {
         " '", nodes, "': expected a rank from 0 to ", config.nodes.max - 1));
   }
   return absl::OkStatus();
+}
+
+}  // namespace
+
+Streams StreamChoice::For(int local_rank) const {
+  const auto found = by_local_rank.find(local_rank);
+  return found == by_local_rank.end() ? everyone : found->second;
+}
+
+std::string LaunchConfig::SourceOf(const std::string& option) const {
+  const auto found = sources.find(option);
+  return found == sources.end() ? absl::StrCat("--", option) : found->second;
+}
+
+absl::StatusOr<LaunchConfig> BuildLaunchConfig(const GivenOptions& given,
+                                               const MachineFacts& machine) {
+  LaunchConfig config;
+  for (const auto& [option, value] : given) config.sources[option] = value.source;
+  OptionReader read(given);
+  ReadPlainValues(read, machine, config);
+  ChooseRendezvous(read, config);
+  if (!read.status().ok()) return read.status();
+  if (config.rendezvous == RendezvousKind::kStandalone) config.endpoint = {};
+  if (config.run_id.empty()) {
+    // A standalone job's id may be its own. An empty one is, as in torchrun, replaced by a fresh
+    // one; there each of several nodes gets another, and they wait for each other in vain.
+    const GivenValue* empty = read.Find("rdzv_id");
+    if (empty != nullptr && config.nodes.max > 1) {
+      read.Refuse(*empty, "expected an id of the job, the same on all nodes (an unset variable?)");
+      return read.status();
+    }
+    const bool is_own = config.rendezvous == RendezvousKind::kStandalone || empty != nullptr;
+    config.run_id = is_own && !machine.fresh_run_id.empty() ? machine.fresh_run_id : "none";
+  }
+  if (absl::Status status = Validate(config); !status.ok()) return status;
+  return config;
+}
+
+std::vector<std::string> OutputWarnings(const LaunchConfig& config) {
+  std::vector<std::string> warnings;
+  for (const auto& [option, choice] :
+       {std::pair{"redirects", &config.redirects}, std::pair{"tee", &config.tee}}) {
+    std::vector<int> ranks;
+    for (const auto& [rank, streams] : choice->by_local_rank) ranks.push_back(rank);
+    WarnOfRanks(config.SourceOf(option), std::move(ranks), config, warnings);
+  }
+  WarnOfRanks(config.SourceOf("local_ranks_filter"),
+              {config.console_ranks.begin(), config.console_ranks.end()}, config, warnings);
+  const auto check_filters = [&](const char* option, const char* stream, bool is_teed) {
+    if (config.log_dir == "/dev/null") {
+      warnings.push_back(absl::StrCat(config.SourceOf(option), " copies nothing: with ",
+                                      config.SourceOf("log_dir"),
+                                      "=/dev/null there is no file to copy to"));
+    } else if (!is_teed) {
+      warnings.push_back(absl::StrCat(
+          config.SourceOf(option), " copies nothing: only lines that ", config.SourceOf("tee"),
+          " shows on the console are copied, and it shows no ", stream));
+    }
+  };
+  if (!config.stdout_filters.empty()) {
+    check_filters("duplicate_stdout_filters", "stdout", HasTee(config, &Streams::out));
+  }
+  if (!config.stderr_filters.empty()) {
+    check_filters("duplicate_stderr_filters", "stderr", HasTee(config, &Streams::err));
+  }
+  return warnings;
 }
 
 }  // namespace ddprun::launcher

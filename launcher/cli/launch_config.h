@@ -149,9 +149,9 @@ struct MachineFacts {
 absl::StatusOr<LaunchConfig> BuildLaunchConfig(const GivenOptions& given,
                                                const MachineFacts& machine);
 
-// Checks what holds between the values. BuildLaunchConfig has called it; it is called again when
-// workers_per_node has become known. OutputWarnings says what is no error.
-absl::Status Validate(const LaunchConfig& config);
+// One line for each thing that was asked for and cannot happen: local ranks that are not on this
+// node, copies of lines that nothing tees. REQUIRES: workers_per_node is known.
+std::vector<std::string> OutputWarnings(const LaunchConfig& config);
 
 }  // namespace ddprun::launcher
 

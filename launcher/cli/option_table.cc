@@ -1,7 +1,5 @@
 #include "launcher/cli/option_table.h"
 
-#include <array>
-
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "launcher/cli/text.h"
@@ -17,127 +15,107 @@ constexpr const char* kOutput = "Output";
 constexpr const char* kOther = "Other";
 constexpr const char* kOptions = "Options";  // of a command
 
-constexpr std::array kTable = {
-    OptionRow{"nnodes", 0, "N|MIN:MAX", kJob, "Number of nodes, or a range (default 1).", true},
-    OptionRow{
-        "nproc_per_node", 0, "COUNT", kJob,
-        "Workers on this node: a number (default 1), gpu (one for each visible GPU), cpu (one "
-        "for each CPU) or auto (gpu, where there is none cpu).",
-        true},
-    OptionRow{"node_rank", 0, "N", kJob,
-              "Rank of this node; with the static backend each needs its own (default there 0).",
-              true},
-    OptionRow{"role", 0, "NAME", kJob, "Role of this node's workers (default 'default').", true},
-    OptionRow{"no_python", 0, nullptr, kProgram,
-              "Execute the program as it is, also if it is a .py file.", true},
-    OptionRow{"module", 'm', nullptr, kProgram,
-              "PROGRAM is a Python module: python3 -u -m PROGRAM (or $PYTHON_EXEC).", true},
-    OptionRow{"run_path", 0, nullptr, kProgram,
-              "PROGRAM is a Python script of any name, run by runpy.run_path; wins over the two "
-              "above.",
-              true},
-    OptionRow{"numa_binding", 0, "MODE", kJob,
-              "Bind each worker to CPUs near its GPU: node, socket, exclusive or core-complex.",
-              false},
-    OptionRow{"virtual_local_rank", 0, nullptr, kJob,
-              "Show each worker its own GPU alone, as LOCAL_RANK 0.", true},
-    OptionRow{"standalone", 0, nullptr, kMeeting, "One node, free ports, no endpoint.", true},
-    OptionRow{"rdzv_endpoint", 0, "HOST[:PORT]", kMeeting,
-              "Where the nodes meet; the node on HOST serves it (default port 29400).", true},
-    OptionRow{"rdzv_backend", 0, "NAME", kMeeting,
-              "c10d (alias grpc; default with an endpoint alone) or static.", true},
-    OptionRow{"rdzv_id", 0, "ID", kMeeting, "Id of the job, equal on all nodes.", true},
-    OptionRow{"rdzv_conf", 0, "K=V,...", kMeeting,
-              "join_timeout (600), last_call_timeout (30), keep_alive_interval, "
-              "keep_alive_max_attempt, is_host, orphan_timeout, exit_barrier_timeout (300); times "
-              "in seconds. Accepted without effect: close_timeout, heartbeat_timeout, "
-              "read_timeout, rank, store_type=tcp.",
-              true},
-    OptionRow{"master_addr", 0, "HOST", kMeeting,
-              "Address of node 0 with the static backend (default 127.0.0.1).", true},
-    OptionRow{"master_port", 0, "PORT", kMeeting,
-              "Port on node 0 with the static backend (default 29500; one node: a free one).",
-              true},
-    OptionRow{"local_addr", 0, "HOST", kMeeting,
-              "Address of this node for the others (default: found out).", true},
-    OptionRow{"max_restarts", 0, "N", kFailure,
-              "How often the whole job is restarted after a failure (default 0).", true},
-    OptionRow{"monitor_interval", 0, "SECONDS", kFailure,
-              "Accepted; a worker's end is seen at once.", true},
-    OptionRow{"shutdown_timeout", 0, "SECONDS", kFailure,
-              "From SIGTERM to SIGKILL when workers are stopped (default "
-              "$TORCH_ELASTIC_SHUTDOWN_TIMEOUT or 30).",
-              true},
-    OptionRow{"log_dir", 0, "DIR", kOutput,
-              "Where log files go: DIR/<id>_<random>/attempt_<n>/<local rank>/.", true},
-    OptionRow{"redirects", 'r', "STREAMS", kOutput,
-              "Send to files: 1 stdout, 2 stderr, 3 both, or one for each local rank: 0:1,1:3.",
-              true},
-    OptionRow{"tee", 't', "STREAMS", kOutput, "Like --redirects, and to the console with a prefix.",
-              true},
-    OptionRow{"local_ranks_filter", 0, "RANKS", kOutput,
-              "Show only these local ranks on the console, as in 0,12; files keep all.", true},
-    OptionRow{"duplicate_stdout_filters", 0, "TEXTS", kOutput,
-              "Copy tee'd stdout lines that hold one of these texts (by comma, ,, is a comma) to "
-              "attempt_<n>/filtered_stdout.log, all ranks together.",
-              true},
-    OptionRow{"duplicate_stderr_filters", 0, "TEXTS", kOutput,
-              "The same for stderr, to filtered_stderr.log.", true},
-    OptionRow{"log_line_prefix_template", 0, "TEXT", kOutput,
-              "Prefix of tee'd lines with ${role_name}, ${rank}, ${local_rank}, ${hostname} "
-              "(default '[${role_name}${local_rank}]:').",
-              true},
-    OptionRow{
-        "signals_to_handle", 0, "NAMES", kFailure,
-        "Signals that stop the job, besides SIGTERM, SIGINT, SIGHUP and SIGQUIT, which always "
-        "do: SIGUSR1,SIGUSR2,... Without it SIGUSR1 and SIGUSR2 are passed on to the workers.",
-        true},
-    OptionRow{
-        "event_log_handler", 0, "NAME", kOutput,
-        "Where torchrun's events go: null (nowhere, the default) or console (stderr, as JSON).",
-        true},
-    OptionRow{"start_method", 0, "METHOD", kOther,
-              "Accepted (spawn, fork, forkserver): workers are always processes of their own.",
-              true},
-    OptionRow{"logs_specs", 0, "NAME", kOther,
-              "A Python plug-in of torchrun's: not possible here, see --log_dir, -r and -t.",
-              false},
-    OptionRow{"report_file", 0, "PATH", kOutput,
-              "Write the end of the job there as JSON: outcome, failures, rounds.", true},
-    OptionRow{"help", 'h', nullptr, kOther, "This text.", false},
-    OptionRow{"version", 0, nullptr, kOther, "The version.", false},
+constexpr OptionRow kTable[] = {
+    {"nnodes", 0, "N|MIN:MAX", kJob, "Number of nodes, or a range (default 1)."},
+    {"nproc_per_node", 0, "COUNT", kJob,
+     "Workers on this node: a number (default 1), gpu (one for each visible GPU), cpu (one "
+     "for each CPU) or auto (gpu, where there is none cpu)."},
+    {"node_rank", 0, "N", kJob,
+     "Rank of this node; with the static backend each needs its own (default there 0)."},
+    {"role", 0, "NAME", kJob, "Role of this node's workers (default 'default')."},
+    {"no_python", 0, nullptr, kProgram, "Execute the program as it is, also if it is a .py file."},
+    {"module", 'm', nullptr, kProgram,
+     "PROGRAM is a Python module: python3 -u -m PROGRAM (or $PYTHON_EXEC)."},
+    {"run_path", 0, nullptr, kProgram,
+     "PROGRAM is a Python script of any name, run by runpy.run_path; wins over the two "
+     "above."},
+    {"numa_binding", 0, "MODE", kJob,
+     "Bind each worker to CPUs near its GPU: node, socket, exclusive or core-complex.", false},
+    {"virtual_local_rank", 0, nullptr, kJob,
+     "Show each worker its own GPU alone, as LOCAL_RANK 0."},
+    {"standalone", 0, nullptr, kMeeting, "One node, free ports, no endpoint."},
+    {"rdzv_endpoint", 0, "HOST[:PORT]", kMeeting,
+     "Where the nodes meet; the node on HOST serves it (default port 29400)."},
+    {"rdzv_backend", 0, "NAME", kMeeting,
+     "c10d (alias grpc; default with an endpoint alone) or static."},
+    {"rdzv_id", 0, "ID", kMeeting, "Id of the job, equal on all nodes."},
+    {"rdzv_conf", 0, "K=V,...", kMeeting,
+     "join_timeout (600), last_call_timeout (30), keep_alive_interval, "
+     "keep_alive_max_attempt, is_host, orphan_timeout, exit_barrier_timeout (300); times "
+     "in seconds. Accepted without effect: close_timeout, heartbeat_timeout, "
+     "read_timeout, rank, store_type=tcp."},
+    {"master_addr", 0, "HOST", kMeeting,
+     "Address of node 0 with the static backend (default 127.0.0.1)."},
+    {"master_port", 0, "PORT", kMeeting,
+     "Port on node 0 with the static backend (default 29500; one node: a free one)."},
+    {"local_addr", 0, "HOST", kMeeting,
+     "Address of this node for the others (default: found out)."},
+    {"max_restarts", 0, "N", kFailure,
+     "How often the whole job is restarted after a failure (default 0)."},
+    {"monitor_interval", 0, "SECONDS", kFailure, "Accepted; a worker's end is seen at once."},
+    {"shutdown_timeout", 0, "SECONDS", kFailure,
+     "From SIGTERM to SIGKILL when workers are stopped (default "
+     "$TORCH_ELASTIC_SHUTDOWN_TIMEOUT or 30)."},
+    {"log_dir", 0, "DIR", kOutput,
+     "Where log files go: DIR/<id>_<random>/attempt_<n>/<local rank>/."},
+    {"redirects", 'r', "STREAMS", kOutput,
+     "Send to files: 1 stdout, 2 stderr, 3 both, or one for each local rank: 0:1,1:3."},
+    {"tee", 't', "STREAMS", kOutput, "Like --redirects, and to the console with a prefix."},
+    {"local_ranks_filter", 0, "RANKS", kOutput,
+     "Show only these local ranks on the console, as in 0,12; files keep all."},
+    {"duplicate_stdout_filters", 0, "TEXTS", kOutput,
+     "Copy tee'd stdout lines that hold one of these texts (by comma, ,, is a comma) to "
+     "attempt_<n>/filtered_stdout.log, all ranks together."},
+    {"duplicate_stderr_filters", 0, "TEXTS", kOutput,
+     "The same for stderr, to filtered_stderr.log."},
+    {"log_line_prefix_template", 0, "TEXT", kOutput,
+     "Prefix of tee'd lines with ${role_name}, ${rank}, ${local_rank}, ${hostname} "
+     "(default '[${role_name}${local_rank}]:')."},
+    {"signals_to_handle", 0, "NAMES", kFailure,
+     "Signals that stop the job, besides SIGTERM, SIGINT, SIGHUP and SIGQUIT, which always "
+     "do: SIGUSR1,SIGUSR2,... Without it SIGUSR1 and SIGUSR2 are passed on to the workers."},
+    {"event_log_handler", 0, "NAME", kOutput,
+     "Where torchrun's events go: null (nowhere, the default) or console (stderr, as JSON)."},
+    {"start_method", 0, "METHOD", kOther,
+     "Accepted (spawn, fork, forkserver): workers are always processes of their own."},
+    {"logs_specs", 0, "NAME", kOther,
+     "A Python plug-in of torchrun's: not possible here, see --log_dir, -r and -t.", false},
+    {"report_file", 0, "PATH", kOutput,
+     "Write the end of the job there as JSON: outcome, failures, rounds."},
+    {"help", 'h', nullptr, kOther, "This text.", false},
+    {"version", 0, nullptr, kOther, "The version.", false},
 };
 
-constexpr std::array kDoctorTable = {
-    OptionRow{"require", 0, "cuda", kOptions,
-              "Exit with 120 when CUDA training cannot run here; stderr has the reason.", false},
-    OptionRow{"json", 0, nullptr, kOptions, "One JSON object in place of the text.", false},
-    OptionRow{"help", 'h', nullptr, kOptions, "This text.", false},
+constexpr OptionRow kDoctorTable[] = {
+    {"require", 0, "cuda", kOptions,
+     "Exit with 120 when CUDA training cannot run here; stderr has the reason.", false},
+    {"json", 0, nullptr, kOptions, "One JSON object in place of the text.", false},
+    {"help", 'h', nullptr, kOptions, "This text.", false},
 };
 
-constexpr std::array kCoordinatorTable = {
-    OptionRow{"bind", 0, "[HOST]:PORT", kOptions,
-              "Where it listens: an IP address of this machine, or none for all (default :29400; "
-              "port 0: a free one).",
-              false},
-    OptionRow{"rdzv_id", 0, "ID", kOptions,
-              "Id of the job; without it that of the first node that joins. With it a coordinator "
-              "that is started again finds what its predecessor wrote down.",
-              false},
-    OptionRow{"help", 'h', nullptr, kOptions, "This text.", false},
+constexpr OptionRow kCoordinatorTable[] = {
+    {"bind", 0, "[HOST]:PORT", kOptions,
+     "Where it listens: an IP address of this machine, or none for all (default :29400; "
+     "port 0: a free one).",
+     false},
+    {"rdzv_id", 0, "ID", kOptions,
+     "Id of the job; without it that of the first node that joins. With it a coordinator "
+     "that is started again finds what its predecessor wrote down.",
+     false},
+    {"help", 'h', nullptr, kOptions, "This text.", false},
 };
 
-constexpr std::array kCommands = {
-    CommandRow{"doctor",
-               "Shows what this machine has for training: NVIDIA driver, GPUs, NCCL, cuBLAS, CUDA "
-               "toolkit, network, limits; and what each lack means.",
-               kDoctorTable},
-    CommandRow{"coordinator",
-               "Runs the rendezvous of one job apart from its nodes, which name it by "
-               "--rdzv_endpoint=HOST:PORT. It waits for the first of them without end, and ends "
-               "with the job's exit code. Killed and started again on the same address it finds "
-               "the job as it is: workers go on.",
-               kCoordinatorTable},
+constexpr CommandRow kCommands[] = {
+    {"doctor",
+     "Shows what this machine has for training: NVIDIA driver, GPUs, NCCL, cuBLAS, CUDA "
+     "toolkit, network, limits; and what each lack means.",
+     kDoctorTable},
+    {"coordinator",
+     "Runs the rendezvous of one job apart from its nodes, which name it by "
+     "--rdzv_endpoint=HOST:PORT. It waits for the first of them without end, and ends "
+     "with the job's exit code. Killed and started again on the same address it finds "
+     "the job as it is: workers go on.",
+     kCoordinatorTable},
 };
 
 }  // namespace

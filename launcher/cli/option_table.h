@@ -14,7 +14,7 @@ struct OptionRow {
   const char* value;  // what stands for the value in the help; nullptr: a flag
   const char* group;  // heading in the help
   const char* help;
-  bool has_variable;  // PET_<NAME> stands in for it
+  bool has_variable = true;  // PET_<NAME> stands in for it
 
   bool is_flag() const { return value == nullptr; }
 };

@@ -1,25 +1,34 @@
 #include "launcher/cli/option_values.h"
 
 #include <algorithm>
-#include <charconv>
+#include <array>
+#include <csignal>
+#include <map>
 #include <optional>
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
-#include "rendezvous/base/plain_text.h"
+#include "launcher/cli/text.h"
+#include "launcher/process/exit_status.h"
 
 namespace ddprun::launcher {
 namespace {
 
-constexpr size_t kMaxNameLength = 200;  // run id and role: they become parts of file names
-
 using absl::InvalidArgumentError;
 
+constexpr size_t kMaxNameLength = 200;  // run id and role: they become parts of file names
 constexpr size_t kMaxHostLength = 253;  // RFC 1035, without the final dot
+constexpr int kMaxPort = 65535;
 constexpr int kMaxSeconds = 365 * 24 * 3600;
+constexpr std::pair<NumaBinding, const char*> kNumaBindings[] = {
+    {NumaBinding::kNode, "node"},
+    {NumaBinding::kSocket, "socket"},
+    {NumaBinding::kExclusive, "exclusive"},
+    {NumaBinding::kCoreComplex, "core-complex"}};
 
 bool IsDigits(const std::string& text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), absl::ascii_isdigit);
@@ -27,9 +36,7 @@ bool IsDigits(const std::string& text) {
 
 std::optional<int> DigitsUpTo(const std::string& text, int max) {
   int value = 0;
-  if (!IsDigits(text)) return std::nullopt;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value > max) return std::nullopt;
+  if (!IsDigits(text) || !absl::SimpleAtoi(text, &value) || value > max) return std::nullopt;
   return value;
 }
 
@@ -39,65 +46,57 @@ std::optional<Streams> OneStreamChoice(const std::string& text) {
   return Streams{.out = (bits & 1) != 0, .err = (bits & 2) != 0};
 }
 
-// Of an IPv6 address: one to four hexadecimal digits between colons, "" for none.
-std::optional<size_t> CountIpv6Groups(const std::string& text) {
-  if (text.empty()) return 0;
-  const std::vector<std::string> groups = absl::StrSplit(text, ':');
-  for (const std::string& group : groups) {
-    const bool is_good = !group.empty() && group.size() <= 4 &&
-                         std::all_of(group.begin(), group.end(), absl::ascii_isxdigit);
-    if (!is_good) return std::nullopt;
-  }
-  return groups.size();
-}
-
 bool IsIpv6(const std::string& text) {
   const size_t zone = std::min(text.find('%'), text.size());
   if (text.find(':', zone) != std::string::npos) return false;
-  const std::string address = text.substr(0, zone);
-  const size_t gap = address.find("::");
-  if (gap == std::string::npos) return CountIpv6Groups(address) == 8;
-  const std::optional<size_t> before = CountIpv6Groups(address.substr(0, gap));
-  const std::optional<size_t> after = CountIpv6Groups(address.substr(gap + 2));
-  return before && after && *before + *after < 8;
+  const std::vector<std::string> halves = absl::StrSplit(text.substr(0, zone), "::");
+  int count = 0;
+  for (const std::string& half : halves) {
+    if (half.empty() && halves.size() == 2) continue;
+    for (const absl::string_view group : absl::StrSplit(half, ':')) {
+      const bool is_good = !group.empty() && group.size() <= 4 &&
+                           std::all_of(group.begin(), group.end(), absl::ascii_isxdigit);
+      if (!is_good) return false;
+      ++count;
+    }
+  }
+  return halves.size() == 1 ? count == 8 : halves.size() == 2 && count < 8;
 }
 
-// A text cut where its port begins; the port keeps its colon.
-struct HostAndPort {
-  std::string host;
-  std::string port;
-};
-
-// torchrun takes what follows the last colon for the port. An address with several colons that
-// needs no port to be one is an address; where both could be meant, the user has to say.
-absl::StatusOr<HostAndPort> SplitPort(const std::string& text) {
-  if (!text.empty() && text[0] == '[') {
-    const size_t close = text.find(']');
-    const std::string host = close == std::string::npos ? "" : text.substr(1, close - 1);
-    if (host.find(':') == std::string::npos) return InvalidArgumentError("");
-    return HostAndPort{host, text.substr(close + 1)};
-  }
-  const size_t last = text.rfind(':');
-  if (last == std::string::npos) return HostAndPort{text, ""};
-  HostAndPort cut{text.substr(0, last), text.substr(last)};
-  if (text.find(':') == last) return cut;
-  const bool is_port = DigitsUpTo(cut.port.substr(1), 65535).has_value();
-  const bool has_port = is_port && IsIpv6(cut.host);
-  if (IsIpv6(text) && has_port) {
-    return InvalidArgumentError(absl::StrCat("expected brackets, [", text, "] or [", cut.host, "]",
-                                             cut.port,
-                                             ": it could be an address or an address "
-                                             "with a port"));
-  }
-  if (IsIpv6(text)) return HostAndPort{text, ""};
-  if (has_port) return cut;
-  return InvalidArgumentError("");
+bool IsHost(const std::string& host) {
+  const bool has_good_characters = std::all_of(host.begin(), host.end(), [](char c) {
+    return absl::ascii_isalnum(c) || c == '.' || c == '-' || c == '_' || c == ':' || c == '%';
+  });
+  return !host.empty() && host.size() <= kMaxHostLength && has_good_characters && host[0] != '-';
 }
 
-absl::StatusOr<uint16_t> ParsePort(const std::string& text) {
-  const std::optional<int> port = DigitsUpTo(text, 65535);
-  if (!port) return InvalidArgumentError("expected a port between 0 and 65535");
-  return static_cast<uint16_t>(*port);
+constexpr int kLastNamed = 31;  // real-time signals have no names of their own
+constexpr std::array kAlways = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
+// KILL and STOP cannot be handled; the faults are the process's own; CHLD, CONT and PIPE are
+// ddprun's.
+constexpr std::array kNever = {SIGKILL, SIGSTOP, SIGSEGV, SIGBUS,  SIGFPE,  SIGILL,
+                               SIGTRAP, SIGSYS,  SIGABRT, SIGCHLD, SIGCONT, SIGPIPE};
+
+const std::map<std::string, int>& NumberOfName() {
+  static const std::map<std::string, int> numbers = [] {
+    std::map<std::string, int> out = {{"SIGIOT", SIGABRT}, {"SIGCLD", SIGCHLD}, {"SIGIO", SIGPOLL}};
+    for (int signal = 1; signal <= kLastNamed; ++signal) out[SignalName(signal)] = signal;
+    return out;
+  }();
+  return numbers;
+}
+
+std::string Suggestion(const std::string& name) {
+  const std::string upper = absl::AsciiStrToUpper(name);
+  if (NumberOfName().contains("SIG" + upper)) return DidYouMean("SIG" + upper, {"SIG" + upper});
+  std::vector<std::string> names;
+  for (const auto& [known, number] : NumberOfName()) names.push_back(known);
+  const std::string meant = DidYouMean(upper, names);
+  return meant.empty() ? "; expected names such as SIGUSR1,SIGUSR2" : meant;
+}
+
+bool Holds(const auto& signals, int signal) {
+  return std::find(signals.begin(), signals.end(), signal) != signals.end();
 }
 
 }  // namespace
@@ -136,23 +135,15 @@ absl::StatusOr<int> ParseWorkersPerNode(const std::string& text, int cpu_count) 
 }
 
 const char* NumaBindingName(NumaBinding binding) {
-  switch (binding) {
-    case NumaBinding::kNode:
-      return "node";
-    case NumaBinding::kSocket:
-      return "socket";
-    case NumaBinding::kExclusive:
-      return "exclusive";
-    case NumaBinding::kCoreComplex:
-      return "core-complex";
+  for (const auto& [known, name] : kNumaBindings) {
+    if (known == binding) return name;
   }
   return "unknown";
 }
 
 absl::StatusOr<NumaBinding> ParseNumaBinding(const std::string& text) {
-  for (const NumaBinding binding : {NumaBinding::kNode, NumaBinding::kSocket,
-                                    NumaBinding::kExclusive, NumaBinding::kCoreComplex}) {
-    if (text == NumaBindingName(binding)) return binding;
+  for (const auto& [binding, name] : kNumaBindings) {
+    if (text == name) return binding;
   }
   return InvalidArgumentError("expected node, socket, exclusive or core-complex");
 }
@@ -193,50 +184,58 @@ absl::StatusOr<bool> ParseFlag(const std::string& text) {
 
 absl::StatusOr<bool> ParseBool(const std::string& text) {
   const std::string word = absl::AsciiStrToLower(text);
-  for (const char* yes : {"1", "true", "t", "yes", "y", "on"}) {
-    if (word == yes) return true;
-  }
-  for (const char* no : {"0", "false", "f", "no", "n", "off"}) {
-    if (word == no) return false;
-  }
+  bool value = false;
+  if (word == "on" || word == "off") return word == "on";
+  if (absl::SimpleAtob(word, &value)) return value;
   return InvalidArgumentError("expected 1, 0, true or false");
-}
-
-absl::Status CheckHost(const std::string& host) {
-  const bool has_good_characters = std::all_of(host.begin(), host.end(), [](char c) {
-    return absl::ascii_isalnum(c) || c == '.' || c == '-' || c == '_' || c == ':' || c == '%';
-  });
-  if (!host.empty() && host.size() <= kMaxHostLength && has_good_characters && host[0] != '-') {
-    return absl::OkStatus();
-  }
-  return InvalidArgumentError("expected a host name or an IP address");
 }
 
 absl::StatusOr<std::string> ParseHost(const std::string& text) {
   const bool has_brackets = text.size() > 2 && text.front() == '[' && text.back() == ']';
   std::string host = has_brackets ? text.substr(1, text.size() - 2) : text;
-  if (absl::Status status = CheckHost(host); !status.ok()) return status;
-  return host;
+  if (host.empty() || IsHost(host)) return host;
+  return InvalidArgumentError("expected a host name or an IP address");
 }
 
-absl::StatusOr<Endpoint> ParseEndpoint(const std::string& text, uint16_t default_port) {
+absl::StatusOr<Endpoint> ParseEndpoint(const std::string& given, uint16_t default_port) {
   const absl::Status wrong =
       InvalidArgumentError("expected HOST:PORT or [IPV6]:PORT with a port between 0 and 65535");
-  const absl::StatusOr<HostAndPort> cut = SplitPort(std::string(absl::StripAsciiWhitespace(text)));
-  if (!cut.ok()) return cut.status().message().empty() ? wrong : cut.status();
-  if (cut->host.empty() && !cut->port.empty()) {
+  const std::string text(absl::StripAsciiWhitespace(given));
+  // torchrun takes what follows the last colon for the port.
+  const size_t last = std::min(text.rfind(':'), text.size());
+  std::string host = text.substr(0, last), port = text.substr(last);  // with its colon
+  if (text.starts_with('[')) {
+    const size_t close = text.find(']');
+    if (close == std::string::npos) return wrong;
+    host = text.substr(1, close - 1);
+    port = text.substr(close + 1);
+    if (host.find(':') == std::string::npos) return wrong;
+  } else if (text.find(':') < last) {
+    // An address with several colons that needs no port to be one is an address; where both could
+    // be meant, the user has to say.
+    const bool has_port = DigitsUpTo(port.substr(1), kMaxPort) && IsIpv6(host);
+    if (IsIpv6(text) && has_port) {
+      return InvalidArgumentError(
+          absl::StrCat("expected brackets, [", text, "] or [", host, "]", port,
+                       ": it could be an address or an address with a port"));
+    }
+    if (!IsIpv6(text) && !has_port) return wrong;
+    if (!has_port) {
+      host = text;
+      port.clear();
+    }
+  }
+  if (host.empty() && !port.empty()) {
     return InvalidArgumentError(
         "the host is missing; expected HOST:PORT, HOST as all nodes reach "
         "it (localhost for a job of one node)");
   }
-  if (!CheckHost(cut->host).ok()) return wrong;
-  Endpoint endpoint{.host = cut->host, .port = default_port};
-  if (cut->port.empty() && default_port == 0) return InvalidArgumentError("expected HOST:PORT");
-  if (cut->port.empty()) return endpoint;
-  const absl::StatusOr<uint16_t> number = ParsePort(cut->port.substr(1));
-  if (cut->port[0] != ':' || !number.ok()) return wrong;
-  endpoint.port = *number;
-  return endpoint;
+  if (!IsHost(host)) return wrong;
+  if (port.empty() && default_port == 0) return InvalidArgumentError("expected HOST:PORT");
+  if (port.empty()) return Endpoint{.host = host, .port = default_port};
+  const std::optional<int> number = DigitsUpTo(port.substr(1), kMaxPort);
+  if (port[0] != ':' || !number) return wrong;
+  return Endpoint{.host = host, .port = static_cast<uint16_t>(*number)};
 }
 
 absl::StatusOr<std::string> ParseName(const std::string& text) {
@@ -252,35 +251,106 @@ absl::StatusOr<std::string> ParseName(const std::string& text) {
 }
 
 absl::StatusOr<Endpoint> ParseBind(const std::string& text) {
-  if (ParsePort(text).ok()) {
+  if (DigitsUpTo(text, kMaxPort)) {
     return InvalidArgumentError(absl::StrCat("expected [HOST]:PORT; did you mean :", text, "?"));
   }
   if (text.empty() || text[0] != ':') return ParseEndpoint(text, kDefaultRendezvousPort);
-  const absl::StatusOr<uint16_t> port = ParsePort(text.substr(1));
-  if (!port.ok())
-    return InvalidArgumentError("expected [HOST]:PORT with a port between 0 and 65535");
-  return Endpoint{.host = "", .port = *port};
+  const std::optional<int> port = DigitsUpTo(text.substr(1), kMaxPort);
+  if (!port) return InvalidArgumentError("expected [HOST]:PORT with a port between 0 and 65535");
+  return Endpoint{.host = "", .port = static_cast<uint16_t>(*port)};
 }
 
 absl::StatusOr<StreamChoice> ParseStreamChoice(const std::string& text) {
   const absl::Status wrong = InvalidArgumentError(
       "expected 0 (none), 1 (stdout), 2 (stderr), 3 (both), or one for each local rank as in "
       "0:1,12:3");
-  StreamChoice choice;
   if (const std::optional<Streams> everyone = OneStreamChoice(text)) {
-    choice.everyone = *everyone;
-    return choice;
+    return StreamChoice{.everyone = *everyone, .by_local_rank = {}};
   }
-  const std::vector<std::string> parts = absl::StrSplit(text, ',');
-  for (const std::string& part : parts) {
-    const size_t colon = part.find(':');
-    if (colon == std::string::npos) return wrong;
-    const std::optional<int> rank = DigitsUpTo(part.substr(0, colon), kMaxWorkersPerNode - 1);
-    const std::optional<Streams> streams = OneStreamChoice(part.substr(colon + 1));
+  StreamChoice choice;
+  for (const absl::string_view part : absl::StrSplit(text, ',')) {
+    const std::pair<std::string, std::string> pair = absl::StrSplit(part, absl::MaxSplits(':', 1));
+    const std::optional<int> rank = DigitsUpTo(pair.first, kMaxWorkersPerNode - 1);
+    const std::optional<Streams> streams = OneStreamChoice(pair.second);
     if (!rank || !streams) return wrong;
     choice.by_local_rank[*rank] = *streams;
   }
   return choice;
+}
+
+absl::StatusOr<std::set<int>> ParseLocalRanks(const std::string& text) {
+  std::set<int> ranks;
+  if (text.empty()) return ranks;
+  for (const absl::string_view part : absl::StrSplit(text, ',')) {
+    const std::optional<int> rank =
+        DigitsUpTo(std::string(absl::StripAsciiWhitespace(part)), kMaxWorkersPerNode - 1);
+    if (!rank) {
+      return InvalidArgumentError(absl::StrCat("expected local ranks from 0 to ",
+                                               kMaxWorkersPerNode - 1,
+                                               " separated by commas, as in 0,1,12"));
+    }
+    ranks.insert(*rank);
+  }
+  return ranks;
+}
+
+absl::StatusOr<std::vector<std::string>> ParseLineFilters(const std::string& text) {
+  if (text.empty()) return std::vector<std::string>();
+  constexpr absl::string_view kComma("\0", 1);  // no argument holds one
+  std::vector<std::string> filters =
+      absl::StrSplit(absl::StrReplaceAll(text, {{",,", kComma}}), ',');
+  for (std::string& filter : filters) {
+    if (filter.empty()) {
+      return InvalidArgumentError(
+          "expected texts separated by commas, ,, for a comma in a text; an empty one would match "
+          "every line");
+    }
+    absl::StrReplaceAll({{kComma, ","}}, &filter);
+  }
+  return filters;
+}
+
+std::vector<int> MoreStopSignals(const std::string& text, std::vector<std::string>& warnings) {
+  std::vector<int> signals;
+  for (const absl::string_view part : absl::StrSplit(text, ',')) {
+    const std::string name(absl::StripAsciiWhitespace(part));
+    if (name.empty()) continue;
+    const auto found = NumberOfName().find(name);
+    if (found == NumberOfName().end()) {
+      warnings.push_back(
+          absl::StrCat("unknown signal ", Quoted(name), " is ignored", Suggestion(name)));
+    } else if (Holds(kNever, found->second)) {
+      warnings.push_back(absl::StrCat(name, " is ignored: ddprun cannot stop the job on it"));
+    } else if (!Holds(kAlways, found->second) && !Holds(signals, found->second)) {
+      signals.push_back(found->second);
+    }
+  }
+  return signals;
+}
+
+const GivenValue* OptionReader::Find(const std::string& name) const {
+  const auto found = given_.find(name);
+  return found == given_.end() ? nullptr : &found->second;
+}
+
+const GivenValue* OptionReader::FindText(const std::string& name) const {
+  const GivenValue* value = Find(name);
+  return value != nullptr && !value->text.empty() ? value : nullptr;
+}
+
+std::string OptionReader::Text(const std::string& name) const {
+  const GivenValue* value = Find(name);
+  return value == nullptr ? "" : value->text;
+}
+
+bool OptionReader::Flag(const std::string& name) {
+  bool is_set = false;
+  Into(name, is_set, ParseFlag);
+  return is_set;
+}
+
+void OptionReader::Refuse(const GivenValue& given, absl::string_view accepted) {
+  Fail(InvalidArgumentError(absl::StrCat(given.source, " ", Quoted(given.text), ": ", accepted)));
 }
 
 }  // namespace ddprun::launcher

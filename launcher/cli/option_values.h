@@ -8,9 +8,12 @@
 #include <cstdint>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "launcher/cli/launch_config.h"
 #include "rendezvous/base/time.h"
 
@@ -36,9 +39,8 @@ absl::StatusOr<double> ParseInterval(const std::string& text);
 absl::StatusOr<bool> ParseFlag(const std::string& text);
 // 1/0, true/false, yes/no, t/f, y/n, on/off; any case.
 absl::StatusOr<bool> ParseBool(const std::string& text);
-// A host name or an address, IPv6 without brackets.
-absl::Status CheckHost(const std::string& host);
-// The same, also with brackets, which the result has not.
+// A host name or an address, IPv6 with or without brackets; the result has none. An empty text
+// stays.
 absl::StatusOr<std::string> ParseHost(const std::string& text);
 // host, host:port, [v6], [v6]:port, v6, v6:port where it cannot be an address. Without a port:
 // `default_port`; where that is 0, an error.
@@ -52,10 +54,6 @@ absl::StatusOr<StreamChoice> ParseStreamChoice(const std::string& text);
 absl::StatusOr<std::set<int>> ParseLocalRanks(const std::string& text);
 // Texts by comma, ",," is a comma in one of them. An empty text: none.
 absl::StatusOr<std::vector<std::string>> ParseLineFilters(const std::string& text);
-// One line for each thing that was asked for and cannot happen: local ranks that are not on this
-// node, copies of lines that nothing tees. REQUIRES: workers_per_node is known.
-std::vector<std::string> OutputWarnings(const LaunchConfig& config);
-
 // Of --rdzv_conf: key=value,... An unknown key is no error (torchrun ignores it): it becomes a
 // warning. The caller puts the option in front of warnings, here and below.
 absl::StatusOr<RendezvousConf> ParseRendezvousConf(const std::string& text,
@@ -67,6 +65,37 @@ inline constexpr char kDefaultSignalsToHandle[] = "SIGTERM,SIGINT,SIGHUP,SIGQUIT
 // the four of the default always do. A name that is none, or of a signal that cannot be handled, is
 // no error (torchrun goes on without it): it becomes a warning.
 std::vector<int> MoreStopSignals(const std::string& text, std::vector<std::string>& warnings);
+
+// Hands out what was given by name and remembers the first thing that was wrong.
+class OptionReader {
+ public:
+  // `given` outlives it.
+  explicit OptionReader(const GivenOptions& given) : given_(given) {}
+
+  const GivenValue* Find(const std::string& name) const;
+  // An empty text counts as not given, as in torchrun.
+  const GivenValue* FindText(const std::string& name) const;
+  // Empty: not given.
+  std::string Text(const std::string& name) const;
+  // Parses the option into `target`, which keeps its value when the option is absent or wrong.
+  template <typename T, typename Parse>
+  void Into(const std::string& name, T& target, Parse parse) {
+    const GivenValue* value = Find(name);
+    if (value == nullptr) return;
+    auto parsed = parse(value->text);
+    if (!parsed.ok()) return Refuse(*value, parsed.status().message());
+    target = *std::move(parsed);
+  }
+  bool Flag(const std::string& name);
+
+  void Refuse(const GivenValue& given, absl::string_view accepted);
+  void Fail(const absl::Status& status) { status_.Update(status); }
+  const absl::Status& status() const { return status_; }
+
+ private:
+  const GivenOptions& given_;
+  absl::Status status_;
+};
 
 }  // namespace ddprun::launcher
 

@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <optional>
@@ -13,8 +12,8 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "launcher/cli/executable_format.h"
 #include "launcher/cli/option_table.h"
 #include "launcher/cli/text.h"
 #include "launcher/process/exit_status.h"
@@ -72,11 +71,8 @@ absl::Status ErrorOfPath(const std::string& name, int error, Need need) {
 absl::StatusOr<std::string> SearchPath(const std::string& name, const Environment& environment) {
   const std::string path = environment.Get("PATH").value_or(kDefaultPath);
   std::optional<std::string> unusable;
-  for (size_t begin = 0; begin <= path.size();) {
-    const size_t end = std::min(path.find(':', begin), path.size());
-    const std::string folder = path.substr(begin, end - begin);
-    begin = end + 1;
-    std::string candidate = folder.empty() ? name : folder + "/" + name;
+  for (const absl::string_view folder : absl::StrSplit(path, ':')) {
+    std::string candidate = folder.empty() ? name : absl::StrCat(folder, "/", name);
     const int problem = Problem(candidate, Need::kExecute);
     if (problem == 0) return candidate;
     if (!IsMissing(problem) && problem != EISDIR && !unusable) unusable = candidate;
@@ -136,41 +132,33 @@ std::string CauseOfPython(const std::string& python, const absl::Status& error) 
   return problem == EACCES ? "is not executable" : std::strerror(problem);
 }
 
-// With what it is needed for.
-absl::Status GivenPythonError(absl::StatusCode code, const std::string& python,
-                              absl::string_view cause, const std::string& program) {
-  return absl::Status(
-      code, absl::StrCat("PYTHON_EXEC ", Quoted(python), ": ", cause,
-                         "; expected the path of a Python interpreter: set PYTHON_EXEC to one, or "
-                         "unset it to use the python3 of PATH; it is needed to run ",
-                         Quoted(program)));
-}
-
 // `words` are what Python is given: options, what to run.
 absl::StatusOr<Program> UnderPython(const std::string& program, std::vector<std::string> words,
                                     const Environment& environment) {
-  const std::optional<std::string> given = environment.Get("PYTHON_EXEC");
-  const bool is_given = given && !given->empty();
-  const std::string python = is_given ? *given : "python3";
+  const std::string given = environment.Get("PYTHON_EXEC").value_or("");
+  const std::string python = given.empty() ? "python3" : given;
   const absl::StatusOr<std::string> executable = FindExecutable(python, environment);
-  if (!executable.ok() && is_given) {
-    const absl::Status& error = executable.status();
-    return GivenPythonError(error.code(), python, CauseOfPython(python, error), program);
+  absl::Status error = executable.status();
+  if (error.ok()) error = CheckFormat(python, InspectExecutable(*executable), environment);
+  if (error.ok()) {
+    words.insert(words.begin(), {python, "-u"});
+    return Program{.executable = *executable, .argv = std::move(words), .title = program};
   }
-  absl::Status status = executable.status();
-  if (status.ok()) status = CheckFormat(python, InspectExecutable(*executable), environment);
-  if (!status.ok() && is_given) {
-    const std::string prefix = absl::StrCat("program ", Quoted(python), ": ");
-    return GivenPythonError(status.code(), python, absl::StripPrefix(status.message(), prefix),
-                            program);
+  const std::string needed = absl::StrCat("; it is needed to run ", Quoted(program));
+  if (given.empty()) {
+    return absl::Status(error.code(),
+                        absl::StrCat(error.message(), needed, " (PYTHON_EXEC names another)"));
   }
-  if (!status.ok()) {
-    return absl::Status(status.code(),
-                        absl::StrCat(status.message(), "; it is needed to run ", Quoted(program),
-                                     " (PYTHON_EXEC names another)"));
-  }
-  words.insert(words.begin(), {python, "-u"});
-  return Program{.executable = *executable, .argv = std::move(words), .title = program};
+  const std::string prefix = absl::StrCat("program ", Quoted(python), ": ");
+  const std::string cause = executable.ok()
+                                ? std::string(absl::StripPrefix(error.message(), prefix))
+                                : CauseOfPython(python, error);
+  return absl::Status(
+      error.code(),
+      absl::StrCat("PYTHON_EXEC ", Quoted(python), ": ", cause,
+                   "; expected the path of a Python interpreter: set PYTHON_EXEC to one, or "
+                   "unset it to use the python3 of PATH",
+                   needed));
 }
 
 absl::StatusOr<Program> ResolveScript(const std::string& script, const Environment& environment) {

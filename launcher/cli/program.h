@@ -26,6 +26,24 @@ absl::StatusOr<Program> ResolveProgram(const std::string& name,
                                        const std::vector<std::string>& args, RunAs run_as,
                                        const Environment& environment);
 
+// What kind of file an executable is, as far as execve() will care.
+struct ExecutableFormat {
+  // A text without "#!": execve refuses it (ENOEXEC) and execvp then runs the shell.
+  bool needs_shell = false;
+  // The first line is "#!.../env COMMAND": what env will look for in PATH.
+  std::string env_command;
+  // Why execve would refuse the file; empty: no reason is known.
+  std::string problem;
+};
+
+// Reads the beginning of a regular file. What cannot be read or is not understood has no problem:
+// the kernel has the last word.
+ExecutableFormat InspectExecutable(const std::string& path);
+
+// Whether the kernel knows more formats than its own (binfmt_misc: qemu, wine). Then no format is
+// foreign.
+bool HasFurtherFormats();
+
 // What ddprun exits with after an error of ResolveProgram or ParseCommandLine.
 int ExitCodeOfStartError(const absl::Status& error);
 

@@ -4,6 +4,8 @@
 #include <cstddef>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -43,9 +45,7 @@ std::string Quoted(std::string_view value) {
 }
 
 std::string Underscored(std::string_view name) {
-  std::string out(name);
-  std::replace(out.begin(), out.end(), '-', '_');
-  return out;
+  return absl::StrReplaceAll(std::string(name), {{"-", "_"}});
 }
 
 std::string NearestName(std::string_view name, const std::vector<std::string>& candidates) {
@@ -61,6 +61,12 @@ std::string NearestName(std::string_view name, const std::vector<std::string>& c
     }
   }
   return nearest;
+}
+
+std::string DidYouMean(std::string_view name, const std::vector<std::string>& candidates,
+                       const char* prefix) {
+  const std::string nearest = NearestName(name, candidates);
+  return nearest.empty() ? "" : absl::StrCat("; did you mean ", prefix, nearest, "?");
 }
 
 std::string WithMacros(

@@ -22,6 +22,10 @@ std::string Underscored(std::string_view name);
 // underscores count as equal. The first of several equally near ones wins.
 std::string NearestName(std::string_view name, const std::vector<std::string>& candidates);
 
+// "; did you mean X?", with `prefix` in front of the nearest name; empty when none is near.
+std::string DidYouMean(std::string_view name, const std::vector<std::string>& candidates,
+                       const char* prefix = "");
+
 // What Python's string.Template.safe_substitute makes of `pattern`: ${name} and $name become what
 // `value_of` gives for the name, $$ one dollar; what is no such macro stays as it is, and what a
 // value holds is not looked into.

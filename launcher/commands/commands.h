@@ -3,7 +3,6 @@
 #ifndef DDPRUN_LAUNCHER_COMMANDS_COMMANDS_H_
 #define DDPRUN_LAUNCHER_COMMANDS_COMMANDS_H_
 
-#include "absl/status/status.h"
 #include "launcher/cli/cli.h"
 
 namespace ddprun::launcher {
@@ -16,9 +15,6 @@ int Launch(LaunchConfig config, const Environment& environment);
 // over or a signal comes; returns the job's exit code, or 128+n for signal n. Starts no process.
 // REQUIRES: this process has one thread.
 int RunCoordinator(const CoordinatorOptions& options);
-
-// One line on stderr, where there is no log yet. Returns `exit_code`.
-int Complain(const absl::Status& error, int exit_code);
 
 }  // namespace ddprun::launcher
 

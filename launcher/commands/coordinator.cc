@@ -19,6 +19,7 @@
 #include "launcher/agent/node_identity.h"
 #include "launcher/cli/text.h"
 #include "launcher/commands/commands.h"
+#include "launcher/commands/terminal.h"
 #include "launcher/process/exit_status.h"
 #include "launcher/process/process_baseline.h"
 #include "rendezvous/base/check.h"

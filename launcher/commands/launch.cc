@@ -14,9 +14,10 @@
 #include "launcher/cli/option_values.h"
 #include "launcher/cli/program.h"
 #include "launcher/commands/commands.h"
+#include "launcher/commands/terminal.h"
+#include "launcher/doctor/cuda_verdict.h"
 #include "launcher/doctor/gpu_probe.h"
 #include "launcher/doctor/host_facts.h"
-#include "launcher/doctor/worker_count.h"
 #include "launcher/logs/log_level.h"
 #include "launcher/logs/log_router.h"
 #include "launcher/logs/logger.h"
@@ -62,7 +63,7 @@ absl::StatusOr<Placement> PlaceWorkers(const Environment& environment, LaunchCon
   Placement placement;
   const bool is_counted = config.workers_by == WorkersBy::kNumber;
   if (!is_counted || config.numa_binding) {
-    const GpuReport report = ProbeGpus(ProbeScope::kGpus);
+    const GpuReport report = ProbeGpus(kProbeGpus);
     const DriverFacts driver = ReadDriverFacts(environment);
     absl::Status status;
     if (!is_counted) status = ResolveWorkers(report, driver, environment.machine.cpu_count, config);
@@ -121,11 +122,6 @@ void Warn(const LaunchConfig& config, const LogLevelChoice& log_level, LogRouter
 }
 
 }  // namespace
-
-int Complain(const absl::Status& error, int exit_code) {
-  std::fprintf(stderr, "ddprun: error: %s\n", std::string(error.message()).c_str());
-  return exit_code;
-}
 
 int Launch(LaunchConfig config, const Environment& environment) {
   const absl::StatusOr<Program> program =

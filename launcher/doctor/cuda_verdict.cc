@@ -1,8 +1,12 @@
 #include "launcher/doctor/cuda_verdict.h"
 
+#include <algorithm>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "launcher/cli/option_values.h"
 #include "launcher/cli/text.h"
+#include "rendezvous/base/check.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -43,16 +47,9 @@ std::string WhyNoneIsVisible(const GpuReport& report, const DriverFacts& driver)
 
 // NVIDIA's first driver for all of a major version of CUDA.
 const char* OldestDriver(int cuda_major) {
-  switch (cuda_major) {
-    case 11:
-      return " (450 or newer)";
-    case 12:
-      return " (525 or newer)";
-    case 13:
-      return " (580 or newer)";
-    default:
-      return "";
-  }
+  if (cuda_major == 11) return " (450 or newer)";
+  if (cuda_major == 12) return " (525 or newer)";
+  return cuda_major == 13 ? " (580 or newer)" : "";
 }
 
 }  // namespace
@@ -100,6 +97,27 @@ std::optional<std::string> WhyNoCuda(const DoctorFacts& facts) {
 
 std::string CudaVersionText(int version) {
   return absl::StrCat(version / 1000, ".", version % 1000 / 10);
+}
+
+absl::Status ResolveWorkers(const GpuReport& report, const DriverFacts& driver, int cpu_count,
+                            LaunchConfig& config) {
+  DDP_CHECK(config.workers_by != WorkersBy::kNumber);
+  const std::optional<std::string> why = WhyNoGpu(report, driver);
+  const bool is_auto = config.workers_by == WorkersBy::kGpuOrCpu;
+  if (why && !is_auto) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(config.SourceOf("nproc_per_node"), " 'gpu': ", *why,
+                     "; or give a number, or cpu (", cpu_count, " here)"));
+  }
+  const int count = why ? std::max(cpu_count, 1) : static_cast<int>(report.gpus.size());
+  config.workers_per_node = std::min(count, kMaxWorkersPerNode);
+  config.workers_by = WorkersBy::kNumber;
+  if (why && report.driver != DriverState::kMissing) {
+    config.warnings.push_back(absl::StrCat(config.SourceOf("nproc_per_node"),
+                                           " 'auto': one worker for each of ",
+                                           config.workers_per_node, " CPUs, since ", *why));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace ddprun::launcher

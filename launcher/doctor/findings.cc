@@ -8,7 +8,6 @@
 #include "absl/strings/str_split.h"
 #include "launcher/cli/text.h"
 #include "launcher/doctor/cuda_verdict.h"
-#include "launcher/doctor/doctor_output.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -25,36 +24,32 @@ constexpr uint64_t kEnoughMemlock = kGiB;
 // The NCCL of today's distributions and wheels is built for CUDA 12 or 13.
 constexpr int kOldestCudaOfWheels = 12000;
 
+std::string DriverText(const GpuReport& report) {
+  switch (report.driver) {
+    case DriverState::kUnknown:
+      break;
+    case DriverState::kMissing:
+      return "not found";
+    case DriverState::kUnusable:
+      return "not usable";
+    case DriverState::kOpened:
+      return absl::StrCat(report.driver_file, ", CUDA ", CudaVersionText(report.cuda_version));
+  }
+  return "unknown";
+}
+
 void AddDriver(const DoctorFacts& facts, std::vector<Finding>& out) {
   const GpuReport& report = facts.gpu;
   const std::string& module = facts.host.driver.kernel_module;
-  Finding finding{.subject = "driver"};
-  std::vector<std::string> parts;
-  switch (report.driver) {
-    case DriverState::kUnknown:
-      parts.push_back("unknown");
-      break;
-    case DriverState::kMissing:
-      parts.push_back("not found");
-      break;
-    case DriverState::kUnusable:
-      parts.push_back("not usable");
-      break;
-    case DriverState::kOpened:
-      parts.push_back(report.driver_file);
-      parts.push_back(absl::StrCat("CUDA ", CudaVersionText(report.cuda_version)));
-      break;
-  }
-  if (!module.empty()) parts.push_back("kernel module " + module);
-  finding.value = absl::StrJoin(parts, ", ");
-  const bool is_opened = report.driver == DriverState::kOpened;
-  if (!is_opened) {
-    finding.advice = WhyNoGpu(report, facts.host.driver).value_or("");
+  out.push_back({.subject = "driver",
+                 .value = absl::StrCat(DriverText(report), module.empty() ? "" : ", kernel module ",
+                                       module)});
+  if (report.driver != DriverState::kOpened) {
+    out.back().advice = WhyNoGpu(report, facts.host.driver).value_or("");
   } else if (report.cuda_version < kOldestCudaOfWheels && report.nccl_cuda_version == 0) {
-    finding.advice =
+    out.back().advice =
         "an NCCL built for CUDA 12 or 13 does not run on it: update the driver (525 or newer)";
   }
-  out.push_back(std::move(finding));
 }
 
 // CUDA_VISIBLE_DEVICES ends, for CUDA, at the first name that it does not know.
@@ -133,25 +128,28 @@ void AddNccl(const GpuReport& report, std::vector<Finding>& out) {
 
 void AddToolkit(const DoctorFacts& facts, std::vector<Finding>& out) {
   const GpuReport& report = facts.gpu;
-  Finding cublas{.subject = "cublas",
-                 .value = absl::StrCat(report.cublas_file, ", version ", report.cublas_version)};
-  if (report.cublas_file.empty()) {
-    cublas.value = "not found";
-    cublas.advice = report.cublas_error.empty() ? report.interrupted : report.cublas_error;
-    absl::StrAppend(&cublas.advice, "; only the example on the GPU needs it");
-  }
-  out.push_back(std::move(cublas));
-  const HostFacts& host = facts.host;
-  Finding toolkit{.subject = "toolkit", .value = host.nvcc_file};
-  if (host.nvcc_file.empty()) {
-    toolkit.value = "not found";
-    toolkit.advice =
-        "no nvcc on PATH, in CUDA_HOME or /usr/local/cuda: only building CUDA code needs it";
+  if (!report.cublas_file.empty()) {
+    out.push_back({.subject = "cublas",
+                   .value = absl::StrCat(report.cublas_file, ", version ", report.cublas_version)});
   } else {
-    absl::StrAppend(&toolkit.value, ", version ",
-                    host.toolkit_version.empty() ? "unknown" : host.toolkit_version);
+    out.push_back({.subject = "cublas",
+                   .value = "not found",
+                   .advice = absl::StrCat(
+                       report.cublas_error.empty() ? report.interrupted : report.cublas_error,
+                       "; only the example on the GPU needs it")});
   }
-  out.push_back(std::move(toolkit));
+  const HostFacts& host = facts.host;
+  if (!host.nvcc_file.empty()) {
+    const std::string& version = host.toolkit_version;
+    out.push_back({.subject = "toolkit",
+                   .value = absl::StrCat(host.nvcc_file, ", version ",
+                                         version.empty() ? "unknown" : version)});
+  } else {
+    out.push_back({.subject = "toolkit",
+                   .value = "not found",
+                   .advice = "no nvcc on PATH, in CUDA_HOME or /usr/local/cuda: only building CUDA "
+                             "code needs it"});
+  }
 }
 
 std::string SpeedText(int64_t megabits) {
@@ -196,33 +194,28 @@ std::string LimitText(const std::optional<uint64_t>& limit) {
 }
 
 void AddLimits(const HostFacts& host, std::vector<Finding>& out) {
-  Finding memlock{.subject = "memlock", .value = "unlimited"};
-  if (host.memlock_bytes) {
-    memlock.value = BytesText(*host.memlock_bytes);
-    if (!host.infiniband.empty() && *host.memlock_bytes < kEnoughMemlock) {
-      memlock.advice = "InfiniBand pins its buffers and fails beyond that: ulimit -l unlimited";
-    }
+  const std::optional<uint64_t>& memlock = host.memlock_bytes;
+  out.push_back({.subject = "memlock", .value = memlock ? BytesText(*memlock) : "unlimited"});
+  if (memlock && !host.infiniband.empty() && *memlock < kEnoughMemlock) {
+    out.back().advice = "InfiniBand pins its buffers and fails beyond that: ulimit -l unlimited";
   }
-  out.push_back(std::move(memlock));
-  Finding files{.subject = "nofile", .value = LimitText(host.open_files)};
+  out.push_back({.subject = "nofile", .value = LimitText(host.open_files)});
   if (host.open_files != host.open_files_hard) {
-    absl::StrAppend(&files.value, ", at most ", LimitText(host.open_files_hard));
+    absl::StrAppend(&out.back().value, ", at most ", LimitText(host.open_files_hard));
   }
   if (host.open_files && *host.open_files < kEnoughFiles) {
-    files.advice = "a rank of a large job has a socket for many a peer: ulimit -n 65536";
+    out.back().advice = "a rank of a large job has a socket for many a peer: ulimit -n 65536";
   }
-  out.push_back(std::move(files));
-  Finding shm{.subject = "/dev/shm", .value = "none"};
-  if (host.has_shm) {
-    shm.value =
-        absl::StrCat(BytesText(host.shm_bytes), ", ", BytesText(host.shm_free_bytes), " free");
-  }
+  const std::string free = BytesText(host.shm_free_bytes);
+  out.push_back({.subject = "/dev/shm",
+                 .value = host.has_shm
+                              ? absl::StrCat(BytesText(host.shm_bytes), ", ", free, " free")
+                              : "none"});
   if (host.shm_free_bytes < kEnoughShm) {
-    shm.advice =
+    out.back().advice =
         "NCCL and data loaders share memory there and fail when it is full: at least 1 "
         "GiB free is good (docker run --shm-size=8g)";
   }
-  out.push_back(std::move(shm));
   out.push_back({.subject = "numa nodes",
                  .value = host.numa_nodes == 0 ? "unknown" : absl::StrCat(host.numa_nodes)});
 }

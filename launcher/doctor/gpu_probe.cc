@@ -68,44 +68,35 @@ Reading ReadAll(int fd, TimePoint deadline, std::string& text) {
   return Reading::kTooMuch;
 }
 
-struct Ending {
-  bool is_gone = false;
-  std::optional<ExitStatus> status;  // none also when SIGCHLD is ignored, as some parents leave it
-};
-
-Ending Reap(pid_t pid, TimePoint deadline) {
+// How it ended, as the end of a sentence: empty when SIGCHLD is ignored, as some parents leave it.
+// None: it has not.
+std::optional<std::string> Reap(pid_t pid, TimePoint deadline) {
   for (;;) {
     siginfo_t info{};
     const int result = waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG);
-    if (result < 0 && errno == ECHILD) return {.is_gone = true, .status = std::nullopt};
+    if (result < 0 && errno == ECHILD) return "";
     if (result == 0 && info.si_pid == pid) {
-      return {.is_gone = true, .status = DecodeWaitInfo(info.si_code, info.si_status)};
+      return absl::StrCat(": ", ToString(DecodeWaitInfo(info.si_code, info.si_status)));
     }
-    if (SteadyNow() >= deadline) return {};
+    if (SteadyNow() >= deadline) return std::nullopt;
     poll(nullptr, 0, 1);
   }
 }
 
-std::string WhyIncomplete(const GpuReport& report, bool is_late, milliseconds deadline,
-                          const Ending& ending) {
+std::string WhyIncomplete(const std::string& stage, bool is_late, milliseconds deadline,
+                          const std::optional<std::string>& ending) {
+  const std::string who = stage.empty() ? "the GPU probe" : stage;
   if (is_late) {
-    return absl::StrCat(report.stage.empty() ? "the GPU probe" : report.stage,
-                        " did not answer in ", static_cast<double>(deadline.count()) / 1000.0, " s",
-                        ending.is_gone ? "" : ", and its process cannot be killed");
+    return absl::StrCat(who, " did not answer in ", static_cast<double>(deadline.count()) / 1000.0,
+                        " s", ending ? "" : ", and its process cannot be killed");
   }
-  const std::string how = ending.status ? absl::StrCat(": ", ToString(*ending.status)) : "";
-  if (report.stage.empty()) return absl::StrCat("the GPU probe ended early", how);
-  return absl::StrCat(report.stage, " ended the process that asked it", how);
+  return absl::StrCat(who, stage.empty() ? " ended early" : " ended the process that asked it",
+                      ending.value_or(""));
 }
 
-GpuReport Interrupted(std::string why) {
-  GpuReport report;
-  report.interrupted = std::move(why);
-  return report;
-}
-
-std::string SystemError(const char* what) {
-  return absl::StrCat("the GPU probe cannot be started: ", what, ": ", std::strerror(errno));
+GpuReport NotStarted(const char* what) {
+  return {.interrupted =
+              absl::StrCat("the GPU probe cannot be started: ", what, ": ", std::strerror(errno))};
 }
 
 }  // namespace
@@ -116,34 +107,33 @@ GpuReport RunProbe(const std::vector<std::string>& argv, milliseconds deadline) 
   for (const std::string& word : argv) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
   int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return Interrupted(SystemError("pipe"));
+  if (pipe2(ends, O_CLOEXEC) != 0) return NotStarted("pipe");
   UniqueFd read_end(ends[0]);
   UniqueFd write_end(ends[1]);
   const pid_t parent = getpid();
   const pid_t pid = fork();
-  if (pid < 0) return Interrupted(SystemError("fork"));
+  if (pid < 0) return NotStarted("fork");
   if (pid == 0) BecomeProbe(words.data(), write_end.get(), parent);
   write_end.Reset();
 
   std::string text;
   const Reading reading = ReadAll(read_end.get(), end, text);
   // Its pipe is closed: it is about to end, or has something else in mind.
-  Ending ending;
+  std::optional<std::string> ending;
   if (reading == Reading::kClosed) ending = Reap(pid, std::max(end, SteadyNow()));
-  if (!ending.is_gone) {
+  if (!ending) {
     kill(pid, SIGKILL);
     ending = Reap(pid, SteadyNow() + kPatienceAfterKill);
   }
   GpuReport report = ParseProbeLines(text);
   if (!report.is_complete) {
-    report.interrupted = WhyIncomplete(report, reading == Reading::kLate, deadline, ending);
+    report.interrupted = WhyIncomplete(report.stage, reading == Reading::kLate, deadline, ending);
   }
   return report;
 }
 
-GpuReport ProbeGpus(ProbeScope scope) {
-  const char* word = scope == ProbeScope::kAll ? kProbeAllWord : kProbeGpusWord;
-  return RunProbe({"/proc/self/exe", kProbeArgument, word}, kProbeDeadline);
+GpuReport ProbeGpus(const std::string& scope) {
+  return RunProbe({"/proc/self/exe", kProbeArgument, scope}, kProbeDeadline);
 }
 
 }  // namespace ddprun::launcher

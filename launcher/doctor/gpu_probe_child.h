@@ -3,6 +3,7 @@
 #define DDPRUN_LAUNCHER_DOCTOR_GPU_PROBE_CHILD_H_
 
 #include <functional>
+#include <string>
 #include <string_view>
 
 #include "absl/status/statusor.h"
@@ -13,7 +14,7 @@
 
 namespace ddprun::launcher {
 
-// Takes one fact, a key of probe_key and its value, and passes it on before it returns.
+// Takes one fact, its key and its value, and passes it on before it returns.
 using ProbeSink = std::function<void(std::string_view key, std::string_view value)>;
 
 // Each says what it learns; TellGpus, which calls the driver, names its stages first.
@@ -22,9 +23,17 @@ void TellGpus(const ddp::internal::CudaApi& api, const ProbeSink& tell);
 void TellNccl(const absl::StatusOr<ddp::internal::LoadedNccl>& nccl, const ProbeSink& tell);
 void TellCublas(const absl::StatusOr<ddp::internal::LoadedCublas>& cublas, const ProbeSink& tell);
 
+// Which CUDA an NCCL was built for. Its functions do not say, but its file holds the line that
+// NCCL_DEBUG=VERSION prints: "NCCL version 2.28.7+cuda13.0". 13000 for this one, wherever it stands
+// in `bytes`; 0: there is none.
+int CudaInNcclBytes(std::string_view bytes);
+// The same of a file. Only its first 64 MiB are looked at: the text precedes the kernels, and a
+// build of NCCL is up to 400 MB. 0 also for a file that cannot be read.
+int CudaOfNcclFile(const std::string& path);
+
 // Writes what is found to stdout and ends the process, without running what libraries want done at
-// the end of one. `word` is one of the scopes' words.
-[[noreturn]] void RunGpuProbe(std::string_view word);
+// the end of one. `scope` is that of ProbeGpus.
+[[noreturn]] void RunGpuProbe(std::string_view scope);
 
 }  // namespace ddprun::launcher
 

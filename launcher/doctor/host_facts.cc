@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <system_error>
 #include <vector>
 
@@ -65,18 +66,14 @@ std::string KernelModuleVersion(const std::string& text) {
 }
 
 std::string FindNvcc(const Environment& environment, const SystemFolders& folders) {
-  std::vector<std::string> candidates;
-  for (const absl::string_view folder : absl::StrSplit(environment.Get("PATH").value_or(""), ':')) {
-    if (!folder.empty()) candidates.push_back(absl::StrCat(folder, "/nvcc"));
-  }
   const std::string home = environment.Get("CUDA_HOME").value_or("");
-  if (!home.empty()) candidates.push_back(home + "/bin/nvcc");
-  candidates.push_back(folders.cuda + "/bin/nvcc");
-  for (const std::string& candidate : candidates) {
+  const std::string places =
+      absl::StrCat(environment.Get("PATH").value_or(""), ":", home.empty() ? "" : home + "/bin",
+                   ":", folders.cuda, "/bin");
+  for (const absl::string_view folder : absl::StrSplit(places, ':', absl::SkipEmpty())) {
+    const std::string file = absl::StrCat(folder, "/nvcc");
     std::error_code error;
-    if (fs::is_regular_file(candidate, error) && access(candidate.c_str(), X_OK) == 0) {
-      return candidate;
-    }
+    if (fs::is_regular_file(file, error) && access(file.c_str(), X_OK) == 0) return file;
   }
   return "";
 }
@@ -174,16 +171,11 @@ void ReadLimits(const SystemFolders& folders, HostFacts& facts) {
 }  // namespace
 
 std::string ToolkitVersion(const std::string& version_json) {
-  // {"cuda" : {"name" : "CUDA SDK", "version" : "12.4.1"}, ...: no parser for one string.
-  const size_t cuda = version_json.find("\"cuda\"");
-  if (cuda == std::string::npos) return "";
-  const size_t key = version_json.find("\"version\"", cuda);
-  if (key == std::string::npos || version_json.find('}', cuda) < key) return "";
-  const size_t open = version_json.find('"', key + 9);
-  if (open == std::string::npos) return "";
-  const size_t close = version_json.find('"', open + 1);
-  if (close == std::string::npos) return "";
-  return EscapeControl(version_json.substr(open + 1, close - open - 1)).substr(0, 40);
+  using Json = nlohmann::json;
+  const Json versions = Json::parse(version_json, nullptr, false);
+  const Json::json_pointer cuda("/cuda/version");
+  if (!versions.contains(cuda) || !versions[cuda].is_string()) return "";
+  return EscapeControl(versions[cuda].get<std::string>()).substr(0, 40);
 }
 
 DriverFacts ReadDriverFacts(const Environment& environment, const SystemFolders& folders) {

@@ -6,8 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "launcher/cli/command_line.h"
-
 namespace ddprun::launcher {
 namespace {
 

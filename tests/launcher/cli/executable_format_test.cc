@@ -1,4 +1,4 @@
-#include "launcher/cli/executable_format.h"
+#include "launcher/cli/program.h"
 
 #include <doctest/doctest.h>
 #include <elf.h>

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "launcher/cli/cli.h"
-#include "launcher/cli/command_line.h"
 #include "launcher/cli/text.h"
 
 namespace ddprun::launcher {

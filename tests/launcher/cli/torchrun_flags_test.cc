@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/cli/command_line.h"
+#include "launcher/cli/cli.h"
 #include "launcher/cli/option_table.h"
 #include "tests/support/subprocess.h"
 #include "tests/support/torch_python.h"

@@ -1,8 +1,7 @@
-#include "launcher/doctor/doctor_output.h"
+#include "launcher/doctor/cuda_verdict.h"
 
 #include <doctest/doctest.h>
 
-#include "launcher/doctor/cuda_verdict.h"
 #include "tests/launcher/doctor/example_facts.h"
 
 namespace ddprun::launcher {

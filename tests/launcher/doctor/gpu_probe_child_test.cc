@@ -6,7 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "absl/status/status.h"
-#include "launcher/doctor/gpu_report.h"
+#include "launcher/doctor/doctor_facts.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -141,6 +141,7 @@ TEST_CASE("gpu probe child: a missing driver and one that cannot be used are tol
 TEST_CASE("gpu probe child: what an NCCL lacks is told with the version that has it") {
   LoadedNccl nccl{.api = {}, .path = "/lib/libnccl.so.2", .version = 21803};
   GpuReport report = Told([&](const ProbeSink& tell) { TellNccl(nccl, tell); });
+  CHECK(report.nccl_file == "/lib/libnccl.so.2");
   CHECK(report.nccl_version == "2.18.3");
   REQUIRE(report.nccl_lacks.size() == 2);
   CHECK(report.nccl_lacks[0] == "ncclMemAlloc and ncclCommRegister (since 2.19)");

@@ -1,4 +1,4 @@
-#include "launcher/doctor/nccl_build.h"
+#include "launcher/doctor/gpu_probe_child.h"
 
 #include <fstream>
 

@@ -1,4 +1,4 @@
-#include "launcher/doctor/worker_count.h"
+#include "launcher/doctor/cuda_verdict.h"
 
 #include <doctest/doctest.h>
 

@@ -1,18 +1,15 @@
-#include "launcher/doctor/gpu_report.h"
+#include "launcher/doctor/doctor_facts.h"
 
 #include <optional>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "launcher/cli/text.h"
 
 namespace ddprun::launcher {
 namespace {
-
-using namespace probe_key;
 
 constexpr size_t kMaxGpus = 4096;  // far more than a machine holds: a bound on what is believed
 
@@ -30,39 +27,40 @@ std::optional<Gpu> DecodeGpu(const std::string& text) {
   return gpu;
 }
 
+int NumberOrZero(const std::string& text) {
+  int number = 0;
+  return absl::SimpleAtoi(text, &number) ? number : 0;
+}
+
 // The facts that are taken as they come.
 constexpr std::pair<std::string_view, std::string GpuReport::*> kTexts[] = {
-    {kStage, &GpuReport::stage},
-    {kDriverFile, &GpuReport::driver_file},
-    {kDriverMissing, &GpuReport::driver_error},
-    {kDriverUnusable, &GpuReport::driver_error},
-    {kGpuError, &GpuReport::gpu_error},
-    {kNcclFile, &GpuReport::nccl_file},
-    {kNcclVersion, &GpuReport::nccl_version},
-    {kNcclError, &GpuReport::nccl_error},
-    {kCublasFile, &GpuReport::cublas_file},
-    {kCublasVersion, &GpuReport::cublas_version},
-    {kCublasError, &GpuReport::cublas_error},
+    {"stage", &GpuReport::stage},
+    {"driver_file", &GpuReport::driver_file},
+    {"driver_missing", &GpuReport::driver_error},
+    {"driver_unusable", &GpuReport::driver_error},
+    {"gpu_error", &GpuReport::gpu_error},
+    {"nccl_file", &GpuReport::nccl_file},
+    {"nccl_version", &GpuReport::nccl_version},
+    {"nccl_error", &GpuReport::nccl_error},
+    {"cublas_file", &GpuReport::cublas_file},
+    {"cublas_version", &GpuReport::cublas_version},
+    {"cublas_error", &GpuReport::cublas_error},
 };
 
 void Take(std::string_view key, const std::string& value, GpuReport& report) {
   for (const auto& [name, member] : kTexts) {
     if (key == name) report.*member = value;
   }
-  if (key == kDriverFile) report.driver = DriverState::kOpened;
-  if (key == kDriverMissing) report.driver = DriverState::kMissing;
-  if (key == kDriverUnusable) report.driver = DriverState::kUnusable;
-  if (key == kCudaVersion && !absl::SimpleAtoi(value, &report.cuda_version)) {
-    report.cuda_version = 0;
-  }
-  if (key == kNcclCudaVersion && !absl::SimpleAtoi(value, &report.nccl_cuda_version)) {
-    report.nccl_cuda_version = 0;
-  }
-  if (key == kGpu && report.gpus.size() < kMaxGpus) {
+  if (key == "driver_file") report.driver = DriverState::kOpened;
+  if (key == "driver_missing") report.driver = DriverState::kMissing;
+  if (key == "driver_unusable") report.driver = DriverState::kUnusable;
+  if (key == "cuda_version") report.cuda_version = NumberOrZero(value);
+  if (key == "nccl_cuda_version") report.nccl_cuda_version = NumberOrZero(value);
+  if (key == "gpu" && report.gpus.size() < kMaxGpus) {
     if (const std::optional<Gpu> gpu = DecodeGpu(value)) report.gpus.push_back(*gpu);
   }
-  if (key == kNcclLacks) report.nccl_lacks.push_back(value);
-  if (key == kEnd) report.is_complete = true;
+  if (key == "nccl_lacks") report.nccl_lacks.push_back(value);
+  if (key == "end") report.is_complete = true;
 }
 
 }  // namespace

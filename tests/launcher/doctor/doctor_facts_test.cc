@@ -1,11 +1,9 @@
-#include "launcher/doctor/gpu_report.h"
+#include "launcher/doctor/doctor_facts.h"
 
 #include <doctest/doctest.h>
 
 namespace ddprun::launcher {
 namespace {
-
-using namespace probe_key;
 
 const Gpu kH200 = {.memory_bytes = uint64_t{140} << 30,
                    .major = 9,
@@ -16,13 +14,13 @@ const Gpu kH200 = {.memory_bytes = uint64_t{140} << 30,
 
 TEST_CASE("gpu report: what was written is what is read") {
   const GpuReport report = ParseProbeLines(
-      ProbeLine(kStage, "the NVIDIA driver (cuInit)") +
-      ProbeLine(kDriverFile, "/lib/libcuda.so.1") + ProbeLine(kCudaVersion, "12040") +
-      ProbeLine(kGpu, EncodeGpu(kH200)) + ProbeLine(kGpu, EncodeGpu({.name = "second"})) +
-      ProbeLine(kNcclFile, "/lib/libnccl.so.2") + ProbeLine(kNcclVersion, "2.28.7") +
-      ProbeLine(kNcclCudaVersion, "13020") + ProbeLine(kNcclLacks, "one") +
-      ProbeLine(kNcclLacks, "two") + ProbeLine(kCublasFile, "/lib/libcublas.so.13") +
-      ProbeLine(kCublasVersion, "13.1.0") + ProbeLine(kEnd, ""));
+      ProbeLine("stage", "the NVIDIA driver (cuInit)") +
+      ProbeLine("driver_file", "/lib/libcuda.so.1") + ProbeLine("cuda_version", "12040") +
+      ProbeLine("gpu", EncodeGpu(kH200)) + ProbeLine("gpu", EncodeGpu({.name = "second"})) +
+      ProbeLine("nccl_file", "/lib/libnccl.so.2") + ProbeLine("nccl_version", "2.28.7") +
+      ProbeLine("nccl_cuda_version", "13020") + ProbeLine("nccl_lacks", "one") +
+      ProbeLine("nccl_lacks", "two") + ProbeLine("cublas_file", "/lib/libcublas.so.13") +
+      ProbeLine("cublas_version", "13.1.0") + ProbeLine("end", ""));
 
   CHECK(report.driver == DriverState::kOpened);
   CHECK(report.driver_file == "/lib/libcuda.so.1");
@@ -66,7 +64,7 @@ TEST_CASE("gpu report: a line that is cut off or makes no sense is skipped") {
 }
 
 TEST_CASE("gpu report: what a library says cannot end a line or reach a terminal raw") {
-  CHECK(ProbeLine(kGpuError, "a\nend=\x1b[31m") == "gpu_error=a\\nend=\\x1b[31m\n");
+  CHECK(ProbeLine("gpu_error", "a\nend=\x1b[31m") == "gpu_error=a\\nend=\\x1b[31m\n");
   CHECK(ParseProbeLines("gpu_error=\x1b[31m\n").gpu_error == "\\x1b[31m");
 }
 

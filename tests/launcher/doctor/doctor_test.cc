@@ -1,4 +1,4 @@
-#include "launcher/doctor/doctor_output.h"
+#include "launcher/doctor/doctor.h"
 
 #include <doctest/doctest.h>
 

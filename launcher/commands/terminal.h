@@ -1,0 +1,18 @@
+// How a command ends that has no log yet: what it says, and its exit code.
+#ifndef DDPRUN_LAUNCHER_COMMANDS_TERMINAL_H_
+#define DDPRUN_LAUNCHER_COMMANDS_TERMINAL_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+
+namespace ddprun::launcher {
+
+// One line on stderr. Returns `exit_code`.
+int Complain(const absl::Status& error, int exit_code);
+// `text` on stdout. Returns kExitSuccess, or kExitMachine when it could not be written.
+int Print(const std::string& text);
+
+}  // namespace ddprun::launcher
+
+#endif  // DDPRUN_LAUNCHER_COMMANDS_TERMINAL_H_
