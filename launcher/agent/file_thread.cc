@@ -23,6 +23,8 @@ struct FileThread::Shared {
   bool is_working = false;
   std::string touched;    // by what is being done
   asio::io_context work;  // what the thread runs; the mutex is not for it
+  // Without it `work` stops after its last task, and a poll of it does nothing from then on.
+  asio::executor_work_guard<asio::io_context::executor_type> guard{work.get_executor()};
 };
 
 FileThread::FileThread(asio::io_context& io, std::function<void(const std::string&)> on_slow,
@@ -33,10 +35,7 @@ FileThread::FileThread(asio::io_context& io, std::function<void(const std::strin
       slow_timer_(io),
       shared_(std::make_shared<Shared>()) {
   shared_->owner = this;
-  thread_ = StartQuietThread([shared = shared_] {
-    const auto guard = asio::make_work_guard(shared->work);
-    shared->work.run();
-  });
+  thread_ = StartQuietThread([shared = shared_] { shared->work.run(); });
 }
 
 FileThread::~FileThread() {
