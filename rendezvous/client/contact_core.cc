@@ -292,7 +292,7 @@ void ContactCore::SeekAgain() {
 void ContactCore::Find() {
   state_ = State::kFound;
   // Everything is to be said again. A link is opened when there is something to say: the
-  // coordinator closes one that stays without a word.
+  // coordinator closes one over which nobody joins.
   record_.StartSession();
 }
 

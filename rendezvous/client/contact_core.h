@@ -138,7 +138,7 @@ struct OpenLink {
   bool is_local = false;
 };
 // Says one thing; Said or LinkEnded follows, and nothing more is said before. A heartbeat has a
-// `sequence`, which BeatAnswered brings back. Only over a link that is open.
+// `sequence`, which BeatAnswered brings back from elsewhere. Only over a link that is open.
 struct SayEvent {
   Event event;
   Duration round_trip{0};  // the shortest lately; 0: none was measured

@@ -201,9 +201,10 @@ void KvStore::Wake(std::string_view key, size_t most, int64_t count) {
   if (list == waiting_.end()) return;
   std::set<Ticket>& tickets = list->second;
   for (auto it = tickets.begin(); it != tickets.end();) {
+    if (most == 0) break;
     PendingWait& wait = waits_.at(*it);
     const bool is_barrier = wait.world_size.has_value();
-    if (is_barrier ? count < *wait.world_size : most == 0) {
+    if (is_barrier && count < *wait.world_size) {
       ++it;
       continue;
     }

@@ -1,7 +1,7 @@
 // The job's key-value store without its sockets: values, counters, queues, and the clients that
 // wait for them. [pure]
 //
-// One driver owns it and calls it under its own lock. Semantics are those of PyTorch's TCPStore.
+// One driver owns it and calls it from one thread. Semantics are those of PyTorch's TCPStore.
 // A client that has to wait gets a ticket; when what it waits for is there the ticket appears in
 // TakeWoken() and is spent. Memory is bounded: what would exceed the bound is refused and changes
 // nothing.

@@ -65,7 +65,7 @@ Member& Membership::Admit(const NodeJoined& event, TimePoint now) {
 Member* Membership::BreakSession(SessionId session, TimePoint now) {
   Member* member = FindBySession(session);
   if (member == nullptr) return nullptr;
-  // A node of this process sends no beats: its silence begins here.
+  // The silence of a node of this process begins here.
   if (!CanBeSilent(*member)) Hear(*member, now);
   by_session_.erase(session);
   member->is_connected = false;
@@ -130,7 +130,16 @@ std::vector<NodeId> Membership::Expired(TimePoint now) {
       next_scan_ = std::min(next_scan_, expiry);
     }
   }
-  if (!expired.empty() && !has_own_node && IsQuiet(now)) is_cut_off_ = true;
+  if (!expired.empty() && IsQuiet(now)) {
+    // A node of this very process is quiet where the process did not run, as little as its network
+    // did: what the others said meanwhile is about to be heard.
+    if (has_own_node) {
+      GrantAmnesty(now, evict_after_);
+      expired.clear();
+    } else {
+      is_cut_off_ = true;
+    }
+  }
   if (is_cut_off_) expired.clear();
   return expired;
 }

@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <limits.h>
+#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <unistd.h>
@@ -108,10 +109,18 @@ std::optional<SocketAddress> ParseIp(const std::string& ip, uint16_t port) {
     address.size = sizeof(v4);
     return address;
   }
-  // Only IPv6: of IPv4 it reads "10.1" as well.
-  const Resolution v6 = CallGetaddrinfo(ip, port, AF_INET6, AI_NUMERICHOST);
-  if (v6.outcome != Resolution::Outcome::kFound) return std::nullopt;
-  return v6.addresses.front();
+  auto& v6 = reinterpret_cast<sockaddr_in6&>(address.storage);
+  const size_t percent = ip.find('%');
+  if (inet_pton(AF_INET6, ip.substr(0, percent).c_str(), &v6.sin6_addr) != 1) return std::nullopt;
+  v6.sin6_family = AF_INET6;
+  v6.sin6_port = htons(port);
+  address.size = sizeof(v6);
+  if (percent == std::string::npos) return address;
+  const std::string scope = ip.substr(percent + 1);
+  v6.sin6_scope_id = if_nametoindex(scope.c_str());
+  if (v6.sin6_scope_id != 0) return address;
+  if (!absl::SimpleAtoi(scope, &v6.sin6_scope_id) || v6.sin6_scope_id == 0) return std::nullopt;
+  return address;
 }
 
 SocketAddress LocalAddress(int fd) { return Ask(getsockname, fd); }

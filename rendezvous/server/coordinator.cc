@@ -240,10 +240,11 @@ struct Coordinator::Door {
 Coordinator::Coordinator() = default;
 
 absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(Options options) {
-  auto coordinator = std::unique_ptr<Coordinator>(new Coordinator);
   // The port first: it is what only one coordinator can have, so that of several agents on this
-  // host that try at once none but the winner touches the job's file.
+  // host that try at once none but the winner touches the job's file. A start that fails lets go of
+  // it last.
   UniqueFd listening_socket;
+  auto coordinator = std::unique_ptr<Coordinator>(new Coordinator);
   if (options.listen) {
     absl::StatusOr<UniqueFd> bound = ListenOn(options.listen->host, options.listen->port);
     if (!bound.ok()) return bound.status();

@@ -1,4 +1,5 @@
 // gRPC, and each Attach call as a session. Converts and posts; decides nothing.
+#include <grpcpp/alarm.h>
 #include <grpcpp/grpcpp.h>
 
 #include <chrono>
@@ -27,6 +28,10 @@ using Acceptor = grpc::experimental::ExternalConnectionAcceptor;
 // How long sessions may take to get out what they were told last.
 constexpr std::chrono::seconds kShutdownGrace{1};
 
+// A stream over which nobody joins ends then, also where its connection has joined before: a port
+// open to strangers has a bounded number of sessions.
+constexpr int64_t kJoinLimitMs = 5000;
+
 // Messages that an agent has not read yet. It gets a handful per round: one that lets so many pile
 // up does not read at all.
 constexpr size_t kMaxOutgoing = 64;
@@ -51,6 +56,12 @@ class AttachStream final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::
 
   void Begin(std::shared_ptr<AttachStream> self) {
     self_ = self;
+    join_timer_.Set(gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
+                                 gpr_time_from_millis(kJoinLimitMs, GPR_TIMESPAN)),
+                    [weak = std::weak_ptr(self)](bool is_due) {
+                      const std::shared_ptr<AttachStream> stream = weak.lock();
+                      if (is_due && stream != nullptr) stream->OnJoinLimit();
+                    });
     const std::optional<SessionId> id = inbox_->Open(std::move(self));
     const std::lock_guard lock(mutex_);
     if (!id) {
@@ -97,6 +108,12 @@ class AttachStream final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::
 
   void OnCancel() override {
     Break(grpc::Status(grpc::StatusCode::CANCELLED, "the stream was cancelled"));
+  }
+
+  void OnJoinLimit() {
+    const std::lock_guard lock(mutex_);
+    if (has_joined_) return;
+    BreakLocked(grpc::Status(grpc::StatusCode::DEADLINE_EXCEEDED, "no join came within 5 s"));
   }
 
   void OnDone() override {
@@ -184,6 +201,8 @@ class AttachStream final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::
   std::shared_ptr<AttachStream> self_;
   v1::AgentMessage
       incoming_;  // of gRPC from StartRead to OnReadDone, of the driver until Processed
+
+  grpc::Alarm join_timer_;
 
   std::mutex mutex_;
   bool has_joined_ = false;

@@ -111,6 +111,19 @@ TEST_CASE("membership: a node of this very process is never silent while connect
   CHECK(members.Expired(At(1010s)) == std::vector<NodeId>{NodeId{"a"}});
 }
 
+TEST_CASE("membership: where the own node is quiet too this process did not run") {
+  Membership members(300ms);
+  NodeJoined join = Join(TestPolicy(1, 1), "own", 1);
+  join.source_addr.clear();
+  Member& own = members.Admit(join, At(0s));
+  Member& b = AdmitRemote(members, "b", 2, At(0s));
+  CHECK(members.Expired(At(500ms)).empty());
+  // What waited in the sockets is heard now, from those that live.
+  for (const Duration at : {510ms, 600ms, 700ms, 800ms}) members.Hear(own, At(at));
+  CHECK(members.Expired(At(810ms) - Duration(1)).empty());
+  CHECK(members.Expired(At(810ms)) == std::vector<NodeId>{b.info.id});
+}
+
 TEST_CASE("membership: amnesty starts everybody's silence afresh") {
   Membership members(10s);
   AdmitRemote(members, "a", 1, At(0s));
