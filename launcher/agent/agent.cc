@@ -155,11 +155,7 @@ rendezvous::RendezvousOptions Agent::ConnectOptions(std::string run_dir) {
   if (config.rendezvous == RendezvousKind::kStandalone) return options;
   const bool is_static = config.rendezvous == RendezvousKind::kStatic;
   options.mode = is_static ? Mode::kStatic : Mode::kDynamic;
-  if (is_static) {
-    options.on_store_connection = [this](UniqueFd fd) {
-      asio::post(io_, [this, fd = std::move(fd)]() mutable { store_.Adopt(std::move(fd)); });
-    };
-  }
+  if (is_static) options.on_store_connection = [this](UniqueFd fd) { store_.Adopt(std::move(fd)); };
   options.endpoint_host = config.endpoint.host;
   options.endpoint_port = config.endpoint.port;
   options.endpoint_source = config.endpoint_source;

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <boost/asio/buffer.hpp>
-#include <boost/asio/read_until.hpp>
 #include <cerrno>
 #include <chrono>
 #include <cstdint>
@@ -99,26 +98,38 @@ std::optional<std::string> TimerFileOf(const Environment& environment) {
 }
 
 void FileTimers::Read() {
-  asio::async_read_until(
-      fifo_, asio::dynamic_buffer(input_, kMaxTimerLine + 1), '\n',
-      [this](const boost::system::error_code& error, size_t size) {
+  fifo_.async_read_some(
+      asio::buffer(block_), [this](const boost::system::error_code& error, size_t size) {
         if (error == asio::error::operation_aborted) return;
-        const bool is_too_long = error == asio::error::not_found;
         // We hold the FIFO's other end, so it does not end.
-        if (error && !is_too_long) {
+        if (error) {
           // Not a complaint about one line: it is said whatever was said before.
           return say_("warning: timers are not heeded any more: " + error.message());
         }
-        if (!is_too_long && is_skipping_) {
-          Complain("warning: a line in the timers' file is too long: ignored");
-        } else if (!is_too_long) {
-          TakeLine(std::string_view(input_).substr(0, size - 1));
-        }
-        is_skipping_ = is_too_long;
-        input_.erase(0, is_too_long ? input_.size() : size);
-        if (input_.find('\n') == std::string::npos) Arm();  // once for all that has come
+        Take(std::string_view(block_.data(), size));
         Read();
       });
+}
+
+// All that has come at once: a release may stand behind other lines, and no timer expires between.
+void FileTimers::Take(std::string_view bytes) {
+  for (;;) {
+    const size_t newline = bytes.find('\n');
+    if (!is_skipping_) line_ += bytes.substr(0, newline);
+    if (line_.size() > kMaxTimerLine) {
+      is_skipping_ = true;
+      line_.clear();
+    }
+    if (newline == std::string_view::npos) return Arm();
+    if (is_skipping_) {
+      Complain("warning: a line in the timers' file is too long: ignored");
+    } else {
+      TakeLine(line_);
+    }
+    is_skipping_ = false;
+    line_.clear();
+    bytes.remove_prefix(newline + 1);
+  }
 }
 
 void FileTimers::TakeLine(std::string_view line) {

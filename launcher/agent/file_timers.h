@@ -7,6 +7,7 @@
 #ifndef DDPRUN_LAUNCHER_AGENT_FILE_TIMERS_H_
 #define DDPRUN_LAUNCHER_AGENT_FILE_TIMERS_H_
 
+#include <array>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/system_timer.hpp>
@@ -73,6 +74,7 @@ class FileTimers {
 
  private:
   void Read();
+  void Take(std::string_view bytes);
   void TakeLine(std::string_view line);
   void Arm();
   void Expire();
@@ -85,7 +87,8 @@ class FileTimers {
   const Expired expired_;
   boost::asio::posix::stream_descriptor fifo_;
   boost::asio::system_timer alarm_;
-  std::string input_;         // read, and not taken yet
+  std::array<char, 16 * 1024> block_;
+  std::string line_;          // the beginning of one
   bool is_skipping_ = false;  // what is left of a line that is too long
   std::map<std::pair<int, std::string>, TimerRequest> timers_;  // by pid and scope
   std::set<int> workers_;

@@ -54,6 +54,7 @@ absl::Status RoundStore::Renew() {
   if (reach_ == Reach::kNone) return absl::OkStatus();
   if (reach_ == Reach::kWorkers) {
     absl::StatusOr<UniqueFd> kept = KeepPort();
+    const std::lock_guard lock(mutex_);
     if (kept.ok()) kept_port_ = *std::move(kept);
     return kept.status();
   }
@@ -62,20 +63,25 @@ absl::Status RoundStore::Renew() {
   if (reach_ == Reach::kAllHosts) options.bind = StoreServer::Bind::kAll;
   options.on_no_descriptor = on_no_descriptor_;
   absl::StatusOr<std::unique_ptr<StoreServer>> server = StoreServer::Start(options);
+  const std::lock_guard lock(mutex_);
   if (server.ok()) server_ = *std::move(server);
   return server.status();
 }
 
 void RoundStore::Close() {
-  server_.reset();
+  std::unique_ptr<StoreServer> old;
+  const std::lock_guard lock(mutex_);
+  old = std::move(server_);
   kept_port_.Reset();
 }
 
 void RoundStore::Adopt(UniqueFd connection) {
+  const std::lock_guard lock(mutex_);
   if (server_ != nullptr) server_->Adopt(std::move(connection));
 }
 
 uint16_t RoundStore::port() const {
+  const std::lock_guard lock(mutex_);
   if (kept_port_.is_open()) return rendezvous::LocalPort(kept_port_.get());
   return server_ == nullptr ? 0 : server_->port();
 }

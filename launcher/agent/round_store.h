@@ -2,14 +2,15 @@
 //
 // Each round gets a new socket and key space: the protocol carries no round, and a straggler of the
 // old one would otherwise write among the new keys. With a fixed address (`static`) the port is the
-// coordinator's and stays; connections come by Adopt, and those of the old round are closed. All of
-// it is called on the agent's thread.
+// coordinator's and stays; connections come by Adopt, and those of the old round are closed. The
+// rest is called on the agent's thread.
 #ifndef DDPRUN_LAUNCHER_AGENT_ROUND_STORE_H_
 #define DDPRUN_LAUNCHER_AGENT_ROUND_STORE_H_
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -41,7 +42,8 @@ class RoundStore {
   // Closes the store of the last round and opens the next one's.
   absl::Status Renew();
   void Close();
-  // Takes a connection that arrived at the coordinator's port. Closed when no round is open.
+  // Takes a connection that arrived at the coordinator's port, on any thread. Closed when no round
+  // is open.
   void Adopt(UniqueFd connection);
   // Where the current store listens, or a worker's shall; 0 when neither does.
   uint16_t port() const;
@@ -50,6 +52,7 @@ class RoundStore {
  private:
   const Reach reach_;
   const std::function<void()> on_no_descriptor_;
+  mutable std::mutex mutex_;
   std::unique_ptr<rendezvous::StoreServer> server_;
   UniqueFd kept_port_;  // kWorkers alone
 };

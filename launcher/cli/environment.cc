@@ -3,7 +3,6 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdint>
 
 #include "absl/strings/str_cat.h"
@@ -21,6 +20,13 @@ std::string FreshRunId() {
   return absl::StrCat(absl::Hex(bits, absl::kZeroPad16));
 }
 
+int CpuCount() {
+  const size_t allowed = AllowedCpus().size();
+  if (allowed > 0) return static_cast<int>(allowed);
+  const long online = sysconf(_SC_NPROCESSORS_ONLN);
+  return online > 0 ? static_cast<int>(online) : 1;
+}
+
 }  // namespace
 
 std::optional<std::string> Environment::Get(std::string_view name) const {
@@ -36,8 +42,7 @@ Environment Environment::OfThisProcess() {
   for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable) {
     environment.variables.emplace_back(*variable);
   }
-  environment.machine = {.cpu_count = static_cast<int>(std::max<size_t>(AllowedCpus().size(), 1)),
-                         .fresh_run_id = FreshRunId()};
+  environment.machine = {.cpu_count = CpuCount(), .fresh_run_id = FreshRunId()};
   return environment;
 }
 

@@ -1,6 +1,5 @@
 // From LaunchConfig to the agent.
 #include <cstdint>
-#include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <string>

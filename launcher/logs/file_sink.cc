@@ -10,6 +10,12 @@
 #include "absl/strings/str_cat.h"
 
 namespace ddprun::launcher {
+namespace {
+
+constexpr size_t kWriteBytes = 64 * 1024;
+
+}  // namespace
+
 absl::StatusOr<FileSink> FileSink::Create(const std::string& path) {
   // O_EXCL: the folder is ours and new, so what is there already was put there by somebody.
   UniqueFd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0644));
@@ -61,6 +67,7 @@ void FilteredFile::Take(std::string_view prefix, std::string_view text, std::str
   };
   if (std::none_of(texts_.begin(), texts_.end(), is_in_line)) return;
   taken_.append(prefix).append(text).append(suffix).push_back('\n');
+  if (taken_.size() >= kWriteBytes) Flush();
 }
 
 void FilteredFile::Flush() {

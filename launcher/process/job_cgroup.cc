@@ -7,7 +7,6 @@
 #include <sys/wait.h>
 
 #include <cerrno>
-#include <csignal>
 #include <ctime>
 #include <optional>
 #include <string_view>

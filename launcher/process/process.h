@@ -17,7 +17,7 @@
 namespace ddprun::launcher {
 
 // Waits for a child and forgets it: for one that has ended, or was killed. The kernel may hold it:
-// false when it has not ended by `deadline`.
+// false when it has not ended by `deadline`.  REQUIRES, without one: it has ended.
 bool ReapChild(pid_t pid, TimePoint deadline = TimePoint::max());
 
 // Whether this process has a child, be it one that has ended; the guardian is none of them. Reaps

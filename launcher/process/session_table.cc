@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <csignal>
 
 #include "launcher/process/raw_syscall.h"
 

@@ -78,6 +78,7 @@ class AllSignalsBlocked {
   SignalBits before_ = 0;
 };
 
+// The child's pid, or -errno.
 pid_t Clone(int cgroup, char* stack, ChildPlan* plan) {
   const AllSignalsBlocked blocked;
   if (cgroup >= 0) {
@@ -90,7 +91,8 @@ pid_t Clone(int cgroup, char* stack, ChildPlan* plan) {
   // clone of an agent of 200 MiB 9 ms instead of 0.02. CLONE_VFORK copies nothing either, but we
   // would sleep until the exec: 0.5 ms for each worker, and as long as the file system of the
   // program gives no answer.
-  return kClone(RunChild, stack + kChildStackBytes, CLONE_VM | SIGCHLD, plan);
+  const pid_t pid = kClone(RunChild, stack + kChildStackBytes, CLONE_VM | SIGCHLD, plan);
+  return pid < 0 ? -errno : pid;
 }
 
 }  // namespace
@@ -118,7 +120,7 @@ SpawnedChild::SpawnedChild(SpawnRequest request, const ProcessBaseline& baseline
         plan_.oom_score_adj, sizeof(plan_.oom_score_adj), "%d", baseline.oom_scores->workers));
   }
   pid_ = Clone(request_.cgroup, stack_.get(), &plan_);
-  if (pid_ < 0) error_ = errno;
+  if (pid_ < 0) error_ = -std::exchange(pid_, -1);
 }
 
 }  // namespace ddprun::launcher

@@ -220,6 +220,7 @@ class WorkerGroup::Impl {
     start_.Check();
     Worker& worker = workers_[index];
     worker.is_leader_alive = false;
+    exit_index_ = index;
     exit_seen_ = WorkerExited{.local_rank = worker.local_rank,
                               .pid = worker.pid,
                               .status = status,
@@ -234,8 +235,8 @@ class WorkerGroup::Impl {
 
   // A worker's leader, whose end was just seen, or what workers left behind.
   void OnReaped() {
-    for (Worker& worker : workers_) CheckGroup(worker);
     if (const std::optional<WorkerExited> exited = std::exchange(exit_seen_, std::nullopt)) {
+      CheckGroup(workers_[exit_index_]);
       // Of several that could not start each but the first was told to stop, like the others.
       const bool is_start_failure =
           start_failure_ && start_failure_->local_rank == exited->local_rank;
@@ -364,6 +365,7 @@ class WorkerGroup::Impl {
   std::optional<TimePoint> all_killed_since_;
   std::optional<StartFailed> start_failure_;
   std::optional<WorkerExited> exit_seen_;  // between OnExit and OnReaped
+  size_t exit_index_ = 0;                  // whose that is
 };
 
 WorkerGroup::WorkerGroup(boost::asio::io_context& io, Options options, EventHandler handler)

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <iterator>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_join.h"

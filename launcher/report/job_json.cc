@@ -198,6 +198,7 @@ void StatusEvents::WorkerRuns(const WorkerRecord& worker, int64_t unix_ms) {
 }
 
 void StatusEvents::JobEnded(int64_t unix_ms) {
+  if (!emit_) return;
   const RoundRecord none;
   const RoundRecord& round = record_.rounds().empty() ? none : record_.rounds().back();
   for (const WorkerRecord& worker : round.workers) {

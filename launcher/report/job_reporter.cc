@@ -4,7 +4,6 @@
 #include <chrono>
 #include <optional>
 #include <utility>
-#include <variant>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"

@@ -14,6 +14,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -92,6 +93,25 @@ TEST_CASE("file timers: a line that is too long is told, and the next one read")
   REQUIRE(fixture.said.size() == 2);
   CHECK(fixture.said[0] == "warning: a line in the timers' file is too long: ignored");
   CHECK(fixture.said[1].find("warning: no timer request, ignored: ") == 0);
+}
+
+TEST_CASE("file timers: a release that has come counts, wherever it stands among what has come") {
+  Fixture fixture;
+  const int64_t now = std::chrono::duration_cast<std::chrono::seconds>(
+                          std::chrono::system_clock::now().time_since_epoch())
+                          .count();
+  fixture.Write(Request(getpid(), "released", now + 2, 0));
+  // What has come when the time is over: the executor was late for both.
+  std::string burst;
+  for (int i = 0; i < 20; ++i) burst += Request(getpid(), absl::StrCat("s", i), kFarFuture, 0);
+  std::ofstream(fixture.dir.File("fifo")) << burst + Request(getpid(), "released", -1, 0);
+  while (std::chrono::system_clock::now().time_since_epoch() < std::chrono::seconds(now + 2)) {
+    std::this_thread::yield();
+  }
+  fixture.io.poll();
+  fixture.Write(Request(getpid(), "last", 1, 0));
+  CHECK(fixture.RunUntilExpired("last"));
+  CHECK(fixture.expired == std::vector<std::string>{"last"});
 }
 
 TEST_CASE("file timers: those of a worker that is gone never expire, and make room") {
