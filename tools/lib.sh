@@ -30,6 +30,13 @@ nccl_wheels=(
   nvidia-cuda-cccl==13.3.5.0.6
 )
 
+# A controller, a node's daemon and the commands, for the tests under a real Slurm.
+slurm_packages=(slurmctld slurmd slurm-client slurmdbd mariadb-server-core mariadb-client-core munge iproute2)
+guest_packages=(user-mode-linux)
+
+# The models of Kubernetes' API, which the tests hold the examples against, and a reader of YAML.
+kubernetes_packages=(python3-kubernetes python3-yaml)
+
 torch_packages=(python3-venv)
 # PyTorch, which the conformance tests compare with, and NumPy, without which its collectives of objects
 # and its checkpoints do not work. The CPU build is 200 to 300 MB with all it needs.
