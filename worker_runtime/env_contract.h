@@ -36,6 +36,7 @@ inline constexpr char kOmpThreadsVar[] = "OMP_NUM_THREADS";
 inline constexpr char kRoundVar[] = "DDPRUN_ROUND";
 inline constexpr char kEpochVar[] = "DDPRUN_EPOCH";
 inline constexpr char kJobMarkVar[] = "DDPRUN_JOB_MARK";
+inline constexpr char kStopFileVar[] = "DDPRUN_STOP_FILE";
 
 // One worker's place in the job, as its agent tells it. The defaults are a group of one.
 struct WorkerEnv {

@@ -9,7 +9,9 @@
 #include "worker_runtime/comm/form_group.h"
 #include "worker_runtime/comm/host_key.h"
 #include "worker_runtime/env_contract.h"
+#include "worker_runtime/group_from_env.h"
 #include "worker_runtime/session.h"
+#include "worker_runtime/stop_flag.h"
 
 namespace ddp {
 namespace {
@@ -55,6 +57,20 @@ class ProcessGroupImpl final : public ProcessGroup {
   int gpu() const override { return group_.gpu; }
   Store* store() override { return session_.get(); }
 
+  absl::StatusOr<bool> ShouldStop() override {
+    if (should_stop_) return true;
+    const internal::StopFlag& flag = internal::StopFlag::OfThisProcess();
+    int32_t asked = flag.IsRequested() ? 1 : 0;  // then: how many ranks were
+    if (env_.world_size > 1) {
+      absl::Status status =
+          communicator().host().AllReduce(&asked, 1, DType::kInt32, ReduceOp::kSum)->Wait();
+      if (!status.ok()) return status;
+    }
+    should_stop_ = asked > 0;
+    if (should_stop_) flag.MarkHeard();
+    return should_stop_;
+  }
+
   absl::Status Shutdown() override {
     if (is_shut_down_) return absl::OkStatus();
     is_shut_down_ = true;
@@ -68,6 +84,7 @@ class ProcessGroupImpl final : public ProcessGroup {
   const std::unique_ptr<Store> store_;    // the whole key space; null without a launcher
   const std::unique_ptr<Store> session_;  // this round's part of it
   const internal::FormedGroup group_;
+  bool should_stop_ = false;
   bool is_shut_down_ = false;
 };
 
@@ -75,6 +92,11 @@ class ProcessGroupImpl final : public ProcessGroup {
 
 absl::StatusOr<std::unique_ptr<ProcessGroup>> ProcessGroup::FromEnv(
     const ProcessGroupOptions& options) {
+  return internal::GroupFromEnv(options, "");
+}
+
+absl::StatusOr<std::unique_ptr<ProcessGroup>> internal::GroupFromEnv(
+    const ProcessGroupOptions& options, const std::string& key_space) {
   auto parsed = internal::ParseWorkerEnv([](const char* name) { return std::getenv(name); });
   if (!parsed.ok()) return parsed.status();
   if (options.timeout.count() <= 0) {
@@ -98,8 +120,11 @@ absl::StatusOr<std::unique_ptr<ProcessGroup>> ProcessGroup::FromEnv(
   }
   auto store = Store::Connect(env.master_addr, env.master_port, options.timeout);
   if (!store.ok()) return store.status();
-  auto prefix = internal::AgreeOnSession(**store, env, options.timeout);
+  std::unique_ptr<Store> beside;
+  if (!key_space.empty()) beside = std::make_unique<PrefixStore>(key_space, **store);
+  auto prefix = internal::AgreeOnSession(beside ? *beside : **store, env, options.timeout);
   if (!prefix.ok()) return prefix.status();
+  if (!key_space.empty()) *prefix = absl::StrCat(key_space, "/", *prefix);
   auto session = std::make_unique<PrefixStore>(*prefix, **store);
   internal::FormedGroup formed;
   if (env.world_size == 1) {

@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "absl/strings/str_format.h"
+#include "absl/strings/str_cat.h"
 
 namespace ddp::internal {
 namespace {
@@ -28,7 +28,8 @@ absl::StatusOr<std::string> DeviceUuid(const CudaApi& api, CudaDevice device) {
   std::string text = IsMig(api, device, uuid) ? "MIG-" : "GPU-";
   for (int i = 0; i < 16; ++i) {
     if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
-    absl::StrAppendFormat(&text, "%02x", static_cast<unsigned char>(uuid.bytes[i]));
+    // Not absl's StrFormat: its archive cannot be linked into libddp_stop.so.
+    absl::StrAppend(&text, absl::Hex(static_cast<unsigned char>(uuid.bytes[i]), absl::kZeroPad2));
   }
   return text;
 }
