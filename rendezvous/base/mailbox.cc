@@ -8,10 +8,12 @@
 namespace ddprun {
 
 void Mailbox::Post(Task task) {
-  const std::lock_guard lock(mutex_);
-  if (is_closed_) return;  // the task, a parameter, ends after the lock
-  tasks_.push_back(std::move(task));
-  changed_.notify_all();
+  {
+    const std::lock_guard lock(mutex_);
+    if (is_closed_) return;  // the task, a parameter, ends after the lock
+    tasks_.push_back(std::move(task));
+  }
+  changed_.notify_one();  // past the lock, which the thread would wait for
 }
 
 void Mailbox::Close() {

@@ -39,6 +39,11 @@ std::function<void(Args...)> Behind(const std::shared_ptr<Gate>& gate,
   };
 }
 
+// Whether an errand may have to do with a name, a port or a file.
+bool MayBlock(const RendezvousOptions& options) {
+  return options.mode != ContactOptions::Mode::kStandalone || !options.local_addr.empty();
+}
+
 // The driver of a ContactCore. One thread steps it and carries out what it asks for; errands that
 // may block are for a helper, which is left behind when it does not come back.
 class Client final : public RendezvousClient {
@@ -54,8 +59,8 @@ class Client final : public RendezvousClient {
           /*is_local=*/true});
       return;
     }
-    helper_.emplace(kErrandPatience);
-    if (helper_->is_running()) thread_ = StartQuietThread([this] { Run(); });
+    if (MayBlock(options_)) helper_.emplace(kErrandPatience);
+    if (!helper_ || helper_->is_running()) thread_ = StartQuietThread([this] { Run(); });
     if (thread_.joinable()) return;
     handler_(RendezvousFailed{absl::StrCat("start a thread for the rendezvous: ", kNoThreadText),
                               /*is_local=*/true});
@@ -109,14 +114,16 @@ class Client final : public RendezvousClient {
     }
   }
 
-  // Runs `errand` on the helper, and `then` with what it found here.
+  // Runs `errand` on the helper, if there is one, and `then` with what it found here.
   template <typename Errand, typename Then>
   void Send(Errand errand, Then then) {
-    helper_->Post([inbox = inbox_, errand = std::move(errand), then = std::move(then)] {
+    auto run = [inbox = inbox_, errand = std::move(errand), then = std::move(then)] {
       // Shared, so that it is copyable; a coordinator that nobody takes ends with it.
       auto found = std::make_shared<decltype(errand())>(errand());
       inbox->Post([then, found = std::move(found)] { then(*found); });
-    });
+    };
+    if (helper_) return helper_->Post(std::move(run));
+    run();
   }
 
   void Do(const CheckLocalName&) {
@@ -125,8 +132,14 @@ class Client final : public RendezvousClient {
   }
 
   void Do(const LookAtEndpoint& action) {
-    Send([options = options_, is_port_here = action.is_port_here,
-          stop = stop_] { return LookAt(options, is_port_here, options.resolver, *stop); },
+    Resolver resolver = options_.resolver;
+    if (action.is_at_link) {
+      resolver = [address = address_](const std::string&, uint16_t) {
+        return Resolution{Resolution::Outcome::kFound, "", {address}};
+      };
+    }
+    Send([options = options_, is_port_here = action.is_port_here, resolver = std::move(resolver),
+          stop = stop_] { return LookAt(options, is_port_here, resolver, *stop); },
          [this](const LookResult& result) {
            address_ = result.address;
            Feed(result.seen);
@@ -219,7 +232,7 @@ class Client final : public RendezvousClient {
   OwnedLink link_;
   bool is_silent_ = false;
 
-  std::optional<HelperThread> helper_;
+  std::optional<HelperThread> helper_;  // nullopt: no errand may block
   std::thread thread_;
 };
 

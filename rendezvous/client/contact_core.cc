@@ -88,11 +88,15 @@ std::optional<TimePoint> ContactCore::NextDeadline() const {
   if (state_ == State::kLinked) {
     if (!is_local_) at(last_heard_ + silence_limit_);
     if (!is_saying_ && !is_closing_) at(next_beat_);
+    if (WatchesMachine() && errand_ == Errand::kNone) at(KnockAt());
   }
+  const bool is_told = loss_ && loss_->is_unanswered;
+  if (WatchesMachine() && UnansweredAt() && !is_told) at(*UnansweredAt());
   return next;
 }
 
 void ContactCore::GoOn() {
+  if (WatchesMachine()) JudgeMachine();
   if (state_ == State::kFound && record_.has_unsaid() && !end_by_ && !is_stopping_host_) Link();
   if (state_ == State::kLinked) Talk();
   if (state_ == State::kSeeking && !end_by_) Seek();
@@ -121,6 +125,7 @@ void ContactCore::Seek() {
 
 void ContactCore::On(const Looked& look) {
   const Errand errand = std::exchange(errand_, Errand::kNone);
+  if (errand == Errand::kLook) NoteAnswer(look);
   if (state_ != State::kSeeking) return;
   if (errand == Errand::kName) return JudgeName(look);
   const bool has_no_address =

@@ -93,6 +93,8 @@ struct Looked {
   std::string ip = {};        // of the address that answered best; empty: there is none
   bool is_this_host = false;  // one of the endpoint's addresses is this machine's
   bool is_apart = false;      // kOurs: the coordinator lives in no member's agent
+  // kUnreachable: no kernel answered, by the network's word or within the time of a connect.
+  bool is_unanswered = false;
 };
 // The answer to HostHere.
 struct Hosted {
@@ -129,6 +131,7 @@ using ContactEvent =
 struct CheckLocalName {};
 struct LookAtEndpoint {
   bool is_port_here = false;  // not at the endpoint's name, but at its port on this machine
+  bool is_at_link = false;    // not at the endpoint's name, but where the link leads
 };
 struct HostHere {};
 // Allowed while another errand is under way.
@@ -242,7 +245,15 @@ class ContactCore {
   // What answers is the coordinator of another job of this run, which may be ending.
   void HearOfOtherJob(const Refuse& refusal);
   void MakeContact();
-  void LoseContact(const ContactLost& loss);
+  void LoseContact(ContactLost loss);
+  // Of a coordinator in a member's agent: where its machine is lost, so are the ranks there.
+  bool WatchesMachine() const;
+  void HearMachine();
+  void NoteAnswer(const Looked& look);
+  void JudgeMachine();
+  TimePoint KnockAt() const;
+  // The end of the evict time; nullopt: no connect has waited for nothing.
+  std::optional<TimePoint> UnansweredAt() const;
   // `text` is what tells this wait from the one before.
   void TellWait(const std::string& text, const std::string& reason);
   void Break(const std::string& reason);
@@ -307,6 +318,11 @@ class ContactCore {
   bool had_contact_ = false;         // ever
   bool has_contact_ = false;         // on this link
   std::optional<ContactLost> loss_;  // the last word on contact, if it was that
+  // When the coordinator's machine last answered, its kernel alone or more of it, and whether it
+  // has let a connect wait for nothing since.
+  TimePoint answered_at_{};
+  bool is_unanswered_ = false;
+  TimePoint knocked_at_{};
 
   // The link.
   bool is_local_ = false;

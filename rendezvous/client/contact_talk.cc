@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "rendezvous/client/contact_core.h"
+#include "rendezvous/core/text.h"
 
 namespace ddprun::rendezvous {
 
@@ -75,7 +76,7 @@ void ContactCore::On(const Said&) { is_saying_ = false; }
 
 void ContactCore::On(const BeatAnswered& answer) {
   if (state_ != State::kLinked) return;
-  last_heard_ = now_;
+  HearMachine();
   MakeContact();
   if (answer.sequence != sequence_) return;  // of a beat that was overtaken
   round_trips_.push_back(now_ - beat_said_at_);
@@ -84,7 +85,7 @@ void ContactCore::On(const BeatAnswered& answer) {
 
 void ContactCore::On(const Heard& heard) {
   if (state_ != State::kLinked) return;
-  last_heard_ = now_;
+  HearMachine();
   Action action = heard.action;
   if (auto* refusal = std::get_if<Refuse>(&action)) {
     if (!other_run_.empty()) return Fail(other_run_);
@@ -134,13 +135,81 @@ void ContactCore::MakeContact() {
   if (std::exchange(loss_, std::nullopt)) Tell(ContactRestored{});
 }
 
-void ContactCore::LoseContact(const ContactLost& loss) {
+void ContactCore::LoseContact(ContactLost loss) {
   if (!had_contact_) return;
-  const bool is_news =
-      !loss_ || loss.is_gone != loss_->is_gone || loss.is_replaced != loss_->is_replaced;
+  loss.is_unanswered = WatchesMachine() && UnansweredAt() && now_ >= *UnansweredAt();
+  if (loss.is_unanswered) {
+    const Duration limit = options_.policy.evict_after;
+    loss.reason = absl::StrCat("its machine has answered neither data nor connections for ",
+                               DurationText(limit));
+  }
+  const bool is_news = !loss_ || loss.is_gone != loss_->is_gone ||
+                       loss.is_replaced != loss_->is_replaced ||
+                       loss.is_unanswered != loss_->is_unanswered;
   if (!loss_) without_contact_since_ = now_;
   loss_ = loss;
   if (is_news) Tell(loss);
+}
+
+bool ContactCore::WatchesMachine() const {
+  const bool is_elsewhere = !is_hosting_ && !is_apart_;
+  const bool is_under_way = state_ == State::kSeeking || state_ == State::kLinked;
+  return is_elsewhere && is_under_way && !end_by_ && had_contact_ && record_.is_assigned();
+}
+
+void ContactCore::HearMachine() {
+  last_heard_ = answered_at_ = now_;
+  is_unanswered_ = false;
+}
+
+void ContactCore::NoteAnswer(const Looked& look) {
+  switch (look.outcome) {
+    case Outcome::kUnreachable:
+      is_unanswered_ = is_unanswered_ || look.is_unanswered;
+      return;
+    case Outcome::kNoName:
+    case Outcome::kNameLater:
+    case Outcome::kFound:
+      return;               // of a resolver
+    case Outcome::kSilent:  // the kernel connected for a process that says nothing: at first
+      answered_at_ = std::max(answered_at_, errand_since_);
+      break;
+    case Outcome::kOurs:
+    case Outcome::kOtherRun:
+    case Outcome::kForeign:
+    case Outcome::kClosed:
+    case Outcome::kRefused:
+      answered_at_ = now_;
+      break;
+  }
+  is_unanswered_ = false;
+}
+
+TimePoint ContactCore::KnockAt() const {
+  // The other half of the usual evict time is more than a connect may take.
+  return std::max(last_heard_, knocked_at_) + options_.policy.evict_after / 2;
+}
+
+std::optional<TimePoint> ContactCore::UnansweredAt() const {
+  if (!is_unanswered_) return std::nullopt;
+  return answered_at_ + options_.policy.evict_after;
+}
+
+void ContactCore::JudgeMachine() {
+  const bool is_told = loss_ && loss_->is_unanswered;
+  if (UnansweredAt() && now_ >= *UnansweredAt() && !is_told) {
+    if (state_ == State::kLinked) {
+      Do(CloseLink{});
+      has_contact_ = false;
+      SeekAgain();
+    }
+    return LoseContact({});
+  }
+  if (state_ != State::kLinked || errand_ != Errand::kNone || now_ < KnockAt()) return;
+  // The connections of a machine that is gone look alive for a while.
+  errand_ = Errand::kLook;
+  errand_since_ = knocked_at_ = now_;
+  Do(LookAtEndpoint{.is_at_link = true});
 }
 
 void ContactCore::On(const LinkEnded& end) {

@@ -1,6 +1,5 @@
 #include "rendezvous/client/look.h"
 
-#include <ifaddrs.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -9,7 +8,6 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <optional>
 #include <system_error>
 #include <vector>
@@ -26,19 +24,24 @@ namespace {
 using Outcome = Looked::Outcome;
 
 constexpr Duration kConnectTimeout = std::chrono::seconds(2);
+constexpr Duration kKernelTimeout = std::chrono::milliseconds(500);
 constexpr Duration kHelloTimeout = std::chrono::seconds(5);
 
 // EINTR: nobody waits for the answer any more.
 Looked FromErrno(int error) {
-  return {error == ECONNREFUSED ? Outcome::kRefused : Outcome::kUnreachable,
-          std::generic_category().message(error)};
+  const bool is_unanswered = error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH ||
+                             error == EHOSTDOWN || error == ENETDOWN;
+  return {.outcome = error == ECONNREFUSED ? Outcome::kRefused : Outcome::kUnreachable,
+          .text = std::generic_category().message(error),
+          .is_unanswered = is_unanswered};
 }
 
 // What keeps the connection from being made; nullopt: it is.
-std::optional<Looked> Connect(int fd, const SocketAddress& address, const Interrupt& interrupt) {
+std::optional<Looked> Connect(int fd, const SocketAddress& address, TimePoint deadline,
+                              const Interrupt& interrupt) {
   if (connect(fd, address.get(), address.size) != 0) {
     if (errno != EINPROGRESS && errno != EINTR) return FromErrno(errno);
-    const auto ready = interrupt.WaitForFd(fd, POLLOUT, SteadyNow() + kConnectTimeout);
+    const auto ready = interrupt.WaitForFd(fd, POLLOUT, deadline);
     if (ready == Interrupt::Ready::kInterrupted) return FromErrno(EINTR);
     if (ready == Interrupt::Ready::kTimeout) return FromErrno(ETIMEDOUT);
   }
@@ -76,12 +79,32 @@ Looked ReadReply(int fd, const std::string& run_id, const Interrupt& interrupt) 
   }
 }
 
+// Whether the machine's kernel answers a connect to a port on which nobody listens. A stopped
+// process takes no connection from its queue, and when that is full its kernel answers nothing
+// there.
+bool DoesKernelAnswer(SocketAddress address, const Interrupt& interrupt) {
+  constexpr uint16_t kUnusedPort = 1;
+  const std::optional<SocketAddress> unused = ParseIp(IpText(address), kUnusedPort);
+  if (!unused) return false;
+  const UniqueFd fd(
+      socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd.is_open()) return false;
+  const std::optional<Looked> trouble =
+      Connect(fd.get(), *unused, SteadyNow() + kKernelTimeout, interrupt);
+  return !trouble || trouble->outcome == Outcome::kRefused;
+}
+
 // Connects to one address and exchanges the greeting of rendezvous/wire/hello.h.
 Looked Probe(const SocketAddress& address, const std::string& run_id, const Interrupt& interrupt) {
   const UniqueFd fd(
       socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd.is_open()) return FromErrno(errno);
-  if (std::optional<Looked> trouble = Connect(fd.get(), address, interrupt)) return *trouble;
+  std::optional<Looked> trouble =
+      Connect(fd.get(), address, SteadyNow() + kConnectTimeout, interrupt);
+  if (trouble && trouble->is_unanswered && DoesKernelAnswer(address, interrupt)) {
+    return {Outcome::kSilent, trouble->text};
+  }
+  if (trouble) return *std::move(trouble);
   constexpr size_t kRequestBytes = sizeof(kHelloRequest) - 1;
   // A fresh connection's buffer takes a line; a peer that is gone already shows when reading.
   [[maybe_unused]] const ssize_t sent = send(fd.get(), kHelloRequest, kRequestBytes, MSG_NOSIGNAL);
@@ -91,22 +114,7 @@ Looked Probe(const SocketAddress& address, const std::string& run_id, const Inte
 // A loopback address, or one of this machine's interfaces. Debian maps a machine's own name to
 // 127.0.1.1.
 bool IsThisMachine(const SocketAddress& address) {
-  const std::string ip = IpText(address);
-  if (IsLoopback(ip)) return true;
-  ifaddrs* list = nullptr;
-  if (getifaddrs(&list) != 0) return false;
-  bool is_ours = false;
-  for (const ifaddrs* entry = list; entry != nullptr && !is_ours; entry = entry->ifa_next) {
-    if (entry->ifa_addr == nullptr) continue;
-    const int family = entry->ifa_addr->sa_family;
-    if (family != AF_INET && family != AF_INET6) continue;
-    SocketAddress own;
-    own.size = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
-    std::memcpy(&own.storage, entry->ifa_addr, own.size);
-    is_ours = IpText(own) == ip;
-  }
-  freeifaddrs(list);
-  return is_ours;
+  return IsLoopback(IpText(address)) || !InterfaceOf(address).empty();
 }
 
 Looked NotFound(const std::string& name, const Resolution& names) {

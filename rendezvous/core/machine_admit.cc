@@ -58,6 +58,9 @@ std::optional<Refuse> State::CheckAdmission(const NodeJoined& event) const {
                   absl::StrCat("node ", NodeName(node), " runs workers of an earlier job \"",
                                policy.run_id, "\": the coordinator of that one is gone"));
   }
+  if (std::string other = FindOtherCluster(node); !other.empty()) {
+    return refuse(event.held ? Refusal::kOtherJob : Refusal::kFinal, std::move(other));
+  }
   std::string wrong = FindFalseClaim(event);
   if (wrong.empty()) wrong = FindTakenRank(event);
   if (wrong.empty()) return std::nullopt;
@@ -81,6 +84,33 @@ std::string State::FindDifference(const NodeJoined& event) const {
                         ": all nodes need the same ", ours.substr(0, ours.find('=')));
   }
   return "";
+}
+
+std::string State::FindOtherCluster(const NodeInfo& node) const {
+  // All were silent for the evict time: this may be the next job on the same endpoint.
+  if (members.CutOffSince().has_value()) return "";
+  const ClusterPlace& place = node.cluster;
+  const auto differ = [](const std::string& own, const std::string& ours) {
+    return !own.empty() && !ours.empty() && own != ours;
+  };
+  const bool is_other_job = differ(place.job, cluster.job);
+  if (is_other_job || differ(place.step, cluster.step)) {
+    return absl::StrCat("node ", NodeName(node), " is of ", is_other_job ? place.job : place.step,
+                        ", the nodes here of ", is_other_job ? cluster.job : cluster.step,
+                        ": give each its own --rdzv_endpoint, or none, which is then derived");
+  }
+  const int count = static_cast<int>(members.members().size());
+  if (place.step.empty() || place.nodes == 0 || count < place.nodes) return "";
+  if (members.Find(node.id) != nullptr) return "";
+  // A suspect may have died and this be its successor.
+  const auto others = std::ranges::count_if(members.members(), [&](const auto& member) {
+    return member.second.is_connected && member.second.info.cluster.step == place.step;
+  });
+  if (others < place.nodes) return "";
+  return absl::StrCat(place.step, " has ", Counted(place.nodes, "node"),
+                      " and more agents, one on ", "node ", NodeName(node),
+                      " among them; expected one on a node, which starts ",
+                      "that node's workers: srun --ntasks-per-node=1");
 }
 
 std::string State::FindFalseClaim(const NodeJoined& event) const {

@@ -22,8 +22,9 @@ void State::On(TimePoint now, const NodeJoined& event) {
     return;
   }
   if (std::optional<Refuse> refusal = CheckAdmission(event)) {
-    const bool is_by_options =
-        refusal->message == FindDifference(event) || refusal->message == FindTakenRank(event);
+    const bool is_by_options = refusal->message == FindDifference(event) ||
+                               refusal->message == FindTakenRank(event) ||
+                               refusal->message == FindOtherCluster(event.node);
     // Those that wait for it are to know.
     if (phase == Phase::kOpen && is_by_options) NoteRefusal(event.node, refusal->message);
     actions.push_back(*std::move(refusal));
@@ -38,6 +39,8 @@ void State::On(TimePoint now, const NodeJoined& event) {
     RemoveNode(now, lost, absl::StrCat("node ", NodeName(event.node), " was started anew"));
     gone.erase(lost);  // its successor is here
   }
+  if (cluster.job.empty()) cluster.job = event.node.cluster.job;
+  if (cluster.step.empty()) cluster.step = event.node.cluster.step;
   Member& member = Admit(now, event);
   const bool is_unknown_round = LearnFromStamp(now, event);
   empty_since.reset();
@@ -183,7 +186,7 @@ void State::On(TimePoint now, const NodeLeft& event) {
 }
 
 void State::On(TimePoint now, const SessionBroken& event) {
-  Member* member = members.BreakSession(event.session, now);
+  Member* member = members.BreakSession(event, now);
   if (member == nullptr) return;  // we closed it ourselves, or the node has left
   // What a stall left in our queue may be as old as the stall.
   if (now - stall_ended <= kBacklog) member->suspect_since = stall_began;
@@ -195,9 +198,11 @@ void State::EvictSilent(TimePoint now) {
     const Member& member = *members.Find(id);
     // A session that still looks alive is cut: were the node to hear us, it must join anew.
     if (member.is_connected) actions.push_back(CloseSession{member.session});
+    const bool is_silent = now >= member.last_heard + policy.evict_after;
     RemoveNode(now, id,
-               absl::StrCat("node ", NodeName(member.info), " is lost: silent for ",
-                            DurationText(policy.evict_after)));
+               absl::StrCat("node ", NodeName(member.info), " is lost: ",
+                            is_silent ? "silent for " : "its connection closed, and it has not ",
+                            is_silent ? DurationText(policy.evict_after) : "come back"));
   }
   if (phase == Phase::kClosed) return;
   const auto is_too_long = [&](std::optional<TimePoint> since) {
@@ -229,7 +234,10 @@ void State::RemoveNode(TimePoint now, const NodeId& id, const std::string& reaso
     drain_reason = reason;
   }
   members.Remove(id);
-  if (members.members().empty()) empty_since = now;
+  if (members.members().empty()) {
+    empty_since = now;
+    cluster = {};
+  }
   unacknowledged.erase(id);
   needs_quorum = true;
   const bool has_running_round = phase == Phase::kSealed || phase == Phase::kReadopting;

@@ -145,6 +145,10 @@ struct RendezvousMachine::State {
   TimePoint end_at;  // when it is told, and then when all is over, in any case
   bool is_finished = false;
 
+  // That of the nodes that are in the job; forgotten with the last of them, after which those of
+  // another step may take the job up.
+  ClusterPlace cluster;
+
   // Since when the last node of a job that had some is gone.
   std::optional<TimePoint> empty_since;
 
@@ -168,6 +172,7 @@ struct RendezvousMachine::State {
   std::optional<Refuse> CheckAdmission(const NodeJoined& event) const;
   std::string FindDifference(const NodeJoined& event) const;
   std::string FindTakenRank(const NodeJoined& event) const;
+  std::string FindOtherCluster(const NodeInfo& node) const;
   // Another node that was started with the rank of this one.
   const Member* OtherOfRank(const NodeInfo& node) const;
   std::string FindFalseClaim(const NodeJoined& event) const;

@@ -56,20 +56,25 @@ Member& Membership::Admit(const NodeJoined& event, TimePoint now) {
   member.accepted_addr = event.accepted_addr;
   member.joined_with = event.stamp;
   member.awaited_until.reset();
+  member.closed_at.reset();
   Hear(member, now);
   member.told_topic.clear();
   member.told_deadline.reset();
   return member;
 }
 
-Member* Membership::BreakSession(SessionId session, TimePoint now) {
-  Member* member = FindBySession(session);
+Member* Membership::BreakSession(const SessionBroken& event, TimePoint now) {
+  Member* member = FindBySession(event.session);
   if (member == nullptr) return nullptr;
   // The silence of a node of this process begins here.
   if (!CanBeSilent(*member)) Hear(*member, now);
-  by_session_.erase(session);
+  by_session_.erase(event.session);
   member->is_connected = false;
   member->suspect_since = now;
+  if (event.is_by_peer && now - member->last_heard <= kLongestQuiet) {
+    member->closed_at = now;
+    next_scan_ = std::min(next_scan_, now + closed_window());
+  }
   return member;
 }
 
@@ -77,7 +82,17 @@ void Membership::Hear(Member& member, TimePoint now) {
   // The network has just come back, and some nodes take longer than others to do so, too. A quiet
   // of a few late beats has broken no link.
   const bool was_long = is_cut_off_ || last_word_ + kLongQuiet < now;
-  if (is_cut_off_ || IsQuiet(now)) GrantAmnesty(now, was_long ? return_time() : evict_after_);
+  // The very first word ends no quiet.
+  const bool was_quiet = last_word_ != TimePoint::min() && IsQuiet(now);
+  if (is_cut_off_ || was_quiet) GrantAmnesty(now, was_long ? return_time() : evict_after_);
+  if (!HasFreshWord(now)) {
+    // Those that closed may have been kept from coming back like everybody else.
+    for (auto& [id, other] : members_) {
+      if (!other.closed_at.has_value()) continue;
+      other.closed_at = now;
+      next_scan_ = std::min(next_scan_, now + closed_window());
+    }
+  }
   member.last_heard = std::max(member.last_heard, now);
   last_word_ = now;
 }
@@ -112,6 +127,12 @@ const Member* Membership::FindBySession(SessionId session) const {
   return it == by_session_.end() ? nullptr : Find(it->second);
 }
 
+TimePoint Membership::ExpiryOf(const Member& member, TimePoint now) const {
+  const TimePoint silent_at = member.last_heard + evict_after_;
+  if (!member.closed_at.has_value() || !HasFreshWord(now)) return silent_at;
+  return std::min(silent_at, std::max(*member.closed_at + closed_window(), amnesty_until_));
+}
+
 std::vector<NodeId> Membership::Expired(TimePoint now) {
   std::vector<NodeId> expired;
   if (now < next_scan_) return expired;
@@ -123,7 +144,7 @@ std::vector<NodeId> Membership::Expired(TimePoint now) {
       has_own_node = true;
       continue;
     }
-    const TimePoint expiry = member.last_heard + evict_after_;
+    const TimePoint expiry = ExpiryOf(member, now);
     if (expiry <= now) {
       expired.push_back(id);
     } else {

@@ -39,18 +39,24 @@ struct Member {
   uint64_t arrival = 0;  // order of the first join, from 1
   TimePoint last_heard;
   TimePoint suspect_since;  // valid while !is_connected
+  // Its end of the session closed while it was being heard: it is expected back from then on.
+  std::optional<TimePoint> closed_at;
   // What the node was last told about its wait; empty: nothing on this session.
   std::string told_topic;
   std::optional<TimePoint> told_deadline;
 };
 
 // The nodes that have joined and neither left nor been silent for `evict_after`. A broken session
-// makes a node suspect at once, but only silence is proof. A connected node of this very process
-// is never silent: it can stop only with us.
+// makes a node suspect at once. One whose own end closed has 2 s to come back: a process that lives
+// is back within a second, and only one that has died closes and stays away. What gRPC ends here
+// because it hears nothing was silent for 5 s at least, so a session that ends while its node is
+// heard was ended over there. A connected node of this very process is never silent: it can stop
+// only with us.
 //
 // Where no node at all is heard for several beats, the network of this machine is the likelier
 // culprit: nobody is evicted then, and when the first is heard again everybody's silence starts
-// afresh, and after more than 2 s nobody expires within the time of a return.
+// afresh, and after more than 2 s nobody expires within the time of a return. So it is with those
+// 2 s, for which a beat and a half without a word is enough.
 class Membership {
  public:
   // Ordered by id, so that every walk over it has the same order in every run.
@@ -64,7 +70,7 @@ class Membership {
   // REQUIRES: the session is not older than the node's own and bound to no other node.
   Member& Admit(const NodeJoined& event, TimePoint now);
   // The node is suspect from now on. Null when no node has that session.
-  Member* BreakSession(SessionId session, TimePoint now);
+  Member* BreakSession(const SessionBroken& event, TimePoint now);
   void Remove(const NodeId& id);
   void Hear(Member& member, TimePoint now);
   // Nobody expires within `time`: we were not listening.
@@ -90,8 +96,8 @@ class Membership {
     return is_cut_off_ ? std::optional(last_word_) : std::nullopt;
   }
 
-  // Nodes silent for evict_after or longer while others were heard. Looks at every node only when
-  // time demands it.
+  // Nodes silent for evict_after or longer while others were heard, and those that closed and have
+  // not come back in time. Looks at every node only when time demands it.
   std::vector<NodeId> Expired(TimePoint now);
   // Not later than the moment at which Expired could first name a node.
   std::optional<TimePoint> NextExpiry() const {
@@ -105,6 +111,23 @@ class Membership {
  private:
   // An agent that has just missed us: a look of 5 s, a pause of 2 s, and a message or two.
   static constexpr Duration kLongestReturn = std::chrono::seconds(8);
+  // An agent whose connection broke looks for us at once, then every 250 ms; a lost packet costs
+  // its connect a second.
+  static constexpr Duration kReturnAfterClose = std::chrono::seconds(2);
+  // Where something resets all connections, all come back at once: a thousand of them within a
+  // second. With more each has a millisecond longer.
+  static constexpr int64_t kReturningAtOnce = 1000;
+  static constexpr Duration kReturnOfEach = std::chrono::milliseconds(1);
+
+  Duration closed_window() const {
+    const int64_t beyond = static_cast<int64_t>(members_.size()) - kReturningAtOnce;
+    return std::min(kReturnAfterClose + std::max<int64_t>(0, beyond) * kReturnOfEach, evict_after_);
+  }
+  // Whether a node was heard for less than a beat and a half before.
+  bool HasFreshWord(TimePoint now) const {
+    return last_word_ + std::min(kReturnAfterClose, evict_after_) * 3 / 4 >= now;
+  }
+  TimePoint ExpiryOf(const Member& member, TimePoint now) const;
 
   Duration evict_after_;
   Map members_;

@@ -46,7 +46,7 @@ struct EventRenderer {
   std::string operator()(const WorkersSucceeded& e) const { return Line("succeeded", e.stamp); }
   std::string operator()(const VerdictAcked& e) const { return Line("acked", e.stamp); }
   std::string operator()(const SessionBroken& e) const {
-    return absl::StrCat("broken session=", e.session.value);
+    return absl::StrCat("broken session=", e.session.value, e.is_by_peer ? " by_peer" : "");
   }
   std::string operator()(const Recorded&) const { return "recorded"; }
   std::string operator()(const TimePassed&) const { return "time"; }

@@ -41,6 +41,14 @@ struct Policy {
   std::string meeting_place;
 };
 
+// Where a cluster's manager has placed an agent. All empty: nowhere, or it does not say.
+struct ClusterPlace {
+  std::string job;   // "Slurm job 12"
+  std::string step;  // "Slurm step 12.0"; empty: the agents may be those of several steps
+  int nodes = 0;     // of that step: one agent on each; 0: not known
+  friend bool operator==(const ClusterPlace&, const ClusterPlace&) = default;
+};
+
 // What one agent says of itself when it joins.
 struct NodeInfo {
   NodeId id;
@@ -51,6 +59,7 @@ struct NodeInfo {
   int node_rank = -1;             // --node_rank; -1: not given
   uint16_t store_port = 0;        // where this agent's worker store of the next round listens
   bool is_endpoint_node = false;  // hosts the coordinator: gets rank 0
+  ClusterPlace cluster;
 };
 
 // What an agent needs to start its workers. O(1) in the number of nodes.
@@ -190,6 +199,8 @@ struct VerdictAcked {
 // The stream ended: the node is suspect, not gone.
 struct SessionBroken {
   SessionId session;
+  // The other end closed it, or the network did; false: we ended it ourselves.
+  bool is_by_peer = false;
 };
 // The Record that carries the verdict is on disk, or no file is kept.
 struct Recorded {};

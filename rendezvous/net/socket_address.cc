@@ -1,6 +1,7 @@
 #include "rendezvous/net/socket_address.h"
 
 #include <arpa/inet.h>
+#include <ifaddrs.h>
 #include <limits.h>
 #include <net/if.h>
 #include <netdb.h>
@@ -126,6 +127,24 @@ std::optional<SocketAddress> ParseIp(const std::string& ip, uint16_t port) {
 SocketAddress LocalAddress(int fd) { return Ask(getsockname, fd); }
 
 SocketAddress PeerAddress(int fd) { return Ask(getpeername, fd); }
+
+std::string InterfaceOf(const SocketAddress& address) {
+  const std::string ip = IpText(address);
+  ifaddrs* list = nullptr;
+  if (ip.empty() || getifaddrs(&list) != 0) return "";
+  std::string found;
+  for (const ifaddrs* entry = list; entry != nullptr && found.empty(); entry = entry->ifa_next) {
+    if (entry->ifa_addr == nullptr) continue;
+    const int family = entry->ifa_addr->sa_family;
+    if (family != AF_INET && family != AF_INET6) continue;
+    SocketAddress own;
+    own.size = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+    std::memcpy(&own.storage, entry->ifa_addr, own.size);
+    if (IpText(own) == ip) found = entry->ifa_name;
+  }
+  freeifaddrs(list);
+  return found;
+}
 
 Resolution ResolveName(const std::string& host, uint16_t port) {
   Resolution literal = CallGetaddrinfo(host, port, AF_UNSPEC, AI_NUMERICHOST);

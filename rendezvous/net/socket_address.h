@@ -37,6 +37,9 @@ std::optional<SocketAddress> ParseIp(const std::string& ip, uint16_t port);
 SocketAddress LocalAddress(int fd);
 SocketAddress PeerAddress(int fd);
 
+// The interface of this machine that has the address, whatever its port; empty: none has.
+std::string InterfaceOf(const SocketAddress& address);
+
 struct Resolution {
   enum class Outcome {
     kFound,

@@ -75,9 +75,9 @@ class AttachStream final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::
 
   // From gRPC's threads.
   void OnReadDone(bool ok) override {
-    if (!ok) return Break(grpc::Status::OK);  // half-closed, and all before it was applied
+    if (!ok) return Break(grpc::Status::OK, true);  // half-closed, and all before it was applied
     absl::StatusOr<Event> event = FromProto(incoming_);
-    if (!event.ok()) return Break(ToGrpc(event.status()));
+    if (!event.ok()) return Break(ToGrpc(event.status()), false);
     if (auto* joined = std::get_if<NodeJoined>(&*event)) {
       // The machine refuses those of another run, whose connections do not count as joined.
       const std::string run_id = run_id_();
@@ -98,7 +98,7 @@ class AttachStream final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::
   }
 
   void OnWriteDone(bool ok) override {
-    if (!ok) Break(grpc::Status(grpc::StatusCode::UNAVAILABLE, "the stream broke"));
+    if (!ok) Break(grpc::Status(grpc::StatusCode::UNAVAILABLE, "the stream broke"), true);
     const std::lock_guard lock(mutex_);
     is_writing_ = false;
     outgoing_.pop_front();
@@ -107,7 +107,7 @@ class AttachStream final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::
   }
 
   void OnCancel() override {
-    Break(grpc::Status(grpc::StatusCode::CANCELLED, "the stream was cancelled"));
+    Break(grpc::Status(grpc::StatusCode::CANCELLED, "the stream was cancelled"), true);
   }
 
   void OnJoinLimit() {
@@ -164,13 +164,15 @@ class AttachStream final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::
   }
 
   // The session is over: nothing of it reaches the driver after SessionBroken.
-  void Break(const grpc::Status& status) {
+  void Break(const grpc::Status& status, bool is_by_peer) {
     const std::lock_guard lock(mutex_);
-    BreakLocked(status);
+    BreakLocked(status, is_by_peer);
   }
 
-  void BreakLocked(const grpc::Status& status) {
-    if (!std::exchange(is_broken_, true)) inbox_->Post(id_, SessionBroken{});
+  void BreakLocked(const grpc::Status& status, bool is_by_peer = false) {
+    if (!std::exchange(is_broken_, true)) {
+      inbox_->Post(id_, SessionBroken{.session = {}, .is_by_peer = is_by_peer});
+    }
     FinishLater(status);
   }
 

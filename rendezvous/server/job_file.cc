@@ -85,15 +85,31 @@ std::optional<Record> Read(const std::string& path) {
   return std::nullopt;
 }
 
-absl::Status Replace(const std::string& run_dir, const std::string& path, const std::string& text) {
+// Whether what is written must outlive the machine's fall.
+enum class Durability { kNone, kSynced };
+
+absl::Status Replace(const std::string& run_dir, const std::string& path, const std::string& text,
+                     Durability durability) {
   const std::string temporary = absl::StrCat(path, ".new");
   UniqueFd fd(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!fd.is_open()) return FileError("create", temporary);
   if (absl::Status status = WriteAll(fd.get(), text, temporary); !status.ok()) return status;
-  if (fsync(fd.get()) != 0) return FileError("sync", temporary);
+  const bool is_synced = durability == Durability::kSynced;
+  if (is_synced && fsync(fd.get()) != 0) return FileError("sync", temporary);
   fd.Reset();
   if (rename(temporary.c_str(), path.c_str()) != 0) return FileError("rename to", path);
-  return SyncDirectory(run_dir);
+  return is_synced ? SyncDirectory(run_dir) : absl::OkStatus();
+}
+
+absl::Status Write(const std::string& run_dir, const Record& record, Durability durability) {
+  absl::Status status = absl::NotFoundError("not tried");
+  // More than once: a job on the same port in another network namespace may just be removing it.
+  for (int attempt = 0; attempt < 3 && absl::IsNotFound(status); ++attempt) {
+    (void)mkdir(run_dir.c_str(), 0700);  // if it is still not there, the next call says so
+    status = Replace(run_dir, PathOf(run_dir), Encode(record), durability);
+  }
+  if (status.ok()) return status;
+  return absl::Status(status.code(), absl::StrCat("job file: ", status.message()));
 }
 
 }  // namespace
@@ -116,6 +132,9 @@ absl::StatusOr<Beginning> BeginJob(const std::string& run_dir) {
   // earlier coordinator may show that the job has another one.
   Record record{.instance = {}, .epoch = beginning.epoch, .verdict = std::nullopt};
   std::optional<Record> last = Read(PathOf(run_dir));
+  // Without an earlier file the write only tells whether it can be written: the time of day gives
+  // the next start a higher epoch anyway.
+  const Durability durability = last ? Durability::kSynced : Durability::kNone;
   if (last && last->epoch.value < UINT64_MAX) {
     record = *std::move(last);
     ++record.epoch.value;
@@ -125,20 +144,13 @@ absl::StatusOr<Beginning> BeginJob(const std::string& run_dir) {
     beginning.is_remembered = record.instance.is_known();
     if (beginning.is_remembered) beginning.instance = record.instance;
   }
-  absl::Status status = WriteJob(run_dir, record);
+  const absl::Status status = Write(run_dir, record, durability);
   if (!status.ok()) return status;
   return beginning;
 }
 
 absl::Status WriteJob(const std::string& run_dir, const Record& record) {
-  absl::Status status = absl::NotFoundError("not tried");
-  // More than once: a job on the same port in another network namespace may just be removing it.
-  for (int attempt = 0; attempt < 3 && absl::IsNotFound(status); ++attempt) {
-    (void)mkdir(run_dir.c_str(), 0700);  // if it is still not there, the next call says so
-    status = Replace(run_dir, PathOf(run_dir), Encode(record));
-  }
-  if (status.ok()) return status;
-  return absl::Status(status.code(), absl::StrCat("job file: ", status.message()));
+  return Write(run_dir, record, Durability::kSynced);
 }
 
 void ForgetJob(const std::string& run_dir) {

@@ -14,12 +14,13 @@
 
 namespace ddprun::rendezvous {
 
-// Takes the next epoch and keeps it in `run_dir`/job (written beside it, fsync'ed, renamed) before
-// returning. Instance, restart count and verdict are those of the file. A first, lost or damaged
-// file gives a new instance and an epoch from the time of day in microseconds: starts are never a
-// microsecond apart, so this is above every epoch that was counted up from an earlier time. Where
-// the clock went back meanwhile, joins of re-attaching agents raise the epoch (the machine). Makes
-// `run_dir` when missing. An error names the file that could not be written.
+// Takes the next epoch and keeps it in `run_dir`/job (written beside it, fsync'ed unless it is the
+// first, renamed) before returning. Instance, restart count and verdict are those of the file. A
+// first, lost or damaged file gives a new instance and an epoch from the time of day in
+// microseconds: starts are never a microsecond apart, so this is above every epoch that was counted
+// up from an earlier time. Where the clock went back meanwhile, joins of re-attaching agents raise
+// the epoch (the machine). Makes `run_dir` when missing. An error names the file that could not be
+// written.
 absl::StatusOr<Beginning> BeginJob(const std::string& run_dir);
 // A beginning that remembers nothing.
 Beginning BeginAnew();

@@ -41,6 +41,9 @@ void JoinToProto(const NodeJoined& joined, v1::Join& out) {
   out.set_role(CleanText(node.role));
   out.set_node_rank(node.node_rank);
   out.set_store_port(node.store_port);
+  out.set_cluster_job(CleanText(node.cluster.job));
+  out.set_cluster_step(CleanText(node.cluster.step));
+  out.set_cluster_nodes(node.cluster.nodes);
   PolicyToProto(joined.policy, *out.mutable_policy());
   if (joined.held) AssignmentToProto(*joined.held, *out.mutable_held());
 }
@@ -56,6 +59,9 @@ Event JoinFromProto(const v1::Join& in, const Stamp& stamp, CheckedFields& check
   node.role = check.Text("join.role", in.role(), 0, 256);
   node.node_rank = check.Range("join.node_rank", in.node_rank(), -1, kMaxRank);
   node.store_port = check.Port("join.store_port", in.store_port(), 0);
+  node.cluster.job = check.Text("join.cluster_job", in.cluster_job(), 0, 256);
+  node.cluster.step = check.Text("join.cluster_step", in.cluster_step(), 0, 256);
+  node.cluster.nodes = check.Range("join.cluster_nodes", in.cluster_nodes(), 0, kMaxRank);
   joined.policy = PolicyFromProto(in.policy(), check);
   joined.policy.run_id = check.Text("join.run_id", in.run_id(), 1, 256);
   if (in.has_held()) {

@@ -91,9 +91,11 @@ class Checker {
   struct CoordinatorNotes {
     std::map<SessionId, AgentKey> sessions;
     std::map<AgentKey, SessionId> newest;
-    // Nodes, by their names, that were silent for too long since a round was sealed, and are back.
+    // Nodes, by their names, that were silent or closed for too long since a round was sealed, and
+    // are back.
     std::set<int> back_late;
-    std::map<AgentKey, TimePoint> heard;  // its own clock, from here on
+    std::map<AgentKey, TimePoint> heard;   // its own clock, from here on
+    std::map<AgentKey, TimePoint> closed;  // by the agent's end, and it has not joined since
     TimePoint started;
     TimePoint last_step;
     TimePoint amnesty;

@@ -10,6 +10,8 @@ namespace {
 
 using std::chrono::seconds;
 
+constexpr Duration kReturnAfterClose = seconds(2);
+
 std::string NameOf(const RoundKey& key) {
   return absl::StrCat("round ", key.epoch.value, ".", key.round.value);
 }
@@ -23,6 +25,13 @@ void Checker::HearEvent(int life, TimePoint local, const rendezvous::Event& even
     notes.sessions[joined->stamp.session] = key;
     // An old session's join that comes late does not make it the newest.
     notes.newest[key] = std::max(notes.newest[key], joined->stamp.session);
+    const auto closed = notes.closed.find(key);
+    if (closed != notes.closed.end()) {
+      if (local - std::max(closed->second, notes.amnesty) >= kReturnAfterClose) {
+        notes.back_late.insert(scenario_.is_one_host ? 0 : key.node);
+      }
+      notes.closed.erase(closed);
+    }
     if (!joined->held) {
       for (auto& [round_key, round] : rounds_) {
         if (!round.members.contains(key)) round.has_arrival = true;
@@ -34,6 +43,10 @@ void Checker::HearEvent(int life, TimePoint local, const rendezvous::Event& even
         round->second.life = life;
       }
     }
+  }
+  const auto* broken = std::get_if<rendezvous::SessionBroken>(&event);
+  if (broken != nullptr && broken->is_by_peer && notes.sessions.contains(broken->session)) {
+    notes.closed[notes.sessions[broken->session]] = local;
   }
   const Duration patience = scenario_.policy.evict_after;
   std::visit(
@@ -225,18 +238,20 @@ void Checker::CheckEviction(int life, TimePoint local, AgentKey key) {
 }
 
 void Checker::CheckLostText(int life, TimePoint local, const std::string& text) {
-  if (!absl::StrContains(text, " is lost: silent for")) return;
+  const bool is_closed = absl::StrContains(text, " is lost: its connection closed");
+  if (!is_closed && !absl::StrContains(text, " is lost: silent for")) return;
   ++tally_.losses;
   const int node = std::atoi(text.c_str() + text.find("node n") + 6);
   const CoordinatorNotes& notes = coordinators_[life];
   // It may have been lost without a word, as nobody was there to be told, and come back.
   if (notes.back_late.contains(scenario_.is_one_host ? 0 : node)) return;
-  // One of its lives has been silent for long enough.
-  for (const auto& [key, heard] : notes.heard) {
+  // One of its lives has been silent, or closed and away, for long enough.
+  const Duration patience = is_closed ? kReturnAfterClose : scenario_.policy.evict_after;
+  for (const auto& [key, since] : is_closed ? notes.closed : notes.heard) {
     if (key.node != node && !scenario_.is_one_host) continue;
-    if (local - std::max(heard, notes.amnesty) >= scenario_.policy.evict_after) return;
+    if (local - std::max(since, notes.amnesty) >= patience) return;
   }
-  Broken("S15: it was not silent for so long: " + text);
+  Broken(absl::StrCat("S15: it was not ", is_closed ? "away" : "silent", " for so long: ", text));
 }
 
 }  // namespace ddprun::sim

@@ -66,10 +66,10 @@ void FakeJob::Join(const std::string& name, bool is_running, bool is_new_session
   Feed(event);
 }
 
-void FakeJob::Break(const std::string& name) {
+void FakeJob::Break(const std::string& name, bool is_by_peer) {
   FakeNode& from = node(name);
   from.is_connected = false;
-  Feed(SessionBroken{from.session});
+  Feed(SessionBroken{from.session, is_by_peer});
 }
 
 void FakeJob::Leave(const std::string& name, const std::string& reason) {

@@ -46,7 +46,7 @@ class FakeJob {
 
   // Joins or joins again; with a new session when it has none or `is_new_session`.
   void Join(const std::string& name, bool is_running, bool is_new_session);
-  void Break(const std::string& name);
+  void Break(const std::string& name, bool is_by_peer = false);
   void Leave(const std::string& name, const std::string& reason);
   // Applies one event at the present and lets the nodes hear what came of it.
   void Feed(const Event& event);

@@ -16,7 +16,7 @@ using std::chrono::seconds;
 constexpr uint64_t kSeeds = 250;
 
 // Some nodes that run a round, a spare, and a network that loses sessions and coordinators but
-// gives every node its word within the evict time.
+// gives every node its word within the evict time, and who closes is back within 2 s.
 class HealthyJob {
  public:
   explicit HealthyJob(uint64_t seed)
@@ -27,13 +27,15 @@ class HealthyJob {
   }
 
   void Disturb() {
+    bool is_by_peer = false;
     switch (Below(7)) {
       case 0:
         job_.Restart(Below(2) == 0);
         return ComeBack();
       case 1:
-        job_.Break(AnyName());
-        job_.Pass(milliseconds(Below(4000)));
+        is_by_peer = Below(2) == 0;
+        job_.Break(AnyName(), is_by_peer);
+        job_.Pass(milliseconds(Below(is_by_peer ? 2000 : 4000)));
         return ComeBack();
       case 2:  // a second session while the first looks alive
         return job_.Join(AnyName(), true, true);

@@ -89,7 +89,7 @@ void Network::FinishAtAgent(const StreamPtr& stream) {
       std::max(stream->up_free_at, std::max(timeline_.now(), UpClearAt(*stream)) + Delay(*stream));
   timeline_.At(at, [this, stream] {
     if (!stream->is_open_at_coordinator) return;
-    stream->coordinator->HearUpBroken(stream);
+    stream->coordinator->HearUpBroken(stream, true);
     CloseAtCoordinator(stream);
   });
 }
@@ -99,7 +99,7 @@ void Network::CloseAtAgent(const StreamPtr& stream) {
   const Duration delay = Delay(*stream);
   const TimePoint at =
       std::max(stream->up_free_at, std::max(timeline_.now(), UpClearAt(*stream)) + delay);
-  timeline_.At(at, [this, stream] { BreakAtCoordinator(stream); });
+  timeline_.At(at, [this, stream] { BreakAtCoordinator(stream, true); });
 }
 
 void Network::CloseAtCoordinator(const StreamPtr& stream) {
@@ -122,10 +122,10 @@ void Network::BreakAtAgent(const StreamPtr& stream) {
   stream->agent->HearDownBroken(stream);
 }
 
-void Network::BreakAtCoordinator(const StreamPtr& stream) {
+void Network::BreakAtCoordinator(const StreamPtr& stream, bool is_by_peer) {
   if (!stream->is_open_at_coordinator) return;
   CloseAtCoordinator(stream);
-  stream->coordinator->HearUpBroken(stream);
+  stream->coordinator->HearUpBroken(stream, is_by_peer);
 }
 
 std::vector<StreamPtr> Network::OpenStreams(int node) const {
@@ -144,8 +144,9 @@ void Network::BreakLater(const StreamPtr& stream, Duration agent_after, Duration
   timeline_.After(agent_after, [this, stream, still] {
     if (still()) BreakAtAgent(stream);
   });
-  timeline_.After(coordinator_after, [this, stream, still] {
-    if (still()) BreakAtCoordinator(stream);
+  timeline_.After(coordinator_after, [this, stream, still, only_if_cut] {
+    // A cut is found by our own keepalive.
+    if (still()) BreakAtCoordinator(stream, !only_if_cut);
   });
 }
 
@@ -193,7 +194,7 @@ void Network::StopAnswering(int node, Duration duration) {
   for (const StreamPtr& stream : OpenStreams(node)) {
     const Duration patience = stream->random.Between(kKeepaliveFirst, kKeepaliveLast);
     if (patience >= duration) continue;
-    timeline_.After(patience, [this, stream] { BreakAtCoordinator(stream); });
+    timeline_.After(patience, [this, stream] { BreakAtCoordinator(stream, false); });
     timeline_.After(duration, [this, stream] { BreakAtAgent(stream); });
   }
 }
@@ -203,7 +204,7 @@ void Network::CoordinatorStopsAnswering(Duration duration) {
     const Duration patience = stream->random.Between(kKeepaliveFirst, kKeepaliveLast);
     if (patience >= duration) continue;
     timeline_.After(patience, [this, stream] { BreakAtAgent(stream); });
-    timeline_.After(duration, [this, stream] { BreakAtCoordinator(stream); });
+    timeline_.After(duration, [this, stream] { BreakAtCoordinator(stream, true); });
   }
 }
 

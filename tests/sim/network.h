@@ -41,12 +41,13 @@ class AgentEnd {
   virtual void HearDown(const StreamPtr& stream, const Down& down) = 0;
   virtual void HearDownBroken(const StreamPtr& stream) = 0;
 };
-// A stream's end in the coordinator. `HearUpBroken` is the last call for a stream.
+// A stream's end in the coordinator. `HearUpBroken` is the last call for a stream; `is_by_peer`:
+// its other end was closed, or the network broke it.
 class CoordinatorEnd {
  public:
   virtual ~CoordinatorEnd() = default;
   virtual void HearUp(const StreamPtr& stream, const Up& up) = 0;
-  virtual void HearUpBroken(const StreamPtr& stream) = 0;
+  virtual void HearUpBroken(const StreamPtr& stream, bool is_by_peer) = 0;
 };
 
 struct Stream {
@@ -108,7 +109,7 @@ class Network {
   void BreakLater(const StreamPtr& stream, Duration agent_after, Duration coordinator_after,
                   bool only_if_cut);
   void BreakAtAgent(const StreamPtr& stream);
-  void BreakAtCoordinator(const StreamPtr& stream);
+  void BreakAtCoordinator(const StreamPtr& stream, bool is_by_peer);
   std::vector<StreamPtr> OpenStreams(int node) const;
 
   const Scenario& scenario_;

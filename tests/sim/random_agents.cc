@@ -75,7 +75,7 @@ void RandomAgents::ActOnce() {
     case 5:
       return Below(4) == 0 ? Lie(name) : LetTimePass();
     case 6:
-      if (job_.node(name).is_connected) job_.Break(name);
+      if (job_.node(name).is_connected) job_.Break(name, Below(2) == 0);
       return;
     case 7:
       if (job_.node(name).is_connected && Below(3) == 0) job_.Leave(name, "chance");
@@ -148,7 +148,7 @@ void RandomAgents::Lie(const std::string& name) {
       job_.Feed(WorkersFailed{.stamp = stamp, .report = {}, .age = seconds(Below(9999))});
       return;
     case 3:
-      job_.Feed(SessionBroken{SessionId{Below(40)}});
+      job_.Feed(SessionBroken{SessionId{Below(40)}, Below(2) == 0});
       return;
     case 4:
       joined.held = Below(2) == 0 ? Assignment{} : job_.node(AnyName()).assignment;

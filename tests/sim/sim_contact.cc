@@ -15,6 +15,8 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr Duration kConnectTimeout = seconds(2);
+// When the kernel sends a SYN that was not answered again.
+constexpr Duration kSynAgain = seconds(1);
 constexpr Duration kHelloTimeout = seconds(5);
 
 rendezvous::ContactOptions OptionsOf(const Scenario& scenario, AgentKey key) {
@@ -76,6 +78,14 @@ void SimContact::Do(const rendezvous::CheckLocalName&) {
 }
 
 void SimContact::Do(const rendezvous::LookAtEndpoint&) {
+  if (LookNow() != Outcome::kUnreachable) return Greet();
+  timeline_.After(kSynAgain, [this] {
+    if (LookNow() != Outcome::kUnreachable) return Greet();
+    Answer(kConnectTimeout - kSynAgain, [this] { return SeenAs(Outcome::kUnreachable); });
+  });
+}
+
+void SimContact::Greet() {
   const Outcome first = LookNow();
   // Answered once: by the process that was connected to, or by the time limit.
   const auto answer = [this, first, is_answered = std::make_shared<bool>(false)] {
@@ -92,8 +102,7 @@ void SimContact::Do(const rendezvous::LookAtEndpoint&) {
         [this, answer] { timeline_.After(network_.RoundTrip(random_), answer); });
     return timeline_.After(kHelloTimeout, answer);
   }
-  const bool is_silent = first == Outcome::kUnreachable;
-  timeline_.After(is_silent ? kConnectTimeout : network_.RoundTrip(random_), answer);
+  timeline_.After(network_.RoundTrip(random_), answer);
 }
 
 rendezvous::Looked SimContact::SeenAs(Outcome outcome) const {
@@ -101,7 +110,8 @@ rendezvous::Looked SimContact::SeenAs(Outcome outcome) const {
           .text = outcome == Outcome::kRefused ? "Connection refused" : "no answer",
           .ip = outcome == Outcome::kUnreachable ? "" : "10.0.0.1",
           .is_this_host = !scenario_.is_apart && HostOf(scenario_, setup_.key.node) == "n0",
-          .is_apart = scenario_.is_apart};
+          .is_apart = scenario_.is_apart,
+          .is_unanswered = outcome == Outcome::kUnreachable};
 }
 
 void SimContact::Do(const rendezvous::HostHere&) {

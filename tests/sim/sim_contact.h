@@ -41,6 +41,8 @@ class SimContact {
  private:
   using Outcome = rendezvous::Looked::Outcome;
   Outcome LookNow() const;
+  // Says hello over a connection that can be made now.
+  void Greet();
   rendezvous::Looked SeenAs(Outcome outcome) const;
   void Answer(Duration after, std::function<rendezvous::ContactEvent()> event);
 

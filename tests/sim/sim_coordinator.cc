@@ -90,11 +90,11 @@ void SimCoordinator::HearUp(const StreamPtr& stream, const Up& up) {
   });
 }
 
-void SimCoordinator::HearUpBroken(const StreamPtr& stream) {
-  Enter([this, stream] {
+void SimCoordinator::HearUpBroken(const StreamPtr& stream, bool is_by_peer) {
+  Enter([this, stream, is_by_peer] {
     if (!sessions_.contains(stream->session)) return;
     sessions_.erase(stream->session);
-    StepMachine(rendezvous::SessionBroken{stream->session});
+    StepMachine(rendezvous::SessionBroken{stream->session, is_by_peer});
   });
 }
 

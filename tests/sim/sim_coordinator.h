@@ -46,7 +46,7 @@ class SimCoordinator final : public Process, public CoordinatorEnd {
   void WhenRuns(std::function<void()> then) { Enter(std::move(then)); }
 
   void HearUp(const StreamPtr& stream, const Up& up) override;
-  void HearUpBroken(const StreamPtr& stream) override;
+  void HearUpBroken(const StreamPtr& stream, bool is_by_peer) override;
 
  private:
   void AfterWork() override;

@@ -124,8 +124,8 @@ class Runner {
       job_->node(name).assignment.epoch = Epoch{std::strtoull(words[2].c_str(), nullptr, 10)};
       job_->node(name).assignment.round =
           Round{std::strtoull(words[2].c_str() + dot + 1, nullptr, 10)};
-    } else if (words[0] == "break") {
-      job_->Break(name);
+    } else if (words[0] == "break" || words[0] == "close") {
+      job_->Break(name, words[0] == "close");
     } else if (words[0] == "silent" || words[0] == "talk") {
       job_->node(name).is_silent = words[0] == "silent";
     } else if (words[0] == "held" && words.size() > 3 && words[2] == "as") {
@@ -188,6 +188,9 @@ class Runner {
       if (key == "port") info.store_port = static_cast<uint16_t>(number);
       if (key == "host") info.host = value;
       if (key == "endpoint") info.is_endpoint_node = true;
+      if (key == "slurm_job") info.cluster.job = "Slurm job " + value;
+      if (key == "slurm_step") info.cluster.step = "Slurm step " + value;
+      if (key == "slurm_nodes") info.cluster.nodes = number;
       if (key == "run") node.hello.policy.run_id = value;
       if (key == "max_restarts") node.hello.policy.max_restarts = number;
       if (key == "nnodes") {

@@ -9,6 +9,7 @@
 // A block is commands, a line of four dashes, the expected lines, an empty line. Commands:
 //   policy k=v...   min max max_restarts last_call join_timeout evict_after static (first command)
 //   set NODE k=v... workers role rank addr from accepted port host endpoint nnodes=MIN:MAX run
+//   slurm_job slurm_step slurm_nodes
 //   max_restarts join NODE [new]     no worker lives there; `new`: over a new session although it
 //   has one attach NODE         over a new session, with the workers of what it has adopted stamp
 //   NODE E.R [other]   what it believes to have adopted; `other`: of another job beat|ok|ack NODE
@@ -18,7 +19,8 @@
 //                       node_count round
 //   restart [forget]    the coordinator is killed, another starts with its file or without
 //   hang_disk           nothing is recorded from now on
-//   break NODE | silent NODE | talk NODE | tick D | stall D | explain | state
+//   break NODE | close NODE (its end of the session) | silent NODE | talk NODE | tick D | stall D |
+//   explain | state
 #ifndef DDPRUN_TESTS_TRANSCRIPTS_TRANSCRIPT_H_
 #define DDPRUN_TESTS_TRANSCRIPTS_TRANSCRIPT_H_
 

@@ -37,7 +37,10 @@ struct EventLine {
   }
   std::string operator()(const ContactLost& e) {
     text = e.reason;
-    return e.is_replaced ? "lost (replaced)" : e.is_gone ? "lost (gone)" : "lost";
+    return e.is_replaced     ? "lost (replaced)"
+           : e.is_unanswered ? "lost (unanswered)"
+           : e.is_gone       ? "lost (gone)"
+                             : "lost";
   }
   std::string operator()(const ContactRestored&) { return "restored"; }
   std::string operator()(const RendezvousFailed& e) { return text = e.message, "failed"; }
@@ -47,7 +50,9 @@ struct EventLine {
 struct ActionLine {
   std::string& text;
   std::string operator()(const CheckLocalName&) { return "check name"; }
-  std::string operator()(const LookAtEndpoint& a) { return a.is_port_here ? "look here" : "look"; }
+  std::string operator()(const LookAtEndpoint& a) {
+    return a.is_at_link ? "knock" : a.is_port_here ? "look here" : "look";
+  }
   std::string operator()(const HostHere&) { return "host"; }
   std::string operator()(const StopHosting&) { return "stop hosting"; }
   std::string operator()(const OpenLink& a) { return a.is_local ? "open local" : "open"; }

@@ -55,8 +55,71 @@ TEST_CASE("contact: a coordinator that does not answer beats is lost, and looked
     options.policy.evict_after = evict_after;
     ContactBench bench = AssignedBench(options);
     const std::string did = bench.Pass(limit);
-    CHECK_MESSAGE(did == "say beat; close; emit lost; look", did);
+    // Its machine is asked, and says nothing yet.
+    CHECK_MESSAGE(did == "say beat; knock; close; emit lost", did);
   }
+}
+
+// The answer to a connect that nobody's kernel has answered.
+Looked NoAnswer() {
+  return {.outcome = Outcome::kUnreachable, .text = "timed out", .is_unanswered = true};
+}
+
+TEST_CASE("contact: a machine that answers neither data nor connects is lost at the evict time") {
+  ContactBench bench = AssignedBench();
+  REQUIRE(bench.Pass(seconds(5)) == "say beat; knock");
+  bench.now += seconds(2);
+  CHECK(bench.Step(NoAnswer()) == "");
+  SUBCASE("the link looks alive") {
+    CHECK(bench.Pass(milliseconds(2999)) == "");
+    CHECK(bench.Pass(milliseconds(1)) == "close; emit lost (unanswered); look");
+    CHECK(bench.text == "its machine has answered neither data nor connections for 10 s");
+  }
+  SUBCASE("the link has ended") {
+    CHECK(bench.Step(kBroken) == "emit lost; look");
+    bench.now += seconds(2);
+    bench.Step(NoAnswer());
+    CHECK(Contains(bench.Pass(seconds(1)), "emit lost (unanswered)"));
+    // It is there again, and nobody greets: that is no proof of anything.
+    bench.Pass(seconds(2));
+    CHECK(Contains(bench.Step(Saw(Outcome::kSilent, "no answer within 5 s")), "emit lost"));
+  }
+  SUBCASE("what this machine lacks is no word on the other") {
+    CHECK(bench.Step(kBroken) == "emit lost; look");
+    bench.Step(Saw(Outcome::kClosed, "closed"));
+    for (int i = 0; i < 20; ++i) {
+      bench.Pass(seconds(2));
+      CHECK(!Contains(bench.Step(Saw(Outcome::kUnreachable, "Too many open files")), "unanswered"));
+    }
+  }
+}
+
+TEST_CASE("contact: a machine that connects for a silent process is not lost") {
+  ContactBench bench = AssignedBench();
+  REQUIRE(bench.Pass(seconds(5)) == "say beat; knock");
+  bench.now += seconds(5);
+  CHECK(bench.Step(Saw(Outcome::kSilent)) == "knock");
+  CHECK(bench.Step(kBroken) == "emit lost");
+  for (int i = 0; i < 50; ++i) {
+    bench.now += seconds(5);
+    CHECK(!Contains(bench.Step(Saw(Outcome::kSilent)), "lost"));
+    CHECK(!Contains(bench.Pass(seconds(2)), "lost"));
+  }
+}
+
+TEST_CASE("contact: one connect that got lost is nothing where the next is answered") {
+  ContactBench bench = AssignedBench();
+  REQUIRE(bench.Pass(seconds(5)) == "say beat; knock");
+  bench.now += seconds(2);
+  CHECK(bench.Step(NoAnswer()) == "");
+  bench.now += milliseconds(2900);
+  CHECK(bench.Step(BeatAnswered{1}) == "");
+  CHECK(!Contains(bench.Pass(seconds(4)), "lost"));
+}
+
+TEST_CASE("contact: the machine of a coordinator apart from all nodes is not watched") {
+  ContactBench bench = AssignedBench(Elsewhere(), /*is_apart=*/true);
+  CHECK(bench.Pass(seconds(14)) == "say beat");
 }
 
 TEST_CASE("contact: a failure's age counts until it is said, and round trips go with it") {

@@ -89,7 +89,7 @@ TEST_CASE("membership: a beat that is late spares no other node") {
 TEST_CASE("membership: a broken session does not shorten the time to expiry") {
   Membership members(10s);
   AdmitRemote(members, "a", 1, At(0s));
-  Member* broken = members.BreakSession(SessionId{1}, At(2s));
+  Member* broken = members.BreakSession({SessionId{1}}, At(2s));
   REQUIRE(broken != nullptr);
   CHECK(!broken->is_connected);
   CHECK(broken->suspect_since == At(2s));
@@ -99,13 +99,84 @@ TEST_CASE("membership: a broken session does not shorten the time to expiry") {
   CHECK(members.Expired(At(10s)).size() == 1);
 }
 
+TEST_CASE("membership: a node that closes while it is heard has two seconds to come back") {
+  Membership members(10s);
+  AdmitRemote(members, "a", 1, At(0s));
+  Member& b = AdmitRemote(members, "b", 2, At(0s));
+  HearFrom(members, b, 1, 3);
+  members.Hear(*members.Find(NodeId{"a"}), At(3s));
+  members.BreakSession({.session = SessionId{1}, .is_by_peer = true}, At(3500ms));
+  CHECK(members.NextExpiry() <= At(5500ms));
+  HearFrom(members, b, 4, 5);
+  CHECK(members.Expired(At(5500ms) - Duration(1)).empty());
+  SUBCASE("it stays away") {
+    CHECK(members.Expired(At(5500ms)) == std::vector<NodeId>{NodeId{"a"}});
+  }
+  SUBCASE("it is back") {
+    AdmitRemote(members, "a", 3, At(5499ms));
+    HearFrom(members, b, 6, 15);
+    CHECK(members.Expired(At(15499ms) - Duration(1)).empty());
+  }
+}
+
+TEST_CASE("membership: a session that ends after silence waits for the evict time") {
+  Membership members(10s);
+  AdmitRemote(members, "a", 1, At(0s));
+  Member& b = AdmitRemote(members, "b", 2, At(0s));
+  HearFrom(members, b, 1, 5);
+  // So ends one that our own keepalive gives up.
+  members.BreakSession({.session = SessionId{1}, .is_by_peer = true}, At(5s));
+  HearFrom(members, b, 6, 9);
+  CHECK(members.Expired(At(10s) - Duration(1)).empty());
+  CHECK(members.Expired(At(10s)) == std::vector<NodeId>{NodeId{"a"}});
+}
+
+TEST_CASE("membership: where all close and nobody is heard their two seconds wait for a word") {
+  Membership members(10s);
+  for (uint64_t session : {1, 2, 3}) {
+    AdmitRemote(members, std::string(1, static_cast<char>('a' + session - 1)), session, At(0s));
+  }
+  for (uint64_t session : {1, 2, 3}) {
+    members.BreakSession({.session = SessionId{session}, .is_by_peer = true}, At(0s));
+  }
+  CHECK(members.Expired(At(2s)).empty());
+  CHECK(members.Expired(At(2700ms)).empty());
+  Member& a = AdmitRemote(members, "a", 4, At(2800ms));
+  CHECK(members.Expired(At(2800ms)).empty());
+  members.Hear(a, At(3800ms));
+  CHECK(members.Expired(At(4800ms) - Duration(1)).empty());
+  members.Hear(a, At(4800ms));
+  CHECK(members.Expired(At(4800ms)) == std::vector<NodeId>{NodeId{"b"}, NodeId{"c"}});
+}
+
+TEST_CASE("membership: amnesty holds for those that closed, too") {
+  Membership members(10s);
+  AdmitRemote(members, "a", 1, At(0s));
+  Member& b = AdmitRemote(members, "b", 2, At(0s));
+  members.GrantAmnesty(At(1s), 8s);
+  members.BreakSession({.session = SessionId{1}, .is_by_peer = true}, At(1s));
+  HearFrom(members, b, 1, 9);
+  CHECK(members.Expired(At(9s) - Duration(1)).empty());
+  CHECK(members.Expired(At(9s)) == std::vector<NodeId>{NodeId{"a"}});
+}
+
+TEST_CASE("membership: an evict time below two seconds is the time to come back as well") {
+  Membership members(900ms);
+  AdmitRemote(members, "a", 1, At(0s));
+  Member& b = AdmitRemote(members, "b", 2, At(0s));
+  members.BreakSession({.session = SessionId{1}, .is_by_peer = true}, At(100ms));
+  for (const Duration at : {300ms, 600ms}) members.Hear(b, At(at));
+  CHECK(members.Expired(At(900ms) - Duration(1)).empty());
+  CHECK(members.Expired(At(900ms)) == std::vector<NodeId>{NodeId{"a"}});
+}
+
 TEST_CASE("membership: a node of this very process is never silent while connected") {
   Membership members(10s);
   NodeJoined own = Join(TestPolicy(1, 1), "a", 1);
   own.source_addr.clear();
   members.Admit(own, At(0s));
   CHECK(members.Expired(At(1000s)).empty());
-  members.BreakSession(SessionId{1}, At(1000s));
+  members.BreakSession({SessionId{1}}, At(1000s));
   HearFrom(members, AdmitRemote(members, "b", 2, At(1001s)), 1002, 1009);
   CHECK(members.Expired(At(1009s)).empty());
   CHECK(members.Expired(At(1010s)) == std::vector<NodeId>{NodeId{"a"}});
@@ -147,7 +218,7 @@ TEST_CASE("membership: a newer session of a node replaces the older and keeps it
   CHECK(members.FindBySession(SessionId{1}) == nullptr);
   CHECK(members.FindBySession(SessionId{3}) == &again);
   // The end of the replaced session is not the end of the node's contact.
-  CHECK(members.BreakSession(SessionId{1}, At(2s)) == nullptr);
+  CHECK(members.BreakSession({SessionId{1}}, At(2s)) == nullptr);
   CHECK(again.is_connected);
 }
 
@@ -263,7 +334,7 @@ TEST_CASE("quorum: only connected nodes that wait are ready") {
     members.Admit(Join(TestPolicy(1, 1), name, static_cast<uint64_t>(name[0])), At(0s));
   }
   members.Find(NodeId{"b"})->standing = Standing::kStopping;
-  members.BreakSession(SessionId{'d'}, At(0s));
+  members.BreakSession({SessionId{'d'}}, At(0s));
   const Candidates candidates = CountCandidates(members, At(0s), Round{});
   CHECK(candidates.ready == 2);
   CHECK(candidates.absent == 2);
