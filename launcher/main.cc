@@ -6,6 +6,7 @@
 #include "absl/status/statusor.h"
 #include "launcher/cli/cli.h"
 #include "launcher/cli/program.h"
+#include "launcher/cli/this_process.h"
 #include "launcher/commands/commands.h"
 #include "launcher/commands/terminal.h"
 #include "launcher/doctor/doctor.h"
@@ -29,7 +30,7 @@ struct Run {
 
 int main(int argc, char** argv) {
   if (argc == 3 && std::string_view(argv[1]) == kProbeArgument) RunGpuProbe(argv[2]);
-  const Environment environment = Environment::OfThisProcess();
+  const Environment environment = EnvironmentOfThisProcess();
   absl::StatusOr<ParseResult> parsed = ParseCommandLine(argc, argv, environment);
   if (!parsed.ok()) return Complain(parsed.status(), ExitCodeOfStartError(parsed.status()));
   return std::visit(Run{environment}, *parsed);

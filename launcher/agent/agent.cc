@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <boost/asio/post.hpp>
+#include <csignal>
 #include <cstdlib>
 #include <utility>
 #include <variant>
@@ -69,6 +70,7 @@ Agent::Agent(AgentSetup setup, std::unique_ptr<Guardian> guardian, LogRouter& lo
       reporter_({.part = {node_id_, host_, setup_.program.title, setup_.config},
                  .own_error_file = setup_.environment.Get("TORCHELASTIC_ERROR_FILE").value_or("")},
                 logs_, workers_files_, own_files_),
+      gloo_({}, [this](const std::string& line) { Say(line); }),
       log_watch_(io_),
       timer_file_(TimerFileOf(setup_.environment).value_or("")) {}
 
@@ -95,31 +97,46 @@ void Agent::SayPastLogs(const std::string& text, std::function<void()> then) {
 }
 
 int Agent::Run() {
-  signals_ = std::make_unique<SignalReceiver>(io_, setup_.baseline,
-                                              BitsOf(setup_.config.more_stop_signals),
-                                              [this](const ReceivedSignal& signal) { On(signal); });
-  if (SetsOmpThreads(setup_.environment.variables, setup_.config.workers_per_node)) {
+  signals_ = std::make_unique<SignalReceiver>(
+      io_, setup_.baseline, BitsOf(setup_.config.more_stop_signals), setup_.config.preempt_signal,
+      [this](const ReceivedSignal& signal) { On(signal); });
+  const bool is_first_to_speak = setup_.config.report_node.empty();
+  if (is_first_to_speak &&
+      SetsOmpThreads(setup_.environment.variables, setup_.config.workers_per_node)) {
     Say("OMP_NUM_THREADS is not set: every worker gets 1; set it to choose");
   }
+  WatchStep();
   guardian_->Watch(io_, [this](const std::string& text) { Say(text); });
   const auto work = asio::make_work_guard(io_);
   WatchLogs();
-  own_files_.Ask<Beginning>(
-      "beginning", timer_file_.empty() ? "the folder for small files" : timer_file_, kFileTimeout,
-      [this, &config = setup_.config] {
-        Beginning made;
-        if (config.rendezvous != RendezvousKind::kStandalone) {
-          made.run_dir = RunDirectory(config.run_id, config.endpoint.port);
-        }
-        if (timer_file_.empty()) return made;
-        made.timer_fifo = MakeTimerFile(timer_file_);
-        return made;
-      },
-      [this](std::optional<Beginning> made) { Begin(std::move(made)); });
+  MakeFiles();
   io_.run();
   client_.reset();
   store_.Close();
   return exit_code_;
+}
+
+void Agent::WatchStep() {
+  const pid_t pid = setup_.environment.Get("SLURM_STEP_ID") ? AncestorNamed("slurmstepd") : 0;
+  if (pid == 0) return;
+  step_daemon_.emplace(io_, pid, [this] {
+    Say("slurmstepd, which runs this step for Slurm, has ended: stopping as by SIGTERM");
+    On(ReceivedSignal{SignalMeaning::kStop, SIGTERM, 0});
+  });
+}
+
+void Agent::MakeFiles() {
+  const bool is_alone = setup_.config.rendezvous == RendezvousKind::kStandalone;
+  if (is_alone && timer_file_.empty()) return Begin(Beginning{});
+  own_files_.Ask<Beginning>(
+      "beginning", timer_file_.empty() ? "the folder for small files" : timer_file_, kFileTimeout,
+      [this, is_alone, &config = setup_.config] {
+        Beginning made;
+        if (!is_alone) made.run_dir = RunDirectory(config.run_id, config.endpoint.port);
+        if (!timer_file_.empty()) made.timer_fifo = MakeTimerFile(timer_file_);
+        return made;
+      },
+      [this](std::optional<Beginning> made) { Begin(std::move(made)); });
 }
 
 void Agent::Begin(std::optional<Beginning> made) {
@@ -196,10 +213,31 @@ void Agent::ArmTimer() {
   });
 }
 
+void Agent::AskWitness(int signal, bool may_be_for_all, std::function<void(bool)> then) {
+  if (!may_be_for_all) return then(false);
+  const auto [asking, is_new] = asking_.try_emplace(signal, io_);
+  if (!is_new) return;
+  const TimePoint now = SteadyNow();
+  // The guardian may have got it long before us: this thread may have been busy.
+  const TimePoint since = std::max(asked_until_[signal], now - kLongestLate);
+  asking->second.expires_at(ToSteady(now + kWitnessWindow));
+  asking->second.async_wait(
+      [this, signal, since, then = std::move(then)](const boost::system::error_code& error) {
+        if (error) return;
+        asking_.erase(signal);
+        asked_until_[signal] = SteadyNow();
+        then(guardian_->HasReceived(signal, since));
+      });
+}
+
 void Agent::On(const ReceivedSignal& signal) {
   switch (signal.meaning) {
     case SignalMeaning::kRelay:
-      return group_.Relay(signal.signal);
+      return AskWitness(signal.signal, signal.may_be_for_all, [this, signal](bool is_for_all) {
+        if (!is_for_all) group_.Relay(signal.signal);
+      });
+    case SignalMeaning::kAsk:
+      return Feed(StopAsked{signal.signal});
     case SignalMeaning::kSuspend:
       group_.Suspend();
       return SuspendSelf();
@@ -207,7 +245,8 @@ void Agent::On(const ReceivedSignal& signal) {
       return group_.Resume();
     case SignalMeaning::kStop:
     case SignalMeaning::kKillNow:
-      Feed(SignalReceived{signal.signal, signal.meaning == SignalMeaning::kKillNow});
+      Feed(SignalReceived{signal.signal, signal.meaning == SignalMeaning::kKillNow,
+                          signal.may_be_for_all});
   }
 }
 
@@ -217,7 +256,10 @@ void Agent::On(const WorkerStarted& event) {
   reporter_.WorkerRuns(event.local_rank, event.pid, stdio ? stdio.mapped().error_file : "");
   if (timers_) timers_->WorkerRuns(event.pid);
   if (!prepared_.stdio.empty() || std::exchange(has_swept_, true)) return;
-  // What killed jobs have left. Once, when all workers have been started, so that no start waits.
+  // For the end of the job, which has threads left or not: now, so that no start waits.
+  last_steps_.Start();
+  own_files_.Start();
+  // What killed jobs have left. Once.
   workers_files_.Ask<bool>(
       "sweep", "the folder of the workers' files", kCleanUpTimeout,
       [&logs = logs_, cgroup = guardian_->cgroup()] {
@@ -238,7 +280,9 @@ void Agent::On(const GroupEmpty&) {
       },
       [this](const std::optional<std::string>& warning) {
         if (warning && !warning->empty()) Say(*warning);
-        reporter_.CompleteRound([this] { Feed(WorkersGone{}); });
+        reporter_.CompleteRound([this] {
+          Feed(WorkersGone{.have_read_stop = stop_file_ != nullptr && stop_file_->was_read()});
+        });
       });
 }
 

@@ -27,11 +27,14 @@
 #include "launcher/cli/launch_config.h"
 #include "launcher/cli/program.h"
 #include "launcher/logs/log_router.h"
+#include "launcher/placement/network.h"
 #include "launcher/placement/placement.h"
 #include "launcher/process/exit_status.h"
 #include "launcher/process/guardian.h"
 #include "launcher/process/process_baseline.h"
 #include "launcher/process/signals.h"
+#include "launcher/process/step_daemon.h"
+#include "launcher/process/stop_file.h"
 #include "launcher/process/worker_env.h"
 #include "launcher/process/worker_group.h"
 #include "launcher/report/job_reporter.h"
@@ -65,11 +68,15 @@ class Agent {
   // For work on files that the core gives up sooner, and for work whose results can be missed.
   static constexpr Duration kFileTimeout = std::chrono::seconds(660);
   static constexpr Duration kCleanUpTimeout = std::chrono::seconds(2);
+  // A signal that the guardian got longer ago is another one.
+  static constexpr Duration kLongestLate = std::chrono::seconds(1);
 
   // What stands ready before a round's workers are started: how each of them is called.
   struct PreparedWorkers {
     std::vector<WorkerSpec> specs;
-    std::map<int, WorkerStdio> stdio;  // by local rank: the descriptors that `specs` borrow
+    std::map<int, WorkerStdio> stdio;       // by local rank: the descriptors that `specs` borrow
+    std::shared_ptr<StopFile> stop_file{};  // null: none is wanted, or `warning` says why
+    std::string warning{};
   };
   // What is made before the rendezvous.
   struct Beginning {
@@ -90,8 +97,14 @@ class Agent {
   void Do(const JoinRound&);
   void Do(const PrepareWorkers& action);
   void Do(const StartWorkers&) { group_.Start(std::move(prepared_.specs)); }
-  void Do(const StopWorkers& action) { group_.Stop(action.signal, action.grace); }
+  void Do(const StopWorkers& action) {
+    group_.EndStart();  // who begins from here on cannot have got the signal
+    AskWitness(action.signal, action.may_be_for_all, [this, action](bool is_for_all) {
+      group_.Stop(action.signal, action.grace, is_for_all);
+    });
+  }
   void Do(const KillWorkers&) { group_.KillNow(); }
+  void Do(const AskToStop& action);
   void Do(const DescribeFailure& action);
   void Do(const ReportFailure& action) {
     client_->ReportFailed(action.round, action.report, action.at);
@@ -116,9 +129,21 @@ class Agent {
   void SayPastLogs(const std::string& text, std::function<void()> then);
   // Begins a round of the logs and opens the channels of all its workers. On workers_files_: makes
   // folders and files. An error is this machine's.
-  absl::StatusOr<PreparedWorkers> MakeWorkerFiles(const WorkerEnvInput& shared);
+  absl::StatusOr<PreparedWorkers> MakeWorkerFiles(WorkerEnvInput shared,
+                                                  std::shared_ptr<StopFile> stop_file);
+  // Likewise: gives `prepared` the file of the round before, or another where that has gone.
+  void MakeStopFile(PreparedWorkers& prepared, std::shared_ptr<StopFile> before);
+  void Adopt(PreparedWorkers prepared);
+  // Calls `then` with whether the signal that came just now was sent to the workers, too: at once
+  // where it cannot have been, or after kWitnessWindow. Again within that: the two are one wish.
+  void AskWitness(int signal, bool may_be_for_all, std::function<void(bool is_for_all)> then);
   void WatchLogs();
+  // Slurm can end a step's processes only while the step's daemon lives.
+  void WatchStep();
+  // Makes what Begin needs, and begins.
+  void MakeFiles();
   void Begin(std::optional<Beginning> made);
+  void KillLeftoversOfJob();
   void TellOfDescriptors();  // on any thread
   rendezvous::RendezvousOptions ConnectOptions(std::string run_dir);
 
@@ -130,23 +155,30 @@ class Agent {
   AgentLog log_;
   boost::asio::io_context io_;
   const std::unique_ptr<Guardian> guardian_;
+  std::optional<ProcessWatch> step_daemon_;
   std::once_flag descriptors_told_;
   AgentCore core_;
   boost::asio::steady_timer timer_;
   RoundStore store_;
   WorkerGroup group_;
-  PreparedWorkers prepared_;  // those not started yet
+  PreparedWorkers prepared_;             // those not started yet
+  std::shared_ptr<StopFile> stop_file_;  // null: none was made, or not yet
+  bool is_stop_asked_ = false;
+  bool is_ask_in_vain_ = false;  // it could not be made
   // Work that may take long, each kind behind its own alone: what the workers' output and files
   // need, what our own files need, the last steps of the job.
   FileThread workers_files_;
   FileThread own_files_;
   FileThread last_steps_;
   JobReporter reporter_;
+  GlooInterface gloo_;                     // workers_files_'s, once it has begun
   std::unique_ptr<FileThread> past_logs_;  // null: nothing was said past the logs yet
   boost::asio::steady_timer log_watch_;
   const std::string timer_file_;        // "": nobody asked for timers
   std::unique_ptr<FileTimers> timers_;  // null: nobody asked for them, or not yet
   std::unique_ptr<SignalReceiver> signals_;
+  std::map<int, boost::asio::steady_timer> asking_;  // AskWitness's, by signal
+  std::map<int, TimePoint> asked_until_;             // what was told by then counts no more
   std::unique_ptr<rendezvous::RendezvousClient> client_;
 
   std::vector<AgentEvent> inbox_;  // what came up while a step's actions were carried out

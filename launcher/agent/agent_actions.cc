@@ -7,7 +7,9 @@
 #include "launcher/agent/agent.h"
 #include "launcher/agent/agent_policy.h"
 #include "launcher/cli/text.h"
+#include "launcher/process/exit_status.h"
 #include "launcher/process/leftovers.h"
+#include "launcher/process/process.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -39,23 +41,63 @@ void Agent::Do(const PrepareWorkers& action) {
   prepared_ = {};
   workers_files_.Ask<absl::StatusOr<PreparedWorkers>>(
       "logs", "the folder of the workers' files", kFileTimeout,
-      [this, shared] { return MakeWorkerFiles(shared); },
+      [this, shared, before = stop_file_] { return MakeWorkerFiles(shared, before); },
       [this, to = action.assignment](std::optional<absl::StatusOr<PreparedWorkers>> made) {
         if (!made) return;  // the core has given it up long ago
         if (!made->ok()) {
           return Feed(WorkersPrepared{to, std::string(made->status().message())});
         }
-        prepared_ = **std::move(made);
+        Adopt(**std::move(made));
         Feed(WorkersPrepared{to});
         // Not started, because the round is over: their channels must end.
         if (!prepared_.specs.empty()) prepared_ = {};
       });
 }
 
-absl::StatusOr<Agent::PreparedWorkers> Agent::MakeWorkerFiles(const WorkerEnvInput& shared) {
+void Agent::MakeStopFile(PreparedWorkers& prepared, std::shared_ptr<StopFile> before) {
+  if (setup_.config.preempt_signal == 0) return;
+  prepared.stop_file = std::move(before);
+  if (prepared.stop_file != nullptr && prepared.stop_file->Exists()) return;
+  prepared.stop_file = nullptr;
+  const absl::StatusOr<std::string> folder = logs_.TemporaryFolder();
+  absl::Status status = folder.status();
+  if (folder.ok()) {
+    workers_files_.Touch(*folder);
+    absl::StatusOr<std::unique_ptr<StopFile>> made = StopFile::Make(*folder);
+    status = made.status();
+    if (made.ok()) prepared.stop_file = *std::move(made);
+  }
+  if (status.ok()) return;
+  prepared.warning = absl::StrCat(
+      "warning: ", setup_.config.SourceOf("preempt_signal"),
+      ": the workers cannot be asked to stop: ", EscapeControl(std::string(status.message())));
+}
+
+void Agent::Adopt(PreparedWorkers prepared) {
+  if (!prepared.warning.empty()) Say(prepared.warning);
+  prepared_ = std::move(prepared);
+  stop_file_ = prepared_.stop_file;
+  is_ask_in_vain_ = !prepared_.warning.empty();
+  if (is_stop_asked_ && stop_file_ != nullptr) stop_file_->Ask();
+}
+
+void Agent::Do(const AskToStop& action) {
+  is_stop_asked_ = true;
+  if (stop_file_ != nullptr) stop_file_->Ask();
+  Say(absl::StrCat(SignalName(action.signal), ": ",
+                   is_ask_in_vain_ ? "the workers of this node cannot be asked"
+                                   : "asked the workers of this node",
+                   " to save and stop"));
+}
+
+absl::StatusOr<Agent::PreparedWorkers> Agent::MakeWorkerFiles(WorkerEnvInput shared,
+                                                              std::shared_ptr<StopFile> stop_file) {
   const rendezvous::Assignment& assignment = shared.assignment;
   logs_.BeginRound(assignment.restart_count);
   PreparedWorkers prepared;
+  MakeStopFile(prepared, std::move(stop_file));
+  if (prepared.stop_file != nullptr) shared.stop_file = prepared.stop_file->path();
+  const std::vector<std::string> variables = gloo_.AddTo(setup_.environment.variables, assignment);
   for (int local_rank = 0; local_rank < setup_.config.workers_per_node; ++local_rank) {
     const int rank = assignment.first_rank + local_rank;
     const std::string run_folder = logs_.run_folder();
@@ -70,8 +112,7 @@ absl::StatusOr<Agent::PreparedWorkers> Agent::MakeWorkerFiles(const WorkerEnvInp
          .rank = rank,
          .process = {.executable = setup_.program.executable,
                      .argv = ArgvOfWorker(setup_.program, local_rank),
-                     .env = BuildWorkerEnv(setup_.environment.variables, shared, local_rank,
-                                           stdio->error_file),
+                     .env = BuildWorkerEnv(variables, shared, local_rank, stdio->error_file),
                      .stdout_fd = stdio->stdout_fd.get(),
                      .stderr_fd = stdio->stderr_fd.get(),
                      .cpus = setup_.placement.CpusOf(local_rank)}});
@@ -86,12 +127,17 @@ void Agent::Do(const DescribeFailure& action) {
   });
 }
 
-void Agent::Do(const EndJob&) {
-  store_.Close();
+void Agent::KillLeftoversOfJob() {
+  if (!HasChildren()) return Feed(LeftoversGone{true});
   last_steps_.Ask<bool>(
       "leftovers", "", 2 * kLeftoverTimeout,
       [this] { return KillLeftovers(setup_.job_mark, guardian_->cgroup(), kLeftoverTimeout); },
       [this](std::optional<bool> are_gone) { Feed(LeftoversGone{are_gone.value_or(false)}); });
+}
+
+void Agent::Do(const EndJob&) {
+  store_.Close();
+  KillLeftoversOfJob();
   if (client_ != nullptr) {
     client_->EndContact(kContactTimeout);
   } else {

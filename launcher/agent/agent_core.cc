@@ -172,7 +172,13 @@ void AgentCore::On(const FailureDescribed& event) {
   if (state_ == State::kStopping && !HasWorkers()) GoOn();
 }
 
-void AgentCore::On(const WorkersGone&) {
+void AgentCore::On(const StopAsked& event) {
+  if (state_ == State::kLeaving || std::exchange(is_stop_asked_, true)) return;
+  actions_.push_back(AskToStop{event.signal});
+}
+
+void AgentCore::On(const WorkersGone& event) {
+  have_read_stop_ = have_read_stop_ || event.have_read_stop;
   are_workers_gone_ = true;
   live_.clear();
   if (state_ == State::kStopping) GoOn();  // else all exited by themselves: judged one by one
@@ -210,7 +216,7 @@ void AgentCore::On(const SignalReceived& event) {
   }
   if (!HasWorkers()) return LeaveStopped();
   if (is_news) SayStopping(event.signal);
-  Stop(event.signal);
+  Stop(event.signal, event.may_be_for_all);
 }
 
 void AgentCore::SayStopping(int signal) {
@@ -316,12 +322,14 @@ void AgentCore::Succeed() {
   actions_.push_back(ReportSuccess{assignment_.round});
 }
 
-void AgentCore::Stop(int signal) {
+void AgentCore::Stop(int signal, bool may_be_for_all) {
   if (state_ == State::kStopping) return;
   state_ = State::kStopping;
   kill_at_ = now_ + policy_.shutdown_timeout;
   // First of all: to describe a failure takes its time, and no worker should live on meanwhile.
-  if (HasWorkers()) actions_.push_back(StopWorkers{signal, policy_.shutdown_timeout});
+  if (HasWorkers()) {
+    actions_.push_back(StopWorkers{signal, policy_.shutdown_timeout, may_be_for_all});
+  }
   for (const Suspicion& suspicion : std::exchange(suspicions_, {})) {
     if (end_ || verdict_) continue;
     if (!unanswered_failure_) unanswered_failure_ = suspicion.end;

@@ -35,6 +35,9 @@ struct AgentPolicy {
   Duration gone_grace = std::chrono::seconds(3);
   // From a lost contact until the user is told.
   Duration lost_notice_delay = std::chrono::seconds(5);
+  // Of --preempt_signal (0: none), for what is said, and --requeue_code.
+  int preempt_signal = 0;
+  std::optional<int> requeue_code{};
   // Numbers beyond INT, TERM, HUP and QUIT: --signals_to_handle.
   std::vector<int> more_stop_signals{};
   // A worker that dies of SIGTERM, SIGINT, SIGHUP or one of these, not sent by us, is judged later:
@@ -70,10 +73,17 @@ struct FailureDescribed {
   rendezvous::FailureReport report;
 };
 // Nothing of the workers' process groups is left, and what they left behind has been read.
-struct WorkersGone {};
+struct WorkersGone {
+  bool have_read_stop = false;  // one of them has read that it is asked to stop
+};
+// --preempt_signal came.
+struct StopAsked {
+  int signal = 0;
+};
 struct SignalReceived {
   int signal = 0;
   bool is_kill = false;  // a further one: at once
+  bool may_be_for_all = false;
 };
 // Something of this machine failed: a store that cannot listen, a process that cannot be killed.
 struct LocalFailure {
@@ -96,8 +106,8 @@ using AgentEvent =
                  rendezvous::Concluded, rendezvous::ContactMade, rendezvous::ContactLost,
                  rendezvous::ContactRestored, rendezvous::RendezvousFailed,
                  rendezvous::ContactEnded, WorkersPrepared, WorkerEnd, FailureDescribed,
-                 WorkersGone, SignalReceived, LocalFailure, AgentTimePassed, LeftoversGone,
-                 ReportWritten, LogsDrained>;
+                 WorkersGone, StopAsked, SignalReceived, LocalFailure, AgentTimePassed,
+                 LeftoversGone, ReportWritten, LogsDrained>;
 
 // Close the old round's store, listen with a fresh one, and ask for a place in the next round.
 struct JoinRound {};
@@ -109,12 +119,18 @@ struct PrepareWorkers {
 struct StartWorkers {
   rendezvous::Assignment assignment;
 };
-// `signal` and SIGCONT to every group, SIGKILL after `grace`; WorkersGone follows.
+// `signal` to every worker, then SIGTERM to its helpers (worker_stop.h), SIGKILL to all after
+// `grace`; WorkersGone follows.
 struct StopWorkers {
   int signal = 0;
   Duration grace{0};
+  bool may_be_for_all = false;  // the workers may have it from elsewhere: once is enough
 };
 struct KillWorkers {};
+// Set the flag that the workers poll; it stays set for those of later rounds. Once.
+struct AskToStop {
+  int signal = 0;  // why
+};
 // Find out all there is to say of this end. FailureDescribed follows within seconds.
 struct DescribeFailure {
   rendezvous::Assignment assignment;
@@ -151,6 +167,7 @@ enum class ExitOwner {
   kWorker,
   kSignal,  // ddprun was stopped by it
   kDdprun,
+  kRequeue,  // --requeue_code: the workers stopped when they were asked to
 };
 // How the job ends on this node. Kill what is left of it, end contact with the rendezvous, write
 // the report; LeftoversGone, ContactEnded and ReportWritten follow, in any order.
@@ -171,9 +188,9 @@ struct ExitAgent {
 };
 
 using AgentAction =
-    std::variant<JoinRound, PrepareWorkers, StartWorkers, StopWorkers, KillWorkers, DescribeFailure,
-                 ReportFailure, ReportFirstSuccess, ReportSuccess, LeaveJob, AckVerdict, Say,
-                 PrintReport, EndJob, DrainLogs, ExitAgent>;
+    std::variant<JoinRound, PrepareWorkers, StartWorkers, StopWorkers, KillWorkers, AskToStop,
+                 DescribeFailure, ReportFailure, ReportFirstSuccess, ReportSuccess, LeaveJob,
+                 AckVerdict, Say, PrintReport, EndJob, DrainLogs, ExitAgent>;
 
 class AgentCore {
  public:
@@ -209,9 +226,10 @@ class AgentCore {
   };
   struct Contact {
     std::optional<TimePoint> lost_since{};
-    std::optional<TimePoint> gone_since{};
+    std::optional<TimePoint> gone_at{};  // from then on its ranks count as gone, too
     std::string reason{};
     bool is_replaced = false;
+    bool is_unanswered = false;
     bool is_told = false;
   };
   // kLeaving: what has been answered, and when the rest is not waited for any more.
@@ -237,7 +255,8 @@ class AgentCore {
   void On(const WorkersPrepared& event);
   void On(const WorkerEnd& end);
   void On(const FailureDescribed& event);
-  void On(const WorkersGone&);
+  void On(const WorkersGone& event);
+  void On(const StopAsked& event);
   void On(const SignalReceived& event);
   void On(const LocalFailure& event);
   void On(const AgentTimePassed&);
@@ -251,7 +270,7 @@ class AgentCore {
   void Prepare(const rendezvous::Assignment& assignment);
   void Run();
   void Succeed();
-  void Stop(int signal);
+  void Stop(int signal, bool may_be_for_all = false);
   void Leave();
   void Drain();
   void Exit();
@@ -284,9 +303,10 @@ class AgentCore {
   std::string AfterLoss(const std::string& message) const;
   bool HasWorkers() const { return !are_workers_gone_; }
   bool IsInRound() const;
-  bool IsCoordinatorGone() const {
-    return contact_.gone_since && assignment_.coordinator_is_member;
-  }
+  // Workers are started once: with the ranks of the coordinator's node the job is over, also where
+  // this node's own have failed meanwhile.
+  bool IsOverWithCoordinator() const;
+  bool IsCoordinatorGone() const { return contact_.gone_at && assignment_.coordinator_is_member; }
   // "ranks 0, 3" of this node that live; "" where none does.
   std::string LiveRanks() const;
   std::string Coordinator() const;  // "the coordinator at node1:29400"
@@ -322,6 +342,8 @@ class AgentCore {
   std::optional<WorkerEnd> unanswered_failure_;  // reported, and no verdict or new round yet
   std::string loss_;  // of the coordinator whose process ended with our round; "": none
   int kill_signals_ = 0;
+  bool is_stop_asked_ = false;
+  bool have_read_stop_ = false;  // workers of any round
 
   // What the user has been told.
   std::optional<Notice> notice_;  // of the wait for a place

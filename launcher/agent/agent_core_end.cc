@@ -20,6 +20,10 @@ constexpr TimePoint kNever = TimePoint::max();
 
 void AgentCore::On(const rendezvous::ContactMade& event) {
   coordinator_place_ = event.place;
+  if (event.is_hosted_here && IsOverWithCoordinator()) {
+    contact_.gone_at = now_;  // its port is ours now
+    return CheckContact();
+  }
   if (!event.is_hosted_here || !contact_.is_told) return;
   contact_ = Contact{};
   Tell("this node serves the rendezvous at ", event.place, " now");
@@ -30,10 +34,13 @@ void AgentCore::On(const rendezvous::ContactLost& event) {
   // Who answers in its place is worth a line of its own.
   if (event.is_replaced && !std::exchange(contact_.is_replaced, true)) contact_.is_told = false;
   if (!contact_.lost_since) contact_.lost_since = now_;
-  if (!event.is_gone) {
-    contact_.gone_since.reset();
-  } else if (!contact_.gone_since) {
-    contact_.gone_since = now_;
+  contact_.is_unanswered = event.is_unanswered;
+  if (event.is_unanswered) {
+    contact_.gone_at = now_;  // it had the evict time
+  } else if (!event.is_gone) {
+    contact_.gone_at.reset();
+  } else if (!contact_.gone_at) {
+    contact_.gone_at = now_ + policy_.gone_grace;
   }
   CheckContact();
 }
@@ -53,10 +60,11 @@ TimePoint AgentCore::ContactDeadline() const {
   if (!contact_.lost_since) return kNever;
   if (state_ == State::kSucceeded) return *contact_.lost_since + policy_.exit_barrier_timeout;
   // Joining: the client keeps the time.
-  if (state_ != State::kRunning && state_ != State::kPreparing) return kNever;
+  if (state_ != State::kRunning && state_ != State::kPreparing) {
+    return IsOverWithCoordinator() ? *contact_.gone_at : kNever;
+  }
   const TimePoint deadline = *contact_.lost_since + policy_.orphan_timeout;
-  return IsCoordinatorGone() ? std::min(deadline, *contact_.gone_since + policy_.gone_grace)
-                             : deadline;
+  return IsCoordinatorGone() ? std::min(deadline, *contact_.gone_at) : deadline;
 }
 
 TimePoint AgentCore::LostNoticeAt() const {
@@ -75,6 +83,13 @@ void AgentCore::TellOfLostContact() {
        DurationText(*contact_.lost_since + limit - now_));
 }
 
+bool AgentCore::IsOverWithCoordinator() const {
+  const bool is_once = assignment_.max_restarts == 0 && policy_.min_nodes == policy_.max_nodes;
+  const bool is_ending = end_ || verdict_ || state_ == State::kSucceeded ||
+                         state_ == State::kLeaving || state_ == State::kDone;
+  return IsCoordinatorGone() && is_once && !is_ending;
+}
+
 void AgentCore::CheckContact() {
   if (ContactDeadline() > now_) return TellOfLostContact();
   contact_.is_told = true;
@@ -84,13 +99,13 @@ void AgentCore::CheckContact() {
          "; all workers of this node succeeded, so it ends with 0 without the job's verdict");
     end_ = EndJob{kExitSuccess, ExitOwner::kNobody,
                   "lost the coordinator after all workers succeeded"};
-  } else if (IsCoordinatorGone() && *contact_.gone_since + policy_.gone_grace <= now_) {
+  } else if (IsCoordinatorGone() && *contact_.gone_at <= now_) {
     loss_ = absl::StrCat(Coordinator(), " was lost (", contact_.reason, ")");
-    const std::string gone =
-        absl::StrCat(lost, contact_.reason, "; its process is gone, and with it the ranks of node ",
-                     assignment_.coordinator_node, "; ");
-    // Workers are started once: what ends the round ends the job.
-    if (assignment_.max_restarts == 0 && policy_.min_nodes == policy_.max_nodes) {
+    const std::string gone = absl::StrCat(
+        lost, contact_.reason, contact_.is_unanswered ? ";" : "; its process is gone, and",
+        " with it the ranks of node ", assignment_.coordinator_node,
+        contact_.is_unanswered ? " are gone; " : "; ");
+    if (IsOverWithCoordinator()) {
       end_ = EndJob{kExitRendezvous, ExitOwner::kDdprun,
                     absl::StrCat(gone, "no restarts allowed (--max_restarts=0)")};
       Tell("error: ", end_->reason);
@@ -135,6 +150,12 @@ void AgentCore::LeaveStopped() {
 }
 
 void AgentCore::Leave() {
+  if (policy_.requeue_code && have_read_stop_) {
+    end_ = EndJob{*policy_.requeue_code, ExitOwner::kRequeue,
+                  absl::StrCat("the workers stopped because ", SignalName(policy_.preempt_signal),
+                               " asked them to (--requeue_code)")};
+    Tell("exit code ", end_->exit_code, ": ", end_->reason);
+  }
   state_ = State::kLeaving;
   // Workers that do not die are still the worker group's: it may not be destroyed in peace.
   leaving_ = Leaving{.by = now_ + policy_.leave_timeout, .is_clean = !HasWorkers()};

@@ -96,7 +96,12 @@ struct LineOf {
         absl::StrCat(" rank=", e.report.rank,
                      e.report.left_peer ? absl::StrCat(" left_peer=", *e.report.left_peer) : "")};
   }
-  Line operator()(const WorkersGone&) const { return {"workers gone"}; }
+  Line operator()(const WorkersGone& e) const {
+    return {"workers gone", e.have_read_stop ? " have_read_stop=yes" : ""};
+  }
+  Line operator()(const StopAsked& e) const {
+    return {"stop asked for", absl::StrCat(" signal=", e.signal)};
+  }
   Line operator()(const SignalReceived& e) const {
     return {"signal received",
             absl::StrCat(" signal=", e.signal, " kill=", e.is_kill ? "yes" : "no")};
@@ -129,6 +134,9 @@ struct LineOf {
             Level::info};
   }
   Line operator()(const KillWorkers&) const { return {"killing workers"}; }
+  Line operator()(const AskToStop& a) const {
+    return {"asking workers to stop", absl::StrCat(" signal=", a.signal), Level::info};
+  }
   Line operator()(const DescribeFailure& a) const {
     return {"describing failure", EndValues(a.assignment, a.end)};
   }

@@ -11,6 +11,8 @@ AgentPolicy AgentPolicyOf(const LaunchConfig& config) {
           .shutdown_timeout = config.shutdown_timeout,
           .orphan_timeout = config.rendezvous_options.orphan_timeout,
           .exit_barrier_timeout = config.rendezvous_options.exit_barrier_timeout,
+          .preempt_signal = config.preempt_signal,
+          .requeue_code = config.requeue_code,
           .more_stop_signals = config.more_stop_signals};
 }
 
@@ -39,6 +41,7 @@ rendezvous::NodeInfo NodeInfoOf(const LaunchConfig& config) {
   rendezvous::NodeInfo node;
   node.advertised_addr = config.local_addr;
   node.local_world_size = config.workers_per_node;
+  node.cluster = config.cluster;
   node.role = config.role;
   node.node_rank = config.node_rank.value_or(-1);
   return node;

@@ -35,6 +35,10 @@ FileThread::FileThread(asio::io_context& io, std::function<void(const std::strin
       slow_timer_(io),
       shared_(std::make_shared<Shared>()) {
   shared_->owner = this;
+}
+
+void FileThread::Start() {
+  if (std::exchange(has_started_, true)) return;
   thread_ = StartQuietThread([shared = shared_] { shared->work.run(); });
 }
 
@@ -57,6 +61,7 @@ FileThread::~FileThread() {
 
 void FileThread::Queue(const std::string& name, Asked asked, std::function<void()> work) {
   const uint64_t id = next_id_++;
+  Start();
   {
     const std::lock_guard lock(shared_->mutex);
     shared_->wanted.insert(id);

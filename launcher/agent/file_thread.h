@@ -25,11 +25,14 @@ namespace ddprun::launcher {
 // nothing else: each question has a time of its own after which it is answered all the same.
 class FileThread {
  public:
-  // Starts the thread. Where the system has none left, the io_context's does the work. `on_slow` is
-  // told once of each piece of work that lasts for `slow_after`, with the file that it touches.
+  // The first question starts the thread. Where the system has none left, the io_context's does the
+  // work. `on_slow` is told once of each piece of work that lasts for `slow_after`, with the file
+  // that it touches.
   explicit FileThread(boost::asio::io_context& io,
                       std::function<void(const std::string& file)> on_slow = {},
                       Duration slow_after = std::chrono::seconds(5));
+  // Starts the thread now: there may be none left when the first question comes.
+  void Start();
   // Joins the thread, or leaves it behind with the call that it hangs in.  REQUIRES for the latter:
   // the work owns what it touches, or the process ends without destroying it.
   ~FileThread();
@@ -78,6 +81,7 @@ class FileThread {
   uint64_t next_id_ = 0;
   boost::asio::steady_timer slow_timer_;  // of the first
   const std::shared_ptr<Shared> shared_;  // the thread's too
+  bool has_started_ = false;
   std::thread thread_;
 };
 

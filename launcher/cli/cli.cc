@@ -11,6 +11,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "launcher/cli/cluster.h"
 #include "launcher/cli/option_values.h"
 #include "launcher/cli/text.h"
 
@@ -61,15 +62,17 @@ void WarnOfVariables(const Environment& environment, std::vector<std::string>& w
                                     " in the environment: workers get their own values"));
   }
   // What users and the launcher itself set; DDPRUN_TEST_ names belong to tests.
-  const std::vector<std::string> known = {
-      "DDPRUN_LOG_LEVEL",   "DDPRUN_STDERR",    "DDPRUN_TOKEN",    "DDPRUN_ROUND",
-      "DDPRUN_EPOCH",       "DDPRUN_JOB_MARK",  "DDPRUN_CUDA_LIB", "DDPRUN_NCCL_LIB",
-      "DDPRUN_NCCL_PYTHON", "DDPRUN_CUBLAS_LIB"};
-  for (const std::string& name : NamesWith("DDPRUN_", environment)) {
-    if (name.starts_with("DDPRUN_TEST_") || Holds(known, name)) continue;
-    const std::string meant = DidYouMean(name, known);
+  constexpr char kPrefix[] = "DDPRUN_";
+  const std::vector<std::string> known = {"LOG_LEVEL", "STDERR",      "TOKEN",     "ROUND",
+                                          "EPOCH",     "JOB_MARK",    "CUDA_LIB",  "NCCL_LIB",
+                                          "CLUSTER",   "NCCL_PYTHON", "CUBLAS_LIB"};
+  for (const std::string& variable : NamesWith(kPrefix, environment)) {
+    // What all have in common would make any two names near.
+    const std::string name = variable.substr(sizeof(kPrefix) - 1);
+    if (name.starts_with("TEST_") || Holds(known, name)) continue;
+    const std::string meant = DidYouMean(name, known, kPrefix);
     if (meant.empty()) continue;  // somebody else's
-    warnings.push_back(absl::StrCat("unknown variable ", Quoted(name), " is ignored", meant));
+    warnings.push_back(absl::StrCat("unknown variable ", Quoted(variable), " is ignored", meant));
   }
 }
 
@@ -130,6 +133,9 @@ absl::StatusOr<ParseResult> CommandOf(const CommandLine& line) {
 
 absl::StatusOr<ParseResult> LaunchOf(CommandLine line, const Environment& environment) {
   AddVariables(environment, line.given);
+  const absl::StatusOr<ClusterAnswer> cluster = AskCluster(environment, line.given);
+  if (!cluster.ok()) return cluster.status();
+  for (const auto& [option, value] : cluster->options) line.given[option] = value;
   absl::StatusOr<LaunchConfig> config = BuildLaunchConfig(line.given, environment.machine);
   if (!config.ok()) return config.status();
   if (line.program.empty()) {
@@ -138,6 +144,19 @@ absl::StatusOr<ParseResult> LaunchOf(CommandLine line, const Environment& enviro
   }
   config->program = line.program.front();
   config->args.assign(line.program.begin() + 1, line.program.end());
+  if (environment.Get("KUBERNETES_SERVICE_HOST") &&
+      !line.given.contains("termination_message_file")) {
+    // A pod's specification may name another path, but nothing tells the container.
+    config->termination_message_file = "/dev/termination-log";
+    config->is_termination_file_assumed = true;
+  }
+  config->cluster_line = cluster->line;
+  if (!cluster->warning.empty()) config->warnings.push_back(cluster->warning);
+  config->report_node = cluster->report_node;
+  config->cluster = PlaceInCluster(environment, config->nodes.max);
+  if (std::string warning = CpuWarning(environment, *config); !warning.empty()) {
+    config->warnings.push_back(std::move(warning));
+  }
   WarnOfVariables(environment, config->warnings);
   WarnOfOptionVariables(environment, config->warnings);
   return *std::move(config);

@@ -52,8 +52,9 @@ struct CoordinatorOptions {
 
 using ParseResult = std::variant<LaunchConfig, PrintText, DoctorOptions, CoordinatorOptions>;
 
-// Reads the command line and the PET_ variables. An error is the user's (exit code 2) and one
-// line without "ddprun: error: " in front. Nothing is printed or looked up here; ResolveProgram
+// Reads the command line, the PET_ variables and those of a cluster's manager. An error is the
+// user's (exit code 2) and one line without "ddprun: error: " in front; no line, where another task
+// of a Slurm step tells it. Nothing is printed or looked up here; ResolveProgram
 // (program.h) tells whether the program exists.
 absl::StatusOr<ParseResult> ParseCommandLine(int argc, const char* const* argv,
                                              const Environment& environment);

@@ -125,7 +125,8 @@ class Reading {
     return MarkedAt(word, 1);  // CLI11 would take the letters that it knows
   }
 
-  // Those that `name` is or, as argparse has it, begins.
+  // Those that `name` is or, as argparse has it, begins. What is short enough for torchrun is for
+  // us: our own options are not among its.
   std::vector<const OptionRow*> FindLong(std::string_view name) const {
     const std::string wanted = Underscored(name);
     std::vector<const OptionRow*> found;
@@ -134,6 +135,8 @@ class Reading {
       if (whole == wanted) return {&row};
       if (!wanted.empty() && whole.starts_with(wanted)) found.push_back(&row);
     }
+    const auto is_ours = [](const OptionRow* row) { return row->is_ours; };
+    if (!std::all_of(found.begin(), found.end(), is_ours)) std::erase_if(found, is_ours);
     return found;
   }
 

@@ -1,33 +1,6 @@
 #include "launcher/cli/environment.h"
 
-#include <sys/random.h>
-#include <unistd.h>
-
-#include <cstdint>
-
-#include "absl/strings/str_cat.h"
-#include "launcher/placement/allowed_cpus.h"
-
 namespace ddprun::launcher {
-namespace {
-
-std::string FreshRunId() {
-  uint64_t bits = 0;
-  if (getrandom(&bits, sizeof(bits), GRND_NONBLOCK) != static_cast<ssize_t>(sizeof(bits))) {
-    // Only names of files and logs hang on it, no secret does.
-    bits = static_cast<uint64_t>(getpid());
-  }
-  return absl::StrCat(absl::Hex(bits, absl::kZeroPad16));
-}
-
-int CpuCount() {
-  const size_t allowed = AllowedCpus().size();
-  if (allowed > 0) return static_cast<int>(allowed);
-  const long online = sysconf(_SC_NPROCESSORS_ONLN);
-  return online > 0 ? static_cast<int>(online) : 1;
-}
-
-}  // namespace
 
 std::optional<std::string> Environment::Get(std::string_view name) const {
   const std::string beginning = std::string(name) + "=";
@@ -35,15 +8,6 @@ std::optional<std::string> Environment::Get(std::string_view name) const {
     if (variable.starts_with(beginning)) return variable.substr(beginning.size());
   }
   return std::nullopt;
-}
-
-Environment Environment::OfThisProcess() {
-  Environment environment;
-  for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable) {
-    environment.variables.emplace_back(*variable);
-  }
-  environment.machine = {.cpu_count = CpuCount(), .fresh_run_id = FreshRunId()};
-  return environment;
 }
 
 }  // namespace ddprun::launcher

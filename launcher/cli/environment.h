@@ -1,4 +1,4 @@
-// The surroundings a command line is read in, taken once at the start.
+// The surroundings a command line is read in. [pure]
 #ifndef DDPRUN_LAUNCHER_CLI_ENVIRONMENT_H_
 #define DDPRUN_LAUNCHER_CLI_ENVIRONMENT_H_
 
@@ -17,8 +17,6 @@ struct Environment {
 
   // The variable's value; of several with one name the first, as getenv has it.
   std::optional<std::string> Get(std::string_view name) const;
-  // What holds for this process: its variables, the CPUs in its affinity mask, a fresh random id.
-  static Environment OfThisProcess();
 };
 
 }  // namespace ddprun::launcher

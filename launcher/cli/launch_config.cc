@@ -1,5 +1,6 @@
 #include "launcher/cli/launch_config.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -103,6 +104,7 @@ void ReadPlainValues(OptionReader& read, const MachineFacts& machine, LaunchConf
   read.Into("rdzv_id", config.run_id, ParseName);
   read.Into("role", config.role, ParseName);
   read.Into("local_addr", config.local_addr, ParseHost);
+  read.Into("network", config.network, ParseInterface);
   read.Into("redirects", config.redirects, ParseStreamChoice);
   read.Into("tee", config.tee, ParseStreamChoice);
   read.Into("local_ranks_filter", config.console_ranks, ParseLocalRanks);
@@ -116,10 +118,14 @@ void ReadPlainValues(OptionReader& read, const MachineFacts& machine, LaunchConf
   std::vector<std::string> about_signals;
   config.more_stop_signals = MoreStopSignals(config.signals_to_handle, about_signals);
   Warn("signals_to_handle", about_signals, config);
+  read.Into("preempt_signal", config.preempt_signal, ParsePreemptSignal);
+  read.Into("requeue_code", config.requeue_code,
+            [](const std::string& text) { return ParseNumber(text, 0, 255); });
   read.Into("numa_binding", config.numa_binding, ParseNumaBinding);
   config.virtual_local_rank = read.Flag("virtual_local_rank");
   config.log_dir = read.Text("log_dir");
   config.report_file = read.Text("report_file");
+  config.termination_message_file = read.Text("termination_message_file");
   if (config.role.empty()) config.role = "default";
 }
 
@@ -250,6 +256,19 @@ absl::Status Validate(const LaunchConfig& config) {
     return InvalidArgumentError(absl::StrCat(
         config.SourceOf("node_rank"), " '", *config.node_rank, "' with ", config.SourceOf("nnodes"),
         " '", nodes, "': expected a rank from 0 to ", config.nodes.max - 1));
+  }
+  const std::vector<int>& stops = config.more_stop_signals;
+  if (std::find(stops.begin(), stops.end(), config.preempt_signal) != stops.end()) {
+    return InvalidArgumentError(
+        absl::StrCat(config.SourceOf("preempt_signal"), " names a signal of ",
+                     config.SourceOf("signals_to_handle"), " '", config.signals_to_handle,
+                     "': expected one that either asks the workers to stop or stops the job"));
+  }
+  if (config.requeue_code && config.preempt_signal == 0) {
+    return InvalidArgumentError(
+        absl::StrCat(config.SourceOf("requeue_code"), " '", *config.requeue_code,
+                     "' without --preempt_signal: expected the signal by which the workers are "
+                     "asked to stop, too"));
   }
   return absl::OkStatus();
 }

@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "rendezvous/base/time.h"
+#include "rendezvous/core/types.h"
 
 namespace ddprun::launcher {
 
@@ -97,6 +98,7 @@ struct LaunchConfig {
   std::string run_id;
   RendezvousConf rendezvous_options;
   std::string local_addr;  // empty: not given
+  std::string network;     // the interface of --network; empty: not given
 
   int max_restarts = 0;
   Duration shutdown_timeout = std::chrono::seconds(30);
@@ -113,15 +115,24 @@ struct LaunchConfig {
   // As given, for the workers' environment, and what stops the job beyond INT, TERM, HUP and QUIT.
   std::string signals_to_handle;
   std::vector<int> more_stop_signals;
-  std::string report_file;                 // empty: not given
+  int preempt_signal = 0;                    // asks the workers to save and stop; 0: none
+  std::optional<int> requeue_code;           // our exit code where a worker has read that
+  std::string report_file;                   // empty: not given
+  std::string termination_message_file;      // empty: none
+  bool is_termination_file_assumed = false;  // nobody named it: Kubernetes' own
+  std::string report_node;  // the node that prints the report of a failure; empty: each does
   std::string event_log_handler = "null";  // null, console or dynamic_rendezvous
 
   RunAs run_as = RunAs::kByName;
   std::string program;
   std::vector<std::string> args;  // the program's, verbatim
 
-  // One line each, for the user to see once the job is known to start.
+  // For the user to see once the job is known to start: what the cluster's variables told (empty:
+  // nothing), and warnings of one line each.
+  std::string cluster_line;
   std::vector<std::string> warnings;
+
+  rendezvous::ClusterPlace cluster;  // for the coordinator, which refuses agents of another
 
   // Where the value of each option that was given came from, by the option's name.
   std::map<std::string, std::string> sources;
@@ -140,8 +151,9 @@ using GivenOptions = std::map<std::string, GivenValue>;
 
 // What a configuration depends on beyond the words of the user.
 struct MachineFacts {
-  int cpu_count = 1;         // CPUs this process may use
-  std::string fresh_run_id;  // for a job that was given none and that nobody else joins
+  int cpu_count = 1;            // CPUs this process may use
+  bool is_interactive = false;  // stdin is a terminal
+  std::string fresh_run_id;     // for a job that was given none and that nobody else joins
 };
 
 // Turns options into a valid configuration, defaults filled in. The error is InvalidArgument and

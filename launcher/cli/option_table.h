@@ -15,6 +15,7 @@ struct OptionRow {
   const char* group;  // heading in the help
   const char* help;
   bool has_variable = true;  // PET_<NAME> stands in for it
+  bool is_ours = false;      // torchrun has none such
 
   bool is_flag() const { return value == nullptr; }
 };

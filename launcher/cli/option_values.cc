@@ -30,6 +30,10 @@ constexpr std::pair<NumaBinding, const char*> kNumaBindings[] = {
     {NumaBinding::kExclusive, "exclusive"},
     {NumaBinding::kCoreComplex, "core-complex"}};
 
+// Workers are started with them ignored, TERM excepted: not what ends a program that has gone
+// wrong, what a terminal sends, or what programs send themselves.
+constexpr int kPreemptSignals[] = {SIGUSR1, SIGUSR2, SIGTERM, SIGHUP, SIGURG, SIGXCPU, SIGPWR};
+
 bool IsDigits(const std::string& text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), absl::ascii_isdigit);
 }
@@ -197,6 +201,16 @@ absl::StatusOr<std::string> ParseHost(const std::string& text) {
   return InvalidArgumentError("expected a host name or an IP address");
 }
 
+absl::StatusOr<std::string> ParseInterface(const std::string& text) {
+  constexpr size_t kMaxName = 15;  // the kernel's IFNAMSIZ, without the zero
+  const bool is_name =
+      !text.empty() && text.size() <= kMaxName && std::all_of(text.begin(), text.end(), [](char c) {
+        return absl::ascii_isgraph(c) && c != '/' && c != ',' && c != ':';
+      });
+  if (is_name) return text;
+  return InvalidArgumentError("expected the name of one network interface, as in eth0");
+}
+
 absl::StatusOr<Endpoint> ParseEndpoint(const std::string& given, uint16_t default_port) {
   const absl::Status wrong =
       InvalidArgumentError("expected HOST:PORT or [IPV6]:PORT with a port between 0 and 65535");
@@ -326,6 +340,14 @@ std::vector<int> MoreStopSignals(const std::string& text, std::vector<std::strin
     }
   }
   return signals;
+}
+
+absl::StatusOr<int> ParsePreemptSignal(const std::string& text) {
+  for (const int signal : kPreemptSignals) {
+    const std::string name = SignalName(signal);
+    if (text == name || "SIG" + text == name || text == std::to_string(signal)) return signal;
+  }
+  return InvalidArgumentError("expected a signal among USR1, USR2, TERM, HUP, URG, XCPU or PWR");
 }
 
 const GivenValue* OptionReader::Find(const std::string& name) const {

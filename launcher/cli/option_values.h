@@ -42,6 +42,8 @@ absl::StatusOr<bool> ParseBool(const std::string& text);
 // A host name or an address, IPv6 with or without brackets; the result has none. An empty text
 // stays.
 absl::StatusOr<std::string> ParseHost(const std::string& text);
+// The name of a network interface, as the kernel takes one.
+absl::StatusOr<std::string> ParseInterface(const std::string& text);
 // host, host:port, [v6], [v6]:port, v6, v6:port where it cannot be an address. Without a port:
 // `default_port`; where that is 0, an error.
 absl::StatusOr<Endpoint> ParseEndpoint(const std::string& text, uint16_t default_port);
@@ -65,6 +67,9 @@ inline constexpr char kDefaultSignalsToHandle[] = "SIGTERM,SIGINT,SIGHUP,SIGQUIT
 // the four of the default always do. A name that is none, or of a signal that cannot be handled, is
 // no error (torchrun goes on without it): it becomes a warning.
 std::vector<int> MoreStopSignals(const std::string& text, std::vector<std::string>& warnings);
+
+// The number of a signal by which workers can be asked to save and stop: "USR1", "SIGUSR1", "10".
+absl::StatusOr<int> ParsePreemptSignal(const std::string& text);
 
 // Hands out what was given by name and remembers the first thing that was wrong.
 class OptionReader {

@@ -9,7 +9,7 @@ namespace ddprun::launcher {
 
 // `ddprun [options] PROGRAM`: this node's part of a job. Finds the program, prepares this process,
 // and runs the agent.  REQUIRES: this process has one thread.
-int Launch(LaunchConfig config, const Environment& environment);
+int Launch(LaunchConfig config, Environment environment);
 
 // `ddprun coordinator`: the rendezvous of one job, apart from its nodes. Listens until the job is
 // over or a signal comes; returns the job's exit code, or 128+n for signal n. Starts no process.

@@ -1,4 +1,5 @@
 // From LaunchConfig to the agent.
+#include <csignal>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
@@ -21,6 +22,7 @@
 #include "launcher/logs/log_router.h"
 #include "launcher/logs/logger.h"
 #include "launcher/placement/allowed_cpus.h"
+#include "launcher/placement/network.h"
 #include "launcher/placement/placement.h"
 #include "launcher/process/exit_status.h"
 #include "launcher/process/guardian.h"
@@ -83,21 +85,30 @@ absl::StatusOr<Placement> PlaceWorkers(const Environment& environment, LaunchCon
   return placement;
 }
 
-absl::Status CheckReportFile(const LaunchConfig& config) {
-  if (config.report_file.empty()) return absl::OkStatus();
-  const absl::Status status = CheckWritable(config.report_file);
+absl::Status CheckFile(const LaunchConfig& config, const char* option, const std::string& path) {
+  const absl::Status status = path.empty() ? absl::OkStatus() : CheckWritable(path);
   if (status.ok()) return status;
-  return absl::Status(status.code(),
-                      absl::StrCat(config.SourceOf("report_file"), ": ", status.message()));
+  return absl::Status(status.code(), absl::StrCat(config.SourceOf(option), ": ", status.message()));
+}
+
+// What is written at the end.
+absl::Status CheckReportFiles(const LaunchConfig& config) {
+  absl::Status status = CheckFile(config, "report_file", config.report_file);
+  if (config.is_termination_file_assumed) return status;
+  status.Update(CheckFile(config, "termination_message_file", config.termination_message_file));
+  return status;
 }
 
 // Signals, descriptors and the OOM killer's choice, as an agent needs them.
 absl::StatusOr<ProcessBaseline> PrepareProcess(const LaunchConfig& config) {
   ProcessBaseline baseline = RecordBaseline();
   ProtectFromOomKiller(baseline);
-  absl::Status status = PrepareAgentProcess(baseline, BitsOf(config.more_stop_signals));
+  const SignalBits asks = config.preempt_signal != 0 ? BitOf(config.preempt_signal) : 0;
+  absl::Status status = PrepareAgentProcess(baseline, BitsOf(config.more_stop_signals) | asks);
   if (status.ok()) status = ProvideDescriptors(config);
   if (!status.ok()) return status;
+  // Slurm sends its notice to all processes of a step. TERM is the exception: programs end by it.
+  if (config.preempt_signal != SIGTERM) baseline.ignored_signals |= asks;
   return baseline;
 }
 
@@ -113,7 +124,8 @@ absl::StatusOr<std::unique_ptr<LogRouter>> MakeLogs(const LaunchConfig& config,
   return LogRouter::Create(std::move(options));
 }
 
-void Warn(const LaunchConfig& config, const LogLevelChoice& log_level, LogRouter& logs) {
+void SayAtStart(const LaunchConfig& config, const LogLevelChoice& log_level, LogRouter& logs) {
+  if (!config.cluster_line.empty()) logs.Say("ddprun: " + config.cluster_line);
   std::vector<std::string> warnings = config.warnings;
   if (!log_level.warning.empty()) warnings.push_back(log_level.warning);
   for (std::string& warning : OutputWarnings(config)) warnings.push_back(std::move(warning));
@@ -122,17 +134,20 @@ void Warn(const LaunchConfig& config, const LogLevelChoice& log_level, LogRouter
 
 }  // namespace
 
-int Launch(LaunchConfig config, const Environment& environment) {
+int Launch(LaunchConfig config, Environment environment) {
   const absl::StatusOr<Program> program =
       ResolveProgram(config.program, config.args, config.run_as, environment);
   if (!program.ok()) return Complain(program.status(), ExitCodeOfStartError(program.status()));
 
+  if (absl::Status status = UseNetwork(config, environment); !status.ok()) {
+    return Complain(status, kExitUsage);
+  }
   absl::StatusOr<Placement> placement = PlaceWorkers(environment, config);
   if (!placement.ok()) {
     const bool is_usage = absl::IsInvalidArgument(placement.status());
     return Complain(placement.status(), is_usage ? kExitUsage : kExitMachine);
   }
-  if (absl::Status status = CheckReportFile(config); !status.ok()) {
+  if (absl::Status status = CheckReportFiles(config); !status.ok()) {
     return Complain(status, kExitMachine);
   }
   const absl::StatusOr<ProcessBaseline> baseline = PrepareProcess(config);
@@ -147,7 +162,7 @@ int Launch(LaunchConfig config, const Environment& environment) {
   const LogLevelChoice log_level =
       ChooseLogLevel({.ddprun_log_level = environment.Get("DDPRUN_LOG_LEVEL"),
                       .loglevel = environment.Get("LOGLEVEL")});
-  Warn(config, log_level, **logs);
+  SayAtStart(config, log_level, **logs);
   const std::shared_ptr<spdlog::logger> logger = MakeLogger(**logs, log_level.level);
   Agent agent(
       {std::move(config), *program, environment, *baseline, job_mark, *std::move(placement)},

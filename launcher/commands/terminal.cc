@@ -8,6 +8,7 @@
 namespace ddprun::launcher {
 
 int Complain(const absl::Status& error, int exit_code) {
+  if (error.message().empty()) return exit_code;
   std::fprintf(stderr, "ddprun: error: %s\n", std::string(error.message()).c_str());
   return exit_code;
 }

@@ -8,7 +8,8 @@
 
 namespace ddprun::launcher {
 
-// One line on stderr. Returns `exit_code`.
+// One line on stderr; none, where the error has no message and another task of the job says it.
+// Returns `exit_code`.
 int Complain(const absl::Status& error, int exit_code);
 // `text` on stdout. Returns kExitSuccess, or kExitMachine when it could not be written.
 int Print(const std::string& text);

@@ -83,7 +83,8 @@ struct LogLosses {
 // not in it: its console says so itself. Nor is what a reader that has gone would have got.
 std::string LossWarning(const LogLosses& before, const LogLosses& now, const std::string& folder);
 
-// What makes folders and files (BeginRound, OpenWorker, Finish, RemoveAbandonedFolders) and what
+// What makes folders and files (BeginRound, OpenWorker, TemporaryFolder, Finish,
+// RemoveAbandonedFolders) and what
 // speaks of them (TakeLossWarning, run_folder) may be called on any thread, one call at a time; the
 // other methods on any threads at once.
 class LogRouter {
@@ -107,6 +108,9 @@ class LogRouter {
   // Opens the channels of one worker of the round. Errors are this machine's. Says once, in one
   // line, where the files are if the user has not chosen it.
   absl::StatusOr<WorkerStdio> OpenWorker(int local_rank, int rank);
+
+  // As RunFolder::TemporaryFolder.
+  absl::StatusOr<std::string> TemporaryFolder() { return folder_.TemporaryFolder(); }
 
   // The last `max_lines` lines of what the round's worker has written to stderr, up to this call
   // or, where it writes to a terminal, up to its end. Waits for the log thread at most `timeout`.

@@ -50,6 +50,12 @@ absl::Status MakeFolders(const std::string& path) {
   return MakeFolder(path, 0700);
 }
 
+absl::StatusOr<std::string> MakeFreshFolder(const std::string& parent, const std::string& name) {
+  std::string pattern = parent + "/" + name;
+  if (mkdtemp(pattern.data()) != nullptr) return pattern;
+  return absl::ErrnoToStatus(errno, absl::StrCat("create a folder in ", parent));
+}
+
 // "ddprun_<run_id>_<tag>_XXXXXX". Neither the tag nor what is behind it holds a '_'.
 std::string_view TagOfName(std::string_view name) {
   const size_t end = name.rfind('_');
@@ -88,29 +94,37 @@ absl::StatusOr<RunFolder> RunFolder::Create(Options options) {
 }
 
 absl::Status RunFolder::MakeRunFolder() {
-  if (!is_temporary()) {
+  absl::StatusOr<std::string> made = std::string();
+  if (is_temporary()) {
+    made = MakeTemporary();
+  } else {
     if (absl::Status status = MakeFolders(options_.log_dir); !status.ok()) return status;
+    made = MakeFreshFolder(options_.log_dir, FileNamePart(options_.run_id) + "_XXXXXX");
   }
-  std::string name = FileNamePart(options_.run_id);
-  if (!is_temporary()) return MakeRunFolderIn(options_.log_dir, name + "_XXXXXX");
-  const std::string tag = OwnerTag();
-  name = absl::StrCat("ddprun_", name, tag.empty() ? "" : "_", tag, "_XXXXXX");
-  if (HasRoom(options_.memory_dir) && MakeRunFolderIn(options_.memory_dir, name).ok()) {
-    return absl::OkStatus();
-  }
-  return MakeRunFolderIn(options_.temp_dir, name);
+  if (made.ok()) path_ = *std::move(made);
+  return made.status();
 }
 
-absl::Status RunFolder::MakeRunFolderIn(const std::string& parent, const std::string& name) {
-  std::string pattern = parent + "/" + name;
-  if (mkdtemp(pattern.data()) == nullptr) {
-    return absl::ErrnoToStatus(errno, absl::StrCat("create a folder in ", parent));
-  }
-  path_ = pattern;
-  if (!is_temporary()) return absl::OkStatus();
-  temporaries_.push_back(path_);
-  if (options_.on_temporary) options_.on_temporary(path_);
-  return absl::OkStatus();
+absl::StatusOr<std::string> RunFolder::MakeTemporary() {
+  const std::string tag = OwnerTag();
+  const std::string name = absl::StrCat("ddprun_", FileNamePart(options_.run_id),
+                                        tag.empty() ? "" : "_", tag, "_XXXXXX");
+  absl::StatusOr<std::string> made = absl::NotFoundError("");
+  if (HasRoom(options_.memory_dir)) made = MakeFreshFolder(options_.memory_dir, name);
+  if (!made.ok()) made = MakeFreshFolder(options_.temp_dir, name);
+  if (!made.ok()) return made;
+  temporaries_.push_back(*made);
+  if (options_.on_temporary) options_.on_temporary(*made);
+  return made;
+}
+
+absl::StatusOr<std::string> RunFolder::TemporaryFolder() {
+  std::string& folder = is_temporary() ? path_ : beside_;
+  if (!folder.empty() && access(folder.c_str(), W_OK) != 0) folder.clear();
+  if (!folder.empty()) return folder;
+  absl::StatusOr<std::string> made = MakeTemporary();
+  if (made.ok()) folder = *made;
+  return made;
 }
 
 void RunFolder::BeginAttempt(int restart_count) {
@@ -145,8 +159,10 @@ void RunFolder::RemoveEmptyTemporaries() {
 }
 
 void RunFolder::RemoveAbandonedTemporaries() const {
-  if (!is_temporary() || path_.empty()) return;
-  RemoveEmpty(AbandonedIn(path_.substr(0, path_.rfind('/')), TagOfName));
+  for (const std::string& own : {is_temporary() ? path_ : std::string(), beside_}) {
+    if (own.empty()) continue;
+    RemoveEmpty(AbandonedIn(own.substr(0, own.rfind('/')), TagOfName));
+  }
 }
 
 }  // namespace ddprun::launcher

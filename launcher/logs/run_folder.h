@@ -35,6 +35,9 @@ class RunFolder {
   // the run's folder anew where that has gone: logind removes a user's part of /dev/shm when the
   // user logs out (RemoveIPC), others clean /tmp.
   absl::StatusOr<std::string> MakeWorkerFolder(int local_rank);
+  // A folder of this user's alone for a file that ends with the job: the run's, where that is
+  // temporary, or else one that is made like it.
+  absl::StatusOr<std::string> TemporaryFolder();
   // Removes what was made under temp_dir as far as no file is in it.
   void RemoveEmptyTemporaries();
   // Does the same, in the directory where this run's temporary folder is, to those of this user's
@@ -48,12 +51,13 @@ class RunFolder {
  private:
   explicit RunFolder(Options options) : options_(std::move(options)) {}
   absl::Status MakeRunFolder();
-  absl::Status MakeRunFolderIn(const std::string& parent, const std::string& name);
+  absl::StatusOr<std::string> MakeTemporary();
   absl::StatusOr<std::string> TryMakeWorkerFolder(int local_rank);
   bool is_temporary() const { return options_.log_dir.empty(); }
 
   Options options_;
   std::string path_;
+  std::string beside_;  // the temporary folder where path_ is none; "": not made
   std::string attempt_;
   std::map<int, int> attempts_seen_;      // by restart count
   std::vector<std::string> temporaries_;  // run folders that we made

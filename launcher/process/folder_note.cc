@@ -72,6 +72,7 @@ DDPRUN_RAW void FolderNote::RemoveEmptyFolders() const {
       about.st_ino == entry.inode) {
     constexpr int kLevels = 2;  // attempt_<restart_count>, and a worker's in it
     RemoveEmptyFoldersIn(folder, kLevels);
+    syscall(SYS_unlinkat, folder, kStopFileName, 0);
     syscall(SYS_unlinkat, AT_FDCWD, entry.path, AT_REMOVEDIR);
   }
   syscall(SYS_close, folder);

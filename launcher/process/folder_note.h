@@ -8,6 +8,9 @@
 
 namespace ddprun::launcher {
 
+// The one file in the folder that is ddprun's own (stop_file.h), and goes with it.
+inline constexpr char kStopFileName[] = "stop_request";
+
 // Follows no link. -1 with errno set where it is no folder. Async-signal-safe.
 int OpenFolder(int parent, const char* name);
 // Removes what is an empty folder in the open `folder`, and before that in its folders, `levels`
@@ -26,9 +29,9 @@ class FolderNote {
   // A path that is too long, or names no directory, is not noted: that folder stays.
   void Write(const std::string& folder);
 
-  // The guardian's. Async-signal-safe. Removes the folders in the folder, the folders in those, and
-  // itself, each as far as it is empty. Follows no link, and does nothing where another directory
-  // has taken the folder's place.
+  // The guardian's. Async-signal-safe. Removes the stop file, the folders in the folder, the
+  // folders in those, and itself, each as far as it is empty. Follows no link, and does nothing
+  // where another directory has taken the folder's place.
   void RemoveEmptyFolders() const;
 
   static constexpr size_t kMaxPath = 1024;  // its end included

@@ -1,8 +1,10 @@
 #include "launcher/process/guardian.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -31,6 +33,7 @@ struct Orders {
   LeftoverQuery leftovers;
   const FolderNote* folder = nullptr;
   const char* cgroup_path = nullptr;  // null: the job has no cgroup
+  SignalNote* signals = nullptr;
 };
 
 constexpr int kPipeFd = 3;
@@ -64,9 +67,26 @@ DDPRUN_RAW void Pause(long milliseconds) {
 }
 
 // Nobody writes into the pipe: it closes when the agent is gone.
-DDPRUN_RAW void AwaitEndOfAgent() {
-  char byte;
-  while (syscall(SYS_read, kPipeFd, &byte, 1) < 0 && errno == EINTR) {
+DDPRUN_RAW void AwaitEndOfAgent(SignalNote& signals) {
+  const SignalBits all = ~SignalBits{0};
+  pollfd waits[2];
+  waits[0].fd = kPipeFd;
+  waits[0].events = POLLIN;
+  // Without it (-1) poll passes over the second.
+  waits[1].fd =
+      static_cast<int>(syscall(SYS_signalfd4, -1, &all, sizeof(all), SFD_CLOEXEC | SFD_NONBLOCK));
+  waits[1].events = POLLIN;
+  for (;;) {
+    waits[0].revents = waits[1].revents = 0;
+    const long count = syscall(SYS_ppoll, waits, 2, nullptr, nullptr, 0);
+    if (count < 0 && errno != EINTR) return;
+    if (waits[0].revents != 0) return;
+    signalfd_siginfo info;
+    while (waits[1].fd >= 0 && syscall(SYS_read, waits[1].fd, &info, sizeof(info)) > 0) {
+      timespec now;
+      syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &now);
+      signals.Take(info.ssi_signo, int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec);
+    }
   }
 }
 
@@ -74,7 +94,7 @@ DDPRUN_RAW void AwaitEndOfAgent() {
 // throughout. `pipe` is the read end.
 [[noreturn]] DDPRUN_RAW void RunGuardian(int pipe, const Orders& orders) {
   Detach(pipe);
-  AwaitEndOfAgent();
+  AwaitEndOfAgent(*orders.signals);
   const bool has_cgroup = orders.cgroup_path != nullptr;
   // Two empty walks 20 ms apart: during exec a process shows no environment for a moment. A process
   // that sleeps in the kernel is asked again for ten minutes, ever more rarely.
@@ -140,7 +160,8 @@ absl::Status Guardian::Fork() {
   UniqueFd read_end(ends[0]);
   UniqueFd write_end(ends[1]);
   Orders orders{.leftovers = {.mark = mark_.c_str(), .sessions = &memory_->sessions},
-                .folder = &memory_->folder};
+                .folder = &memory_->folder,
+                .signals = &memory_->signals};
   if (cgroup_ != nullptr) {
     orders.leftovers.cgroup = cgroup_->name().c_str();
     orders.cgroup_path = cgroup_->path().c_str();

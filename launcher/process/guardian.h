@@ -18,13 +18,15 @@
 #include "launcher/process/folder_note.h"
 #include "launcher/process/job_cgroup.h"
 #include "launcher/process/session_table.h"
+#include "launcher/process/signal_note.h"
 #include "rendezvous/base/time.h"
 #include "rendezvous/base/unique_fd.h"
 
 namespace ddprun::launcher {
 
-// The guardian holds the read end of a pipe whose write end only the agent has, and sleeps. When
-// the pipe closes, however the agent ended, it kills the job's cgroup, where there is one, every
+// The guardian holds the read end of a pipe whose write end only the agent has, and sleeps; it
+// notes the signals that it gets, which it survives, SIGKILL excepted (signal_note.h). When the
+// pipe closes, however the agent ended, it kills the job's cgroup, where there is one, every
 // process of the workers' sessions, which it finds in memory shared with the agent
 // (session_table.h), and every process that carries the job's mark, until two walks over /proc find
 // none; it removes the cgroup and, as far as they are empty, the folders for error files
@@ -61,6 +63,11 @@ class Guardian {
   // The folder made for the workers' error files.
   void NoteFolder(const std::string& folder) { memory_->folder.Write(folder); }
 
+  // Whether it got the signal at `since` or later, and so the workers, too.
+  bool HasReceived(int signal, TimePoint since) const {
+    return memory_->signals.HasSince(signal, since);
+  }
+
   pid_t pid() const { return pid_; }
   // Where workers should be born; null where this machine has none for us. Lives as long as this.
   const JobCgroup* cgroup() const { return cgroup_.get(); }
@@ -70,6 +77,7 @@ class Guardian {
   struct Memory {
     SessionTable sessions;
     FolderNote folder;
+    SignalNote signals;
   };
   struct Unmap {
     void operator()(Memory* memory) const;

@@ -92,6 +92,9 @@ std::vector<std::string> OwnCgroupDirectories(const std::string& mountinfo,
   const size_t own_at = all.find("\n0::/");
   if (own_at == std::string::npos) return {};
   const std::string own = all.substr(own_at + 4, all.find('\n', own_at + 1) - own_at - 4);
+  // Slurm kills what is in a step's own cgroups by SIGKILL, and looks into none below them: what we
+  // hid there would live on, and the node would drain.
+  if (absl::StrContains(own, "slurmstepd.scope/")) return {};
   std::vector<std::string> found;
   for (const absl::string_view line : absl::StrSplit(mountinfo, '\n')) {
     // "31 23 0:28 <root> <mount point> <options>... - <type> <source> <options>"

@@ -65,7 +65,7 @@ bool RemoveCgroup(const char* path);
 
 // Pure: the directories under which the process with this /proc/self/cgroup finds its own v2
 // cgroup, by this /proc/self/mountinfo. Several mounts give several; most machines have one or
-// none.
+// none. None within a step of Slurm, which tracks processes by its cgroups.
 std::vector<std::string> OwnCgroupDirectories(const std::string& mountinfo,
                                               const std::string& cgroups);
 

@@ -28,6 +28,7 @@ constexpr char kPrefix[] = "DDPRUN_JOB_MARK=";
 
 struct ProcessFacts {
   pid_t parent = 0;
+  pid_t group = 0;
   pid_t session = 0;
 };
 
@@ -62,7 +63,7 @@ DDPRUN_RAW bool ReadFacts(int process, ProcessFacts* facts) {
   if (state == 'Z' || state == 'X' || state == 'x') return false;
   const char* rest = text + end + 3;
   facts->parent = ParsePid(rest);
-  ParsePid(rest);
+  facts->group = ParsePid(rest);
   facts->session = ParsePid(rest);
   for (int field = 7; field <= 8; ++field) ParseNumber(rest);
   return (ParseNumber(rest) & kKernelThreadFlag) == 0;
@@ -128,9 +129,12 @@ class NameMatcher {
   const char* expected_;
 };
 
-DDPRUN_RAW bool Belongs(int process, const LeftoverQuery& query) {
+DDPRUN_RAW bool Belongs(int process, pid_t pid, const LeftoverQuery& query) {
   ProcessFacts facts;
   if (!ReadFacts(process, &facts)) return false;
+  for (const pid_t* group = query.groups; group != nullptr && *group != 0; ++group) {
+    if (facts.group == *group && pid != *group) return true;
+  }
   if (query.parent != 0 && facts.parent == query.parent) return true;
   if (query.sessions != nullptr && query.sessions->Meet(facts.session)) return true;
   if (query.mark[0] != '\0' && FindIn(process, "environ", MarkMatcher(query.mark))) return true;
@@ -140,14 +144,14 @@ DDPRUN_RAW bool Belongs(int process, const LeftoverQuery& query) {
 // Signals the process if it belongs to the job, and not whoever has the number by the time of the
 // signal: `process` is its folder, which is nobody else's later.
 DDPRUN_RAW bool SignalOne(int process, pid_t pid, const LeftoverQuery& query, int signal) {
-  if (!Belongs(process, query)) return false;
+  if (!Belongs(process, pid, query)) return false;
   if (signal == 0) return true;
   const long pidfd = syscall(SYS_pidfd_open, pid, 0);
   if (pidfd < 0) {
     if (errno == ESRCH) return false;
     return syscall(SYS_kill, pid, signal) == 0;
   }
-  const bool is_same = Belongs(process, query);
+  const bool is_same = Belongs(process, pid, query);
   if (is_same && syscall(SYS_pidfd_send_signal, pidfd, signal, nullptr, 0) != 0 &&
       errno == ENOSYS) {
     syscall(SYS_kill, pid, signal);

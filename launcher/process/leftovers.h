@@ -24,10 +24,12 @@ std::string NewJobMark();
 
 // Which processes belong to the job. Plain pointers, because the guardian may not allocate.
 struct LeftoverQuery {
-  const char* mark = "";             // not empty: whose environment holds it, or an inner job's
+  const char* mark = "";             // whose environment holds it, or an inner job's; "": nobody's
   const char* cgroup = "";           // and who is in it (JobCgroup::name), or below it
   SessionTable* sessions = nullptr;  // and, when not null, members of these, which it notes
   pid_t parent = 0;                  // and, when not 0, its children
+  const pid_t* groups = nullptr;     // and, up to a 0, who is in these process groups, their
+                                     // leaders excepted
   pid_t spare = 0;                   // but never this one (the guardian), nor the caller
   const char* proc = "/proc";
 };

@@ -1,14 +1,19 @@
 #include "launcher/process/process.h"
 
+#include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
+#include <cstring>
 #include <ctime>
+#include <string>
 #include <utility>
 
 #include <boost/asio/post.hpp>
@@ -42,16 +47,32 @@ Ended LookAtEnded(idtype_t type, pid_t pid) {
 }  // namespace
 
 bool ReapChild(pid_t pid, TimePoint deadline) {
-  for (;;) {
+  constexpr long kLongestPauseNs = 1'000'000;
+  // A killed process needs some 0.1 ms for its end.
+  for (timespec pause{.tv_sec = 0, .tv_nsec = 50'000};;) {
     siginfo_t info{};
     // __WALL: the guardian sends no signal at its end, which makes it a child of the other kind.
     const int result = waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | __WALL);
     DDP_CHECK(result == 0 || errno == ECHILD);
     if (info.si_pid == pid || result != 0) return true;
     if (SteadyNow() >= deadline) return false;
-    const timespec pause{.tv_sec = 0, .tv_nsec = 1'000'000};
     nanosleep(&pause, nullptr);
+    pause.tv_nsec = std::min(2 * pause.tv_nsec, kLongestPauseNs);
   }
+}
+
+bool IsAncestor(pid_t pid) {
+  pid_t at = getppid();
+  while (at > 1 && at != pid) {
+    // "pid (name) state parent ...": the name may hold anything but ends with the last ')'.
+    const std::string path = "/proc/" + std::to_string(at) + "/stat";
+    const UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    char text[512] = {};
+    if (!file.is_open() || read(file.get(), text, sizeof(text) - 1) <= 0) return false;
+    const char* end = std::strrchr(text, ')');
+    if (end == nullptr || std::sscanf(end + 1, " %*c %d", &at) != 1) return false;
+  }
+  return at == pid;
 }
 
 bool HasChildren() { return !LookAtEnded(P_ALL, 0).none_left; }

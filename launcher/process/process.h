@@ -24,6 +24,10 @@ bool ReapChild(pid_t pid, TimePoint deadline = TimePoint::max());
 // nobody. A subreaper without children has no descendants.
 bool HasChildren();
 
+// Whether the process is our parent, or its parent, and so on. Without /proc nobody is but the
+// parent.
+bool IsAncestor(pid_t pid);
+
 // Knows every child of this process and reaps them all; one object per process.
 //
 // Each worker is watched by a pidfd: epoll keeps the order in which several of them died, which a

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <utility>
 
+#include "launcher/process/process.h"
 #include "rendezvous/base/check.h"
 #include "rendezvous/base/steady_clock.h"
 
@@ -14,6 +15,15 @@ namespace ddprun::launcher {
 using boost::asio::posix::stream_descriptor;
 
 std::optional<SignalMeaning> SignalClassifier::Classify(int signal, pid_t sender, TimePoint now) {
+  const First received{signal, sender, now};
+  if (signal == ask_signal_) {
+    if (IsEcho(first_ask_, received)) return std::nullopt;
+    // Slurm and others say TERM when the time is over, too.
+    if (signal != SIGTERM || (!first_ask_ && !first_stop_)) {
+      first_ask_ = received;
+      return SignalMeaning::kAsk;
+    }
+  }
   constexpr SignalBits kStops = BitOf(SIGINT) | BitOf(SIGTERM) | BitOf(SIGHUP) | BitOf(SIGQUIT);
   if (((kStops | more_stop_signals_) & BitOf(signal)) == 0) {
     if (signal == SIGTSTP) return SignalMeaning::kSuspend;
@@ -22,22 +32,25 @@ std::optional<SignalMeaning> SignalClassifier::Classify(int signal, pid_t sender
     return SignalMeaning::kRelay;
   }
   if (!first_stop_) {
-    first_stop_ = FirstStop{signal, sender, now};
+    first_stop_ = received;
     return SignalMeaning::kStop;
   }
-  const bool is_echo = signal == first_stop_->signal && sender == first_stop_->sender &&
-                       sender != 0 && now - first_stop_->at < kEchoWindow;
-  if (is_echo) return std::nullopt;
+  if (IsEcho(first_stop_, received)) return std::nullopt;
   // A closing terminal sends several HUPs; they are one wish.
   return signal == SIGINT || signal == SIGTERM ? SignalMeaning::kKillNow : SignalMeaning::kStop;
 }
 
+bool SignalClassifier::IsEcho(const std::optional<First>& first, const First& again) {
+  return first && first->signal == again.signal && first->sender == again.sender &&
+         again.sender != 0 && again.at - first->at < kEchoWindow;
+}
+
 SignalReceiver::SignalReceiver(boost::asio::io_context& io, const ProcessBaseline& baseline,
-                               SignalBits more_stop_signals,
-                               std::function<void(const ReceivedSignal&)> handler)
-    : handler_(std::move(handler)), descriptor_(io), classifier_(more_stop_signals) {
+                               SignalBits more_stop_signals, int ask_signal, Handler handler)
+    : handler_(std::move(handler)), descriptor_(io), classifier_(more_stop_signals, ask_signal) {
+  const SignalBits more = more_stop_signals | (ask_signal != 0 ? BitOf(ask_signal) : 0);
   boost::system::error_code error;
-  descriptor_.assign(OpenSignalFd(AgentSignals(baseline, more_stop_signals)).Release(), error);
+  descriptor_.assign(OpenSignalFd(AgentSignals(baseline, more)).Release(), error);
   DDP_CHECK(!error);
   Await();
 }
@@ -59,7 +72,9 @@ void SignalReceiver::ReadAll() {
         info.ssi_code == SI_USER || info.ssi_code == SI_QUEUE || info.ssi_code == SI_TKILL;
     const pid_t sender = is_from_process ? static_cast<pid_t>(info.ssi_pid) : 0;
     const std::optional<SignalMeaning> meaning = classifier_.Classify(signal, sender, SteadyNow());
-    if (meaning) handler_(ReceivedSignal{*meaning, signal, sender});
+    if (!meaning) continue;
+    const bool may_be_for_all = is_from_process && (sender == 0 || IsAncestor(sender));
+    handler_(ReceivedSignal{*meaning, signal, sender, may_be_for_all});
   }
 }
 

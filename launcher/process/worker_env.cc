@@ -65,6 +65,7 @@ std::vector<std::string> BuildWorkerEnv(const std::vector<std::string>& parent,
   if (!input.timer_file.empty()) {
     own.emplace_back(ddp::internal::kTimerFileVar, input.timer_file);
   }
+  if (!input.stop_file.empty()) own.emplace_back(ddp::internal::kStopFileVar, input.stop_file);
   if (SetsOmpThreads(parent, input.local_world_size)) {
     own.emplace_back(ddp::internal::kOmpThreadsVar, "1");
   }
@@ -75,9 +76,10 @@ std::vector<std::string> BuildWorkerEnv(const std::vector<std::string>& parent,
   block.reserve(parent.size() + own.size());
   for (const std::string& variable : parent) {
     const std::string_view name = NameOf(variable);
-    // A mark of another job would let that job's guardian end this worker.
+    // A mark of another job would let that job's guardian end this worker, and the flag of another
+    // job is not for it.
     const bool is_replaced =
-        name == ddp::internal::kJobMarkVar ||
+        name == ddp::internal::kJobMarkVar || name == ddp::internal::kStopFileVar ||
         std::any_of(own.begin(), own.end(), [&](const auto& mine) { return mine.first == name; });
     if (!is_replaced) block.push_back(variable);
   }

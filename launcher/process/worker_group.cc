@@ -15,9 +15,11 @@
 #include "launcher/process/guardian.h"
 #include "launcher/process/job_cgroup.h"
 #include "launcher/process/leftover_watch.h"
+#include "launcher/process/leftovers.h"
 #include "launcher/process/process.h"
 #include "launcher/process/spawn.h"
 #include "launcher/process/start_sequence.h"
+#include "launcher/process/worker_stop.h"
 #include "rendezvous/base/check.h"
 #include "rendezvous/base/steady_clock.h"
 
@@ -35,9 +37,7 @@ struct Worker {
   bool is_leader_alive = false;
   bool is_group_alive = false;  // leader or helpers
   bool was_told_to_stop = false;
-  bool is_killed = false;
-  int stop_signal = 0;  // sent to the group; 0: none
-  TimePoint kill_at = kNever;
+  WorkerStop stop{};
 };
 
 std::string SecondsText(Duration duration) {
@@ -96,19 +96,23 @@ class WorkerGroup::Impl {
     start_.Begin(std::move(requests));
   }
 
-  void Stop(int signal, Duration grace) {
+  void Stop(int signal, Duration grace, bool have_it) {
     if (is_empty()) return;
     start_.Stop();
     EndSuspension();  // this signal continues the workers, too
-    const TimePoint kill_at = SteadyNow() + grace;
+    const TimePoint now = SteadyNow();
     grace_ = grace;
-    leftovers_.KillAt(kill_at);
+    leftovers_.KillAt(now + grace);
     for (Worker& worker : workers_) {
       if (!worker.is_group_alive) continue;
       worker.was_told_to_stop = true;
-      TellToStop(worker, signal, kill_at);
+      CarryOut(worker, worker.stop.Tell(now, signal, grace, have_it));
     }
     PostRecheck();
+  }
+
+  void EndStart() {
+    if (!is_empty()) start_.Stop();
   }
 
   void KillNow() {
@@ -118,7 +122,7 @@ class WorkerGroup::Impl {
     for (Worker& worker : workers_) {
       if (!worker.is_group_alive) continue;
       worker.was_told_to_stop = true;
-      Kill(worker);
+      CarryOut(worker, worker.stop.Kill());
     }
     PostRecheck();
   }
@@ -154,9 +158,7 @@ class WorkerGroup::Impl {
   void EndSuspension() {
     if (!suspended_at_) return;
     const Duration paused = SteadyNow() - *std::exchange(suspended_at_, std::nullopt);
-    for (Worker& worker : workers_) {
-      if (worker.kill_at != kNever) worker.kill_at += paused;
-    }
+    for (Worker& worker : workers_) worker.stop.Postpone(paused);
     if (all_killed_since_) *all_killed_since_ += paused;
     leftovers_.Postpone(paused);
   }
@@ -168,20 +170,27 @@ class WorkerGroup::Impl {
     if (worker.is_leader_alive) kill(worker.pid, signal);
   }
 
-  void Kill(Worker& worker) {
-    worker.is_killed = true;
-    SignalGroup(worker, SIGKILL);
+  void CarryOut(const Worker& worker, WorkerStop::Order order) {
+    using enum WorkerStop::Receiver;
+    if (order.receiver == kNobody || order.receiver == kHelpers) return;
+    // A core dump of a child that shares our memory may be our end. It has nothing worth a dump.
+    const bool is_dump = (kDumpingSignals & BitOf(order.signal)) != 0;
+    const int signal = is_dump && start_.IsOnItsWay(worker.pid) ? SIGTERM : order.signal;
+    if (order.receiver == kGroup) {
+      SignalGroup(worker, signal);
+    } else {
+      kill(worker.pid, signal);  // not reaped yet, so the number is its own
+    }
+    if (signal != SIGKILL) SignalGroup(worker, SIGCONT);
   }
 
-  // A second call with the same signal only brings the end of the grace forward: some programs take
-  // a second SIGTERM as "at once".
-  void TellToStop(Worker& worker, int signal, TimePoint kill_at) {
-    worker.kill_at = std::min(worker.kill_at, kill_at);
-    if (std::exchange(worker.stop_signal, signal) == signal) return;
-    // A core dump of a child that shares our memory may be our end. It has nothing worth a dump.
-    const bool is_dump = (kDumpingSignals & BitOf(signal)) != 0;
-    SignalGroup(worker, is_dump && start_.IsOnItsWay(worker.pid) ? SIGTERM : signal);
-    SignalGroup(worker, SIGCONT);
+  // Those in the groups of these workers besides the workers themselves, for all of them by one
+  // walk over /proc.
+  static void TellHelpers(std::vector<pid_t> workers) {
+    if (workers.empty()) return;
+    workers.push_back(0);
+    SignalLeftovers({.groups = workers.data()}, SIGTERM);
+    SignalLeftovers({.groups = workers.data()}, SIGCONT);
   }
 
   void OnStarted(size_t index, pid_t pid) {
@@ -226,11 +235,7 @@ class WorkerGroup::Impl {
                               .status = status,
                               .at = SteadyNow(),
                               .was_told_to_stop = worker.was_told_to_stop};
-    if (worker.is_killed) {
-      SignalGroup(worker, SIGKILL);
-    } else if (worker.stop_signal == 0) {
-      TellToStop(worker, SIGTERM, SteadyNow() + options_.leftover_grace);
-    }
+    CarryOut(worker, worker.stop.LeaderEnded(exit_seen_->at, options_.leftover_grace));
   }
 
   // A worker's leader, whose end was just seen, or what workers left behind.
@@ -269,18 +274,22 @@ class WorkerGroup::Impl {
     if (is_empty()) return;
     const TimePoint now = SteadyNow();
     std::vector<WorkerNotice> ignored;
+    std::vector<pid_t> deaf;  // at half of their grace
     bool is_any_alive = start_.is_starting();
     for (Worker& worker : workers_) {
       CheckGroup(worker);
       if (!worker.is_group_alive) continue;
       is_any_alive = true;
-      if (worker.is_killed || worker.kill_at > now) continue;
+      if (worker.stop.next_at() > now) continue;
       // It kept to its time and we are late: its exit is served next.
       if (worker.is_leader_alive && ProcessTable::HasEnded(worker.pid)) continue;
-      ignored.push_back(Ignored(worker));
-      Kill(worker);
+      if (worker.stop.is_kill_due(now)) ignored.push_back(Ignored(worker));
+      const WorkerStop::Order order = worker.stop.TimePassed(now);
+      if (order.receiver == WorkerStop::Receiver::kHelpers) deaf.push_back(worker.pid);
+      CarryOut(worker, order);
       quiet_since_ = now;
     }
+    TellHelpers(std::move(deaf));
     if (!is_any_alive && !leftovers_.AreLeft(now)) {
       Finish();
     } else if (IsGivenUp(now)) {
@@ -299,7 +308,7 @@ class WorkerGroup::Impl {
   bool IsGivenUp(TimePoint now) {
     bool is_all_killed = !start_.is_starting();
     for (const Worker& worker : workers_) {
-      is_all_killed = is_all_killed && (!worker.is_group_alive || worker.is_killed);
+      is_all_killed = is_all_killed && (!worker.is_group_alive || worker.stop.is_killed());
     }
     if (!is_all_killed || !leftovers_.IsOver(now)) {
       all_killed_since_.reset();
@@ -314,7 +323,7 @@ class WorkerGroup::Impl {
     const std::string who =
         "rank " + std::to_string(worker.rank) + " (pid " + std::to_string(worker.pid) + ")";
     return {(worker.is_leader_alive ? who : "a process left by " + who) + " did not end within " +
-            SecondsText(grace) + " of " + SignalName(worker.stop_signal) + ": killed"};
+            SecondsText(grace) + " of " + SignalName(worker.stop.signal()) + ": killed"};
   }
 
   void Finish() {
@@ -333,7 +342,7 @@ class WorkerGroup::Impl {
     for (const Worker& worker : workers_) {
       is_leader_alive = is_leader_alive || worker.is_leader_alive;
       if (!worker.is_group_alive) continue;
-      if (!worker.is_killed) next = std::min(next, worker.kill_at);
+      next = std::min(next, worker.stop.next_at());
       has_leftovers = has_leftovers || !worker.is_leader_alive;
     }
     if (has_leftovers || !is_leader_alive) {
@@ -373,9 +382,12 @@ WorkerGroup::WorkerGroup(boost::asio::io_context& io, Options options, EventHand
 WorkerGroup::~WorkerGroup() = default;
 
 void WorkerGroup::Start(std::vector<WorkerSpec> specs) { impl_->Start(std::move(specs)); }
-void WorkerGroup::Stop(int signal, Duration grace) { impl_->Stop(signal, grace); }
+void WorkerGroup::Stop(int signal, Duration grace, bool have_it) {
+  impl_->Stop(signal, grace, have_it);
+}
 void WorkerGroup::KillNow() { impl_->KillNow(); }
 void WorkerGroup::Relay(int signal) { impl_->Relay(signal); }
+void WorkerGroup::EndStart() { impl_->EndStart(); }
 void WorkerGroup::Suspend() { impl_->Suspend(); }
 void WorkerGroup::Resume() { impl_->Resume(); }
 bool WorkerGroup::is_empty() const { return impl_->is_empty(); }

@@ -109,16 +109,20 @@ class WorkerGroup {
   // REQUIRES: is_empty(), and `specs` is not.
   void Start(std::vector<WorkerSpec> specs);
 
-  // Sends `signal` and SIGCONT to every worker's whole process group, and SIGKILL to what is left
-  // after `grace`. Workers not started yet never are. Again: the earlier end of grace counts.
-  // GroupEmpty follows, unless is_empty().
-  void Stop(int signal, Duration grace);
+  // Sends `signal` to every worker, SIGTERM to what else is in its process group when the worker
+  // has ended or half of `grace` is over, and SIGKILL to what is left after `grace`
+  // (worker_stop.h); what is stopped is continued (SIGCONT). Workers not started yet never are.
+  // Again: the earlier end of grace counts. GroupEmpty follows, unless is_empty().
+  // `have_it`: they got the signal from elsewhere, and are not sent it.
+  void Stop(int signal, Duration grace, bool have_it = false);
   // SIGKILL to all, now.
   void KillNow();
 
   // Passes SIGUSR1 or the like to each worker itself: its helpers may not have a handler and would
   // die.
   void Relay(int signal);
+  // No further worker is started; Stop follows.
+  void EndStart();
   // Stops (SIGSTOP: a group without a terminal ignores SIGTSTP) or continues all process groups.
   // The time between does not count against a grace.
   void Suspend();

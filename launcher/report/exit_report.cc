@@ -37,6 +37,18 @@ std::string EscapedLine(std::string_view line) {
   return EscapeControl(line.substr(0, kMaxLineLength)) + "... [line cut]";
 }
 
+// Each line escaped, with a line feed at its end; "" for no text.
+std::string EscapedLines(absl::string_view text) {
+  while (absl::ConsumeSuffix(&text, "\n")) {
+  }
+  std::string out;
+  if (text.empty()) return out;
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+    out += EscapedLine(std::string(line)) + "\n";
+  }
+  return out;
+}
+
 // `text` without its middle where it is longer: a traceback's ends say most. Cut between lines
 // where there are some, else between characters.
 std::string WithoutMiddle(const std::string& text, size_t max) {
@@ -191,7 +203,8 @@ std::string RenderExitReport(const ExitReportInput& input) {
     return "ddprun: exit code " + code + ": " + EscapeControl(verdict.reason) + "\n";
   }
   const FailureReport& failure = *verdict.first_failure;
-  std::string out = RenderBlock(input, failure) + RenderTail(failure);
+  const bool is_here = input.report_node.empty();
+  std::string out = is_here ? RenderBlock(input, failure) + RenderTail(failure) : "";
   // Codes of workers and of ddprun overlap: this line says whose it is.
   const bool is_workers = verdict.exit_code == failure.exit_code;
   out += "ddprun: exit code " + code + ": ";
@@ -202,11 +215,43 @@ std::string RenderExitReport(const ExitReportInput& input) {
     if (cause.compare(0, same.size(), same) == 0) cause.erase(0, same.size());
     out += "that of rank " + std::to_string(failure.rank) + " on " + EscapeControl(failure.host) +
            EscapeControl(cause) +
-           (verdict.early_exit.empty() ? "" : "; " + EscapeControl(verdict.early_exit)) + "\n";
+           (verdict.early_exit.empty() ? "" : "; " + EscapeControl(verdict.early_exit));
   } else {
-    out += "ddprun's own, " + EscapeControl(verdict.reason) + "\n";
+    out += "ddprun's own, " + EscapeControl(verdict.reason);
   }
-  return out;
+  if (!is_here) out += "; " + EscapeControl(input.report_node) + " prints the report";
+  return out + "\n";
+}
+
+std::string RenderTerminationMessage(const TerminationInput& input) {
+  if (input.exit_code == 0) return "";
+  const std::string code = std::to_string(input.exit_code);
+  if (!input.first_failure) {
+    const std::string text = "exit code " + code + ": " + EscapeControl(input.reason) + "\n";
+    return text.substr(0, CharacterStart(text, kMaxTerminationBytes));
+  }
+  const FailureReport& failure = *input.first_failure;
+  std::string text = "rank " + std::to_string(failure.rank) + " on " + EscapeControl(failure.host) +
+                     " (node_rank: " + std::to_string(failure.node_rank) +
+                     "): " + EscapeControl(failure.message);
+  const std::string own = "exit code " + std::to_string(failure.exit_code);
+  if (failure.message != own) text += ", " + own;
+  // Not the worker's: this node was told to end, or could not go on.
+  const bool is_own_code = input.exit_code != failure.exit_code;
+  if (is_own_code) text += "\nddprun: exit code " + code + ": " + EscapeControl(input.reason);
+  text += "\n";
+  // A traceback's last lines stand in stderr, too; its message is what the worker says of it.
+  if (failure.error) text += EscapedLines(failure.error->message);
+  const std::string tail = EscapedLines(failure.stderr_tail);
+  const std::string title = "its last lines:\n";
+  if (!tail.empty() && text.size() + title.size() < kMaxTerminationBytes) {
+    text += title;
+    const size_t room = kMaxTerminationBytes - text.size();
+    size_t start = 0;
+    if (tail.size() > room) start = tail.find('\n', tail.size() - room - 1) + 1;
+    text += tail.substr(start);
+  }
+  return text.substr(0, CharacterStart(text, kMaxTerminationBytes));
 }
 
 }  // namespace ddprun::launcher

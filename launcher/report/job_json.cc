@@ -96,6 +96,8 @@ OwnerText TextOf(ExitOwner owner) {
       return {"failed", "worker"};
     case ExitOwner::kSignal:
       return {"stopped", "ddprun"};
+    case ExitOwner::kRequeue:
+      return {"stopped", "requeue_code"};
     case ExitOwner::kDdprun:
       break;
   }
@@ -215,7 +217,8 @@ void StatusEvents::JobEnded(int64_t unix_ms) {
   }
   // As in torchrun, the agent has succeeded when it came to the job's end, whatever that was.
   const ExitOwner owner = record_.end().owner;
-  const bool is_over = owner == ExitOwner::kNobody || owner == ExitOwner::kWorker;
+  const bool is_over =
+      owner == ExitOwner::kNobody || owner == ExitOwner::kWorker || owner == ExitOwner::kRequeue;
   Event event{.state = is_over ? "SUCCEEDED" : "FAILED"};
   if (!is_over) event.raw_error = record_.end().reason;
   Write(event, unix_ms);

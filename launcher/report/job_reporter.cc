@@ -11,7 +11,6 @@
 #include "launcher/logs/console_sink.h"
 #include "launcher/logs/log_router.h"
 #include "launcher/report/exit_report.h"
-#include "launcher/report/whole_file.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -67,6 +66,7 @@ void JobReporter::TimerEvent(const TimerRequest& timer, bool is_kill) {
 
 void JobReporter::Ask(std::vector<LastWords> dead, Duration timeout,
                       std::function<void(const std::vector<LastWords>&)> answer) {
+  if (dead.empty()) return answer({});
   std::string file;
   for (const LastWords& words : dead) {
     if (file.empty()) file = words.report.error_file;
@@ -114,8 +114,10 @@ std::vector<rendezvous::FailureReport> JobReporter::NewestFailures() const {
 }
 
 void JobReporter::Print(const rendezvous::Verdict& verdict) {
-  std::string report = RenderExitReport(
-      {.verdict = verdict, .title = options_.part.program, .local_failures = NewestFailures()});
+  std::string report = RenderExitReport({.verdict = verdict,
+                                         .title = options_.part.program,
+                                         .local_failures = NewestFailures(),
+                                         .report_node = options_.part.config.report_node});
   if (!report.empty() && report.back() == '\n') report.pop_back();  // Say ends the line
   logs_.Say(report);
   if (!options_.own_error_file.empty()) PassOnErrorFile(verdict);
@@ -152,11 +154,12 @@ void JobReporter::PassOnErrorFile(const rendezvous::Verdict& verdict) {
       });
 }
 
-void JobReporter::WriteFile(const std::string& path, std::string text, const std::string& what) {
+void JobReporter::WriteFile(const std::string& path, std::string text, const std::string& what,
+                            absl::Status (*write)(const std::string&, absl::string_view)) {
   ++writes_;
   own_files_.Ask<absl::Status>(
       "report", path, options_.write_timeout,
-      [path, text = std::move(text)] { return WriteWholeFile(path, text); },
+      [path, text = std::move(text), write] { return write(path, text); },
       [this, path, what](std::optional<absl::Status> written) {
         FinishWrite(written.value_or(Silent("write", path)), what);
       });
@@ -175,10 +178,24 @@ void JobReporter::WriteReport(std::function<void()> done) {
     events_.JobEnded(now);
     ++writes_;
     on_written_ = std::move(done);
+    WriteTerminationMessage();
     const std::string& path = options_.part.config.report_file;
     if (!path.empty()) WriteFile(path, RenderReportFile(record_), "the report file");
     FinishWrite(absl::OkStatus(), "");
   });
+}
+
+void JobReporter::WriteTerminationMessage() {
+  const LaunchConfig& config = options_.part.config;
+  if (config.termination_message_file.empty()) return;
+  TerminationInput input{.first_failure = std::nullopt,
+                         .exit_code = record_.end().exit_code,
+                         .reason = record_.end().reason};
+  if (record_.verdict()) input.first_failure = record_.verdict()->first_failure;
+  std::string text = RenderTerminationMessage(input);
+  if (text.empty()) return;
+  WriteFile(config.termination_message_file, std::move(text), "the termination message",
+            config.is_termination_file_assumed ? WriteIfThere : WriteWholeFile);
 }
 
 }  // namespace ddprun::launcher

@@ -18,6 +18,7 @@
 #include "launcher/report/job_json.h"
 #include "launcher/report/job_record.h"
 #include "launcher/report/last_words.h"
+#include "launcher/report/whole_file.h"
 
 namespace ddprun::launcher {
 
@@ -56,8 +57,8 @@ class JobReporter {
   void CompleteRound(std::function<void()> done);
   // The report for people, and the first failure's error file for whoever started the agent.
   void Print(const rendezvous::Verdict& verdict);
-  // The job's last events and the report file; `done` is called within seconds, when that and the
-  // error file are written, or are not. After the core's EndJob.
+  // The job's last events, the termination message and the report file; `done` is called within
+  // seconds, when those and the error file are written, or are not. After the core's EndJob.
   void WriteReport(std::function<void()> done);
 
  private:
@@ -67,7 +68,9 @@ class JobReporter {
   std::optional<rendezvous::FailureReport> Add(const LastWords& words);
   std::vector<rendezvous::FailureReport> NewestFailures() const;
   void PassOnErrorFile(const rendezvous::Verdict& verdict);
-  void WriteFile(const std::string& path, std::string text, const std::string& what);
+  void WriteFile(const std::string& path, std::string text, const std::string& what,
+                 absl::Status (*write)(const std::string&, absl::string_view) = WriteWholeFile);
+  void WriteTerminationMessage();
   void FinishWrite(const absl::Status& status, const std::string& what);
   double WaitedMs(int64_t now) const;
 

@@ -53,6 +53,11 @@ absl::Status WriteWholeFile(const std::string& path, absl::string_view text) {
   return status.ok() ? WriteInPlace(path, text) : status;
 }
 
+absl::Status WriteIfThere(const std::string& path, absl::string_view text) {
+  const UniqueFd fd(open(path.c_str(), O_WRONLY | O_TRUNC | O_NONBLOCK | O_CLOEXEC));
+  return fd.is_open() ? WriteAll(fd.get(), text, path) : absl::OkStatus();
+}
+
 absl::Status CheckWritable(const std::string& path) {
   struct stat about {};
   if (stat(path.c_str(), &about) == 0) {

@@ -13,6 +13,10 @@ namespace ddprun::launcher {
 // (a container's bind-mounted file) it writes into `path` itself. An error names path and cause.
 absl::Status WriteWholeFile(const std::string& path, absl::string_view text);
 
+// Writes into a file that is there already and that may be written; otherwise nothing, which is no
+// error: nobody has asked for it.
+absl::Status WriteIfThere(const std::string& path, absl::string_view text);
+
 // Whether WriteWholeFile could write `path`: it is not there or is a regular file, and it or its
 // directory can be written to. Leaves nothing behind. The error is one line with the path.
 absl::Status CheckWritable(const std::string& path);

@@ -95,7 +95,10 @@ TEST_CASE("descriptors: an agent that has none for its rendezvous ends with 120 
   Job job;
   const std::string gate = job.File("gate");
   REQUIRE(mkfifo(gate.c_str(), 0600) == 0);
-  auto ddprun = job.Run({}, {"wait"}, {.env = {{"DDPRUN_TEST_FILE_GATE", "beginning:" + gate}}});
+  // With a file for timers to make, it stops before the rendezvous.
+  auto ddprun = job.Run({}, {"wait"},
+                        {.env = {{"TORCHELASTIC_ENABLE_FILE_TIMER", "1"},
+                                 {"DDPRUN_TEST_FILE_GATE", "beginning:" + gate}}});
   REQUIRE_MESSAGE(ddprun->WaitForErr("the file system does not answer"), ddprun->Describe());
   const NoMoreDescriptors none(ddprun->pid());
   const UniqueFd writer(open(gate.c_str(), O_WRONLY | O_CLOEXEC));

@@ -141,5 +141,16 @@ TEST_CASE("hung files: the report is given up, and the exit code is the job's") 
   CHECK(job.IsGone());
 }
 
+TEST_CASE("hung files: a termination message that cannot be written holds up no exit") {
+  Job job;
+  Gate gate(job, "report");
+  const auto ddprun = job.Run({"--termination_message_file=" + job.File("message")}, {"exit:3"},
+                              {.env = gate.env()});
+  REQUIRE_MESSAGE(ddprun->Wait() == 3, ddprun->Describe());
+  Holds(ddprun->err(), "the termination message is not written: write " + job.File("message") +
+                           ": its file system does not answer");
+  CHECK(job.IsGone());
+}
+
 }  // namespace
 }  // namespace ddprun::testing

@@ -70,6 +70,20 @@ TEST_CASE("membership: without restarts a node that leaves a fixed job ends it w
       nodes[0]->Describe());
 }
 
+TEST_CASE("membership: an agent that is killed alone is lost once its connection stays closed") {
+  Job job;
+  // Far longer than the test may take: it is not silence that tells.
+  const std::vector<Node> nodes =
+      StartTwo(job, "2", {"--rdzv_conf=keep_alive_interval=100,keep_alive_max_attempt=10"},
+               {"touch:" + job.File("up{rank}.{restart}"), "wait"});
+  nodes[1]->Signal(SIGKILL);
+  REQUIRE(nodes[1]->Wait() == 128 + SIGKILL);
+  REQUIRE_MESSAGE(nodes[0]->Wait() == 121, nodes[0]->Describe());
+  CHECK_MESSAGE(nodes[0]->err().find("is lost: its connection closed, and it has not come back") !=
+                    std::string::npos,
+                nodes[0]->Describe());
+}
+
 TEST_CASE(
     "membership: agents that are all told to stop, one shortly after the other, end with 143") {
   Job job;
@@ -114,6 +128,41 @@ TEST_CASE("membership: a node that is refused is named to the node that waits") 
   CHECK_MESSAGE(waiting->WaitForErr("refused"), waiting->Describe());
   const Node second = job.Run(job.NodeOptions(1, "2"), {"wait"});
   CHECK_MESSAGE(waiting->WaitForErr("2 of 2 nodes: starting 2 ranks"), waiting->Describe());
+  waiting->Signal(SIGTERM);
+  CHECK(waiting->Wait() == 128 + SIGTERM);
+  CHECK_MESSAGE(second->Wait() == 121, second->Describe());
+}
+
+// What srun gives a task of a step of two nodes.
+Subprocess::Options InStep(const std::string& job, const std::string& step) {
+  return {.env = {{"SLURM_JOB_ID", job},
+                  {"SLURM_STEP_ID", step},
+                  {"SLURM_JOB_NODELIST", "n[1-2]"},
+                  {"SLURM_STEP_NODELIST", "n[1-2]"},
+                  {"SLURM_NODEID", "0"}}};
+}
+
+TEST_CASE("membership: agents of another Slurm job or step are refused, whatever their --rdzv_id") {
+  Job job;
+  const std::vector<std::string> options = job.NodeOptions(1, "2");
+  const Node waiting = job.Run(options, {"wait"}, InStep("12", "0"));
+  REQUIRE_MESSAGE(waiting->WaitForErr("waiting for 1 more"), waiting->Describe());
+  const Node step = job.Run(options, {"wait"}, InStep("12", "1"));
+  REQUIRE_MESSAGE(step->Wait() == 121, step->Describe());
+  const std::string of_step = "is of Slurm step 12.1, the nodes here of Slurm step 12.0";
+  CHECK_MESSAGE(step->err().find(of_step) != std::string::npos, step->Describe());
+  CHECK_MESSAGE(waiting->WaitForErr(of_step), waiting->Describe());
+  const Node other = job.Run(options, {"wait"}, InStep("13", "0"));
+  REQUIRE_MESSAGE(other->Wait() == 121, other->Describe());
+  CHECK_MESSAGE(
+      other->err().find("is of Slurm job 13, the nodes here of Slurm job 12") != std::string::npos,
+      other->Describe());
+  const Node second = job.Run(options, {"wait"}, InStep("12", "0"));
+  CHECK_MESSAGE(waiting->WaitForErr("2 of 2 nodes: starting 2 ranks"), waiting->Describe());
+  // The step's nodes are all here.
+  const Node spare = job.Run(options, {"wait"}, InStep("12", "0"));
+  REQUIRE_MESSAGE(spare->Wait() == 121, spare->Describe());
+  CHECK_MESSAGE(spare->err().find("--ntasks-per-node=1") != std::string::npos, spare->Describe());
   waiting->Signal(SIGTERM);
   CHECK(waiting->Wait() == 128 + SIGTERM);
   CHECK_MESSAGE(second->Wait() == 121, second->Describe());

@@ -9,6 +9,11 @@
 //   error-file:TEXT   write it to TORCHELASTIC_ERROR_FILE
 //   error-dir     make a directory in its place
 //   timer:TEXT    write it and a newline to TORCHELASTIC_TIMER_FILE
+//   block:SIGNAL  for the next two alone
+//   await:SIGNAL  until one has come
+//   count:SIGNAL  "got it" on stdout for each, until SIGUSR2 comes
+//   asked         until DDPRUN_STOP_FILE asks for a stop, which is marked as read
+//   poll          "asked" or "not asked" on stdout, read as such
 //   connect       "connected" on stdout once MASTER_ADDR:MASTER_PORT takes a connection
 //
 // "@2" behind a step: only the worker of RANK 2; "#1": only at restart count 1. {rank}, {restart},
@@ -16,10 +21,13 @@
 #include <fcntl.h>
 #include <netdb.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -58,6 +66,49 @@ void WaitForFile(const std::string& path) {
   while (access(path.c_str(), F_OK) != 0) usleep(2000);
 }
 
+void Write(const std::string& path, const std::string& text) {
+  FILE* file = std::fopen(path.c_str(), "we");
+  if (file == nullptr) std::exit(97);
+  std::fputs(text.c_str(), file);
+  std::fclose(file);
+}
+
+// Bytes 0 to 3 of the file: a stop is asked for; 4 to 7: a rank has read that.
+uint32_t* StopFile() {
+  const int file = open(Env("DDPRUN_STOP_FILE").c_str(), O_RDWR | O_CLOEXEC);
+  void* page = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (file < 0 || page == MAP_FAILED) std::exit(96);
+  close(file);
+  return static_cast<uint32_t*>(page);
+}
+
+bool IsAsked(uint32_t* page) {
+  if (std::atomic_ref(page[0]).load() == 0) return false;
+  std::atomic_ref(page[1]).store(1);
+  return true;
+}
+
+sigset_t SetOf(int signal) {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, signal);
+  return set;
+}
+
+// REQUIRES: it has been blocked.
+void AwaitSignal(int signal) {
+  const sigset_t awaited = SetOf(signal);
+  int got = 0;
+  if (sigwait(&awaited, &got) != 0) std::exit(96);
+}
+
+// REQUIRES: both have been blocked.
+void CountSignals(int signal) {
+  sigset_t awaited = SetOf(signal);
+  sigaddset(&awaited, SIGUSR2);
+  for (int got = 0; sigwait(&awaited, &got) == 0 && got != SIGUSR2;) Line(stdout, "got it");
+}
+
 void ConnectToMaster() {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -84,25 +135,26 @@ void Do(const std::string& name, const std::string& value) {
     close(open(value.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0644));
     return;
   }
-  if (name == "error-file") {
-    FILE* file = std::fopen(Env("TORCHELASTIC_ERROR_FILE").c_str(), "we");
-    if (file == nullptr) std::exit(97);
-    std::fputs(value.c_str(), file);
-    std::fclose(file);
-    return;
-  }
-  if (name == "timer") {
-    FILE* file = std::fopen(Env("TORCHELASTIC_TIMER_FILE").c_str(), "we");
-    if (file == nullptr) std::exit(97);
-    std::fputs((value + "\n").c_str(), file);
-    std::fclose(file);
-    return;
-  }
+  if (name == "error-file") return Write(Env("TORCHELASTIC_ERROR_FILE"), value);
+  if (name == "timer") return Write(Env("TORCHELASTIC_TIMER_FILE"), value + "\n");
   if (name == "error-dir") {
     if (mkdir(Env("TORCHELASTIC_ERROR_FILE").c_str(), 0700) != 0) std::exit(97);
     return;
   }
   if (name == "connect") return ConnectToMaster();
+  if (name == "block") {
+    const sigset_t blocked = SetOf(std::stoi(value));
+    sigprocmask(SIG_BLOCK, &blocked, nullptr);
+    return;
+  }
+  if (name == "await") return AwaitSignal(std::stoi(value));
+  if (name == "count") return CountSignals(std::stoi(value));
+  if (name == "asked") {
+    uint32_t* const page = StopFile();
+    while (!IsAsked(page)) usleep(2000);
+    return;
+  }
+  if (name == "poll") return Line(stdout, IsAsked(StopFile()) ? "asked" : "not asked");
   if (name == "until") return WaitForFile(value);
   if (name == "wait") {
     for (;;) pause();

@@ -164,9 +164,10 @@ TEST_CASE("two nodes: of a lost node the other one hears, though its own worker 
     REQUIRE_MESSAGE(a->WaitForErr("waiting for 1 more"), a->Describe());
     auto b = node("2");
     lose(*a, *b);
-    REQUIRE_MESSAGE(a->WaitForErr("1 of 2 nodes, waiting for 1 more (node " +
-                                  rendezvous::HostName() + " is lost: silent for 6 s), "),
-                    a->Describe());
+    REQUIRE_MESSAGE(
+        a->WaitForErr("1 of 2 nodes, waiting for 1 more (node " + rendezvous::HostName() +
+                      " is lost: its connection closed, and it has not come back), "),
+        a->Describe());
     auto c = node("2");
     job.Touch("go");
     REQUIRE_MESSAGE(a->Wait() == 0, a->Describe());
@@ -178,7 +179,8 @@ TEST_CASE("two nodes: of a lost node the other one hears, though its own worker 
     auto b = node("1:2");
     lose(*a, *b);
     REQUIRE_MESSAGE(a->WaitForErr("ddprun: node " + rendezvous::HostName() +
-                                  " is lost: silent for 6 s; going on with 1 node and 1 rank "
+                                  " is lost: its connection closed, and it has not come back; "
+                                  "going on with 1 node and 1 rank "
                                   "instead of 2 and 2\n"),
                     a->Describe());
     job.Touch("go");

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -12,6 +13,10 @@ namespace ddprun::testing {
 namespace {
 
 constexpr rlim_t kFew = 256;
+
+// ddprun keeps the descriptors below this number from its first moments to its end. A later one may
+// be a file's that it is writing: when that closes, its number is free again.
+constexpr rlim_t kKept = 8;
 
 // The number that the next descriptor of `pid` would get.
 rlim_t LowestFree(int pid) {
@@ -43,7 +48,7 @@ ScarceDescriptors::~ScarceDescriptors() { setrlimit(RLIMIT_NOFILE, &before_); }
 NoMoreDescriptors::NoMoreDescriptors(int pid) : pid_(pid) {
   DDP_CHECK(prlimit(pid_, RLIMIT_NOFILE, nullptr, &before_) == 0);
   rlimit none = before_;
-  none.rlim_cur = LowestFree(pid_);
+  none.rlim_cur = std::min(kKept, LowestFree(pid_));
   DDP_CHECK(prlimit(pid_, RLIMIT_NOFILE, &none, nullptr) == 0);
 }
 

@@ -278,11 +278,44 @@ TEST_CASE("agent: a coordinator whose port refuses is gone, and its ranks with i
   }
 }
 
+TEST_CASE("agent: a coordinator whose machine answers nothing is gone at once, and its ranks") {
+  Bench bench;
+  bench.Run();
+  bench.Step(ContactLost{.reason = "timed out"});
+  bench.Pass(1s);
+  const std::string reason = "its machine has answered neither data nor connections for 10 s";
+  SUBCASE("it lives in a member") {
+    CHECK(bench.Step(ContactLost{.reason = reason, .is_unanswered = true}) == "say stop:15");
+    CHECK(bench.Step(WorkersGone{}) == "end:121");
+  }
+  SUBCASE("it answers again before anybody has acted") {
+    bench.Step(ContactLost{.reason = "refused", .is_gone = true});
+    bench.Step(ContactLost{.reason = "no answer within 5 s"});
+    CHECK(bench.Pass(3s) == "");
+  }
+}
+
 TEST_CASE("agent: without restarts a coordinator that is gone ends the job") {
   Bench bench;
   bench.Run();
   LoseCoordinator(bench);
   CHECK(bench.Step(WorkersGone{}) == "end:121");
+}
+
+TEST_CASE("agent: nor does a failure of its own let it wait for a node that died with it") {
+  Bench bench;
+  bench.Run();
+  bench.Step(ContactLost{.reason = "refused", .is_gone = true});
+  bench.End(1, 3);
+  CHECK(bench.Step(WorkersGone{}) == "join");
+  SUBCASE("the port is ours now") {
+    CHECK(bench.Step(rendezvous::ContactMade{"node1:29400", true}) == "say end:121");
+  }
+  SUBCASE("nobody answers") { CHECK(bench.Pass(3s) == "say end:121"); }
+  SUBCASE("it answers again") {
+    bench.Step(rendezvous::ContactRestored{});
+    CHECK(bench.Pass(3s) == "");
+  }
 }
 
 TEST_CASE("agent: trouble on the way to the next round does not hide why the last one ended") {

@@ -223,5 +223,31 @@ TEST_CASE("left peer: behind a consequence, a worker's own end is reported even 
   }
 }
 
+TEST_CASE("leaving: workers are asked to stop once; the code tells of it where one has read that") {
+  constexpr int kUsr1 = 10;
+  AgentPolicy policy;
+  policy.preempt_signal = kUsr1;
+  policy.requeue_code = 99;
+  Bench bench(2, policy);
+  REQUIRE(bench.Run() == "join start:1");
+  CHECK(bench.Step(StopAsked{kUsr1}) == "ask:10");
+  CHECK(bench.Step(StopAsked{kUsr1}) == "");
+  const Verdict success;
+  bench.End(0, 0);
+  bench.End(1, 0);
+  SUBCASE("read") {
+    bench.Step(WorkersGone{.have_read_stop = true});
+    bench.Step(Concluded{success});
+    CHECK(bench.Answer() == "drain");
+    CHECK(bench.Step(LogsDrained{}) == "exit:99");
+  }
+  SUBCASE("not read") {
+    bench.Step(WorkersGone{});
+    bench.Step(Concluded{success});
+    CHECK(bench.Answer() == "drain");
+    CHECK(bench.Step(LogsDrained{}) == "exit:0");
+  }
+}
+
 }  // namespace
 }  // namespace ddprun::launcher

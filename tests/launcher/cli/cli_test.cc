@@ -245,8 +245,8 @@ TEST_CASE("cli: reserved words are refused as the first argument only") {
 
 TEST_CASE("cli: leftovers of another launcher and misspelt variables are warned of") {
   const LaunchConfig config =
-      Config({"p"}, Plain({"RANK=3", "DDPRUN_STDER=inherit", "DDPRUN_TEST_X=1",
-                           "DDPRUN_STDERR=", "DDPRUN_SOMETHING_ELSE=1"}));
+      Config({"p"}, Plain({"RANK=3", "DDPRUN_STDER=inherit", "DDPRUN_TEST_X=1", "DDPRUN_STDERR=",
+                           "DDPRUN_SOMETHING_ELSE=1", "DDPRUN_SYSTEM=1", "DDPRUN_BOGUS=1"}));
   REQUIRE(config.warnings.size() == 2);
   CHECK(config.warnings[0].find("RANK=3") == 0);
   CHECK(config.warnings[1].find("did you mean DDPRUN_STDERR?") != std::string::npos);

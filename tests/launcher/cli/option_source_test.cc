@@ -45,6 +45,7 @@ TEST_CASE("option source: whatever is wrong with a variable's value names the va
   const Texts takes_any_text = {"log_dir",
                                 "log_line_prefix_template",
                                 "report_file",
+                                "termination_message_file",
                                 "duplicate_stdout_filters",
                                 "duplicate_stderr_filters",
                                 "signals_to_handle"};

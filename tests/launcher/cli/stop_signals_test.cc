@@ -62,5 +62,37 @@ TEST_CASE("stop signals: what cannot be handled, or is ours, is a warning") {
   }
 }
 
+TEST_CASE("stop signals: --preempt_signal is a name with or without SIG, or a number") {
+  for (const char* text : {"USR1", "SIGUSR1", "10"}) CHECK(*ParsePreemptSignal(text) == SIGUSR1);
+  CHECK(*ParsePreemptSignal("TERM") == SIGTERM);
+  CHECK(*ParsePreemptSignal("SIGHUP") == SIGHUP);
+  for (const char* text : {"", "SIG", "USR", "usr1", "KILL", "9", "INT", "SEGV", "CHLD", "40"}) {
+    CAPTURE(text);
+    const auto parsed = ParsePreemptSignal(text);
+    REQUIRE_FALSE(parsed.ok());
+    CHECK(std::string(parsed.status().message()).find("expected a signal ") == 0);
+  }
+}
+
+TEST_CASE("stop signals: what contradicts --preempt_signal is refused") {
+  const auto error_of = [](const GivenOptions& given) {
+    return std::string(BuildLaunchConfig(given, {}).status().message());
+  };
+  const GivenValue usr1{"USR1", "--preempt_signal"};
+  CHECK(error_of({{"preempt_signal", usr1}, {"requeue_code", {"0", "--requeue_code"}}}) == "");
+  CHECK(error_of({{"preempt_signal", {"TERM", "PET_PREEMPT_SIGNAL"}}}) == "");
+  CHECK(error_of({{"preempt_signal", {"KILL", "--preempt_signal"}}})
+            .find("--preempt_signal 'KILL': expected a signal ") == 0);
+  CHECK(error_of({{"preempt_signal", usr1},
+                  {"signals_to_handle", {"SIGUSR1", "--signals_to_handle"}}}) ==
+        "--preempt_signal names a signal of --signals_to_handle 'SIGUSR1': expected one that "
+        "either asks the workers to stop or stops the job");
+  CHECK(error_of({{"requeue_code", {"99", "--requeue_code"}}}) ==
+        "--requeue_code '99' without --preempt_signal: expected the signal by which the workers "
+        "are asked to stop, too");
+  CHECK(error_of({{"preempt_signal", usr1}, {"requeue_code", {"256", "--requeue_code"}}}) ==
+        "--requeue_code '256': expected a number from 0 to 255");
+}
+
 }  // namespace
 }  // namespace ddprun::launcher

@@ -107,7 +107,8 @@ TEST_CASE("guardian: it has a session of its own, no descriptor of the agent's, 
   REQUIRE(WaitUntil([&] {
     char target[64] = {};
     return readlink((proc + "/fd/2").c_str(), target, sizeof(target) - 1) > 0 &&
-           std::string(target) == "/dev/null" && access((proc + "/fd/4").c_str(), F_OK) != 0;
+           // 3 is the pipe, 4 tells of signals.
+           std::string(target) == "/dev/null" && access((proc + "/fd/5").c_str(), F_OK) != 0;
   }));
   // Whoever meant the agent's group, or pkill by name, does not end it.
   for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1})

@@ -93,6 +93,13 @@ TEST_CASE("job_cgroup: the own directory is found under every kind of mount") {
       {"30 23 0:26 / /a\\040b rw - cgroup2 none rw\n31 23 0:26 / /c rw - cgroup2 none rw\n",
        "0::/x\n",
        {"/a b/x", "/c/x"}},
+      // A step of Slurm (22.05 and 23.11).
+      {"30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
+       "0::/system.slice/slurmstepd.scope/job_12/step_0/user/task_0\n",
+       {}},
+      {"30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
+       "0::/system.slice/n1_slurmstepd.scope/job_12/step_0/user/task_0\n",
+       {}},
       {kV1, "0::/\n", {}},
       {"30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n", "1:cpu:/y\n", {}},
       {"", "", {}},

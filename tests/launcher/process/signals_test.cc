@@ -74,10 +74,33 @@ TEST_CASE("signals: what the user names besides stops the job, and the others ke
   CHECK(classifier.Classify(SIGINT, 7, At(3s)) == SignalMeaning::kKillNow);
 }
 
+TEST_CASE("signals: --preempt_signal asks, however often it comes") {
+  SignalClassifier classifier(0, SIGUSR1);
+  CHECK(classifier.Classify(SIGUSR1, 7, At(0ms)) == SignalMeaning::kAsk);
+  CHECK(classifier.Classify(SIGUSR1, 7, At(1ms)) == std::nullopt);
+  CHECK(classifier.Classify(SIGUSR1, 7, At(1s)) == SignalMeaning::kAsk);
+  CHECK(classifier.Classify(SIGUSR2, 7, At(1s)) == SignalMeaning::kRelay);
+  CHECK(classifier.Classify(SIGTERM, 7, At(1s)) == SignalMeaning::kStop);
+}
+
+TEST_CASE("signals: a TERM that asks stops when it comes again, or after another stop kills") {
+  SignalClassifier classifier(0, SIGTERM);
+  SUBCASE("again") {
+    CHECK(classifier.Classify(SIGTERM, 7, At(0ms)) == SignalMeaning::kAsk);
+    CHECK(classifier.Classify(SIGTERM, 7, At(1ms)) == std::nullopt);
+    CHECK(classifier.Classify(SIGTERM, 7, At(1s)) == SignalMeaning::kStop);
+    CHECK(classifier.Classify(SIGTERM, 7, At(2s)) == SignalMeaning::kKillNow);
+  }
+  SUBCASE("after ^C") {
+    CHECK(classifier.Classify(SIGINT, 0, At(0s)) == SignalMeaning::kStop);
+    CHECK(classifier.Classify(SIGTERM, 7, At(1s)) == SignalMeaning::kKillNow);
+  }
+}
+
 TEST_CASE("signals: the receiver says which signal came and from whom") {
   boost::asio::io_context io;
   std::vector<ReceivedSignal> received;
-  SignalReceiver receiver(io, TestBaseline(), 0,
+  SignalReceiver receiver(io, TestBaseline(), 0, 0,
                           [&](const ReceivedSignal& signal) { received.push_back(signal); });
   kill(getpid(), SIGUSR1);
   REQUIRE(RunUntil(io, [&] { return received.size() == 1; }));
@@ -96,7 +119,7 @@ TEST_CASE("signals: the receiver hears what the user names besides") {
   // Blocked as PrepareAgentProcess would have it, on this thread, for good.
   REQUIRE(PrepareAgentProcess(TestBaseline(), more).ok());
   std::vector<ReceivedSignal> received;
-  SignalReceiver receiver(io, TestBaseline(), more,
+  SignalReceiver receiver(io, TestBaseline(), more, 0,
                           [&](const ReceivedSignal& signal) { received.push_back(signal); });
   kill(getpid(), SIGUSR1);
   REQUIRE(RunUntil(io, [&] { return received.size() == 1; }));

@@ -163,6 +163,8 @@ TEST_CASE("worker env: each variable of torchrun's contract follows its own valu
       {"TORCHELASTIC_TIMER_FILE", "/outer", same, 0, "/outer"},
       {"TORCHELASTIC_TIMER_FILE", "/outer", [](WorkerEnvInput& i) { i.timer_file = "/own"; }, 0,
        "/own"},
+      {"DDPRUN_STOP_FILE", "/outer", same, 0, nullptr},
+      {"DDPRUN_STOP_FILE", "/outer", [](WorkerEnvInput& i) { i.stop_file = "/own"; }, 0, "/own"},
   };
   for (const Row& row : rows) {
     CAPTURE(row.name);

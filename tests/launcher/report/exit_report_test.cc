@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "rendezvous/base/plain_text.h"
 #include "tests/support/holds.h"
 
 namespace ddprun::launcher {
@@ -236,6 +237,81 @@ TEST_CASE("exit report: without an error file the same end is the same failure")
                         .local_failures = {other, different}});
   Holds(report, "  rank 6: the same as [0]\n[1]:\n");
   Holds(report, "  exitcode  : -11 (pid: 1234) (SIGSEGV)\n");
+}
+
+TEST_CASE("exit report: one line where another node has the report") {
+  CHECK(RenderExitReport({.verdict = {.exit_code = 137, .reason = "", .first_failure = Killed()},
+                          .title = "x",
+                          .local_failures = {Killed()},
+                          .report_node = "n1"}) ==
+        "ddprun: exit code 137: that of rank 5 on node1, killed by signal 9 (SIGKILL); n1 "
+        "prints the report\n");
+  CHECK(RenderExitReport({.verdict = {.exit_code = 121, .reason = "join timed out"},
+                          .title = "x",
+                          .local_failures = {},
+                          .report_node = "n1"}) == "ddprun: exit code 121: join timed out\n");
+}
+
+std::string Terminated(const rendezvous::FailureReport& failure) {
+  return RenderTerminationMessage(
+      {.first_failure = failure, .exit_code = failure.exit_code, .reason = "rank 5 failed"});
+}
+
+TEST_CASE("termination message: whose failure it is, and the worker's last lines") {
+  CHECK(Terminated(Killed()) ==
+        "rank 5 on node1 (node_rank: 1): killed by signal 9 (SIGKILL), exit code 137\n"
+        "its last lines:\nloading\nTraceback: boom\n");
+}
+
+TEST_CASE("termination message: what the worker says of it comes first") {
+  rendezvous::FailureReport failure = Killed();
+  failure.exit_code = 3;
+  failure.message = "exit code 3";
+  failure.error = {.message = "ValueError: no data\x1b[31m\nleft\n"};
+  failure.stderr_tail = "";
+  CHECK(Terminated(failure) ==
+        "rank 5 on node1 (node_rank: 1): exit code 3\n"
+        "ValueError: no data\\x1b[31m\nleft\n");
+}
+
+TEST_CASE("termination message: of a long tail the last whole lines are kept") {
+  rendezvous::FailureReport failure = Killed();
+  failure.stderr_tail = "";
+  for (int line = 0; line < 1000; ++line) {
+    failure.stderr_tail += "line " + std::to_string(line) + "\n";
+  }
+  const std::string text = Terminated(failure);
+  CHECK(text.size() <= kMaxTerminationBytes);
+  CHECK(text.size() > kMaxTerminationBytes - 10);
+  CHECK(text.ends_with("\nline 998\nline 999\n"));
+  Holds(text, "its last lines:\nline ");
+}
+
+TEST_CASE("termination message: no cut parts a character") {
+  for (size_t shift = 0; shift < 4; ++shift) {
+    rendezvous::FailureReport failure = Killed();
+    failure.error = {.message = std::string(shift, 'x')};
+    for (int i = 1; i < 1500; ++i) {
+      failure.error->message += i % 100 == 0 ? "\n" : "\xf0\x9f\x94\xa5";
+    }
+    const std::string text = Terminated(failure);
+    CHECK(text.size() <= kMaxTerminationBytes);
+    CHECK(text.size() > kMaxTerminationBytes - 4);
+    CHECK(EscapeControl(text).find("\\x") == std::string::npos);
+  }
+}
+
+TEST_CASE("termination message: an end of ddprun's own is told with its reason; a success is not") {
+  CHECK(RenderTerminationMessage(
+            {.first_failure = std::nullopt, .exit_code = 121, .reason = "1 of 2 nodes came"}) ==
+        "exit code 121: 1 of 2 nodes came\n");
+  CHECK(RenderTerminationMessage(
+            {.first_failure = Killed(), .exit_code = 143, .reason = "stopped by SIGTERM"}) ==
+        "rank 5 on node1 (node_rank: 1): killed by signal 9 (SIGKILL), exit code 137\n"
+        "ddprun: exit code 143: stopped by SIGTERM\n"
+        "its last lines:\nloading\nTraceback: boom\n");
+  CHECK(RenderTerminationMessage({.first_failure = std::nullopt, .exit_code = 0, .reason = ""})
+            .empty());
 }
 
 }  // namespace

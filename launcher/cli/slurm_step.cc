@@ -1,0 +1,152 @@
+#include "launcher/cli/slurm_step.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "launcher/cli/node_list.h"
+#include "launcher/cli/option_values.h"
+#include "launcher/cli/text.h"
+#include "rendezvous/base/check.h"
+
+namespace ddprun::launcher {
+namespace {
+
+// Steps from here on are Slurm's own: interactive, batch, extern (slurm.h: SLURM_INTERACTIVE_STEP
+// is the lowest of them).
+constexpr uint64_t kFirstSpecialStep = 4294967290;
+
+bool IsFirstSlurmTask(const ClusterVariables& variables) {
+  return !variables.Has("SLURM_PROCID") || variables.Text("SLURM_PROCID") == "0";
+}
+
+// "1(x3),2": the first count that is not 1.
+std::optional<std::string> SeveralTasks(const std::string& tasks_per_node) {
+  for (const absl::string_view part : absl::StrSplit(tasks_per_node, ',', absl::SkipEmpty())) {
+    const absl::string_view count = part.substr(0, part.find('('));
+    if (count != "1") return std::string(count);
+  }
+  return std::nullopt;
+}
+
+// Whether all of the step's nodes are the job's: not so, where variables of an outer step are left.
+bool IsWithinJob(const ClusterVariables& variables) {
+  const std::string job = variables.Text("SLURM_JOB_NODELIST");
+  const std::string step = variables.Text("SLURM_STEP_NODELIST");
+  if (job.empty() || job == step) return true;
+  absl::StatusOr<std::vector<std::string>> of_job = ExpandNodeList(job);
+  const absl::StatusOr<std::vector<std::string>> of_step = ExpandNodeList(step);
+  if (!of_job.ok() || !of_step.ok()) return true;  // its reader says so
+  std::sort(of_job->begin(), of_job->end());
+  return std::all_of(of_step->begin(), of_step->end(), [&](const std::string& node) {
+    return std::binary_search(of_job->begin(), of_job->end(), node);
+  });
+}
+
+int SlurmPort(const ClusterVariables& variables, const std::string& step) {
+  int port = 0;
+  const std::string reserved = variables.Text("SLURM_STEP_RESV_PORTS");  // "12021-12022,12030"
+  const bool is_port = absl::SimpleAtoi(reserved.substr(0, reserved.find_first_of("-,")), &port) &&
+                       port > 0 && port <= UINT16_MAX;
+  return is_port ? port : PortFor(step);
+}
+
+}  // namespace
+
+std::optional<std::string> SlurmStep(const Environment& environment) {
+  const ClusterVariables variables(environment);
+  uint64_t step = 0;
+  const std::string text = variables.Text("SLURM_STEP_ID");
+  if (!absl::SimpleAtoi(text, &step) || step >= kFirstSpecialStep) return std::nullopt;
+  // Scripts take some of these away to be none; the jobs of one step may be several (--het-group).
+  for (const char* name : {"SLURM_JOB_ID", "SLURM_NODEID", "SLURM_STEP_NODELIST"}) {
+    if (!variables.Has(name)) return std::nullopt;
+  }
+  if (variables.Has("SLURM_HET_SIZE")) return std::nullopt;
+  return absl::StrCat(variables.Text("SLURM_JOB_ID"), ".", text);
+}
+
+std::string StaleStepWarning(const Environment& environment) {
+  const ClusterVariables variables(environment);
+  if (!SlurmStep(environment) || IsWithinJob(variables)) return "";
+  return absl::StrCat("SLURM_STEP_NODELIST ", Quoted(variables.Text("SLURM_STEP_NODELIST")),
+                      ": the job's nodes are ", Quoted(variables.Text("SLURM_JOB_NODELIST")),
+                      ": these are variables of two jobs, and nothing is derived from them");
+}
+
+rendezvous::ClusterPlace SlurmPlace(const Environment& environment, int max_nodes) {
+  ClusterVariables variables(environment);
+  const std::optional<std::string> step = SlurmStep(environment);
+  if (!step) return {};
+  rendezvous::ClusterPlace place{.job = "Slurm job " + variables.Text("SLURM_JOB_ID")};
+  const int nodes = static_cast<int>(variables.Nodes("SLURM_STEP_NODELIST").size());
+  // In a worker of another ddprun several agents may share a node on purpose.
+  const bool is_nested = environment.Get("DDPRUN_JOB_MARK").has_value();
+  if (!variables.status().ok() || is_nested || !IsWithinJob(variables) || max_nodes > nodes) {
+    return place;
+  }
+  place.step = "Slurm step " + *step;
+  place.nodes = nodes;
+  return place;
+}
+
+absl::StatusOr<ClusterJob> ReadSlurm(const Environment& environment, const GivenOptions& given) {
+  ClusterVariables variables(environment);
+  const std::optional<std::string> step = SlurmStep(environment);
+  DDP_CHECK(step);
+  ClusterJob job = {.title = "Slurm step " + *step, .speaks = IsFirstSlurmTask(variables)};
+  const std::vector<std::string> nodes = variables.Nodes("SLURM_STEP_NODELIST");
+  if (!variables.status().ok()) return variables.status();
+  job.nodes = static_cast<int>(nodes.size());
+  variables.Expect("SLURM_STEP_NUM_NODES", job.nodes, "SLURM_STEP_NODELIST");
+  const int rank = variables.Number("SLURM_NODEID", 0, job.nodes - 1);
+  if (!variables.status().ok()) return variables.status();
+  const auto tasks = SeveralTasks(variables.Text("SLURM_STEP_TASKS_PER_NODE"));
+  if (tasks && LargestSize(given) != 1) {
+    return Contradiction(absl::StrCat(job.title, " has ", *tasks,
+                                      " tasks on a node; expected one, which starts that node's "
+                                      "workers: srun --ntasks-per-node=1"),
+                         job.speaks);
+  }
+  const std::string restarts = variables.Text("SLURM_RESTART_COUNT");
+  job.size = {absl::StrCat(job.nodes), "SLURM_STEP_NODELIST"};
+  job.node_rank = {absl::StrCat(rank), "SLURM_NODEID"};
+  job.head = nodes[0];
+  job.endpoint = {absl::StrCat(nodes[0], ":", SlurmPort(variables, *step)), "SLURM_STEP_NODELIST"};
+  job.id = {absl::StrCat(*step, ".", restarts.empty() ? "0" : restarts), "SLURM_STEP_ID"};
+  job.workers = WorkersOf(variables, "SLURM_GPUS_ON_NODE");
+  return job;
+}
+
+absl::Status CheckSlurmEndpoint(const Environment& environment, const GivenOptions& given) {
+  ClusterVariables variables(environment);
+  const OptionReader read(given);
+  const GivenValue* value = read.FindText("rdzv_endpoint");
+  if (value == nullptr || !SlurmStep(environment) || !variables.Has("SLURM_JOB_NODELIST") ||
+      absl::StrContains(read.Text("rdzv_conf"), "is_host=")) {
+    return absl::OkStatus();
+  }
+  const absl::StatusOr<Endpoint> endpoint = ParseEndpoint(value->text, kDefaultRendezvousPort);
+  const std::vector<std::string> of_job = variables.Nodes("SLURM_JOB_NODELIST");
+  const std::vector<std::string> of_step = variables.Nodes("SLURM_STEP_NODELIST");
+  // A job of more nodes than the step's is one of several steps.
+  const bool is_of_step = LargestSize(given).value_or(1) <= static_cast<int>(of_step.size());
+  if (!endpoint.ok() || !variables.status().ok() || !is_of_step ||
+      !absl::c_linear_search(of_job, endpoint->host) ||
+      absl::c_linear_search(of_step, endpoint->host)) {
+    return absl::OkStatus();
+  }
+  return Contradiction(absl::StrCat(value->source, " ", Quoted(value->text), ": ", endpoint->host,
+                                    " is a node of the job and none of this step, whose nodes are ",
+                                    Quoted(variables.Text("SLURM_STEP_NODELIST")),
+                                    "; where a coordinator runs there, say --rdzv_conf is_host=0"),
+                       IsFirstSlurmTask(variables));
+}
+
+}  // namespace ddprun::launcher

@@ -1,0 +1,43 @@
+#include "launcher/cli/this_process.h"
+
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <cstdint>
+
+#include "absl/strings/str_cat.h"
+#include "launcher/placement/allowed_cpus.h"
+
+namespace ddprun::launcher {
+namespace {
+
+std::string FreshRunId() {
+  uint64_t bits = 0;
+  if (getrandom(&bits, sizeof(bits), GRND_NONBLOCK) != static_cast<ssize_t>(sizeof(bits))) {
+    // Only names of files and logs hang on it, no secret does.
+    bits = static_cast<uint64_t>(getpid());
+  }
+  return absl::StrCat(absl::Hex(bits, absl::kZeroPad16));
+}
+
+int CpuCount() {
+  const size_t allowed = AllowedCpus().size();
+  if (allowed > 0) return static_cast<int>(allowed);
+  const long online = sysconf(_SC_NPROCESSORS_ONLN);
+  return online > 0 ? static_cast<int>(online) : 1;
+}
+
+}  // namespace
+
+Environment EnvironmentOfThisProcess() {
+  Environment environment;
+  for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable) {
+    environment.variables.emplace_back(*variable);
+  }
+  environment.machine = {.cpu_count = CpuCount(),
+                         .is_interactive = isatty(STDIN_FILENO) == 1,
+                         .fresh_run_id = FreshRunId()};
+  return environment;
+}
+
+}  // namespace ddprun::launcher

@@ -1,0 +1,14 @@
+// The environment of this very process, taken once at the start.
+#ifndef DDPRUN_LAUNCHER_CLI_THIS_PROCESS_H_
+#define DDPRUN_LAUNCHER_CLI_THIS_PROCESS_H_
+
+#include "launcher/cli/environment.h"
+
+namespace ddprun::launcher {
+
+// Its variables, the CPUs in its affinity mask, whether stdin is a terminal, a fresh random id.
+Environment EnvironmentOfThisProcess();
+
+}  // namespace ddprun::launcher
+
+#endif  // DDPRUN_LAUNCHER_CLI_THIS_PROCESS_H_

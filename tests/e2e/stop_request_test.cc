@@ -1,0 +1,152 @@
+// --preempt_signal and --requeue_code: workers are asked to save and stop by a flag that they poll.
+#include <signal.h>
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+
+#include "tests/e2e/job.h"
+#include "tests/support/holds.h"
+
+namespace ddprun::testing {
+namespace {
+
+using Node = std::unique_ptr<Subprocess>;
+using Strings = std::vector<std::string>;
+
+constexpr char kAsked[] = "SIGUSR1: asked the workers of this node to save and stop\n";
+constexpr char kRequeue[] =
+    "ddprun: exit code 99: the workers stopped because SIGUSR1 asked them to (--requeue_code)\n";
+
+bool Has(const Node& ddprun, const std::string& text) {
+  return ddprun->err().find(text) != std::string::npos;
+}
+
+// As Slurm does it: to ddprun, its guardian and its workers.
+void SignalAll(const Job& job, int signal) {
+  for (const int pid : job.Processes()) kill(pid, signal);
+}
+
+TEST_CASE("stop request: workers read it, nobody dies of the signal, and the code says requeue") {
+  for (const bool has_log_dir : {false, true}) {
+    Job job;
+    Strings options = {"--nproc_per_node=2", "--preempt_signal=USR1", "--requeue_code=99"};
+    if (has_log_dir) options.push_back("--log_dir=" + job.File("logs"));
+    const Node ddprun =
+        job.Run(options, {"env:DDPRUN_STOP_FILE@0", "touch:" + job.File("up{rank}"), "asked"});
+    for (const char* up : {"up0", "up1"}) REQUIRE(job.WaitForFile(up));
+    SignalAll(job, SIGUSR1);
+    CHECK_MESSAGE(ddprun->Wait() == 99, ddprun->Describe());
+    Holds(ddprun->err(), kAsked);
+    Holds(ddprun->err(), kRequeue);
+    const std::string line = ddprun->out();
+    const std::string path = line.substr(line.find('=') + 1, line.find('\n') - line.find('=') - 1);
+    CHECK(std::filesystem::path(path).is_absolute());
+    CHECK_FALSE(std::filesystem::exists(std::filesystem::path(path).parent_path()));
+  }
+}
+
+TEST_CASE("stop request: the code is the job's own without --requeue_code, or where nobody read") {
+  struct Row {
+    Strings options;
+    Strings steps;
+    int code;
+  };
+  const Row rows[] = {{{}, {"asked"}, 0},
+                      {{"--requeue-code=99"}, {"until:{go}"}, 0},
+                      {{"--requeue-code=99"}, {"until:{go}", "exit:3"}, 3},
+                      {{"--requeue-code=99"}, {"asked", "exit:3"}, 99}};
+  for (const Row& row : rows) {
+    Job job;
+    Strings options = row.options, steps = {"touch:" + job.File("up")};
+    options.push_back("--preempt-signal=SIGUSR1");
+    for (std::string step : row.steps) {
+      if (step == "until:{go}") step = "until:" + job.File("go");
+      steps.push_back(step);
+    }
+    const Node ddprun = job.Run(options, steps);
+    REQUIRE(job.WaitForFile("up"));
+    ddprun->Signal(SIGUSR1);
+    REQUIRE_MESSAGE(ddprun->WaitForErr(kAsked), ddprun->Describe());
+    job.Touch("go");
+    CHECK_MESSAGE(ddprun->Wait() == row.code, ddprun->Describe());
+    CHECK(Has(ddprun, kRequeue) == (row.code == 99));
+  }
+}
+
+TEST_CASE("stop request: it holds for the workers of later rounds, and is said once") {
+  Job job;
+  const Node ddprun =
+      job.Run({"--max_restarts=1", "--preempt_signal=10", "--requeue_code=99"},
+              {"touch:" + job.File("up"), "until:" + job.File("go"), "die:9#0", "poll"});
+  REQUIRE(job.WaitForFile("up"));
+  ddprun->Signal(SIGUSR1);
+  REQUIRE_MESSAGE(ddprun->WaitForErr(kAsked), ddprun->Describe());
+  ddprun->Signal(SIGUSR1);
+  job.Touch("go");
+  CHECK_MESSAGE(ddprun->Wait() == 99, ddprun->Describe());
+  CHECK(ddprun->out() == "asked\n");
+  const size_t first = ddprun->err().find(kAsked);
+  CHECK(ddprun->err().find(kAsked, first + 1) == std::string::npos);
+}
+
+TEST_CASE("stop request: the first SIGTERM asks, the second stops, the third kills") {
+  Job job;
+  const Node ddprun = job.Run(
+      {"--preempt_signal=TERM", "--shutdown_timeout=6000"},
+      {"ignore:15", "touch:" + job.File("up"), "asked", "touch:" + job.File("read"), "wait"});
+  REQUIRE(job.WaitForFile("up"));
+  ddprun->Signal(SIGTERM);
+  REQUIRE_MESSAGE(ddprun->WaitForErr("SIGTERM: asked the workers"), ddprun->Describe());
+  REQUIRE(job.WaitForFile("read"));
+  // The test is one sender, and its next one must be no echo of the first.
+  REQUIRE(Eventually([begin = std::chrono::steady_clock::now()] {
+    return std::chrono::steady_clock::now() - begin > std::chrono::milliseconds(30);
+  }));
+  ddprun->Signal(SIGTERM);
+  REQUIRE_MESSAGE(ddprun->WaitForErr("SIGTERM: stopping rank 0"), ddprun->Describe());
+  ddprun->Signal(SIGINT);
+  CHECK_MESSAGE(ddprun->Wait() == 143, ddprun->Describe());
+}
+
+TEST_CASE("stop request: without the option there is no flag, nor that of an outer job") {
+  Job job;
+  const Node ddprun =
+      job.Run({}, {"env:DDPRUN_STOP_FILE"}, {.env = {{"DDPRUN_STOP_FILE", "/of/another"}}});
+  CHECK_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
+  CHECK(ddprun->out() == "DDPRUN_STOP_FILE=\n");
+}
+
+TEST_CASE("stop request: the file of a killed agent goes, too") {
+  Job job;
+  const Node ddprun = job.Run({"--preempt_signal=USR1"},
+                              {"env:DDPRUN_STOP_FILE", "touch:" + job.File("up"), "wait"});
+  REQUIRE(job.WaitForFile("up"));
+  REQUIRE(ddprun->WaitForOut("\n"));
+  const std::string line = ddprun->out();
+  const std::filesystem::path path =
+      line.substr(line.find('=') + 1, line.size() - line.find('=') - 2);
+  CHECK(std::filesystem::exists(path));
+  ddprun->Signal(SIGKILL);
+  ddprun->Wait();
+  CHECK(Eventually([&] { return !std::filesystem::exists(path.parent_path()); }));
+}
+
+TEST_CASE("stop request: where the file cannot be made the job runs, and one warning says so") {
+  Job job;
+  const Node ddprun =
+      job.Run({"--preempt_signal=USR1", "--log_dir=" + job.File("logs")},
+              {"env:DDPRUN_STOP_FILE", "touch:" + job.File("up"), "until:" + job.File("go")},
+              {.env = {{"TMPDIR", job.File("nowhere")}}});
+  REQUIRE_MESSAGE(job.WaitForFile("up"), ddprun->Describe());
+  ddprun->Signal(SIGUSR1);
+  REQUIRE_MESSAGE(ddprun->WaitForErr("SIGUSR1: the workers of this node cannot be asked to save"),
+                  ddprun->Describe());
+  job.Touch("go");
+  CHECK_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
+  CHECK(ddprun->out() == "DDPRUN_STOP_FILE=\n");
+  Holds(ddprun->err(), "ddprun: warning: --preempt_signal: the workers cannot be asked to stop: ");
+}
+
+}  // namespace
+}  // namespace ddprun::testing
