@@ -66,8 +66,9 @@ int RunRank(const train::Options& options, ddp::ProcessGroup& group) {
   if (!status.ok()) return Fail(group, status);
   if (group.rank() == 0) std::printf("%s\n", group.description().c_str());
 
-  train::Trainer trainer(options, communicator, *std::move(network), data->training, data->test,
-                         stdout);
+  train::Trainer trainer(
+      options, communicator, *std::move(network), [&group] { return group.ShouldStop(); },
+      data->training, data->test, stdout);
   absl::StatusOr<train::Summary> summary = trainer.Run();
   if (!summary.ok()) return Fail(group, summary.status());
   if (group.rank() == 0 && !options.summary_file.empty()) {

@@ -28,14 +28,15 @@ absl::StatusOr<std::FILE*> OpenStepLog(const std::string& path) {
 }  // namespace
 
 Trainer::Trainer(const Options& options, ddp::Communicator& communicator,
-                 std::unique_ptr<Network> network, const ImageSet& training, const ImageSet& test,
-                 std::FILE* log)
+                 std::unique_ptr<Network> network, ShouldStop should_stop, const ImageSet& training,
+                 const ImageSet& test, std::FILE* log)
     : options_(options),
       communicator_(communicator),
       training_(training),
       test_(test),
       log_(log),
       network_(std::move(network)),
+      should_stop_(std::move(should_stop)),
       ddp_(communicator,
            {.bucket_cap_bytes = static_cast<size_t>(options.bucket_cap_mb * (1 << 20)),
             .compression = options.compression}),
@@ -52,8 +53,11 @@ absl::StatusOr<Summary> Trainer::Run() {
   for (int64_t epoch = sampler_.state().epoch; epoch < options_.epochs; ++epoch) {
     sampler_.SetEpoch(epoch);  // another order each epoch; a restored position stays
     if (absl::Status status = TrainEpoch(); !status.ok()) return status;
+    if (sampler_.remaining() > 0) break;  // stopped in its midst
     if (absl::Status status = FinishEpoch(epoch); !status.ok()) return status;
+    if (is_stopping_) break;
   }
+  if (is_stopping_ && is_rank0()) LogStop();
   if (status = CopyStateOut(); !status.ok()) return status;
   Report();
   return summary_;
@@ -165,10 +169,13 @@ absl::Status Trainer::Resume() {
 }
 
 absl::Status Trainer::TrainEpoch() {
-  while (sampler_.remaining() > 0) {
+  while (sampler_.remaining() > 0 && !is_stopping_) {
     if (absl::Status status = Step(); !status.ok()) return status;
+    const absl::StatusOr<bool> should_stop = should_stop_();  // the same on all ranks
+    if (!should_stop.ok()) return should_stop.status();
+    is_stopping_ = *should_stop;
     const bool is_due = options_.checkpoint_every > 0 && step_ % options_.checkpoint_every == 0;
-    if (is_due && sampler_.remaining() > 0) {
+    if ((is_due || is_stopping_) && sampler_.remaining() > 0) {
       if (absl::Status status = CollectLoss().status(); !status.ok()) return status;
       if (absl::Status status = Save(); !status.ok()) return status;
     }
@@ -249,6 +256,13 @@ absl::Status Trainer::Save() {
                                      {"loss_sum", absl::StrFormat("%.17g", sum)},
                                      {"loss_count", absl::StrFormat("%.17g", count)}}},
                           state_);
+}
+
+void Trainer::LogStop() {
+  std::fprintf(log_, "stopped after step %lld, as the launcher asked; %s\n",
+               static_cast<long long>(step_),
+               options_.checkpoint_dir.empty() ? "nothing is saved without --checkpoint_dir"
+                                               : "--resume goes on from there");
 }
 
 absl::Status Trainer::SumOverRanks(double* sum, double* count) {

@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -24,12 +25,16 @@ namespace train {
 // One rank of a run. Every rank makes one with the same options and calls Run().
 class Trainer {
  public:
-  // `network` computes where the communicator reduces. Borrows the rest. `log` gets a few lines per
-  // epoch on rank 0.
-  Trainer(const Options& options, ddp::Communicator& communicator, std::unique_ptr<Network> network,
-          const ImageSet& training, const ImageSet& test, std::FILE* log);
+  // ProcessGroup::ShouldStop().
+  using ShouldStop = std::function<absl::StatusOr<bool>()>;
 
-  // Trains to the end; the result is complete on rank 0.
+  // `network` computes where the communicator reduces. `should_stop` is asked after each step.
+  // Borrows the rest. `log` gets a few lines per epoch on rank 0.
+  Trainer(const Options& options, ddp::Communicator& communicator, std::unique_ptr<Network> network,
+          ShouldStop should_stop, const ImageSet& training, const ImageSet& test, std::FILE* log);
+
+  // Trains to the end, or to the step after which it should stop, which it saves; the result is
+  // complete on rank 0.
   absl::StatusOr<Summary> Run();
 
  private:
@@ -40,6 +45,7 @@ class Trainer {
   absl::Status Step();
   absl::Status FinishEpoch(int64_t epoch);
   absl::Status Save();
+  void LogStop();
   absl::StatusOr<double> CollectLoss();
   float* OnHost(float* values, size_t count);
   absl::Status CopyStateOut();
@@ -58,6 +64,7 @@ class Trainer {
   std::FILE* const log_;
 
   const std::unique_ptr<Network> network_;
+  const ShouldStop should_stop_;
   ddp::DistributedDataParallel ddp_;
   ddp::DistributedSampler sampler_;
   ddp::Checkpoint checkpoint_;
@@ -71,9 +78,10 @@ class Trainer {
   std::vector<ddp::Tensor> weights_;  // what the network is
   std::vector<ddp::Tensor> state_;    // the weights and what the optimizer keeps
 
-  int64_t step_ = 0;       // optimizer steps done
-  double loss_sum_ = 0;    // of this epoch so far, this rank's share
-  double loss_count_ = 0;  // images in it
+  bool is_stopping_ = false;  // the launcher has asked
+  int64_t step_ = 0;          // optimizer steps done
+  double loss_sum_ = 0;       // of this epoch so far, this rank's share
+  double loss_count_ = 0;     // images in it
   Summary summary_;
 };
 

@@ -38,15 +38,20 @@ Options Small(int batch_size) {
   return options;
 }
 
-// Every rank's result; rank 0's is first.
-std::vector<absl::StatusOr<Summary>> Train(const Options& options, int world_size) {
+constexpr int kNever = -1;
+
+// Every rank's result; rank 0's is first. `stop_after`: the call at which all should stop.
+std::vector<absl::StatusOr<Summary>> Train(const Options& options, int world_size,
+                                           int stop_after = kNever) {
   std::vector<absl::StatusOr<Summary>> results(world_size, absl::UnknownError("not run"));
   std::FILE* log = std::fopen("/dev/null", "we");
   ThreadGroup group(world_size);
   group.Run([&](ddp::Communicator& communicator) {
     auto network =
         std::make_unique<CpuNetwork>(Training().pixels_per_image(), options.hidden, options.seed);
-    Trainer trainer(options, communicator, std::move(network), Training(), Test(), log);
+    const auto should_stop = [call = 0, stop_after]() mutable { return ++call == stop_after; };
+    Trainer trainer(options, communicator, std::move(network), should_stop, Training(), Test(),
+                    log);
     results[communicator.rank()] = trainer.Run();
   });
   std::fclose(log);
@@ -136,6 +141,50 @@ TEST_CASE("trainer: resumed from any checkpoint it ends with the same bits") {
       CHECK(resumed[0]->epochs[i].accuracy == undisturbed[0]->epochs[i].accuracy);
     }
   }
+}
+
+TEST_CASE(
+    "trainer: told to stop after any step, it saves that step, and resumed ends with the same "
+    "bits") {
+  TempDir dir;
+  const auto undisturbed = Train(Small(30), 2);
+  for (const int stop_after : {1, 7, 19, 20, 21, 39, 40}) {  // an epoch has 20
+    INFO("stopped after step ", stop_after);
+    Options options = Small(30);
+    options.checkpoint_dir = dir.File("after" + std::to_string(stop_after));
+    const auto stopped = Train(options, 2, stop_after);
+    for (const auto& rank : stopped) CHECK(rank->steps == stop_after);
+    CHECK(stopped[0]->epochs.size() == static_cast<size_t>(stop_after / 20));
+    options.resume = true;
+    const auto resumed = Train(options, 2);
+    CHECK(resumed[0]->start_step == stop_after);
+    CHECK(resumed[0]->steps == undisturbed[0]->steps);
+    CHECK(resumed[0]->parameters_sha256 == undisturbed[0]->parameters_sha256);
+    REQUIRE(resumed[0]->epochs.size() == 2);
+    for (int i = 0; i < 2; ++i) {
+      CHECK(Difference(resumed[0]->epochs[i].loss, undisturbed[0]->epochs[i].loss) < 1e-12);
+      CHECK(resumed[0]->epochs[i].accuracy == undisturbed[0]->epochs[i].accuracy);
+    }
+  }
+}
+
+TEST_CASE("trainer: whether to stop that cannot be asked is the run's error") {
+  std::vector<absl::Status> statuses(2);
+  std::FILE* log = std::fopen("/dev/null", "we");
+  const Options options = Small(30);
+  ThreadGroup group(2);
+  group.Run([&](ddp::Communicator& communicator) {
+    auto network =
+        std::make_unique<CpuNetwork>(Training().pixels_per_image(), options.hidden, options.seed);
+    Trainer trainer(
+        options, communicator, std::move(network),
+        []() -> absl::StatusOr<bool> { return absl::UnavailableError("rank 7 died"); }, Training(),
+        Test(), log);
+    statuses[communicator.rank()] = trainer.Run().status();
+  });
+  std::fclose(log);
+  for (const absl::Status& status : statuses)
+    CHECK(status == absl::UnavailableError("rank 7 died"));
 }
 
 TEST_CASE("trainer: another number of ranks goes on from a checkpoint") {

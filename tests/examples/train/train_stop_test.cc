@@ -1,0 +1,125 @@
+// The trainer whose launcher asks it to stop: it saves its step, ends well, and goes on from there.
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "rendezvous/base/unique_fd.h"
+#include "tests/examples/train/job.h"
+#include "tests/examples/train/step_losses.h"
+#include "tests/support/stop_file.h"
+#include "tests/support/subprocess.h"
+#include "tests/support/temp_dir.h"
+
+namespace ddprun::testing {
+namespace {
+
+using Strings = std::vector<std::string>;
+
+constexpr int kRanks = 4;
+constexpr int kSteps = 300;
+
+// A run of 300 steps of 4 images on 4 ranks, which hear of `stop_file`.
+Strings Command(const TempDir& dir, const std::string& stop_file, const Strings& more) {
+  Strings args = {"/usr/bin/env",
+                  "DDPRUN_STOP_FILE=" + stop_file,
+                  "examples/train/train",
+                  "--data",
+                  dir.File("digits"),
+                  "--epochs",
+                  "2",
+                  "--hidden",
+                  "32",
+                  "--batch_size",
+                  "1"};
+  args.insert(args.end(), more.begin(), more.end());
+  return args;
+}
+
+// The run's step log, a pipe which the run cannot outpace by more than its 4 KiB: fewer than half
+// of the steps.
+class StepPipe {
+ public:
+  explicit StepPipe(const std::string& path) {
+    REQUIRE(mkfifo(path.c_str(), 0600) == 0);
+    // Also a writer, as the trainer opens and closes it for each step.
+    pipe_ = UniqueFd(open(path.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC));
+    REQUIRE(fcntl(pipe_.get(), F_SETPIPE_SZ, 4096) == 4096);
+  }
+
+  // Everything so far; takes at most `bytes` more out of the pipe.
+  const std::string& Read(size_t bytes) {
+    std::string more(bytes, '\0');
+    const ssize_t length = read(pipe_.get(), more.data(), more.size());
+    if (length > 0) text_.append(more, 0, static_cast<size_t>(length));
+    return text_;
+  }
+
+ private:
+  UniqueFd pipe_;
+  std::string text_;
+};
+
+// The losses of a run that is asked to stop when the log of `after` steps has been read.
+std::vector<double> StopAfter(const TempDir& dir, int after, const Strings& more) {
+  const std::string stop_file = MakeStopFile(dir.File("stop"));
+  StepPipe steps(dir.File("pipe"));
+  Strings with_log = more;
+  with_log.insert(with_log.end(), {"--step_log", dir.File("pipe")});
+  Job job(kRanks, Command(dir, stop_file, with_log));
+  REQUIRE_MESSAGE(Eventually([&] {
+                    const std::string& text = steps.Read(40);  // less than a line
+                    return std::count(text.begin(), text.end(), '\n') >= after;
+                  }),
+                  job.Stderr());
+  RequestStop(stop_file);
+  REQUIRE(Eventually([&] {
+    steps.Read(4096);
+    return job.rank(0).Wait(std::chrono::milliseconds(0)).has_value();
+  }));
+  REQUIRE_MESSAGE(job.Wait() == std::vector<int>(kRanks, 0), job.Stderr());
+  CHECK(HasHeardStop(stop_file));
+  CHECK(job.rank(0).out().find("as the launcher asked; --resume goes on") != std::string::npos);
+  return StepLosses(WriteFile(dir.File("log"), steps.Read(4096)));
+}
+
+// The losses of a run that nobody asks.
+std::vector<double> Run(const TempDir& dir, const std::string& name, Strings more) {
+  more.insert(more.end(), {"--step_log", dir.File(name), "--summary_file", dir.File("summary")});
+  Job job(kRanks, Command(dir, MakeStopFile(dir.File("no stop")), more));
+  REQUIRE_MESSAGE(job.Wait() == std::vector<int>(kRanks, 0), job.Stderr());
+  return StepLosses(dir.File(name));
+}
+
+// The fingerprint of the weights that the last Run() ended with.
+std::string Weights(const TempDir& dir) {
+  const std::string json = ReadFile(dir.File("summary"));
+  return json.substr(json.find("\"parameters_sha256\": "), 87);
+}
+
+TEST_CASE(
+    "train: asked to stop it saves and ends with 0, and resumed has the bits of a whole run") {
+  TempDir dir;
+  Subprocess draw(
+      {"tools/make_digits/make_digits", dir.File("digits"), "--train=600", "--test", "100"});
+  REQUIRE(draw.Wait() == 0);
+  const std::vector<double> whole = Run(dir, "whole", {});
+  REQUIRE(whole.size() == kSteps);
+  const std::string weights = Weights(dir);
+
+  const Strings saving = {"--checkpoint_dir", dir.File("ck"), "--resume"};
+  std::vector<double> parts = StopAfter(dir, 17, saving);
+  REQUIRE(parts.size() >= 17);
+  REQUIRE(parts.size() < kSteps);
+  const std::vector<double> rest = Run(dir, "rest", saving);
+  parts.insert(parts.end(), rest.begin(), rest.end());
+  CHECK(parts == whole);
+  CHECK(Weights(dir) == weights);
+}
+
+}  // namespace
+}  // namespace ddprun::testing
