@@ -1,0 +1,83 @@
+// A job whose node falls, or whose time runs out: minutes. Each case ends with nothing left.
+#include <doctest/doctest.h>
+#include <signal.h>
+
+#include <string>
+#include <utility>
+
+#include "tests/slurm/lab.h"
+
+namespace ddprun::slurm {
+namespace {
+
+using testing::Eventually;
+using testing::Runfile;
+using testing::Subprocess;
+
+// Cuts a node off as long as it lives.
+class CutNode {
+ public:
+  explicit CutNode(std::string node) : node_(std::move(node)) { Do("--cut"); }
+  ~CutNode() {
+    Do("--return");
+    // Slurm takes it back by itself (ReturnToService=2), later.
+    Eventually([] {
+      return CountOf(Output({"/usr/bin/sinfo", "-h", "-N", "-p", "main", "-t", "idle"}), "\n") == 4;
+    });
+  }
+
+ private:
+  void Do(const std::string& what) {
+    Subprocess script({"/bin/bash", Runfile("tests/slurm/in_slurm.sh"), what, node_});
+    script.Wait();
+  }
+  const std::string node_;
+};
+
+TEST_CASE("faults: time runs out, and the workers have Slurm's KillWait") {
+  const Batch batch({"-N2", "--time=1"}, Srun("", "block:15 print:up await:15 print:saved"));
+  REQUIRE_MESSAGE(batch.WaitForOut("up\n", 2), batch.out());
+  CHECK(Ending(batch.id()).starts_with("TIMEOUT"));
+  CHECK_MESSAGE(CountOf(batch.out(), "saved\n") == 2, batch.out());
+  CheckNothingIsLeft();
+}
+
+TEST_CASE("faults: a node of a job of fixed size falls, and the others name it") {
+  const auto srun = Start({.slurm = {"-N4", "--no-kill"}, .steps = {"print:up", "wait"}});
+  REQUIRE_MESSAGE(WaitForCount(*srun, "up\n", 4), srun->Describe());
+  {
+    const CutNode cut("3");
+    REQUIRE_MESSAGE(srun->WaitForErr("exit code 121: node n3 is lost"), srun->Describe());
+    CHECK_MESSAGE(srun->Wait(), srun->Describe());
+  }
+  CheckNothingIsLeft();
+}
+
+TEST_CASE("faults: a job of two to four nodes goes on without the node that falls") {
+  const auto srun = Start({.slurm = {"-N4", "--no-kill"},
+                           .options = {"--nnodes=2:4", "--max_restarts=1"},
+                           .steps = {"env:WORLD_SIZE", "wait"}});
+  REQUIRE_MESSAGE(WaitForCount(*srun, "WORLD_SIZE=4\n", 4), srun->Describe());
+  {
+    const CutNode cut("3");
+    REQUIRE_MESSAGE(WaitForCount(*srun, "WORLD_SIZE=3\n", 3), srun->Describe());
+    srun->Signal(SIGTERM);
+    CHECK_MESSAGE(srun->Wait(), srun->Describe());
+  }
+  CheckNothingIsLeft();
+}
+
+TEST_CASE("faults: the head falls, and the others end") {
+  const auto srun = Start({.slurm = {"-N4", "--no-kill"}, .steps = {"print:up", "wait"}});
+  REQUIRE_MESSAGE(WaitForCount(*srun, "up\n", 4), srun->Describe());
+  {
+    const CutNode cut("1");
+    REQUIRE_MESSAGE(Eventually([&] { return CountOf(srun->err(), "exit code 121: ") == 3; }),
+                    srun->Describe());
+    CHECK_MESSAGE(srun->Wait(), srun->Describe());
+  }
+  CheckNothingIsLeft();
+}
+
+}  // namespace
+}  // namespace ddprun::slurm

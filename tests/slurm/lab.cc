@@ -1,0 +1,139 @@
+#include "tests/slurm/lab.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <optional>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+
+namespace ddprun::slurm {
+
+using testing::Eventually;
+using testing::Runfile;
+using testing::Subprocess;
+
+std::string Worker() { return Runfile("tests/e2e/toy_worker"); }
+
+std::unique_ptr<Subprocess> Start(const Step& step) {
+  Words argv = {"/usr/bin/srun"};
+  argv.insert(argv.end(), step.slurm.begin(), step.slurm.end());
+  argv.push_back(Runfile("ddprun"));
+  argv.insert(argv.end(), step.options.begin(), step.options.end());
+  argv.push_back(Worker());
+  argv.insert(argv.end(), step.steps.begin(), step.steps.end());
+  return std::make_unique<Subprocess>(argv);
+}
+
+Result Run(const Step& step) {
+  const auto srun = Start(step);
+  const std::optional<int> code = srun->Wait();
+  REQUIRE_MESSAGE(code, srun->Describe());
+  return {.code = *code, .out = srun->out(), .err = srun->err()};
+}
+
+std::string Output(Words argv) {
+  Subprocess program(std::move(argv));
+  REQUIRE_MESSAGE(program.Wait(), program.Describe());
+  return program.out();
+}
+
+namespace {
+
+// A time limit is minutes.
+constexpr std::chrono::seconds kSlurmPatience{150};
+
+}  // namespace
+
+Words SortedLines(const std::string& text) {
+  Words lines = absl::StrSplit(text, '\n', absl::SkipEmpty());
+  std::sort(lines.begin(), lines.end());
+  return lines;
+}
+
+int CountOf(const std::string& text, const std::string& what) {
+  int count = 0;
+  for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++count;
+  return count;
+}
+
+bool WaitForCount(const Subprocess& process, const std::string& text, int count) {
+  return Eventually([&] { return CountOf(process.out(), text) == count; });
+}
+
+namespace {
+
+std::string LeftOver() {
+  std::string left = Output({"/usr/bin/pgrep", "-a", "ddprun|toy_worker"});
+  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) {
+    left += entry.path().string() + "\n";
+  }
+  return left;
+}
+
+}  // namespace
+
+void CheckNothingIsLeft() {
+  CHECK_MESSAGE(Eventually([] { return LeftOver().empty(); }), LeftOver());
+}
+
+std::string Ending(const std::string& id) {
+  std::string ending;
+  Eventually(
+      [&] {
+        // sacct's own end is now, and a record is some seconds late.
+        const std::string text =
+            Output({"/usr/bin/sacct", "-a", "-n", "-P", "-S", "now-1hour", "-E", "now+1hour", "-j",
+                    id, "-o", "JobID,State,ExitCode"});
+        for (const std::string& line : SortedLines(text)) {
+          const Words parts = absl::StrSplit(line, '|');
+          if (parts.size() == 3 && parts[0] == id) ending = parts[1] + " " + parts[2];
+        }
+        // The code comes after the state.
+        return !ending.empty() && ending != "FAILED 0:0" && !absl::StartsWith(ending, "RUNNING") &&
+               !absl::StartsWith(ending, "PENDING");
+      },
+      kSlurmPatience);
+  return ending;
+}
+
+std::string Srun(const std::string& options, const std::string& steps) {
+  return "srun ddprun " + options + " " + Worker() + " " + steps;
+}
+
+Batch::Batch(const Words& options, const std::string& lines) {
+  const std::string script = folder_.File("job.sh");
+  const std::string ddprun = Runfile("ddprun");
+  testing::WriteFile(script, "#!/bin/bash\nPATH=" + ddprun.substr(0, ddprun.rfind('/')) +
+                                 ":$PATH\n" + lines + "\n");
+  Words argv = {"/usr/bin/sbatch", "--parsable", "--open-mode=append", "-o", folder_.File("out")};
+  argv.insert(argv.end(), options.begin(), options.end());
+  argv.push_back(script);
+  id_ = std::string(absl::StripSuffix(Output(argv), "\n"));
+  REQUIRE(!id_.empty());
+}
+
+bool Batch::IsPending() const {
+  return Output({"/usr/bin/squeue", "-h", "-j", id_, "-o", "%T"}) == "PENDING\n";
+}
+
+void Batch::StartNow() const {
+  // A node that has not cleared the job away yet would fail it at once.
+  if (!Output({"/usr/bin/pgrep", "slurmstepd"}).empty()) return;
+  Output({"/usr/bin/scontrol", "update", "jobid=" + id_, "StartTime=now"});
+}
+
+std::string Batch::out() const {
+  const std::string path = folder_.path() / "out";
+  return std::filesystem::exists(path) ? testing::ReadFile(path) : "";
+}
+
+bool Batch::WaitForOut(const std::string& text, int count) const {
+  return Eventually([&] { return CountOf(out(), text) >= count; });
+}
+
+}  // namespace ddprun::slurm

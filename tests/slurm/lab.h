@@ -1,0 +1,69 @@
+// What the tests under a real Slurm share. They run on its controller host (in_slurm.sh).
+#ifndef DDPRUN_TESTS_SLURM_LAB_H_
+#define DDPRUN_TESTS_SLURM_LAB_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/support/subprocess.h"
+#include "tests/support/temp_dir.h"
+
+namespace ddprun::slurm {
+
+using Words = std::vector<std::string>;
+
+struct Result {
+  int code = -1;
+  std::string out;
+  std::string err;
+};
+
+// `srun SLURM... ddprun OPTIONS... PROGRAM STEPS...`; PROGRAM is tests/e2e/toy_worker.
+struct Step {
+  Words slurm;
+  Words options{};
+  Words steps{};
+};
+
+std::string Worker();
+std::unique_ptr<testing::Subprocess> Start(const Step& step);
+Result Run(const Step& step);
+// Runs it to its end, which may have any code, and gives stdout.
+std::string Output(Words argv);
+
+Words SortedLines(const std::string& text);
+int CountOf(const std::string& text, const std::string& what);
+
+// Until `text` was written `count` times to stdout.
+bool WaitForCount(const testing::Subprocess& process, const std::string& text, int count);
+
+// No process of ddprun or of its workers lives on any node, guardians included, and no folder of
+// theirs is in /dev/shm, which is the cluster's own. Waits for it.
+void CheckNothingIsLeft();
+
+// What sacct says of a job or step ("12.0") once it is over: "FAILED 7:0".
+std::string Ending(const std::string& id);
+
+// "srun ddprun OPTIONS toy_worker STEPS", a line of a batch script.
+std::string Srun(const std::string& options, const std::string& steps);
+
+// A job from a batch script, in which `ddprun` is ours.
+class Batch {
+ public:
+  Batch(const Words& options, const std::string& lines);
+  const std::string& id() const { return id_; }
+  bool IsPending() const;
+  // Of a requeued job, which Slurm lets wait for 120 s. Nothing while its last run still ends.
+  void StartNow() const;
+  std::string out() const;  // of the script and its steps, so far
+  bool WaitForOut(const std::string& text, int count = 1) const;
+
+ private:
+  const testing::TempDir folder_;
+  std::string id_;
+};
+
+}  // namespace ddprun::slurm
+
+#endif  // DDPRUN_TESTS_SLURM_LAB_H_

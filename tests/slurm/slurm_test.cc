@@ -1,0 +1,219 @@
+// ddprun under a real Slurm of four nodes with eight CPUs and four (pretended) GPUs each. Runs on
+// its controller host (in_slurm.sh).
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <optional>
+#include <string>
+
+#include "absl/strings/str_join.h"
+#include "tests/slurm/lab.h"
+#include "tests/support/holds.h"
+#include "tests/support/subprocess.h"
+#include "tests/support/temp_dir.h"
+
+namespace ddprun::slurm {
+namespace {
+
+using testing::Holds;
+using testing::Runfile;
+using testing::Subprocess;
+
+TEST_CASE("slurm: srun ddprun needs no options") {
+  const Result result = Run({.slurm = {"-N4"}, .steps = {"print:{rank}", "env:WORLD_SIZE@0"}});
+  CHECK_MESSAGE(result.code == 0, result.err);
+  CHECK(SortedLines(result.out) == Words{"0", "1", "2", "3", "WORLD_SIZE=4"});
+  Holds(result.err, ": 4 nodes, node rank 2, head n1:12");
+  CheckNothingIsLeft();
+}
+
+TEST_CASE("slurm: a worker for each GPU of the task") {
+  const Result result = Run({.slurm = {"-N3", "--gpus-per-node=2"}, .steps = {"print:{rank}"}});
+  CHECK_MESSAGE(result.code == 0, result.err);
+  CHECK(SortedLines(result.out) == Words{"0", "1", "2", "3", "4", "5"});
+  Holds(result.err, ": 3 nodes, node rank 0, head n1:");
+  Holds(result.err, ", 2 workers each\n");
+  // Said for the job, not by each of its nodes.
+  CHECK(CountOf(result.err, "OMP_NUM_THREADS is not set") == 1);
+}
+
+TEST_CASE("slurm: node ranks follow Slurm's") {
+  const Result result = Run({.slurm = {"-N2", "-w", "n4,n3"}, .steps = {"env:GROUP_RANK@1"}});
+  CHECK_MESSAGE(result.code == 0, result.err);
+  CHECK(SortedLines(result.out) == Words{"GROUP_RANK=1"});
+  Holds(result.err, ": 2 nodes, node rank 0, head n3:");
+}
+
+TEST_CASE("slurm: fewer nodes than the step has, a range, an id of the user's") {
+  const Result range = Run({.slurm = {"-N3"},
+                            .options = {"--nnodes=2:3", "--nproc_per_node=2", "--rdzv_id=mine"},
+                            .steps = {"print:{rank}", "env:TORCHELASTIC_RUN_ID@0"}});
+  CHECK_MESSAGE(range.code == 0, range.err);
+  CHECK(SortedLines(range.out) == Words{"0", "1", "2", "3", "4", "5", "TORCHELASTIC_RUN_ID=mine"});
+  const Result one =
+      Run({.slurm = {"-N2"}, .options = {"--nnodes=1"}, .steps = {"env:WORLD_SIZE"}});
+  CHECK_MESSAGE(one.code == 0, one.err);
+  CHECK(SortedLines(one.out) == Words{"WORLD_SIZE=1", "WORLD_SIZE=1"});
+}
+
+TEST_CASE("slurm: a failing worker's code, one report and a line from each other node") {
+  const Result result = Run({.slurm = {"-N4"}, .steps = {"err:boom@2", "exit:7@2", "wait"}});
+  CHECK_MESSAGE(result.code == 7, result.err);
+  CHECK(CountOf(result.err, "Root Cause") == 1);
+  Holds(result.err, "host      : n3 (node_rank: 2)");
+  Holds(result.err, "  boom\n");
+  CHECK(CountOf(result.err, "ddprun: exit code 7: that of rank 2 on n3; n1 prints the report\n") ==
+        3);
+  CHECK(CountOf(result.err, "ddprun: exit code 7: that of rank 2 on n3\n") == 1);
+  CheckNothingIsLeft();
+}
+
+TEST_CASE("slurm: a worker's death by a signal is 128+n") {
+  const Result result = Run({.slurm = {"-N2"}, .steps = {"die:11@1", "wait"}});
+  CHECK_MESSAGE(result.code == 139, result.err);
+}
+
+TEST_CASE("slurm: what contradicts is one line and 2") {
+  const Result tasks = Run({.slurm = {"-N2", "--ntasks-per-node=4"}, .steps = {"print:x"}});
+  CHECK(tasks.code == 2);
+  CHECK(tasks.out == "");
+  CHECK(CountOf(tasks.err, "ddprun: error: ") == 1);
+  Holds(tasks.err,
+        " has 4 tasks on a node; expected one, which starts that node's workers: srun "
+        "--ntasks-per-node=1");
+  const Result nodes = Run({.slurm = {"-N2"}, .options = {"--nnodes=3"}, .steps = {"print:x"}});
+  CHECK(nodes.code == 2);
+  CHECK(CountOf(nodes.err, "ddprun: error: ") == 1);
+  Holds(nodes.err, "--nnodes '3': Slurm step ");
+}
+
+TEST_CASE("slurm: steps of one job at the same time, on the same nodes, are two jobs") {
+  const testing::TempDir folder;
+  const std::string ddprun = Runfile("ddprun"), worker = Worker();
+  const std::string step = " & srun -N2 --overlap " + ddprun + " --rdzv_id=one " + worker +
+                           " print:{rank} env:WORLD_SIZE@0";
+  Subprocess salloc(
+      {"/usr/bin/salloc", "-N2", "/bin/bash", "-c", "true" + step + step + " & wait"});
+  REQUIRE_MESSAGE(salloc.Wait() == 0, salloc.Describe());
+  CHECK(SortedLines(salloc.out()) == Words{"0", "0", "1", "1", "WORLD_SIZE=2", "WORLD_SIZE=2"});
+}
+
+TEST_CASE("slurm: steps that share an endpoint are two jobs, and the second is refused") {
+  const testing::TempDir folder;
+  const std::string go = folder.path() / "go";
+  const Words options = {"--nnodes=2", "--rdzv_id=one", "--rdzv_endpoint=n1:29411"};
+  const std::string step = " & srun -N2 --overlap " + Runfile("ddprun") + " " +
+                           absl::StrJoin(options, " ") + " " + Worker() +
+                           " print:{rank} until:" + go;
+  Subprocess salloc(
+      {"/usr/bin/salloc", "-N2", "/bin/bash", "-c", "true" + step + step + " & wait"});
+  REQUIRE_MESSAGE(testing::Eventually([&] {
+                    return CountOf(salloc.err(), ", the nodes here of Slurm step ") >= 2 &&
+                           CountOf(salloc.out(), "\n") == 2;
+                  }),
+                  salloc.Describe());
+  testing::WriteFile(go, "");
+  REQUIRE_MESSAGE(salloc.Wait() == 0, salloc.Describe());
+  CHECK(SortedLines(salloc.out()) == Words{"0", "1"});
+}
+
+TEST_CASE("slurm: steps of one node each form one job on purpose") {
+  std::string steps = "true";
+  for (const char* node : {"n1", "n2"}) {
+    steps += std::string(" & srun -N1 -w ") + node + " " + Runfile("ddprun") +
+             " --nnodes=2 --rdzv_id=one --rdzv_endpoint=n1:29412 " + Worker() + " print:{rank}";
+  }
+  Subprocess salloc({"/usr/bin/salloc", "-w", "n1,n2", "/bin/bash", "-c", steps + " & wait"});
+  REQUIRE_MESSAGE(salloc.Wait() == 0, salloc.Describe());
+  CHECK(SortedLines(salloc.out()) == Words{"0", "1"});
+}
+
+TEST_CASE("slurm: more agents than nodes end with 121, whatever options say") {
+  const testing::TempDir folder;
+  const std::string go = folder.path() / "go";
+  const auto srun = Start({.slurm = {"-N2", "--ntasks-per-node=2"},
+                           .options = {"--nnodes=2", "--rdzv_endpoint=n1:29413"},
+                           .steps = {"print:{rank}", "until:" + go}});
+  REQUIRE_MESSAGE(
+      testing::Eventually([&] { return CountOf(srun->err(), "--ntasks-per-node=1") == 2; }),
+      srun->Describe());
+  testing::WriteFile(go, "");
+  CHECK_MESSAGE(srun->Wait() == 121, srun->Describe());
+}
+
+TEST_CASE("slurm: the second step of a job on other nodes has its own head") {
+  Subprocess salloc({"/usr/bin/salloc", "-N4", "/usr/bin/srun", "-N2", "--relative=2",
+                     Runfile("ddprun"), Worker(), "print:{rank}"});
+  REQUIRE_MESSAGE(salloc.Wait() == 0, salloc.Describe());
+  Holds(salloc.err(), ": 2 nodes, node rank 1, head n3:");
+  CHECK(SortedLines(salloc.out()) == Words{"0", "1"});
+}
+
+TEST_CASE("slurm: a head that is no node of the step is refused") {
+  Subprocess salloc({"/usr/bin/salloc", "-N4", "/usr/bin/srun", "-N2", "--relative=2",
+                     Runfile("ddprun"), "--nnodes=2", "--rdzv_endpoint=n1:29400", Worker(),
+                     "wait"});
+  REQUIRE_MESSAGE(salloc.Wait() == 2, salloc.Describe());
+  Holds(salloc.err(), "n1 is a node of the job and none of this step, whose nodes are 'n[3-4]'");
+}
+
+TEST_CASE("slurm: scancel stops the workers, and nothing is left") {
+  const auto srun = Start({.slurm = {"-N4", "-J", "cancelled"}, .steps = {"print:up", "wait"}});
+  REQUIRE_MESSAGE(WaitForCount(*srun, "up", 4), srun->Describe());
+  Subprocess scancel({"/usr/bin/scancel", "-n", "cancelled"});
+  CHECK(scancel.Wait() == 0);
+  const std::optional<int> code = srun->Wait();
+  CHECK_MESSAGE((code && *code != 0), srun->Describe());
+  CheckNothingIsLeft();
+}
+
+TEST_CASE("slurm: a step that is killed leaves nothing, and its nodes stay in service") {
+  const auto srun = Start(
+      {.slurm = {"-N4", "-J", "killed"}, .steps = {"ignore:15", "grandchild", "print:up", "wait"}});
+  REQUIRE_MESSAGE(WaitForCount(*srun, "up", 4), srun->Describe());
+  Subprocess scancel({"/usr/bin/scancel", "-s", "KILL", "-n", "killed"});
+  CHECK(scancel.Wait() == 0);
+  CHECK_MESSAGE(srun->Wait().has_value(), srun->Describe());
+  CheckNothingIsLeft();
+  const Result next = Run({.slurm = {"-N4"}, .steps = {"print:{rank}"}});
+  CHECK_MESSAGE(next.code == 0, next.err);
+}
+
+TEST_CASE("slurm: a signal to a step reaches each worker once") {
+  const auto srun =
+      Start({.slurm = {"-N2", "-J", "signalled"},
+             .options = {"--nproc_per_node=2"},
+             .steps = {"block:12", "block:10", "env:SLURM_JOB_ID@0", "print:up", "count:10"}});
+  REQUIRE_MESSAGE(WaitForCount(*srun, "up", 4), srun->Describe());
+  const std::string out = srun->out(), name = "SLURM_JOB_ID=";
+  const size_t at = out.find(name) + name.size();
+  const std::string step = out.substr(at, out.find('\n', at) - at) + ".0";
+  Subprocess first({"/usr/bin/scancel", "-s", "USR1", step});
+  CHECK(first.Wait() == 0);
+  REQUIRE_MESSAGE(testing::Eventually([&] { return CountOf(srun->out(), "got it") >= 4; }),
+                  srun->Describe());
+  // By then ddprun has passed on what it passes on: it holds a signal for 20 ms.
+  const auto begin = std::chrono::steady_clock::now();
+  CHECK(testing::Eventually(
+      [&] { return std::chrono::steady_clock::now() - begin > std::chrono::milliseconds(100); }));
+  Subprocess second({"/usr/bin/scancel", "-s", "USR2", step});
+  CHECK(second.Wait() == 0);
+  CHECK_MESSAGE(srun->Wait() == 0, srun->Describe());
+  CHECK(CountOf(srun->out(), "got it") == 4);
+  CheckNothingIsLeft();
+}
+
+TEST_CASE("slurm: a batch script of three lines") {
+  const testing::TempDir folder;
+  const std::string out = folder.path() / "out", script = folder.path() / "job.sh";
+  testing::WriteFile(script, "#!/bin/bash\n#SBATCH --nodes=3\nsrun " + Runfile("ddprun") + " " +
+                                 Worker() + " print:{rank} exit:9@1\n");
+  Subprocess sbatch({"/usr/bin/sbatch", "-W", "-o", out, script});
+  CHECK_MESSAGE(sbatch.Wait() == 9, sbatch.Describe());
+  const std::string text = testing::ReadFile(out);
+  Holds(text, "node rank 2, head n1:");
+  CHECK(CountOf(text, "Root Cause") == 1);
+}
+
+}  // namespace
+}  // namespace ddprun::slurm
