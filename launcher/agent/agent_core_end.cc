@@ -87,7 +87,8 @@ bool AgentCore::IsOverWithCoordinator() const {
   const bool is_once = assignment_.max_restarts == 0 && policy_.min_nodes == policy_.max_nodes;
   const bool is_ending = end_ || verdict_ || state_ == State::kSucceeded ||
                          state_ == State::kLeaving || state_ == State::kDone;
-  return IsCoordinatorGone() && is_once && !is_ending;
+  const bool has_begun = assignment_.round != Round{};  // a spare takes the job over
+  return IsCoordinatorGone() && has_begun && is_once && !is_ending;
 }
 
 void AgentCore::CheckContact() {

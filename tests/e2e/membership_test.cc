@@ -133,6 +133,19 @@ TEST_CASE("membership: a node that is refused is named to the node that waits") 
   CHECK_MESSAGE(second->Wait() == 121, second->Describe());
 }
 
+TEST_CASE("membership: a node whose worker fails after the host died does not wait for another") {
+  Job job;
+  const std::vector<Node> nodes =
+      StartTwo(job, "2", {},
+               {"touch:" + job.File("up{rank}.{restart}"), "until:" + job.File("go"), "exit:3"});
+  nodes[0]->Signal(SIGKILL);
+  REQUIRE(nodes[0]->Wait() == 128 + SIGKILL);
+  job.Touch("go");  // before the node counts as gone, and join_timeout is far away
+  REQUIRE_MESSAGE(nodes[1]->Wait() == 121, nodes[1]->Describe());
+  CHECK_MESSAGE(nodes[1]->err().find("with it the ranks of node") != std::string::npos,
+                nodes[1]->Describe());
+}
+
 // What srun gives a task of a step of two nodes.
 Subprocess::Options InStep(const std::string& job, const std::string& step) {
   return {.env = {{"SLURM_JOB_ID", job},

@@ -318,6 +318,15 @@ TEST_CASE("agent: nor does a failure of its own let it wait for a node that died
   }
 }
 
+TEST_CASE("agent: a spare takes the job of a dead coordinator over") {
+  Bench bench;
+  bench.Step(AgentStarted{});
+  bench.Step(rendezvous::ContactMade{"node1:29400", false});
+  bench.Step(ContactLost{.reason = "refused", .is_gone = true});
+  CHECK(bench.Step(rendezvous::ContactMade{"node1:29400", true}) == "");
+  CHECK(bench.Pass(3s) == "");
+}
+
 TEST_CASE("agent: trouble on the way to the next round does not hide why the last one ended") {
   Bench bench;
   bench.Run();
