@@ -154,6 +154,7 @@ absl::StatusOr<ParseResult> LaunchOf(CommandLine line, const Environment& enviro
   if (!cluster->warning.empty()) config->warnings.push_back(cluster->warning);
   config->report_node = cluster->report_node;
   config->cluster = PlaceInCluster(environment, config->nodes.max);
+  if (cluster->line.empty()) config->cluster.node = -1;  // a script may start this one on some
   if (std::string warning = CpuWarning(environment, *config); !warning.empty()) {
     config->warnings.push_back(std::move(warning));
   }

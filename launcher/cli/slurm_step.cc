@@ -93,6 +93,8 @@ rendezvous::ClusterPlace SlurmPlace(const Environment& environment, int max_node
   }
   place.step = "Slurm step " + *step;
   place.nodes = nodes;
+  const int node = variables.Number("SLURM_NODEID", 0, nodes - 1);
+  if (variables.status().ok()) place.node = node;
   return place;
 }
 

@@ -161,6 +161,20 @@ const Member* State::OtherOfRank(const NodeInfo& node) const {
   return nullptr;
 }
 
+bool State::AwaitsNodesOfStep() const {
+  return !step_nodes.empty() && static_cast<int>(step_nodes.size()) < cluster.nodes;
+}
+
+void State::NoteNodeOfStep(const NodeInfo& node) {
+  if (cluster.job.empty()) cluster.job = node.cluster.job;
+  if (cluster.step.empty()) {
+    cluster.step = node.cluster.step;
+    cluster.nodes = node.cluster.nodes;
+  }
+  const bool is_of_step = !cluster.step.empty() && node.cluster.step == cluster.step;
+  if (is_of_step && node.cluster.node >= 0) step_nodes.insert(node.cluster.node);
+}
+
 void State::NoteRefusal(const NodeInfo& node, const std::string& why) {
   std::erase_if(refused, [&](const RefusedNode& other) { return other.host == NodeName(node); });
   if (refused.size() == kNamedNodes) refused.erase(refused.begin());

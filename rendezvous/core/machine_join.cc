@@ -39,8 +39,7 @@ void State::On(TimePoint now, const NodeJoined& event) {
     RemoveNode(now, lost, absl::StrCat("node ", NodeName(event.node), " was started anew"));
     gone.erase(lost);  // its successor is here
   }
-  if (cluster.job.empty()) cluster.job = event.node.cluster.job;
-  if (cluster.step.empty()) cluster.step = event.node.cluster.step;
+  NoteNodeOfStep(event.node);
   Member& member = Admit(now, event);
   const bool is_unknown_round = LearnFromStamp(now, event);
   empty_since.reset();
@@ -236,7 +235,10 @@ void State::RemoveNode(TimePoint now, const NodeId& id, const std::string& reaso
   members.Remove(id);
   if (members.members().empty()) {
     empty_since = now;
-    cluster = {};
+    if (phase != Phase::kClosed) {
+      cluster = {};
+      step_nodes.clear();
+    }
   }
   unacknowledged.erase(id);
   needs_quorum = true;

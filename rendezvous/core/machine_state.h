@@ -148,6 +148,7 @@ struct RendezvousMachine::State {
   // That of the nodes that are in the job; forgotten with the last of them, after which those of
   // another step may take the job up.
   ClusterPlace cluster;
+  std::set<int> step_nodes;  // those of that step, by number, that have sent an agent
 
   // Since when the last node of a job that had some is gone.
   std::optional<TimePoint> empty_since;
@@ -179,6 +180,9 @@ struct RendezvousMachine::State {
   const Policy& PolicyFor(const NodeJoined& event) const {
     return has_policy ? policy : event.policy;
   }
+  // Nodes of the step are on their way here: each is told the end of this job once.
+  bool AwaitsNodesOfStep() const;
+  void NoteNodeOfStep(const NodeInfo& node);
   void NoteRefusal(const NodeInfo& node, const std::string& why);
 
   // Joining and going (machine_join.cc).

@@ -52,8 +52,12 @@ void State::GiveUp(const std::string& reason) {
 void State::AnswerAfterEnd(TimePoint now, const NodeJoined& event) {
   const SessionId session = event.stamp.session;
   const Member* known = members.Find(event.node.id);
-  if (known == nullptr && event.stamp.instance != instance) {
-    // It had no part in this job. Success or failure, the end is not its own.
+  const size_t nodes = step_nodes.size();
+  if (AwaitsNodesOfStep()) NoteNodeOfStep(event.node);
+  const bool is_late_spare = step_nodes.size() > nodes;
+  if (known == nullptr && event.stamp.instance != instance && !is_late_spare) {
+    // It had no part in this job. Success or failure, the end is not its own. But a step of a
+    // cluster's manager has one job: its node was to be a spare, and this job was too short for it.
     const std::string& run_id = has_policy ? policy.run_id : event.policy.run_id;
     actions.push_back(Refuse{.session = session,
                              .kind = Refusal::kJobOver,
@@ -87,7 +91,8 @@ void State::On(TimePoint now, const VerdictAcked& event) {
 
 void State::FinishWhenDone(TimePoint now) {
   if (!is_told && now >= end_at) TellVerdict(now);
-  const bool is_awaited = has_begun_closed || !unacknowledged.empty();
+  const bool is_awaited =
+      has_begun_closed || !unacknowledged.empty() || (AwaitsNodesOfStep() && !is_given_up);
   if (is_finished || !is_told || (is_awaited && now < end_at)) return;
   is_finished = true;
   actions.push_back(Finish{});

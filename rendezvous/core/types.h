@@ -46,6 +46,7 @@ struct ClusterPlace {
   std::string job;   // "Slurm job 12"
   std::string step;  // "Slurm step 12.0"; empty: the agents may be those of several steps
   int nodes = 0;     // of that step: one agent on each; 0: not known
+  int node = -1;     // this one's number among them; -1: some of them may send no agent
   friend bool operator==(const ClusterPlace&, const ClusterPlace&) = default;
 };
 

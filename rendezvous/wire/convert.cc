@@ -44,6 +44,7 @@ void JoinToProto(const NodeJoined& joined, v1::Join& out) {
   out.set_cluster_job(CleanText(node.cluster.job));
   out.set_cluster_step(CleanText(node.cluster.step));
   out.set_cluster_nodes(node.cluster.nodes);
+  out.set_cluster_node(node.cluster.node + 1);
   PolicyToProto(joined.policy, *out.mutable_policy());
   if (joined.held) AssignmentToProto(*joined.held, *out.mutable_held());
 }
@@ -62,6 +63,7 @@ Event JoinFromProto(const v1::Join& in, const Stamp& stamp, CheckedFields& check
   node.cluster.job = check.Text("join.cluster_job", in.cluster_job(), 0, 256);
   node.cluster.step = check.Text("join.cluster_step", in.cluster_step(), 0, 256);
   node.cluster.nodes = check.Range("join.cluster_nodes", in.cluster_nodes(), 0, kMaxRank);
+  node.cluster.node = check.Range("join.cluster_node", in.cluster_node(), 0, kMaxRank) - 1;
   joined.policy = PolicyFromProto(in.policy(), check);
   joined.policy.run_id = check.Text("join.run_id", in.run_id(), 1, 256);
   if (in.has_held()) {

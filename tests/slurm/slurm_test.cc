@@ -1,6 +1,7 @@
 // ddprun under a real Slurm of four nodes with eight CPUs and four (pretended) GPUs each. Runs on
 // its controller host (in_slurm.sh).
 #include <doctest/doctest.h>
+#include <sys/stat.h>
 
 #include <chrono>
 #include <optional>
@@ -115,6 +116,19 @@ TEST_CASE("slurm: steps that share an endpoint are two jobs, and the second is r
   testing::WriteFile(go, "");
   REQUIRE_MESSAGE(salloc.Wait() == 0, salloc.Describe());
   CHECK(SortedLines(salloc.out()) == Words{"0", "1"});
+}
+
+TEST_CASE("slurm: a spare that comes when a short job is over does not wait for another") {
+  const testing::TempDir folder;
+  const std::string go = folder.path() / "go";
+  REQUIRE(mkfifo(go.c_str(), 0600) == 0);
+  const std::string late = "test $SLURM_NODEID = 2 && read -r word < " + go + "; exec " +
+                           Runfile("ddprun") + " --nnodes=2 " + Worker() + " print:{rank}";
+  Subprocess srun({"/usr/bin/srun", "-N3", "/bin/bash", "-c", late});
+  REQUIRE_MESSAGE(WaitForCount(srun, "\n", 2), srun.Describe());
+  testing::WriteFile(go, "now\n");
+  CHECK_MESSAGE(srun.Wait() == 0, srun.Describe());
+  CHECK(SortedLines(srun.out()) == Words{"0", "1"});
 }
 
 TEST_CASE("slurm: steps of one node each form one job on purpose") {

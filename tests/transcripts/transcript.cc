@@ -191,6 +191,7 @@ class Runner {
       if (key == "slurm_job") info.cluster.job = "Slurm job " + value;
       if (key == "slurm_step") info.cluster.step = "Slurm step " + value;
       if (key == "slurm_nodes") info.cluster.nodes = number;
+      if (key == "slurm_node") info.cluster.node = number;
       if (key == "run") node.hello.policy.run_id = value;
       if (key == "max_restarts") node.hello.policy.max_restarts = number;
       if (key == "nnodes") {

@@ -17,7 +17,7 @@ using Words = std::vector<std::string>;
 ClusterPlace PlaceOf(const std::string& step, Words options, Words more = {}) {
   Environment environment{.variables = std::move(more), .machine = {.fresh_run_id = "f00d"}};
   for (const char* variable : {"SLURM_JOB_ID=12", "SLURM_STEP_ID=0", "SLURM_JOB_NODELIST=n[1-3]",
-                               "SLURM_NODEID=0", "SLURM_PROCID=0"}) {
+                               "SLURM_NODEID=1", "SLURM_PROCID=1"}) {
     environment.variables.push_back(variable);
   }
   environment.variables.push_back("SLURM_STEP_NODELIST=" + step);
@@ -36,10 +36,15 @@ const ClusterPlace kStep{.job = "Slurm job 12", .step = "Slurm step 12.0", .node
 const Words kAll = {"--nnodes=3", "--rdzv_endpoint=n1:29400", "--rdzv_id=mine"};
 
 TEST_CASE("slurm step: the coordinator is told of whom an agent is, whatever options say") {
-  CHECK(PlaceOf("n[1-3]", {}) == kStep);
-  CHECK(PlaceOf("n[1-3]", {"--nnodes=2", "--rdzv_id=mine"}) == kStep);
   CHECK(PlaceOf("n[1-3]", kAll) == kStep);
   CHECK(PlaceOf("n[1-3]", kAll, {"DDPRUN_CLUSTER=none"}) == kStep);
+}
+
+TEST_CASE("slurm step: where the job is derived from the step all of its nodes have agents") {
+  ClusterPlace place = kStep;
+  place.node = 1;
+  CHECK(PlaceOf("n[1-3]", {}) == place);
+  CHECK(PlaceOf("n[1-3]", {"--nnodes=2", "--rdzv_id=mine"}) == place);
 }
 
 TEST_CASE("slurm step: a job of more nodes than the step's is one of several steps") {

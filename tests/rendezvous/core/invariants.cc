@@ -167,7 +167,7 @@ void InvariantChecker::Hear(const Event& event) {
     notes.source_addr = joined->source_addr;
     notes.local_world_size = joined->node.local_world_size;
     notes.joined_with = joined->stamp.instance;
-    if (!is_over_) known_.insert(joined->node.id);
+    if (!is_over_) known_[joined->node.id] = joined->node.cluster;
     if (!joined->held) notes.has_workers = false;
   }
   if (const auto* done = std::get_if<WorkersSucceeded>(&event)) {
@@ -255,9 +255,22 @@ void InvariantChecker::CheckEnd(const RendezvousMachine& machine, const Event& e
   if (!is_recorded_) Broken("S10: a verdict is told that would not survive a crash");
   const auto* joined = std::get_if<NodeJoined>(&event);
   if (joined == nullptr || joined->stamp.session != action.session) return;
-  if (joined->stamp.instance != machine.current().instance && !known_.contains(joined->node.id)) {
-    Broken(absl::StrCat("S10: node ", joined->node.id.value, " is told the end of another job"));
+  const NodeInfo& node = joined->node;
+  if (joined->stamp.instance == machine.current().instance || known_.contains(node.id)) return;
+  if (!IsLateSpare(node.cluster)) {
+    Broken(absl::StrCat("S10: node ", node.id.value, " is told the end of another job"));
   }
+  known_[node.id] = node.cluster;
+}
+
+bool InvariantChecker::IsLateSpare(const ClusterPlace& place) const {
+  bool is_same_step = false;
+  for (const auto& [id, other] : known_) {
+    if (other.step != place.step) continue;
+    if (other.node == place.node) return false;
+    is_same_step = true;
+  }
+  return is_same_step && !place.step.empty() && place.node >= 0;
 }
 
 void InvariantChecker::OnConclude(const RendezvousMachine& machine, const Conclude& action) {

@@ -55,13 +55,16 @@ class InvariantChecker {
   void CheckSealed(const Stamped& stamp);
   void CheckBudget(const RendezvousMachine& machine, const Event& event);
   void CheckEnd(const RendezvousMachine& machine, const Event& event, const Conclude& action);
+  // The first from its node of a step of which others are known.
+  bool IsLateSpare(const ClusterPlace& place) const;
   void Broken(std::string what) { broken_.push_back(std::move(what)); }
 
   const Policy policy_;
   std::map<SessionId, NodeId> node_of_;
   std::map<NodeId, NodeNotes> nodes_;
   std::map<Stamped, RoundNotes> rounds_;
-  std::set<NodeId> known_;  // joined this coordinator before the end
+  // Joined this coordinator before the end, or were told it as nodes of the same step.
+  std::map<NodeId, ClusterPlace> known_;
   std::vector<FailureReport> reported_;
   std::optional<Verdict> verdict_;
   bool is_over_ = false;
