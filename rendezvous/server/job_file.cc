@@ -1,6 +1,7 @@
 #include "rendezvous/server/job_file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -8,6 +9,8 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <ctime>
+#include <filesystem>
 #include <future>
 #include <mutex>
 #include <optional>
@@ -28,6 +31,10 @@ namespace {
 
 constexpr size_t kMaxFileBytes = 256 * 1024;
 constexpr Duration kEndLimit = std::chrono::seconds(1);
+// Nobody comes back to a job that long after its coordinator's end, which nothing dates: its last
+// record is older. What is removed too early costs no more than a lost file does.
+constexpr time_t kAbandonedAfterSeconds = 3600;
+constexpr int kMostJobs = 1000;  // looked at
 
 std::string PathOf(const std::string& run_dir) { return absl::StrCat(run_dir, "/job"); }
 
@@ -112,6 +119,26 @@ absl::Status Write(const std::string& run_dir, const Record& record, Durability 
   return absl::Status(status.code(), absl::StrCat("job file: ", status.message()));
 }
 
+// As long as it is open the job counts as one whose coordinator lives.
+UniqueFd LockJob(const std::string& run_dir, int mode) {
+  UniqueFd folder(open(run_dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+  return folder.is_open() && flock(folder.get(), mode) == 0 ? std::move(folder) : UniqueFd();
+}
+
+// Removes what killed coordinators have left beside `run_dir`.
+void ForgetAbandonedJobs(const std::string& run_dir) {
+  std::error_code error;
+  std::filesystem::directory_iterator at(std::filesystem::path(run_dir).parent_path(), error);
+  for (int count = 0; !error && at != std::filesystem::directory_iterator() && count < kMostJobs;
+       at.increment(error), ++count) {
+    const std::string other = at->path();
+    struct stat about {};
+    const bool is_old = lstat(PathOf(other).c_str(), &about) == 0 && S_ISREG(about.st_mode) &&
+                        time(nullptr) - about.st_mtime > kAbandonedAfterSeconds;
+    if (is_old && LockJob(other, LOCK_EX | LOCK_NB).is_open()) ForgetJob(other);
+  }
+}
+
 }  // namespace
 
 Beginning BeginAnew() {
@@ -162,6 +189,7 @@ struct JobFile::Next {
   std::mutex mutex;
   std::optional<Record> record;
   std::vector<std::function<void()>> on_written;  // one a verdict: a job has one
+  UniqueFd lock;                                  // the thread's
 
   void Write(const std::string& run_dir) {
     std::unique_lock lock(mutex);
@@ -186,7 +214,11 @@ absl::StatusOr<std::unique_ptr<JobFile>> JobFile::Open(std::string run_dir) {
 absl::StatusOr<Beginning> JobFile::Begin(Duration timeout) {
   const auto begun = std::make_shared<std::promise<absl::StatusOr<Beginning>>>();
   std::future<absl::StatusOr<Beginning>> beginning = begun->get_future();
-  thread_.Post([begun, run_dir = run_dir_] { begun->set_value(BeginJob(run_dir)); });
+  thread_.Post([begun, next = next_, run_dir = run_dir_] {
+    begun->set_value(BeginJob(run_dir));
+    next->lock = LockJob(run_dir, LOCK_SH);
+    ForgetAbandonedJobs(run_dir);
+  });
   if (beginning.wait_for(timeout) == std::future_status::ready) return beginning.get();
   return BeginAnew();
 }

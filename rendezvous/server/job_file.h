@@ -36,8 +36,9 @@ class JobFile {
  public:
   // RESOURCE_EXHAUSTED: the system has no thread left.
   static absl::StatusOr<std::unique_ptr<JobFile>> Open(std::string run_dir);
-  // BeginJob. A file that does not answer within `timeout` is as good as none: agents bring back
-  // what they know.
+  // BeginJob; then removes what coordinators that were killed an hour ago and more have left beside
+  // `run_dir`, files named "job" in folders. A file that does not answer within `timeout` is as
+  // good as none: agents bring back what they know.
   absl::StatusOr<Beginning> Begin(Duration timeout);
   // A record that has not been written yet is replaced. `on_written`, which may be empty, is called
   // on the file's thread when this record or a newer one is durable, or cannot be.

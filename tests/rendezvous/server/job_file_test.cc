@@ -156,6 +156,30 @@ TEST_CASE("job file: its thread writes the newest record and says so, then forge
   CHECK_FALSE(std::filesystem::exists(run));
 }
 
+TEST_CASE("job file: what was killed long ago is removed by the next job") {
+  const testing::TempDir folder;
+  const auto run_dir = [&](const char* name) { return (folder.path() / name).string(); };
+  const auto living = JobFile::Open(run_dir("living")).value();
+  REQUIRE(living->Begin(std::chrono::seconds(10)).ok());
+  for (const char* name : {"long_ago", "just_now"}) Next(run_dir(name));
+  for (const char* name : {"living", "long_ago"}) {
+    const std::filesystem::path file = folder.path() / name / "job";
+    std::filesystem::last_write_time(
+        file, std::filesystem::last_write_time(file) - std::chrono::minutes(61));
+  }
+  const auto next = JobFile::Open(run_dir("next")).value();
+  const auto begun = next->Begin(std::chrono::seconds(10));
+  REQUIRE(begun.ok());
+  std::promise<void> done;  // behind the rest
+  next->Write({.instance = begun->instance, .epoch = begun->epoch, .verdict = std::nullopt},
+              [&done] { done.set_value(); });
+  REQUIRE(done.get_future().wait_for(std::chrono::seconds(10)) == std::future_status::ready);
+  CHECK_FALSE(std::filesystem::exists(run_dir("long_ago")));
+  for (const char* name : {"living", "just_now", "next"}) {
+    CHECK(std::filesystem::exists(run_dir(name) + "/job"));
+  }
+}
+
 TEST_CASE("job file: one that does not answer holds up nobody for longer than asked for") {
   const testing::TempDir directory;
   const std::string run = directory.File("run");
