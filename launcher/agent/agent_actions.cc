@@ -59,7 +59,7 @@ void Agent::MakeStopFile(PreparedWorkers& prepared, std::shared_ptr<StopFile> be
   prepared.stop_file = std::move(before);
   if (prepared.stop_file != nullptr && prepared.stop_file->Exists()) return;
   prepared.stop_file = nullptr;
-  const absl::StatusOr<std::string> folder = logs_.TemporaryFolder();
+  const absl::StatusOr<std::string> folder = logs_.MemoryFolder();
   absl::Status status = folder.status();
   if (folder.ok()) {
     workers_files_.Touch(*folder);

@@ -83,10 +83,9 @@ struct LogLosses {
 // not in it: its console says so itself. Nor is what a reader that has gone would have got.
 std::string LossWarning(const LogLosses& before, const LogLosses& now, const std::string& folder);
 
-// What makes folders and files (BeginRound, OpenWorker, TemporaryFolder, Finish,
-// RemoveAbandonedFolders) and what
-// speaks of them (TakeLossWarning, run_folder) may be called on any thread, one call at a time; the
-// other methods on any threads at once.
+// What makes folders and files (BeginRound, OpenWorker, MemoryFolder, Finish,
+// RemoveAbandonedFolders) and what speaks of them (TakeLossWarning, run_folder) may be called on
+// any thread, one call at a time; the other methods on any threads at once.
 class LogRouter {
  public:
   // Starts the log thread. An error is this machine's (exit code 120) and one line: a log
@@ -109,8 +108,8 @@ class LogRouter {
   // line, where the files are if the user has not chosen it.
   absl::StatusOr<WorkerStdio> OpenWorker(int local_rank, int rank);
 
-  // As RunFolder::TemporaryFolder.
-  absl::StatusOr<std::string> TemporaryFolder() { return folder_.TemporaryFolder(); }
+  // As RunFolder::MemoryFolder.
+  absl::StatusOr<std::string> MemoryFolder() { return folder_.MemoryFolder(); }
 
   // The last `max_lines` lines of what the round's worker has written to stderr, up to this call
   // or, where it writes to a terminal, up to its end. Waits for the log thread at most `timeout`.

@@ -96,7 +96,7 @@ absl::StatusOr<RunFolder> RunFolder::Create(Options options) {
 absl::Status RunFolder::MakeRunFolder() {
   absl::StatusOr<std::string> made = std::string();
   if (is_temporary()) {
-    made = MakeTemporary();
+    made = MakeTemporary(options_.memory_dir);
   } else {
     if (absl::Status status = MakeFolders(options_.log_dir); !status.ok()) return status;
     made = MakeFreshFolder(options_.log_dir, FileNamePart(options_.run_id) + "_XXXXXX");
@@ -105,12 +105,12 @@ absl::Status RunFolder::MakeRunFolder() {
   return made.status();
 }
 
-absl::StatusOr<std::string> RunFolder::MakeTemporary() {
+absl::StatusOr<std::string> RunFolder::MakeTemporary(const std::string& memory_dir) {
   const std::string tag = OwnerTag();
   const std::string name = absl::StrCat("ddprun_", FileNamePart(options_.run_id),
                                         tag.empty() ? "" : "_", tag, "_XXXXXX");
   absl::StatusOr<std::string> made = absl::NotFoundError("");
-  if (HasRoom(options_.memory_dir)) made = MakeFreshFolder(options_.memory_dir, name);
+  if (HasRoom(memory_dir)) made = MakeFreshFolder(memory_dir, name);
   if (!made.ok()) made = MakeFreshFolder(options_.temp_dir, name);
   if (!made.ok()) return made;
   temporaries_.push_back(*made);
@@ -118,11 +118,12 @@ absl::StatusOr<std::string> RunFolder::MakeTemporary() {
   return made;
 }
 
-absl::StatusOr<std::string> RunFolder::TemporaryFolder() {
-  std::string& folder = is_temporary() ? path_ : beside_;
+absl::StatusOr<std::string> RunFolder::MemoryFolder() {
+  const bool is_run_folder = is_temporary() && options_.memory_dir == options_.shared_memory_dir;
+  std::string& folder = is_run_folder ? path_ : beside_;
   if (!folder.empty() && access(folder.c_str(), W_OK) != 0) folder.clear();
   if (!folder.empty()) return folder;
-  absl::StatusOr<std::string> made = MakeTemporary();
+  absl::StatusOr<std::string> made = MakeTemporary(options_.shared_memory_dir);
   if (made.ok()) folder = *made;
   return made;
 }

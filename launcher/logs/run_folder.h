@@ -20,7 +20,9 @@ class RunFolder {
     std::string temp_dir = "/tmp";
     // Tried before temp_dir while it can be written and has room; "": none.
     std::string memory_dir{};
-    // Told of each folder made below those two.
+    // For MemoryFolder, in place of memory_dir.
+    std::string shared_memory_dir = "/dev/shm";
+    // Told of each folder made below those three.
     std::function<void(const std::string&)> on_temporary{};
   };
 
@@ -35,10 +37,11 @@ class RunFolder {
   // the run's folder anew where that has gone: logind removes a user's part of /dev/shm when the
   // user logs out (RemoveIPC), others clean /tmp.
   absl::StatusOr<std::string> MakeWorkerFolder(int local_rank);
-  // A folder of this user's alone for a file that ends with the job: the run's, where that is
-  // temporary, or else one that is made like it.
-  absl::StatusOr<std::string> TemporaryFolder();
-  // Removes what was made under temp_dir as far as no file is in it.
+  // A folder of this user's alone for a file that is mapped and ends with the job. Not where TMPDIR
+  // or --log_dir say, which may be a network file system: a page of it can stall or kill whoever
+  // touches it.
+  absl::StatusOr<std::string> MemoryFolder();
+  // Removes what was made as temporary as far as no file is in it.
   void RemoveEmptyTemporaries();
   // Does the same, in the directory where this run's temporary folder is, to those of this user's
   // runs whose agent and guardian were killed.
@@ -51,13 +54,13 @@ class RunFolder {
  private:
   explicit RunFolder(Options options) : options_(std::move(options)) {}
   absl::Status MakeRunFolder();
-  absl::StatusOr<std::string> MakeTemporary();
+  absl::StatusOr<std::string> MakeTemporary(const std::string& memory_dir);
   absl::StatusOr<std::string> TryMakeWorkerFolder(int local_rank);
   bool is_temporary() const { return options_.log_dir.empty(); }
 
   Options options_;
   std::string path_;
-  std::string beside_;  // the temporary folder where path_ is none; "": not made
+  std::string beside_;  // the memory folder where path_ is none; "": not made
   std::string attempt_;
   std::map<int, int> attempts_seen_;      // by restart count
   std::vector<std::string> temporaries_;  // run folders that we made

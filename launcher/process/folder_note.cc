@@ -53,18 +53,20 @@ void FolderNote::Write(const std::string& folder) {
   if (path.size() >= kMaxPath || lstat(path.c_str(), &about) != 0 || !S_ISDIR(about.st_mode)) {
     return;
   }
-  const uint32_t next = current_ == 1 ? 2 : 1;
-  Entry& entry = entries_[next - 1];
+  const uint32_t next = count_ + 1;
+  Entry& entry = entries_[next % kEntries];
   std::memcpy(entry.path, path.c_str(), path.size() + 1);
   entry.device = about.st_dev;
   entry.inode = about.st_ino;
-  __atomic_store_n(&current_, next, __ATOMIC_RELEASE);
+  __atomic_store_n(&count_, next, __ATOMIC_RELEASE);
 }
 
 DDPRUN_RAW void FolderNote::RemoveEmptyFolders() const {
-  const uint32_t current = __atomic_load_n(&current_, __ATOMIC_ACQUIRE);
-  if (current == 0) return;
-  const Entry& entry = entries_[current - 1];
+  const uint32_t count = __atomic_load_n(&count_, __ATOMIC_ACQUIRE);
+  for (uint32_t n = count; n > 0 && n + 2 > count; --n) RemoveEmpty(entries_[n % kEntries]);
+}
+
+DDPRUN_RAW void FolderNote::RemoveEmpty(const Entry& entry) {
   const int folder = OpenFolder(AT_FDCWD, entry.path);
   if (folder < 0) return;
   struct stat about;

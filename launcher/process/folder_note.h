@@ -1,4 +1,5 @@
-// The folder made for the workers' error files, which the agent tells its guardian.
+// The folders made for the workers' error files and for the stop file, which the agent tells its
+// guardian.
 #ifndef DDPRUN_LAUNCHER_PROCESS_FOLDER_NOTE_H_
 #define DDPRUN_LAUNCHER_PROCESS_FOLDER_NOTE_H_
 
@@ -17,19 +18,18 @@ int OpenFolder(int parent, const char* name);
 // deep. Async-signal-safe.
 void RemoveEmptyFoldersIn(int folder, int levels);
 
-// The agent notes the folder when it has made it, which is after the guardian was forked; the
-// guardian reads the note once the agent is gone. Of several folders the last one counts: another
-// is made only where the one before has gone.
+// The agent notes a folder when it has made it, which is after the guardian was forked; the
+// guardian reads the note once the agent is gone. The last two folders count: others are made only
+// where those before have gone.
 //
 // Lies in memory that both share. One writer: the agent's thread that makes the folder. A note
-// counts from the store of `current_` on, so an agent that dies in the middle leaves the one
-// before.
+// counts from the store of `count_` on, so an agent that dies in the middle leaves those before.
 class FolderNote {
  public:
   // A path that is too long, or names no directory, is not noted: that folder stays.
   void Write(const std::string& folder);
 
-  // The guardian's. Async-signal-safe. Removes the stop file, the folders in the folder, the
+  // The guardian's. Async-signal-safe. Removes of each folder the stop file, the folders in it, the
   // folders in those, and itself, each as far as it is empty. Follows no link, and does nothing
   // where another directory has taken the folder's place.
   void RemoveEmptyFolders() const;
@@ -42,8 +42,11 @@ class FolderNote {
     uint64_t device;
     uint64_t inode;
   };
-  Entry entries_[2]{};
-  uint32_t current_ = 0;  // 0: none; else 1 + the index
+  static void RemoveEmpty(const Entry& entry);
+
+  static constexpr uint32_t kEntries = 3;  // those that count, and one to be written
+  Entry entries_[kEntries]{};              // the n-th note, from 1 on, is at n % kEntries
+  uint32_t count_ = 0;
 };
 
 }  // namespace ddprun::launcher

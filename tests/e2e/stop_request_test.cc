@@ -7,6 +7,7 @@
 
 #include "tests/e2e/job.h"
 #include "tests/support/holds.h"
+#include "tests/support/skip.h"
 
 namespace ddprun::testing {
 namespace {
@@ -132,12 +133,29 @@ TEST_CASE("stop request: the file of a killed agent goes, too") {
   CHECK(Eventually([&] { return !std::filesystem::exists(path.parent_path()); }));
 }
 
+TEST_CASE("stop request: the file is in memory, wherever TMPDIR is") {
+  Job job;
+  const Node ddprun = job.Run({"--preempt_signal=USR1"}, {"env:DDPRUN_STOP_FILE"},
+                              {.env = {{"TMPDIR", job.File("")}}});
+  CHECK_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
+  Holds(ddprun->out(), "DDPRUN_STOP_FILE=/dev/shm/ddprun_");
+}
+
 TEST_CASE("stop request: where the file cannot be made the job runs, and one warning says so") {
   Job job;
+  constexpr char kFull[] = "mount -t tmpfs -o size=64k shm /dev/shm && exec \"$@\"";
+  const Strings there = {"/usr/bin/unshare", "--mount", "/bin/sh", "-c", kFull, "sh"};
+  const auto run = [&](Strings command) {
+    command.insert(command.begin(), there.begin(), there.end());
+    return job.RunProgram(command, {.env = {{"TMPDIR", job.File("nowhere")}}});
+  };
+  if (const Node mounted = run({"/bin/true"}); mounted->Wait() != 0) {
+    return SkipTest("no mount namespace here: " + mounted->err());
+  }
   const Node ddprun =
-      job.Run({"--preempt_signal=USR1", "--log_dir=" + job.File("logs")},
-              {"env:DDPRUN_STOP_FILE", "touch:" + job.File("up"), "until:" + job.File("go")},
-              {.env = {{"TMPDIR", job.File("nowhere")}}});
+      run({Runfile("ddprun"), "--preempt_signal=USR1", "--log_dir=" + job.File("logs"),
+           Runfile("tests/e2e/toy_worker"), "env:DDPRUN_STOP_FILE", "touch:" + job.File("up"),
+           "until:" + job.File("go")});
   REQUIRE_MESSAGE(job.WaitForFile("up"), ddprun->Describe());
   ddprun->Signal(SIGUSR1);
   REQUIRE_MESSAGE(ddprun->WaitForErr("SIGUSR1: the workers of this node cannot be asked to save"),

@@ -38,9 +38,8 @@ TEST_CASE("folder note: a fork that is older than the note removes the empty fol
                              std::to_string(rank));
     }
   }
-  fs::create_directories(dir.path() / "earlier");
-  note->Write(dir.File("earlier"));
-  note->Write(dir.File("run"));
+  for (const char* name : {"earlier", "beside"}) fs::create_directories(dir.path() / name);
+  for (const char* name : {"earlier", "beside", "run"}) note->Write(dir.File(name));
   close(go[1]);
   int status = 0;
   REQUIRE(waitpid(guardian, &status, 0) == guardian);
@@ -48,6 +47,7 @@ TEST_CASE("folder note: a fork that is older than the note removes the empty fol
   munmap(memory, sizeof(FolderNote));
   CHECK(status == 0);
   CHECK_FALSE(fs::exists(dir.path() / "run"));
+  CHECK_FALSE(fs::exists(dir.path() / "beside"));
   CHECK(fs::exists(dir.path() / "earlier"));
 }
 
