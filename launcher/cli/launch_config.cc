@@ -126,6 +126,10 @@ void ReadPlainValues(OptionReader& read, const MachineFacts& machine, LaunchConf
   config.log_dir = read.Text("log_dir");
   config.report_file = read.Text("report_file");
   config.termination_message_file = read.Text("termination_message_file");
+  const GivenValue* message = read.FindText("termination_message_file");
+  if (message != nullptr && message->text == config.report_file) {
+    read.Refuse(*message, "--report_file names it, too; expected a file of its own");
+  }
   if (config.role.empty()) config.role = "default";
 }
 
