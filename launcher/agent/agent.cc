@@ -214,7 +214,10 @@ void Agent::ArmTimer() {
 }
 
 void Agent::AskWitness(int signal, bool may_be_for_all, std::function<void(bool)> then) {
-  if (!may_be_for_all) return then(false);
+  if (!may_be_for_all) {
+    asked_until_[signal] = SteadyNow();
+    return then(false);
+  }
   const auto [asking, is_new] = asking_.try_emplace(signal, io_);
   if (!is_new) return;
   const TimePoint now = SteadyNow();

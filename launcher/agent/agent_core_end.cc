@@ -20,10 +20,9 @@ constexpr TimePoint kNever = TimePoint::max();
 
 void AgentCore::On(const rendezvous::ContactMade& event) {
   coordinator_place_ = event.place;
-  if (event.is_hosted_here && IsOverWithCoordinator()) {
-    contact_.gone_at = now_;  // its port is ours now
-    return CheckContact();
-  }
+  // Whoever had the port that is ours now is gone.
+  if (event.is_hosted_here && contact_.lost_since) contact_.gone_at = now_;
+  if (event.is_hosted_here && IsOverWithCoordinator()) return CheckContact();
   if (!event.is_hosted_here || !contact_.is_told) return;
   contact_ = Contact{};
   Tell("this node serves the rendezvous at ", event.place, " now");
@@ -107,9 +106,11 @@ void AgentCore::CheckContact() {
         " with it the ranks of node ", assignment_.coordinator_node,
         contact_.is_unanswered ? " are gone; " : "; ");
     if (IsOverWithCoordinator()) {
-      end_ = EndJob{kExitRendezvous, ExitOwner::kDdprun,
-                    absl::StrCat(gone, "no restarts allowed (--max_restarts=0)")};
-      Tell("error: ", end_->reason);
+      // What failed before is the cause; what failed later failed of this, and has been said.
+      const bool is_own = unanswered_failure_ && unanswered_failure_->at < *contact_.lost_since;
+      if (!is_own) unanswered_failure_.reset();
+      PlanEndOfTrouble(kExitRendezvous,
+                       absl::StrCat(gone, "no restarts allowed (--max_restarts=0)"));
     } else {
       Tell(gone, "stopping this node's workers and waiting for it to come back");
     }

@@ -154,7 +154,9 @@ absl::StatusOr<ParseResult> LaunchOf(CommandLine line, const Environment& enviro
   if (!cluster->warning.empty()) config->warnings.push_back(cluster->warning);
   config->report_node = cluster->report_node;
   config->cluster = PlaceInCluster(environment, config->nodes.max);
-  if (cluster->line.empty()) config->cluster.node = -1;  // a script may start this one on some
+  // Otherwise a script may start ddprun on some of the nodes, or each is a job of its own.
+  const bool is_job_of_step = !cluster->line.empty() && config->nodes.max > 1;
+  if (!is_job_of_step) config->cluster.node = -1;
   if (std::string warning = CpuWarning(environment, *config); !warning.empty()) {
     config->warnings.push_back(std::move(warning));
   }

@@ -152,7 +152,7 @@ using GivenOptions = std::map<std::string, GivenValue>;
 // What a configuration depends on beyond the words of the user.
 struct MachineFacts {
   int cpu_count = 1;            // CPUs this process may use
-  bool is_interactive = false;  // stdin is a terminal
+  bool is_interactive = false;  // stdin is a terminal, and not Slurm has started us
   std::string fresh_run_id;     // for a job that was given none and that nobody else joins
 };
 

@@ -104,9 +104,9 @@ absl::StatusOr<ClusterJob> ReadSlurm(const Environment& environment, const Given
   DDP_CHECK(step);
   ClusterJob job = {.title = "Slurm step " + *step, .speaks = IsFirstSlurmTask(variables)};
   const std::vector<std::string> nodes = variables.Nodes("SLURM_STEP_NODELIST");
-  if (!variables.status().ok()) return variables.status();
   job.nodes = static_cast<int>(nodes.size());
-  variables.Expect("SLURM_STEP_NUM_NODES", job.nodes, "SLURM_STEP_NODELIST");
+  if (!nodes.empty()) variables.Expect("SLURM_STEP_NUM_NODES", job.nodes, "SLURM_STEP_NODELIST");
+  if (!variables.status().ok()) return job.speaks ? variables.status() : Contradiction("", false);
   const int rank = variables.Number("SLURM_NODEID", 0, job.nodes - 1);
   if (!variables.status().ok()) return variables.status();
   const auto tasks = SeveralTasks(variables.Text("SLURM_STEP_TASKS_PER_NODE"));

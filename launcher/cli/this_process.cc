@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <cstdint>
+#include <fstream>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "launcher/placement/allowed_cpus.h"
@@ -27,6 +29,13 @@ int CpuCount() {
   return online > 0 ? static_cast<int>(online) : 1;
 }
 
+// Started by a step's daemon itself: `srun --pty` gives its first task a terminal.
+bool IsSlurmTask() {
+  std::ifstream file(absl::StrCat("/proc/", getppid(), "/comm"));
+  std::string name;
+  return std::getline(file, name) && name == "slurmstepd";
+}
+
 }  // namespace
 
 Environment EnvironmentOfThisProcess() {
@@ -35,7 +44,7 @@ Environment EnvironmentOfThisProcess() {
     environment.variables.emplace_back(*variable);
   }
   environment.machine = {.cpu_count = CpuCount(),
-                         .is_interactive = isatty(STDIN_FILENO) == 1,
+                         .is_interactive = isatty(STDIN_FILENO) == 1 && !IsSlurmTask(),
                          .fresh_run_id = FreshRunId()};
   return environment;
 }

@@ -6,7 +6,8 @@
 
 namespace ddprun::launcher {
 
-// Its variables, the CPUs in its affinity mask, whether stdin is a terminal, a fresh random id.
+// Its variables, the CPUs in its affinity mask, whether a shell on a terminal has started
+// it, a fresh random id.
 Environment EnvironmentOfThisProcess();
 
 }  // namespace ddprun::launcher

@@ -8,11 +8,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
+#include <set>
 #include <string_view>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 #include "launcher/process/folder_note.h"
@@ -96,7 +98,7 @@ absl::StatusOr<RunFolder> RunFolder::Create(Options options) {
 absl::Status RunFolder::MakeRunFolder() {
   absl::StatusOr<std::string> made = std::string();
   if (is_temporary()) {
-    made = MakeTemporary(options_.memory_dir);
+    made = MakeTemporary();
   } else {
     if (absl::Status status = MakeFolders(options_.log_dir); !status.ok()) return status;
     made = MakeFreshFolder(options_.log_dir, FileNamePart(options_.run_id) + "_XXXXXX");
@@ -105,13 +107,17 @@ absl::Status RunFolder::MakeRunFolder() {
   return made.status();
 }
 
-absl::StatusOr<std::string> RunFolder::MakeTemporary(const std::string& memory_dir) {
-  const std::string tag = OwnerTag();
-  const std::string name = absl::StrCat("ddprun_", FileNamePart(options_.run_id),
-                                        tag.empty() ? "" : "_", tag, "_XXXXXX");
+absl::StatusOr<std::string> RunFolder::MakeTemporary() {
   absl::StatusOr<std::string> made = absl::NotFoundError("");
-  if (HasRoom(memory_dir)) made = MakeFreshFolder(memory_dir, name);
-  if (!made.ok()) made = MakeFreshFolder(options_.temp_dir, name);
+  if (HasRoom(options_.memory_dir)) made = MakeTemporaryIn(options_.memory_dir);
+  return made.ok() ? made : MakeTemporaryIn(options_.temp_dir);
+}
+
+absl::StatusOr<std::string> RunFolder::MakeTemporaryIn(const std::string& parent) {
+  const std::string tag = OwnerTag();
+  absl::StatusOr<std::string> made =
+      MakeFreshFolder(parent, absl::StrCat("ddprun_", FileNamePart(options_.run_id),
+                                           tag.empty() ? "" : "_", tag, "_XXXXXX"));
   if (!made.ok()) return made;
   temporaries_.push_back(*made);
   if (options_.on_temporary) options_.on_temporary(*made);
@@ -119,11 +125,11 @@ absl::StatusOr<std::string> RunFolder::MakeTemporary(const std::string& memory_d
 }
 
 absl::StatusOr<std::string> RunFolder::MemoryFolder() {
-  const bool is_run_folder = is_temporary() && options_.memory_dir == options_.shared_memory_dir;
-  std::string& folder = is_run_folder ? path_ : beside_;
+  const bool is_there = absl::StartsWith(path_, options_.shared_memory_dir + "/");
+  std::string& folder = is_temporary() && is_there ? path_ : beside_;
   if (!folder.empty() && access(folder.c_str(), W_OK) != 0) folder.clear();
   if (!folder.empty()) return folder;
-  absl::StatusOr<std::string> made = MakeTemporary(options_.shared_memory_dir);
+  absl::StatusOr<std::string> made = MakeTemporaryIn(options_.shared_memory_dir);
   if (made.ok()) folder = *made;
   return made;
 }
@@ -160,10 +166,9 @@ void RunFolder::RemoveEmptyTemporaries() {
 }
 
 void RunFolder::RemoveAbandonedTemporaries() const {
-  for (const std::string& own : {is_temporary() ? path_ : std::string(), beside_}) {
-    if (own.empty()) continue;
-    RemoveEmpty(AbandonedIn(own.substr(0, own.rfind('/')), TagOfName));
-  }
+  std::set<std::string> parents = {options_.shared_memory_dir};
+  if (is_temporary() && !path_.empty()) parents.insert(path_.substr(0, path_.rfind('/')));
+  for (const std::string& parent : parents) RemoveEmpty(AbandonedIn(parent, TagOfName));
 }
 
 }  // namespace ddprun::launcher

@@ -37,14 +37,14 @@ class RunFolder {
   // the run's folder anew where that has gone: logind removes a user's part of /dev/shm when the
   // user logs out (RemoveIPC), others clean /tmp.
   absl::StatusOr<std::string> MakeWorkerFolder(int local_rank);
-  // A folder of this user's alone for a file that is mapped and ends with the job. Not where TMPDIR
-  // or --log_dir say, which may be a network file system: a page of it can stall or kill whoever
-  // touches it.
+  // A folder of this user's alone for a file that is mapped and ends with the job, in
+  // shared_memory_dir. Nowhere else: TMPDIR and --log_dir may be on a network file system, whose
+  // pages can stall or kill whoever touches them.
   absl::StatusOr<std::string> MemoryFolder();
   // Removes what was made as temporary as far as no file is in it.
   void RemoveEmptyTemporaries();
-  // Does the same, in the directory where this run's temporary folder is, to those of this user's
-  // runs whose agent and guardian were killed.
+  // Does the same, in shared_memory_dir and where this run's temporary folder is, to those of this
+  // user's runs whose agent and guardian were killed.
   void RemoveAbandonedTemporaries() const;
 
   // Where the attempt's workers have their folders; exists once one of them was made.
@@ -54,7 +54,8 @@ class RunFolder {
  private:
   explicit RunFolder(Options options) : options_(std::move(options)) {}
   absl::Status MakeRunFolder();
-  absl::StatusOr<std::string> MakeTemporary(const std::string& memory_dir);
+  absl::StatusOr<std::string> MakeTemporary();
+  absl::StatusOr<std::string> MakeTemporaryIn(const std::string& parent);
   absl::StatusOr<std::string> TryMakeWorkerFolder(int local_rank);
   bool is_temporary() const { return options_.log_dir.empty(); }
 

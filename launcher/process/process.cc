@@ -61,18 +61,24 @@ bool ReapChild(pid_t pid, TimePoint deadline) {
   }
 }
 
-bool IsAncestor(pid_t pid) {
-  pid_t at = getppid();
-  while (at > 1 && at != pid) {
-    // "pid (name) state parent ...": the name may hold anything but ends with the last ')'.
-    const std::string path = "/proc/" + std::to_string(at) + "/stat";
+pid_t FindAncestor(const std::function<bool(pid_t, std::string_view)>& is_it) {
+  for (pid_t pid = getppid(); pid > 1;) {
+    // "PID (NAME) STATE PARENT ...", where NAME may hold anything.
+    const std::string path = "/proc/" + std::to_string(pid) + "/stat";
     const UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
     char text[512] = {};
-    if (!file.is_open() || read(file.get(), text, sizeof(text) - 1) <= 0) return false;
-    const char* end = std::strrchr(text, ')');
-    if (end == nullptr || std::sscanf(end + 1, " %*c %d", &at) != 1) return false;
+    const bool is_read = file.is_open() && read(file.get(), text, sizeof(text) - 1) > 0;
+    const char* const name = is_read ? std::strchr(text, '(') : nullptr;
+    const char* const end = is_read ? std::strrchr(text, ')') : nullptr;
+    const bool is_known = name != nullptr && end > name;
+    if (is_it(pid, is_known ? std::string_view(name + 1, end) : std::string_view())) return pid;
+    if (!is_known || std::sscanf(end, ") %*c %d", &pid) != 1) return 0;
   }
-  return at == pid;
+  return 0;
+}
+
+bool IsAncestor(pid_t pid) {
+  return FindAncestor([pid](pid_t at, std::string_view) { return at == pid; }) != 0;
 }
 
 bool HasChildren() { return !LookAtEnded(P_ALL, 0).none_left; }

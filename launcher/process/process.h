@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <string_view>
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
@@ -24,8 +25,10 @@ bool ReapChild(pid_t pid, TimePoint deadline = TimePoint::max());
 // nobody. A subreaper without children has no descendants.
 bool HasChildren();
 
-// Whether the process is our parent, or its parent, and so on. Without /proc nobody is but the
-// parent.
+// The nearest of our parent, its parent and so on that `is_it`, by its number and its program's
+// name
+// ("": not known); 0: there is none. Without /proc nobody is known but the parent.
+pid_t FindAncestor(const std::function<bool(pid_t, std::string_view)>& is_it);
 bool IsAncestor(pid_t pid);
 
 // Knows every child of this process and reaps them all; one object per process.

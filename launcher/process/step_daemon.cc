@@ -3,25 +3,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-#include "launcher/process/owner_tag.h"
+#include "launcher/process/process.h"
 
 namespace ddprun::launcher {
 
-pid_t AncestorNamed(const std::string& name) {
-  for (pid_t pid = getppid(); pid > 1;) {
-    const std::string stat = ReadProcFile(absl::StrCat("/proc/", pid, "/stat"));
-    // "PID (NAME) STATE PARENT ...", where NAME may hold anything.
-    const size_t open = stat.find('(');
-    const size_t close = stat.rfind(')');
-    if (open == std::string::npos || close == std::string::npos) return 0;
-    if (stat.compare(open + 1, close - open - 1, name) == 0) return pid;
-    if (std::sscanf(stat.c_str() + close, ") %*c %d", &pid) != 1) return 0;
-  }
-  return 0;
+pid_t AncestorNamed(std::string_view name) {
+  return FindAncestor([name](pid_t, std::string_view at) { return at == name; });
 }
 
 ProcessWatch::ProcessWatch(boost::asio::io_context& io, pid_t pid, std::function<void()> on_end)

@@ -5,7 +5,7 @@
 #include <sys/types.h>
 
 #include <functional>
-#include <string>
+#include <string_view>
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
@@ -13,7 +13,7 @@
 namespace ddprun::launcher {
 
 // The nearest ancestor whose program is named `name` ("slurmstepd"); 0: there is none. Reads /proc.
-pid_t AncestorNamed(const std::string& name);
+pid_t AncestorNamed(std::string_view name);
 
 // Notices the end of a process that is no child.
 class ProcessWatch {

@@ -26,7 +26,8 @@ class WorkerStop {
   // The worker is told to stop. Again: the earlier end of grace counts, and the same signal is not
   // sent again, as some programs take a second SIGTERM as "at once".
   // `has_it`: the worker got it from elsewhere, with all that it has started. Should it live on, it
-  // is told at half of the grace all the same: who sent it is known, and not whom it reached.
+  // is told at half of the grace all the same: who sent it is known, and not whom it reached. What
+  // outlives its leader is told once more, at once: nothing waits for it any more.
   Order Tell(TimePoint now, int signal, Duration grace, bool has_it = false);
   // The leader has ended; `grace`: for what it has left, where nobody has told it to stop.
   Order LeaderEnded(TimePoint now, Duration grace);

@@ -247,8 +247,9 @@ std::string RenderTerminationMessage(const TerminationInput& input) {
   if (!tail.empty() && text.size() + title.size() < kMaxTerminationBytes) {
     text += title;
     const size_t room = kMaxTerminationBytes - text.size();
-    size_t start = 0;
-    if (tail.size() > room) start = tail.find('\n', tail.size() - room - 1) + 1;
+    const size_t first = tail.size() - std::min(tail.size(), room);
+    size_t start = first == 0 ? 0 : tail.find('\n', first - 1) + 1;
+    if (start == tail.size()) start = CharacterStart(tail, first);  // the end of a long line
     text += tail.substr(start);
   }
   return text.substr(0, CharacterStart(text, kMaxTerminationBytes));

@@ -51,7 +51,8 @@ class AgentRecord {
     return adopted_stamp();
   }
   // Workers of the adopted round may live here.
-  bool is_assigned() const { return !is_waiting_ && assignment_.round.value != 0; }
+  bool had_round() const { return assignment_.round.value != 0; }
+  bool is_assigned() const { return !is_waiting_ && had_round(); }
   // The verdict or a final refusal came: nothing more will be heard.
   bool is_over() const { return is_over_; }
 

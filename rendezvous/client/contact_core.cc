@@ -258,6 +258,10 @@ std::string ContactCore::AttemptText(const Looked& look) const {
     return look.text;
   }
   if (hosts_) return TakenText();
+  if (look.outcome == Outcome::kSilent) {
+    return absl::StrCat(Place(look.ip), " does not answer (", look.text,
+                        "): the coordinator's process is stopped, or another program has the port");
+  }
   return absl::StrCat(Place(look.ip), " is held by another program, not by a ddprun coordinator (",
                       has_answered ? absl::StrCat("it answers \"", look.text, "\"") : look.text,
                       "): use another port");

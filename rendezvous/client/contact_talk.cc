@@ -154,7 +154,7 @@ void ContactCore::LoseContact(ContactLost loss) {
 bool ContactCore::WatchesMachine() const {
   const bool is_elsewhere = !is_hosting_ && !is_apart_;
   const bool is_under_way = state_ == State::kSeeking || state_ == State::kLinked;
-  return is_elsewhere && is_under_way && !end_by_ && had_contact_ && record_.is_assigned();
+  return is_elsewhere && is_under_way && !end_by_ && had_contact_ && record_.had_round();
 }
 
 void ContactCore::HearMachine() {

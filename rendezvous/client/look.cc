@@ -102,7 +102,7 @@ Looked Probe(const SocketAddress& address, const std::string& run_id, const Inte
   std::optional<Looked> trouble =
       Connect(fd.get(), address, SteadyNow() + kConnectTimeout, interrupt);
   if (trouble && trouble->is_unanswered && DoesKernelAnswer(address, interrupt)) {
-    return {Outcome::kSilent, trouble->text};
+    return {Outcome::kSilent, "its port takes no connection"};
   }
   if (trouble) return *std::move(trouble);
   constexpr size_t kRequestBytes = sizeof(kHelloRequest) - 1;
@@ -147,8 +147,10 @@ LookResult LookAt(const ContactOptions& options, bool is_port_here, const Resolv
     const bool says_nothing =
         seen.outcome == Outcome::kRefused || seen.outcome == Outcome::kUnreachable;
     // "localhost" is ::1 and 127.0.0.1: an answer on the one is not hidden by a refusal on the
-    // other.
-    if (result.address.size == 0 || !says_nothing) result = {seen, address};
+    // other, nor a refusal by silence.
+    const bool is_kernels_word =
+        seen.outcome == Outcome::kRefused && result.seen.outcome == Outcome::kUnreachable;
+    if (result.address.size == 0 || !says_nothing || is_kernels_word) result = {seen, address};
     if (seen.outcome == Outcome::kOurs || interrupt.is_set()) break;
   }
   result.seen.ip = IpText(result.address);

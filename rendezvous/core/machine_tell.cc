@@ -53,7 +53,8 @@ void State::AnswerAfterEnd(TimePoint now, const NodeJoined& event) {
   const SessionId session = event.stamp.session;
   const Member* known = members.Find(event.node.id);
   const size_t nodes = step_nodes.size();
-  if (AwaitsNodesOfStep()) NoteNodeOfStep(event.node);
+  const bool is_of_job = !event.held && FindDifference(event).empty();
+  if (is_of_job && AwaitsNodesOfStep()) NoteNodeOfStep(event.node);
   const bool is_late_spare = step_nodes.size() > nodes;
   if (known == nullptr && event.stamp.instance != instance && !is_late_spare) {
     // It had no part in this job. Success or failure, the end is not its own. But a step of a

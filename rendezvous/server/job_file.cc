@@ -38,6 +38,8 @@ constexpr int kMostJobs = 1000;  // looked at
 
 std::string PathOf(const std::string& run_dir) { return absl::StrCat(run_dir, "/job"); }
 
+std::string NewPathOf(const std::string& run_dir) { return PathOf(run_dir) + ".new"; }
+
 // One line of values and a checksum over them and the verdict, then the verdict as on the wire.
 std::string Encode(const Record& record) {
   v1::Verdict verdict;
@@ -95,9 +97,9 @@ std::optional<Record> Read(const std::string& path) {
 // Whether what is written must outlive the machine's fall.
 enum class Durability { kNone, kSynced };
 
-absl::Status Replace(const std::string& run_dir, const std::string& path, const std::string& text,
-                     Durability durability) {
-  const std::string temporary = absl::StrCat(path, ".new");
+absl::Status Replace(const std::string& run_dir, const std::string& text, Durability durability) {
+  const std::string path = PathOf(run_dir);
+  const std::string temporary = NewPathOf(run_dir);
   UniqueFd fd(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!fd.is_open()) return FileError("create", temporary);
   if (absl::Status status = WriteAll(fd.get(), text, temporary); !status.ok()) return status;
@@ -113,7 +115,7 @@ absl::Status Write(const std::string& run_dir, const Record& record, Durability 
   // More than once: a job on the same port in another network namespace may just be removing it.
   for (int attempt = 0; attempt < 3 && absl::IsNotFound(status); ++attempt) {
     (void)mkdir(run_dir.c_str(), 0700);  // if it is still not there, the next call says so
-    status = Replace(run_dir, PathOf(run_dir), Encode(record), durability);
+    status = Replace(run_dir, Encode(record), durability);
   }
   if (status.ok()) return status;
   return absl::Status(status.code(), absl::StrCat("job file: ", status.message()));
@@ -132,10 +134,12 @@ void ForgetAbandonedJobs(const std::string& run_dir) {
   for (int count = 0; !error && at != std::filesystem::directory_iterator() && count < kMostJobs;
        at.increment(error), ++count) {
     const std::string other = at->path();
+    const UniqueFd lock = LockJob(other, LOCK_EX | LOCK_NB);
     struct stat about {};
-    const bool is_old = lstat(PathOf(other).c_str(), &about) == 0 && S_ISREG(about.st_mode) &&
+    const bool is_old = lock.is_open() && lstat(PathOf(other).c_str(), &about) == 0 &&
+                        S_ISREG(about.st_mode) &&
                         time(nullptr) - about.st_mtime > kAbandonedAfterSeconds;
-    if (is_old && LockJob(other, LOCK_EX | LOCK_NB).is_open()) ForgetJob(other);
+    if (is_old) ForgetJob(other);
   }
 }
 
@@ -182,6 +186,7 @@ absl::Status WriteJob(const std::string& run_dir, const Record& record) {
 
 void ForgetJob(const std::string& run_dir) {
   (void)unlink(PathOf(run_dir).c_str());
+  (void)unlink(NewPathOf(run_dir).c_str());  // of a write that was cut short
   (void)rmdir(run_dir.c_str());
 }
 
@@ -215,8 +220,11 @@ absl::StatusOr<Beginning> JobFile::Begin(Duration timeout) {
   const auto begun = std::make_shared<std::promise<absl::StatusOr<Beginning>>>();
   std::future<absl::StatusOr<Beginning>> beginning = begun->get_future();
   thread_.Post([begun, next = next_, run_dir = run_dir_] {
-    begun->set_value(BeginJob(run_dir));
+    // First what is there, if anything is: nobody may remove it any more. Then what stands now.
+    const UniqueFd earlier = LockJob(run_dir, LOCK_SH);
+    absl::StatusOr<Beginning> beginning = BeginJob(run_dir);
     next->lock = LockJob(run_dir, LOCK_SH);
+    begun->set_value(std::move(beginning));
     ForgetAbandonedJobs(run_dir);
   });
   if (beginning.wait_for(timeout) == std::future_status::ready) return beginning.get();

@@ -14,9 +14,9 @@
 
 namespace ddprun::rendezvous {
 
-// Takes the next epoch and keeps it in `run_dir`/job (written beside it, fsync'ed unless it is the
-// first, renamed) before returning. Instance, restart count and verdict are those of the file. A
-// first, lost or damaged file gives a new instance and an epoch from the time of day in
+// Takes the next epoch and keeps it in `run_dir`/job (written beside it, fsync'ed if there was an
+// intact one, renamed) before returning. Instance, restart count and verdict are those of the file.
+// A first, lost or damaged file gives a new instance and an epoch from the time of day in
 // microseconds: starts are never a microsecond apart, so this is above every epoch that was counted
 // up from an earlier time. Where the clock went back meanwhile, joins of re-attaching agents raise
 // the epoch (the machine). Makes `run_dir` when missing. An error names the file that could not be
@@ -27,7 +27,8 @@ Beginning BeginAnew();
 absl::Status WriteJob(const std::string& run_dir, const Record& record);
 // The job is over: no coordinator of it will be started again. Removes the file, and `run_dir`
 // unless something else is in it. What cannot be removed stays, which harms nobody.
-// REQUIRES: the caller still holds the port, so that no coordinator after it has written there.
+// REQUIRES: the caller still holds the port, or alone the lock on the folder, so that no
+// coordinator after it has written there.
 void ForgetJob(const std::string& run_dir);
 
 // Does all of this on a thread of its own: a file system that does not answer must not hold up the

@@ -172,7 +172,14 @@ void Checker::CheckCharge(const RoundKey& key) {
   if (now > before + 1) Broken("S9: the restart count jumped");
   if (now <= before) return;
   ++tally_.restarts;
-  if (last.told.empty() && !has_forgotten_) {
+  // A coordinator that was started again may hear first of a round before the last, whose nodes are
+  // yet to come: that one's failure is charged.
+  const bool is_told = !last.told.empty() || std::ranges::any_of(rounds_, [&](const auto& any) {
+    return any.first.instance == key.instance &&
+           std::ranges::any_of(any.second.told,
+                               [&](const Told& told) { return told.life == round.sealed_by; });
+  });
+  if (!is_told && !has_forgotten_) {
     Broken("S9: a restart was charged and nobody told of a failure");
   }
   const bool has_own = std::any_of(last.failed.begin(), last.failed.end(), [](const auto& failure) {

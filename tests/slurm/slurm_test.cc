@@ -38,6 +38,13 @@ TEST_CASE("slurm: a worker for each GPU of the task") {
   CHECK(CountOf(result.err, "OMP_NUM_THREADS is not set") == 1);
 }
 
+TEST_CASE("slurm: a terminal, which is the first task's alone, makes no job of one node") {
+  const std::string step = "srun -N2 --pty " + Runfile("ddprun") + " " + Worker();
+  Subprocess script({"/usr/bin/script", "-qec", step + " env:WORLD_SIZE@0", "/dev/null"});
+  REQUIRE_MESSAGE(script.Wait() == 0, script.Describe());
+  Holds(script.out(), "WORLD_SIZE=2");
+}
+
 TEST_CASE("slurm: node ranks follow Slurm's") {
   const Result result = Run({.slurm = {"-N2", "-w", "n4,n3"}, .steps = {"env:GROUP_RANK@1"}});
   CHECK_MESSAGE(result.code == 0, result.err);

@@ -78,11 +78,14 @@ std::string Bench::Begin(const rendezvous::Assignment& assignment) {
 }
 
 std::string Bench::End(int local_rank, int code, int signal) {
-  return Told(Step(EndOf(local_rank, code, signal)), local_rank, code);
+  WorkerEnd end = EndOf(local_rank, code, signal);
+  end.at = now_;
+  return Told(Step(end), local_rank, code);
 }
 
 std::string Bench::Describe(int local_rank, int code, std::optional<int> left_peer) {
   FailureDescribed described{EndOf(local_rank, code), assignment_, {}};
+  described.end.at = now_;
   described.report.local_rank = local_rank;
   described.report.left_peer = left_peer;
   return Step(described);

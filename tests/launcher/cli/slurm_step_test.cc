@@ -45,6 +45,8 @@ TEST_CASE("slurm step: where the job is derived from the step all of its nodes h
   place.node = 1;
   CHECK(PlaceOf("n[1-3]", {}) == place);
   CHECK(PlaceOf("n[1-3]", {"--nnodes=2", "--rdzv_id=mine"}) == place);
+  // A job of its own on each node.
+  CHECK(PlaceOf("n[1-3]", {"--nnodes=1", "--nproc_per_node=2"}) == kStep);
 }
 
 TEST_CASE("slurm step: a job of more nodes than the step's is one of several steps") {

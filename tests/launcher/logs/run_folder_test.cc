@@ -118,6 +118,40 @@ TEST_CASE("run folder: memory without room gives way to the temporary directory"
   umount2(memory.path().c_str(), MNT_DETACH);
 }
 
+TEST_CASE("run folder: memory that is mapped is nowhere else, and is shared with the error files") {
+  const testing::TempDir temp;
+  const testing::TempDir memory;
+  const std::string below = memory.path().string() + "/ddprun_j_";
+  RunFolder::Options options{.run_id = "j",
+                             .temp_dir = temp.path().string(),
+                             .memory_dir = temp.path().string(),
+                             .shared_memory_dir = memory.path().string()};
+  SUBCASE("error files elsewhere") {
+    auto folder = RunFolder::Create(options);
+    REQUIRE(folder.ok());
+    CHECK(folder->MemoryFolder().value().rfind(below, 0) == 0);
+    CHECK(folder->MemoryFolder().value() == folder->MemoryFolder().value());
+    CHECK(EntriesOf(temp.path()) == 0);
+    folder->RemoveEmptyTemporaries();
+    CHECK(EntriesOf(memory.path()) == 0);
+  }
+  SUBCASE("error files there, too") {
+    options.memory_dir = options.shared_memory_dir;
+    auto folder = RunFolder::Create(options);
+    REQUIRE(folder.ok());
+    folder->BeginAttempt(0);
+    REQUIRE(folder->MakeWorkerFolder(0).ok());
+    CHECK(folder->MemoryFolder().value() == folder->path());
+  }
+  SUBCASE("it cannot be made") {
+    options.shared_memory_dir = "/proc";
+    auto folder = RunFolder::Create(options);
+    REQUIRE(folder.ok());
+    CHECK_FALSE(folder->MemoryFolder().ok());
+    CHECK(EntriesOf(temp.path()) == 0);
+  }
+}
+
 TEST_CASE("run folder: one that somebody has removed is made anew for the next round") {
   const testing::TempDir dir;
   auto folder = RunFolder::Create({.run_id = "j", .memory_dir = dir.path().string()});

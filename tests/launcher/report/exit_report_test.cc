@@ -287,6 +287,16 @@ TEST_CASE("termination message: of a long tail the last whole lines are kept") {
   Holds(text, "its last lines:\nline ");
 }
 
+TEST_CASE("termination message: of a line that is longer than the room its end is kept") {
+  rendezvous::FailureReport failure = Killed();
+  failure.error = {.message = std::string(1800, 'm') + "\n" + std::string(1600, 'm')};
+  failure.stderr_tail = std::string(1900, 'x') + "the end\n";
+  const std::string text = Terminated(failure);
+  Holds(text, "its last lines:\nxxx");
+  Holds(text, "xthe end\n");
+  CHECK(text.size() <= kMaxTerminationBytes);
+}
+
 TEST_CASE("termination message: no cut parts a character") {
   for (size_t shift = 0; shift < 4; ++shift) {
     rendezvous::FailureReport failure = Killed();

@@ -94,6 +94,15 @@ TEST_CASE("contact: a machine that answers neither data nor connects is lost at 
   }
 }
 
+TEST_CASE("contact: the machine is watched for a node that waits for its next round, too") {
+  ContactBench bench = AssignedBench();
+  bench.Step(JoinCommand{});
+  REQUIRE(Contains(bench.Pass(seconds(5)), "knock"));
+  bench.now += seconds(2);
+  bench.Step(NoAnswer());
+  CHECK(Contains(bench.Pass(seconds(3)), "emit lost (unanswered)"));
+}
+
 TEST_CASE("contact: a machine that connects for a silent process is not lost") {
   ContactBench bench = AssignedBench();
   REQUIRE(bench.Pass(seconds(5)) == "say beat; knock");
