@@ -37,6 +37,7 @@ inline constexpr char kRoundVar[] = "DDPRUN_ROUND";
 inline constexpr char kEpochVar[] = "DDPRUN_EPOCH";
 inline constexpr char kJobMarkVar[] = "DDPRUN_JOB_MARK";
 inline constexpr char kStopFileVar[] = "DDPRUN_STOP_FILE";
+inline constexpr char kProgressFileVar[] = "DDPRUN_PROGRESS_FILE";  // rank 0 alone has it
 
 // One worker's place in the job, as its agent tells it. The defaults are a group of one.
 struct WorkerEnv {

@@ -20,8 +20,9 @@ namespace {
 // Between processes only what needs no lock works.
 static_assert(std::atomic_ref<uint32_t>::is_always_lock_free);
 
-// Maps the page of the file into `page`, or says why not.
-std::string Map(const std::string& path, StopPage** page) {
+}  // namespace
+
+std::string MapStopPage(const std::string& path, StopPage** page) {
   // Not blocking: a FIFO would wait for its other end.
   const ddprun::UniqueFd file(open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
   if (!file.is_open()) return std::strerror(errno);
@@ -38,11 +39,9 @@ std::string Map(const std::string& path, StopPage** page) {
   return "";
 }
 
-}  // namespace
-
 StopFlag::StopFlag(const std::string& path) {
   if (path.empty()) return;
-  const std::string why = Map(path, &page_);
+  const std::string why = MapStopPage(path, &page_);
   if (why.empty()) return;
   problem_ = absl::StrCat("map the stop file \"", path, "\" of ", kStopFileVar, ": ", why,
                           "; this process does not hear when its launcher asks it to stop");

@@ -1,4 +1,4 @@
-// The word of this node's agent to its workers: save and end after your step.
+// The word of this node's agent to its workers: save and end after your step; and theirs to it.
 #ifndef DDPRUN_WORKER_RUNTIME_STOP_FLAG_H_
 #define DDPRUN_WORKER_RUNTIME_STOP_FLAG_H_
 
@@ -6,15 +6,23 @@
 #include <cstdint>
 #include <string>
 
+#include "worker_runtime/progress_word.h"
+
 namespace ddp::internal {
 
-// The beginning of the file that kStopFileVar names, one per node, mapped by the agent and by its
-// workers and accessed by std::atomic_ref. The rest of its kStopPageBytes is zero.
+// The beginning of the file that kStopFileVar names, and kProgressFileVar for rank 0: one per node,
+// mapped by the agent and by its workers and accessed by std::atomic_ref. The rest of its
+// kStopPageBytes is zero.
 struct StopPage {
-  uint32_t is_requested;  // the agent writes 1
-  uint32_t is_heard;      // a worker writes 1 when ShouldStop() has returned true to it
+  uint32_t is_requested;         // the agent writes 1
+  uint32_t is_heard;             // a worker writes 1 when ShouldStop() has returned true to it
+  alignas(8) uint64_t progress;  // rank 0 writes it (progress_word.h)
 };
+static_assert(offsetof(StopPage, progress) == kProgressOffset);
 inline constexpr size_t kStopPageBytes = 4096;
+
+// Maps the page of the file into `page`, for good. Returns why it cannot; "": it has.
+std::string MapStopPage(const std::string& path, StopPage** page);
 
 // A worker's view of the page. Any thread.
 class StopFlag {

@@ -12,10 +12,12 @@
 #include "launcher/process/folder_note.h"
 #include "rendezvous/base/check.h"
 #include "rendezvous/base/unique_fd.h"
+#include "worker_runtime/progress_word.h"
 
 namespace ddprun::launcher {
 
 absl::StatusOr<std::unique_ptr<StopFile>> StopFile::Make(const std::string& folder) {
+  static_assert(offsetof(Page, progress) == ddp::internal::kProgressOffset);
   std::string path = absl::StrCat(folder, "/", kStopFileName);
   const UniqueFd file(open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!file.is_open()) return absl::ErrnoToStatus(errno, "create " + path);
@@ -40,6 +42,8 @@ StopFile::~StopFile() { DDP_CHECK(munmap(page_, kBytes) == 0); }
 void StopFile::Ask() { std::atomic_ref(page_->is_asked).store(1); }
 
 bool StopFile::was_read() const { return std::atomic_ref(page_->was_read).load() != 0; }
+
+uint64_t StopFile::progress() const { return std::atomic_ref(page_->progress).load(); }
 
 bool StopFile::Exists() const { return access(path_.c_str(), R_OK | W_OK) == 0; }
 

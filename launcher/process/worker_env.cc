@@ -66,6 +66,9 @@ std::vector<std::string> BuildWorkerEnv(const std::vector<std::string>& parent,
     own.emplace_back(ddp::internal::kTimerFileVar, input.timer_file);
   }
   if (!input.stop_file.empty()) own.emplace_back(ddp::internal::kStopFileVar, input.stop_file);
+  if (!input.progress_file.empty() && env.rank == 0) {
+    own.emplace_back(ddp::internal::kProgressFileVar, input.progress_file);
+  }
   if (SetsOmpThreads(parent, input.local_world_size)) {
     own.emplace_back(ddp::internal::kOmpThreadsVar, "1");
   }
@@ -77,9 +80,10 @@ std::vector<std::string> BuildWorkerEnv(const std::vector<std::string>& parent,
   for (const std::string& variable : parent) {
     const std::string_view name = NameOf(variable);
     // A mark of another job would let that job's guardian end this worker, and the flag of another
-    // job is not for it.
+    // job and the place for its progress are not for it.
     const bool is_replaced =
         name == ddp::internal::kJobMarkVar || name == ddp::internal::kStopFileVar ||
+        name == ddp::internal::kProgressFileVar ||
         std::any_of(own.begin(), own.end(), [&](const auto& mine) { return mine.first == name; });
     if (!is_replaced) block.push_back(variable);
   }

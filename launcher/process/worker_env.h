@@ -19,6 +19,7 @@ struct WorkerEnvInput {
   std::string signals_to_handle;  // the text of the option
   std::string timer_file;         // the FIFO for timers; "": as in the parent
   std::string stop_file;          // the flag of --preempt_signal (stop_file.h); "": none
+  std::string progress_file;      // where rank 0 says how far it is (likewise); "": nobody asks
   bool use_agent_store = true;
   // CUDA_VISIBLE_DEVICES of each worker by local rank; LOCAL_RANK is 0 then. Empty: neither.
   std::vector<std::string> virtual_devices;

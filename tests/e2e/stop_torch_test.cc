@@ -20,7 +20,7 @@ constexpr char kProgram[] = R"(import ctypes, os, sys
 import torch, torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 rank = os.environ["RANK"]
-os.environ["DDPRUN_STOP_FILE"] = path = os.path.join(sys.argv[2], "stop" + rank)
+os.environ["DDPRUN_PROGRESS_FILE"] = os.environ["DDPRUN_STOP_FILE"] = path = os.path.join(sys.argv[2], "stop" + rank)
 stop = ctypes.CDLL(sys.argv[1])
 stop.ddp_last_error.restype = ctypes.c_char_p
 dist.init_process_group("gloo")
@@ -30,6 +30,7 @@ for step in range(100):
     if rank == "1" and step == 5:
         with open(path, "r+b") as page:
             page.write((1).to_bytes(4, sys.byteorder))
+    stop.ddp_report_progress(ctypes.c_longlong(step + 1), ctypes.c_longlong(100))
     answer = stop.ddp_should_stop()
     if answer != 0:
         print(f"rank {rank}: step {step}: {answer} {stop.ddp_last_error().decode()}.", flush=True)
@@ -60,6 +61,7 @@ TEST_CASE("libddp_stop.so: PyTorch ranks stop after the same step, under ddprun 
       const std::string line = std::string("rank ") + rank + ": step 5: 1 .";
       CHECK_MESSAGE(run->out().find(line) != std::string::npos, run->Describe());
       CHECK(HasHeardStop(folder + "/stop" + rank));
+      CHECK(ProgressIn(folder + "/stop" + rank) == ddp::internal::ProgressShare{6, 100});
     }
   }
 }

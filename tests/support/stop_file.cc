@@ -29,4 +29,12 @@ bool HasHeardStop(const std::string& path) {
   return heard == 1;
 }
 
+ddp::internal::ProgressShare ProgressIn(const std::string& path) {
+  const std::string bytes = ReadFile(path);
+  DDP_CHECK(bytes.size() == 4096);
+  uint64_t word = 0;
+  std::memcpy(&word, bytes.data() + ddp::internal::kProgressOffset, sizeof word);
+  return ddp::internal::UnpackProgress(word);
+}
+
 }  // namespace ddprun::testing

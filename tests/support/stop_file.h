@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "worker_runtime/progress_word.h"
+
 namespace ddprun::testing {
 
 // As an agent makes it: nothing asked, nothing heard. Returns the path.
@@ -12,6 +14,8 @@ std::string MakeStopFile(const std::string& path);
 void RequestStop(const std::string& path);
 // Whether a worker has heard it.
 bool HasHeardStop(const std::string& path);
+// What a worker says of its progress there.
+ddp::internal::ProgressShare ProgressIn(const std::string& path);
 
 }  // namespace ddprun::testing
 

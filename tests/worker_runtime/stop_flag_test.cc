@@ -66,8 +66,8 @@ TEST_CASE("stop flag: a file that cannot be used is named with the reason, and i
   } rows[] = {
       {dir.File("absent"), "No such file or directory"},
       {WriteFile(dir.File("short"), Page(1, 0).substr(0, 7)),
-       "it has 7 bytes, expected at least 8"},
-      {WriteFile(dir.File("empty"), ""), "it has 0 bytes, expected at least 8"},
+       "it has 7 bytes, expected at least 16"},
+      {WriteFile(dir.File("empty"), ""), "it has 0 bytes, expected at least 16"},
       {dir.path().string(), "Is a directory"},
       {dir.File("fifo"), "not a regular file"},
   };

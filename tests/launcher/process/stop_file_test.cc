@@ -44,6 +44,20 @@ TEST_CASE("stop file: a page of zeros, in which the request and its reading have
   CHECK(file.was_read());
 }
 
+TEST_CASE("stop file: what rank 0 says of its progress is read from its word") {
+  const TempDir temp;
+  const auto made = StopFile::Make(temp.path());
+  REQUIRE(made.ok());
+  CHECK((*made)->progress() == 0);
+  const uint64_t word = 0x0000000700000003;
+  std::fstream worker((*made)->path(), std::ios::in | std::ios::out | std::ios::binary);
+  worker.seekp(8);
+  worker.write(reinterpret_cast<const char*>(&word), sizeof(word));
+  worker.close();
+  CHECK((*made)->progress() == word);
+  CHECK_FALSE((*made)->was_read());
+}
+
 TEST_CASE("stop file: one that is there already, or has no place, is an error that names it") {
   const TempDir temp;
   const auto first = StopFile::Make(temp.path());

@@ -127,6 +127,10 @@ TEST_CASE("worker env: each variable of torchrun's contract follows its own valu
     const char* expected;  // null: unset
   };
   const auto same = [](WorkerEnvInput&) {};
+  const auto at_rank_0 = [](WorkerEnvInput& i) {
+    i.assignment.first_rank = 0;
+    i.progress_file = "/own";
+  };
   const Row rows[] = {
       {"LOCAL_RANK", "9", same, 3, "3"},
       {"RANK", "9", [](WorkerEnvInput& i) { i.assignment.first_rank = 10; }, 3, "13"},
@@ -165,6 +169,9 @@ TEST_CASE("worker env: each variable of torchrun's contract follows its own valu
        "/own"},
       {"DDPRUN_STOP_FILE", "/outer", same, 0, nullptr},
       {"DDPRUN_STOP_FILE", "/outer", [](WorkerEnvInput& i) { i.stop_file = "/own"; }, 0, "/own"},
+      {"DDPRUN_PROGRESS_FILE", "/outer", same, 0, nullptr},
+      {"DDPRUN_PROGRESS_FILE", "/outer", at_rank_0, 0, "/own"},
+      {"DDPRUN_PROGRESS_FILE", "/outer", at_rank_0, 1, nullptr},
   };
   for (const Row& row : rows) {
     CAPTURE(row.name);

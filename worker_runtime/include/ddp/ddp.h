@@ -8,6 +8,7 @@
 #include "ddp/distributed_sampler.h"
 #include "ddp/dtype.h"
 #include "ddp/process_group.h"
+#include "ddp/progress.h"
 #include "ddp/step_graph.h"
 #include "ddp/step_metrics.h"
 #include "ddp/store.h"
