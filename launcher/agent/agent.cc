@@ -70,6 +70,8 @@ Agent::Agent(AgentSetup setup, std::unique_ptr<Guardian> guardian, LogRouter& lo
       reporter_({.part = {node_id_, host_, setup_.program.title, setup_.config},
                  .own_error_file = setup_.environment.Get("TORCHELASTIC_ERROR_FILE").value_or("")},
                 logs_, workers_files_, own_files_),
+      progress_(TrainerProgress::Make(io_, setup_.environment,
+                                      [this](const std::string& text) { Say(text); })),
       gloo_({}, [this](const std::string& line) { Say(line); }),
       log_watch_(io_),
       timer_file_(TimerFileOf(setup_.environment).value_or("")) {}

@@ -37,6 +37,7 @@
 #include "launcher/process/stop_file.h"
 #include "launcher/process/worker_env.h"
 #include "launcher/process/worker_group.h"
+#include "launcher/progress/trainer_progress.h"
 #include "launcher/report/job_reporter.h"
 #include "rendezvous/client/connect.h"
 
@@ -119,7 +120,7 @@ class Agent {
   void Do(const AckVerdict&) { client_->AckVerdict(); }
   void Do(const launcher::Say& action) { Say(action.text); }
   void Do(const PrintReport& action) { reporter_.Print(action.verdict); }
-  void Do(const EndJob&);
+  void Do(const EndJob& action);
   void Do(const DrainLogs& action);
   void Do(const ExitAgent& action);
 
@@ -132,7 +133,8 @@ class Agent {
   absl::StatusOr<PreparedWorkers> MakeWorkerFiles(WorkerEnvInput shared,
                                                   std::shared_ptr<StopFile> stop_file);
   // Likewise: gives `prepared` the file of the round before, or another where that has gone.
-  void MakeStopFile(PreparedWorkers& prepared, std::shared_ptr<StopFile> before);
+  void MakeStopFile(PreparedWorkers& prepared, bool is_progress_wanted,
+                    std::shared_ptr<StopFile> before);
   void Adopt(PreparedWorkers prepared);
   // Calls `then` with whether the signal that came just now was sent to the workers, too: at once
   // where it cannot have been, or after kWitnessWindow. Again within that: the two are one wish.
@@ -171,8 +173,9 @@ class Agent {
   FileThread own_files_;
   FileThread last_steps_;
   JobReporter reporter_;
-  GlooInterface gloo_;                     // workers_files_'s, once it has begun
-  std::unique_ptr<FileThread> past_logs_;  // null: nothing was said past the logs yet
+  const std::unique_ptr<TrainerProgress> progress_;  // null: nobody wants to be told
+  GlooInterface gloo_;                               // workers_files_'s, once it has begun
+  std::unique_ptr<FileThread> past_logs_;            // null: nothing was said past the logs yet
   boost::asio::steady_timer log_watch_;
   const std::string timer_file_;        // "": nobody asked for timers
   std::unique_ptr<FileTimers> timers_;  // null: nobody asked for them, or not yet

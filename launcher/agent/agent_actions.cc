@@ -54,9 +54,11 @@ void Agent::Do(const PrepareWorkers& action) {
       });
 }
 
-void Agent::MakeStopFile(PreparedWorkers& prepared, std::shared_ptr<StopFile> before) {
-  if (setup_.config.preempt_signal == 0) return;
+void Agent::MakeStopFile(PreparedWorkers& prepared, bool is_progress_wanted,
+                         std::shared_ptr<StopFile> before) {
   prepared.stop_file = std::move(before);
+  const bool is_asking_wanted = setup_.config.preempt_signal != 0;
+  if (!is_asking_wanted && !is_progress_wanted) return;
   if (prepared.stop_file != nullptr && prepared.stop_file->Exists()) return;
   prepared.stop_file = nullptr;
   const absl::StatusOr<std::string> folder = logs_.MemoryFolder();
@@ -68,9 +70,10 @@ void Agent::MakeStopFile(PreparedWorkers& prepared, std::shared_ptr<StopFile> be
     if (made.ok()) prepared.stop_file = *std::move(made);
   }
   if (status.ok()) return;
-  prepared.warning = absl::StrCat(
-      "warning: ", setup_.config.SourceOf("preempt_signal"),
-      ": the workers cannot be asked to stop: ", EscapeControl(std::string(status.message())));
+  const std::string what = is_asking_wanted ? setup_.config.SourceOf("preempt_signal") +
+                                                  ": the workers cannot be asked to stop: "
+                                            : "Kubeflow Trainer does not hear of the progress: ";
+  prepared.warning = absl::StrCat("warning: ", what, EscapeControl(std::string(status.message())));
 }
 
 void Agent::Adopt(PreparedWorkers prepared) {
@@ -79,6 +82,8 @@ void Agent::Adopt(PreparedWorkers prepared) {
   stop_file_ = prepared_.stop_file;
   is_ask_in_vain_ = !prepared_.warning.empty();
   if (is_stop_asked_ && stop_file_ != nullptr) stop_file_->Ask();
+  if (progress_ == nullptr) return;
+  progress_->BeginRound(prepared_.specs.front().rank == 0, stop_file_);
 }
 
 void Agent::Do(const AskToStop& action) {
@@ -95,8 +100,13 @@ absl::StatusOr<Agent::PreparedWorkers> Agent::MakeWorkerFiles(WorkerEnvInput sha
   const rendezvous::Assignment& assignment = shared.assignment;
   logs_.BeginRound(assignment.restart_count);
   PreparedWorkers prepared;
-  MakeStopFile(prepared, std::move(stop_file));
-  if (prepared.stop_file != nullptr) shared.stop_file = prepared.stop_file->path();
+  const bool is_progress_wanted =
+      progress_ != nullptr && progress_->is_wanted() && assignment.first_rank == 0;
+  MakeStopFile(prepared, is_progress_wanted, std::move(stop_file));
+  if (prepared.stop_file != nullptr) {
+    if (setup_.config.preempt_signal != 0) shared.stop_file = prepared.stop_file->path();
+    if (is_progress_wanted) shared.progress_file = prepared.stop_file->path();
+  }
   const std::vector<std::string> variables = gloo_.AddTo(setup_.environment.variables, assignment);
   for (int local_rank = 0; local_rank < setup_.config.workers_per_node; ++local_rank) {
     const int rank = assignment.first_rank + local_rank;
@@ -135,15 +145,23 @@ void Agent::KillLeftoversOfJob() {
       [this](std::optional<bool> are_gone) { Feed(LeftoversGone{are_gone.value_or(false)}); });
 }
 
-void Agent::Do(const EndJob&) {
+void Agent::Do(const EndJob& action) {
   store_.Close();
+  // Who was asked to stop and did has not trained to the end.
+  const bool has_stopped = stop_file_ != nullptr && stop_file_->was_read();
+  if (progress_ != nullptr) progress_->End(action.exit_code == kExitSuccess && !has_stopped);
   KillLeftoversOfJob();
   if (client_ != nullptr) {
     client_->EndContact(kContactTimeout);
   } else {
     Feed(rendezvous::ContactEnded{});
   }
-  const auto write_report = [this] { reporter_.WriteReport([this] { Feed(ReportWritten{}); }); };
+  // The Trainer has its own time, which has begun, and is heard before our own last line.
+  const auto feed = [this] { Feed(ReportWritten{}); };
+  const auto await_trainer = [this, feed] {
+    progress_ == nullptr ? feed() : progress_->AwaitEnd(feed);
+  };
+  const auto write_report = [this, await_trainer] { reporter_.WriteReport(await_trainer); };
   if (timer_file_.empty()) return write_report();
   // First, so that it is waited for, and behind what made it where the job ends so soon.
   own_files_.Ask<bool>(
@@ -174,7 +192,8 @@ void Agent::Do(const DrainLogs& action) {
 
 void Agent::Do(const ExitAgent& action) {
   exit_code_ = action.exit_code;
-  const bool is_idle = workers_files_.is_idle() && own_files_.is_idle() && last_steps_.is_idle();
+  const bool is_idle = workers_files_.is_idle() && own_files_.is_idle() && last_steps_.is_idle() &&
+                       (progress_ == nullptr || progress_->is_idle());
   if (action.is_clean && is_idle) return io_.stop();
   // Destructors would wait for what does not answer; the guardian sees to what is left.
   const std::string file = logs_.busy_file(kLastPatience);

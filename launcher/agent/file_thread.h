@@ -33,6 +33,8 @@ class FileThread {
                       Duration slow_after = std::chrono::seconds(5));
   // Starts the thread now: there may be none left when the first question comes.
   void Start();
+  // Whether there is one: not before the start, nor where the system had none left.
+  bool has_thread() const { return thread_.joinable(); }
   // Joins the thread, or leaves it behind with the call that it hangs in.  REQUIRES for the latter:
   // the work owns what it touches, or the process ends without destroying it.
   ~FileThread();

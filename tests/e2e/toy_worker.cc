@@ -14,6 +14,7 @@
 //   count:SIGNAL  "got it" on stdout for each, until SIGUSR2 comes
 //   asked         until DDPRUN_STOP_FILE asks for a stop, which is marked as read
 //   poll          "asked" or "not asked" on stdout, read as such
+//   progress:DONE/ALL     by ddp::ReportProgress
 //   connect       "connected" on stdout once MASTER_ADDR:MASTER_PORT takes a connection
 //
 // "@2" behind a step: only the worker of RANK 2; "#1": only at restart count 1. {rank}, {restart},
@@ -32,6 +33,8 @@
 #include <cstdlib>
 #include <string>
 #include <vector>
+
+#include "ddp/progress.h"
 
 namespace {
 
@@ -155,6 +158,9 @@ void Do(const std::string& name, const std::string& value) {
     return;
   }
   if (name == "poll") return Line(stdout, IsAsked(StopFile()) ? "asked" : "not asked");
+  if (name == "progress") {
+    return ddp::ReportProgress(std::stoll(value), std::stoll(value.substr(value.find('/') + 1)));
+  }
   if (name == "until") return WaitForFile(value);
   if (name == "wait") {
     for (;;) pause();

@@ -1,0 +1,217 @@
+// Kubeflow Trainer hears how far a job is, from the node of rank 0.
+#include <signal.h>
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/e2e/job.h"
+#include "tests/support/certificates.h"
+#include "tests/support/holds.h"
+#include "tests/support/trainer_server.h"
+
+namespace ddprun::testing {
+namespace {
+
+using Strings = std::vector<std::string>;
+using Manner = TrainerServer::Manner;
+
+constexpr char kWarning[] = "ddprun: warning: Kubeflow Trainer does not hear of the progress: ";
+
+size_t CountIn(const std::string& text, const std::string& part) {
+  size_t count = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+// A pod of a TrainJob: what its controller puts into it.
+class Pod {
+ public:
+  explicit Pod(const Job& job) : job_(job), authority_(MakeAuthority()) {
+    WriteFile(job.File("ca.crt"), authority_.certificate);
+    SetToken("token-1");
+  }
+
+  Certificate ServerCertificate() const {
+    return MakeServerCertificate(authority_, "IP:127.0.0.1");
+  }
+  void SetToken(const std::string& token) const { WriteFile(job_.File("token"), token); }
+  Subprocess::Options With(const std::string& url) const {
+    return {.env = {{"KUBEFLOW_TRAINER_SERVER_URL", url},
+                    {"KUBEFLOW_TRAINER_SERVER_CA_CERT", job_.File("ca.crt")},
+                    {"KUBEFLOW_TRAINER_SERVER_TOKEN", job_.File("token")},
+                    {"DDPRUN_TEST_PROGRESS_INTERVAL_MS", "20"}}};
+  }
+
+ private:
+  const Job& job_;
+  const Certificate authority_;
+};
+
+TEST_CASE("trainer progress: rank 0's is told in TLS with the token of the moment, then the end") {
+  Job job;
+  const Pod pod(job);
+  TrainerServer server({.certificate = pod.ServerCertificate()});
+  const auto ddprun = job.Run({"--nproc_per_node=2"},
+                              {"progress:1/4@0", "progress:3/4@1", "until:" + job.File("go"),
+                               "progress:2/4@0", "until:" + job.File("end")},
+                              pod.With(server.Url()));
+  REQUIRE_MESSAGE(server.WaitForPercent(25), ddprun->Describe());
+  pod.SetToken("token-2");
+  server.SetToken("token-2");
+  job.Touch("go");
+  REQUIRE_MESSAGE(server.WaitForPercent(50), ddprun->Describe());
+  job.Touch("end");
+  CHECK_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
+  const std::vector<TrainerStatus> taken = server.taken();
+  REQUIRE(taken.size() == 3);
+  CHECK(taken[0].token == "token-1");
+  CHECK(taken[0].remaining_seconds == std::nullopt);
+  CHECK(taken[1].token == "token-2");
+  CHECK(taken[1].remaining_seconds.has_value());
+  CHECK(taken[2].percent == 100);
+  CHECK(taken[2].remaining_seconds == 0);
+  CHECK(server.answers() == std::vector<int>{200, 200, 200});
+  CHECK(ddprun->err().find(kWarning) == std::string::npos);
+}
+
+TEST_CASE("trainer progress: a token that comes late is read again, and told of once") {
+  Job job;
+  const Pod pod(job);
+  TrainerServer server({.certificate = pod.ServerCertificate(), .token = "token-2"});
+  const auto ddprun =
+      job.Run({}, {"progress:1/4", "until:" + job.File("end")}, pod.With(server.Url()));
+  REQUIRE(Eventually([&] { return server.answers().size() > 2; }));
+  pod.SetToken("token-2");
+  CHECK_MESSAGE(server.WaitForPercent(25), ddprun->Describe());
+  job.Touch("end");
+  CHECK_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
+  CHECK(CountIn(ddprun->err(), kWarning) == 1);
+  Holds(ddprun->err(), kWarning + ("POST " + server.Url()) + ": answer 403 ");
+}
+
+TEST_CASE(
+    "trainer progress: a server with another certificate gets nothing, and one line says so") {
+  Job job, elsewhere;
+  const Pod pod(job), other(elsewhere);
+  TrainerServer server({.certificate = other.ServerCertificate()});
+  const auto ddprun =
+      job.Run({}, {"progress:1/4", "until:" + job.File("end")}, pod.With(server.Url()));
+  REQUIRE(Eventually([&] { return server.connections() > 2; }));
+  job.Touch("end");
+  CHECK_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
+  CHECK(server.answers().empty());
+  CHECK(CountIn(ddprun->err(), kWarning) == 1);
+  Holds(ddprun->err(), "unable to get local issuer certificate; the job goes on all the same\n");
+}
+
+TEST_CASE(
+    "trainer progress: a job ends with its own code beside a server that is out of its mind") {
+  for (const Manner manner : {Manner::kSilent, Manner::kGarbage}) {
+    for (const bool is_stopped : {false, true}) {
+      Job job;
+      const Pod pod(job);
+      TrainerServer server({.manner = manner});
+      const auto ddprun = job.Run({}, {"progress:1/4", "until:" + job.File("end"), "exit:3"},
+                                  pod.With(server.Url()));
+      REQUIRE(Eventually([&] { return server.connections() > 0; }));
+      is_stopped ? ddprun->Signal(SIGTERM) : job.Touch("end");
+      CHECK_MESSAGE(ddprun->Wait() == (is_stopped ? 143 : 3), ddprun->Describe());
+      CHECK(CountIn(ddprun->err(), kWarning) == 1);
+    }
+  }
+}
+
+TEST_CASE("trainer progress: a failure leaves the last state, without a time") {
+  Job job;
+  const Pod pod(job);
+  TrainerServer server({});
+  const auto ddprun =
+      job.Run({}, {"progress:1/4", "until:" + job.File("go"), "progress:2/4", "die:9"},
+              pod.With(server.Url()));
+  REQUIRE_MESSAGE(server.WaitForPercent(25), ddprun->Describe());
+  job.Touch("go");
+  CHECK_MESSAGE(ddprun->Wait() == 137, ddprun->Describe());
+  CHECK(server.taken().back().percent == 50);
+  CHECK(server.taken().back().remaining_seconds == std::nullopt);
+}
+
+TEST_CASE("trainer progress: workers that were asked to stop and did have not done all") {
+  Job job;
+  const Pod pod(job);
+  TrainerServer server({});
+  const auto ddprun =
+      job.Run({"--preempt_signal=USR1"}, {"progress:1/4", "asked"}, pod.With(server.Url()));
+  REQUIRE_MESSAGE(server.WaitForPercent(25), ddprun->Describe());
+  ddprun->Signal(SIGUSR1);
+  CHECK_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
+  CHECK(server.taken().back().percent == 25);
+}
+
+TEST_CASE("trainer progress: after a restart the new round's rank 0 is heard") {
+  Job job;
+  const Pod pod(job);
+  TrainerServer server({});
+  const auto ddprun = job.Run({"--max_restarts=1"},
+                              {"progress:2/4#0", "until:" + job.File("go"), "die:9#0",
+                               "progress:1/4#1", "until:" + job.File("end")},
+                              pod.With(server.Url()));
+  REQUIRE_MESSAGE(server.WaitForPercent(50), ddprun->Describe());
+  job.Touch("go");
+  REQUIRE_MESSAGE(server.WaitForPercent(25), ddprun->Describe());
+  job.Touch("end");
+  CHECK_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
+  CHECK(server.taken().back().percent == 100);
+}
+
+TEST_CASE("trainer progress: of two nodes that of rank 0 tells") {
+  Job job;
+  const Pod pod(job);
+  TrainerServer of_a({}), of_b({});
+  const Strings steps = {"env:DDPRUN_PROGRESS_FILE@1", "touch:" + job.File("up{rank}"),
+                         "progress:1/4", "until:" + job.File("end")};
+  const auto a = job.Run(job.NodeOptions(1), steps, pod.With(of_a.Url()));
+  const auto b = job.Run(job.NodeOptions(1), steps, pod.With(of_b.Url()));
+  REQUIRE_MESSAGE(Eventually([&] { return of_a.taken().size() + of_b.taken().size() > 0; }),
+                  (a->Describe() + b->Describe()));
+  REQUIRE(job.WaitForFile("up1"));
+  job.Touch("end");
+  CHECK_MESSAGE(a->Wait() == 0, a->Describe());
+  CHECK_MESSAGE(b->Wait() == 0, b->Describe());
+  const bool is_a = !of_a.taken().empty();
+  CHECK((is_a ? of_a : of_b).taken().back().percent == 100);
+  CHECK((is_a ? of_b : of_a).connections() == 0);
+  CHECK((is_a ? b : a)->out() == "DDPRUN_PROGRESS_FILE=\n");
+  CHECK((is_a ? a : b)->out() == "");
+}
+
+TEST_CASE(
+    "trainer progress: a program that says nothing, and a job within a worker, tell nothing") {
+  Job job;
+  const Pod pod(job);
+  TrainerServer server({});
+  const auto quiet = job.Run({}, {"print:done"}, pod.With(server.Url()));
+  CHECK_MESSAGE(quiet->Wait() == 0, quiet->Describe());
+  Subprocess::Options inner = pod.With(server.Url());
+  inner.env["DDPRUN_JOB_MARK"] = "outer";
+  const auto nested = job.Run({}, {"env:DDPRUN_PROGRESS_FILE", "progress:1/4"}, inner);
+  CHECK_MESSAGE(nested->Wait() == 0, nested->Describe());
+  CHECK(nested->out() == "DDPRUN_PROGRESS_FILE=\n");
+  CHECK(server.connections() == 0);
+}
+
+TEST_CASE("trainer progress: a URL that cannot be used is one line, and no page is made") {
+  Job job;
+  const Pod pod(job);
+  const auto ddprun =
+      job.Run({"--max_restarts=1"}, {"env:DDPRUN_PROGRESS_FILE", "progress:1/4", "die:9#0"},
+              pod.With("trainer:8082/status"));
+  CHECK_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
+  CHECK(CountIn(ddprun->err(), kWarning) == 1);
+  Holds(ddprun->err(), "KUBEFLOW_TRAINER_SERVER_URL=trainer:8082/status is no URL like ");
+  CHECK(ddprun->out() == "DDPRUN_PROGRESS_FILE=\nDDPRUN_PROGRESS_FILE=\n");
+}
+
+}  // namespace
+}  // namespace ddprun::testing

@@ -1,0 +1,87 @@
+#include "tests/support/certificates.h"
+
+#include <openssl/bio.h>
+#include <openssl/evp.h>
+#include <openssl/pem.h>
+#include <openssl/x509v3.h>
+
+#include <memory>
+
+#include "rendezvous/base/check.h"
+
+namespace ddprun::testing {
+namespace {
+
+template <auto Free>
+struct Deleter {
+  template <typename T>
+  void operator()(T* object) const {
+    Free(object);
+  }
+};
+using Key = std::unique_ptr<EVP_PKEY, Deleter<EVP_PKEY_free>>;
+using X509Owner = std::unique_ptr<X509, Deleter<X509_free>>;
+using Memory = std::unique_ptr<BIO, Deleter<BIO_free>>;
+
+std::string TextIn(const Memory& memory) {
+  char* bytes = nullptr;
+  const long size = BIO_get_mem_data(memory.get(), &bytes);
+  return {bytes, static_cast<size_t>(size)};
+}
+
+Memory Over(const std::string& text) {
+  return Memory(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
+}
+
+void Extend(X509* certificate, int what, const std::string& value) {
+  X509_EXTENSION* extension = X509V3_EXT_conf_nid(nullptr, nullptr, what, value.c_str());
+  DDP_CHECK(extension != nullptr && X509_add_ext(certificate, extension, -1) == 1);
+  X509_EXTENSION_free(extension);
+}
+
+// `issuer` null: signed by itself.
+Certificate Make(const std::string& name, const Certificate* issuer, int extension,
+                 const std::string& value) {
+  const Key key(EVP_EC_gen("P-256"));
+  const X509Owner certificate(X509_new());
+  X509* const raw = certificate.get();
+  X509_set_version(raw, 2);
+  static long serial = 0;
+  ASN1_INTEGER_set(X509_get_serialNumber(raw), ++serial);
+  const std::string common_name = name + " " + std::to_string(serial);  // nobody else's
+  X509_gmtime_adj(X509_getm_notBefore(raw), -3600);
+  X509_gmtime_adj(X509_getm_notAfter(raw), 3600);
+  X509_set_pubkey(raw, key.get());
+  X509_NAME_add_entry_by_txt(X509_get_subject_name(raw), "CN", MBSTRING_ASC,
+                             reinterpret_cast<const unsigned char*>(common_name.c_str()), -1, -1,
+                             0);
+  Extend(raw, extension, value);
+  Key issuer_key;
+  if (issuer != nullptr) {
+    const X509Owner by(
+        PEM_read_bio_X509(Over(issuer->certificate).get(), nullptr, nullptr, nullptr));
+    issuer_key.reset(PEM_read_bio_PrivateKey(Over(issuer->key).get(), nullptr, nullptr, nullptr));
+    X509_set_issuer_name(raw, X509_get_subject_name(by.get()));
+  } else {
+    X509_set_issuer_name(raw, X509_get_subject_name(raw));
+  }
+  EVP_PKEY* const signer = issuer != nullptr ? issuer_key.get() : key.get();
+  DDP_CHECK(X509_sign(raw, signer, EVP_sha256()) > 0);
+  const Memory certificate_text(BIO_new(BIO_s_mem())), key_text(BIO_new(BIO_s_mem()));
+  DDP_CHECK(PEM_write_bio_X509(certificate_text.get(), raw) == 1);
+  DDP_CHECK(PEM_write_bio_PrivateKey(key_text.get(), key.get(), nullptr, nullptr, 0, nullptr,
+                                     nullptr) == 1);
+  return {TextIn(certificate_text), TextIn(key_text)};
+}
+
+}  // namespace
+
+Certificate MakeAuthority() {
+  return Make("an authority", nullptr, NID_basic_constraints, "critical,CA:TRUE");
+}
+
+Certificate MakeServerCertificate(const Certificate& authority, const std::string& names) {
+  return Make("a server", &authority, NID_subject_alt_name, names);
+}
+
+}  // namespace ddprun::testing
