@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
+#include "ddp/progress.h"
 
 namespace train {
 
@@ -205,6 +206,7 @@ absl::Status Trainer::Step() {
   status = network_->Update(options_.learning_rate);
   if (!status.ok()) return status;
   ++step_;
+  ReportProgress();
   const int64_t samples = static_cast<int64_t>(indices.size());
   epoch_metrics_.EndStep(samples, ddp_.last_reduction());
   run_metrics_.EndStep(samples, ddp_.last_reduction());
@@ -213,6 +215,15 @@ absl::Status Trainer::Step() {
   if (options_.step_log.empty()) return absl::OkStatus();
   const absl::StatusOr<double> loss = CollectLoss();
   return loss.ok() ? LogStep(*loss, indices.size()) : loss.status();
+}
+
+// Tells the launcher how much of the training is done: in samples, of which a resumed run has as
+// many behind it with any number of ranks.
+void Trainer::ReportProgress() {
+  const int64_t an_epoch = sampler_.samples_per_rank();
+  const int64_t in_this_epoch = an_epoch - sampler_.remaining();
+  ddp::ReportProgress(sampler_.state().epoch * an_epoch + in_this_epoch,
+                      options_.epochs * an_epoch);
 }
 
 // Moves what the network's forward passes lost into loss_sum_ and returns it. Waits for the device,

@@ -43,6 +43,7 @@ class Trainer {
   absl::Status Resume();
   absl::Status TrainEpoch();
   absl::Status Step();
+  void ReportProgress();
   absl::Status FinishEpoch(int64_t epoch);
   absl::Status Save();
   void LogStop();

@@ -23,10 +23,12 @@ using Strings = std::vector<std::string>;
 constexpr int kRanks = 4;
 constexpr int kSteps = 300;
 
-// A run of 300 steps of 4 images on 4 ranks, which hear of `stop_file`.
+// A run of 300 steps of 4 images on 4 ranks, which hear of `stop_file` and say there how far they
+// are: all the same, so it does not matter that under ddprun rank 0 alone does.
 Strings Command(const TempDir& dir, const std::string& stop_file, const Strings& more) {
   Strings args = {"/usr/bin/env",
                   "DDPRUN_STOP_FILE=" + stop_file,
+                  "DDPRUN_PROGRESS_FILE=" + stop_file,
                   "examples/train/train",
                   "--data",
                   dir.File("digits"),
@@ -83,6 +85,9 @@ std::vector<double> StopAfter(const TempDir& dir, int after, const Strings& more
   }));
   REQUIRE_MESSAGE(job.Wait() == std::vector<int>(kRanks, 0), job.Stderr());
   CHECK(HasHeardStop(stop_file));
+  CHECK(ProgressIn(stop_file).done >= static_cast<uint32_t>(after));
+  CHECK(ProgressIn(stop_file).done < kSteps);
+  CHECK(ProgressIn(stop_file).all == kSteps);
   CHECK(job.rank(0).out().find("as the launcher asked; --resume goes on") != std::string::npos);
   return StepLosses(WriteFile(dir.File("log"), steps.Read(4096)));
 }
@@ -90,8 +95,10 @@ std::vector<double> StopAfter(const TempDir& dir, int after, const Strings& more
 // The losses of a run that nobody asks.
 std::vector<double> Run(const TempDir& dir, const std::string& name, Strings more) {
   more.insert(more.end(), {"--step_log", dir.File(name), "--summary_file", dir.File("summary")});
-  Job job(kRanks, Command(dir, MakeStopFile(dir.File("no stop")), more));
+  const std::string page = MakeStopFile(dir.File("no stop"));
+  Job job(kRanks, Command(dir, page, more));
   REQUIRE_MESSAGE(job.Wait() == std::vector<int>(kRanks, 0), job.Stderr());
+  CHECK(ProgressIn(page) == ddp::internal::ProgressShare{kSteps, kSteps});
   return StepLosses(dir.File(name));
 }
 
