@@ -8,8 +8,6 @@
 namespace ddprun::slurm {
 namespace {
 
-using testing::Eventually;
-
 TEST_CASE("endings: sacct tells the worker's code, or 128+n, on the head as elsewhere") {
   for (const std::string rank : {"0", "2"}) {
     CAPTURE(rank);
@@ -57,12 +55,8 @@ TEST_CASE("endings: a requeued job begins anew under an id of its own") {
                     Srun("", "env:TORCHELASTIC_RUN_ID@0 until:$SLURM_RESTART_COUNT"));
   REQUIRE_MESSAGE(batch.WaitForOut("TORCHELASTIC_RUN_ID=" + batch.id() + ".0.0"), batch.out());
   Output({"/usr/bin/scontrol", "requeue", batch.id()});
-  REQUIRE(Eventually([&] { return batch.IsPending(); }));
-  const auto starts_now = [&] {
-    batch.StartNow();
-    return CountOf(batch.out(), "TORCHELASTIC_RUN_ID=" + batch.id() + ".0.1") == 1;
-  };
-  REQUIRE_MESSAGE(Eventually(starts_now), batch.out());
+  batch.StartAgain();
+  REQUIRE_MESSAGE(batch.WaitForOut("TORCHELASTIC_RUN_ID=" + batch.id() + ".0.1"), batch.out());
   Output({"/usr/bin/scancel", batch.id()});
   CheckNothingIsLeft();
 }
@@ -77,11 +71,8 @@ TEST_CASE("endings: workers that are asked to stop do, and the script requeues t
   Output({"/usr/bin/scancel", "-s", "USR1", batch.id()});
   REQUIRE_MESSAGE(batch.WaitForOut("exit code 99: the workers stopped because SIGUSR1 asked", 2),
                   batch.out());
-  REQUIRE_MESSAGE(Eventually([&] {
-                    batch.StartNow();
-                    return CountOf(batch.out(), "up\n") == 4;
-                  }),
-                  batch.out());
+  batch.StartAgain();
+  REQUIRE_MESSAGE(batch.WaitForOut("up\n", 4), batch.out());
   CHECK(Ending(batch.id()) == "COMPLETED 0:0");
   CheckNothingIsLeft();
 }

@@ -78,7 +78,12 @@ std::string LeftOver() {
 }  // namespace
 
 void CheckNothingIsLeft() {
-  CHECK_MESSAGE(Eventually([] { return LeftOver().empty(); }), LeftOver());
+  std::string left;
+  const bool is_clean = Eventually([&left] {
+    left = LeftOver();
+    return left.empty();
+  });
+  CHECK_MESSAGE(is_clean, left);
 }
 
 std::string Ending(const std::string& id) {
@@ -121,10 +126,13 @@ bool Batch::IsPending() const {
   return Output({"/usr/bin/squeue", "-h", "-j", id_, "-o", "%T"}) == "PENDING\n";
 }
 
-void Batch::StartNow() const {
-  // A node that has not cleared the job away yet would fail it at once.
-  if (!Output({"/usr/bin/pgrep", "slurmstepd"}).empty()) return;
-  Output({"/usr/bin/scontrol", "update", "jobid=" + id_, "StartTime=now"});
+void Batch::StartAgain() const {
+  REQUIRE_MESSAGE(Eventually([&] {
+                    return IsPending() && Output({"/usr/bin/pgrep", "slurmstepd"}).empty();
+                  }),
+                  out());
+  // Not in the second in which that run was ended: its nodes take this one for that.
+  Output({"/usr/bin/scontrol", "update", "jobid=" + id_, "StartTime=now+1"});
 }
 
 std::string Batch::out() const {

@@ -54,8 +54,8 @@ class Batch {
   Batch(const Words& options, const std::string& lines);
   const std::string& id() const { return id_; }
   bool IsPending() const;
-  // Of a requeued job, which Slurm lets wait for 120 s. Nothing while its last run still ends.
-  void StartNow() const;
+  // Of a requeued job, which Slurm lets wait for 120 s; once its last run is over on all nodes.
+  void StartAgain() const;
   std::string out() const;  // of the script and its steps, so far
   bool WaitForOut(const std::string& text, int count = 1) const;
 
