@@ -3,7 +3,9 @@
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <optional>
 #include <string>
 
@@ -43,6 +45,47 @@ TEST_CASE("slurm: a terminal, which is the first task's alone, makes no job of o
   Subprocess script({"/usr/bin/script", "-qec", step + " env:WORLD_SIZE@0", "/dev/null"});
   REQUIRE_MESSAGE(script.Wait() == 0, script.Describe());
   Holds(script.out(), "WORLD_SIZE=2");
+}
+
+// The lines of workers that say the same on each of `nodes` nodes, sorted.
+Words OnEach(int nodes, const Words& devices) {
+  Words lines;
+  for (int node = 0; node < nodes; ++node) {
+    for (const std::string& device : devices) lines.push_back("CUDA_VISIBLE_DEVICES=" + device);
+  }
+  std::sort(lines.begin(), lines.end());
+  return lines;
+}
+
+TEST_CASE("slurm: --gpus-per-task: a worker for each, who sees all of them, or its own alone") {
+  const Words slurm = {"-N2", "-n2", "--gpus-per-task=3"};
+  const Words steps = {"env:CUDA_VISIBLE_DEVICES"};
+  const Result all = Run({.slurm = slurm, .steps = steps});
+  CHECK_MESSAGE(all.code == 0, all.err);
+  CHECK(SortedLines(all.out) == OnEach(2, {"0,1,2", "0,1,2", "0,1,2"}));
+  Holds(all.err, ", 3 workers each\n");
+  const Result own = Run({.slurm = slurm, .options = {"--virtual_local_rank"}, .steps = steps});
+  CHECK_MESSAGE(own.code == 0, own.err);
+  CHECK(SortedLines(own.out) == OnEach(2, {"0", "1", "2"}));
+}
+
+// Slurm itself names slices of a GPU where it has found them by NVML; here its prolog does.
+TEST_CASE("slurm: slices of GPUs: a worker for each name, whatever Slurm counts") {
+  const testing::TempDir folder;
+  const std::string first = "MIG-1f2e3d4c-0001-5a5b-8c8d-0123456789ab";
+  const std::string second = "MIG-1f2e3d4c-0002-5a5b-8c8d-0123456789ab";
+  const std::string names = first + "," + second, prolog = folder.File("prolog.sh");
+  testing::WriteFile(prolog, "#!/bin/bash\necho export CUDA_VISIBLE_DEVICES=" + names + "\n");
+  std::filesystem::permissions(prolog, std::filesystem::perms::owner_all);
+  const Words slurm = {"-N2", "--gpus-per-node=1", "--task-prolog=" + prolog};
+  const Words steps = {"env:CUDA_VISIBLE_DEVICES"};
+  const Result all = Run({.slurm = slurm, .steps = steps});
+  CHECK_MESSAGE(all.code == 0, all.err);
+  CHECK(SortedLines(all.out) == OnEach(2, {names, names}));
+  Holds(all.err, ", 2 workers each\n");
+  const Result own = Run({.slurm = slurm, .options = {"--virtual_local_rank"}, .steps = steps});
+  CHECK_MESSAGE(own.code == 0, own.err);
+  CHECK(SortedLines(own.out) == OnEach(2, {first, second}));
 }
 
 TEST_CASE("slurm: node ranks follow Slurm's") {
