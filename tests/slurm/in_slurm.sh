@@ -8,12 +8,14 @@
 # slurmd for each node in a network namespace of the node's, munged, and slurmdbd with its MariaDB for
 # sacct. All of it ends with COMMAND, whose exit code is ours. $SLURM_LAB is the folder of the
 # cluster, with the daemons' logs. $SLURM_CGROUP: v1 or v2 where it tracks processes by cgroup.
+# $SLURM_AFFINITY: 1 where it binds tasks to CPUs, of which a node then has the machine's.
 # Where the packages or the rights are missing, it prints "SKIPPED: <why>" and exits with 0.
 set -euo pipefail
 
 skip() { echo "SKIPPED: $*"; exit 0; }
 
 GUEST=${SLURM_GUEST:-0}
+AFFINITY=${SLURM_AFFINITY:-0}
 
 # As COMMAND's own, this runs in the namespaces. $1: the number of nodes.
 network() {
@@ -41,6 +43,7 @@ network() {
 tracking() {
   if [[ ${SLURM_CGROUP:-none} == none ]]; then
     echo ProctrackType=proctrack/linuxproc
+    if ((AFFINITY)); then echo TaskPlugin=task/affinity; fi
   else
     printf '%s\n' ProctrackType=proctrack/cgroup TaskPlugin=task/cgroup UnkillableStepTimeout=20
   fi
@@ -56,7 +59,8 @@ configure() {
   echo "NodeName=n[1-$nodes] Name=gpu File=$lab/gpu[0-3]" >"$lab/gres.conf"
   head -c 128 /dev/urandom >"$lab/munge/key"
   chmod 600 "$lab/munge/key"
-  local net=10.77.0 ctl=10.77.0.100
+  local net=10.77.0 ctl=10.77.0.100 cpus=8
+  ((AFFINITY)) && cpus=$(nproc)
   ((GUEST)) && net=127.0.0 ctl=127.0.0.1
   { echo 127.0.0.1 localhost; echo "$ctl ctl"; } >"$lab/hosts"
   for i in $(seq "$nodes"); do echo "$net.$i n$i" >>"$lab/hosts"; done
@@ -89,7 +93,7 @@ AccountingStorageHost=127.0.0.1
 AccountingStoragePort=26819
 AccountingStoragePass=$lab/socket/s
 JobAcctGatherType=jobacct_gather/linux
-NodeName=n[1-$nodes] NodeAddr=$net.[1-$nodes] CPUs=8 RealMemory=1000 Gres=gpu:4 State=UNKNOWN
+NodeName=n[1-$nodes] NodeAddr=$net.[1-$nodes] CPUs=$cpus RealMemory=1000 Gres=gpu:4 State=UNKNOWN
 PartitionName=main Nodes=n[1-$nodes] Default=YES PriorityTier=10 GraceTime=5 MaxTime=60 State=UP
 PartitionName=high Nodes=n[1-$nodes] PriorityTier=20 PreemptMode=OFF MaxTime=60 State=UP
 END
