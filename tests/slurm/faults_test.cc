@@ -3,7 +3,6 @@
 #include <signal.h>
 
 #include <string>
-#include <utility>
 
 #include "tests/slurm/lab.h"
 
@@ -11,28 +10,6 @@ namespace ddprun::slurm {
 namespace {
 
 using testing::Eventually;
-using testing::Runfile;
-using testing::Subprocess;
-
-// Cuts a node off as long as it lives.
-class CutNode {
- public:
-  explicit CutNode(std::string node) : node_(std::move(node)) { Do("--cut"); }
-  ~CutNode() {
-    Do("--return");
-    // Slurm takes it back by itself (ReturnToService=2), later.
-    Eventually([] {
-      return CountOf(Output({"/usr/bin/sinfo", "-h", "-N", "-p", "main", "-t", "idle"}), "\n") == 4;
-    });
-  }
-
- private:
-  void Do(const std::string& what) {
-    Subprocess script({"/bin/bash", Runfile("tests/slurm/in_slurm.sh"), what, node_});
-    script.Wait();
-  }
-  const std::string node_;
-};
 
 TEST_CASE("faults: time runs out, and the workers have Slurm's KillWait") {
   const Batch batch({"-N2", "--time=1"}, Srun("", "block:15 print:up await:15 print:saved"));

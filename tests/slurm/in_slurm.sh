@@ -206,6 +206,11 @@ cut_node() {
 return_node() {
   ip -n switch link set "p$1" up
   start "slurmd-n$1" on "n$1" "n$1" setsid slurmd -D -N "n$1"
+  # Slurm takes it back before the network does.
+  local other
+  for other in $(ip netns list | grep -o '^n[0-9]*'); do
+    await "the way from n$1 to $other" at "n$1" bash -c "exec 3<>/dev/tcp/10.77.0.${other#n}/6818"
+  done
 }
 
 case ${1:-} in

@@ -9,6 +9,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 
 namespace ddprun::slurm {
@@ -68,7 +69,7 @@ bool WaitForCount(const Subprocess& process, const std::string& text, int count)
 namespace {
 
 std::string LeftOver() {
-  std::string left = Output({"/usr/bin/pgrep", "-a", "ddprun|toy_worker"});
+  std::string left = Output({"/usr/bin/pgrep", "-a", "ddprun|toy_worker|^train$"});
   for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) {
     left += entry.path().string() + "\n";
   }
@@ -86,24 +87,55 @@ void CheckNothingIsLeft() {
   CHECK_MESSAGE(is_clean, left);
 }
 
+namespace {
+
+// Of each run that sacct knows, the last one's at the end.
+Words EndingsSoFar(const std::string& id) {
+  // sacct's own end is now, and a record is some seconds late.
+  const std::string text = Output({"/usr/bin/sacct", "-D", "-a", "-n", "-P", "-S", "now-1hour",
+                                   "-E", "now+1hour", "-j", id, "-o", "JobID,State,ExitCode"});
+  Words endings;
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+    const Words parts = absl::StrSplit(line, '|');
+    if (parts.size() == 3 && parts[0] == id) endings.push_back(parts[1] + " " + parts[2]);
+  }
+  return endings;
+}
+
+bool IsEnding(const std::string& text) {
+  // The code comes after the state.
+  return text != "FAILED 0:0" && !absl::StartsWith(text, "RUNNING") &&
+         !absl::StartsWith(text, "PENDING");
+}
+
+}  // namespace
+
 std::string Ending(const std::string& id) {
-  std::string ending;
+  Words endings;
   Eventually(
       [&] {
-        // sacct's own end is now, and a record is some seconds late.
-        const std::string text =
-            Output({"/usr/bin/sacct", "-a", "-n", "-P", "-S", "now-1hour", "-E", "now+1hour", "-j",
-                    id, "-o", "JobID,State,ExitCode"});
-        for (const std::string& line : SortedLines(text)) {
-          const Words parts = absl::StrSplit(line, '|');
-          if (parts.size() == 3 && parts[0] == id) ending = parts[1] + " " + parts[2];
-        }
-        // The code comes after the state.
-        return !ending.empty() && ending != "FAILED 0:0" && !absl::StartsWith(ending, "RUNNING") &&
-               !absl::StartsWith(ending, "PENDING");
+        endings = EndingsSoFar(id);
+        return !endings.empty() && IsEnding(endings.back());
       },
       kSlurmPatience);
-  return ending;
+  return endings.empty() ? "" : endings.back();
+}
+
+Words Endings(const std::string& id, size_t runs) {
+  Words endings;
+  Eventually([&] {
+    endings = EndingsSoFar(id);
+    return endings.size() >= runs && std::all_of(endings.begin(), endings.end(), IsEnding);
+  });
+  return endings;
+}
+
+std::string JobOf(const std::string& err) {
+  const std::string line = "ddprun: Slurm step ";
+  const size_t at = err.find(line);
+  REQUIRE_MESSAGE(at != std::string::npos, err);
+  const size_t begin = at + line.size();
+  return err.substr(begin, err.find('.', begin) - begin);
 }
 
 std::string Srun(const std::string& options, const std::string& steps) {
@@ -142,6 +174,24 @@ std::string Batch::out() const {
 
 bool Batch::WaitForOut(const std::string& text, int count) const {
   return Eventually([&] { return CountOf(out(), text) >= count; });
+}
+
+namespace {
+
+void Switch(const std::string& node, const std::string& what) {
+  Output({"/bin/bash", Runfile("tests/slurm/in_slurm.sh"), what, node});
+}
+
+}  // namespace
+
+CutNode::CutNode(const std::string& node) : node_(node) { Switch(node_, "--cut"); }
+
+CutNode::~CutNode() {
+  Switch(node_, "--return");
+  // Slurm takes it back by itself (ReturnToService=2), later.
+  Eventually([] {
+    return CountOf(Output({"/usr/bin/sinfo", "-h", "-N", "-p", "main", "-t", "idle"}), "\n") == 4;
+  });
 }
 
 }  // namespace ddprun::slurm

@@ -45,6 +45,12 @@ void CheckNothingIsLeft();
 // What sacct says of a job or step ("12.0") once it is over: "FAILED 7:0".
 std::string Ending(const std::string& id);
 
+// The same of all runs of a job or step that was requeued, once there are `runs`.
+Words Endings(const std::string& id, size_t runs);
+
+// The id of the job whose ddprun has written `err`: "12" of "ddprun: Slurm step 12.0: ...".
+std::string JobOf(const std::string& err);
+
 // "srun ddprun OPTIONS toy_worker STEPS", a line of a batch script.
 std::string Srun(const std::string& options, const std::string& steps);
 
@@ -62,6 +68,18 @@ class Batch {
  private:
   const testing::TempDir folder_;
   std::string id_;
+};
+
+// Cuts a node off as long as it lives: "3" for n3.
+class CutNode {
+ public:
+  explicit CutNode(const std::string& node);
+  ~CutNode();  // Slurm has it back then
+  CutNode(const CutNode&) = delete;
+  CutNode& operator=(const CutNode&) = delete;
+
+ private:
+  const std::string node_;
 };
 
 }  // namespace ddprun::slurm

@@ -1,16 +1,12 @@
 // The trainer whose launcher asks it to stop: it saves its step, ends well, and goes on from there.
 #include <doctest/doctest.h>
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include <algorithm>
 #include <string>
 #include <vector>
 
-#include "rendezvous/base/unique_fd.h"
 #include "tests/examples/train/job.h"
 #include "tests/examples/train/step_losses.h"
+#include "tests/examples/train/step_pipe.h"
 #include "tests/support/stop_file.h"
 #include "tests/support/subprocess.h"
 #include "tests/support/temp_dir.h"
@@ -42,30 +38,6 @@ Strings Command(const TempDir& dir, const std::string& stop_file, const Strings&
   return args;
 }
 
-// The run's step log, a pipe which the run cannot outpace by more than its 4 KiB: fewer than half
-// of the steps.
-class StepPipe {
- public:
-  explicit StepPipe(const std::string& path) {
-    REQUIRE(mkfifo(path.c_str(), 0600) == 0);
-    // Also a writer, as the trainer opens and closes it for each step.
-    pipe_ = UniqueFd(open(path.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC));
-    REQUIRE(fcntl(pipe_.get(), F_SETPIPE_SZ, 4096) == 4096);
-  }
-
-  // Everything so far; takes at most `bytes` more out of the pipe.
-  const std::string& Read(size_t bytes) {
-    std::string more(bytes, '\0');
-    const ssize_t length = read(pipe_.get(), more.data(), more.size());
-    if (length > 0) text_.append(more, 0, static_cast<size_t>(length));
-    return text_;
-  }
-
- private:
-  UniqueFd pipe_;
-  std::string text_;
-};
-
 // The losses of a run that is asked to stop when the log of `after` steps has been read.
 std::vector<double> StopAfter(const TempDir& dir, int after, const Strings& more) {
   const std::string stop_file = MakeStopFile(dir.File("stop"));
@@ -73,11 +45,7 @@ std::vector<double> StopAfter(const TempDir& dir, int after, const Strings& more
   Strings with_log = more;
   with_log.insert(with_log.end(), {"--step_log", dir.File("pipe")});
   Job job(kRanks, Command(dir, stop_file, with_log));
-  REQUIRE_MESSAGE(Eventually([&] {
-                    const std::string& text = steps.Read(40);  // less than a line
-                    return std::count(text.begin(), text.end(), '\n') >= after;
-                  }),
-                  job.Stderr());
+  REQUIRE_MESSAGE(steps.WaitForSteps(after), job.Stderr());
   RequestStop(stop_file);
   REQUIRE(Eventually([&] {
     steps.Read(4096);
