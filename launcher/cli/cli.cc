@@ -153,6 +153,8 @@ absl::StatusOr<ParseResult> LaunchOf(CommandLine line, const Environment& enviro
   config->cluster_line = cluster->line;
   if (!cluster->warning.empty()) config->warnings.push_back(cluster->warning);
   config->report_node = cluster->report_node;
+  config->more_ports = cluster->more_ports;
+  if (!cluster->is_head) config->rendezvous_options.is_host = false;
   config->cluster = PlaceInCluster(environment, config->nodes.max);
   // Otherwise a script may start ddprun on some of the nodes, or each is a job of its own.
   const bool is_job_of_step = !cluster->line.empty() && config->nodes.max > 1;

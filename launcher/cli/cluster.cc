@@ -180,6 +180,13 @@ absl::StatusOr<ClusterAnswer> Derive(const ClusterJob& job, const NodeRange& ask
     stand_in("rdzv_endpoint", job.endpoint);
     stand_in("rdzv_id", job.id);
     stand_in("rdzv_backend", {.text = "c10d", .source = "--rdzv_backend"});
+    // A run id of the user's may be another job's, too, and a port that answers to it.
+    const bool is_id_ours = answer.options.contains("rdzv_id");
+    if (!job.more_ports.empty() && is_id_ours && answer.options.contains("rdzv_endpoint") &&
+        !absl::StrContains(OptionReader(given).Text("rdzv_conf"), "is_host=")) {
+      answer.more_ports = job.more_ports;
+      answer.is_head = job.node_rank.text == "0";
+    }
     if (all.contains("node_rank")) {
       absl::StrAppend(&answer.line, ", node rank ", all["node_rank"].text);
     }

@@ -20,6 +20,9 @@ struct ClusterAnswer {
   std::string warning;  // why nothing was, where it might be expected; empty: no such case
   // Where all nodes write into one output, the first one's name on the others: it tells the end.
   std::string report_node;
+  // Where the nodes meet while others have the endpoint's port, and whether this node may host.
+  std::vector<uint16_t> more_ports;
+  bool is_head = true;
 };
 
 // Derives what `given` (the command line and the PET_ variables) leaves open: the number of nodes,

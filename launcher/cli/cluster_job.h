@@ -2,6 +2,7 @@
 #ifndef DDPRUN_LAUNCHER_CLI_CLUSTER_JOB_H_
 #define DDPRUN_LAUNCHER_CLI_CLUSTER_JOB_H_
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,6 +23,7 @@ struct ClusterJob {
   GivenValue size;     // --nnodes
   GivenValue node_rank;
   GivenValue endpoint;
+  std::vector<uint16_t> more_ports{};  // where others have the endpoint's
   GivenValue id;
   GivenValue workers;
 };

@@ -93,6 +93,7 @@ struct LaunchConfig {
 
   RendezvousKind rendezvous = RendezvousKind::kStandalone;
   Endpoint endpoint;                 // empty with kStandalone
+  std::vector<uint16_t> more_ports;  // for nodes that others keep from the endpoint's
   std::string endpoint_source;       // what messages call the option that names its port
   bool is_endpoint_assumed = false;  // nobody named its host
   std::string run_id;

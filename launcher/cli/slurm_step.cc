@@ -49,12 +49,25 @@ bool IsWithinJob(const ClusterVariables& variables) {
   });
 }
 
-int SlurmPort(const ClusterVariables& variables, const std::string& step) {
-  int port = 0;
-  const std::string reserved = variables.Text("SLURM_STEP_RESV_PORTS");  // "12021-12022,12030"
-  const bool is_port = absl::SimpleAtoi(reserved.substr(0, reserved.find_first_of("-,")), &port) &&
-                       port > 0 && port <= UINT16_MAX;
-  return is_port ? port : PortFor(step);
+// Where the step's nodes may meet: first those that Slurm has kept for it, "12021-12022,12030".
+std::vector<uint16_t> SlurmPorts(const ClusterVariables& variables, const std::string& step) {
+  constexpr size_t kPorts = 4;
+  std::vector<uint16_t> ports;
+  const auto add = [&ports](int port) {
+    if (port <= 0 || ports.size() == kPorts) return;
+    if (!absl::c_linear_search(ports, port)) ports.push_back(static_cast<uint16_t>(port));
+  };
+  const std::string reserved = variables.Text("SLURM_STEP_RESV_PORTS");
+  for (const absl::string_view range : absl::StrSplit(reserved, ',')) {
+    const std::vector<absl::string_view> ends = absl::StrSplit(range, '-');
+    int first = 0, last = 0;
+    if (!absl::SimpleAtoi(ends[0], &first) || !absl::SimpleAtoi(ends.back(), &last)) break;
+    for (int port = first; port <= std::min(last, int{UINT16_MAX}); ++port) add(port);
+  }
+  if (ports.empty()) add(PortFor(step));
+  // Not the numbers next to it, which other jobs have for theirs.
+  for (int i = 1; ports.size() < kPorts; ++i) add(PortFor(absl::StrCat(step, "/", i)));
+  return ports;
 }
 
 }  // namespace
@@ -120,7 +133,9 @@ absl::StatusOr<ClusterJob> ReadSlurm(const Environment& environment, const Given
   job.size = {absl::StrCat(job.nodes), "SLURM_STEP_NODELIST"};
   job.node_rank = {absl::StrCat(rank), "SLURM_NODEID"};
   job.head = nodes[0];
-  job.endpoint = {absl::StrCat(nodes[0], ":", SlurmPort(variables, *step)), "SLURM_STEP_NODELIST"};
+  const std::vector<uint16_t> ports = SlurmPorts(variables, *step);
+  job.endpoint = {absl::StrCat(nodes[0], ":", ports[0]), "SLURM_STEP_NODELIST"};
+  job.more_ports.assign(ports.begin() + 1, ports.end());
   job.id = {absl::StrCat(*step, ".", restarts.empty() ? "0" : restarts), "SLURM_STEP_ID"};
   job.workers = WorkersOf(variables, "SLURM_GPUS_ON_NODE");
   return job;

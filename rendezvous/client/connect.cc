@@ -138,7 +138,10 @@ class Client final : public RendezvousClient {
         return Resolution{Resolution::Outcome::kFound, "", {address}};
       };
     }
-    Send([options = options_, is_port_here = action.is_port_here, resolver = std::move(resolver),
+    ContactOptions options = options_;
+    options.endpoint_port = action.port;
+    Send([options = std::move(options), is_port_here = action.is_port_here,
+          resolver = std::move(resolver),
           stop = stop_] { return LookAt(options, is_port_here, resolver, *stop); },
          [this](const LookResult& result) {
            address_ = result.address;
@@ -146,20 +149,20 @@ class Client final : public RendezvousClient {
          });
   }
 
-  void Do(const HostHere&) {
-    Send([options = CoordinatorOptions()] { return Coordinator::Start(options); },
+  void Do(const HostHere& action) {
+    Send([options = CoordinatorOptions(action.port)] { return Coordinator::Start(options); },
          [this](absl::StatusOr<std::unique_ptr<Coordinator>>& started) {
            if (started.ok()) hosted_ = *std::move(started);
            Feed(AnswerOf(started.status()));
          });
   }
 
-  Coordinator::Options CoordinatorOptions() {
+  Coordinator::Options CoordinatorOptions(uint16_t port) {
     Coordinator::Options start;
     start.policy = options_.policy;
     start.run_dir = options_.run_dir;
     if (options_.mode != ContactOptions::Mode::kStandalone) {
-      start.listen = {.host = "", .port = options_.endpoint_port};
+      start.listen = {.host = "", .port = port};
     }
     start.on_store_connection = Behind(gate_, options_.on_store_connection);
     start.log_step = Behind(gate_, options_.log_step);

@@ -116,10 +116,10 @@ void ContactCore::Seek() {
     Do(CheckLocalName{});
   } else if (std::exchange(tries_host_, false) && MayHost()) {
     errand_ = Errand::kHost;
-    Do(HostHere{});
+    Do(HostHere{.port = Port()});
   } else {
     errand_ = Errand::kLook;
-    Do(LookAtEndpoint{.is_port_here = hosts_});
+    Do(LookAtEndpoint{.port = Port(), .is_port_here = hosts_});
   }
 }
 
@@ -198,13 +198,14 @@ void ContactCore::JudgeAttempt(const Looked& look) {
   trouble_ = look.text;
   if (look.outcome != Outcome::kClosed) closed_since_.reset();
   if (look.outcome == Outcome::kClosed && !closed_since_) closed_since_ = now_;
+  if (TryNextPort(look)) return GoToNextPort();
   if (loss_) {
     LoseContact({.reason = AttemptText(look),
                  .is_gone = is_replaced || is_refused,
                  .is_replaced = is_replaced});
   }
   if (!record_.is_assigned()) {
-    if (look.outcome == Outcome::kOtherRun) {
+    if (look.outcome == Outcome::kOtherRun && options_.more_ports.empty()) {
       // Its coordinator refuses this node, and names it to those who may be waiting for it.
       other_run_ = AttemptText(look);
       return Find();
@@ -222,7 +223,8 @@ void ContactCore::JudgeAttempt(const Looked& look) {
 }
 
 std::optional<std::string> ContactCore::FinalTrouble(const Looked& look) const {
-  if (look.outcome == Outcome::kForeign) return AttemptText(look);
+  const bool is_known_other = look.outcome == Outcome::kOtherRun && !options_.more_ports.empty();
+  if (look.outcome == Outcome::kForeign || is_known_other) return AttemptText(look);
   // Who was here once may come back, or its port may be about to become free, or its name, which
   // worked before, is in the middle of an update.
   if (had_contact_ || is_ending_) return std::nullopt;
@@ -237,9 +239,45 @@ std::optional<std::string> ContactCore::FinalTrouble(const Looked& look) const {
   return std::nullopt;
 }
 
+bool ContactCore::HasNextPort() const {
+  const size_t count = options_.more_ports.size();
+  // The host goes through them once; the others do not see what it saw, and go round.
+  const bool is_known = had_contact_ || is_ending_ || record_.is_assigned();
+  return count > 0 && !is_known && (!hosts_ || port_ < count);
+}
+
+bool ContactCore::TryNextPort(const Looked& look) {
+  const bool is_others = look.outcome == Outcome::kOtherRun || look.outcome == Outcome::kForeign;
+  others_ports_ = is_others ? others_ports_ + 1 : 0;
+  // There is none that could become ours.
+  if (!HasNextPort() || others_ports_ > options_.more_ports.size()) return false;
+  const bool is_mute = look.outcome == Outcome::kClosed || look.outcome == Outcome::kSilent;
+  // Where we could not listen, it is taken whatever it says.
+  const bool is_lost = hosts_ ? taken_since_.has_value() : look.outcome == Outcome::kRefused;
+  return is_others || is_mute || is_lost;
+}
+
+void ContactCore::GoToNextPort() {
+  port_ = (port_ + 1) % (options_.more_ports.size() + 1);
+  taken_since_.reset();
+  closed_since_.reset();
+  tries_host_ = MayHost();
+  if (port_ > 0) {
+    attempt_at_ = now_;
+    return;
+  }
+  SeekAgain();
+  if (now_ < without_contact_since_ + kQuietStart) return;
+  TellWait(trouble_,
+           absl::StrCat("waiting for the coordinator at ", Place(), " and ",
+                        options_.more_ports.size(), " more ports (last try: ", trouble_, ")"));
+}
+
 std::string ContactCore::PortHere() const {
-  return absl::StrCat("port ", options_.endpoint_port, " of this machine, which ",
-                      options_.endpoint_source, " names,");
+  const size_t ports = options_.more_ports.size() + 1;
+  return absl::StrCat("port ", Port(), " of this machine, ",
+                      ports > 1 ? absl::StrCat("the last of ", ports, " that ") : "which ",
+                      options_.endpoint_source, ports > 1 ? " gives," : " names,");
 }
 
 std::string ContactCore::TakenText() const {
@@ -268,7 +306,7 @@ std::string ContactCore::AttemptText(const Looked& look) const {
 }
 
 std::string ContactCore::Place(const std::string& ip) const {
-  const std::string place = EndpointText(options_.endpoint_host, options_.endpoint_port);
+  const std::string place = EndpointText(options_.endpoint_host, Port());
   return ip.empty() || ip == options_.endpoint_host ? place : absl::StrCat(place, " (", ip, ")");
 }
 

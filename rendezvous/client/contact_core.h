@@ -45,6 +45,10 @@ struct ContactOptions {
   Policy policy;
   std::string endpoint_host;  // as the user wrote it, without brackets
   uint16_t endpoint_port = 0;
+  // Where all nodes look, and the first one hosts, in turn while others have the endpoint's port.
+  // REQUIRES: the run id is this job's alone, as it tells whose coordinator a port is; at most one
+  // node hosts.
+  std::vector<uint16_t> more_ports = {};
   // What a message calls the option that named the port.
   std::string endpoint_source = "--rdzv_endpoint";
   // What this node tells others to reach it by. A name must resolve here before it is told; an
@@ -130,10 +134,13 @@ using ContactEvent =
 // Errands: each is answered by one event, however late.
 struct CheckLocalName {};
 struct LookAtEndpoint {
+  uint16_t port = 0;
   bool is_port_here = false;  // not at the endpoint's name, but at its port on this machine
   bool is_at_link = false;    // not at the endpoint's name, but where the link leads
 };
-struct HostHere {};
+struct HostHere {
+  uint16_t port = 0;
+};
 // Allowed while another errand is under way.
 struct StopHosting {};
 // Opens a link to the coordinator of this process, or to the one that the last look found.
@@ -242,6 +249,11 @@ class ContactCore {
   void JudgeAttempt(const Looked& look);
   // Why an agent that waits for a place should not go on; nullopt: it should.
   std::optional<std::string> FinalTrouble(const Looked& look) const;
+  // Of a job whose coordinator was not met yet: whether it may be at the next port.
+  bool HasNextPort() const;
+  // Whether the next port's turn has come.
+  bool TryNextPort(const Looked& look);
+  void GoToNextPort();
   // What answers is the coordinator of another job of this run, which may be ending.
   void HearOfOtherJob(const Refuse& refusal);
   void MakeContact();
@@ -261,6 +273,9 @@ class ContactCore {
 
   // This agent may become the coordinator where the port is free.
   bool MayHost() const;
+  uint16_t Port() const {
+    return port_ == 0 ? options_.endpoint_port : options_.more_ports[port_ - 1];
+  }
   bool HasPort() const { return options_.mode != ContactOptions::Mode::kStandalone; }
   TimePoint GiveUpAt() const;
   TimePoint LongLookAt() const {
@@ -299,6 +314,8 @@ class ContactCore {
   bool is_name_checked_ = false;
   bool hosts_ = false;                     // the endpoint is this host's, as far as is known
   bool tries_host_ = false;                // the port may be free for us
+  size_t port_ = 0;                        // 0: the endpoint's, else one of more_ports
+  size_t others_ports_ = 0;                // in a row up to this one, of others
   std::optional<TimePoint> taken_since_;   // the port of this host, by nobody known
   std::optional<TimePoint> closed_since_;  // first of an unbroken row of kClosed answers
   bool is_apart_ = false;                  // the coordinator that was found last

@@ -209,7 +209,7 @@ void ContactCore::JudgeMachine() {
   // The connections of a machine that is gone look alive for a while.
   errand_ = Errand::kLook;
   errand_since_ = knocked_at_ = now_;
-  Do(LookAtEndpoint{.is_at_link = true});
+  Do(LookAtEndpoint{.port = Port(), .is_at_link = true});
 }
 
 void ContactCore::On(const LinkEnded& end) {

@@ -54,7 +54,8 @@ std::optional<Looked> Connect(int fd, const SocketAddress& address, TimePoint de
   return std::nullopt;
 }
 
-Looked ReadReply(int fd, const std::string& run_id, const Interrupt& interrupt) {
+Looked ReadReply(int fd, const ContactOptions& options, const Interrupt& interrupt) {
+  const std::string run_id = CleanText(options.policy.run_id);
   const TimePoint deadline = SteadyNow() + kHelloTimeout;
   std::string reply;
   for (;;) {
@@ -71,7 +72,10 @@ Looked ReadReply(int fd, const std::string& run_id, const Interrupt& interrupt) 
       case HelloAnswer::kIncomplete:
         break;
       case HelloAnswer::kHello:
-        if (!Serves(hello, run_id)) return {Outcome::kOtherRun, CleanText(hello.run_id)};
+        // One that takes any run was started for another job than ours, which hosts its own.
+        if (!Serves(hello, run_id) || (hello.run_id.empty() && !options.more_ports.empty())) {
+          return {Outcome::kOtherRun, CleanText(hello.run_id)};
+        }
         return {.outcome = Outcome::kOurs, .is_apart = hello.is_apart};
       case HelloAnswer::kForeign:
         return {Outcome::kForeign, CleanText(reply.substr(0, 60))};
@@ -95,7 +99,8 @@ bool DoesKernelAnswer(SocketAddress address, const Interrupt& interrupt) {
 }
 
 // Connects to one address and exchanges the greeting of rendezvous/wire/hello.h.
-Looked Probe(const SocketAddress& address, const std::string& run_id, const Interrupt& interrupt) {
+Looked Probe(const SocketAddress& address, const ContactOptions& options,
+             const Interrupt& interrupt) {
   const UniqueFd fd(
       socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd.is_open()) return FromErrno(errno);
@@ -108,7 +113,7 @@ Looked Probe(const SocketAddress& address, const std::string& run_id, const Inte
   constexpr size_t kRequestBytes = sizeof(kHelloRequest) - 1;
   // A fresh connection's buffer takes a line; a peer that is gone already shows when reading.
   [[maybe_unused]] const ssize_t sent = send(fd.get(), kHelloRequest, kRequestBytes, MSG_NOSIGNAL);
-  return ReadReply(fd.get(), CleanText(run_id), interrupt);
+  return ReadReply(fd.get(), options, interrupt);
 }
 
 // A loopback address, or one of this machine's interfaces. Debian maps a machine's own name to
@@ -143,7 +148,7 @@ LookResult LookAt(const ContactOptions& options, bool is_port_here, const Resolv
   addresses.insert(addresses.end(), names.addresses.begin(), names.addresses.end());
   LookResult result;
   for (const SocketAddress& address : addresses) {
-    Looked seen = Probe(address, options.policy.run_id, interrupt);
+    Looked seen = Probe(address, options, interrupt);
     const bool says_nothing =
         seen.outcome == Outcome::kRefused || seen.outcome == Outcome::kUnreachable;
     // "localhost" is ::1 and 127.0.0.1: an answer on the one is not hidden by a refusal on the

@@ -47,13 +47,19 @@ struct EventLine {
   std::string operator()(const ContactEnded&) { return "ended"; }
 };
 
+// Of another port than the endpoint's.
+std::string PortText(uint16_t port) {
+  return port == 0 || port == 29400 ? "" : " " + std::to_string(port);
+}
+
 struct ActionLine {
   std::string& text;
   std::string operator()(const CheckLocalName&) { return "check name"; }
   std::string operator()(const LookAtEndpoint& a) {
-    return a.is_at_link ? "knock" : a.is_port_here ? "look here" : "look";
+    const std::string what = a.is_at_link ? "knock" : a.is_port_here ? "look here" : "look";
+    return what + PortText(a.port);
   }
-  std::string operator()(const HostHere&) { return "host"; }
+  std::string operator()(const HostHere& a) { return "host" + PortText(a.port); }
   std::string operator()(const StopHosting&) { return "stop hosting"; }
   std::string operator()(const OpenLink& a) { return a.is_local ? "open local" : "open"; }
   std::string operator()(const SayEvent& a) { return "say " + std::visit(SaidLine{}, a.event); }
