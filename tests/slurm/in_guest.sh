@@ -3,13 +3,15 @@
 #
 # The machine's own cgroups may be of version 1 or somebody else's, so all of it runs under a Linux of
 # its own: a user-mode kernel whose root is this machine's, read-only. Prints what COMMAND prints; its
-# exit code is ours. Where the packages are missing, it prints "SKIPPED: <why>" and exits with 0.
+# exit code is ours. Where the packages are missing, or the kernel does not start here, it prints "SKIPPED: <why>" and
+# exits with 0.
 set -uo pipefail
 
 skip() { echo "SKIPPED: $*"; exit 0; }
 
 # As the first process of the guest. The kernel's command line has brought the variables.
 boot() {
+  echo "guest: started"
   export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root SLURM_GUEST=1 SLURM_CGROUP=v2
   mount -t proc none /proc
   mount -t sysfs none /sys
@@ -50,5 +52,7 @@ HOME=$scratch TMPDIR=/dev/shm timeout 900 linux.uml mem=768M rootfstype=hostfs r
   con=null con0=null,fd:1 con1=null quiet init="$(realpath "$0")" GUEST_SCRATCH="$scratch/guest" \
   GUEST_FOLDER="$PWD" TEST_SRCDIR="$TEST_SRCDIR" TEST_WORKSPACE="$TEST_WORKSPACE" \
   "GUEST_COMMAND=$(printf '%q ' "$@")" </dev/null 2>&1 | tee "$scratch/console"
+grep -q '^guest: started' "$scratch/console" ||
+  skip "no user-mode Linux starts on this machine: $(grep -m 1 -iE 'ptrace|panic' "$scratch/console" | tr -d '\r')"
 code=$(sed -n 's/^guest: exit code \([0-9]*\)\r*$/\1/p' "$scratch/console")
 exit "${code:-1}"
