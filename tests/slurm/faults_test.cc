@@ -49,9 +49,11 @@ TEST_CASE("faults: the head falls, and the others end") {
   REQUIRE_MESSAGE(WaitForCount(*srun, "up\n", 4), srun->Describe());
   {
     const CutNode cut("1");
-    REQUIRE_MESSAGE(Eventually([&] { return CountOf(srun->err(), "exit code 121: ") == 3; }),
+    REQUIRE_MESSAGE(Eventually([&] {
+                      return CountOf(srun->err(), "with it the ranks of node n1 are gone") == 3;
+                    }),
                     srun->Describe());
-    CHECK_MESSAGE(srun->Wait(), srun->Describe());
+    CHECK_MESSAGE(srun->Wait() == 121, srun->Describe());
   }
   CheckNothingIsLeft();
 }

@@ -31,7 +31,7 @@ void CheckMeetsAtNext(const std::string& holder) {
       "code=$?\n"
       "if ((SLURM_NODEID == 0)); then kill $holder && wait $holder; fi\n"
       "exit $code";
-  Subprocess srun({"/usr/bin/srun", "-N2", "/bin/bash", "-c", script});
+  Subprocess srun({"/usr/bin/srun", "-N2", "-w", "n1,n2", "/bin/bash", "-c", script});
   REQUIRE_MESSAGE(srun.Wait() == 0, srun.Describe());
   const Words lines = SortedLines(srun.out());
   REQUIRE_MESSAGE(lines.size() == 4, srun.Describe());

@@ -31,7 +31,8 @@ TEST_CASE("slurm: srun ddprun needs no options") {
 }
 
 TEST_CASE("slurm: a worker for each GPU of the task") {
-  const Result result = Run({.slurm = {"-N3", "--gpus-per-node=2"}, .steps = {"print:{rank}"}});
+  const Result result =
+      Run({.slurm = {"-N3", "-w", "n[1-3]", "--gpus-per-node=2"}, .steps = {"print:{rank}"}});
   CHECK_MESSAGE(result.code == 0, result.err);
   CHECK(SortedLines(result.out) == Words{"0", "1", "2", "3", "4", "5"});
   Holds(result.err, ": 3 nodes, node rank 0, head n1:");
@@ -157,7 +158,7 @@ TEST_CASE("slurm: steps that share an endpoint are two jobs, and the second is r
                            absl::StrJoin(options, " ") + " " + Worker() +
                            " print:{rank} until:" + go;
   Subprocess salloc(
-      {"/usr/bin/salloc", "-N2", "/bin/bash", "-c", "true" + step + step + " & wait"});
+      {"/usr/bin/salloc", "-w", "n1,n2", "/bin/bash", "-c", "true" + step + step + " & wait"});
   REQUIRE_MESSAGE(testing::Eventually([&] {
                     return CountOf(salloc.err(), ", the nodes here of Slurm step ") >= 2 &&
                            CountOf(salloc.out(), "\n") == 2;
@@ -195,7 +196,7 @@ TEST_CASE("slurm: steps of one node each form one job on purpose") {
 TEST_CASE("slurm: more agents than nodes end with 121, whatever options say") {
   const testing::TempDir folder;
   const std::string go = folder.path() / "go";
-  const auto srun = Start({.slurm = {"-N2", "--ntasks-per-node=2"},
+  const auto srun = Start({.slurm = {"-N2", "-w", "n1,n2", "--ntasks-per-node=2"},
                            .options = {"--nnodes=2", "--rdzv_endpoint=n1:29413"},
                            .steps = {"print:{rank}", "until:" + go}});
   REQUIRE_MESSAGE(
@@ -272,7 +273,7 @@ TEST_CASE("slurm: a batch script of three lines") {
   const std::string out = folder.path() / "out", script = folder.path() / "job.sh";
   testing::WriteFile(script, "#!/bin/bash\n#SBATCH --nodes=3\nsrun " + Runfile("ddprun") + " " +
                                  Worker() + " print:{rank} exit:9@1\n");
-  Subprocess sbatch({"/usr/bin/sbatch", "-W", "-o", out, script});
+  Subprocess sbatch({"/usr/bin/sbatch", "-W", "-w", "n[1-3]", "-o", out, script});
   CHECK_MESSAGE(sbatch.Wait() == 9, sbatch.Describe());
   const std::string text = testing::ReadFile(out);
   Holds(text, "node rank 2, head n1:");
