@@ -30,8 +30,9 @@ int ddp_should_stop(void);
  * next call of this thread. */
 const char* ddp_last_error(void);
 
-/* Leaves the group without waiting for other ranks, but for a call of this process; the end of the process does it too. After it
- * ddp_should_stop() forms a new one, where all ranks have left this one. */
+/* Leaves the group without waiting for other ranks, but for a call of this process; the end of the
+ * process does it too. After it ddp_should_stop() forms a new one, where all ranks have left this
+ * one. */
 void ddp_should_stop_close(void);
 
 #ifdef __cplusplus
