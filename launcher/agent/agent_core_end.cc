@@ -57,7 +57,10 @@ std::string AgentCore::Coordinator() const {
 
 TimePoint AgentCore::ContactDeadline() const {
   if (!contact_.lost_since) return kNever;
-  if (state_ == State::kSucceeded) return *contact_.lost_since + policy_.exit_barrier_timeout;
+  if (state_ == State::kSucceeded) {
+    const TimePoint barrier = *contact_.lost_since + policy_.exit_barrier_timeout;
+    return IsOverWithCoordinator() ? std::min(barrier, *contact_.gone_at) : barrier;
+  }
   // Joining: the client keeps the time.
   if (state_ != State::kRunning && state_ != State::kPreparing) {
     return IsOverWithCoordinator() ? *contact_.gone_at : kNever;
@@ -84,8 +87,7 @@ void AgentCore::TellOfLostContact() {
 
 bool AgentCore::IsOverWithCoordinator() const {
   const bool is_once = assignment_.max_restarts == 0 && policy_.min_nodes == policy_.max_nodes;
-  const bool is_ending = end_ || verdict_ || state_ == State::kSucceeded ||
-                         state_ == State::kLeaving || state_ == State::kDone;
+  const bool is_ending = end_ || verdict_ || state_ == State::kLeaving || state_ == State::kDone;
   const bool has_begun = assignment_.round != Round{};  // a spare takes the job over
   return IsCoordinatorGone() && has_begun && is_once && !is_ending;
 }
@@ -94,7 +96,7 @@ void AgentCore::CheckContact() {
   if (ContactDeadline() > now_) return TellOfLostContact();
   contact_.is_told = true;
   const std::string lost = Coordinator() + " is lost: ";
-  if (state_ == State::kSucceeded) {
+  if (state_ == State::kSucceeded && !IsOverWithCoordinator()) {
     Tell(lost, contact_.reason,
          "; all workers of this node succeeded, so it ends with 0 without the job's verdict");
     end_ = EndJob{kExitSuccess, ExitOwner::kNobody,

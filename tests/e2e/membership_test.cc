@@ -133,11 +133,13 @@ TEST_CASE("membership: a node that is refused is named to the node that waits") 
   CHECK_MESSAGE(second->Wait() == 121, second->Describe());
 }
 
-TEST_CASE("membership: a node whose worker fails after the host died does not wait for another") {
+TEST_CASE("membership: a node whose worker ends after the host died does not wait for another") {
   Job job;
-  const std::vector<Node> nodes =
-      StartTwo(job, "2", {},
-               {"touch:" + job.File("up{rank}.{restart}"), "until:" + job.File("go"), "exit:3"});
+  std::string end;
+  SUBCASE("by a failure") { end = "exit:3"; }
+  SUBCASE("with 0, while the host's had not ended") { end = "exit:0"; }
+  const std::vector<Node> nodes = StartTwo(
+      job, "2", {}, {"touch:" + job.File("up{rank}.{restart}"), "until:" + job.File("go"), end});
   nodes[0]->Signal(SIGKILL);
   REQUIRE(nodes[0]->Wait() == 128 + SIGKILL);
   job.Touch("go");  // before the node counts as gone, and join_timeout is far away

@@ -308,9 +308,8 @@ TEST_CASE("agent: nor does a failure of its own let it wait for a node that died
   bench.Step(ContactLost{.reason = "refused", .is_gone = true});
   bench.End(1, 3);
   CHECK(bench.Step(WorkersGone{}) == "join");
-  SUBCASE("the port is ours now") {
-    CHECK(bench.Step(rendezvous::ContactMade{"node1:29400", true}) == "say end:121");
-  }
+  const rendezvous::ContactMade ours{"node1:29400", true};
+  SUBCASE("the port is ours now") { CHECK(bench.Step(ours) == "say end:121"); }
   SUBCASE("nobody answers") { CHECK(bench.Pass(3s) == "say end:121"); }
   SUBCASE("it answers again") {
     bench.Step(rendezvous::ContactRestored{});
@@ -331,7 +330,6 @@ TEST_CASE("agent: a failure of its own before that is why the job ends") {
 TEST_CASE("agent: a spare takes the job of a dead coordinator over") {
   Bench bench;
   bench.Step(AgentStarted{});
-  bench.Step(rendezvous::ContactMade{"node1:29400", false});
   bench.Step(ContactLost{.reason = "refused", .is_gone = true});
   CHECK(bench.Step(rendezvous::ContactMade{"node1:29400", true}) == "");
   CHECK(bench.Pass(3s) == "");
@@ -345,14 +343,21 @@ TEST_CASE("agent: trouble on the way to the next round does not hide why the las
   CHECK(bench.Step(LocalFailure{120, "store: start a thread"}) == "say leave end:3");
 }
 
-TEST_CASE("agent: success without a coordinator ends with 0 after the exit barrier") {
+TEST_CASE(
+    "agent: success without a coordinator waits for it, unless its node died before the end") {
   Bench bench(1, {.exit_barrier_timeout = 300s});
   bench.Run();
   bench.End(0, 0);
   bench.Step(WorkersGone{});
-  bench.Step(ContactLost{"reset", true});
-  CHECK(bench.Pass(299s) == "say");
-  CHECK(bench.Pass(1s) == "say end:0");
+  SUBCASE("it is silent") {
+    bench.Step(ContactLost{"reset"});
+    CHECK(bench.Pass(299s) == "say");
+    CHECK(bench.Pass(1s) == "say end:0");
+  }
+  SUBCASE("its process is gone") {
+    bench.Step(ContactLost{"refused", true});
+    CHECK(bench.Pass(3s) == "say end:121");
+  }
 }
 
 TEST_CASE("agent: a failed rendezvous ends with its code") {
