@@ -90,8 +90,9 @@ void Agent::Do(const AskToStop& action) {
   is_stop_asked_ = true;
   if (stop_file_ != nullptr) stop_file_->Ask();
   Say(absl::StrCat(SignalName(action.signal), ": ",
-                   is_ask_in_vain_ ? "the workers of this node cannot be asked"
-                                   : "asked the workers of this node",
+                   is_ask_in_vain_     ? "the workers of this node cannot be asked"
+                   : group_.is_empty() ? "no worker runs on this node; those that start are asked"
+                                       : "asked the workers of this node",
                    " to save and stop"));
 }
 

@@ -186,8 +186,8 @@ class Exchange {
       return absl::OkStatus();
     }
     const int number = answer.result_int();
-    const std::string text =
-        absl::StrCat("answer ", number, " ", EscapeControl(answer.body().substr(0, kQuotedBytes)));
+    const std::string said = EscapeControl(answer.body().substr(0, kQuotedBytes));
+    const std::string text = absl::StrCat("answer ", number, said.empty() ? "" : " ", said);
     if (number != 401 && number != 403) return absl::InternalError(text);
     return absl::PermissionDeniedError(
         absl::StrCat(text, " to the token ", EscapeControl(endpoint_.token_file)));

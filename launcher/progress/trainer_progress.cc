@@ -95,7 +95,7 @@ void TrainerProgress::Answered(const absl::Status& status, bool is_last) {
 
 void TrainerProgress::Warn(const std::string& cause) {
   say_(absl::StrCat("warning: Kubeflow Trainer does not hear of the progress: ", cause,
-                    "; the job goes on all the same"));
+                    "; the job is not affected"));
 }
 
 void TrainerProgress::End(bool is_success) {

@@ -103,7 +103,7 @@ TEST_CASE(
   CHECK_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
   CHECK(server.answers().empty());
   CHECK(CountIn(ddprun->err(), kWarning) == 1);
-  Holds(ddprun->err(), "unable to get local issuer certificate; the job goes on all the same\n");
+  Holds(ddprun->err(), "unable to get local issuer certificate; the job is not affected\n");
 }
 
 TEST_CASE(

@@ -101,7 +101,7 @@ TEST_CASE("trainer progress: a server that never answers is given up, and the us
   REQUIRE(node.End(true));
   CHECK(server.answers().empty());
   REQUIRE(node.said.size() == 1);
-  Holds(node.said[0], "no answer in time; the job goes on all the same");
+  Holds(node.said[0], "no answer in time; the job is not affected");
 }
 
 TEST_CASE("trainer progress: a round without rank 0 here tells nothing more") {
