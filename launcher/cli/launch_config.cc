@@ -168,6 +168,12 @@ void UseStatic(OptionReader& read, LaunchConfig& config) {
             [](const std::string& text) { return ParseNumber(text, 1, 65535); });
 }
 
+// What a program listens on, and nobody connects to.
+bool IsAnyAddress(const std::string& host) {
+  return host == "0.0.0.0" ||
+         (host.find(':') != std::string::npos && host.find_first_not_of("0:") == std::string::npos);
+}
+
 void UseC10d(OptionReader& read, LaunchConfig& config) {
   config.rendezvous = RendezvousKind::kC10d;
   config.endpoint = {.host = "localhost", .port = kDefaultRendezvousPort};
@@ -188,6 +194,9 @@ void UseC10d(OptionReader& read, LaunchConfig& config) {
     config.rendezvous = RendezvousKind::kStandalone;
   } else if (config.endpoint.port == 0) {
     read.Refuse(*value, "port 0 is for --nnodes=1 on localhost; expected HOST:PORT");
+  } else if (IsAnyAddress(config.endpoint.host) &&
+             !config.rendezvous_options.is_host.value_or(false)) {
+    read.Refuse(*value, "that is no machine's address; expected the host where the nodes meet");
   }
 }
 

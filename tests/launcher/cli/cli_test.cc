@@ -318,6 +318,8 @@ std::vector<BadRow> BadValueRows() {
       {{"--rdzv_endpoint=host:", "p"}, "'host:'", "HOST:PORT"},
       {{"--rdzv_endpoint=host:0", "p"}, "'host:0'", "HOST:PORT"},
       {{"--nnodes=2", "--rdzv_endpoint=localhost:0", "p"}, "'localhost:0'", "--nnodes=1"},
+      {{"--nnodes=2", "--rdzv_endpoint=0.0.0.0:1", "p"}, "'0.0.0.0:1'", "no machine's address"},
+      {{"--nnodes=2", "--rdzv_endpoint=[0::0]:1", "p"}, "'[0::0]:1'", "no machine's address"},
       {{"--rdzv_endpoint=:29500", "p"}, "':29500'", "HOST:PORT"},
       {{"--rdzv_endpoint=[::1", "p"}, "'[::1'", "[IPV6]:PORT"},
       {{"--rdzv_endpoint=[host]:1", "p"}, "'[host]:1'", "[IPV6]:PORT"},

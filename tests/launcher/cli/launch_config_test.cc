@@ -42,6 +42,7 @@ TEST_CASE("launch config: what is not said about the rendezvous follows from wha
   const std::vector<Row> rows = {
       {{}, kAlone, ":0"},
       {{{"rdzv_endpoint", "h"}}, kC10d, "h:29400"},
+      {{{"rdzv_endpoint", "0.0.0.0:1"}, {"rdzv_conf", "is_host=1"}}, kC10d, "0.0.0.0:1"},
       {{{"rdzv_endpoint", "h:1"}}, kC10d, "h:1"},
       {{{"rdzv_endpoint", "[::1]"}}, kC10d, "[::1]:29400"},
       {{{"rdzv_endpoint", "::1"}}, kC10d, "[::1]:29400"},
