@@ -69,8 +69,7 @@ void AgentCore::On(const rendezvous::Assigned& event) {
 void AgentCore::On(const rendezvous::Drained& event) {
   if (event.round != assignment_.round || end_ || verdict_) return;
   // The report tells of a failure of this node that ends the job.
-  const bool has_budget = assignment_.restart_count < assignment_.max_restarts;
-  const bool is_told_later = unanswered_failure_ && !has_budget;
+  const bool is_told_later = unanswered_failure_ && !HasBudget();
   if (!event.reason.empty() && !is_told_later && !is_drain_told_) {
     is_drain_told_ = true;
     Tell(event.reason, HasWorkers() ? "; stopping this node's workers" : "");
@@ -161,6 +160,10 @@ void AgentCore::On(const FailureDescribed& event) {
     if (contact_.lost_since) {  // nobody else would say for now that a worker failed
       Tell("rank ", event.report.rank, " failed: ", rendezvous::CauseText(event.report), "; ",
            Coordinator(), " hears of it when it answers again");
+    } else if (!HasBudget() && !notice_) {
+      notice_ = Notice{absl::StrCat("rank ", event.report.rank,
+                                    " failed: ", rendezvous::CauseText(event.report)),
+                       kill_at_, now_ + policy_.stopping_notice_delay};
     }
     // The failure that is ours if nobody names another.
     if (is_peer_blamed_ && !is_blaming) unanswered_failure_ = event.end;
@@ -181,6 +184,7 @@ void AgentCore::On(const WorkersGone& event) {
   have_read_stop_ = have_read_stop_ || event.have_read_stop;
   are_workers_gone_ = true;
   live_.clear();
+  notice_.reset();
   if (state_ == State::kStopping) GoOn();  // else all exited by themselves: judged one by one
 }
 
@@ -360,6 +364,9 @@ void AgentCore::GiveNotice() {
   if (!notice_ || !notice_->say_at || *notice_->say_at > now_) return;
   is_waiting_told_ = true;
   std::string text = notice_->reason;
+  if (state_ == State::kStopping) {
+    absl::StrAppend(&text, "; stopping ", live_.empty() ? "what the workers left" : LiveRanks());
+  }
   if (notice_->deadline) {
     absl::StrAppend(&text, ", ", SecondsLeft(*notice_->deadline - now_), " s left");
   }

@@ -48,6 +48,8 @@ struct AgentPolicy {
   Duration own_signal_window = std::chrono::seconds(1);
   // A wait that is over sooner is not worth a line.
   Duration waiting_notice_delay = std::chrono::milliseconds(500);
+  // From a failure that ends the job until the user is told that other workers take their time.
+  Duration stopping_notice_delay = std::chrono::seconds(2);
   // How often a wait that goes on is told again, with the time it has left.
   Duration waiting_notice_interval = std::chrono::seconds(60);
   // How long the workers' log files may take to be made.
@@ -303,6 +305,7 @@ class AgentCore {
   std::string AfterLoss(const std::string& message) const;
   bool HasWorkers() const { return !are_workers_gone_; }
   bool IsInRound() const;
+  bool HasBudget() const { return assignment_.restart_count < assignment_.max_restarts; }
   // Workers are started once: with the ranks of the coordinator's node the job is over, also where
   // this node's own have failed meanwhile.
   bool IsOverWithCoordinator() const;
@@ -346,7 +349,8 @@ class AgentCore {
   bool have_read_stop_ = false;  // workers of any round
 
   // What the user has been told.
-  std::optional<Notice> notice_;  // of the wait for a place
+  std::optional<Notice>
+      notice_;  // of the wait for a place, or for the end of failed workers' peers
   bool is_waiting_told_ = false;
   bool is_drain_told_ = false;
   int restarts_told_ = 0;

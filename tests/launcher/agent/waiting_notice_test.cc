@@ -37,8 +37,17 @@ class Bench {
     assignment.note = std::exchange(note, "");
     assignment.coordinator_is_member = coordinator_is_member;
     assignment.coordinator_node = "n1";
+    assignment_ = assignment;
     const std::string text = At(since_start, rendezvous::Assigned{assignment});
     return text + At(since_start, WorkersPrepared{assignment});
+  }
+  // A worker that exits with 7, and what is found out about that.
+  std::string FailWorker(Duration since_start, int local_rank) {
+    const WorkerEnd end{.local_rank = local_rank, .exit_code = 7};
+    const rendezvous::FailureReport report{.rank = assignment_.first_rank + local_rank,
+                                           .exit_code = 7};
+    const std::string text = At(since_start, end);
+    return text + At(since_start, FailureDescribed{end, assignment_, report});
   }
   // The round is stopped without a word, and the agent joins again.
   void EndRound(Duration since_start) {
@@ -51,6 +60,7 @@ class Bench {
 
  private:
   AgentCore core_{AgentPolicy{.local_world_size = 3, .max_nodes = 2}};
+  rendezvous::Assignment assignment_;  // the last one
   uint64_t rounds_ = 0;
 };
 
@@ -103,6 +113,22 @@ TEST_CASE("stopping: only ranks that live are named, and the time that is left o
           "SIGTERM kills them now");
     CHECK(bench.At(32s, SignalReceived{2, true}) == "SIGINT: killing what the workers left now");
   }
+}
+
+TEST_CASE("stopping: workers that let the report of a failure wait are named, once") {
+  Bench bench;
+  bench.Assign(0ms);
+  CHECK(bench.FailWorker(1s, 0) == "");
+  CHECK(bench.next() == kStart + 3s);
+  bench.At(2s, WorkerEnd{.local_rank = 2, .was_told_to_stop = true});
+  CHECK(bench.PassTo(3s) == "rank 4 failed: exit code 7; stopping rank 5, 28 s left");
+  CHECK(bench.next() == std::nullopt);
+
+  Bench quick;
+  quick.Assign(0ms);
+  quick.FailWorker(1s, 0);
+  quick.At(2s, WorkersGone{});
+  CHECK(quick.PassTo(3s) == "");
 }
 
 TEST_CASE("waiting: what an assignment says of its round is told, however short the wait was") {
