@@ -134,7 +134,9 @@ void Agent::MakeFiles() {
       "beginning", timer_file_.empty() ? "the folder for small files" : timer_file_, kFileTimeout,
       [this, is_alone, &config = setup_.config] {
         Beginning made;
-        if (!is_alone) made.run_dir = RunDirectory(config.run_id, config.endpoint.port);
+        // Nobody starts a task of a step anew: no coordinator of its job comes after this one.
+        const bool is_step = config.cluster.node >= 0;
+        if (!is_alone && !is_step) made.run_dir = RunDirectory(config.run_id, config.endpoint.port);
         if (!timer_file_.empty()) made.timer_fifo = MakeTimerFile(timer_file_);
         return made;
       },

@@ -70,8 +70,12 @@ namespace {
 
 std::string LeftOver() {
   std::string left = Output({"/usr/bin/pgrep", "-a", "ddprun|toy_worker|^train$"});
-  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) {
-    left += entry.path().string() + "\n";
+  // Jobs' records lie in the second, and logs in a temporary folder of the agent's own.
+  for (const std::string folder : {"/dev/shm", "/tmp/ddprun-0"}) {
+    std::error_code missing;
+    for (const auto& entry : std::filesystem::directory_iterator(folder, missing)) {
+      left += entry.path().string() + "\n";
+    }
   }
   return left;
 }

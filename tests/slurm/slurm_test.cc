@@ -233,15 +233,29 @@ TEST_CASE("slurm: scancel stops the workers, and nothing is left") {
 }
 
 TEST_CASE("slurm: a step that is killed leaves nothing, and its nodes stay in service") {
-  const auto srun = Start(
-      {.slurm = {"-N4", "-J", "killed"}, .steps = {"ignore:15", "grandchild", "print:up", "wait"}});
+  const auto srun =
+      Start({.slurm = {"-N4"}, .steps = {"ignore:15", "grandchild", "print:up", "wait"}});
   REQUIRE_MESSAGE(WaitForCount(*srun, "up", 4), srun->Describe());
-  Subprocess scancel({"/usr/bin/scancel", "-s", "KILL", "-n", "killed"});
-  CHECK(scancel.Wait() == 0);
-  CHECK_MESSAGE(srun->Wait().has_value(), srun->Describe());
+  Output({"/usr/bin/scancel", "-s", "KILL", JobOf(srun->err()) + ".0"});
+  CHECK_MESSAGE(srun->Wait() == 137, srun->Describe());
   CheckNothingIsLeft();
   const Result next = Run({.slurm = {"-N4"}, .steps = {"print:{rank}"}});
   CHECK_MESSAGE(next.code == 0, next.err);
+}
+
+TEST_CASE("slurm: the workers of a node share its copy of srun's standard input") {
+  // Each takes one line of two bytes by one read.
+  const std::string step =
+      Runfile("ddprun") + " --nproc_per_node=2 --no_python bash -c 'echo $GROUP_RANK$(head -c 2)'";
+  const auto read_by = [&step](const std::string& options) {
+    const std::string line = "printf 'a\\nb\\n' | srun -N2 " + options + " " + step;
+    Subprocess shell({"/bin/bash", "-c", line});
+    CHECK_MESSAGE(shell.Wait() == 0, shell.Describe());
+    return SortedLines(shell.out());
+  };
+  CHECK(read_by("") == Words{"0a", "0b", "1a", "1b"});
+  CHECK(read_by("--input=0") == Words{"0a", "0b", "1", "1"});
+  CHECK(read_by("--input=none") == Words{"0", "0", "1", "1"});
 }
 
 TEST_CASE("slurm: a signal to a step reaches each worker once") {

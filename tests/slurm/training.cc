@@ -89,6 +89,11 @@ const Course& Undisturbed() {
   return course;
 }
 
+void CheckResumed(const Batch& batch) {
+  CHECK(Ending(batch.id()) == "COMPLETED 0:0");
+  CHECK_MESSAGE(CountOf(batch.out(), "resumed at step ") == 1, batch.out());
+}
+
 }  // namespace
 
 Training::Training() : steps_(folder_.File("steps")) {}
@@ -116,14 +121,21 @@ void Training::CheckGoesOn(const Batch& batch) {
   batch.StartAgain();
   LetGo();
   REQUIRE_MESSAGE(batch.WaitForOut("resumed at step "), batch.out());
-  CHECK(Ending(batch.id()) == "COMPLETED 0:0");
-  CHECK_MESSAGE(CountOf(batch.out(), "resumed at step ") == 1, batch.out());
+  CheckResumed(batch);
+}
+
+void Training::CheckAnotherGoesOn() {
+  CheckNothingIsLeft();
+  LetGo();
+  CheckResumed(Batch({"-N2"}, Line("")));
+  CheckIsAsUndisturbed();
 }
 
 void Training::CheckIsAsUndisturbed() {
   const Course& course = Undisturbed();
   CHECK(Losses(steps_.Read(1 << 18)) == course.losses);
   CHECK(Parameters(testing::ReadFile(folder_.File("summary"))) == course.parameters);
+  CheckNothingIsLeft();
 }
 
 }  // namespace ddprun::slurm
