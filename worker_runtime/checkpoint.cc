@@ -1,16 +1,24 @@
 #include "ddp/checkpoint.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <filesystem>
 #include <system_error>
+#include <tuple>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "rendezvous/base/check.h"
 #include "rendezvous/base/durable_file.h"
+#include "rendezvous/base/unique_fd.h"
 #include "worker_runtime/checkpoint_file.h"
 #include "worker_runtime/checkpoint_format.h"
 #include "worker_runtime/sha256.h"
@@ -26,6 +34,7 @@ absl::Status FileError(absl::string_view what, const std::string& path, std::err
 
 struct CheckpointName {
   int64_t sequence = 0;
+  int64_t step = 0;
   std::string name;
 };
 
@@ -42,20 +51,67 @@ absl::StatusOr<std::vector<CheckpointName>> List(const std::string& directory) {
     int end = 0;
     const int fields =
         std::sscanf(name.c_str(), "checkpoint-%lld-step-%lld.ckpt%n", &sequence, &step, &end);
-    if (fields == 2 && end == static_cast<int>(name.size())) found.push_back({sequence, name});
+    if (fields == 2 && end == static_cast<int>(name.size()))
+      found.push_back({sequence, step, name});
   }
   if (error) return FileError("list", directory, error);
   std::sort(found.begin(), found.end(), [](const CheckpointName& a, const CheckpointName& b) {
-    return a.sequence != b.sequence ? a.sequence > b.sequence : a.name > b.name;
+    return std::tie(a.sequence, a.step) > std::tie(b.sequence, b.step);
   });
   return found;
 }
 
+// With those above it that are missing. A folder's name is on disk when the one above is.
 absl::Status MakeDirectory(const std::string& directory) {
   std::error_code error;
-  fs::create_directories(directory, error);
+  const fs::path path = fs::absolute(directory, error).lexically_normal();
+  std::vector<fs::path> missing;
+  for (fs::path at = path; !error && !at.empty() && !fs::exists(at, error); at = at.parent_path()) {
+    missing.push_back(at);
+  }
+  if (!error) fs::create_directories(path, error);
   if (error) return FileError("make the checkpoint directory", directory, error);
+  for (const fs::path& made : missing) {
+    absl::Status status = ddprun::SyncDirectory(made.parent_path());
+    if (!status.ok()) return status;
+  }
   return absl::OkStatus();
+}
+
+// Who saves in a directory takes the next number, by a file of that name. 0: nobody has.
+constexpr absl::string_view kWriterPrefix = ".writer-";
+
+absl::StatusOr<int64_t> NewestWriter(const std::string& directory) {
+  int64_t newest = 0;
+  std::error_code error;
+  fs::directory_iterator it(directory, error);
+  for (; !error && it != fs::directory_iterator(); it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    absl::string_view number = name;
+    int64_t writer = 0;
+    if (absl::ConsumePrefix(&number, kWriterPrefix) && absl::SimpleAtoi(number, &writer)) {
+      newest = std::max(newest, writer);
+    }
+  }
+  if (error) return FileError("list", directory, error);
+  return newest;
+}
+
+absl::StatusOr<int64_t> BecomeWriter(const std::string& directory) {
+  constexpr int kMostAtOnce = 100;
+  for (int attempt = 0; attempt < kMostAtOnce; ++attempt) {
+    const absl::StatusOr<int64_t> newest = NewestWriter(directory);
+    if (!newest.ok()) return newest.status();
+    const std::string prefix = absl::StrCat(directory, "/", kWriterPrefix);
+    const std::string mine = absl::StrCat(prefix, *newest + 1);
+    const ddprun::UniqueFd fd(::open(mine.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+    if (!fd.is_open() && errno == EEXIST) continue;  // another run takes it now
+    if (!fd.is_open()) return ddprun::FileError("create", mine);
+    if (*newest > 0) ::unlink(absl::StrCat(prefix, *newest).c_str());
+    return *newest + 1;
+  }
+  return absl::UnavailableError(absl::StrCat("become the one that saves in \"", directory,
+                                             "\": other runs begin to all the time"));
 }
 
 // What a run that died while it saved has left behind.
@@ -121,8 +177,21 @@ Checkpoint::Checkpoint(Communicator& communicator, CheckpointOptions options)
 absl::Status Checkpoint::CheckWritable() {
   if (communicator_.rank() != 0) return absl::OkStatus();
   if (absl::Status status = MakeDirectory(options_.directory); !status.ok()) return status;
+  if (absl::Status status = CheckIsWriter(); !status.ok()) return status;
   RemoveTemporaries(options_.directory);
   return internal::TryCheckpointFile(options_.directory);
+}
+
+absl::Status Checkpoint::CheckIsWriter() {
+  const absl::StatusOr<int64_t> newest =
+      writer_ == 0 ? BecomeWriter(options_.directory) : NewestWriter(options_.directory);
+  if (!newest.ok()) return newest.status();
+  if (writer_ == 0) writer_ = *newest;
+  if (*newest <= writer_) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("save in \"", options_.directory,
+                   "\": another run has begun to save there since this one did, whose state would "
+                   "hide the other's; give each run a directory of its own"));
 }
 
 absl::StatusOr<std::optional<std::string>> Checkpoint::SetEarlierAside() {
@@ -154,13 +223,15 @@ absl::Status Checkpoint::Save(const TrainingState& state, std::span<const Tensor
   if (communicator_.rank() != 0) return absl::OkStatus();
   const std::string& directory = options_.directory;
   if (absl::Status status = MakeDirectory(directory); !status.ok()) return status;
+  if (absl::Status status = CheckIsWriter(); !status.ok()) return status;
   RemoveTemporaries(directory);
   absl::StatusOr<std::vector<CheckpointName>> existing = List(directory);
   if (!existing.ok()) return existing.status();
 
   const int64_t sequence = existing->empty() ? 1 : existing->front().sequence + 1;
   const std::string name = absl::StrFormat("checkpoint-%06d-step-%d.ckpt", sequence, state.step);
-  absl::Status status = internal::WriteCheckpointFile(directory, name, state, tensors);
+  absl::Status status = internal::WriteCheckpointFile(directory, name, state, tensors,
+                                                      [this] { return CheckIsWriter(); });
   if (!status.ok()) return status;
   latest_ = absl::StrCat(directory, "/", name);
   std::error_code error;

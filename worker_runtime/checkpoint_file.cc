@@ -53,6 +53,13 @@ std::string TemporaryPath(const std::string& directory, const std::string& name)
 
 absl::Status WriteContent(const std::string& path, const TrainingState& state,
                           std::span<const Tensor> tensors) {
+  const std::string header = EncodeCheckpointHeader(state, tensors);
+  if (header.size() - kPrefixBytes > kMaxHeaderBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("save \"", path, "\": the names of its ", tensors.size(),
+                     " tensors and the state's extra take ", header.size() - kPrefixBytes,
+                     " bytes, more than ", kMaxHeaderBytes, "; large state belongs into a tensor"));
+  }
   const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   if (fd.get() < 0) return FileError("create", path);
   Sha256 hash;
@@ -60,7 +67,6 @@ absl::Status WriteContent(const std::string& path, const TrainingState& state,
     hash.Add(data, bytes);
     return WriteAll(fd.get(), {static_cast<const char*>(data), bytes}, path);
   };
-  const std::string header = EncodeCheckpointHeader(state, tensors);
   absl::Status status = put(header.data(), header.size());
   for (const Tensor& tensor : tensors) {
     if (status.ok()) status = put(tensor.data, Bytes(tensor));
@@ -132,10 +138,12 @@ absl::StatusOr<uint64_t> CheckMagic(int fd, const std::string& path) {
 }  // namespace
 
 absl::Status WriteCheckpointFile(const std::string& directory, const std::string& name,
-                                 const TrainingState& state, std::span<const Tensor> tensors) {
+                                 const TrainingState& state, std::span<const Tensor> tensors,
+                                 const std::function<absl::Status()>& may_commit) {
   const std::string path = absl::StrCat(directory, "/", name);
   const std::string temporary = TemporaryPath(directory, name);
   absl::Status status = WriteContent(temporary, state, tensors);
+  if (status.ok()) status = may_commit();
   if (status.ok() && ::rename(temporary.c_str(), path.c_str()) != 0)
     status = FileError("rename", path);
   if (!status.ok()) {

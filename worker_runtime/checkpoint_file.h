@@ -2,6 +2,7 @@
 #ifndef DDPRUN_WORKER_RUNTIME_CHECKPOINT_FILE_H_
 #define DDPRUN_WORKER_RUNTIME_CHECKPOINT_FILE_H_
 
+#include <functional>
 #include <span>
 #include <string>
 
@@ -12,9 +13,11 @@
 namespace ddp::internal {
 
 // Writes `directory/name` so that it is either complete and durable or, after an error or a crash,
-// as it was before. Errors name the path, the call and errno.
+// as it was before. Its name appears only if `may_commit` says Ok when all else is done. Errors
+// name the path, the call and errno; InvalidArgument for a header that reading would refuse.
 absl::Status WriteCheckpointFile(const std::string& directory, const std::string& name,
-                                 const TrainingState& state, std::span<const Tensor> tensors);
+                                 const TrainingState& state, std::span<const Tensor> tensors,
+                                 const std::function<absl::Status()>& may_commit);
 
 // Writes a small temporary file into `directory` and removes it. Errors name it, the call and
 // errno.

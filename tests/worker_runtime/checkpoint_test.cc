@@ -15,6 +15,7 @@
 #include "tests/support/skip.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/thread_group.h"
+#include "tests/worker_runtime/checkpoint_testing.h"
 
 namespace ddp {
 namespace {
@@ -25,52 +26,6 @@ using ddprun::testing::TempDir;
 using ddprun::testing::ThreadGroup;
 using ddprun::testing::WriteFile;
 namespace fs = std::filesystem;
-
-struct Model {
-  std::vector<float> weights = {1.5f, -2.25f, 3e-20f};
-  std::vector<double> velocity = {0.1, 0.2};
-  std::vector<int64_t> empty;
-
-  std::vector<Tensor> Tensors() {
-    return {{"weights", weights.data(), weights.size(), DType::kFloat32},
-            {"velocity", velocity.data(), velocity.size(), DType::kFloat64},
-            {"empty", empty.data(), empty.size(), DType::kInt64}};
-  }
-  bool operator==(const Model&) const = default;
-};
-
-Model Blank() { return {.weights = {0, 0, 0}, .velocity = {0, 0}, .empty = {}}; }
-
-TrainingState State(int64_t step) {
-  return {.step = step,
-          .sampler = {.epoch = 4, .samples_taken = 1234},
-          .extra = {{"random", std::string("\0\xff\n", 3)}, {"best", "0.93"}}};
-}
-
-std::set<std::string> Names(const TempDir& dir) {
-  std::set<std::string> names;
-  for (const fs::directory_entry& entry : fs::directory_iterator(dir.path())) {
-    names.insert(entry.path().filename().string());
-  }
-  return names;
-}
-
-std::string Message(const absl::Status& status) { return std::string(status.message()); }
-
-// One rank's checkpoints in a directory of the test's own.
-struct Alone {
-  TempDir dir;
-  ThreadGroup group{1};
-
-  Checkpoint Open(int keep = 3) {
-    return Checkpoint(group.communicator(0), {.directory = dir.path().string(), .keep = keep});
-  }
-  void Save(int64_t step, Model model = {}) {
-    Checkpoint checkpoint = Open();
-    const absl::Status status = checkpoint.Save(State(step), model.Tensors());
-    REQUIRE_MESSAGE(status.ok(), Message(status));
-  }
-};
 
 TEST_CASE("checkpoint: what was saved is loaded, bit for bit") {
   Alone alone;
@@ -108,8 +63,9 @@ TEST_CASE("checkpoint: keeps the newest N and leaves no temporary file") {
   for (const int64_t step : {10, 20, 30, 40}) {
     REQUIRE(checkpoint.Save(State(step), model.Tensors()).ok());
   }
-  CHECK(Names(alone.dir) == std::set<std::string>{"checkpoint-000003-step-30.ckpt",
-                                                  "checkpoint-000004-step-40.ckpt", "notes.txt"});
+  CHECK(Names(alone.dir.path()) == std::set<std::string>{"checkpoint-000003-step-30.ckpt",
+                                                         "checkpoint-000004-step-40.ckpt",
+                                                         "notes.txt"});
 }
 
 TEST_CASE("checkpoint: the newest is the one saved last, not the one with the largest step") {
@@ -175,7 +131,8 @@ TEST_CASE("checkpoint: when all are damaged it is an error and nothing is touche
   Alone alone;
   alone.Save(1);
   alone.Save(2);
-  for (const std::string& name : Names(alone.dir)) WriteFile(alone.dir.File(name), "garbage");
+  for (const std::string& name : Names(alone.dir.path()))
+    WriteFile(alone.dir.File(name), "garbage");
   Model loaded = Blank();
   const auto state = alone.Open().LoadLatest(loaded.Tensors());
   CHECK(state.status().code() == absl::StatusCode::kDataLoss);
@@ -239,7 +196,7 @@ TEST_CASE("checkpoint: a directory without write permission leaves what is there
   const absl::Status status = alone.Open().Save(State(2), model.Tensors());
   ::chmod(alone.dir.path().c_str(), 0700);
   CHECK(status.code() == absl::StatusCode::kPermissionDenied);
-  CHECK(Names(alone.dir) == std::set<std::string>{"checkpoint-000001-step-1.ckpt"});
+  CHECK(Names(alone.dir.path()) == std::set<std::string>{"checkpoint-000001-step-1.ckpt"});
 }
 
 // A limit on the size of files stands for a full disk: the same write fails half-way.
@@ -259,7 +216,7 @@ TEST_CASE("checkpoint: a full disk leaves the previous one and no half file") {
 
   CHECK_FALSE(status.ok());
   CHECK(Message(status).find("write \"" + alone.dir.path().string()) == 0);
-  CHECK(Names(alone.dir) == std::set<std::string>{"checkpoint-000001-step-1.ckpt"});
+  CHECK(Names(alone.dir.path()) == std::set<std::string>{"checkpoint-000001-step-1.ckpt"});
 }
 
 TEST_CASE("checkpoint: what an earlier run left is set aside, whole, and not found any more") {
@@ -275,7 +232,8 @@ TEST_CASE("checkpoint: what an earlier run left is set aside, whole, and not fou
   CHECK(*checkpoint.SetEarlierAside() == std::nullopt);
 
   alone.Save(5);
-  CHECK(Names(alone.dir) == std::set<std::string>{"earlier-1", "checkpoint-000001-step-5.ckpt"});
+  CHECK(Names(alone.dir.path()) ==
+        std::set<std::string>{"earlier-1", "checkpoint-000001-step-5.ckpt"});
   CHECK(*checkpoint.SetEarlierAside() == alone.dir.path().string() + "/earlier-2");
   Checkpoint earlier(alone.group.communicator(0), {.directory = first});
   CHECK(earlier.LoadLatest(model.Tensors()).value()->step == 20);
@@ -287,7 +245,7 @@ TEST_CASE("checkpoint: a directory that cannot be written is found before anythi
   Checkpoint good(alone.group.communicator(0), {.directory = path});
   CHECK(good.CheckWritable().ok());
   CHECK(fs::is_directory(path));
-  CHECK(fs::is_empty(path));
+  CHECK(Names(path).empty());
   WriteFile(alone.dir.File("file"), "in the way");
   Checkpoint bad(alone.group.communicator(0), {.directory = alone.dir.File("file")});
   CHECK(Message(bad.CheckWritable()).find("\"" + alone.dir.File("file")) != std::string::npos);
@@ -306,7 +264,7 @@ TEST_CASE("checkpoint: every rank loads what rank 0 has, whoever wrote it") {
     CHECK(checkpoint.Save(State(5), model.Tensors()).ok());
     CHECK(checkpoint.latest().empty() == (communicator.rank() != 0));
   });
-  CHECK(Names(dir) == std::set<std::string>{"checkpoint-000001-step-5.ckpt"});
+  CHECK(Names(dir.path()) == std::set<std::string>{"checkpoint-000001-step-5.ckpt"});
 
   for (const int world_size : {1, 2, 3, 8}) {
     ThreadGroup readers(world_size);

@@ -46,14 +46,17 @@ struct CheckpointOptions {
 // Rank 0 writes, every rank loads the same. A file appears under its name only when all of it is on
 // disk (temporary file, fsync, rename, fsync of the directory) and ends with its SHA-256, so that a
 // crash at any moment leaves the previous one in place, and damage is noticed. Nothing in it
-// depends on the number of ranks. Used by one thread; borrows the communicator.
+// depends on the number of ranks. Of several that save in one directory only the one that began
+// last may go on: a rank 0 that was cut off from its job does not put its state before that of the
+// job's next round. Used by one thread; borrows the communicator.
 class Checkpoint {
  public:
   // REQUIRES: options.keep >= 1.
   Checkpoint(Communicator& communicator, CheckpointOptions options);
 
   // Rank 0 makes the directory and tries to write in it, so that a long run does not find out at
-  // its first Save; on other ranks nothing happens. Errors name the file, the call and errno.
+  // its first Save; on other ranks nothing happens. Errors name the file, the call and errno;
+  // FailedPrecondition as Save's.
   absl::Status CheckWritable();
 
   // For a run that begins anew. Rank 0 moves the checkpoints that it finds in the directory to
@@ -62,14 +65,17 @@ class Checkpoint {
   absl::StatusOr<std::optional<std::string>> SetEarlierAside();
 
   // Rank 0 writes `checkpoint-<sequence>-step-<step>.ckpt` and then removes all but the newest
-  // `keep`; on other ranks nothing happens. Errors name the file, the call and errno.
+  // `keep`; on other ranks nothing happens. Errors name the file, the call and errno;
+  // FailedPrecondition when another has begun to save there since; InvalidArgument when names and
+  // `state.extra` are more than 64 MiB.
   absl::Status Save(const TrainingState& state, std::span<const Tensor> tensors);
 
   // Collective. Fills the tensors of every rank from the newest checkpoint whose checksum is right
   // and returns its state; nothing where there is no checkpoint. Files that were passed over are
-  // in refused(). Errors, the same on all ranks, with all tensors untouched: DataLoss when there
-  // are checkpoints and all are damaged; FailedPrecondition when the newest good one holds other
-  // names, sizes or types than `tensors`; what the file system or the communicator says.
+  // in refused(). Errors, the same on all ranks: with all tensors untouched DataLoss when there are
+  // checkpoints and all are damaged, and FailedPrecondition when the newest good one holds other
+  // names, sizes or types than `tensors`; what the file system or the communicator says, then
+  // with some tensors filled where that came on the way.
   absl::StatusOr<std::optional<TrainingState>> LoadLatest(std::span<const Tensor> tensors);
 
   // The file last saved (rank 0) or loaded (all ranks); empty before.
@@ -79,10 +85,13 @@ class Checkpoint {
 
  private:
   struct Found;
+  // That nobody has begun to save after this one, which begins by its first call.
+  absl::Status CheckIsWriter();
   Found FindLatest(std::span<const Tensor> tensors);
 
   Communicator& communicator_;
   const CheckpointOptions options_;
+  int64_t writer_ = 0;  // 0: has not begun to save
   std::string latest_;
   std::vector<std::string> refused_;
 };
