@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "worker_runtime/comm/free_memory.h"
 
 namespace ddp::internal {
 namespace {
@@ -25,6 +26,9 @@ class HeapBuffer final : public Buffer {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Buffer>> AllocateHeapBuffer(size_t bytes) {
+  absl::Status room =
+      CheckFreeMemory(bytes, absl::StrCat("allocate a buffer of ", bytes, " bytes"));
+  if (!room.ok()) return room;
   // One byte more, since a mapping of nothing is an error.
   void* data = mmap(nullptr, bytes + 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data == MAP_FAILED) {

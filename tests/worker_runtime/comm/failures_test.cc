@@ -245,6 +245,14 @@ TEST_CASE("failures: nothing at null pointers is no failure") {
   });
 }
 
+TEST_CASE("failures: a buffer that the machine has no memory for is refused on every rank") {
+  CheckEveryLayout([](Communicator& group) {
+    const absl::Status status = group.Allocate(size_t{1} << 44).status();
+    CHECK_MESSAGE(absl::IsResourceExhausted(status), status.ToString());
+    CHECK_MESSAGE(status.message().find(" bytes, and ") != std::string::npos, status.ToString());
+  });
+}
+
 TEST_CASE("failures: an abort from another thread ends the operation on every rank") {
   CheckEveryLayout([](Communicator& group) {
     std::vector<float> data(kCount);

@@ -70,6 +70,8 @@ class ShmDomain {
   char* result(int index, uint32_t step) { return staging(index, step) + kStagingBytes; }
 
   // --- buffers
+  // Whether the memory of all ranks' parts is free. Asked before any of them has taken its own.
+  absl::Status CheckRoomFor(const Op& op) const;
   // Part of the operation `op`, after all ranks agreed on its size.
   absl::StatusOr<std::unique_ptr<Buffer>> Allocate(const Op& op, uint32_t step);
   // Where [data, data + bytes) lies; not shared if it is not wholly in one buffer.

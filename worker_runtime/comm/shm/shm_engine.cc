@@ -205,8 +205,10 @@ absl::Status ShmEngine::ReduceScatter(const Op& op) {
 }
 
 absl::Status ShmEngine::Allocate(const Op& op) {
+  absl::Status status = domain_.CheckRoomFor(op);
+  if (!status.ok()) return status;
   const uint32_t step = domain_.NextStep();
-  absl::Status status = domain_.Agree(op, Location(), step);
+  status = domain_.Agree(op, Location(), step);
   if (!status.ok()) return status;
   auto buffer = domain_.Allocate(op, step);
   if (!buffer.ok()) return buffer.status();

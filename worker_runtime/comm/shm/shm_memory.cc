@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "worker_runtime/comm/free_memory.h"
 #include "worker_runtime/comm/shm/shm_domain.h"
 
 namespace ddp::internal {
@@ -33,6 +34,9 @@ char* MapShared(int fd, size_t bytes, uint64_t offset, int flags) {
 }  // namespace
 
 absl::StatusOr<ddprun::UniqueFd> ShmDomain::CreateMemory(int ranks) {
+  absl::Status room = CheckFreeMemory(
+      FixedBytes(ranks), absl::StrCat("share memory between ", ranks, " ranks of this node"));
+  if (!room.ok()) return room;
   ddprun::UniqueFd memory(memfd_create("ddp-group", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!memory.is_open()) return ErrnoStatus("memfd_create for the ranks of this node");
   if (ftruncate(memory.get(), static_cast<off_t>(FixedBytes(ranks))) != 0) {
@@ -91,6 +95,12 @@ class ShmDomain::Region final : public Buffer {
   const uint64_t offset_;
   const size_t bytes_;
 };
+
+absl::Status ShmDomain::CheckRoomFor(const Op& op) const {
+  const uint64_t total = RoundUpToPage(op.count) * static_cast<uint64_t>(size());
+  return CheckFreeMemory(total, absl::StrCat("allocate a buffer of ", op.count,
+                                             " bytes on each of ", size(), " ranks of this node"));
+}
 
 absl::StatusOr<std::unique_ptr<Buffer>> ShmDomain::Allocate(const Op& op, uint32_t step) {
   const size_t bytes = op.count;

@@ -177,7 +177,8 @@ absl::Status TcpEngine::ReduceScatter(const Op& op) {
 }
 
 absl::Status TcpEngine::Allocate(const Op& op) {
-  absl::Status status = Barrier(op);
+  absl::Status status = domain_ == nullptr ? absl::OkStatus() : domain_->CheckRoomFor(op);
+  if (status.ok()) status = Barrier(op);
   if (!status.ok()) return status;
   absl::StatusOr<std::unique_ptr<Buffer>> buffer;
   if (domain_ == nullptr) {
