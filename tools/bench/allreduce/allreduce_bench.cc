@@ -1,8 +1,11 @@
 // Times all-reduce of float32 among N processes of this host.
 //
-//   allreduce_bench --ranks 2 --backend shm|tcp --memory arena|private [--bytes N]
+//   allreduce_bench --ranks 2 --backend shm|tcp --memory arena|private [--bytes N] [--cpus all|own]
+//
+// With `--cpus own` rank r is bound to CPU r.
 //
 // Prints one JSON object per size: the median, over iterations, of the slowest rank's time.
+#include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -27,6 +30,7 @@ struct Options {
   std::string backend = "shm";
   bool use_arena = true;
   size_t bytes = 0;  // 0: every size
+  bool has_own_cpu = false;
 };
 
 constexpr size_t kSizes[] = {4 << 10, 64 << 10, 1 << 20, 25 << 20, 100 << 20};
@@ -91,6 +95,12 @@ bool Measure(ddp::Communicator& group, const Options& options, size_t bytes) {
 }
 
 int RunRank(const Options& options) {
+  if (options.has_own_cpu) {
+    cpu_set_t own;
+    CPU_ZERO(&own);
+    CPU_SET(static_cast<size_t>(std::atoi(std::getenv("RANK"))), &own);
+    if (sched_setaffinity(0, sizeof own, &own) != 0) return std::perror("bind to a CPU"), 1;
+  }
   ddp::ProcessGroupOptions group_options;
   group_options.backend = options.backend == "tcp" ? ddp::Backend::kTcp : ddp::Backend::kShm;
   group_options.timeout = std::chrono::seconds(60);
@@ -120,7 +130,7 @@ pid_t StartRank(char** argv, int rank, int ranks, uint16_t port) {
 int Usage() {
   std::fprintf(stderr,
                "usage: allreduce_bench [--ranks N] [--backend shm|tcp] [--memory arena|private] "
-               "[--bytes N]\n");
+               "[--bytes N] [--cpus all|own]\n");
   return 2;
 }
 
@@ -139,6 +149,8 @@ int main(int argc, char** argv) {
       options.use_arena = value == "arena";
     } else if (name == "--bytes" && std::atoll(value.c_str()) > 0) {
       options.bytes = static_cast<size_t>(std::atoll(value.c_str()));
+    } else if (name == "--cpus" && (value == "all" || value == "own")) {
+      options.has_own_cpu = value == "own";
     } else {
       return Usage();
     }

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/check.h"
 #include "worker_runtime/comm/left_peer.h"
+#include "worker_runtime/comm/shm/own_core.h"
 
 namespace ddp::internal {
 namespace {
@@ -28,13 +29,6 @@ constexpr int kPausesPerLook = 32;
 constexpr int kYields = 8;
 constexpr std::chrono::milliseconds kBetweenMoves(5);
 
-int CpuCount() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-  return std::max(1, CPU_COUNT(&set));
-}
-
 void Pause() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -49,16 +43,22 @@ ShmDomain::ShmDomain(ddprun::UniqueFd memory, char* base, std::vector<int> ranks
       lines_(LinesOf(base)),
       ranks_(std::move(ranks)),
       index_(index),
-      has_core_(static_cast<int>(ranks_.size()) <= CpuCount()),
       end_(FixedBytes(static_cast<int>(ranks_.size()))) {
   lines(index_).pid.store(getpid(), std::memory_order_relaxed);
+  cpu_set_t& cpus = lines(index_).cpus;  // empty where the kernel does not tell
+  if (sched_getaffinity(0, sizeof cpus, &cpus) != 0) CPU_ZERO(&cpus);
 }
 
 ShmDomain::~ShmDomain() { munmap(base_, FixedBytes(size())); }
 
 absl::Status ShmDomain::Meet(const Op& op, uint32_t step) {
   PostArrived(step);
-  return AwaitArrived(step, op);
+  absl::Status status = AwaitArrived(step, op);
+  if (!status.ok() || has_core_) return status;
+  std::vector<cpu_set_t> allowed;
+  for (int i = 0; i < size(); ++i) allowed.push_back(lines(i).cpus);
+  has_core_ = HaveCoreEach(allowed);
+  return status;
 }
 
 absl::Status ShmDomain::Finish(const Op& op, uint32_t step) {
@@ -105,8 +105,8 @@ absl::Status ShmDomain::Await(uint32_t step, const Op& op, bool is_arrival) {
 // Where every rank has a core, another one's answer is nearer than a sleep and a wake-up. Where
 // ranks share cores, spinning keeps the other from running: give way instead.
 bool ShmDomain::SpinFor(const Flag& awaited, uint32_t step, const Op& op) {
-  int yields = has_core_ ? 0 : kYields;
-  if (has_core_) {
+  int yields = has_core_.value_or(false) ? 0 : kYields;
+  if (yields == 0) {
     const Clock::time_point end = Clock::now() + (op.is_awaited ? kSpin : kSpinBeside);
     while (yields == 0 && Clock::now() < end) {
       for (int i = 0; i < kPausesPerLook; ++i) {

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -129,7 +130,7 @@ class ShmDomain {
   RankLines* const lines_;
   const std::vector<int> ranks_;
   const int index_;
-  const bool has_core_;  // of its own
+  std::optional<bool> has_core_;  // each rank its own; known once all have met
   uint32_t step_ = 0;
   Clock::time_point next_move_;
   std::function<void(const Op&)> on_stuck_;

@@ -4,6 +4,8 @@
 #ifndef DDPRUN_WORKER_RUNTIME_COMM_SHM_SHM_LAYOUT_H_
 #define DDPRUN_WORKER_RUNTIME_COMM_SHM_SHM_LAYOUT_H_
 
+#include <sched.h>
+
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -41,6 +43,7 @@ struct RankLines {
   alignas(64) Entry entries[2];  // by the parity of the operation's first step
   alignas(64) std::atomic<Presence> presence;
   std::atomic<int32_t> pid;
+  cpu_set_t cpus;   // that the rank may use; there from its first arrival on
   Failure failure;  // written at most once, and only read if GroupHeader::failed_by names it
 };
 
