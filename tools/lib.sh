@@ -15,7 +15,7 @@ packages=(
   g++ pkg-config binutils
   bazel-bootstrap bazel-rules-java bazel-rules-proto bazel-skylib bazel-platforms
   libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc libabsl-dev
-  libre2-dev libc-ares-dev libssl-dev zlib1g-dev
+  libre2-dev libc-ares-dev libssl-dev zlib1g-dev libxxhash-dev
   libboost-dev nlohmann-json3-dev libcli11-dev libspdlog-dev libfmt-dev libeigen3-dev
   doctest-dev libhwloc-dev
   clang-format python3 procps iproute2 util-linux

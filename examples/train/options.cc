@@ -103,6 +103,13 @@ std::variant<Options, int> ParseOptions(int argc, char** argv) {
                "Go on from the newest checkpoint, if there is one; without it a run starts anew "
                "and moves checkpoints that it finds to CHECKPOINT_DIR/earlier-<n>")
       ->always_capture_default(false);
+  app.add_option("--check_replicas_every", options.check_replicas_every,
+                 "Compare the weights of all ranks after so many steps; 0: as often as costs less "
+                 "than 0.1 % of the time, on a GPU never")
+      ->check(WholeNumber(0, kMany));
+  app.add_option("--plant_drift", options.plant_drift,
+                 "To try that out: after this step the last rank changes one weight; 0: never")
+      ->check(WholeNumber(0, kMany));
   AddChoice(app, "--device", "cpu, cuda, or auto: cuda where every rank has a GPU of its own",
             "cpu, cuda or auto", "auto",
             {{"auto", ddp::DeviceChoice::kAuto},

@@ -23,6 +23,8 @@ struct Options {
   std::string checkpoint_dir;  // empty: no checkpoints
   int64_t checkpoint_every = 0;
   bool resume = false;
+  int64_t check_replicas_every = 0;  // steps; 0: as often as it costs little
+  int64_t plant_drift = 0;           // after this step; 0: never
   ddp::DeviceChoice device = ddp::DeviceChoice::kAuto;
   ddp::Backend backend = ddp::Backend::kAuto;
   int comm_timeout = 600;  // seconds; PyTorch's for NCCL

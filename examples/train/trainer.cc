@@ -44,6 +44,7 @@ Trainer::Trainer(const Options& options, ddp::Communicator& communicator,
       sampler_(training.count, communicator.rank(), communicator.world_size(),
                {.seed = options.seed}),
       checkpoint_(communicator, {.directory = options.checkpoint_dir}),
+      replica_check_(communicator, {.every = options.check_replicas_every}),
       epoch_metrics_(communicator.world_size()),
       run_metrics_(communicator.world_size()) {}
 
@@ -172,6 +173,7 @@ absl::Status Trainer::Resume() {
 absl::Status Trainer::TrainEpoch() {
   while (sampler_.remaining() > 0 && !is_stopping_) {
     if (absl::Status status = Step(); !status.ok()) return status;
+    if (absl::Status status = CheckReplicas(); !status.ok()) return status;
     const absl::StatusOr<bool> should_stop = should_stop_();  // the same on all ranks
     if (!should_stop.ok()) return should_stop.status();
     is_stopping_ = *should_stop;
@@ -215,6 +217,26 @@ absl::Status Trainer::Step() {
   if (options_.step_log.empty()) return absl::OkStatus();
   const absl::StatusOr<double> loss = CollectLoss();
   return loss.ok() ? LogStep(*loss, indices.size()) : loss.status();
+}
+
+absl::Status Trainer::PlantDrift() {
+  if (communicator_.rank() + 1 < communicator_.world_size()) return absl::OkStatus();
+  if (absl::Status status = CopyStateOut(); !status.ok()) return status;
+  *static_cast<float*>(weights_[0].data) += 1;
+  return CopyStateIn();
+}
+
+// Whether all ranks still have the same weights. On a GPU they are copied to the host for that,
+// so only where the user wants it.
+absl::Status Trainer::CheckReplicas() {
+  if (step_ == options_.plant_drift) {
+    if (absl::Status status = PlantDrift(); !status.ok()) return status;
+  }
+  const bool is_on_gpu = communicator_.device_type() == ddp::DeviceType::kCuda;
+  if (is_on_gpu && options_.check_replicas_every == 0) return absl::OkStatus();
+  if (!replica_check_.CountStep()) return absl::OkStatus();
+  if (absl::Status status = CopyStateOut(); !status.ok()) return status;
+  return replica_check_.Compare(step_, weights_);
 }
 
 // Tells the launcher how much of the training is done: in samples, of which a resumed run has as

@@ -14,6 +14,7 @@
 #include "ddp/communicator.h"
 #include "ddp/distributed_data_parallel.h"
 #include "ddp/distributed_sampler.h"
+#include "ddp/replica_check.h"
 #include "ddp/step_metrics.h"
 #include "examples/train/idx_data.h"
 #include "examples/train/network.h"
@@ -44,6 +45,8 @@ class Trainer {
   absl::Status TrainEpoch();
   absl::Status Step();
   void ReportProgress();
+  absl::Status PlantDrift();
+  absl::Status CheckReplicas();
   absl::Status FinishEpoch(int64_t epoch);
   absl::Status Save();
   void LogStop();
@@ -69,6 +72,7 @@ class Trainer {
   ddp::DistributedDataParallel ddp_;
   ddp::DistributedSampler sampler_;
   ddp::Checkpoint checkpoint_;
+  ddp::ReplicaCheck replica_check_;
   ddp::StepMetrics epoch_metrics_;
   ddp::StepMetrics run_metrics_;
   struct Copy {

@@ -41,8 +41,8 @@ Options Small(int batch_size) {
 constexpr int kNever = -1;
 
 // Every rank's result; rank 0's is first. `stop_after`: the call at which all should stop.
-std::vector<absl::StatusOr<Summary>> Train(const Options& options, int world_size,
-                                           int stop_after = kNever) {
+std::vector<absl::StatusOr<Summary>> Attempt(const Options& options, int world_size,
+                                             int stop_after = kNever) {
   std::vector<absl::StatusOr<Summary>> results(world_size, absl::UnknownError("not run"));
   std::FILE* log = std::fopen("/dev/null", "we");
   ThreadGroup group(world_size);
@@ -55,6 +55,12 @@ std::vector<absl::StatusOr<Summary>> Train(const Options& options, int world_siz
     results[communicator.rank()] = trainer.Run();
   });
   std::fclose(log);
+  return results;
+}
+
+std::vector<absl::StatusOr<Summary>> Train(const Options& options, int world_size,
+                                           int stop_after = kNever) {
+  std::vector<absl::StatusOr<Summary>> results = Attempt(options, world_size, stop_after);
   for (const absl::StatusOr<Summary>& result : results) {
     REQUIRE_MESSAGE(result.ok(), std::string(result.status().message()));
   }
@@ -164,6 +170,23 @@ TEST_CASE(
     for (int i = 0; i < 2; ++i) {
       CHECK(Difference(resumed[0]->epochs[i].loss, undisturbed[0]->epochs[i].loss) < 1e-12);
       CHECK(resumed[0]->epochs[i].accuracy == undisturbed[0]->epochs[i].accuracy);
+    }
+  }
+}
+
+TEST_CASE("trainer: a rank whose weights drift is named by all") {
+  for (const int64_t every : {0, 4}) {
+    CAPTURE(every);
+    Options options = Small(10);  // 40 steps an epoch
+    options.check_replicas_every = every;
+    options.plant_drift = 10;
+    for (const absl::StatusOr<Summary>& result : Attempt(options, 3)) {
+      const std::string text = result.status().ToString();
+      CHECK_MESSAGE(absl::IsDataLoss(result.status()), text);
+      CHECK_MESSAGE(text.find("'hidden.weight': rank 2 differs from the others") != text.npos,
+                    text);
+      const std::string when = "after step 12, and did not after step 8;";
+      CHECK_MESSAGE((every == 0 || text.find(when) != text.npos), text);
     }
   }
 }

@@ -1,0 +1,149 @@
+#include "ddp/replica_check.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <functional>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/support/thread_group.h"
+
+namespace ddp {
+namespace {
+
+using ddprun::testing::ThreadGroup;
+
+struct Model {
+  std::vector<float> weight = {1, 2, 3};
+  std::vector<double> bias = {0.5};
+  std::vector<float> empty;
+
+  std::vector<Tensor> Tensors() {
+    return {{"weight", weight.data(), weight.size(), DType::kFloat32},
+            {"bias", bias.data(), bias.size(), DType::kFloat64},
+            {"empty", empty.data(), empty.size(), DType::kFloat32}};
+  }
+};
+
+// What the ranks are told after `change` was applied to each one's model; it must be one word.
+std::string Told(int ranks, const std::function<void(int rank, Model&)>& change) {
+  ThreadGroup group(ranks);
+  std::mutex mutex;
+  std::set<std::string> told;
+  group.Run([&](Communicator& communicator) {
+    Model model;
+    ReplicaCheck check(communicator, {.every = 5});
+    absl::Status status = check.Compare(5, model.Tensors());
+    CHECK(status.ok());
+    change(communicator.rank(), model);
+    status = check.Compare(10, model.Tensors());
+    CHECK((status.ok() || absl::IsDataLoss(status)));
+    const std::lock_guard lock(mutex);
+    told.insert(std::string(status.message()));
+  });
+  REQUIRE(told.size() == 1);
+  return *told.begin();
+}
+
+TEST_CASE("replica check: equal replicas are, NaNs and negative zeros by their bits") {
+  CHECK(Told(3, [](int, Model&) {}) == "");
+  CHECK(Told(3, [](int, Model& model) { model.weight[0] = std::nanf(""); }) == "");
+  CHECK(Told(2, [](int rank, Model& model) { model.weight[0] = rank == 0 ? 0.0f : -0.0f; }) != "");
+}
+
+TEST_CASE("replica check: a rank against a majority is named, with the parameter and the step") {
+  CHECK(Told(4,
+             [](int rank, Model& model) {
+               if (rank == 2) model.weight[1] = std::nextafter(model.weight[1], 9.0f);
+             }) ==
+        "the replicas differ after step 10, and did not after step 5; parameter 'weight': rank 2 "
+        "differs from the others");
+  CHECK(
+      Told(5, [](int rank, Model& model) { model.bias[0] += rank == 1   ? 1
+                                                            : rank == 4 ? 2
+                                                                        : 0; }) ==
+      "the replicas differ after step 10, and did not after step 5; parameter 'bias': ranks 1 "
+      "and 4 differ from the others");
+}
+
+TEST_CASE("replica check: without a majority nobody is blamed") {
+  CHECK(Told(2, [](int rank, Model& model) { model.weight[2] += static_cast<float>(rank); }) ==
+        "the replicas differ after step 10, and did not after step 5; parameter 'weight': rank 0 "
+        "against rank 1");
+  CHECK(Told(4,
+             [](int rank, Model& model) {
+               model.weight[2] += static_cast<float>(rank % 2);
+               model.bias[0] += rank / 2;
+             }) ==
+        "the replicas differ after step 10, and did not after step 5; parameter 'weight': ranks 0 "
+        "and 2 against ranks 1 and 3; parameter 'bias': ranks 0 and 1 against ranks 2 and 3");
+}
+
+TEST_CASE("replica check: of many parameters the first are named, and the rest counted") {
+  ThreadGroup group(2);
+  group.Run([](Communicator& communicator) {
+    std::vector<float> values(100, static_cast<float>(communicator.rank()));
+    std::vector<Tensor> tensors;
+    for (size_t i = 0; i < values.size(); ++i) {
+      tensors.push_back({"p" + std::to_string(i), &values[i], 1, DType::kFloat32});
+    }
+    const std::string text(ReplicaCheck(communicator).Compare(1, tensors).message());
+    CHECK_MESSAGE(text.find("parameter 'p2': rank 0 against rank 1; and 97 more parameters") !=
+                      std::string::npos,
+                  text);
+    CHECK_MESSAGE(text.find("did not after") == std::string::npos, text);
+  });
+}
+
+TEST_CASE("replica check: ranks that compare different numbers of parameters are told") {
+  ThreadGroup group(2);
+  group.Run([](Communicator& communicator) {
+    Model model;
+    std::vector<Tensor> tensors = model.Tensors();
+    if (communicator.rank() == 1) tensors.pop_back();
+    const absl::Status status = ReplicaCheck(communicator).Compare(1, tensors);
+    CHECK_MESSAGE(absl::IsInvalidArgument(status), status.ToString());
+  });
+}
+
+TEST_CASE("replica check: it is due after so many steps, on all ranks, and never with one") {
+  ThreadGroup group(2);
+  group.Run([](Communicator& communicator) {
+    Model model;
+    ReplicaCheck check(communicator, {.every = 3});
+    std::string due;
+    for (int step = 1; step <= 9; ++step) {
+      const bool is_due = check.CountStep();
+      due += is_due ? 'x' : '.';
+      if (is_due) CHECK(check.Compare(step, model.Tensors()).ok());
+    }
+    CHECK(due == "..x..x..x");
+    CHECK(check.every() == 3);
+  });
+  ThreadGroup alone(1);
+  ReplicaCheck check(alone.communicator(0), {.every = 1});
+  CHECK_FALSE(check.CountStep());
+}
+
+// The steps take no time here, so that any comparison costs too much.
+TEST_CASE("replica check: by default they grow rarer until they cost little, alike on all ranks") {
+  ThreadGroup group(3);
+  std::mutex mutex;
+  std::set<int64_t> every;
+  group.Run([&](Communicator& communicator) {
+    Model model;
+    ReplicaCheck check(communicator);
+    CHECK(check.CountStep());
+    for (int i = 0; i < 3; ++i) CHECK(check.Compare(i, model.Tensors()).ok());
+    const std::lock_guard lock(mutex);
+    every.insert(check.every());
+  });
+  REQUIRE(every.size() == 1);
+  CHECK(*every.begin() > 1);
+}
+
+}  // namespace
+}  // namespace ddp
