@@ -67,6 +67,26 @@ void AddChoice(CLI::App& app, const char* name, const char* description, const c
       ->check(CLI::Validator(check, ""));
 }
 
+// What is kept, and what is looked after.
+void AddCareOptions(CLI::App& app, Options& options) {
+  app.add_option("--checkpoint_dir", options.checkpoint_dir,
+                 "Where to save after each epoch; without it nothing is saved");
+  app.add_option("--checkpoint_every", options.checkpoint_every,
+                 "Also save after so many steps; 0: only after each epoch")
+      ->check(WholeNumber(0, kMany));
+  app.add_flag("--resume", options.resume,
+               "Go on from the newest checkpoint, if there is one; without it a run starts anew "
+               "and moves checkpoints that it finds to CHECKPOINT_DIR/earlier-<n>")
+      ->always_capture_default(false);
+  app.add_option("--check_replicas_every", options.check_replicas_every,
+                 "Compare the weights of all ranks after so many steps; 0: as often as costs less "
+                 "than 0.1 % of the time, on a GPU never")
+      ->check(WholeNumber(0, kMany));
+  app.add_option("--plant_drift", options.plant_drift,
+                 "To try that out: after this step the last rank changes one weight; 0: never")
+      ->check(WholeNumber(0, kMany));
+}
+
 }  // namespace
 
 std::variant<Options, int> ParseOptions(int argc, char** argv) {
@@ -94,22 +114,7 @@ std::variant<Options, int> ParseOptions(int argc, char** argv) {
             &options.compression);
   app.add_option("--accumulate", options.accumulate, "Backward passes per step")
       ->check(WholeNumber(1, kMany));
-  app.add_option("--checkpoint_dir", options.checkpoint_dir,
-                 "Where to save after each epoch; without it nothing is saved");
-  app.add_option("--checkpoint_every", options.checkpoint_every,
-                 "Also save after so many steps; 0: only after each epoch")
-      ->check(WholeNumber(0, kMany));
-  app.add_flag("--resume", options.resume,
-               "Go on from the newest checkpoint, if there is one; without it a run starts anew "
-               "and moves checkpoints that it finds to CHECKPOINT_DIR/earlier-<n>")
-      ->always_capture_default(false);
-  app.add_option("--check_replicas_every", options.check_replicas_every,
-                 "Compare the weights of all ranks after so many steps; 0: as often as costs less "
-                 "than 0.1 % of the time, on a GPU never")
-      ->check(WholeNumber(0, kMany));
-  app.add_option("--plant_drift", options.plant_drift,
-                 "To try that out: after this step the last rank changes one weight; 0: never")
-      ->check(WholeNumber(0, kMany));
+  AddCareOptions(app, options);
   AddChoice(app, "--device", "cpu, cuda, or auto: cuda where every rank has a GPU of its own",
             "cpu, cuda or auto", "auto",
             {{"auto", ddp::DeviceChoice::kAuto},
