@@ -142,6 +142,9 @@ Handle ToHandle(int id) {
 CudaResult CurrentDevice(const Driver& driver, int* device);
 // The stream, or null with the error in `result`. A null handle is the legacy stream.
 std::shared_ptr<Stream> FindStream(Driver& driver, CudaStream handle, CudaResult* result);
+// Lets what is pushed next wait as CUDA orders the legacy stream and those that are blocking: the
+// former waits for the latter and the other way round; non-blocking streams are exempt.
+void OrderByLegacyStream(Driver& driver, const Stream& stream);
 // Adds `op` to the stream's queue or capture.
 CudaResult SubmitLocked(Stream& stream, Queue::Op op);
 // An error when the thread may not make a call that a capture forbids; the capture is lost then.

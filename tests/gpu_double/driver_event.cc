@@ -42,6 +42,7 @@ CudaResult Record(CudaEvent handle, CudaStream stream_handle, bool is_external) 
   if (stream->capture == nullptr) {
     event->capture = nullptr;
     event->mark = std::make_shared<Mark>();
+    OrderByLegacyStream(driver, *stream);
     stream->queue->Push(
         [stream = stream->id, id = event->id] { Log("stream=%d reach event=%d", stream, id); },
         event->mark);

@@ -204,6 +204,7 @@ CudaResult cuGraphLaunch(CudaGraphExec exec, CudaStream handle) {
   // A graph inside a graph is allowed by CUDA; the double has no use for it.
   if (stream->capture != nullptr) return kNotSupported;
   Log("stream=%d launch graph", stream->id);
+  OrderByLegacyStream(driver, *stream);
   const std::shared_ptr<Mark> start = stream->queue->PushMark();
   // The lanes live until the replay is over, whatever is destroyed before.
   stream->queue->Push(

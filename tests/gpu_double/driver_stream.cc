@@ -54,8 +54,22 @@ std::shared_ptr<Stream> FindStream(Driver& driver, CudaStream handle, CudaResult
   return stream;
 }
 
+void OrderByLegacyStream(Driver& driver, const Stream& stream) {
+  if (!stream.is_blocking) return;
+  const auto wait_for = [&stream](Queue& other) {
+    if (!other.is_idle()) stream.queue->Push([mark = other.PushMark()] { mark->Wait(); });
+  };
+  const auto found = driver.legacy.find(stream.device);
+  if (found == driver.legacy.end()) return;
+  if (found->second.get() != &stream) return wait_for(*found->second->queue);
+  for (const auto& [handle, other] : driver.streams) {
+    if (other->is_blocking && other->device == stream.device) wait_for(*other->queue);
+  }
+}
+
 CudaResult SubmitLocked(Stream& stream, Queue::Op op) {
   if (stream.capture == nullptr) {
+    OrderByLegacyStream(Driver::Get(), stream);
     stream.queue->Push(std::move(op));
     return kCudaSuccess;
   }
@@ -166,6 +180,7 @@ CudaResult cuStreamSynchronize(CudaStream handle) {
     const CudaResult allowed = CheckCaptureAllows(driver);
     if (allowed != kCudaSuccess) return allowed;
     Log("stream=%d synchronize", stream->id);
+    OrderByLegacyStream(driver, *stream);
     mark = stream->queue->PushMark();
   }
   mark->Wait();

@@ -9,6 +9,8 @@
 namespace ddprun::gpu_double {
 namespace {
 
+constexpr unsigned kBlocking = 0;
+
 class TestEvent {
  public:
   explicit TestEvent(unsigned flags = kCudaEventDefault) { Api().cuEventCreate(&event_, flags); }
@@ -89,6 +91,42 @@ TEST_CASE("wait: an event that was never recorded holds nobody up") {
   TestEvent event;
   CHECK(Api().cuStreamWaitEvent(stream.get(), event.get(), 0) == kCudaSuccess);
   CHECK(stream.Synchronize() == kCudaSuccess);
+}
+
+TEST_CASE("legacy stream: waits for earlier work in blocking streams, and for that alone") {
+  UseDevice(2);
+  const TestStream blocking(kBlocking), exempt;
+  TestEvent event;
+  const int of_exempt = Hold(exempt);
+  CHECK(Api().cuEventRecord(event.get(), nullptr) == kCudaSuccess);
+  CHECK(Api().cuStreamSynchronize(nullptr) == kCudaSuccess);
+  CHECK(event.Query() == kCudaSuccess);
+  const int of_blocking = Hold(blocking);
+  CHECK(Api().cuEventRecord(event.get(), nullptr) == kCudaSuccess);
+  const DeviceBuffer other(4);
+  CHECK(Api().cuMemsetD8Async(other.address(), 'b', 4, nullptr) == kCudaSuccess);
+  CHECK(Api().cuStreamQuery(nullptr) == kCudaErrorNotReady);
+  Api().ddprun_double_release(of_blocking);
+  CHECK(Api().cuStreamSynchronize(nullptr) == kCudaSuccess);
+  CHECK(event.Query() == kCudaSuccess);
+  CHECK(Api().cuStreamQuery(exempt.get()) == kCudaErrorNotReady);
+  Api().ddprun_double_release(of_exempt);
+}
+
+TEST_CASE("legacy stream: later work in blocking streams waits for it, in others it does not") {
+  UseDevice(2);
+  const TestStream blocking(kBlocking), exempt;
+  TestEvent of_blocking, of_exempt;
+  int hold = 0;
+  CHECK(Api().ddprun_double_hold(nullptr, &hold) == kCudaSuccess);
+  CHECK(Api().cuEventRecord(of_blocking.get(), blocking.get()) == kCudaSuccess);
+  CHECK(Api().cuEventRecord(of_exempt.get(), exempt.get()) == kCudaSuccess);
+  CHECK(exempt.Synchronize() == kCudaSuccess);
+  CHECK(of_exempt.Query() == kCudaSuccess);
+  CHECK(of_blocking.Query() == kCudaErrorNotReady);
+  Api().ddprun_double_release(hold);
+  CHECK(blocking.Synchronize() == kCudaSuccess);
+  CHECK(of_blocking.Query() == kCudaSuccess);
 }
 
 TEST_CASE("elapsed time: between two timing events that are complete") {
