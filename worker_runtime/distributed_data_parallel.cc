@@ -129,8 +129,8 @@ absl::Status DistributedDataParallel::BroadcastParameters() {
     works.clear();
   };
   for (const Parameter& parameter : parameters_) {
-    works.push_back(
-        communicator_.Broadcast(parameter.data, parameter.count, parameter.dtype, /*root=*/0));
+    works.push_back(communicator_.Broadcast(parameter.data, parameter.count, parameter.dtype,
+                                            /*root=*/0, options_.stream));
     if (works.size() == kBroadcastsInFlight) drain();
   }
   drain();

@@ -36,6 +36,9 @@ struct DistributedDataParallelOptions {
   size_t first_bucket_bytes = 1 << 20;
   // Equal on all ranks.
   GradientCompression compression = GradientCompression::kNone;
+  // CUDA: the stream on which the program has written its parameters when it calls Finalize().
+  // Null is the legacy default stream, which does not wait for non-blocking streams.
+  Stream stream = nullptr;
 };
 
 // Keeps the replicas of a model on all ranks equal: every rank starts from rank 0's parameters, and
@@ -72,7 +75,8 @@ class DistributedDataParallel {
 
   // Collective, once, after the last AddParameter: checks that all ranks registered the same names,
   // counts and types in the same order and chose the same options, replaces everybody's parameters
-  // by rank 0's, and allocates the gradients, zeroed. Errors: InvalidArgument naming the parameter
+  // by rank 0's, behind what is on the options' stream, and allocates the gradients, zeroed. All of
+  // it is done when this returns, for any stream. Errors: InvalidArgument naming the parameter
   // and the rank; the driver's, the same on all ranks, when a GPU cannot cast what is to be
   // compressed; the communicator's.
   absl::Status Finalize();

@@ -1,6 +1,10 @@
 // DistributedDataParallel on GPUs, on the double of CUDA and NCCL: gradients arrive by copies,
 // since the double runs no kernels.
+#include <unistd.h>
+
+#include <atomic>
 #include <cstdlib>
+#include <sstream>
 #include <thread>
 
 #include <doctest/doctest.h>
@@ -59,6 +63,19 @@ struct Model {
   const ddp::Stream stream;
 };
 
+// The number that the double's log knows a handle by.
+uintptr_t IdOf(const void* handle) { return (reinterpret_cast<uintptr_t>(handle) - 0x10000) / 16; }
+
+// Whether this process has a line with `text` in the double's log.
+bool Logged(const std::string& text) {
+  const std::string mine = "pid=" + std::to_string(getpid()) + " ";
+  std::istringstream log(ReadFile(std::getenv("DDPRUN_DOUBLE_LOG")));
+  for (std::string line; std::getline(log, line);) {
+    if (line.starts_with(mine) && line.find(text) != std::string::npos) return true;
+  }
+  return false;
+}
+
 int TrainTwoSteps(int rank) {
   const auto group = GpuGroup();
   {
@@ -93,6 +110,44 @@ int TrainTwoSteps(int rank) {
 TEST_CASE("gpu training: gradients are averages on the optimizer's stream") {
   CHECK(RunOnDouble(2, DoubleEnv(), TrainTwoSteps) == "0 0");
   CHECK(RunOnDouble(2, DoubleEnv({{"DDPRUN_DOUBLE_FAULT", "late=5,slow=3"}}), TrainTwoSteps) ==
+        "0 0");
+}
+
+// Weights are on their way when Finalize is called, behind work that the host has queued.
+int FinalizeAtOnce(int rank) {
+  const auto group = GpuGroup();
+  {
+    const ddp::Stream stream = NewStream();
+    const DeviceArray weights(Floats(kCount, -1));
+    ddp::DistributedDataParallel ddp(group->communicator(), {.stream = stream});
+    ddp.AddParameter("weights", weights.data(), kCount, DType::kFloat32);
+    const Floats initial(kCount, static_cast<float>(5 + rank));
+    const int hold = HoldStream(stream);
+    EXPECT(Driver().cuMemcpyHtoDAsync(reinterpret_cast<CudaPointer>(weights.data()), initial.data(),
+                                      kCount * sizeof(float),
+                                      static_cast<CudaStream>(stream)) == kCudaSuccess);
+    // Until the broadcast is behind the stream, or done without it.
+    std::atomic<bool> is_finalized = false;
+    std::thread releasing([&] {
+      const TimePoint deadline = SteadyNow() + std::chrono::seconds(20);
+      const std::string behind = "stream=" + std::to_string(IdOf(stream)) + " record event";
+      while (!is_finalized && SteadyNow() < deadline && !Logged(behind)) {
+      }
+      ReleaseStream(hold);
+    });
+    const absl::Status status = ddp.Finalize();
+    is_finalized = true;
+    releasing.join();
+    EXPECT(status.ok());
+    EXPECT(weights.Read(stream) == Floats(kCount, 5));
+  }
+  EXPECT(group->Shutdown().ok());
+  return 0;
+}
+
+TEST_CASE("gpu training: rank 0's weights are those that its stream is about to write") {
+  const TempDir temp;
+  CHECK(RunOnDouble(2, DoubleEnv({{"DDPRUN_DOUBLE_LOG", temp.File("log")}}), FinalizeAtOnce) ==
         "0 0");
 }
 
