@@ -144,19 +144,26 @@ void* DistributedDataParallel::GradientPtr(int id) const {
   return reducer_->GradientPtr(id);
 }
 
-absl::Status DistributedDataParallel::GradientReady(int id, Stream stream) {
+absl::Status DistributedDataParallel::GradientReady(int id, std::optional<Stream> stream) {
   if (reducer_ == nullptr) return NotFinalized();
-  return no_sync_depth_ > 0 ? reducer_->MarkUnsynchronized(id) : reducer_->MarkReady(id, stream);
+  if (no_sync_depth_ > 0) return reducer_->MarkUnsynchronized(id);
+  return reducer_->MarkReady(id, stream.value_or(options_.stream));
 }
 
-absl::Status DistributedDataParallel::Finish(Stream stream) {
+absl::Status DistributedDataParallel::Finish(std::optional<Stream> stream) {
   if (reducer_ == nullptr) return NotFinalized();
   if (is_late_parameter_) {
     return absl::FailedPreconditionError(
         absl::StrCat("parameter '", parameters_.back().name, "' was registered after Finalize()"));
   }
   if (no_sync_depth_ > 0) return absl::OkStatus();
-  return reducer_->Finish(stream);
+  if (!stream.has_value() && reducer_->PassStream().value_or(options_.stream) != options_.stream) {
+    return absl::InvalidArgumentError(
+        "finish a backward pass on the options' stream: its gradients were announced on another "
+        "stream; name the optimizer's stream in Finish(), or set "
+        "DistributedDataParallelOptions::stream");
+  }
+  return reducer_->Finish(stream.value_or(options_.stream));
 }
 
 ReductionTimes DistributedDataParallel::last_reduction() const {
@@ -176,8 +183,9 @@ ReductionTimes DistributedDataParallel::last_reduction() const {
   return times;
 }
 
-absl::Status DistributedDataParallel::ZeroGrad(Stream stream) {
-  return reducer_ == nullptr ? NotFinalized() : reducer_->ZeroGradients(stream);
+absl::Status DistributedDataParallel::ZeroGrad(std::optional<Stream> stream) {
+  if (reducer_ == nullptr) return NotFinalized();
+  return reducer_->ZeroGradients(stream.value_or(options_.stream));
 }
 
 int DistributedDataParallel::bucket_count() const {

@@ -109,6 +109,12 @@ absl::Status GradientReducer::MarkUnsynchronized(int parameter) {
   return core_.MarkUnsynchronized(parameter);
 }
 
+std::optional<Stream> GradientReducer::PassStream() {
+  ForgetDiscardedPass();
+  const bool is_known = core_.is_in_pass() && communicator_.device_type() == DeviceType::kCuda;
+  return is_known ? std::optional(stream_) : std::nullopt;
+}
+
 absl::Status GradientReducer::Launch(LaunchRange range, Stream stream) {
   if (range.begin == range.end) return absl::OkStatus();
   if (absl::Status status = communicator_.error(); !status.ok()) return Fail(std::move(status));

@@ -6,6 +6,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -68,6 +69,8 @@ class GradientReducer {
   // reduction waits for one.
   absl::Status MarkReady(int parameter, Stream stream);
   absl::Status MarkUnsynchronized(int parameter);
+  // CUDA: the stream of the present pass's gradients. None between passes and on the CPU.
+  std::optional<Stream> PassStream();
   // Ends the pass: every bucket holds the average, once this returns (CPU) or for what comes later
   // on `stream` (CUDA). A parameter without a gradient aborts the communicator, because this rank
   // will never take part in that bucket's all-reduce.

@@ -193,7 +193,7 @@ absl::Status Trainer::Step() {
   run_metrics_.BeginStep();
   const size_t batch = static_cast<size_t>(options_.batch_size);
   const std::vector<int64_t> indices = sampler_.Next(batch * options_.accumulate);
-  absl::Status status = ddp_.ZeroGrad(network_->stream());
+  absl::Status status = ddp_.ZeroGrad();
   for (size_t begin = 0; begin < indices.size(); begin += batch) {
     const size_t count = std::min(batch, indices.size() - begin);
     // Only the last pass of a step reduces; those before it add up locally.
@@ -201,10 +201,10 @@ absl::Status Trainer::Step() {
     status.Update(network_->Forward(training_, std::span(indices).subspan(begin, count)));
     if (!status.ok()) return status;
     status.Update(network_->Backward(1.0f / static_cast<float>(indices.size()), [&](int parameter) {
-      status.Update(ddp_.GradientReady(parameter, network_->stream()));
+      status.Update(ddp_.GradientReady(parameter));
     }));
   }
-  status.Update(ddp_.Finish(network_->stream()));
+  status.Update(ddp_.Finish());
   if (!status.ok()) return status;
   status = network_->Update(options_.learning_rate);
   if (!status.ok()) return status;

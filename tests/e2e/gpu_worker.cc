@@ -48,8 +48,9 @@ struct Fault {
 
 void Train(ddp::ProcessGroup& group, int steps, const Fault& fault) {
   Gpu gpu(group.gpu());
-  ddp::DistributedDataParallel ddp(group.communicator(),
-                                   {.bucket_cap_bytes = 50'000, .first_bucket_bytes = 50'000});
+  ddp::DistributedDataParallel ddp(
+      group.communicator(),
+      {.bucket_cap_bytes = 50'000, .first_bucket_bytes = 50'000, .stream = gpu.stream()});
   std::vector<void*> layers;
   const std::vector<float> start(kCount, static_cast<float>(group.rank()));
   for (int i = 0; i < kLayers; ++i) {
@@ -65,14 +66,14 @@ void Train(ddp::ProcessGroup& group, int steps, const Fault& fault) {
       group.communicator().SetTimeout(fault.timeout);
       if (group.rank() == 1) raise(fault.kind == "die" ? SIGKILL : SIGSTOP);
     }
-    MustBeOk("zero", ddp.ZeroGrad(gpu.stream()));
+    MustBeOk("zero", ddp.ZeroGrad());
     for (int i = kLayers - 1; i >= 0; --i) {
       gradients[i] = Read(gpu, layers[i]);
       for (float& value : gradients[i]) value -= target;
       QueueWrite(gpu, ddp.GradientPtr(i), gradients[i]);
-      MustBeOk("gradient", ddp.GradientReady(i, gpu.stream()));
+      MustBeOk("gradient", ddp.GradientReady(i));
     }
-    MustBeOk("finish", ddp.Finish(gpu.stream()));
+    MustBeOk("finish", ddp.Finish());
     for (int i = 0; i < kLayers; ++i) {
       std::vector<float> values = Read(gpu, layers[i]);
       const std::vector<float> gradient = Read(gpu, ddp.GradientPtr(i));

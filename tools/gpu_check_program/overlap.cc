@@ -29,12 +29,12 @@ class Backward {
 
   // As a program trains; the times are those of the pass before.
   ddp::ReductionTimes WithLibrary(ddp::DistributedDataParallel& ddp) {
-    MustBeOk("zero", ddp.ZeroGrad(gpu_.stream()));
+    MustBeOk("zero", ddp.ZeroGrad());
     for (int i = kLayers - 1; i >= 0; --i) {
       Compute(ddp.GradientPtr(i));
-      MustBeOk("gradient", ddp.GradientReady(i, gpu_.stream()));
+      MustBeOk("gradient", ddp.GradientReady(i));
     }
-    MustBeOk("finish", ddp.Finish(gpu_.stream()));
+    MustBeOk("finish", ddp.Finish());
     gpu_.Synchronize();
     return ddp.last_reduction();
   }
@@ -78,8 +78,9 @@ int Overlap(const Arguments& arguments) {
   const auto group = JoinGroup(ddp::Backend::kNccl);
   Gpu gpu(group->gpu());
   Backward backward(*group, gpu, bytes);
-  ddp::DistributedDataParallel ddp(group->communicator(),
-                                   {.bucket_cap_bytes = bytes, .first_bucket_bytes = bytes});
+  ddp::DistributedDataParallel ddp(
+      group->communicator(),
+      {.bucket_cap_bytes = bytes, .first_bucket_bytes = bytes, .stream = gpu.stream()});
   for (int i = 0; i < kLayers; ++i) {
     ddp.AddParameter(absl::StrCat("layer", i), gpu.Allocate(bytes), bytes / sizeof(float),
                      ddp::DType::kFloat32);

@@ -44,7 +44,8 @@ class Loop {
 
  private:
   void UseLibrary() {
-    ddp_ = std::make_unique<ddp::DistributedDataParallel>(group_.communicator());
+    ddp_ = std::make_unique<ddp::DistributedDataParallel>(
+        group_.communicator(), ddp::DistributedDataParallelOptions{.stream = network_->stream()});
     for (const train::Parameter& p : network_->parameters()) {
       ddp_->AddParameter(p.name, p.values, p.count, ddp::DType::kFloat32);
     }
@@ -97,16 +98,16 @@ class Loop {
     for (int64_t& index : indices_) index = next_++ % images_.count;
     absl::Status status;
     if (ddp_ != nullptr) {
-      status = ddp_->ZeroGrad(network_->stream());
+      status = ddp_->ZeroGrad();
     } else {
       ZeroGradients();
     }
     status.Update(network_->Forward(images_, indices_));
     MustBeOk("forward", status);
     status.Update(network_->Backward(1.0f / static_cast<float>(batch), [&](int parameter) {
-      if (ddp_ != nullptr) status.Update(ddp_->GradientReady(parameter, network_->stream()));
+      if (ddp_ != nullptr) status.Update(ddp_->GradientReady(parameter));
     }));
-    if (ddp_ != nullptr) status.Update(ddp_->Finish(network_->stream()));
+    if (ddp_ != nullptr) status.Update(ddp_->Finish());
     MustBeOk("backward", status);
     MustBeOk("update", network_->Update(kLearningRate));
   }

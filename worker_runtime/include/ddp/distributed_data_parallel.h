@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,8 +37,9 @@ struct DistributedDataParallelOptions {
   size_t first_bucket_bytes = 1 << 20;
   // Equal on all ranks.
   GradientCompression compression = GradientCompression::kNone;
-  // CUDA: the stream on which the program has written its parameters when it calls Finalize().
-  // Null is the legacy default stream, which does not wait for non-blocking streams.
+  // CUDA: the stream on which the program has written its parameters when it calls Finalize(), and
+  // that of all calls that name none. Null is the legacy default stream, which does not wait for
+  // non-blocking streams.
   Stream stream = nullptr;
 };
 
@@ -88,16 +90,18 @@ class DistributedDataParallel {
   void* GradientPtr(int id) const;
 
   // The gradient of `id` is complete for this pass and must not be touched until Finish().
-  // `stream` is where it was computed (null on the CPU), the same for all of a pass. Errors, with
-  // the parameter's name: FailedPrecondition for one marked ready twice, or when Finish() was
-  // forgotten.
-  absl::Status GradientReady(int id, Stream stream = nullptr);
+  // `stream` is where it was computed, the same for all of a pass; by default the options', and
+  // unused on the CPU. Errors, with the parameter's name: FailedPrecondition for one marked ready
+  // twice, or when Finish() was forgotten.
+  absl::Status GradientReady(int id, std::optional<Stream> stream = std::nullopt);
 
   // Ends a pass: every gradient is the average when this returns (CPU), or for what comes later on
-  // `stream`, the optimizer's, while the host goes on (CUDA). Errors: FailedPrecondition naming the
-  // parameters that got no gradient (this also aborts the communicator, since the other ranks
-  // would wait for them in vain); the communicator's. Does nothing under NoSync.
-  absl::Status Finish(Stream stream = nullptr);
+  // `stream`, the optimizer's, while the host goes on (CUDA). By default it is the options'; where
+  // the gradients of the pass came on another one, that is InvalidArgument, and the pass goes on
+  // until a Finish() that names a stream. Errors: FailedPrecondition naming the parameters that got
+  // no gradient (this also aborts the communicator, since the other ranks would wait for them in
+  // vain); the communicator's. Does nothing under NoSync.
+  absl::Status Finish(std::optional<Stream> stream = std::nullopt);
 
   // While one of these lives, backward passes are local: gradients add up, and the next pass
   // without it reduces the sums. Nothing is divided by the number of passes: scale the loss.
@@ -115,9 +119,9 @@ class DistributedDataParallel {
   };
   [[nodiscard]] NoSyncGuard NoSync(bool is_active = true);
 
-  // Sets all gradients to 0: at once (CPU), or in the order of `stream` (CUDA). FailedPrecondition
-  // between GradientReady() and Finish().
-  absl::Status ZeroGrad(Stream stream = nullptr);
+  // Sets all gradients to 0: at once (CPU), or in the order of `stream`, by default the options'
+  // (CUDA). FailedPrecondition between GradientReady() and Finish().
+  absl::Status ZeroGrad(std::optional<Stream> stream = std::nullopt);
 
   // Times of the last pass that Finish() ended (CPU), or of the last whose times the device has
   // told by now, as a rule the one before; replays of a StepGraph are such passes, too (CUDA).

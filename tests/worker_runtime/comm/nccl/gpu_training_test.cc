@@ -31,8 +31,11 @@ constexpr size_t kCount = 1000;
 constexpr int kParameters = 3;
 
 struct Model {
-  explicit Model(ddp::Communicator& communicator, float value)
-      : ddp(communicator, {.bucket_cap_bytes = 16, .first_bucket_bytes = 16}), stream(NewStream()) {
+  explicit Model(ddp::Communicator& communicator, float value, bool names_stream = false)
+      : stream(NewStream()),
+        ddp(communicator, {.bucket_cap_bytes = 16,
+                           .first_bucket_bytes = 16,
+                           .stream = names_stream ? stream : nullptr}) {
     for (int i = 0; i < kParameters; ++i) {
       parameters.emplace_back(Floats(kCount, value));
       ddp.AddParameter("layer" + std::to_string(i), parameters.back().data(), kCount,
@@ -41,11 +44,14 @@ struct Model {
   }
   // What a backward pass does for one parameter: the gradient is written on the stream.
   absl::Status Backward(int id, float gradient) {
+    Write(id, gradient);
+    return ddp.GradientReady(id, stream);
+  }
+  void Write(int id, float gradient) {
     host_gradients.emplace_back(kCount, gradient);
     DDP_CHECK(Driver().cuMemcpyHtoDAsync(reinterpret_cast<CudaPointer>(ddp.GradientPtr(id)),
                                          host_gradients.back().data(), kCount * sizeof(float),
                                          static_cast<CudaStream>(stream)) == kCudaSuccess);
-    return ddp.GradientReady(id, stream);
   }
   Floats Gradient(int id) const {
     Floats values(kCount);
@@ -59,8 +65,8 @@ struct Model {
 
   std::vector<DeviceArray> parameters;
   std::vector<Floats> host_gradients;  // until the copies are done
-  ddp::DistributedDataParallel ddp;
   const ddp::Stream stream;
+  ddp::DistributedDataParallel ddp;
 };
 
 // The number that the double's log knows a handle by.
@@ -260,6 +266,63 @@ TEST_CASE("gpu training: compression without kernels is refused on all ranks, an
           EXPECT(ddp.Finalize().ok());
           return 0;
         }) == "0");
+}
+
+int TrainOnOptionsStream(int rank) {
+  const auto group = GpuGroup();
+  {
+    Model model(group->communicator(), 0, /*names_stream=*/true);
+    EXPECT(model.ddp.Finalize().ok());
+    for (int step = 0; step < 2; ++step) {
+      const int hold = HoldStream(model.stream);
+      EXPECT(model.ddp.ZeroGrad().ok());
+      for (int id = kParameters - 1; id >= 0; --id) {
+        model.Write(id, static_cast<float>(2 * rank + id));
+        EXPECT(model.ddp.GradientReady(id).ok());
+      }
+      EXPECT(model.ddp.Finish().ok());
+      ReleaseStream(hold);
+      for (int id = 0; id < kParameters; ++id) {
+        EXPECT(model.Gradient(id) == Floats(kCount, static_cast<float>(id + 1)));
+      }
+    }
+  }
+  EXPECT(group->Shutdown().ok());
+  return 0;
+}
+
+TEST_CASE("gpu training: calls that name no stream are on the options' stream") {
+  CHECK(RunOnDouble(2, DoubleEnv(), TrainOnOptionsStream) == "0 0");
+}
+
+int FinishUnnamed(int rank) {
+  const auto group = GpuGroup();
+  {
+    Model model(group->communicator(), 0);
+    EXPECT(model.ddp.Finalize().ok());
+    const float mean = static_cast<float>(group->world_size() - 1);
+    for (const ddp::Stream optimizer : {ddp::Stream(), model.stream}) {
+      for (int id = kParameters - 1; id >= 0; --id) {
+        EXPECT(model.Backward(id, static_cast<float>(2 * rank + id)).ok());
+      }
+      const absl::Status status = model.ddp.Finish();
+      EXPECT(absl::IsInvalidArgument(status));
+      EXPECT(status.message().find("name the optimizer's stream in Finish()") != std::string::npos);
+      // Named, any stream is taken, and the pass is whole.
+      EXPECT(model.ddp.Finish(optimizer).ok());
+      EXPECT(Driver().cuStreamSynchronize(static_cast<CudaStream>(optimizer)) == kCudaSuccess);
+      for (int id = 0; id < kParameters; ++id) {
+        EXPECT(model.Gradient(id) == Floats(kCount, mean + static_cast<float>(id)));
+      }
+    }
+  }
+  EXPECT(group->Shutdown().ok());
+  return 0;
+}
+
+TEST_CASE("gpu training: a pass on another stream than the options' ends on a named one only") {
+  CHECK(RunOnDouble(2, DoubleEnv(), FinishUnnamed) == "0 0");
+  CHECK(RunOnDouble(1, DoubleEnv(), FinishUnnamed) == "0");
 }
 
 TEST_CASE("gpu training: gradients of one pass on two streams are refused") {
