@@ -129,6 +129,7 @@ absl::StatusOr<FormedGroup> Complete(Store* store, const Plan& plan, const Group
   }
   formed.gpu = device->ordinal();
   const NcclMember nccl_member{.address = member.capabilities.address,
+                               .spans_hosts = plan.node_sizes.size() > 1,
                                .timeout = member.timeout,
                                .deadline = deadline,
                                .connect_store = member.connect_store};

@@ -46,7 +46,7 @@ absl::StatusOr<Ticket> MakeTicket(const LoadedNccl& nccl, const NcclMember& memb
   Ticket ticket;
   ticket.ras_port = FreeLoopbackPort();
   // The id holds this rank's address, on the interface that is chosen now.
-  SetNcclEnvironment(member.address, ticket.ras_port);
+  SetNcclEnvironment(member.address, member.spans_hosts, ticket.ras_port);
   const NcclResult result = nccl.api.ncclGetUniqueId(&ticket.id);
   if (result != kNcclSuccess) return NcclStatus(nccl.api, "ncclGetUniqueId", result, nullptr);
   return ticket;
@@ -72,7 +72,7 @@ absl::StatusOr<Ticket> ShareTicket(Store* store, const LoadedNccl& nccl, const N
     return absl::UnavailableError(absl::StrCat("rank 0: ", text->substr(0, 1000)));
   }
   std::memcpy(&ticket, text->data(), sizeof(ticket));
-  SetNcclEnvironment(member.address, ticket.ras_port);
+  SetNcclEnvironment(member.address, member.spans_hosts, ticket.ras_port);
   return ticket;
 }
 

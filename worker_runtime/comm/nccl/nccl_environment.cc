@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
@@ -27,15 +28,16 @@ std::string TextOf(const sockaddr& address) {
   return text;
 }
 
-// The interface that has `address`; empty if none has.
-std::string InterfaceOf(const std::string& address) {
+// The interface that has `address` and none of `refused_flags`; empty if there is none.
+std::string InterfaceOf(const std::string& address, unsigned refused_flags) {
   const std::string wanted = address.substr(0, address.find('%'));
   if (wanted.empty()) return "";  // as is the text of what is no IP address
   ifaddrs* all = nullptr;
   if (getifaddrs(&all) != 0) return "";
   std::string found;
   for (const ifaddrs* entry = all; entry != nullptr && found.empty(); entry = entry->ifa_next) {
-    if (entry->ifa_addr != nullptr && TextOf(*entry->ifa_addr) == wanted) found = entry->ifa_name;
+    if (entry->ifa_addr == nullptr || (entry->ifa_flags & refused_flags) != 0) continue;
+    if (TextOf(*entry->ifa_addr) == wanted) found = entry->ifa_name;
   }
   freeifaddrs(all);
   return found;
@@ -51,9 +53,9 @@ absl::Status CheckNcclEnvironment() {
                    "\"): NCCL would use a public constant as the group's secret; unset it"));
 }
 
-void SetNcclEnvironment(const std::string& address, uint16_t ras_port) {
+void SetNcclEnvironment(const std::string& address, bool spans_hosts, uint16_t ras_port) {
   constexpr int kKeepTheUsers = 0;
-  const std::string interface = InterfaceOf(address);
+  const std::string interface = InterfaceOf(address, spans_hosts ? IFF_LOOPBACK : 0);
   // "=": this very name, not all that begin with it.
   if (!interface.empty()) {
     setenv("NCCL_SOCKET_IFNAME", absl::StrCat("=", interface).c_str(), kKeepTheUsers);

@@ -14,12 +14,13 @@ namespace ddp::internal {
 absl::Status CheckNcclEnvironment();
 
 // Sets, where the user has not: NCCL_SOCKET_IFNAME, so that NCCL uses the interface of `address`,
-// which the other ranks reach, and not the first that it finds; NCCL_RAS_ADDR, so that two jobs on
+// which the other ranks reach, and not the first that it finds, but never the loopback interface
+// where the group `spans_hosts`; NCCL_RAS_ADDR, so that two jobs on
 // a host do not share the service behind NCCL's fixed port; NCCL_GRAPH_REGISTER=0, as registering
 // what an operation uses while it is captured is an exchange of all ranks, in which they hang when
 // one rank's step failed before that operation, and our gradients are registered already. Not safe
 // while other threads read the environment.
-void SetNcclEnvironment(const std::string& address, uint16_t ras_port);
+void SetNcclEnvironment(const std::string& address, bool spans_hosts, uint16_t ras_port);
 
 // A port of the loopback interface that was free a moment ago; 0 if there is none.
 uint16_t FreeLoopbackPort();

@@ -25,10 +25,11 @@ std::string Value(const char* name) {
 }
 
 // "NCCL_SOCKET_IFNAME NCCL_RAS_ADDR" as they then are.
-std::string SetIn(Variables env, const std::string& address, uint16_t ras_port) {
+std::string SetIn(Variables env, const std::string& address, uint16_t ras_port,
+                  bool spans_hosts = false) {
   env.insert(kNothingSet.begin(), kNothingSet.end());
   return InChild(env, [&] {
-    SetNcclEnvironment(address, ras_port);
+    SetNcclEnvironment(address, spans_hosts, ras_port);
     return Value("NCCL_SOCKET_IFNAME") + " " + Value("NCCL_RAS_ADDR");
   });
 }
@@ -37,6 +38,15 @@ TEST_CASE("nccl environment: the interface is the one that has the rank's addres
   CHECK(SetIn({}, "127.0.0.1", 0) == "=lo unset");
   // With a scope, as a link-local address has one.
   CHECK(SetIn({}, "127.0.0.1%lo", 0) == "=lo unset");
+}
+
+// Debian gives a host's own name 127.0.1.1: no other host is reached from there.
+TEST_CASE("nccl environment: between hosts the loopback interface leaves NCCL its choice") {
+  for (const std::string address : {"127.0.0.1", "127.0.0.1%lo"}) {
+    CAPTURE(address);
+    CHECK(SetIn({}, address, 0, /*spans_hosts=*/true) == "unset unset");
+  }
+  CHECK(SetIn({{"NCCL_SOCKET_IFNAME", "lo"}}, "127.0.0.1", 0, /*spans_hosts=*/true) == "lo unset");
 }
 
 TEST_CASE("nccl environment: an address that no interface has, or none, leaves NCCL its choice") {
@@ -59,7 +69,7 @@ TEST_CASE("nccl environment: NCCL registers nothing in a capture, unless the use
   const auto set_in = [](Variables env) {
     env.insert(kNothingSet.begin(), kNothingSet.end());
     return InChild(env, [] {
-      SetNcclEnvironment("", 0);
+      SetNcclEnvironment("", false, 0);
       return Value("NCCL_GRAPH_REGISTER");
     });
   };
