@@ -1,13 +1,23 @@
 #include "ddp/step_metrics.h"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "absl/strings/str_format.h"
 #include "rendezvous/base/check.h"
+#include "worker_runtime/comm/device_timer.h"
 
 namespace ddp {
 
 using std::chrono::nanoseconds;
+
+namespace {
+
+// Steps whose times are awaited: a host is hardly further ahead of its GPU.
+constexpr size_t kMaxEnded = 64;
+
+}  // namespace
 
 nanoseconds ReductionTimes::Exposed() const {
   return std::max(nanoseconds(0), nanoseconds(communication_end - backward_end));
@@ -15,38 +25,74 @@ nanoseconds ReductionTimes::Exposed() const {
 
 StepMetrics::StepMetrics(int world_size) : world_size_(world_size) { DDP_CHECK(world_size >= 1); }
 
-void StepMetrics::BeginStep() { begin_ = Clock::now(); }
+StepMetrics::StepMetrics(Communicator& communicator, Stream stream)
+    : world_size_(communicator.world_size()),
+      timer_(communicator.device_timer()),
+      stream_(stream) {}
+
+StepMetrics::~StepMetrics() = default;
+
+void StepMetrics::BeginStep() {
+  begin_ = Clock::now();
+  if (timer_ != nullptr) device_begin_ = timer_->Mark(stream_);
+}
 
 void StepMetrics::EndStep(int64_t samples, const ReductionTimes& reduction) {
-  Add(samples, Clock::now() - begin_, reduction);
+  if (timer_ == nullptr) return Add(samples, Clock::now() - begin_, reduction);
+  Ended step{.begin = std::move(device_begin_),
+             .end = timer_->Mark(stream_),
+             .samples = samples,
+             .reduction = reduction};
+  if (step.begin == nullptr || step.end == nullptr) return;
+  ended_.push_back(std::move(step));
+  if (ended_.size() > kMaxEnded) ended_.pop_front();
+  Collect();
+}
+
+void StepMetrics::Collect() {
+  while (!ended_.empty()) {
+    const Ended& step = ended_.front();
+    const std::optional<Clock::time_point> end = step.end->Time();
+    if (!end.has_value()) return;
+    const std::optional<Clock::time_point> begin = step.begin->Time();
+    if (begin.has_value()) Add(step.samples, *end - *begin, step.reduction);
+    ended_.pop_front();
+  }
 }
 
 void StepMetrics::Add(int64_t samples, nanoseconds step, const ReductionTimes& reduction) {
-  ++steps_;
-  samples_ += samples;
-  time_ += step;
-  communication_ += reduction.communication;
-  exposed_ += reduction.Exposed();
+  ++sums_.steps;
+  sums_.samples += samples;
+  sums_.time += step;
+  sums_.communication += reduction.communication;
+  sums_.exposed += reduction.Exposed();
 }
 
-void StepMetrics::Reset() { *this = StepMetrics(world_size_); }
+void StepMetrics::Reset() {
+  sums_ = {};
+  ended_.clear();
+}
 
 double StepMetrics::samples_per_second() const {
-  if (time_ <= nanoseconds(0)) return 0;
-  return static_cast<double>(samples_) * world_size_ * 1e9 / static_cast<double>(time_.count());
+  if (sums_.time <= nanoseconds(0)) return 0;
+  return static_cast<double>(sums_.samples) * world_size_ * 1e9 /
+         static_cast<double>(sums_.time.count());
 }
 
 double StepMetrics::MeanMs(nanoseconds total) const {
-  return steps_ == 0 ? 0 : static_cast<double>(total.count()) / 1e6 / static_cast<double>(steps_);
+  return sums_.steps == 0
+             ? 0
+             : static_cast<double>(total.count()) / 1e6 / static_cast<double>(sums_.steps);
 }
 
-double StepMetrics::step_ms() const { return MeanMs(time_); }
-double StepMetrics::communication_ms() const { return MeanMs(communication_); }
-double StepMetrics::exposed_ms() const { return MeanMs(exposed_); }
+double StepMetrics::step_ms() const { return MeanMs(sums_.time); }
+double StepMetrics::communication_ms() const { return MeanMs(sums_.communication); }
+double StepMetrics::exposed_ms() const { return MeanMs(sums_.exposed); }
 
 double StepMetrics::exposed_communication_share() const {
-  if (time_ <= nanoseconds(0)) return 0;
-  return std::min(1.0, static_cast<double>(exposed_.count()) / static_cast<double>(time_.count()));
+  if (sums_.time <= nanoseconds(0)) return 0;
+  return std::min(
+      1.0, static_cast<double>(sums_.exposed.count()) / static_cast<double>(sums_.time.count()));
 }
 
 std::string StepMetrics::Summary() const {

@@ -46,8 +46,8 @@ Trainer::Trainer(const Options& options, ddp::Communicator& communicator,
                {.seed = options.seed}),
       checkpoint_(communicator, {.directory = options.checkpoint_dir}),
       replica_check_(communicator, {.every = options.check_replicas_every}),
-      epoch_metrics_(communicator.world_size()),
-      run_metrics_(communicator.world_size()) {}
+      epoch_metrics_(communicator, network_->stream()),
+      run_metrics_(communicator, network_->stream()) {}
 
 absl::StatusOr<Summary> Trainer::Run() {
   absl::Status status = AgreeOnStatus(communicator_.host(), PrepareOutputs());
@@ -265,6 +265,7 @@ absl::Status Trainer::FinishEpoch(int64_t epoch) {
   const EpochResult result{
       .epoch = epoch + 1, .loss = loss_sum_ / loss_count_, .accuracy = *accuracy};
   summary_.epochs.push_back(result);
+  epoch_metrics_.Collect();
   loss_sum_ = loss_count_ = 0;
   if (is_rank0()) {
     std::fprintf(log_,
@@ -343,6 +344,7 @@ absl::Status Trainer::LogStep(double loss, size_t samples) {
 
 void Trainer::Report() {
   summary_.steps = step_;
+  run_metrics_.Collect();
   summary_.samples_per_second = run_metrics_.samples_per_second();
   summary_.step_ms = run_metrics_.step_ms();
   summary_.exposed_communication_share = run_metrics_.exposed_communication_share();

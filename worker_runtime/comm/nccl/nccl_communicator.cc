@@ -40,6 +40,7 @@ NcclCommunicator::NcclCommunicator(std::unique_ptr<Device> device,
       options_(std::move(options)),
       pool_(std::make_shared<EventPool>(*device_)),
       clock_(device_->api()),
+      timer_(*device_, clock_, pool_, [this] { return error().ok(); }),
       timeout_(options_.timeout) {}
 
 absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Create(

@@ -18,6 +18,7 @@
 #include "worker_runtime/comm/group_communicator.h"
 #include "worker_runtime/comm/nccl/call_comparison.h"
 #include "worker_runtime/comm/nccl/gpu_clock.h"
+#include "worker_runtime/comm/nccl/gpu_timer.h"
 #include "worker_runtime/comm/nccl/gpu_work.h"
 #include "worker_runtime/comm/nccl/head_clock.h"
 #include "worker_runtime/comm/nccl/nccl_communication.h"
@@ -82,6 +83,7 @@ class NcclCommunicator final : public GroupCommunicator, private GraphCapture {
                                     size_t count, DType dtype, Stream stream) override;
   std::unique_ptr<Work> Barrier() override;
   GraphCapture* graph_capture() override { return this; }
+  DeviceTimer* device_timer() override { return &timer_; }
   void Abort(const std::string& reason) override;
   absl::Status error() const override;
   absl::StatusOr<std::string> DumpOperations() override { return recorder_->Dump(); }
@@ -182,6 +184,7 @@ class NcclCommunicator final : public GroupCommunicator, private GraphCapture {
   CudaPointer barrier_word_ = 0;
   std::unique_ptr<CallComparison> comparison_;  // null in a group of one
   GpuClock clock_;
+  GpuTimer timer_;
 
   std::mutex nccl_mutex_;  // one call of NCCL at a time; taken before mutex_
   // Those that can be launched; guarded by nccl_mutex_. NCCL's end waits for them to go.

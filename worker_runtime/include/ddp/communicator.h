@@ -14,8 +14,9 @@
 namespace ddp {
 
 namespace internal {
+class DeviceTimer;
 class GraphCapture;
-}
+}  // namespace internal
 
 // Where memory lives. The CPU backends take kCpu only; `nccl` takes kCuda only. Groups on GPUs have
 // a communicator for host memory as well: Communicator::host().
@@ -99,6 +100,9 @@ class Communicator {
 
   // For StepGraph. Null where operations cannot be part of a CUDA graph: in host memory.
   virtual internal::GraphCapture* graph_capture() { return nullptr; }
+
+  // For StepMetrics. Null where the host does the work itself.
+  virtual internal::DeviceTimer* device_timer() { return nullptr; }
 
   // Bounds every operation called from now on; the group's own timeout until then. On a GPU its
   // time begins when the operations before it are done. Ranks may differ.

@@ -4,9 +4,17 @@
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
+#include <memory>
 #include <string>
 
+#include "ddp/communicator.h"
+
 namespace ddp {
+
+namespace internal {
+class DeviceMoment;
+}
 
 // When one reduction happened. All zero before the first.
 struct ReductionTimes {
@@ -19,8 +27,12 @@ struct ReductionTimes {
   std::chrono::nanoseconds Exposed() const;
 };
 
-// Sums over the steps since construction or Reset(), as this rank sees them. A value; used by one
-// thread at a time. Exposed communication includes waiting for slower ranks.
+// Sums over the steps since construction or Reset(), as this rank sees them. Used by one thread at
+// a time. Exposed communication includes waiting for slower ranks.
+//
+// On a GPU calls return long before their work is done, so a step lasts from what BeginStep() to
+// what EndStep() finds on the stream, by events. It counts once the device has told: as a rule when
+// the next step ends, and the host never waits for it.
 //
 // The measure is that of PyTorch's DDP logger: what counts is not how long collectives took but
 // how much longer the step was for them.
@@ -31,17 +43,27 @@ class StepMetrics {
   // Above this share of the step the job wastes more than it should.
   static constexpr double kExposedShareWarning = 0.10;
 
-  // REQUIRES: world_size >= 1.
+  // By the host's clock. REQUIRES: world_size >= 1.
   explicit StepMetrics(int world_size);
+  // Where the communicator's operations are: on a GPU by events on `stream`, on the CPU by the
+  // host's clock. Borrows the communicator.
+  explicit StepMetrics(Communicator& communicator, Stream stream = nullptr);
+  ~StepMetrics();
+  StepMetrics(const StepMetrics&) = delete;
+  StepMetrics& operator=(const StepMetrics&) = delete;
 
   void BeginStep();
   // `samples` are this rank's; the others are taken to have trained as many. The step ends now.
   void EndStep(int64_t samples, const ReductionTimes& reduction);
   // One step of a given length, for those who measure it themselves.
   void Add(int64_t samples, std::chrono::nanoseconds step, const ReductionTimes& reduction);
+  // Adds the steps that the GPU has ended by now. EndStep() does it, too: this is for the last
+  // ones.
+  void Collect();
+  // Steps that were not added are forgotten.
   void Reset();
 
-  int64_t steps() const { return steps_; }
+  int64_t steps() const { return sums_.steps; }
   // 0 while there is no step. The first is over all ranks.
   double samples_per_second() const;
   double step_ms() const;
@@ -58,13 +80,28 @@ class StepMetrics {
  private:
   double MeanMs(std::chrono::nanoseconds total) const;
 
-  int world_size_;
+  const int world_size_;
+  internal::DeviceTimer* const timer_ = nullptr;  // null: the host's clock
+  const Stream stream_ = nullptr;
+
   Clock::time_point begin_;
-  int64_t steps_ = 0;
-  int64_t samples_ = 0;  // of this rank
-  std::chrono::nanoseconds time_{0};
-  std::chrono::nanoseconds communication_{0};
-  std::chrono::nanoseconds exposed_{0};
+  struct Sums {
+    int64_t steps = 0;
+    int64_t samples = 0;  // of this rank
+    std::chrono::nanoseconds time{0};
+    std::chrono::nanoseconds communication{0};
+    std::chrono::nanoseconds exposed{0};
+  };
+  Sums sums_;
+
+  // On a GPU.
+  std::unique_ptr<internal::DeviceMoment> device_begin_;  // null: not known
+  struct Ended {
+    std::unique_ptr<internal::DeviceMoment> begin, end;
+    int64_t samples;
+    ReductionTimes reduction;
+  };
+  std::deque<Ended> ended_;  // for the host, in their order
 };
 
 }  // namespace ddp

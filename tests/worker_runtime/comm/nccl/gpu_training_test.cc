@@ -10,6 +10,7 @@
 #include <doctest/doctest.h>
 
 #include "ddp/distributed_data_parallel.h"
+#include "ddp/step_metrics.h"
 #include "rendezvous/base/check.h"
 #include "rendezvous/base/steady_clock.h"
 #include "tests/support/expect.h"
@@ -323,6 +324,40 @@ int FinishUnnamed(int rank) {
 TEST_CASE("gpu training: a pass on another stream than the options' ends on a named one only") {
   CHECK(RunOnDouble(2, DoubleEnv(), FinishUnnamed) == "0 0");
   CHECK(RunOnDouble(1, DoubleEnv(), FinishUnnamed) == "0");
+}
+
+int TimeSteps(int) {
+  constexpr std::chrono::milliseconds kLong(50);
+  const auto group = GpuGroup();
+  {
+    const ddp::Stream stream = NewStream();
+    ddp::StepMetrics metrics(group->communicator(), stream);
+    for (int step = 1; step <= 2; ++step) {
+      metrics.BeginStep();
+      EXPECT(Driver().cuStreamSynchronize(static_cast<CudaStream>(stream)) == kCudaSuccess);
+      const TimePoint begin = SteadyNow();
+      const int hold = HoldStream(stream);
+      metrics.EndStep(10, {});
+      // Nobody has waited, and what the device has not ended does not count.
+      metrics.Collect();
+      EXPECT(metrics.steps() == step - 1);
+      while (SteadyNow() - begin < kLong) {
+      }
+      ReleaseStream(hold);
+      EXPECT(Driver().cuStreamSynchronize(static_cast<CudaStream>(stream)) == kCudaSuccess);
+    }
+    metrics.Collect();
+    EXPECT(metrics.steps() == 2);
+    EXPECT(metrics.step_ms() >= static_cast<double>(kLong.count()));
+    EXPECT(metrics.samples_per_second() > 0);
+    EXPECT(metrics.samples_per_second() <= 10 * group->world_size() * 20);
+  }
+  EXPECT(group->Shutdown().ok());
+  return 0;
+}
+
+TEST_CASE("gpu training: a step lasts as long as its work on the device") {
+  CHECK(RunOnDouble(2, DoubleEnv(), TimeSteps) == "0 0");
 }
 
 TEST_CASE("gpu training: gradients of one pass on two streams are refused") {
