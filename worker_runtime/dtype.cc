@@ -22,4 +22,20 @@ const char* Name(DType dtype) {
   return "unknown";
 }
 
+const char* Name(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::kSum:
+      return "sum";
+    case ReduceOp::kAverage:
+      return "average";
+    case ReduceOp::kMax:
+      return "max";
+    case ReduceOp::kMin:
+      return "min";
+    case ReduceOp::kProduct:
+      return "product";
+  }
+  return "unknown";
+}
+
 }  // namespace ddp

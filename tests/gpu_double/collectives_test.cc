@@ -1,7 +1,9 @@
 // Collectives of the double: what they compute, between threads and between processes.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <string>
 
 #include "tests/gpu_double/double_api.h"
 #include "tests/gpu_double/reduce.h"
@@ -49,6 +51,21 @@ std::vector<double> Sums(int world_size, size_t begin, size_t end, double diviso
   return sums;
 }
 
+std::vector<double> Combined(int world_size, size_t end, NcclRedOp op) {
+  std::vector<double> results;
+  for (size_t place = 0; place < end; ++place) {
+    double all = Input(0, place);
+    for (int rank = 1; rank < world_size; ++rank) {
+      const double next = Input(rank, place);
+      all = op == kNcclMax   ? std::max(all, next)
+            : op == kNcclMin ? std::min(all, next)
+                             : all * next;
+    }
+    results.push_back(all);
+  }
+  return results;
+}
+
 // All collectives of one type; empty, or what was wrong.
 std::string CheckCollectives(NcclComm comm, int world_size, int rank, size_t count,
                              NcclDataType type) {
@@ -79,6 +96,18 @@ std::string CheckCollectives(NcclComm comm, int world_size, int rank, size_t cou
   const size_t first = static_cast<size_t>(rank) * count;
   if (sum.Read() != Encode(Sums(world_size, 0, count, 1), type)) wrong += "sum ";
   if (average.Read() != Encode(Sums(world_size, 0, count, world_size), type)) wrong += "average ";
+  for (const NcclRedOp op : {kNcclMax, kNcclMin, kNcclProd}) {
+    // Products of two ranks fit every type but bytes, which wrap; of more the last bits would
+    // differ.
+    if (op == kNcclProd && (world_size > 2 || type == kNcclUint8)) continue;
+    const DeviceBuffer result(count * SizeOf(type));
+    wrong += call("reduction", api.ncclAllReduce(mine.pointer(), result.pointer(), count, type, op,
+                                                 comm, stream.get()));
+    stream.Synchronize();
+    if (result.Read() != Encode(Combined(world_size, count, op), type)) {
+      wrong += "reduction " + std::to_string(op) + " ";
+    }
+  }
   if (from_last.Read() != Encode(Inputs(world_size - 1, 0, count), type)) wrong += "broadcast ";
   if (part.Read() != Encode(Sums(world_size, first, first + count, 1), type)) wrong += "part ";
   std::string expected;

@@ -248,7 +248,7 @@ TEST_CASE("arguments: wrong ones are refused at the call") {
     CHECK(Holds(LastError(comm), "a buffer is not memory of device 0"));
     CHECK(reduce(buffer.pointer(), 5, kNcclFloat32, kNcclSum) == kNcclInvalidArgument);
     CHECK(reduce(buffer.pointer(), 4, 99, kNcclSum) == kNcclInvalidArgument);
-    CHECK(reduce(buffer.pointer(), 4, kNcclFloat32, 2) == kNcclInvalidArgument);
+    CHECK(reduce(buffer.pointer(), 4, kNcclFloat32, 5) == kNcclInvalidArgument);
     CHECK(Api().ncclBroadcast(buffer.pointer(), buffer.pointer(), 4, kNcclFloat32, 1, comm.get(),
                               stream.get()) == kNcclInvalidArgument);
     CudaStream gone = nullptr;

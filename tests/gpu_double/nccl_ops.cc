@@ -180,8 +180,8 @@ NcclResult Check(const Call& call) {
   if (ready != kNcclSuccess) return ready;
   const Task& task = call.task;
   if (SizeOf(task.type) == 0) return Refuse(kNcclInvalidArgument, "unknown data type");
-  if (task.op != kNcclSum && task.op != kNcclAvg) {
-    return Refuse(kNcclInvalidArgument, "reductions of the double are sum and avg");
+  if (task.op < kNcclSum || task.op > kNcclAvg) {
+    return Refuse(kNcclInvalidArgument, "no reduction " + std::to_string(task.op));
   }
   if (task.root < 0 || task.root >= call.comm->world_size) {
     return Refuse(kNcclInvalidArgument, "no rank " + std::to_string(task.root));

@@ -1,5 +1,6 @@
 #include "tests/gpu_double/reduce.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -9,29 +10,28 @@
 namespace ddprun::gpu_double {
 namespace {
 
-// Signed sums wrap, as on a device: added as unsigned numbers.
+// Sums and products of signed numbers wrap, as on a device: taken as unsigned ones of 64 bits.
 template <typename T>
-T Add(T a, T b) {
-  if constexpr (std::is_integral_v<T>) {
-    using U = std::make_unsigned_t<T>;
-    return static_cast<T>(static_cast<U>(static_cast<U>(a) + static_cast<U>(b)));
-  } else {
-    return a + b;
-  }
+T Combine(NcclRedOp op, T a, T b) {
+  if (op == kNcclMax) return std::max(a, b);
+  if (op == kNcclMin) return std::min(a, b);
+  using U = std::conditional_t<std::is_integral_v<T>, uint64_t, T>;
+  const U left = static_cast<U>(a), right = static_cast<U>(b);
+  return static_cast<T>(op == kNcclProd ? left * right : left + right);
 }
 
-// T as stored, Sum as accumulated.
-template <typename T, typename Sum, Sum (*Load)(T), T (*Store)(Sum)>
+// T as stored, Wide as accumulated.
+template <typename T, typename Wide, Wide (*Load)(T), T (*Store)(Wide)>
 void ReduceAs(const std::vector<const char*>& inputs, char* output, size_t count, NcclRedOp op) {
   for (size_t i = 0; i < count; ++i) {
-    Sum sum{};
+    Wide all{};
     for (const char* input : inputs) {
       T element;
       std::memcpy(&element, input + i * sizeof(T), sizeof(T));
-      sum = input == inputs.front() ? Load(element) : Add(sum, Load(element));
+      all = input == inputs.front() ? Load(element) : Combine(op, all, Load(element));
     }
-    if (op == kNcclAvg) sum = static_cast<Sum>(sum / static_cast<Sum>(inputs.size()));
-    const T result = Store(sum);
+    if (op == kNcclAvg) all = static_cast<Wide>(all / static_cast<Wide>(inputs.size()));
+    const T result = Store(all);
     std::memcpy(output + i * sizeof(T), &result, sizeof(T));
   }
 }

@@ -1,5 +1,6 @@
 #include "tests/support/thread_group.h"
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
@@ -36,19 +37,40 @@ struct Operation {
   }
 };
 
+void Copy(void* to, const void* from, size_t bytes) {
+  if (bytes > 0 && to != from) std::memmove(to, from, bytes);
+}
+
+template <typename T>
+T Combine(ReduceOp op, T left, T right) {
+  switch (op) {
+    case ReduceOp::kSum:
+    case ReduceOp::kAverage:
+      return static_cast<T>(left + right);
+    case ReduceOp::kMax:
+      return std::max(left, right);
+    case ReduceOp::kMin:
+      return std::min(left, right);
+    case ReduceOp::kProduct:
+      return static_cast<T>(left * right);
+  }
+  return left;
+}
+
 template <typename T>
 std::string Combine(const std::vector<Operation>& ops) {
   const size_t count =
       ops[0].kind == Kind::kReduceScatter ? ops[0].count * ops.size() : ops[0].count;
   std::string bytes(count * sizeof(T), '\0');
-  T* sums = reinterpret_cast<T*>(bytes.data());
-  for (const Operation& operation : ops) {
-    const T* values = static_cast<const T*>(operation.input);
-    for (size_t i = 0; i < count; ++i) sums[i] = static_cast<T>(sums[i] + values[i]);
+  T* results = reinterpret_cast<T*>(bytes.data());
+  Copy(results, ops[0].input, bytes.size());
+  for (size_t rank = 1; rank < ops.size(); ++rank) {
+    const T* values = static_cast<const T*>(ops[rank].input);
+    for (size_t i = 0; i < count; ++i) results[i] = Combine(ops[0].op, results[i], values[i]);
   }
   if (ops[0].op == ReduceOp::kAverage) {
     for (size_t i = 0; i < count; ++i)
-      sums[i] = static_cast<T>(sums[i] / static_cast<T>(ops.size()));
+      results[i] = static_cast<T>(results[i] / static_cast<T>(ops.size()));
   }
   return bytes;
 }
@@ -70,10 +92,6 @@ absl::StatusOr<std::string> Combine(const std::vector<Operation>& ops) {
       break;
   }
   return absl::UnimplementedError("thread group: no 16-bit types");
-}
-
-void Copy(void* to, const void* from, size_t bytes) {
-  if (bytes > 0 && to != from) std::memmove(to, from, bytes);
 }
 
 // What the last rank to arrive does for all.

@@ -38,7 +38,7 @@ std::string Encode(const OpRecord& record) {
 
 bool IsKnown(const OpRecord& record) {
   return record.kind <= OpKind::kReplay && record.dtype <= DType::kUint8 &&
-         record.reduce <= ReduceOp::kAverage;
+         record.reduce <= ReduceOp::kProduct;
 }
 
 absl::StatusOr<OpRecord> DecodeRecord(const std::string& text) {

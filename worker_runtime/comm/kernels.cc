@@ -12,7 +12,7 @@ extern const Kernels kTable;
 
 size_t AccumulatorSize(DType dtype) {
   const size_t size = SizeOf(dtype);
-  return size == 2 ? 4 : size;  // float16 and bfloat16 are summed in float32
+  return size < 4 ? 4 : size;  // 16-bit floats are combined in float32, bytes in uint32
 }
 
 const Kernels& PortableKernels() { return kernels_portable::kTable; }

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "worker_runtime/comm/kernels.h"
+#include "worker_runtime/comm/kernels_half.h"
 
 namespace ddp::internal::KERNELS {
 namespace {
@@ -42,7 +43,7 @@ struct OfUint8 {
   typedef uint8_t Value;
   typedef uint8_t Unaligned DDP_UNALIGNED;
 };
-// Division is signed.
+// Division and order are signed.
 struct OfInt32 {
   typedef int32_t Value;
   typedef int32_t Unaligned DDP_UNALIGNED;
@@ -52,71 +53,51 @@ struct OfInt64 {
   typedef int64_t Unaligned DDP_UNALIGNED;
 };
 
-inline float FromBits(uint32_t bits) {
-  float value;
-  memcpy(&value, &bits, sizeof value);
-  return value;
-}
-
-inline uint32_t ToBits(float value) {
-  uint32_t bits;
-  memcpy(&bits, &value, sizeof bits);
-  return bits;
-}
-
-inline float FromBFloat16(uint16_t half) { return FromBits(static_cast<uint32_t>(half) << 16); }
-
-// Round to nearest, ties to even; a NaN stays one, quiet.
-inline uint16_t ToBFloat16(float value) {
-  uint32_t bits = ToBits(value);
-  uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-  uint32_t quiet = (bits >> 16) | 0x40u;
-  return static_cast<uint16_t>((bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded);
-}
-
-// The same bits as the F16C instructions, NaN payloads included.
-inline float FromFloat16(uint16_t half) {
-  uint32_t sign = static_cast<uint32_t>(half & 0x8000u) << 16;
-  uint32_t exponent = (half >> 10) & 0x1fu;
-  uint32_t mantissa = half & 0x3ffu;
-  if (exponent == 31) {
-    uint32_t quiet = mantissa != 0 ? 0x400000u : 0u;
-    return FromBits(sign | 0x7f800000u | quiet | (mantissa << 13));
+struct Sum {
+  template <typename Value>
+  static Value Of(Value before, Value next) {
+    return before + next;
   }
-  if (exponent != 0) return FromBits(sign | ((exponent + 112) << 23) | (mantissa << 13));
-  // Subnormal: mantissa * 2^-24, which float32 holds exactly.
-  float magnitude = static_cast<float>(mantissa) * 5.9604644775390625e-8f;
-  return FromBits(sign | ToBits(magnitude));
-}
+};
 
-inline uint16_t ToFloat16(float value) {
-  uint32_t bits = ToBits(value);
-  uint32_t sign = (bits >> 16) & 0x8000u;
-  bits &= 0x7fffffffu;
-  if (bits > 0x7f800000u) {
-    return static_cast<uint16_t>(sign | 0x7e00u | ((bits >> 13) & 0x3ffu));
+// Of two equal values and of two NaNs the earlier rank's; a NaN is above and below all else. The
+// bits then depend on no instruction's choice.
+struct Max {
+  typedef OfInt32 Int32;
+  typedef OfInt64 Int64;
+  template <typename Value>
+  static Value Of(Value before, Value next) {
+    return (before == before) & !(next <= before) ? next : before;
   }
-  if (bits >= 0x47800000u) return static_cast<uint16_t>(sign | 0x7c00u);  // 2^16 and above
-  if (bits < 0x38800000u) {
-    // Below the smallest normal half. Adding 0.5 puts the half's last bit at the float's last, so
-    // that the addition itself rounds to nearest even.
-    return static_cast<uint16_t>(sign | (ToBits(FromBits(bits) + 0.5f) - 0x3f000000u));
+};
+struct Min {
+  typedef OfInt32 Int32;
+  typedef OfInt64 Int64;
+  template <typename Value>
+  static Value Of(Value before, Value next) {
+    return (before == before) & !(next >= before) ? next : before;
   }
-  // Rounding may carry into the exponent, up to infinity: that is what it should do.
-  uint32_t rounded = bits + 0xfffu + ((bits >> 13) & 1u);
-  return static_cast<uint16_t>(sign | ((rounded - 0x38000000u) >> 13));
-}
+};
+struct Product {
+  typedef OfUint32 Int32;
+  typedef OfUint64 Int64;
+  template <typename Value>
+  static Value Of(Value before, Value next) {
+    return before * next;
+  }
+};
 
 template <typename Of>
 void LoadSame(const void* input, void* accumulator, size_t count) {
   memcpy(accumulator, input, count * sizeof(typename Of::Value));
 }
 
-template <typename Of>
-void AddSame(const void* input, void* accumulator, size_t count) {
-  const typename Of::Unaligned* in = static_cast<const typename Of::Unaligned*>(input);
-  typename Of::Unaligned* acc = static_cast<typename Of::Unaligned*>(accumulator);
-  for (size_t i = 0; i < count; ++i) acc[i] = static_cast<typename Of::Value>(acc[i] + in[i]);
+template <typename Do, typename Input, typename Accumulator = Input>
+void CombineEach(const void* input, void* accumulator, size_t count) {
+  typedef typename Accumulator::Value Value;
+  const typename Input::Unaligned* in = static_cast<const typename Input::Unaligned*>(input);
+  typename Accumulator::Unaligned* acc = static_cast<typename Accumulator::Unaligned*>(accumulator);
+  for (size_t i = 0; i < count; ++i) acc[i] = Do::template Of<Value>(acc[i], in[i]);
 }
 
 template <typename Of>
@@ -128,15 +109,25 @@ void StoreSame(const void* accumulator, void* output, size_t count, int divisor)
   }
   const typename Of::Unaligned* acc = static_cast<const typename Of::Unaligned*>(accumulator);
   typename Of::Unaligned* out = static_cast<typename Of::Unaligned*>(output);
-  // A divisor above 255 makes every average of bytes 0, and does not fit a byte.
-  if (sizeof(Value) == 1) {
-    for (size_t i = 0; i < count; ++i) {
-      out[i] = static_cast<Value>(static_cast<int>(acc[i]) / divisor);
-    }
-    return;
-  }
   const Value by = static_cast<Value>(divisor);
   for (size_t i = 0; i < count; ++i) out[i] = acc[i] / by;
+}
+
+void LoadUint8(const void* input, void* accumulator, size_t count) {
+  const uint8_t* in = static_cast<const uint8_t*>(input);
+  Bits32* acc = static_cast<Bits32*>(accumulator);
+  for (size_t i = 0; i < count; ++i) acc[i] = in[i];
+}
+
+void StoreUint8(const void* accumulator, void* output, size_t count, int divisor) {
+  const Bits32* acc = static_cast<const Bits32*>(accumulator);
+  uint8_t* out = static_cast<uint8_t*>(output);
+  const uint32_t by = static_cast<uint32_t>(divisor);
+  if (by == 1) {
+    for (size_t i = 0; i < count; ++i) out[i] = static_cast<uint8_t>(acc[i]);
+    return;
+  }
+  for (size_t i = 0; i < count; ++i) out[i] = static_cast<uint8_t>(acc[i] / by);
 }
 
 void LoadBFloat16(const void* input, void* accumulator, size_t count) {
@@ -211,26 +202,71 @@ void Load(DType dtype, const void* input, void* accumulator, size_t count) {
     case DType::kInt64:
       return LoadSame<OfUint64>(input, accumulator, count);
     case DType::kUint8:
-      return LoadSame<OfUint8>(input, accumulator, count);
+      return LoadUint8(input, accumulator, count);
   }
 }
 
 void Add(DType dtype, const void* input, void* accumulator, size_t count) {
   switch (dtype) {
     case DType::kFloat32:
-      return AddSame<OfFloat32>(input, accumulator, count);
+      return CombineEach<Sum, OfFloat32>(input, accumulator, count);
     case DType::kFloat64:
-      return AddSame<OfFloat64>(input, accumulator, count);
+      return CombineEach<Sum, OfFloat64>(input, accumulator, count);
     case DType::kFloat16:
       return WidenFloat16<true>(input, accumulator, count);
     case DType::kBFloat16:
       return AddBFloat16(input, accumulator, count);
     case DType::kInt32:
-      return AddSame<OfUint32>(input, accumulator, count);
+      return CombineEach<Sum, OfUint32>(input, accumulator, count);
     case DType::kInt64:
-      return AddSame<OfUint64>(input, accumulator, count);
+      return CombineEach<Sum, OfUint64>(input, accumulator, count);
     case DType::kUint8:
-      return AddSame<OfUint8>(input, accumulator, count);
+      return CombineEach<Sum, OfUint8, OfUint32>(input, accumulator, count);
+  }
+}
+
+// Widened block by block, so that it is done as fast as it is loaded.
+template <typename Do>
+void CombineHalf(DType dtype, const void* input, void* accumulator, size_t count) {
+  constexpr size_t kBlock = 256;
+  float wide[kBlock];
+  for (size_t begin = 0; begin < count; begin += kBlock) {
+    const size_t n = count - begin < kBlock ? count - begin : kBlock;
+    Load(dtype, static_cast<const Bits16*>(input) + begin, wide, n);
+    CombineEach<Do, OfFloat32>(wide, static_cast<Float32*>(accumulator) + begin, n);
+  }
+}
+
+template <typename Do>
+void CombineBy(DType dtype, const void* input, void* accumulator, size_t count) {
+  switch (dtype) {
+    case DType::kFloat32:
+      return CombineEach<Do, OfFloat32>(input, accumulator, count);
+    case DType::kFloat64:
+      return CombineEach<Do, OfFloat64>(input, accumulator, count);
+    case DType::kFloat16:
+    case DType::kBFloat16:
+      return CombineHalf<Do>(dtype, input, accumulator, count);
+    case DType::kInt32:
+      return CombineEach<Do, typename Do::Int32>(input, accumulator, count);
+    case DType::kInt64:
+      return CombineEach<Do, typename Do::Int64>(input, accumulator, count);
+    case DType::kUint8:
+      return CombineEach<Do, OfUint8, OfUint32>(input, accumulator, count);
+  }
+}
+
+void Combine(ReduceOp op, DType dtype, const void* input, void* accumulator, size_t count) {
+  switch (op) {
+    case ReduceOp::kSum:
+    case ReduceOp::kAverage:
+      return Add(dtype, input, accumulator, count);
+    case ReduceOp::kMax:
+      return CombineBy<Max>(dtype, input, accumulator, count);
+    case ReduceOp::kMin:
+      return CombineBy<Min>(dtype, input, accumulator, count);
+    case ReduceOp::kProduct:
+      return CombineBy<Product>(dtype, input, accumulator, count);
   }
 }
 
@@ -249,7 +285,7 @@ void Store(DType dtype, const void* accumulator, void* output, size_t count, int
     case DType::kInt64:
       return StoreSame<OfInt64>(accumulator, output, count, divisor);
     case DType::kUint8:
-      return StoreSame<OfUint8>(accumulator, output, count, divisor);
+      return StoreUint8(accumulator, output, count, divisor);
   }
 }
 
@@ -307,10 +343,12 @@ bool ReduceFloat32(const void* const* inputs, int input_count, void* const* outp
   return false;
 }
 
-void Reduce(DType dtype, const void* const* inputs, int input_count, void* const* outputs,
-            int output_count, size_t count, int divisor) {
-  if (dtype == DType::kFloat32 && ReduceFloat32(inputs, input_count, outputs, output_count, count,
-                                                static_cast<float>(divisor))) {
+void Reduce(ReduceOp op, DType dtype, const void* const* inputs, int input_count,
+            void* const* outputs, int output_count, size_t count, int divisor) {
+  const bool is_sum = op == ReduceOp::kSum || op == ReduceOp::kAverage;
+  if (is_sum && dtype == DType::kFloat32 &&
+      ReduceFloat32(inputs, input_count, outputs, output_count, count,
+                    static_cast<float>(divisor))) {
     return;
   }
   constexpr size_t kBlock = 1024;  // accumulators and one input of it stay in the first-level cache
@@ -321,7 +359,7 @@ void Reduce(DType dtype, const void* const* inputs, int input_count, void* const
     const size_t offset = begin * size;
     Load(dtype, static_cast<const char*>(inputs[0]) + offset, accumulator, n);
     for (int k = 1; k < input_count; ++k) {
-      Add(dtype, static_cast<const char*>(inputs[k]) + offset, accumulator, n);
+      Combine(op, dtype, static_cast<const char*>(inputs[k]) + offset, accumulator, n);
     }
     char* first = static_cast<char*>(outputs[0]) + offset;
     Store(dtype, accumulator, first, n, divisor);
@@ -334,6 +372,6 @@ void Reduce(DType dtype, const void* const* inputs, int input_count, void* const
 }  // namespace
 
 extern const Kernels kTable;
-const Kernels kTable = {KERNELS_HAVE_F16C ? "avx2" : "portable", Load, Add, Store, Reduce};
+const Kernels kTable = {KERNELS_HAVE_F16C ? "avx2" : "portable", Load, Combine, Store, Reduce};
 
 }  // namespace ddp::internal::KERNELS

@@ -8,7 +8,7 @@
 namespace ddp::internal {
 
 std::string Describe(const Op& op) {
-  const char* reduce = op.reduce == ReduceOp::kSum ? "sum" : "average";
+  const char* reduce = Name(op.reduce);
   const std::string number = op.sequence == 0 ? "" : absl::StrCat(" #", op.sequence);
   const std::string elements = absl::StrCat(Name(op.dtype), " x ", op.count);
   switch (op.kind) {

@@ -36,6 +36,9 @@ inline constexpr NcclDataType kNcclBfloat16 = 9;
 
 using NcclRedOp = int;
 inline constexpr NcclRedOp kNcclSum = 0;
+inline constexpr NcclRedOp kNcclProd = 1;
+inline constexpr NcclRedOp kNcclMax = 2;
+inline constexpr NcclRedOp kNcclMin = 3;
 inline constexpr NcclRedOp kNcclAvg = 4;
 
 inline constexpr int kNcclRevokeDefault = 0;

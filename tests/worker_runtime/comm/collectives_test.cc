@@ -3,6 +3,8 @@
 // world size follow.
 #include <doctest/doctest.h>
 
+#include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -99,7 +101,8 @@ void CheckEverything(Communicator& group, DType dtype) {
     CAPTURE(count);
     // Chunks are cut by bytes: a wide and a narrow accumulator see all there is.
     if (count > 100'000 && dtype != DType::kFloat32 && dtype != DType::kFloat16) continue;
-    for (ReduceOp op : {ReduceOp::kSum, ReduceOp::kAverage}) {
+    for (ReduceOp op : kAllReductions) {
+      CAPTURE(std::string(Name(op)));
       CheckAllReduce(group, dtype, op, count);
       CheckAllReduceShared(group, dtype, op, count);
       CheckReduceScatter(group, dtype, op, count / static_cast<size_t>(group.world_size()));
@@ -154,6 +157,62 @@ TEST_CASE("collectives: tcp and shm together give the reference's bytes with 2 x
 
 TEST_CASE("collectives: tcp and shm together give the reference's bytes with uneven nodes") {
   CheckLayout({.nodes = {3, 1, 2}}, "tcp");
+}
+
+// Ranks 1 and 2 have a NaN, and the zeros have different signs.
+TEST_CASE("collectives: a maximum with a NaN is one, with the bits of the lowest rank's") {
+  const RankThreadsOptions layouts[] = {
+      {.nodes = {3}}, {.nodes = {3}, .use_tcp = true}, {.nodes = {2, 1}}};
+  for (const RankThreadsOptions& layout : layouts) {
+    for (ReduceOp op : {ReduceOp::kMax, ReduceOp::kMin}) {
+      for (size_t count : {size_t{5}, size_t{40'001}}) {
+        RunRankThreads(layout, [&](Communicator& group) {
+          const uint32_t of_rank[] = {0x80000000, 0x7fc00001, 0xffc00002};
+          std::vector<uint32_t> nans(count, of_rank[group.rank()]);
+          CheckOk(group.AllReduce(nans.data(), count, DType::kFloat32, op)->Wait());
+          CHECK(nans == std::vector<uint32_t>(count, of_rank[1]));
+          std::vector<float> zeros(count, group.rank() == 0 ? -0.0f : 0.0f);
+          CheckOk(group.AllReduce(zeros.data(), count, DType::kFloat32, op)->Wait());
+          for (float zero : zeros) REQUIRE(std::signbit(zero));
+        });
+      }
+    }
+  }
+}
+
+TEST_CASE("collectives: the average of bytes does not overflow, their sum wraps") {
+  const RankThreadsOptions layouts[] = {
+      {.nodes = {3}}, {.nodes = {3}, .use_tcp = true}, {.nodes = {2, 1}}};
+  for (const RankThreadsOptions& layout : layouts) {
+    RunRankThreads(layout, [](Communicator& group) {
+      std::vector<uint8_t> average(40'001, 100), sum(40'001, 100);
+      CheckOk(group.AllReduce(average.data(), average.size(), DType::kUint8, ReduceOp::kAverage)
+                  ->Wait());
+      CheckOk(group.AllReduce(sum.data(), sum.size(), DType::kUint8, ReduceOp::kSum)->Wait());
+      CHECK(average == std::vector<uint8_t>(average.size(), 100));
+      CHECK(sum == std::vector<uint8_t>(sum.size(), 300 - 256));
+    });
+  }
+}
+
+// What a sum rounded to bfloat16, or a factor of 1 / 3 so rounded, would miss: 1 + 1 + 1.0078125 is
+// no bfloat16, and 1 / 3 as bfloat16 is 0.3 % too large.
+TEST_CASE("collectives: the average of three bfloat16 is rounded once") {
+  const RankThreadsOptions layouts[] = {
+      {.nodes = {3}}, {.nodes = {3}, .use_tcp = true}, {.nodes = {2, 1}}};
+  for (const RankThreadsOptions& layout : layouts) {
+    RunRankThreads(layout, [](Communicator& group) {
+      // 3 of 1, and 257 + 258 + 259 (which are no bfloat16: 256, 258, 260) through their sum 774.
+      const uint16_t one = 0x3f80;
+      const uint16_t of_rank[] = {0x4380, 0x4381, 0x4382};
+      uint16_t data[] = {one, of_rank[group.rank()], group.rank() == 2 ? uint16_t{0x3f81} : one};
+      CheckOk(group.AllReduce(data, 3, DType::kBFloat16, ReduceOp::kAverage)->Wait());
+      CHECK(data[0] == one);
+      CHECK(data[1] == of_rank[1]);
+      // 3.0078125 / 3 = 1.0026, nearer to 1 than to 1.0078125.
+      CHECK(data[2] == one);
+    });
+  }
 }
 
 TEST_CASE("collectives: operations run in the order of the calls, whoever waits") {

@@ -2,6 +2,8 @@
 #ifndef DDPRUN_TESTS_WORKER_RUNTIME_COMM_ELEMENTS_H_
 #define DDPRUN_TESTS_WORKER_RUNTIME_COMM_ELEMENTS_H_
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <map>
@@ -17,6 +19,9 @@ namespace ddp::testing {
 inline constexpr DType kAllTypes[] = {DType::kFloat32,  DType::kFloat64, DType::kFloat16,
                                       DType::kBFloat16, DType::kInt32,   DType::kInt64,
                                       DType::kUint8};
+
+inline constexpr ReduceOp kAllReductions[] = {ReduceOp::kSum, ReduceOp::kAverage, ReduceOp::kMax,
+                                              ReduceOp::kMin, ReduceOp::kProduct};
 
 // The compiler's own half type is the judge of ours.
 using Half = _Float16;
@@ -101,24 +106,51 @@ T Read(const char* at) {
   return value;
 }
 
-// Element `index` of all ranks, in ascending order, as the header of Communicator promises.
+// Two elements, the earlier rank's first. Of equal ones and of two NaNs the first stays.
+template <typename T>
+T Combine(ReduceOp op, T first, T second) {
+  switch (op) {
+    case ReduceOp::kSum:
+    case ReduceOp::kAverage:
+      return first + second;
+    case ReduceOp::kProduct:
+      return first * second;
+    case ReduceOp::kMax:
+      if (std::isnan(first) || std::isnan(second)) return std::isnan(first) ? first : second;
+      return std::max(first, second);
+    case ReduceOp::kMin:
+      if (std::isnan(first) || std::isnan(second)) return std::isnan(first) ? first : second;
+      return std::min(first, second);
+  }
+  return first;
+}
+
+template <>
+inline int64_t Combine(ReduceOp op, int64_t first, int64_t second) {
+  if (op == ReduceOp::kMax) return std::max(first, second);
+  if (op == ReduceOp::kMin) return std::min(first, second);
+  const uint64_t a = static_cast<uint64_t>(first), b = static_cast<uint64_t>(second);
+  return static_cast<int64_t>(op == ReduceOp::kProduct ? a * b : a + b);
+}
+
+// Element `index` of all ranks, in ascending order, as the header of ReduceOp promises.
 inline void WriteReduced(DType dtype, ReduceOp op, int world_size, size_t index, char* at) {
   char input[8];
   float sum32 = 0;
   double sum64 = 0;
-  uint64_t whole = 0;
+  int64_t whole = 0;
   for (int rank = 0; rank < world_size; ++rank) {
     WriteInput(dtype, rank, index, input);
-    float value32 = 0;
-    if (dtype == DType::kFloat32) value32 = Read<float>(input);
-    if (dtype == DType::kFloat16) value32 = static_cast<float>(Read<Half>(input));
-    if (dtype == DType::kBFloat16) value32 = FromBFloat16Bits(Read<uint16_t>(input));
-    sum32 = rank == 0 ? value32 : sum32 + value32;
-    if (dtype == DType::kFloat64)
-      sum64 = rank == 0 ? Read<double>(input) : sum64 + Read<double>(input);
-    if (dtype == DType::kInt32) whole += static_cast<uint64_t>(Read<int32_t>(input));
-    if (dtype == DType::kInt64) whole += Read<uint64_t>(input);
-    if (dtype == DType::kUint8) whole += Read<uint8_t>(input);
+    const auto take = [&](auto& all, auto value) {
+      all = rank == 0 ? value : Combine(op, all, value);
+    };
+    if (dtype == DType::kFloat32) take(sum32, Read<float>(input));
+    if (dtype == DType::kFloat16) take(sum32, static_cast<float>(Read<Half>(input)));
+    if (dtype == DType::kBFloat16) take(sum32, FromBFloat16Bits(Read<uint16_t>(input)));
+    if (dtype == DType::kFloat64) take(sum64, Read<double>(input));
+    if (dtype == DType::kInt32) take(whole, int64_t{Read<int32_t>(input)});
+    if (dtype == DType::kInt64) take(whole, Read<int64_t>(input));
+    if (dtype == DType::kUint8) take(whole, int64_t{Read<uint8_t>(input)});
   }
   const int by = op == ReduceOp::kAverage ? world_size : 1;
   auto put = [at](auto value) { std::memcpy(at, &value, sizeof value); };
@@ -134,9 +166,9 @@ inline void WriteReduced(DType dtype, ReduceOp op, int world_size, size_t index,
     case DType::kInt32:
       return put(static_cast<int32_t>(static_cast<int32_t>(whole) / by));
     case DType::kInt64:
-      return put(static_cast<int64_t>(static_cast<int64_t>(whole) / by));
+      return put(whole / by);
     case DType::kUint8:
-      return put(static_cast<uint8_t>(static_cast<uint8_t>(whole) / by));
+      return put(static_cast<uint8_t>(whole / by));
   }
 }
 
@@ -157,8 +189,8 @@ inline std::string ComputeReduced(DType dtype, ReduceOp op, int world_size, size
 
 inline std::string Reduced(DType dtype, ReduceOp op, int world_size, size_t first, size_t count) {
   std::ostringstream key;
-  key << Name(dtype) << (op == ReduceOp::kSum ? " sum" : " average") << " of " << world_size
-      << " from " << first << " x " << count;
+  key << Name(dtype) << ' ' << Name(op) << " of " << world_size << " from " << first << " x "
+      << count;
   return Memoized(key.str(), [&] { return ComputeReduced(dtype, op, world_size, first, count); });
 }
 

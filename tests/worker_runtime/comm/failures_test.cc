@@ -164,6 +164,15 @@ TEST_CASE("failures: ranks that call different operations are told what each cal
   });
   CheckEveryLayout([](Communicator& group) {
     std::vector<float> data(8);
+    const ReduceOp op = group.rank() == 1 ? ReduceOp::kMax : ReduceOp::kSum;
+    absl::Status status = group.AllReduce(data.data(), 8, DType::kFloat32, op)->Wait();
+    CAPTURE(status.ToString());
+    CHECK(absl::IsInvalidArgument(status));
+    CHECK(status.message().find("rank 1 all-reduce #1 (float32 x 8, max)") != std::string::npos);
+    CHECK(status.message().find("all-reduce #1 (float32 x 8, sum)") != std::string::npos);
+  });
+  CheckEveryLayout([](Communicator& group) {
+    std::vector<float> data(8);
     absl::Status status = group.rank() == 2
                               ? group.Barrier()->Wait()
                               : group.Broadcast(data.data(), 8, DType::kFloat32, 0)->Wait();

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/support/skip.h"
@@ -74,6 +75,12 @@ std::string AnyBits(DType dtype, uint64_t seed, size_t count) {
   return bytes;
 }
 
+// With divisors that no world size of a test is.
+constexpr std::pair<ReduceOp, int> kCombinations[] = {
+    {ReduceOp::kSum, 1},       {ReduceOp::kAverage, 2}, {ReduceOp::kAverage, 3},
+    {ReduceOp::kAverage, 300}, {ReduceOp::kMax, 1},     {ReduceOp::kMin, 1},
+    {ReduceOp::kProduct, 1}};
+
 // Offsets that are odd, and different for each array of a call.
 constexpr size_t kOffsets[] = {0, 1, 2, 3, 4, 7, 8, 13, 31};
 
@@ -83,21 +90,21 @@ struct Results {
   friend bool operator==(const Results&, const Results&) = default;
 };
 
-Results LoadAddStore(const Kernels& kernels, DType dtype, size_t count, size_t offset,
-                     int divisor) {
+Results LoadCombineStore(const Kernels& kernels, ReduceOp op, DType dtype, size_t count,
+                         size_t offset, int divisor) {
   Place first(AnyBits(dtype, 1, count), offset);
   Place second(AnyBits(dtype, 2, count), offset + 1);
   Place accumulator(count * AccumulatorSize(dtype), offset + 3);
   Place output(count * SizeOf(dtype), offset + 5);
   kernels.load(dtype, first.data(), accumulator.data(), count);
-  kernels.add(dtype, second.data(), accumulator.data(), count);
+  kernels.combine(op, dtype, second.data(), accumulator.data(), count);
   kernels.store(dtype, accumulator.data(), output.data(), count, divisor);
   CHECK(IsUntouched(accumulator.outside()));
   CHECK(IsUntouched(output.outside()));
   return {accumulator.bytes(), output.bytes()};
 }
 
-TEST_CASE("kernels: load, add and store give the same bytes in both variants") {
+TEST_CASE("kernels: load, combine and store give the same bytes in both variants") {
   const Kernels& best = BestKernels();
   if (&best == &PortableKernels()) return SkipTest("this processor has no AVX2 and F16C");
   CHECK(std::string(best.name) != PortableKernels().name);
@@ -105,12 +112,13 @@ TEST_CASE("kernels: load, add and store give the same bytes in both variants") {
     CAPTURE(std::string(Name(dtype)));
     for (size_t count : kCounts) {
       for (size_t offset : kOffsets) {
-        for (int divisor : {1, 2, 3, 300}) {
+        for (auto [op, divisor] : kCombinations) {
           CAPTURE(count);
           CAPTURE(offset);
           CAPTURE(divisor);
-          CHECK(LoadAddStore(best, dtype, count, offset, divisor) ==
-                LoadAddStore(PortableKernels(), dtype, count, offset, divisor));
+          CAPTURE(std::string(Name(op)));
+          CHECK(LoadCombineStore(best, op, dtype, count, offset, divisor) ==
+                LoadCombineStore(PortableKernels(), op, dtype, count, offset, divisor));
         }
       }
     }
@@ -118,8 +126,8 @@ TEST_CASE("kernels: load, add and store give the same bytes in both variants") {
 }
 
 // `in_place`: the outputs are the inputs themselves, as for memory that ranks share.
-std::vector<std::string> Reduced(const Kernels& kernels, DType dtype, size_t count, size_t offset,
-                                 int ranks, int divisor, bool in_place) {
+std::vector<std::string> ReducedBy(const Kernels& kernels, ReduceOp op, DType dtype, size_t count,
+                                   size_t offset, int ranks, int divisor, bool in_place) {
   std::vector<Place> inputs, outputs;
   for (int rank = 0; rank < ranks; ++rank) {
     const size_t shift = offset + static_cast<size_t>(rank);
@@ -131,7 +139,7 @@ std::vector<std::string> Reduced(const Kernels& kernels, DType dtype, size_t cou
   std::vector<Place>& results = in_place ? inputs : outputs;
   for (Place& input : inputs) from.push_back(input.data());
   for (Place& result : results) to.push_back(result.data());
-  kernels.reduce(dtype, from.data(), ranks, to.data(), ranks, count, divisor);
+  kernels.reduce(op, dtype, from.data(), ranks, to.data(), ranks, count, divisor);
   std::vector<std::string> bytes;
   for (const Place& result : results) {
     CHECK(IsUntouched(result.outside()));
@@ -140,29 +148,34 @@ std::vector<std::string> Reduced(const Kernels& kernels, DType dtype, size_t cou
   return bytes;
 }
 
-TEST_CASE("kernels: reduce gives every rank the bytes of load, add and store, in both variants") {
+TEST_CASE(
+    "kernels: reduce gives every rank the bytes of load, combine and store, in both variants") {
   for (DType dtype : kAllTypes) {
     CAPTURE(std::string(Name(dtype)));
     for (int ranks : {1, 2, 3, 5}) {
       for (size_t count : kCounts) {
-        for (int divisor : {1, ranks}) {
+        for (ReduceOp op : kAllReductions) {
+          const int divisor = op == ReduceOp::kAverage ? ranks : 1;
           CAPTURE(ranks);
           CAPTURE(count);
-          CAPTURE(divisor);
+          CAPTURE(std::string(Name(op)));
           std::string accumulator(count * AccumulatorSize(dtype), '\0');
           std::string expected(count * SizeOf(dtype), '\0');
           const Kernels& portable = PortableKernels();
           for (int rank = 0; rank < ranks; ++rank) {
             const std::string input = AnyBits(dtype, static_cast<uint64_t>(rank), count);
-            (rank == 0 ? portable.load : portable.add)(dtype, input.data(), accumulator.data(),
-                                                       count);
+            if (rank == 0) {
+              portable.load(dtype, input.data(), accumulator.data(), count);
+            } else {
+              portable.combine(op, dtype, input.data(), accumulator.data(), count);
+            }
           }
           portable.store(dtype, accumulator.data(), expected.data(), count, divisor);
           for (const Kernels* kernels : {&BestKernels(), &portable}) {
             for (bool in_place : {false, true}) {
               for (size_t offset : {size_t{0}, size_t{1}, size_t{6}}) {
                 for (const std::string& bytes :
-                     Reduced(*kernels, dtype, count, offset, ranks, divisor, in_place)) {
+                     ReducedBy(*kernels, op, dtype, count, offset, ranks, divisor, in_place)) {
                   CHECK(bytes == expected);
                 }
               }
@@ -186,7 +199,8 @@ TEST_CASE("kernels: one not-a-number stays one, with the same bits in both varia
         std::string accumulator(64 * AccumulatorSize(dtype), '\0');
         results[k].resize(nan.size());
         variants[k]->load(dtype, (is_first ? nan : ones).data(), accumulator.data(), 64);
-        variants[k]->add(dtype, (is_first ? ones : nan).data(), accumulator.data(), 64);
+        variants[k]->combine(ReduceOp::kSum, dtype, (is_first ? ones : nan).data(),
+                             accumulator.data(), 64);
         variants[k]->store(dtype, accumulator.data(), results[k].data(), 64, 2);
       }
       CHECK(results[0] == results[1]);
@@ -313,29 +327,6 @@ TEST_CASE("kernels: floats beyond every half become infinity") {
     const uint16_t bits = format.dtype == DType::kFloat16 ? 0x7c00 : 0x7f80;
     CHECK(Narrowed(kernels, format.dtype, values) == std::vector<uint16_t>(9, bits));
   });
-}
-
-TEST_CASE("kernels: integers wrap, and their averages round toward zero") {
-  for (const Kernels* kernels : {&BestKernels(), &PortableKernels()}) {
-    CAPTURE(std::string(kernels->name));
-    const int32_t a[] = {2147483647, -7, 7}, b[] = {1, 0, 0};
-    int32_t sum[3], average[3];
-    const void* inputs[] = {a, b};
-    void* sums[] = {sum};
-    void* averages[] = {average};
-    kernels->reduce(DType::kInt32, inputs, 2, sums, 1, 3, 1);
-    CHECK(sum[0] == std::numeric_limits<int32_t>::min());
-    kernels->reduce(DType::kInt32, inputs, 2, averages, 1, 3, 2);
-    CHECK(average[1] == -3);
-    CHECK(average[2] == 3);
-    const uint8_t c[] = {250, 200}, d[] = {10, 100};
-    uint8_t bytes[2];
-    const void* byte_inputs[] = {c, d};
-    void* byte_outputs[] = {bytes};
-    kernels->reduce(DType::kUint8, byte_inputs, 2, byte_outputs, 1, 2, 2);
-    CHECK(static_cast<int>(bytes[0]) == 2);   // (260 mod 256) / 2
-    CHECK(static_cast<int>(bytes[1]) == 22);  // (300 mod 256) / 2
-  }
 }
 
 }  // namespace

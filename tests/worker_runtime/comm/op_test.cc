@@ -30,6 +30,12 @@ TEST_CASE("op: a description names the number once there is one") {
   op.kind = OpKind::kReduceScatter;
   op.reduce = ReduceOp::kAverage;
   CHECK(Describe(op) == "reduce-scatter #12 (float32 x 1000, average)");
+  op.reduce = ReduceOp::kMax;
+  CHECK(Describe(op) == "reduce-scatter #12 (float32 x 1000, max)");
+  op.reduce = ReduceOp::kMin;
+  CHECK(Describe(op) == "reduce-scatter #12 (float32 x 1000, min)");
+  op.reduce = ReduceOp::kProduct;
+  CHECK(Describe(op) == "reduce-scatter #12 (float32 x 1000, product)");
   op.kind = OpKind::kBroadcast;
   op.root = 3;
   CHECK(Describe(op) == "broadcast #12 (float32 x 1000, root 3)");

@@ -218,6 +218,14 @@ TEST_CASE("abi: NCCL's types have their sizes") {
   CHECK(Alike<NcclComm, ncclComm_t>());
 }
 
+TEST_CASE("abi: NCCL's reductions have its numbers") {
+  CHECK(static_cast<int>(ncclSum) == kNcclSum);
+  CHECK(static_cast<int>(ncclProd) == kNcclProd);
+  CHECK(static_cast<int>(ncclMax) == kNcclMax);
+  CHECK(static_cast<int>(ncclMin) == kNcclMin);
+  CHECK(static_cast<int>(ncclAvg) == kNcclAvg);
+}
+
 // A newer library reads as much of a config as its `size` says, and of that what its `version` had.
 TEST_CASE("abi: our config is the beginning of NCCL's") {
   CHECK(sizeof(NcclConfig) <= sizeof(ncclConfig_t));

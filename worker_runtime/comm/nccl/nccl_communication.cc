@@ -34,6 +34,22 @@ NcclDataType TypeOf(DType dtype) {
   return kNcclUint8;
 }
 
+NcclRedOp ReductionOf(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::kSum:
+      return kNcclSum;
+    case ReduceOp::kAverage:
+      return kNcclAvg;
+    case ReduceOp::kMax:
+      return kNcclMax;
+    case ReduceOp::kMin:
+      return kNcclMin;
+    case ReduceOp::kProduct:
+      return kNcclProd;
+  }
+  return kNcclSum;
+}
+
 NcclResult SendReceive(const NcclApi& api, const Op& op, NcclComm comm, CudaStream stream) {
   const NcclDataType type = TypeOf(op.dtype);
   NcclResult result = api.ncclGroupStart();
@@ -80,7 +96,7 @@ absl::StatusOr<std::unique_ptr<NcclCommunication>> NcclCommunication::Join(
 NcclResult NcclCommunication::Enqueue(const Op& op, CudaStream stream) {
   const NcclApi& api = nccl_.api;
   const NcclDataType type = TypeOf(op.dtype);
-  const NcclRedOp reduce = op.reduce == ReduceOp::kSum ? kNcclSum : kNcclAvg;
+  const NcclRedOp reduce = ReductionOf(op.reduce);
   switch (op.kind) {
     case OpKind::kAllReduce:
     case OpKind::kBarrier:

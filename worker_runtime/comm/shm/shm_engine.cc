@@ -76,7 +76,8 @@ absl::Status ShmEngine::AllReduceSmall(const Op& op) {
   std::vector<const void*> inputs(static_cast<size_t>(domain_.size()));
   for (int i = 0; i < domain_.size(); ++i) inputs[i] = domain_.input(i, step);
   void* output = op.output;
-  kernels_.reduce(op.dtype, inputs.data(), domain_.size(), &output, 1, op.count, Divisor(op));
+  kernels_.reduce(op.reduce, op.dtype, inputs.data(), domain_.size(), &output, 1, op.count,
+                  Divisor(op));
   return absl::OkStatus();
 }
 
@@ -99,8 +100,8 @@ absl::Status ShmEngine::AllReduceInPlace(const Op& op, const Location& location)
     inputs.push_back(data);
     outputs.push_back(data);
   }
-  kernels_.reduce(op.dtype, inputs.data(), domain_.size(), outputs.data(), domain_.size(),
-                  slice.count, Divisor(op));
+  kernels_.reduce(op.reduce, op.dtype, inputs.data(), domain_.size(), outputs.data(),
+                  domain_.size(), slice.count, Divisor(op));
   const uint32_t step = domain_.NextStep();
   domain_.PostArrived(step);
   return domain_.Finish(op, step);
@@ -127,7 +128,7 @@ absl::Status ShmEngine::AllReduceStaged(const Op& op) {
       inputs.push_back(At(i == me ? data : domain_.input(i, step), mine.begin, size));
     }
     void* outputs[] = {At(data, mine.begin, size), At(domain_.result(me, step), mine.begin, size)};
-    kernels_.reduce(op.dtype, inputs.data(), n, outputs, 2, mine.count, Divisor(op));
+    kernels_.reduce(op.reduce, op.dtype, inputs.data(), n, outputs, 2, mine.count, Divisor(op));
     status = domain_.Finish(op, step);
     if (!status.ok()) return status;
     for (int i = 0; i < n; ++i) {
@@ -198,7 +199,8 @@ absl::Status ShmEngine::ReduceScatter(const Op& op) {
                                : At(domain_.input(static_cast<int>(i), step), me * chunk, size));
     }
     void* output = At(op.output, begin, size);
-    kernels_.reduce(op.dtype, inputs.data(), domain_.size(), &output, 1, count, Divisor(op));
+    kernels_.reduce(op.reduce, op.dtype, inputs.data(), domain_.size(), &output, 1, count,
+                    Divisor(op));
     begin += count;
   } while (begin < op.count);
   return absl::OkStatus();

@@ -49,13 +49,17 @@ void ReduceStreams::AddPiece(bool is_loading, bool is_storing) {
     // One pass over memory instead of two, for the same bits.
     const void* inputs[] = {partial, static_cast<const char*>(job_.inputs[0]) + begin * size_};
     void* output = static_cast<char*>(job_.outputs[0]) + begin * size_;
-    kernels_.reduce(job_.dtype, inputs, 2, &output, 1, count, job_.divisor);
+    kernels_.reduce(job_.op, job_.dtype, inputs, 2, &output, 1, count, job_.divisor);
     ++processed_;
     return;
   }
   for (size_t i = 0; i < job_.inputs.size(); ++i) {
     const char* input = static_cast<const char*>(job_.inputs[i]) + begin * size_;
-    (is_loading && i == 0 ? kernels_.load : kernels_.add)(job_.dtype, input, partial, count);
+    if (is_loading && i == 0) {
+      kernels_.load(job_.dtype, input, partial, count);
+    } else {
+      kernels_.combine(job_.op, job_.dtype, input, partial, count);
+    }
   }
   if (is_storing) {
     char* first = static_cast<char*>(job_.outputs[0]) + begin * size_;

@@ -11,9 +11,10 @@
 
 namespace ddp::internal {
 
-// What one node has and gets of a sum.
+// What one node has and gets of a reduction.
 struct ReduceJob {
   DType dtype = DType::kFloat32;
+  ReduceOp op = ReduceOp::kSum;
   size_t count = 0;
   int divisor = 1;
   std::vector<const void*> inputs;  // of this node's ranks, ascending

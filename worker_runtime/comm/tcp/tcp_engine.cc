@@ -158,6 +158,7 @@ absl::Status TcpEngine::Reduce(const Op& op, size_t count, std::vector<const voi
                                std::vector<void*> outputs, bool is_first) {
   ReduceJob job;
   job.dtype = op.dtype;
+  job.op = op.reduce;
   job.count = count;
   job.divisor = op.reduce == ReduceOp::kAverage ? world_size() : 1;
   job.inputs = std::move(inputs);

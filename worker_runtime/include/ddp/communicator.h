@@ -77,9 +77,9 @@ class HalfCasts {
 // the same order. Operations are executed in the order of the calls on a thread (or stream) of the
 // communicator's own; each returns a Work at once. Calls come from one thread at a time.
 //
-// CPU backends sum in one canonical order - ascending global rank, in float32 for float32, float16
-// and bfloat16, in the type itself otherwise, rounded once at the end - so that `local`, `shm`,
-// `tcp` and their combination give equal bits for the same world size.
+// CPU backends combine in one canonical order - ascending global rank, in the accumulator that
+// ReduceOp names, rounded once at the end - so that `local`, `shm`, `tcp` and their combination
+// give equal bits for the same world size.
 //
 // Counts are elements, and 0 is allowed, then with null pointers too. Elements at a null pointer or
 // more of them than can be addressed are InvalidArgument, and Aborted on the other ranks. Buffers

@@ -30,9 +30,26 @@ constexpr size_t SizeOf(DType dtype) {
 // "float32", "bfloat16", ...
 const char* Name(DType dtype);
 
-// How an all-reduce combines ranks. kAverage divides by the world size: floating types are summed
-// in the accumulator type and divided once, integers are divided with truncation towards zero.
-enum class ReduceOp : uint8_t { kSum, kAverage };
+// How an all-reduce or a reduce-scatter combines the ranks' elements.
+//
+// The CPU backends combine in an accumulator - float32 for float16 and bfloat16, 32 bits for uint8,
+// the type itself otherwise - and round to the type once, at the end.
+// - kSum and kProduct of integers wrap.
+// - kAverage divides the sum by the world size, once: floats before the one rounding, integers with
+//   truncation towards zero. The sum of uint8 does not overflow on the way; that of int32 and int64
+//   wraps.
+// - kMax and kMin are NaN where any rank has a NaN. Of zeros with different signs the result is
+// that
+//   of the lowest rank.
+//
+// `nccl` leaves it all to NCCL. Its average multiplies each float by 1 / world size rounded to the
+// type before it sums, as in PyTorch: with 3 ranks a bfloat16 is off by up to 0.4 %. Integers,
+// uint8 too, are summed in their own type, where they wrap, and then divided. Whether a NaN or
+// another rank's number is the maximum or minimum is NCCL's choice.
+enum class ReduceOp : uint8_t { kSum, kAverage, kMax, kMin, kProduct };
+
+// "sum", "average", "max", "min", "product".
+const char* Name(ReduceOp op);
 
 }  // namespace ddp
 

@@ -39,6 +39,20 @@ int CheckCollectives(int rank, int size) {
              .ok());
   EXPECT(average.Read(stream) == Floats{sum / static_cast<float>(size)});
 
+  float product = 1;
+  for (int i = 1; i <= size; ++i) product *= static_cast<float>(i);
+  for (const auto& [op, result] :
+       {std::pair(ReduceOp::kMax, static_cast<float>(size)), std::pair(ReduceOp::kMin, 1.0f),
+        std::pair(ReduceOp::kProduct, product)}) {
+    DeviceArray reduced({mine});
+    EXPECT(comm.AllReduce(reduced.data(), 1, DType::kFloat32, op, stream)->Wait().ok());
+    EXPECT(reduced.Read(stream) == Floats{result});
+    DeviceArray parts(Floats(static_cast<size_t>(size), mine)), part({0});
+    EXPECT(
+        comm.ReduceScatter(parts.data(), part.data(), 1, DType::kFloat32, op, stream)->Wait().ok());
+    EXPECT(part.Read(stream) == Floats{result});
+  }
+
   DeviceArray from_last({mine, mine});
   EXPECT(comm.Broadcast(from_last.data(), 2, DType::kFloat32, size - 1, stream)->Wait().ok());
   EXPECT(from_last.Read(stream) == Floats(2, static_cast<float>(size)));
