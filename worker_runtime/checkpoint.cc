@@ -291,7 +291,12 @@ absl::StatusOr<std::optional<TrainingState>> Checkpoint::LoadLatest(
   if (!found.is_found) return std::nullopt;
   for (const Tensor& tensor : tensors) {
     status = communicator_.Broadcast(tensor.data, tensor.count, tensor.dtype, /*root=*/0)->Wait();
-    if (!status.ok()) return status;
+    if (status.ok()) continue;
+    // The others wait for a call that was refused on this rank.
+    if (communicator_.error().ok()) {
+      communicator_.Abort(absl::StrCat("load checkpoint: ", status.message()));
+    }
+    return status;
   }
   latest_ = found.path;
   return std::move(found.state);

@@ -131,10 +131,16 @@ absl::Status DistributedDataParallel::BroadcastParameters() {
   for (const Parameter& parameter : parameters_) {
     works.push_back(communicator_.Broadcast(parameter.data, parameter.count, parameter.dtype,
                                             /*root=*/0, options_.stream));
-    if (works.size() == kBroadcastsInFlight) drain();
+    // One that is done at once may have been refused: what comes next would meet the others' call.
+    if (works.size() == kBroadcastsInFlight || works.back()->IsDone()) drain();
+    if (!first.ok()) break;
   }
   drain();
   if (first.ok()) return first;
+  // The others wait for a call that was refused on this rank.
+  if (communicator_.error().ok()) {
+    communicator_.Abort(absl::StrCat("rank ", communicator_.rank(), ": ", first.message()));
+  }
   return absl::Status(first.code(),
                       absl::StrCat("broadcast rank 0's parameters: ", first.message()));
 }

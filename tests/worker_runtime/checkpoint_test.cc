@@ -12,6 +12,7 @@
 #include <set>
 
 #include "tests/support/files.h"
+#include "tests/support/rank_threads.h"
 #include "tests/support/skip.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/thread_group.h"
@@ -315,6 +316,23 @@ TEST_CASE("checkpoint: the hash of tensors is that of their bytes in order") {
   const std::vector<Tensor> in_order = {a, bc}, reversed = {bc, a};
   CHECK(Sha256Hex(in_order) == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
   CHECK(Sha256Hex(reversed) != Sha256Hex(in_order));
+}
+
+TEST_CASE("checkpoint: a rank whose tensors have no memory fails all ranks at once") {
+  const TempDir dir;
+  ddprun::testing::RunRankThreads({.nodes = {2}}, [&dir](Communicator& communicator) {
+    Checkpoint checkpoint(communicator, {.directory = dir.path().string()});
+    Model model;
+    std::vector<Tensor> tensors = model.Tensors();
+    CHECK(checkpoint.Save(State(1), tensors).ok());
+    if (communicator.rank() == 1) tensors[0].data = nullptr;
+    const absl::Status status = checkpoint.LoadLatest(tensors).status();
+    CAPTURE(status.ToString());
+    CHECK(status.code() == (communicator.rank() == 1 ? absl::StatusCode::kInvalidArgument
+                                                     : absl::StatusCode::kAborted));
+    CHECK(Message(status).find("broadcast (float32 x 3, root 0): the input is a null pointer") !=
+          std::string::npos);
+  });
 }
 
 }  // namespace

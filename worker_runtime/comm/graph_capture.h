@@ -39,7 +39,8 @@ class GraphCapture {
   // FailedPrecondition while something captures already.
   virtual absl::Status BeginCapture(Stream stream) = 0;
   // REQUIRES: BeginCapture succeeded. Ends the recording in any case. Errors: the first of an
-  // operation in it; FailedPrecondition when the driver has given the capture up.
+  // operation in it, which a refused call is not; FailedPrecondition when the driver has given the
+  // capture up.
   virtual absl::StatusOr<std::unique_ptr<CapturedGraph>> EndCapture() = 0;
   // Takes the numbers of the operations since BeginCapture back, so that the ranks still agree on
   // the next. REQUIRES: BeginCapture succeeded, no operation was called since EndCapture, the graph

@@ -89,23 +89,23 @@ void QueuedCommunicator::Leave() {
 }
 
 std::unique_ptr<Work> QueuedCommunicator::Submit(Op op) {
-  absl::Status valid = CheckArguments(op, world_size());
-  if (valid.ok() && check_memory_ != nullptr) valid = check_memory_(op);
-  if (!valid.ok()) Refuse(valid);
+  absl::Status refused = CheckArguments(op, world_size());
+  if (refused.ok() && check_memory_ != nullptr) refused = check_memory_(op);
   auto state = std::make_shared<State>();
   state->op = op;
   bool must_wake = false;
   {
     std::lock_guard lock(mutex_);
-    state->op.sequence = ++last_sequence_;
-    state->op.timeout = timeout_;
     state->started_at = Clock::now();
-    state->op.deadline = state->started_at + timeout_;
-    if (!error_.ok()) {
-      state->status = error_;
+    state->status = error_.ok() ? std::move(refused) : error_;
+    if (!state->status.ok()) {
+      // Without a number: the next call takes the one that the other ranks are at.
       state->ended_at = state->started_at;
       state->is_done = true;
     } else {
+      state->op.sequence = ++last_sequence_;
+      state->op.timeout = timeout_;
+      state->op.deadline = state->started_at + timeout_;
       queue_.push_back(state);
       must_wake = is_asleep_ || queue_.size() > 1 || op.bytes() > kSmallBytes;
     }
@@ -192,15 +192,6 @@ void QueuedCommunicator::AbortFor(const std::string& reason, std::optional<int> 
   }
   FailQueued();
   work_done_.notify_all();
-}
-
-void QueuedCommunicator::Refuse(const absl::Status& why) {
-  {
-    std::lock_guard lock(mutex_);
-    if (error_.ok()) error_ = why;
-  }
-  // The others wait for a call that will not come.
-  Abort(std::string(why.message()));
 }
 
 void QueuedCommunicator::SetTimeout(std::chrono::milliseconds timeout) {

@@ -31,7 +31,8 @@ class QueuedCommunicator final : public HostCommunicator {
   using MemoryCheck = std::function<absl::Status(const Op& op)>;
 
   // `error_file`: where a peer that left is told of; "": nowhere. `check_memory` is called before
-  // each operation by its caller; null: all memory is the host's.
+  // each operation by its caller, who is refused what it does not allow; null: all memory is the
+  // host's.
   QueuedCommunicator(std::unique_ptr<Engine> engine, std::chrono::milliseconds timeout,
                      std::string error_file, MemoryCheck check_memory = nullptr);
   // Lets what is queued finish for a moment, then aborts it.
@@ -67,8 +68,6 @@ class QueuedCommunicator final : public HostCommunicator {
   class QueuedWork;
 
   std::unique_ptr<Work> Submit(Op op);
-  // Ends the group over a call that no rank could make.
-  void Refuse(const absl::Status& why);
   absl::Status Await(State& state);
   void ExecuteHead(std::unique_lock<std::mutex>& lock, bool is_awaited);
   void FailQueued();

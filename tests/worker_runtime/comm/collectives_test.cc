@@ -202,7 +202,7 @@ TEST_CASE("collectives: the average of three bfloat16 is rounded once") {
       {.nodes = {3}}, {.nodes = {3}, .use_tcp = true}, {.nodes = {2, 1}}};
   for (const RankThreadsOptions& layout : layouts) {
     RunRankThreads(layout, [](Communicator& group) {
-      // 3 of 1, and 257 + 258 + 259 (which are no bfloat16: 256, 258, 260) through their sum 774.
+      // Three of 1; 256 + 258 + 260, whose sum 774 is no bfloat16; 1 + 1 + 1.0078125.
       const uint16_t one = 0x3f80;
       const uint16_t of_rank[] = {0x4380, 0x4381, 0x4382};
       uint16_t data[] = {one, of_rank[group.rank()], group.rank() == 2 ? uint16_t{0x3f81} : one};

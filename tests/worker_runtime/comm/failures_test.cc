@@ -3,11 +3,16 @@
 #include <doctest/doctest.h>
 #include <signal.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <functional>
+#include <latch>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "ddp/process_group.h"
@@ -182,58 +187,107 @@ TEST_CASE("failures: ranks that call different operations are told what each cal
   });
 }
 
-TEST_CASE("failures: a broadcast from a rank that does not exist is refused") {
-  CheckEveryLayout([](Communicator& group) {
-    std::vector<float> data(8);
-    for (int root : {3, -1}) {
-      absl::Status status = group.Broadcast(data.data(), 8, DType::kFloat32, root)->Wait();
-      CAPTURE(status.ToString());
-      CHECK_FALSE(status.ok());
-      CHECK(status.message().find("broadcast from rank 3 in a group of 3 ranks") !=
-            std::string::npos);
-    }
-  });
-}
-
-TEST_CASE("failures: elements at a null pointer are refused, and the other ranks are told") {
-  CheckEveryLayout([](Communicator& group) {
-    std::vector<float> data(8);
-    float* mine = group.rank() == 1 ? nullptr : data.data();
-    absl::Status status = group.AllReduce(mine, 8, DType::kFloat32, ReduceOp::kSum)->Wait();
-    CAPTURE(status.ToString());
-    const std::string why = "all-reduce (float32 x 8, sum): the input is a null pointer";
-    if (group.rank() == 1) {
-      CHECK(absl::IsInvalidArgument(status));
-      CHECK(status.message() == why);
-    } else {
-      CHECK(absl::IsAborted(status));
-      CHECK(status.message() == "aborted by rank 1: " + why);
-    }
-    CHECK(group.Barrier()->Wait() == status);
-  });
-}
-
-TEST_CASE("failures: more bytes than can be addressed are refused on every rank") {
+// Refused calls, each with what is said of it, and then the group's next operation.
+void MakeRefusedCalls(Communicator& group) {
   const size_t huge = SIZE_MAX / 2 / sizeof(float);  // the parts of 3 ranks overflow
-  const std::function<absl::Status(Communicator&, float*)> calls[] = {
-      [huge](Communicator& group, float* data) {
-        return group.AllReduce(data, huge + 1, DType::kFloat32, ReduceOp::kSum)->Wait();
-      },
-      [huge](Communicator& group, float* data) {
-        return group.AllGather(data, data, huge, DType::kFloat32)->Wait();
-      },
-      [](Communicator& group, float*) { return group.Allocate(SIZE_MAX).status(); },
-      [](Communicator& group, float*) { return group.Allocate(SIZE_MAX / 4).status(); },
+  const std::string too_many = "ranks: more bytes than can be addressed";
+  const std::string of_group = " in a group of " + std::to_string(group.world_size()) + " ranks";
+  float data[8] = {};
+  const std::pair<absl::Status, std::string> refusals[] = {
+      {group.AllReduce(nullptr, 8, DType::kFloat32, ReduceOp::kMax)->Wait(),
+       "all-reduce (float32 x 8, max): the input is a null pointer"},
+      {group.ReduceScatter(data, nullptr, 1, DType::kFloat32, ReduceOp::kSum)->Wait(),
+       "reduce-scatter (float32 x 1, sum): the output is a null pointer"},
+      {group.Broadcast(data, 8, DType::kFloat32, group.world_size())->Wait(),
+       "broadcast from rank " + std::to_string(group.world_size()) + of_group},
+      {group.Broadcast(data, 8, DType::kFloat32, -1)->Wait(), "broadcast from rank -1" + of_group},
+      {group.AllReduce(data, huge + 1, DType::kFloat32, ReduceOp::kSum)->Wait(), too_many},
+      {group.AllGather(data, data, huge, DType::kFloat32)->Wait(), too_many},
+      {group.Allocate(SIZE_MAX).status(), too_many},
+      {group.Allocate(SIZE_MAX / 2).status(), too_many},
   };
-  for (const auto& call : calls) {
-    CheckEveryLayout([&](Communicator& group) {
-      float data[8] = {};
-      absl::Status status = call(group, data);
+  for (const auto& [status, words] : refusals) {
+    CAPTURE(status.ToString());
+    CHECK(absl::IsInvalidArgument(status));
+    CHECK(status.message().find(words) != std::string::npos);
+  }
+  CHECK(group.error().ok());
+}
+
+// Whether the next operations give the right results. Counts beyond and below the small paths.
+bool SumsAreRight(Communicator& group) {
+  const float mine = static_cast<float>(group.rank() + 1);
+  const int size = group.world_size();
+  const float sum = static_cast<float>(size * (size + 1)) / 2;
+  for (size_t count : {size_t{8}, kCount}) {
+    std::vector<float> data(count, mine);
+    absl::Status status =
+        group.AllReduce(data.data(), count, DType::kFloat32, ReduceOp::kSum)->Wait();
+    const auto buffer = group.Allocate(count * sizeof(float));
+    if (!status.ok() || !buffer.ok() || data != std::vector<float>(count, sum)) return false;
+    float* const shared = static_cast<float*>((*buffer)->data());
+    std::fill(shared, shared + count, mine);
+    status = group.AllReduce(shared, count, DType::kFloat32, ReduceOp::kMax)->Wait();
+    if (!status.ok() || shared[count - 1] != static_cast<float>(size)) return false;
+  }
+  return group.error().ok();
+}
+
+TEST_CASE("failures: a refused call leaves the group as it was, whichever ranks make it") {
+  CheckEveryLayout([](Communicator& group) {
+    MakeRefusedCalls(group);
+    CHECK(SumsAreRight(group));
+    if (group.rank() == 1) MakeRefusedCalls(group);
+    CHECK(SumsAreRight(group));
+  });
+}
+
+TEST_CASE("failures: between processes, too, the call after a refused one meets the others'") {
+  for (const Layout& layout : kLayouts) {
+    CAPTURE(std::string(layout.name));
+    RankProcesses::Options options;
+    options.world_size = kRanks;
+    options.env_of_rank = [&](int rank) {
+      return std::map<std::string, std::string>{
+          {"DDPRUN_HOST_ID", "host" + std::to_string(rank / layout.ranks_per_host)}};
+    };
+    RankProcesses ranks(options, [&](int rank) {
+      auto group = ProcessGroup::FromEnv({layout.backend, std::chrono::seconds(60)});
+      if (!group.ok()) return 1;
+      Communicator& communicator = (*group)->communicator();
+      for (int i = 0; i < 3; ++i) {
+        std::vector<float> data(kCount, 1);
+        const auto work =
+            rank == 0 ? communicator.AllReduce(nullptr, kCount, DType::kFloat32, ReduceOp::kProduct)
+                      : nullptr;
+        if (work != nullptr && !absl::IsInvalidArgument(work->Wait())) return 2;
+        if (!SumsAreRight(communicator)) return 3;
+      }
+      return (*group)->Shutdown().ok() ? 0 : 4;
+    });
+    for (int rank = 0; rank < kRanks; ++rank) CHECK(ranks.Await(rank) == 0);
+  }
+}
+
+TEST_CASE("failures: a rank that makes no other call after a refused one is named") {
+  const ddprun::testing::RankThreadsOptions layouts[] = {
+      {.nodes = {3}}, {.nodes = {3}, .use_tcp = true}, {.nodes = {2, 1}}};
+  for (const auto& layout : layouts) {
+    std::latch others(2);
+    RunRankThreads(layout, [&others](Communicator& group) {
+      CHECK(group.Barrier()->Wait().ok());
+      group.SetTimeout(std::chrono::seconds(2));
+      std::vector<float> data(8);
+      float* mine = group.rank() == 1 ? nullptr : data.data();
+      absl::Status status = group.AllReduce(mine, 8, DType::kFloat32, ReduceOp::kSum)->Wait();
       CAPTURE(status.ToString());
-      // Another rank may have been faster, and ended the group.
-      CHECK((absl::IsInvalidArgument(status) || absl::IsAborted(status)));
-      CHECK(status.message().find("in a group of 3 ranks: more bytes than can be addressed") !=
-            std::string::npos);
+      if (group.rank() == 1) {
+        CHECK(absl::IsInvalidArgument(status));
+        return others.wait();  // they end by their timeout
+      }
+      CHECK(absl::IsDeadlineExceeded(status));
+      CHECK(status.message().find("rank 1 did not arrive") != std::string::npos);
+      others.count_down();
     });
   }
 }

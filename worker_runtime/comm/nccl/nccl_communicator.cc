@@ -105,6 +105,8 @@ void NcclCommunicator::SetTimeout(std::chrono::milliseconds timeout) {
 
 // All ranks use registered memory, or none: NCCL leaves registration by some undefined.
 absl::StatusOr<std::unique_ptr<Buffer>> NcclCommunicator::Allocate(size_t bytes) {
+  absl::Status valid = CheckArguments({.kind = OpKind::kAllocate, .count = bytes}, world_size());
+  if (!valid.ok()) return valid;
   absl::StatusOr<std::unique_ptr<Buffer>> buffer =
       absl::ResourceExhaustedError("registered memory was not asked for");
   for (const bool is_registered : {true, false}) {
@@ -208,10 +210,16 @@ Stream NcclCommunicator::StreamOfBarrier() const {
 std::unique_ptr<Work> NcclCommunicator::Submit(Op op, Stream stream) {
   auto operation = std::make_shared<GpuOperation>(pool_);
   operation->op = op;
-  if (absl::Status valid = Prepare(*operation, stream); !valid.ok()) Refuse(valid);
+  if (absl::Status status = Prepare(*operation, stream); !status.ok()) FailCaptureOrGroup(status);
   bool is_crowded = false;
   {
     std::unique_lock lock(mutex_);
+    if (!operation->status.ok()) {
+      // Refused, without a number: the next call takes the one that the other ranks are at.
+      if (!error_.ok()) operation->status = error_;
+      operation->phase = GpuOperation::Phase::kDone;
+      return std::make_unique<GpuWork>(*this, std::move(operation));
+    }
     // Ends: what is ahead is enqueued, or fails by its timeout.
     changed_.wait(lock, [&] { return queue_.size() < kMaxQueued || !error_.ok(); });
     operation->op.sequence = ++last_sequence_;
@@ -233,14 +241,17 @@ std::unique_ptr<Work> NcclCommunicator::Submit(Op op, Stream stream) {
   return std::make_unique<GpuWork>(*this, std::move(operation));
 }
 
-// The caller's part: what it passed can be used, and from when on.
+// The caller's part: what it passed can be used, and from when on. A refusal is the operation's.
 absl::Status NcclCommunicator::Prepare(GpuOperation& operation, Stream caller) {
   const CurrentDevice current(*device_);
   if (!current.status().ok()) return current.status();
   absl::Status status = CheckArguments(operation.op, world_size());
   if (status.ok()) status = CheckDeviceMemory(device_->api(), operation.op, world_size());
-  if (!status.ok()) return status;
-  status = CheckCapture(caller, &operation.is_captured);
+  if (absl::IsInvalidArgument(status)) {
+    operation.status = std::move(status);
+    return absl::OkStatus();
+  }
+  if (status.ok()) status = CheckCapture(caller, &operation.is_captured);
   if (status.ok()) status = operation.TakeEvents();
   if (status.ok()) status = RecordIssued(operation, static_cast<CudaStream>(caller));
   return Prefixed(operation.op, status);
@@ -378,8 +389,7 @@ void NcclCommunicator::ThreadMain() {
       lock.lock();
       is_calling_ = false;
       changed_.notify_all();
-      status = Prefixed(state->op, status);
-      FinishHead(lock, status);
+      FinishHead(lock, Prefixed(state->op, status));
     } else if (!queue_.empty() && !is_executing_) {
       ExecuteHead(lock);
     } else {

@@ -107,7 +107,8 @@ class NcclCommunicator final : public GroupCommunicator, private GraphCapture {
   absl::Status Prepare(GpuOperation& operation, Stream stream);
   // Whether device memory can still be freed: after a failure that may wait for ever.
   bool MayFree() const;
-  void Refuse(const absl::Status& why);
+  // Ends the capture under way, or else the group, over a call that this rank cannot make.
+  void FailCaptureOrGroup(const absl::Status& why);
 
   // Graphs.
   absl::Status BeginCapture(Stream stream) override;

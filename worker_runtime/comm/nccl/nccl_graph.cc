@@ -219,7 +219,8 @@ absl::Status NcclCommunicator::Replay(const std::shared_ptr<NcclGraph>& graph) {
   if (status.ok()) status = Launch(*replay);
   if (!status.ok()) {
     recorder_->Changed(replay->op.sequence, FlightState::kFailed, Clock::now());
-    Refuse(absl::Status(status.code(), absl::StrCat(Describe(replay->op), ": ", status.message())));
+    FailCaptureOrGroup(
+        absl::Status(status.code(), absl::StrCat(Describe(replay->op), ": ", status.message())));
     return error();
   }
   const std::lock_guard lock(mutex_);

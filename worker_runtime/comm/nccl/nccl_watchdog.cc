@@ -245,7 +245,7 @@ void NcclCommunicator::AbortCommunication() {
   changed_.notify_all();
 }
 
-void NcclCommunicator::Refuse(const absl::Status& why) {
+void NcclCommunicator::FailCaptureOrGroup(const absl::Status& why) {
   {
     const std::lock_guard lock(mutex_);
     if (capture_ != nullptr) return capture_->status.Update(why);

@@ -44,6 +44,10 @@ absl::Status CheckDeviceMemory(const CudaApi& api, const Op& op, int world_size)
       const CudaResult result =
           api.cuPointerGetAttribute(&type, kCudaPointerAttributeMemoryType, part);
       if (result == kCudaSuccess && type == kCudaMemoryTypeDevice) continue;
+      // Other results tell of a device in trouble, not of memory that the driver does not know.
+      if (result != kCudaSuccess && result != kCudaErrorInvalidValue) {
+        return CudaStatus(api, "cuPointerGetAttribute", result);
+      }
       return absl::InvalidArgumentError(
           absl::StrCat(Describe(op), ": the ", part == address ? "" : "end of the ", name,
                        " is not memory of a GPU; this communicator takes device memory, its host() "

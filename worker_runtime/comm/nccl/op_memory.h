@@ -11,7 +11,8 @@
 namespace ddp::internal {
 
 // For the communicator on GPUs of `world_size` ranks: InvalidArgument for what is not memory of a
-// GPU from its first byte to its last, or not aligned. REQUIRES: the device is current.
+// GPU from its first byte to its last, or not aligned. Other errors are the driver's. REQUIRES: the
+// device is current.
 absl::Status CheckDeviceMemory(const CudaApi& api, const Op& op, int world_size);
 
 // For the communicator of host memory in a process that has a GPU as well: a check that refuses

@@ -33,8 +33,8 @@ class Work {
 
   // Blocks the host until the operation ended, at most until its timeout. Errors: DeadlineExceeded
   // or Unavailable naming the ranks that did not arrive, Aborted after Abort(), InvalidArgument for
-  // a call that does not match the other ranks'; where NCCL completed such calls, DataLoss from a
-  // later one.
+  // a call that was refused, or that does not match the other ranks'; where NCCL completed such
+  // calls, DataLoss from a later one.
   virtual absl::Status Wait() = 0;
   // Makes `stream` wait for the operation; the host waits no longer than until it was enqueued.
   // Null is the legacy default stream. CPU backends: Wait().
@@ -81,10 +81,14 @@ class HalfCasts {
 // ReduceOp names, rounded once at the end - so that `local`, `shm`, `tcp` and their combination
 // give equal bits for the same world size.
 //
-// Counts are elements, and 0 is allowed, then with null pointers too. Elements at a null pointer or
-// more of them than can be addressed are InvalidArgument, and Aborted on the other ranks. Buffers
-// stay valid and untouched until the Work is done.
-// After any error, or Abort(), every later call fails with the first error.
+// Counts are elements, and 0 is allowed, then with null pointers too. Buffers stay valid and
+// untouched until the Work is done.
+//
+// A call whose arguments are wrong on this rank is refused: elements at a null pointer, more of
+// them than can be addressed, a root outside the group, memory that is not where the communicator
+// takes it. Its Work ends with InvalidArgument at once, and the group goes on as if it had not been
+// made: the next call is the one that meets the other ranks', which wait for it, until their
+// timeout. After any other error, or Abort(), every later call fails with the first error.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -109,7 +113,7 @@ class Communicator {
   virtual void SetTimeout(std::chrono::milliseconds) {}
 
   // Memory for AllReduce in place without a copy. Collective: every rank asks for the same size in
-  // the same order. The memory is zeroed.
+  // the same order. The memory is zeroed. A size that cannot be addressed is refused as a call is.
   virtual absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t bytes) = 0;
 
   // For gradients that travel in 16 bits; `type` is float16 or bfloat16. Not collective. `nccl`

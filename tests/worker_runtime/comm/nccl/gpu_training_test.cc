@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <sstream>
 #include <thread>
@@ -371,6 +372,24 @@ TEST_CASE("gpu training: gradients of one pass on two streams are refused") {
           EXPECT(status.message().find("another stream") != std::string::npos);
           return 0;
         }) == "0");
+}
+
+// The second of three: both ranks are behind the first then, and the third may not stand for it.
+TEST_CASE("gpu training: a rank whose parameter is in host memory fails all ranks at once") {
+  const auto codes = RunOnDouble(2, DoubleEnv(), [](int rank) {
+    const auto group = GpuGroup(std::chrono::hours(1));
+    ddp::DistributedDataParallel ddp(group->communicator());
+    Floats on_host(kCount);
+    const DeviceArray first(Floats(kCount, 1)), second(Floats(kCount, 1)), third(Floats(kCount, 1));
+    ddp.AddParameter("first", first.data(), kCount, DType::kFloat32);
+    ddp.AddParameter("second", rank == 1 ? on_host.data() : second.data(), kCount, DType::kFloat32);
+    ddp.AddParameter("third", third.data(), kCount, DType::kFloat32);
+    const std::string message = ddp.Finalize().ToString();
+    EXPECT(message.find("the input is not memory of a GPU") != std::string::npos);
+    EXPECT(!group->communicator().error().ok());
+    return 0;
+  });
+  CHECK(codes == "0 0");
 }
 
 }  // namespace

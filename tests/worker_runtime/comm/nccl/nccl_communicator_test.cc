@@ -1,5 +1,6 @@
 // The communicator over NCCL between processes, on the double of CUDA and NCCL (tests/gpu_double).
 #include <cstdlib>
+#include <functional>
 #include <map>
 #include <numeric>
 #include <thread>
@@ -193,59 +194,82 @@ TEST_CASE("nccl: memory for gradients is registered where NCCL can, and plain wh
   }
 }
 
-int CheckRefused(const std::string& words, const std::function<void(ddp::Communicator&)>& call) {
-  const auto group = GpuGroup();
-  ddp::Communicator& comm = group->communicator();
-  call(comm);
-  const std::string message(comm.error().message());
-  if (message.find(words) != std::string::npos) return 0;
-  std::fprintf(stderr, "not \"%s\": %s\n", words.c_str(), message.c_str());
-  return 1;
-}
+using Call = std::function<std::unique_ptr<ddp::Work>(ddp::Communicator&)>;
 
-TEST_CASE("nccl: memory and streams that cannot be used are refused by name") {
+// Calls that are refused, and what is said of each.
+const std::vector<std::pair<std::string, Call>>& RefusedCalls() {
   static float on_host[4];
-  const std::vector<std::pair<std::string, std::function<void(ddp::Communicator&)>>> rows = {
+  static const auto* rows = new std::vector<std::pair<std::string, Call>>{
+      {"the input is a null pointer",
+       [](ddp::Communicator& comm) {
+         return comm.AllReduce(nullptr, 4, DType::kFloat32, ReduceOp::kSum);
+       }},
+      {"broadcast from rank 2 in a group of 2 ranks",
+       [](ddp::Communicator& comm) {
+         return comm.Broadcast(DeviceArray({1}).data(), 1, DType::kFloat32, 2);
+       }},
       {"the input is not memory of a GPU",
        [](ddp::Communicator& comm) {
-         comm.AllReduce(on_host, 4, DType::kFloat32, ReduceOp::kSum)->Wait().IgnoreError();
+         return comm.AllReduce(on_host, 4, DType::kFloat32, ReduceOp::kSum);
        }},
       {"the input is not aligned to its elements of 4 bytes",
        [](ddp::Communicator& comm) {
-         DeviceArray data({1, 2});
-         char* const odd = reinterpret_cast<char*>(data.data()) + 2;
-         comm.AllReduce(odd, 1, DType::kFloat32, ReduceOp::kSum)->Wait().IgnoreError();
+         char* const odd = reinterpret_cast<char*>(DeviceArray({1, 2}).data()) + 2;
+         return comm.AllReduce(odd, 1, DType::kFloat32, ReduceOp::kSum);
        }},
       {"the end of the input is not memory of a GPU",
        [](ddp::Communicator& comm) {
-         DeviceArray data({1, 2});
-         comm.AllReduce(data.data(), size_t{1} << 32, DType::kFloat32, ReduceOp::kSum)
-             ->Wait()
-             .IgnoreError();
+         return comm.AllReduce(DeviceArray({1, 2}).data(), size_t{1} << 32, DType::kFloat32,
+                               ReduceOp::kSum);
        }},
       {"more bytes than can be addressed",
        [](ddp::Communicator& comm) {
-         DeviceArray data({1, 2});
-         comm.AllReduce(data.data(), SIZE_MAX / 4, DType::kFloat32, ReduceOp::kSum)
-             ->Wait()
-             .IgnoreError();
-       }},
-      {"the stream on which its data was announced cannot be used",
-       [](ddp::Communicator& comm) {
-         DeviceArray data({1});
-         const ddp::Stream stream = NewStream();
-         Driver().cuStreamDestroy(static_cast<ddp::internal::CudaStream>(stream));
-         comm.AllReduce(data.data(), 1, DType::kFloat32, ReduceOp::kSum, stream)
-             ->Wait()
-             .IgnoreError();
+         return comm.AllReduce(DeviceArray({1, 2}).data(), SIZE_MAX / 4, DType::kFloat32,
+                               ReduceOp::kSum);
        }},
   };
-  for (const auto& [words, call] : rows) {
-    CAPTURE(words);
-    const auto codes = RunOnDouble(
-        2, DoubleEnv(), [&words = words, &call = call](int) { return CheckRefused(words, call); });
-    CHECK(codes == "0 0");
+  return *rows;
+}
+
+// Rank 0 makes each wrong call before the right one.
+int RefuseAndGoOn(int rank) {
+  const auto group = GpuGroup();
+  ddp::Communicator& comm = group->communicator();
+  const ddp::Stream stream = NewStream();
+  for (const auto& [words, call] : RefusedCalls()) {
+    if (rank == 0) {
+      const absl::Status status = call(comm)->Wait();
+      EXPECT(absl::IsInvalidArgument(status));
+      EXPECT(status.message().find(words) != std::string::npos);
+      EXPECT(absl::IsInvalidArgument(comm.Allocate(SIZE_MAX).status()));
+    }
+    DeviceArray data({static_cast<float>(rank + 1)});
+    EXPECT(comm.AllReduce(data.data(), 1, DType::kFloat32, ReduceOp::kSum, stream)->Wait().ok());
+    EXPECT(data.Read(stream) == Floats{3});
+    EXPECT(comm.Allocate(64).ok());
   }
+  EXPECT(comm.error().ok());
+  EXPECT(group->Shutdown().ok());
+  return 0;
+}
+
+TEST_CASE("nccl: the call after a refused one meets the others', and the result is right") {
+  CHECK(RunOnDouble(2, DoubleEnv(), RefuseAndGoOn) == "0 0");
+}
+
+TEST_CASE("nccl: a stream that cannot be used ends the group, and is named") {
+  const auto codes = RunOnDouble(2, DoubleEnv(), [](int) {
+    const auto group = GpuGroup();
+    ddp::Communicator& comm = group->communicator();
+    DeviceArray data({1});
+    const ddp::Stream stream = NewStream();
+    Driver().cuStreamDestroy(static_cast<ddp::internal::CudaStream>(stream));
+    comm.AllReduce(data.data(), 1, DType::kFloat32, ReduceOp::kSum, stream)->Wait().IgnoreError();
+    EXPECT(comm.error().message().find("the stream on which its data was announced cannot be "
+                                       "used") != std::string::npos);
+    return 0;
+  });
+  CHECK(codes == "0 0");
 }
 
 TEST_CASE("nccl: host memory's communicator refuses send-receive, which only nccl has") {
