@@ -85,9 +85,9 @@ class HalfCasts {
 // untouched until the Work is done.
 //
 // A call whose arguments are wrong on this rank is refused: elements at a null pointer, more of
-// them than can be addressed, a root outside the group, memory that is not where the communicator
-// takes it. Its Work ends with InvalidArgument at once, and the group goes on as if it had not been
-// made: the next call is the one that meets the other ranks', which wait for it, until their
+// them than can be addressed, a root outside the group, memory on the wrong device or, on a GPU,
+// not aligned. Its Work ends with InvalidArgument at once, and the group goes on as if it had not
+// been made: the next call is the one that meets the other ranks', which wait for it, until their
 // timeout. After any other error, or Abort(), every later call fails with the first error.
 class Communicator {
  public:
