@@ -19,7 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "launcher/cli/text.h"
 #include "launcher/process/leftovers.h"
-#include "launcher/process/raw_syscall.h"
+#include "process/raw_syscall.h"
 #include "rendezvous/base/unique_fd.h"
 
 namespace ddprun::launcher {

@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <csignal>
 
-#include "launcher/process/raw_syscall.h"
+#include "process/raw_syscall.h"
 
 namespace ddprun::launcher {
 namespace {

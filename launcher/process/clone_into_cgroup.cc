@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "launcher/process/job_cgroup.h"
-#include "launcher/process/raw_syscall.h"
+#include "process/raw_syscall.h"
 #include "rendezvous/base/check.h"
 
 namespace ddprun::launcher {

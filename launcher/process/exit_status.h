@@ -1,10 +1,12 @@
-// The exit codes of ddprun, the one table, and how a worker ended, decoded once. [pure]
+// The exit codes of ddprun, the one table, and how a worker ended, in words. [pure]
 #ifndef DDPRUN_LAUNCHER_PROCESS_EXIT_STATUS_H_
 #define DDPRUN_LAUNCHER_PROCESS_EXIT_STATUS_H_
 
 #include <array>
 #include <string>
 #include <string_view>
+
+#include "process/exit_status.h"  // IWYU pragma: export
 
 namespace ddprun::launcher {
 
@@ -38,30 +40,11 @@ inline constexpr std::array<ExitCodeMeaning, 10> kExitCodes = {{
     {kExitSignalBase, "128+n: ddprun itself was stopped by signal n"},
 }};
 
-// How a process ended.
-struct ExitStatus {
-  bool exited = false;  // by exit(); else by a signal
-  int code = 0;         // valid when it exited
-  int signal = 0;       // valid when it did not
-  bool dumped_core = false;
-  bool is_unknown = false;  // something else in this process reaped it: no field above holds
-
-  bool is_success() const { return exited && code == 0; }
-  friend bool operator==(const ExitStatus&, const ExitStatus&) = default;
-};
-
-// Decodes what waitid() wrote: `how` is si_code (CLD_EXITED, CLD_KILLED or CLD_DUMPED), `value`
-// si_status. REQUIRES: `how` is one of the three.
-ExitStatus DecodeWaitInfo(int how, int value);
-
 // The code a shell would report: its own, or 128+n for signal n. kExitBug where it is unknown.
 int ExitCodeOf(const ExitStatus& status);
 
 // "exit code 3", "killed by signal 9 (SIGKILL)", "killed by signal 11 (SIGSEGV), core dumped".
 std::string ToString(const ExitStatus& status);
-
-// "SIGKILL" for 9; "signal 40" for a number without a name of its own.
-std::string SignalName(int signal);
 
 }  // namespace ddprun::launcher
 

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <system_error>
 
-#include "launcher/process/raw_syscall.h"
+#include "process/raw_syscall.h"
 
 namespace ddprun::launcher {
 namespace {

@@ -16,7 +16,7 @@
 #include "launcher/process/leftovers.h"
 #include "launcher/process/process.h"
 #include "launcher/process/process_baseline.h"
-#include "launcher/process/raw_syscall.h"
+#include "process/raw_syscall.h"
 #include "rendezvous/base/check.h"
 #include "rendezvous/base/quiet_thread.h"
 #include "rendezvous/base/steady_clock.h"

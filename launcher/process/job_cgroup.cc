@@ -17,7 +17,7 @@
 #include "absl/strings/str_split.h"
 #include "launcher/process/folder_note.h"
 #include "launcher/process/owner_tag.h"
-#include "launcher/process/raw_syscall.h"
+#include "process/raw_syscall.h"
 
 namespace ddprun::launcher {
 namespace {

@@ -13,7 +13,7 @@
 #include "launcher/process/folder_note.h"
 #include "launcher/process/job_cgroup.h"
 #include "launcher/process/process.h"
-#include "launcher/process/raw_syscall.h"
+#include "process/raw_syscall.h"
 #include "launcher/process/session_table.h"
 #include "rendezvous/base/check.h"
 #include "rendezvous/base/steady_clock.h"

@@ -14,21 +14,10 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "process/signal_bits.h"
 #include "rendezvous/base/unique_fd.h"
 
 namespace ddprun::launcher {
-
-// Signal sets as the kernel has them: bit n-1 is signal n. glibc's sigset_t calls hide its own
-// signals 32 and 33 and, under a sanitizer, report the sanitizer's view.
-using SignalBits = uint64_t;
-inline constexpr int kLastSignal = 64;
-struct KernelSigaction {  // the kernel's struct sigaction on x86-64 and arm64
-  void* handler;
-  unsigned long flags;
-  void* restorer;
-  SignalBits mask;
-};
-constexpr SignalBits BitOf(int signal) { return SignalBits{1} << (signal - 1); }
 
 // What ends a process with a core dump. Kernels before 5.16 then kill every process that shares its
 // memory: for a worker on its way to its program, the agent.

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "launcher/process/raw_syscall.h"
+#include "process/raw_syscall.h"
 
 namespace ddprun::launcher {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "launcher/process/process_baseline.h"
-#include "launcher/process/raw_syscall.h"
+#include "process/raw_syscall.h"
 #include "rendezvous/base/time.h"
 
 namespace ddprun::launcher {

@@ -1,5 +1,6 @@
 #include "launcher/process/spawn.h"
 
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,24 +11,11 @@
 #include <utility>
 
 #include "launcher/process/job_cgroup.h"
-#include "launcher/process/raw_syscall.h"
+#include "process/clone.h"
 #include "rendezvous/base/check.h"
-
-#if defined(__SANITIZE_THREAD__)
-// The other name of clone(2)'s wrapper in glibc. The thread sanitizer replaces the usual one and
-// takes every child for a fork: then it lets the parent, whose memory it is, start no thread any
-// more ("starting new threads after multi-threaded fork") and stops looking at this one.
-extern "C" int __clone(int (*run)(void*), void* stack, int flags, void* argument, ...);
-constexpr auto kClone = __clone;
-#else
-constexpr auto kClone = clone;
-#endif
 
 namespace ddprun::launcher {
 namespace {
-
-// The child runs a dozen system calls and no library code; its deepest frame is below 1 KiB.
-constexpr size_t kChildStackBytes = 32 * 1024;
 
 std::vector<char*> Pointers(const std::vector<std::string>& strings) {
   std::vector<char*> pointers;
@@ -60,24 +48,6 @@ int HighestOpenFd() {
   return open && !open->empty() ? *std::max_element(open->begin(), open->end()) : 65535;
 }
 
-// Blocks every signal of this thread while it lives: a handler that ran in the child would run on
-// the agent's memory.
-class AllSignalsBlocked {
- public:
-  AllSignalsBlocked() {
-    const SignalBits all = ~SignalBits{0};
-    DDP_CHECK(syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before_, sizeof(all)) == 0);
-  }
-  ~AllSignalsBlocked() {
-    DDP_CHECK(syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before_, nullptr, sizeof(before_)) == 0);
-  }
-  AllSignalsBlocked(const AllSignalsBlocked&) = delete;
-  AllSignalsBlocked& operator=(const AllSignalsBlocked&) = delete;
-
- private:
-  SignalBits before_ = 0;
-};
-
 // The child's pid, or -errno.
 pid_t Clone(int cgroup, char* stack, ChildPlan* plan) {
   const AllSignalsBlocked blocked;
@@ -91,8 +61,7 @@ pid_t Clone(int cgroup, char* stack, ChildPlan* plan) {
   // clone of an agent of 200 MiB 9 ms instead of 0.02. CLONE_VFORK copies nothing either, but we
   // would sleep until the exec: 0.5 ms for each worker, and as long as the file system of the
   // program gives no answer.
-  const pid_t pid = kClone(RunChild, stack + kChildStackBytes, CLONE_VM | SIGCHLD, plan);
-  return pid < 0 ? -errno : pid;
+  return CloneSharingMemory(RunChild, plan, stack, 0);
 }
 
 }  // namespace
@@ -102,7 +71,7 @@ SpawnedChild::SpawnedChild(SpawnRequest request, const ProcessBaseline& baseline
       argv_(Pointers(request_.argv)),
       envp_(Pointers(request_.env)),
       cpu_mask_(CpuMask(request_.cpus)),
-      // Grows down on every machine we build for. What new[] gives is aligned to 16 bytes.
+      // What new[] gives is aligned to 16 bytes.
       stack_(std::make_unique_for_overwrite<char[]>(kChildStackBytes)) {
   DDP_CHECK(!request_.argv.empty());
   plan_ = {.executable = request_.executable.c_str(),

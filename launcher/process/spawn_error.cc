@@ -4,21 +4,14 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 
 #include "launcher/process/exit_status.h"
 #include "launcher/process/spawn.h"
+#include "process/failure_text.h"
 #include "rendezvous/base/unique_fd.h"
 
 namespace ddprun::launcher {
 namespace {
-
-std::string ErrorText(int error) {
-  const char* name = strerrorname_np(error);
-  const char* words = strerrordesc_np(error);
-  if (name == nullptr || words == nullptr) return "error " + std::to_string(error);
-  return std::string(words) + " (" + name + ")";
-}
 
 // The program named by a script's first line; empty for anything else.
 std::string InterpreterOf(const std::string& path) {
@@ -84,10 +77,7 @@ SpawnFailure DescribeSpawnFailure(const std::string& executable, const ChildFail
 }
 
 SpawnFailure DescribeMachineFailure(const std::string& operation, int error) {
-  SpawnFailure why{.exit_code = kExitMachine, .text = operation + ": " + ErrorText(error)};
-  if (error == EAGAIN) why.text += "; a limit on processes is reached (ulimit -u, pids.max)";
-  if (error == EMFILE) why.text += "; the limit on open files is reached (ulimit -n)";
-  return why;
+  return {.exit_code = kExitMachine, .text = FailureText(operation, error)};
 }
 
 }  // namespace ddprun::launcher

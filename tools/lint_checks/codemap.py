@@ -10,7 +10,7 @@ import collections
 import re
 import sys
 
-ROOTS = ("launcher/", "rendezvous/", "worker_runtime/")
+ROOTS = ("launcher/", "process/", "rendezvous/", "worker_runtime/")
 
 
 def main():

@@ -44,7 +44,7 @@ fi
 if (($# > 0)); then exit $status; fi
 
 # What calls itself pure on its first line is judged as pure.
-for file in $(find rendezvous launcher worker_runtime -name '*.h' -exec awk 'FNR == 1 && /\[pure\]/ { print FILENAME }' {} +); do
+for file in $(find rendezvous process launcher worker_runtime -name '*.h' -exec awk 'FNR == 1 && /\[pure\]/ { print FILENAME }' {} +); do
   printf '%s\n' "${pure_files[@]}" | grep -xF "$file" >/dev/null ||
     { echo "$file: says [pure] but its target is not in tools/lint_checks/pure_targets.txt"; status=1; }
 done
@@ -63,7 +63,7 @@ if found=$(in_layers 'grpc|google/protobuf|boost/|spdlog/|fmt/|CLI/|launcher/|pr
   sed 's|$|   (the library reaches no gRPC, Protobuf, Boost, spdlog or launcher)|' <<<"$found"
   status=1
 fi
-if found=$(in_layers 'absl/synchronization|absl/time|CLI/|spdlog/|fmt/' rendezvous launcher worker_runtime examples |
+if found=$(in_layers 'absl/synchronization|absl/time|CLI/|spdlog/|fmt/' rendezvous process launcher worker_runtime examples |
   grep -vE '^(examples/train/options\.cc|launcher/cli/(command_line|help)\.cc):.*CLI/' |
   grep -vE '^launcher/(logs/logger|agent/agent_log)\.cc:.*spdlog/'); then
   sed 's|$|   (locks are std::mutex, time is std::chrono; CLI11 stays in options.cc, command_line.cc and help.cc, spdlog in logger.cc and agent_log.cc)|' <<<"$found"

@@ -1,6 +1,6 @@
 // For code that runs where the C library must not: between clone and exec, and in the guardian.
-#ifndef DDPRUN_LAUNCHER_PROCESS_RAW_SYSCALL_H_
-#define DDPRUN_LAUNCHER_PROCESS_RAW_SYSCALL_H_
+#ifndef DDPRUN_PROCESS_RAW_SYSCALL_H_
+#define DDPRUN_PROCESS_RAW_SYSCALL_H_
 
 #include <dirent.h>
 #include <sys/syscall.h>
@@ -11,10 +11,11 @@
 #define DDPRUN_RAW \
   __attribute__((no_sanitize("address"), no_sanitize("thread"), no_sanitize("undefined")))
 
-namespace ddprun::launcher {
+namespace ddprun {
 
-// A system call that touches registers only: a child between clone and exec has the agent's memory,
-// errno included, while the agent runs on. Returns the result or, in the kernel's own way, -errno.
+// A system call that touches registers only: a child between clone and exec has its parent's
+// memory, errno included, while the parent may run on. Returns the result or, in the kernel's own
+// way, -errno.
 __attribute__((always_inline)) inline long RawSyscallWords(long number, long a, long b, long c,
                                                            long d, long e) {
 #if defined(__x86_64__)
@@ -77,6 +78,6 @@ class RawEntries {
   alignas(dirent64) char entries_[4096];
 };
 
-}  // namespace ddprun::launcher
+}  // namespace ddprun
 
-#endif  // DDPRUN_LAUNCHER_PROCESS_RAW_SYSCALL_H_
+#endif  // DDPRUN_PROCESS_RAW_SYSCALL_H_
