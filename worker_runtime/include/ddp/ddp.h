@@ -10,6 +10,7 @@
 #include "ddp/process_group.h"
 #include "ddp/progress.h"
 #include "ddp/replica_check.h"
+#include "ddp/spawn.h"
 #include "ddp/step_graph.h"
 #include "ddp/step_metrics.h"
 #include "ddp/store.h"

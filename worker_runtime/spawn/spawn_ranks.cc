@@ -1,0 +1,227 @@
+#include "worker_runtime/spawn/spawn_ranks.h"
+
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "process/failure_text.h"
+#include "rendezvous/base/check.h"
+#include "rendezvous/store/store_server.h"
+#include "worker_runtime/comm/make_nonce.h"
+#include "worker_runtime/env_contract.h"
+#include "worker_runtime/spawn/rank_process.h"
+
+namespace ddp::internal {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using ddprun::ExitStatus;
+using ddprun::rendezvous::StoreServer;
+
+constexpr std::chrono::seconds kGrace(30);  // from SIGTERM to SIGKILL, as ddprun's
+
+// Where ranks leave the notes by which they say that another one's leaving ended their group
+// (left_peer.h). Without a folder there are no notes. A caller that is killed leaves it behind.
+class NoteFolder {
+ public:
+  NoteFolder() {
+    const char* parent = std::getenv("TMPDIR");
+    path_ = absl::StrCat(parent != nullptr && *parent != '\0' ? parent : "/tmp", "/ddprun-spawn-",
+                         "XXXXXX");
+    if (mkdtemp(path_.data()) == nullptr) path_.clear();
+  }
+  ~NoteFolder() {
+    std::error_code ignored;
+    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+  }
+  NoteFolder(const NoteFolder&) = delete;
+  NoteFolder& operator=(const NoteFolder&) = delete;
+
+  std::string FileOf(int rank) const { return path_.empty() ? "" : absl::StrCat(path_, "/", rank); }
+  bool HasNote(int rank) const { return !path_.empty() && access(FileOf(rank).c_str(), F_OK) == 0; }
+
+ private:
+  std::string path_;
+};
+
+// How a rank that failed ended.
+struct Failure {
+  std::string text;
+  bool is_consequence = false;  // of our stop, or of another rank's leaving
+};
+
+std::string FailureText(int rank, int ranks, const ExitStatus& status, const RankNews& news) {
+  const std::string who = absl::StrCat("rank ", rank, " of ", ranks);
+  if (news.exception) return absl::StrCat(who, " ended by an exception: ", *news.exception);
+  if (status.is_unknown && !news.returned) {
+    return absl::StrCat(who,
+                        " ended, and the kernel does not tell how: SIGCHLD is ignored in this "
+                        "process, or something else in it waits for all children");
+  }
+  if (!status.is_unknown && !status.exited) {
+    const std::string name = ddprun::SignalName(status.signal);
+    const std::string number = absl::StrCat("signal ", status.signal);
+    return absl::StrCat(who, " was killed by ", name,
+                        name == number ? "" : absl::StrCat(" (", number, ")"),
+                        status.dumped_core ? ", core dumped" : "");
+  }
+  return absl::StrCat(who, " failed: exit code ", status.is_unknown ? *news.returned : status.code,
+                      news.has_begun ? "" : ", before it came to this call of Spawn");
+}
+
+class RankGroup {
+ public:
+  RankGroup(int ranks, int call) : ranks_(ranks), call_(call) {}
+
+  absl::Status Start(uint16_t store_port);
+  absl::Status Await();
+
+ private:
+  WorkerEnv EnvOf(int rank, uint16_t store_port, uint64_t epoch) const;
+  int PollTimeoutMs() const;
+  void Finish(int rank);
+  void Stop();
+  void KillRest();
+
+  const int ranks_;
+  const int call_;
+  const NoteFolder notes_;
+  std::vector<std::unique_ptr<RankProcess>> processes_;  // by rank; reaped ones stay
+  std::vector<Failure> failures_;                        // in the order of the ends
+  bool is_stopping_ = false;
+  std::optional<Clock::time_point> kill_at_;
+};
+
+WorkerEnv RankGroup::EnvOf(int rank, uint16_t store_port, uint64_t epoch) const {
+  WorkerEnv env;
+  env.rank = env.local_rank = env.role_rank = rank;
+  env.world_size = env.local_world_size = env.role_world_size = ranks_;
+  env.master_addr = "127.0.0.1";
+  env.master_port = store_port;
+  env.run_id = "spawn";
+  env.use_agent_store = true;
+  env.error_file = notes_.FileOf(rank);
+  env.round = 1;
+  env.epoch = epoch;
+  return env;
+}
+
+absl::Status RankGroup::Start(uint16_t store_port) {
+  const auto arguments = OwnArguments();
+  if (!arguments.ok()) return arguments.status();
+  // Part of all keys: ranks that meet the store of another call find nothing in it.
+  const Nonce nonce = MakeNonce();
+  uint64_t epoch = 0;
+  std::memcpy(&epoch, nonce.data(), sizeof(epoch));
+  for (int rank = 0; rank < ranks_; ++rank) {
+    Variables variables = FormatWorkerEnv(EnvOf(rank, store_port, epoch));
+    // A launcher above looks at one process's progress.
+    if (rank != 0) variables.emplace_back(kProgressFileVar, "");
+    auto process = RankProcess::Start(*arguments, variables, {.call = call_, .rank = rank});
+    if (!process.ok()) {
+      return absl::Status(process.status().code(),
+                          absl::StrCat("spawn rank ", rank, " of ", ranks_, ": ",
+                                       std::string(process.status().message())));
+    }
+    processes_.push_back(*std::move(process));
+  }
+  return absl::OkStatus();
+}
+
+int RankGroup::PollTimeoutMs() const {
+  if (!kill_at_) return -1;  // the ranks end when they want to
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(*kill_at_ - Clock::now());
+  return static_cast<int>(std::max<int64_t>(0, left.count()));
+}
+
+absl::Status RankGroup::Await() {
+  while (true) {
+    std::vector<pollfd> polled;
+    std::vector<int> ranks;
+    for (int rank = 0; rank < ranks_; ++rank) {
+      if (processes_[rank]->is_reaped()) continue;
+      polled.push_back({processes_[rank]->pidfd(), POLLIN, 0});
+      ranks.push_back(rank);
+    }
+    if (polled.empty()) break;
+    const int ready = poll(polled.data(), polled.size(), PollTimeoutMs());
+    // EINTR: a handler of the caller ran. ENOMEM: the kernel has none now.
+    DDP_CHECK(ready >= 0 || errno == EINTR || errno == ENOMEM);
+    for (size_t i = 0; ready > 0 && i < polled.size(); ++i) {
+      if (polled[i].revents != 0) Finish(ranks[i]);
+    }
+    if (!failures_.empty() && !is_stopping_) Stop();
+    if (kill_at_ && Clock::now() >= *kill_at_) KillRest();
+  }
+  if (failures_.empty()) return absl::OkStatus();
+  const auto cause = std::find_if(failures_.begin(), failures_.end(),
+                                  [](const Failure& failure) { return !failure.is_consequence; });
+  return absl::AbortedError((cause != failures_.end() ? *cause : failures_.front()).text);
+}
+
+void RankGroup::Finish(int rank) {
+  const ExitStatus status = processes_[rank]->Reap();
+  const RankNews news = processes_[rank]->News();
+  const bool is_success = status.is_unknown ? news.returned == 0 : status.is_success();
+  if (is_success && news.has_begun) return;
+  const bool is_stopped =
+      is_stopping_ && !news.returned && !news.exception &&
+      (status.is_unknown || status.signal == SIGTERM || status.signal == SIGKILL);
+  failures_.push_back({.text = FailureText(rank, ranks_, status, news),
+                       .is_consequence = is_stopped || notes_.HasNote(rank)});
+}
+
+void RankGroup::Stop() {
+  is_stopping_ = true;
+  kill_at_ = Clock::now() + kGrace;
+  for (const auto& process : processes_) {
+    if (process->is_reaped()) continue;
+    process->Signal(SIGTERM);
+    process->Signal(SIGCONT);  // one that is stopped would not see it
+  }
+}
+
+void RankGroup::KillRest() {
+  kill_at_.reset();
+  for (const auto& process : processes_) {
+    if (!process->is_reaped()) process->Signal(SIGKILL);
+  }
+}
+
+}  // namespace
+
+absl::Status SpawnRanks(int ranks, int call) {
+  // Older kernels know no P_PIDFD, and say so before they look at the descriptor, which is none.
+  siginfo_t info{};
+  if (waitid(P_PIDFD, std::numeric_limits<int>::max(), &info, WEXITED) != 0 && errno != EBADF) {
+    return absl::UnimplementedError(
+        absl::StrCat("spawn ", ranks, " ranks: waitid(P_PIDFD): ", ddprun::ErrorText(errno),
+                     "; Linux 5.4 or newer is needed"));
+  }
+  const auto store = StoreServer::Start({});
+  if (!store.ok()) {
+    return absl::Status(
+        store.status().code(),
+        absl::StrCat("spawn ", ranks, " ranks: ", std::string(store.status().message())));
+  }
+  RankGroup group(ranks, call);
+  if (absl::Status status = group.Start((*store)->port()); !status.ok()) return status;
+  return group.Await();
+}
+
+}  // namespace ddp::internal
