@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# readme.sh: what README.md shows is true. Its g++ line builds a program against dist/, which runs alone
-# and under dist/ddprun; and each of its `dist/ddprun` commands succeeds, that of two nodes twice at once.
+# readme.sh: what README.md shows is true. Its g++ line builds a program against dist/, which runs alone,
+# spawns ranks and runs under dist/ddprun; and each of its `dist/ddprun` commands succeeds, that of two nodes
+# twice at once.
 set -euo pipefail
 source "$(dirname "$0")/../lib.sh"
 
@@ -24,11 +25,12 @@ cat >program.cc <<'END'
 #include <ddp/distributed_data_parallel.h>
 #include <ddp/distributed_sampler.h>
 #include <ddp/process_group.h>
+#include <ddp/spawn.h>
 #include <ddp/step_metrics.h>
 
 #include <iostream>
 
-int main() {
+int RunRank() {
   auto group = ddp::ProcessGroup::FromEnv({});
   if (!group.ok()) {
     std::cerr << group.status() << "\n";
@@ -37,9 +39,16 @@ int main() {
   std::cout << "rank " << (*group)->rank() << " of " << (*group)->world_size() << std::endl;
   return (*group)->Shutdown().ok() ? 0 : 1;
 }
+
+int main(int argc, char**) {
+  if (argc == 1) return RunRank();
+  return ddp::Spawn(2, [](int) { return RunRank(); }).ok() ? 0 : 1;
+}
 END
 bash -ec "${builds[0]}" || fail "does not build: ${builds[0]}"
 [[ $(./program) == "rank 0 of 1" ]] || fail "alone, the program printed: $(./program 2>&1)"
+output=$(timeout 60 ./program spawn 2>err </dev/null | sort)
+[[ $output == $'rank 0 of 2\nrank 1 of 2' ]] || fail "two ranks of a Spawn printed: $output $(cat err)"
 output=$(timeout 60 dist/ddprun --standalone --nproc_per_node=2 ./program 2>err </dev/null | sort)
 [[ $output == $'rank 0 of 2\nrank 1 of 2' ]] || fail "two ranks printed: $output $(cat err)"
 

@@ -203,8 +203,7 @@ ddprun::ExitStatus RankProcess::Reap() {
 RankNews RankProcess::News() {
   std::string text;
   char chunk[4096];
-  // Bounded: the pipe holds 64 KiB, and what a process of the rank's own writes meanwhile is none
-  // of the news.
+  // As much as a pipe holds: a process that the rank has left behind might write on.
   for (int i = 0; i < 16; ++i) {
     const ssize_t size = read(news_.get(), chunk, sizeof(chunk));
     if (size < 0 && errno == EINTR) continue;

@@ -20,8 +20,8 @@ namespace {
 
 using internal::SpawnMark;
 
-constexpr int kExitException = 1;
-constexpr int kExitNoCode = 255;  // for what is no exit code; never 0
+constexpr int kExitException = 1;  // for whoever sees the code alone
+constexpr int kExitNoCode = 255;   // for what is no exit code; never 0
 
 // Which rank this process is; nullopt: of no Spawn.
 std::optional<SpawnMark> FindMark() {

@@ -41,8 +41,8 @@ class NoteFolder {
  public:
   NoteFolder() {
     const char* parent = std::getenv("TMPDIR");
-    path_ = absl::StrCat(parent != nullptr && *parent != '\0' ? parent : "/tmp", "/ddprun-spawn-",
-                         "XXXXXX");
+    path_ = absl::StrCat(parent != nullptr && *parent != '\0' ? parent : "/tmp",
+                         "/ddprun-spawn-XXXXXX");
     if (mkdtemp(path_.data()) == nullptr) path_.clear();
   }
   ~NoteFolder() {

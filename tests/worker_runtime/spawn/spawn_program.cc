@@ -73,6 +73,20 @@ int LeaveGroup(int rank) {
   return (*group)->communicator().Barrier()->Wait().ok() ? 0 : 6;
 }
 
+// The same by one that takes its time: it ends when the others have failed.
+int LeaveGroupLate(int rank) {
+  sigset_t term;
+  sigemptyset(&term);
+  sigaddset(&term, SIGTERM);
+  if (rank == 3) sigprocmask(SIG_BLOCK, &term, nullptr);
+  auto group = ddp::ProcessGroup::FromEnv({});
+  if (!group.ok()) return 5;
+  if (rank != 3) return (*group)->communicator().Barrier()->Wait().ok() ? 0 : 6;
+  group->reset();
+  int got = 0;
+  return sigwait(&term, &got) == 0 ? 7 : 8;
+}
+
 int IgnoreTerm(int rank) {
   if (signal(SIGTERM, SIG_IGN) == SIG_ERR) return 8;
   auto group = ddp::ProcessGroup::FromEnv({});
@@ -190,6 +204,7 @@ int main(int argc, char** argv) {
                                                {"throw", ThrowOfRank0},
                                                {"code", CodeOfRank2},
                                                {"leave", LeaveGroup},
+                                               {"leave-late", LeaveGroupLate},
                                                {"ignore-term", IgnoreTerm},
                                                {"nested", Nested},
                                                {"number", [](int) -> int { throw 5; }},

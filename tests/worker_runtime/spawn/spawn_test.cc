@@ -78,6 +78,7 @@ TEST_CASE("spawn: exit codes, signals and exceptions are told apart") {
 
 TEST_CASE("spawn: a rank that fails because another one left does not hide the cause") {
   CHECK(Lines("leave", 3) == Text{"ABORTED: rank 3 of 4 failed: exit code 7"});
+  CHECK(Lines("leave-late", 3) == Text{"ABORTED: rank 3 of 4 failed: exit code 7"});
 }
 
 TEST_CASE("spawn: a rank that does not come to the call is named") {
