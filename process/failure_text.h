@@ -1,4 +1,4 @@
-// Words for what the machine refused. [pure]
+// Words for what the machine refused.
 #ifndef DDPRUN_PROCESS_FAILURE_TEXT_H_
 #define DDPRUN_PROCESS_FAILURE_TEXT_H_
 

@@ -13,8 +13,8 @@
 #include "launcher/process/folder_note.h"
 #include "launcher/process/job_cgroup.h"
 #include "launcher/process/process.h"
-#include "process/raw_syscall.h"
 #include "launcher/process/session_table.h"
+#include "process/raw_syscall.h"
 #include "rendezvous/base/check.h"
 #include "rendezvous/base/steady_clock.h"
 

@@ -3,8 +3,6 @@
 #ifndef DDPRUN_WORKER_RUNTIME_SPAWN_RANK_NEWS_H_
 #define DDPRUN_WORKER_RUNTIME_SPAWN_RANK_NEWS_H_
 
-#include <sys/types.h>
-
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -19,8 +17,8 @@ inline constexpr char kSpawnVar[] = "DDPRUN_SPAWN";
 struct SpawnMark {
   int call = 0;  // the how manieth of the program, from 1 on
   int rank = 0;
-  pid_t caller = 0;
-  int pipe = -1;  // the news go there
+  int caller = 0;  // its pid
+  int pipe = -1;   // the news go there
   uint64_t pipe_inode = 0;
   friend bool operator==(const SpawnMark&, const SpawnMark&) = default;
 };
