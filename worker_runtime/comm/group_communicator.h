@@ -2,11 +2,13 @@
 #ifndef DDPRUN_WORKER_RUNTIME_COMM_GROUP_COMMUNICATOR_H_
 #define DDPRUN_WORKER_RUNTIME_COMM_GROUP_COMMUNICATOR_H_
 
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "absl/status/status.h"
 #include "ddp/communicator.h"
+#include "worker_runtime/comm/op.h"
 
 namespace ddp::internal {
 
@@ -14,6 +16,19 @@ class GroupCommunicator : public Communicator {
  public:
   // Tells the peers that this rank goes in order, once nothing is under way. Later calls fail.
   virtual void Leave() = 0;
+
+  std::unique_ptr<Work> AllReduce(void* data, size_t count, DType dtype, ReduceOp op,
+                                  ddp::Stream stream) final;
+  std::unique_ptr<Work> Broadcast(void* data, size_t count, DType dtype, int root,
+                                  ddp::Stream stream) final;
+  std::unique_ptr<Work> AllGather(const void* input, void* output, size_t count, DType dtype,
+                                  ddp::Stream stream) final;
+  std::unique_ptr<Work> ReduceScatter(const void* input, void* output, size_t count, DType dtype,
+                                      ReduceOp op, ddp::Stream stream) final;
+
+ protected:
+  // Every operation of every backend. Null is the legacy stream, or the host's order.
+  virtual std::unique_ptr<Work> Submit(Op op, ddp::Stream stream) = 0;
 };
 
 // What a communicator on GPUs asks, besides, of the one under it for host memory.

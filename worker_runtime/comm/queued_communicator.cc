@@ -88,7 +88,7 @@ void QueuedCommunicator::Leave() {
   engine_->Leave();
 }
 
-std::unique_ptr<Work> QueuedCommunicator::Submit(Op op) {
+std::unique_ptr<Work> QueuedCommunicator::Submit(Op op, ddp::Stream) {
   absl::Status refused = CheckArguments(op, world_size());
   if (refused.ok() && check_memory_ != nullptr) refused = check_memory_(op);
   auto state = std::make_shared<State>();
@@ -213,51 +213,13 @@ absl::StatusOr<std::unique_ptr<Buffer>> QueuedCommunicator::Allocate(size_t byte
   op.kind = OpKind::kAllocate;
   op.count = bytes;
   op.output = &buffer;
-  absl::Status status = Submit(op)->Wait();
+  absl::Status status = Submit(op, nullptr)->Wait();
   if (!status.ok()) return status;
   return buffer;
 }
 
-std::unique_ptr<Work> QueuedCommunicator::AllReduce(void* data, size_t count, DType dtype,
-                                                    ReduceOp op, ddp::Stream) {
-  return Submit({.kind = OpKind::kAllReduce,
-                 .dtype = dtype,
-                 .reduce = op,
-                 .count = count,
-                 .input = data,
-                 .output = data});
+std::unique_ptr<Work> QueuedCommunicator::Barrier() {
+  return Submit({.kind = OpKind::kBarrier}, nullptr);
 }
-
-std::unique_ptr<Work> QueuedCommunicator::Broadcast(void* data, size_t count, DType dtype, int root,
-                                                    ddp::Stream) {
-  return Submit({.kind = OpKind::kBroadcast,
-                 .dtype = dtype,
-                 .root = root,
-                 .count = count,
-                 .input = data,
-                 .output = data});
-}
-
-std::unique_ptr<Work> QueuedCommunicator::AllGather(const void* input, void* output, size_t count,
-                                                    DType dtype, ddp::Stream) {
-  return Submit({.kind = OpKind::kAllGather,
-                 .dtype = dtype,
-                 .count = count,
-                 .input = input,
-                 .output = output});
-}
-
-std::unique_ptr<Work> QueuedCommunicator::ReduceScatter(const void* input, void* output,
-                                                        size_t count, DType dtype, ReduceOp op,
-                                                        ddp::Stream) {
-  return Submit({.kind = OpKind::kReduceScatter,
-                 .dtype = dtype,
-                 .reduce = op,
-                 .count = count,
-                 .input = input,
-                 .output = output});
-}
-
-std::unique_ptr<Work> QueuedCommunicator::Barrier() { return Submit({.kind = OpKind::kBarrier}); }
 
 }  // namespace ddp::internal

@@ -45,14 +45,6 @@ class QueuedCommunicator final : public HostCommunicator {
 
   void SetTimeout(std::chrono::milliseconds timeout) override;
   absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t bytes) override;
-  std::unique_ptr<Work> AllReduce(void* data, size_t count, DType dtype, ReduceOp op,
-                                  ddp::Stream stream) override;
-  std::unique_ptr<Work> Broadcast(void* data, size_t count, DType dtype, int root,
-                                  ddp::Stream stream) override;
-  std::unique_ptr<Work> AllGather(const void* input, void* output, size_t count, DType dtype,
-                                  ddp::Stream stream) override;
-  std::unique_ptr<Work> ReduceScatter(const void* input, void* output, size_t count, DType dtype,
-                                      ReduceOp op, ddp::Stream stream) override;
   std::unique_ptr<Work> Barrier() override;
   void Abort(const std::string& reason) override { AbortFor(reason, rank()); }
   absl::Status error() const override { return note_.Told(MarkedError()); }
@@ -67,7 +59,7 @@ class QueuedCommunicator final : public HostCommunicator {
   struct State;
   class QueuedWork;
 
-  std::unique_ptr<Work> Submit(Op op);
+  std::unique_ptr<Work> Submit(Op op, ddp::Stream stream) override;
   absl::Status Await(State& state);
   void ExecuteHead(std::unique_lock<std::mutex>& lock, bool is_awaited);
   void FailQueued();

@@ -136,49 +136,6 @@ absl::StatusOr<std::unique_ptr<HalfCasts>> NcclCommunicator::MakeHalfCasts(DType
   return MakeDeviceCasts(*device_, type);
 }
 
-std::unique_ptr<Work> NcclCommunicator::AllReduce(void* data, size_t count, DType dtype,
-                                                  ReduceOp op, Stream stream) {
-  return Submit({.kind = OpKind::kAllReduce,
-                 .dtype = dtype,
-                 .reduce = op,
-                 .count = count,
-                 .input = data,
-                 .output = data},
-                stream);
-}
-
-std::unique_ptr<Work> NcclCommunicator::Broadcast(void* data, size_t count, DType dtype, int root,
-                                                  Stream stream) {
-  return Submit({.kind = OpKind::kBroadcast,
-                 .dtype = dtype,
-                 .root = root,
-                 .count = count,
-                 .input = data,
-                 .output = data},
-                stream);
-}
-
-std::unique_ptr<Work> NcclCommunicator::AllGather(const void* input, void* output, size_t count,
-                                                  DType dtype, Stream stream) {
-  return Submit({.kind = OpKind::kAllGather,
-                 .dtype = dtype,
-                 .count = count,
-                 .input = input,
-                 .output = output},
-                stream);
-}
-
-std::unique_ptr<Work> NcclCommunicator::ReduceScatter(const void* input, void* output, size_t count,
-                                                      DType dtype, ReduceOp op, Stream stream) {
-  return Submit({.kind = OpKind::kReduceScatter,
-                 .dtype = dtype,
-                 .reduce = op,
-                 .count = count,
-                 .input = input,
-                 .output = output},
-                stream);
-}
-
 std::unique_ptr<Work> NcclCommunicator::SendReceive(const void* input, int destination,
                                                     void* output, int source, size_t count,
                                                     DType dtype, Stream stream) {

@@ -71,14 +71,6 @@ class NcclCommunicator final : public GroupCommunicator, private GraphCapture {
   void SetTimeout(std::chrono::milliseconds timeout) override;
   absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t bytes) override;
   absl::StatusOr<std::unique_ptr<HalfCasts>> MakeHalfCasts(DType type) override;
-  std::unique_ptr<Work> AllReduce(void* data, size_t count, DType dtype, ReduceOp op,
-                                  Stream stream) override;
-  std::unique_ptr<Work> Broadcast(void* data, size_t count, DType dtype, int root,
-                                  Stream stream) override;
-  std::unique_ptr<Work> AllGather(const void* input, void* output, size_t count, DType dtype,
-                                  Stream stream) override;
-  std::unique_ptr<Work> ReduceScatter(const void* input, void* output, size_t count, DType dtype,
-                                      ReduceOp op, Stream stream) override;
   std::unique_ptr<Work> SendReceive(const void* input, int destination, void* output, int source,
                                     size_t count, DType dtype, Stream stream) override;
   std::unique_ptr<Work> Barrier() override;
@@ -102,7 +94,7 @@ class NcclCommunicator final : public GroupCommunicator, private GraphCapture {
                    Options options);
   absl::Status Start();
 
-  std::unique_ptr<Work> Submit(Op op, Stream stream);
+  std::unique_ptr<Work> Submit(Op op, Stream stream) override;
   Stream StreamOfBarrier() const;
   absl::Status Prepare(GpuOperation& operation, Stream stream);
   // Whether device memory can still be freed: after a failure that may wait for ever.
