@@ -1,4 +1,4 @@
-// Whether ranks of one machine have a CPU each, and so may spin while they wait. [pure]
+// Whether ranks of one machine have a CPU each, and so may spin while they wait.
 #ifndef DDPRUN_WORKER_RUNTIME_COMM_SHM_OWN_CORE_H_
 #define DDPRUN_WORKER_RUNTIME_COMM_SHM_OWN_CORE_H_
 
