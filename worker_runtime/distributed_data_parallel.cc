@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "rendezvous/base/check.h"
 #include "worker_runtime/gradient_reducer.h"
 #include "worker_runtime/half_casts.h"
 #include "worker_runtime/parameter_check.h"
@@ -16,6 +15,30 @@ namespace {
 absl::Status NotFinalized() {
   return absl::FailedPreconditionError("DistributedDataParallel: call Finalize() first");
 }
+
+// Marks that a thread is in a call, so that another one's call is told instead of taking part.
+class Calling {
+ public:
+  explicit Calling(std::atomic<bool>& is_called)
+      : is_called_(is_called), is_alone_(!is_called.exchange(true, std::memory_order_acquire)) {}
+  ~Calling() {
+    if (is_alone_) is_called_.store(false, std::memory_order_release);
+  }
+  Calling(const Calling&) = delete;
+  Calling& operator=(const Calling&) = delete;
+
+  absl::Status Check(const char* call) const {
+    if (is_alone_) return absl::OkStatus();
+    return absl::FailedPreconditionError(
+        absl::StrCat(call,
+                     "() while another thread is in a call of the same "
+                     "DistributedDataParallel: make one call after the other"));
+  }
+
+ private:
+  std::atomic<bool>& is_called_;
+  const bool is_alone_;
+};
 
 // Parameters whose broadcasts are under way at the same time: hides latency, bounds the queue.
 constexpr size_t kBroadcastsInFlight = 64;
@@ -146,18 +169,21 @@ absl::Status DistributedDataParallel::BroadcastParameters() {
 }
 
 void* DistributedDataParallel::GradientPtr(int id) const {
-  DDP_CHECK(reducer_ != nullptr);
-  return reducer_->GradientPtr(id);
+  return reducer_ == nullptr ? nullptr : reducer_->GradientPtr(id);
 }
 
 absl::Status DistributedDataParallel::GradientReady(int id, std::optional<Stream> stream) {
   if (reducer_ == nullptr) return NotFinalized();
+  const Calling calling(is_called_);
+  if (absl::Status status = calling.Check("GradientReady"); !status.ok()) return status;
   if (no_sync_depth_ > 0) return reducer_->MarkUnsynchronized(id);
   return reducer_->MarkReady(id, stream.value_or(options_.stream));
 }
 
 absl::Status DistributedDataParallel::Finish(std::optional<Stream> stream) {
   if (reducer_ == nullptr) return NotFinalized();
+  const Calling calling(is_called_);
+  if (absl::Status status = calling.Check("Finish"); !status.ok()) return status;
   if (is_late_parameter_) {
     return absl::FailedPreconditionError(
         absl::StrCat("parameter '", parameters_.back().name, "' was registered after Finalize()"));
@@ -191,6 +217,8 @@ ReductionTimes DistributedDataParallel::last_reduction() const {
 
 absl::Status DistributedDataParallel::ZeroGrad(std::optional<Stream> stream) {
   if (reducer_ == nullptr) return NotFinalized();
+  const Calling calling(is_called_);
+  if (absl::Status status = calling.Check("ZeroGrad"); !status.ok()) return status;
   return reducer_->ZeroGradients(stream.value_or(options_.stream));
 }
 

@@ -65,8 +65,9 @@ GradientReducer::~GradientReducer() {
 }
 
 void* GradientReducer::GradientPtr(int parameter) const {
-  DDP_CHECK(parameter >= 0 && parameter < static_cast<int>(layout_.gradient_offsets.size()));
-  if (arena_ == nullptr) return nullptr;
+  const bool is_known =
+      parameter >= 0 && parameter < static_cast<int>(layout_.gradient_offsets.size());
+  if (arena_ == nullptr || !is_known) return nullptr;
   return static_cast<char*>(arena_->data()) + layout_.gradient_offsets[parameter];
 }
 

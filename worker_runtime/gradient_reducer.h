@@ -61,7 +61,7 @@ class GradientReducer {
   GradientReducer(const GradientReducer&) = delete;
   GradientReducer& operator=(const GradientReducer&) = delete;
 
-  // REQUIRES: 0 <= parameter < number of parameters.
+  // Null for a number that is no parameter's.
   void* GradientPtr(int parameter) const;
   const BucketLayout& layout() const { return layout_; }
 

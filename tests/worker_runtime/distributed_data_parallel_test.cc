@@ -2,12 +2,14 @@
 
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <chrono>
 #include <mutex>
 #include <numeric>
 #include <thread>
 #include <vector>
 
+#include "tests/support/subprocess.h"
 #include "tests/support/thread_group.h"
 
 namespace ddp {
@@ -283,11 +285,43 @@ TEST_CASE("ddp: calls in the wrong order are refused") {
   CHECK(replica.ddp.Finish().code() == absl::StatusCode::kFailedPrecondition);
   CHECK(replica.ddp.ZeroGrad().code() == absl::StatusCode::kFailedPrecondition);
   CHECK(replica.ddp.bucket_count() == 0);
+  CHECK(replica.ddp.GradientPtr(0) == nullptr);
   REQUIRE(replica.ddp.Finalize().ok());
+  for (const int unknown : {-1, 1, 99}) {
+    CHECK(replica.ddp.GradientPtr(unknown) == nullptr);
+    CHECK(replica.ddp.GradientReady(unknown).code() == absl::StatusCode::kInvalidArgument);
+  }
   CHECK(replica.ddp.Finalize().code() == absl::StatusCode::kFailedPrecondition);
   float late = 0;
   replica.ddp.AddParameter("late", &late, 1, DType::kFloat32);
   CHECK(Message(replica.ddp.Finish()) == "parameter 'late' was registered after Finalize()");
+}
+
+TEST_CASE("ddp: calls of two threads may follow each other, and those that overlap are told") {
+  std::atomic<bool> may_come{false};
+  CheckAllOk(OnAllRanks(2, [&may_come](Communicator& communicator) {
+    Replica replica(communicator, {4});
+    if (absl::Status status = replica.ddp.Finalize(); !status.ok()) return status;
+    if (communicator.rank() == 1) {
+      while (!may_come) std::this_thread::yield();
+      if (absl::Status status = replica.Backward(1); !status.ok()) return status;
+      return replica.ddp.Finish();
+    }
+    if (absl::Status status = replica.Backward(1); !status.ok()) return status;
+    const auto overlapped = [](const absl::Status& status) {
+      return Message(status).find("while another thread is in a call") != std::string::npos;
+    };
+    absl::Status finished;
+    std::thread other([&] {  // its call waits for rank 1
+      do finished = replica.ddp.Finish();
+      while (overlapped(finished));
+    });
+    const bool is_told =
+        ddprun::testing::Eventually([&] { return overlapped(replica.ddp.GradientReady(99)); });
+    may_come = true;
+    other.join();
+    return is_told ? finished : absl::UnknownError("an overlapping call was not told");
+  }));
 }
 
 TEST_CASE("ddp: mixed types are reduced each in its own bucket") {

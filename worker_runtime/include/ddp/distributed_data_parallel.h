@@ -2,6 +2,7 @@
 #ifndef DDPRUN_WORKER_RUNTIME_DDP_DISTRIBUTED_DATA_PARALLEL_H_
 #define DDPRUN_WORKER_RUNTIME_DDP_DISTRIBUTED_DATA_PARALLEL_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -86,13 +87,14 @@ class DistributedDataParallel {
   // Where the gradient of a parameter lives for ever: `count` elements of its type, at a multiple
   // of 64 bytes, inside the bucket that is reduced, so that nothing is copied. After Finish() it
   // holds the average over the ranks; adding to it without ZeroGrad() between is allowed, as in
-  // PyTorch. REQUIRES: Finalize() succeeded, id is valid.
+  // PyTorch. Null before Finalize() succeeded, and for an id that AddParameter did not return.
   void* GradientPtr(int id) const;
 
   // The gradient of `id` is complete for this pass and must not be touched until Finish().
   // `stream` is where it was computed, the same for all of a pass; by default the options', and
   // unused on the CPU. Errors, with the parameter's name: FailedPrecondition for one marked ready
-  // twice, or when Finish() was forgotten.
+  // twice, or when Finish() was forgotten. This and the next two calls may come from any thread,
+  // one after the other; two at the same time are FailedPrecondition for the later one.
   absl::Status GradientReady(int id, std::optional<Stream> stream = std::nullopt);
 
   // Ends a pass: every gradient is the average when this returns (CPU), or for what comes later on
@@ -149,6 +151,7 @@ class DistributedDataParallel {
   std::vector<Parameter> parameters_;
   bool is_late_parameter_ = false;  // one came after Finalize()
   int no_sync_depth_ = 0;
+  std::atomic<bool> is_called_{false};                  // a thread is in one of the calls of a pass
   std::unique_ptr<internal::GradientReducer> reducer_;  // null until Finalize() succeeded
 };
 
