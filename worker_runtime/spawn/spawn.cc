@@ -1,11 +1,13 @@
 #include "ddp/spawn.h"
 
 #include <fcntl.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <exception>
 #include <optional>
@@ -23,19 +25,32 @@ using internal::SpawnMark;
 constexpr int kExitException = 1;  // for whoever sees the code alone
 constexpr int kExitNoCode = 255;   // for what is no exit code; never 0
 
-// Which rank this process is; nullopt: of no Spawn.
-std::optional<SpawnMark> FindMark() {
-  const char* text = std::getenv(internal::kSpawnVar);
-  const auto mark = internal::ParseSpawnMark(text != nullptr ? text : "");
-  if (!mark || mark->caller != getppid()) return std::nullopt;
+// What this process is to Spawn.
+struct Origin {
+  std::optional<SpawnMark> mark{};  // of a rank
+  bool is_stray = false;            // it was meant to be a rank, or is a fork of one
+};
+
+// Whether the process that was started as this rank is still the one: not a fork of it, its caller
+// alive, its pipe open.
+bool IsRank(const SpawnMark& mark) {
+  // The kernel drops it where the program has rights that its file gives.
+  if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != mark.caller) return false;
   struct stat status {};
-  if (fstat(mark->pipe, &status) != 0 || !S_ISFIFO(status.st_mode) ||
-      status.st_ino != mark->pipe_inode) {
-    return std::nullopt;
-  }
-  // No program that is executed from now on is this rank.
+  return fstat(mark.pipe, &status) == 0 && S_ISFIFO(status.st_mode) &&
+         status.st_ino == mark.pipe_inode;
+}
+
+Origin FindOrigin() {
+  char* const text = std::getenv(internal::kSpawnVar);
+  const auto mark = internal::ParseSpawnMark(text != nullptr ? text : "");
+  if (!mark) return {};
+  if (!IsRank(*mark)) return {.is_stray = true};
+  // No program that is executed from now on is this rank, and each may call Spawn. In place, since
+  // other threads may read the environment.
   (void)fcntl(mark->pipe, F_SETFD, FD_CLOEXEC);
-  return mark;
+  text[0] = '-';
+  return {.mark = mark};
 }
 
 // The pipe has room for all that is ever written. A caller that is gone does not read it.
@@ -69,9 +84,16 @@ absl::Status Spawn(int ranks, std::function<int(int rank)> fn) {
     return absl::InvalidArgumentError(
         absl::StrCat("spawn ", ranks, " ranks: there is no function to run"));
   }
-  static const std::optional<SpawnMark> mark = FindMark();
+  static const Origin origin = FindOrigin();
   static std::atomic<int> calls{0};
   const int call = ++calls;
+  if (origin.is_stray) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("spawn ", ranks,
+                     " ranks: this process was started as a rank, and has forked or closed its "
+                     "descriptors before it came to the call; do neither before Spawn"));
+  }
+  const std::optional<SpawnMark>& mark = origin.mark;
   if (!mark) return internal::SpawnRanks(ranks, call);
   if (call < mark->call) return absl::OkStatus();
   if (call > mark->call) {

@@ -80,8 +80,11 @@ std::string FailureText(int rank, int ranks, const ExitStatus& status, const Ran
                         name == number ? "" : absl::StrCat(" (", number, ")"),
                         status.dumped_core ? ", core dumped" : "");
   }
-  return absl::StrCat(who, " failed: exit code ", status.is_unknown ? *news.returned : status.code,
-                      news.has_begun ? "" : ", before it came to this call of Spawn");
+  return absl::StrCat(
+      who, " failed: exit code ", status.is_unknown ? *news.returned : status.code,
+      news.has_begun
+          ? ""
+          : ", before it came to this call of Spawn: every rank comes to it, whatever RANK is");
 }
 
 class RankGroup {

@@ -195,6 +195,28 @@ int Missing() {
   return Told(ddp::Spawn(2, SumOfRanks));
 }
 
+// As a daemon does. Each rank forks, too, and the fork is no caller.
+int ForkBefore() {
+  const pid_t child = fork();
+  if (child == 0) _exit(Told(ddp::Spawn(2, [](int) { return 0; })));
+  int how = 0;
+  return waitpid(child, &how, 0) == child ? WEXITSTATUS(how) : 8;
+}
+
+int CloseBefore() {
+  for (int fd = 3; fd < 100; ++fd) close(fd);
+  return Told(ddp::Spawn(2, [](int) { return 0; }));
+}
+
+// A program that a rank starts may call Spawn for itself.
+int SpawnOfRank(int rank) {
+  if (rank != 0) return 0;
+  const pid_t child = fork();
+  if (child == 0) execl("/proc/self/exe", "spawn_program", "one", nullptr);
+  int how = 0;
+  return waitpid(child, &how, 0) == child && WIFEXITED(how) ? WEXITSTATUS(how) : 8;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -207,6 +229,7 @@ int main(int argc, char** argv) {
                                                {"leave-late", LeaveGroupLate},
                                                {"ignore-term", IgnoreTerm},
                                                {"nested", Nested},
+                                               {"spawn-of-rank", SpawnOfRank},
                                                {"number", [](int) -> int { throw 5; }},
                                                {"large", [](int) { return 256; }},
                                                {"sleep", [](int rank) -> int {
@@ -222,6 +245,8 @@ int main(int argc, char** argv) {
       {"wrong-arguments", WrongArguments},
       {"few-descriptors", FewDescriptors},
       {"missing", Missing},
+      {"fork-before", ForkBefore},
+      {"close-before", CloseBefore},
       {"ignored-ok", [] { return IgnoredChildSignal(SumOfRanks); }},
       {"ignored-code", [] { return IgnoredChildSignal(CodeOfRank2); }},
       {"ignored-signal", [] { return IgnoredChildSignal(SegfaultOfRank1); }}};

@@ -100,6 +100,25 @@ TEST_CASE("spawn: a call within the function is refused") {
         }) >= 1);
 }
 
+// Each such process would start ranks of its own, and those again, without end.
+TEST_CASE("spawn: a process that was meant to be a rank and is none starts no others") {
+  for (const std::string program : {"fork-before", "close-before"}) {
+    CAPTURE(program);
+    const Text lines = Lines(program, 3);
+    CHECK(lines.size() >= 2);
+    CHECK(lines.size() <= 3);
+    CHECK(std::count_if(lines.begin(), lines.end(), [](const std::string& line) {
+            return line.find(
+                       "FAILED_PRECONDITION: spawn 2 ranks: this process was started as a "
+                       "rank, and has forked or closed its descriptors") == 0;
+          }) >= 1);
+  }
+}
+
+TEST_CASE("spawn: a program that a rank starts may call it, too") {
+  CHECK(Lines("spawn-of-rank", 0) == Text{"OK", "OK", "rank 0 of 1: 0"});
+}
+
 TEST_CASE("spawn: wrong arguments are refused") {
   CHECK(Lines("wrong-arguments", 3) ==
         Text{"INVALID_ARGUMENT: spawn -1 ranks: expected 1 to 4096",

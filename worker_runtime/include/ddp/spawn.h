@@ -14,11 +14,15 @@ inline constexpr int kMaxSpawnRanks = 4096;
 // ProcessGroup::FromEnv() forms the group of these ranks.
 //
 // Each process executes this program anew (/proc/self/exe, the same arguments and environment), so
-// it runs what stands before this call too, comes to the same call, runs fn there and exits with
-// what it returns: the call never returns in it. As with std::exit() objects of static storage are
-// destroyed and those on the stack are not; a value outside of 0 to 255 counts as 255. Where a
-// program calls Spawn several times, it must come to these calls in the same order in every
-// process: in those of a later call the earlier ones return Ok at once. Spawn within fn is
+// it runs what stands before this call too (a log that is truncated there, a port that is bound, is
+// so in each rank), comes to the same call, runs fn there and exits with what it returns: the call
+// never returns in it. As with std::exit(), which fn may call, objects of static storage are
+// destroyed and those on the stack are not; a value outside of 0 to 255 counts as 255. Every rank
+// must come to the call: whether to make it is no matter of RANK, which they have, but of an
+// argument, say. Before it nothing may fork and go on, or close descriptors that it did not open:
+// FailedPrecondition there. Where a program calls Spawn several times, it must come to these calls
+// in the same order in every process: in those of a later call the earlier ones return Ok at once,
+// whatever came of them, so that a call which failed is not to be tried again. Spawn within fn is
 // FailedPrecondition.
 //
 // The first rank that fails is the result, Aborted, and says why: "rank 2 of 4 failed: exit code
@@ -26,7 +30,7 @@ inline constexpr int kMaxSpawnRanks = 4096;
 // rank that failed because its group lost another rank is named only where no other one failed. The
 // rest get SIGTERM then and, 30 s later, SIGKILL. InvalidArgument: ranks not in 1 to
 // kMaxSpawnRanks, an empty fn. ResourceExhausted: this machine could not start them all, and no one
-// is left.
+// is left. Unavailable: /proc cannot be read. Unimplemented: a kernel before 5.4.
 //
 // The ranks die with the caller, whatever ends it; what they have started themselves does not. The
 // call waits for its own processes alone and changes neither signals nor descriptors of the caller.
