@@ -64,7 +64,7 @@ absl::StatusOr<std::vector<CheckpointName>> List(const std::string& directory) {
 // With those above it that are missing. A folder's name is on disk when the one above is.
 absl::Status MakeDirectory(const std::string& directory) {
   std::error_code error;
-  const fs::path path = fs::absolute(directory, error).lexically_normal();
+  const fs::path path = fs::absolute(directory, error);
   std::vector<fs::path> missing;
   for (fs::path at = path; !error && !at.empty() && !fs::exists(at, error); at = at.parent_path()) {
     missing.push_back(at);
@@ -73,6 +73,7 @@ absl::Status MakeDirectory(const std::string& directory) {
   if (error) return FileError("make the checkpoint directory", directory, error);
   for (const fs::path& made : missing) {
     absl::Status status = ddprun::SyncDirectory(made.parent_path());
+    if (absl::IsPermissionDenied(status)) continue;  // what may not be read cannot be synced
     if (!status.ok()) return status;
   }
   return absl::OkStatus();
@@ -183,11 +184,13 @@ absl::Status Checkpoint::CheckWritable() {
 }
 
 absl::Status Checkpoint::CheckIsWriter() {
-  const absl::StatusOr<int64_t> newest =
-      writer_ == 0 ? BecomeWriter(options_.directory) : NewestWriter(options_.directory);
+  absl::StatusOr<int64_t> newest = NewestWriter(options_.directory);
+  // Not begun, or all that was in the directory is gone.
+  const bool is_new = writer_ == 0 || (newest.ok() && *newest == 0);
+  if (newest.ok() && is_new) newest = BecomeWriter(options_.directory);
   if (!newest.ok()) return newest.status();
-  if (writer_ == 0) writer_ = *newest;
-  if (*newest <= writer_) return absl::OkStatus();
+  if (is_new) writer_ = *newest;
+  if (*newest == writer_) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("save in \"", options_.directory,
                    "\": another run has begun to save there since this one did, whose state would "
@@ -199,6 +202,7 @@ absl::StatusOr<std::optional<std::string>> Checkpoint::SetEarlierAside() {
   const absl::StatusOr<std::vector<CheckpointName>> names = List(options_.directory);
   if (!names.ok()) return names.status();
   if (names->empty()) return std::nullopt;
+  if (absl::Status status = CheckIsWriter(); !status.ok()) return status;
   std::string folder;
   std::error_code error;
   for (int n = 1; folder.empty(); ++n) {

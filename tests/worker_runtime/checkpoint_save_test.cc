@@ -41,6 +41,7 @@ TEST_CASE("checkpoint: a rank 0 that was cut off cannot save once the next round
   CHECK_MESSAGE(Message(status).find("another run has begun to save") != std::string::npos,
                 Message(status));
   CHECK(absl::IsFailedPrecondition(cut_off.CheckWritable()));
+  CHECK(absl::IsFailedPrecondition(cut_off.SetEarlierAside().status()));
   CHECK(Names(alone.dir.path()) == names);
   CHECK(next.Save(State(11), model.Tensors()).ok());
   CHECK(next.Save(State(12), model.Tensors()).ok());
@@ -49,6 +50,25 @@ TEST_CASE("checkpoint: a rank 0 that was cut off cannot save once the next round
     writers += entry.path().filename().string().starts_with(".writer-") ? 1 : 0;
   }
   CHECK(writers == 1);
+}
+
+TEST_CASE("checkpoint: nor where the directory was removed, and made anew by the next") {
+  Alone alone;
+  Model model;
+  for (int i = 0; i < 3; ++i) alone.Save(i);
+  Checkpoint cut_off = alone.Open();
+  REQUIRE(cut_off.Save(State(10), model.Tensors()).ok());
+  const auto remove = [&alone] {
+    for (const fs::directory_entry& entry : fs::directory_iterator(alone.dir.path())) {
+      fs::remove(entry.path());
+    }
+  };
+  remove();
+  CHECK(cut_off.Save(State(11), model.Tensors()).ok());  // nobody else saves there
+  remove();
+  alone.Save(1);
+  alone.Save(2);
+  CHECK(absl::IsFailedPrecondition(cut_off.Save(State(12), model.Tensors())));
 }
 
 TEST_CASE("checkpoint: one that is cut off while it writes gives its file no name") {

@@ -222,10 +222,10 @@ TEST_CASE("checkpoint: a full disk leaves the previous one and no half file") {
 
 TEST_CASE("checkpoint: what an earlier run left is set aside, whole, and not found any more") {
   Alone alone;
-  Checkpoint checkpoint = alone.Open();
-  CHECK(*checkpoint.SetEarlierAside() == std::nullopt);
+  CHECK(*alone.Open().SetEarlierAside() == std::nullopt);
   alone.Save(10);
   alone.Save(20);
+  Checkpoint checkpoint = alone.Open();
   const std::string first = alone.dir.path().string() + "/earlier-1";
   CHECK(*checkpoint.SetEarlierAside() == first);
   Model model;
@@ -235,7 +235,7 @@ TEST_CASE("checkpoint: what an earlier run left is set aside, whole, and not fou
   alone.Save(5);
   CHECK(Names(alone.dir.path()) ==
         std::set<std::string>{"earlier-1", "checkpoint-000001-step-5.ckpt"});
-  CHECK(*checkpoint.SetEarlierAside() == alone.dir.path().string() + "/earlier-2");
+  CHECK(*alone.Open().SetEarlierAside() == alone.dir.path().string() + "/earlier-2");
   Checkpoint earlier(alone.group.communicator(0), {.directory = first});
   CHECK(earlier.LoadLatest(model.Tensors()).value()->step == 20);
 }

@@ -47,8 +47,10 @@ struct CheckpointOptions {
 // disk (temporary file, fsync, rename, fsync of the directory) and ends with its SHA-256, so that a
 // crash at any moment leaves the previous one in place, and damage is noticed. Nothing in it
 // depends on the number of ranks. Of several that save in one directory only the one that began
-// last may go on: a rank 0 that was cut off from its job does not put its state before that of the
-// job's next round. Used by one thread; borrows the communicator.
+// last may go on, so that a rank 0 which was cut off from its job does not put its state before
+// that of the job's next round: the file `.writer-<n>` says which. It is looked at before a file
+// gets its name, and the moment between is not covered. Call CheckWritable() at the start: who has
+// never saved begins by its first Save, however late. Used by one thread; borrows the communicator.
 class Checkpoint {
  public:
   // REQUIRES: options.keep >= 1.
@@ -61,7 +63,8 @@ class Checkpoint {
 
   // For a run that begins anew. Rank 0 moves the checkpoints that it finds in the directory to
   // `<directory>/earlier-<n>`, where no LoadLatest of this directory finds them, and returns that
-  // folder; nothing where there was none, and on other ranks. Errors as above.
+  // folder; nothing where there was none, and on other ranks. It saves, as far as others go. Errors
+  // as above.
   absl::StatusOr<std::optional<std::string>> SetEarlierAside();
 
   // Rank 0 writes `checkpoint-<sequence>-step-<step>.ckpt` and then removes all but the newest
