@@ -47,18 +47,27 @@ struct Controller {
   const char* mount;
   const char* limit;
   const char* usage;
-  const char* reclaimable;  // of memory.stat, with the groups below
+  const char* reclaimable[3];  // of memory.stat, with the groups below
 };
-constexpr Controller kV2 = {"/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file "};
-constexpr Controller kV1 = {"/sys/fs/cgroup/memory", "memory.limit_in_bytes",
-                            "memory.usage_in_bytes", "total_inactive_file "};
+constexpr Controller kV2 = {"/sys/fs/cgroup",
+                            "memory.max",
+                            "memory.current",
+                            {"inactive_file ", "active_file ", "slab_reclaimable "}};
+constexpr Controller kV1 = {"/sys/fs/cgroup/memory",
+                            "memory.limit_in_bytes",
+                            "memory.usage_in_bytes",
+                            {"total_inactive_file ", "total_active_file ", nullptr}};
 
 uint64_t LeftIn(const std::string& folder, const Controller& names) {
   const uint64_t limit = ReadNumber(absl::StrCat(folder, "/", names.limit));
   const uint64_t usage = ReadNumber(absl::StrCat(folder, "/", names.usage));
   if (limit == kUnknown || usage == kUnknown) return kUnknown;
-  const uint64_t reclaimable = Field(Read(absl::StrCat(folder, "/memory.stat")), names.reclaimable);
-  const uint64_t used = usage - std::min(usage, reclaimable == kUnknown ? 0 : reclaimable);
+  const std::string stat = Read(absl::StrCat(folder, "/memory.stat"));
+  uint64_t used = usage;
+  for (const char* name : names.reclaimable) {
+    const uint64_t part = name == nullptr ? 0 : Field(stat, name);
+    if (part != kUnknown) used -= std::min(used, part);
+  }
   return limit - std::min(limit, used);
 }
 

@@ -16,7 +16,7 @@ struct FreeMemory {
 };
 
 // The least of the kernel's MemAvailable and of what the limits of this process's memory cgroups,
-// v1 or v2, leave: file pages that nobody uses can be had, swap is not counted. `root` stands
+// v1 or v2, leave: pages of files can be had, swap is not counted. `root` stands
 // before /proc and /sys in tests.
 FreeMemory AskFreeMemory(const std::string& root = "");
 

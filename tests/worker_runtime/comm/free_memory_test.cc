@@ -32,7 +32,7 @@ struct Root {
     Write(folder + "/memory.max", max + "\n");
     Write(folder + "/memory.current", std::to_string(current) + "\n");
     Write(folder + "/memory.stat",
-          "anon 1\ninactive_file " + std::to_string(inactive) + "\nslab 2\n");
+          "anon 1\nactive_file 0\ninactive_file " + std::to_string(inactive) + "\nslab 2\n");
   }
   FreeMemory Ask() const { return AskFreeMemory(dir.path()); }
 
@@ -62,13 +62,23 @@ TEST_CASE("free memory: what a cgroup or one above it leaves, file pages counted
   CHECK(root.Ask().bytes == 0);
 }
 
+TEST_CASE("free memory: a cgroup that is full of a data set's pages is not full") {
+  Root root;
+  root.Write("/proc/self/cgroup", "0::/job\n");
+  root.WriteV2("/job", std::to_string(100 * kMiB), 99 * kMiB, 0);
+  root.Write("/sys/fs/cgroup/job/memory.stat",
+             "inactive_file 1048576\nactive_file 52428800\nslab_reclaimable 2097152\n");
+  CHECK(root.Ask().bytes == 54 * kMiB);
+}
+
 TEST_CASE("free memory: version 1, and a container whose own group is the mount's root") {
   Root root;
   root.Write("/proc/self/cgroup", "5:cpu,cpuacct:/c\n4:memory:/docker/abc\n0::/\n");
   root.Write("/sys/fs/cgroup/memory/memory.limit_in_bytes", std::to_string(50 * kMiB));
   root.Write("/sys/fs/cgroup/memory/memory.usage_in_bytes", std::to_string(20 * kMiB));
-  root.Write("/sys/fs/cgroup/memory/memory.stat", "cache 1\ntotal_inactive_file 1048576\n");
-  CHECK(root.Ask().bytes == 31 * kMiB);
+  root.Write("/sys/fs/cgroup/memory/memory.stat",
+             "active_file 9\ntotal_inactive_file 1048576\ntotal_active_file 2097152\n");
+  CHECK(root.Ask().bytes == 33 * kMiB);
   CHECK(root.Ask().where == "in the cgroup /");
 }
 

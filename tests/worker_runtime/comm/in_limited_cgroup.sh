@@ -10,6 +10,7 @@ fi
 
 # The one that is mounted may be read-only, in a sandbox say.
 mount=$(mktemp -d)
+trap 'umount "$mount" 2>/dev/null || true; rmdir "$mount"' EXIT
 hierarchy=$(awk '$1 == "memory" { print $2 }' /proc/cgroups)
 if [[ ${hierarchy:-0} != 0 ]]; then
   mount -t cgroup -o memory none "$mount" || { echo "SKIPPED: no cgroup v1 may be mounted"; exit 0; }
