@@ -1,9 +1,15 @@
 // Workers that fail, are killed, end early; signals.
 #include <signal.h>
+#include <sys/syscall.h>
+
+#include <cstdlib>
+#include <string>
 
 #include <doctest/doctest.h>
 
 #include "tests/conformance/scenario.h"
+#include "tests/support/files.h"
+#include "tests/support/subprocess.h"
 
 namespace ddprun::testing {
 namespace {
@@ -69,9 +75,21 @@ TEST_CASE("conformance: a rank that ends with 0 early lets the others go on") {
            }});
 }
 
+// Waits for the first agent to wait for its workers. A signal in the midst of a start makes
+// torchrun leave the worker behind that it is just starting.
+void AwaitRest(Run& run) {
+  const std::string file = "/proc/" + std::to_string(run.node(0).pid()) + "/syscall";
+  CHECK(Eventually([&file] {
+    const std::string text = ReadFile(file);  // the number of the call, first of all
+    const int call = std::atoi(text.c_str());
+    return call == SYS_clock_nanosleep || call == SYS_epoll_wait;
+  }));
+}
+
 void StopBy(Run& run, int signal) {
   run.AwaitFile("up0");
   run.AwaitFile("up1");
+  AwaitRest(run);
   run.Signal(0, signal);
 }
 
