@@ -160,7 +160,7 @@ void AgentCore::On(const FailureDescribed& event) {
     if (contact_.lost_since) {  // nobody else would say for now that a worker failed
       Tell("rank ", event.report.rank, " failed: ", rendezvous::CauseText(event.report), "; ",
            Coordinator(), " hears of it when it answers again");
-    } else if (!HasBudget() && !notice_) {
+    } else if (HasWorkers() && !HasBudget() && !notice_) {
       notice_ = Notice{absl::StrCat("rank ", event.report.rank,
                                     " failed: ", rendezvous::CauseText(event.report)),
                        kill_at_, now_ + policy_.stopping_notice_delay};

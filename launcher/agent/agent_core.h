@@ -349,8 +349,8 @@ class AgentCore {
   bool have_read_stop_ = false;  // workers of any round
 
   // What the user has been told.
-  std::optional<Notice>
-      notice_;  // of the wait for a place, or for the end of failed workers' peers
+  // Of the wait for a place, or for the end of a failed worker's peers.
+  std::optional<Notice> notice_;
   bool is_waiting_told_ = false;
   bool is_drain_told_ = false;
   int restarts_told_ = 0;

@@ -149,9 +149,18 @@ std::optional<RendezvousKind> ReadBackend(OptionReader& read) {
   return RendezvousKind::kStatic;
 }
 
-void UseStatic(OptionReader& read, LaunchConfig& config) {
-  config.rendezvous = RendezvousKind::kStatic;
-  if (!config.node_rank) config.node_rank = 0;
+// What a program listens on, and nobody connects to.
+bool IsAnyAddress(const std::string& host) {
+  return host == "0.0.0.0" ||
+         (host.find(':') != std::string::npos && host.find_first_not_of("0:") == std::string::npos);
+}
+
+void RefuseAnyAddress(OptionReader& read, const GivenValue* value, const Endpoint& endpoint) {
+  if (value == nullptr || !IsAnyAddress(endpoint.host)) return;
+  read.Refuse(*value, "that is no machine's address; expected the host where the nodes meet");
+}
+
+void ReadStaticEndpoint(OptionReader& read, LaunchConfig& config) {
   if (const GivenValue* value = read.FindText("rdzv_endpoint")) {
     config.endpoint_source = value->source;
     return read.Into("rdzv_endpoint", config.endpoint, [](const std::string& text) {
@@ -168,10 +177,14 @@ void UseStatic(OptionReader& read, LaunchConfig& config) {
             [](const std::string& text) { return ParseNumber(text, 1, 65535); });
 }
 
-// What a program listens on, and nobody connects to.
-bool IsAnyAddress(const std::string& host) {
-  return host == "0.0.0.0" ||
-         (host.find(':') != std::string::npos && host.find_first_not_of("0:") == std::string::npos);
+void UseStatic(OptionReader& read, LaunchConfig& config) {
+  config.rendezvous = RendezvousKind::kStatic;
+  if (!config.node_rank) config.node_rank = 0;
+  ReadStaticEndpoint(read, config);
+  if (*config.node_rank == 0) return;  // it listens there
+  const GivenValue* endpoint = read.FindText("rdzv_endpoint");
+  RefuseAnyAddress(read, endpoint != nullptr ? endpoint : read.FindText("master_addr"),
+                   config.endpoint);
 }
 
 void UseC10d(OptionReader& read, LaunchConfig& config) {
@@ -194,9 +207,8 @@ void UseC10d(OptionReader& read, LaunchConfig& config) {
     config.rendezvous = RendezvousKind::kStandalone;
   } else if (config.endpoint.port == 0) {
     read.Refuse(*value, "port 0 is for --nnodes=1 on localhost; expected HOST:PORT");
-  } else if (IsAnyAddress(config.endpoint.host) &&
-             !config.rendezvous_options.is_host.value_or(false)) {
-    read.Refuse(*value, "that is no machine's address; expected the host where the nodes meet");
+  } else if (!config.rendezvous_options.is_host.value_or(false)) {
+    RefuseAnyAddress(read, value, config.endpoint);
   }
 }
 
