@@ -47,7 +47,7 @@ std::vector<int64_t> HashEach(std::span<const Tensor> parameters) {
   return hashes;
 }
 
-// "rank 2 differs from the others", "ranks 0 and 1 differ from ranks 2 and 3"; "": all are equal.
+// "rank 2 differs from the others", "ranks 0 and 1 against ranks 2 and 3"; "": all are equal.
 // `hashes` by rank.
 std::string DifferenceText(const std::vector<int64_t>& hashes) {
   std::map<int64_t, std::vector<int>> groups;
@@ -105,11 +105,12 @@ absl::Status ReplicaCheck::Compare(int64_t step, std::span<const Tensor> paramet
   if (!status.ok()) return status;
   Word worst = all[0];
   bool is_equal = true;
-  for (const Word& word : all) {
-    if (word.parameters != mine.parameters) {
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    const Word& word = all[rank];
+    if (word.parameters != all[0].parameters) {
       return absl::InvalidArgumentError(absl::StrCat(
           "compare replicas after step ", step, ": ", all[0].parameters, " parameters on rank 0, ",
-          word.parameters, " on another; all ranks compare the same"));
+          word.parameters, " on rank ", rank, "; all ranks compare the same"));
     }
     is_equal = is_equal && word.hash == all[0].hash;
     worst.cost_ns = std::max(worst.cost_ns, word.cost_ns);

@@ -106,6 +106,7 @@ TEST_CASE("replica check: ranks that compare different numbers of parameters are
     if (communicator.rank() == 1) tensors.pop_back();
     const absl::Status status = ReplicaCheck(communicator).Compare(1, tensors);
     CHECK_MESSAGE(absl::IsInvalidArgument(status), status.ToString());
+    CHECK(status.message().find("3 parameters on rank 0, 2 on rank 1;") != std::string::npos);
   });
 }
 

@@ -59,7 +59,7 @@ in_layers() {
 
 # Training programs link the library beside their own copies of these.
 if found=$(in_layers 'grpc|google/protobuf|boost/|spdlog/|fmt/|CLI/|launcher/|proto/' \
-  worker_runtime rendezvous/base rendezvous/core rendezvous/store); then
+  process worker_runtime rendezvous/base rendezvous/core rendezvous/store); then
   sed 's|$|   (the library reaches no gRPC, Protobuf, Boost, spdlog or launcher)|' <<<"$found"
   status=1
 fi

@@ -8,8 +8,9 @@ namespace ddp::internal {
 
 class GpuMoment final : public DeviceMoment {
  public:
-  GpuMoment(const GpuTimer& timer, CudaEvent event) : timer_(timer), event_(event) {}
-  ~GpuMoment() override { timer_.pool_->GiveBack(event_); }
+  GpuMoment(const GpuTimer& timer, CudaEvent event)
+      : timer_(timer), pool_(timer.pool_), event_(event) {}
+  ~GpuMoment() override { pool_->GiveBack(event_); }
   GpuMoment(const GpuMoment&) = delete;
   GpuMoment& operator=(const GpuMoment&) = delete;
 
@@ -25,6 +26,7 @@ class GpuMoment final : public DeviceMoment {
 
  private:
   const GpuTimer& timer_;
+  const std::shared_ptr<EventPool> pool_;  // lives as long as an event of it is out
   const CudaEvent event_;
 };
 

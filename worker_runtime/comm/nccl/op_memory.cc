@@ -46,7 +46,7 @@ absl::Status CheckDeviceMemory(const CudaApi& api, const Op& op, int world_size)
       if (result == kCudaSuccess && type == kCudaMemoryTypeDevice) continue;
       // Other results tell of a device in trouble, not of memory that the driver does not know.
       if (result != kCudaSuccess && result != kCudaErrorInvalidValue) {
-        return CudaStatus(api, "cuPointerGetAttribute", result);
+        return absl::InternalError(CudaStatus(api, "cuPointerGetAttribute", result).message());
       }
       return absl::InvalidArgumentError(
           absl::StrCat(Describe(op), ": the ", part == address ? "" : "end of the ", name,

@@ -88,7 +88,8 @@ class HalfCasts {
 // them than can be addressed, a root outside the group, memory on the wrong device or, on a GPU,
 // not aligned. Its Work ends with InvalidArgument at once, and the group goes on as if it had not
 // been made: the next call is the one that meets the other ranks', which wait for it, until their
-// timeout. After any other error, or Abort(), every later call fails with the first error.
+// timeout. So look at every Work: behind a refusal that nobody saw, calls of one shape meet the
+// wrong ones. After any other error, or Abort(), every later call fails with the first error.
 class Communicator {
  public:
   virtual ~Communicator() = default;

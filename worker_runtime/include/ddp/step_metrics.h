@@ -46,7 +46,8 @@ class StepMetrics {
   // By the host's clock. REQUIRES: world_size >= 1.
   explicit StepMetrics(int world_size);
   // Where the communicator's operations are: on a GPU by events on `stream`, on the CPU by the
-  // host's clock. Borrows the communicator.
+  // host's clock. Name the stream on which the steps run: events on another one are passed at once.
+  // Borrows the communicator.
   explicit StepMetrics(Communicator& communicator, Stream stream = nullptr);
   ~StepMetrics();
   StepMetrics(const StepMetrics&) = delete;

@@ -29,6 +29,8 @@ TEST_CASE("op memory: what the driver does not know is refused, its own trouble 
   const absl::Status trouble = CheckedBy<kIllegalAddress>();
   CHECK_FALSE(absl::IsInvalidArgument(trouble));
   CHECK(trouble.message() == "cuPointerGetAttribute: unknown error (CUresult 700)");
+  constexpr CudaResult kInvalidContext = 201;
+  CHECK(absl::IsInternal(CheckedBy<kInvalidContext>()));
 }
 
 }  // namespace
