@@ -34,7 +34,9 @@ struct Origin {
 // Whether the process that was started as this rank is still the one: not a fork of it, its caller
 // alive, its pipe open.
 bool IsRank(const SpawnMark& mark) {
-  // The kernel drops it where the program has rights that its file gives.
+  if (getppid() != mark.caller) return false;
+  // The kernel drops it where the program has rights that its file gives. The caller may have died
+  // before this.
   if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != mark.caller) return false;
   struct stat status {};
   return fstat(mark.pipe, &status) == 0 && S_ISFIFO(status.st_mode) &&
