@@ -17,6 +17,8 @@ boot() {
   mount -t sysfs none /sys
   mount -t devtmpfs none /dev 2>/dev/null  # the kernel may have done it
   mkdir -p /dev/shm /dev/pts
+  # Records of the machine's own jobs; nothing can be made there, as the root is read-only.
+  [[ ! -d /tmp/ddprun-0 ]] || mount -t tmpfs -o mode=700 none /tmp/ddprun-0
   ln -sf /proc/self/fd /dev/fd
   mount -t devpts none /dev/pts
   mount -t tmpfs none /run

@@ -23,8 +23,9 @@ network() {
   ip link set lo up
   mount -t tmpfs none /run
   mount -t tmpfs none /dev/shm
-  # Records of jobs lie there, those of tests beside this one, too. The guest's root is read-only.
-  if mkdir -p -m 700 /tmp/ddprun-0 2>/dev/null; then mount -t tmpfs -o mode=700 none /tmp/ddprun-0; fi
+  # Records of jobs lie there, those of tests beside this one, too.
+  mkdir -p -m 700 /tmp/ddprun-0
+  mount -t tmpfs -o mode=700 none /tmp/ddprun-0
   mkdir -p /run/netns
   ip netns add switch
   ip -n switch link add br0 type bridge
