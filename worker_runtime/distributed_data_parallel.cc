@@ -1,6 +1,7 @@
 #include "ddp/distributed_data_parallel.h"
 
 #include <algorithm>
+#include <atomic>
 #include <set>
 #include <utility>
 
@@ -174,7 +175,7 @@ void* DistributedDataParallel::GradientPtr(int id) const {
 
 absl::Status DistributedDataParallel::GradientReady(int id, std::optional<Stream> stream) {
   if (reducer_ == nullptr) return NotFinalized();
-  const Calling calling(is_called_);
+  const Calling calling(reducer_->is_called());
   if (absl::Status status = calling.Check("GradientReady"); !status.ok()) return status;
   if (no_sync_depth_ > 0) return reducer_->MarkUnsynchronized(id);
   return reducer_->MarkReady(id, stream.value_or(options_.stream));
@@ -182,7 +183,7 @@ absl::Status DistributedDataParallel::GradientReady(int id, std::optional<Stream
 
 absl::Status DistributedDataParallel::Finish(std::optional<Stream> stream) {
   if (reducer_ == nullptr) return NotFinalized();
-  const Calling calling(is_called_);
+  const Calling calling(reducer_->is_called());
   if (absl::Status status = calling.Check("Finish"); !status.ok()) return status;
   if (is_late_parameter_) {
     return absl::FailedPreconditionError(
@@ -217,7 +218,7 @@ ReductionTimes DistributedDataParallel::last_reduction() const {
 
 absl::Status DistributedDataParallel::ZeroGrad(std::optional<Stream> stream) {
   if (reducer_ == nullptr) return NotFinalized();
-  const Calling calling(is_called_);
+  const Calling calling(reducer_->is_called());
   if (absl::Status status = calling.Check("ZeroGrad"); !status.ok()) return status;
   return reducer_->ZeroGradients(stream.value_or(options_.stream));
 }

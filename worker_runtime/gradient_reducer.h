@@ -2,6 +2,7 @@
 #ifndef DDPRUN_WORKER_RUNTIME_GRADIENT_REDUCER_H_
 #define DDPRUN_WORKER_RUNTIME_GRADIENT_REDUCER_H_
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -61,6 +62,9 @@ class GradientReducer {
   GradientReducer(const GradientReducer&) = delete;
   GradientReducer& operator=(const GradientReducer&) = delete;
 
+  // The owner's: whether a thread is in one of the calls of a pass.
+  std::atomic<bool>& is_called() { return is_called_; }
+
   // Null for a number that is no parameter's.
   void* GradientPtr(int parameter) const;
   const BucketLayout& layout() const { return layout_; }
@@ -109,6 +113,7 @@ class GradientReducer {
   const Now now_;
   ReducerCore core_;
   absl::Status failure_;
+  std::atomic<bool> is_called_{false};
 
   // The present pass.
   std::vector<std::unique_ptr<Work>> works_;  // by bucket, as far as launched; null: nothing to do

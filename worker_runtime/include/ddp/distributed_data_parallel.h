@@ -2,7 +2,6 @@
 #ifndef DDPRUN_WORKER_RUNTIME_DDP_DISTRIBUTED_DATA_PARALLEL_H_
 #define DDPRUN_WORKER_RUNTIME_DDP_DISTRIBUTED_DATA_PARALLEL_H_
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
