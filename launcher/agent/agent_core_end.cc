@@ -14,6 +14,9 @@ using rendezvous::DurationText;
 
 constexpr int kSigTerm = 15;
 
+// A busy node hears of its worker's end and of the coordinator's in either order.
+constexpr Duration kSameMoment = std::chrono::seconds(1);
+
 constexpr TimePoint kNever = TimePoint::max();
 
 }  // namespace
@@ -108,11 +111,15 @@ void AgentCore::CheckContact() {
         " with it the ranks of node ", assignment_.coordinator_node,
         contact_.is_unanswered ? " are gone; " : "; ");
     if (IsOverWithCoordinator()) {
-      // What failed before is the cause; what failed later failed of this, and has been said.
-      const bool is_own = unanswered_failure_ && unanswered_failure_->at < *contact_.lost_since;
-      if (!is_own) unanswered_failure_.reset();
+      // What failed before is the cause; what failed later failed of this.
+      std::string too;
+      if (unanswered_failure_ && unanswered_failure_->at + kSameMoment >= *contact_.lost_since) {
+        too = absl::StrCat("; local rank ", unanswered_failure_->local_rank,
+                           " failed with it: ", unanswered_failure_->message);
+        unanswered_failure_.reset();
+      }
       PlanEndOfTrouble(kExitRendezvous,
-                       absl::StrCat(gone, "no restarts allowed (--max_restarts=0)"));
+                       absl::StrCat(gone, "no restarts allowed (--max_restarts=0)", too));
     } else {
       Tell(gone, "stopping this node's workers and waiting for it to come back");
     }

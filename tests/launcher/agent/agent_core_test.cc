@@ -317,16 +317,6 @@ TEST_CASE("agent: nor does a failure of its own let it wait for a node that died
   }
 }
 
-TEST_CASE("agent: a failure of its own before that is why the job ends") {
-  Bench bench;
-  bench.Run();
-  bench.End(1, 3);
-  CHECK(bench.Step(WorkersGone{}) == "join");
-  bench.Pass(1ms);
-  bench.Step(ContactLost{.reason = "refused", .is_gone = true});
-  CHECK(bench.Pass(3s) == "say end:3");
-}
-
 TEST_CASE("agent: a spare takes the job of a dead coordinator over") {
   Bench bench;
   bench.Step(AgentStarted{});

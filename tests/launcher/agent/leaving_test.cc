@@ -196,6 +196,24 @@ TEST_CASE("node loss: its verdict waits a second for a signal of our own") {
   }
 }
 
+TEST_CASE("node loss: a failure before it is the cause, one in the same second a consequence") {
+  std::string end;
+  Bench bench;
+  bench.Run();
+  bench.End(1, 3);
+  CHECK(bench.Step(WorkersGone{}) == "join");
+  SUBCASE("before") {
+    bench.Pass(1001ms);
+    end = "say end:3";
+  }
+  SUBCASE("a busy node heard of both at once, of its worker first") {
+    bench.Pass(1000ms);
+    end = "say end:121";
+  }
+  bench.Step(rendezvous::ContactLost{.reason = "refused", .is_gone = true});
+  CHECK(bench.Pass(3s) == end);
+}
+
 TEST_CASE("left peer: behind a consequence, a worker's own end is reported even after our stop") {
   Bench bench(3);
   bench.Run();
