@@ -135,7 +135,7 @@ void Agent::MakeFiles() {
       [this, is_alone, &config = setup_.config] {
         Beginning made;
         // Nobody starts a task of a step anew: no coordinator of its job comes after this one.
-        const bool is_step = config.cluster.node >= 0;
+        const bool is_step = !config.cluster.job.empty();
         if (!is_alone && !is_step) made.run_dir = RunDirectory(config.run_id, config.endpoint.port);
         if (!timer_file_.empty()) made.timer_fifo = MakeTimerFile(timer_file_);
         return made;

@@ -14,6 +14,7 @@
 #include "launcher/doctor/gpu_probe.h"
 #include "launcher/doctor/host_facts.h"
 #include "launcher/process/exit_status.h"
+#include "rendezvous/base/version.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -34,6 +35,14 @@ std::string OneLine(const Json& value) {
   }
   const std::string all = absl::StrJoin(items, ", ");
   return value.is_object() ? absl::StrCat("{", all, "}") : absl::StrCat("[", all, "]");
+}
+
+Json SystemJson(const SystemFacts& system) {
+  return {{"host", TextOrNull(system.host)},
+          {"kernel", TextOrNull(system.kernel)},
+          {"glibc", TextOrNull(system.glibc)},
+          {"cpu", TextOrNull(system.cpu)},
+          {"cpus", system.cpus == 0 ? Json() : Json(system.cpus)}};
 }
 
 Json DriverJson(const GpuReport& gpu, const DriverFacts& driver) {
@@ -126,6 +135,8 @@ std::string DoctorJson(const DoctorFacts& facts) {
   const HostFacts& host = facts.host;
   const std::optional<std::string> why = WhyNoCuda(facts);
   const Json all = {
+      {"ddprun", kVersion},
+      {"system", SystemJson(host.system)},
       {"driver", DriverJson(gpu, host.driver)},
       {"gpus", GpusJson(gpu)},
       {"gpu_error", TextOrNull(gpu.gpu_error)},

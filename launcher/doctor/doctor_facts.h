@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "rendezvous/base/system_facts.h"
+
 namespace ddprun::launcher {
 
 struct Gpu {
@@ -75,6 +77,7 @@ struct InfinibandPort {
 };
 
 struct HostFacts {
+  SystemFacts system;
   DriverFacts driver;
   std::string nvcc_file;        // empty: no toolkit
   std::string toolkit_version;  // empty: not found

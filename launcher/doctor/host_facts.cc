@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <system_error>
@@ -21,25 +20,15 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "launcher/cli/text.h"
+#include "rendezvous/base/read_system_facts.h"
 
 namespace ddprun::launcher {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kMaxFile = 64 * 1024;
-
-// A small file's text; empty when it cannot be read (a device's `speed` refuses when it is down).
-std::string ReadSmall(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text(kMaxFile, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<size_t>(std::max<std::streamsize>(file.gcount(), 0)));
-  return text;
-}
-
 std::string ReadWord(const std::string& path) {
-  return EscapeControl(std::string(absl::StripAsciiWhitespace(ReadSmall(path))));
+  return EscapeControl(std::string(absl::StripAsciiWhitespace(ReadSmallFile(path))));
 }
 
 // The names in a folder, sorted; none when there is no such folder.
@@ -51,18 +40,6 @@ std::vector<std::string> NamesIn(const std::string& folder) {
   }
   std::sort(names.begin(), names.end());
   return names;
-}
-
-// "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.82.07  Wed Aug ..." (the open module has
-// "Open Kernel Module for x86_64  580.82.07"): the first word of digits and dots.
-std::string KernelModuleVersion(const std::string& text) {
-  for (const absl::string_view word :
-       absl::StrSplit(text.substr(0, text.find('\n')), ' ', absl::SkipEmpty())) {
-    const bool has_dot = word.find('.') != absl::string_view::npos;
-    const bool is_number = word.find_first_not_of("0123456789.") == absl::string_view::npos;
-    if (has_dot && is_number) return std::string(word);
-  }
-  return "";
 }
 
 std::string FindNvcc(const Environment& environment, const SystemFolders& folders) {
@@ -83,7 +60,8 @@ std::string VersionBeside(const std::string& nvcc) {
   std::error_code error;
   const fs::path real = fs::canonical(nvcc, error);
   if (error) return "";
-  return ToolkitVersion(ReadSmall((real.parent_path().parent_path() / "version.json").string()));
+  return ToolkitVersion(
+      ReadSmallFile((real.parent_path().parent_path() / "version.json").string()));
 }
 
 std::string AddressText(const sockaddr& address) {
@@ -180,7 +158,7 @@ std::string ToolkitVersion(const std::string& version_json) {
 
 DriverFacts ReadDriverFacts(const Environment& environment, const SystemFolders& folders) {
   DriverFacts facts;
-  facts.kernel_module = KernelModuleVersion(ReadSmall(folders.proc + "/driver/nvidia/version"));
+  facts.kernel_module = ReadSystemFacts(folders.proc).nvidia_module;
   facts.gpus_in_machine = static_cast<int>(NamesIn(folders.proc + "/driver/nvidia/gpus").size());
   facts.visible_devices = environment.Get("CUDA_VISIBLE_DEVICES");
   return facts;
@@ -188,6 +166,7 @@ DriverFacts ReadDriverFacts(const Environment& environment, const SystemFolders&
 
 HostFacts ReadHostFacts(const Environment& environment, const SystemFolders& folders) {
   HostFacts facts;
+  facts.system = ReadSystemFacts(folders.proc);
   facts.driver = ReadDriverFacts(environment, folders);
   facts.nvcc_file = FindNvcc(environment, folders);
   if (!facts.nvcc_file.empty()) facts.toolkit_version = VersionBeside(facts.nvcc_file);

@@ -38,6 +38,9 @@ TEST_CASE("doctor output: the JSON of a machine that has everything") {
   facts.host.driver.visible_devices = "0";
   const std::vector<std::string> lines = {
       R"({)",
+      R"(  "ddprun": "0.1.0",)",
+      R"(  "system": {"host": "node7", "kernel": "Linux 6.1.0-25-amd64", "glibc": "2.36", )"
+      R"("cpu": "AMD EPYC 9654", "cpus": 96},)",
       R"(  "driver": {"file": "/lib/libcuda.so.1", "cuda_version": "13.1", )"
       R"("kernel_module": "580.82.07", "gpus_in_machine": 2, "cuda_visible_devices": "0", )"
       R"("error": null},)",

@@ -25,6 +25,12 @@ DoctorFacts GoodMachine() {
                               .name = "NVIDIA H200"});
   }
   facts.host = {
+      .system = {.host = "node7",
+                 .kernel = "Linux 6.1.0-25-amd64",
+                 .glibc = "2.36",
+                 .cpu = "AMD EPYC 9654",
+                 .cpus = 96,
+                 .nvidia_module = "580.82.07"},
       .driver = {.kernel_module = "580.82.07", .gpus_in_machine = 2},
       .nvcc_file = "/usr/local/cuda/bin/nvcc",
       .toolkit_version = "13.0.1",

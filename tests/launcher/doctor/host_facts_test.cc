@@ -134,5 +134,17 @@ TEST_CASE("host facts: this machine's loopback, its limits and a folder's size")
   CHECK((!facts.open_files || *facts.open_files > 0));
 }
 
+TEST_CASE("host facts: kernel, C library and CPU, for the doctor and the record of a run alike") {
+  const Machine machine;
+  CHECK(machine.Read().system.cpu == "");
+  machine.Write("proc/cpuinfo",
+                "processor\t: 0\nmodel name\t: AMD EPYC 9654 \nflags\t: a\nmodel name\t: other\n");
+  const SystemFacts system = machine.Read().system;
+  CHECK(system.cpu == "AMD EPYC 9654");
+  CHECK(system.kernel.find("Linux ") == 0);
+  CHECK(system.glibc.find("2.") == 0);
+  CHECK(system.cpus >= 1);
+}
+
 }  // namespace
 }  // namespace ddprun::launcher
