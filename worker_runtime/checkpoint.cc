@@ -16,12 +16,13 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "ddp/run_record.h"
 #include "rendezvous/base/check.h"
 #include "rendezvous/base/durable_file.h"
 #include "rendezvous/base/unique_fd.h"
 #include "worker_runtime/checkpoint_file.h"
 #include "worker_runtime/checkpoint_format.h"
-#include "worker_runtime/sha256.h"
+#include "worker_runtime/checksum.h"
 
 namespace ddp {
 namespace {
@@ -129,10 +130,10 @@ void RemoveTemporaries(const std::string& directory) {
 
 }  // namespace
 
-std::string Sha256Hex(std::span<const Tensor> tensors) {
-  internal::Sha256 hash;
-  for (const Tensor& tensor : tensors) hash.Add(tensor.data, internal::Bytes(tensor));
-  return internal::ToHex(hash.Finish());
+std::string ChecksumHex(std::span<const Tensor> tensors) {
+  internal::Checksum checksum;
+  for (const Tensor& tensor : tensors) checksum.Add(tensor.data, internal::Bytes(tensor));
+  return internal::ToHex(checksum.Get());
 }
 
 // What rank 0 found, told to everybody.
@@ -209,6 +210,11 @@ absl::StatusOr<std::optional<std::string>> Checkpoint::SetEarlierAside() {
     const std::string path = absl::StrCat(options_.directory, "/earlier-", n);
     if (fs::create_directory(path, error)) folder = path;
     if (error) return FileError("make the folder", path, error);
+  }
+  const std::string record = absl::StrCat(options_.directory, "/", kRunRecordName);
+  fs::rename(record, absl::StrCat(folder, "/", kRunRecordName), error);
+  if (error && error != std::errc::no_such_file_or_directory) {
+    return FileError("move the earlier record", record, error);
   }
   // The newest last: a crash before leaves it in place, and it is found as if nothing had begun.
   for (auto name = names->rbegin(); name != names->rend(); ++name) {

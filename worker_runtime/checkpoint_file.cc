@@ -15,7 +15,7 @@
 #include "rendezvous/base/durable_file.h"
 #include "rendezvous/base/unique_fd.h"
 #include "worker_runtime/checkpoint_format.h"
-#include "worker_runtime/sha256.h"
+#include "worker_runtime/checksum.h"
 
 namespace ddp::internal {
 namespace {
@@ -62,16 +62,16 @@ absl::Status WriteContent(const std::string& path, const TrainingState& state,
   }
   const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   if (fd.get() < 0) return FileError("create", path);
-  Sha256 hash;
+  Checksum checksum;
   const auto put = [&](const void* data, size_t bytes) {
-    hash.Add(data, bytes);
+    checksum.Add(data, bytes);
     return WriteAll(fd.get(), {static_cast<const char*>(data), bytes}, path);
   };
   absl::Status status = put(header.data(), header.size());
   for (const Tensor& tensor : tensors) {
     if (status.ok()) status = put(tensor.data, Bytes(tensor));
   }
-  const Sha256::Digest digest = hash.Finish();
+  const Checksum::Digest digest = checksum.Get();
   const auto* digest_bytes = reinterpret_cast<const char*>(digest.data());
   if (status.ok()) status = WriteAll(fd.get(), {digest_bytes, digest.size()}, path);
   if (status.ok() && ::fsync(fd.get()) != 0) status = FileError("fsync", path);
@@ -80,19 +80,19 @@ absl::Status WriteContent(const std::string& path, const TrainingState& state,
 
 // Checks the checksum of everything but itself; leaves the position after it.
 absl::Status VerifyChecksum(int fd, uint64_t file_bytes, const std::string& path) {
-  Sha256 hash;
+  Checksum checksum;
   std::vector<char> chunk(kChunkBytes);
-  Sha256::Digest stored;
+  Checksum::Digest stored;
   for (uint64_t rest = file_bytes - stored.size(); rest > 0;) {
     const size_t bytes = static_cast<size_t>(std::min<uint64_t>(rest, chunk.size()));
     if (absl::Status status = ReadAll(fd, chunk.data(), bytes, path); !status.ok()) return status;
-    hash.Add(chunk.data(), bytes);
+    checksum.Add(chunk.data(), bytes);
     rest -= bytes;
   }
   if (absl::Status status = ReadAll(fd, stored.data(), stored.size(), path); !status.ok()) {
     return status;
   }
-  if (hash.Finish() == stored) return absl::OkStatus();
+  if (checksum.Get() == stored) return absl::OkStatus();
   return DataLoss(path, absl::StrCat("the checksum over its ", file_bytes, " bytes is wrong"));
 }
 
@@ -112,7 +112,7 @@ absl::StatusOr<CheckpointHeader> ReadHeader(int fd, uint64_t file_bytes, const s
   }
   absl::StatusOr<CheckpointHeader> header = DecodeCheckpointHeader(bytes);
   if (!header.ok()) return DataLoss(path, header.status().message());
-  uint64_t expected = kPrefixBytes + header_bytes + sizeof(Sha256::Digest);
+  uint64_t expected = kPrefixBytes + header_bytes + sizeof(Checksum::Digest);
   for (const Tensor& tensor : header->tensors) expected += Bytes(tensor);
   if (expected != file_bytes) return DataLoss(path, "its size does not match its header");
   return header;
@@ -123,12 +123,18 @@ absl::StatusOr<uint64_t> CheckMagic(int fd, const std::string& path) {
   struct stat info;
   if (::fstat(fd, &info) != 0) return FileError("stat", path);
   const uint64_t bytes = static_cast<uint64_t>(info.st_size);
-  if (bytes < kPrefixBytes + sizeof(Sha256::Digest)) {
+  if (bytes < kPrefixBytes + sizeof(Checksum::Digest)) {
     return DataLoss(path, absl::StrCat("it is truncated to ", bytes, " bytes"));
   }
   char magic[kCheckpointMagic.size()];
   if (absl::Status status = ReadAll(fd, magic, sizeof(magic), path); !status.ok()) return status;
-  if (absl::string_view(magic, sizeof(magic)) != kCheckpointMagic) {
+  const absl::string_view found(magic, sizeof(magic));
+  if (found == kEarlierMagic) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("\"", path, "\": an earlier version of this library wrote it, and this one ",
+                     "cannot read it; go on with that version, or begin in another directory"));
+  }
+  if (found != kCheckpointMagic) {
     return DataLoss(path, absl::StrCat("it does not start with \"", kCheckpointMagic, "\""));
   }
   if (::lseek(fd, 0, SEEK_SET) != 0) return FileError("seek", path);

@@ -21,10 +21,11 @@ namespace ddp::internal {
 //   header    step, epoch, samples taken (i64 each); u32 number of extras, each two strings;
 //             u32 number of tensors, each a string, u8 type, u64 count. A string: u32 length, bytes
 //   data      of the tensors, one after the other
-//   32 bytes  SHA-256 of everything before
-inline constexpr absl::string_view kCheckpointMagic = "ddpckpt1";
-inline constexpr size_t kPrefixBytes = 16;             // magic and header length
-inline constexpr uint64_t kMaxHeaderBytes = 64 << 20;  // a million tensors
+//   16 bytes  XXH3 (128 bits, most significant byte first) of everything before
+inline constexpr absl::string_view kCheckpointMagic = "ddpckpt2";
+inline constexpr absl::string_view kEarlierMagic = "ddpckpt1";  // ended with a SHA-256
+inline constexpr size_t kPrefixBytes = 16;                      // magic and header length
+inline constexpr uint64_t kMaxHeaderBytes = 64 << 20;           // a million tensors
 static_assert(std::endian::native == std::endian::little);
 
 // Appends fields to a string.

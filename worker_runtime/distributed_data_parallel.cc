@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <atomic>
-#include <set>
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "worker_runtime/gradient_reducer.h"
+#include "worker_runtime/gradient_values.h"
 #include "worker_runtime/half_casts.h"
+#include "worker_runtime/join_rounds.h"
+#include "worker_runtime/model_tensors.h"
 #include "worker_runtime/parameter_check.h"
 
 namespace ddp {
@@ -41,9 +44,6 @@ class Calling {
   const bool is_alone_;
 };
 
-// Parameters whose broadcasts are under way at the same time: hides latency, bounds the queue.
-constexpr size_t kBroadcastsInFlight = 64;
-
 DType WireTypeOf(GradientCompression compression) {
   switch (compression) {
     case GradientCompression::kNone:
@@ -57,7 +57,7 @@ DType WireTypeOf(GradientCompression compression) {
 }
 
 // Time covered by at least one bucket. They run one after the other on the communicator, so the
-// intervals are sorted.
+// intervals are sorted, but for works of a hook's own.
 std::chrono::nanoseconds BusyTime(const std::vector<internal::PassRecord::BucketTimes>& buckets) {
   std::chrono::nanoseconds busy{0};
   Work::Clock::time_point end{};
@@ -79,38 +79,29 @@ DistributedDataParallel::~DistributedDataParallel() = default;
 
 int DistributedDataParallel::AddParameter(const std::string& name, void* data, size_t count,
                                           DType dtype) {
-  is_late_parameter_ |= reducer_ != nullptr;
+  if (reducer_ != nullptr) late_ = absl::StrCat("parameter '", name, "'");
   parameters_.push_back({.name = name, .data = data, .count = count, .dtype = dtype});
   return static_cast<int>(parameters_.size()) - 1;
 }
 
-absl::Status DistributedDataParallel::CheckRegistered() const {
-  std::set<std::string> names;
-  for (const Parameter& parameter : parameters_) {
-    if (!names.insert(parameter.name).second) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("parameter '", parameter.name, "' was registered twice"));
-    }
-    if (parameter.data == nullptr && parameter.count > 0) {
-      return absl::InvalidArgumentError(absl::StrCat("parameter '", parameter.name, "' of ",
-                                                     parameter.count, " elements has no memory"));
-    }
-  }
-  return absl::OkStatus();
+void DistributedDataParallel::AddBuffer(const std::string& name, void* data, size_t count,
+                                        DType dtype) {
+  if (reducer_ != nullptr) late_ = absl::StrCat("buffer '", name, "'");
+  buffers_.push_back({.name = name, .data = data, .count = count, .dtype = dtype});
 }
 
 absl::Status DistributedDataParallel::Finalize() {
   if (reducer_ != nullptr) {
     return absl::FailedPreconditionError("DistributedDataParallel: Finalize() was called before");
   }
-  if (absl::Status status = CheckRegistered(); !status.ok()) {
+  if (absl::Status status = internal::CheckTensors(parameters_, buffers_); !status.ok()) {
     communicator_.Abort(absl::StrCat("rank ", communicator_.rank(), ": ", status.message()));
     return status;
   }
   std::vector<internal::ParameterDescription> descriptions;
   std::vector<std::string> names;
   std::vector<internal::GradientSpec> gradients;
-  for (const Parameter& parameter : parameters_) {
+  for (const internal::ModelTensor& parameter : parameters_) {
     descriptions.push_back(
         {.name = parameter.name, .count = parameter.count, .dtype = parameter.dtype});
     names.push_back(parameter.name);
@@ -118,19 +109,39 @@ absl::Status DistributedDataParallel::Finalize() {
                          .dtype = parameter.dtype,
                          .device = communicator_.device_type()});
   }
+  for (const internal::ModelTensor& buffer : buffers_) {
+    descriptions.push_back({.name = absl::StrCat("buffer ", buffer.name),
+                            .count = buffer.count,
+                            .dtype = buffer.dtype});
+  }
   const internal::GradientChoices choices{.limits = {.first_bytes = options_.first_bucket_bytes,
                                                      .cap_bytes = options_.bucket_cap_bytes},
-                                          .wire_type = WireTypeOf(options_.compression)};
+                                          .wire_type = WireTypeOf(options_.compression),
+                                          .find_unused_parameters = options_.find_unused_parameters,
+                                          .broadcast_buffers = options_.broadcast_buffers,
+                                          .static_graph = options_.static_graph};
   absl::Status status = internal::CheckSameParameters(communicator_.host(), descriptions, choices);
   if (!status.ok()) return status;
+  const bool finds_unused = options_.find_unused_parameters || options_.static_graph;
+  if (finds_unused && communicator_.device_type() == DeviceType::kCuda) {
+    return absl::UnimplementedError(
+        "find_unused_parameters and static_graph work in host memory only: on GPUs give every "
+        "parameter a gradient in every pass, zeros if need be");
+  }
   absl::StatusOr<internal::WireFormat> wire = MakeWireFormat();
   if (!wire.ok()) return wire.status();
-  if (status = BroadcastParameters(); !status.ok()) return status;
+  status = internal::BroadcastTensors(communicator_, parameters_, "parameters",
+                                      {.stream = options_.stream});
+  if (!status.ok()) return status;
+  status =
+      internal::BroadcastTensors(communicator_, buffers_, "buffers", {.stream = options_.stream});
+  if (!status.ok()) return status;
   absl::StatusOr<std::unique_ptr<internal::GradientReducer>> reducer =
       internal::GradientReducer::Create(communicator_, std::move(names), gradients, choices.limits,
                                         *std::move(wire));
   if (!reducer.ok()) return reducer.status();
   reducer_ = *std::move(reducer);
+  if (finds_unused) reducer_->FindUnusedParameters(gradients, options_.static_graph);
   return absl::OkStatus();
 }
 
@@ -145,28 +156,45 @@ absl::StatusOr<internal::WireFormat> DistributedDataParallel::MakeWireFormat() c
   return wire;
 }
 
-absl::Status DistributedDataParallel::BroadcastParameters() {
-  absl::Status first;
-  std::vector<std::unique_ptr<Work>> works;
-  const auto drain = [&first, &works] {
-    for (const std::unique_ptr<Work>& work : works) first.Update(work->Wait());
-    works.clear();
-  };
-  for (const Parameter& parameter : parameters_) {
-    works.push_back(communicator_.Broadcast(parameter.data, parameter.count, parameter.dtype,
-                                            /*root=*/0, options_.stream));
-    // One that is done at once may have been refused: what comes next would meet the others' call.
-    if (works.size() == kBroadcastsInFlight || works.back()->IsDone()) drain();
-    if (!first.ok()) break;
+absl::Status DistributedDataParallel::CheckNoneIsLate() const {
+  if (late_.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(late_, " was registered after Finalize()"));
+}
+
+absl::Status DistributedDataParallel::BroadcastBuffers(std::optional<Stream> stream) {
+  if (reducer_ == nullptr) return NotFinalized();
+  const Calling calling(reducer_->is_called());
+  if (absl::Status status = calling.Check("BroadcastBuffers"); !status.ok()) return status;
+  if (absl::Status status = CheckNoneIsLate(); !status.ok()) return status;
+  if (absl::Status status = reducer_->CheckBetweenPasses("BroadcastBuffers"); !status.ok()) {
+    return status;
   }
-  drain();
-  if (first.ok()) return first;
-  // The others wait for a call that was refused on this rank.
-  if (communicator_.error().ok()) {
-    communicator_.Abort(absl::StrCat("rank ", communicator_.rank(), ": ", first.message()));
+  // PyTorch's rule: a forward pass makes the broadcast of the next one due unless it is in no_sync.
+  const bool is_due = std::exchange(is_broadcast_due_, no_sync_depth_ == 0);
+  if (!is_due || !options_.broadcast_buffers) return absl::OkStatus();
+  internal::BroadcastOptions how{.stream = stream.value_or(options_.stream), .stream_waits = true};
+  if (join_ != nullptr) {
+    const auto round = join_->Next(internal::JoinAct::kBuffers);
+    if (!round.ok()) return round.status();
+    how.root = join_->last_active();
   }
-  return absl::Status(first.code(),
-                      absl::StrCat("broadcast rank 0's parameters: ", first.message()));
+  return internal::BroadcastTensors(communicator_, buffers_, "buffers", how);
+}
+
+absl::Status DistributedDataParallel::RegisterCommHook(CommHook hook) {
+  if (reducer_ == nullptr) return NotFinalized();
+  const Calling calling(reducer_->is_called());
+  if (absl::Status status = calling.Check("RegisterCommHook"); !status.ok()) return status;
+  if (hook == nullptr) return absl::InvalidArgumentError("RegisterCommHook: the hook is empty");
+  if (join_ != nullptr) {
+    return absl::FailedPreconditionError(
+        "RegisterCommHook in a Join: ranks that have joined cannot register it; do so before");
+  }
+  if (options_.compression != GradientCompression::kNone) {
+    return absl::FailedPreconditionError(
+        "RegisterCommHook: the option `compression` is a communication hook already; choose one");
+  }
+  return reducer_->SetHook(std::move(hook));
 }
 
 void* DistributedDataParallel::GradientPtr(int id) const {
@@ -178,6 +206,7 @@ absl::Status DistributedDataParallel::GradientReady(int id, std::optional<Stream
   const Calling calling(reducer_->is_called());
   if (absl::Status status = calling.Check("GradientReady"); !status.ok()) return status;
   if (no_sync_depth_ > 0) return reducer_->MarkUnsynchronized(id);
+  if (absl::Status status = JoinPass(); !status.ok()) return status;
   return reducer_->MarkReady(id, stream.value_or(options_.stream));
 }
 
@@ -185,17 +214,16 @@ absl::Status DistributedDataParallel::Finish(std::optional<Stream> stream) {
   if (reducer_ == nullptr) return NotFinalized();
   const Calling calling(reducer_->is_called());
   if (absl::Status status = calling.Check("Finish"); !status.ok()) return status;
-  if (is_late_parameter_) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("parameter '", parameters_.back().name, "' was registered after Finalize()"));
-  }
+  if (absl::Status status = CheckNoneIsLate(); !status.ok()) return status;
   if (no_sync_depth_ > 0) return absl::OkStatus();
+  if (absl::Status status = JoinPass(); !status.ok()) return status;
   if (!stream.has_value() && reducer_->PassStream().value_or(options_.stream) != options_.stream) {
     return absl::InvalidArgumentError(
         "finish a backward pass on the options' stream: its gradients were announced on another "
         "stream; name the optimizer's stream in Finish(), or set "
         "DistributedDataParallelOptions::stream");
   }
+  is_pass_announced_ = false;
   return reducer_->Finish(stream.value_or(options_.stream));
 }
 
@@ -216,11 +244,85 @@ ReductionTimes DistributedDataParallel::last_reduction() const {
   return times;
 }
 
+std::vector<BucketTimes> DistributedDataParallel::last_buckets() const {
+  std::vector<BucketTimes> buckets;
+  if (reducer_ == nullptr) return buckets;
+  for (const internal::PassRecord::BucketTimes& bucket : reducer_->record().buckets) {
+    buckets.push_back({.ready = bucket.launched, .started = bucket.started, .ended = bucket.ended});
+  }
+  return buckets;
+}
+
 absl::Status DistributedDataParallel::ZeroGrad(std::optional<Stream> stream) {
   if (reducer_ == nullptr) return NotFinalized();
   const Calling calling(reducer_->is_called());
   if (absl::Status status = calling.Check("ZeroGrad"); !status.ok()) return status;
   return reducer_->ZeroGradients(stream.value_or(options_.stream));
+}
+
+// All of them, if `call` may read them now.
+absl::StatusOr<std::vector<internal::GradientValues>> DistributedDataParallel::GradientsFor(
+    const char* call) const {
+  if (communicator_.device_type() == DeviceType::kCuda) {
+    return absl::UnimplementedError(absl::StrCat(
+        call, " works in host memory only: on a GPU read the gradients at GradientPtr()"));
+  }
+  if (absl::Status status = CheckNoneIsLate(); !status.ok()) return status;
+  if (absl::Status status = reducer_->CheckBetweenPasses(call); !status.ok()) return status;
+  std::vector<internal::GradientValues> gradients;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const internal::ModelTensor& parameter = parameters_[i];
+    if (!internal::IsFloat(parameter.dtype)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(call, ": the gradient of '", parameter.name, "' is ", Name(parameter.dtype),
+                       ", and only floating-point types can be scaled or not finite"));
+    }
+    gradients.push_back({.dtype = parameter.dtype,
+                         .data = reducer_->GradientPtr(static_cast<int>(i)),
+                         .count = parameter.count});
+  }
+  return gradients;
+}
+
+absl::StatusOr<double> DistributedDataParallel::ClipGradNorm(double max_norm, double norm_type,
+                                                             bool error_if_nonfinite) {
+  if (reducer_ == nullptr) return NotFinalized();
+  const Calling calling(reducer_->is_called());
+  if (absl::Status status = calling.Check("ClipGradNorm"); !status.ok()) return status;
+  const auto gradients = GradientsFor("ClipGradNorm");
+  if (!gradients.ok()) return gradients.status();
+  if (!(max_norm >= 0) || !(norm_type > 0)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("ClipGradNorm to ", max_norm, " by the norm of order ", norm_type,
+                     ": the norm must be at least 0 and its order above 0"));
+  }
+  internal::NormSum sum(norm_type);
+  for (const internal::GradientValues& gradient : *gradients) sum.Add(gradient);
+  const double norm = sum.Norm();
+  if (error_if_nonfinite && !std::isfinite(norm)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the total norm of order ", norm_type, " of the gradients is ", norm,
+        ", so they cannot be clipped; without error_if_nonfinite they are scaled by it all the "
+        "same"));
+  }
+  // A norm that is no number makes all gradients none, as in PyTorch.
+  const double factor = max_norm / (norm + 1e-6);
+  if (factor >= 1) return norm;
+  for (const internal::GradientValues& gradient : *gradients) internal::Scale(gradient, factor);
+  return norm;
+}
+
+absl::StatusOr<size_t> DistributedDataParallel::CountNonFinite() {
+  if (reducer_ == nullptr) return NotFinalized();
+  const Calling calling(reducer_->is_called());
+  if (absl::Status status = calling.Check("CountNonFinite"); !status.ok()) return status;
+  const auto gradients = GradientsFor("CountNonFinite");
+  if (!gradients.ok()) return gradients.status();
+  size_t count = 0;
+  for (const internal::GradientValues& gradient : *gradients) {
+    count += internal::CountNonFinite(gradient);
+  }
+  return count;
 }
 
 int DistributedDataParallel::bucket_count() const {

@@ -1,10 +1,14 @@
 #include "worker_runtime/gradient_reducer.h"
 
+#include <algorithm>
+#include <exception>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/check.h"
 #include "worker_runtime/comm/graph_capture.h"
+#include "worker_runtime/gradient_values.h"
 
 namespace ddp::internal {
 namespace {
@@ -51,12 +55,29 @@ GradientReducer::GradientReducer(Communicator& communicator, std::vector<std::st
   pass_.buckets.resize(layout_.buckets.size());
 }
 
+void GradientReducer::FindUnusedParameters(const std::vector<GradientSpec>& gradients,
+                                           bool is_static) {
+  DDP_CHECK(!core_.is_in_pass());
+  unused_ = std::make_unique<UnusedParameters>(
+      communicator_, layout_, gradients,
+      arena_ == nullptr ? nullptr : static_cast<char*>(arena_->data()), is_static);
+}
+
+absl::Status GradientReducer::SetHook(CommHook hook) {
+  if (absl::Status status = CheckBetweenPasses("RegisterCommHook"); !status.ok()) return status;
+  if (hook_ != nullptr) {
+    return absl::FailedPreconditionError("RegisterCommHook: there is a communication hook already");
+  }
+  hook_ = std::move(hook);
+  return absl::OkStatus();
+}
+
 GradientReducer::~GradientReducer() {
   ForgetDiscardedPass();
   // The communicator's thread, or the device, must be out of the arena before its memory goes.
   for (const Ended& ended : ended_) {
-    if (!ended.works.empty() && ended.works.back() != nullptr) {
-      ended.works.back()->Wait().IgnoreError();
+    for (size_t i = FirstThatStands(ended); i < ended.works.size(); ++i) {
+      if (ended.works[i] != nullptr) ended.works[i]->Wait().IgnoreError();
     }
   }
   if (works_.empty()) return;
@@ -86,6 +107,7 @@ void GradientReducer::BeginPass(Stream stream) {
   stream_ = stream;
   const GraphCapture* capture = communicator_.graph_capture();
   is_captured_ = capture != nullptr && capture->is_capturing();
+  if (unused_ != nullptr && unused_->is_settled()) unused_->Keep();
 }
 
 absl::Status GradientReducer::MarkReady(int parameter, Stream stream) {
@@ -101,13 +123,16 @@ absl::Status GradientReducer::MarkReady(int parameter, Stream stream) {
   const absl::StatusOr<LaunchRange> range = core_.MarkReady(parameter);
   if (!range.ok()) return range.status();
   pass_.gradient_ready[parameter] = now_();
+  if (unused_ != nullptr) unused_->MarkUsed(parameter);
   return Launch(*range, stream);
 }
 
 absl::Status GradientReducer::MarkUnsynchronized(int parameter) {
   ForgetDiscardedPass();
   if (!failure_.ok()) return failure_;
-  return core_.MarkUnsynchronized(parameter);
+  absl::Status status = core_.MarkUnsynchronized(parameter);
+  if (status.ok() && unused_ != nullptr) unused_->MarkUsed(parameter);
+  return status;
 }
 
 std::optional<Stream> GradientReducer::PassStream() {
@@ -127,9 +152,40 @@ absl::Status GradientReducer::Launch(LaunchRange range, Stream stream) {
   return absl::OkStatus();
 }
 
+absl::Status GradientReducer::CallHook(const GradientBucket& bucket) {
+  const auto failed = [&bucket](const std::string& how) {
+    return absl::StrCat("the communication hook ", how, " for bucket ", bucket.index);
+  };
+  try {
+    works_.push_back(hook_(bucket, communicator_));
+  } catch (const std::exception& error) {
+    return absl::UnknownError(failed(absl::StrCat("threw \"", error.what(), "\"")));
+  } catch (...) {
+    return absl::UnknownError(failed("threw what is no std::exception"));
+  }
+  if (works_.back() != nullptr) return absl::OkStatus();
+  return absl::InvalidArgumentError(failed("returned no work"));
+}
+
 absl::Status GradientReducer::LaunchBucket(int index, Stream stream) {
   const Bucket& bucket = layout_.buckets[index];
   PassRecord::BucketTimes& times = pass_.buckets[index];
+  if (hook_ != nullptr) {
+    times.launched = now_();
+    return CallHook({.data = BucketPtr(index),
+                     .count = bucket.count,
+                     .dtype = bucket.dtype,
+                     .index = index,
+                     .is_last = index + 1 == static_cast<int>(layout_.buckets.size()),
+                     .stream = stream});
+  }
+  if (divisor_ != 0) {
+    // On the wire they are divided by the world size, too: there they are float32, and do not
+    // overflow.
+    const double whole = IsOnWire(index) ? communicator_.world_size() : 1;
+    Scale({.dtype = bucket.dtype, .data = BucketPtr(index), .count = bucket.count},
+          whole / divisor_);
+  }
   if (communicator_.world_size() == 1) {
     // The average of one rank is there already; a thread would only cost its wake-up.
     times.launched = times.started = times.ended = now_();
@@ -138,8 +194,9 @@ absl::Status GradientReducer::LaunchBucket(int index, Stream stream) {
   }
   if (!IsOnWire(index)) {
     times.launched = now_();
-    works_.push_back(communicator_.AllReduce(BucketPtr(index), bucket.count, bucket.dtype,
-                                             ReduceOp::kAverage, stream));
+    const ReduceOp op = divisor_ != 0 ? ReduceOp::kSum : ReduceOp::kAverage;
+    works_.push_back(
+        communicator_.AllReduce(BucketPtr(index), bucket.count, bucket.dtype, op, stream));
     return absl::OkStatus();
   }
   absl::Status status = wire_->Narrow(index, BucketPtr(index), stream);
@@ -147,6 +204,21 @@ absl::Status GradientReducer::LaunchBucket(int index, Stream stream) {
   times.launched = now_();
   works_.push_back(communicator_.AllReduce(wire_->data(index), bucket.count, wire_->type(),
                                            ReduceOp::kSum, stream));
+  return absl::OkStatus();
+}
+
+// The buckets that wait for gradients which do not come, and which parameters these are.
+absl::Status GradientReducer::LaunchRest(Stream stream) {
+  if (unused_->is_settled()) {
+    // A rank that uses none has launched nothing.
+    return core_.is_complete() ? Launch(core_.MarkRestReady(), stream) : absl::OkStatus();
+  }
+  unused_->Keep();
+  if (absl::Status status = Launch(core_.MarkRestReady(), stream); !status.ok()) {
+    WaitForLaunched().IgnoreError();
+    return status;
+  }
+  unused_->Launch();
   return absl::OkStatus();
 }
 
@@ -159,13 +231,22 @@ absl::Status GradientReducer::Finish(Stream stream) {
   ForgetDiscardedPass();
   if (!failure_.ok()) return failure_;
   if (!core_.is_in_pass()) BeginPass(stream);  // without a gradient
+  if (unused_ != nullptr) {
+    if (absl::Status status = LaunchRest(stream); !status.ok()) return status;
+  }
   if (absl::Status status = core_.Finish(); !status.ok()) {
     status = FailPass(std::move(status));
     WaitForLaunched().IgnoreError();
     return status;
   }
   if (communicator_.device_type() == DeviceType::kCuda) return FinishOnStream(stream);
-  if (absl::Status status = WaitForLaunched(); !status.ok()) return Fail(std::move(status));
+  absl::Status status = WaitForLaunched();
+  const bool was_settled = unused_ != nullptr && unused_->is_settled();
+  if (unused_ != nullptr) status.Update(unused_->Restore());
+  if (!status.ok()) return FailWorks(std::move(status));
+  if (unused_ != nullptr && unused_->is_settled() && !was_settled) {
+    core_.LeaveOut(unused_->is_unused_here());
+  }
   record_ = pass_;
   return absl::OkStatus();
 }
@@ -180,7 +261,7 @@ absl::Status GradientReducer::FinishOnStream(Stream stream) {
   }
   if (!status.ok()) {
     works_.clear();
-    return Fail(std::move(status));
+    return FailWorks(std::move(status));
   }
   (is_captured_ ? captured_ : ended_).push_back({std::exchange(works_, {}), pass_});
   if (captured_.size() > kMaxEnded) captured_.pop_front();
@@ -190,16 +271,24 @@ absl::Status GradientReducer::FinishOnStream(Stream stream) {
 }
 
 // A bucket from the wire is cast back behind its own reduction, so that this overlaps with those of
-// later buckets. Buckets are reduced in their order on one stream: the last stands for the others.
+// later buckets. Buckets are reduced in their order on one stream: the last stands for the others,
+// unless a hook says what is done.
 absl::Status GradientReducer::WaitOnLaunched(Stream stream) {
   absl::Status status;
   for (size_t i = 0; status.ok() && i < works_.size(); ++i) {
     const int index = static_cast<int>(i);
     if (works_[i] == nullptr) continue;
-    if (IsOnWire(index) || i + 1 == works_.size()) status = works_[i]->WaitOn(stream);
+    const bool stands_alone = IsOnWire(index) || hook_ != nullptr || i + 1 == works_.size();
+    if (stands_alone) status = works_[i]->WaitOn(stream);
     if (status.ok() && IsOnWire(index)) status = wire_->Widen(index, BucketPtr(index), stream);
   }
   return status;
+}
+
+// The works from this one on are done when all of the pass are: the last stands for the others,
+// which are reduced before it on one stream, unless a hook says what is done.
+size_t GradientReducer::FirstThatStands(const Ended& pass) const {
+  return hook_ != nullptr || pass.works.empty() ? 0 : pass.works.size() - 1;
 }
 
 const PassRecord& GradientReducer::record() {
@@ -211,8 +300,9 @@ const PassRecord& GradientReducer::record() {
 void GradientReducer::ReadTimes() {
   while (!ended_.empty()) {
     Ended& oldest = ended_.front();
-    const bool is_done =
-        oldest.works.empty() || oldest.works.back() == nullptr || oldest.works.back()->IsDone();
+    const bool is_done = std::all_of(
+        oldest.works.begin() + static_cast<ptrdiff_t>(FirstThatStands(oldest)), oldest.works.end(),
+        [](const std::unique_ptr<Work>& work) { return work == nullptr || work->IsDone(); });
     if (!is_done && ended_.size() <= kMaxEnded) break;
     for (size_t i = 0; is_done && i < oldest.works.size(); ++i) {
       if (oldest.works[i] == nullptr) continue;
@@ -257,6 +347,12 @@ absl::Status GradientReducer::WaitForLaunched() {
   return first;
 }
 
+// A call that was refused on this rank alone, a hook's say, has left the group going on: the others
+// wait for it.
+absl::Status GradientReducer::FailWorks(absl::Status status) {
+  return communicator_.error().ok() ? FailPass(std::move(status)) : Fail(std::move(status));
+}
+
 // The others wait for this rank in a bucket. In a capture nobody does: all hear it at its end.
 absl::Status GradientReducer::FailPass(absl::Status status) {
   if (!is_captured_) {
@@ -270,18 +366,30 @@ absl::Status GradientReducer::Fail(absl::Status status) {
   return failure_;
 }
 
-absl::Status GradientReducer::ZeroGradients(Stream stream) {
+absl::Status GradientReducer::CheckBetweenPasses(const char* call) {
   ForgetDiscardedPass();
   if (!failure_.ok()) return failure_;
-  if (core_.is_in_pass()) {
-    return absl::FailedPreconditionError(
-        "ZeroGrad in the middle of a backward pass: call Finish() first");
-  }
+  if (!core_.is_in_pass()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(call, " in the middle of a backward pass: call Finish() first"));
+}
+
+absl::Status GradientReducer::ZeroGradients(Stream stream) {
+  if (absl::Status status = CheckBetweenPasses("ZeroGrad"); !status.ok()) return status;
   return arena_ == nullptr ? absl::OkStatus() : arena_->Zero(stream);
 }
 
+absl::Status GradientReducer::ReduceZeros() {
+  if (absl::Status status = ZeroGradients(); !status.ok()) return status;
+  if (unused_ == nullptr) {
+    BeginPass(nullptr);
+    if (absl::Status status = Launch(core_.MarkRestReady(), nullptr); !status.ok()) return status;
+  }
+  return Finish();
+}
+
 bool GradientReducer::IsReduced(int bucket) const {
-  if (bucket >= static_cast<int>(works_.size())) return false;
+  if (bucket < 0 || bucket >= static_cast<int>(works_.size())) return false;
   return works_[bucket] == nullptr || works_[bucket]->IsDone();
 }
 

@@ -13,10 +13,12 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "ddp/comm_hook.h"
 #include "ddp/communicator.h"
 #include "worker_runtime/bucket_wire.h"
 #include "worker_runtime/bucketizer.h"
 #include "worker_runtime/reducer_core.h"
+#include "worker_runtime/unused_parameters.h"
 
 namespace ddp::internal {
 
@@ -62,6 +64,13 @@ class GradientReducer {
   GradientReducer(const GradientReducer&) = delete;
   GradientReducer& operator=(const GradientReducer&) = delete;
 
+  // From now on a parameter may be without a gradient; in a static graph those that are without one
+  // in the first pass are so for ever. Before the first pass; host memory only.
+  void FindUnusedParameters(const std::vector<GradientSpec>& gradients, bool is_static);
+
+  // FailedPrecondition in a pass and when there is a hook. REQUIRES: gradients travel as they are.
+  absl::Status SetHook(CommHook hook);
+
   // The owner's: whether a thread is in one of the calls of a pass.
   std::atomic<bool>& is_called() { return is_called_; }
 
@@ -77,8 +86,16 @@ class GradientReducer {
   std::optional<Stream> PassStream();
   // Ends the pass: every bucket holds the average, once this returns (CPU) or for what comes later
   // on `stream` (CUDA). A parameter without a gradient aborts the communicator, because this rank
-  // will never take part in that bucket's all-reduce.
+  // will never take part in that bucket's all-reduce, unless such parameters are to be found.
   absl::Status Finish(Stream stream = nullptr);
+  // Whether `call` may be made now: the failure, if there is one; FailedPrecondition in the middle
+  // of a pass.
+  absl::Status CheckBetweenPasses(const char* call);
+  // A whole pass in which this rank's gradients are zeros, for the others' sake. CPU.
+  absl::Status ReduceZeros();
+  // Sums of later passes are divided by this instead of the world size, before they are made,
+  // unless a hook reduces them; 0: by the world size. CPU, floating-point types.
+  void SetDivisor(int divisor) { divisor_ = divisor; }
   // At once (CPU) or in the order of `stream` (CUDA). FailedPrecondition in the middle of a pass.
   absl::Status ZeroGradients(Stream stream = nullptr);
 
@@ -92,15 +109,19 @@ class GradientReducer {
   GradientReducer(Communicator& communicator, std::vector<std::string> names, BucketLayout layout,
                   std::unique_ptr<Buffer> arena, Now now);
   absl::Status Launch(LaunchRange range, Stream stream);
+  absl::Status LaunchRest(Stream stream);
   absl::Status LaunchBucket(int index, Stream stream);
+  absl::Status CallHook(const GradientBucket& bucket);
   void* BucketPtr(int index) const;
   bool IsOnWire(int index) const { return wire_ != nullptr && wire_->Carries(index); }
+  absl::Status FailWorks(absl::Status status);
   absl::Status FailPass(absl::Status status);
   absl::Status Fail(absl::Status status);
   absl::Status WaitForLaunched();
   absl::Status WaitOnLaunched(Stream stream);
   absl::Status FinishOnStream(Stream stream);
   struct Ended;
+  size_t FirstThatStands(const Ended& pass) const;
   void ReadTimes();
   void ReadReplay(const Ended& pass);
   void BeginPass(Stream stream);
@@ -108,8 +129,11 @@ class GradientReducer {
 
   Communicator& communicator_;
   const BucketLayout layout_;
-  const std::unique_ptr<Buffer> arena_;  // null when there is nothing to hold
-  std::unique_ptr<BucketWire> wire_;     // null when gradients travel as they are
+  const std::unique_ptr<Buffer> arena_;       // null when there is nothing to hold
+  std::unique_ptr<BucketWire> wire_;          // null when gradients travel as they are
+  std::unique_ptr<UnusedParameters> unused_;  // null when every parameter is used in every pass
+  CommHook hook_;                             // empty: buckets are averaged
+  int divisor_ = 0;
   const Now now_;
   ReducerCore core_;
   absl::Status failure_;

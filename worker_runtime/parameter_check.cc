@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
@@ -19,8 +20,31 @@ struct Summary {
   int64_t first_bytes = 0;
   int64_t cap_bytes = 0;
   int64_t wire_type = 0;
+  int64_t flags = 0;
 };
 constexpr size_t kSummaryWords = sizeof(Summary) / sizeof(int64_t);
+
+// What a choice that is a bit of `flags` is called in an error, by bit.
+constexpr const char* kFlagNames[] = {"find_unused_parameters", "broadcast_buffers",
+                                      "static_graph"};
+
+int64_t FlagsOf(const GradientChoices& choices) {
+  return (choices.find_unused_parameters ? 1 : 0) | (choices.broadcast_buffers ? 2 : 0) |
+         (choices.static_graph ? 4 : 0);
+}
+
+absl::Status CompareFlags(const Summary& first, const Summary& other, size_t rank) {
+  for (size_t bit = 0; bit < std::size(kFlagNames); ++bit) {
+    const int64_t mask = int64_t{1} << bit;
+    if ((first.flags & mask) == (other.flags & mask)) continue;
+    const bool has_first = (first.flags & mask) != 0;
+    return absl::InvalidArgumentError(
+        absl::StrCat("options are not the same on all ranks: ", kFlagNames[bit], " is ",
+                     has_first ? "true" : "false", " on rank 0 and ", has_first ? "false" : "true",
+                     " on rank ", rank));
+  }
+  return absl::OkStatus();
+}
 
 using Text = std::array<char, 256>;
 
@@ -51,7 +75,8 @@ absl::StatusOr<std::vector<Summary>> GatherSummaries(
                      .parameters = static_cast<int64_t>(parameters.size()),
                      .first_bytes = static_cast<int64_t>(choices.limits.first_bytes),
                      .cap_bytes = static_cast<int64_t>(choices.limits.cap_bytes),
-                     .wire_type = static_cast<int64_t>(choices.wire_type)};
+                     .wire_type = static_cast<int64_t>(choices.wire_type),
+                     .flags = FlagsOf(choices)};
   std::vector<Summary> all(communicator.world_size());
   absl::Status status =
       communicator.AllGather(&mine, all.data(), kSummaryWords, DType::kInt64)->Wait();
@@ -122,6 +147,7 @@ absl::Status CheckSameParameters(Communicator& communicator,
                        Name(static_cast<DType>(first.wire_type)), ", rank ", rank, " as ",
                        Name(static_cast<DType>(other.wire_type))));
     }
+    if (absl::Status status = CompareFlags(first, other, rank); !status.ok()) return status;
     longest = std::max(longest, other.parameters);
     is_same &= other.fingerprint == first.fingerprint && other.parameters == first.parameters;
   }

@@ -22,11 +22,15 @@ struct ParameterDescription {
 struct GradientChoices {
   BucketLimits limits;
   DType wire_type = DType::kFloat32;  // of float32 gradients
+  bool find_unused_parameters = false;
+  bool broadcast_buffers = true;
+  bool static_graph = false;
 };
 
-// Collective. OK when all ranks registered the same parameters in the same order and made the
-// same choices: one all-gather of 40 bytes a rank. Otherwise InvalidArgument, the same message on
-// every rank, names the first parameter that differs, the rank, and what both sides have.
+// Collective. OK when all ranks registered the same parameters (and buffers, behind them) in the
+// same order and made the same choices: one all-gather of 48 bytes a rank. Otherwise
+// InvalidArgument, the same message on every rank, names the first parameter that differs, the
+// rank, and what both sides have.
 absl::Status CheckSameParameters(Communicator& communicator,
                                  const std::vector<ParameterDescription>& parameters,
                                  const GradientChoices& choices);

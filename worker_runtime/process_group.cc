@@ -1,11 +1,14 @@
 #include "ddp/process_group.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "rendezvous/base/fnv1a.h"
 #include "worker_runtime/comm/form_group.h"
 #include "worker_runtime/comm/host_key.h"
 #include "worker_runtime/env_contract.h"
@@ -18,18 +21,6 @@ namespace {
 
 using internal::WorkerEnv;
 
-// A connection of its own together with the prefix before its keys.
-class OwnedStore {
- protected:
-  explicit OwnedStore(std::unique_ptr<Store> store) : owned_(std::move(store)) {}
-  const std::unique_ptr<Store> owned_;
-};
-class OwningPrefixStore final : private OwnedStore, public PrefixStore {
- public:
-  OwningPrefixStore(const std::string& prefix, std::unique_ptr<Store> store)
-      : OwnedStore(std::move(store)), PrefixStore(prefix, *owned_) {}
-};
-
 // The keys of the group that is now formed. A round has one key space, so a process that ends its
 // group and makes another one in the same round must not find the ports and plans of the first. All
 // ranks make their groups in the same order, as they do everything else that is collective.
@@ -38,13 +29,53 @@ std::string NextGroupName() {
   return absl::StrCat("group/", ++groups);
 }
 
+absl::Status CheckOptions(const ProcessGroupOptions& options) {
+  if (options.timeout.count() > 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("the group's timeout is ", options.timeout.count(), " ms: it must be above 0"));
+}
+
+absl::StatusOr<WorkerEnv> WorkerEnvOfThisProcess() {
+  auto parsed = internal::ParseWorkerEnv([](const char* name) { return std::getenv(name); });
+  if (!parsed.ok()) return parsed.status();
+  return parsed->value_or(WorkerEnv());
+}
+
+// `ranks` are in ascending order.
+absl::Status CheckSubgroup(const std::vector<int>& ranks, int world_size) {
+  const std::string what = absl::StrCat("subgroup of ranks {", absl::StrJoin(ranks, ", "),
+                                        "} in a group of ", world_size, " ranks: ");
+  if (ranks.empty()) return absl::InvalidArgumentError(what + "it has no ranks");
+  if (ranks.front() < 0 || ranks.back() >= world_size) {
+    const int wrong = ranks.front() < 0 ? ranks.front() : ranks.back();
+    return absl::InvalidArgumentError(absl::StrCat(what, "there is no rank ", wrong));
+  }
+  const auto twice = std::adjacent_find(ranks.begin(), ranks.end());
+  if (twice == ranks.end()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(what, "rank ", *twice, " is named twice"));
+}
+
+// What a group is formed of.
+struct Parts {
+  WorkerEnv env;
+  std::vector<int> job_ranks;  // by rank of the group; empty: the same
+  ProcessGroupOptions options;
+  // The keys of the group's users; null without a launcher. Shared with what asks it for a further
+  // connection when something went wrong, on whichever thread.
+  std::shared_ptr<Store> store;
+  std::string name;  // before the group's own keys among these
+};
+
+absl::StatusOr<std::unique_ptr<ProcessGroup>> Form(Parts parts);
+
 class ProcessGroupImpl final : public ProcessGroup {
  public:
-  ProcessGroupImpl(WorkerEnv env, std::unique_ptr<Store> store, std::unique_ptr<Store> session,
-                   internal::FormedGroup group)
-      : env_(std::move(env)),
-        store_(std::move(store)),
-        session_(std::move(session)),
+  ProcessGroupImpl(Parts parts, internal::FormedGroup group)
+      : env_(std::move(parts.env)),
+        job_ranks_(std::move(parts.job_ranks)),
+        options_(parts.options),
+        store_(std::move(parts.store)),
+        name_(std::move(parts.name)),
         group_(std::move(group)) {}
 
   int rank() const override { return env_.rank; }
@@ -55,7 +86,31 @@ class ProcessGroupImpl final : public ProcessGroup {
   const std::string& description() const override { return group_.description; }
   Communicator& communicator() override { return *group_.communicator; }
   int gpu() const override { return group_.gpu; }
-  Store* store() override { return session_.get(); }
+  Store* store() override { return store_.get(); }
+
+  absl::StatusOr<std::unique_ptr<ProcessGroup>> Subgroup(std::vector<int> ranks) override {
+    std::sort(ranks.begin(), ranks.end());
+    absl::Status status = CheckSubgroup(ranks, world_size());
+    if (status.ok()) status = AgreeOnList(ranks);
+    if (!status.ok()) return status;
+    // All ranks count, so that all mean the same keys by it.
+    const std::string key_space = absl::StrCat(name_, "/sub/", ++subgroups_);
+    const auto place = std::find(ranks.begin(), ranks.end(), rank());
+    if (place == ranks.end()) return std::unique_ptr<ProcessGroup>();
+    Parts parts{
+        .env = env_, .job_ranks = ranks, .options = options_, .store = nullptr, .name = "group"};
+    for (int& rank : parts.job_ranks) {
+      if (!job_ranks_.empty()) rank = job_ranks_[static_cast<size_t>(rank)];
+    }
+    parts.env.rank = static_cast<int>(place - ranks.begin());
+    parts.env.world_size = static_cast<int>(ranks.size());
+    if (store_ != nullptr) {
+      auto connected = store_->Clone(options_.timeout);
+      if (!connected.ok()) return connected.status();
+      parts.store = std::make_shared<PrefixStore>(key_space, *std::move(connected));
+    }
+    return Form(std::move(parts));
+  }
 
   absl::StatusOr<bool> ShouldStop() override {
     if (should_stop_) return true;
@@ -80,13 +135,60 @@ class ProcessGroupImpl final : public ProcessGroup {
   }
 
  private:
+  absl::Status AgreeOnList(const std::vector<int>& ranks) {
+    ddprun::Fnv1a hash;
+    hash.Add(ranks.data(), ranks.size() * sizeof ranks[0]);
+    // The largest and the smallest of all ranks'.
+    const int64_t mine = static_cast<int64_t>(hash.value() >> 1);
+    int64_t all[] = {mine, -mine};
+    absl::Status status =
+        communicator().host().AllReduce(all, 2, DType::kInt64, ReduceOp::kMax)->Wait();
+    if (!status.ok() || all[0] == -all[1]) return status;
+    return absl::InvalidArgumentError(
+        absl::StrCat("subgroup of ranks {", absl::StrJoin(ranks, ", "),
+                     "}: not all ranks of the group have asked for these"));
+  }
+
   const WorkerEnv env_;
-  const std::unique_ptr<Store> store_;    // the whole key space; null without a launcher
-  const std::unique_ptr<Store> session_;  // this round's part of it
+  const std::vector<int> job_ranks_;  // see Parts
+  const ProcessGroupOptions options_;
+  const std::shared_ptr<Store> store_;  // see Parts
+  const std::string name_;
   const internal::FormedGroup group_;
+  int subgroups_ = 0;  // that were asked for
   bool should_stop_ = false;
   bool is_shut_down_ = false;
 };
+
+absl::StatusOr<std::unique_ptr<ProcessGroup>> Form(Parts parts) {
+  internal::GroupMember member;
+  member.rank = parts.env.rank;
+  member.world_size = parts.env.world_size;
+  member.local_rank = parts.env.local_rank;
+  member.error_file = parts.env.error_file;
+  member.job_ranks = parts.job_ranks;
+  member.timeout = parts.options.timeout;
+  member.capabilities.backend = parts.options.backend;
+  member.capabilities.device = parts.options.device;
+  absl::StatusOr<internal::FormedGroup> formed;
+  if (member.world_size == 1) {
+    formed = internal::FormLocalGroup(member);
+  } else {
+    member.capabilities.host = internal::HostKey();
+    member.capabilities.address = parts.store->LocalAddress();
+    member.connect_store =
+        [store = parts.store, name = parts.name](
+            std::chrono::milliseconds timeout) -> absl::StatusOr<std::unique_ptr<Store>> {
+      auto connected = store->Clone(timeout);
+      if (!connected.ok()) return connected.status();
+      return std::unique_ptr<Store>(new PrefixStore(name, *std::move(connected)));
+    };
+    PrefixStore own_keys(parts.name, *parts.store);
+    formed = internal::FormGroup(own_keys, member);
+  }
+  if (!formed.ok()) return formed.status();
+  return std::unique_ptr<ProcessGroup>(new ProcessGroupImpl(std::move(parts), *std::move(formed)));
+}
 
 }  // namespace
 
@@ -95,64 +197,55 @@ absl::StatusOr<std::unique_ptr<ProcessGroup>> ProcessGroup::FromEnv(
   return internal::GroupFromEnv(options, "");
 }
 
+absl::StatusOr<std::unique_ptr<ProcessGroup>> ProcessGroup::New(
+    const Store& store, int rank, int world_size, const ProcessGroupOptions& options) {
+  if (world_size < 1 || rank < 0 || rank >= world_size) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a process group as rank ", rank, " of ", world_size));
+  }
+  if (absl::Status status = CheckOptions(options); !status.ok()) return status;
+  auto env = WorkerEnvOfThisProcess();
+  if (!env.ok()) return env.status();
+  env->rank = rank;
+  env->world_size = world_size;
+  env->round.reset();  // its keys are the launcher's groups': here the ranks agree on their own
+  env->error_file.clear();  // which ranks of the launcher's job these are is not known
+  auto own = store.Clone(options.timeout);
+  if (!own.ok()) return own.status();
+  auto prefix = internal::AgreeOnSession(**own, *env, options.timeout);
+  if (!prefix.ok()) return prefix.status();
+  return Form({.env = *std::move(env),
+               .job_ranks = {},
+               .options = options,
+               .store = std::make_shared<PrefixStore>(*prefix, *std::move(own)),
+               .name = "group"});
+}
+
 absl::StatusOr<std::unique_ptr<ProcessGroup>> internal::GroupFromEnv(
     const ProcessGroupOptions& options, const std::string& key_space) {
-  auto parsed = internal::ParseWorkerEnv([](const char* name) { return std::getenv(name); });
-  if (!parsed.ok()) return parsed.status();
-  if (options.timeout.count() <= 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the group's timeout is ", options.timeout.count(), " ms: it must be above 0"));
+  auto env = WorkerEnvOfThisProcess();
+  if (!env.ok()) return env.status();
+  if (absl::Status status = CheckOptions(options); !status.ok()) return status;
+  if (env->world_size == 1 && (env->master_addr.empty() || env->master_port == 0)) {
+    return Form({.env = *std::move(env),
+                 .job_ranks = {},
+                 .options = options,
+                 .store = nullptr,
+                 .name = "group"});
   }
-  WorkerEnv env = parsed->value_or(WorkerEnv());
-  internal::GroupMember member;
-  member.rank = env.rank;
-  member.world_size = env.world_size;
-  member.local_rank = env.local_rank;
-  member.error_file = env.error_file;
-  member.timeout = options.timeout;
-  member.capabilities.backend = options.backend;
-  member.capabilities.device = options.device;
-  if (env.world_size == 1 && (env.master_addr.empty() || env.master_port == 0)) {
-    auto group = internal::FormLocalGroup(member);
-    if (!group.ok()) return group.status();
-    return std::unique_ptr<ProcessGroup>(
-        new ProcessGroupImpl(std::move(env), nullptr, nullptr, *std::move(group)));
-  }
-  auto store = Store::Connect(env.master_addr, env.master_port, options.timeout);
-  if (!store.ok()) return store.status();
-  std::unique_ptr<Store> beside;
-  if (!key_space.empty()) beside = std::make_unique<PrefixStore>(key_space, **store);
-  auto prefix = internal::AgreeOnSession(beside ? *beside : **store, env, options.timeout);
+  auto connected = Store::Connect(env->master_addr, env->master_port, options.timeout);
+  if (!connected.ok()) return connected.status();
+  std::unique_ptr<Store> store = *std::move(connected);
+  if (!key_space.empty()) store = std::make_unique<PrefixStore>(key_space, std::move(store));
+  auto prefix = internal::AgreeOnSession(*store, *env, options.timeout);
   if (!prefix.ok()) return prefix.status();
-  if (!key_space.empty()) *prefix = absl::StrCat(key_space, "/", *prefix);
-  auto session = std::make_unique<PrefixStore>(*prefix, **store);
-  internal::FormedGroup formed;
-  if (env.world_size == 1) {
-    auto group = internal::FormLocalGroup(member);
-    if (!group.ok()) return group.status();
-    formed = *std::move(group);
-  } else {
-    member.capabilities.host = internal::HostKey();
-    member.capabilities.address = internal::LocalAddressToward(env.master_addr, env.master_port);
-    const std::string address = env.master_addr;
-    const uint16_t port = env.master_port;
-    // A session by echo is new each time, and ranks need not have made the same number before.
-    const std::string group_name = env.round.has_value() ? NextGroupName() : "group";
-    const std::string group_prefix = absl::StrCat(*prefix, "/", group_name);
-    member.connect_store =
-        [address, port, group_prefix](
-            std::chrono::milliseconds timeout) -> absl::StatusOr<std::unique_ptr<Store>> {
-      auto connected = Store::Connect(address, port, timeout);
-      if (!connected.ok()) return connected.status();
-      return std::unique_ptr<Store>(new OwningPrefixStore(group_prefix, std::move(*connected)));
-    };
-    PrefixStore group_store(group_name, *session);
-    auto group = internal::FormGroup(group_store, member);
-    if (!group.ok()) return group.status();
-    formed = std::move(*group);
-  }
-  return std::unique_ptr<ProcessGroup>(new ProcessGroupImpl(std::move(env), std::move(*store),
-                                                            std::move(session), std::move(formed)));
+  // A session by echo is new each time, and ranks need not have made the same number before.
+  std::string name = env->round.has_value() && env->world_size > 1 ? NextGroupName() : "group";
+  return Form({.env = *std::move(env),
+               .job_ranks = {},
+               .options = options,
+               .store = std::make_shared<PrefixStore>(*prefix, std::move(store)),
+               .name = std::move(name)});
 }
 
 }  // namespace ddp

@@ -15,7 +15,11 @@ constexpr int kNamesInError = 10;
 }  // namespace
 
 ReducerCore::ReducerCore(std::vector<std::string> names, const std::vector<Bucket>& buckets)
-    : names_(std::move(names)), bucket_of_(names_.size(), -1), is_ready_(names_.size(), false) {
+    : names_(std::move(names)),
+      bucket_of_(names_.size(), -1),
+      is_left_out_(names_.size(), false),
+      used_count_(static_cast<int>(names_.size())),
+      is_ready_(names_.size(), false) {
   for (const Bucket& bucket : buckets) {
     for (const int parameter : bucket.parameters) {
       DDP_CHECK(bucket_of_[parameter] == -1);
@@ -31,6 +35,12 @@ absl::Status ReducerCore::CheckMayMark(int parameter) const {
   if (parameter < 0 || parameter >= static_cast<int>(names_.size())) {
     return absl::InvalidArgumentError(
         absl::StrCat("parameter ", parameter, ": there are ", names_.size(), ", numbered from 0"));
+  }
+  if (is_left_out_[parameter]) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("parameter '", names_[parameter],
+                     "' got a gradient and had none in the first backward pass: with static_graph "
+                     "all passes use the same parameters; use find_unused_parameters"));
   }
   if (is_complete()) {
     return absl::FailedPreconditionError(
@@ -70,21 +80,44 @@ absl::Status ReducerCore::MarkUnsynchronized(int parameter) const {
   return absl::OkStatus();
 }
 
+void ReducerCore::LeaveOut(const std::vector<bool>& is_left_out) {
+  DDP_CHECK(!is_in_pass() && used_count_ == static_cast<int>(names_.size()));
+  is_left_out_ = is_left_out;
+  for (size_t i = 0; i < names_.size(); ++i) {
+    if (!is_left_out_[i]) continue;
+    --used_count_;
+    --bucket_sizes_[bucket_of_[i]];
+  }
+  Abandon();
+}
+
+LaunchRange ReducerCore::MarkRestReady() {
+  std::fill(is_ready_.begin(), is_ready_.end(), true);
+  std::fill(pending_.begin(), pending_.end(), 0);
+  ready_count_ = used_count_;
+  const int end = static_cast<int>(pending_.size());
+  return {.begin = std::exchange(next_bucket_, end), .end = end};
+}
+
 absl::Status ReducerCore::Finish() {
   absl::Status status = absl::OkStatus();
   if (!is_complete()) {
-    const size_t missing = names_.size() - ready_count_;
+    const int missing = used_count_ - ready_count_;
     status = absl::FailedPreconditionError(absl::StrCat(
         "Expected to have finished reduction in the prior iteration before starting a new one: ",
-        missing, " of ", names_.size(), " parameters got no gradient: ", MissingNames(),
-        "; every registered parameter must be marked ready in every synchronised backward pass"));
+        missing, " of ", used_count_, " parameters got no gradient: ", MissingNames(),
+        used_count_ == static_cast<int>(names_.size())
+            ? "; every registered parameter must be marked ready in every synchronised backward "
+              "pass, or set find_unused_parameters"
+            : "; with static_graph every parameter that the first backward pass used must be "
+              "marked ready in every synchronised one"));
   }
   Abandon();
   return status;
 }
 
 void ReducerCore::Abandon() {
-  std::fill(is_ready_.begin(), is_ready_.end(), false);
+  is_ready_ = is_left_out_;
   pending_ = bucket_sizes_;
   ready_count_ = 0;
   next_bucket_ = 0;

@@ -27,12 +27,21 @@ class ReducerCore {
 
   // The gradient of `parameter` is complete. Returns the buckets that may now be launched, often
   // none. Errors, after which nothing has changed: InvalidArgument for an unknown parameter;
-  // FailedPrecondition for one marked ready twice, or when the previous pass was not finished.
+  // FailedPrecondition for one marked ready twice or left out, or when the previous pass was not
+  // finished.
   absl::StatusOr<LaunchRange> MarkReady(int parameter);
 
   // A pass without synchronisation marks `parameter`. Errors: as MarkReady; FailedPrecondition in
   // the middle of a pass that is synchronised.
   absl::Status MarkUnsynchronized(int parameter) const;
+
+  // From the next pass on these parameters, by number, never get a gradient, and no bucket waits
+  // for them. REQUIRES: not in a pass; once.
+  void LeaveOut(const std::vector<bool>& is_left_out);
+
+  // Counts the parameters that are not ready yet as ready: they get no gradient in this pass.
+  // Returns the buckets that were not launched, all of which may be now.
+  LaunchRange MarkRestReady();
 
   // Ends the pass. FailedPrecondition names the parameters that were not marked ready; the pass
   // is over all the same.
@@ -43,7 +52,7 @@ class ReducerCore {
 
   // Some gradients of the present pass are ready, or all are and Finish has not been called.
   bool is_in_pass() const { return ready_count_ > 0; }
-  bool is_complete() const { return ready_count_ == static_cast<int>(names_.size()); }
+  bool is_complete() const { return ready_count_ == used_count_; }
 
  private:
   absl::Status CheckMayMark(int parameter) const;
@@ -51,7 +60,9 @@ class ReducerCore {
 
   const std::vector<std::string> names_;
   std::vector<int> bucket_of_;     // by parameter
-  std::vector<int> bucket_sizes_;  // parameters, by bucket
+  std::vector<bool> is_left_out_;  // by parameter
+  std::vector<int> bucket_sizes_;  // parameters that are not left out, by bucket
+  int used_count_ = 0;             // of all such parameters
 
   // The present pass.
   std::vector<bool> is_ready_;  // by parameter

@@ -31,6 +31,16 @@ absl::Status Store::MultiSet(const std::vector<std::string>& keys,
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::unique_ptr<Store>> Store::Clone(Milliseconds) const {
+  return absl::UnimplementedError("store: this one has no further connection to give");
+}
+
+absl::StatusOr<std::unique_ptr<Store>> PrefixStore::Clone(Milliseconds timeout) const {
+  auto store = store_.Clone(timeout);
+  if (!store.ok()) return store.status();
+  return std::make_unique<PrefixStore>(prefix_, *std::move(store));
+}
+
 std::string PrefixStore::Prefixed(const std::string& key) const {
   return absl::StrCat(prefix_, "/", key);
 }

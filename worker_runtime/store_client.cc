@@ -276,7 +276,10 @@ absl::StatusOr<std::unique_ptr<Store>> Store::Connect(const std::string& host, u
     auto connection = internal::ConnectOnce(host, port, deadline);
     if (connection.ok()) {
       auto client = internal::StoreClient::Greet(*std::move(connection), timeout, deadline);
-      if (client.ok()) return client;
+      if (client.ok()) {
+        (*client)->set_place(host, port);
+        return client;
+      }
       status = client.status();
     } else {
       status = connection.status();

@@ -6,12 +6,14 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "ddp/store.h"
 #include "rendezvous/store/wire.h"
+#include "worker_runtime/comm/host_key.h"
 #include "worker_runtime/store_socket.h"
 
 namespace ddp::internal {
@@ -22,6 +24,11 @@ class StoreClient : public Store {
   static absl::StatusOr<std::unique_ptr<StoreClient>> Greet(ddprun::UniqueFd connection,
                                                             Milliseconds timeout,
                                                             Deadline deadline);
+  // Where it was connected to, for Clone().
+  void set_place(std::string host, uint16_t port) {
+    host_ = std::move(host);
+    port_ = port;
+  }
 
   absl::Status Set(const std::string& key, const std::string& value) override;
   absl::StatusOr<std::string> Get(const std::string& key, Milliseconds timeout) override;
@@ -32,6 +39,10 @@ class StoreClient : public Store {
                                          const std::string& desired) override;
   absl::StatusOr<bool> Delete(const std::string& key) override;
   absl::StatusOr<int64_t> KeyCount() override;
+  absl::StatusOr<std::unique_ptr<Store>> Clone(Milliseconds timeout) const override {
+    return Store::Connect(host_, port_, timeout);
+  }
+  std::string LocalAddress() const override { return LocalAddressToward(host_, port_); }
   absl::StatusOr<std::vector<std::string>> MultiGet(const std::vector<std::string>& keys,
                                                     Milliseconds timeout) override;
   absl::Status MultiSet(const std::vector<std::string>& keys,
@@ -54,6 +65,8 @@ class StoreClient : public Store {
 
   StoreSocket socket_;
   const Milliseconds timeout_;
+  std::string host_;
+  uint16_t port_ = 0;
   absl::Status lost_;  // Not OK: why every further call fails.
 };
 

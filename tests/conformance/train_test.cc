@@ -29,7 +29,7 @@ const std::string& Digits() {
 void ObserveSummary(Run& run) {
   const auto summary = ParseJson(ReadFile(run.job().File("tmp/summary.json")));
   CHECK_MESSAGE(summary.has_value(), run.Describe());
-  for (const char* field : {"backend", "world_size", "restart_count", "parameters_sha256"}) {
+  for (const char* field : {"backend", "world_size", "restart_count", "parameters_checksum"}) {
     run.Observe(std::string("summary.") + field,
                 summary ? summary->get<std::string>(field, "none") : "none");
   }

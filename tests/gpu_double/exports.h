@@ -93,6 +93,9 @@ using namespace ddp::internal;
   X(NcclResult, ncclBroadcast,                                                                   \
     (const void* input, void* output, size_t count, NcclDataType type, int root, NcclComm comm,  \
      CudaStream stream))                                                                         \
+  X(NcclResult, ncclReduce,                                                                      \
+    (const void* input, void* output, size_t count, NcclDataType type, NcclRedOp op, int root,   \
+     NcclComm comm, CudaStream stream))                                                          \
   X(NcclResult, ncclAllGather,                                                                   \
     (const void* input, void* output, size_t count, NcclDataType type, NcclComm comm,            \
      CudaStream stream))                                                                         \

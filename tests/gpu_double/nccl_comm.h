@@ -111,7 +111,7 @@ NcclResult Refuse(NcclResult result, const std::string& text);
 
 // One call of a collective, a send or a receive.
 struct Task {
-  enum class Kind { kAllReduce = 1, kBroadcast, kAllGather, kReduceScatter, kSend, kRecv };
+  enum class Kind { kAllReduce = 1, kBroadcast, kAllGather, kReduceScatter, kReduce, kSend, kRecv };
   bool is_pair() const { return kind == Kind::kSend || kind == Kind::kRecv; }
 
   Kind kind;

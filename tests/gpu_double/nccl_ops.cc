@@ -140,7 +140,8 @@ void Measure(const Comm& comm, Task& task) {
   const auto world_size = static_cast<size_t>(comm.world_size);
   task.input_bytes = task.kind == Task::Kind::kReduceScatter ? bytes * world_size : bytes;
   task.output_bytes = task.kind == Task::Kind::kAllGather ? bytes * world_size : bytes;
-  const bool is_deaf = task.kind == Task::Kind::kSend;
+  const bool is_deaf = task.kind == Task::Kind::kSend ||
+                       (task.kind == Task::Kind::kReduce && task.root != comm.rank);
   const bool is_mute = task.kind == Task::Kind::kRecv ||
                        (task.kind == Task::Kind::kBroadcast && task.root != comm.rank);
   if (is_deaf) task.output_bytes = 0;
@@ -221,6 +222,11 @@ NcclResult ncclAllReduce(const void* input, void* output, size_t count, NcclData
 NcclResult ncclBroadcast(const void* input, void* output, size_t count, NcclDataType type, int root,
                          NcclComm comm, CudaStream stream) {
   return Add(comm, stream, {Task::Kind::kBroadcast, input, output, count, type, kNcclSum, root});
+}
+
+NcclResult ncclReduce(const void* input, void* output, size_t count, NcclDataType type,
+                      NcclRedOp op, int root, NcclComm comm, CudaStream stream) {
+  return Add(comm, stream, {Task::Kind::kReduce, input, output, count, type, op, root});
 }
 
 NcclResult ncclAllGather(const void* input, void* output, size_t count, NcclDataType type,

@@ -33,6 +33,10 @@ class Collective {
         return ForChunks(bytes, [&](size_t at, size_t size) {
           return Exchange(input + at, size) && Sum(output + at, size);
         });
+      case Task::Kind::kReduce:
+        return ForChunks(bytes, [&](size_t at, size_t size) {
+          return Exchange(input + at, size) && (comm_.rank != task_.root || Sum(output + at, size));
+        });
       case Task::Kind::kBroadcast:
         return ForChunks(bytes, [&](size_t at, size_t size) {
           if (!Exchange(comm_.rank == task_.root ? input + at : nullptr, size)) return false;
@@ -262,6 +266,8 @@ const char* NameOf(Task::Kind kind) {
       return "allgather";
     case Task::Kind::kReduceScatter:
       return "reducescatter";
+    case Task::Kind::kReduce:
+      return "reduce";
     case Task::Kind::kSend:
       return "send";
     case Task::Kind::kRecv:

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "tests/support/fewer_operations.h"
 
 namespace ddprun::testing {
 
@@ -227,7 +228,7 @@ class ThreadWork : public ddp::Work {
   std::shared_ptr<Progress> progress_;
 };
 
-class ThreadCommunicator : public ddp::Communicator {
+class ThreadCommunicator : public FewerOperations {
  public:
   ThreadCommunicator(std::shared_ptr<ThreadGroupState> state, int rank, int world_size)
       : state_(std::move(state)),

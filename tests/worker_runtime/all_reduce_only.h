@@ -5,11 +5,12 @@
 #include <memory>
 
 #include "ddp/communicator.h"
+#include "tests/support/fewer_operations.h"
 
 namespace ddp::internal {
 
 // Leaves the other operations out: to call one of them ends the test.
-class AllReduceOnly : public Communicator {
+class AllReduceOnly : public ddprun::testing::FewerOperations {
  public:
   std::unique_ptr<Work> Broadcast(void*, size_t, DType, int, Stream) final;
   std::unique_ptr<Work> AllGather(const void*, void*, size_t, DType, Stream) final;

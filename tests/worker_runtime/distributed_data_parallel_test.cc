@@ -156,9 +156,20 @@ TEST_CASE("ddp: the first bucket is reduced while backward of the first step sti
     if (absl::Status status = replica.ddp.Finish(); !status.ok()) return status;
     const ReductionTimes& times = replica.ddp.last_reduction();
     if (times.communication.count() <= 0) return absl::InternalError("no communication time");
-    return times.communication_end > times.backward_end
+    if (times.communication_end <= times.backward_end) {
+      return absl::InternalError("the last bucket ended before its gradient was ready");
+    }
+    const std::vector<BucketTimes> buckets = replica.ddp.last_buckets();
+    if (buckets.size() != 2) return absl::InternalError("not the times of both buckets");
+    for (const BucketTimes& bucket : buckets) {
+      if (bucket.ready > bucket.started || bucket.started > bucket.ended) {
+        return absl::InternalError("a bucket's times are out of order");
+      }
+    }
+    const bool is_one_behind_the_other = buckets[0].ended <= buckets[1].ready;
+    return is_one_behind_the_other && buckets[1].ended == times.communication_end
                ? absl::OkStatus()
-               : absl::InternalError("the last bucket ended before its gradient was ready");
+               : absl::InternalError("the buckets' times are not those of the pass");
   }));
 }
 
@@ -285,6 +296,7 @@ TEST_CASE("ddp: calls in the wrong order are refused") {
   CHECK(replica.ddp.Finish().code() == absl::StatusCode::kFailedPrecondition);
   CHECK(replica.ddp.ZeroGrad().code() == absl::StatusCode::kFailedPrecondition);
   CHECK(replica.ddp.bucket_count() == 0);
+  CHECK(replica.ddp.last_buckets().empty());
   CHECK(replica.ddp.GradientPtr(0) == nullptr);
   REQUIRE(replica.ddp.Finalize().ok());
   for (const int unknown : {-1, 1, 99}) {

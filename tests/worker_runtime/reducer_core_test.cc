@@ -102,7 +102,7 @@ TEST_CASE("reducer: Finish names the parameters without a gradient, and the next
   CHECK(status.message() ==
         "Expected to have finished reduction in the prior iteration before starting a new one: 2 "
         "of 4 parameters got no gradient: 'a', 'c'; every registered parameter must be marked "
-        "ready in every synchronised backward pass");
+        "ready in every synchronised backward pass, or set find_unused_parameters");
   for (const int parameter : {3, 2, 1}) Mark(core, parameter);
   CHECK(Mark(core, 0) == List{1});
   CHECK(core.Finish().ok());
@@ -138,6 +138,40 @@ TEST_CASE("reducer: NoSync in the middle of a synchronised pass is an error") {
   const absl::Status status = core.MarkUnsynchronized(2);
   CHECK(status.code() == absl::StatusCode::kFailedPrecondition);
   CHECK(status.message().find("gradient of 'c'") != absl::string_view::npos);
+}
+
+TEST_CASE(
+    "reducer: marking the rest launches every bucket that was not, and ends in a whole pass") {
+  ReducerCore core = Core();
+  Mark(core, 3);
+  Mark(core, 2);
+  Mark(core, 0);
+  const LaunchRange rest = core.MarkRestReady();
+  CHECK(rest.begin == 1);
+  CHECK(rest.end == 2);
+  CHECK_FALSE(core.MarkReady(1).ok());
+  CHECK(core.Finish().ok());
+  const LaunchRange all = core.MarkRestReady();
+  CHECK(all.begin == 0);
+  CHECK(all.end == 2);
+  CHECK(core.Finish().ok());
+  CHECK(Mark(core, 3) == List{});
+}
+
+TEST_CASE("reducer: nothing waits for a parameter that is left out, and it may not come") {
+  ReducerCore core({"a", "b", "c", "d", "e"}, {Of({4}), Of({3, 2}), Of({1, 0})});
+  core.LeaveOut({false, true, false, true, true});
+  for (int pass = 0; pass < 2; ++pass) {
+    CHECK(Mark(core, 2) == List{0, 1});
+    CHECK(core.MarkReady(4).status().message().find("parameter 'e' got a gradient") == 0);
+    CHECK(core.Finish().message().find("1 of 2 parameters got no gradient: 'a'; with static") !=
+          absl::string_view::npos);
+    CHECK(Mark(core, 0) == List{0});
+    CHECK(Mark(core, 2) == List{1, 2});
+    CHECK(core.is_complete());
+    CHECK(core.Finish().ok());
+  }
+  CHECK(core.MarkUnsynchronized(1).code() == absl::StatusCode::kFailedPrecondition);
 }
 
 TEST_CASE("reducer: an abandoned pass leaves nothing behind") {

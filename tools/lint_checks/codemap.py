@@ -10,7 +10,7 @@ import collections
 import re
 import sys
 
-ROOTS = ("launcher/", "process/", "rendezvous/", "worker_runtime/")
+ROOTS = ("bench/", "launcher/", "process/", "rendezvous/", "worker_runtime/")
 
 
 def main():

@@ -27,7 +27,7 @@ library=$(under worker_runtime)
 if (($# > 0)); then pure="($pure + $1)"; fi
 if (($# > 1)); then library="($library + $2)"; fi
 base="(//rendezvous/base:ids + //rendezvous/base:time + //rendezvous/base:check)"
-ours="kind('cc_(library|binary)', $(under rendezvous process launcher worker_runtime examples proto))"
+ours="kind('cc_(library|binary)', $(under rendezvous process launcher worker_runtime examples bench proto))"
 grpc="(@grpc//:all + $(under proto rendezvous/wire rendezvous/server rendezvous/client) + //rendezvous/net:channel)"
 
 forbid "pure code reaches code that is not" "$pure" "(($ours except $base) except $pure) + @grpc//:all + @zlib//:all"
@@ -37,7 +37,7 @@ forbid "the rendezvous reaches the launcher or the library" "$(under rendezvous)
 forbid "the process code reaches more than the lowest layer" "$(under process)" \
   "($ours except $(under rendezvous/base)) + $grpc"
 forbid "the store reaches gRPC" "$(under rendezvous/store)" "$grpc"
-forbid "the library reaches the launcher or gRPC" "$library" "$(under launcher) + $grpc"
-forbid "an example reaches more than the library" "$(under examples)" "$(under launcher) + $grpc"
+forbid "the library reaches the launcher or gRPC" "$library" "$(under launcher bench) + $grpc"
+forbid "an example or the bench reaches more than the library" "$(under examples bench)" "$(under launcher) + $grpc"
 forbid "a product depends on tests" "$ours" "$(under tests)"
 exit $status

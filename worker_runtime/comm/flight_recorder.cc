@@ -1,16 +1,14 @@
 #include "worker_runtime/comm/flight_recorder.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <cerrno>
 #include <cstdlib>
-#include <new>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/durable_file.h"
+#include "rendezvous/base/unique_fd.h"
 
 namespace ddp::internal {
 namespace {
@@ -21,6 +19,8 @@ const char* Name(FlightState state) {
       return "queued";
     case FlightState::kEnqueued:
       return "enqueued";
+    case FlightState::kRunning:
+      return "running";
     case FlightState::kDone:
       return "done";
     case FlightState::kFailed:
@@ -41,6 +41,9 @@ void AppendTime(std::string* json, const char* name, int64_t time) {
   if (time != 0) absl::StrAppend(json, ", \"", name, "\": ", time);
 }
 
+// Of the recorders of this process: a program may have several groups.
+std::atomic<int> next_number{0};
+
 std::string DumpDirectory() {
   for (const char* name : {"DDPRUN_FLIGHT_RECORDER_DIR", "TMPDIR"}) {
     const char* value = std::getenv(name);
@@ -51,61 +54,44 @@ std::string DumpDirectory() {
 
 }  // namespace
 
-// Read by other processes, too: change kVersion with the layout.
+// A reader that finds a newer operation's value in a field finds 0 or its number afterwards, too:
+// hence release and acquire, which are plain moves on x86.
 struct FlightRecorder::Entry {
-  std::atomic<uint64_t> sequence;  // 0: never used
-  std::atomic<uint64_t> count;
-  std::atomic<int64_t> queued, enqueued, started, ended;
-  std::atomic<int32_t> root;
-  std::atomic<OpKind> kind;
-  std::atomic<DType> dtype;
-  std::atomic<ReduceOp> reduce;
-  std::atomic<FlightState> state;
+  template <typename T>
+  class Field {
+   public:
+    void operator=(T value) { value_.store(value, std::memory_order_release); }
+    operator T() const { return value_.load(std::memory_order_acquire); }
+
+   private:
+    std::atomic<T> value_{};
+  };
+  Field<uint64_t> sequence;  // 0: none
+  Field<uint64_t> count;
+  Field<int64_t> queued, enqueued, started, ended;
+  Field<int32_t> root;
+  Field<OpKind> kind;
+  Field<DType> dtype;
+  Field<ReduceOp> reduce;
+  Field<FlightState> state;
 };
 
-struct FlightRecorder::Shared {
-  static constexpr uint64_t kMagic = 0x6464702d666c6774;  // "ddp-flgt"
-  static constexpr uint32_t kVersion = 1;
-  uint64_t magic;
-  uint32_t version;
-  int32_t rank;
-  int32_t world_size;
-  uint32_t entry_count;
-  std::atomic<uint64_t> last_sequence;
-  Entry entries[kEntries];
-};
+FlightRecorder::FlightRecorder(int rank, int world_size, std::string group)
+    : rank_(rank),
+      world_size_(world_size),
+      group_(std::move(group)),
+      number_(next_number.fetch_add(1, std::memory_order_relaxed)),
+      entries_(std::make_unique<Entry[]>(kEntries)) {}
 
-absl::StatusOr<std::unique_ptr<FlightRecorder>> FlightRecorder::Create(int rank, int world_size,
-                                                                       const std::string& group) {
-  ddprun::UniqueFd file(memfd_create("ddp-flight-recorder", MFD_CLOEXEC));
-  void* memory = MAP_FAILED;
-  if (file.is_open() && ftruncate(file.get(), sizeof(Shared)) == 0) {
-    memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
-  }
-  if (memory == MAP_FAILED) {
-    const int error = errno;
-    return absl::ErrnoToStatus(
-        error, absl::StrCat("make the flight recorder of ", sizeof(Shared), " bytes"));
-  }
-  Shared* shared = new (memory) Shared();
-  shared->magic = Shared::kMagic;
-  shared->version = Shared::kVersion;
-  shared->rank = rank;
-  shared->world_size = world_size;
-  shared->entry_count = kEntries;
-  return std::unique_ptr<FlightRecorder>(
-      new FlightRecorder(std::move(file), shared, rank, world_size, group));
-}
-
-FlightRecorder::~FlightRecorder() { munmap(shared_, sizeof(Shared)); }
+FlightRecorder::~FlightRecorder() = default;
 
 FlightRecorder::Entry* FlightRecorder::Find(uint64_t sequence) const {
-  Entry& entry = shared_->entries[sequence % kEntries];
+  Entry& entry = entries_[sequence % kEntries];
   return entry.sequence == sequence ? &entry : nullptr;
 }
 
-void FlightRecorder::Queued(const Op& op) {
-  Entry& entry = shared_->entries[op.sequence % kEntries];
+void FlightRecorder::Queued(const Op& op, Clock::time_point at) {
+  Entry& entry = entries_[op.sequence % kEntries];
   entry.sequence = 0;
   entry.count = op.count;
   entry.root = op.root;
@@ -113,16 +99,19 @@ void FlightRecorder::Queued(const Op& op) {
   entry.dtype = op.dtype;
   entry.reduce = op.reduce;
   entry.state = FlightState::kQueued;
-  entry.queued = Nanoseconds(Clock::now());
-  entry.enqueued = entry.started = entry.ended = 0;
+  entry.queued = Nanoseconds(at);
+  entry.enqueued = 0;
+  entry.started = 0;
+  entry.ended = 0;
   entry.sequence = op.sequence;
-  shared_->last_sequence = op.sequence;
+  last_sequence_.store(op.sequence, std::memory_order_release);
 }
 
 void FlightRecorder::Changed(uint64_t sequence, FlightState state, Clock::time_point at) {
   Entry* entry = Find(sequence);
   if (entry == nullptr) return;
   if (state == FlightState::kEnqueued) entry->enqueued = Nanoseconds(at);
+  if (state == FlightState::kRunning) entry->started = Nanoseconds(at);
   if (state == FlightState::kFailed) entry->ended = Nanoseconds(at);
   entry->state = state;
 }
@@ -136,16 +125,16 @@ void FlightRecorder::Ran(uint64_t sequence, Clock::time_point started, Clock::ti
 }
 
 void FlightRecorder::Forget(uint64_t last) {
-  for (Entry& entry : shared_->entries) {
-    if (entry.sequence > last) entry.sequence = 0;
+  for (size_t i = 0; i < kEntries; ++i) {
+    if (entries_[i].sequence > last) entries_[i].sequence = 0;
   }
-  shared_->last_sequence = last;
+  last_sequence_.store(last, std::memory_order_release);
 }
 
 std::string FlightRecorder::ToJson() const {
   std::string json = absl::StrCat("{\"rank\": ", rank_, ", \"world_size\": ", world_size_,
                                   ", \"group\": \"", group_, "\", \"entries\": [");
-  const uint64_t last = shared_->last_sequence;
+  const uint64_t last = last_sequence_.load(std::memory_order_acquire);
   const uint64_t first = last >= kEntries ? last - kEntries + 1 : 1;
   const char* separator = "\n  ";
   for (uint64_t sequence = first; sequence <= last; ++sequence) {
@@ -175,12 +164,13 @@ std::string FlightRecorder::ToJson() const {
   return json;
 }
 
-absl::StatusOr<std::string> FlightRecorder::Dump() const { return Write(rank_, ToJson()); }
+std::string FlightRecorder::Path() const {
+  return absl::StrCat(DumpDirectory(), "/ddp-flight-", rank_, "-", getpid(), "-", number_, ".json");
+}
 
-absl::StatusOr<std::string> FlightRecorder::Write(int rank, const std::string& json) {
-  const std::string path =
-      absl::StrCat(DumpDirectory(), "/ddp-flight-", rank, "-", getpid(), ".json");
-  // A dump of this process may stand there already; a link that somebody put there is not followed.
+absl::StatusOr<std::string> FlightRecorder::Write(const std::string& path,
+                                                  const std::string& json) {
+  // An earlier dump may stand there; a link that somebody put there is not followed.
   unlink(path.c_str());
   const ddprun::UniqueFd file(
       open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));

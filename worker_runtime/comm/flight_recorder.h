@@ -7,39 +7,36 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <utility>
 
 #include "absl/status/statusor.h"
-#include "rendezvous/base/unique_fd.h"
 #include "worker_runtime/comm/op.h"
 
 namespace ddp::internal {
 
 enum class FlightState : uint8_t {
-  kQueued,    // called, not handed to NCCL yet
+  kQueued,    // called, not begun, or not handed to NCCL yet
   kEnqueued,  // on the stream
+  kRunning,   // in host memory: what kEnqueued is on a stream
   kDone,
   kFailed,
   kCaptured,  // recorded into a graph, not executed
   kReplayed,  // what kDone is for the replay of a graph
 };
 
-// A ring in shared memory (a memfd named "ddp-flight-recorder"), so that it can be read through
-// /proc/<pid>/fd of a process that hangs. Times are steady_clock nanoseconds. Writing costs a few
-// stores. One thread writes an entry at a time; any thread reads, and may see an entry half
-// changed: each field is whole, and all are of one operation.
+// A ring. Times are steady_clock nanoseconds. Writing costs a few plain stores. One thread writes
+// at a time; any thread reads, and may see an entry half changed: each field is whole, and all are
+// of one operation.
 class FlightRecorder {
  public:
   static constexpr size_t kEntries = 256;
 
-  // ResourceExhausted when there is no memory.
-  static absl::StatusOr<std::unique_ptr<FlightRecorder>> Create(int rank, int world_size,
-                                                                const std::string& group);
+  // `group`: what the group is called in the record.
+  FlightRecorder(int rank, int world_size, std::string group);
   ~FlightRecorder();
   FlightRecorder(const FlightRecorder&) = delete;
   FlightRecorder& operator=(const FlightRecorder&) = delete;
 
-  void Queued(const Op& op);
+  void Queued(const Op& op, Clock::time_point at);
   void Changed(uint64_t sequence, FlightState state, Clock::time_point at);
   // When it ran, which is known only afterwards: it is kDone, or kReplayed.
   void Ran(uint64_t sequence, Clock::time_point started, Clock::time_point ended);
@@ -50,28 +47,24 @@ class FlightRecorder {
   // "sequence", "op", "state", and "queued_ns", "enqueued_ns", "started_ns", "ended_ns" where
   // known.
   std::string ToJson() const;
-  // Writes ToJson() into a new file "<directory>/ddp-flight-<rank>-<pid>.json" and returns its
-  // path. `directory`: $DDPRUN_FLIGHT_RECORDER_DIR, else $TMPDIR, else "/tmp".
-  absl::StatusOr<std::string> Dump() const;
+  // Writes ToJson() into a new file, Path(), and returns it.
+  absl::StatusOr<std::string> Dump() const { return Write(Path(), ToJson()); }
+  // "<directory>/ddp-flight-<rank>-<pid>-<number>.json", with the number of this recorder in this
+  // process, from 0. `directory`: $DDPRUN_FLIGHT_RECORDER_DIR, else $TMPDIR, else "/tmp".
+  std::string Path() const;
   // The second half of Dump(), for whoever took `json` under a lock, or writes on another thread.
-  static absl::StatusOr<std::string> Write(int rank, const std::string& json);
+  static absl::StatusOr<std::string> Write(const std::string& path, const std::string& json);
 
  private:
   struct Entry;
-  struct Shared;
-  FlightRecorder(ddprun::UniqueFd file, Shared* shared, int rank, int world_size, std::string group)
-      : file_(std::move(file)),
-        shared_(shared),
-        rank_(rank),
-        world_size_(world_size),
-        group_(std::move(group)) {}
   Entry* Find(uint64_t sequence) const;
 
-  const ddprun::UniqueFd file_;  // open for those who look for it under /proc/<pid>/fd
-  Shared* const shared_;
   const int rank_;
   const int world_size_;
   const std::string group_;
+  const int number_;
+  const std::unique_ptr<Entry[]> entries_;  // operation n at n % kEntries
+  std::atomic<uint64_t> last_sequence_{0};
 };
 
 }  // namespace ddp::internal

@@ -120,9 +120,9 @@ absl::StatusOr<FormedGroup> Complete(Store* store, const Plan& plan, const Group
                                      Clock::time_point deadline) {
   FormedGroup formed;
   formed.description = plan.reason;
-  auto host =
-      std::make_unique<QueuedCommunicator>(std::move(engine), member.timeout, member.error_file,
-                                           plan.is_on_gpus ? HostMemoryCheck(*device) : nullptr);
+  auto host = std::make_unique<QueuedCommunicator>(
+      std::move(engine), member.timeout, member.error_file, member.job_ranks,
+      plan.is_on_gpus ? HostMemoryCheck(*device) : nullptr);
   if (!plan.is_on_gpus) {
     formed.communicator = std::move(host);
     return formed;

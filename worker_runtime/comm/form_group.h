@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "ddp/process_group.h"
@@ -19,6 +20,7 @@ struct GroupMember {
   int world_size = 1;
   int local_rank = 0;
   std::string error_file;                // where a peer that left is told of; "": nowhere
+  std::vector<int> job_ranks;            // by rank of the group; empty: the same
   Capabilities capabilities;             // but for the nonce and the GPU, which FormGroup fills in
   std::chrono::milliseconds timeout{0};  // to form the group, and of every operation
   // Another connection to the same key space, made only when something went wrong: where ranks of

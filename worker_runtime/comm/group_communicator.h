@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "ddp/communicator.h"
@@ -19,12 +20,24 @@ class GroupCommunicator : public Communicator {
 
   std::unique_ptr<Work> AllReduce(void* data, size_t count, DType dtype, ReduceOp op,
                                   ddp::Stream stream) final;
+  std::unique_ptr<Work> AllReduceCoalesced(std::vector<Piece> pieces, DType dtype, ReduceOp op,
+                                           ddp::Stream stream) final;
   std::unique_ptr<Work> Broadcast(void* data, size_t count, DType dtype, int root,
                                   ddp::Stream stream) final;
   std::unique_ptr<Work> AllGather(const void* input, void* output, size_t count, DType dtype,
                                   ddp::Stream stream) final;
   std::unique_ptr<Work> ReduceScatter(const void* input, void* output, size_t count, DType dtype,
                                       ReduceOp op, ddp::Stream stream) final;
+  std::unique_ptr<Work> Reduce(const void* input, void* output, size_t count, DType dtype,
+                               ReduceOp op, int root, ddp::Stream stream) final;
+  std::unique_ptr<Work> Gather(const void* input, void* output, size_t count, DType dtype, int root,
+                               ddp::Stream stream) final;
+  std::unique_ptr<Work> Scatter(const void* input, void* output, size_t count, DType dtype,
+                                int root, ddp::Stream stream) final;
+  std::unique_ptr<Work> AllToAll(const void* input, void* output, size_t count, DType dtype,
+                                 ddp::Stream stream) final;
+  std::unique_ptr<Work> SendReceive(const void* input, int destination, void* output, int source,
+                                    size_t count, DType dtype, ddp::Stream stream) final;
 
  protected:
   // Every operation of every backend. Null is the legacy stream, or the host's order.

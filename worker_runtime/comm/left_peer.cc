@@ -83,10 +83,12 @@ absl::Status LeftPeerNote::Told(absl::Status status) {
   if (*left_peer == rank_ || error_file_.empty()) return status;
   const std::lock_guard lock(mutex_);
   if (std::exchange(has_told_, true)) return status;
+  const size_t place = static_cast<size_t>(*left_peer);
+  const int in_job = place < job_ranks_.size() ? job_ranks_[place] : *left_peer;
   // On a thread of its own: the file system may be what hangs. Without a thread there is no note.
   const auto written = std::make_shared<std::promise<void>>();
   std::thread writer =
-      ddprun::StartQuietThread([written, path = error_file_, text = ErrorText(status, *left_peer)] {
+      ddprun::StartQuietThread([written, path = error_file_, text = ErrorText(status, in_job)] {
         WriteNewFile(path, text);
         written->set_value();
       });

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 
@@ -24,9 +25,10 @@ std::optional<int> LeftPeerOf(const absl::Status& status);
 // all the same: the agent reads the files of failed workers. Any thread.
 class LeftPeerNote {
  public:
-  // `error_file` may be "": there is none to write. `rank` is this process's own.
-  LeftPeerNote(std::string error_file, int rank)
-      : error_file_(std::move(error_file)), rank_(rank) {}
+  // `error_file` may be "": there is none to write. `rank` is this process's own in its group,
+  // whose ranks are `job_ranks` in the job, by which the agent knows them; empty: the same.
+  LeftPeerNote(std::string error_file, int rank, std::vector<int> job_ranks = {})
+      : error_file_(std::move(error_file)), rank_(rank), job_ranks_(std::move(job_ranks)) {}
 
   // `status` without its mark. The first one with the mark of another rank is written, unless the
   // file is there already. Returns a quarter of a second after it is written, so that the rank that
@@ -36,6 +38,7 @@ class LeftPeerNote {
  private:
   const std::string error_file_;
   const int rank_;
+  const std::vector<int> job_ranks_;
   std::mutex mutex_;  // held while the file is written: who comes meanwhile may end the process
   bool has_told_ = false;  // guarded by mutex_
 };

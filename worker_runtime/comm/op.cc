@@ -7,13 +7,88 @@
 
 namespace ddp::internal {
 
+namespace {
+
+// "broadcast from", "gather to"; null for an operation without a root.
+const char* TowardRoot(OpKind kind) {
+  if (kind == OpKind::kBroadcast) return "broadcast from";
+  if (kind == OpKind::kReduce) return "reduce to";
+  if (kind == OpKind::kGather) return "gather to";
+  return kind == OpKind::kScatter ? "scatter from" : nullptr;
+}
+
+// The ranks that the call names.
+absl::Status CheckRanks(const Op& op, int rank, int world_size) {
+  const char* toward_root = TowardRoot(op.kind);
+  if (toward_root != nullptr && (op.root < 0 || op.root >= world_size)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(toward_root, " rank ", op.root, " in a group of ", world_size, " ranks"));
+  }
+  if (op.kind != OpKind::kSendReceive) return absl::OkStatus();
+  if (std::min(op.destination, op.source) < -1 ||
+      std::max(op.destination, op.source) >= world_size) {
+    return absl::InvalidArgumentError(absl::StrCat("send to rank ", op.destination,
+                                                   " and receive from rank ", op.source,
+                                                   " in a group of ", world_size, " ranks"));
+  }
+  if ((op.destination == rank) != (op.source == rank)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("send to rank ", op.destination, " and receive from rank ", op.source,
+                     " on rank ", rank, ": what a rank sends to itself it receives from itself"));
+  }
+  return absl::OkStatus();
+}
+
+// An all-reduce and a broadcast have one buffer. The others' two may be one only in this way: what
+// stays on the rank is there already.
+absl::Status CheckOverlap(const Op& op, const Extent& extent, int rank) {
+  if (extent.input == 0 || extent.output == 0) return absl::OkStatus();
+  const size_t size = SizeOf(op.dtype);
+  const uintptr_t input = reinterpret_cast<uintptr_t>(op.input);
+  const uintptr_t output = reinterpret_cast<uintptr_t>(op.output);
+  if (input + extent.input * size <= output || output + extent.output * size <= input) {
+    return absl::OkStatus();
+  }
+  const uintptr_t own = static_cast<uintptr_t>(rank) * op.bytes();
+  bool is_in_place = false;
+  switch (op.kind) {
+    case OpKind::kAllReduce:
+    case OpKind::kBroadcast:
+    case OpKind::kReduce:
+    case OpKind::kBarrier:
+      is_in_place = input == output;
+      break;
+    case OpKind::kAllGather:
+    case OpKind::kGather:
+      is_in_place = input == output + own;
+      break;
+    case OpKind::kReduceScatter:
+    case OpKind::kScatter:
+      is_in_place = output == input + own;
+      break;
+    case OpKind::kAllToAll:
+    case OpKind::kSendReceive:
+    case OpKind::kAllocate:
+    case OpKind::kReplay:
+      break;
+  }
+  if (is_in_place) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(Describe(op), ": the input and the output overlap"));
+}
+
+}  // namespace
+
 std::string Describe(const Op& op) {
   const char* reduce = Name(op.reduce);
   const std::string number = op.sequence == 0 ? "" : absl::StrCat(" #", op.sequence);
   const std::string elements = absl::StrCat(Name(op.dtype), " x ", op.count);
   switch (op.kind) {
     case OpKind::kAllReduce:
-      return absl::StrCat("all-reduce", number, " (", elements, ", ", reduce, ")");
+      return absl::StrCat(
+          "all-reduce", number, " (", elements,
+          op.pieces.empty() ? "" : absl::StrCat(" in ", op.pieces.size(), " pieces"), ", ", reduce,
+          ")");
     case OpKind::kBroadcast:
       return absl::StrCat("broadcast", number, " (", elements, ", root ", op.root, ")");
     case OpKind::kAllGather:
@@ -26,6 +101,14 @@ std::string Describe(const Op& op) {
       return absl::StrCat("allocate", number, " (", op.count, " bytes)");
     case OpKind::kSendReceive:
       return absl::StrCat("send-receive", number, " (", elements, ")");
+    case OpKind::kReduce:
+      return absl::StrCat("reduce", number, " (", elements, ", ", reduce, ", root ", op.root, ")");
+    case OpKind::kGather:
+      return absl::StrCat("gather", number, " (", elements, ", root ", op.root, ")");
+    case OpKind::kScatter:
+      return absl::StrCat("scatter", number, " (", elements, ", root ", op.root, ")");
+    case OpKind::kAllToAll:
+      return absl::StrCat("all-to-all", number, " (", elements, ")");
     case OpKind::kReplay:
       return absl::StrCat("graph replay", number, " (", op.count,
                           op.count == 1 ? " operation)" : " operations)");
@@ -33,48 +116,74 @@ std::string Describe(const Op& op) {
   return "?";
 }
 
-absl::Status CheckArguments(const Op& op, int world_size) {
-  if (op.kind == OpKind::kBroadcast && (op.root < 0 || op.root >= world_size)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("broadcast from rank ", op.root, " in a group of ", world_size, " ranks"));
+Op WithoutPieces(const Op& op, void* data, size_t count) {
+  return {.kind = op.kind,
+          .dtype = op.dtype,
+          .reduce = op.reduce,
+          .root = op.root,
+          .count = count,
+          .sequence = op.sequence,
+          .input = data,
+          .output = data,
+          .timeout = op.timeout,
+          .deadline = op.deadline,
+          .is_awaited = op.is_awaited};
+}
+
+Extent ExtentOf(const Op& op, int rank, int world_size) {
+  const size_t all = op.count * static_cast<size_t>(world_size);
+  const bool is_root = op.root == rank;
+  switch (op.kind) {
+    case OpKind::kAllReduce:
+    case OpKind::kBroadcast:
+    case OpKind::kBarrier:
+      return {op.count, op.count};
+    case OpKind::kAllGather:
+      return {op.count, all};
+    case OpKind::kReduceScatter:
+      return {all, op.count};
+    case OpKind::kReduce:
+      return {op.count, is_root ? op.count : 0};
+    case OpKind::kGather:
+      return {op.count, is_root ? all : 0};
+    case OpKind::kScatter:
+      return {is_root ? all : 0, op.count};
+    case OpKind::kAllToAll:
+      return {all, all};
+    case OpKind::kSendReceive:
+      return {op.destination >= 0 ? op.count : 0, op.source >= 0 ? op.count : 0};
+    case OpKind::kAllocate:
+    case OpKind::kReplay:
+      return {};
   }
-  const bool is_pair = op.kind == OpKind::kSendReceive;
-  if (is_pair && std::max(op.root, op.source) >= world_size) {
-    return absl::InvalidArgumentError(absl::StrCat("send to rank ", op.root,
-                                                   " and receive from rank ", op.source,
-                                                   " in a group of ", world_size, " ranks"));
-  }
-  // A buffer's parts of all ranks are mapped side by side, as the larger side of a gather is.
-  const bool is_of_all = op.kind == OpKind::kAllGather || op.kind == OpKind::kReduceScatter ||
-                         op.kind == OpKind::kAllocate;
-  const size_t parts = is_of_all ? static_cast<size_t>(world_size) : 1;
+  return {};
+}
+
+absl::Status CheckArguments(const Op& op, int rank, int world_size) {
+  absl::Status status = CheckRanks(op, rank, world_size);
+  if (!status.ok()) return status;
+  // A buffer's parts of all ranks are mapped side by side.
+  const bool is_of_one = op.kind == OpKind::kAllReduce || op.kind == OpKind::kBroadcast ||
+                         op.kind == OpKind::kReduce || op.kind == OpKind::kSendReceive;
+  const size_t parts = is_of_one ? 1 : static_cast<size_t>(world_size);
   if (op.count > static_cast<size_t>(PTRDIFF_MAX) / SizeOf(op.dtype) / parts) {
     return absl::InvalidArgumentError(absl::StrCat(Describe(op), " in a group of ", world_size,
                                                    " ranks: more bytes than can be addressed"));
   }
-  if (op.count != 0 && op.kind != OpKind::kAllocate) {
-    const bool has_input = op.input != nullptr || (is_pair && op.root < 0);
-    const bool has_output = op.output != nullptr || (is_pair && op.source < 0);
-    const char* null = !has_input ? "input" : !has_output ? "output" : nullptr;
-    if (null != nullptr) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(Describe(op), ": the ", null, " is a null pointer"));
-    }
+  for (const Piece& piece : op.pieces) {
+    if (piece.data != nullptr || piece.count == 0) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(Describe(op), ": piece ", &piece - op.pieces.data(), " is a null pointer"));
   }
-  return absl::OkStatus();
-}
-
-std::string NameRanks(const std::vector<int>& ranks) {
-  constexpr size_t kShown = 8;
-  if (ranks.size() == 1) return absl::StrCat("rank ", ranks[0]);
-  std::string text = "ranks ";
-  const size_t shown = ranks.size() > kShown + 1 ? kShown : ranks.size();
-  for (size_t i = 0; i < shown; ++i) {
-    const bool is_last = i + 1 == ranks.size();
-    absl::StrAppend(&text, i == 0 ? "" : is_last ? " and " : ", ", ranks[i]);
+  if (!op.pieces.empty()) return absl::OkStatus();
+  const Extent extent = ExtentOf(op, rank, world_size);
+  const bool lacks_input = extent.input != 0 && op.input == nullptr;
+  const bool lacks_output = extent.output != 0 && op.output == nullptr;
+  if (lacks_input || lacks_output) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        Describe(op), ": the ", lacks_input ? "input" : "output", " is a null pointer"));
   }
-  if (shown < ranks.size()) absl::StrAppend(&text, " and ", ranks.size() - shown, " more");
-  return text;
+  return CheckOverlap(op, extent, rank);
 }
 
 std::string NameDuration(std::chrono::milliseconds duration) {

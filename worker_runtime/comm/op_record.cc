@@ -19,13 +19,14 @@ std::string DescribeRecord(const OpRecord& record) {
 }  // namespace
 
 OpRecord RecordOf(const Op& op) {
-  return {op.sequence, op.count, op.root, op.kind, op.dtype, op.reduce, 0};
+  return {op.sequence, op.count,  op.root, op.destination, op.source, op.kind,
+          op.dtype,    op.reduce, 0};
 }
 
 OpRecord SharedRecordOf(const Op& op) {
   OpRecord record = RecordOf(op);
   if (op.kind != OpKind::kSendReceive) return record;
-  record.root = 0;
+  record.destination = record.source = -1;
   record.count = 0;
   record.dtype = DType::kUint8;
   return record;
@@ -39,9 +40,11 @@ absl::Status CheckSame(int rank, const OpRecord& record, int other_rank, const O
       record.reduce == other.reduce) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(absl::StrCat("the ranks call different operations: rank ", rank,
-                                                 " ", DescribeRecord(record), ", rank ", other_rank,
-                                                 " ", DescribeRecord(other)));
+  const bool is_cut_otherwise =
+      record.kind == OpKind::kAllReduce && other.kind == record.kind && record.root != other.root;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the ranks call different operations: rank ", rank, " ", DescribeRecord(record), ", rank ",
+      other_rank, " ", DescribeRecord(other), is_cut_otherwise ? ", in other pieces" : ""));
 }
 
 }  // namespace ddp::internal

@@ -13,12 +13,14 @@ struct OpRecord {
   uint64_t sequence;
   uint64_t count;
   int32_t root;
+  int32_t destination;
+  int32_t source;
   OpKind kind;
   DType dtype;
   ReduceOp reduce;
   uint8_t unused;
 };
-static_assert(sizeof(OpRecord) == 24);  // sent over sockets; ranks have one byte order
+static_assert(sizeof(OpRecord) == 32);  // sent over sockets; ranks have one byte order
 
 OpRecord RecordOf(const Op& op);
 // What all ranks have alike in it: whom a rank sends to and receives from, and how much, is its own

@@ -4,12 +4,15 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "worker_runtime/comm/slice.h"
 
 namespace ddp::internal {
 namespace {
 
 // Below this an operation takes less time than waking a thread for it.
 constexpr size_t kSmallBytes = 256 << 10;
+// Of pieces that are reduced together: what copying them costs is less than a further meeting.
+constexpr size_t kPackedBytes = 64 << 10;
 // How soon the thread looks for small operations that nobody waits for, and how long it does so
 // after the last one before it sleeps for good.
 constexpr std::chrono::microseconds kLightSleep(250);
@@ -55,11 +58,12 @@ class QueuedCommunicator::QueuedWork final : public Work {
 
 QueuedCommunicator::QueuedCommunicator(std::unique_ptr<Engine> engine,
                                        std::chrono::milliseconds timeout, std::string error_file,
-                                       MemoryCheck check_memory)
+                                       std::vector<int> job_ranks, MemoryCheck check_memory)
     : engine_(std::move(engine)),
       check_memory_(std::move(check_memory)),
-      note_(std::move(error_file), engine_->rank()),
+      note_(std::move(error_file), engine_->rank(), std::move(job_ranks)),
       timeout_(timeout),
+      recorder_(engine_->rank(), engine_->world_size(), engine_->backend()),
       thread_([this] { ThreadMain(); }) {}
 
 QueuedCommunicator::~QueuedCommunicator() {
@@ -89,7 +93,7 @@ void QueuedCommunicator::Leave() {
 }
 
 std::unique_ptr<Work> QueuedCommunicator::Submit(Op op, ddp::Stream) {
-  absl::Status refused = CheckArguments(op, world_size());
+  absl::Status refused = CheckArguments(op, rank(), world_size());
   if (refused.ok() && check_memory_ != nullptr) refused = check_memory_(op);
   auto state = std::make_shared<State>();
   state->op = op;
@@ -106,6 +110,7 @@ std::unique_ptr<Work> QueuedCommunicator::Submit(Op op, ddp::Stream) {
       state->op.sequence = ++last_sequence_;
       state->op.timeout = timeout_;
       state->op.deadline = state->started_at + timeout_;
+      recorder_.Queued(state->op, state->started_at);
       queue_.push_back(state);
       must_wake = is_asleep_ || queue_.size() > 1 || op.bytes() > kSmallBytes;
     }
@@ -133,19 +138,57 @@ void QueuedCommunicator::ExecuteHead(std::unique_lock<std::mutex>& lock, bool is
   is_executing_ = true;
   state->op.is_awaited = is_awaited;
   state->started_at = Clock::now();
+  recorder_.Changed(state->op.sequence, FlightState::kRunning, state->started_at);
   lock.unlock();
   // Told before anybody hears of it, since who does may end the process.
-  absl::Status status = note_.Told(engine_->Run(state->op));
+  absl::Status status =
+      note_.Told(state->op.pieces.empty() ? engine_->Run(state->op) : RunPieces(state->op));
   lock.lock();
   is_executing_ = false;
   queue_.pop_front();
   if (!status.ok() && error_.ok()) error_ = status;
-  state->status = std::move(status);
   state->ended_at = Clock::now();
+  if (status.ok()) {
+    recorder_.Ran(state->op.sequence, state->started_at, state->ended_at);
+  } else {
+    recorder_.Changed(state->op.sequence, FlightState::kFailed, state->ended_at);
+  }
+  state->status = std::move(status);
   state->is_done = true;
   if (!error_.ok()) FailQueued();
   if (!queue_.empty()) work_arrived_.notify_one();
   work_done_.notify_all();
+}
+
+// Those that go together lie one behind the other in memory of ours meanwhile.
+absl::Status QueuedCommunicator::RunPieces(const Op& op) {
+  const size_t size = SizeOf(op.dtype);
+  const auto& pieces = op.pieces;
+  std::vector<char> packed;
+  absl::Status status;
+  for (size_t begin = 0, end = 0; begin < pieces.size() && status.ok(); begin = end) {
+    size_t count = pieces[end++].count;
+    while (end < pieces.size() && (count + pieces[end].count) * size <= kPackedBytes) {
+      count += pieces[end++].count;
+    }
+    if (end == begin + 1) {
+      status = engine_->Run(WithoutPieces(op, pieces[begin].data, count));
+      continue;
+    }
+    packed.resize(count * size);
+    const auto for_each = [&](const auto& copy) {
+      char* place = packed.data();
+      for (size_t i = begin; i < end; ++i) {
+        copy(pieces[i].data, place, pieces[i].count * size);
+        place += pieces[i].count * size;
+      }
+    };
+    for_each([](const void* data, char* place, size_t bytes) { Copy(place, data, bytes); });
+    status = engine_->Run(WithoutPieces(op, packed.data(), count));
+    if (!status.ok()) break;
+    for_each([](void* data, const char* place, size_t bytes) { Copy(data, place, bytes); });
+  }
+  return status;
 }
 
 void QueuedCommunicator::FailQueued() {
@@ -155,6 +198,7 @@ void QueuedCommunicator::FailQueued() {
     (*it)->status = error_;
     (*it)->ended_at = Clock::now();
     (*it)->is_done = true;
+    recorder_.Changed((*it)->op.sequence, FlightState::kFailed, (*it)->ended_at);
   }
   queue_.erase(first, queue_.end());
 }

@@ -12,9 +12,11 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "ddp/communicator.h"
 #include "worker_runtime/comm/engine.h"
+#include "worker_runtime/comm/flight_recorder.h"
 #include "worker_runtime/comm/group_communicator.h"
 #include "worker_runtime/comm/left_peer.h"
 #include "worker_runtime/comm/op.h"
@@ -30,11 +32,12 @@ class QueuedCommunicator final : public HostCommunicator {
   // Whether this process can read and write what a call names. Errors: InvalidArgument.
   using MemoryCheck = std::function<absl::Status(const Op& op)>;
 
-  // `error_file`: where a peer that left is told of; "": nowhere. `check_memory` is called before
+  // `error_file` and `job_ranks`: LeftPeerNote's. `check_memory` is called before
   // each operation by its caller, who is refused what it does not allow; null: all memory is the
   // host's.
   QueuedCommunicator(std::unique_ptr<Engine> engine, std::chrono::milliseconds timeout,
-                     std::string error_file, MemoryCheck check_memory = nullptr);
+                     std::string error_file, std::vector<int> job_ranks = {},
+                     MemoryCheck check_memory = nullptr);
   // Lets what is queued finish for a moment, then aborts it.
   ~QueuedCommunicator() override;
 
@@ -46,6 +49,7 @@ class QueuedCommunicator final : public HostCommunicator {
   void SetTimeout(std::chrono::milliseconds timeout) override;
   absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t bytes) override;
   std::unique_ptr<Work> Barrier() override;
+  absl::StatusOr<std::string> DumpOperations() override { return recorder_.Dump(); }
   void Abort(const std::string& reason) override { AbortFor(reason, rank()); }
   absl::Status error() const override { return note_.Told(MarkedError()); }
 
@@ -62,6 +66,7 @@ class QueuedCommunicator final : public HostCommunicator {
   std::unique_ptr<Work> Submit(Op op, ddp::Stream stream) override;
   absl::Status Await(State& state);
   void ExecuteHead(std::unique_lock<std::mutex>& lock, bool is_awaited);
+  absl::Status RunPieces(const Op& op);
   void FailQueued();
   void ThreadMain();
 
@@ -81,6 +86,7 @@ class QueuedCommunicator final : public HostCommunicator {
   bool is_stopping_ = false;
   bool has_left_ = false;
   absl::Status error_;
+  FlightRecorder recorder_;  // written under the lock
 
   std::thread thread_;
 };

@@ -23,12 +23,12 @@ inline Slice SliceOf(size_t count, size_t size, int parts, int index) {
   return {begin, std::min(each, count - begin)};
 }
 
-// Element `elements` of an array of elements of `size` bytes.
+// Element `elements` of an array of elements of `size` bytes; null where there is no array.
 inline const char* At(const void* data, size_t elements, size_t size) {
-  return static_cast<const char*>(data) + elements * size;
+  return data == nullptr ? nullptr : static_cast<const char*>(data) + elements * size;
 }
 inline char* At(void* data, size_t elements, size_t size) {
-  return static_cast<char*>(data) + elements * size;
+  return data == nullptr ? nullptr : static_cast<char*>(data) + elements * size;
 }
 
 // Null is allowed where there is nothing to copy.

@@ -31,6 +31,8 @@ struct NcclApi {
                               NcclRedOp op, NcclComm comm, CudaStream stream);
   NcclResult (*ncclBroadcast)(const void* input, void* output, size_t count, NcclDataType type,
                               int root, NcclComm comm, CudaStream stream);
+  NcclResult (*ncclReduce)(const void* input, void* output, size_t count, NcclDataType type,
+                           NcclRedOp op, int root, NcclComm comm, CudaStream stream);
   // `count` is per rank, of the input.
   NcclResult (*ncclAllGather)(const void* input, void* output, size_t count, NcclDataType type,
                               NcclComm comm, CudaStream stream);

@@ -16,6 +16,7 @@
   X(ncclCommAbort, kNcclOldest)                    \
   X(ncclAllReduce, kNcclOldest)                    \
   X(ncclBroadcast, kNcclOldest)                    \
+  X(ncclReduce, kNcclOldest)                       \
   X(ncclAllGather, kNcclOldest)                    \
   X(ncclReduceScatter, kNcclOldest)                \
   X(ncclSend, kNcclOldest)                         \

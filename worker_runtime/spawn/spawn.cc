@@ -51,7 +51,7 @@ Origin FindOrigin() {
   // No program that is executed from now on is this rank, and each may call Spawn. In place, since
   // other threads may read the environment.
   (void)fcntl(mark->pipe, F_SETFD, FD_CLOEXEC);
-  text[0] = '-';
+  text[0] = 'x';  // no mark begins so, however long its first number is
   return {.mark = mark};
 }
 

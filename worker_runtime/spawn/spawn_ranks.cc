@@ -1,6 +1,7 @@
 #include "worker_runtime/spawn/spawn_ranks.h"
 
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -96,6 +97,7 @@ class RankGroup {
 
  private:
   WorkerEnv EnvOf(int rank, uint16_t store_port, uint64_t epoch) const;
+  absl::Status CheckRoomForConnections() const;
   int PollTimeoutMs() const;
   void Finish(int rank);
   void Stop();
@@ -143,7 +145,23 @@ absl::Status RankGroup::Start(uint16_t store_port) {
     }
     processes_.push_back(*std::move(process));
   }
-  return absl::OkStatus();
+  return CheckRoomForConnections();
+}
+
+// A rank that this process cannot accept a connection of would wait for its timeout.
+absl::Status RankGroup::CheckRoomForConnections() const {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return absl::OkStatus();
+  rlim_t open = 0;
+  std::error_code error;
+  for (std::filesystem::directory_iterator it("/proc/self/fd", error);
+       !error && it != std::filesystem::directory_iterator(); it.increment(error)) {
+    ++open;
+  }
+  if (error || open + static_cast<rlim_t>(ranks_) <= limit.rlim_cur) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "spawn ", ranks_, " ranks: each connects to this process's store, and with ", open,
+      " files open it may have ", limit.rlim_cur, "; raise the limit on open files (ulimit -n)"));
 }
 
 int RankGroup::PollTimeoutMs() const {

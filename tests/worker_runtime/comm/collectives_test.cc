@@ -62,6 +62,21 @@ void CheckAllReduceShared(Communicator& group, DType dtype, ReduceOp op, size_t 
   }
 }
 
+// Pieces that fit together, that do not, of nothing, and the first of them large.
+void CheckCoalesced(Communicator& group, DType dtype, ReduceOp op) {
+  const size_t counts[] = {40'001, 7, 0, 1000, 9000, 1, 30'000, 12};
+  std::vector<Unaligned> data;
+  std::vector<Piece> pieces;
+  for (size_t count : counts) data.emplace_back(Inputs(dtype, group.rank(), count, count));
+  for (size_t i = 0; i < data.size(); ++i) pieces.push_back({data[i].data(), counts[i]});
+  CheckOk(group.AllReduceCoalesced(pieces, dtype, op)->Wait());
+  for (size_t i = 0; i < data.size(); ++i) {
+    CHECK(data[i].bytes() == Reduced(dtype, op, group.world_size(), counts[i], counts[i]));
+  }
+  CheckOk(group.AllReduceCoalesced({}, dtype, op)->Wait());
+  CheckOk(group.AllReduceCoalesced({{nullptr, 0}, {nullptr, 0}}, dtype, op)->Wait());
+}
+
 void CheckBroadcast(Communicator& group, DType dtype, size_t count) {
   for (int root = 0; root < group.world_size(); ++root) {
     Unaligned data(Inputs(dtype, group.rank(), 5, count));
@@ -92,6 +107,13 @@ void CheckReduceScatter(Communicator& group, DType dtype, ReduceOp op, size_t co
   Unaligned output(std::string(count * SizeOf(dtype), '\0'));
   CheckOk(group.ReduceScatter(input.data(), output.data(), count, dtype, op)->Wait());
   CHECK(output.bytes() == Reduced(dtype, op, group.world_size(), first, count));
+  // In place: the output is this rank's part of the input.
+  const std::string before = input.bytes();
+  char* mine = input.data() + first * SizeOf(dtype);
+  CheckOk(group.ReduceScatter(input.data(), mine, count, dtype, op)->Wait());
+  CHECK(std::string(mine, count * SizeOf(dtype)) == output.bytes());
+  std::memcpy(mine, before.data() + first * SizeOf(dtype), count * SizeOf(dtype));
+  CHECK(input.bytes() == before);
 }
 
 void CheckEverything(Communicator& group, DType dtype) {
@@ -110,6 +132,7 @@ void CheckEverything(Communicator& group, DType dtype) {
     CheckBroadcast(group, dtype, count / 3);
     CheckAllGather(group, dtype, count / static_cast<size_t>(group.world_size()));
   }
+  for (ReduceOp op : {ReduceOp::kAverage, ReduceOp::kMin}) CheckCoalesced(group, dtype, op);
   CheckOk(group.Barrier()->Wait());
 }
 

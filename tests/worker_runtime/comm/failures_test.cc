@@ -50,6 +50,22 @@ const std::vector<Operation>& Operations() {
        [](Communicator& group, std::vector<float>& a, std::vector<float>& b) {
          return group.ReduceScatter(b.data(), a.data(), kCount, DType::kFloat32, ReduceOp::kSum);
        }},
+      {"gather",
+       [](Communicator& group, std::vector<float>& a, std::vector<float>& b) {
+         return group.Gather(a.data(), b.data(), kCount, DType::kFloat32, 0);
+       }},
+      {"all-to-all",
+       [](Communicator& group, std::vector<float>& a, std::vector<float>& b) {
+         a.resize(b.size());
+         return group.AllToAll(a.data(), b.data(), kCount, DType::kFloat32);
+       }},
+      // The victim has no message in it.
+      {"send-receive",
+       [](Communicator& group, std::vector<float>& a, std::vector<float>& b) {
+         const bool is_first = group.rank() == 0;
+         return group.SendReceive(a.data(), is_first ? 3 : -1, b.data(), group.rank() == 3 ? 0 : -1,
+                                  kCount, DType::kFloat32);
+       }},
       {"barrier", [](Communicator& group, std::vector<float>&,
                      std::vector<float>&) { return group.Barrier(); }},
   };

@@ -55,16 +55,16 @@ TEST_CASE("op: a description names the number once there is one") {
 TEST_CASE("op: elements need both pointers, nothing needs none") {
   for (OpKind kind : kWithElements) {
     Op op = Call(kind, DType::kFloat32, 1);
-    CHECK(CheckArguments(op, 4).ok());
+    CHECK(CheckArguments(op, 0, 4).ok());
     op.output = nullptr;
-    CHECK(CheckArguments(op, 4).message() == Describe(op) + ": the output is a null pointer");
+    CHECK(CheckArguments(op, 0, 4).message() == Describe(op) + ": the output is a null pointer");
     op.input = nullptr;
-    CHECK(CheckArguments(op, 4).message() == Describe(op) + ": the input is a null pointer");
-    CHECK(absl::IsInvalidArgument(CheckArguments(op, 4)));
+    CHECK(CheckArguments(op, 0, 4).message() == Describe(op) + ": the input is a null pointer");
+    CHECK(absl::IsInvalidArgument(CheckArguments(op, 0, 4)));
     op.count = 0;
-    CHECK(CheckArguments(op, 4).ok());
+    CHECK(CheckArguments(op, 0, 4).ok());
   }
-  CHECK(CheckArguments(Op(), 4).ok());  // a barrier
+  CHECK(CheckArguments(Op(), 0, 4).ok());  // a barrier
 }
 
 TEST_CASE("op: a count is refused from the first one on whose bytes cannot be addressed") {
@@ -82,10 +82,10 @@ TEST_CASE("op: a count is refused from the first one on whose bytes cannot be ad
                          Row{OpKind::kReduceScatter, DType::kInt64, 1000, all / 8 / 1000},
                          Row{OpKind::kAllocate, DType::kUint8, 4, all / 4}}) {
     CAPTURE(Describe(Call(row.kind, row.dtype, row.most)));
-    CHECK(CheckArguments(Call(row.kind, row.dtype, row.most), row.world_size).ok());
+    CHECK(CheckArguments(Call(row.kind, row.dtype, row.most), 0, row.world_size).ok());
     for (size_t count : {row.most + 1, SIZE_MAX / 8, SIZE_MAX / 8 + 1, SIZE_MAX}) {
       if (count <= row.most) continue;
-      absl::Status status = CheckArguments(Call(row.kind, row.dtype, count), row.world_size);
+      absl::Status status = CheckArguments(Call(row.kind, row.dtype, count), 0, row.world_size);
       CHECK(absl::IsInvalidArgument(status));
       CHECK(status.message().find("more bytes than can be addressed") != std::string::npos);
     }
@@ -96,12 +96,59 @@ TEST_CASE("op: a root outside the group is refused") {
   Op op = Call(OpKind::kBroadcast, DType::kUint8, 1);
   for (int root : {0, 3}) {
     op.root = root;
-    CHECK(CheckArguments(op, 4).ok());
+    CHECK(CheckArguments(op, 0, 4).ok());
   }
   for (int root : {-1, 4}) {
     op.root = root;
-    CHECK(CheckArguments(op, 4).message() ==
+    CHECK(CheckArguments(op, 0, 4).message() ==
           "broadcast from rank " + std::to_string(root) + " in a group of 4 ranks");
+  }
+}
+
+TEST_CASE("op: a rank without a part in it needs no memory") {
+  Op op = Call(OpKind::kGather, DType::kFloat32, 1);
+  op.root = 2;
+  op.output = nullptr;
+  CHECK(CheckArguments(op, 1, 4).ok());
+  CHECK(CheckArguments(op, 2, 4).message() ==
+        "gather (float32 x 1, root 2): the output is a null pointer");
+  op = Call(OpKind::kScatter, DType::kFloat32, 1);
+  op.root = 2;
+  op.input = nullptr;
+  CHECK(CheckArguments(op, 1, 4).ok());
+  CHECK(CheckArguments(op, 2, 4).message() ==
+        "scatter (float32 x 1, root 2): the input is a null pointer");
+}
+
+TEST_CASE("op: input and output overlap in place alone") {
+  static char bytes[64];
+  struct Row {
+    OpKind kind;
+    size_t input;  // where in `bytes`
+    size_t output;
+    bool is_allowed;  // on rank 1 of 4, root 1, 2 x float32
+  };
+  for (const Row& row :
+       {Row{OpKind::kAllGather, 8, 0, true}, Row{OpKind::kAllGather, 0, 0, false},
+        Row{OpKind::kAllGather, 32, 0, true}, Row{OpKind::kAllGather, 4, 0, false},
+        Row{OpKind::kReduceScatter, 0, 8, true}, Row{OpKind::kReduceScatter, 0, 16, false},
+        Row{OpKind::kGather, 8, 0, true}, Row{OpKind::kGather, 24, 0, false},
+        Row{OpKind::kScatter, 0, 8, true}, Row{OpKind::kScatter, 0, 0, false},
+        Row{OpKind::kReduce, 0, 0, true}, Row{OpKind::kReduce, 0, 4, false},
+        Row{OpKind::kAllToAll, 0, 32, true}, Row{OpKind::kAllToAll, 0, 0, false},
+        Row{OpKind::kAllToAll, 8, 0, false}}) {
+    Op op = Call(row.kind, DType::kFloat32, 2);
+    op.root = 1;
+    op.input = bytes + row.input;
+    op.output = bytes + row.output;
+    const absl::Status status = CheckArguments(op, 1, 4);
+    CAPTURE(Describe(op));
+    CAPTURE(row.input);
+    CAPTURE(row.output);
+    CHECK(status.ok() == row.is_allowed);
+    if (!row.is_allowed) {
+      CHECK(status.message() == Describe(op) + ": the input and the output overlap");
+    }
   }
 }
 

@@ -8,7 +8,9 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <stdexcept>
 #include <string>
@@ -189,6 +191,17 @@ int FewDescriptors() {
   return code;
 }
 
+// All ranks have started when it is seen that their connections do not fit.
+int FewConnections() {
+  const auto files = std::filesystem::directory_iterator("/proc/self/fd");
+  const auto open = static_cast<rlim_t>(std::distance(begin(files), end(files)));
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 8;
+  limit.rlim_cur = open + 2 * 40 + 20;
+  if (setrlimit(RLIMIT_NOFILE, &limit) != 0) return 8;
+  return Told(ddp::Spawn(40, [](int) -> int { Sleep(); }));
+}
+
 // A rank that never comes to the call: it is no rank of the first process's arguments.
 int Missing() {
   if (getenv("RANK") != nullptr) return 0;
@@ -217,6 +230,14 @@ int SpawnOfRank(int rank) {
   return waitpid(child, &how, 0) == child && WIFEXITED(how) ? WEXITSTATUS(how) : 8;
 }
 
+// What a rank executes may call it, too, when the rank is of a call whose number has two digits.
+int TwelfthCall() {
+  for (int i = 0; i < 11; ++i) {
+    if (!ddp::Spawn(1, [](int) { return 0; }).ok()) return 8;
+  }
+  return Told(ddp::Spawn(1, SpawnOfRank));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -240,9 +261,11 @@ int main(int argc, char** argv) {
       {"one", [] { return Told(ddp::Spawn(1, SumOfRanks)); }},
       {"descriptors", Descriptors},
       {"own-children", OwnChildren},
+      {"twelfth-call", TwelfthCall},
       {"two-calls", TwoCalls},
       {"from-thread", FromThread},
       {"wrong-arguments", WrongArguments},
+      {"few-connections", FewConnections},
       {"few-descriptors", FewDescriptors},
       {"missing", Missing},
       {"fork-before", ForkBefore},

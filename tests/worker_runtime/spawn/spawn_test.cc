@@ -119,6 +119,10 @@ TEST_CASE("spawn: a program that a rank starts may call it, too") {
   CHECK(Lines("spawn-of-rank", 0) == Text{"OK", "OK", "rank 0 of 1: 0"});
 }
 
+TEST_CASE("spawn: a rank of a late call is no stray for the programs that it starts") {
+  CHECK(Lines("twelfth-call", 0) == Text{"OK", "OK", "rank 0 of 1: 0"});
+}
+
 TEST_CASE("spawn: wrong arguments are refused") {
   CHECK(Lines("wrong-arguments", 3) ==
         Text{"INVALID_ARGUMENT: spawn -1 ranks: expected 1 to 4096",
@@ -133,6 +137,13 @@ TEST_CASE("spawn: a limit is named, and those that have started are ended") {
   CHECK(lines[0].find("RESOURCE_EXHAUSTED: spawn rank ") == 0);
   CHECK(lines[0].find("the limit on open files is reached (ulimit -n)") != std::string::npos);
   CHECK(lines[1] == "no child is left");
+}
+
+TEST_CASE("spawn: ranks whose connections do not fit are ended") {
+  const Text lines = Lines("few-connections", 3);
+  REQUIRE(lines.size() == 1);
+  CHECK(lines[0].find("RESOURCE_EXHAUSTED: spawn 40 ranks: each connects") == 0);
+  CHECK(lines[0].find("raise the limit on open files (ulimit -n)") != std::string::npos);
 }
 
 TEST_CASE("spawn: other children of the caller stay its own") {

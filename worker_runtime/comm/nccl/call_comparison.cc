@@ -47,6 +47,7 @@ void CallComparison::Release(Device::Memory& memory) {
 bool CallComparison::Add(const Op& op, bool is_captured) {
   const OpRecord record = SharedRecordOf(op);
   calls_.Add(&record, sizeof(record));
+  for (const Piece& piece : op.pieces) calls_.Add(&piece.count, sizeof(piece.count));
   if (op.sequence < next_ || is_captured) return false;
   const size_t index = IndexOf(op.sequence);
   next_ = index + 1 < kComparisons ? uint64_t{1} << (kBitsOfStep * (index + 1)) : UINT64_MAX;

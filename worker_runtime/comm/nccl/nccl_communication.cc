@@ -6,6 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/check.h"
+#include "worker_runtime/comm/exchange.h"
+#include "worker_runtime/comm/slice.h"
 
 namespace ddp::internal {
 namespace {
@@ -50,25 +52,12 @@ NcclRedOp ReductionOf(ReduceOp op) {
   return kNcclSum;
 }
 
-NcclResult SendReceive(const NcclApi& api, const Op& op, NcclComm comm, CudaStream stream) {
-  const NcclDataType type = TypeOf(op.dtype);
-  NcclResult result = api.ncclGroupStart();
-  if (result != kNcclSuccess) return result;
-  NcclResult first = kNcclSuccess;
-  if (op.root >= 0) first = api.ncclSend(op.input, op.count, type, op.root, comm, stream);
-  if (op.source >= 0 && first == kNcclSuccess) {
-    first = api.ncclRecv(op.output, op.count, type, op.source, comm, stream);
-  }
-  result = api.ncclGroupEnd();
-  return first == kNcclSuccess ? result : first;
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<NcclCommunication>> NcclCommunication::Join(
     const LoadedNccl& nccl, const NcclUniqueId& id, int rank, int world_size,
     Clock::time_point deadline, const Interrupted& interrupted) {
-  std::unique_ptr<NcclCommunication> joined(new NcclCommunication(nccl));
+  std::unique_ptr<NcclCommunication> joined(new NcclCommunication(nccl, rank, world_size));
   NcclConfig config;
   config.blocking = 0;
   NcclResult result =
@@ -93,10 +82,48 @@ absl::StatusOr<std::unique_ptr<NcclCommunication>> NcclCommunication::Join(
   return status;
 }
 
+// What PyTorch does for them: NCCL has no calls of its own for these from its oldest version on.
+NcclResult NcclCommunication::PassParts(const Op& op, CudaStream stream) {
+  const NcclApi& api = nccl_.api;
+  const NcclDataType type = TypeOf(op.dtype);
+  const Exchange exchange(op, rank_, world_size_);
+  NcclResult result = api.ncclGroupStart();
+  if (result != kNcclSuccess) return result;
+  NcclResult first = kNcclSuccess;
+  for (int peer = 0; peer < world_size_ && first == kNcclSuccess; ++peer) {
+    const char* input = At(op.input, exchange.InputBegin(peer), 1);
+    char* output = At(op.output, exchange.OutputBegin(peer), 1);
+    if (peer == rank_ && input == output) continue;  // in place
+    if (exchange.Bytes(rank_, peer) != 0) {
+      first = api.ncclSend(input, op.count, type, peer, comm_, stream);
+    }
+    if (exchange.Bytes(peer, rank_) != 0 && first == kNcclSuccess) {
+      first = api.ncclRecv(output, op.count, type, peer, comm_, stream);
+    }
+  }
+  result = api.ncclGroupEnd();
+  return first == kNcclSuccess ? result : first;
+}
+
+NcclResult NcclCommunication::ReducePieces(const Op& op, CudaStream stream) {
+  const NcclApi& api = nccl_.api;
+  NcclResult result = api.ncclGroupStart();
+  if (result != kNcclSuccess) return result;
+  NcclResult first = kNcclSuccess;
+  for (const Piece& piece : op.pieces) {
+    if (piece.count == 0 || first != kNcclSuccess) continue;
+    first = api.ncclAllReduce(piece.data, piece.data, piece.count, TypeOf(op.dtype),
+                              ReductionOf(op.reduce), comm_, stream);
+  }
+  result = api.ncclGroupEnd();
+  return first == kNcclSuccess ? result : first;
+}
+
 NcclResult NcclCommunication::Enqueue(const Op& op, CudaStream stream) {
   const NcclApi& api = nccl_.api;
   const NcclDataType type = TypeOf(op.dtype);
   const NcclRedOp reduce = ReductionOf(op.reduce);
+  if (!op.pieces.empty()) return ReducePieces(op, stream);
   switch (op.kind) {
     case OpKind::kAllReduce:
     case OpKind::kBarrier:
@@ -107,8 +134,13 @@ NcclResult NcclCommunication::Enqueue(const Op& op, CudaStream stream) {
       return api.ncclAllGather(op.input, op.output, op.count, type, comm_, stream);
     case OpKind::kReduceScatter:
       return api.ncclReduceScatter(op.input, op.output, op.count, type, reduce, comm_, stream);
+    case OpKind::kReduce:
+      return api.ncclReduce(op.input, op.output, op.count, type, reduce, op.root, comm_, stream);
     case OpKind::kSendReceive:
-      return SendReceive(api, op, comm_, stream);
+    case OpKind::kGather:
+    case OpKind::kScatter:
+    case OpKind::kAllToAll:
+      return PassParts(op, stream);
     case OpKind::kAllocate:
     case OpKind::kReplay:
       break;

@@ -52,9 +52,14 @@ class NcclCommunication {
   void Abort();
 
  private:
-  explicit NcclCommunication(const LoadedNccl& nccl) : nccl_(nccl) {}
+  NcclCommunication(const LoadedNccl& nccl, int rank, int world_size)
+      : nccl_(nccl), rank_(rank), world_size_(world_size) {}
+  NcclResult PassParts(const Op& op, CudaStream stream);
+  NcclResult ReducePieces(const Op& op, CudaStream stream);
 
   const LoadedNccl& nccl_;
+  const int rank_;
+  const int world_size_;
   NcclComm comm_ = nullptr;
   bool is_joined_ = false;
 };

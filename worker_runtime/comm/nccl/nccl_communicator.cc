@@ -38,6 +38,7 @@ NcclCommunicator::NcclCommunicator(std::unique_ptr<Device> device,
       host_(std::move(host)),
       board_(std::move(board)),
       options_(std::move(options)),
+      recorder_(rank(), world_size(), backend()),
       pool_(std::make_shared<EventPool>(*device_)),
       clock_(device_->api()),
       timer_(*device_, clock_, pool_, [this] { return error().ok(); }),
@@ -58,10 +59,6 @@ absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Create(
 }
 
 absl::Status NcclCommunicator::Start() {
-  auto recorder = FlightRecorder::Create(rank(), world_size(), backend());
-  if (!recorder.ok()) return recorder.status();
-  recorder_ = *std::move(recorder);
-
   const CurrentDevice current(*device_);
   if (!current.status().ok()) return current.status();
   const CudaApi& api = device_->api();
@@ -105,7 +102,8 @@ void NcclCommunicator::SetTimeout(std::chrono::milliseconds timeout) {
 
 // All ranks use registered memory, or none: NCCL leaves registration by some undefined.
 absl::StatusOr<std::unique_ptr<Buffer>> NcclCommunicator::Allocate(size_t bytes) {
-  absl::Status valid = CheckArguments({.kind = OpKind::kAllocate, .count = bytes}, world_size());
+  absl::Status valid =
+      CheckArguments({.kind = OpKind::kAllocate, .count = bytes}, rank(), world_size());
   if (!valid.ok()) return valid;
   absl::StatusOr<std::unique_ptr<Buffer>> buffer =
       absl::ResourceExhaustedError("registered memory was not asked for");
@@ -134,19 +132,6 @@ absl::StatusOr<std::unique_ptr<Buffer>> NcclCommunicator::Allocate(size_t bytes)
 
 absl::StatusOr<std::unique_ptr<HalfCasts>> NcclCommunicator::MakeHalfCasts(DType type) {
   return MakeDeviceCasts(*device_, type);
-}
-
-std::unique_ptr<Work> NcclCommunicator::SendReceive(const void* input, int destination,
-                                                    void* output, int source, size_t count,
-                                                    DType dtype, Stream stream) {
-  return Submit({.kind = OpKind::kSendReceive,
-                 .dtype = dtype,
-                 .root = std::max(destination, -1),
-                 .source = std::max(source, -1),
-                 .count = count,
-                 .input = input,
-                 .output = output},
-                stream);
 }
 
 std::unique_ptr<Work> NcclCommunicator::Barrier() {
@@ -189,7 +174,7 @@ std::unique_ptr<Work> NcclCommunicator::Submit(Op op, Stream stream) {
     }
     operation->is_compared =
         comparison_ != nullptr && comparison_->Add(operation->op, operation->is_captured);
-    recorder_->Queued(operation->op);
+    recorder_.Queued(operation->op, Clock::now());
     queue_.push_back(operation);
     if (queue_.size() == 1 && !is_executing_) ExecuteHead(lock);
     is_crowded = in_flight_.size() > kManyInFlight;
@@ -202,8 +187,8 @@ std::unique_ptr<Work> NcclCommunicator::Submit(Op op, Stream stream) {
 absl::Status NcclCommunicator::Prepare(GpuOperation& operation, Stream caller) {
   const CurrentDevice current(*device_);
   if (!current.status().ok()) return current.status();
-  absl::Status status = CheckArguments(operation.op, world_size());
-  if (status.ok()) status = CheckDeviceMemory(device_->api(), operation.op, world_size());
+  absl::Status status = CheckArguments(operation.op, rank(), world_size());
+  if (status.ok()) status = CheckDeviceMemory(device_->api(), operation.op, rank(), world_size());
   if (absl::IsInvalidArgument(status)) {
     operation.status = std::move(status);
     return absl::OkStatus();
@@ -312,7 +297,7 @@ void NcclCommunicator::FinishHead(std::unique_lock<std::mutex>& lock, const absl
     capture_->status.Update(status);
     state->status = status;
     state->phase = GpuOperation::Phase::kDone;
-    recorder_->Changed(state->op.sequence, FlightState::kFailed, Clock::now());
+    recorder_.Changed(state->op.sequence, FlightState::kFailed, Clock::now());
   } else if (!status.ok()) {
     lock.unlock();
     FailAll(status);
@@ -322,9 +307,9 @@ void NcclCommunicator::FinishHead(std::unique_lock<std::mutex>& lock, const absl
   queue_.pop_front();
   if (state->phase == GpuOperation::Phase::kQueued) {
     state->phase = GpuOperation::Phase::kEnqueued;
-    recorder_->Changed(state->op.sequence,
-                       state->is_captured ? FlightState::kCaptured : FlightState::kEnqueued,
-                       Clock::now());
+    recorder_.Changed(state->op.sequence,
+                      state->is_captured ? FlightState::kCaptured : FlightState::kEnqueued,
+                      Clock::now());
     (state->is_captured ? capture_->operations : in_flight_).push_back(state);
   }
   if (!queue_.empty()) work_arrived_.notify_one();

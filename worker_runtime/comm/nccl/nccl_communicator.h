@@ -71,18 +71,15 @@ class NcclCommunicator final : public GroupCommunicator, private GraphCapture {
   void SetTimeout(std::chrono::milliseconds timeout) override;
   absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t bytes) override;
   absl::StatusOr<std::unique_ptr<HalfCasts>> MakeHalfCasts(DType type) override;
-  std::unique_ptr<Work> SendReceive(const void* input, int destination, void* output, int source,
-                                    size_t count, DType dtype, Stream stream) override;
   std::unique_ptr<Work> Barrier() override;
   GraphCapture* graph_capture() override { return this; }
   DeviceTimer* device_timer() override { return &timer_; }
   void Abort(const std::string& reason) override;
   absl::Status error() const override;
-  absl::StatusOr<std::string> DumpOperations() override { return recorder_->Dump(); }
+  absl::StatusOr<std::string> DumpOperations() override { return recorder_.Dump(); }
   void Leave() override;
 
   const Device& device() const { return *device_; }
-  FlightRecorder& recorder() { return *recorder_; }
 
  private:
   friend class GpuWork;
@@ -171,7 +168,7 @@ class NcclCommunicator final : public GroupCommunicator, private GraphCapture {
   const std::unique_ptr<HostCommunicator> host_;
   const std::unique_ptr<FailureBoard> board_;  // null in a group of one
   const Options options_;
-  std::unique_ptr<FlightRecorder> recorder_;
+  FlightRecorder recorder_;
   const std::shared_ptr<EventPool> pool_;  // shared with operations whose handles outlive us
   CudaStream stream_ = nullptr;
   CudaPointer barrier_word_ = 0;

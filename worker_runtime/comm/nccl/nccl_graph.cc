@@ -145,7 +145,7 @@ void NcclCommunicator::Discard() {
   DDP_CHECK(capture_ == nullptr);
   last_sequence_ = sequence_before_capture_;
   if (comparison_ != nullptr) comparison_->Rewind();
-  recorder_->Forget(last_sequence_);
+  recorder_.Forget(last_sequence_);
   ++discarded_count_;
 }
 
@@ -214,22 +214,22 @@ absl::Status NcclCommunicator::Replay(const std::shared_ptr<NcclGraph>& graph) {
     // From now on no times are read that this replay may be changing.
     graph->newest_replay = replay->op.sequence;
     if (comparison_ != nullptr) comparison_->Add(replay->op, /*is_captured=*/true);
-    recorder_->Queued(replay->op);
+    recorder_.Queued(replay->op, Clock::now());
   }
   if (status.ok()) status = Launch(*replay);
   if (!status.ok()) {
-    recorder_->Changed(replay->op.sequence, FlightState::kFailed, Clock::now());
+    recorder_.Changed(replay->op.sequence, FlightState::kFailed, Clock::now());
     FailCaptureOrGroup(
         absl::Status(status.code(), absl::StrCat(Describe(replay->op), ": ", status.message())));
     return error();
   }
   const std::lock_guard lock(mutex_);
   if (!error_.ok()) {
-    recorder_->Changed(replay->op.sequence, FlightState::kFailed, Clock::now());
+    recorder_.Changed(replay->op.sequence, FlightState::kFailed, Clock::now());
     return error_;
   }
   replay->phase = GpuOperation::Phase::kEnqueued;
-  recorder_->Changed(replay->op.sequence, FlightState::kEnqueued, Clock::now());
+  recorder_.Changed(replay->op.sequence, FlightState::kEnqueued, Clock::now());
   in_flight_.push_back(std::move(replay));
   return absl::OkStatus();
 }

@@ -72,7 +72,7 @@ void NcclCommunicator::RetireHead(const Head& head) {
     }
     operation.graph = nullptr;
     operation.phase = GpuOperation::Phase::kDone;
-    recorder_->Ran(operation.op.sequence, moments.started, moments.ended);
+    recorder_.Ran(operation.op.sequence, moments.started, moments.ended);
     last_done_ = operation.op;
     in_flight_.pop_front();
   }

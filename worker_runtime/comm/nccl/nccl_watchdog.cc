@@ -42,11 +42,11 @@ constexpr std::chrono::seconds kFinalize(30);
 std::string AbortedBy(int rank) { return absl::StrCat("aborted by rank ", rank, ": "); }
 
 // On a thread of its own: what hangs the job may be the file system that the dump goes to.
-absl::StatusOr<std::string> WriteDump(int rank, std::string json) {
+absl::StatusOr<std::string> WriteDump(std::string path, std::string json) {
   auto written = std::make_shared<std::promise<absl::StatusOr<std::string>>>();
   auto result = written->get_future();
-  std::thread([written, rank, json = std::move(json)] {
-    written->set_value(FlightRecorder::Write(rank, json));
+  std::thread([written, path = std::move(path), json = std::move(json)] {
+    written->set_value(FlightRecorder::Write(path, json));
   }).detach();
   if (result.wait_for(kDumpPatience) == std::future_status::ready) return result.get();
   return absl::DeadlineExceededError("the dump could not be written in time");
@@ -153,7 +153,7 @@ std::deque<NcclCommunicator::State> NcclCommunicator::MarkFailed(Clock::time_poi
   std::deque<State> unfinished = in_flight_;
   unfinished.insert(unfinished.end(), queue_.begin(), queue_.end());
   for (const State& state : unfinished) {
-    recorder_->Changed(state->op.sequence, FlightState::kFailed, now);
+    recorder_.Changed(state->op.sequence, FlightState::kFailed, now);
   }
   return unfinished;
 }
@@ -164,7 +164,7 @@ absl::Status NcclCommunicator::WithDump(std::unique_lock<std::mutex>& lock,
                                         const absl::Status& status) {
   MarkFailed(Clock::now());
   lock.unlock();
-  const absl::StatusOr<std::string> path = WriteDump(rank(), recorder_->ToJson());
+  const absl::StatusOr<std::string> path = WriteDump(recorder_.Path(), recorder_.ToJson());
   lock.lock();
   if (!path.ok()) return status;
   return absl::Status(

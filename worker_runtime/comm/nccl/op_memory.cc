@@ -22,17 +22,30 @@ bool IsOnGpuAlone(const CudaApi& api, const void* memory) {
   return result != kCudaSuccess || is_managed == 0;
 }
 
+absl::Status OnGpu(const Op& op, const char* name) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      Describe(op), ": ", name,
+      " is memory of a GPU; this communicator, host(), takes host memory, the one that "
+      "it belongs to takes device memory"));
+}
+
 }  // namespace
 
-absl::Status CheckDeviceMemory(const CudaApi& api, const Op& op, int world_size) {
-  if (op.count == 0) return absl::OkStatus();
-  const size_t all = op.bytes() * static_cast<size_t>(world_size);
-  const size_t input = op.kind == OpKind::kReduceScatter ? all : op.bytes();
-  const size_t output = op.kind == OpKind::kAllGather ? all : op.bytes();
-  const void* const other = op.input == op.output && input == output ? nullptr : op.output;
+absl::Status CheckDeviceMemory(const CudaApi& api, const Op& op, int rank, int world_size) {
+  for (const Piece& piece : op.pieces) {
+    const absl::Status status =
+        CheckDeviceMemory(api, WithoutPieces(op, piece.data, piece.count), rank, world_size);
+    if (!status.ok()) return status;
+  }
+  if (!op.pieces.empty()) return absl::OkStatus();
+  const Extent extent = ExtentOf(op, rank, world_size);
+  const size_t input = extent.input * SizeOf(op.dtype);
+  const bool is_one = op.input == op.output && extent.input == extent.output;
+  const size_t output = is_one ? 0 : extent.output * SizeOf(op.dtype);
   for (const auto& [name, memory, bytes] :
-       {std::tuple("input", op.input, input), std::tuple("output", other, output)}) {
-    if (memory == nullptr) continue;  // of a SendReceive with nobody, or checked already
+       {std::tuple("input", op.input, input),
+        std::tuple("output", static_cast<const void*>(op.output), output)}) {
+    if (bytes == 0) continue;  // not used by this rank, or checked already
     const auto address = reinterpret_cast<CudaPointer>(memory);
     if (address % SizeOf(op.dtype) != 0) {
       return absl::InvalidArgumentError(absl::StrCat(Describe(op), ": the ", name,
@@ -61,13 +74,15 @@ std::function<absl::Status(const Op& op)> HostMemoryCheck(const Device& device) 
   return [&device](const Op& op) -> absl::Status {
     if (op.count == 0) return absl::OkStatus();
     const CurrentDevice current(device);
-    for (const auto& [name, memory] : {std::pair<const char*, const void*>("input", op.input),
-                                       std::pair<const char*, const void*>("output", op.output)}) {
+    for (const Piece& piece : op.pieces) {
+      if (piece.count == 0 || !IsOnGpuAlone(device.api(), piece.data)) continue;
+      return OnGpu(op, "a piece");
+    }
+    for (const auto& [name, memory] :
+         {std::pair<const char*, const void*>("the input", op.input),
+          std::pair<const char*, const void*>("the output", op.output)}) {
       if (memory == nullptr || !IsOnGpuAlone(device.api(), memory)) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat(Describe(op), ": the ", name,
-                       " is memory of a GPU; this communicator, host(), takes host memory, the one "
-                       "that it belongs to takes device memory"));
+      return OnGpu(op, name);
     }
     return absl::OkStatus();
   };

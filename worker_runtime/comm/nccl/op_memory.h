@@ -10,10 +10,10 @@
 
 namespace ddp::internal {
 
-// For the communicator on GPUs of `world_size` ranks: InvalidArgument for what is not memory of a
-// GPU from its first byte to its last, or not aligned. Other errors are the driver's. REQUIRES: the
-// device is current.
-absl::Status CheckDeviceMemory(const CudaApi& api, const Op& op, int world_size);
+// For rank `rank` of the communicator on GPUs of `world_size` ranks: InvalidArgument for what is
+// not memory of a GPU from its first byte to its last, or not aligned. Other errors are the
+// driver's. REQUIRES: the device is current.
+absl::Status CheckDeviceMemory(const CudaApi& api, const Op& op, int rank, int world_size);
 
 // For the communicator of host memory in a process that has a GPU as well: a check that refuses
 // memory of a GPU, whose first byte the host could not read without a segmentation fault:

@@ -78,6 +78,12 @@ absl::Status ShmDomain::Agree(const Op& op, const Location& location, uint32_t s
   return absl::OkStatus();
 }
 
+std::vector<OpRecord> ShmDomain::Records(uint32_t step) {
+  std::vector<OpRecord> records;
+  for (int i = 0; i < size(); ++i) records.push_back(entry(i, step).op);
+  return records;
+}
+
 bool ShmDomain::IsSameLocation(uint32_t step) {
   const Location& first = entry(0, step).location;
   for (int i = 1; i < size(); ++i) {

@@ -59,7 +59,9 @@ class ShmDomain {
   absl::Status Agree(const Op& op, const Location& location, uint32_t step);
   // The same for the results.
   absl::Status Finish(const Op& op, uint32_t step);
-  // After Agree(): whether all ranks' data lies at one place of one shared buffer.
+  // After Agree(): what each rank called.
+  std::vector<OpRecord> Records(uint32_t step);
+  // Likewise: whether all ranks' data lies at one place of one shared buffer.
   bool IsSameLocation(uint32_t step);
   // Whether at least one rank's does lie in a shared buffer.
   bool IsAnyShared(uint32_t step);

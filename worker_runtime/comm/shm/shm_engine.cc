@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "worker_runtime/comm/exchange.h"
 #include "worker_runtime/comm/left_peer.h"
 #include "worker_runtime/comm/slice.h"
 
@@ -51,9 +52,15 @@ absl::Status ShmEngine::Execute(const Op& op) {
       return domain_.Agree(op, Location(), domain_.NextStep());
     case OpKind::kAllocate:
       return Allocate(op);
+    case OpKind::kReduce:
+      return Reduce(op);
     case OpKind::kSendReceive:
+    case OpKind::kGather:
+    case OpKind::kScatter:
+    case OpKind::kAllToAll:
+      return PassParts(op);
     case OpKind::kReplay:
-      break;  // of nccl alone: they do not come here
+      break;  // of nccl alone: it does not come here
   }
   return absl::OkStatus();
 }
@@ -203,6 +210,63 @@ absl::Status ShmEngine::ReduceScatter(const Op& op) {
                     Divisor(op));
     begin += count;
   } while (begin < op.count);
+  return absl::OkStatus();
+}
+
+// The root sums everything, while the others fill the next chunk.
+absl::Status ShmEngine::Reduce(const Op& op) {
+  const size_t size = SizeOf(op.dtype);
+  const size_t chunk = kStagingBytes / size;
+  const int me = domain_.index();
+  size_t begin = 0;
+  do {
+    const size_t count = std::min(chunk, op.count - begin);
+    const uint32_t step = domain_.NextStep();
+    if (me != op.root) Copy(domain_.input(me, step), At(op.input, begin, size), count * size);
+    absl::Status status = begin == 0 ? domain_.Agree(op, Location(), step) : domain_.Meet(op, step);
+    if (!status.ok()) return status;
+    if (me == op.root && count != 0) {
+      std::vector<const void*> inputs;
+      for (int i = 0; i < domain_.size(); ++i) {
+        inputs.push_back(i == me ? At(op.input, begin, size) : domain_.input(i, step));
+      }
+      void* output = At(op.output, begin, size);
+      kernels_.reduce(op.reduce, op.dtype, inputs.data(), domain_.size(), &output, 1, count,
+                      Divisor(op));
+    }
+    begin += count;
+  } while (begin < op.count);
+  return absl::OkStatus();
+}
+
+absl::Status ShmEngine::PassParts(const Op& op) {
+  const int n = domain_.size();
+  const int me = domain_.index();
+  Exchange exchange(op, me, n);
+  const size_t chunk = PartBytes(static_cast<size_t>(exchange.slots()));
+  size_t begin = 0;
+  do {
+    const uint32_t step = domain_.NextStep();
+    const auto place = [&](int from, int to) {
+      return domain_.input(from, step) + chunk * static_cast<size_t>(exchange.InputSlot(to));
+    };
+    for (int to = 0; to < n; ++to) {
+      if (to == me) continue;
+      Copy(place(me, to), At(op.input, exchange.InputBegin(to) + begin, 1),
+           exchange.BytesIn(me, to, begin, chunk));
+    }
+    absl::Status status = begin == 0 ? domain_.Agree(op, Location(), step) : domain_.Meet(op, step);
+    if (status.ok() && begin == 0) status = exchange.Learn(domain_.Records(step));
+    if (!status.ok()) return status;
+    for (int from = 0; from < n; ++from) {
+      if (from == me) continue;
+      Copy(At(op.output, exchange.OutputBegin(from) + begin, 1), place(from, me),
+           exchange.BytesIn(from, me, begin, chunk));
+    }
+    begin += chunk;
+  } while (begin < exchange.longest());
+  Copy(At(op.output, exchange.OutputBegin(me), 1), At(op.input, exchange.InputBegin(me), 1),
+       exchange.Bytes(me, me));
   return absl::OkStatus();
 }
 

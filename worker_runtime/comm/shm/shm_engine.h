@@ -37,6 +37,8 @@ class ShmEngine final : public Engine {
   absl::Status Broadcast(const Op& op);
   absl::Status AllGather(const Op& op);
   absl::Status ReduceScatter(const Op& op);
+  absl::Status Reduce(const Op& op);
+  absl::Status PassParts(const Op& op);
   absl::Status Allocate(const Op& op);
 
   int Divisor(const Op& op) const { return op.reduce == ReduceOp::kAverage ? world_size() : 1; }

@@ -63,6 +63,12 @@ inline constexpr size_t kStagingBytes = size_t{1} << 20;
 inline constexpr size_t kStagingPerRank = 4 * kStagingBytes;
 inline constexpr size_t kPage = 4096;
 
+// Of each of `parts` parts that lie in staging together: whole cache lines while there is room.
+constexpr size_t PartBytes(size_t parts) {
+  const size_t bytes = kStagingBytes / parts;
+  return bytes < 64 ? bytes : bytes / 64 * 64;
+}
+
 constexpr size_t RoundUpToPage(size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
 // Bytes before the first buffer.

@@ -20,6 +20,8 @@ constexpr uint32_t kHello = 0x31706464;  // "ddp1"
 constexpr uint32_t kGoodbye = 0x65796264;
 // How often an operation looks whether it should end for another reason than its own end.
 constexpr std::chrono::milliseconds kTick(100);
+// Of what one node has received for another and not passed on yet.
+constexpr size_t kPassedBytes = size_t{1} << 20;
 constexpr char kLinkLost[] = "ddp/link-lost";
 
 // What poll() is to wait for on each link.
@@ -97,6 +99,30 @@ absl::Status Chain::Spread(const Op& op, int direction, void* data, size_t bytes
   if (direction <= 0 && next_.is_open()) streams.to_next = &to_next;
   return Move(op, streams, [&] {
     if (direction != 0) to_previous.limit = to_next.limit = in.done;
+  });
+}
+
+absl::Status Chain::Carry(const Op& op, int from, int to, void* data, size_t bytes) {
+  if (from == to) return absl::OkStatus();
+  const bool is_between = from != 0 && to != 0;
+  if (is_between && ring_.size() < kPassedBytes) ring_.resize(kPassedBytes);
+  Stream in, out;
+  for (Stream* stream : {&in, &out}) {
+    stream->base = is_between ? ring_.data() : static_cast<char*>(data);
+    stream->ring = is_between ? kPassedBytes : 0;
+    stream->total = bytes;
+  }
+  in.limit = is_between ? std::min(bytes, kPassedBytes) : bytes;
+  out.limit = from == 0 ? bytes : 0;
+  Streams streams;
+  if (from < 0) streams.from_previous = &in;
+  if (from > 0) streams.from_next = &in;
+  if (to < 0) streams.to_previous = &out;
+  if (to > 0) streams.to_next = &out;
+  return Move(op, streams, [&] {
+    if (!is_between) return;
+    in.limit = std::min(bytes, out.done + kPassedBytes);
+    out.limit = in.done;
   });
 }
 

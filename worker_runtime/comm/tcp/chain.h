@@ -48,6 +48,11 @@ class Chain {
   // after it, 0 this one itself. REQUIRES: all nodes are in `op` (Synchronize).
   absl::Status Spread(const Op& op, int direction, void* data, size_t bytes);
 
+  // Carries bytes from one node to one other: `from` and `to` are the directions of these, as
+  // above. Nodes between them pass the bytes on; the others, and a call within one node, do
+  // nothing. Where this node is neither, `data` is not looked at. REQUIRES: as Spread().
+  absl::Status Carry(const Op& op, int from, int to, void* data, size_t bytes);
+
   // Tells the neighbours that this rank goes in order.
   void SayGoodbye();
   // Breaks the links, which the neighbours notice. Any thread, any number of times.

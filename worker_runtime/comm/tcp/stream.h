@@ -16,7 +16,7 @@ struct Greeting {
   int32_t rank;
   OpRecord record;
 };
-static_assert(sizeof(Greeting) == 32);
+static_assert(sizeof(Greeting) == 40);
 
 // Bytes [0, total) of a stream, of which [done, limit) may move now. They lie in memory one after
 // the other, or in a ring of `ring` bytes.

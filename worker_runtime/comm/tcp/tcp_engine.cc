@@ -118,16 +118,23 @@ absl::Status TcpEngine::Execute(const Op& op) {
     case OpKind::kBroadcast:
       return Broadcast(op);
     case OpKind::kAllGather:
-      return op.count == 0 ? Barrier(op) : AllGather(op);
+      return Collect(op, op.input, op.output, op.bytes());
     case OpKind::kReduceScatter:
       return op.count == 0 ? Barrier(op) : ReduceScatter(op);
     case OpKind::kBarrier:
       return Barrier(op);
     case OpKind::kAllocate:
       return Allocate(op);
+    case OpKind::kReduce:
+      return op.count == 0 ? Barrier(op) : Reduce(op);
+    case OpKind::kGather:
+    case OpKind::kScatter:
+    case OpKind::kAllToAll:
+      return op.count == 0 ? Barrier(op) : PassParts(op);
     case OpKind::kSendReceive:
+      return PassParts(op);
     case OpKind::kReplay:
-      break;  // of nccl alone: they do not come here
+      break;  // of nccl alone: it does not come here
   }
   return absl::OkStatus();
 }
@@ -154,8 +161,8 @@ char* TcpEngine::Result(uint32_t step) {
   return domain_ != nullptr ? domain_->result(0, step) : staging_.data() + kStagingBytes;
 }
 
-absl::Status TcpEngine::Reduce(const Op& op, size_t count, std::vector<const void*> inputs,
-                               std::vector<void*> outputs, bool is_first) {
+absl::Status TcpEngine::SumOnLane(const Op& op, size_t count, std::vector<const void*> inputs,
+                                  std::vector<void*> outputs, bool is_first) {
   ReduceJob job;
   job.dtype = op.dtype;
   job.op = op.reduce;
@@ -166,10 +173,13 @@ absl::Status TcpEngine::Reduce(const Op& op, size_t count, std::vector<const voi
   return chain_.Reduce(op, job, is_first);
 }
 
+int TcpEngine::DirectionOf(int rank) const {
+  const int node = node_of_[static_cast<size_t>(rank)];
+  return node < place_.node ? -1 : node > place_.node ? 1 : 0;
+}
+
 absl::Status TcpEngine::SpreadFrom(const Op& op, int from, void* data, size_t bytes) {
-  const int node = node_of_[static_cast<size_t>(from)];
-  const int direction = node < place_.node ? -1 : node > place_.node ? 1 : 0;
-  return chain_.Spread(op, direction, data, bytes);
+  return chain_.Spread(op, DirectionOf(from), data, bytes);
 }
 
 }  // namespace ddp::internal

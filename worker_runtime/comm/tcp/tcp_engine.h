@@ -41,8 +41,11 @@ class TcpEngine final : public Engine {
   absl::Status AllReduceStaged(const Op& op);
   absl::Status Barrier(const Op& op);
   absl::Status Broadcast(const Op& op);
-  absl::Status AllGather(const Op& op);
+  // Part of the operation `op`: `bytes` of every rank, for all.
+  absl::Status Collect(const Op& op, const void* input, void* output, size_t bytes);
   absl::Status ReduceScatter(const Op& op);
+  absl::Status Reduce(const Op& op);
+  absl::Status PassParts(const Op& op);
   absl::Status Allocate(const Op& op);
 
   // The meetings of this node's ranks. A rank alone meets nobody and has staging of its own.
@@ -53,8 +56,10 @@ class TcpEngine final : public Engine {
   char* Result(uint32_t step);  // the first lane's
 
   // Sums `count` elements of each input into each output over this rank's lane.
-  absl::Status Reduce(const Op& op, size_t count, std::vector<const void*> inputs,
-                      std::vector<void*> outputs, bool is_first);
+  absl::Status SumOnLane(const Op& op, size_t count, std::vector<const void*> inputs,
+                         std::vector<void*> outputs, bool is_first);
+  // Where the node of `rank` is on the chain: -1 before this one, 1 after it, 0 this one itself.
+  int DirectionOf(int rank) const;
   // Carries what rank `from`'s node has in `data` to the other nodes.
   absl::Status SpreadFrom(const Op& op, int from, void* data, size_t bytes);
   bool IsOnLane() const { return place_.index < place_.lanes; }

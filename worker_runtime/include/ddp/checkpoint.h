@@ -27,9 +27,9 @@ struct Tensor {
   DType dtype = DType::kFloat32;
 };
 
-// SHA-256 over the tensors' bytes in the given order, as 64 lower-case hexadecimal digits. Equal
-// for equal weights, whatever the tensors are called.
-std::string Sha256Hex(std::span<const Tensor> tensors);
+// XXH3 (128 bits) over the tensors' bytes in the given order, as 32 lower-case hexadecimal digits.
+// Equal for equal weights, whatever the tensors are called; it is no proof against forgery.
+std::string ChecksumHex(std::span<const Tensor> tensors);
 
 // Everything else that a run needs to go on as if nothing had happened.
 struct TrainingState {
@@ -44,8 +44,8 @@ struct CheckpointOptions {
 };
 
 // Rank 0 writes, every rank loads the same. A file appears under its name only when all of it is on
-// disk (temporary file, fsync, rename, fsync of the directory) and ends with its SHA-256, so that a
-// crash at any moment leaves the previous one in place, and damage is noticed. Nothing in it
+// disk (temporary file, fsync, rename, fsync of the directory) and ends with its checksum, so that
+// a crash at any moment leaves the previous one in place, and damage is noticed. Nothing in it
 // depends on the number of ranks. Of several that save in one directory only the one that began
 // last may go on, so that a rank 0 which was cut off from its job does not put its state before
 // that of the job's next round: the file `.writer-<n>` says which. It is looked at before a file
@@ -62,9 +62,9 @@ class Checkpoint {
   absl::Status CheckWritable();
 
   // For a run that begins anew. Rank 0 moves the checkpoints that it finds in the directory to
-  // `<directory>/earlier-<n>`, where no LoadLatest of this directory finds them, and returns that
-  // folder; nothing where there was none, and on other ranks. It saves, as far as others go. Errors
-  // as above.
+  // `<directory>/earlier-<n>`, where no LoadLatest of this directory finds them, the run record
+  // (run_record.h) with them, and returns that folder; nothing where there was none, and on other
+  // ranks. It saves, as far as others go. Errors as above.
   absl::StatusOr<std::optional<std::string>> SetEarlierAside();
 
   // Rank 0 writes `checkpoint-<sequence>-step-<step>.ckpt` and then removes all but the newest
@@ -77,8 +77,8 @@ class Checkpoint {
   // and returns its state; nothing where there is no checkpoint. Files that were passed over are
   // in refused(). Errors, the same on all ranks: with all tensors untouched DataLoss when there are
   // checkpoints and all are damaged, and FailedPrecondition when the newest good one holds other
-  // names, sizes or types than `tensors`; what the file system or the communicator says, then
-  // with some tensors filled where that came on the way.
+  // names, sizes or types than `tensors`, or an earlier version wrote it; what the file system or
+  // the communicator says, then with some tensors filled where that came on the way.
   absl::StatusOr<std::optional<TrainingState>> LoadLatest(std::span<const Tensor> tensors);
 
   // The file last saved (rank 0) or loaded (all ranks); empty before.

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -50,6 +51,12 @@ class Work {
   virtual Clock::time_point ended_at() const = 0;
 };
 
+// Elements of an AllReduceCoalesced().
+struct Piece {
+  void* data = nullptr;
+  size_t count = 0;
+};
+
 // Memory that a communicator can reduce without a copy (shm: shared pages; nccl: registered).
 // Freed by the destructor. REQUIRES: destroyed before its communicator.
 class Buffer {
@@ -85,9 +92,10 @@ class HalfCasts {
 // untouched until the Work is done.
 //
 // A call whose arguments are wrong on this rank is refused: elements at a null pointer, more of
-// them than can be addressed, a root outside the group, memory on the wrong device or, on a GPU,
-// not aligned. Its Work ends with InvalidArgument at once, and the group goes on as if it had not
-// been made: the next call is the one that meets the other ranks', which wait for it, until their
+// them than can be addressed, a rank outside the group, an input and an output that overlap (but
+// for the ways in place that an operation names), memory on the wrong device or, on a GPU, not
+// aligned. Its Work ends with InvalidArgument at once, and the group goes on as if it had not been
+// made: the next call is the one that meets the other ranks', which wait for it, until their
 // timeout. So look at every Work: behind a refusal that nobody saw, calls of one shape meet the
 // wrong ones. After any other error, or Abort(), every later call fails with the first error.
 class Communicator {
@@ -124,31 +132,59 @@ class Communicator {
   // In place; `stream` is where `data` was produced (null on the CPU).
   virtual std::unique_ptr<Work> AllReduce(void* data, size_t count, DType dtype, ReduceOp op,
                                           Stream stream = nullptr) = 0;
+  // The same for several pieces of one type, in place, as one operation: on the CPU pieces go
+  // together until they have 64 KiB, so that small ones wait for the others once; NCCL gets them as
+  // one group. All ranks have as many pieces, of the same counts in the same order. As
+  // torch.distributed's all_reduce_coalesced.
+  virtual std::unique_ptr<Work> AllReduceCoalesced(std::vector<Piece> pieces, DType dtype,
+                                                   ReduceOp op, Stream stream = nullptr) = 0;
   // `data` of `root` replaces everybody's.
   virtual std::unique_ptr<Work> Broadcast(void* data, size_t count, DType dtype, int root,
                                           Stream stream = nullptr) = 0;
-  // `output` holds world_size * count elements, rank r's at r * count.
+  // `output` holds world_size * count elements, rank r's at r * count. In place where `input` is
+  // this rank's part of it: output + rank * count.
   virtual std::unique_ptr<Work> AllGather(const void* input, void* output, size_t count,
                                           DType dtype, Stream stream = nullptr) = 0;
-  // `input` holds world_size * count elements; `output` gets the reduced slice of this rank.
+  // `input` holds world_size * count elements; `output` gets the reduced slice of this rank. In
+  // place where it is this rank's part of the input: input + rank * count; the rest of the input
+  // stays as it is.
   virtual std::unique_ptr<Work> ReduceScatter(const void* input, void* output, size_t count,
                                               DType dtype, ReduceOp op,
                                               Stream stream = nullptr) = 0;
+  // `output` of `root` gets what an all-reduce would; the others' is not looked at, and may be
+  // null. In place where it is the input.
+  virtual std::unique_ptr<Work> Reduce(const void* input, void* output, size_t count, DType dtype,
+                                       ReduceOp op, int root, Stream stream = nullptr) = 0;
+  // `output` of `root` gets world_size * count elements, rank r's at r * count; the others' is not
+  // looked at, and may be null. In place on the root where `input` is its part of the output.
+  virtual std::unique_ptr<Work> Gather(const void* input, void* output, size_t count, DType dtype,
+                                       int root, Stream stream = nullptr) = 0;
+  // `input` of `root` holds world_size * count elements, of which rank r gets those at r * count;
+  // the others' is not looked at, and may be null. In place on the root where `output` is its part
+  // of the input.
+  virtual std::unique_ptr<Work> Scatter(const void* input, void* output, size_t count, DType dtype,
+                                        int root, Stream stream = nullptr) = 0;
+  // Both hold world_size * count elements: those at r * count go to rank r, and come from rank r.
+  // Not in place. As torch.distributed's all_to_all_single with equal parts.
+  virtual std::unique_ptr<Work> AllToAll(const void* input, void* output, size_t count, DType dtype,
+                                         Stream stream = nullptr) = 0;
   // Sends `count` elements to rank `destination` while as many come from rank `source`; -1 is
-  // nobody. Collective: every rank calls it, and what one sends to another is received there.
-  // `nccl` only; Unimplemented elsewhere.
+  // nobody, and what a rank sends to itself it receives from itself. Collective: every rank calls
+  // it, and what one sends to another is received there, with the same count and type. Where it is
+  // not, host memory's backends tell all ranks with InvalidArgument which two disagree; with `nccl`
+  // they wait until their timeout. Over `tcp` what goes past a node passes through it, and messages
+  // that share a link go one after the other.
   virtual std::unique_ptr<Work> SendReceive(const void* input, int destination, void* output,
                                             int source, size_t count, DType dtype,
-                                            Stream stream = nullptr);
+                                            Stream stream = nullptr) = 0;
   // Done when every rank has called it.
   virtual std::unique_ptr<Work> Barrier() = 0;
 
   // Writes the last operations of this rank, with their times and states, as JSON into a new file
   // and returns its path: for a program that looks stuck. `nccl` also does it when an operation
   // times out, and when ranks have made different calls. The file's directory:
-  // $DDPRUN_FLIGHT_RECORDER_DIR, else $TMPDIR, else "/tmp". Any thread. Unimplemented on backends
-  // for host memory.
-  virtual absl::StatusOr<std::string> DumpOperations();
+  // $DDPRUN_FLIGHT_RECORDER_DIR, else $TMPDIR, else "/tmp". Any thread.
+  virtual absl::StatusOr<std::string> DumpOperations() = 0;
 
   // Ends everything under way with Aborted, on this rank and, as far as they can be reached, on
   // the others. Safe from any thread, any number of times.

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "ddp/comm_hook.h"
 #include "ddp/communicator.h"
 #include "ddp/dtype.h"
 #include "ddp/step_metrics.h"
@@ -19,6 +20,9 @@ namespace ddp {
 
 namespace internal {
 class GradientReducer;
+class JoinRounds;
+struct GradientValues;
+struct ModelTensor;
 struct WireFormat;
 }  // namespace internal
 
@@ -37,10 +41,30 @@ struct DistributedDataParallelOptions {
   size_t first_bucket_bytes = 1 << 20;
   // Equal on all ranks.
   GradientCompression compression = GradientCompression::kNone;
+  // Parameters may get no gradient in a pass (PyTorch's option of this name). One that no rank has
+  // used since the last synchronised pass keeps its gradient, bit for bit; one that some rank has
+  // used becomes the average, to which the others contribute what their gradient holds, zeros after
+  // ZeroGrad(). What waits for missing gradients is reduced in Finish(), and one more all-reduce
+  // of a byte per parameter tells who used what. Costs a copy of the gradients that this rank did
+  // not use. Equal on all ranks. CPU only.
+  bool find_unused_parameters = false;
+  // As find_unused_parameters, and promises that each rank uses the same parameters in every pass
+  // (PyTorch's option of this name). The first synchronised pass tells which; from the second on
+  // reduction overlaps backward and no more than the gradients is reduced, and a pass that uses
+  // another parameter is FailedPrecondition with its name. Equal on all ranks. CPU only.
+  bool static_graph = false;
+  // Whether BroadcastBuffers() does anything. Equal on all ranks.
+  bool broadcast_buffers = true;
   // CUDA: the stream on which the program has written its parameters when it calls Finalize(), and
   // that of all calls that name none. Null is the legacy default stream, which does not wait for
   // non-blocking streams.
   Stream stream = nullptr;
+};
+
+// When one bucket was reduced.
+struct BucketTimes {
+  ReductionTimes::TimePoint ready;  // its last gradient was there
+  ReductionTimes::TimePoint started, ended;
 };
 
 // Keeps the replicas of a model on all ranks equal: every rank starts from rank 0's parameters, and
@@ -71,17 +95,28 @@ class DistributedDataParallel {
 
   // Registers `count` elements at `data`, which stay there. Register in the order in which forward
   // uses them: buckets are filled from the last to the first, the order in which backward delivers.
-  // Every registered parameter takes part in every synchronised backward pass. Returns the
-  // parameter's id, counted from 0. What is wrong with it is the result of Finalize().
+  // Every registered parameter takes part in every synchronised backward pass, unless options say
+  // otherwise. Returns the parameter's id, counted from 0. What is wrong with it is the result of
+  // Finalize().
   int AddParameter(const std::string& name, void* data, size_t count, DType dtype);
+
+  // Registers state of the model that has no gradient, as the running mean of a batch norm, also
+  // before Finalize(). Its name is no parameter's.
+  void AddBuffer(const std::string& name, void* data, size_t count, DType dtype);
 
   // Collective, once, after the last AddParameter: checks that all ranks registered the same names,
   // counts and types in the same order and chose the same options, replaces everybody's parameters
-  // by rank 0's, behind what is on the options' stream, and allocates the gradients, zeroed. All of
-  // it is done when this returns, for any stream. Errors: InvalidArgument naming the parameter
-  // and the rank; the driver's, the same on all ranks, when a GPU cannot cast what is to be
-  // compressed; the communicator's.
+  // and buffers by rank 0's, behind what is on the options' stream, and allocates the gradients,
+  // zeroed. All of it is done when this returns, for any stream. Errors: InvalidArgument naming the
+  // parameter and the rank; Unimplemented on a GPU for an option that needs host memory; the
+  // driver's, the same on all ranks, when a GPU cannot cast what is to be compressed; the
+  // communicator's.
   absl::Status Finalize();
+
+  // From the next pass on `hook` reduces the buckets (PyTorch's register_comm_hook). Once, between
+  // passes, the same on all ranks. Errors: FailedPrecondition before Finalize(), in a pass, for a
+  // second hook, and with `compression`, which is one already; InvalidArgument for an empty one.
+  absl::Status RegisterCommHook(CommHook hook);
 
   // Where the gradient of a parameter lives for ever: `count` elements of its type, at a multiple
   // of 64 bytes, inside the bucket that is reduced, so that nothing is copied. After Finish() it
@@ -92,17 +127,24 @@ class DistributedDataParallel {
   // The gradient of `id` is complete for this pass and must not be touched until Finish().
   // `stream` is where it was computed, the same for all of a pass; by default the options', and
   // unused on the CPU. Errors, with the parameter's name: FailedPrecondition for one marked ready
-  // twice, or when Finish() was forgotten. This and the next two calls may come from any thread,
-  // one after the other; two at the same time are FailedPrecondition for the later one.
+  // twice, or when Finish() was forgotten. This and the other calls of a pass may come from any
+  // thread, one after the other; two at the same time are FailedPrecondition for the later one.
   absl::Status GradientReady(int id, std::optional<Stream> stream = std::nullopt);
 
   // Ends a pass: every gradient is the average when this returns (CPU), or for what comes later on
   // `stream`, the optimizer's, while the host goes on (CUDA). By default it is the options'; where
   // the gradients of the pass came on another one, that is InvalidArgument, and the pass goes on
   // until a Finish() that names a stream. Errors: FailedPrecondition naming the parameters that got
-  // no gradient (this also aborts the communicator, since the other ranks would wait for them in
-  // vain); the communicator's. Does nothing under NoSync.
+  // no gradient, where all must (this also aborts the communicator, since the other ranks would
+  // wait for them in vain); the communicator's. Does nothing under NoSync.
   absl::Status Finish(std::optional<Stream> stream = std::nullopt);
+
+  // Collective, before each forward pass of training, when there are buffers: replaces everybody's
+  // by rank 0's, behind what is on `stream` and before what comes later on it. As in PyTorch it
+  // does nothing when the forward pass before this one was under NoSync, so that buffers are equal
+  // once per optimizer step and not at each of its passes. FailedPrecondition between
+  // GradientReady() and Finish(); the communicator's errors.
+  absl::Status BroadcastBuffers(std::optional<Stream> stream = std::nullopt);
 
   // While one of these lives, backward passes are local: gradients add up, and the next pass
   // without it reduces the sums. Nothing is divided by the number of passes: scale the loss.
@@ -120,13 +162,63 @@ class DistributedDataParallel {
   };
   [[nodiscard]] NoSyncGuard NoSync(bool is_active = true);
 
+  // For ranks with different numbers of batches (PyTorch's Join):
+  //
+  //   absl::StatusOr<DistributedDataParallel::JoinGuard> join = ddp.Join();
+  //   while (there is a batch) { ...; status = ddp.Finish(); optimizer step }
+  //   status = join->Wait();
+  //
+  // A rank without batches takes part in what the others do, with zeros for gradients, until none
+  // has any; then all get the parameters and buffers of the last one that had. Averages are over
+  // all ranks, or, without `divide_by_initial_world_size`, over those that still have batches
+  // (a communication hook makes its own averages). Buffers are those of the highest rank with
+  // batches. In the loop ranks call nothing else that is collective. Costs a small all-gather for
+  // each synchronised pass and broadcast of buffers.
+  class JoinGuard {
+   public:
+    JoinGuard(JoinGuard&& other) noexcept;
+    JoinGuard& operator=(JoinGuard&&) = delete;
+    // Without a Wait() it aborts the communicator: the other ranks would wait in vain.
+    ~JoinGuard();
+    // This rank has no batch left. Its gradients are set to 0, and are the others' averages
+    // afterwards where there are any. Once. An error is
+    // final for the group: the communicator's, or FailedPrecondition in the middle of a pass.
+    absl::Status Wait();
+
+   private:
+    friend class DistributedDataParallel;
+    explicit JoinGuard(DistributedDataParallel* owner) : owner_(owner) {}
+    DistributedDataParallel* owner_;  // null when it was waited for or moved from
+  };
+  // Called by all ranks with the same argument, between passes; outlived by this object. Errors:
+  // FailedPrecondition before Finalize(), in a pass and in another Join; Unimplemented on a GPU and
+  // with static_graph; InvalidArgument for integers that would have to be scaled.
+  absl::StatusOr<JoinGuard> Join(bool divide_by_initial_world_size = true);
+
   // Sets all gradients to 0: at once (CPU), or in the order of `stream`, by default the options'
   // (CUDA). FailedPrecondition between GradientReady() and Finish().
   absl::Status ZeroGrad(std::optional<Stream> stream = std::nullopt);
 
+  // Scales all gradients so that their norm, as if they were one vector, is at most `max_norm`, and
+  // returns the norm they had: torch.nn.utils.clip_grad_norm_, in host memory. After Finish(), when
+  // they are averages, so that all ranks compute the same without a word. `norm_type` is the order
+  // of the norm, above 0, also infinity. Where a gradient is NaN or infinite, so is the norm, and
+  // scaling by it leaves NaN and zeros, unless `error_if_nonfinite`: FailedPrecondition then, and
+  // nothing is scaled. Sums are made in double, torch's in the type of each gradient.
+  absl::StatusOr<double> ClipGradNorm(double max_norm, double norm_type = 2,
+                                      bool error_if_nonfinite = false);
+
+  // How many elements of all gradients are NaN or infinite: one pass over them, in host memory. The
+  // reduction lets such values pass, and a rank's NaN is everybody's after Finish(); before it the
+  // ranks' counts differ. FailedPrecondition between GradientReady() and Finish(), as
+  // ClipGradNorm().
+  absl::StatusOr<size_t> CountNonFinite();
+
   // Times of the last pass that Finish() ended (CPU), or of the last whose times the device has
   // told by now, as a rule the one before; replays of a StepGraph are such passes, too (CUDA).
   ReductionTimes last_reduction() const;
+  // The same pass bucket by bucket, in the order of their reductions. Empty before the first.
+  std::vector<BucketTimes> last_buckets() const;
   // Buckets, 0 before Finalize().
   int bucket_count() const;
   // Whether bucket `bucket` of the present pass is reduced already: backward and communication
@@ -135,22 +227,23 @@ class DistributedDataParallel {
   bool IsReduced(int bucket) const;
 
  private:
-  struct Parameter {
-    std::string name;
-    void* data;
-    size_t count;
-    DType dtype;
-  };
-  absl::Status CheckRegistered() const;
-  absl::Status BroadcastParameters();
   absl::StatusOr<internal::WireFormat> MakeWireFormat() const;
+  absl::Status CheckNoneIsLate() const;
+  absl::Status JoinPass();
+  void SetJoinDivisor(int active_count);
+  absl::Status FollowOthers();
+  absl::StatusOr<std::vector<internal::GradientValues>> GradientsFor(const char* call) const;
 
   Communicator& communicator_;
   const DistributedDataParallelOptions options_;
-  std::vector<Parameter> parameters_;
-  bool is_late_parameter_ = false;  // one came after Finalize()
+  std::vector<internal::ModelTensor> parameters_;
+  std::vector<internal::ModelTensor> buffers_;
+  std::string late_;  // what came after Finalize()
+  bool is_broadcast_due_ = true;
+  std::unique_ptr<internal::JoinRounds> join_;  // null outside of a Join
+  bool join_divides_by_initial_ = true;
+  bool is_pass_announced_ = false;  // in the Join
   int no_sync_depth_ = 0;
-  std::atomic<bool> is_called_{false};                  // a thread is in one of the calls of a pass
   std::unique_ptr<internal::GradientReducer> reducer_;  // null until Finalize() succeeded
 };
 

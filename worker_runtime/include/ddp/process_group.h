@@ -5,6 +5,7 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -42,7 +43,36 @@ class ProcessGroup {
   // that did not come; FailedPrecondition when a backend was asked for that cannot work here.
   // Collective: all ranks make as many groups as each other, one after the other ended.
   static absl::StatusOr<std::unique_ptr<ProcessGroup>> FromEnv(const ProcessGroupOptions& options);
+
+  // A group of any `world_size` processes that reach one store, as torch.distributed's
+  // init_process_group(store=...). Collective over them. `store` is their key space: groups that
+  // are formed at the same time have one each (a PrefixStore), groups one after the other, of the
+  // same size, may share it. The group has a connection of its own and keeps no hold of `store`.
+  // local_rank(), which says which GPU is this rank's, local_world_size() and restart_count() are
+  // from the environment where a launcher has started the process, else 0, 1 and 0. A rank that
+  // leaves is no end that the launcher hears of. Errors: as
+  // FromEnv(); InvalidArgument for a rank that is none.
+  static absl::StatusOr<std::unique_ptr<ProcessGroup>> New(const Store& store, int rank,
+                                                           int world_size,
+                                                           const ProcessGroupOptions& options);
   virtual ~ProcessGroup() = default;
+
+  // A group of some of this one's ranks, as torch.distributed's new_group; null on the others. They
+  // count in ascending order, however the list has them. Collective over all ranks of this group,
+  // with the same ranks in the list, and in one order with its other operations. The options are
+  // this group's. Any number of groups may live, and work, at a time: a failure of one, or its end,
+  // leaves the others as they are, but for those of which a rank has died; any order of their ends
+  // is right. Ranks in its messages are its own. local_rank() and local_world_size() stay those of
+  // this group.
+  //
+  // Each costs a thread, a connection to the store and, between ranks of a host, shared memory (at
+  // most 4 MiB a rank, which staging takes when it is first used); on GPUs two threads more and
+  // NCCL's own memory. On one GPU, ranks that have several groups in common use them in the same
+  // order: what runs at the same time may wait for the other's place on the GPU.
+  //
+  // InvalidArgument: no ranks, a rank that is none or is named twice, on this rank alone and
+  // without a word to the others; another list than the other ranks', on all.
+  virtual absl::StatusOr<std::unique_ptr<ProcessGroup>> Subgroup(std::vector<int> ranks) = 0;
 
   virtual int rank() const = 0;
   virtual int world_size() const = 0;

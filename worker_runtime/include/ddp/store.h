@@ -46,6 +46,13 @@ class Store {
   // How many keys with a value the whole store holds, other prefixes included.
   virtual absl::StatusOr<int64_t> KeyCount() = 0;
 
+  // Another connection to the same keys, for a thread of its own. Any thread. Stores of the
+  // caller's making have none: Unimplemented.
+  virtual absl::StatusOr<std::unique_ptr<Store>> Clone(Milliseconds timeout) const;
+  // The address from which this machine talks to the store, where others may reach it; "" where
+  // that is not known. Any thread.
+  virtual std::string LocalAddress() const { return ""; }
+
   // Waits for all keys, then returns their values in the same order.
   virtual absl::StatusOr<std::vector<std::string>> MultiGet(const std::vector<std::string>& keys,
                                                             Milliseconds timeout);
@@ -54,10 +61,12 @@ class Store {
                                 const std::vector<std::string>& values);
 };
 
-// The same store with "<prefix>/" before every key, as PyTorch's PrefixStore. Borrows `store`.
+// The same store with "<prefix>/" before every key, as PyTorch's PrefixStore. Borrows or owns it.
 class PrefixStore : public Store {
  public:
   PrefixStore(std::string prefix, Store& store) : prefix_(std::move(prefix)), store_(store) {}
+  PrefixStore(std::string prefix, std::unique_ptr<Store> store)
+      : prefix_(std::move(prefix)), owned_(std::move(store)), store_(*owned_) {}
 
   absl::Status Set(const std::string& key, const std::string& value) override;
   absl::StatusOr<std::string> Get(const std::string& key, Milliseconds timeout) override;
@@ -68,6 +77,8 @@ class PrefixStore : public Store {
                                          const std::string& desired) override;
   absl::StatusOr<bool> Delete(const std::string& key) override;
   absl::StatusOr<int64_t> KeyCount() override;
+  absl::StatusOr<std::unique_ptr<Store>> Clone(Milliseconds timeout) const override;
+  std::string LocalAddress() const override { return store_.LocalAddress(); }
   absl::StatusOr<std::vector<std::string>> MultiGet(const std::vector<std::string>& keys,
                                                     Milliseconds timeout) override;
   absl::Status MultiSet(const std::vector<std::string>& keys,
@@ -78,6 +89,7 @@ class PrefixStore : public Store {
   std::vector<std::string> Prefixed(const std::vector<std::string>& keys) const;
 
   const std::string prefix_;
+  const std::unique_ptr<Store> owned_;  // null where it is borrowed
   Store& store_;
 };
 

@@ -18,7 +18,7 @@ absl::Status CheckedBy() {
               .count = 1,
               .input = &data,
               .output = &data};
-  return CheckDeviceMemory(api, op, 2);
+  return CheckDeviceMemory(api, op, 0, 2);
 }
 
 TEST_CASE("op memory: what the driver does not know is refused, its own trouble is told as it is") {

@@ -1,0 +1,57 @@
+#include "ddp/rank_balance.h"
+
+#include <doctest/doctest.h>
+#include <sched.h>
+
+#include "tests/support/thread_group.h"
+
+namespace ddp {
+namespace {
+
+using std::chrono::milliseconds;
+
+ReductionTimes Exposed(milliseconds time) {
+  const ReductionTimes::TimePoint start{std::chrono::hours(1)};
+  return {.backward_end = start, .communication_end = start + time, .communication = time};
+}
+
+TEST_CASE("rank balance: every rank hears every rank's steps, in the order of the ranks") {
+  ddprun::testing::ThreadGroup group(3);
+  group.Run([](Communicator& communicator) {
+    const int rank = communicator.rank();
+    StepMetrics metrics(communicator);
+    RankBalance balance(communicator);
+    balance.Begin();
+    metrics.Add(1, milliseconds(40), Exposed(milliseconds(rank == 1 ? 0 : 30)));
+    balance.End();
+    const absl::StatusOr<std::vector<RankSteps>> ranks = balance.Gather(metrics);
+    REQUIRE(ranks.ok());
+    REQUIRE(ranks->size() == 3);
+    for (int i = 0; i < 3; ++i) {
+      const RankSteps& one = (*ranks)[static_cast<size_t>(i)];
+      CHECK(one.step_ms == doctest::Approx(40));
+      CHECK(one.self_ms() == doctest::Approx(i == 1 ? 40 : 10));
+      CHECK(one.ranks_on_cores == 3);  // of one host
+      CHECK(one.cpu_utilisation >= 0);
+    }
+    cpu_set_t mine;
+    REQUIRE(sched_getaffinity(0, sizeof mine, &mine) == 0);
+    CHECK((*ranks)[0].cores == CPU_COUNT(&mine));
+  });
+}
+
+TEST_CASE("rank balance: without a step nothing is measured") {
+  ddprun::testing::ThreadGroup group(1);
+  group.Run([](Communicator& communicator) {
+    const absl::StatusOr<std::vector<RankSteps>> ranks =
+        RankBalance(communicator).Gather(StepMetrics(communicator));
+    REQUIRE(ranks.ok());
+    CHECK((*ranks)[0].step_ms == 0);
+    CHECK((*ranks)[0].step_wait_ms < 0);
+    CHECK((*ranks)[0].cpu_utilisation == 0);
+    CHECK(SpeedAdvice(*ranks, 0, "no").empty());
+  });
+}
+
+}  // namespace
+}  // namespace ddp

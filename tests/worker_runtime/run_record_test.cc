@@ -1,0 +1,158 @@
+#include "ddp/run_record.h"
+
+#include <doctest/doctest.h>
+#include <sys/stat.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "tests/support/files.h"
+#include "tests/support/json.h"
+#include "tests/support/temp_dir.h"
+
+namespace ddp {
+namespace {
+
+using ddprun::testing::Json;
+using ddprun::testing::ParseJson;
+using ddprun::testing::ReadFile;
+using ddprun::testing::TempDir;
+using ddprun::testing::WriteFile;
+
+TEST_CASE("run record: is JSON with every field, unknown ones null") {
+  RunRecord record;
+  record.versions = {{"ddprun", "0.1.0"}, {"nccl", ""}};
+  record.cpu = "AMD \"EPYC\"";
+  record.cpus = 2;
+  record.device = "cpu";
+  record.backend = "shm";
+  record.why = "shm: all ranks share a host";
+  record.world_size = 4;
+  record.data = {{"digits/a\\b", 7, "00ff"}, {"c", 0, "01"}};
+  record.arguments = {"train", "a\tb\nc\xff"};
+  record.environment = {{"OMP_NUM_THREADS", "1"}};
+  CHECK(ToJson(record) == R"({
+  "outcome": "running",
+  "error": null,
+  "started_at": null,
+  "ended_at": null,
+  "versions": {"ddprun": "0.1.0", "nccl": null},
+  "host": null,
+  "cpu": "AMD \"EPYC\"",
+  "cpus": 2,
+  "device": "cpu",
+  "backend": "shm",
+  "why": "shm: all ranks share a host",
+  "world_size": 4,
+  "local_world_size": 1,
+  "restart_count": 0,
+  "data": [{"path": "digits/a\\b", "bytes": 7, "xxh3": "00ff"}, {"path": "c", "bytes": 0, "xxh3": "01"}],
+  "arguments": ["train", "a\tb\\nc\\xff"],
+  "environment": {"OMP_NUM_THREADS": "1"}
+}
+)");
+}
+
+TEST_CASE("run record: ends as ok, stopped or failed with the error") {
+  RunRecord record;
+  record.End(absl::OkStatus(), false);
+  CHECK(record.outcome == RunOutcome::kOk);
+  CHECK(record.ended_at.size() == 20);
+  record.End(absl::OkStatus(), true);
+  CHECK(ToJson(record).find("\"outcome\": \"stopped\"") != std::string::npos);
+  record.End(absl::UnavailableError("rank 1 left"), true);
+  CHECK(ToJson(record).find("\"outcome\": \"failed\",\n  \"error\": \"rank 1 left\"") !=
+        std::string::npos);
+}
+
+TEST_CASE("run record: a group of one tells versions, machine and backend, and keeps secrets") {
+  ::setenv("NCCL_DEBUG", "INFO", 1);
+  ::setenv("DDPRUN_TEST_TOKEN", "abc123", 1);
+  ::setenv("HOME_OF_OTHERS", "abc123", 1);
+  ::unsetenv("RANK");
+  auto group = ProcessGroup::FromEnv({});
+  REQUIRE(group.ok());
+  const std::string text = ToJson(MakeRunRecord(**group, {"train", "--hf_token", "abc123"}));
+  CHECK(text.find("abc123") == std::string::npos);
+  CHECK(text.find("HOME_OF_OTHERS") == std::string::npos);
+  CHECK(text.find(R"("arguments": ["train", "--hf_token", "set"])") != std::string::npos);
+  const std::optional<Json> json = ParseJson(text);
+  REQUIRE_MESSAGE(json, text);
+  CHECK(json->get<std::string>("environment.NCCL_DEBUG") == "INFO");
+  CHECK(json->get<std::string>("environment.DDPRUN_TEST_TOKEN") == "set");
+  CHECK(json->get<std::string>("versions.ddprun") == "0.1.0");
+  CHECK(json->get<std::string>("versions.kernel").find("Linux ") == 0);
+  CHECK(json->get<std::string>("versions.compiler") != "");
+  CHECK(json->get<std::string>("device") == "cpu");
+  CHECK(json->get<std::string>("backend") == "local");
+  CHECK(json->get<std::string>("why") == (*group)->description());
+  CHECK(json->get<int>("cpus") >= 1);
+}
+
+TEST_CASE("run record: a data file has its size and the hash that xxhsum tells") {
+  TempDir dir;
+  WriteFile(dir.File("empty"), "");
+  const absl::StatusOr<DataFile> empty = DescribeDataFile(dir.File("empty"));
+  REQUIRE(empty.ok());
+  CHECK(empty->bytes == 0);
+  CHECK(empty->xxh3 == "2d06800538d394c2");
+  WriteFile(dir.File("large"), std::string(3'000'000, 'x'));
+  const absl::StatusOr<DataFile> large = DescribeDataFile(dir.File("large"));
+  REQUIRE(large.ok());
+  CHECK(large->bytes == 3'000'000);
+  CHECK(large->path == dir.File("large"));
+  CHECK(large->xxh3 != empty->xxh3);
+  REQUIRE(::mkfifo(dir.File("pipe").c_str(), 0600) == 0);
+  const absl::StatusOr<DataFile> pipe = DescribeDataFile(dir.File("pipe"));
+  REQUIRE(pipe.ok());
+  CHECK(pipe->xxh3 == "");
+  const absl::Status missing = DescribeDataFile(dir.File("none")).status();
+  CHECK(missing.message() == "open \"" + dir.File("none") + "\": No such file or directory");
+}
+
+TEST_CASE("run record: the file is replaced as a whole, and nothing else is left") {
+  TempDir dir;
+  WriteFile(dir.File("run.json"), "of an earlier run");
+  RunRecordFile file(dir.path().string());
+  RunRecord record;
+  REQUIRE(file.Write(record).ok());
+  CHECK(ReadFile(dir.File("run.json")) == ToJson(record));
+  record.End(absl::OkStatus(), false);
+  REQUIRE(file.Write(record).ok());
+  CHECK(ReadFile(dir.File("run.json")) == ToJson(record));
+  std::filesystem::remove(dir.File("run.json"));
+  CHECK(file.Write(record).ok());
+  const std::filesystem::directory_iterator files(dir.path());
+  CHECK(std::distance(begin(files), end(files)) == 1);
+}
+
+TEST_CASE("run record: a later run's record is not written over by an earlier run's end") {
+  TempDir dir;
+  RunRecordFile earlier(dir.path().string()), later(dir.path().string());
+  RunRecord record;
+  REQUIRE(earlier.Write(record).ok());
+  record.restart_count = 1;
+  REQUIRE(later.Write(record).ok());
+  record.End(absl::UnavailableError("cut off"), false);
+  const absl::Status status = earlier.Write(record);
+  CHECK(absl::IsFailedPrecondition(status));
+  CHECK(std::string(status.message()).find("another run has written there") != std::string::npos);
+  CHECK(ReadFile(dir.File("run.json")).find("\"running\"") != std::string::npos);
+}
+
+TEST_CASE("run record: what cannot be written is named") {
+  TempDir dir;
+  RunRecordFile nowhere(dir.File("none"));
+  const std::string message(nowhere.Write({}).message());
+  CHECK(message.find("create \"" + dir.File("none/")) == 0);
+  CHECK(message.find("No such file or directory") != std::string::npos);
+  std::filesystem::create_directories(dir.File("run.json/x"));
+  RunRecordFile taken(dir.path().string());
+  CHECK(std::string(taken.Write({}).message()).find("run.json\": Is a directory") !=
+        std::string::npos);
+  const std::filesystem::directory_iterator files(dir.path());
+  CHECK(std::distance(begin(files), end(files)) == 1);
+}
+
+}  // namespace
+}  // namespace ddp

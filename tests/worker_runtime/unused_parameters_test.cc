@@ -1,0 +1,180 @@
+// Parameters without a gradient, against PyTorch's find_unused_parameters.
+#include "worker_runtime/unused_parameters.h"
+
+#include <doctest/doctest.h>
+
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "tests/support/subprocess.h"
+#include "tests/support/thread_group.h"
+#include "tests/support/torch_python.h"
+#include "tests/worker_runtime/torch_ddp.h"
+
+namespace ddp {
+namespace {
+
+using testing::RunScript;
+using testing::ScriptStep;
+using Kind = ScriptStep::Kind;
+
+const DistributedDataParallelOptions kFindUnused{.find_unused_parameters = true};
+
+std::string Message(const absl::Status& status) { return std::string(status.message()); }
+
+// All used; some on one rank; some nowhere, behind zeros and behind what is left of an earlier
+// pass; used in NoSync alone; nothing but leftovers.
+const std::vector<ScriptStep> kScript = {
+    {Kind::kPass, {"3210", "3210"}},  {Kind::kZeroGrad, {}},           {Kind::kPass, {"310", "0"}},
+    {Kind::kPass, {"21", "12"}},      {Kind::kPass, {"0", "3"}},       {Kind::kZeroGrad, {}},
+    {Kind::kNoSyncPass, {"2", "02"}}, {Kind::kNoSyncPass, {"0", "0"}}, {Kind::kPass, {"1", "1"}},
+    {Kind::kPass, {"1", "1"}},        {Kind::kNoSyncPass, {"3", "1"}}, {Kind::kPass, {"1", "1"}},
+    {Kind::kPass, {"3210", "0123"}},
+};
+
+TEST_CASE("unused parameters: every gradient is torch's, bit for bit") {
+  if (ddprun::testing::FindTorchPython().python.empty()) {
+    return ddprun::testing::SkipWithoutTorch();
+  }
+  testing::CheckAsTorch(kScript, "find_unused_parameters=1", kFindUnused);
+}
+
+TEST_CASE("unused parameters: without the option a missing gradient stays an error") {
+  for (const auto& result : RunScript({{Kind::kPass, {"321", "321"}}}, {})) {
+    CHECK(result.status().code() != absl::StatusCode::kOk);
+  }
+}
+
+TEST_CASE("unused parameters: an option that one rank lacks is an error on both") {
+  for (const auto& [name, option] :
+       {std::pair{"find_unused_parameters",
+                  &DistributedDataParallelOptions::find_unused_parameters},
+        std::pair{"broadcast_buffers", &DistributedDataParallelOptions::broadcast_buffers},
+        std::pair{"static_graph", &DistributedDataParallelOptions::static_graph}}) {
+    ddprun::testing::ThreadGroup group(2);
+    absl::Status statuses[2];
+    group.Run([&statuses, option](Communicator& communicator) {
+      float weight = 0;
+      DistributedDataParallelOptions options;
+      options.*option = communicator.rank() == 0;
+      DistributedDataParallel ddp(communicator, options);
+      ddp.AddParameter("w", &weight, 1, DType::kFloat32);
+      statuses[communicator.rank()] = ddp.Finalize();
+    });
+    for (const absl::Status& status : statuses) {
+      CHECK(Message(status) == absl::StrCat("options are not the same on all ranks: ", name,
+                                            " is true on rank 0 and false on rank 1"));
+    }
+  }
+}
+
+const DistributedDataParallelOptions kStatic{.static_graph = true};
+
+// Rank 0 never uses 3 and rank 1 never 1; 2 is used nowhere. Nothing is zeroed in between.
+TEST_CASE("static graph: every gradient is torch's, bit for bit") {
+  if (ddprun::testing::FindTorchPython().python.empty()) {
+    return ddprun::testing::SkipWithoutTorch();
+  }
+  const ScriptStep pass{Kind::kPass, {"10", "30"}};
+  const ScriptStep local{Kind::kNoSyncPass, {"10", "30"}};
+  const std::vector<ScriptStep> script = {pass,  pass, {Kind::kZeroGrad, {}}, pass, pass, local,
+                                          local, pass};
+  testing::CheckAsTorch(script, "static_graph=1", kStatic);
+}
+
+TEST_CASE("static graph: a pass that differs from the first is told with the parameter") {
+  for (const Kind kind : {Kind::kPass, Kind::kNoSyncPass}) {
+    const auto more = RunScript({{Kind::kPass, {"310", "210"}}, {kind, {"310", "3210"}}}, kStatic);
+    CHECK(Message(more[1].status()).find("parameter 'weights.3' got a gradient and had none") == 0);
+  }
+  const auto fewer =
+      RunScript({{Kind::kPass, {"310", "210"}}, {Kind::kPass, {"310", "20"}}}, kStatic);
+  CHECK(Message(fewer[1].status())
+            .find("1 of 3 parameters got no gradient: 'weights.1'; with "
+                  "static_graph") != std::string::npos);
+}
+
+TEST_CASE("static graph: a rank that uses nothing takes part in every pass") {
+  const std::vector<ScriptStep> script(3, {Kind::kPass, {"", "01"}});
+  const auto results = RunScript(script, kStatic), found = RunScript(script, kFindUnused);
+  for (int rank : {0, 1}) {
+    REQUIRE_MESSAGE(results[rank].ok(), Message(results[rank].status()));
+    CHECK(*results[rank] == *found[rank]);
+  }
+}
+
+// Buckets that wait for no gradient must not be held back until Finish, nor the bitmap come again.
+TEST_CASE("static graph: from the second pass on buckets are reduced during backward") {
+  ddprun::testing::ThreadGroup group(2);
+  bool overlaps[2] = {};
+  group.Run([&overlaps](Communicator& communicator) {
+    float weights[3] = {};
+    DistributedDataParallel ddp(communicator, {.bucket_cap_bytes = 4, .static_graph = true});
+    for (const char* name : {"last", "used", "unused"}) {
+      ddp.AddParameter(name, weights, 1, DType::kFloat32);
+    }
+    if (!ddp.Finalize().ok()) return;
+    const auto pass = [&ddp] {
+      bool is_reduced = false;
+      if (!ddp.GradientReady(1).ok()) return false;
+      is_reduced = ddprun::testing::Eventually([&ddp] { return ddp.IsReduced(1); });
+      return ddp.GradientReady(0).ok() && ddp.Finish().ok() && is_reduced;
+    };
+    if (!ddp.GradientReady(1).ok() || !ddp.GradientReady(0).ok() || !ddp.Finish().ok()) return;
+    overlaps[communicator.rank()] = pass() && pass();
+  });
+  CHECK(overlaps[0]);
+  CHECK(overlaps[1]);
+}
+
+// torch cannot run backward where nothing is used.
+TEST_CASE("unused parameters: a rank without any gradient contributes what its gradients hold") {
+  const auto results =
+      RunScript({{Kind::kPass, {"", "0123"}}, {Kind::kPass, {"", ""}}}, kFindUnused);
+  REQUIRE(results[0].ok());
+  REQUIRE(results[1].ok());
+  using Values = std::vector<float>;
+  const Values &mine = *results[0], &theirs = *results[1];
+  const auto gradients = [](const Values& all, size_t pass) {
+    const auto begin = all.begin() + static_cast<ptrdiff_t>(pass * testing::kScriptPassSize);
+    return Values(begin + 2, begin + testing::kScriptPassSize);
+  };
+  CHECK(gradients(mine, 0) == gradients(theirs, 0));
+  CHECK(gradients(mine, 0)[0] == (0.5f + 2) / 2);
+  CHECK(gradients(mine, 1) == gradients(mine, 0));
+}
+
+// Averages would change them: each rank has its own, and -0, a NaN's payload and the largest number
+// do not survive a sum.
+void CheckKeepsEveryBit(const DistributedDataParallelOptions& options) {
+  ddprun::testing::ThreadGroup group(2);
+  bool is_kept[2] = {};
+  group.Run([&](Communicator& communicator) {
+    float weights[4] = {};
+    DistributedDataParallel ddp(communicator, options);
+    ddp.AddParameter("used", weights, 1, DType::kFloat32);
+    ddp.AddParameter("unused", weights, 4, DType::kFloat32);
+    ddp.AddParameter("empty", weights, 0, DType::kFloat32);
+    if (!ddp.Finalize().ok()) return;
+    const float rank = static_cast<float>(communicator.rank());
+    const float values[] = {-0.0f, std::numeric_limits<float>::max(), 1 + rank,
+                            std::numeric_limits<float>::signaling_NaN()};
+    std::memcpy(ddp.GradientPtr(1), values, sizeof(values));
+    for (int pass = 0; pass < 3; ++pass) {
+      if (!ddp.GradientReady(0).ok() || !ddp.Finish().ok()) return;
+    }
+    is_kept[communicator.rank()] = std::memcmp(ddp.GradientPtr(1), values, sizeof(values)) == 0;
+  });
+  CHECK(is_kept[0]);
+  CHECK(is_kept[1]);
+}
+
+TEST_CASE("unused parameters: what no rank uses keeps every bit") {
+  CheckKeepsEveryBit(kFindUnused);
+  CheckKeepsEveryBit(kStatic);
+}
+
+}  // namespace
+}  // namespace ddp

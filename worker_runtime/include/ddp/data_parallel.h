@@ -1,0 +1,158 @@
+// What DataParallel is to PyTorch: one process, one thread for each device. The baseline with which
+// DistributedDataParallel is compared; it is not for training in earnest.
+#ifndef DDPRUN_WORKER_RUNTIME_DDP_DATA_PARALLEL_H_
+#define DDPRUN_WORKER_RUNTIME_DDP_DATA_PARALLEL_H_
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "ddp/communicator.h"
+#include "ddp/dtype.h"
+
+namespace ddp {
+
+namespace internal {
+class DeviceThread;
+struct ModelTensor;
+}  // namespace internal
+
+inline constexpr int kMaxReplicas = 1024;
+
+struct DataParallelOptions {
+  // kCpu only: a device is then a share of the CPUs that this process may use.
+  DeviceType device_type = DeviceType::kCpu;
+  int replicas = 1;  // devices, at most kMaxReplicas
+};
+
+// A part of the batch: samples `begin` to `end` - 1.
+struct Chunk {
+  int64_t begin = 0, end = 0;
+};
+
+// What a pass cost beside computing. No replica computes meanwhile: all of it is exposed.
+struct DataParallelTimes {
+  std::chrono::nanoseconds replicate{0}, gather{0}, reduce{0};
+  uint64_t bytes_moved = 0;  // between devices
+};
+
+// Trains one model, which lives on device 0, on all devices of this process: each pass splits the
+// batch, copies the model to every device, collects the outputs on device 0 and sums the gradients
+// there. So device 0 holds more and does more than the others, and the model travels twice a step.
+//
+//   DataParallel dp({.replicas = 4});
+//   for (Parameter& p : model) p.id = dp.AddParameter(p.name, p.data, p.count, DType::kFloat32);
+//   status = dp.Finalize();
+//   each step, with `status` looked at each time:
+//     status = dp.ZeroGrad();
+//     chunks = dp.Scatter(batch);              // replica r takes chunks[r]
+//     status = dp.Replicate();
+//     status = dp.ParallelApply([&](int r) {   // on the thread of device r
+//       forward of chunks[r] with dp.ParameterPtr(id, r); write its outputs to outputs[r] });
+//     status = dp.Gather(outputs, row_bytes, all_outputs);
+//     the loss and its gradient on device 0: divide by the batch, not by a chunk
+//     status = dp.ParallelApply([&](int r) {
+//       backward: add each gradient to dp.GradientPtr(id, r), then dp.GradientReady(id, r) });
+//     status = dp.Finish();                    // GradientPtr(id, 0) is the gradient of the batch
+//     optimizer step on device 0
+//
+// One thread calls it; a body may call ParameterPtr, GradientPtr and GradientReady for its replica.
+// Borrows the parameters' memory, which outlives it. Never throws; an exception that leaves a body
+// ends the program, as one that leaves a thread does.
+class DataParallel {
+ public:
+  explicit DataParallel(DataParallelOptions options = {});
+  ~DataParallel();
+  DataParallel(const DataParallel&) = delete;
+  DataParallel& operator=(const DataParallel&) = delete;
+
+  // Registers `count` elements at `data`, on device 0, which stay there. Returns the parameter's
+  // id, counted from 0. What is wrong with it is the result of Finalize(); a parameter that comes
+  // after it is FailedPrecondition in Replicate().
+  int AddParameter(const std::string& name, void* data, size_t count, DType dtype);
+
+  // Once, after the last AddParameter: allocates the replicas' parameters and all gradients,
+  // zeroed, and starts a thread for each device; where this process may use as many CPUs as there
+  // are replicas, each thread is bound to a share of them. Errors: InvalidArgument naming the
+  // parameter; ResourceExhausted where memory or threads are not to be had; Unimplemented for
+  // another device type.
+  absl::Status Finalize();
+
+  // Begins a pass over `batch` samples: the chunks of the replicas that take part, by torch.chunk's
+  // rule: equal ones of ceil(batch / replicas) samples, the last may be smaller, and there may be
+  // fewer than replicas. None for a batch of 0 or less. A pass that was not finished is dropped;
+  // what it added to device 0's gradients stays.
+  std::vector<Chunk> Scatter(int64_t batch);
+
+  // Copies the parameters of device 0 to the other replicas of this pass and sets their gradients
+  // to 0. FailedPrecondition before Finalize() and Scatter().
+  absl::Status Replicate();
+
+  // Runs body(r) for each replica r of this pass, on the thread of its device, and waits for all of
+  // them. The error of the first replica, in their order, that has one: "replica 2: " and it.
+  // FailedPrecondition before Replicate(), and for a body that calls this, Replicate() or Finish().
+  absl::Status ParallelApply(const std::function<absl::Status(int replica)>& body);
+
+  // Device 0's own, or a replica's copy, and its gradient: `count` elements at a multiple of 64
+  // bytes (device 0's parameters: where the caller has them). Null before Finalize() succeeded, for
+  // an id that AddParameter did not return, and for a replica that is none.
+  void* ParameterPtr(int id, int replica) const;
+  void* GradientPtr(int id, int replica) const;
+
+  // The gradient of `id` is complete on `replica`. InvalidArgument for what is none,
+  // FailedPrecondition for one that is marked twice in a pass or by a replica that takes no part.
+  absl::Status GradientReady(int id, int replica);
+
+  // Copies the replicas' outputs to `output` on device 0, in the order of the batch: `row_bytes`
+  // for each sample; inputs[r] holds those of chunk r. InvalidArgument when there are not as many
+  // inputs as chunks, or memory is missing.
+  absl::Status Gather(std::span<const void* const> inputs, size_t row_bytes, void* output);
+
+  // Ends a pass: adds the other replicas' gradients to device 0's, in the order of the replicas.
+  // FailedPrecondition naming the parameter and the replica without a gradient; then nothing was
+  // added.
+  absl::Status Finish();
+
+  // Sets device 0's gradients to 0; the others begin each pass with 0.
+  absl::Status ZeroGrad();
+
+  // Of the last pass that Finish() ended.
+  DataParallelTimes last_step() const { return last_step_; }
+  // Parameters and gradients on a device, in bytes. 0 before Finalize() succeeded.
+  size_t bytes_on(int replica) const;
+
+ private:
+  struct Replica {
+    std::unique_ptr<Buffer> parameters;  // none on device 0
+    std::unique_ptr<Buffer> gradients;
+    std::vector<char> is_ready;  // by parameter; not bool: each replica's thread writes its own
+    std::unique_ptr<internal::DeviceThread> thread;
+  };
+  size_t LayOut();
+  absl::Status MakeReplica(int replica, size_t bytes);
+  absl::Status RunOnDevices(const std::function<absl::Status(int replica)>& body);
+  absl::Status CheckAllReady() const;
+  absl::Status CheckNotRunning() const;
+  bool IsKnown(int id, int replica) const;
+  int active() const { return static_cast<int>(chunks_.size()); }
+
+  const DataParallelOptions options_;
+  std::vector<internal::ModelTensor> parameters_;
+  std::vector<size_t> offsets_;     // by parameter, in each replica's memory
+  std::vector<Replica> replicas_;   // empty until Finalize() succeeded
+  bool is_late_parameter_ = false;  // one came after Finalize()
+  std::vector<Chunk> chunks_;       // of this pass; none between passes
+  bool is_replicated_ = false;
+  bool is_running_ = false;  // bodies are, on the threads of the devices
+  DataParallelTimes this_step_, last_step_;
+};
+
+}  // namespace ddp
+
+#endif  // DDPRUN_WORKER_RUNTIME_DDP_DATA_PARALLEL_H_

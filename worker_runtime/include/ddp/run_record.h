@@ -1,0 +1,88 @@
+// What a run was made of, for whoever asks months later where a checkpoint came from.
+#ifndef DDPRUN_WORKER_RUNTIME_DDP_RUN_RECORD_H_
+#define DDPRUN_WORKER_RUNTIME_DDP_RUN_RECORD_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "ddp/process_group.h"
+
+namespace ddp {
+
+// The record's name in the checkpoints' directory.
+inline constexpr char kRunRecordName[] = "run.json";
+
+struct DataFile {
+  std::string path;
+  int64_t bytes = 0;
+  std::string xxh3;  // XXH3 of 64 bits over all of it, 16 lower-case hexadecimal digits
+};
+
+// Reads the whole file; of what is no regular file (a pipe, whose bytes come once) the path alone.
+// Errors name the file, the call and errno.
+absl::StatusOr<DataFile> DescribeDataFile(const std::string& path);
+
+// kRunning is what a record says from its start on; a process that was killed leaves it so.
+enum class RunOutcome { kRunning, kOk, kStopped, kFailed };
+
+// A value; what is not known is empty.
+struct RunRecord {
+  using Pairs = std::vector<std::pair<std::string, std::string>>;
+
+  RunOutcome outcome = RunOutcome::kRunning;
+  std::string error;       // of kFailed, its URLs without passwords
+  std::string started_at;  // "2026-01-31T08:00:00Z"
+  std::string ended_at;    // empty while it runs
+  Pairs versions;          // ddprun, compiler, glibc, kernel, nvidia_driver, cuda, nccl; add yours
+  std::string host;        // of rank 0, like the next ones
+  std::string cpu;
+  int cpus = 0;        // that it may use
+  std::string device;  // the GPU's name, or "cpu"
+  std::string backend;
+  std::string why;  // which device and backend, and why: ProcessGroup::description()
+  int world_size = 1;
+  int local_world_size = 1;
+  int restart_count = 0;
+  std::vector<DataFile> data;
+  std::vector<std::string> arguments;  // of the command line, without secrets
+  Pairs environment;                   // sorted, without secrets
+
+  // From now on it ended like this: kOk for `status` ok, kStopped where the launcher had asked the
+  // job to stop, kFailed otherwise.
+  void End(const absl::Status& status, bool was_asked_to_stop);
+};
+
+// All but `data` and the program's own versions. Not collective: each rank may, rank 0 is meant to.
+// `arguments` are main's. Of the environment the variables that begin with NCCL_, OMP_, CUDA_ and
+// DDPRUN_ are taken, others never. Instead of the value there is "set" where a name, of a variable
+// or of an argument (--name=value, --name value, NAME=value), holds TOKEN, KEY, SECRET or PASSW in
+// any case: --tokenizer and MONKEY as well, on purpose. A URL loses its password.
+RunRecord MakeRunRecord(ProcessGroup& group, const std::vector<std::string>& arguments);
+
+// Lines of JSON, ending with a newline. Bytes that are not UTF-8 and control characters are
+// escaped.
+std::string ToJson(const RunRecord& record);
+
+// The file kRunRecordName in a directory that exists. Used by one thread of one rank.
+class RunRecordFile {
+ public:
+  explicit RunRecordFile(std::string directory) : directory_(std::move(directory)) {}
+
+  // The file is replaced as a whole and is on disk then. The first call replaces whatever there is,
+  // later ones only what this object wrote: a rank that was cut off from its job does not write
+  // over the record of the job's next round; FailedPrecondition then. Other errors name the file,
+  // the call and errno.
+  absl::Status Write(const RunRecord& record);
+
+ private:
+  const std::string directory_;
+  std::string last_;  // what this one wrote; empty before
+};
+
+}  // namespace ddp
+
+#endif  // DDPRUN_WORKER_RUNTIME_DDP_RUN_RECORD_H_
