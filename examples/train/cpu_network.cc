@@ -18,6 +18,11 @@ Eigen::Map<Row> AsRow(float* data, int columns) { return {data, columns}; }
 
 }  // namespace
 
+std::string EigenVersion() {
+  return std::to_string(EIGEN_WORLD_VERSION) + "." + std::to_string(EIGEN_MAJOR_VERSION) + "." +
+         std::to_string(EIGEN_MINOR_VERSION);
+}
+
 struct CpuNetwork::Activations {
   Matrix input, hidden, probabilities;
   std::vector<uint8_t> labels;

@@ -6,12 +6,16 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "examples/train/initial_weights.h"
 #include "examples/train/network.h"
 
 namespace train {
+
+// Eigen's, as it was compiled in.
+std::string EigenVersion();
 
 // Every call is done when it returns, and none fails.
 class CpuNetwork : public Network {

@@ -34,6 +34,8 @@ class IdxFile {
     return IdxFile(path, file);
   }
 
+  const std::string& path() const { return path_; }
+
   absl::Status Error(const std::string& what) const {
     return absl::DataLossError(absl::StrCat("\"", path_, "\": ", what));
   }
@@ -121,6 +123,7 @@ absl::StatusOr<IdxFile> Find(const std::string& directory, const std::string& na
 }
 
 absl::Status LoadImages(IdxFile file, ImageSet* set) {
+  set->files.push_back(file.path());
   const absl::StatusOr<std::vector<uint32_t>> header = file.ReadHeader(kImagesMagic, 3);
   if (!header.ok()) return header.status();
   const uint32_t height = (*header)[1], width = (*header)[2];
@@ -134,6 +137,7 @@ absl::Status LoadImages(IdxFile file, ImageSet* set) {
 }
 
 absl::Status LoadLabels(IdxFile file, ImageSet* set) {
+  set->files.push_back(file.path());
   const absl::StatusOr<std::vector<uint32_t>> header = file.ReadHeader(kLabelsMagic, 1);
   if (!header.ok()) return header.status();
   if ((*header)[0] != set->count) {

@@ -15,9 +15,10 @@ constexpr int kClasses = 10;
 // Square grey images, row by row, one after the other.
 struct ImageSet {
   int64_t count = 0;
-  int size = 0;                 // height and width in pixels
-  std::vector<uint8_t> pixels;  // count * size * size
-  std::vector<uint8_t> labels;  // count, each below kClasses
+  int size = 0;                    // height and width in pixels
+  std::vector<uint8_t> pixels;     // count * size * size
+  std::vector<uint8_t> labels;     // count, each below kClasses
+  std::vector<std::string> files;  // that it was read from
 
   int pixels_per_image() const { return size * size; }
 };

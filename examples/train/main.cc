@@ -5,9 +5,12 @@
 #include <memory>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "ddp/ddp.h"
+#include "examples/train/agree_on_status.h"
+#include "examples/train/cpu_network.h"
 #include "examples/train/exit_codes.h"
 #include "examples/train/idx_data.h"
 #include "examples/train/make_network.h"
@@ -53,10 +56,31 @@ absl::StatusOr<Data> Load(const std::string& directory) {
                              std::to_string(data.test.size));
 }
 
-int RunRank(const train::Options& options, ddp::ProcessGroup& group) {
+// What the run is made of; only rank 0 tells.
+absl::StatusOr<ddp::RunRecord> MakeRecord(ddp::ProcessGroup& group, const Data& data,
+                                          const std::vector<std::string>& arguments) {
+  if (group.rank() != 0) return ddp::RunRecord();
+  ddp::RunRecord record = ddp::MakeRunRecord(group, arguments);
+  record.versions.emplace_back("Eigen", train::EigenVersion());
+  for (const train::ImageSet* set : {&data.training, &data.test}) {
+    for (const std::string& path : set->files) {
+      absl::StatusOr<ddp::DataFile> file = ddp::DescribeDataFile(path);
+      if (!file.ok()) return file.status();
+      record.data.push_back(*std::move(file));
+    }
+  }
+  return record;
+}
+
+int RunRank(const train::Options& options, ddp::ProcessGroup& group,
+            const std::vector<std::string>& arguments) {
   ddp::Communicator& communicator = group.communicator();
   const absl::StatusOr<Data> data = Load(options.data);
   absl::Status status = train::AgreeOnStatus(communicator.host(), data.status());
+  if (!status.ok()) return Fail(group, status);
+
+  absl::StatusOr<ddp::RunRecord> record = MakeRecord(group, *data, arguments);
+  status = train::AgreeOnStatus(communicator.host(), record.status());
   if (!status.ok()) return Fail(group, status);
 
   // Before it computes, a rank knows that all can.
@@ -68,7 +92,7 @@ int RunRank(const train::Options& options, ddp::ProcessGroup& group) {
 
   train::Trainer trainer(
       options, communicator, *std::move(network), [&group] { return group.ShouldStop(); },
-      data->training, data->test, stdout);
+      data->training, data->test, stdout, *std::move(record));
   absl::StatusOr<train::Summary> summary = trainer.Run();
   if (!summary.ok()) return Fail(group, summary.status());
   if (group.rank() == 0 && !options.summary_file.empty()) {
@@ -98,5 +122,5 @@ int main(int argc, char** argv) {
     // A GPU, a library or a driver that is not there.
     return absl::IsFailedPrecondition(group.status()) ? train::kExitMachine : EXIT_FAILURE;
   }
-  return RunRank(options, **group);
+  return RunRank(options, **group, {argv, argv + argc});
 }

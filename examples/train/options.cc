@@ -85,6 +85,9 @@ void AddCareOptions(CLI::App& app, Options& options) {
   app.add_option("--plant_drift", options.plant_drift,
                  "To try that out: after this step the last rank changes one weight; 0: never")
       ->check(WholeNumber(0, kMany));
+  app.add_option("--plant_slow_rank", options.plant_slow_rank,
+                 "To see how a slow rank is named: the last one sleeps so many ms in each step")
+      ->check(WholeNumber(0, kMillion));
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 
 namespace train {
@@ -52,12 +53,14 @@ std::string ToJson(const Summary& summary) {
   return absl::StrFormat(
       "{\n  \"world_size\": %d,\n  \"backend\": %s,\n  \"epochs\": [%s],\n  \"steps\": %d,\n"
       "  \"start_step\": %d,\n  \"restart_count\": %d,\n  \"samples_per_second\": %.6g,\n"
-      "  \"step_ms\": %.6g,\n  \"exposed_communication_share\": %.6g,\n  \"checkpoint\": %s,\n"
-      "  \"parameters_sha256\": %s\n}\n",
+      "  \"step_ms\": %.6g,\n  \"exposed_communication_share\": %.6g,\n"
+      "  \"cpu_utilisation\": %.6g,\n  \"slow_ranks\": [%s],\n  \"checkpoint\": %s,\n"
+      "  \"parameters_checksum\": %s,\n  \"record\": %s}\n",
       summary.world_size, Quoted(summary.backend), epochs, summary.steps, summary.start_step,
       summary.restart_count, summary.samples_per_second, summary.step_ms,
-      summary.exposed_communication_share, Quoted(summary.checkpoint),
-      Quoted(summary.parameters_sha256));
+      summary.exposed_communication_share, summary.cpu_utilisation,
+      absl::StrJoin(summary.slow_ranks, ", "), Quoted(summary.checkpoint),
+      Quoted(summary.parameters_checksum), ddp::ToJson(summary.record));
 }
 
 absl::Status WriteSummary(const Summary& summary, const std::string& path) {

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "ddp/run_record.h"
 
 namespace train {
 
@@ -27,8 +28,11 @@ struct Summary {
   double samples_per_second = 0;
   double step_ms = 0;
   double exposed_communication_share = 0;
-  std::string checkpoint;  // empty without one
-  std::string parameters_sha256;
+  double cpu_utilisation = 0;   // mean over ranks of what each used of its share, 0 to 1
+  std::vector<int> slow_ranks;  // for which the others waited
+  std::string checkpoint;       // empty without one
+  std::string parameters_checksum;
+  ddp::RunRecord record;
 };
 
 std::string ToJson(const Summary& summary);

@@ -2,20 +2,24 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <memory>
 #include <numeric>
 #include <span>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
 #include "ddp/progress.h"
+#include "examples/train/agree_on_status.h"
 
 namespace train {
 
 using ddp::DType;
 using ddp::ReduceOp;
+using std::chrono::milliseconds;
 
 namespace {
 
@@ -30,7 +34,7 @@ absl::StatusOr<std::FILE*> OpenStepLog(const std::string& path) {
 
 Trainer::Trainer(const Options& options, ddp::Communicator& communicator,
                  std::unique_ptr<Network> network, ShouldStop should_stop, const ImageSet& training,
-                 const ImageSet& test, std::FILE* log)
+                 const ImageSet& test, std::FILE* log, ddp::RunRecord record)
     : options_(options),
       communicator_(communicator),
       training_(training),
@@ -46,10 +50,18 @@ Trainer::Trainer(const Options& options, ddp::Communicator& communicator,
                {.seed = options.seed}),
       checkpoint_(communicator, {.directory = options.checkpoint_dir}),
       replica_check_(communicator, {.every = options.check_replicas_every}),
-      epoch_metrics_(communicator, network_->stream()),
-      run_metrics_(communicator, network_->stream()) {}
+      speed_(communicator, network_->stream()),
+      record_(std::move(record)),
+      record_file_(options.checkpoint_dir) {}
 
 absl::StatusOr<Summary> Trainer::Run() {
+  const absl::Status status = TrainToEnd();
+  FinishRecord(status);
+  if (!status.ok()) return status;
+  return summary_;
+}
+
+absl::Status Trainer::TrainToEnd() {
   absl::Status status = AgreeOnStatus(communicator_.host(), PrepareOutputs());
   if (status.ok()) status = Prepare();
   if (!status.ok()) return status;
@@ -62,8 +74,19 @@ absl::StatusOr<Summary> Trainer::Run() {
   }
   if (is_stopping_ && is_rank0()) LogStop();
   if (status = CopyStateOut(); !status.ok()) return status;
-  Report();
-  return summary_;
+  return Report();
+}
+
+// What the run was made of and how it ended, beside the checkpoints and in the summary. A record
+// that cannot be written does not make a failure of what has been trained and saved.
+void Trainer::FinishRecord(const absl::Status& status) {
+  record_.End(status, is_stopping_);
+  summary_.record = record_;
+  if (!is_recorded_) return;
+  if (const absl::Status written = record_file_.Write(record_); !written.ok()) {
+    std::fprintf(stderr, "train: warning: the record of the run is out of date: %s\n",
+                 std::string(written.message()).c_str());
+  }
 }
 
 // Rank 0 finds out before the first step, not after the last, what cannot be written.
@@ -85,9 +108,15 @@ absl::Status Trainer::PrepareOutputs() {
   constexpr char kTakesDirectory[] = "--checkpoint_dir takes a directory that can be written to";
   absl::Status status = checkpoint_.CheckWritable();
   if (!status.ok()) return named(status, kTakesDirectory);
-  if (options_.resume) return absl::OkStatus();
+  if (!options_.resume) status = SetEarlierAside();
+  if (status.ok()) status = record_file_.Write(record_);
+  is_recorded_ = status.ok();
+  return status.ok() ? status : named(status, kTakesDirectory);
+}
+
+absl::Status Trainer::SetEarlierAside() {
   const auto earlier = checkpoint_.SetEarlierAside();
-  if (!earlier.ok()) return named(earlier.status(), kTakesDirectory);
+  if (!earlier.ok()) return earlier.status();
   if (earlier->has_value()) {
     std::fprintf(stderr,
                  "train: starting anew; earlier checkpoints are now in \"%s\" (--resume "
@@ -172,6 +201,7 @@ absl::Status Trainer::Resume() {
 }
 
 absl::Status Trainer::TrainEpoch() {
+  speed_.BeginEpoch();
   while (sampler_.remaining() > 0 && !is_stopping_) {
     if (absl::Status status = Step(); !status.ok()) return status;
     if (absl::Status status = CheckReplicas(); !status.ok()) return status;
@@ -184,13 +214,15 @@ absl::Status Trainer::TrainEpoch() {
       if (absl::Status status = Save(); !status.ok()) return status;
     }
   }
-  return CollectLoss().status();
+  const absl::Status status = CollectLoss().status();
+  speed_.EndEpoch();
+  return status;
 }
 
 // One step of the optimizer: the gradient of the mean loss over the images of all ranks.
 absl::Status Trainer::Step() {
-  epoch_metrics_.BeginStep();
-  run_metrics_.BeginStep();
+  speed_.BeginStep();
+  if (is_last_rank()) std::this_thread::sleep_for(milliseconds(options_.plant_slow_rank));
   const size_t batch = static_cast<size_t>(options_.batch_size);
   const std::vector<int64_t> indices = sampler_.Next(batch * options_.accumulate);
   absl::Status status = ddp_.ZeroGrad();
@@ -211,8 +243,7 @@ absl::Status Trainer::Step() {
   ++step_;
   ReportProgress();
   const int64_t samples = static_cast<int64_t>(indices.size());
-  epoch_metrics_.EndStep(samples, ddp_.last_reduction());
-  run_metrics_.EndStep(samples, ddp_.last_reduction());
+  speed_.EndStep(samples, ddp_.last_reduction());
 
   loss_count_ += static_cast<double>(samples);
   if (options_.step_log.empty()) return absl::OkStatus();
@@ -221,7 +252,7 @@ absl::Status Trainer::Step() {
 }
 
 absl::Status Trainer::PlantDrift() {
-  if (communicator_.rank() + 1 < communicator_.world_size()) return absl::OkStatus();
+  if (!is_last_rank()) return absl::OkStatus();
   if (absl::Status status = CopyStateOut(); !status.ok()) return status;
   *static_cast<float*>(weights_[0].data) += 1;
   return CopyStateIn();
@@ -265,17 +296,14 @@ absl::Status Trainer::FinishEpoch(int64_t epoch) {
   const EpochResult result{
       .epoch = epoch + 1, .loss = loss_sum_ / loss_count_, .accuracy = *accuracy};
   summary_.epochs.push_back(result);
-  epoch_metrics_.Collect();
+  const absl::StatusOr<std::string> speed = speed_.EpochText();
+  if (!speed.ok()) return speed.status();
   loss_sum_ = loss_count_ = 0;
   if (is_rank0()) {
-    std::fprintf(log_,
-                 "epoch %lld/%d: loss %.4f, test accuracy %.2f %%, %.0f samples/s, exposed "
-                 "communication %.1f %%\n",
+    std::fprintf(log_, "epoch %lld/%d: loss %.4f, test accuracy %.2f %%, %s\n",
                  static_cast<long long>(result.epoch), options_.epochs, result.loss,
-                 100 * result.accuracy, epoch_metrics_.samples_per_second(),
-                 100 * epoch_metrics_.exposed_communication_share());
+                 100 * result.accuracy, speed->c_str());
   }
-  epoch_metrics_.Reset();
   sampler_.SetEpoch(epoch + 1);  // the checkpoint goes on there
   return Save();
 }
@@ -342,41 +370,16 @@ absl::Status Trainer::LogStep(double loss, size_t samples) {
   return absl::OkStatus();
 }
 
-void Trainer::Report() {
+absl::Status Trainer::Report() {
   summary_.steps = step_;
-  run_metrics_.Collect();
-  summary_.samples_per_second = run_metrics_.samples_per_second();
-  summary_.step_ms = run_metrics_.step_ms();
-  summary_.exposed_communication_share = run_metrics_.exposed_communication_share();
   summary_.checkpoint = checkpoint_.latest();
-  summary_.parameters_sha256 = ddp::Sha256Hex(weights_);
-  if (!is_rank0()) return;
-  const std::string warning = run_metrics_.Warning();
-  if (!warning.empty()) std::fprintf(stderr, "train: warning: %s\n", warning.c_str());
-  std::fprintf(log_, "speed: %s\n", run_metrics_.Summary().c_str());
-  std::fprintf(log_, "exposed communication: %.1f %% of the step\n",
-               100 * summary_.exposed_communication_share);
-  std::fprintf(log_, "checkpoint: %s\n",
-               summary_.checkpoint.empty() ? "none" : summary_.checkpoint.c_str());
-}
-
-absl::Status AgreeOnStatus(ddp::Communicator& communicator, const absl::Status& mine) {
-  const int64_t code = static_cast<int64_t>(mine.code());
-  std::vector<int64_t> codes(communicator.world_size());
-  absl::Status status = communicator.AllGather(&code, codes.data(), 1, DType::kInt64)->Wait();
-  if (!status.ok()) return status;
-  const auto bad = std::find_if(codes.begin(), codes.end(), [](int64_t c) { return c != 0; });
-  if (bad == codes.end()) return absl::OkStatus();
-
-  const int rank = static_cast<int>(bad - codes.begin());
-  std::string message(mine.message());
-  message.resize(1024);  // all ranks must broadcast equally much
-  status = communicator.Broadcast(message.data(), message.size(), DType::kUint8, rank)->Wait();
-  if (!status.ok()) return status;
-  // The ranks end now. None may be gone before all know why: a rank that is still receiving would
-  // take that for the reason.
-  communicator.Barrier()->Wait().IgnoreError();
-  return absl::Status(static_cast<absl::StatusCode>(*bad), message.c_str());
+  summary_.parameters_checksum = ddp::ChecksumHex(weights_);
+  if (absl::Status status = speed_.Finish(summary_, log_); !status.ok()) return status;
+  if (is_rank0()) {
+    std::fprintf(log_, "checkpoint: %s\n",
+                 summary_.checkpoint.empty() ? "none" : summary_.checkpoint.c_str());
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace train

@@ -15,10 +15,11 @@
 #include "ddp/distributed_data_parallel.h"
 #include "ddp/distributed_sampler.h"
 #include "ddp/replica_check.h"
-#include "ddp/step_metrics.h"
+#include "ddp/run_record.h"
 #include "examples/train/idx_data.h"
 #include "examples/train/network.h"
 #include "examples/train/options.h"
+#include "examples/train/speed_report.h"
 #include "examples/train/summary.h"
 
 namespace train {
@@ -30,16 +31,21 @@ class Trainer {
   using ShouldStop = std::function<absl::StatusOr<bool>()>;
 
   // `network` computes where the communicator reduces. `should_stop` is asked after each step.
-  // Borrows the rest. `log` gets a few lines per epoch on rank 0.
+  // Borrows the rest. `log` gets a few lines per epoch on rank 0, whose `record` is written beside
+  // the checkpoints, when the run begins and when it has ended.
   Trainer(const Options& options, ddp::Communicator& communicator, std::unique_ptr<Network> network,
-          ShouldStop should_stop, const ImageSet& training, const ImageSet& test, std::FILE* log);
+          ShouldStop should_stop, const ImageSet& training, const ImageSet& test, std::FILE* log,
+          ddp::RunRecord record = {});
 
   // Trains to the end, or to the step after which it should stop, which it saves; the result is
   // complete on rank 0.
   absl::StatusOr<Summary> Run();
 
  private:
+  absl::Status TrainToEnd();
+  void FinishRecord(const absl::Status& status);
   absl::Status PrepareOutputs();
+  absl::Status SetEarlierAside();
   absl::Status Prepare();
   absl::Status Resume();
   absl::Status TrainEpoch();
@@ -58,8 +64,9 @@ class Trainer {
   absl::Status SumOverRanks(double* sum, double* count);
   absl::StatusOr<double> TestAccuracy();
   absl::Status LogStep(double loss, size_t samples);
-  void Report();
+  absl::Status Report();
   bool is_rank0() const { return communicator_.rank() == 0; }
+  bool is_last_rank() const { return communicator_.rank() + 1 == communicator_.world_size(); }
 
   const Options& options_;
   ddp::Communicator& communicator_;
@@ -73,8 +80,9 @@ class Trainer {
   ddp::DistributedSampler sampler_;
   ddp::Checkpoint checkpoint_;
   ddp::ReplicaCheck replica_check_;
-  ddp::StepMetrics epoch_metrics_;
-  ddp::StepMetrics run_metrics_;
+  SpeedReport speed_;
+  ddp::RunRecord record_;
+  ddp::RunRecordFile record_file_;
   struct Copy {
     float* device;
     std::vector<float> host;
@@ -83,16 +91,13 @@ class Trainer {
   std::vector<ddp::Tensor> weights_;  // what the network is
   std::vector<ddp::Tensor> state_;    // the weights and what the optimizer keeps
 
+  bool is_recorded_ = false;  // the record's file was begun
   bool is_stopping_ = false;  // the launcher has asked
   int64_t step_ = 0;          // optimizer steps done
   double loss_sum_ = 0;       // of this epoch so far, this rank's share
   double loss_count_ = 0;     // images in it
   Summary summary_;
 };
-
-// Collective. Ok when `mine` is on all ranks; otherwise the error of the first rank that has one,
-// the same on all.
-absl::Status AgreeOnStatus(ddp::Communicator& communicator, const absl::Status& mine);
 
 }  // namespace train
 

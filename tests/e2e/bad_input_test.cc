@@ -83,6 +83,8 @@ TEST_CASE("bad input: usage errors end with 2 before anything starts") {
       {{"status"}, 2, "status", "./status"},
       {{"doctor", "--bogus"}, 2, "'--bogus'", "--require cuda"},
       {{"doctor", "--require", "foo"}, 2, "'foo'", "cuda"},
+      {{"bench"}, 2, "bench", "ddprun bench dp-ddp [options]"},
+      {{"bench", "dp-ddp", "--ranks=x"}, 2, "'x'", "1,2,4"},
       {{"coordinator", "--bind=:x"}, 2, "':x'", "[HOST]:PORT"},
       {{"coordinator", "--bind=login1:0"}, 2, "\"login1\"", "not an IP address"},
       {{"coordinator", "--bind=29400"}, 2, "'29400'", "did you mean :29400?"},

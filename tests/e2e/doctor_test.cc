@@ -68,7 +68,8 @@ TEST_CASE("doctor: with --require cuda the first reason is the error, the rest s
 TEST_CASE("doctor: the JSON has the same verdict") {
   std::string out;
   ErrorLine({"doctor", "--json", "--require=cuda"}, Bare(), 120, &out);
-  CHECK(out.rfind("{\n  \"driver\": {\"file\": null, ", 0) == 0);
+  CHECK(out.rfind("{\n  \"ddprun\": ", 0) == 0);
+  Holds(out, "\n  \"driver\": {\"file\": null, ");
   Holds(out, "\"cuda_training\": {\"possible\": false, \"reason\": \"CUDA driver: ");
 }
 

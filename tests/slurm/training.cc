@@ -63,7 +63,7 @@ std::map<int, std::string> Losses(const std::string& log) {
 
 // The line with the fingerprint of the parameters.
 std::string Parameters(const std::string& summary) {
-  const size_t begin = summary.find("\"parameters_sha256\"");
+  const size_t begin = summary.find("\"parameters_checksum\"");
   REQUIRE_MESSAGE(begin != std::string::npos, summary);
   return summary.substr(begin, summary.find('\n', begin) - begin);
 }

@@ -20,12 +20,19 @@ Summary Example() {
           .samples_per_second = 1234.5,
           .step_ms = 2.5,
           .exposed_communication_share = 0.0625,
+          .cpu_utilisation = 0.75,
+          .slow_ranks = {1, 3},
           .checkpoint = "a \"b\"\\\n/c.ckpt",
-          .parameters_sha256 = "00ff"};
+          .parameters_checksum = "00ff",
+          .record = {}};
 }
 
 TEST_CASE("summary: is JSON with every field") {
-  CHECK(ToJson(Example()) == R"({
+  const std::string json = ToJson(Example());
+  const std::string record = ddp::ToJson(Example().record) + "}\n";
+  REQUIRE(json.size() > record.size());
+  CHECK(json.substr(json.size() - record.size()) == record);
+  CHECK(json.substr(0, json.size() - record.size()) == R"({
   "world_size": 4,
   "backend": "shm",
   "epochs": [
@@ -37,10 +44,11 @@ TEST_CASE("summary: is JSON with every field") {
   "samples_per_second": 1234.5,
   "step_ms": 2.5,
   "exposed_communication_share": 0.0625,
+  "cpu_utilisation": 0.75,
+  "slow_ranks": [1, 3],
   "checkpoint": "a \"b\"\\\u000a/c.ckpt",
-  "parameters_sha256": "00ff"
-}
-)");
+  "parameters_checksum": "00ff",
+  "record": )");
 }
 
 TEST_CASE("summary: the file is whole or not there") {

@@ -73,7 +73,7 @@ std::vector<double> Run(const TempDir& dir, const std::string& name, Strings mor
 // The fingerprint of the weights that the last Run() ended with.
 std::string Weights(const TempDir& dir) {
   const std::string json = ReadFile(dir.File("summary"));
-  return json.substr(json.find("\"parameters_sha256\": "), 87);
+  return json.substr(json.find("\"parameters_checksum\": "), 57);
 }
 
 TEST_CASE(
@@ -88,11 +88,16 @@ TEST_CASE(
 
   const Strings saving = {"--checkpoint_dir", dir.File("ck"), "--resume"};
   std::vector<double> parts = StopAfter(dir, 17, saving);
+  const auto is_outcome = [&dir](const char* word) {
+    return ReadFile(dir.File("ck/run.json")).find(word) != std::string::npos;
+  };
+  CHECK(is_outcome("\"outcome\": \"stopped\""));
   REQUIRE(parts.size() >= 17);
   REQUIRE(parts.size() < kSteps);
   const std::vector<double> rest = Run(dir, "rest", saving);
   parts.insert(parts.end(), rest.begin(), rest.end());
   CHECK(parts == whole);
+  CHECK(is_outcome("\"outcome\": \"ok\""));
   CHECK(Weights(dir) == weights);
 }
 

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "examples/train/agree_on_status.h"
 #include "examples/train/cpu_network.h"
 #include "tests/examples/train/drawn_set.h"
 #include "tests/examples/train/step_losses.h"
@@ -76,8 +77,8 @@ TEST_CASE("trainer: loss falls, and all ranks end with the same weights") {
   CHECK(results[0]->epochs[1].accuracy > 0.5);
   CHECK(results[0]->steps == 28);  // 400 images a rank, 14 batches
   CHECK(results[0]->start_step == 0);
-  CHECK(results[1]->parameters_sha256 == results[0]->parameters_sha256);
-  CHECK(results[2]->parameters_sha256 == results[0]->parameters_sha256);
+  CHECK(results[1]->parameters_checksum == results[0]->parameters_checksum);
+  CHECK(results[2]->parameters_checksum == results[0]->parameters_checksum);
   CHECK(results[2]->epochs[1].accuracy == results[0]->epochs[1].accuracy);
 }
 
@@ -139,7 +140,7 @@ TEST_CASE("trainer: resumed from any checkpoint it ends with the same bits") {
     const auto resumed = Train(options, 2);
     CHECK(resumed[0]->start_step == stop_after);
     CHECK(resumed[0]->steps == undisturbed[0]->steps);
-    CHECK(resumed[0]->parameters_sha256 == undisturbed[0]->parameters_sha256);
+    CHECK(resumed[0]->parameters_checksum == undisturbed[0]->parameters_checksum);
     REQUIRE(resumed[0]->epochs.size() == 2);
     for (int i = 0; i < 2; ++i) {
       CHECK(resumed[0]->epochs[i].epoch == i + 1);
@@ -165,7 +166,7 @@ TEST_CASE(
     const auto resumed = Train(options, 2);
     CHECK(resumed[0]->start_step == stop_after);
     CHECK(resumed[0]->steps == undisturbed[0]->steps);
-    CHECK(resumed[0]->parameters_sha256 == undisturbed[0]->parameters_sha256);
+    CHECK(resumed[0]->parameters_checksum == undisturbed[0]->parameters_checksum);
     REQUIRE(resumed[0]->epochs.size() == 2);
     for (int i = 0; i < 2; ++i) {
       CHECK(Difference(resumed[0]->epochs[i].loss, undisturbed[0]->epochs[i].loss) < 1e-12);

@@ -1,0 +1,73 @@
+#include "examples/train/speed_report.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace train {
+namespace {
+
+double MeanCpuUtilisation(const std::vector<ddp::RankSteps>& ranks) {
+  double sum = 0;
+  for (const ddp::RankSteps& rank : ranks) sum += rank.cpu_utilisation;
+  return sum / static_cast<double>(ranks.size());
+}
+
+}  // namespace
+
+SpeedReport::SpeedReport(ddp::Communicator& communicator, ddp::Stream stream)
+    : rank_(communicator.rank()), epoch_(communicator, stream), run_(communicator, stream) {}
+
+void SpeedReport::BeginEpoch() {
+  epoch_.balance.Begin();
+  run_.balance.Begin();
+}
+
+void SpeedReport::EndEpoch() {
+  epoch_.balance.End();
+  run_.balance.End();
+}
+
+void SpeedReport::BeginStep() {
+  epoch_.metrics.BeginStep();
+  run_.metrics.BeginStep();
+}
+
+void SpeedReport::EndStep(int64_t samples, const ddp::ReductionTimes& reduction) {
+  epoch_.metrics.EndStep(samples, reduction);
+  run_.metrics.EndStep(samples, reduction);
+}
+
+absl::StatusOr<std::string> SpeedReport::EpochText() {
+  epoch_.metrics.Collect();
+  const absl::StatusOr<std::vector<ddp::RankSteps>> ranks = epoch_.balance.Gather(epoch_.metrics);
+  if (!ranks.ok()) return ranks.status();
+  const std::string slow = ddp::SlowRankText(*ranks);
+  const std::string text = absl::StrFormat(
+      "%.0f samples/s, exposed communication %.1f %%, CPU utilisation %.0f %%%s%s",
+      epoch_.metrics.samples_per_second(), 100 * epoch_.metrics.exposed_communication_share(),
+      100 * MeanCpuUtilisation(*ranks), slow.empty() ? "" : "; ", slow);
+  epoch_.metrics.Reset();
+  epoch_.balance.Reset();
+  return text;
+}
+
+absl::Status SpeedReport::Finish(Summary& summary, std::FILE* log) {
+  ddp::StepMetrics& metrics = run_.metrics;
+  metrics.Collect();
+  const absl::StatusOr<std::vector<ddp::RankSteps>> ranks = run_.balance.Gather(metrics);
+  if (!ranks.ok()) return ranks.status();
+  summary.samples_per_second = metrics.samples_per_second();
+  summary.step_ms = metrics.step_ms();
+  summary.exposed_communication_share = metrics.exposed_communication_share();
+  summary.cpu_utilisation = MeanCpuUtilisation(*ranks);
+  summary.slow_ranks = ddp::SlowRanks(*ranks);
+  if (rank_ != 0) return absl::OkStatus();
+  const std::string advice = ddp::SpeedAdvice(*ranks, rank_, metrics.Warning());
+  if (!advice.empty()) std::fprintf(stderr, "train: warning: %s\n", advice.c_str());
+  std::fprintf(log, "speed: %s\n", metrics.Summary().c_str());
+  std::fprintf(log, "exposed communication: %.1f %% of the step\n",
+               100 * summary.exposed_communication_share);
+  return absl::OkStatus();
+}
+
+}  // namespace train
