@@ -18,8 +18,8 @@
 namespace ddprun::launcher {
 namespace {
 
-constexpr std::array<std::string_view, 8> kReserved = {"status", "stop",  "dump",  "top",
-                                                       "logs",   "token", "check", "bench"};
+constexpr std::array<std::string_view, 7> kReserved = {"status", "stop",  "dump", "top",
+                                                       "logs",   "token", "check"};
 
 // The command line wins over the PET_ variables.
 void AddVariables(const Environment& environment, GivenOptions& given) {
@@ -118,13 +118,29 @@ CoordinatorOptions CoordinatorOf(OptionReader& read) {
   return options;
 }
 
+BenchOptions BenchOf(OptionReader& read) {
+  BenchOptions options;
+  read.Into("ranks", options.ranks, ParseRankCounts);
+  read.Into("seconds", options.seconds_per_row, ParseBenchSeconds);
+  for (auto& [name, file] : {std::pair("json", &options.json_file), {"html", &options.html_file}}) {
+    read.Into(name, *file, [](const std::string& text) -> absl::StatusOr<std::string> {
+      if (!text.empty()) return text;
+      return absl::InvalidArgumentError("expected a file's path");
+    });
+  }
+  return options;
+}
+
 absl::StatusOr<ParseResult> CommandOf(const CommandLine& line) {
   OptionReader read(line.given);
   ParseResult options = DoctorOptions();
-  if (std::string_view(line.command->name) == "doctor") {
+  const std::string_view name = line.command->name;
+  if (name == "doctor") {
     options = DoctorOf(read);
-  } else {
+  } else if (name == "coordinator") {
     options = CoordinatorOf(read);
+  } else {
+    options = BenchOf(read);
   }
   if (read.status().ok()) return options;
   return absl::InvalidArgumentError(

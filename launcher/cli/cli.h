@@ -11,10 +11,9 @@
 #include "launcher/cli/environment.h"
 #include "launcher/cli/launch_config.h"
 #include "launcher/cli/option_table.h"
+#include "rendezvous/base/version.h"
 
 namespace ddprun::launcher {
-
-inline constexpr char kVersion[] = "0.1.0";
 
 struct CommandLine {
   std::string print;                    // not empty: --help or --version, and nothing else is there
@@ -50,7 +49,16 @@ struct CoordinatorOptions {
   std::string run_id;  // empty: that of the first node that joins
 };
 
-using ParseResult = std::variant<LaunchConfig, PrintText, DoctorOptions, CoordinatorOptions>;
+// `ddprun bench dp-ddp`
+struct BenchOptions {
+  std::vector<int> ranks = {1, 2, 4};  // ascending, each once, the first is 1
+  Duration seconds_per_row = std::chrono::seconds(3);
+  std::string json_file;  // empty: none
+  std::string html_file;
+};
+
+using ParseResult =
+    std::variant<LaunchConfig, PrintText, DoctorOptions, CoordinatorOptions, BenchOptions>;
 
 // Reads the command line, the PET_ variables and those of a cluster's manager. An error is the
 // user's (exit code 2) and one line without "ddprun: error: " in front; no line, where another task

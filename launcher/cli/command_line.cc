@@ -64,9 +64,10 @@ absl::Status RefuseOf(const CommandRow& command, const std::string& word) {
 // What CLI11 is told and what it says, of one command line.
 class Reading {
  public:
+  // `words`: those behind the command's name and subject.
   Reading(const CommandRow* command, Words words)
       : command_(command),
-        words_(command == nullptr ? words : words.subspan(1)),
+        words_(words),
         rows_(command == nullptr ? OptionTable() : command->options) {
     app_.prefix_command()->require_subcommand(0, 1)->set_help_flag();
     for (const std::string& word : words_) marked_.push_back(Marked(word));
@@ -233,8 +234,17 @@ absl::StatusOr<CommandLine> ReadCommandLine(std::span<const std::string> args) {
   for (const CommandRow& row : CommandTable()) {
     if (!args.empty() && args[0] == row.name) command = &row;
   }
+  Words words = args.subspan(command == nullptr ? 0 : 1);
+  const bool has_subject = command != nullptr && command->subject != nullptr;
+  const bool is_named = has_subject && !words.empty() && words[0] == command->subject;
+  if (is_named) words = words.subspan(1);
   try {
-    absl::StatusOr<CommandLine> line = Reading(command, args).Read();
+    absl::StatusOr<CommandLine> line = Reading(command, words).Read();
+    if (has_subject && !is_named && (!line.ok() || line->print.empty())) {
+      return InvalidArgumentError(absl::StrCat(
+          command->name, ": expected ddprun ", command->name, " ", command->subject,
+          " [options], the subject first; ddprun ", command->name, " --help tells more"));
+    }
     if (line.ok() || command == nullptr) return line;
     return InvalidArgumentError(absl::StrCat(command->name, ": ", line.status().message()));
   } catch (const CLI::Error& error) {

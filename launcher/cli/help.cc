@@ -57,13 +57,16 @@ std::string Wrapped(std::string line, const std::string& text, size_t column = k
 
 class HelpFormat final : public CLI::Formatter {
  public:
+  // `subject`: the word behind the name of the command that is asked about.
+  explicit HelpFormat(std::string subject) : subject_(std::move(subject)) {}
+
   std::string make_description(const CLI::App* app) const override {
     return app->get_parent() == nullptr ? kHead : Wrapped("", app->get_description(), 0);
   }
 
   std::string make_usage(const CLI::App* app, std::string name) const override {
     if (app->get_parent() == nullptr) return "\n";  // the head has it
-    return absl::StrCat("\nUsage: ", name, " [options]\n\n");
+    return absl::StrCat("\nUsage: ", name, subject_, " [options]\n\n");
   }
 
   std::string make_footer(const CLI::App* app) const override {
@@ -95,6 +98,9 @@ class HelpFormat final : public CLI::Formatter {
   std::string make_subcommand(const CLI::App* command) const override {
     return Wrapped("  ddprun " + command->get_name(), command->get_description());
   }
+
+ private:
+  const std::string subject_;
 };
 
 void AddOptions(std::span<const OptionRow> rows, CLI::App& app) {
@@ -111,7 +117,9 @@ void AddOptions(std::span<const OptionRow> rows, CLI::App& app) {
 
 std::string HelpText(const CommandRow* command) {
   CLI::App app;
-  app.formatter(std::make_shared<HelpFormat>());
+  const bool has_subject = command != nullptr && command->subject != nullptr;
+  app.formatter(
+      std::make_shared<HelpFormat>(has_subject ? absl::StrCat(" ", command->subject) : ""));
   AddOptions(OptionTable(), app);
   const CLI::App* asked = &app;
   for (const CommandRow& row : CommandTable()) {

@@ -121,6 +121,15 @@ constexpr OptionRow kCoordinatorTable[] = {
     {"help", 'h', nullptr, kOptions, "This text.", false},
 };
 
+constexpr OptionRow kBenchTable[] = {
+    {"ranks", 0, "N,...", kOptions,
+     "Numbers of ranks, 1 to 64 (default 1,2,4). One is always measured, for comparison.", false},
+    {"seconds", 0, "S", kOptions, "Time for each row, 0.1 to 60 (default 3).", false},
+    {"json", 0, "FILE", kOptions, "Write the results there, for programs.", false},
+    {"html", 0, "FILE", kOptions, "Write a page with plots there; it needs no other file.", false},
+    {"help", 'h', nullptr, kOptions, "This text.", false},
+};
+
 constexpr CommandRow kCommands[] = {
     {"doctor",
      "Shows what this machine has for training: NVIDIA driver, GPUs, NCCL, cuBLAS, CUDA "
@@ -132,6 +141,12 @@ constexpr CommandRow kCommands[] = {
      "with the job's exit code. Killed and started again on the same address it finds "
      "the job as it is: workers go on.",
      kCoordinatorTable},
+    {"bench",
+     "Trains a small network on this machine both by DataParallel (one process, a thread for "
+     "each replica) and by DistributedDataParallel (a process for each rank), and shows speed, "
+     "scaling, communication and memory, and what limits. By default it takes less than a "
+     "minute; it needs no data.",
+     kBenchTable, "dp-ddp"},
 };
 
 }  // namespace

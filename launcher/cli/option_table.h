@@ -20,11 +20,12 @@ struct OptionRow {
   bool is_flag() const { return value == nullptr; }
 };
 
-// `ddprun NAME [options]`
+// `ddprun NAME [options]`, or `ddprun NAME SUBJECT [options]`
 struct CommandRow {
   const char* name;
   const char* help;
   std::span<const OptionRow> options;
+  const char* subject = nullptr;  // the one word that follows the name; nullptr: none
 };
 
 // Of ddprun itself.

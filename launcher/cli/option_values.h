@@ -39,6 +39,10 @@ absl::StatusOr<double> ParseInterval(const std::string& text);
 absl::StatusOr<bool> ParseFlag(const std::string& text);
 // 1/0, true/false, yes/no, t/f, y/n, on/off; any case.
 absl::StatusOr<bool> ParseBool(const std::string& text);
+// How many ranks to measure: numbers from 1 to 64 by comma. Ascending, each once; 1 is added.
+absl::StatusOr<std::vector<int>> ParseRankCounts(const std::string& text);
+// Seconds for one measurement, 0.1 to 60.
+absl::StatusOr<Duration> ParseBenchSeconds(const std::string& text);
 // A host name or an address, IPv6 with or without brackets; the result has none. An empty text
 // stays.
 absl::StatusOr<std::string> ParseHost(const std::string& text);

@@ -16,6 +16,11 @@ int Launch(LaunchConfig config, Environment environment);
 // REQUIRES: this process has one thread.
 int RunCoordinator(const CoordinatorOptions& options);
 
+// `ddprun bench dp-ddp`: measures both ways of training, prints the table, writes the files. Also
+// called in each process that it starts for a measurement, and ends there.
+// REQUIRES: this process has one thread.
+int RunBench(const BenchOptions& options);
+
 }  // namespace ddprun::launcher
 
 #endif  // DDPRUN_LAUNCHER_COMMANDS_COMMANDS_H_

@@ -114,6 +114,54 @@ TEST_CASE("coordinator options: what is wrong is quoted with what is right") {
   }
 }
 
+TEST_CASE("bench options: what is measured, for how long, and which files are written") {
+  const auto bench = [](Words words) {
+    words.insert(words.begin(), "dp-ddp");
+    const auto result = Parse(words, "bench");
+    REQUIRE_MESSAGE(result.ok(), result.status().ToString());
+    return std::get<BenchOptions>(*result);
+  };
+  CHECK(bench({}).ranks == std::vector<int>{1, 2, 4});
+  CHECK(bench({}).seconds_per_row == std::chrono::seconds(3));
+  CHECK(bench({}).json_file.empty());
+  CHECK(bench({"--ranks=4,2,2"}).ranks == std::vector<int>{1, 2, 4});
+  CHECK(bench({"--ranks", "64"}).ranks == std::vector<int>{1, 64});
+  CHECK(bench({"--seconds=0.5"}).seconds_per_row == std::chrono::milliseconds(500));
+  CHECK(bench({"--json", "a.json", "--html=b.html"}).json_file == "a.json");
+  CHECK(bench({"--json", "a.json", "--html=b.html"}).html_file == "b.html");
+}
+
+TEST_CASE("bench options: what is wrong is quoted with what is right") {
+  const std::string ranks = "expected numbers of ranks from 1 to 64 separated by commas, as in";
+  const std::string seconds = "expected seconds from 0.1 to 60";
+  const std::vector<std::pair<Words, std::string>> rows = {
+      {{}, "expected ddprun bench dp-ddp [options]"},
+      {{"ddp"}, "expected ddprun bench dp-ddp [options]"},
+      {{"--ranks=2"}, "expected ddprun bench dp-ddp [options]"},
+      {{"--ranks=2", "dp-ddp"}, "expected ddprun bench dp-ddp [options]"},
+      {{"dp-ddp", "dp-ddp"}, "unexpected argument 'dp-ddp'; expected --ranks N,..."},
+      {{"dp-ddp", "--bogus"}, "unknown option '--bogus'; expected --ranks N,..."},
+      {{"dp-ddp", "--ranks=0"}, "--ranks '0': " + ranks},
+      {{"dp-ddp", "--ranks=x"}, "--ranks 'x': " + ranks},
+      {{"dp-ddp", "--ranks="}, "--ranks '': " + ranks},
+      {{"dp-ddp", "--ranks=1,,2"}, "--ranks '1,,2': " + ranks},
+      {{"dp-ddp", "--ranks=65"}, "--ranks '65': " + ranks},
+      {{"dp-ddp", "--ranks=-1"}, "--ranks '-1': " + ranks},
+      {{"dp-ddp", "--ranks=2,3,4,5,6,7"}, "--ranks '2,3,4,5,6,7': expected at most 6 different"},
+      {{"dp-ddp", "--seconds=0"}, "--seconds '0': " + seconds},
+      {{"dp-ddp", "--seconds=61"}, "--seconds '61': " + seconds},
+      {{"dp-ddp", "--seconds=fast"}, "--seconds 'fast': " + seconds},
+      {{"dp-ddp", "--json="}, "--json '': expected a file's path"},
+  };
+  for (const auto& [words, message] : rows) {
+    const absl::Status status = Parse(words, "bench").status();
+    CAPTURE(status.message());
+    CHECK(absl::IsInvalidArgument(status));
+    CHECK(std::string(status.message()).find("bench: " + message) == 0);
+    CHECK(status.message().find('\n') == absl::string_view::npos);
+  }
+}
+
 TEST_CASE("commands: each is one as the first word alone") {
   const auto program = [](const Words& words) {
     const auto result = Parse(words);
@@ -122,7 +170,9 @@ TEST_CASE("commands: each is one as the first word alone") {
   };
   for (const CommandRow& command : CommandTable()) {
     const std::string name = command.name;
-    CHECK_FALSE(std::holds_alternative<LaunchConfig>(*Parse({name})));
+    Words words = {name};
+    if (command.subject != nullptr) words.push_back(command.subject);
+    CHECK_FALSE(std::holds_alternative<LaunchConfig>(*Parse(words)));
     CHECK(program({"--", name}) == name);
     CHECK(program({"--standalone", name}) == name);
     CHECK(program({"./" + name}) == "./" + name);

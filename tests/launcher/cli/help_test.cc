@@ -35,7 +35,9 @@ TEST_CASE("help: a command's has its usage and its options, and ddprun's names t
   for (const CommandRow& command : CommandTable()) {
     const std::string help = HelpText({command.name});
     CAPTURE(help);
-    CHECK(help.find(std::string("\nUsage: ddprun ") + command.name + " [options]\n") !=
+    const std::string subject =
+        command.subject == nullptr ? "" : std::string(" ") + command.subject;
+    CHECK(help.find(std::string("\nUsage: ddprun ") + command.name + subject + " [options]\n") !=
           std::string::npos);
     CHECK(HelpText().find(std::string("\n  ddprun ") + command.name + " ") != std::string::npos);
     for (const OptionRow& row : command.options) {

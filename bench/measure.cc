@@ -1,0 +1,137 @@
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <memory>
+#include <utility>
+
+#include "bench/training.h"
+
+namespace ddprun::bench {
+namespace {
+
+constexpr int kFewestSteps = 5, kMostSteps = 400;
+constexpr double kMiB = 1 << 20;
+// The last is PyTorch's default: two buckets here, as the first one is of 1 MiB.
+constexpr std::array<double, 6> kCaps = {0.25, 0.5, 1, 2, 4, 25};
+
+// As many steps as fit into the time, the same on all ranks.
+absl::StatusOr<int> StepsWithin(double seconds, double mean_ms, Training& training) {
+  const absl::StatusOr<double> slowest = training.Largest(mean_ms);
+  if (!slowest.ok()) return slowest.status();
+  const double steps = 1000 * seconds / std::max(*slowest, 1e-3);
+  return static_cast<int>(std::clamp<double>(steps, kFewestSteps, kMostSteps));
+}
+
+std::vector<double> Column(const std::vector<StepRecord>& steps, double StepRecord::*member) {
+  std::vector<double> values;
+  for (const StepRecord& step : steps) values.push_back(step.*member);
+  return values;
+}
+
+// The step whose length is nearest to `wanted_ms`.
+const StepRecord& Nearest(const std::vector<StepRecord>& steps, double wanted_ms) {
+  return *std::min_element(
+      steps.begin(), steps.end(), [wanted_ms](const StepRecord& a, const StepRecord& b) {
+        return std::abs(a.step_ms - wanted_ms) < std::abs(b.step_ms - wanted_ms);
+      });
+}
+
+}  // namespace
+
+double Median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+void PhaseClock::EndPhase(const char* name) {
+  const Clock::time_point now = Clock::now();
+  record_.phases.push_back({.name = name, .begin_ms = At(last_), .end_ms = At(now)});
+  record_.step_ms = At(now);
+  last_ = now;
+}
+
+double PhaseClock::At(Clock::time_point time) const {
+  return std::chrono::duration<double, std::milli>(time - begin_).count();
+}
+
+absl::StatusOr<Report> Measure(Training& training, double seconds) {
+  std::vector<double> warm_ms;
+  for (int i = 0; i < kLossSteps; ++i) {
+    const absl::StatusOr<StepRecord> step = training.Step();
+    if (!step.ok()) return step.status();
+    warm_ms.push_back(step->step_ms);
+  }
+  const absl::StatusOr<double> loss = training.Loss();
+  if (!loss.ok()) return loss.status();
+  const absl::StatusOr<int> count = StepsWithin(seconds, Median(warm_ms), training);
+  if (!count.ok()) return count.status();
+  std::vector<StepRecord> steps;
+  for (int i = 0; i < *count; ++i) {
+    absl::StatusOr<StepRecord> step = training.Step();
+    if (!step.ok()) return step.status();
+    steps.push_back(*std::move(step));
+  }
+  Row row{.steps = *count,
+          .step_ms = Median(Column(steps, &StepRecord::step_ms)),
+          .communication_ms = Median(Column(steps, &StepRecord::communication_ms)),
+          .exposed_ms = Median(Column(steps, &StepRecord::exposed_ms)),
+          .final_loss = *loss};
+  if (absl::Status status = training.Complete(row); !status.ok()) return status;
+  row.samples_per_second = 1000 * kGlobalBatch / row.step_ms;
+  const StepRecord& typical = Nearest(steps, row.step_ms);
+  Timeline timeline{.way = row.way,
+                    .ranks = row.ranks,
+                    .step_ms = typical.step_ms,
+                    .backward_end_ms = typical.backward_end_ms,
+                    .phases = typical.phases,
+                    .reductions = typical.reductions};
+  Report report;
+  report.rows.push_back(std::move(row));
+  report.timelines.push_back(std::move(timeline));
+  return report;
+}
+
+absl::StatusOr<Report> MeasureSweep(ddp::Communicator& group, double seconds) {
+  std::vector<std::unique_ptr<DistributedTraining>> trainings;
+  std::vector<std::vector<StepRecord>> steps(kCaps.size());
+  for (const double cap : kCaps) {
+    auto training = DistributedTraining::Create(group, static_cast<size_t>(cap * kMiB));
+    if (!training.ok()) return training.status();
+    trainings.push_back(*std::move(training));
+  }
+  // A step of each in turns, so that what else the machine does meets all of them alike.
+  const auto turn = [&](bool is_kept) -> absl::StatusOr<double> {
+    double all_ms = 0;
+    for (size_t i = 0; i < kCaps.size(); ++i) {
+      absl::StatusOr<StepRecord> step = trainings[i]->Step();
+      if (!step.ok()) return step.status();
+      all_ms += step->step_ms;
+      if (is_kept) steps[i].push_back(*std::move(step));
+    }
+    return all_ms;
+  };
+  double last_ms = 0;
+  for (int i = 0; i < 3; ++i) {
+    const absl::StatusOr<double> all_ms = turn(false);
+    if (!all_ms.ok()) return all_ms.status();
+    last_ms = *all_ms;
+  }
+  const absl::StatusOr<int> count = StepsWithin(seconds, last_ms, *trainings[0]);
+  if (!count.ok()) return count.status();
+  for (int i = 0; i < *count; ++i) {
+    if (absl::Status status = turn(true).status(); !status.ok()) return status;
+  }
+  Report report;
+  report.sweep_ranks = group.world_size();
+  for (size_t i = 0; i < kCaps.size(); ++i) {
+    report.sweep.push_back({.cap_mb = kCaps[i],
+                            .buckets = trainings[i]->bucket_count(),
+                            .step_ms = Median(Column(steps[i], &StepRecord::step_ms)),
+                            .exposed_ms = Median(Column(steps[i], &StepRecord::exposed_ms))});
+  }
+  return report;
+}
+
+}  // namespace ddprun::bench

@@ -1,0 +1,108 @@
+// One way of training, step by step, and the loop that measures it.
+#ifndef DDPRUN_BENCH_TRAINING_H_
+#define DDPRUN_BENCH_TRAINING_H_
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "bench/mlp.h"
+#include "bench/report.h"
+#include "ddp/communicator.h"
+
+namespace ddprun::bench {
+
+// All rows train this: the same network, samples, and batch over all ranks together.
+inline constexpr int kGlobalBatch = 128;
+// The samples are this many batches, which come one after the other, again and again.
+inline constexpr int kBatchesOfSamples = 8;
+
+// One step, in milliseconds since its beginning.
+struct StepRecord {
+  double step_ms = 0;
+  double communication_ms = 0;
+  double exposed_ms = 0;
+  double backward_end_ms = 0;
+  std::vector<Span> phases;
+  std::vector<Span> reductions;
+};
+
+// Cuts a step into phases, one after the other.
+class PhaseClock {
+ public:
+  using Clock = std::chrono::steady_clock;
+  explicit PhaseClock(StepRecord& record) : record_(record) {}
+  // The phase that has gone on since the last call, or since the construction, ends.
+  void EndPhase(const char* name);
+  double At(Clock::time_point time) const;
+
+ private:
+  StepRecord& record_;
+  const Clock::time_point begin_ = Clock::now();
+  Clock::time_point last_ = begin_;
+};
+
+// Used by one thread. All ranks call the same functions in the same order.
+class Training {
+ public:
+  virtual ~Training() = default;
+  virtual absl::StatusOr<StepRecord> Step() = 0;
+  // Of the last step: the mean over the global batch, before its update.
+  virtual absl::StatusOr<double> Loss() = 0;
+  // The largest of what the ranks say.
+  virtual absl::StatusOr<double> Largest(double mine) = 0;
+  // After the last step: way, ranks, bytes and memory; times become means over the ranks.
+  virtual absl::Status Complete(Row& row) = 0;
+};
+
+// DistributedDataParallel on this rank of the group.
+class DistributedTraining final : public Training {
+ public:
+  // Collective. Borrows the communicator.
+  static absl::StatusOr<std::unique_ptr<DistributedTraining>> Create(ddp::Communicator& group,
+                                                                     size_t bucket_cap_bytes);
+  ~DistributedTraining() override;
+
+  absl::StatusOr<StepRecord> Step() override;
+  absl::StatusOr<double> Loss() override;
+  absl::StatusOr<double> Largest(double mine) override;
+  absl::Status Complete(Row& row) override;
+  int bucket_count() const;
+
+ private:
+  struct State;
+  explicit DistributedTraining(std::unique_ptr<State> state);
+  const std::unique_ptr<State> state_;
+};
+
+// DataParallel with so many replicas, in this process.
+class ReplicatedTraining final : public Training {
+ public:
+  static absl::StatusOr<std::unique_ptr<ReplicatedTraining>> Create(int replicas);
+  ~ReplicatedTraining() override;
+
+  absl::StatusOr<StepRecord> Step() override;
+  absl::StatusOr<double> Loss() override;
+  absl::StatusOr<double> Largest(double mine) override;
+  absl::Status Complete(Row& row) override;
+
+ private:
+  struct State;
+  explicit ReplicatedTraining(std::unique_ptr<State> state);
+  const std::unique_ptr<State> state_;
+};
+
+// Trains kLossSteps steps, which also warm up, and then for about that many seconds; of a report,
+// fills in the row and the time line of the step of median length.
+absl::StatusOr<Report> Measure(Training& training, double seconds);
+// Compares values of bucket_cap_mb, a step of each in turns. Collective.
+absl::StatusOr<Report> MeasureSweep(ddp::Communicator& group, double seconds);
+
+double Median(std::vector<double> values);
+
+}  // namespace ddprun::bench
+
+#endif  // DDPRUN_BENCH_TRAINING_H_

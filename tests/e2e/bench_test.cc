@@ -1,0 +1,93 @@
+// `ddprun bench dp-ddp`: both ways of training on this machine.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <csignal>
+#include <string>
+#include <vector>
+
+#include "tests/e2e/job.h"
+#include "tests/support/files.h"
+#include "tests/support/holds.h"
+#include "tests/support/json.h"
+#include "tests/support/temp_dir.h"
+
+namespace ddprun::testing {
+namespace {
+
+// One step costs a second where instrumented code runs on cores that others use.
+constexpr std::chrono::minutes kLong{9};
+
+TEST_CASE("bench: both ways train alike, and table, JSON and page have what was measured") {
+  Job job;
+  auto bench = job.RunRaw({"bench", "dp-ddp", "--ranks=1,2", "--seconds=0.1", "--json",
+                           job.File("bench.json"), "--html", job.File("bench.html")});
+  REQUIRE_MESSAGE(bench->Wait(kLong) == 0, bench->Describe());
+  CHECK(job.IsGone());
+  const std::string out = bench->out(), err = bench->err();
+  for (const char* row : {"\ndp       1 ", "\ndp       2 ", "\nddp      1 ", "\nddp      2 "}) {
+    Holds(out, row);
+  }
+  Holds(out, "\nbucket_cap_mb: ");
+  Holds(err, "ddprun: bench: measuring 1/9: DataParallel with 1 replica\n");
+  Holds(err, "ddprun: bench: measuring 9/9: bucket_cap_mb with 2 ranks\n");
+  CHECK(std::count(err.begin(), err.end(), '\n') == 10);  // no rank repeats a line
+
+  const auto json = ParseJson(ReadFile(job.File("bench.json")));
+  REQUIRE(json.has_value());
+  REQUIRE(json->get_child("rows").size() == 4);
+  CHECK(json->get<bool>("losses_equal"));
+  const double loss = ElementOf(*json, "rows", 0).get<double>("final_loss");
+  CHECK(loss > 0);
+  for (size_t i = 0; i < 4; ++i) {
+    const Json row = ElementOf(*json, "rows", i);
+    const int ranks = i % 2 == 0 ? 1 : 2;
+    CAPTURE(i);
+    CHECK(row.get<std::string>("way") == (i < 2 ? "dp" : "ddp"));
+    CHECK(row.get<int>("ranks") == ranks);
+    CHECK(row.get<double>("final_loss") == doctest::Approx(loss).epsilon(1e-4));
+    CHECK(row.get<double>("samples_per_second") > 0);
+    CHECK(row.get<double>("step_ms") > 0);
+    CHECK(row.get_child("memory_bytes").size() == static_cast<size_t>(ranks));
+    CHECK((row.get<int64_t>("bytes_moved") > 0) == (ranks > 1));
+  }
+  CHECK(json->get_child("bucket_cap_sweep.points").size() == 6);
+  const std::string page = ReadFile(job.File("bench.html"));
+  CHECK(page.rfind("<!DOCTYPE html>\n", 0) == 0);
+  CHECK(page.substr(page.size() - 8) == "</html>\n");
+}
+
+// The one line on stderr of a bench that ended before it began.
+std::string RefusalOf(std::vector<std::string> options) {
+  Job job;
+  options.insert(options.begin(), {"bench", "dp-ddp"});
+  auto bench = job.RunRaw(options);
+  CHECK_MESSAGE(bench->Wait() == 2, bench->Describe());
+  CHECK(bench->out().empty());
+  const std::string err = bench->err();
+  CHECK(std::count(err.begin(), err.end(), '\n') == 1);
+  return err;
+}
+
+TEST_CASE("bench: a file that cannot be written is told before anything is measured") {
+  const TempDir dir;
+  Holds(RefusalOf({"--json", "/no/such/a.json"}),
+        "ddprun: error: bench: --json: write to /no/such/a.json: No such file or directory\n");
+  Holds(
+      RefusalOf({"--html", dir.path().string()}),
+      "ddprun: error: bench: --html: " + dir.path().string() + ": expected the path of a regular");
+  Holds(RefusalOf({"--html", dir.File("a"), "--json", dir.File("a")}),
+        "ddprun: error: bench: --json and --html name the same file, ");
+}
+
+TEST_CASE("bench: a signal ends it and all that it has started") {
+  Job job;
+  auto bench = job.RunRaw({"bench", "dp-ddp", "--ranks=2", "--seconds=60"});
+  REQUIRE_MESSAGE(bench->WaitForErr("measuring 2/9"), bench->Describe());
+  bench->Signal(SIGTERM);
+  CHECK(bench->Wait() == 128 + SIGTERM);
+  CHECK(job.IsGone());
+}
+
+}  // namespace
+}  // namespace ddprun::testing
