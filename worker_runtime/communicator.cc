@@ -17,4 +17,8 @@ absl::StatusOr<std::unique_ptr<HalfCasts>> Communicator::MakeHalfCasts(DType) {
   return absl::UnimplementedError(absl::StrCat("the backend ", backend(), " casts nothing"));
 }
 
+absl::StatusOr<std::unique_ptr<TensorHash>> Communicator::MakeTensorHash() {
+  return absl::UnimplementedError(absl::StrCat("the backend ", backend(), " hashes nothing"));
+}
+
 }  // namespace ddp

@@ -23,7 +23,7 @@ constexpr size_t kNamed = 3;                      // parameters in a message
 // What a rank tells the others. Plain numbers, as they travel as int64.
 struct Word {
   int64_t hash = 0;
-  int64_t parameters = 0;
+  int64_t parameters = 0;   // -1: they could not be hashed
   int64_t cost_ns = 0;      // of this comparison's hash and the last one's exchange
   int64_t interval_ns = 0;  // since the last comparison
 };
@@ -39,12 +39,6 @@ int64_t HashOf(std::span<const int64_t> hashes) {
 
 int64_t Nanoseconds(std::chrono::steady_clock::duration time) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(time).count();
-}
-
-std::vector<int64_t> HashEach(std::span<const Tensor> parameters) {
-  std::vector<int64_t> hashes;
-  for (const Tensor& parameter : parameters) hashes.push_back(HashOf(parameter));
-  return hashes;
 }
 
 // "rank 2 differs from the others", "ranks 0 and 1 against ranks 2 and 3"; "": all are equal.
@@ -83,7 +77,8 @@ std::string DifferenceText(const std::vector<int64_t>& hashes) {
 }  // namespace
 
 ReplicaCheck::ReplicaCheck(Communicator& communicator, ReplicaCheckOptions options)
-    : communicator_(communicator.host()),
+    : communicator_(communicator),
+      on_device_(options.on_device && communicator.device_type() != DeviceType::kCpu),
       grows_(options.every == 0),
       every_(std::max<int64_t>(1, options.every)) {
   DDP_CHECK(options.every >= 0);
@@ -91,22 +86,44 @@ ReplicaCheck::ReplicaCheck(Communicator& communicator, ReplicaCheckOptions optio
 
 bool ReplicaCheck::CountStep() { return ++steps_ >= every_ && communicator_.world_size() > 1; }
 
-absl::Status ReplicaCheck::Compare(int64_t step, std::span<const Tensor> parameters) {
+absl::StatusOr<std::vector<int64_t>> ReplicaCheck::HashEach(std::span<const Tensor> parameters,
+                                                            Stream stream) {
+  if (on_device_) {
+    if (!device_hash_) {
+      absl::StatusOr<std::unique_ptr<TensorHash>> made = communicator_.MakeTensorHash();
+      if (!made.ok()) return made.status();
+      device_hash_ = *std::move(made);
+    }
+    return device_hash_->Of(parameters, stream);
+  }
+  std::vector<int64_t> hashes;
+  for (const Tensor& parameter : parameters) hashes.push_back(HashOf(parameter));
+  return hashes;
+}
+
+absl::Status ReplicaCheck::Compare(int64_t step, std::span<const Tensor> parameters,
+                                   Stream stream) {
   const Clock::time_point begin = Clock::now();
-  const int64_t hash = HashOf(HashEach(parameters));
+  const absl::StatusOr<std::vector<int64_t>> hashes = HashEach(parameters, stream);
   const Clock::time_point hashed = Clock::now();
-  const Word mine = {.hash = hash,
-                     .parameters = static_cast<int64_t>(parameters.size()),
+  const Word mine = {.hash = hashes.ok() ? HashOf(*hashes) : 0,
+                     .parameters = hashes.ok() ? static_cast<int64_t>(parameters.size()) : -1,
                      .cost_ns = Nanoseconds(hashed - begin + last_exchange_),
                      .interval_ns = Nanoseconds(begin - compared_at_)};
   std::vector<Word> all(static_cast<size_t>(communicator_.world_size()));
   absl::Status status =
-      communicator_.AllGather(&mine, all.data(), kWordFields, DType::kInt64)->Wait();
+      communicator_.host().AllGather(&mine, all.data(), kWordFields, DType::kInt64)->Wait();
+  if (!hashes.ok()) return hashes.status();
   if (!status.ok()) return status;
   Word worst = all[0];
   bool is_equal = true;
   for (size_t rank = 0; rank < all.size(); ++rank) {
     const Word& word = all[rank];
+    if (word.parameters < 0) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("compare replicas after step ", step, ": rank ", rank,
+                       " could not hash its parameters, and says why"));
+    }
     if (word.parameters != all[0].parameters) {
       return absl::InvalidArgumentError(absl::StrCat(
           "compare replicas after step ", step, ": ", all[0].parameters, " parameters on rank 0, ",
@@ -116,7 +133,7 @@ absl::Status ReplicaCheck::Compare(int64_t step, std::span<const Tensor> paramet
     worst.cost_ns = std::max(worst.cost_ns, word.cost_ns);
     worst.interval_ns = std::min(worst.interval_ns, word.interval_ns);
   }
-  if (!is_equal) return Locate(step, parameters);
+  if (!is_equal) return Locate(step, parameters, *hashes);
   if (grows_) Grow(worst.cost_ns, worst.interval_ns);
   last_equal_ = step;
   steps_ = 0;
@@ -130,12 +147,12 @@ void ReplicaCheck::Grow(int64_t cost_ns, int64_t interval_ns) {
   if (every_ < kMostSteps && cost_ns > every_ * a_step / kLeastShare) every_ *= 2;
 }
 
-absl::Status ReplicaCheck::Locate(int64_t step, std::span<const Tensor> parameters) {
-  const std::vector<int64_t> mine = HashEach(parameters);
+absl::Status ReplicaCheck::Locate(int64_t step, std::span<const Tensor> parameters,
+                                  const std::vector<int64_t>& mine) {
   const size_t ranks = static_cast<size_t>(communicator_.world_size());
   std::vector<int64_t> all(mine.size() * ranks);
   absl::Status status =
-      communicator_.AllGather(mine.data(), all.data(), mine.size(), DType::kInt64)->Wait();
+      communicator_.host().AllGather(mine.data(), all.data(), mine.size(), DType::kInt64)->Wait();
   if (!status.ok()) return status;
   std::vector<std::string> texts;
   for (size_t i = 0; i < mine.size(); ++i) {

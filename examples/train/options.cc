@@ -82,6 +82,11 @@ void AddCareOptions(CLI::App& app, Options& options) {
                  "Compare the weights of all ranks after so many steps; 0: as often as costs less "
                  "than 0.1 % of the time, on a GPU never")
       ->check(WholeNumber(0, kMany));
+  app.add_flag(
+         "--check_replicas_on_gpu", options.check_replicas_on_gpu,
+         "With --check_replicas_every on a GPU: a kernel hashes the weights there, instead of "
+         "the host after a copy")
+      ->always_capture_default(false);
   app.add_option("--plant_drift", options.plant_drift,
                  "To try that out: after this step the last rank changes one weight; 0: never")
       ->check(WholeNumber(0, kMany));

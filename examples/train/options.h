@@ -24,8 +24,9 @@ struct Options {
   int64_t checkpoint_every = 0;
   bool resume = false;
   int64_t check_replicas_every = 0;  // steps; 0: as often as it costs little
-  int64_t plant_drift = 0;           // after this step; 0: never
-  int64_t plant_slow_rank = 0;       // milliseconds a step
+  bool check_replicas_on_gpu = false;
+  int64_t plant_drift = 0;      // after this step; 0: never
+  int64_t plant_slow_rank = 0;  // milliseconds a step
   ddp::DeviceChoice device = ddp::DeviceChoice::kAuto;
   ddp::Backend backend = ddp::Backend::kAuto;
   int comm_timeout = 600;  // seconds; PyTorch's for NCCL

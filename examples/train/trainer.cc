@@ -49,7 +49,8 @@ Trainer::Trainer(const Options& options, ddp::Communicator& communicator,
       sampler_(training.count, communicator.rank(), communicator.world_size(),
                {.seed = options.seed}),
       checkpoint_(communicator, {.directory = options.checkpoint_dir}),
-      replica_check_(communicator, {.every = options.check_replicas_every}),
+      replica_check_(communicator, {.every = options.check_replicas_every,
+                                    .on_device = options.check_replicas_on_gpu}),
       speed_(communicator, network_->stream()),
       record_(std::move(record)),
       record_file_(options.checkpoint_dir) {}
@@ -133,6 +134,7 @@ absl::Status Trainer::Prepare() {
   for (Parameter& p : parameters) {
     ddp_.AddParameter(p.name, p.values, p.count, DType::kFloat32);
     weights_.push_back({p.name, OnHost(p.values, p.count), p.count, DType::kFloat32});
+    device_weights_.push_back({p.name, p.values, p.count, DType::kFloat32});
   }
   if (absl::Status status = ddp_.Finalize(); !status.ok()) return status;
   state_ = weights_;
@@ -258,8 +260,8 @@ absl::Status Trainer::PlantDrift() {
   return CopyStateIn();
 }
 
-// Whether all ranks still have the same weights. On a GPU they are copied to the host for that,
-// so only where the user wants it.
+// Whether all ranks still have the same weights. On a GPU they are copied to the host for that, or
+// hashed by a kernel, so only where the user wants it.
 absl::Status Trainer::CheckReplicas() {
   if (step_ == options_.plant_drift) {
     if (absl::Status status = PlantDrift(); !status.ok()) return status;
@@ -267,6 +269,9 @@ absl::Status Trainer::CheckReplicas() {
   const bool is_on_gpu = communicator_.device_type() == ddp::DeviceType::kCuda;
   if (is_on_gpu && options_.check_replicas_every == 0) return absl::OkStatus();
   if (!replica_check_.CountStep()) return absl::OkStatus();
+  if (options_.check_replicas_on_gpu) {
+    return replica_check_.Compare(step_, device_weights_, network_->stream());
+  }
   if (absl::Status status = CopyStateOut(); !status.ok()) return status;
   return replica_check_.Compare(step_, weights_);
 }

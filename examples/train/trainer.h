@@ -87,9 +87,10 @@ class Trainer {
     float* device;
     std::vector<float> host;
   };
-  std::deque<Copy> copies_;           // on a GPU: what the tensors below stand for
-  std::vector<ddp::Tensor> weights_;  // what the network is
-  std::vector<ddp::Tensor> state_;    // the weights and what the optimizer keeps
+  std::deque<Copy> copies_;                  // on a GPU: what the tensors below stand for
+  std::vector<ddp::Tensor> weights_;         // what the network is
+  std::vector<ddp::Tensor> device_weights_;  // the same where the network has them
+  std::vector<ddp::Tensor> state_;           // the weights and what the optimizer keeps
 
   bool is_recorded_ = false;  // the record's file was begun
   bool is_stopping_ = false;  // the launcher has asked

@@ -4,6 +4,7 @@
 #ifndef DDPRUN_TESTS_SUPPORT_CUDA_EMULATION_H_
 #define DDPRUN_TESTS_SUPPORT_CUDA_EMULATION_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -60,6 +61,10 @@ EmulatedKernel Emulate(void (*kernel)(Arguments...), bool has_barrier = false) {
 inline thread_local ddprun::testing::EmulatedIndex threadIdx, blockIdx, blockDim, gridDim;
 
 void __syncthreads();
+
+inline unsigned long long atomicAdd(unsigned long long* to, unsigned long long value) {
+  return std::atomic_ref(*to).fetch_add(value);
+}
 
 struct alignas(16) float4 {
   float x, y, z, w;

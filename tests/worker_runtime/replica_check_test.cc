@@ -4,12 +4,14 @@
 
 #include <cmath>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "tests/support/thread_group.h"
+#include "tests/worker_runtime/all_reduce_only.h"
 
 namespace ddp {
 namespace {
@@ -107,6 +109,86 @@ TEST_CASE("replica check: ranks that compare different numbers of parameters are
     const absl::Status status = ReplicaCheck(communicator).Compare(1, tensors);
     CHECK_MESSAGE(absl::IsInvalidArgument(status), status.ToString());
     CHECK(status.message().find("3 parameters on rank 0, 2 on rank 1;") != std::string::npos);
+  });
+}
+
+// A hash by a device, which knows no more of a tensor than its first element.
+class FirstElements final : public TensorHash {
+ public:
+  explicit FirstElements(Stream expected) : expected_(expected) {}
+  absl::StatusOr<std::vector<int64_t>> Of(std::span<const Tensor> tensors, Stream stream) override {
+    if (stream != expected_) return absl::InternalError("another stream");
+    std::vector<int64_t> hashes;
+    for (const Tensor& tensor : tensors) {
+      hashes.push_back(tensor.count == 0 ? 0
+                                         : static_cast<int64_t>(*static_cast<float*>(tensor.data)));
+    }
+    return hashes;
+  }
+
+ private:
+  const Stream expected_;
+};
+
+// A group on GPUs whose collectives are its host's.
+class OnDevice final : public internal::AllReduceOnly {
+ public:
+  OnDevice(Communicator& host, Stream stream, absl::Status refusal)
+      : host_(host), stream_(stream), refusal_(std::move(refusal)) {}
+  int rank() const override { return host_.rank(); }
+  int world_size() const override { return host_.world_size(); }
+  const char* backend() const override { return "device"; }
+  DeviceType device_type() const override { return DeviceType::kCuda; }
+  Communicator& host() override { return host_; }
+  absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t) override {
+    return absl::UnimplementedError("");
+  }
+  std::unique_ptr<Work> AllReduce(void*, size_t, DType, ReduceOp, Stream) override {
+    return NotForIt();
+  }
+  absl::StatusOr<std::unique_ptr<TensorHash>> MakeTensorHash() override {
+    if (!refusal_.ok()) return refusal_;
+    return std::make_unique<FirstElements>(stream_);
+  }
+  void Abort(const std::string&) override {}
+  absl::Status error() const override { return absl::OkStatus(); }
+
+ private:
+  Communicator& host_;
+  const Stream stream_;
+  const absl::Status refusal_;
+};
+
+TEST_CASE("replica check: on a device its own hash decides, in the order of the stream") {
+  ThreadGroup group(3);
+  int stream = 0;
+  group.Run([&](Communicator& host) {
+    OnDevice device(host, &stream, absl::OkStatus());
+    ReplicaCheck check(device, {.every = 1, .on_device = true});
+    Model model;
+    model.weight[1] = static_cast<float>(host.rank());  // not seen by that hash
+    absl::Status status = check.Compare(1, model.Tensors(), &stream);
+    CHECK_MESSAGE(status.ok(), status.ToString());
+    model.weight[0] = host.rank() == 1 ? 7 : 1;
+    status = check.Compare(2, model.Tensors(), &stream);
+    CHECK(status.message() ==
+          "the replicas differ after step 2, and did not after step 1; parameter 'weight': rank 1 "
+          "differs from the others");
+  });
+}
+
+TEST_CASE("replica check: a rank that cannot hash says why, and the others name it") {
+  ThreadGroup group(3);
+  group.Run([](Communicator& host) {
+    const bool is_refused = host.rank() == 1;
+    OnDevice device(host, nullptr,
+                    is_refused ? absl::InternalError("no kernels here") : absl::OkStatus());
+    Model model;
+    const absl::Status status =
+        ReplicaCheck(device, {.every = 1, .on_device = true}).Compare(4, model.Tensors());
+    CHECK(status.message() == (is_refused ? "no kernels here"
+                                          : "compare replicas after step 4: rank 1 could not hash "
+                                            "its parameters, and says why"));
   });
 }
 

@@ -180,6 +180,7 @@ TEST_CASE("trainer: a rank whose weights drift is named by all") {
     CAPTURE(every);
     Options options = Small(10);  // 40 steps an epoch
     options.check_replicas_every = every;
+    options.check_replicas_on_gpu = every == 4;  // on a CPU without effect
     options.plant_drift = 10;
     for (const absl::StatusOr<Summary>& result : Attempt(options, 3)) {
       const std::string text = result.status().ToString();

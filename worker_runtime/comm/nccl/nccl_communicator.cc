@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "worker_runtime/comm/nccl/device_buffer.h"
 #include "worker_runtime/comm/nccl/device_casts.h"
+#include "worker_runtime/comm/nccl/device_hash.h"
 #include "worker_runtime/comm/nccl/follow_pace.h"
 #include "worker_runtime/comm/nccl/op_memory.h"
 
@@ -132,6 +133,10 @@ absl::StatusOr<std::unique_ptr<Buffer>> NcclCommunicator::Allocate(size_t bytes)
 
 absl::StatusOr<std::unique_ptr<HalfCasts>> NcclCommunicator::MakeHalfCasts(DType type) {
   return MakeDeviceCasts(*device_, type);
+}
+
+absl::StatusOr<std::unique_ptr<TensorHash>> NcclCommunicator::MakeTensorHash() {
+  return MakeDeviceHash(*device_);
 }
 
 std::unique_ptr<Work> NcclCommunicator::Barrier() {

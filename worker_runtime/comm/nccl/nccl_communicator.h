@@ -71,6 +71,7 @@ class NcclCommunicator final : public GroupCommunicator, private GraphCapture {
   void SetTimeout(std::chrono::milliseconds timeout) override;
   absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t bytes) override;
   absl::StatusOr<std::unique_ptr<HalfCasts>> MakeHalfCasts(DType type) override;
+  absl::StatusOr<std::unique_ptr<TensorHash>> MakeTensorHash() override;
   std::unique_ptr<Work> Barrier() override;
   GraphCapture* graph_capture() override { return this; }
   DeviceTimer* device_timer() override { return &timer_; }

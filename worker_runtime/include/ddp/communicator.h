@@ -4,7 +4,9 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -13,6 +15,8 @@
 #include "ddp/dtype.h"
 
 namespace ddp {
+
+struct Tensor;
 
 namespace internal {
 class DeviceTimer;
@@ -80,6 +84,16 @@ class HalfCasts {
   virtual absl::Status Widen(const void* input, float* output, size_t count, Stream stream) = 0;
 };
 
+// Hashes of tensors in a communicator's memory on a device, for ReplicaCheck.
+class TensorHash {
+ public:
+  virtual ~TensorHash() = default;
+  // A number for each tensor, behind all that is on `stream`, which it waits for. Equal bits have
+  // equal numbers on all ranks.
+  virtual absl::StatusOr<std::vector<int64_t>> Of(std::span<const Tensor> tensors,
+                                                  Stream stream) = 0;
+};
+
 // A group's collectives. Every rank calls the same operations with the same counts and types in
 // the same order. Operations are executed in the order of the calls on a thread (or stream) of the
 // communicator's own; each returns a Work at once. Calls come from one thread at a time.
@@ -128,6 +142,10 @@ class Communicator {
   // For gradients that travel in 16 bits; `type` is float16 or bfloat16. Not collective. `nccl`
   // only; Unimplemented elsewhere, where host memory needs no device. The communicator outlives it.
   virtual absl::StatusOr<std::unique_ptr<HalfCasts>> MakeHalfCasts(DType type);
+
+  // For ReplicaCheck. Not collective. `nccl` only; Unimplemented elsewhere, where the host hashes.
+  // The communicator outlives it.
+  virtual absl::StatusOr<std::unique_ptr<TensorHash>> MakeTensorHash();
 
   // In place; `stream` is where `data` was produced (null on the CPU).
   virtual std::unique_ptr<Work> AllReduce(void* data, size_t count, DType dtype, ReduceOp op,

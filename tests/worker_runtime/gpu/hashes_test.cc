@@ -1,0 +1,105 @@
+#include "worker_runtime/gpu/hashes.h"
+
+#include <doctest/doctest.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "tests/support/cuda_emulation.h"
+#include "tests/support/emulated_cuda.h"
+
+// The kernels themselves, run on the CPU.
+#include "worker_runtime/gpu/kernels/hash.cu"
+
+namespace ddp::internal {
+namespace {
+
+using ddprun::testing::Emulate;
+using ddprun::testing::EmulatedCuda;
+using ddprun::testing::EmulatedKernels;
+
+EmulatedKernels Kernels() {
+  return {{"hash_8_bits", Emulate(hash_8_bits)},
+          {"hash_16_bits", Emulate(hash_16_bits)},
+          {"hash_32_bits", Emulate(hash_32_bits)},
+          {"hash_64_bits", Emulate(hash_64_bits)}};
+}
+
+CudaStream SomeStream() {
+  static int stream;
+  return reinterpret_cast<CudaStream>(&stream);
+}
+
+template <typename T>
+uint64_t HashOf(Hashes& hashes, std::vector<T> values, DType dtype) {
+  const Tensor tensor = {"p", values.data(), values.size(), dtype};
+  const absl::StatusOr<std::vector<int64_t>> result = hashes.Of({&tensor, 1}, SomeStream());
+  REQUIRE_MESSAGE(result.ok(), result.status().ToString());
+  return static_cast<uint64_t>(result->at(0));
+}
+
+// The numbers come from the formula in Python, in integers without a bound.
+TEST_CASE("hashes: known tensors have known numbers, alike on every GPU") {
+  EmulatedCuda cuda(Kernels());
+  const auto hashes = Hashes::Load(cuda.api());
+  REQUIRE_MESSAGE(hashes.ok(), hashes.status().ToString());
+  CHECK(HashOf<float>(**hashes, {}, DType::kFloat32) == 0);
+  CHECK(HashOf<int64_t>(**hashes, {1}, DType::kInt64) == 0x9e0160293a33aaf7);
+  CHECK(HashOf<float>(**hashes, {0.0f}, DType::kFloat32) == 0x48218226ff3cd4bf);
+  CHECK(HashOf<float>(**hashes, {1, 2, 3}, DType::kFloat32) == 0x36fcd7b22af616e);
+  CHECK(HashOf<uint8_t>(**hashes, std::vector<uint8_t>(1000, 255), DType::kUint8) ==
+        0x59b52e287bcb31b0);
+}
+
+TEST_CASE("hashes: a bit, a place and a sign change them, in any part of a large tensor") {
+  EmulatedCuda cuda(Kernels());
+  const auto hashes = Hashes::Load(cuda.api());
+  REQUIRE(hashes.ok());
+  CHECK(HashOf<float>(**hashes, {1, 2}, DType::kFloat32) !=
+        HashOf<float>(**hashes, {2, 1}, DType::kFloat32));
+  CHECK(HashOf<double>(**hashes, {0.0}, DType::kFloat64) !=
+        HashOf<double>(**hashes, {-0.0}, DType::kFloat64));
+  std::vector<uint16_t> values(256 * 256 + 777, 0x3c00);  // more than the grid has threads
+  const uint64_t before = HashOf(**hashes, values, DType::kFloat16);
+  CHECK(HashOf(**hashes, values, DType::kFloat16) == before);
+  for (const size_t at : {size_t{0}, size_t{65535}, size_t{65536}, values.size() - 1}) {
+    values[at] ^= 1;
+    CHECK(HashOf(**hashes, values, DType::kFloat16) != before);
+    values[at] ^= 1;
+  }
+  // Each tensor has its own number, an empty one among them none of the next.
+  float one[] = {1};
+  const Tensor tensors[] = {{"a", one, 1, DType::kFloat32},
+                            {"empty", nullptr, 0, DType::kFloat32},
+                            {"b", one, 1, DType::kFloat32}};
+  const auto each = (*hashes)->Of(tensors, SomeStream());
+  REQUIRE(each.ok());
+  CHECK(each->at(0) == each->at(2));
+  CHECK(each->at(1) == 0);
+}
+
+TEST_CASE("hashes: a driver that refuses the kernels, a launch or a copy is an error") {
+  EmulatedCuda cuda(Kernels());
+  cuda.Fail("cuModuleLoadData", kCudaErrorInvalidPtx);
+  CHECK(std::string(Hashes::Load(cuda.api()).status().message())
+            .starts_with("load the kernels of hash.cu: cuModuleLoadData: "));
+  cuda.Fail("cuModuleLoadData", kCudaSuccess);
+  const auto hashes = Hashes::Load(cuda.api());
+  REQUIRE(hashes.ok());
+  float one[] = {1};
+  const Tensor tensor = {"p", one, 1, DType::kFloat32};
+  for (const char* call : {"cuMemAlloc", "cuMemsetD8Async", "hash_32_bits", "cuMemcpyDtoHAsync",
+                           "cuStreamSynchronize"}) {
+    CAPTURE(call);
+    cuda.Fail(call, kCudaErrorInvalidContext);
+    const absl::Status status = (*hashes)->Of({&tensor, 1}, SomeStream()).status();
+    CHECK_FALSE(status.ok());
+    CHECK_MESSAGE(status.message().find(call) != absl::string_view::npos, status.ToString());
+    cuda.Fail(call, kCudaSuccess);
+  }
+  CHECK((*hashes)->Of({&tensor, 1}, SomeStream()).ok());
+}
+
+}  // namespace
+}  // namespace ddp::internal

@@ -1,0 +1,47 @@
+// Hashes of tensors in a GPU's memory.
+#ifndef DDPRUN_WORKER_RUNTIME_GPU_HASHES_H_
+#define DDPRUN_WORKER_RUNTIME_GPU_HASHES_H_
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "ddp/checkpoint.h"
+#include "worker_runtime/gpu/cuda_api.h"
+#include "worker_runtime/gpu/cuda_objects.h"
+#include "worker_runtime/gpu/kernel.h"
+
+namespace ddp::internal {
+
+// Belongs to the context in which it was loaded, which is current at every call.
+class Hashes {
+ public:
+  // Borrows `cuda`. Fails when the driver cannot compile or load the kernels.
+  static absl::StatusOr<std::unique_ptr<Hashes>> Load(const CudaApi& cuda);
+
+  // One number for each tensor, of its bits and their places, behind all that is on `stream`, which
+  // it waits for. Equal bits have equal numbers on every GPU; they are not those of the CPU.
+  absl::StatusOr<std::vector<int64_t>> Of(std::span<const Tensor> tensors, CudaStream stream);
+
+ private:
+  template <typename Bits>
+  using HashKernel = Kernel<void(const Bits*, int64_t, uint64_t*)>;
+
+  Hashes(const CudaApi& cuda, OwnedModule module) : cuda_(cuda), module_(std::move(module)) {}
+  absl::Status Add(const Tensor& tensor, uint64_t* hash, CudaStream stream) const;
+
+  const CudaApi& cuda_;
+  OwnedModule module_;
+  HashKernel<uint8_t> bits_8_;
+  HashKernel<uint16_t> bits_16_;
+  HashKernel<uint32_t> bits_32_;
+  HashKernel<uint64_t> bits_64_;
+};
+
+}  // namespace ddp::internal
+
+#endif  // DDPRUN_WORKER_RUNTIME_GPU_HASHES_H_
