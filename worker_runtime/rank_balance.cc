@@ -12,6 +12,7 @@
 #include <system_error>
 
 #include "rendezvous/base/fnv1a.h"
+#include "worker_runtime/comm/device_timer.h"
 #include "worker_runtime/comm/host_key.h"
 
 namespace ddp {
@@ -26,6 +27,7 @@ struct Word {
   double step_wait_ms = -1;
   double communication_wait_ms = -1;
   double cores_used = 0;  // CPU time by wall time
+  double gpu_utilisation = -1;
   uint64_t host = 0;
   cpu_set_t cpus{};  // empty where the kernel does not tell: more than 1024 of them
 };
@@ -83,7 +85,10 @@ RankBalance::Usage RankBalance::Now() {
   return usage;
 }
 
-void RankBalance::Begin() { begin_ = Now(); }
+void RankBalance::Begin() {
+  begin_ = Now();
+  if (!since_) since_ = std::chrono::system_clock::now();
+}
 
 void RankBalance::End() {
   const Usage end = Now();
@@ -106,6 +111,9 @@ absl::StatusOr<std::vector<RankSteps>> RankBalance::Gather(const StepMetrics& me
   if (sums_.wall > nanoseconds(0)) {
     mine.cores_used = Milliseconds(sums_.cpu) / Milliseconds(sums_.wall);
   }
+  if (internal::DeviceTimer* device = communicator_.device_timer(); device != nullptr && since_) {
+    mine.gpu_utilisation = device->UtilisationSince(*since_).value_or(-1);
+  }
   const std::string host = internal::HostKey();
   ddprun::Fnv1a hash;
   hash.Add(host.data(), host.size());
@@ -122,7 +130,8 @@ absl::StatusOr<std::vector<RankSteps>> RankBalance::Gather(const StepMetrics& me
     ranks.push_back({.step_ms = word.step_ms,
                      .exposed_ms = word.exposed_ms,
                      .step_wait_ms = word.step_wait_ms,
-                     .communication_wait_ms = word.communication_wait_ms});
+                     .communication_wait_ms = word.communication_wait_ms,
+                     .gpu_utilisation = word.gpu_utilisation});
   }
   CountCores(words, ranks);
   return ranks;

@@ -12,6 +12,22 @@ double MeanCpuUtilisation(const std::vector<ddp::RankSteps>& ranks) {
   return sum / static_cast<double>(ranks.size());
 }
 
+// Below 0 where some rank has none to tell.
+double MeanGpuUtilisation(const std::vector<ddp::RankSteps>& ranks) {
+  double sum = 0;
+  for (const ddp::RankSteps& rank : ranks) {
+    if (rank.gpu_utilisation < 0) return -1;
+    sum += rank.gpu_utilisation;
+  }
+  return sum / static_cast<double>(ranks.size());
+}
+
+std::string UtilisationText(const std::vector<ddp::RankSteps>& ranks) {
+  const double gpu = MeanGpuUtilisation(ranks);
+  return absl::StrFormat("%s utilisation %.0f %%", gpu < 0 ? "CPU" : "GPU",
+                         100 * (gpu < 0 ? MeanCpuUtilisation(ranks) : gpu));
+}
+
 }  // namespace
 
 SpeedReport::SpeedReport(ddp::Communicator& communicator, ddp::Stream stream)
@@ -42,10 +58,10 @@ absl::StatusOr<std::string> SpeedReport::EpochText() {
   const absl::StatusOr<std::vector<ddp::RankSteps>> ranks = epoch_.balance.Gather(epoch_.metrics);
   if (!ranks.ok()) return ranks.status();
   const std::string slow = ddp::SlowRankText(*ranks);
-  const std::string text = absl::StrFormat(
-      "%.0f samples/s, exposed communication %.1f %%, CPU utilisation %.0f %%%s%s",
-      epoch_.metrics.samples_per_second(), 100 * epoch_.metrics.exposed_communication_share(),
-      100 * MeanCpuUtilisation(*ranks), slow.empty() ? "" : "; ", slow);
+  const std::string text = absl::StrFormat("%.0f samples/s, exposed communication %.1f %%, %s%s%s",
+                                           epoch_.metrics.samples_per_second(),
+                                           100 * epoch_.metrics.exposed_communication_share(),
+                                           UtilisationText(*ranks), slow.empty() ? "" : "; ", slow);
   epoch_.metrics.Reset();
   epoch_.balance.Reset();
   return text;
@@ -60,6 +76,7 @@ absl::Status SpeedReport::Finish(Summary& summary, std::FILE* log) {
   summary.step_ms = metrics.step_ms();
   summary.exposed_communication_share = metrics.exposed_communication_share();
   summary.cpu_utilisation = MeanCpuUtilisation(*ranks);
+  summary.gpu_utilisation = MeanGpuUtilisation(*ranks);
   summary.slow_ranks = ddp::SlowRanks(*ranks);
   if (rank_ != 0) return absl::OkStatus();
   const std::string advice = ddp::SpeedAdvice(*ranks, rank_, metrics.Warning());

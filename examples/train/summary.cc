@@ -54,11 +54,13 @@ std::string ToJson(const Summary& summary) {
       "{\n  \"world_size\": %d,\n  \"backend\": %s,\n  \"epochs\": [%s],\n  \"steps\": %d,\n"
       "  \"start_step\": %d,\n  \"restart_count\": %d,\n  \"samples_per_second\": %.6g,\n"
       "  \"step_ms\": %.6g,\n  \"exposed_communication_share\": %.6g,\n"
-      "  \"cpu_utilisation\": %.6g,\n  \"slow_ranks\": [%s],\n  \"checkpoint\": %s,\n"
+      "  \"cpu_utilisation\": %.6g,\n  \"gpu_utilisation\": %s,\n  \"slow_ranks\": [%s],\n  "
+      "\"checkpoint\": %s,\n"
       "  \"parameters_checksum\": %s,\n  \"record\": %s}\n",
       summary.world_size, Quoted(summary.backend), epochs, summary.steps, summary.start_step,
       summary.restart_count, summary.samples_per_second, summary.step_ms,
       summary.exposed_communication_share, summary.cpu_utilisation,
+      summary.gpu_utilisation < 0 ? "null" : absl::StrFormat("%.6g", summary.gpu_utilisation),
       absl::StrJoin(summary.slow_ranks, ", "), Quoted(summary.checkpoint),
       Quoted(summary.parameters_checksum), ddp::ToJson(summary.record));
 }

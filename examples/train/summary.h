@@ -29,6 +29,7 @@ struct Summary {
   double step_ms = 0;
   double exposed_communication_share = 0;
   double cpu_utilisation = 0;   // mean over ranks of what each used of its share, 0 to 1
+  double gpu_utilisation = -1;  // mean over ranks of when the GPU ran a kernel; below 0: unknown
   std::vector<int> slow_ranks;  // for which the others waited
   std::string checkpoint;       // empty without one
   std::string parameters_checksum;

@@ -4,6 +4,8 @@
 #include <sched.h>
 
 #include "tests/support/thread_group.h"
+#include "tests/worker_runtime/on_device.h"
+#include "worker_runtime/comm/device_timer.h"
 
 namespace ddp {
 namespace {
@@ -50,6 +52,45 @@ TEST_CASE("rank balance: without a step nothing is measured") {
     CHECK((*ranks)[0].step_wait_ms < 0);
     CHECK((*ranks)[0].cpu_utilisation == 0);
     CHECK(SpeedAdvice(*ranks, 0, "no").empty());
+  });
+}
+
+// Of a GPU that was busy for a quarter of the time, or does not tell.
+class BusyDevice final : public internal::OnDevice, private internal::DeviceTimer {
+ public:
+  BusyDevice(Communicator& host, std::optional<double> share) : OnDevice(host), share_(share) {}
+  internal::DeviceTimer* device_timer() override { return this; }
+  std::chrono::system_clock::time_point since() const { return since_; }
+
+ private:
+  std::unique_ptr<internal::DeviceMoment> Mark(Stream) override { return nullptr; }
+  std::optional<double> UtilisationSince(std::chrono::system_clock::time_point since) override {
+    since_ = since;
+    return share_;
+  }
+
+  const std::optional<double> share_;
+  std::chrono::system_clock::time_point since_{};
+};
+
+TEST_CASE("rank balance: every rank hears how busy every GPU was since the steps began") {
+  ddprun::testing::ThreadGroup group(2);
+  group.Run([](Communicator& host) {
+    BusyDevice device(host, host.rank() == 0 ? std::optional(0.25) : std::nullopt);
+    RankBalance balance(device);
+    StepMetrics metrics(host);
+    const auto before = std::chrono::system_clock::now();
+    balance.Begin();
+    const auto begun = std::chrono::system_clock::now();
+    balance.End();
+    balance.Begin();  // the second time that its steps go on
+    balance.End();
+    const absl::StatusOr<std::vector<RankSteps>> ranks = balance.Gather(metrics);
+    REQUIRE(ranks.ok());
+    CHECK((*ranks)[0].gpu_utilisation == 0.25);
+    CHECK((*ranks)[1].gpu_utilisation < 0);
+    CHECK(device.since() >= before);
+    CHECK(device.since() <= begun);
   });
 }
 

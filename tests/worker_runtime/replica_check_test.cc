@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "tests/support/thread_group.h"
-#include "tests/worker_runtime/all_reduce_only.h"
+#include "tests/worker_runtime/on_device.h"
 
 namespace ddp {
 namespace {
@@ -130,31 +130,16 @@ class FirstElements final : public TensorHash {
   const Stream expected_;
 };
 
-// A group on GPUs whose collectives are its host's.
-class OnDevice final : public internal::AllReduceOnly {
+class HashingDevice final : public internal::OnDevice {
  public:
-  OnDevice(Communicator& host, Stream stream, absl::Status refusal)
-      : host_(host), stream_(stream), refusal_(std::move(refusal)) {}
-  int rank() const override { return host_.rank(); }
-  int world_size() const override { return host_.world_size(); }
-  const char* backend() const override { return "device"; }
-  DeviceType device_type() const override { return DeviceType::kCuda; }
-  Communicator& host() override { return host_; }
-  absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t) override {
-    return absl::UnimplementedError("");
-  }
-  std::unique_ptr<Work> AllReduce(void*, size_t, DType, ReduceOp, Stream) override {
-    return NotForIt();
-  }
+  HashingDevice(Communicator& host, Stream stream, absl::Status refusal)
+      : OnDevice(host), stream_(stream), refusal_(std::move(refusal)) {}
   absl::StatusOr<std::unique_ptr<TensorHash>> MakeTensorHash() override {
     if (!refusal_.ok()) return refusal_;
     return std::make_unique<FirstElements>(stream_);
   }
-  void Abort(const std::string&) override {}
-  absl::Status error() const override { return absl::OkStatus(); }
 
  private:
-  Communicator& host_;
   const Stream stream_;
   const absl::Status refusal_;
 };
@@ -163,7 +148,7 @@ TEST_CASE("replica check: on a device its own hash decides, in the order of the 
   ThreadGroup group(3);
   int stream = 0;
   group.Run([&](Communicator& host) {
-    OnDevice device(host, &stream, absl::OkStatus());
+    HashingDevice device(host, &stream, absl::OkStatus());
     ReplicaCheck check(device, {.every = 1, .on_device = true});
     Model model;
     model.weight[1] = static_cast<float>(host.rank());  // not seen by that hash
@@ -181,8 +166,8 @@ TEST_CASE("replica check: a rank that cannot hash says why, and the others name 
   ThreadGroup group(3);
   group.Run([](Communicator& host) {
     const bool is_refused = host.rank() == 1;
-    OnDevice device(host, nullptr,
-                    is_refused ? absl::InternalError("no kernels here") : absl::OkStatus());
+    HashingDevice device(host, nullptr,
+                         is_refused ? absl::InternalError("no kernels here") : absl::OkStatus());
     Model model;
     const absl::Status status =
         ReplicaCheck(device, {.every = 1, .on_device = true}).Compare(4, model.Tensors());

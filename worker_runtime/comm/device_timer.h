@@ -1,7 +1,8 @@
-// When a GPU's stream gets to a point, for StepMetrics.
+// When a GPU's stream gets to a point, for StepMetrics; how busy it is, for RankBalance.
 #ifndef DDPRUN_WORKER_RUNTIME_COMM_DEVICE_TIMER_H_
 #define DDPRUN_WORKER_RUNTIME_COMM_DEVICE_TIMER_H_
 
+#include <chrono>
 #include <memory>
 #include <optional>
 
@@ -25,6 +26,9 @@ class DeviceTimer {
   // Behind all that is on `stream` now. Null when there is no telling: after an error of the group,
   // and while `stream` captures.
   virtual std::unique_ptr<DeviceMoment> Mark(Stream stream) = 0;
+  // The share of the time since then, 0 to 1, in which the GPU ran a kernel of any process; of the
+  // last 16 s where that was longer ago. None where the driver does not tell, or after an error.
+  virtual std::optional<double> UtilisationSince(std::chrono::system_clock::time_point since) = 0;
 };
 
 }  // namespace ddp::internal

@@ -45,10 +45,14 @@ TEST_CASE("summary: is JSON with every field") {
   "step_ms": 2.5,
   "exposed_communication_share": 0.0625,
   "cpu_utilisation": 0.75,
+  "gpu_utilisation": null,
   "slow_ranks": [1, 3],
   "checkpoint": "a \"b\"\\\u000a/c.ckpt",
   "parameters_checksum": "00ff",
   "record": )");
+  Summary on_gpu = Example();
+  on_gpu.gpu_utilisation = 0.5;
+  CHECK(ToJson(on_gpu).find("\n  \"gpu_utilisation\": 0.5,\n") != std::string::npos);
 }
 
 TEST_CASE("summary: the file is whole or not there") {

@@ -47,4 +47,12 @@ std::unique_ptr<DeviceMoment> GpuTimer::Mark(Stream stream) {
   return moment;
 }
 
+std::optional<double> GpuTimer::UtilisationSince(std::chrono::system_clock::time_point since) {
+  if (!is_healthy_()) return std::nullopt;
+  if (!utilisation_) utilisation_ = GpuUtilisation::Open(device_.uuid());
+  if (!utilisation_->ok()) return std::nullopt;
+  const absl::StatusOr<double> share = (*utilisation_)->Since(since);
+  return share.ok() ? std::optional(*share) : std::nullopt;
+}
+
 }  // namespace ddp::internal

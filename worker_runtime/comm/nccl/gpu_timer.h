@@ -4,11 +4,13 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "worker_runtime/comm/device_timer.h"
 #include "worker_runtime/comm/nccl/gpu_clock.h"
 #include "worker_runtime/gpu/device.h"
 #include "worker_runtime/gpu/event_pool.h"
+#include "worker_runtime/gpu/gpu_utilisation.h"
 
 namespace ddp::internal {
 
@@ -23,6 +25,7 @@ class GpuTimer final : public DeviceTimer {
         is_healthy_(std::move(is_healthy)) {}
 
   std::unique_ptr<DeviceMoment> Mark(Stream stream) override;
+  std::optional<double> UtilisationSince(std::chrono::system_clock::time_point since) override;
 
  private:
   friend class GpuMoment;
@@ -31,6 +34,7 @@ class GpuTimer final : public DeviceTimer {
   const GpuClock& clock_;
   const std::shared_ptr<EventPool> pool_;
   const std::function<bool()> is_healthy_;
+  std::optional<absl::StatusOr<GpuUtilisation>> utilisation_;  // none before it is asked for
 };
 
 }  // namespace ddp::internal

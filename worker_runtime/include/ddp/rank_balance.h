@@ -3,6 +3,7 @@
 #define DDPRUN_WORKER_RUNTIME_DDP_RANK_BALANCE_H_
 
 #include <chrono>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -23,8 +24,11 @@ struct RankSteps {
   double step_wait_ms = -1;
   double communication_wait_ms = -1;
   double cpu_utilisation = 0;  // of its share of the cores; above 1 where it uses others' shares
-  int cores = 0;               // that it may use, or a rank that shares one of them may; 0: unknown
-  int ranks_on_cores = 1;      // ranks that share them
+  // Share of the time, 0 to 1, in which its GPU ran a kernel of any process; of the last 16 s at
+  // most. Below 0: it has no GPU, or the driver does not tell, as of a part of a GPU (MIG).
+  double gpu_utilisation = -1;
+  int cores = 0;           // that it may use, or a rank that shares one of them may; 0: unknown
+  int ranks_on_cores = 1;  // ranks that share them
 
   // What this rank takes before it waits for others: a slow rank has much of it, and the others
   // have as much more to wait for.
@@ -64,7 +68,10 @@ class RankBalance {
   void Begin();
   void End();
   // What was measured is forgotten.
-  void Reset() { sums_ = {}; }
+  void Reset() {
+    sums_ = {};
+    since_.reset();
+  }
 
   // Collective, one small all-gather in host memory: not for every step. Every rank's steps by
   // rank, from its metrics and what lay between Begin() and End(). Errors are the communicator's.
@@ -78,6 +85,7 @@ class RankBalance {
   static Usage Now();
 
   Communicator& communicator_;
+  std::optional<std::chrono::system_clock::time_point> since_;  // none: nothing is measured
   Usage begin_;
   Usage sums_;
 };
