@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "rendezvous/base/fnv1a.h"
@@ -21,6 +22,9 @@ namespace {
 
 using internal::WorkerEnv;
 
+// torch.distributed's, with its values.
+constexpr char kDebugVar[] = "TORCH_DISTRIBUTED_DEBUG";
+
 // The keys of the group that is now formed. A round has one key space, so a process that ends its
 // group and makes another one in the same round must not find the ports and plans of the first. All
 // ranks make their groups in the same order, as they do everything else that is collective.
@@ -29,10 +33,21 @@ std::string NextGroupName() {
   return absl::StrCat("group/", ++groups);
 }
 
-absl::Status CheckOptions(const ProcessGroupOptions& options) {
-  if (options.timeout.count() > 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("the group's timeout is ", options.timeout.count(), " ms: it must be above 0"));
+// The options with what the environment adds to them. InvalidArgument for what they cannot be.
+absl::StatusOr<ProcessGroupOptions> Checked(ProcessGroupOptions options) {
+  if (options.timeout.count() <= 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the group's timeout is ", options.timeout.count(), " ms: it must be above 0"));
+  }
+  const char* text = std::getenv(kDebugVar);
+  const std::string level = absl::AsciiStrToUpper(text == nullptr ? "" : text);
+  if (level == "DETAIL") {
+    options.debug_level = DebugLevel::kDetail;
+  } else if (!level.empty() && level != "OFF" && level != "INFO") {
+    return absl::InvalidArgumentError(
+        absl::StrCat(kDebugVar, " is \"", text, "\": it is OFF, INFO or DETAIL"));
+  }
+  return options;
 }
 
 absl::StatusOr<WorkerEnv> WorkerEnvOfThisProcess() {
@@ -170,6 +185,7 @@ absl::StatusOr<std::unique_ptr<ProcessGroup>> Form(Parts parts) {
   member.timeout = parts.options.timeout;
   member.capabilities.backend = parts.options.backend;
   member.capabilities.device = parts.options.device;
+  member.capabilities.debug_level = parts.options.debug_level;
   absl::StatusOr<internal::FormedGroup> formed;
   if (member.world_size == 1) {
     formed = internal::FormLocalGroup(member);
@@ -197,53 +213,56 @@ absl::StatusOr<std::unique_ptr<ProcessGroup>> ProcessGroup::FromEnv(
   return internal::GroupFromEnv(options, "");
 }
 
-absl::StatusOr<std::unique_ptr<ProcessGroup>> ProcessGroup::New(
-    const Store& store, int rank, int world_size, const ProcessGroupOptions& options) {
+absl::StatusOr<std::unique_ptr<ProcessGroup>> ProcessGroup::New(const Store& store, int rank,
+                                                                int world_size,
+                                                                const ProcessGroupOptions& wanted) {
   if (world_size < 1 || rank < 0 || rank >= world_size) {
     return absl::InvalidArgumentError(
         absl::StrCat("a process group as rank ", rank, " of ", world_size));
   }
-  if (absl::Status status = CheckOptions(options); !status.ok()) return status;
+  const auto options = Checked(wanted);
+  if (!options.ok()) return options.status();
   auto env = WorkerEnvOfThisProcess();
   if (!env.ok()) return env.status();
   env->rank = rank;
   env->world_size = world_size;
   env->round.reset();  // its keys are the launcher's groups': here the ranks agree on their own
   env->error_file.clear();  // which ranks of the launcher's job these are is not known
-  auto own = store.Clone(options.timeout);
+  auto own = store.Clone(options->timeout);
   if (!own.ok()) return own.status();
-  auto prefix = internal::AgreeOnSession(**own, *env, options.timeout);
+  auto prefix = internal::AgreeOnSession(**own, *env, options->timeout);
   if (!prefix.ok()) return prefix.status();
   return Form({.env = *std::move(env),
                .job_ranks = {},
-               .options = options,
+               .options = *options,
                .store = std::make_shared<PrefixStore>(*prefix, *std::move(own)),
                .name = "group"});
 }
 
 absl::StatusOr<std::unique_ptr<ProcessGroup>> internal::GroupFromEnv(
-    const ProcessGroupOptions& options, const std::string& key_space) {
+    const ProcessGroupOptions& wanted, const std::string& key_space) {
   auto env = WorkerEnvOfThisProcess();
   if (!env.ok()) return env.status();
-  if (absl::Status status = CheckOptions(options); !status.ok()) return status;
+  const auto options = Checked(wanted);
+  if (!options.ok()) return options.status();
   if (env->world_size == 1 && (env->master_addr.empty() || env->master_port == 0)) {
     return Form({.env = *std::move(env),
                  .job_ranks = {},
-                 .options = options,
+                 .options = *options,
                  .store = nullptr,
                  .name = "group"});
   }
-  auto connected = Store::Connect(env->master_addr, env->master_port, options.timeout);
+  auto connected = Store::Connect(env->master_addr, env->master_port, options->timeout);
   if (!connected.ok()) return connected.status();
   std::unique_ptr<Store> store = *std::move(connected);
   if (!key_space.empty()) store = std::make_unique<PrefixStore>(key_space, std::move(store));
-  auto prefix = internal::AgreeOnSession(*store, *env, options.timeout);
+  auto prefix = internal::AgreeOnSession(*store, *env, options->timeout);
   if (!prefix.ok()) return prefix.status();
   // A session by echo is new each time, and ranks need not have made the same number before.
   std::string name = env->round.has_value() && env->world_size > 1 ? NextGroupName() : "group";
   return Form({.env = *std::move(env),
                .job_ranks = {},
-               .options = options,
+               .options = *options,
                .store = std::make_shared<PrefixStore>(*prefix, std::move(store)),
                .name = std::move(name)});
 }

@@ -26,9 +26,17 @@ using ddprun::testing::StartStoreServer;
 using Variables = std::map<std::string, std::string>;
 
 constexpr std::chrono::seconds kTimeout(30);
-constexpr const char* kContract[] = {
-    "RANK",        "WORLD_SIZE",  "LOCAL_RANK",   "LOCAL_WORLD_SIZE",           "GROUP_RANK",
-    "MASTER_ADDR", "MASTER_PORT", "DDPRUN_ROUND", "TORCHELASTIC_RESTART_COUNT", "DDPRUN_EPOCH"};
+constexpr const char* kContract[] = {"RANK",
+                                     "WORLD_SIZE",
+                                     "LOCAL_RANK",
+                                     "LOCAL_WORLD_SIZE",
+                                     "GROUP_RANK",
+                                     "MASTER_ADDR",
+                                     "MASTER_PORT",
+                                     "DDPRUN_ROUND",
+                                     "TORCHELASTIC_RESTART_COUNT",
+                                     "DDPRUN_EPOCH",
+                                     "TORCH_DISTRIBUTED_DEBUG"};
 
 // This process's environment: of the contract's variables only those given.
 class Environment {
@@ -145,6 +153,17 @@ TEST_CASE("process group: a timeout that is not above zero is refused") {
   auto group = ProcessGroup::FromEnv({Backend::kAuto, std::chrono::milliseconds(0)});
   CHECK(absl::IsInvalidArgument(group.status()));
   CHECK(group.status().message().find("0 ms") != std::string::npos);
+}
+
+TEST_CASE("process group: a debug level that is none is refused, as by PyTorch") {
+  Environment environment(Variables{{"TORCH_DISTRIBUTED_DEBUG", "LOUD"}});
+  const absl::Status status = FromEnv().status();
+  CHECK(absl::IsInvalidArgument(status));
+  CHECK(status.message() == "TORCH_DISTRIBUTED_DEBUG is \"LOUD\": it is OFF, INFO or DETAIL");
+  for (const char* level : {"", "off", "INFO", "Detail"}) {
+    Environment known(Variables{{"TORCH_DISTRIBUTED_DEBUG", level}});
+    CHECK(FromEnv().ok());
+  }
 }
 
 TEST_CASE("process group: a store that nobody serves is named") {

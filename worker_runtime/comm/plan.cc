@@ -15,7 +15,7 @@ namespace {
 
 // Changes with whatever ranks must have alike: the layout of shared memory, the order of steps, the
 // messages between nodes.
-constexpr char kVersion[] = "ddp4";
+constexpr char kVersion[] = "ddp5";
 
 // Bounds the connections between two nodes, and what a chunk of staging is divided by.
 constexpr int kMaxLanes = 8;
@@ -191,6 +191,9 @@ absl::Status DecideOnGpus(const std::vector<Capabilities>& ranks, Plan* plan) {
   const auto limit = std::find_if(ranks.begin(), ranks.end(),
                                   [](const Capabilities& rank) { return !rank.gpu.can_register; });
   plan->can_register = limit == ranks.end();
+  plan->compares_calls = std::any_of(ranks.begin(), ranks.end(), [](const Capabilities& rank) {
+    return rank.debug_level == DebugLevel::kDetail;
+  });
   plan->reason = absl::StrCat(
       "cuda, nccl ", NcclVersionText(first.gpu.nccl_version), ": ",
       ranks.size() == 1
@@ -240,16 +243,19 @@ absl::StatusOr<Plan> MakePlan(const std::vector<Capabilities>& ranks) {
 std::string Encode(const Capabilities& capabilities) {
   return absl::StrCat(kVersion, "|", BackendName(capabilities.backend), "|", capabilities.host, "|",
                       capabilities.address, "|", NonceText(capabilities.nonce), "|",
+                      capabilities.debug_level == DebugLevel::kDetail ? "detail" : "off", "|",
                       DeviceName(capabilities.device), "|", Encode(capabilities.gpu));
 }
 
 absl::StatusOr<Capabilities> DecodeCapabilities(const std::string& text) {
   const std::vector<std::string> parts = absl::StrSplit(text, '|');
-  if (parts.size() != 7 || parts[0] != kVersion) return Garbage("capabilities", text);
+  if (parts.size() != 8 || parts[0] != kVersion) return Garbage("capabilities", text);
   Capabilities capabilities;
   capabilities.host = parts[2];
   capabilities.address = parts[3];
-  bool is_valid = ParseNonce(parts[4], &capabilities.nonce) && Decode(parts[6], &capabilities.gpu);
+  bool is_valid = ParseNonce(parts[4], &capabilities.nonce) && Decode(parts[7], &capabilities.gpu);
+  if (parts[5] == "detail") capabilities.debug_level = DebugLevel::kDetail;
+  is_valid = is_valid && (parts[5] == "detail" || parts[5] == "off");
   bool is_known = false;
   for (Backend backend : {Backend::kAuto, Backend::kShm, Backend::kTcp, Backend::kNccl}) {
     if (parts[1] != BackendName(backend)) continue;
@@ -259,7 +265,7 @@ absl::StatusOr<Capabilities> DecodeCapabilities(const std::string& text) {
   is_valid = is_valid && is_known;
   is_known = false;
   for (DeviceChoice device : {DeviceChoice::kCpu, DeviceChoice::kCuda, DeviceChoice::kAuto}) {
-    if (parts[5] != DeviceName(device)) continue;
+    if (parts[6] != DeviceName(device)) continue;
     capabilities.device = device;
     is_known = true;
   }
@@ -269,18 +275,19 @@ absl::StatusOr<Capabilities> DecodeCapabilities(const std::string& text) {
 
 std::string Encode(const Plan& plan) {
   return absl::StrCat(kVersion, "|", absl::StrJoin(plan.node_sizes, ","), "|", plan.is_on_gpus,
-                      plan.uses_nccl, plan.can_register, "|", plan.reason);
+                      plan.uses_nccl, plan.can_register, plan.compares_calls, "|", plan.reason);
 }
 
 absl::StatusOr<Plan> DecodePlan(const std::string& text, int world_size) {
   const std::vector<std::string> parts = absl::StrSplit(text, absl::MaxSplits('|', 3));
-  if (parts.size() != 4 || parts[0] != kVersion || parts[2].size() != 3) {
+  if (parts.size() != 4 || parts[0] != kVersion || parts[2].size() != 4) {
     return Garbage("plan", text);
   }
   Plan plan;
   plan.is_on_gpus = parts[2][0] == '1';
   plan.uses_nccl = parts[2][1] == '1';
   plan.can_register = parts[2][2] == '1';
+  plan.compares_calls = parts[2][3] == '1';
   plan.reason = parts[3];
   int64_t total = 0;
   for (const std::string& part : std::vector<std::string>(absl::StrSplit(parts[1], ','))) {

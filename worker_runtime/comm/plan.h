@@ -35,6 +35,7 @@ struct Capabilities {
   // Who knows it has read this round's store.
   Nonce nonce{};
   DeviceChoice device = DeviceChoice::kCpu;
+  DebugLevel debug_level = DebugLevel::kOff;
   GpuCapability gpu{};
   friend bool operator==(const Capabilities&, const Capabilities&) = default;
 };
@@ -43,10 +44,11 @@ struct Capabilities {
 // backend is shm, otherwise tcp between the nodes.
 struct Plan {
   std::vector<int> node_sizes;
-  std::string reason;         // one sentence
-  bool is_on_gpus = false;    // as well: the nodes and their backend are for host memory
-  bool uses_nccl = false;     // a group of one need not
-  bool can_register = false;  // every rank's NCCL can
+  std::string reason;           // one sentence
+  bool is_on_gpus = false;      // as well: the nodes and their backend are for host memory
+  bool uses_nccl = false;       // a group of one need not
+  bool can_register = false;    // every rank's NCCL can
+  bool compares_calls = false;  // with NCCL, as some rank's debug level has it
   friend bool operator==(const Plan&, const Plan&) = default;
 };
 

@@ -249,6 +249,13 @@ TEST_CASE("plan: ranks with different versions of NCCL form no group on GPUs") {
   CHECK(Refusal(ranks) == "device cuda: " + words);
 }
 
+TEST_CASE("plan: the ranks compare their calls where one of them asks for it") {
+  std::vector<Capabilities> ranks = {WithGpu(0), WithGpu(1)};
+  CHECK_FALSE(Made(ranks).compares_calls);
+  ranks[1].debug_level = ddp::DebugLevel::kDetail;
+  CHECK(Made(ranks).compares_calls);
+}
+
 TEST_CASE("plan: ranks that ask for different devices are refused by name") {
   CHECK(Refusal({WithGpu(0), WithGpu(1), WithGpu(2, DeviceChoice::kCuda)}) ==
         "the ranks ask for different devices: rank 0 for auto, rank 2 for cuda");
@@ -263,6 +270,7 @@ TEST_CASE("plan: what a rank says of its GPU comes back whatever characters it h
     capabilities.gpu.lack = capabilities.gpu.uuid = capabilities.gpu.bus_id = odd;
     capabilities.gpu.host_id = capabilities.gpu.nccl_lack = odd;
     capabilities.gpu.may_share = device == DeviceChoice::kCuda;
+    if (device == DeviceChoice::kCuda) capabilities.debug_level = ddp::DebugLevel::kDetail;
     const auto decoded = DecodeCapabilities(Encode(capabilities));
     REQUIRE_MESSAGE(decoded.ok(), decoded.status().ToString());
     CHECK(*decoded == capabilities);
@@ -271,6 +279,7 @@ TEST_CASE("plan: what a rank says of its GPU comes back whatever characters it h
     Plan plan{{1, 1}, odd};
     (flag ? plan.is_on_gpus : plan.uses_nccl) = true;
     plan.can_register = flag;
+    plan.compares_calls = !flag;
     const auto decoded = DecodePlan(Encode(plan), 2);
     REQUIRE_MESSAGE(decoded.ok(), decoded.status().ToString());
     CHECK(*decoded == plan);
@@ -292,7 +301,7 @@ TEST_CASE("plan: capabilities with a broken part about the GPU are refused") {
   const std::string plan = Encode(Plan{{2}, "shm"});
   REQUIRE(DecodePlan(plan, 2).ok());
   const std::string version = plan.substr(0, plan.find('|'));
-  for (const char* rest : {"|2|00|shm", "|2|0000|shm", "|2||shm", "|2|000"}) {
+  for (const char* rest : {"|2|000|shm", "|2|00000|shm", "|2||shm", "|2|0000"}) {
     CAPTURE(rest);
     CHECK(absl::IsInvalidArgument(DecodePlan(version + rest, 2).status()));
   }

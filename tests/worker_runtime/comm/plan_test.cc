@@ -81,23 +81,25 @@ TEST_CASE("plan: a plan comes back from the store as it went") {
 
 TEST_CASE("plan: what was not encoded by this version is refused and quoted") {
   const std::string nonce(32, 'a');
-  const std::string good = "ddp4|auto|host|10.0.0.1|" + nonce + "|cpu|,,,,0,0,,0";
+  const std::string good = "ddp5|auto|host|10.0.0.1|" + nonce + "|off|cpu|,,,,0,0,,0";
   REQUIRE(DecodeCapabilities(good).ok());
-  for (const std::string& text : {std::string(), std::string("ddp4"), "ddp3" + good.substr(4),
-                                  "ddp4|mpi|host|10.0.0.1|" + nonce + "|cpu|,,,,0,0,,0",
-                                  "ddp4|auto|host|10.0.0.1|" + nonce.substr(1) + "|cpu|,,,,0,0,,0",
-                                  "ddp4|auto|host|10.0.0.1|" + nonce.substr(1) + "g|cpu|,,,,0,0,,0",
-                                  "ddp4|auto|host|" + nonce + "|cpu|,,,,0,0,,0", good + "|more"}) {
+  for (const std::string& text :
+       {std::string(), std::string("ddp5"), "ddp4" + good.substr(4),
+        "ddp5|mpi|host|10.0.0.1|" + nonce + "|off|cpu|,,,,0,0,,0",
+        "ddp5|auto|host|10.0.0.1|" + nonce + "|loud|cpu|,,,,0,0,,0",
+        "ddp5|auto|host|10.0.0.1|" + nonce.substr(1) + "|off|cpu|,,,,0,0,,0",
+        "ddp5|auto|host|10.0.0.1|" + nonce.substr(1) + "g|off|cpu|,,,,0,0,,0",
+        "ddp5|auto|host|" + nonce + "|off|cpu|,,,,0,0,,0", good + "|more"}) {
     CAPTURE(text);
     auto decoded = DecodeCapabilities(text);
     CHECK(absl::IsInvalidArgument(decoded.status()));
     CHECK(decoded.status().message().find("\"" + text + "\"") != std::string::npos);
   }
-  REQUIRE(DecodePlan("ddp4|2,2|000|shm", 4).ok());
+  REQUIRE(DecodePlan("ddp5|2,2|0000|shm", 4).ok());
   for (const std::string text :
-       {"", "ddp4", "ddp4|2,2", "ddp3|2,2|000|shm", "ddp4||000|shm", "ddp4|2,|000|shm",
-        "ddp4|2,0,2|000|shm", "ddp4|5,-1|000|shm", "ddp4|2,1|000|shm", "ddp4|2,3|000|shm",
-        "ddp4|2,x|000|shm", "ddp4|4294967300|000|shm"}) {
+       {"", "ddp5", "ddp5|2,2", "ddp4|2,2|0000|shm", "ddp5||0000|shm", "ddp5|2,|0000|shm",
+        "ddp5|2,0,2|0000|shm", "ddp5|5,-1|0000|shm", "ddp5|2,1|0000|shm", "ddp5|2,3|0000|shm",
+        "ddp5|2,x|0000|shm", "ddp5|4294967300|0000|shm"}) {
     CAPTURE(text);
     auto decoded = DecodePlan(text, 4);
     CHECK(absl::IsInvalidArgument(decoded.status()));

@@ -231,9 +231,12 @@ absl::StatusOr<std::unique_ptr<NcclCommunicator>> FormNccl(Store* store, const P
     board = std::make_unique<FailureBoard>("nccl", host->rank(), host->world_size(),
                                            member.connect_store);
   }
-  return NcclCommunicator::Create(
-      std::move(device), std::move(communication), std::move(host), std::move(board),
-      {.timeout = member.timeout, .can_register = plan.can_register, .on_hopeless = &EndProcess});
+  return NcclCommunicator::Create(std::move(device), std::move(communication), std::move(host),
+                                  std::move(board),
+                                  {.timeout = member.timeout,
+                                   .can_register = plan.can_register,
+                                   .compares_calls = plan.compares_calls,
+                                   .on_hopeless = &EndProcess});
 }
 
 }  // namespace ddp::internal

@@ -84,7 +84,7 @@ absl::Status NcclCommunicator::Start() {
   clock_.Set({.event = anchor->ended, .at = Clock::now(), .owner = anchor});
   pulse_ = std::move(anchor);
 
-  if (communication_ != nullptr && world_size() > 1) {
+  if (options_.compares_calls && communication_ != nullptr && world_size() > 1) {
     auto comparison = CallComparison::Create(*device_, world_size());
     if (!comparison.ok()) return comparison.status();
     comparison_ = *std::move(comparison);

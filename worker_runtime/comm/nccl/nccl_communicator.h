@@ -49,7 +49,8 @@ class NcclCommunicator final : public GroupCommunicator, private GraphCapture {
  public:
   struct Options {
     std::chrono::milliseconds timeout{0};
-    bool can_register = false;  // memory from ncclMemAlloc on every rank
+    bool can_register = false;    // memory from ncclMemAlloc on every rank
+    bool compares_calls = false;  // the ranks do, by CallComparison
     // What to do when NCCL cannot be aborted; does not return. Tests replace it.
     std::function<void(const std::string& why)> on_hopeless;
   };
@@ -173,7 +174,7 @@ class NcclCommunicator final : public GroupCommunicator, private GraphCapture {
   const std::shared_ptr<EventPool> pool_;  // shared with operations whose handles outlive us
   CudaStream stream_ = nullptr;
   CudaPointer barrier_word_ = 0;
-  std::unique_ptr<CallComparison> comparison_;  // null in a group of one
+  std::unique_ptr<CallComparison> comparison_;  // null: the ranks do not compare
   GpuClock clock_;
   GpuTimer timer_;
 

@@ -100,8 +100,13 @@ absl::Status NcclCommunicator::TimedOut(const GpuOperation& operation, Clock::du
                   : "'s own GPU has not come to it (a kernel or a copy before it hangs, or takes "
                     "longer than the timeout)"));
   }
-  constexpr char kHangs[] = "NCCL or the network hangs (NCCL_DEBUG=INFO tells more)";
-  if (board_ == nullptr) return timed_out(kHangs);
+  const std::string hangs = absl::StrCat(
+      "NCCL or the network hangs (NCCL_DEBUG=INFO tells more)",
+      board_ == nullptr || comparison_ != nullptr
+          ? ""
+          : ", or the ranks made different calls before (TORCH_DISTRIBUTED_DEBUG=DETAIL compares "
+            "them)");
+  if (board_ == nullptr) return timed_out(hangs);
   const int surveyor = board_->ClaimSurvey();
   if (surveyor >= 0 && surveyor != rank()) {
     const absl::Status said = board_->Read(kVerdictPatience);
@@ -118,7 +123,7 @@ absl::Status NcclCommunicator::TimedOut(const GpuOperation& operation, Clock::du
         absl::StrCat(NameRanks(survey.missing), " did not arrive", NameExtent(survey)));
   }
   return timed_out(
-      absl::StrCat("all ranks are in it or through it", NameExtent(survey), "; ", kHangs));
+      absl::StrCat("all ranks are in it or through it", NameExtent(survey), "; ", hangs));
 }
 
 }  // namespace ddp::internal

@@ -25,11 +25,21 @@ enum class Backend { kAuto, kShm, kTcp, kNccl };
 // may share from NCCL 2.30.3 on where all set NCCL_MULTI_RANK_GPU_ENABLE=1.
 enum class DeviceChoice { kCpu, kCuda, kAuto };
 
+// How much a group looks for mistakes of the program beyond those it meets anyway, by the name of
+// PyTorch's level. kDetail: ranks on GPUs compare which operations they have called, behind the
+// 8th, 64th, 512th, ... of them, which NCCL does not: it completes a sum here and an average there,
+// with garbage. Some twenty small collectives in the life of a job. Those in host memory are
+// compared at every level.
+enum class DebugLevel { kOff, kDetail };
+
 struct ProcessGroupOptions {
   Backend backend = Backend::kAuto;
   // Default timeout of every operation; PyTorch's is 30 minutes for CPU groups.
   std::chrono::milliseconds timeout = std::chrono::minutes(10);
   DeviceChoice device = DeviceChoice::kCpu;
+  // TORCH_DISTRIBUTED_DEBUG=DETAIL in the environment is kDetail, too. What one rank asks for holds
+  // for all.
+  DebugLevel debug_level = DebugLevel::kOff;
 };
 
 // Made from the environment that ddprun or torchrun gives a worker: RANK, WORLD_SIZE, LOCAL_RANK,

@@ -20,11 +20,17 @@ constexpr int kCompared = 8;  // the first call behind which the ranks compare w
 using Call =
     std::function<void(ddp::Communicator& communicator, float* data, int rank, int number)>;
 
-// What each of three ranks says behind `calls` calls; "OK" when all is well.
-std::vector<std::string> Say(const std::string& folder, int calls, const Call& call) {
+// What each of three ranks says behind `calls` calls; "OK" when all is well. Rank 2 alone asks for
+// the comparison, by `level`.
+std::vector<std::string> Say(const std::string& folder, int calls, const Call& call,
+                             const std::string& level = "DETAIL") {
   const auto env =
       DoubleEnv({{"DDPRUN_DOUBLE_FAULT", "lenient"}, {"DDPRUN_FLIGHT_RECORDER_DIR", folder}});
-  RankProcesses ranks({.world_size = 3, .env = env, .env_of_rank = {}}, [&](int rank) {
+  const auto of_rank = [&](int rank) {
+    return std::map<std::string, std::string>{
+        {"TORCH_DISTRIBUTED_DEBUG", rank == 2 ? level : "OFF"}};
+  };
+  RankProcesses ranks({.world_size = 3, .env = env, .env_of_rank = of_rank}, [&](int rank) {
     const auto group = GpuGroup();
     ddp::Communicator& comm = group->communicator();
     DeviceArray data({1, 2});
@@ -55,6 +61,14 @@ TEST_CASE("call comparison: ranks that make the same calls go on") {
     comm.SendReceive(data, next, data + 1, previous, 1, DType::kFloat32)->Wait().IgnoreError();
   });
   CHECK(said == std::vector<std::string>(3, "OK"));
+}
+
+TEST_CASE("call comparison: nothing is compared unless it is asked for") {
+  const TempDir temp;
+  const auto other = [](auto& comm, float* data, int rank, int number) {
+    Sum(comm, data, rank == 1 && number == 3 ? DType::kInt32 : DType::kFloat32);
+  };
+  CHECK(Say(temp.path(), kCompared, other, "INFO") == std::vector<std::string>(3, "OK"));
 }
 
 TEST_CASE("call comparison: a rank with another type is named, and what it called is recorded") {
@@ -110,7 +124,8 @@ absl::Status SumUntil(const GraphTraining& training, int rank, int first, int la
 }
 
 TEST_CASE("call comparison: what a discarded capture called is forgotten") {
-  const auto env = DoubleEnv({{"DDPRUN_DOUBLE_FAULT", "lenient"}});
+  const auto env =
+      DoubleEnv({{"DDPRUN_DOUBLE_FAULT", "lenient"}, {"TORCH_DISTRIBUTED_DEBUG", "DETAIL"}});
   const std::string codes = RunOnDouble(2, env, [](int rank) {
     GraphTraining training;
     EXPECT(training.WarmUp());  // twelve calls
@@ -132,8 +147,9 @@ TEST_CASE("call comparison: what a discarded capture called is forgotten") {
 
 TEST_CASE("call comparison: a graph that runs past a comparison does not skip it") {
   const TempDir temp;
-  const auto env =
-      DoubleEnv({{"DDPRUN_DOUBLE_FAULT", "lenient"}, {"DDPRUN_FLIGHT_RECORDER_DIR", temp.path()}});
+  const auto env = DoubleEnv({{"DDPRUN_DOUBLE_FAULT", "lenient"},
+                              {"TORCH_DISTRIBUTED_DEBUG", "DETAIL"},
+                              {"DDPRUN_FLIGHT_RECORDER_DIR", temp.path()}});
   const std::string codes = RunOnDouble(2, env, [](int rank) {
     GraphTraining training;
     EXPECT(training.WarmUp());

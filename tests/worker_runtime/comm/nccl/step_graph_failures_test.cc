@@ -235,10 +235,10 @@ End RunReplays(const std::string& fault,
 }
 
 // Operations 1 to 3 are broadcasts, 4 to 12 of uncaptured steps, 13 to 15 captured; replays come
-// from 16 on. The double counts what it executes, and a comparison of calls behind #8: its 18th is
-// the second of the second replay.
+// from 16 on. The double counts what it executes: its 17th is the second of the second
+// replay.
 TEST_CASE("step graph: a replay that hangs ends by the timeout, and is one entry in the record") {
-  const End end = RunReplays("hang=18@1", [](GraphTraining& training, int) {
+  const End end = RunReplays("hang=17@1", [](GraphTraining& training, int) {
     for (int i = 0; i < 3; ++i) training.graph().Replay().IgnoreError();
   });
   CHECK(Has(end.words,
@@ -258,13 +258,13 @@ TEST_CASE("step graph: a replay that hangs ends by the timeout, and is one entry
   }
 }
 
-// The double's 14th operation is the first of the replay. A process whose NCCL does not abort in 2
+// The double's 13th operation is the first of the replay. A process whose NCCL does not abort in 2
 // s ends with 1.
 TEST_CASE("step graph: a group that fails is aborted while its program keeps the graph") {
   const TempDir temp;
   const std::string path = temp.File("log");
   const auto codes = RunOnDouble(
-      2, DoubleEnv({{"DDPRUN_DOUBLE_FAULT", "hang=14@1"}, {"DDPRUN_DOUBLE_LOG", path}}), [](int) {
+      2, DoubleEnv({{"DDPRUN_DOUBLE_FAULT", "hang=13@1"}, {"DDPRUN_DOUBLE_LOG", path}}), [](int) {
         GraphTraining training;
         EXPECT(training.WarmUp());
         EXPECT(training.graph().Capture(training.step()).ok());

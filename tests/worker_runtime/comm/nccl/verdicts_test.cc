@@ -28,10 +28,9 @@ TEST_CASE("verdicts: a job that runs ahead of its GPU for longer than the timeou
   CHECK(codes == "0 0");
 }
 
-// The fifth waits for the first, which hangs: an abort waits for what was launched. It is #13; the
-// ranks compared their calls behind #8.
+// The fifth waits for the first, which hangs: an abort waits for what was launched.
 TEST_CASE("verdicts: four replays are in flight at most") {
-  const auto codes = RunOnDouble(2, DoubleEnv({{"DDPRUN_DOUBLE_FAULT", "hang=14"}}), [](int) {
+  const auto codes = RunOnDouble(2, DoubleEnv({{"DDPRUN_DOUBLE_FAULT", "hang=13"}}), [](int) {
     GraphTraining training;
     EXPECT(training.WarmUp());
     EXPECT(training.graph().Capture(training.step()).ok());
@@ -45,10 +44,10 @@ TEST_CASE("verdicts: four replays are in flight at most") {
   CHECK(codes == "0 0");
 }
 
-// #13, likewise. It ends on rank 0 while a step is captured there, and never on rank 1.
+// It ends on rank 0 while a step is captured there, and never on rank 1.
 TEST_CASE("verdicts: what ended during a discarded capture has ended") {
   const auto codes =
-      RunOnDouble(2, DoubleEnv({{"DDPRUN_DOUBLE_FAULT", "slow=200,stays=14@1"}}), [](int rank) {
+      RunOnDouble(2, DoubleEnv({{"DDPRUN_DOUBLE_FAULT", "slow=200,stays=13@1"}}), [](int rank) {
         GraphTraining training;
         EXPECT(training.WarmUp());
         training.communicator().SetTimeout(4s);
