@@ -1,6 +1,5 @@
 #include "worker_runtime/gradient_reducer.h"
 
-#include <algorithm>
 #include <exception>
 #include <string>
 #include <utility>
@@ -11,12 +10,6 @@
 #include "worker_runtime/gradient_values.h"
 
 namespace ddp::internal {
-namespace {
-
-// Passes whose times are awaited: more are not on their way to the device. And graphs of a program.
-constexpr size_t kMaxEnded = 8;
-
-}  // namespace
 
 absl::StatusOr<std::unique_ptr<GradientReducer>> GradientReducer::Create(
     Communicator& communicator, std::vector<std::string> names,
@@ -74,14 +67,9 @@ absl::Status GradientReducer::SetHook(CommHook hook) {
 
 GradientReducer::~GradientReducer() {
   ForgetDiscardedPass();
-  // The communicator's thread, or the device, must be out of the arena before its memory goes.
-  for (const Ended& ended : ended_) {
-    for (size_t i = FirstThatStands(ended); i < ended.works.size(); ++i) {
-      if (ended.works[i] != nullptr) ended.works[i]->Wait().IgnoreError();
-    }
-  }
   if (works_.empty()) return;
   communicator_.Abort("the gradients were released in the middle of a backward pass");
+  // The communicator's thread must be out of the arena before its memory goes.
   WaitForLaunched().IgnoreError();
 }
 
@@ -247,7 +235,7 @@ absl::Status GradientReducer::Finish(Stream stream) {
   if (unused_ != nullptr && unused_->is_settled() && !was_settled) {
     core_.LeaveOut(unused_->is_unused_here());
   }
-  record_ = pass_;
+  times_.Set(pass_);
   return absl::OkStatus();
 }
 
@@ -263,10 +251,9 @@ absl::Status GradientReducer::FinishOnStream(Stream stream) {
     works_.clear();
     return FailWorks(std::move(status));
   }
-  (is_captured_ ? captured_ : ended_).push_back({std::exchange(works_, {}), pass_});
-  if (captured_.size() > kMaxEnded) captured_.pop_front();
+  PassTimes::Ended pass{std::exchange(works_, {}), pass_, hook_ != nullptr};
+  is_captured_ ? times_.AddCaptured(std::move(pass)) : times_.Add(std::move(pass));
   works_.reserve(layout_.buckets.size());
-  ReadTimes();
   return absl::OkStatus();
 }
 
@@ -283,51 +270,6 @@ absl::Status GradientReducer::WaitOnLaunched(Stream stream) {
     if (status.ok() && IsOnWire(index)) status = wire_->Widen(index, BucketPtr(index), stream);
   }
   return status;
-}
-
-// The works from this one on are done when all of the pass are: the last stands for the others,
-// which are reduced before it on one stream, unless a hook says what is done.
-size_t GradientReducer::FirstThatStands(const Ended& pass) const {
-  return hook_ != nullptr || pass.works.empty() ? 0 : pass.works.size() - 1;
-}
-
-const PassRecord& GradientReducer::record() {
-  ReadTimes();
-  return record_;
-}
-
-// Without a wait: what is not known yet is read later. The oldest of too many is dropped unread.
-void GradientReducer::ReadTimes() {
-  while (!ended_.empty()) {
-    Ended& oldest = ended_.front();
-    const bool is_done = std::all_of(
-        oldest.works.begin() + static_cast<ptrdiff_t>(FirstThatStands(oldest)), oldest.works.end(),
-        [](const std::unique_ptr<Work>& work) { return work == nullptr || work->IsDone(); });
-    if (!is_done && ended_.size() <= kMaxEnded) break;
-    for (size_t i = 0; is_done && i < oldest.works.size(); ++i) {
-      if (oldest.works[i] == nullptr) continue;
-      oldest.record.buckets[i] = {oldest.works[i]->issued_at(), oldest.works[i]->started_at(),
-                                  oldest.works[i]->ended_at()};
-    }
-    if (is_done) record_ = std::move(oldest.record);
-    ended_.pop_front();
-  }
-  for (const Ended& pass : captured_) ReadReplay(pass);
-}
-
-// The times of the graph's last replay, if it is newer than what is known.
-void GradientReducer::ReadReplay(const Ended& pass) {
-  const Work* last = pass.works.empty() ? nullptr : pass.works.back().get();
-  if (last == nullptr || !last->IsDone() || last->started_at() == PassRecord::TimePoint()) return;
-  const PassRecord::TimePoint end = last->ended_at();
-  if (!record_.buckets.empty() && end <= record_.buckets.back().ended) return;
-  PassRecord record = pass.record;
-  for (size_t i = 0; i < pass.works.size(); ++i) {
-    const Work& work = *pass.works[i];
-    record.buckets[i] = {work.issued_at(), work.started_at(), work.ended_at()};
-  }
-  // Unless the next replay ended meanwhile.
-  if (last->ended_at() == end) record_ = std::move(record);
 }
 
 absl::Status GradientReducer::WaitForLaunched() {

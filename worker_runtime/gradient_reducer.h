@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -17,22 +16,11 @@
 #include "ddp/communicator.h"
 #include "worker_runtime/bucket_wire.h"
 #include "worker_runtime/bucketizer.h"
+#include "worker_runtime/pass_times.h"
 #include "worker_runtime/reducer_core.h"
 #include "worker_runtime/unused_parameters.h"
 
 namespace ddp::internal {
-
-// When things happened in one synchronised pass.
-struct PassRecord {
-  using TimePoint = Work::Clock::time_point;
-  struct BucketTimes {
-    TimePoint launched;  // handed to the communicator; on a GPU: its last gradient was there
-    TimePoint started;   // the communicator began it
-    TimePoint ended;
-  };
-  std::vector<TimePoint> gradient_ready;  // by parameter; on a GPU: announced by the host
-  std::vector<BucketTimes> buckets;       // by bucket
-};
 
 // How float32 gradients travel between ranks.
 struct WireFormat {
@@ -99,9 +87,8 @@ class GradientReducer {
   // At once (CPU) or in the order of `stream` (CUDA). FailedPrecondition in the middle of a pass.
   absl::Status ZeroGradients(Stream stream = nullptr);
 
-  // The last pass whose times are known; empty before it. CPU: the last that Finish ended without
-  // an error. CUDA: the last, replays included, that the device is known to have ended.
-  const PassRecord& record();
+  // The last pass whose times are known.
+  const PassRecord& record() { return times_.Latest(); }
   // Whether the reduction of bucket `bucket` of the present pass was launched and is done.
   bool IsReduced(int bucket) const;
 
@@ -120,10 +107,6 @@ class GradientReducer {
   absl::Status WaitForLaunched();
   absl::Status WaitOnLaunched(Stream stream);
   absl::Status FinishOnStream(Stream stream);
-  struct Ended;
-  size_t FirstThatStands(const Ended& pass) const;
-  void ReadTimes();
-  void ReadReplay(const Ended& pass);
   void BeginPass(Stream stream);
   void ForgetDiscardedPass();
 
@@ -146,15 +129,8 @@ class GradientReducer {
   bool is_captured_ = false;
   uint64_t discarded_count_ = 0;  // of captures, known to have been
 
-  // CUDA: passes that have ended for the host and not yet, or not known to have, on the device.
-  struct Ended {
-    std::vector<std::unique_ptr<Work>> works;
-    PassRecord record;
-  };
-  std::deque<Ended> ended_;
-  std::deque<Ended> captured_;  // the newest passes in graphs
-
-  PassRecord record_;
+  // Last: the device is out of the arena before its memory goes.
+  PassTimes times_;
 };
 
 }  // namespace ddp::internal
