@@ -41,9 +41,9 @@ absl::StatusOr<JoinRounds::Round> JoinRounds::Next(JoinAct mine) {
     const auto act = static_cast<JoinAct>(all[rank].act);
     if (act == JoinAct::kJoined) continue;
     if (round.active_count > 0 && act != round.act) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "Join: rank ", last_active_, " begins a ", NameOf(round.act), " while rank ", rank,
-          " begins a ", NameOf(act), ": active ranks make the same calls in the same order"));
+      return End(absl::StrCat("Join: rank ", last_active_, " begins a ", NameOf(round.act),
+                              " while rank ", rank, " begins a ", NameOf(act),
+                              ": active ranks make the same calls in the same order"));
     }
     round.act = act;
     ++round.active_count;
