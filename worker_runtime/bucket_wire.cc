@@ -1,5 +1,6 @@
 #include "worker_runtime/bucket_wire.h"
 
+#include <cstdint>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -41,16 +42,28 @@ void* BucketWire::data(int bucket) const {
   return static_cast<char*>(buffer_->data()) + offsets_[static_cast<size_t>(bucket)];
 }
 
-absl::Status BucketWire::Narrow(int bucket, const void* gradients, Stream stream) {
+absl::Status BucketWire::Narrow(int bucket, const std::vector<Piece>& gradients, Stream stream) {
   DDP_CHECK(Carries(bucket));
-  return casts_->Narrow(static_cast<const float*>(gradients), data(bucket),
-                        layout_.buckets[static_cast<size_t>(bucket)].count, world_size_, stream);
+  auto* place = static_cast<uint16_t*>(data(bucket));
+  for (const Piece& piece : gradients) {
+    absl::Status status = casts_->Narrow(static_cast<const float*>(piece.data), place, piece.count,
+                                         world_size_, stream);
+    if (!status.ok()) return status;
+    place += piece.count;
+  }
+  return absl::OkStatus();
 }
 
-absl::Status BucketWire::Widen(int bucket, void* gradients, Stream stream) {
+absl::Status BucketWire::Widen(int bucket, const std::vector<Piece>& gradients, Stream stream) {
   DDP_CHECK(Carries(bucket));
-  return casts_->Widen(data(bucket), static_cast<float*>(gradients),
-                       layout_.buckets[static_cast<size_t>(bucket)].count, stream);
+  const auto* place = static_cast<const uint16_t*>(data(bucket));
+  for (const Piece& piece : gradients) {
+    absl::Status status =
+        casts_->Widen(place, static_cast<float*>(piece.data), piece.count, stream);
+    if (!status.ok()) return status;
+    place += piece.count;
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace ddp::internal

@@ -27,10 +27,11 @@ class BucketWire {
 
   DType type() const { return type_; }
   bool Carries(int bucket) const;
-  // REQUIRES: Carries(bucket), for all of these; `gradients` is where the bucket begins.
+  // REQUIRES: Carries(bucket), for all of these; `gradients` are the bucket's pieces, which go one
+  // behind the other.
   void* data(int bucket) const;
-  absl::Status Narrow(int bucket, const void* gradients, Stream stream);
-  absl::Status Widen(int bucket, void* gradients, Stream stream);
+  absl::Status Narrow(int bucket, const std::vector<Piece>& gradients, Stream stream);
+  absl::Status Widen(int bucket, const std::vector<Piece>& gradients, Stream stream);
 
  private:
   BucketWire(const BucketLayout& layout, DType type, int world_size,

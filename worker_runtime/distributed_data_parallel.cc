@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "worker_runtime/gradient_memory.h"
 #include "worker_runtime/gradient_reducer.h"
 #include "worker_runtime/gradient_values.h"
 #include "worker_runtime/half_casts.h"
@@ -84,17 +85,42 @@ int DistributedDataParallel::AddParameter(const std::string& name, void* data, s
   return static_cast<int>(parameters_.size()) - 1;
 }
 
+int DistributedDataParallel::AddParameter(const std::string& name, void* data, size_t count,
+                                          DType dtype, Piece gradient) {
+  const int id = AddParameter(name, data, count, dtype);
+  own_gradients_.resize(static_cast<size_t>(id));
+  own_gradients_.push_back(gradient);
+  return id;
+}
+
 void DistributedDataParallel::AddBuffer(const std::string& name, void* data, size_t count,
                                         DType dtype) {
   if (reducer_ != nullptr) late_ = absl::StrCat("buffer '", name, "'");
   buffers_.push_back({.name = name, .data = data, .count = count, .dtype = dtype});
 }
 
+absl::Status DistributedDataParallel::CheckModel() const {
+  absl::Status status = internal::CheckTensors(parameters_, buffers_);
+  if (!status.ok() || own_gradients_.empty()) return status;
+  std::vector<Piece> gradients;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    if (i < own_gradients_.size() && own_gradients_[i].has_value()) {
+      gradients.push_back(*own_gradients_[i]);
+      continue;
+    }
+    return absl::InvalidArgumentError(absl::StrCat(
+        "parameter '", parameters_[i].name,
+        "' was registered without a gradient, and others with one in memory of the program's own: "
+        "give all of them one, or none"));
+  }
+  return internal::CheckAdopted(parameters_, buffers_, gradients);
+}
+
 absl::Status DistributedDataParallel::Finalize() {
   if (reducer_ != nullptr) {
     return absl::FailedPreconditionError("DistributedDataParallel: Finalize() was called before");
   }
-  if (absl::Status status = internal::CheckTensors(parameters_, buffers_); !status.ok()) {
+  if (absl::Status status = CheckModel(); !status.ok()) {
     communicator_.Abort(absl::StrCat("rank ", communicator_.rank(), ": ", status.message()));
     return status;
   }
@@ -119,7 +145,8 @@ absl::Status DistributedDataParallel::Finalize() {
                                           .wire_type = WireTypeOf(options_.compression),
                                           .find_unused_parameters = options_.find_unused_parameters,
                                           .broadcast_buffers = options_.broadcast_buffers,
-                                          .static_graph = options_.static_graph};
+                                          .static_graph = options_.static_graph,
+                                          .adopts_gradients = !own_gradients_.empty()};
   absl::Status status = internal::CheckSameParameters(communicator_.host(), descriptions, choices);
   if (!status.ok()) return status;
   const bool finds_unused = options_.find_unused_parameters || options_.static_graph;
@@ -136,12 +163,14 @@ absl::Status DistributedDataParallel::Finalize() {
   status =
       internal::BroadcastTensors(communicator_, buffers_, "buffers", {.stream = options_.stream});
   if (!status.ok()) return status;
+  std::vector<Piece> adopted;
+  for (const std::optional<Piece>& gradient : own_gradients_) adopted.push_back(*gradient);
   absl::StatusOr<std::unique_ptr<internal::GradientReducer>> reducer =
       internal::GradientReducer::Create(communicator_, std::move(names), gradients, choices.limits,
-                                        *std::move(wire));
+                                        *std::move(wire), std::move(adopted));
   if (!reducer.ok()) return reducer.status();
   reducer_ = *std::move(reducer);
-  if (finds_unused) reducer_->FindUnusedParameters(gradients, options_.static_graph);
+  if (finds_unused) reducer_->FindUnusedParameters(options_.static_graph);
   return absl::OkStatus();
 }
 

@@ -14,52 +14,47 @@ namespace ddp::internal {
 absl::StatusOr<std::unique_ptr<GradientReducer>> GradientReducer::Create(
     Communicator& communicator, std::vector<std::string> names,
     const std::vector<GradientSpec>& gradients, const BucketLimits& limits, WireFormat wire,
-    Now now) {
+    std::vector<Piece> adopted, Now now) {
   DDP_CHECK(names.size() == gradients.size());
   BucketLayout layout = LayOutBuckets(gradients, limits);
-  std::unique_ptr<Buffer> arena;
-  if (layout.arena_bytes > 0) {
-    absl::StatusOr<std::unique_ptr<Buffer>> allocated = communicator.Allocate(layout.arena_bytes);
-    if (!allocated.ok()) {
-      return absl::Status(allocated.status().code(),
-                          absl::StrCat("allocate ", layout.arena_bytes,
-                                       " bytes for gradients: ", allocated.status().message()));
-    }
-    arena = *std::move(allocated);
-  }
-  std::unique_ptr<GradientReducer> reducer(new GradientReducer(
-      communicator, std::move(names), std::move(layout), std::move(arena), std::move(now)));
+  absl::StatusOr<std::unique_ptr<GradientMemory>> memory =
+      adopted.empty() ? GradientMemory::Allocate(communicator, gradients, std::move(layout))
+                      : GradientMemory::Adopt(gradients, std::move(adopted), std::move(layout));
+  if (!memory.ok()) return memory.status();
+  std::unique_ptr<GradientReducer> reducer(
+      new GradientReducer(communicator, std::move(names), *std::move(memory), std::move(now)));
   if (wire.casts == nullptr || communicator.world_size() == 1) return reducer;
-  auto made = BucketWire::Create(communicator, reducer->layout_, wire.type, std::move(wire.casts));
+  auto made = BucketWire::Create(communicator, reducer->layout(), wire.type, std::move(wire.casts));
   if (!made.ok()) return made.status();
   reducer->wire_ = *std::move(made);
   return reducer;
 }
 
 GradientReducer::GradientReducer(Communicator& communicator, std::vector<std::string> names,
-                                 BucketLayout layout, std::unique_ptr<Buffer> arena, Now now)
+                                 std::unique_ptr<GradientMemory> memory, Now now)
     : communicator_(communicator),
-      layout_(std::move(layout)),
-      arena_(std::move(arena)),
+      memory_(std::move(memory)),
       now_(std::move(now)),
-      core_(std::move(names), layout_.buckets) {
-  works_.reserve(layout_.buckets.size());
-  pass_.gradient_ready.resize(layout_.gradient_offsets.size());
-  pass_.buckets.resize(layout_.buckets.size());
+      core_(std::move(names), layout().buckets) {
+  works_.reserve(layout().buckets.size());
+  pass_.gradient_ready.resize(memory_->gradients().size());
+  pass_.buckets.resize(layout().buckets.size());
 }
 
-void GradientReducer::FindUnusedParameters(const std::vector<GradientSpec>& gradients,
-                                           bool is_static) {
+void GradientReducer::FindUnusedParameters(bool is_static) {
   DDP_CHECK(!core_.is_in_pass());
-  unused_ = std::make_unique<UnusedParameters>(
-      communicator_, layout_, gradients,
-      arena_ == nullptr ? nullptr : static_cast<char*>(arena_->data()), is_static);
+  unused_ = std::make_unique<UnusedParameters>(communicator_, *memory_, is_static);
 }
 
 absl::Status GradientReducer::SetHook(CommHook hook) {
   if (absl::Status status = CheckBetweenPasses("RegisterCommHook"); !status.ok()) return status;
   if (hook_ != nullptr) {
     return absl::FailedPreconditionError("RegisterCommHook: there is a communication hook already");
+  }
+  if (memory_->is_adopted()) {
+    return absl::FailedPreconditionError(
+        "RegisterCommHook: gradients are in memory of the program's own, where a bucket is not one "
+        "piece, as a hook needs it; let DistributedDataParallel allocate them");
   }
   hook_ = std::move(hook);
   return absl::OkStatus();
@@ -69,15 +64,8 @@ GradientReducer::~GradientReducer() {
   ForgetDiscardedPass();
   if (works_.empty()) return;
   communicator_.Abort("the gradients were released in the middle of a backward pass");
-  // The communicator's thread must be out of the arena before its memory goes.
+  // The communicator's thread must be out of the gradients before their memory goes.
   WaitForLaunched().IgnoreError();
-}
-
-void* GradientReducer::GradientPtr(int parameter) const {
-  const bool is_known =
-      parameter >= 0 && parameter < static_cast<int>(layout_.gradient_offsets.size());
-  if (arena_ == nullptr || !is_known) return nullptr;
-  return static_cast<char*>(arena_->data()) + layout_.gradient_offsets[parameter];
 }
 
 // A pass in a capture that was given up, on whichever rank, has left nothing on the device.
@@ -156,23 +144,25 @@ absl::Status GradientReducer::CallHook(const GradientBucket& bucket) {
 }
 
 absl::Status GradientReducer::LaunchBucket(int index, Stream stream) {
-  const Bucket& bucket = layout_.buckets[index];
+  const Bucket& bucket = layout().buckets[index];
+  const std::vector<Piece>& pieces = memory_->pieces(index);
   PassRecord::BucketTimes& times = pass_.buckets[index];
   if (hook_ != nullptr) {
     times.launched = now_();
-    return CallHook({.data = BucketPtr(index),
+    return CallHook({.data = pieces.front().data,
                      .count = bucket.count,
                      .dtype = bucket.dtype,
                      .index = index,
-                     .is_last = index + 1 == static_cast<int>(layout_.buckets.size()),
+                     .is_last = index + 1 == static_cast<int>(layout().buckets.size()),
                      .stream = stream});
   }
   if (divisor_ != 0) {
     // On the wire they are divided by the world size, too: there they are float32, and do not
     // overflow.
     const double whole = IsOnWire(index) ? communicator_.world_size() : 1;
-    Scale({.dtype = bucket.dtype, .data = BucketPtr(index), .count = bucket.count},
-          whole / divisor_);
+    for (const Piece& piece : pieces) {
+      Scale({.dtype = bucket.dtype, .data = piece.data, .count = piece.count}, whole / divisor_);
+    }
   }
   if (communicator_.world_size() == 1) {
     // The average of one rank is there already; a thread would only cost its wake-up.
@@ -184,10 +174,12 @@ absl::Status GradientReducer::LaunchBucket(int index, Stream stream) {
     times.launched = now_();
     const ReduceOp op = divisor_ != 0 ? ReduceOp::kSum : ReduceOp::kAverage;
     works_.push_back(
-        communicator_.AllReduce(BucketPtr(index), bucket.count, bucket.dtype, op, stream));
+        pieces.size() == 1
+            ? communicator_.AllReduce(pieces[0].data, bucket.count, bucket.dtype, op, stream)
+            : communicator_.AllReduceCoalesced(pieces, bucket.dtype, op, stream));
     return absl::OkStatus();
   }
-  absl::Status status = wire_->Narrow(index, BucketPtr(index), stream);
+  absl::Status status = wire_->Narrow(index, pieces, stream);
   if (!status.ok()) return status;
   times.launched = now_();
   works_.push_back(communicator_.AllReduce(wire_->data(index), bucket.count, wire_->type(),
@@ -208,11 +200,6 @@ absl::Status GradientReducer::LaunchRest(Stream stream) {
   }
   unused_->Launch();
   return absl::OkStatus();
-}
-
-void* GradientReducer::BucketPtr(int index) const {
-  if (arena_ == nullptr) return nullptr;
-  return static_cast<char*>(arena_->data()) + layout_.buckets[index].offset;
 }
 
 absl::Status GradientReducer::Finish(Stream stream) {
@@ -253,7 +240,7 @@ absl::Status GradientReducer::FinishOnStream(Stream stream) {
   }
   PassTimes::Ended pass{std::exchange(works_, {}), pass_, hook_ != nullptr};
   is_captured_ ? times_.AddCaptured(std::move(pass)) : times_.Add(std::move(pass));
-  works_.reserve(layout_.buckets.size());
+  works_.reserve(layout().buckets.size());
   return absl::OkStatus();
 }
 
@@ -267,7 +254,8 @@ absl::Status GradientReducer::WaitOnLaunched(Stream stream) {
     if (works_[i] == nullptr) continue;
     const bool stands_alone = IsOnWire(index) || hook_ != nullptr || i + 1 == works_.size();
     if (stands_alone) status = works_[i]->WaitOn(stream);
-    if (status.ok() && IsOnWire(index)) status = wire_->Widen(index, BucketPtr(index), stream);
+    if (status.ok() && IsOnWire(index))
+      status = wire_->Widen(index, memory_->pieces(index), stream);
   }
   return status;
 }
@@ -276,11 +264,11 @@ absl::Status GradientReducer::WaitForLaunched() {
   absl::Status first;
   for (size_t i = 0; i < works_.size(); ++i) {
     if (works_[i] == nullptr) continue;
-    // Every one is waited for, also after an error: each reads or writes the arena.
+    // Every one is waited for, also after an error: each reads or writes gradients.
     first.Update(works_[i]->Wait());
     const int index = static_cast<int>(i);
     if (first.ok() && IsOnWire(index) && communicator_.device_type() == DeviceType::kCpu) {
-      first = wire_->Widen(index, BucketPtr(index), nullptr);
+      first = wire_->Widen(index, memory_->pieces(index), nullptr);
     }
     pass_.buckets[i].started = works_[i]->started_at();
     pass_.buckets[i].ended = works_[i]->ended_at();
@@ -318,7 +306,7 @@ absl::Status GradientReducer::CheckBetweenPasses(const char* call) {
 
 absl::Status GradientReducer::ZeroGradients(Stream stream) {
   if (absl::Status status = CheckBetweenPasses("ZeroGrad"); !status.ok()) return status;
-  return arena_ == nullptr ? absl::OkStatus() : arena_->Zero(stream);
+  return memory_->Zero(stream);
 }
 
 absl::Status GradientReducer::ReduceZeros() {

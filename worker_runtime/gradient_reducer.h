@@ -15,7 +15,7 @@
 #include "ddp/comm_hook.h"
 #include "ddp/communicator.h"
 #include "worker_runtime/bucket_wire.h"
-#include "worker_runtime/bucketizer.h"
+#include "worker_runtime/gradient_memory.h"
 #include "worker_runtime/pass_times.h"
 #include "worker_runtime/reducer_core.h"
 #include "worker_runtime/unused_parameters.h"
@@ -28,10 +28,10 @@ struct WireFormat {
   std::unique_ptr<HalfCasts> casts;  // null: as they are
 };
 
-// Owns the arena in which the gradients of all parameters live, bucket after bucket, and drives a
-// ReducerCore: as soon as a bucket and all before it are ready, its average over the ranks starts
-// on the communicator's own thread or stream. Used by one thread at a time; borrows the
-// communicator. The first failure of a reduction is final: every later call returns it.
+// Owns the memory of all gradients, or knows the program's, and drives a ReducerCore: as soon as a
+// bucket and all before it are ready, its average over the ranks starts on the communicator's own
+// thread or stream. Used by one thread at a time; borrows the communicator. The first failure of a
+// reduction is final: every later call returns it.
 //
 // On a GPU the host waits for nothing: Finish() lets the caller's stream wait, and the times of a
 // pass are read when they are asked for later. With a 16-bit wire format a bucket is cast before
@@ -41,12 +41,13 @@ class GradientReducer {
  public:
   using Now = std::function<Work::Clock::time_point()>;
 
-  // Collective: allocates the arena, zeroed. `names` and `gradients` by parameter, equal on all
-  // ranks, as are the limits and the wire's type. Errors: the communicator's.
+  // Collective: allocates the gradients' arena, zeroed, unless they are `adopted`. That, `names`
+  // and `gradients` by parameter; all but the adopted memory equal on all ranks, as are the limits
+  // and the wire's type. Errors: the communicator's.
   static absl::StatusOr<std::unique_ptr<GradientReducer>> Create(
       Communicator& communicator, std::vector<std::string> names,
       const std::vector<GradientSpec>& gradients, const BucketLimits& limits, WireFormat wire = {},
-      Now now = &Work::Clock::now);
+      std::vector<Piece> adopted = {}, Now now = &Work::Clock::now);
   // In the middle of a pass this aborts the communicator: the other ranks would wait in vain.
   ~GradientReducer();
   GradientReducer(const GradientReducer&) = delete;
@@ -54,17 +55,18 @@ class GradientReducer {
 
   // From now on a parameter may be without a gradient; in a static graph those that are without one
   // in the first pass are so for ever. Before the first pass; host memory only.
-  void FindUnusedParameters(const std::vector<GradientSpec>& gradients, bool is_static);
+  void FindUnusedParameters(bool is_static);
 
-  // FailedPrecondition in a pass and when there is a hook. REQUIRES: gradients travel as they are.
+  // FailedPrecondition in a pass, when there is a hook, and where a bucket may be several pieces.
+  // REQUIRES: gradients travel as they are.
   absl::Status SetHook(CommHook hook);
 
   // The owner's: whether a thread is in one of the calls of a pass.
   std::atomic<bool>& is_called() { return is_called_; }
 
   // Null for a number that is no parameter's.
-  void* GradientPtr(int parameter) const;
-  const BucketLayout& layout() const { return layout_; }
+  void* GradientPtr(int parameter) const { return memory_->At(parameter); }
+  const BucketLayout& layout() const { return memory_->layout(); }
 
   // InvalidArgument when one pass announces gradients on several streams of a GPU: a bucket's
   // reduction waits for one.
@@ -93,13 +95,12 @@ class GradientReducer {
   bool IsReduced(int bucket) const;
 
  private:
-  GradientReducer(Communicator& communicator, std::vector<std::string> names, BucketLayout layout,
-                  std::unique_ptr<Buffer> arena, Now now);
+  GradientReducer(Communicator& communicator, std::vector<std::string> names,
+                  std::unique_ptr<GradientMemory> memory, Now now);
   absl::Status Launch(LaunchRange range, Stream stream);
   absl::Status LaunchRest(Stream stream);
   absl::Status LaunchBucket(int index, Stream stream);
   absl::Status CallHook(const GradientBucket& bucket);
-  void* BucketPtr(int index) const;
   bool IsOnWire(int index) const { return wire_ != nullptr && wire_->Carries(index); }
   absl::Status FailWorks(absl::Status status);
   absl::Status FailPass(absl::Status status);
@@ -111,8 +112,7 @@ class GradientReducer {
   void ForgetDiscardedPass();
 
   Communicator& communicator_;
-  const BucketLayout layout_;
-  const std::unique_ptr<Buffer> arena_;       // null when there is nothing to hold
+  const std::unique_ptr<GradientMemory> memory_;
   std::unique_ptr<BucketWire> wire_;          // null when gradients travel as they are
   std::unique_ptr<UnusedParameters> unused_;  // null when every parameter is used in every pass
   CommHook hook_;                             // empty: buckets are averaged
@@ -129,7 +129,7 @@ class GradientReducer {
   bool is_captured_ = false;
   uint64_t discarded_count_ = 0;  // of captures, known to have been
 
-  // Last: the device is out of the arena before its memory goes.
+  // Last: the device is out of the gradients before their memory goes.
   PassTimes times_;
 };
 

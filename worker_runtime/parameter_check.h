@@ -25,6 +25,7 @@ struct GradientChoices {
   bool find_unused_parameters = false;
   bool broadcast_buffers = true;
   bool static_graph = false;
+  bool adopts_gradients = false;
 };
 
 // Collective. OK when all ranks registered the same parameters (and buffers, behind them) in the

@@ -7,15 +7,14 @@
 
 namespace ddp::internal {
 
-UnusedParameters::UnusedParameters(Communicator& communicator, const BucketLayout& layout,
-                                   const std::vector<GradientSpec>& gradients, char* arena,
+UnusedParameters::UnusedParameters(Communicator& communicator, const GradientMemory& memory,
                                    bool is_static)
-    : communicator_(communicator), is_static_(is_static), is_used_(gradients.size(), 0) {
+    : communicator_(communicator), is_static_(is_static), is_used_(memory.gradients().size(), 0) {
   DDP_CHECK(communicator.device_type() == DeviceType::kCpu);
-  for (size_t i = 0; i < gradients.size(); ++i) {
-    const size_t bytes = gradients[i].count * SizeOf(gradients[i].dtype);
-    slots_.push_back({.data = bytes == 0 ? nullptr : arena + layout.gradient_offsets[i],  //
-                      .bytes = bytes});
+  for (size_t i = 0; i < is_used_.size(); ++i) {
+    const GradientSpec& gradient = memory.gradients()[i];
+    slots_.push_back({.data = static_cast<char*>(memory.At(static_cast<int>(i))),
+                      .bytes = gradient.count * SizeOf(gradient.dtype)});
   }
 }
 

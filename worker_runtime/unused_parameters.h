@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 #include "ddp/communicator.h"
-#include "worker_runtime/bucketizer.h"
+#include "worker_runtime/gradient_memory.h"
 
 namespace ddp::internal {
 
@@ -22,9 +22,8 @@ namespace ddp::internal {
 // settles who uses what: later ones are Keep() before any bucket is launched, and Restore().
 class UnusedParameters {
  public:
-  // Borrows the communicator; `arena` is where the layout's gradients live.
-  UnusedParameters(Communicator& communicator, const BucketLayout& layout,
-                   const std::vector<GradientSpec>& gradients, char* arena, bool is_static);
+  // Borrows the communicator and the gradients' memory.
+  UnusedParameters(Communicator& communicator, const GradientMemory& memory, bool is_static);
 
   void MarkUsed(int parameter) {
     if (!is_settled_) is_used_[static_cast<size_t>(parameter)] = 1;

@@ -16,7 +16,7 @@ namespace ddprun::testing {
 class FewerOperations : public ddp::Communicator {
  public:
   std::unique_ptr<ddp::Work> AllReduceCoalesced(std::vector<ddp::Piece>, ddp::DType, ddp::ReduceOp,
-                                                ddp::Stream) final {
+                                                ddp::Stream) override {
     return NotForIt();
   }
   std::unique_ptr<ddp::Work> Reduce(const void*, void*, size_t, ddp::DType, ddp::ReduceOp, int,

@@ -256,6 +256,15 @@ class ThreadCommunicator : public FewerOperations {
                                        ddp::Stream) override {
     return Enqueue({Kind::kAllReduce, data, data, count, dtype, op, 0});
   }
+  // One after the other: the last is done when all are, and fails when one does.
+  std::unique_ptr<ddp::Work> AllReduceCoalesced(std::vector<ddp::Piece> pieces, DType dtype,
+                                                ReduceOp op, ddp::Stream stream) override {
+    std::unique_ptr<ddp::Work> work;
+    for (const ddp::Piece& piece : pieces) {
+      work = AllReduce(piece.data, piece.count, dtype, op, stream);
+    }
+    return work;
+  }
   std::unique_ptr<ddp::Work> Broadcast(void* data, size_t count, DType dtype, int root,
                                        ddp::Stream) override {
     return Enqueue({Kind::kBroadcast, data, data, count, dtype, ReduceOp::kSum, root});

@@ -87,9 +87,12 @@ TEST_CASE("bucketizer: gradients are aligned, inside their bucket and apart from
   size_t end = 0;
   std::set<int> seen;
   for (const Bucket& bucket : layout.buckets) {
-    CHECK(bucket.offset % kBucketAlignment == 0);
-    CHECK(bucket.offset >= end);
-    end = bucket.offset;
+    const auto runs = RunsOf(bucket, layout.gradient_offsets, gradients);
+    REQUIRE(runs.size() == 1);
+    CHECK(runs[0].count == bucket.count);
+    CHECK(runs[0].offset % kBucketAlignment == 0);
+    CHECK(runs[0].offset >= end);
+    end = runs[0].offset;
     for (const int parameter : bucket.parameters) {
       CHECK(seen.insert(parameter).second);
       CHECK(gradients[parameter].dtype == bucket.dtype);
@@ -97,7 +100,7 @@ TEST_CASE("bucketizer: gradients are aligned, inside their bucket and apart from
       CHECK(layout.gradient_offsets[parameter] >= end);
       end = layout.gradient_offsets[parameter] + gradients[parameter].count * SizeOf(bucket.dtype);
     }
-    CHECK(end == bucket.offset + bucket.count * SizeOf(bucket.dtype));
+    CHECK(end == runs[0].offset + bucket.count * SizeOf(bucket.dtype));
   }
   CHECK(seen.size() == gradients.size());
   CHECK(layout.arena_bytes >= end);

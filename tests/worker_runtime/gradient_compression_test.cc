@@ -49,14 +49,18 @@ float Expected(GradientCompression compression, int world_size, size_t i) {
 class Replica {
  public:
   Replica(Communicator& communicator, GradientCompression compression,
-          const std::vector<size_t>& sizes)
+          const std::vector<size_t>& sizes, bool owns_gradients = false)
       : ddp(communicator,
             {.bucket_cap_bytes = 4096, .first_bucket_bytes = 1024, .compression = compression}),
         rank_(communicator.rank()),
         sizes_(sizes) {
     for (size_t i = 0; i < sizes.size(); ++i) {
       values_.emplace_back(sizes[i]);
-      ddp.AddParameter("p" + std::to_string(i), values_[i].data(), sizes[i], DType::kFloat32);
+      own_gradients_.emplace_back(sizes[i]);
+      const std::string name = "p" + std::to_string(i);
+      const Piece own{own_gradients_[i].data(), sizes[i]};
+      owns_gradients ? ddp.AddParameter(name, values_[i].data(), sizes[i], DType::kFloat32, own)
+                     : ddp.AddParameter(name, values_[i].data(), sizes[i], DType::kFloat32);
     }
   }
 
@@ -86,7 +90,7 @@ class Replica {
  private:
   const int rank_;
   const std::vector<size_t> sizes_;
-  std::vector<std::vector<float>> values_;
+  std::vector<std::vector<float>> values_, own_gradients_;
 };
 
 const std::vector<size_t> kSizes = {1000, 17, 0, 3001, 1};
@@ -96,13 +100,14 @@ constexpr GradientCompression kHalves[] = {GradientCompression::kFloat16,
 TEST_CASE("compression: averages are the reference's bit for bit, on every backend") {
   struct Layout {
     std::vector<int> nodes;
-    bool use_tcp;
+    bool use_tcp = false;
+    bool owns_gradients = false;
   };
-  for (const Layout& layout :
-       {Layout{{2}, false}, Layout{{3}, false}, Layout{{2}, true}, Layout{{1, 2}, false}}) {
+  for (const Layout& layout : {Layout{{2}}, Layout{{3}}, Layout{{2}, true}, Layout{{1, 2}},
+                               Layout{{2}, false, /*owns_gradients=*/true}}) {
     for (const GradientCompression compression : kHalves) {
       RunRankThreads({.nodes = layout.nodes, .use_tcp = layout.use_tcp}, [&](Communicator& comm) {
-        Replica replica(comm, compression, kSizes);
+        Replica replica(comm, compression, kSizes, layout.owns_gradients);
         absl::Status status = replica.ddp.Finalize();
         CHECK_MESSAGE(status.ok(), status.ToString());
         for (int step = 0; step < 3 && status.ok(); ++step) {

@@ -78,9 +78,10 @@ class DelayedCommunicator : public AllReduceOnly {
 std::unique_ptr<GradientReducer> TenBuckets(DelayedCommunicator& communicator) {
   std::vector<std::string> names;
   for (int i = 0; i < 10; ++i) names.push_back("p" + std::to_string(i));
-  auto reducer = GradientReducer::Create(
-      communicator, names, std::vector<GradientSpec>(10, {.count = 100}),
-      {.first_bytes = 400, .cap_bytes = 400}, {}, [&communicator] { return communicator.now(); });
+  auto reducer =
+      GradientReducer::Create(communicator, names, std::vector<GradientSpec>(10, {.count = 100}),
+                              {.first_bytes = 400, .cap_bytes = 400}, {}, {},
+                              [&communicator] { return communicator.now(); });
   REQUIRE(reducer.ok());
   REQUIRE((*reducer)->layout().buckets.size() == 10);
   return *std::move(reducer);

@@ -41,13 +41,17 @@ absl::Status Backward(DistributedDataParallel& ddp, int rank, int number, const 
 absl::StatusOr<ScriptResult> RunRank(const std::vector<ScriptStep>& script,
                                      Communicator& communicator,
                                      const DistributedDataParallelOptions& options,
-                                     const CommHook& hook) {
-  std::vector<std::vector<float>> weights;
+                                     const CommHook& hook, bool owns_gradients) {
+  std::vector<std::vector<float>> weights, gradients;
   for (const size_t size : kScriptSizes) weights.emplace_back(size, 0.0f);
+  gradients = weights;
   DistributedDataParallel ddp(communicator, options);
   for (size_t i = 0; i < weights.size(); ++i) {
-    ddp.AddParameter("weights." + std::to_string(i), weights[i].data(), weights[i].size(),
-                     DType::kFloat32);
+    const std::string name = "weights." + std::to_string(i);
+    const size_t count = weights[i].size();
+    const Piece own{gradients[i].data(), count};
+    owns_gradients ? ddp.AddParameter(name, weights[i].data(), count, DType::kFloat32, own)
+                   : ddp.AddParameter(name, weights[i].data(), count, DType::kFloat32);
   }
   std::vector<float> state(2, 0.0f);
   ddp.AddBuffer("state", state.data(), state.size(), DType::kFloat32);
@@ -105,12 +109,12 @@ std::string LineOf(const ScriptStep& step) {
 
 std::vector<absl::StatusOr<ScriptResult>> RunScript(const std::vector<ScriptStep>& script,
                                                     DistributedDataParallelOptions options,
-                                                    const CommHook& hook) {
+                                                    const CommHook& hook, bool owns_gradients) {
   options.bucket_cap_bytes = options.first_bucket_bytes = 24;
   std::vector<absl::StatusOr<ScriptResult>> results(2);
   ddprun::testing::ThreadGroup group(2);
   group.Run([&](Communicator& communicator) {
-    results[communicator.rank()] = RunRank(script, communicator, options, hook);
+    results[communicator.rank()] = RunRank(script, communicator, options, hook, owns_gradients);
   });
   return results;
 }
@@ -137,7 +141,8 @@ std::vector<ScriptResult> RunTorchScript(const std::vector<ScriptStep>& script,
 }
 
 void CheckAsTorch(const std::vector<ScriptStep>& script, const std::string& torch_options,
-                  const DistributedDataParallelOptions& options, const CommHook& hook) {
+                  const DistributedDataParallelOptions& options, const CommHook& hook,
+                  bool owns_gradients) {
   const auto is = [&script](Kind kind) {
     return std::count_if(script.begin(), script.end(),
                          [kind](const ScriptStep& step) { return step.kind == kind; });
@@ -145,7 +150,7 @@ void CheckAsTorch(const std::vector<ScriptStep>& script, const std::string& torc
   const size_t passes = static_cast<size_t>(is(Kind::kPass) + is(Kind::kNoSyncPass));
   const bool has_join = is(Kind::kJoinInitial) + is(Kind::kJoinEffective) > 0;
   const auto torch = RunTorchScript(script, torch_options, hook != nullptr);
-  const auto ours = RunScript(script, options, hook);
+  const auto ours = RunScript(script, options, hook, owns_gradients);
   for (size_t rank : {0, 1}) {
     CAPTURE(rank);
     REQUIRE_MESSAGE(ours[rank].ok(), ours[rank].status().ToString());

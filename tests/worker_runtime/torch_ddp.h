@@ -25,10 +25,11 @@ struct ScriptStep {
 // behind a join the buffer and the weights, which take a step after every pass in it.
 using ScriptResult = std::vector<float>;
 
-// By rank.
+// By rank. `owns_gradients`: they are in memory of the script's.
 std::vector<absl::StatusOr<ScriptResult>> RunScript(const std::vector<ScriptStep>& script,
                                                     DistributedDataParallelOptions options,
-                                                    const CommHook& hook = {});
+                                                    const CommHook& hook = {},
+                                                    bool owns_gradients = false);
 // The same by torch; `options` are its own: "name=1 name=0"; with `has_hook` a
 // communication hook sums. REQUIRES: there is a torch,
 // and each rank uses a parameter in every pass.
@@ -37,7 +38,8 @@ std::vector<ScriptResult> RunTorchScript(const std::vector<ScriptStep>& script,
 
 // That both give the same bits on both ranks. `hook` sums, if there is one.
 void CheckAsTorch(const std::vector<ScriptStep>& script, const std::string& torch_options,
-                  const DistributedDataParallelOptions& options, const CommHook& hook = {});
+                  const DistributedDataParallelOptions& options, const CommHook& hook = {},
+                  bool owns_gradients = false);
 
 }  // namespace ddp::testing
 

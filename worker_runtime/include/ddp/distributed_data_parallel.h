@@ -100,6 +100,15 @@ class DistributedDataParallel {
   // Finalize().
   int AddParameter(const std::string& name, void* data, size_t count, DType dtype);
 
+  // The same, with a gradient in memory of the program's own, as a framework's: `count` elements,
+  // which outlive this object. They are reduced where they are, and nobody sets them to 0 before
+  // the first pass. All parameters on all ranks are registered so, or none. A bucket is an
+  // AllReduceCoalesced() of its gradients: a copy of them on the CPU, which the library's memory
+  // does without, and a group of all-reduces with NCCL. Errors, from Finalize(): InvalidArgument
+  // for a null pointer, another count than the parameter's, and memory that another tensor has, or
+  // that is not aligned to its elements.
+  int AddParameter(const std::string& name, void* data, size_t count, DType dtype, Piece gradient);
+
   // Registers state of the model that has no gradient, as the running mean of a batch norm, also
   // before Finalize(). Its name is no parameter's.
   void AddBuffer(const std::string& name, void* data, size_t count, DType dtype);
@@ -115,11 +124,13 @@ class DistributedDataParallel {
 
   // From the next pass on `hook` reduces the buckets (PyTorch's register_comm_hook). Once, between
   // passes, the same on all ranks. Errors: FailedPrecondition before Finalize(), in a pass, for a
-  // second hook, and with `compression`, which is one already; InvalidArgument for an empty one.
+  // second hook, with gradients of the program's own, and with `compression`, which is one already;
+  // InvalidArgument for an empty one.
   absl::Status RegisterCommHook(CommHook hook);
 
   // Where the gradient of a parameter lives for ever: `count` elements of its type, at a multiple
-  // of 64 bytes, inside the bucket that is reduced, so that nothing is copied. After Finish() it
+  // of 64 bytes, inside the bucket that is reduced, so that nothing is copied, unless it is the
+  // program's own. After Finish() it
   // holds the average over the ranks; adding to it without ZeroGrad() between is allowed, as in
   // PyTorch. Null before Finalize() succeeded, and for an id that AddParameter did not return.
   void* GradientPtr(int id) const;
@@ -196,7 +207,8 @@ class DistributedDataParallel {
   absl::StatusOr<JoinGuard> Join(bool divide_by_initial_world_size = true);
 
   // Sets all gradients to 0: at once (CPU), or in the order of `stream`, by default the options'
-  // (CUDA). FailedPrecondition between GradientReady() and Finish().
+  // (CUDA). FailedPrecondition between GradientReady() and Finish(); Unimplemented on a GPU for
+  // gradients of the program's own.
   absl::Status ZeroGrad(std::optional<Stream> stream = std::nullopt);
 
   // Scales all gradients so that their norm, as if they were one vector, is at most `max_norm`, and
@@ -227,6 +239,7 @@ class DistributedDataParallel {
   bool IsReduced(int bucket) const;
 
  private:
+  absl::Status CheckModel() const;
   absl::StatusOr<internal::WireFormat> MakeWireFormat() const;
   absl::Status CheckNoneIsLate() const;
   absl::Status JoinPass();
@@ -238,7 +251,8 @@ class DistributedDataParallel {
   const DistributedDataParallelOptions options_;
   std::vector<internal::ModelTensor> parameters_;
   std::vector<internal::ModelTensor> buffers_;
-  std::string late_;  // what came after Finalize()
+  std::vector<std::optional<Piece>> own_gradients_;  // by parameter, up to the last that has one
+  std::string late_;                                 // what came after Finalize()
   bool is_broadcast_due_ = true;
   std::unique_ptr<internal::JoinRounds> join_;  // null outside of a Join
   bool join_divides_by_initial_ = true;
