@@ -2,15 +2,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "examples/train/cpu_network.h"
+#include "examples/train/gpu/cublas.h"
 #include "examples/train/gpu/cuda_network.h"
-#include "worker_runtime/gpu/cublas_api.h"
 #include "worker_runtime/gpu/gpu_runtime.h"
 
 namespace train {
 namespace {
 
 using ddp::internal::CudaApi;
-using ddp::internal::LoadedCublas;
 
 // The primary context is the one that the group uses, too.
 absl::Status UseGpu(const CudaApi& cuda, int ordinal) {
@@ -32,7 +31,7 @@ absl::StatusOr<std::unique_ptr<Network>> MakeNetwork(const Options& options,
     return std::make_unique<CpuNetwork>(inputs, options.hidden, options.seed);
   }
   // Never closed, as CUDA's own libraries.
-  static const auto* const cublas = new absl::StatusOr<LoadedCublas>(ddp::internal::LoadCublas());
+  static const auto* const cublas = new absl::StatusOr<LoadedCublas>(LoadCublas());
   if (!cublas->ok()) {
     return absl::FailedPreconditionError(
         absl::StrCat(cublas->status().message(), "; --device cpu trains without"));

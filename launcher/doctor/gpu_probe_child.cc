@@ -12,15 +12,18 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "launcher/doctor/doctor_facts.h"
 #include "launcher/process/exit_status.h"
 #include "rendezvous/base/durable_file.h"
 #include "worker_runtime/gpu/device_uuid.h"
+#include "worker_runtime/gpu/dynamic_library.h"
+#include "worker_runtime/gpu/library_search.h"
 
 namespace ddprun::launcher {
 namespace {
 
-using namespace ddp::internal;  // CUDA, cuBLAS and NCCL, as they are looked up
+using namespace ddp::internal;  // CUDA and NCCL, and how libraries are looked up
 
 constexpr std::string_view kNcclLine = "NCCL version ";
 constexpr size_t kLongestLine = 64;
@@ -67,6 +70,20 @@ int CudaOf(std::string line) {
   return major < 1 || minor < 0 ? 0 : major * 1000 + minor * 10;
 }
 
+// Its path and version, by the one function of it that needs no GPU.
+absl::Status ReadCublas(const DynamicLibrary& library, FoundCublas* cublas) {
+  constexpr int kParts = 3;  // libraryPropertyType: major, minor, patch
+  int parts[kParts] = {};
+  int (*get_property)(int property, int* value) = nullptr;
+  bool is_told = library.Take("cublasGetProperty", get_property);
+  for (int i = 0; is_told && i < kParts; ++i) is_told = get_property(i, &parts[i]) == 0;
+  if (!is_told) {
+    return absl::FailedPreconditionError(library.path() + ": cublasGetProperty tells no version");
+  }
+  *cublas = {.path = library.path(), .version = absl::StrJoin(parts, ".")};
+  return absl::OkStatus();
+}
+
 // stdout for ourselves: a library that prints there (NCCL_DEBUG does) must not write among the
 // facts.
 int TakeStdout() {
@@ -77,6 +94,20 @@ int TakeStdout() {
 }
 
 }  // namespace
+
+absl::StatusOr<FoundCublas> FindCublas() {
+  FoundCublas cublas;
+  const absl::Status status = SearchLibrary(
+      {.what = "cuBLAS",
+       .variable = "DDPRUN_CUBLAS_LIB",
+       .names = {"libcublas.so.13", "libcublas.so.12"},
+       .wheel_files = {"nvidia/cu13/lib/libcublas.so.13", "nvidia/cublas/lib/libcublas.so.12"},
+       .advice = "install the Python package nvidia-cublas or nvidia-cublas-cu12, or a CUDA "
+                 "toolkit, or name the file by DDPRUN_CUBLAS_LIB"},
+      [&cublas](const DynamicLibrary& library) { return ReadCublas(library, &cublas); });
+  if (!status.ok()) return status;
+  return cublas;
+}
 
 int CudaInNcclBytes(std::string_view bytes) {
   for (size_t at = bytes.find(kNcclLine); at != std::string_view::npos;
@@ -140,7 +171,7 @@ void TellNccl(const absl::StatusOr<LoadedNccl>& nccl, const ProbeSink& tell) {
   if (!nccl->can_revoke()) tell("nccl_lacks", "ncclCommRevoke (since 2.28.7)");
 }
 
-void TellCublas(const absl::StatusOr<LoadedCublas>& cublas, const ProbeSink& tell) {
+void TellCublas(const absl::StatusOr<FoundCublas>& cublas, const ProbeSink& tell) {
   if (!cublas.ok()) return tell("cublas_error", Message(cublas.status()));
   tell("cublas_file", cublas->path);
   tell("cublas_version", cublas->version);
@@ -163,7 +194,7 @@ void RunGpuProbe(std::string_view scope) {
     tell("stage", "NCCL (opening its library)");
     TellNccl(LoadNccl(), tell);
     tell("stage", "cuBLAS (opening its library)");
-    TellCublas(LoadCublas(), tell);
+    TellCublas(FindCublas(), tell);
   }
   if (cuda.ok()) TellGpus(cuda->api, tell);
   tell("end", "");

@@ -8,7 +8,6 @@
 
 #include "absl/status/statusor.h"
 #include "launcher/doctor/gpu_probe.h"
-#include "worker_runtime/gpu/cublas_api.h"
 #include "worker_runtime/gpu/cuda_api.h"
 #include "worker_runtime/gpu/nccl_api.h"
 
@@ -17,11 +16,21 @@ namespace ddprun::launcher {
 // Takes one fact, its key and its value, and passes it on before it returns.
 using ProbeSink = std::function<void(std::string_view key, std::string_view value)>;
 
+// cuBLAS where the trainer looks for it (examples/train/gpu/cublas.h); the library has no use for
+// it.
+struct FoundCublas {
+  std::string path;     // of the file, as the loader found it
+  std::string version;  // "13.1.0"
+};
+// Touches no GPU. Errors: NotFound naming every place that was looked at; FailedPrecondition naming
+// what is wrong with the library that is there.
+absl::StatusOr<FoundCublas> FindCublas();
+
 // Each says what it learns; TellGpus, which calls the driver, names its stages first.
 void TellDriver(const absl::StatusOr<ddp::internal::LoadedCuda>& cuda, const ProbeSink& tell);
 void TellGpus(const ddp::internal::CudaApi& api, const ProbeSink& tell);
 void TellNccl(const absl::StatusOr<ddp::internal::LoadedNccl>& nccl, const ProbeSink& tell);
-void TellCublas(const absl::StatusOr<ddp::internal::LoadedCublas>& cublas, const ProbeSink& tell);
+void TellCublas(const absl::StatusOr<FoundCublas>& cublas, const ProbeSink& tell);
 
 // Which CUDA an NCCL was built for. Its functions do not say, but its file holds the line that
 // NCCL_DEBUG=VERSION prints: "NCCL version 2.28.7+cuda13.0". 13000 for this one, wherever it stands

@@ -3,10 +3,10 @@
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
+#include "examples/train/gpu/cublas.h"
 #include "tools/gpu_check_program/child.h"
 #include "tools/gpu_check_program/rank.h"
 #include "tools/gpu_check_program/rank_commands.h"
-#include "worker_runtime/gpu/cublas_api.h"
 #include "worker_runtime/gpu/device.h"
 #include "worker_runtime/gpu/gpu_runtime.h"
 
@@ -52,7 +52,7 @@ int Machine(const Arguments&) {
   } else {
     PrintLack("nccl_lack", nccl.status());
   }
-  if (const auto cublas = ddp::internal::LoadCublas(); cublas.ok()) {
+  if (const auto cublas = train::LoadCublas(); cublas.ok()) {
     PrintText("cublas", cublas->path);
   } else {
     PrintLack("cublas_lack", cublas.status());

@@ -53,9 +53,10 @@ LaunchShape ShapeForRows(int rows) { return {.blocks = static_cast<unsigned>(row
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<CudaNetwork>> CudaNetwork::Create(
-    const ddp::internal::CudaApi& cuda, const ddp::internal::CublasApi& cublas, int inputs,
-    int hidden, uint64_t seed) {
+absl::StatusOr<std::unique_ptr<CudaNetwork>> CudaNetwork::Create(const ddp::internal::CudaApi& cuda,
+                                                                 const CublasApi& cublas,
+                                                                 int inputs, int hidden,
+                                                                 uint64_t seed) {
   auto network = std::unique_ptr<CudaNetwork>(new CudaNetwork(cuda, inputs, hidden));
   absl::Status status =
       Assign(ddp::internal::MakeStream(cuda, "the network's stream", 0), &network->stream_);

@@ -10,10 +10,10 @@
 #include <span>
 #include <vector>
 
+#include "examples/train/gpu/cublas.h"
 #include "examples/train/gpu/layers.h"
 #include "examples/train/gpu/matrix_products.h"
 #include "examples/train/network.h"
-#include "worker_runtime/gpu/cublas_api.h"
 #include "worker_runtime/gpu/cuda_api.h"
 #include "worker_runtime/gpu/cuda_objects.h"
 #include "worker_runtime/gpu/kernel.h"
@@ -28,8 +28,8 @@ class CudaNetwork : public Network {
  public:
   // Borrows both tables.
   static absl::StatusOr<std::unique_ptr<CudaNetwork>> Create(const ddp::internal::CudaApi& cuda,
-                                                             const ddp::internal::CublasApi& cublas,
-                                                             int inputs, int hidden, uint64_t seed);
+                                                             const CublasApi& cublas, int inputs,
+                                                             int hidden, uint64_t seed);
   // Waits for what is queued, 5 s at most; what the device still uses then is not freed.
   ~CudaNetwork() override;
 

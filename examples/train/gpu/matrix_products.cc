@@ -7,8 +7,6 @@
 
 namespace train {
 
-using ddp::internal::CublasStatus;
-
 namespace {
 
 // What cuBLAS recommends for Hopper and newer; older GPUs want 4 MiB.
@@ -17,18 +15,18 @@ constexpr size_t kWorkspaceBytes = 32 << 20;
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<MatrixProducts>> MatrixProducts::Create(
-    const ddp::internal::CudaApi& cuda, const ddp::internal::CublasApi& cublas,
-    ddp::internal::CudaStream stream) {
+    const ddp::internal::CudaApi& cuda, const CublasApi& cublas, ddp::internal::CudaStream stream) {
   auto products = std::unique_ptr<MatrixProducts>(new MatrixProducts(cublas));
   auto workspace = ddp::internal::AllocateDevice(cuda, "cuBLAS's workspace", kWorkspaceBytes);
   if (!workspace.ok()) return workspace.status();
   products->workspace_ = *std::move(workspace);
 
-  ddp::internal::CublasHandle handle = nullptr;
+  CublasHandle handle = nullptr;
   absl::Status status = CublasStatus(cublas, "cublasCreate", cublas.cublasCreate(&handle));
   if (!status.ok()) return status;
   products->handle_ = handle;
-  status = CublasStatus(cublas, "cublasSetStream", cublas.cublasSetStream(handle, stream));
+  status = CublasStatus(cublas, "cublasSetStream",
+                        cublas.cublasSetStream(handle, reinterpret_cast<CublasStream>(stream)));
   if (!status.ok()) return status;
   // After the stream: setting that puts cuBLAS's own workspace back.
   status =
@@ -50,7 +48,7 @@ absl::Status MatrixProducts::Multiply(const char* what, const DeviceMatrix& a,
   DDP_CHECK(inner == (b.is_transposed ? b.columns : b.rows));
   DDP_CHECK(rows > 0 && inner > 0 && columns > 0);
   const auto operation = [](const DeviceMatrix& matrix) {
-    return matrix.is_transposed ? ddp::internal::kCublasTransposed : ddp::internal::kCublasPlain;
+    return matrix.is_transposed ? kCublasTransposed : kCublasPlain;
   };
   // cuBLAS reads matrices column by column: what it sees is every one's transpose, and
   // transpose(a b) = transpose(b) transpose(a).

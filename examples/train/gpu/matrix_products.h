@@ -6,7 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "worker_runtime/gpu/cublas_api.h"
+#include "examples/train/gpu/cublas.h"
 #include "worker_runtime/gpu/cuda_api.h"
 #include "worker_runtime/gpu/cuda_objects.h"
 
@@ -26,9 +26,9 @@ struct DeviceMatrix {
 class MatrixProducts {
  public:
   // Borrows all three.
-  static absl::StatusOr<std::unique_ptr<MatrixProducts>> Create(
-      const ddp::internal::CudaApi& cuda, const ddp::internal::CublasApi& cublas,
-      ddp::internal::CudaStream stream);
+  static absl::StatusOr<std::unique_ptr<MatrixProducts>> Create(const ddp::internal::CudaApi& cuda,
+                                                                const CublasApi& cublas,
+                                                                ddp::internal::CudaStream stream);
   ~MatrixProducts();
   MatrixProducts(const MatrixProducts&) = delete;
   MatrixProducts& operator=(const MatrixProducts&) = delete;
@@ -40,11 +40,11 @@ class MatrixProducts {
                         float* result) const;
 
  private:
-  explicit MatrixProducts(const ddp::internal::CublasApi& cublas) : cublas_(cublas) {}
+  explicit MatrixProducts(const CublasApi& cublas) : cublas_(cublas) {}
 
-  const ddp::internal::CublasApi& cublas_;
+  const CublasApi& cublas_;
   ddp::internal::DeviceMemory workspace_;
-  ddp::internal::CublasHandle handle_ = nullptr;
+  CublasHandle handle_ = nullptr;
 };
 
 }  // namespace train

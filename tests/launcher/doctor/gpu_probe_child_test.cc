@@ -156,7 +156,7 @@ TEST_CASE("gpu probe child: what an NCCL lacks is told with the version that has
 }
 
 TEST_CASE("gpu probe child: cuBLAS with its version, or why there is none") {
-  const LoadedCublas cublas{.api = {}, .path = "/lib/libcublas.so.13", .version = "13.1.0"};
+  const FoundCublas cublas{.path = "/lib/libcublas.so.13", .version = "13.1.0"};
   GpuReport report = Told([&](const ProbeSink& tell) { TellCublas(cublas, tell); });
   CHECK(report.cublas_file == "/lib/libcublas.so.13");
   CHECK(report.cublas_version == "13.1.0");

@@ -1,4 +1,4 @@
-// What we declared of CUDA, NCCL and cuBLAS, against their own headers.
+// What we declared of CUDA and NCCL, against their own headers.
 #include <doctest/doctest.h>
 
 #include <cstddef>
@@ -7,20 +7,15 @@
 #include "nvidia_found.h"
 #include "tests/support/skip.h"
 #include "tests/worker_runtime/gpu/abi_alike.h"
-#include "worker_runtime/gpu/cublas_api.h"
-#include "worker_runtime/gpu/cublas_functions.h"
 #include "worker_runtime/gpu/cuda_api.h"
 #include "worker_runtime/gpu/cuda_functions.h"
 #include "worker_runtime/gpu/nccl_api.h"
 #include "worker_runtime/gpu/nccl_functions.h"
 
-// Taken before cuda.h and cublas_v2.h, whose macros rename our members too.
+// Taken before cuda.h, whose macros rename our members too.
 namespace ddp::internal::ours {
 #define OURS(member, symbol, since) using member##_type = decltype(CudaApi::member);
 DDPRUN_CUDA_FUNCTIONS(OURS)
-#undef OURS
-#define OURS(member, symbol) using member##_type = decltype(CublasApi::member);
-DDPRUN_CUBLAS_FUNCTIONS(OURS)
 #undef OURS
 }  // namespace ddp::internal::ours
 
@@ -29,12 +24,6 @@ DDPRUN_CUBLAS_FUNCTIONS(OURS)
 #include <cudaTypedefs.h>
 #if CUDA_VERSION >= 12000
 #define CAN_CHECK_CUDA 1
-#endif
-#endif
-#if NVIDIA_HAS_CUBLAS
-#include <cublas_v2.h>
-#if CUBLAS_VER_MAJOR >= 12
-#define CAN_CHECK_CUBLAS 1
 #endif
 #endif
 #if NVIDIA_HAS_NCCL
@@ -158,45 +147,6 @@ TEST_CASE("abi: the driver's constants have their values") {
 
 TEST_CASE("abi: the driver's declarations are those of cuda.h") {
   ddprun::testing::SkipTest("no cuda.h of CUDA 12 or newer in " NVIDIA_LOOKED_FOR);
-}
-
-#endif
-
-#if CAN_CHECK_CUBLAS
-
-TEST_CASE("abi: each function of cuBLAS has its type and its symbol") {
-#define CHECK_FUNCTION(member, symbol)                                                  \
-  CHECK_MESSAGE((CallAlike<ours::member##_type, decltype(&::symbol)>::value), #member); \
-  CHECK(std::string(#symbol) == TEXT(member));
-  DDPRUN_CUBLAS_FUNCTIONS(CHECK_FUNCTION)
-#undef CHECK_FUNCTION
-}
-
-TEST_CASE("abi: cuBLAS's types and constants are those of its header") {
-  CHECK(Alike<CublasHandle, cublasHandle_t>());
-  CHECK(sizeof(CublasResult) == sizeof(cublasStatus_t));
-  CHECK(sizeof(CublasOperation) == sizeof(cublasOperation_t));
-  CHECK(kCublasSuccess == CUBLAS_STATUS_SUCCESS);
-  CHECK(kCublasNotInitialized == CUBLAS_STATUS_NOT_INITIALIZED);
-  CHECK(kCublasAllocFailed == CUBLAS_STATUS_ALLOC_FAILED);
-  CHECK(kCublasInvalidValue == CUBLAS_STATUS_INVALID_VALUE);
-  CHECK(kCublasArchMismatch == CUBLAS_STATUS_ARCH_MISMATCH);
-  CHECK(kCublasMappingError == CUBLAS_STATUS_MAPPING_ERROR);
-  CHECK(kCublasExecutionFailed == CUBLAS_STATUS_EXECUTION_FAILED);
-  CHECK(kCublasInternalError == CUBLAS_STATUS_INTERNAL_ERROR);
-  CHECK(kCublasNotSupported == CUBLAS_STATUS_NOT_SUPPORTED);
-  CHECK(kCublasPlain == CUBLAS_OP_N);
-  CHECK(kCublasTransposed == CUBLAS_OP_T);
-  CHECK(kCublasMajorVersion == MAJOR_VERSION);
-  CHECK(kCublasMinorVersion == MINOR_VERSION);
-  CHECK(kCublasPatchLevel == PATCH_LEVEL);
-}
-
-#else
-
-TEST_CASE("abi: cuBLAS's declarations are those of cublas_v2.h") {
-  ddprun::testing::SkipTest(
-      "no cublas_v2.h of cuBLAS 12 or newer, or no cuda_runtime.h, in " NVIDIA_LOOKED_FOR);
 }
 
 #endif

@@ -22,12 +22,3 @@ def fake_nccl(name, version, defines = [], soname = None):
 
 def fake_cuda(name, defines = []):
     fake_library(name, "fake_cuda.cc", ["//worker_runtime/gpu:cuda_functions"], defines)
-
-def fake_cublas(name, major, defines = [], soname = None):
-    fake_library(
-        name,
-        "fake_cublas.cc",
-        ["//worker_runtime/gpu:cublas_functions"],
-        ["FAKE_MAJOR=%d" % major] + defines,
-        soname,
-    )

@@ -26,8 +26,7 @@ std::string Library(const std::string& name) { return Runfile("tests/worker_runt
 // What print_loaded prints, in an environment in which `folder` is the system's.
 std::string Loaded(std::vector<std::string> arguments, const std::string& folder,
                    std::map<std::string, std::string> env = {}) {
-  for (const char* name :
-       {"DDPRUN_NCCL_LIB", "DDPRUN_CUBLAS_LIB", "DDPRUN_NCCL_PYTHON", "PYTHON_EXEC"}) {
+  for (const char* name : {"DDPRUN_NCCL_LIB", "DDPRUN_NCCL_PYTHON", "PYTHON_EXEC"}) {
     env.try_emplace(name, "");
   }
   env["LD_LIBRARY_PATH"] = folder;
@@ -81,10 +80,10 @@ TEST_CASE("library: the system's goes before a wheel's") {
 
 TEST_CASE("library: an older one that is loaded goes before a newer one of the system") {
   const TempDir dir;
-  fs::copy_file(Library("libcublas_13.so"), dir.path() / "libcublas.so.13");
-  CHECK(Loaded({"cublas"}, dir.path().string()) == dir.File("libcublas.so.13") + "\n");
-  const std::string twelve = Library("libcublas_12.so");
-  CHECK(Loaded({"cublas", twelve}, dir.path().string()) == twelve + "\n");
+  fs::copy_file(Library("libnewest_2.so"), dir.path() / "libnewest.so.2");
+  CHECK(Loaded({"newest"}, dir.path().string()) == dir.File("libnewest.so.2") + "\n");
+  const std::string older = Library("libnewest_1.so");
+  CHECK(Loaded({"newest", older}, dir.path().string()) == older + "\n");
 }
 
 }  // namespace

@@ -1,29 +1,42 @@
-// print_loaded nccl|cublas [FILE]: opens FILE, then says which library the loader takes. A program
-// of its own, since LD_LIBRARY_PATH, which stands for the system here, is read when one starts.
+// print_loaded nccl|newest [FILE]: opens FILE, then says which library the search takes; libnewest
+// has two versions. A program of its own, since LD_LIBRARY_PATH, which stands for the system here,
+// is read when one starts.
 #include <cstdio>
 #include <string>
 
-#include "worker_runtime/gpu/cublas_api.h"
 #include "worker_runtime/gpu/dynamic_library.h"
+#include "worker_runtime/gpu/library_search.h"
 #include "worker_runtime/gpu/nccl_api.h"
 
 namespace {
 
-template <typename Loaded>
-void Print(const absl::StatusOr<Loaded>& loaded) {
-  std::puts(loaded.ok() ? loaded->path.c_str() : loaded.status().ToString().c_str());
+using ddp::internal::DynamicLibrary;
+
+std::string Nccl() {
+  const auto nccl = ddp::internal::LoadNccl();
+  return nccl.ok() ? nccl->path : nccl.status().ToString();
+}
+
+std::string Newest() {
+  std::string path;
+  const absl::Status status =
+      ddp::internal::SearchLibrary({.what = "newest",
+                                    .variable = "DDPRUN_NEWEST_LIB",
+                                    .names = {"libnewest.so.2", "libnewest.so.1"},
+                                    .wheel_files = {},
+                                    .advice = "there is none"},
+                                   [&path](const DynamicLibrary& library) {
+                                     path = library.path();
+                                     return absl::OkStatus();
+                                   });
+  return status.ok() ? path : status.ToString();
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  using ddp::internal::DynamicLibrary;
   if (argc < 2) return 2;
   if (argc > 2 && !DynamicLibrary::Open(argv[2]).ok()) return 3;
-  if (argv[1] == std::string("nccl")) {
-    Print(ddp::internal::LoadNccl());
-  } else {
-    Print(ddp::internal::LoadCublas());
-  }
+  std::puts((argv[1] == std::string("nccl") ? Nccl() : Newest()).c_str());
   return 0;
 }

@@ -78,7 +78,7 @@ struct Gpu {
   }
 
   EmulatedCuda cuda{EmulatedLayers()};
-  const ddp::internal::CublasApi cublas = EmulatedCublas();
+  const CublasApi cublas = EmulatedCublas();
   CudaNetwork* network = nullptr;
   std::unique_ptr<WithGradients> owner;
 };
@@ -210,7 +210,7 @@ TEST_CASE("cuda network: once warm, a step neither allocates nor waits for the s
 
 TEST_CASE("cuda network: every allocation that fails is an error that says for what, how much") {
   EmulatedCuda cuda(EmulatedLayers());
-  const ddp::internal::CublasApi cublas = EmulatedCublas();
+  const CublasApi cublas = EmulatedCublas();
   for (const char* call : {"cuMemAlloc", "cuMemAllocHost"}) {
     cuda.Fail(call, kCudaErrorOutOfMemory);
     const absl::Status failed =

@@ -4,7 +4,7 @@
 
 namespace ddprun::testing {
 
-using namespace ddp::internal;  // NOLINT: a table of its functions
+using namespace train;  // NOLINT: a table of its functions
 
 namespace {
 
@@ -64,7 +64,7 @@ CublasApi EmulatedCublas() {
     --live_handles;
     return kCublasSuccess;
   };
-  api.cublasSetStream = [](CublasHandle handle, CudaStream stream) {
+  api.cublasSetStream = [](CublasHandle handle, CublasStream stream) {
     *From(handle) = {.has_stream = stream != nullptr};  // and the library's own workspace again
     return kCublasSuccess;
   };

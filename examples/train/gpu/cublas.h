@@ -1,16 +1,38 @@
-// cuBLAS as a table of functions, opened at run time.
-#ifndef DDPRUN_WORKER_RUNTIME_GPU_CUBLAS_API_H_
-#define DDPRUN_WORKER_RUNTIME_GPU_CUBLAS_API_H_
+// cuBLAS as a table of functions, opened at run time: the part of its ABI that we use, declared
+// anew, so that no CUDA header is needed to build. Checked against the real cublas_v2.h by a test
+// where one is found.
+#ifndef DDPRUN_EXAMPLES_TRAIN_GPU_CUBLAS_H_
+#define DDPRUN_EXAMPLES_TRAIN_GPU_CUBLAS_H_
 
 #include <cstddef>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "worker_runtime/gpu/cublas_abi.h"
-#include "worker_runtime/gpu/cuda_abi.h"
 
-namespace ddp::internal {
+namespace train {
+
+using CublasHandle = struct CublasHandleTag*;
+using CublasStream = struct CublasStreamTag*;  // a CUstream
+
+using CublasResult = int;
+inline constexpr CublasResult kCublasSuccess = 0;
+inline constexpr CublasResult kCublasNotInitialized = 1;
+inline constexpr CublasResult kCublasAllocFailed = 3;
+inline constexpr CublasResult kCublasInvalidValue = 7;
+inline constexpr CublasResult kCublasArchMismatch = 8;
+inline constexpr CublasResult kCublasExecutionFailed = 13;
+inline constexpr CublasResult kCublasNotSupported = 15;
+
+// cublasOperation_t
+using CublasOperation = int;
+inline constexpr CublasOperation kCublasPlain = 0;
+inline constexpr CublasOperation kCublasTransposed = 1;
+
+// libraryPropertyType
+inline constexpr int kCublasMajorVersion = 0;
+inline constexpr int kCublasMinorVersion = 1;
+inline constexpr int kCublasPatchLevel = 2;
 
 // What training a network of dense layers needs. Members are named after the functions of
 // cublas_v2.h. None is null in a table that LoadCublas returned. A value: tests put functions of
@@ -23,7 +45,7 @@ struct CublasApi {
   // Of the CUDA context that is current.
   CublasResult (*cublasCreate)(CublasHandle* handle);
   CublasResult (*cublasDestroy)(CublasHandle handle);
-  CublasResult (*cublasSetStream)(CublasHandle handle, CudaStream stream);
+  CublasResult (*cublasSetStream)(CublasHandle handle, CublasStream stream);
   // After cublasSetStream, which goes back to the handle's own. Needed for graph capture, and for
   // equal bits in every run.
   CublasResult (*cublasSetWorkspace)(CublasHandle handle, void* workspace, size_t bytes);
@@ -52,6 +74,6 @@ absl::StatusOr<LoadedCublas> LoadCublas();
 // InvalidArgument for a wrong value, Internal otherwise.
 absl::Status CublasStatus(const CublasApi& api, const char* call, CublasResult result);
 
-}  // namespace ddp::internal
+}  // namespace train
 
-#endif  // DDPRUN_WORKER_RUNTIME_GPU_CUBLAS_API_H_
+#endif  // DDPRUN_EXAMPLES_TRAIN_GPU_CUBLAS_H_

@@ -1,10 +1,13 @@
-#include "worker_runtime/gpu/cublas_api.h"
+#include "examples/train/gpu/cublas.h"
 
-#include "worker_runtime/gpu/cublas_functions.h"
+#include "examples/train/gpu/cublas_functions.h"
 #include "worker_runtime/gpu/dynamic_library.h"
 #include "worker_runtime/gpu/library_search.h"
 
-namespace ddp::internal {
+namespace train {
+
+using ddp::internal::DynamicLibrary;
+
 namespace {
 
 absl::Status Read(const DynamicLibrary& library, LoadedCublas* result) {
@@ -53,7 +56,7 @@ absl::StatusCode CodeOf(CublasResult result) {
 
 absl::StatusOr<LoadedCublas> LoadCublas() {
   LoadedCublas cublas;
-  const auto status = SearchLibrary(
+  const auto status = ddp::internal::SearchLibrary(
       {.what = "cuBLAS",
        .variable = "DDPRUN_CUBLAS_LIB",
        .names = {"libcublas.so.13", "libcublas.so.12"},
@@ -75,4 +78,4 @@ absl::Status CublasStatus(const CublasApi& api, const char* call, CublasResult r
                                           std::to_string(result) + ")");
 }
 
-}  // namespace ddp::internal
+}  // namespace train

@@ -1,37 +1,45 @@
-#include "worker_runtime/gpu/cublas_api.h"
+#include "examples/train/gpu/cublas.h"
 
 #include <doctest/doctest.h>
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <string>
 
+#include "launcher/doctor/gpu_probe_child.h"
 #include "tests/support/in_child.h"
 #include "tests/support/skip.h"
 #include "tests/support/subprocess.h"
 #include "tests/support/temp_dir.h"
 #include "worker_runtime/gpu/dynamic_library.h"
 
-namespace ddp::internal {
+namespace train {
 namespace {
 
+using ddp::internal::DynamicLibrary;
 using ddprun::testing::InChild;
 
 std::string Library(const std::string& name) {
-  return ddprun::testing::Runfile("tests/worker_runtime/gpu/" + name);
+  return ddprun::testing::Runfile("tests/examples/train/gpu/" + name);
 }
 
-// "version|path", or "CODE: message".
-std::string Load(std::map<std::string, std::string> env, const std::string& loaded_before = "") {
+template <typename Found>
+std::string Text(const absl::StatusOr<Found>& cublas) {
+  return cublas.ok() ? cublas->version + "|" + cublas->path : cublas.status().ToString();
+}
+
+// "version|path", or "CODE: message", of a search for cuBLAS, the trainer's own when none is given.
+std::string Load(
+    std::map<std::string, std::string> env, const std::string& loaded_before = "",
+    const std::function<std::string()>& search = [] { return Text(LoadCublas()); }) {
   for (const char* name : {"DDPRUN_CUBLAS_LIB", "DDPRUN_NCCL_PYTHON", "PYTHON_EXEC"}) {
     env.try_emplace(name, "");
   }
-  return InChild(env, [&loaded_before] {
+  return InChild(env, [&] {
     if (!loaded_before.empty() && !DynamicLibrary::Open(loaded_before).ok()) return std::string();
-    const auto cublas = LoadCublas();
-    if (!cublas.ok()) return cublas.status().ToString();
-    return cublas->version + "|" + cublas->path;
+    return search();
   });
 }
 
@@ -79,6 +87,37 @@ TEST_CASE("cublas: the wheels of a named Python are found, 13 before 12") {
   CHECK(Load({{"PYTHON_EXEC", dir.File("bin/python")}}) == "13.4.2|" + thirteen);
 }
 
+// It has code of its own for it, as the launcher knows no example.
+TEST_CASE("cublas: ddprun doctor finds what the trainer finds") {
+  const auto doctor = [] { return Text(ddprun::launcher::FindCublas()); };
+  for (const std::string& file : {Library("libcublas_12.so"), std::string("/nowhere")}) {
+    CHECK(Load({{"DDPRUN_CUBLAS_LIB", file}}, "", doctor) == Load({{"DDPRUN_CUBLAS_LIB", file}}));
+  }
+  CHECK(Load({}, "", doctor) == Load({}));
+  const std::string loaded = Library("libcublas_12.so");
+  CHECK(Load({}, loaded, doctor) == "12.4.2|" + loaded);
+  const ddprun::testing::TempDir dir;
+  std::filesystem::create_directories(dir.path() / "bin");
+  std::ofstream(dir.File("bin/python"));
+  const std::map<std::string, std::string> env = {{"PYTHON_EXEC", dir.File("bin/python")}};
+  for (const char* folder :
+       {"nvidia/cublas/lib/libcublas.so.12", "nvidia/cu13/lib/libcublas.so.13"}) {
+    const auto file = dir.path() / "lib/python3.11/site-packages" / folder;
+    std::filesystem::create_directories(file.parent_path());
+    std::filesystem::copy_file(Library("libcublas_12.so"), file);
+    CHECK(Load(env, "", doctor) == Load(env));
+  }
+}
+
+TEST_CASE("cublas: ddprun doctor takes no library that tells no version") {
+  const std::string file = Library("libcublas_without_version.so");
+  const std::string text =
+      Load({{"DDPRUN_CUBLAS_LIB", file}}, "", [] { return Text(ddprun::launcher::FindCublas()); });
+  CHECK_MESSAGE(text.starts_with("FAILED_PRECONDITION: cuBLAS: " + file +
+                                 ": cublasGetProperty tells no version; "),
+                text);
+}
+
 TEST_CASE("cublas: every place that failed is named") {
   const std::string text = Load({});
   if (text.find("NOT_FOUND") != 0) return ddprun::testing::SkipTest("the system has a libcublas");
@@ -108,4 +147,4 @@ TEST_CASE("cublas: a result becomes a status in the library's words") {
 }
 
 }  // namespace
-}  // namespace ddp::internal
+}  // namespace train

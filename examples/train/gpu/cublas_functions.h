@@ -1,6 +1,6 @@
 // The functions of CublasApi beside what the library calls them.
-#ifndef DDPRUN_WORKER_RUNTIME_GPU_CUBLAS_FUNCTIONS_H_
-#define DDPRUN_WORKER_RUNTIME_GPU_CUBLAS_FUNCTIONS_H_
+#ifndef DDPRUN_EXAMPLES_TRAIN_GPU_CUBLAS_FUNCTIONS_H_
+#define DDPRUN_EXAMPLES_TRAIN_GPU_CUBLAS_FUNCTIONS_H_
 
 // X(member of CublasApi, symbol of the library). A macro, because the loader needs the names as
 // text and the test against cublas_v2.h needs them as types.
@@ -14,4 +14,4 @@
   X(cublasSetWorkspace, cublasSetWorkspace_v2)    \
   X(cublasSgemm, cublasSgemm_v2)
 
-#endif  // DDPRUN_WORKER_RUNTIME_GPU_CUBLAS_FUNCTIONS_H_
+#endif  // DDPRUN_EXAMPLES_TRAIN_GPU_CUBLAS_FUNCTIONS_H_

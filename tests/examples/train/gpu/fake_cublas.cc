@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "worker_runtime/gpu/cublas_functions.h"
+#include "examples/train/gpu/cublas_functions.h"
 
 namespace {
 
