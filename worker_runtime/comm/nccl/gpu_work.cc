@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "worker_runtime/comm/nccl/nccl_communicator.h"
+#include "worker_runtime/comm/nccl/launch_queue.h"
 
 namespace ddp::internal {
 namespace {
@@ -34,7 +34,6 @@ absl::Status GpuOperation::TakeEvents() {
 absl::Status GpuWork::Wait() {
   std::chrono::microseconds look = kFirstLook;
   std::unique_lock lock(owner_.mutex_);
-  while (operation_->phase == GpuOperation::Phase::kQueued) owner_.changed_.wait(lock);
   if (operation_->is_captured && operation_->status.ok()) {
     return absl::FailedPreconditionError(
         Describe(operation_->op) +
@@ -54,8 +53,7 @@ absl::Status GpuWork::Wait() {
 
 absl::Status GpuWork::WaitOn(Stream stream) {
   {
-    std::unique_lock lock(owner_.mutex_);
-    while (operation_->phase == GpuOperation::Phase::kQueued) owner_.changed_.wait(lock);
+    const std::lock_guard lock(owner_.mutex_);
     if (!operation_->status.ok()) return operation_->status;
     if (operation_->is_captured && !IsInPresentCapture()) {
       return absl::FailedPreconditionError(
@@ -64,14 +62,14 @@ absl::Status GpuWork::WaitOn(Stream stream) {
     }
     if (operation_->phase == GpuOperation::Phase::kDone) return absl::OkStatus();
   }
-  const CurrentDevice current(*owner_.device_);
+  const CurrentDevice current(owner_.device_);
   if (!current.status().ok()) return current.status();
-  const CudaApi& api = owner_.device_->api();
+  const CudaApi& api = owner_.device_.api();
   return CudaStatus(api, "cuStreamWaitEvent",
                     api.cuStreamWaitEvent(static_cast<CudaStream>(stream), operation_->ended, 0));
 }
 
-// REQUIRES: the communicator's mutex; the operation was enqueued.
+// REQUIRES: the queue's mutex.
 bool GpuWork::IsInPresentCapture() const {
   if (owner_.capture_ == nullptr) return false;
   const auto& operations = owner_.capture_->operations;
@@ -80,24 +78,16 @@ bool GpuWork::IsInPresentCapture() const {
 
 bool GpuWork::IsDone() const {
   owner_.Retire();
-  std::lock_guard lock(owner_.mutex_);
+  const std::lock_guard lock(owner_.mutex_);
   if (operation_->is_captured && operation_->status.ok()) {
     return operation_->moments.ended != Clock::time_point();
   }
   return operation_->phase == GpuOperation::Phase::kDone;
 }
 
-Work::Clock::time_point GpuWork::issued_at() const {
-  std::lock_guard lock(owner_.mutex_);
-  return operation_->moments.issued;
-}
-Work::Clock::time_point GpuWork::started_at() const {
-  std::lock_guard lock(owner_.mutex_);
-  return operation_->moments.started;
-}
-Work::Clock::time_point GpuWork::ended_at() const {
-  std::lock_guard lock(owner_.mutex_);
-  return operation_->moments.ended;
+GpuOperation::Moments GpuWork::moments() const {
+  const std::lock_guard lock(owner_.mutex_);
+  return operation_->moments;
 }
 
 }  // namespace ddp::internal

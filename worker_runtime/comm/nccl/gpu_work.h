@@ -10,13 +10,13 @@
 
 namespace ddp::internal {
 
-class NcclCommunicator;
+class LaunchQueue;
 struct NcclGraph;
 
-// Shared by the communicator and the handle, whichever lives longer; gives its events back. The
-// communicator's mutex guards what is not const once it is queued.
+// Shared by the queue and the handle, whichever lives longer; gives its events back. The queue's
+// mutex guards what changes once it has its number.
 struct GpuOperation {
-  enum class Phase { kQueued, kEnqueued, kDone };
+  enum class Phase { kLaunching, kEnqueued, kDone };
 
   explicit GpuOperation(std::shared_ptr<EventPool> events) : pool(std::move(events)) {}
   ~GpuOperation();
@@ -35,7 +35,6 @@ struct GpuOperation {
   // Of a replay: what runs. It lives until the replay is over, and with it the events in it.
   std::shared_ptr<NcclGraph> graph;
   bool is_captured = false;     // part of a graph
-  bool is_compared = false;     // behind it the ranks compare their calls
   CudaEvent issued = nullptr;   // on the caller's stream; of a replay on ours, what it waits for
   CudaEvent started = nullptr;  // on ours; of a replay on the caller's
   CudaEvent ended = nullptr;
@@ -45,7 +44,7 @@ struct GpuOperation {
   CudaEvent issued_time = nullptr;
   CudaEvent ended_time = nullptr;
 
-  Phase phase = Phase::kQueued;
+  Phase phase = Phase::kLaunching;
   absl::Status status;
   bool is_with_nccl = false;  // NCCL has been called
   bool has_started = false;   // all before it on our stream is done, as the driver has said
@@ -58,20 +57,21 @@ struct GpuOperation {
 
 class GpuWork final : public Work {
  public:
-  GpuWork(NcclCommunicator& owner, std::shared_ptr<GpuOperation> operation)
+  GpuWork(LaunchQueue& owner, std::shared_ptr<GpuOperation> operation)
       : owner_(owner), operation_(std::move(operation)) {}
 
   absl::Status Wait() override;
   absl::Status WaitOn(Stream stream) override;
   bool IsDone() const override;
-  Clock::time_point issued_at() const override;
-  Clock::time_point started_at() const override;
-  Clock::time_point ended_at() const override;
+  Clock::time_point issued_at() const override { return moments().issued; }
+  Clock::time_point started_at() const override { return moments().started; }
+  Clock::time_point ended_at() const override { return moments().ended; }
 
  private:
   bool IsInPresentCapture() const;
+  GpuOperation::Moments moments() const;
 
-  NcclCommunicator& owner_;
+  LaunchQueue& owner_;
   const std::shared_ptr<GpuOperation> operation_;
 };
 

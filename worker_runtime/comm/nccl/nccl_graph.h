@@ -5,6 +5,8 @@
 #include <deque>
 #include <memory>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "worker_runtime/comm/nccl/gpu_work.h"
@@ -12,24 +14,33 @@
 
 namespace ddp::internal {
 
-// Shared by the communicator, which destroys the executable before NCCL's communicator goes, the
-// handle of the caller, and the replays in flight, so that the events in it are not given back to
-// the pool before.
+inline constexpr char kLostCapture[] =
+    "the driver gave the capture up: something in the step waited for the device or asked it "
+    "something, allocated or freed memory, or used a stream that did not wait for this one";
+
+// Shared by the recorder, which destroys the executable before NCCL's communicator goes, the handle
+// of the caller, and the replays in flight, so that the events in it are not given back to the pool
+// before.
 struct NcclGraph {
   NcclGraph(CudaStream on, std::thread::id by) : stream(on), thread(by) {}
+  // REQUIRES: the queue's nccl_mutex(), or nobody else is left.
+  void Destroy(const CudaApi& api) {
+    if (executable != nullptr) api.cuGraphExecDestroy(std::exchange(executable, nullptr));
+  }
 
   const CudaStream stream;       // of the caller
   const std::thread::id thread;  // that captures
 
-  // Guarded by the communicator's mutex_ until EndCapture() finds nothing left to enqueue. From
-  // then on nobody changes the list, nor the status but EndCapture(), and they are read without.
+  // Written by the queue while it captures, which `thread` calls and ends.
   std::deque<std::shared_ptr<GpuOperation>> operations;
   absl::Status status;  // of the capture
 
-  uint64_t newest_replay = 0;  // its sequence number; guarded by the communicator's mutex_
+  uint64_t newest_replay = 0;  // its sequence number; guarded by the queue's mutex
 
-  CudaGraphExec executable = nullptr;  // guarded by nccl_mutex_; null once destroyed
+  CudaGraphExec executable = nullptr;  // guarded by nccl_mutex(); null once destroyed
 };
+
+using Graphs = std::vector<std::shared_ptr<NcclGraph>>;
 
 }  // namespace ddp::internal
 

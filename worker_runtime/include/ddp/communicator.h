@@ -96,7 +96,9 @@ class TensorHash {
 
 // A group's collectives. Every rank calls the same operations with the same counts and types in
 // the same order. Operations are executed in the order of the calls on a thread (or stream) of the
-// communicator's own; each returns a Work at once. Calls come from one thread at a time.
+// communicator's own; each returns a Work at once. Calls come from one thread at a time. A call of
+// `nccl` returns when the operation is on the stream: at the first use of another rank NCCL
+// connects to it, so that the call waits for that rank to make it as well, until the timeout.
 //
 // CPU backends combine in one canonical order - ascending global rank, in the accumulator that
 // ReduceOp names, rounded once at the end - so that `local`, `shm`, `tcp` and their combination
@@ -200,7 +202,7 @@ class Communicator {
 
   // Writes the last operations of this rank, with their times and states, as JSON into a new file
   // and returns its path: for a program that looks stuck. `nccl` also does it when an operation
-  // times out, and when ranks have made different calls. The file's directory:
+  // times out. The file's directory:
   // $DDPRUN_FLIGHT_RECORDER_DIR, else $TMPDIR, else "/tmp". Any thread.
   virtual absl::StatusOr<std::string> DumpOperations() = 0;
 

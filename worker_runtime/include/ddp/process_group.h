@@ -26,10 +26,10 @@ enum class Backend { kAuto, kShm, kTcp, kNccl };
 enum class DeviceChoice { kCpu, kCuda, kAuto };
 
 // How much a group looks for mistakes of the program beyond those it meets anyway, by the name of
-// PyTorch's level. kDetail: ranks on GPUs compare which operations they have called, behind the
-// 8th, 64th, 512th, ... of them, which NCCL does not: it completes a sum here and an average there,
-// with garbage. Some twenty small collectives in the life of a job. Those in host memory are
-// compared at every level.
+// PyTorch's level. kDetail: on GPUs the ranks tell each other, over host memory, which operation
+// they call before it is launched, and a call waits for all of them. NCCL does not look: it
+// completes a sum here and an average there, with garbage. Operations in host memory are compared
+// at every level.
 enum class DebugLevel { kOff, kDetail };
 
 struct ProcessGroupOptions {
