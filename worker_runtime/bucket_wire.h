@@ -3,6 +3,7 @@
 #define DDPRUN_WORKER_RUNTIME_BUCKET_WIRE_H_
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -25,6 +26,9 @@ class BucketWire {
                                                             const BucketLayout& layout, DType type,
                                                             std::unique_ptr<HalfCasts> casts);
 
+  // For another layout. This wire is of no use behind it.
+  std::unique_ptr<HalfCasts> TakeCasts() { return std::move(casts_); }
+
   DType type() const { return type_; }
   bool Carries(int bucket) const;
   // REQUIRES: Carries(bucket), for all of these; `gradients` are the bucket's pieces, which go one
@@ -41,7 +45,7 @@ class BucketWire {
   const BucketLayout& layout_;
   const DType type_;
   const int world_size_;
-  const std::unique_ptr<HalfCasts> casts_;
+  std::unique_ptr<HalfCasts> casts_;
   std::vector<size_t> offsets_;     // by bucket
   std::unique_ptr<Buffer> buffer_;  // null when it carries no bucket
 };

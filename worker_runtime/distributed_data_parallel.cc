@@ -146,7 +146,8 @@ absl::Status DistributedDataParallel::Finalize() {
                                           .find_unused_parameters = options_.find_unused_parameters,
                                           .broadcast_buffers = options_.broadcast_buffers,
                                           .static_graph = options_.static_graph,
-                                          .adopts_gradients = !own_gradients_.empty()};
+                                          .adopts_gradients = !own_gradients_.empty(),
+                                          .rebuild_buckets = options_.rebuild_buckets};
   absl::Status status = internal::CheckSameParameters(communicator_.host(), descriptions, choices);
   if (!status.ok()) return status;
   const bool finds_unused = options_.find_unused_parameters || options_.static_graph;
@@ -154,6 +155,11 @@ absl::Status DistributedDataParallel::Finalize() {
     return absl::UnimplementedError(
         "find_unused_parameters and static_graph work in host memory only: on GPUs give every "
         "parameter a gradient in every pass, zeros if need be");
+  }
+  if (options_.rebuild_buckets && finds_unused && !options_.static_graph) {
+    return absl::InvalidArgumentError(
+        "rebuild_buckets with find_unused_parameters: passes may use other parameters than the "
+        "first, whose order would count; use static_graph, or do without one of the two");
   }
   absl::StatusOr<internal::WireFormat> wire = MakeWireFormat();
   if (!wire.ok()) return wire.status();
@@ -170,6 +176,7 @@ absl::Status DistributedDataParallel::Finalize() {
                                         *std::move(wire), std::move(adopted));
   if (!reducer.ok()) return reducer.status();
   reducer_ = *std::move(reducer);
+  if (options_.rebuild_buckets) reducer_->RebuildBuckets(choices.limits);
   if (finds_unused) reducer_->FindUnusedParameters(options_.static_graph);
   return absl::OkStatus();
 }

@@ -51,10 +51,11 @@ absl::Status GradientReducer::SetHook(CommHook hook) {
   if (hook_ != nullptr) {
     return absl::FailedPreconditionError("RegisterCommHook: there is a communication hook already");
   }
-  if (memory_->is_adopted()) {
+  if (memory_->is_adopted() || rebuild_limits_.has_value()) {
     return absl::FailedPreconditionError(
-        "RegisterCommHook: gradients are in memory of the program's own, where a bucket is not one "
-        "piece, as a hook needs it; let DistributedDataParallel allocate them");
+        "RegisterCommHook: with rebuild_buckets, and with gradients in memory of the program's "
+        "own, "
+        "a bucket is not one piece of memory, as a hook needs it; do without these");
   }
   hook_ = std::move(hook);
   return absl::OkStatus();
@@ -223,6 +224,24 @@ absl::Status GradientReducer::Finish(Stream stream) {
     core_.LeaveOut(unused_->is_unused_here());
   }
   times_.Set(pass_);
+  return Rebuild();
+}
+
+// The others do so at the end of the same pass: rank 0's order is broadcast then.
+absl::Status GradientReducer::Rebuild() {
+  if (!rebuild_limits_.has_value() || is_rebuilt_ || is_captured_) return absl::OkStatus();
+  is_rebuilt_ = true;
+  std::vector<int32_t> order = core_.ArrivalOrder();
+  absl::Status status =
+      communicator_.host().Broadcast(order.data(), order.size(), DType::kInt32, /*root=*/0)->Wait();
+  if (!status.ok()) return FailWorks(std::move(status));
+  memory_->Regroup(order, *rebuild_limits_);
+  core_.SetBuckets(layout().buckets);
+  pass_.buckets.resize(layout().buckets.size());
+  if (wire_ == nullptr) return absl::OkStatus();
+  auto made = BucketWire::Create(communicator_, layout(), wire_->type(), wire_->TakeCasts());
+  if (!made.ok()) return FailWorks(made.status());
+  wire_ = *std::move(made);
   return absl::OkStatus();
 }
 
@@ -241,7 +260,7 @@ absl::Status GradientReducer::FinishOnStream(Stream stream) {
   PassTimes::Ended pass{std::exchange(works_, {}), pass_, hook_ != nullptr};
   is_captured_ ? times_.AddCaptured(std::move(pass)) : times_.Add(std::move(pass));
   works_.reserve(layout().buckets.size());
-  return absl::OkStatus();
+  return Rebuild();
 }
 
 // A bucket from the wire is cast back behind its own reduction, so that this overlaps with those of

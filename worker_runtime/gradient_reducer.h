@@ -57,6 +57,10 @@ class GradientReducer {
   // in the first pass are so for ever. Before the first pass; host memory only.
   void FindUnusedParameters(bool is_static);
 
+  // At the end of the first pass that is in no graph, collectively, buckets are filled anew in the
+  // order in which rank 0's gradients have come. They stay where they are. Before the first pass.
+  void RebuildBuckets(const BucketLimits& limits) { rebuild_limits_ = limits; }
+
   // FailedPrecondition in a pass, when there is a hook, and where a bucket may be several pieces.
   // REQUIRES: gradients travel as they are.
   absl::Status SetHook(CommHook hook);
@@ -108,14 +112,17 @@ class GradientReducer {
   absl::Status WaitForLaunched();
   absl::Status WaitOnLaunched(Stream stream);
   absl::Status FinishOnStream(Stream stream);
+  absl::Status Rebuild();
   void BeginPass(Stream stream);
   void ForgetDiscardedPass();
 
   Communicator& communicator_;
   const std::unique_ptr<GradientMemory> memory_;
-  std::unique_ptr<BucketWire> wire_;          // null when gradients travel as they are
-  std::unique_ptr<UnusedParameters> unused_;  // null when every parameter is used in every pass
-  CommHook hook_;                             // empty: buckets are averaged
+  std::unique_ptr<BucketWire> wire_;            // null when gradients travel as they are
+  std::unique_ptr<UnusedParameters> unused_;    // null when every parameter is used in every pass
+  std::optional<BucketLimits> rebuild_limits_;  // none when buckets stay as they are
+  bool is_rebuilt_ = false;
+  CommHook hook_;  // empty: buckets are averaged
   int divisor_ = 0;
   const Now now_;
   ReducerCore core_;

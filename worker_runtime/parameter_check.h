@@ -26,6 +26,7 @@ struct GradientChoices {
   bool broadcast_buffers = true;
   bool static_graph = false;
   bool adopts_gradients = false;
+  bool rebuild_buckets = false;
 };
 
 // Collective. OK when all ranks registered the same parameters (and buffers, behind them) in the

@@ -16,19 +16,41 @@ constexpr int kNamesInError = 10;
 
 ReducerCore::ReducerCore(std::vector<std::string> names, const std::vector<Bucket>& buckets)
     : names_(std::move(names)),
-      bucket_of_(names_.size(), -1),
       is_left_out_(names_.size(), false),
-      used_count_(static_cast<int>(names_.size())),
       is_ready_(names_.size(), false) {
-  for (const Bucket& bucket : buckets) {
-    for (const int parameter : bucket.parameters) {
+  SetBuckets(buckets);
+}
+
+void ReducerCore::SetBuckets(const std::vector<Bucket>& buckets) {
+  DDP_CHECK(!is_in_pass());
+  bucket_of_.assign(names_.size(), -1);
+  for (size_t i = 0; i < buckets.size(); ++i) {
+    for (const int parameter : buckets[i].parameters) {
       DDP_CHECK(bucket_of_[parameter] == -1);
-      bucket_of_[parameter] = static_cast<int>(bucket_sizes_.size());
+      bucket_of_[parameter] = static_cast<int>(i);
     }
-    bucket_sizes_.push_back(static_cast<int>(bucket.parameters.size()));
   }
   DDP_CHECK(std::find(bucket_of_.begin(), bucket_of_.end(), -1) == bucket_of_.end());
-  pending_ = bucket_sizes_;
+  bucket_sizes_.resize(buckets.size());
+  Count();
+}
+
+void ReducerCore::LeaveOut(const std::vector<bool>& is_left_out) {
+  DDP_CHECK(!is_in_pass() && used_count_ == static_cast<int>(names_.size()));
+  is_left_out_ = is_left_out;
+  Count();
+}
+
+// Who is waited for.
+void ReducerCore::Count() {
+  used_count_ = 0;
+  std::fill(bucket_sizes_.begin(), bucket_sizes_.end(), 0);
+  for (size_t i = 0; i < names_.size(); ++i) {
+    if (is_left_out_[i]) continue;
+    ++used_count_;
+    ++bucket_sizes_[bucket_of_[i]];
+  }
+  Abandon();
 }
 
 absl::Status ReducerCore::CheckMayMark(int parameter) const {
@@ -59,6 +81,8 @@ absl::StatusOr<LaunchRange> ReducerCore::MarkReady(int parameter) {
         "Expected to mark a parameter ready only once: gradient of '", names_[parameter],
         "' was marked ready twice in one backward pass; still missing: ", MissingNames()));
   }
+  if (!is_in_pass()) arrivals_.clear();
+  arrivals_.push_back(parameter);
   is_ready_[parameter] = true;
   ++ready_count_;
   --pending_[bucket_of_[parameter]];
@@ -80,18 +104,18 @@ absl::Status ReducerCore::MarkUnsynchronized(int parameter) const {
   return absl::OkStatus();
 }
 
-void ReducerCore::LeaveOut(const std::vector<bool>& is_left_out) {
-  DDP_CHECK(!is_in_pass() && used_count_ == static_cast<int>(names_.size()));
-  is_left_out_ = is_left_out;
-  for (size_t i = 0; i < names_.size(); ++i) {
-    if (!is_left_out_[i]) continue;
-    --used_count_;
-    --bucket_sizes_[bucket_of_[i]];
+std::vector<int> ReducerCore::ArrivalOrder() const {
+  std::vector<int> order = arrivals_;
+  std::vector<bool> has_come(names_.size(), false);
+  for (const int parameter : arrivals_) has_come[parameter] = true;
+  for (int i = static_cast<int>(names_.size()) - 1; i >= 0; --i) {
+    if (!has_come[i]) order.push_back(i);
   }
-  Abandon();
+  return order;
 }
 
 LaunchRange ReducerCore::MarkRestReady() {
+  if (!is_in_pass()) arrivals_.clear();
   std::fill(is_ready_.begin(), is_ready_.end(), true);
   std::fill(pending_.begin(), pending_.end(), 0);
   ready_count_ = used_count_;

@@ -39,6 +39,13 @@ class ReducerCore {
   // for them. REQUIRES: not in a pass; once.
   void LeaveOut(const std::vector<bool>& is_left_out);
 
+  // From the next pass on. REQUIRES: not in a pass; they name every parameter exactly once.
+  void SetBuckets(const std::vector<Bucket>& buckets);
+
+  // The order in which the gradients of the present pass have come, or of the last one between
+  // passes; behind them those that have not, from the last parameter to the first.
+  std::vector<int> ArrivalOrder() const;
+
   // Counts the parameters that are not ready yet as ready: they get no gradient in this pass.
   // Returns the buckets that were not launched, all of which may be now.
   LaunchRange MarkRestReady();
@@ -56,6 +63,7 @@ class ReducerCore {
 
  private:
   absl::Status CheckMayMark(int parameter) const;
+  void Count();
   std::string MissingNames() const;
 
   const std::vector<std::string> names_;
@@ -69,6 +77,8 @@ class ReducerCore {
   std::vector<int> pending_;    // parameters not yet ready, by bucket
   int ready_count_ = 0;
   int next_bucket_ = 0;  // the first that was not launched
+
+  std::vector<int> arrivals_;  // parameters; of the last pass until the next begins
 };
 
 }  // namespace ddp::internal

@@ -49,9 +49,11 @@ float Expected(GradientCompression compression, int world_size, size_t i) {
 class Replica {
  public:
   Replica(Communicator& communicator, GradientCompression compression,
-          const std::vector<size_t>& sizes, bool owns_gradients = false)
-      : ddp(communicator,
-            {.bucket_cap_bytes = 4096, .first_bucket_bytes = 1024, .compression = compression}),
+          const std::vector<size_t>& sizes, bool owns_gradients = false, bool rebuilds = false)
+      : ddp(communicator, {.bucket_cap_bytes = 4096,
+                           .first_bucket_bytes = 1024,
+                           .compression = compression,
+                           .rebuild_buckets = rebuilds}),
         rank_(communicator.rank()),
         sizes_(sizes) {
     for (size_t i = 0; i < sizes.size(); ++i) {
@@ -102,16 +104,21 @@ TEST_CASE("compression: averages are the reference's bit for bit, on every backe
     std::vector<int> nodes;
     bool use_tcp = false;
     bool owns_gradients = false;
+    bool rebuilds = false;
   };
-  for (const Layout& layout : {Layout{{2}}, Layout{{3}}, Layout{{2}, true}, Layout{{1, 2}},
-                               Layout{{2}, false, /*owns_gradients=*/true}}) {
+  for (const Layout& layout :
+       {Layout{{2}}, Layout{{3}}, Layout{{2}, true}, Layout{{1, 2}},
+        Layout{{2}, false, /*owns_gradients=*/true}, Layout{{2}, false, true, /*rebuilds=*/true},
+        Layout{{2}, false, false, /*rebuilds=*/true}}) {
     for (const GradientCompression compression : kHalves) {
       RunRankThreads({.nodes = layout.nodes, .use_tcp = layout.use_tcp}, [&](Communicator& comm) {
-        Replica replica(comm, compression, kSizes, layout.owns_gradients);
+        Replica replica(comm, compression, kSizes, layout.owns_gradients, layout.rebuilds);
         absl::Status status = replica.ddp.Finalize();
         CHECK_MESSAGE(status.ok(), status.ToString());
         for (int step = 0; step < 3 && status.ok(); ++step) {
-          status = replica.Backward(0, kSizes.size());
+          // The first parameters before the last: rebuilt buckets are others.
+          status = replica.Backward(0, 2);
+          status.Update(replica.Backward(2, kSizes.size()));
           status.Update(replica.ddp.Finish());
           CHECK_MESSAGE(status.ok(), status.ToString());
           CHECK(replica.CountWrong(compression, comm.world_size()) == 0);

@@ -52,7 +52,8 @@ TEST_CASE("unused parameters: an option that one rank lacks is an error on both"
        {std::pair{"find_unused_parameters",
                   &DistributedDataParallelOptions::find_unused_parameters},
         std::pair{"broadcast_buffers", &DistributedDataParallelOptions::broadcast_buffers},
-        std::pair{"static_graph", &DistributedDataParallelOptions::static_graph}}) {
+        std::pair{"static_graph", &DistributedDataParallelOptions::static_graph},
+        std::pair{"rebuild_buckets", &DistributedDataParallelOptions::rebuild_buckets}}) {
     ddprun::testing::ThreadGroup group(2);
     absl::Status statuses[2];
     group.Run([&statuses, option](Communicator& communicator) {

@@ -53,6 +53,14 @@ struct DistributedDataParallelOptions {
   // reduction overlaps backward and no more than the gradients is reduced, and a pass that uses
   // another parameter is FailedPrecondition with its name. Equal on all ranks. CPU only.
   bool static_graph = false;
+  // At the end of the first synchronised pass buckets are filled anew, once, in the order in which
+  // rank 0's gradients came, so that none waits for a gradient that always comes late (PyTorch's
+  // Reducer does so, and moves them). Gradients stay where they are: a bucket is an
+  // AllReduceCoalesced() of those that lie side by side then, and bucket_count() may change. That
+  // pass's Finish() broadcasts an integer for each parameter. As in PyTorch not with
+  // find_unused_parameters, unless it is a static_graph: InvalidArgument from Finalize(). Not with
+  // a communication hook. Equal on all ranks.
+  bool rebuild_buckets = false;
   // Whether BroadcastBuffers() does anything. Equal on all ranks.
   bool broadcast_buffers = true;
   // CUDA: the stream on which the program has written its parameters when it calls Finalize(), and
@@ -124,8 +132,8 @@ class DistributedDataParallel {
 
   // From the next pass on `hook` reduces the buckets (PyTorch's register_comm_hook). Once, between
   // passes, the same on all ranks. Errors: FailedPrecondition before Finalize(), in a pass, for a
-  // second hook, with gradients of the program's own, and with `compression`, which is one already;
-  // InvalidArgument for an empty one.
+  // second hook, with rebuild_buckets, gradients of the program's own, and `compression`, which is
+  // one already; InvalidArgument for an empty one.
   absl::Status RegisterCommHook(CommHook hook);
 
   // Where the gradient of a parameter lives for ever: `count` elements of its type, at a multiple
