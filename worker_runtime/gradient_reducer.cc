@@ -36,6 +36,9 @@ GradientReducer::GradientReducer(Communicator& communicator, std::vector<std::st
       memory_(std::move(memory)),
       now_(std::move(now)),
       core_(std::move(names), layout().buckets) {
+  if (GraphCapture* capture = communicator_.graph_capture()) {
+    capture->on_discard[this] = [this] { ForgetDiscardedPass(); };
+  }
   works_.reserve(layout().buckets.size());
   pass_.gradient_ready.resize(memory_->gradients().size());
   pass_.buckets.resize(layout().buckets.size());
@@ -62,7 +65,7 @@ absl::Status GradientReducer::SetHook(CommHook hook) {
 }
 
 GradientReducer::~GradientReducer() {
-  ForgetDiscardedPass();
+  if (GraphCapture* capture = communicator_.graph_capture()) capture->on_discard.erase(this);
   if (works_.empty()) return;
   communicator_.Abort("the gradients were released in the middle of a backward pass");
   // The communicator's thread must be out of the gradients before their memory goes.
@@ -71,9 +74,6 @@ GradientReducer::~GradientReducer() {
 
 // A pass in a capture that was given up, on whichever rank, has left nothing on the device.
 void GradientReducer::ForgetDiscardedPass() {
-  const GraphCapture* capture = communicator_.graph_capture();
-  if (capture == nullptr || capture->discarded_count() == discarded_count_) return;
-  discarded_count_ = capture->discarded_count();
   if (!std::exchange(is_captured_, false)) return;
   works_.clear();
   core_.Abandon();
@@ -88,7 +88,6 @@ void GradientReducer::BeginPass(Stream stream) {
 }
 
 absl::Status GradientReducer::MarkReady(int parameter, Stream stream) {
-  ForgetDiscardedPass();
   if (!failure_.ok()) return failure_;
   if (!core_.is_in_pass()) BeginPass(stream);
   if (stream != stream_ && communicator_.device_type() == DeviceType::kCuda) {
@@ -105,7 +104,6 @@ absl::Status GradientReducer::MarkReady(int parameter, Stream stream) {
 }
 
 absl::Status GradientReducer::MarkUnsynchronized(int parameter) {
-  ForgetDiscardedPass();
   if (!failure_.ok()) return failure_;
   absl::Status status = core_.MarkUnsynchronized(parameter);
   if (status.ok() && unused_ != nullptr) unused_->MarkUsed(parameter);
@@ -113,7 +111,6 @@ absl::Status GradientReducer::MarkUnsynchronized(int parameter) {
 }
 
 std::optional<Stream> GradientReducer::PassStream() {
-  ForgetDiscardedPass();
   const bool is_known = core_.is_in_pass() && communicator_.device_type() == DeviceType::kCuda;
   return is_known ? std::optional(stream_) : std::nullopt;
 }
@@ -204,7 +201,6 @@ absl::Status GradientReducer::LaunchRest(Stream stream) {
 }
 
 absl::Status GradientReducer::Finish(Stream stream) {
-  ForgetDiscardedPass();
   if (!failure_.ok()) return failure_;
   if (!core_.is_in_pass()) BeginPass(stream);  // without a gradient
   if (unused_ != nullptr) {
@@ -316,7 +312,6 @@ absl::Status GradientReducer::Fail(absl::Status status) {
 }
 
 absl::Status GradientReducer::CheckBetweenPasses(const char* call) {
-  ForgetDiscardedPass();
   if (!failure_.ok()) return failure_;
   if (!core_.is_in_pass()) return absl::OkStatus();
   return absl::FailedPreconditionError(

@@ -3,7 +3,6 @@
 #define DDPRUN_WORKER_RUNTIME_GRADIENT_REDUCER_H_
 
 #include <atomic>
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -134,7 +133,6 @@ class GradientReducer {
   PassRecord pass_;
   Stream stream_ = nullptr;  // CUDA: of the pass's first gradient
   bool is_captured_ = false;
-  uint64_t discarded_count_ = 0;  // of captures, known to have been
 
   // Last: the device is out of the gradients before their memory goes.
   PassTimes times_;

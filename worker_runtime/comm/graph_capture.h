@@ -3,6 +3,8 @@
 #define DDPRUN_WORKER_RUNTIME_COMM_GRAPH_CAPTURE_H_
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 
 #include "absl/status/status.h"
@@ -48,8 +50,9 @@ class GraphCapture {
   virtual void Discard() = 0;
 
   virtual bool is_capturing() const = 0;
-  // How often Discard() was called: a pass of gradients that began in a capture is void then.
-  virtual uint64_t discarded_count() const = 0;
+
+  // By owner: what Discard() calls in the end, since a pass of gradients in the capture never was.
+  std::map<const void*, std::function<void()>> on_discard;
 };
 
 }  // namespace ddp::internal

@@ -101,7 +101,7 @@ absl::Status GraphRecorder::Instantiate(NcclGraph& graph) const {
 void GraphRecorder::Discard() {
   DDP_CHECK(capture_ == nullptr);
   queue_.Rewind(sequence_before_capture_);
-  ++discarded_count_;
+  for (const auto& [owner, forget] : on_discard) forget();
 }
 
 void GraphRecorder::Forget(const std::shared_ptr<NcclGraph>& graph) {

@@ -2,7 +2,6 @@
 #ifndef DDPRUN_WORKER_RUNTIME_COMM_NCCL_GRAPH_RECORDER_H_
 #define DDPRUN_WORKER_RUNTIME_COMM_NCCL_GRAPH_RECORDER_H_
 
-#include <atomic>
 #include <memory>
 #include <vector>
 
@@ -22,7 +21,6 @@ class GraphRecorder final : public GraphCapture {
   absl::StatusOr<std::unique_ptr<CapturedGraph>> EndCapture() override;
   void Discard() override;
   bool is_capturing() const override { return queue_.is_capturing(); }
-  uint64_t discarded_count() const override { return discarded_count_; }
 
   // NCCL's communicator, whether aborted or destroyed, waits until no graph holds its operations:
   // those that can be launched, to be destroyed before. REQUIRES: nccl_mutex(), or nobody else is
@@ -39,7 +37,6 @@ class GraphRecorder final : public GraphCapture {
   Graphs graphs_;                       // guarded by the queue's nccl_mutex()
   std::shared_ptr<NcclGraph> capture_;  // null: nothing is captured now
   uint64_t sequence_before_capture_ = 0;
-  std::atomic<uint64_t> discarded_count_{0};
 };
 
 }  // namespace ddp::internal
