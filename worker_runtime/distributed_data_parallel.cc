@@ -251,7 +251,7 @@ absl::Status DistributedDataParallel::Finish(std::optional<Stream> stream) {
   const Calling calling(reducer_->is_called());
   if (absl::Status status = calling.Check("Finish"); !status.ok()) return status;
   if (absl::Status status = CheckNoneIsLate(); !status.ok()) return status;
-  if (no_sync_depth_ > 0) return absl::OkStatus();
+  if (no_sync_depth_ > 0) return reducer_->TakeRefusal();
   if (absl::Status status = JoinPass(); !status.ok()) return status;
   if (!stream.has_value() && reducer_->PassStream().value_or(options_.stream) != options_.stream) {
     return absl::InvalidArgumentError(

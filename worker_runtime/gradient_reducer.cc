@@ -47,6 +47,7 @@ GradientReducer::GradientReducer(Communicator& communicator, std::vector<std::st
 void GradientReducer::FindUnusedParameters(bool is_static) {
   DDP_CHECK(!core_.is_in_pass());
   unused_ = std::make_unique<UnusedParameters>(communicator_, *memory_, is_static);
+  if (is_static) core_.CountMarks();
 }
 
 absl::Status GradientReducer::SetHook(CommHook hook) {
@@ -77,6 +78,7 @@ void GradientReducer::ForgetDiscardedPass() {
   if (!std::exchange(is_captured_, false)) return;
   works_.clear();
   core_.Abandon();
+  refusal_ = absl::OkStatus();
   failure_ = communicator_.error();
 }
 
@@ -91,13 +93,13 @@ absl::Status GradientReducer::MarkReady(int parameter, Stream stream) {
   if (!failure_.ok()) return failure_;
   if (!core_.is_in_pass()) BeginPass(stream);
   if (stream != stream_ && communicator_.device_type() == DeviceType::kCuda) {
-    return absl::InvalidArgumentError(absl::StrCat(
+    return Refuse(absl::InvalidArgumentError(absl::StrCat(
         "parameter ", parameter,
         ": its gradient was announced on another stream than the first of this pass; let one "
-        "stream wait for the others and announce all on it"));
+        "stream wait for the others and announce all on it")));
   }
   const absl::StatusOr<LaunchRange> range = core_.MarkReady(parameter);
-  if (!range.ok()) return range.status();
+  if (!range.ok()) return Refuse(range.status());
   pass_.gradient_ready[parameter] = now_();
   if (unused_ != nullptr) unused_->MarkUsed(parameter);
   return Launch(*range, stream);
@@ -106,7 +108,8 @@ absl::Status GradientReducer::MarkReady(int parameter, Stream stream) {
 absl::Status GradientReducer::MarkUnsynchronized(int parameter) {
   if (!failure_.ok()) return failure_;
   absl::Status status = core_.MarkUnsynchronized(parameter);
-  if (status.ok() && unused_ != nullptr) unused_->MarkUsed(parameter);
+  if (!status.ok()) return Refuse(std::move(status));
+  if (unused_ != nullptr) unused_->MarkUsed(parameter);
   return status;
 }
 
@@ -200,13 +203,34 @@ absl::Status GradientReducer::LaunchRest(Stream stream) {
   return absl::OkStatus();
 }
 
+absl::Status GradientReducer::Refuse(absl::Status status) {
+  refusal_.Update(status);
+  return status;
+}
+
+absl::Status GradientReducer::TakeRefusal() {
+  const absl::Status refusal = std::exchange(refusal_, absl::OkStatus());
+  if (refusal.ok()) return refusal;
+  return absl::Status(refusal.code(),
+                      absl::StrCat("a gradient of this pass was refused: ", refusal.message()));
+}
+
 absl::Status GradientReducer::Finish(Stream stream) {
+  absl::Status status = EndPass(stream);
+  return status.ok() ? TakeRefusal() : status;
+}
+
+absl::Status GradientReducer::EndPass(Stream stream) {
   if (!failure_.ok()) return failure_;
   if (!core_.is_in_pass()) BeginPass(stream);  // without a gradient
   if (unused_ != nullptr) {
     if (absl::Status status = LaunchRest(stream); !status.ok()) return status;
   }
   if (absl::Status status = core_.Finish(); !status.ok()) {
+    if (const absl::Status refusal = TakeRefusal(); !refusal.ok()) {
+      status = absl::Status(status.code(),
+                            absl::StrCat(status.message(), "; before it ", refusal.message()));
+    }
     status = FailPass(std::move(status));
     WaitForLaunched().IgnoreError();
     return status;

@@ -80,7 +80,11 @@ class GradientReducer {
   // Ends the pass: every bucket holds the average, once this returns (CPU) or for what comes later
   // on `stream` (CUDA). A parameter without a gradient aborts the communicator, because this rank
   // will never take part in that bucket's all-reduce, unless such parameters are to be found.
+  // Where a mark was refused since the last pass, its error is the result of a pass that has ended
+  // well.
   absl::Status Finish(Stream stream = nullptr);
+  // That error, once.
+  absl::Status TakeRefusal();
   // Whether `call` may be made now: the failure, if there is one; FailedPrecondition in the middle
   // of a pass.
   absl::Status CheckBetweenPasses(const char* call);
@@ -110,6 +114,8 @@ class GradientReducer {
   absl::Status Fail(absl::Status status);
   absl::Status WaitForLaunched();
   absl::Status WaitOnLaunched(Stream stream);
+  absl::Status Refuse(absl::Status status);
+  absl::Status EndPass(Stream stream);
   absl::Status FinishOnStream(Stream stream);
   absl::Status Rebuild();
   void BeginPass(Stream stream);
@@ -133,6 +139,7 @@ class GradientReducer {
   PassRecord pass_;
   Stream stream_ = nullptr;  // CUDA: of the pass's first gradient
   bool is_captured_ = false;
+  absl::Status refusal_;  // the first, of marks since the last pass
 
   // Last: the device is out of the gradients before their memory goes.
   PassTimes times_;

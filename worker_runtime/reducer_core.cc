@@ -64,7 +64,7 @@ absl::Status ReducerCore::CheckMayMark(int parameter) const {
                      "' got a gradient and had none in the first backward pass: with static_graph "
                      "all passes use the same parameters; use find_unused_parameters"));
   }
-  if (is_complete()) {
+  if (is_complete() && !is_counting_) {
     return absl::FailedPreconditionError(
         absl::StrCat("Expected to have finished reduction in the prior iteration before starting "
                      "a new one: gradient of '",
@@ -74,20 +74,43 @@ absl::Status ReducerCore::CheckMayMark(int parameter) const {
   return absl::OkStatus();
 }
 
+absl::Status ReducerCore::MarkedTooOften(int parameter) const {
+  const int due = MarksDue(parameter);
+  return absl::FailedPreconditionError(
+      absl::StrCat(due == 1 ? "Expected to mark a parameter ready only once: " : "",
+                   "gradient of '", names_[parameter], "' was marked ready ",
+                   due == 1 ? "twice" : absl::StrCat(due + 1, " times"), " in one backward pass",
+                   due == 1 ? ""
+                            : absl::StrCat(", and ", due,
+                                           " times in the first, which with static_graph "
+                                           "counts for all"),
+                   "; still missing: ", MissingNames()));
+}
+
+void ReducerCore::CountMarks() {
+  DDP_CHECK(!is_in_pass());
+  is_counting_ = true;
+}
+
 absl::StatusOr<LaunchRange> ReducerCore::MarkReady(int parameter) {
   if (absl::Status status = CheckMayMark(parameter); !status.ok()) return status;
-  if (is_ready_[parameter]) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "Expected to mark a parameter ready only once: gradient of '", names_[parameter],
-        "' was marked ready twice in one backward pass; still missing: ", MissingNames()));
+  if (is_ready_[parameter] && !is_counting_) return MarkedTooOften(parameter);
+  if (!is_in_pass()) {
+    arrivals_.clear();
+    marks_.assign(names_.size(), 0);
   }
-  if (!is_in_pass()) arrivals_.clear();
   arrivals_.push_back(parameter);
-  is_ready_[parameter] = true;
-  ++ready_count_;
-  --pending_[bucket_of_[parameter]];
+  ++marks_[parameter];
+  const LaunchRange none{.begin = next_bucket_, .end = next_bucket_};
+  if (marks_[parameter] < MarksDue(parameter)) return none;
+  if (!is_ready_[parameter]) {
+    is_ready_[parameter] = true;
+    ++ready_count_;
+    --pending_[bucket_of_[parameter]];
+  }
+  if (is_counting_) return none;
 
-  LaunchRange range{.begin = next_bucket_, .end = next_bucket_};
+  LaunchRange range = none;
   while (range.end < static_cast<int>(pending_.size()) && pending_[range.end] == 0) ++range.end;
   next_bucket_ = range.end;
   return range;
@@ -105,9 +128,13 @@ absl::Status ReducerCore::MarkUnsynchronized(int parameter) const {
 }
 
 std::vector<int> ReducerCore::ArrivalOrder() const {
-  std::vector<int> order = arrivals_;
+  std::vector<int> order;
   std::vector<bool> has_come(names_.size(), false);
-  for (const int parameter : arrivals_) has_come[parameter] = true;
+  for (auto mark = arrivals_.rbegin(); mark != arrivals_.rend(); ++mark) {
+    if (!has_come[*mark]) order.push_back(*mark);
+    has_come[*mark] = true;
+  }
+  std::reverse(order.begin(), order.end());
   for (int i = static_cast<int>(names_.size()) - 1; i >= 0; --i) {
     if (!has_come[i]) order.push_back(i);
   }
@@ -136,15 +163,25 @@ absl::Status ReducerCore::Finish() {
             : "; with static_graph every parameter that the first backward pass used must be "
               "marked ready in every synchronised one"));
   }
+  if (is_counting_) {
+    marks_due_ = marks_;
+    is_counting_ = false;
+  }
   Abandon();
   return status;
 }
 
 void ReducerCore::Abandon() {
+  marks_.clear();
   is_ready_ = is_left_out_;
   pending_ = bucket_sizes_;
   ready_count_ = 0;
   next_bucket_ = 0;
+}
+
+// In a static graph a parameter may be used in passes without synchronisation alone, first.
+int ReducerCore::MarksDue(int parameter) const {
+  return marks_due_.empty() ? 1 : std::max(1, marks_due_[parameter]);
 }
 
 std::string ReducerCore::MissingNames() const {
@@ -157,6 +194,9 @@ std::string ReducerCore::MissingNames() const {
       break;
     }
     absl::StrAppend(&out, listed == 1 ? "'" : ", '", names_[i], "'");
+    if (!marks_.empty() && marks_[i] > 0) {
+      absl::StrAppend(&out, " (", marks_[i], " of ", marks_due_[i], " times)");
+    }
   }
   return out;
 }

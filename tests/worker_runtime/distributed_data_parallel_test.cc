@@ -135,6 +135,8 @@ TEST_CASE("ddp: NoSync ends with its last guard, moved or nested") {
   }
   CHECK(replica.Backward(1).ok());
   CHECK_FALSE(replica.Backward(1).ok());
+  CHECK(Message(replica.ddp.Finish()).find("a gradient of this pass was refused: ") == 0);
+  CHECK(replica.Backward(1).ok());
   CHECK(replica.ddp.Finish().ok());
 }
 

@@ -170,6 +170,34 @@ TEST_CASE("gradients: one that is missing at Finish aborts the group, and the er
   CHECK(reducer->Finish() == status);
 }
 
+TEST_CASE("gradients: one that was refused is repeated at the end of the pass, which is over") {
+  DelayedCommunicator communicator(milliseconds(5));
+  const auto reducer = TenBuckets(communicator);
+  CHECK(reducer->MarkReady(10, nullptr).code() == absl::StatusCode::kInvalidArgument);
+  CHECK(reducer->MarkReady(11, nullptr).code() == absl::StatusCode::kInvalidArgument);
+  Backward(*reducer, communicator, milliseconds(1));
+  const absl::Status status = reducer->Finish();
+  CHECK(status.code() == absl::StatusCode::kInvalidArgument);
+  CHECK(status.message() ==
+        "a gradient of this pass was refused: parameter 10: there are 10, "
+        "numbered from 0");
+  CHECK(communicator.launched == 10);
+  CHECK(communicator.error().ok());
+  Backward(*reducer, communicator, milliseconds(1));
+  CHECK(reducer->Finish().ok());
+  // Without synchronisation, and where the one that was meant is missing.
+  CHECK_FALSE(reducer->MarkUnsynchronized(-1).ok());
+  CHECK(reducer->TakeRefusal().message().find("parameter -1: there are 10") != std::string::npos);
+  CHECK(reducer->TakeRefusal().ok());
+  for (int parameter = 10; parameter > 0; --parameter) {
+    reducer->MarkReady(parameter, nullptr).IgnoreError();
+  }
+  CHECK(reducer->Finish().message().find(
+            "1 of 10 parameters got no gradient: 'p0'; every registered parameter must be marked "
+            "ready in every synchronised backward pass, or set find_unused_parameters; before it a "
+            "gradient of this pass was refused: parameter 10") != std::string::npos);
+}
+
 TEST_CASE("gradients: an error of the communicator is the result of the next launch") {
   DelayedCommunicator communicator(milliseconds(5));
   const auto reducer = TenBuckets(communicator);

@@ -198,5 +198,31 @@ TEST_CASE("reducer: a model without parameters has nothing to finish") {
   CHECK_FALSE(core.is_in_pass());
 }
 
+TEST_CASE("reducer: marks that are counted in the first pass are awaited in every later one") {
+  ReducerCore core({"a", "b"}, {{.parameters = {1}}, {.parameters = {0}}});
+  core.CountMarks();
+  for (const int parameter : {1, 0, 1}) {
+    const auto range = core.MarkReady(parameter);
+    REQUIRE(range.ok());
+    CHECK(range->begin == range->end);
+  }
+  CHECK(core.ArrivalOrder() == std::vector<int>{0, 1});
+  CHECK(core.MarkRestReady().end == 2);
+  REQUIRE(core.Finish().ok());
+  for (int pass = 0; pass < 2; ++pass) {
+    CHECK(core.MarkReady(1)->end == 0);
+    CHECK(core.is_in_pass());
+    CHECK(core.MarkReady(1)->end == 1);
+    CHECK(core.MarkReady(1).status().message().find("was marked ready 3 times") !=
+          std::string::npos);
+    CHECK(core.MarkReady(0)->end == 2);
+    REQUIRE(core.Finish().ok());
+  }
+  CHECK(core.ArrivalOrder() == std::vector<int>{1, 0});
+  REQUIRE(core.MarkReady(1).ok());
+  CHECK(core.Finish().message().find(
+            "2 of 2 parameters got no gradient: 'a', 'b' (1 of 2 times)") != std::string::npos);
+}
+
 }  // namespace
 }  // namespace ddp::internal

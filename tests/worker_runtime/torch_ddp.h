@@ -17,7 +17,7 @@ struct ScriptStep {
   // A join is the first step, and lasts to the end.
   enum class Kind { kPass, kNoSyncPass, kZeroGrad, kJoinInitial, kJoinEffective };
   Kind kind = Kind::kPass;
-  // By rank: the parameters with a gradient, as digits; "-": no batch.
+  // By rank: the parameters with a gradient, as digits, one for each time; "-": no batch.
   std::string used[2] = {};
 };
 

@@ -6,7 +6,8 @@ Reads <folder>/script, one word list a line:
     join initial|effective        the rest is within a join, with a step of an optimizer after each
                                   synchronised pass; behind it the weights are appended, too
     zero                          sets all gradients to 0
-    pass sync|nosync USED USED    the parameters that each rank uses, as digits; -: no batch
+    pass sync|nosync USED USED    the parameters that each rank uses, as digits, twice where a digit
+                                  is; -: no batch
 Each rank appends its buffer and all gradients, float32, to <folder>/values.<rank> behind every
 pass. Forward adds to the buffer a number of its rank's own.
 """
@@ -18,6 +19,7 @@ import sys
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
+from torch.utils.checkpoint import checkpoint
 
 SIZES = [3, 5, 2, 4]
 
@@ -32,7 +34,15 @@ class Model(torch.nn.Module):
 
     def forward(self, used, gradient_of):
         self.state += gradient_of(2)
-        return sum((self.weights[i] * gradient_of(i)).sum() for i in used)
+        if len(set(used)) == len(used):
+            return sum((self.weights[i] * gradient_of(i)).sum() for i in used)
+
+        def use(start, i):
+            return start.sum() + (self.weights[i] * gradient_of(i)).sum()
+
+        # Each has a backward pass of its own, and so a parameter one gradient for each use.
+        start = torch.zeros(1, requires_grad=True)
+        return sum(checkpoint(use, start, i, use_reentrant=True) for i in used)
 
 
 def sum_of_ranks(_, bucket):

@@ -85,6 +85,35 @@ TEST_CASE("static graph: every gradient is torch's, bit for bit") {
   testing::CheckAsTorch(script, "static_graph=1", kStatic);
 }
 
+// Rank 0's 1 has two gradients a pass, its 2 three; rank 1's other ones.
+TEST_CASE("static graph: a gradient that comes several times in a pass is torch's, bit for bit") {
+  const ScriptStep pass{Kind::kPass, {"1012322", "33210"}};
+  const std::vector<ScriptStep> script = {pass, pass, {Kind::kZeroGrad, {}}, pass, pass};
+  const auto rebuilt = RunScript(script, {.static_graph = true, .rebuild_buckets = true});
+  const auto plain = RunScript(script, kStatic);
+  for (const int rank : {0, 1}) {
+    REQUIRE_MESSAGE(rebuilt[rank].ok(), Message(rebuilt[rank].status()));
+    CHECK(*rebuilt[rank] == *plain[rank]);
+  }
+  if (ddprun::testing::FindTorchPython().python.empty()) {
+    return ddprun::testing::SkipWithoutTorch();
+  }
+  testing::CheckAsTorch(script, "static_graph=1", kStatic);
+}
+
+TEST_CASE("static graph: a gradient that comes more or less often than in the first pass is told") {
+  const ScriptStep first{Kind::kPass, {"3100", "3100"}};
+  const auto more = RunScript({first, {Kind::kPass, {"3000", "3100"}}}, kStatic);
+  CHECK(Message(more[0].status())
+            .find("gradient of 'weights.0' was marked ready 3 times in one backward pass, and 2 "
+                  "times in the first, which with static_graph counts for all") !=
+        std::string::npos);
+  const auto fewer = RunScript({first, {Kind::kPass, {"310", "3100"}}}, kStatic);
+  CHECK(Message(fewer[0].status())
+            .find("1 of 3 parameters got no gradient: 'weights.0' (1 of 2 times)") !=
+        std::string::npos);
+}
+
 TEST_CASE("static graph: a pass that differs from the first is told with the parameter") {
   for (const Kind kind : {Kind::kPass, Kind::kNoSyncPass}) {
     const auto more = RunScript({{Kind::kPass, {"310", "210"}}, {kind, {"310", "3210"}}}, kStatic);

@@ -51,7 +51,9 @@ struct DistributedDataParallelOptions {
   // As find_unused_parameters, and promises that each rank uses the same parameters in every pass
   // (PyTorch's option of this name). The first synchronised pass tells which; from the second on
   // reduction overlaps backward and no more than the gradients is reduced, and a pass that uses
-  // another parameter is FailedPrecondition with its name. Equal on all ranks. CPU only.
+  // another parameter is FailedPrecondition with its name. A parameter may be announced several
+  // times in a pass, as when parts of the model run twice: as often as in the first, and the last
+  // time counts. Equal on all ranks. CPU only.
   bool static_graph = false;
   // At the end of the first synchronised pass buckets are filled anew, once, in the order in which
   // rank 0's gradients came, so that none waits for a gradient that always comes late (PyTorch's
@@ -155,7 +157,9 @@ class DistributedDataParallel {
   // the gradients of the pass came on another one, that is InvalidArgument, and the pass goes on
   // until a Finish() that names a stream. Errors: FailedPrecondition naming the parameters that got
   // no gradient, where all must (this also aborts the communicator, since the other ranks would
-  // wait for them in vain); the communicator's. Does nothing under NoSync.
+  // wait for them in vain); the communicator's; that of the first GradientReady() since the last
+  // Finish() which was refused, if there is no other: the pass has ended then, and the next may
+  // begin. Does nothing else under NoSync.
   absl::Status Finish(std::optional<Stream> stream = std::nullopt);
 
   // Collective, before each forward pass of training, when there are buffers: replaces everybody's
