@@ -56,6 +56,7 @@ BucketLayout LayOutBuckets(const std::vector<GradientSpec>& gradients, const Buc
   std::vector<int> order(gradients.size());
   std::iota(order.rbegin(), order.rend(), 0);
   BucketLayout layout;
+  layout.parts = limits.parts;
   layout.buckets = FillBuckets(gradients, limits, order);
   layout.gradient_offsets.resize(gradients.size());
   size_t end = 0;
@@ -65,6 +66,10 @@ BucketLayout LayOutBuckets(const std::vector<GradientSpec>& gradients, const Buc
       end = RoundUp(end, kGradientAlignment);
       layout.gradient_offsets[parameter] = end;
       end += gradients[parameter].count * SizeOf(bucket.dtype);
+    }
+    if (limits.parts > 1) {
+      const size_t lines = static_cast<size_t>(limits.parts) * kGradientAlignment;
+      end = begin + RoundUp(end - begin, lines);
     }
     bucket.count = (end - begin) / SizeOf(bucket.dtype);
   }

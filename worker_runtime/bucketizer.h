@@ -20,6 +20,9 @@ struct GradientSpec {
 struct BucketLimits {
   size_t first_bytes = 1 << 20;  // of the first bucket of each type: reduction starts early
   size_t cap_bytes = 25 << 20;   // of all others
+  // Each bucket is padded so that it divides into so many equal parts of whole cache lines: one
+  // for each rank where gradients are sharded.
+  int parts = 1;
 };
 
 // Elements that lie one behind the other in the arena, `offset` bytes from its start.
@@ -40,6 +43,7 @@ struct BucketLayout {
   std::vector<Bucket> buckets;           // in launch order
   std::vector<size_t> gradient_offsets;  // by parameter
   size_t arena_bytes = 0;
+  int parts = 1;  // of each bucket
 };
 
 // Every tensor starts at a multiple of this: whole cache lines, the widest vector registers.

@@ -13,6 +13,11 @@ absl::Status Buffer::Zero(Stream) {
   return absl::OkStatus();
 }
 
+absl::Status Buffer::Copy(void* to, const void* from, size_t bytes, Stream) {
+  if (bytes != 0) std::memcpy(to, from, bytes);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::unique_ptr<HalfCasts>> Communicator::MakeHalfCasts(DType) {
   return absl::UnimplementedError(absl::StrCat("the backend ", backend(), " casts nothing"));
 }

@@ -6,13 +6,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "worker_runtime/gradient_memory.h"
 #include "worker_runtime/gradient_reducer.h"
 #include "worker_runtime/gradient_values.h"
-#include "worker_runtime/half_casts.h"
 #include "worker_runtime/join_rounds.h"
 #include "worker_runtime/model_tensors.h"
-#include "worker_runtime/parameter_check.h"
 
 namespace ddp {
 namespace {
@@ -45,18 +42,6 @@ class Calling {
   const bool is_alone_;
 };
 
-DType WireTypeOf(GradientCompression compression) {
-  switch (compression) {
-    case GradientCompression::kNone:
-      return DType::kFloat32;
-    case GradientCompression::kFloat16:
-      return DType::kFloat16;
-    case GradientCompression::kBFloat16:
-      return DType::kBFloat16;
-  }
-  return DType::kFloat32;
-}
-
 // Time covered by at least one bucket. They run one after the other on the communicator, so the
 // intervals are sorted, but for works of a hook's own.
 std::chrono::nanoseconds BusyTime(const std::vector<internal::PassRecord::BucketTimes>& buckets) {
@@ -77,120 +62,6 @@ DistributedDataParallel::DistributedDataParallel(Communicator& communicator,
     : communicator_(communicator), options_(options) {}
 
 DistributedDataParallel::~DistributedDataParallel() = default;
-
-int DistributedDataParallel::AddParameter(const std::string& name, void* data, size_t count,
-                                          DType dtype) {
-  if (reducer_ != nullptr) late_ = absl::StrCat("parameter '", name, "'");
-  parameters_.push_back({.name = name, .data = data, .count = count, .dtype = dtype});
-  return static_cast<int>(parameters_.size()) - 1;
-}
-
-int DistributedDataParallel::AddParameter(const std::string& name, void* data, size_t count,
-                                          DType dtype, Piece gradient) {
-  const int id = AddParameter(name, data, count, dtype);
-  own_gradients_.resize(static_cast<size_t>(id));
-  own_gradients_.push_back(gradient);
-  return id;
-}
-
-void DistributedDataParallel::AddBuffer(const std::string& name, void* data, size_t count,
-                                        DType dtype) {
-  if (reducer_ != nullptr) late_ = absl::StrCat("buffer '", name, "'");
-  buffers_.push_back({.name = name, .data = data, .count = count, .dtype = dtype});
-}
-
-absl::Status DistributedDataParallel::CheckModel() const {
-  absl::Status status = internal::CheckTensors(parameters_, buffers_);
-  if (!status.ok() || own_gradients_.empty()) return status;
-  std::vector<Piece> gradients;
-  for (size_t i = 0; i < parameters_.size(); ++i) {
-    if (i < own_gradients_.size() && own_gradients_[i].has_value()) {
-      gradients.push_back(*own_gradients_[i]);
-      continue;
-    }
-    return absl::InvalidArgumentError(absl::StrCat(
-        "parameter '", parameters_[i].name,
-        "' was registered without a gradient, and others with one in memory of the program's own: "
-        "give all of them one, or none"));
-  }
-  return internal::CheckAdopted(parameters_, buffers_, gradients);
-}
-
-absl::Status DistributedDataParallel::Finalize() {
-  if (reducer_ != nullptr) {
-    return absl::FailedPreconditionError("DistributedDataParallel: Finalize() was called before");
-  }
-  if (absl::Status status = CheckModel(); !status.ok()) {
-    communicator_.Abort(absl::StrCat("rank ", communicator_.rank(), ": ", status.message()));
-    return status;
-  }
-  std::vector<internal::ParameterDescription> descriptions;
-  std::vector<std::string> names;
-  std::vector<internal::GradientSpec> gradients;
-  for (const internal::ModelTensor& parameter : parameters_) {
-    descriptions.push_back(
-        {.name = parameter.name, .count = parameter.count, .dtype = parameter.dtype});
-    names.push_back(parameter.name);
-    gradients.push_back({.count = parameter.count,
-                         .dtype = parameter.dtype,
-                         .device = communicator_.device_type()});
-  }
-  for (const internal::ModelTensor& buffer : buffers_) {
-    descriptions.push_back({.name = absl::StrCat("buffer ", buffer.name),
-                            .count = buffer.count,
-                            .dtype = buffer.dtype});
-  }
-  const internal::GradientChoices choices{.limits = {.first_bytes = options_.first_bucket_bytes,
-                                                     .cap_bytes = options_.bucket_cap_bytes},
-                                          .wire_type = WireTypeOf(options_.compression),
-                                          .find_unused_parameters = options_.find_unused_parameters,
-                                          .broadcast_buffers = options_.broadcast_buffers,
-                                          .static_graph = options_.static_graph,
-                                          .adopts_gradients = !own_gradients_.empty(),
-                                          .rebuild_buckets = options_.rebuild_buckets};
-  absl::Status status = internal::CheckSameParameters(communicator_.host(), descriptions, choices);
-  if (!status.ok()) return status;
-  const bool finds_unused = options_.find_unused_parameters || options_.static_graph;
-  if (finds_unused && communicator_.device_type() == DeviceType::kCuda) {
-    return absl::UnimplementedError(
-        "find_unused_parameters and static_graph work in host memory only: on GPUs give every "
-        "parameter a gradient in every pass, zeros if need be");
-  }
-  if (options_.rebuild_buckets && finds_unused && !options_.static_graph) {
-    return absl::InvalidArgumentError(
-        "rebuild_buckets with find_unused_parameters: passes may use other parameters than the "
-        "first, whose order would count; use static_graph, or do without one of the two");
-  }
-  absl::StatusOr<internal::WireFormat> wire = MakeWireFormat();
-  if (!wire.ok()) return wire.status();
-  status = internal::BroadcastTensors(communicator_, parameters_, "parameters",
-                                      {.stream = options_.stream});
-  if (!status.ok()) return status;
-  status =
-      internal::BroadcastTensors(communicator_, buffers_, "buffers", {.stream = options_.stream});
-  if (!status.ok()) return status;
-  std::vector<Piece> adopted;
-  for (const std::optional<Piece>& gradient : own_gradients_) adopted.push_back(*gradient);
-  absl::StatusOr<std::unique_ptr<internal::GradientReducer>> reducer =
-      internal::GradientReducer::Create(communicator_, std::move(names), gradients, choices.limits,
-                                        *std::move(wire), std::move(adopted));
-  if (!reducer.ok()) return reducer.status();
-  reducer_ = *std::move(reducer);
-  if (options_.rebuild_buckets) reducer_->RebuildBuckets(choices.limits);
-  if (finds_unused) reducer_->FindUnusedParameters(options_.static_graph);
-  return absl::OkStatus();
-}
-
-// In a group of one nothing travels.
-absl::StatusOr<internal::WireFormat> DistributedDataParallel::MakeWireFormat() const {
-  internal::WireFormat wire{.type = WireTypeOf(options_.compression), .casts = nullptr};
-  if (wire.type == DType::kFloat32 || communicator_.world_size() == 1) return wire;
-  absl::StatusOr<std::unique_ptr<HalfCasts>> casts =
-      internal::MakeHalfCasts(communicator_, wire.type);
-  if (!casts.ok()) return casts.status();
-  wire.casts = *std::move(casts);
-  return wire;
-}
 
 absl::Status DistributedDataParallel::CheckNoneIsLate() const {
   if (late_.empty()) return absl::OkStatus();
@@ -230,6 +101,12 @@ absl::Status DistributedDataParallel::RegisterCommHook(CommHook hook) {
     return absl::FailedPreconditionError(
         "RegisterCommHook: the option `compression` is a communication hook already; choose one");
   }
+  if (options_.shard_gradients) {
+    return absl::FailedPreconditionError(
+        "RegisterCommHook: with shard_gradients buckets are reduced by a reduce-scatter; use a "
+        "hook "
+        "without it");
+  }
   return reducer_->SetHook(std::move(hook));
 }
 
@@ -241,6 +118,7 @@ absl::Status DistributedDataParallel::GradientReady(int id, std::optional<Stream
   if (reducer_ == nullptr) return NotFinalized();
   const Calling calling(reducer_->is_called());
   if (absl::Status status = calling.Check("GradientReady"); !status.ok()) return status;
+  if (absl::Status status = CheckHasNoAverages(); !status.ok()) return status;
   if (no_sync_depth_ > 0) return reducer_->MarkUnsynchronized(id);
   if (absl::Status status = JoinPass(); !status.ok()) return status;
   return reducer_->MarkReady(id, stream.value_or(options_.stream));
@@ -260,7 +138,10 @@ absl::Status DistributedDataParallel::Finish(std::optional<Stream> stream) {
         "DistributedDataParallelOptions::stream");
   }
   is_pass_announced_ = false;
-  return reducer_->Finish(stream.value_or(options_.stream));
+  if (absl::Status status = CheckHasNoAverages(); !status.ok()) return status;
+  absl::Status status = reducer_->Finish(stream.value_or(options_.stream));
+  if (status.ok()) averages_ = Averages::kInShard;
+  return status;
 }
 
 ReductionTimes DistributedDataParallel::last_reduction() const {
@@ -293,10 +174,12 @@ absl::Status DistributedDataParallel::ZeroGrad(std::optional<Stream> stream) {
   if (reducer_ == nullptr) return NotFinalized();
   const Calling calling(reducer_->is_called());
   if (absl::Status status = calling.Check("ZeroGrad"); !status.ok()) return status;
-  return reducer_->ZeroGradients(stream.value_or(options_.stream));
+  absl::Status status = reducer_->ZeroGradients(stream.value_or(options_.stream));
+  if (status.ok()) averages_ = Averages::kNone;
+  return status;
 }
 
-// All of them, if `call` may read them now.
+// All of them that are averages, if `call` may read them now.
 absl::StatusOr<std::vector<internal::GradientValues>> DistributedDataParallel::GradientsFor(
     const char* call) const {
   if (communicator_.device_type() == DeviceType::kCuda) {
@@ -317,7 +200,9 @@ absl::StatusOr<std::vector<internal::GradientValues>> DistributedDataParallel::G
                          .data = reducer_->GradientPtr(static_cast<int>(i)),
                          .count = parameter.count});
   }
-  return gradients;
+  if (!options_.shard_gradients) return gradients;
+  if (absl::Status status = CheckHasAverages(call); !status.ok()) return status;
+  return ShardOf(gradients);
 }
 
 absl::StatusOr<double> DistributedDataParallel::ClipGradNorm(double max_norm, double norm_type,
@@ -334,6 +219,9 @@ absl::StatusOr<double> DistributedDataParallel::ClipGradNorm(double max_norm, do
   }
   internal::NormSum sum(norm_type);
   for (const internal::GradientValues& gradient : *gradients) sum.Add(gradient);
+  absl::Status status = CombineShards(sum.partial(), DType::kFloat64,
+                                      std::isinf(norm_type) ? ReduceOp::kMax : ReduceOp::kSum);
+  if (!status.ok()) return status;
   const double norm = sum.Norm();
   if (error_if_nonfinite && !std::isfinite(norm)) {
     return absl::FailedPreconditionError(absl::StrCat(
@@ -354,11 +242,13 @@ absl::StatusOr<size_t> DistributedDataParallel::CountNonFinite() {
   if (absl::Status status = calling.Check("CountNonFinite"); !status.ok()) return status;
   const auto gradients = GradientsFor("CountNonFinite");
   if (!gradients.ok()) return gradients.status();
-  size_t count = 0;
+  int64_t count = 0;
   for (const internal::GradientValues& gradient : *gradients) {
-    count += internal::CountNonFinite(gradient);
+    count += static_cast<int64_t>(internal::CountNonFinite(gradient));
   }
-  return count;
+  absl::Status status = CombineShards(&count, DType::kInt64, ReduceOp::kSum);
+  if (!status.ok()) return status;
+  return static_cast<size_t>(count);
 }
 
 int DistributedDataParallel::bucket_count() const {

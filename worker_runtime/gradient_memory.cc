@@ -130,6 +130,10 @@ void GradientMemory::FindPieces() {
   pieces_.clear();
   for (Bucket& bucket : layout_.buckets) {
     std::vector<Piece>& pieces = pieces_.emplace_back();
+    if (layout_.parts > 1) {  // with the padding behind it
+      pieces.push_back({At(bucket.parameters.front()), bucket.count});
+      continue;
+    }
     if (is_adopted()) {
       for (const int parameter : bucket.parameters) {
         if (adopted_[parameter].count > 0) pieces.push_back(adopted_[parameter]);

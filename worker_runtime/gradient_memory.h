@@ -42,6 +42,8 @@ class GradientMemory {
   const std::vector<Piece>& pieces(int bucket) const;
   // Null for a number that is no parameter's.
   void* At(int parameter) const;
+  // Null when the gradients are adopted, or have no elements.
+  Buffer* arena() const { return arena_.get(); }
   bool is_adopted() const { return !adopted_.empty(); }
   absl::Status Zero(Stream stream);
 

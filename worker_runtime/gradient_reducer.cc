@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/check.h"
 #include "worker_runtime/comm/graph_capture.h"
+#include "worker_runtime/gradient_shards.h"
 #include "worker_runtime/gradient_values.h"
 
 namespace ddp::internal {
@@ -174,17 +175,17 @@ absl::Status GradientReducer::LaunchBucket(int index, Stream stream) {
   if (!IsOnWire(index)) {
     times.launched = now_();
     const ReduceOp op = divisor_ != 0 ? ReduceOp::kSum : ReduceOp::kAverage;
-    works_.push_back(
-        pieces.size() == 1
-            ? communicator_.AllReduce(pieces[0].data, bucket.count, bucket.dtype, op, stream)
-            : communicator_.AllReduceCoalesced(pieces, bucket.dtype, op, stream));
+    works_.push_back(pieces.size() == 1
+                         ? ReduceBucket(communicator_, layout().parts, pieces[0].data, bucket.count,
+                                        bucket.dtype, op, stream)
+                         : communicator_.AllReduceCoalesced(pieces, bucket.dtype, op, stream));
     return absl::OkStatus();
   }
   absl::Status status = wire_->Narrow(index, pieces, stream);
   if (!status.ok()) return status;
   times.launched = now_();
-  works_.push_back(communicator_.AllReduce(wire_->data(index), bucket.count, wire_->type(),
-                                           ReduceOp::kSum, stream));
+  works_.push_back(ReduceBucket(communicator_, layout().parts, wire_->data(index), bucket.count,
+                                wire_->type(), ReduceOp::kSum, stream));
   return absl::OkStatus();
 }
 

@@ -70,6 +70,8 @@ class GradientReducer {
   // Null for a number that is no parameter's.
   void* GradientPtr(int parameter) const { return memory_->At(parameter); }
   const BucketLayout& layout() const { return memory_->layout(); }
+  // Null when no gradient has elements.
+  Buffer* arena() const { return memory_->arena(); }
 
   // InvalidArgument when one pass announces gradients on several streams of a GPU: a bucket's
   // reduction waits for one.

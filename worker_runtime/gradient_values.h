@@ -25,6 +25,9 @@ class NormSum {
   // REQUIRES: IsFloat(values.dtype), for all of these.
   void Add(const GradientValues& values);
   double Norm() const;
+  // What other ranks' elements are added to: as a maximum where the order is infinite, else as a
+  // sum.
+  double* partial() { return &sum_; }
 
  private:
   const double norm_type_;

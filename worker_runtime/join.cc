@@ -20,10 +20,11 @@ absl::StatusOr<DistributedDataParallel::JoinGuard> DistributedDataParallel::Join
         reducer_ == nullptr ? "Join: call Finalize() first"
                             : "Join: the one before has not ended; Wait() for it first");
   }
-  if (communicator_.device_type() == DeviceType::kCuda || options_.static_graph) {
+  if (communicator_.device_type() == DeviceType::kCuda || options_.static_graph ||
+      options_.shard_gradients) {
     return absl::UnimplementedError(
-        "Join works in host memory and without static_graph only: give all ranks the same number "
-        "of batches");
+        "Join works in host memory and without static_graph and shard_gradients only: give all "
+        "ranks the same number of batches");
   }
   const bool has_integers = std::any_of(
       parameters_.begin(), parameters_.end(),

@@ -25,13 +25,14 @@ struct Summary {
 constexpr size_t kSummaryWords = sizeof(Summary) / sizeof(int64_t);
 
 // What a choice that is a bit of `flags` is called in an error, by bit.
-constexpr const char* kFlagNames[] = {"find_unused_parameters", "broadcast_buffers", "static_graph",
-                                      "AddParameter with a gradient", "rebuild_buckets"};
+constexpr const char* kFlagNames[] = {"find_unused_parameters", "broadcast_buffers",
+                                      "static_graph",           "AddParameter with a gradient",
+                                      "rebuild_buckets",        "shard_gradients"};
 
 int64_t FlagsOf(const GradientChoices& choices) {
   return (choices.find_unused_parameters ? 1 : 0) | (choices.broadcast_buffers ? 2 : 0) |
          (choices.static_graph ? 4 : 0) | (choices.adopts_gradients ? 8 : 0) |
-         (choices.rebuild_buckets ? 16 : 0);
+         (choices.rebuild_buckets ? 16 : 0) | (choices.shard_gradients ? 32 : 0);
 }
 
 absl::Status CompareFlags(const Summary& first, const Summary& other, size_t rank) {

@@ -27,6 +27,7 @@ struct GradientChoices {
   bool static_graph = false;
   bool adopts_gradients = false;
   bool rebuild_buckets = false;
+  bool shard_gradients = false;
 };
 
 // Collective. OK when all ranks registered the same parameters (and buffers, behind them) in the

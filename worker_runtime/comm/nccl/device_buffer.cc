@@ -71,6 +71,17 @@ class DeviceBuffer final : public Buffer {
                       api.cuMemsetD8Async(data_, 0, bytes_, static_cast<CudaStream>(stream)));
   }
 
+  absl::Status Copy(void* to, const void* from, size_t bytes, Stream stream) override {
+    if (bytes == 0) return absl::OkStatus();
+    const CurrentDevice current(device_);
+    if (!current.status().ok()) return current.status();
+    const CudaApi& api = device_.api();
+    return CudaStatus(api, "cuMemcpyDtoDAsync",
+                      api.cuMemcpyDtoDAsync(reinterpret_cast<CudaPointer>(to),
+                                            reinterpret_cast<CudaPointer>(from), bytes,
+                                            static_cast<CudaStream>(stream)));
+  }
+
  private:
   void Deregister() {
     const std::lock_guard nccl(nccl_mutex_);

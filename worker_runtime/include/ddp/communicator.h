@@ -70,6 +70,9 @@ class Buffer {
   virtual size_t bytes() const = 0;
   // Sets all bytes to 0: at once (CPU) or in the order of `stream` (CUDA).
   virtual absl::Status Zero(Stream stream);
+  // Copies `bytes` between this memory and other memory of its kind, which do not overlap: at once
+  // (CPU) or in the order of `stream` (CUDA).
+  virtual absl::Status Copy(void* to, const void* from, size_t bytes, Stream stream);
 };
 
 // Casts between float32 and one 16-bit type in a communicator's memory: at once (CPU), or in the

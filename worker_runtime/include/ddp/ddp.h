@@ -18,5 +18,6 @@
 #include "ddp/step_graph.h"
 #include "ddp/step_metrics.h"
 #include "ddp/store.h"
+#include "ddp/zero_redundancy_optimizer.h"
 
 #endif  // DDPRUN_WORKER_RUNTIME_DDP_DDP_H_

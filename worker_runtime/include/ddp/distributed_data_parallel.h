@@ -65,6 +65,13 @@ struct DistributedDataParallelOptions {
   bool rebuild_buckets = false;
   // Whether BroadcastBuffers() does anything. Equal on all ranks.
   bool broadcast_buffers = true;
+  // Finish() leaves each rank the averages of its shard of the gradients alone, 1/N of each bucket,
+  // and the rest undefined: buckets are reduced by a reduce-scatter. For ZeroRedundancyOptimizer,
+  // whose Step() and a ZeroGrad() come before the next pass. ClipGradNorm() and CountNonFinite()
+  // are collective then, of the averages of all ranks; there is no hook and no Join, and with
+  // rebuild_buckets or gradients in memory of the program's own Finalize() is InvalidArgument.
+  // Equal on all ranks.
+  bool shard_gradients = false;
   // CUDA: the stream on which the program has written its parameters when it calls Finalize(), and
   // that of all calls that name none. Null is the legacy default stream, which does not wait for
   // non-blocking streams.
@@ -251,13 +258,24 @@ class DistributedDataParallel {
   bool IsReduced(int bucket) const;
 
  private:
+  friend class ZeroRedundancyOptimizer;
   absl::Status CheckModel() const;
+  absl::Status CheckOptions() const;
+  bool finds_unused_parameters() const {
+    return options_.find_unused_parameters || options_.static_graph;
+  }
   absl::StatusOr<internal::WireFormat> MakeWireFormat() const;
   absl::Status CheckNoneIsLate() const;
   absl::Status JoinPass();
   void SetJoinDivisor(int active_count);
   absl::Status FollowOthers();
   absl::StatusOr<std::vector<internal::GradientValues>> GradientsFor(const char* call) const;
+  // Of sharded gradients.
+  absl::Status CheckHasNoAverages() const;
+  absl::Status CheckHasAverages(const char* call) const;
+  std::vector<internal::GradientValues> ShardOf(
+      const std::vector<internal::GradientValues>& gradients) const;
+  absl::Status CombineShards(void* number, DType dtype, ReduceOp op) const;
 
   Communicator& communicator_;
   const DistributedDataParallelOptions options_;
@@ -270,6 +288,10 @@ class DistributedDataParallel {
   bool join_divides_by_initial_ = true;
   bool is_pass_announced_ = false;  // in the Join
   int no_sync_depth_ = 0;
+  // What sharded gradients hold: this rank's own; in its shard the averages; nothing after a
+  // Step().
+  enum class Averages : uint8_t { kNone, kInShard, kSpent };
+  Averages averages_ = Averages::kNone;
   std::unique_ptr<internal::GradientReducer> reducer_;  // null until Finalize() succeeded
 };
 

@@ -19,9 +19,10 @@ bool Has(const std::string& text, const std::string& words) {
   return false;
 }
 
-GraphTraining::GraphTraining()
+GraphTraining::GraphTraining(bool is_sharded)
     : group_(GpuGroup()),
-      ddp_(group_->communicator(), {.bucket_cap_bytes = 16, .first_bucket_bytes = 16}),
+      ddp_(group_->communicator(),
+           {.bucket_cap_bytes = 16, .first_bucket_bytes = 16, .shard_gradients = is_sharded}),
       stream_(NewStream()) {
   for (int id = 0; id < kParameters; ++id) {
     parameters_.emplace_back(Floats(kCount, 0));
@@ -30,6 +31,11 @@ GraphTraining::GraphTraining()
                       ddp::DType::kFloat32);
   }
   DDP_CHECK(ddp_.Finalize().ok());
+  if (is_sharded) {
+    auto zero = ddp::ZeroRedundancyOptimizer::Create(ddp_);
+    DDP_CHECK(zero.ok());
+    zero_.emplace(*std::move(zero));
+  }
   auto graph = ddp::StepGraph::Create(group_->communicator(), stream_);
   DDP_CHECK(graph.ok());
   graph_ = *std::move(graph);
@@ -39,9 +45,9 @@ GraphTraining::~GraphTraining() {
   if (communicator().error().ok()) DDP_CHECK(group_->Shutdown().ok());
 }
 
-void GraphTraining::Copy(const void* to, const void* from) const {
+void GraphTraining::Copy(const void* to, const void* from, size_t count) const {
   DDP_CHECK(Driver().cuMemcpyDtoDAsync(reinterpret_cast<CudaPointer>(to),
-                                       reinterpret_cast<CudaPointer>(from), kCount * sizeof(float),
+                                       reinterpret_cast<CudaPointer>(from), count * sizeof(float),
                                        static_cast<CudaStream>(stream_)) == kCudaSuccess);
 }
 
@@ -54,6 +60,18 @@ absl::Status GraphTraining::Step() {
   absl::Status status = ddp_.ZeroGrad(stream_);
   for (int id = kParameters - 1; id >= 0 && status.ok(); --id) status = Backward(id);
   if (status.ok()) status = ddp_.Finish(stream_);
+  if (status.ok() && zero_.has_value()) {
+    return zero_->Step(
+        [this](const ddp::ParameterShard& shard) {
+          Copy(shard.values, shard.gradient, shard.count);
+          // The gradients carry the parameters: these must get there, and are not there by chance.
+          DDP_CHECK(Driver().cuMemsetD8Async(reinterpret_cast<CudaPointer>(shard.gradient), 0xff,
+                                             shard.count * sizeof(float),
+                                             static_cast<CudaStream>(stream_)) == kCudaSuccess);
+          return absl::OkStatus();
+        },
+        stream_);
+  }
   for (int id = 0; id < kParameters && status.ok(); ++id) {
     Copy(parameters_[static_cast<size_t>(id)].data(), ddp_.GradientPtr(id));
   }

@@ -4,11 +4,13 @@
 
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "ddp/distributed_data_parallel.h"
 #include "ddp/step_graph.h"
+#include "ddp/zero_redundancy_optimizer.h"
 #include "tests/support/expect.h"  // IWYU pragma: export
 #include "tests/worker_runtime/comm/nccl/gpu_rank.h"
 
@@ -25,7 +27,8 @@ class GraphTraining {
   static constexpr int kParameters = 3;
   static constexpr size_t kCount = 100;
 
-  GraphTraining();
+  // Sharded: each rank updates its part of the parameters, and the others' arrive by an all-gather.
+  explicit GraphTraining(bool is_sharded = false);
   // Shuts the group down, if it is well.
   ~GraphTraining();
   GraphTraining(const GraphTraining&) = delete;
@@ -57,12 +60,13 @@ class GraphTraining {
   ddp::StepGraph& graph() const { return *graph_; }
 
  private:
-  void Copy(const void* to, const void* from) const;
+  void Copy(const void* to, const void* from, size_t count = kCount) const;
 
   const std::unique_ptr<ddp::ProcessGroup> group_;
   std::vector<DeviceArray> parameters_, inputs_;
   std::deque<std::vector<float>> host_inputs_;  // until the copies are done
   ddp::DistributedDataParallel ddp_;
+  std::optional<ddp::ZeroRedundancyOptimizer> zero_;  // when sharded
   const ddp::Stream stream_;
   std::unique_ptr<ddp::StepGraph> graph_;
 };

@@ -16,8 +16,8 @@ using ddp::ReduceOp;
 using ddp::StepGraph;
 using Floats = std::vector<float>;
 
-int ReplaySteps(int) {
-  GraphTraining training;
+int ReplaySteps(bool is_sharded) {
+  GraphTraining training(is_sharded);
   StepGraph& graph = training.graph();
   EXPECT(training.WarmUp());
   EXPECT(!graph.is_captured());
@@ -38,11 +38,18 @@ int ReplaySteps(int) {
 }
 
 TEST_CASE("step graph: replays train as uncaptured steps do") {
-  CHECK(RunOnDouble(2, DoubleEnv(), ReplaySteps) == "0 0");
-  CHECK(RunOnDouble(2, DoubleEnv({{"DDPRUN_DOUBLE_FAULT", "late=2,slow=1"}}), ReplaySteps) ==
-        "0 0");
-  CHECK(RunOnDouble(4, DoubleEnv(), ReplaySteps) == "0 0 0 0");
-  CHECK(RunOnDouble(1, DoubleEnv(), ReplaySteps) == "0");
+  const auto steps = [](int) { return ReplaySteps(false); };
+  CHECK(RunOnDouble(2, DoubleEnv(), steps) == "0 0");
+  CHECK(RunOnDouble(2, DoubleEnv({{"DDPRUN_DOUBLE_FAULT", "late=2,slow=1"}}), steps) == "0 0");
+  CHECK(RunOnDouble(4, DoubleEnv(), steps) == "0 0 0 0");
+  CHECK(RunOnDouble(1, DoubleEnv(), steps) == "0");
+}
+
+TEST_CASE("step graph: replays with sharded gradients train as uncaptured steps do") {
+  const auto steps = [](int) { return ReplaySteps(true); };
+  CHECK(RunOnDouble(1, DoubleEnv(), steps) == "0");
+  CHECK(RunOnDouble(2, DoubleEnv({{"DDPRUN_DOUBLE_FAULT", "late=2,slow=1"}}), steps) == "0 0");
+  CHECK(RunOnDouble(3, DoubleEnv(), steps) == "0 0 0");
 }
 
 TEST_CASE("step graph: each replay tells when its buckets were reduced") {

@@ -1,0 +1,109 @@
+// Sharded optimizer state: what is said to wrong calls, and to ranks that do not do alike.
+#include <doctest/doctest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/support/rank_threads.h"
+#include "tests/worker_runtime/zero_replica.h"
+
+namespace ddp {
+namespace {
+
+using ddprun::testing::RunRankThreads;
+using testing::kMixed;
+using testing::Message;
+using testing::Options;
+using testing::RandomGradient;
+using testing::Replica;
+
+TEST_CASE("zero: buckets that lie in several pieces cannot be divided") {
+  RunRankThreads({.nodes = {2}}, [](Communicator& all) {
+    std::vector<float> values(4), gradient(4);
+    DistributedDataParallel rebuilt(all, {.rebuild_buckets = true, .shard_gradients = true});
+    rebuilt.AddParameter("p", values.data(), values.size(), DType::kFloat32);
+    CHECK(Message(rebuilt.Finalize()).find("shard_gradients with rebuild_buckets") == 0);
+    DistributedDataParallel adopted(all, {.shard_gradients = true});
+    adopted.AddParameter("p", values.data(), values.size(), DType::kFloat32,
+                         {gradient.data(), gradient.size()});
+    CHECK(Message(adopted.Finalize()).find("in memory of the program's own") != std::string::npos);
+  });
+}
+
+TEST_CASE("zero: calls out of order are told in sentences and change nothing") {
+  RunRankThreads({.nodes = {2}}, [](Communicator& all) {
+    DistributedDataParallel plain(all);
+    CHECK(Message(ZeroRedundancyOptimizer::Create(plain).status()) ==
+          "ZeroRedundancyOptimizer of a DistributedDataParallel without parameters yet: call its "
+          "Finalize() first");
+    CHECK(plain.Finalize().ok());
+    CHECK(Message(ZeroRedundancyOptimizer::Create(plain).status()) ==
+          "ZeroRedundancyOptimizer of a DistributedDataParallel that averages whole gradients: "
+          "set its option shard_gradients");
+    Replica replica(all, {{40}, {5}}, Options(true));
+    CHECK(replica.Start().ok());
+    CHECK(Message(replica.Update()) ==
+          "Step() without averages of the gradients: it comes behind a Finish() outside of "
+          "NoSync()");
+    CHECK(replica.ddp.CountNonFinite().status().code() == absl::StatusCode::kFailedPrecondition);
+    CHECK(replica.zero->Step(nullptr).code() == absl::StatusCode::kInvalidArgument);
+    CHECK(replica.ddp.Join().status().code() == absl::StatusCode::kUnimplemented);
+    CHECK(replica.ddp
+              .RegisterCommHook(
+                  [](const GradientBucket&, Communicator&) { return std::unique_ptr<Work>(); })
+              .code() == absl::StatusCode::kFailedPrecondition);
+    CHECK(replica.Train(0, 1).ok());
+    CHECK(Message(replica.Update()) ==
+          "Step() without averages of the gradients: a Step() has used them; ZeroGrad() and a "
+          "backward pass come before the next one");
+    CHECK(Message(replica.ddp.GradientReady(1)) ==
+          "a backward pass onto gradients of which only this rank's shard is averaged: with "
+          "shard_gradients call ZeroGrad() before it");
+    CHECK(replica.ddp.Finish().code() == absl::StatusCode::kFailedPrecondition);
+    // A rank whose tensors do not fit is told on all.
+    std::vector<Tensor> tensors = replica.StateTensors();
+    tensors[1].count = 4;
+    CHECK(Message(replica.zero->GatherState(replica.state.data(), DType::kFloat32, tensors)) ==
+          "state of parameter 'p1', 5 x float32, as the tensor 'p1.momentum', 4 x float32");
+    CHECK(replica.zero->TakeState(tensors, replica.state.data()).code() ==
+          absl::StatusCode::kInvalidArgument);
+    tensors.pop_back();
+    CHECK(Message(replica.zero->GatherState(replica.state.data(), DType::kFloat32, tensors)) ==
+          "state of 2 parameters as 1 tensors: there must be one for each");
+    const absl::Status missing = replica.zero->GatherState(
+        all.rank() == 1 ? nullptr : replica.state.data(), DType::kFloat32, replica.StateTensors());
+    CHECK(Message(missing).find("on rank 1 is a null pointer") != std::string::npos);
+    CHECK(replica.Train(1, 2).ok());
+  });
+}
+
+TEST_CASE("zero: a rank without the option, or whose update fails, is named on all") {
+  std::vector<std::string> messages(2);
+  RunRankThreads({.nodes = {2}}, [&](Communicator& all) {
+    Replica replica(all, {{40}}, Options(all.rank() == 0));
+    messages[static_cast<size_t>(all.rank())] = Message(replica.Start());
+  });
+  for (const std::string& message : messages) {
+    CHECK(message ==
+          "options are not the same on all ranks: shard_gradients is true on rank 0 and false on "
+          "rank 1");
+  }
+  RunRankThreads({.nodes = {2}}, [&](Communicator& all) {
+    Replica replica(all, kMixed, Options(true));
+    absl::Status status = replica.Start();
+    status.Update(replica.Backward(0, RandomGradient));
+    status.Update(replica.ddp.Finish());
+    CHECK_MESSAGE(status.ok(), Message(status));
+    int calls = 0;
+    status = replica.zero->Step([&](const ParameterShard&) {
+      return all.rank() == 1 && ++calls == 2 ? absl::InternalError("no room") : absl::OkStatus();
+    });
+    messages[static_cast<size_t>(all.rank())] = Message(status);
+  });
+  CHECK(messages[1] == "no room");
+  CHECK(messages[0].find("rank 1: no room") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace ddp

@@ -1,0 +1,112 @@
+// The optimizer's state divided among the ranks (ZeRO stage 1).
+#ifndef DDPRUN_WORKER_RUNTIME_DDP_ZERO_REDUNDANCY_OPTIMIZER_H_
+#define DDPRUN_WORKER_RUNTIME_DDP_ZERO_REDUNDANCY_OPTIMIZER_H_
+
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "ddp/checkpoint.h"
+#include "ddp/communicator.h"
+#include "ddp/distributed_data_parallel.h"
+#include "ddp/dtype.h"
+
+namespace ddp {
+
+// Successive elements of one parameter, which one rank updates.
+struct ParameterShard {
+  int parameter = 0;  // its id
+  size_t begin = 0;   // of the shard in the parameter, in elements
+  size_t count = 0;
+  DType dtype = DType::kFloat32;
+  void* values = nullptr;          // `count` elements of the parameter, to be updated in place
+  const void* gradient = nullptr;  // their averages over the ranks
+  size_t offset = 0;               // of the first in this rank's state, in elements
+};
+
+// What ZeroRedundancyOptimizer is to PyTorch: each rank keeps the optimizer's state for 1/N of the
+// elements, updates these, and gets the others' from the others (Rajbhandari et al., "ZeRO: Memory
+// Optimizations Toward Training Trillion Parameter Models", 2020, stage 1). The caller has the
+// optimizer and its state; this knows who updates what. Gradients arrive by a reduce-scatter for
+// each bucket during backward, and parameters leave by an all-gather for each bucket, so that no
+// more bytes travel than in an all-reduce.
+//
+//   DistributedDataParallel ddp(group->communicator(), {.shard_gradients = true});
+//   // AddParameter() for each parameter, then Finalize()
+//   auto zero = ZeroRedundancyOptimizer::Create(ddp);
+//   std::vector<float> momentum(zero->state_count());  // about 1/N of the model
+//   each step:
+//     status = ddp.ZeroGrad(); forward; backward; status = ddp.Finish();
+//     status = zero->Step([&](const ParameterShard& shard) {
+//       auto* values = static_cast<float*>(shard.values);
+//       auto* gradient = static_cast<const float*>(shard.gradient);
+//       for (size_t i = 0; i < shard.count; ++i) {
+//         float& m = momentum[shard.offset + i];
+//         m = 0.9f * m + gradient[i];
+//         values[i] -= learning_rate * m;
+//       }
+//       return absl::OkStatus();
+//     });
+//
+// Where an update treats each element by itself, as SGD and Adam do, parameters on the CPU backends
+// are bit for bit those of DistributedDataParallel without it. With `nccl` they are as close as a
+// reduce-scatter is to an all-reduce, which may sum in another order. Each bucket is divided
+// evenly, whatever parameters are in it, where PyTorch deals out whole parameters: an optimizer
+// that needs whole ones, for their norm say, cannot work on shards.
+//
+// One thread at a time calls it, as the DistributedDataParallel, which outlives it.
+class ZeroRedundancyOptimizer {
+ public:
+  using Update = std::function<absl::Status(const ParameterShard&)>;
+
+  // FailedPrecondition before ddp.Finalize() and without `shard_gradients`.
+  static absl::StatusOr<ZeroRedundancyOptimizer> Create(DistributedDataParallel& ddp);
+
+  // What this rank updates, in the order of Step(). The ranks' shards are disjoint, and together
+  // they are the model. The same as long as the DistributedDataParallel lives.
+  const std::vector<ParameterShard>& shards() const { return shards_; }
+  // Elements of all shards: the length of each array of state. A rank has at most
+  // 1/N of each bucket, which is rounded up to N * 64 bytes, and of every tensor to 64 bytes.
+  size_t state_count() const { return state_count_; }
+
+  // Collective, once behind each Finish(): calls `update` for each of the shards, and replaces all
+  // other elements of the parameters by what their ranks have made of them, while later shards are
+  // updated. When it returns (CPU), or for what comes later on `stream` (CUDA, by default the
+  // options'; `update` enqueues there), all ranks have the same parameters. Gradients hold nothing
+  // any more: ZeroGrad() comes next. A step that is to be skipped, on all ranks, is one without
+  // this call. Errors: FailedPrecondition before Finish() and for a second Step() behind it;
+  // `update`'s, which aborts the communicator, since the other ranks would wait in vain; the
+  // communicator's.
+  absl::Status Step(const Update& update, std::optional<Stream> stream = std::nullopt);
+
+  // Collective, for a checkpoint (PyTorch's consolidate_state_dict): puts one array of state, in
+  // host memory and of type `dtype`, together on rank `root`. There `full` has a tensor for each
+  // parameter, by id, with its count and `dtype`; on the other ranks it is not looked at. Needs
+  // memory for one bucket besides. InvalidArgument, the same on all ranks, where the tensors do not
+  // fit or `state` is null on one; the communicator's errors.
+  absl::Status GatherState(const void* state, DType dtype, std::span<const Tensor> full,
+                           int root = 0);
+  // The way back, for any number of ranks, after Checkpoint::LoadLatest() has filled `full` on all
+  // of them: copies this rank's part to `state`. Not collective. InvalidArgument as above.
+  absl::Status TakeState(std::span<const Tensor> full, void* state) const;
+
+ private:
+  explicit ZeroRedundancyOptimizer(DistributedDataParallel& ddp) : ddp_(&ddp) {}
+  absl::Status UpdateAndGather(const Update& update, Stream stream);
+  void Abort(const absl::Status& status);
+  absl::Status CopyOut(int bucket, Stream stream);
+  absl::Status CheckState(std::span<const Tensor> full, DType dtype) const;
+
+  DistributedDataParallel* ddp_;  // never null
+  std::vector<ParameterShard> shards_;
+  std::vector<size_t> shard_ends_;  // by bucket: of its shards among them
+  size_t state_count_ = 0;
+};
+
+}  // namespace ddp
+
+#endif  // DDPRUN_WORKER_RUNTIME_DDP_ZERO_REDUNDANCY_OPTIMIZER_H_
