@@ -14,11 +14,13 @@
 
 #include "tests/gpu_double/exports.h"
 #include "tests/gpu_double/queue.h"
+#include "tests/support/cuda_emulation.h"
 
 namespace ddprun::gpu_double {
 
 // CUresult values that only the double needs by name.
 inline constexpr CudaResult kNotInitialized = 3;
+inline constexpr CudaResult kNotFound = 500;
 inline constexpr CudaResult kContextIsDestroyed = 709;
 inline constexpr CudaResult kNotSupported = 801;
 inline constexpr CudaResult kCaptureInvalidated = 901;
@@ -97,6 +99,14 @@ struct View {
   std::shared_ptr<Allocation> allocation;  // null: pinned host memory
 };
 
+// A kernel of a module, which belongs to a device.
+struct Function {
+  const testing::EmulatedKernel* kernel;
+  std::string name;
+  CudaModule module;
+  int device;
+};
+
 struct Driver {
   std::mutex mutex;
   int initialized_by = 0;                         // a pid
@@ -116,6 +126,8 @@ struct Driver {
   std::map<char*, size_t> pinned;                             // host memory, by address
   std::vector<size_t> used_bytes;                             // of memory, by ordinal
   std::map<int, std::shared_ptr<Mark>> holds;
+  std::map<CudaModule, std::string> modules;  // their PTX
+  std::map<CudaFunction, Function> functions;
   int next_id = 1;
 
   static Driver& Get();
@@ -123,6 +135,8 @@ struct Driver {
 
 // The calling thread's device, or an error as the result.
 CudaResult CurrentDevice(int* device);
+// The device whose primary context this is; -1: it is none.
+int DeviceOf(CudaContext context);
 // What all calls that use the current context check first.
 CudaResult CheckContext();
 // "GPU-<hex>" or "MIG-<hex>", and bytes of a physical device.

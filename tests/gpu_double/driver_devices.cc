@@ -140,6 +140,16 @@ CudaResult CurrentDevice(const Driver& driver, int* device) {
   return kCudaErrorInvalidContext;
 }
 
+int DeviceOf(CudaContext context) {
+  Driver& driver = Driver::Get();
+  std::lock_guard<std::mutex> lock(driver.mutex);
+  for (size_t i = 0; i < driver.retained.size(); ++i) {
+    const int device = static_cast<int>(i);
+    if (context == ContextOf(device) && driver.retained[i] > 0) return device;
+  }
+  return -1;
+}
+
 CudaResult CheckContext() {
   int unused = 0;
   return CurrentDevice(&unused);
@@ -275,6 +285,25 @@ CudaResult cuCtxGetCurrent(CudaContext* context) {
   std::lock_guard<std::mutex> lock(driver.mutex);
   if (driver.initialized_by != getpid()) return kNotInitialized;
   *context = current_context;
+  return kCudaSuccess;
+}
+
+CudaResult cuDeviceCanAccessPeer(int* can_access, CudaDevice device, CudaDevice peer) {
+  for (const CudaDevice each : {device, peer}) {
+    if (const CudaResult result = CheckDevice(each); result != kCudaSuccess) return result;
+  }
+  *can_access = device != peer ? 1 : 0;
+  return kCudaSuccess;
+}
+
+CudaResult cuCtxEnablePeerAccess(CudaContext peer, unsigned flags) {
+  int device = 0;
+  const CudaResult context = CurrentDevice(&device);
+  if (context != kCudaSuccess) return context;
+  if (flags != 0) return kCudaErrorInvalidValue;
+  const int other = DeviceOf(peer);
+  if (other < 0 || other == device) return kCudaErrorInvalidContext;
+  Log("device=%d reaches device=%d", device, other);
   return kCudaSuccess;
 }
 

@@ -70,20 +70,4 @@ CudaResult cuGetErrorString(CudaResult error, const char** text) {
   return found != nullptr ? kCudaSuccess : kCudaErrorInvalidValue;
 }
 
-CudaResult cuModuleLoadData(CudaModule*, const void*) {
-  const CudaResult context = CheckContext();
-  return context != kCudaSuccess ? context : kNotSupported;
-}
-
-CudaResult cuModuleUnload(CudaModule) { return kCudaErrorInvalidHandle; }
-
-CudaResult cuModuleGetFunction(CudaFunction*, CudaModule, const char*) {
-  return kCudaErrorInvalidHandle;
-}
-
-CudaResult cuLaunchKernel(CudaFunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-                          unsigned, CudaStream, void**, void**) {
-  return kNotSupported;
-}
-
 }  // namespace ddprun::gpu_double

@@ -217,6 +217,22 @@ CudaResult cuMemcpyDtoDAsync_v2(CudaPointer to, CudaPointer from, size_t bytes, 
                    [target, source, bytes] { std::memmove(target.host, source.host, bytes); });
 }
 
+CudaResult cuMemcpyPeerAsync(CudaPointer to, CudaContext to_context, CudaPointer from,
+                             CudaContext from_context, size_t bytes, CudaStream handle) {
+  const int to_device = DeviceOf(to_context), from_device = DeviceOf(from_context);
+  if (to_device < 0 || from_device < 0) return kCudaErrorInvalidContext;
+  Copy copy(handle);
+  if (copy.result != kCudaSuccess) return copy.result;
+  const View target = copy.Device(to, bytes);
+  const View source = copy.Device(from, bytes);
+  const auto is_on = [](const View& view, int device) {
+    return view.allocation != nullptr && view.allocation->device == device;
+  };
+  if (!is_on(target, to_device) || !is_on(source, from_device)) return kCudaErrorInvalidValue;
+  return copy.Push("copy between devices", bytes,
+                   [target, source, bytes] { std::memmove(target.host, source.host, bytes); });
+}
+
 CudaResult cuMemsetD8Async(CudaPointer to, unsigned char value, size_t bytes, CudaStream handle) {
   Copy copy(handle);
   if (copy.result != kCudaSuccess) return copy.result;

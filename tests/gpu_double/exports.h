@@ -64,6 +64,11 @@ using namespace ddp::internal;
     (void* to, CudaPointer from, size_t bytes, CudaStream stream))                               \
   X(CudaResult, cuMemcpyDtoDAsync_v2,                                                            \
     (CudaPointer to, CudaPointer from, size_t bytes, CudaStream stream))                         \
+  X(CudaResult, cuMemcpyPeerAsync,                                                               \
+    (CudaPointer to, CudaContext to_context, CudaPointer from, CudaContext from_context,         \
+     size_t bytes, CudaStream stream))                                                           \
+  X(CudaResult, cuDeviceCanAccessPeer, (int* can_access, CudaDevice device, CudaDevice peer))    \
+  X(CudaResult, cuCtxEnablePeerAccess, (CudaContext peer, unsigned flags))                       \
   X(CudaResult, cuMemsetD8Async,                                                                 \
     (CudaPointer to, unsigned char value, size_t bytes, CudaStream stream))                      \
   X(CudaResult, cuPointerGetAttribute, (void* value, int attribute, CudaPointer pointer))        \

@@ -33,6 +33,7 @@ std::string Leaks() {
   Append(text, "events", driver.events.size());
   Append(text, "graphs", driver.graphs.size());
   Append(text, "graph_execs", driver.executables.size());
+  Append(text, "modules", driver.modules.size());
   Append(text, "contexts",
          static_cast<size_t>(std::accumulate(driver.retained.begin(), driver.retained.end(), 0)));
   return text;

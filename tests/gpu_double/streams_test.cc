@@ -215,10 +215,11 @@ TEST_CASE("pointers: the driver tells device memory from the host's") {
   CHECK(Api().cuMemFree_v2(pinned_address) == kCudaErrorInvalidValue);
 }
 
-TEST_CASE("kernels: cannot run, and every error has a name") {
+TEST_CASE("kernels: those that the double does not know cannot run, and every error has a name") {
   UseDevice(0);
   CudaModule module = nullptr;
   CHECK(Api().cuModuleLoadData(&module, "ptx") == 801);
+  CHECK(Api().cuModuleLoadData(&module, ".visible .entry strange(\n)") == 801);
   const char* text = nullptr;
   CHECK(Api().cuGetErrorName(801, &text) == kCudaSuccess);
   CHECK(std::string(text) == "CUDA_ERROR_NOT_SUPPORTED");

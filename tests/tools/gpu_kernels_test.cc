@@ -33,7 +33,9 @@ TEST_CASE("gpu_kernels: a changed source is noticed, with nvcc and without") {
        {"tools/gpu_kernels", "tools/lib.sh", "examples/train/constants.h", header.c_str(),
         "examples/train/gpu/layers.cu", "examples/train/gpu/layers.ptx",
         "worker_runtime/gpu/kernels/cast.cu", "worker_runtime/gpu/kernels/cast.ptx",
-        "worker_runtime/gpu/kernels/hash.cu", "worker_runtime/gpu/kernels/hash.ptx"}) {
+        "worker_runtime/gpu/kernels/elements.h", "worker_runtime/gpu/kernels/hash.cu",
+        "worker_runtime/gpu/kernels/hash.ptx", "worker_runtime/gpu/kernels/sum.cu",
+        "worker_runtime/gpu/kernels/sum.ptx"}) {
     const std::filesystem::path to = dir.File(file);
     std::filesystem::create_directories(to.parent_path());
     std::filesystem::copy_file(Runfile(file), to);

@@ -65,6 +65,10 @@ struct CudaApi {
   CudaResult (*cuMemcpyDtoHAsync)(void* to, CudaPointer from, size_t bytes, CudaStream stream);
   CudaResult (*cuMemcpyDtoDAsync)(CudaPointer to, CudaPointer from, size_t bytes,
                                   CudaStream stream);
+  CudaResult (*cuMemcpyPeerAsync)(CudaPointer to, CudaContext to_context, CudaPointer from,
+                                  CudaContext from_context, size_t bytes, CudaStream stream);
+  CudaResult (*cuDeviceCanAccessPeer)(int* can_access, CudaDevice device, CudaDevice peer);
+  CudaResult (*cuCtxEnablePeerAccess)(CudaContext peer, unsigned flags);
   CudaResult (*cuMemsetD8Async)(CudaPointer to, unsigned char value, size_t bytes,
                                 CudaStream stream);
   CudaResult (*cuPointerGetAttribute)(void* value, int attribute, CudaPointer pointer);

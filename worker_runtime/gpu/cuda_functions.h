@@ -50,6 +50,9 @@
   X(cuMemcpyHtoDAsync, cuMemcpyHtoDAsync_v2, 3020)                               \
   X(cuMemcpyDtoHAsync, cuMemcpyDtoHAsync_v2, 3020)                               \
   X(cuMemcpyDtoDAsync, cuMemcpyDtoDAsync_v2, 3020)                               \
+  X(cuMemcpyPeerAsync, cuMemcpyPeerAsync, 4000)                                  \
+  X(cuDeviceCanAccessPeer, cuDeviceCanAccessPeer, 4000)                          \
+  X(cuCtxEnablePeerAccess, cuCtxEnablePeerAccess, 4000)                          \
   X(cuMemsetD8Async, cuMemsetD8Async, 3020)                                      \
   X(cuPointerGetAttribute, cuPointerGetAttribute, 4000)                          \
   X(cuModuleLoadData, cuModuleLoadData, 2000)                                    \

@@ -85,6 +85,15 @@ absl::Status Device::Free(Memory memory, std::chrono::milliseconds patience) con
   return CudaStatus(api_, "free memory", result.get());
 }
 
+void Device::ReachDirectly(const Device& other) const {
+  const CurrentDevice current(*this);
+  int can_access = 0;
+  if (!current.status().ok()) return;
+  if (api_.cuDeviceCanAccessPeer(&can_access, device_, other.device_) != kCudaSuccess) return;
+  // What goes wrong, as for the ninth peer of a GPU, or a second call, costs nothing but speed.
+  if (can_access != 0) api_.cuCtxEnablePeerAccess(other.context_, /*flags=*/0);
+}
+
 absl::Status Device::MakeCurrent() const {
   return CudaStatus(api_, "cuCtxSetCurrent", api_.cuCtxSetCurrent(context_));
 }

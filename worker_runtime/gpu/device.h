@@ -49,6 +49,12 @@ class Device {
   // a wait for the device itself. REQUIRES: `api` lives until the process ends.
   absl::Status Free(Memory memory, std::chrono::milliseconds patience) const;
 
+  // Lets this device reach the other's memory without a way through the host's, where the machine
+  // can; elsewhere copies between them take that way.
+  void ReachDirectly(const Device& other) const;
+
+  CudaContext context() const { return context_; }
+
   // Makes the context the calling thread's own for good: for threads that we start.
   absl::Status MakeCurrent() const;
 

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <set>
 #include <string>
@@ -169,6 +170,11 @@ TEST_CASE("data parallel: it tells what was moved and what lies where") {
   CHECK(dp.bytes_on(2) == 0);
   const std::vector<Chunk> chunks = dp.Scatter(3);
   REQUIRE(chunks.size() == 2);
+  const int32_t batch[3] = {4, 5, 6};
+  int32_t rows[2][2] = {};
+  REQUIRE(dp.ScatterRows(batch, sizeof(int32_t), std::vector<void*>{rows[0], rows[1]}).ok());
+  CHECK(rows[0][1] == 5);
+  CHECK(rows[1][0] == 6);
   REQUIRE(dp.Replicate().ok());
   CHECK(static_cast<double*>(dp.ParameterPtr(0, 1))[2] == 3);
   const int16_t first[2] = {1, 2}, second[1] = {3};
@@ -180,7 +186,7 @@ TEST_CASE("data parallel: it tells what was moved and what lies where") {
     for (int id : {0, 1}) REQUIRE(dp.GradientReady(id, replica).ok());
   }
   REQUIRE(dp.Finish().ok());
-  CHECK(dp.last_step().bytes_moved == 24 + 2 + 24);
+  CHECK(dp.last_step().bytes_moved == 4 + 24 + 2 + 24);
   CHECK(dp.last_step().replicate.count() > 0);
 }
 
@@ -234,11 +240,19 @@ TEST_CASE("data parallel: a body that runs bodies, replicates or finishes is tol
   REQUIRE(dp.Finalize().ok());
   dp.Scatter(2);
   REQUIRE(dp.Replicate().ok());
-  for (int call = 0; call < 3; ++call) {
-    const absl::Status status = dp.ParallelApply([&](int r) {
-      if (r != 1) return absl::OkStatus();
-      return call == 0 ? dp.ParallelApply(nothing) : call == 1 ? dp.Replicate() : dp.Finish();
-    });
+  const int8_t row = 0;
+  int8_t rows[2];
+  const std::vector<const void*> outputs = {&row, &row};
+  const std::vector<std::function<absl::Status()>> calls = {
+      [&] { return dp.ParallelApply(nothing); },
+      [&] { return dp.Replicate(); },
+      [&] { return dp.Gather(outputs, 1, rows); },
+      [&] { return dp.ZeroGrad(); },
+      [&] { return dp.Finish(); },
+  };
+  for (const auto& call : calls) {
+    const absl::Status status =
+        dp.ParallelApply([&](int r) { return r == 1 ? call() : absl::OkStatus(); });
     Says(status, absl::StatusCode::kFailedPrecondition,
          "replica 1: DataParallel: a body has called");
   }
@@ -279,6 +293,9 @@ TEST_CASE("data parallel: wrong use is an error that says what to do") {
   REQUIRE(dp.GradientReady(0, 0).ok());
   Says(dp.GradientReady(0, 0), Code::kFailedPrecondition, "twice");
   Says(dp.Gather({}, 4, weights), Code::kInvalidArgument, "1 replicas take part");
+  Says(dp.ScatterRows(weights, 4, {}), Code::kInvalidArgument, "1 replicas take part");
+  const std::vector<void*> nowhere = {nullptr};
+  Says(dp.ScatterRows(weights, 4, nowhere), Code::kInvalidArgument, "an output of a replica");
   const std::vector<const void*> missing = {nullptr};
   Says(dp.Gather(missing, 4, weights), Code::kInvalidArgument, "an output of a replica");
   REQUIRE(dp.Finish().ok());
@@ -302,7 +319,6 @@ TEST_CASE("data parallel: what cannot be is refused by Finalize") {
   };
   Says(finalize({.replicas = 0}, weights, 2), Code::kInvalidArgument, "0 replicas");
   Says(finalize({.replicas = 1025}, weights, 2), Code::kInvalidArgument, "give 1 to 1024");
-  Says(finalize({.device_type = DeviceType::kCuda}, weights, 2), Code::kUnimplemented, "GPUs");
   Says(finalize({}, nullptr, 2), Code::kInvalidArgument, "'more' of 2 elements has no memory");
   Says(finalize({}, weights, SIZE_MAX / 4), Code::kInvalidArgument, "larger than memory can be");
   Says(finalize({}, weights, size_t{1} << 44), Code::kResourceExhausted, "1 replicas");

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "tests/support/emulated_cuda.h"
-#include "tests/worker_runtime/gpu/emulated_casts.h"
+#include "tests/worker_runtime/gpu/emulated_kernels.h"
 #include "worker_runtime/comm/kernels.h"
 
 namespace ddp::internal {

@@ -6,25 +6,14 @@
 #include <string>
 #include <vector>
 
-#include "tests/support/cuda_emulation.h"
 #include "tests/support/emulated_cuda.h"
-
-// The kernels themselves, run on the CPU.
-#include "worker_runtime/gpu/kernels/hash.cu"
+#include "tests/worker_runtime/gpu/emulated_kernels.h"
 
 namespace ddp::internal {
 namespace {
 
-using ddprun::testing::Emulate;
 using ddprun::testing::EmulatedCuda;
-using ddprun::testing::EmulatedKernels;
-
-EmulatedKernels Kernels() {
-  return {{"hash_8_bits", Emulate(hash_8_bits)},
-          {"hash_16_bits", Emulate(hash_16_bits)},
-          {"hash_32_bits", Emulate(hash_32_bits)},
-          {"hash_64_bits", Emulate(hash_64_bits)}};
-}
+using ddprun::testing::EmulatedHashes;
 
 CudaStream SomeStream() {
   static int stream;
@@ -41,7 +30,7 @@ uint64_t HashOf(Hashes& hashes, std::vector<T> values, DType dtype) {
 
 // The numbers come from the formula in Python, in integers without a bound.
 TEST_CASE("hashes: known tensors have known numbers, alike on every GPU") {
-  EmulatedCuda cuda(Kernels());
+  EmulatedCuda cuda(EmulatedHashes());
   const auto hashes = Hashes::Load(cuda.api());
   REQUIRE_MESSAGE(hashes.ok(), hashes.status().ToString());
   CHECK(HashOf<float>(**hashes, {}, DType::kFloat32) == 0);
@@ -53,7 +42,7 @@ TEST_CASE("hashes: known tensors have known numbers, alike on every GPU") {
 }
 
 TEST_CASE("hashes: a bit, a place and a sign change them, in any part of a large tensor") {
-  EmulatedCuda cuda(Kernels());
+  EmulatedCuda cuda(EmulatedHashes());
   const auto hashes = Hashes::Load(cuda.api());
   REQUIRE(hashes.ok());
   CHECK(HashOf<float>(**hashes, {1, 2}, DType::kFloat32) !=
@@ -80,7 +69,7 @@ TEST_CASE("hashes: a bit, a place and a sign change them, in any part of a large
 }
 
 TEST_CASE("hashes: a driver that refuses the kernels, a launch or a copy is an error") {
-  EmulatedCuda cuda(Kernels());
+  EmulatedCuda cuda(EmulatedHashes());
   cuda.Fail("cuModuleLoadData", kCudaErrorInvalidPtx);
   CHECK(std::string(Hashes::Load(cuda.api()).status().message())
             .starts_with("load the kernels of hash.cu: cuModuleLoadData: "));

@@ -3,50 +3,13 @@
 // at any element; those that are not aligned go one element at a time.
 #include <stdint.h>
 
-namespace {
+#include "worker_runtime/gpu/kernels/elements.h"
 
-__device__ int64_t First() { return static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; }
-__device__ int64_t Stride() { return static_cast<int64_t>(gridDim.x) * blockDim.x; }
+namespace {
 
 __device__ bool IsAligned(const void* pointer, unsigned alignment) {
   return reinterpret_cast<uintptr_t>(pointer) % alignment == 0;
 }
-
-// To nearest, ties to even. The emulation of the tests brings its own cvt_*: PTX's instructions.
-struct Float16 {
-#ifdef __CUDACC__
-  static __device__ uint16_t Narrow(float value) {
-    uint16_t bits;
-    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
-    return bits;
-  }
-  static __device__ float Widen(uint16_t bits) {
-    float value;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
-    return value;
-  }
-#else
-  static uint16_t Narrow(float value) { return cvt_rn_f16_f32(value); }
-  static float Widen(uint16_t bits) { return cvt_f32_f16(bits); }
-#endif
-};
-
-struct BFloat16 {
-#ifdef __CUDACC__
-  static __device__ uint16_t Narrow(float value) {
-    uint16_t bits;
-    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
-    return bits;
-  }
-  // bfloat16 is the upper half of float32; ISA 7.0 has no instruction for this way.
-  static __device__ float Widen(uint16_t bits) {
-    return __uint_as_float(static_cast<uint32_t>(bits) << 16);
-  }
-#else
-  static uint16_t Narrow(float value) { return cvt_rn_bf16_f32(value); }
-  static float Widen(uint16_t bits) { return cvt_f32_bf16(bits); }
-#endif
-};
 
 // The scale comes before the rounding: a sum over ranks of scaled float16 cannot overflow where
 // their mean does not.

@@ -1,11 +1,10 @@
 // Hashes of tensors, for replicas that are compared where they lie. Compiled to hash.ptx by
-// tools/gpu_kernels. Grid-stride: any grid does, counts have 64 bits.
+// tools/gpu_kernels.
 #include <stdint.h>
 
-namespace {
+#include "worker_runtime/gpu/kernels/elements.h"
 
-__device__ int64_t First() { return static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; }
-__device__ int64_t Stride() { return static_cast<int64_t>(gridDim.x) * blockDim.x; }
+namespace {
 
 // The finalizer of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number
 // generators", 2014; the constants are Stafford's "Mix13"). A bijection: no bit is lost.

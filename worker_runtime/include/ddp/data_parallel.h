@@ -20,13 +20,15 @@ namespace ddp {
 
 namespace internal {
 class DeviceThread;
+class ReplicaDevice;
 struct ModelTensor;
 }  // namespace internal
 
 inline constexpr int kMaxReplicas = 1024;
 
 struct DataParallelOptions {
-  // kCpu only: a device is then a share of the CPUs that this process may use.
+  // kCpu: a device is a share of the CPUs that this process may use. kCuda: a GPU, in the order in
+  // which CUDA shows them.
   DeviceType device_type = DeviceType::kCpu;
   int replicas = 1;  // devices, at most kMaxReplicas
 };
@@ -38,8 +40,8 @@ struct Chunk {
 
 // What a pass cost beside computing. No replica computes meanwhile: all of it is exposed.
 struct DataParallelTimes {
-  std::chrono::nanoseconds replicate{0}, gather{0}, reduce{0};
-  uint64_t bytes_moved = 0;  // between devices
+  std::chrono::nanoseconds scatter{0}, replicate{0}, gather{0}, reduce{0};
+  uint64_t bytes_moved = 0;  // between devices, and from the host's memory to GPUs
 };
 
 // Trains one model, which lives on device 0, on all devices of this process: each pass splits the
@@ -52,6 +54,7 @@ struct DataParallelTimes {
 //   each step, with `status` looked at each time:
 //     status = dp.ZeroGrad();
 //     chunks = dp.Scatter(batch);              // replica r takes chunks[r]
+//     status = dp.ScatterRows(...);            // on GPUs: the samples themselves
 //     status = dp.Replicate();
 //     status = dp.ParallelApply([&](int r) {   // on the thread of device r
 //       forward of chunks[r] with dp.ParameterPtr(id, r); write its outputs to outputs[r] });
@@ -62,9 +65,16 @@ struct DataParallelTimes {
 //     status = dp.Finish();                    // GradientPtr(id, 0) is the gradient of the batch
 //     optimizer step on device 0
 //
-// One thread calls it; a body may call ParameterPtr, GradientPtr and GradientReady for its replica.
-// Borrows the parameters' memory, which outlives it. Never throws; an exception that leaves a body
-// ends the program, as one that leaves a thread does.
+// One thread calls it; a body may call ParameterPtr, GradientPtr, GradientReady and DeviceStream
+// for its replica. Borrows the parameters' memory, which outlives it. Never throws; an exception
+// that leaves a body ends the program, as one that leaves a thread does.
+//
+// On GPUs all memory that is given or returned is the devices', but for ScatterRows' input. A body
+// finds its GPU's primary context current and puts its work on DeviceStream(r), which does not wait
+// for the legacy stream. Every call ends when its devices have done what it put there, so its times
+// are true; torch's calls queue, and save some ten microseconds each. What the program itself put
+// on other streams has ended before a call that uses it. A call of the driver that fails is the
+// result of the call that made it; after an error of a device all further ones fail.
 class DataParallel {
  public:
   explicit DataParallel(DataParallelOptions options = {});
@@ -80,8 +90,8 @@ class DataParallel {
   // Once, after the last AddParameter: allocates the replicas' parameters and all gradients,
   // zeroed, and starts a thread for each device; where this process may use as many CPUs as there
   // are replicas, each thread is bound to a share of them. Errors: InvalidArgument naming the
-  // parameter; ResourceExhausted where memory or threads are not to be had; Unimplemented for
-  // another device type.
+  // parameter; ResourceExhausted where memory or threads are not to be had; NotFound without a CUDA
+  // driver; FailedPrecondition where CUDA shows fewer GPUs than replicas, or cannot work.
   absl::Status Finalize();
 
   // Begins a pass over `batch` samples: the chunks of the replicas that take part, by torch.chunk's
@@ -89,6 +99,11 @@ class DataParallel {
   // fewer than replicas. None for a batch of 0 or less. A pass that was not finished is dropped;
   // what it added to device 0's gradients stays.
   std::vector<Chunk> Scatter(int64_t batch);
+
+  // Copies the samples of each chunk to outputs[r] on device r: `row_bytes` for each, from `input`
+  // in the host's memory or on device 0, which holds the batch. InvalidArgument when there are not
+  // as many outputs as chunks, or memory is missing.
+  absl::Status ScatterRows(const void* input, size_t row_bytes, std::span<void* const> outputs);
 
   // Copies the parameters of device 0 to the other replicas of this pass and sets their gradients
   // to 0. FailedPrecondition before Finalize() and Scatter().
@@ -104,6 +119,10 @@ class DataParallel {
   // an id that AddParameter did not return, and for a replica that is none.
   void* ParameterPtr(int id, int replica) const;
   void* GradientPtr(int id, int replica) const;
+
+  // Of the device of a replica: a CUstream. Null on the CPU, before Finalize() succeeded, and for a
+  // replica that is none.
+  Stream DeviceStream(int replica) const;
 
   // The gradient of `id` is complete on `replica`. InvalidArgument for what is none,
   // FailedPrecondition for one that is marked twice in a pass or by a replica that takes no part.
@@ -129,22 +148,33 @@ class DataParallel {
 
  private:
   struct Replica {
-    std::unique_ptr<Buffer> parameters;  // none on device 0
-    std::unique_ptr<Buffer> gradients;
+    std::unique_ptr<internal::ReplicaDevice> device;
+    void* parameters = nullptr;  // none on device 0
+    void* gradients = nullptr;
     std::vector<char> is_ready;  // by parameter; not bool: each replica's thread writes its own
     std::unique_ptr<internal::DeviceThread> thread;
   };
-  size_t LayOut();
-  absl::Status MakeReplica(int replica, size_t bytes);
-  absl::Status RunOnDevices(const std::function<absl::Status(int replica)>& body);
+  // Parameters of one type whose gradients lie side by side, gaps included.
+  struct Run {
+    DType dtype;
+    size_t offset, count;
+  };
+  void LayOut();
+  absl::Status MakeReplica(std::unique_ptr<internal::ReplicaDevice> device);
+  absl::Status CheckParameterMemory() const;
+  absl::Status RunOnDevices(int count, const std::function<absl::Status(int replica)>& body);
+  absl::Status CheckRows(const char* call, size_t parts, const char* part) const;
   absl::Status CheckAllReady() const;
   absl::Status CheckNotRunning() const;
   bool IsKnown(int id, int replica) const;
+  size_t BytesOfAll() const;
   int active() const { return static_cast<int>(chunks_.size()); }
 
   const DataParallelOptions options_;
   std::vector<internal::ModelTensor> parameters_;
-  std::vector<size_t> offsets_;     // by parameter, in each replica's memory
+  std::vector<size_t> offsets_;  // by parameter, in each replica's memory
+  std::vector<Run> runs_;
+  size_t bytes_ = 0;                // of a replica's parameters, and of its gradients
   std::vector<Replica> replicas_;   // empty until Finalize() succeeded
   bool is_late_parameter_ = false;  // one came after Finalize()
   std::vector<Chunk> chunks_;       // of this pass; none between passes

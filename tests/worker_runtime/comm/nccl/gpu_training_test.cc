@@ -1,5 +1,5 @@
 // DistributedDataParallel on GPUs, on the double of CUDA and NCCL: gradients arrive by copies,
-// since the double runs no kernels.
+// since the double runs no kernels of a program.
 #include <unistd.h>
 
 #include <atomic>
@@ -242,7 +242,7 @@ TEST_CASE("gpu training: the first bucket is reduced while backward runs, in ste
   CHECK(RunOnDouble(2, DoubleEnv(), OverlapInStepOne) == "0 0");
 }
 
-// The double runs no kernels: so every rank hears at Finalize that gradients cannot be cast.
+// The double runs no casts: so every rank hears at Finalize that gradients cannot be cast.
 TEST_CASE("gpu training: compression without kernels is refused on all ranks, and they go on") {
   CHECK(RunOnDouble(2, DoubleEnv(), [](int) {
           const auto group = GpuGroup();

@@ -1,4 +1,4 @@
-#include "tests/worker_runtime/gpu/emulated_casts.h"
+#include "tests/worker_runtime/gpu/emulated_kernels.h"
 
 #include "worker_runtime/comm/kernels.h"
 
@@ -26,6 +26,8 @@ float cvt_f32_bf16(uint16_t bits) { return Widened(DType::kBFloat16, bits); }
 }  // namespace
 
 #include "worker_runtime/gpu/kernels/cast.cu"
+#include "worker_runtime/gpu/kernels/hash.cu"
+#include "worker_runtime/gpu/kernels/sum.cu"
 
 namespace ddprun::testing {
 
@@ -34,6 +36,20 @@ EmulatedKernels EmulatedCasts() {
           {"float32_to_bfloat16", Emulate(float32_to_bfloat16)},
           {"float16_to_float32", Emulate(float16_to_float32)},
           {"bfloat16_to_float32", Emulate(bfloat16_to_float32)}};
+}
+
+EmulatedKernels EmulatedHashes() {
+  return {{"hash_8_bits", Emulate(hash_8_bits)},
+          {"hash_16_bits", Emulate(hash_16_bits)},
+          {"hash_32_bits", Emulate(hash_32_bits)},
+          {"hash_64_bits", Emulate(hash_64_bits)}};
+}
+
+EmulatedKernels EmulatedSums() {
+  return {{"sum_float32", Emulate(sum_float32)}, {"sum_float64", Emulate(sum_float64)},
+          {"sum_float16", Emulate(sum_float16)}, {"sum_bfloat16", Emulate(sum_bfloat16)},
+          {"sum_int32", Emulate(sum_int32)},     {"sum_int64", Emulate(sum_int64)},
+          {"sum_uint8", Emulate(sum_uint8)}};
 }
 
 }  // namespace ddprun::testing
