@@ -38,6 +38,8 @@ void Apply(Faults& faults, const std::string& text) {
     faults.finalize_hangs = true;
   } else if (name == "no_memalloc") {
     faults.no_memalloc = true;
+  } else if (name == "eager_free") {
+    faults.eager_free = true;
   } else if (name == "blind") {
     faults.is_blind = true;
   } else if (name == "lenient") {

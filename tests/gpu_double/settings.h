@@ -18,6 +18,7 @@ struct Faults {
   bool abort_hangs = false;
   bool finalize_hangs = false;
   bool no_memalloc = false;
+  bool eager_free = false;
   bool notices_dead_peers = false;
   bool is_blind = false;
   bool is_lenient = false;

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdio>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,25 +14,25 @@ namespace {
 
 // For how long memory that goes waits for what uses it: an optimizer's step takes milliseconds.
 constexpr std::chrono::seconds kIdlePatience(5);
+constexpr std::chrono::microseconds kLook(100);
 
 class DeviceBuffer final : public Buffer {
  public:
   DeviceBuffer(const Device& device, NcclCommunication* communication, size_t bytes,
-               std::mutex& nccl_mutex, std::function<bool()> may_free)
-      : device_(device),
-        communication_(communication),
-        bytes_(bytes),
-        nccl_mutex_(nccl_mutex),
-        may_free_(std::move(may_free)) {}
+               BufferOwner owner)
+      : device_(device), communication_(communication), bytes_(bytes), owner_(std::move(owner)) {}
 
   ~DeviceBuffer() override {
-    if (data_ == 0 || !may_free_()) return;
-    Free();
+    if (data_ != 0 && owner_.may_free()) Free();
+    for (const CudaEvent event : {zeroed_, ended_}) {
+      if (event != nullptr) owner_.pool->GiveBack(event);
+    }
   }
 
-  // The caller's streams may still use the memory: of a step that failed between its update and its
-  // end. cuMemFree waits for all streams without a bound; ncclMemFree unmaps the memory under them,
-  // so that a word of the driver's own goes first, and takes the wait.
+  // What the library has put on streams is awaited by its events. The caller's own kernels may
+  // still use the memory: of a step that failed between its update and its end. cuMemFree waits for
+  // all streams without a bound; ncclMemFree unmaps the memory under them, so that a word of the
+  // driver's own goes first, and takes the wait.
   // REQUIRES: nccl_mutex_ is not held.
   void Free() {
     const CurrentDevice current(device_);
@@ -40,7 +41,9 @@ class DeviceBuffer final : public Buffer {
     const bool is_plain = communication_ == nullptr;
     Device::Memory awaited;
     if (const CudaPointer word = is_plain ? data : fence_; word != 0) awaited.on_device = {word};
-    if (absl::Status freed = device_.Free(std::move(awaited), kIdlePatience); !freed.ok()) {
+    absl::Status freed = AwaitUses();
+    if (freed.ok()) freed = device_.Free(std::move(awaited), kIdlePatience);
+    if (!freed.ok()) {
       std::fprintf(stderr, "ddp: %zu bytes of GPU memory are left to the end of the process: %s\n",
                    bytes_, std::string(freed.message()).c_str());
       return;
@@ -53,6 +56,11 @@ class DeviceBuffer final : public Buffer {
   absl::Status Allocate() {
     const CurrentDevice current(device_);
     if (!current.status().ok()) return current.status();
+    for (CudaEvent* event : {&zeroed_, &ended_}) {
+      const absl::StatusOr<CudaEvent> taken = owner_.pool->Take();
+      if (!taken.ok()) return taken.status();
+      *event = *taken;
+    }
     absl::Status status = communication_ == nullptr ? AllocatePlain() : AllocateRegistered();
     if (status.ok()) status = Zero(nullptr);
     if (!status.ok()) return status;
@@ -67,8 +75,15 @@ class DeviceBuffer final : public Buffer {
     const CurrentDevice current(device_);
     if (!current.status().ok()) return current.status();
     const CudaApi& api = device_.api();
-    return CudaStatus(api, "cuMemsetD8Async",
-                      api.cuMemsetD8Async(data_, 0, bytes_, static_cast<CudaStream>(stream)));
+    const auto on = static_cast<CudaStream>(stream);
+    const CudaResult result = api.cuMemsetD8Async(data_, 0, bytes_, on);
+    if (result != kCudaSuccess) return CudaStatus(api, "cuMemsetD8Async", result);
+    int state = kCudaCaptureStatusNone;
+    // A replay is awaited as an operation.
+    const bool is_captured =
+        api.cuStreamIsCapturing(on, &state) == kCudaSuccess && state != kCudaCaptureStatusNone;
+    if (is_captured) return absl::OkStatus();
+    return CudaStatus(api, "cuEventRecord", api.cuEventRecord(zeroed_, on));
   }
 
   absl::Status Copy(void* to, const void* from, size_t bytes, Stream stream) override {
@@ -83,8 +98,24 @@ class DeviceBuffer final : public Buffer {
   }
 
  private:
+  absl::Status AwaitUses() {
+    const CudaApi& api = device_.api();
+    CudaResult result = api.cuEventRecord(ended_, owner_.stream);
+    const auto deadline = std::chrono::steady_clock::now() + kIdlePatience;
+    for (const CudaEvent event : {zeroed_, ended_}) {
+      while (result == kCudaSuccess && (result = api.cuEventQuery(event)) == kCudaErrorNotReady) {
+        if (std::chrono::steady_clock::now() >= deadline) {
+          return absl::DeadlineExceededError("an operation with it did not end in 5 s");
+        }
+        result = kCudaSuccess;
+        std::this_thread::sleep_for(kLook);
+      }
+    }
+    return CudaStatus(api, "wait for the operations with it", result);
+  }
+
   void Deregister() {
-    const std::lock_guard nccl(nccl_mutex_);
+    const std::lock_guard nccl(owner_.nccl_mutex);
     // After an orderly end the registration has gone with NCCL's communicator.
     if (handle_ == nullptr || communication_->get() == nullptr) return;
     communication_->api().ncclCommDeregister(communication_->get(), handle_);
@@ -99,14 +130,14 @@ class DeviceBuffer final : public Buffer {
     void* memory = nullptr;
     NcclResult result = communication_->api().ncclMemAlloc(&memory, bytes_);
     if (result != kNcclSuccess) {
-      const std::lock_guard nccl(nccl_mutex_);
+      const std::lock_guard nccl(owner_.nccl_mutex);
       return communication_->Explain(absl::StrCat("ncclMemAlloc of ", bytes_, " bytes").c_str(),
                                      result);
     }
     data_ = reinterpret_cast<CudaPointer>(memory);
     const CudaResult fenced = device_.api().cuMemAlloc(&fence_, sizeof(int32_t));
     if (fenced != kCudaSuccess) return CudaStatus(device_.api(), "cuMemAlloc", fenced);
-    const std::lock_guard nccl(nccl_mutex_);
+    const std::lock_guard nccl(owner_.nccl_mutex);
     result =
         communication_->api().ncclCommRegister(communication_->get(), memory, bytes_, &handle_);
     return communication_->Explain("ncclCommRegister", result);
@@ -115,8 +146,9 @@ class DeviceBuffer final : public Buffer {
   const Device& device_;
   NcclCommunication* const communication_;  // null: plain memory
   const size_t bytes_;
-  std::mutex& nccl_mutex_;
-  const std::function<bool()> may_free_;
+  const BufferOwner owner_;
+  CudaEvent zeroed_ = nullptr;  // the last Zero()
+  CudaEvent ended_ = nullptr;   // all operations that were called before the end
   CudaPointer data_ = 0;
   CudaPointer fence_ = 0;  // of registered memory
   void* handle_ = nullptr;
@@ -126,10 +158,8 @@ class DeviceBuffer final : public Buffer {
 
 absl::StatusOr<std::unique_ptr<Buffer>> AllocateDeviceBuffer(const Device& device,
                                                              NcclCommunication* communication,
-                                                             size_t bytes, std::mutex& nccl_mutex,
-                                                             std::function<bool()> may_free) {
-  auto buffer =
-      std::make_unique<DeviceBuffer>(device, communication, bytes, nccl_mutex, std::move(may_free));
+                                                             size_t bytes, BufferOwner owner) {
+  auto buffer = std::make_unique<DeviceBuffer>(device, communication, bytes, std::move(owner));
   if (absl::Status status = buffer->Allocate(); !status.ok()) return status;
   return std::unique_ptr<Buffer>(std::move(buffer));
 }

@@ -10,20 +10,30 @@
 #include "ddp/communicator.h"
 #include "worker_runtime/comm/nccl/nccl_communication.h"
 #include "worker_runtime/gpu/device.h"
+#include "worker_runtime/gpu/event_pool.h"
 
 namespace ddp::internal {
+
+// What a buffer uses of its communicator.
+struct BufferOwner {
+  std::mutex& nccl_mutex;  // taken while NCCL is used
+  CudaStream stream;       // of its operations; outlives the buffer
+  std::shared_ptr<EventPool> pool;
+  // No: the group has failed and the device may hang, so that the memory is left to the end of the
+  // process.
+  std::function<bool()> may_free;
+};
 
 // Zeroed. With `communication` the memory comes from ncclMemAlloc and is registered with it, which
 // every rank must do alike; null: plain memory. ResourceExhausted or NCCL's error when there is
 // none. REQUIRES: nothing else calls NCCL now; device and communication outlive the buffer, the
-// memory is in no operation when it goes. `nccl_mutex` is taken while the communicator is
-// used. At its end the buffer waits for the device, 5 s at most, and is left to the end of the
-// process where that takes longer; where `may_free` says no, the group has failed, the device may
-// hang, and the memory is left to the end of the process.
+// memory is in no operation that is called after it goes. At its end the buffer waits for what was
+// put on streams with it, 5 s at most, and is left to the end of the process where that takes
+// longer: by events for the operations and Zero(), by the driver's wait for the device, of which
+// its documents say nothing, for what the program itself runs.
 absl::StatusOr<std::unique_ptr<Buffer>> AllocateDeviceBuffer(const Device& device,
                                                              NcclCommunication* communication,
-                                                             size_t bytes, std::mutex& nccl_mutex,
-                                                             std::function<bool()> may_free);
+                                                             size_t bytes, BufferOwner owner);
 
 }  // namespace ddp::internal
 

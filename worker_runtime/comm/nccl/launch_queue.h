@@ -114,6 +114,8 @@ class LaunchQueue {
   const FlightRecorder& recorder() const { return recorder_; }
   const GpuClock& clock() const { return clock_; }
   const std::shared_ptr<EventPool>& pool() const { return pool_; }
+  // Past which is no operation that was called so far.
+  CudaStream stream() const { return stream_; }
 
  private:
   friend class GpuWork;

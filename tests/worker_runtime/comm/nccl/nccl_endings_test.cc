@@ -1,5 +1,7 @@
 // Ends of a group on GPUs in which something does not answer any more: the driver, or a rank that
 // is gone when NCCL waits for it.
+#include <unistd.h>
+
 #include <cstdlib>
 #include <thread>
 
@@ -111,6 +113,30 @@ TEST_CASE("nccl: a rank that has no memory for its communicator tells the others
   CHECK(words.find("aborted by rank 1: ") != std::string::npos);
   CHECK(words.find("cuMemAlloc") != std::string::npos);
   CHECK(ranks.Await(1) == 90);
+}
+
+// The held stream is what an operation, or a memset of the memory, waits for.
+TEST_CASE("nccl: memory is not freed under what uses it, though the driver would") {
+  for (const bool is_plain : {false, true}) {
+    const TempDir temp;
+    const std::string log = temp.File("log");
+    const std::string fault = is_plain ? "eager_free,no_memalloc" : "eager_free";
+    const auto env = DoubleEnv({{"DDPRUN_DOUBLE_FAULT", fault}, {"DDPRUN_DOUBLE_LOG", log}});
+    const std::string codes = RunOnDouble(2, env, [&](int) {
+      const auto group = GpuGroup();
+      ddp::Communicator& comm = group->communicator();
+      auto buffer = comm.Allocate(4096);
+      const ddp::Stream stream = NewStream();
+      HoldStream(stream);
+      if (is_plain && !(*buffer)->Zero(stream).ok()) return 1;
+      if (!is_plain) comm.AllReduce((*buffer)->data(), 2, DType::kFloat32, ReduceOp::kSum, stream);
+      buffer->reset();
+      const std::string done = ReadFile(log);
+      const char* freed = is_plain ? "free bytes=4096" : "free bytes=2097152";
+      _exit(done.find(freed) == std::string::npos ? 0 : 2);
+    });
+    CHECK(codes == "0 0");
+  }
 }
 
 // Until the double's log has `line`; false after a while.
