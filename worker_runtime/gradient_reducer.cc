@@ -123,9 +123,11 @@ absl::Status GradientReducer::Launch(LaunchRange range, Stream stream) {
   if (range.begin == range.end) return absl::OkStatus();
   if (absl::Status status = communicator_.error(); !status.ok()) return Fail(std::move(status));
   for (int i = range.begin; i < range.end; ++i) {
-    if (absl::Status status = LaunchBucket(i, stream); !status.ok()) {
-      return FailPass(std::move(status));
-    }
+    absl::Status status = LaunchBucket(i, stream);
+    // A refused call ends at once. Unseen, the next bucket would meet the others' of this number.
+    const Work* work = status.ok() && hook_ == nullptr ? works_.back().get() : nullptr;
+    if (work != nullptr && work->IsDone()) status = works_.back()->Wait();
+    if (!status.ok()) return FailPass(std::move(status));
   }
   return absl::OkStatus();
 }
