@@ -113,7 +113,10 @@ class DistributedDataParallel {
   // Registers `count` elements at `data`, which stay there. Register in the order in which forward
   // uses them: buckets are filled from the last to the first, the order in which backward delivers.
   // Every registered parameter takes part in every synchronised backward pass, unless options say
-  // otherwise. Returns the parameter's id, counted from 0. What is wrong with it is the result of
+  // otherwise. Types may differ in one model, as float32 beside bfloat16: a bucket holds one type,
+  // in which its gradients are averaged. In host memory those of two ranks are PyTorch's bit for
+  // bit; of more ranks 16-bit sums are rounded once here, and at each addition there (Gloo).
+  // Returns the parameter's id, counted from 0. What is wrong with it is the result of
   // Finalize().
   int AddParameter(const std::string& name, void* data, size_t count, DType dtype);
 
