@@ -246,6 +246,13 @@ class DistributedDataParallel {
   // reduction lets such values pass, and a rank's NaN is everybody's after Finish(); before it the
   // ranks' counts differ. FailedPrecondition between GradientReady() and Finish(), as
   // ClipGradNorm().
+  //
+  // Loss scaling as torch.amp.GradScaler does it: the loss is multiplied by `scale`, and after
+  // Finish() all ranks find the same and need not ask each other whether to skip the step:
+  //
+  //   if (*ddp.CountNonFinite() > 0) { scale /= 2; good_steps = 0; continue; }
+  //   divide the gradients by scale; ClipGradNorm(); optimizer step
+  //   if (++good_steps == 2000) { scale *= 2; good_steps = 0; }
   absl::StatusOr<size_t> CountNonFinite();
 
   // Times of the last pass that Finish() ended (CPU), or of the last whose times the device has
