@@ -106,5 +106,26 @@ TEST_CASE("bucketizer: gradients are aligned, inside their bucket and apart from
   CHECK(layout.arena_bytes >= end);
 }
 
+TEST_CASE("bucketizer: each bucket divides into parts of whole cache lines, behind its tensors") {
+  std::vector<GradientSpec> gradients = Floats({400, 0, 4, 1 * kMiB});
+  gradients[2].dtype = DType::kBFloat16;
+  for (const int parts : {2, 3, 7}) {
+    const BucketLayout layout =
+        LayOutBuckets(gradients, {.first_bytes = 300, .cap_bytes = 5000, .parts = parts});
+    CHECK(layout.parts == parts);
+    size_t end = 0;
+    for (const Bucket& bucket : layout.buckets) {
+      const size_t bytes = bucket.count * SizeOf(bucket.dtype);
+      CHECK(bytes % (static_cast<size_t>(parts) * kGradientAlignment) == 0);
+      CHECK(bucket.offset >= end);
+      end = bucket.offset + bytes;
+      for (const int id : bucket.parameters) {
+        CHECK(layout.gradient_offsets[id] + gradients[id].count * SizeOf(bucket.dtype) <= end);
+      }
+    }
+    CHECK(layout.arena_bytes >= end);
+  }
+}
+
 }  // namespace
 }  // namespace ddp::internal

@@ -69,6 +69,29 @@ TEST_CASE("zero: parameters and state are those of whole state bit for bit, on e
   }
 }
 
+TEST_CASE("zero: parameters without a gradient are those of whole state, too") {
+  for (const bool is_static : {false, true}) {
+    OnRanks({.nodes = {3}}, [is_static](Communicator& all) {
+      std::vector<std::vector<std::vector<char>>> ends;
+      for (const bool is_sharded : {false, true}) {
+        DistributedDataParallelOptions options = Options(is_sharded);
+        options.find_unused_parameters = !is_static;
+        options.static_graph = is_static;
+        Replica replica(all, kMixed, options);
+        // One that nobody uses, one that rank 1 does not use, and one that is used now and then.
+        replica.is_used = [is_static](int rank, int step, size_t id) {
+          return id != 3 && (id != 0 || rank != 1) && (id != 6 || is_static || step % 2 == 0);
+        };
+        absl::Status status = replica.Start();
+        status.Update(replica.Train(0, 4));
+        CHECK_MESSAGE(status.ok(), Message(status));
+        ends.push_back(replica.values);
+      }
+      CHECK(ends[0] == ends[1]);
+    });
+  }
+}
+
 TEST_CASE("zero: each rank has 1/N of the elements, and each element has one rank") {
   const std::vector<Size> sizes = {{100000}, {3, DType::kFloat64}, {500000}, {1}};
   for (const int ranks : {1, 2, 3, 5}) {

@@ -92,6 +92,7 @@ class Replica {
   absl::Status Backward(int step, const Gradient& gradient) {
     absl::Status status;
     for (size_t id = sizes_.size(); id-- > 0;) {
+      if (!is_used(rank_, step, id)) continue;
       const auto [count, dtype] = sizes_[id];
       void* at = ddp.GradientPtr(static_cast<int>(id));
       for (size_t i = 0; i < count; ++i) {
@@ -152,6 +153,10 @@ class Replica {
     return tensors;
   }
 
+  // Whether a pass has a gradient for a parameter.
+  std::function<bool(int rank, int step, size_t id)> is_used = [](int, int, size_t) {
+    return true;
+  };
   DistributedDataParallel ddp;
   std::optional<ZeroRedundancyOptimizer> zero;
   std::vector<std::vector<char>> values;
