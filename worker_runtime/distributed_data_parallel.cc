@@ -104,8 +104,7 @@ absl::Status DistributedDataParallel::RegisterCommHook(CommHook hook) {
   if (options_.shard_gradients) {
     return absl::FailedPreconditionError(
         "RegisterCommHook: with shard_gradients buckets are reduced by a reduce-scatter; use a "
-        "hook "
-        "without it");
+        "hook without it");
   }
   return reducer_->SetHook(std::move(hook));
 }

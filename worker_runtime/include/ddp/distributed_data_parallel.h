@@ -115,7 +115,7 @@ class DistributedDataParallel {
   // Every registered parameter takes part in every synchronised backward pass, unless options say
   // otherwise. Types may differ in one model, as float32 beside bfloat16: a bucket holds one type,
   // in which its gradients are averaged. In host memory those of two ranks are PyTorch's bit for
-  // bit; of more ranks 16-bit sums are rounded once here, and at each addition there (Gloo).
+  // bit; of more ranks they differ in the last bits, since sums are rounded once here (ReduceOp).
   // Returns the parameter's id, counted from 0. What is wrong with it is the result of
   // Finalize().
   int AddParameter(const std::string& name, void* data, size_t count, DType dtype);
