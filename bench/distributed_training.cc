@@ -1,8 +1,8 @@
-#include <algorithm>
 #include <span>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "bench/caps.h"
 #include "bench/training.h"
 #include "ddp/distributed_data_parallel.h"
 
@@ -20,7 +20,7 @@ struct DistributedTraining::State {
         begin(kGlobalBatch * communicator.rank() / communicator.world_size()),
         rows(kGlobalBatch * (communicator.rank() + 1) / communicator.world_size() - begin),
         ddp(communicator, {.bucket_cap_bytes = bucket_cap_bytes,
-                           .first_bucket_bytes = std::min<size_t>(bucket_cap_bytes, 1 << 20)}) {}
+                           .first_bucket_bytes = LimitsOf(bucket_cap_bytes).first_bytes}) {}
 
   ddp::Communicator& group;
   const MlpShape shape;

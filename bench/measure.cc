@@ -1,9 +1,9 @@
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <memory>
 #include <utility>
 
+#include "bench/caps.h"
 #include "bench/training.h"
 
 namespace ddprun::bench {
@@ -12,7 +12,7 @@ namespace {
 constexpr int kFewestSteps = 5, kMostSteps = 400;
 constexpr double kMiB = 1 << 20;
 // The last is PyTorch's default: two buckets here, as the first one is of 1 MiB.
-constexpr std::array<double, 6> kCaps = {0.25, 0.5, 1, 2, 4, 25};
+const std::vector<double> kCaps = {0.25, 0.5, 1, 2, 4, 25};
 
 // As many steps as fit into the time, the same on all ranks.
 absl::StatusOr<int> StepsWithin(double seconds, double mean_ms, Training& training) {
@@ -94,17 +94,22 @@ absl::StatusOr<Report> Measure(Training& training, double seconds) {
 }
 
 absl::StatusOr<Report> MeasureSweep(ddp::Communicator& group, double seconds) {
+  std::vector<size_t> counts;
+  for (const MlpParameter& parameter : InitialParameters({})) {
+    counts.push_back(parameter.values.size());
+  }
+  const std::vector<std::vector<double>> layouts = CapsByLayout(kCaps, counts);
   std::vector<std::unique_ptr<DistributedTraining>> trainings;
-  std::vector<std::vector<StepRecord>> steps(kCaps.size());
-  for (const double cap : kCaps) {
-    auto training = DistributedTraining::Create(group, static_cast<size_t>(cap * kMiB));
+  std::vector<std::vector<StepRecord>> steps(layouts.size());
+  for (const std::vector<double>& caps : layouts) {
+    auto training = DistributedTraining::Create(group, static_cast<size_t>(caps.back() * kMiB));
     if (!training.ok()) return training.status();
     trainings.push_back(*std::move(training));
   }
   // A step of each in turns, so that what else the machine does meets all of them alike.
   const auto turn = [&](bool is_kept) -> absl::StatusOr<double> {
     double all_ms = 0;
-    for (size_t i = 0; i < kCaps.size(); ++i) {
+    for (size_t i = 0; i < layouts.size(); ++i) {
       absl::StatusOr<StepRecord> step = trainings[i]->Step();
       if (!step.ok()) return step.status();
       all_ms += step->step_ms;
@@ -125,8 +130,10 @@ absl::StatusOr<Report> MeasureSweep(ddp::Communicator& group, double seconds) {
   }
   Report report;
   report.sweep_ranks = group.world_size();
-  for (size_t i = 0; i < kCaps.size(); ++i) {
-    report.sweep.push_back({.cap_mb = kCaps[i],
+  for (size_t i = 0; i < layouts.size(); ++i) {
+    const std::vector<double>& caps = layouts[i];
+    report.sweep.push_back({.cap_mb = caps.back(),
+                            .same_mb = {caps.begin(), caps.end() - 1},
                             .buckets = trainings[i]->bucket_count(),
                             .step_ms = Median(Column(steps[i], &StepRecord::step_ms)),
                             .exposed_ms = Median(Column(steps[i], &StepRecord::exposed_ms))});

@@ -89,8 +89,15 @@ std::string SweepText(const Report& report) {
       "Recommended for %d ranks here: %g. It is the largest value whose step is at most 2 %% "
       "longer "
       "than the shortest. Small buckets start early and cost more starts; a large one starts "
-      "when backward is nearly over and hides little.",
+      "when backward is nearly over and hides little. Values that give the same buckets are "
+      "measured "
+      "once, and stand together.",
       report.sweep_ranks, chosen->cap_mb);
+}
+
+std::string UncertaintyText(const Report& report) {
+  const std::string text = Uncertainty(report);
+  return text.empty() ? "" : absl::StrCat("</p>\n<p>", text);
 }
 
 std::string LossText(const Report& report) {
@@ -121,7 +128,7 @@ std::string PageHtml(const Report& report) {
                       model.layers, static_cast<double>(model.parameters) / 1e6,
                       model.global_batch),
       "</p>\n<div class=\"verdict\"><p>", Verdict(report), "</p>\n<p>", Comparison(report),
-      "</p></div>\n", Table(report),
+      UncertaintyText(report), "</p></div>\n", Table(report),
       Figure("Throughput", "Samples a second; each further rank should add as many as the first.",
              ThroughputPlot(report)),
       Figure("One step",

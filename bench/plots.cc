@@ -219,13 +219,13 @@ std::string SweepPlot(const Report& report) {
     absl::StrAppend(
         &out,
         Box(middle - width / 2, y, width, kBottom - y, &point == chosen ? "ddp" : "other",
-            absl::StrFormat("bucket_cap_mb %g: step %.2f ms", point.cap_mb, point.step_ms)),
+            absl::StrFormat("bucket_cap_mb %s: step %.2f ms", CapsText(point), point.step_ms)),
         Box(middle - width / 2, waiting, width, kBottom - waiting, "exposed",
             absl::StrFormat("exposed communication %.2f ms", point.exposed_ms)),
         Text(middle, y - 5, &point == chosen ? "small mid strong" : "small mid",
              absl::StrFormat("%.2f", point.step_ms)),
         Text(middle, kBottom + 18, &point == chosen ? "tick mid strong" : "tick mid",
-             absl::StrFormat("%g MB", point.cap_mb)),
+             absl::StrCat(CapsText(point), " MB")),
         Text(middle, kBottom + 34, "small mid",
              absl::StrFormat("%d bucket%s", point.buckets, point.buckets == 1 ? "" : "s")));
   }

@@ -3,9 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 
 namespace ddprun::bench {
 namespace {
@@ -90,6 +94,9 @@ void Merge(Report found, Report& report) {
     if (!(std::abs(row.final_loss - usual) <= std::abs(known->final_loss - usual))) {
       known->final_loss = row.final_loss;
     }
+    const auto [faster, slower] = std::minmax(known->step_ms, row.step_ms);
+    const double apart = faster > 0 ? slower / faster - 1 : 0;
+    known->halves_apart = row.halves_apart = apart;
     if (known->step_ms <= row.step_ms) {
       std::erase_if(found.timelines, is_same(row));
       continue;
@@ -116,6 +123,23 @@ std::string LossDifference(const Report& report) {
         kLossSteps, NameOf(row), row.final_loss, NameOf(first), first.final_loss, kLossTolerance);
   }
   return "";
+}
+
+std::string Uncertainty(const Report& report) {
+  std::vector<std::string> rows, ways;
+  for (const Row& row : report.rows) {
+    if (row.halves_apart <= kHalvesLimit) continue;
+    rows.push_back(absl::StrFormat("%s by %.0f %%", NameOf(row), 100 * row.halves_apart));
+    if (row.ranks == 1) ways.push_back(Name(row.way));
+  }
+  if (rows.empty()) return "";
+  std::string also;
+  if (!ways.empty()) {
+    also = absl::StrCat("; and so the speed-ups of all ", absl::StrJoin(ways, " and "), " rows");
+  }
+  return absl::StrCat("Uncertain: step, samples/s and speed-up of ", absl::StrJoin(rows, ", "),
+                      ", as the two halves of their measurement are so far apart", also,
+                      ". Close what else runs here and measure again, or give more --seconds.");
 }
 
 }  // namespace ddprun::bench

@@ -17,6 +17,8 @@ const char* LongName(Way way);  // "DataParallel", "DistributedDataParallel"
 // apart, as a share: gradients are summed in another order.
 inline constexpr int kLossSteps = 10;
 inline constexpr double kLossTolerance = 1e-4;
+// The halves of a row may be so far apart, as a share: more is no noise of a quiet machine.
+inline constexpr double kHalvesLimit = 0.10;
 // Communication that computation does not hide, as a share of the step, should stay below this.
 inline constexpr double kExposedLimit = 0.10;
 
@@ -32,6 +34,7 @@ struct Row {
   uint64_t bytes_moved = 0;            // between devices in one step, all together
   std::vector<uint64_t> memory_bytes;  // by device: weights, gradients, momentum, activations, data
   double final_loss = 0;               // after kLossSteps
+  double halves_apart = 0;             // how much longer the slower half's step was, as a share
 
   double exposed_share() const { return step_ms > 0 ? exposed_ms / step_ms : 0; }
 };
@@ -56,6 +59,7 @@ struct Timeline {
 // A step with one value of bucket_cap_mb.
 struct SweepPoint {
   double cap_mb = 0;
+  std::vector<double> same_mb;  // smaller values that give the same buckets, ascending
   int buckets = 0;
   double step_ms = 0;
   double exposed_ms = 0;
@@ -107,6 +111,12 @@ const SweepPoint* RecommendedCap(const Report& report);
 void Merge(Report found, Report& report);
 // Empty where all rows have the loss of the first, within kLossTolerance; otherwise a sentence.
 std::string LossDifference(const Report& report);
+
+// Empty where the halves of each row are within kHalvesLimit; otherwise a sentence: which numbers
+// are uncertain, and by how much.
+std::string Uncertainty(const Report& report);
+// The values that a point stands for: "4 = 25".
+std::string CapsText(const SweepPoint& point);
 
 // The table, for a terminal.
 std::string TableText(const Report& report);

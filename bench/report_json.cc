@@ -11,11 +11,11 @@ namespace ddprun::bench {
 // For the library's templates, which look for them beside the types.
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Row, way, ranks, steps, samples_per_second, step_ms,
                                    communication_ms, exposed_ms, bytes_moved, memory_bytes,
-                                   final_loss)
+                                   final_loss, halves_apart)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Span, name, begin_ms, end_ms)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Timeline, way, ranks, step_ms, backward_end_ms, phases,
                                    reductions)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SweepPoint, cap_mb, buckets, step_ms, exposed_ms)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SweepPoint, cap_mb, same_mb, buckets, step_ms, exposed_ms)
 
 namespace {
 
@@ -45,7 +45,8 @@ Json RowsJson(const Report& report) {
                     {"bytes_moved", row.bytes_moved},
                     {"memory_bytes", row.memory_bytes},
                     {"memory_imbalance", MemoryImbalance(row)},
-                    {"final_loss", row.final_loss}});
+                    {"final_loss", row.final_loss},
+                    {"halves_apart", row.halves_apart}});
   }
   return rows;
 }
@@ -56,6 +57,7 @@ Json SweepJson(const Report& report) {
   Json points = Json::array();
   for (const SweepPoint& point : report.sweep) {
     points.push_back({{"bucket_cap_mb", point.cap_mb},
+                      {"same_buckets_as_mb", point.same_mb},
                       {"buckets", point.buckets},
                       {"step_ms", point.step_ms},
                       {"exposed_communication_ms", point.exposed_ms}});
@@ -96,7 +98,8 @@ std::string ReportJson(const Report& report) {
                     {"loss_tolerance", kLossTolerance},
                     {"losses_equal", difference.empty()},
                     {"verdict", Verdict(report)},
-                    {"comparison", Comparison(report)}};
+                    {"comparison", Comparison(report)},
+                    {"uncertainty", Uncertainty(report)}};
   return absl::StrCat(all.dump(2), "\n");
 }
 

@@ -57,6 +57,12 @@ std::string MachineText(const Machine& machine) {
   return absl::StrCat(text, LoadText(machine, ", "));
 }
 
+std::string CapsText(const SweepPoint& point) {
+  std::string text;
+  for (const double cap_mb : point.same_mb) absl::StrAppend(&text, cap_mb, " = ");
+  return absl::StrCat(text, point.cap_mb);
+}
+
 std::string TableText(const Report& report) {
   std::string out = absl::StrFormat("%-4s %5s  %9s  %10s  %7s  %8s  %9s  %9s  %10s  %9s\n", "way",
                                     "ranks", "samples/s", "speed-up", "step ms", "comm. ms",
@@ -85,11 +91,13 @@ std::string TableText(const Report& report) {
     absl::StrAppend(&out, absl::StrFormat("\nbucket_cap_mb: %g is recommended for %d ranks here; "
                                           "step in ms by value:",
                                           cap->cap_mb, report.sweep_ranks));
+    bool has_same = false;
     for (const SweepPoint& point : report.sweep) {
-      absl::StrAppend(&out, absl::StrFormat("%s %g: %.2f", &point == &report.sweep[0] ? "" : ",",
-                                            point.cap_mb, point.step_ms));
+      absl::StrAppend(&out, absl::StrFormat("%s %s: %.2f", &point == &report.sweep[0] ? "" : ",",
+                                            CapsText(point), point.step_ms));
+      has_same |= !point.same_mb.empty();
     }
-    absl::StrAppend(&out, "\n");
+    absl::StrAppend(&out, has_same ? " (values with = give the same buckets)\n" : "\n");
   }
   return out;
 }

@@ -98,7 +98,8 @@ class ReplicatedTraining final : public Training {
 // Trains kLossSteps steps, which also warm up, and then for about that many seconds; of a report,
 // fills in the row and the time line of the step of median length.
 absl::StatusOr<Report> Measure(Training& training, double seconds);
-// Compares values of bucket_cap_mb, a step of each in turns. Collective.
+// Compares values of bucket_cap_mb, each layout of the buckets once, a step of each in turns.
+// Collective.
 absl::StatusOr<Report> MeasureSweep(ddp::Communicator& group, double seconds);
 
 double Median(std::vector<double> values);

@@ -65,6 +65,8 @@ std::string Conclusion(const bench::Report& report) {
   std::string text = absl::StrCat("\n", bench::Verdict(report), "\n");
   const std::string comparison = bench::Comparison(report);
   if (!comparison.empty()) absl::StrAppend(&text, comparison, "\n");
+  const std::string uncertainty = bench::Uncertainty(report);
+  if (!uncertainty.empty()) absl::StrAppend(&text, uncertainty, "\n");
   return text;
 }
 

@@ -46,7 +46,8 @@ Report ExampleReport() {
        .phases = {{"forward", 0, 4}, {"backward", 4, 9.5}, {"wait", 9.5, 10}, {"update", 10, 11}},
        .reductions = {{"bucket 1", 5, 6}, {"bucket 2", 9, 10}}}};
   report.sweep_ranks = 4;
-  report.sweep = {{0.25, 8, 12, 0.3}, {1, 4, 11, 0.5}, {4, 2, 11.2, 0.8}, {25, 1, 13, 2}};
+  report.sweep = {
+      {0.25, {}, 8, 12, 0.3}, {1, {}, 4, 11, 0.5}, {4, {}, 2, 11.2, 0.8}, {25, {}, 1, 13, 2}};
   return report;
 }
 

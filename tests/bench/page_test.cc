@@ -91,6 +91,14 @@ TEST_CASE("page: ranks beyond the cores are marked, and only those") {
   Holds(PageHtml(report), "more ranks than cores (2)");
 }
 
+TEST_CASE("page: numbers that are uncertain are told on it") {
+  Report report = ExampleReport();
+  CHECK(PageHtml(report).find("Uncertain") == std::string::npos);
+  report.rows[4].halves_apart = 0.2;
+  CHECK_NOTHROW(Parsed(PageHtml(report)));
+  Holds(PageHtml(report), Uncertainty(report));
+}
+
 TEST_CASE("page: losses that differ are told on it") {
   Report report = ExampleReport();
   Holds(PageHtml(report), "losses are equal within 0.0001");

@@ -28,6 +28,8 @@ TEST_CASE("report json: a row for each way and number of ranks, with all that wa
   CHECK(row.get<double>("final_loss") == 2.25);
   CHECK(json->get<bool>("losses_equal"));
   CHECK(json->get<double>("bucket_cap_sweep.recommended_bucket_cap_mb") == 4);
+  CHECK(row.get<double>("halves_apart") == 0);
+  CHECK(json->get<std::string>("uncertainty").empty());
   CHECK(json->get_child("timelines").size() == 2);
   CHECK(json->get<std::string>("verdict") == Verdict(ExampleReport()));
 }
@@ -43,7 +45,9 @@ TEST_CASE("report json: without a sweep there is none, and losses that differ ar
 }
 
 TEST_CASE("report json: what a rank has found comes back as it was") {
-  const Report report = ExampleReport();
+  Report report = ExampleReport();
+  report.rows[2].halves_apart = 0.3;
+  report.sweep[1].same_mb = {0.5};
   absl::StatusOr<Report> found = DecodeFound(EncodeFound(report));
   REQUIRE(found.ok());
   found->machine = report.machine;

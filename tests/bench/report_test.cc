@@ -4,8 +4,6 @@
 
 #include <cmath>
 
-#include <cmath>
-
 #include "tests/bench/example_report.h"
 #include "tests/support/holds.h"
 
@@ -57,6 +55,28 @@ TEST_CASE("report: of two measurements of a row the faster stays, with its time 
   REQUIRE(report.timelines.size() == 2);
   CHECK(report.timelines[1].step_ms == 10);
   CHECK(report.sweep.size() == 4);
+}
+
+TEST_CASE("report: halves that are far apart make numbers uncertain, and those are named") {
+  Report report = ExampleReport();
+  const auto merge_half = [&report](Way way, int ranks, double factor) {
+    Report half = ExampleReport();
+    std::erase_if(half.rows, [&](const Row& row) { return row.way != way || row.ranks != ranks; });
+    half.rows[0].step_ms *= factor;
+    Merge(half, report);
+  };
+  merge_half(Way::kDistributed, 4, 1.09);
+  CHECK(RowOf(report, Way::kDistributed, 4).halves_apart == doctest::Approx(0.09));
+  CHECK(Uncertainty(report).empty());
+  merge_half(Way::kDistributed, 2, 1.25);
+  Holds(Uncertainty(report),
+        "Uncertain: step, samples/s and speed-up of ddp with 2 ranks by 25 %, as the two halves of "
+        "their measurement are so far apart. Close");
+  merge_half(Way::kDataParallel, 1, 1 / 1.5);  // the second half is the faster one
+  CHECK(RowOf(report, Way::kDataParallel, 1).halves_apart == doctest::Approx(0.5));
+  Holds(Uncertainty(report),
+        "of dp with 1 rank by 50 %, ddp with 2 ranks by 25 %, as the two halves of their "
+        "measurement are so far apart; and so the speed-ups of all dp rows. Close");
 }
 
 TEST_CASE("report: a half that has learnt otherwise is told, whichever is faster") {

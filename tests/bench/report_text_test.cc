@@ -27,6 +27,11 @@ TEST_CASE("table: a row for each way and number of ranks, with a mark above the 
   Holds(table,
         "\nbucket_cap_mb: 4 is recommended for 4 ranks here; step in ms by value: 0.25: "
         "12.00, 1: 11.00, 4: 11.20, 25: 13.00\n");
+  Report same = ExampleReport();
+  same.sweep = {{0.5, {0.25}, 8, 12, 0.3}, {25, {2, 4}, 2, 11, 1}};
+  Holds(TableText(same),
+        "\nbucket_cap_mb: 25 is recommended for 4 ranks here; step in ms by value: 0.25 = 0.5: "
+        "12.00, 2 = 4 = 25: 11.00 (values with = give the same buckets)\n");
   std::istringstream lines(table);
   for (std::string line; std::getline(lines, line) && line.rfind("bucket", 0) != 0;) {
     CHECK(line.size() <= 104);

@@ -51,7 +51,7 @@ TEST_CASE("bench: both ways train alike, and table, JSON and page have what was 
     CHECK(row.get_child("memory_bytes").size() == static_cast<size_t>(ranks));
     CHECK((row.get<int64_t>("bytes_moved") > 0) == (ranks > 1));
   }
-  CHECK(json->get_child("bucket_cap_sweep.points").size() == 6);
+  CHECK(json->get_child("bucket_cap_sweep.points").size() == 4);
   const std::string page = ReadFile(job.File("bench.html"));
   CHECK(page.rfind("<!DOCTYPE html>\n", 0) == 0);
   CHECK(page.substr(page.size() - 8) == "</html>\n");
