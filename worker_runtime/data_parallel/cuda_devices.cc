@@ -91,6 +91,11 @@ class CudaReplicaDevice final : public ReplicaDevice {
       return CudaStatus(cuda_, "cuMemcpyHtoDAsync",
                         cuda_.cuMemcpyHtoDAsync(AddressOf(to), from.data, bytes, stream_.get()));
     }
+    if (from.device == this) {
+      return CudaStatus(
+          cuda_, "cuMemcpyDtoDAsync",
+          cuda_.cuMemcpyDtoDAsync(AddressOf(to), AddressOf(from.data), bytes, stream_.get()));
+    }
     const Device& source = static_cast<const CudaReplicaDevice*>(from.device)->gpu();
     return CudaStatus(
         cuda_, "cuMemcpyPeerAsync",

@@ -6,7 +6,10 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ddp/data_parallel.h"
@@ -61,6 +64,11 @@ class Side {
     owned_.push_back({device, pointer});
     return reinterpret_cast<void*>(pointer);
   }
+  void* Holding(const Floats& values) {
+    void* const made = Allocate(0, values.size() * sizeof(float));
+    Write(0, made, values.data(), values.size() * sizeof(float));
+    return made;
+  }
   void Free(const void* memory) {
     for (auto& [device, pointer] : owned_) {
       if (pointer != AddressOf(memory)) continue;
@@ -105,16 +113,29 @@ class Side {
 constexpr size_t kInputs = 3;
 constexpr int64_t kBatch = 10;
 
+Floats Scores(const Floats& inputs, const Floats& w, float b) {
+  Floats scores(inputs.size() / kInputs, b);
+  for (size_t i = 0; i < inputs.size(); ++i) scores[i / kInputs] += w[i % kInputs] * inputs[i];
+  return scores;
+}
+
+// Of w, then of b.
+Floats Gradients(const Floats& inputs, std::span<const float> slopes) {
+  Floats gradients(kInputs + 1);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    gradients[i % kInputs] += slopes[i / kInputs] * inputs[i];
+    if (i % kInputs == 0) gradients[kInputs] += slopes[i / kInputs];
+  }
+  return gradients;
+}
+
 // y = w x + b over a batch in the host's memory or on device 0: losses, then weights after 4 steps,
 // as bits.
 std::string Train(DeviceType type, int replicas, bool batch_is_on_device) {
   Side side(type, replicas);
   DataParallel dp({.device_type = type, .replicas = replicas});
   Floats host_weights = {0.1F, -0.7F, 0.3F}, bias = {0.5F};
-  void* const w = side.Allocate(0, kInputs * sizeof(float));
-  void* const b = side.Allocate(0, sizeof(float));
-  side.Write(0, w, host_weights.data(), kInputs * sizeof(float));
-  side.Write(0, b, bias.data(), sizeof(float));
+  void *const w = side.Holding(host_weights), *const b = side.Holding(bias);
   dp.AddParameter("w", w, kInputs, DType::kFloat32);
   dp.AddParameter("b", b, 1, DType::kFloat32);
   if (absl::Status status = dp.Finalize(); !status.ok()) return status.ToString();
@@ -123,12 +144,7 @@ std::string Train(DeviceType type, int replicas, bool batch_is_on_device) {
     for (size_t k = 0; k < kInputs; ++k) x.push_back(1 / static_cast<float>(i + 2 * k + 1));
     y.push_back(static_cast<float>(i % 3) / 3);
   }
-  const void* batch = x.data();
-  if (batch_is_on_device) {
-    void* const on_device = side.Allocate(0, x.size() * sizeof(float));
-    side.Write(0, on_device, x.data(), x.size() * sizeof(float));
-    batch = on_device;
-  }
+  const void* const batch = batch_is_on_device ? side.Holding(x) : x.data();
   std::vector<void*> chunks_x, outputs;
   for (int r = 0; r < replicas; ++r) {
     chunks_x.push_back(side.Allocate(r, x.size() * sizeof(float)));
@@ -148,10 +164,8 @@ std::string Train(DeviceType type, int replicas, bool batch_is_on_device) {
       const auto rows = static_cast<size_t>(chunks[at].end - chunks[at].begin);
       inputs[at] = side.ReadFloats(r, chunks_x[at], rows * kInputs);
       const Floats here = side.ReadFloats(r, dp.ParameterPtr(0, r), kInputs);
-      Floats scores(rows, side.ReadFloats(r, dp.ParameterPtr(1, r), 1)[0]);
-      for (size_t i = 0; i < rows * kInputs; ++i) {
-        scores[i / kInputs] += here[i % kInputs] * inputs[at][i];
-      }
+      const Floats scores =
+          Scores(inputs[at], here, side.ReadFloats(r, dp.ParameterPtr(1, r), 1)[0]);
       side.Write(r, outputs[at], scores.data(), rows * sizeof(float));
       return absl::OkStatus();
     }));
@@ -167,14 +181,10 @@ std::string Train(DeviceType type, int replicas, bool batch_is_on_device) {
     bits.append(reinterpret_cast<const char*>(&loss), sizeof(loss));
     status.Update(dp.ParallelApply([&](int r) {
       const auto at = static_cast<size_t>(r);
-      Floats gradient_w(kInputs), gradient_b(1);
-      for (size_t i = 0; i < inputs[at].size(); ++i) {
-        const float slope = slopes[static_cast<size_t>(chunks[at].begin) + i / kInputs];
-        gradient_w[i % kInputs] += slope * inputs[at][i];
-        if (i % kInputs == 0) gradient_b[0] += slope;
-      }
-      side.Write(r, dp.GradientPtr(0, r), gradient_w.data(), kInputs * sizeof(float));
-      side.Write(r, dp.GradientPtr(1, r), gradient_b.data(), sizeof(float));
+      const Floats gradients =
+          Gradients(inputs[at], std::span(slopes).subspan(static_cast<size_t>(chunks[at].begin)));
+      side.Write(r, dp.GradientPtr(0, r), gradients.data(), kInputs * sizeof(float));
+      side.Write(r, dp.GradientPtr(1, r), &gradients[kInputs], sizeof(float));
       absl::Status ready = dp.GradientReady(1, r);
       ready.Update(dp.GradientReady(0, r));
       return ready;
@@ -333,7 +343,7 @@ TEST_CASE("data parallel on GPUs: a call of the driver that fails is an error, a
           float host[3] = {};
           const std::vector<const void*> of_host(3, host);
           EXPECT(Says(dp.Gather(of_host, 4, weights), Code::kInvalidArgument,
-                      "replica 0: cuMemcpyPeerAsync: "));
+                      "replica 0: cuMemcpyDtoDAsync: "));
           const std::vector<void*> to_host(3, host);
           EXPECT(Says(dp.ScatterRows(host, 4, to_host), Code::kInvalidArgument,
                       "replica 0: cuMemcpyHtoDAsync: "));
