@@ -45,7 +45,7 @@ std::string MaskUrls(string_view text) {
 
 bool IsSecretName(string_view name) {
   const std::string upper = absl::AsciiStrToUpper(name);
-  for (const char* word : {"TOKEN", "KEY", "SECRET", "PASSW"}) {
+  for (const char* word : {"TOKEN", "KEY", "SECRET", "PASSW", "AUTH", "CREDENTIAL"}) {
     if (absl::StrContains(upper, word)) return true;
   }
   return false;

@@ -12,9 +12,9 @@ namespace ddp::internal {
 // What stands in place of a value: it was set, and that is all that is told.
 inline constexpr char kMasked[] = "set";
 
-// Whether TOKEN, KEY, SECRET or PASSW is in the name, in upper or lower case. MONKEY and
-// --tokenizer are such names as well, on purpose: what is hidden without need costs a look into the
-// script, and a key that is shown costs more.
+// Whether TOKEN, KEY, SECRET, PASSW (as in PASSWORD and PASSWD), AUTH or CREDENTIAL is in the name,
+// in upper or lower case. MONKEY, --author and --tokenizer are such names as well, on purpose: what
+// is hidden without need costs a look into the script, and a key that is shown costs more.
 bool IsSecretName(absl::string_view name);
 
 // The variable's value: kMasked for a secret name, otherwise as MaskText has it.

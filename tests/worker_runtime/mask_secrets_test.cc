@@ -19,6 +19,8 @@ TEST_CASE("mask: a value behind an option of a secret name is hidden, with = and
       {{"API_KEY=abc"}, {"API_KEY=set"}},
       {{"--env=API_KEY=a=b"}, {"--env=API_KEY=set"}},
       {{"--header", "X-Secret: abc"}, {"--header", "X-Secret:set"}},
+      {{"--header", "Authorization: Basic abc"}, {"--header", "Authorization:set"}},
+      {{"--credentials", "abc", "--passwd=abc"}, {"--credentials", "set", "--passwd=set"}},
       {{"{\"token\": \"abc\"}"}, {"{\"token\":set"}},
       {{"--use_token", "--passwd", "abc"}, {"--use_token", "set", "set"}},
       {{"--token"}, {"--token"}},
@@ -55,6 +57,9 @@ TEST_CASE("mask: a variable is judged by its name, in any case, and MONKEY has K
   CHECK(MaskValue("NCCL_TOKEN", "abc") == "set");
   CHECK(MaskValue("ddprun_secret_x", "abc") == "set");
   CHECK(MaskValue("OMP_PASSWORD", "abc") == "set");
+  CHECK(MaskValue("DDPRUN_PASSWD", "abc") == "set");
+  CHECK(MaskValue("NCCL_AUTH", "abc") == "set");
+  CHECK(MaskValue("Aws_Credentials", "abc") == "set");
   CHECK(MaskValue("CUDA_MONKEY", "abc") == "set");
   CHECK(MaskValue("DDPRUN_TOKEN", "") == "set");
   CHECK(MaskValue("OMP_NUM_THREADS", "4") == "4");

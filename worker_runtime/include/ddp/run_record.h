@@ -59,8 +59,8 @@ struct RunRecord {
 // All but `data` and the program's own versions. Not collective: each rank may, rank 0 is meant to.
 // `arguments` are main's. Of the environment the variables that begin with NCCL_, OMP_, CUDA_ and
 // DDPRUN_ are taken, others never. Instead of the value there is "set" where a name, of a variable
-// or of an argument (--name=value, --name value, NAME=value), holds TOKEN, KEY, SECRET or PASSW in
-// any case: --tokenizer and MONKEY as well, on purpose. A URL loses its password.
+// or of an argument (--name=value, --name value, NAME=value), holds TOKEN, KEY, SECRET, PASSW, AUTH
+// or CREDENTIAL in any case: --tokenizer and MONKEY as well, on purpose. A URL loses its password.
 RunRecord MakeRunRecord(ProcessGroup& group, const std::vector<std::string>& arguments);
 
 // Lines of JSON, ending with a newline. Bytes that are not UTF-8 and control characters are
