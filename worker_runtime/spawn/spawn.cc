@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <exception>
@@ -78,6 +79,11 @@ int Called(const std::function<int(int)>& fn, const SpawnMark& mark) {
 }  // namespace
 
 absl::Status Spawn(int ranks, std::function<int(int rank)> fn) {
+  return internal::SpawnWithGrace(ranks, fn, std::chrono::seconds(30));  // as ddprun's
+}
+
+absl::Status internal::SpawnWithGrace(int ranks, const std::function<int(int rank)>& fn,
+                                      std::chrono::milliseconds grace) {
   if (ranks < 1 || ranks > kMaxSpawnRanks) {
     return absl::InvalidArgumentError(
         absl::StrCat("spawn ", ranks, " ranks: expected 1 to ", kMaxSpawnRanks));
@@ -96,7 +102,7 @@ absl::Status Spawn(int ranks, std::function<int(int rank)> fn) {
                      "descriptors before it came to the call; do neither before Spawn"));
   }
   const std::optional<SpawnMark>& mark = origin.mark;
-  if (!mark) return internal::SpawnRanks(ranks, call);
+  if (!mark) return internal::SpawnRanks(ranks, call, grace);
   if (call < mark->call) return absl::OkStatus();
   if (call > mark->call) {
     return absl::FailedPreconditionError(

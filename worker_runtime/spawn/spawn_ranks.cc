@@ -34,29 +34,27 @@ using Clock = std::chrono::steady_clock;
 using ddprun::ExitStatus;
 using ddprun::rendezvous::StoreServer;
 
-constexpr std::chrono::seconds kGrace(30);  // from SIGTERM to SIGKILL, as ddprun's
-
 // Where ranks leave the notes by which they say that another one's leaving ended their group
-// (left_peer.h). Without a folder there are no notes. A caller that is killed leaves it behind.
-class NoteFolder {
+// (left_peer.h): files of a name that nobody guesses. There is none until a rank writes it, so that
+// a caller which is killed leaves nothing behind.
+class Notes {
  public:
-  NoteFolder() {
-    const char* parent = std::getenv("TMPDIR");
-    path_ = absl::StrCat(parent != nullptr && *parent != '\0' ? parent : "/tmp",
-                         "/ddprun-spawn-XXXXXX");
-    if (mkdtemp(path_.data()) == nullptr) path_.clear();
+  explicit Notes(int ranks) : ranks_(ranks) {
+    const char* folder = std::getenv("TMPDIR");
+    path_ = absl::StrCat(folder != nullptr && *folder != '\0' ? folder : "/tmp", "/ddprun-spawn-",
+                         NonceText(MakeNonce()), ".");
   }
-  ~NoteFolder() {
-    std::error_code ignored;
-    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+  ~Notes() {
+    for (int rank = 0; rank < ranks_; ++rank) (void)unlink(FileOf(rank).c_str());
   }
-  NoteFolder(const NoteFolder&) = delete;
-  NoteFolder& operator=(const NoteFolder&) = delete;
+  Notes(const Notes&) = delete;
+  Notes& operator=(const Notes&) = delete;
 
-  std::string FileOf(int rank) const { return path_.empty() ? "" : absl::StrCat(path_, "/", rank); }
-  bool HasNote(int rank) const { return !path_.empty() && access(FileOf(rank).c_str(), F_OK) == 0; }
+  std::string FileOf(int rank) const { return absl::StrCat(path_, rank); }
+  bool HasNote(int rank) const { return access(FileOf(rank).c_str(), F_OK) == 0; }
 
  private:
+  const int ranks_;
   std::string path_;
 };
 
@@ -90,7 +88,8 @@ std::string FailureText(int rank, int ranks, const ExitStatus& status, const Ran
 
 class RankGroup {
  public:
-  RankGroup(int ranks, int call) : ranks_(ranks), call_(call) {}
+  RankGroup(int ranks, int call, std::chrono::milliseconds grace)
+      : ranks_(ranks), call_(call), grace_(grace), notes_(ranks) {}
 
   absl::Status Start(uint16_t store_port);
   absl::Status Await();
@@ -105,7 +104,8 @@ class RankGroup {
 
   const int ranks_;
   const int call_;
-  const NoteFolder notes_;
+  const std::chrono::milliseconds grace_;  // from SIGTERM to SIGKILL
+  const Notes notes_;
   std::vector<std::unique_ptr<RankProcess>> processes_;  // by rank; reaped ones stay
   std::vector<Failure> failures_;                        // in the order of the ends
   bool is_stopping_ = false;
@@ -209,7 +209,7 @@ void RankGroup::Finish(int rank) {
 
 void RankGroup::Stop() {
   is_stopping_ = true;
-  kill_at_ = Clock::now() + kGrace;
+  kill_at_ = Clock::now() + grace_;
   for (const auto& process : processes_) {
     if (process->is_reaped()) continue;
     process->Signal(SIGTERM);
@@ -226,7 +226,7 @@ void RankGroup::KillRest() {
 
 }  // namespace
 
-absl::Status SpawnRanks(int ranks, int call) {
+absl::Status SpawnRanks(int ranks, int call, std::chrono::milliseconds grace) {
   // Older kernels know no P_PIDFD, and say so before they look at the descriptor, which is none.
   siginfo_t info{};
   if (waitid(P_PIDFD, std::numeric_limits<int>::max(), &info, WEXITED) != 0 && errno != EBADF) {
@@ -240,7 +240,7 @@ absl::Status SpawnRanks(int ranks, int call) {
         store.status().code(),
         absl::StrCat("spawn ", ranks, " ranks: ", std::string(store.status().message())));
   }
-  RankGroup group(ranks, call);
+  RankGroup group(ranks, call, grace);
   if (absl::Status status = group.Start((*store)->port()); !status.ok()) return status;
   return group.Await();
 }

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -21,6 +22,7 @@
 #include "absl/strings/str_cat.h"
 #include "ddp/process_group.h"
 #include "ddp/spawn.h"
+#include "worker_runtime/spawn/spawn_ranks.h"
 
 namespace {
 
@@ -97,6 +99,54 @@ int IgnoreTerm(int rank) {
   if (rank == 1) _exit(9);
   Say(absl::StrCat("ignoring ", rank, " ", getpid()));
   Sleep();
+}
+
+// The call of functions that outlive SIGTERM.
+int ShortGrace() {
+  return Told(ddp::internal::SpawnWithGrace(kRanks, IgnoreTerm, std::chrono::milliseconds(200)));
+}
+
+// What a function may do instead of returning.
+int ExitOfRank1(int rank) {
+  if (rank == 1) std::exit(9);
+  Sleep();
+}
+
+int ExitOfAll(int rank) {
+  Say(absl::StrCat("rank ", rank, " exits"));
+  std::exit(0);
+}
+
+// As a daemon: the first descriptors that are opened are 0, 1 and 2, the store's and the pipes.
+int ClosedStandardFiles() {
+  if (getenv("RANK") == nullptr) {
+    for (int fd = 0; fd < 3; ++fd) close(fd);
+  }
+  const absl::Status status = ddp::Spawn(2, [](int rank) {
+    auto group = ddp::ProcessGroup::FromEnv({});
+    if (!group.ok()) return 5;
+    int32_t sum = rank;
+    if (!(*group)
+             ->communicator()
+             .AllReduce(&sum, 1, ddp::DType::kInt32, ddp::ReduceOp::kSum)
+             ->Wait()
+             .ok()) {
+      return 6;
+    }
+    return sum == 1 && (*group)->Shutdown().ok() ? 0 : 7;
+  });
+  return status.ok() ? 0 : 3;
+}
+
+// No program gets more than a third of its stack's limit, at least 128 KiB, as its environment.
+int LargeEnvironment() {
+  const rlimit limit{.rlim_cur = 512 << 10, .rlim_max = 512 << 10};
+  for (int i = 0; i < 4; ++i) {
+    const std::string name = absl::StrCat("LARGE_", i);
+    if (setenv(name.c_str(), std::string(100'000, 'x').c_str(), 1) != 0) return 8;
+  }
+  if (setrlimit(RLIMIT_STACK, &limit) != 0) return 8;
+  return Told(ddp::Spawn(2, [](int) { return 0; }));
 }
 
 int Nested(int) {
@@ -248,7 +298,8 @@ int main(int argc, char** argv) {
                                                {"code", CodeOfRank2},
                                                {"leave", LeaveGroup},
                                                {"leave-late", LeaveGroupLate},
-                                               {"ignore-term", IgnoreTerm},
+                                               {"exit", ExitOfRank1},
+                                               {"exit-all", ExitOfAll},
                                                {"nested", Nested},
                                                {"spawn-of-rank", SpawnOfRank},
                                                {"number", [](int) -> int { throw 5; }},
@@ -268,6 +319,9 @@ int main(int argc, char** argv) {
       {"few-connections", FewConnections},
       {"few-descriptors", FewDescriptors},
       {"missing", Missing},
+      {"ignore-term", ShortGrace},
+      {"closed-standard-files", ClosedStandardFiles},
+      {"large-environment", LargeEnvironment},
       {"fork-before", ForkBefore},
       {"close-before", CloseBefore},
       {"ignored-ok", [] { return IgnoredChildSignal(SumOfRanks); }},

@@ -195,11 +195,31 @@ bool HasEnded(const UniqueFd& pidfd) {
   return poll(&polled, 1, static_cast<int>(std::chrono::milliseconds(kPatience).count())) == 1;
 }
 
-TEST_CASE("spawn: the ranks die with a caller that is killed") {
-  Subprocess program = Started("sleep");
-  const std::vector<UniqueFd> ranks = Said(program, "asleep", {0, 1, 2, 3});
-  program.Signal(SIGKILL);
-  for (const UniqueFd& rank : ranks) CHECK(HasEnded(rank));
+TEST_CASE("spawn: the ranks die with a caller that is killed, and no file is left") {
+  for (const int signal : {SIGKILL, SIGTERM}) {
+    const TempDir folder;
+    Subprocess program = Started("sleep", {{"TMPDIR", folder.path().string()}});
+    const std::vector<UniqueFd> ranks = Said(program, "asleep", {0, 1, 2, 3});
+    program.Signal(signal);
+    for (const UniqueFd& rank : ranks) CHECK(HasEnded(rank));
+    CHECK(std::filesystem::is_empty(folder.path()));
+  }
+}
+
+TEST_CASE("spawn: a function may end its rank by exit()") {
+  CHECK(Lines("exit", 3) == Text{"ABORTED: rank 1 of 4 failed: exit code 9"});
+  CHECK(Lines("exit-all", 0) ==
+        Text{"OK", "rank 0 exits", "rank 1 exits", "rank 2 exits", "rank 3 exits"});
+}
+
+TEST_CASE("spawn: works where 0, 1 and 2 are closed before the call") {
+  CHECK(Lines("closed-standard-files", 0).empty());
+}
+
+TEST_CASE("spawn: an environment that is too large is named") {
+  CHECK(Lines("large-environment", 3) ==
+        Text{"RESOURCE_EXHAUSTED: spawn rank 0 of 2: execve(\"/proc/self/exe\"): Argument list too "
+             "long (E2BIG)"});
 }
 
 TEST_CASE("spawn: a rank that ignores SIGTERM is killed after the grace") {
