@@ -1,4 +1,4 @@
-"""All-reduce of float32 among the ranks of this machine beside Gloo and Open MPI.
+"""All-reduce among the ranks of this machine beside Gloo and Open MPI.
 
 Every program does the same per iteration: each rank writes its whole buffer, all meet in a barrier,
 and the all-reduce in place is timed. Its figure is the median, over iterations, of the slowest rank.
@@ -13,11 +13,12 @@ from harness import HERE, BenchError, Row, build, run
 
 LIMIT_S = 120
 SIZES = {4 << 10: "4 KiB", 64 << 10: "64 KiB", 1 << 20: "1 MiB", 25 << 20: "25 MiB", 100 << 20: "100 MiB"}
-# Starts $2 ranks of Gloo's program $1, which meet in the folder $3; fails if one fails.
+# Starts $2 ranks of Gloo's program $1, which meet in the folder $3, with the other arguments; fails if one fails.
 GLOO_RANKS = """
-pids=() code=0
-for ((rank = 0; rank < $2; rank++)); do
-  RANK=$rank WORLD_SIZE=$2 timeout -k 5 %d "$1" "$3" &
+pids=() code=0 program=$1 ranks=$2
+shift 2
+for ((rank = 0; rank < ranks; rank++)); do
+  RANK=$rank WORLD_SIZE=$ranks timeout -k 5 %d "$program" "$@" &
   pids+=($!)
 done
 for pid in "${pids[@]}"; do wait "$pid" || code=$?; done
@@ -26,12 +27,21 @@ exit "$code"
 
 
 def allreduce_case(scratch, runs):
+    competitors, rows = programs(scratch, "f32"), []
+    for ranks in (2, 4):
+        rows += tabulate(ranks, measure(ranks, competitors, max(1, runs // 3)))
+    return rows
+
+
+def programs(scratch, dtype):
+    """{who: function of the number of ranks that returns the output}. Open MPI has no bfloat16."""
     ours = os.path.join(build("//tools/bench/allreduce:allreduce_bench"), "tools/bench/allreduce/allreduce_bench")
     gloo, mpi = compile_peer(scratch, "gloo_bench", "g++", "-lgloo", "-lpthread"), \
         compile_peer(scratch, "mpi_bench", "mpicxx")
 
     def ddprun(backend, memory):
-        return lambda ranks: limited(ours, "--ranks", str(ranks), "--backend", backend, "--memory", memory)
+        return lambda ranks: limited(ours, "--ranks", str(ranks), "--backend", backend, "--memory", memory,
+                                     "--dtype", dtype)
 
     def open_mpi(ranks):
         return limited("mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", str(ranks), mpi())
@@ -39,16 +49,16 @@ def allreduce_case(scratch, runs):
     def gloo_ranks(ranks):
         folder = tempfile.mkdtemp(dir=scratch)
         try:
-            return run(["bash", "-c", GLOO_RANKS, "bash", gloo(), str(ranks), folder], LIMIT_S + 20)
+            return run(["bash", "-c", GLOO_RANKS, "bash", gloo(), str(ranks), folder,
+                        *(["bf16"] if dtype == "bf16" else [])], LIMIT_S + 20)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    competitors = {"ddprun shm, arena": ddprun("shm", "arena"), "ddprun shm, private": ddprun("shm", "private"),
-                   "ddprun tcp": ddprun("tcp", "private"), "Gloo": gloo_ranks, "Open MPI": open_mpi}
-    rows = []
-    for ranks in (2, 4):
-        rows += tabulate(ranks, measure(ranks, competitors, max(1, runs // 3)))
-    return rows
+    found = {"ddprun shm, arena": ddprun("shm", "arena"), "ddprun shm, private": ddprun("shm", "private"),
+             "ddprun tcp": ddprun("tcp", "private"), "Gloo": gloo_ranks, "Open MPI": open_mpi}
+    if dtype == "bf16":
+        del found["Open MPI"]
+    return found
 
 
 def limited(*command):

@@ -89,13 +89,14 @@ def compile_program(scratch, folder, name):
     return out
 
 
-NO_TORCH = "no PyTorch: neither $DDPRUN_TEST_PYTHON nor python3 imports torch"
+NO_TORCH = "no PyTorch: neither $DDPRUN_TEST_PYTHON nor python3 imports torch; tools/setup --with-torch installs it"
 
 
 @functools.cache
 def torch_python():
-    """A Python that imports PyTorch ($DDPRUN_TEST_PYTHON, else python3), or None."""
-    for python in (os.environ.get("DDPRUN_TEST_PYTHON"), shutil.which("python3")):
+    """A Python that imports PyTorch ($DDPRUN_TEST_PYTHON, that of tools/setup --with-torch, python3), or None."""
+    ours = run(["bash", "-euo", "pipefail", "-c", "source tools/lib.sh; test_python"], cwd=REPO).strip()
+    for python in (ours, shutil.which("python3")):
         if not python:
             continue
         try:
@@ -166,7 +167,7 @@ def machine():
             return run(list(command), 20).strip().split("\n")[0]
         except BenchError:
             return None
-    packages = ["g++-12", "mpich", "openmpi-bin", "libgloo-dev", "libgrpc++-dev"]
+    packages = ["g++-12", "libeigen3-dev", "mpich", "openmpi-bin", "libgloo-dev", "libgrpc++-dev"]
     versions = {}
     for package in packages:
         version = first_line("dpkg-query", "-W", "-f", "${Version}", package)

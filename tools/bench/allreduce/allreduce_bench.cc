@@ -1,6 +1,8 @@
-// Times all-reduce of float32 among N processes of this host.
+// Times all-reduce among N processes of this host.
 //
-//   allreduce_bench --ranks 2 --backend shm|tcp --memory arena|private [--bytes N] [--cpus all|own]
+//   allreduce_bench --ranks 2 --backend shm|tcp --memory arena|private [--dtype f32|bf16] [--bytes
+//   N]
+//                   [--cpus all|own]
 //
 // With `--cpus own` rank r is bound to CPU r.
 //
@@ -29,6 +31,7 @@ struct Options {
   int ranks = 2;
   std::string backend = "shm";
   bool use_arena = true;
+  ddp::DType dtype = ddp::DType::kFloat32;
   size_t bytes = 0;  // 0: every size
   bool has_own_cpu = false;
 };
@@ -46,7 +49,7 @@ bool Fail(const char* what, const absl::Status& status) {
 }
 
 bool Measure(ddp::Communicator& group, const Options& options, size_t bytes) {
-  const size_t count = bytes / sizeof(float);
+  const size_t count = bytes / ddp::SizeOf(options.dtype);
   std::unique_ptr<ddp::Buffer> arena;
   std::vector<float> memory;
   float* data = nullptr;
@@ -56,7 +59,7 @@ bool Measure(ddp::Communicator& group, const Options& options, size_t bytes) {
     arena = std::move(*buffer);
     data = static_cast<float*>(arena->data());
   } else {
-    memory.resize(count);
+    memory.resize(bytes / sizeof(float));
     data = memory.data();
   }
   const int iterations = IterationsFor(bytes);
@@ -64,11 +67,11 @@ bool Measure(ddp::Communicator& group, const Options& options, size_t bytes) {
   for (int i = -3; i < iterations; ++i) {
     // Each rank writes its own data as a training step does. Otherwise the slice that a rank sums
     // would still lie in its cache from the iteration before, and no byte would change cores.
-    std::fill(data, data + count, 1.0f);
+    std::fill(data, data + bytes / sizeof(float), 1.0f);
     absl::Status status = group.Barrier()->Wait();
     if (!status.ok()) return Fail("barrier", status);
     const auto begin = Clock::now();
-    status = group.AllReduce(data, count, ddp::DType::kFloat32, ddp::ReduceOp::kSum)->Wait();
+    status = group.AllReduce(data, count, options.dtype, ddp::ReduceOp::kSum)->Wait();
     if (!status.ok()) return Fail("all-reduce", status);
     const double us = std::chrono::duration<double, std::micro>(Clock::now() - begin).count();
     if (i >= 0) times.push_back(us);
@@ -130,7 +133,7 @@ pid_t StartRank(char** argv, int rank, int ranks, uint16_t port) {
 int Usage() {
   std::fprintf(stderr,
                "usage: allreduce_bench [--ranks N] [--backend shm|tcp] [--memory arena|private] "
-               "[--bytes N] [--cpus all|own]\n");
+               "[--dtype f32|bf16] [--bytes N] [--cpus all|own]\n");
   return 2;
 }
 
@@ -147,6 +150,8 @@ int main(int argc, char** argv) {
       options.backend = value;
     } else if (name == "--memory" && (value == "arena" || value == "private")) {
       options.use_arena = value == "arena";
+    } else if (name == "--dtype" && (value == "f32" || value == "bf16")) {
+      options.dtype = value == "bf16" ? ddp::DType::kBFloat16 : ddp::DType::kFloat32;
     } else if (name == "--bytes" && std::atoll(value.c_str()) > 0) {
       options.bytes = static_cast<size_t>(std::atoll(value.c_str()));
     } else if (name == "--cpus" && (value == "all" || value == "own")) {

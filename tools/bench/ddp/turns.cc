@@ -1,0 +1,73 @@
+#include "tools/bench/ddp/turns.h"
+
+#include <algorithm>
+#include <chrono>
+
+namespace ddprun::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr double kBlockMs = 100;  // long beside the barrier before it
+constexpr int kMostSteps = 50;    // of a block
+constexpr int kFewestTurns = 3, kMostTurns = 51;
+
+// Milliseconds for a step of `way`, of a block of so many.
+absl::StatusOr<double> TimeBlock(ddp::Communicator& group, const Way& way, int steps) {
+  if (absl::Status status = group.Barrier()->Wait(); !status.ok()) return status;
+  const auto begin = Clock::now();
+  for (int i = 0; i < steps; ++i) {
+    if (absl::Status status = way.step(); !status.ok()) return status;
+  }
+  return std::chrono::duration<double, std::milli>(Clock::now() - begin).count() / steps;
+}
+
+absl::Status TakeSlowest(ddp::Communicator& group, std::vector<double>& values) {
+  return group.AllReduce(values.data(), values.size(), ddp::DType::kFloat64, ddp::ReduceOp::kMax)
+      ->Wait();
+}
+
+}  // namespace
+
+double Median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+absl::Status MeasureInTurns(ddp::Communicator& group, double seconds, std::vector<Way>& ways) {
+  // The first step of each touches its memory, the second one tells how long a step is.
+  std::vector<double> step_ms(ways.size());
+  for (int warm = 0; warm < 2; ++warm) {
+    for (size_t i = 0; i < ways.size(); ++i) {
+      const absl::StatusOr<double> ms = TimeBlock(group, ways[i], 1);
+      if (!ms.ok()) return ms.status();
+      step_ms[i] = *ms;
+    }
+  }
+  if (absl::Status status = TakeSlowest(group, step_ms); !status.ok()) return status;
+  std::vector<int> steps;
+  double turn_ms = 0;
+  for (const double ms : step_ms) {
+    steps.push_back(static_cast<int>(std::clamp<double>(kBlockMs / ms, 1, kMostSteps)));
+    turn_ms += ms * steps.back();
+  }
+  const int turns =
+      static_cast<int>(std::clamp<double>(1000 * seconds / turn_ms, kFewestTurns, kMostTurns));
+  std::vector<std::vector<double>> found(ways.size());
+  for (int turn = 0; turn < turns; ++turn) {
+    for (size_t i = 0; i < ways.size(); ++i) {
+      const absl::StatusOr<double> ms = TimeBlock(group, ways[i], steps[i]);
+      if (!ms.ok()) return ms.status();
+      found[i].push_back(*ms);
+    }
+  }
+  for (size_t i = 0; i < ways.size(); ++i) {
+    if (absl::Status status = TakeSlowest(group, found[i]); !status.ok()) return status;
+    ways[i].ms = Median(found[i]);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace ddprun::bench

@@ -1,0 +1,29 @@
+// Several ways to do a step, timed in turns among the ranks of a group.
+#ifndef DDPRUN_TOOLS_BENCH_DDP_TURNS_H_
+#define DDPRUN_TOOLS_BENCH_DDP_TURNS_H_
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "ddp/communicator.h"
+
+namespace ddprun::bench {
+
+struct Way {
+  std::string name;
+  std::function<absl::Status()> step;
+  double ms = 0;  // a step: the median over the turns of the slowest rank's
+};
+
+// Collective. Each turn does a block of steps of every way, all ranks beginning together, so that
+// what else the machine does meets all ways alike. For about so many seconds, 3 turns at least.
+absl::Status MeasureInTurns(ddp::Communicator& group, double seconds, std::vector<Way>& ways);
+
+// The middle one; 0 for none.
+double Median(std::vector<double> values);
+
+}  // namespace ddprun::bench
+
+#endif  // DDPRUN_TOOLS_BENCH_DDP_TURNS_H_
