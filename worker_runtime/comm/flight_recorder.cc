@@ -3,10 +3,14 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <climits>
 #include <cstdlib>
+#include <ctime>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "rendezvous/base/durable_file.h"
 #include "rendezvous/base/unique_fd.h"
 
@@ -39,6 +43,22 @@ int64_t Nanoseconds(Clock::time_point at) {
 
 void AppendTime(std::string* json, const char* name, int64_t time) {
   if (time != 0) absl::StrAppend(json, ", \"", name, "\": ", time);
+}
+
+// "2025-01-31T12:00:00.123Z"
+std::string UtcNow() {
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  tm parts{};
+  gmtime_r(&now.tv_sec, &parts);
+  char text[32];
+  const size_t size = strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &parts);
+  return absl::StrFormat("%s.%03dZ", std::string(text, size), now.tv_nsec / 1'000'000);
+}
+
+std::string HostName() {
+  char name[HOST_NAME_MAX + 1] = {};
+  return gethostname(name, HOST_NAME_MAX) == 0 ? absl::CHexEscape(name) : "";
 }
 
 // Of the recorders of this process: a program may have several groups.
@@ -132,8 +152,10 @@ void FlightRecorder::Forget(uint64_t last) {
 }
 
 std::string FlightRecorder::ToJson() const {
-  std::string json = absl::StrCat("{\"rank\": ", rank_, ", \"world_size\": ", world_size_,
-                                  ", \"group\": \"", group_, "\", \"entries\": [");
+  std::string json = absl::StrCat(
+      "{\"rank\": ", rank_, ", \"world_size\": ", world_size_, ", \"group\": \"", group_,
+      "\", \"host\": \"", HostName(), "\", \"pid\": ", getpid(), ", \"time\": \"", UtcNow(),
+      "\", \"time_ns\": ", Nanoseconds(Clock::now()), ", \"entries\": [");
   const uint64_t last = last_sequence_.load(std::memory_order_acquire);
   const uint64_t first = last >= kEntries ? last - kEntries + 1 : 1;
   const char* separator = "\n  ";

@@ -43,8 +43,9 @@ class FlightRecorder {
   // Takes out what came after operation `last`: it never ran, and its numbers are given again.
   void Forget(uint64_t last);
 
-  // One object: "rank", "world_size", "group", "entries" from the oldest to the newest, each with
-  // "sequence", "op", "state", and "queued_ns", "enqueued_ns", "started_ns", "ended_ns" where
+  // One object: "rank", "world_size", "group", "host", "pid", "time" in UTC and the same moment as
+  // "time_ns" on the clock of all that end in _ns, "entries" from the oldest to the newest, each
+  // with "sequence", "op", "state", and "queued_ns", "enqueued_ns", "started_ns", "ended_ns" where
   // known.
   std::string ToJson() const;
   // Writes ToJson() into a new file, Path(), and returns it.

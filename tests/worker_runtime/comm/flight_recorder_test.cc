@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <thread>
 
@@ -50,7 +51,28 @@ TEST_CASE("flight recorder: without an operation it tells whose it is") {
   CHECK(json.get<int>("rank") == 1);
   CHECK(json.get<int>("world_size") == 4);
   CHECK(json.get<std::string>("group") == "nccl");
+  CHECK(json.get<int>("pid") == getpid());
+  char host[256] = {};
+  REQUIRE(gethostname(host, sizeof(host) - 1) == 0);
+  CHECK(json.get<std::string>("host") == host);
   CHECK(json.get_child("entries").empty());
+}
+
+TEST_CASE("flight recorder: one moment is told on both clocks") {
+  const auto recorder = Made();
+  const int64_t before = Clock::now().time_since_epoch() / nanoseconds(1);
+  const time_t earliest = time(nullptr);
+  const Json json = Read(*recorder);
+  CHECK(json.get<int64_t>("time_ns") >= before);
+  CHECK(json.get<int64_t>("time_ns") <= Clock::now().time_since_epoch() / nanoseconds(1));
+  const std::string text = json.get<std::string>("time");
+  CAPTURE(text);
+  tm parts{};
+  const char* const rest = strptime(text.c_str(), "%Y-%m-%dT%H:%M:%S", &parts);
+  REQUIRE(rest != nullptr);
+  CHECK(timegm(&parts) >= earliest);
+  CHECK(timegm(&parts) <= time(nullptr));
+  CHECK(std::string(rest).size() == 5);  // ".123Z"
 }
 
 TEST_CASE("flight recorder: an operation is told as far as it came") {

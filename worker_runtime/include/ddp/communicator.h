@@ -203,9 +203,9 @@ class Communicator {
   // Done when every rank has called it.
   virtual std::unique_ptr<Work> Barrier() = 0;
 
-  // Writes the last operations of this rank, with their times and states, as JSON into a new file
-  // and returns its path: for a program that looks stuck. `nccl` also does it when an operation
-  // times out. The file's directory:
+  // Writes the last operations of this rank, with their times and states, host, process and time of
+  // day as JSON into a new file and returns its path: for a program that looks stuck. `nccl` also
+  // does it when an operation times out. The file's directory:
   // $DDPRUN_FLIGHT_RECORDER_DIR, else $TMPDIR, else "/tmp". Any thread.
   virtual absl::StatusOr<std::string> DumpOperations() = 0;
 
