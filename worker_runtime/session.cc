@@ -32,6 +32,29 @@ absl::Status Missing(const std::vector<int>& ranks, Milliseconds timeout) {
                                                   " did not come"));
 }
 
+// What a rank sets: new each time, and as how many ranks it knows.
+std::string Hello(int world_size) { return absl::StrCat(NonceText(MakeNonce()), "/", world_size); }
+std::string SizeIn(const std::string& hello) {
+  return hello.substr(std::min(hello.find('/'), hello.size() - 1) + 1);
+}
+
+// After the timeout: where a rank has another world size, that is why. Before it a hello may be an
+// older start's, which is replaced.
+absl::Status TimedOut(Store& store, int rank, int world_size, const std::vector<int>& missing,
+                      Milliseconds timeout) {
+  for (int other = 0; other < world_size; ++other) {
+    auto has = store.Check({HelloKey(other)});
+    if (!has.ok() || !*has) continue;
+    auto hello = store.Get(HelloKey(other), kLook);
+    if (!hello.ok() || SizeIn(*hello) == absl::StrCat(world_size)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("agreeing on a session timed out after ", NameDuration(timeout), ": rank ",
+                     rank, " was given a world size of ", world_size, ", rank ", other, " one of ",
+                     SizeIn(*hello), "; all ranks of a group are given the same"));
+  }
+  return Missing(missing, timeout);
+}
+
 // Those of `keys`, which are in the order of the ranks from `first` on, that the store does not
 // have.
 std::vector<int> Absent(Store& store, const std::vector<std::string>& keys, int first) {
@@ -45,7 +68,7 @@ std::vector<int> Absent(Store& store, const std::vector<std::string>& keys, int 
 
 // Rank 0: an id lives until every rank has acknowledged it; a changed hello - a rank of this start
 // that took the place of an old one - makes a new id. Two requests a look, however many ranks.
-absl::StatusOr<std::string> Lead(Store& store, int world_size, const std::string& nonce,
+absl::StatusOr<std::string> Lead(Store& store, int world_size, const std::string& hello,
                                  Milliseconds timeout) {
   const auto deadline = Clock::now() + timeout;
   std::vector<std::string> hello_keys;
@@ -56,12 +79,21 @@ absl::StatusOr<std::string> Lead(Store& store, int world_size, const std::string
     const auto left = std::chrono::duration_cast<Milliseconds>(deadline - Clock::now());
     auto hellos = store.MultiGet(hello_keys, std::max(Milliseconds(1), left));
     if (absl::IsDeadlineExceeded(hellos.status())) {
-      return Missing(Absent(store, hello_keys, 0), timeout);
+      return TimedOut(store, 0, world_size, Absent(store, hello_keys, 0), timeout);
     }
     if (!hellos.ok()) return hellos.status();
-    if ((*hellos)[0] != nonce) {
+    if ((*hellos)[0] != hello) {
       // Going on would give the new start's ranks two ids to choose from.
       return absl::AbortedError("agreeing on a session: another rank 0 has started since");
+    }
+    const bool has_one_size =
+        std::all_of(hellos->begin(), hellos->end(), [world_size](const std::string& other) {
+          return SizeIn(other) == absl::StrCat(world_size);
+        });
+    if (!has_one_size) {
+      if (Clock::now() >= deadline) return TimedOut(store, 0, world_size, {}, timeout);
+      std::this_thread::sleep_for(kLook);
+      continue;
     }
     if (*hellos != published) {
       session = NonceText(MakeNonce());
@@ -80,13 +112,16 @@ absl::StatusOr<std::string> Lead(Store& store, int world_size, const std::string
       if (!status.ok()) return status;
       return session;
     }
-    if (Clock::now() >= deadline) return Missing(Absent(store, ack_keys, 1), timeout);
+    if (Clock::now() >= deadline) {
+      return TimedOut(store, 0, world_size, Absent(store, ack_keys, 1), timeout);
+    }
     std::this_thread::sleep_for(kLook);
   }
 }
 
-absl::StatusOr<std::string> Follow(Store& store, int rank, const std::string& nonce,
+absl::StatusOr<std::string> Follow(Store& store, const WorkerEnv& env, const std::string& hello,
                                    Milliseconds timeout) {
+  const int rank = env.rank;
   const auto deadline = Clock::now() + timeout;
   while (Clock::now() < deadline) {
     const auto left = std::chrono::duration_cast<Milliseconds>(deadline - Clock::now());
@@ -95,8 +130,8 @@ absl::StatusOr<std::string> Follow(Store& store, int rank, const std::string& no
     if (!value.ok()) return value.status();
     const std::vector<std::string> parts = absl::StrSplit(*value, ' ');
     if (parts.size() == 2) {
-      const std::vector<std::string> nonces = absl::StrSplit(parts[1], ',');
-      if (static_cast<size_t>(rank) < nonces.size() && nonces[rank] == nonce) {
+      const std::vector<std::string> hellos = absl::StrSplit(parts[1], ',');
+      if (static_cast<size_t>(rank) < hellos.size() && hellos[rank] == hello) {
         absl::Status status = store.Set(AckKey(parts[0], rank), "1");
         if (!status.ok()) return status;
         // Another rank's old hello may stand beside ours: then rank 0 makes a new id.
@@ -107,7 +142,7 @@ absl::StatusOr<std::string> Follow(Store& store, int rank, const std::string& no
     }
     std::this_thread::sleep_for(kLook);
   }
-  return Missing({0}, timeout);
+  return TimedOut(store, rank, env.world_size, {0}, timeout);
 }
 
 }  // namespace
@@ -117,11 +152,11 @@ absl::StatusOr<std::string> AgreeOnSession(Store& store, const WorkerEnv& env,
   if (env.round.has_value()) {
     return absl::StrCat("ddp/", env.epoch.value_or(0), ".", *env.round);
   }
-  const std::string nonce = NonceText(MakeNonce());
-  absl::Status status = store.Set(HelloKey(env.rank), nonce);
+  const std::string hello = Hello(env.world_size);
+  absl::Status status = store.Set(HelloKey(env.rank), hello);
   if (!status.ok()) return status;
-  auto session = env.rank == 0 ? Lead(store, env.world_size, nonce, timeout)
-                               : Follow(store, env.rank, nonce, timeout);
+  auto session = env.rank == 0 ? Lead(store, env.world_size, hello, timeout)
+                               : Follow(store, env, hello, timeout);
   if (!session.ok()) return session.status();
   return absl::StrCat("ddp/", *session);
 }

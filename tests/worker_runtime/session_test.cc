@@ -103,6 +103,33 @@ TEST_CASE("session: ddprun says which round it is, and nothing is asked of the s
   CHECK(*store.store().KeyCount() == 0);
 }
 
+TEST_CASE("session: ranks with different world sizes are told both") {
+  constexpr std::chrono::milliseconds kShort(300);
+  Torchrun torchrun;
+  // Each meets the hello that the one before it has left.
+  CHECK(torchrun.Join(1, 2, kShort).status().message() ==
+        "agreeing on a session timed out after 300 ms: rank 0 did not come");
+  const auto told = [&](int rank, int world_size) {
+    const Session session = torchrun.Join(rank, world_size, kShort);
+    CHECK(absl::IsInvalidArgument(session.status()));
+    return std::string(session.status().message());
+  };
+  CHECK(told(0, 3) ==
+        "agreeing on a session timed out after 300 ms: rank 0 was given a world size of 3, rank 1 "
+        "one "
+        "of 2; all ranks of a group are given the same");
+  CHECK(told(1, 2) ==
+        "agreeing on a session timed out after 300 ms: rank 1 was given a world size of 2, rank 0 "
+        "one "
+        "of 3; all ranks of a group are given the same");
+  CHECK(absl::StrContains(told(2, 4), "rank 2 was given a world size of 4, rank 0 one of 3"));
+  // All that rank 0 waits for have come.
+  Torchrun other;
+  CHECK_FALSE(other.Join(1, 3, kShort).ok());
+  CHECK(absl::StrContains(other.Join(0, 2, kShort).status().message(),
+                          "rank 0 was given a world size of 2, rank 1 one of 3"));
+}
+
 TEST_CASE("session: the ranks of a start agree") {
   Torchrun torchrun;
   CheckAgreed(Start(torchrun, {0, 1, 2}, [] {}));

@@ -61,7 +61,8 @@ class ProcessGroup {
   // local_rank(), which says which GPU is this rank's, local_world_size() and restart_count() are
   // from the environment where a launcher has started the process, else 0, 1 and 0. A rank that
   // leaves is no end that the launcher hears of. Errors: as
-  // FromEnv(); InvalidArgument for a rank that is none.
+  // FromEnv(); InvalidArgument for a rank that is none and, after the timeout, for ranks that were
+  // given different world sizes.
   static absl::StatusOr<std::unique_ptr<ProcessGroup>> New(const Store& store, int rank,
                                                            int world_size,
                                                            const ProcessGroupOptions& options);
