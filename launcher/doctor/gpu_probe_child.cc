@@ -13,17 +13,17 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "ddp/dynamic_library.h"
 #include "launcher/doctor/doctor_facts.h"
 #include "launcher/process/exit_status.h"
 #include "rendezvous/base/durable_file.h"
 #include "worker_runtime/gpu/device_uuid.h"
-#include "worker_runtime/gpu/dynamic_library.h"
-#include "worker_runtime/gpu/library_search.h"
 
 namespace ddprun::launcher {
 namespace {
 
-using namespace ddp::internal;  // CUDA and NCCL, and how libraries are looked up
+using namespace ddp::internal;  // CUDA and NCCL, as they are looked up
+using ddp::DynamicLibrary;
 
 constexpr std::string_view kNcclLine = "NCCL version ";
 constexpr size_t kLongestLine = 64;
@@ -97,7 +97,7 @@ int TakeStdout() {
 
 absl::StatusOr<FoundCublas> FindCublas() {
   FoundCublas cublas;
-  const absl::Status status = SearchLibrary(
+  const absl::Status status = ddp::SearchLibrary(
       {.what = "cuBLAS",
        .variable = "DDPRUN_CUBLAS_LIB",
        .names = {"libcublas.so.13", "libcublas.so.12"},

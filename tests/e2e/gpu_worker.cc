@@ -16,7 +16,7 @@
 
 #include "ddp/ddp.h"
 #include "tools/gpu_check_program/rank.h"
-#include "worker_runtime/gpu/cuda_objects.h"
+#include "worker_runtime/gpu/cuda_api.h"
 
 namespace {
 

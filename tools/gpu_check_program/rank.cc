@@ -4,7 +4,6 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "worker_runtime/gpu/cuda_objects.h"
 #include "worker_runtime/gpu/gpu_runtime.h"
 
 namespace ddprun::gpu_check {

@@ -1,14 +1,14 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 
 #include "ddp/distributed_data_parallel.h"
+#include "ddp/gpu.h"
 #include "examples/train/idx_data.h"
 #include "examples/train/make_network.h"
 #include "tools/gpu_check_program/rank.h"
 #include "tools/gpu_check_program/rank_commands.h"
-#include "worker_runtime/gpu/cuda_objects.h"
-#include "worker_runtime/gpu/gpu_runtime.h"
 
 namespace ddprun::gpu_check {
 namespace {
@@ -68,7 +68,10 @@ class Loop {
       host_.resize(total);
       gradients_ = host_.data();
     } else {
-      auto memory = ddp::internal::AllocateDevice(ddp::internal::Cuda()->api, "gradients", bytes_);
+      auto gpu = ddp::Gpu::Use(group_.gpu());
+      MustBeOk("gpu", gpu.status());
+      gpu_ = *std::move(gpu);
+      auto memory = gpu_->Allocate("gradients", bytes_);
       MustBeOk("gradients", memory.status());
       device_ = *std::move(memory);
       gradients_ = static_cast<float*>(device_.get());
@@ -85,11 +88,7 @@ class Loop {
       std::memset(gradients_, 0, bytes_);
       return;
     }
-    const auto& cuda = ddp::internal::Cuda()->api;
-    const auto result =
-        cuda.cuMemsetD8Async(ddp::internal::AddressOf(gradients_), 0, bytes_,
-                             static_cast<ddp::internal::CudaStream>(network_->stream()));
-    MustBeOk("zero", ddp::internal::CudaStatus(cuda, "cuMemsetD8Async", result));
+    MustBeOk("zero", gpu_->Fill("gradients", gradients_, 0, bytes_, network_->stream()));
   }
 
   void Step() {
@@ -118,7 +117,8 @@ class Loop {
   std::unique_ptr<train::Network> network_;
   std::unique_ptr<ddp::DistributedDataParallel> ddp_;  // null without the library
   std::vector<float> host_;
-  ddp::internal::DeviceMemory device_;
+  std::optional<ddp::Gpu> gpu_;
+  ddp::DeviceMemory device_;
   float* gradients_ = nullptr;
   size_t bytes_ = 0;
   std::vector<int64_t> indices_;

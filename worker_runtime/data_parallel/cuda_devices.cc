@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "ddp/gpu.h"
 #include "worker_runtime/data_parallel/replica_device.h"
-#include "worker_runtime/gpu/cuda_objects.h"
 #include "worker_runtime/gpu/device.h"
 #include "worker_runtime/gpu/gpu_runtime.h"
 #include "worker_runtime/gpu/sums.h"
@@ -34,7 +34,7 @@ class CudaReplicaDevice final : public ReplicaDevice {
 
   absl::Status Enter() override {
     if (absl::Status status = device_->MakeCurrent(); !status.ok()) return status;
-    absl::StatusOr<OwnedStream> stream = MakeStream(cuda_, "DataParallel's stream", /*priority=*/0);
+    absl::StatusOr<OwnedStream> stream = Gpu(cuda_).MakeStream("DataParallel's stream");
     if (!stream.ok()) return stream.status();
     stream_ = *std::move(stream);
     // Each for what it copies from the other.
@@ -50,7 +50,7 @@ class CudaReplicaDevice final : public ReplicaDevice {
   }
 
   absl::StatusOr<void*> Allocate(size_t bytes) override {
-    absl::StatusOr<DeviceMemory> memory = AllocateDevice(cuda_, "a replica", bytes);
+    absl::StatusOr<DeviceMemory> memory = Gpu(cuda_).Allocate("a replica", bytes);
     if (!memory.ok()) return memory.status();
     void* const data = buffers_.emplace_back(*std::move(memory)).get();
     absl::Status status = Zero(data, bytes);
@@ -82,25 +82,25 @@ class CudaReplicaDevice final : public ReplicaDevice {
   absl::Status Zero(void* memory, size_t bytes) override {
     if (bytes == 0) return absl::OkStatus();
     return CudaStatus(cuda_, "cuMemsetD8Async",
-                      cuda_.cuMemsetD8Async(AddressOf(memory), 0, bytes, stream_.get()));
+                      cuda_.cuMemsetD8Async(AddressOf(memory), 0, bytes, own_stream()));
   }
 
   absl::Status Copy(void* to, Place from, size_t bytes) override {
     if (bytes == 0) return absl::OkStatus();
     if (from.device == nullptr) {
       return CudaStatus(cuda_, "cuMemcpyHtoDAsync",
-                        cuda_.cuMemcpyHtoDAsync(AddressOf(to), from.data, bytes, stream_.get()));
+                        cuda_.cuMemcpyHtoDAsync(AddressOf(to), from.data, bytes, own_stream()));
     }
     if (from.device == this) {
       return CudaStatus(
           cuda_, "cuMemcpyDtoDAsync",
-          cuda_.cuMemcpyDtoDAsync(AddressOf(to), AddressOf(from.data), bytes, stream_.get()));
+          cuda_.cuMemcpyDtoDAsync(AddressOf(to), AddressOf(from.data), bytes, own_stream()));
     }
     const Device& source = static_cast<const CudaReplicaDevice*>(from.device)->gpu();
     return CudaStatus(
         cuda_, "cuMemcpyPeerAsync",
         cuda_.cuMemcpyPeerAsync(AddressOf(to), device_->context(), AddressOf(from.data),
-                                source.context(), bytes, stream_.get()));
+                                source.context(), bytes, own_stream()));
   }
 
   absl::Status Add(DType dtype, void* sum, std::span<const Place> parts, size_t count) override {
@@ -117,25 +117,27 @@ class CudaReplicaDevice final : public ReplicaDevice {
       }
       absl::Status status = sums_->Add(
           dtype, static_cast<char*>(sum) + begin * size, pieces, static_cast<int64_t>(parts.size()),
-          static_cast<int64_t>(stride), static_cast<int64_t>(length), stream_.get());
+          static_cast<int64_t>(stride), static_cast<int64_t>(length), own_stream());
       if (!status.ok()) return status;
     }
     return absl::OkStatus();
   }
 
   absl::Status Wait() override {
-    return CudaStatus(cuda_, "cuStreamSynchronize", cuda_.cuStreamSynchronize(stream_.get()));
+    return CudaStatus(cuda_, "cuStreamSynchronize", cuda_.cuStreamSynchronize(own_stream()));
   }
 
   Stream stream() const override { return stream_.get(); }
 
  private:
+  CudaStream own_stream() const { return static_cast<CudaStream>(stream_.get()); }
+
   // For the parts that are being summed.
   absl::Status MakeRoom(size_t bytes) {
     if (bytes <= piece_bytes_) return absl::OkStatus();
     piece_bytes_ = 0;
     pieces_.reset();  // waits for what uses it
-    absl::StatusOr<DeviceMemory> memory = AllocateDevice(cuda_, "the parts of a sum", bytes);
+    absl::StatusOr<DeviceMemory> memory = Gpu(cuda_).Allocate("the parts of a sum", bytes);
     if (!memory.ok()) return memory.status();
     pieces_ = *std::move(memory);
     piece_bytes_ = bytes;

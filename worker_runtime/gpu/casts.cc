@@ -16,14 +16,15 @@ LaunchShape ShapeForCast(int64_t count) { return ShapeFor(count / 4); }
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Casts>> Casts::Load(const CudaApi& cuda) {
-  absl::StatusOr<OwnedModule> module = LoadPtx(cuda, "cast.cu", kCastPtx);
+  const Gpu gpu(cuda);
+  absl::StatusOr<OwnedModule> module = gpu.LoadPtx("cast.cu", kCastPtx);
   if (!module.ok()) return module.status();
-  auto casts = std::unique_ptr<Casts>(new Casts(cuda, *std::move(module)));
-  CudaModule loaded = casts->module_.get();
-  absl::Status status = FindKernel(cuda, loaded, "float32_to_float16", &casts->to_float16_);
-  status.Update(FindKernel(cuda, loaded, "float32_to_bfloat16", &casts->to_bfloat16_));
-  status.Update(FindKernel(cuda, loaded, "float16_to_float32", &casts->from_float16_));
-  status.Update(FindKernel(cuda, loaded, "bfloat16_to_float32", &casts->from_bfloat16_));
+  auto casts = std::unique_ptr<Casts>(new Casts(*std::move(module)));
+  const OwnedModule& loaded = casts->module_;
+  absl::Status status = gpu.FindKernel(loaded, "float32_to_float16", &casts->to_float16_);
+  status.Update(gpu.FindKernel(loaded, "float32_to_bfloat16", &casts->to_bfloat16_));
+  status.Update(gpu.FindKernel(loaded, "float16_to_float32", &casts->from_float16_));
+  status.Update(gpu.FindKernel(loaded, "bfloat16_to_float32", &casts->from_bfloat16_));
   if (!status.ok()) return status;
   return casts;
 }
@@ -33,7 +34,7 @@ absl::Status Casts::Narrow(DType type, const float* input, uint16_t* output, int
   DDP_CHECK(IsHalf(type) && count >= 0);
   if (count == 0) return absl::OkStatus();
   const NarrowKernel& kernel = type == DType::kFloat16 ? to_float16_ : to_bfloat16_;
-  return kernel.Launch(cuda_, stream, ShapeForCast(count), input, output, count, scale);
+  return kernel.Launch(stream, ShapeForCast(count), input, output, count, scale);
 }
 
 absl::Status Casts::Widen(DType type, const uint16_t* input, float* output, int64_t count,
@@ -41,7 +42,7 @@ absl::Status Casts::Widen(DType type, const uint16_t* input, float* output, int6
   DDP_CHECK(IsHalf(type) && count >= 0);
   if (count == 0) return absl::OkStatus();
   const WidenKernel& kernel = type == DType::kFloat16 ? from_float16_ : from_bfloat16_;
-  return kernel.Launch(cuda_, stream, ShapeForCast(count), input, output, count);
+  return kernel.Launch(stream, ShapeForCast(count), input, output, count);
 }
 
 }  // namespace ddp::internal

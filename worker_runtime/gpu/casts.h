@@ -10,9 +10,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "ddp/dtype.h"
+#include "ddp/gpu.h"
 #include "worker_runtime/gpu/cuda_api.h"
-#include "worker_runtime/gpu/cuda_objects.h"
-#include "worker_runtime/gpu/kernel.h"
 
 namespace ddp::internal {
 
@@ -35,9 +34,8 @@ class Casts {
   using NarrowKernel = Kernel<void(const float*, uint16_t*, int64_t, float)>;
   using WidenKernel = Kernel<void(const uint16_t*, float*, int64_t)>;
 
-  Casts(const CudaApi& cuda, OwnedModule module) : cuda_(cuda), module_(std::move(module)) {}
+  explicit Casts(OwnedModule module) : module_(std::move(module)) {}
 
-  const CudaApi& cuda_;
   OwnedModule module_;
   NarrowKernel to_float16_, to_bfloat16_;
   WidenKernel from_float16_, from_bfloat16_;

@@ -2,8 +2,8 @@
 
 #include <cstdlib>
 
+#include "ddp/dynamic_library.h"
 #include "worker_runtime/gpu/cuda_functions.h"
-#include "worker_runtime/gpu/dynamic_library.h"
 
 namespace ddp::internal {
 namespace {

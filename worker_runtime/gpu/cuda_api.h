@@ -86,6 +86,9 @@ struct CudaApi {
   CudaResult (*cuDeviceGetGpuUuid)(CudaUuid* uuid, CudaDevice device);
 };
 
+// An address in the GPU's memory as the driver's calls take it.
+inline CudaPointer AddressOf(const void* device) { return reinterpret_cast<CudaPointer>(device); }
+
 // A driver that was opened, never to be closed again.
 struct LoadedCuda {
   CudaApi api{};

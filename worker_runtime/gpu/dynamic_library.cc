@@ -1,11 +1,11 @@
-#include "worker_runtime/gpu/dynamic_library.h"
+#include "ddp/dynamic_library.h"
 
 #include <dlfcn.h>
 #include <link.h>
 
 #include "absl/status/status.h"
 
-namespace ddp::internal {
+namespace ddp {
 
 DynamicLibrary::DynamicLibrary(void* handle) : handle_(handle) {
   link_map* map = nullptr;
@@ -31,4 +31,4 @@ std::optional<DynamicLibrary> DynamicLibrary::FindLoaded(const std::string& name
 
 void* DynamicLibrary::Find(const char* symbol) const { return dlsym(handle_, symbol); }
 
-}  // namespace ddp::internal
+}  // namespace ddp

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "worker_runtime/gpu/dynamic_library.h"
+#include "ddp/dynamic_library.h"
 
 namespace ddp::internal {
 namespace {

@@ -18,37 +18,33 @@ LaunchShape ShapeForHash(int64_t count) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Hashes>> Hashes::Load(const CudaApi& cuda) {
-  absl::StatusOr<OwnedModule> module = LoadPtx(cuda, "hash.cu", kHashPtx);
+  const Gpu gpu(cuda);
+  absl::StatusOr<OwnedModule> module = gpu.LoadPtx("hash.cu", kHashPtx);
   if (!module.ok()) return module.status();
-  auto hashes = std::unique_ptr<Hashes>(new Hashes(cuda, *std::move(module)));
-  CudaModule loaded = hashes->module_.get();
-  absl::Status status = FindKernel(cuda, loaded, "hash_8_bits", &hashes->bits_8_);
-  status.Update(FindKernel(cuda, loaded, "hash_16_bits", &hashes->bits_16_));
-  status.Update(FindKernel(cuda, loaded, "hash_32_bits", &hashes->bits_32_));
-  status.Update(FindKernel(cuda, loaded, "hash_64_bits", &hashes->bits_64_));
+  auto hashes = std::unique_ptr<Hashes>(new Hashes(gpu, *std::move(module)));
+  const OwnedModule& loaded = hashes->module_;
+  absl::Status status = gpu.FindKernel(loaded, "hash_8_bits", &hashes->bits_8_);
+  status.Update(gpu.FindKernel(loaded, "hash_16_bits", &hashes->bits_16_));
+  status.Update(gpu.FindKernel(loaded, "hash_32_bits", &hashes->bits_32_));
+  status.Update(gpu.FindKernel(loaded, "hash_64_bits", &hashes->bits_64_));
   if (!status.ok()) return status;
   return hashes;
 }
 
 absl::StatusOr<std::vector<int64_t>> Hashes::Of(std::span<const Tensor> tensors,
                                                 CudaStream stream) {
+  constexpr char kWhat[] = "hash parameters";
   std::vector<int64_t> hashes(tensors.size());
   if (hashes.empty()) return hashes;
   const size_t bytes = hashes.size() * sizeof(int64_t);
-  absl::StatusOr<DeviceMemory> sums = AllocateDevice(cuda_, "hash parameters", bytes);
+  const absl::StatusOr<DeviceMemory> sums = gpu_.Allocate(kWhat, bytes);
   if (!sums.ok()) return sums.status();
-  const CudaPointer address = AddressOf(sums->get());
-  absl::Status status = CudaStatus(cuda_, "hash parameters: cuMemsetD8Async",
-                                   cuda_.cuMemsetD8Async(address, 0, bytes, stream));
+  absl::Status status = gpu_.Fill(kWhat, sums->get(), 0, bytes, stream);
   for (size_t i = 0; status.ok() && i < tensors.size(); ++i) {
     status = Add(tensors[i], static_cast<uint64_t*>(sums->get()) + i, stream);
   }
-  if (!status.ok()) return status;
-  status = CudaStatus(cuda_, "hash parameters: cuMemcpyDtoHAsync",
-                      cuda_.cuMemcpyDtoHAsync(hashes.data(), address, bytes, stream));
-  if (!status.ok()) return status;
-  status =
-      CudaStatus(cuda_, "hash parameters: cuStreamSynchronize", cuda_.cuStreamSynchronize(stream));
+  if (status.ok()) status = gpu_.CopyToHost(kWhat, hashes.data(), sums->get(), bytes, stream);
+  if (status.ok()) status = gpu_.Synchronize(kWhat, stream);
   if (!status.ok()) return status;
   return hashes;
 }
@@ -58,7 +54,7 @@ absl::Status Hashes::Add(const Tensor& tensor, uint64_t* hash, CudaStream stream
   if (count == 0) return absl::OkStatus();
   const LaunchShape shape = ShapeForHash(count);
   const auto launch = [&]<typename Bits>(const HashKernel<Bits>& kernel) {
-    return kernel.Launch(cuda_, stream, shape, static_cast<const Bits*>(tensor.data), count, hash);
+    return kernel.Launch(stream, shape, static_cast<const Bits*>(tensor.data), count, hash);
   };
   switch (SizeOf(tensor.dtype)) {
     case 1:

@@ -11,9 +11,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "ddp/checkpoint.h"
+#include "ddp/gpu.h"
 #include "worker_runtime/gpu/cuda_api.h"
-#include "worker_runtime/gpu/cuda_objects.h"
-#include "worker_runtime/gpu/kernel.h"
 
 namespace ddp::internal {
 
@@ -31,10 +30,10 @@ class Hashes {
   template <typename Bits>
   using HashKernel = Kernel<void(const Bits*, int64_t, uint64_t*)>;
 
-  Hashes(const CudaApi& cuda, OwnedModule module) : cuda_(cuda), module_(std::move(module)) {}
+  Hashes(const Gpu& gpu, OwnedModule module) : gpu_(gpu), module_(std::move(module)) {}
   absl::Status Add(const Tensor& tensor, uint64_t* hash, CudaStream stream) const;
 
-  const CudaApi& cuda_;
+  const Gpu gpu_;
   OwnedModule module_;
   HashKernel<uint8_t> bits_8_;
   HashKernel<uint16_t> bits_16_;

@@ -1,4 +1,4 @@
-#include "worker_runtime/gpu/library_search.h"
+#include "ddp/dynamic_library.h"
 
 #include <cstdlib>
 #include <filesystem>
@@ -9,8 +9,12 @@
 #include "absl/strings/str_join.h"
 #include "worker_runtime/gpu/wheel_folders.h"
 
-namespace ddp::internal {
+namespace ddp {
 namespace {
+
+using internal::NamedPython;
+using internal::PackageFolders;
+using internal::WheelPython;
 
 // Remembers what was wrong with each place.
 class Search {
@@ -94,4 +98,4 @@ absl::Status SearchLibrary(const LibraryPlaces& places, const ReadLibrary& read)
   return search.Failure(places.what, places.advice);
 }
 
-}  // namespace ddp::internal
+}  // namespace ddp

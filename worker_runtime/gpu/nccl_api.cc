@@ -1,8 +1,7 @@
 #include "worker_runtime/gpu/nccl_api.h"
 
 #include "absl/strings/strip.h"
-#include "worker_runtime/gpu/dynamic_library.h"
-#include "worker_runtime/gpu/library_search.h"
+#include "ddp/dynamic_library.h"
 #include "worker_runtime/gpu/nccl_functions.h"
 
 namespace ddp::internal {

@@ -8,13 +8,14 @@
 namespace ddp::internal {
 
 absl::StatusOr<std::unique_ptr<Sums>> Sums::Load(const CudaApi& cuda) {
-  absl::StatusOr<OwnedModule> module = LoadPtx(cuda, "sum.cu", kSumPtx);
+  const Gpu gpu(cuda);
+  absl::StatusOr<OwnedModule> module = gpu.LoadPtx("sum.cu", kSumPtx);
   if (!module.ok()) return module.status();
-  auto sums = std::unique_ptr<Sums>(new Sums(cuda, *std::move(module)));
+  auto sums = std::unique_ptr<Sums>(new Sums(*std::move(module)));
   absl::Status status;
   for (size_t type = 0; type < kTypes; ++type) {
     const std::string name = absl::StrCat("sum_", Name(static_cast<DType>(type)));
-    status.Update(FindKernel(cuda, sums->module_.get(), name.c_str(), &sums->kernels_[type]));
+    status.Update(gpu.FindKernel(sums->module_, name.c_str(), &sums->kernels_[type]));
   }
   if (!status.ok()) return status;
   return sums;
@@ -23,7 +24,7 @@ absl::StatusOr<std::unique_ptr<Sums>> Sums::Load(const CudaApi& cuda) {
 absl::Status Sums::Add(DType type, void* sum, const void* inputs, int64_t input_count,
                        int64_t stride, int64_t count, CudaStream stream) const {
   if (count == 0 || input_count == 0) return absl::OkStatus();
-  return kernels_[static_cast<size_t>(type)].Launch(cuda_, stream, ShapeFor(count), sum, inputs,
+  return kernels_[static_cast<size_t>(type)].Launch(stream, ShapeFor(count), sum, inputs,
                                                     input_count, stride, count);
 }
 

@@ -10,9 +10,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "ddp/dtype.h"
+#include "ddp/gpu.h"
 #include "worker_runtime/gpu/cuda_api.h"
-#include "worker_runtime/gpu/cuda_objects.h"
-#include "worker_runtime/gpu/kernel.h"
 
 namespace ddp::internal {
 
@@ -33,9 +32,8 @@ class Sums {
   using SumKernel = Kernel<void(void*, const void*, int64_t, int64_t, int64_t)>;
   static constexpr size_t kTypes = static_cast<size_t>(DType::kUint8) + 1;
 
-  Sums(const CudaApi& cuda, OwnedModule module) : cuda_(cuda), module_(std::move(module)) {}
+  explicit Sums(OwnedModule module) : module_(std::move(module)) {}
 
-  const CudaApi& cuda_;
   OwnedModule module_;
   std::array<SumKernel, kTypes> kernels_;  // by DType
 };

@@ -1,12 +1,11 @@
 #include "examples/train/gpu/cublas.h"
 
+#include "ddp/dynamic_library.h"
 #include "examples/train/gpu/cublas_functions.h"
-#include "worker_runtime/gpu/dynamic_library.h"
-#include "worker_runtime/gpu/library_search.h"
 
 namespace train {
 
-using ddp::internal::DynamicLibrary;
+using ddp::DynamicLibrary;
 
 namespace {
 
@@ -56,7 +55,7 @@ absl::StatusCode CodeOf(CublasResult result) {
 
 absl::StatusOr<LoadedCublas> LoadCublas() {
   LoadedCublas cublas;
-  const auto status = ddp::internal::SearchLibrary(
+  const auto status = ddp::SearchLibrary(
       {.what = "cuBLAS",
        .variable = "DDPRUN_CUBLAS_LIB",
        .names = {"libcublas.so.13", "libcublas.so.12"},

@@ -11,20 +11,12 @@
 #include "absl/strings/str_cat.h"
 #include "examples/train/gpu/layers_ptx.h"
 #include "examples/train/initial_weights.h"
-#include "rendezvous/base/check.h"
 
 namespace train {
 
-using ddp::internal::AddressOf;
-using ddp::internal::AllocateDevice;
-using ddp::internal::AllocatePinned;
-using ddp::internal::CudaResult;
-using ddp::internal::CudaStatus;
-using ddp::internal::DeviceMemory;
-using ddp::internal::FindKernel;
-using ddp::internal::kCudaErrorNotReady;
-using ddp::internal::LaunchShape;
-using ddp::internal::ShapeFor;
+using ddp::DeviceMemory;
+using ddp::LaunchShape;
+using ddp::ShapeFor;
 
 namespace {
 
@@ -53,24 +45,22 @@ LaunchShape ShapeForRows(int rows) { return {.blocks = static_cast<unsigned>(row
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<CudaNetwork>> CudaNetwork::Create(const ddp::internal::CudaApi& cuda,
+absl::StatusOr<std::unique_ptr<CudaNetwork>> CudaNetwork::Create(const ddp::Gpu& gpu,
                                                                  const CublasApi& cublas,
                                                                  int inputs, int hidden,
                                                                  uint64_t seed) {
-  auto network = std::unique_ptr<CudaNetwork>(new CudaNetwork(cuda, inputs, hidden));
-  absl::Status status =
-      Assign(ddp::internal::MakeStream(cuda, "the network's stream", 0), &network->stream_);
+  auto network = std::unique_ptr<CudaNetwork>(new CudaNetwork(gpu, inputs, hidden));
+  absl::Status status = Assign(gpu.MakeStream("the network's stream"), &network->stream_);
   if (status.ok()) status = network->LoadKernels();
   if (status.ok()) {
     status =
-        Assign(MatrixProducts::Create(cuda, cublas, network->stream_.get()), &network->products_);
+        Assign(MatrixProducts::Create(gpu, cublas, network->stream_.get()), &network->products_);
   }
   if (status.ok()) status = network->MakeParameters(seed);
   if (status.ok()) status = network->MakeTally();
   for (Stage& stage : network->stages_) {
     if (!status.ok()) return status;
-    status =
-        Assign(ddp::internal::MakeEvent(cuda, "the event behind a batch's copy"), &stage.copied);
+    status = Assign(gpu.MakeEvent("the event behind a batch's copy"), &stage.copied);
   }
   if (!status.ok()) return status;
   return network;
@@ -94,7 +84,7 @@ CudaNetwork::~CudaNetwork() {
 // no deadline, and a collective that hangs on the device has none either.
 bool CudaNetwork::IsDrained() const {
   const auto deadline = std::chrono::steady_clock::now() + kDrain;
-  while (cuda_.cuStreamQuery(stream_.get()) == kCudaErrorNotReady) {
+  while (gpu_.IsBusy(stream_.get())) {
     if (std::chrono::steady_clock::now() >= deadline) return false;
     std::this_thread::sleep_for(std::chrono::microseconds(200));
   }
@@ -102,10 +92,10 @@ bool CudaNetwork::IsDrained() const {
 }
 
 absl::Status CudaNetwork::LoadKernels() {
-  absl::Status status = Assign(ddp::internal::LoadPtx(cuda_, "layers.cu", kLayersPtx), &module_);
+  absl::Status status = Assign(gpu_.LoadPtx("layers.cu", kLayersPtx), &module_);
   if (!status.ok()) return status;
   const auto find = [&](const char* name, auto* kernel) {
-    status.Update(FindKernel(cuda_, module_.get(), name, kernel));
+    status.Update(gpu_.FindKernel(module_, name, kernel));
   };
   find("gather_images", &kernels_.gather_images);
   find("add_bias_relu", &kernels_.add_bias_relu);
@@ -121,10 +111,10 @@ absl::Status CudaNetwork::MakeParameters(uint64_t seed) {
   const std::vector<InitialWeights> initial = MakeInitialWeights(inputs_, hidden_, seed);
   for (const InitialWeights& weights : initial) {
     const size_t bytes = weights.values.size() * sizeof(float);
-    absl::StatusOr<DeviceMemory> values = AllocateDevice(cuda_, weights.name, bytes);
+    absl::StatusOr<DeviceMemory> values = gpu_.Allocate(weights.name, bytes);
     if (!values.ok()) return values.status();
     absl::StatusOr<DeviceMemory> velocity =
-        AllocateDevice(cuda_, absl::StrCat("the velocity of ", weights.name), bytes);
+        gpu_.Allocate(absl::StrCat("the velocity of ", weights.name), bytes);
     if (!velocity.ok()) return velocity.status();
     absl::Status status =
         CopyToDevice(weights.name.c_str(), values->get(), weights.values.data(), bytes);
@@ -141,10 +131,9 @@ absl::Status CudaNetwork::MakeParameters(uint64_t seed) {
 }
 
 absl::Status CudaNetwork::MakeTally() {
-  absl::Status status =
-      Assign(AllocateDevice(cuda_, "the sum of losses", sizeof(DeviceTally)), &tally_);
+  absl::Status status = Assign(gpu_.Allocate("the sum of losses", sizeof(DeviceTally)), &tally_);
   status.Update(
-      Assign(AllocatePinned(cuda_, "the sum of losses", sizeof(DeviceTally)), &tally_copy_));
+      Assign(gpu_.AllocatePinned("the sum of losses", sizeof(DeviceTally)), &tally_copy_));
   if (status.ok()) status = Fill("the sum of losses", tally_.get(), sizeof(DeviceTally));
   return status;
 }
@@ -157,7 +146,7 @@ absl::Status CudaNetwork::Grow(int64_t rows) {
   batch_ = Batch();
   const size_t count = static_cast<size_t>(rows);
   const auto allocate = [&](const char* what, size_t bytes_per_row, DeviceMemory* memory) {
-    if (status.ok()) status = Assign(AllocateDevice(cuda_, what, count * bytes_per_row), memory);
+    if (status.ok()) status = Assign(gpu_.Allocate(what, count * bytes_per_row), memory);
   };
   allocate("a batch's indices", sizeof(int64_t), &batch_.indices);
   allocate("a batch's labels", sizeof(uint8_t), &batch_.labels);
@@ -169,7 +158,7 @@ absl::Status CudaNetwork::Grow(int64_t rows) {
   for (Stage& stage : stages_) {
     if (!status.ok()) return status;
     status =
-        Assign(AllocatePinned(cuda_, "a batch's indices", count * sizeof(int64_t)), &stage.indices);
+        Assign(gpu_.AllocatePinned("a batch's indices", count * sizeof(int64_t)), &stage.indices);
   }
   if (status.ok()) batch_.capacity = rows;
   return status;
@@ -178,11 +167,13 @@ absl::Status CudaNetwork::Grow(int64_t rows) {
 absl::StatusOr<const CudaNetwork::DeviceImages*> CudaNetwork::Upload(const ImageSet& images) {
   const auto known = images_.find(&images);
   if (known != images_.end()) return &known->second;
-  DDP_CHECK(images.pixels_per_image() == inputs_);
+  if (images.pixels_per_image() != inputs_) {
+    return absl::InvalidArgumentError(absl::StrCat("images of ", images.pixels_per_image(),
+                                                   " pixels for a network of ", inputs_));
+  }
   DeviceImages copy;
-  absl::Status status =
-      Assign(AllocateDevice(cuda_, "the images", images.pixels.size()), &copy.pixels);
-  status.Update(Assign(AllocateDevice(cuda_, "the labels", images.labels.size()), &copy.labels));
+  absl::Status status = Assign(gpu_.Allocate("the images", images.pixels.size()), &copy.pixels);
+  status.Update(Assign(gpu_.Allocate("the labels", images.labels.size()), &copy.labels));
   if (!status.ok()) return status;
   status.Update(
       CopyToDevice("the images", copy.pixels.get(), images.pixels.data(), images.pixels.size()));
@@ -198,14 +189,13 @@ absl::Status CudaNetwork::StageIndices(std::span<const int64_t> indices) {
   Stage& stage = stages_[next_stage_];
   next_stage_ = (next_stage_ + 1) % kStages;
   // An event that was never recorded is complete.
-  absl::Status status =
-      CudaStatus(cuda_, "cuEventSynchronize", cuda_.cuEventSynchronize(stage.copied.get()));
-  if (!status.ok()) return Named("an earlier batch", status);
+  absl::Status status = gpu_.Synchronize("an earlier batch", stage.copied);
+  if (!status.ok()) return status;
   std::memcpy(stage.indices.get(), indices.data(), indices.size_bytes());
   status = CopyToDevice("a batch's indices", batch_.indices.get(), stage.indices.get(),
                         indices.size_bytes());
   if (!status.ok()) return status;
-  return CudaStatus(cuda_, "cuEventRecord", cuda_.cuEventRecord(stage.copied.get(), stream_.get()));
+  return gpu_.Record(stage.copied, stream_.get());
 }
 
 absl::Status CudaNetwork::Forward(const ImageSet& images, std::span<const int64_t> indices) {
@@ -230,30 +220,35 @@ absl::Status CudaNetwork::ForwardLoaded() {
   const DeviceMatrix input{.data = As<float>(batch_.input), .rows = rows_, .columns = inputs_};
   const DeviceMatrix hidden{.data = As<float>(batch_.hidden), .rows = rows_, .columns = hidden_};
   float* probabilities = As<float>(batch_.probabilities);
-  absl::Status status = kernels_.gather_images.Launch(
-      cuda_, stream_.get(), ShapeForRows(rows_), As<uint8_t>(set_->pixels),
-      As<uint8_t>(set_->labels), As<int64_t>(batch_.indices), rows_, inputs_,
-      As<float>(batch_.input), As<uint8_t>(batch_.labels));
+  absl::Status status =
+      kernels_.gather_images.Launch(stream_.get(), ShapeForRows(rows_), As<uint8_t>(set_->pixels),
+                                    As<uint8_t>(set_->labels), As<int64_t>(batch_.indices), rows_,
+                                    inputs_, As<float>(batch_.input), As<uint8_t>(batch_.labels));
   if (!status.ok()) return status;
   status = products_->Multiply("the hidden layer", input, Weights(kHiddenWeight, inputs_, hidden_),
                                0, As<float>(batch_.hidden));
   if (!status.ok()) return status;
-  status = kernels_.add_bias_relu.Launch(cuda_, stream_.get(), ShapeForRows(rows_),
-                                         As<float>(batch_.hidden), parameters_[kHiddenBias].values,
-                                         rows_, hidden_);
+  status =
+      kernels_.add_bias_relu.Launch(stream_.get(), ShapeForRows(rows_), As<float>(batch_.hidden),
+                                    parameters_[kHiddenBias].values, rows_, hidden_);
   if (!status.ok()) return status;
   status = products_->Multiply("the scores", hidden, Weights(kOutputWeight, hidden_, kClasses), 0,
                                probabilities);
   if (!status.ok()) return status;
-  status = kernels_.softmax_loss.Launch(cuda_, stream_.get(),
-                                        {.blocks = 1, .threads_x = kTallyThreads}, probabilities,
-                                        parameters_[kOutputBias].values, As<uint8_t>(batch_.labels),
-                                        rows_, kClasses, As<DeviceTally>(tally_));
+  status = kernels_.softmax_loss.Launch(stream_.get(), {.blocks = 1, .threads_x = kTallyThreads},
+                                        probabilities, parameters_[kOutputBias].values,
+                                        As<uint8_t>(batch_.labels), rows_, kClasses,
+                                        As<DeviceTally>(tally_));
   return status;
 }
 
 absl::Status CudaNetwork::Backward(float scale, const std::function<void(int)>& ready) {
-  for (const Parameter& parameter : parameters_) DDP_CHECK(parameter.gradient != nullptr);
+  for (const Parameter& parameter : parameters_) {
+    if (parameter.gradient == nullptr) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(parameter.name, " has no gradient to add to"));
+    }
+  }
   if (rows_ == 0) {  // nothing to add
     for (const int parameter : {kOutputBias, kOutputWeight, kHiddenBias, kHiddenWeight}) {
       ready(parameter);
@@ -271,7 +266,7 @@ absl::Status CudaNetwork::Backward(float scale, const std::function<void(int)>& 
   output_weight.is_transposed = true;
 
   absl::Status status = kernels_.score_slope.Launch(
-      cuda_, stream_.get(), ShapeFor(int64_t{rows_} * kClasses), As<float>(batch_.probabilities),
+      stream_.get(), ShapeFor(int64_t{rows_} * kClasses), As<float>(batch_.probabilities),
       As<uint8_t>(batch_.labels), rows_, kClasses, scale, As<float>(batch_.slope));
   if (status.ok()) status = SumColumns(slope.data, kClasses, gradient(kOutputBias));
   if (!status.ok()) return status;
@@ -287,8 +282,8 @@ absl::Status CudaNetwork::Backward(float scale, const std::function<void(int)>& 
   if (!status.ok()) return status;
   const int64_t count = int64_t{rows_} * hidden_;
   status =
-      kernels_.relu_slope.Launch(cuda_, stream_.get(), ShapeFor(count),
-                                 As<float>(batch_.hidden_slope), As<float>(batch_.hidden), count);
+      kernels_.relu_slope.Launch(stream_.get(), ShapeFor(count), As<float>(batch_.hidden_slope),
+                                 As<float>(batch_.hidden), count);
   if (status.ok()) status = SumColumns(hidden_slope.data, hidden_, gradient(kHiddenBias));
   if (!status.ok()) return status;
   ready(kHiddenBias);
@@ -302,7 +297,7 @@ absl::Status CudaNetwork::Backward(float scale, const std::function<void(int)>& 
 absl::Status CudaNetwork::Update(float learning_rate) {
   for (const Parameter& parameter : parameters_) {
     const int64_t count = static_cast<int64_t>(parameter.count);
-    absl::Status status = kernels_.momentum_update.Launch(cuda_, stream_.get(), ShapeFor(count),
+    absl::Status status = kernels_.momentum_update.Launch(stream_.get(), ShapeFor(count),
                                                           parameter.values, parameter.velocity,
                                                           parameter.gradient, count, learning_rate);
     if (!status.ok()) return Named(parameter.name.c_str(), status);
@@ -311,10 +306,8 @@ absl::Status CudaNetwork::Update(float learning_rate) {
 }
 
 absl::StatusOr<Tally> CudaNetwork::TakeTally() {
-  absl::Status status =
-      CudaStatus(cuda_, "cuMemcpyDtoHAsync",
-                 cuda_.cuMemcpyDtoHAsync(tally_copy_.get(), AddressOf(tally_.get()),
-                                         sizeof(DeviceTally), stream_.get()));
+  absl::Status status = gpu_.CopyToHost("the sum of losses", tally_copy_.get(), tally_.get(),
+                                        sizeof(DeviceTally), stream_.get());
   if (status.ok()) status = Fill("the sum of losses", tally_.get(), sizeof(DeviceTally));
   if (status.ok()) status = Synchronize("read the sum of losses");
   if (!status.ok()) return status;
@@ -323,9 +316,8 @@ absl::StatusOr<Tally> CudaNetwork::TakeTally() {
 }
 
 absl::Status CudaNetwork::CopyOut(const float* device, float* host, size_t count) {
-  const CudaResult result =
-      cuda_.cuMemcpyDtoHAsync(host, AddressOf(device), count * sizeof(float), stream_.get());
-  absl::Status status = CudaStatus(cuda_, "cuMemcpyDtoHAsync", result);
+  absl::Status status =
+      gpu_.CopyToHost("weights", host, device, count * sizeof(float), stream_.get());
   return status.ok() ? Synchronize("copy weights to the host") : status;
 }
 
@@ -335,27 +327,22 @@ absl::Status CudaNetwork::CopyIn(const float* host, float* device, size_t count)
 }
 
 absl::Status CudaNetwork::CopyToDevice(const char* what, void* to, const void* from, size_t bytes) {
-  return Named(what,
-               CudaStatus(cuda_, "cuMemcpyHtoDAsync",
-                          cuda_.cuMemcpyHtoDAsync(AddressOf(to), from, bytes, stream_.get())));
+  return gpu_.CopyToDevice(what, to, from, bytes, stream_.get());
 }
 
 absl::Status CudaNetwork::Fill(const char* what, void* to, size_t bytes) {
-  return Named(what, CudaStatus(cuda_, "cuMemsetD8Async",
-                                cuda_.cuMemsetD8Async(AddressOf(to), 0, bytes, stream_.get())));
+  return gpu_.Fill(what, to, 0, bytes, stream_.get());
 }
 
 absl::Status CudaNetwork::Synchronize(const char* what) {
-  return Named(what,
-               CudaStatus(cuda_, "cuStreamSynchronize", cuda_.cuStreamSynchronize(stream_.get())));
+  return gpu_.Synchronize(what, stream_.get());
 }
 
 absl::Status CudaNetwork::SumColumns(const float* matrix, int columns, float* sums) {
   const unsigned blocks = (static_cast<unsigned>(columns) + kColumnWidth - 1) / kColumnWidth;
   return kernels_.add_column_sums.Launch(
-      cuda_, stream_.get(),
-      {.blocks = blocks, .threads_x = kColumnWidth, .threads_y = kColumnLanes}, matrix, rows_,
-      columns, sums);
+      stream_.get(), {.blocks = blocks, .threads_x = kColumnWidth, .threads_y = kColumnLanes},
+      matrix, rows_, columns, sums);
 }
 
 DeviceMatrix CudaNetwork::Weights(int parameter, int rows, int columns) const {

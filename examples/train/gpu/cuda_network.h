@@ -10,13 +10,11 @@
 #include <span>
 #include <vector>
 
+#include "ddp/gpu.h"
 #include "examples/train/gpu/cublas.h"
 #include "examples/train/gpu/layers.h"
 #include "examples/train/gpu/matrix_products.h"
 #include "examples/train/network.h"
-#include "worker_runtime/gpu/cuda_api.h"
-#include "worker_runtime/gpu/cuda_objects.h"
-#include "worker_runtime/gpu/kernel.h"
 
 namespace train {
 
@@ -26,8 +24,8 @@ namespace train {
 // Create to the end.
 class CudaNetwork : public Network {
  public:
-  // Borrows both tables.
-  static absl::StatusOr<std::unique_ptr<CudaNetwork>> Create(const ddp::internal::CudaApi& cuda,
+  // Borrows the table.
+  static absl::StatusOr<std::unique_ptr<CudaNetwork>> Create(const ddp::Gpu& gpu,
                                                              const CublasApi& cublas, int inputs,
                                                              int hidden, uint64_t seed);
   // Waits for what is queued, 5 s at most; what the device still uses then is not freed.
@@ -54,31 +52,31 @@ class CudaNetwork : public Network {
   static constexpr size_t kStages = 8;
 
   struct DeviceImages {
-    ddp::internal::DeviceMemory pixels, labels;
+    ddp::DeviceMemory pixels, labels;
   };
   // The indices of one batch in pinned memory, not to be overwritten before `copied`.
   struct Stage {
-    ddp::internal::PinnedMemory indices;
-    ddp::internal::OwnedEvent copied;
+    ddp::PinnedMemory indices;
+    ddp::OwnedEvent copied;
   };
   // What forward leaves for backward, for up to `capacity` images.
   struct Batch {
     int64_t capacity = 0;
-    ddp::internal::DeviceMemory indices, labels;
-    ddp::internal::DeviceMemory input, hidden, probabilities, slope, hidden_slope;
+    ddp::DeviceMemory indices, labels;
+    ddp::DeviceMemory input, hidden, probabilities, slope, hidden_slope;
   };
   struct Kernels {
-    ddp::internal::Kernel<GatherImages> gather_images;
-    ddp::internal::Kernel<AddBiasRelu> add_bias_relu;
-    ddp::internal::Kernel<SoftmaxLoss> softmax_loss;
-    ddp::internal::Kernel<ScoreSlope> score_slope;
-    ddp::internal::Kernel<ReluSlope> relu_slope;
-    ddp::internal::Kernel<AddColumnSums> add_column_sums;
-    ddp::internal::Kernel<MomentumUpdate> momentum_update;
+    ddp::Kernel<GatherImages> gather_images;
+    ddp::Kernel<AddBiasRelu> add_bias_relu;
+    ddp::Kernel<SoftmaxLoss> softmax_loss;
+    ddp::Kernel<ScoreSlope> score_slope;
+    ddp::Kernel<ReluSlope> relu_slope;
+    ddp::Kernel<AddColumnSums> add_column_sums;
+    ddp::Kernel<MomentumUpdate> momentum_update;
   };
 
-  CudaNetwork(const ddp::internal::CudaApi& cuda, int inputs, int hidden)
-      : cuda_(cuda), inputs_(inputs), hidden_(hidden) {}
+  CudaNetwork(const ddp::Gpu& gpu, int inputs, int hidden)
+      : gpu_(gpu), inputs_(inputs), hidden_(hidden) {}
 
   bool IsDrained() const;
   absl::Status LoadKernels();
@@ -93,19 +91,19 @@ class CudaNetwork : public Network {
   absl::Status SumColumns(const float* matrix, int columns, float* sums);
   DeviceMatrix Weights(int parameter, int rows, int columns) const;
 
-  const ddp::internal::CudaApi& cuda_;
+  const ddp::Gpu gpu_;
   const int inputs_;
   const int hidden_;
 
   // Freed in the reverse order, the stream last.
-  ddp::internal::OwnedStream stream_;
-  ddp::internal::OwnedModule module_;
+  ddp::OwnedStream stream_;
+  ddp::OwnedModule module_;
   Kernels kernels_;
   std::unique_ptr<MatrixProducts> products_;
-  std::vector<ddp::internal::DeviceMemory> parameter_memory_;
+  std::vector<ddp::DeviceMemory> parameter_memory_;
   std::vector<Parameter> parameters_;
-  ddp::internal::DeviceMemory tally_;
-  ddp::internal::PinnedMemory tally_copy_;
+  ddp::DeviceMemory tally_;
+  ddp::PinnedMemory tally_copy_;
   std::map<const ImageSet*, DeviceImages> images_;
   std::array<Stage, kStages> stages_;
   size_t next_stage_ = 0;

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "rendezvous/base/check.h"
 
 namespace train {
 
@@ -14,10 +13,11 @@ constexpr size_t kWorkspaceBytes = 32 << 20;
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<MatrixProducts>> MatrixProducts::Create(
-    const ddp::internal::CudaApi& cuda, const CublasApi& cublas, ddp::internal::CudaStream stream) {
+absl::StatusOr<std::unique_ptr<MatrixProducts>> MatrixProducts::Create(const ddp::Gpu& gpu,
+                                                                       const CublasApi& cublas,
+                                                                       ddp::Stream stream) {
   auto products = std::unique_ptr<MatrixProducts>(new MatrixProducts(cublas));
-  auto workspace = ddp::internal::AllocateDevice(cuda, "cuBLAS's workspace", kWorkspaceBytes);
+  auto workspace = gpu.Allocate("cuBLAS's workspace", kWorkspaceBytes);
   if (!workspace.ok()) return workspace.status();
   products->workspace_ = *std::move(workspace);
 
@@ -26,7 +26,7 @@ absl::StatusOr<std::unique_ptr<MatrixProducts>> MatrixProducts::Create(
   if (!status.ok()) return status;
   products->handle_ = handle;
   status = CublasStatus(cublas, "cublasSetStream",
-                        cublas.cublasSetStream(handle, reinterpret_cast<CublasStream>(stream)));
+                        cublas.cublasSetStream(handle, static_cast<CublasStream>(stream)));
   if (!status.ok()) return status;
   // After the stream: setting that puts cuBLAS's own workspace back.
   status =
@@ -45,8 +45,11 @@ absl::Status MatrixProducts::Multiply(const char* what, const DeviceMatrix& a,
   const int rows = a.is_transposed ? a.columns : a.rows;
   const int inner = a.is_transposed ? a.rows : a.columns;
   const int columns = b.is_transposed ? b.rows : b.columns;
-  DDP_CHECK(inner == (b.is_transposed ? b.columns : b.rows));
-  DDP_CHECK(rows > 0 && inner > 0 && columns > 0);
+  if (inner != (b.is_transposed ? b.columns : b.rows) || rows <= 0 || inner <= 0 || columns <= 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, ": a matrix of ", rows, " x ", inner, " by one of ",
+                     b.is_transposed ? b.columns : b.rows, " x ", columns));
+  }
   const auto operation = [](const DeviceMatrix& matrix) {
     return matrix.is_transposed ? kCublasTransposed : kCublasPlain;
   };

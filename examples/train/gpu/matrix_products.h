@@ -6,9 +6,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "ddp/gpu.h"
 #include "examples/train/gpu/cublas.h"
-#include "worker_runtime/gpu/cuda_api.h"
-#include "worker_runtime/gpu/cuda_objects.h"
 
 namespace train {
 
@@ -25,17 +24,17 @@ struct DeviceMatrix {
 // bits. Used by one thread, with the stream's context current.
 class MatrixProducts {
  public:
-  // Borrows all three.
-  static absl::StatusOr<std::unique_ptr<MatrixProducts>> Create(const ddp::internal::CudaApi& cuda,
+  // Borrows the table and the stream.
+  static absl::StatusOr<std::unique_ptr<MatrixProducts>> Create(const ddp::Gpu& gpu,
                                                                 const CublasApi& cublas,
-                                                                ddp::internal::CudaStream stream);
+                                                                ddp::Stream stream);
   ~MatrixProducts();
   MatrixProducts(const MatrixProducts&) = delete;
   MatrixProducts& operator=(const MatrixProducts&) = delete;
 
   // Queues result = a b + keep * result; `keep` of 0 does not read the result. `what` is for
-  // errors. REQUIRES: the sizes fit and none is 0; the result, with as many rows as a stands for
-  // and as many columns as b stands for, overlaps neither.
+  // errors. InvalidArgument where the sizes do not fit or one is 0. REQUIRES: the result, with as
+  // many rows as a stands for and as many columns as b stands for, overlaps neither.
   absl::Status Multiply(const char* what, const DeviceMatrix& a, const DeviceMatrix& b, float keep,
                         float* result) const;
 
@@ -43,7 +42,7 @@ class MatrixProducts {
   explicit MatrixProducts(const CublasApi& cublas) : cublas_(cublas) {}
 
   const CublasApi& cublas_;
-  ddp::internal::DeviceMemory workspace_;
+  ddp::DeviceMemory workspace_;
   CublasHandle handle_ = nullptr;
 };
 

@@ -16,7 +16,7 @@
 #include "tests/support/expect.h"
 #include "tests/support/in_child.h"
 #include "tests/support/subprocess.h"
-#include "worker_runtime/gpu/cuda_objects.h"
+#include "worker_runtime/gpu/cuda_api.h"
 #include "worker_runtime/gpu/device.h"
 #include "worker_runtime/gpu/gpu_runtime.h"
 

@@ -1,4 +1,4 @@
-#include "worker_runtime/gpu/library_search.h"
+#include "ddp/dynamic_library.h"
 
 #include <dlfcn.h>
 #include <doctest/doctest.h>
@@ -13,7 +13,7 @@
 #include "tests/support/subprocess.h"
 #include "tests/support/temp_dir.h"
 
-namespace ddp::internal {
+namespace ddp {
 namespace {
 
 namespace fs = std::filesystem;
@@ -87,4 +87,4 @@ TEST_CASE("library: an older one that is loaded goes before a newer one of the s
 }
 
 }  // namespace
-}  // namespace ddp::internal
+}  // namespace ddp

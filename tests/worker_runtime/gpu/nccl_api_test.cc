@@ -8,11 +8,11 @@
 #include <map>
 #include <string>
 
+#include "ddp/dynamic_library.h"
 #include "tests/support/in_child.h"
 #include "tests/support/skip.h"
 #include "tests/support/subprocess.h"
 #include "tests/support/temp_dir.h"
-#include "worker_runtime/gpu/dynamic_library.h"
 
 namespace ddp::internal {
 namespace {

@@ -4,13 +4,12 @@
 #include <cstdio>
 #include <string>
 
-#include "worker_runtime/gpu/dynamic_library.h"
-#include "worker_runtime/gpu/library_search.h"
+#include "ddp/dynamic_library.h"
 #include "worker_runtime/gpu/nccl_api.h"
 
 namespace {
 
-using ddp::internal::DynamicLibrary;
+using ddp::DynamicLibrary;
 
 std::string Nccl() {
   const auto nccl = ddp::internal::LoadNccl();
@@ -19,16 +18,15 @@ std::string Nccl() {
 
 std::string Newest() {
   std::string path;
-  const absl::Status status =
-      ddp::internal::SearchLibrary({.what = "newest",
-                                    .variable = "DDPRUN_NEWEST_LIB",
-                                    .names = {"libnewest.so.2", "libnewest.so.1"},
-                                    .wheel_files = {},
-                                    .advice = "there is none"},
-                                   [&path](const DynamicLibrary& library) {
-                                     path = library.path();
-                                     return absl::OkStatus();
-                                   });
+  const absl::Status status = ddp::SearchLibrary({.what = "newest",
+                                                  .variable = "DDPRUN_NEWEST_LIB",
+                                                  .names = {"libnewest.so.2", "libnewest.so.1"},
+                                                  .wheel_files = {},
+                                                  .advice = "there is none"},
+                                                 [&path](const DynamicLibrary& library) {
+                                                   path = library.path();
+                                                   return absl::OkStatus();
+                                                 });
   return status.ok() ? path : status.ToString();
 }
 

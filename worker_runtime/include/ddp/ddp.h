@@ -9,6 +9,8 @@
 #include "ddp/distributed_data_parallel.h"
 #include "ddp/distributed_sampler.h"
 #include "ddp/dtype.h"
+#include "ddp/dynamic_library.h"
+#include "ddp/gpu.h"
 #include "ddp/process_group.h"
 #include "ddp/progress.h"
 #include "ddp/rank_balance.h"

@@ -8,17 +8,17 @@
 #include <map>
 #include <string>
 
+#include "ddp/dynamic_library.h"
 #include "launcher/doctor/gpu_probe_child.h"
 #include "tests/support/in_child.h"
 #include "tests/support/skip.h"
 #include "tests/support/subprocess.h"
 #include "tests/support/temp_dir.h"
-#include "worker_runtime/gpu/dynamic_library.h"
 
 namespace train {
 namespace {
 
-using ddp::internal::DynamicLibrary;
+using ddp::DynamicLibrary;
 using ddprun::testing::InChild;
 
 std::string Library(const std::string& name) {

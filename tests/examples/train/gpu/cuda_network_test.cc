@@ -67,7 +67,7 @@ struct WithGradients {
 // The emulated GPU and a network on it.
 struct Gpu {
   Gpu() {
-    auto made = CudaNetwork::Create(cuda.api(), cublas, kInputs, kHidden, kSeed);
+    auto made = CudaNetwork::Create(ddp::Gpu(cuda.api()), cublas, kInputs, kHidden, kSeed);
     REQUIRE_MESSAGE(made.ok(), std::string(made.status().message()));
     network = made->get();
     owner = std::make_unique<WithGradients>(*std::move(made));
@@ -214,7 +214,7 @@ TEST_CASE("cuda network: every allocation that fails is an error that says for w
   for (const char* call : {"cuMemAlloc", "cuMemAllocHost"}) {
     cuda.Fail(call, kCudaErrorOutOfMemory);
     const absl::Status failed =
-        CudaNetwork::Create(cuda.api(), cublas, kInputs, kHidden, kSeed).status();
+        CudaNetwork::Create(ddp::Gpu(cuda.api()), cublas, kInputs, kHidden, kSeed).status();
     CHECK(failed.code() == absl::StatusCode::kResourceExhausted);
     INFO(std::string(failed.message()));
     CHECK(failed.message().find(" bytes ") != absl::string_view::npos);
