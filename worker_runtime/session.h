@@ -16,7 +16,8 @@ namespace ddp::internal {
 // the ranks agree by echo. Each says hello with a fresh nonce; rank 0 publishes an id with all
 // nonces it sees, again while any changes; a rank takes only an id that comes with its own nonce,
 // acknowledges it, and goes when rank 0 says that all have. DeadlineExceeded names the ranks that
-// did not come, InvalidArgument those that were given another world size; Aborted tells a rank 0 that another one has taken its place.
+// did not come, InvalidArgument those that were given another world size; Aborted tells a rank 0
+// that another one has taken its place.
 absl::StatusOr<std::string> AgreeOnSession(Store& store, const WorkerEnv& env,
                                            std::chrono::milliseconds timeout);
 

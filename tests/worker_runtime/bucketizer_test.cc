@@ -117,8 +117,9 @@ TEST_CASE("bucketizer: each bucket divides into parts of whole cache lines, behi
     for (const Bucket& bucket : layout.buckets) {
       const size_t bytes = bucket.count * SizeOf(bucket.dtype);
       CHECK(bytes % (static_cast<size_t>(parts) * kGradientAlignment) == 0);
-      CHECK(bucket.offset >= end);
-      end = bucket.offset + bytes;
+      const size_t begin = layout.gradient_offsets[bucket.parameters.front()];
+      CHECK(begin >= end);
+      end = begin + bytes;
       for (const int id : bucket.parameters) {
         CHECK(layout.gradient_offsets[id] + gradients[id].count * SizeOf(bucket.dtype) <= end);
       }

@@ -45,9 +45,9 @@ absl::Status CheckSame(int rank, const OpRecord& record, int other_rank, const O
   return absl::InvalidArgumentError(absl::StrCat(
       "the ranks call different operations: rank ", rank, " ", DescribeRecord(record), ", rank ",
       other_rank, " ", DescribeRecord(other), is_cut_otherwise ? ", in other pieces" : "",
-      ". All ranks make the same calls in the same order; what the program does not call itself is "
-      "a "
-      "part of Finalize, Finish, Join, Compare, Save, Load, ShouldStop, Subgroup or Shutdown"));
+      "; all ranks make the same calls in the same order, and the library's own are within "
+      "Finalize, "
+      "Finish, Join, Compare, Save, Load, ShouldStop, Subgroup and Shutdown"));
 }
 
 }  // namespace ddp::internal

@@ -245,9 +245,10 @@ TEST_CASE("failure board: a rank in another operation of the same number is told
   CHECK(
       status.message() ==
       "the ranks call different operations: rank 1 all-reduce #7 (float32 x 10, sum), rank 2 "
-      "all-reduce #7 (float32 x 11, sum). All ranks make the same calls in the same order; what "
-      "the program does not call itself is a part of Finalize, Finish, Join, Compare, Save, Load, "
-      "ShouldStop, Subgroup or Shutdown");
+      "all-reduce #7 (float32 x 11, sum); all ranks make the same calls in the same order, and the "
+      "library's own are within Finalize, Finish, Join, Compare, Save, Load, ShouldStop, Subgroup "
+      "and "
+      "Shutdown");
   // The last rank's neighbour is the first.
   boards[0].SayArrived(AllReduce(7));
   Op broadcast = AllReduce(7, 11);
