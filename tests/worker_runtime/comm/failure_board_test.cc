@@ -257,7 +257,7 @@ TEST_CASE("failure board: a rank in another operation of the same number is told
   CHECK(absl::StartsWith(
       boards[2].MismatchAt(broadcast).message(),
       "the ranks call different operations: rank 2 broadcast #7 (float32 x 11, root 1), rank 0 "
-      "all-reduce #7 (float32 x 10, sum). "));
+      "all-reduce #7 (float32 x 10, sum); "));
 }
 
 TEST_CASE("failure board: garbage in the store blames nobody") {
