@@ -10,7 +10,6 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "rendezvous/base/durable_file.h"
 #include "rendezvous/base/unique_fd.h"
 
@@ -53,7 +52,8 @@ std::string UtcNow() {
   gmtime_r(&now.tv_sec, &parts);
   char text[32];
   const size_t size = strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &parts);
-  return absl::StrFormat("%s.%03dZ", std::string(text, size), now.tv_nsec / 1'000'000);
+  return absl::StrCat(absl::string_view(text, size), ".",
+                      absl::Dec(now.tv_nsec / 1000000, absl::kZeroPad3), "Z");
 }
 
 std::string HostName() {
