@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "rendezvous/base/check.h"
 #include "worker_runtime/gpu/cuda_api.h"
 #include "worker_runtime/gpu/gpu_runtime.h"
 
@@ -22,6 +23,7 @@ void UnloadModule(const CudaApi& cuda, void* module) {
 }
 
 absl::Status Launch(const FoundKernel& kernel, Stream stream, LaunchShape shape, void** arguments) {
+  DDP_CHECK(kernel.cuda != nullptr);
   return CudaStatus(
       *kernel.cuda, kernel.call.c_str(),
       kernel.cuda->cuLaunchKernel(static_cast<CudaFunction>(kernel.function), shape.blocks, 1, 1,

@@ -1,11 +1,15 @@
 #include "worker_runtime/gpu/hashes.h"
 
 #include <algorithm>
+#include <thread>
 
+#include "absl/strings/str_cat.h"
 #include "worker_runtime/gpu/hash_ptx.h"
 
 namespace ddp::internal {
 namespace {
+
+constexpr std::chrono::microseconds kLook(50);
 
 // Each thread ends in one addition to the same number: few blocks, which the memory keeps busy.
 LaunchShape ShapeForHash(int64_t count) {
@@ -31,19 +35,29 @@ absl::StatusOr<std::unique_ptr<Hashes>> Hashes::Load(const CudaApi& cuda) {
   return hashes;
 }
 
-absl::StatusOr<std::vector<int64_t>> Hashes::Of(std::span<const Tensor> tensors,
-                                                CudaStream stream) {
+absl::StatusOr<std::vector<int64_t>> Hashes::Of(std::span<const Tensor> tensors, CudaStream stream,
+                                                std::chrono::milliseconds timeout) {
   constexpr char kWhat[] = "hash parameters";
   std::vector<int64_t> hashes(tensors.size());
   if (hashes.empty()) return hashes;
   const size_t bytes = hashes.size() * sizeof(int64_t);
-  const absl::StatusOr<DeviceMemory> sums = gpu_.Allocate(kWhat, bytes);
+  absl::StatusOr<DeviceMemory> sums = gpu_.Allocate(kWhat, bytes);
   if (!sums.ok()) return sums.status();
-  absl::Status status = gpu_.Fill(kWhat, sums->get(), 0, bytes, stream);
+  sums_ = *std::move(sums);
+  absl::Status status = gpu_.Fill(kWhat, sums_.get(), 0, bytes, stream);
   for (size_t i = 0; status.ok() && i < tensors.size(); ++i) {
-    status = Add(tensors[i], static_cast<uint64_t*>(sums->get()) + i, stream);
+    status = Add(tensors[i], static_cast<uint64_t*>(sums_.get()) + i, stream);
   }
-  if (status.ok()) status = gpu_.CopyToHost(kWhat, hashes.data(), sums->get(), bytes, stream);
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  while (status.ok() && gpu_.IsBusy(stream)) {
+    if (std::chrono::steady_clock::now() >= deadline) {
+      return absl::DeadlineExceededError(
+          absl::StrCat("hash parameters: the GPU has not ended what is on the stream within ",
+                       timeout.count(), " ms"));
+    }
+    std::this_thread::sleep_for(kLook);
+  }
+  if (status.ok()) status = gpu_.CopyToHost(kWhat, hashes.data(), sums_.get(), bytes, stream);
   if (status.ok()) status = gpu_.Synchronize(kWhat, stream);
   if (!status.ok()) return status;
   return hashes;

@@ -2,6 +2,7 @@
 #ifndef DDPRUN_WORKER_RUNTIME_GPU_HASHES_H_
 #define DDPRUN_WORKER_RUNTIME_GPU_HASHES_H_
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -23,8 +24,10 @@ class Hashes {
   static absl::StatusOr<std::unique_ptr<Hashes>> Load(const CudaApi& cuda);
 
   // One number for each tensor, of its bits and their places, behind all that is on `stream`, which
-  // it waits for. Equal bits have equal numbers on every GPU; they are not those of the CPU.
-  absl::StatusOr<std::vector<int64_t>> Of(std::span<const Tensor> tensors, CudaStream stream);
+  // it waits for: DeadlineExceeded after `timeout`. Equal bits have equal numbers on every GPU;
+  // they are not those of the CPU.
+  absl::StatusOr<std::vector<int64_t>> Of(std::span<const Tensor> tensors, CudaStream stream,
+                                          std::chrono::milliseconds timeout);
 
  private:
   template <typename Bits>
@@ -35,6 +38,7 @@ class Hashes {
 
   const Gpu gpu_;
   OwnedModule module_;
+  DeviceMemory sums_;  // of the last call: a kernel that hangs may still use it
   HashKernel<uint8_t> bits_8_;
   HashKernel<uint16_t> bits_16_;
   HashKernel<uint32_t> bits_32_;

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include <cstring>
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -15,6 +15,8 @@ namespace {
 using ddprun::testing::EmulatedCuda;
 using ddprun::testing::EmulatedHashes;
 
+constexpr std::chrono::seconds kTimeout(60);
+
 CudaStream SomeStream() {
   static int stream;
   return reinterpret_cast<CudaStream>(&stream);
@@ -23,7 +25,8 @@ CudaStream SomeStream() {
 template <typename T>
 uint64_t HashOf(Hashes& hashes, std::vector<T> values, DType dtype) {
   const Tensor tensor = {"p", values.data(), values.size(), dtype};
-  const absl::StatusOr<std::vector<int64_t>> result = hashes.Of({&tensor, 1}, SomeStream());
+  const absl::StatusOr<std::vector<int64_t>> result =
+      hashes.Of({&tensor, 1}, SomeStream(), kTimeout);
   REQUIRE_MESSAGE(result.ok(), result.status().ToString());
   return static_cast<uint64_t>(result->at(0));
 }
@@ -62,7 +65,7 @@ TEST_CASE("hashes: a bit, a place and a sign change them, in any part of a large
   const Tensor tensors[] = {{"a", one, 1, DType::kFloat32},
                             {"empty", nullptr, 0, DType::kFloat32},
                             {"b", one, 1, DType::kFloat32}};
-  const auto each = (*hashes)->Of(tensors, SomeStream());
+  const auto each = (*hashes)->Of(tensors, SomeStream(), kTimeout);
   REQUIRE(each.ok());
   CHECK(each->at(0) == each->at(2));
   CHECK(each->at(1) == 0);
@@ -82,12 +85,16 @@ TEST_CASE("hashes: a driver that refuses the kernels, a launch or a copy is an e
                            "cuStreamSynchronize"}) {
     CAPTURE(call);
     cuda.Fail(call, kCudaErrorInvalidContext);
-    const absl::Status status = (*hashes)->Of({&tensor, 1}, SomeStream()).status();
+    const absl::Status status = (*hashes)->Of({&tensor, 1}, SomeStream(), kTimeout).status();
     CHECK_FALSE(status.ok());
     CHECK_MESSAGE(status.message().find(call) != absl::string_view::npos, status.ToString());
     cuda.Fail(call, kCudaSuccess);
   }
-  CHECK((*hashes)->Of({&tensor, 1}, SomeStream()).ok());
+  CHECK((*hashes)->Of({&tensor, 1}, SomeStream(), kTimeout).ok());
+  cuda.Fail("cuStreamQuery", kCudaErrorNotReady);
+  CHECK((*hashes)->Of({&tensor, 1}, SomeStream(), std::chrono::milliseconds(1)).status() ==
+        absl::DeadlineExceededError(
+            "hash parameters: the GPU has not ended what is on the stream within 1 ms"));
 }
 
 }  // namespace

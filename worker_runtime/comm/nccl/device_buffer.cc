@@ -24,16 +24,15 @@ class DeviceBuffer final : public Buffer {
 
   ~DeviceBuffer() override {
     if (data_ != 0 && owner_.may_free()) Free();
-    for (const CudaEvent event : {zeroed_, ended_}) {
+    for (const CudaEvent event : {written_, ended_}) {
       if (event != nullptr) owner_.pool->GiveBack(event);
     }
   }
 
-  // What the library has put on streams is awaited by its events. The caller's own kernels may
-  // still use the memory: of a step that failed between its update and its end. cuMemFree waits for
-  // all streams without a bound; ncclMemFree unmaps the memory under them, so that a word of the
-  // driver's own goes first, and takes the wait.
-  // REQUIRES: nccl_mutex_ is not held.
+  // The operations and the last Zero() or Copy() are awaited by events. The caller's own kernels
+  // may still use the memory: of a step that failed between its update and its end. cuMemFree waits
+  // for all streams without a bound; ncclMemFree unmaps the memory under them, so that a word of
+  // the driver's own goes first, and takes the wait. REQUIRES: nccl_mutex_ is not held.
   void Free() {
     const CurrentDevice current(device_);
     const RelaxedCapture relaxed(device_.api());
@@ -56,7 +55,7 @@ class DeviceBuffer final : public Buffer {
   absl::Status Allocate() {
     const CurrentDevice current(device_);
     if (!current.status().ok()) return current.status();
-    for (CudaEvent* event : {&zeroed_, &ended_}) {
+    for (CudaEvent* event : {&written_, &ended_}) {
       const absl::StatusOr<CudaEvent> taken = owner_.pool->Take();
       if (!taken.ok()) return taken.status();
       *event = *taken;
@@ -78,31 +77,38 @@ class DeviceBuffer final : public Buffer {
     const auto on = static_cast<CudaStream>(stream);
     const CudaResult result = api.cuMemsetD8Async(data_, 0, bytes_, on);
     if (result != kCudaSuccess) return CudaStatus(api, "cuMemsetD8Async", result);
-    int state = kCudaCaptureStatusNone;
-    // A replay is awaited as an operation.
-    const bool is_captured =
-        api.cuStreamIsCapturing(on, &state) == kCudaSuccess && state != kCudaCaptureStatusNone;
-    if (is_captured) return absl::OkStatus();
-    return CudaStatus(api, "cuEventRecord", api.cuEventRecord(zeroed_, on));
+    return NoteWrite(on);
   }
 
   absl::Status Copy(void* to, const void* from, size_t bytes, Stream stream) override {
     if (bytes == 0) return absl::OkStatus();
     const CurrentDevice current(device_);
     if (!current.status().ok()) return current.status();
-    const CudaApi& api = device_.api();
-    return CudaStatus(api, "cuMemcpyDtoDAsync",
-                      api.cuMemcpyDtoDAsync(reinterpret_cast<CudaPointer>(to),
-                                            reinterpret_cast<CudaPointer>(from), bytes,
-                                            static_cast<CudaStream>(stream)));
+    const auto on = static_cast<CudaStream>(stream);
+    const CudaResult result =
+        device_.api().cuMemcpyDtoDAsync(AddressOf(to), AddressOf(from), bytes, on);
+    if (result != kCudaSuccess) return CudaStatus(device_.api(), "cuMemcpyDtoDAsync", result);
+    return NoteWrite(on);
   }
 
  private:
+  absl::Status NoteWrite(CudaStream on) {
+    const CudaApi& api = device_.api();
+    int state = kCudaCaptureStatusNone;
+    // A replay is awaited as an operation.
+    const bool is_captured =
+        api.cuStreamIsCapturing(on, &state) == kCudaSuccess && state != kCudaCaptureStatusNone;
+    if (is_captured) return absl::OkStatus();
+    is_written_ = true;
+    return CudaStatus(api, "cuEventRecord", api.cuEventRecord(written_, on));
+  }
+
   absl::Status AwaitUses() {
     const CudaApi& api = device_.api();
     CudaResult result = api.cuEventRecord(ended_, owner_.stream);
     const auto deadline = std::chrono::steady_clock::now() + kIdlePatience;
-    for (const CudaEvent event : {zeroed_, ended_}) {
+    for (const CudaEvent event : {written_, ended_}) {
+      if (event == written_ && !is_written_) continue;
       while (result == kCudaSuccess && (result = api.cuEventQuery(event)) == kCudaErrorNotReady) {
         if (std::chrono::steady_clock::now() >= deadline) {
           return absl::DeadlineExceededError("an operation with it did not end in 5 s");
@@ -147,8 +153,9 @@ class DeviceBuffer final : public Buffer {
   NcclCommunication* const communication_;  // null: plain memory
   const size_t bytes_;
   const BufferOwner owner_;
-  CudaEvent zeroed_ = nullptr;  // the last Zero()
-  CudaEvent ended_ = nullptr;   // all operations that were called before the end
+  CudaEvent written_ = nullptr;  // the last Zero() or Copy(), once there was one
+  bool is_written_ = false;
+  CudaEvent ended_ = nullptr;  // all operations that were called before the end
   CudaPointer data_ = 0;
   CudaPointer fence_ = 0;  // of registered memory
   void* handle_ = nullptr;

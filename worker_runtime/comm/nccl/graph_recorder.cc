@@ -1,5 +1,7 @@
 #include "worker_runtime/comm/nccl/graph_recorder.h"
 
+#include <chrono>
+#include <mutex>
 #include <thread>
 #include <utility>
 
@@ -9,6 +11,11 @@
 #include "worker_runtime/comm/op_record.h"
 
 namespace ddp::internal {
+namespace {
+
+constexpr std::chrono::microseconds kLook(100);
+
+}  // namespace
 
 // What the caller holds.
 class NcclGraphHandle final : public CapturedGraph {
@@ -70,7 +77,16 @@ absl::StatusOr<std::unique_ptr<CapturedGraph>> GraphRecorder::EndCapture() {
   graph->status.Update(Instantiate(*graph));
   queue_.SetCapture(nullptr);
   if (!graph->status.ok()) return graph->status;
-  const std::lock_guard nccl(queue_.nccl_mutex());
+  // Whoever aborts NCCL meanwhile holds the mutex, and NCCL waits for a graph that it cannot know.
+  std::unique_lock nccl(queue_.nccl_mutex(), std::try_to_lock);
+  while (!nccl.owns_lock() && queue_.error().ok()) {
+    std::this_thread::sleep_for(kLook);
+    (void)nccl.try_lock();
+  }
+  if (absl::Status status = queue_.error(); !status.ok()) {
+    graph->Destroy(device_.api());
+    return status;
+  }
   graphs_.push_back(graph);
   return std::make_unique<NcclGraphHandle>(*this, graph);
 }

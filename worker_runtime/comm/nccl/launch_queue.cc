@@ -10,9 +10,10 @@
 namespace ddp::internal {
 namespace {
 
-// Replays in flight from which on a launch waits for one to end: an abort of NCCL waits for all
-// that were launched, each of which is a step, and has 2 s. More than two or three hide nothing.
-constexpr size_t kMaxReplays = 4;
+// Operations in flight from which on a replay waits for one to end: an abort of NCCL waits for all
+// replays that were launched, each of which is a step, and has 2 s. More than two or three hide
+// nothing.
+constexpr size_t kMaxBeforeReplay = 4;
 constexpr std::chrono::microseconds kLook(200);
 
 // NCCL puts a non-blocking call on the stream from a thread of its own, in tens of microseconds: a
@@ -187,18 +188,19 @@ absl::Status LaunchQueue::Replay(const std::shared_ptr<NcclGraph>& graph) {
     if (error_.ok() && capture_ != nullptr) {
       return absl::FailedPreconditionError("a replay while a step is being captured");
     }
-    while (error_.ok() && in_flight_.size() >= kMaxReplays) {
+    while (error_.ok() && in_flight_.size() >= kMaxBeforeReplay) {
       lock.unlock();
       Retire();
       lock.lock();
       // Ends: the watchdog fails what is over its timeout.
-      if (in_flight_.size() >= kMaxReplays) changed_.wait_for(lock, kLook);
+      if (in_flight_.size() >= kMaxBeforeReplay) changed_.wait_for(lock, kLook);
     }
     if (!error_.ok()) return error_;
   }
   absl::Status prepared = current.status();
   if (prepared.ok()) prepared = replay->TakeEvents();
   Run(replay, Prefixed(replay->op, prepared));
+  const std::lock_guard lock(mutex_);
   return replay->status;
 }
 

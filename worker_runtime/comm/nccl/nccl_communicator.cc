@@ -105,7 +105,7 @@ absl::StatusOr<std::unique_ptr<HalfCasts>> NcclCommunicator::MakeHalfCasts(DType
 }
 
 absl::StatusOr<std::unique_ptr<TensorHash>> NcclCommunicator::MakeTensorHash() {
-  return MakeDeviceHash(*device_);
+  return MakeDeviceHash(*device_, queue_.timeout());
 }
 
 std::unique_ptr<Work> NcclCommunicator::Barrier() {
@@ -125,7 +125,8 @@ absl::Status NcclCommunicator::CompareCalls(const Op& op) {
   absl::Status status =
       host_->AllGather(&mine, all.data(), sizeof(mine), DType::kUint8, nullptr)->Wait();
   if (!status.ok()) {
-    watchdog_.Fail(host_->MarkedError(), KnownTo::kHost);
+    const absl::Status marked = host_->MarkedError();
+    watchdog_.Fail(marked.ok() ? status : marked, KnownTo::kHost);
     return status;
   }
   for (int rank = 1; rank < world_size() && status.ok(); ++rank) {

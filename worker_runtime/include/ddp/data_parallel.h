@@ -72,9 +72,10 @@ struct DataParallelTimes {
 // On GPUs all memory that is given or returned is the devices', but for ScatterRows' input. A body
 // finds its GPU's primary context current and puts its work on DeviceStream(r), which does not wait
 // for the legacy stream. Every call ends when its devices have done what it put there, so its times
-// are true; torch's calls queue, and save some ten microseconds each. What the program itself put
-// on other streams has ended before a call that uses it. A call of the driver that fails is the
-// result of the call that made it; after an error of a device all further ones fail.
+// are true, and a kernel of a body that hangs hangs the call; torch's calls queue, and save some
+// ten microseconds each. What the program itself put on other streams has ended before a call that
+// uses it. A call of the driver that fails is the result of the call that made it; after an error
+// of a device all further ones fail.
 class DataParallel {
  public:
   explicit DataParallel(DataParallelOptions options = {});

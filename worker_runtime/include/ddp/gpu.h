@@ -151,7 +151,7 @@ absl::Status Launch(const FoundKernel& kernel, Stream stream, LaunchShape shape,
 template <typename... Arguments>
 absl::Status Kernel<void(Arguments...)>::Launch(
     Stream stream, LaunchShape shape, std::type_identity_t<Arguments>... arguments) const {
-  void* addresses[] = {&arguments...};
+  void* addresses[] = {&arguments..., nullptr};
   return internal::Launch(found_, stream, shape, addresses);
 }
 

@@ -15,6 +15,7 @@
 
 namespace ddp {
 
+// Equal on all ranks.
 struct ReplicaCheckOptions {
   // Steps between two comparisons, at least 1. 0: a comparison after the first step, and then twice
   // as many steps between them until they cost less than a thousandth of the time, alike on all
