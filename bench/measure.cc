@@ -12,7 +12,7 @@ namespace {
 constexpr int kFewestSteps = 5, kMostSteps = 400;
 constexpr double kMiB = 1 << 20;
 // The last is PyTorch's default: two buckets here, as the first one is of 1 MiB.
-const std::vector<double> kCaps = {0.25, 0.5, 1, 2, 4, 25};
+constexpr double kCaps[] = {0.25, 0.5, 1, 2, 4, 25};
 
 // As many steps as fit into the time, the same on all ranks.
 absl::StatusOr<int> StepsWithin(double seconds, double mean_ms, Training& training) {
@@ -98,7 +98,8 @@ absl::StatusOr<Report> MeasureSweep(ddp::Communicator& group, double seconds) {
   for (const MlpParameter& parameter : InitialParameters({})) {
     counts.push_back(parameter.values.size());
   }
-  const std::vector<std::vector<double>> layouts = CapsByLayout(kCaps, counts);
+  const std::vector<std::vector<double>> layouts =
+      CapsByLayout({std::begin(kCaps), std::end(kCaps)}, counts);
   std::vector<std::unique_ptr<DistributedTraining>> trainings;
   std::vector<std::vector<StepRecord>> steps(layouts.size());
   for (const std::vector<double>& caps : layouts) {

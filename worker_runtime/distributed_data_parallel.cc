@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "worker_runtime/comm/graph_capture.h"
 #include "worker_runtime/gradient_reducer.h"
 #include "worker_runtime/gradient_values.h"
 #include "worker_runtime/join_rounds.h"
@@ -61,7 +62,12 @@ DistributedDataParallel::DistributedDataParallel(Communicator& communicator,
                                                  DistributedDataParallelOptions options)
     : communicator_(communicator), options_(options) {}
 
-DistributedDataParallel::~DistributedDataParallel() = default;
+DistributedDataParallel::~DistributedDataParallel() {
+  if (!options_.shard_gradients) return;
+  if (internal::GraphCapture* capture = communicator_.graph_capture()) {
+    capture->on_discard.erase(this);
+  }
+}
 
 absl::Status DistributedDataParallel::CheckNoneIsLate() const {
   if (late_.empty()) return absl::OkStatus();
@@ -139,7 +145,9 @@ absl::Status DistributedDataParallel::Finish(std::optional<Stream> stream) {
   is_pass_announced_ = false;
   if (absl::Status status = CheckHasNoAverages(); !status.ok()) return status;
   absl::Status status = reducer_->Finish(stream.value_or(options_.stream));
-  if (status.ok()) averages_ = Averages::kInShard;
+  // After a gradient that was refused, too.
+  if (reducer_->CheckBetweenPasses("Finish").ok()) averages_ = Averages::kInShard;
+  averages_stream_ = stream.value_or(options_.stream);
   return status;
 }
 
@@ -173,7 +181,10 @@ absl::Status DistributedDataParallel::ZeroGrad(std::optional<Stream> stream) {
   if (reducer_ == nullptr) return NotFinalized();
   const Calling calling(reducer_->is_called());
   if (absl::Status status = calling.Check("ZeroGrad"); !status.ok()) return status;
-  absl::Status status = reducer_->ZeroGradients(stream.value_or(options_.stream));
+  // Sharded gradients may carry parameters on the stream of the last Step().
+  const bool is_behind_step = options_.shard_gradients && averages_ != Averages::kNone;
+  absl::Status status =
+      reducer_->ZeroGradients(stream.value_or(is_behind_step ? averages_stream_ : options_.stream));
   if (status.ok()) averages_ = Averages::kNone;
   return status;
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
+
 namespace ddp::internal {
 
 std::unique_ptr<Work> ReduceBucket(Communicator& communicator, int parts, void* data, size_t count,
@@ -39,6 +41,26 @@ std::vector<ShardPiece> ShardPiecesOf(const BucketLayout& layout, const std::vec
     }
   }
   return pieces;
+}
+
+absl::Status CheckNotTied(const std::vector<ModelTensor>& parameters) {
+  std::vector<const ModelTensor*> by_place;
+  for (const ModelTensor& parameter : parameters) {
+    if (parameter.count > 0) by_place.push_back(&parameter);
+  }
+  const auto begin = [](const ModelTensor* tensor) {
+    return static_cast<const char*>(tensor->data);
+  };
+  std::sort(by_place.begin(), by_place.end(),
+            [&](const auto* a, const auto* b) { return begin(a) < begin(b); });
+  for (size_t i = 1; i < by_place.size(); ++i) {
+    const ModelTensor& before = *by_place[i - 1];
+    if (begin(&before) + before.count * SizeOf(before.dtype) <= begin(by_place[i])) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "shard_gradients: parameters '", before.name, "' and '", by_place[i]->name,
+        "' share memory, and would be updated by different ranks; register tied weights once"));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace ddp::internal

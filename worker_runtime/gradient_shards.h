@@ -8,6 +8,7 @@
 
 #include "ddp/communicator.h"
 #include "worker_runtime/bucketizer.h"
+#include "worker_runtime/model_tensors.h"
 
 namespace ddp::internal {
 
@@ -32,6 +33,10 @@ std::vector<ShardPiece> ShardPiecesOf(const BucketLayout& layout, const std::vec
 
 // Where parameter `parameter` begins in its bucket, in elements.
 size_t PlaceInBucket(const BucketLayout& layout, const Bucket& bucket, int parameter);
+
+// InvalidArgument for parameters that share memory, as tied weights do: each would be updated by
+// the rank that has its shard, and one of the updates be lost.
+absl::Status CheckNotTied(const std::vector<ModelTensor>& parameters);
 
 }  // namespace ddp::internal
 

@@ -3,8 +3,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "ddp/distributed_data_parallel.h"
+#include "worker_runtime/comm/graph_capture.h"
 #include "worker_runtime/gradient_memory.h"
 #include "worker_runtime/gradient_reducer.h"
+#include "worker_runtime/gradient_shards.h"
 #include "worker_runtime/half_casts.h"
 #include "worker_runtime/model_tensors.h"
 #include "worker_runtime/parameter_check.h"
@@ -49,6 +51,7 @@ void DistributedDataParallel::AddBuffer(const std::string& name, void* data, siz
 
 absl::Status DistributedDataParallel::CheckModel() const {
   absl::Status status = internal::CheckTensors(parameters_, buffers_);
+  if (status.ok() && options_.shard_gradients) status = internal::CheckNotTied(parameters_);
   if (!status.ok() || own_gradients_.empty()) return status;
   std::vector<Piece> gradients;
   for (size_t i = 0; i < parameters_.size(); ++i) {
@@ -137,6 +140,11 @@ absl::Status DistributedDataParallel::Finalize() {
                                         *std::move(wire), std::move(adopted));
   if (!reducer.ok()) return reducer.status();
   reducer_ = *std::move(reducer);
+  if (internal::GraphCapture* capture = communicator_.graph_capture();
+      capture != nullptr && options_.shard_gradients) {
+    // What was zeroed, averaged or updated in the capture never was.
+    capture->on_discard[this] = [this] { averages_ = Averages::kSpent; };
+  }
   if (options_.rebuild_buckets) reducer_->RebuildBuckets(choices.limits);
   if (finds_unused_parameters()) reducer_->FindUnusedParameters(options_.static_graph);
   return absl::OkStatus();

@@ -38,19 +38,25 @@ std::string SizeIn(const std::string& hello) {
   return hello.substr(std::min(hello.find('/'), hello.size() - 1) + 1);
 }
 
+absl::Status OtherSize(int rank, int world_size, int other, const std::string& hello,
+                       Milliseconds timeout) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("agreeing on a session timed out after ", NameDuration(timeout), ": rank ", rank,
+                   " was given a world size of ", world_size, ", rank ", other, " one of ",
+                   SizeIn(hello), "; all ranks of a group are given the same"));
+}
+
 // After the timeout: where a rank has another world size, that is why. Before it a hello may be an
 // older start's, which is replaced.
 absl::Status TimedOut(Store& store, int rank, int world_size, const std::vector<int>& missing,
                       Milliseconds timeout) {
   for (int other = 0; other < world_size; ++other) {
     auto has = store.Check({HelloKey(other)});
-    if (!has.ok() || !*has) continue;
+    if (!has.ok()) break;  // a store that does not answer: each request would wait
+    if (!*has) continue;
     auto hello = store.Get(HelloKey(other), kLook);
     if (!hello.ok() || SizeIn(*hello) == absl::StrCat(world_size)) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("agreeing on a session timed out after ", NameDuration(timeout), ": rank ",
-                     rank, " was given a world size of ", world_size, ", rank ", other, " one of ",
-                     SizeIn(*hello), "; all ranks of a group are given the same"));
+    return OtherSize(rank, world_size, other, *hello, timeout);
   }
   return Missing(missing, timeout);
 }
@@ -86,12 +92,13 @@ absl::StatusOr<std::string> Lead(Store& store, int world_size, const std::string
       // Going on would give the new start's ranks two ids to choose from.
       return absl::AbortedError("agreeing on a session: another rank 0 has started since");
     }
-    const bool has_one_size =
-        std::all_of(hellos->begin(), hellos->end(), [world_size](const std::string& other) {
-          return SizeIn(other) == absl::StrCat(world_size);
+    const auto odd =
+        std::find_if(hellos->begin(), hellos->end(), [world_size](const std::string& other) {
+          return SizeIn(other) != absl::StrCat(world_size);
         });
-    if (!has_one_size) {
-      if (Clock::now() >= deadline) return TimedOut(store, 0, world_size, {}, timeout);
+    if (odd != hellos->end()) {
+      const int other = static_cast<int>(odd - hellos->begin());
+      if (Clock::now() >= deadline) return OtherSize(0, world_size, other, *odd, timeout);
       std::this_thread::sleep_for(kLook);
       continue;
     }

@@ -1,11 +1,13 @@
 #include "ddp/zero_redundancy_optimizer.h"
 
 #include <cstring>
+#include <exception>
 #include <memory>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "worker_runtime/agree_on_status.h"
+#include "worker_runtime/comm/graph_capture.h"
 #include "worker_runtime/gradient_reducer.h"
 #include "worker_runtime/gradient_shards.h"
 #include "worker_runtime/gradient_values.h"
@@ -106,15 +108,32 @@ absl::Status ZeroRedundancyOptimizer::Step(const Update& update, std::optional<S
   absl::Status status = ddp_->CheckHasAverages("Step");
   if (!status.ok()) return status;
   ddp_->averages_ = DistributedDataParallel::Averages::kSpent;
-  status = UpdateAndGather(update, stream.value_or(ddp_->options_.stream));
+  ddp_->averages_stream_ = stream.value_or(ddp_->averages_stream_);
+  status = UpdateAndGather(update, ddp_->averages_stream_);
   if (!status.ok()) Abort(status);
   return status;
 }
 
-// The others wait for this rank's part.
+absl::Status ZeroRedundancyOptimizer::Call(const Update& update, const ParameterShard& shard) {
+  const auto threw = [&](const std::string& what) {
+    return absl::UnknownError(absl::StrCat(
+        "the update of '", ddp_->parameters_[static_cast<size_t>(shard.parameter)].name, "' threw ",
+        what));
+  };
+  try {
+    return update(shard);
+  } catch (const std::exception& error) {
+    return threw(absl::StrCat("\"", error.what(), "\""));
+  } catch (...) {
+    return threw("what is no std::exception");
+  }
+}
+
+// The others wait for this rank's part. In a capture nobody does: all hear it at its end.
 void ZeroRedundancyOptimizer::Abort(const absl::Status& status) {
   Communicator& communicator = ddp_->communicator_;
-  if (!communicator.error().ok()) return;
+  const internal::GraphCapture* capture = communicator.graph_capture();
+  if (!communicator.error().ok() || (capture != nullptr && capture->is_capturing())) return;
   communicator.Abort(absl::StrCat("rank ", communicator.rank(), ": ", status.message()));
 }
 
@@ -131,7 +150,7 @@ absl::Status ZeroRedundancyOptimizer::UpdateAndGather(const Update& update, Stre
     const Bucket& bucket = layout.buckets[i];
     for (; status.ok() && next < shard_ends_[i]; ++next) {
       const ParameterShard& shard = shards_[next];
-      status = update(shard);
+      status = Call(update, shard);
       if (!status.ok() || layout.parts == 1) continue;
       status = arena->Copy(const_cast<void*>(shard.gradient), shard.values,
                            shard.count * SizeOf(shard.dtype), stream);
@@ -209,7 +228,7 @@ absl::Status ZeroRedundancyOptimizer::GatherState(const void* state, DType dtype
     part.assign(each * size, 0);
     if (is_root) whole.resize(bucket.count * size);
     for (; next < shard_ends_[i]; ++next) {
-      CopyBytes(&part[pieces[next].place * size],
+      CopyBytes(part.data() + pieces[next].place * size,
                 static_cast<const char*>(state) + shards_[next].offset * size,
                 pieces[next].count * size);
     }
@@ -217,7 +236,7 @@ absl::Status ZeroRedundancyOptimizer::GatherState(const void* state, DType dtype
     if (!status.ok() || !is_root) continue;
     for (const int id : bucket.parameters) {
       const Tensor& tensor = full[static_cast<size_t>(id)];
-      CopyBytes(tensor.data, &whole[internal::PlaceInBucket(layout, bucket, id) * size],
+      CopyBytes(tensor.data, whole.data() + internal::PlaceInBucket(layout, bucket, id) * size,
                 tensor.count * size);
     }
   }

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,48 @@ TEST_CASE("zero: buckets that lie in several pieces cannot be divided") {
     adopted.AddParameter("p", values.data(), values.size(), DType::kFloat32,
                          {gradient.data(), gradient.size()});
     CHECK(Message(adopted.Finalize()).find("in memory of the program's own") != std::string::npos);
+  });
+}
+
+TEST_CASE("zero: tied weights would be updated by two ranks") {
+  RunRankThreads({.nodes = {1}}, [](Communicator& all) {
+    std::vector<float> values(4);
+    DistributedDataParallel tied(all, {.shard_gradients = true});
+    tied.AddParameter("a", values.data(), values.size(), DType::kFloat32);
+    tied.AddParameter("b", values.data() + 3, 1, DType::kFloat32);
+    CHECK(Message(tied.Finalize()) ==
+          "shard_gradients: parameters 'a' and 'b' share memory, and would be updated by different "
+          "ranks; register tied weights once");
+  });
+}
+
+TEST_CASE("zero: behind a refused gradient all ranks step") {
+  RunRankThreads({.nodes = {2}}, [](Communicator& all) {
+    Replica replica(all, {{40}}, Options(true));
+    REQUIRE(replica.Start().ok());
+    REQUIRE(replica.ddp.ZeroGrad().ok());
+    CHECK(replica.ddp.GradientReady(0).ok());
+    if (all.rank() == 1) CHECK_FALSE(replica.ddp.GradientReady(0).ok());  // twice
+    CHECK(replica.ddp.Finish().ok() == (all.rank() == 0));
+    const absl::Status stepped =
+        replica.zero->Step([](const ParameterShard&) { return absl::OkStatus(); });
+    CHECK_MESSAGE(stepped.ok(), Message(stepped));
+  });
+}
+
+TEST_CASE("zero: an update that throws ends the group with its words") {
+  RunRankThreads({.nodes = {2}}, [](Communicator& all) {
+    Replica replica(all, {{40}}, Options(true));
+    REQUIRE(replica.Start().ok());
+    REQUIRE(replica.ddp.ZeroGrad().ok());
+    CHECK(replica.ddp.GradientReady(0).ok());
+    CHECK(replica.ddp.Finish().ok());
+    const absl::Status status = replica.zero->Step([&all](const ParameterShard&) -> absl::Status {
+      if (all.rank() == 1) throw std::runtime_error("no memory");
+      return absl::OkStatus();
+    });
+    const std::string said = "the update of 'p0' threw \"no memory\"";
+    CHECK_MESSAGE(Message(status).find(said) != std::string::npos, Message(status));
   });
 }
 

@@ -35,8 +35,8 @@ using ddprun::ExitStatus;
 using ddprun::rendezvous::StoreServer;
 
 // Where ranks leave the notes by which they say that another one's leaving ended their group
-// (left_peer.h): files of a name that nobody guesses. There is none until a rank writes it, so that
-// a caller which is killed leaves nothing behind.
+// (left_peer.h): files of a name that nobody guesses. There is none until a rank writes it: a caller
+// that is killed before leaves nothing behind.
 class Notes {
  public:
   explicit Notes(int ranks) : ranks_(ranks) {

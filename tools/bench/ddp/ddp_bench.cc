@@ -3,10 +3,14 @@
 //   ddp_bench step  --ranks N --hidden H --layers L [--seconds S]
 //     a step without DDP (bare), with it (sync), with it under NoSync (no_sync), with all gradients
 //     handed over after backward (late), and a ReplicaCheck's comparison (compare)
-//   ddp_bench sweep --ranks N --hidden H --layers L [--seconds S]   sync for values of
-//   bucket_cap_mb ddp_bench recorder                                              an operation's
-//   record ddp_bench spawn --ranks N     ranks that do nothing; `group`: ranks that form a group
-//   and end ddp_bench nothing             ends at once
+//   ddp_bench sweep --ranks N --hidden H --layers L [--seconds S]
+//     sync for values of bucket_cap_mb
+//   ddp_bench recorder
+//     an operation's record
+//   ddp_bench spawn --ranks N
+//     ranks that do nothing; `group`: ranks that form a group and end
+//   ddp_bench nothing
+//     ends at once
 //
 // Batch 64 a rank. Prints one JSON object per figure, in ms: the median over turns of the slowest
 // rank's.

@@ -67,10 +67,11 @@ struct DistributedDataParallelOptions {
   bool broadcast_buffers = true;
   // Finish() leaves each rank the averages of its shard of the gradients alone, 1/N of each bucket,
   // and the rest undefined: buckets are reduced by a reduce-scatter. For ZeroRedundancyOptimizer,
-  // whose Step() and a ZeroGrad() come before the next pass. ClipGradNorm() and CountNonFinite()
-  // are collective then, of the averages of all ranks; there is no hook and no Join, and with
-  // rebuild_buckets or gradients in memory of the program's own Finalize() is InvalidArgument.
-  // Equal on all ranks.
+  // whose Step() and a ZeroGrad() come before the next pass: a rank that forgets them is told, and
+  // the others wait for it until the timeout. Parameters may not share memory (tied weights).
+  // ClipGradNorm() and CountNonFinite() are collective then, of the averages of all ranks; there is
+  // no hook and no Join, and with rebuild_buckets or gradients in memory of the program's own
+  // Finalize() is InvalidArgument. Equal on all ranks.
   bool shard_gradients = false;
   // CUDA: the stream on which the program has written its parameters when it calls Finalize(), and
   // that of all calls that name none. Null is the legacy default stream, which does not wait for
@@ -168,8 +169,8 @@ class DistributedDataParallel {
   // until a Finish() that names a stream. Errors: FailedPrecondition naming the parameters that got
   // no gradient, where all must (this also aborts the communicator, since the other ranks would
   // wait for them in vain); the communicator's; that of the first GradientReady() since the last
-  // Finish() which was refused, if there is no other: the pass has ended then, and the next may
-  // begin. Does nothing else under NoSync.
+  // Finish() which was refused for its parameter or its stream, if there is no other: the pass has
+  // ended then, and the next may begin. Does nothing else under NoSync.
   absl::Status Finish(std::optional<Stream> stream = std::nullopt);
 
   // Collective, before each forward pass of training, when there are buffers: replaces everybody's
@@ -224,8 +225,9 @@ class DistributedDataParallel {
     DistributedDataParallel* owner_;  // null when it was waited for or moved from
   };
   // Called by all ranks with the same argument, between passes; outlived by this object. Errors:
-  // FailedPrecondition before Finalize(), in a pass and in another Join; Unimplemented on a GPU and
-  // with static_graph; InvalidArgument for integers that would have to be scaled.
+  // FailedPrecondition before Finalize(), in a pass and in another Join; Unimplemented on a GPU,
+  // with static_graph and with shard_gradients; InvalidArgument for integers that would have to be
+  // scaled.
   absl::StatusOr<JoinGuard> Join(bool divide_by_initial_world_size = true);
 
   // Sets all gradients to 0: at once (CPU), or in the order of `stream`, by default the options'
@@ -302,6 +304,8 @@ class DistributedDataParallel {
   // Step().
   enum class Averages : uint8_t { kNone, kInShard, kSpent };
   Averages averages_ = Averages::kNone;
+  Stream averages_stream_ =
+      nullptr;  // CUDA: on which they are, or the parameters that replace them
   std::unique_ptr<internal::GradientReducer> reducer_;  // null until Finalize() succeeded
 };
 

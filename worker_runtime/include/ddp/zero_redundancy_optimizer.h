@@ -75,11 +75,13 @@ class ZeroRedundancyOptimizer {
 
   // Collective, once behind each Finish(): calls `update` for each of the shards, and replaces all
   // other elements of the parameters by what their ranks have made of them, while later shards are
-  // updated. When it returns (CPU), or for what comes later on `stream` (CUDA, by default the
-  // options'; `update` enqueues there), all ranks have the same parameters. Gradients hold nothing
-  // any more: ZeroGrad() comes next. A step that is to be skipped, on all ranks, is one without
-  // this call. Errors: FailedPrecondition before Finish() and for a second Step() behind it;
-  // `update`'s, which aborts the communicator, since the other ranks would wait in vain; the
+  // updated. When it returns (CPU), or for what comes later on `stream` (CUDA, by default that of
+  // Finish(); `update` enqueues there), all ranks have the same parameters. Gradients hold nothing
+  // any more: ZeroGrad() comes next. A parameter that no rank has used is updated with a gradient
+  // of zeros, so that its momentum moves it, where PyTorch's optimizers skip it. A step that is to
+  // be skipped, on all ranks, is one without this call. Errors: FailedPrecondition before Finish()
+  // and for a second Step() behind it; `update`'s, and Unknown where it throws, which abort the
+  // communicator, since the other ranks would wait in vain, but in a StepGraph's capture; the
   // communicator's.
   absl::Status Step(const Update& update, std::optional<Stream> stream = std::nullopt);
 
@@ -96,6 +98,7 @@ class ZeroRedundancyOptimizer {
 
  private:
   explicit ZeroRedundancyOptimizer(DistributedDataParallel& ddp) : ddp_(&ddp) {}
+  absl::Status Call(const Update& update, const ParameterShard& shard);
   absl::Status UpdateAndGather(const Update& update, Stream stream);
   void Abort(const absl::Status& status);
   absl::Status CopyOut(int bucket, Stream stream);
