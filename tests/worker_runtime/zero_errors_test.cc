@@ -33,7 +33,7 @@ TEST_CASE("zero: buckets that lie in several pieces cannot be divided") {
 }
 
 TEST_CASE("zero: tied weights would be updated by two ranks") {
-  RunRankThreads({.nodes = {1}}, [](Communicator& all) {
+  RunRankThreads({.nodes = {2}}, [](Communicator& all) {
     std::vector<float> values(4);
     DistributedDataParallel tied(all, {.shard_gradients = true});
     tied.AddParameter("a", values.data(), values.size(), DType::kFloat32);

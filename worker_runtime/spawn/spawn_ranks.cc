@@ -35,27 +35,32 @@ using ddprun::ExitStatus;
 using ddprun::rendezvous::StoreServer;
 
 // Where ranks leave the notes by which they say that another one's leaving ended their group
-// (left_peer.h): files of a name that nobody guesses. There is none until a rank writes it: a caller
-// that is killed before leaves nothing behind.
+// (left_peer.h): files of a name that nobody guesses. There is none until a rank writes it: a
+// caller that is killed before leaves nothing behind.
 class Notes {
  public:
-  explicit Notes(int ranks) : ranks_(ranks) {
+  Notes() {
     const char* folder = std::getenv("TMPDIR");
-    path_ = absl::StrCat(folder != nullptr && *folder != '\0' ? folder : "/tmp", "/ddprun-spawn-",
-                         NonceText(MakeNonce()), ".");
+    folder_ = folder != nullptr && *folder != '\0' ? folder : "/tmp";
+    prefix_ = absl::StrCat("ddprun-spawn-", NonceText(MakeNonce()), ".");
   }
+  // A rank that was killed while it wrote has left a file that begins like the note.
   ~Notes() {
-    for (int rank = 0; rank < ranks_; ++rank) (void)unlink(FileOf(rank).c_str());
+    std::error_code error;
+    for (std::filesystem::directory_iterator at(folder_, error), end; !error && at != end;
+         at.increment(error)) {
+      if (at->path().filename().string().starts_with(prefix_)) (void)unlink(at->path().c_str());
+    }
   }
   Notes(const Notes&) = delete;
   Notes& operator=(const Notes&) = delete;
 
-  std::string FileOf(int rank) const { return absl::StrCat(path_, rank); }
+  std::string FileOf(int rank) const { return absl::StrCat(folder_, "/", prefix_, rank); }
   bool HasNote(int rank) const { return access(FileOf(rank).c_str(), F_OK) == 0; }
 
  private:
-  const int ranks_;
-  std::string path_;
+  std::string folder_;
+  std::string prefix_;
 };
 
 // How a rank that failed ended.
@@ -89,7 +94,7 @@ std::string FailureText(int rank, int ranks, const ExitStatus& status, const Ran
 class RankGroup {
  public:
   RankGroup(int ranks, int call, std::chrono::milliseconds grace)
-      : ranks_(ranks), call_(call), grace_(grace), notes_(ranks) {}
+      : ranks_(ranks), call_(call), grace_(grace) {}
 
   absl::Status Start(uint16_t store_port);
   absl::Status Await();
