@@ -12,7 +12,7 @@
 #include "tests/support/emulated_cuda.h"
 #include "tests/support/in_child.h"
 #include "tests/support/subprocess.h"
-#include "tests/worker_runtime/gpu/emulated_casts.h"
+#include "tests/worker_runtime/gpu/emulated_kernels.h"
 #include "worker_runtime/gpu/cast_ptx.h"
 
 namespace ddp {
