@@ -1,6 +1,6 @@
 """DistributedDataParallel beside PyTorch's over Gloo, what it costs, all-reduce among 8 ranks, and ddp::Spawn.
 
-Long cases take a fifth of the runs: some seven minutes in all on two cores.
+Long cases take a fifth of the runs: some ten minutes in all on two cores.
 """
 
 import json
@@ -11,12 +11,14 @@ import allreduce_cases
 from harness import HERE, NO_TORCH, BenchError, Row, Timer, build, compile_program, interleave, run, torch_python
 
 LIMIT_S = 120
-SECONDS = "2"  # of a run for a small network; the large one takes its three turns
+SECONDS = "4"  # about, of a run; three turns of all ways at least
 # Widths of the hidden layers and their number: 784-512-512-10, and 784 - 6 x 2048 - 10.
 MODELS = {"0.67 M": ("512", "2"), "22.6 M": ("2048", "6")}
 RANKS = (1, 2, 4)
-WAYS = {"bare": "without DDP", "no_sync": "no_sync", "sync": "with DDP", "late": "with DDP, no overlap",
-        "compare": "ReplicaCheck", "exposed": "exposed by last_reduction"}
+# {figure: (way, key of what a program says of it, text)}; a cost is what a step takes more than without DDP.
+FIGURES = {"bare": ("bare", "ms", "without DDP"), "sync": ("sync", "ms", "with DDP"),
+           "cost": ("sync", "more_ms", "cost of DDP"), "late": ("late", "more_ms", "cost of DDP, no overlap"),
+           "exposed": ("sync", "exposed_ms", "exposed by last_reduction"), "compare": ("compare", "ms", "ReplicaCheck")}
 TORCH = "PyTorch, Gloo"
 
 
@@ -55,11 +57,10 @@ def step_rows(program, model, shape, ranks, turns):
         if isinstance(values, str):
             rows.append(Row(step_task(model, ranks, "sync"), who, "ms", error=values))
             continue
-        for way in WAYS:
-            measured = [found["sync"].get("exposed_ms") if way == "exposed" else found.get(way, {}).get("ms")
-                        for found in values]
+        for figure, (way, key, _) in FIGURES.items():
+            measured = [found.get(way, {}).get(key) for found in values]
             if None not in measured:
-                rows.append(Row(step_task(model, ranks, way), who, "ms", measured))
+                rows.append(Row(step_task(model, ranks, figure), who, "ms", measured))
     return rows
 
 
@@ -78,8 +79,8 @@ def in_turns(commands, turns):
     return found
 
 
-def step_task(model, ranks, way):
-    return f"DDP, {model}, {ranks} ranks, {WAYS[way]}"
+def step_task(model, ranks, figure):
+    return f"DDP, {model}, {ranks} ranks, {FIGURES[figure][2]}"
 
 
 def sweep_rows(program, turns):
@@ -90,7 +91,8 @@ def sweep_rows(program, turns):
         return [Row("bucket_cap_mb", "ddprun", "ms", error=found)]
     return [Row(f"bucket_cap_mb {cap}", who, "ms", [ways_[cap][key] for ways_ in found],
                 note=f"{found[0][cap]['buckets']} buckets")
-            for cap in found[0] for who, key in (("ddprun", "ms"), ("ddprun, exposed", "exposed_ms"))]
+            for cap in found[0]
+            for who, key in (("ddprun", "ms"), ("ddprun, more", "more_ms"), ("ddprun, exposed", "exposed_ms"))]
 
 
 def allreduce_rows(dtype, ranks, competitors, turns):
@@ -138,46 +140,39 @@ def ratio(top, bottom):
     return "-" if not top or not bottom else f"{top / bottom:.2f}"
 
 
-def less(value, other):
-    return None if value is None or other is None else value - other
-
-
 def step_table(medians):
-    cells = [("parameters", "ranks", "without DDP", "PyTorch", "with DDP", "PyTorch", "exposed", "PyTorch",
+    cells = [("parameters", "ranks", "without DDP", "PyTorch", "with DDP", "PyTorch", "DDP costs", "PyTorch",
               "PyTorch / ddprun, with DDP")]
     for model in MODELS:
         for ranks in RANKS:
-            row = []
-            for way in ("bare", "sync"):
-                row += [shown(medians.get((step_task(model, ranks, way), who)), "ms") for who in ("ddprun", TORCH)]
-            sync, no_sync = ([medians.get((step_task(model, ranks, way), who)) for who in ("ddprun", TORCH)]
-                             for way in ("sync", "no_sync"))
-            exposed = [shown(less(a, b), "ms", 2) if ranks > 1 else "-" for a, b in zip(sync, no_sync)]
-            cells.append((model, str(ranks), *row, *exposed, ratio(sync[1], sync[0])))
+            row = {figure: [medians.get((step_task(model, ranks, figure), who)) for who in ("ddprun", TORCH)]
+                   for figure in ("bare", "sync", "cost")}
+            cells.append((model, str(ranks), *(shown(value, "ms") for pair in row.values() for value in pair),
+                          ratio(*reversed(row["sync"]))))
     return lines(*cells)
 
 
 def cost_table(medians):
-    cells = [("parameters", "ranks", "DDP's overhead", "overlap on, off", "exposed by `last_reduction`",
+    cells = [("parameters", "ranks", "DDP costs", "of a step", "without overlap", "exposed by `last_reduction`",
               "ReplicaCheck: a comparison", "steps between two at 0.1 %")]
     for model in MODELS:
         for ranks in RANKS:
-            bare, sync, late, compare, exposed = (medians.get((step_task(model, ranks, way), "ddprun"))
-                                                  for way in ("bare", "sync", "late", "compare", "exposed"))
-            overhead = "-" if ranks > 1 or not bare or not sync else f"{100 * (sync / bare - 1):+.1f} %"
-            cells.append((model, str(ranks), overhead, "-" if ranks == 1 else f"{shown(sync, 'ms')}, {shown(late, 'ms')}",
-                          "-" if ranks == 1 else shown(exposed, "ms", 2), shown(compare, "ms"),
-                          "-" if not compare or not sync else f"{1000 * compare / sync:,.0f}"))
+            bare, sync, cost, late, exposed, compare = (medians.get((step_task(model, ranks, figure), "ddprun"))
+                                                        for figure in FIGURES)
+            share = "-" if not bare or cost is None else f"{100 * cost / bare:+.1f} %"
+            cells.append((model, str(ranks), shown(cost, "ms"), share, shown(late, "ms"), shown(exposed, "ms", 2),
+                          shown(compare, "ms"), "-" if not compare or not sync else f"{1000 * compare / sync:,.0f}"))
     recorder = medians.get(("flight recorder", "ddprun"))
     return lines(*cells) + f"\n\nThe flight recorder takes {shown(recorder, 'ns')} for each operation."
 
 
 def sweep_table(rows):
-    cells = [("`bucket_cap_mb`", "buckets", "step", "exposed")]
-    steps = [row for row in rows if row.task.startswith("bucket_cap_mb ") and row.who == "ddprun"]
-    exposed = {row.task: row.median for row in rows if row.who == "ddprun, exposed"}
-    for row in steps:
-        cells.append((row.task.split()[1], row.note.split()[0], shown(row.median, "ms"), shown(exposed[row.task], "ms")))
+    cells = [("`bucket_cap_mb`", "buckets", "step", "more than by default", "exposed")]
+    medians = {(row.task, row.who): row.median for row in rows}
+    for row in rows:
+        if row.task.startswith("bucket_cap_mb ") and row.who == "ddprun":
+            more, exposed = (shown(medians.get((row.task, f"ddprun, {what}")), "ms") for what in ("more", "exposed"))
+            cells.append((row.task.split()[1], row.note.split()[0], shown(row.median, "ms"), more, exposed))
     return lines(*cells)
 
 

@@ -14,7 +14,10 @@ namespace ddprun::bench {
 struct Way {
   std::string name;
   std::function<absl::Status()> step;
-  double ms = 0;  // a step: the median over the turns of the slowest rank's
+  // A step: medians over the turns of the slowest rank's, and of what it took more than that of the
+  // first way in the same turn, so that a machine that grows slower does not count.
+  double ms = 0;
+  double more_ms = 0;
 };
 
 // Collective. Each turn does a block of steps of every way, all ranks beginning together, so that
