@@ -33,12 +33,9 @@ CpuNetwork::CpuNetwork(int inputs, int hidden, uint64_t seed)
       hidden_(hidden),
       weights_(MakeInitialWeights(inputs, hidden, seed)),
       last_(std::make_unique<Activations>()) {
-  for (const InitialWeights& weights : weights_) velocities_.emplace_back(weights.values.size());
-  for (size_t i = 0; i < weights_.size(); ++i) {
-    parameters_.push_back({.name = weights_[i].name,
-                           .count = weights_[i].values.size(),
-                           .values = weights_[i].values.data(),
-                           .velocity = velocities_[i].data()});
+  for (InitialWeights& weights : weights_) {
+    parameters_.push_back(
+        {.name = weights.name, .count = weights.values.size(), .values = weights.values.data()});
   }
 }
 
@@ -106,14 +103,18 @@ absl::Status CpuNetwork::Backward(float scale, const std::function<void(int)>& r
   return absl::OkStatus();
 }
 
-absl::Status CpuNetwork::Update(float learning_rate) {
-  for (const Parameter& parameter : parameters_) {
-    for (size_t i = 0; i < parameter.count; ++i) {
-      parameter.velocity[i] = kMomentum * parameter.velocity[i] + parameter.gradient[i];
-      parameter.values[i] -= learning_rate * parameter.velocity[i];
-    }
+absl::Status CpuNetwork::Update(const Weights& weights, float learning_rate) {
+  for (size_t i = 0; i < weights.count; ++i) {
+    weights.velocity[i] = kMomentum * weights.velocity[i] + weights.gradient[i];
+    weights.values[i] -= learning_rate * weights.velocity[i];
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<float*> CpuNetwork::MakeZeros(const char*, size_t count) {
+  if (count == 0) return nullptr;
+  zeros_.emplace_back(count);
+  return zeros_.back().data();
 }
 
 absl::StatusOr<Tally> CpuNetwork::TakeTally() { return std::exchange(tally_, Tally()); }

@@ -26,7 +26,8 @@ class CpuNetwork : public Network {
   std::vector<Parameter>& parameters() override { return parameters_; }
   absl::Status Forward(const ImageSet& images, std::span<const int64_t> indices) override;
   absl::Status Backward(float scale, const std::function<void(int)>& ready) override;
-  absl::Status Update(float learning_rate) override;
+  absl::Status Update(const Weights& weights, float learning_rate) override;
+  absl::StatusOr<float*> MakeZeros(const char* what, size_t count) override;
   absl::StatusOr<Tally> TakeTally() override;
   ddp::Stream stream() const override { return nullptr; }
   absl::Status CopyOut(const float* device, float* host, size_t count) override;
@@ -38,8 +39,8 @@ class CpuNetwork : public Network {
   const int inputs_;
   const int hidden_;
   std::vector<InitialWeights> weights_;  // by now trained; what the parameters point to
-  std::vector<std::vector<float>> velocities_;
   std::vector<Parameter> parameters_;
+  std::vector<std::vector<float>> zeros_;  // that MakeZeros() made
   std::unique_ptr<Activations> last_;
   Tally tally_;
 };

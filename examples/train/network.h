@@ -22,8 +22,15 @@ struct Parameter {
   std::string name;
   size_t count = 0;
   float* values = nullptr;
-  float* velocity = nullptr;  // of the optimizer
   float* gradient = nullptr;
+};
+
+// Successive weights, which are updated together; in the device's memory.
+struct Weights {
+  float* values = nullptr;
+  float* velocity = nullptr;  // of the optimizer
+  const float* gradient = nullptr;
+  size_t count = 0;
 };
 
 // What forward passes added up.
@@ -52,13 +59,16 @@ class Network {
   // REQUIRES: every parameter has a gradient, and the last Forward was ok.
   virtual absl::Status Backward(float scale, const std::function<void(int)>& ready) = 0;
   // Stochastic gradient descent with momentum 0.9.
-  virtual absl::Status Update(float learning_rate) = 0;
+  virtual absl::Status Update(const Weights& weights, float learning_rate) = 0;
+  // Zeros in the device's memory, for what an optimizer keeps; they live as long as the network.
+  // Null for none.
+  virtual absl::StatusOr<float*> MakeZeros(const char* what, size_t count) = 0;
   // The sums over all Forwards since the last TakeTally. Waits for the device: not for every step.
   virtual absl::StatusOr<Tally> TakeTally() = 0;
 
   // Where its work is queued; null on the CPU.
   virtual ddp::Stream stream() const = 0;
-  // Copies values or velocities of a parameter out to the host or back, after all that is queued.
+  // Copies values or velocities out to the host or back, after all that is queued.
   virtual absl::Status CopyOut(const float* device, float* host, size_t count) = 0;
   virtual absl::Status CopyIn(const float* host, float* device, size_t count) = 0;
 };

@@ -41,6 +41,7 @@ Trainer::Trainer(const Options& options, ddp::Communicator& communicator,
       test_(test),
       log_(log),
       network_(std::move(network)),
+      host_model_(*network_, communicator),
       should_stop_(std::move(should_stop)),
       ddp_(communicator,
            {.bucket_cap_bytes = static_cast<size_t>(options.bucket_cap_mb * (1 << 20)),
@@ -74,7 +75,7 @@ absl::Status Trainer::TrainToEnd() {
     if (is_stopping_) break;
   }
   if (is_stopping_ && is_rank0()) LogStop();
-  if (status = CopyStateOut(); !status.ok()) return status;
+  if (status = host_model_.CopyOut(); !status.ok()) return status;
   return Report();
 }
 
@@ -131,18 +132,18 @@ absl::Status Trainer::SetEarlierAside() {
 // gradients have a place to be written to.
 absl::Status Trainer::Prepare() {
   std::vector<Parameter>& parameters = network_->parameters();
-  for (Parameter& p : parameters) {
+  for (const Parameter& p : parameters) {
     ddp_.AddParameter(p.name, p.values, p.count, DType::kFloat32);
-    weights_.push_back({p.name, OnHost(p.values, p.count), p.count, DType::kFloat32});
     device_weights_.push_back({p.name, p.values, p.count, DType::kFloat32});
   }
   if (absl::Status status = ddp_.Finalize(); !status.ok()) return status;
-  state_ = weights_;
   for (size_t i = 0; i < parameters.size(); ++i) {
-    Parameter& p = parameters[i];
-    p.gradient = static_cast<float*>(ddp_.GradientPtr(static_cast<int>(i)));
-    state_.push_back({p.name + ".velocity", OnHost(p.velocity, p.count), p.count, DType::kFloat32});
+    parameters[i].gradient = static_cast<float*>(ddp_.GradientPtr(static_cast<int>(i)));
   }
+  absl::StatusOr<Optimizer> optimizer = Optimizer::Create(*network_);
+  absl::Status status = AgreeOnStatus(communicator_.host(), optimizer.status());
+  if (!status.ok()) return status;
+  optimizer_.emplace(*std::move(optimizer));
   summary_.world_size = communicator_.world_size();
   summary_.backend = communicator_.backend();
   if (is_rank0()) {
@@ -155,32 +156,9 @@ absl::Status Trainer::Prepare() {
   return options_.resume ? Resume() : absl::OkStatus();
 }
 
-// Where the host has these numbers: there, or on a GPU in a copy, which CopyStateOut() refreshes.
-float* Trainer::OnHost(float* values, size_t count) {
-  if (communicator_.device_type() == ddp::DeviceType::kCpu) return values;
-  copies_.push_back({values, std::vector<float>(count)});
-  return copies_.back().host.data();
-}
-
-absl::Status Trainer::CopyStateOut() {
-  absl::Status status;
-  for (Copy& copy : copies_) {
-    status.Update(network_->CopyOut(copy.device, copy.host.data(), copy.host.size()));
-  }
-  return status;
-}
-
-absl::Status Trainer::CopyStateIn() {
-  absl::Status status;
-  for (Copy& copy : copies_) {
-    status.Update(network_->CopyIn(copy.host.data(), copy.device, copy.host.size()));
-  }
-  return status;
-}
-
 // Loads the newest good checkpoint into every rank, if there is one.
 absl::Status Trainer::Resume() {
-  auto loaded = checkpoint_.LoadLatest(state_);
+  auto loaded = host_model_.Load(checkpoint_, *optimizer_);
   if (!loaded.ok()) return loaded.status();  // names what was refused, too
   if (is_rank0()) {
     for (const std::string& why : checkpoint_.refused()) {
@@ -188,7 +166,6 @@ absl::Status Trainer::Resume() {
     }
   }
   if (!loaded->has_value()) return absl::OkStatus();
-  if (absl::Status status = CopyStateIn(); !status.ok()) return status;
   ddp::TrainingState& state = **loaded;
   sampler_.Restore(state.sampler);
   step_ = summary_.start_step = state.step;
@@ -240,7 +217,7 @@ absl::Status Trainer::Step() {
   }
   status.Update(ddp_.Finish());
   if (!status.ok()) return status;
-  status = network_->Update(options_.learning_rate);
+  status = optimizer_->Step(options_.learning_rate);
   if (!status.ok()) return status;
   ++step_;
   ReportProgress();
@@ -255,9 +232,9 @@ absl::Status Trainer::Step() {
 
 absl::Status Trainer::PlantDrift() {
   if (!is_last_rank()) return absl::OkStatus();
-  if (absl::Status status = CopyStateOut(); !status.ok()) return status;
-  *static_cast<float*>(weights_[0].data) += 1;
-  return CopyStateIn();
+  if (absl::Status status = host_model_.CopyOut(); !status.ok()) return status;
+  *static_cast<float*>(host_model_.weights()[0].data) += 1;
+  return host_model_.CopyIn();
 }
 
 // Whether all ranks still have the same weights. On a GPU they are copied to the host for that, or
@@ -272,8 +249,8 @@ absl::Status Trainer::CheckReplicas() {
   if (options_.check_replicas_on_gpu) {
     return replica_check_.Compare(step_, device_weights_, network_->stream());
   }
-  if (absl::Status status = CopyStateOut(); !status.ok()) return status;
-  return replica_check_.Compare(step_, weights_);
+  if (absl::Status status = host_model_.CopyOut(); !status.ok()) return status;
+  return replica_check_.Compare(step_, host_model_.weights());
 }
 
 // Tells the launcher how much of the training is done: in samples, of which a resumed run has as
@@ -315,15 +292,15 @@ absl::Status Trainer::FinishEpoch(int64_t epoch) {
 
 absl::Status Trainer::Save() {
   if (options_.checkpoint_dir.empty()) return absl::OkStatus();
-  if (absl::Status status = CopyStateOut(); !status.ok()) return status;
   double sum = loss_sum_, count = loss_count_;
   if (absl::Status status = SumOverRanks(&sum, &count); !status.ok()) return status;
-  return checkpoint_.Save({.step = step_,
+  return host_model_.Save(checkpoint_,
+                          {.step = step_,
                            .sampler = sampler_.state(),
                            .extra = {{"epochs", EncodeEpochs(summary_.epochs)},
                                      {"loss_sum", absl::StrFormat("%.17g", sum)},
                                      {"loss_count", absl::StrFormat("%.17g", count)}}},
-                          state_);
+                          *optimizer_);
 }
 
 void Trainer::LogStop() {
@@ -378,7 +355,7 @@ absl::Status Trainer::LogStep(double loss, size_t samples) {
 absl::Status Trainer::Report() {
   summary_.steps = step_;
   summary_.checkpoint = checkpoint_.latest();
-  summary_.parameters_checksum = ddp::ChecksumHex(weights_);
+  summary_.parameters_checksum = ddp::ChecksumHex(host_model_.weights());
   if (absl::Status status = speed_.Finish(summary_, log_); !status.ok()) return status;
   if (is_rank0()) {
     std::fprintf(log_, "checkpoint: %s\n",

@@ -3,9 +3,9 @@
 #define DDPRUN_EXAMPLES_TRAIN_TRAINER_H_
 
 #include <cstdio>
-#include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -16,8 +16,10 @@
 #include "ddp/distributed_sampler.h"
 #include "ddp/replica_check.h"
 #include "ddp/run_record.h"
+#include "examples/train/host_model.h"
 #include "examples/train/idx_data.h"
 #include "examples/train/network.h"
+#include "examples/train/optimizer.h"
 #include "examples/train/options.h"
 #include "examples/train/speed_report.h"
 #include "examples/train/summary.h"
@@ -57,9 +59,6 @@ class Trainer {
   absl::Status Save();
   void LogStop();
   absl::StatusOr<double> CollectLoss();
-  float* OnHost(float* values, size_t count);
-  absl::Status CopyStateOut();
-  absl::Status CopyStateIn();
   // The mean over all ranks of what they added to `sum` and `count`.
   absl::Status SumOverRanks(double* sum, double* count);
   absl::StatusOr<double> TestAccuracy();
@@ -75,6 +74,8 @@ class Trainer {
   std::FILE* const log_;
 
   const std::unique_ptr<Network> network_;
+  HostModel host_model_;
+  std::optional<Optimizer> optimizer_;  // none until gradients have a place
   const ShouldStop should_stop_;
   ddp::DistributedDataParallel ddp_;
   ddp::DistributedSampler sampler_;
@@ -83,14 +84,7 @@ class Trainer {
   SpeedReport speed_;
   ddp::RunRecord record_;
   ddp::RunRecordFile record_file_;
-  struct Copy {
-    float* device;
-    std::vector<float> host;
-  };
-  std::deque<Copy> copies_;                  // on a GPU: what the tensors below stand for
-  std::vector<ddp::Tensor> weights_;         // what the network is
-  std::vector<ddp::Tensor> device_weights_;  // the same where the network has them
-  std::vector<ddp::Tensor> state_;           // the weights and what the optimizer keeps
+  std::vector<ddp::Tensor> device_weights_;  // where the network has them
 
   bool is_recorded_ = false;  // the record's file was begun
   bool is_stopping_ = false;  // the launcher has asked

@@ -7,6 +7,7 @@
 #include "ddp/gpu.h"
 #include "examples/train/idx_data.h"
 #include "examples/train/make_network.h"
+#include "examples/train/optimizer.h"
 #include "tools/gpu_check_program/rank.h"
 #include "tools/gpu_check_program/rank_commands.h"
 
@@ -31,6 +32,9 @@ class Loop {
     } else {
       MakeGradients();
     }
+    auto optimizer = train::Optimizer::Create(*network_);
+    MustBeOk("optimizer", optimizer.status());
+    optimizer_.emplace(*std::move(optimizer));
   }
 
   // The mean of some steps, waited for at the end.
@@ -108,7 +112,7 @@ class Loop {
     }));
     if (ddp_ != nullptr) status.Update(ddp_->Finish());
     MustBeOk("backward", status);
-    MustBeOk("update", network_->Update(kLearningRate));
+    MustBeOk("update", optimizer_->Step(kLearningRate));
   }
 
   const train::Options& options_;
@@ -116,6 +120,7 @@ class Loop {
   const train::ImageSet& images_;
   std::unique_ptr<train::Network> network_;
   std::unique_ptr<ddp::DistributedDataParallel> ddp_;  // null without the library
+  std::optional<train::Optimizer> optimizer_;
   std::vector<float> host_;
   std::optional<ddp::Gpu> gpu_;
   ddp::DeviceMemory device_;

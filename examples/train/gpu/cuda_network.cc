@@ -35,11 +35,6 @@ absl::Status Assign(absl::StatusOr<T> made, T* to) {
   return made.status();
 }
 
-absl::Status Named(const char* what, const absl::Status& status) {
-  if (status.ok()) return status;
-  return absl::Status(status.code(), absl::StrCat(what, ": ", status.message()));
-}
-
 // For kernels whose blocks do whole rows.
 LaunchShape ShapeForRows(int rows) { return {.blocks = static_cast<unsigned>(rows)}; }
 
@@ -76,7 +71,7 @@ CudaNetwork::~CudaNetwork() {
   static auto* const left = new std::vector<std::shared_ptr<void>>();
   left->emplace_back(
       new auto(std::tuple(std::move(stream_), std::move(module_), std::move(products_),
-                          std::move(parameter_memory_), std::move(tally_), std::move(tally_copy_),
+                          std::move(memory_), std::move(tally_), std::move(tally_copy_),
                           std::move(images_), std::move(stages_), std::move(batch_))));
 }
 
@@ -113,19 +108,12 @@ absl::Status CudaNetwork::MakeParameters(uint64_t seed) {
     const size_t bytes = weights.values.size() * sizeof(float);
     absl::StatusOr<DeviceMemory> values = gpu_.Allocate(weights.name, bytes);
     if (!values.ok()) return values.status();
-    absl::StatusOr<DeviceMemory> velocity =
-        gpu_.Allocate(absl::StrCat("the velocity of ", weights.name), bytes);
-    if (!velocity.ok()) return velocity.status();
     absl::Status status =
         CopyToDevice(weights.name.c_str(), values->get(), weights.values.data(), bytes);
-    status.Update(Fill(weights.name.c_str(), velocity->get(), bytes));
     if (!status.ok()) return status;
-    parameters_.push_back({.name = weights.name,
-                           .count = weights.values.size(),
-                           .values = As<float>(*values),
-                           .velocity = As<float>(*velocity)});
-    parameter_memory_.push_back(*std::move(values));
-    parameter_memory_.push_back(*std::move(velocity));
+    parameters_.push_back(
+        {.name = weights.name, .count = weights.values.size(), .values = As<float>(*values)});
+    memory_.push_back(*std::move(values));
   }
   return Synchronize("copy the weights");  // `initial` goes now
 }
@@ -225,14 +213,14 @@ absl::Status CudaNetwork::ForwardLoaded() {
                                     As<uint8_t>(set_->labels), As<int64_t>(batch_.indices), rows_,
                                     inputs_, As<float>(batch_.input), As<uint8_t>(batch_.labels));
   if (!status.ok()) return status;
-  status = products_->Multiply("the hidden layer", input, Weights(kHiddenWeight, inputs_, hidden_),
+  status = products_->Multiply("the hidden layer", input, Matrix(kHiddenWeight, inputs_, hidden_),
                                0, As<float>(batch_.hidden));
   if (!status.ok()) return status;
   status =
       kernels_.add_bias_relu.Launch(stream_.get(), ShapeForRows(rows_), As<float>(batch_.hidden),
                                     parameters_[kHiddenBias].values, rows_, hidden_);
   if (!status.ok()) return status;
-  status = products_->Multiply("the scores", hidden, Weights(kOutputWeight, hidden_, kClasses), 0,
+  status = products_->Multiply("the scores", hidden, Matrix(kOutputWeight, hidden_, kClasses), 0,
                                probabilities);
   if (!status.ok()) return status;
   status = kernels_.softmax_loss.Launch(stream_.get(), {.blocks = 1, .threads_x = kTallyThreads},
@@ -262,7 +250,7 @@ absl::Status CudaNetwork::Backward(float scale, const std::function<void(int)>& 
   const auto transposed = [this](const DeviceMemory& memory, int columns) {
     return DeviceMatrix{As<float>(memory), rows_, columns, /*is_transposed=*/true};
   };
-  DeviceMatrix output_weight = Weights(kOutputWeight, hidden_, kClasses);
+  DeviceMatrix output_weight = Matrix(kOutputWeight, hidden_, kClasses);
   output_weight.is_transposed = true;
 
   absl::Status status = kernels_.score_slope.Launch(
@@ -294,15 +282,20 @@ absl::Status CudaNetwork::Backward(float scale, const std::function<void(int)>& 
   return status;
 }
 
-absl::Status CudaNetwork::Update(float learning_rate) {
-  for (const Parameter& parameter : parameters_) {
-    const int64_t count = static_cast<int64_t>(parameter.count);
-    absl::Status status = kernels_.momentum_update.Launch(stream_.get(), ShapeFor(count),
-                                                          parameter.values, parameter.velocity,
-                                                          parameter.gradient, count, learning_rate);
-    if (!status.ok()) return Named(parameter.name.c_str(), status);
-  }
-  return absl::OkStatus();
+absl::Status CudaNetwork::Update(const Weights& weights, float learning_rate) {
+  const int64_t count = static_cast<int64_t>(weights.count);
+  return kernels_.momentum_update.Launch(stream_.get(), ShapeFor(count), weights.values,
+                                         weights.velocity, weights.gradient, count, learning_rate);
+}
+
+absl::StatusOr<float*> CudaNetwork::MakeZeros(const char* what, size_t count) {
+  if (count == 0) return nullptr;
+  absl::StatusOr<DeviceMemory> zeros = gpu_.Allocate(what, count * sizeof(float));
+  if (!zeros.ok()) return zeros.status();
+  absl::Status status = Fill(what, zeros->get(), count * sizeof(float));
+  if (!status.ok()) return status;
+  memory_.push_back(*std::move(zeros));
+  return As<float>(memory_.back());
 }
 
 absl::StatusOr<Tally> CudaNetwork::TakeTally() {
@@ -345,7 +338,7 @@ absl::Status CudaNetwork::SumColumns(const float* matrix, int columns, float* su
       matrix, rows_, columns, sums);
 }
 
-DeviceMatrix CudaNetwork::Weights(int parameter, int rows, int columns) const {
+DeviceMatrix CudaNetwork::Matrix(int parameter, int rows, int columns) const {
   return {.data = parameters_[parameter].values, .rows = rows, .columns = columns};
 }
 

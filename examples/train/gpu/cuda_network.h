@@ -40,7 +40,8 @@ class CudaNetwork : public Network {
   absl::Status Load(const ImageSet& images, std::span<const int64_t> indices);
   absl::Status ForwardLoaded();
   absl::Status Backward(float scale, const std::function<void(int)>& ready) override;
-  absl::Status Update(float learning_rate) override;
+  absl::Status Update(const Weights& weights, float learning_rate) override;
+  absl::StatusOr<float*> MakeZeros(const char* what, size_t count) override;
   absl::StatusOr<Tally> TakeTally() override;
   // Where gradients are computed: what `ready` announces is complete when this stream gets there.
   ddp::Stream stream() const override { return stream_.get(); }
@@ -89,7 +90,7 @@ class CudaNetwork : public Network {
   absl::Status Fill(const char* what, void* to, size_t bytes);
   absl::Status Synchronize(const char* what);
   absl::Status SumColumns(const float* matrix, int columns, float* sums);
-  DeviceMatrix Weights(int parameter, int rows, int columns) const;
+  DeviceMatrix Matrix(int parameter, int rows, int columns) const;
 
   const ddp::Gpu gpu_;
   const int inputs_;
@@ -100,7 +101,7 @@ class CudaNetwork : public Network {
   ddp::OwnedModule module_;
   Kernels kernels_;
   std::unique_ptr<MatrixProducts> products_;
-  std::vector<ddp::DeviceMemory> parameter_memory_;
+  std::vector<ddp::DeviceMemory> memory_;  // of the parameters, and from MakeZeros()
   std::vector<Parameter> parameters_;
   ddp::DeviceMemory tally_;
   ddp::PinnedMemory tally_copy_;
