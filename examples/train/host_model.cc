@@ -38,6 +38,12 @@ HostModel::HostModel(Network& network, const ddp::Communicator& communicator)
   }
 }
 
+size_t HostModel::count() const {
+  size_t count = 0;
+  for (const Tensor& weight : weights_) count += weight.count;
+  return count;
+}
+
 absl::Status HostModel::CopyOut() {
   absl::Status status;
   for (size_t i = 0; i < copies_.size(); ++i) {
@@ -58,10 +64,9 @@ absl::Status HostModel::CopyIn() {
 
 absl::Status HostModel::Save(ddp::Checkpoint& checkpoint, const ddp::TrainingState& state,
                              Optimizer& optimizer) {
-  if (!is_rank0_) return absl::OkStatus();
-  Velocities velocities(weights_);
+  Velocities velocities(is_rank0_ ? weights_ : std::vector<Tensor>());  // which alone writes
   absl::Status status = optimizer.CopyOut(velocities.tensors);
-  if (status.ok()) status = CopyOut();
+  if (status.ok() && is_rank0_) status = CopyOut();
   if (!status.ok()) return status;
   return checkpoint.Save(state, Together(weights_, velocities.tensors));
 }

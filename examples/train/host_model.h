@@ -2,6 +2,7 @@
 #ifndef DDPRUN_EXAMPLES_TRAIN_HOST_MODEL_H_
 #define DDPRUN_EXAMPLES_TRAIN_HOST_MODEL_H_
 
+#include <cstddef>
 #include <optional>
 #include <vector>
 
@@ -22,11 +23,14 @@ class HostModel {
 
   // A tensor for each parameter; on a GPU as of the last CopyOut().
   const std::vector<ddp::Tensor>& weights() const { return weights_; }
+  // Elements of all of them.
+  size_t count() const;
   // From the GPU and back; nothing on the CPU.
   absl::Status CopyOut();
   absl::Status CopyIn();
 
-  // With the optimizer's velocities. Called by all ranks.
+  // With the optimizer's velocities. Called by all ranks; the file does not tell whether they were
+  // sharded.
   absl::Status Save(ddp::Checkpoint& checkpoint, const ddp::TrainingState& state,
                     Optimizer& optimizer);
   // Collective. Nothing where there is no checkpoint; otherwise network and optimizer have its.

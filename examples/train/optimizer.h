@@ -1,15 +1,19 @@
-// Updates the weights and keeps what that needs: a velocity for each of them.
+// Updates the weights and keeps what that needs: a velocity for each of them, all on every rank, or
+// each on one.
 #ifndef DDPRUN_EXAMPLES_TRAIN_OPTIMIZER_H_
 #define DDPRUN_EXAMPLES_TRAIN_OPTIMIZER_H_
 
+#include <chrono>
 #include <cstddef>
+#include <optional>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "ddp/checkpoint.h"
+#include "ddp/distributed_data_parallel.h"
+#include "ddp/step_metrics.h"
 #include "ddp/zero_redundancy_optimizer.h"
 #include "examples/train/network.h"
 
@@ -18,25 +22,39 @@ namespace train {
 // Borrows the network, which does the arithmetic and owns the memory. Used by the network's thread.
 class Optimizer {
  public:
-  // Starts with velocities of 0. REQUIRES: every parameter has a gradient.
-  static absl::StatusOr<Optimizer> Create(Network& network);
+  // Starts with velocities of 0. With `sharding`, which has `shard_gradients` and the network's
+  // parameters, a rank keeps those of its shards, and the others' weights come from the others; it
+  // outlives this. Null: all of them. REQUIRES: every parameter has a gradient.
+  static absl::StatusOr<Optimizer> Create(Network& network,
+                                          ddp::DistributedDataParallel* sharding = nullptr);
 
-  // Behind the averages of the gradients.
+  bool is_sharded() const { return zero_.has_value(); }
+  // Velocities that this rank keeps.
+  size_t count() const { return count_; }
+
+  // Behind the averages of the gradients. Collective where sharded.
   absl::Status Step(float learning_rate);
+  // Adds to the times of the gradients' reduction what the last Step() waited for weights. On a GPU
+  // nothing: there the host does not wait.
+  void AddWait(ddp::ReductionTimes& times) const;
 
-  // Copies the velocities out to the host and back: a tensor for each parameter, in their order.
+  // The velocities in host memory, a tensor for each parameter, in their order. Out to rank 0's,
+  // the others' are not looked at; collective where sharded.
   absl::Status CopyOut(std::span<const ddp::Tensor> velocities);
+  // In from each rank's own, which are all the same.
   absl::Status CopyIn(std::span<const ddp::Tensor> velocities);
 
  private:
-  Optimizer(Network& network, std::vector<ddp::ParameterShard> shards)
-      : network_(&network), shards_(std::move(shards)) {}
+  explicit Optimizer(Network& network) : network_(&network) {}
 
   absl::Status Update(const ddp::ParameterShard& shard, float learning_rate);
 
-  Network* network_;                         // never null
-  std::vector<ddp::ParameterShard> shards_;  // the parameters
-  float* velocities_ = nullptr;              // of all shards, by their offsets
+  Network* network_;  // never null
+  std::optional<ddp::ZeroRedundancyOptimizer> zero_;
+  std::vector<ddp::ParameterShard> shards_;  // whole parameters where it is not sharded
+  size_t count_ = 0;
+  float* velocities_ = nullptr;  // of the shards, by their offsets
+  std::chrono::nanoseconds wait_{0};
 };
 
 }  // namespace train

@@ -122,6 +122,10 @@ std::variant<Options, int> ParseOptions(int argc, char** argv) {
             &options.compression);
   app.add_option("--accumulate", options.accumulate, "Backward passes per step")
       ->check(WholeNumber(1, kMany));
+  app.add_flag("--zero", options.zero,
+               "Each of N ranks keeps and updates 1/N of the optimizer's velocities and gets the "
+               "other weights from the others (ZeRO stage 1)")
+      ->always_capture_default(false);
   AddCareOptions(app, options);
   AddChoice(app, "--device", "cpu, cuda, or auto: cuda where every rank has a GPU of its own",
             "cpu, cuda or auto", "auto",
@@ -155,6 +159,12 @@ std::variant<Options, int> ParseOptions(int argc, char** argv) {
   }
   if (options.resume && options.checkpoint_dir.empty()) {
     std::cerr << "train: --resume needs --checkpoint_dir\n";
+    return kExitUsage;
+  }
+  if (options.zero && options.plant_drift > 0) {
+    std::cerr
+        << "train: --plant_drift does not go with --zero: each step replaces a rank's weights "
+           "by those of the ranks that update them, and ends the drift\n";
     return kExitUsage;
   }
   return options;

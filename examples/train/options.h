@@ -20,6 +20,7 @@ struct Options {
   double bucket_cap_mb = 25;
   ddp::GradientCompression compression = ddp::GradientCompression::kNone;
   int accumulate = 1;
+  bool zero = false;
   std::string checkpoint_dir;  // empty: no checkpoints
   int64_t checkpoint_every = 0;
   bool resume = false;

@@ -30,6 +30,11 @@ absl::StatusOr<std::FILE*> OpenStepLog(const std::string& path) {
   return absl::ErrnoToStatus(error, absl::StrCat("open \"", path, "\""));
 }
 
+// A rank alone has nothing to share.
+bool IsSharded(const Options& options, const ddp::Communicator& communicator) {
+  return options.zero && communicator.world_size() > 1;
+}
+
 }  // namespace
 
 Trainer::Trainer(const Options& options, ddp::Communicator& communicator,
@@ -46,6 +51,7 @@ Trainer::Trainer(const Options& options, ddp::Communicator& communicator,
       ddp_(communicator,
            {.bucket_cap_bytes = static_cast<size_t>(options.bucket_cap_mb * (1 << 20)),
             .compression = options.compression,
+            .shard_gradients = IsSharded(options, communicator),
             .stream = network_->stream()}),
       sampler_(training.count, communicator.rank(), communicator.world_size(),
                {.seed = options.seed}),
@@ -140,20 +146,26 @@ absl::Status Trainer::Prepare() {
   for (size_t i = 0; i < parameters.size(); ++i) {
     parameters[i].gradient = static_cast<float*>(ddp_.GradientPtr(static_cast<int>(i)));
   }
-  absl::StatusOr<Optimizer> optimizer = Optimizer::Create(*network_);
+  absl::StatusOr<Optimizer> optimizer =
+      Optimizer::Create(*network_, IsSharded(options_, communicator_) ? &ddp_ : nullptr);
   absl::Status status = AgreeOnStatus(communicator_.host(), optimizer.status());
   if (!status.ok()) return status;
   optimizer_.emplace(*std::move(optimizer));
   summary_.world_size = communicator_.world_size();
   summary_.backend = communicator_.backend();
-  if (is_rank0()) {
-    std::fprintf(log_, "training on %lld images of %d x %d: %d ranks (%s), %lld images a step\n",
-                 static_cast<long long>(training_.count), training_.size, training_.size,
-                 communicator_.world_size(), communicator_.backend(),
-                 static_cast<long long>(options_.batch_size) * options_.accumulate *
-                     communicator_.world_size());
-  }
+  if (is_rank0()) LogStart();
   return options_.resume ? Resume() : absl::OkStatus();
+}
+
+void Trainer::LogStart() {
+  const int ranks = communicator_.world_size();
+  std::fprintf(log_, "training on %lld images of %d x %d: %d rank%s (%s), %lld images a step\n",
+               static_cast<long long>(training_.count), training_.size, training_.size, ranks,
+               ranks == 1 ? "" : "s", communicator_.backend(),
+               static_cast<long long>(options_.batch_size) * options_.accumulate * ranks);
+  if (!optimizer_->is_sharded()) return;
+  std::fprintf(log_, "rank 0 keeps %zu of %zu velocities\n", optimizer_->count(),
+               host_model_.count());
 }
 
 // Loads the newest good checkpoint into every rank, if there is one.
@@ -222,7 +234,9 @@ absl::Status Trainer::Step() {
   ++step_;
   ReportProgress();
   const int64_t samples = static_cast<int64_t>(indices.size());
-  speed_.EndStep(samples, ddp_.last_reduction());
+  ddp::ReductionTimes times = ddp_.last_reduction();
+  optimizer_->AddWait(times);
+  speed_.EndStep(samples, times);
 
   loss_count_ += static_cast<double>(samples);
   if (options_.step_log.empty()) return absl::OkStatus();

@@ -49,6 +49,7 @@ class Trainer {
   absl::Status PrepareOutputs();
   absl::Status SetEarlierAside();
   absl::Status Prepare();
+  void LogStart();
   absl::Status Resume();
   absl::Status TrainEpoch();
   absl::Status Step();

@@ -131,7 +131,7 @@ TEST_CASE("train: compressed gradients learn as well, and shm and tcp give the s
 TEST_CASE("train: without a launcher it is a group of one") {
   Subprocess train(Command({}));
   CHECK(train.Wait() == 0);
-  CHECK(train.out().find("1 ranks (local)") != std::string::npos);
+  CHECK(train.out().find("1 rank (local)") != std::string::npos);
   CHECK(train.out().find("epoch 2/2: loss ") != std::string::npos);
   CHECK(train.out().find("\ncheckpoint: none\n") != std::string::npos);
 }
@@ -367,6 +367,7 @@ TEST_CASE("train: usage errors end with 2 and one line that quotes the value") {
       {{"--comm_timeout", "0"}, "'0'", "from 1 to"},
       {{"--no_such_option"}, "--no_such_option", "--help"},
       {{"--resume"}, "--resume", "--checkpoint_dir"},
+      {{"--plant_drift", "3", "--zero"}, "--zero", "ends the drift"},
   };
   for (const auto& row : rows) {
     Job job(2, Command(row.args));

@@ -227,6 +227,28 @@ TEST_CASE("trainer: another number of ranks goes on from a checkpoint") {
   CHECK(resumed[0]->epochs.size() == 2);
 }
 
+TEST_CASE("trainer: sharded velocities change no bit") {
+  for (const int world_size : {1, 2, 3}) {
+    TempDir dir;
+    std::vector<double> losses[2];
+    std::string weights[2];
+    for (const bool is_sharded : {false, true}) {
+      Options options = Small(20);
+      options.accumulate = 2;
+      options.zero = is_sharded;
+      options.step_log = dir.File(is_sharded ? "sharded" : "whole");
+      const auto results = Train(options, world_size);
+      losses[is_sharded] = StepLosses(options.step_log);
+      weights[is_sharded] = results[0]->parameters_checksum;
+      for (const auto& result : results) CHECK(result->parameters_checksum == weights[is_sharded]);
+    }
+    INFO(world_size, " ranks");
+    CHECK(losses[0].size() == static_cast<size_t>(2 * 1200 / 40 / world_size));
+    CHECK(losses[0] == losses[1]);
+    CHECK(weights[0] == weights[1]);
+  }
+}
+
 TEST_CASE("trainer: without a checkpoint --resume starts at the beginning") {
   TempDir dir;
   Options options = Small(30);
