@@ -98,12 +98,7 @@ int TakeStdout() {
 absl::StatusOr<FoundCublas> FindCublas() {
   FoundCublas cublas;
   const absl::Status status = ddp::SearchLibrary(
-      {.what = "cuBLAS",
-       .variable = "DDPRUN_CUBLAS_LIB",
-       .names = {"libcublas.so.13", "libcublas.so.12"},
-       .wheel_files = {"nvidia/cu13/lib/libcublas.so.13", "nvidia/cublas/lib/libcublas.so.12"},
-       .advice = "install the Python package nvidia-cublas or nvidia-cublas-cu12, or a CUDA "
-                 "toolkit, or name the file by DDPRUN_CUBLAS_LIB"},
+      ddp::CublasPlaces(),
       [&cublas](const DynamicLibrary& library) { return ReadCublas(library, &cublas); });
   if (!status.ok()) return status;
   return cublas;

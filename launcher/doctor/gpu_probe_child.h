@@ -16,8 +16,7 @@ namespace ddprun::launcher {
 // Takes one fact, its key and its value, and passes it on before it returns.
 using ProbeSink = std::function<void(std::string_view key, std::string_view value)>;
 
-// cuBLAS where the trainer looks for it (examples/train/gpu/cublas.h); the library has no use for
-// it.
+// cuBLAS, where ddp::CublasPlaces() says that it may lie, as the trainer does.
 struct FoundCublas {
   std::string path;     // of the file, as the loader found it
   std::string version;  // "13.1.0"

@@ -85,6 +85,16 @@ bool TryWheels(const std::vector<std::string>& files, Search* search) {
 
 }  // namespace
 
+LibraryPlaces CublasPlaces() {
+  return {.what = "cuBLAS",
+          .variable = "DDPRUN_CUBLAS_LIB",
+          .names = {"libcublas.so.13", "libcublas.so.12"},
+          .wheel_files = {"nvidia/cu13/lib/libcublas.so.13", "nvidia/cublas/lib/libcublas.so.12"},
+          .advice =
+              "install the Python package nvidia-cublas or nvidia-cublas-cu12, or a CUDA "
+              "toolkit, or name the file by DDPRUN_CUBLAS_LIB"};
+}
+
 absl::Status SearchLibrary(const LibraryPlaces& places, const ReadLibrary& read) {
   Search search(read);
   const char* given = std::getenv(places.variable.c_str());

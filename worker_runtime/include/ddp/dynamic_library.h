@@ -54,6 +54,10 @@ struct LibraryPlaces {
   std::string advice;                    // ends the message when there is none
 };
 
+// Of cuBLAS 13 and 12, whose file the variable DDPRUN_CUBLAS_LIB may name. This library has no use
+// for it; `ddprun doctor` tells what is found there.
+LibraryPlaces CublasPlaces();
+
 // Takes what is needed from a library. An error, which begins with its path, when it does not
 // serve.
 using ReadLibrary = std::function<absl::Status(const DynamicLibrary&)>;

@@ -87,7 +87,7 @@ TEST_CASE("cublas: the wheels of a named Python are found, 13 before 12") {
   CHECK(Load({{"PYTHON_EXEC", dir.File("bin/python")}}) == "13.4.2|" + thirteen);
 }
 
-// It has code of its own for it, as the launcher knows no example.
+// Each reads what it needs from the library.
 TEST_CASE("cublas: ddprun doctor finds what the trainer finds") {
   const auto doctor = [] { return Text(ddprun::launcher::FindCublas()); };
   for (const std::string& file : {Library("libcublas_12.so"), std::string("/nowhere")}) {
