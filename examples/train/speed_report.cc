@@ -1,19 +1,20 @@
 #include "examples/train/speed_report.h"
 
-#include "absl/strings/str_cat.h"
+#include <vector>
+
 #include "absl/strings/str_format.h"
 
 namespace train {
 namespace {
 
-double MeanCpuUtilisation(const std::vector<ddp::RankSteps>& ranks) {
+double MeanCpuUtilisation(std::span<const ddp::RankSteps> ranks) {
   double sum = 0;
   for (const ddp::RankSteps& rank : ranks) sum += rank.cpu_utilisation;
   return sum / static_cast<double>(ranks.size());
 }
 
 // Below 0 where some rank has none to tell.
-double MeanGpuUtilisation(const std::vector<ddp::RankSteps>& ranks) {
+double MeanGpuUtilisation(std::span<const ddp::RankSteps> ranks) {
   double sum = 0;
   for (const ddp::RankSteps& rank : ranks) {
     if (rank.gpu_utilisation < 0) return -1;
@@ -22,13 +23,30 @@ double MeanGpuUtilisation(const std::vector<ddp::RankSteps>& ranks) {
   return sum / static_cast<double>(ranks.size());
 }
 
-std::string UtilisationText(const std::vector<ddp::RankSteps>& ranks) {
+std::string UtilisationText(std::span<const ddp::RankSteps> ranks) {
   const double gpu = MeanGpuUtilisation(ranks);
   return absl::StrFormat("%s utilisation %.0f %%", gpu < 0 ? "CPU" : "GPU",
                          100 * (gpu < 0 ? MeanCpuUtilisation(ranks) : gpu));
 }
 
 }  // namespace
+
+std::string SpeedText(const ddp::StepMetrics& metrics, std::span<const ddp::RankSteps> ranks) {
+  const std::string slow = ddp::SlowRankText(ranks);
+  return absl::StrFormat("%.0f samples/s, exposed communication %.1f %%, %s%s%s",
+                         metrics.samples_per_second(), 100 * metrics.exposed_communication_share(),
+                         UtilisationText(ranks), slow.empty() ? "" : "; ", slow);
+}
+
+void SummariseSpeed(const ddp::StepMetrics& metrics, std::span<const ddp::RankSteps> ranks,
+                    Summary& summary) {
+  summary.samples_per_second = metrics.samples_per_second();
+  summary.step_ms = metrics.step_ms();
+  summary.exposed_communication_share = metrics.exposed_communication_share();
+  summary.cpu_utilisation = MeanCpuUtilisation(ranks);
+  summary.gpu_utilisation = MeanGpuUtilisation(ranks);
+  summary.slow_ranks = ddp::SlowRanks(ranks);
+}
 
 SpeedReport::SpeedReport(ddp::Communicator& communicator, ddp::Stream stream)
     : rank_(communicator.rank()), epoch_(communicator, stream), run_(communicator, stream) {}
@@ -57,11 +75,7 @@ absl::StatusOr<std::string> SpeedReport::EpochText() {
   epoch_.metrics.Collect();
   const absl::StatusOr<std::vector<ddp::RankSteps>> ranks = epoch_.balance.Gather(epoch_.metrics);
   if (!ranks.ok()) return ranks.status();
-  const std::string slow = ddp::SlowRankText(*ranks);
-  const std::string text = absl::StrFormat("%.0f samples/s, exposed communication %.1f %%, %s%s%s",
-                                           epoch_.metrics.samples_per_second(),
-                                           100 * epoch_.metrics.exposed_communication_share(),
-                                           UtilisationText(*ranks), slow.empty() ? "" : "; ", slow);
+  const std::string text = SpeedText(epoch_.metrics, *ranks);
   epoch_.metrics.Reset();
   epoch_.balance.Reset();
   return text;
@@ -72,18 +86,11 @@ absl::Status SpeedReport::Finish(Summary& summary, std::FILE* log) {
   metrics.Collect();
   const absl::StatusOr<std::vector<ddp::RankSteps>> ranks = run_.balance.Gather(metrics);
   if (!ranks.ok()) return ranks.status();
-  summary.samples_per_second = metrics.samples_per_second();
-  summary.step_ms = metrics.step_ms();
-  summary.exposed_communication_share = metrics.exposed_communication_share();
-  summary.cpu_utilisation = MeanCpuUtilisation(*ranks);
-  summary.gpu_utilisation = MeanGpuUtilisation(*ranks);
-  summary.slow_ranks = ddp::SlowRanks(*ranks);
+  SummariseSpeed(metrics, *ranks, summary);
   if (rank_ != 0) return absl::OkStatus();
   const std::string advice = ddp::SpeedAdvice(*ranks, rank_, metrics.Warning());
   if (!advice.empty()) std::fprintf(stderr, "train: warning: %s\n", advice.c_str());
   std::fprintf(log, "speed: %s\n", metrics.Summary().c_str());
-  std::fprintf(log, "exposed communication: %.1f %% of the step\n",
-               100 * summary.exposed_communication_share);
   return absl::OkStatus();
 }
 

@@ -4,8 +4,8 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <span>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -15,6 +15,13 @@
 #include "examples/train/summary.h"
 
 namespace train {
+
+// "170000 samples/s, exposed communication 4.0 %, CPU utilisation 90 %", and which rank is slow, if
+// one is. REQUIRES: there is a rank.
+std::string SpeedText(const ddp::StepMetrics& metrics, std::span<const ddp::RankSteps> ranks);
+// Fills in the summary's part. REQUIRES: there is a rank.
+void SummariseSpeed(const ddp::StepMetrics& metrics, std::span<const ddp::RankSteps> ranks,
+                    Summary& summary);
 
 // Every rank has one and calls the same. Borrows the communicator.
 class SpeedReport {
@@ -28,8 +35,7 @@ class SpeedReport {
   void BeginStep();
   void EndStep(int64_t samples, const ddp::ReductionTimes& reduction);
 
-  // Collective. The end of an epoch's line: "170000 samples/s, exposed communication 4.0 %, CPU
-  // utilisation 90 %", and which rank is slow, if one is.
+  // Collective. The end of an epoch's line, of what was measured since the last.
   absl::StatusOr<std::string> EpochText();
   // Collective, once. Fills in the summary of all epochs; rank 0 tells it on `log`, and on stderr
   // what would help.
