@@ -95,6 +95,25 @@ void AddCareOptions(CLI::App& app, Options& options) {
       ->check(WholeNumber(0, kMillion));
 }
 
+// What options say against each other; empty where they go together.
+std::string Contradiction(const Options& options) {
+  if (options.checkpoint_dir.empty() && options.resume) return "--resume needs --checkpoint_dir";
+  if (options.checkpoint_dir.empty() && options.checkpoint_every > 0) {
+    return "--checkpoint_every needs --checkpoint_dir";
+  }
+  if (options.zero && options.plant_drift > 0) {
+    return "--plant_drift does not go with --zero: each step replaces a rank's weights by those of "
+           "the ranks that update them, and ends the drift";
+  }
+  return "";
+}
+
+// One write, since all ranks complain at the same time. Returns the exit code.
+int Complain(const std::string& what) {
+  std::cerr << "train: " + what + "\n";
+  return kExitUsage;
+}
+
 }  // namespace
 
 std::variant<Options, int> ParseOptions(int argc, char** argv) {
@@ -154,19 +173,10 @@ std::variant<Options, int> ParseOptions(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     const bool is_unknown = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
     const char* advice = is_unknown ? "; --help lists the options" : "";
-    std::cerr << "train: " << error.what() << advice << '\n';
-    return kExitUsage;
+    return Complain(error.what() + std::string(advice));
   }
-  if (options.resume && options.checkpoint_dir.empty()) {
-    std::cerr << "train: --resume needs --checkpoint_dir\n";
-    return kExitUsage;
-  }
-  if (options.zero && options.plant_drift > 0) {
-    std::cerr
-        << "train: --plant_drift does not go with --zero: each step replaces a rank's weights "
-           "by those of the ranks that update them, and ends the drift\n";
-    return kExitUsage;
-  }
+  const std::string contradiction = Contradiction(options);
+  if (!contradiction.empty()) return Complain(contradiction);
   return options;
 }
 

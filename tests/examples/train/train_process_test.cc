@@ -367,6 +367,7 @@ TEST_CASE("train: usage errors end with 2 and one line that quotes the value") {
       {{"--comm_timeout", "0"}, "'0'", "from 1 to"},
       {{"--no_such_option"}, "--no_such_option", "--help"},
       {{"--resume"}, "--resume", "--checkpoint_dir"},
+      {{"--checkpoint_every", "5"}, "needs", "--checkpoint_dir"},
       {{"--plant_drift", "3", "--zero"}, "--zero", "ends the drift"},
   };
   for (const auto& row : rows) {
