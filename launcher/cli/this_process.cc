@@ -8,7 +8,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "launcher/placement/allowed_cpus.h"
+#include "rendezvous/base/allowed_cpus.h"
 
 namespace ddprun::launcher {
 namespace {

@@ -14,9 +14,9 @@
 #include "bench/run.h"
 #include "launcher/commands/commands.h"
 #include "launcher/commands/terminal.h"
-#include "launcher/placement/allowed_cpus.h"
 #include "launcher/process/exit_status.h"
 #include "launcher/report/whole_file.h"
+#include "rendezvous/base/allowed_cpus.h"
 #include "rendezvous/base/plain_text.h"
 
 namespace ddprun::launcher {

@@ -21,7 +21,6 @@
 #include "launcher/logs/log_level.h"
 #include "launcher/logs/log_router.h"
 #include "launcher/logs/logger.h"
-#include "launcher/placement/allowed_cpus.h"
 #include "launcher/placement/network.h"
 #include "launcher/placement/placement.h"
 #include "launcher/process/exit_status.h"
@@ -30,6 +29,7 @@
 #include "launcher/process/process_baseline.h"
 #include "launcher/process/session_table.h"
 #include "launcher/report/whole_file.h"
+#include "rendezvous/base/allowed_cpus.h"
 
 namespace ddprun::launcher {
 namespace {

@@ -1,9 +1,7 @@
 #include "rendezvous/base/read_system_facts.h"
 
 #include <gnu/libc-version.h>
-#include <sched.h>
 #include <sys/utsname.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
@@ -12,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "rendezvous/base/allowed_cpus.h"
 #include "rendezvous/base/plain_text.h"
 
 namespace ddprun {
@@ -42,13 +41,6 @@ std::string CpuModel(const std::string& text) {
   return "";
 }
 
-// sched_getaffinity refuses a mask that is smaller than the kernel's, of more than 1024 CPUs.
-int AllowedCpus() {
-  cpu_set_t cpus;
-  if (sched_getaffinity(0, sizeof cpus, &cpus) == 0) return CPU_COUNT(&cpus);
-  return static_cast<int>(std::max(0L, sysconf(_SC_NPROCESSORS_ONLN)));
-}
-
 }  // namespace
 
 std::string ReadSmallFile(const std::string& path) {
@@ -68,7 +60,7 @@ SystemFacts ReadSystemFacts(const std::string& proc) {
   }
   facts.glibc = gnu_get_libc_version();
   facts.cpu = CpuModel(ReadSmallFile(proc + "/cpuinfo"));
-  facts.cpus = AllowedCpus();
+  facts.cpus = static_cast<int>(AllowedCpus().size());
   facts.nvidia_module = KernelModuleVersion(ReadSmallFile(proc + "/driver/nvidia/version"));
   return facts;
 }

@@ -6,7 +6,7 @@
 
 #include <doctest/doctest.h>
 
-#include "launcher/placement/allowed_cpus.h"
+#include "rendezvous/base/allowed_cpus.h"
 #include "tests/e2e/job.h"
 #include "tests/launcher/placement/fake_sys.h"
 #include "tests/support/holds.h"
@@ -16,7 +16,6 @@
 namespace ddprun::testing {
 namespace {
 
-using launcher::AllowedCpus;
 using launcher::CpuSet;
 using launcher::FormatCpuList;
 using Env = std::map<std::string, std::string>;

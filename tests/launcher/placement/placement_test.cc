@@ -1,11 +1,9 @@
 #include "launcher/placement/placement.h"
 
 #include <filesystem>
-#include <thread>
 
 #include <doctest/doctest.h>
 
-#include "launcher/placement/allowed_cpus.h"
 #include "launcher/placement/sysfs.h"
 #include "tests/launcher/placement/placed.h"
 #include "tests/support/temp_dir.h"
@@ -202,10 +200,6 @@ TEST_CASE("virtual devices: what hides all GPUs is named, not counted as a GPU")
           "--virtual_local_rank: CUDA_VISIBLE_DEVICES '" + value +
               "' hides all GPUs: unset it, or leave --virtual_local_rank out");
   }
-}
-
-TEST_CASE("allowed CPUs: as many as the standard library counts") {
-  CHECK(AllowedCpus().size() == std::thread::hardware_concurrency());
 }
 
 }  // namespace
