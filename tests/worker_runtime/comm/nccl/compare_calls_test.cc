@@ -47,7 +47,7 @@ absl::Status Sum(ddp::Communicator& communicator, float* data, DType dtype = DTy
   return communicator.AllReduce(data, 2, dtype, ReduceOp::kSum)->Wait();
 }
 
-TEST_CASE("call comparison: ranks that make the same calls go on") {
+TEST_CASE("compare calls: ranks that make the same calls go on") {
   const auto said = Say([](auto& comm, float* data, int rank, int number) {
     // A rank's own affair.
     if (number != 5) return Sum(comm, data).IgnoreError();
@@ -57,7 +57,7 @@ TEST_CASE("call comparison: ranks that make the same calls go on") {
   CHECK(said == std::vector<std::string>(3, "OK"));
 }
 
-TEST_CASE("call comparison: nothing is compared unless it is asked for") {
+TEST_CASE("compare calls: nothing is compared unless it is asked for") {
   const auto other = [](auto& comm, float* data, int rank, int number) {
     Sum(comm, data, rank == 1 && number == 3 ? DType::kInt32 : DType::kFloat32).IgnoreError();
   };
@@ -84,7 +84,7 @@ TEST_CASE(
         std::vector<std::string>(3, all + sum + "rank 2 all-reduce (float32 x 2, average)" + rule));
 }
 
-TEST_CASE("call comparison: a rank that makes no call is named after the timeout") {
+TEST_CASE("compare calls: a rank that makes no call is named after the timeout") {
   const auto said = Say([](auto& comm, float* data, int rank, int number) {
     if (rank != 1) return Sum(comm, data).IgnoreError();
     while (number == 10 && comm.error().ok()) std::this_thread::yield();
@@ -97,7 +97,7 @@ TEST_CASE("call comparison: a rank that makes no call is named after the timeout
 }
 
 // A graph's operations are compared when it is captured; the next call is compared again.
-TEST_CASE("call comparison: captures and replays pass, and what comes after them is compared") {
+TEST_CASE("compare calls: captures and replays pass, and what comes after them is compared") {
   const auto env =
       DoubleEnv({{"DDPRUN_DOUBLE_FAULT", "lenient"}, {"TORCH_DISTRIBUTED_DEBUG", "DETAIL"}});
   const std::string codes = RunOnDouble(2, env, [](int rank) {
