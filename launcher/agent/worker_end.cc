@@ -21,6 +21,13 @@ std::string UtcText(int64_t unix_time_ms, char separator) {
                          clock.seconds().count(), clock.subseconds().count());
 }
 
+std::string UtcTextOfSecond(int64_t unix_time_s, char separator) {
+  std::string text = UtcText(unix_time_s * 1000, separator);
+  const size_t point = text.find('.');
+  if (point != std::string::npos) text.replace(point, std::string::npos, "Z");
+  return text;
+}
+
 std::string RanksText(const std::vector<int>& ranks) {
   std::string out = ranks.size() == 1 ? "rank " : "ranks ";
   for (size_t i = 0; i < ranks.size();) {

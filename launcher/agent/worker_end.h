@@ -32,6 +32,8 @@ inline int TorchrunCode(int exit_code, int signal) { return signal != 0 ? -signa
 // A time for people and programs, in UTC: a job's nodes may stand in several zones.
 // "2025-01-31T12:00:00.123Z" with `separator` 'T'. "" for a time that is not known: 0 and less.
 std::string UtcText(int64_t unix_time_ms, char separator);
+// The same of a time of which only the second is known: "2025-01-31T12:00:00Z".
+std::string UtcTextOfSecond(int64_t unix_time_s, char separator);
 
 // "rank 3", "ranks 0-1, 3".  REQUIRES: ascending, not empty.
 std::string RanksText(const std::vector<int>& ranks);

@@ -79,8 +79,8 @@ std::string TracebackOf(const FailureReport& failure) {
 
 std::string TimeOf(const FailureReport& failure) {
   const bool is_said = failure.error && failure.error->unix_time_s > 0;
-  const std::string text =
-      UtcText(is_said ? failure.error->unix_time_s * 1000 : failure.unix_time_ms, '_');
+  const std::string text = is_said ? UtcTextOfSecond(failure.error->unix_time_s, '_')
+                                   : UtcText(failure.unix_time_ms, '_');
   return text.empty() ? "<N/A>" : text;
 }
 

@@ -37,7 +37,7 @@ Json ErrorJson(const FailureReport& report) {
   if (!report.error) return nullptr;
   return {{"message", report.error->message},
           {"traceback", report.error->traceback},
-          {"time", IsoTime(report.error->unix_time_s * 1000)}};
+          {"time", OrNull(UtcTextOfSecond(report.error->unix_time_s, 'T'))}};
 }
 
 Json FailureJson(const FailureReport& report) {
