@@ -98,6 +98,10 @@ absl::StatusOr<std::optional<WorkerEnv>> ParseWorkerEnv(const EnvLookup& lookup)
   return std::optional<WorkerEnv>(std::move(env));
 }
 
+std::string KeysOfRound(uint64_t epoch, uint64_t round) {
+  return absl::StrCat("ddp/", epoch, ".", round);
+}
+
 std::vector<std::pair<std::string, std::string>> FormatWorkerEnv(const WorkerEnv& env) {
   std::vector<std::pair<std::string, std::string>> block = {
       {kRankVar, absl::StrCat(env.rank)},

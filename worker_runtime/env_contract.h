@@ -74,6 +74,9 @@ using EnvLookup = std::function<const char*(const char* name)>;
 // has torchrun's defaults. InvalidArgument names the variable, its value and what is accepted.
 absl::StatusOr<std::optional<WorkerEnv>> ParseWorkerEnv(const EnvLookup& lookup);
 
+// The prefix of the keys of a round's ranks in the store.
+std::string KeysOfRound(uint64_t epoch, uint64_t round);
+
 // The variables to set for a worker, names with values, in a fixed order. ParseWorkerEnv() of them
 // gives `env` back.
 std::vector<std::pair<std::string, std::string>> FormatWorkerEnv(const WorkerEnv& env);

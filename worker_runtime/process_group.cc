@@ -14,6 +14,7 @@
 #include "worker_runtime/comm/host_key.h"
 #include "worker_runtime/env_contract.h"
 #include "worker_runtime/group_from_env.h"
+#include "worker_runtime/returned_ranks.h"
 #include "worker_runtime/session.h"
 #include "worker_runtime/stop_flag.h"
 
@@ -78,7 +79,8 @@ struct Parts {
   // The keys of the group's users; null without a launcher. Shared with what asks it for a further
   // connection when something went wrong, on whichever thread.
   std::shared_ptr<Store> store;
-  std::string name;  // before the group's own keys among these
+  std::string name;          // before the group's own keys among these
+  bool is_of_spawn = false;  // of all ranks of a ddp::Spawn
 };
 
 absl::StatusOr<std::unique_ptr<ProcessGroup>> Form(Parts parts);
@@ -199,8 +201,10 @@ absl::StatusOr<std::unique_ptr<ProcessGroup>> Form(Parts parts) {
       if (!connected.ok()) return connected.status();
       return std::unique_ptr<Store>(new PrefixStore(name, *std::move(connected)));
     };
-    PrefixStore own_keys(parts.name, *parts.store);
-    formed = internal::FormGroup(own_keys, member);
+    std::unique_ptr<Store> own_keys =
+        parts.is_of_spawn ? std::make_unique<internal::KeysOfSpawn>(parts.name, *parts.store)
+                          : std::make_unique<PrefixStore>(parts.name, *parts.store);
+    formed = internal::FormGroup(*own_keys, member);
   }
   if (!formed.ok()) return formed.status();
   return std::unique_ptr<ProcessGroup>(new ProcessGroupImpl(std::move(parts), *std::move(formed)));
@@ -260,11 +264,13 @@ absl::StatusOr<std::unique_ptr<ProcessGroup>> internal::GroupFromEnv(
   if (!prefix.ok()) return prefix.status();
   // A session by echo is new each time, and ranks need not have made the same number before.
   std::string name = env->round.has_value() && env->world_size > 1 ? NextGroupName() : "group";
+  const bool is_of_spawn = env->run_id == internal::kSpawnRunId && env->round.has_value();
   return Form({.env = *std::move(env),
                .job_ranks = {},
                .options = *options,
                .store = std::make_shared<PrefixStore>(*prefix, std::move(store)),
-               .name = std::move(name)});
+               .name = std::move(name),
+               .is_of_spawn = is_of_spawn});
 }
 
 }  // namespace ddp

@@ -157,7 +157,7 @@ absl::StatusOr<std::string> Follow(Store& store, const WorkerEnv& env, const std
 absl::StatusOr<std::string> AgreeOnSession(Store& store, const WorkerEnv& env,
                                            Milliseconds timeout) {
   if (env.round.has_value()) {
-    return absl::StrCat("ddp/", env.epoch.value_or(0), ".", *env.round);
+    return KeysOfRound(env.epoch.value_or(0), *env.round);
   }
   const std::string hello = Hello(env.world_size);
   absl::Status status = store.Set(HelloKey(env.rank), hello);

@@ -17,14 +17,17 @@
 #include <optional>
 #include <string>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "ddp/store.h"
 #include "process/failure_text.h"
 #include "rendezvous/base/check.h"
 #include "rendezvous/store/store_server.h"
 #include "worker_runtime/comm/make_nonce.h"
 #include "worker_runtime/env_contract.h"
+#include "worker_runtime/returned_ranks.h"
 #include "worker_runtime/spawn/rank_process.h"
 
 namespace ddp::internal {
@@ -34,9 +37,16 @@ using Clock = std::chrono::steady_clock;
 using ddprun::ExitStatus;
 using ddprun::rendezvous::StoreServer;
 
+constexpr uint64_t kRound = 1;
+// Of what this process says to its own store: both ends of the connection are its own.
+constexpr rlim_t kOwnConnection = 2;
+constexpr std::chrono::seconds kStoreTimeout(1);
+
 // Where ranks leave the notes by which they say that another one's leaving ended their group
 // (left_peer.h): files of a name that nobody guesses. There is none until a rank writes it: a
-// caller that is killed before leaves nothing behind.
+// caller that is killed before leaves nothing behind. One that is killed after leaves the notes:
+// another Spawn cannot tell whether their caller lives, since folders are shared between
+// containers.
 class Notes {
  public:
   Notes() {
@@ -100,10 +110,11 @@ class RankGroup {
   absl::Status Await();
 
  private:
-  WorkerEnv EnvOf(int rank, uint16_t store_port, uint64_t epoch) const;
+  WorkerEnv EnvOf(int rank) const;
   absl::Status CheckRoomForConnections() const;
   int PollTimeoutMs() const;
   void Finish(int rank);
+  void TellWhoReturned();
   void Stop();
   void KillRest();
 
@@ -111,35 +122,39 @@ class RankGroup {
   const int call_;
   const std::chrono::milliseconds grace_;  // from SIGTERM to SIGKILL
   const Notes notes_;
+  uint16_t store_port_ = 0;
+  uint64_t epoch_ = 0;  // part of all keys: ranks that meet another call's store find nothing in it
   std::vector<std::unique_ptr<RankProcess>> processes_;  // by rank; reaped ones stay
+  std::vector<int> returned_;                            // with success; in the order of the ends
+  size_t told_ = 0;                                      // of these
+  std::unique_ptr<Store> told_to_;                       // null before the first is told
   std::vector<Failure> failures_;                        // in the order of the ends
   bool is_stopping_ = false;
   std::optional<Clock::time_point> kill_at_;
 };
 
-WorkerEnv RankGroup::EnvOf(int rank, uint16_t store_port, uint64_t epoch) const {
+WorkerEnv RankGroup::EnvOf(int rank) const {
   WorkerEnv env;
   env.rank = env.local_rank = env.role_rank = rank;
   env.world_size = env.local_world_size = env.role_world_size = ranks_;
   env.master_addr = "127.0.0.1";
-  env.master_port = store_port;
-  env.run_id = "spawn";
+  env.master_port = store_port_;
+  env.run_id = kSpawnRunId;
   env.use_agent_store = true;
   env.error_file = notes_.FileOf(rank);
-  env.round = 1;
-  env.epoch = epoch;
+  env.round = kRound;
+  env.epoch = epoch_;
   return env;
 }
 
 absl::Status RankGroup::Start(uint16_t store_port) {
   const auto arguments = OwnArguments();
   if (!arguments.ok()) return arguments.status();
-  // Part of all keys: ranks that meet the store of another call find nothing in it.
+  store_port_ = store_port;
   const Nonce nonce = MakeNonce();
-  uint64_t epoch = 0;
-  std::memcpy(&epoch, nonce.data(), sizeof(epoch));
+  std::memcpy(&epoch_, nonce.data(), sizeof(epoch_));
   for (int rank = 0; rank < ranks_; ++rank) {
-    Variables variables = FormatWorkerEnv(EnvOf(rank, store_port, epoch));
+    Variables variables = FormatWorkerEnv(EnvOf(rank));
     // A launcher above looks at one process's progress.
     if (rank != 0) variables.emplace_back(kProgressFileVar, "");
     auto process = RankProcess::Start(*arguments, variables, {.call = call_, .rank = rank});
@@ -163,7 +178,8 @@ absl::Status RankGroup::CheckRoomForConnections() const {
        !error && it != std::filesystem::directory_iterator(); it.increment(error)) {
     ++open;
   }
-  if (error || open + static_cast<rlim_t>(ranks_) <= limit.rlim_cur) return absl::OkStatus();
+  const rlim_t needed = open + static_cast<rlim_t>(ranks_) + kOwnConnection;
+  if (error || needed <= limit.rlim_cur) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrCat(
       "spawn ", ranks_, " ranks: each connects to this process's store, and with ", open,
       " files open it may have ", limit.rlim_cur, "; raise the limit on open files (ulimit -n)"));
@@ -191,6 +207,7 @@ absl::Status RankGroup::Await() {
     for (size_t i = 0; ready > 0 && i < polled.size(); ++i) {
       if (polled[i].revents != 0) Finish(ranks[i]);
     }
+    TellWhoReturned();
     if (!failures_.empty() && !is_stopping_) Stop();
     if (kill_at_ && Clock::now() >= *kill_at_) KillRest();
   }
@@ -204,12 +221,30 @@ void RankGroup::Finish(int rank) {
   const ExitStatus status = processes_[rank]->Reap();
   const RankNews news = processes_[rank]->News();
   const bool is_success = status.is_unknown ? news.returned == 0 : status.is_success();
-  if (is_success && news.has_begun) return;
+  if (is_success && news.has_begun) {
+    returned_.push_back(rank);
+    return;
+  }
   const bool is_stopped =
       is_stopping_ && !news.returned && !news.exception &&
       (status.is_unknown || status.signal == SIGTERM || status.signal == SIGKILL);
   failures_.push_back({.text = FailureText(rank, ranks_, status, news),
                        .is_consequence = is_stopped || notes_.HasNote(rank)});
+}
+
+// Those that form a group without them would wait for its timeout. They do where this fails,
+// because no descriptor is left, say.
+void RankGroup::TellWhoReturned() {
+  const size_t reaped = returned_.size() + failures_.size();
+  const bool is_useless = is_stopping_ || !failures_.empty() || reaped == processes_.size();
+  if (is_useless || told_ == returned_.size()) return;
+  const bool is_first = std::exchange(told_, returned_.size()) == 0;
+  if (is_first) {
+    auto store = Store::Connect("127.0.0.1", store_port_, kStoreTimeout);
+    if (!store.ok()) return;
+    told_to_ = std::make_unique<PrefixStore>(KeysOfRound(epoch_, kRound), *std::move(store));
+  }
+  if (told_to_ == nullptr || !NoteReturnedRanks(*told_to_, returned_).ok()) told_to_.reset();
 }
 
 void RankGroup::Stop() {

@@ -54,6 +54,23 @@ int SumOfRanks(int rank) {
   return (*group)->Shutdown().ok() ? 0 : 4;
 }
 
+// What a rank says whose group does not form.
+int WithoutRank(int missing, int rank) {
+  if (rank == missing) return 0;
+  auto group = ddp::ProcessGroup::FromEnv({.timeout = std::chrono::minutes(10)});
+  Say(absl::StrCat("rank ", rank, ": ", group.status().ToString()));
+  return group.ok() ? 0 : 3;
+}
+
+// Rank 1 makes one group, the others two.
+int OneGroupMore(int rank) {
+  const int code = SumOfRanks(rank);
+  return code != 0 || rank == 1 ? code : WithoutRank(1, rank);
+}
+
+// Each returns as soon as it has the group, whatever the others still do to get it.
+int FormAndReturn(int) { return ddp::ProcessGroup::FromEnv({}).ok() ? 0 : 5; }
+
 int SegfaultOfRank1(int rank) {
   if (rank == 1) raise(SIGSEGV);
   Sleep();
@@ -292,22 +309,27 @@ int TwelfthCall() {
 
 int main(int argc, char** argv) {
   using Fn = std::function<int(int)>;
-  const std::map<std::string, Fn> functions = {{"sum", SumOfRanks},
-                                               {"segfault", SegfaultOfRank1},
-                                               {"throw", ThrowOfRank0},
-                                               {"code", CodeOfRank2},
-                                               {"leave", LeaveGroup},
-                                               {"leave-late", LeaveGroupLate},
-                                               {"exit", ExitOfRank1},
-                                               {"exit-all", ExitOfAll},
-                                               {"nested", Nested},
-                                               {"spawn-of-rank", SpawnOfRank},
-                                               {"number", [](int) -> int { throw 5; }},
-                                               {"large", [](int) { return 256; }},
-                                               {"sleep", [](int rank) -> int {
-                                                  Say(absl::StrCat("asleep ", rank, " ", getpid()));
-                                                  Sleep();
-                                                }}};
+  const std::map<std::string, Fn> functions = {
+      {"sum", SumOfRanks},
+      {"without-rank-1", [](int rank) { return WithoutRank(1, rank); }},
+      {"without-rank-0", [](int rank) { return WithoutRank(0, rank); }},
+      {"one-group-more", OneGroupMore},
+      {"form-and-return", FormAndReturn},
+      {"segfault", SegfaultOfRank1},
+      {"throw", ThrowOfRank0},
+      {"code", CodeOfRank2},
+      {"leave", LeaveGroup},
+      {"leave-late", LeaveGroupLate},
+      {"exit", ExitOfRank1},
+      {"exit-all", ExitOfAll},
+      {"nested", Nested},
+      {"spawn-of-rank", SpawnOfRank},
+      {"number", [](int) -> int { throw 5; }},
+      {"large", [](int) { return 256; }},
+      {"sleep", [](int rank) -> int {
+         Say(absl::StrCat("asleep ", rank, " ", getpid()));
+         Sleep();
+       }}};
   const std::map<std::string, std::function<int()>> programs = {
       {"one", [] { return Told(ddp::Spawn(1, SumOfRanks)); }},
       {"descriptors", Descriptors},

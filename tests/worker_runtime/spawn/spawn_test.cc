@@ -88,6 +88,35 @@ TEST_CASE("spawn: a rank that does not come to the call is named") {
         std::string::npos);
 }
 
+// The group's own timeout is ten minutes here.
+TEST_CASE("spawn: a rank that returns before the group forms is named by those that wait for it") {
+  for (const int missing : {0, 1}) {
+    const Text lines = Lines(absl::StrCat("without-rank-", missing), 3);
+    REQUIRE(!lines.empty());
+    CHECK(lines[0].find("ABORTED: rank ") == 0);
+    CHECK(lines[0].ends_with(" failed: exit code 3"));
+    REQUIRE(lines.size() >= 2);  // those that are stopped may say nothing
+    for (size_t i = 1; i < lines.size(); ++i) {
+      CAPTURE(lines[i]);
+      CHECK(lines[i].find(absl::StrCat(": ABORTED: forming the group failed: rank ", missing,
+                                       " has returned before the group formed; ")) !=
+            std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("spawn: a rank that returns after its last group is named by those that form another") {
+  const Text lines = Lines("one-group-more", 3);
+  REQUIRE(lines.size() >= 6);
+  CHECK(std::count_if(lines.begin(), lines.end(), [](const std::string& line) {
+          return line.find("rank 1 has returned before the group formed; ") != std::string::npos;
+        }) >= 1);
+}
+
+TEST_CASE("spawn: ranks that return as soon as they have the group hold up nobody") {
+  CHECK(Lines("form-and-return", 0) == Text{"OK"});
+}
+
 TEST_CASE("spawn: calls follow each other, and each runs its own function") {
   CHECK(Lines("two-calls", 0) ==
         Text{"OK", "first 0", "first 1", "second 0", "second 1", "second 2"});

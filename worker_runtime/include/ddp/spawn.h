@@ -25,6 +25,10 @@ inline constexpr int kMaxSpawnRanks = 4096;
 // whatever came of them, so that a call which failed is not to be tried again. Spawn within fn is
 // FailedPrecondition.
 //
+// A rank may return without a group where no other one forms one. Where others do, in
+// ProcessGroup::FromEnv(), a rank that returns 0 before that group has formed makes them fail
+// within seconds: Aborted, with its number.
+//
 // The first rank that fails is the result, Aborted, and says why: "rank 2 of 4 failed: exit code
 // 7", "rank 1 of 4 was killed by SIGSEGV (signal 11)", "rank 0 of 4 ended by an exception: ...". A
 // rank that failed because its group lost another rank is named only where no other one failed. The
