@@ -26,10 +26,10 @@ int UnusedUser() { return 200000 + getpid(); }
 
 TEST_CASE("limits: whatever the number of threads and processes, ddprun works or ends with 120") {
   if (geteuid() != 0) return SkipTest("only root can run ddprun as another user");
-  // Where another user may go: the test's own folders are below root's.
+  // Where another user may go and write: the test's own folders are below root's.
   char folder[] = "/tmp/ddprun-limits-test.XXXXXX";
   REQUIRE(mkdtemp(folder) != nullptr);
-  REQUIRE(chmod(folder, 0755) == 0);
+  REQUIRE(chmod(folder, 01777) == 0);
   const std::string program = std::string(folder) + "/ddprun";
   fs::copy_file(Runfile("ddprun"), program);
   Job job;
@@ -41,9 +41,10 @@ TEST_CASE("limits: whatever the number of threads and processes, ddprun works or
     for (int limit = 2; limit <= 40; ++limit) {
       const std::string command = "cd / && ulimit -u " + std::to_string(limit) + " && exec " +
                                   program + " " + how + " --nproc_per_node=4 /bin/true";
-      const auto ddprun = job.RunProgram({"/usr/bin/setpriv", "--reuid=" + user, "--regid=" + user,
-                                          "--clear-groups", "/bin/bash", "-c", command},
-                                         {.env = {{"TMPDIR", ""}}});
+      const auto ddprun =
+          job.RunProgram({"/usr/bin/setpriv", "--reuid=" + user, "--regid=" + user,
+                          "--clear-groups", "/bin/bash", "-c", command},
+                         {.env = {{"TMPDIR", folder}, {"XDG_RUNTIME_DIR", folder}}});
       const std::optional<int> code = ddprun->Wait();
       CAPTURE(limit);
       REQUIRE_MESSAGE((code == 0 || code == 120), ddprun->Describe());
