@@ -139,6 +139,9 @@ CudaResult CurrentDevice(int* device);
 int DeviceOf(CudaContext context);
 // What all calls that use the current context check first.
 CudaResult CheckContext();
+// What cuMemFree does. Unless it `waits` for the device, memory that something still uses ends the
+// process.
+CudaResult FreeMemory(CudaPointer pointer, bool waits);
 // "GPU-<hex>" or "MIG-<hex>", and bytes of a physical device.
 CudaUuid UuidOf(int physical);
 std::string UuidText(const CudaUuid& uuid);

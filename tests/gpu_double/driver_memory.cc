@@ -2,6 +2,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -120,10 +122,9 @@ CudaResult cuMemAlloc_v2(CudaPointer* pointer, size_t bytes) {
   return kCudaSuccess;
 }
 
-CudaResult cuMemFree_v2(CudaPointer pointer) {
+CudaResult FreeMemory(CudaPointer pointer, bool waits) {
   const CudaResult context = CheckContext();
   if (context != kCudaSuccess) return context;
-  if (pointer == 0) return kCudaSuccess;
   std::shared_ptr<Allocation> allocation;
   std::vector<std::shared_ptr<Mark>> marks;
   {
@@ -137,13 +138,23 @@ CudaResult cuMemFree_v2(CudaPointer pointer) {
     driver.used_bytes[static_cast<size_t>(allocation->device)] -= allocation->bytes;
     driver.memory.erase(found);
     Log("device=%d free bytes=%zu", allocation->device, allocation->bytes);
-    marks = MarkAllStreams(driver, allocation->device);
+    if (waits) marks = MarkAllStreams(driver, allocation->device);
+    // What is on a stream or in a graph holds what it uses.
+    if (!waits && allocation.use_count() > 1) {
+      std::fprintf(stderr, "gpu double: %zu bytes are freed under what uses them\n",
+                   allocation->bytes);
+      std::abort();
+    }
   }
-  // As CUDA does, and does not promise: freeing waits for the device, for ever if a collective
-  // hangs there.
-  if (Faults::Of(-1).eager_free) return kCudaSuccess;
   for (const auto& mark : marks) mark->Wait();
   return kCudaSuccess;
+}
+
+CudaResult cuMemFree_v2(CudaPointer pointer) {
+  if (pointer == 0) return CheckContext();
+  // As CUDA does, and does not promise: freeing waits for the device, for ever if a collective
+  // hangs there.
+  return FreeMemory(pointer, /*waits=*/!Faults::Of(-1).eager_free);
 }
 
 CudaResult cuMemAllocHost_v2(void** pointer, size_t bytes) {

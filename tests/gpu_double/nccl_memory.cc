@@ -59,7 +59,8 @@ NcclResult ncclMemFree(void* pointer) {
     comms.memory.erase(found);
   }
   Log("nccl memory free");
-  return cuMemFree_v2(AddressOf(pointer)) == kCudaSuccess
+  // The real one unmaps it, which does not wait for the device.
+  return FreeMemory(AddressOf(pointer), /*waits=*/false) == kCudaSuccess
              ? kNcclSuccess
              : Refuse(kNcclUnhandledCudaError, "ncclMemFree: the driver refused");
 }

@@ -24,6 +24,7 @@ class CudaReplicaDevice final : public ReplicaDevice {
 
   ~CudaReplicaDevice() override {
     const CurrentDevice current(*device_);
+    if (stream_ != nullptr) Wait().IgnoreError();
     buffers_.clear();
     pieces_.reset();
     sums_.reset();
@@ -135,8 +136,10 @@ class CudaReplicaDevice final : public ReplicaDevice {
   // For the parts that are being summed.
   absl::Status MakeRoom(size_t bytes) {
     if (bytes <= piece_bytes_) return absl::OkStatus();
+    // An earlier sum may still use them.
+    if (absl::Status status = Wait(); !status.ok()) return status;
     piece_bytes_ = 0;
-    pieces_.reset();  // waits for what uses it
+    pieces_.reset();
     absl::StatusOr<DeviceMemory> memory = Gpu(cuda_).Allocate("the parts of a sum", bytes);
     if (!memory.ok()) return memory.status();
     pieces_ = *std::move(memory);

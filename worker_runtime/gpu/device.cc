@@ -62,27 +62,19 @@ Device::~Device() {
   if (context_ != nullptr && !is_abandoned_) api_.cuDevicePrimaryCtxRelease(device_);
 }
 
-// The driver waits without a deadline, and for streams of others: a thread waits, and is left to
-// itself when it takes too long.
-absl::Status Device::Free(Memory memory, std::chrono::milliseconds patience) const {
-  auto freed = std::make_shared<std::promise<CudaResult>>();
-  std::future<CudaResult> result = freed->get_future();
-  std::thread([freed, memory = std::move(memory), &api = api_, context = context_] {
-    const RelaxedCapture relaxed(api);
-    CudaResult first = api.cuCtxSetCurrent(context);
-    for (size_t i = 0; first == kCudaSuccess && i < memory.on_device.size(); ++i) {
-      first = api.cuMemFree(memory.on_device[i]);
-    }
-    for (size_t i = 0; first == kCudaSuccess && i < memory.pinned.size(); ++i) {
-      first = api.cuMemFreeHost(memory.pinned[i]);
-    }
-    freed->set_value(first);
-  }).detach();
-  if (result.wait_for(patience) != std::future_status::ready) {
-    return absl::DeadlineExceededError(
-        absl::StrCat("GPU ", ordinal_, " did not end its work in ", patience.count(), " ms"));
-  }
-  return CudaStatus(api_, "free memory", result.get());
+absl::Status Device::Free(std::function<absl::Status()> free,
+                          std::chrono::milliseconds patience) const {
+  std::packaged_task<absl::Status()> task(
+      [free = std::move(free), &api = api_, context = context_]() -> absl::Status {
+        const RelaxedCapture relaxed(api);
+        const CudaResult result = api.cuCtxSetCurrent(context);
+        return result == kCudaSuccess ? free() : CudaStatus(api, "cuCtxSetCurrent", result);
+      });
+  std::future<absl::Status> freed = task.get_future();
+  std::thread(std::move(task)).detach();
+  if (freed.wait_for(patience) == std::future_status::ready) return freed.get();
+  return absl::DeadlineExceededError(
+      absl::StrCat("GPU ", ordinal_, " did not end its work in ", patience.count(), " ms"));
 }
 
 void Device::ReachDirectly(const Device& other) const {

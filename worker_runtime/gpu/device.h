@@ -3,9 +3,9 @@
 #define DDPRUN_WORKER_RUNTIME_GPU_DEVICE_H_
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -39,15 +39,10 @@ class Device {
   // The device may hang, and the process is about to end: it is not released.
   void Abandon() { is_abandoned_ = true; }
 
-  // What cuMemAlloc and cuMemAllocHost gave.
-  struct Memory {
-    std::vector<CudaPointer> on_device;
-    std::vector<void*> pinned;
-  };
-  // Frees it, once all that was put on any stream of the device is done. DeadlineExceeded after
-  // `patience`: then it is freed later, or with the process. Nobody's capture is lost by it, as by
-  // a wait for the device itself. REQUIRES: `api` lives until the process ends.
-  absl::Status Free(Memory memory, std::chrono::milliseconds patience) const;
+  // Calls `free` on a thread of its own, where the device is current and nobody's capture is lost.
+  // The driver may wait in it for all that is on the device, without a deadline. DeadlineExceeded
+  // after `patience`: then it goes on, and uses what it uses until the process ends.
+  absl::Status Free(std::function<absl::Status()> free, std::chrono::milliseconds patience) const;
 
   // Lets this device reach the other's memory without a way through the host's, where the machine
   // can; elsewhere copies between them take that way.

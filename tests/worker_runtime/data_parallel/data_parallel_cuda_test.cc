@@ -35,6 +35,7 @@ std::string OnDouble(const std::function<int()>& body,
   env.emplace("DDPRUN_CUDA_LIB", ddprun::testing::Runfile("tests/gpu_double/libgpu_double.so"));
   env.emplace("CUDA_VISIBLE_DEVICES", "");  // unset
   env.emplace("DDPRUN_DOUBLE_GPUS", "4");
+  env.emplace("DDPRUN_DOUBLE_FAULT", "eager_free");  // memory is not freed under what uses it
   return ddprun::testing::InChild(env, [&body] { return std::to_string(body()); });
 }
 

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
@@ -24,47 +25,20 @@ class DeviceBuffer final : public Buffer {
 
   ~DeviceBuffer() override {
     if (data_ != 0 && owner_.may_free()) Free();
-    for (const CudaEvent event : {written_, ended_}) {
-      if (event != nullptr) owner_.pool->GiveBack(event);
-    }
-  }
-
-  // The operations and the last Zero() or Copy() are awaited by events. The caller's own kernels
-  // may still use the memory: of a step that failed between its update and its end. cuMemFree waits
-  // for all streams without a bound; ncclMemFree unmaps the memory under them, so that a word of
-  // the driver's own goes first, and takes the wait. REQUIRES: nccl_mutex_ is not held.
-  void Free() {
-    const CurrentDevice current(device_);
-    const RelaxedCapture relaxed(device_.api());
-    const CudaPointer data = std::exchange(data_, 0);
-    const bool is_plain = communication_ == nullptr;
-    Device::Memory awaited;
-    if (const CudaPointer word = is_plain ? data : fence_; word != 0) awaited.on_device = {word};
-    absl::Status freed = AwaitUses();
-    if (freed.ok()) freed = device_.Free(std::move(awaited), kIdlePatience);
-    if (!freed.ok()) {
-      std::fprintf(stderr, "ddp: %zu bytes of GPU memory are left to the end of the process: %s\n",
-                   bytes_, std::string(freed.message()).c_str());
-      return;
-    }
-    if (is_plain) return;
-    Deregister();
-    communication_->api().ncclMemFree(reinterpret_cast<void*>(data));
+    if (reached_ != nullptr) owner_.queue.pool()->GiveBack(reached_);
   }
 
   absl::Status Allocate() {
     const CurrentDevice current(device_);
     if (!current.status().ok()) return current.status();
-    for (CudaEvent* event : {&written_, &ended_}) {
-      const absl::StatusOr<CudaEvent> taken = owner_.pool->Take();
-      if (!taken.ok()) return taken.status();
-      *event = *taken;
-    }
+    const absl::StatusOr<CudaEvent> event = owner_.queue.pool()->Take();
+    if (!event.ok()) return event.status();
+    reached_ = *event;
     absl::Status status = communication_ == nullptr ? AllocatePlain() : AllocateRegistered();
-    if (status.ok()) status = Zero(nullptr);
-    if (!status.ok()) return status;
-    return CudaStatus(device_.api(), "cuStreamSynchronize",
-                      device_.api().cuStreamSynchronize(nullptr));
+    // Not on the legacy stream, which waits for streams of the program.
+    const CudaStream stream = owner_.queue.stream();
+    if (status.ok()) status = Fill(stream);
+    return status.ok() ? Await(stream, Clock::now() + owner_.queue.timeout()) : status;
   }
 
   void* data() const override { return reinterpret_cast<void*>(data_); }
@@ -73,11 +47,8 @@ class DeviceBuffer final : public Buffer {
   absl::Status Zero(Stream stream) override {
     const CurrentDevice current(device_);
     if (!current.status().ok()) return current.status();
-    const CudaApi& api = device_.api();
-    const auto on = static_cast<CudaStream>(stream);
-    const CudaResult result = api.cuMemsetD8Async(data_, 0, bytes_, on);
-    if (result != kCudaSuccess) return CudaStatus(api, "cuMemsetD8Async", result);
-    return NoteWrite(on);
+    owner_.queue.NoteCaller(static_cast<CudaStream>(stream));
+    return Fill(static_cast<CudaStream>(stream));
   }
 
   absl::Status Copy(void* to, const void* from, size_t bytes, Stream stream) override {
@@ -85,43 +56,78 @@ class DeviceBuffer final : public Buffer {
     const CurrentDevice current(device_);
     if (!current.status().ok()) return current.status();
     const auto on = static_cast<CudaStream>(stream);
-    const CudaResult result =
-        device_.api().cuMemcpyDtoDAsync(AddressOf(to), AddressOf(from), bytes, on);
-    if (result != kCudaSuccess) return CudaStatus(device_.api(), "cuMemcpyDtoDAsync", result);
-    return NoteWrite(on);
+    owner_.queue.NoteCaller(on);
+    return CudaStatus(device_.api(), "cuMemcpyDtoDAsync",
+                      device_.api().cuMemcpyDtoDAsync(AddressOf(to), AddressOf(from), bytes, on));
   }
 
  private:
-  absl::Status NoteWrite(CudaStream on) {
-    const CudaApi& api = device_.api();
-    int state = kCudaCaptureStatusNone;
-    // A replay is awaited as an operation.
-    const bool is_captured =
-        api.cuStreamIsCapturing(on, &state) == kCudaSuccess && state != kCudaCaptureStatusNone;
-    if (is_captured) return absl::OkStatus();
-    is_written_ = true;
-    return CudaStatus(api, "cuEventRecord", api.cuEventRecord(written_, on));
+  // Memory of NCCL's is unmapped under what uses it, and that cuMemFree waits is promised nowhere.
+  // REQUIRES: the queue's nccl_mutex() is not held.
+  void Free() {
+    const CurrentDevice current(device_);
+    const RelaxedCapture relaxed(device_.api());
+    absl::Status freed = AwaitUses();
+    if (freed.ok()) {
+      Deregister();
+      freed = device_.Free(HowToFree(), kIdlePatience);
+    }
+    if (freed.ok()) return;
+    std::fprintf(stderr, "ddp: %zu bytes of GPU memory are left to the end of the process: %s\n",
+                 bytes_, std::string(freed.message()).c_str());
   }
 
-  absl::Status AwaitUses() {
-    const CudaApi& api = device_.api();
-    CudaResult result = api.cuEventRecord(ended_, owner_.stream);
-    const auto deadline = std::chrono::steady_clock::now() + kIdlePatience;
-    for (const CudaEvent event : {written_, ended_}) {
-      if (event == written_ && !is_written_) continue;
-      while (result == kCudaSuccess && (result = api.cuEventQuery(event)) == kCudaErrorNotReady) {
-        if (std::chrono::steady_clock::now() >= deadline) {
-          return absl::DeadlineExceededError("an operation with it did not end in 5 s");
-        }
-        result = kCudaSuccess;
-        std::this_thread::sleep_for(kLook);
-      }
+  std::function<absl::Status()> HowToFree() const {
+    if (communication_ == nullptr) {
+      return [&api = device_.api(), data = data_] {
+        return CudaStatus(api, "cuMemFree", api.cuMemFree(data));
+      };
     }
-    return CudaStatus(api, "wait for the operations with it", result);
+    return [&api = communication_->api(), data = data()] {
+      return NcclStatus(api, "ncclMemFree", api.ncclMemFree(data), nullptr);
+    };
+  }
+
+  // What the program itself runs with the memory is on streams that it has named in its calls: an
+  // optimizer, say, of a step that failed between its update and its end.
+  absl::Status AwaitUses() const {
+    if (owner_.queue.is_capturing()) {
+      return absl::FailedPreconditionError("it goes while a step is being captured");
+    }
+    const auto deadline = Clock::now() + kIdlePatience;
+    absl::Status status = Await(owner_.queue.stream(), deadline);
+    for (const CudaStream stream : owner_.queue.callers()) {
+      int state = kCudaCaptureStatusNone;
+      const CudaResult result = device_.api().cuStreamIsCapturing(stream, &state);
+      // What is captured does not run, and what the program has destroyed is its own affair.
+      if (result != kCudaSuccess || state != kCudaCaptureStatusNone) continue;
+      if (status.ok()) status = Await(stream, deadline);
+    }
+    return status;
+  }
+
+  // Until all that is on `stream` by now is done, or the group has failed.
+  absl::Status Await(CudaStream stream, Clock::time_point deadline) const {
+    const CudaApi& api = device_.api();
+    CudaResult result = api.cuEventRecord(reached_, stream);
+    while (result == kCudaSuccess && (result = api.cuEventQuery(reached_)) == kCudaErrorNotReady) {
+      if (!owner_.may_free()) return owner_.queue.error();
+      if (Clock::now() >= deadline) {
+        return absl::DeadlineExceededError("what is on a stream with it has not ended");
+      }
+      result = kCudaSuccess;
+      std::this_thread::sleep_for(kLook);
+    }
+    return CudaStatus(api, "wait for what is on a stream with it", result);
+  }
+
+  absl::Status Fill(CudaStream stream) const {
+    return CudaStatus(device_.api(), "cuMemsetD8Async",
+                      device_.api().cuMemsetD8Async(data_, 0, bytes_, stream));
   }
 
   void Deregister() {
-    const std::lock_guard nccl(owner_.nccl_mutex);
+    const std::lock_guard nccl(owner_.queue.nccl_mutex());
     // After an orderly end the registration has gone with NCCL's communicator.
     if (handle_ == nullptr || communication_->get() == nullptr) return;
     communication_->api().ncclCommDeregister(communication_->get(), handle_);
@@ -135,15 +141,12 @@ class DeviceBuffer final : public Buffer {
   absl::Status AllocateRegistered() {
     void* memory = nullptr;
     NcclResult result = communication_->api().ncclMemAlloc(&memory, bytes_);
+    const std::lock_guard nccl(owner_.queue.nccl_mutex());
     if (result != kNcclSuccess) {
-      const std::lock_guard nccl(owner_.nccl_mutex);
       return communication_->Explain(absl::StrCat("ncclMemAlloc of ", bytes_, " bytes").c_str(),
                                      result);
     }
     data_ = reinterpret_cast<CudaPointer>(memory);
-    const CudaResult fenced = device_.api().cuMemAlloc(&fence_, sizeof(int32_t));
-    if (fenced != kCudaSuccess) return CudaStatus(device_.api(), "cuMemAlloc", fenced);
-    const std::lock_guard nccl(owner_.nccl_mutex);
     result =
         communication_->api().ncclCommRegister(communication_->get(), memory, bytes_, &handle_);
     return communication_->Explain("ncclCommRegister", result);
@@ -153,11 +156,8 @@ class DeviceBuffer final : public Buffer {
   NcclCommunication* const communication_;  // null: plain memory
   const size_t bytes_;
   const BufferOwner owner_;
-  CudaEvent written_ = nullptr;  // the last Zero() or Copy(), once there was one
-  bool is_written_ = false;
-  CudaEvent ended_ = nullptr;  // all operations that were called before the end
+  CudaEvent reached_ = nullptr;  // asked by Await()
   CudaPointer data_ = 0;
-  CudaPointer fence_ = 0;  // of registered memory
   void* handle_ = nullptr;
 };
 

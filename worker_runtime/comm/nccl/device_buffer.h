@@ -4,21 +4,18 @@
 
 #include <functional>
 #include <memory>
-#include <mutex>
 
 #include "absl/status/statusor.h"
 #include "ddp/communicator.h"
+#include "worker_runtime/comm/nccl/launch_queue.h"
 #include "worker_runtime/comm/nccl/nccl_communication.h"
 #include "worker_runtime/gpu/device.h"
-#include "worker_runtime/gpu/event_pool.h"
 
 namespace ddp::internal {
 
-// What a buffer uses of its communicator.
+// What a buffer uses of its communicator, which outlives it.
 struct BufferOwner {
-  std::mutex& nccl_mutex;  // taken while NCCL is used
-  CudaStream stream;       // of its operations; outlives the buffer
-  std::shared_ptr<EventPool> pool;
+  LaunchQueue& queue;
   // No: the group has failed and the device may hang, so that the memory is left to the end of the
   // process.
   std::function<bool()> may_free;
@@ -26,11 +23,11 @@ struct BufferOwner {
 
 // Zeroed. With `communication` the memory comes from ncclMemAlloc and is registered with it, which
 // every rank must do alike; null: plain memory. ResourceExhausted or NCCL's error when there is
-// none. REQUIRES: nothing else calls NCCL now; device and communication outlive the buffer, the
-// memory is in no operation that is called after it goes. At its end the buffer waits for what was
-// put on streams with it, 5 s at most, and is left to the end of the process where that takes
-// longer: by events for the operations and Zero(), by the driver's wait for the device, of which
-// its documents say nothing, for what the program itself runs.
+// none; DeadlineExceeded when the device has not zeroed it within the group's timeout. REQUIRES:
+// nothing else calls NCCL now; device and communication outlive the buffer, the memory is in no
+// operation that is called after it goes. At its end the buffer waits, by events, for what is on
+// the queue's stream and on those of its callers, 5 s at most, and is left to the end of the
+// process where that takes longer.
 absl::StatusOr<std::unique_ptr<Buffer>> AllocateDeviceBuffer(const Device& device,
                                                              NcclCommunication* communication,
                                                              size_t bytes, BufferOwner owner);

@@ -52,6 +52,7 @@ absl::Status GpuWork::Wait() {
 }
 
 absl::Status GpuWork::WaitOn(Stream stream) {
+  bool is_done = false;
   {
     const std::lock_guard lock(owner_.mutex_);
     if (!operation_->status.ok()) return operation_->status;
@@ -60,8 +61,10 @@ absl::Status GpuWork::WaitOn(Stream stream) {
           Describe(operation_->op) +
           " is part of a graph: what is behind a replay on its stream comes after it");
     }
-    if (operation_->phase == GpuOperation::Phase::kDone) return absl::OkStatus();
+    is_done = operation_->phase == GpuOperation::Phase::kDone;
   }
+  owner_.NoteCaller(static_cast<CudaStream>(stream));
+  if (is_done) return absl::OkStatus();
   const CurrentDevice current(owner_.device_);
   if (!current.status().ok()) return current.status();
   const CudaApi& api = owner_.device_.api();

@@ -68,8 +68,11 @@ absl::Status LaunchQueue::Start() {
 bool LaunchQueue::Release(std::chrono::milliseconds patience) {
   clock_.Set({});
   pulse_ = nullptr;
-  // What is left on the device is the caller's own; freeing waits for it.
-  if (!device_.Free({.on_device = {barrier_word_}, .pinned = {}}, patience).ok()) return false;
+  // What is left on the device is the caller's own, for which the driver may wait all the same.
+  const auto free = [&api = device_.api(), word = barrier_word_] {
+    return CudaStatus(api, "cuMemFree", api.cuMemFree(word));
+  };
+  if (!device_.Free(free, patience).ok()) return false;
   pool_->Close();
   const CurrentDevice current(device_);
   device_.api().cuStreamDestroy(stream_);
@@ -114,6 +117,7 @@ LaunchQueue::State LaunchQueue::Submit(Op op, CudaStream stream) {
   absl::Status prepared = current.status();
   if (prepared.ok()) prepared = Prepare(*operation, stream);
   if (operation->status.ok()) {
+    NoteCaller(stream);
     Run(operation, Prefixed(operation->op, prepared));
   } else {
     // Refused, without a number: the next call takes the one that the other ranks are at.
@@ -183,6 +187,7 @@ absl::Status LaunchQueue::Replay(const std::shared_ptr<NcclGraph>& graph) {
   replay->op.count = graph->operations.size();
   const Turn turn(*this);
   const CurrentDevice current(device_);
+  NoteCaller(graph->stream);
   {
     std::unique_lock lock(mutex_);
     if (error_.ok() && capture_ != nullptr) {

@@ -116,6 +116,9 @@ class LaunchQueue {
   const std::shared_ptr<EventPool>& pool() const { return pool_; }
   // Past which is no operation that was called so far.
   CudaStream stream() const { return stream_; }
+  // Of the program's streams those that were passed in last, 8 at most.
+  std::vector<CudaStream> callers() const;
+  void NoteCaller(CudaStream stream);
 
  private:
   friend class GpuWork;
@@ -164,6 +167,7 @@ class LaunchQueue {
   State launching_;        // whose turn it is
   std::deque<State> in_flight_;
   std::shared_ptr<NcclGraph> capture_;  // null: nothing is captured now
+  std::vector<CudaStream> callers_;
   uint64_t last_sequence_ = 0;
   Op last_done_;
   absl::Status error_;

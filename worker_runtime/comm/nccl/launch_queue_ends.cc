@@ -7,6 +7,12 @@
 #include "worker_runtime/gpu/relaxed_capture.h"
 
 namespace ddp::internal {
+namespace {
+
+// A program computes on one stream or two; no more than this are kept in mind.
+constexpr size_t kMostCallers = 8;
+
+}  // namespace
 
 LaunchQueue::Head LaunchQueue::HeadInFlight() const {
   const std::lock_guard lock(mutex_);
@@ -14,6 +20,19 @@ LaunchQueue::Head LaunchQueue::HeadInFlight() const {
   if (capture_ != nullptr && capture_->thread == std::this_thread::get_id()) return {};
   if (in_flight_.empty()) return {};
   return {.operation = in_flight_.front(), .graph = in_flight_.front()->graph};
+}
+
+std::vector<CudaStream> LaunchQueue::callers() const {
+  const std::lock_guard lock(mutex_);
+  return callers_;
+}
+
+void LaunchQueue::NoteCaller(CudaStream stream) {
+  if (stream == stream_) return;
+  const std::lock_guard lock(mutex_);
+  std::erase(callers_, stream);
+  if (callers_.size() == kMostCallers) callers_.erase(callers_.begin());
+  callers_.push_back(stream);
 }
 
 void LaunchQueue::Retire() {

@@ -82,10 +82,7 @@ absl::StatusOr<std::unique_ptr<Buffer>> NcclCommunicator::Allocate(size_t bytes)
       const LaunchQueue::Turn turn(queue_);
       if (absl::Status status = error(); !status.ok()) return status;
       buffer = AllocateDeviceBuffer(*device_, is_registered ? communication_.get() : nullptr, bytes,
-                                    {.nccl_mutex = queue_.nccl_mutex(),
-                                     .stream = queue_.stream(),
-                                     .pool = queue_.pool(),
-                                     .may_free = may_free});
+                                    {.queue = queue_, .may_free = may_free});
     }
     int32_t failures = buffer.ok() ? 0 : 1;
     absl::Status status =

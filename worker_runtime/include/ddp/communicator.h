@@ -62,7 +62,10 @@ struct Piece {
 };
 
 // Memory that a communicator can reduce without a copy (shm: shared pages; nccl: registered).
-// Freed by the destructor. REQUIRES: destroyed before its communicator.
+// Freed by the destructor. REQUIRES: destroyed before its communicator. CUDA: the streams that
+// calls of the communicator and of this named last, 8 of them, exist until then. The destructor
+// waits for what is on them, 5 s at most, and otherwise leaves the memory to the end of the
+// process; what is on other streams with it, or in a graph, is done before.
 class Buffer {
  public:
   virtual ~Buffer() = default;

@@ -42,8 +42,9 @@ struct FoundKernel {
 }  // namespace internal
 
 // What the driver hands out, freed when the owner goes, with the context current that it was made
-// in. Freeing memory waits for the device. Its errors are ignored: nobody is left to be told, and
-// after a device's error every call fails.
+// in. REQUIRES: what was put on streams with it is done (Synchronize()): the driver may wait for
+// the device when it frees memory, for as long as that takes, but promises nothing. Its errors are
+// ignored: nobody is left to be told, and after a device's error every call fails.
 template <void (*kFree)(const internal::CudaApi&, void*)>
 using GpuObject = std::unique_ptr<void, internal::GpuDeleter<kFree>>;
 // An address in the GPU's memory (a CUdeviceptr): not to be dereferenced on the host.

@@ -7,6 +7,7 @@
 
 #include <doctest/doctest.h>
 
+#include "ddp/step_graph.h"
 #include "rendezvous/base/steady_clock.h"
 #include "tests/support/subprocess.h"
 #include "tests/support/temp_dir.h"
@@ -137,6 +138,56 @@ TEST_CASE("nccl: memory is not freed under what uses it, though the driver would
     });
     CHECK(codes == "0 0");
   }
+}
+
+// A stream that the legacy stream waits for.
+TEST_CASE("nccl: memory is allocated beside work of the program that does not end") {
+  const std::string codes = RunOnDouble(2, DoubleEnv(), [](int) {
+    const auto group = GpuGroup(kTimeout);
+    ddp::internal::CudaStream blocking = nullptr;
+    if (Driver().cuStreamCreateWithPriority(&blocking, /*flags=*/0, 0) != 0) return 1;
+    HoldStream(blocking);
+    _exit(group->communicator().Allocate(4096).ok() ? 0 : 2);
+  });
+  CHECK(codes == "0 0");
+}
+
+TEST_CASE("nccl: an allocation behind an operation that hangs ends with the group") {
+  const auto env = DoubleEnv({{"DDPRUN_DOUBLE_FAULT", "hang=1"}});
+  const std::string codes = RunOnDouble(2, env, [](int) {
+    const auto group = GpuGroup(kTimeout);
+    ddp::Communicator& comm = group->communicator();
+    DeviceArray data({1, 2});
+    comm.AllReduce(data.data(), 2, DType::kFloat32, ReduceOp::kSum);
+    const TimePoint begin = SteadyNow();
+    const auto buffer = comm.Allocate(4096);
+    if (buffer.ok() || SteadyNow() - begin > kSoon) return 1;
+    return absl::IsDeadlineExceeded(comm.error()) ? 0 : 2;
+  });
+  CHECK(codes == "0 0");
+}
+
+TEST_CASE("nccl: memory that goes while a step is captured costs nobody anything but itself") {
+  const std::string codes = RunOnDouble(1, DoubleEnv(), [](int) {
+    const auto group = GpuGroup();
+    ddp::Communicator& comm = group->communicator();
+    auto buffer = comm.Allocate(4096);
+    const DeviceArray data({1});
+    const ddp::Stream stream = NewStream();
+    const auto graph = ddp::StepGraph::Create(comm, stream);
+    if (!buffer.ok() || !graph.ok()) return 1;
+    const auto zero = [&] { return (*buffer)->Zero(stream); };
+    for (int i = 0; i < ddp::StepGraph::kUncapturedSteps; ++i) {
+      if (!(*graph)->Run(zero).ok()) return 2;
+    }
+    const absl::Status captured = (*graph)->Capture([&] {
+      const auto work = comm.AllReduce(data.data(), 1, DType::kFloat32, ReduceOp::kSum, stream);
+      buffer->reset();
+      return work->WaitOn(stream);
+    });
+    return captured.ok() && (*graph)->Replay().ok() && group->Shutdown().ok() ? 0 : 3;
+  });
+  CHECK(codes == "0");
 }
 
 // Until the double's log has `line`; false after a while.
