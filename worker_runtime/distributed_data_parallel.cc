@@ -65,6 +65,7 @@ DistributedDataParallel::DistributedDataParallel(Communicator& communicator,
 DistributedDataParallel::~DistributedDataParallel() {
   if (!options_.shard_gradients) return;
   if (internal::GraphCapture* capture = communicator_.graph_capture()) {
+    capture->on_begin.erase(this);
     capture->on_discard.erase(this);
   }
 }

@@ -1,4 +1,6 @@
 // DistributedDataParallel up to the first pass: what it is told of the model.
+#include <memory>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -142,8 +144,10 @@ absl::Status DistributedDataParallel::Finalize() {
   reducer_ = *std::move(reducer);
   if (internal::GraphCapture* capture = communicator_.graph_capture();
       capture != nullptr && options_.shard_gradients) {
-    // What was zeroed, averaged or updated in the capture never was.
-    capture->on_discard[this] = [this] { averages_ = Averages::kSpent; };
+    // What was zeroed, averaged or updated in a capture that is discarded never was.
+    const auto before = std::make_shared<std::pair<Averages, Stream>>();
+    capture->on_begin[this] = [this, before] { *before = {averages_, averages_stream_}; };
+    capture->on_discard[this] = [this, before] { std::tie(averages_, averages_stream_) = *before; };
   }
   if (options_.rebuild_buckets) reducer_->RebuildBuckets(choices.limits);
   if (finds_unused_parameters()) reducer_->FindUnusedParameters(options_.static_graph);

@@ -51,8 +51,9 @@ class GraphCapture {
 
   virtual bool is_capturing() const = 0;
 
-  // By owner: what Discard() calls in the end, since a pass of gradients in the capture never was.
-  std::map<const void*, std::function<void()>> on_discard;
+  // By owner: what BeginCapture() calls when it succeeds, and Discard() in the end, since a pass of
+  // gradients in the capture never was.
+  std::map<const void*, std::function<void()>> on_begin, on_discard;
 };
 
 }  // namespace ddp::internal

@@ -64,6 +64,7 @@ absl::Status GraphRecorder::BeginCapture(Stream on) {
   if (result != kCudaSuccess) return CudaStatus(api, "cuStreamBeginCapture", result);
   capture_ = std::make_shared<NcclGraph>(stream, std::this_thread::get_id());
   queue_.SetCapture(capture_);
+  for (const auto& [owner, note] : on_begin) note();
   return absl::OkStatus();
 }
 

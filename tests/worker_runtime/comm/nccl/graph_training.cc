@@ -60,22 +60,27 @@ absl::Status GraphTraining::Step() {
   absl::Status status = ddp_.ZeroGrad(stream_);
   for (int id = kParameters - 1; id >= 0 && status.ok(); --id) status = Backward(id);
   if (status.ok()) status = ddp_.Finish(stream_);
-  if (status.ok() && zero_.has_value()) {
-    return zero_->Step(
-        [this](const ddp::ParameterShard& shard) {
-          Copy(shard.values, shard.gradient, shard.count);
-          // The gradients carry the parameters: these must get there, and are not there by chance.
-          DDP_CHECK(Driver().cuMemsetD8Async(reinterpret_cast<CudaPointer>(shard.gradient), 0xff,
-                                             shard.count * sizeof(float),
-                                             static_cast<CudaStream>(stream_)) == kCudaSuccess);
-          return absl::OkStatus();
-        },
-        stream_);
-  }
+  if (status.ok() && zero_.has_value()) return Update();
   for (int id = 0; id < kParameters && status.ok(); ++id) {
     Copy(parameters_[static_cast<size_t>(id)].data(), ddp_.GradientPtr(id));
   }
   return status;
+}
+
+absl::Status GraphTraining::Update() {
+  return zero_->Step(
+      [this](const ddp::ParameterShard& shard) {
+        if (shard.parameter == 1 && !update_failure_.ok()) {
+          return std::exchange(update_failure_, absl::OkStatus());
+        }
+        Copy(shard.values, shard.gradient, shard.count);
+        // The gradients carry the parameters: these must get there, and are not there by chance.
+        DDP_CHECK(Driver().cuMemsetD8Async(reinterpret_cast<CudaPointer>(shard.gradient), 0xff,
+                                           shard.count * sizeof(float),
+                                           static_cast<CudaStream>(stream_)) == kCudaSuccess);
+        return absl::OkStatus();
+      },
+      stream_);
 }
 
 void GraphTraining::NextInputs(int number) {

@@ -35,6 +35,10 @@ class GraphTraining {
   GraphTraining& operator=(const GraphTraining&) = delete;
 
   absl::Status Step();
+  // Sharded: the part of a step behind Finish().
+  absl::Status Update();
+  // Sharded: what the update of the next step's second shard returns instead.
+  void FailUpdate(absl::Status status) { update_failure_ = std::move(status); }
   ddp::StepGraph::Step step() {
     return [this] { return Step(); };
   }
@@ -67,6 +71,7 @@ class GraphTraining {
   std::deque<std::vector<float>> host_inputs_;  // until the copies are done
   ddp::DistributedDataParallel ddp_;
   std::optional<ddp::ZeroRedundancyOptimizer> zero_;  // when sharded
+  absl::Status update_failure_;
   const ddp::Stream stream_;
   std::unique_ptr<ddp::StepGraph> graph_;
 };

@@ -147,6 +147,75 @@ TEST_CASE("step graph: after a capture that failed on one rank, all train on, an
   }
 }
 
+// Between the all-gathers of two buckets. The step that is captured next begins with a ZeroGrad().
+TEST_CASE("step graph: an optimizer's step that fails in a capture costs that and no more") {
+  const auto codes = RunOnDouble(2, DoubleEnv(), [](int rank) {
+    GraphTraining training(/*is_sharded=*/true);
+    EXPECT(training.WarmUp());
+    if (rank == 1) training.FailUpdate(absl::UnknownError("no update"));
+    const absl::Status status = training.graph().Capture(training.step());
+    EXPECT(Has(status.ToString(), "capture a step: rank 1: no update"));
+    EXPECT(training.communicator().error().ok());
+    EXPECT(training.Train(4));
+    EXPECT(training.graph().Capture(training.step()).ok());
+    EXPECT(training.Replay(5));
+    EXPECT(training.Train(6));
+    return 0;
+  });
+  CHECK(codes == "0 0");
+}
+
+// The pass in it never was: neither are the averages that a Step() would use.
+TEST_CASE("step graph: behind a capture that failed there are no averages to step with") {
+  const auto codes = RunOnDouble(2, DoubleEnv(), [](int rank) {
+    GraphTraining training(/*is_sharded=*/true);
+    EXPECT(training.WarmUp());
+    const absl::Status captured = training.graph().Capture([&] {
+      absl::Status status = training.ddp().ZeroGrad(training.stream());
+      for (int id = 2; id >= 0; --id) status.Update(training.Backward(id));
+      status.Update(training.ddp().Finish(training.stream()));
+      return rank == 1 ? absl::UnknownError("no") : status;
+    });
+    EXPECT(Has(captured.ToString(), "capture a step: rank 1: no"));
+    const absl::Status stepped = training.Update();
+    EXPECT(absl::IsFailedPrecondition(stepped));
+    EXPECT(Has(stepped.ToString(), "without averages"));
+    EXPECT(training.Train(4));
+    return 0;
+  });
+  CHECK(codes == "0 0");
+}
+
+// Its ZeroGrad() was before the capture, and holds behind it.
+TEST_CASE("step graph: a step that ends with ZeroGrad is made again behind a capture that failed") {
+  const auto codes = RunOnDouble(2, DoubleEnv(), [](int rank) {
+    GraphTraining training(/*is_sharded=*/true);
+    bool fails = false;
+    const auto step = [&]() -> absl::Status {
+      absl::Status status;
+      for (int id = 2; id >= 0; --id) status.Update(training.Backward(id));
+      status.Update(training.ddp().Finish(training.stream()));
+      if (fails && rank == 1) return absl::UnknownError("no");
+      if (status.ok()) status = training.Update();
+      return status.ok() ? training.ddp().ZeroGrad(training.stream()) : status;
+    };
+    for (int number = 1; number <= 3; ++number) {
+      training.NextInputs(number);
+      EXPECT(training.graph().Run(step).ok());
+    }
+    fails = true;
+    EXPECT(Has(training.graph().Capture(step).ToString(), "capture a step: rank 1: no"));
+    fails = false;
+    training.NextInputs(4);
+    EXPECT(Has(training.graph().Run(step).ToString(), "OK"));
+    EXPECT(training.HasTrained(4));
+    EXPECT(training.graph().Capture(step).ok());
+    EXPECT(training.Replay(5));
+    return 0;
+  });
+  CHECK(codes == "0 0");
+}
+
 TEST_CASE("step graph: a call that is refused in a capture is no part of the graph") {
   const auto codes = RunOnDouble(2, DoubleEnv(), [](int rank) {
     GraphTraining training;
