@@ -53,6 +53,7 @@ TEST_CASE("hooks: one that averages gives what no hook gives") {
   const auto with = RunScript(script, {}, Average), without = RunScript(script, {});
   for (int rank : {0, 1}) {
     REQUIRE(with[rank].ok());
+    REQUIRE(without[rank].ok());
     CHECK(*with[rank] == *without[rank]);
   }
 }

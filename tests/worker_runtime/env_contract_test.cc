@@ -51,6 +51,7 @@ TEST_CASE("env contract: what is formatted is read back equal") {
   pairs = FormatWorkerEnv(WorkerEnv{});
   parsed = Parse(Block(pairs.begin(), pairs.end()));
   REQUIRE(parsed.ok());
+  REQUIRE(parsed->has_value());
   CHECK(**parsed == WorkerEnv{});
 }
 

@@ -57,6 +57,7 @@ TEST_CASE("own gradients: they are what those of the library are, whatever the o
     const auto own = RunScript(script, options, {}, true), library = RunScript(script, options);
     for (const int rank : {0, 1}) {
       REQUIRE_MESSAGE(own[rank].ok(), Message(own[rank].status()));
+      REQUIRE_MESSAGE(library[rank].ok(), Message(library[rank].status()));
       CHECK(*own[rank] == *library[rank]);
     }
   }

@@ -70,6 +70,7 @@ TEST_CASE("rebuild: gradients are torch's and what they are without, bit for bit
       const auto without = RunScript(*script, options);
       for (const int rank : {0, 1}) {
         REQUIRE_MESSAGE(with[rank].ok(), Message(with[rank].status()));
+        REQUIRE_MESSAGE(without[rank].ok(), Message(without[rank].status()));
         CHECK(*with[rank] == *without[rank]);
       }
     }
@@ -88,6 +89,7 @@ TEST_CASE("rebuild: a rank 0 that joins without a pass has the order of registra
   const auto with = RunScript(script, {.rebuild_buckets = true}), without = RunScript(script, {});
   for (const int rank : {0, 1}) {
     REQUIRE_MESSAGE(with[rank].ok(), Message(with[rank].status()));
+    REQUIRE_MESSAGE(without[rank].ok(), Message(without[rank].status()));
     CHECK(*with[rank] == *without[rank]);
   }
 }

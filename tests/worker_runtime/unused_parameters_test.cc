@@ -93,6 +93,7 @@ TEST_CASE("static graph: a gradient that comes several times in a pass is torch'
   const auto plain = RunScript(script, kStatic);
   for (const int rank : {0, 1}) {
     REQUIRE_MESSAGE(rebuilt[rank].ok(), Message(rebuilt[rank].status()));
+    REQUIRE_MESSAGE(plain[rank].ok(), Message(plain[rank].status()));
     CHECK(*rebuilt[rank] == *plain[rank]);
   }
   if (ddprun::testing::FindTorchPython().python.empty()) {
@@ -131,6 +132,7 @@ TEST_CASE("static graph: a rank that uses nothing takes part in every pass") {
   const auto results = RunScript(script, kStatic), found = RunScript(script, kFindUnused);
   for (int rank : {0, 1}) {
     REQUIRE_MESSAGE(results[rank].ok(), Message(results[rank].status()));
+    REQUIRE_MESSAGE(found[rank].ok(), Message(found[rank].status()));
     CHECK(*results[rank] == *found[rank]);
   }
 }
