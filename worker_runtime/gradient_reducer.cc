@@ -87,6 +87,7 @@ void GradientReducer::BeginPass(Stream stream) {
   stream_ = stream;
   const GraphCapture* capture = communicator_.graph_capture();
   is_captured_ = capture != nullptr && capture->is_capturing();
+  may_be_in_graph_ |= is_captured_;
   if (unused_ != nullptr && unused_->is_settled()) unused_->Keep();
 }
 
@@ -264,7 +265,8 @@ absl::Status GradientReducer::Rebuild() {
   if (wire_ == nullptr) return absl::OkStatus();
   auto made = BucketWire::Create(communicator_, layout(), wire_->type(), wire_->TakeCasts());
   if (!made.ok()) return FailWorks(made.status());
-  wire_ = *std::move(made);
+  std::unique_ptr<BucketWire> before = std::exchange(wire_, *std::move(made));
+  if (may_be_in_graph_) wire_of_graph_ = std::move(before);
   return absl::OkStatus();
 }
 

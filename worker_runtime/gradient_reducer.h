@@ -126,6 +126,7 @@ class GradientReducer {
   Communicator& communicator_;
   const std::unique_ptr<GradientMemory> memory_;
   std::unique_ptr<BucketWire> wire_;            // null when gradients travel as they are
+  std::unique_ptr<BucketWire> wire_of_graph_;   // the one before Rebuild(), which replays still use
   std::unique_ptr<UnusedParameters> unused_;    // null when every parameter is used in every pass
   std::optional<BucketLimits> rebuild_limits_;  // none when buckets stay as they are
   bool is_rebuilt_ = false;
@@ -141,7 +142,8 @@ class GradientReducer {
   PassRecord pass_;
   Stream stream_ = nullptr;  // CUDA: of the pass's first gradient
   bool is_captured_ = false;
-  absl::Status refusal_;  // the first, of marks since the last pass
+  bool may_be_in_graph_ = false;  // some pass until now
+  absl::Status refusal_;          // the first, of marks since the last pass
 
   // Last: the device is out of the gradients before their memory goes.
   PassTimes times_;

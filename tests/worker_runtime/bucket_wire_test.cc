@@ -3,10 +3,14 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <deque>
 #include <string>
 #include <vector>
 
+#include "tests/support/thread_group.h"
 #include "tests/worker_runtime/all_reduce_only.h"
+#include "worker_runtime/comm/graph_capture.h"
 #include "worker_runtime/gradient_reducer.h"
 
 namespace ddp::internal {
@@ -16,6 +20,14 @@ using Lines = std::vector<std::string>;
 
 char compute, optimizer;  // their addresses are the streams
 const char* NameOf(Stream stream) { return stream == &compute ? " compute" : " optimizer"; }
+
+struct Capture : GraphCapture {
+  absl::Status BeginCapture(Stream) override { return absl::OkStatus(); }
+  absl::StatusOr<std::unique_ptr<CapturedGraph>> EndCapture() override { return nullptr; }
+  void Discard() override {}
+  bool is_capturing() const override { return is_on; }
+  bool is_on = false;
+};
 
 // A GPU's communicator on which nothing is ever done: whoever waits for it on the host fails.
 class RecordingCommunicator : public AllReduceOnly {
@@ -30,7 +42,7 @@ class RecordingCommunicator : public AllReduceOnly {
     lines_.push_back("allocate " + std::to_string(bytes));
     if (lines_.size() > max_allocations) return absl::ResourceExhaustedError("no memory");
     buffers_.push_back(std::vector<char>(bytes));
-    return std::make_unique<Memory>(buffers_.back());
+    return std::make_unique<Memory>(lines_, buffers_.back());
   }
   std::unique_ptr<Work> AllReduce(void* data, size_t count, DType type, ReduceOp op,
                                   Stream stream) override {
@@ -38,6 +50,9 @@ class RecordingCommunicator : public AllReduceOnly {
                      (op == ReduceOp::kSum ? " sum" : " average") + NameOf(stream));
     return std::make_unique<Pending>(lines_, Describe(data));
   }
+  // In which rank 0's order is this rank's.
+  Communicator& host() override { return alone_.communicator(0); }
+  GraphCapture* graph_capture() override { return &capture; }
   void Abort(const std::string& reason) override { lines_.push_back("abort " + reason); }
   absl::Status error() const override { return absl::OkStatus(); }
 
@@ -52,12 +67,15 @@ class RecordingCommunicator : public AllReduceOnly {
   }
 
   size_t max_allocations = 2;
+  Capture capture;
 
  private:
   struct Memory : Buffer {
-    explicit Memory(std::vector<char>& content) : content(content) {}
+    Memory(Lines& lines, std::vector<char>& content) : lines(lines), content(content) {}
+    ~Memory() override { lines.push_back("free " + std::to_string(content.size())); }
     void* data() const override { return content.data(); }
     size_t bytes() const override { return content.size(); }
+    Lines& lines;
     std::vector<char>& content;
   };
   struct Pending : Work {
@@ -79,6 +97,7 @@ class RecordingCommunicator : public AllReduceOnly {
 
   Lines& lines_;
   std::deque<std::vector<char>> buffers_;
+  ddprun::testing::ThreadGroup alone_{1};
 };
 
 class RecordingCasts : public HalfCasts {
@@ -172,6 +191,31 @@ TEST_CASE("bucket wire: without memory for it the error says what for") {
   const auto reducer = Made(communicator, std::make_unique<RecordingCasts>(lines, communicator));
   CHECK(reducer.status() ==
         absl::ResourceExhaustedError("allocate 12288 bytes for gradients as bfloat16: no memory"));
+}
+
+// Whether the first wire's memory is freed when the buckets are filled anew, behind two passes of
+// which the first is in a graph or not.
+bool FreesWire(bool is_captured) {
+  Lines lines;
+  RecordingCommunicator communicator(lines);
+  communicator.max_allocations = 1000;
+  auto reducer = Made(communicator, std::make_unique<RecordingCasts>(lines, communicator));
+  REQUIRE(reducer.ok());
+  (*reducer)->RebuildBuckets({.first_bytes = 100, .cap_bytes = 100});
+  for (const bool is_on : {is_captured, false}) {
+    communicator.capture.is_on = is_on;
+    for (const int parameter : {1, 2, 3, 0}) {
+      REQUIRE((*reducer)->MarkReady(parameter, &compute).ok());
+    }
+    REQUIRE((*reducer)->Finish(&optimizer).ok());
+  }
+  CHECK(std::count(lines.begin(), lines.end(), "allocate 12288") == 2);
+  return std::count(lines.begin(), lines.end(), "free 12288") == 1;
+}
+
+TEST_CASE("bucket wire: one that a graph uses stays when buckets are filled anew") {
+  CHECK(FreesWire(/*is_captured=*/false));
+  CHECK_FALSE(FreesWire(/*is_captured=*/true));
 }
 
 }  // namespace
