@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -128,6 +129,7 @@ struct Driver {
   std::map<int, std::shared_ptr<Mark>> holds;
   std::map<CudaModule, std::string> modules;  // their PTX
   std::map<CudaFunction, Function> functions;
+  std::set<std::string> known_threads;  // empty: all may use it
   int next_id = 1;
 
   static Driver& Get();

@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <set>
 #include <sstream>
 
 #include "tests/gpu_double/driver.h"
@@ -121,6 +123,14 @@ std::string DeviceBusId(int device) {
 }
 
 void ddprun_double_fall_silent() { is_silent = true; }
+
+void ddprun_double_refuse_threads() {
+  Driver& driver = Driver::Get();
+  std::lock_guard<std::mutex> lock(driver.mutex);
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
+    driver.known_threads.insert(entry.path().filename());
+  }
+}
 
 CudaResult CurrentDevice(int* device) {
   if (is_silent) Mark().Wait();
@@ -271,6 +281,8 @@ CudaResult cuCtxSetCurrent(CudaContext context) {
   Driver& driver = Driver::Get();
   std::lock_guard<std::mutex> lock(driver.mutex);
   if (driver.initialized_by != getpid()) return kNotInitialized;
+  const std::set<std::string>& known = driver.known_threads;
+  if (!known.empty() && !known.contains(std::to_string(gettid()))) return kContextIsDestroyed;
   bool exists = context == nullptr;
   for (size_t i = 0; i < driver.retained.size(); ++i) {
     exists |= context == ContextOf(static_cast<int>(i)) && driver.retained[i] > 0;

@@ -124,12 +124,14 @@ using namespace ddp::internal;
 // ddprun_double_leaks: "" or what was not given back, as "streams=1 events=2": what a clean end of
 // a program leaves empty. The text stays until the thread's next call. ddprun_double_hold: work
 // that keeps the stream busy until ddprun_double_release: a long kernel. ddprun_double_fall_silent:
-// from now on no call that needs a context returns.
+// from now on no call that needs a context returns. ddprun_double_refuse_threads: from now on
+// cuCtxSetCurrent fails on threads that are not there yet.
 #define DDPRUN_DOUBLE_OWN_FUNCTIONS(X)                              \
   X(const char*, ddprun_double_leaks, ())                           \
   X(CudaResult, ddprun_double_hold, (CudaStream stream, int* hold)) \
   X(CudaResult, ddprun_double_release, (int hold))                  \
-  X(void, ddprun_double_fall_silent, ())
+  X(void, ddprun_double_fall_silent, ())                            \
+  X(void, ddprun_double_refuse_threads, ())
 
 namespace ddprun::gpu_double {
 extern "C" {

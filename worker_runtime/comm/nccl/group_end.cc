@@ -122,8 +122,10 @@ void Watchdog::AbortCommunication() {
     if (group->communication == nullptr) return;
     const absl::Status current = group->device.MakeCurrent();
     const std::lock_guard nccl(group->queue.nccl_mutex());
+    // What cannot be made current has failed, and runs nothing that an abort would end.
+    if (!current.ok()) return;
     DestroyGraphs(group->device.api(), group->graphs.TakeGraphs());
-    if (current.ok()) group->communication->Abort();
+    group->communication->Abort();
   });
   const char* hanging = nullptr;
   // The driver has kAnswer left in any case.
@@ -197,12 +199,13 @@ void Watchdog::FinalizeCommunication() {
   if (group_.communication == nullptr) return Set(Ending::kOrderly);
   const Milliseconds patience = std::min<Milliseconds>(group_.queue.timeout(), kFinalize);
   const auto is_interrupted = std::make_shared<std::atomic<bool>>(false);
-  const auto is_ended = OnThread([device = &group_.device, communication = group_.communication,
-                                  graphs = group_.graphs.TakeGraphs(), patience, is_interrupted] {
-    const absl::Status current = device->MakeCurrent();
+  auto is_ended = OnThread([device = &group_.device, communication = group_.communication,
+                            graphs = group_.graphs.TakeGraphs(), patience, is_interrupted] {
+    absl::Status current = device->MakeCurrent();
+    if (!current.ok()) return current;
     DestroyGraphs(device->api(), graphs);
-    if (!current.ok()) return;
     communication->Finalize(Clock::now() + patience, *is_interrupted).IgnoreError();
+    return current;
   });
   const Clock::time_point begin = Clock::now();
   Clock::time_point deadline = begin + patience + kAbortPatience;
@@ -219,7 +222,14 @@ void Watchdog::FinalizeCommunication() {
                  *is_interrupted ? ", 2 s after another rank had ended the group" : "");
     return Set(Ending::kHanging);
   }
-  Set(Ending::kOrderly);
+  const absl::Status current = is_ended.get();
+  if (current.ok()) return Set(Ending::kOrderly);
+  const std::string why =
+      absl::StrCat("NCCL was not ended: ", absl::string_view(current.message()));
+  std::fprintf(stderr, "ddp: rank %d: %s; going on\n", group_.host.rank(), why.c_str());
+  // The others wait for this rank in NCCL's end.
+  group_.host.AbortFor(why, std::nullopt);
+  Set(Ending::kHanging);
 }
 
 void EndProcess(const std::string& why) {

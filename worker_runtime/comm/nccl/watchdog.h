@@ -68,7 +68,7 @@ class Watchdog {
     kNone,
     kOrderly,
     kAborted,  // also when it never started
-    kHanging,  // NCCL in its orderly end: what it uses is left to it
+    kHanging,  // NCCL in its orderly end, or it was not ended: what it uses is left to it
   };
   // In order while all is well: flushes, frees, and takes no further call. Within a few seconds.
   // One thread; no effect when repeated.

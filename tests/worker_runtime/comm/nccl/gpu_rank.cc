@@ -72,6 +72,8 @@ void ReleaseStream(int hold) {
 
 void SilenceDriver() { OfDouble<void (*)()>("ddprun_double_fall_silent")(); }
 
+void RefuseThreads() { OfDouble<void (*)()>("ddprun_double_refuse_threads")(); }
+
 DeviceArray::DeviceArray(const std::vector<float>& values) : size_(values.size()) {
   DDP_CHECK(Driver().cuMemAlloc(&pointer_, values.size() * sizeof(float)) == kCudaSuccess);
   DDP_CHECK(Driver().cuMemcpyHtoDAsync(pointer_, values.data(), values.size() * sizeof(float),

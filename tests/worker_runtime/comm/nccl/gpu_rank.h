@@ -50,6 +50,8 @@ int HoldStream(ddp::Stream stream);
 void ReleaseStream(int hold);
 // From now on no call of the driver returns.
 void SilenceDriver();
+// From now on no new thread can use the device.
+void RefuseThreads();
 
 }  // namespace ddprun::testing
 

@@ -2,6 +2,7 @@
 // is gone when NCCL waits for it.
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <thread>
 
@@ -188,6 +189,24 @@ TEST_CASE("nccl: memory that goes while a step is captured costs nobody anything
     return captured.ok() && (*graph)->Replay().ok() && group->Shutdown().ok() ? 0 : 3;
   });
   CHECK(codes == "0");
+}
+
+// NCCL is ended on a thread of its own, and rank 1's cannot use its device.
+TEST_CASE("nccl: a group whose GPU fails at its end goes on, and says so") {
+  const TempDir temp;
+  const std::string said = temp.File("said");
+  const std::string codes = RunOnDouble(2, DoubleEnv(), [&](int rank) {
+    auto group = GpuGroup();
+    if (!group->communicator().Barrier()->Wait().ok()) return 1;
+    if (rank == 1 && std::freopen(said.c_str(), "w", stderr) == nullptr) return 2;
+    if (rank == 1) RefuseThreads();
+    const TimePoint begin = SteadyNow();
+    group.reset();
+    std::fflush(stderr);
+    return SteadyNow() - begin < kSoon ? 0 : 3;
+  });
+  CHECK(codes == "0 0");
+  CHECK(ReadFile(said).rfind("ddp: rank 1: NCCL was not ended: cuCtxSetCurrent: ", 0) == 0);
 }
 
 // Until the double's log has `line`; false after a while.
