@@ -204,6 +204,7 @@ absl::Status LaunchQueue::Replay(const std::shared_ptr<NcclGraph>& graph) {
   }
   absl::Status prepared = current.status();
   if (prepared.ok()) prepared = replay->TakeEvents();
+  if (prepared.ok() && options_.check) prepared = options_.check(replay->op);
   Run(replay, Prefixed(replay->op, prepared));
   const std::lock_guard lock(mutex_);
   return replay->status;

@@ -40,7 +40,8 @@ class LaunchQueue {
     int rank = 0;
     int world_size = 1;
     std::chrono::milliseconds timeout{0};
-    // Asked before an operation that is not captured is launched; null: all are as they should be.
+    // Asked before an operation that is not captured, or a replay, is launched; null: all are as
+    // they should be.
     std::function<absl::Status(const Op& op)> check;
     // This rank cannot make a call that the others make, or its device has failed: End() is next.
     std::function<void(const absl::Status& why)> on_failure;

@@ -117,7 +117,9 @@ std::unique_ptr<Work> NcclCommunicator::Submit(Op op, Stream stream) {
 // On the host, as torch.distributed does at this level: NCCL moves bytes and looks at nothing, so
 // that a sum here and an average there end with garbage and without an error.
 absl::Status NcclCommunicator::CompareCalls(const Op& op) {
-  const OpRecord mine = RecordOf(op);
+  OpRecord mine = RecordOf(op);
+  // It gets its number when it is launched. A rank that made a call more, or fewer, is found by it.
+  mine.sequence = queue_.last_sequence() + 1;
   std::vector<OpRecord> all(static_cast<size_t>(world_size()));
   absl::Status status =
       host_->AllGather(&mine, all.data(), sizeof(mine), DType::kUint8, nullptr)->Wait();

@@ -67,7 +67,7 @@ TEST_CASE("compare calls: nothing is compared unless it is asked for") {
 TEST_CASE(
     "call comparison: a rank that calls another operation is named before anything is reduced") {
   const std::string all = "INVALID_ARGUMENT: the ranks call different operations: ";
-  const std::string sum = "rank 0 all-reduce (float32 x 2, sum), ";
+  const std::string sum = "rank 0 all-reduce #";
   const std::string rule =
       "; all ranks make the same calls in the same order, and the library's own are within "
       "Finalize, "
@@ -76,12 +76,18 @@ TEST_CASE(
     Sum(comm, data, rank == 1 && number == 3 ? DType::kInt32 : DType::kFloat32).IgnoreError();
   });
   CHECK(said ==
-        std::vector<std::string>(3, all + sum + "rank 1 all-reduce (int32 x 2, sum)" + rule));
+        std::vector<std::string>(3, all + sum +
+                                        "3 (float32 x 2, sum), rank 1 all-reduce #3 (int32 x 2, "
+                                        "sum)" +
+                                        rule));
   const auto average = Say([](auto& comm, float* data, int rank, int) {
     comm.AllReduce(data, 2, DType::kFloat32, rank == 2 ? ReduceOp::kAverage : ReduceOp::kSum);
   });
   CHECK(average ==
-        std::vector<std::string>(3, all + sum + "rank 2 all-reduce (float32 x 2, average)" + rule));
+        std::vector<std::string>(3, all + sum +
+                                        "1 (float32 x 2, sum), rank 2 all-reduce #1 (float32 x 2, "
+                                        "average)" +
+                                        rule));
 }
 
 TEST_CASE("compare calls: a rank that makes no call is named after the timeout") {
@@ -119,6 +125,33 @@ TEST_CASE("compare calls: captures and replays pass, and what comes after them i
     return 0;
   });
   CHECK(codes == "0 0");
+}
+
+// What both ranks hear where rank 1 makes another `call` behind two replays of three operations.
+std::string SayBehindReplays(const std::function<void(GraphTraining&)>& call) {
+  const auto env =
+      DoubleEnv({{"DDPRUN_DOUBLE_FAULT", "lenient"}, {"TORCH_DISTRIBUTED_DEBUG", "DETAIL"}});
+  RankProcesses ranks({.world_size = 2, .env = env, .env_of_rank = {}}, [&](int rank) {
+    GraphTraining training;
+    EXPECT(training.WarmUp());
+    EXPECT(training.graph().Capture(training.step()).ok());
+    EXPECT(training.Replay(4));
+    EXPECT(training.Replay(5));
+    if (rank == 1) call(training);
+    if (rank == 0) training.graph().Replay().IgnoreError();
+    RankProcesses::Say(training.AwaitEnd().ToString());
+    return 0;
+  });
+  const std::string said = ranks.Hear(0);
+  CHECK(ranks.Hear(1) == said);
+  return said;
+}
+
+TEST_CASE("call comparison: a rank that does not replay, or replays once more, is named") {
+  CHECK(Has(SayBehindReplays([](GraphTraining& training) {
+              Sum(training.communicator(), training.parameter(0).data()).IgnoreError();
+            }),
+            "rank 0 graph replay #22 (3 operations), rank 1 all-reduce #22 (float32 x 2, sum)"));
 }
 
 }  // namespace
