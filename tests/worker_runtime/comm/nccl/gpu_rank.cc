@@ -6,8 +6,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <sstream>
 
 #include "rendezvous/base/check.h"
+#include "tests/support/files.h"
 #include "worker_runtime/gpu/gpu_runtime.h"
 
 namespace ddprun::testing {
@@ -73,6 +75,28 @@ void ReleaseStream(int hold) {
 void SilenceDriver() { OfDouble<void (*)()>("ddprun_double_fall_silent")(); }
 
 void RefuseThreads() { OfDouble<void (*)()>("ddprun_double_refuse_threads")(); }
+
+std::string FirstBehindCopy() {
+  std::istringstream log(ReadFile(std::getenv("DDPRUN_DOUBLE_LOG")));
+  const std::string mine = "pid=" + std::to_string(getpid()) + " ";
+  std::string record, first;
+  for (std::string line; std::getline(log, line);) {
+    if (line.rfind(mine, 0) != 0) continue;
+    const size_t copy = line.find(" copy device to device");
+    if (copy != std::string::npos) {
+      const size_t stream = line.find(" stream=");
+      record = line.substr(stream, copy - stream) + " record event=";
+      first.clear();
+    } else if (record.empty() || !first.empty()) {
+      continue;
+    } else if (line.find(record) != std::string::npos) {
+      first = "record";
+    } else if (line.find(" free bytes=") != std::string::npos) {
+      first = "free";
+    }
+  }
+  return first;
+}
 
 DeviceArray::DeviceArray(const std::vector<float>& values) : size_(values.size()) {
   DDP_CHECK(Driver().cuMemAlloc(&pointer_, values.size() * sizeof(float)) == kCudaSuccess);

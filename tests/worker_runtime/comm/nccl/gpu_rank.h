@@ -52,6 +52,9 @@ void ReleaseStream(int hold);
 void SilenceDriver();
 // From now on no new thread can use the device.
 void RefuseThreads();
+// What comes first in this process' part of the double's log behind its last copy on the device:
+// "record", an event on the copy's stream, or "free", of memory.
+std::string FirstBehindCopy();
 
 }  // namespace ddprun::testing
 

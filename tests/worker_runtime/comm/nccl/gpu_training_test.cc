@@ -184,30 +184,6 @@ int OverlapInStepOne(int) {
   return 0;
 }
 
-// What comes first in this process' log behind its last copy on the device: "record", an event on
-// the copy's stream, or "free", of memory.
-std::string FirstBehindCopy() {
-  std::istringstream log(ReadFile(std::getenv("DDPRUN_DOUBLE_LOG")));
-  const std::string mine = "pid=" + std::to_string(getpid()) + " ";
-  std::string record, first;
-  for (std::string line; std::getline(log, line);) {
-    if (line.rfind(mine, 0) != 0) continue;
-    const size_t copy = line.find(" copy device to device");
-    if (copy != std::string::npos) {
-      const size_t stream = line.find(" stream=");
-      record = line.substr(stream, copy - stream) + " record event=";
-      first.clear();
-    } else if (record.empty() || !first.empty()) {
-      continue;
-    } else if (line.find(record) != std::string::npos) {
-      first = "record";
-    } else if (line.find(" free bytes=") != std::string::npos) {
-      first = "free";
-    }
-  }
-  return first;
-}
-
 // The trainer's step failed behind its update: the gradients go while a stream is to read them. It
 // is let go once something is recorded behind that, or else the memory is freed.
 int ReleaseEarly(int) {
