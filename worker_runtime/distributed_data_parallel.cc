@@ -60,7 +60,7 @@ std::chrono::nanoseconds BusyTime(const std::vector<internal::PassRecord::Bucket
 
 DistributedDataParallel::DistributedDataParallel(Communicator& communicator,
                                                  DistributedDataParallelOptions options)
-    : communicator_(communicator), options_(options) {}
+    : communicator_(communicator), options_(options), averages_stream_(options.stream) {}
 
 DistributedDataParallel::~DistributedDataParallel() {
   if (!options_.shard_gradients) return;
@@ -193,9 +193,12 @@ absl::Status DistributedDataParallel::ZeroGrad(std::optional<Stream> stream) {
 // All of them that are averages, if `call` may read them now.
 absl::StatusOr<std::vector<internal::GradientValues>> DistributedDataParallel::GradientsFor(
     const char* call) const {
-  if (communicator_.device_type() == DeviceType::kCuda) {
-    return absl::UnimplementedError(absl::StrCat(
-        call, " works in host memory only: on a GPU read the gradients at GradientPtr()"));
+  if (const internal::GraphCapture* capture = communicator_.graph_capture();
+      capture != nullptr && capture->is_capturing()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        call,
+        " in a step that is captured: the host would wait for its number, which a replay "
+        "cannot; do this outside of the StepGraph"));
   }
   if (absl::Status status = CheckNoneIsLate(); !status.ok()) return status;
   if (absl::Status status = reducer_->CheckBetweenPasses(call); !status.ok()) return status;
@@ -217,7 +220,8 @@ absl::StatusOr<std::vector<internal::GradientValues>> DistributedDataParallel::G
 }
 
 absl::StatusOr<double> DistributedDataParallel::ClipGradNorm(double max_norm, double norm_type,
-                                                             bool error_if_nonfinite) {
+                                                             bool error_if_nonfinite,
+                                                             std::optional<Stream> stream) {
   if (reducer_ == nullptr) return NotFinalized();
   const Calling calling(reducer_->is_called());
   if (absl::Status status = calling.Check("ClipGradNorm"); !status.ok()) return status;
@@ -228,12 +232,15 @@ absl::StatusOr<double> DistributedDataParallel::ClipGradNorm(double max_norm, do
         absl::StrCat("ClipGradNorm to ", max_norm, " by the norm of order ", norm_type,
                      ": the norm must be at least 0 and its order above 0"));
   }
-  internal::NormSum sum(norm_type);
-  for (const internal::GradientValues& gradient : *gradients) sum.Add(gradient);
-  absl::Status status = CombineShards(sum.partial(), DType::kFloat64,
+  const auto arithmetic = internal::ArithmeticFor(communicator_);
+  if (!arithmetic.ok()) return arithmetic.status();
+  const Stream on = stream.value_or(averages_stream_);
+  absl::StatusOr<double> part = (*arithmetic)->PartOfNorm(*gradients, norm_type, on);
+  if (!part.ok()) return part.status();
+  absl::Status status = CombineShards(&*part, DType::kFloat64,
                                       std::isinf(norm_type) ? ReduceOp::kMax : ReduceOp::kSum);
   if (!status.ok()) return status;
-  const double norm = sum.Norm();
+  const double norm = internal::NormOf(*part, norm_type);
   if (error_if_nonfinite && !std::isfinite(norm)) {
     return absl::FailedPreconditionError(absl::StrCat(
         "the total norm of order ", norm_type, " of the gradients is ", norm,
@@ -243,23 +250,27 @@ absl::StatusOr<double> DistributedDataParallel::ClipGradNorm(double max_norm, do
   // A norm that is no number makes all gradients none, as in PyTorch.
   const double factor = max_norm / (norm + 1e-6);
   if (factor >= 1) return norm;
-  for (const internal::GradientValues& gradient : *gradients) internal::Scale(gradient, factor);
+  for (const internal::GradientValues& gradient : *gradients) {
+    status = (*arithmetic)->Scale(gradient, factor, on);
+    if (!status.ok()) return status;
+  }
   return norm;
 }
 
-absl::StatusOr<size_t> DistributedDataParallel::CountNonFinite() {
+absl::StatusOr<size_t> DistributedDataParallel::CountNonFinite(std::optional<Stream> stream) {
   if (reducer_ == nullptr) return NotFinalized();
   const Calling calling(reducer_->is_called());
   if (absl::Status status = calling.Check("CountNonFinite"); !status.ok()) return status;
   const auto gradients = GradientsFor("CountNonFinite");
   if (!gradients.ok()) return gradients.status();
-  int64_t count = 0;
-  for (const internal::GradientValues& gradient : *gradients) {
-    count += static_cast<int64_t>(internal::CountNonFinite(gradient));
-  }
-  absl::Status status = CombineShards(&count, DType::kInt64, ReduceOp::kSum);
+  const auto arithmetic = internal::ArithmeticFor(communicator_);
+  if (!arithmetic.ok()) return arithmetic.status();
+  absl::StatusOr<int64_t> count =
+      (*arithmetic)->CountNonFinite(*gradients, stream.value_or(averages_stream_));
+  if (!count.ok()) return count.status();
+  absl::Status status = CombineShards(&*count, DType::kInt64, ReduceOp::kSum);
   if (!status.ok()) return status;
-  return static_cast<size_t>(count);
+  return static_cast<size_t>(*count);
 }
 
 int DistributedDataParallel::bucket_count() const {

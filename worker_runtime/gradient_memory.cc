@@ -161,17 +161,4 @@ void* GradientMemory::At(int parameter) const {
   return static_cast<char*>(arena_->data()) + layout_.gradient_offsets[parameter];
 }
 
-absl::Status GradientMemory::Zero(Stream stream) {
-  if (arena_ != nullptr) return arena_->Zero(stream);
-  for (size_t i = 0; i < adopted_.size(); ++i) {
-    if (adopted_[i].count == 0) continue;
-    if (gradients_[i].device == DeviceType::kCuda) {
-      return absl::UnimplementedError(
-          "ZeroGrad: the gradients are memory of the program's own on a GPU; set them to 0 there");
-    }
-    std::memset(adopted_[i].data, 0, adopted_[i].count * SizeOf(gradients_[i].dtype));
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace ddp::internal

@@ -45,7 +45,6 @@ class GradientMemory {
   // Null when the gradients are adopted, or have no elements.
   Buffer* arena() const { return arena_.get(); }
   bool is_adopted() const { return !adopted_.empty(); }
-  absl::Status Zero(Stream stream);
 
  private:
   GradientMemory(const std::vector<GradientSpec>& gradients, std::vector<Piece> adopted,

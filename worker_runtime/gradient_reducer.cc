@@ -165,8 +165,13 @@ absl::Status GradientReducer::LaunchBucket(int index, Stream stream) {
     // On the wire they are divided by the world size, too: there they are float32, and do not
     // overflow.
     const double whole = IsOnWire(index) ? communicator_.world_size() : 1;
+    const absl::StatusOr<GradientArithmetic*> arithmetic = ArithmeticFor(communicator_);
+    if (!arithmetic.ok()) return arithmetic.status();
     for (const Piece& piece : pieces) {
-      Scale({.dtype = bucket.dtype, .data = piece.data, .count = piece.count}, whole / divisor_);
+      const GradientValues values = {
+          .dtype = bucket.dtype, .data = piece.data, .count = piece.count};
+      absl::Status status = (*arithmetic)->Scale(values, whole / divisor_, stream);
+      if (!status.ok()) return status;
     }
   }
   if (communicator_.world_size() == 1) {
@@ -349,7 +354,20 @@ absl::Status GradientReducer::CheckBetweenPasses(const char* call) {
 
 absl::Status GradientReducer::ZeroGradients(Stream stream) {
   if (absl::Status status = CheckBetweenPasses("ZeroGrad"); !status.ok()) return status;
-  return memory_->Zero(stream);
+  if (!memory_->is_adopted()) {
+    return memory_->arena() == nullptr ? absl::OkStatus() : memory_->arena()->Zero(stream);
+  }
+  const absl::StatusOr<GradientArithmetic*> arithmetic = ArithmeticFor(communicator_);
+  absl::Status status = arithmetic.status();
+  for (size_t i = 0; status.ok() && i < memory_->gradients().size(); ++i) {
+    const GradientSpec& gradient = memory_->gradients()[i];
+    status = (*arithmetic)
+                 ->SetToZero({.dtype = gradient.dtype,
+                              .data = memory_->At(static_cast<int>(i)),
+                              .count = gradient.count},
+                             stream);
+  }
+  return status;
 }
 
 absl::Status GradientReducer::ReduceZeros() {

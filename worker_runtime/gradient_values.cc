@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
 
 #include "rendezvous/base/check.h"
 #include "worker_runtime/comm/kernels.h"
@@ -76,6 +77,63 @@ void Multiply(T* values, size_t count, T factor) {
   for (size_t i = 0; i < count; ++i) values[i] *= factor;
 }
 
+class HostArithmetic final : public GradientArithmetic {
+ public:
+  absl::Status SetToZero(const GradientValues& values, Stream) override {
+    if (values.count != 0) std::memset(values.data, 0, values.count * SizeOf(values.dtype));
+    return absl::OkStatus();
+  }
+
+  absl::Status Scale(const GradientValues& values, double factor, Stream) override {
+    DDP_CHECK(IsFloat(values.dtype));
+    const float narrow = static_cast<float>(factor);
+    if (values.dtype == DType::kFloat64) {
+      Multiply(static_cast<double*>(values.data), values.count, factor);
+      return absl::OkStatus();
+    }
+    if (values.dtype == DType::kFloat32) {
+      Multiply(static_cast<float*>(values.data), values.count, narrow);
+      return absl::OkStatus();
+    }
+    std::array<float, kBlock> wide;
+    for (size_t begin = 0; begin < values.count; begin += kBlock) {
+      const size_t count = std::min(kBlock, values.count - begin);
+      char* piece = static_cast<char*>(values.data) + begin * 2;
+      BestKernels().load(values.dtype, piece, wide.data(), count);
+      Multiply(wide.data(), count, narrow);
+      BestKernels().store(values.dtype, wide.data(), piece, count, /*divisor=*/1);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<double> PartOfNorm(std::span<const GradientValues> gradients, double norm_type,
+                                    Stream) override {
+    double part = 0;
+    for (const GradientValues& values : gradients) {
+      Read(values, [&](const auto* elements, size_t count) {
+        if (!std::isinf(norm_type)) {
+          part += SumOfPowers(elements, count, norm_type);
+          return;
+        }
+        const double largest = Largest(elements, count);
+        if (!(largest <= part) && !std::isnan(part)) part = largest;
+      });
+    }
+    return part;
+  }
+
+  absl::StatusOr<int64_t> CountNonFinite(std::span<const GradientValues> gradients,
+                                         Stream) override {
+    int64_t found = 0;
+    for (const GradientValues& values : gradients) {
+      Read(values, [&found](const auto* elements, size_t count) {
+        for (size_t i = 0; i < count; ++i) found += std::isfinite(elements[i]) ? 0 : 1;
+      });
+    }
+    return found;
+  }
+};
+
 }  // namespace
 
 bool IsFloat(DType dtype) {
@@ -93,47 +151,15 @@ bool IsFloat(DType dtype) {
   return false;
 }
 
-void NormSum::Add(const GradientValues& values) {
-  Read(values, [this](const auto* elements, size_t count) {
-    if (!std::isinf(norm_type_)) {
-      sum_ += SumOfPowers(elements, count, norm_type_);
-      return;
-    }
-    const double largest = Largest(elements, count);
-    if (!(largest <= sum_) && !std::isnan(sum_)) sum_ = largest;
-  });
+double NormOf(double part, double norm_type) {
+  if (std::isinf(norm_type) || norm_type == 1) return part;
+  return norm_type == 2 ? std::sqrt(part) : std::pow(part, 1 / norm_type);
 }
 
-double NormSum::Norm() const {
-  if (std::isinf(norm_type_) || norm_type_ == 1) return sum_;
-  return norm_type_ == 2 ? std::sqrt(sum_) : std::pow(sum_, 1 / norm_type_);
-}
-
-void Scale(const GradientValues& values, double factor) {
-  DDP_CHECK(IsFloat(values.dtype));
-  const float narrow = static_cast<float>(factor);
-  if (values.dtype == DType::kFloat64) {
-    return Multiply(static_cast<double*>(values.data), values.count, factor);
-  }
-  if (values.dtype == DType::kFloat32) {
-    return Multiply(static_cast<float*>(values.data), values.count, narrow);
-  }
-  std::array<float, kBlock> wide;
-  for (size_t begin = 0; begin < values.count; begin += kBlock) {
-    const size_t count = std::min(kBlock, values.count - begin);
-    char* piece = static_cast<char*>(values.data) + begin * 2;
-    BestKernels().load(values.dtype, piece, wide.data(), count);
-    Multiply(wide.data(), count, narrow);
-    BestKernels().store(values.dtype, wide.data(), piece, count, /*divisor=*/1);
-  }
-}
-
-size_t CountNonFinite(const GradientValues& values) {
-  size_t found = 0;
-  Read(values, [&found](const auto* elements, size_t count) {
-    for (size_t i = 0; i < count; ++i) found += std::isfinite(elements[i]) ? 0 : 1;
-  });
-  return found;
+absl::StatusOr<GradientArithmetic*> ArithmeticFor(Communicator& communicator) {
+  static GradientArithmetic& host = *new HostArithmetic;  // used until the process ends
+  if (communicator.device_type() == DeviceType::kCpu) return &host;
+  return communicator.gradient_arithmetic();
 }
 
 }  // namespace ddp::internal

@@ -14,7 +14,11 @@ namespace {
 constexpr unsigned kMostThreads = 1024;  // of a block
 
 const testing::EmulatedKernels& Known() {
-  static const auto& known = *new testing::EmulatedKernels(testing::EmulatedSums());
+  static const auto& known = *[] {
+    auto* kernels = new testing::EmulatedKernels(testing::EmulatedSums());
+    kernels->merge(testing::EmulatedValues());
+    return kernels;
+  }();
   return known;
 }
 
@@ -43,10 +47,10 @@ struct Arguments {
 CudaResult ReadArguments(Driver& driver, const Function& function, void** parameters,
                          Arguments* arguments) {
   for (size_t i = 0; i < function.kernel->parameters.size(); ++i) {
-    const bool is_long = function.kernel->parameters[i] == "u64";
+    const std::string& type = function.kernel->parameters[i];
     uint64_t value = 0;
-    std::memcpy(&value, parameters[i], is_long ? 8 : 4);
-    if (is_long) {
+    std::memcpy(&value, parameters[i], type.ends_with("64") ? 8 : 4);
+    if (type == "u64") {
       View view = FindMemory(driver, value, 1);
       if (view.allocation != nullptr && view.allocation->device != function.device) {
         return kCudaErrorInvalidValue;

@@ -23,7 +23,7 @@ struct EmulatedIndex {
 
 // A kernel as a driver knows it: by addresses of arguments.
 struct EmulatedKernel {
-  std::vector<std::string> parameters;  // PTX types: "u64", "u32", "f32"
+  std::vector<std::string> parameters;  // PTX types: "u64", "u32", "f32", "f64"
   std::function<void(void** arguments)> run;
   bool has_barrier = false;
 };
@@ -41,8 +41,7 @@ std::vector<std::string> PtxParameters(const std::string& ptx, const std::string
 
 template <typename T>
 std::string PtxType() {
-  if (std::is_same_v<T, float>) return "f32";
-  return "u" + std::to_string(8 * sizeof(T));
+  return (std::is_floating_point_v<T> ? "f" : "u") + std::to_string(8 * sizeof(T));
 }
 
 template <typename... Arguments>

@@ -35,7 +35,8 @@ TEST_CASE("gpu_kernels: a changed source is noticed, with nvcc and without") {
         "worker_runtime/gpu/kernels/cast.cu", "worker_runtime/gpu/kernels/cast.ptx",
         "worker_runtime/gpu/kernels/elements.h", "worker_runtime/gpu/kernels/hash.cu",
         "worker_runtime/gpu/kernels/hash.ptx", "worker_runtime/gpu/kernels/sum.cu",
-        "worker_runtime/gpu/kernels/sum.ptx"}) {
+        "worker_runtime/gpu/kernels/sum.ptx", "worker_runtime/gpu/kernels/value_term.h",
+        "worker_runtime/gpu/kernels/values.cu", "worker_runtime/gpu/kernels/values.ptx"}) {
     const std::filesystem::path to = dir.File(file);
     std::filesystem::create_directories(to.parent_path());
     std::filesystem::copy_file(Runfile(file), to);

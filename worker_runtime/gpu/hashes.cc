@@ -1,15 +1,12 @@
 #include "worker_runtime/gpu/hashes.h"
 
 #include <algorithm>
-#include <thread>
 
-#include "absl/strings/str_cat.h"
+#include "worker_runtime/gpu/await_stream.h"
 #include "worker_runtime/gpu/hash_ptx.h"
 
 namespace ddp::internal {
 namespace {
-
-constexpr std::chrono::microseconds kLook(50);
 
 // Each thread ends in one addition to the same number: few blocks, which the memory keeps busy.
 LaunchShape ShapeForHash(int64_t count) {
@@ -48,15 +45,7 @@ absl::StatusOr<std::vector<int64_t>> Hashes::Of(std::span<const Tensor> tensors,
   for (size_t i = 0; status.ok() && i < tensors.size(); ++i) {
     status = Add(tensors[i], static_cast<uint64_t*>(sums_.get()) + i, stream);
   }
-  const auto deadline = std::chrono::steady_clock::now() + timeout;
-  while (status.ok() && gpu_.IsBusy(stream)) {
-    if (std::chrono::steady_clock::now() >= deadline) {
-      return absl::DeadlineExceededError(
-          absl::StrCat("hash parameters: the GPU has not ended what is on the stream within ",
-                       timeout.count(), " ms"));
-    }
-    std::this_thread::sleep_for(kLook);
-  }
+  if (status.ok()) status = AwaitStream(gpu_, kWhat, stream, timeout);
   if (status.ok()) status = gpu_.CopyToHost(kWhat, hashes.data(), sums_.get(), bytes, stream);
   if (status.ok()) status = gpu_.Synchronize(kWhat, stream);
   if (!status.ok()) return status;

@@ -28,6 +28,7 @@ float cvt_f32_bf16(uint16_t bits) { return Widened(DType::kBFloat16, bits); }
 #include "worker_runtime/gpu/kernels/cast.cu"
 #include "worker_runtime/gpu/kernels/hash.cu"
 #include "worker_runtime/gpu/kernels/sum.cu"
+#include "worker_runtime/gpu/kernels/values.cu"
 
 namespace ddprun::testing {
 
@@ -50,6 +51,14 @@ EmulatedKernels EmulatedSums() {
           {"sum_float16", Emulate(sum_float16)}, {"sum_bfloat16", Emulate(sum_bfloat16)},
           {"sum_int32", Emulate(sum_int32)},     {"sum_int64", Emulate(sum_int64)},
           {"sum_uint8", Emulate(sum_uint8)}};
+}
+
+EmulatedKernels EmulatedValues() {
+  return {{"scale_float32", Emulate(scale_float32)}, {"scale_float64", Emulate(scale_float64)},
+          {"scale_float16", Emulate(scale_float16)}, {"scale_bfloat16", Emulate(scale_bfloat16)},
+          {"add_float32", Emulate(add_float32)},     {"add_float64", Emulate(add_float64)},
+          {"add_float16", Emulate(add_float16)},     {"add_bfloat16", Emulate(add_bfloat16)},
+          {"fold_sums", Emulate(fold_sums)}};
 }
 
 }  // namespace ddprun::testing

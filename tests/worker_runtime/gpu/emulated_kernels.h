@@ -9,6 +9,7 @@ namespace ddprun::testing {
 EmulatedKernels EmulatedCasts();
 EmulatedKernels EmulatedHashes();
 EmulatedKernels EmulatedSums();
+EmulatedKernels EmulatedValues();
 
 }  // namespace ddprun::testing
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "worker_runtime/comm/nccl/device_arithmetic.h"
 #include "worker_runtime/comm/nccl/device_buffer.h"
 #include "worker_runtime/comm/nccl/device_casts.h"
 #include "worker_runtime/comm/nccl/device_hash.h"
@@ -105,6 +106,15 @@ absl::StatusOr<std::unique_ptr<TensorHash>> NcclCommunicator::MakeTensorHash() {
   return MakeDeviceHash(*device_, queue_.timeout());
 }
 
+absl::StatusOr<GradientArithmetic*> NcclCommunicator::gradient_arithmetic() {
+  if (arithmetic_ == nullptr) {
+    auto made = MakeDeviceArithmetic(*device_, queue_.timeout());
+    if (!made.ok()) return made.status();
+    arithmetic_ = *std::move(made);
+  }
+  return arithmetic_.get();
+}
+
 std::unique_ptr<Work> NcclCommunicator::Barrier() {
   return std::make_unique<GpuWork>(queue_, queue_.SubmitBarrier());
 }
@@ -147,6 +157,7 @@ NcclCommunicator::~NcclCommunicator() {
   queue_.pool()->Abandon();
   device_->Abandon();
   if (ending != Watchdog::Ending::kHanging) return;
+  (void)arithmetic_.release();
   (void)communication_.release();
   (void)device_.release();
 }

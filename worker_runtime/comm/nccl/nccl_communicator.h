@@ -48,6 +48,7 @@ class NcclCommunicator final : public GroupCommunicator {
   absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t bytes) override;
   absl::StatusOr<std::unique_ptr<HalfCasts>> MakeHalfCasts(DType type) override;
   absl::StatusOr<std::unique_ptr<TensorHash>> MakeTensorHash() override;
+  absl::StatusOr<GradientArithmetic*> gradient_arithmetic() override;
   std::unique_ptr<Work> Barrier() override;
   GraphCapture* graph_capture() override { return &graphs_; }
   DeviceTimer* device_timer() override { return &timer_; }
@@ -74,6 +75,7 @@ class NcclCommunicator final : public GroupCommunicator {
   GraphRecorder graphs_;
   Watchdog watchdog_;
   GpuTimer timer_;
+  std::unique_ptr<GradientArithmetic> arithmetic_;  // null until it is used
 };
 
 }  // namespace ddp::internal

@@ -20,6 +20,7 @@ struct Tensor;
 
 namespace internal {
 class DeviceTimer;
+class GradientArithmetic;
 class GraphCapture;
 }  // namespace internal
 
@@ -154,6 +155,10 @@ class Communicator {
   // For ReplicaCheck. Not collective. `nccl` only; Unimplemented elsewhere, where the host hashes.
   // The communicator outlives it.
   virtual absl::StatusOr<std::unique_ptr<TensorHash>> MakeTensorHash();
+
+  // For ClipGradNorm() and its like; the communicator's own. Not collective. Null where the host
+  // computes; the driver's error where a GPU cannot.
+  virtual absl::StatusOr<internal::GradientArithmetic*> gradient_arithmetic() { return nullptr; }
 
   // In place; `stream` is where `data` was produced (null on the CPU).
   virtual std::unique_ptr<Work> AllReduce(void* data, size_t count, DType dtype, ReduceOp op,

@@ -231,22 +231,25 @@ class DistributedDataParallel {
   absl::StatusOr<JoinGuard> Join(bool divide_by_initial_world_size = true);
 
   // Sets all gradients to 0: at once (CPU), or in the order of `stream`, by default the options'
-  // (CUDA). FailedPrecondition between GradientReady() and Finish(); Unimplemented on a GPU for
-  // gradients of the program's own.
+  // (CUDA). FailedPrecondition between GradientReady() and Finish().
   absl::Status ZeroGrad(std::optional<Stream> stream = std::nullopt);
 
   // Scales all gradients so that their norm, as if they were one vector, is at most `max_norm`, and
-  // returns the norm they had: torch.nn.utils.clip_grad_norm_, in host memory. After Finish(), when
-  // they are averages, so that all ranks compute the same without a word. `norm_type` is the order
-  // of the norm, above 0, also infinity. Where a gradient is NaN or infinite, so is the norm, and
-  // scaling by it leaves NaN and zeros, unless `error_if_nonfinite`: FailedPrecondition then, and
-  // nothing is scaled. Sums are made in double, torch's in the type of each gradient.
+  // returns the norm they had: torch.nn.utils.clip_grad_norm_. After Finish(), when they are
+  // averages, so that all ranks compute the same without a word. `norm_type` is the order of the
+  // norm, above 0, also infinity. Where a gradient is NaN or infinite, so is the norm, and scaling
+  // by it leaves NaN and zeros, unless `error_if_nonfinite`: FailedPrecondition then, and nothing
+  // is scaled. Sums are made in double, torch's in the type of each gradient. CUDA: behind what is
+  // on `stream`, by default that of the last Finish(). The host waits for the norm,
+  // DeadlineExceeded after the group's timeout; the scaling is queued. FailedPrecondition in a step
+  // that a StepGraph captures; the driver's error where it cannot compile the kernels.
   absl::StatusOr<double> ClipGradNorm(double max_norm, double norm_type = 2,
-                                      bool error_if_nonfinite = false);
+                                      bool error_if_nonfinite = false,
+                                      std::optional<Stream> stream = std::nullopt);
 
-  // How many elements of all gradients are NaN or infinite: one pass over them, in host memory. The
-  // reduction lets such values pass, and a rank's NaN is everybody's after Finish(); before it the
-  // ranks' counts differ. FailedPrecondition between GradientReady() and Finish(), as
+  // How many elements of all gradients are NaN or infinite: one pass over them. The reduction lets
+  // such values pass, and a rank's NaN is everybody's after Finish(); before it the ranks' counts
+  // differ. FailedPrecondition between GradientReady() and Finish(), and on a GPU as
   // ClipGradNorm().
   //
   // Loss scaling as torch.amp.GradScaler does it: the loss is multiplied by `scale`, and after
@@ -255,7 +258,7 @@ class DistributedDataParallel {
   //   if (*ddp.CountNonFinite() > 0) { scale /= 2; good_steps = 0; continue; }
   //   divide the gradients by scale; ClipGradNorm(); optimizer step
   //   if (++good_steps == 2000) { scale *= 2; good_steps = 0; }
-  absl::StatusOr<size_t> CountNonFinite();
+  absl::StatusOr<size_t> CountNonFinite(std::optional<Stream> stream = std::nullopt);
 
   // Times of the last pass that Finish() ended (CPU), or of the last whose times the device has
   // told by now, as a rule the one before; replays of a StepGraph are such passes, too (CUDA).
@@ -304,8 +307,8 @@ class DistributedDataParallel {
   // Step().
   enum class Averages : uint8_t { kNone, kInShard, kSpent };
   Averages averages_ = Averages::kNone;
-  Stream averages_stream_ =
-      nullptr;  // CUDA: on which they are, or the parameters that replace them
+  // CUDA: on which the averages are, or the parameters that replace them.
+  Stream averages_stream_;
   std::unique_ptr<internal::GradientReducer> reducer_;  // null until Finalize() succeeded
 };
 
