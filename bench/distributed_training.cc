@@ -12,27 +12,25 @@ using ddp::DType;
 using ddp::ReduceOp;
 
 struct DistributedTraining::State {
-  State(ddp::Communicator& communicator, size_t bucket_cap_bytes)
+  State(ddp::Communicator& communicator, std::unique_ptr<Device> opened, size_t bucket_cap_bytes)
       : group(communicator),
-        parameters(InitialParameters(shape)),
-        samples(MakeSamples(shape, kBatchesOfSamples * kGlobalBatch)),
-        mlp(shape),
+        parameters(InitialParameters(kShape)),
+        samples(MakeSamples(kShape, kBatchesOfSamples * kGlobalBatch)),
+        device(std::move(opened)),
         begin(kGlobalBatch * communicator.rank() / communicator.world_size()),
         rows(kGlobalBatch * (communicator.rank() + 1) / communicator.world_size() - begin),
         ddp(communicator, {.bucket_cap_bytes = bucket_cap_bytes,
-                           .first_bucket_bytes = LimitsOf(bucket_cap_bytes).first_bytes}) {}
+                           .first_bucket_bytes = LimitsOf(bucket_cap_bytes).first_bytes,
+                           .stream = device->stream()}) {}
 
   ddp::Communicator& group;
-  const MlpShape shape;
-  std::vector<MlpParameter> parameters;
+  const std::vector<MlpParameter> parameters;  // what training starts from
   const Samples samples;
-  Mlp mlp;
+  const std::unique_ptr<Device> device;
   const int begin, rows;  // this rank's part of each batch
-  std::vector<const float*> weights;
-  std::vector<float*> gradients;
-  std::vector<std::vector<float>> velocities;
+  std::vector<float*> values, velocities, gradients;
+  std::vector<const float*> weights;  // the values
   int64_t steps = 0;
-  double loss = 0;  // this rank's part of the last step's
   ddp::DistributedDataParallel ddp;
 };
 
@@ -40,52 +38,62 @@ DistributedTraining::DistributedTraining(std::unique_ptr<State> state) : state_(
 DistributedTraining::~DistributedTraining() = default;
 
 absl::StatusOr<std::unique_ptr<DistributedTraining>> DistributedTraining::Create(
-    ddp::Communicator& group, size_t bucket_cap_bytes) {
-  auto state = std::make_unique<State>(group, bucket_cap_bytes);
-  for (MlpParameter& parameter : state->parameters) {
-    state->ddp.AddParameter(parameter.name, parameter.values.data(), parameter.values.size(),
-                            DType::kFloat32);
+    ddp::Communicator& group, int gpu, size_t bucket_cap_bytes) {
+  absl::StatusOr<std::unique_ptr<Device>> device = OpenDevice(kShape, gpu);
+  if (!device.ok()) return device.status();
+  auto state = std::make_unique<State>(group, *std::move(device), bucket_cap_bytes);
+  State& own = *state;
+  absl::Status status = own.device->PutBatches(own.samples, own.begin, own.rows);
+  if (!status.ok()) return status;
+  status = PutParameters(*own.device, own.parameters, own.values, own.velocities);
+  if (!status.ok()) return status;
+  own.weights.assign(own.values.begin(), own.values.end());
+  for (size_t i = 0; i < own.parameters.size(); ++i) {
+    own.ddp.AddParameter(own.parameters[i].name, own.values[i], own.parameters[i].values.size(),
+                         DType::kFloat32);
   }
-  if (absl::Status status = state->ddp.Finalize(); !status.ok()) return status;
-  for (size_t i = 0; i < state->parameters.size(); ++i) {
-    state->weights.push_back(state->parameters[i].values.data());
-    state->gradients.push_back(static_cast<float*>(state->ddp.GradientPtr(static_cast<int>(i))));
-    state->velocities.emplace_back(state->parameters[i].values.size());
+  if (status = own.ddp.Finalize(); !status.ok()) return status;
+  for (size_t i = 0; i < own.parameters.size(); ++i) {
+    own.gradients.push_back(static_cast<float*>(own.ddp.GradientPtr(static_cast<int>(i))));
   }
   return std::unique_ptr<DistributedTraining>(new DistributedTraining(std::move(state)));
 }
 
 absl::StatusOr<StepRecord> DistributedTraining::Step() {
   State& own = *state_;
-  StepRecord record;
-  PhaseClock clock(record);
-  const size_t first = (own.steps++ % kBatchesOfSamples) * kGlobalBatch + own.begin;
+  Device& device = *own.device;
+  PhaseClock clock(own.group.device_timer(), device.stream());
+  const int batch = static_cast<int>(own.steps++ % kBatchesOfSamples);
   absl::Status status = own.ddp.ZeroGrad();
-  own.mlp.Forward(own.samples.inputs.data() + first * own.shape.inputs, own.rows, own.weights);
-  own.loss = LossAndSlope(own.mlp.scores(), std::span(own.samples.labels).subspan(first, own.rows),
-                          own.shape.classes, kGlobalBatch);
+  if (status.ok()) status = device.Forward(device.Batch(batch), own.rows, own.weights);
+  if (!status.ok()) return status;
   // The sum over the ranks is what counts, and their average is what comes: this makes up for it.
-  float* const slopes = own.mlp.scores();
   const auto ranks = static_cast<float>(own.group.world_size());
-  for (int i = 0; i < own.rows * own.shape.classes; ++i) slopes[i] *= ranks;
+  if (status = device.LossAndSlope(device.scores(), batch, ranks); !status.ok()) return status;
   clock.EndPhase("forward");
-  own.mlp.Backward(slopes, own.weights, own.gradients,
-                   [&](int parameter) { status.Update(own.ddp.GradientReady(parameter)); });
+  absl::Status ready;
+  status = device.Backward(device.scores(), own.weights, own.gradients,
+                           [&](int parameter) { ready.Update(own.ddp.GradientReady(parameter)); });
   clock.EndPhase("backward");
+  status.Update(ready);
   status.Update(own.ddp.Finish());
   if (!status.ok()) return status;
   clock.EndPhase("wait");
-  for (size_t i = 0; i < own.parameters.size(); ++i) {
-    std::vector<float>& values = own.parameters[i].values;
-    Update(values, std::span(own.gradients[i], values.size()), own.velocities[i]);
+  for (size_t i = 0; i < own.values.size() && status.ok(); ++i) {
+    status = device.Update(own.values[i], own.gradients[i], own.velocities[i],
+                           own.parameters[i].values.size());
   }
   clock.EndPhase("update");
+  if (status.ok()) status = device.Wait();
+  StepRecord record;
+  if (status.ok()) status = clock.Fill(record);
+  if (!status.ok()) return status;
 
+  if (own.group.world_size() == 1) return record;  // nothing travels
   const ddp::ReductionTimes times = own.ddp.last_reduction();
   const auto ms = [](std::chrono::nanoseconds time) {
     return std::chrono::duration<double, std::milli>(time).count();
   };
-  if (own.group.world_size() == 1) return record;  // nothing travels
   record.communication_ms = ms(times.communication);
   record.exposed_ms = ms(times.Exposed());
   record.backward_end_ms = clock.At(times.backward_end);
@@ -98,40 +106,40 @@ absl::StatusOr<StepRecord> DistributedTraining::Step() {
 }
 
 absl::StatusOr<double> DistributedTraining::Loss() {
-  double loss = state_->loss;
-  absl::Status status = state_->group.AllReduce(&loss, 1, DType::kFloat64, ReduceOp::kSum)->Wait();
+  absl::StatusOr<double> loss = state_->device->Loss();
+  if (!loss.ok()) return loss;
+  absl::Status status =
+      state_->group.host().AllReduce(&*loss, 1, DType::kFloat64, ReduceOp::kSum)->Wait();
   if (!status.ok()) return status;
   return loss;
 }
 
 absl::StatusOr<double> DistributedTraining::Largest(double mine) {
-  absl::Status status = state_->group.AllReduce(&mine, 1, DType::kFloat64, ReduceOp::kMax)->Wait();
+  absl::Status status =
+      state_->group.host().AllReduce(&mine, 1, DType::kFloat64, ReduceOp::kMax)->Wait();
   if (!status.ok()) return status;
   return mine;
 }
 
 absl::Status DistributedTraining::Complete(Row& row) {
   State& own = *state_;
+  ddp::Communicator& host = own.group.host();
   const int ranks = own.group.world_size();
   double means[] = {row.step_ms, row.communication_ms, row.exposed_ms};
-  absl::Status status = own.group.AllReduce(means, 3, DType::kFloat64, ReduceOp::kAverage)->Wait();
+  absl::Status status = host.AllReduce(means, 3, DType::kFloat64, ReduceOp::kAverage)->Wait();
   if (!status.ok()) return status;
   row.way = Way::kDistributed;
   row.ranks = ranks;
   row.step_ms = means[0];
   row.communication_ms = means[1];
   row.exposed_ms = means[2];
-  uint64_t weights = 0;
-  for (const MlpParameter& parameter : own.parameters) {
-    weights += parameter.values.size() * sizeof(float);
-  }
+  const uint64_t weights = BytesOf(own.parameters);
   // Each rank gets the other ranks' part of its slice, and the slices of the others.
   row.bytes_moved = 2 * static_cast<uint64_t>(ranks - 1) * weights;
-  const auto mine =
-      static_cast<int64_t>(3 * weights + own.mlp.bytes() +
-                           static_cast<uint64_t>(own.rows) * own.shape.inputs * sizeof(float));
+  // The gradients are not the device's.
+  const auto mine = static_cast<int64_t>(own.device->bytes() + weights);
   std::vector<int64_t> all(ranks);
-  status = own.group.AllGather(&mine, all.data(), 1, DType::kInt64)->Wait();
+  status = host.AllGather(&mine, all.data(), 1, DType::kInt64)->Wait();
   row.memory_bytes.assign(all.begin(), all.end());
   return status;
 }

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "bench/caps.h"
@@ -45,15 +46,31 @@ double Median(std::vector<double> values) {
   return *middle;
 }
 
+PhaseClock::PhaseClock(ddp::internal::DeviceTimer* timer, ddp::Stream stream)
+    : timer_(timer), stream_(stream) {
+  EndPhase("");
+}
+
 void PhaseClock::EndPhase(const char* name) {
-  const Clock::time_point now = Clock::now();
-  record_.phases.push_back({.name = name, .begin_ms = At(last_), .end_ms = At(now)});
-  record_.step_ms = At(now);
-  last_ = now;
+  ends_.push_back({name, Clock::now(), timer_ == nullptr ? nullptr : timer_->Mark(stream_)});
+}
+
+absl::Status PhaseClock::Fill(StepRecord& record) {
+  for (End& end : ends_) {
+    if (timer_ == nullptr) break;
+    const auto time = end.moment == nullptr ? std::nullopt : end.moment->Time();
+    if (!time) return absl::UnavailableError("the GPU does not tell when a step's phases ended");
+    end.time = *time;
+  }
+  for (size_t i = 1; i < ends_.size(); ++i) {
+    record.step_ms = At(ends_[i].time);
+    record.phases.push_back({ends_[i].phase, At(ends_[i - 1].time), record.step_ms});
+  }
+  return absl::OkStatus();
 }
 
 double PhaseClock::At(Clock::time_point time) const {
-  return std::chrono::duration<double, std::milli>(time - begin_).count();
+  return std::chrono::duration<double, std::milli>(time - ends_.front().time).count();
 }
 
 absl::StatusOr<Report> Measure(Training& training, double seconds) {
@@ -93,9 +110,9 @@ absl::StatusOr<Report> Measure(Training& training, double seconds) {
   return report;
 }
 
-absl::StatusOr<Report> MeasureSweep(ddp::Communicator& group, double seconds) {
+absl::StatusOr<Report> MeasureSweep(ddp::Communicator& group, int gpu, double seconds) {
   std::vector<size_t> counts;
-  for (const MlpParameter& parameter : InitialParameters({})) {
+  for (const MlpParameter& parameter : InitialParameters(kShape)) {
     counts.push_back(parameter.values.size());
   }
   const std::vector<std::vector<double>> layouts =
@@ -103,7 +120,8 @@ absl::StatusOr<Report> MeasureSweep(ddp::Communicator& group, double seconds) {
   std::vector<std::unique_ptr<DistributedTraining>> trainings;
   std::vector<std::vector<StepRecord>> steps(layouts.size());
   for (const std::vector<double>& caps : layouts) {
-    auto training = DistributedTraining::Create(group, static_cast<size_t>(caps.back() * kMiB));
+    auto training =
+        DistributedTraining::Create(group, gpu, static_cast<size_t>(caps.back() * kMiB));
     if (!training.ok()) return training.status();
     trainings.push_back(*std::move(training));
   }

@@ -16,21 +16,16 @@ using Row = Eigen::Matrix<float, 1, Eigen::Dynamic>;
 using ConstMatrix = Eigen::Map<const Matrix>;
 
 constexpr uint32_t kSeed = 1;
-constexpr float kLearningRate = 0.01f, kMomentum = 0.9f;
 
 // Between -1 and 1. Not a standard distribution: those differ between libraries.
 float Draw(std::mt19937& random) { return static_cast<float>(random() >> 8) * 0x1p-23f - 1.0f; }
 
-struct LayerSize {
-  int inputs, outputs;
-};
+}  // namespace
 
 LayerSize SizeOf(const MlpShape& shape, int layer) {
   return {.inputs = layer == 0 ? shape.inputs : shape.hidden,
           .outputs = layer == shape.hidden_layers ? shape.classes : shape.hidden};
 }
-
-}  // namespace
 
 std::vector<MlpParameter> InitialParameters(const MlpShape& shape) {
   std::mt19937 random(kSeed);

@@ -21,6 +21,11 @@ struct MlpShape {
   int classes = 10;
 };
 
+struct LayerSize {
+  int inputs, outputs;
+};
+LayerSize SizeOf(const MlpShape& shape, int layer);
+
 struct MlpParameter {
   std::string name;
   std::vector<float> values;  // what training starts from, the same on every machine
@@ -39,6 +44,7 @@ Samples MakeSamples(const MlpShape& shape, int count);
 double LossAndSlope(float* scores, std::span<const uint8_t> labels, int classes, int64_t total);
 
 // Stochastic gradient descent with momentum.
+inline constexpr float kLearningRate = 0.01f, kMomentum = 0.9f;
 void Update(std::span<float> values, std::span<const float> gradient, std::span<float> velocity);
 
 // The activations of one device. Borrows the weights and the gradients, by parameter, of each call.

@@ -122,7 +122,7 @@ std::string ThroughputPlot(const Report& report) {
                            : kLeft + 30 + (ranks - 1) / (most_ranks - 1) * (kRight - kLeft - 60);
   };
   std::string out = Open(kBottom + 44, "samples a second over the number of ranks");
-  const double cores = report.machine.usable_cores();
+  const double cores = report.machine.usable_devices();
   if (most_ranks > cores) {
     const double begin = x(std::max(cores, 1.0));
     absl::StrAppend(

@@ -27,7 +27,8 @@ const char* LongName(Way way) {
   return way == Way::kDataParallel ? "DataParallel" : "DistributedDataParallel";
 }
 
-double Machine::usable_cores() const {
+double Machine::usable_devices() const {
+  if (gpus > 0) return gpus;
   return core_quota > 0 ? std::min<double>(cores, core_quota) : cores;
 }
 
@@ -35,7 +36,7 @@ int RanksWithCores(const std::vector<int>& ranks, const Machine& machine) {
   int chosen = 0;
   for (const int number : ranks) {
     if (number == 1) continue;
-    if (chosen == 0 || number <= machine.usable_cores()) chosen = number;
+    if (chosen == 0 || number <= machine.usable_devices()) chosen = number;
   }
   return chosen;
 }

@@ -66,14 +66,15 @@ struct SweepPoint {
 };
 
 struct Machine {
-  std::string device = "cpu";
   int cores = 1;              // that this process may use
+  int gpus = 0;               // that CUDA shows, one for each rank; 0: the ranks train on the cores
   double core_quota = 0;      // processor time that its cgroup may use, in cores; 0: no limit
   uint64_t memory_bytes = 0;  // free for new programs; 0: unknown
   double load = 0;            // of other programs, in the minute before the measurement
 
+  const char* device() const { return gpus > 0 ? "cuda" : "cpu"; }
   // How many ranks can compute at the same time.
-  double usable_cores() const;
+  double usable_devices() const;
 };
 
 struct Model {
@@ -91,8 +92,8 @@ struct Report {
   std::vector<SweepPoint> sweep;  // empty: with one rank there is nothing to choose
 };
 
-// Of these numbers, ascending, the largest above 1 that has a core for each rank; else the
-// smallest above 1. 0: there is none. Ranks that take turns wait for each other, whatever the
+// Of these numbers, ascending, the largest above 1 that has a core, or a GPU, for each rank; else
+// the smallest above 1. 0: there is none. Ranks that take turns wait for each other, whatever the
 // buckets are, so this is what a time line and the sweep can tell most about.
 int RanksWithCores(const std::vector<int>& ranks, const Machine& machine);
 // Of the report's rows.

@@ -82,7 +82,8 @@ std::string ReportJson(const Report& report) {
   const Machine& machine = report.machine;
   const std::string difference = LossDifference(report);
   const Json all = {{"machine",
-                     {{"device", machine.device},
+                     {{"device", machine.device()},
+                      {"gpus", machine.gpus},
                       {"cores", machine.cores},
                       {"core_quota", machine.core_quota > 0 ? Json(machine.core_quota) : Json()},
                       {"free_memory_bytes", machine.memory_bytes},

@@ -31,7 +31,7 @@ std::string RuleText(const Row& row) {
 }
 
 std::string CoresText(const Machine& machine) {
-  const double cores = machine.usable_cores();
+  const double cores = machine.usable_devices();
   if (cores == 1) return "1 core";
   return absl::StrFormat("%g cores", cores);
 }
@@ -46,6 +46,9 @@ std::string LoadText(const Machine& machine, const char* before) {
 
 std::string MachineText(const Machine& machine) {
   std::string text = absl::StrFormat("%d %s", machine.cores, machine.cores == 1 ? "core" : "cores");
+  if (machine.gpus > 0) {
+    text = absl::StrFormat("%d GPU%s, %s", machine.gpus, machine.gpus == 1 ? "" : "s", text);
+  }
   if (machine.core_quota > 0 && machine.core_quota < machine.cores) {
     absl::StrAppend(
         &text, absl::StrFormat(" of which the cgroup grants the time of %g", machine.core_quota));
@@ -108,7 +111,7 @@ std::string Verdict(const Report& report) {
   if (row->ranks == 1) {
     return "One rank was measured: nothing travels, and computation alone limits.";
   }
-  const double cores = report.machine.usable_cores();
+  const double cores = report.machine.usable_devices();
   const bool takes_turns = row->ranks > cores;
   const Row* shown = FindRow(report, Way::kDistributed, ShownRanks(report));
   if (takes_turns && shown != nullptr && shown->ranks <= cores) {
@@ -139,8 +142,11 @@ std::string Verdict(const Report& report) {
         rule, row->ranks, speedup);
   }
   return absl::StrFormat(
-      "What the ranks share limits (memory bandwidth, caches, the clock%s): %s, and yet %d ranks "
-      "are only %.1f times as fast as one.",
+      "What the ranks share limits (%s%s): %s, and yet %d ranks are only %.1f times as fast as "
+      "one.",
+      report.machine.gpus > 0 ? "the host, which starts every kernel, and parts of the batch too "
+                                "small to fill a GPU"
+                              : "memory bandwidth, caches, the clock",
       LoadText(report.machine, ", "), rule, row->ranks, speedup);
 }
 

@@ -33,6 +33,8 @@ namespace {
 constexpr char kResultsVar[] = "DDPRUN_BENCH_RESULTS";
 // A rank is a few MB of network and the program; this is on the safe side.
 constexpr uint64_t kBytesOfRank = 64 << 20;
+// CUDA and NCCL have some hundred MB of the host's for each process and GPU.
+constexpr uint64_t kBytesOfGpuRank = 512 << 20;
 constexpr std::chrono::seconds kGroupTimeout{60};
 // PyTorch's 25 MB are for networks that are larger: they would be two buckets here.
 constexpr size_t kCapBytes = 1 << 20;
@@ -66,14 +68,17 @@ std::string NameOf(const Task& task) {
                       task.ranks == 1 ? "" : "s", task.half == 1 ? "" : ", once more");
 }
 
-absl::StatusOr<Report> MeasureInGroup(const Task& task, double seconds) {
-  auto group = ddp::ProcessGroup::FromEnv({.timeout = kGroupTimeout});
+absl::StatusOr<Report> MeasureInGroup(const Task& task, ddp::DeviceType type, double seconds) {
+  const auto choice =
+      type == ddp::DeviceType::kCuda ? ddp::DeviceChoice::kCuda : ddp::DeviceChoice::kCpu;
+  auto group = ddp::ProcessGroup::FromEnv({.timeout = kGroupTimeout, .device = choice});
   if (!group.ok()) return group.status();
+  const int gpu = (*group)->gpu();
   absl::StatusOr<Report> found;
   if (task.is_sweep) {
-    found = MeasureSweep((*group)->communicator(), 2 * seconds);
+    found = MeasureSweep((*group)->communicator(), gpu, 2 * seconds);
   } else {
-    auto training = DistributedTraining::Create((*group)->communicator(), kCapBytes);
+    auto training = DistributedTraining::Create((*group)->communicator(), gpu, kCapBytes);
     if (!training.ok()) return training.status();
     found = Measure(**training, seconds / 2);
   }
@@ -82,8 +87,8 @@ absl::StatusOr<Report> MeasureInGroup(const Task& task, double seconds) {
   return found;
 }
 
-absl::StatusOr<Report> MeasureReplicas(int replicas, double seconds) {
-  auto training = ReplicatedTraining::Create(replicas);
+absl::StatusOr<Report> MeasureReplicas(int replicas, ddp::DeviceType type, double seconds) {
+  auto training = ReplicatedTraining::Create(replicas, type);
   if (!training.ok()) return training.status();
   return Measure(**training, seconds);
 }
@@ -96,10 +101,11 @@ absl::Status WriteFound(const Report& found) {
 }
 
 // In a process of its own; its exit code.
-int RunRank(const Task& task, double seconds, int rank) {
+int RunRank(const Task& task, const RunOptions& options, int rank) {
+  const auto type = options.machine.gpus > 0 ? ddp::DeviceType::kCuda : ddp::DeviceType::kCpu;
   const absl::StatusOr<Report> found = task.way == Way::kDataParallel
-                                           ? MeasureReplicas(task.ranks, seconds / 2)
-                                           : MeasureInGroup(task, seconds);
+                                           ? MeasureReplicas(task.ranks, type, options.seconds / 2)
+                                           : MeasureInGroup(task, type, options.seconds);
   absl::Status status = found.status();
   if (status.ok() && rank == 0) status = WriteFound(*found);
   if (status.ok()) return 0;
@@ -108,7 +114,8 @@ int RunRank(const Task& task, double seconds, int rank) {
 }
 
 absl::Status CheckMemory(const RunOptions& options) {
-  const uint64_t wanted = static_cast<uint64_t>(options.ranks.back()) * kBytesOfRank;
+  const uint64_t wanted = static_cast<uint64_t>(options.ranks.back()) *
+                          (options.machine.gpus > 0 ? kBytesOfGpuRank : kBytesOfRank);
   const uint64_t free = options.machine.memory_bytes;
   if (free == 0 || wanted <= free) return absl::OkStatus();
   return absl::ResourceExhaustedError(
@@ -155,7 +162,7 @@ absl::StatusOr<Report> Run(const RunOptions& options,
     const std::string path = absl::StrCat("/proc/", getpid(), "/fd/", results.get());
     setenv(kResultsVar, path.c_str(), 1);
   }
-  Report report{.machine = options.machine, .model = ModelOf({})};
+  Report report{.machine = options.machine, .model = ModelOf(kShape)};
   off_t read_to = 0;
   const std::vector<Task> tasks = TasksOf(options);
   for (size_t i = 0; i < tasks.size(); ++i) {
@@ -163,7 +170,7 @@ absl::StatusOr<Report> Run(const RunOptions& options,
     if (!is_rank) say(absl::StrCat(i + 1, "/", tasks.size(), ": ", NameOf(task)));
     const int processes = task.way == Way::kDataParallel ? 1 : task.ranks;
     const absl::Status status =
-        ddp::Spawn(processes, [&](int rank) { return RunRank(task, options.seconds, rank); });
+        ddp::Spawn(processes, [&](int rank) { return RunRank(task, options, rank); });
     if (!status.ok()) {
       return absl::Status(status.code(), absl::StrCat(NameOf(task), ": ", status.message()));
     }

@@ -9,16 +9,12 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "bench/mlp.h"
+#include "bench/device.h"
 #include "bench/report.h"
 #include "ddp/communicator.h"
+#include "worker_runtime/comm/device_timer.h"
 
 namespace ddprun::bench {
-
-// All rows train this: the same network, samples, and batch over all ranks together.
-inline constexpr int kGlobalBatch = 128;
-// The samples are this many batches, which come one after the other, again and again.
-inline constexpr int kBatchesOfSamples = 8;
 
 // One step, in milliseconds since its beginning.
 struct StepRecord {
@@ -30,19 +26,29 @@ struct StepRecord {
   std::vector<Span> reductions;
 };
 
-// Cuts a step into phases, one after the other.
+// Cuts a step into phases, one after the other: by the host's clock or, with a timer, by when the
+// stream gets there, so that nobody waits between them.
 class PhaseClock {
  public:
   using Clock = std::chrono::steady_clock;
-  explicit PhaseClock(StepRecord& record) : record_(record) {}
+  explicit PhaseClock(ddp::internal::DeviceTimer* timer = nullptr, ddp::Stream stream = nullptr);
   // The phase that has gone on since the last call, or since the construction, ends.
   void EndPhase(const char* name);
+  // Once all is done: sets the phases and the length of the step. Unavailable where the device does
+  // not tell its times.
+  absl::Status Fill(StepRecord& record);
+  // REQUIRES: after Fill().
   double At(Clock::time_point time) const;
 
  private:
-  StepRecord& record_;
-  const Clock::time_point begin_ = Clock::now();
-  Clock::time_point last_ = begin_;
+  struct End {
+    const char* phase;
+    Clock::time_point time;
+    std::unique_ptr<ddp::internal::DeviceMoment> moment;  // with a timer
+  };
+  ddp::internal::DeviceTimer* const timer_;
+  const ddp::Stream stream_;
+  std::vector<End> ends_;  // the first is the step's beginning
 };
 
 // Used by one thread. All ranks call the same functions in the same order.
@@ -61,8 +67,9 @@ class Training {
 // DistributedDataParallel on this rank of the group.
 class DistributedTraining final : public Training {
  public:
-  // Collective. Borrows the communicator.
+  // Collective. Borrows the communicator. `gpu` as ProcessGroup::gpu() has it.
   static absl::StatusOr<std::unique_ptr<DistributedTraining>> Create(ddp::Communicator& group,
+                                                                     int gpu,
                                                                      size_t bucket_cap_bytes);
   ~DistributedTraining() override;
 
@@ -81,7 +88,8 @@ class DistributedTraining final : public Training {
 // DataParallel with so many replicas, in this process.
 class ReplicatedTraining final : public Training {
  public:
-  static absl::StatusOr<std::unique_ptr<ReplicatedTraining>> Create(int replicas);
+  static absl::StatusOr<std::unique_ptr<ReplicatedTraining>> Create(int replicas,
+                                                                    ddp::DeviceType type);
   ~ReplicatedTraining() override;
 
   absl::StatusOr<StepRecord> Step() override;
@@ -100,7 +108,7 @@ class ReplicatedTraining final : public Training {
 absl::StatusOr<Report> Measure(Training& training, double seconds);
 // Compares values of bucket_cap_mb, each layout of the buckets once, a step of each in turns.
 // Collective.
-absl::StatusOr<Report> MeasureSweep(ddp::Communicator& group, double seconds);
+absl::StatusOr<Report> MeasureSweep(ddp::Communicator& group, int gpu, double seconds);
 
 double Median(std::vector<double> values);
 

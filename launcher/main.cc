@@ -23,7 +23,7 @@ struct Run {
   int operator()(const PrintText& print) const { return Print(print.text); }
   int operator()(const DoctorOptions& doctor) const { return RunDoctor(doctor, environment); }
   int operator()(const CoordinatorOptions& options) const { return RunCoordinator(options); }
-  int operator()(const BenchOptions& options) const { return RunBench(options); }
+  int operator()(const BenchOptions& options) const { return RunBench(options, environment); }
   int operator()(LaunchConfig& config) const { return Launch(std::move(config), environment); }
 };
 

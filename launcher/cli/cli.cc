@@ -122,6 +122,10 @@ BenchOptions BenchOf(OptionReader& read) {
   BenchOptions options;
   read.Into("ranks", options.ranks, ParseRankCounts);
   read.Into("seconds", options.seconds_per_row, ParseBenchSeconds);
+  read.Into("device", options.is_on_gpus, [](const std::string& text) -> absl::StatusOr<bool> {
+    if (text == "cpu" || text == "cuda") return text == "cuda";
+    return absl::InvalidArgumentError("expected cpu or cuda");
+  });
   for (auto& [name, file] : {std::pair("json", &options.json_file), {"html", &options.html_file}}) {
     read.Into(name, *file, [](const std::string& text) -> absl::StatusOr<std::string> {
       if (!text.empty()) return text;

@@ -53,6 +53,7 @@ struct CoordinatorOptions {
 struct BenchOptions {
   std::vector<int> ranks = {1, 2, 4};  // ascending, each once, the first is 1
   Duration seconds_per_row = std::chrono::seconds(3);
+  bool is_on_gpus = false;
   std::string json_file;  // empty: none
   std::string html_file;
 };

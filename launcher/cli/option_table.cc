@@ -125,6 +125,8 @@ constexpr OptionRow kBenchTable[] = {
     {"ranks", 0, "N,...", kOptions,
      "Numbers of ranks, 1 to 64 (default 1,2,4). One is always measured, for comparison.", false},
     {"seconds", 0, "S", kOptions, "Time for each row, 0.1 to 60 (default 3).", false},
+    {"device", 0, "cpu|cuda", kOptions,
+     "What trains: this machine's cores (cpu, the default) or its GPUs, one for each rank.", false},
     {"json", 0, "FILE", kOptions, "Write the results there, for programs.", false},
     {"html", 0, "FILE", kOptions, "Write a page with plots there; it needs no other file.", false},
     {"help", 'h', nullptr, kOptions, "This text.", false},

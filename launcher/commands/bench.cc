@@ -1,6 +1,7 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -14,6 +15,9 @@
 #include "bench/run.h"
 #include "launcher/commands/commands.h"
 #include "launcher/commands/terminal.h"
+#include "launcher/doctor/cuda_verdict.h"
+#include "launcher/doctor/gpu_probe.h"
+#include "launcher/doctor/host_facts.h"
 #include "launcher/process/exit_status.h"
 #include "launcher/report/whole_file.h"
 #include "rendezvous/base/allowed_cpus.h"
@@ -24,6 +28,20 @@ namespace {
 
 int Refuse(const absl::Status& error, int exit_code) {
   return Complain(absl::Status(error.code(), absl::StrCat("bench: ", error.message())), exit_code);
+}
+
+// Before anything is measured: how many GPUs there are. This process never opens CUDA itself.
+absl::StatusOr<int> CountGpus(const BenchOptions& options, const Environment& environment) {
+  const DoctorFacts facts{.gpu = ProbeGpus(kProbeAll), .host = ReadHostFacts(environment)};
+  if (const std::optional<std::string> why = WhyNoCuda(facts)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("--device cuda: ", *why, "; --device cpu measures without"));
+  }
+  const int gpus = static_cast<int>(facts.gpu.gpus.size());
+  if (options.ranks.back() <= gpus) return gpus;
+  return absl::FailedPreconditionError(absl::StrCat("--device cuda: ", options.ranks.back(),
+                                                    " ranks need a GPU each, and CUDA shows ", gpus,
+                                                    "; ask for fewer by --ranks"));
 }
 
 void Say(const std::string& text) {
@@ -72,16 +90,23 @@ std::string Conclusion(const bench::Report& report) {
 
 }  // namespace
 
-int RunBench(const BenchOptions& options) {
+int RunBench(const BenchOptions& options, const Environment& environment) {
   const auto cpus = AllowedCpus();
-  const bench::RunOptions run{
+  bench::RunOptions run{
       .ranks = options.ranks,
       .seconds = std::chrono::duration<double>(options.seconds_per_row).count(),
       .machine = bench::ReadMachine(cpus.empty() ? 1 : static_cast<int>(cpus.size()))};
   if (!bench::IsRank()) {
     if (absl::Status status = CheckFiles(options); !status.ok()) return Refuse(status, kExitUsage);
+    if (options.is_on_gpus) {
+      const absl::StatusOr<int> gpus = CountGpus(options, environment);
+      if (!gpus.ok()) return Refuse(gpus.status(), kExitMachine);
+      run.machine.gpus = *gpus;
+    }
     std::fprintf(stderr, "ddprun: bench: this machine: %s\n",
                  bench::MachineText(run.machine).c_str());
+  } else if (options.is_on_gpus) {
+    run.machine.gpus = options.ranks.back();  // that many at least, as the first process knows
   }
   const absl::StatusOr<bench::Report> report = bench::Run(run, Say);
   if (!report.ok()) return Refuse(report.status(), kExitMachine);

@@ -19,7 +19,7 @@ int RunCoordinator(const CoordinatorOptions& options);
 // `ddprun bench dp-ddp`: measures both ways of training, prints the table, writes the files. Also
 // called in each process that it starts for a measurement, and ends there.
 // REQUIRES: this process has one thread.
-int RunBench(const BenchOptions& options);
+int RunBench(const BenchOptions& options, const Environment& environment);
 
 }  // namespace ddprun::launcher
 

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/bench/gpu/emulated_mlp.h"
 #include "tests/gpu_double/driver.h"
 #include "tests/gpu_double/log.h"
 #include "tests/worker_runtime/gpu/emulated_kernels.h"
@@ -15,8 +16,9 @@ constexpr unsigned kMostThreads = 1024;  // of a block
 
 const testing::EmulatedKernels& Known() {
   static const auto& known = *[] {
-    auto* kernels = new testing::EmulatedKernels(testing::EmulatedSums());
+    auto* const kernels = new testing::EmulatedKernels(testing::EmulatedSums());
     kernels->merge(testing::EmulatedValues());
+    kernels->merge(testing::QuickMlp());
     return kernels;
   }();
   return known;

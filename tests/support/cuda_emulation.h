@@ -41,7 +41,7 @@ std::vector<std::string> PtxParameters(const std::string& ptx, const std::string
 
 template <typename T>
 std::string PtxType() {
-  return (std::is_floating_point_v<T> ? "f" : "u") + std::to_string(8 * sizeof(T));
+  return std::string(std::is_floating_point_v<T> ? "f" : "u").append(std::to_string(8 * sizeof(T)));
 }
 
 template <typename... Arguments>

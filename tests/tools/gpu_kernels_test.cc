@@ -31,6 +31,7 @@ TEST_CASE("gpu_kernels: a changed source is noticed, with nvcc and without") {
   const std::string header = "examples/train/gpu/layers.h";
   for (const std::string file :
        {"tools/gpu_kernels", "tools/lib.sh", "examples/train/constants.h", header.c_str(),
+        "bench/gpu/mlp.cu", "bench/gpu/mlp.ptx", "bench/gpu/mlp_kernels.h",
         "examples/train/gpu/layers.cu", "examples/train/gpu/layers.ptx",
         "worker_runtime/gpu/kernels/cast.cu", "worker_runtime/gpu/kernels/cast.ptx",
         "worker_runtime/gpu/kernels/elements.h", "worker_runtime/gpu/kernels/hash.cu",

@@ -127,6 +127,9 @@ TEST_CASE("bench options: what is measured, for how long, and which files are wr
   CHECK(bench({"--ranks=4,2,2"}).ranks == std::vector<int>{1, 2, 4});
   CHECK(bench({"--ranks", "64"}).ranks == std::vector<int>{1, 64});
   CHECK(bench({"--seconds=0.5"}).seconds_per_row == std::chrono::milliseconds(500));
+  CHECK(!bench({}).is_on_gpus);
+  CHECK(!bench({"--device=cpu"}).is_on_gpus);
+  CHECK(bench({"--device", "cuda"}).is_on_gpus);
   CHECK(bench({"--json", "a.json", "--html=b.html"}).json_file == "a.json");
   CHECK(bench({"--json", "a.json", "--html=b.html"}).html_file == "b.html");
 }
@@ -141,6 +144,7 @@ TEST_CASE("bench options: what is wrong is quoted with what is right") {
       {{"--ranks=2", "dp-ddp"}, "expected ddprun bench dp-ddp [options]"},
       {{"dp-ddp", "dp-ddp"}, "unexpected argument 'dp-ddp'; expected --ranks N,..."},
       {{"dp-ddp", "--bogus"}, "unknown option '--bogus'; expected --ranks N,..."},
+      {{"dp-ddp", "--device=gpu"}, "--device 'gpu': expected cpu or cuda"},
       {{"dp-ddp", "--ranks=0"}, "--ranks '0': " + ranks},
       {{"dp-ddp", "--ranks=x"}, "--ranks 'x': " + ranks},
       {{"dp-ddp", "--ranks="}, "--ranks '': " + ranks},

@@ -1,0 +1,88 @@
+// `ddprun bench dp-ddp --device cuda`, on the double of CUDA and NCCL (tests/gpu_double).
+#include <algorithm>
+#include <filesystem>
+
+#include <doctest/doctest.h>
+
+#include "tests/e2e/job.h"
+#include "tests/support/files.h"
+#include "tests/support/holds.h"
+#include "tests/support/json.h"
+
+namespace ddprun::testing {
+namespace {
+
+constexpr std::chrono::minutes kLong{9};
+
+std::map<std::string, std::string> OnDouble(std::map<std::string, std::string> more = {}) {
+  const std::string path =
+      std::filesystem::absolute(Runfile("tests/gpu_double/libgpu_double.so")).string();
+  more.insert({{"DDPRUN_CUDA_LIB", path}, {"DDPRUN_NCCL_LIB", path}});
+  more["CUDA_VISIBLE_DEVICES"] = "";  // unset
+  return more;
+}
+
+TEST_CASE("bench: both ways train on GPUs as on the CPU, and their numbers mean the same") {
+  Job job;
+  const std::vector<std::string> common = {"bench", "dp-ddp", "--seconds=0.1", "--json"};
+  auto on_cpu = common, on_gpus = common;
+  on_cpu.insert(on_cpu.end(), {job.File("cpu.json"), "--ranks=1"});
+  on_gpus.insert(on_gpus.end(), {job.File("cuda.json"), "--ranks=1,2", "--device=cuda"});
+  auto cpu = job.RunRaw(on_cpu);
+  REQUIRE_MESSAGE(cpu->Wait(kLong) == 0, cpu->Describe());
+  auto cuda = job.RunRaw(on_gpus, {.env = OnDouble()});
+  REQUIRE_MESSAGE(cuda->Wait(kLong) == 0, cuda->Describe());
+  CHECK(job.IsGone());
+  Holds(cuda->err(), "ddprun: bench: this machine: 8 GPUs, ");
+  Holds(cuda->out(), "\nbucket_cap_mb: ");
+
+  const auto json = ParseJson(ReadFile(job.File("cuda.json")));
+  const auto cpu_json = ParseJson(ReadFile(job.File("cpu.json")));
+  REQUIRE(json.has_value());
+  REQUIRE(cpu_json.has_value());
+  CHECK(json->get<std::string>("machine.device") == "cuda");
+  CHECK(json->get<int>("machine.gpus") == 8);
+  CHECK(json->get<bool>("losses_equal"));
+  const double loss = ElementOf(*cpu_json, "rows", 0).get<double>("final_loss");
+  REQUIRE(json->get_child("rows").size() == 4);
+  for (size_t i = 0; i < 4; ++i) {
+    const Json row = ElementOf(*json, "rows", i);
+    const int ranks = i % 2 == 0 ? 1 : 2;
+    CAPTURE(i);
+    CHECK(row.get<std::string>("way") == (i < 2 ? "dp" : "ddp"));
+    CHECK(row.get<int>("ranks") == ranks);
+    CHECK(row.get<double>("final_loss") == doctest::Approx(loss).epsilon(1e-4));
+    CHECK(row.get<double>("step_ms") > 0);
+    CHECK(row.get_child("memory_bytes").size() == static_cast<size_t>(ranks));
+    // Weights, gradients and momentum of 1 million parameters at least, where all are.
+    CHECK(ElementOf(row, "memory_bytes", 0).get_value<int64_t>() > 12'000'000);
+    CHECK((row.get<int64_t>("bytes_moved") > 0) == (ranks > 1));
+    CHECK((row.get<double>("communication_ms") > 0) == (ranks > 1));
+  }
+}
+
+// The last line on stderr of a bench that measured nothing.
+std::string RefusalOf(std::vector<std::string> options, std::map<std::string, std::string> env) {
+  Job job;
+  options.insert(options.begin(), {"bench", "dp-ddp", "--device=cuda"});
+  auto bench = job.RunRaw(options, {.env = std::move(env)});
+  CHECK_MESSAGE(bench->Wait() == 120, bench->Describe());
+  CHECK(bench->out().empty());
+  const std::string err = bench->err();
+  CHECK(std::count(err.begin(), err.end(), '\n') == 1);
+  return err;
+}
+
+TEST_CASE("bench: without a driver, and with fewer GPUs than ranks, it says so and ends") {
+  const std::string no_driver =
+      RefusalOf({}, OnDouble({{"DDPRUN_CUDA_LIB", "/nowhere/libcuda.so.1"}}));
+  Holds(no_driver, "ddprun: error: bench: --device cuda: CUDA driver: DDPRUN_CUDA_LIB: /nowhere/");
+  Holds(no_driver, "; --device cpu measures without\n");
+  Holds(RefusalOf({}, OnDouble({{"DDPRUN_DOUBLE_GPUS", "0"}})), "bench: --device cuda: ");
+  CHECK(RefusalOf({"--ranks=2,4"}, OnDouble({{"DDPRUN_DOUBLE_GPUS", "2"}})) ==
+        "ddprun: error: bench: --device cuda: 4 ranks need a GPU each, and CUDA shows 2; ask for "
+        "fewer by --ranks\n");
+}
+
+}  // namespace
+}  // namespace ddprun::testing
