@@ -1,6 +1,6 @@
 // The folder of tools/gpu_check, without a GPU: what it says then, and its rows on the double of
-// CUDA and NCCL (tests/gpu_double). The double runs no kernel, so the trainer's rows run on the CPU
-// here.
+// CUDA and NCCL (tests/gpu_double). The double does not run the trainer's kernels, so its rows run
+// on the CPU here.
 #include <filesystem>
 
 #include <doctest/doctest.h>
@@ -172,6 +172,18 @@ TEST_CASE("gpu_check: training with 16-bit gradients is compared with float32's"
   for (const char* value : {"\"largest_difference_bf16\": ", "\"largest_difference_fp16\": "}) {
     CHECK_MESSAGE(folder.json().find(value) != std::string::npos, value);
   }
+}
+
+TEST_CASE("gpu_check: ddprun bench runs on the GPUs that are there, and its table is kept") {
+  const Folder folder;
+  auto run = folder.RunOnDouble("bench");
+  REQUIRE_MESSAGE(run->Wait(kLong) == 0, run->Describe());
+  CHECK_MESSAGE(folder.HasVerdict("bench", "ok"), run->Describe());
+  for (const char* value : {"\"samples_per_second_dp_1\": ", "\"samples_per_second_ddp_2\": ",
+                            "Both ways train the same batches"}) {
+    CHECK_MESSAGE(folder.json().find(value) != std::string::npos, value);
+  }
+  folder.CheckJsonIsValid();
 }
 
 TEST_CASE("gpu_check: a driver too old for NCCL is told once, and nothing is tried on it") {

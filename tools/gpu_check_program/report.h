@@ -16,7 +16,7 @@ struct Result {
   Verdict verdict = Verdict::kOk;
   std::string text;                      // one line: figures, or why not
   std::map<std::string, double> values;  // the same for programs
-  std::string log;                       // of what failed: the end of its output
+  std::string log;                       // output: the end of what failed, or a table
 };
 
 struct Row {

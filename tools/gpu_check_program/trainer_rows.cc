@@ -234,6 +234,31 @@ Result TorchJobRow(Check& check) {
                           *first, *last)};
 }
 
+// `ddprun bench` on the GPUs that are there; its table is the log. Fails where losses differ.
+Result BenchRow(Check& check) {
+  if (!check.nccl_lack.empty()) return NotRun(check.nccl_lack);
+  std::string ranks = "1";
+  for (int more = 2; more <= std::min(check.gpus, 8); more *= 2) absl::StrAppend(&ranks, ",", more);
+  const Outcome outcome = check.Run({check.Program("ddprun"), "bench", "dp-ddp", "--device", "cuda",
+                                     "--ranks", ranks, "--seconds", "1"});
+  if (!outcome.ok()) return FailedRun("ddprun bench", outcome);
+  Result result;
+  std::istringstream lines(outcome.out);
+  for (std::string line; std::getline(lines, line);) {
+    char way[4] = "";
+    int count = 0;
+    double samples = 0, speedup = 0;
+    if (std::sscanf(line.c_str(), "%3s %d %lf %lf", way, &count, &samples, &speedup) != 4) continue;
+    const std::string name = absl::StrCat(way, "_", count);
+    result.values[absl::StrCat("samples_per_second_", name)] = samples;
+    absl::StrAppendFormat(&result.text, "%s%s with %d: %.0f samples/s",
+                          result.text.empty() ? "" : "; ", way, count, samples);
+  }
+  if (result.values.empty()) return FailedRun("ddprun bench: no table", outcome);
+  result.log = outcome.out;
+  return result;
+}
+
 }  // namespace
 
 const std::vector<RowKind>& TrainerRows() {
@@ -242,6 +267,7 @@ const std::vector<RowKind>& TrainerRows() {
       {"step_time", 60, &StepTimeRow},
       {"torch_step", 90, &TorchStepRow},
       {"torch_job", 60, &TorchJobRow},
+      {"bench", 90, &BenchRow},
       {"shared_training_2", 60, [](Check& c) { return TrainingRow(c, 2, true); }},
       {"shared_training_4", 90, [](Check& c) { return TrainingRow(c, 4, true); }},
       {"shared_restart_2", 90, [](Check& c) { return RestartRow(c, 2, true); }},
