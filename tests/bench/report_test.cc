@@ -113,6 +113,7 @@ TEST_CASE("report: what is shown has a core for each rank where that is possible
   CHECK(RanksWithCores({1, 4, 8}, {.cores = 2}) == 4);
   CHECK(RanksWithCores({1, 2, 4}, {.cores = 8, .core_quota = 2.5}) == 2);
   CHECK(RanksWithCores({1}, {.cores = 8}) == 0);
+  CHECK(RanksWithCores({1, 2, 4}, {.cores = 2, .gpus = 8}) == 4);
 }
 
 }  // namespace

@@ -91,6 +91,7 @@ TEST_CASE("comparison: both ways with a core for each rank, and what Python adds
 
 TEST_CASE("machine: cores, a quota that is less, memory, and what others do") {
   CHECK(MachineText({.cores = 1}) == "1 core");
+  CHECK(MachineText({.cores = 16, .gpus = 1}) == "1 GPU, 16 cores");
   CHECK(MachineText({.cores = 8, .core_quota = 2.5, .memory_bytes = 3ull << 30, .load = 1}) ==
         "8 cores of which the cgroup grants the time of 2.5, 3.0 GiB of memory free, the load was "
         "1.0 before");
