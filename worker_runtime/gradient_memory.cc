@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/check.h"
+#include "worker_runtime/gradient_values.h"
 
 namespace ddp::internal {
 namespace {
@@ -159,6 +159,18 @@ void* GradientMemory::At(int parameter) const {
   if (is_adopted()) return adopted_[parameter].data;
   if (arena_ == nullptr) return nullptr;
   return static_cast<char*>(arena_->data()) + layout_.gradient_offsets[parameter];
+}
+
+absl::Status GradientMemory::Zero(Communicator& communicator, Stream stream) {
+  if (!is_adopted()) return arena_ == nullptr ? absl::OkStatus() : arena_->Zero(stream);
+  const absl::StatusOr<GradientArithmetic*> arithmetic = ArithmeticFor(communicator);
+  absl::Status status = arithmetic.status();
+  for (size_t i = 0; status.ok() && i < adopted_.size(); ++i) {
+    const GradientValues gradient = {
+        .dtype = gradients_[i].dtype, .data = adopted_[i].data, .count = adopted_[i].count};
+    status = (*arithmetic)->SetToZero(gradient, stream);
+  }
+  return status;
 }
 
 }  // namespace ddp::internal

@@ -45,6 +45,8 @@ class GradientMemory {
   // Null when the gradients are adopted, or have no elements.
   Buffer* arena() const { return arena_.get(); }
   bool is_adopted() const { return !adopted_.empty(); }
+  // At once (CPU) or in the order of `stream` (CUDA), in the memory of `communicator`.
+  absl::Status Zero(Communicator& communicator, Stream stream);
 
  private:
   GradientMemory(const std::vector<GradientSpec>& gradients, std::vector<Piece> adopted,

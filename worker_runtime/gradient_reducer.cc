@@ -45,10 +45,13 @@ GradientReducer::GradientReducer(Communicator& communicator, std::vector<std::st
   pass_.buckets.resize(layout().buckets.size());
 }
 
-void GradientReducer::FindUnusedParameters(bool is_static) {
+absl::Status GradientReducer::FindUnusedParameters(bool is_static) {
   DDP_CHECK(!core_.is_in_pass());
-  unused_ = std::make_unique<UnusedParameters>(communicator_, *memory_, is_static);
+  auto made = UnusedParameters::Create(communicator_, *memory_, is_static);
+  if (!made.ok()) return made.status();
+  unused_ = *std::move(made);
   if (is_static) core_.CountMarks();
+  return absl::OkStatus();
 }
 
 absl::Status GradientReducer::SetHook(CommHook hook) {
@@ -83,17 +86,30 @@ void GradientReducer::ForgetDiscardedPass() {
   failure_ = communicator_.error();
 }
 
-void GradientReducer::BeginPass(Stream stream) {
-  stream_ = stream;
+absl::Status GradientReducer::CheckCapture() {
   const GraphCapture* capture = communicator_.graph_capture();
   is_captured_ = capture != nullptr && capture->is_capturing();
   may_be_in_graph_ |= is_captured_;
-  if (unused_ != nullptr && unused_->is_settled()) unused_->Keep();
+  if (!is_captured_ || unused_ == nullptr || unused_->is_settled()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "a captured step with find_unused_parameters, or with static_graph before the end of the "
+      "first synchronised pass: the ranks tell each other on the host which parameters they have "
+      "used, and a replay runs nothing on the host; use static_graph and run a pass before the "
+      "capture");
+}
+
+absl::Status GradientReducer::BeginPass(Stream stream) {
+  stream_ = stream;
+  absl::Status status = CheckCapture();
+  if (status.ok() && unused_ != nullptr && unused_->is_settled()) status = unused_->Keep(stream);
+  return status.ok() ? status : FailPass(std::move(status));
 }
 
 absl::Status GradientReducer::MarkReady(int parameter, Stream stream) {
   if (!failure_.ok()) return failure_;
-  if (!core_.is_in_pass()) BeginPass(stream);
+  if (!core_.is_in_pass()) {
+    if (absl::Status status = BeginPass(stream); !status.ok()) return status;
+  }
   if (stream != stream_ && communicator_.device_type() == DeviceType::kCuda) {
     return Refuse(absl::InvalidArgumentError(absl::StrCat(
         "parameter ", parameter,
@@ -107,11 +123,13 @@ absl::Status GradientReducer::MarkReady(int parameter, Stream stream) {
   return Launch(*range, stream);
 }
 
-absl::Status GradientReducer::MarkUnsynchronized(int parameter) {
+absl::Status GradientReducer::MarkUnsynchronized(int parameter, Stream stream) {
   if (!failure_.ok()) return failure_;
   absl::Status status = core_.MarkUnsynchronized(parameter);
+  if (status.ok()) status = CheckCapture();
   if (!status.ok()) return Refuse(std::move(status));
   if (unused_ != nullptr) unused_->MarkUsed(parameter);
+  last_stream_ = stream;
   return status;
 }
 
@@ -197,14 +215,16 @@ absl::Status GradientReducer::LaunchBucket(int index, Stream stream) {
   return absl::OkStatus();
 }
 
-// The buckets that wait for gradients which do not come, and which parameters these are.
-absl::Status GradientReducer::LaunchRest(Stream stream) {
+// The buckets that wait for gradients which do not come, and which parameters these are. Behind
+// what the pass has on its stream: a bucket holds gradients that were announced there.
+absl::Status GradientReducer::LaunchRest() {
   if (unused_->is_settled()) {
     // A rank that uses none has launched nothing.
-    return core_.is_complete() ? Launch(core_.MarkRestReady(), stream) : absl::OkStatus();
+    return core_.is_complete() ? Launch(core_.MarkRestReady(), stream_) : absl::OkStatus();
   }
-  unused_->Keep();
-  if (absl::Status status = Launch(core_.MarkRestReady(), stream); !status.ok()) {
+  absl::Status status = unused_->Keep(stream_);
+  status = status.ok() ? Launch(core_.MarkRestReady(), stream_) : FailWorks(std::move(status));
+  if (!status.ok()) {
     WaitForLaunched().IgnoreError();
     return status;
   }
@@ -231,9 +251,12 @@ absl::Status GradientReducer::Finish(Stream stream) {
 
 absl::Status GradientReducer::EndPass(Stream stream) {
   if (!failure_.ok()) return failure_;
-  if (!core_.is_in_pass()) BeginPass(stream);  // without a gradient
+  if (!core_.is_in_pass()) {  // without a gradient: what the gradients hold is reduced
+    if (absl::Status status = BeginPass(last_stream_.value_or(stream)); !status.ok()) return status;
+  }
+  const bool is_settling = unused_ != nullptr && !unused_->is_settled();
   if (unused_ != nullptr) {
-    if (absl::Status status = LaunchRest(stream); !status.ok()) return status;
+    if (absl::Status status = LaunchRest(); !status.ok()) return status;
   }
   if (absl::Status status = core_.Finish(); !status.ok()) {
     if (const absl::Status refusal = TakeRefusal(); !refusal.ok()) {
@@ -244,15 +267,16 @@ absl::Status GradientReducer::EndPass(Stream stream) {
     WaitForLaunched().IgnoreError();
     return status;
   }
-  if (communicator_.device_type() == DeviceType::kCuda) return FinishOnStream(stream);
-  absl::Status status = WaitForLaunched();
-  const bool was_settled = unused_ != nullptr && unused_->is_settled();
-  if (unused_ != nullptr) status.Update(unused_->Restore());
-  if (!status.ok()) return FailWorks(std::move(status));
-  if (unused_ != nullptr && unused_->is_settled() && !was_settled) {
-    core_.LeaveOut(unused_->is_unused_here());
+  const bool is_on_gpu = communicator_.device_type() == DeviceType::kCuda;
+  absl::Status status = is_on_gpu ? FinishOnStream(stream) : WaitForLaunched();
+  if (status.ok() && unused_ != nullptr) status = unused_->Restore(stream);
+  if (!status.ok()) {
+    works_.clear();
+    return FailWorks(std::move(status));
   }
-  times_.Set(pass_);
+  if (is_settling && unused_->is_settled()) core_.LeaveOut(unused_->is_unused_here());
+  last_stream_ = stream;
+  is_on_gpu ? AwaitTimes() : times_.Set(pass_);
   return Rebuild();
 }
 
@@ -283,14 +307,13 @@ absl::Status GradientReducer::FinishOnStream(Stream stream) {
     status =
         communicator_.AllReduce(nullptr, 0, DType::kUint8, ReduceOp::kSum, stream_)->WaitOn(stream);
   }
-  if (!status.ok()) {
-    works_.clear();
-    return FailWorks(std::move(status));
-  }
+  return status;
+}
+
+void GradientReducer::AwaitTimes() {
   PassTimes::Ended pass{std::exchange(works_, {}), pass_, hook_ != nullptr};
   is_captured_ ? times_.AddCaptured(std::move(pass)) : times_.Add(std::move(pass));
   works_.reserve(layout().buckets.size());
-  return Rebuild();
 }
 
 // A bucket from the wire is cast back behind its own reduction, so that this overlaps with those of
@@ -327,9 +350,13 @@ absl::Status GradientReducer::WaitForLaunched() {
 }
 
 // A call that was refused on this rank alone, a hook's say, has left the group going on: the others
-// wait for it.
+// wait for it. On a GPU the group ends on the device and on the host, one after the other: what
+// ended it first is told, and an abort of ours would only take its place.
 absl::Status GradientReducer::FailWorks(absl::Status status) {
-  return communicator_.error().ok() ? FailPass(std::move(status)) : Fail(std::move(status));
+  const absl::Status error = communicator_.error();
+  if (error.ok() && communicator_.host().error().ok()) return FailPass(std::move(status));
+  const bool is_on_gpu = communicator_.device_type() == DeviceType::kCuda;
+  return Fail(is_on_gpu && !error.ok() ? error : std::move(status));
 }
 
 // The others wait for this rank in a bucket. In a capture nobody does: all hear it at its end.
@@ -354,29 +381,17 @@ absl::Status GradientReducer::CheckBetweenPasses(const char* call) {
 
 absl::Status GradientReducer::ZeroGradients(Stream stream) {
   if (absl::Status status = CheckBetweenPasses("ZeroGrad"); !status.ok()) return status;
-  if (!memory_->is_adopted()) {
-    return memory_->arena() == nullptr ? absl::OkStatus() : memory_->arena()->Zero(stream);
-  }
-  const absl::StatusOr<GradientArithmetic*> arithmetic = ArithmeticFor(communicator_);
-  absl::Status status = arithmetic.status();
-  for (size_t i = 0; status.ok() && i < memory_->gradients().size(); ++i) {
-    const GradientSpec& gradient = memory_->gradients()[i];
-    status = (*arithmetic)
-                 ->SetToZero({.dtype = gradient.dtype,
-                              .data = memory_->At(static_cast<int>(i)),
-                              .count = gradient.count},
-                             stream);
-  }
-  return status;
+  last_stream_ = stream;
+  return memory_->Zero(communicator_, stream);
 }
 
 absl::Status GradientReducer::ReduceZeros() {
-  if (absl::Status status = ZeroGradients(); !status.ok()) return status;
-  if (unused_ == nullptr) {
-    BeginPass(nullptr);
-    if (absl::Status status = Launch(core_.MarkRestReady(), nullptr); !status.ok()) return status;
+  absl::Status status = ZeroGradients();
+  if (status.ok() && unused_ == nullptr) {
+    status = BeginPass(nullptr);
+    if (status.ok()) status = Launch(core_.MarkRestReady(), nullptr);
   }
-  return Finish();
+  return status.ok() ? Finish() : status;
 }
 
 bool GradientReducer::IsReduced(int bucket) const {

@@ -32,10 +32,11 @@ struct WireFormat {
 // thread or stream. Used by one thread at a time; borrows the communicator. The first failure of a
 // reduction is final: every later call returns it.
 //
-// On a GPU the host waits for nothing: Finish() lets the caller's stream wait, and the times of a
-// pass are read when they are asked for later. With a 16-bit wire format a bucket is cast before
-// its reduction, in the order of the stream that computes, and back in Finish(). A pass in a
-// capture has times with each replay, and never was if the capture is discarded.
+// On a GPU the host waits for no device: Finish() lets the caller's stream wait, and the times of a
+// pass are read when they are asked for later. Where parameters may be unused it waits for the
+// other ranks' hosts, in a static graph in the first pass alone. With a 16-bit wire format a bucket
+// is cast before its reduction, in the order of the stream that computes, and back in Finish(). A
+// pass in a capture has times with each replay, and never was if the capture is discarded.
 class GradientReducer {
  public:
   using Now = std::function<Work::Clock::time_point()>;
@@ -53,8 +54,9 @@ class GradientReducer {
   GradientReducer& operator=(const GradientReducer&) = delete;
 
   // From now on a parameter may be without a gradient; in a static graph those that are without one
-  // in the first pass are so for ever. Before the first pass; host memory only.
-  void FindUnusedParameters(bool is_static);
+  // in the first pass are so for ever. Collective, before the first pass. Errors: the
+  // communicator's.
+  absl::Status FindUnusedParameters(bool is_static);
 
   // At the end of the first pass that is in no graph, collectively, buckets are filled anew in the
   // order in which rank 0's gradients have come. They stay where they are. Before the first pass.
@@ -76,7 +78,7 @@ class GradientReducer {
   // InvalidArgument when one pass announces gradients on several streams of a GPU: a bucket's
   // reduction waits for one.
   absl::Status MarkReady(int parameter, Stream stream);
-  absl::Status MarkUnsynchronized(int parameter);
+  absl::Status MarkUnsynchronized(int parameter, Stream stream = nullptr);
   // CUDA: the stream of the present pass's gradients. None between passes and on the CPU.
   std::optional<Stream> PassStream();
   // Ends the pass: every bucket holds the average, once this returns (CPU) or for what comes later
@@ -107,7 +109,7 @@ class GradientReducer {
   GradientReducer(Communicator& communicator, std::vector<std::string> names,
                   std::unique_ptr<GradientMemory> memory, Now now);
   absl::Status Launch(LaunchRange range, Stream stream);
-  absl::Status LaunchRest(Stream stream);
+  absl::Status LaunchRest();
   absl::Status LaunchBucket(int index, Stream stream);
   absl::Status CallHook(const GradientBucket& bucket);
   bool IsOnWire(int index) const { return wire_ != nullptr && wire_->Carries(index); }
@@ -120,7 +122,9 @@ class GradientReducer {
   absl::Status EndPass(Stream stream);
   absl::Status FinishOnStream(Stream stream);
   absl::Status Rebuild();
-  void BeginPass(Stream stream);
+  void AwaitTimes();
+  absl::Status CheckCapture();
+  absl::Status BeginPass(Stream stream);
   void ForgetDiscardedPass();
 
   Communicator& communicator_;
@@ -132,6 +136,8 @@ class GradientReducer {
   bool is_rebuilt_ = false;
   CommHook hook_;  // empty: buckets are averaged
   int divisor_ = 0;
+  // CUDA: where gradients were last zeroed, announced without synchronisation, or finished.
+  std::optional<Stream> last_stream_;
   const Now now_;
   ReducerCore core_;
   absl::Status failure_;
@@ -140,7 +146,8 @@ class GradientReducer {
   // The present pass.
   std::vector<std::unique_ptr<Work>> works_;  // by bucket, as far as launched; null: nothing to do
   PassRecord pass_;
-  Stream stream_ = nullptr;  // CUDA: of the pass's first gradient
+  // CUDA: of its first gradient; of a pass without any `last_stream_`, if there is one.
+  Stream stream_ = nullptr;
   bool is_captured_ = false;
   bool may_be_in_graph_ = false;  // some pass until now
   absl::Status refusal_;          // the first, of marks since the last pass

@@ -71,11 +71,6 @@ absl::Status DistributedDataParallel::CheckModel() const {
 
 // Whether the options go together; they are the same on all ranks.
 absl::Status DistributedDataParallel::CheckOptions() const {
-  if (finds_unused_parameters() && communicator_.device_type() == DeviceType::kCuda) {
-    return absl::UnimplementedError(
-        "find_unused_parameters and static_graph work in host memory only: on GPUs give every "
-        "parameter a gradient in every pass, zeros if need be");
-  }
   if (options_.rebuild_buckets && finds_unused_parameters() && !options_.static_graph) {
     return absl::InvalidArgumentError(
         "rebuild_buckets with find_unused_parameters: passes may use other parameters than the "
@@ -141,6 +136,8 @@ absl::Status DistributedDataParallel::Finalize() {
       internal::GradientReducer::Create(communicator_, std::move(names), gradients, choices.limits,
                                         *std::move(wire), std::move(adopted));
   if (!reducer.ok()) return reducer.status();
+  if (finds_unused_parameters()) status = (*reducer)->FindUnusedParameters(options_.static_graph);
+  if (!status.ok()) return status;
   reducer_ = *std::move(reducer);
   if (internal::GraphCapture* capture = communicator_.graph_capture();
       capture != nullptr && options_.shard_gradients) {
@@ -150,7 +147,6 @@ absl::Status DistributedDataParallel::Finalize() {
     capture->on_discard[this] = [this, before] { std::tie(averages_, averages_stream_) = *before; };
   }
   if (options_.rebuild_buckets) reducer_->RebuildBuckets(choices.limits);
-  if (finds_unused_parameters()) reducer_->FindUnusedParameters(options_.static_graph);
   return absl::OkStatus();
 }
 

@@ -46,14 +46,17 @@ struct DistributedDataParallelOptions {
   // used becomes the average, to which the others contribute what their gradient holds, zeros after
   // ZeroGrad(). What waits for missing gradients is reduced in Finish(), and one more all-reduce
   // of a byte per parameter tells who used what. Costs a copy of the gradients that this rank did
-  // not use. Equal on all ranks. CPU only.
+  // not use. On a GPU that takes memory as large as all gradients, and Finish() waits for the other
+  // ranks' hosts, though for no device: who used what goes from host to host. A step of a StepGraph
+  // cannot do so, and is refused. Equal on all ranks.
   bool find_unused_parameters = false;
   // As find_unused_parameters, and promises that each rank uses the same parameters in every pass
   // (PyTorch's option of this name). The first synchronised pass tells which; from the second on
   // reduction overlaps backward and no more than the gradients is reduced, and a pass that uses
   // another parameter is FailedPrecondition with its name. A parameter may be announced several
   // times in a pass, as when parts of the model run twice: as often as in the first, and the last
-  // time counts. Equal on all ranks. CPU only.
+  // time counts. On a GPU it takes memory for the gradients that no rank uses, and from the second
+  // pass on the host waits for nobody and a step can be captured. Equal on all ranks.
   bool static_graph = false;
   // At the end of the first synchronised pass buckets are filled anew, once, in the order in which
   // rank 0's gradients came, so that none waits for a gradient that always comes late (PyTorch's
@@ -138,9 +141,8 @@ class DistributedDataParallel {
   // counts and types in the same order and chose the same options, replaces everybody's parameters
   // and buffers by rank 0's, behind what is on the options' stream, and allocates the gradients,
   // zeroed. All of it is done when this returns, for any stream. Errors: InvalidArgument naming the
-  // parameter and the rank; Unimplemented on a GPU for an option that needs host memory; the
-  // driver's, the same on all ranks, when a GPU cannot cast what is to be compressed; the
-  // communicator's.
+  // parameter and the rank; the driver's, the same on all ranks, when a GPU cannot cast what is to
+  // be compressed; the communicator's.
   absl::Status Finalize();
 
   // From the next pass on `hook` reduces the buckets (PyTorch's register_comm_hook). Once, between
@@ -159,15 +161,20 @@ class DistributedDataParallel {
   // The gradient of `id` is complete for this pass and must not be touched until Finish().
   // `stream` is where it was computed, the same for all of a pass; by default the options', and
   // unused on the CPU. Errors, with the parameter's name: FailedPrecondition for one marked ready
-  // twice, or when Finish() was forgotten. This and the other calls of a pass may come from any
-  // thread, one after the other; two at the same time are FailedPrecondition for the later one.
+  // twice, or when Finish() was forgotten. Gradients that are reduced and were not announced in the
+  // pass (find_unused_parameters, NoSync) are read on its stream as well, and in a pass without any
+  // gradient on the stream of the last ZeroGrad(), Finish() or GradientReady(): what wrote them on
+  // another one comes before it by an event of the program's. This and the other calls of a pass
+  // may come from any thread, one after the other; two at the same time are FailedPrecondition for
+  // the later one.
   absl::Status GradientReady(int id, std::optional<Stream> stream = std::nullopt);
 
   // Ends a pass: every gradient is the average when this returns (CPU), or for what comes later on
-  // `stream`, the optimizer's, while the host goes on (CUDA). By default it is the options'; where
-  // the gradients of the pass came on another one, that is InvalidArgument, and the pass goes on
-  // until a Finish() that names a stream. Errors: FailedPrecondition naming the parameters that got
-  // no gradient, where all must (this also aborts the communicator, since the other ranks would
+  // `stream`, the optimizer's, while the host goes on (CUDA), unless it asks other ranks' hosts
+  // (find_unused_parameters), which has the communicator's timeout. By default it is the options';
+  // where the gradients of the pass came on another one, that is InvalidArgument, and the pass goes
+  // on until a Finish() that names a stream. Errors: FailedPrecondition naming the parameters that
+  // got no gradient, where all must (this also aborts the communicator, since the other ranks would
   // wait for them in vain); the communicator's; that of the first GradientReady() since the last
   // Finish() which was refused for its parameter or its stream, if there is no other: the pass has
   // ended then, and the next may begin. Does nothing else under NoSync.
