@@ -385,13 +385,13 @@ absl::Status GradientReducer::ZeroGradients(Stream stream) {
   return memory_->Zero(communicator_, stream);
 }
 
-absl::Status GradientReducer::ReduceZeros() {
-  absl::Status status = ZeroGradients();
+absl::Status GradientReducer::ReduceZeros(Stream stream) {
+  absl::Status status = ZeroGradients(stream);
   if (status.ok() && unused_ == nullptr) {
-    status = BeginPass(nullptr);
-    if (status.ok()) status = Launch(core_.MarkRestReady(), nullptr);
+    status = BeginPass(stream);
+    if (status.ok()) status = Launch(core_.MarkRestReady(), stream);
   }
-  return status.ok() ? Finish() : status;
+  return status.ok() ? Finish(stream) : status;
 }
 
 bool GradientReducer::IsReduced(int bucket) const {

@@ -92,8 +92,9 @@ class GradientReducer {
   // Whether `call` may be made now: the failure, if there is one; FailedPrecondition in the middle
   // of a pass.
   absl::Status CheckBetweenPasses(const char* call);
-  // A whole pass in which this rank's gradients are zeros, for the others' sake. CPU.
-  absl::Status ReduceZeros();
+  // A whole pass in which this rank's gradients are zeros, for the others' sake: in the order of
+  // `stream` (CUDA).
+  absl::Status ReduceZeros(Stream stream = nullptr);
   // Sums of later passes are divided by this instead of the world size, before they are made,
   // unless a hook reduces them; 0: by the world size. CPU, floating-point types.
   void SetDivisor(int divisor) { divisor_ = divisor; }

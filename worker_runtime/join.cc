@@ -14,17 +14,22 @@ namespace ddp {
 using internal::JoinAct;
 
 absl::StatusOr<DistributedDataParallel::JoinGuard> DistributedDataParallel::Join(
-    bool divide_by_initial_world_size) {
+    bool divide_by_initial_world_size, std::optional<Stream> stream) {
   if (reducer_ == nullptr || join_ != nullptr) {
     return absl::FailedPreconditionError(
         reducer_ == nullptr ? "Join: call Finalize() first"
                             : "Join: the one before has not ended; Wait() for it first");
   }
-  if (communicator_.device_type() == DeviceType::kCuda || options_.static_graph ||
-      options_.shard_gradients) {
+  if (options_.static_graph || options_.shard_gradients) {
     return absl::UnimplementedError(
-        "Join works in host memory and without static_graph and shard_gradients only: give all "
-        "ranks the same number of batches");
+        "Join works without static_graph and shard_gradients only: give all ranks the same number "
+        "of batches");
+  }
+  const bool is_on_gpu = communicator_.device_type() == DeviceType::kCuda;
+  if (is_on_gpu && (!own_gradients_.empty() || !divide_by_initial_world_size)) {
+    return absl::UnimplementedError(
+        "Join on a GPU with gradients in memory of the program's own, which it cannot set to 0, or "
+        "without divide_by_initial_world_size, for which it cannot scale them: do without these");
   }
   const bool has_integers = std::any_of(
       parameters_.begin(), parameters_.end(),
@@ -37,6 +42,7 @@ absl::StatusOr<DistributedDataParallel::JoinGuard> DistributedDataParallel::Join
   if (absl::Status status = reducer_->CheckBetweenPasses("Join"); !status.ok()) return status;
   join_ = std::make_unique<internal::JoinRounds>(communicator_, divide_by_initial_world_size);
   join_divides_by_initial_ = divide_by_initial_world_size;
+  join_stream_ = stream.value_or(options_.stream);
   is_pass_announced_ = false;
   return JoinGuard(this);
 }
@@ -63,21 +69,20 @@ absl::Status DistributedDataParallel::FollowOthers() {
   while (true) {
     const auto round = join_->Next(JoinAct::kJoined);
     if (!round.ok()) return round.status();
+    const internal::BroadcastOptions how{
+        .stream = join_stream_, .stream_waits = true, .root = join_->last_active()};
     absl::Status status;
     switch (round->act) {
       case JoinAct::kJoined:
-        status = internal::BroadcastTensors(communicator_, parameters_, "parameters",
-                                            {.root = join_->last_active()});
+        status = internal::BroadcastTensors(communicator_, parameters_, "parameters", how);
         if (!status.ok()) return status;
-        return internal::BroadcastTensors(communicator_, buffers_, "buffers",
-                                          {.root = join_->last_active()});
+        return internal::BroadcastTensors(communicator_, buffers_, "buffers", how);
       case JoinAct::kPass:
         SetJoinDivisor(round->active_count);
-        status = reducer_->ReduceZeros();
+        status = reducer_->ReduceZeros(join_stream_);
         break;
       case JoinAct::kBuffers:
-        status = internal::BroadcastTensors(communicator_, buffers_, "buffers",
-                                            {.root = join_->last_active()});
+        status = internal::BroadcastTensors(communicator_, buffers_, "buffers", how);
         break;
     }
     if (!status.ok()) return status;
@@ -90,9 +95,10 @@ absl::Status DistributedDataParallel::JoinGuard::Wait() {
   }
   DistributedDataParallel& ddp = *std::exchange(owner_, nullptr);
   const absl::Status status = ddp.FollowOthers();
-  if (!status.ok()) {
-    ddp.communicator_.Abort(
-        absl::StrCat("rank ", ddp.communicator_.rank(), ": ", status.message()));
+  // Where the host's part of a group on GPUs has ended, the rest does so with the same words.
+  Communicator& communicator = ddp.communicator_;
+  if (!status.ok() && communicator.error().ok() && communicator.host().error().ok()) {
+    communicator.Abort(absl::StrCat("rank ", communicator.rank(), ": ", status.message()));
   }
   ddp.join_ = nullptr;
   ddp.reducer_->SetDivisor(0);

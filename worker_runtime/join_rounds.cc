@@ -1,6 +1,7 @@
 #include "worker_runtime/join_rounds.h"
 
 #include "absl/strings/str_cat.h"
+#include "worker_runtime/comm/graph_capture.h"
 
 namespace ddp::internal {
 
@@ -13,6 +14,7 @@ struct Word {
 };
 
 const char* NameOf(JoinAct act) {
+  if (act == JoinAct::kJoined) return "Wait()";
   return act == JoinAct::kPass ? "backward pass" : "broadcast of buffers";
 }
 
@@ -25,10 +27,22 @@ absl::Status JoinRounds::End(const std::string& why) {
 }
 
 absl::StatusOr<JoinRounds::Round> JoinRounds::Next(JoinAct mine) {
+  const GraphCapture* capture = communicator_.graph_capture();
+  if (capture != nullptr && capture->is_capturing()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "a captured step with a ", NameOf(mine),
+        " in a Join: the ranks tell each other on the host what they are about to do, and a replay "
+        "runs nothing on the host; capture steps outside of a Join"));
+  }
   const Word word{static_cast<int32_t>(mine), divides_by_initial_ ? 1 : 0};
   std::vector<Word> all(static_cast<size_t>(communicator_.world_size()));
   static_assert(sizeof(Word) == 2 * sizeof(int32_t));
-  absl::Status status = communicator_.AllGather(&word, all.data(), 2, DType::kInt32)->Wait();
+  absl::Status status = communicator_.host().AllGather(&word, all.data(), 2, DType::kInt32)->Wait();
+  // What ended a group on GPUs has ended this exchange as well.
+  if (!status.ok() && communicator_.device_type() == DeviceType::kCuda) {
+    const absl::Status error = communicator_.error();
+    return error.ok() ? status : error;
+  }
   if (!status.ok()) return status;
   Round round;
   for (size_t rank = 0; rank < all.size(); ++rank) {

@@ -15,7 +15,8 @@ namespace ddp::internal {
 enum class JoinAct : int32_t { kJoined, kPass, kBuffers };
 
 // One all-gather of a number per rank before each act: ranks that have joined learn what to follow,
-// and all learn how many are still active.
+// and all learn how many are still active. In host memory, also in a group on GPUs: the host
+// decides by it what it launches.
 class JoinRounds {
  public:
   // `divides_by_initial`: this rank's choice, which all must have made alike.
@@ -30,7 +31,7 @@ class JoinRounds {
   };
   // Collective. Errors: the communicator's; FailedPrecondition, which ends the group in the
   // same words on all ranks, where two are about to do different things, or divide by different
-  // numbers.
+  // numbers; FailedPrecondition on this rank alone in a captured step.
   absl::StatusOr<Round> Next(JoinAct mine);
 
   // The highest rank that was active in the last round with one: its model is everybody's in the

@@ -213,8 +213,9 @@ class DistributedDataParallel {
   // has any; then all get the parameters and buffers of the last one that had. Averages are over
   // all ranks, or, without `divide_by_initial_world_size`, over those that still have batches
   // (a communication hook makes its own averages). Buffers are those of the highest rank with
-  // batches. In the loop ranks call nothing else that is collective. Costs a small all-gather for
-  // each synchronised pass and broadcast of buffers.
+  // batches. In the loop ranks call nothing else that is collective, and neither capture nor replay
+  // a StepGraph. Costs a small all-gather for each synchronised pass and broadcast of buffers, in
+  // host memory: on a GPU the host waits for the other ranks' hosts there, and for no device.
   class JoinGuard {
    public:
     JoinGuard(JoinGuard&& other) noexcept;
@@ -222,8 +223,9 @@ class DistributedDataParallel {
     // Without a Wait() it aborts the communicator: the other ranks would wait in vain.
     ~JoinGuard();
     // This rank has no batch left. Its gradients are set to 0, and are the others' averages
-    // afterwards where there are any. Once. An error is
-    // final for the group: the communicator's, or FailedPrecondition in the middle of a pass.
+    // afterwards where there are any. On a GPU all this, and the last rank's model, is in the order
+    // of the Join's stream. Once. An error is final for the group: the communicator's, or
+    // FailedPrecondition in the middle of a pass.
     absl::Status Wait();
 
    private:
@@ -231,11 +233,14 @@ class DistributedDataParallel {
     explicit JoinGuard(DistributedDataParallel* owner) : owner_(owner) {}
     DistributedDataParallel* owner_;  // null when it was waited for or moved from
   };
-  // Called by all ranks with the same argument, between passes; outlived by this object. Errors:
-  // FailedPrecondition before Finalize(), in a pass and in another Join; Unimplemented on a GPU,
-  // with static_graph and with shard_gradients; InvalidArgument for integers that would have to be
-  // scaled.
-  absl::StatusOr<JoinGuard> Join(bool divide_by_initial_world_size = true);
+  // Called by all ranks with the same choice, between passes; outlived by this object. `stream` is
+  // where Wait() works (CUDA), by default the options': name the optimizer's, which has written the
+  // parameters and read the gradients. Errors: FailedPrecondition before Finalize(), in a pass and
+  // in another Join; Unimplemented with static_graph and with shard_gradients, and on a GPU without
+  // `divide_by_initial_world_size` and with gradients in memory of the program's own;
+  // InvalidArgument for integers that would have to be scaled.
+  absl::StatusOr<JoinGuard> Join(bool divide_by_initial_world_size = true,
+                                 std::optional<Stream> stream = std::nullopt);
 
   // Sets all gradients to 0: at once (CPU), or in the order of `stream`, by default the options'
   // (CUDA). FailedPrecondition between GradientReady() and Finish().
@@ -308,6 +313,7 @@ class DistributedDataParallel {
   bool is_broadcast_due_ = true;
   std::unique_ptr<internal::JoinRounds> join_;  // null outside of a Join
   bool join_divides_by_initial_ = true;
+  Stream join_stream_ = nullptr;    // CUDA
   bool is_pass_announced_ = false;  // in the Join
   int no_sync_depth_ = 0;
   // What sharded gradients hold: this rank's own; in its shard the averages; nothing after a

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstring>
 #include <deque>
+#include <optional>
 #include <utility>
 
 #include "rendezvous/base/check.h"
@@ -57,7 +58,11 @@ class GpuPlace final : public Place {
     DDP_CHECK(Driver().cuStreamSynchronize(on) == kCudaSuccess);
     return values;
   }
-  void BeginPass() override { hold_ = HoldStream(backward_); }
+  void Copy(float* to, const float* from, size_t count) override {
+    DDP_CHECK(Driver().cuMemcpyDtoDAsync(AddressOf(to), AddressOf(from), count * sizeof(float),
+                                         static_cast<CudaStream>(optimizer_)) == kCudaSuccess);
+  }
+  void Hold(ddp::Stream stream) override { hold_ = HoldStream(stream); }
   void LetGo() override { ReleaseStream(hold_); }
   void EndPass() override { Follow(optimizer_, backward_); }
   void LetOptimizerFollow() override { Follow(backward_, optimizer_); }
@@ -86,6 +91,9 @@ class HostPlace final : public Place {
     std::memcpy(to, values.data(), values.size() * sizeof(float));
   }
   Floats Read(const float* from, size_t count) override { return {from, from + count}; }
+  void Copy(float* to, const float* from, size_t count) override {
+    std::memcpy(to, from, count * sizeof(float));
+  }
 
  private:
   std::deque<Floats> arrays_;
@@ -106,7 +114,9 @@ std::unique_ptr<Place> OnHost() { return std::make_unique<HostPlace>(); }
 ScriptModel::ScriptModel(Place& place, ddp::Communicator& communicator, GpuScriptOptions options)
     : place_(place),
       options_(std::move(options)),
-      ddp_(communicator, WithSmallBuckets(options_.ddp, place.backward())) {
+      ddp_(communicator, WithSmallBuckets(options_.ddp, place.backward())),
+      buffer_(place.Allocate({0})) {
+  ddp_.AddBuffer("buffer", buffer_, 1, DType::kFloat32);
   for (int id = 0; id < kParameters; ++id) {
     const std::string name = "weights." + std::to_string(id);
     weights_.push_back(place_.Allocate(Floats(size(id), 0)));
@@ -160,8 +170,10 @@ absl::Status ScriptModel::Announce(const std::string& used) {
 }
 
 absl::Status ScriptModel::Pass(int rank, const std::string& used) {
-  place_.BeginPass();
-  absl::Status status = Backward(rank, used);
+  place_.Hold(place_.backward());
+  absl::Status status = ddp_.BroadcastBuffers();
+  place_.Write(buffer_, {static_cast<float>(10 * number_ + rank)});
+  if (status.ok()) status = Backward(rank, used);
   if (status.ok()) status = ddp_.Finish(place_.optimizer());
   place_.LetGo();
   place_.EndPass();
@@ -170,27 +182,62 @@ absl::Status ScriptModel::Pass(int rank, const std::string& used) {
 
 absl::StatusOr<Floats> RunGpuScript(Place& place, ddp::Communicator& communicator,
                                     const GpuScript& script, const GpuScriptOptions& options) {
+  using Guard = ddp::DistributedDataParallel::JoinGuard;
   const int rank = communicator.rank();
   ScriptModel model(place, communicator, options);
   absl::Status status = model.Start();
-  Floats result;
+  std::optional<Guard> join;
+  if (status.ok() && options.joins) {
+    auto joined = model.ddp().Join(/*divide_by_initial_world_size=*/true, place.optimizer());
+    status = joined.status();
+    if (status.ok()) join.emplace(*std::move(joined));
+  }
+  std::vector<std::pair<float*, size_t>> results;
+  // Nothing waits for a device: a rank may be in the Join with its stream held.
+  const auto note = [&](const float* values, size_t count) {
+    results.emplace_back(place.Allocate(Floats(count, 0)), count);
+    place.Copy(results.back().first, values, count);
+  };
+  bool has_batch = true;
   for (const GpuScriptStep& step : script) {
     if (!status.ok()) return status;
-    if (step.kind == Kind::kZeroGrad) {
-      status = model.ddp().ZeroGrad();
-      continue;
-    }
+    if (step.kind == Kind::kZeroGrad && has_batch) status = model.ddp().ZeroGrad();
+    if (step.kind == Kind::kZeroGrad) continue;
+    has_batch = has_batch && step.used[rank] != "-";
+    if (!has_batch) continue;
     const auto guard = model.ddp().NoSync(step.kind == Kind::kNoSyncPass);
     status = model.Pass(rank, step.used[rank]);
     // Without synchronisation the optimizer's stream does not come behind backward.
-    const bool is_readable = status.ok() && step.kind == Kind::kPass;
-    for (int id = 0; is_readable && id < ScriptModel::kParameters; ++id) {
-      const Floats gradient = model.Gradient(id);
-      result.insert(result.end(), gradient.begin(), gradient.end());
+    const bool is_average = status.ok() && step.kind == Kind::kPass;
+    for (int id = 0; is_average && id < ScriptModel::kParameters; ++id) {
+      note(model.gradient(id), model.size(id));
+      if (join.has_value()) place.Copy(model.weights(id), model.gradient(id), model.size(id));
     }
+    if (is_average) place.EndPass();
+  }
+  if (status.ok() && join.has_value()) {
+    place.Hold(place.optimizer());
+    for (int id = 0; id < ScriptModel::kParameters; ++id) {
+      // The optimizer has still to do, with weights and with gradients.
+      const float* last = place.Allocate(Floats(model.size(id), static_cast<float>(1000 + rank)));
+      place.Copy(model.weights(id), last, model.size(id));
+      place.Copy(model.gradient(id), last, model.size(id));
+    }
+    status = join->Wait();
+    place.LetGo();
+    for (int id = 0; id < ScriptModel::kParameters; ++id) {
+      note(model.weights(id), model.size(id));
+      note(model.gradient(id), model.size(id));
+    }
+    note(model.buffer(), 1);
   }
   if (!status.ok()) return status;
-  return result;
+  Floats all;
+  for (const auto& [values, count] : results) {
+    const Floats read = place.Read(values, count);
+    all.insert(all.end(), read.begin(), read.end());
+  }
+  return all;
 }
 
 bool IsSameInBoth(ddp::Communicator& communicator, const GpuScript& script,

@@ -23,8 +23,9 @@ using GpuScript = std::vector<GpuScriptStep>;
 struct GpuScriptOptions {
   ddp::DistributedDataParallelOptions ddp;
   bool owns_gradients = false;  // they are in memory of the script's
-  // A hook that sums.
-  bool has_hook = false;
+  bool has_hook = false;        // which sums
+  // All passes are in a Join, on the optimizer's stream, which is busy when it is waited for.
+  bool joins = false;
 };
 
 // Where a script runs: memory, and the order of what is done with it.
@@ -37,10 +38,11 @@ class Place {
   virtual float* Allocate(const std::vector<float>& values) = 0;
   // Behind what is on the backward stream.
   virtual void Write(float* to, const std::vector<float>& values) = 0;
-  // Behind what is on the optimizer's stream.
+  // Both behind what is on the optimizer's stream.
   virtual std::vector<float> Read(const float* from, size_t count) = 0;
-  // What is done from now on on the backward stream happens once its calls were all made.
-  virtual void BeginPass() {}
+  virtual void Copy(float* to, const float* from, size_t count) = 0;
+  // What is put on the stream from now on happens when it is let go.
+  virtual void Hold(ddp::Stream) {}
   virtual void LetGo() {}
   // What comes later on the backward stream comes behind the optimizer's; and the other way.
   virtual void EndPass() {}
@@ -54,18 +56,21 @@ class ScriptModel {
  public:
   static constexpr int kParameters = 4;
 
-  // `options.ddp.stream` is not looked at.
+  // `options.ddp.stream` and `options.joins` are not looked at.
   ScriptModel(Place& place, ddp::Communicator& communicator, GpuScriptOptions options);
   absl::Status Start();
   // Gradients of the pass that comes next, which differ by pass, rank and parameter.
   absl::Status Backward(int rank, const std::string& used);
   // Announces what the gradients hold.
   absl::Status Announce(const std::string& used);
-  // A whole pass.
+  // A whole pass: a broadcast of the buffer, gradients, their averages.
   absl::Status Pass(int rank, const std::string& used);
   void SetGradient(int id, const std::vector<float>& values);
   std::vector<float> Gradient(int id);
   size_t size(int id) const;
+  float* weights(int id) const { return weights_[static_cast<size_t>(id)]; }
+  float* gradient(int id) const { return gradients_[static_cast<size_t>(id)]; }
+  float* buffer() const { return buffer_; }
   ddp::DistributedDataParallel& ddp() { return ddp_; }
 
  private:
@@ -73,10 +78,12 @@ class ScriptModel {
   const GpuScriptOptions options_;
   ddp::DistributedDataParallel ddp_;
   std::vector<float*> weights_, gradients_;
+  float* const buffer_;  // of one element
   int number_ = 0;
 };
 
-// All gradients of this rank behind every pass, one after the other; or what went wrong.
+// All gradients of this rank behind every synchronised pass, one after the other; in a Join weights
+// are the last gradients, and behind it come weights, gradients and buffer. Or what went wrong.
 absl::StatusOr<std::vector<float>> RunGpuScript(Place& place, ddp::Communicator& communicator,
                                                 const GpuScript& script,
                                                 const GpuScriptOptions& options);

@@ -208,10 +208,10 @@ Ends RunFault(const ddp::DistributedDataParallelOptions& options, const std::str
                         communicator.SetTimeout(3s);
                         if (rank == 1) before(communicator);
                         // The device comes to it once the host has launched all of it.
-                        place->BeginPass();
+                        place->Hold(place->backward());
                         std::thread letting_go([&] {
                           Eventually([&] {
-                            return options.static_graph || HasEnqueued(8) ||
+                            return options.static_graph || HasEnqueued(10) ||
                                    !communicator.error().ok();
                           });
                           place->LetGo();
@@ -244,13 +244,14 @@ TEST_CASE("gpu unused parameters: a rank that dies before it has said what it us
   CHECK(ends.code == 0);
 }
 
-// The seventh operation is the first bucket of that pass, behind four parameters and two buckets.
+// The ninth operation is the first bucket of that pass, behind four parameters, two broadcasts of
+// the buffer and two buckets.
 TEST_CASE("gpu unused parameters: a fault of the device ends the wait for the other ranks") {
-  const Ends ends = RunFault(kFindUnused, "async_error=7@0", [](ddp::Communicator& communicator) {
+  const Ends ends = RunFault(kFindUnused, "async_error=9@0", [](ddp::Communicator& communicator) {
     Eventually([&] { return !communicator.error().ok(); });
   });
   CAPTURE(ends.words);
-  CHECK(ends.words.find("UNAVAILABLE: rank 0: all-reduce #7") == 0);
+  CHECK(ends.words.find("UNAVAILABLE: rank 0: all-reduce #9") == 0);
   CHECK(ends.words.find("unhandled system error") != std::string::npos);
   CHECK(ends.code == 0);
 }
