@@ -77,7 +77,7 @@ GradientReducer::~GradientReducer() {
   WaitForLaunched().IgnoreError();
 }
 
-// A pass in a capture that was given up, on whichever rank, has left nothing on the device.
+// A pass in a capture that was given up has left nothing on the device.
 void GradientReducer::ForgetDiscardedPass() {
   if (!std::exchange(is_captured_, false)) return;
   works_.clear();
@@ -186,9 +186,8 @@ absl::Status GradientReducer::LaunchBucket(int index, Stream stream) {
     const absl::StatusOr<GradientArithmetic*> arithmetic = ArithmeticFor(communicator_);
     if (!arithmetic.ok()) return arithmetic.status();
     for (const Piece& piece : pieces) {
-      const GradientValues values = {
-          .dtype = bucket.dtype, .data = piece.data, .count = piece.count};
-      absl::Status status = (*arithmetic)->Scale(values, whole / divisor_, stream);
+      absl::Status status = (*arithmetic)->Scale({bucket.dtype, piece.data, piece.count},
+                                                 whole / divisor_, stream);
       if (!status.ok()) return status;
     }
   }
@@ -215,8 +214,7 @@ absl::Status GradientReducer::LaunchBucket(int index, Stream stream) {
   return absl::OkStatus();
 }
 
-// The buckets that wait for gradients which do not come, and which parameters these are. Behind
-// what the pass has on its stream: a bucket holds gradients that were announced there.
+// The buckets that wait for gradients which do not come, behind those that were announced.
 absl::Status GradientReducer::LaunchRest() {
   if (unused_->is_settled()) {
     // A rank that uses none has launched nothing.

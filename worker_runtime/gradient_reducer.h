@@ -96,7 +96,7 @@ class GradientReducer {
   // `stream` (CUDA).
   absl::Status ReduceZeros(Stream stream = nullptr);
   // Sums of later passes are divided by this instead of the world size, before they are made,
-  // unless a hook reduces them; 0: by the world size. CPU, floating-point types.
+  // unless a hook reduces them; 0: by the world size. Floating-point types.
   void SetDivisor(int divisor) { divisor_ = divisor; }
   // At once (CPU) or in the order of `stream` (CUDA). FailedPrecondition in the middle of a pass.
   absl::Status ZeroGradients(Stream stream = nullptr);

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "ddp/distributed_data_parallel.h"
+#include "worker_runtime/agree_on_status.h"
 #include "worker_runtime/gradient_reducer.h"
 #include "worker_runtime/gradient_values.h"
 #include "worker_runtime/join_rounds.h"
@@ -25,12 +26,6 @@ absl::StatusOr<DistributedDataParallel::JoinGuard> DistributedDataParallel::Join
         "Join works without static_graph and shard_gradients only: give all ranks the same number "
         "of batches");
   }
-  const bool is_on_gpu = communicator_.device_type() == DeviceType::kCuda;
-  if (is_on_gpu && (!own_gradients_.empty() || !divide_by_initial_world_size)) {
-    return absl::UnimplementedError(
-        "Join on a GPU with gradients in memory of the program's own, which it cannot set to 0, or "
-        "without divide_by_initial_world_size, for which it cannot scale them: do without these");
-  }
   const bool has_integers = std::any_of(
       parameters_.begin(), parameters_.end(),
       [](const internal::ModelTensor& tensor) { return !internal::IsFloat(tensor.dtype); });
@@ -40,6 +35,13 @@ absl::StatusOr<DistributedDataParallel::JoinGuard> DistributedDataParallel::Join
   }
   if (absl::Status status = CheckNoneIsLate(); !status.ok()) return status;
   if (absl::Status status = reducer_->CheckBetweenPasses("Join"); !status.ok()) return status;
+  // What shadow passes compute: on all ranks or on none.
+  if (communicator_.device_type() == DeviceType::kCuda &&
+      (!divide_by_initial_world_size || !own_gradients_.empty())) {
+    absl::Status status = internal::AgreeOnStatus(
+        communicator_.host(), internal::ArithmeticFor(communicator_).status());
+    if (!status.ok()) return status;
+  }
   join_ = std::make_unique<internal::JoinRounds>(communicator_, divide_by_initial_world_size);
   join_divides_by_initial_ = divide_by_initial_world_size;
   join_stream_ = stream.value_or(options_.stream);

@@ -46,6 +46,10 @@ TEST_CASE("gpu join: gradients, weights and buffers are as in host memory, bit f
   CheckIsSameInBoth(kUneven, {.ddp = {.rebuild_buckets = true}});
 }
 
+TEST_CASE("gpu join: averages over the ranks with batches are as in host memory, bit for bit") {
+  CheckIsSameInBoth(kUneven, {.divides_by_initial = false});
+}
+
 TEST_CASE("gpu join: with unused parameters they are, too") {
   const GpuScript script = {{Kind::kPass, {"01", "12", "-"}},
                             kZero,

@@ -138,7 +138,6 @@ TEST_CASE("gpu options: what needs host memory is refused in words, and training
   CHECK(OnTwoRanks([](ddp::Communicator& communicator) {
           Model model(communicator);
           EXPECT(model.ddp.Finalize().ok());
-          EXPECT(absl::IsUnimplemented(model.ddp.Join(false).status()));
           EXPECT(model.Pass(communicator.rank(), {3, 2, 1, 0}).ok());
           EXPECT(model.Holds(1));
           return 0;

@@ -188,7 +188,7 @@ absl::StatusOr<Floats> RunGpuScript(Place& place, ddp::Communicator& communicato
   absl::Status status = model.Start();
   std::optional<Guard> join;
   if (status.ok() && options.joins) {
-    auto joined = model.ddp().Join(/*divide_by_initial_world_size=*/true, place.optimizer());
+    auto joined = model.ddp().Join(options.divides_by_initial, place.optimizer());
     status = joined.status();
     if (status.ok()) join.emplace(*std::move(joined));
   }

@@ -26,6 +26,7 @@ struct GpuScriptOptions {
   bool has_hook = false;        // which sums
   // All passes are in a Join, on the optimizer's stream, which is busy when it is waited for.
   bool joins = false;
+  bool divides_by_initial = true;  // in the Join
 };
 
 // Where a script runs: memory, and the order of what is done with it.
