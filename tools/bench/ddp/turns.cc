@@ -57,7 +57,9 @@ absl::Status MeasureInTurns(ddp::Communicator& group, double seconds, std::vecto
       static_cast<int>(std::clamp<double>(1000 * seconds / turn_ms, kFewestTurns, kMostTurns));
   std::vector<std::vector<double>> found(ways.size());
   for (int turn = 0; turn < turns; ++turn) {
-    for (size_t i = 0; i < ways.size(); ++i) {
+    for (size_t place = 0; place < ways.size(); ++place) {
+      // Each way comes first, and last, as often as any other.
+      const size_t i = (place + static_cast<size_t>(turn)) % ways.size();
       const absl::StatusOr<double> ms = TimeBlock(group, ways[i], steps[i]);
       if (!ms.ok()) return ms.status();
       found[i].push_back(*ms);
