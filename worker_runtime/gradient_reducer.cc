@@ -186,8 +186,8 @@ absl::Status GradientReducer::LaunchBucket(int index, Stream stream) {
     const absl::StatusOr<GradientArithmetic*> arithmetic = ArithmeticFor(communicator_);
     if (!arithmetic.ok()) return arithmetic.status();
     for (const Piece& piece : pieces) {
-      absl::Status status = (*arithmetic)->Scale({bucket.dtype, piece.data, piece.count},
-                                                 whole / divisor_, stream);
+      absl::Status status =
+          (*arithmetic)->Scale({bucket.dtype, piece.data, piece.count}, whole / divisor_, stream);
       if (!status.ok()) return status;
     }
   }

@@ -38,8 +38,8 @@ absl::StatusOr<DistributedDataParallel::JoinGuard> DistributedDataParallel::Join
   // What shadow passes compute: on all ranks or on none.
   if (communicator_.device_type() == DeviceType::kCuda &&
       (!divide_by_initial_world_size || !own_gradients_.empty())) {
-    absl::Status status = internal::AgreeOnStatus(
-        communicator_.host(), internal::ArithmeticFor(communicator_).status());
+    absl::Status status = internal::AgreeOnStatus(communicator_.host(),
+                                                  internal::ArithmeticFor(communicator_).status());
     if (!status.ok()) return status;
   }
   join_ = std::make_unique<internal::JoinRounds>(communicator_, divide_by_initial_world_size);

@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "rendezvous/base/check.h"
 #include "worker_runtime/comm/op.h"
 // The header alone: programs link no further library.
 #define XXH_INLINE_ALL
@@ -22,6 +21,7 @@ constexpr size_t kNamed = 3;                      // parameters in a message
 
 // What a rank tells the others. Plain numbers, as they travel as int64.
 struct Word {
+  int64_t step = 0;
   int64_t hash = 0;
   int64_t parameters = 0;   // -1: they could not be hashed
   int64_t cost_ns = 0;      // of this comparison's hash and the last one's exchange
@@ -80,9 +80,8 @@ ReplicaCheck::ReplicaCheck(Communicator& communicator, ReplicaCheckOptions optio
     : communicator_(communicator),
       on_device_(options.on_device && communicator.device_type() != DeviceType::kCpu),
       grows_(options.every == 0),
-      every_(std::max<int64_t>(1, options.every)) {
-  DDP_CHECK(options.every >= 0);
-}
+      is_wrong_(options.every < 0),
+      every_(std::max<int64_t>(1, options.every)) {}
 
 bool ReplicaCheck::CountStep() { return ++steps_ >= every_ && communicator_.world_size() > 1; }
 
@@ -103,10 +102,17 @@ absl::StatusOr<std::vector<int64_t>> ReplicaCheck::HashEach(std::span<const Tens
 
 absl::Status ReplicaCheck::Compare(int64_t step, std::span<const Tensor> parameters,
                                    Stream stream) {
+  if (is_wrong_) {
+    return absl::InvalidArgumentError(
+        "compare replicas: ReplicaCheckOptions::every is negative; give a number of steps, or 0 "
+        "for "
+        "as often as costs little");
+  }
   const Clock::time_point begin = Clock::now();
   const absl::StatusOr<std::vector<int64_t>> hashes = HashEach(parameters, stream);
   const Clock::time_point hashed = Clock::now();
-  const Word mine = {.hash = hashes.ok() ? HashOf(*hashes) : 0,
+  const Word mine = {.step = step,
+                     .hash = hashes.ok() ? HashOf(*hashes) : 0,
                      .parameters = hashes.ok() ? static_cast<int64_t>(parameters.size()) : -1,
                      .cost_ns = Nanoseconds(hashed - begin + last_exchange_),
                      .interval_ns = Nanoseconds(begin - compared_at_)};
@@ -128,6 +134,11 @@ absl::Status ReplicaCheck::Compare(int64_t step, std::span<const Tensor> paramet
       return absl::InvalidArgumentError(absl::StrCat(
           "compare replicas after step ", step, ": ", all[0].parameters, " parameters on rank 0, ",
           word.parameters, " on rank ", rank, "; all ranks compare the same"));
+    }
+    if (word.step != all[0].step) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "compare replicas after step ", all[0].step, " on rank 0, ", word.step, " on rank ", rank,
+          "; all ranks compare the same step, with the same ReplicaCheckOptions::every"));
     }
     is_equal = is_equal && word.hash == all[0].hash;
     worst.cost_ns = std::max(worst.cost_ns, word.cost_ns);

@@ -75,7 +75,9 @@ absl::Status WriteSummary(const Summary& summary, const std::string& path) {
   }
   if (is_written && temporary == path) return absl::OkStatus();
   if (is_written && std::rename(temporary.c_str(), path.c_str()) == 0) return absl::OkStatus();
-  return CannotWrite(path);
+  const absl::Status status = CannotWrite(path);
+  if (file != nullptr && temporary != path) std::remove(temporary.c_str());
+  return status;
 }
 
 absl::Status CheckSummaryFile(const std::string& path) {

@@ -177,6 +177,27 @@ TEST_CASE("replica check: a rank that cannot hash says why, and the others name 
   });
 }
 
+TEST_CASE("replica check: ranks that compare different steps are told, and not that they differ") {
+  ThreadGroup group(3);
+  group.Run([](Communicator& host) {
+    Model model;
+    model.weight[0] = static_cast<float>(host.rank());
+    const absl::Status status =
+        ReplicaCheck(host, {.every = 2}).Compare(host.rank() == 1 ? 3 : 2, model.Tensors());
+    CHECK(absl::IsInvalidArgument(status));
+    CHECK(status.message() ==
+          "compare replicas after step 2 on rank 0, 3 on rank 1; all ranks compare the same step, "
+          "with the same ReplicaCheckOptions::every");
+  });
+}
+
+TEST_CASE("replica check: a negative number of steps is an error, and no end of the process") {
+  ThreadGroup group(1);
+  ReplicaCheck check(group.communicator(0), {.every = -1});
+  check.CountStep();
+  CHECK(absl::IsInvalidArgument(check.Compare(1, Model().Tensors())));
+}
+
 TEST_CASE("replica check: it is due after so many steps, on all ranks, and never with one") {
   ThreadGroup group(2);
   group.Run([](Communicator& communicator) {

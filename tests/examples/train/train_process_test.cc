@@ -291,6 +291,14 @@ TEST_CASE("train: a corrupt checkpoint is refused, named, and the one before it 
   TempDir dir;
   const Strings run = {"--checkpoint_dir", dir.File("ck"), "--resume", "--batch_size", "10"};
   Succeed(dir, 1, run);
+  {
+    Job again(1, Command(run));
+    REQUIRE(again.Wait() == std::vector<int>{0});
+    const std::string out = again.rank(0).out();
+    CHECK(out.find("all 2 epochs were done before: a larger --epochs trains further\n") !=
+          std::string::npos);
+    CHECK(out.find("speed:") == std::string::npos);
+  }
   const std::string newest = dir.File("ck/checkpoint-000002-step-120.ckpt");
   std::string bytes = ReadFile(newest);
   REQUIRE(bytes.size() > 1000);

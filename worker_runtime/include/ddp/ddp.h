@@ -19,6 +19,7 @@
 #include "ddp/spawn.h"
 #include "ddp/step_graph.h"
 #include "ddp/step_metrics.h"
+#include "ddp/stop.h"
 #include "ddp/store.h"
 #include "ddp/zero_redundancy_optimizer.h"
 

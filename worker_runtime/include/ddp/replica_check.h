@@ -17,9 +17,9 @@ namespace ddp {
 
 // Equal on all ranks.
 struct ReplicaCheckOptions {
-  // Steps between two comparisons, at least 1. 0: a comparison after the first step, and then twice
-  // as many steps between them until they cost less than a thousandth of the time, alike on all
-  // ranks.
+  // Steps between two comparisons, the same on all ranks. 0: a comparison after the first step, and
+  // then twice as many steps between them until they cost less than a thousandth of the time, alike
+  // on all ranks.
   int64_t every = 0;
   // The parameters lie in the communicator's device memory, where a kernel hashes them: nothing is
   // copied to the host. Without effect in a group on CPUs.
@@ -43,7 +43,8 @@ class ReplicaCheck {
   // when their bits are. DataLoss, the same on all ranks, names the step, the parameters that
   // differ and the ranks that stand against a majority, or all groups of ranks where there is none.
   // Where a rank cannot hash it has the driver's error, and the others FailedPrecondition naming
-  // it; otherwise the communicator's errors.
+  // it. InvalidArgument for other steps or numbers of parameters on different ranks, and for a
+  // negative `every`, alone on its rank; otherwise the communicator's errors.
   absl::Status Compare(int64_t step, std::span<const Tensor> parameters, Stream stream = nullptr);
 
   // Steps between two comparisons, as of now.
@@ -59,6 +60,7 @@ class ReplicaCheck {
   Communicator& communicator_;
   const bool on_device_;
   const bool grows_;
+  const bool is_wrong_;                      // the options are
   std::unique_ptr<TensorHash> device_hash_;  // null before the first comparison
   int64_t every_;
   int64_t steps_ = 0;        // since the last comparison

@@ -42,12 +42,14 @@ const GpuScript kUneven = {
 
 TEST_CASE("gpu join: gradients, weights and buffers are as in host memory, bit for bit") {
   CheckIsSameInBoth(kUneven, {});
+  CheckIsSameInBoth(kUneven, {.owns_gradients = true});
   CheckIsSameInBoth(kUneven, {.has_hook = true});
   CheckIsSameInBoth(kUneven, {.ddp = {.rebuild_buckets = true}});
 }
 
 TEST_CASE("gpu join: averages over the ranks with batches are as in host memory, bit for bit") {
   CheckIsSameInBoth(kUneven, {.divides_by_initial = false});
+  CheckIsSameInBoth(kUneven, {.owns_gradients = true, .divides_by_initial = false});
 }
 
 TEST_CASE("gpu join: with unused parameters they are, too") {
