@@ -125,7 +125,7 @@ absl::Status DistributedDataParallel::GradientReady(int id, std::optional<Stream
   const Calling calling(reducer_->is_called());
   if (absl::Status status = calling.Check("GradientReady"); !status.ok()) return status;
   if (absl::Status status = CheckHasNoAverages(); !status.ok()) return status;
-  const Stream on = stream.value_or(options_.stream);
+  const Stream on = stream.value_or(averages_stream_);
   if (no_sync_depth_ > 0) return reducer_->MarkUnsynchronized(id, on);
   if (absl::Status status = JoinPass(); !status.ok()) return status;
   return reducer_->MarkReady(id, on);
@@ -233,10 +233,9 @@ absl::StatusOr<double> DistributedDataParallel::ClipGradNorm(double max_norm, do
         absl::StrCat("ClipGradNorm to ", max_norm, " by the norm of order ", norm_type,
                      ": the norm must be at least 0 and its order above 0"));
   }
-  const auto arithmetic = internal::ArithmeticFor(communicator_);
-  if (!arithmetic.ok()) return arithmetic.status();
+  internal::GradientArithmetic& arithmetic = internal::ArithmeticFor(communicator_);
   const Stream on = stream.value_or(averages_stream_);
-  absl::StatusOr<double> part = (*arithmetic)->PartOfNorm(*gradients, norm_type, on);
+  absl::StatusOr<double> part = arithmetic.PartOfNorm(*gradients, norm_type, on);
   if (!part.ok()) return part.status();
   absl::Status status = CombineShards(&*part, DType::kFloat64,
                                       std::isinf(norm_type) ? ReduceOp::kMax : ReduceOp::kSum);
@@ -252,7 +251,7 @@ absl::StatusOr<double> DistributedDataParallel::ClipGradNorm(double max_norm, do
   const double factor = max_norm / (norm + 1e-6);
   if (factor >= 1) return norm;
   for (const internal::GradientValues& gradient : *gradients) {
-    status = (*arithmetic)->Scale(gradient, factor, on);
+    status = arithmetic.Scale(gradient, factor, on);
     if (!status.ok()) return status;
   }
   return norm;
@@ -264,10 +263,9 @@ absl::StatusOr<size_t> DistributedDataParallel::CountNonFinite(std::optional<Str
   if (absl::Status status = calling.Check("CountNonFinite"); !status.ok()) return status;
   const auto gradients = GradientsFor("CountNonFinite");
   if (!gradients.ok()) return gradients.status();
-  const auto arithmetic = internal::ArithmeticFor(communicator_);
-  if (!arithmetic.ok()) return arithmetic.status();
+  internal::GradientArithmetic& arithmetic = internal::ArithmeticFor(communicator_);
   absl::StatusOr<int64_t> count =
-      (*arithmetic)->CountNonFinite(*gradients, stream.value_or(averages_stream_));
+      arithmetic.CountNonFinite(*gradients, stream.value_or(averages_stream_));
   if (!count.ok()) return count.status();
   absl::Status status = CombineShards(&*count, DType::kInt64, ReduceOp::kSum);
   if (!status.ok()) return status;

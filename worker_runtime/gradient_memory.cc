@@ -163,12 +163,11 @@ void* GradientMemory::At(int parameter) const {
 
 absl::Status GradientMemory::Zero(Communicator& communicator, Stream stream) {
   if (!is_adopted()) return arena_ == nullptr ? absl::OkStatus() : arena_->Zero(stream);
-  const absl::StatusOr<GradientArithmetic*> arithmetic = ArithmeticFor(communicator);
-  absl::Status status = arithmetic.status();
+  absl::Status status;
   for (size_t i = 0; status.ok() && i < adopted_.size(); ++i) {
     const GradientValues gradient = {
         .dtype = gradients_[i].dtype, .data = adopted_[i].data, .count = adopted_[i].count};
-    status = (*arithmetic)->SetToZero(gradient, stream);
+    status = ArithmeticFor(communicator).SetToZero(gradient, stream);
   }
   return status;
 }

@@ -183,11 +183,9 @@ absl::Status GradientReducer::LaunchBucket(int index, Stream stream) {
     // On the wire they are divided by the world size, too: there they are float32, and do not
     // overflow.
     const double whole = IsOnWire(index) ? communicator_.world_size() : 1;
-    const absl::StatusOr<GradientArithmetic*> arithmetic = ArithmeticFor(communicator_);
-    if (!arithmetic.ok()) return arithmetic.status();
     for (const Piece& piece : pieces) {
-      absl::Status status =
-          (*arithmetic)->Scale({bucket.dtype, piece.data, piece.count}, whole / divisor_, stream);
+      const GradientValues values = {bucket.dtype, piece.data, piece.count};
+      absl::Status status = ArithmeticFor(communicator_).Scale(values, whole / divisor_, stream);
       if (!status.ok()) return status;
     }
   }

@@ -79,6 +79,8 @@ void Multiply(T* values, size_t count, T factor) {
 
 class HostArithmetic final : public GradientArithmetic {
  public:
+  absl::Status Prepare() override { return absl::OkStatus(); }
+
   absl::Status SetToZero(const GradientValues& values, Stream) override {
     if (values.count != 0) std::memset(values.data, 0, values.count * SizeOf(values.dtype));
     return absl::OkStatus();
@@ -156,10 +158,10 @@ double NormOf(double part, double norm_type) {
   return norm_type == 2 ? std::sqrt(part) : std::pow(part, 1 / norm_type);
 }
 
-absl::StatusOr<GradientArithmetic*> ArithmeticFor(Communicator& communicator) {
+GradientArithmetic& ArithmeticFor(Communicator& communicator) {
   static GradientArithmetic& host = *new HostArithmetic;  // used until the process ends
-  if (communicator.device_type() == DeviceType::kCpu) return &host;
-  return communicator.gradient_arithmetic();
+  GradientArithmetic* const on_device = communicator.gradient_arithmetic();
+  return on_device == nullptr ? host : *on_device;
 }
 
 }  // namespace ddp::internal

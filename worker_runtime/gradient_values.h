@@ -2,7 +2,6 @@
 #ifndef DDPRUN_WORKER_RUNTIME_GRADIENT_VALUES_H_
 #define DDPRUN_WORKER_RUNTIME_GRADIENT_VALUES_H_
 
-#include "absl/status/statusor.h"
 #include "ddp/communicator.h"
 #include "worker_runtime/comm/gradient_arithmetic.h"
 
@@ -14,8 +13,8 @@ bool IsFloat(DType dtype);
 // elements: parts of disjoint elements are added up, or the largest taken where that is infinite.
 double NormOf(double part, double norm_type);
 
-// For the memory of `communicator`, which outlives it. Fails where a GPU cannot compute.
-absl::StatusOr<GradientArithmetic*> ArithmeticFor(Communicator& communicator);
+// For the memory of `communicator`, and as long as that lives.
+GradientArithmetic& ArithmeticFor(Communicator& communicator);
 
 }  // namespace ddp::internal
 

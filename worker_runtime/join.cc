@@ -35,11 +35,12 @@ absl::StatusOr<DistributedDataParallel::JoinGuard> DistributedDataParallel::Join
   }
   if (absl::Status status = CheckNoneIsLate(); !status.ok()) return status;
   if (absl::Status status = reducer_->CheckBetweenPasses("Join"); !status.ok()) return status;
-  // What shadow passes compute: on all ranks or on none.
-  if (communicator_.device_type() == DeviceType::kCuda &&
-      (!divide_by_initial_world_size || !own_gradients_.empty())) {
-    absl::Status status = internal::AgreeOnStatus(communicator_.host(),
-                                                  internal::ArithmeticFor(communicator_).status());
+  // A GPU that cannot scale is all ranks' affair; what they choose they tell in the first round.
+  if (communicator_.device_type() == DeviceType::kCuda) {
+    const absl::Status mine = divide_by_initial_world_size
+                                  ? absl::OkStatus()
+                                  : internal::ArithmeticFor(communicator_).Prepare();
+    absl::Status status = internal::AgreeOnStatus(communicator_.host(), mine);
     if (!status.ok()) return status;
   }
   join_ = std::make_unique<internal::JoinRounds>(communicator_, divide_by_initial_world_size);
@@ -106,6 +107,7 @@ absl::Status DistributedDataParallel::JoinGuard::Wait() {
   ddp.reducer_->SetDivisor(0);
   // Ranks have ended by different passes, and the next forward pass is the same for all.
   ddp.is_broadcast_due_ = true;
+  ddp.averages_stream_ = ddp.join_stream_;
   return status;
 }
 

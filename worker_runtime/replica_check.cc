@@ -105,8 +105,7 @@ absl::Status ReplicaCheck::Compare(int64_t step, std::span<const Tensor> paramet
   if (is_wrong_) {
     return absl::InvalidArgumentError(
         "compare replicas: ReplicaCheckOptions::every is negative; give a number of steps, or 0 "
-        "for "
-        "as often as costs little");
+        "for as often as costs little");
   }
   const Clock::time_point begin = Clock::now();
   const absl::StatusOr<std::vector<int64_t>> hashes = HashEach(parameters, stream);

@@ -13,8 +13,8 @@ absl::StatusOr<std::unique_ptr<UnusedParameters>> UnusedParameters::Create(
     Communicator& communicator, const GradientMemory& memory, bool is_static) {
   std::unique_ptr<UnusedParameters> made(new UnusedParameters(communicator, memory, is_static));
   if (is_static || !made->is_on_gpu()) return made;
-  // A GPU's memory is allocated by all ranks together, and which rank uses what is nobody else's
-  // business before it must be kept: so there is room for all of it.
+  // All ranks allocate a GPU's memory together, and none knows before a pass what the others will
+  // not use in it: so there is room for all gradients.
   size_t bytes = 0;
   for (const Slot& slot : made->slots_) bytes += slot.bytes;
   if (absl::Status status = made->Reserve(bytes); !status.ok()) return status;

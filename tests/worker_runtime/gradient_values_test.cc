@@ -44,7 +44,7 @@ std::vector<double> AsDoubles(DType dtype, const std::string& bytes) {
 
 internal::GradientArithmetic& OnHost() {
   static ThreadGroup& group = *new ThreadGroup(1);
-  return **internal::ArithmeticFor(group.communicator(0));
+  return internal::ArithmeticFor(group.communicator(0));
 }
 
 int64_t CountOf(const GradientValues& values) {

@@ -13,7 +13,7 @@
 
 namespace ddp::internal {
 
-// `count` elements of a floating-point type.
+// `count` elements, of a floating-point type unless a call says otherwise.
 struct GradientValues {
   DType dtype = DType::kFloat32;
   void* data = nullptr;
@@ -21,10 +21,14 @@ struct GradientValues {
 };
 
 // At once in host memory; on a GPU in the order of `stream`, for which the host waits where a
-// number is the result: DeadlineExceeded after the group's timeout.
+// number is the result: DeadlineExceeded after the group's timeout, and the group's error if it has
+// failed.
 class GradientArithmetic {
  public:
   virtual ~GradientArithmetic() = default;
+  // Makes what all calls but SetToZero() need, which do so otherwise. The driver's error where a
+  // GPU cannot compile the kernels.
+  virtual absl::Status Prepare() = 0;
   // Of any type.
   virtual absl::Status SetToZero(const GradientValues& values, Stream stream) = 0;
   // Multiplies every element by `factor`, which is first rounded to float32 unless they are

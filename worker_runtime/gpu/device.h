@@ -41,7 +41,8 @@ class Device {
 
   // Calls `free` on a thread of its own, where the device is current and nobody's capture is lost.
   // The driver may wait in it for all that is on the device, without a deadline. DeadlineExceeded
-  // after `patience`: then it goes on, and uses what it uses until the process ends.
+  // after `patience`: then the thread goes on, and what `free` refers to must live until the
+  // process ends.
   absl::Status Free(std::function<absl::Status()> free, std::chrono::milliseconds patience) const;
 
   // Lets this device reach the other's memory without a way through the host's, where the machine

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "ddp/gpu.h"
 #include "worker_runtime/gpu/relaxed_capture.h"
 
 namespace ddp::internal {
@@ -35,10 +36,13 @@ class DeviceBuffer final : public Buffer {
     if (!event.ok()) return event.status();
     reached_ = *event;
     absl::Status status = communication_ == nullptr ? AllocatePlain() : AllocateRegistered();
-    // Not on the legacy stream, which waits for streams of the program.
-    const CudaStream stream = owner_.queue.stream();
-    if (status.ok()) status = Fill(stream);
-    return status.ok() ? Await(stream, Clock::now() + owner_.queue.timeout()) : status;
+    if (!status.ok()) return status;
+    // On a stream of its own: the group's and the legacy one wait for streams of the program.
+    const absl::StatusOr<OwnedStream> stream = Gpu(device_.api()).MakeStream("set memory to 0");
+    if (!stream.ok()) return stream.status();
+    const auto on = static_cast<CudaStream>(stream->get());
+    status = Fill(on);
+    return status.ok() ? Await(on, Clock::now() + owner_.queue.timeout()) : status;
   }
 
   void* data() const override { return reinterpret_cast<void*>(data_); }
@@ -100,7 +104,9 @@ class DeviceBuffer final : public Buffer {
       int state = kCudaCaptureStatusNone;
       const CudaResult result = device_.api().cuStreamIsCapturing(stream, &state);
       // What is captured does not run, and what the program has destroyed is its own affair.
-      if (result != kCudaSuccess || state != kCudaCaptureStatusNone) continue;
+      if (result == kCudaErrorInvalidHandle || result == kCudaErrorInvalidContext) continue;
+      if (result == kCudaSuccess && state != kCudaCaptureStatusNone) continue;
+      status.Update(CudaStatus(device_.api(), "ask a stream that used it", result));
       if (status.ok()) status = Await(stream, deadline);
     }
     return status;

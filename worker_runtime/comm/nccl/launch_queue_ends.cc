@@ -9,7 +9,7 @@
 namespace ddp::internal {
 namespace {
 
-// A program computes on one stream or two; no more than this are kept in mind.
+// A program computes on one stream or two: the last 8 are enough.
 constexpr size_t kMostCallers = 8;
 
 }  // namespace

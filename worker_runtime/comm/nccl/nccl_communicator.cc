@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "worker_runtime/comm/nccl/device_arithmetic.h"
 #include "worker_runtime/comm/nccl/device_buffer.h"
 #include "worker_runtime/comm/nccl/device_casts.h"
 #include "worker_runtime/comm/nccl/device_hash.h"
@@ -106,15 +105,6 @@ absl::StatusOr<std::unique_ptr<TensorHash>> NcclCommunicator::MakeTensorHash() {
   return MakeDeviceHash(*device_, queue_.timeout());
 }
 
-absl::StatusOr<GradientArithmetic*> NcclCommunicator::gradient_arithmetic() {
-  if (arithmetic_ == nullptr) {
-    auto made = MakeDeviceArithmetic(*device_, queue_.timeout());
-    if (!made.ok()) return made.status();
-    arithmetic_ = *std::move(made);
-  }
-  return arithmetic_.get();
-}
-
 std::unique_ptr<Work> NcclCommunicator::Barrier() {
   return std::make_unique<GpuWork>(queue_, queue_.SubmitBarrier());
 }
@@ -128,7 +118,7 @@ std::unique_ptr<Work> NcclCommunicator::Submit(Op op, Stream stream) {
 // that a sum here and an average there end with garbage and without an error.
 absl::Status NcclCommunicator::CompareCalls(const Op& op) {
   OpRecord mine = RecordOf(op);
-  // It gets its number when it is launched. A rank that made a call more, or fewer, is found by it.
+  // It gets its number when it is launched; the message names it.
   mine.sequence = queue_.last_sequence() + 1;
   std::vector<OpRecord> all(static_cast<size_t>(world_size()));
   absl::Status status =
@@ -156,8 +146,8 @@ NcclCommunicator::~NcclCommunicator() {
   // The device may hang, and the process is about to end, its memory with it.
   queue_.pool()->Abandon();
   device_->Abandon();
+  arithmetic_.Abandon();
   if (ending != Watchdog::Ending::kHanging) return;
-  (void)arithmetic_.release();
   (void)communication_.release();
   (void)device_.release();
 }

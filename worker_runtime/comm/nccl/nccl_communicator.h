@@ -9,6 +9,7 @@
 #include "ddp/communicator.h"
 #include "worker_runtime/comm/failure_board.h"
 #include "worker_runtime/comm/group_communicator.h"
+#include "worker_runtime/comm/nccl/device_arithmetic.h"
 #include "worker_runtime/comm/nccl/gpu_timer.h"
 #include "worker_runtime/comm/nccl/graph_recorder.h"
 #include "worker_runtime/comm/nccl/launch_queue.h"
@@ -48,7 +49,7 @@ class NcclCommunicator final : public GroupCommunicator {
   absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t bytes) override;
   absl::StatusOr<std::unique_ptr<HalfCasts>> MakeHalfCasts(DType type) override;
   absl::StatusOr<std::unique_ptr<TensorHash>> MakeTensorHash() override;
-  absl::StatusOr<GradientArithmetic*> gradient_arithmetic() override;
+  GradientArithmetic* gradient_arithmetic() override { return &arithmetic_; }
   std::unique_ptr<Work> Barrier() override;
   GraphCapture* graph_capture() override { return &graphs_; }
   DeviceTimer* device_timer() override { return &timer_; }
@@ -75,7 +76,7 @@ class NcclCommunicator final : public GroupCommunicator {
   GraphRecorder graphs_;
   Watchdog watchdog_;
   GpuTimer timer_;
-  std::unique_ptr<GradientArithmetic> arithmetic_;  // null until it is used
+  DeviceArithmetic arithmetic_{*device_, queue_};
 };
 
 }  // namespace ddp::internal

@@ -63,10 +63,10 @@ struct Piece {
 };
 
 // Memory that a communicator can reduce without a copy (shm: shared pages; nccl: registered).
-// Freed by the destructor. REQUIRES: destroyed before its communicator. CUDA: the streams that
-// calls of the communicator and of this named last, 8 of them, exist until then. The destructor
-// waits for what is on them, 5 s at most, and otherwise leaves the memory to the end of the
-// process; what is on other streams with it, or in a graph, is done before.
+// Freed by the destructor. REQUIRES: destroyed before its communicator. CUDA: the last 8 streams
+// that calls named exist until then. The destructor waits for what is on them, 5 s at most;
+// otherwise it leaves the memory to the end of the process. REQUIRES (CUDA): what uses the memory
+// on other streams, or in a graph, is done before.
 class Buffer {
  public:
   virtual ~Buffer() = default;
@@ -156,9 +156,8 @@ class Communicator {
   // The communicator outlives it.
   virtual absl::StatusOr<std::unique_ptr<TensorHash>> MakeTensorHash();
 
-  // For ClipGradNorm() and its like; the communicator's own. Not collective. Null where the host
-  // computes; the driver's error where a GPU cannot.
-  virtual absl::StatusOr<internal::GradientArithmetic*> gradient_arithmetic() { return nullptr; }
+  // For ClipGradNorm() and its like. Null where the host computes.
+  virtual internal::GradientArithmetic* gradient_arithmetic() { return nullptr; }
 
   // In place; `stream` is where `data` was produced (null on the CPU).
   virtual std::unique_ptr<Work> AllReduce(void* data, size_t count, DType dtype, ReduceOp op,

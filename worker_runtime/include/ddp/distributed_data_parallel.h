@@ -109,7 +109,8 @@ class DistributedDataParallel {
  public:
   explicit DistributedDataParallel(Communicator& communicator,
                                    DistributedDataParallelOptions options = {});
-  // REQUIRES (CUDA): the streams that were passed in are done with the gradients.
+  // REQUIRES (CUDA): the streams that were passed in exist until this has gone, and graphs with the
+  // gradients are done.
   ~DistributedDataParallel();
   DistributedDataParallel(const DistributedDataParallel&) = delete;
   DistributedDataParallel& operator=(const DistributedDataParallel&) = delete;
@@ -252,7 +253,7 @@ class DistributedDataParallel {
   // norm, above 0, also infinity. Where a gradient is NaN or infinite, so is the norm, and scaling
   // by it leaves NaN and zeros, unless `error_if_nonfinite`: FailedPrecondition then, and nothing
   // is scaled. Sums are made in double, torch's in the type of each gradient. CUDA: behind what is
-  // on `stream`, by default that of the last Finish(). The host waits for the norm,
+  // on `stream`, by default that of the last Finish() or Wait(). The host waits for the norm,
   // DeadlineExceeded after the group's timeout; the scaling is queued. FailedPrecondition in a step
   // that a StepGraph captures; the driver's error where it cannot compile the kernels.
   absl::StatusOr<double> ClipGradNorm(double max_norm, double norm_type = 2,

@@ -28,9 +28,9 @@ enum class DeviceChoice { kCpu, kCuda, kAuto };
 // How much a group looks for mistakes of the program beyond those it meets anyway, by the name of
 // PyTorch's level. kDetail: on GPUs the ranks tell each other, over host memory, which operation
 // they call before it is launched, and a call waits for all of them. NCCL does not look: it
-// completes a sum here and an average there, with garbage. What a StepGraph captures and replays is
-// not compared so, as StepGraph compares graphs. Operations in host memory are compared at every
-// level.
+// completes a sum here and an average there, with garbage. What a StepGraph captures is not
+// compared so, as StepGraph compares graphs; a replay is, as one call. Operations in host memory
+// are compared at every level.
 enum class DebugLevel { kOff, kDetail };
 
 struct ProcessGroupOptions {

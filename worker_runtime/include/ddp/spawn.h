@@ -25,7 +25,7 @@ inline constexpr int kMaxSpawnRanks = 4096;
 // whatever came of them, so that a call which failed is not to be tried again. Spawn within fn is
 // FailedPrecondition.
 //
-// A rank may return without a group where no other one forms one. Where others do, in
+// A rank may return without a group if the other ranks form none either. Where others do, in
 // ProcessGroup::FromEnv(), a rank that returns 0 before that group has formed makes them fail
 // within seconds: Aborted, with its number.
 //

@@ -76,18 +76,15 @@ TEST_CASE(
     Sum(comm, data, rank == 1 && number == 3 ? DType::kInt32 : DType::kFloat32).IgnoreError();
   });
   CHECK(said ==
-        std::vector<std::string>(3, all + sum +
-                                        "3 (float32 x 2, sum), rank 1 all-reduce #3 (int32 x 2, "
-                                        "sum)" +
-                                        rule));
+        std::vector<std::string>(
+            3, all + sum + "3 (float32 x 2, sum), rank 1 all-reduce #3 (int32 x 2, sum)" + rule));
   const auto average = Say([](auto& comm, float* data, int rank, int) {
     comm.AllReduce(data, 2, DType::kFloat32, rank == 2 ? ReduceOp::kAverage : ReduceOp::kSum);
   });
   CHECK(average ==
-        std::vector<std::string>(3, all + sum +
-                                        "1 (float32 x 2, sum), rank 2 all-reduce #1 (float32 x 2, "
-                                        "average)" +
-                                        rule));
+        std::vector<std::string>(
+            3, all + sum + "1 (float32 x 2, sum), rank 2 all-reduce #1 (float32 x 2, average)" +
+                   rule));
 }
 
 TEST_CASE("compare calls: a rank that makes no call is named after the timeout") {
@@ -147,7 +144,7 @@ std::string SayBehindReplays(const std::function<void(GraphTraining&)>& call) {
   return said;
 }
 
-TEST_CASE("call comparison: a rank that does not replay, or replays once more, is named") {
+TEST_CASE("compare calls: a rank that does not replay, or replays once more, is named") {
   CHECK(Has(SayBehindReplays([](GraphTraining& training) {
               Sum(training.communicator(), training.parameter(0).data()).IgnoreError();
             }),

@@ -1,8 +1,12 @@
 // ClipGradNorm, CountNonFinite and ZeroGrad of gradients on GPUs, on the double of CUDA and NCCL.
+#include <signal.h>
+
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -44,7 +48,7 @@ struct Model {
     DDP_CHECK(ddp.Finalize().ok());
   }
   // A pass in which the averages over two ranks are 3 and -4.
-  absl::Status Pass(int rank, float last = 0) {
+  absl::Status Pass(int rank, float last = 0, std::optional<ddp::Stream> finish = std::nullopt) {
     for (const int id : {1, 0}) {
       host.emplace_back(kCount, (id == 0 ? 3.0f : -4.0f) + (rank == 0 ? 1.0f : -1.0f));
       if (id == 1 && last != 0) host.back().back() = last;
@@ -52,7 +56,7 @@ struct Model {
                                            static_cast<CudaStream>(stream)) == kCudaSuccess);
       if (absl::Status status = ddp.GradientReady(id); !status.ok()) return status;
     }
-    return ddp.Finish();
+    return ddp.Finish(finish);
   }
   Floats Read(int id) const {
     Floats values(kCount);
@@ -140,16 +144,74 @@ TEST_CASE("gpu clip: of sharded gradients all ranks get the whole norm, and scal
 
 TEST_CASE("gpu clip: the host waits for the pass, until the group's timeout at most") {
   CHECK(RunOnDouble(1, DoubleEnv(), [](int) {
-          const auto group = GpuGroup(std::chrono::milliseconds(300));
+          const auto group = GpuGroup();
           Model model(group->communicator());
           EXPECT(model.Pass(0).ok());
+          EXPECT(model.ddp.ClipGradNorm(100).ok());
           const int hold = HoldStream(model.stream);
+          group->communicator().SetTimeout(std::chrono::milliseconds(300));
           const absl::Status late = model.ddp.ClipGradNorm(1).status();
+          group->communicator().SetTimeout(std::chrono::seconds(60));
           EXPECT(absl::IsDeadlineExceeded(late));
           EXPECT(late.message().find("within 300 ms") != std::string::npos);
           ReleaseStream(hold);
           EXPECT(model.ddp.ClipGradNorm(100).ok());
           EXPECT(group->Shutdown().ok());
+          return 0;
+        }) == "0");
+}
+
+// Behind a write that is held back until another thread lets it go.
+TEST_CASE("gpu clip: it is behind the last Finish(), or the stream that is named") {
+  CHECK(
+      OnTwoRanks([](ddp::Communicator& communicator) {
+        Model model(communicator);
+        const ddp::Stream optimizer = NewStream();
+        for (const bool is_named : {false, true}) {
+          EXPECT(model.Pass(communicator.rank(), 0, is_named ? model.stream : optimizer).ok());
+          model.Read(0);  // a pass that is not finished on the optimizer's stream is over
+          const int hold = HoldStream(optimizer);
+          const Floats nines(kCount, 9);
+          EXPECT(Driver().cuMemcpyHtoDAsync(model.Gradient(0), nines.data(), kCount * sizeof(float),
+                                            static_cast<CudaStream>(optimizer)) == kCudaSuccess);
+          std::thread release([hold] { ReleaseStream(hold); });
+          const absl::StatusOr<double> norm = is_named
+                                                  ? model.ddp.ClipGradNorm(1e9, 1, false, optimizer)
+                                                  : model.ddp.ClipGradNorm(1e9, 1);
+          release.join();
+          EXPECT(norm.ok());
+          EXPECT(*norm == 8 * 9 + 8 * 4);
+        }
+        return 0;
+      }) == "0 0");
+}
+
+TEST_CASE("gpu clip: when a rank dies in the pass the others get no number") {
+  RankProcesses ranks({.world_size = 2, .env = DoubleEnv()}, [](int rank) {
+    const auto group = GpuGroup();
+    Model model(group->communicator());
+    EXPECT(model.Pass(rank).ok());
+    EXPECT(model.ddp.ClipGradNorm(1).ok());
+    if (rank == 1) raise(SIGKILL);
+    EXPECT(model.Pass(rank).ok());
+    const absl::StatusOr<double> norm = model.ddp.ClipGradNorm(1);
+    EXPECT(!norm.ok());
+    EXPECT(norm.status().message().find("rank 1") != std::string::npos);
+    EXPECT(!model.ddp.CountNonFinite().ok());
+    return 0;
+  });
+  CHECK(ranks.Await(0) == 0);
+}
+
+// The sums are still used when the group ends.
+TEST_CASE("gpu clip: a device that does not end its work does not hang the end of a program") {
+  CHECK(RunOnDouble(1, DoubleEnv(), [](int) {
+          const auto group = GpuGroup();
+          Model model(group->communicator());
+          EXPECT(model.Pass(0).ok());
+          EXPECT(model.ddp.ClipGradNorm(1).ok());
+          HoldStream(model.stream);
+          EXPECT(model.ddp.ZeroGrad().ok());
           return 0;
         }) == "0");
 }
@@ -160,6 +222,9 @@ TEST_CASE("gpu clip: gradients in memory of the program's own are set to 0 in th
           EXPECT(model.Pass(communicator.rank()).ok());
           EXPECT(model.Read(0) == Floats(kCount, 3));
           const int hold = HoldStream(model.stream);
+          const Floats nines(kCount, 9);
+          EXPECT(Driver().cuMemcpyHtoDAsync(model.Gradient(0), nines.data(), kCount * sizeof(float),
+                                            static_cast<CudaStream>(model.stream)) == kCudaSuccess);
           EXPECT(model.ddp.ZeroGrad().ok());
           ReleaseStream(hold);
           EXPECT(model.Read(0) == Floats(kCount, 0));

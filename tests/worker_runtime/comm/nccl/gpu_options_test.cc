@@ -134,16 +134,6 @@ TEST_CASE("gpu options: buffers follow rank 0 at Finalize and at each broadcast"
         }) == "0 0");
 }
 
-TEST_CASE("gpu options: what needs host memory is refused in words, and training goes on") {
-  CHECK(OnTwoRanks([](ddp::Communicator& communicator) {
-          Model model(communicator);
-          EXPECT(model.ddp.Finalize().ok());
-          EXPECT(model.Pass(communicator.rank(), {3, 2, 1, 0}).ok());
-          EXPECT(model.Holds(1));
-          return 0;
-        }) == "0 0");
-}
-
 TEST_CASE("gpu options: gradients in memory of the program's own are averaged there") {
   for (const bool rebuilds : {false, true}) {
     CHECK(OnTwoRanks([rebuilds](ddp::Communicator& communicator) {
