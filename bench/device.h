@@ -2,6 +2,7 @@
 #ifndef DDPRUN_BENCH_DEVICE_H_
 #define DDPRUN_BENCH_DEVICE_H_
 
+#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -20,6 +21,9 @@ inline constexpr int kGlobalBatch = 128;
 // The samples are this many batches, which come one after the other, again and again.
 inline constexpr int kBatchesOfSamples = 8;
 inline constexpr MlpShape kShape;
+
+// No wait for a device or another rank takes as long.
+inline constexpr std::chrono::seconds kGroupTimeout{60};
 
 // Pointers are to the device's memory. On a GPU calls queue their work on its stream; Wait() and
 // Loss() wait for it. One thread at a time calls it; on a GPU that thread has its context current.

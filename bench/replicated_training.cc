@@ -136,6 +136,7 @@ absl::StatusOr<StepRecord> ReplicatedTraining::Step() {
   absl::Status status = dp.ZeroGrad();
   status.Update(own.SendChunks(first.Batch(batch), kShape.inputs, &Replica::chunk));
   status.Update(dp.Replicate());
+  if (!status.ok()) return status;
   clock.EndPhase("replicate");
   status.Update(dp.ParallelApply([&](int i) {
     Replica& replica = own.replicas[i];
@@ -143,6 +144,7 @@ absl::StatusOr<StepRecord> ReplicatedTraining::Step() {
                                    static_cast<int>(chunks[i].end - chunks[i].begin),
                                    replica.weights);
   }));
+  if (!status.ok()) return status;
   clock.EndPhase("forward");
   std::vector<const void*> outputs;
   for (size_t i = 0; i < chunks.size(); ++i) outputs.push_back(own.replicas[i].device->scores());
@@ -151,6 +153,7 @@ absl::StatusOr<StepRecord> ReplicatedTraining::Step() {
   clock.EndPhase("gather");
   status = first.LossAndSlope(own.scores, batch, /*factor=*/1);
   if (status.ok()) status = first.Wait();
+  if (!status.ok()) return status;
   clock.EndPhase("loss");
   status.Update(own.SendChunks(own.scores, kClasses, &Replica::slopes));
   status.Update(dp.ParallelApply([&](int i) {

@@ -141,13 +141,13 @@ std::string Verdict(const Report& report) {
         "fast as one.",
         rule, row->ranks, speedup);
   }
-  return absl::StrFormat(
-      "What the ranks share limits (%s%s): %s, and yet %d ranks are only %.1f times as fast as "
-      "one.",
-      report.machine.gpus > 0 ? "the host, which starts every kernel, and parts of the batch too "
-                                "small to fill a GPU"
-                              : "memory bandwidth, caches, the clock",
-      LoadText(report.machine, ", "), rule, row->ranks, speedup);
+  const char* const what = report.machine.gpus > 0
+                               ? "Small kernels limit (a rank's part of the batch is too small to "
+                                 "fill a GPU, and the host "
+                                 "takes longer to start a kernel than the GPU to run it"
+                               : "What the ranks share limits (memory bandwidth, caches, the clock";
+  return absl::StrFormat("%s%s): %s, and yet %d ranks are only %.1f times as fast as one.", what,
+                         LoadText(report.machine, ", "), rule, row->ranks, speedup);
 }
 
 std::string Comparison(const Report& report) {

@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "bench/device.h"
 #include "bench/mlp.h"
 #include "bench/report_json.h"
 #include "bench/training.h"
@@ -35,7 +36,6 @@ constexpr char kResultsVar[] = "DDPRUN_BENCH_RESULTS";
 constexpr uint64_t kBytesOfRank = 64 << 20;
 // CUDA and NCCL have some hundred MB of the host's for each process and GPU.
 constexpr uint64_t kBytesOfGpuRank = 512 << 20;
-constexpr std::chrono::seconds kGroupTimeout{60};
 // PyTorch's 25 MB are for networks that are larger: they would be two buckets here.
 constexpr size_t kCapBytes = 1 << 20;
 

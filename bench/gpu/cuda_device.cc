@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "bench/gpu/mlp_kernels.h"
 #include "bench/gpu/mlp_ptx.h"
+#include "worker_runtime/gpu/await_stream.h"
 
 namespace ddprun::bench {
 namespace {
@@ -149,7 +150,9 @@ class CudaDevice final : public Device {
 
   ddp::Stream stream() const override { return stream_; }
   void UseStream(ddp::Stream stream) override { stream_ = stream; }
-  absl::Status Wait() override { return gpu_.Synchronize("the network's work", stream_); }
+  absl::Status Wait() override {
+    return ddp::internal::AwaitStream(gpu_, "train the network", stream_, kGroupTimeout);
+  }
   size_t bytes() const override { return bytes_; }
 
  private:

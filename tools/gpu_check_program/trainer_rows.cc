@@ -267,7 +267,7 @@ const std::vector<RowKind>& TrainerRows() {
       {"step_time", 60, &StepTimeRow},
       {"torch_step", 90, &TorchStepRow},
       {"torch_job", 60, &TorchJobRow},
-      {"bench", 90, &BenchRow},
+      {"bench", 300, &BenchRow},
       {"shared_training_2", 60, [](Check& c) { return TrainingRow(c, 2, true); }},
       {"shared_training_4", 90, [](Check& c) { return TrainingRow(c, 4, true); }},
       {"shared_restart_2", 90, [](Check& c) { return RestartRow(c, 2, true); }},
