@@ -90,7 +90,7 @@ absl::Status SpeedReport::Finish(Summary& summary, std::FILE* log) {
   if (rank_ != 0) return absl::OkStatus();
   const std::string advice = ddp::SpeedAdvice(*ranks, rank_, metrics.Warning());
   if (!advice.empty()) std::fprintf(stderr, "train: warning: %s\n", advice.c_str());
-  if (summary.steps > summary.start_step) {
+  if (metrics.step_ms() > 0) {
     std::fprintf(log, "speed: %s\n", metrics.Summary().c_str());
   }
   return absl::OkStatus();

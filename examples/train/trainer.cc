@@ -81,7 +81,7 @@ absl::Status Trainer::TrainToEnd() {
     if (is_stopping_) break;
   }
   if (is_stopping_ && is_rank0()) LogStop();
-  if (step_ == summary_.start_step && !is_stopping_ && is_rank0()) {
+  if (step_ > 0 && step_ == summary_.start_step && !is_stopping_ && is_rank0()) {
     std::fprintf(log_, "all %d epochs were done before: a larger --epochs trains further\n",
                  options_.epochs);
   }

@@ -47,7 +47,7 @@ absl::Status WriteWholeFile(const std::string& path, absl::string_view text) {
   std::string name;
   const UniqueFd fd = is_special ? UniqueFd() : OpenTemporary(path, name);
   if (!fd.is_open()) return WriteInPlace(path, text);
-  absl::Status status = WriteAll(fd.get(), text, name);
+  absl::Status status = WriteAll(fd.get(), text, path);
   if (status.ok() && rename(name.c_str(), path.c_str()) == 0) return absl::OkStatus();
   unlink(name.c_str());
   return status.ok() ? WriteInPlace(path, text) : status;

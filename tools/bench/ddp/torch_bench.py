@@ -10,6 +10,7 @@ slowest rank's, and of how much more that is than bare's (more_ms). Started with
 import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -81,14 +82,15 @@ def measure_in_turns(torch, dist, ways, seconds):
     counts = [min(max(int(BLOCK_S / s), 1), MOST_STEPS) for s in warm]
     turn_s = sum(s * count for s, count in zip(warm, counts))
     turns = min(max(int(seconds / turn_s), FEWEST_TURNS), MOST_TURNS)
+    turns += -turns % len(ways)  # each way comes first as often as any other
     found = [[] for _ in ways]
     each = list(zip(found, ways.values(), counts))
     for turn in range(turns):
-        for place in range(len(each)):  # each way comes first as often as any other
+        for place in range(len(each)):
             times, step, count = each[(place + turn) % len(each)]
             times.append(block(step, count))
     found = [slowest(times) for times in found]
-    median = lambda values: 1e3 * sorted(values)[turns // 2]
+    median = lambda values: 1e3 * statistics.median(values)
     return {way: (median(times), median([a - b for a, b in zip(times, found[0])])) for way, times in zip(ways, found)}
 
 

@@ -31,9 +31,9 @@ absl::Status TakeSlowest(ddp::Communicator& group, std::vector<double>& values) 
 
 double Median(std::vector<double> values) {
   if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+  std::sort(values.begin(), values.end());
+  const size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
 absl::Status MeasureInTurns(ddp::Communicator& group, double seconds, std::vector<Way>& ways) {
@@ -53,12 +53,13 @@ absl::Status MeasureInTurns(ddp::Communicator& group, double seconds, std::vecto
     steps.push_back(static_cast<int>(std::clamp<double>(kBlockMs / ms, 1, kMostSteps)));
     turn_ms += ms * steps.back();
   }
-  const int turns =
+  int turns =
       static_cast<int>(std::clamp<double>(1000 * seconds / turn_ms, kFewestTurns, kMostTurns));
+  // So that each way comes first, and last, as often as any other.
+  while (turns % static_cast<int>(ways.size()) != 0) ++turns;
   std::vector<std::vector<double>> found(ways.size());
   for (int turn = 0; turn < turns; ++turn) {
     for (size_t place = 0; place < ways.size(); ++place) {
-      // Each way comes first, and last, as often as any other.
       const size_t i = (place + static_cast<size_t>(turn)) % ways.size();
       const absl::StatusOr<double> ms = TimeBlock(group, ways[i], steps[i]);
       if (!ms.ok()) return ms.status();
