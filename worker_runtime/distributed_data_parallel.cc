@@ -125,7 +125,7 @@ absl::Status DistributedDataParallel::GradientReady(int id, std::optional<Stream
   const Calling calling(reducer_->is_called());
   if (absl::Status status = calling.Check("GradientReady"); !status.ok()) return status;
   if (absl::Status status = CheckHasNoAverages(); !status.ok()) return status;
-  const Stream on = stream.value_or(averages_stream_);
+  const Stream on = stream.value_or(options_.stream);
   if (no_sync_depth_ > 0) return reducer_->MarkUnsynchronized(id, on);
   if (absl::Status status = JoinPass(); !status.ok()) return status;
   return reducer_->MarkReady(id, on);
