@@ -30,6 +30,7 @@ CudaStream SomeStream() {
 
 std::string Encode(DType type, const std::vector<float>& values) {
   std::string bytes(values.size() * SizeOf(type), '\0');
+  if (values.empty()) return bytes;
   if (type == DType::kFloat64) {
     const std::vector<double> wide(values.begin(), values.end());
     std::memcpy(bytes.data(), wide.data(), bytes.size());
@@ -41,6 +42,7 @@ std::string Encode(DType type, const std::vector<float>& values) {
 
 std::vector<float> Decode(DType type, const std::string& bytes) {
   std::vector<float> values(bytes.size() / SizeOf(type));
+  if (values.empty()) return values;
   if (type == DType::kFloat64) {
     const auto* wide = reinterpret_cast<const double*>(bytes.data());
     return {wide, wide + values.size()};
