@@ -42,7 +42,7 @@ struct GpuReport {
   std::string nccl_file;
   std::string nccl_version;             // "2.28.7"
   int nccl_cuda_version = 0;            // that it was built for: 13000 is 13.0; 0: unknown
-  std::vector<std::string> nccl_lacks;  // "ncclCommRevoke (since 2.28.7)"
+  std::vector<std::string> nccl_lacks;  // "ncclCommRegister (since 2.19)"
   std::string nccl_error;
 
   std::string cublas_file;

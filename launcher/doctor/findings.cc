@@ -116,9 +116,8 @@ void AddNccl(const GpuReport& report, std::vector<Finding>& out) {
     if (const std::optional<std::string> too_old = WhyDriverTooOldForNccl(report)) {
       advice.push_back(*too_old);
     } else if (!report.nccl_lacks.empty()) {
-      advice.push_back(
-          absl::StrCat("it lacks ", absl::StrJoin(report.nccl_lacks, ", "),
-                       ": training works without, slower or slower to end; install a newer NCCL"));
+      advice.push_back(absl::StrCat("it lacks ", absl::StrJoin(report.nccl_lacks, ", "),
+                                    ": training works without; registered memory does not"));
     }
     if (std::string limit = LimitOfSlices(report); !limit.empty()) advice.push_back(limit);
     finding.advice = absl::StrJoin(advice, "; ");

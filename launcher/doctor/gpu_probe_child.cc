@@ -163,7 +163,6 @@ void TellNccl(const absl::StatusOr<LoadedNccl>& nccl, const ProbeSink& tell) {
   tell("nccl_version", NcclVersionText(nccl->version));
   tell("nccl_cuda_version", absl::StrCat(CudaOfNcclFile(nccl->path)));
   if (!nccl->can_register()) tell("nccl_lacks", "ncclMemAlloc and ncclCommRegister (since 2.19)");
-  if (!nccl->can_revoke()) tell("nccl_lacks", "ncclCommRevoke (since 2.28.7)");
 }
 
 void TellCublas(const absl::StatusOr<FoundCublas>& cublas, const ProbeSink& tell) {

@@ -84,9 +84,10 @@ TEST_CASE("doctor: GPUs without NCCL, with one too old, and with one that lacks 
 
 TEST_CASE("doctor: an NCCL without an optional function will do, and what it lacks is told") {
   const Result result =
-      Run({"doctor", "--require=cuda"}, TwoGpus({{"DDPRUN_NCCL_LIB", Double("_norevoke")}}));
+      Run({"doctor", "--require=cuda"}, TwoGpus({{"DDPRUN_NCCL_LIB", Double("_noregister")}}));
   CHECK(result.code == 0);
-  Holds(result.out, "version 2.22.3\n            -> it lacks ncclCommRevoke (since 2.28.7): ");
+  Holds(result.out,
+        "version 2.18.3\n            -> it lacks ncclMemAlloc and ncclCommRegister (since 2.19): ");
 }
 
 TEST_CASE("doctor: a driver that is too old, in its functions or in its version") {
@@ -95,7 +96,7 @@ TEST_CASE("doctor: a driver that is too old, in its functions or in its version"
   // This NCCL does not say what it is built for.
   const Result result =
       Run({"doctor", "--require=cuda"},
-          TwoGpus({{"DDPRUN_DOUBLE_DRIVER", "11040"}, {"DDPRUN_NCCL_LIB", Double("_norevoke")}}));
+          TwoGpus({{"DDPRUN_DOUBLE_DRIVER", "11040"}, {"DDPRUN_NCCL_LIB", Double("_noregister")}}));
   CHECK(result.code == 0);
   Holds(result.out, ", CUDA 11.4");
   Holds(result.out, "-> an NCCL built for CUDA 12 or 13 does not run on it: update");

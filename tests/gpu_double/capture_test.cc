@@ -58,7 +58,7 @@ bool Waits(Holder holder, const std::function<NcclResult(NcclComm)>& end) {
   bool has_waited = false;
   const ScopedEnv env(ScopedEnv::Env{{"DDPRUN_DOUBLE_LOG", dir.File("log")}});
   RunRanks(1, [&](int) {
-    TestComm comm(NewId(), 1, 0, /*is_blocking=*/true);
+    TestComm comm(NewId(), 1, 0);
     TestStream stream;
     const DeviceBuffer buffer(4);
     CHECK(Api().cuStreamBeginCapture_v2(stream.get(), kCudaCaptureModeThreadLocal) == kCudaSuccess);
@@ -237,8 +237,7 @@ TEST_CASE_FIXTURE(Fixture, "replay: external records give events a time in every
 TEST_CASE("replay: a captured all-reduce on a side stream runs with every launch") {
   const NcclUniqueId id = NewId();
   RunRanks(2, [&](int rank) {
-    TestComm comm(id, 2, rank, /*is_blocking=*/false);
-    REQUIRE(comm.Settle() == kNcclSuccess);
+    TestComm comm(id, 2, rank);
     TestStream stream, side;
     const DeviceBuffer buffer(BytesOf<float>({1.0f + static_cast<float>(rank)}));
     CudaEvent fork = nullptr, join = nullptr;
@@ -248,8 +247,7 @@ TEST_CASE("replay: a captured all-reduce on a side stream runs with every launch
     Api().cuEventRecord(fork, stream.get());
     Api().cuStreamWaitEvent(side.get(), fork, 0);
     CHECK(Api().ncclAllReduce(buffer.pointer(), buffer.pointer(), 1, kNcclFloat32, kNcclSum,
-                              comm.get(), side.get()) == kNcclInProgress);
-    CHECK(comm.Settle() == kNcclSuccess);
+                              comm.get(), side.get()) == kNcclSuccess);
     Api().cuEventRecord(join, side.get());
     Api().cuStreamWaitEvent(stream.get(), join, 0);
     CudaGraph graph = nullptr;
@@ -273,14 +271,12 @@ TEST_CASE("graphs: a communicator does not end before the last one that holds it
 }
 
 TEST_CASE_FIXTURE(Fixture, "graphs: a capture that was lost holds no operations") {
-  TestComm comm(NewId(), 1, 0, /*is_blocking=*/false);
-  REQUIRE(comm.Settle() == kNcclSuccess);
+  TestComm comm(NewId(), 1, 0);
   const DeviceBuffer buffer(4);
   Begin();
   Api().cuEventRecord(events[0], stream.get());
   CHECK(Api().ncclAllReduce(buffer.pointer(), buffer.pointer(), 1, kNcclFloat32, kNcclSum,
-                            comm.get(), stream.get()) == kNcclInProgress);
-  CHECK(comm.Settle() == kNcclSuccess);
+                            comm.get(), stream.get()) == kNcclSuccess);
   CHECK(stream.Synchronize() == 900);
   CHECK(End() == 901);
   CHECK(comm.End() == kNcclSuccess);

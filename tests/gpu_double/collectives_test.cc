@@ -122,8 +122,8 @@ TEST_CASE("processes: two compute every collective of every type") {
   const NcclUniqueId id = NewId();
   const auto codes = RunRankProcesses(2, [&](int rank) {
     UseDevice(rank);
-    TestComm comm(id, 2, rank, /*is_blocking=*/true);
-    if (comm.Settle() != kNcclSuccess) return 2;
+    TestComm comm(id, 2, rank);
+    if (comm.joined() != kNcclSuccess) return 2;
     for (const NcclDataType type : kTypes) {
       if (!CheckCollectives(comm.get(), 2, rank, 1000, type).empty()) return 3;
     }
@@ -135,8 +135,7 @@ TEST_CASE("processes: two compute every collective of every type") {
 TEST_CASE("threads: four compute every collective of every type, in several chunks too") {
   const NcclUniqueId id = NewId();
   RunRanks(4, [&](int rank) {
-    TestComm comm(id, 4, rank, /*is_blocking=*/true);
-    REQUIRE(comm.Settle() == kNcclSuccess);
+    TestComm comm(id, 4, rank);
     for (const NcclDataType type : kTypes) {
       CAPTURE(NameOf(type));
       CHECK(CheckCollectives(comm.get(), 4, rank, 24, type) == "");
@@ -151,7 +150,7 @@ TEST_CASE("group: sends and receives in any order meet; long messages come whole
   const NcclUniqueId id = NewId();
   RunRanks(3, [&](int rank) {
     const DoubleApi& api = Api();
-    TestComm comm(id, 3, rank, /*is_blocking=*/true);
+    TestComm comm(id, 3, rank);
     TestStream stream;
     const int next = (rank + 1) % 3, previous = (rank + 2) % 3;
     const DeviceBuffer out(Encode(Inputs(rank, 0, kCount), kNcclFloat32));
@@ -176,7 +175,7 @@ TEST_CASE("group: sends and receives in any order meet; long messages come whole
 TEST_CASE("allreduce: in place, and of nothing") {
   const NcclUniqueId id = NewId();
   RunRanks(2, [&](int rank) {
-    TestComm comm(id, 2, rank, /*is_blocking=*/true);
+    TestComm comm(id, 2, rank);
     TestStream stream;
     const DeviceBuffer buffer(Encode(Inputs(rank, 0, 10), kNcclFloat32));
     CHECK(Api().ncclAllReduce(nullptr, nullptr, 0, kNcclFloat32, kNcclSum, comm.get(),
@@ -192,7 +191,7 @@ TEST_CASE("allreduce: in place, and of nothing") {
 TEST_CASE("streams: operations of one communicator run in the order of the calls on any stream") {
   const NcclUniqueId id = NewId();
   RunRanks(2, [&](int rank) {
-    TestComm comm(id, 2, rank, /*is_blocking=*/true);
+    TestComm comm(id, 2, rank);
     TestStream first, second;
     const DeviceBuffer small(Encode(Inputs(rank, 0, 10), kNcclFloat32));
     const DeviceBuffer large(Encode(Inputs(rank, 0, 10), kNcclFloat64));
@@ -205,7 +204,6 @@ TEST_CASE("streams: operations of one communicator run in the order of the calls
     first.Synchronize();
     second.Synchronize();
     CHECK(small.Read() == Encode(Sums(2, 0, 10, 2), kNcclFloat32));
-    CHECK(comm.Settle() == kNcclSuccess);
     CHECK(comm.End() == kNcclSuccess);
   });
 }

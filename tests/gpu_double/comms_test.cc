@@ -1,4 +1,4 @@
-// Communicators of the double: how they begin, answer late, own memory, and end.
+// Communicators of the double: how they begin, fail, own memory, and end.
 #include <doctest/doctest.h>
 
 #include <cstdlib>
@@ -33,10 +33,9 @@ std::vector<int> Join(const std::vector<int>& devices,
   return RunRankProcesses(2, [&](int rank) {
     const ScopedEnv env(env_of(rank));
     UseDevice(devices[static_cast<size_t>(rank)]);
-    TestComm comm(id, 2, rank, /*is_blocking=*/false);
-    const NcclResult result = comm.Settle();
+    TestComm comm(id, 2, rank);
     const bool is_named = Holds(LastError(comm), "Duplicate GPU detected : rank 0 and rank 1");
-    return 10 * (is_named ? 1 : 0) + result;
+    return 10 * (is_named ? 1 : 0) + comm.joined();
   });
 }
 
@@ -53,7 +52,7 @@ TEST_CASE("log: calls and executions in their order; no file stays when all have
     const ScopedEnv env(
         ScopedEnv::Env{{"DDPRUN_DOUBLE_LOG", log}, {"DDPRUN_DOUBLE_DIR", dir.path()}});
     UseDevice(rank);
-    TestComm comm(id, 2, rank, /*is_blocking=*/true);
+    TestComm comm(id, 2, rank);
     TestStream stream;
     const DeviceBuffer buffer(4);
     if (AllReduce(buffer, 1, comm, stream) != kNcclSuccess) return 1;
@@ -107,62 +106,14 @@ TEST_CASE("init: ranks share a GPU, or have slices of one, from 2.30.3 on where 
   CHECK(join(apart, {}) == kJoined);
 }
 
-TEST_CASE("init: a non-blocking one is in progress until all have come") {
-  const NcclUniqueId id = NewId();
-  RunRanks(1, [&](int) {
-    TestComm first(id, 2, 0, /*is_blocking=*/false);
-    NcclResult result = kNcclSuccess;
-    CHECK(Api().ncclCommGetAsyncError(first.get(), &result) == kNcclSuccess);
-    CHECK(result == kNcclInProgress);
-    TestStream stream;
-    const DeviceBuffer buffer(4);
-    CHECK(AllReduce(buffer, 1, first, stream) == kNcclInvalidArgument);
-    CHECK(Holds(LastError(first), "before the previous operation returned ncclSuccess"));
-    CHECK(Api().ncclCommDestroy(first.get()) == kNcclInvalidArgument);
-    CudaContext other = nullptr;
-    Api().cuDevicePrimaryCtxRetain(&other, 1);
-    Api().cuCtxSetCurrent(other);
-    TestComm second(id, 2, 1, /*is_blocking=*/false);
-    CHECK(first.Settle() == kNcclSuccess);
-    CHECK(second.Settle() == kNcclSuccess);
-  });
-}
-
-TEST_CASE("late: an event recorded before the state is success precedes the collective") {
-  const ScopedEnv env(ScopedEnv::Env{{"DDPRUN_DOUBLE_FAULT", "late=200"}});
-  const NcclUniqueId id = NewId();
-  RunRanks(2, [&](int rank) {
-    TestComm comm(id, 2, rank, /*is_blocking=*/false);
-    REQUIRE(comm.Settle() == kNcclSuccess);
-    TestStream stream;
-    CudaEvent early = nullptr, right = nullptr;
-    Api().cuEventCreate(&early, 0);
-    Api().cuEventCreate(&right, 0);
-    const DeviceBuffer buffer(BytesOf<float>({1}));
-    CHECK(AllReduce(buffer, 1, comm, stream) == kNcclInProgress);
-    CHECK(Api().cuEventRecord(early, stream.get()) == kCudaSuccess);
-    CHECK(AllReduce(buffer, 1, comm, stream) == kNcclInvalidArgument);
-    CHECK(Api().cuEventSynchronize(early) == kCudaSuccess);
-    CHECK(buffer.Read() == BytesOf<float>({1}));  // The mistake: not reduced yet.
-    CHECK(comm.Settle() == kNcclSuccess);
-    CHECK(Api().cuEventRecord(right, stream.get()) == kCudaSuccess);
-    CHECK(Api().cuEventSynchronize(right) == kCudaSuccess);
-    CHECK(buffer.Read() == BytesOf<float>({2}));
-    CHECK(comm.End() == kNcclSuccess);
-    Api().cuEventDestroy_v2(early);
-    Api().cuEventDestroy_v2(right);
-  });
-}
-
 TEST_CASE("mismatch: every rank gets an error that names both calls, and its stream stays busy") {
   const NcclUniqueId id = NewId();
   RunRanks(2, [&](int rank) {
-    TestComm comm(id, 2, rank, /*is_blocking=*/false);
-    REQUIRE(comm.Settle() == kNcclSuccess);
+    TestComm comm(id, 2, rank);
     TestStream stream;
     const DeviceBuffer buffer(64);
-    CHECK(AllReduce(buffer, rank == 0 ? 4 : 5, comm, stream) == kNcclInProgress);
-    const auto has_failed = [&] { return comm.Settle() == kNcclInvalidUsage; };
+    CHECK(AllReduce(buffer, rank == 0 ? 4 : 5, comm, stream) == kNcclSuccess);
+    const auto has_failed = [&] { return comm.Error() == kNcclInvalidUsage; };
     CHECK(testing::Eventually(has_failed));
     CHECK(Holds(LastError(comm), "rank 0: allreduce count=4 type=float32"));
     CHECK(Holds(LastError(comm), "rank 1: allreduce count=5 type=float32"));
@@ -182,13 +133,13 @@ TEST_CASE("mismatch: of types, of kinds, of registration and of a pair") {
         const NcclUniqueId id = NewId();
         std::string text;
         RunRanks(2, [&](int rank) {
-          TestComm comm(id, 2, rank, /*is_blocking=*/true);
+          TestComm comm(id, 2, rank);
           TestStream stream;
           const DeviceBuffer buffer(64);
           call(rank, comm, stream, buffer);
           // Of a pair only the receiver knows.
           if (rank == 0 || !is_pair) {
-            CHECK(testing::Eventually([&] { return comm.Settle() == kNcclInvalidUsage; }));
+            CHECK(testing::Eventually([&] { return comm.Error() == kNcclInvalidUsage; }));
           } else {
             CHECK(stream.Synchronize() == kCudaSuccess);
           }
@@ -236,7 +187,7 @@ TEST_CASE("mismatch: of types, of kinds, of registration and of a pair") {
 
 TEST_CASE("arguments: wrong ones are refused at the call") {
   RunRanks(1, [&](int) {
-    TestComm comm(NewId(), 1, 0, /*is_blocking=*/true);
+    TestComm comm(NewId(), 1, 0);
     TestStream stream;
     const DeviceBuffer buffer(16);
     float host[4] = {};
@@ -271,7 +222,7 @@ TEST_CASE("arguments: wrong ones are refused at the call") {
 
 TEST_CASE("memory: frees and registrations are checked, leaks are named") {
   RunRanks(1, [&](int) {
-    TestComm comm(NewId(), 1, 0, /*is_blocking=*/true);
+    TestComm comm(NewId(), 1, 0);
     const std::string before = Api().ddprun_double_leaks();
     void* memory = nullptr;
     void* registered = nullptr;
@@ -292,26 +243,6 @@ TEST_CASE("memory: frees and registrations are checked, leaks are named") {
     CHECK(Api().ddprun_double_leaks() == before);
     CHECK(comm.End() == kNcclSuccess);
     CHECK_FALSE(Holds(Api().ddprun_double_leaks(), "comms="));
-  });
-}
-
-TEST_CASE("revoke: ends what runs; afterwards only destruction is allowed") {
-  const NcclUniqueId id = NewId();
-  RunRanks(2, [&](int rank) {
-    TestComm comm(id, 2, rank, /*is_blocking=*/false);
-    REQUIRE(comm.Settle() == kNcclSuccess);
-    if (rank == 1) return;
-    TestStream stream;
-    const DeviceBuffer buffer(4);
-    CHECK(AllReduce(buffer, 1, comm, stream) == kNcclInProgress);
-    CHECK(comm.Settle() == kNcclSuccess);
-    CHECK(Api().cuStreamQuery(stream.get()) == kCudaErrorNotReady);
-    CHECK(Api().ncclCommRevoke(comm.get(), kNcclRevokeDefault) == kNcclInProgress);
-    CHECK(comm.Settle() == kNcclSuccess);
-    CHECK(stream.Synchronize() == kCudaSuccess);
-    CHECK(AllReduce(buffer, 1, comm, stream) == kNcclInvalidUsage);
-    CHECK(Api().ncclCommFinalize(comm.get()) == kNcclInvalidUsage);
-    CHECK(Api().ncclCommDestroy(comm.get()) == kNcclSuccess);
   });
 }
 

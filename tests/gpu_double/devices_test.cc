@@ -176,12 +176,11 @@ TEST_CASE("builds: each says its version and lacks what its name promises") {
     return value;
   };
   CHECK(version(Api()) == 22807);
-  CHECK(Has(Api().ncclCommRevoke));
   CHECK(Has(Api().ncclMemAlloc));
-  const DoubleApi no_revoke = OpenDouble("gpu_double_norevoke");
-  CHECK(version(no_revoke) == 22203);
-  CHECK_FALSE(Has(no_revoke.ncclCommRevoke));
-  CHECK(Has(no_revoke.ncclMemAlloc));
+  const DoubleApi no_register = OpenDouble("gpu_double_noregister");
+  CHECK(version(no_register) == 21803);
+  CHECK_FALSE(Has(no_register.ncclMemAlloc));
+  CHECK(Has(no_register.ncclAllReduce));
   const DoubleApi old = OpenDouble("gpu_double_old");
   CHECK(version(old) == 21701);
   CHECK_FALSE(Has(old.ncclMemAlloc));

@@ -128,30 +128,25 @@ std::vector<int> RunRankProcesses(int world_size, const std::function<int(int ra
   return codes;
 }
 
-TestComm::TestComm(const NcclUniqueId& id, int world_size, int rank, bool is_blocking) {
+TestComm::TestComm(const NcclUniqueId& id, int world_size, int rank) {
   NcclConfig config;
-  config.blocking = is_blocking ? 1 : 0;
-  const NcclResult result = Api().ncclCommInitRankConfig(&comm_, world_size, id, rank, &config);
-  DDP_CHECK(result != kNcclInvalidArgument);
+  config.blocking = 1;
+  joined_ = Api().ncclCommInitRankConfig(&comm_, world_size, id, rank, &config);
+  DDP_CHECK(joined_ != kNcclInvalidArgument);
 }
 
 TestComm::~TestComm() {
   if (comm_ != nullptr) Api().ncclCommAbort(comm_);
 }
 
-NcclResult TestComm::Settle() const {
-  NcclResult result = kNcclInProgress;
-  const auto is_settled = [&] {
-    DDP_CHECK(Api().ncclCommGetAsyncError(comm_, &result) == kNcclSuccess);
-    return result != kNcclInProgress;
-  };
-  testing::Eventually(is_settled, kPatience);
+NcclResult TestComm::Error() const {
+  NcclResult result = kNcclSuccess;
+  DDP_CHECK(Api().ncclCommGetAsyncError(comm_, &result) == kNcclSuccess);
   return result;
 }
 
 NcclResult TestComm::End() {
-  Api().ncclCommFinalize(comm_);
-  const NcclResult result = Settle();
+  const NcclResult result = Api().ncclCommFinalize(comm_);
   if (result != kNcclSuccess) return result;
   return Api().ncclCommDestroy(std::exchange(comm_, nullptr));
 }

@@ -82,19 +82,22 @@ std::vector<int> RunRankProcesses(int world_size, const std::function<int(int ra
 // A communicator made by all ranks of RunRanks().
 class TestComm {
  public:
-  TestComm(const NcclUniqueId& id, int world_size, int rank, bool is_blocking);
+  TestComm(const NcclUniqueId& id, int world_size, int rank);
   // Aborts what End() has not destroyed.
   ~TestComm();
   TestComm(const TestComm&) = delete;
   TestComm& operator=(const TestComm&) = delete;
   NcclComm get() const { return comm_; }
-  // Polls the asynchronous error until it is not "in progress", 30 s at most.
-  NcclResult Settle() const;
+  // How the init ended.
+  NcclResult joined() const { return joined_; }
+  // The asynchronous error now.
+  NcclResult Error() const;
   // Finalizes and destroys.
   NcclResult End();
 
  private:
   NcclComm comm_ = nullptr;
+  NcclResult joined_;
 };
 
 NcclUniqueId NewId();

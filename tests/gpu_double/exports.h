@@ -117,8 +117,7 @@ using namespace ddp::internal;
   X(NcclResult, ncclMemAlloc, (void** pointer, size_t bytes))                                    \
   X(NcclResult, ncclMemFree, (void* pointer))                                                    \
   X(NcclResult, ncclCommRegister, (NcclComm comm, void* buffer, size_t bytes, void** handle))    \
-  X(NcclResult, ncclCommDeregister, (NcclComm comm, void* handle))                               \
-  X(NcclResult, ncclCommRevoke, (NcclComm comm, int flags))
+  X(NcclResult, ncclCommDeregister, (NcclComm comm, void* handle))
 
 // Of the double alone.
 // ddprun_double_leaks: "" or what was not given back, as "streams=1 events=2": what a clean end of

@@ -8,6 +8,7 @@
 
 #include "tests/gpu_double/double_api.h"
 #include "tests/support/subprocess.h"
+#include "tests/support/temp_dir.h"
 
 namespace ddprun::gpu_double {
 namespace {
@@ -17,19 +18,13 @@ constexpr std::chrono::milliseconds kAWhile{100};
 
 struct Rank {
   Rank(const NcclUniqueId& id, int world_size, int rank)
-      : buffer(BytesOf<float>({1})), comm(id, world_size, rank, /*is_blocking=*/false) {}
+      : buffer(BytesOf<float>({1})), comm(id, world_size, rank) {}
 
   NcclResult Reduce() {
-    const NcclResult result = Api().ncclAllReduce(buffer.pointer(), buffer.pointer(), 1,
-                                                  kNcclFloat32, kNcclSum, comm.get(), stream.get());
-    return result == kNcclInProgress ? comm.Settle() : result;
+    return Api().ncclAllReduce(buffer.pointer(), buffer.pointer(), 1, kNcclFloat32, kNcclSum,
+                               comm.get(), stream.get());
   }
-  // The asynchronous error now.
-  NcclResult Error() const {
-    NcclResult result = kNcclSuccess;
-    Api().ncclCommGetAsyncError(comm.get(), &result);
-    return result;
-  }
+  NcclResult Error() const { return comm.Error(); }
   bool IsBusyForAWhile() const {
     std::this_thread::sleep_for(kAWhile);
     return Api().cuStreamQuery(stream.get()) == kCudaErrorNotReady;
@@ -62,7 +57,7 @@ TEST_CASE("a dead process: noticed with remote_error, else a hang") {
       const ScopedEnv env(ScopedEnv::Env{{"DDPRUN_DOUBLE_FAULT", fault}});
       UseDevice(index);
       Rank rank(id, 2, index);
-      if (rank.comm.Settle() != kNcclSuccess) return 1;
+      if (rank.comm.joined() != kNcclSuccess) return 1;
       if (index == 1) raise(SIGKILL);
       rank.Reduce();
       if (fault.empty()) return rank.IsBusyForAWhile() && rank.Error() == kNcclSuccess ? 0 : 2;
@@ -74,6 +69,37 @@ TEST_CASE("a dead process: noticed with remote_error, else a hang") {
   CHECK(survive("remote_error") == std::vector<int>{0, 128 + SIGKILL});
 }
 
+// Forks as well, and leaves threads behind.
+TEST_CASE("never_joins: nobody's init returns; init_hangs: the others' does") {
+  const auto join = [](const std::string& fault) {
+    const testing::TempDir dir;
+    const std::string log = dir.File("log");
+    const NcclUniqueId id = NewId();
+    return RunRankProcesses(2, [&](int index) {
+      const ScopedEnv env(
+          ScopedEnv::Env{{"DDPRUN_DOUBLE_FAULT", fault}, {"DDPRUN_DOUBLE_LOG", log}});
+      const auto is_logged = [&log](const std::string& line) {
+        return Eventually([&] { return testing::ReadFile(log).find(line) != std::string::npos; });
+      };
+      static std::atomic<bool> has_joined = false;
+      std::thread([id, index] {
+        UseDevice(index);
+        new TestComm(id, 2, index);
+        has_joined = true;
+      }).detach();
+      if (fault == "init_hangs@1") {
+        if (!is_logged("rank=0 joined")) return 2;
+        if (index == 0) return Eventually([] { return has_joined.load(); }) ? 1 : 3;
+      }
+      if (!is_logged("rank=" + std::to_string(index) + " init")) return 4;
+      std::this_thread::sleep_for(kAWhile);
+      return has_joined ? 1 : 0;
+    });
+  };
+  CHECK(join("never_joins@1") == std::vector<int>{0, 0});
+  CHECK(join("init_hangs@1") == std::vector<int>{1, 0});
+}
+
 // Forks as well. Rank 0 looks for the message when its sender is gone.
 TEST_CASE("remote_error: what a peer sent before it died arrives") {
   const NcclUniqueId id = NewId();
@@ -81,13 +107,12 @@ TEST_CASE("remote_error: what a peer sent before it died arrives") {
     const ScopedEnv env(ScopedEnv::Env{{"DDPRUN_DOUBLE_FAULT", "remote_error,slow=300@0"}});
     UseDevice(index);
     Rank rank(id, 2, index);
-    if (rank.comm.Settle() != kNcclSuccess) return 1;
+    if (rank.comm.joined() != kNcclSuccess) return 1;
     const NcclComm comm = rank.comm.get();
-    NcclResult result =
+    const NcclResult result =
         index == 1
             ? Api().ncclSend(rank.buffer.pointer(), 1, kNcclFloat32, 0, comm, rank.stream.get())
             : Api().ncclRecv(rank.buffer.pointer(), 1, kNcclFloat32, 1, comm, rank.stream.get());
-    if (result == kNcclInProgress) result = rank.comm.Settle();
     if (result != kNcclSuccess) return 2;
     const bool has_ended = Eventually([&] {
       return rank.Error() != kNcclSuccess || Api().cuStreamQuery(rank.stream.get()) == kCudaSuccess;
@@ -98,30 +123,11 @@ TEST_CASE("remote_error: what a peer sent before it died arrives") {
   CHECK(codes == std::vector<int>{0, 128 + SIGKILL});
 }
 
-TEST_CASE("never_joins: nobody's init ends") {
-  RunWith("never_joins@1", [](int, Rank& rank) {
-    std::this_thread::sleep_for(kAWhile);
-    CHECK(rank.Error() == kNcclInProgress);
-  });
-}
-
-TEST_CASE("init_hangs: the others' init ends") {
-  RunWith("init_hangs@1", [](int index, Rank& rank) {
-    if (index == 0) {
-      CHECK(rank.comm.Settle() == kNcclSuccess);
-    } else {
-      std::this_thread::sleep_for(kAWhile);
-      CHECK(rank.Error() == kNcclInProgress);
-    }
-  });
-}
-
 TEST_CASE("async_error and remote_error: at their operation, on their rank; the others hang") {
   for (const auto& [fault, error] : std::map<std::string, NcclResult>{
            {"async_error=2@1", kNcclSystemError}, {"remote_error=2@1", kNcclRemoteError}}) {
     CAPTURE(fault);
     RunWith(fault, [error = error](int index, Rank& rank) {
-      REQUIRE(rank.comm.Settle() == kNcclSuccess);
       CHECK(rank.Reduce() == kNcclSuccess);
       CHECK(rank.stream.Synchronize() == kCudaSuccess);
       rank.Reduce();
@@ -134,7 +140,6 @@ TEST_CASE("async_error and remote_error: at their operation, on their rank; the 
 
 TEST_CASE("hang: the operation never ends, without an error") {
   RunWith("hang=2@0", [](int, Rank& rank) {
-    REQUIRE(rank.comm.Settle() == kNcclSuccess);
     CHECK(rank.Reduce() == kNcclSuccess);
     CHECK(rank.stream.Synchronize() == kCudaSuccess);
     CHECK(rank.Reduce() == kNcclSuccess);
@@ -145,14 +150,13 @@ TEST_CASE("hang: the operation never ends, without an error") {
 
 TEST_CASE("blind: ranks in different operations hang, without an error") {
   RunWith("blind", [](int index, Rank& rank) {
-    REQUIRE(rank.comm.Settle() == kNcclSuccess);
     if (index == 0) {
       CHECK(rank.Reduce() == kNcclSuccess);
     } else {
       const NcclResult result =
           Api().ncclBroadcast(rank.buffer.pointer(), rank.buffer.pointer(), 1, kNcclFloat32,
                               /*root=*/0, rank.comm.get(), rank.stream.get());
-      CHECK((result == kNcclInProgress ? rank.comm.Settle() : result) == kNcclSuccess);
+      CHECK(result == kNcclSuccess);
     }
     CHECK(rank.IsBusyForAWhile());
     CHECK(rank.Error() == kNcclSuccess);
@@ -161,7 +165,6 @@ TEST_CASE("blind: ranks in different operations hang, without an error") {
 
 TEST_CASE("slow: the operation starts late and is right") {
   RunWith("slow=50@1", [](int index, Rank& rank) {
-    REQUIRE(rank.comm.Settle() == kNcclSuccess);
     const auto begin = std::chrono::steady_clock::now();
     CHECK(rank.Reduce() == kNcclSuccess);
     CHECK(rank.stream.Synchronize() == kCudaSuccess);
@@ -172,12 +175,44 @@ TEST_CASE("slow: the operation starts late and is right") {
   });
 }
 
-TEST_CASE("finalize_hangs: in progress for ever; abort still works") {
-  RunWith("finalize_hangs@1", [](int, Rank& rank) {
-    REQUIRE(rank.comm.Settle() == kNcclSuccess);
-    CHECK(Api().ncclCommFinalize(rank.comm.get()) == kNcclInProgress);
-    std::this_thread::sleep_for(kAWhile);
-    CHECK(rank.Error() == kNcclInProgress);
+// `call` on a thread, which the log says is in it: whether it is a while later, and an abort ends
+// it.
+bool HangsUntilAbort(Rank& rank, int device, const std::string& log, const std::string& line,
+                     const std::function<void()>& call) {
+  std::atomic<bool> has_returned = false;
+  std::thread caller([&] {
+    UseDevice(device);
+    call();
+    has_returned = true;
+  });
+  const std::string said = "rank=" + std::to_string(device) + " " + line;
+  const bool is_in_it =
+      Eventually([&] { return testing::ReadFile(log).find(said) != std::string::npos; });
+  std::this_thread::sleep_for(kAWhile);
+  const bool hung = is_in_it && !has_returned;
+  Api().ncclCommAbort(rank.comm.get());
+  caller.join();
+  return hung;
+}
+
+TEST_CASE("finalize_hangs, call_hangs: the call does not return before an abort") {
+  const testing::TempDir dir;
+  const std::string log = dir.File("log");
+  const ScopedEnv env(ScopedEnv::Env{{"DDPRUN_DOUBLE_LOG", log}});
+  RunWith("finalize_hangs@1", [&](int index, Rank& rank) {
+    CHECK(HangsUntilAbort(rank, index, log, "finalize",
+                          [&] { Api().ncclCommFinalize(rank.comm.get()); }));
+  });
+  RunWith("call_hangs=2@1", [&](int index, Rank& rank) {
+    CHECK(rank.Reduce() == kNcclSuccess);
+    CHECK(rank.stream.Synchronize() == kCudaSuccess);
+    if (index == 0) {
+      CHECK(rank.Reduce() == kNcclSuccess);
+      return;
+    }
+    NcclResult result = kNcclSuccess;
+    CHECK(HangsUntilAbort(rank, index, log, "call hangs", [&] { result = rank.Reduce(); }));
+    CHECK(result == kNcclInternalError);
   });
 }
 
@@ -194,7 +229,6 @@ TEST_CASE("abort_hangs: the call does not return") {
   const ScopedEnv env(ScopedEnv::Env{{"DDPRUN_DOUBLE_FAULT", "abort_hangs"}});
   UseDevice(0);
   auto& rank = *new Rank(NewId(), 1, 0);
-  REQUIRE(rank.comm.Settle() == kNcclSuccess);
   static std::atomic<bool> has_returned = false;
   std::thread([&rank] {
     Api().ncclCommAbort(rank.comm.get());

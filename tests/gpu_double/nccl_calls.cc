@@ -24,15 +24,11 @@ void Forget(NcclComm handle) {
   comms.live.erase(found);
 }
 
-// Runs `work` before returning, or on the helper thread; then the state is settled.
-NcclResult Perform(const std::shared_ptr<Comm>& comm, Queue::Op work) {
-  comm->BeginProgress();
-  if (!comm->is_blocking) {
-    comm->helper->Push(std::move(work));
-    return kNcclInProgress;
-  }
-  work();
-  return comm->AsyncError();
+// How a call that waited for the other ranks ends.
+NcclResult Ended(Comm& comm) {
+  if (comm.must_stop()) return Refuse(kNcclInternalError, "aborted");
+  const NcclResult error = comm.AsyncError();
+  return error == kNcclSuccess ? error : Refuse(error, comm.ErrorText());
 }
 
 // What an operation does on its way out counts as running.
@@ -46,9 +42,9 @@ NcclResult CheckConfig(const NcclConfig* config) {
   if (config->size < sizeof(NcclConfig) || config->version < NcclConfig().version) {
     return Refuse(kNcclInvalidArgument, "ncclConfig_t is shorter than any that the double knows");
   }
-  const bool is_known =
-      config->blocking == NcclConfig::kUndefined || config->blocking == 0 || config->blocking == 1;
-  return is_known ? kNcclSuccess : Refuse(kNcclInvalidArgument, "blocking must be 0 or 1");
+  const bool is_known = config->blocking == NcclConfig::kUndefined || config->blocking == 1;
+  return is_known ? kNcclSuccess
+                  : Refuse(kNcclInvalidArgument, "the double knows blocking communicators alone");
 }
 
 }  // namespace
@@ -119,19 +115,19 @@ NcclResult ncclCommInitRankConfig(NcclComm* handle, int world_size, NcclUniqueId
     return Refuse(kNcclUnhandledCudaError,
                   "no current context: CUDA error " + std::to_string(context));
   }
-  const bool is_blocking = config == nullptr || config->blocking != 0;
-  const auto comm = std::make_shared<Comm>(world_size, rank, device, is_blocking);
+  const auto comm = std::make_shared<Comm>(world_size, rank, device);
   *handle = ToHandle<NcclComm>(comm->id);
   {
     Comms& comms = Comms::Get();
     std::lock_guard<std::mutex> lock(comms.mutex);
     comms.live[*handle] = comm;
   }
-  Log("nccl comm=%d rank=%d init world_size=%d blocking=%d device=%d", comm->id, rank, world_size,
-      is_blocking, device);
-  // The primary context has the handle of its device.
-  comm->helper->Push([device] { cuCtxSetCurrent(ToHandle<CudaContext>(device)); });
-  return Perform(comm, [comm = comm.get(), id] { comm->Join(id); });
+  Log("nccl comm=%d rank=%d init world_size=%d device=%d", comm->id, rank, world_size, device);
+  comm->Join(id);
+  const NcclResult result = Ended(*comm);
+  // As the real one: what failed is gone. What was aborted meanwhile went with that.
+  if (result != kNcclSuccess && !comm->must_stop()) Forget(std::exchange(*handle, nullptr));
+  return result;
 }
 
 NcclResult ncclCommGetAsyncError(NcclComm handle, NcclResult* error) {
@@ -147,40 +143,32 @@ NcclResult ncclCommFinalize(NcclComm handle) {
   const NcclResult ready = comm->CheckReady();
   if (ready != kNcclSuccess) return ready;
   Log("nccl comm=%d rank=%d finalize", comm->id, comm->rank);
-  // By plain pointer: the communicator owns the thread that runs this.
-  return Perform(comm, [comm = comm.get()] {
-    if (comm->faults.finalize_hangs) return comm->Stall();
-    if (!comm->AwaitDrained()) return;
-    comm->AwaitUnheld();
-    comm->group->seat(comm->rank).has_finalized.store(1);
-    comm->group->Ring();
-    const bool have_all = comm->Await([comm] {
-      for (int peer = 0; peer < comm->world_size; ++peer) {
-        if (comm->group->seat(peer).has_finalized.load() == 0) return false;
-      }
-      return true;
-    });
-    if (!have_all) return;
-    {
-      std::lock_guard<std::mutex> lock(comm->mutex);
-      comm->is_finalized = true;
+  if (comm->faults.finalize_hangs) comm->Stall();
+  if (!comm->AwaitDrained()) return Ended(*comm);
+  comm->AwaitUnheld();
+  comm->group->seat(comm->rank).has_finalized.store(1);
+  comm->group->Ring();
+  const bool have_all = comm->Await([&comm] {
+    for (int peer = 0; peer < comm->world_size; ++peer) {
+      if (comm->group->seat(peer).has_finalized.load() == 0) return false;
     }
-    Log("nccl comm=%d rank=%d finalized", comm->id, comm->rank);
-    comm->EndProgress();
+    return true;
   });
+  if (!have_all) return Ended(*comm);
+  {
+    std::lock_guard<std::mutex> lock(comm->mutex);
+    comm->is_finalized = true;
+  }
+  Log("nccl comm=%d rank=%d finalized", comm->id, comm->rank);
+  return kNcclSuccess;
 }
 
 NcclResult ncclCommDestroy(NcclComm handle) {
   const std::shared_ptr<Comm> comm = FindComm(handle);
   if (comm == nullptr) return kNcclInvalidArgument;
-  if (comm->AsyncError() == kNcclInProgress) {
-    return Refuse(kNcclInvalidArgument,
-                  "Attempt to use communicator before the previous operation returned ncclSuccess");
-  }
   Log("nccl comm=%d rank=%d destroy", comm->id, comm->rank);
   comm->AwaitDrained();
   comm->AwaitUnheld();
-  comm->helper->PushMark()->Wait();
   Forget(handle);
   return kNcclSuccess;
 }
@@ -191,29 +179,11 @@ NcclResult ncclCommAbort(NcclComm handle) {
   Log("nccl comm=%d rank=%d abort", comm->id, comm->rank);
   if (comm->faults.abort_hangs) Mark().Wait();
   comm->Stop();
-  comm->helper->PushMark()->Wait();
   AwaitRunning(*comm);
   comm->AwaitUnheld();
   Forget(handle);
   Log("nccl comm=%d rank=%d aborted", comm->id, comm->rank);
   return kNcclSuccess;
-}
-
-NcclResult ncclCommRevoke(NcclComm handle, int flags) {
-  const std::shared_ptr<Comm> comm = FindComm(handle);
-  if (comm == nullptr) return kNcclInvalidArgument;
-  if (flags != kNcclRevokeDefault) return Refuse(kNcclInvalidArgument, "flags must be 0");
-  Log("nccl comm=%d rank=%d revoke", comm->id, comm->rank);
-  {
-    std::lock_guard<std::mutex> lock(comm->mutex);
-    comm->is_revoked = true;
-  }
-  comm->Stop();
-  return Perform(comm, [comm = comm.get()] {
-    AwaitRunning(*comm);
-    Log("nccl comm=%d rank=%d revoked", comm->id, comm->rank);
-    comm->EndProgress();
-  });
 }
 
 }  // namespace ddprun::gpu_double

@@ -40,14 +40,8 @@ bool MayShareGpu() {
 
 }  // namespace
 
-Comm::Comm(int world_size, int rank, int device, bool is_blocking)
-    : world_size(world_size),
-      rank(rank),
-      device(device),
-      is_blocking(is_blocking),
-      faults(Faults::Of(rank)),
-      id(NextId()),
-      is_in_progress_(true) {}
+Comm::Comm(int world_size, int rank, int device)
+    : world_size(world_size), rank(rank), device(device), faults(Faults::Of(rank)), id(NextId()) {}
 
 void Comm::Join(const NcclUniqueId& unique_id) {
   if (faults.never_joins) return Stall();
@@ -78,7 +72,6 @@ void Comm::Join(const NcclUniqueId& unique_id) {
   if (result != kNcclSuccess) return SetError(result, text);
   if (faults.init_hangs) return Stall();
   Log("nccl comm=%d rank=%d joined", id, rank);
-  EndProgress();
 }
 
 NcclResult Comm::CheckPeers(std::string* text) {
@@ -102,19 +95,13 @@ NcclResult Comm::CheckPeers(std::string* text) {
 
 NcclResult Comm::CheckReady() {
   std::lock_guard<std::mutex> lock(mutex);
-  if (is_revoked) return Refuse(kNcclInvalidUsage, "the communicator was revoked");
   if (error_ != kNcclSuccess) return Refuse(error_, error_text_);
-  if (is_in_progress_) {
-    return Refuse(kNcclInvalidArgument,
-                  "Attempt to use communicator before the previous operation returned ncclSuccess");
-  }
   return is_finalized ? Refuse(kNcclInvalidUsage, "the communicator was finalized") : kNcclSuccess;
 }
 
 NcclResult Comm::AsyncError() {
   std::lock_guard<std::mutex> lock(mutex);
-  if (is_revoked && is_in_progress_) return kNcclInProgress;
-  return error_ != kNcclSuccess ? error_ : is_in_progress_ ? kNcclInProgress : kNcclSuccess;
+  return error_;
 }
 
 std::string Comm::ErrorText() {
@@ -128,19 +115,6 @@ void Comm::SetError(NcclResult error, const std::string& text) {
   Log("nccl comm=%d rank=%d error=%d %s", id, rank, error, text.c_str());
   error_ = error;
   error_text_ = text;
-  changed.notify_all();
-}
-
-void Comm::BeginProgress() {
-  std::lock_guard<std::mutex> lock(mutex);
-  is_in_progress_ = true;
-}
-
-void Comm::EndProgress() {
-  std::lock_guard<std::mutex> lock(mutex);
-  is_in_progress_ = false;
-  // A revocation ends with a communicator that is sound but of no use.
-  if (is_revoked) error_ = kNcclSuccess;
   changed.notify_all();
 }
 
@@ -159,6 +133,13 @@ bool Comm::Sleep(long milliseconds) {
 void Comm::Stall() {
   std::unique_lock<std::mutex> lock(mutex);
   changed.wait(lock, [this] { return must_stop(); });
+}
+
+bool Comm::CallHangs() {
+  if (faults.call_hangs != ++calls_) return false;
+  Log("nccl comm=%d rank=%d call hangs", id, rank);
+  Stall();
+  return true;
 }
 
 bool Comm::Await(const SharedGroup::Condition& condition) {

@@ -20,30 +20,28 @@ namespace ddprun::gpu_double {
 // streams and by graphs, because an abort frees the handle while operations still run.
 class Comm {
  public:
-  Comm(int world_size, int rank, int device, bool is_blocking);
+  Comm(int world_size, int rank, int device);
   Comm(const Comm&) = delete;
   Comm& operator=(const Comm&) = delete;
 
-  // Meets the other ranks; sets the state when done.
+  // Meets the other ranks; returns when all are here, or it failed.
   void Join(const NcclUniqueId& id);
 
   // What a call may do now: kNcclSuccess, or why not, with the text set.
   NcclResult CheckReady();
   NcclResult AsyncError();
   std::string ErrorText();
-  // Remembers the first error, which stays until a revocation.
+  // Remembers the first error.
   void SetError(NcclResult error, const std::string& text);
 
-  // Begins what ends later: CheckReady() refuses calls until `EndProgress`.
-  void BeginProgress();
-  void EndProgress();
-
-  // Aborted or revoked: operations end without having done their work.
+  // Aborted: operations end without having done their work.
   void Stop();
   bool must_stop() const { return must_stop_.load(); }
   // Waits, in steps that see Stop(). False when stopped.
   bool Sleep(long milliseconds);
   void Stall();
+  // True: the call was one that hangs, and was ended by Stop().
+  bool CallHangs();
   // Waits for the other ranks; false when stopped, or after a dead peer's error.
   bool Await(const SharedGroup::Condition& condition);
   // Waits until no operation is in a stream; false when stopped.
@@ -55,17 +53,13 @@ class Comm {
   const int world_size;
   const int rank;
   const int device;
-  const bool is_blocking;
   const Faults faults;
   const int id;
-  // Runs what a non-blocking call leaves for later.
-  const std::unique_ptr<Queue> helper = Queue::Start();
 
   std::mutex mutex;
   std::condition_variable changed;
   // Guarded by `mutex`.
   bool is_finalized = false;
-  bool is_revoked = false;
   int operations = 0;                // in streams, not ended
   int held_operations = 0;           // by captures, graphs, their executables and their launches
   std::shared_ptr<Mark> newest_end;  // of the newest uncaptured operation
@@ -85,7 +79,7 @@ class Comm {
   // Ranks that share a device and the like: what real NCCL finds when it connects.
   NcclResult CheckPeers(std::string* text);
 
-  bool is_in_progress_ = false;
+  std::atomic<long> calls_ = 0;
   NcclResult error_ = kNcclSuccess;
   std::string error_text_;
   std::atomic<bool> must_stop_ = false;

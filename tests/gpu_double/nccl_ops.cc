@@ -79,19 +79,9 @@ NcclResult EnqueueAll(const std::shared_ptr<Comm>& comm, const std::vector<Opera
   return kNcclSuccess;
 }
 
-// Non-blocking: the work reaches the stream later, by another thread, as the real library allows
-// itself. What a caller puts on the stream before the state is success comes too early.
-NcclResult Issue(const std::shared_ptr<Comm>& comm, std::vector<Operation> operations) {
-  if (comm->is_blocking) return EnqueueAll(comm, operations);
-  comm->BeginProgress();
-  // By plain pointer while it waits: the communicator owns the thread. The operations themselves
-  // hold it; so the handle's owner must be found again.
-  comm->helper->Push([weak = std::weak_ptr<Comm>(comm), operations = std::move(operations)] {
-    const std::shared_ptr<Comm> comm = weak.lock();
-    if (comm == nullptr || !comm->Sleep(comm->faults.late_ms)) return;
-    if (EnqueueAll(comm, operations) == kNcclSuccess) comm->EndProgress();
-  });
-  return kNcclInProgress;
+NcclResult Issue(const std::shared_ptr<Comm>& comm, const std::vector<Operation>& operations) {
+  if (comm->CallHangs()) return Refuse(kNcclInternalError, "aborted while it waited for a peer");
+  return EnqueueAll(comm, operations);
 }
 
 // The calls of one group, by communicator in the order of first use.
@@ -116,9 +106,8 @@ NcclResult IssueAll(const std::vector<Call>& calls) {
       }
     }
     if (!pairs.tasks.empty()) operations.push_back(pairs);
-    const NcclResult issued = Issue(comm, std::move(operations));
-    const bool is_worse = issued != kNcclSuccess && issued != kNcclInProgress;
-    if (is_worse || result == kNcclSuccess) result = issued;
+    const NcclResult issued = Issue(comm, operations);
+    if (issued != kNcclSuccess) result = issued;
   }
   return result;
 }

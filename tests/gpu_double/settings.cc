@@ -54,12 +54,12 @@ void Apply(Faults& faults, const std::string& text) {
     faults.hang = value();
   } else if (name == "stays") {
     faults.stays = value();
+  } else if (name == "call_hangs") {
+    faults.call_hangs = value();
   } else if (name == "cuinit") {
     faults.cuinit = value();
   } else if (name == "slow") {
     faults.slow_ms = value();
-  } else if (name == "late") {
-    faults.late_ms = value();
   } else {
     Refuse("DDPRUN_DOUBLE_FAULT", text);
   }

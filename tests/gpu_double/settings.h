@@ -26,9 +26,9 @@ struct Faults {
   std::optional<long> remote_error;  // likewise
   std::optional<long> hang;          // likewise
   std::optional<long> stays;         // likewise
+  std::optional<long> call_hangs;    // the number of a call; the first is 1
   std::optional<long> cuinit;        // what cuInit returns
   long slow_ms = 0;
-  long late_ms = 1;
 
   // `rank` < 0: for calls that belong to no communicator; faults of one rank are left out.
   static Faults Of(int rank);

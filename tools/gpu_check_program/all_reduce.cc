@@ -29,7 +29,7 @@ constexpr double kTurnSeconds = 0.02;
 // stream that needs the result.
 class BareLoop {
  public:
-  BareLoop(ddp::ProcessGroup& group, void* memory, size_t bytes) : nccl_(*ddp::internal::Nccl()) {
+  explicit BareLoop(ddp::ProcessGroup& group) : nccl_(*ddp::internal::Nccl()) {
     NcclUniqueId id{};
     if (group.rank() == 0) Check("ncclGetUniqueId", nccl_.api.ncclGetUniqueId(&id));
     if (group.world_size() > 1) ShareId(group, &id);
@@ -37,16 +37,12 @@ class BareLoop {
     config.blocking = 1;
     Check("ncclCommInitRankConfig",
           nccl_.api.ncclCommInitRankConfig(&comm_, group.world_size(), id, group.rank(), &config));
-    if (nccl_.api.ncclCommRegister != nullptr) {
-      Check("ncclCommRegister", nccl_.api.ncclCommRegister(comm_, memory, bytes, &registration_));
-    }
   }
   void AllReduce(void* data, size_t count, ddp::internal::CudaStream stream) {
     Check("ncclAllReduce", nccl_.api.ncclAllReduce(data, data, count, ddp::internal::kNcclFloat32,
                                                    ddp::internal::kNcclAvg, comm_, stream));
   }
   void End() {
-    if (registration_ != nullptr) nccl_.api.ncclCommDeregister(comm_, registration_);
     Check("ncclCommFinalize", nccl_.api.ncclCommFinalize(comm_));
     Check("ncclCommDestroy", nccl_.api.ncclCommDestroy(comm_));
   }
@@ -68,14 +64,13 @@ class BareLoop {
 
   const LoadedNccl& nccl_;
   NcclComm comm_ = nullptr;
-  void* registration_ = nullptr;
 };
 
-// Times the two loops in turns. Both reduce the same memory, which both have registered.
+// Times the two loops in turns. Both reduce the same memory.
 class Race {
  public:
-  Race(ddp::ProcessGroup& group, Gpu& gpu, void* memory, size_t max_bytes)
-      : group_(group), gpu_(gpu), memory_(memory), bare_(group, memory, max_bytes) {}
+  Race(ddp::ProcessGroup& group, Gpu& gpu, void* memory)
+      : group_(group), gpu_(gpu), memory_(memory), bare_(group) {}
   void End() { bare_.End(); }
 
   void Run(size_t bytes, bool is_graph) {
@@ -178,7 +173,7 @@ int AllReduce(const Arguments& arguments) {
   Gpu gpu(group->gpu());
   auto buffer = group->communicator().Allocate(max_bytes);
   MustBeOk("allocate", buffer.status());
-  Race race(*group, gpu, (*buffer)->data(), max_bytes);
+  Race race(*group, gpu, (*buffer)->data());
   for (size_t bytes :
        {4ull << 10, 64ull << 10, 1ull << 20, 16ull << 20, 128ull << 20, 1ull << 30}) {
     if (bytes <= max_bytes) race.Run(bytes, is_graph);

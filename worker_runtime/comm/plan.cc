@@ -15,7 +15,7 @@ namespace {
 
 // Changes with whatever ranks must have alike: the layout of shared memory, the order of steps, the
 // messages between nodes.
-constexpr char kVersion[] = "ddp5";
+constexpr char kVersion[] = "ddp6";
 
 // Bounds the connections between two nodes, and what a chunk of staging is divided by.
 constexpr int kMaxLanes = 8;
@@ -62,12 +62,12 @@ absl::Status Garbage(const char* what, const std::string& text) {
 std::string Encode(const GpuCapability& gpu) {
   return absl::StrCat(Escaped(gpu.lack), ",", Escaped(gpu.uuid), ",", Escaped(gpu.bus_id), ",",
                       Escaped(gpu.host_id), ",", gpu.may_share, ",", gpu.nccl_version, ",",
-                      Escaped(gpu.nccl_lack), ",", gpu.can_register);
+                      Escaped(gpu.nccl_lack), ",", gpu.can_register, ",", gpu.wants_registered);
 }
 
 bool Decode(const std::string& text, GpuCapability* gpu) {
   const std::vector<std::string> parts = absl::StrSplit(text, ',');
-  if (parts.size() != 8 || !absl::SimpleAtoi(parts[5], &gpu->nccl_version)) return false;
+  if (parts.size() != 9 || !absl::SimpleAtoi(parts[5], &gpu->nccl_version)) return false;
   gpu->lack = Unescaped(parts[0]);
   gpu->uuid = Unescaped(parts[1]);
   gpu->bus_id = Unescaped(parts[2]);
@@ -75,6 +75,7 @@ bool Decode(const std::string& text, GpuCapability* gpu) {
   gpu->may_share = parts[4] == "1";
   gpu->nccl_lack = Unescaped(parts[6]);
   gpu->can_register = parts[7] == "1";
+  gpu->wants_registered = parts[8] == "1";
   return true;
 }
 
@@ -188,9 +189,10 @@ absl::Status DecideOnGpus(const std::vector<Capabilities>& ranks, Plan* plan) {
     plan->reason = "cuda: a group of one";
     return absl::OkStatus();
   }
-  const auto limit = std::find_if(ranks.begin(), ranks.end(),
-                                  [](const Capabilities& rank) { return !rank.gpu.can_register; });
-  plan->can_register = limit == ranks.end();
+  const auto limit = std::find_if(ranks.begin(), ranks.end(), [](const Capabilities& rank) {
+    return !rank.gpu.can_register || !rank.gpu.wants_registered;
+  });
+  plan->registers_memory = limit == ranks.end();
   plan->compares_calls = std::any_of(ranks.begin(), ranks.end(), [](const Capabilities& rank) {
     return rank.debug_level == DebugLevel::kDetail;
   });
@@ -200,9 +202,14 @@ absl::Status DecideOnGpus(const std::vector<Capabilities>& ranks, Plan* plan) {
           ? "rank 0 has a GPU"
           : absl::StrCat("each of ", ranks.size(), " ranks has a GPU ",
                          are_shared ? "or shares one (NCCL_MULTI_RANK_GPU_ENABLE)" : "of its own"));
-  if (!plan->can_register) {
+  const bool is_wanted = std::any_of(ranks.begin(), ranks.end(), [](const Capabilities& rank) {
+    return rank.gpu.wants_registered;
+  });
+  if (is_wanted && !plan->registers_memory) {
     absl::StrAppend(&plan->reason, "; gradients in plain memory, as rank ", limit - ranks.begin(),
-                    "'s NCCL cannot register it (2.19 can)");
+                    limit->gpu.wants_registered
+                        ? "'s NCCL cannot register it (2.19 can)"
+                        : absl::StrCat(" does not ask for registered memory (", kRegisterVar, ")"));
   }
   return absl::OkStatus();
 }
@@ -275,7 +282,7 @@ absl::StatusOr<Capabilities> DecodeCapabilities(const std::string& text) {
 
 std::string Encode(const Plan& plan) {
   return absl::StrCat(kVersion, "|", absl::StrJoin(plan.node_sizes, ","), "|", plan.is_on_gpus,
-                      plan.uses_nccl, plan.can_register, plan.compares_calls, "|", plan.reason);
+                      plan.uses_nccl, plan.registers_memory, plan.compares_calls, "|", plan.reason);
 }
 
 absl::StatusOr<Plan> DecodePlan(const std::string& text, int world_size) {
@@ -286,7 +293,7 @@ absl::StatusOr<Plan> DecodePlan(const std::string& text, int world_size) {
   Plan plan;
   plan.is_on_gpus = parts[2][0] == '1';
   plan.uses_nccl = parts[2][1] == '1';
-  plan.can_register = parts[2][2] == '1';
+  plan.registers_memory = parts[2][2] == '1';
   plan.compares_calls = parts[2][3] == '1';
   plan.reason = parts[3];
   int64_t total = 0;

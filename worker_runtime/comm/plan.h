@@ -11,17 +11,21 @@
 
 namespace ddp::internal {
 
+// PyTorch's: asks for gradients in memory that is registered with NCCL. Ours is NCCL's own then.
+inline constexpr char kRegisterVar[] = "TORCH_NCCL_USE_TENSOR_REGISTER_ALLOCATOR_HOOK";
+
 // Whether one rank can train on a GPU, and with what.
 struct GpuCapability {
   // Why not, in words that name what was looked for; empty if it can.
   std::string lack = "it was not asked for";
-  std::string uuid;        // of its GPU, or of its slice (MIG) of one
-  std::string bus_id;      // "0000:3B:00.0", which slices of one GPU share; empty: not known
-  std::string host_id;     // NCCL_HOSTID: ranks that set different ones may share a GPU
-  bool may_share = false;  // NCCL_MULTI_RANK_GPU_ENABLE
-  int nccl_version = 0;    // 22807 is 2.28.7; 0: NCCL cannot be used
-  std::string nccl_lack;   // why not
-  bool can_register = false;
+  std::string uuid;               // of its GPU, or of its slice (MIG) of one
+  std::string bus_id;             // "0000:3B:00.0", which slices of one GPU share; empty: not known
+  std::string host_id;            // NCCL_HOSTID: ranks that set different ones may share a GPU
+  bool may_share = false;         // NCCL_MULTI_RANK_GPU_ENABLE
+  int nccl_version = 0;           // 22807 is 2.28.7; 0: NCCL cannot be used
+  std::string nccl_lack;          // why not
+  bool can_register = false;      // memory with it
+  bool wants_registered = false;  // kRegisterVar
   friend bool operator==(const GpuCapability&, const GpuCapability&) = default;
 };
 
@@ -44,11 +48,11 @@ struct Capabilities {
 // backend is shm, otherwise tcp between the nodes.
 struct Plan {
   std::vector<int> node_sizes;
-  std::string reason;           // one sentence
-  bool is_on_gpus = false;      // as well: the nodes and their backend are for host memory
-  bool uses_nccl = false;       // a group of one need not
-  bool can_register = false;    // every rank's NCCL can
-  bool compares_calls = false;  // with NCCL, as some rank's debug level has it
+  std::string reason;             // one sentence
+  bool is_on_gpus = false;        // as well: the nodes and their backend are for host memory
+  bool uses_nccl = false;         // a group of one need not
+  bool registers_memory = false;  // every rank wants and can
+  bool compares_calls = false;    // with NCCL, as some rank's debug level has it
   friend bool operator==(const Plan&, const Plan&) = default;
 };
 

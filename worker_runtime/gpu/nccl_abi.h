@@ -41,8 +41,6 @@ inline constexpr NcclRedOp kNcclMax = 2;
 inline constexpr NcclRedOp kNcclMin = 3;
 inline constexpr NcclRedOp kNcclAvg = 4;
 
-inline constexpr int kNcclRevokeDefault = 0;
-
 // 2.28.7 is 22807; before 2.9 it was 1000 * major + 100 * minor + patch.
 constexpr int NcclVersionCode(int major, int minor, int patch) {
   return major <= 2 && minor <= 8 ? major * 1000 + minor * 100 + patch

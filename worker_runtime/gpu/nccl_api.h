@@ -51,7 +51,6 @@ struct NcclApi {
   NcclResult (*ncclMemFree)(void* pointer);                                                  // 2.19
   NcclResult (*ncclCommRegister)(NcclComm comm, void* buffer, size_t bytes, void** handle);  // 2.19
   NcclResult (*ncclCommDeregister)(NcclComm comm, void* handle);                             // 2.19
-  NcclResult (*ncclCommRevoke)(NcclComm comm, int flags);  // 2.28.7
 };
 
 // The oldest NCCL that is used at all: its ncclConfig_t is ours.
@@ -64,7 +63,6 @@ struct LoadedNccl {
 
   // ncclMemAlloc and registration.
   bool can_register() const { return api.ncclMemAlloc != nullptr; }
-  bool can_revoke() const { return api.ncclCommRevoke != nullptr; }
 };
 
 // Opens NCCL, in this order: $DDPRUN_NCCL_LIB, and nothing else when that is set; the library that

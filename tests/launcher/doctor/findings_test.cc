@@ -52,7 +52,7 @@ TEST_CASE("findings: a driver older than CUDA 12 is told what does not run on it
 TEST_CASE("findings: an NCCL built for a CUDA that the driver does not serve is said once") {
   DoctorFacts facts = GoodMachine();
   facts.gpu.cuda_version = 11080;
-  facts.gpu.nccl_lacks = {"ncclCommRevoke (since 2.28.7)"};
+  facts.gpu.nccl_lacks = {"ncclCommRegister (since 2.19)"};
   CHECK(Of(facts, "driver").advice == "");
   CHECK(Of(facts, "nccl").value == "/lib/libnccl.so.2, version 2.28.7, built for CUDA 13.0");
   CHECK(Of(facts, "nccl").advice == WhyDriverTooOldForNccl(facts.gpu).value_or("none"));
@@ -80,10 +80,10 @@ TEST_CASE("findings: a list of GPUs that CUDA reads only in part is pointed out"
 
 TEST_CASE("findings: what an older NCCL lacks, and what that means") {
   DoctorFacts facts = GoodMachine();
-  facts.gpu.nccl_lacks = {"ncclCommRevoke (since 2.28.7)"};
+  facts.gpu.nccl_lacks = {"ncclCommRegister (since 2.19)"};
   facts.gpu.nccl_cuda_version = 0;
   CHECK(Of(facts, "nccl").value == "/lib/libnccl.so.2, version 2.28.7");
-  CHECK(Of(facts, "nccl").advice.find("it lacks ncclCommRevoke (since 2.28.7): ") == 0);
+  CHECK(Of(facts, "nccl").advice.find("it lacks ncclCommRegister (since 2.19): ") == 0);
 }
 
 TEST_CASE("findings: what the NCCL here makes of slices of one GPU") {
@@ -99,8 +99,8 @@ TEST_CASE("findings: what the NCCL here makes of slices of one GPU") {
           "slices (MIG) of one GPU form a group only where all ranks set "
           "NCCL_MULTI_RANK_GPU_ENABLE=1");
   }
-  facts.gpu.nccl_lacks = {"ncclCommRevoke (since 2.28.7)"};
-  CHECK(Of(facts, "nccl").advice.find("it lacks ncclCommRevoke (since 2.28.7): ") == 0);
+  facts.gpu.nccl_lacks = {"ncclCommRegister (since 2.19)"};
+  CHECK(Of(facts, "nccl").advice.find("it lacks ncclCommRegister (since 2.19): ") == 0);
   CHECK(Of(facts, "nccl").advice.find("; slices (MIG)") != std::string::npos);
 }
 

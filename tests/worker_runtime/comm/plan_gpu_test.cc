@@ -30,7 +30,8 @@ Capabilities WithGpu(int gpu, DeviceChoice device = DeviceChoice::kAuto,
                       .host_id = "",
                       .nccl_version = 22807,
                       .nccl_lack = "",
-                      .can_register = true};
+                      .can_register = true,
+                      .wants_registered = true};
   return capabilities;
 }
 
@@ -64,7 +65,7 @@ TEST_CASE("plan: which device and backend are taken where every rank has a GPU o
     CHECK(plan.reason == row.says);
     CHECK(plan.is_on_gpus == (row.says == gpus));
     CHECK(plan.uses_nccl == (row.says == gpus));
-    CHECK(plan.can_register == (row.says == gpus));
+    CHECK(plan.registers_memory == (row.says == gpus));
   }
   const Row bad[] = {
       {kCuda, Backend::kShm, "backend shm does not go with device cuda" + does_not_go},
@@ -101,7 +102,7 @@ TEST_CASE("plan: the first rank that lacks a GPU or NCCL is named with what it l
     CHECK(plan.reason == "shm: all ranks share a host; no GPUs (rank 1: no \"lib\" here)");
     CHECK_FALSE(plan.is_on_gpus);
     CHECK_FALSE(plan.uses_nccl);
-    CHECK_FALSE(plan.can_register);
+    CHECK_FALSE(plan.registers_memory);
   }
 }
 
@@ -209,7 +210,7 @@ TEST_CASE("plan: a group of one needs no NCCL unless it was asked for") {
   alone.gpu.nccl_lack = "no libnccl";
   const Plan plan = Made({alone});
   CHECK(plan.is_on_gpus);
-  CHECK_FALSE(plan.can_register);
+  CHECK_FALSE(plan.registers_memory);
   CHECK(plan.reason == "cuda: a group of one");
   alone.backend = Backend::kNccl;
   CHECK(Refusal({alone}) == "device cuda: rank 0: no libnccl");
@@ -227,7 +228,7 @@ TEST_CASE("plan: a rank that cannot register memory keeps all from it, and is na
   ranks[1].gpu.can_register = false;
   Plan plan = Made(ranks);
   CHECK(plan.uses_nccl);
-  CHECK_FALSE(plan.can_register);
+  CHECK_FALSE(plan.registers_memory);
   CHECK(plan.reason ==
         "cuda, nccl 2.18.3: each of 3 ranks has a GPU of its own; gradients in plain memory, as "
         "rank 1's NCCL cannot register it (2.19 can)");
@@ -235,8 +236,19 @@ TEST_CASE("plan: a rank that cannot register memory keeps all from it, and is na
   for (int i = 0; i < 3; ++i) ranks[i] = WithGpu(i);
   ranks[2].gpu.can_register = false;
   plan = Made(ranks);
-  CHECK_FALSE(plan.can_register);
+  CHECK_FALSE(plan.registers_memory);
   CHECK(plan.reason.find("as rank 2's NCCL cannot register it") != std::string::npos);
+  // Some ask for it, and some do not; nobody does.
+  for (int i = 0; i < 3; ++i) ranks[i] = WithGpu(i);
+  ranks[1].gpu.wants_registered = false;
+  plan = Made(ranks);
+  CHECK_FALSE(plan.registers_memory);
+  CHECK(plan.reason.find("as rank 1 does not ask for registered memory (TORCH_NCCL_USE_TENSOR_") !=
+        std::string::npos);
+  for (Capabilities& rank : ranks) rank.gpu.wants_registered = false;
+  plan = Made(ranks);
+  CHECK_FALSE(plan.registers_memory);
+  CHECK(plan.reason == "cuda, nccl 2.28.7: each of 3 ranks has a GPU of its own");
 }
 
 TEST_CASE("plan: ranks with different versions of NCCL form no group on GPUs") {
@@ -278,7 +290,7 @@ TEST_CASE("plan: what a rank says of its GPU comes back whatever characters it h
   for (const bool flag : {false, true}) {
     Plan plan{{1, 1}, odd};
     (flag ? plan.is_on_gpus : plan.uses_nccl) = true;
-    plan.can_register = flag;
+    plan.registers_memory = flag;
     plan.compares_calls = !flag;
     const auto decoded = DecodePlan(Encode(plan), 2);
     REQUIRE_MESSAGE(decoded.ok(), decoded.status().ToString());
@@ -293,8 +305,8 @@ TEST_CASE("plan: capabilities with a broken part about the GPU are refused") {
   const std::string devices = head.substr(0, head.rfind('|'));
   const std::string gpu = good.substr(good.rfind('|') + 1);
   for (const std::string& text :
-       {head, head + "|", head + "|,,,,,,", head + "|,,,,0,x,,1", head + "|,,,,0,1,,1,", good + "|",
-        devices + "|tpu|" + gpu, devices + "|" + gpu}) {
+       {head, head + "|", head + "|,,,,,,", head + "|,,,,0,x,,1,1", head + "|,,,,0,1,,1,1,",
+        good + "|", devices + "|tpu|" + gpu, devices + "|" + gpu}) {
     CAPTURE(text);
     CHECK(absl::IsInvalidArgument(DecodeCapabilities(text).status()));
   }

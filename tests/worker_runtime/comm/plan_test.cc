@@ -81,25 +81,25 @@ TEST_CASE("plan: a plan comes back from the store as it went") {
 
 TEST_CASE("plan: what was not encoded by this version is refused and quoted") {
   const std::string nonce(32, 'a');
-  const std::string good = "ddp5|auto|host|10.0.0.1|" + nonce + "|off|cpu|,,,,0,0,,0";
+  const std::string good = "ddp6|auto|host|10.0.0.1|" + nonce + "|off|cpu|,,,,0,0,,0,0";
   REQUIRE(DecodeCapabilities(good).ok());
   for (const std::string& text :
-       {std::string(), std::string("ddp5"), "ddp4" + good.substr(4),
-        "ddp5|mpi|host|10.0.0.1|" + nonce + "|off|cpu|,,,,0,0,,0",
-        "ddp5|auto|host|10.0.0.1|" + nonce + "|loud|cpu|,,,,0,0,,0",
-        "ddp5|auto|host|10.0.0.1|" + nonce.substr(1) + "|off|cpu|,,,,0,0,,0",
-        "ddp5|auto|host|10.0.0.1|" + nonce.substr(1) + "g|off|cpu|,,,,0,0,,0",
-        "ddp5|auto|host|" + nonce + "|off|cpu|,,,,0,0,,0", good + "|more"}) {
+       {std::string(), std::string("ddp6"), "ddp5" + good.substr(4),
+        "ddp6|mpi|host|10.0.0.1|" + nonce + "|off|cpu|,,,,0,0,,0,0",
+        "ddp6|auto|host|10.0.0.1|" + nonce + "|loud|cpu|,,,,0,0,,0,0",
+        "ddp6|auto|host|10.0.0.1|" + nonce.substr(1) + "|off|cpu|,,,,0,0,,0,0",
+        "ddp6|auto|host|10.0.0.1|" + nonce.substr(1) + "g|off|cpu|,,,,0,0,,0,0",
+        "ddp6|auto|host|" + nonce + "|off|cpu|,,,,0,0,,0,0", good + "|more"}) {
     CAPTURE(text);
     auto decoded = DecodeCapabilities(text);
     CHECK(absl::IsInvalidArgument(decoded.status()));
     CHECK(decoded.status().message().find("\"" + text + "\"") != std::string::npos);
   }
-  REQUIRE(DecodePlan("ddp5|2,2|0000|shm", 4).ok());
+  REQUIRE(DecodePlan("ddp6|2,2|0000|shm", 4).ok());
   for (const std::string text :
-       {"", "ddp5", "ddp5|2,2", "ddp4|2,2|0000|shm", "ddp5||0000|shm", "ddp5|2,|0000|shm",
-        "ddp5|2,0,2|0000|shm", "ddp5|5,-1|0000|shm", "ddp5|2,1|0000|shm", "ddp5|2,3|0000|shm",
-        "ddp5|2,x|0000|shm", "ddp5|4294967300|0000|shm"}) {
+       {"", "ddp6", "ddp6|2,2", "ddp5|2,2|0000|shm", "ddp6||0000|shm", "ddp6|2,|0000|shm",
+        "ddp6|2,0,2|0000|shm", "ddp6|5,-1|0000|shm", "ddp6|2,1|0000|shm", "ddp6|2,3|0000|shm",
+        "ddp6|2,x|0000|shm", "ddp6|4294967300|0000|shm"}) {
     CAPTURE(text);
     auto decoded = DecodePlan(text, 4);
     CHECK(absl::IsInvalidArgument(decoded.status()));

@@ -222,7 +222,6 @@ TEST_CASE("abi: NCCL's constants have their values") {
   CHECK(kNcclBfloat16 == ncclBfloat16);
   CHECK(kNcclSum == ncclSum);
   CHECK(kNcclAvg == ncclAvg);
-  CHECK(kNcclRevokeDefault == NCCL_REVOKE_DEFAULT);
   CHECK(NcclVersionCode(2, 28, 7) == NCCL_VERSION(2, 28, 7));
   CHECK(NcclVersionCode(2, 8, 4) == NCCL_VERSION(2, 8, 4));
 }

@@ -29,7 +29,7 @@ std::string Library(const std::string& name) {
 std::string Describe(const absl::StatusOr<LoadedNccl>& nccl) {
   if (!nccl.ok()) return nccl.status().ToString();
   return NcclVersionText(nccl->version) + "|" + nccl->path + "|" +
-         (nccl->can_register() ? "register " : "") + (nccl->can_revoke() ? "revoke" : "");
+         (nccl->can_register() ? "register" : "");
 }
 
 std::string Load(Env env, const std::string& loaded_before = "") {
@@ -106,11 +106,9 @@ TEST_CASE("nccl: a library that has nothing of NCCL is told so") {
 
 // The file has every function: it is the version that decides.
 TEST_CASE("nccl: functions newer than the library are not used") {
-  for (const auto& [name, version, can] :
-       {std::array{"libnccl_2_18.so", "2.18.3", ""},
-        std::array{"libnccl_2_19.so", "2.19.3", "register "},
-        std::array{"libnccl_2_28_6.so", "2.28.6", "register "},
-        std::array{"libnccl_2_28_7.so", "2.28.7", "register revoke"}}) {
+  for (const auto& [name, version, can] : {std::array{"libnccl_2_18.so", "2.18.3", ""},
+                                           std::array{"libnccl_2_19.so", "2.19.3", "register"},
+                                           std::array{"libnccl_2_28_7.so", "2.28.7", "register"}}) {
     const std::string file = Library(name);
     CHECK(Load({{"DDPRUN_NCCL_LIB", file}}) == std::string(version) + "|" + file + "|" + can);
   }
@@ -118,7 +116,7 @@ TEST_CASE("nccl: functions newer than the library are not used") {
 
 TEST_CASE("nccl: an optional function may be missing, and registration is there whole or not") {
   const std::string file = Library("libnccl_without_register.so");
-  CHECK(Load({{"DDPRUN_NCCL_LIB", file}}) == "2.28.9|" + file + "|revoke");
+  CHECK(Load({{"DDPRUN_NCCL_LIB", file}}) == "2.28.9|" + file + "|");
   CHECK(InChild({{"DDPRUN_NCCL_LIB", file}}, [] {
           const auto nccl = LoadNccl();
           return std::string(nccl->api.ncclMemAlloc == nullptr &&
@@ -131,13 +129,13 @@ TEST_CASE("nccl: an optional function may be missing, and registration is there 
 
 TEST_CASE("nccl: what a framework has loaded is used, wherever its file lies") {
   const std::string loaded = Library("libnccl_soname.so");
-  CHECK(Load({}, loaded) == "2.28.9|" + loaded + "|register revoke");
+  CHECK(Load({}, loaded) == "2.28.9|" + loaded + "|register");
 }
 
 TEST_CASE("nccl: the variable goes before what is loaded, and nothing is tried after it") {
   const std::string loaded = Library("libnccl_soname.so");
   const std::string named = Library("libnccl_2_19.so");
-  CHECK(Load({{"DDPRUN_NCCL_LIB", named}}, loaded) == "2.19.3|" + named + "|register ");
+  CHECK(Load({{"DDPRUN_NCCL_LIB", named}}, loaded) == "2.19.3|" + named + "|register");
   const std::string text = Load({{"DDPRUN_NCCL_LIB", "/nowhere/x.so"}}, loaded);
   CHECK_MESSAGE(text.starts_with("NOT_FOUND: NCCL: /nowhere/x.so: "), text);
 }
@@ -149,14 +147,14 @@ TEST_CASE("nccl: the wheel of a named Python is found, its own environment's fir
       MakePython(dir, "base", "lib/python3.11/dist-packages", Library("libnccl_2_19.so"));
   const std::string in_base = dir.File("base/lib/python3.11/dist-packages/");
   CHECK(Load({{"PYTHON_EXEC", base}}) ==
-        "2.19.3|" + in_base + "nvidia/nccl/lib/libnccl.so.2|register ");
+        "2.19.3|" + in_base + "nvidia/nccl/lib/libnccl.so.2|register");
 
   // A virtual environment without the wheel leads to the Python that it was made of.
   const std::string bare = MakePython(dir, "bare", "lib/python3.11/site-packages", "");
   std::filesystem::remove(bare);
   std::filesystem::create_symlink(base, bare);
   CHECK(Load({{"PYTHON_EXEC", bare}}) ==
-        "2.19.3|" + in_base + "nvidia/nccl/lib/libnccl.so.2|register ");
+        "2.19.3|" + in_base + "nvidia/nccl/lib/libnccl.so.2|register");
 
   const std::string own =
       MakePython(dir, "own", "lib/python3.12/site-packages", Library("libnccl_2_28_7.so"));
@@ -164,7 +162,7 @@ TEST_CASE("nccl: the wheel of a named Python is found, its own environment's fir
   std::filesystem::create_symlink(base, own);
   const std::string in_own =
       "2.28.7|" + dir.File("own/lib/python3.12/site-packages/nvidia/nccl/lib/libnccl.so.2") +
-      "|register revoke";
+      "|register";
   CHECK(Load({{"PYTHON_EXEC", own}}) == in_own);
   CHECK(Load({{"DDPRUN_NCCL_PYTHON", own}, {"PYTHON_EXEC", base}}) == in_own);
 }

@@ -72,10 +72,8 @@ class DeviceBuffer final : public Buffer {
     const CurrentDevice current(device_);
     const RelaxedCapture relaxed(device_.api());
     absl::Status freed = AwaitUses();
-    if (freed.ok()) {
-      Deregister();
-      freed = device_.Free(HowToFree(), kIdlePatience);
-    }
+    if (freed.ok()) freed = Deregister();
+    if (freed.ok()) freed = device_.Free(HowToFree(), kIdlePatience);
     if (freed.ok()) return;
     std::fprintf(stderr, "ddp: %zu bytes of GPU memory are left to the end of the process: %s\n",
                  bytes_, std::string(freed.message()).c_str());
@@ -132,11 +130,16 @@ class DeviceBuffer final : public Buffer {
                       device_.api().cuMemsetD8Async(data_, 0, bytes_, stream));
   }
 
-  void Deregister() {
-    const std::lock_guard nccl(owner_.queue.nccl_mutex());
+  absl::Status Deregister() {
+    if (handle_ == nullptr) return absl::OkStatus();
+    const std::unique_lock nccl(owner_.queue.nccl_mutex(), kIdlePatience);
+    if (!nccl.owns_lock()) return absl::DeadlineExceededError("a call of NCCL has not returned");
     // After an orderly end the registration has gone with NCCL's communicator.
-    if (handle_ == nullptr || communication_->get() == nullptr) return;
+    if (!communication_->is_open()) {
+      return owner_.may_free() ? absl::OkStatus() : owner_.queue.error();
+    }
     communication_->api().ncclCommDeregister(communication_->get(), handle_);
+    return absl::OkStatus();
   }
 
   absl::Status AllocatePlain() {
@@ -146,15 +149,17 @@ class DeviceBuffer final : public Buffer {
 
   absl::Status AllocateRegistered() {
     void* memory = nullptr;
-    NcclResult result = communication_->api().ncclMemAlloc(&memory, bytes_);
-    const std::lock_guard nccl(owner_.queue.nccl_mutex());
+    const NcclApi& api = communication_->api();
+    NcclResult result = api.ncclMemAlloc(&memory, bytes_);
     if (result != kNcclSuccess) {
-      return communication_->Explain(absl::StrCat("ncclMemAlloc of ", bytes_, " bytes").c_str(),
-                                     result);
+      return NcclStatus(api, absl::StrCat("ncclMemAlloc of ", bytes_, " bytes").c_str(), result,
+                        nullptr);
     }
     data_ = reinterpret_cast<CudaPointer>(memory);
-    result =
-        communication_->api().ncclCommRegister(communication_->get(), memory, bytes_, &handle_);
+    const std::lock_guard nccl(owner_.queue.nccl_mutex());
+    // The group may have failed meanwhile, and NCCL's communicator be gone.
+    if (!communication_->is_open()) return owner_.queue.error();
+    result = api.ncclCommRegister(communication_->get(), memory, bytes_, &handle_);
     return communication_->Explain("ncclCommRegister", result);
   }
 

@@ -1,17 +1,16 @@
 #include "worker_runtime/comm/nccl/form_nccl.h"
 
 #include <algorithm>
-#include <condition_variable>
 #include <cstdlib>
 #include <cstring>
-#include <mutex>
-#include <optional>
-#include <thread>
+#include <future>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "worker_runtime/comm/nccl/nccl_environment.h"
+#include "worker_runtime/comm/nccl/side_thread.h"
 #include "worker_runtime/comm/survey.h"
 #include "worker_runtime/gpu/gpu_runtime.h"
 
@@ -20,9 +19,10 @@ namespace {
 
 using Milliseconds = std::chrono::milliseconds;
 
-// How often a wait for NCCL looks whether another rank failed, and how long an abort may take.
+// How often a wait for NCCL looks whether another rank has failed.
 constexpr Milliseconds kLook(20);
-constexpr std::chrono::seconds kAbortPatience(2);
+// How long NCCL's start may go on once one has: it may say why, in better words.
+constexpr std::chrono::seconds kAfterFailure(2);
 
 constexpr char kIdKey[] = "nccl/id";
 constexpr char kSurveyorKey[] = "nccl/surveyor";
@@ -113,44 +113,29 @@ absl::Status Explained(const absl::Status& status, Store* store, const NcclMembe
                       absl::StrCat("join NCCL's group of ", host.world_size(), " ranks: ", why));
 }
 
-// NCCL's start may hang inside a call that promised not to wait. Then the thread is left to itself,
-// and the error that says so should end the process.
+// NCCL's start has no deadline of its own: it is on a thread, which is left to itself where it
+// hangs, and the error that says so should end the process.
 absl::StatusOr<std::unique_ptr<NcclCommunication>> JoinOnThread(const LoadedNccl& nccl,
                                                                 const NcclUniqueId& id,
                                                                 const Device& device,
                                                                 const HostCommunicator& host,
                                                                 Clock::time_point deadline) {
-  struct Shared {
-    std::mutex mutex;
-    std::condition_variable changed;
-    absl::Status interruption;  // by the other side
-    std::optional<absl::StatusOr<std::unique_ptr<NcclCommunication>>> result;
-  };
-  auto shared = std::make_shared<Shared>();
-  std::thread([shared, &nccl, id, &device, rank = host.rank(), size = host.world_size(), deadline] {
-    const auto interrupted = [&shared] {
-      const std::lock_guard lock(shared->mutex);
-      return shared->interruption;
-    };
-    std::optional<absl::StatusOr<std::unique_ptr<NcclCommunication>>> joined;
-    if (const absl::Status current = device.MakeCurrent(); !current.ok()) {
-      joined = current;
-    } else {
-      joined = NcclCommunication::Join(nccl, id, rank, size, deadline, interrupted);
-    }
-    const std::lock_guard lock(shared->mutex);
-    shared->result = std::move(joined);
-    shared->changed.notify_all();
-  }).detach();
-  std::unique_lock lock(shared->mutex);
-  while (!shared->result.has_value()) {
-    shared->changed.wait_for(lock, kLook);
-    if (shared->interruption.ok()) shared->interruption = host.error();
-    if (Clock::now() > deadline + kAbortPatience) {
-      return absl::DeadlineExceededError("ncclCommInitRankConfig did not return");
-    }
+  using Joined = absl::StatusOr<std::unique_ptr<NcclCommunication>>;
+  auto joined = OnThread([&nccl, id, &device, rank = host.rank(), size = host.world_size()] {
+    const absl::Status current = device.MakeCurrent();
+    return current.ok() ? NcclCommunication::Join(nccl, id, rank, size) : Joined(current);
+  });
+  absl::Status why = absl::DeadlineExceededError("ncclCommInitRankConfig did not return");
+  bool has_peer_failed = false;
+  while (joined.wait_for(kLook) != std::future_status::ready) {
+    const Clock::time_point now = Clock::now();
+    if (now > deadline) return why;
+    if (has_peer_failed || host.error().ok()) continue;
+    has_peer_failed = true;
+    why = host.error();
+    deadline = std::min(deadline, now + kAfterFailure);
   }
-  return *std::move(shared->result);
+  return joined.get();
 }
 
 absl::StatusOr<std::unique_ptr<NcclCommunication>> JoinNccl(Store* store, const NcclMember& member,
@@ -185,6 +170,13 @@ bool IsEnabled(const char* variable) {
   return text != nullptr && std::strtoll(text, nullptr, 0) != 0;
 }
 
+// As PyTorch reads its own.
+bool IsTrue(const char* variable) {
+  const char* text = std::getenv(variable);
+  const std::string word = absl::AsciiStrToLower(text == nullptr ? "" : text);
+  return word == "1" || word == "y" || word == "yes" || word == "t" || word == "true";
+}
+
 }  // namespace
 
 GpuCapability ProbeGpu(int local_rank, bool needs_nccl, std::unique_ptr<Device>* device) {
@@ -209,6 +201,7 @@ GpuCapability ProbeGpu(int local_rank, bool needs_nccl, std::unique_ptr<Device>*
   }
   gpu.nccl_version = Nccl()->version;
   gpu.can_register = Nccl()->can_register();
+  gpu.wants_registered = IsTrue(kRegisterVar);
   return gpu;
 }
 
@@ -234,8 +227,9 @@ absl::StatusOr<std::unique_ptr<NcclCommunicator>> FormNccl(Store* store, const P
   return NcclCommunicator::Create(std::move(device), std::move(communication), std::move(host),
                                   std::move(board),
                                   {.timeout = member.timeout,
-                                   .can_register = plan.can_register,
+                                   .registers_memory = plan.registers_memory,
                                    .compares_calls = plan.compares_calls,
+                                   .is_high_priority = IsTrue("TORCH_NCCL_HIGH_PRIORITY"),
                                    .on_hopeless = &EndProcess});
 }
 

@@ -30,7 +30,8 @@ struct NcclMember {
 
 // Collective over the ranks of `host`, after all have agreed on `plan`, which is on GPUs. `store`
 // is the key space of this group alone; null in a group of one without a launcher. DeadlineExceeded
-// names the ranks that did not come.
+// names the ranks that did not come. After an error a thread of the process may be inside NCCL for
+// ever: the program should end.
 absl::StatusOr<std::unique_ptr<NcclCommunicator>> FormNccl(Store* store, const Plan& plan,
                                                            const NcclMember& member,
                                                            std::unique_ptr<Device> device,

@@ -78,7 +78,8 @@ absl::StatusOr<std::unique_ptr<CapturedGraph>> GraphRecorder::EndCapture() {
   graph->status.Update(Instantiate(*graph));
   queue_.SetCapture(nullptr);
   if (!graph->status.ok()) return graph->status;
-  // Whoever aborts NCCL meanwhile holds the mutex, and NCCL waits for a graph that it cannot know.
+  // Whoever aborts NCCL meanwhile may hold the mutex, and NCCL waits for a graph that it cannot
+  // know.
   std::unique_lock nccl(queue_.nccl_mutex(), std::try_to_lock);
   while (!nccl.owns_lock() && queue_.error().ok()) {
     std::this_thread::sleep_for(kLook);

@@ -2,7 +2,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <future>
@@ -12,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "worker_runtime/comm/left_peer.h"
+#include "worker_runtime/comm/nccl/side_thread.h"
 #include "worker_runtime/comm/nccl/watchdog.h"
 
 namespace ddp::internal {
@@ -21,8 +21,9 @@ using Milliseconds = std::chrono::milliseconds;
 
 // How long the reason of another rank's abort may take to be read.
 constexpr Milliseconds kExplainPatience(500);
-// An abort takes milliseconds, beside up to 1 s for a revocation.
+// An abort takes milliseconds, and a call of NCCL microseconds, unless it waits for a peer.
 constexpr std::chrono::seconds kAbortPatience(2);
+constexpr Milliseconds kCallPatience(200);
 // How long the flight recorder's dump may take, which comes before the abort.
 constexpr Milliseconds kDumpPatience(400);
 // A claim of the survey is a question to the store.
@@ -37,15 +38,6 @@ constexpr std::chrono::seconds kFinalize(30);
 constexpr Milliseconds kLook(20);
 
 std::string AbortedBy(int rank) { return absl::StrCat("aborted by rank ", rank, ": "); }
-
-// On a thread of its own, which is left to itself where it hangs.
-template <typename Work>
-auto OnThread(Work work) {
-  std::packaged_task<decltype(work())()> task(std::move(work));
-  auto result = task.get_future();
-  std::thread(std::move(task)).detach();
-  return result;
-}
 
 void DestroyGraphs(const CudaApi& api, const Graphs& graphs) {
   for (const auto& graph : graphs) graph->Destroy(api);
@@ -120,12 +112,24 @@ void Watchdog::AbortCommunication() {
   const Clock::time_point deadline = Clock::now() + kAbortPatience;
   const auto is_aborted = OnThread([group = &group_] {
     if (group->communication == nullptr) return;
-    const absl::Status current = group->device.MakeCurrent();
-    const std::lock_guard nccl(group->queue.nccl_mutex());
     // What cannot be made current has failed, and runs nothing that an abort would end.
-    if (!current.ok()) return;
-    DestroyGraphs(group->device.api(), group->graphs.TakeGraphs());
-    group->communication->Abort();
+    if (!group->device.MakeCurrent().ok()) return;
+    const auto destroy_graphs = [group] {
+      DestroyGraphs(group->device.api(), group->graphs.TakeGraphs());
+    };
+    std::unique_lock nccl(group->queue.nccl_mutex(), kCallPatience);
+    while (!nccl.owns_lock() && !group->queue.is_in_nccl()) (void)nccl.try_lock_for(kCallPatience);
+    if (nccl.owns_lock()) {
+      destroy_graphs();
+      return group->communication->Abort();
+    }
+    // A call waits in NCCL for a peer. The abort ends it, and waits for the graphs itself.
+    const auto aborted = OnThread([group] {
+      if (group->device.MakeCurrent().ok()) group->communication->Abort();
+    });
+    nccl.lock();
+    destroy_graphs();
+    aborted.wait();
   });
   const char* hanging = nullptr;
   // The driver has kAnswer left in any case.
@@ -193,25 +197,24 @@ Watchdog::Ending Watchdog::End() {
   return ending();
 }
 
-// All work is done, so a hang of NCCL is no reason to fail: it is left to itself. Nor is another
-// rank that aborts now: NCCL would wait for it.
+// All work is done, so a hang of NCCL is no reason to fail: it is left to itself. So is its wait
+// for a rank that aborts now.
 void Watchdog::FinalizeCommunication() {
   if (group_.communication == nullptr) return Set(Ending::kOrderly);
-  const Milliseconds patience = std::min<Milliseconds>(group_.queue.timeout(), kFinalize);
-  const auto is_interrupted = std::make_shared<std::atomic<bool>>(false);
   auto is_ended = OnThread([device = &group_.device, communication = group_.communication,
-                            graphs = group_.graphs.TakeGraphs(), patience, is_interrupted] {
+                            graphs = group_.graphs.TakeGraphs()] {
     absl::Status current = device->MakeCurrent();
     if (!current.ok()) return current;
     DestroyGraphs(device->api(), graphs);
-    communication->Finalize(Clock::now() + patience, *is_interrupted).IgnoreError();
+    communication->Finalize().IgnoreError();
     return current;
   });
   const Clock::time_point begin = Clock::now();
-  Clock::time_point deadline = begin + patience + kAbortPatience;
+  Clock::time_point deadline = begin + std::min<Milliseconds>(group_.queue.timeout(), kFinalize);
+  bool is_interrupted = false;
   while (is_ended.wait_for(kLook) != std::future_status::ready) {
-    if (!*is_interrupted && !group_.host.error().ok()) {
-      *is_interrupted = true;
+    if (!is_interrupted && !group_.host.error().ok()) {
+      is_interrupted = true;
       deadline = std::min(deadline, Clock::now() + kAbortPatience);
     }
     if (Clock::now() < deadline) continue;
@@ -219,7 +222,7 @@ void Watchdog::FinalizeCommunication() {
     std::fprintf(stderr,
                  "ddp: rank %d: NCCL did not end within %s of the last operation%s; going on\n",
                  group_.host.rank(), NameDuration(waited).c_str(),
-                 *is_interrupted ? ", 2 s after another rank had ended the group" : "");
+                 is_interrupted ? ", 2 s after another rank had ended the group" : "");
     return Set(Ending::kHanging);
   }
   const absl::Status current = is_ended.get();

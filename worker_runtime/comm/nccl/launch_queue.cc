@@ -16,12 +16,6 @@ namespace {
 constexpr size_t kMaxBeforeReplay = 4;
 constexpr std::chrono::microseconds kLook(200);
 
-// NCCL puts a non-blocking call on the stream from a thread of its own, in tens of microseconds: a
-// wait gives that thread the core. What takes longer connects or hangs, and is looked at now and
-// then.
-constexpr std::chrono::microseconds kYield(200);
-constexpr std::chrono::microseconds kSleep(20);
-
 }  // namespace
 
 absl::Status Prefixed(const Op& op, const absl::Status& status) {
@@ -42,10 +36,11 @@ absl::Status LaunchQueue::Start() {
   const CurrentDevice current(device_);
   if (!current.status().ok()) return current.status();
   const CudaApi& api = device_.api();
-  int least = 0, greatest = 0;
-  CudaResult result = api.cuCtxGetStreamPriorityRange(&least, &greatest);
+  int greatest = 0;
+  CudaResult result = api.cuCtxGetStreamPriorityRange(nullptr, &greatest);
   if (result != kCudaSuccess) return CudaStatus(api, "cuCtxGetStreamPriorityRange", result);
-  result = api.cuStreamCreateWithPriority(&stream_, kCudaStreamNonBlocking, greatest);
+  result = api.cuStreamCreateWithPriority(&stream_, kCudaStreamNonBlocking,
+                                          options_.is_high_priority ? greatest : 0);
   if (result != kCudaSuccess) return CudaStatus(api, "cuStreamCreateWithPriority", result);
   result = api.cuMemAlloc(&barrier_word_, sizeof(int32_t));
   if (result != kCudaSuccess) return CudaStatus(api, "cuMemAlloc", result);
@@ -297,25 +292,17 @@ absl::Status LaunchQueue::Copy(const Op& op) {
                             reinterpret_cast<CudaPointer>(op.input), op.bytes(), stream_));
 }
 
-// Until NCCL has put `op` on the stream. Ends at the latest when the watchdog fails it.
+// Waits, at the first use of a peer, for that peer. Ends at the latest when the watchdog aborts it.
 absl::Status LaunchQueue::CallNccl(const Op& op) {
-  const Clock::time_point begin = Clock::now();
-  for (bool is_called = false;; is_called = true) {
-    {
-      const std::lock_guard nccl(nccl_mutex_);
-      // Under NCCL's mutex: what is called now is there before an abort, or not at all.
-      if (absl::Status status = error(); !status.ok()) return status;
-      const NcclResult result =
-          is_called ? communication_->Progress() : communication_->Enqueue(op, stream_);
-      if (result == kNcclSuccess) return absl::OkStatus();
-      if (result != kNcclInProgress) return communication_->Explain("enqueue", result);
-    }
-    if (Clock::now() - begin < kYield) {
-      std::this_thread::yield();
-    } else {
-      std::this_thread::sleep_for(kSleep);
-    }
-  }
+  const std::lock_guard nccl(nccl_mutex_);
+  // Under NCCL's mutex: what is called now is there before an abort, or not at all.
+  if (absl::Status status = error(); !status.ok()) return status;
+  is_in_nccl_ = true;
+  const NcclResult result = communication_->Enqueue(op, stream_);
+  is_in_nccl_ = false;
+  // An abort that ended the call has left nothing that could be asked.
+  if (absl::Status status = error(); !status.ok()) return status;
+  return communication_->Explain("enqueue", result);
 }
 
 absl::Status LaunchQueue::RecordEnd(const GpuOperation& operation) {

@@ -2,6 +2,7 @@
 #ifndef DDPRUN_WORKER_RUNTIME_COMM_NCCL_LAUNCH_QUEUE_H_
 #define DDPRUN_WORKER_RUNTIME_COMM_NCCL_LAUNCH_QUEUE_H_
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -21,11 +22,8 @@
 
 namespace ddp::internal {
 
-// Puts each operation on a high-priority stream of its own, behind an event of the caller's stream,
-// on the caller's thread, as PyTorch does. Where NCCL answers kNcclInProgress, as it does with
-// several ranks, the caller follows that call to its end before the done-event is recorded and the
-// next call made (NCCL's guide, group calls of non-blocking communicators); otherwise the event
-// would precede the collective and the optimizer read unreduced gradients.
+// Puts each operation on a stream of its own, behind an event of the caller's stream, on the
+// caller's thread, as PyTorch does.
 //
 // Operations on a stream that captures go into the graph instead: they are numbered and not in
 // flight. A replay of the graph is one operation, behind all that was called before it, and what is
@@ -40,6 +38,7 @@ class LaunchQueue {
     int rank = 0;
     int world_size = 1;
     std::chrono::milliseconds timeout{0};
+    bool is_high_priority = false;  // its stream
     // Asked before an operation that is not captured, or a replay, is launched; null: all are as
     // they should be.
     std::function<absl::Status(const Op& op)> check;
@@ -84,8 +83,11 @@ class LaunchQueue {
   // Gives the numbers after `last` again.
   void Rewind(uint64_t last);
   absl::Status Replay(const std::shared_ptr<NcclGraph>& graph);
-  // Guards NCCL, where one call at a time is allowed, and the executables of graphs.
-  std::mutex& nccl_mutex() { return nccl_mutex_; }
+  // Guards NCCL, where one call at a time is allowed, and the executables of graphs. It is held
+  // while an operation is put on the stream, which may wait for a peer: only an abort ends that.
+  std::timed_mutex& nccl_mutex() { return nccl_mutex_; }
+  // NCCL is putting an operation on the stream.
+  bool is_in_nccl() const { return is_in_nccl_; }
 
   // For the watchdog.
   // What has ended, and whether the first that has not has begun. The driver is asked in any case,
@@ -158,7 +160,8 @@ class LaunchQueue {
   CudaPointer barrier_word_ = 0;
   State pulse_;  // ended long ago: asked where there is nothing else
 
-  std::mutex nccl_mutex_;  // taken before mutex_
+  std::timed_mutex nccl_mutex_;  // taken before mutex_
+  std::atomic<bool> is_in_nccl_ = false;
 
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;

@@ -107,12 +107,10 @@ absl::Status LaunchQueue::AskDriver() {
 
 absl::Status LaunchQueue::AskNccl() {
   const std::unique_lock nccl(nccl_mutex_, std::try_to_lock);
-  if (!nccl.owns_lock() || communication_ == nullptr || communication_->get() == nullptr) {
+  if (!nccl.owns_lock() || communication_ == nullptr || !communication_->is_open()) {
     return absl::OkStatus();
   }
-  const NcclResult result = communication_->Progress();
-  if (result == kNcclSuccess || result == kNcclInProgress) return absl::OkStatus();
-  return communication_->Explain("asynchronous error", result);
+  return communication_->Explain("asynchronous error", communication_->AsyncError());
 }
 
 LaunchQueue::State LaunchQueue::First() const {

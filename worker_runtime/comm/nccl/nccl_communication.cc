@@ -1,20 +1,11 @@
 #include "worker_runtime/comm/nccl/nccl_communication.h"
 
-#include <algorithm>
-#include <chrono>
-#include <thread>
-
-#include "absl/strings/str_cat.h"
 #include "rendezvous/base/check.h"
 #include "worker_runtime/comm/exchange.h"
 #include "worker_runtime/comm/slice.h"
 
 namespace ddp::internal {
 namespace {
-
-// Between two looks at a call in progress. It is over in microseconds, or hangs.
-constexpr std::chrono::microseconds kFirstLook(10);
-constexpr std::chrono::microseconds kLastLook(2000);
 
 NcclDataType TypeOf(DType dtype) {
   switch (dtype) {
@@ -54,32 +45,25 @@ NcclRedOp ReductionOf(ReduceOp op) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<NcclCommunication>> NcclCommunication::Join(
-    const LoadedNccl& nccl, const NcclUniqueId& id, int rank, int world_size,
-    Clock::time_point deadline, const Interrupted& interrupted) {
+absl::StatusOr<std::unique_ptr<NcclCommunication>> NcclCommunication::Join(const LoadedNccl& nccl,
+                                                                           const NcclUniqueId& id,
+                                                                           int rank,
+                                                                           int world_size) {
   std::unique_ptr<NcclCommunication> joined(new NcclCommunication(nccl, rank, world_size));
   NcclConfig config;
-  config.blocking = 0;
-  NcclResult result =
+  config.blocking = 1;
+  const NcclResult result =
       nccl.api.ncclCommInitRankConfig(&joined->comm_, world_size, id, rank, &config);
-  std::chrono::microseconds look = kFirstLook;
-  absl::Status status;
-  while (result == kNcclInProgress && status.ok()) {
-    std::this_thread::sleep_for(look);
-    look = std::min(2 * look, kLastLook);
-    result = joined->Progress();
-    status = interrupted();
-    if (status.ok() && result == kNcclInProgress && Clock::now() >= deadline) {
-      status = absl::DeadlineExceededError("ncclCommInitRankConfig did not end");
-    }
+  if (result == kNcclInProgress) {
+    return absl::FailedPreconditionError(
+        "NCCL's configuration asks for non-blocking communicators (NCCL_COMM_BLOCKING=0), "
+        "which the library does not follow; unset it");
   }
-  if (result != kNcclSuccess && result != kNcclInProgress) {
-    status = joined->Explain("ncclCommInitRankConfig", result);
-  }
-  joined->is_joined_ = status.ok();
-  if (status.ok()) return joined;
-  joined->Abort();
-  return status;
+  // What failed is gone: its text is that of the thread's last call.
+  if (result != kNcclSuccess)
+    return NcclStatus(nccl.api, "ncclCommInitRankConfig", result, nullptr);
+  joined->is_open_ = true;
+  return joined;
 }
 
 // What PyTorch does for them: NCCL has no calls of its own for these from its oldest version on.
@@ -149,7 +133,7 @@ NcclResult NcclCommunication::Enqueue(const Op& op, CudaStream stream) {
   return kNcclInvalidUsage;
 }
 
-NcclResult NcclCommunication::Progress() {
+NcclResult NcclCommunication::AsyncError() {
   NcclResult state = kNcclSuccess;
   const NcclResult result = nccl_.api.ncclCommGetAsyncError(comm_, &state);
   return result == kNcclSuccess ? state : result;
@@ -159,40 +143,20 @@ absl::Status NcclCommunication::Explain(const char* call, NcclResult result) con
   return NcclStatus(nccl_.api, call, result, comm_);
 }
 
-absl::Status NcclCommunication::Finalize(Clock::time_point deadline,
-                                         const std::atomic<bool>& is_interrupted) {
-  if (comm_ == nullptr) return absl::OkStatus();
-  NcclResult result = nccl_.api.ncclCommFinalize(comm_);
-  while (result == kNcclInProgress && Clock::now() < deadline && !is_interrupted) {
-    std::this_thread::sleep_for(kLastLook);
-    result = Progress();
+absl::Status NcclCommunication::Finalize() {
+  if (!is_open_) return absl::OkStatus();
+  const NcclResult result = nccl_.api.ncclCommFinalize(comm_);
+  if (result != kNcclSuccess) {
+    absl::Status status = Explain("ncclCommFinalize", result);
+    Abort();
+    return status;
   }
-  if (result == kNcclSuccess) {
-    result = nccl_.api.ncclCommDestroy(comm_);
-    comm_ = nullptr;
-    return Explain("ncclCommDestroy", result);
-  }
-  absl::Status status = result == kNcclInProgress
-                            ? absl::DeadlineExceededError("ncclCommFinalize did not end")
-                            : Explain("ncclCommFinalize", result);
-  Abort();
-  return status;
+  is_open_ = false;
+  return NcclStatus(nccl_.api, "ncclCommDestroy", nccl_.api.ncclCommDestroy(comm_), nullptr);
 }
 
 void NcclCommunication::Abort() {
-  if (comm_ == nullptr) return;
-  // Revoking quiesces without freeing, so that the abort meets nothing under way. Its result does
-  // not matter: the abort follows in any case. NCCL takes no revocation before a group is complete,
-  // nor beside a call in progress, whose state it frees (seen in its source, 2.28.7).
-  if (nccl_.can_revoke() && is_joined_ && Progress() != kNcclInProgress) {
-    (void)nccl_.api.ncclCommRevoke(comm_, kNcclRevokeDefault);
-    const Clock::time_point deadline = Clock::now() + std::chrono::seconds(1);
-    while (Progress() == kNcclInProgress && Clock::now() < deadline) {
-      std::this_thread::sleep_for(kLastLook);
-    }
-  }
-  (void)nccl_.api.ncclCommAbort(comm_);
-  comm_ = nullptr;
+  if (is_open_.exchange(false)) (void)nccl_.api.ncclCommAbort(comm_);
 }
 
 }  // namespace ddp::internal

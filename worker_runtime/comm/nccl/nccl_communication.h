@@ -3,7 +3,6 @@
 #define DDPRUN_WORKER_RUNTIME_COMM_NCCL_NCCL_COMMUNICATION_H_
 
 #include <atomic>
-#include <functional>
 #include <memory>
 
 #include "absl/status/status.h"
@@ -13,21 +12,15 @@
 
 namespace ddp::internal {
 
-// Owns a non-blocking ncclComm. NCCL's communicators are not safe for several threads: the owner
-// sees to it that one call is made at a time.
+// Owns an ncclComm, a blocking one, as PyTorch's are. NCCL's communicators are not safe for several
+// threads: the owner sees to it that one call is made at a time; Abort() alone may come beside it.
 class NcclCommunication {
  public:
-  // Asked again and again during a wait; an error ends it.
-  using Interrupted = std::function<absl::Status()>;
-
-  // Collective over `world_size` processes that have `id`. REQUIRES: the rank's device is current;
-  // `nccl` outlives this. Errors: DeadlineExceeded; NCCL's; what `interrupted` returned. What was
-  // begun is aborted then.
+  // Collective over `world_size` processes that have `id`: waits for them, for ever if one does not
+  // come. REQUIRES: the rank's device is current; `nccl` outlives this. Errors: NCCL's.
   static absl::StatusOr<std::unique_ptr<NcclCommunication>> Join(const LoadedNccl& nccl,
                                                                  const NcclUniqueId& id, int rank,
-                                                                 int world_size,
-                                                                 Clock::time_point deadline,
-                                                                 const Interrupted& interrupted);
+                                                                 int world_size);
   // REQUIRES: Finalize() succeeded or Abort() was called.
   ~NcclCommunication() = default;
   NcclCommunication(const NcclCommunication&) = delete;
@@ -35,18 +28,18 @@ class NcclCommunication {
 
   const NcclApi& api() const { return nccl_.api; }
   NcclComm get() const { return comm_; }
+  // Neither finalised nor aborted: what the calls below and get() REQUIRE.
+  bool is_open() const { return is_open_; }
 
-  // Puts `op` on `stream`. kNcclInProgress: it will be there once Progress() is Ok, and nothing may
-  // be done with the stream or the communicator before that.
+  // Puts `op` on `stream`. At the first use of a peer it waits until that calls as well; an Abort()
+  // on another thread ends the wait.
   NcclResult Enqueue(const Op& op, CudaStream stream);
-  // How the last call goes on: Ok, kNcclInProgress, or the error, which an operation on the device
-  // or another rank may have caused.
-  NcclResult Progress();
+  // What an operation on the device, or another rank, has caused.
+  NcclResult AsyncError();
   absl::Status Explain(const char* call, NcclResult result) const;
 
-  // Ends in order: flushes, waits for the other ranks, frees. Aborts after `deadline`, or once
-  // `is_interrupted`.
-  absl::Status Finalize(Clock::time_point deadline, const std::atomic<bool>& is_interrupted);
+  // Ends in order: flushes, waits for the other ranks, for ever if one does not come, and frees.
+  absl::Status Finalize();
   // Ends what is under way on the device and frees. May hang, as NCCL has shown; then nothing of
   // NCCL can be used any more in this process.
   void Abort();
@@ -60,8 +53,8 @@ class NcclCommunication {
   const LoadedNccl& nccl_;
   const int rank_;
   const int world_size_;
-  NcclComm comm_ = nullptr;
-  bool is_joined_ = false;
+  NcclComm comm_ = nullptr;  // Join() sets it
+  std::atomic<bool> is_open_ = false;
 };
 
 }  // namespace ddp::internal

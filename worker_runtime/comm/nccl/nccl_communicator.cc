@@ -25,11 +25,12 @@ NcclCommunicator::NcclCommunicator(std::unique_ptr<Device> device,
       communication_(std::move(communication)),
       host_(std::move(host)),
       board_(std::move(board)),
-      can_register_(options.can_register && communication_ != nullptr),
+      registers_memory_(options.registers_memory && communication_ != nullptr),
       queue_(*device_, communication_.get(),
              {.rank = rank(),
               .world_size = world_size(),
               .timeout = options.timeout,
+              .is_high_priority = options.is_high_priority,
               .check = options.compares_calls && world_size() > 1
                            ? [this](const Op& op) { return CompareCalls(op); }
                            : std::function<absl::Status(const Op&)>(),
@@ -76,7 +77,7 @@ absl::StatusOr<std::unique_ptr<Buffer>> NcclCommunicator::Allocate(size_t bytes)
     return error().ok() || watchdog_.ending() == Watchdog::Ending::kOrderly;
   };
   for (const bool is_registered : {true, false}) {
-    if (is_registered && !can_register_) continue;
+    if (is_registered && !registers_memory_) continue;
     {
       // NCCL takes no registration beside a call in progress.
       const LaunchQueue::Turn turn(queue_);

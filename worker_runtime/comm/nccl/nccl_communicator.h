@@ -25,9 +25,11 @@ class NcclCommunicator final : public GroupCommunicator {
  public:
   struct Options {
     std::chrono::milliseconds timeout{0};
-    bool can_register = false;    // memory from ncclMemAlloc on every rank
-    bool compares_calls = false;  // the ranks do, before each
-    std::function<void(const std::string& why)> on_hopeless;  // Watchdog's
+    bool registers_memory = false;  // from ncclMemAlloc, on every rank
+    bool compares_calls = false;    // the ranks do, before each
+    bool is_high_priority = false;  // the stream of the operations
+    // Watchdog's.
+    std::function<void(const std::string& why)> on_hopeless;
   };
 
   // `communication` may be null in a group of one: then nothing needs NCCL. `host` is the
@@ -71,7 +73,7 @@ class NcclCommunicator final : public GroupCommunicator {
   std::unique_ptr<NcclCommunication> communication_;  // at the very end, and only then
   const std::unique_ptr<HostCommunicator> host_;
   const std::unique_ptr<FailureBoard> board_;
-  const bool can_register_;
+  const bool registers_memory_;
   LaunchQueue queue_;
   GraphRecorder graphs_;
   Watchdog watchdog_;

@@ -1,15 +1,26 @@
-// A thread that asks what may not answer, for one that must go on.
+// Threads for what may not return.
 #ifndef DDPRUN_WORKER_RUNTIME_COMM_NCCL_SIDE_THREAD_H_
 #define DDPRUN_WORKER_RUNTIME_COMM_NCCL_SIDE_THREAD_H_
 
 #include <chrono>
 #include <condition_variable>
 #include <functional>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 namespace ddp::internal {
+
+// Runs `work` once, on a thread that is left to itself where it hangs. Returns the future.
+template <typename Work>
+auto OnThread(Work work) {
+  std::packaged_task<decltype(work())()> task(std::move(work));
+  auto result = task.get_future();
+  std::thread(std::move(task)).detach();
+  return result;
+}
 
 // Runs one function, whenever it is asked to, on a thread of its own. One thread uses this.
 class SideThread {

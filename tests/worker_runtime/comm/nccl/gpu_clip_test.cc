@@ -74,22 +74,12 @@ struct Model {
   ddp::DistributedDataParallel ddp;
 };
 
-std::string OnTwoRanks(const std::function<int(ddp::Communicator&)>& body) {
-  return RunOnDouble(2, DoubleEnv(), [&body](int) {
-    const auto group = GpuGroup();
-    EXPECT(body(group->communicator()) == 0);
-    EXPECT(group->communicator().error().ok());
-    EXPECT(group->Shutdown().ok());
-    return 0;
-  });
-}
-
 Floats Scaled(float value, double factor) {
   return Floats(kCount, value * static_cast<float>(factor));
 }
 
 TEST_CASE("gpu clip: norms of every order, and the gradients scaled behind the pass") {
-  CHECK(OnTwoRanks([](ddp::Communicator& communicator) {
+  CHECK(OnRanks(2, [](ddp::Communicator& communicator) {
           Model model(communicator);
           const double infinity = std::numeric_limits<double>::infinity();
           const struct {
@@ -113,7 +103,7 @@ TEST_CASE("gpu clip: norms of every order, and the gradients scaled behind the p
 }
 
 TEST_CASE("gpu clip: one rank's infinity is every rank's, and nothing is scaled if that is asked") {
-  CHECK(OnTwoRanks([](ddp::Communicator& communicator) {
+  CHECK(OnRanks(2, [](ddp::Communicator& communicator) {
           Model model(communicator);
           const bool is_bad = communicator.rank() == 1;
           EXPECT(model.Pass(communicator.rank(), is_bad ? kInfinity : 0).ok());
@@ -128,7 +118,7 @@ TEST_CASE("gpu clip: one rank's infinity is every rank's, and nothing is scaled 
 }
 
 TEST_CASE("gpu clip: of sharded gradients all ranks get the whole norm, and scale their shard") {
-  CHECK(OnTwoRanks([](ddp::Communicator& communicator) {
+  CHECK(OnRanks(2, [](ddp::Communicator& communicator) {
           Model model(communicator, {.shard_gradients = true});
           EXPECT(model.Pass(communicator.rank()).ok());
           EXPECT(*model.ddp.CountNonFinite() == 0);
@@ -164,7 +154,7 @@ TEST_CASE("gpu clip: the host waits for the pass, until the group's timeout at m
 // Behind a write that is held back until another thread lets it go.
 TEST_CASE("gpu clip: it is behind the last Finish(), or the stream that is named") {
   CHECK(
-      OnTwoRanks([](ddp::Communicator& communicator) {
+      OnRanks(2, [](ddp::Communicator& communicator) {
         Model model(communicator);
         const ddp::Stream optimizer = NewStream();
         for (const bool is_named : {false, true}) {
@@ -182,6 +172,13 @@ TEST_CASE("gpu clip: it is behind the last Finish(), or the stream that is named
           EXPECT(norm.ok());
           EXPECT(*norm == 8 * 9 + 8 * 4);
         }
+        // What it was finished on does not choose the next pass's stream.
+        EXPECT(model.Pass(communicator.rank(), 0, optimizer).ok());
+        EXPECT(Driver().cuStreamSynchronize(static_cast<CudaStream>(optimizer)) == kCudaSuccess);
+        const int hold = HoldStream(model.stream);
+        EXPECT(model.Pass(communicator.rank()).ok());
+        ReleaseStream(hold);
+        EXPECT(model.Read(0) == Floats(kCount, 3));
         return 0;
       }) == "0 0");
 }
@@ -217,7 +214,7 @@ TEST_CASE("gpu clip: a device that does not end its work does not hang the end o
 }
 
 TEST_CASE("gpu clip: gradients in memory of the program's own are set to 0 in the stream's order") {
-  CHECK(OnTwoRanks([](ddp::Communicator& communicator) {
+  CHECK(OnRanks(2, [](ddp::Communicator& communicator) {
           Model model(communicator, {}, /*owns_gradients=*/true);
           EXPECT(model.Pass(communicator.rank()).ok());
           EXPECT(model.Read(0) == Floats(kCount, 3));
@@ -236,7 +233,7 @@ TEST_CASE("gpu clip: gradients in memory of the program's own are set to 0 in th
 }
 
 TEST_CASE("gpu clip: a step that would be captured is told that the host cannot wait there") {
-  CHECK(OnTwoRanks([](ddp::Communicator& communicator) {
+  CHECK(OnRanks(2, [](ddp::Communicator& communicator) {
           Model model(communicator);
           const auto graph = ddp::StepGraph::Create(communicator, model.stream);
           EXPECT(graph.ok());

@@ -79,19 +79,8 @@ struct Model {
   ddp::DistributedDataParallel ddp;
 };
 
-// In two ranks, of which `body` gets the rank; their group ends well.
-std::string OnTwoRanks(const std::function<int(ddp::Communicator&)>& body) {
-  return RunOnDouble(2, DoubleEnv(), [&body](int) {
-    const auto group = GpuGroup();
-    EXPECT(body(group->communicator()) == 0);
-    EXPECT(group->communicator().error().ok());
-    EXPECT(group->Shutdown().ok());
-    return 0;
-  });
-}
-
 TEST_CASE("gpu options: a hook gets the buckets in their order, on the stream of the gradients") {
-  CHECK(OnTwoRanks([](ddp::Communicator& communicator) {
+  CHECK(OnRanks(2, [](ddp::Communicator& communicator) {
           Model model(communicator);
           EXPECT(model.ddp.Finalize().ok());
           std::vector<std::pair<int, bool>> seen;
@@ -115,7 +104,7 @@ TEST_CASE("gpu options: a hook gets the buckets in their order, on the stream of
 }
 
 TEST_CASE("gpu options: buffers follow rank 0 at Finalize and at each broadcast") {
-  CHECK(OnTwoRanks([](ddp::Communicator& communicator) {
+  CHECK(OnRanks(2, [](ddp::Communicator& communicator) {
           const float rank = static_cast<float>(communicator.rank());
           Model model(communicator);
           const DeviceArray buffer(Floats(kCount, 7 + rank));
@@ -136,7 +125,7 @@ TEST_CASE("gpu options: buffers follow rank 0 at Finalize and at each broadcast"
 
 TEST_CASE("gpu options: gradients in memory of the program's own are averaged there") {
   for (const bool rebuilds : {false, true}) {
-    CHECK(OnTwoRanks([rebuilds](ddp::Communicator& communicator) {
+    CHECK(OnRanks(2, [rebuilds](ddp::Communicator& communicator) {
             Model model(communicator, {.rebuild_buckets = rebuilds}, /*owns_gradients=*/true);
             EXPECT(model.ddp.Finalize().ok());
             EXPECT(model.ddp.GradientPtr(2) == model.gradients[2].data());
@@ -178,7 +167,7 @@ TEST_CASE("gpu options: a gradient that is not on the GPU fails all ranks at onc
 }
 
 TEST_CASE("gpu options: rebuilt buckets are rank 0's order of arrival, and nothing moves") {
-  CHECK(OnTwoRanks([](ddp::Communicator& communicator) {
+  CHECK(OnRanks(2, [](ddp::Communicator& communicator) {
           const int rank = communicator.rank();
           Model model(communicator, {.rebuild_buckets = true});
           EXPECT(model.ddp.Finalize().ok());

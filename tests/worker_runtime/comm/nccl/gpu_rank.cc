@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "rendezvous/base/check.h"
+#include "tests/support/expect.h"
 #include "tests/support/files.h"
 #include "worker_runtime/gpu/gpu_runtime.h"
 
@@ -50,6 +51,16 @@ std::string RunOnDouble(int world_size, const std::map<std::string, std::string>
     codes += (rank == 0 ? "" : " ") + std::to_string(ranks.Await(rank));
   }
   return codes;
+}
+
+std::string OnRanks(int world_size, const std::function<int(ddp::Communicator&)>& body) {
+  return RunOnDouble(world_size, DoubleEnv(), [&body](int) {
+    const auto group = GpuGroup();
+    EXPECT(body(group->communicator()) == 0);
+    EXPECT(group->communicator().error().ok());
+    EXPECT(group->Shutdown().ok());
+    return 0;
+  });
 }
 
 const ddp::internal::CudaApi& Driver() { return ddp::internal::Cuda()->api; }

@@ -3,6 +3,7 @@
 #define DDPRUN_TESTS_WORKER_RUNTIME_COMM_NCCL_GPU_RANK_H_
 
 #include <chrono>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -14,6 +15,9 @@
 
 namespace ddprun::testing {
 
+// "1" asks for gradients in registered memory.
+inline constexpr char kRegisteredMemory[] = "TORCH_NCCL_USE_TENSOR_REGISTER_ALLOCATOR_HOOK";
+
 // The environment of ranks that find `library` for CUDA and NCCL, with `more` on top.
 std::map<std::string, std::string> DoubleEnv(std::map<std::string, std::string> more = {},
                                              const std::string& library = "libgpu_double.so");
@@ -22,6 +26,9 @@ std::map<std::string, std::string> DoubleEnv(std::map<std::string, std::string> 
 // "0 0" when all is well.
 std::string RunOnDouble(int world_size, const std::map<std::string, std::string>& env,
                         const RankProcesses::Body& body);
+
+// The same with a group, which ends well; `body` gets its communicator and returns 0.
+std::string OnRanks(int world_size, const std::function<int(ddp::Communicator&)>& body);
 
 // Memory of the present GPU; freed with the process.
 class DeviceArray {

@@ -117,8 +117,7 @@ int TrainTwoSteps(int rank) {
 
 TEST_CASE("gpu training: gradients are averages on the optimizer's stream") {
   CHECK(RunOnDouble(2, DoubleEnv(), TrainTwoSteps) == "0 0");
-  CHECK(RunOnDouble(2, DoubleEnv({{"DDPRUN_DOUBLE_FAULT", "late=5,slow=3"}}), TrainTwoSteps) ==
-        "0 0");
+  CHECK(RunOnDouble(2, DoubleEnv({{"DDPRUN_DOUBLE_FAULT", "slow=3"}}), TrainTwoSteps) == "0 0");
 }
 
 // Weights are on their way when Finalize is called, behind work that the host has queued.
@@ -217,11 +216,13 @@ int ReleaseEarly(int) {
 }
 
 TEST_CASE("gpu training: gradients are not freed under the stream that reads them") {
-  for (const char* fault : {"", "eager_free", "eager_free,no_memalloc"}) {
-    CAPTURE(fault);
+  for (const auto& [fault, is_registered] :
+       {std::pair("", "0"), std::pair("eager_free", "0"), std::pair("eager_free", "1")}) {
+    CAPTURE(is_registered);
     const TempDir temp;
-    const auto env =
-        DoubleEnv({{"DDPRUN_DOUBLE_LOG", temp.File("log")}, {"DDPRUN_DOUBLE_FAULT", fault}});
+    const auto env = DoubleEnv({{"DDPRUN_DOUBLE_LOG", temp.File("log")},
+                                {"DDPRUN_DOUBLE_FAULT", fault},
+                                {kRegisteredMemory, is_registered}});
     CHECK(RunOnDouble(2, env, ReleaseEarly) == "0 0");
   }
 }

@@ -34,17 +34,6 @@ using Kind = GpuScriptStep::Kind;
 const ddp::DistributedDataParallelOptions kFindUnused{.find_unused_parameters = true};
 const ddp::DistributedDataParallelOptions kStatic{.static_graph = true};
 
-// In so many ranks, of which `body` gets the communicator; their group ends well. The exit codes.
-std::string OnRanks(int world_size, const std::function<int(ddp::Communicator&)>& body) {
-  return RunOnDouble(world_size, DoubleEnv(), [&body](int) {
-    const auto group = GpuGroup();
-    EXPECT(body(group->communicator()) == 0);
-    EXPECT(group->communicator().error().ok());
-    EXPECT(group->Shutdown().ok());
-    return 0;
-  });
-}
-
 std::string Zeros(int world_size) {
   std::string codes = "0";
   for (int rank = 1; rank < world_size; ++rank) codes += " 0";

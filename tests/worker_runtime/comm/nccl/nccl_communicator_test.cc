@@ -120,29 +120,6 @@ TEST_CASE("nccl: ranks on several hosts are never told to meet on the loopback i
   CHECK(interfaces(2) == "unset unset 0 0 ");
 }
 
-// NCCL's answer "in progress" means that the operation is not on the stream yet. An event recorded
-// then is passed at once, and whoever waits for it reads what has not been reduced.
-TEST_CASE("nccl: the done-event stands behind an operation that NCCL enqueues late") {
-  const auto codes = RunOnDouble(2, DoubleEnv({{"DDPRUN_DOUBLE_FAULT", "late=30"}}), [](int) {
-    const auto group = GpuGroup();
-    const ddp::Stream stream = NewStream();
-    for (int i = 0; i < 5; ++i) {
-      DeviceArray data(Floats(1000, 1));
-      const auto work = group->communicator().AllReduce(data.data(), 1000, DType::kFloat32,
-                                                        ReduceOp::kSum, stream);
-      EXPECT(work->WaitOn(stream).ok());
-      EXPECT(data.Read(stream) == Floats(1000, 2));
-      EXPECT(work->Wait().ok());
-      EXPECT(work->IsDone());
-      EXPECT(work->issued_at() <= work->started_at());
-      EXPECT(work->started_at() <= work->ended_at());
-    }
-    EXPECT(group->Shutdown().ok());
-    return 0;
-  });
-  CHECK(codes == "0 0");
-}
-
 TEST_CASE("nccl: calls do not wait for the device, and keep their order") {
   const auto codes = RunOnDouble(2, DoubleEnv({{"DDPRUN_DOUBLE_FAULT", "slow=2"}}), [](int) {
     const auto group = GpuGroup();
@@ -158,7 +135,11 @@ TEST_CASE("nccl: calls do not wait for the device, and keep their order") {
     }
     EXPECT(!works.back()->IsDone());
     EXPECT(works.back()->Wait().ok());
-    for (const auto& work : works) EXPECT(work->IsDone());
+    for (const auto& work : works) {
+      EXPECT(work->IsDone());
+      EXPECT(work->issued_at() <= work->started_at());
+      EXPECT(work->started_at() <= work->ended_at());
+    }
     EXPECT(data.Read(stream) == Floats{expected});
     works.clear();
     EXPECT(group->Shutdown().ok());
@@ -167,30 +148,66 @@ TEST_CASE("nccl: calls do not wait for the device, and keep their order") {
   CHECK(codes == "0 0");
 }
 
-TEST_CASE("nccl: memory for gradients is registered where NCCL can, and plain where it cannot") {
-  for (const auto& [library, words] :
-       {std::pair("libgpu_double.so", "nccl 2.28.7: each of 2 ranks has a GPU of its own"),
-        std::pair("libgpu_double_norevoke.so", "nccl 2.22.3")}) {
-    for (const char* fault : {"", "no_memalloc"}) {
-      const auto env = DoubleEnv({{"DDPRUN_DOUBLE_FAULT", fault}}, library);
-      const auto codes = RunOnDouble(2, env, [words = std::string(words)](int) {
-        const auto group = GpuGroup();
-        EXPECT(group->description().find(words) != std::string::npos);
-        ddp::Communicator& comm = group->communicator();
-        auto buffer = comm.Allocate(4096);
-        EXPECT(buffer.ok());
-        EXPECT((*buffer)->bytes() == 4096);
-        const ddp::Stream stream = NewStream();
-        EXPECT(comm.AllReduce((*buffer)->data(), 1024, DType::kFloat32, ReduceOp::kSum, stream)
-                   ->Wait()
-                   .ok());
-        EXPECT((*buffer)->Zero(stream).ok());
-        buffer->reset();
-        EXPECT(group->Shutdown().ok());
-        return 0;
-      });
-      CHECK(codes == "0 0");
-    }
+// As in PyTorch, where it has to be asked for.
+TEST_CASE("nccl: memory for gradients is registered where every rank asks and its NCCL can") {
+  const std::string good = "libgpu_double.so", old = "libgpu_double_noregister.so";
+  struct Row {
+    std::string library, of_rank_1, fault, words;
+    bool is_registered;
+  };
+  const std::string plain = "gradients in plain memory, as rank ";
+  const Row rows[] = {
+      {good, "1", "", "nccl 2.28.7: each of 2 ranks has a GPU of its own", true},
+      {good, "1", "no_memalloc", "nccl 2.28.7", false},
+      {good, "0", "", plain + "1 does not ask for registered memory (TORCH_NCCL_", false},
+      {old, "1", "", plain + "0's NCCL cannot register it (2.19 can)", false},
+  };
+  for (const Row& row : rows) {
+    CAPTURE(row.words);
+    const TempDir temp;
+    const std::string log = temp.File("log");
+    RankProcesses ranks(
+        {.world_size = 2,
+         .env = DoubleEnv({{"DDPRUN_DOUBLE_FAULT", row.fault}, {"DDPRUN_DOUBLE_LOG", log}},
+                          row.library),
+         .env_of_rank =
+             [&row](int rank) {
+               return std::map<std::string, std::string>{
+                   {kRegisteredMemory, rank == 0 ? "1" : row.of_rank_1}};
+             }},
+        [&row](int) {
+          const auto group = GpuGroup();
+          EXPECT(group->description().find(row.words) != std::string::npos);
+          ddp::Communicator& comm = group->communicator();
+          auto buffer = comm.Allocate(4096);
+          EXPECT(buffer.ok());
+          EXPECT((*buffer)->bytes() == 4096);
+          const ddp::Stream stream = NewStream();
+          EXPECT(comm.AllReduce((*buffer)->data(), 1024, DType::kFloat32, ReduceOp::kSum, stream)
+                     ->Wait()
+                     .ok());
+          EXPECT((*buffer)->Zero(stream).ok());
+          buffer->reset();
+          EXPECT(group->Shutdown().ok());
+          return 0;
+        });
+    for (const int rank : {0, 1}) CHECK(ranks.Await(rank) == 0);
+    const std::string calls = ReadFile(log);
+    CHECK((calls.find("count=1024 type=float32 op=0 root=0 registered=1") != std::string::npos) ==
+          row.is_registered);
+    CHECK((calls.find("count=1024 type=float32 op=0 root=0 registered=0") != std::string::npos) !=
+          row.is_registered);
+  }
+}
+
+TEST_CASE("nccl: the group's stream has the default priority, unless a higher one is asked for") {
+  for (const bool is_high : {false, true}) {
+    const TempDir temp;
+    const std::string log = temp.File("log");
+    const auto env = DoubleEnv(
+        {{"TORCH_NCCL_HIGH_PRIORITY", is_high ? "true" : "0"}, {"DDPRUN_DOUBLE_LOG", log}});
+    CHECK(RunOnDouble(2, env, [](int) { return GpuGroup()->Shutdown().ok() ? 0 : 1; }) == "0 0");
+    CHECK((ReadFile(log).find("priority=-") != std::string::npos) == is_high);
   }
 }
 
@@ -330,8 +347,8 @@ int FreeBesideCapture(int) {
 
 TEST_CASE("nccl: freeing memory costs nobody a capture of his own") {
   CHECK(RunOnDouble(2, DoubleEnv(), FreeBesideCapture) == "0 0");
-  const auto plain = DoubleEnv({{"DDPRUN_DOUBLE_FAULT", "no_memalloc"}});
-  CHECK(RunOnDouble(2, plain, FreeBesideCapture) == "0 0");
+  const auto registered = DoubleEnv({{kRegisteredMemory, "1"}});
+  CHECK(RunOnDouble(2, registered, FreeBesideCapture) == "0 0");
 }
 
 TEST_CASE("nccl: the last operations are told on request") {

@@ -122,8 +122,9 @@ TEST_CASE("nccl: memory is not freed under what uses it, though the driver would
   for (const bool is_plain : {false, true}) {
     const TempDir temp;
     const std::string log = temp.File("log");
-    const std::string fault = is_plain ? "eager_free,no_memalloc" : "eager_free";
-    const auto env = DoubleEnv({{"DDPRUN_DOUBLE_FAULT", fault}, {"DDPRUN_DOUBLE_LOG", log}});
+    const auto env = DoubleEnv({{"DDPRUN_DOUBLE_FAULT", "eager_free"},
+                                {"DDPRUN_DOUBLE_LOG", log},
+                                {kRegisteredMemory, is_plain ? "0" : "1"}});
     const std::string codes = RunOnDouble(2, env, [&](int) {
       const auto group = GpuGroup();
       ddp::Communicator& comm = group->communicator();

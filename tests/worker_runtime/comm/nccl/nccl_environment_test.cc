@@ -77,6 +77,20 @@ TEST_CASE("nccl environment: NCCL registers nothing in a capture, unless the use
   CHECK(set_in({{"NCCL_GRAPH_REGISTER", "1"}}) == "1");
 }
 
+TEST_CASE("nccl environment: non-blocking communicators are refused") {
+  const auto check = [](const std::string& blocking) {
+    return InChild({{"NCCL_COMM_BLOCKING", blocking}},
+                   [] { return CheckNcclEnvironment().ToString(); });
+  };
+  CHECK(check("") == "OK");
+  CHECK(check("1") == "OK");
+  for (const std::string text : {"0", "0x0", "false"}) {
+    CHECK(check(text) == "FAILED_PRECONDITION: NCCL_COMM_BLOCKING is set (\"" + text +
+                             "\"): the library makes blocking calls of NCCL, as PyTorch does; "
+                             "unset it");
+  }
+}
+
 TEST_CASE("nccl environment: NCCL_COMM_ID is refused with its value") {
   const auto check = [](const std::string& id) {
     return InChild({{"NCCL_COMM_ID", id}}, [] { return CheckNcclEnvironment().ToString(); });

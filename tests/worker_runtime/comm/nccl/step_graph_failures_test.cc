@@ -358,5 +358,30 @@ TEST_CASE("step graph: a rank that does not replay is named") {
       Has(end.words, "graph replay #16 (3 operations) timed out after 3 s: rank 1 did not arrive"));
 }
 
+// The abort that ends the call waits for the graph, which must go meanwhile.
+TEST_CASE("step graph: a call that hangs in NCCL beside a graph ends with an error") {
+  const auto env = DoubleEnv({{"DDPRUN_DOUBLE_FAULT", "call_hangs=5@1"}});
+  const auto codes = RunOnDouble(2, env, [](int) {
+    const auto group = GpuGroup();
+    ddp::Communicator& comm = group->communicator();
+    const ddp::Stream stream = NewStream();
+    const DeviceArray data({1});
+    const auto step = [&] {
+      return comm.AllReduce(data.data(), 1, DType::kFloat32, ReduceOp::kSum, stream)
+          ->WaitOn(stream);
+    };
+    const auto graph = StepGraph::Create(comm, stream);
+    EXPECT(graph.ok());
+    for (int i = 0; i < 3; ++i) EXPECT((*graph)->Run(step).ok());
+    EXPECT((*graph)->Capture(step).ok());
+    comm.SetTimeout(2s);
+    EXPECT(absl::IsDeadlineExceeded(
+        comm.AllReduce(data.data(), 1, DType::kFloat32, ReduceOp::kSum, stream)->Wait()));
+    group->Shutdown().IgnoreError();  // while the program still has the graph
+    return 0;
+  });
+  CHECK(codes == "0 0");
+}
+
 }  // namespace
 }  // namespace ddprun::testing

@@ -40,7 +40,7 @@ int ReplaySteps(bool is_sharded) {
 TEST_CASE("step graph: replays train as uncaptured steps do") {
   const auto steps = [](int) { return ReplaySteps(false); };
   CHECK(RunOnDouble(2, DoubleEnv(), steps) == "0 0");
-  CHECK(RunOnDouble(2, DoubleEnv({{"DDPRUN_DOUBLE_FAULT", "late=2,slow=1"}}), steps) == "0 0");
+  CHECK(RunOnDouble(2, DoubleEnv({{"DDPRUN_DOUBLE_FAULT", "slow=1"}}), steps) == "0 0");
   CHECK(RunOnDouble(4, DoubleEnv(), steps) == "0 0 0 0");
   CHECK(RunOnDouble(1, DoubleEnv(), steps) == "0");
 }
@@ -48,7 +48,7 @@ TEST_CASE("step graph: replays train as uncaptured steps do") {
 TEST_CASE("step graph: replays with sharded gradients train as uncaptured steps do") {
   const auto steps = [](int) { return ReplaySteps(true); };
   CHECK(RunOnDouble(1, DoubleEnv(), steps) == "0");
-  CHECK(RunOnDouble(2, DoubleEnv({{"DDPRUN_DOUBLE_FAULT", "late=2,slow=1"}}), steps) == "0 0");
+  CHECK(RunOnDouble(2, DoubleEnv({{"DDPRUN_DOUBLE_FAULT", "slow=1"}}), steps) == "0 0");
   CHECK(RunOnDouble(3, DoubleEnv(), steps) == "0 0 0");
 }
 
