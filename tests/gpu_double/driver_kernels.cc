@@ -18,6 +18,7 @@ const testing::EmulatedKernels& Known() {
   static const auto& known = *[] {
     auto* const kernels = new testing::EmulatedKernels(testing::EmulatedSums());
     kernels->merge(testing::EmulatedValues());
+    kernels->merge(testing::EmulatedHashes());
     kernels->merge(testing::QuickMlp());
     return kernels;
   }();

@@ -38,9 +38,12 @@ absl::StatusOr<std::vector<int64_t>> Hashes::Of(std::span<const Tensor> tensors,
   std::vector<int64_t> hashes(tensors.size());
   if (hashes.empty()) return hashes;
   const size_t bytes = hashes.size() * sizeof(int64_t);
-  absl::StatusOr<DeviceMemory> sums = gpu_.Allocate(kWhat, bytes);
-  if (!sums.ok()) return sums.status();
-  sums_ = *std::move(sums);
+  if (bytes > sums_bytes_) {
+    absl::StatusOr<DeviceMemory> sums = gpu_.Allocate(kWhat, bytes);
+    if (!sums.ok()) return sums.status();
+    sums_ = *std::move(sums);
+    sums_bytes_ = bytes;
+  }
   absl::Status status = gpu_.Fill(kWhat, sums_.get(), 0, bytes, stream);
   for (size_t i = 0; status.ok() && i < tensors.size(); ++i) {
     status = Add(tensors[i], static_cast<uint64_t*>(sums_.get()) + i, stream);
@@ -48,8 +51,11 @@ absl::StatusOr<std::vector<int64_t>> Hashes::Of(std::span<const Tensor> tensors,
   if (status.ok()) status = AwaitStream(gpu_, kWhat, stream, timeout);
   if (status.ok()) status = gpu_.CopyToHost(kWhat, hashes.data(), sums_.get(), bytes, stream);
   if (status.ok()) status = gpu_.Synchronize(kWhat, stream);
-  if (!status.ok()) return status;
-  return hashes;
+  if (status.ok()) return hashes;
+  (void)sums_.release();
+  sums_bytes_ = 0;
+  (void)module_.release();
+  return status;
 }
 
 absl::Status Hashes::Add(const Tensor& tensor, uint64_t* hash, CudaStream stream) const {

@@ -3,6 +3,7 @@
 #define DDPRUN_WORKER_RUNTIME_GPU_HASHES_H_
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -25,7 +26,8 @@ class Hashes {
 
   // One number for each tensor, of its bits and their places, behind all that is on `stream`, which
   // it waits for: DeadlineExceeded after `timeout`. Equal bits have equal numbers on every GPU;
-  // they are not those of the CPU.
+  // they are not those of the CPU. After an error a kernel may still run: what it uses is left to
+  // the end of the process, and the next call has memory of its own.
   absl::StatusOr<std::vector<int64_t>> Of(std::span<const Tensor> tensors, CudaStream stream,
                                           std::chrono::milliseconds timeout);
 
@@ -38,7 +40,9 @@ class Hashes {
 
   const Gpu gpu_;
   OwnedModule module_;
-  DeviceMemory sums_;  // of the last call: a kernel that hangs may still use it
+  // For the next call, too: the driver may wait for the whole device when it frees memory.
+  DeviceMemory sums_;
+  size_t sums_bytes_ = 0;
   HashKernel<uint8_t> bits_8_;
   HashKernel<uint16_t> bits_16_;
   HashKernel<uint32_t> bits_32_;

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <chrono>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,46 @@ CudaStream SomeStream() {
   static int stream;
   return reinterpret_cast<CudaStream>(&stream);
 }
+
+// A driver that knows what memory and modules it holds. One at a time. Frees in the end what is
+// left to the end of the process.
+class CountingCuda {
+ public:
+  CountingCuda() {
+    real = cuda.api();
+    api = real;
+    api.cuMemAlloc = [](CudaPointer* memory, size_t bytes) {
+      const CudaResult result = real.cuMemAlloc(memory, bytes);
+      if (result == kCudaSuccess) memories.insert(*memory);
+      return result;
+    };
+    api.cuMemFree = [](CudaPointer memory) {
+      memories.erase(memory);
+      return real.cuMemFree(memory);
+    };
+    api.cuModuleLoadData = [](CudaModule* module, const void* image) {
+      const CudaResult result = real.cuModuleLoadData(module, image);
+      if (result == kCudaSuccess) modules.insert(*module);
+      return result;
+    };
+    api.cuModuleUnload = [](CudaModule module) {
+      modules.erase(module);
+      return real.cuModuleUnload(module);
+    };
+  }
+  ~CountingCuda() {
+    while (!memories.empty()) api.cuMemFree(*memories.begin());
+    while (!modules.empty()) api.cuModuleUnload(*modules.begin());
+  }
+
+  static inline std::set<CudaPointer> memories;
+  static inline std::set<CudaModule> modules;
+  EmulatedCuda cuda{EmulatedHashes()};
+  CudaApi api{};
+
+ private:
+  static inline CudaApi real{};
+};
 
 template <typename T>
 uint64_t HashOf(Hashes& hashes, std::vector<T> values, DType dtype) {
@@ -72,12 +113,13 @@ TEST_CASE("hashes: a bit, a place and a sign change them, in any part of a large
 }
 
 TEST_CASE("hashes: a driver that refuses the kernels, a launch or a copy is an error") {
-  EmulatedCuda cuda(EmulatedHashes());
+  CountingCuda counting;
+  EmulatedCuda& cuda = counting.cuda;
   cuda.Fail("cuModuleLoadData", kCudaErrorInvalidPtx);
-  CHECK(std::string(Hashes::Load(cuda.api()).status().message())
+  CHECK(std::string(Hashes::Load(counting.api).status().message())
             .starts_with("load the kernels of hash.cu: cuModuleLoadData: "));
   cuda.Fail("cuModuleLoadData", kCudaSuccess);
-  const auto hashes = Hashes::Load(cuda.api());
+  const auto hashes = Hashes::Load(counting.api);
   REQUIRE(hashes.ok());
   float one[] = {1};
   const Tensor tensor = {"p", one, 1, DType::kFloat32};
@@ -91,10 +133,38 @@ TEST_CASE("hashes: a driver that refuses the kernels, a launch or a copy is an e
     cuda.Fail(call, kCudaSuccess);
   }
   CHECK((*hashes)->Of({&tensor, 1}, SomeStream(), kTimeout).ok());
-  cuda.Fail("cuStreamQuery", kCudaErrorNotReady);
-  CHECK((*hashes)->Of({&tensor, 1}, SomeStream(), std::chrono::milliseconds(1)).status() ==
-        absl::DeadlineExceededError(
-            "hash parameters: the GPU has not ended what is on the stream within 1 ms"));
+}
+
+TEST_CASE("hashes: a call frees nothing, as the driver may wait in it without a deadline") {
+  EmulatedCuda cuda(EmulatedHashes());
+  const auto hashes = Hashes::Load(cuda.api());
+  REQUIRE(hashes.ok());
+  CHECK(HashOf<float>(**hashes, {1, 2}, DType::kFloat32) ==
+        HashOf<float>(**hashes, {1, 2}, DType::kFloat32));
+  CHECK(cuda.Count("cuMemAlloc") == 1);
+  CHECK(cuda.Count("cuMemFree") == 0);
+}
+
+TEST_CASE("hashes: after a timeout a kernel that still runs has its memory and its code") {
+  CountingCuda counting;
+  float one[] = {1};
+  const Tensor tensor = {"p", one, 1, DType::kFloat32};
+  {
+    auto hashes = Hashes::Load(counting.api);
+    REQUIRE(hashes.ok());
+    counting.cuda.Fail("cuStreamQuery", kCudaErrorNotReady);
+    CHECK((*hashes)->Of({&tensor, 1}, SomeStream(), std::chrono::milliseconds(1)).status() ==
+          absl::DeadlineExceededError(
+              "hash parameters: the GPU has not ended what is on the stream within 1 ms"));
+    const std::set<CudaPointer> in_use = counting.memories;
+    REQUIRE(in_use.size() == 1);
+    counting.cuda.Fail("cuStreamQuery", kCudaSuccess);
+    CHECK(HashOf<float>(**hashes, {1}, DType::kFloat32) ==
+          HashOf<float>(**hashes, {1}, DType::kFloat32));
+    CHECK(counting.memories.contains(*in_use.begin()));
+  }
+  CHECK(counting.memories.size() == 1);
+  CHECK(counting.modules.size() == 1);
 }
 
 }  // namespace

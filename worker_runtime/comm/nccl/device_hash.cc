@@ -9,9 +9,8 @@ namespace {
 
 class DeviceHash final : public TensorHash {
  public:
-  DeviceHash(const Device& device, std::unique_ptr<Hashes> hashes,
-             std::chrono::milliseconds timeout)
-      : device_(device), hashes_(std::move(hashes)), timeout_(timeout) {}
+  DeviceHash(const Device& device, const LaunchQueue& queue, std::unique_ptr<Hashes> hashes)
+      : device_(device), queue_(queue), hashes_(std::move(hashes)) {}
   // The module is unloaded in its own context.
   ~DeviceHash() override {
     const CurrentDevice current(device_);
@@ -21,24 +20,24 @@ class DeviceHash final : public TensorHash {
   absl::StatusOr<std::vector<int64_t>> Of(std::span<const Tensor> tensors, Stream stream) override {
     const CurrentDevice current(device_);
     if (!current.status().ok()) return current.status();
-    return hashes_->Of(tensors, static_cast<CudaStream>(stream), timeout_);
+    return hashes_->Of(tensors, static_cast<CudaStream>(stream), queue_.timeout());
   }
 
  private:
   const Device& device_;
+  const LaunchQueue& queue_;
   std::unique_ptr<Hashes> hashes_;
-  const std::chrono::milliseconds timeout_;
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<TensorHash>> MakeDeviceHash(const Device& device,
-                                                           std::chrono::milliseconds timeout) {
+                                                           const LaunchQueue& queue) {
   const CurrentDevice current(device);
   if (!current.status().ok()) return current.status();
   absl::StatusOr<std::unique_ptr<Hashes>> hashes = Hashes::Load(device.api());
   if (!hashes.ok()) return hashes.status();
-  return std::make_unique<DeviceHash>(device, *std::move(hashes), timeout);
+  return std::make_unique<DeviceHash>(device, queue, *std::move(hashes));
 }
 
 }  // namespace ddp::internal

@@ -103,7 +103,7 @@ absl::StatusOr<std::unique_ptr<HalfCasts>> NcclCommunicator::MakeHalfCasts(DType
 }
 
 absl::StatusOr<std::unique_ptr<TensorHash>> NcclCommunicator::MakeTensorHash() {
-  return MakeDeviceHash(*device_, queue_.timeout());
+  return MakeDeviceHash(*device_, queue_);
 }
 
 std::unique_ptr<Work> NcclCommunicator::Barrier() {

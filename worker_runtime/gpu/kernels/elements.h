@@ -46,6 +46,21 @@ struct BFloat16 {
 #endif
 };
 
+// An element as what it is computed with, and back. Integers wrap, which only unsigned ones may.
+template <typename Element>
+struct Same {
+  using Bits = Element;
+  static __device__ Element Load(Element element) { return element; }
+  static __device__ Element Store(Element value) { return value; }
+};
+
+template <typename Type>
+struct Half {
+  using Bits = uint16_t;
+  static __device__ float Load(uint16_t bits) { return Type::Widen(bits); }
+  static __device__ uint16_t Store(float value) { return Type::Narrow(value); }
+};
+
 }  // namespace
 
 #endif  // DDPRUN_WORKER_RUNTIME_GPU_KERNELS_ELEMENTS_H_

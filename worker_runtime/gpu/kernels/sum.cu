@@ -6,21 +6,6 @@
 
 namespace {
 
-// An element as its accumulator, and back. Integers wrap, which only unsigned ones may.
-template <typename Element>
-struct Same {
-  using Bits = Element;
-  static __device__ Element Load(Element element) { return element; }
-  static __device__ Element Store(Element sum) { return sum; }
-};
-
-template <typename Type>
-struct Half {
-  using Bits = uint16_t;
-  static __device__ float Load(uint16_t bits) { return Type::Widen(bits); }
-  static __device__ uint16_t Store(float sum) { return Type::Narrow(sum); }
-};
-
 // output[i] = round(output[i] + inputs[i] + inputs[stride + i] + ...)
 template <typename Type, typename Bits>
 __device__ void Sum(Bits* output, const Bits* inputs, int64_t input_count, int64_t stride,

@@ -10,21 +10,6 @@ namespace {
 
 using ddp::internal::ValueTerm;
 
-// An element as what it is computed with, and back.
-template <typename Element>
-struct WideValue {
-  using Bits = Element;
-  static __device__ Element Load(Element element) { return element; }
-  static __device__ Element Store(Element value) { return value; }
-};
-
-template <typename Type>
-struct HalfValue {
-  using Bits = uint16_t;
-  static __device__ float Load(uint16_t bits) { return Type::Widen(bits); }
-  static __device__ uint16_t Store(float value) { return Type::Narrow(value); }
-};
-
 // The factor is rounded to what is computed with, as on the CPU.
 template <typename Type, typename Bits>
 __device__ void Scale(Bits* values, int64_t count, double factor) {
@@ -78,10 +63,10 @@ __device__ void Add(const Bits* values, int64_t count, ValueTerm term, double or
                                         double order, double* sums) {                          \
     Add<Type>(values, count, static_cast<ValueTerm>(term), order, sums);                       \
   }
-DDPRUN_VALUES(float32, WideValue<float>)
-DDPRUN_VALUES(float64, WideValue<double>)
-DDPRUN_VALUES(float16, HalfValue<Float16>)
-DDPRUN_VALUES(bfloat16, HalfValue<BFloat16>)
+DDPRUN_VALUES(float32, Same<float>)
+DDPRUN_VALUES(float64, Same<double>)
+DDPRUN_VALUES(float16, Half<Float16>)
+DDPRUN_VALUES(bfloat16, Half<BFloat16>)
 #undef DDPRUN_VALUES
 
 // Of the `count` sums the first stay, as many as there are threads, and have the others.
