@@ -26,7 +26,8 @@ namespace ddp::internal {
 // Executes operations strictly in the order of the calls. Whoever comes first executes: the
 // communication thread, or a caller inside Wait(), who would only sleep otherwise. For a small
 // operation the thread is therefore not even woken - that costs more than the operation - but
-// finds it within kLightSleep if nobody waits for it.
+// finds it within kLightSleep if nobody waits for it. In a group of one, where nobody is waited
+// for, the call itself executes it.
 class QueuedCommunicator final : public HostCommunicator {
  public:
   // Whether this process can read and write what a call names. Errors: InvalidArgument.
