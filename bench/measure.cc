@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "bench/caps.h"
+#include "bench/median.h"
 #include "bench/training.h"
 
 namespace ddprun::bench {
@@ -29,21 +30,21 @@ std::vector<double> Column(const std::vector<StepRecord>& steps, double StepReco
   return values;
 }
 
-// The step whose length is nearest to `wanted_ms`.
-const StepRecord& Nearest(const std::vector<StepRecord>& steps, double wanted_ms) {
-  return *std::min_element(
-      steps.begin(), steps.end(), [wanted_ms](const StepRecord& a, const StepRecord& b) {
-        return std::abs(a.step_ms - wanted_ms) < std::abs(b.step_ms - wanted_ms);
-      });
-}
-
 }  // namespace
 
-double Median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+size_t TypicalStep(const std::vector<StepRecord>& steps, const Row& row) {
+  const auto distance = [&row](const StepRecord& step) {
+    return std::abs(step.exposed_ms - row.exposed_ms) + std::abs(step.step_ms - row.step_ms);
+  };
+  const auto nearest = std::min_element(
+      steps.begin(), steps.end(),
+      [&](const StepRecord& a, const StepRecord& b) { return distance(a) < distance(b); });
+  return static_cast<size_t>(nearest - steps.begin());
+}
+
+double HalvesApart(const std::vector<double>& step_ms) {
+  const auto middle = step_ms.begin() + static_cast<ptrdiff_t>(step_ms.size() / 2);
+  return Apart(Median({step_ms.begin(), middle}), Median({middle, step_ms.end()}));
 }
 
 PhaseClock::PhaseClock(ddp::internal::DeviceTimer* timer, ddp::Stream stream)
@@ -95,12 +96,15 @@ absl::StatusOr<Report> Measure(Training& training, double seconds) {
           .communication_ms = Median(Column(steps, &StepRecord::communication_ms)),
           .exposed_ms = Median(Column(steps, &StepRecord::exposed_ms)),
           .final_loss = *loss};
+  const size_t shown = TypicalStep(steps, row);  // of this rank, as its medians are by now
   if (absl::Status status = training.Complete(row); !status.ok()) return status;
   row.samples_per_second = 1000 * kGlobalBatch / row.step_ms;
-  const StepRecord& typical = Nearest(steps, row.step_ms);
+  const StepRecord& typical = steps[shown];
   Timeline timeline{.way = row.way,
                     .ranks = row.ranks,
+                    .step = static_cast<int64_t>(shown) + 1,
                     .step_ms = typical.step_ms,
+                    .exposed_ms = typical.exposed_ms,
                     .backward_end_ms = typical.backward_end_ms,
                     .phases = typical.phases,
                     .reductions = typical.reductions};
@@ -151,11 +155,13 @@ absl::StatusOr<Report> MeasureSweep(ddp::Communicator& group, int gpu, double se
   report.sweep_ranks = group.world_size();
   for (size_t i = 0; i < layouts.size(); ++i) {
     const std::vector<double>& caps = layouts[i];
+    const std::vector<double> step_ms = Column(steps[i], &StepRecord::step_ms);
     report.sweep.push_back({.cap_mb = caps.back(),
                             .same_mb = {caps.begin(), caps.end() - 1},
                             .buckets = trainings[i]->bucket_count(),
-                            .step_ms = Median(Column(steps[i], &StepRecord::step_ms)),
-                            .exposed_ms = Median(Column(steps[i], &StepRecord::exposed_ms))});
+                            .step_ms = Median(step_ms),
+                            .exposed_ms = Median(Column(steps[i], &StepRecord::exposed_ms)),
+                            .halves_apart = HalvesApart(step_ms)});
   }
   return report;
 }

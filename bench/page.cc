@@ -133,8 +133,10 @@ std::string PageHtml(const Report& report) {
              ThroughputPlot(report)),
       Figure("One step",
              absl::StrCat(
-                 "The step of median length, both ways on one scale.", Key("deep", "computation"),
-                 Key("hidden", "communication, hidden"), Key("exposed", "communication, exposed"),
+                 "The step whose length and exposed communication are nearest to the table's, both "
+                 "ways on one scale.",
+                 Key("deep", "computation"), Key("hidden", "communication, hidden"),
+                 Key("exposed", "communication, exposed"),
                  "<br>Numbers are buckets of 1 MB, in the order in which backward fills them. "
                  "Up to 10 % of exposed communication is good."),
              TimelinePlot(report)),

@@ -122,12 +122,13 @@ std::string ThroughputPlot(const Report& report) {
                            : kLeft + 30 + (ranks - 1) / (most_ranks - 1) * (kRight - kLeft - 60);
   };
   std::string out = Open(kBottom + 44, "samples a second over the number of ranks");
-  const double cores = report.machine.usable_devices();
-  if (most_ranks > cores) {
-    const double begin = x(std::max(cores, 1.0));
-    absl::StrAppend(
-        &out, Box(begin, kTop, kRight - begin, kBottom - kTop, "beyond", ""),
-        Text(begin + 6, kBottom - 8, "note", absl::StrFormat("more ranks than cores (%g)", cores)));
+  // On GPUs there are never more ranks.
+  const double devices = report.machine.usable_devices();
+  if (most_ranks > devices) {
+    const double begin = x(std::max(devices, 1.0));
+    absl::StrAppend(&out, Box(begin, kTop, kRight - begin, kBottom - kTop, "beyond", ""),
+                    Text(begin + 6, kBottom - 8, "note",
+                         absl::StrFormat("more ranks than cores (%g)", devices)));
   }
   absl::StrAppend(&out, axis.Grid(kRight));
   std::vector<Label> labels;

@@ -32,6 +32,11 @@ double Machine::usable_devices() const {
   return core_quota > 0 ? std::min<double>(cores, core_quota) : cores;
 }
 
+double Apart(double one_ms, double other_ms) {
+  const auto [faster, slower] = std::minmax(one_ms, other_ms);
+  return faster > 0 ? slower / faster - 1 : 0;
+}
+
 int RanksWithCores(const std::vector<int>& ranks, const Machine& machine) {
   int chosen = 0;
   for (const int number : ranks) {
@@ -95,9 +100,7 @@ void Merge(Report found, Report& report) {
     if (!(std::abs(row.final_loss - usual) <= std::abs(known->final_loss - usual))) {
       known->final_loss = row.final_loss;
     }
-    const auto [faster, slower] = std::minmax(known->step_ms, row.step_ms);
-    const double apart = faster > 0 ? slower / faster - 1 : 0;
-    known->halves_apart = row.halves_apart = apart;
+    known->halves_apart = row.halves_apart = Apart(known->step_ms, row.step_ms);
     if (known->step_ms <= row.step_ms) {
       std::erase_if(found.timelines, is_same(row));
       continue;
@@ -127,19 +130,30 @@ std::string LossDifference(const Report& report) {
 }
 
 std::string Uncertainty(const Report& report) {
-  std::vector<std::string> rows, ways;
+  std::vector<std::string> rows, ways, points, all, also;
   for (const Row& row : report.rows) {
     if (row.halves_apart <= kHalvesLimit) continue;
     rows.push_back(absl::StrFormat("%s by %.0f %%", NameOf(row), 100 * row.halves_apart));
     if (row.ranks == 1) ways.push_back(Name(row.way));
   }
-  if (rows.empty()) return "";
-  std::string also;
-  if (!ways.empty()) {
-    also = absl::StrCat("; and so the speed-ups of all ", absl::StrJoin(ways, " and "), " rows");
+  for (const SweepPoint& point : report.sweep) {
+    if (point.halves_apart <= kHalvesLimit) continue;
+    points.push_back(absl::StrFormat("%g by %.0f %%", point.cap_mb, 100 * point.halves_apart));
   }
-  return absl::StrCat("Uncertain: step, samples/s and speed-up of ", absl::StrJoin(rows, ", "),
-                      ", as the two halves of their measurement are so far apart", also,
+  if (!rows.empty()) {
+    all.push_back(absl::StrCat("step, samples/s and speed-up of ", absl::StrJoin(rows, ", ")));
+  }
+  if (!points.empty()) {
+    all.push_back(absl::StrCat("the step with bucket_cap_mb ", absl::StrJoin(points, ", ")));
+    also.push_back("what bucket_cap_mb is recommended");
+  }
+  if (all.empty()) return "";
+  if (!ways.empty()) {
+    also.push_back(absl::StrCat("the speed-ups of all ", absl::StrJoin(ways, " and "), " rows"));
+  }
+  return absl::StrCat("Uncertain: ", absl::StrJoin(all, "; "),
+                      ", as the two halves of their measurement are so far apart",
+                      also.empty() ? "" : "; and so ", absl::StrJoin(also, ", and "),
                       ". Close what else runs here and measure again, or give more --seconds.");
 }
 

@@ -17,7 +17,8 @@ const char* LongName(Way way);  // "DataParallel", "DistributedDataParallel"
 // apart, as a share: gradients are summed in another order.
 inline constexpr int kLossSteps = 10;
 inline constexpr double kLossTolerance = 1e-4;
-// The halves of a row may be so far apart, as a share: more is no noise of a quiet machine.
+// The halves of a row, or of a point of the sweep, may be so far apart, as a share: more is no
+// noise of a quiet machine.
 inline constexpr double kHalvesLimit = 0.10;
 // Communication that computation does not hide, as a share of the step, should stay below this.
 inline constexpr double kExposedLimit = 0.10;
@@ -46,11 +47,14 @@ struct Span {
   double end_ms = 0;
 };
 
-// One step on rank 0, or on device 0.
+// One step on rank 0, or on device 0: of those measured the one whose length and exposed
+// communication are nearest to the row's there.
 struct Timeline {
   Way way = Way::kDistributed;
   int ranks = 1;
+  int64_t step = 1;  // which of the row's, from 1
   double step_ms = 0;
+  double exposed_ms = 0;
   double backward_end_ms = 0;    // a reduction before it is hidden, one behind it exposed
   std::vector<Span> phases;      // one after the other
   std::vector<Span> reductions;  // kDistributed: of the buckets
@@ -63,6 +67,7 @@ struct SweepPoint {
   int buckets = 0;
   double step_ms = 0;
   double exposed_ms = 0;
+  double halves_apart = 0;  // as a row's, of the turns before and behind the middle
 };
 
 struct Machine {
@@ -90,8 +95,11 @@ struct Report {
   std::vector<Timeline> timelines;
   int sweep_ranks = 0;
   std::vector<SweepPoint> sweep;  // empty: with one rank there is nothing to choose
+  std::string failure;            // what ended the measurements early; empty: nothing did
 };
 
+// How much longer the slower half is, as a share.
+double Apart(double one_ms, double other_ms);
 // Of these numbers, ascending, the largest above 1 that has a core, or a GPU, for each rank; else
 // the smallest above 1. 0: there is none. Ranks that take turns wait for each other, whatever the
 // buckets are, so this is what a time line and the sweep can tell most about.
@@ -113,15 +121,16 @@ void Merge(Report found, Report& report);
 // Empty where all rows have the loss of the first, within kLossTolerance; otherwise a sentence.
 std::string LossDifference(const Report& report);
 
-// Empty where the halves of each row are within kHalvesLimit; otherwise a sentence: which numbers
-// are uncertain, and by how much.
+// Empty where the halves of each row and point of the sweep are within kHalvesLimit; otherwise a
+// sentence: which numbers are uncertain, and by how much.
 std::string Uncertainty(const Report& report);
 // The values that a point stands for: "4 = 25".
 std::string CapsText(const SweepPoint& point);
 
 // The table, for a terminal.
 std::string TableText(const Report& report);
-// One sentence: what keeps DistributedDataParallel with the most ranks from being faster.
+// One sentence: what keeps DistributedDataParallel with the most ranks from being faster, or what
+// ended the measurements early.
 std::string Verdict(const Report& report);
 // One sentence: how the two ways compare at ShownRanks(). Empty: there is nothing to compare.
 std::string Comparison(const Report& report);

@@ -13,9 +13,10 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Row, way, ranks, steps, samples_per_second, s
                                    communication_ms, exposed_ms, bytes_moved, memory_bytes,
                                    final_loss, halves_apart)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Span, name, begin_ms, end_ms)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Timeline, way, ranks, step_ms, backward_end_ms, phases,
-                                   reductions)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SweepPoint, cap_mb, same_mb, buckets, step_ms, exposed_ms)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Timeline, way, ranks, step, step_ms, exposed_ms, backward_end_ms,
+                                   phases, reductions)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SweepPoint, cap_mb, same_mb, buckets, step_ms, exposed_ms,
+                                   halves_apart)
 
 namespace {
 
@@ -60,7 +61,8 @@ Json SweepJson(const Report& report) {
                       {"same_buckets_as_mb", point.same_mb},
                       {"buckets", point.buckets},
                       {"step_ms", point.step_ms},
-                      {"exposed_communication_ms", point.exposed_ms}});
+                      {"exposed_communication_ms", point.exposed_ms},
+                      {"halves_apart", point.halves_apart}});
   }
   return {{"ranks", report.sweep_ranks},
           {"recommended_bucket_cap_mb", recommended->cap_mb},
@@ -74,7 +76,9 @@ std::string ReportJson(const Report& report) {
   for (const Timeline& timeline : report.timelines) {
     timelines.push_back({{"way", Name(timeline.way)},
                          {"ranks", timeline.ranks},
+                         {"step", timeline.step},
                          {"step_ms", timeline.step_ms},
+                         {"exposed_communication_ms", timeline.exposed_ms},
                          {"backward_end_ms", timeline.backward_end_ms},
                          {"phases", SpansJson(timeline.phases)},
                          {"reductions", SpansJson(timeline.reductions)}});
@@ -98,6 +102,7 @@ std::string ReportJson(const Report& report) {
                     {"loss_steps", kLossSteps},
                     {"loss_tolerance", kLossTolerance},
                     {"losses_equal", difference.empty()},
+                    {"failure", report.failure},
                     {"verdict", Verdict(report)},
                     {"comparison", Comparison(report)},
                     {"uncertainty", Uncertainty(report)}};

@@ -106,15 +106,18 @@ std::string TableText(const Report& report) {
 }
 
 std::string Verdict(const Report& report) {
+  if (!report.failure.empty())
+    return absl::StrCat("Not all was measured: ", report.failure,
+                        ". Rows that were measured once alone may be far off.");
   const Row* row = MostRanks(report, Way::kDistributed);
   if (row == nullptr) return "";
   if (row->ranks == 1) {
     return "One rank was measured: nothing travels, and computation alone limits.";
   }
-  const double cores = report.machine.usable_devices();
-  const bool takes_turns = row->ranks > cores;
+  const double devices = report.machine.usable_devices();
+  const bool takes_turns = row->ranks > devices;  // never on GPUs
   const Row* shown = FindRow(report, Way::kDistributed, ShownRanks(report));
-  if (takes_turns && shown != nullptr && shown->ranks <= cores) {
+  if (takes_turns && shown != nullptr && shown->ranks <= devices) {
     return absl::StrFormat(
         "The cores limit: %d ranks share %s, take turns, and reach %.1f times one rank; %d ranks "
         "with a core each reach %.1f times (%s%s).",

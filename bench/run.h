@@ -22,8 +22,9 @@ struct RunOptions {
 bool IsRank();
 
 // Starts one measurement after the other by ddp::Spawn and collects what they find. `say` gets a
-// line before each. Errors: ResourceExhausted, the machine has too little memory; Aborted, a rank
-// failed, which has said why on stderr.
+// line before each. Where a rank fails, which has said why on stderr, the rest is left out and
+// Report::failure names it. Errors, before the first row is there: ResourceExhausted, the machine
+// has too little memory; Aborted, a rank failed.
 // REQUIRES: the process has one thread; every process comes here with the same options.
 absl::StatusOr<Report> Run(const RunOptions& options,
                            const std::function<void(const std::string&)>& say);

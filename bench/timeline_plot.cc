@@ -122,8 +122,10 @@ std::string TimelinePlot(const Report& report) {
   Lanes lanes(most_ms);
   for (const Timeline* timeline : shown) {
     const bool is_dp = timeline->way == Way::kDataParallel;
-    lanes.Heading(absl::StrFormat("%s, %d %s", LongName(timeline->way), ranks,
-                                  is_dp ? "replicas" : "ranks: rank 0"));
+    lanes.Heading(
+        absl::StrFormat("%s, %d %s, step %d: %.2f ms, %.1f %% exposed", LongName(timeline->way),
+                        ranks, is_dp ? "replicas" : "ranks: rank 0", timeline->step,
+                        timeline->step_ms, 100 * timeline->exposed_ms / timeline->step_ms));
     lanes.BeginLane(is_dp ? "all devices" : "computation");
     DrawPhases(*timeline, lanes);
     if (timeline->reductions.empty()) continue;

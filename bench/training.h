@@ -103,14 +103,19 @@ class ReplicatedTraining final : public Training {
   const std::unique_ptr<State> state_;
 };
 
+// Which step, from 0, has the length and the exposed communication that together are nearest to the
+// row's. Pure. REQUIRES: there is a step.
+size_t TypicalStep(const std::vector<StepRecord>& steps, const Row& row);
+
+// How far the medians of the first and the second half are apart, as Row::halves_apart. Pure.
+double HalvesApart(const std::vector<double>& step_ms);
+
 // Trains kLossSteps steps, which also warm up, and then for about that many seconds; of a report,
-// fills in the row and the time line of the step of median length.
+// fills in the row and the time line of its typical step.
 absl::StatusOr<Report> Measure(Training& training, double seconds);
 // Compares values of bucket_cap_mb, each layout of the buckets once, a step of each in turns.
 // Collective.
 absl::StatusOr<Report> MeasureSweep(ddp::Communicator& group, int gpu, double seconds);
-
-double Median(std::vector<double> values);
 
 }  // namespace ddprun::bench
 

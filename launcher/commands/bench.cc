@@ -112,9 +112,10 @@ int RunBench(const BenchOptions& options, const Environment& environment) {
   if (!report.ok()) return Refuse(report.status(), kExitMachine);
   // The files first: the reader of the table may close its pipe.
   const absl::Status written = WriteFiles(options, *report);
-  const int printed = Print(absl::StrCat(bench::TableText(*report), Conclusion(*report)));
-  if (!written.ok()) return Refuse(written, kExitMachine);
-  if (printed != kExitSuccess) return printed;
+  int code = Print(absl::StrCat(bench::TableText(*report), Conclusion(*report)));
+  if (!written.ok()) code = Refuse(written, kExitMachine);
+  if (!report->failure.empty()) code = Refuse(absl::AbortedError(report->failure), kExitMachine);
+  if (code != kExitSuccess) return code;
   const std::string difference = bench::LossDifference(*report);
   if (difference.empty()) return kExitSuccess;
   return Refuse(absl::InternalError(absl::StrCat("the losses differ: ", difference)), kExitBug);

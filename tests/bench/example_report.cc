@@ -31,7 +31,9 @@ Report ExampleReport() {
   report.timelines = {
       {.way = dp,
        .ranks = 4,
+       .step = 17,
        .step_ms = 20,
+       .exposed_ms = 8,
        .backward_end_ms = 15,
        .phases = {{"replicate", 0, 4},
                   {"forward", 4, 8},
@@ -41,7 +43,9 @@ Report ExampleReport() {
                   {"update", 19, 20}}},
       {.way = ddp,
        .ranks = 4,
+       .step = 23,
        .step_ms = 11,
+       .exposed_ms = 0.5,
        .backward_end_ms = 9.5,
        .phases = {{"forward", 0, 4}, {"backward", 4, 9.5}, {"wait", 9.5, 10}, {"update", 10, 11}},
        .reductions = {{"bucket 1", 5, 6}, {"bucket 2", 9, 10}}}};

@@ -50,8 +50,30 @@ TEST_CASE("measure: medians over as many steps as fit, and the loss after those 
   CHECK(row.samples_per_second == doctest::Approx(1000 * kGlobalBatch / 11.0));
   const Timeline& timeline = report->timelines.at(0);
   CHECK(timeline.ranks == 3);
+  CHECK(timeline.step == 3);
   CHECK(timeline.step_ms == 11);
+  CHECK(timeline.exposed_ms == 2.75);
   CHECK(timeline.phases.at(0).name == "13");  // the first that is as long as the median
+}
+
+TEST_CASE("measure: the step that is shown is near in length and in exposed communication") {
+  const Row row{.step_ms = 10, .exposed_ms = 1};
+  const auto shown = [&row](std::vector<std::pair<double, double>> steps) {
+    std::vector<StepRecord> records;
+    for (const auto& [step_ms, exposed_ms] : steps) {
+      records.push_back({.step_ms = step_ms, .exposed_ms = exposed_ms});
+    }
+    return TypicalStep(records, row);
+  };
+  CHECK(shown({{10, 4}}) == 0);
+  CHECK(shown({{10, 4}, {16, 1.5}, {10, 0}}) == 2);
+  CHECK(shown({{30, 3}, {11, 1.5}, {11, 0.5}}) == 1);  // an outlier may have the very share
+}
+
+TEST_CASE("measure: halves are apart by what the slower one is longer, whichever that is") {
+  CHECK(HalvesApart({10, 10, 90, 12, 12, 12}) == doctest::Approx(0.2));
+  CHECK(HalvesApart({12, 12, 10, 10, 10}) == doctest::Approx(0.2));
+  CHECK(HalvesApart({10, 20, 10, 20}) == 0);
 }
 
 TEST_CASE("measure: the slowest rank says how many steps fit, within bounds") {
@@ -72,12 +94,6 @@ TEST_CASE("measure: a step that fails ends it with its error") {
     CHECK(Measure(training, 0.3).status() == absl::DataLossError("on purpose"));
     CHECK(training.steps == step);
   }
-}
-
-TEST_CASE("measure: the median of none is 0, of an even number the upper one") {
-  CHECK(Median({}) == 0);
-  CHECK(Median({3}) == 3);
-  CHECK(Median({4, 1, 3, 2}) == 3);
 }
 
 }  // namespace

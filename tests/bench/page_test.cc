@@ -84,6 +84,13 @@ TEST_CASE("page: a bucket whose reduction outlasts backward is part hidden and p
   CHECK(page.find("bucket 1, exposed") == std::string::npos);
 }
 
+TEST_CASE("page: it says which step is drawn, and how much of its communication is exposed") {
+  const std::string page = PageHtml(ExampleReport());
+  Holds(page, "length and exposed communication are nearest to the table's");
+  Holds(page, ">DataParallel, 4 replicas, step 17: 20.00 ms, 40.0 % exposed<");
+  Holds(page, ">DistributedDataParallel, 4 ranks: rank 0, step 23: 11.00 ms, 4.5 % exposed<");
+}
+
 TEST_CASE("page: ranks beyond the cores are marked, and only those") {
   Report report = ExampleReport();
   CHECK(PageHtml(report).find("more ranks than cores") == std::string::npos);

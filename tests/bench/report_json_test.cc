@@ -27,8 +27,13 @@ TEST_CASE("report json: a row for each way and number of ranks, with all that wa
   CHECK(row.get_child("memory_bytes").size() == 4);
   CHECK(row.get<double>("final_loss") == 2.25);
   CHECK(json->get<bool>("losses_equal"));
+  CHECK(json->get<std::string>("failure").empty());
   CHECK(json->get<double>("bucket_cap_sweep.recommended_bucket_cap_mb") == 4);
   CHECK(row.get<double>("halves_apart") == 0);
+  const testing::Json line = testing::ElementOf(*json, "timelines", 0);
+  CHECK(line.get<int>("step") >= 1);
+  CHECK(line.get<double>("exposed_communication_ms") >= 0);
+  CHECK(testing::ElementOf(*json, "bucket_cap_sweep.points", 0).get<double>("halves_apart") >= 0);
   CHECK(json->get<std::string>("uncertainty").empty());
   CHECK(json->get_child("timelines").size() == 2);
   CHECK(json->get<std::string>("verdict") == Verdict(ExampleReport()));
@@ -48,6 +53,7 @@ TEST_CASE("report json: what a rank has found comes back as it was") {
   Report report = ExampleReport();
   report.rows[2].halves_apart = 0.3;
   report.sweep[1].same_mb = {0.5};
+  report.sweep[1].halves_apart = 0.2;
   absl::StatusOr<Report> found = DecodeFound(EncodeFound(report));
   REQUIRE(found.ok());
   found->machine = report.machine;

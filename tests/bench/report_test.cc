@@ -79,6 +79,22 @@ TEST_CASE("report: halves that are far apart make numbers uncertain, and those a
         "measurement are so far apart; and so the speed-ups of all dp rows. Close");
 }
 
+TEST_CASE("report: so they do of the sweep, and what it recommends") {
+  Report report = ExampleReport();
+  report.sweep[1].halves_apart = 0.1;
+  CHECK(Uncertainty(report).empty());
+  report.sweep[1].halves_apart = 0.12;
+  report.sweep[3].halves_apart = 0.3;
+  Holds(Uncertainty(report),
+        "Uncertain: the step with bucket_cap_mb 1 by 12 %, 25 by 30 %, as the two halves of their "
+        "measurement are so far apart; and so what bucket_cap_mb is recommended. Close");
+  RowOf(report, Way::kDistributed, 1).halves_apart = 0.5;
+  Holds(Uncertainty(report),
+        "speed-up of ddp with 1 rank by 50 %; the step with bucket_cap_mb 1 by 12 %, 25 by 30 %, "
+        "as the two halves of their measurement are so far apart; and so what bucket_cap_mb is "
+        "recommended, and the speed-ups of all ddp rows. Close");
+}
+
 TEST_CASE("report: a half that has learnt otherwise is told, whichever is faster") {
   for (const double step_ms : {10.0, 12.0}) {
     for (const double loss : {9.0, std::nan("")}) {

@@ -71,6 +71,14 @@ TEST_CASE("verdict: bad scaling without much communication is due to what the ra
   Holds(Verdict(report), "the clock, the load was 3.0 before): ");
 }
 
+TEST_CASE("verdict: what ended the measurements early comes before all else") {
+  Report report = ExampleReport();
+  report.failure = "DataParallel with 2 replicas: rank 0 of 1 failed: exit code 1";
+  CHECK(Verdict(report) ==
+        "Not all was measured: DataParallel with 2 replicas: rank 0 of 1 failed: exit code 1. "
+        "Rows that were measured once alone may be far off.");
+}
+
 TEST_CASE("verdict: one rank alone is told as such, and there is nothing to compare") {
   Report report = ExampleReport();
   std::erase_if(report.rows, [](const Row& row) { return row.ranks > 1; });

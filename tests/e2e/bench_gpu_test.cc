@@ -22,6 +22,26 @@ std::map<std::string, std::string> OnDouble(std::map<std::string, std::string> m
   return more;
 }
 
+// Events are told apart by about this much: in milliseconds a float has 60 ns at one second.
+constexpr double kClockMs = 1e-3;
+
+// One after the other, as they are on the one stream, and within the step.
+void CheckReductions(const Json& timeline) {
+  const bool are_there =
+      timeline.get<std::string>("way") == "ddp" && timeline.get<int>("ranks") > 1;
+  CHECK(timeline.get_child("reductions").empty() == !are_there);
+  double free_ms = 0;
+  for (const auto& [key, reduction] : timeline.get_child("reductions")) {
+    const double begin_ms = reduction.get<double>("begin_ms");
+    const double end_ms = reduction.get<double>("end_ms");
+    CAPTURE(reduction.get<std::string>("name"));
+    CHECK(free_ms <= begin_ms + kClockMs);
+    CHECK(begin_ms <= end_ms + kClockMs);
+    free_ms = end_ms;
+  }
+  CHECK(free_ms <= timeline.get<double>("step_ms") + kClockMs);
+}
+
 TEST_CASE("bench: both ways train on GPUs as on the CPU, and their numbers mean the same") {
   Job job;
   const std::vector<std::string> common = {"bench", "dp-ddp", "--seconds=0.1", "--json"};
@@ -58,6 +78,7 @@ TEST_CASE("bench: both ways train on GPUs as on the CPU, and their numbers mean 
     CHECK(ElementOf(row, "memory_bytes", 0).get_value<int64_t>() > 12'000'000);
     CHECK((row.get<int64_t>("bytes_moved") > 0) == (ranks > 1));
     CHECK((row.get<double>("communication_ms") > 0) == (ranks > 1));
+    CheckReductions(ElementOf(*json, "timelines", i));
   }
 }
 

@@ -80,6 +80,31 @@ TEST_CASE("bench: a file that cannot be written is told before anything is measu
         "ddprun: error: bench: --json and --html name the same file, ");
 }
 
+TEST_CASE("bench: a rank that is killed costs its row and the later ones, and none before") {
+  Job job;
+  auto bench = job.RunRaw({"bench", "dp-ddp", "--ranks=1,2", "--seconds=2", "--json",
+                           job.File("bench.json"), "--html", job.File("bench.html")});
+  REQUIRE_MESSAGE(bench->WaitForErr("measuring 4/9", kLong), bench->Describe());
+  // The first measurement in two processes.
+  REQUIRE(Eventually([&] { return job.PidOfRank(1) != 0; }));
+  REQUIRE(kill(job.PidOfRank(1), SIGKILL) == 0);
+  REQUIRE_MESSAGE(bench->Wait(kLong) == 120, bench->Describe());
+  CHECK(job.IsGone());
+  const std::string why =
+      "DistributedDataParallel with 2 ranks: rank 1 of 2 was killed by SIGKILL (signal 9)";
+  const std::string out = bench->out(), err = bench->err();
+  for (const char* row : {"\ndp       1 ", "\ndp       2 ", "\nddp      1 "}) Holds(out, row);
+  CHECK(out.find("\nddp      2 ") == std::string::npos);
+  Holds(out, "\nNot all was measured: " + why + ". Rows that were measured once");
+  CHECK(err.find("measuring 5/9") == std::string::npos);
+  CHECK(err.ends_with("\nddprun: error: bench: " + why + "\n"));
+  const auto json = ParseJson(ReadFile(job.File("bench.json")));
+  REQUIRE(json.has_value());
+  CHECK(json->get_child("rows").size() == 3);
+  CHECK(json->get<std::string>("failure") == why);
+  Holds(ReadFile(job.File("bench.html")), "Not all was measured: " + why);
+}
+
 TEST_CASE("bench: a signal ends it and all that it has started") {
   Job job;
   auto bench = job.RunRaw({"bench", "dp-ddp", "--ranks=2", "--seconds=60"});

@@ -172,7 +172,7 @@ def sweep_table(rows):
     for row in rows:
         if row.task.startswith("bucket_cap_mb ") and row.who == "ddprun":
             more, exposed = (shown(medians.get((row.task, f"ddprun, {what}")), "ms") for what in ("more", "exposed"))
-            cells.append((row.task.split()[1], row.note.split()[0], shown(row.median, "ms"), more, exposed))
+            cells.append((row.task.removeprefix("bucket_cap_mb "), row.note.split()[0], shown(row.median, "ms"), more, exposed))
     return lines(*cells)
 
 

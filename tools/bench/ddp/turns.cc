@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "bench/median.h"
+
 namespace ddprun::bench {
 namespace {
 
@@ -28,13 +30,6 @@ absl::Status TakeSlowest(ddp::Communicator& group, std::vector<double>& values) 
 }
 
 }  // namespace
-
-double Median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  const size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
 
 absl::Status MeasureInTurns(ddp::Communicator& group, double seconds, std::vector<Way>& ways) {
   // The first step of each touches its memory, the second one tells how long a step is.

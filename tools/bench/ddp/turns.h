@@ -24,9 +24,6 @@ struct Way {
 // what else the machine does meets all ways alike. For about so many seconds, 3 turns at least.
 absl::Status MeasureInTurns(ddp::Communicator& group, double seconds, std::vector<Way>& ways);
 
-// The middle one, or the mean of the two; 0 for none.
-double Median(std::vector<double> values);
-
 }  // namespace ddprun::bench
 
 #endif  // DDPRUN_TOOLS_BENCH_DDP_TURNS_H_
