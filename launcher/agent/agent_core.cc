@@ -43,6 +43,8 @@ void AgentCore::On(const AgentStarted&) {
 
 void AgentCore::On(const rendezvous::Waiting& event) {
   if (state_ != State::kJoining) return;
+  // The coordinator's own word, which follows our report.
+  if (!contact_.lost_since) is_failure_answered_ = true;
   if (notice_ && notice_->reason == event.reason) {  // said again, or with another deadline
     notice_->deadline = event.deadline;
     if (is_waiting_told_ && !notice_->say_at) notice_->say_at = NextNotice();
@@ -69,7 +71,7 @@ void AgentCore::On(const rendezvous::Assigned& event) {
 void AgentCore::On(const rendezvous::Drained& event) {
   if (event.round != assignment_.round || end_ || verdict_) return;
   // The report tells of a failure of this node that ends the job.
-  const bool is_told_later = unanswered_failure_ && !HasBudget();
+  const bool is_told_later = own_failure_ && !HasBudget();
   if (!event.reason.empty() && !is_told_later && !is_drain_told_) {
     is_drain_told_ = true;
     Tell(event.reason, HasWorkers() ? "; stopping this node's workers" : "");
@@ -101,22 +103,24 @@ void AgentCore::On(const rendezvous::RendezvousFailed& event) {
   // The end is known; only our own workers are waited for.
   if (verdict_ || state_ == State::kLeaving) return;
   if (!end_) {
-    PlanEndOfTrouble(event.is_local ? kExitMachine : kExitRendezvous, AfterLoss(event.message));
+    const std::string message = AfterLoss(event.message);
+    PlanEndOfTrouble(event.is_local ? kExitMachine : kExitRendezvous,
+                     event.is_local ? message : absl::StrCat(message, TakeAnsweredFailure()));
   }
   if (HasWorkers()) return Stop(kSigTerm);
   Leave();
 }
 
 void AgentCore::PlanEndOfTrouble(int exit_code, const std::string& message) {
-  if (!unanswered_failure_) {
+  if (!own_failure_) {
     end_ = EndJob{exit_code, ExitOwner::kDdprun, message};
     Tell("error: ", message);
     return;
   }
   // A worker of ours failed, and its failure will not be named by the job any more: it is the end.
-  end_ = EndJob{unanswered_failure_->exit_code, ExitOwner::kWorker, message};
-  Tell("error: ", message, "; ending with the code of local rank ", unanswered_failure_->local_rank,
-       ", whose end was: ", unanswered_failure_->message);
+  end_ = EndJob{own_failure_->exit_code, ExitOwner::kWorker, message};
+  Tell("error: ", message, "; ending with the code of local rank ", own_failure_->local_rank,
+       ", whose end was: ", own_failure_->message);
 }
 
 void AgentCore::On(const WorkersPrepared& event) {
@@ -166,7 +170,7 @@ void AgentCore::On(const FailureDescribed& event) {
                        kill_at_, now_ + policy_.stopping_notice_delay};
     }
     // The failure that is ours if nobody names another.
-    if (is_peer_blamed_ && !is_blaming) unanswered_failure_ = event.end;
+    if (is_peer_blamed_ && !is_blaming) own_failure_ = event.end;
     if (is_blaming && !is_peer_blamed_) {
       is_peer_blamed_ = true;
       for (const WorkerEnd& end : std::exchange(own_ends_, {})) Describe(end);
@@ -282,7 +286,8 @@ void AgentCore::Prepare(const rendezvous::Assignment& assignment) {
   state_ = State::kPreparing;
   const rendezvous::Assignment before = std::exchange(assignment_, assignment);
   prepared_by_ = now_ + policy_.file_timeout;
-  unanswered_failure_.reset();
+  own_failure_.reset();
+  is_failure_answered_ = false;
   loss_.clear();
   is_drain_told_ = false;
   is_peer_blamed_ = false;
@@ -336,7 +341,7 @@ void AgentCore::Stop(int signal, bool may_be_for_all) {
   }
   for (const Suspicion& suspicion : std::exchange(suspicions_, {})) {
     if (end_ || verdict_) continue;
-    if (!unanswered_failure_) unanswered_failure_ = suspicion.end;
+    if (!own_failure_) own_failure_ = suspicion.end;
     Describe(suspicion.end);
   }
   if (!HasWorkers()) GoOn();
@@ -348,7 +353,8 @@ void AgentCore::Describe(const WorkerEnd& end) {
 }
 
 void AgentCore::Fail(const WorkerEnd& end) {
-  unanswered_failure_ = end;
+  own_failure_ = end;
+  is_failure_answered_ = false;
   suspicions_.insert(suspicions_.begin(), {end, now_});  // one no more: Stop reports them
   Stop(kSigTerm);
 }

@@ -231,7 +231,7 @@ class AgentCore {
     std::optional<TimePoint> gone_at{};  // from then on its ranks count as gone, too
     std::string reason{};
     bool is_replaced = false;
-    bool is_unanswered = false;
+    std::optional<TimePoint> unanswered_since{};  // by its machine
     bool is_told = false;
   };
   // kLeaving: what has been answered, and when the rest is not waited for any more.
@@ -286,6 +286,10 @@ class AgentCore {
   }
   // Something went wrong that is no worker's failure; one that stands unanswered comes first.
   void PlanEndOfTrouble(int exit_code, const std::string& message);
+  // A failure of ours that ends nothing: the coordinator has heard of it and gone on, or it came of
+  // the coordinator's loss. Forgets it and returns "; of this node local rank 0 ended too: ...";
+  // "": none.
+  std::string TakeAnsweredFailure();
   void Fail(const WorkerEnd& end);
   void Describe(const WorkerEnd& end);
   void JudgeSuspicions();
@@ -312,7 +316,8 @@ class AgentCore {
   bool IsCoordinatorGone() const { return contact_.gone_at && assignment_.coordinator_is_member; }
   // "ranks 0, 3" of this node that live; "" where none does.
   std::string LiveRanks() const;
-  std::string Coordinator() const;  // "the coordinator at node1:29400"
+  std::string Coordinator() const;
+  std::string LossText() const;  // "the coordinator at node1:29400"
   // TimePoint::max(): never.
   TimePoint ContactDeadline() const;
   TimePoint LostNoticeAt() const;
@@ -341,8 +346,9 @@ class AgentCore {
 
   std::optional<EndJob> end_;  // once its workers are gone; none: it joins again
   std::optional<rendezvous::Verdict> verdict_;
-  std::optional<TimePoint> verdict_holds_at_;    // a signal of our own before it counts instead
-  std::optional<WorkerEnd> unanswered_failure_;  // reported, and no verdict or new round yet
+  std::optional<TimePoint> verdict_holds_at_;  // a signal of our own before it counts instead
+  std::optional<WorkerEnd> own_failure_;       // reported, and no verdict or new round yet
+  bool is_failure_answered_ = false;           // the coordinator has heard of it, and has gone on
   std::string loss_;  // of the coordinator whose process ended with our round; "": none
   int kill_signals_ = 0;
   bool is_stop_asked_ = false;

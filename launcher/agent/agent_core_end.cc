@@ -22,9 +22,12 @@ constexpr TimePoint kNever = TimePoint::max();
 }  // namespace
 
 void AgentCore::On(const rendezvous::ContactMade& event) {
-  coordinator_place_ = event.place;
   // Whoever had the port that is ours now is gone.
-  if (event.is_hosted_here && contact_.lost_since) contact_.gone_at = now_;
+  if (event.is_hosted_here && contact_.lost_since) {
+    contact_.gone_at = now_;
+    loss_ = LossText();
+  }
+  coordinator_place_ = event.place;
   if (event.is_hosted_here && IsOverWithCoordinator()) return CheckContact();
   if (!event.is_hosted_here || !contact_.is_told) return;
   contact_ = Contact{};
@@ -36,8 +39,9 @@ void AgentCore::On(const rendezvous::ContactLost& event) {
   // Who answers in its place is worth a line of its own.
   if (event.is_replaced && !std::exchange(contact_.is_replaced, true)) contact_.is_told = false;
   if (!contact_.lost_since) contact_.lost_since = now_;
-  contact_.is_unanswered = event.is_unanswered;
-  if (event.is_unanswered) {
+  contact_.unanswered_since.reset();
+  if (event.unanswered_for > Duration{0}) {
+    contact_.unanswered_since = now_ - event.unanswered_for;
     contact_.gone_at = now_;  // it had the evict time
   } else if (!event.is_gone) {
     contact_.gone_at.reset();
@@ -56,6 +60,10 @@ void AgentCore::On(const rendezvous::ContactRestored&) {
 std::string AgentCore::Coordinator() const {
   return coordinator_place_.empty() ? "the coordinator"
                                     : absl::StrCat("the coordinator at ", coordinator_place_);
+}
+
+std::string AgentCore::LossText() const {
+  return absl::StrCat(Coordinator(), " was lost (", contact_.reason, ")");
 }
 
 TimePoint AgentCore::ContactDeadline() const {
@@ -105,21 +113,14 @@ void AgentCore::CheckContact() {
     end_ = EndJob{kExitSuccess, ExitOwner::kNobody,
                   "lost the coordinator after all workers succeeded"};
   } else if (IsCoordinatorGone() && *contact_.gone_at <= now_) {
-    loss_ = absl::StrCat(Coordinator(), " was lost (", contact_.reason, ")");
+    loss_ = LossText();
     const std::string gone = absl::StrCat(
-        lost, contact_.reason, contact_.is_unanswered ? ";" : "; its process is gone, and",
+        lost, contact_.reason, contact_.unanswered_since ? ";" : "; its process is gone, and",
         " with it the ranks of node ", assignment_.coordinator_node,
-        contact_.is_unanswered ? " are gone; " : "; ");
+        contact_.unanswered_since ? " are gone; " : "; ");
     if (IsOverWithCoordinator()) {
-      // What failed before is the cause; what failed later failed of this.
-      std::string too;
-      if (unanswered_failure_ && unanswered_failure_->at + kSameMoment >= *contact_.lost_since) {
-        too = absl::StrCat("; local rank ", unanswered_failure_->local_rank,
-                           " failed with it: ", unanswered_failure_->message);
-        unanswered_failure_.reset();
-      }
-      PlanEndOfTrouble(kExitRendezvous,
-                       absl::StrCat(gone, "no restarts allowed (--max_restarts=0)", too));
+      PlanEndOfTrouble(kExitRendezvous, absl::StrCat(gone, "no restarts allowed (--max_restarts=0)",
+                                                     TakeAnsweredFailure()));
     } else {
       Tell(gone, "stopping this node's workers and waiting for it to come back");
     }
@@ -129,6 +130,17 @@ void AgentCore::CheckContact() {
     Tell("error: ", end_->reason, "; stopping the workers");
   }
   Stop(kSigTerm);
+}
+
+std::string AgentCore::TakeAnsweredFailure() {
+  if (own_failure_ && IsCoordinatorGone()) {
+    // What failed before is the cause; what failed later failed of this.
+    const TimePoint loss = contact_.unanswered_since.value_or(*contact_.lost_since);
+    is_failure_answered_ = is_failure_answered_ || own_failure_->at + kSameMoment >= loss;
+  }
+  if (!own_failure_ || !is_failure_answered_) return "";
+  const WorkerEnd end = *std::exchange(own_failure_, std::nullopt);
+  return absl::StrCat("; of this node local rank ", end.local_rank, " ended too: ", end.message);
 }
 
 std::string AgentCore::AfterLoss(const std::string& message) const {

@@ -12,8 +12,8 @@ namespace ddprun::launcher {
 
 inline constexpr int kExitSuccess = 0;
 inline constexpr int kExitUsage = 2;
-inline constexpr int kExitMachine = 120;     // this machine: files, limits, devices, data
-inline constexpr int kExitRendezvous = 121;  // unreachable, port taken, timed out, refused
+inline constexpr int kExitMachine = 120;  // this machine: files, limits, devices, data
+inline constexpr int kExitRendezvous = 121;
 inline constexpr int kExitAuthentication = 122;
 inline constexpr int kExitLostCoordinator = 123;
 inline constexpr int kExitBug = 125;
@@ -31,7 +31,7 @@ inline constexpr std::array<ExitCodeMeaning, 10> kExitCodes = {{
     {kExitSuccess, "success, also of a spare node"},
     {kExitUsage, "wrong usage"},
     {kExitMachine, "this machine: files, limits, devices, data"},
-    {kExitRendezvous, "rendezvous: unreachable, port taken, timed out, refused"},
+    {kExitRendezvous, "rendezvous: unreachable, port taken, timed out, refused; a node was lost"},
     {kExitAuthentication, "authentication"},
     {kExitLostCoordinator, "lost the coordinator: no word from it for too long"},
     {kExitBug, "a bug of ddprun"},

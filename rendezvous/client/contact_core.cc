@@ -90,7 +90,7 @@ std::optional<TimePoint> ContactCore::NextDeadline() const {
     if (!is_saying_ && !is_closing_) at(next_beat_);
     if (WatchesMachine() && errand_ == Errand::kNone) at(KnockAt());
   }
-  const bool is_told = loss_ && loss_->is_unanswered;
+  const bool is_told = loss_ && loss_->unanswered_for > Duration{0};
   if (WatchesMachine() && UnansweredAt() && !is_told) at(*UnansweredAt());
   return next;
 }

@@ -137,15 +137,14 @@ void ContactCore::MakeContact() {
 
 void ContactCore::LoseContact(ContactLost loss) {
   if (!had_contact_) return;
-  loss.is_unanswered = WatchesMachine() && UnansweredAt() && now_ >= *UnansweredAt();
-  if (loss.is_unanswered) {
-    const Duration limit = options_.policy.evict_after;
+  if (WatchesMachine() && UnansweredAt() && now_ >= *UnansweredAt()) {
+    loss.unanswered_for = options_.policy.evict_after;
     loss.reason = absl::StrCat("its machine has answered neither data nor connections for ",
-                               DurationText(limit));
+                               DurationText(loss.unanswered_for));
   }
   const bool is_news = !loss_ || loss.is_gone != loss_->is_gone ||
                        loss.is_replaced != loss_->is_replaced ||
-                       loss.is_unanswered != loss_->is_unanswered;
+                       loss.unanswered_for != loss_->unanswered_for;
   if (!loss_) without_contact_since_ = now_;
   loss_ = loss;
   if (is_news) Tell(loss);
@@ -196,7 +195,7 @@ std::optional<TimePoint> ContactCore::UnansweredAt() const {
 }
 
 void ContactCore::JudgeMachine() {
-  const bool is_told = loss_ && loss_->is_unanswered;
+  const bool is_told = loss_ && loss_->unanswered_for > Duration{0};
   if (UnansweredAt() && now_ >= *UnansweredAt() && !is_told) {
     if (state_ == State::kLinked) {
       Do(CloseLink{});

@@ -42,13 +42,14 @@ struct ContactMade {
 };
 // The link broke; the client goes on trying by itself. `is_gone`: the coordinator's process is gone
 // by proof: nobody listens there, or it is replaced: another job or program answers on its port.
-// `is_unanswered`: for the evict time its machine has answered neither data nor connections.
+// `unanswered_for`: the evict time, where its machine has answered neither data nor connections for
+// so long; else zero.
 // Given again when any of it changes.
 struct ContactLost {
   std::string reason;
   bool is_gone = false;
   bool is_replaced = false;
-  bool is_unanswered = false;
+  Duration unanswered_for{0};
 };
 struct ContactRestored {};
 // The rendezvous is over for this agent: refused, timed out, unresolvable. Nothing but ContactEnded

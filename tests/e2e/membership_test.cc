@@ -148,6 +148,22 @@ TEST_CASE("membership: a node whose worker ends after the host died does not wai
                 nodes[1]->Describe());
 }
 
+TEST_CASE("membership: with restarts left a node that does not come back ends the job with 121") {
+  Job job;
+  size_t lost = 0;
+  SUBCASE("another than the host") { lost = 1; }
+  SUBCASE("the host, whose place another agent takes") { lost = 0; }
+  const std::vector<Node> nodes =
+      StartTwo(job, "2", {"--max_restarts=2", "--rdzv_conf=join_timeout=4"},
+               {"touch:" + job.File("up{rank}.{restart}"), "until:" + job.File("go"), "exit:3"});
+  nodes[lost]->Signal(SIGKILL);
+  REQUIRE(nodes[lost]->Wait() == 128 + SIGKILL);
+  job.Touch("go");  // what failed of it is no cause
+  const Node& other = nodes[1 - lost];
+  REQUIRE_MESSAGE(other->Wait() == 121, other->Describe());
+  CHECK_MESSAGE(other->err().find("gave up after 4 s") != std::string::npos, other->Describe());
+}
+
 // What srun gives a task of a step of two nodes.
 Subprocess::Options InStep(const std::string& job, const std::string& step) {
   return {.env = {{"SLURM_JOB_ID", job},

@@ -285,7 +285,7 @@ TEST_CASE("agent: a coordinator whose machine answers nothing is gone at once, a
   bench.Pass(1s);
   const std::string reason = "its machine has answered neither data nor connections for 10 s";
   SUBCASE("it lives in a member") {
-    CHECK(bench.Step(ContactLost{.reason = reason, .is_unanswered = true}) == "say stop:15");
+    CHECK(bench.Step(ContactLost{.reason = reason, .unanswered_for = 10s}) == "say stop:15");
     CHECK(bench.Step(WorkersGone{}) == "end:121");
   }
   SUBCASE("it answers again before anybody has acted") {
@@ -362,6 +362,7 @@ TEST_CASE(
   bench.Run();
   bench.End(1, 9);
   bench.Step(WorkersGone{});
+  bench.Step(ContactLost{"timed out", false});
   CHECK(bench.Step(RendezvousFailed{"lost"}) == "say end:9");
 }
 

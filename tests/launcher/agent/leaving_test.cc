@@ -214,6 +214,50 @@ TEST_CASE("node loss: a failure before it is the cause, one in the same second a
   CHECK(bench.Pass(3s) == end);
 }
 
+TEST_CASE("node loss: with restarts left a failed wait for its return ends with 121") {
+  std::string end = "say end:121";
+  Bench bench;
+  bench.Step(AgentStarted{});
+  rendezvous::Assignment with_budget = Bench::AssignmentOf(1);
+  with_budget.max_restarts = 1;
+  bench.Begin(with_budget);
+  bench.End(1, 3);
+  CHECK(bench.Step(WorkersGone{}) == "join");
+  SUBCASE("the coordinator has heard of the worker, and gives up") {
+    bench.Step(rendezvous::Waiting{"1 of 2 nodes, waiting for 1 more"});
+  }
+  SUBCASE("the coordinator has heard of the worker, and goes later") {
+    bench.Step(rendezvous::Waiting{"1 of 2 nodes, waiting for 1 more"});
+    bench.Pass(60s);
+    bench.Step(rendezvous::ContactLost{.reason = "refused", .is_gone = true});
+  }
+  SUBCASE("nobody has heard of the worker") { end = "say end:3"; }
+  SUBCASE("the coordinator went, and the worker failed of that") {
+    bench.Pass(1000ms);
+    bench.Step(rendezvous::ContactLost{.reason = "refused", .is_gone = true});
+  }
+  SUBCASE("the coordinator went after the worker had failed, which nobody answered") {
+    bench.Pass(1001ms);
+    bench.Step(rendezvous::ContactLost{.reason = "refused", .is_gone = true});
+    end = "say end:3";
+  }
+  SUBCASE("the coordinator's machine had gone before, which takes its time to be told") {
+    bench.Pass(9s);
+    bench.Step(rendezvous::ContactLost{.reason = "no answer", .unanswered_for = 10s});
+  }
+  SUBCASE("the coordinator's machine went after the worker had failed") {
+    bench.Pass(11001ms);
+    bench.Step(rendezvous::ContactLost{.reason = "no answer", .unanswered_for = 10s});
+    end = "say end:3";
+  }
+  SUBCASE("the coordinator is silent, which makes no worker fail") {
+    bench.Step(rendezvous::ContactLost{.reason = "timed out"});
+    end = "say end:3";
+  }
+  bench.Pass(600s);
+  CHECK(bench.Step(rendezvous::RendezvousFailed{"gave up after 600 s"}) == end);
+}
+
 TEST_CASE("left peer: behind a consequence, a worker's own end is reported even after our stop") {
   Bench bench(3);
   bench.Run();
@@ -224,6 +268,7 @@ TEST_CASE("left peer: behind a consequence, a worker's own end is reported even 
     CHECK(bench.Describe(0, 1, 1) == "failed:0 describe:1");
     CHECK(bench.Describe(1, 3) == "failed:1 join");
     SUBCASE("and it is the one that counts where nobody is left to judge") {
+      bench.Step(rendezvous::ContactLost{"timed out"});
       CHECK(bench.Step(rendezvous::RendezvousFailed{"lost"}) == "say end:3");
     }
   }

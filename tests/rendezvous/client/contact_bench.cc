@@ -37,10 +37,10 @@ struct EventLine {
   }
   std::string operator()(const ContactLost& e) {
     text = e.reason;
-    return e.is_replaced     ? "lost (replaced)"
-           : e.is_unanswered ? "lost (unanswered)"
-           : e.is_gone       ? "lost (gone)"
-                             : "lost";
+    return e.is_replaced                    ? "lost (replaced)"
+           : e.unanswered_for > Duration{0} ? "lost (unanswered)"
+           : e.is_gone                      ? "lost (gone)"
+                                            : "lost";
   }
   std::string operator()(const ContactRestored&) { return "restored"; }
   std::string operator()(const RendezvousFailed& e) { return text = e.message, "failed"; }
