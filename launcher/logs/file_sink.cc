@@ -54,6 +54,7 @@ void FileSink::Wrote(std::string_view bytes) {
 }
 
 void FileSink::Drop(std::string_view rest, int error) {
+  if (last_error_ == 0) untold_break_ = error;
   last_error_ = error;
   // Shrinking needs no space. Where even that fails, the half line stays.
   if (size_ != whole_size_ && ftruncate(fd_.get(), whole_size_) == 0) size_ = whole_size_;

@@ -32,6 +32,8 @@ class FileSink {
   const std::string& path() const { return path_; }
   uint64_t dropped_lines() const { return dropped_lines_; }
   int last_error() const { return last_error_; }  // errno; 0: nothing was dropped
+  // errno of the first line that was dropped, once; 0: none was, or it has been taken.
+  int TakeBreak() { return std::exchange(untold_break_, 0); }
 
  private:
   void Wrote(std::string_view bytes);
@@ -44,6 +46,7 @@ class FileSink {
   bool is_skipping_ = false;  // inside a line that is being dropped
   uint64_t dropped_lines_ = 0;
   int last_error_ = 0;
+  int untold_break_ = 0;
 };
 
 // A file with the lines of all ranks that hold one of the texts of --duplicate_stdout_filters or
@@ -59,7 +62,7 @@ class FilteredFile {
   // Writes what was taken: many lines are one write.
   void Flush();
 
-  const FileSink& file() const { return file_; }
+  FileSink& file() { return file_; }
 
  private:
   FileSink file_;

@@ -152,8 +152,11 @@ bool LogThread::ReadOnce(Stream& stream) {
 void LogThread::Deliver(Stream& stream, std::string_view bytes) {
   StreamPlan& plan = stream.plan;
   if (plan.file) {
-    const FileCall call(*this, *plan.file);
-    plan.file->Write(bytes);
+    {
+      const FileCall call(*this, *plan.file);
+      plan.file->Write(bytes);
+    }
+    TellBreak(*plan.file);
   }
   if (plan.is_stderr) tails_[plan.local_rank].Append(bytes);
   if (plan.console == StreamPlan::Console::kRaw) {
@@ -175,8 +178,22 @@ void LogThread::DeliverLine(Stream& stream, const LineSplitter::Line& line) {
 void LogThread::FlushCopies(bool is_stderr) {
   auto& copies = copies_[is_stderr];
   if (!copies) return;
-  const FileCall call(*this, copies->file());
-  copies->Flush();
+  {
+    const FileCall call(*this, copies->file());
+    copies->Flush();
+  }
+  TellBreak(copies->file());
+}
+
+// Files of one job are as a rule on one disk: the first says it for all.
+void LogThread::TellBreak(FileSink& file) {
+  const int error = file.TakeBreak();
+  if (error == 0 || std::exchange(told_break_, error) == error) return;
+  const bool is_full = error == ENOSPC || error == EDQUOT;
+  stderr_.sink.AppendMessage(absl::StrCat(
+      "ddprun: warning: write log file ", file.path(), ": ", std::strerror(error),
+      "; the workers go on, and lines are missing there, as in other files that have no room: ",
+      is_full ? "make room, or " : "", "choose another place with --log_dir"));
 }
 
 void LogThread::Close(Stream& stream) {
@@ -270,7 +287,7 @@ void LogThread::CountLosses() {
   for (const auto& [id, stream] : streams_) {
     if (stream.plan.file) AddLosses(*stream.plan.file, sum);
   }
-  for (const auto& copies : copies_) {
+  for (auto& copies : copies_) {
     if (copies) AddLosses(copies->file(), sum);
   }
   for (const ConsoleSink* console : {&stdout_.sink, &stderr_.sink}) {

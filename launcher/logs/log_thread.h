@@ -135,6 +135,8 @@ class LogThread {
   void Deliver(Stream& stream, std::string_view bytes);
   void DeliverLine(Stream& stream, const LineSplitter::Line& line);
   void FlushCopies(bool is_stderr);
+  // When it happens, and once for each kind of error.
+  void TellBreak(FileSink& file);
   void Close(Stream& stream);
   void CloseStreams();
   bool MustWait(Stream& stream);
@@ -163,6 +165,7 @@ class LogThread {
   Output stderr_;
   std::map<uint64_t, Stream> streams_;  // by the number epoll knows them by
   uint64_t next_id_;
+  int told_break_ = 0;               // errno of the write that was told last
   std::map<int, TailBuffer> tails_;  // by local rank
   std::vector<Question> questions_;
   std::array<std::optional<FilteredFile>, 2> copies_;  // of stdout and stderr

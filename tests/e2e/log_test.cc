@@ -2,10 +2,12 @@
 #include <doctest/doctest.h>
 #include <signal.h>
 
+#include <filesystem>
 #include <regex>
 #include <sstream>
 
 #include "tests/e2e/job.h"
+#include "tests/support/skip.h"
 
 namespace ddprun::testing {
 namespace {
@@ -79,6 +81,34 @@ TEST_CASE("log: debug has every event and action, the coordinator's too") {
               "coordinator run=job1 says session=1: assign .*",
               "coordinator run=job1 hears succeeded session=1 .*",
               "coordinator run=job1 says session=1: conclude .*"});
+}
+
+TEST_CASE("log: a log file on a full disk is told of while the worker runs, and once") {
+  Job job;
+  const std::string disk = job.File("disk");
+  std::filesystem::create_directory(disk);
+  const std::string fill = "mount -t tmpfs -o size=16k logs " + disk + " && { cat /dev/zero >" +
+                           disk + "/fill 2>/dev/null; exec \"$@\"; }";
+  const auto run = [&](std::vector<std::string> command) {
+    const std::vector<std::string> there = {
+        "/usr/bin/unshare", "--mount", "/bin/sh", "-c", fill, "sh"};
+    command.insert(command.begin(), there.begin(), there.end());
+    return job.RunProgram(command);
+  };
+  if (const auto mounted = run({"/bin/true"}); mounted->Wait() != 0) {
+    return SkipTest("no mount namespace here: " + mounted->err());
+  }
+  const auto ddprun =
+      run({Runfile("ddprun"), "--log_dir=" + disk, "-r3", Runfile("tests/e2e/toy_worker"),
+           "print:one", "print:two", "until:" + job.File("go"), "print:three"});
+  const std::string told = "/attempt_0/0/stdout.log: No space left on device; the workers go on";
+  REQUIRE_MESSAGE(ddprun->WaitForErr(told), ddprun->Describe());
+  job.Touch("go");
+  CHECK_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
+  const std::string err = ddprun->err();
+  CHECK_MESSAGE(err.find(told) == err.rfind(told), ddprun->Describe());
+  CHECK_MESSAGE(err.find("warning: 3 lines are missing from log files in " + disk) != err.npos,
+                ddprun->Describe());
 }
 
 TEST_CASE("log: two nodes say who hosts the coordinator and who reached it") {

@@ -58,9 +58,13 @@ TEST_CASE("file sink: a full disk costs whole lines, which are counted") {
 
 TEST_CASE("file sink: a device that is full drops everything and the end counts") {
   FileSink sink(UniqueFd(open("/dev/full", O_WRONLY | O_CLOEXEC)));
+  CHECK(sink.TakeBreak() == 0);
   sink.Write("a\nb\nc");
+  CHECK(sink.TakeBreak() == ENOSPC);
+  sink.Write("d\ne");
+  CHECK(sink.TakeBreak() == 0);
   sink.Finish();
-  CHECK(sink.dropped_lines() == 3);
+  CHECK(sink.dropped_lines() == 4);
   CHECK(sink.last_error() == ENOSPC);
 }
 

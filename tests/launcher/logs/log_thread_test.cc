@@ -1,6 +1,7 @@
 #include "launcher/logs/log_thread.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <array>
@@ -54,6 +55,39 @@ TEST_CASE(
   const TimePoint before = SteadyNow();
   CHECK_FALSE(thread->End(100ms));
   CHECK(SteadyNow() - before < 20s);
+}
+
+TEST_CASE("log thread: a file on a full disk is told of when it happens, and once") {
+  Pipe console;
+  auto thread = LogThread::Start(console.write_end.get(), console.write_end.get());
+  REQUIRE(thread.ok());
+  Pipe channel;
+  REQUIRE(fcntl(channel.read_end.get(), F_SETFL, O_NONBLOCK) == 0);
+  StreamPlan plan{.is_stderr = true, .read_end = std::move(channel.read_end)};
+  plan.file =
+      FileSink(UniqueFd(open("/dev/full", O_WRONLY | O_CLOEXEC)), "/logs/attempt_0/0/stderr.log");
+  (*thread)->Add(std::move(plan));
+  const std::string told =
+      "ddprun: warning: write log file /logs/attempt_0/0/stderr.log: No space left on device; the "
+      "workers go on, and lines are missing there, as in other files that have no room: make room, "
+      "or choose another place with --log_dir\n";
+  std::array<char, 4096> buffer;
+  // The worker lives.
+  REQUIRE(write(channel.write_end.get(), "one\n", 4) == 4);
+  pollfd said{.fd = console.read_end.get(), .events = POLLIN, .revents = 0};
+  REQUIRE(poll(&said, 1, 20'000) == 1);
+  const ssize_t length = read(console.read_end.get(), buffer.data(), buffer.size());
+  REQUIRE(length > 0);
+  CHECK(std::string(buffer.data(), static_cast<size_t>(length)) == told);
+
+  REQUIRE(write(channel.write_end.get(), "two\n", 4) == 4);
+  channel.write_end.Reset();
+  CHECK((*thread)->Drain(20s));
+  CHECK((*thread)->losses().file_lines == 2);
+  REQUIRE((*thread)->End(20s));
+  thread->reset();
+  REQUIRE(fcntl(console.read_end.get(), F_SETFL, O_NONBLOCK) == 0);
+  CHECK(read(console.read_end.get(), buffer.data(), buffer.size()) == -1);  // no more is said
 }
 
 TEST_CASE("log thread: one that nothing holds ends, and names no file") {
