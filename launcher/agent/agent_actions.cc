@@ -35,6 +35,7 @@ void Agent::Do(const JoinRound&) {
 
 void Agent::Do(const PrepareWorkers& action) {
   WorkerEnvInput shared = WorkerEnvInputOf(setup_.config, action.assignment, setup_.job_mark);
+  shared.visible_devices = setup_.placement.visible_devices;
   shared.virtual_devices = setup_.placement.devices;
   shared.timer_file = timer_file_;
   shared.use_agent_store = !store_.is_workers();

@@ -37,6 +37,12 @@ void ReadWorkers(OptionReader& read, const MachineFacts& machine, LaunchConfig& 
     config.workers_by = value->text == "gpu" ? WorkersBy::kGpu : WorkersBy::kGpuOrCpu;
     return;
   }
+  if (value != nullptr && value->text.starts_with("gpu:")) {
+    config.workers_by = WorkersBy::kGpu;
+    read.Into("nproc_per_node", config.gpus,
+              [](const std::string& text) { return ParseGpus(text.substr(4)); });
+    return;
+  }
   read.Into("nproc_per_node", config.workers_per_node,
             [&](const std::string& text) { return ParseWorkersPerNode(text, machine.cpu_count); });
 }

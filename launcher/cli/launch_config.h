@@ -87,6 +87,7 @@ struct LaunchConfig {
   int workers_per_node = 1;
   // Other than kNumber: not known before the driver was asked (ResolveWorkers).
   WorkersBy workers_by = WorkersBy::kNumber;
+  std::vector<int> gpus;                    // gpu:1,3,5: one worker on each; empty: not chosen
   std::optional<NumaBinding> numa_binding;  // empty: workers inherit the launcher's CPUs
   bool virtual_local_rank = false;          // LOCAL_RANK=0, and each worker sees its own GPU alone
   std::optional<int> node_rank;             // always there with kStatic

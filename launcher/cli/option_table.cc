@@ -18,8 +18,8 @@ constexpr const char* kOptions = "Options";  // of a command
 constexpr OptionRow kTable[] = {
     {"nnodes", 0, "N|MIN:MAX", kJob, "Number of nodes, or a range (default 1)."},
     {"nproc_per_node", 0, "COUNT", kJob,
-     "Workers on this node: a number (default 1), gpu (one for each visible GPU), cpu (one "
-     "for each CPU) or auto (gpu, where there is none cpu)."},
+     "Workers on this node: a number (default 1), gpu (one for each visible GPU), gpu:1,3,5 (one "
+     "on each of these), cpu (one for each CPU) or auto (gpu, where there is none cpu)."},
     {"node_rank", 0, "N", kJob,
      "Rank of this node; with the static backend each needs its own (default there 0)."},
     {"role", 0, "NAME", kJob, "Role of this node's workers (default 'default')."},
@@ -46,7 +46,7 @@ constexpr OptionRow kTable[] = {
      "join_timeout (600), last_call_timeout (30), keep_alive_interval, "
      "keep_alive_max_attempt, is_host, orphan_timeout, exit_barrier_timeout (300); times "
      "in seconds. Accepted without effect: close_timeout, heartbeat_timeout, "
-     "read_timeout, rank, store_type=tcp."},
+     "read_timeout, cas_backoff_max_seconds, rank, store_type=tcp."},
     {"master_addr", 0, "HOST", kMeeting,
      "Address of node 0 with the static backend (default 127.0.0.1)."},
     {"master_port", 0, "PORT", kMeeting,

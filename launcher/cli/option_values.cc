@@ -127,13 +127,26 @@ absl::StatusOr<NodeRange> ParseNodeRange(const std::string& text) {
   return NodeRange{.min = *min, .max = *max};
 }
 
+absl::StatusOr<std::vector<int>> ParseGpus(const std::string& text) {
+  std::vector<int> gpus;
+  for (const absl::string_view part : absl::StrSplit(text, ',')) {
+    const std::optional<int> gpu = DigitsUpTo(std::string(part), kMaxWorkersPerNode - 1);
+    if (!gpu || std::find(gpus.begin(), gpus.end(), *gpu) != gpus.end()) {
+      return InvalidArgumentError(
+          "expected indices of GPUs after gpu:, each once, as in gpu:1,3,5");
+    }
+    gpus.push_back(*gpu);
+  }
+  return gpus;
+}
+
 absl::StatusOr<int> ParseWorkersPerNode(const std::string& text, int cpu_count) {
   if (text == "cpu") return std::min(std::max(cpu_count, 1), kMaxWorkersPerNode);
   const std::optional<int> count = DigitsUpTo(text, kMaxWorkersPerNode);
   if (!count || *count < 1) {
-    return InvalidArgumentError(absl::StrCat(text == "xpu" ? "Intel's GPUs are not counted; " : "",
-                                             "expected a number from 1 to ", kMaxWorkersPerNode,
-                                             ", gpu, auto, or cpu (", cpu_count, " here)"));
+    return InvalidArgumentError(absl::StrCat(
+        text == "xpu" ? "Intel's GPUs are not counted; " : "", "expected a number from 1 to ",
+        kMaxWorkersPerNode, ", gpu, gpu:INDEX,..., auto, or cpu (", cpu_count, " here)"));
   }
   return *count;
 }

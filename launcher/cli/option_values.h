@@ -26,6 +26,8 @@ inline constexpr uint16_t kDefaultRendezvousPort = 29400;
 // Decimal digits only: no sign, space, exponent or other script's digits.
 absl::StatusOr<int> ParseNumber(const std::string& text, int min, int max);
 absl::StatusOr<NodeRange> ParseNodeRange(const std::string& text);
+// Which GPUs, of those that are visible: "1,3,5", each once.
+absl::StatusOr<std::vector<int>> ParseGpus(const std::string& text);
 // A number, or `cpu`. `gpu` and `auto`, which its error names too, are for the caller.
 absl::StatusOr<int> ParseWorkersPerNode(const std::string& text, int cpu_count);
 // node, socket, exclusive or core-complex.

@@ -90,10 +90,12 @@ absl::StatusOr<RendezvousConf> ParseRendezvousConf(const std::string& text,
   read("orphan_timeout", orphan, Seconds);
   read("exit_barrier_timeout", options.exit_barrier_timeout, SecondsOrNone);
   // What torchrun reads and we do not need: closing takes no time, a silent node is found by
-  // keep_alive_*, our requests have deadlines of their own, the rank is --node_rank.
+  // keep_alive_*, our requests have deadlines of their own, the rank is --node_rank. Nodes do not
+  // race for one key of a store: nobody backs off.
   for (const char* key : {"close_timeout", "heartbeat_timeout", "read_timeout"}) {
     read(key, unused, Seconds);
   }
+  read("cas_backoff_max_seconds", unused, SecondsOrNone);
   bool is_tcp = true;
   read("store_type", is_tcp, [](const std::string& type) -> absl::StatusOr<bool> {
     if (absl::AsciiStrToLower(type) == "tcp") return true;

@@ -58,17 +58,27 @@ std::string SysRootForTest() {
   return folder == nullptr ? "/sys" : folder;
 }
 
+std::vector<Gpu> Chosen(const std::vector<int>& indices, const std::vector<Gpu>& gpus) {
+  std::vector<Gpu> chosen;
+  for (const int index : indices) chosen.push_back(gpus[static_cast<size_t>(index)]);
+  return chosen;
+}
+
 // How many workers, where, and with which GPU. Asks the driver only when an option needs it: where
 // they are one for each GPU, and for CPUs near it.
 absl::StatusOr<Placement> PlaceWorkers(const Environment& environment, LaunchConfig& config) {
   Placement placement;
   const bool is_counted = config.workers_by == WorkersBy::kNumber;
   if (!is_counted || config.numa_binding) {
-    const GpuReport report = ProbeGpus(kProbeGpus);
+    GpuReport report = ProbeGpus(kProbeGpus);
     const DriverFacts driver = ReadDriverFacts(environment);
     absl::Status status;
     if (!is_counted) status = ResolveWorkers(report, driver, environment.machine.cpu_count, config);
     if (!status.ok()) return status;
+    if (!config.gpus.empty()) {
+      report.gpus = Chosen(config.gpus, report.gpus);
+      placement.visible_devices = ChosenDevices(config, environment.Get("CUDA_VISIBLE_DEVICES"));
+    }
     if (config.numa_binding) {
       absl::StatusOr<std::vector<CpuSet>> cpus =
           BindToCpus(config, report, driver, SysRootForTest(), AllowedCpus());
@@ -77,10 +87,14 @@ absl::StatusOr<Placement> PlaceWorkers(const Environment& environment, LaunchCon
     }
   }
   if (config.virtual_local_rank) {
-    absl::StatusOr<std::vector<std::string>> devices =
-        VirtualDevices(config, environment.Get("CUDA_VISIBLE_DEVICES"));
+    // As torchrun: where AMD's variable is set, it is the one that counts.
+    const char* const variable =
+        environment.Get("HIP_VISIBLE_DEVICES") ? "HIP_VISIBLE_DEVICES" : "CUDA_VISIBLE_DEVICES";
+    const absl::StatusOr<std::vector<std::string>> devices =
+        VirtualDevices(config, variable,
+                       config.gpus.empty() ? environment.Get(variable) : placement.visible_devices);
     if (!devices.ok()) return devices.status();
-    placement.devices = *std::move(devices);
+    placement.devices = *devices;
   }
   return placement;
 }

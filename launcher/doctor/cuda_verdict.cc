@@ -4,6 +4,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "launcher/cli/option_values.h"
 #include "launcher/cli/text.h"
 #include "rendezvous/base/check.h"
@@ -109,7 +110,16 @@ absl::Status ResolveWorkers(const GpuReport& report, const DriverFacts& driver, 
         absl::StrCat(config.SourceOf("nproc_per_node"), " 'gpu': ", *why,
                      "; or give a number, or cpu (", cpu_count, " here)"));
   }
-  const int count = why ? std::max(cpu_count, 1) : static_cast<int>(report.gpus.size());
+  const int gpus = static_cast<int>(report.gpus.size());
+  for (const int gpu : config.gpus) {
+    if (gpu < gpus) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat(config.SourceOf("nproc_per_node"), " 'gpu:", absl::StrJoin(config.gpus, ","),
+                     "': there is no GPU ", gpu, ": ", gpus, gpus == 1 ? " is" : " are",
+                     " visible, and they count from 0"));
+  }
+  const int chosen = static_cast<int>(config.gpus.size());
+  const int count = why ? std::max(cpu_count, 1) : chosen > 0 ? chosen : gpus;
   config.workers_per_node = std::min(count, kMaxWorkersPerNode);
   config.workers_by = WorkersBy::kNumber;
   if (why && report.driver != DriverState::kMissing) {

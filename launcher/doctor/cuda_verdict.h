@@ -28,7 +28,8 @@ std::optional<std::string> WhyNoCuda(const DoctorFacts& facts);
 // 12040 is "12.4".
 std::string CudaVersionText(int version);
 
-// Fills in config.workers_per_node: the visible GPUs; where there is none, with auto the CPUs. A
+// Fills in config.workers_per_node: the visible GPUs, or those of them that config.gpus chooses,
+// which must be there; where there is none, with auto the CPUs. A
 // driver that is there but does not work becomes a warning then. FailedPrecondition: there is no
 // GPU. REQUIRES: config.workers_by is not WorkersBy::kNumber.
 absl::Status ResolveWorkers(const GpuReport& report, const DriverFacts& driver, int cpu_count,

@@ -5,6 +5,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "launcher/cli/option_values.h"
 #include "launcher/cli/text.h"
@@ -66,31 +67,48 @@ absl::StatusOr<std::vector<CpuSet>> Bind(const LaunchConfig& config, const GpuRe
   return BindWorkers(*config.numa_binding, *topology, places, workers);
 }
 
+std::vector<std::string> EntriesOf(const std::string& visible_devices) {
+  std::vector<std::string> entries;
+  for (const absl::string_view entry : absl::StrSplit(visible_devices, ',')) {
+    entries.emplace_back(absl::StripAsciiWhitespace(entry));
+  }
+  return entries;
+}
+
 }  // namespace
 
+std::string ChosenDevices(const LaunchConfig& config,
+                          const std::optional<std::string>& visible_devices) {
+  std::vector<std::string> entries;
+  if (visible_devices) entries = EntriesOf(*visible_devices);
+  return absl::StrJoin(config.gpus, ",", [&](std::string* out, int gpu) {
+    const auto at = static_cast<size_t>(gpu);
+    out->append(at < entries.size() ? entries[at] : std::to_string(gpu));
+  });
+}
+
 absl::StatusOr<std::vector<std::string>> VirtualDevices(
-    const LaunchConfig& config, const std::optional<std::string>& visible_devices) {
+    const LaunchConfig& config, const std::string& variable,
+    const std::optional<std::string>& visible_devices) {
   const int workers = config.workers_per_node;
   std::vector<std::string> devices;
   if (!visible_devices) {
     for (int worker = 0; worker < workers; ++worker) devices.push_back(std::to_string(worker));
     return devices;
   }
-  for (const absl::string_view entry : absl::StrSplit(*visible_devices, ',')) {
-    devices.emplace_back(absl::StripAsciiWhitespace(entry));
-  }
+  devices = EntriesOf(*visible_devices);
   const bool has_too_few = devices.size() < static_cast<size_t>(workers);
   // One worker without a GPU may well be meant.
   if (workers > 1 && (devices[0] == "-1" || (devices[0].empty() && has_too_few))) {
     const std::string option = config.SourceOf("virtual_local_rank");
     return absl::InvalidArgumentError(
-        absl::StrCat(option, ": CUDA_VISIBLE_DEVICES ", Quoted(*visible_devices),
+        absl::StrCat(option, ": ", variable, " ", Quoted(*visible_devices),
                      " hides all GPUs: unset it, or leave ", option, " out"));
   }
   if (has_too_few) {
     return absl::InvalidArgumentError(
         absl::StrCat(config.SourceOf("virtual_local_rank"), ": local rank ", devices.size(),
-                     " exceeds the GPUs in ", "CUDA_VISIBLE_DEVICES ", Quoted(*visible_devices),
+                     " exceeds the GPUs in ", variable, " ", Quoted(*visible_devices),
                      ": expected one for each of ", workers, " workers"));
   }
   devices.resize(static_cast<size_t>(workers));

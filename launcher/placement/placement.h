@@ -14,8 +14,11 @@
 namespace ddprun::launcher {
 
 struct Placement {
-  std::vector<CpuSet> cpus;          // by local rank; empty: the workers inherit ours
-  std::vector<std::string> devices;  // CUDA_VISIBLE_DEVICES by local rank; empty: untouched
+  std::vector<CpuSet> cpus;  // by local rank; empty: the workers inherit ours
+  // The GPUs that all workers see, for --nproc_per_node=gpu:...; empty: those that the launcher
+  // sees.
+  std::string visible_devices;
+  std::vector<std::string> devices;  // of --virtual_local_rank, by local rank; empty: without it
 
   // Empty: inherited.
   CpuSet CpusOf(int local_rank) const {
@@ -23,12 +26,18 @@ struct Placement {
   }
 };
 
+// --nproc_per_node=gpu:1,3: "1,3", or those entries of `visible_devices`, the launcher's own
+// CUDA_VISIBLE_DEVICES. REQUIRES: they are there (ResolveWorkers).
+std::string ChosenDevices(const LaunchConfig& config,
+                          const std::optional<std::string>& visible_devices);
+
 // --virtual_local_rank: the one GPU of each worker, by its place in `visible_devices`, the
-// launcher's own CUDA_VISIBLE_DEVICES. InvalidArgument when that has fewer entries than
-// workers, or hides all GPUs from several.
+// launcher's own CUDA_VISIBLE_DEVICES, or HIP_VISIBLE_DEVICES, which `variable` names.
+// InvalidArgument when that has fewer entries than workers, or hides all GPUs from several.
 // REQUIRES: config.workers_by is kNumber.
 absl::StatusOr<std::vector<std::string>> VirtualDevices(
-    const LaunchConfig& config, const std::optional<std::string>& visible_devices);
+    const LaunchConfig& config, const std::string& variable,
+    const std::optional<std::string>& visible_devices);
 
 // --numa_binding: the CPUs of each worker, near the GPU of its local rank. Without a driver, and
 // where CUDA_VISIBLE_DEVICES hides every GPU (it is empty or -1), the workers are spread over the

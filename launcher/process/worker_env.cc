@@ -14,6 +14,7 @@ using ddp::internal::WorkerEnv;
 // PyTorch's processes that start others take their signals from it.
 constexpr char kSignalsToHandleVar[] = "TORCHELASTIC_SIGNALS_TO_HANDLE";
 constexpr char kVisibleDevicesVar[] = "CUDA_VISIBLE_DEVICES";
+constexpr char kHipDevicesVar[] = "HIP_VISIBLE_DEVICES";  // AMD's
 
 std::string_view NameOf(std::string_view variable) {
   return variable.substr(0, variable.find('='));
@@ -72,9 +73,10 @@ std::vector<std::string> BuildWorkerEnv(const std::vector<std::string>& parent,
   if (SetsOmpThreads(parent, input.local_world_size)) {
     own.emplace_back(ddp::internal::kOmpThreadsVar, "1");
   }
-  if (is_virtual) {
-    own.emplace_back(kVisibleDevicesVar, input.virtual_devices[static_cast<size_t>(local_rank)]);
-  }
+  const std::string& visible =
+      is_virtual ? input.virtual_devices[static_cast<size_t>(local_rank)] : input.visible_devices;
+  if (is_virtual || !visible.empty()) own.emplace_back(kVisibleDevicesVar, visible);
+  if (is_virtual && Has(parent, kHipDevicesVar)) own.emplace_back(kHipDevicesVar, visible);
   std::vector<std::string> block;
   block.reserve(parent.size() + own.size());
   for (const std::string& variable : parent) {

@@ -21,7 +21,9 @@ struct WorkerEnvInput {
   std::string stop_file;          // the flag of --preempt_signal (stop_file.h); "": none
   std::string progress_file;      // where rank 0 says how far it is (likewise); "": nobody asks
   bool use_agent_store = true;
-  // CUDA_VISIBLE_DEVICES of each worker by local rank; LOCAL_RANK is 0 then. Empty: neither.
+  std::string visible_devices;  // CUDA_VISIBLE_DEVICES of all workers; "": as in the parent
+  // The GPU of each worker by local rank: it sees that one alone, and LOCAL_RANK is 0. Empty:
+  // neither.
   std::vector<std::string> virtual_devices;
 };
 

@@ -1,5 +1,7 @@
 // `ddprun doctor` and --nproc_per_node=gpu and auto on machines with GPUs, which the double plays.
 #include <algorithm>
+#include <set>
+#include <sstream>
 
 #include <doctest/doctest.h>
 
@@ -184,6 +186,34 @@ TEST_CASE("nproc_per_node: gpu with all GPUs hidden ends with 120, auto warns an
     CHECK(result.code == 0);
     Holds(result.err, "ddprun: warning: --nproc_per_node 'auto': one worker for each of ");
   }
+}
+
+// What each worker is given, in the order of the ranks.
+std::string DevicesOf(std::vector<std::string> options, const Env& env) {
+  for (const char* word : {"/bin/sh", "-c", "echo $RANK $LOCAL_RANK $CUDA_VISIBLE_DEVICES"}) {
+    options.emplace_back(word);
+  }
+  const Result result = Run(options, env);
+  CHECK(result.code == 0);
+  std::set<std::string> lines;
+  std::istringstream out(result.out);
+  for (std::string line; std::getline(out, line);) lines.insert(line);
+  std::string all;
+  for (const std::string& line : lines) all += line + "; ";
+  return all;
+}
+
+TEST_CASE("nproc_per_node: gpu:1,3 starts one worker on each of these") {
+  const Env five = TwoGpus({{"DDPRUN_DOUBLE_GPUS", "5"}});
+  CHECK(DevicesOf({"--nproc_per_node=gpu:3,1"}, five) == "0 0 3,1; 1 1 3,1; ");
+  CHECK(DevicesOf({"--nproc_per_node=gpu:3,1", "--virtual_local_rank"}, five) == "0 0 3; 1 0 1; ");
+  CHECK(DevicesOf({"--nproc_per_node=gpu:1"},
+                  TwoGpus({{"CUDA_VISIBLE_DEVICES", "GPU-a1,GPU-a0"}})) == "0 0 GPU-a0; ");
+  const Result result = Run({"--nproc_per_node=gpu:0,2", "true"}, TwoGpus());
+  CHECK(result.code == 120);
+  Holds(result.err,
+        "ddprun: error: --nproc_per_node 'gpu:0,2': there is no GPU 2: 2 are visible, and they "
+        "count from 0\n");
 }
 
 TEST_CASE("nproc_per_node: a local rank beyond the GPUs is warned of") {

@@ -112,6 +112,9 @@ TEST_CASE("launch config: workers by GPU are left open, whatever depends on thei
   const LaunchConfig config = Built({{"nproc_per_node", "gpu"}, {"tee", "0:1,7:1"}});
   CHECK(config.workers_by == WorkersBy::kGpu);
   CHECK(Built({{"nproc_per_node", "auto"}}).workers_by == WorkersBy::kGpuOrCpu);
+  const LaunchConfig chosen = Built({{"nproc_per_node", "gpu:5,1,3"}});
+  CHECK(chosen.workers_by == WorkersBy::kGpu);
+  CHECK(chosen.gpus == std::vector<int>{5, 1, 3});
   CHECK(Built({{"nproc_per_node", "2"}}).workers_by == WorkersBy::kNumber);
 }
 
@@ -142,7 +145,7 @@ TEST_CASE("launch config: rdzv_conf becomes typed options, with or without quote
 TEST_CASE("launch config: torchrun's keys without a meaning here are taken in silence") {
   const LaunchConfig config = Built({{"rdzv_conf",
                                       "close_timeout=30,heartbeat_timeout=5,read_timeout=60,rank=1,"
-                                      "store_type=TCP,timeout=900"}});
+                                      "store_type=TCP,timeout=900,cas_backoff_max_seconds=0"}});
   CHECK(config.warnings.empty());
   CHECK(config.rendezvous_options.join_timeout == seconds(900));
 }

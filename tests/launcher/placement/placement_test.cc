@@ -176,25 +176,38 @@ LaunchConfig Workers(int count) {
   return config;
 }
 
+constexpr char kCuda[] = "CUDA_VISIBLE_DEVICES";
+
+TEST_CASE("chosen devices: by their place in the launcher's own list, where there is one") {
+  LaunchConfig config = Workers(2);
+  config.gpus = {3, 1};
+  CHECK(ChosenDevices(config, std::nullopt) == "3,1");
+  CHECK(ChosenDevices(config, "7, 6,GPU-a5,4") == "4,6");
+  CHECK(VirtualDevices(config, kCuda, ChosenDevices(config, std::nullopt)).value() ==
+        std::vector<std::string>{"3", "1"});
+}
+
 TEST_CASE("virtual devices: each worker's GPU is its entry of the launcher's own list") {
   using Devices = std::vector<std::string>;
-  CHECK(VirtualDevices(Workers(3), std::nullopt).value() == Devices{"0", "1", "2"});
-  CHECK(VirtualDevices(Workers(2), "3,1").value() == Devices{"3", "1"});
-  CHECK(VirtualDevices(Workers(2), " 3 , GPU-a1 ,7").value() == Devices{"3", "GPU-a1"});
-  CHECK(VirtualDevices(Workers(2), "0,0").value() == Devices{"0", "0"});
-  CHECK(VirtualDevices(Workers(1), "").value() == Devices{""});
-  CHECK(VirtualDevices(Workers(1), "-1").value() == Devices{"-1"});
-  const auto devices = VirtualDevices(Workers(4), "3,1");
+  CHECK(VirtualDevices(Workers(3), kCuda, std::nullopt).value() == Devices{"0", "1", "2"});
+  CHECK(VirtualDevices(Workers(2), kCuda, "3,1").value() == Devices{"3", "1"});
+  CHECK(VirtualDevices(Workers(2), kCuda, " 3 , GPU-a1 ,7").value() == Devices{"3", "GPU-a1"});
+  CHECK(VirtualDevices(Workers(2), kCuda, "0,0").value() == Devices{"0", "0"});
+  CHECK(VirtualDevices(Workers(1), kCuda, "").value() == Devices{""});
+  CHECK(VirtualDevices(Workers(1), kCuda, "-1").value() == Devices{"-1"});
+  const auto devices = VirtualDevices(Workers(4), kCuda, "3,1");
   CHECK(absl::IsInvalidArgument(devices.status()));
   CHECK(devices.status().message() ==
         "--virtual_local_rank: local rank 2 exceeds the GPUs in CUDA_VISIBLE_DEVICES '3,1': "
         "expected one for each of 4 workers");
+  const auto hip = VirtualDevices(Workers(4), "HIP_VISIBLE_DEVICES", "3,1");
+  CHECK(hip.status().message().find("the GPUs in HIP_VISIBLE_DEVICES '3,1'") != std::string::npos);
 }
 
 TEST_CASE("virtual devices: what hides all GPUs is named, not counted as a GPU") {
   for (const std::string value : {"", "-1", " -1 ", "-1,0,1,2"}) {
     CAPTURE(value);
-    const auto devices = VirtualDevices(Workers(2), value);
+    const auto devices = VirtualDevices(Workers(2), kCuda, value);
     CHECK(absl::IsInvalidArgument(devices.status()));
     CHECK(devices.status().message() ==
           "--virtual_local_rank: CUDA_VISIBLE_DEVICES '" + value +

@@ -103,9 +103,21 @@ TEST_CASE("worker env: a virtual local rank is 0 with the worker's own GPU alone
   CHECK(map.at("RANK") == "5");
   CHECK(map.at("ROLE_RANK") == "3");
   CHECK(map.at("LOCAL_WORLD_SIZE") == "4");
+  CHECK(map.count("HIP_VISIBLE_DEVICES") == 0);
+  const auto hip = AsMap(BuildWorkerEnv({"HIP_VISIBLE_DEVICES=4,GPU-a1,6,7"}, input, 2, ""));
+  CHECK(hip.at("HIP_VISIBLE_DEVICES") == "6");
+  CHECK(hip.at("CUDA_VISIBLE_DEVICES") == "6");
   const auto real = AsMap(BuildWorkerEnv({"CUDA_VISIBLE_DEVICES=4,5"}, Input(), 1, ""));
   CHECK(real.at("LOCAL_RANK") == "1");
   CHECK(real.at("CUDA_VISIBLE_DEVICES") == "4,5");
+}
+
+TEST_CASE("worker env: chosen GPUs are those that all workers see, in their order") {
+  WorkerEnvInput input = Input();
+  input.visible_devices = "5,1,3,7";
+  const auto map = AsMap(BuildWorkerEnv({"CUDA_VISIBLE_DEVICES=0"}, input, 2, ""));
+  CHECK(map.at("CUDA_VISIBLE_DEVICES") == "5,1,3,7");
+  CHECK(map.at("LOCAL_RANK") == "2");
 }
 
 TEST_CASE("worker env: OMP_NUM_THREADS is set only for several workers and when nobody did") {

@@ -1,0 +1,172 @@
+// What the command line refuses: each row is one input, and what its one line must say.
+#include <doctest/doctest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "launcher/cli/cli.h"
+
+namespace ddprun::launcher {
+namespace {
+
+std::string ErrorOf(const std::vector<std::string>& words) {
+  std::vector<const char*> argv = {"ddprun"};
+  for (const std::string& word : words) argv.push_back(word.c_str());
+  const Environment environment = {.machine = {.cpu_count = 6, .fresh_run_id = "f00d"}};
+  const absl::StatusOr<ParseResult> result =
+      ParseCommandLine(static_cast<int>(argv.size()), argv.data(), environment);
+  if (result.ok()) return "accepted";
+  CHECK(result.status().code() == absl::StatusCode::kInvalidArgument);
+  return std::string(result.status().message());
+}
+
+struct BadRow {
+  std::vector<std::string> words;
+  std::string quoted;    // the value, as the message quotes it
+  std::string accepted;  // part of what it says instead
+};
+
+// About the command line as such, nodes and workers.
+std::vector<BadRow> BadShapeRows() {
+  return {
+      {{}, "no program given", "PROGRAM"},
+      {{"--nnodes=1"}, "no program given", "PROGRAM"},
+      {{"--nnodes=1", "--"}, "no program given", "PROGRAM"},
+      {{"--nproc_per_nodes=4", "p"}, "'--nproc_per_nodes'", "--nproc_per_node?"},
+      {{"--nproc-pre-node=4", "p"}, "'--nproc-pre-node'", "--nproc_per_node?"},
+      {{"--no_such_thing_at_all", "p"}, "'--no_such_thing_at_all'", "ddprun --help"},
+      {{"--n=1", "p"}, "'--n'", "could be --nnodes, --nproc_per_node, --node_rank"},
+      {{"--=1", "p"}, "'--'", "unknown option"},
+      {{"--use-env", "p"}, "'--use-env'", "torch.distributed.launch's; leave it out"},
+      {{"--logs_specs=mine", "p"}, "'mine'", "--redirects"},
+      {{"--start_method=thread", "p"}, "'thread'", "spawn, fork, forkserver"},
+      {{"--event_log_handler=mine", "p"}, "'mine'", "null, console"},
+      {{"-x", "p"}, "'-x'", "unknown option"},
+      {{"-5", "p"}, "'-5'", "unknown option"},
+      {{"-hx", "p"}, "'-hx'", "unknown option"},
+      {{"-mx", "pkg"}, "'-mx'", "unknown option"},
+      {{"--numa-binding=nodes", "p"}, "'nodes'", "node, socket, exclusive or core-complex"},
+      {{"--report_file=a", "--termination_message_file=a", "p"}, "'a'", "--report_file names it"},
+      {{"--numa_binding=", "p"}, "''", "node, socket, exclusive or core-complex"},
+      {{"--virtual-local-rank=1", "p"}, "'1'", "no value"},
+      {{"--nnodes"}, "'--nnodes'", "needs a value"},
+      {{"--standalone=yes", "p"}, "'yes'", "no value"},
+      {{"--nnodes=0", "p"}, "'0'", "1 <= MIN <= MAX"},
+      {{"--nnodes=-1", "p"}, "'-1'", "1 <= MIN <= MAX"},
+      {{"--nnodes=3:2", "p"}, "'3:2'", "1 <= MIN <= MAX"},
+      {{"--nnodes=1:", "p"}, "'1:'", "1 <= MIN <= MAX"},
+      {{"--nnodes=:3", "p"}, "':3'", "1 <= MIN <= MAX"},
+      {{"--nnodes=2:20:30", "p"}, "'2:20:30'", "MIN:MAX"},
+      {{"--nnodes=1e3", "p"}, "'1e3'", "MIN:MAX"},
+      {{"--nnodes=4294967296", "p"}, "'4294967296'", "MIN:MAX"},
+      {{"--nnodes=4294967297", "p"}, "'4294967297'", "MIN:MAX"},
+      {{"--nnodes= 2", "p"}, "' 2'", "MIN:MAX"},
+      {{"--nnodes=\xd9\xa2", "p"}, "'\xd9\xa2'", "MIN:MAX"},
+      {{"--nproc_per_node=0", "p"}, "'0'", "cpu"},
+      {{"--nproc_per_node=gpus", "p"}, "'gpus'", "gpu, gpu:INDEX,..., auto, or cpu (6 here)"},
+      {{"--nproc_per_node=GPU", "p"}, "'GPU'", "gpu, gpu:INDEX"},
+      {{"--nproc_per_node=gpu ", "p"}, "'gpu '", "gpu, gpu:INDEX"},
+      {{"--nproc_per_node=xpu", "p"},
+       "'xpu'",
+       "Intel's GPUs are not counted; expected a number from 1"},
+      {{"--nproc_per_node=gpu:", "p"}, "'gpu:'", "as in gpu:1,3,5"},
+      {{"--nproc_per_node=gpu:1,,3", "p"}, "'gpu:1,,3'", "each once"},
+      {{"--nproc_per_node=gpu:1,3,1", "p"}, "'gpu:1,3,1'", "each once"},
+      {{"--nproc_per_node=gpu:-1", "p"}, "'gpu:-1'", "each once"},
+      {{"--nproc_per_node=gpu", "--nnodes=0", "p"}, "'0'", "1 <= MIN <= MAX"},
+      {{"--nproc_per_node=-3", "p"}, "'-3'", "from 1"},
+      {{"--node_rank=2", "--nnodes=2", "p"}, "'2'", "from 0 to 1"},
+      {{"--node_rank=x", "p"}, "'x'", "a number"},
+  };
+}
+
+// About the rendezvous, limits and output.
+std::vector<BadRow> BadValueRows() {
+  const std::string long_host(300, 'h');
+  return {
+      {{"--rdzv_endpoint=host:70000", "p"}, "'host:70000'", "65535"},
+      {{"--rdzv_endpoint=host:", "p"}, "'host:'", "HOST:PORT"},
+      {{"--rdzv_endpoint=host:0", "p"}, "'host:0'", "HOST:PORT"},
+      {{"--nnodes=2", "--rdzv_endpoint=localhost:0", "p"}, "'localhost:0'", "--nnodes=1"},
+      {{"--nnodes=2", "--rdzv_endpoint=0.0.0.0:1", "p"}, "'0.0.0.0:1'", "no machine's address"},
+      {{"--nnodes=2", "--rdzv_endpoint=[0::0]:1", "p"}, "'[0::0]:1'", "no machine's address"},
+      {{"--node_rank=1", "--nnodes=2", "--master_addr=0.0.0.0", "p"}, "'0.0.0.0'", "no machine's"},
+      {{"--rdzv_endpoint=:29500", "p"}, "':29500'", "HOST:PORT"},
+      {{"--rdzv_endpoint=[::1", "p"}, "'[::1'", "[IPV6]:PORT"},
+      {{"--rdzv_endpoint=[host]:1", "p"}, "'[host]:1'", "[IPV6]:PORT"},
+      {{"--rdzv_endpoint=[::1]29500", "p"}, "'[::1]29500'", "[IPV6]:PORT"},
+      {{"--rdzv_endpoint=http://h:1", "p"}, "'http://h:1'", "HOST:PORT"},
+      {{"--rdzv_endpoint=a\nb:1", "p"}, "'a\\nb:1'", "HOST:PORT"},
+      {{"--rdzv_endpoint=" + long_host, "p"}, "'hhhhh", "HOST:PORT"},
+      {{"--rdzv_endpoint=fe80::1:2940", "p"}, "'fe80::1:2940'", "[fe80::1]:2940"},
+      {{"--rdzv_endpoint=a:b:1", "p"}, "'a:b:1'", "[IPV6]:PORT"},
+      {{"--rdzv_endpoint=::1::2:5", "p"}, "'::1::2:5'", "[IPV6]:PORT"},
+      {{"--rdzv_backend=etcd", "p"}, "'etcd'", "no etcd server is needed"},
+      {{"--rdzv_backend=etcd-v2", "p"}, "'etcd-v2'", "expected c10d"},
+      {{"--rdzv_backend=c10", "p"}, "'c10'", "static; did you mean c10d?"},
+      {{"--rdzv_backend=static", "--rdzv_endpoint=host", "p"}, "'host'", "HOST:PORT"},
+      {{"--rdzv_backend=static", "--rdzv_endpoint=h:0", "p"}, "'h:0'", "above 0"},
+      {{"--rdzv_backend=static", "--nnodes=1:2", "p"}, "'1:2'", "fixed number"},
+      {{"--nnodes=1:2", "p"}, "'1:2'", "--rdzv_endpoint"},
+      {{"--standalone", "--nnodes=2", "p"}, "'2'", "--nnodes=1"},
+      {{"--rdzv_conf=join_timeout", "p"}, "'join_timeout'", "<key>=<value>"},
+      {{"--rdzv_conf=join_timeout=", "p"}, "'join_timeout='", "needs a value"},
+      {{"--rdzv_conf=join_timeout=0", "p"}, "'0'", "more than 0"},
+      {{"--rdzv_conf=join_timeout=5x", "p"}, "'5x'", "seconds"},
+      {{"--rdzv_conf=join_timeout=1e400", "p"}, "'1e400'", "seconds"},
+      {{"--rdzv_conf=is_host=maybe", "p"}, "'maybe'", "true or false"},
+      {{"--rdzv_conf=store_type=file", "p"}, "'file'", "tcp"},
+      {{"--rdzv_conf=close_timeout=x", "p"}, "close_timeout 'x'", "seconds"},
+      {{"--rdzv_conf=heartbeat_timeout=0", "p"}, "heartbeat_timeout '0'", "more than 0"},
+      {{"--rdzv_conf=read_timeout=-1", "p"}, "read_timeout '-1'", "more than 0"},
+      {{"--rdzv_conf=keep_alive_max_attempt=1.5", "p"}, "'1.5'", "a number"},
+      {{"--rdzv_conf=keep_alive_interval=0.05,keep_alive_max_attempt=5", "p"},
+       "keep_alive_max_attempt is 0.25 s",
+       "at least 0.3 s"},
+      {{"--rdzv_conf=keep_alive_interval=0.09", "p"}, "is 0.27 s", "at least 0.3 s"},
+      {{"--rdzv_conf=rank=x", "p"}, "rank 'x'", "a number"},
+      {{"--rdzv_endpoint=:29400", "--nnodes=2", "p"}, "':29400'", "the host is missing"},
+      {{"--rdzv_id=", "--nnodes=2", "p"}, "--rdzv_id ''", "the same on all nodes"},
+      {{"--rdzv_id", "", "--nnodes=1:2", "--rdzv_endpoint=h", "p"}, "''", "the same on all nodes"},
+      {{"--rdzv_id=a\nb", "p"}, "'a\\nb'", "printable"},
+      {{"--max_restarts=-1", "p"}, "'-1'", "from 0"},
+      {{"--max_restarts=1.5", "p"}, "'1.5'", "a number"},
+      {{"--monitor_interval=0", "p"}, "'0'", "more than 0"},
+      {{"--monitor_interval=x", "p"}, "'x'", "more than 0"},
+      {{"--monitor_interval=nan", "p"}, "'nan'", "more than 0"},
+      {{"--shutdown_timeout=-5", "p"}, "'-5'", "0 or more"},
+      {{"--shutdown_timeout=5x", "p"}, "'5x'", "seconds"},
+      {{"--master_port=99999", "--nnodes=2", "p"}, "'99999'", "65535"},
+      {{"--master_addr=a b", "--nnodes=2", "p"}, "'a b'", "host name"},
+      {{"--local_addr=a/b", "p"}, "'a/b'", "host name"},
+      {{"-r", "4", "p"}, "'4'", "3 (both)"},
+      {{"-r", "0:1,", "p"}, "'0:1,'", "0:1,12:3"},
+      {{"-t", "0:1,1:9", "p"}, "'0:1,1:9'", "0:1,12:3"},
+      {{"-t", "0:1,4096:3", "p"}, "'0:1,4096:3'", "0:1,12:3"},
+      {{"--local_ranks_filter=0;1", "p"}, "'0;1'", "as in 0,1,12"},
+      {{"--duplicate-stdout-filters=a,", "p"}, "'a,'", ",, for a comma"},
+      {{"--duplicate_stderr_filters", ",", "p"}, "','", ",, for a comma"},
+  };
+}
+
+std::vector<BadRow> BadRows() {
+  std::vector<BadRow> rows = BadShapeRows();
+  for (BadRow& row : BadValueRows()) rows.push_back(std::move(row));
+  return rows;
+}
+
+TEST_CASE("cli: every bad input is one line that quotes the value and says what is accepted") {
+  for (const BadRow& row : BadRows()) {
+    const std::string error = ErrorOf(row.words);
+    CAPTURE(row.quoted);
+    CAPTURE(error);
+    CHECK(error.find('\n') == std::string::npos);
+    CHECK(error.size() < 500);
+    CHECK(error.find(row.quoted) != std::string::npos);
+    CHECK(error.find(row.accepted) != std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace ddprun::launcher
