@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# readme.sh: what README.md shows is true. Its g++ line builds a program against dist/, which runs alone,
-# spawns ranks and runs under dist/ddprun; and each of its `dist/ddprun` commands succeeds, that of two nodes
-# twice at once.
+# readme.sh: what README.md shows is true. Its g++ line builds a program with its #include against dist/, which
+# runs alone, spawns ranks and runs under dist/ddprun; and each of its `dist/ddprun` commands succeeds, that of
+# two nodes twice at once.
 set -euo pipefail
 source "$(dirname "$0")/../lib.sh"
 
@@ -14,20 +14,16 @@ fail() {
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/ddprun-readme.XXXXXX")
 trap 'rm -rf "$scratch"' EXIT
 mapfile -t builds < <(sed -n 's/^    \(g++ .*-lddp.*\)$/\1/p' README.md)
+mapfile -t includes < <(sed -n 's/^    \(#include <ddp\/.*\)$/\1/p' README.md)
 mapfile -t commands < <(sed -n 's/^    \(dist\/ddprun .*\)$/\1/p' README.md)
 ((${#builds[@]} == 1)) || fail "README.md shows ${#builds[@]} g++ lines with -lddp, wanted one"
+((${#includes[@]} == 1)) || fail "README.md shows ${#includes[@]} lines that include the library, wanted one"
 ((${#commands[@]} >= 4)) || fail "README.md shows ${#commands[@]} commands of dist/ddprun, wanted four or more"
 
 ln -s "$repo/dist" "$scratch/dist"
 cd "$scratch"
-cat >program.cc <<'END'
-#include <ddp/checkpoint.h>
-#include <ddp/distributed_data_parallel.h>
-#include <ddp/distributed_sampler.h>
-#include <ddp/process_group.h>
-#include <ddp/spawn.h>
-#include <ddp/step_metrics.h>
-
+printf '%s\n' "${includes[@]}" >program.cc
+cat >>program.cc <<'END'
 #include <iostream>
 
 int RunRank() {
