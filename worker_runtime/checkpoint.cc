@@ -108,7 +108,7 @@ absl::StatusOr<int64_t> BecomeWriter(const std::string& directory) {
     const std::string mine = absl::StrCat(prefix, *newest + 1);
     const ddprun::UniqueFd fd(::open(mine.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
     if (!fd.is_open() && errno == EEXIST) continue;  // another run takes it now
-    if (!fd.is_open()) return ddprun::FileError("create", mine);
+    if (!fd.is_open()) return ddprun::FileError("save in", directory);
     if (*newest > 0) ::unlink(absl::StrCat(prefix, *newest).c_str());
     return *newest + 1;
   }

@@ -51,8 +51,16 @@ std::string TemporaryPath(const std::string& directory, const std::string& name)
   return absl::StrCat(directory, "/.", name, ".tmp-", ::getpid());
 }
 
-absl::Status WriteContent(const std::string& path, const TrainingState& state,
-                          std::span<const Tensor> tensors) {
+absl::Status WithAdvice(const absl::Status& status) {
+  if (!absl::IsResourceExhausted(status) && !absl::IsOutOfRange(status)) return status;
+  return absl::Status(status.code(),
+                      absl::StrCat(status.message(), "; make room, keep fewer checkpoints or save ",
+                                   "in another directory; what was saved before is whole"));
+}
+
+// Writes `temporary`; errors name `path`, which it is to become.
+absl::Status WriteContent(const std::string& temporary, const std::string& path,
+                          const TrainingState& state, std::span<const Tensor> tensors) {
   const std::string header = EncodeCheckpointHeader(state, tensors);
   if (header.size() - kPrefixBytes > kMaxHeaderBytes) {
     return absl::InvalidArgumentError(
@@ -60,8 +68,8 @@ absl::Status WriteContent(const std::string& path, const TrainingState& state,
                      " tensors and the state's extra take ", header.size() - kPrefixBytes,
                      " bytes, more than ", kMaxHeaderBytes, "; large state belongs into a tensor"));
   }
-  const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-  if (fd.get() < 0) return FileError("create", path);
+  const UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  if (fd.get() < 0) return WithAdvice(FileError("create", path));
   Checksum checksum;
   const auto put = [&](const void* data, size_t bytes) {
     checksum.Add(data, bytes);
@@ -75,7 +83,7 @@ absl::Status WriteContent(const std::string& path, const TrainingState& state,
   const auto* digest_bytes = reinterpret_cast<const char*>(digest.data());
   if (status.ok()) status = WriteAll(fd.get(), {digest_bytes, digest.size()}, path);
   if (status.ok() && ::fsync(fd.get()) != 0) status = FileError("fsync", path);
-  return status;
+  return WithAdvice(status);
 }
 
 // Checks the checksum of everything but itself; leaves the position after it.
@@ -148,10 +156,10 @@ absl::Status WriteCheckpointFile(const std::string& directory, const std::string
                                  const std::function<absl::Status()>& may_commit) {
   const std::string path = absl::StrCat(directory, "/", name);
   const std::string temporary = TemporaryPath(directory, name);
-  absl::Status status = WriteContent(temporary, state, tensors);
+  absl::Status status = WriteContent(temporary, path, state, tensors);
   if (status.ok()) status = may_commit();
   if (status.ok() && ::rename(temporary.c_str(), path.c_str()) != 0)
-    status = FileError("rename", path);
+    status = WithAdvice(FileError("rename", path));
   if (!status.ok()) {
     ::unlink(temporary.c_str());
     return status;
@@ -164,7 +172,7 @@ absl::Status TryCheckpointFile(const std::string& directory) {
   absl::Status status;
   {
     const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-    status = fd.is_open() ? WriteAll(fd.get(), "x", path) : FileError("create", path);
+    status = fd.is_open() ? WriteAll(fd.get(), "x", directory) : FileError("save in", directory);
   }
   ::unlink(path.c_str());
   return status;

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <string>
 #include <system_error>
 
@@ -53,9 +54,11 @@ bool AddWaits(nanoseconds& mine, nanoseconds& others) {
   return is_known;
 }
 
-// Which cores a rank shares and with how many: those of all ranks of its host that may use one of
-// its own. Ranks that are bound to cores of their own share none.
-void CountCores(const std::vector<Word>& words, std::vector<RankSteps>& ranks) {
+// On how many hosts the ranks are, which cores a rank shares and with how many: those of all ranks
+// of its host that may use one of its own. Ranks that are bound to cores of their own share none.
+void CountHostsAndCores(const std::vector<Word>& words, std::vector<RankSteps>& ranks) {
+  std::set<uint64_t> hosts;
+  for (const Word& word : words) hosts.insert(word.host);
   for (size_t i = 0; i < words.size(); ++i) {
     cpu_set_t all = words[i].cpus, both;
     int sharing = 0;
@@ -67,6 +70,7 @@ void CountCores(const std::vector<Word>& words, std::vector<RankSteps>& ranks) {
     }
     ranks[i].cores = CPU_COUNT(&all);
     ranks[i].ranks_on_cores = sharing;
+    ranks[i].hosts = static_cast<int>(hosts.size());
     if (ranks[i].cores == 0) continue;
     ranks[i].cpu_utilisation = words[i].cores_used * sharing / ranks[i].cores;
   }
@@ -133,7 +137,7 @@ absl::StatusOr<std::vector<RankSteps>> RankBalance::Gather(const StepMetrics& me
                      .communication_wait_ms = word.communication_wait_ms,
                      .gpu_utilisation = word.gpu_utilisation});
   }
-  CountCores(words, ranks);
+  CountHostsAndCores(words, ranks);
   return ranks;
 }
 

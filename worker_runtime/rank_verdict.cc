@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "worker_runtime/comm/name_ranks.h"
+#include "worker_runtime/milliseconds_text.h"
 
 namespace ddp {
 namespace {
@@ -77,11 +78,13 @@ std::string SlowRankText(std::span<const RankSteps> ranks) {
   const bool is_told = waited > kSlowRankMargin * slowest->step_ms;
   const bool is_one = slow.size() == 1;
   return absl::StrFormat(
-      "%s %s slow: %s %.2f ms a step by %s%s, the others %.2f ms; they wait for %s",
+      "%s %s slow: %s %s a step by %s%s, the others %s; they wait for %s",
       internal::NameRanks(slow), is_one ? "is" : "are", is_one ? "it takes" : "they take up to",
-      slowest->self_ms(), is_one ? "itself" : "themselves",
-      is_told ? absl::StrFormat(", %.2f ms of it waiting for a CPU core", waited) : "",
-      UsualSelfTime(ranks), is_one ? "it" : "them");
+      internal::MillisecondsText(slowest->self_ms()), is_one ? "itself" : "themselves",
+      is_told
+          ? absl::StrCat(", ", internal::MillisecondsText(waited), " of it waiting for a CPU core")
+          : "",
+      internal::MillisecondsText(UsualSelfTime(ranks)), is_one ? "it" : "them");
 }
 
 std::string SpeedAdvice(std::span<const RankSteps> ranks, int rank,

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
 #include "worker_runtime/comm/op.h"
 // The header alone: programs link no further library.
 #define XXH_INLINE_ALL
@@ -18,6 +19,9 @@ namespace {
 constexpr int64_t kLeastShare = 1000;             // of the time that a comparison may cost
 constexpr int64_t kMostSteps = int64_t{1} << 20;  // between two
 constexpr size_t kNamed = 3;                      // parameters in a message
+constexpr absl::string_view kUsualCauses =
+    ". Usual causes are other seeds, settings or data-dependent code on some ranks, a parameter "
+    "that DistributedDataParallel does not reduce, and faulty memory; ";
 
 // What a rank tells the others. Plain numbers, as they travel as int64.
 struct Word {
@@ -179,7 +183,11 @@ absl::Status ReplicaCheck::Locate(int64_t step, std::span<const Tensor> paramete
       "the replicas differ after step ", step,
       last_equal_ < 0 ? "" : absl::StrCat(", and did not after step ", last_equal_), "; ",
       absl::StrJoin(texts, "; "),
-      differing > kNamed ? absl::StrCat("; and ", differing - kNamed, " more parameters") : ""));
+      differing > kNamed ? absl::StrCat("; and ", differing - kNamed, " more parameters") : "",
+      kUsualCauses,
+      last_equal_ < 0 ? "no checkpoint of this run is known to be good: begin anew"
+                      : absl::StrCat("set later checkpoints aside and resume from one of step ",
+                                     last_equal_, " or before")));
 }
 
 }  // namespace ddp

@@ -172,9 +172,9 @@ absl::Status RunRecordFile::Write(const RunRecord& record) {
   absl::Status status;
   {
     const UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-    if (!fd.is_open()) return FileError("create", temporary);
-    status = ddprun::WriteAll(fd.get(), text, temporary);
-    if (status.ok() && ::fsync(fd.get()) != 0) status = FileError("fsync", temporary);
+    if (!fd.is_open()) return FileError("create", path);
+    status = ddprun::WriteAll(fd.get(), text, path);
+    if (status.ok() && ::fsync(fd.get()) != 0) status = FileError("fsync", path);
   }
   if (status.ok() && std::rename(temporary.c_str(), path.c_str()) != 0) {
     status = FileError("rename to", path);

@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "rendezvous/base/check.h"
 #include "worker_runtime/comm/device_timer.h"
+#include "worker_runtime/milliseconds_text.h"
 
 namespace ddp {
 
@@ -97,17 +98,18 @@ double StepMetrics::exposed_communication_share() const {
 
 std::string StepMetrics::Summary() const {
   return absl::StrFormat(
-      "%.0f samples/s, step %.2f ms, communication %.2f ms, exposed %.2f ms (%.1f %%)",
-      samples_per_second(), step_ms(), communication_ms(), exposed_ms(),
-      100 * exposed_communication_share());
+      "%.0f samples/s, step %s, communication %s, exposed %s (%.1f %%)", samples_per_second(),
+      internal::MillisecondsText(step_ms()), internal::MillisecondsText(communication_ms()),
+      internal::MillisecondsText(exposed_ms()), 100 * exposed_communication_share());
 }
 
-std::string StepMetrics::Warning() const {
+std::string StepMetrics::Warning(int hosts) const {
   if (exposed_communication_share() <= kExposedShareWarning) return "";
   return absl::StrFormat(
       "%.1f %% of the step is exposed communication (%.2f of %.2f ms; at most %.0f %% is good): "
-      "larger batches, more accumulation or a faster network would help",
-      100 * exposed_communication_share(), exposed_ms(), step_ms(), 100 * kExposedShareWarning);
+      "larger batches%s would help",
+      100 * exposed_communication_share(), exposed_ms(), step_ms(), 100 * kExposedShareWarning,
+      hosts > 1 ? ", more accumulation or a faster network" : " or more accumulation");
 }
 
 }  // namespace ddp

@@ -6,7 +6,7 @@
 namespace train {
 
 inline constexpr int kExitUsage = 2;
-inline constexpr int kExitMachine = 120;  // files and data of this machine
+inline constexpr int kExitMachine = 120;  // files and data of this machine, weights that differ
 
 }  // namespace train
 

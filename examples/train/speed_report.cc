@@ -88,7 +88,7 @@ absl::Status SpeedReport::Finish(Summary& summary, std::FILE* log) {
   if (!ranks.ok()) return ranks.status();
   SummariseSpeed(metrics, *ranks, summary);
   if (rank_ != 0) return absl::OkStatus();
-  const std::string advice = ddp::SpeedAdvice(*ranks, rank_, metrics.Warning());
+  const std::string advice = ddp::SpeedAdvice(*ranks, rank_, metrics.Warning((*ranks)[0].hosts));
   if (!advice.empty()) std::fprintf(stderr, "train: warning: %s\n", advice.c_str());
   if (metrics.step_ms() > 0) {
     std::fprintf(log, "speed: %s\n", metrics.Summary().c_str());

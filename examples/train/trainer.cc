@@ -205,10 +205,12 @@ absl::Status Trainer::TrainEpoch() {
     is_stopping_ = *should_stop;
     const bool is_due = options_.checkpoint_every > 0 && step_ % options_.checkpoint_every == 0;
     if ((is_due || is_stopping_) && sampler_.remaining() > 0) {
+      if (absl::Status status = CompareReplicas(); !status.ok()) return status;
       if (absl::Status status = CollectLoss().status(); !status.ok()) return status;
       if (absl::Status status = Save(); !status.ok()) return status;
     }
   }
+  if (absl::Status status = CompareReplicas(); !status.ok()) return status;
   const absl::Status status = CollectLoss().status();
   speed_.EndEpoch();
   return status;
@@ -255,15 +257,20 @@ absl::Status Trainer::PlantDrift() {
   return host_model_.CopyIn();
 }
 
-// Whether all ranks still have the same weights. On a GPU they are copied to the host for that, or
-// hashed by a kernel, so only where the user wants it.
 absl::Status Trainer::CheckReplicas() {
   if (step_ == options_.plant_drift) {
     if (absl::Status status = PlantDrift(); !status.ok()) return status;
   }
+  return replica_check_.CountStep() ? CompareReplicas() : absl::OkStatus();
+}
+
+// Whether all ranks still have the same weights: now and then, before a checkpoint and at the end
+// of an epoch. On a GPU they are copied to the host for that, or hashed by a kernel, so only where
+// the user wants it.
+absl::Status Trainer::CompareReplicas() {
   const bool is_on_gpu = communicator_.device_type() == ddp::DeviceType::kCuda;
   if (is_on_gpu && options_.check_replicas_every == 0) return absl::OkStatus();
-  if (!replica_check_.CountStep()) return absl::OkStatus();
+  if (communicator_.world_size() == 1) return absl::OkStatus();
   if (options_.check_replicas_on_gpu) {
     return replica_check_.Compare(step_, device_weights_, network_->stream());
   }

@@ -56,6 +56,7 @@ class Trainer {
   void ReportProgress();
   absl::Status PlantDrift();
   absl::Status CheckReplicas();
+  absl::Status CompareReplicas();
   absl::Status FinishEpoch(int64_t epoch);
   absl::Status Save();
   void LogStop();

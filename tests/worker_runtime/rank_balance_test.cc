@@ -3,6 +3,12 @@
 #include <doctest/doctest.h>
 #include <sched.h>
 
+#include <map>
+#include <string>
+
+#include "ddp/process_group.h"
+#include "tests/support/expect.h"
+#include "tests/support/rank_processes.h"
 #include "tests/support/thread_group.h"
 #include "tests/worker_runtime/on_device.h"
 #include "worker_runtime/comm/device_timer.h"
@@ -34,12 +40,36 @@ TEST_CASE("rank balance: every rank hears every rank's steps, in the order of th
       CHECK(one.step_ms == doctest::Approx(40));
       CHECK(one.self_ms() == doctest::Approx(i == 1 ? 40 : 10));
       CHECK(one.ranks_on_cores == 3);  // of one host
+      CHECK(one.hosts == 1);
       CHECK(one.cpu_utilisation >= 0);
     }
     cpu_set_t mine;
     REQUIRE(sched_getaffinity(0, sizeof mine, &mine) == 0);
     CHECK((*ranks)[0].cores == CPU_COUNT(&mine));
   });
+}
+
+// In processes, as a host's name is one's.
+TEST_CASE("rank balance: ranks on two hosts know it") {
+  ddprun::testing::RankProcesses ranks(
+      {.world_size = 2,
+       .env = {},
+       .env_of_rank =
+           [](int rank) {
+             return std::map<std::string, std::string>{
+                 {"DDPRUN_HOST_ID", "host" + std::to_string(rank)}};
+           }},
+      [](int) {
+        auto group = ProcessGroup::FromEnv({.timeout = std::chrono::seconds(20)});
+        EXPECT(group.ok());
+        Communicator& communicator = (*group)->communicator();
+        const auto steps = RankBalance(communicator).Gather(StepMetrics(communicator));
+        EXPECT(steps.ok());
+        EXPECT((*steps)[0].hosts == 2);
+        EXPECT((*steps)[1].hosts == 2);
+        return (*group)->Shutdown().ok() ? 0 : 2;
+      });
+  for (const int rank : {0, 1}) CHECK(ranks.Await(rank) == 0);
 }
 
 TEST_CASE("rank balance: without a step nothing is measured") {

@@ -49,6 +49,12 @@ TEST_CASE("rank verdict: of a slow rank is told what it waited for a core of its
   CHECK(SlowRankText(ranks).find("by itself, the others") != std::string::npos);
 }
 
+TEST_CASE("rank verdict: others that take next to nothing by themselves are shown as <0.01 ms") {
+  CHECK(SlowRankText(Ranks({0.001, 31})) ==
+        "rank 1 is slow: it takes 31.00 ms a step by itself, the others <0.01 ms; they wait for "
+        "it");
+}
+
 TEST_CASE("rank verdict: of two ranks the slower one, of four the slower two") {
   CHECK(SlowRanks(Ranks({12, 31})) == std::vector<int>{1});
   CHECK(SlowRanks(Ranks({31, 12})) == std::vector<int>{0});

@@ -144,7 +144,7 @@ TEST_CASE("run record: what cannot be written is named") {
   TempDir dir;
   RunRecordFile nowhere(dir.File("none"));
   const std::string message(nowhere.Write({}).message());
-  CHECK(message.find("create \"" + dir.File("none/")) == 0);
+  CHECK(message.find("create \"" + dir.File("none/run.json") + "\": ") == 0);
   CHECK(message.find("No such file or directory") != std::string::npos);
   std::filesystem::create_directories(dir.File("run.json/x"));
   RunRecordFile taken(dir.path().string());

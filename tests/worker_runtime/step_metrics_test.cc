@@ -44,16 +44,29 @@ TEST_CASE("metrics: nothing measured is zero and no warning") {
   CHECK(metrics.step_ms() == 0);
   CHECK(metrics.samples_per_second() == 0);
   CHECK(metrics.exposed_communication_share() == 0);
-  CHECK(metrics.Warning().empty());
+  CHECK(metrics.Warning(2).empty());
+  CHECK(metrics.Summary() == "0 samples/s, step 0 ms, communication 0 ms, exposed 0 ms (0.0 %)");
 }
 
 TEST_CASE("metrics: warns above a tenth of the step and not at it") {
   StepMetrics at(2), above(2);
   at.Add(1, milliseconds(100), Reduction(milliseconds(60), milliseconds(10)));
   above.Add(1, milliseconds(100), Reduction(milliseconds(61), milliseconds(11)));
-  CHECK(at.Warning().empty());
-  CHECK(above.Warning().find("11.0 % of the step is exposed communication (11.00 of 100.00 ms") ==
-        0);
+  CHECK(at.Warning(2).empty());
+  const std::string what =
+      "11.0 % of the step is exposed communication (11.00 of 100.00 ms; at most 10 % is good): ";
+  CHECK(above.Warning(2) ==
+        what + "larger batches, more accumulation or a faster network would help");
+  CHECK(above.Warning(1) == what + "larger batches or more accumulation would help");
+}
+
+TEST_CASE("metrics: what is below the resolution is told as such, and not as nothing") {
+  StepMetrics metrics(1);
+  ReductionTimes reduction;
+  reduction.communication = std::chrono::microseconds(4);
+  metrics.Add(1, std::chrono::microseconds(20), reduction);
+  CHECK(metrics.Summary() ==
+        "50000 samples/s, step 0.02 ms, communication <0.01 ms, exposed 0 ms (0.0 %)");
 }
 
 TEST_CASE("metrics: a step that was begun and ended counts once, with its time") {

@@ -193,6 +193,22 @@ TEST_CASE("trainer: a rank whose weights drift is named by all") {
   }
 }
 
+// As in a short run, or behind the last comparison of a long one.
+TEST_CASE("trainer: weights that drift in the last step are found before they are saved") {
+  TempDir dir;
+  Options options = Small(10);
+  options.check_replicas_every = 1000;
+  options.plant_drift = 60;  // of 60 in the first epoch
+  options.checkpoint_dir = dir.path();
+  for (const absl::StatusOr<Summary>& result : Attempt(options, 2)) {
+    const std::string text = result.status().ToString();
+    CHECK_MESSAGE(text.find("the replicas differ after step 60; ") != text.npos, text);
+  }
+  for (const auto& entry : std::filesystem::directory_iterator(dir.path())) {
+    CHECK(entry.path().extension() != ".ckpt");
+  }
+}
+
 TEST_CASE("trainer: whether to stop that cannot be asked is the run's error") {
   std::vector<absl::Status> statuses(2);
   std::FILE* log = std::fopen("/dev/null", "we");

@@ -29,6 +29,7 @@ struct RankSteps {
   double gpu_utilisation = -1;
   int cores = 0;           // that it may use, or a rank that shares one of them may; 0: unknown
   int ranks_on_cores = 1;  // ranks that share them
+  int hosts = 1;           // of all ranks; a container with a network of its own is one
 
   // What this rank takes before it waits for others: a slow rank has much of it, and the others
   // have as much more to wait for.

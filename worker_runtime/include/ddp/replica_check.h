@@ -41,10 +41,11 @@ class ReplicaCheck {
   // Collective. `parameters` lie in host memory, unless the options say otherwise, the same number
   // in the same order on all ranks; on a device what is on `stream` comes first. NaNs are equal
   // when their bits are. DataLoss, the same on all ranks, names the step, the parameters that
-  // differ and the ranks that stand against a majority, or all groups of ranks where there is none.
-  // Where a rank cannot hash it has the driver's error, and the others FailedPrecondition naming
-  // it. InvalidArgument for other steps or numbers of parameters on different ranks, and for a
-  // negative `every`, alone on its rank; otherwise the communicator's errors.
+  // differ and the ranks that stand against a majority, or all groups of ranks where there is none,
+  // and says what to look for and from where to resume. Where a rank cannot hash it has the
+  // driver's error, and the others FailedPrecondition naming it. InvalidArgument for other steps or
+  // numbers of parameters on different ranks, and for a negative `every`, alone on its rank;
+  // otherwise the communicator's errors.
   absl::Status Compare(int64_t step, std::span<const Tensor> parameters, Stream stream = nullptr);
 
   // Steps between two comparisons, as of now.
