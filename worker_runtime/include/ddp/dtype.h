@@ -38,9 +38,8 @@ const char* Name(DType dtype);
 // - kAverage divides the sum by the world size, once: floats before the one rounding, integers with
 //   truncation towards zero. The sum of uint8 does not overflow on the way; that of int32 and int64
 //   wraps.
-// - kMax and kMin are NaN where any rank has a NaN. Of zeros with different signs that of the
-// lowest
-//   rank is the result.
+// - kMax and kMin are NaN where any rank has a NaN. Of zeros with different signs the one of the
+//   lowest rank is the result.
 //
 // `nccl` leaves it all to NCCL. Its average multiplies each float by 1 / world size rounded to the
 // type before it sums, as in PyTorch: with 3 ranks a bfloat16 is off by up to 0.4 %. Integers,
