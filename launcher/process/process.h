@@ -26,8 +26,7 @@ bool ReapChild(pid_t pid, TimePoint deadline = TimePoint::max());
 bool HasChildren();
 
 // The nearest of our parent, its parent and so on that `is_it`, by its number and its program's
-// name
-// ("": not known); 0: there is none. Without /proc nobody is known but the parent.
+// name ("": not known); 0: there is none. Without /proc nobody is known but the parent.
 pid_t FindAncestor(const std::function<bool(pid_t, std::string_view)>& is_it);
 bool IsAncestor(pid_t pid);
 
