@@ -132,12 +132,12 @@ class DeviceBuffer final : public Buffer {
 
   absl::Status Deregister() {
     if (handle_ == nullptr) return absl::OkStatus();
-    const std::unique_lock nccl(owner_.queue.nccl_mutex(), kIdlePatience);
+    const std::unique_lock nccl = owner_.queue.TryLockNccl(kIdlePatience);
     if (!nccl.owns_lock()) return absl::DeadlineExceededError("a call of NCCL has not returned");
+    // As in LaunchQueue::CallNccl(): a group that has failed is being aborted.
+    if (!owner_.may_free()) return owner_.queue.error();
     // After an orderly end the registration has gone with NCCL's communicator.
-    if (!communication_->is_open()) {
-      return owner_.may_free() ? absl::OkStatus() : owner_.queue.error();
-    }
+    if (!communication_->is_open()) return absl::OkStatus();
     communication_->api().ncclCommDeregister(communication_->get(), handle_);
     return absl::OkStatus();
   }
@@ -158,7 +158,7 @@ class DeviceBuffer final : public Buffer {
     data_ = reinterpret_cast<CudaPointer>(memory);
     const std::lock_guard nccl(owner_.queue.nccl_mutex());
     // The group may have failed meanwhile, and NCCL's communicator be gone.
-    if (!communication_->is_open()) return owner_.queue.error();
+    if (absl::Status status = owner_.queue.error(); !status.ok()) return status;
     result = api.ncclCommRegister(communication_->get(), memory, bytes_, &handle_);
     return communication_->Explain("ncclCommRegister", result);
   }

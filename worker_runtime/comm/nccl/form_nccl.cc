@@ -170,7 +170,8 @@ bool IsEnabled(const char* variable) {
   return text != nullptr && std::strtoll(text, nullptr, 0) != 0;
 }
 
-// As PyTorch reads its own.
+// The words that PyTorch takes for true. All others are false here; PyTorch knows some of them and
+// throws at the rest.
 bool IsTrue(const char* variable) {
   const char* text = std::getenv(variable);
   const std::string word = absl::AsciiStrToLower(text == nullptr ? "" : text);

@@ -2,7 +2,6 @@
 
 #include <chrono>
 #include <mutex>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -80,11 +79,8 @@ absl::StatusOr<std::unique_ptr<CapturedGraph>> GraphRecorder::EndCapture() {
   if (!graph->status.ok()) return graph->status;
   // Whoever aborts NCCL meanwhile may hold the mutex, and NCCL waits for a graph that it cannot
   // know.
-  std::unique_lock nccl(queue_.nccl_mutex(), std::try_to_lock);
-  while (!nccl.owns_lock() && queue_.error().ok()) {
-    std::this_thread::sleep_for(kLook);
-    (void)nccl.try_lock();
-  }
+  std::unique_lock nccl = queue_.TryLockNccl(kLook);
+  while (!nccl.owns_lock() && queue_.error().ok()) nccl = queue_.TryLockNccl(kLook);
   if (absl::Status status = queue_.error(); !status.ok()) {
     graph->Destroy(device_.api());
     return status;

@@ -117,8 +117,10 @@ void Watchdog::AbortCommunication() {
     const auto destroy_graphs = [group] {
       DestroyGraphs(group->device.api(), group->graphs.TakeGraphs());
     };
-    std::unique_lock nccl(group->queue.nccl_mutex(), kCallPatience);
-    while (!nccl.owns_lock() && !group->queue.is_in_nccl()) (void)nccl.try_lock_for(kCallPatience);
+    std::unique_lock nccl = group->queue.TryLockNccl(kCallPatience);
+    while (!nccl.owns_lock() && !group->queue.is_in_nccl()) {
+      nccl = group->queue.TryLockNccl(kCallPatience);
+    }
     if (nccl.owns_lock()) {
       destroy_graphs();
       return group->communication->Abort();
@@ -127,8 +129,10 @@ void Watchdog::AbortCommunication() {
     const auto aborted = OnThread([group] {
       if (group->device.MakeCurrent().ok()) group->communication->Abort();
     });
-    nccl.lock();
-    destroy_graphs();
+    {
+      const std::lock_guard held(group->queue.nccl_mutex());
+      destroy_graphs();
+    }
     aborted.wait();
   });
   const char* hanging = nullptr;

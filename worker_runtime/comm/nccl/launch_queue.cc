@@ -316,6 +316,17 @@ absl::Status LaunchQueue::RecordEnd(const GpuOperation& operation) {
   return CudaStatus(api, "cuEventRecord", result);
 }
 
+// Looks now and then: the thread sanitizer does not see a lock with a deadline (std::timed_mutex).
+std::unique_lock<std::mutex> LaunchQueue::TryLockNccl(Clock::duration patience) {
+  const Clock::time_point deadline = Clock::now() + patience;
+  std::unique_lock nccl(nccl_mutex_, std::try_to_lock);
+  while (!nccl.owns_lock() && Clock::now() < deadline) {
+    std::this_thread::sleep_for(kLook);
+    (void)nccl.try_lock();
+  }
+  return nccl;
+}
+
 // In a graph operations run beside our stream. The two waits put them into one order with those
 // that are not captured.
 absl::Status LaunchQueue::LaunchGraph(const GpuOperation& replay) {

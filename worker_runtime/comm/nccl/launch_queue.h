@@ -85,7 +85,9 @@ class LaunchQueue {
   absl::Status Replay(const std::shared_ptr<NcclGraph>& graph);
   // Guards NCCL, where one call at a time is allowed, and the executables of graphs. It is held
   // while an operation is put on the stream, which may wait for a peer: only an abort ends that.
-  std::timed_mutex& nccl_mutex() { return nccl_mutex_; }
+  std::mutex& nccl_mutex() { return nccl_mutex_; }
+  // A lock of it, or of nothing where it could not be had for so long.
+  std::unique_lock<std::mutex> TryLockNccl(Clock::duration patience);
   // NCCL is putting an operation on the stream.
   bool is_in_nccl() const { return is_in_nccl_; }
 
@@ -160,7 +162,7 @@ class LaunchQueue {
   CudaPointer barrier_word_ = 0;
   State pulse_;  // ended long ago: asked where there is nothing else
 
-  std::timed_mutex nccl_mutex_;  // taken before mutex_
+  std::mutex nccl_mutex_;  // taken before mutex_
   std::atomic<bool> is_in_nccl_ = false;
 
   mutable std::mutex mutex_;

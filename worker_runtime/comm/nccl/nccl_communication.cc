@@ -60,8 +60,9 @@ absl::StatusOr<std::unique_ptr<NcclCommunication>> NcclCommunication::Join(const
         "which the library does not follow; unset it");
   }
   // What failed is gone: its text is that of the thread's last call.
-  if (result != kNcclSuccess)
+  if (result != kNcclSuccess) {
     return NcclStatus(nccl.api, "ncclCommInitRankConfig", result, nullptr);
+  }
   joined->is_open_ = true;
   return joined;
 }

@@ -28,7 +28,8 @@ class NcclCommunication {
 
   const NcclApi& api() const { return nccl_.api; }
   NcclComm get() const { return comm_; }
-  // Neither finalised nor aborted: what the calls below and get() REQUIRE.
+  // Neither finalised nor aborted: what the calls below and get() REQUIRE. Beside an Abort() it
+  // proves nothing: LaunchQueue::error() under its nccl_mutex() does.
   bool is_open() const { return is_open_; }
 
   // Puts `op` on `stream`. At the first use of a peer it waits until that calls as well; an Abort()

@@ -70,8 +70,7 @@ absl::StatusOr<std::unique_ptr<Buffer>> NcclCommunicator::Allocate(size_t bytes)
   absl::Status valid =
       CheckArguments({.kind = OpKind::kAllocate, .count = bytes}, rank(), world_size());
   if (!valid.ok()) return valid;
-  absl::StatusOr<std::unique_ptr<Buffer>> buffer =
-      absl::ResourceExhaustedError("registered memory was not asked for");
+  absl::StatusOr<std::unique_ptr<Buffer>> buffer;
   // After a failure the device may hang.
   const auto may_free = [this] {
     return error().ok() || watchdog_.ending() == Watchdog::Ending::kOrderly;

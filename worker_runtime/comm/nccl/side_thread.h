@@ -8,17 +8,23 @@
 #include <future>
 #include <memory>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 
 namespace ddp::internal {
 
-// Runs `work` once, on a thread that is left to itself where it hangs. Returns the future.
+// Runs `work` once, on a thread that is left to itself where it hangs. Returns the future. Where
+// the machine has no thread for it the caller runs it.
 template <typename Work>
 auto OnThread(Work work) {
-  std::packaged_task<decltype(work())()> task(std::move(work));
-  auto result = task.get_future();
-  std::thread(std::move(task)).detach();
+  auto task = std::make_shared<std::packaged_task<decltype(work())()>>(std::move(work));
+  auto result = task->get_future();
+  try {
+    std::thread([task] { (*task)(); }).detach();
+  } catch (const std::system_error&) {
+    (*task)();
+  }
   return result;
 }
 

@@ -51,7 +51,9 @@ struct ProcessGroupOptions {
 class ProcessGroup {
  public:
   // Errors: InvalidArgument naming the variable and its value; DeadlineExceeded naming the ranks
-  // that did not come; FailedPrecondition when a backend was asked for that cannot work here.
+  // that did not come; FailedPrecondition when a backend was asked for that cannot work here. On
+  // GPUs NCCL's start has no end where a rank does not come: after an error a thread of the process
+  // may be in it for ever, so the program should end.
   // Collective: all ranks make as many groups as each other, one after the other ended.
   static absl::StatusOr<std::unique_ptr<ProcessGroup>> FromEnv(const ProcessGroupOptions& options);
 
