@@ -106,9 +106,10 @@ std::string TableText(const Report& report) {
 }
 
 std::string Verdict(const Report& report) {
-  if (!report.failure.empty())
+  if (!report.failure.empty()) {
     return absl::StrCat("Not all was measured: ", report.failure,
-                        ". Rows that were measured once alone may be far off.");
+                        ". Rows that were measured only once may be far off.");
+  }
   const Row* row = MostRanks(report, Way::kDistributed);
   if (row == nullptr) return "";
   if (row->ranks == 1) {

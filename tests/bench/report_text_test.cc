@@ -76,7 +76,7 @@ TEST_CASE("verdict: what ended the measurements early comes before all else") {
   report.failure = "DataParallel with 2 replicas: rank 0 of 1 failed: exit code 1";
   CHECK(Verdict(report) ==
         "Not all was measured: DataParallel with 2 replicas: rank 0 of 1 failed: exit code 1. "
-        "Rows that were measured once alone may be far off.");
+        "Rows that were measured only once may be far off.");
 }
 
 TEST_CASE("verdict: one rank alone is told as such, and there is nothing to compare") {

@@ -95,7 +95,7 @@ TEST_CASE("bench: a rank that is killed costs its row and the later ones, and no
   const std::string out = bench->out(), err = bench->err();
   for (const char* row : {"\ndp       1 ", "\ndp       2 ", "\nddp      1 "}) Holds(out, row);
   CHECK(out.find("\nddp      2 ") == std::string::npos);
-  Holds(out, "\nNot all was measured: " + why + ". Rows that were measured once");
+  Holds(out, "\nNot all was measured: " + why + ". Rows that were measured only once");
   CHECK(err.find("measuring 5/9") == std::string::npos);
   CHECK(err.ends_with("\nddprun: error: bench: " + why + "\n"));
   const auto json = ParseJson(ReadFile(job.File("bench.json")));
