@@ -316,8 +316,8 @@ class AgentCore {
   bool IsCoordinatorGone() const { return contact_.gone_at && assignment_.coordinator_is_member; }
   // "ranks 0, 3" of this node that live; "" where none does.
   std::string LiveRanks() const;
-  std::string Coordinator() const;
-  std::string LossText() const;  // "the coordinator at node1:29400"
+  std::string Coordinator() const;  // "the coordinator at node1:29400"
+  std::string LossText() const;     // the same and "was lost (...)", with the reason
   // TimePoint::max(): never.
   TimePoint ContactDeadline() const;
   TimePoint LostNoticeAt() const;

@@ -87,9 +87,9 @@ absl::StatusOr<Placement> PlaceWorkers(const Environment& environment, LaunchCon
     }
   }
   if (config.virtual_local_rank) {
-    // As torchrun: where AMD's variable is set, it is the one that counts.
-    const char* const variable =
-        environment.Get("HIP_VISIBLE_DEVICES") ? "HIP_VISIBLE_DEVICES" : "CUDA_VISIBLE_DEVICES";
+    // As torchrun from 2.15 on: where AMD's variable is set, it is the one that counts.
+    const bool is_hip = config.gpus.empty() && environment.Get("HIP_VISIBLE_DEVICES");
+    const char* const variable = is_hip ? "HIP_VISIBLE_DEVICES" : "CUDA_VISIBLE_DEVICES";
     const absl::StatusOr<std::vector<std::string>> devices =
         VirtualDevices(config, variable,
                        config.gpus.empty() ? environment.Get(variable) : placement.visible_devices);

@@ -38,7 +38,7 @@ absl::StatusOr<std::vector<int>> NodesOfGpus(const std::vector<Gpu>& gpus, int w
     const absl::StatusOr<int> node = ReadNodeOfDevice(sys_root, gpu.bus_id);
     if (!node.ok()) {
       return FailedPreconditionError(
-          absl::StrCat("GPU ", nodes.size(), ": ", node.status().message()));
+          absl::StrCat("local rank ", nodes.size(), "'s GPU: ", node.status().message()));
     }
     nodes.push_back(*node);
   }

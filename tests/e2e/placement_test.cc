@@ -103,6 +103,8 @@ TEST_CASE("placement: each worker finds itself on the CPUs near its GPU") {
   CHECK(LinesOf({"--nproc_per_node=gpu", "--numa-binding", "core-complex"}, kSayCpus,
                 machine.With()) ==
         "0.0: " + machine.First(1) + "\n1.0: " + machine.First(0) + "\n");
+  CHECK(LinesOf({"--nproc_per_node=gpu:1,0", "--numa_binding=node"}, kSayCpus, machine.With()) ==
+        "0.0: " + machine.Node(0) + "\n1.0: " + machine.Node(1) + "\n");
 }
 
 TEST_CASE("placement: restarted workers are bound again, and the GPUs are those left visible") {
@@ -139,7 +141,7 @@ TEST_CASE("placement: a binding that cannot be is one line and 120, before any w
       "--numa_binding 'node': ");
   Holds(
       ErrorOf({"--numa_binding=node"}, 120, machine.With({{"DDPRUN_TEST_SYSFS", "/no/such/sys"}})),
-      "GPU 0: read /no/such/sys/bus/pci/devices/0000:10:00.0/numa_node: No such file");
+      "local rank 0's GPU: read /no/such/sys/bus/pci/devices/0000:10:00.0/numa_node: No such file");
   const size_t workers = 2 * machine.CoresOf(0) + 1;
   Holds(ErrorOf({"--nproc_per_node=" + std::to_string(workers), "--numa_binding=exclusive"}, 120,
                 machine.With({{"CUDA_VISIBLE_DEVICES", "-1"}})),
