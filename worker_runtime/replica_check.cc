@@ -185,9 +185,11 @@ absl::Status ReplicaCheck::Locate(int64_t step, std::span<const Tensor> paramete
       absl::StrJoin(texts, "; "),
       differing > kNamed ? absl::StrCat("; and ", differing - kNamed, " more parameters") : "",
       kUsualCauses,
-      last_equal_ < 0 ? "no checkpoint of this run is known to be good: begin anew"
-                      : absl::StrCat("set later checkpoints aside and resume from one of step ",
-                                     last_equal_, " or before")));
+      last_equal_ < 0
+          ? "no step of this run is known to be good: resume from a checkpoint of an earlier "
+            "run, or begin anew"
+          : absl::StrCat("set later checkpoints aside and resume from one of step ", last_equal_,
+                         " or before")));
 }
 
 }  // namespace ddp

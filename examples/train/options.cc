@@ -80,7 +80,8 @@ void AddCareOptions(CLI::App& app, Options& options) {
       ->always_capture_default(false);
   app.add_option("--check_replicas_every", options.check_replicas_every,
                  "Compare the weights of all ranks after so many steps; 0: as often as costs less "
-                 "than 0.1 % of the time, on a GPU never")
+                 "than 0.1 % of the time, on a GPU never. Where they are compared at all, also "
+                 "before each checkpoint and after each epoch")
       ->check(WholeNumber(0, kMany));
   app.add_flag(
          "--check_replicas_on_gpu", options.check_replicas_on_gpu,

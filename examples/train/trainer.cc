@@ -8,6 +8,7 @@
 #include <numeric>
 #include <span>
 #include <thread>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -271,6 +272,7 @@ absl::Status Trainer::CompareReplicas() {
   const bool is_on_gpu = communicator_.device_type() == ddp::DeviceType::kCuda;
   if (is_on_gpu && options_.check_replicas_every == 0) return absl::OkStatus();
   if (communicator_.world_size() == 1) return absl::OkStatus();
+  if (std::exchange(compared_step_, step_) == step_) return absl::OkStatus();
   if (options_.check_replicas_on_gpu) {
     return replica_check_.Compare(step_, device_weights_, network_->stream());
   }

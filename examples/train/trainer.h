@@ -88,11 +88,12 @@ class Trainer {
   ddp::RunRecordFile record_file_;
   std::vector<ddp::Tensor> device_weights_;  // where the network has them
 
-  bool is_recorded_ = false;  // the record's file was begun
-  bool is_stopping_ = false;  // the launcher has asked
-  int64_t step_ = 0;          // optimizer steps done
-  double loss_sum_ = 0;       // of this epoch so far, this rank's share
-  double loss_count_ = 0;     // images in it
+  bool is_recorded_ = false;    // the record's file was begun
+  bool is_stopping_ = false;    // the launcher has asked
+  int64_t step_ = 0;            // optimizer steps done
+  int64_t compared_step_ = -1;  // the last after which CompareReplicas() was called
+  double loss_sum_ = 0;         // of this epoch so far, this rank's share
+  double loss_count_ = 0;       // images in it
   Summary summary_;
 };
 

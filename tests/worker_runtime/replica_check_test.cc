@@ -107,7 +107,8 @@ TEST_CASE("replica check: of many parameters the first are named, and the rest c
     CHECK_MESSAGE(text.find("parameter 'p2': rank 0 against rank 1; and 97 more parameters. ") !=
                       std::string::npos,
                   text);
-    CHECK_MESSAGE(text.ends_with("; no checkpoint of this run is known to be good: begin anew"),
+    CHECK_MESSAGE(text.ends_with("; no step of this run is known to be good: resume from a "
+                                 "checkpoint of an earlier run, or begin anew"),
                   text);
     CHECK_MESSAGE(text.find("did not after") == std::string::npos, text);
   });
