@@ -107,7 +107,8 @@ class Collective {
   bool Sum(char* output, size_t size) {
     std::vector<const char*> inputs;
     for (int peer = 0; peer < comm_.world_size; ++peer) inputs.push_back(Received(peer));
-    Reduce(inputs, output, size / SizeOf(task_.type), task_.type, task_.op);
+    Reduce(inputs, output, size / SizeOf(task_.type), task_.type, task_.op,
+           comm_.faults.rounds_average);
     return true;
   }
 

@@ -22,15 +22,21 @@ T Combine(NcclRedOp op, T a, T b) {
 
 // T as stored, Wide as accumulated.
 template <typename T, typename Wide, Wide (*Load)(T), T (*Store)(Wide)>
-void ReduceAs(const std::vector<const char*>& inputs, char* output, size_t count, NcclRedOp op) {
+void ReduceAs(const std::vector<const char*>& inputs, char* output, size_t count, NcclRedOp op,
+              bool rounds_average) {
+  const auto ranks = static_cast<Wide>(inputs.size());
+  const bool is_scaled_first = op == kNcclAvg && rounds_average && std::is_floating_point_v<Wide>;
+  const Wide factor = is_scaled_first ? Load(Store(1 / ranks)) : Wide{1};
   for (size_t i = 0; i < count; ++i) {
     Wide all{};
     for (const char* input : inputs) {
       T element;
       std::memcpy(&element, input + i * sizeof(T), sizeof(T));
-      all = input == inputs.front() ? Load(element) : Combine(op, all, Load(element));
+      Wide value = Load(element);
+      if (is_scaled_first) value = Load(Store(value * factor));
+      all = input == inputs.front() ? value : Combine(op, all, value);
     }
-    if (op == kNcclAvg) all = static_cast<Wide>(all / static_cast<Wide>(inputs.size()));
+    if (op == kNcclAvg && !is_scaled_first) all = static_cast<Wide>(all / ranks);
     const T result = Store(all);
     std::memcpy(output + i * sizeof(T), &result, sizeof(T));
   }
@@ -83,22 +89,24 @@ const char* NameOf(NcclDataType type) {
 }
 
 void Reduce(const std::vector<const char*>& inputs, char* output, size_t count, NcclDataType type,
-            NcclRedOp op) {
+            NcclRedOp op, bool rounds_average) {
   switch (type) {
     case kNcclUint8:
-      return ReduceAs<uint8_t, uint8_t, Same, Same>(inputs, output, count, op);
+      return ReduceAs<uint8_t, uint8_t, Same, Same>(inputs, output, count, op, rounds_average);
     case kNcclInt32:
-      return ReduceAs<int32_t, int32_t, Same, Same>(inputs, output, count, op);
+      return ReduceAs<int32_t, int32_t, Same, Same>(inputs, output, count, op, rounds_average);
     case kNcclInt64:
-      return ReduceAs<int64_t, int64_t, Same, Same>(inputs, output, count, op);
+      return ReduceAs<int64_t, int64_t, Same, Same>(inputs, output, count, op, rounds_average);
     case kNcclFloat16:
-      return ReduceAs<uint16_t, float, HalfToFloat, FloatToHalf>(inputs, output, count, op);
+      return ReduceAs<uint16_t, float, HalfToFloat, FloatToHalf>(inputs, output, count, op,
+                                                                 rounds_average);
     case kNcclBfloat16:
-      return ReduceAs<uint16_t, float, Bfloat16ToFloat, FloatToBfloat16>(inputs, output, count, op);
+      return ReduceAs<uint16_t, float, Bfloat16ToFloat, FloatToBfloat16>(inputs, output, count, op,
+                                                                         rounds_average);
     case kNcclFloat32:
-      return ReduceAs<float, float, Same, Same>(inputs, output, count, op);
+      return ReduceAs<float, float, Same, Same>(inputs, output, count, op, rounds_average);
     case kNcclFloat64:
-      return ReduceAs<double, double, Same, Same>(inputs, output, count, op);
+      return ReduceAs<double, double, Same, Same>(inputs, output, count, op, rounds_average);
     default:
       return;
   }

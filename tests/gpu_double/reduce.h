@@ -14,9 +14,10 @@ namespace ddprun::gpu_double {
 size_t SizeOf(NcclDataType type);
 const char* NameOf(NcclDataType type);
 
-// output[i] = sum, or average, of inputs[rank][i].
+// output[i] = sum, or average, of inputs[rank][i]. `rounds_average`: as NCCL, which multiplies each
+// float by 1 / ranks before it sums, both rounded to the type; otherwise the sum is divided.
 void Reduce(const std::vector<const char*>& inputs, char* output, size_t count, NcclDataType type,
-            NcclRedOp op);
+            NcclRedOp op, bool rounds_average);
 
 float HalfToFloat(uint16_t half);
 uint16_t FloatToHalf(float value);

@@ -44,6 +44,8 @@ void Apply(Faults& faults, const std::string& text) {
     faults.is_blind = true;
   } else if (name == "lenient") {
     faults.is_lenient = true;
+  } else if (name == "rounded_average") {
+    faults.rounds_average = true;
   } else if (name == "remote_error" && !has_value) {
     faults.notices_dead_peers = true;
   } else if (name == "remote_error") {

@@ -22,6 +22,7 @@ struct Faults {
   bool notices_dead_peers = false;
   bool is_blind = false;
   bool is_lenient = false;
+  bool rounds_average = false;
   std::optional<long> async_error;   // the number of an operation; the first is 1
   std::optional<long> remote_error;  // likewise
   std::optional<long> hang;          // likewise

@@ -79,22 +79,42 @@ bool IsInteger(DType dtype) {
   return dtype == DType::kInt32 || dtype == DType::kInt64 || dtype == DType::kUint8;
 }
 
-// Rank r gives element i as i % 7 + r: sums stay below 256 on up to 16 ranks.
+// Rank r gives element i as i % 7 + r: sums stay below 256 on up to 16 ranks. The factors of a
+// product are 1 and 2 in turns over the ranks: it does so on up to 14.
+double Given(ReduceOp op, size_t i, int rank) {
+  const double place = static_cast<double>(i % 7) + rank;
+  return op == ReduceOp::kProduct ? 1 + std::fmod(place, 2) : place;
+}
+
 double Expected(DType dtype, ReduceOp op, size_t i, int ranks) {
-  const double sum = static_cast<double>(ranks * (i % 7)) + ranks * (ranks - 1) / 2.0;
-  if (op == ReduceOp::kSum) return sum;
-  return IsInteger(dtype) ? std::floor(sum / ranks) : sum / ranks;
+  double sum = 0, product = 1;
+  for (int rank = 0; rank < ranks; ++rank) {
+    sum += Given(op, i, rank);
+    product *= Given(op, i, rank);
+  }
+  switch (op) {
+    case ReduceOp::kSum:
+      return sum;
+    case ReduceOp::kAverage:
+      return IsInteger(dtype) ? std::floor(sum / ranks) : sum / ranks;
+    case ReduceOp::kMax:
+      return Given(op, i, ranks - 1);
+    case ReduceOp::kMin:
+      return Given(op, i, 0);
+    case ReduceOp::kProduct:
+      return product;
+  }
+  return 0;
 }
 
 void CheckOne(ddp::ProcessGroup& group, Gpu& gpu, void* memory, DType dtype, ReduceOp op) {
   const size_t size = ddp::SizeOf(dtype);
   std::vector<char> values(kCount * size);
   for (size_t i = 0; i < kCount; ++i) {
-    Encode(dtype, static_cast<double>(i % 7) + group.rank(), &values[i * size]);
+    Encode(dtype, Given(op, i, group.rank()), &values[i * size]);
   }
   gpu.Write(memory, values.data(), values.size());
-  const std::string what =
-      absl::StrCat(op == ReduceOp::kSum ? "sum" : "average", " of ", ddp::Name(dtype));
+  const std::string what = absl::StrCat(ddp::Name(op), " of ", ddp::Name(dtype));
   auto work = group.communicator().AllReduce(memory, kCount, dtype, op, gpu.stream());
   MustBeOk(what, work->WaitOn(gpu.stream()));
   gpu.Read(values.data(), memory, values.size());
@@ -118,7 +138,8 @@ int Sums(const Arguments&) {
   void* const memory = gpu.Allocate(kCount * 8);
   for (DType dtype : {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16,
                       DType::kInt32, DType::kInt64, DType::kUint8}) {
-    for (ReduceOp op : {ReduceOp::kSum, ReduceOp::kAverage}) {
+    for (ReduceOp op :
+         {ReduceOp::kSum, ReduceOp::kAverage, ReduceOp::kMax, ReduceOp::kMin, ReduceOp::kProduct}) {
       CheckOne(*group, gpu, memory, dtype, op);
     }
   }

@@ -128,11 +128,8 @@ absl::StatusOr<FormedGroup> Complete(Store* store, const Plan& plan, const Group
     return formed;
   }
   formed.gpu = device->ordinal();
-  const NcclMember nccl_member{.address = member.capabilities.address,
-                               .spans_hosts = plan.node_sizes.size() > 1,
-                               .timeout = member.timeout,
-                               .deadline = deadline,
-                               .connect_store = member.connect_store};
+  const NcclMember nccl_member{
+      .timeout = member.timeout, .deadline = deadline, .connect_store = member.connect_store};
   auto on_gpus = FormNccl(store, plan, nccl_member, std::move(device), std::move(host));
   if (!on_gpus.ok()) return on_gpus.status();
   formed.communicator = *std::move(on_gpus);

@@ -36,44 +36,27 @@ Milliseconds Until(Clock::time_point deadline) {
                   std::chrono::duration_cast<Milliseconds>(deadline - Clock::now()));
 }
 
-// What rank 0 makes and all use.
-struct Ticket {
+// Of rank 0, for all. It is a secret: it is in no message.
+absl::StatusOr<NcclUniqueId> ShareId(Store* store, const LoadedNccl& nccl, const NcclMember& member,
+                                     int rank) {
   NcclUniqueId id{};
-  uint16_t ras_port = 0;
-};
-
-absl::StatusOr<Ticket> MakeTicket(const LoadedNccl& nccl, const NcclMember& member) {
-  Ticket ticket;
-  ticket.ras_port = FreeLoopbackPort();
-  // The id holds this rank's address, on the interface that is chosen now.
-  SetNcclEnvironment(member.address, member.spans_hosts, ticket.ras_port);
-  const NcclResult result = nccl.api.ncclGetUniqueId(&ticket.id);
-  if (result != kNcclSuccess) return NcclStatus(nccl.api, "ncclGetUniqueId", result, nullptr);
-  return ticket;
-}
-
-// The ticket is a secret: it is in no message.
-absl::StatusOr<Ticket> ShareTicket(Store* store, const LoadedNccl& nccl, const NcclMember& member,
-                                   int rank) {
   if (rank == 0) {
-    absl::StatusOr<Ticket> ticket = MakeTicket(nccl, member);
-    if (store == nullptr) return ticket;
-    const std::string text =
-        ticket.ok() ? std::string(reinterpret_cast<const char*>(&*ticket), sizeof(Ticket))
-                    : absl::StrCat(kFailedPrefix, std::string(ticket.status().message()));
-    absl::Status told = store->Set(kIdKey, text);
-    if (ticket.ok() && !told.ok()) return told;
-    return ticket;
+    absl::Status status =
+        NcclStatus(nccl.api, "ncclGetUniqueId", nccl.api.ncclGetUniqueId(&id), nullptr);
+    const std::string text = status.ok()
+                                 ? std::string(reinterpret_cast<const char*>(&id), sizeof(id))
+                                 : absl::StrCat(kFailedPrefix, std::string(status.message()));
+    if (store != nullptr) status.Update(store->Set(kIdKey, text));
+    if (!status.ok()) return status;
+    return id;
   }
   const absl::StatusOr<std::string> text = store->Get(kIdKey, Until(member.deadline));
   if (!text.ok()) return text.status();
-  Ticket ticket;
-  if (text->size() != sizeof(ticket)) {
+  if (text->size() != sizeof(id)) {
     return absl::UnavailableError(absl::StrCat("rank 0: ", text->substr(0, 1000)));
   }
-  std::memcpy(&ticket, text->data(), sizeof(ticket));
-  SetNcclEnvironment(member.address, member.spans_hosts, ticket.ras_port);
-  return ticket;
+  std::memcpy(&id, text->data(), sizeof(id));
+  return id;
 }
 
 // Who did not come, in words. One asks the store for all, which time out at one moment: the first.
@@ -142,13 +125,14 @@ absl::StatusOr<std::unique_ptr<NcclCommunication>> JoinNccl(Store* store, const 
                                                             std::unique_ptr<Device>& device,
                                                             const HostCommunicator& host) {
   const LoadedNccl& nccl = *Nccl();
-  const absl::StatusOr<Ticket> ticket = ShareTicket(store, nccl, member, host.rank());
-  if (!ticket.ok()) return Explained(ticket.status(), store, member, host);
+  SetNcclEnvironment();
+  const absl::StatusOr<NcclUniqueId> id = ShareId(store, nccl, member, host.rank());
+  if (!id.ok()) return Explained(id.status(), store, member, host);
   if (store != nullptr) {
     if (absl::Status told = store->Set(JoiningKey(host.rank()), "1"); !told.ok()) return told;
   }
   absl::StatusOr<std::unique_ptr<NcclCommunication>> joined =
-      JoinOnThread(nccl, ticket->id, *device, host, member.deadline);
+      JoinOnThread(nccl, *id, *device, host, member.deadline);
   if (joined.ok()) return joined;
   (void)device.release();  // a thread that hangs may still use it
   return Explained(joined.status(), store, member, host);

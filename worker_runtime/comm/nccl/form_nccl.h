@@ -21,8 +21,6 @@ namespace ddp::internal {
 GpuCapability ProbeGpu(int local_rank, bool needs_nccl, std::unique_ptr<Device>* device);
 
 struct NcclMember {
-  std::string address;       // this rank's, as the others see it
-  bool spans_hosts = false;  // the ranks are on several
   std::chrono::milliseconds timeout{0};
   Clock::time_point deadline;  // for forming the group
   FailureBoard::ConnectStore connect_store;

@@ -94,32 +94,6 @@ TEST_CASE("nccl: collectives of 2 and 4 ranks give the right values") {
   }
 }
 
-TEST_CASE("nccl: ranks on several hosts are never told to meet on the loopback interface") {
-  const auto interfaces = [](int hosts) {
-    std::string said;
-    RankProcesses ranks({.world_size = 2,
-                         .env = DoubleEnv({{"NCCL_SOCKET_IFNAME", ""}}),
-                         .env_of_rank =
-                             [hosts](int rank) {
-                               return std::map<std::string, std::string>{
-                                   {"DDPRUN_HOST_ID", "host" + std::to_string(rank % hosts)}};
-                             }},
-                        [](int) {
-                          const auto group = GpuGroup();
-                          const char* name = std::getenv("NCCL_SOCKET_IFNAME");
-                          RankProcesses::Say(name != nullptr ? name : "unset");
-                          EXPECT(group->communicator().Barrier()->Wait().ok());
-                          EXPECT(group->Shutdown().ok());
-                          return 0;
-                        });
-    for (const int rank : {0, 1}) said += ranks.Hear(rank) + " ";
-    for (const int rank : {0, 1}) said += std::to_string(ranks.Await(rank)) + " ";
-    return said;
-  };
-  CHECK(interfaces(1) == "=lo =lo 0 0 ");
-  CHECK(interfaces(2) == "unset unset 0 0 ");
-}
-
 TEST_CASE("nccl: calls do not wait for the device, and keep their order") {
   const auto codes = RunOnDouble(2, DoubleEnv({{"DDPRUN_DOUBLE_FAULT", "slow=2"}}), [](int) {
     const auto group = GpuGroup();
