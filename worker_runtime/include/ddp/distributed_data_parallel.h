@@ -236,10 +236,11 @@ class DistributedDataParallel {
   };
   // Called by all ranks with the same choice, between passes; outlived by this object. `stream` is
   // where Wait() works (CUDA), by default the options': name the optimizer's, which has written the
-  // parameters and read the gradients. Errors: FailedPrecondition before Finalize(), in a pass and
-  // in another Join; Unimplemented with static_graph and with shard_gradients; InvalidArgument for
-  // integers that would have to be scaled; the driver's, the same on all ranks, when a GPU cannot
-  // compute what is needed.
+  // parameters and read the gradients. A ZeroGrad() on another stream, with no pass behind it,
+  // comes before Wait() only if the program makes this stream wait for it. Errors:
+  // FailedPrecondition before Finalize(), in a pass and in another Join; Unimplemented with
+  // static_graph and with shard_gradients; InvalidArgument for integers that would have to be
+  // scaled; the driver's, the same on all ranks, when a GPU cannot compute what is needed.
   absl::StatusOr<JoinGuard> Join(bool divide_by_initial_world_size = true,
                                  std::optional<Stream> stream = std::nullopt);
 

@@ -201,8 +201,12 @@ absl::StatusOr<Floats> RunGpuScript(Place& place, ddp::Communicator& communicato
   bool has_batch = true;
   for (const GpuScriptStep& step : script) {
     if (!status.ok()) return status;
-    if (step.kind == Kind::kZeroGrad && has_batch) status = model.ddp().ZeroGrad();
-    if (step.kind == Kind::kZeroGrad) continue;
+    if (step.kind == Kind::kZeroGrad) {
+      if (has_batch) status = model.ddp().ZeroGrad();
+      // A rank may find no batch then, and Wait() works on the optimizer's stream.
+      place.LetOptimizerFollow();
+      continue;
+    }
     has_batch = has_batch && step.used[rank] != "-";
     if (!has_batch) continue;
     const auto guard = model.ddp().NoSync(step.kind == Kind::kNoSyncPass);
