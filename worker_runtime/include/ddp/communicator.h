@@ -140,8 +140,9 @@ class Communicator {
   // For StepMetrics. Null where the host does the work itself.
   virtual internal::DeviceTimer* device_timer() { return nullptr; }
 
-  // Bounds every operation called from now on; the group's own timeout until then. On a GPU its
-  // time begins when the operations before it are done. Ranks may differ.
+  // Bounds every operation called from now on; the group's own timeout until then. Its time begins
+  // with the call; on a GPU, where a program may run far ahead, when the operations before it are
+  // done. Ranks may differ.
   virtual void SetTimeout(std::chrono::milliseconds) {}
 
   // Memory for AllReduce in place without a copy. Collective: every rank asks for the same size in

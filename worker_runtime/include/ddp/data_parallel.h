@@ -65,6 +65,9 @@ struct DataParallelTimes {
 //     status = dp.Finish();                    // GradientPtr(id, 0) is the gradient of the batch
 //     optimizer step on device 0
 //
+// There is no AddBuffer(): what a network keeps besides its parameters, as running averages, the
+// program copies for the replicas, of which torch keeps device 0's alone.
+//
 // One thread calls it; a body may call ParameterPtr, GradientPtr, GradientReady and DeviceStream
 // for its replica. Borrows the parameters' memory, which outlives it. Never throws; an exception
 // that leaves a body ends the program, as one that leaves a thread does.
