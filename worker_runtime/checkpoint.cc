@@ -13,7 +13,6 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "ddp/run_record.h"
@@ -239,7 +238,9 @@ absl::Status Checkpoint::Save(const TrainingState& state, std::span<const Tensor
   if (!existing.ok()) return existing.status();
 
   const int64_t sequence = existing->empty() ? 1 : existing->front().sequence + 1;
-  const std::string name = absl::StrFormat("checkpoint-%06d-step-%d.ckpt", sequence, state.step);
+  // Not absl's StrFormat: its archive cannot be linked into libddp.so.
+  const std::string name = absl::StrCat("checkpoint-", absl::Dec(sequence, absl::kZeroPad6),
+                                        "-step-", state.step, ".ckpt");
   absl::Status status = internal::WriteCheckpointFile(directory, name, state, tensors,
                                                       [this] { return CheckIsWriter(); });
   if (!status.ok()) return status;
