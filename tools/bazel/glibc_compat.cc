@@ -6,7 +6,8 @@
 #include <cstdint>
 #include <cstdlib>
 
-extern "C" std::uint32_t arc4random() {
+// Hidden: a shared library that we ship takes nobody else's calls.
+extern "C" __attribute__((visibility("hidden"))) std::uint32_t arc4random() {
   std::uint32_t value = 0;
   // Four bytes come whole or, interrupted before the kernel's pool is ready, not at all.
   while (getrandom(&value, sizeof value, 0) != static_cast<ssize_t>(sizeof value)) {
