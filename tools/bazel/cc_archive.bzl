@@ -7,7 +7,9 @@ def _impl(ctx):
             if linker_input.owner.package == "tools/bazel":
                 continue  # glibc_compat: for our own portable programs only.
             for library in linker_input.libraries:
-                archive = library.static_library or library.pic_static_library
+                # Position-independent: the program may be a shared library. Only the optimised
+                # build has both kinds.
+                archive = library.pic_static_library or library.static_library
                 if archive and archive not in archives:
                     archives.append(archive)
     out = ctx.actions.declare_file(ctx.label.name + ".a")
