@@ -99,6 +99,16 @@ finds "the library reaches the launcher or gRPC" $here/layers.sh $planted:clean 
 finds "libstdc++.so.6" $here/portable.sh "$(command -v protoc)"
 finds "no program was given" $here/portable.sh
 
+# A function that no header declares, and an object that is for programs alone.
+echo 'int ddp_version(void) { return 0; } int stray(void) { return 1; }' >"$scratch/shared.c"
+echo 'extern int far; int* Near() { return &far; }' >"$scratch/fixed.cc"
+gcc -shared -fPIC "$scratch/shared.c" -o "$scratch/shared.so"
+g++ -fno-pic -c "$scratch/fixed.cc" -o "$scratch/fixed.o" && ar rc "$scratch/fixed.a" "$scratch/fixed.o"
+finds "stray (shown, not declared)" $here/libraries.sh "$scratch/shared.so" "$scratch/fixed.a"
+finds "ddp_barrier (declared, not shown)" $here/libraries.sh "$scratch/shared.so" "$scratch/fixed.a"
+finds "goes into no shared library" $here/libraries.sh "$scratch/shared.so" "$scratch/fixed.a"
+finds "usage" $here/libraries.sh
+
 finds "wanted status and counts" $here/summary_test.sh --breach
 accepts $here/summary_test.sh
 echo "planted: $count probes"

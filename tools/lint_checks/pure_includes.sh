@@ -7,7 +7,7 @@ source "$(dirname "$0")/../lib.sh"
 
 allowed_std='algorithm|array|bit|cctype|charconv|chrono|cmath|compare|concepts|csignal|cstddef|cstdint|cstdio|cstdlib'
 allowed_std+='|cstring|deque|functional|initializer_list|iomanip|iterator|limits|list|map|memory|numeric|optional|queue|random'
-allowed_std+='|ratio|set|span|sstream|string|string_view|system_error|tuple|type_traits|unordered_map|unordered_set|utility|variant|vector'
+allowed_std+='|ratio|set|span|sstream|stddef\.h|stdint\.h|string|string_view|system_error|tuple|type_traits|unordered_map|unordered_set|utility|variant|vector'
 allowed_own='rendezvous/base/(ids|time|check|rng)\.h|absl/(algorithm|status|strings|types)/[a-z_]+\.h'
 
 # label //a/b:c/d.h -> path a/b/c/d.h

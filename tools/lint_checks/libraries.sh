@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# libraries.sh LIBDDP.SO LIBDDP.A: what the libraries are to those who link them. The shared one shows the functions of
+# ddp/c.h and nothing else; all of the archive goes into a shared library, and works there.
+set -euo pipefail
+source "$(dirname "$0")/../lib.sh"
+(($# == 2)) || { echo "libraries: usage: libraries.sh LIBDDP.SO LIBDDP.A"; exit 1; }
+shared=$(realpath "$1") archive=$(realpath "$2") status=0
+
+scratch=$(mktemp -d "${TMPDIR:-/tmp}/ddprun-libraries.XXXXXX")
+trap 'rm -rf "$scratch"' EXIT
+include=$repo/worker_runtime/include
+cd "$scratch"
+
+# The preprocessor takes the comments out, which name functions, too. Small letters are symbols that
+# nobody can link with.
+gcc -E -P "$include/ddp/c.h" | grep -oE '\bddp_[a-z0-9_]+\(' | tr -d '(' | sort -u >declared
+nm -D --defined-only "$shared" | awk '$2 ~ /[A-Z]/ { print $3 }' | sort -u >shown
+[[ -s declared ]] || { echo "libraries: no function was found in ddp/c.h"; status=1; }
+comm -3 declared shown >differ
+if [[ -s differ ]]; then
+  echo "libraries: $1 and ddp/c.h differ:" $(comm -13 declared shown | sed 's/$/ (shown, not declared)/') \
+    $(comm -23 declared shown | sed 's/$/ (declared, not shown)/')
+  status=1
+fi
+
+cat >face.cc <<'END'
+#include <ddp/ddp.h>
+
+extern "C" int WorldSize() {
+  auto group = ddp::ProcessGroup::FromEnv({});
+  return group.ok() && (*group)->Shutdown().ok() ? (*group)->world_size() : -1;
+}
+END
+# shellcheck disable=SC2046  # words
+if ! g++ -std=c++20 -fPIC -shared -I"$include" face.cc -o face.so -Wl,--whole-archive "$archive" -Wl,--no-whole-archive \
+  $(pkg-config --libs absl_statusor absl_status absl_strings absl_str_format) -ldl -pthread -Wl,-z,defs >linked 2>&1; then
+  echo "libraries: $2 goes into no shared library: $(head -n 3 linked)"
+  status=1
+elif said=$(env -u RANK python3 -c 'import ctypes; print(ctypes.CDLL("./face.so").WorldSize())' 2>&1); [[ $said != 1 ]]; then
+  echo "libraries: a group of one in a shared library with $2: $said"
+  status=1
+fi
+exit $status
