@@ -33,7 +33,7 @@ printf '%s\n' "${sources[@]}" | xargs -P "$(nproc)" -I{} bash -c \
   "g++ -std=c++20 -O1 -I. -Idist/include $(pkg-config --cflags eigen3) -c {} -o {}.o || { echo {}: does not build; exit 255; }" \
   >built 2>&1 || fail "$(head -n 20 built)"
 # shellcheck disable=SC2046  # words
-g++ "${sources[@]/%/.o}" -o trainer -Ldist/lib -lddp $(pkg-config --libs absl_statusor absl_status absl_strings absl_str_format) \
+g++ "${sources[@]/%/.o}" -o trainer -Ldist/lib -l:libddp.a $(pkg-config --libs absl_statusor absl_status absl_strings absl_str_format) \
   -lz -ldl -pthread >linked 2>&1 || fail "it does not link: $(head -n 20 linked)"
 
 libraries=$(ldd trainer)
