@@ -139,13 +139,11 @@ std::optional<Stream> GradientReducer::PassStream() {
 }
 
 absl::Status GradientReducer::Launch(LaunchRange range, Stream stream) {
-  if (range.begin == range.end) return absl::OkStatus();
-  if (absl::Status status = communicator_.error(); !status.ok()) return Fail(std::move(status));
   for (int i = range.begin; i < range.end; ++i) {
     absl::Status status = LaunchBucket(i, stream);
-    // A refused call ends at once. Unseen, the next bucket would meet the others' of this number.
-    const Work* work = status.ok() && hook_ == nullptr ? works_.back().get() : nullptr;
-    if (work != nullptr && work->IsDone()) status = works_.back()->Wait();
+    // Unseen, the next bucket would meet the others' of this number.
+    Work* const work = status.ok() ? works_.back().get() : nullptr;
+    if (work != nullptr && work->was_refused()) status = work->Wait();
     if (!status.ok()) return FailPass(std::move(status));
   }
   return absl::OkStatus();

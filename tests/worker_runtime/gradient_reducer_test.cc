@@ -54,17 +54,19 @@ class DelayedCommunicator : public AllReduceOnly {
   };
   struct Timed : Work {
     Timed(DelayedCommunicator& owner, TimePoint begin, TimePoint end)
-        : owner(owner), begin(begin), end(end) {}
+        : owner(owner), begin(begin), end(end), is_refused(!owner.error_.ok()) {}
     absl::Status Wait() override {
       owner.now_ = std::max(owner.now_, end);
       return owner.error_;
     }
     absl::Status WaitOn(Stream) override { return Wait(); }
     bool IsDone() const override { return owner.now_ >= end; }
+    bool was_refused() const override { return is_refused; }
     TimePoint started_at() const override { return begin; }
     TimePoint ended_at() const override { return end; }
     DelayedCommunicator& owner;
     const TimePoint begin, end;
+    const bool is_refused;
   };
 
   const milliseconds delay_;

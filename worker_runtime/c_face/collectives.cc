@@ -17,6 +17,7 @@ class RefusedWork final : public Work {
   absl::Status Wait() override { return status_; }
   absl::Status WaitOn(Stream) override { return status_; }
   bool IsDone() const override { return true; }
+  bool was_refused() const override { return true; }
   Clock::time_point started_at() const override { return called_at_; }
   Clock::time_point ended_at() const override { return called_at_; }
 

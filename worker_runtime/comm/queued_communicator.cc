@@ -42,6 +42,7 @@ class QueuedCommunicator::QueuedWork final : public Work {
     std::lock_guard lock(owner_.mutex_);
     return state_->is_done;
   }
+  bool was_refused() const override { return state_->op.sequence == 0; }
   Clock::time_point started_at() const override {
     std::lock_guard lock(owner_.mutex_);
     return state_->started_at;

@@ -88,6 +88,11 @@ bool GpuWork::IsDone() const {
   return operation_->phase == GpuOperation::Phase::kDone;
 }
 
+bool GpuWork::was_refused() const {
+  const std::lock_guard lock(owner_.mutex_);
+  return operation_->op.sequence == 0;
+}
+
 GpuOperation::Moments GpuWork::moments() const {
   const std::lock_guard lock(owner_.mutex_);
   return operation_->moments;

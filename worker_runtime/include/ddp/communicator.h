@@ -48,6 +48,9 @@ class Work {
   // An operation in a StepGraph is done once a replay was whose times are known: those of the last
   // such replay are its own.
   virtual bool IsDone() const = 0;
+  // The call was turned down at once, for its arguments or as the group had failed, and Wait() says
+  // why. Asks no device.
+  virtual bool was_refused() const { return false; }
   // CUDA: when `stream` came to the call, so that the data was ready; valid once IsDone(). CPU:
   // started_at().
   virtual Clock::time_point issued_at() const;
