@@ -1,7 +1,6 @@
 #include "examples/train/trainer.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <memory>
@@ -15,6 +14,7 @@
 #include "absl/strings/string_view.h"
 #include "ddp/progress.h"
 #include "examples/train/agree_on_status.h"
+#include "examples/train/step_log.h"
 
 namespace train {
 
@@ -24,11 +24,10 @@ using std::chrono::milliseconds;
 
 namespace {
 
-absl::StatusOr<std::FILE*> OpenStepLog(const std::string& path) {
-  std::FILE* file = std::fopen(path.c_str(), "ae");
-  if (file != nullptr) return file;
-  const int error = errno;
-  return absl::ErrnoToStatus(error, absl::StrCat("open \"", path, "\""));
+constexpr char kTakesDirectory[] = "--checkpoint_dir takes a directory that can be written to";
+
+absl::Status WithAdvice(const absl::Status& status, absl::string_view advice) {
+  return absl::FailedPreconditionError(absl::StrCat(status.message(), "; ", advice));
 }
 
 // A rank alone has nothing to share.
@@ -73,6 +72,10 @@ absl::StatusOr<Summary> Trainer::Run() {
 absl::Status Trainer::TrainToEnd() {
   absl::Status status = AgreeOnStatus(communicator_.host(), PrepareOutputs());
   if (status.ok()) status = Prepare();
+  // Of a run that goes on once it has loaded: one that is refused leaves the earlier run's record.
+  if (status.ok() && options_.resume) {
+    status = AgreeOnStatus(communicator_.host(), BeginRecord());
+  }
   if (!status.ok()) return status;
   for (int64_t epoch = sampler_.state().epoch; epoch < options_.epochs; ++epoch) {
     sampler_.SetEpoch(epoch);  // another order each epoch; a restored position stays
@@ -102,29 +105,33 @@ void Trainer::FinishRecord(const absl::Status& status) {
   }
 }
 
+absl::Status Trainer::BeginRecord() {
+  if (!is_rank0() || options_.checkpoint_dir.empty()) return absl::OkStatus();
+  const absl::Status status = record_file_.Write(record_);
+  is_recorded_ = status.ok();
+  return is_recorded_ ? status : WithAdvice(status, kTakesDirectory);
+}
+
 // Rank 0 finds out before the first step, not after the last, what cannot be written.
 absl::Status Trainer::PrepareOutputs() {
   if (!is_rank0()) return absl::OkStatus();
-  const auto named = [](const absl::Status& status, absl::string_view advice) {
-    return absl::FailedPreconditionError(absl::StrCat(status.message(), "; ", advice));
-  };
   if (!options_.summary_file.empty()) {
     absl::Status status = CheckSummaryFile(options_.summary_file);
-    if (!status.ok()) return named(status, "--summary_file takes a file in an existing directory");
+    if (!status.ok()) {
+      return WithAdvice(status, "--summary_file takes a file in an existing directory");
+    }
   }
   if (!options_.step_log.empty()) {
-    const absl::StatusOr<std::FILE*> log = OpenStepLog(options_.step_log);
-    if (!log.ok()) return named(log.status(), "--step_log takes a file in an existing directory");
-    std::fclose(*log);
+    absl::Status status = CheckStepLog(options_.step_log);
+    if (!status.ok()) {
+      return WithAdvice(status, "--step_log takes a file in an existing directory");
+    }
   }
   if (options_.checkpoint_dir.empty()) return absl::OkStatus();
-  constexpr char kTakesDirectory[] = "--checkpoint_dir takes a directory that can be written to";
   absl::Status status = checkpoint_.CheckWritable();
-  if (!status.ok()) return named(status, kTakesDirectory);
-  if (!options_.resume) status = SetEarlierAside();
-  if (status.ok()) status = record_file_.Write(record_);
-  is_recorded_ = status.ok();
-  return status.ok() ? status : named(status, kTakesDirectory);
+  if (status.ok() && !options_.resume) status = SetEarlierAside();
+  if (!status.ok()) return WithAdvice(status, kTakesDirectory);
+  return options_.resume ? absl::OkStatus() : BeginRecord();
 }
 
 absl::Status Trainer::SetEarlierAside() {
@@ -371,12 +378,7 @@ absl::Status Trainer::LogStep(double loss, size_t samples) {
   double count = static_cast<double>(samples);
   if (absl::Status status = SumOverRanks(&loss, &count); !status.ok()) return status;
   if (!is_rank0()) return absl::OkStatus();
-  const absl::StatusOr<std::FILE*> file = OpenStepLog(options_.step_log);
-  if (!file.ok()) return file.status();
-  std::fprintf(*file, "{\"step\": %lld, \"loss\": %.17g}\n", static_cast<long long>(step_),
-               loss / count);
-  std::fclose(*file);
-  return absl::OkStatus();
+  return AddToStepLog(options_.step_log, step_, loss / count);
 }
 
 absl::Status Trainer::Report() {

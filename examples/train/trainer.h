@@ -54,6 +54,7 @@ class Trainer {
   absl::Status TrainEpoch();
   absl::Status Step();
   void ReportProgress();
+  absl::Status BeginRecord();
   absl::Status PlantDrift();
   absl::Status CheckReplicas();
   absl::Status CompareReplicas();

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -102,6 +103,26 @@ TEST_CASE(
   const std::string error = ParseJson(record)->get<std::string>("error");
   CHECK(Has(error, "rank 1"));
   CHECK(Has(errors, error));
+}
+
+TEST_CASE("train: a run that may not go on from a checkpoint leaves the record of who saved it") {
+  TempDir dir;
+  const Strings run = {"--epochs", "1", "--checkpoint_dir", dir.File("ck")};
+  Job saved(2, Command(run));
+  REQUIRE_MESSAGE(saved.Wait() == std::vector<int>(2, 0), saved.Stderr());
+  const std::string record = ReadFile(dir.File("ck/run.json"));
+  Strings other = Command(run);
+  std::replace(other.begin(), other.end(), std::string("32"), std::string("48"));
+  other.emplace_back("--resume");
+  Job refused(2, other);
+  CHECK(refused.Wait() == std::vector<int>(2, launcher::kExitMachine));
+  CHECK(ReadFile(dir.File("ck/run.json")) == record);
+}
+
+TEST_CASE("train: a step log on a full disk ends the run") {
+  Job job(1, Command({"--epochs", "1", "--step_log", "/dev/full"}));
+  CHECK(job.Wait() == std::vector<int>{launcher::kExitMachine});
+  CHECK(Has(job.Stderr(), "train: write \"/dev/full\": No space left on device"));
 }
 
 TEST_CASE("train: a record that cannot be written is told before the first step, once by each") {
