@@ -53,6 +53,12 @@ const char* OldestDriver(int cuda_major) {
   return cuda_major == 13 ? " (580 or newer)" : "";
 }
 
+// As the user wrote it: "gpu", or "gpu:1,3".
+std::string NameOfGpus(const LaunchConfig& config) {
+  if (config.gpus.empty()) return "gpu";
+  return absl::StrCat("gpu:", absl::StrJoin(config.gpus, ","));
+}
+
 }  // namespace
 
 std::optional<std::string> WhyNoGpu(const GpuReport& report, const DriverFacts& driver) {
@@ -107,16 +113,15 @@ absl::Status ResolveWorkers(const GpuReport& report, const DriverFacts& driver, 
   const bool is_auto = config.workers_by == WorkersBy::kGpuOrCpu;
   if (why && !is_auto) {
     return absl::FailedPreconditionError(
-        absl::StrCat(config.SourceOf("nproc_per_node"), " 'gpu': ", *why,
+        absl::StrCat(config.SourceOf("nproc_per_node"), " '", NameOfGpus(config), "': ", *why,
                      "; or give a number, or cpu (", cpu_count, " here)"));
   }
   const int gpus = static_cast<int>(report.gpus.size());
   for (const int gpu : config.gpus) {
     if (gpu < gpus) continue;
-    return absl::FailedPreconditionError(
-        absl::StrCat(config.SourceOf("nproc_per_node"), " 'gpu:", absl::StrJoin(config.gpus, ","),
-                     "': there is no GPU ", gpu, ": ", gpus, gpus == 1 ? " is" : " are",
-                     " visible, and they count from 0"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        config.SourceOf("nproc_per_node"), " '", NameOfGpus(config), "': there is no GPU ", gpu,
+        ": ", gpus, gpus == 1 ? " is" : " are", " visible, and they count from 0"));
   }
   const int chosen = static_cast<int>(config.gpus.size());
   const int count = why ? std::max(cpu_count, 1) : chosen > 0 ? chosen : gpus;
