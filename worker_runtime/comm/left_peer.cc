@@ -47,9 +47,19 @@ std::string ErrorText(const absl::Status& status, int left_peer) {
       R"(", "extraInfo": {"timestamp": ")", time(nullptr), R"(", "left_peer": )", left_peer, "}}}");
 }
 
+// By a file that has no name until it has all of its text: the launcher may end this process on the
+// way, and nothing is left then. False where the file system has no such files.
+bool LinkNewFile(const std::string& path, const std::string& text) {
+  const std::string directory = path.substr(0, path.rfind('/') + 1) + ".";
+  const ddprun::UniqueFd file(open(directory.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600));
+  if (!file.is_open() || !ddprun::WriteAll(file.get(), text, path).ok()) return false;
+  const std::string unnamed = absl::StrCat("/proc/self/fd/", file.get());
+  return linkat(AT_FDCWD, unnamed.c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW) == 0;
+}
+
 // Whoever reads `path` sees all of the text or no file; one that is there stays.
 void WriteNewFile(const std::string& path, const std::string& text) {
-  if (access(path.c_str(), F_OK) == 0) return;
+  if (access(path.c_str(), F_OK) == 0 || LinkNewFile(path, text)) return;
   const std::string temporary = absl::StrCat(path, ".", getpid(), ".new");
   const ddprun::UniqueFd file(
       open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));

@@ -160,6 +160,12 @@ Extent ExtentOf(const Op& op, int rank, int world_size) {
 }
 
 absl::Status CheckArguments(const Op& op, int rank, int world_size) {
+  // Before anything names them.
+  if (SizeOf(op.dtype) == 0 || op.reduce > ReduceOp::kProduct) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a collective of element type ", static_cast<int>(op.dtype), " and reduction ",
+                     static_cast<int>(op.reduce), ": ddp/dtype.h does not have both"));
+  }
   absl::Status status = CheckRanks(op, rank, world_size);
   if (!status.ok()) return status;
   // A buffer's parts of all ranks are mapped side by side.

@@ -67,9 +67,9 @@ struct Extent {
 // REQUIRES: they can be addressed.
 Extent ExtentOf(const Op& op, int rank, int world_size);
 
-// InvalidArgument for a call that is wrong whatever the other ranks call: elements at a null
-// pointer, more bytes than can be addressed, a rank outside the group, an input and an output that
-// overlap otherwise than the operation allows.
+// InvalidArgument for a call that is wrong whatever the other ranks call: a value that an enum does
+// not have, elements at a null pointer, more bytes than can be addressed, a rank outside the group,
+// an input and an output that overlap otherwise than the operation allows.
 absl::Status CheckArguments(const Op& op, int rank, int world_size);
 
 // "3 s", "1500 ms".

@@ -52,6 +52,16 @@ TEST_CASE("op: a description names the number once there is one") {
   CHECK(Describe(op) == "graph replay #12 (1 operation)");
 }
 
+TEST_CASE("op: values that the enums do not have are refused, and nothing names them") {
+  Op op = Call(OpKind::kAllReduce, static_cast<DType>(99), 1);
+  CHECK(CheckArguments(op, 0, 4).message() ==
+        "a collective of element type 99 and reduction 0: ddp/dtype.h does not have both");
+  op = Call(OpKind::kAllReduce, DType::kFloat32, 1);
+  op.reduce = static_cast<ReduceOp>(5);
+  CHECK(CheckArguments(op, 0, 4).message() ==
+        "a collective of element type 0 and reduction 5: ddp/dtype.h does not have both");
+}
+
 TEST_CASE("op: elements need both pointers, nothing needs none") {
   for (OpKind kind : kWithElements) {
     Op op = Call(kind, DType::kFloat32, 1);

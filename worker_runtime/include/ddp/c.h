@@ -1,6 +1,6 @@
 /* The library for C, for C++17 and for programs that nvcc compiles: groups of ranks, collectives,
- * DistributedDataParallel and checkpoints. It is in libddp.so, which needs glibc alone and shows
- * nothing but these functions.
+ * DistributedDataParallel and checkpoints. It is in libddp.so, which needs glibc and libgcc_s alone
+ * and shows nothing but these functions.
  *
  *   ddp_group* group;
  *   if (ddp_group_from_env(NULL, &group) != DDP_OK) return Fail(ddp_error_text());

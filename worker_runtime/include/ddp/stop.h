@@ -1,6 +1,6 @@
 /* Asking, from any language, whether the launcher wants the job to save and end: the C face of
- * ProcessGroup::ShouldStop(), in libddp_stop.so, which needs glibc alone. It knows nothing
- * of the program's own collectives (PyTorch's, NCCL's, MPI's) and disturbs none.
+ * ProcessGroup::ShouldStop(), in libddp_stop.so, which needs glibc and libgcc_s alone. It knows
+ * nothing of the program's own collectives (PyTorch's, NCCL's, MPI's) and disturbs none.
  *
  *   stop = ctypes.CDLL("libddp_stop.so")
  *   for batch in batches:
