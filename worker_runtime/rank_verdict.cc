@@ -81,9 +81,9 @@ std::string SlowRankText(std::span<const RankSteps> ranks) {
       "%s %s slow: %s %s a step by %s%s, the others %s; they wait for %s",
       internal::NameRanks(slow), is_one ? "is" : "are", is_one ? "it takes" : "they take up to",
       internal::MillisecondsText(slowest->self_ms()), is_one ? "itself" : "themselves",
-      is_told
-          ? absl::StrCat(", ", internal::MillisecondsText(waited), " of it waiting for a CPU core")
-          : "",
+      is_told ? absl::StrCat(", up to ", internal::MillisecondsText(waited),
+                             " of it waiting for a CPU core")
+              : "",
       internal::MillisecondsText(UsualSelfTime(ranks)), is_one ? "it" : "them");
 }
 

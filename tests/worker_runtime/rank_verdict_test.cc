@@ -43,7 +43,8 @@ TEST_CASE("rank verdict: the slow rank is named, with its time and the others'")
 TEST_CASE("rank verdict: of a slow rank is told what it waited for a core of its own") {
   std::vector<RankSteps> ranks = Ranks({12, 31});
   ranks[1].step_wait_ms = 9;
-  CHECK(SlowRankText(ranks).find("by itself, 9.00 ms of it waiting for a CPU core, the others") !=
+  CHECK(SlowRankText(ranks).find(
+            "by itself, up to 9.00 ms of it waiting for a CPU core, the others") !=
         std::string::npos);
   ranks[1].step_wait_ms = 3;
   CHECK(SlowRankText(ranks).find("by itself, the others") != std::string::npos);

@@ -47,8 +47,8 @@ inline constexpr double kSlowRankMargin = 0.10;
 std::vector<int> SlowRanks(std::span<const RankSteps> ranks);
 
 // "rank 1 is slow: it takes 31.00 ms a step by itself, the others 12.00 ms; they wait for it", with
-// ", 9.00 ms of it waiting for a CPU core" where another program has taken its core for so long.
-// Empty where none is slow.
+// ", up to 9.00 ms of it waiting for a CPU core" where another program has taken its core for so
+// long. Empty where none is slow.
 std::string SlowRankText(std::span<const RankSteps> ranks);
 
 // One sentence, empty where there is nothing to say: of the slow ranks; else, when `rank` has more
