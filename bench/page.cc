@@ -41,12 +41,15 @@ text { fill: var(--text); font: 13px system-ui, sans-serif; }
 .exposed { fill: var(--exposed); } .hidden { fill: var(--hidden); } .compute { fill: var(--compute); }
 .compute.deep { fill: var(--deep); } .piece { stroke: var(--page); stroke-width: 1; }
 .inside { fill: var(--inside); font-size: 12px; } .inside.compute { fill: var(--text); }
-.key { display: inline-block; width: 12px; height: 12px; border-radius: 2px; margin: 0 4px 0 12px; }
+.key { display: inline-block; width: 12px; height: 12px; border-radius: 2px; margin: 0 4px 0 8px; }
+.entry { white-space: nowrap; }
 )";
 
+// A square and its words, which stay on one line.
 std::string Key(const char* color, const char* text) {
-  return absl::StrFormat("<span class=\"key\" style=\"background: var(--%s)\"></span>%s", color,
-                         text);
+  return absl::StrFormat(
+      " <span class=\"entry\"><span class=\"key\" style=\"background: var(--%s)\"></span>%s</span>",
+      color, text);
 }
 
 std::string Cell(const std::string& text) { return absl::StrCat("<td>", text, "</td>"); }
