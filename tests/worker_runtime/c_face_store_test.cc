@@ -1,12 +1,9 @@
 // Groups of ddp/c.h over stores: functions of the program's own, and one at an address.
 #include <doctest/doctest.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <chrono>
-#include <cstdlib>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <stdexcept>
@@ -18,6 +15,7 @@
 #include "ddp/c.h"
 #include "ddp/store.h"
 #include "tests/support/rank_processes.h"
+#include "tests/worker_runtime/c_face_processes.h"
 #include "tests/worker_runtime/c_face_ranks.h"
 
 namespace ddp::testing {
@@ -25,31 +23,14 @@ namespace {
 
 using ddprun::testing::RankProcesses;
 
-constexpr ddp_group_options kOptions = {.timeout_ms = 60'000, .device = 0, .backend = 0};
-
-RankProcesses::Options Ranks(int world_size, int ranks_per_host = 4) {
-  RankProcesses::Options options;
-  options.world_size = world_size;
-  // As processes that no launcher has started, but for the port of the store.
+// As processes that no launcher has started, but for the port of the store.
+RankProcesses::Options StrayRanks(int world_size, int ranks_per_host = 4) {
+  RankProcesses::Options options = Ranks(world_size, ranks_per_host);
   options.env = {{"RANK", ""},         {"LOCAL_RANK", ""},
                  {"WORLD_SIZE", ""},   {"LOCAL_WORLD_SIZE", ""},
                  {"DDPRUN_ROUND", ""}, {"DDPRUN_EPOCH", ""}};
-  options.env_of_rank = [ranks_per_host](int rank) {
-    return std::map<std::string, std::string>{
-        {"DDPRUN_HOST_ID", absl::StrCat("host", rank / ranks_per_host)}};
-  };
   return options;
 }
-
-void CheckRanks(const RankProcesses::Options& options, const RankProcesses::Body& body) {
-  RankProcesses ranks(options, body);
-  for (int rank = 0; rank < options.world_size; ++rank) {
-    CAPTURE(rank);
-    CHECK(ranks.Await(rank) == 0);
-  }
-}
-
-uint16_t StorePort() { return static_cast<uint16_t>(std::atoi(std::getenv("MASTER_PORT"))); }
 
 // What a program puts behind a ddp_store: here the client of a server that all ranks reach.
 struct Behind {
@@ -141,7 +122,7 @@ TEST_CASE("c store: a group over functions of the program's own, on one host and
     for (const int ranks_per_host : {4, 1}) {
       CAPTURE(world_size);
       CAPTURE(ranks_per_host);
-      CheckRanks(Ranks(world_size, ranks_per_host), [&](int rank) {
+      CheckRanks(StrayRanks(world_size, ranks_per_host), [&](int rank) {
         Behind behind;
         EXPECT_C(behind.Connect());
         ddp_store store = StoreOf(behind, false);
@@ -161,7 +142,7 @@ TEST_CASE("c store: a group over functions of the program's own, on one host and
 
 TEST_CASE("c store: between hosts a rank that dies is named, if need be without the functions") {
   for (const bool is_for_any_thread : {true, false}) {
-    RankProcesses ranks(Ranks(3, 1), [&](int rank) {
+    RankProcesses ranks(StrayRanks(3, 1), [&](int rank) {
       Behind behind;
       EXPECT_C(behind.Connect());
       const ddp_store store = StoreOf(behind, is_for_any_thread);
@@ -181,22 +162,13 @@ TEST_CASE("c store: between hosts a rank that dies is named, if need be without 
       EXPECT_C((behind.calls_of_others > 0) == is_for_any_thread);
       return 0;
     });
-    CHECK(ranks.Hear(1) == "ready");
-    ranks.Signal(1, SIGKILL);
-    for (const int rank : {0, 2}) {
-      CHECK(ranks.Hear(rank) == "ready");
-      const std::string said = ranks.Hear(rank);
-      CAPTURE(said);
-      CHECK(said.rfind("UNAVAILABLE: ", 0) == 0);
-      CHECK(said.find("rank 1") != std::string::npos);
-      CHECK(ranks.Await(rank) == 0);
-    }
+    CheckDeadRankIsNamed(ranks);
   }
 }
 
 TEST_CASE("c store: a group at an address, beside another one under a prefix") {
   for (const int world_size : {1, 2, 4}) {
-    CheckRanks(Ranks(world_size), [&](int rank) {
+    CheckRanks(StrayRanks(world_size), [&](int rank) {
       ddp_group *plain = nullptr, *prefixed = nullptr;
       EXPECT_C(ddp_group_from_tcp_store("127.0.0.1", StorePort(), nullptr, rank, world_size,
                                         &kOptions, &plain) == DDP_OK);
@@ -212,7 +184,7 @@ TEST_CASE("c store: a group at an address, beside another one under a prefix") {
 }
 
 TEST_CASE("c store: ranks that do not come, and ranks that are none, are named") {
-  CheckRanks(Ranks(1), [](int) {
+  CheckRanks(StrayRanks(1), [](int) {
     ddp_group* group = nullptr;
     const ddp_group_options soon = {.timeout_ms = 200, .device = 0, .backend = 0};
     EXPECT_C(ddp_group_from_tcp_store("127.0.0.1", StorePort(), "a", 0, 2, &soon, &group) ==

@@ -1,14 +1,11 @@
 // The library as C programs have it: c_face_*.c over libddp.so, between real processes.
 #include <doctest/doctest.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <limits>
-#include <map>
 #include <memory>
 #include <string>
 
@@ -20,6 +17,7 @@
 #include "tests/support/files.h"
 #include "tests/support/rank_processes.h"
 #include "tests/support/temp_dir.h"
+#include "tests/worker_runtime/c_face_processes.h"
 #include "tests/worker_runtime/c_face_ranks.h"
 
 namespace ddp::testing {
@@ -27,26 +25,6 @@ namespace {
 
 using ddprun::testing::RankProcesses;
 using ddprun::testing::TempDir;
-
-constexpr ddp_group_options kOptions = {.timeout_ms = 60'000, .device = 0, .backend = 0};
-
-RankProcesses::Options Ranks(int world_size, int ranks_per_host = 4) {
-  RankProcesses::Options options;
-  options.world_size = world_size;
-  options.env_of_rank = [ranks_per_host](int rank) {
-    return std::map<std::string, std::string>{
-        {"DDPRUN_HOST_ID", absl::StrCat("host", rank / ranks_per_host)}};
-  };
-  return options;
-}
-
-void CheckRanks(const RankProcesses::Options& options, const RankProcesses::Body& body) {
-  RankProcesses ranks(options, body);
-  for (int rank = 0; rank < options.world_size; ++rank) {
-    CAPTURE(rank);
-    CHECK(ranks.Await(rank) == 0);
-  }
-}
 
 // Runs `check(group)` in the group that the environment tells of, and leaves it.
 template <typename Check>
@@ -58,8 +36,6 @@ int InGroup(const Check& check, const ddp_group_options& options = kOptions) {
   ddp_group_free(group);
   return 0;
 }
-
-uint16_t StorePort() { return static_cast<uint16_t>(std::atoi(std::getenv("MASTER_PORT"))); }
 
 std::unique_ptr<Store> ConnectStore() {
   auto store = Store::Connect("127.0.0.1", StorePort(), std::chrono::seconds(60));
@@ -190,16 +166,7 @@ TEST_CASE("c: a rank that dies is named to the others") {
       ddp_group_free(group);
       return 0;
     });
-    CHECK(ranks.Hear(1) == "ready");
-    ranks.Signal(1, SIGKILL);
-    for (const int rank : {0, 2}) {
-      CHECK(ranks.Hear(rank) == "ready");
-      const std::string said = ranks.Hear(rank);
-      CAPTURE(said);
-      CHECK(said.rfind("UNAVAILABLE: ", 0) == 0);
-      CHECK(said.find("rank 1") != std::string::npos);
-      CHECK(ranks.Await(rank) == 0);
-    }
+    CheckDeadRankIsNamed(ranks);
   }
 }
 

@@ -1,0 +1,58 @@
+// Ranks as processes, for the tests of ddp/c.h.
+#ifndef DDPRUN_TESTS_WORKER_RUNTIME_C_FACE_PROCESSES_H_
+#define DDPRUN_TESTS_WORKER_RUNTIME_C_FACE_PROCESSES_H_
+
+#include <doctest/doctest.h>
+#include <signal.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <map>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "ddp/c.h"
+#include "tests/support/rank_processes.h"
+
+namespace ddp::testing {
+
+inline constexpr ddp_group_options kOptions = {.timeout_ms = 60'000, .device = 0, .backend = 0};
+
+inline ddprun::testing::RankProcesses::Options Ranks(int world_size, int ranks_per_host = 4) {
+  ddprun::testing::RankProcesses::Options options;
+  options.world_size = world_size;
+  options.env_of_rank = [ranks_per_host](int rank) {
+    return std::map<std::string, std::string>{
+        {"DDPRUN_HOST_ID", absl::StrCat("host", rank / ranks_per_host)}};
+  };
+  return options;
+}
+
+inline void CheckRanks(const ddprun::testing::RankProcesses::Options& options,
+                       const ddprun::testing::RankProcesses::Body& body) {
+  ddprun::testing::RankProcesses ranks(options, body);
+  for (int rank = 0; rank < options.world_size; ++rank) {
+    CAPTURE(rank);
+    CHECK(ranks.Await(rank) == 0);
+  }
+}
+
+// Of three that say "ready" and then, but for rank 1, how an operation ended: rank 1 is killed.
+inline void CheckDeadRankIsNamed(ddprun::testing::RankProcesses& ranks) {
+  CHECK(ranks.Hear(1) == "ready");
+  ranks.Signal(1, SIGKILL);
+  for (const int rank : {0, 2}) {
+    CHECK(ranks.Hear(rank) == "ready");
+    const std::string said = ranks.Hear(rank);
+    CAPTURE(said);
+    CHECK(said.rfind("UNAVAILABLE: ", 0) == 0);
+    CHECK(said.find("rank 1") != std::string::npos);
+    CHECK(ranks.Await(rank) == 0);
+  }
+}
+
+inline uint16_t StorePort() { return static_cast<uint16_t>(std::atoi(std::getenv("MASTER_PORT"))); }
+
+}  // namespace ddp::testing
+
+#endif  // DDPRUN_TESTS_WORKER_RUNTIME_C_FACE_PROCESSES_H_
