@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -141,11 +142,17 @@ TEST_CASE("c store: a group over functions of the program's own, on one host and
 }
 
 TEST_CASE("c store: between hosts a rank that dies is named, if need be without the functions") {
-  for (const bool is_for_any_thread : {true, false}) {
-    RankProcesses ranks(StrayRanks(3, 1), [&](int rank) {
+  // Whether the functions are for any thread, and whether the store has set_if_absent.
+  for (const auto& [is_for_any_thread, has_set_if_absent] :
+       {std::pair(true, true), std::pair(false, true), std::pair(true, false)}) {
+    CAPTURE(is_for_any_thread);
+    CAPTURE(has_set_if_absent);
+    RankProcesses ranks(StrayRanks(3, 1), [&, is_for_any_thread = is_for_any_thread,
+                                           has_set_if_absent = has_set_if_absent](int rank) {
       Behind behind;
       EXPECT_C(behind.Connect());
-      const ddp_store store = StoreOf(behind, is_for_any_thread);
+      ddp_store store = StoreOf(behind, is_for_any_thread);
+      if (!has_set_if_absent) store.set_if_absent = nullptr;
       ddp_group* group = nullptr;
       EXPECT_C(ddp_group_from_store(&store, rank, 3, &kOptions, &group) == DDP_OK);
       ddp_communicator* all = ddp_group_communicator(group);
