@@ -115,6 +115,7 @@ int CheckWorks(ddp_communicator* ranks, int rank, int world_size) {
   int64_t waited = rank, polled = rank, dropped = rank, awaited = rank;
   ddp_work* wait = ddp_all_reduce(ranks, &waited, 1, DDP_INT64, DDP_SUM, NULL);
   EXPECT_C(wait != NULL);
+  EXPECT_C(ddp_work_wait_for(wait, 60000) == 1 && ddp_work_wait_for(wait, -1) == 1);
   EXPECT_C(ddp_work_wait(wait) == DDP_OK && ddp_work_wait(wait) == DDP_OK);
   EXPECT_C(ddp_work_is_done(wait) == 1 && waited == sum);
   ddp_work_free(wait);

@@ -62,6 +62,7 @@ static int CheckNullCommunicators(ddp_communicator* ranks) {
   EXPECT_C(IsInvalid(ddp_work_wait_on(NULL, NULL), "`work`"));
   EXPECT_C(IsInvalid(ddp_complete(NULL), "`work`"));
   EXPECT_C(ddp_work_is_done(NULL) == -1);
+  EXPECT_C(ddp_work_wait_for(NULL, 0) == -1);
   ddp_work_free(NULL);
   return 0;
 }

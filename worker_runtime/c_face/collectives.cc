@@ -1,4 +1,7 @@
 // Collectives of ddp/c.h, and their handles.
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -162,6 +165,14 @@ ddp_code ddp_work_wait(ddp_work* work) {
     absl::Status status = CheckPointers("ddp_work_wait", {{"work", work}});
     return status.ok() ? WorkOf(work)->Wait() : status;
   });
+}
+
+int ddp_work_wait_for(const ddp_work* work, int64_t patience_ms) {
+  if (work == nullptr) return -1;
+  // No clock counts further from now than this.
+  constexpr int64_t kLongest = int64_t{365} * 24 * 3600 * 1000;
+  const std::chrono::milliseconds patience(std::clamp<int64_t>(patience_ms, 0, kLongest));
+  return WorkOf(work)->WaitFor(patience) ? 1 : 0;
 }
 
 ddp_code ddp_work_wait_on(ddp_work* work, ddp_stream stream) {

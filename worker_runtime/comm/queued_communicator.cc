@@ -37,6 +37,9 @@ class QueuedCommunicator::QueuedWork final : public Work {
       : owner_(owner), state_(std::move(state)) {}
 
   absl::Status Wait() override { return owner_.Await(*state_); }
+  bool WaitFor(std::chrono::milliseconds patience) const override {
+    return owner_.AwaitFor(*state_, patience);
+  }
   absl::Status WaitOn(ddp::Stream) override { return Wait(); }
   bool IsDone() const override {
     std::lock_guard lock(owner_.mutex_);
@@ -135,6 +138,12 @@ absl::Status QueuedCommunicator::Await(State& state) {
     }
   }
   return state.status;
+}
+
+bool QueuedCommunicator::AwaitFor(const State& state, std::chrono::milliseconds patience) {
+  std::unique_lock lock(mutex_);
+  if (!state.is_done && !is_executing_) work_arrived_.notify_one();
+  return work_done_.wait_for(lock, patience, [&] { return state.is_done; });
 }
 
 // REQUIRES: the queue is not empty and nobody executes. Unlocks while the engine works.

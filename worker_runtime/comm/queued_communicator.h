@@ -66,6 +66,7 @@ class QueuedCommunicator final : public HostCommunicator {
 
   std::unique_ptr<Work> Submit(Op op, ddp::Stream stream) override;
   absl::Status Await(State& state);
+  bool AwaitFor(const State& state, std::chrono::milliseconds patience);
   void ExecuteHead(std::unique_lock<std::mutex>& lock, bool is_awaited);
   absl::Status RunPieces(const Op& op);
   void FailQueued();

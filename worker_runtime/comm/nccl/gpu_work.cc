@@ -88,6 +88,18 @@ bool GpuWork::IsDone() const {
   return operation_->phase == GpuOperation::Phase::kDone;
 }
 
+bool GpuWork::WaitFor(std::chrono::milliseconds patience) const {
+  const Clock::time_point end = Clock::now() + patience;
+  std::chrono::microseconds look = kFirstLook;
+  while (!IsDone()) {
+    if (Clock::now() >= end) return false;
+    std::unique_lock lock(owner_.mutex_);
+    owner_.changed_.wait_for(lock, look);
+    look = std::min(2 * look, kLastLook);
+  }
+  return true;
+}
+
 bool GpuWork::was_refused() const {
   const std::lock_guard lock(owner_.mutex_);
   return operation_->op.sequence == 0;

@@ -63,6 +63,7 @@ class GpuWork final : public Work {
   absl::Status Wait() override;
   absl::Status WaitOn(Stream stream) override;
   bool IsDone() const override;
+  bool WaitFor(std::chrono::milliseconds patience) const override;
   bool was_refused() const override;
   Clock::time_point issued_at() const override { return moments().issued; }
   Clock::time_point started_at() const override { return moments().started; }

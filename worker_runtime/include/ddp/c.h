@@ -261,6 +261,9 @@ ddp_work* ddp_barrier(ddp_communicator* communicator);
 ddp_code ddp_complete(ddp_work* work);
 /* The same, and keeps the handle. */
 ddp_code ddp_work_wait(ddp_work* work);
+/* Waits at most so long, and returns ddp_work_is_done(): for a caller that has signals to look
+ * after. */
+int ddp_work_wait_for(const ddp_work* work, int64_t patience_ms);
 /* Makes `stream` wait for the operation instead of the host; on the CPU ddp_work_wait(). */
 ddp_code ddp_work_wait_on(ddp_work* work, ddp_stream stream);
 /* 1 when it has ended, however; 0 before; -1 for null. */

@@ -42,6 +42,10 @@ class Work {
   // a call that was refused, or that does not match the other ranks'; where NCCL completed such
   // calls, DataLoss from a later one.
   virtual absl::Status Wait() = 0;
+  // Blocks the host for at most `patience`, and returns IsDone(). For a caller that has signals or
+  // other works to look after: unlike Wait() it executes nothing itself. A Work of a program's own
+  // that does not have it looks once.
+  virtual bool WaitFor(std::chrono::milliseconds /*patience*/) const { return IsDone(); }
   // Makes `stream` wait for the operation; the host waits no longer than until it was enqueued.
   // Null is the legacy default stream. CPU backends: Wait().
   virtual absl::Status WaitOn(Stream stream) = 0;

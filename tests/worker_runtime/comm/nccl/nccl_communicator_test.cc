@@ -108,6 +108,8 @@ TEST_CASE("nccl: calls do not wait for the device, and keep their order") {
       expected *= 2;
     }
     EXPECT(!works.back()->IsDone());
+    EXPECT(!works.back()->WaitFor(std::chrono::milliseconds(0)));
+    EXPECT(works.back()->WaitFor(std::chrono::seconds(60)));
     EXPECT(works.back()->Wait().ok());
     for (const auto& work : works) {
       EXPECT(work->IsDone());
