@@ -18,6 +18,8 @@ const char* Name(DType dtype) {
       return "int64";
     case DType::kUint8:
       return "uint8";
+    case DType::kInt8:
+      return "int8";
   }
   return "unknown";
 }
@@ -34,6 +36,12 @@ const char* Name(ReduceOp op) {
       return "min";
     case ReduceOp::kProduct:
       return "product";
+    case ReduceOp::kBitAnd:
+      return "bitwise and";
+    case ReduceOp::kBitOr:
+      return "bitwise or";
+    case ReduceOp::kBitXor:
+      return "bitwise xor";
   }
   return "unknown";
 }

@@ -148,6 +148,7 @@ bool IsFloat(DType dtype) {
     case DType::kInt32:
     case DType::kInt64:
     case DType::kUint8:
+    case DType::kInt8:
       return false;
   }
   return false;

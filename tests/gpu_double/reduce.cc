@@ -51,6 +51,7 @@ T Same(T value) {
 
 size_t SizeOf(NcclDataType type) {
   switch (type) {
+    case kNcclInt8:
     case kNcclUint8:
       return 1;
     case kNcclFloat16:
@@ -69,6 +70,8 @@ size_t SizeOf(NcclDataType type) {
 
 const char* NameOf(NcclDataType type) {
   switch (type) {
+    case kNcclInt8:
+      return "int8";
     case kNcclUint8:
       return "uint8";
     case kNcclFloat16:
@@ -91,6 +94,8 @@ const char* NameOf(NcclDataType type) {
 void Reduce(const std::vector<const char*>& inputs, char* output, size_t count, NcclDataType type,
             NcclRedOp op, bool rounds_average) {
   switch (type) {
+    case kNcclInt8:
+      return ReduceAs<int8_t, int8_t, Same, Same>(inputs, output, count, op, rounds_average);
     case kNcclUint8:
       return ReduceAs<uint8_t, uint8_t, Same, Same>(inputs, output, count, op, rounds_average);
     case kNcclInt32:

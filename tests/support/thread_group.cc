@@ -54,6 +54,10 @@ T Combine(ReduceOp op, T left, T right) {
       return std::min(left, right);
     case ReduceOp::kProduct:
       return static_cast<T>(left * right);
+    case ReduceOp::kBitAnd:
+    case ReduceOp::kBitOr:
+    case ReduceOp::kBitXor:
+      break;  // not in this double
   }
   return left;
 }
@@ -88,6 +92,8 @@ absl::StatusOr<std::string> Combine(const std::vector<Operation>& ops) {
       return Combine<int64_t>(ops);
     case DType::kUint8:
       return Combine<uint8_t>(ops);
+    case DType::kInt8:
+      return Combine<int8_t>(ops);
     case DType::kFloat16:
     case DType::kBFloat16:
       break;

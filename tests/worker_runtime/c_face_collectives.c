@@ -102,6 +102,9 @@ static int CheckMoves(ddp_communicator* ranks, int rank, int world_size) {
 int CheckCollectives(ddp_communicator* ranks, int rank, int world_size) {
   EXPECT_C(CheckReductions(ranks, rank, world_size) == 0);
   EXPECT_C(CheckMoves(ranks, rank, world_size) == 0);
+  int8_t byte = (int8_t)(1 << rank);
+  EXPECT_C(ddp_complete(ddp_all_reduce(ranks, &byte, 1, DDP_INT8, DDP_BIT_OR, NULL)) == DDP_OK);
+  EXPECT_C(byte == (1 << world_size) - 1);
   /* bfloat16: 1 is 0x3f80, and 2 and 4 have one bit of their own. */
   uint16_t half = 0x3f80;
   const uint16_t sum = world_size == 1 ? 0x3f80 : world_size == 2 ? 0x4000 : 0x4080;

@@ -72,10 +72,12 @@ static int CheckRefusedCollectives(ddp_communicator* ranks, int world_size) {
   EXPECT_C(IsInvalid(ddp_complete(ddp_all_reduce(NULL, data, 1, DDP_FLOAT32, DDP_SUM, NULL)),
                      "ddp_all_reduce: `communicator`"));
   EXPECT_C(IsInvalid(ddp_complete(ddp_barrier(NULL)), "ddp_barrier: `communicator`"));
-  EXPECT_C(IsInvalid(ddp_complete(ddp_all_reduce(ranks, data, 1, 7, DDP_SUM, NULL)), "`dtype` is"));
+  EXPECT_C(IsInvalid(ddp_complete(ddp_all_reduce(ranks, data, 1, 8, DDP_SUM, NULL)), "`dtype` is"));
   EXPECT_C(IsInvalid(ddp_complete(ddp_all_reduce(ranks, data, 1, -1, DDP_SUM, NULL)), "is -1"));
   EXPECT_C(
-      IsInvalid(ddp_complete(ddp_all_reduce(ranks, data, 1, DDP_FLOAT32, 5, NULL)), "`op` is"));
+      IsInvalid(ddp_complete(ddp_all_reduce(ranks, data, 1, DDP_FLOAT32, 8, NULL)), "`op` is"));
+  EXPECT_C(IsInvalid(ddp_complete(ddp_all_reduce(ranks, data, 1, DDP_FLOAT32, DDP_BIT_OR, NULL)),
+                     "operations on bits are for integers"));
   EXPECT_C(IsInvalid(ddp_complete(ddp_all_reduce(ranks, NULL, 1, DDP_FLOAT32, DDP_SUM, NULL)),
                      "null pointer"));
   EXPECT_C(
@@ -119,8 +121,8 @@ static int CheckNullModels(ddp_communicator* ranks) {
   EXPECT_C(ddp_model_create(ranks, NULL, &model) == DDP_OK);
   float weight = 0;
   EXPECT_C(ddp_model_add_parameter(model, NULL, &weight, 1, DDP_FLOAT32, NULL) == -1);
-  EXPECT_C(ddp_model_add_parameter(model, "weight", &weight, 1, 7, NULL) == -1);
-  EXPECT_C(strstr(ddp_error_text(), "`dtype` is 7") != NULL);
+  EXPECT_C(ddp_model_add_parameter(model, "weight", &weight, 1, 8, NULL) == -1);
+  EXPECT_C(strstr(ddp_error_text(), "`dtype` is 8") != NULL);
   EXPECT_C(Is(DDP_FAILED_PRECONDITION, ddp_model_zero_grad(model), "Finalize"));
   ddp_model_free(model);
   return 0;

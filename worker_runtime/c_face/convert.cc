@@ -20,11 +20,15 @@ static_assert(static_cast<int>(DType::kBFloat16) == DDP_BFLOAT16);
 static_assert(static_cast<int>(DType::kInt32) == DDP_INT32);
 static_assert(static_cast<int>(DType::kInt64) == DDP_INT64);
 static_assert(static_cast<int>(DType::kUint8) == DDP_UINT8);
+static_assert(static_cast<int>(DType::kInt8) == DDP_INT8);
 static_assert(static_cast<int>(ReduceOp::kSum) == DDP_SUM);
 static_assert(static_cast<int>(ReduceOp::kAverage) == DDP_AVERAGE);
 static_assert(static_cast<int>(ReduceOp::kMax) == DDP_MAX);
 static_assert(static_cast<int>(ReduceOp::kMin) == DDP_MIN);
 static_assert(static_cast<int>(ReduceOp::kProduct) == DDP_PRODUCT);
+static_assert(static_cast<int>(ReduceOp::kBitAnd) == DDP_BIT_AND);
+static_assert(static_cast<int>(ReduceOp::kBitOr) == DDP_BIT_OR);
+static_assert(static_cast<int>(ReduceOp::kBitXor) == DDP_BIT_XOR);
 static_assert(static_cast<int>(absl::StatusCode::kInvalidArgument) == DDP_INVALID_ARGUMENT);
 static_assert(static_cast<int>(absl::StatusCode::kUnauthenticated) == DDP_UNAUTHENTICATED);
 
@@ -83,13 +87,13 @@ absl::StatusOr<int> ChoiceOf(const char* name, int value, int last) {
 }
 
 absl::StatusOr<DType> DTypeOf(ddp_dtype dtype) {
-  const auto known = ChoiceOf("dtype", dtype, DDP_UINT8);
+  const auto known = ChoiceOf("dtype", dtype, DDP_INT8);
   if (!known.ok()) return known.status();
   return static_cast<DType>(*known);
 }
 
 absl::StatusOr<ReduceOp> ReduceOpOf(ddp_reduce_op op) {
-  const auto known = ChoiceOf("op", op, DDP_PRODUCT);
+  const auto known = ChoiceOf("op", op, DDP_BIT_XOR);
   if (!known.ok()) return known.status();
   return static_cast<ReduceOp>(*known);
 }

@@ -37,8 +37,8 @@ std::string Encode(const OpRecord& record) {
 }
 
 bool IsKnown(const OpRecord& record) {
-  return record.kind <= OpKind::kReplay && record.dtype <= DType::kUint8 &&
-         record.reduce <= ReduceOp::kProduct;
+  return record.kind <= OpKind::kReplay && record.dtype <= DType::kInt8 &&
+         record.reduce <= ReduceOp::kBitXor;
 }
 
 absl::StatusOr<OpRecord> DecodeRecord(const std::string& text) {

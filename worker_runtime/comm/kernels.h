@@ -1,8 +1,8 @@
 // The arithmetic of the CPU collectives: one order, one accumulator type, one rounding.
 //
-// Accumulators are float32 for float32, float16 and bfloat16, uint32 for uint8 and the type itself
-// otherwise (integers wrap). Pointers may be unaligned. Every variant - vectorised or not - gives
-// the same bits: a result depends on the values and on the order of the calls alone.
+// Accumulators are float32 for float32, float16 and bfloat16, 32 bits for uint8 and int8, and the
+// type itself otherwise (integers wrap). Pointers may be unaligned. Every variant - vectorised or
+// not - gives the same bits: a result depends on the values and on the order of the calls alone.
 #ifndef DDPRUN_WORKER_RUNTIME_COMM_KERNELS_H_
 #define DDPRUN_WORKER_RUNTIME_COMM_KERNELS_H_
 

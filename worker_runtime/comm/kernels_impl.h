@@ -10,82 +10,11 @@
 #include <string.h>
 
 #include "worker_runtime/comm/kernels.h"
+#include "worker_runtime/comm/kernels_combine.h"
 #include "worker_runtime/comm/kernels_half.h"
 
 namespace ddp::internal::KERNELS {
 namespace {
-
-// Callers' pointers have no alignment, so every element type is declared without one.
-#define DDP_UNALIGNED __attribute__((aligned(1), may_alias))
-typedef float Float32 DDP_UNALIGNED;
-typedef uint16_t Bits16 DDP_UNALIGNED;
-typedef uint32_t Bits32 DDP_UNALIGNED;
-
-// Attributes of a template's argument are dropped, those of a member type are kept.
-struct OfFloat32 {
-  typedef float Value;
-  typedef float Unaligned DDP_UNALIGNED;
-};
-struct OfFloat64 {
-  typedef double Value;
-  typedef double Unaligned DDP_UNALIGNED;
-};
-// Integers wrap, which only unsigned ones may; the bits are the same.
-struct OfUint32 {
-  typedef uint32_t Value;
-  typedef uint32_t Unaligned DDP_UNALIGNED;
-};
-struct OfUint64 {
-  typedef uint64_t Value;
-  typedef uint64_t Unaligned DDP_UNALIGNED;
-};
-struct OfUint8 {
-  typedef uint8_t Value;
-  typedef uint8_t Unaligned DDP_UNALIGNED;
-};
-// Division and order are signed.
-struct OfInt32 {
-  typedef int32_t Value;
-  typedef int32_t Unaligned DDP_UNALIGNED;
-};
-struct OfInt64 {
-  typedef int64_t Value;
-  typedef int64_t Unaligned DDP_UNALIGNED;
-};
-
-struct Sum {
-  template <typename Value>
-  static Value Of(Value before, Value next) {
-    return before + next;
-  }
-};
-
-// Of two equal values and of two NaNs the earlier rank's; a NaN is above and below all else. The
-// bits then depend on no instruction's choice.
-struct Max {
-  typedef OfInt32 Int32;
-  typedef OfInt64 Int64;
-  template <typename Value>
-  static Value Of(Value before, Value next) {
-    return (before == before) & !(next <= before) ? next : before;
-  }
-};
-struct Min {
-  typedef OfInt32 Int32;
-  typedef OfInt64 Int64;
-  template <typename Value>
-  static Value Of(Value before, Value next) {
-    return (before == before) & !(next >= before) ? next : before;
-  }
-};
-struct Product {
-  typedef OfUint32 Int32;
-  typedef OfUint64 Int64;
-  template <typename Value>
-  static Value Of(Value before, Value next) {
-    return before * next;
-  }
-};
 
 template <typename Of>
 void LoadSame(const void* input, void* accumulator, size_t count) {
@@ -97,7 +26,8 @@ void CombineEach(const void* input, void* accumulator, size_t count) {
   typedef typename Accumulator::Value Value;
   const typename Input::Unaligned* in = static_cast<const typename Input::Unaligned*>(input);
   typename Accumulator::Unaligned* acc = static_cast<typename Accumulator::Unaligned*>(accumulator);
-  for (size_t i = 0; i < count; ++i) acc[i] = Do::template Of<Value>(acc[i], in[i]);
+  for (size_t i = 0; i < count; ++i)
+    acc[i] = Do::template Of<Value>(acc[i], static_cast<Value>(in[i]));
 }
 
 template <typename Of>
@@ -113,21 +43,24 @@ void StoreSame(const void* accumulator, void* output, size_t count, int divisor)
   for (size_t i = 0; i < count; ++i) out[i] = acc[i] / by;
 }
 
-void LoadUint8(const void* input, void* accumulator, size_t count) {
-  const uint8_t* in = static_cast<const uint8_t*>(input);
-  Bits32* acc = static_cast<Bits32*>(accumulator);
+// Bytes, whose accumulators have 32 bits.
+template <typename Byte, typename Wide>
+void LoadByte(const void* input, void* accumulator, size_t count) {
+  const typename Byte::Value* in = static_cast<const typename Byte::Value*>(input);
+  typename Wide::Unaligned* acc = static_cast<typename Wide::Unaligned*>(accumulator);
   for (size_t i = 0; i < count; ++i) acc[i] = in[i];
 }
 
-void StoreUint8(const void* accumulator, void* output, size_t count, int divisor) {
-  const Bits32* acc = static_cast<const Bits32*>(accumulator);
-  uint8_t* out = static_cast<uint8_t*>(output);
-  const uint32_t by = static_cast<uint32_t>(divisor);
+template <typename Byte, typename Wide>
+void StoreByte(const void* accumulator, void* output, size_t count, int divisor) {
+  const typename Wide::Unaligned* acc = static_cast<const typename Wide::Unaligned*>(accumulator);
+  typename Byte::Value* out = static_cast<typename Byte::Value*>(output);
+  const typename Wide::Value by = static_cast<typename Wide::Value>(divisor);
   if (by == 1) {
-    for (size_t i = 0; i < count; ++i) out[i] = static_cast<uint8_t>(acc[i]);
+    for (size_t i = 0; i < count; ++i) out[i] = static_cast<typename Byte::Value>(acc[i]);
     return;
   }
-  for (size_t i = 0; i < count; ++i) out[i] = static_cast<uint8_t>(acc[i] / by);
+  for (size_t i = 0; i < count; ++i) out[i] = static_cast<typename Byte::Value>(acc[i] / by);
 }
 
 void LoadBFloat16(const void* input, void* accumulator, size_t count) {
@@ -202,7 +135,28 @@ void Load(DType dtype, const void* input, void* accumulator, size_t count) {
     case DType::kInt64:
       return LoadSame<OfUint64>(input, accumulator, count);
     case DType::kUint8:
-      return LoadUint8(input, accumulator, count);
+      return LoadByte<OfUint8, OfUint32>(input, accumulator, count);
+    case DType::kInt8:
+      return LoadByte<OfInt8, OfInt32>(input, accumulator, count);
+  }
+}
+
+template <typename Do>
+void CombineIntegers(DType dtype, const void* input, void* accumulator, size_t count) {
+  switch (dtype) {
+    case DType::kInt32:
+      return CombineEach<Do, typename Do::Int32>(input, accumulator, count);
+    case DType::kInt64:
+      return CombineEach<Do, typename Do::Int64>(input, accumulator, count);
+    case DType::kUint8:
+      return CombineEach<Do, OfUint8, OfUint32>(input, accumulator, count);
+    case DType::kInt8:
+      return CombineEach<Do, OfInt8, typename Do::Int32>(input, accumulator, count);
+    case DType::kFloat32:
+    case DType::kFloat64:
+    case DType::kFloat16:
+    case DType::kBFloat16:
+      return;  // the callers' own
   }
 }
 
@@ -217,11 +171,10 @@ void Add(DType dtype, const void* input, void* accumulator, size_t count) {
     case DType::kBFloat16:
       return AddBFloat16(input, accumulator, count);
     case DType::kInt32:
-      return CombineEach<Sum, OfUint32>(input, accumulator, count);
     case DType::kInt64:
-      return CombineEach<Sum, OfUint64>(input, accumulator, count);
     case DType::kUint8:
-      return CombineEach<Sum, OfUint8, OfUint32>(input, accumulator, count);
+    case DType::kInt8:
+      return CombineIntegers<Sum>(dtype, input, accumulator, count);
   }
 }
 
@@ -248,11 +201,10 @@ void CombineBy(DType dtype, const void* input, void* accumulator, size_t count) 
     case DType::kBFloat16:
       return CombineHalf<Do>(dtype, input, accumulator, count);
     case DType::kInt32:
-      return CombineEach<Do, typename Do::Int32>(input, accumulator, count);
     case DType::kInt64:
-      return CombineEach<Do, typename Do::Int64>(input, accumulator, count);
     case DType::kUint8:
-      return CombineEach<Do, OfUint8, OfUint32>(input, accumulator, count);
+    case DType::kInt8:
+      return CombineIntegers<Do>(dtype, input, accumulator, count);
   }
 }
 
@@ -267,6 +219,12 @@ void Combine(ReduceOp op, DType dtype, const void* input, void* accumulator, siz
       return CombineBy<Min>(dtype, input, accumulator, count);
     case ReduceOp::kProduct:
       return CombineBy<Product>(dtype, input, accumulator, count);
+    case ReduceOp::kBitAnd:
+      return CombineIntegers<BitAnd>(dtype, input, accumulator, count);
+    case ReduceOp::kBitOr:
+      return CombineIntegers<BitOr>(dtype, input, accumulator, count);
+    case ReduceOp::kBitXor:
+      return CombineIntegers<BitXor>(dtype, input, accumulator, count);
   }
 }
 
@@ -285,7 +243,9 @@ void Store(DType dtype, const void* accumulator, void* output, size_t count, int
     case DType::kInt64:
       return StoreSame<OfInt64>(accumulator, output, count, divisor);
     case DType::kUint8:
-      return StoreUint8(accumulator, output, count, divisor);
+      return StoreByte<OfUint8, OfUint32>(accumulator, output, count, divisor);
+    case DType::kInt8:
+      return StoreByte<OfInt8, OfInt32>(accumulator, output, count, divisor);
   }
 }
 

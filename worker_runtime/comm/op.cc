@@ -17,6 +17,11 @@ const char* TowardRoot(OpKind kind) {
   return kind == OpKind::kScatter ? "scatter from" : nullptr;
 }
 
+bool IsOfFloats(DType dtype) {
+  return dtype == DType::kFloat32 || dtype == DType::kFloat64 || dtype == DType::kFloat16 ||
+         dtype == DType::kBFloat16;
+}
+
 // The ranks that the call names.
 absl::Status CheckRanks(const Op& op, int rank, int world_size) {
   const char* toward_root = TowardRoot(op.kind);
@@ -161,10 +166,14 @@ Extent ExtentOf(const Op& op, int rank, int world_size) {
 
 absl::Status CheckArguments(const Op& op, int rank, int world_size) {
   // Before anything names them.
-  if (SizeOf(op.dtype) == 0 || op.reduce > ReduceOp::kProduct) {
+  if (SizeOf(op.dtype) == 0 || op.reduce > ReduceOp::kBitXor) {
     return absl::InvalidArgumentError(
         absl::StrCat("a collective of element type ", static_cast<int>(op.dtype), " and reduction ",
                      static_cast<int>(op.reduce), ": ddp/dtype.h does not have both"));
+  }
+  if (IsBitwise(op.reduce) && IsOfFloats(op.dtype)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(Describe(op), ": operations on bits are for integers"));
   }
   absl::Status status = CheckRanks(op, rank, world_size);
   if (!status.ok()) return status;
@@ -190,6 +199,10 @@ absl::Status CheckArguments(const Op& op, int rank, int world_size) {
         Describe(op), ": the ", lacks_input ? "input" : "output", " is a null pointer"));
   }
   return CheckOverlap(op, extent, rank);
+}
+
+bool IsBitwise(ReduceOp op) {
+  return op == ReduceOp::kBitAnd || op == ReduceOp::kBitOr || op == ReduceOp::kBitXor;
 }
 
 std::string NameDuration(std::chrono::milliseconds duration) {

@@ -72,6 +72,8 @@ Extent ExtentOf(const Op& op, int rank, int world_size);
 // an input and an output that overlap otherwise than the operation allows.
 absl::Status CheckArguments(const Op& op, int rank, int world_size);
 
+bool IsBitwise(ReduceOp op);
+
 // "3 s", "1500 ms".
 std::string NameDuration(std::chrono::milliseconds duration);
 

@@ -26,6 +26,7 @@ inline constexpr NcclResult kNcclRemoteError = 6;
 inline constexpr NcclResult kNcclInProgress = 7;
 
 using NcclDataType = int;
+inline constexpr NcclDataType kNcclInt8 = 0;
 inline constexpr NcclDataType kNcclUint8 = 1;
 inline constexpr NcclDataType kNcclInt32 = 2;
 inline constexpr NcclDataType kNcclInt64 = 4;

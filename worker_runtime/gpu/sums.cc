@@ -14,7 +14,10 @@ absl::StatusOr<std::unique_ptr<Sums>> Sums::Load(const CudaApi& cuda) {
   auto sums = std::unique_ptr<Sums>(new Sums(*std::move(module)));
   absl::Status status;
   for (size_t type = 0; type < kTypes; ++type) {
-    const std::string name = absl::StrCat("sum_", Name(static_cast<DType>(type)));
+    // A sum of bytes wraps, and its bits are the same with and without a sign.
+    const DType bits =
+        type == static_cast<size_t>(DType::kInt8) ? DType::kUint8 : static_cast<DType>(type);
+    const std::string name = absl::StrCat("sum_", Name(bits));
     status.Update(gpu.FindKernel(sums->module_, name.c_str(), &sums->kernels_[type]));
   }
   if (!status.ok()) return status;

@@ -30,7 +30,7 @@ class Sums {
  private:
   // The elements are of another type for each kernel; the driver sees addresses.
   using SumKernel = Kernel<void(void*, const void*, int64_t, int64_t, int64_t)>;
-  static constexpr size_t kTypes = static_cast<size_t>(DType::kUint8) + 1;
+  static constexpr size_t kTypes = static_cast<size_t>(DType::kInt8) + 1;
 
   explicit Sums(OwnedModule module) : module_(std::move(module)) {}
 

@@ -42,7 +42,7 @@ class Values {
  private:
   using ScaleKernel = Kernel<void(void*, int64_t, double)>;
   using AddKernel = Kernel<void(const void*, int64_t, int64_t, double, double*)>;
-  static constexpr size_t kTypes = static_cast<size_t>(DType::kUint8) + 1;
+  static constexpr size_t kTypes = static_cast<size_t>(DType::kInt8) + 1;
 
   Values(const Gpu& gpu, OwnedModule module, DeviceMemory sums)
       : gpu_(gpu), module_(std::move(module)), sums_(std::move(sums)) {}

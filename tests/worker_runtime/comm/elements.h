@@ -18,10 +18,18 @@ namespace ddp::testing {
 
 inline constexpr DType kAllTypes[] = {DType::kFloat32,  DType::kFloat64, DType::kFloat16,
                                       DType::kBFloat16, DType::kInt32,   DType::kInt64,
-                                      DType::kUint8};
+                                      DType::kUint8,    DType::kInt8};
 
-inline constexpr ReduceOp kAllReductions[] = {ReduceOp::kSum, ReduceOp::kAverage, ReduceOp::kMax,
-                                              ReduceOp::kMin, ReduceOp::kProduct};
+inline constexpr ReduceOp kAllReductions[] = {
+    ReduceOp::kSum,     ReduceOp::kAverage, ReduceOp::kMax,   ReduceOp::kMin,
+    ReduceOp::kProduct, ReduceOp::kBitAnd,  ReduceOp::kBitOr, ReduceOp::kBitXor};
+
+// Whether there is such a reduction of such elements.
+inline bool Goes(DType dtype, ReduceOp op) {
+  const bool is_integer = dtype == DType::kInt32 || dtype == DType::kInt64 ||
+                          dtype == DType::kUint8 || dtype == DType::kInt8;
+  return is_integer || op < ReduceOp::kBitAnd;
+}
 
 // The compiler's own half type is the judge of ours.
 using Half = _Float16;
@@ -77,6 +85,8 @@ inline void WriteInput(DType dtype, int rank, size_t index, char* at) {
       return put(static_cast<int64_t>(random));
     case DType::kUint8:
       return put(static_cast<uint8_t>(random));
+    case DType::kInt8:
+      return put(static_cast<int8_t>(random));
   }
 }
 
@@ -121,6 +131,10 @@ T Combine(ReduceOp op, T first, T second) {
     case ReduceOp::kMin:
       if (std::isnan(first) || std::isnan(second)) return std::isnan(first) ? first : second;
       return std::min(first, second);
+    case ReduceOp::kBitAnd:
+    case ReduceOp::kBitOr:
+    case ReduceOp::kBitXor:
+      break;  // of no float
   }
   return first;
 }
@@ -129,6 +143,9 @@ template <>
 inline int64_t Combine(ReduceOp op, int64_t first, int64_t second) {
   if (op == ReduceOp::kMax) return std::max(first, second);
   if (op == ReduceOp::kMin) return std::min(first, second);
+  if (op == ReduceOp::kBitAnd) return first & second;
+  if (op == ReduceOp::kBitOr) return first | second;
+  if (op == ReduceOp::kBitXor) return first ^ second;
   const uint64_t a = static_cast<uint64_t>(first), b = static_cast<uint64_t>(second);
   return static_cast<int64_t>(op == ReduceOp::kProduct ? a * b : a + b);
 }
@@ -151,6 +168,7 @@ inline void WriteReduced(DType dtype, ReduceOp op, int world_size, size_t index,
     if (dtype == DType::kInt32) take(whole, int64_t{Read<int32_t>(input)});
     if (dtype == DType::kInt64) take(whole, Read<int64_t>(input));
     if (dtype == DType::kUint8) take(whole, int64_t{Read<uint8_t>(input)});
+    if (dtype == DType::kInt8) take(whole, int64_t{Read<int8_t>(input)});
   }
   const int by = op == ReduceOp::kAverage ? world_size : 1;
   auto put = [at](auto value) { std::memcpy(at, &value, sizeof value); };
@@ -169,6 +187,8 @@ inline void WriteReduced(DType dtype, ReduceOp op, int world_size, size_t index,
       return put(whole / by);
     case DType::kUint8:
       return put(static_cast<uint8_t>(whole / by));
+    case DType::kInt8:
+      return put(static_cast<int8_t>(whole / by));
   }
 }
 

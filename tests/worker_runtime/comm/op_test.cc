@@ -57,9 +57,22 @@ TEST_CASE("op: values that the enums do not have are refused, and nothing names 
   CHECK(CheckArguments(op, 0, 4).message() ==
         "a collective of element type 99 and reduction 0: ddp/dtype.h does not have both");
   op = Call(OpKind::kAllReduce, DType::kFloat32, 1);
-  op.reduce = static_cast<ReduceOp>(5);
+  op.reduce = static_cast<ReduceOp>(8);
   CHECK(CheckArguments(op, 0, 4).message() ==
-        "a collective of element type 0 and reduction 5: ddp/dtype.h does not have both");
+        "a collective of element type 0 and reduction 8: ddp/dtype.h does not have both");
+}
+
+TEST_CASE("op: bits of floats are not combined, those of integers are") {
+  for (ReduceOp reduce : {ReduceOp::kBitAnd, ReduceOp::kBitOr, ReduceOp::kBitXor}) {
+    Op op = Call(OpKind::kAllReduce, DType::kInt8, 1);
+    op.reduce = reduce;
+    CHECK(CheckArguments(op, 0, 4).ok());
+    for (DType dtype : {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16}) {
+      op.dtype = dtype;
+      CHECK(CheckArguments(op, 0, 4).message() ==
+            Describe(op) + ": operations on bits are for integers");
+    }
+  }
 }
 
 TEST_CASE("op: elements need both pointers, nothing needs none") {

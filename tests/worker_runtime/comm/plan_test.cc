@@ -81,25 +81,25 @@ TEST_CASE("plan: a plan comes back from the store as it went") {
 
 TEST_CASE("plan: what was not encoded by this version is refused and quoted") {
   const std::string nonce(32, 'a');
-  const std::string good = "ddp6|auto|host|10.0.0.1|" + nonce + "|off|cpu|,,,,0,0,,0,0";
+  const std::string good = "ddp7|auto|host|10.0.0.1|" + nonce + "|off|cpu|,,,,0,0,,0,0";
   REQUIRE(DecodeCapabilities(good).ok());
   for (const std::string& text :
-       {std::string(), std::string("ddp6"), "ddp5" + good.substr(4),
-        "ddp6|mpi|host|10.0.0.1|" + nonce + "|off|cpu|,,,,0,0,,0,0",
-        "ddp6|auto|host|10.0.0.1|" + nonce + "|loud|cpu|,,,,0,0,,0,0",
-        "ddp6|auto|host|10.0.0.1|" + nonce.substr(1) + "|off|cpu|,,,,0,0,,0,0",
-        "ddp6|auto|host|10.0.0.1|" + nonce.substr(1) + "g|off|cpu|,,,,0,0,,0,0",
-        "ddp6|auto|host|" + nonce + "|off|cpu|,,,,0,0,,0,0", good + "|more"}) {
+       {std::string(), std::string("ddp7"), "ddp6" + good.substr(4),
+        "ddp7|mpi|host|10.0.0.1|" + nonce + "|off|cpu|,,,,0,0,,0,0",
+        "ddp7|auto|host|10.0.0.1|" + nonce + "|loud|cpu|,,,,0,0,,0,0",
+        "ddp7|auto|host|10.0.0.1|" + nonce.substr(1) + "|off|cpu|,,,,0,0,,0,0",
+        "ddp7|auto|host|10.0.0.1|" + nonce.substr(1) + "g|off|cpu|,,,,0,0,,0,0",
+        "ddp7|auto|host|" + nonce + "|off|cpu|,,,,0,0,,0,0", good + "|more"}) {
     CAPTURE(text);
     auto decoded = DecodeCapabilities(text);
     CHECK(absl::IsInvalidArgument(decoded.status()));
     CHECK(decoded.status().message().find("\"" + text + "\"") != std::string::npos);
   }
-  REQUIRE(DecodePlan("ddp6|2,2|0000|shm", 4).ok());
+  REQUIRE(DecodePlan("ddp7|2,2|0000|shm", 4).ok());
   for (const std::string text :
-       {"", "ddp6", "ddp6|2,2", "ddp5|2,2|0000|shm", "ddp6||0000|shm", "ddp6|2,|0000|shm",
-        "ddp6|2,0,2|0000|shm", "ddp6|5,-1|0000|shm", "ddp6|2,1|0000|shm", "ddp6|2,3|0000|shm",
-        "ddp6|2,x|0000|shm", "ddp6|4294967300|0000|shm"}) {
+       {"", "ddp7", "ddp7|2,2", "ddp6|2,2|0000|shm", "ddp7||0000|shm", "ddp7|2,|0000|shm",
+        "ddp7|2,0,2|0000|shm", "ddp7|5,-1|0000|shm", "ddp7|2,1|0000|shm", "ddp7|2,3|0000|shm",
+        "ddp7|2,x|0000|shm", "ddp7|4294967300|0000|shm"}) {
     CAPTURE(text);
     auto decoded = DecodePlan(text, 4);
     CHECK(absl::IsInvalidArgument(decoded.status()));

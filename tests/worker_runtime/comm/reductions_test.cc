@@ -27,6 +27,7 @@ TEST_CASE("kernels: every reduction of every type gives the plain reference's by
   for (DType dtype : kAllTypes) {
     CAPTURE(std::string(Name(dtype)));
     for (ReduceOp op : kAllReductions) {
+      if (!Goes(dtype, op)) continue;
       CAPTURE(std::string(Name(op)));
       for (int ranks = 1; ranks <= kRanks; ++ranks) {
         std::vector<std::string> inputs;
@@ -114,7 +115,7 @@ TEST_CASE("kernels: sum, max, min and product are torch.distributed's") {
   for (DType dtype : kAllTypes) {
     CAPTURE(std::string(Name(dtype)));
     for (ReduceOp op : kAllReductions) {
-      if (op == ReduceOp::kAverage) continue;  // gloo has none
+      if (op == ReduceOp::kAverage || !Goes(dtype, op)) continue;  // gloo has no average
       CAPTURE(std::string(Name(op)));
       const std::string first = Inputs(dtype, 0, 0, kCount), second = Inputs(dtype, 1, 0, kCount);
       const void* inputs[] = {first.data(), second.data()};

@@ -9,12 +9,15 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
-TYPES = ["float32", "float64", "float16", "bfloat16", "int32", "int64", "uint8"]
+TYPES = ["float32", "float64", "float16", "bfloat16", "int32", "int64", "uint8", "int8"]
 REDUCTIONS = {
     "sum": dist.ReduceOp.SUM,
     "max": dist.ReduceOp.MAX,
     "min": dist.ReduceOp.MIN,
     "product": dist.ReduceOp.PRODUCT,
+    "bitwise and": dist.ReduceOp.BAND,
+    "bitwise or": dist.ReduceOp.BOR,
+    "bitwise xor": dist.ReduceOp.BXOR,
 }
 
 
@@ -23,6 +26,8 @@ def reduce_all(rank, folder):
                             world_size=2)
     for name in TYPES:
         for reduction, op in REDUCTIONS.items():
+            if "bitwise" in reduction and "float" in name:
+                continue
             data = bytearray((folder / f"{name}.{rank}").read_bytes())
             tensor = torch.frombuffer(data, dtype=getattr(torch, name))
             dist.all_reduce(tensor, op=op)

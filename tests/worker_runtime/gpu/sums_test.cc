@@ -17,7 +17,7 @@ using ddprun::testing::EmulatedCuda;
 using ddprun::testing::EmulatedSums;
 
 constexpr DType kTypes[] = {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16,
-                            DType::kInt32,   DType::kInt64,   DType::kUint8};
+                            DType::kInt32,   DType::kInt64,   DType::kUint8,   DType::kInt8};
 
 CudaStream SomeStream() {
   static int stream;

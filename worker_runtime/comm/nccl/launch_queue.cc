@@ -127,6 +127,9 @@ LaunchQueue::State LaunchQueue::Submit(Op op, CudaStream stream) {
 absl::Status LaunchQueue::Prepare(GpuOperation& operation, CudaStream caller) {
   const Op& op = operation.op;
   absl::Status status = CheckArguments(op, options_.rank, options_.world_size);
+  if (status.ok() && IsBitwise(op.reduce)) {
+    status = absl::InvalidArgumentError(Describe(op) + ": NCCL has no operations on bits");
+  }
   if (status.ok()) {
     status = CheckDeviceMemory(device_.api(), op, options_.rank, options_.world_size);
   }

@@ -23,6 +23,8 @@ NcclDataType TypeOf(DType dtype) {
       return kNcclInt64;
     case DType::kUint8:
       return kNcclUint8;
+    case DType::kInt8:
+      return kNcclInt8;
   }
   return kNcclUint8;
 }
@@ -39,6 +41,10 @@ NcclRedOp ReductionOf(ReduceOp op) {
       return kNcclMin;
     case ReduceOp::kProduct:
       return kNcclProd;
+    case ReduceOp::kBitAnd:
+    case ReduceOp::kBitOr:
+    case ReduceOp::kBitXor:
+      break;  // refused before
   }
   return kNcclSum;
 }

@@ -80,12 +80,22 @@ enum {
   DDP_BFLOAT16 = 3,
   DDP_INT32 = 4,
   DDP_INT64 = 5,
-  DDP_UINT8 = 6
+  DDP_UINT8 = 6,
+  DDP_INT8 = 7
 };
 
 /* How elements of several ranks become one. */
 typedef int ddp_reduce_op;
-enum { DDP_SUM = 0, DDP_AVERAGE = 1, DDP_MAX = 2, DDP_MIN = 3, DDP_PRODUCT = 4 };
+enum {
+  DDP_SUM = 0,
+  DDP_AVERAGE = 1,
+  DDP_MAX = 2,
+  DDP_MIN = 3,
+  DDP_PRODUCT = 4,
+  DDP_BIT_AND = 5,
+  DDP_BIT_OR = 6,
+  DDP_BIT_XOR = 7
+};
 
 /* A CUstream (= cudaStream_t) on which data was produced, or is awaited; null on the CPU. */
 typedef void* ddp_stream;

@@ -215,6 +215,10 @@ const std::vector<std::pair<std::string, Call>>& RefusedCalls() {
          return comm.AllReduce(DeviceArray({1, 2}).data(), size_t{1} << 32, DType::kFloat32,
                                ReduceOp::kSum);
        }},
+      {"NCCL has no operations on bits",
+       [](ddp::Communicator& comm) {
+         return comm.AllReduce(DeviceArray({1, 2}).data(), 1, DType::kInt32, ReduceOp::kBitOr);
+       }},
       {"more bytes than can be addressed",
        [](ddp::Communicator& comm) {
          return comm.AllReduce(DeviceArray({1, 2}).data(), SIZE_MAX / 4, DType::kFloat32,
