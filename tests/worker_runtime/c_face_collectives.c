@@ -99,9 +99,24 @@ static int CheckMoves(ddp_communicator* ranks, int rank, int world_size) {
   return 0;
 }
 
+/* Round the ring, from whichever rank it is. */
+static int CheckMessages(ddp_communicator* ranks, int rank, int world_size) {
+  if (world_size == 1) return 0;
+  const int next = (rank + 1) % world_size, previous = (rank + world_size - 1) % world_size;
+  int32_t received = -1;
+  ddp_work* send = ddp_send(ranks, &rank, 1, DDP_INT32, next, 3);
+  ddp_work* receive = ddp_receive(ranks, &received, 1, DDP_INT32, -1, 3);
+  EXPECT_C(ddp_work_wait(receive) == DDP_OK && received == previous);
+  EXPECT_C(ddp_work_source(receive) == previous && ddp_work_source(send) == -1);
+  ddp_work_free(receive);
+  EXPECT_C(ddp_complete(send) == DDP_OK);
+  return 0;
+}
+
 int CheckCollectives(ddp_communicator* ranks, int rank, int world_size) {
   EXPECT_C(CheckReductions(ranks, rank, world_size) == 0);
   EXPECT_C(CheckMoves(ranks, rank, world_size) == 0);
+  EXPECT_C(CheckMessages(ranks, rank, world_size) == 0);
   int8_t byte = (int8_t)(1 << rank);
   EXPECT_C(ddp_complete(ddp_all_reduce(ranks, &byte, 1, DDP_INT8, DDP_BIT_OR, NULL)) == DDP_OK);
   EXPECT_C(byte == (1 << world_size) - 1);

@@ -85,7 +85,7 @@ bool IsInteger(DType dtype) {
 }
 
 // Rank r gives element i as i % 7 + r: sums stay below 128 on up to 10 ranks. The factors of a
-// product are 1 and 2 in turns over the ranks: it does so on up to 14.
+// product are 1 and 2 in turns over the ranks: it does so on up to 12.
 double Given(ReduceOp op, size_t i, int rank) {
   const double place = static_cast<double>(i % 7) + rank;
   return op == ReduceOp::kProduct ? 1 + std::fmod(place, 2) : place;

@@ -160,6 +160,24 @@ ddp_work* ddp_barrier(ddp_communicator* communicator) {
                  [](Communicator& ranks, DType, ReduceOp) { return ranks.Barrier(); });
 }
 
+ddp_work* ddp_send(ddp_communicator* communicator, const void* data, size_t count, ddp_dtype dtype,
+                   int destination, uint64_t tag) {
+  return Started(__func__, communicator, dtype, DDP_SUM,
+                 [&](Communicator& ranks, DType type, ReduceOp) {
+                   return ranks.host().Send(data, count, type, destination, tag);
+                 });
+}
+
+ddp_work* ddp_receive(ddp_communicator* communicator, void* data, size_t count, ddp_dtype dtype,
+                      int source, uint64_t tag) {
+  return Started(__func__, communicator, dtype, DDP_SUM,
+                 [&](Communicator& ranks, DType type, ReduceOp) {
+                   return ranks.host().Receive(data, count, type, source, tag);
+                 });
+}
+
+int ddp_work_source(const ddp_work* work) { return work == nullptr ? -1 : WorkOf(work)->source(); }
+
 ddp_code ddp_work_wait(ddp_work* work) {
   return Guarded([&] {
     absl::Status status = CheckPointers("ddp_work_wait", {{"work", work}});

@@ -5,9 +5,13 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "rendezvous/net/listening_socket.h"
 #include "worker_runtime/comm/local/local_engine.h"
 #include "worker_runtime/comm/make_nonce.h"
+#include "worker_runtime/comm/messages/message_peers.h"
 #include "worker_runtime/comm/nccl/form_nccl.h"
 #include "worker_runtime/comm/nccl/op_memory.h"
 #include "worker_runtime/comm/queued_communicator.h"
@@ -36,9 +40,66 @@ std::string TimeoutMessage(const GroupMember& member, const std::vector<int>& mi
                       NameDuration(member.timeout), ": ", NameRanks(missing), " did not come");
 }
 
+// What a rank tells the others.
+struct Announcement {
+  Capabilities capabilities;
+  uint16_t message_port = 0;  // 0: it could not open one
+};
+
+std::string Encode(const Announcement& announcement) {
+  return absl::StrCat(Encode(announcement.capabilities), "\n", announcement.message_port);
+}
+
+absl::StatusOr<Announcement> DecodeAnnouncement(const std::string& text) {
+  const std::pair<std::string, std::string> lines = absl::StrSplit(text, absl::MaxSplits('\n', 1));
+  auto capabilities = DecodeCapabilities(lines.first);
+  if (!capabilities.ok()) return capabilities.status();
+  uint32_t port = 0;
+  if (!absl::SimpleAtoi(lines.second, &port) || port > UINT16_MAX) {
+    return absl::InvalidArgumentError("the store holds no port of a rank");
+  }
+  return Announcement{*std::move(capabilities), static_cast<uint16_t>(port)};
+}
+
+// What rank 0 tells all.
+struct Decision {
+  Plan plan;
+  MessagePeers peers;
+};
+
+// REQUIRES: two ranks or more.
+absl::StatusOr<Decision> MakeDecision(const std::vector<Announcement>& all) {
+  std::vector<Capabilities> capabilities;
+  Decision decision;
+  for (const Announcement& one : all) {
+    capabilities.push_back(one.capabilities);
+    decision.peers.places.push_back({one.capabilities.address, one.message_port});
+  }
+  decision.peers.hello = capabilities[0].nonce;
+  decision.peers.answer = capabilities[1].nonce;
+  auto plan = MakePlan(capabilities);
+  if (!plan.ok()) return plan.status();
+  decision.plan = *std::move(plan);
+  return decision;
+}
+
+std::string Encode(const Decision& decision) {
+  return absl::StrCat(Encode(decision.plan), "\n", Encode(decision.peers));
+}
+
+absl::StatusOr<Decision> DecodeDecision(const std::string& text, int world_size) {
+  const std::pair<std::string, std::string> lines = absl::StrSplit(text, absl::MaxSplits('\n', 1));
+  auto plan = DecodePlan(lines.first, world_size);
+  if (!plan.ok()) return plan.status();
+  auto peers = DecodeMessagePeers(lines.second, world_size);
+  if (!peers.ok()) return peers.status();
+  return Decision{*std::move(plan), *std::move(peers)};
+}
+
 // Rank 0: waits for all, then decides.
-absl::StatusOr<Plan> Decide(Store& store, const GroupMember& member, Clock::time_point deadline) {
-  std::vector<Capabilities> all;
+absl::StatusOr<Decision> Decide(Store& store, const GroupMember& member,
+                                Clock::time_point deadline) {
+  std::vector<Announcement> all;
   std::vector<int> missing;
   for (int rank = 0; rank < member.world_size; ++rank) {
     auto text = store.Get(CapabilitiesKey(rank), Until(deadline));
@@ -47,30 +108,31 @@ absl::StatusOr<Plan> Decide(Store& store, const GroupMember& member, Clock::time
       missing.push_back(rank);
       continue;
     }
-    auto capabilities = DecodeCapabilities(*text);
-    if (!capabilities.ok()) {
-      return absl::Status(capabilities.status().code(),
-                          absl::StrCat("rank ", rank, ": ", capabilities.status().message()));
+    auto announcement = DecodeAnnouncement(*text);
+    if (!announcement.ok()) {
+      return absl::Status(announcement.status().code(),
+                          absl::StrCat("rank ", rank, ": ", announcement.status().message()));
     }
-    all.push_back(std::move(*capabilities));
+    all.push_back(std::move(*announcement));
   }
   if (!missing.empty()) return absl::DeadlineExceededError(TimeoutMessage(member, missing));
-  return MakePlan(all);
+  return MakeDecision(all);
 }
 
-absl::StatusOr<Plan> DecideAndTell(Store& store, const GroupMember& member,
-                                   Clock::time_point deadline) {
-  auto plan = Decide(store, member, deadline);
+absl::StatusOr<Decision> DecideAndTell(Store& store, const GroupMember& member,
+                                       Clock::time_point deadline) {
+  auto decision = Decide(store, member, deadline);
   const std::string text =
-      plan.ok() ? Encode(*plan)
-                : absl::StrCat(kFailurePrefix, static_cast<int>(plan.status().code()), " ",
-                               std::string(plan.status().message()));
+      decision.ok() ? Encode(*decision)
+                    : absl::StrCat(kFailurePrefix, static_cast<int>(decision.status().code()), " ",
+                                   std::string(decision.status().message()));
   absl::Status told = store.Set(kPlanKey, text);
-  if (plan.ok() && !told.ok()) return told;
-  return plan;
+  if (decision.ok() && !told.ok()) return told;
+  return decision;
 }
 
-absl::StatusOr<Plan> Follow(Store& store, const GroupMember& member, Clock::time_point deadline) {
+absl::StatusOr<Decision> Follow(Store& store, const GroupMember& member,
+                                Clock::time_point deadline) {
   auto text = store.Get(kPlanKey, Until(deadline + kGrace));
   if (absl::IsDeadlineExceeded(text.status())) {
     return absl::DeadlineExceededError(TimeoutMessage(member, {0}));
@@ -83,7 +145,7 @@ absl::StatusOr<Plan> Follow(Store& store, const GroupMember& member, Clock::time
     return absl::Status(static_cast<absl::StatusCode>(code),
                         text->substr(std::min(space, text->size() - 1) + 1));
   }
-  return DecodePlan(*text, member.world_size);
+  return DecodeDecision(*text, member.world_size);
 }
 
 Endpoint EndpointOf(int rank, const Capabilities& capabilities) {
@@ -95,9 +157,9 @@ absl::StatusOr<Endpoint> Neighbour(Store& store, int first, int lane, Clock::tim
   if (first < 0) return Endpoint();
   auto text = store.Get(CapabilitiesKey(first + lane), Until(deadline));
   if (!text.ok()) return text.status();
-  auto capabilities = DecodeCapabilities(*text);
-  if (!capabilities.ok()) return capabilities.status();
-  return EndpointOf(first + lane, *capabilities);
+  auto announcement = DecodeAnnouncement(*text);
+  if (!announcement.ok()) return announcement.status();
+  return EndpointOf(first + lane, announcement->capabilities);
 }
 
 absl::StatusOr<ChainLinks> ConnectLane(Store& store, int rank, const Capabilities& capabilities,
@@ -114,15 +176,24 @@ bool WantsGpu(const Capabilities& capabilities) {
   return capabilities.device != DeviceChoice::kCpu;
 }
 
+// Where other ranks connect to for messages. Without an address of its own a rank is reached on its
+// host alone.
+absl::StatusOr<ddprun::UniqueFd> ListenForMessages(Capabilities* capabilities) {
+  if (capabilities->address.empty()) capabilities->address = "127.0.0.1";
+  return ddprun::rendezvous::ListenOn(capabilities->address, 0);
+}
+
 // The communicator for host memory, and where the plan is on GPUs the one for them over it.
 absl::StatusOr<FormedGroup> Complete(Store* store, const Plan& plan, const GroupMember& member,
-                                     std::unique_ptr<Engine> engine, std::unique_ptr<Device> device,
+                                     std::unique_ptr<Engine> engine, MessagePeers peers,
+                                     ddprun::UniqueFd listener, std::unique_ptr<Device> device,
                                      Clock::time_point deadline) {
   FormedGroup formed;
   formed.description = plan.reason;
   auto host = std::make_unique<QueuedCommunicator>(
       std::move(engine), member.timeout, member.error_file, member.job_ranks,
       plan.is_on_gpus ? HostMemoryCheck(*device) : nullptr);
+  if (!peers.places.empty()) host->TakeMessages(std::move(peers), std::move(listener));
   if (!plan.is_on_gpus) {
     formed.communicator = std::move(host);
     return formed;
@@ -146,12 +217,15 @@ absl::StatusOr<FormedGroup> FormGroup(Store& store, const GroupMember& member) {
   if (WantsGpu(capabilities)) {
     capabilities.gpu = ProbeGpu(member.local_rank, /*needs_nccl=*/true, &device);
   }
-  absl::Status status = store.Set(CapabilitiesKey(member.rank), Encode(capabilities));
+  auto listener = ListenForMessages(&capabilities);
+  const uint16_t port = listener.ok() ? ddprun::rendezvous::LocalPort(listener->get()) : 0;
+  absl::Status status = store.Set(CapabilitiesKey(member.rank), Encode({capabilities, port}));
   if (!status.ok()) return status;
-  auto plan =
+  auto decision =
       member.rank == 0 ? DecideAndTell(store, member, deadline) : Follow(store, member, deadline);
-  if (!plan.ok()) return plan.status();
-  const Place place = PlaceOf(*plan, member.rank);
+  if (!decision.ok()) return decision.status();
+  const Plan& plan = decision->plan;
+  const Place place = PlaceOf(plan, member.rank);
   ShmGroup shared;
   if (place.ranks.size() > 1) {
     const std::string key = absl::StrCat("node/", place.ranks[0]);
@@ -166,11 +240,13 @@ absl::StatusOr<FormedGroup> FormGroup(Store& store, const GroupMember& member) {
     auto links = ConnectLane(store, member.rank, capabilities, place, deadline);
     if (!links.ok()) return links.status();
     engine = std::make_unique<TcpEngine>(
-        *plan, member.rank, std::move(shared), std::move(*links),
+        plan, member.rank, std::move(shared), std::move(*links),
         std::make_unique<FailureBoard>("host", member.rank, member.world_size,
                                        member.connect_store));
   }
-  return Complete(&store, *plan, member, std::move(engine), std::move(device), deadline);
+  return Complete(&store, plan, member, std::move(engine), std::move(decision->peers),
+                  listener.ok() ? *std::move(listener) : ddprun::UniqueFd(), std::move(device),
+                  deadline);
 }
 
 absl::StatusOr<FormedGroup> FormLocalGroup(const GroupMember& member) {
@@ -182,8 +258,8 @@ absl::StatusOr<FormedGroup> FormLocalGroup(const GroupMember& member) {
   }
   const absl::StatusOr<Plan> plan = MakePlan({capabilities});
   if (!plan.ok()) return plan.status();
-  return Complete(nullptr, *plan, member, std::make_unique<LocalEngine>(), std::move(device),
-                  Clock::now() + member.timeout);
+  return Complete(nullptr, *plan, member, std::make_unique<LocalEngine>(), MessagePeers(),
+                  ddprun::UniqueFd(), std::move(device), Clock::now() + member.timeout);
 }
 
 }  // namespace ddp::internal

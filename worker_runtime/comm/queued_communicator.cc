@@ -250,6 +250,7 @@ void QueuedCommunicator::AbortFor(const std::string& reason, std::optional<int> 
   }
   FailQueued();
   work_done_.notify_all();
+  if (messages_ != nullptr) messages_->Fail(error_);
 }
 
 void QueuedCommunicator::SetTimeout(std::chrono::milliseconds timeout) {
@@ -274,6 +275,50 @@ absl::StatusOr<std::unique_ptr<Buffer>> QueuedCommunicator::Allocate(size_t byte
   absl::Status status = Submit(op, nullptr)->Wait();
   if (!status.ok()) return status;
   return buffer;
+}
+
+void QueuedCommunicator::TakeMessages(MessagePeers peers, ddprun::UniqueFd listener) {
+  messages_ = std::make_unique<Messages>(rank(), std::move(peers), std::move(listener),
+                                         [this] { return error(); });
+}
+
+std::unique_ptr<Work> QueuedCommunicator::Send(const void* data, size_t count, DType dtype,
+                                               int destination, uint64_t tag) {
+  return Post({.kind = OpKind::kSendReceive, .dtype = dtype, .count = count, .input = data}, true,
+              destination, tag);
+}
+
+std::unique_ptr<Work> QueuedCommunicator::Receive(void* data, size_t count, DType dtype, int source,
+                                                  uint64_t tag) {
+  return Post({.kind = OpKind::kSendReceive, .dtype = dtype, .count = count, .output = data}, false,
+              source, tag);
+}
+
+std::unique_ptr<Work> QueuedCommunicator::Post(const Op& op, bool is_send, int peer, uint64_t tag) {
+  absl::Status refused = CheckArguments(op, rank(), world_size());
+  if (refused.ok() && check_memory_ != nullptr) refused = check_memory_(op);
+  if (refused.ok() && messages_ == nullptr) {
+    refused = absl::InvalidArgumentError("a message in a group of one rank: there is no other");
+  }
+  Message message{.is_send = is_send, .peer = peer, .tag = tag};
+  // A send does not write to it.
+  message.data =
+      is_send ? static_cast<char*>(const_cast<void*>(op.input)) : static_cast<char*>(op.output);
+  message.bytes = op.bytes();
+  {
+    const std::lock_guard lock(mutex_);
+    message.timeout = timeout_;
+    if (!error_.ok()) refused = error_;
+  }
+  return refused.ok() ? messages_->Start(std::move(message)) : Refused(std::move(refused));
+}
+
+std::unique_ptr<Work> QueuedCommunicator::Refused(absl::Status status) {
+  auto state = std::make_shared<State>();
+  state->status = std::move(status);
+  state->started_at = state->ended_at = Clock::now();
+  state->is_done = true;
+  return std::make_unique<QueuedWork>(*this, std::move(state));
 }
 
 std::unique_ptr<Work> QueuedCommunicator::Barrier() {

@@ -19,6 +19,7 @@
 #include "worker_runtime/comm/flight_recorder.h"
 #include "worker_runtime/comm/group_communicator.h"
 #include "worker_runtime/comm/left_peer.h"
+#include "worker_runtime/comm/messages/messages.h"
 #include "worker_runtime/comm/op.h"
 
 namespace ddp::internal {
@@ -50,6 +51,10 @@ class QueuedCommunicator final : public HostCommunicator {
   void SetTimeout(std::chrono::milliseconds timeout) override;
   absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t bytes) override;
   std::unique_ptr<Work> Barrier() override;
+  std::unique_ptr<Work> Send(const void* data, size_t count, DType dtype, int destination,
+                             uint64_t tag) override;
+  std::unique_ptr<Work> Receive(void* data, size_t count, DType dtype, int source,
+                                uint64_t tag) override;
   absl::StatusOr<std::string> DumpOperations() override { return recorder_.Dump(); }
   void Abort(const std::string& reason) override { AbortFor(reason, rank()); }
   absl::Status error() const override { return note_.Told(MarkedError()); }
@@ -60,6 +65,9 @@ class QueuedCommunicator final : public HostCommunicator {
 
   void Leave() override;
 
+  // Where it gets its messages; without them it has none. Before the first call.
+  void TakeMessages(MessagePeers peers, ddprun::UniqueFd listener);
+
  private:
   struct State;
   class QueuedWork;
@@ -69,6 +77,8 @@ class QueuedCommunicator final : public HostCommunicator {
   bool AwaitFor(const State& state, std::chrono::milliseconds patience);
   void ExecuteHead(std::unique_lock<std::mutex>& lock, bool is_awaited);
   absl::Status RunPieces(const Op& op);
+  std::unique_ptr<Work> Refused(absl::Status status);
+  std::unique_ptr<Work> Post(const Op& op, bool is_send, int peer, uint64_t tag);
   void FailQueued();
   void ThreadMain();
 
@@ -91,6 +101,7 @@ class QueuedCommunicator final : public HostCommunicator {
   FlightRecorder recorder_;  // written under the lock
 
   std::thread thread_;
+  std::unique_ptr<Messages> messages_;  // asks for error_, so it goes first
 };
 
 }  // namespace ddp::internal

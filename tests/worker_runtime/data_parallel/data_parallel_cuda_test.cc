@@ -248,7 +248,7 @@ std::string SumOf(DeviceType type, DType dtype, size_t count) {
 
 TEST_CASE("data parallel on GPUs: gradients of each type have the bits of the CPU's sum") {
   for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16,
-                            DType::kInt32, DType::kInt64, DType::kUint8}) {
+                            DType::kInt32, DType::kInt64, DType::kUint8, DType::kInt8}) {
     CAPTURE(std::string(Name(dtype)));
     CHECK(
         OnDouble([dtype] {

@@ -213,6 +213,7 @@ TEST_CASE("abi: NCCL's constants have their values") {
   CHECK(kNcclInvalidUsage == ncclInvalidUsage);
   CHECK(kNcclRemoteError == ncclRemoteError);
   CHECK(kNcclInProgress == ncclInProgress);
+  CHECK(kNcclInt8 == ncclInt8);
   CHECK(kNcclUint8 == ncclUint8);
   CHECK(kNcclInt32 == ncclInt32);
   CHECK(kNcclInt64 == ncclInt64);

@@ -28,10 +28,11 @@ struct ChainLinks {
 // Connects `self` with its neighbours. Of two ranks the lower one listens, unless only the other
 // has an address that a different host can reach; on a port that the kernel chooses, on that
 // address alone, and only until those it expects have come: once the group has formed no rank has
-// an open port. Who connects must say the listener's nonce, which is in this round's store alone,
-// and gets its own one back: so both know the other's job, round and rank before anything else is
-// read. A connection that says something else, or not enough within 4 s, is dropped; at most 64 are
-// looked at together, 32 bytes each. DeadlineExceeded and Unavailable name the rank.
+// one of these ports open. Who connects must say the listener's nonce, which is in this round's
+// store alone, and gets its own one back: so both know the other's job, round and rank before
+// anything else is read. A connection that says something else, or not enough within 4 s, is
+// dropped; at most 64 are looked at together, 32 bytes each. DeadlineExceeded and Unavailable name
+// the rank.
 absl::StatusOr<ChainLinks> ConnectChain(Store& store, const Endpoint& self,
                                         const Endpoint& previous, const Endpoint& next,
                                         Clock::time_point deadline);

@@ -267,6 +267,15 @@ ddp_work* ddp_send_receive(ddp_communicator* communicator, const void* input, in
 /* Done when every rank has called it. */
 ddp_work* ddp_barrier(ddp_communicator* communicator);
 
+/* A message between two ranks, apart from the collectives: Communicator::Send() and Receive(). The
+ * source may be -1, for any rank. Calls may come from any thread. */
+ddp_work* ddp_send(ddp_communicator* communicator, const void* data, size_t count, ddp_dtype dtype,
+                   int destination, uint64_t tag);
+ddp_work* ddp_receive(ddp_communicator* communicator, void* data, size_t count, ddp_dtype dtype,
+                      int source, uint64_t tag);
+/* From which rank a receive has its message; -1 before it has, for other works and for null. */
+int ddp_work_source(const ddp_work* work);
+
 /* Waits until the operation has ended, at most until its timeout, and frees the handle. */
 ddp_code ddp_complete(ddp_work* work);
 /* The same, and keeps the handle. */

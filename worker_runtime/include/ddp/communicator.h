@@ -55,6 +55,8 @@ class Work {
   // The call was turned down at once, for its arguments or as the group had failed, and Wait() says
   // why. Asks no device.
   virtual bool was_refused() const { return false; }
+  // The rank from which a Receive() has its message; -1 before, and for all other operations.
+  virtual int source() const { return -1; }
   // CUDA: when `stream` came to the call, so that the data was ready; valid once IsDone(). CPU:
   // started_at().
   virtual Clock::time_point issued_at() const;
@@ -217,6 +219,23 @@ class Communicator {
                                             Stream stream = nullptr) = 0;
   // Done when every rank has called it.
   virtual std::unique_ptr<Work> Barrier() = 0;
+
+  // A message to one other rank, apart from the collectives and beside them: nobody else calls. It
+  // goes to the first Receive() there from this rank, or from any (-1), with the same tag; messages
+  // of one tag arrive in the order of the calls. A send is done when the data may be changed, which
+  // is not before they have been asked for. Any number may be under way; any thread calls.
+  //
+  // Errors are the message's own, and the group goes on: DeadlineExceeded, Unavailable when the
+  // other is gone, InvalidArgument on both for sizes that differ. Null on GPUs: messages are
+  // host()'s.
+  virtual std::unique_ptr<Work> Send(const void* /*data*/, size_t /*count*/, DType /*dtype*/,
+                                     int /*destination*/, uint64_t /*tag*/ = 0) {
+    return nullptr;
+  }
+  virtual std::unique_ptr<Work> Receive(void* /*data*/, size_t /*count*/, DType /*dtype*/,
+                                        int /*source*/, uint64_t /*tag*/ = 0) {
+    return nullptr;
+  }
 
   // Writes the last operations of this rank, with their times and states, host, process and time of
   // day as JSON into a new file and returns its path: for a program that looks stuck. `nccl` also

@@ -1,0 +1,106 @@
+// The thread of Messages: its sockets, and what is under way on them.
+#ifndef DDPRUN_WORKER_RUNTIME_COMM_MESSAGES_MESSAGE_DRIVER_H_
+#define DDPRUN_WORKER_RUNTIME_COMM_MESSAGES_MESSAGE_DRIVER_H_
+
+#include <poll.h>
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "worker_runtime/comm/messages/message_link.h"
+#include "worker_runtime/comm/messages/message_matching.h"
+#include "worker_runtime/comm/messages/messages.h"
+#include "worker_runtime/comm/tcp/acceptor.h"
+
+namespace ddp::internal {
+
+// Lives on its thread. What it finds is written into the Messages' own under its mutex.
+class MessageDriver {
+ public:
+  explicit MessageDriver(Messages& owner) : owner_(owner) {}
+  void Run();
+
+ private:
+  using Pending = std::shared_ptr<Message>;
+
+  // To a rank: this one has connected to it, and sends its messages on it.
+  struct Outgoing {
+    MessageSocket socket;
+    bool is_connected = false;
+    Nonce answer{};  // it proves itself, before it is sent any data
+    size_t answer_read = 0;
+    MessageFrame frame;
+    size_t frame_read = 0;
+    std::map<uint64_t, Pending> offered;
+    std::deque<Pending> accepted;
+    Pending moving;  // its data are under way
+    size_t moved = 0;
+  };
+  // From a rank, or from a stranger until it has said the hello.
+  struct Incoming {
+    MessageSocket socket;
+    Clock::time_point since;
+    Hello hello{};
+    size_t hello_read = 0;
+    int rank = -1;
+    bool is_replaced = false;  // the rank has connected again
+    MessageFrame frame;
+    size_t frame_read = 0;
+    std::map<uint64_t, Pending> accepted;  // by the sender's id
+    Pending moving;
+    size_t moved = 0;
+  };
+
+  // False when the Messages end.
+  bool TakeStarted();
+  void StartSend(const Pending& message);
+  void StartReceive(const Pending& message);
+  void PostAgain(const Pending& message);
+  void Accept(const MessageMatching::Offer& offer, Pending message);
+  // The connection to the rank; null, with the reason, where there can be none.
+  absl::StatusOr<Outgoing*> OutgoingTo(int rank);
+
+  void Wait();
+  size_t Strangers() const;
+  void AcceptConnections();
+  absl::Status Serve(int rank, Outgoing& link);
+  absl::Status ReadAnswer(int rank, Outgoing& link);
+  absl::Status WriteData(Outgoing& link);
+  absl::Status Hear(Outgoing& link);
+  absl::Status Serve(Incoming& link);
+  absl::Status ReadHello(Incoming& link);
+  absl::Status Hear(Incoming& link);
+
+  // They end what is under way on it.
+  void DropOutgoing(int rank, const absl::Status& why);
+  void DropIncoming(Incoming& link, const absl::Status& why);
+  void DropOldStrangers();
+
+  // Ends it as Unavailable, once the group has had the time to find a cause.
+  void Lose(const Pending& message, int rank, const absl::Status& why);
+  void EndLost();
+  void EndLate();
+  void GiveUp(const Pending& message);
+  void EndAll(const absl::Status& status);
+  // By value: it may be the last that refers to the message.
+  void End(Pending message, const absl::Status& status);
+
+  Messages& owner_;
+  MessageMatching matching_;
+  std::map<uint64_t, Pending> pending_;  // all, by id
+  std::map<int, Outgoing> outgoing_;
+  std::vector<std::unique_ptr<Incoming>> incoming_;
+  struct Lost {
+    Pending message;
+    absl::Status why;
+    Clock::time_point until;
+  };
+  std::vector<Lost> lost_;
+  Clock::time_point next_look_;  // at the group's error
+};
+
+}  // namespace ddp::internal
+
+#endif  // DDPRUN_WORKER_RUNTIME_COMM_MESSAGES_MESSAGE_DRIVER_H_

@@ -1,0 +1,176 @@
+// How the connections of MessageDriver come, prove themselves, and go.
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "worker_runtime/comm/messages/message_driver.h"
+
+namespace ddp::internal {
+namespace {
+
+constexpr std::chrono::milliseconds kAcceptRest(20);
+
+absl::Status Unreachable(const MessagePeers::Place& place, const char* why) {
+  return absl::UnavailableError(
+      absl::StrCat("connect to ", place.address, ":", place.port, ": ", why));
+}
+
+absl::StatusOr<ddprun::UniqueFd> BeginConnect(const MessagePeers::Place& place) {
+  addrinfo hints{};
+  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const std::string port = absl::StrCat(place.port);
+  if (getaddrinfo(place.address.c_str(), port.c_str(), &hints, &found) != 0) {
+    return Unreachable(place, "not an address");
+  }
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, freeaddrinfo);
+  ddprun::UniqueFd fd(socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd.is_open()) return Unreachable(place, std::strerror(errno));
+  const int on = 1;
+  setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  setsockopt(fd.get(), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+  if (connect(fd.get(), found->ai_addr, found->ai_addrlen) != 0 && errno != EINPROGRESS) {
+    return Unreachable(place, std::strerror(errno));
+  }
+  return fd;
+}
+
+}  // namespace
+
+absl::StatusOr<MessageDriver::Outgoing*> MessageDriver::OutgoingTo(int rank) {
+  const auto found = outgoing_.find(rank);
+  if (found != outgoing_.end()) return &found->second;
+  absl::StatusOr<ddprun::UniqueFd> fd =
+      BeginConnect(owner_.peers_.places[static_cast<size_t>(rank)]);
+  if (!fd.ok()) return fd.status();
+  Outgoing link{.socket = MessageSocket(*std::move(fd))};
+  const Hello hello = MakeHello(owner_.peers_.hello, owner_.rank_, rank);
+  link.socket.Queue(&hello, sizeof hello);
+  return &outgoing_.emplace(rank, std::move(link)).first->second;
+}
+
+// Until the connection stands: Ok while it may still come to.
+absl::Status MessageDriver::ReadAnswer(int rank, Outgoing& link) {
+  const MessagePeers::Place& place = owner_.peers_.places[static_cast<size_t>(rank)];
+  int error = 0;
+  socklen_t length = sizeof error;
+  getsockopt(link.socket.fd(), SOL_SOCKET, SO_ERROR, &error, &length);
+  if (error != 0) return Unreachable(place, std::strerror(error));
+  sockaddr_storage peer;
+  length = sizeof peer;
+  if (getpeername(link.socket.fd(), reinterpret_cast<sockaddr*>(&peer), &length) != 0) {
+    return absl::OkStatus();  // connecting
+  }
+  const absl::StatusOr<bool> is_flushed = link.socket.Flush();
+  if (!is_flushed.ok()) return is_flushed.status();
+  const auto is_whole = link.socket.Read(reinterpret_cast<char*>(link.answer.data()),
+                                         link.answer.size(), &link.answer_read);
+  if (!is_whole.ok() || !*is_whole) return is_whole.status();
+  if (link.answer != owner_.peers_.answer) {
+    return absl::UnauthenticatedError("who answers there is no rank of this group");
+  }
+  link.is_connected = true;
+  return absl::OkStatus();
+}
+
+absl::Status MessageDriver::Serve(int rank, Outgoing& link) {
+  if (!link.is_connected) {
+    absl::Status status = ReadAnswer(rank, link);
+    if (!status.ok() || !link.is_connected) return status;
+  }
+  absl::Status status = Hear(link);
+  return status.ok() ? WriteData(link) : status;
+}
+
+absl::Status MessageDriver::Serve(Incoming& link) {
+  if (link.rank < 0) {
+    absl::Status status = ReadHello(link);
+    if (!status.ok() || link.rank < 0) return status;
+  }
+  absl::Status status = Hear(link);
+  return status.ok() ? link.socket.Flush().status() : status;
+}
+
+absl::Status MessageDriver::ReadHello(Incoming& link) {
+  const auto is_whole =
+      link.socket.Read(reinterpret_cast<char*>(&link.hello), sizeof link.hello, &link.hello_read);
+  if (!is_whole.ok() || !*is_whole) return is_whole.status();
+  const int world_size = static_cast<int>(owner_.peers_.places.size());
+  const Hello wanted = MakeHello(owner_.peers_.hello, link.hello.from, owner_.rank_);
+  const bool is_rank = link.hello.from >= 0 && link.hello.from < world_size;
+  if (!is_rank || std::memcmp(&wanted, &link.hello, sizeof wanted) != 0) {
+    return absl::UnauthenticatedError("it is no rank of this group");
+  }
+  for (const auto& other : incoming_) {
+    if (other->rank == link.hello.from) other->is_replaced = true;
+  }
+  matching_.DropOffers(link.hello.from);
+  link.rank = link.hello.from;
+  link.socket.Queue(owner_.peers_.answer.data(), owner_.peers_.answer.size());
+  return absl::OkStatus();
+}
+
+size_t MessageDriver::Strangers() const {
+  return static_cast<size_t>(std::count_if(incoming_.begin(), incoming_.end(),
+                                           [](const auto& link) { return link->rank < 0; }));
+}
+
+void MessageDriver::AcceptConnections() {
+  while (Strangers() < Acceptor::kMaxStrangers) {
+    ddprun::UniqueFd fd(
+        accept4(owner_.listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!fd.is_open()) {
+      // EMFILE, ENFILE, ENOBUFS, ENOMEM: it stays in the queue and poll() would say so at once.
+      const bool is_passing = errno == EAGAIN || errno == EINTR || errno == ECONNABORTED;
+      if (!is_passing) std::this_thread::sleep_for(kAcceptRest);
+      return;
+    }
+    const int on = 1;
+    setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    setsockopt(fd.get(), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    incoming_.push_back(std::unique_ptr<Incoming>(
+        new Incoming{.socket = MessageSocket(std::move(fd)), .since = Clock::now()}));
+  }
+}
+
+void MessageDriver::DropOldStrangers() {
+  const Clock::time_point now = Clock::now();
+  const bool is_full = Strangers() >= Acceptor::kMaxStrangers;
+  std::erase_if(incoming_, [&](const auto& link) {
+    const auto patience = is_full ? Acceptor::kPatience : Acceptor::kHelloTimeout;
+    return link->rank < 0 && now >= link->since + patience;
+  });
+}
+
+void MessageDriver::DropOutgoing(int rank, const absl::Status& why) {
+  const auto found = outgoing_.find(rank);
+  std::vector<Pending> ended;
+  for (const auto& [id, message] : found->second.offered) ended.push_back(message);
+  ended.insert(ended.end(), found->second.accepted.begin(), found->second.accepted.end());
+  if (found->second.moving != nullptr) ended.push_back(found->second.moving);
+  outgoing_.erase(found);
+  for (uint64_t id : matching_.DropReceives(rank)) ended.push_back(pending_.at(id));
+  for (const Pending& message : ended) Lose(message, rank, why);
+}
+
+void MessageDriver::DropIncoming(Incoming& link, const absl::Status& why) {
+  std::vector<Pending> ended;
+  for (const auto& [id, message] : link.accepted) ended.push_back(message);
+  if (link.moving != nullptr) ended.push_back(link.moving);
+  if (link.rank >= 0) matching_.DropOffers(link.rank);
+  const int rank = link.rank;
+  std::erase_if(incoming_, [&](const auto& other) { return other.get() == &link; });
+  for (const Pending& message : ended) Lose(message, rank, why);
+}
+
+}  // namespace ddp::internal
