@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "launcher/cli/cluster.h"
+#include "launcher/cli/completion.h"
 #include "launcher/cli/option_values.h"
 #include "launcher/cli/text.h"
 
@@ -136,6 +137,9 @@ BenchOptions BenchOf(OptionReader& read) {
 }
 
 absl::StatusOr<ParseResult> CommandOf(const CommandLine& line) {
+  if (line.command->name == std::string_view("completion")) {
+    return PrintText{CompletionText(line.subject)};
+  }
   OptionReader read(line.given);
   ParseResult options = DoctorOptions();
   const std::string_view name = line.command->name;
@@ -152,6 +156,11 @@ absl::StatusOr<ParseResult> CommandOf(const CommandLine& line) {
 }
 
 absl::StatusOr<ParseResult> LaunchOf(CommandLine line, const Environment& environment) {
+  // What it could print is printed by now.
+  if (const auto found = line.given.find("print_completion"); found != line.given.end()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--print_completion ", Quoted(found->second.text), ": expected bash, zsh, tcsh or fish"));
+  }
   AddVariables(environment, line.given);
   const absl::StatusOr<ClusterAnswer> cluster = AskCluster(environment, line.given);
   if (!cluster.ok()) return cluster.status();

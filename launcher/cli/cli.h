@@ -16,8 +16,10 @@
 namespace ddprun::launcher {
 
 struct CommandLine {
-  std::string print;                    // not empty: --help or --version, and nothing else is there
+  // Not empty: --help, --version or --print_completion, and nothing else is there.
+  std::string print;
   const CommandRow* command = nullptr;  // nullptr: a program is launched
+  std::string subject;                  // of the command; empty: it has none
   GivenOptions given;                   // of several with one name the last
   std::vector<std::string> program;     // the program and its arguments
 };
@@ -32,7 +34,7 @@ absl::StatusOr<CommandLine> ReadCommandLine(std::span<const std::string> args);
 // Of ddprun itself, or of a command. No line is wider than 80 columns.
 std::string HelpText(const CommandRow* command);
 
-// --help, --version: print `text` on stdout and exit 0.
+// --help, --version, a completion: print `text` on stdout and exit 0.
 struct PrintText {
   std::string text;
 };

@@ -18,6 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "launcher/cli/completion.h"
 #include "launcher/cli/text.h"
 #include "rendezvous/base/check.h"
 
@@ -155,8 +156,15 @@ class Reading {
     return option;
   }
 
-  // --help and --version end the reading, whatever stands behind them.
+  // --help, --version and --print_completion end the reading, whatever stands behind them.
   CLI::callback_t WhenRead(std::string_view name) {
+    if (name == "print_completion") {
+      return [this](const CLI::results_t& texts) {
+        print_ = CompletionText(Unmarked(texts.back()));
+        if (!print_.empty()) throw CLI::Success();
+        return true;
+      };
+    }
     if (name != "help" && name != "version") return {};
     return [this, name](const CLI::results_t& texts) {
       if (IsMarked(texts.back())) return true;
@@ -236,7 +244,13 @@ absl::StatusOr<CommandLine> ReadCommandLine(std::span<const std::string> args) {
   }
   Words words = args.subspan(command == nullptr ? 0 : 1);
   const bool has_subject = command != nullptr && command->subject != nullptr;
-  const bool is_named = has_subject && !words.empty() && words[0] == command->subject;
+  std::string subject;
+  if (has_subject && !words.empty()) {
+    for (const std::string& choice : ChoicesIn(command->subject)) {
+      if (words[0] == choice) subject = choice;
+    }
+  }
+  const bool is_named = !subject.empty();
   if (is_named) words = words.subspan(1);
   try {
     absl::StatusOr<CommandLine> line = Reading(command, words).Read();
@@ -245,6 +259,7 @@ absl::StatusOr<CommandLine> ReadCommandLine(std::span<const std::string> args) {
           command->name, ": expected ddprun ", command->name, " ", command->subject,
           " [options], the subject first; ddprun ", command->name, " --help tells more"));
     }
+    if (line.ok()) line->subject = subject;
     if (line.ok() || command == nullptr) return line;
     return InvalidArgumentError(absl::StrCat(command->name, ": ", line.status().message()));
   } catch (const CLI::Error& error) {

@@ -2,6 +2,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "launcher/cli/text.h"
 
 namespace ddprun::launcher {
@@ -17,7 +18,7 @@ constexpr const char* kOptions = "Options";  // of a command
 
 constexpr OptionRow kTable[] = {
     {"nnodes", 0, "N|MIN:MAX", kJob, "Number of nodes, or a range (default 1)."},
-    {"nproc_per_node", 0, "COUNT", kJob,
+    {"nproc_per_node", 0, "COUNT|gpu|cpu|auto", kJob,
      "Workers on this node: a number (default 1), gpu (one for each visible GPU), gpu:1,3,5 (one "
      "on each of these), cpu (one for each CPU) or auto (gpu, where there is none cpu)."},
     {"node_rank", 0, "N", kJob,
@@ -29,8 +30,8 @@ constexpr OptionRow kTable[] = {
     {"run_path", 0, nullptr, kProgram,
      "PROGRAM is a Python script of any name, run by runpy.run_path; wins over the two "
      "above."},
-    {"numa_binding", 0, "MODE", kJob,
-     "Bind each worker to CPUs near its GPU: node, socket, exclusive or core-complex.", false},
+    {"numa_binding", 0, "node|socket|exclusive|core-complex", kJob,
+     "Bind each worker to CPUs near its GPU.", false},
     {"virtual_local_rank", 0, nullptr, kJob,
      "Show each worker its own GPU alone, as LOCAL_RANK 0."},
     {"standalone", 0, nullptr, kMeeting, "One node, free ports, no endpoint."},
@@ -39,8 +40,8 @@ constexpr OptionRow kTable[] = {
      false, true},
     {"rdzv_endpoint", 0, "HOST[:PORT]", kMeeting,
      "Where the nodes meet; the node on HOST serves it (default port 29400)."},
-    {"rdzv_backend", 0, "NAME", kMeeting,
-     "c10d (alias grpc; default with an endpoint alone) or static."},
+    {"rdzv_backend", 0, "c10d|static", kMeeting,
+     "c10d (alias grpc) is the default with an endpoint alone."},
     {"rdzv_id", 0, "ID", kMeeting, "Id of the job, equal on all nodes."},
     {"rdzv_conf", 0, "K=V,...", kMeeting,
      "join_timeout (600), last_call_timeout (30), keep_alive_interval, "
@@ -86,10 +87,10 @@ constexpr OptionRow kTable[] = {
     {"requeue_code", 0, "CODE", kFailure,
      "Exit code, 0 to 255, where a worker of this node has read that it was asked to stop.", true,
      true},
-    {"event_log_handler", 0, "NAME", kOutput,
+    {"event_log_handler", 0, "null|console", kOutput,
      "Where torchrun's events go: null (nowhere, the default) or console (stderr, as JSON)."},
-    {"start_method", 0, "METHOD", kOther,
-     "Accepted (spawn, fork, forkserver): workers are always processes of their own."},
+    {"start_method", 0, "spawn|fork|forkserver", kOther,
+     "Accepted; workers are always processes of their own."},
     {"logs_specs", 0, "NAME", kOther,
      "A Python plug-in of torchrun's: not possible here, see --log_dir, -r and -t.", false},
     {"report_file", 0, "PATH", kOutput,
@@ -98,6 +99,8 @@ constexpr OptionRow kTable[] = {
      "Write the first failure there in at most 4096 bytes (default in a container of "
      "Kubernetes: /dev/termination-log).",
      true, true},
+    {"print_completion", 0, "bash|zsh|tcsh|fish", kOther,
+     "Print the completion of the command line for that shell.", false},
     {"help", 'h', nullptr, kOther, "This text.", false},
     {"version", 0, nullptr, kOther, "The version.", false},
 };
@@ -132,6 +135,10 @@ constexpr OptionRow kBenchTable[] = {
     {"help", 'h', nullptr, kOptions, "This text.", false},
 };
 
+constexpr OptionRow kCompletionTable[] = {
+    {"help", 'h', nullptr, kOptions, "This text.", false},
+};
+
 constexpr CommandRow kCommands[] = {
     {"doctor",
      "Shows what this machine has for training: NVIDIA driver, GPUs, NCCL, cuBLAS, CUDA "
@@ -149,6 +156,11 @@ constexpr CommandRow kCommands[] = {
      "scaling, communication and memory, and what limits. By default it takes less than a "
      "minute; it needs no data.",
      kBenchTable, "dp-ddp"},
+    {"completion",
+     "Prints the completion of ddprun's command line for one shell, for example into "
+     "~/.local/share/bash-completion/completions/ddprun, a folder of zsh's fpath as _ddprun, or "
+     "~/.config/fish/completions/ddprun.fish; tcsh's is for ~/.tcshrc.",
+     kCompletionTable, "bash|zsh|tcsh|fish"},
 };
 
 }  // namespace
@@ -168,5 +180,9 @@ std::string VariableOf(const OptionRow& row) {
 }
 
 std::span<const CommandRow> CommandTable() { return kCommands; }
+
+std::vector<std::string> ChoicesIn(std::string_view text) {
+  return absl::StrSplit(absl::string_view(text.data(), text.size()), '|');
+}
 
 }  // namespace ddprun::launcher

@@ -5,13 +5,16 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace ddprun::launcher {
 
 struct OptionRow {
-  const char* name;   // in its underscore spelling; the dash spelling is accepted as well
-  char letter;        // 0: none
-  const char* value;  // what stands for the value in the help; nullptr: a flag
+  const char* name;  // in its underscore spelling; the dash spelling is accepted as well
+  char letter;       // 0: none
+  // What stands for the value in the help; nullptr: a flag. Of its parts between bars the
+  // completion offers those in lower case; FILE and PATH are completed as files, DIR as folders.
+  const char* value;
   const char* group;  // heading in the help
   const char* help;
   bool has_variable = true;  // PET_<NAME> stands in for it
@@ -25,7 +28,8 @@ struct CommandRow {
   const char* name;
   const char* help;
   std::span<const OptionRow> options;
-  const char* subject = nullptr;  // the one word that follows the name; nullptr: none
+  // The word that follows the name, or several to choose from: a|b; nullptr: none.
+  const char* subject = nullptr;
 };
 
 // Of ddprun itself.
@@ -35,6 +39,9 @@ std::span<const CommandRow> CommandTable();
 const OptionRow* FindOption(std::string_view name);
 // "PET_NNODES" for nnodes.
 std::string VariableOf(const OptionRow& row);
+
+// "a", "b" for "a|b".
+std::vector<std::string> ChoicesIn(std::string_view text);
 
 }  // namespace ddprun::launcher
 

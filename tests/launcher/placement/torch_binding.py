@@ -5,6 +5,7 @@ Prints one list of CPUs per GPU, as taskset takes it. PyTorch itself is not impo
 """
 import builtins
 import importlib.util
+import inspect
 import os
 import sys
 import types
@@ -25,6 +26,10 @@ def properties(index):
 
 torch = types.ModuleType("torch")
 torch.cuda = types.SimpleNamespace(device_count=lambda: len(bus_ids), get_device_properties=properties)
+# What asks torch.cuda in 2.13 asks torch.accelerator in 2.15.
+torch.accelerator = types.SimpleNamespace(
+    is_available=lambda: True, current_accelerator=lambda: "cuda", device_count=torch.cuda.device_count)
+torch.get_device_module = lambda device: getattr(torch, device)
 internal = types.ModuleType("torch._utils_internal")
 internal.signpost_event = lambda **_: None
 sys.modules.update({"torch": torch, "torch._utils_internal": internal})
@@ -39,6 +44,8 @@ os.listdir = lambda name: real_listdir(below_root(name))
 os.sched_getaffinity = lambda _: {int(cpu) for cpu in allowed.split(",")}
 
 options = binding.NumaOptions(affinity_mode=binding.AffinityMode(mode))
+choose = binding._get_logical_cpus_to_bind_to
+index_name = next(name for name in inspect.signature(choose).parameters if name.endswith("_index"))
 for gpu in range(len(bus_ids)):
-    cpus = binding._get_logical_cpus_to_bind_to(gpu_index=gpu, numa_options=options)
+    cpus = choose(**{index_name: gpu, "numa_options": options})
     print(binding._get_ranges_str_from_ints(cpus))
