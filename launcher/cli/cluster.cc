@@ -164,7 +164,7 @@ absl::StatusOr<ClusterAnswer> Derive(const ClusterJob& job, const NodeRange& ask
   };
   const bool is_one_node = asked.max == 1;
   stand_in("nnodes", job.size);
-  stand_in("nproc_per_node", job.workers);
+  if (!all.contains("workers")) stand_in("nproc_per_node", job.workers);
   if (is_one_node && !all.contains("nproc_per_node")) return ClusterAnswer();
   answer.line = absl::StrCat(job.title, ": ", NodesText(asked, job.nodes));
   if (!is_one_node) {

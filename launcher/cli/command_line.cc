@@ -44,6 +44,12 @@ std::string Unmarked(std::string text) {
   return text.erase(at, has_equals ? 2 : 1);
 }
 
+// `word`, or the option that mpirun writes so: of several letters behind one dash.
+std::string WithoutMpirun(const std::string& word) {
+  if (word == "-np") return "--workers";
+  return word == "-ppn" ? "--nproc_per_node" : word;
+}
+
 bool IsLong(std::string_view word) { return word.size() > 2 && word.starts_with("--"); }
 
 // Without the dashes and the value.
@@ -71,7 +77,9 @@ class Reading {
         words_(words),
         rows_(command == nullptr ? OptionTable() : command->options) {
     app_.prefix_command()->require_subcommand(0, 1)->set_help_flag();
-    for (const std::string& word : words_) marked_.push_back(Marked(word));
+    for (const std::string& word : words_) {
+      marked_.push_back(Marked(command == nullptr ? WithoutMpirun(word) : word));
+    }
     CLI::App* reader = &app_;
     if (command != nullptr) {
       marked_.insert(marked_.begin(), command->name);
@@ -89,7 +97,7 @@ class Reading {
     } catch (const CLI::Success&) {
       return CommandLine{.print = print_};
     } catch (const CLI::ArgumentMismatch&) {
-      const std::string& last = words_.back();
+      const std::string last = WithoutMpirun(words_.back());
       const OptionRow* row =
           IsLong(last) ? FindLong(LongName(last)).at(0) : FindLetter(last.back());
       DDP_CHECK(row != nullptr);

@@ -30,23 +30,6 @@ void WarnUnused(const GivenValue* value, const std::string& why, LaunchConfig& c
       absl::StrCat(value->source, " ", Quoted(value->text), " is not used: ", why));
 }
 
-// Counting GPUs takes a probe of the driver: no business of a reader of options.
-void ReadWorkers(OptionReader& read, const MachineFacts& machine, LaunchConfig& config) {
-  const GivenValue* value = read.Find("nproc_per_node");
-  if (value != nullptr && (value->text == "gpu" || value->text == "auto")) {
-    config.workers_by = value->text == "gpu" ? WorkersBy::kGpu : WorkersBy::kGpuOrCpu;
-    return;
-  }
-  if (value != nullptr && value->text.starts_with("gpu:")) {
-    config.workers_by = WorkersBy::kGpu;
-    read.Into("nproc_per_node", config.gpus,
-              [](const std::string& text) { return ParseGpus(text.substr(4)); });
-    return;
-  }
-  read.Into("nproc_per_node", config.workers_per_node,
-            [&](const std::string& text) { return ParseWorkersPerNode(text, machine.cpu_count); });
-}
-
 // torchrun: --run_path wins over the other two, which exclude each other.
 void ReadRunAs(OptionReader& read, LaunchConfig& config) {
   const bool is_module = read.Flag("module");

@@ -21,6 +21,10 @@ constexpr OptionRow kTable[] = {
     {"nproc_per_node", 0, "COUNT|gpu|cpu|auto", kJob,
      "Workers on this node: a number (default 1), gpu (one for each visible GPU), gpu:1,3,5 (one "
      "on each of these), cpu (one for each CPU) or auto (gpu, where there is none cpu)."},
+    {"workers", 'n', "N", kJob,
+     "Workers of all nodes together, as mpirun's -n and -np: divided among --nnodes, or with "
+     "--nproc_per_node (-ppn) it says how many nodes there are.",
+     false, true},
     {"node_rank", 0, "N", kJob,
      "Rank of this node; with the static backend each needs its own (default there 0)."},
     {"role", 0, "NAME", kJob, "Role of this node's workers (default 'default')."},

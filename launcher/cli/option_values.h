@@ -108,6 +108,9 @@ class OptionReader {
   absl::Status status_;
 };
 
+// The workers of this node, and with -n the nodes. REQUIRES: config.nodes has been read.
+void ReadWorkers(OptionReader& read, const MachineFacts& machine, LaunchConfig& config);
+
 }  // namespace ddprun::launcher
 
 #endif  // DDPRUN_LAUNCHER_CLI_OPTION_VALUES_H_

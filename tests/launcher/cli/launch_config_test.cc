@@ -30,6 +30,42 @@ std::string Text(const Endpoint& endpoint) {
   return (is_v6 ? "[" + endpoint.host + "]" : endpoint.host) + ":" + std::to_string(endpoint.port);
 }
 
+TEST_CASE("launch config: -n counts the workers of all nodes, as mpirun's") {
+  struct Row {
+    std::vector<std::pair<std::string, std::string>> options;
+    int nodes;
+    int workers_each;
+  };
+  const std::vector<Row> rows = {
+      {{{"workers", "4"}}, 1, 4},
+      {{{"workers", "8"}, {"nproc_per_node", "4"}}, 2, 4},
+      {{{"workers", "12"}, {"nproc_per_node", "cpu"}}, 2, 6},
+      {{{"workers", "8"}, {"nnodes", "2"}}, 2, 4},
+      {{{"workers", "6"}, {"nnodes", "2"}, {"nproc_per_node", "3"}}, 2, 3},
+  };
+  for (const Row& row : rows) {
+    const LaunchConfig config = Built(row.options);
+    CHECK(config.nodes.min == row.nodes);
+    CHECK(config.nodes.max == row.nodes);
+    CHECK(config.workers_per_node == row.workers_each);
+  }
+  const auto error = [](const std::vector<std::pair<std::string, std::string>>& options) {
+    return std::string(BuildLaunchConfig(Given(options), {.cpu_count = 6}).status().message());
+  };
+  CHECK(error({{"workers", "7"}, {"nnodes", "2"}}) ==
+        "--workers '7': expected 2 nodes times an equal number, at most 4096, of workers");
+  CHECK(error({{"workers", "7"}, {"nproc_per_node", "2"}}) ==
+        "--workers '7': expected some number of nodes times 2 workers");
+  CHECK(error({{"workers", "7"}, {"nnodes", "2"}, {"nproc_per_node", "2"}}) ==
+        "--workers '7': expected 2 nodes times 2 workers");
+  CHECK(error({{"workers", "0"}}).find("--workers '0': expected") == 0);
+  CHECK(error({{"workers", "100000"}, {"nproc_per_node", "1"}}) ==
+        "--workers '100000': expected at most 65536 nodes");
+  const std::string unknown = "their number is not known; expected --nproc_per_node alone";
+  CHECK(error({{"workers", "4"}, {"nproc_per_node", "gpu"}}).find(unknown) != std::string::npos);
+  CHECK(error({{"workers", "4"}, {"nnodes", "1:2"}}).find(unknown) != std::string::npos);
+}
+
 TEST_CASE("launch config: what is not said about the rendezvous follows from what is") {
   constexpr auto kAlone = RendezvousKind::kStandalone;
   constexpr auto kC10d = RendezvousKind::kC10d;

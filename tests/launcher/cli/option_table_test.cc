@@ -110,6 +110,18 @@ TEST_CASE("option table: every letter is read alone, attached, with '=' and behi
   }
 }
 
+TEST_CASE(
+    "option table: mpirun's -np and -ppn are read before the program, and left alone behind") {
+  CHECK(Only({"-np", "4"}).row == FindOption("workers"));
+  CHECK(Only({"-n", "4"}).row == FindOption("workers"));
+  CHECK(Only({"-ppn", "4"}).row == FindOption("nproc_per_node"));
+  const auto line = ReadCommandLine(Words{"-n", "4", "p", "-ppn", "2", "-np"});
+  REQUIRE(line.ok());
+  CHECK(line->program == Words{"p", "-ppn", "2", "-np"});
+  CHECK(ErrorOf({"-np"}).find("needs a value: --workers=N") != std::string::npos);
+  CHECK(ErrorOf({"doctor", "-ppn", "2"}).find("unknown option '-ppn'") != std::string::npos);
+}
+
 TEST_CASE("option table: no option of ours takes a beginning from one of torchrun's") {
   for (const auto& [beginning, name] :
        std::map<std::string, std::string>{{"t", "tee"},
