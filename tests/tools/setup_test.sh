@@ -150,6 +150,10 @@ fake_torch 2300 2200
 expect "torch: both are too large" 1 "PyTorch is not installed: torch==2.13.0 numpy==2.4.6: 2300 MB in 1 files, more than 400 MB; set DDPRUN_TEST_PYTHON to a Python that has it"
 [[ $(grep -c '^pip install' "$calls") == $(grep -c -e ' --dry-run ' "$calls") ]] || { echo "torch: pip was asked to install:"; cat "$calls"; status=1; }
 [[ ! -e $world/cache/ddprun-torch && -z $(leftovers) ]] || { echo "torch: a refused run left $(leftovers)"; status=1; }
+options=(--with-torch=2.15.0)
+expect "torch: a version of the user's choice" 0 "tools/setup: PyTorch: 2300 MB in 1 files to download"
+[[ $(tail -n 1 "$calls") == *" torch==2.15.0 numpy==2.4.6" && -f $world/cache/ddprun-torch-2.15.0/.wheels && ! -e $world/cache/ddprun-torch ]] || { echo "torch: pip was asked:"; cat "$calls"; status=1; }
+options=(--with-torch)
 fake_torch '' ''
 expect "torch: nowhere" 1 "pip install failed: ERROR: No matching distribution found for torch; PyTorch is not installed"
 fake_torch 200 ''
