@@ -120,6 +120,10 @@ void* DistributedDataParallel::GradientPtr(int id) const {
   return reducer_ == nullptr ? nullptr : reducer_->GradientPtr(id);
 }
 
+bool DistributedDataParallel::WasUsed(int id) const {
+  return reducer_ == nullptr || reducer_->WasUsed(id);
+}
+
 absl::Status DistributedDataParallel::GradientReady(int id, std::optional<Stream> stream) {
   if (reducer_ == nullptr) return NotFinalized();
   const Calling calling(reducer_->is_called());

@@ -71,6 +71,8 @@ class GradientReducer {
 
   // Null for a number that is no parameter's.
   void* GradientPtr(int parameter) const { return memory_->At(parameter); }
+  // Whether the last pass made its gradient an average.
+  bool WasUsed(int parameter) const { return unused_ == nullptr || unused_->WasUsed(parameter); }
   const BucketLayout& layout() const { return memory_->layout(); }
   // Null when no gradient has elements.
   Buffer* arena() const { return memory_->arena(); }

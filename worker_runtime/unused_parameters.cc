@@ -117,6 +117,7 @@ absl::Status UnusedParameters::Restore(Stream stream) {
     aside += slot.bytes;
   }
   kept_.clear();
+  was_used_ = is_used_;
   if (!is_settled_) std::fill(is_used_.begin(), is_used_.end(), uint8_t{0});
   return status;
 }

@@ -50,6 +50,11 @@ class UnusedParameters {
   // used: at once (CPU) or in the order of `stream` (CUDA), which comes after the copies of Keep().
   absl::Status Restore(Stream stream);
 
+  // Whether any rank had used it when the last pass ended.
+  bool WasUsed(int parameter) const {
+    const auto i = static_cast<size_t>(parameter);
+    return i < was_used_.size() && was_used_[i] != 0;
+  }
   bool is_settled() const { return is_settled_; }
   // By parameter. REQUIRES: is_settled().
   const std::vector<bool>& is_unused_here() const { return is_unused_here_; }
@@ -69,9 +74,10 @@ class UnusedParameters {
 
   Communicator& communicator_;
   const bool is_static_;
-  std::vector<Slot> slots_;       // by parameter
-  std::vector<uint8_t> is_used_;  // by parameter; on any rank, once it is reduced or settled
-  std::vector<size_t> kept_;      // parameters
+  std::vector<Slot> slots_;        // by parameter
+  std::vector<uint8_t> is_used_;   // by parameter; on any rank, once it is reduced or settled
+  std::vector<uint8_t> was_used_;  // by parameter, on any rank; empty before the end of a pass
+  std::vector<size_t> kept_;       // parameters
   // Their gradients, one after the other.
   std::vector<char> kept_on_host_;          // CPU
   std::unique_ptr<Buffer> kept_on_device_;  // CUDA; null when there is nothing to keep

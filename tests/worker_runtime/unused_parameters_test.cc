@@ -47,6 +47,32 @@ TEST_CASE("unused parameters: without the option a missing gradient stays an err
   }
 }
 
+// Rank 0 uses the first, rank 1 the second, nobody the third; then nobody but rank 1's second. In a
+// static graph that is the first pass's.
+TEST_CASE("unused parameters: WasUsed says which gradients became averages") {
+  for (const bool is_static : {false, true}) {
+    CAPTURE(is_static);
+    ddprun::testing::ThreadGroup group(2);
+    group.Run([is_static](Communicator& communicator) {
+      float weights[3] = {};
+      DistributedDataParallel ddp(
+          communicator, {.find_unused_parameters = !is_static, .static_graph = is_static});
+      for (float& weight : weights) {
+        ddp.AddParameter(absl::StrCat("w", &weight - weights), &weight, 1, DType::kFloat32);
+      }
+      CHECK(ddp.WasUsed(0));  // nothing is known yet
+      CHECK(ddp.Finalize().ok());
+      const int mine = communicator.rank();
+      CHECK(ddp.GradientReady(mine).ok());
+      CHECK(ddp.Finish().ok());
+      CHECK((ddp.WasUsed(0) && ddp.WasUsed(1) && !ddp.WasUsed(2)));
+      if (mine == 1 || is_static) CHECK(ddp.GradientReady(mine).ok());
+      CHECK(ddp.Finish().ok());
+      CHECK((ddp.WasUsed(0) == is_static && ddp.WasUsed(1) && !ddp.WasUsed(2)));
+    });
+  }
+}
+
 TEST_CASE("unused parameters: an option that one rank lacks is an error on both") {
   for (const auto& [name, option] :
        {std::pair{"find_unused_parameters",

@@ -244,6 +244,10 @@ class DistributedDataParallel {
   absl::StatusOr<JoinGuard> Join(bool divide_by_initial_world_size = true,
                                  std::optional<Stream> stream = std::nullopt);
 
+  // With find_unused_parameters and static_graph: whether any rank had used the parameter when the
+  // last synchronised pass ended, so that its gradient became an average. True otherwise.
+  bool WasUsed(int id) const;
+
   // Sets all gradients to 0: at once (CPU), or in the order of `stream`, by default the options'
   // (CUDA). FailedPrecondition between GradientReady() and Finish().
   absl::Status ZeroGrad(std::optional<Stream> stream = std::nullopt);
