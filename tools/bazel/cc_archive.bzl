@@ -26,7 +26,7 @@ def _impl(ctx):
         arguments = [out.path] + [archive.path for archive in archives],
         use_default_shell_env = True,
     )
-    return [DefaultInfo(files = depset([out]))]
+    return [DefaultInfo(files = depset([out]), runfiles = ctx.runfiles([out]))]
 
 cc_archive = rule(
     implementation = _impl,
