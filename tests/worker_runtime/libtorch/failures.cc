@@ -182,6 +182,15 @@ void MovesNet(ddp::ProcessGroup& group) {
   Step(model);
 }
 
+void Unfreezes(ddp::ProcessGroup& group) {
+  Net net;
+  net->first->weight.requires_grad_(false);
+  ddp::torch::DistributedDataParallel model(net, group, Small());
+  Step(model);
+  net->first->weight.requires_grad_(true);
+  Step(model);
+}
+
 void CreatesGraph(ddp::ProcessGroup& group) {
   Net net;
   ddp::torch::DistributedDataParallel model(net, group, Small());
@@ -242,6 +251,7 @@ const std::map<std::string, Case>& Cases() {
       {"unused", SkipsSecond},
       {"goes_on", GoesOn},
       {"moves", MovesNet},
+      {"unfreezes", Unfreezes},
       {"create_graph", CreatesGraph},
       {"backward_twice", BackwardTwice},
       {"shard_gradients", OtherOptions},

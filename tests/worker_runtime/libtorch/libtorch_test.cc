@@ -241,6 +241,7 @@ TEST_CASE("libtorch: what a backward pass cannot reduce comes out of it as c10::
   CheckBothTold("unused", missing);
   CheckBothTold("goes_on", missing);
   CheckBothTold("moves", "parameter 'first.weight' has moved since the module was wrapped");
+  CheckBothTold("unfreezes", "parameter 'first.weight' requires a gradient now and did not when");
   CheckBothTold("backward_twice", "Trying to backward through the graph a second time");
 }
 

@@ -127,14 +127,19 @@ void Train(const Scenario& scenario, ddp::ProcessGroup& group, Record& record) {
     if (pass[0] == 'e') {
       const torch::NoGradGuard no_grad;
       record.Add(LossOf(model, number, rank, heads));
+      for (const at::Tensor& buffer : net->buffers()) record.Add(buffer);
       continue;
     }
     if (is_fresh) optimizer.zero_grad(/*set_to_none=*/!scenario.Has("keep"));
     is_fresh = pass[0] != 'n';
-    // As in Python's tutorials both are in it, and forward() is what counts.
-    const auto no_sync = model.NoSync(pass[0] == 'n');
-    const at::Tensor loss = LossOf(model, number, rank, heads);
+    at::Tensor loss;
+    {
+      // backward() is outside of it: forward() is what counts.
+      const auto no_sync = model.NoSync(pass[0] == 'n');
+      loss = LossOf(model, number, rank, heads);
+    }
     record.Add(loss);
+    for (const at::Tensor& buffer : net->buffers()) record.Add(buffer);
     loss.backward();
     if (pass[0] == 'n') continue;
     for (const at::Tensor& parameter : parameters) {

@@ -1,7 +1,7 @@
 """Trains each scenario of a file with torch's DistributedDataParallel over gloo, for libtorch_test.cc.
 
 usage: training.py SCENARIOS FOLDER RANKS. Each rank writes <folder>/<scenario>.<rank>: numbers of 8
-bytes, the loss of each pass, behind a synchronised one its gradients, and in the end all weights
+bytes, the loss and the buffers of each pass, behind a synchronised one its gradients, and in the end all weights
 and buffers.
 """
 import contextlib
@@ -55,6 +55,10 @@ class Record:
     def add(self, tensor):
         self.file.write(tensor.detach().contiguous().double().numpy().tobytes())
 
+    def buffers(self, net):
+        for buffer in net.buffers():
+            self.add(buffer)
+
     def number(self, value):
         self.file.write(numpy.float64(value).tobytes())
 
@@ -87,6 +91,7 @@ def train(options, passes, rank, record):
             if kind == "e":
                 with torch.no_grad():
                     record.add(loss_of(ddp, number, rank, heads))
+                record.buffers(net)
                 continue
             if is_fresh:
                 optimizer.zero_grad(set_to_none="keep" not in options)
@@ -94,6 +99,7 @@ def train(options, passes, rank, record):
             with ddp.no_sync() if kind == "n" else contextlib.nullcontext():
                 loss = loss_of(ddp, number, rank, heads)
                 record.add(loss)
+                record.buffers(net)
                 loss.backward()
             if kind == "n":
                 continue
@@ -103,8 +109,9 @@ def train(options, passes, rank, record):
                     if parameter.grad is not None:
                         record.add(parameter.grad)
             optimizer.step()
-    for tensor in [*net.parameters(), *net.buffers()]:
-        record.add(tensor)
+    for parameter in net.parameters():
+        record.add(parameter)
+    record.buffers(net)
 
 
 def run(rank, scenarios, folder, ranks):

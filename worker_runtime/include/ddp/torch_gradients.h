@@ -61,6 +61,7 @@ class Gradients {
                 ->Wait());
     }
     buffers_ = std::move(parts.buffers);
+    frozen_ = std::move(parts.frozen);
     for (NamedTensor& named : parts.parameters) Attach(std::move(named));
   }
 
@@ -81,6 +82,7 @@ class Gradients {
     if (!error_.empty()) Throw(error_);
     for (const Parameter& parameter : parameters_) CheckStays("parameter", parameter.named);
     for (const NamedTensor& buffer : buffers_) CheckStays("buffer", buffer);
+    for (const NamedTensor& named : frozen_) CheckStaysFrozen(named);
     const bool is_training = at::GradMode::is_enabled();
     if (is_training) {
       library_no_sync_.reset();
@@ -169,6 +171,14 @@ class Gradients {
     Throw(absl::StrCat(kind, " '", named.name,
                        "' has moved since the module was wrapped, as by to(): the library would "
                        "read its old memory; wrap the module again"));
+  }
+
+  // The ranks' would drift apart without a word.
+  static void CheckStaysFrozen(const NamedTensor& named) {
+    if (!named.tensor.requires_grad()) return;
+    Throw(absl::StrCat("parameter '", named.name,
+                       "' requires a gradient now and did not when the module was wrapped, so it "
+                       "would not be averaged: wrap the module again"));
   }
 
   void OnGradient(Parameter& parameter) {
@@ -296,7 +306,7 @@ class Gradients {
   const bool finds_unused_;
   std::optional<ddp::DistributedDataParallel> ddp_;  // none until the module is known to be right
   std::deque<Parameter> parameters_;                 // by id; hooks refer to them
-  std::vector<NamedTensor> buffers_;
+  std::vector<NamedTensor> buffers_, frozen_;
   int no_sync_depth_ = 0;
   // Of the passes that the last forward() with gradients has begun.
   std::optional<ddp::DistributedDataParallel::NoSyncGuard> library_no_sync_;
