@@ -5,7 +5,8 @@ source "$(dirname "$0")/../lib.sh"
 
 files=("$@")
 if (($# == 0)); then
-  mapfile -t files < <(find rendezvous process launcher worker_runtime examples -name '*.cc' 2>/dev/null | sort)
+  # examples/libtorch includes what may not be here.
+  mapfile -t files < <(find rendezvous process launcher worker_runtime examples -name '*.cc' -not -path 'examples/libtorch/*' 2>/dev/null | sort)
 fi
 ((${#files[@]} > 0)) || { echo "tidy: no file was found"; exit 1; }
 # Sources that include generated headers find them below Bazel's output folder.
