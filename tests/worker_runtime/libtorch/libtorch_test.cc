@@ -251,8 +251,8 @@ TEST_CASE("libtorch: a rank that leaves in forward or backward is known to the o
                                "failed: rank 1 (pid ", ") has left the group\n"});
   CheckTold("backward_throws",
             {"rank 1: a layer of mine failed\n",
-             "rank 0: c10::Error: aborted by rank 1: the backward pass ended, by an exception or "
-             "inside of another one, before its gradients were reduced\n"});
+             "rank 0: c10::Error: aborted by rank 1: the backward pass was left by an exception "
+             "before its gradients were reduced\n"});
   CheckTold("dies_in_backward",
             {"rank 0: c10::Error: all-reduce #", "failed: rank 1 (pid ", ") died\n"});
 }

@@ -139,7 +139,8 @@ class Gradients {
     Parameter& parameter_;
   };
 
-  // Autograd owns it while a backward pass runs, and drops it when that ends, in whichever way.
+  // Autograd owns it while a backward pass runs, and drops it when that ends, by its callback or by
+  // an exception.
   struct Pass {
     Gradients* owner;
     ~Pass() {
@@ -221,6 +222,7 @@ class Gradients {
     for (Parameter& parameter : parameters_) {
       if (has_unused && !parameter.has_come && !parameter.is_filled_in) FillIn(parameter);
     }
+    if (has_unused) StreamOfPass();  // comes behind these, too
     if (absl::Status status = ddp_->Finish(CurrentStream()); !status.ok()) {
       Fail(std::string(status.message()));
     }
@@ -231,12 +233,10 @@ class Gradients {
     }
   }
 
-  // The backward pass was left by an exception, and the others wait for its gradients.
+  // The others wait for its gradients.
   void Abandon() {
     if (!is_synced()) return;
-    FailQuietly(
-        "the backward pass ended, by an exception or inside of another one, before its "
-        "gradients were reduced");
+    FailQuietly("the backward pass was left by an exception before its gradients were reduced");
   }
 
   // Autograd adds to the gradient where it is, or has a new one, as after zero_grad().
