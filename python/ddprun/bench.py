@@ -1,0 +1,173 @@
+"""Compares the backend "ddp" with Gloo on this machine:
+
+    python -m ddprun.bench [--ranks 2,4] [--models mlp,wide,transformer] [--steps 30]
+
+Each number of ranks is a run of its own, in which the two take turns: a step over the one, a step
+over the other. The figures are medians of rank 0. A rank computes on one thread.
+"""
+
+import argparse
+import os
+import statistics
+import sys
+import tempfile
+import time
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+import ddprun.torch  # noqa: F401
+
+BATCH = 64
+BACKENDS = ("gloo", "ddp")
+SMALL_CALLS = 300
+
+
+def _perceptron(width, depth):
+    layers = [torch.nn.Linear(784, width), torch.nn.ReLU()]
+    for _ in range(depth - 1):
+        layers += [torch.nn.Linear(width, width), torch.nn.ReLU()]
+    return torch.nn.Sequential(*layers, torch.nn.Linear(width, 10))
+
+
+class _Transformer(torch.nn.Module):
+    """The sizes of GPT-2's smallest, 124 million parameters; 64 tokens a step."""
+
+    def __init__(self, vocabulary=50257, width=768, depth=12, heads=12):
+        super().__init__()
+        self.tokens = torch.nn.Embedding(vocabulary, width)
+        self.positions = torch.nn.Embedding(1024, width)
+        layer = torch.nn.TransformerEncoderLayer(
+            width, heads, 4 * width, dropout=0.0, activation="gelu", batch_first=True
+        )
+        self.layers = torch.nn.TransformerEncoder(layer, depth, enable_nested_tensor=False)
+        self.head = torch.nn.Linear(width, vocabulary, bias=False)
+        self.head.weight = self.tokens.weight
+
+    def forward(self, data):
+        place = torch.arange(data.size(1))
+        return self.head(self.layers(self.tokens(data) + self.positions(place))).flatten(0, 1)
+
+
+def _images():
+    return torch.randn(BATCH, 784), torch.randint(0, 10, (BATCH,))
+
+
+def _text():
+    tokens = torch.randint(0, 50257, (1, 65))
+    return tokens[:, :-1], tokens[:, 1:].flatten()
+
+
+MODELS = {
+    "mlp": (lambda: _perceptron(512, 2), _images),
+    "wide": (lambda: _perceptron(2600, 4), _images),
+    "transformer": (_Transformer, _text),
+}
+
+
+def _one_step(model, optimizer, data, target):
+    started = time.perf_counter()
+    optimizer.zero_grad()
+    torch.nn.functional.cross_entropy(model(data), target).backward()
+    optimizer.step()
+    return 1000 * (time.perf_counter() - started)
+
+
+def _steps(groups, name, steps):
+    """Milliseconds of a step by backend, and of one without any; millions of parameters."""
+    make, make_data = MODELS[name]
+    times = {backend: [] for backend in (*BACKENDS, "alone")}
+    models = {}
+    for backend in times:
+        torch.manual_seed(0)
+        model = make()
+        if backend != "alone":
+            model = DistributedDataParallel(
+                model, process_group=groups[backend], gradient_as_bucket_view=True
+            )
+        models[backend] = model, torch.optim.SGD(model.parameters(), lr=0.01)
+    torch.manual_seed(dist.get_rank())
+    data = make_data()
+    for _ in range(steps + 3):
+        for backend, (model, optimizer) in models.items():
+            dist.barrier()
+            times[backend].append(_one_step(model, optimizer, *data))
+    count = sum(each.numel() for each in models["alone"][0].parameters())
+    return {backend: statistics.median(each[3:]) for backend, each in times.items()}, count / 1e6
+
+
+def _small_calls(groups):
+    """Microseconds of an all-reduce of 4 KiB by backend."""
+    tensor = torch.zeros(1024)
+    times = {backend: [] for backend in BACKENDS}
+    for _ in range(5):
+        for backend in BACKENDS:
+            dist.barrier()
+            started = time.perf_counter()
+            for _ in range(SMALL_CALLS):
+                dist.all_reduce(tensor, group=groups[backend])
+            times[backend].append(1e6 * (time.perf_counter() - started) / SMALL_CALLS)
+    return {backend: statistics.median(each) for backend, each in times.items()}
+
+
+def _run(rank, ranks, store, options):
+    torch.set_num_threads(1)
+    dist.init_process_group("ddp", store=dist.FileStore(store, ranks), rank=rank, world_size=ranks)
+    groups = {backend: dist.new_group(backend=backend) for backend in BACKENDS}
+
+    def say(what, found, unit):
+        if rank == 0:
+            ratio = found["gloo"] / found["ddp"]
+            alone = f"{found['alone']:9.2f}" if "alone" in found else 9 * " "
+            print(
+                f"{ranks:5}  {what:32} {alone} {found['gloo']:9.2f} {found['ddp']:9.2f} {unit} "
+                f"{ratio:6.2f}",
+                flush=True,
+            )
+
+    say("all-reduce of 4 KiB", _small_calls(groups), "us")
+    for name in options.models:
+        found, millions = _steps(groups, name, options.steps)
+        say(f"step, {name}, {millions:.2f} M", found, "ms")
+    dist.destroy_process_group()
+
+
+def _names(known, text):
+    names = text.split(",")
+    unknown = [each for each in names if each not in known]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(known)}")
+    return names
+
+
+def _numbers(text):
+    if not all(each.isdigit() and 1 <= int(each) <= 64 for each in text.split(",")):
+        raise argparse.ArgumentTypeError(f"{text!r} is no list of numbers from 1 to 64, as 2,4")
+    return [int(each) for each in text.split(",")]
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        prog="python -m ddprun.bench", description=__doc__.split(":")[0]
+    )
+    parser.add_argument("--ranks", type=_numbers, default=[2, 4], metavar="N,..")
+    parser.add_argument(
+        "--models",
+        type=lambda text: _names(list(MODELS), text),
+        default=["mlp", "wide"],
+        metavar="NAME,..",
+        help=", ".join(MODELS) + "; transformer takes 4 GB for each rank",
+    )
+    parser.add_argument("--steps", type=int, default=30, choices=range(1, 10001), metavar="N")
+    options = parser.parse_args()
+    print(f"PyTorch {torch.__version__}, {os.cpu_count()} CPUs; ratio: gloo / ddp")
+    print(f"ranks  {'':32} {'alone':>9} {'gloo':>9} {'ddp':>9}     ratio")
+    for ranks in options.ranks:
+        with tempfile.TemporaryDirectory(prefix="ddprun-bench-") as folder:
+            arguments = (ranks, os.path.join(folder, "store"), options)
+            torch.multiprocessing.spawn(_run, args=arguments, nprocs=ranks)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

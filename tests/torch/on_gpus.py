@@ -1,0 +1,57 @@
+"""Where tensors on a GPU go. There is none here: a double stands for the group on GPUs, and tensors
+on "meta" for those of a GPU. Run under ddprun with one rank."""
+
+import torch
+import torch.distributed as dist
+
+import ddprun.torch  # noqa: F401
+from ddprun.torch import backend
+
+
+class GroupOnGpus:
+    """A double, which notes what it is called for."""
+
+    def __init__(self):
+        self.calls = []
+
+    def __getattr__(self, name):
+        return lambda *arguments, **_options: self.calls.append(name)
+
+
+def main():
+    made = []
+
+    def make(_self, kind, name):
+        assert (kind, name) == ("meta", "nccl"), (kind, name)
+        made.append(GroupOnGpus())
+        return made[-1]
+
+    backend.DdpProcessGroup._make_group_on_gpus = make
+    backend.DdpProcessGroup._backends_on_gpus = lambda _self: {"meta": "nccl"}
+    dist.init_process_group("ddp")
+    group = dist.distributed_c10d._get_default_group()
+    there, here = torch.ones(2, device="meta"), torch.ones(2)
+    dist.all_reduce(here)
+    assert not made, "a group on GPUs without a tensor there"
+    dist.all_reduce(there)
+    dist.broadcast(there, 0)
+    dist.all_gather([there.clone()], there)
+    dist.reduce_scatter(there, [there])
+    group.gather([], [there])
+    group.send([there], 0, 0)
+    assert made[0].calls == [
+        "allreduce",
+        "broadcast",
+        "allgather",
+        "reduce_scatter",
+        "gather",
+        "send",
+    ], made[0].calls
+    assert [each.type for each in group._device_types] == ["cpu", "meta"]
+    dist.destroy_process_group()
+    assert len(made) == 1 and made[0].calls[-1] == "shutdown"
+    print("all checks passed")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+// The backend of torch.distributed, with PyTorch itself: programs in Python, under ddprun.
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "rendezvous/base/version.h"
+#include "tests/support/subprocess.h"
+#include "tests/support/temp_dir.h"
+#include "tests/support/torch_python.h"
+
+namespace ddprun::testing {
+namespace {
+
+constexpr std::chrono::minutes kPatience(5);
+
+Subprocess::Options Environment() {
+  const std::string package = Runfile("python/ddprun/__init__.py");
+  return {.env = {{"PYTHONPATH", std::filesystem::path(package).parent_path().parent_path()},
+                  {"PYTHONDONTWRITEBYTECODE", "1"},
+                  {"DDPRUN_LIBDDP", Runfile("worker_runtime/libddp.so")}}};
+}
+
+// A program of this folder, with `ranks` ranks.
+std::vector<std::string> Job(int ranks, const std::string& program,
+                             const std::vector<std::string>& arguments = {}) {
+  std::vector<std::string> argv = {Runfile("ddprun"),
+                                   "--nproc_per_node=" + std::to_string(ranks),
+                                   "--no_python",
+                                   FindTorchPython().python,
+                                   "-W",
+                                   "ignore",
+                                   Runfile("tests/torch/" + program)};
+  argv.insert(argv.end(), arguments.begin(), arguments.end());
+  return argv;
+}
+
+int CountOf(const std::string& words, const std::string& text) {
+  int count = 0;
+  for (size_t at = 0; (at = text.find(words, at)) != std::string::npos; ++at) ++count;
+  return count;
+}
+
+void CheckPasses(int ranks, const std::string& program,
+                 const std::vector<std::string>& arguments = {}) {
+  if (FindTorchPython().python.empty()) return SkipWithoutTorch();
+  CAPTURE(program);
+  Subprocess job(Job(ranks, program, arguments), Environment());
+  CHECK_MESSAGE(job.Wait(kPatience) == 0, job.Describe());
+  CHECK(CountOf("checks passed", job.out()) == ranks);
+}
+
+TEST_CASE("torch: every collective gives what it gives over Gloo, with 1, 2 and 3 ranks") {
+  for (int ranks : {1, 2, 3}) CheckPasses(ranks, "collectives.py");
+}
+
+TEST_CASE("torch: works are dropped, shared, timed out and refused as they should be") {
+  CheckPasses(2, "works.py");
+}
+
+TEST_CASE("torch: DDP, its hooks, fully_shard, DTensor and checkpoints train as over Gloo") {
+  const TempDir folder;
+  CheckPasses(2, "training.py", {folder.File("checkpoint")});
+}
+
+TEST_CASE("torch: tensors on GPUs go to PyTorch's own group") { CheckPasses(1, "on_gpus.py"); }
+
+TEST_CASE("torch: no ending hangs or crashes") {
+  for (const char* ending :
+       {"no-destroy", "destroy-twice", "exit-in-collective", "interrupt", "fork"}) {
+    CheckPasses(2, "endings.py", {ending});
+  }
+}
+
+TEST_CASE("torch: a rank that dies is named to the other, in messages and collectives") {
+  if (FindTorchPython().python.empty()) return SkipWithoutTorch();
+  Subprocess job(Job(2, "endings.py", {"die"}), Environment());
+  CHECK(job.Wait(kPatience) == 128 + 9);
+  CHECK_MESSAGE(CountOf("told: ddp: ", job.out()) == 2, job.Describe());
+}
+
+// Over other stores than ddprun's: torchrun's, and a file.
+TEST_CASE("torch: it runs under torchrun") {
+  const TorchPython& torch = FindTorchPython();
+  if (torch.torchrun.empty()) return SkipWithoutTorch();
+  Subprocess job(
+      {torch.torchrun, "--standalone", "--nproc_per_node=2", Runfile("tests/torch/works.py")},
+      Environment());
+  CHECK_MESSAGE(job.Wait(kPatience) == 0, job.Describe());
+  CHECK(CountOf("checks passed", job.out()) == 2);
+}
+
+std::string ImportIn(const std::string& python, const std::string& code,
+                     const std::map<std::string, std::string>& more) {
+  Subprocess::Options options = Environment();
+  for (const auto& [name, value] : more) options.env[name] = value;
+  Subprocess process({python, "-c", code}, options);
+  CHECK(process.Wait(kPatience) == 1);
+  const std::string err = process.err();
+  const size_t last = err.rfind("ImportError: ");
+  CHECK_MESSAGE(last != std::string::npos, err);
+  return last == std::string::npos ? "" : err.substr(last);
+}
+
+TEST_CASE("torch: what is missing is one sentence") {
+  const std::string python = FindTorchPython().python;
+  if (python.empty()) return SkipWithoutTorch();
+  CHECK(
+      ImportIn(python, "import ddprun.torch", {{"DDPRUN_LIBDDP", "/nowhere/libddp.so"}})
+          .find("ImportError: ddprun: cannot load libddp.so: /nowhere/libddp.so: there is no such "
+                "file.") == 0);
+  CHECK(ImportIn(python, "import sys; sys.modules['torch'] = None; import ddprun.torch", {})
+            .find("ImportError: ddprun.torch needs PyTorch 2.4 or newer, and this Python cannot "
+                  "import torch") == 0);
+  CHECK(ImportIn(python, "import torch; torch.__version__ = '2.3.1'; import ddprun.torch", {})
+            .find("ImportError: ddprun.torch needs PyTorch 2.4 or newer, and this is 2.3.1") == 0);
+}
+
+TEST_CASE("torch: the package has the version of the library") {
+  const std::string text = ReadFile(Runfile("python/ddprun/__init__.py"));
+  CHECK(text.find(std::string("__version__ = \"") + kVersion + "\"") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace ddprun::testing

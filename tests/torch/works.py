@@ -1,0 +1,145 @@
+"""Works and futures of the backend "ddp": dropped, waited for by several threads, timed out,
+failed. Run under ddprun with two ranks."""
+
+import datetime
+import gc
+import threading
+
+import torch
+import torch.distributed as dist
+
+import ddprun.torch  # noqa: F401
+
+
+def raised(call, kind, *words):
+    try:
+        call()
+    except kind as error:
+        assert all(each in str(error) for each in words), error
+        return
+    raise AssertionError(f"no {kind.__name__}")
+
+
+def check_results(rank):
+    work = dist.all_reduce(torch.ones(3), async_op=True)
+    future = work.get_future()
+    assert future.wait()[0].tolist() == [2.0] * 3
+    assert work.is_completed() and work.is_success() and work.exception() is None
+    assert work.wait() and work.get_future().value()[0].tolist() == [2.0] * 3
+    doubled = (
+        dist.all_reduce(torch.ones(1), async_op=True)
+        .get_future()
+        .then(lambda done: done.value()[0] * 2)
+    )
+    assert doubled.wait().tolist() == [4.0]
+    polled = dist.barrier(async_op=True)
+    while not polled.is_completed():
+        pass
+
+
+def check_dropped(rank):
+    outputs = []
+    for _ in range(20):
+        parts = [torch.empty(1000) for _ in range(2)]
+        outputs.append(parts)
+        dist.all_gather(parts, torch.full((1000,), float(rank)), async_op=True)
+        dist.isend(torch.ones(10), 1 - rank)
+    gc.collect()
+    got = torch.empty(10)
+    for _ in range(20):
+        dist.recv(got, 1 - rank)
+    dist.all_reduce(torch.ones(1), async_op=True).get_future().wait()
+    # The group's thread takes works in their order: it is through with the dropped ones.
+    for parts in outputs:
+        assert parts[0].eq(0).all() and parts[1].eq(1).all()
+
+
+def check_threads(rank):
+    work = dist.all_reduce(tensor := torch.ones(100_000), async_op=True)
+    waiting = [threading.Thread(target=work.wait) for _ in range(4)]
+    for each in waiting:
+        each.start()
+    for each in waiting:
+        each.join()
+    assert tensor.eq(2).all()
+    groups = [dist.new_group([0, 1]) for _ in range(3)]
+    results = [torch.ones(1000) for _ in groups]
+
+    def reduce_all(group, result):
+        for _ in range(10):
+            dist.all_reduce(result, group=group)
+            result /= 2
+
+    calling = [
+        threading.Thread(target=reduce_all, args=pair) for pair in zip(groups, results, strict=True)
+    ]
+    for each in calling:
+        each.start()
+    for each in calling:
+        each.join()
+    assert all(each.eq(1).all() for each in results)
+
+
+def check_refusals(rank):
+    """What is wrong on this rank is said before any other hears of it."""
+    two = torch.ones(2)
+    for call, words in (
+        (lambda: dist.all_reduce(torch.ones(2, device="meta")), "is on meta"),
+        (lambda: dist.all_reduce(torch.ones(2, dtype=torch.int16)), "torch.int16"),
+        (lambda: dist.all_reduce(torch.ones(2), op=dist.ReduceOp.BAND), "bits"),
+        (lambda: dist.all_reduce(torch.ones(1).expand(5)), "share memory"),
+        (lambda: dist.broadcast(torch.ones(2).to_sparse(), 0), "sparse"),
+        (lambda: dist.all_gather([two.clone()], two), "one for each rank"),
+        (lambda: dist.all_gather([torch.ones(3), two], two), "are expected"),
+        (lambda: dist.all_gather_into_tensor(torch.ones(3), two), "are expected"),
+        (lambda: dist.all_to_all_single(torch.ones(3), torch.ones(3)), "no equal parts"),
+        (lambda: dist.all_to_all_single(two, two.clone(), [1, 2], [1, 1]), "split sizes"),
+        (lambda: dist.send(two, rank), "rank"),
+    ):
+        raised(call, ValueError, words)
+    quantized = torch.quantize_per_tensor(two, 0.1, 0, torch.quint8)
+    raised(lambda: dist.broadcast(quantized, 0), ValueError, "quantized")
+    dist.all_reduce(two)
+    assert two.tolist() == [2.0, 2.0]
+
+
+def check_timeouts(rank):
+    group = dist.new_group([0, 1], timeout=datetime.timedelta(seconds=1))
+    got = torch.empty(3)
+    raised(
+        lambda: dist.recv(got, 1 - rank, group=group, tag=9),
+        dist.DistBackendError,
+        f"receive from rank {1 - rank} (tag 9, 12 bytes) timed out after 1 s",
+    )
+    work = dist.irecv(got, 1 - rank)
+    raised(
+        lambda: work.wait(datetime.timedelta(milliseconds=50)),
+        dist.DistBackendError,
+        "still under way",
+    )
+    dist.barrier()  # before it nobody sends
+    dist.send(torch.ones(3), 1 - rank)
+    assert work.wait() and got.eq(1).all()
+    raised(work.get_future, RuntimeError, "no future")
+    if rank == 0:
+        missing = dist.all_reduce(torch.ones(1), group=group, async_op=True)
+        words = "all-reduce #1 (float32 x 1, sum) timed out after 1 s: rank 1 did not arrive"
+        raised(missing.get_future().wait, RuntimeError, words)
+        raised(missing.wait, dist.DistBackendError, words)
+        assert missing.is_completed() and not missing.is_success()
+        raised(lambda: dist.barrier(group=group), dist.DistBackendError, words)
+    # The default group goes on.
+    dist.barrier()
+
+
+def main():
+    dist.init_process_group("ddp")
+    rank = dist.get_rank()
+    for check in (check_results, check_dropped, check_threads, check_refusals, check_timeouts):
+        check(rank)
+    dist.destroy_process_group()
+    print("all checks passed")
+
+
+if __name__ == "__main__":
+    main()
