@@ -13,7 +13,7 @@ cd "$scratch"
 
 # The preprocessor takes the comments out, which name functions, too. Small letters are symbols that
 # nobody can link with.
-gcc -E -P "$include/ddp/c.h" | grep -oE '\bddp_[a-z0-9_]+\(' | tr -d '(' | sort -u >declared
+gcc -E -P -I"$include" "$include/ddp/c.h" | grep -oE '\bddp_[a-z0-9_]+\(' | tr -d '(' | sort -u >declared
 nm -D --defined-only "$shared" | awk '$2 ~ /[A-Z]/ { print $3 }' | sort -u >shown
 [[ -s declared ]] || { echo "libraries: no function was found in ddp/c.h"; status=1; }
 comm -3 declared shown >differ
