@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "ddp/c.h"
 #include "tests/support/rank_processes.h"
+#include "tests/worker_runtime/c_face_ranks.h"
 
 namespace ddp::testing {
 
@@ -49,6 +50,17 @@ inline void CheckDeadRankIsNamed(ddprun::testing::RankProcesses& ranks) {
     CHECK(said.find("rank 1") != std::string::npos);
     CHECK(ranks.Await(rank) == 0);
   }
+}
+
+// Runs `check(group)` in the group that the environment tells of, and leaves it.
+template <typename Check>
+int InGroup(const Check& check, const ddp_group_options& options = kOptions) {
+  ddp_group* group = nullptr;
+  EXPECT_C(ddp_group_from_env(&options, &group) == DDP_OK);
+  EXPECT_C(check(group) == 0);
+  EXPECT_C(ddp_group_shutdown(group) == DDP_OK);
+  ddp_group_free(group);
+  return 0;
 }
 
 inline uint16_t StorePort() { return static_cast<uint16_t>(std::atoi(std::getenv("MASTER_PORT"))); }

@@ -48,6 +48,33 @@ int Train(ddp_communicator* ranks, int rank, int has_own_gradients, Trained* tra
 /* Saves on rank 0 and loads on all, first where there is nothing. */
 int CheckCheckpoint(ddp_communicator* ranks, int rank, const char* directory);
 
+/* Each rank has batches of its own number in a Join, and a buffer. */
+typedef struct Uneven {
+  float parameters[kCount];
+  double buffer[2];
+} Uneven;
+static inline int BatchesOf(int rank) { return 2 + 3 * rank % 4; }
+int TrainUnevenly(ddp_communicator* ranks, int rank, int is_over_active, Uneven* trained);
+/* Rank 0 has a NaN and an infinity. */
+int CheckNonFinite(ddp_communicator* ranks, int rank);
+
+/* With a hook that sums copies of the buckets and copies the averages back. */
+int TrainWithHook(ddp_communicator* ranks, int rank, int world_size, int has_hook,
+                  float* parameters);
+int CheckContinuations(ddp_communicator* ranks);
+/* The hook has no work, or what is behind it fails. */
+int FailInHook(ddp_communicator* ranks, int rank, int is_behind);
+
+/* SGD with momentum, sharded: the parameters, and the momenta from all ranks. */
+typedef struct Momenta {
+  float parameters[kCount];
+  float momenta[kCount];
+} Momenta;
+int TrainSharded(ddp_communicator* ranks, int rank, int root, Momenta* trained);
+int FailInUpdate(ddp_communicator* ranks, int rank);
+/* What c_face_models.c uses, with nulls. */
+int CheckNullsOfModels(ddp_group* group);
+
 #ifdef __cplusplus
 } /* extern "C" */
 #endif

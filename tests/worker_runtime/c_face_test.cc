@@ -26,17 +26,6 @@ namespace {
 using ddprun::testing::RankProcesses;
 using ddprun::testing::TempDir;
 
-// Runs `check(group)` in the group that the environment tells of, and leaves it.
-template <typename Check>
-int InGroup(const Check& check, const ddp_group_options& options = kOptions) {
-  ddp_group* group = nullptr;
-  EXPECT_C(ddp_group_from_env(&options, &group) == DDP_OK);
-  EXPECT_C(check(group) == 0);
-  EXPECT_C(ddp_group_shutdown(group) == DDP_OK);
-  ddp_group_free(group);
-  return 0;
-}
-
 std::unique_ptr<Store> ConnectStore() {
   auto store = Store::Connect("127.0.0.1", StorePort(), std::chrono::seconds(60));
   return store.ok() ? *std::move(store) : nullptr;

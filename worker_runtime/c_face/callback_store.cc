@@ -2,25 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "worker_runtime/c_face/convert.h"
-
-struct ddp_answer {
-  std::string value;
-  std::string error;
-};
-
-void ddp_answer_value(ddp_answer* answer, const void* value, size_t size) {
-  if (answer == nullptr) return;
-  answer->value.assign(value == nullptr ? "" : static_cast<const char*>(value),
-                       value == nullptr ? 0 : size);
-}
-
-void ddp_answer_error(ddp_answer* answer, const char* text) {
-  if (answer != nullptr) answer->error = text == nullptr ? "" : text;
-}
+#include "worker_runtime/c_face/answer.h"
 
 namespace ddp::internal {
 namespace {
@@ -29,26 +13,10 @@ using Clock = std::chrono::steady_clock;
 
 thread_local int uses = 0;
 
-// Calls `function(&answer)` and returns the value that it has answered. What it throws ends here,
-// as the thread may be one of ours.
 template <typename Function>
 absl::StatusOr<std::string> Called(const char* call, const std::string& key,
                                    const Function& function) {
-  ddp_answer answer;
-  ddp_code code;
-  try {
-    code = function(&answer);
-  } catch (...) {
-    code = ToldException();
-    answer.error = ddp_error_text();
-  }
-  if (code == DDP_OK) return std::move(answer.value);
-  const bool is_known = code > DDP_OK && code <= DDP_UNAUTHENTICATED;
-  return absl::Status(is_known ? static_cast<absl::StatusCode>(code) : absl::StatusCode::kUnknown,
-                      absl::StrCat("the program's store: ", call, " \"", key, "\": ",
-                                   !answer.error.empty() ? answer.error
-                                   : is_known            ? ddp_code_name(code)
-                                                         : absl::StrCat("code ", code)));
+  return Answered(absl::StrCat("the program's store: ", call, " \"", key, "\""), function);
 }
 
 absl::Status NotNeeded(const char* call) {

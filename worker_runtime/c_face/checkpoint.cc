@@ -25,28 +25,6 @@ namespace {
 
 constexpr int kFilesKept = 3;
 
-absl::StatusOr<std::vector<Tensor>> TensorsOf(const char* call, const ddp_tensor* tensors,
-                                              size_t count) {
-  std::vector<Tensor> result;
-  if (count == 0) return result;
-  absl::Status status = CheckPointers(call, {{"tensors", tensors}});
-  if (!status.ok()) return status;
-  for (size_t i = 0; i < count; ++i) {
-    status = CheckPointers(call, {{"name of a tensor", tensors[i].name}});
-    if (status.ok() && tensors[i].count > 0) {
-      status = CheckPointers(call, {{tensors[i].name, tensors[i].data}});
-    }
-    if (!status.ok()) return status;
-    const auto dtype = DTypeOf(tensors[i].dtype);
-    if (!dtype.ok()) return dtype.status();
-    result.push_back({.name = tensors[i].name,
-                      .data = tensors[i].data,
-                      .count = tensors[i].count,
-                      .dtype = *dtype});
-  }
-  return result;
-}
-
 absl::StatusOr<TrainingState> StateOf(const char* call, const ddp_training_state* given) {
   absl::Status status = CheckPointers(call, {{"state", given}});
   if (!status.ok()) return status;

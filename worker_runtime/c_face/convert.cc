@@ -98,6 +98,28 @@ absl::StatusOr<ReduceOp> ReduceOpOf(ddp_reduce_op op) {
   return static_cast<ReduceOp>(*known);
 }
 
+absl::StatusOr<std::vector<Tensor>> TensorsOf(const char* call, const ddp_tensor* tensors,
+                                              size_t count) {
+  std::vector<Tensor> result;
+  if (count == 0) return result;
+  absl::Status status = CheckPointers(call, {{"tensors", tensors}});
+  if (!status.ok()) return status;
+  for (size_t i = 0; i < count; ++i) {
+    status = CheckPointers(call, {{"name of a tensor", tensors[i].name}});
+    if (status.ok() && tensors[i].count > 0) {
+      status = CheckPointers(call, {{tensors[i].name, tensors[i].data}});
+    }
+    if (!status.ok()) return status;
+    const auto dtype = DTypeOf(tensors[i].dtype);
+    if (!dtype.ok()) return dtype.status();
+    result.push_back({.name = tensors[i].name,
+                      .data = tensors[i].data,
+                      .count = tensors[i].count,
+                      .dtype = *dtype});
+  }
+  return result;
+}
+
 absl::StatusOr<std::chrono::milliseconds> TimeoutOf(int64_t timeout_ms) {
   if (timeout_ms > 0 && timeout_ms <= kLongestTimeoutMs) {
     return std::chrono::milliseconds(timeout_ms);

@@ -3,13 +3,16 @@
 #define DDPRUN_WORKER_RUNTIME_C_FACE_CONVERT_H_
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "ddp/c.h"
+#include "ddp/checkpoint.h"
 #include "ddp/communicator.h"
 #include "ddp/dtype.h"
 
@@ -39,6 +42,9 @@ absl::StatusOr<DType> DTypeOf(ddp_dtype dtype);
 absl::StatusOr<ReduceOp> ReduceOpOf(ddp_reduce_op op);
 // `value` if it is one of an enum that begins at 0. `name` is the option's.
 absl::StatusOr<int> ChoiceOf(const char* name, int value, int last);
+// `count` tensors for `call`, with names and memory.
+absl::StatusOr<std::vector<Tensor>> TensorsOf(const char* call, const ddp_tensor* tensors,
+                                              size_t count);
 // Above 0, and no more than clocks can count.
 absl::StatusOr<std::chrono::milliseconds> TimeoutOf(int64_t timeout_ms);
 

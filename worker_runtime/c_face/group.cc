@@ -173,6 +173,17 @@ ddp_code ddp_group_shutdown(ddp_group* group) {
   });
 }
 
+ddp_code ddp_group_should_stop(ddp_group* group, int* should_stop) {
+  return Guarded([&] {
+    absl::Status status =
+        CheckPointers("ddp_group_should_stop", {{"group", group}, {"should_stop", should_stop}});
+    if (!status.ok()) return status;
+    const auto asked = GroupOf(group)->ShouldStop();
+    if (asked.ok()) *should_stop = *asked ? 1 : 0;
+    return asked.status();
+  });
+}
+
 void ddp_group_free(ddp_group* group) { delete GroupOf(group); }
 
 const char* ddp_communicator_backend(const ddp_communicator* communicator) {

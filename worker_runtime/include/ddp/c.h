@@ -192,6 +192,11 @@ const char* ddp_group_description(const ddp_group* group);
 ddp_communicator* ddp_group_communicator(ddp_group* group);
 ddp_communicator* ddp_group_host_communicator(ddp_group* group);
 
+/* Whether the launcher has asked the job to save and end after its step (--preempt_signal). All
+ * ranks ask at the same steps and get the same answer; once 1 it stays 1. Errors: the
+ * communicator's. */
+ddp_code ddp_group_should_stop(ddp_group* group, int* should_stop);
+
 /* Waits until every rank is here, then closes all connections in order. Call it last. Errors: the
  * communicator's. */
 ddp_code ddp_group_shutdown(ddp_group* group);
@@ -294,6 +299,6 @@ void ddp_work_free(ddp_work* work);
 } /* extern "C" */
 #endif
 
-#include "ddp/c_model.h" /* DistributedDataParallel, checkpoints */
+#include "ddp/c_model.h" /* models, ZeRO, checkpoints */
 
 #endif /* DDPRUN_WORKER_RUNTIME_DDP_C_H_ */

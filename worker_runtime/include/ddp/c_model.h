@@ -1,5 +1,5 @@
-/* The second part of ddp/c.h, which includes it: models and checkpoints. What is said there about
- * all functions holds here. */
+/* The second part of ddp/c.h, which includes it: models, communication hooks, sharded optimizers
+ * and checkpoints. What is said there about all functions holds here. */
 #ifndef DDPRUN_WORKER_RUNTIME_DDP_C_MODEL_H_
 #define DDPRUN_WORKER_RUNTIME_DDP_C_MODEL_H_
 
@@ -28,7 +28,8 @@ typedef struct ddp_model_options {
   int find_unused_parameters;
   int static_graph;
   int rebuild_buckets;
-  ddp_stream stream; /* of all calls on a GPU */
+  ddp_stream stream;   /* GPU: where the parameters were written, and of all calls until another */
+  int shard_gradients; /* for ddp_zero */
 } ddp_model_options;
 
 /* Borrows the communicator. Nothing of it is collective. */
@@ -42,9 +43,17 @@ void ddp_model_free(ddp_model* model);
  * the result of ddp_model_finalize(). -1 for a null model or name and for a wrong type. */
 int ddp_model_add_parameter(ddp_model* model, const char* name, void* data, size_t count,
                             ddp_dtype dtype, void* gradient);
+/* State without a gradient, such as the running mean of a batch norm, also before
+ * ddp_model_finalize(), which tells what is wrong with it. */
+ddp_code ddp_model_add_buffer(ddp_model* model, const char* name, void* data, size_t count,
+                              ddp_dtype dtype);
 /* Collective, once, after the last parameter: all ranks have registered the same, and get rank 0's
  * values. Errors: DDP_INVALID_ARGUMENT naming the parameter and the rank; the communicator's. */
 ddp_code ddp_model_finalize(ddp_model* model);
+/* GPU: from now on the calls of this model, and of its ddp_zero, work on `stream`: what it computed
+ * before is read, and what comes on it later finds the result. Gradients of one pass come from one
+ * stream; ddp_model_finish() may have another, the optimizer's. */
+ddp_code ddp_model_set_stream(ddp_model* model, ddp_stream stream);
 /* Where the gradient of `id` lives for ever: the backward pass adds to it. Null before
  * ddp_model_finalize() and for an id that is none. */
 void* ddp_model_gradient(const ddp_model* model, int id);
@@ -54,6 +63,9 @@ ddp_code ddp_model_gradient_ready(ddp_model* model, int id);
 /* Ends the pass: gradients are averages. Errors: DDP_FAILED_PRECONDITION naming the parameters that
  * got no gradient, which ends the group; the communicator's. */
 ddp_code ddp_model_finish(ddp_model* model);
+/* Collective, before each forward pass of training where there are buffers: all get rank 0's. Does
+ * nothing when the pass before was local. DDP_FAILED_PRECONDITION in a pass. */
+ddp_code ddp_model_broadcast_buffers(ddp_model* model);
 /* Sets all gradients to 0. DDP_FAILED_PRECONDITION in a pass. */
 ddp_code ddp_model_zero_grad(ddp_model* model);
 /* From now on passes are local, and gradients add up, until it is set to 0 (NoSync()). Between
@@ -65,9 +77,64 @@ ddp_code ddp_model_set_no_sync(ddp_model* model, int is_active);
 ddp_code ddp_model_clip_grad_norm(ddp_model* model, double max_norm, double norm_type,
                                   double* norm);
 
-/* ---- Checkpoints (ddp/checkpoint.h) ---- */
+/* How many elements of all gradients are NaN or infinite: after ddp_model_finish() the same on all
+ * ranks, so that all skip the same steps. DDP_FAILED_PRECONDITION in a pass. */
+ddp_code ddp_model_count_non_finite(ddp_model* model, size_t* count);
 
-typedef struct ddp_checkpoint ddp_checkpoint;
+/* For ranks with different numbers of batches: each calls ddp_model_join(), trains on those that it
+ * has, and calls ddp_model_join_wait(), where it takes part in the others' passes until nobody has
+ * a batch; then all have the parameters and buffers of the last one that had. Averages are over all
+ * ranks, or with `is_over_active` over those that have batches still. Nothing else is collective
+ * between the two. Freed between them, the model aborts the communicator. Errors:
+ * DDP_FAILED_PRECONDITION in a pass and in another Join, and for a wait without one;
+ * DDP_UNIMPLEMENTED with static_graph and shard_gradients. */
+ddp_code ddp_model_join(ddp_model* model, int is_over_active);
+ddp_code ddp_model_join_wait(ddp_model* model);
+
+/* Of the last pass that ended, on a GPU of the last whose times are known. 0 before. */
+typedef struct ddp_reduction_times {
+  int64_t communication_ns; /* with a collective under way */
+  int64_t exposed_ns;       /* after backward had ended: what the step was longer for it */
+} ddp_reduction_times;
+ddp_code ddp_model_last_reduction(const ddp_model* model, ddp_reduction_times* times);
+
+/* ---- Communication hooks (ddp/comm_hook.h) ---- */
+
+/* Gradients that are reduced together, all of which are there. */
+typedef struct ddp_bucket {
+  void* data;
+  size_t count;
+  ddp_dtype dtype;
+  int index; /* in the order of the calls, the same on all ranks */
+  int is_last;
+  ddp_stream stream;
+} ddp_bucket;
+
+/* Starts what is to become of a bucket and returns its handle, which the library waits for and
+ * frees; null is an error. Called by the thread that announces gradients or ends the pass. What is
+ * in the bucket then is the result. Every rank makes the same calls. */
+typedef ddp_work* (*ddp_comm_hook)(void* context, const ddp_bucket* bucket,
+                                   ddp_communicator* communicator);
+/* From the next pass on `hook` reduces the buckets. Once, between passes, the same on all ranks;
+ * the context lives as long as the model. Errors: DDP_FAILED_PRECONDITION before
+ * ddp_model_finalize(), for a second one, and with compression, rebuild_buckets or gradients of the
+ * program's own. */
+ddp_code ddp_model_set_comm_hook(ddp_model* model, ddp_comm_hook hook, void* context);
+
+/* For a hook that does something behind an operation: a handle that takes `work` over and, when it
+ * is waited for and `work` has ended well, calls `then`, once, on the thread that waits. On a GPU
+ * `stream` is the one that waits for `work`: `then` enqueues there. Its error is the handle's. A
+ * handle that is freed before calls nothing. Null for a null `work`, which is out of memory, for a
+ * null `then`, and for want of memory; `work` is freed then. */
+typedef ddp_code (*ddp_continuation)(void* context, ddp_stream stream, ddp_answer* answer);
+ddp_work* ddp_work_then(ddp_work* work, ddp_continuation then, void* context);
+
+/* ---- ZeRO stage 1 (ddp/zero_redundancy_optimizer.h) ----
+ *
+ * Each rank has the optimizer's state of 1/N of the elements and updates these. The model has
+ * shard_gradients. */
+
+typedef struct ddp_zero ddp_zero;
 
 /* A named array in host memory. */
 typedef struct ddp_tensor {
@@ -76,6 +143,40 @@ typedef struct ddp_tensor {
   size_t count;
   ddp_dtype dtype;
 } ddp_tensor;
+
+/* Successive elements of one parameter, which this rank updates. */
+typedef struct ddp_shard {
+  int parameter;
+  size_t begin; /* in the parameter */
+  size_t count;
+  ddp_dtype dtype;
+  void* values;         /* `count` of the parameter, to be updated in place */
+  const void* gradient; /* their averages */
+  size_t offset;        /* of the first in this rank's state */
+} ddp_shard;
+
+/* After ddp_model_finalize(). The model is freed after it. */
+ddp_code ddp_zero_create(ddp_model* model, ddp_zero** zero);
+void ddp_zero_free(ddp_zero* zero);
+/* Elements in each array of this rank's state; 0 for null. */
+size_t ddp_zero_state_count(const ddp_zero* zero);
+/* An error is the step's, and aborts the communicator; ddp_answer_error() gives it words. */
+typedef ddp_code (*ddp_update)(void* context, const ddp_shard* shard, ddp_answer* answer);
+/* Collective, once behind each ddp_model_finish(): calls `update` for each shard, and all ranks get
+ * the parameters. ddp_model_zero_grad() comes next. */
+ddp_code ddp_zero_step(ddp_zero* zero, ddp_update update, void* context);
+/* Collective, for a checkpoint: puts one array of state, in host memory, together on `root`, where
+ * `full` has one tensor for each parameter, by id, with its count; elsewhere it may be null, and
+ * `count` 0. */
+ddp_code ddp_zero_gather_state(ddp_zero* zero, const void* state, ddp_dtype dtype,
+                               const ddp_tensor* full, size_t count, int root);
+/* The way back, after ddp_checkpoint_load_latest() has filled `full` on all ranks. */
+ddp_code ddp_zero_take_state(const ddp_zero* zero, const ddp_tensor* full, size_t count,
+                             void* state);
+
+/* ---- Checkpoints (ddp/checkpoint.h) ---- */
+
+typedef struct ddp_checkpoint ddp_checkpoint;
 
 /* Bytes of the program's own that go along: random generators, statistics. Names differ. */
 typedef struct ddp_extra {
