@@ -37,7 +37,7 @@ guest_packages=(user-mode-linux)
 # The models of Kubernetes' API, which the tests hold the examples against, and a reader of YAML.
 kubernetes_packages=(python3-kubernetes python3-yaml)
 
-torch_packages=(python3-venv)
+torch_packages=(python3-venv cmake)
 # PyTorch, which the conformance tests compare with, and NumPy, without which its collectives of objects
 # and its checkpoints do not work. The CPU build is 200 to 300 MB with all it needs.
 torch_dir=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/ddprun-torch
