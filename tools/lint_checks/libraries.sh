@@ -14,7 +14,10 @@ cd "$scratch"
 # The preprocessor takes the comments out, which name functions, too. Small letters are symbols that
 # nobody can link with.
 gcc -E -P -I"$include" "$include/ddp/c.h" | grep -oE '\bddp_[a-z0-9_]+\(' | tr -d '(' | sort -u >declared
-nm -D --defined-only "$shared" | awk '$2 ~ /[A-Z]/ { print $3 }' | sort -u >shown
+# Each bears the version that the programs ask for, which is a symbol as well.
+version=$(sed -nE 's/^inline constexpr char kVersion\[\] = "([0-9]+\.[0-9]+)\..*/DDP_\1/p' "$repo/rendezvous/base/version.h")
+nm -D --defined-only "$shared" | awk -v version="$version" '
+  $2 ~ /[A-Z]/ && $3 != version { sub("@@" version "$", "", $3); print $3 }' | sort -u >shown
 [[ -s declared ]] || { echo "libraries: no function was found in ddp/c.h"; status=1; }
 comm -3 declared shown >differ
 if [[ -s differ ]]; then

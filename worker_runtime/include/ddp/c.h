@@ -26,8 +26,16 @@
  *   group (works, models, checkpoints) is freed before it.
  * - No C++ exception comes out: one of the library is DDP_INTERNAL, want of memory
  *   DDP_RESOURCE_EXHAUSTED.
+ * - Each communicator, model, checkpoint and work is used by one thread at a time, not always the
+ *   same, unless a function says "any thread". What uses a model uses its communicator. A function
+ *   of the program returns to its caller: no longjmp() out of it.
+ * - fork(): REQUIRES: the child uses nothing of it and ends by exec or _exit(). Signals: none is
+ *   caught, and a peer that is gone raises no SIGPIPE.
  *
- * Structs may grow: a program is compiled with the header of its library, see ddp_version(). */
+ * Structs may grow, at their end, when the second number of ddp_version() does, and then the
+ * functions bear another version, as DDP_0.1: a program that was compiled with an older header does
+ * not start, and the loader says why. What is opened by dlopen() asks ddp_version(). Fill structs
+ * by their members' names or set them to 0 first, since what is new is 0 by default. */
 #ifndef DDPRUN_WORKER_RUNTIME_DDP_C_H_
 #define DDPRUN_WORKER_RUNTIME_DDP_C_H_
 
