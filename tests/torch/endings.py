@@ -1,6 +1,7 @@
 """How ranks over "ddp" end: one scenario, which is named. Run under ddprun with two ranks.
 
-endings.py no-destroy | destroy-twice | exit-in-collective | interrupt | fork | die
+endings.py no-destroy | destroy-twice | drop-after-destroy | exit-in-collective
+               interrupt | fork | die
 """
 
 import os
@@ -36,6 +37,17 @@ def destroy_twice(rank):
     dist.init_process_group("ddp")
     dist.barrier()
     dist.destroy_process_group()
+
+
+def drop_after_destroy(rank):
+    """A work that is dropped behind its group's end, and that rank 1 never joins, has ended when
+    its tensor is freed."""
+    if rank == 0:
+        work = dist.all_reduce(torch.ones(1_000_000), async_op=True)
+        operation = work.operation
+        dist.destroy_process_group()
+        del work
+        assert operation.is_settled and operation.error is not None
 
 
 def exit_in_collective(rank):

@@ -68,8 +68,8 @@ TEST_CASE("torch: DDP, its hooks, fully_shard, DTensor and checkpoints train as 
 TEST_CASE("torch: tensors on GPUs go to PyTorch's own group") { CheckPasses(1, "on_gpus.py"); }
 
 TEST_CASE("torch: no ending hangs or crashes") {
-  for (const char* ending :
-       {"no-destroy", "destroy-twice", "exit-in-collective", "interrupt", "fork"}) {
+  for (const char* ending : {"no-destroy", "destroy-twice", "drop-after-destroy",
+                             "exit-in-collective", "interrupt", "fork"}) {
     CheckPasses(2, "endings.py", {ending});
   }
 }

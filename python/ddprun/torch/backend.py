@@ -82,6 +82,11 @@ class DdpProcessGroup(Collectives, dist.ProcessGroup):
         return Collectives.barrier(self, opts)
 
     def _start_coalescing(self, device):
+        if device.type == "cpu":
+            raise RuntimeError(
+                "ddp: on the CPU, as over Gloo, calls are not coalesced by device: name none, as in "
+                "`with _coalescing_manager(group)`, which takes calls of one kind"
+            )
         self._for_device(device.type)._start_coalescing(device)
 
     def _end_coalescing(self, device):

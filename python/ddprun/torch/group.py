@@ -9,7 +9,7 @@ import weakref
 
 from ddprun.library import GroupOptions, error_text, lib
 from ddprun.torch.store import CallbackStore
-from ddprun.torch.work import Completions, Operation, Work, error_of
+from ddprun.torch.work import DESTROYED, Completions, Operation, Work, error_of
 
 # How long operations that nobody waits for may take to end when their group does.
 _DRAIN_S = 5.0
@@ -31,6 +31,10 @@ class _Owner:
     def is_usable(self):
         """A forked child has a copy of this object, and nothing of what is behind it."""
         return self._handle is not None and self._getpid() == self._pid
+
+    def abort(self, reason):
+        if self.is_usable():
+            lib.ddp_communicator_abort(self.communicator, reason.encode())
 
     def free(self):
         if self.is_usable():
@@ -114,10 +118,12 @@ class Group:
         return Work(Operation(self, [handle], tensors, result, after), is_message=True)
 
     def adopt(self, operation, is_message):
-        """Keeps an operation that the user has dropped, until it is done."""
-        if self._is_closed or not operation.is_usable():
+        """Keeps an operation that the user has dropped, until it is done: it uses its tensors."""
+        if not operation.is_usable():
             return
-        if is_message:
+        if self._is_closed:
+            operation.end(_DRAIN_S)
+        elif is_message:
             self._messages.append(operation)
         else:
             self.completions.add(operation)
@@ -151,11 +157,7 @@ class Group:
 
     def abort(self):
         """Ends everything under way, on all ranks."""
-        self._abort("abort() was called")
-
-    def _abort(self, reason):
-        if self.owner.is_usable():
-            lib.ddp_communicator_abort(self.owner.communicator, reason.encode())
+        self.owner.abort("abort() was called")
 
     def shutdown(self):
         """Leaves the group. The other ranks need not come; what they do without this one fails."""
@@ -170,7 +172,7 @@ class Group:
         for message in self._messages:
             message.wait_for(max(1, int((end - time.monotonic()) * 1000)))
         self._messages = []
-        self.completions.close(patience_s, lambda: self._abort("its process group was destroyed"))
+        self.completions.close(patience_s, lambda: self.owner.abort(DESTROYED))
         self.owner = _Closed()
 
     def _end(self):
@@ -185,6 +187,9 @@ class _Closed:
 
     def is_usable(self):
         return False
+
+    def abort(self, _reason):
+        pass
 
     def free(self):
         pass

@@ -11,6 +11,9 @@ from ddprun.library import INVALID_ARGUMENT, error_text, lib
 # How long a wait stays in C: a signal such as Ctrl-C is seen after it at the latest.
 _SLICE_MS = 100
 
+# Why a group that ends aborts what is still under way.
+DESTROYED = "its process group was destroyed"
+
 
 def error_of(code):
     """The exception for a call of libddp that has just failed on this thread."""
@@ -123,6 +126,13 @@ class Operation:
 
     def is_usable(self):
         return self._owner.is_usable()
+
+    def end(self, patience_s):
+        """Waits for it at most so long, and aborts its group then: for one that nobody looks after
+        any more, and whose tensors it must not outlive."""
+        if not self.wait_for(int(1000 * patience_s)):
+            self._owner.abort(DESTROYED)
+            self.wait()
 
     def give_up(self):
         """Its parts, for an operation that takes its place: handles, tensors, what comes after."""
