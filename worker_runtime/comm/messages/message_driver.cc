@@ -19,6 +19,10 @@ constexpr std::chrono::milliseconds kLookForCause(20);
 // Of one rank. More are no rank's of ours.
 constexpr size_t kMaxOffers = size_t{1} << 20;
 
+std::string Gone(int rank, const absl::Status& why) {
+  return absl::StrCat("rank ", rank, " is gone: ", why.message());
+}
+
 }  // namespace
 
 void MessageDriver::Run() {
@@ -33,10 +37,8 @@ void MessageDriver::Run() {
   }
 }
 
-void MessageDriver::Lose(const Pending& message, int rank, const absl::Status& why) {
-  lost_.push_back({message,
-                   absl::UnavailableError(absl::StrCat(Describe(*message), ": rank ", rank,
-                                                       " is gone: ", why.message())),
+void MessageDriver::Lose(const Pending& message, const std::string& why) {
+  lost_.push_back({message, absl::UnavailableError(absl::StrCat(Describe(*message), ": ", why)),
                    Clock::now() + kPatienceForCause});
   next_look_ = Clock::now();
 }
@@ -70,7 +72,7 @@ bool MessageDriver::TakeStarted() {
 
 void MessageDriver::StartSend(const Pending& message) {
   const absl::StatusOr<Outgoing*> link = OutgoingTo(message->peer);
-  if (!link.ok()) return End(message, link.status());
+  if (!link.ok()) return Lose(message, std::string(link.status().message()));
   (*link)->offered[message->id] = message;
   MessageFrame offer;
   offer.kind = MessageFrame::kOffer;
@@ -87,7 +89,7 @@ void MessageDriver::StartReceive(const Pending& message) {
   const absl::StatusOr<Outgoing*> link = OutgoingTo(message->peer);
   if (link.ok()) return;
   matching_.Cancel(message->id);
-  End(message, link.status());
+  Lose(message, std::string(link.status().message()));
 }
 
 // Its send was given up before this rank's word had got there.
@@ -162,13 +164,16 @@ void MessageDriver::Wait() {
   for (const auto& [link, why] : broken) {
     const bool is_there = std::any_of(incoming_.begin(), incoming_.end(),
                                       [&](const auto& other) { return other.get() == link; });
-    if (is_there) DropIncoming(*link, why);
+    if (is_there) DropIncoming(*link, Gone(link->rank, why));
   }
   std::vector<std::pair<int, absl::Status>> ended;
   for (auto& [rank, link] : outgoing_) {
     if (absl::Status status = Serve(rank, link); !status.ok()) ended.push_back({rank, status});
   }
-  for (const auto& [rank, why] : ended) DropOutgoing(rank, why);
+  for (const auto& [rank, why] : ended) {
+    DropOutgoing(rank, Gone(rank, why));
+    for (uint64_t id : matching_.DropReceives(rank)) Lose(pending_.at(id), Gone(rank, why));
+  }
   DropOldStrangers();
 }
 
@@ -287,7 +292,7 @@ void MessageDriver::GiveUp(const Pending& message) {
           std::any_of(link->accepted.begin(), link->accepted.end(),
                       [&](const auto& accepted) { return accepted.second == message; });
       if (link->moving != message && !is_accepted) continue;
-      return DropIncoming(*link, absl::UnavailableError("a message of it has timed out"));
+      return DropIncoming(*link, "another message of that rank has timed out on its way");
     }
     return;
   }
@@ -295,7 +300,7 @@ void MessageDriver::GiveUp(const Pending& message) {
   if (found == outgoing_.end()) return;
   Outgoing& link = found->second;
   if (link.moving == message) {
-    return DropOutgoing(message->peer, absl::UnavailableError("a message to it has timed out"));
+    return DropOutgoing(message->peer, "another message to that rank has timed out on its way");
   }
   link.offered.erase(message->id);
   std::erase(link.accepted, message);

@@ -7,6 +7,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "worker_runtime/comm/messages/message_link.h"
@@ -59,7 +60,7 @@ class MessageDriver {
   void StartReceive(const Pending& message);
   void PostAgain(const Pending& message);
   void Accept(const MessageMatching::Offer& offer, Pending message);
-  // The connection to the rank; null, with the reason, where there can be none.
+  // The connection to the rank. Unavailable where there can be none.
   absl::StatusOr<Outgoing*> OutgoingTo(int rank);
 
   void Wait();
@@ -73,13 +74,13 @@ class MessageDriver {
   absl::Status ReadHello(Incoming& link);
   absl::Status Hear(Incoming& link);
 
-  // They end what is under way on it.
-  void DropOutgoing(int rank, const absl::Status& why);
-  void DropIncoming(Incoming& link, const absl::Status& why);
+  // They lose what is under way on it; `why` is a sentence.
+  void DropOutgoing(int rank, const std::string& why);
+  void DropIncoming(Incoming& link, const std::string& why);
   void DropOldStrangers();
 
   // Ends it as Unavailable, once the group has had the time to find a cause.
-  void Lose(const Pending& message, int rank, const absl::Status& why);
+  void Lose(const Pending& message, const std::string& why);
   void EndLost();
   void EndLate();
   void GiveUp(const Pending& message);

@@ -1,7 +1,4 @@
 // How the connections of MessageDriver come, prove themselves, and go.
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -13,36 +10,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "worker_runtime/comm/messages/message_driver.h"
+#include "worker_runtime/comm/tcp/sockets.h"
 
 namespace ddp::internal {
 namespace {
 
 constexpr std::chrono::milliseconds kAcceptRest(20);
 
-absl::Status Unreachable(const MessagePeers::Place& place, const char* why) {
+absl::Status Unreachable(const MessagePeers::Place& place, absl::string_view why) {
   return absl::UnavailableError(
       absl::StrCat("connect to ", place.address, ":", place.port, ": ", why));
-}
-
-absl::StatusOr<ddprun::UniqueFd> BeginConnect(const MessagePeers::Place& place) {
-  addrinfo hints{};
-  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  const std::string port = absl::StrCat(place.port);
-  if (getaddrinfo(place.address.c_str(), port.c_str(), &hints, &found) != 0) {
-    return Unreachable(place, "not an address");
-  }
-  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, freeaddrinfo);
-  ddprun::UniqueFd fd(socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd.is_open()) return Unreachable(place, std::strerror(errno));
-  const int on = 1;
-  setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  setsockopt(fd.get(), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-  if (connect(fd.get(), found->ai_addr, found->ai_addrlen) != 0 && errno != EINPROGRESS) {
-    return Unreachable(place, std::strerror(errno));
-  }
-  return fd;
 }
 
 }  // namespace
@@ -50,9 +27,10 @@ absl::StatusOr<ddprun::UniqueFd> BeginConnect(const MessagePeers::Place& place) 
 absl::StatusOr<MessageDriver::Outgoing*> MessageDriver::OutgoingTo(int rank) {
   const auto found = outgoing_.find(rank);
   if (found != outgoing_.end()) return &found->second;
-  absl::StatusOr<ddprun::UniqueFd> fd =
-      BeginConnect(owner_.peers_.places[static_cast<size_t>(rank)]);
-  if (!fd.ok()) return fd.status();
+  const MessagePeers::Place& place = owner_.peers_.places[static_cast<size_t>(rank)];
+  absl::StatusOr<ddprun::UniqueFd> fd = BeginConnect(place.address, absl::StrCat(place.port));
+  if (!fd.ok()) return Unreachable(place, fd.status().message());
+  Tune(fd->get());
   Outgoing link{.socket = MessageSocket(*std::move(fd))};
   const Hello hello = MakeHello(owner_.peers_.hello, owner_.rank_, rank);
   link.socket.Queue(&hello, sizeof hello);
@@ -135,9 +113,7 @@ void MessageDriver::AcceptConnections() {
       if (!is_passing) std::this_thread::sleep_for(kAcceptRest);
       return;
     }
-    const int on = 1;
-    setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    setsockopt(fd.get(), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    Tune(fd.get());
     incoming_.push_back(std::unique_ptr<Incoming>(
         new Incoming{.socket = MessageSocket(std::move(fd)), .since = Clock::now()}));
   }
@@ -152,25 +128,23 @@ void MessageDriver::DropOldStrangers() {
   });
 }
 
-void MessageDriver::DropOutgoing(int rank, const absl::Status& why) {
+void MessageDriver::DropOutgoing(int rank, const std::string& why) {
   const auto found = outgoing_.find(rank);
   std::vector<Pending> ended;
   for (const auto& [id, message] : found->second.offered) ended.push_back(message);
   ended.insert(ended.end(), found->second.accepted.begin(), found->second.accepted.end());
   if (found->second.moving != nullptr) ended.push_back(found->second.moving);
   outgoing_.erase(found);
-  for (uint64_t id : matching_.DropReceives(rank)) ended.push_back(pending_.at(id));
-  for (const Pending& message : ended) Lose(message, rank, why);
+  for (const Pending& message : ended) Lose(message, why);
 }
 
-void MessageDriver::DropIncoming(Incoming& link, const absl::Status& why) {
+void MessageDriver::DropIncoming(Incoming& link, const std::string& why) {
   std::vector<Pending> ended;
   for (const auto& [id, message] : link.accepted) ended.push_back(message);
   if (link.moving != nullptr) ended.push_back(link.moving);
   if (link.rank >= 0) matching_.DropOffers(link.rank);
-  const int rank = link.rank;
   std::erase_if(incoming_, [&](const auto& other) { return other.get() == &link; });
-  for (const Pending& message : ended) Lose(message, rank, why);
+  for (const Pending& message : ended) Lose(message, why);
 }
 
 }  // namespace ddp::internal

@@ -23,6 +23,7 @@ std::optional<MessageMatching::Offer> MessageMatching::Post(const Receive& recei
   }
   const Offer offer = *found;
   offers_.erase(found);
+  --offers_of_[offer.source];
   return offer;
 }
 
@@ -31,6 +32,7 @@ std::optional<MessageMatching::Receive> MessageMatching::Add(const Offer& offer)
                                   [&](const Receive& receive) { return Match(offer, receive); });
   if (found == receives_.end()) {
     offers_.push_back(offer);
+    ++offers_of_[offer.source];
     return std::nullopt;
   }
   const Receive receive = *found;
@@ -39,8 +41,10 @@ std::optional<MessageMatching::Receive> MessageMatching::Add(const Offer& offer)
 }
 
 bool MessageMatching::Withdraw(int source, uint64_t id) {
-  return offers_.remove_if(
-             [&](const Offer& offer) { return offer.source == source && offer.id == id; }) != 0;
+  const size_t withdrawn = offers_.remove_if(
+      [&](const Offer& offer) { return offer.source == source && offer.id == id; });
+  offers_of_[source] -= withdrawn;
+  return withdrawn != 0;
 }
 
 void MessageMatching::Cancel(uint64_t receive_id) {
@@ -49,6 +53,7 @@ void MessageMatching::Cancel(uint64_t receive_id) {
 
 void MessageMatching::DropOffers(int source) {
   offers_.remove_if([&](const Offer& offer) { return offer.source == source; });
+  offers_of_.erase(source);
 }
 
 std::vector<uint64_t> MessageMatching::DropReceives(int source) {
@@ -62,8 +67,8 @@ std::vector<uint64_t> MessageMatching::DropReceives(int source) {
 }
 
 size_t MessageMatching::OffersOf(int source) const {
-  return static_cast<size_t>(std::count_if(
-      offers_.begin(), offers_.end(), [&](const Offer& offer) { return offer.source == source; }));
+  const auto found = offers_of_.find(source);
+  return found == offers_of_.end() ? 0 : found->second;
 }
 
 }  // namespace ddp::internal

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <list>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -46,6 +47,7 @@ class MessageMatching {
   size_t OffersOf(int source) const;
 
  private:
+  std::map<int, size_t> offers_of_;  // by source
   std::list<Offer> offers_;
   std::list<Receive> receives_;
 };

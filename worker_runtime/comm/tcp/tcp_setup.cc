@@ -1,8 +1,5 @@
 #include "worker_runtime/comm/tcp/tcp_setup.h"
 
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -18,6 +15,7 @@
 #include "rendezvous/core/rank_assignment.h"
 #include "worker_runtime/comm/host_key.h"
 #include "worker_runtime/comm/tcp/acceptor.h"
+#include "worker_runtime/comm/tcp/sockets.h"
 
 namespace ddp::internal {
 namespace {
@@ -41,9 +39,13 @@ bool Listens(const Endpoint& self, const Endpoint& other) {
   return (is_unreachable ? higher.rank : lower.rank) == self.rank;
 }
 
+absl::Status Unreachable(const Endpoint& other, absl::string_view why) {
+  return absl::UnavailableError(
+      absl::StrCat("connect to rank ", other.rank, " at ", other.address, ": ", why));
+}
+
 absl::Status Unreachable(const Endpoint& other, int error) {
-  return absl::UnavailableError(absl::StrCat("connect to rank ", other.rank, " at ", other.address,
-                                             ": ", std::strerror(error)));
+  return Unreachable(other, std::strerror(error));
 }
 
 absl::Status WaitWritable(int socket, const Endpoint& other, Clock::time_point deadline) {
@@ -68,20 +70,9 @@ absl::StatusOr<UniqueFd> Connect(Store& store, const Endpoint& self, const Endpo
         port.status().code(),
         absl::StrCat("rank ", other.rank, " does not listen: ", port.status().message()));
   }
-  addrinfo hints{};
-  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  if (getaddrinfo(other.address.c_str(), port->c_str(), &hints, &found) != 0) {
-    return absl::InternalError(absl::StrCat("rank ", other.rank, " listens on \"", other.address,
-                                            "\", port \"", *port, "\": not an address"));
-  }
-  std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, freeaddrinfo);
-  UniqueFd socket(::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!socket.is_open()) return Unreachable(other, errno);
-  if (connect(socket.get(), found->ai_addr, found->ai_addrlen) != 0 && errno != EINPROGRESS) {
-    return Unreachable(other, errno);
-  }
+  absl::StatusOr<UniqueFd> begun = BeginConnect(other.address, *port);
+  if (!begun.ok()) return Unreachable(other, begun.status().message());
+  UniqueFd socket = *std::move(begun);
   absl::Status status = WaitWritable(socket.get(), other, deadline);
   if (!status.ok()) return status;
   const Hello hello = MakeHello(other.nonce, self.rank, other.rank);
@@ -113,18 +104,6 @@ absl::Status AwaitAnswer(int socket, const Endpoint& self, const Endpoint& other
                                                    " is not rank ", other.rank, " of this round"));
   }
   return absl::OkStatus();
-}
-
-void Tune(int socket) {
-  const int on = 1;
-  setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  // A machine that vanished is noticed between operations too. No TCP_USER_TIMEOUT: it would also
-  // end a connection to a rank that is merely stopped.
-  const int idle_s = 5, interval_s = 2, probes = 4;
-  setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-  setsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
-  setsockopt(socket, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof interval_s);
-  setsockopt(socket, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
 }
 
 // The rank's own port while its links are made. Heard on a thread of its own, so that strangers are
