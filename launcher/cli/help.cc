@@ -25,8 +25,8 @@ constexpr char kHead[] =
     "\n"
     "Starts --nproc_per_node processes (gpu: one for each GPU), gives each its rank,\n"
     "watches them, restarts the job when something dies and says what died first.\n"
-    "PROGRAM is any executable; a name ending in .py runs under $PYTHON_EXEC or\n"
-    "python3, with -u.\n";
+    "PROGRAM is any executable; a name ending in .py runs with -u under $PYTHON_EXEC,\n"
+    "else the python3 of the environment that ddprun is installed in, else of PATH.\n";
 
 constexpr char kTail[] =
     "Options may be written with dashes or underscores, and cut short as long as only\n"

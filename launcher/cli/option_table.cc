@@ -29,8 +29,7 @@ constexpr OptionRow kTable[] = {
      "Rank of this node; with the static backend each needs its own (default there 0)."},
     {"role", 0, "NAME", kJob, "Role of this node's workers (default 'default')."},
     {"no_python", 0, nullptr, kProgram, "Execute the program as it is, also if it is a .py file."},
-    {"module", 'm', nullptr, kProgram,
-     "PROGRAM is a Python module: python3 -u -m PROGRAM (or $PYTHON_EXEC)."},
+    {"module", 'm', nullptr, kProgram, "PROGRAM is a Python module: run as python3 -u -m PROGRAM."},
     {"run_path", 0, nullptr, kProgram,
      "PROGRAM is a Python script of any name, run by runpy.run_path; wins over the two "
      "above."},

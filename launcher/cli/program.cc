@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <climits>
 #include <cstring>
 #include <optional>
 #include <string_view>
@@ -132,11 +133,19 @@ std::string CauseOfPython(const std::string& python, const absl::Status& error) 
   return problem == EACCES ? "is not executable" : std::strerror(problem);
 }
 
+// The path of this program; empty where /proc does not say.
+std::string OwnProgram() {
+  char path[PATH_MAX];
+  const ssize_t size = readlink("/proc/self/exe", path, sizeof path);
+  return size > 0 ? std::string(path, static_cast<size_t>(size)) : "";
+}
+
 // `words` are what Python is given: options, what to run.
 absl::StatusOr<Program> UnderPython(const std::string& program, std::vector<std::string> words,
                                     const Environment& environment) {
   const std::string given = environment.Get("PYTHON_EXEC").value_or("");
-  const std::string python = given.empty() ? "python3" : given;
+  std::string python = given.empty() ? PythonBeside(OwnProgram()) : given;
+  if (python.empty()) python = "python3";
   const absl::StatusOr<std::string> executable = FindExecutable(python, environment);
   absl::Status error = executable.status();
   if (error.ok()) error = CheckFormat(python, InspectExecutable(*executable), environment);
@@ -220,6 +229,16 @@ absl::StatusOr<Program> ResolveProgram(const std::string& name,
   absl::StatusOr<Program> program = Resolve(name, run_as, environment);
   if (program.ok()) program->argv.insert(program->argv.end(), args.begin(), args.end());
   return program;
+}
+
+std::string PythonBeside(const std::string& program) {
+  const size_t name = program.rfind('/');
+  if (name == std::string::npos) return "";
+  const std::string folder = program.substr(0, name);
+  const bool is_environment = Problem(folder + "/../pyvenv.cfg", Need::kRead) == 0 ||
+                              Problem(folder + "/../conda-meta", Need::kRead) == EISDIR;
+  const std::string python = folder + "/python3";
+  return is_environment && Problem(python, Need::kExecute) == 0 ? python : "";
 }
 
 int ExitCodeOfStartError(const absl::Status& error) {

@@ -17,14 +17,19 @@ struct Program {
   std::string title;              // what the user called it, for reports
 };
 
-// Finds what to execute. By its name: one that ends in .py runs under $PYTHON_EXEC or python3, with
-// -u; one with a slash is a path; any other is looked for in PATH as execvp does, and a text file
-// without "#!" runs under /bin/sh, also as execvp does. Errors are one line: NotFound (exit code
-// 127), PermissionDenied for what is there and cannot be executed (126), an interpreter that is
-// missing or a format of another machine included; InvalidArgument for what is no module's name.
+// Finds what to execute. By its name: one that ends in .py runs under $PYTHON_EXEC, else the Python
+// of the environment where ddprun is installed, else the python3 of PATH, with -u; one with a slash
+// is a path; any other is looked for in PATH as execvp does, and a text file without "#!" runs
+// under /bin/sh, also as execvp does. Errors are one line: NotFound (exit code 127),
+// PermissionDenied for what is there and cannot be executed (126), an interpreter that is missing
+// or a format of another machine included; InvalidArgument for what is no module's name.
 absl::StatusOr<Program> ResolveProgram(const std::string& name,
                                        const std::vector<std::string>& args, RunAs run_as,
                                        const Environment& environment);
+
+// The python3 of the virtual or conda environment in whose bin folder `program` is, as torchrun's
+// first line names its own; empty if it is in none.
+std::string PythonBeside(const std::string& program);
 
 // What kind of file an executable is, as far as execve() will care.
 struct ExecutableFormat {

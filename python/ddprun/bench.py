@@ -3,7 +3,8 @@
     python -m ddprun.bench [--ranks 2,4] [--models mlp,wide,transformer] [--steps 30]
 
 Each number of ranks is a run of its own, in which the two take turns: a step over the one, a step
-over the other. The figures are medians of rank 0. A rank computes on one thread.
+over the other. The figures are medians of rank 0. A rank computes on one thread. "alone" is a step
+without DDP, "free" one of DDP whose all-reduce costs nothing: no backend can be faster than that.
 """
 
 import argparse
@@ -21,6 +22,7 @@ import ddprun.torch  # noqa: F401
 
 BATCH = 64
 BACKENDS = ("gloo", "ddp")
+COLUMNS = ("alone", "free", *BACKENDS)
 SMALL_CALLS = 300
 
 
@@ -66,33 +68,45 @@ MODELS = {
 }
 
 
-def _one_step(model, optimizer, data, target):
+def _reduce_nothing(_state, bucket):
+    done = torch.futures.Future()
+    done.set_result(bucket.buffer())
+    return done
+
+
+def _model(make, backend, groups):
+    torch.manual_seed(0)
+    model = make()
+    if backend != "alone":
+        group = groups["ddp" if backend == "free" else backend]
+        model = DistributedDataParallel(model, process_group=group, gradient_as_bucket_view=True)
+    if backend == "free":
+        model.register_comm_hook(None, _reduce_nothing)
+    return model, torch.optim.SGD(model.parameters(), lr=0.01)
+
+
+def _one_step(backend, model, optimizer, data, target):
+    """Milliseconds."""
     started = time.perf_counter()
     optimizer.zero_grad()
     torch.nn.functional.cross_entropy(model(data), target).backward()
     optimizer.step()
+    if backend == "free":
+        dist.barrier()  # as every reduction waits for the slowest rank
     return 1000 * (time.perf_counter() - started)
 
 
 def _steps(groups, name, steps):
     """Milliseconds of a step by backend, and of one without any; millions of parameters."""
     make, make_data = MODELS[name]
-    times = {backend: [] for backend in (*BACKENDS, "alone")}
-    models = {}
-    for backend in times:
-        torch.manual_seed(0)
-        model = make()
-        if backend != "alone":
-            model = DistributedDataParallel(
-                model, process_group=groups[backend], gradient_as_bucket_view=True
-            )
-        models[backend] = model, torch.optim.SGD(model.parameters(), lr=0.01)
+    times = {backend: [] for backend in (*BACKENDS, "alone", "free")}
+    models = {backend: _model(make, backend, groups) for backend in times}
     torch.manual_seed(dist.get_rank())
     data = make_data()
     for _ in range(steps + 3):
         for backend, (model, optimizer) in models.items():
             dist.barrier()
-            times[backend].append(_one_step(model, optimizer, *data))
+            times[backend].append(_one_step(backend, model, optimizer, *data))
     count = sum(each.numel() for each in models["alone"][0].parameters())
     return {backend: statistics.median(each[3:]) for backend, each in times.items()}, count / 1e6
 
@@ -118,11 +132,12 @@ def _run(rank, ranks, store, options):
 
     def say(what, found, unit):
         if rank == 0:
-            ratio = found["gloo"] / found["ddp"]
-            alone = f"{found['alone']:9.2f}" if "alone" in found else 9 * " "
+            figures = " ".join(
+                f"{found[each]:9.2f}" if each in found else 9 * " " for each in COLUMNS
+            )
+            most = f"{found['gloo'] / found['free']:6.2f}" if "free" in found else ""
             print(
-                f"{ranks:5}  {what:32} {alone} {found['gloo']:9.2f} {found['ddp']:9.2f} {unit} "
-                f"{ratio:6.2f}",
+                f"{ranks:5}  {what:32} {figures} {unit} {found['gloo'] / found['ddp']:6.2f} {most}",
                 flush=True,
             )
 
@@ -149,7 +164,9 @@ def _numbers(text):
 
 def main():
     parser = argparse.ArgumentParser(
-        prog="python -m ddprun.bench", description=__doc__.split(":")[0]
+        prog="python -m ddprun.bench",
+        description=__doc__.split(":")[0] + ".",
+        epilog=__doc__.split("\n\n")[2],
     )
     parser.add_argument("--ranks", type=_numbers, default=[2, 4], metavar="N,..")
     parser.add_argument(
@@ -161,8 +178,10 @@ def main():
     )
     parser.add_argument("--steps", type=int, default=30, choices=range(1, 10001), metavar="N")
     options = parser.parse_args()
-    print(f"PyTorch {torch.__version__}, {os.cpu_count()} CPUs; ratio: gloo / ddp")
-    print(f"ranks  {'':32} {'alone':>9} {'gloo':>9} {'ddp':>9}     ratio")
+    print(
+        f"PyTorch {torch.__version__}, {os.cpu_count()} CPUs; ratio: gloo / ddp; most: gloo / free"
+    )
+    print(f"ranks  {'':32} {' '.join(f'{each:>9}' for each in COLUMNS)}     ratio   most")
     for ranks in options.ranks:
         with tempfile.TemporaryDirectory(prefix="ddprun-bench-") as folder:
             arguments = (ranks, os.path.join(folder, "store"), options)

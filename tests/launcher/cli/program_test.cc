@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -86,6 +87,21 @@ TEST_CASE("program: a script is run by python3, by PYTHON_EXEC, or as it is") {
   REQUIRE(program.ok());
   CHECK(program->executable == script);
   CHECK(program->argv == std::vector<std::string>{script});
+}
+
+TEST_CASE("program: in a Python environment it is the Python of that environment") {
+  const testing::TempDir dir;
+  std::filesystem::create_directory(dir.path() / "bin");
+  const std::string python = WriteFile(dir.File("bin/python3"), "#!/bin/sh\n", 0755);
+  const std::string ddprun = dir.File("bin/ddprun");
+  CHECK(PythonBeside(ddprun) == "");  // as in /usr/bin
+  SUBCASE("of venv") { WriteFile(dir.File("pyvenv.cfg"), "home = /usr/bin\n", 0644); }
+  SUBCASE("of conda") { std::filesystem::create_directory(dir.path() / "conda-meta"); }
+  CHECK(PythonBeside(ddprun) == python);
+  std::filesystem::remove(python);
+  CHECK(PythonBeside(ddprun) == "");
+  CHECK(PythonBeside("ddprun") == "");
+  CHECK(PythonBeside("") == "");
 }
 
 TEST_CASE("program: a text file without '#!' runs under the shell, as execvp has it") {
