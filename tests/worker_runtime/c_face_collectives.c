@@ -113,13 +113,30 @@ static int CheckMessages(ddp_communicator* ranks, int rank, int world_size) {
   return 0;
 }
 
+/* Each rank has a bit of its own. */
+static int CheckBits(ddp_communicator* ranks, int rank, int world_size) {
+  const int own = 1 << rank, all = (1 << world_size) - 1;
+  int8_t either = (int8_t)own, both = (int8_t)~own;
+  EXPECT_C(ddp_complete(ddp_all_reduce(ranks, &either, 1, DDP_INT8, DDP_BIT_OR, NULL)) == DDP_OK);
+  EXPECT_C(ddp_complete(ddp_all_reduce(ranks, &both, 1, DDP_INT8, DDP_BIT_AND, NULL)) == DDP_OK);
+  EXPECT_C(either == all && both == (int8_t)~all);
+  int64_t odd = own | 1 << 20;
+  EXPECT_C(ddp_complete(ddp_all_reduce(ranks, &odd, 1, DDP_INT64, DDP_BIT_XOR, NULL)) == DDP_OK);
+  EXPECT_C(odd == (all | (world_size % 2) << 20));
+  int8_t parts[8], part = 0;
+  EXPECT_C(world_size <= 8);
+  for (int i = 0; i < world_size; ++i) parts[i] = (int8_t)(-i * 10);
+  EXPECT_C(ddp_complete(ddp_reduce_scatter(ranks, parts, &part, 1, DDP_INT8, DDP_AVERAGE, NULL)) ==
+           DDP_OK);
+  EXPECT_C(part == -rank * 10);
+  return 0;
+}
+
 int CheckCollectives(ddp_communicator* ranks, int rank, int world_size) {
   EXPECT_C(CheckReductions(ranks, rank, world_size) == 0);
   EXPECT_C(CheckMoves(ranks, rank, world_size) == 0);
   EXPECT_C(CheckMessages(ranks, rank, world_size) == 0);
-  int8_t byte = (int8_t)(1 << rank);
-  EXPECT_C(ddp_complete(ddp_all_reduce(ranks, &byte, 1, DDP_INT8, DDP_BIT_OR, NULL)) == DDP_OK);
-  EXPECT_C(byte == (1 << world_size) - 1);
+  EXPECT_C(CheckBits(ranks, rank, world_size) == 0);
   /* bfloat16: 1 is 0x3f80, and 2 and 4 have one bit of their own. */
   uint16_t half = 0x3f80;
   const uint16_t sum = world_size == 1 ? 0x3f80 : world_size == 2 ? 0x4000 : 0x4080;
