@@ -254,5 +254,7 @@ class Completions:
 
     def _run(self):
         while (operation := self._queue.get()) is not None:
-            operation.wait()
+            # Not wait(): it would execute the operation here as one that the program waits for,
+            # and spin for the other ranks on a core where this rank computes.
+            operation.wait_for(None)
             del operation  # it holds tensors, and the next one may be long in coming
