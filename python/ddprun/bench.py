@@ -1,10 +1,12 @@
 """Compares the backend "ddp" with Gloo on this machine:
 
     python -m ddprun.bench [--ranks 2,4] [--models mlp,wide,transformer] [--steps 30]
+    ddprun --nnodes=2 --rdzv_endpoint=HOST:29400 -m ddprun.bench    # on each of two hosts
 
-Each number of ranks is a run of its own, in which the two take turns: a step over the one, a step
-over the other. The figures are medians of rank 0. A rank computes on one thread. "alone" is a step
-without DDP, "free" one of DDP whose all-reduce costs nothing: no backend can be faster than that.
+Each number of ranks is a run of its own; under a launcher its ranks are the one run. In it the two
+take turns: a step over the one, a step over the other. The figures are medians of rank 0. A rank
+computes on one thread. "alone" is a step without DDP, "free" one of DDP whose all-reduce costs
+nothing: no backend can be faster than that.
 """
 
 import argparse
@@ -138,9 +140,13 @@ def _small_calls(groups):
     return {backend: statistics.median(each) for backend, each in times.items()}
 
 
-def _run(rank, ranks, store, options):
-    torch.set_num_threads(1)
+def _spawned(rank, ranks, store, options):
     dist.init_process_group("ddp", store=dist.FileStore(store, ranks), rank=rank, world_size=ranks)
+    _run(rank, ranks, options)
+
+
+def _run(rank, ranks, options):
+    torch.set_num_threads(1)
     groups = {backend: dist.new_group(backend=backend) for backend in BACKENDS}
     groups["free"] = _free_group()
 
@@ -176,6 +182,13 @@ def _numbers(text):
     return [int(each) for each in text.split(",")]
 
 
+def _say_heading():
+    print(
+        f"PyTorch {torch.__version__}, {os.cpu_count()} CPUs; ratio: gloo / ddp; most: gloo / free"
+    )
+    print(f"ranks  {'':32} {' '.join(f'{each:>9}' for each in COLUMNS)}     ratio   most")
+
+
 def main():
     parser = argparse.ArgumentParser(
         prog="python -m ddprun.bench",
@@ -192,14 +205,17 @@ def main():
     )
     parser.add_argument("--steps", type=int, default=30, choices=range(1, 10001), metavar="N")
     options = parser.parse_args()
-    print(
-        f"PyTorch {torch.__version__}, {os.cpu_count()} CPUs; ratio: gloo / ddp; most: gloo / free"
-    )
-    print(f"ranks  {'':32} {' '.join(f'{each:>9}' for each in COLUMNS)}     ratio   most")
+    if "RANK" in os.environ:
+        dist.init_process_group("ddp")
+        if dist.get_rank() == 0:
+            _say_heading()
+        _run(dist.get_rank(), dist.get_world_size(), options)
+        return
+    _say_heading()
     for ranks in options.ranks:
         with tempfile.TemporaryDirectory(prefix="ddprun-bench-") as folder:
             arguments = (ranks, os.path.join(folder, "store"), options)
-            torch.multiprocessing.spawn(_run, args=arguments, nprocs=ranks)
+            torch.multiprocessing.spawn(_spawned, args=arguments, nprocs=ranks)
 
 
 if __name__ == "__main__":

@@ -3,10 +3,14 @@
 
 #include <chrono>
 #include <filesystem>
+#include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "rendezvous/base/version.h"
+#include "tests/support/netns.h"
+#include "tests/support/skip.h"
 #include "tests/support/subprocess.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/torch_python.h"
@@ -63,6 +67,38 @@ TEST_CASE("torch: works are dropped, shared, timed out and refused as they shoul
 TEST_CASE("torch: DDP, its hooks, fully_shard, DTensor and checkpoints train as over Gloo") {
   const TempDir folder;
   CheckPasses(2, "training.py", {folder.File("checkpoint")});
+}
+
+// Shared memory within a host, TCP between the two.
+TEST_CASE("torch: the same on two hosts, with one and two ranks each") {
+  if (FindTorchPython().python.empty()) return SkipWithoutTorch();
+  std::string why;
+  const auto hosts = Hosts::Make(2, &why);
+  if (hosts == nullptr) return SkipTest("no network namespaces here: " + why);
+  const TempDir folder;
+  struct Row {
+    int ranks;  // of each host
+    std::string program;
+    std::vector<std::string> arguments;
+  };
+  for (const Row& row : {Row{2, "collectives.py", {}}, Row{1, "works.py", {}},
+                         Row{2, "training.py", {folder.File("checkpoint")}}}) {
+    CAPTURE(row.program);
+    std::vector<std::string> argv = Job(row.ranks, row.program, row.arguments);
+    argv.insert(argv.begin() + 1, {"--nnodes=2", "--rdzv_id=" + row.program,
+                                   "--rdzv_endpoint=" + hosts->Address(1) + ":29400"});
+    std::vector<std::unique_ptr<Subprocess>> nodes;
+    for (int host : {1, 2}) {
+      Subprocess::Options options = Environment();
+      options.netns = hosts->Name(host);
+      options.env["GLOO_SOCKET_IFNAME"] = "eth0";
+      nodes.push_back(std::make_unique<Subprocess>(argv, options));
+    }
+    for (const auto& node : nodes) {
+      CHECK_MESSAGE(node->Wait(kPatience) == 0, node->Describe());
+      CHECK(CountOf("checks passed", node->out()) == row.ranks);
+    }
+  }
 }
 
 TEST_CASE("torch: tensors on GPUs go to PyTorch's own group") { CheckPasses(1, "on_gpus.py"); }

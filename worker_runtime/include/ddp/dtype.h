@@ -55,8 +55,8 @@ const char* Name(DType dtype);
 // `nccl` leaves it all to NCCL, which has no operations on bits: they are refused.
 // Its average multiplies each float by 1 / world size rounded to the type before it sums, as in
 // PyTorch. The products and the sums are rounded, too: with 3 ranks a bfloat16 is off by up to 1 %,
-// 0.2 % of it in the same direction always. Integers, uint8 and int8 too, are summed in their own type,
-// where they wrap, and then divided. Whether a NaN or another rank's number is the maximum or
+// 0.2 % of it in the same direction always. Integers, uint8 and int8 too, are summed in their own
+// type, where they wrap, and then divided. Whether a NaN or another rank's number is the maximum or
 // minimum is NCCL's choice.
 enum class ReduceOp : uint8_t { kSum, kAverage, kMax, kMin, kProduct, kBitAnd, kBitOr, kBitXor };
 
