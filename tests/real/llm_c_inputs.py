@@ -48,7 +48,9 @@ def main():
     (texts / "tiny_shakespeare_train.bin").write_bytes(text(draw, words, 40000))
     (texts / "tiny_shakespeare_val.bin").write_bytes(text(draw, words, 8000))
     letters = b"".join(bytes([1, ord("A") + token]) for token in range(VOCABULARY))
-    (folder / "gpt2_tokenizer.bin").write_bytes(header(20240328, 2, VOCABULARY, END_OF_TEXT) + letters)
+    (folder / "gpt2_tokenizer.bin").write_bytes(
+        header(20240328, 2, VOCABULARY, END_OF_TEXT) + letters
+    )
 
 
 main()

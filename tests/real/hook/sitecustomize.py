@@ -4,6 +4,7 @@ Counts the optimizer's steps and keeps the last loss, and writes them, with the 
 $DDPRUN_REAL_SEEN at the rank's end: the program need not say that it has trained. $DDPRUN_REAL_BACKEND takes
 the place of Gloo. $DDPRUN_REAL_KILL=STEP ends rank 1 of the first attempt by SIGKILL behind that step.
 """
+
 import atexit
 import json
 import os
@@ -52,7 +53,7 @@ def replace_gloo(backend):
     def on(function, place):
         def with_backend(*words, **named):
             if len(words) > place:
-                words = words[:place] + (backend,) + words[place + 1:]
+                words = words[:place] + (backend,) + words[place + 1 :]
             else:
                 named["backend"] = backend
             return function(*words, **named)

@@ -1,4 +1,5 @@
 """Trains a network whose two layers are divided among four ranks, by columns and by rows (DTensor)."""
+
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh

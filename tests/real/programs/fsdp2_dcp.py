@@ -1,4 +1,5 @@
 """Trains a small network by FSDP2, saves it by torch.distributed.checkpoint after each step, and goes on from there."""
+
 import glob
 
 import torch
@@ -37,7 +38,8 @@ for step in range(first, STEPS):
     optimizer.step()
     optimizer.zero_grad()
     weights, state = get_state_dict(model, optimizer)
-    dcp.save({"model": weights, "optimizer": state, "step": step + 1},
-             checkpoint_id=f"saved-{step + 1}")
+    dcp.save(
+        {"model": weights, "optimizer": state, "step": step + 1}, checkpoint_id=f"saved-{step + 1}"
+    )
 print(f"rank {dist.get_rank()}: steps {first} to {STEPS}, loss {loss.item():.6f}", flush=True)
 dist.destroy_process_group()

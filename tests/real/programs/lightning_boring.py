@@ -1,4 +1,5 @@
 """Lightning's own boring model and data, by its command line."""
+
 from lightning.pytorch.cli import LightningCLI
 from lightning.pytorch.demos.boring_classes import BoringDataModule, BoringModel
 
