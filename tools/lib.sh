@@ -37,6 +37,9 @@ guest_packages=(user-mode-linux)
 # The models of Kubernetes' API, which the tests hold the examples against, and a reader of YAML.
 kubernetes_packages=(python3-kubernetes python3-yaml)
 
+# With which tools/check_packages tries what is for pip, for CMake and for Debian.
+package_packages=(python3-venv cmake lintian)
+
 torch_packages=(python3-venv cmake)
 # PyTorch, which the conformance tests compare with, and NumPy, without which its collectives of objects
 # and its checkpoints do not work. The CPU build is 200 to 300 MB with all it needs.
