@@ -25,7 +25,9 @@ namespace ddp::internal {
 namespace {
 
 constexpr char kMark[] = "ddp/left-peer";
-constexpr std::chrono::milliseconds kPatience(500);
+constexpr char kMember[] = R"("left_peer": )";
+// A local file system takes this long when others write gigabytes to it.
+constexpr std::chrono::milliseconds kPatience(2000);
 // As long as the agent waits for a signal of its own before it judges a worker's death by one.
 constexpr std::chrono::milliseconds kWayOut(250);
 // Of the agent's limit for the whole message, 4 KiB, what its escapes leave.
@@ -44,7 +46,7 @@ std::string ErrorText(const absl::Status& status, int left_peer) {
   return absl::StrCat(
       R"({"message": {"message": "rank )", left_peer,
       absl::IsAborted(status) ? " ended the group: " : " left the job: ", JsonText(reason),
-      R"(", "extraInfo": {"timestamp": ")", time(nullptr), R"(", "left_peer": )", left_peer, "}}}");
+      R"(", "extraInfo": {"timestamp": ")", time(nullptr), "\", ", kMember, left_peer, "}}}");
 }
 
 // By a file that has no name until it has all of its text: the launcher may end this process on the
@@ -83,6 +85,16 @@ std::optional<int> LeftPeerOf(const absl::Status& status) {
   const auto mark = status.GetPayload(kMark);
   int rank = -1;
   if (!mark.has_value() || !absl::SimpleAtoi(std::string(*mark), &rank)) return std::nullopt;
+  return rank;
+}
+
+// In a message the quotes are escaped.
+std::optional<int> LeftPeerOfNote(std::string_view text) {
+  const size_t at = text.rfind(kMember);
+  if (at == std::string_view::npos) return std::nullopt;
+  text.remove_prefix(at + sizeof(kMember) - 1);
+  int rank = -1;
+  if (!absl::SimpleAtoi(std::string(text.substr(0, text.find('}'))), &rank)) return std::nullopt;
   return rank;
 }
 

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -19,6 +20,10 @@ absl::Status WithLeftPeer(absl::Status status, std::optional<int> rank);
 // The rank of the mark; nullopt without one.
 std::optional<int> LeftPeerOf(const absl::Status& status);
 
+// The rank that such a note, the text of one that LeftPeerNote wrote, names; nullopt in other
+// texts.
+std::optional<int> LeftPeerOfNote(std::string_view text);
+
 // Tells the agent that this process is about to end because a peer left, so that its end is not
 // taken for the cause: by the file of TORCHELASTIC_ERROR_FILE, in the format of PyTorch's @record
 // with one more member, extraInfo.left_peer. A process that goes on and ends with 0 has succeeded
@@ -32,7 +37,7 @@ class LeftPeerNote {
 
   // `status` without its mark. The first one with the mark of another rank is written, unless the
   // file is there already. Returns a quarter of a second after it is written, so that the rank that
-  // left ends before this one; where the file system does not answer, half a second later.
+  // left ends before this one; where the file system does not answer, two seconds later.
   absl::Status Told(absl::Status status);
 
  private:

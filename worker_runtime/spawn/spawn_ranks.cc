@@ -12,9 +12,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -25,6 +28,7 @@
 #include "process/failure_text.h"
 #include "rendezvous/base/check.h"
 #include "rendezvous/store/store_server.h"
+#include "worker_runtime/comm/left_peer.h"
 #include "worker_runtime/comm/make_nonce.h"
 #include "worker_runtime/env_contract.h"
 #include "worker_runtime/returned_ranks.h"
@@ -67,6 +71,13 @@ class Notes {
 
   std::string FileOf(int rank) const { return absl::StrCat(folder_, "/", prefix_, rank); }
   bool HasNote(int rank) const { return access(FileOf(rank).c_str(), F_OK) == 0; }
+  // The rank that this one's note names as the one that left.
+  std::optional<int> NamedBy(int rank) const {
+    std::ifstream file(FileOf(rank));
+    const std::string text((std::istreambuf_iterator<char>(file)),
+                           std::istreambuf_iterator<char>());
+    return LeftPeerOfNote(text);
+  }
 
  private:
   std::string folder_;
@@ -75,6 +86,7 @@ class Notes {
 
 // How a rank that failed ended.
 struct Failure {
+  int rank = -1;
   std::string text;
   bool is_consequence = false;  // of our stop, or of another rank's leaving
 };
@@ -114,6 +126,7 @@ class RankGroup {
   absl::Status CheckRoomForConnections() const;
   int PollTimeoutMs() const;
   void Finish(int rank);
+  const Failure& Cause() const;
   void TellWhoReturned();
   void Stop();
   void KillRest();
@@ -211,10 +224,23 @@ absl::Status RankGroup::Await() {
     if (!failures_.empty() && !is_stopping_) Stop();
     if (kill_at_ && Clock::now() >= *kill_at_) KillRest();
   }
-  if (failures_.empty()) return absl::OkStatus();
-  const auto cause = std::find_if(failures_.begin(), failures_.end(),
-                                  [](const Failure& failure) { return !failure.is_consequence; });
-  return absl::AbortedError((cause != failures_.end() ? *cause : failures_.front()).text);
+  return failures_.empty() ? absl::OkStatus() : absl::AbortedError(Cause().text);
+}
+
+// A rank whose own note came too late looks like a cause. Those that others name come before it.
+const Failure& RankGroup::Cause() const {
+  std::set<std::optional<int>> named;
+  for (const Failure& failure : failures_) named.insert(notes_.NamedBy(failure.rank));
+  const auto first = [this](const auto& is_cause) {
+    return std::find_if(failures_.begin(), failures_.end(), is_cause);
+  };
+  auto cause = first([&named](const Failure& failure) {
+    return !failure.is_consequence && named.contains(failure.rank);
+  });
+  if (cause == failures_.end()) {
+    cause = first([](const Failure& failure) { return !failure.is_consequence; });
+  }
+  return cause != failures_.end() ? *cause : failures_.front();
 }
 
 void RankGroup::Finish(int rank) {
@@ -228,7 +254,8 @@ void RankGroup::Finish(int rank) {
   const bool is_stopped =
       is_stopping_ && !news.returned && !news.exception &&
       (status.is_unknown || status.signal == SIGTERM || status.signal == SIGKILL);
-  failures_.push_back({.text = FailureText(rank, ranks_, status, news),
+  failures_.push_back({.rank = rank,
+                       .text = FailureText(rank, ranks_, status, news),
                        .is_consequence = is_stopped || notes_.HasNote(rank)});
 }
 

@@ -77,6 +77,17 @@ TEST_CASE("left peer: the first peer that left is written, and its mark is taken
   CHECK((about.st_mode & 07777) == 0600);
 }
 
+TEST_CASE("left peer: whoever reads a note knows the rank that it names") {
+  const TempDir dir;
+  const std::string path = dir.File("error.json");
+  (void)LeftPeerNote(path, 0).Told(Gone(R"(it said {"left_peer": 7})", 12));
+  CHECK(LeftPeerOfNote(ReadFile(path)) == 12);
+  CHECK_FALSE(LeftPeerOfNote(R"({"message": "ValueError: {\"left_peer\": 7}"})"));
+  CHECK_FALSE(LeftPeerOfNote(R"({"left_peer": )"));
+  CHECK_FALSE(LeftPeerOfNote(R"({"left_peer": "7"})"));
+  CHECK_FALSE(LeftPeerOfNote(""));
+}
+
 TEST_CASE("left peer: what a rank caused itself is not written") {
   const TempDir dir;
   LeftPeerNote note(dir.File("error.json"), 1);

@@ -108,6 +108,12 @@ int LeaveGroupLate(int rank) {
   return sigwait(&term, &got) == 0 ? 7 : 8;
 }
 
+// As above, with a rank that leaves no note of why it failed.
+int LeaveWithoutNote(int rank) {
+  if (rank == 0) unsetenv("TORCHELASTIC_ERROR_FILE");
+  return LeaveGroupLate(rank);
+}
+
 int IgnoreTerm(int rank) {
   if (signal(SIGTERM, SIG_IGN) == SIG_ERR) return 8;
   auto group = ddp::ProcessGroup::FromEnv({});
@@ -320,6 +326,7 @@ int main(int argc, char** argv) {
       {"code", CodeOfRank2},
       {"leave", LeaveGroup},
       {"leave-late", LeaveGroupLate},
+      {"leave-without-note", LeaveWithoutNote},
       {"exit", ExitOfRank1},
       {"exit-all", ExitOfAll},
       {"nested", Nested},

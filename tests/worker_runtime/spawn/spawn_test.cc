@@ -16,10 +16,19 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "rendezvous/base/unique_fd.h"
 #include "tests/support/subprocess.h"
 #include "tests/support/temp_dir.h"
+
+// So that a check that fails shows the lines.
+template <>
+struct doctest::StringMaker<std::vector<std::string>> {
+  static doctest::String convert(const std::vector<std::string>& lines) {
+    return absl::StrJoin(lines, " | ").c_str();
+  }
+};
 
 namespace ddp::testing {
 namespace {
@@ -79,6 +88,7 @@ TEST_CASE("spawn: exit codes, signals and exceptions are told apart") {
 TEST_CASE("spawn: a rank that fails because another one left does not hide the cause") {
   CHECK(Lines("leave", 3) == Text{"ABORTED: rank 3 of 4 failed: exit code 7"});
   CHECK(Lines("leave-late", 3) == Text{"ABORTED: rank 3 of 4 failed: exit code 7"});
+  CHECK(Lines("leave-without-note", 3) == Text{"ABORTED: rank 3 of 4 failed: exit code 7"});
 }
 
 TEST_CASE("spawn: a rank that does not come to the call is named") {
