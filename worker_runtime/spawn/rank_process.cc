@@ -192,6 +192,12 @@ void RankProcess::Signal(int signal) {
   (void)syscall(SYS_pidfd_send_signal, pidfd_.get(), signal, nullptr, 0);
 }
 
+bool RankProcess::IsStopped() {
+  siginfo_t info{};
+  const auto id = static_cast<id_t>(pidfd_.get());
+  return waitid(P_PIDFD, id, &info, WSTOPPED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0;
+}
+
 ddprun::ExitStatus RankProcess::Reap() {
   siginfo_t info{};
   Await(pidfd_.get(), &info);

@@ -39,6 +39,8 @@ class RankProcess {
   bool is_reaped() const { return is_reaped_; }
   // Nothing happens where it has ended.
   void Signal(int signal);
+  // By a signal, as SIGSTOP; not by a debugger.
+  bool IsStopped();
   // Waits for the end.
   ddprun::ExitStatus Reap();
   // What it has written. Never waits.

@@ -280,7 +280,9 @@ void RankGroup::Stop() {
   for (const auto& process : processes_) {
     if (process->is_reaped()) continue;
     process->Signal(SIGTERM);
-    process->Signal(SIGCONT);  // one that is stopped would not see it
+    // It would not see the signal. Only then: LeakSanitizer stops the threads of a process that
+    // ends, and would wait for ever for one that was continued meanwhile.
+    if (process->IsStopped()) process->Signal(SIGCONT);
   }
 }
 

@@ -22,6 +22,7 @@
 #include "absl/strings/str_cat.h"
 #include "ddp/process_group.h"
 #include "ddp/spawn.h"
+#include "tests/worker_runtime/spawn/ending_ranks.h"
 #include "worker_runtime/spawn/spawn_ranks.h"
 
 namespace {
@@ -84,34 +85,6 @@ int ThrowOfRank0(int rank) {
 int CodeOfRank2(int rank) {
   if (rank == 2) return 7;
   Sleep();
-}
-
-// A rank that leaves its group by an exit code; the others fail because of that.
-int LeaveGroup(int rank) {
-  auto group = ddp::ProcessGroup::FromEnv({});
-  if (!group.ok()) return 5;
-  if (rank == 3) _exit(7);
-  return (*group)->communicator().Barrier()->Wait().ok() ? 0 : 6;
-}
-
-// The same by one that takes its time: it ends when the others have failed.
-int LeaveGroupLate(int rank) {
-  sigset_t term;
-  sigemptyset(&term);
-  sigaddset(&term, SIGTERM);
-  if (rank == 3) sigprocmask(SIG_BLOCK, &term, nullptr);
-  auto group = ddp::ProcessGroup::FromEnv({});
-  if (!group.ok()) return 5;
-  if (rank != 3) return (*group)->communicator().Barrier()->Wait().ok() ? 0 : 6;
-  group->reset();
-  int got = 0;
-  return sigwait(&term, &got) == 0 ? 7 : 8;
-}
-
-// As above, with a rank that leaves no note of why it failed.
-int LeaveWithoutNote(int rank) {
-  if (rank == 0) unsetenv("TORCHELASTIC_ERROR_FILE");
-  return LeaveGroupLate(rank);
 }
 
 int IgnoreTerm(int rank) {
@@ -324,9 +297,9 @@ int main(int argc, char** argv) {
       {"segfault", SegfaultOfRank1},
       {"throw", ThrowOfRank0},
       {"code", CodeOfRank2},
-      {"leave", LeaveGroup},
-      {"leave-late", LeaveGroupLate},
-      {"leave-without-note", LeaveWithoutNote},
+      {"leave", ddp::testing::LeaveGroup},
+      {"leave-late", ddp::testing::LeaveGroupLate},
+      {"leave-without-note", ddp::testing::LeaveWithoutNote},
       {"exit", ExitOfRank1},
       {"exit-all", ExitOfAll},
       {"nested", Nested},
@@ -349,6 +322,7 @@ int main(int argc, char** argv) {
       {"few-descriptors", FewDescriptors},
       {"missing", Missing},
       {"ignore-term", ShortGrace},
+      {"stopped-rank", [] { return Told(ddp::testing::SpawnStoppedRank()); }},
       {"closed-standard-files", ClosedStandardFiles},
       {"large-environment", LargeEnvironment},
       {"fork-before", ForkBefore},

@@ -91,6 +91,11 @@ TEST_CASE("spawn: a rank that fails because another one left does not hide the c
   CHECK(Lines("leave-without-note", 3) == Text{"ABORTED: rank 3 of 4 failed: exit code 7"});
 }
 
+TEST_CASE("spawn: a rank that is stopped is continued, to see that it must end") {
+  CHECK(Lines("stopped-rank", 3) ==
+        Text{"ABORTED: rank 0 of 2 failed: exit code 7", "rank 1 saw SIGTERM"});
+}
+
 TEST_CASE("spawn: a rank that does not come to the call is named") {
   const Text lines = Lines("missing", 3);
   REQUIRE(lines.size() == 1);
