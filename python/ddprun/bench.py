@@ -4,12 +4,14 @@
     ddprun --nnodes=2 --rdzv_endpoint=HOST:29400 -m ddprun.bench    # on each of two hosts
 
 Each number of ranks is a run of its own; under a launcher its ranks are the one run. In it the two
-take turns: a step over the one, a step over the other. The figures are medians of rank 0. A rank
-computes on one thread. "alone" is a step without DDP, "free" one of DDP whose all-reduce costs
+take five turns: some steps over the one, some over the other. The figures are medians of rank 0. A
+rank computes on one thread. "alone" is a step without DDP, "free" one of DDP whose all-reduce costs
 nothing: no backend can be faster than that.
 """
 
 import argparse
+import gc
+import math
 import os
 import statistics
 import sys
@@ -26,6 +28,8 @@ BATCH = 64
 BACKENDS = ("gloo", "ddp")
 COLUMNS = ("alone", "free", *BACKENDS)
 SMALL_CALLS = 300
+TURNS = 5
+WARM_UP = 3
 
 
 def _perceptron(width, depth):
@@ -115,22 +119,27 @@ def _steps(groups, name, steps):
     """Milliseconds of a step by backend, and of one without any; millions of parameters."""
     make, make_data = MODELS[name]
     times = {backend: [] for backend in (*BACKENDS, "alone", "free")}
-    models = {backend: _model(make, backend, groups) for backend in times}
     torch.manual_seed(dist.get_rank())
     data = make_data()
-    for _ in range(steps + 3):
-        for backend, (model, optimizer) in models.items():
-            dist.barrier()
-            times[backend].append(_one_step(backend, model, optimizer, *data))
-    count = sum(each.numel() for each in models["alone"][0].parameters())
-    return {backend: statistics.median(each[3:]) for backend, each in times.items()}, count / 1e6
+    for _ in range(TURNS):
+        for backend in times:  # one model at a time: four would not fit beside each other
+            model, optimizer = _model(make, backend, groups)
+            count = sum(each.numel() for each in model.parameters())
+            for step in range(WARM_UP + math.ceil(steps / TURNS)):
+                dist.barrier()
+                took = _one_step(backend, model, optimizer, *data)
+                if step >= WARM_UP:
+                    times[backend].append(took)
+            del model, optimizer
+            gc.collect()
+    return {backend: statistics.median(each) for backend, each in times.items()}, count / 1e6
 
 
 def _small_calls(groups):
     """Microseconds of an all-reduce of 4 KiB by backend."""
     tensor = torch.zeros(1024)
     times = {backend: [] for backend in BACKENDS}
-    for _ in range(5):
+    for _ in range(TURNS):
         for backend in BACKENDS:
             dist.barrier()
             started = time.perf_counter()
@@ -201,7 +210,7 @@ def main():
         type=lambda text: _names(list(MODELS), text),
         default=["mlp", "wide"],
         metavar="NAME,..",
-        help=", ".join(MODELS) + "; transformer takes 4 GB for each rank",
+        help=", ".join(MODELS) + "; transformer takes 2 GB for each rank",
     )
     parser.add_argument("--steps", type=int, default=30, choices=range(1, 10001), metavar="N")
     options = parser.parse_args()

@@ -3,12 +3,13 @@
 import ctypes
 import os
 
+from ddprun import __version__
+
 LIBRARY_VARIABLE = "DDPRUN_LIBDDP"
 
 OK = 0
 INVALID_ARGUMENT = 3
 DEADLINE_EXCEEDED = 4
-UNIMPLEMENTED = 12
 UNAVAILABLE = 14
 
 _pointer = ctypes.c_void_p
@@ -39,10 +40,6 @@ class GroupOptions(ctypes.Structure):
     _fields_ = [("timeout_ms", ctypes.c_int64), ("device", _int), ("backend", _int)]
 
 
-class Piece(ctypes.Structure):
-    _fields_ = [("data", _pointer), ("count", _size)]
-
-
 _PROTOTYPES = {
     "ddp_version": (_text,),
     "ddp_error_text": (_text,),
@@ -57,20 +54,10 @@ _PROTOTYPES = {
         ctypes.POINTER(_pointer),
     ),
     "ddp_group_free": (None, _pointer),
-    "ddp_group_description": (_text, _pointer),
     "ddp_group_communicator": (_pointer, _pointer),
     "ddp_communicator_set_timeout": (_int, _pointer, ctypes.c_int64),
     "ddp_communicator_abort": (_int, _pointer, _text),
     "ddp_all_reduce": (_pointer, _pointer, _pointer, _size, _int, _int, _pointer),
-    "ddp_all_reduce_coalesced": (
-        _pointer,
-        _pointer,
-        ctypes.POINTER(Piece),
-        _size,
-        _int,
-        _int,
-        _pointer,
-    ),
     "ddp_broadcast": (_pointer, _pointer, _pointer, _size, _int, _int, _pointer),
     "ddp_all_gather": (_pointer, _pointer, _pointer, _pointer, _size, _int, _pointer),
     "ddp_reduce_scatter": (_pointer, _pointer, _pointer, _pointer, _size, _int, _int, _pointer),
@@ -120,6 +107,16 @@ def _open():
     )
 
 
+def _check_version(library, place):
+    """What a struct holds, and what an argument means, goes by the first two numbers."""
+    version = library.ddp_version().decode()
+    if version.split(".")[:2] != __version__.split(".")[:2]:
+        raise ImportError(
+            f"ddprun: {place} is of version {version}, and this package of {__version__}. Install "
+            "both from one release."
+        )
+
+
 def _declare():
     library, place = _open()
     for name, (result, *arguments) in _PROTOTYPES.items():
@@ -132,6 +129,7 @@ def _declare():
             ) from None
         function.restype = result
         function.argtypes = arguments
+    _check_version(library, place)
     return library
 
 

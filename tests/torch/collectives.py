@@ -67,6 +67,27 @@ def check_reductions(gloo, rank, size):
     average = torch.full((3,), float(rank))
     dist.all_reduce(average, op=Op.AVG)
     assert torch.equal(average, torch.full((3,), (size - 1) / 2))
+    own = [0 < rank, rank < size - 1, False, True]  # of all ranks: or and and
+    either = [size > 1, size > 1, False, True]
+    every = [False, False, False, True]
+    for op, expected in (
+        (Op.SUM, either),
+        (Op.MAX, either),
+        (Op.BOR, either),
+        (Op.MIN, every),
+        (Op.PRODUCT, every),
+        (Op.BAND, every),
+    ):
+        bools = torch.tensor(own)
+        dist.all_reduce(bools, op=op)
+        assert bools.tolist() == expected, (op, bools)
+    options = dist.AllreduceOptions()
+    for dtype in (torch.complex64, torch.complex128):
+        # PyTorch's function would show a group real numbers.
+        numbers = torch.tensor([complex(rank, 1), complex(0, -rank)], dtype=dtype)
+        dist.distributed_c10d._get_default_group().allreduce([numbers], options).wait()
+        total = sum(range(size))
+        assert numbers.tolist() == [complex(total, size), complex(0, -total)], numbers
     uneven = [torch.ones(seed + 1) for seed in range(size)]
     output = torch.empty(rank + 1)
     dist.reduce_scatter(output, uneven)
@@ -76,7 +97,8 @@ def check_reductions(gloo, rank, size):
 def check_moves(gloo, rank, size):
     moved = DTYPES + [torch.bool, torch.int16, torch.complex64]
     for dtype in moved:
-        tensor = values(torch.int32, 6, 1).to(dtype)
+        tensor = values(torch.int32, 6, 1)
+        tensor = tensor.eq(2) if dtype is torch.bool else tensor.to(dtype)
         copy = tensor.clone()
         dist.broadcast(copy, 0)
         everyone = [torch.empty_like(tensor) for _ in range(size)]
@@ -132,12 +154,14 @@ def check_messages(gloo, rank, size):
     for request in requests:
         request.wait()
     assert bool((got == left).all())
+    got.zero_().sub_(1)
     operations = [
         dist.P2POp(dist.isend, torch.full((3,), float(rank)), right),
         dist.P2POp(dist.irecv, got[:3], left),
     ]
     for request in dist.batch_isend_irecv(operations):
         request.wait()
+    assert got.tolist() == [float(left)] * 3 + [-1.0] * 997
     if rank == 0:
         sources = {dist.recv(got) for _ in range(size - 1)}
         assert sources == set(range(1, size)), sources

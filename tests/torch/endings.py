@@ -1,18 +1,36 @@
 """How ranks over "ddp" end: one scenario, which is named. Run under ddprun with two ranks.
 
-endings.py no-destroy | destroy-twice | drop-after-destroy | exit-in-collective
-               interrupt | fork | die
+endings.py no-destroy | destroy-twice | drop-after-destroy | leave-messages | abort
+               exit-in-collective | exit-in-thread | interrupt | fork | die
 """
 
+import atexit
 import os
 import signal
 import sys
 import threading
+import weakref
 
 import torch
 import torch.distributed as dist
 
-import ddprun.torch  # noqa: F401
+_kept = []
+
+
+@atexit.register
+def _wait_for_kept():
+    """Behind the end of the groups, which is registered later."""
+    for work in _kept:
+        try:
+            work.wait()
+        except dist.DistBackendError as error:
+            print(f"at exit: {error}", flush=True)
+        else:
+            os._exit(3)
+
+
+import ddprun.torch  # noqa: E402
+from ddprun.torch.work import Operation  # noqa: E402
 
 
 def no_destroy(rank):
@@ -46,8 +64,61 @@ def drop_after_destroy(rank):
         work = dist.all_reduce(torch.ones(1_000_000), async_op=True)
         operation = work.operation
         dist.destroy_process_group()
+        try:
+            work.get_future().wait()
+        except RuntimeError as error:
+            assert "destroyed" in str(error) or "rank 1" in str(error), error
+        else:
+            raise AssertionError("a future behind its group's end has a value")
         del work
         assert operation.is_settled and operation.error is not None
+
+
+def leave_messages(rank):
+    """Rank 0 leaves although it still has a work, and messages that nobody receives. Their memory
+    is in use until then."""
+    group = dist.distributed_c10d._get_default_group()
+    if rank == 1:
+        dist.all_reduce(torch.ones(3))
+        try:
+            dist.recv(torch.empty(1), 0, tag=9)
+        except dist.DistBackendError as error:
+            assert "rank 0 is gone" in str(error), error
+        else:
+            raise AssertionError("a message of a rank that has left")
+        return
+    work = dist.all_reduce(torch.ones(3), async_op=True)
+    work.wait()
+    sent = torch.ones(1_000_000)
+    is_sent_kept, owner = weakref.ref(sent), weakref.ref(group.owner)
+    for _ in range(2):
+        dist.isend(sent, 1)
+    kept = dist.irecv(torch.empty(3), 1)
+    del sent
+    assert is_sent_kept() is not None and len(Operation.under_way(group)) == 3
+    dist.destroy_process_group()
+    assert owner() is None and is_sent_kept() is None and Operation.under_way(group) == []
+    assert "destroyed" in str(kept.exception()) and work.is_success()
+
+
+def abort(rank):
+    """PyTorch's abort ends what is under way on all ranks."""
+    if rank == 1:
+        try:
+            dist.recv(torch.empty(1), 0)
+        except dist.DistBackendError as error:
+            assert "abort() was called" in str(error), error
+        else:
+            raise AssertionError("a message that nobody has sent")
+        return
+    work = dist.all_reduce(torch.ones(3), async_op=True)
+    dist.distributed_c10d._abort_process_group()
+    try:
+        work.wait()
+    except dist.DistBackendError as error:
+        assert "abort() was called" in str(error), error
+    else:
+        raise AssertionError("the all-reduce of one rank")
 
 
 def exit_in_collective(rank):
@@ -55,8 +126,16 @@ def exit_in_collective(rank):
     if rank == 0:
         works = [dist.all_reduce(torch.ones(3), async_op=True) for _ in range(3)]
         works[0].get_future()
-        os.environ["KEEP"] = str(len(works))
-    dist.distributed_c10d._get_default_group()
+        _kept.extend(works)
+
+
+def exit_in_thread(rank):
+    """A thread waits for a message when the interpreter ends."""
+    group = dist.distributed_c10d._get_default_group()
+    thread = threading.Thread(target=dist.recv, args=(torch.empty(1), 1 - rank), daemon=True)
+    thread.start()
+    while not Operation.under_way(group):
+        pass
 
 
 def interrupt(rank):
@@ -83,6 +162,12 @@ def fork(rank):
             dist.all_reduce(torch.ones(3))
         except RuntimeError as error:
             code = 0 if "forked" in str(error) else 2
+        try:
+            work.wait()
+        except RuntimeError as error:
+            code = code if "forked" in str(error) else 3
+        else:
+            code = 4
         del work
         dist.distributed_c10d._get_default_group().shutdown()
         os._exit(code)

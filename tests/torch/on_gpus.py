@@ -48,6 +48,13 @@ def main():
         "send",
     ], made[0].calls
     assert [each.type for each in group._device_types] == ["cpu", "meta"]
+    try:
+        group._get_backend(torch.device("cuda"))
+    except RuntimeError as error:  # PyTorch asks, and looks for this type
+        assert "no backend for cuda" in str(error), error
+    else:
+        raise AssertionError("a backend for cuda")
+    assert group.get_backend(torch.device("cpu")) is group
     dist.destroy_process_group()
     assert len(made) == 1 and made[0].calls[-1] == "shutdown"
     print("all checks passed")

@@ -104,8 +104,9 @@ TEST_CASE("torch: the same on two hosts, with one and two ranks each") {
 TEST_CASE("torch: tensors on GPUs go to PyTorch's own group") { CheckPasses(1, "on_gpus.py"); }
 
 TEST_CASE("torch: no ending hangs or crashes") {
-  for (const char* ending : {"no-destroy", "destroy-twice", "drop-after-destroy",
-                             "exit-in-collective", "interrupt", "fork"}) {
+  for (const char* ending :
+       {"no-destroy", "destroy-twice", "drop-after-destroy", "leave-messages", "abort",
+        "exit-in-collective", "exit-in-thread", "interrupt", "fork"}) {
     CheckPasses(2, "endings.py", {ending});
   }
 }
@@ -117,7 +118,7 @@ TEST_CASE("torch: a rank that dies is named to the other, in messages and collec
   CHECK_MESSAGE(CountOf("told: ddp: ", job.out()) == 2, job.Describe());
 }
 
-// Over other stores than ddprun's: torchrun's, and a file.
+// Over another store than ddprun's.
 TEST_CASE("torch: it runs under torchrun") {
   const TorchPython& torch = FindTorchPython();
   if (torch.torchrun.empty()) return SkipWithoutTorch();
@@ -152,6 +153,9 @@ TEST_CASE("torch: what is missing is one sentence") {
                   "import torch") == 0);
   CHECK(ImportIn(python, "import torch; torch.__version__ = '2.3.1'; import ddprun.torch", {})
             .find("ImportError: ddprun.torch needs PyTorch 2.4 or newer, and this is 2.3.1") == 0);
+  CHECK(ImportIn(python, "import ddprun; ddprun.__version__ = '9.0.0'; import ddprun.torch", {})
+            .find(" is of version " + std::string(kVersion) + ", and this package of 9.0.0.") !=
+        std::string::npos);
 }
 
 TEST_CASE("torch: the package has the version of the library") {

@@ -74,7 +74,14 @@ class DdpProcessGroup(Collectives, dist.ProcessGroup):
 
     def _get_backend(self, device):
         kind = torch.device(device).type
-        return self if kind == "cpu" else self._for_device(kind)._get_backend(torch.device(kind))
+        if kind == "cpu":
+            return self
+        if kind not in self._backends_on_gpus():
+            # PyTorch asks for kinds that may not be there, and takes this type for the answer.
+            raise RuntimeError(f"ddp: this group has no backend for {kind}")
+        return self._for_device(kind)._get_backend(torch.device(kind))
+
+    get_backend = _get_backend
 
     def barrier(self, opts=None):
         if opts is not None and opts.device is not None and opts.device.type != "cpu":

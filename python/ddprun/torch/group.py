@@ -1,17 +1,29 @@
 """A group of ranks in libddp, and how it ends."""
 
 import atexit
+import collections
 import ctypes
 import os
 import threading
 import time
 import weakref
 
+import torch.distributed as dist
+
 from ddprun.library import GroupOptions, error_text, lib
 from ddprun.torch.store import CallbackStore
-from ddprun.torch.work import DESTROYED, Completions, Operation, Work, error_of
+from ddprun.torch.work import (
+    DESTROYED,
+    FORKED,
+    Completions,
+    Handle,
+    Operation,
+    Work,
+    error_of,
+)
 
-# How long operations that nobody waits for may take to end when their group does.
+# How long what is under way may take to end when its group does; at the interpreter's end, when all
+# groups do.
 _DRAIN_S = 5.0
 _DRAIN_AT_EXIT_S = 1.0
 
@@ -19,29 +31,31 @@ _groups = weakref.WeakSet()
 
 
 class _Owner:
-    """The group in libddp. Every operation of it has one, so that it is freed after them."""
+    """The group in libddp. Every handle of it has one, so that it is freed after them."""
 
-    def __init__(self, handle, store, getpid=os.getpid):
-        self._handle = handle
+    def __init__(self, pointer, store, getpid=os.getpid):
+        self._pointer = pointer
         self._store = store  # its callbacks
+        self._in_use = []
         self._getpid = getpid
         self._pid = getpid()
-        self.communicator = lib.ddp_group_communicator(handle)
+        self.communicator = lib.ddp_group_communicator(pointer)
 
     def is_usable(self):
         """A forked child has a copy of this object, and nothing of what is behind it."""
-        return self._handle is not None and self._getpid() == self._pid
+        return self._getpid() == self._pid
 
     def abort(self, reason):
         if self.is_usable():
             lib.ddp_communicator_abort(self.communicator, reason.encode())
 
-    def free(self):
-        if self.is_usable():
-            handle, self._handle = self._handle, None
-            lib.ddp_group_free(handle)
+    def keep(self, tensors):
+        """Until the group is freed."""
+        self._in_use.append(tensors)
 
-    __del__ = free
+    def __del__(self):
+        if self.is_usable():
+            lib.ddp_group_free(self._pointer)
 
 
 def _milliseconds(timeout):
@@ -59,17 +73,17 @@ class Group:
         self._timeout_ms = _milliseconds(timeout)
         self._lock = threading.RLock()
         self._is_closed = False
-        self._messages = []  # under way, and nobody has their Work
+        self._dropped = collections.deque()  # messages whose Work nobody has
         self.completions = Completions()
         callbacks = CallbackStore(store)
-        handle = ctypes.c_void_p()
+        pointer = ctypes.c_void_p()
         code = lib.ddp_group_from_store(
-            callbacks.functions, rank, size, GroupOptions(self._timeout_ms, 0, 0), handle
+            callbacks.functions, rank, size, GroupOptions(self._timeout_ms, 0, 0), pointer
         )
         if code != 0:
             callbacks.raise_interrupt()
             raise error_of(code)
-        self.owner = _Owner(handle.value, callbacks)
+        self.owner = _Owner(pointer.value, callbacks)
         _groups.add(self)
 
     def _call(self, function, *arguments, timeout=None):
@@ -80,19 +94,16 @@ class Group:
                 raise RuntimeError("ddp: the process group was destroyed")
             owner = self.owner
             if not owner.is_usable():
-                raise RuntimeError(
-                    "ddp: this process was forked after init_process_group(), and is no rank of "
-                    "the group: start workers before it, or by spawn"
-                )
+                raise RuntimeError(FORKED)
             if timeout is not None and timeout.days >= 0:
                 lib.ddp_communicator_set_timeout(owner.communicator, _milliseconds(timeout))
-                handle = function(owner.communicator, *arguments)
+                pointer = function(owner.communicator, *arguments)
                 lib.ddp_communicator_set_timeout(owner.communicator, self._timeout_ms)
             else:
-                handle = function(owner.communicator, *arguments)
-        if not handle:
+                pointer = function(owner.communicator, *arguments)
+        if not pointer:
             raise MemoryError("ddp: " + error_text())
-        return handle
+        return Handle(owner, pointer)
 
     def _work(self, handles, tensors, result, after=None):
         return Work(Operation(self, handles, tensors, result, after))
@@ -114,23 +125,27 @@ class Group:
         return self._work(handles, tensors, result, all_afters if afters else None)
 
     def _message_work(self, handle, tensors, result, after=None):
-        self._forget_done_messages()
-        return Work(Operation(self, [handle], tensors, result, after), is_message=True)
+        self._settle_dropped()
+        return Work(Operation(self, [handle], tensors, result, after, is_message=True))
 
-    def adopt(self, operation, is_message):
-        """Keeps an operation that the user has dropped, until it is done: it uses its tensors."""
-        if not operation.is_usable():
+    def adopt(self, operation):
+        """Looks after an operation whose Work the user has dropped."""
+        if not self.owner.is_usable():
             return
-        if self._is_closed:
-            operation.end(_DRAIN_S)
-        elif is_message:
-            self._messages.append(operation)
+        if operation.is_message:
+            self._dropped.append(operation)
         else:
             self.completions.add(operation)
 
-    def _forget_done_messages(self):
-        if self._messages:
-            self._messages = [each for each in self._messages if not each.is_done()]
+    def _settle_dropped(self):
+        """Those that are done. Other threads may do the same, and a collection may add to them."""
+        for _ in range(len(self._dropped)):
+            try:
+                operation = self._dropped.popleft()
+            except IndexError:
+                return
+            if not operation.is_done():
+                self._dropped.append(operation)
 
     def rank(self):
         return self._rank
@@ -161,25 +176,31 @@ class Group:
 
     def shutdown(self):
         """Leaves the group. The other ranks need not come; what they do without this one fails."""
-        self._close(_DRAIN_S)
+        self.close(time.monotonic() + _DRAIN_S)
 
-    def _close(self, patience_s):
+    def close(self, end):
+        """Leaves the group when what is under way has ended, and at `end` at the latest."""
         with self._lock:
             if self._is_closed or not self.owner.is_usable():
                 return
             self._is_closed = True
-        end = time.monotonic() + patience_s
-        for message in self._messages:
-            message.wait_for(max(1, int((end - time.monotonic()) * 1000)))
-        self._messages = []
-        self.completions.close(patience_s, lambda: self.owner.abort(DESTROYED))
+        operations = Operation.under_way(self)
+        late = [each for each in operations if not each.wait_for(1 + int(1000 * _left(end)))]
+        if all(each.is_message for each in late):
+            # The other ranks may go on without this one.
+            for each in late:
+                self.owner.keep(each.abandon(dist.DistBackendError(f"ddp: {DESTROYED}")))
+        else:
+            self.owner.abort(DESTROYED)
+            for each in late:
+                each.wait()
+        self._dropped.clear()
+        self.completions.close(_left(end))
         self.owner = _Closed()
 
-    def _end(self):
-        """At the interpreter's end, where Works may still be there which nobody waits for."""
-        owner = self.owner
-        self._close(_DRAIN_AT_EXIT_S)
-        owner.free()
+
+def _left(end):
+    return max(0, end - time.monotonic())
 
 
 class _Closed:
@@ -191,11 +212,9 @@ class _Closed:
     def abort(self, _reason):
         pass
 
-    def free(self):
-        pass
-
 
 @atexit.register
-def _end_all():
+def _close_all():
+    end = time.monotonic() + _DRAIN_AT_EXIT_S
     for group in list(_groups):
-        group._end()
+        group.close(end)

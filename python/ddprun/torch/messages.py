@@ -95,26 +95,20 @@ class Messages:
                 f"{targets[own].dtype}"
             )
         handles = []
-        # Each rank begins with its neighbour, so that not all send to one.
-        for distance in range(1, self._size):
-            source = (own - distance) % self._size
-            destination = (own + distance) % self._size
-            for function, peer, tensor in (
-                (lib.ddp_receive, source, targets[source]),
-                (lib.ddp_send, destination, parts[destination]),
-            ):
-                count, dtype = moved(tensor)
-                handles.append(
-                    self._call(
-                        function,
-                        tensor.data_ptr(),
-                        count,
-                        dtype,
-                        peer,
-                        _EXCHANGE_TAG,
-                        timeout=timeout,
-                    )
-                )
+        try:
+            # Each rank begins with its neighbour, so that not all send to one.
+            for distance in range(1, self._size):
+                source = (own - distance) % self._size
+                destination = (own + distance) % self._size
+                for function, peer, tensor in (
+                    (lib.ddp_receive, source, targets[source]),
+                    (lib.ddp_send, destination, parts[destination]),
+                ):
+                    arguments = (tensor.data_ptr(), *moved(tensor), peer, _EXCHANGE_TAG)
+                    handles.append(self._call(function, *arguments, timeout=timeout))
+        except BaseException:
+            self._work(handles, (targets, parts), None)  # what has begun goes on
+            raise
 
         def after(_operation):
             targets[own].copy_(parts[own].view_as(targets[own]))

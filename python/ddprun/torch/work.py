@@ -13,6 +13,10 @@ _SLICE_MS = 100
 
 # Why a group that ends aborts what is still under way.
 DESTROYED = "its process group was destroyed"
+FORKED = (
+    "ddp: this process was forked after init_process_group(), and is no rank of the group: start "
+    "workers before it, or by spawn"
+)
 
 
 def error_of(code):
@@ -21,84 +25,112 @@ def error_of(code):
     return kind("ddp: " + error_text())
 
 
+class Handle:
+    """One call of libddp, until nobody has it any more. What uses it has it from first to last."""
+
+    __slots__ = ("owner", "pointer")
+
+    def __init__(self, owner, pointer):
+        self.owner = owner  # which is freed after its handles
+        self.pointer = pointer
+
+    def __del__(self):
+        if self.owner.is_usable():
+            lib.ddp_work_free(self.pointer)
+
+
+# All operations that have not ended: libddp uses their tensors, whatever the user keeps of them.
+_under_way = set()
+
+
 class Operation:
-    """One or several calls of libddp that are one to the user. It owns their handles, and holds the
-    tensors that they use until they are done. Any thread."""
+    """One or several calls of libddp that are one to the user. It holds the tensors that they use
+    until they are done. Any thread."""
 
     __slots__ = (
         "group",
-        "_owner",
+        "is_message",
+        "is_settled",
+        "error",
+        "result",
+        "source",
         "_handles",
         "_tensors",
         "_after",
         "_lock",
         "_future",
-        "is_settled",
-        "error",
-        "result",
     )
 
-    def __init__(self, group, handles, tensors, result, after=None):
+    def __init__(self, group, handles, tensors, result, after=None, is_message=False):
         """`after` moves results to where the user wants them, once the calls are done."""
         self.group = group
-        self._owner = group.owner
+        self.is_message = is_message
+        self.is_settled = False
+        self.error = None
+        self.result = result
+        self.source = -1  # of a message that has come
         self._handles = handles
         self._tensors = tensors
         self._after = after
         self._lock = threading.Lock()
         self._future = None
-        self.is_settled = False
-        self.error = None
-        self.result = result
+        _under_way.add(self)
 
-    def __del__(self):
-        if self._owner.is_usable():
-            for handle in self._handles:
-                lib.ddp_work_free(handle)
+    @staticmethod
+    def under_way(group):
+        return [each for each in list(_under_way) if each.group is group]
 
     def is_done(self):
-        if not self.is_settled and all(lib.ddp_work_is_done(each) == 1 for each in self._handles):
+        handles = self._of_this_process()
+        if not self.is_settled and all(lib.ddp_work_is_done(each.pointer) == 1 for each in handles):
             self._settle()
         return self.is_settled
 
     def wait(self):
         """Until it is done, at most until its own timeout. Does not raise its error."""
-        if not self.is_settled:
-            for handle in self._handles:
-                lib.ddp_work_wait(handle)
-            self._settle()
+        for handle in self._of_this_process():
+            lib.ddp_work_wait(handle.pointer)
+        self._settle()
 
     def wait_for(self, patience_ms):
         """The same where signals have to be seen meanwhile; false if it takes longer than so long,
         where that is not None."""
-        for handle in () if self.is_settled else self._handles:
-            while not lib.ddp_work_wait_for(
-                handle, _SLICE_MS if patience_ms is None else min(_SLICE_MS, patience_ms)
+        for handle in self._of_this_process():
+            while not self.is_settled and not lib.ddp_work_wait_for(
+                handle.pointer, _SLICE_MS if patience_ms is None else min(_SLICE_MS, patience_ms)
             ):
                 if patience_ms is not None:
                     patience_ms -= _SLICE_MS
                     if patience_ms <= 0:
                         return False
-        if not self.is_settled:
-            self._settle()
+        self._settle()
         return True
 
     def future(self):
-        """A future of `result`, which completes on the group's thread."""
+        """A future of `result`, which completes when the operation is settled, on the thread that
+        settles it."""
         completions = self.group.completions
         if completions.is_own_thread():
             # A callback of another future asks, and may wait for this one: nobody else would
             # complete it.
             self.wait()
         with self._lock:
-            if self._future is None:
-                self._future = _Future(self)
-                if not self.is_settled:
-                    completions.add(self)
-                    return self._future.shown
-            future = self._future
-        future.complete()
-        return future.shown
+            is_first = self._future is None
+            if is_first:
+                self._future = _Future()
+            is_settled = self.is_settled
+        if is_settled:
+            self._future.complete(self)
+        elif is_first and not completions.add(self):
+            self.wait()
+        return self._future.shown
+
+    def _of_this_process(self):
+        """Its handles; none when it is settled."""
+        handles = self._handles
+        if handles and not handles[0].owner.is_usable():
+            raise RuntimeError(FORKED)
+        return handles
 
     def _settle(self):
         """REQUIRES: the calls are done."""
@@ -106,77 +138,82 @@ class Operation:
             if self.is_settled:
                 return
             for handle in self._handles:
-                code = lib.ddp_work_wait(handle)
+                code = lib.ddp_work_wait(handle.pointer)
                 if code != 0 and self.error is None:
                     self.error = error_of(code)
+            if self.is_message and self.error is None:
+                self.source = lib.ddp_work_source(self._handles[0].pointer)
             try:
                 if self.error is None and self._after is not None:
                     with torch.no_grad():
                         self._after(self)
             except Exception as error:
                 self.error = error
-            self._after = self._tensors = None
-            self.is_settled = True
-            future = self._future
-        if future is not None:
-            future.complete()
+            self._end()
+        if self._future is not None:
+            self._future.complete(self)
 
-    def source_of_message(self):
-        return lib.ddp_work_source(self._handles[0])
+    def _end(self):
+        """REQUIRES: its lock, or that nobody else has it."""
+        self._handles = ()
+        self._after = self._tensors = None
+        self.is_settled = True
+        _under_way.discard(self)
 
-    def is_usable(self):
-        return self._owner.is_usable()
-
-    def end(self, patience_s):
-        """Waits for it at most so long, and aborts its group then: for one that nobody looks after
-        any more, and whose tensors it must not outlive."""
-        if not self.wait_for(int(1000 * patience_s)):
-            self._owner.abort(DESTROYED)
-            self.wait()
+    def abandon(self, error):
+        """Ends a message with `error` before it is done. Its tensors, which are in use until the
+        group is freed."""
+        with self._lock:
+            tensors = self._tensors
+            if not self.is_settled:
+                self.error = error
+                self._end()
+        return tensors
 
     def give_up(self):
         """Its parts, for an operation that takes its place: handles, tensors, what comes after."""
         parts = self._handles, self._tensors, self._after
-        self._handles = ()
-        self.is_settled = True
+        self._end()
         return parts
 
 
 class _Future:
     """torch's set_exception() is seen in Python alone; what a callback raises, in C++ as well."""
 
-    def __init__(self, operation):
-        self.operation = operation
+    def __init__(self):
         self._lock = threading.Lock()
         self._is_complete = False
+        self._operation = None
         self._inner = torch.futures.Future()
         self.shown = self._inner.then(self._outcome)
 
     def _outcome(self, _):
-        if self.operation.error is not None:
-            raise self.operation.error
-        return self.operation.result
+        # Not kept: the operation has this future, and both would live on with their tensors.
+        operation, self._operation = self._operation, None
+        if operation.error is not None:
+            raise operation.error
+        return operation.result
 
-    def complete(self):
+    def complete(self, operation):
         with self._lock:
             if self._is_complete:
                 return
             self._is_complete = True
+        self._operation = operation
         self._inner.set_result(None)
 
 
 class Work(dist._Work):
     """What the user waits for. It may be dropped: its operation goes on."""
 
-    def __init__(self, operation, is_message=False):
+    def __init__(self, operation):
         super().__init__()
         self.operation = operation
-        self._is_message = is_message
 
     def __del__(self):
         operation = self.operation
         if not operation.is_settled:
-            operation.group.adopt(operation, self._is_message)
+            operation.group.adopt(operation)
 
     def wait(self, timeout=None):
         operation = self.operation
@@ -208,12 +245,12 @@ class Work(dist._Work):
 
     def source_rank(self):
         self.wait()
-        return self.operation.source_of_message()
+        return self.operation.source
 
     _source_rank = source_rank
 
     def get_future(self):
-        if self._is_message:
+        if self.operation.is_message:
             raise RuntimeError(
                 "ddp: a message has no future, as over Gloo: wait() for what send, recv, isend and "
                 "irecv return"
@@ -228,29 +265,32 @@ class Completions:
     def __init__(self):
         self._queue = queue.SimpleQueue()
         self._thread = None
-        self._lock = threading.Lock()
+        self._is_closed = False
+        self._lock = threading.RLock()  # a collection may drop a Work where this is held
 
     def add(self, operation):
+        """False when it is closed."""
         with self._lock:
+            if self._is_closed:
+                return False
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="ddprun", daemon=True)
-                self._thread.start()
-        self._queue.put(operation)
+                thread = threading.Thread(target=self._run, name="ddprun", daemon=True)
+                if self._thread is None:
+                    self._thread = thread
+                    thread.start()
+            self._queue.put(operation)
+        return True
 
     def is_own_thread(self):
         return self._thread is threading.current_thread()
 
-    def close(self, patience_s, hurry):
-        """Waits for what was added. Calls `hurry`, which ends it, when that takes longer. No call
-        of add() follows."""
-        thread = self._thread
-        if thread is None or self.is_own_thread():
-            return
-        self._queue.put(None)
-        thread.join(patience_s)
-        if thread.is_alive():
-            hurry()
-            thread.join()
+    def close(self, patience_s):
+        """Waits at most so long for what was added, and for the callbacks of its futures."""
+        with self._lock:
+            self._is_closed = True
+            self._queue.put(None)
+        if self._thread is not None and not self.is_own_thread():
+            self._thread.join(patience_s)
 
     def _run(self):
         while (operation := self._queue.get()) is not None:
