@@ -71,7 +71,8 @@ absl::Status GradientReducer::SetHook(CommHook hook) {
 
 GradientReducer::~GradientReducer() {
   if (GraphCapture* capture = communicator_.graph_capture()) capture->on_discard.erase(this);
-  if (works_.empty()) return;
+  // The others wait for the buckets of a pass, also where none was complete on this rank.
+  if (works_.empty() && !core_.is_in_pass()) return;
   communicator_.Abort("the gradients were released in the middle of a backward pass");
   // The communicator's thread must be out of the gradients before their memory goes.
   WaitForLaunched().IgnoreError();

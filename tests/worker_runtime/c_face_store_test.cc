@@ -257,6 +257,13 @@ TEST_CASE("c store: the functions' own errors come out with their words") {
         }) == DDP_INTERNAL);
   CHECK(ddp_error_text() ==
         "the program's store: set \"ddp/hello/0\": an exception of an unknown type"s);
+  CHECK(CodeWith([](void*, const char*, const void*, size_t, ddp_answer* answer) {
+          ddp_answer_value(answer, "x", static_cast<size_t>(-1));
+          return ddp_code{DDP_OK};
+        }) == DDP_INTERNAL);
+  CHECK(std::string(ddp_error_text())
+            .starts_with("the program's store: set \"ddp/hello/0\": its answer could not be taken: "
+                         "an exception: "));
   // Where `set` is well, `get` is next.
   CHECK(CodeWith([](void*, const char*, const void*, size_t, ddp_answer*) {
           return ddp_code{DDP_OK};

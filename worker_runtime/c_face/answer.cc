@@ -1,5 +1,6 @@
 #include "worker_runtime/c_face/answer.h"
 
+#include <cstring>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -9,16 +10,29 @@
 struct ddp_answer {
   std::string value;
   std::string error;
+  ddp_code failure = DDP_OK;  // of taking either
 };
 
-void ddp_answer_value(ddp_answer* answer, const void* value, size_t size) {
+namespace {
+
+// A size that is none, or no memory left: no exception goes through a program in C.
+void Take(ddp_answer* answer, std::string ddp_answer::*part, const char* data, size_t size) {
   if (answer == nullptr) return;
-  answer->value.assign(value == nullptr ? "" : static_cast<const char*>(value),
-                       value == nullptr ? 0 : size);
+  try {
+    (answer->*part).assign(data == nullptr ? "" : data, data == nullptr ? 0 : size);
+  } catch (...) {
+    answer->failure = ddp::internal::ToldException();
+  }
+}
+
+}  // namespace
+
+void ddp_answer_value(ddp_answer* answer, const void* value, size_t size) {
+  Take(answer, &ddp_answer::value, static_cast<const char*>(value), size);
 }
 
 void ddp_answer_error(ddp_answer* answer, const char* text) {
-  if (answer != nullptr) answer->error = text == nullptr ? "" : text;
+  Take(answer, &ddp_answer::error, text, text == nullptr ? 0 : std::strlen(text));
 }
 
 namespace ddp::internal {
@@ -32,6 +46,10 @@ absl::StatusOr<std::string> Answered(const std::string& call,
   } catch (...) {
     code = ToldException();
     answer.error = ddp_error_text();
+  }
+  if (answer.failure != DDP_OK) {
+    code = answer.failure;
+    answer.error = absl::StrCat("its answer could not be taken: ", ddp_error_text());
   }
   if (code == DDP_OK) return std::move(answer.value);
   const bool is_known = code > DDP_OK && code <= DDP_UNAUTHENTICATED;

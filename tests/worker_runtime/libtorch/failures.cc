@@ -99,7 +99,7 @@ struct WordsImpl : torch::nn::Module {
 };
 TORCH_MODULE(Words);
 
-// What the program keeps of a gradient is its own once the wrapper and the group are gone.
+// What the program keeps of a gradient is its own once the wrapper is gone.
 void KeepGradient(ddp::ProcessGroup& group) {
   Net net;
   at::Tensor kept, part;
@@ -216,6 +216,43 @@ void SkipsSecond(ddp::ProcessGroup& group) {
   Train(net, group);
 }
 
+void OtherFrozen(ddp::ProcessGroup& group) {
+  Net net;
+  net->first->weight.requires_grad_(false);
+  if (group.rank() == 1) net->first->weight.set_data(net->first->weight.t().contiguous().t());
+  Train(net, group);
+}
+
+void FewerFrozen(ddp::ProcessGroup& group) {
+  Net net;
+  net->first->weight.requires_grad_(false);
+  if (group.rank() == 0) net->register_parameter("more", torch::zeros({3}), false);
+  Train(net, group);
+}
+
+void SharedBuffers(ddp::ProcessGroup& group) {
+  Net net;
+  const at::Tensor both = torch::zeros({4});
+  net->register_buffer("one", both);
+  net->register_buffer("two", both.slice(0, 1, 3));
+  Train(net, group);
+}
+
+void ExpandedBuffer(ddp::ProcessGroup& group) {
+  Net net;
+  net->register_buffer("mask", torch::zeros({1}).expand({4}));
+  Train(net, group);
+}
+
+// The inner pass comes when the outer one has some of its gradients.
+void Nested(ddp::ProcessGroup& group) {
+  Net net;
+  ddp::torch::DistributedDataParallel model(net, group, Small());
+  const at::Tensor inner = model.forward(Input()).sum();
+  net->in_backward = [&inner] { inner.backward(); };
+  model.forward(Input()).sum().backward();
+}
+
 void OnTwoDevices(ddp::ProcessGroup& group) {
   Net net;
   net->register_parameter("elsewhere", torch::zeros({2}, at::Device(at::kMeta)));
@@ -243,6 +280,11 @@ const std::map<std::string, Case>& Cases() {
        [](ddp::ProcessGroup& group) { Train(Net(group.rank() == 0 ? 8 : 6), group); }},
       {"sparse", [](ddp::ProcessGroup& group) { Train(Words(), group); }},
       {"frozen", Frozen},
+      {"other_frozen", OtherFrozen},
+      {"fewer_frozen", FewerFrozen},
+      {"shared_buffers", SharedBuffers},
+      {"expanded_buffer", ExpandedBuffer},
+      {"nested", Nested},
       {"two_devices", OnTwoDevices},
       {"complex", Complex},
       {"forward_throws", ForwardThrows},

@@ -201,7 +201,7 @@ TEST_CASE("libtorch: two forward passes and then two backward passes are both av
   CheckTold("forward_twice", {"rank 0: both are averages", "rank 1: both are averages"});
 }
 
-TEST_CASE("libtorch: a gradient that the program keeps outlives the wrapper and the group") {
+TEST_CASE("libtorch: a gradient that the program keeps outlives the wrapper") {
   if (IsSkipped()) return;
   CheckTold("keep_gradient",
             {"rank 0: the gradient is still there", "rank 1: the gradient is still there"});
@@ -226,6 +226,22 @@ TEST_CASE("libtorch: a module that cannot be trained so is refused with the tens
                 "parameter 0 is not the same on all ranks: rank 0 has "
                 "'first.weight [8, 4]', 32 x float32, rank 1 has 'first.weight "
                 "[6, 4]', 24 x float32\n");
+  const std::string differs =
+      "parameter 0 of those without a gradient is not the same on all ranks: rank 0 has ";
+  CheckTold("other_frozen",
+            {"rank 0: c10::Error: aborted by rank 1: " + differs,
+             "rank 1: c10::Error: " + differs +
+                 "'first.weight [8, 4] Float', rank 1 has 'first.weight [8, 4] in steps of [1, 8] "
+                 "Float'\n"});
+  CheckTold("fewer_frozen", {"rank 0: c10::Error: aborted by rank 1: " + differs,
+                             "rank 1: c10::Error: " + differs +
+                                 "'more [3] Float', rank 1 has 'first.weight [8, 4] Float'\n"});
+  CheckBothTold("shared_buffers",
+                "wrap the module (anonymous namespace)::NetImpl: 'one' and 'two' share memory, and "
+                "are two tensors");
+  CheckBothTold("expanded_buffer",
+                "wrap the module (anonymous namespace)::NetImpl: buffer 'mask' has gaps or repeats "
+                "in its memory");
   CheckBothTold("shard_gradients", "shard_gradients: an optimizer of libtorch needs all averages");
 }
 
@@ -240,6 +256,9 @@ TEST_CASE("libtorch: what a backward pass cannot reduce comes out of it as c10::
       "4 parameters got no gradient: 'second.weight [2, 8]', 'second.bias [2]'";
   CheckBothTold("unused", missing);
   CheckBothTold("goes_on", missing);
+  CheckBothTold("nested",
+                "parameter 'second.bias' got a gradient in a backward pass inside another, of "
+                "which the gradients are not complete: end one before the next begins\n");
   CheckBothTold("moves", "parameter 'first.weight' has moved since the module was wrapped");
   CheckBothTold("unfreezes", "parameter 'first.weight' requires a gradient now and did not when");
   CheckBothTold("backward_twice", "Trying to backward through the graph a second time");

@@ -34,8 +34,8 @@ namespace ddp::torch {
 // or with the name of the rank that left.
 //
 // A backward pass that is reduced follows a forward() that is not under NoSync, by a call of
-// backward() or of ::torch::autograd::backward(), without create_graph, and not inside another
-// backward pass. One thread at a time calls this. It outlives nothing: the group outlives it, and
+// backward() or of ::torch::autograd::backward(), without create_graph, and not in the middle of
+// another one. One thread at a time calls this. It outlives nothing: the group outlives it, and
 // gradients that the program keeps become copies when it goes. The module's tensors stay where they
 // are while it lives: move the module (to()) before.
 template <typename Module>
@@ -43,8 +43,9 @@ class DistributedDataParallel {
  public:
   // Collective. Options are those of ddp::DistributedDataParallel; shard_gradients is refused, and
   // `stream` is the current one of CUDA. Throws for a module without parameters that require a
-  // gradient, for parameters that overlap, are on another device than the group's or of a type that
-  // cannot be averaged, and for a module that differs from another rank's, with the tensor's name.
+  // gradient, for parameters and buffers that overlap, are not dense or are on another device than
+  // the group's, for parameters of a type that cannot be averaged, and for a module that differs
+  // from another rank's, with the tensor's name.
   DistributedDataParallel(Module module, ProcessGroup& group,
                           const DistributedDataParallelOptions& options = {})
       : module_(std::move(module)), gradients_(*module_, group, options) {}

@@ -2,6 +2,7 @@
 #ifndef DDPRUN_WORKER_RUNTIME_DDP_TORCH_GRADIENTS_H_
 #define DDPRUN_WORKER_RUNTIME_DDP_TORCH_GRADIENTS_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -17,12 +18,15 @@
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/variable.h>
 #include <torch/nn/module.h>
 #include <torch/types.h>
 #include <torch/utils.h>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "ddp/distributed_data_parallel.h"
 #include "ddp/process_group.h"
 #include "ddp/torch_tensors.h"
@@ -54,6 +58,7 @@ class Gradients {
       ddp_->AddBuffer(Describe(named), named.data, named.tensor.nbytes(), DType::kUint8);
     }
     Check(ddp_->Finalize());
+    CheckSameFrozen(parts.frozen);
     for (const NamedTensor& named : parts.frozen) {
       Check(communicator_
                 .Broadcast(named.data, named.tensor.nbytes(), DType::kUint8, /*root=*/0,
@@ -167,6 +172,35 @@ class Gradients {
     parameter.hook = parameter.accumulator->add_post_hook(std::make_unique<Hook>(*this, parameter));
   }
 
+  // Those that require a gradient, and the buffers, Finalize() has compared.
+  void CheckSameFrozen(const std::vector<NamedTensor>& frozen) {
+    const auto text_of = [](const NamedTensor& named) {
+      return absl::StrCat(Describe(named), " ", at::toString(named.tensor.scalar_type()));
+    };
+    const std::vector<std::string> first = FromRankZero(absl::StrJoin(
+        frozen, "\n", [&](std::string* out, const NamedTensor& each) { *out += text_of(each); }));
+    for (size_t i = 0; i < std::max(first.size(), frozen.size()); ++i) {
+      const std::string here =
+          i < frozen.size() ? absl::StrCat("'", text_of(frozen[i]), "'") : "none";
+      const std::string there = i < first.size() ? absl::StrCat("'", first[i], "'") : "none";
+      if (here == there) continue;
+      Fail(absl::StrCat("parameter ", i,
+                        " of those without a gradient is not the same on all "
+                        "ranks: rank 0 has ",
+                        there, ", rank ", communicator_.rank(), " has ", here));
+    }
+  }
+
+  // The lines of rank 0's text.
+  std::vector<std::string> FromRankZero(std::string text) {
+    Communicator& ranks = communicator_.host();
+    auto size = static_cast<int64_t>(text.size());
+    Check(ranks.Broadcast(&size, 1, DType::kInt64, /*root=*/0)->Wait());
+    text.resize(static_cast<size_t>(size));
+    Check(ranks.Broadcast(text.data(), text.size(), DType::kUint8, /*root=*/0)->Wait());
+    return absl::StrSplit(text, '\n', absl::SkipEmpty());
+  }
+
   void CheckStays(const char* kind, const NamedTensor& named) const {
     if (named.tensor.data_ptr() == named.data) return;
     Throw(absl::StrCat(kind, " '", named.name,
@@ -185,8 +219,17 @@ class Gradients {
   void OnGradient(Parameter& parameter) {
     try {
       const at::NoGradGuard no_grad;
-      if (pass_.expired()) BeginPass();
+      const int task = ::torch::autograd::get_current_graph_task_id();
+      if (pass_.expired()) {
+        BeginPass();
+        task_ = task;
+      }
       CheckGradient(parameter);
+      if (task != task_) {
+        Throw(absl::StrCat("parameter '", parameter.named.name,
+                           "' got a gradient in a backward pass inside another, of which the "
+                           "gradients are not complete: end one before the next begins"));
+      }
       if (is_synced()) {
         Adopt(parameter);
         parameter.has_come = true;
@@ -314,6 +357,7 @@ class Gradients {
 
   // The present pass.
   std::weak_ptr<Pass> pass_;
+  int task_ = -1;                     // autograd's number of it
   std::optional<at::Stream> stream_;  // CUDA
 };
 
