@@ -32,13 +32,15 @@ void ReadTotal(OptionReader& read, LaunchConfig& config) {
   if (total == 0) return;
   const bool has_nodes = read.Find("nnodes") != nullptr;
   const bool has_share = read.Find("nproc_per_node") != nullptr;
-  if (config.nodes.is_elastic() || config.workers_by != WorkersBy::kNumber) {
+  const bool has_list = !config.gpus.empty();
+  const int share = has_list ? static_cast<int>(config.gpus.size()) : config.workers_per_node;
+  if (config.nodes.is_elastic() || (config.workers_by != WorkersBy::kNumber && !has_list)) {
     return read.Refuse(*value,
                        "with a range of nodes, gpu or auto their number is not known; "
                        "expected --nproc_per_node alone");
   }
-  if (has_share && !has_nodes && total % config.workers_per_node == 0) {
-    const int nodes = total / config.workers_per_node;
+  if (has_share && !has_nodes && total % share == 0) {
+    const int nodes = total / share;
     if (nodes > kMaxNodes) {
       return read.Refuse(*value, absl::StrCat("expected at most ", kMaxNodes, " nodes"));
     }
@@ -46,12 +48,12 @@ void ReadTotal(OptionReader& read, LaunchConfig& config) {
   } else if (!has_share && total % config.nodes.max == 0 &&
              total / config.nodes.max <= kMaxWorkersPerNode) {
     config.workers_per_node = total / config.nodes.max;
-  } else if (!has_share || !has_nodes || total != config.nodes.max * config.workers_per_node) {
+  } else if (!has_share || !has_nodes || total != config.nodes.max * share) {
     const std::string nodes = has_nodes ? absl::StrCat(config.nodes.max) : "some number of";
-    const std::string share =
-        has_share ? absl::StrCat(config.workers_per_node)
+    const std::string workers =
+        has_share ? absl::StrCat(share)
                   : absl::StrCat("an equal number, at most ", kMaxWorkersPerNode, ", of");
-    read.Refuse(*value, absl::StrCat("expected ", nodes, " nodes times ", share, " workers"));
+    read.Refuse(*value, absl::StrCat("expected ", nodes, " nodes times ", workers, " workers"));
   }
 }
 

@@ -36,6 +36,8 @@ absl::StatusOr<std::vector<int>> NodesOfGpus(const std::vector<Gpu>& gpus, int w
   std::vector<int> nodes;
   for (const Gpu& gpu : gpus) {
     const absl::StatusOr<int> node = ReadNodeOfDevice(sys_root, gpu.bus_id);
+    const bool has_worker = static_cast<int>(nodes.size()) < workers;
+    if (!node.ok() && !has_worker) break;  // the shares of the others go by those that are known
     if (!node.ok()) {
       return FailedPreconditionError(
           absl::StrCat("local rank ", nodes.size(), "'s GPU: ", node.status().message()));

@@ -64,6 +64,10 @@ TEST_CASE("launch config: -n counts the workers of all nodes, as mpirun's") {
   const std::string unknown = "their number is not known; expected --nproc_per_node alone";
   CHECK(error({{"workers", "4"}, {"nproc_per_node", "gpu"}}).find(unknown) != std::string::npos);
   CHECK(error({{"workers", "4"}, {"nnodes", "1:2"}}).find(unknown) != std::string::npos);
+  // A list of GPUs is a number.
+  CHECK(Built({{"workers", "6"}, {"nproc_per_node", "gpu:1,3,5"}}).nodes.max == 2);
+  CHECK(error({{"workers", "7"}, {"nproc_per_node", "gpu:1,3,5"}}) ==
+        "--workers '7': expected some number of nodes times 3 workers");
 }
 
 TEST_CASE("launch config: what is not said about the rendezvous follows from what is") {

@@ -57,6 +57,13 @@ TEST_CASE("placement: a GPU that the kernel has no node for is at node 0") {
   CHECK(*cpus == Sets{{2, 3}, {0, 1}});
 }
 
+TEST_CASE("placement: a GPU that cannot be read stops the worker that has it, and no other") {
+  const SmallMachine machine;
+  CHECK(machine.Bind(NumaBinding::kNode, 2, GpusOfDouble(3)).value() == Sets{{2, 3}, {0, 1}});
+  CHECK(machine.ErrorOf(NumaBinding::kNode, 3, GpusOfDouble(3))
+            .starts_with("--numa_binding 'node': local rank 2's GPU: "));
+}
+
 TEST_CASE("placement: PCI addresses are found in every form that libraries write") {
   const SmallMachine machine;
   machine.Write("bus/pci/devices/10000:dc:1f.0/numa_node", "7");
