@@ -54,7 +54,7 @@ END
   for shell in bash zsh fish; do
     case $shell in
       bash) set -- share/bash-completion/completions ddprun ;;
-      zsh) set -- share/zsh/vendor-completions _ddprun ;;
+      zsh) set -- share/zsh/site-functions _ddprun ;;
       fish) set -- share/fish/vendor_completions.d ddprun.fish ;;
     esac
     mkdir -p "$new/$1"
@@ -63,6 +63,8 @@ END
   install -m 644 LICENSE README.md "$new/share/doc/ddprun/"
   third_party_licenses >"$new/share/doc/ddprun/THIRD_PARTY_LICENSES"
   chmod -R u+w,a+rX "$new"
-  (cd "$new" && find . -type d -exec mkdir -p "$to/{}" \; && find . -type f -exec mv -f {} "$to/{}" \;)
+  # With + find fails when its command does.
+  (cd "$new" && find . -type d -exec sh -ec 'for each; do mkdir -p "$0/$each"; done' "$to" {} + &&
+    find . -type f -exec sh -ec 'for each; do mv -f "$each" "$0/$each"; done' "$to" {} +)
   rm -rf "$new"
 }
