@@ -45,9 +45,8 @@ absl::Status CheckSame(int rank, const OpRecord& record, int other_rank, const O
   return absl::InvalidArgumentError(absl::StrCat(
       "the ranks call different operations: rank ", rank, " ", DescribeRecord(record), ", rank ",
       other_rank, " ", DescribeRecord(other), is_cut_otherwise ? ", in other pieces" : "",
-      "; all ranks make the same calls in the same order, and the library's own are within "
-      "Finalize, "
-      "Finish, Join, Compare, Save, Load, ShouldStop, Subgroup and Shutdown"));
+      "; all ranks make the same calls in the same order, those within DistributedDataParallel and "
+      "checkpoints too"));
 }
 
 }  // namespace ddp::internal

@@ -69,9 +69,8 @@ TEST_CASE(
   const std::string all = "INVALID_ARGUMENT: the ranks call different operations: ";
   const std::string sum = "rank 0 all-reduce #";
   const std::string rule =
-      "; all ranks make the same calls in the same order, and the library's own are within "
-      "Finalize, "
-      "Finish, Join, Compare, Save, Load, ShouldStop, Subgroup and Shutdown";
+      "; all ranks make the same calls in the same order, those within DistributedDataParallel and "
+      "checkpoints too";
   const auto said = Say([](auto& comm, float* data, int rank, int number) {
     Sum(comm, data, rank == 1 && number == 3 ? DType::kInt32 : DType::kFloat32).IgnoreError();
   });
