@@ -224,6 +224,10 @@ absl::StatusOr<std::unique_ptr<ProcessGroup>> ProcessGroup::New(const Store& sto
     return absl::InvalidArgumentError(
         absl::StrCat("a process group as rank ", rank, " of ", world_size));
   }
+  if (!wanted.job_ranks.empty() && wanted.job_ranks.size() != static_cast<size_t>(world_size)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a process group of ", world_size, " ranks with ", wanted.job_ranks.size(), " job_ranks"));
+  }
   const auto options = Checked(wanted);
   if (!options.ok()) return options.status();
   auto env = WorkerEnvOfThisProcess();
@@ -231,13 +235,13 @@ absl::StatusOr<std::unique_ptr<ProcessGroup>> ProcessGroup::New(const Store& sto
   env->rank = rank;
   env->world_size = world_size;
   env->round.reset();  // its keys are the launcher's groups': here the ranks agree on their own
-  env->error_file.clear();  // which ranks of the launcher's job these are is not known
+  if (wanted.job_ranks.empty()) env->error_file.clear();  // the launcher would know no rank of it
   auto own = store.Clone(options->timeout);
   if (!own.ok()) return own.status();
   auto prefix = internal::AgreeOnSession(**own, *env, options->timeout);
   if (!prefix.ok()) return prefix.status();
   return Form({.env = *std::move(env),
-               .job_ranks = {},
+               .job_ranks = wanted.job_ranks,
                .options = *options,
                .store = std::make_shared<PrefixStore>(*prefix, *std::move(own)),
                .name = "group"});

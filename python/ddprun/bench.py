@@ -191,6 +191,12 @@ def _numbers(text):
     return [int(each) for each in text.split(",")]
 
 
+def _count(text):
+    if not text.isdigit() or not 1 <= int(text) <= 10_000:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 to 10000")
+    return int(text)
+
+
 def _say_heading():
     print(
         f"PyTorch {torch.__version__}, {os.cpu_count()} CPUs; ratio: gloo / ddp; most: gloo / free"
@@ -204,15 +210,23 @@ def main():
         description=__doc__.split(":")[0] + ".",
         epilog=__doc__.split("\n\n")[2],
     )
-    parser.add_argument("--ranks", type=_numbers, default=[2, 4], metavar="N,..")
+    parser.add_argument(
+        "--ranks",
+        type=_numbers,
+        default=[2, 4],
+        metavar="N,..",
+        help="how many processes, one run each; default 2,4",
+    )
     parser.add_argument(
         "--models",
         type=lambda text: _names(list(MODELS), text),
         default=["mlp", "wide"],
         metavar="NAME,..",
-        help=", ".join(MODELS) + "; transformer takes 2 GB for each rank",
+        help=", ".join(MODELS) + "; default mlp,wide; transformer takes 2 GB for each rank",
     )
-    parser.add_argument("--steps", type=int, default=30, choices=range(1, 10001), metavar="N")
+    parser.add_argument(
+        "--steps", type=_count, default=30, metavar="N", help="of each kind; default 30"
+    )
     options = parser.parse_args()
     if "RANK" in os.environ:
         dist.init_process_group("ddp")

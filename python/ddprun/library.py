@@ -37,7 +37,12 @@ class Store(ctypes.Structure):
 
 
 class GroupOptions(ctypes.Structure):
-    _fields_ = [("timeout_ms", ctypes.c_int64), ("device", _int), ("backend", _int)]
+    _fields_ = [
+        ("timeout_ms", ctypes.c_int64),
+        ("device", _int),
+        ("backend", _int),
+        ("job_ranks", ctypes.POINTER(_int)),
+    ]
 
 
 _PROTOTYPES = {

@@ -1,7 +1,7 @@
 """How ranks over "ddp" end: one scenario, which is named. Run under ddprun with two ranks.
 
 endings.py no-destroy | destroy-twice | drop-after-destroy | leave-messages | abort
-               exit-in-collective | exit-in-thread | interrupt | fork | die
+               exit-in-collective | exit-in-thread | interrupt | fork | die | leave | mismatch
 """
 
 import atexit
@@ -29,7 +29,6 @@ def _wait_for_kept():
             os._exit(3)
 
 
-import ddprun.torch  # noqa: E402
 from ddprun.torch.work import Operation  # noqa: E402
 
 
@@ -192,6 +191,27 @@ def die(rank):
             print(f"told: {error}", flush=True)
         else:
             raise AssertionError("no error")
+
+
+def leave(rank):
+    """With three ranks. The last one fails, and another one because of that, in their own group."""
+    group = dist.new_group([1, 2])
+    dist.barrier()
+    if rank == 2:
+        sys.exit(7)
+    if rank == 1:
+        dist.all_reduce(torch.ones(3), group=group)
+
+
+def mismatch(rank):
+    """It ends the group, and is no fault of this rank's arguments alone."""
+    for count in (3 + rank, 5):
+        try:
+            dist.all_reduce(torch.ones(count))
+        except dist.DistBackendError as error:
+            assert "the ranks call different operations" in str(error), error
+        else:
+            raise AssertionError("ranks with different shapes")
 
 
 if __name__ == "__main__":

@@ -106,7 +106,7 @@ TEST_CASE("torch: tensors on GPUs go to PyTorch's own group") { CheckPasses(1, "
 TEST_CASE("torch: no ending hangs or crashes") {
   for (const char* ending :
        {"no-destroy", "destroy-twice", "drop-after-destroy", "leave-messages", "abort",
-        "exit-in-collective", "exit-in-thread", "interrupt", "fork"}) {
+        "exit-in-collective", "exit-in-thread", "interrupt", "fork", "mismatch"}) {
     CheckPasses(2, "endings.py", {ending});
   }
 }
@@ -116,6 +116,16 @@ TEST_CASE("torch: a rank that dies is named to the other, in messages and collec
   Subprocess job(Job(2, "endings.py", {"die"}), Environment());
   CHECK(job.Wait(kPatience) == 128 + 9);
   CHECK_MESSAGE(CountOf("told: ddp: ", job.out()) == 2, job.Describe());
+}
+
+// The interpreter of the rank that fails takes longer to end than the others need to fail of that.
+TEST_CASE("torch: a rank that fails because another one left does not hide the cause") {
+  if (FindTorchPython().python.empty()) return SkipWithoutTorch();
+  for (int i = 0; i < 3; ++i) {
+    Subprocess job(Job(3, "endings.py", {"leave"}), Environment());
+    CHECK_MESSAGE(job.Wait(kPatience) == 7, job.Describe());
+    CHECK_MESSAGE(CountOf("exit code 7: that of rank 2", job.err()) == 1, job.Describe());
+  }
 }
 
 // Over another store than ddprun's.

@@ -26,9 +26,13 @@ const ProcessGroup* GroupOf(const ddp_group* handle) {
   return reinterpret_cast<const ProcessGroup*>(handle);
 }
 
-absl::StatusOr<ProcessGroupOptions> OptionsOf(const ddp_group_options* given) {
+// Of a group over a store; 0 ranks otherwise.
+absl::StatusOr<ProcessGroupOptions> OptionsOf(const ddp_group_options* given, int ranks) {
   ProcessGroupOptions options;
   if (given == nullptr) return options;
+  if (given->job_ranks != nullptr && ranks > 0) {
+    options.job_ranks.assign(given->job_ranks, given->job_ranks + ranks);
+  }
   if (given->timeout_ms != 0) {
     const auto timeout = TimeoutOf(given->timeout_ms);
     if (!timeout.ok()) return timeout.status();
@@ -45,12 +49,12 @@ absl::StatusOr<ProcessGroupOptions> OptionsOf(const ddp_group_options* given) {
 
 // Calls `form(options)`, which returns a group or an error, for a function with these arguments.
 template <typename Form>
-ddp_code Formed(const char* call, const ddp_group_options* given, ddp_group** group,
+ddp_code Formed(const char* call, const ddp_group_options* given, int ranks, ddp_group** group,
                 const Form& form) noexcept {
   return Guarded([&]() -> absl::Status {
     if (absl::Status status = CheckPointers(call, {{"group", group}}); !status.ok()) return status;
     *group = nullptr;
-    const auto options = OptionsOf(given);
+    const auto options = OptionsOf(given, ranks);
     if (!options.ok()) return options.status();
     absl::StatusOr<std::unique_ptr<ProcessGroup>> formed = form(*options);
     if (!formed.ok()) return formed.status();
@@ -79,7 +83,7 @@ using ddp::internal::GroupOf;
 using ddp::internal::Guarded;
 
 ddp_code ddp_group_from_env(const ddp_group_options* options, ddp_group** group) {
-  return Formed(__func__, options, group, [](const ddp::ProcessGroupOptions& checked) {
+  return Formed(__func__, options, 0, group, [](const ddp::ProcessGroupOptions& checked) {
     return ddp::ProcessGroup::FromEnv(checked);
   });
 }
@@ -88,28 +92,31 @@ ddp_code ddp_group_from_tcp_store(const char* host, uint16_t port, const char* p
                                   int world_size, const ddp_group_options* options,
                                   ddp_group** group) {
   using Result = absl::StatusOr<std::unique_ptr<ddp::ProcessGroup>>;
-  return Formed(__func__, options, group, [&](const ddp::ProcessGroupOptions& checked) -> Result {
-    absl::Status status = CheckPointers("ddp_group_from_tcp_store", {{"host", host}});
-    if (!status.ok()) return status;
-    return ddp::internal::OverTcpStore(host, port, prefix, rank, world_size, checked);
-  });
+  return Formed(__func__, options, world_size, group,
+                [&](const ddp::ProcessGroupOptions& checked) -> Result {
+                  absl::Status status = CheckPointers("ddp_group_from_tcp_store", {{"host", host}});
+                  if (!status.ok()) return status;
+                  return ddp::internal::OverTcpStore(host, port, prefix, rank, world_size, checked);
+                });
 }
 
 ddp_code ddp_group_from_store(const ddp_store* store, int rank, int world_size,
                               const ddp_group_options* options, ddp_group** group) {
   using Result = absl::StatusOr<std::unique_ptr<ddp::ProcessGroup>>;
-  return Formed(__func__, options, group, [&](const ddp::ProcessGroupOptions& checked) -> Result {
-    constexpr char kCall[] = "ddp_group_from_store";
-    absl::Status status = CheckPointers(kCall, {{"store", store}});
-    if (status.ok()) {
-      status = CheckPointers(kCall, {{"set", reinterpret_cast<const void*>(store->set)},
-                                     {"get", reinterpret_cast<const void*>(store->get)},
-                                     {"check", reinterpret_cast<const void*>(store->check)}});
-    }
-    if (!status.ok()) return status;
-    const ddp::internal::CallbackStore::Use use;
-    return ddp::ProcessGroup::New(ddp::internal::CallbackStore(*store), rank, world_size, checked);
-  });
+  return Formed(
+      __func__, options, world_size, group, [&](const ddp::ProcessGroupOptions& checked) -> Result {
+        constexpr char kCall[] = "ddp_group_from_store";
+        absl::Status status = CheckPointers(kCall, {{"store", store}});
+        if (status.ok()) {
+          status = CheckPointers(kCall, {{"set", reinterpret_cast<const void*>(store->set)},
+                                         {"get", reinterpret_cast<const void*>(store->get)},
+                                         {"check", reinterpret_cast<const void*>(store->check)}});
+        }
+        if (!status.ok()) return status;
+        const ddp::internal::CallbackStore::Use use;
+        return ddp::ProcessGroup::New(ddp::internal::CallbackStore(*store), rank, world_size,
+                                      checked);
+      });
 }
 
 ddp_code ddp_group_subgroup(ddp_group* group, const int* ranks, size_t count,

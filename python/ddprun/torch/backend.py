@@ -12,6 +12,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import Backend as _Backend
 
 from ddprun.torch.collectives import Collectives
+from ddprun.torch.tensors import not_here
 
 _COLLECTIVES = (
     "allreduce allreduce_coalesced reduce reduce_scatter reduce_scatter_single "
@@ -26,23 +27,23 @@ _COLLECTIVES = (
 class DdpBackend(Collectives, _Backend):
     """The backend for the CPU of a process group of PyTorch's own. 2.14 or newer."""
 
-    def __init__(self, store, rank, size, timeout):
+    def __init__(self, store, rank, size, timeout, global_ranks=()):
         _Backend.__init__(self, rank, size)
-        self._form(store, rank, size, timeout)
+        self._form(store, rank, size, timeout, global_ranks)
 
 
 class DdpProcessGroup(Collectives, dist.ProcessGroup):
     """A whole process group. Tensors on GPUs go to another one, of PyTorch's own, which is made for
     the first of them; init_process_group() has named its backend."""
 
-    def __init__(self, store, rank, size, timeout):
+    def __init__(self, store, rank, size, timeout, global_ranks=()):
         dist.ProcessGroup.__init__(self, rank, size)
         self._store = store
         self._timeout = timeout
         self._group_name = ""
         self._group_desc = "undefined"
         self._on_gpus = None
-        self._form(store, rank, size, timeout)
+        self._form(store, rank, size, timeout, global_ranks)
 
     def _set_group_name(self, name):
         self._group_name = name
@@ -124,10 +125,7 @@ class DdpProcessGroup(Collectives, dist.ProcessGroup):
     def _for_device(self, kind):
         backend = self._backends_on_gpus().get(kind)
         if backend is None:
-            raise ValueError(
-                f"ddp: this group is for tensors on the CPU, and one is on {kind}: "
-                'init_process_group("cpu:ddp,cuda:nccl") makes a group for both'
-            )
+            raise ValueError(f"ddp: a tensor is on {kind}, {not_here(kind)}")
         if self._on_gpus is None:
             self._on_gpus = self._make_group_on_gpus(kind, backend)
         return self._on_gpus
@@ -185,7 +183,13 @@ def _is_part_of_a_group(options):
 
 def _create(options, _backend_options):
     kind = DdpBackend if _is_part_of_a_group(options) else DdpProcessGroup
-    return kind(options.store, options.group_rank, options.group_size, options.timeout)
+    return kind(
+        options.store,
+        options.group_rank,
+        options.group_size,
+        options.timeout,
+        options.global_ranks_in_group or (),
+    )
 
 
 def register():

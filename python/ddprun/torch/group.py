@@ -58,6 +58,19 @@ class _Owner:
             lib.ddp_group_free(self._pointer)
 
 
+def _job_ranks(rank, size, global_ranks):
+    """Which ranks of the launcher's job the group's are; None where this process is not the rank
+    that a launcher has started, as one of torch.multiprocessing's."""
+    ranks = list(global_ranks) or list(range(size))
+    try:
+        own, count = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    except (KeyError, ValueError):
+        return None
+    if ranks[rank] != own or max(ranks) >= count or not (global_ranks or size == count):
+        return None
+    return (ctypes.c_int * size)(*ranks)
+
+
 def _milliseconds(timeout):
     return max(1, int(timeout.total_seconds() * 1000))
 
@@ -66,8 +79,9 @@ class Group:
     """What all collectives need: calls of libddp one at a time, and operations that outlive what
     the user keeps of them."""
 
-    def _form(self, store, rank, size, timeout):
-        """Collective, over the store alone."""
+    def _form(self, store, rank, size, timeout, global_ranks=()):
+        """Collective, over the store alone. `global_ranks` are those of the ranks; none: the
+        same."""
         self._rank = rank
         self._size = size
         self._timeout_ms = _milliseconds(timeout)
@@ -77,9 +91,9 @@ class Group:
         self.completions = Completions()
         callbacks = CallbackStore(store)
         pointer = ctypes.c_void_p()
-        code = lib.ddp_group_from_store(
-            callbacks.functions, rank, size, GroupOptions(self._timeout_ms, 0, 0), pointer
-        )
+        job_ranks = _job_ranks(rank, size, global_ranks)
+        options = GroupOptions(self._timeout_ms, 0, 0, job_ranks)
+        code = lib.ddp_group_from_store(callbacks.functions, rank, size, options, pointer)
         if code != 0:
             callbacks.raise_interrupt()
             raise error_of(code)
@@ -103,7 +117,7 @@ class Group:
                 pointer = function(owner.communicator, *arguments)
         if not pointer:
             raise MemoryError("ddp: " + error_text())
-        return Handle(owner, pointer)
+        return Handle(owner, pointer, function.__name__)
 
     def _work(self, handles, tensors, result, after=None):
         return Work(Operation(self, handles, tensors, result, after))

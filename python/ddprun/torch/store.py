@@ -1,7 +1,6 @@
 """Any c10d store as a store of libddp."""
 
 import ctypes
-import datetime
 import socket
 import time
 
@@ -16,8 +15,10 @@ from ddprun.library import (
     lib,
 )
 
-# A wait is cut into pieces of this length, so that Ctrl-C ends it soon.
-_SLICE = datetime.timedelta(milliseconds=500)
+# A key is asked for again and again: a wait of the store's own would not end by Ctrl-C, and one that
+# times out says so on stderr (TCPStore). The pauses double.
+_FIRST_PAUSE_S = 0.001
+_LONGEST_PAUSE_S = 0.25
 # Of TEST-NET-1: nobody has it, and a datagram socket sends nothing when it is connected.
 _ELSEWHERE = ("192.0.2.1", 9)
 
@@ -73,19 +74,12 @@ class CallbackStore:
         def call():
             text = key.decode()
             end = time.monotonic() + timeout_ms / 1000
-            while True:
-                left = datetime.timedelta(seconds=max(0.001, end - time.monotonic()))
-                started = time.monotonic()
-                patience = min(left, _SLICE)
-                try:
-                    self._store.wait([text], patience)
-                    break
-                except RuntimeError:
-                    # Stores tell a timeout by words of their own alone.
-                    if time.monotonic() - started < 0.9 * patience.total_seconds():
-                        raise
-                    if time.monotonic() >= end:
-                        return DEADLINE_EXCEEDED
+            pause = _FIRST_PAUSE_S
+            while not self._store.check([text]):
+                if time.monotonic() >= end:
+                    return DEADLINE_EXCEEDED
+                time.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE_S)
             value = self._store.get(text)
             lib.ddp_answer_value(answer, value, len(value))
             return OK

@@ -32,12 +32,19 @@ _OPERATIONS = {
 _OPERATIONS_OF_BOOL = {_SUM: _MAX, _PRODUCT: _MIN}
 
 
+def not_here(kind):
+    """What is said behind the name of another device than the CPU."""
+    text = "and this group is for tensors on the CPU"
+    if kind == "cuda":
+        text += ': init_process_group("cpu:ddp,cuda:nccl") makes one for both'
+    return text
+
+
 def check(call, tensor):
     """Raises ValueError for a tensor that cannot be sent or received."""
     if tensor.device.type != "cpu":
         raise ValueError(
-            f"ddp: {call}: a tensor is on {tensor.device}, and this group is for tensors on the "
-            'CPU: init_process_group("cpu:ddp,cuda:nccl") makes one for both'
+            f"ddp: {call}: a tensor is on {tensor.device}, {not_here(tensor.device.type)}"
         )
     if tensor.layout is not torch.strided:
         raise ValueError(f"ddp: {call}: a tensor is sparse ({tensor.layout}); only dense ones go")

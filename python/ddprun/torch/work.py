@@ -19,20 +19,26 @@ FORKED = (
 )
 
 
+# What ends the group begins so, and is of the same code as what this rank alone has done wrong.
+_MISMATCH = "the ranks call different operations"
+
+
 def error_of(code):
     """The exception for a call of libddp that has just failed on this thread."""
-    kind = ValueError if code == INVALID_ARGUMENT else dist.DistBackendError
-    return kind("ddp: " + error_text())
+    text = error_text()
+    is_own = code == INVALID_ARGUMENT and not text.startswith(_MISMATCH)
+    return (ValueError if is_own else dist.DistBackendError)("ddp: " + text)
 
 
 class Handle:
     """One call of libddp, until nobody has it any more. What uses it has it from first to last."""
 
-    __slots__ = ("owner", "pointer")
+    __slots__ = ("owner", "pointer", "name")
 
-    def __init__(self, owner, pointer):
+    def __init__(self, owner, pointer, name):
         self.owner = owner  # which is freed after its handles
         self.pointer = pointer
+        self.name = name  # the function's, as "ddp_all_reduce"
 
     def __del__(self):
         if self.owner.is_usable():
@@ -124,6 +130,10 @@ class Operation:
         elif is_first and not completions.add(self):
             self.wait()
         return self._future.shown
+
+    def name(self):
+        names = [each.name.removeprefix("ddp_") for each in self._handles]
+        return " and ".join(dict.fromkeys(names)) or "an operation"
 
     def _of_this_process(self):
         """Its handles; none when it is settled."""
@@ -220,8 +230,8 @@ class Work(dist._Work):
         patience_ms = None if not timeout else max(1, int(timeout.total_seconds() * 1000))
         if not operation.wait_for(patience_ms):
             raise dist.DistBackendError(
-                f"ddp: waited {timeout.total_seconds():g} s for an operation that is still under "
-                "way; the timeout of the group ends it"
+                f"ddp: waited {timeout.total_seconds():g} s for {operation.name()}, which is still "
+                "under way; the timeout of the group ends it"
             )
         if operation.error is not None:
             raise operation.error

@@ -122,6 +122,9 @@ typedef struct ddp_group_options {
   int64_t timeout_ms; /* to form the group, and of every operation; 0: 10 minutes */
   int device;
   int backend;
+  /* Of a group over a store: which rank of the launcher's job each of its ranks is, so that the
+   * launcher hears of one that leaves. Null: not known. */
+  const int* job_ranks;
 } ddp_group_options;
 
 /* ProcessGroup::FromEnv(): this process's place as a launcher has told it; without one a group of

@@ -41,6 +41,8 @@ struct ProcessGroupOptions {
   // TORCH_DISTRIBUTED_DEBUG=DETAIL in the environment is kDetail, too. What one rank asks for holds
   // for all.
   DebugLevel debug_level = DebugLevel::kOff;
+  // For New(): which rank of the launcher's job each rank of the group is. Empty: not known.
+  std::vector<int> job_ranks = {};
 };
 
 // Made from the environment that ddprun or torchrun gives a worker: RANK, WORLD_SIZE, LOCAL_RANK,
@@ -62,10 +64,10 @@ class ProcessGroup {
   // are formed at the same time have one each (a PrefixStore), groups one after the other, of the
   // same size, may share it. The group has a connection of its own and keeps no hold of `store`.
   // local_rank(), which says which GPU is this rank's, local_world_size() and restart_count() are
-  // from the environment where a launcher has started the process, else 0, 1 and 0. A rank that
-  // leaves is no end that the launcher hears of. Errors: as
-  // FromEnv(); InvalidArgument for a rank that is none and, after the timeout, for ranks that were
-  // given different world sizes.
+  // from the environment where a launcher has started the process, else 0, 1 and 0. The
+  // launcher hears of a rank that leaves where it is told the job_ranks. Errors: as FromEnv();
+  // InvalidArgument for a rank that is none, for job_ranks that are not one for each rank and,
+  // after the timeout, for ranks that were given different world sizes.
   static absl::StatusOr<std::unique_ptr<ProcessGroup>> New(const Store& store, int rank,
                                                            int world_size,
                                                            const ProcessGroupOptions& options);
