@@ -9,10 +9,12 @@ import os
 import signal
 import sys
 import threading
+import traceback
 import weakref
 
 import torch
 import torch.distributed as dist
+from expect import raised
 
 _kept = []
 
@@ -44,12 +46,7 @@ def destroy_twice(rank):
     dist.destroy_process_group()
     for each in (backend, group):
         each.shutdown()
-        try:
-            each.allreduce([torch.ones(1)])
-        except RuntimeError as error:
-            assert "destroyed" in str(error)
-        else:
-            raise AssertionError("a destroyed group still works")
+        raised(lambda: each.allreduce([torch.ones(1)]), RuntimeError, "destroyed")  # noqa: B023
     # A new one can be made.
     dist.init_process_group("ddp")
     dist.barrier()
@@ -63,12 +60,8 @@ def drop_after_destroy(rank):
         work = dist.all_reduce(torch.ones(1_000_000), async_op=True)
         operation = work.operation
         dist.destroy_process_group()
-        try:
-            work.get_future().wait()
-        except RuntimeError as error:
-            assert "destroyed" in str(error) or "rank 1" in str(error), error
-        else:
-            raise AssertionError("a future behind its group's end has a value")
+        error = raised(work.get_future().wait, RuntimeError)
+        assert "destroyed" in str(error) or "rank 1" in str(error), error
         del work
         assert operation.is_settled and operation.error is not None
 
@@ -79,12 +72,7 @@ def leave_messages(rank):
     group = dist.distributed_c10d._get_default_group()
     if rank == 1:
         dist.all_reduce(torch.ones(3))
-        try:
-            dist.recv(torch.empty(1), 0, tag=9)
-        except dist.DistBackendError as error:
-            assert "rank 0 is gone" in str(error), error
-        else:
-            raise AssertionError("a message of a rank that has left")
+        raised(lambda: dist.recv(torch.empty(1), 0, tag=9), dist.DistBackendError, "rank 0 is gone")
         return
     work = dist.all_reduce(torch.ones(3), async_op=True)
     work.wait()
@@ -103,21 +91,11 @@ def leave_messages(rank):
 def abort(rank):
     """PyTorch's abort ends what is under way on all ranks."""
     if rank == 1:
-        try:
-            dist.recv(torch.empty(1), 0)
-        except dist.DistBackendError as error:
-            assert "abort() was called" in str(error), error
-        else:
-            raise AssertionError("a message that nobody has sent")
-        return
-    work = dist.all_reduce(torch.ones(3), async_op=True)
-    dist.distributed_c10d._abort_process_group()
-    try:
-        work.wait()
-    except dist.DistBackendError as error:
-        assert "abort() was called" in str(error), error
+        call = lambda: dist.recv(torch.empty(1), 0)  # noqa: E731
     else:
-        raise AssertionError("the all-reduce of one rank")
+        call = dist.all_reduce(torch.ones(3), async_op=True).wait
+        dist.distributed_c10d._abort_process_group()
+    raised(call, dist.DistBackendError, "abort() was called")
 
 
 def exit_in_collective(rank):
@@ -143,12 +121,8 @@ def interrupt(rank):
         dist.recv(torch.empty(1), 0)  # the word that rank 0 has been interrupted
         return
     threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
-    try:
-        dist.all_reduce(torch.ones(3))
-    except KeyboardInterrupt:
-        dist.send(torch.ones(1), 1)
-        return
-    raise AssertionError("no KeyboardInterrupt")
+    raised(lambda: dist.all_reduce(torch.ones(3)), KeyboardInterrupt)
+    dist.send(torch.ones(1), 1)
 
 
 def fork(rank):
@@ -156,20 +130,15 @@ def fork(rank):
     work = dist.all_reduce(torch.ones(3), async_op=True)
     child = os.fork()
     if child == 0:
-        code = 1
         try:
-            dist.all_reduce(torch.ones(3))
-        except RuntimeError as error:
-            code = 0 if "forked" in str(error) else 2
-        try:
-            work.wait()
-        except RuntimeError as error:
-            code = code if "forked" in str(error) else 3
-        else:
-            code = 4
-        del work
-        dist.distributed_c10d._get_default_group().shutdown()
-        os._exit(code)
+            for call in (lambda: dist.all_reduce(torch.ones(3)), work.wait):
+                raised(call, RuntimeError, "forked")
+            del call, work
+            dist.distributed_c10d._get_default_group().shutdown()
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     work.wait()
     dist.barrier()
@@ -184,13 +153,7 @@ def die(rank):
     if rank == 1:
         os.kill(os.getpid(), signal.SIGKILL)
     for call in (lambda: dist.recv(torch.empty(1), 1), lambda: dist.all_reduce(torch.ones(3))):
-        try:
-            call()
-        except dist.DistBackendError as error:
-            assert "rank 1" in str(error), error
-            print(f"told: {error}", flush=True)
-        else:
-            raise AssertionError("no error")
+        print(f"told: {raised(call, dist.DistBackendError, 'rank 1')}", flush=True)
 
 
 def leave(rank):
@@ -206,12 +169,11 @@ def leave(rank):
 def mismatch(rank):
     """It ends the group, and is no fault of this rank's arguments alone."""
     for count in (3 + rank, 5):
-        try:
-            dist.all_reduce(torch.ones(count))
-        except dist.DistBackendError as error:
-            assert "the ranks call different operations" in str(error), error
-        else:
-            raise AssertionError("ranks with different shapes")
+        raised(
+            lambda: dist.all_reduce(torch.ones(count)),  # noqa: B023
+            dist.DistBackendError,
+            "the ranks call different operations",
+        )
 
 
 if __name__ == "__main__":

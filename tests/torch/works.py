@@ -9,17 +9,9 @@ import weakref
 
 import torch
 import torch.distributed as dist
+from expect import raised
 
 import ddprun.torch  # noqa: F401
-
-
-def raised(call, kind, *words):
-    try:
-        call()
-    except kind as error:
-        assert all(each in str(error) for each in words), error
-        return
-    raise AssertionError(f"no {kind.__name__}")
 
 
 def check_results(rank):

@@ -274,6 +274,8 @@ TEST_CASE("process group: a rank that is none is refused before anything is aske
     CHECK(absl::IsInvalidArgument(group.status()));
     CHECK(group.status().message() == absl::StrCat("a process group as rank ", rank, " of ", size));
   }
+  CHECK(ProcessGroup::New(**store, 0, 2, {.job_ranks = {5}}).status().message() ==
+        "a process group of 2 ranks with 1 job_ranks");
 }
 
 }  // namespace

@@ -227,20 +227,17 @@ absl::Status RankGroup::Await() {
   return failures_.empty() ? absl::OkStatus() : absl::AbortedError(Cause().text);
 }
 
-// A rank whose own note came too late looks like a cause. Those that others name come before it.
+// The first end, of the most likely kind. A rank whose own note came too late looks like a cause:
+// those that others name come before it.
 const Failure& RankGroup::Cause() const {
   std::set<std::optional<int>> named;
   for (const Failure& failure : failures_) named.insert(notes_.NamedBy(failure.rank));
-  const auto first = [this](const auto& is_cause) {
-    return std::find_if(failures_.begin(), failures_.end(), is_cause);
+  const auto doubt = [&named](const Failure& failure) {
+    return failure.is_consequence ? 2 : named.contains(failure.rank) ? 0 : 1;
   };
-  auto cause = first([&named](const Failure& failure) {
-    return !failure.is_consequence && named.contains(failure.rank);
-  });
-  if (cause == failures_.end()) {
-    cause = first([](const Failure& failure) { return !failure.is_consequence; });
-  }
-  return cause != failures_.end() ? *cause : failures_.front();
+  return *std::min_element(
+      failures_.begin(), failures_.end(),
+      [&doubt](const Failure& a, const Failure& b) { return doubt(a) < doubt(b); });
 }
 
 void RankGroup::Finish(int rank) {
