@@ -60,10 +60,15 @@ enum GroupWord : size_t {
   kGroupCalledAtWord = 4,
   kGroupDoneAtWord = 5,
   kGroupBusySinceWord = 6,  // since when the oldest operation under way has been the oldest
-  kGroupOpWord = 7,         // OpKind of the last called
+  kGroupOpWord = 7,         // of the last called: its place in kCounterOpNames
   kGroupNameWord = 8,       // 64 bytes, NUL at the end
 };
 inline constexpr size_t kGroupNameBytes = 64;
+
+// By OpKind (comm/op.h).
+inline constexpr const char* kCounterOpNames[] = {
+    "all-reduce",   "broadcast", "all-gather", "reduce-scatter", "barrier",    "allocate",
+    "send-receive", "reduce",    "gather",     "scatter",        "all-to-all", "graph replay"};
 
 }  // namespace ddp::internal
 

@@ -245,7 +245,7 @@ void Agent::On(const ReceivedSignal& signal) {
         if (!is_for_all) group_.Relay(signal.signal);
       });
     case SignalMeaning::kAsk:
-      return Feed(StopAsked{signal.signal});
+      return Feed(StopAsked{SignalName(signal.signal)});
     case SignalMeaning::kSuspend:
       group_.Suspend();
       return SuspendSelf();

@@ -90,7 +90,7 @@ void Agent::Adopt(PreparedWorkers prepared) {
 void Agent::Do(const AskToStop& action) {
   is_stop_asked_ = true;
   if (stop_file_ != nullptr) stop_file_->Ask();
-  Say(absl::StrCat(SignalName(action.signal), ": ",
+  Say(absl::StrCat(action.why, ": ",
                    is_ask_in_vain_     ? "the workers of this node cannot be asked"
                    : group_.is_empty() ? "no worker runs on this node; those that start are asked"
                                        : "asked the workers of this node",

@@ -91,6 +91,11 @@ void AgentCore::On(const rendezvous::Concluded& event) {
   if (end_ && (end_->exit_code == kExitLostCoordinator || end_->owner == ExitOwner::kNobody)) {
     end_.reset();
   }
+  if (IsStopOf(*verdict_) && HasWorkers()) {
+    const std::string live = LiveRanks();
+    Tell(verdict_->reason, "; stopping ", live.empty() ? "what the workers left" : live,
+         "; SIGKILL comes in ", SecondsLeft(policy_.shutdown_timeout), " s");
+  }
   if (state_ == State::kJoining) return LeaveWithVerdict();
   const bool is_loss_of_node = verdict_->exit_code == kExitRendezvous && !verdict_->first_failure;
   if (is_loss_of_node && assignment_.max_restarts == 0) {
@@ -177,11 +182,6 @@ void AgentCore::On(const FailureDescribed& event) {
     }
   }
   if (state_ == State::kStopping && !HasWorkers()) GoOn();
-}
-
-void AgentCore::On(const StopAsked& event) {
-  if (state_ == State::kLeaving || std::exchange(is_stop_asked_, true)) return;
-  actions_.push_back(AskToStop{event.signal});
 }
 
 void AgentCore::On(const WorkersGone& event) {

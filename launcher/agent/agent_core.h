@@ -78,9 +78,14 @@ struct FailureDescribed {
 struct WorkersGone {
   bool have_read_stop = false;  // one of them has read that it is asked to stop
 };
-// --preempt_signal came.
+// The workers are to save and end after their step: --preempt_signal came, or the user said so.
 struct StopAsked {
-  int signal = 0;
+  std::string why;  // "SIGUSR1"
+};
+// `ddprun stop`: the user wants the whole job to end.
+struct StopOrder {
+  bool is_after_step = false;
+  std::string reason;  // "ddprun stop on node a"
 };
 struct SignalReceived {
   int signal = 0;
@@ -108,8 +113,8 @@ using AgentEvent =
                  rendezvous::Concluded, rendezvous::ContactMade, rendezvous::ContactLost,
                  rendezvous::ContactRestored, rendezvous::RendezvousFailed,
                  rendezvous::ContactEnded, WorkersPrepared, WorkerEnd, FailureDescribed,
-                 WorkersGone, StopAsked, SignalReceived, LocalFailure, AgentTimePassed,
-                 LeftoversGone, ReportWritten, LogsDrained>;
+                 WorkersGone, rendezvous::StopRequested, StopAsked, StopOrder, SignalReceived,
+                 LocalFailure, AgentTimePassed, LeftoversGone, ReportWritten, LogsDrained>;
 
 // Close the old round's store, listen with a fresh one, and ask for a place in the next round.
 struct JoinRound {};
@@ -131,7 +136,12 @@ struct StopWorkers {
 struct KillWorkers {};
 // Set the flag that the workers poll; it stays set for those of later rounds. Once.
 struct AskToStop {
-  int signal = 0;  // why
+  std::string why;  // "SIGUSR1"
+};
+// Tell the coordinator, who tells all nodes.
+struct OrderStop {
+  bool is_after_step = false;
+  std::string reason;
 };
 // Find out all there is to say of this end. FailureDescribed follows within seconds.
 struct DescribeFailure {
@@ -167,7 +177,8 @@ struct PrintReport {
 enum class ExitOwner {
   kNobody,  // success
   kWorker,
-  kSignal,  // ddprun was stopped by it
+  kSignal,   // ddprun was stopped by it
+  kStopped,  // the user's `ddprun stop`
   kDdprun,
   kRequeue,  // --requeue_code: the workers stopped when they were asked to
 };
@@ -191,8 +202,8 @@ struct ExitAgent {
 
 using AgentAction =
     std::variant<JoinRound, PrepareWorkers, StartWorkers, StopWorkers, KillWorkers, AskToStop,
-                 DescribeFailure, ReportFailure, ReportFirstSuccess, ReportSuccess, LeaveJob,
-                 AckVerdict, Say, PrintReport, EndJob, DrainLogs, ExitAgent>;
+                 OrderStop, DescribeFailure, ReportFailure, ReportFirstSuccess, ReportSuccess,
+                 LeaveJob, AckVerdict, Say, PrintReport, EndJob, DrainLogs, ExitAgent>;
 
 class AgentCore {
  public:
@@ -258,7 +269,9 @@ class AgentCore {
   void On(const WorkerEnd& end);
   void On(const FailureDescribed& event);
   void On(const WorkersGone& event);
+  void On(const rendezvous::StopRequested& event);
   void On(const StopAsked& event);
+  void On(const StopOrder& event);
   void On(const SignalReceived& event);
   void On(const LocalFailure& event);
   void On(const AgentTimePassed&);
@@ -307,6 +320,9 @@ class AgentCore {
   void SayWhatBegins(const rendezvous::Assignment& before);
   // `message`, with the loss of a coordinator that came before it and is why.
   std::string AfterLoss(const std::string& message) const;
+  static bool IsStopOf(const rendezvous::Verdict& verdict) {
+    return verdict.exit_code == rendezvous::kStoppedExitCode && !verdict.first_failure;
+  }
   bool HasWorkers() const { return !are_workers_gone_; }
   bool IsInRound() const;
   bool HasBudget() const { return assignment_.restart_count < assignment_.max_restarts; }
@@ -335,6 +351,7 @@ class AgentCore {
   TimePoint kill_at_{};  // kStopping: SIGKILL
   std::vector<Suspicion> suspicions_;
   Contact contact_;
+  bool had_contact_ = false;
   std::string coordinator_place_;  // "" where it has no port or is not known
   Leaving leaving_;
 
@@ -352,7 +369,8 @@ class AgentCore {
   std::string loss_;  // of the coordinator whose process ended with our round; "": none
   int kill_signals_ = 0;
   bool is_stop_asked_ = false;
-  bool have_read_stop_ = false;  // workers of any round
+  bool is_stop_by_user_ = false;  // whom no requeue code is for
+  bool have_read_stop_ = false;   // workers of any round
 
   // What the user has been told.
   // Of the wait for a place, or for the end of a failed worker's peers.

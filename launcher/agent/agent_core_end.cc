@@ -22,6 +22,7 @@ constexpr TimePoint kNever = TimePoint::max();
 }  // namespace
 
 void AgentCore::On(const rendezvous::ContactMade& event) {
+  had_contact_ = true;
   // Whoever had the port that is ours now is gone.
   if (event.is_hosted_here && contact_.lost_since) {
     contact_.gone_at = now_;
@@ -147,7 +148,38 @@ std::string AgentCore::AfterLoss(const std::string& message) const {
   return loss_.empty() ? message : absl::StrCat(loss_, "; ", message);
 }
 
+void AgentCore::On(const StopAsked& event) {
+  if (state_ == State::kLeaving || std::exchange(is_stop_asked_, true)) return;
+  actions_.push_back(AskToStop{event.why});
+}
+
+void AgentCore::On(const rendezvous::StopRequested& event) {
+  is_stop_by_user_ = true;
+  On(StopAsked{event.reason});
+}
+
+void AgentCore::On(const StopOrder& event) {
+  if (state_ == State::kLeaving || verdict_ || end_) return;
+  if (had_contact_ && !contact_.lost_since) {
+    actions_.push_back(OrderStop{event.is_after_step, event.reason});
+    return;
+  }
+  // Nobody would pass it on.
+  if (event.is_after_step) return On(rendezvous::StopRequested{event.reason});
+  end_ = EndJob{rendezvous::kStoppedExitCode, ExitOwner::kStopped,
+                absl::StrCat("stopped by ", event.reason)};
+  Tell(end_->reason, "; ", Coordinator(), " does not answer, so other nodes do not hear of it");
+  actions_.push_back(LeaveJob{end_->reason});
+  if (!HasWorkers()) return LeaveStopped();
+  Stop(kSigTerm);
+}
+
 void AgentCore::LeaveWithVerdict() {
+  if (IsStopOf(*verdict_)) {
+    end_ = EndJob{verdict_->exit_code, ExitOwner::kStopped, verdict_->reason};
+    Tell(verdict_->reason, ": exit code ", verdict_->exit_code);
+    return Leave();
+  }
   const bool is_own = verdict_->exit_code != 0 && !verdict_->first_failure;
   if (is_own) verdict_->reason = AfterLoss(verdict_->reason);
   const bool is_workers =
@@ -173,7 +205,7 @@ void AgentCore::LeaveStopped() {
 }
 
 void AgentCore::Leave() {
-  if (policy_.requeue_code && have_read_stop_) {
+  if (policy_.requeue_code && have_read_stop_ && !is_stop_by_user_) {
     end_ = EndJob{*policy_.requeue_code, ExitOwner::kRequeue,
                   absl::StrCat("the workers stopped because ", SignalName(policy_.preempt_signal),
                                " asked them to (--requeue_code)")};

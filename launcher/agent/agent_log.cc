@@ -99,8 +99,13 @@ struct LineOf {
   Line operator()(const WorkersGone& e) const {
     return {"workers gone", e.have_read_stop ? " have_read_stop=yes" : ""};
   }
-  Line operator()(const StopAsked& e) const {
-    return {"stop asked for", absl::StrCat(" signal=", e.signal)};
+  Line operator()(const StopAsked& e) const { return {"stop asked for", " why=" + Value(e.why)}; }
+  Line operator()(const rendezvous::StopRequested& e) const {
+    return {"stop requested", " why=" + Value(e.reason)};
+  }
+  Line operator()(const StopOrder& e) const {
+    return {"stop ordered",
+            absl::StrCat(" after_step=", e.is_after_step, " why=", Value(e.reason))};
   }
   Line operator()(const SignalReceived& e) const {
     return {"signal received",
@@ -135,7 +140,10 @@ struct LineOf {
   }
   Line operator()(const KillWorkers&) const { return {"killing workers"}; }
   Line operator()(const AskToStop& a) const {
-    return {"asking workers to stop", absl::StrCat(" signal=", a.signal), Level::info};
+    return {"asking workers to stop", " why=" + Value(a.why), Level::info};
+  }
+  Line operator()(const OrderStop& a) const {
+    return {"ordering the job's stop", absl::StrCat(" after_step=", a.is_after_step), Level::info};
   }
   Line operator()(const DescribeFailure& a) const {
     return {"describing failure", EndValues(a.assignment, a.end)};

@@ -47,17 +47,29 @@ DDPRUN_RAW long PlaceStdio(const ChildPlan& plan) {
   return 0;
 }
 
-// Closes all but stdio and the error pipe, which closes at exec; also what the agent's own starter
-// left open. Now and not at exec: an exec may hang, and ports, pipes and the guardian's line to the
-// agent must not stay open for as long.
+// The worker does without the page where its descriptor cannot be placed: the agent's limit is
+// lower.
+DDPRUN_RAW bool PlaceCounters(const ChildPlan& plan) {
+  return plan.counters >= 0 && RawSyscall(SYS_dup3, plan.counters, kCountersFd, 0) >= 0;
+}
+
+// Closes all but stdio, the page and the error pipe, which closes at exec; also what the agent's
+// own starter left open. Now and not at exec: an exec may hang, and ports, pipes and the guardian's
+// line to the agent must not stay open for as long.
 DDPRUN_RAW long CloseOthers(const ChildPlan& plan) {
   if (plan.error_pipe != kErrorPipe) {
     const long moved = RawSyscall(SYS_dup3, plan.error_pipe, kErrorPipe, O_CLOEXEC);
     if (moved < 0) return moved;
   }
-  const long result = RawSyscall(SYS_close_range, kErrorPipe + 1, ~0U, 0);
+  const bool keeps_counters = PlaceCounters(plan);
+  const unsigned rest = keeps_counters ? kCountersFd + 1 : kErrorPipe + 1;
+  long result = 0;
+  if (keeps_counters) result = RawSyscall(SYS_close_range, kErrorPipe + 1, kCountersFd - 1, 0);
+  if (result == 0) result = RawSyscall(SYS_close_range, rest, ~0U, 0);
   if (result != -ENOSYS && result != -EINVAL && result != -EPERM) return result;
-  for (int fd = kErrorPipe + 1; fd <= plan.highest_fd; ++fd) RawSyscall(SYS_close, fd);
+  for (int fd = kErrorPipe + 1; fd <= plan.highest_fd; ++fd) {
+    if (!keeps_counters || fd != kCountersFd) RawSyscall(SYS_close, fd);
+  }
   return 0;
 }
 

@@ -22,11 +22,16 @@ struct ChildFailure {
   const char* step;  // in words, in the memory that it shares with the agent; null: the exec
 };
 
+// Where a worker finds the page in which it tells of itself (worker_runtime/counters_page.h): a
+// number that no shell and no program takes by itself.
+inline constexpr int kCountersFd = 198;
+
 struct ChildPlan {
   const char* executable = nullptr;
   char* const* argv = nullptr;
   char* const* envp = nullptr;
   int stdio[3] = {-1, -1, -1};  // what becomes 0 to 2; -1 keeps the agent's
+  int counters = -1;            // what becomes kCountersFd; -1: nothing
   int error_pipe = -1;          // write end, close-on-exec
   int highest_fd = -1;          // for kernels without close_range: close up to here
   pid_t parent = 0;

@@ -78,6 +78,7 @@ SpawnedChild::SpawnedChild(SpawnRequest request, const ProcessBaseline& baseline
            .argv = argv_.data(),
            .envp = envp_.data(),
            .stdio = {request_.stdin_fd, request_.stdout_fd, request_.stderr_fd},
+           .counters = request_.counters_fd,
            .error_pipe = error_pipe,
            .highest_fd = HasCloseRange() ? -1 : HighestOpenFd(),
            .parent = getpid(),

@@ -23,6 +23,7 @@ struct SpawnRequest {
   int stdin_fd = -1;
   int stdout_fd = -1;
   int stderr_fd = -1;
+  int counters_fd = -1;  // of the page in which it tells of itself, borrowed likewise; -1: none
   // Directory of the cgroup to be born in, borrowed likewise; -1: the agent's. Where the kernel
   // does not allow it, the agent's too.
   int cgroup = -1;

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <utility>
 
+#include "worker_runtime/counters_page.h"
 #include "worker_runtime/env_contract.h"
 
 namespace ddprun::launcher {
@@ -70,6 +71,9 @@ std::vector<std::string> BuildWorkerEnv(const std::vector<std::string>& parent,
   if (!input.progress_file.empty() && env.rank == 0) {
     own.emplace_back(ddp::internal::kProgressFileVar, input.progress_file);
   }
+  if (input.counters_fd >= 0) {
+    own.emplace_back(ddp::internal::kCountersVar, std::to_string(input.counters_fd));
+  }
   if (SetsOmpThreads(parent, input.local_world_size)) {
     own.emplace_back(ddp::internal::kOmpThreadsVar, "1");
   }
@@ -82,10 +86,10 @@ std::vector<std::string> BuildWorkerEnv(const std::vector<std::string>& parent,
   for (const std::string& variable : parent) {
     const std::string_view name = NameOf(variable);
     // A mark of another job would let that job's guardian end this worker, and the flag of another
-    // job and the place for its progress are not for it.
+    // job and the places for its progress are not for it.
     const bool is_replaced =
         name == ddp::internal::kJobMarkVar || name == ddp::internal::kStopFileVar ||
-        name == ddp::internal::kProgressFileVar ||
+        name == ddp::internal::kProgressFileVar || name == ddp::internal::kCountersVar ||
         std::any_of(own.begin(), own.end(), [&](const auto& mine) { return mine.first == name; });
     if (!is_replaced) block.push_back(variable);
   }

@@ -20,6 +20,7 @@ struct WorkerEnvInput {
   std::string timer_file;         // the FIFO for timers; "": as in the parent
   std::string stop_file;          // the flag of --preempt_signal (stop_file.h); "": none
   std::string progress_file;      // where rank 0 says how far it is (likewise); "": nobody asks
+  int counters_fd = -1;  // of the page in which a worker tells of itself; -1: there is none
   bool use_agent_store = true;
   std::string visible_devices;  // CUDA_VISIBLE_DEVICES of all workers; "": as in the parent
   // The GPU of each worker by local rank: it sees that one alone, and LOCAL_RANK is 0. Empty:

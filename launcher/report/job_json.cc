@@ -96,6 +96,8 @@ OwnerText TextOf(ExitOwner owner) {
       return {"failed", "worker"};
     case ExitOwner::kSignal:
       return {"stopped", "ddprun"};
+    case ExitOwner::kStopped:
+      return {"stopped", "ddprun stop"};
     case ExitOwner::kRequeue:
       return {"stopped", "requeue_code"};
     case ExitOwner::kDdprun:

@@ -34,6 +34,11 @@ void AgentRecord::AckVerdict() {
   if (is_over_) facts_.push_back({VerdictAcked{}});
 }
 
+void AgentRecord::OrderStop(bool is_after_step, const std::string& reason) {
+  if (facts_.empty()) return;
+  facts_.push_back({StopOrdered{.stamp = {}, .is_after_step = is_after_step, .reason = reason}});
+}
+
 void AgentRecord::DropFactsBefore(size_t first) {
   facts_.erase(facts_.begin(), facts_.begin() + static_cast<ptrdiff_t>(first));
   said_ -= std::min(said_, first);

@@ -33,6 +33,7 @@ class AgentRecord {
   void Report(Round round, Event fact, TimePoint at);
   void Leave(const std::string& reason);
   void AckVerdict();
+  void OrderStop(bool is_after_step, const std::string& reason);
 
   // A new session begins: everything is to be said again.
   void StartSession() { said_ = 0; }
@@ -72,6 +73,9 @@ class AgentRecord {
   News HearOne(const JobInstance& instance, const Drain& drain);
   News HearOne(const JobInstance& instance, const Conclude& conclude);
   News HearOne(const JobInstance& instance, const Refuse& refuse);
+  News HearOne(const JobInstance&, const AskNode& ask) { return Asked{ask.id, ask.body}; }
+  News HearOne(const JobInstance&, const GiveAnswers& given) { return Answered{given}; }
+  News HearOne(const JobInstance&, const TellToStop& told) { return StopRequested{told.reason}; }
   // CloseSession, Finish and Record are for the coordinator's driver.
   News HearOne(const JobInstance&, const auto&) { return std::nullopt; }
 

@@ -90,6 +90,11 @@ class Client final : public RendezvousClient {
   void ReportSucceeded(Round round) override { Post(ReportCommand{round, WorkersSucceeded{}}); }
   void Leave(const std::string& reason) override { Post(LeaveCommand{reason}); }
   void AckVerdict() override { Post(AckCommand{}); }
+  void Ask(const Question& question) override { Post(AskCommand{question}); }
+  void Answer(uint64_t id, const std::string& body) override { Post(AnswerCommand{id, body}); }
+  void OrderStop(bool is_after_step, const std::string& reason) override {
+    Post(StopCommand{is_after_step, reason});
+  }
   void EndContact(Duration timeout) override {
     if (thread_.joinable()) return Post(EndCommand{timeout});
     handler_(ContactEnded{});

@@ -74,6 +74,17 @@ struct LeaveCommand {
   std::string reason;
 };
 struct AckCommand {};
+struct AskCommand {
+  Question question;
+};
+struct AnswerCommand {
+  uint64_t id = 0;
+  std::string body;
+};
+struct StopCommand {
+  bool is_after_step = false;
+  std::string reason;
+};
 struct EndCommand {
   Duration timeout{0};
 };
@@ -128,8 +139,9 @@ struct LinkEnded {
 };
 
 using ContactEvent =
-    std::variant<JoinCommand, ReportCommand, LeaveCommand, AckCommand, EndCommand, Looked, Hosted,
-                 HostFinished, HostStopped, Said, Heard, BeatAnswered, LinkEnded, TimePassed>;
+    std::variant<JoinCommand, ReportCommand, LeaveCommand, AckCommand, AskCommand, AnswerCommand,
+                 StopCommand, EndCommand, Looked, Hosted, HostFinished, HostStopped, Said, Heard,
+                 BeatAnswered, LinkEnded, TimePassed>;
 
 // Errands: each is answered by one event, however late.
 struct CheckLocalName {};
@@ -222,6 +234,9 @@ class ContactCore {
   void On(const ReportCommand& command);
   void On(const LeaveCommand& command);
   void On(const AckCommand&);
+  void On(const AskCommand& command);
+  void On(const AnswerCommand& command);
+  void On(const StopCommand& command);
   void On(const EndCommand& command);
   void On(const Looked& look);
   void On(const Hosted& hosted);
@@ -350,6 +365,9 @@ class ContactCore {
   uint64_t sequence_ = 0;
   TimePoint beat_said_at_{};
   std::deque<Duration> round_trips_;  // the newest eight
+  // Questions and answers to be said, behind all facts; they go with the link.
+  static constexpr size_t kMaxAsides = 16;
+  std::deque<Event> asides_;
 
   bool others_wait_ = false;  // for the verdict that this agent knows, or that its leaving makes
   std::optional<TimePoint> end_by_;

@@ -30,6 +30,20 @@ void ContactCore::On(const AckCommand&) {
   others_wait_ = true;
 }
 
+void ContactCore::On(const AskCommand& command) {
+  if (state_ != State::kLinked || asides_.size() >= kMaxAsides) return;
+  asides_.push_back(QuestionAsked{{}, command.question});
+}
+
+void ContactCore::On(const AnswerCommand& command) {
+  if (state_ != State::kLinked || asides_.size() >= kMaxAsides) return;
+  asides_.push_back(AnswerGiven{{}, command.id, command.body});
+}
+
+void ContactCore::On(const StopCommand& command) {
+  record_.OrderStop(command.is_after_step, command.reason);
+}
+
 void ContactCore::On(const EndCommand& command) {
   const TimePoint end_by = now_ + command.timeout;
   end_by_ = end_by_ ? std::min(*end_by_, end_by) : end_by;
@@ -44,6 +58,7 @@ void ContactCore::Link() {
   last_heard_ = now_;
   next_beat_ = now_;
   round_trips_.clear();
+  asides_.clear();
   Do(OpenLink{is_local_});
 }
 
@@ -61,6 +76,16 @@ void ContactCore::Talk() {
     is_saying_ = true;
     Do(SayEvent{.event = *std::move(event),
                 .round_trip = trip == round_trips_.end() ? Duration{0} : *trip});
+  } else if (!asides_.empty() && !end_by_) {
+    Event aside = std::move(asides_.front());
+    asides_.pop_front();
+    std::visit(
+        [this](auto& any) {
+          if constexpr (requires { any.stamp; }) any.stamp = record_.stamp();
+        },
+        aside);
+    is_saying_ = true;
+    Do(SayEvent{.event = std::move(aside)});
   } else if (end_by_) {
     is_closing_ = true;
     Do(CloseLink{.is_polite = true});

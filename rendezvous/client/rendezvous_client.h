@@ -58,11 +58,25 @@ struct RendezvousFailed {
   std::string message;
   bool is_local = false;  // this machine lacks something for it: a thread, a descriptor
 };
+// A question of another node, or of somebody who looks on: Answer it, soon.
+struct Asked {
+  uint64_t id = 0;
+  std::string body;
+};
+// A part of what the nodes have answered to a question of ours.
+struct Answered {
+  GiveAnswers part;
+};
+// The user wants the workers to save and end after their step: on this node, or on another.
+struct StopRequested {
+  std::string reason;
+};
 // The answer to EndContact; nothing follows.
 struct ContactEnded {};
 
-using RendezvousEvent = std::variant<Waiting, Assigned, Drained, Concluded, ContactMade,
-                                     ContactLost, ContactRestored, RendezvousFailed, ContactEnded>;
+using RendezvousEvent =
+    std::variant<Waiting, Assigned, Drained, Concluded, ContactMade, ContactLost, ContactRestored,
+                 RendezvousFailed, Asked, Answered, StopRequested, ContactEnded>;
 
 // One agent's way to its coordinator. Commands are given from the agent's thread only and return at
 // once. Events come, in order, on a thread of the client's choice: the handler only posts. After
@@ -86,6 +100,12 @@ class RendezvousClient {
   virtual void Leave(const std::string& reason) = 0;
   // The verdict has been adopted.
   virtual void AckVerdict() = 0;
+  // Asks the nodes of the job, this one among them; Answered follows while there is contact, else
+  // nothing does.
+  virtual void Ask(const Question& question) = 0;
+  virtual void Answer(uint64_t id, const std::string& body) = 0;
+  // The user wants the job to end: Concluded follows on all nodes, or StopRequested.
+  virtual void OrderStop(bool is_after_step, const std::string& reason) = 0;
   // The last command: ends all contact once what was said has been taken, at the latest after
   // `timeout`; ContactEnded follows. Where this agent hosts the coordinator and has acknowledged
   // the verdict, it also waits, within `timeout`, until the others have.

@@ -46,6 +46,9 @@ void State::On(TimePoint now, const NodeJoined& event) {
   std::erase_if(refused,
                 [&](const RefusedNode& other) { return other.host == NodeName(event.node); });
   gone.erase(event.node.id);
+  if (!stop_reason.empty()) {
+    actions.push_back(TellToStop{.session = event.stamp.session, .reason = stop_reason});
+  }
   needs_quorum = true;
   has_newcomer = true;
   if (event.held) {

@@ -153,6 +153,9 @@ struct RendezvousMachine::State {
   // Since when the last node of a job that had some is gone.
   std::optional<TimePoint> empty_since;
 
+  // Why the workers of all nodes are asked to end after their step; empty: they are not.
+  std::string stop_reason;
+
   // What waiting nodes are to be told.
   bool needs_telling = false;  // the reason may have changed
   bool has_newcomer = false;   // somebody has not been told anything
@@ -162,6 +165,9 @@ struct RendezvousMachine::State {
   void AdoptPolicy(Policy given);
   void ForgiveStall(TimePoint now);
   void On(TimePoint now, const HeartbeatReceived& event) { Hear(now, event.stamp); }
+  // What is asked and answered is the desk's (question_desk.h), and shows that the node lives.
+  void On(TimePoint now, const QuestionAsked& event) { Hear(now, event.stamp); }
+  void On(TimePoint now, const AnswerGiven& event) { Hear(now, event.stamp); }
   void On(TimePoint now, const Recorded&) { TellVerdict(now); }
   void On(TimePoint, const TimePassed&) {}
   // The member whose session it is, heard whatever round it names; else null, counted.
@@ -241,6 +247,8 @@ struct RendezvousMachine::State {
   void AnswerAfterEnd(TimePoint now, const NodeJoined& event);
   void On(TimePoint now, const VerdictAcked& event);
   void FinishWhenDone(TimePoint now);
+  void On(TimePoint now, const StopOrdered& event);
+  JobFacts Facts(TimePoint now) const;
 
   // Telling those that wait (machine_tell.cc).
   std::string WaitTopic() const;  // without what time alone changes: it is news when this changes

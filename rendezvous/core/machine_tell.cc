@@ -99,6 +99,42 @@ void State::FinishWhenDone(TimePoint now) {
   actions.push_back(Finish{});
 }
 
+void State::On(TimePoint now, const StopOrdered& event) {
+  if (Hear(now, event.stamp) == nullptr || phase == Phase::kClosed) return;
+  if (!event.is_after_step) {
+    return CloseJob(
+        now, {.exit_code = kStoppedExitCode, .reason = absl::StrCat("stopped by ", event.reason)});
+  }
+  if (!stop_reason.empty()) return;
+  stop_reason = event.reason;
+  for (const auto& [id, member] : members.members()) {
+    if (member.is_connected) {
+      actions.push_back(TellToStop{.session = member.session, .reason = stop_reason});
+    }
+  }
+}
+
+JobFacts State::Facts(TimePoint now) const {
+  JobFacts facts{.run_id = policy.run_id,
+                 .phase = phase == Phase::kOpen       ? "forming"
+                          : phase == Phase::kDraining ? "stopping"
+                          : phase == Phase::kClosed   ? "ended"
+                                                      : "running",
+                 .round = round,
+                 .node_count = round_size.nodes,
+                 .world_size = round_size.ranks,
+                 .nodes_here = static_cast<int>(members.members().size()),
+                 .min_nodes = policy.min_nodes,
+                 .max_nodes = policy.max_nodes,
+                 .restart_count = restart_count,
+                 .max_restarts = policy.max_restarts};
+  if (phase == Phase::kOpen) facts.waiting_for = FormingText(now);
+  if (phase == Phase::kReadopting && !seats.empty()) facts.waiting_for = ReadoptingText();
+  if (phase == Phase::kDraining) facts.waiting_for = WaitTopic();
+  facts.deadline = JoinDeadline();
+  return facts;
+}
+
 std::optional<TimePoint> State::JoinDeadline() const {
   if (phase != Phase::kOpen || !below_minimum_since.has_value()) return std::nullopt;
   return *below_minimum_since + policy.join_timeout;

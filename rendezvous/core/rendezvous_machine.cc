@@ -39,6 +39,17 @@ const std::optional<Verdict>& RendezvousMachine::verdict() const { return state_
 
 bool RendezvousMachine::is_finished() const { return state_->is_finished; }
 
+JobFacts RendezvousMachine::Facts(TimePoint now) const { return state_->Facts(now); }
+
+std::vector<RendezvousMachine::Place> RendezvousMachine::Places() const {
+  std::vector<Place> places;
+  for (const auto& [id, member] : state_->members.members()) {
+    places.push_back({id, member.info.host, std::nullopt});
+    if (member.is_connected) places.back().session = member.session;
+  }
+  return places;
+}
+
 State::State(std::optional<Policy> policy_in, Beginning beginning, TimePoint now)
     : instance(beginning.instance),
       own_epoch(beginning.epoch),

@@ -37,6 +37,15 @@ class RendezvousMachine {
   // How the job ended, also where it was given up.
   const std::optional<Verdict>& verdict() const;
   bool is_finished() const;
+  // What there is to say of it to people.
+  JobFacts Facts(TimePoint now) const;
+  // Every node of the job: where it can be asked now, if it can.
+  struct Place {
+    NodeId node;
+    std::string host;
+    std::optional<SessionId> session;  // empty: its session broke
+  };
+  std::vector<Place> Places() const;
 
  private:
   struct State;

@@ -45,6 +45,17 @@ struct EventRenderer {
   }
   std::string operator()(const WorkersSucceeded& e) const { return Line("succeeded", e.stamp); }
   std::string operator()(const VerdictAcked& e) const { return Line("acked", e.stamp); }
+  std::string operator()(const QuestionAsked& e) const {
+    return absl::StrCat(Line("question", e.stamp), " id=", e.question.id,
+                        e.question.to.value.empty() ? "" : " to=" + e.question.to.value);
+  }
+  std::string operator()(const AnswerGiven& e) const {
+    return absl::StrCat(Line("answer", e.stamp), " id=", e.id, " bytes=", e.body.size());
+  }
+  std::string operator()(const StopOrdered& e) const {
+    return absl::StrCat(Line("stop", e.stamp), e.is_after_step ? " after_step" : "", " \"",
+                        e.reason, "\"");
+  }
   std::string operator()(const SessionBroken& e) const {
     return absl::StrCat("broken session=", e.session.value, e.is_by_peer ? " by_peer" : "");
   }
@@ -78,6 +89,14 @@ struct ActionRenderer {
   }
   std::string operator()(const Refuse& a) const {
     return absl::StrCat("refuse ", RefusalName(a.kind), " \"", a.message, "\"");
+  }
+  std::string operator()(const AskNode& a) const { return absl::StrCat("ask id=", a.id); }
+  std::string operator()(const GiveAnswers& a) const {
+    return absl::StrCat("answers id=", a.id, " nodes=", a.answers.size(),
+                        a.is_last ? absl::StrCat(" silent=", a.silent.size()) : " more");
+  }
+  std::string operator()(const TellToStop& a) const {
+    return absl::StrCat("stop_after_step \"", a.reason, "\"");
   }
   std::string operator()(const CloseSession&) const { return "close"; }
   std::string operator()(const Finish&) const { return "finish"; }

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "rendezvous/base/ids.h"
 #include "rendezvous/base/time.h"
@@ -124,6 +125,17 @@ inline bool IsSameWorker(const FailureReport& a, const FailureReport& b) {
   return a.node == b.node && a.rank == b.rank && a.pid == b.pid;
 }
 
+// The body of the question that anybody may ask: each node's view of itself, without what workers
+// wrote and were called with.
+inline constexpr char kPublicQuestion[] = "status";
+
+// Of what the rendezvous carries unread. An answer fits into one message with room for the rest.
+inline constexpr size_t kMaxQuestionBytes = 4 * 1024;
+inline constexpr size_t kMaxAnswerBytes = 192 * 1024;
+
+// What ddprun exits with when the user has stopped the job by `ddprun stop`: as after SIGTERM.
+inline constexpr int kStoppedExitCode = 143;
+
 // What ddprun exits with when the rendezvous has failed (launcher/process/exit_status.h).
 inline constexpr int kRendezvousExitCode = 121;
 
@@ -197,6 +209,30 @@ struct WorkersSucceeded {
 struct VerdictAcked {
   Stamp stamp;
 };
+// Asks all nodes of the job, or one of them, for what only they know: its own words, which the
+// rendezvous carries and does not read.
+struct Question {
+  uint64_t id = 0;   // of the asker's choice; the answers carry it
+  NodeId to;         // empty: all
+  std::string body;  // at most kMaxQuestionBytes
+  friend bool operator==(const Question&, const Question&) = default;
+};
+struct QuestionAsked {
+  Stamp stamp;
+  Question question;
+};
+// To AskNode.
+struct AnswerGiven {
+  Stamp stamp;
+  uint64_t id = 0;
+  std::string body;  // at most kMaxAnswerBytes
+};
+// The user wants the job to end, on all nodes.
+struct StopOrdered {
+  Stamp stamp;
+  bool is_after_step = false;  // the workers are asked to save and end; else they are stopped
+  std::string reason;          // "ddprun stop on node a"
+};
 // The stream ended: the node is suspect, not gone.
 struct SessionBroken {
   SessionId session;
@@ -207,9 +243,9 @@ struct SessionBroken {
 struct Recorded {};
 struct TimePassed {};
 
-using Event =
-    std::variant<NodeJoined, HeartbeatReceived, NodeLeft, WorkersFailed, FirstWorkerSucceeded,
-                 WorkersSucceeded, VerdictAcked, SessionBroken, Recorded, TimePassed>;
+using Event = std::variant<NodeJoined, HeartbeatReceived, NodeLeft, WorkersFailed,
+                           FirstWorkerSucceeded, WorkersSucceeded, VerdictAcked, QuestionAsked,
+                           AnswerGiven, StopOrdered, SessionBroken, Recorded, TimePassed>;
 
 // What it obliges its driver to do, in the order given: the actions.
 //
@@ -255,6 +291,49 @@ struct Refuse {
   std::string message;
   friend bool operator==(const Refuse&, const Refuse&) = default;
 };
+// Ask the node; AnswerGiven with this id is wanted.
+struct AskNode {
+  SessionId session;
+  uint64_t id = 0;
+  std::string body;
+  friend bool operator==(const AskNode&, const AskNode&) = default;
+};
+struct NodeAnswer {
+  NodeId node;
+  std::string host;
+  std::string body;
+  friend bool operator==(const NodeAnswer&, const NodeAnswer&) = default;
+};
+// What the coordinator knows of the job, for people.
+struct JobFacts {
+  std::string run_id;
+  std::string phase;                   // "forming", "running", "stopping", "ended"
+  Round round;                         // the last one; 0: none
+  int node_count = 0, world_size = 0;  // of that round
+  int nodes_here = 0;                  // in the job, spares among them
+  int min_nodes = 1, max_nodes = 1;
+  int restart_count = 0, max_restarts = 0;
+  std::string waiting_for;  // empty: nothing
+  std::optional<TimePoint> deadline;
+  friend bool operator==(const JobFacts&, const JobFacts&) = default;
+};
+// A part of the answers to a question; `is_last`: no more come.
+struct GiveAnswers {
+  SessionId session;
+  uint64_t id = 0;  // the asker's
+  std::vector<NodeAnswer> answers;
+  std::vector<std::string> silent =
+      {};               // hosts of those that gave none in time; with the last part
+  JobFacts facts = {};  // likewise
+  bool is_last = true;
+  friend bool operator==(const GiveAnswers&, const GiveAnswers&) = default;
+};
+// Ask the node's workers to save and end after their step.
+struct TellToStop {
+  SessionId session;
+  std::string reason;
+  friend bool operator==(const TellToStop&, const TellToStop&) = default;
+};
 // Close the session without a word: a newer one of the same node replaced it.
 struct CloseSession {
   SessionId session;
@@ -274,8 +353,8 @@ struct Record {
   friend bool operator==(const Record&, const Record&) = default;
 };
 
-using Action =
-    std::variant<TellWaiting, Assign, Drain, Conclude, Refuse, CloseSession, Finish, Record>;
+using Action = std::variant<TellWaiting, Assign, Drain, Conclude, Refuse, AskNode, GiveAnswers,
+                            TellToStop, CloseSession, Finish, Record>;
 
 }  // namespace ddprun::rendezvous
 

@@ -1,5 +1,6 @@
 #include "rendezvous/server/coordinator.h"
 
+#include <algorithm>
 #include <chrono>
 #include <map>
 #include <mutex>
@@ -12,6 +13,7 @@
 #include "rendezvous/base/mailbox.h"
 #include "rendezvous/base/quiet_thread.h"
 #include "rendezvous/base/steady_clock.h"
+#include "rendezvous/core/question_desk.h"
 #include "rendezvous/core/rendezvous_machine.h"
 #include "rendezvous/core/text.h"
 #include "rendezvous/net/listening_socket.h"
@@ -105,10 +107,12 @@ class Coordinator::Loop final : public Inbox, public std::enable_shared_from_thi
   void Run() {
     // What agents said comes before deadlines that may have passed meanwhile: a coordinator that
     // was stopped for a while finds their heartbeats in the mailbox.
-    while (mailbox_.RunUntil(machine_.NextDeadline())) {
+    while (mailbox_.RunUntil(NextDeadline())) {
       const TimePoint now = SteadyNow();
       const std::optional<TimePoint> deadline = machine_.NextDeadline();
       if (deadline && *deadline <= now) StepMachine(now, TimePassed{});
+      const std::optional<TimePoint> patience = desk_.NextDeadline();
+      if (patience && *patience <= now) Send(now, desk_.TimePassed(now));
     }
   }
 
@@ -118,8 +122,34 @@ class Coordinator::Loop final : public Inbox, public std::enable_shared_from_thi
     // What is left in the mailbox of a session that the machine had closed is dropped.
     if (session == nullptr && !std::holds_alternative<Recorded>(event)) return;
     if (is_break) Forget(id);
-    StepMachine(SteadyNow(), event);
+    const TimePoint now = SteadyNow();
+    StepMachine(now, event);
+    AskDesk(now, id, event);
     if (session != nullptr && !is_break) session->Processed(current(), event);
+  }
+
+  std::optional<TimePoint> NextDeadline() const {
+    const std::optional<TimePoint> machine = machine_.NextDeadline(), desk = desk_.NextDeadline();
+    return machine && desk ? std::min(*machine, *desk) : machine ? machine : desk;
+  }
+
+  void AskDesk(TimePoint now, SessionId id, const Event& event) {
+    if (const auto* asked = std::get_if<QuestionAsked>(&event)) {
+      Send(now, desk_.Ask(now, id, asked->question, machine_.Places()));
+    } else if (const auto* answer = std::get_if<AnswerGiven>(&event)) {
+      Send(now, desk_.Answer(now, id, answer->id, answer->body));
+    } else if (std::holds_alternative<SessionBroken>(event)) {
+      Send(now, desk_.Forget(now, id));
+    }
+  }
+
+  // Of the desk.
+  void Send(TimePoint now, std::vector<Action> actions) {
+    for (Action& action : actions) {
+      auto* given = std::get_if<GiveAnswers>(&action);
+      if (given != nullptr && given->is_last) given->facts = machine_.Facts(now);
+      CarryOut(now, action);
+    }
   }
 
   // One step of the machine, and what it asks for.
@@ -132,6 +162,8 @@ class Coordinator::Loop final : public Inbox, public std::enable_shared_from_thi
     }
     // These come every second and would hide the rest.
     const bool is_routine = std::holds_alternative<HeartbeatReceived>(event) ||
+                            std::holds_alternative<QuestionAsked>(event) ||
+                            std::holds_alternative<AnswerGiven>(event) ||
                             std::holds_alternative<TimePassed>(event);
     if (log_step_ && !(is_routine && actions.empty())) log_step_("hears " + RenderEvent(event));
     for (const Action& action : actions) {
@@ -199,6 +231,7 @@ class Coordinator::Loop final : public Inbox, public std::enable_shared_from_thi
 
   // The thread's own.
   RendezvousMachine machine_;
+  QuestionDesk desk_;
 
   mutable std::mutex mutex_;
   std::map<SessionId, std::shared_ptr<Session>> sessions_;

@@ -136,6 +136,17 @@ struct EventToProto {
   }
   void operator()(const WorkersSucceeded&) { out.mutable_workers_succeeded(); }
   void operator()(const VerdictAcked&) { out.mutable_verdict_ack(); }
+  void operator()(const QuestionAsked& asked) {
+    QuestionToProto(asked.question, *out.mutable_question());
+  }
+  void operator()(const AnswerGiven& answer) {
+    out.mutable_answer()->set_id(answer.id);
+    out.mutable_answer()->set_body(answer.body);
+  }
+  void operator()(const StopOrdered& order) {
+    out.mutable_stop()->set_is_after_step(order.is_after_step);
+    out.mutable_stop()->set_reason(CleanText(order.reason));
+  }
   void operator()(const SessionBroken&) { DDP_CHECK(false); }
   void operator()(const Recorded&) { DDP_CHECK(false); }
   void operator()(const TimePassed&) { DDP_CHECK(false); }
@@ -167,6 +178,14 @@ struct ActionToProto {
   void operator()(const Refuse& refuse) {
     out.mutable_refused()->set_kind(KindToProto(refuse.kind));
     out.mutable_refused()->set_message(CleanText(refuse.message));
+  }
+  void operator()(const AskNode& ask) {
+    out.mutable_question()->set_id(ask.id);
+    out.mutable_question()->set_body(ask.body);
+  }
+  void operator()(const GiveAnswers& given) { AnswersToProto(given, now, *out.mutable_answers()); }
+  void operator()(const TellToStop& told) {
+    out.mutable_stop_after_step()->set_reason(CleanText(told.reason));
   }
   void operator()(const CloseSession&) { DDP_CHECK(false); }
   void operator()(const Finish&) { DDP_CHECK(false); }
@@ -229,6 +248,17 @@ absl::StatusOr<Event> FromProto(const v1::AgentMessage& message) {
     case v1::AgentMessage::kVerdictAck:
       event = VerdictAcked{stamp};
       break;
+    case v1::AgentMessage::kQuestion:
+      event = QuestionAsked{stamp, QuestionFromProto(message.question(), check)};
+      break;
+    case v1::AgentMessage::kAnswer:
+      check.Size("answer.body", message.answer().body().size(), kMaxAnswerBytes);
+      event = AnswerGiven{stamp, message.answer().id(), message.answer().body()};
+      break;
+    case v1::AgentMessage::kStop:
+      event = StopOrdered{stamp, message.stop().is_after_step(),
+                          check.Text("stop.reason", message.stop().reason(), 1, kMaxTextBytes)};
+      break;
     case v1::AgentMessage::KIND_NOT_SET:
       check.Fail("kind", "not set or unknown");
       break;
@@ -278,6 +308,18 @@ absl::StatusOr<Action> FromProto(const v1::CoordinatorMessage& message, TimePoin
       action = Refuse{{},
                       KindFromProto(message.refused().kind()),
                       check.Text("refused.message", message.refused().message(), 0, kMaxTextBytes)};
+      break;
+    case v1::CoordinatorMessage::kQuestion:
+      check.Size("question.body", message.question().body().size(), kMaxQuestionBytes);
+      action = AskNode{{}, message.question().id(), message.question().body()};
+      break;
+    case v1::CoordinatorMessage::kAnswers:
+      action = AnswersFromProto(message.answers(), now, check);
+      break;
+    case v1::CoordinatorMessage::kStopAfterStep:
+      action = TellToStop{{},
+                          check.Text("stop_after_step.reason", message.stop_after_step().reason(),
+                                     0, kMaxTextBytes)};
       break;
     case v1::CoordinatorMessage::kHeartbeatReply:
     case v1::CoordinatorMessage::KIND_NOT_SET:

@@ -35,6 +35,13 @@ absl::StatusOr<Event> FromProto(const v1::AgentMessage& message);
 // action names no epoch and round of its own.
 v1::CoordinatorMessage ToProto(const Action& action, const Stamp& current, TimePoint now);
 
+// A question from outside the job, and what is answered there.
+void QuestionToProto(const Question& question, v1::Question& out);
+Question QuestionFromProto(const v1::Question& in, CheckedFields& check);
+void AnswersToProto(const GiveAnswers& given, TimePoint now, v1::Answers& out);
+// A deadline counts from `now`.
+GiveAnswers AnswersFromProto(const v1::Answers& in, TimePoint now, CheckedFields& check);
+
 // The values inside messages. The first thing wrong is noted in `check`.
 void FailureToProto(const FailureReport& report, v1::Failure& out);
 FailureReport FailureFromProto(const v1::Failure& in, CheckedFields& check);

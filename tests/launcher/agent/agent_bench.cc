@@ -18,7 +18,7 @@ struct Printer {
   }
   std::string operator()(const StopWorkers& a) const { return "stop:" + std::to_string(a.signal); }
   std::string operator()(const KillWorkers&) const { return "kill"; }
-  std::string operator()(const AskToStop& a) const { return "ask:" + std::to_string(a.signal); }
+  std::string operator()(const AskToStop& a) const { return "ask:" + a.why; }
   std::string operator()(const DescribeFailure& a) const {
     return "describe:" + std::to_string(a.end.local_rank);
   }

@@ -293,8 +293,8 @@ TEST_CASE("leaving: workers are asked to stop once; the code tells of it where o
   policy.requeue_code = 99;
   Bench bench(2, policy);
   REQUIRE(bench.Run() == "join start:1");
-  CHECK(bench.Step(StopAsked{kUsr1}) == "ask:10");
-  CHECK(bench.Step(StopAsked{kUsr1}) == "");
+  CHECK(bench.Step(StopAsked{"SIGUSR1"}) == "ask:SIGUSR1");
+  CHECK(bench.Step(StopAsked{"SIGUSR1"}) == "");
   const Verdict success;
   bench.End(0, 0);
   bench.End(1, 0);

@@ -1,0 +1,82 @@
+// A small HTTP server for the agent: answers on its executor, and waits for nobody.
+//
+// Two kinds of doors: the control socket, whose peers are this user's, and a TCP port, which is for
+// reading alone and believes nobody: it takes GET and HEAD, a Host that is this machine, and no
+// page of another origin.
+#ifndef DDPRUN_LAUNCHER_CONTROL_HTTP_SERVER_H_
+#define DDPRUN_LAUNCHER_CONTROL_HTTP_SERVER_H_
+
+#include <cstddef>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "rendezvous/base/unique_fd.h"
+
+namespace boost::asio {
+class io_context;
+}
+
+namespace ddprun::launcher {
+
+struct HttpRequest {
+  std::string method;                        // "GET"; HEAD is told as GET
+  std::string path;                          // decoded, without the query
+  std::map<std::string, std::string> query;  // decoded
+  bool is_local = false;                     // over the control socket
+};
+
+struct HttpReply {
+  int status = 200;
+  std::string type = "text/plain; charset=utf-8";
+  std::string body;
+  // The connection stays open and gets what is published from now on, `body` first.
+  bool is_stream = false;
+};
+
+class HttpServer {
+ public:
+  // Connections of one door; more are closed at once. So no scrape storm and no silent reader takes
+  // the agent's descriptors.
+  static constexpr size_t kMaxConnections = 64;
+
+  // Called exactly once, now or later, on the executor.
+  using Answer = std::function<void(HttpReply)>;
+  using Handler = std::function<void(const HttpRequest&, Answer)>;
+
+  HttpServer(boost::asio::io_context& io, Handler handler);
+  ~HttpServer();
+  HttpServer(const HttpServer&) = delete;
+  HttpServer& operator=(const HttpServer&) = delete;
+
+  // Serves what connects to `listening`, which is non-blocking. `is_local`: a control socket.
+  // `host_names`: what else than an address, localhost and this machine's name a Host may be.
+  void Listen(UniqueFd listening, bool is_local, std::set<std::string> host_names = {});
+  // To all streams. One that has not taken the last one yet gets the newest only.
+  void Publish(const std::shared_ptr<const std::string>& event);
+  size_t stream_count() const;
+  // Closes doors and connections.
+  void Close();
+
+ private:
+  class Door;
+  class Connection;
+
+  boost::asio::io_context& io_;
+  const Handler handler_;
+  std::list<std::unique_ptr<Door>> doors_;
+  std::set<std::shared_ptr<Connection>> connections_;
+};
+
+// Whether a browser's page at `host` ("localhost:8080") may be ours: an IP address, localhost, or
+// one of `names`. [pure]
+bool IsHostAllowed(const std::string& host, const std::set<std::string>& names);
+// "/logs?rank=3" taken apart; false: it is no path. [pure]
+bool ParseTarget(const std::string& target, HttpRequest& request);
+
+}  // namespace ddprun::launcher
+
+#endif  // DDPRUN_LAUNCHER_CONTROL_HTTP_SERVER_H_

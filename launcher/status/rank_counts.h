@@ -1,0 +1,65 @@
+// What a worker's page says, as values, and what follows from it. [pure]
+#ifndef DDPRUN_LAUNCHER_STATUS_RANK_COUNTS_H_
+#define DDPRUN_LAUNCHER_STATUS_RANK_COUNTS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "launcher/status/snapshot.h"
+#include "rendezvous/base/time.h"
+
+namespace ddprun::launcher {
+
+struct GroupCounts {
+  uint64_t key = 0;
+  uint32_t rank = 0, size = 0;
+  uint64_t called = 0, done = 0;
+  int64_t called_at_ns = 0, done_at_ns = 0, busy_since_ns = 0;
+  uint64_t op = 0;
+  std::string name;
+};
+
+// As the worker wrote it: any value may stand anywhere.
+struct RankCounts {
+  uint64_t phase = 0;
+  int64_t phase_since_ns = 0;
+  uint64_t steps = 0;
+  int64_t step = 0, step_at_ns = 0, samples = 0, first_step_at_ns = 0, longest_step_ns = 0;
+  int64_t step_time_ns = 0, waited_ns = 0, exposed_ns = 0;
+  int64_t evaluation_ns = 0, checkpoint_ns = 0;
+  std::vector<GroupCounts> groups;
+};
+
+// The counts of one worker over time. Fed about once a second.
+class RankHistory {
+ public:
+  // The rates are those of the last 10 s, or of the last step where steps are longer.
+  static constexpr Duration kWindow = std::chrono::seconds(10);
+
+  // A worker begins.
+  void Reset(TimePoint started_at);
+  void Look(TimePoint now, RankCounts counts);
+  // What the last look saw, its ages as of `now`: what is not of this machine's time, or
+  // contradicts itself, is unknown.
+  void Fill(TimePoint now, RankView& view) const;
+  const RankCounts& last() const { return last_; }
+
+ private:
+  struct Mark {
+    TimePoint at;
+    uint64_t steps = 0;
+    int64_t step_at_ns = 0, samples = 0, step_time_ns = 0, waited_ns = 0, exposed_ns = 0;
+  };
+  void FillRates(RankView& view) const;
+
+  TimePoint started_at_{};
+  RankCounts last_;
+  std::deque<Mark> marks_;  // where `steps` had changed, the oldest first
+};
+
+}  // namespace ddprun::launcher
+
+#endif  // DDPRUN_LAUNCHER_STATUS_RANK_COUNTS_H_

@@ -1,0 +1,84 @@
+#include "rendezvous/client/look_on.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <chrono>
+#include <iterator>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "proto/rendezvous.grpc.pb.h"
+#include "rendezvous/base/plain_text.h"
+#include "rendezvous/base/steady_clock.h"
+#include "rendezvous/net/channel.h"
+#include "rendezvous/net/socket_address.h"
+#include "rendezvous/wire/convert.h"
+
+namespace ddprun::rendezvous {
+namespace {
+
+// Of nodes: more than a coordinator has.
+constexpr size_t kMaxAnswers = 65536;
+
+absl::StatusOr<GiveAnswers> LookAt(const SocketAddress& address, const std::string& place,
+                                   std::chrono::system_clock::time_point deadline) {
+  const auto stub = v1::Rendezvous::NewStub(MakeChannel(address));
+  grpc::ClientContext context;
+  context.set_deadline(deadline);
+  v1::Question question;
+  question.set_id(1);
+  const auto reader = stub->Look(&context, question);
+  GiveAnswers all{.session = {}, .id = 1, .answers = {}, .is_last = false};
+  v1::Answers part;
+  CheckedFields check;
+  while (reader->Read(&part)) {
+    GiveAnswers given = AnswersFromProto(part, SteadyNow(), check);
+    if (!check.status().ok() || all.answers.size() + given.answers.size() > kMaxAnswers) {
+      context.TryCancel();
+      continue;
+    }
+    std::move(given.answers.begin(), given.answers.end(), std::back_inserter(all.answers));
+    if (!given.is_last) continue;
+    all.silent = std::move(given.silent);
+    all.facts = std::move(given.facts);
+    all.is_last = true;
+  }
+  const grpc::Status status = reader->Finish();
+  if (!check.status().ok()) {
+    return absl::DataLossError(
+        absl::StrCat(place, " sent a malformed answer: ", std::string(check.status().message())));
+  }
+  if (status.ok() && all.is_last) return all;
+  if (status.error_code() == grpc::StatusCode::UNIMPLEMENTED) {
+    return absl::UnimplementedError(
+        absl::StrCat(place, " is no coordinator of ddprun, or an older one, which tells nothing"));
+  }
+  if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
+    return absl::DeadlineExceededError(absl::StrCat(place, " has not answered in time"));
+  }
+  return absl::UnavailableError(
+      absl::StrCat("ask ", place, ": ", EscapeControl(status.error_message())));
+}
+
+}  // namespace
+
+absl::StatusOr<GiveAnswers> LookOn(const std::string& host, uint16_t port, Duration timeout) {
+  PrepareGrpc();
+  const auto deadline = std::chrono::system_clock::now() +
+                        std::chrono::duration_cast<std::chrono::system_clock::duration>(timeout);
+  const std::string place = EndpointText(host, port);
+  const Resolution found = ResolveName(host, port);
+  if (found.outcome != Resolution::Outcome::kFound) {
+    return absl::NotFoundError(absl::StrCat("find ", EscapeControl(host), ": ", found.error));
+  }
+  absl::Status first;
+  for (const SocketAddress& address : found.addresses) {
+    absl::StatusOr<GiveAnswers> answers = LookAt(address, place, deadline);
+    if (answers.ok()) return answers;
+    first.Update(answers.status());
+  }
+  return first;
+}
+
+}  // namespace ddprun::rendezvous

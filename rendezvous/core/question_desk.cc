@@ -1,0 +1,127 @@
+#include "rendezvous/core/question_desk.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace ddprun::rendezvous {
+
+std::vector<Action> QuestionDesk::Ask(TimePoint now, SessionId asker, const Question& question,
+                                      const Places& places) {
+  for (auto& [id, asked] : asked_) {
+    const bool is_same = asked.to == question.to && asked.body == question.body;
+    if (!is_same || (asked.is_done && asked.deadline <= now)) continue;
+    if (asked.is_done) {
+      std::vector<Action> actions;
+      Give(asked, {asker, question.id}, actions);
+      return actions;
+    }
+    if (asked.askers.size() >= kMaxAskers) return Refuse(asker, question.id);
+    asked.askers.push_back({asker, question.id});
+    return {};
+  }
+  if (asked_.size() >= kMaxQuestions) {
+    std::erase_if(asked_, [](const auto& entry) { return entry.second.is_done; });
+  }
+  if (asked_.size() >= kMaxQuestions) return Refuse(asker, question.id);
+  const uint64_t id = ++last_id_;
+  Asked& asked = asked_[id];
+  asked.to = question.to;
+  asked.body = question.body;
+  asked.deadline = now + kPatience;
+  asked.askers.push_back({asker, question.id});
+  std::vector<Action> actions;
+  for (const RendezvousMachine::Place& place : places) {
+    if (!question.to.value.empty() && place.node != question.to) continue;
+    if (!place.session) {
+      asked.silent.push_back(place.host);
+      continue;
+    }
+    asked.awaited.emplace(*place.session, place);
+    actions.push_back(AskNode{.session = *place.session, .id = id, .body = question.body});
+  }
+  for (Action& action : FinishIfDone(now, asked)) actions.push_back(std::move(action));
+  return actions;
+}
+
+std::vector<Action> QuestionDesk::Answer(TimePoint now, SessionId from, uint64_t id,
+                                         const std::string& body) {
+  const auto found = asked_.find(id);
+  if (found == asked_.end() || found->second.is_done) return {};
+  Asked& asked = found->second;
+  const auto place = asked.awaited.find(from);
+  if (place == asked.awaited.end()) return {};  // it was not asked, or has answered
+  asked.answers.push_back({place->second.node, place->second.host, body});
+  asked.awaited.erase(place);
+  return FinishIfDone(now, asked);
+}
+
+std::vector<Action> QuestionDesk::Forget(TimePoint now, SessionId session) {
+  std::vector<Action> actions;
+  for (auto& [id, asked] : asked_) {
+    std::erase_if(asked.askers, [&](const Asker& asker) { return asker.session == session; });
+    const auto place = asked.awaited.find(session);
+    if (place == asked.awaited.end()) continue;
+    asked.silent.push_back(place->second.host);
+    asked.awaited.erase(place);
+    for (Action& action : FinishIfDone(now, asked)) actions.push_back(std::move(action));
+  }
+  return actions;
+}
+
+std::vector<Action> QuestionDesk::TimePassed(TimePoint now) {
+  std::vector<Action> actions;
+  for (auto& [id, asked] : asked_) {
+    if (asked.is_done || asked.deadline > now) continue;
+    for (const auto& [session, place] : asked.awaited) asked.silent.push_back(place.host);
+    asked.awaited.clear();
+    for (Action& action : FinishIfDone(now, asked)) actions.push_back(std::move(action));
+  }
+  std::erase_if(asked_, [now](const auto& entry) {
+    return entry.second.is_done && entry.second.deadline <= now;
+  });
+  return actions;
+}
+
+std::optional<TimePoint> QuestionDesk::NextDeadline() const {
+  std::optional<TimePoint> next;
+  for (const auto& [id, asked] : asked_)
+    next = std::min(next.value_or(asked.deadline), asked.deadline);
+  return next;
+}
+
+std::vector<Action> QuestionDesk::FinishIfDone(TimePoint now, Asked& asked) {
+  if (asked.is_done || !asked.awaited.empty()) return {};
+  asked.is_done = true;
+  asked.deadline = now + kFresh;
+  std::vector<Action> actions;
+  for (const Asker& asker : std::exchange(asked.askers, {})) Give(asked, asker, actions);
+  // What one node was asked is nobody else's question.
+  if (!asked.to.value.empty()) {
+    asked.deadline = now;
+    asked.answers.clear();
+  }
+  return actions;
+}
+
+void QuestionDesk::Give(const Asked& asked, const Asker& asker, std::vector<Action>& actions) {
+  GiveAnswers part{.session = asker.session, .id = asker.id, .answers = {}, .is_last = false};
+  size_t bytes = 0;
+  for (const NodeAnswer& answer : asked.answers) {
+    if (bytes > 0 && bytes + answer.body.size() > kMaxPartBytes) {
+      actions.push_back(std::exchange(
+          part, {.session = asker.session, .id = asker.id, .answers = {}, .is_last = false}));
+      bytes = 0;
+    }
+    bytes += answer.body.size() + answer.host.size() + answer.node.value.size();
+    part.answers.push_back(answer);
+  }
+  part.silent = asked.silent;
+  part.is_last = true;
+  actions.push_back(std::move(part));
+}
+
+std::vector<Action> QuestionDesk::Refuse(SessionId asker, uint64_t id) {
+  return {GiveAnswers{.session = asker, .id = id, .answers = {}}};
+}
+
+}  // namespace ddprun::rendezvous

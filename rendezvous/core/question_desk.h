@@ -1,0 +1,73 @@
+// Carries questions to the nodes of a job and their answers back to who has asked. [pure]
+//
+// The coordinator's driver owns one beside its machine. What costs something is bounded: a question
+// to all nodes that many ask at once, or within a second, is asked once; there are at most so many
+// questions and bytes at a time; and a node that does not answer is waited for only so long.
+#ifndef DDPRUN_RENDEZVOUS_CORE_QUESTION_DESK_H_
+#define DDPRUN_RENDEZVOUS_CORE_QUESTION_DESK_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "rendezvous/base/ids.h"
+#include "rendezvous/base/time.h"
+#include "rendezvous/core/rendezvous_machine.h"
+#include "rendezvous/core/types.h"
+
+namespace ddprun::rendezvous {
+
+class QuestionDesk {
+ public:
+  using Places = std::vector<RendezvousMachine::Place>;
+
+  // How long the nodes may take; one that dumps its workers' stacks is asked again for them.
+  static constexpr Duration kPatience = std::chrono::milliseconds(1500);
+  // A question to all that was answered not longer ago is not asked again.
+  static constexpr Duration kFresh = std::chrono::seconds(1);
+  static constexpr size_t kMaxQuestions = 64;
+  static constexpr size_t kMaxAskers = 1024;  // of one question
+  // Of a message with answers; the wire's limit is 256 KiB.
+  static constexpr size_t kMaxPartBytes = 200 * 1024;
+
+  // Each returns what is to be sent. The facts in the last part of the answers are the caller's to
+  // fill in.
+  std::vector<Action> Ask(TimePoint now, SessionId asker, const Question& question,
+                          const Places& places);
+  std::vector<Action> Answer(TimePoint now, SessionId from, uint64_t id, const std::string& body);
+  // A session has ended.
+  std::vector<Action> Forget(TimePoint now, SessionId session);
+  std::vector<Action> TimePassed(TimePoint now);
+  std::optional<TimePoint> NextDeadline() const;
+
+ private:
+  struct Asker {
+    SessionId session;
+    uint64_t id = 0;
+  };
+  struct Asked {
+    NodeId to;
+    std::string body;
+    TimePoint deadline;  // of the question; once it is done, of its freshness
+    bool is_done = false;
+    std::vector<Asker> askers;
+    std::map<SessionId, RendezvousMachine::Place> awaited;
+    std::vector<std::string> silent;
+    std::vector<NodeAnswer> answers;
+  };
+  std::vector<Action> FinishIfDone(TimePoint now, Asked& asked);
+  static void Give(const Asked& asked, const Asker& asker, std::vector<Action>& actions);
+  // An answer without content: the question cannot be asked.
+  static std::vector<Action> Refuse(SessionId asker, uint64_t id);
+
+  std::map<uint64_t, Asked> asked_;  // by our id
+  uint64_t last_id_ = 0;
+};
+
+}  // namespace ddprun::rendezvous
+
+#endif  // DDPRUN_RENDEZVOUS_CORE_QUESTION_DESK_H_

@@ -1,0 +1,94 @@
+// Questions to the nodes and what they answer.
+#include <algorithm>
+#include <utility>
+
+#include "rendezvous/wire/convert.h"
+
+namespace ddprun::rendezvous {
+namespace {
+
+using std::chrono::duration_cast;
+using std::chrono::milliseconds;
+
+void FactsToProto(const JobFacts& facts, TimePoint now, v1::JobFacts& out) {
+  out.set_run_id(CleanText(facts.run_id));
+  out.set_phase(facts.phase);
+  out.set_round(facts.round.value);
+  out.set_node_count(static_cast<uint32_t>(facts.node_count));
+  out.set_world_size(static_cast<uint32_t>(facts.world_size));
+  out.set_nodes_here(static_cast<uint32_t>(facts.nodes_here));
+  out.set_min_nodes(static_cast<uint32_t>(facts.min_nodes));
+  out.set_max_nodes(static_cast<uint32_t>(facts.max_nodes));
+  out.set_restart_count(static_cast<uint32_t>(facts.restart_count));
+  out.set_max_restarts(static_cast<uint32_t>(facts.max_restarts));
+  out.set_waiting_for(CleanText(facts.waiting_for));
+  if (!facts.deadline) return;
+  const auto left = duration_cast<milliseconds>(*facts.deadline - now).count();
+  out.set_left_ms(static_cast<uint64_t>(std::max<int64_t>(0, left)));
+}
+
+JobFacts FactsFromProto(const v1::JobFacts& in, TimePoint now, CheckedFields& check) {
+  const auto count = [&check](const char* field, uint32_t value) {
+    return static_cast<int>(check.Range(field, value, 0, kMaxRank));
+  };
+  JobFacts facts;
+  facts.run_id = check.Text("facts.run_id", in.run_id(), 0, 256);
+  facts.phase = check.Text("facts.phase", in.phase(), 0, 32);
+  facts.round = Round{in.round()};
+  facts.node_count = count("facts.node_count", in.node_count());
+  facts.world_size = count("facts.world_size", in.world_size());
+  facts.nodes_here = count("facts.nodes_here", in.nodes_here());
+  facts.min_nodes = count("facts.min_nodes", in.min_nodes());
+  facts.max_nodes = count("facts.max_nodes", in.max_nodes());
+  facts.restart_count = count("facts.restart_count", in.restart_count());
+  facts.max_restarts = count("facts.max_restarts", in.max_restarts());
+  facts.waiting_for = check.Text("facts.waiting_for", in.waiting_for(), 0, kMaxTextBytes);
+  // A hundred days, so that the sum does not overflow.
+  const int64_t left = check.Range("facts.left_ms", in.left_ms(), 0, 8'640'000'000);
+  if (in.has_left_ms()) facts.deadline = now + milliseconds(left);
+  return facts;
+}
+
+}  // namespace
+
+void QuestionToProto(const Question& question, v1::Question& out) {
+  out.set_id(question.id);
+  out.set_to_node(CleanText(question.to.value));
+  out.set_body(question.body);
+}
+
+Question QuestionFromProto(const v1::Question& in, CheckedFields& check) {
+  check.Size("question.body", in.body().size(), kMaxQuestionBytes);
+  return {.id = in.id(),
+          .to = NodeId{check.Text("question.to_node", in.to_node(), 0, 256)},
+          .body = in.body()};
+}
+
+void AnswersToProto(const GiveAnswers& given, TimePoint now, v1::Answers& out) {
+  out.set_id(given.id);
+  for (const NodeAnswer& answer : given.answers) {
+    v1::NodeAnswer& one = *out.add_answers();
+    one.set_node_id(CleanText(answer.node.value));
+    one.set_host(CleanText(answer.host));
+    one.set_body(answer.body);
+  }
+  for (const std::string& host : given.silent) out.add_silent(CleanText(host));
+  out.set_is_last(given.is_last);
+  if (given.is_last) FactsToProto(given.facts, now, *out.mutable_facts());
+}
+
+GiveAnswers AnswersFromProto(const v1::Answers& in, TimePoint now, CheckedFields& check) {
+  GiveAnswers given{.session = {}, .id = in.id(), .answers = {}, .is_last = in.is_last()};
+  for (const v1::NodeAnswer& one : in.answers()) {
+    check.Size("answers.body", one.body().size(), kMaxAnswerBytes);
+    given.answers.push_back({NodeId{check.Text("answers.node_id", one.node_id(), 0, 256)},
+                             check.Text("answers.host", one.host(), 0, 256), one.body()});
+  }
+  for (const std::string& host : in.silent()) {
+    given.silent.push_back(check.Text("answers.silent", host, 0, 256));
+  }
+  given.facts = FactsFromProto(in.facts(), now, check);
+  return given;
+}
+
+}  // namespace ddprun::rendezvous
