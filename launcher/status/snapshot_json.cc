@@ -181,6 +181,18 @@ void DropGroups(NodeView& node) {
   for (RankView& rank : node.ranks) rank.groups.clear();
 }
 
+// What the JSON takes at least, soon told: lest megabytes are written to see that they do not fit.
+size_t LeastBytes(const NodeView& node) {
+  constexpr size_t kItem = 3;  // "{},"
+  size_t bytes = 0;
+  for (const RankView& rank : node.ranks) {
+    bytes += kItem + rank.state.size() + rank.end.size() + rank.wait.size() + rank.last_line.size();
+    for (const GroupView& group : rank.groups) bytes += kItem + group.name.size();
+  }
+  for (const Problem& problem : node.problems) bytes += kItem + problem.text.size();
+  return bytes;
+}
+
 }  // namespace
 
 std::string RenderJson(const JobView& job, JsonForm form) {
@@ -192,16 +204,17 @@ std::string RenderNodeJson(const NodeView& node) {
                                            ShortenTexts, DropGroups};
   NodeView kept = node;
   KeepWithinLimits(kept);
-  std::string text = DocumentOf(kept, /*is_sparse=*/true, -1);
-  for (size_t step = 0; text.size() > kMaxNodeJsonBytes && step < std::size(kSteps); ++step) {
-    kSteps[step](kept);
-    text = DocumentOf(kept, /*is_sparse=*/true, -1);
+  for (size_t step = 0;; ++step) {
+    if (LeastBytes(kept) <= kMaxNodeJsonBytes) {
+      std::string text = DocumentOf(kept, /*is_sparse=*/true, -1);
+      if (text.size() <= kMaxNodeJsonBytes) return text;
+    }
+    if (step < std::size(kSteps)) {
+      kSteps[step](kept);
+    } else {
+      kept.ranks.resize(kept.ranks.size() * 7 / 8);  // without ranks it fits
+    }
   }
-  while (text.size() > kMaxNodeJsonBytes) {
-    kept.ranks.resize(kept.ranks.size() * 7 / 8);  // without ranks it fits
-    text = DocumentOf(kept, /*is_sparse=*/true, -1);
-  }
-  return text;
 }
 
 }  // namespace ddprun::launcher
