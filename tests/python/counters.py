@@ -80,7 +80,10 @@ with ddprun.phase("evaluation"):
     time.sleep(0.03)
     ddprun.report_step(3)
     assert now() == 3
+    taken = words()[11]
+    assert taken > a[11]
     ddprun.report_step(4)
+    assert words()[11] == taken
 b = words()
 assert 0 <= b[11] - a[11] < b[7] - a[7] - 30_000_000, (a, b)
 ddprun.report_step(5)

@@ -19,7 +19,8 @@ constexpr char kPython[] = "/usr/bin/python3";
 Subprocess::Options Environment() {
   const std::filesystem::path package(Runfile("python/ddprun/__init__.py"));
   return {.env = {{"PYTHONPATH", package.parent_path().parent_path().string()},
-                  {"PYTHONDONTWRITEBYTECODE", "1"}}};
+                  {"PYTHONDONTWRITEBYTECODE", "1"},
+                  {"LIBRARY", Runfile("worker_runtime/libddp_stop.so")}}};
 }
 
 // Scenarios of a program of this folder, each in a process of its own.
@@ -51,6 +52,10 @@ TEST_CASE("python counters: without a page nothing happens, and nothing is impor
 
 TEST_CASE("python counters: one process writes, and after its death the next") {
   CheckPasses("ownership.py", {"forked", "wrapped", "second-process", "own-pid", "reloaded"});
+}
+
+TEST_CASE("python counters: C++ in the same process writes the same page") {
+  CheckPasses("ownership.py", {"library"});
 }
 
 TEST_CASE("python counters: a page that is not as it should be is left alone") {

@@ -154,6 +154,18 @@ def own_pid():
     assert (process.returncode, page.writer, page.steps, page.waited) == (0, process.pid, 1, 12)
 
 
+def library():
+    """libddp_stop.so and Python in one process, whichever comes first; a fork ends it for both."""
+    load = "import ctypes, os, ddprun\nstop = ctypes.CDLL(os.environ['LIBRARY'])\n"
+    first, then = "ddprun.report_step(1, 2)\n", "stop.ddp_report_step(2, 3)\n"
+    for program, step in ((first + then, 2), (then + first, 1)):
+        page = Page()
+        child = "if os.fork() == 0:\n    " + first + "    " + then + "    os._exit(0)\nos.wait()\n"
+        out, _ = run(load + program + child + "print(os.getpid())", page.fd)
+        assert (page.writer, page.steps, page.step, page.samples) == (int(out), 2, step, 5)
+        assert 0 < page.step_time == page.longest_step == page.step_at - page.first_step_at
+
+
 def reloaded():
     """Another copy of the module in one process goes on."""
     page = Page()
