@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "worker_runtime/counters.h"
 #include "worker_runtime/env_contract.h"
 #include "worker_runtime/progress_word.h"
 #include "worker_runtime/stop_flag.h"
@@ -42,4 +43,15 @@ void Report(int64_t done, int64_t all) {
 
 extern "C" void ddp_report_progress(long long steps_done, long long steps_in_all) {
   ddp::internal::Report(steps_done, steps_in_all);
+}
+
+extern "C" void ddp_report_step(long long step, long long samples) {
+  ddp::internal::Counters* counters = ddp::internal::Counters::OfThisProcess();
+  if (counters != nullptr) counters->ReportStep(step, samples);
+}
+
+extern "C" void ddp_report_phase(int phase) {
+  ddp::internal::Counters* counters = ddp::internal::Counters::OfThisProcess();
+  if (counters == nullptr || phase < DDP_PHASE_START || phase > DDP_PHASE_CHECKPOINT) return;
+  counters->SetPhase(static_cast<ddp::Phase>(phase));
 }

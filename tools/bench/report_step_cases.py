@@ -1,0 +1,34 @@
+"""What it takes a program to tell its agent: a step, in Python and in C++, and an operation of a group."""
+
+import os
+import sys
+
+from harness import HERE, REPO, build, interleave, run
+
+CALLS_OF_PYTHON = 100_000
+CALLS = 1_000_000
+FOLDER = os.path.join(HERE, "report_step")
+
+
+def report_step_case(_scratch, runs):
+    program = os.path.join(build("//tools/bench/report_step:report_step_bench"), "tools/bench/report_step/report_step_bench")
+    environment = {**os.environ, "PYTHONPATH": os.path.join(REPO, "python"), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment.pop("DDPRUN_COUNTERS_FD", None)
+
+    def in_python(*options):
+        return float(run([sys.executable, os.path.join(FOLDER, "calls.py"), str(CALLS_OF_PYTHON), *options], env=environment))
+
+    def in_cpp(what):
+        return float(run([program, str(CALLS), what], env=environment))
+
+    return [
+        *interleave("report_step in Python", "ns", {
+            "ddprun": lambda: in_python("--page"),
+            "ddprun, without a page": in_python,
+        }, runs),
+        *interleave("ReportStep in C++", "ns", {
+            "ddprun": lambda: in_cpp("step"),
+            "ddprun, without a page": lambda: in_cpp("no_page"),
+        }, runs),
+        *interleave("an operation, called and done", "ns", {"ddprun": lambda: in_cpp("group")}, runs),
+    ]
