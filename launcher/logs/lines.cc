@@ -1,5 +1,7 @@
 #include "launcher/logs/lines.h"
 
+#include <algorithm>
+
 namespace ddprun::launcher {
 
 bool LineSplitter::Next(std::string_view& bytes, Line& line) {
@@ -36,7 +38,14 @@ bool LineSplitter::Next(std::string_view& bytes, Line& line) {
   return !(was_return_ && line.text.empty());
 }
 
+std::string TailBuffer::From(uint64_t offset) const {
+  const uint64_t wanted = total_ - std::min(offset, total_);
+  const size_t kept = std::min({bytes_.size(), kMaxBytes, static_cast<size_t>(wanted)});
+  return bytes_.substr(bytes_.size() - kept);
+}
+
 void TailBuffer::Append(std::string_view bytes) {
+  total_ += bytes.size();
   if (bytes.size() >= kMaxBytes) {
     bytes_.assign(bytes.substr(bytes.size() - kMaxBytes));
     return;

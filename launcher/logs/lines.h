@@ -3,6 +3,7 @@
 #define DDPRUN_LAUNCHER_LOGS_LINES_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -56,8 +57,13 @@ class TailBuffer {
   // At most `max_lines` last lines, out of the last kMaxBytes; a line that was cut off at its
   // beginning is among them. An unfinished last line counts.
   std::string LastLines(size_t max_lines) const;
+  // Bytes appended so far.
+  uint64_t total() const { return total_; }
+  // What was appended from byte `offset` on, as far as it is kept.
+  std::string From(uint64_t offset) const;
 
  private:
+  uint64_t total_ = 0;
   std::string bytes_;  // up to 2 * kMaxBytes: moving them once per kMaxBytes is cheap
 };
 

@@ -207,6 +207,10 @@ std::string LogRouter::StderrTail(int local_rank, size_t max_lines, Duration tim
   return thread_->Tail(local_rank, max_lines, timeout);
 }
 
+RecentOutput LogRouter::Recent(int local_rank, uint64_t from, Duration timeout) {
+  return thread_->Recent(local_rank, from, timeout);
+}
+
 bool LogRouter::Drain(Duration timeout) { return thread_->Drain(timeout); }
 
 void LogRouter::Finish(Duration timeout) {

@@ -70,6 +70,14 @@ struct WorkerStdio {
   std::string error_file;  // for TORCHELASTIC_ERROR_FILE; "": none
 };
 
+// The last 64 KiB, at most, of what a worker has written.
+struct RecentOutput {
+  bool is_kept = false;     // false: none of its streams passes through here, or nobody answers
+  bool has_stdout = false;  // of both streams; false: stdout goes past us, and this is of stderr
+  std::string text;         // as the worker wrote it
+  uint64_t end = 0;         // bytes that it has written in all
+};
+
 // What of the workers' output was lost.
 struct LogLosses {
   uint64_t console_lines = 0;
@@ -114,6 +122,9 @@ class LogRouter {
   // The last `max_lines` lines of what the round's worker has written to stderr, up to this call
   // or, where it writes to a terminal, up to its end. Waits for the log thread at most `timeout`.
   std::string StderrTail(int local_rank, size_t max_lines, Duration timeout);
+  // What the round's worker has written from byte `from` on, as far as it is kept. Waits for the
+  // log thread at most `timeout`.
+  RecentOutput Recent(int local_rank, uint64_t from, Duration timeout);
   // Waits at most `timeout` until every channel of the round has ended and all of it is written.
   // False: a process still holds one (a grandchild), or the console does not take more.
   bool Drain(Duration timeout);

@@ -104,7 +104,11 @@ void LogThread::Open(StreamPlan plan) {
   const uint64_t id = next_id_++;
   Output* output = nullptr;
   if (plan.console != StreamPlan::Console::kNone) output = plan.is_stderr ? &stderr_ : &stdout_;
-  if (plan.is_stderr) tails_[plan.local_rank] = TailBuffer();
+  if (plan.is_stderr) {
+    tails_[plan.local_rank] = TailBuffer();
+  } else {
+    outputs_[plan.local_rank] = TailBuffer();
+  }
   const size_t limit = ReadLimit(plan);
   const int fd = plan.read_end.get();
   streams_.emplace(
@@ -159,6 +163,8 @@ void LogThread::Deliver(Stream& stream, std::string_view bytes) {
     TellBreak(*plan.file);
   }
   if (plan.is_stderr) tails_[plan.local_rank].Append(bytes);
+  const auto output = outputs_.find(plan.local_rank);
+  if (output != outputs_.end()) output->second.Append(bytes);
   if (plan.console == StreamPlan::Console::kRaw) {
     stream.output->sink.AppendRaw(stream.cursor, bytes);
   } else if (plan.console == StreamPlan::Console::kLines) {

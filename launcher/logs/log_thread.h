@@ -69,6 +69,8 @@ class LogThread {
   // Reads every channel empty, closes it, and forgets the tails.
   void CloseAll();
   std::string Tail(int local_rank, size_t max_lines, Duration timeout);
+  // As LogRouter's.
+  RecentOutput Recent(int local_rank, uint64_t from, Duration timeout);
   bool Drain(Duration timeout);
   // False: as many lines wait already. The log thread hangs in a write to a dead disk, or a library
   // says more than a console takes.
@@ -165,8 +167,9 @@ class LogThread {
   Output stderr_;
   std::map<uint64_t, Stream> streams_;  // by the number epoll knows them by
   uint64_t next_id_;
-  int told_break_ = 0;               // errno of the write that was told last
-  std::map<int, TailBuffer> tails_;  // by local rank
+  int told_break_ = 0;                 // errno of the write that was told last
+  std::map<int, TailBuffer> tails_;    // of stderr, by local rank
+  std::map<int, TailBuffer> outputs_;  // of both streams, of ranks whose stdout passes here
   std::vector<Question> questions_;
   std::array<std::optional<FilteredFile>, 2> copies_;  // of stdout and stderr
   LogLosses closed_losses_;                            // of streams that are gone

@@ -47,6 +47,7 @@ void LogThread::CloseAll() {
       copies.reset();
     }
     tails_.clear();
+    outputs_.clear();
   });
 }
 
@@ -67,6 +68,26 @@ std::string LogThread::Tail(int local_rank, size_t max_lines, Duration timeout) 
     return tail == tails_.end() ? std::string() : tail->second.LastLines(max_lines);
   };
   return Ask(std::move(question), timeout);
+}
+
+RecentOutput LogThread::Recent(int local_rank, uint64_t from, Duration timeout) {
+  // Shared: the thread may come to it when nobody waits any more.
+  const auto recent = std::make_shared<RecentOutput>();
+  Question question;
+  question.is_answered = [] { return true; };
+  question.answer = [this, local_rank, from, recent] {
+    const auto output = outputs_.find(local_rank), tail = tails_.find(local_rank);
+    recent->has_stdout = output != outputs_.end();
+    const TailBuffer* buffer = recent->has_stdout     ? &output->second
+                               : tail != tails_.end() ? &tail->second
+                                                      : nullptr;
+    if (buffer == nullptr) return std::string();
+    recent->is_kept = true;
+    recent->text = buffer->From(from);
+    recent->end = buffer->total();
+    return std::string("yes");
+  };
+  return Ask(std::move(question), timeout) == "yes" ? *recent : RecentOutput{};
 }
 
 bool LogThread::Drain(Duration timeout) {

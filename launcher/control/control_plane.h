@@ -1,0 +1,85 @@
+// What this node's agent answers: over its control socket, to this user; over TCP, to whoever looks
+// (dashboard, metrics); and to the other nodes of the job, over the agents' streams.
+//
+// On the io_context's thread, which it never holds up.
+#ifndef DDPRUN_LAUNCHER_CONTROL_CONTROL_PLANE_H_
+#define DDPRUN_LAUNCHER_CONTROL_CONTROL_PLANE_H_
+
+#include <boost/asio/steady_timer.hpp>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "launcher/agent/agent_core.h"
+#include "launcher/agent/file_thread.h"
+#include "launcher/control/control_socket.h"
+#include "launcher/control/http_server.h"
+#include "launcher/logs/log_router.h"
+#include "launcher/status/job_watch.h"
+
+namespace ddprun::launcher {
+
+class ControlPlane {
+ public:
+  struct Hooks {
+    std::function<void(const StopOrder& order)> stop;
+    std::function<void(const rendezvous::Question& question)> ask;
+    std::function<void(uint64_t id, const std::string& body)> answer;
+    // One line for the user.
+    std::function<void(const std::string& text)> say;
+  };
+  // Both are borrowed.
+  ControlPlane(boost::asio::io_context& io, std::string host, JobWatch& watch, LogRouter& logs,
+               Hooks hooks);
+  ControlPlane(const ControlPlane&) = delete;
+  ControlPlane& operator=(const ControlPlane&) = delete;
+
+  // Opens the control socket, soon. Where it cannot be had the job runs on, and the user is told.
+  void Start();
+  // From the coordinator: a node's or a viewer's question, and the answers to ours.
+  void Asked(uint64_t id, const std::string& body);
+  void Answered(const rendezvous::GiveAnswers& part);
+  // A look was taken.
+  void Publish(const JobSnapshot& snapshot);
+  // Takes no more questions, and removes the socket.
+  void End();
+  bool is_idle() const { return thread_.is_idle(); }
+
+ private:
+  struct Asking {
+    std::string answer;
+    bool is_answered = false;
+    std::unique_ptr<boost::asio::steady_timer> timer;
+    std::function<void(std::optional<std::string> answer)> then;
+  };
+  void Handle(const HttpRequest& request, HttpServer::Answer answer);
+  void GiveStatus(bool is_private, HttpServer::Answer answer);
+  void GiveStop(const HttpRequest& request, HttpServer::Answer answer);
+  void GiveLogs(const HttpRequest& request, HttpServer::Answer answer);
+  // Asks the agent of the node that runs `rank`; `then` gets its words, or nothing in time.
+  void AskNodeOf(int rank, const std::string& body,
+                 std::function<void(std::optional<std::string> answer)> then);
+  void AskNode(const std::string& node_id, const std::string& body,
+               std::function<void(std::optional<std::string> answer)> then);
+  // What this node answers to `body`.
+  void AnswerHere(const std::string& body, std::function<void(std::string answer)> then);
+
+  boost::asio::io_context& io_;
+  const std::string host_;
+  JobWatch& watch_;
+  LogRouter& logs_;
+  const Hooks hooks_;
+  HttpServer server_;
+  FileThread thread_;
+  std::string socket_path_;  // "": none
+  std::map<uint64_t, Asking> asking_;
+  uint64_t last_id_ = uint64_t{1} << 62;  // beyond the watch's own
+  bool has_ended_ = false;
+};
+
+}  // namespace ddprun::launcher
+
+#endif  // DDPRUN_LAUNCHER_CONTROL_CONTROL_PLANE_H_

@@ -1,0 +1,322 @@
+#include "launcher/status/job_watch.h"
+
+#include <algorithm>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <limits>
+#include <utility>
+
+#include "launcher/status/snapshot_json.h"
+#include "rendezvous/base/plain_text.h"
+#include "rendezvous/base/steady_clock.h"
+
+namespace ddprun::launcher {
+namespace {
+
+// A look that many ask for is taken once.
+constexpr Duration kFresh = std::chrono::seconds(1);
+// How long other nodes may take: a little more than the coordinator lets them (QuestionDesk).
+constexpr Duration kOthersPatience = std::chrono::milliseconds(2200);
+// Reading /proc, and judging.
+constexpr Duration kThreadPatience = std::chrono::milliseconds(2500);
+// How often the whole job is looked at where nobody asks, and where ranks of this node wait.
+constexpr Duration kQuietInterval = std::chrono::seconds(10);
+constexpr Duration kWaitingInterval = std::chrono::seconds(2);
+constexpr double kLongWait_s = 2;
+// Others' questions whose answers are being made.
+constexpr size_t kMaxQuestions = 8;
+
+double AgeOf(TimePoint at, TimePoint now) {
+  return std::max(0.0, std::chrono::duration<double>(now - at).count());
+}
+
+void AddFacts(const rendezvous::JobFacts& facts, TimePoint now, JobView& job) {
+  if (facts.run_id.empty()) return;  // the coordinator knows no job yet
+  if (job.run_id.empty()) job.run_id = facts.run_id;
+  job.min_nodes = facts.min_nodes;
+  job.max_nodes = facts.max_nodes;
+  job.restart_count = facts.restart_count;
+  job.max_restarts = facts.max_restarts;
+  if (facts.round.value != 0) {
+    job.round = facts.round.value;
+    job.node_count = facts.node_count;
+    job.world_size = facts.world_size;
+  }
+  if (facts.phase != "running") job.state = facts.phase;
+  if (job.state.empty()) job.state = facts.phase;
+  if (!facts.waiting_for.empty()) job.waiting_for = EscapeControl(facts.waiting_for);
+  if (facts.deadline) job.waiting_left_s = AgeOf(now, *facts.deadline);
+}
+
+}  // namespace
+
+// What lasts from one look to the next.
+struct JobWatch::Judging {
+  explicit Judging(const JudgePolicy& policy) : judge(policy) {}
+  // Puts the last word of nodes that are silent now in its place, with its age.
+  void Remember(TimePoint now, JobView& job) {
+    for (const std::string& host : job.silent_nodes) {
+      for (const auto& [id, last] : nodes) {
+        const bool is_it = last.view.host == host;
+        if (!is_it || std::any_of(job.nodes.begin(), job.nodes.end(),
+                                  [&id = id](const NodeView& node) { return node.id == id; })) {
+          continue;
+        }
+        job.nodes.push_back(last.view);
+        job.nodes.back().age_s = AgeOf(last.at, now);
+      }
+    }
+    std::map<std::string, LastWord> heard;
+    for (const NodeView& node : job.nodes) {
+      heard[node.id] = node.age_s > 0 ? nodes[node.id] : LastWord{node, now};
+    }
+    nodes = std::move(heard);
+  }
+  JobJudge judge;
+  struct LastWord {
+    NodeView view;
+    TimePoint at{};
+  };
+  std::map<std::string, LastWord> nodes;  // by id
+};
+
+void HidePrivate(NodeView& node) {
+  for (RankView& rank : node.ranks) {
+    rank.last_line.clear();
+    rank.last_line_age_s.reset();
+  }
+}
+
+void HidePrivate(JobView& job) {
+  job.program.clear();
+  if (job.first_fault) job.first_fault->last_lines.clear();
+  for (NodeView& node : job.nodes) HidePrivate(node);
+}
+
+JobView AssembleJob(JobView job, const rendezvous::GiveAnswers& answers, TimePoint now) {
+  for (const rendezvous::NodeAnswer& answer : answers.answers) {
+    const bool is_known =
+        std::any_of(job.nodes.begin(), job.nodes.end(),
+                    [&](const NodeView& node) { return node.id == answer.node.value; });
+    if (is_known) continue;
+    absl::StatusOr<NodeView> node = ParseNodeJson(answer.body);
+    if (!node.ok()) {
+      job.silent_nodes.push_back(EscapeControl(answer.host));
+      continue;
+    }
+    node->id = EscapeControl(answer.node.value);
+    node->host = EscapeControl(answer.host);
+    job.up_s = std::max(job.up_s, node->up_s);
+    job.nodes.push_back(*std::move(node));
+  }
+  for (const std::string& host : answers.silent) job.silent_nodes.push_back(EscapeControl(host));
+  std::stable_sort(job.nodes.begin(), job.nodes.end(), [](const NodeView& a, const NodeView& b) {
+    const auto place = [](const NodeView& node) {
+      return node.node_rank < 0 ? std::numeric_limits<int>::max() : node.node_rank;
+    };
+    return place(a) < place(b);
+  });
+  if (answers.is_last) AddFacts(answers.facts, now, job);
+  return job;
+}
+
+JobWatch::JobWatch(boost::asio::io_context& io, Options options, Hooks hooks)
+    : io_(io),
+      options_(std::move(options)),
+      hooks_(std::move(hooks)),
+      record_(options_.part, SteadyNow()),
+      tick_timer_(io),
+      others_timer_(io),
+      facts_(std::make_shared<NodeFacts>(options_.log_dir)),
+      judging_(std::make_shared<Judging>(options_.policy)),
+      thread_(io) {}
+
+void JobWatch::Note(const AgentEvent& event) { record_.Note(SteadyNow(), event); }
+
+void JobWatch::Note(const AgentAction& action) { record_.Note(SteadyNow(), action); }
+
+void JobWatch::BeginRound(std::vector<std::shared_ptr<RankPage>> pages) {
+  ranks_.clear();
+  for (size_t i = 0; i < pages.size(); ++i) {
+    ranks_[static_cast<int>(i)].page = std::move(pages[i]);
+  }
+  if (!has_ended_) TickLater();
+}
+
+void JobWatch::WorkerRuns(int local_rank, int pid) {
+  const TimePoint now = SteadyNow();
+  record_.WorkerRuns(now, local_rank, pid);
+  ranks_[local_rank].history.Reset(now);
+}
+
+void JobWatch::TickLater() {
+  tick_timer_.expires_after(options_.interval);
+  tick_timer_.async_wait([this](const boost::system::error_code& error) {
+    if (!error) Tick();
+  });
+}
+
+void JobWatch::Tick() {
+  if (has_ended_) return;
+  LookAtPages();
+  if (!look_ && IsLookDue(SteadyNow())) Look([](const auto&) {});
+  TickLater();
+}
+
+void JobWatch::LookAtPages() {
+  const TimePoint now = SteadyNow();
+  for (auto& [local_rank, rank] : ranks_) {
+    if (rank.page != nullptr) rank.history.Look(now, rank.page->Read());
+  }
+}
+
+bool JobWatch::IsLookDue(TimePoint now) const {
+  if (viewers_ > 0) return true;
+  if (!record_.has_rank_0()) return false;
+  if (record_.assignment().node_count == 1 || last_ == nullptr) return true;
+  bool is_waiting = false;
+  for (const auto& [local_rank, rank] : ranks_) {
+    RankView view;
+    rank.history.Fill(now, view);
+    for (const GroupView& group : view.groups) is_waiting |= group.waiting_s >= kLongWait_s;
+  }
+  return last_->at + (is_waiting ? kWaitingInterval : kQuietInterval) <= now;
+}
+
+void JobWatch::set_viewers(size_t count) {
+  viewers_ = count;
+  if (count > 0 && !has_ended_) TickLater();
+}
+
+void JobWatch::Look(Answer answer) {
+  if (has_ended_) return boost::asio::post(io_, [answer] { answer(nullptr); });
+  const TimePoint now = SteadyNow();
+  if (look_) return look_->answers.push_back(std::move(answer));
+  if (last_ != nullptr && now < last_->at + kFresh - options_.interval / 20) {
+    return boost::asio::post(io_, [answer, last = last_] { answer(last); });
+  }
+  look_.emplace();
+  look_->id = ++last_id_;
+  look_->answers.push_back(std::move(answer));
+  look_->others.is_last = false;
+  look_->has_others = options_.is_alone;
+  ViewOwn([this, id = look_->id](std::optional<NodeView> view) {
+    if (!look_ || look_->id != id) return;
+    if (!view) return Finish(std::nullopt);
+    look_->own = *std::move(view);
+    look_->has_own = true;
+    JudgeWhenComplete();
+  });
+  if (options_.is_alone) return;
+  hooks_.ask({.id = look_->id, .to = {}, .body = kPrivateQuestion});
+  others_timer_.expires_after(kOthersPatience);
+  others_timer_.async_wait([this, id = look_->id](const boost::system::error_code& error) {
+    if (error || !look_ || look_->id != id) return;
+    look_->has_others = true;
+    JudgeWhenComplete();
+  });
+}
+
+void JobWatch::Answered(const rendezvous::GiveAnswers& part) {
+  if (!look_ || look_->id != part.id || look_->has_others) return;
+  rendezvous::GiveAnswers& all = look_->others;
+  all.answers.insert(all.answers.end(), part.answers.begin(), part.answers.end());
+  if (!part.is_last) return;
+  all.silent = part.silent;
+  all.facts = part.facts;
+  all.is_last = true;
+  look_->has_others = true;
+  others_timer_.cancel();
+  JudgeWhenComplete();
+}
+
+void JobWatch::ViewOwn(std::function<void(std::optional<NodeView>)> then) {
+  LookAtPages();
+  const TimePoint now = SteadyNow();
+  NodeView view;
+  record_.Fill(now, view);
+  for (RankView& rank : view.ranks) {
+    const auto found = ranks_.find(rank.local_rank);
+    if (found != ranks_.end()) found->second.history.Fill(now, rank);
+  }
+  thread_.Ask<NodeView>(
+      "status", "/proc", kThreadPatience,
+      [view = std::move(view), last_line = hooks_.last_line, facts = facts_]() mutable {
+        facts->Fill(view);
+        for (RankView& rank : view.ranks) {
+          if (last_line) rank.last_line = EscapeControl(last_line(rank.local_rank));
+        }
+        return view;
+      },
+      std::move(then));
+}
+
+void JobWatch::JudgeWhenComplete() {
+  if (!look_->has_own || !look_->has_others) return;
+  const TimePoint now = SteadyNow();
+  JobView job;
+  record_.Fill(now, true, job);
+  job.nodes.push_back(look_->own);
+  struct Judged {
+    std::shared_ptr<const JobSnapshot> snapshot;
+    JudgedNews news;
+    std::string closing_line;
+  };
+  thread_.Ask<Judged>(
+      "judge", "/proc", kThreadPatience,
+      [judging = judging_, job = std::move(job), others = std::move(look_->others), now]() mutable {
+        Judged judged;
+        auto snapshot = std::make_shared<JobSnapshot>();
+        snapshot->job = AssembleJob(std::move(job), others, now);
+        snapshot->at = now;
+        judging->Remember(now, snapshot->job);
+        judged.news = judging->judge.Look(now, snapshot->job);
+        judged.closing_line = judging->judge.ledger().ClosingLine();
+        judged.snapshot = std::move(snapshot);
+        return judged;
+      },
+      [this](std::optional<Judged> judged) {
+        if (!judged) return Finish(std::nullopt);
+        closing_line_ = std::move(judged->closing_line);
+        // Only one node speaks for the job.
+        if (record_.has_rank_0() && !has_ended_) {
+          for (const std::string& line : judged->news.lines) hooks_.say(line);
+          if (judged->news.hang) hooks_.on_hang(*judged->news.hang);
+        }
+        Finish(std::move(judged->snapshot));
+      });
+}
+
+void JobWatch::Finish(std::optional<std::shared_ptr<const JobSnapshot>> snapshot) {
+  if (!look_) return;
+  UnderWay look = *std::exchange(look_, std::nullopt);
+  if (snapshot) last_ = *snapshot;
+  for (const Answer& answer : look.answers) answer(snapshot.value_or(nullptr));
+  if (snapshot && hooks_.on_look) hooks_.on_look(**snapshot);
+}
+
+void JobWatch::Asked(uint64_t id, bool is_private) {
+  if (has_ended_ || questions_.size() >= kMaxQuestions) return;
+  questions_[id] = is_private;
+  ViewOwn([this, id](std::optional<NodeView> view) {
+    const auto question = questions_.extract(id);
+    if (!view || question.empty()) return;
+    if (!question.mapped()) HidePrivate(*view);
+    // What the job's watcher has found is known nowhere else.
+    if (record_.has_rank_0() && last_ != nullptr) {
+      for (const Problem& problem : last_->job.problems) {
+        if (problem.node.empty()) view->problems.push_back(problem);
+      }
+    }
+    hooks_.answer(id, RenderNodeJson(*view));
+  });
+}
+
+void JobWatch::End() {
+  has_ended_ = true;
+  tick_timer_.cancel();
+  others_timer_.cancel();
+  Finish(std::nullopt);
+}
+
+}  // namespace ddprun::launcher

@@ -1,0 +1,62 @@
+#include "launcher/status/node_facts.h"
+
+#include <unistd.h>
+
+#include <utility>
+#include <vector>
+
+#include "launcher/status/memory_facts.h"
+#include "launcher/status/process_reader.h"
+#include "rendezvous/base/steady_clock.h"
+
+namespace ddprun::launcher {
+namespace {
+
+// What was read not longer ago is not read again.
+constexpr Duration kFresh = std::chrono::milliseconds(900);
+constexpr Duration kReadLimit = std::chrono::milliseconds(300);
+
+int64_t TicksPerSecond() { return sysconf(_SC_CLK_TCK); }
+
+int MachineCpus() { return static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)); }
+
+}  // namespace
+
+NodeFacts::NodeFacts(std::string log_dir) : log_dir_(std::move(log_dir)) {}
+
+void NodeFacts::Fill(NodeView& view) {
+  const TimePoint now = SteadyNow();
+  if (read_at_ == TimePoint{} || read_at_ + kFresh <= now) ReadProcesses(now, view);
+  for (RankView& rank : view.ranks) {
+    const auto found = workers_.find(rank.local_rank);
+    if (found == workers_.end() || found->second.pid != rank.pid || rank.state == "ended") continue;
+    const Worker& worker = found->second;
+    FillRank(worker.sample ? &*worker.sample : nullptr, worker.rates, now, rank);
+  }
+  const MemoryFacts memory = ReadMemoryFacts();
+  if (!has_read_memory_) oom_kills_before_ = memory.oom_kills;
+  has_read_memory_ = true;
+  FillNode(memory, oom_kills_before_, view);
+}
+
+void NodeFacts::ReadProcesses(TimePoint now, NodeView& view) {
+  read_at_ = now;
+  std::vector<int> pids, local_ranks;
+  for (const RankView& rank : view.ranks) {
+    if (rank.pid <= 0 || rank.state == "ended") continue;
+    pids.push_back(rank.pid);
+    local_ranks.push_back(rank.local_rank);
+  }
+  const auto samples = launcher::ReadProcesses(pids, kReadLimit);
+  for (size_t i = 0; i < samples.size(); ++i) {
+    const auto [entry, is_new] = workers_.try_emplace(
+        local_ranks[i], Worker{pids[i], ProcessRates(TicksPerSecond(), MachineCpus()), {}});
+    Worker& worker = entry->second;
+    if (worker.pid != pids[i])
+      worker = {pids[i], ProcessRates(TicksPerSecond(), MachineCpus()), {}};
+    worker.sample = samples[i];
+    if (samples[i]) worker.rates.Add(*samples[i]);
+  }
+}
+
+}  // namespace ddprun::launcher

@@ -1,0 +1,41 @@
+// What the kernel tells of this node's workers, memory and disks, kept up to date by whoever asks.
+#ifndef DDPRUN_LAUNCHER_STATUS_NODE_FACTS_H_
+#define DDPRUN_LAUNCHER_STATUS_NODE_FACTS_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "launcher/status/process_facts.h"
+#include "launcher/status/snapshot.h"
+#include "rendezvous/base/time.h"
+
+namespace ddprun::launcher {
+
+// Of one thread at a time.
+class NodeFacts {
+ public:
+  explicit NodeFacts(std::string log_dir);
+
+  // Reads what is older than a second and fills it into `view`, whose ranks have their pids.
+  void Fill(NodeView& view);
+
+ private:
+  void ReadProcesses(TimePoint now, NodeView& view);
+
+  const std::string log_dir_;
+  struct Worker {
+    int pid = 0;
+    ProcessRates rates;
+    std::optional<ProcessSample> sample;
+  };
+  std::map<int, Worker> workers_;  // by local rank
+  TimePoint read_at_{};
+  bool has_read_memory_ = false;
+  std::optional<int64_t> oom_kills_before_;  // at the first reading
+};
+
+}  // namespace ddprun::launcher
+
+#endif  // DDPRUN_LAUNCHER_STATUS_NODE_FACTS_H_
