@@ -28,6 +28,9 @@ constexpr Duration kLogWatchInterval = std::chrono::seconds(2);
 // For a line past the logs: whoever reads our stderr may have stopped.
 constexpr Duration kPastLogsTimeout = std::chrono::milliseconds(500);
 
+// A job that is over sooner needs no control socket.
+constexpr Duration kControlDelay = std::chrono::milliseconds(100);
+
 std::string WaitingFor(const std::string& file) {
   return absl::StrCat("waiting for ", EscapeControl(file), ": the file system does not answer");
 }
@@ -72,6 +75,9 @@ Agent::Agent(AgentSetup setup, std::unique_ptr<Guardian> guardian, LogRouter& lo
                 logs_, workers_files_, own_files_),
       progress_(TrainerProgress::Make(io_, setup_.environment,
                                       [this](const std::string& text) { Say(text); })),
+      watch_(io_, WatchOptions(), WatchHooks()),
+      control_(io_, host_, watch_, logs_, ControlHooks()),
+      control_timer_(io_),
       gloo_({}, [this](const std::string& line) { Say(line); }),
       log_watch_(io_),
       timer_file_(TimerFileOf(setup_.environment).value_or("")) {}
@@ -156,10 +162,10 @@ void Agent::Begin(std::optional<Beginning> made) {
   }
   client_ = rendezvous::ConnectRendezvous(
       ConnectOptions(made->run_dir), [this](const rendezvous::RendezvousEvent& event) {
-        asio::post(io_, [this, event] {
-          std::visit([this](const auto& e) { Feed(AgentEvent(e)); }, event);
-        });
+        asio::post(io_, [this, event] { Hear(event); });
       });
+  // A job on this node alone runs at once, or is over before anybody asks.
+  if (setup_.config.rendezvous != RendezvousKind::kStandalone) OpenControl(Duration{0});
   Feed(AgentStarted{});
 }
 
@@ -194,9 +200,11 @@ void Agent::Feed(const AgentEvent& event) {
   for (size_t next = 0; next < inbox_.size(); ++next) {
     const AgentEvent current = inbox_[next];
     log_.Note(current);
+    watch_.Note(current);
     reporter_.Note(current);
     for (const AgentAction& action : core_.Step(SteadyNow(), current)) {
       log_.Note(action);
+      watch_.Note(action);
       reporter_.Note(action);
       std::visit([this](const auto& a) { Do(a); }, action);
     }
@@ -260,10 +268,16 @@ void Agent::On(const ReceivedSignal& signal) {
 
 void Agent::On(const WorkerStarted& event) {
   const auto stdio = prepared_.stdio.extract(event.local_rank);  // its ends of the channels close
+  const size_t index = static_cast<size_t>(event.local_rank);
+  if (index < prepared_.pages.size() && prepared_.pages[index] != nullptr) {
+    prepared_.pages[index]->CloseDescriptor();
+  }
   log_.Note(event);
+  watch_.WorkerRuns(event.local_rank, event.pid);
   reporter_.WorkerRuns(event.local_rank, event.pid, stdio ? stdio.mapped().error_file : "");
   if (timers_) timers_->WorkerRuns(event.pid);
   if (!prepared_.stdio.empty() || std::exchange(has_swept_, true)) return;
+  if (setup_.config.rendezvous == RendezvousKind::kStandalone) OpenControl(kControlDelay);
   // For the end of the job, which has threads left or not: now, so that no start waits.
   last_steps_.Start();
   own_files_.Start();

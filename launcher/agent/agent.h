@@ -26,6 +26,7 @@
 #include "launcher/cli/environment.h"
 #include "launcher/cli/launch_config.h"
 #include "launcher/cli/program.h"
+#include "launcher/control/control_plane.h"
 #include "launcher/logs/log_router.h"
 #include "launcher/placement/network.h"
 #include "launcher/placement/placement.h"
@@ -39,6 +40,8 @@
 #include "launcher/process/worker_group.h"
 #include "launcher/progress/trainer_progress.h"
 #include "launcher/report/job_reporter.h"
+#include "launcher/status/job_watch.h"
+#include "launcher/status/rank_page.h"
 #include "rendezvous/client/connect.h"
 
 namespace ddprun::launcher {
@@ -76,6 +79,7 @@ class Agent {
   struct PreparedWorkers {
     std::vector<WorkerSpec> specs;
     std::map<int, WorkerStdio> stdio;       // by local rank: the descriptors that `specs` borrow
+    std::vector<std::shared_ptr<RankPage>> pages{};  // by local rank; null: without one
     std::shared_ptr<StopFile> stop_file{};  // null: none is wanted, or `warning` says why
     std::string warning{};
   };
@@ -106,6 +110,7 @@ class Agent {
   }
   void Do(const KillWorkers&) { group_.KillNow(); }
   void Do(const AskToStop& action);
+  void Do(const OrderStop& action) { client_->OrderStop(action.is_after_step, action.reason); }
   void Do(const DescribeFailure& action);
   void Do(const ReportFailure& action) {
     client_->ReportFailed(action.round, action.report, action.at);
@@ -124,6 +129,12 @@ class Agent {
   void Do(const DrainLogs& action);
   void Do(const ExitAgent& action);
 
+  // What the rendezvous client has to say: to the core, or to who has asked.
+  void Hear(const rendezvous::RendezvousEvent& event);
+  JobWatch::Options WatchOptions() const;
+  JobWatch::Hooks WatchHooks();
+  ControlPlane::Hooks ControlHooks();
+  void OpenControl(Duration delay);
   // One line of ours for the user.
   void Say(const std::string& text) { logs_.Say("ddprun: " + text); }
   // The same where the log thread, which writes our lines, hangs in a file; `then` follows soon.
@@ -174,6 +185,9 @@ class Agent {
   FileThread last_steps_;
   JobReporter reporter_;
   const std::unique_ptr<TrainerProgress> progress_;  // null: nobody wants to be told
+  JobWatch watch_;
+  ControlPlane control_;
+  boost::asio::steady_timer control_timer_;
   GlooInterface gloo_;                               // workers_files_'s, once it has begun
   std::unique_ptr<FileThread> past_logs_;            // null: nothing was said past the logs yet
   boost::asio::steady_timer log_watch_;

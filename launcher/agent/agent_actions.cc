@@ -80,6 +80,7 @@ void Agent::MakeStopFile(PreparedWorkers& prepared, bool is_progress_wanted,
 void Agent::Adopt(PreparedWorkers prepared) {
   if (!prepared.warning.empty()) Say(prepared.warning);
   prepared_ = std::move(prepared);
+  watch_.BeginRound(prepared_.pages);
   stop_file_ = prepared_.stop_file;
   is_ask_in_vain_ = !prepared_.warning.empty();
   if (is_stop_asked_ && stop_file_ != nullptr) stop_file_->Ask();
@@ -119,6 +120,11 @@ absl::StatusOr<Agent::PreparedWorkers> Agent::MakeWorkerFiles(WorkerEnvInput sha
     }
     absl::StatusOr<WorkerStdio> stdio = logs_.OpenWorker(local_rank, rank);
     if (!stdio.ok()) return stdio.status();
+    // Without it the worker runs as well, and less is known of it.
+    absl::StatusOr<std::unique_ptr<RankPage>> page = RankPage::Make();
+    prepared.pages.push_back(page.ok() ? *std::move(page) : nullptr);
+    const bool has_page = prepared.pages.back() != nullptr;
+    shared.counters_fd = has_page ? kCountersFd : -1;
     prepared.specs.push_back(
         {.local_rank = local_rank,
          .rank = rank,
@@ -127,6 +133,7 @@ absl::StatusOr<Agent::PreparedWorkers> Agent::MakeWorkerFiles(WorkerEnvInput sha
                      .env = BuildWorkerEnv(variables, shared, local_rank, stdio->error_file),
                      .stdout_fd = stdio->stdout_fd.get(),
                      .stderr_fd = stdio->stderr_fd.get(),
+                     .counters_fd = has_page ? prepared.pages.back()->fd() : -1,
                      .cpus = setup_.placement.CpusOf(local_rank)}});
     prepared.stdio[local_rank] = *std::move(stdio);
   }
@@ -149,6 +156,10 @@ void Agent::KillLeftoversOfJob() {
 
 void Agent::Do(const EndJob& action) {
   store_.Close();
+  control_timer_.cancel();
+  control_.End();
+  watch_.End();
+  if (!watch_.closing_line().empty()) Say(watch_.closing_line());
   // Who was asked to stop and did has not trained to the end.
   const bool has_stopped = stop_file_ != nullptr && stop_file_->was_read();
   if (progress_ != nullptr) progress_->End(action.exit_code == kExitSuccess && !has_stopped);
@@ -194,7 +205,7 @@ void Agent::Do(const DrainLogs& action) {
 
 void Agent::Do(const ExitAgent& action) {
   exit_code_ = action.exit_code;
-  const bool is_idle = workers_files_.is_idle() && own_files_.is_idle() && last_steps_.is_idle() &&
+  const bool is_idle = workers_files_.is_idle() && watch_.is_idle() && control_.is_idle() && own_files_.is_idle() && last_steps_.is_idle() &&
                        (progress_ == nullptr || progress_->is_idle());
   if (action.is_clean && is_idle) return io_.stop();
   // Destructors would wait for what does not answer; the guardian sees to what is left.

@@ -82,6 +82,9 @@ enum class RunAs {
 // --numa_binding: what of the machine a worker is bound to, near its GPU.
 enum class NumaBinding { kNode, kSocket, kExclusive, kCoreComplex };
 
+// --on_hang: what is done about a hang beside telling of it.
+enum class OnHang { kReport, kDump, kRestart };
+
 struct LaunchConfig {
   NodeRange nodes;
   int workers_per_node = 1;
@@ -104,6 +107,8 @@ struct LaunchConfig {
 
   int max_restarts = 0;
   Duration shutdown_timeout = std::chrono::seconds(30);
+  Duration hang_timeout = std::chrono::seconds(30);  // 0: hangs are not looked for
+  OnHang on_hang = OnHang::kReport;
   std::string role = "default";
 
   std::string log_dir;  // empty: not given; "/dev/null": no files at all

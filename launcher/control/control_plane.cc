@@ -1,7 +1,5 @@
 #include "launcher/control/control_plane.h"
 
-#include <unistd.h>
-
 #include <boost/asio/io_context.hpp>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -203,7 +201,10 @@ void ControlPlane::End() {
   if (socket_path_.empty()) return;
   thread_.Ask<bool>(
       "control socket", socket_path_, kSocketTimeout,
-      [path = socket_path_] { return unlink(path.c_str()) == 0; }, [](std::optional<bool>) {});
+      [path = socket_path_] {
+        RemoveControlSocket(path);
+        return true;
+      }, [](std::optional<bool>) {});
 }
 
 }  // namespace ddprun::launcher

@@ -116,6 +116,8 @@ absl::StatusOr<ControlSocket> ListenForControl() {
   return first;
 }
 
+void RemoveControlSocket(const std::string& path) { unlink(path.c_str()); }
+
 std::vector<std::string> FindControlSockets() {
   std::vector<std::string> found;
   for (const std::string& directory : ControlDirectories()) {

@@ -26,6 +26,9 @@ struct ControlSocket {
 // name of its own. Touches files. Errors name the directory and what to do.
 absl::StatusOr<ControlSocket> ListenForControl();
 
+// Touches files.
+void RemoveControlSocket(const std::string& path);
+
 // The sockets in those directories whose agents live, by name; those of agents that were killed are
 // removed. Touches files.
 std::vector<std::string> FindControlSockets();

@@ -49,11 +49,11 @@ void NodeFacts::ReadProcesses(TimePoint now, NodeView& view) {
   }
   const auto samples = launcher::ReadProcesses(pids, kReadLimit);
   for (size_t i = 0; i < samples.size(); ++i) {
+    const auto known = workers_.find(local_ranks[i]);
+    if (known != workers_.end() && known->second.pid != pids[i]) workers_.erase(known);
     const auto [entry, is_new] = workers_.try_emplace(
         local_ranks[i], Worker{pids[i], ProcessRates(TicksPerSecond(), MachineCpus()), {}});
     Worker& worker = entry->second;
-    if (worker.pid != pids[i])
-      worker = {pids[i], ProcessRates(TicksPerSecond(), MachineCpus()), {}};
     worker.sample = samples[i];
     if (samples[i]) worker.rates.Add(*samples[i]);
   }

@@ -24,15 +24,17 @@ class RankPage {
   RankPage(const RankPage&) = delete;
   RankPage& operator=(const RankPage&) = delete;
 
-  // For the worker; close-on-exec here.
+  // For the worker; close-on-exec here. -1: closed.
   int fd() const { return fd_.get(); }
+  // The worker has it.
+  void CloseDescriptor() { fd_ = UniqueFd(); }
   // What stands there now. Any thread; also when the worker hangs or is dead.
   RankCounts Read() const;
 
  private:
   RankPage(UniqueFd fd, uint64_t* words) : fd_(std::move(fd)), words_(words) {}
 
-  const UniqueFd fd_;
+  UniqueFd fd_;
   uint64_t* const words_;
 };
 
