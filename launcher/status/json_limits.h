@@ -5,8 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "launcher/status/snapshot.h"
-
 namespace ddprun::launcher {
 
 inline constexpr int kSchemaVersion = 1;
@@ -16,23 +14,6 @@ inline constexpr size_t kMaxLinesBytes = 16 * 1024;     // of a text of several 
 inline constexpr double kMaxNumber = 1e15;              // none is negative
 inline constexpr int64_t kMaxWhole = int64_t{1} << 53;  // JavaScript's numbers are exact up to it
 inline constexpr int kLeastInt = -1;
-
-// "unknown", "start", "train", "evaluation", "checkpoint".
-inline const char* PhaseName(ProgramPhase phase) {
-  switch (phase) {
-    case ProgramPhase::kUnknown:
-      break;
-    case ProgramPhase::kStart:
-      return "start";
-    case ProgramPhase::kTrain:
-      return "train";
-    case ProgramPhase::kEvaluation:
-      return "evaluation";
-    case ProgramPhase::kCheckpoint:
-      return "checkpoint";
-  }
-  return "unknown";
-}
 
 }  // namespace ddprun::launcher
 

@@ -17,6 +17,7 @@
 #include "absl/strings/str_split.h"
 #include "launcher/cli/text.h"
 #include "launcher/status/json_limits.h"
+#include "launcher/status/phase_name.h"
 #include "launcher/status/snapshot_fields.h"
 #include "launcher/status/snapshot_json.h"
 

@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "launcher/status/json_limits.h"
+#include "launcher/status/phase_name.h"
 #include "launcher/status/snapshot_fields.h"
 #include "rendezvous/base/plain_text.h"
 
