@@ -148,9 +148,12 @@ std::unique_ptr<Counters> Counters::Open(const char* descriptor) {
   return std::unique_ptr<Counters>(new Counters(words));
 }
 
-// Of a page that another copy in this process has begun, what was left out before is no part of the
-// next step.
-Counters::Counters(uint64_t* words) : words_(words), left_out_(LeftOut(Now())) {}
+// Where another copy in this process has reported steps, what lies between them and is no part of
+// them was left out.
+Counters::Counters(uint64_t* words)
+    : words_(words),
+      left_out_(Load(words, kStepAtWord) - Load(words, kFirstStepAtWord) -
+                Load(words, kStepTimeWord)) {}
 
 Counters::~Counters() { munmap(words_, kCountersBytes); }
 
