@@ -24,6 +24,7 @@ struct Run {
   int operator()(const DoctorOptions& doctor) const { return RunDoctor(doctor, environment); }
   int operator()(const CoordinatorOptions& options) const { return RunCoordinator(options); }
   int operator()(const BenchOptions& options) const { return RunBench(options, environment); }
+  int operator()(const AskOptions& options) const { return RunAsk(options, environment); }
   int operator()(LaunchConfig& config) const { return Launch(std::move(config), environment); }
 };
 

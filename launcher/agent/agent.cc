@@ -160,10 +160,10 @@ void Agent::Begin(std::optional<Beginning> made) {
         io_, *std::move(made->timer_fifo), [this](const std::string& line) { Say(line); },
         [this](const TimerRequest& timer, bool is_kill) { reporter_.TimerEvent(timer, is_kill); });
   }
-  client_ = rendezvous::ConnectRendezvous(
-      ConnectOptions(made->run_dir), [this](const rendezvous::RendezvousEvent& event) {
-        asio::post(io_, [this, event] { Hear(event); });
-      });
+  client_ = rendezvous::ConnectRendezvous(ConnectOptions(made->run_dir),
+                                          [this](const rendezvous::RendezvousEvent& event) {
+                                            asio::post(io_, [this, event] { Hear(event); });
+                                          });
   // A job on this node alone runs at once, or is over before anybody asks.
   if (setup_.config.rendezvous != RendezvousKind::kStandalone) OpenControl(Duration{0});
   Feed(AgentStarted{});

@@ -78,9 +78,9 @@ class Agent {
   // What stands ready before a round's workers are started: how each of them is called.
   struct PreparedWorkers {
     std::vector<WorkerSpec> specs;
-    std::map<int, WorkerStdio> stdio;       // by local rank: the descriptors that `specs` borrow
+    std::map<int, WorkerStdio> stdio;  // by local rank: the descriptors that `specs` borrow
     std::vector<std::shared_ptr<RankPage>> pages{};  // by local rank; null: without one
-    std::shared_ptr<StopFile> stop_file{};  // null: none is wanted, or `warning` says why
+    std::shared_ptr<StopFile> stop_file{};           // null: none is wanted, or `warning` says why
     std::string warning{};
   };
   // What is made before the rendezvous.
@@ -188,8 +188,8 @@ class Agent {
   JobWatch watch_;
   ControlPlane control_;
   boost::asio::steady_timer control_timer_;
-  GlooInterface gloo_;                               // workers_files_'s, once it has begun
-  std::unique_ptr<FileThread> past_logs_;            // null: nothing was said past the logs yet
+  GlooInterface gloo_;                     // workers_files_'s, once it has begun
+  std::unique_ptr<FileThread> past_logs_;  // null: nothing was said past the logs yet
   boost::asio::steady_timer log_watch_;
   const std::string timer_file_;        // "": nobody asked for timers
   std::unique_ptr<FileTimers> timers_;  // null: nobody asked for them, or not yet

@@ -205,7 +205,8 @@ void Agent::Do(const DrainLogs& action) {
 
 void Agent::Do(const ExitAgent& action) {
   exit_code_ = action.exit_code;
-  const bool is_idle = workers_files_.is_idle() && watch_.is_idle() && control_.is_idle() && own_files_.is_idle() && last_steps_.is_idle() &&
+  const bool is_idle = workers_files_.is_idle() && watch_.is_idle() && control_.is_idle() &&
+                       own_files_.is_idle() && last_steps_.is_idle() &&
                        (progress_ == nullptr || progress_->is_idle());
   if (action.is_clean && is_idle) return io_.stop();
   // Destructors would wait for what does not answer; the guardian sees to what is left.

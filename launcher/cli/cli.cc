@@ -11,6 +11,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "launcher/cli/ask_options.h"
 #include "launcher/cli/cluster.h"
 #include "launcher/cli/completion.h"
 #include "launcher/cli/option_values.h"
@@ -19,8 +20,7 @@
 namespace ddprun::launcher {
 namespace {
 
-constexpr std::array<std::string_view, 7> kReserved = {"status", "stop",  "dump", "top",
-                                                       "logs",   "token", "check"};
+constexpr std::array<std::string_view, 2> kReserved = {"token", "check"};
 
 // The command line wins over the PET_ variables.
 void AddVariables(const Environment& environment, GivenOptions& given) {
@@ -147,8 +147,10 @@ absl::StatusOr<ParseResult> CommandOf(const CommandLine& line) {
     options = DoctorOf(read);
   } else if (name == "coordinator") {
     options = CoordinatorOf(read);
-  } else {
+  } else if (name == "bench") {
     options = BenchOf(read);
+  } else {
+    options = AskOf(name, line.subject, read);
   }
   if (read.status().ok()) return options;
   return absl::InvalidArgumentError(

@@ -2,6 +2,7 @@
 #ifndef DDPRUN_LAUNCHER_CLI_CLI_H_
 #define DDPRUN_LAUNCHER_CLI_CLI_H_
 
+#include <optional>
 #include <span>
 #include <string>
 #include <variant>
@@ -60,8 +61,22 @@ struct BenchOptions {
   std::string html_file;
 };
 
-using ParseResult =
-    std::variant<LaunchConfig, PrintText, DoctorOptions, CoordinatorOptions, BenchOptions>;
+// `ddprun status`, `top`, `list`, `stop`, `logs`, `dump`: what a running job is asked.
+struct AskOptions {
+  enum class What { kStatus, kTop, kList, kStop, kLogs, kDump };
+  What what = What::kStatus;
+  std::string job;                      // its id; empty: the only one
+  std::optional<Endpoint> coordinator;  // asked in place of an agent on this machine
+  bool is_json = false;
+  bool is_after_step = false;
+  std::optional<int> rank;
+  bool follows = false;
+  std::vector<int> ranks;  // empty: all
+  std::string directory;   // empty: the working directory
+};
+
+using ParseResult = std::variant<LaunchConfig, PrintText, DoctorOptions, CoordinatorOptions,
+                                 BenchOptions, AskOptions>;
 
 // Reads the command line, the PET_ variables and those of a cluster's manager. An error is the
 // user's (exit code 2) and one line without "ddprun: error: " in front; no line, where another task

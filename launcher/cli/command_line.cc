@@ -68,6 +68,21 @@ absl::Status RefuseOf(const CommandRow& command, const std::string& word) {
                    command.name, " is ./", command.name, ")"));
 }
 
+// The first word that is neither an option of the command nor an option's value; its size: none.
+size_t FindJob(const CommandRow& command, const std::vector<std::string>& words) {
+  for (size_t i = 0; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    if (!word.starts_with('-')) return i;
+    const auto is_it = [&word](const OptionRow& row) {
+      return word == absl::StrCat("-", std::string(1, row.letter)) ||
+             (IsLong(word) && Underscored(word.substr(2)) == row.name);
+    };
+    const auto row = std::find_if(command.options.begin(), command.options.end(), is_it);
+    if (row != command.options.end() && !row->is_flag()) ++i;
+  }
+  return words.size();
+}
+
 // What CLI11 is told and what it says, of one command line.
 class Reading {
  public:
@@ -116,7 +131,9 @@ class Reading {
       if (found.size() != 1) return word;
       names_[found[0]].insert("--" + std::string(name));
       const size_t equals = word.find('=');
-      if (equals == std::string::npos) return word;
+      if (equals == std::string::npos) {
+        return found[0]->may_stand_alone ? MarkedAt(word + "=", word.size() + 1) : word;
+      }
       const bool has_value = equals + 1 < word.size();
       return has_value && !found[0]->is_flag() ? word : MarkedAt(word, equals + 1);
     }
@@ -260,6 +277,15 @@ absl::StatusOr<CommandLine> ReadCommandLine(std::span<const std::string> args) {
   }
   const bool is_named = !subject.empty();
   if (is_named) words = words.subspan(1);
+  std::vector<std::string> without_job(words.begin(), words.end());
+  if (command != nullptr && command->takes_job) {
+    const size_t job = FindJob(*command, without_job);
+    if (job < without_job.size()) {
+      subject = without_job[job];
+      without_job.erase(without_job.begin() + static_cast<ptrdiff_t>(job));
+      words = without_job;
+    }
+  }
   try {
     absl::StatusOr<CommandLine> line = Reading(command, words).Read();
     if (has_subject && !is_named && (!line.ok() || line->print.empty())) {

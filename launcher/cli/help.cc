@@ -90,8 +90,9 @@ class HelpFormat final : public CLI::Formatter {
   std::string make_option(const CLI::Option* option, bool /*is_positional*/) const override {
     const std::vector<std::string>& letters = option->get_snames();
     const std::string value = option->get_option_text();
+    const bool has_sign = value.empty() || value.starts_with("[=");
     return Wrapped(absl::StrCat("  ", letters.empty() ? "" : absl::StrCat("-", letters[0], ", "),
-                                "--", option->get_lnames()[0], value.empty() ? "" : "=", value),
+                                "--", option->get_lnames()[0], has_sign ? "" : "=", value),
                    option->get_description());
   }
 
@@ -109,7 +110,8 @@ void AddOptions(std::span<const OptionRow> rows, CLI::App& app) {
     std::string names = absl::StrCat("--", row.name);
     if (row.letter != 0) absl::StrAppend(&names, ",-", std::string(1, row.letter));
     CLI::Option* option = app.add_option(names, CLI::callback_t(), row.help)->group(row.group);
-    if (!row.is_flag()) option->option_text(row.value);
+    if (row.is_flag()) continue;
+    option->option_text(row.may_stand_alone ? absl::StrCat("[=", row.value, "]") : row.value);
   }
 }
 
@@ -117,9 +119,13 @@ void AddOptions(std::span<const OptionRow> rows, CLI::App& app) {
 
 std::string HelpText(const CommandRow* command) {
   CLI::App app;
-  const bool has_subject = command != nullptr && command->subject != nullptr;
-  app.formatter(
-      std::make_shared<HelpFormat>(has_subject ? absl::StrCat(" ", command->subject) : ""));
+  std::string subject;
+  if (command != nullptr && command->subject != nullptr) {
+    subject = absl::StrCat(" ", command->subject);
+  } else if (command != nullptr && command->takes_job) {
+    subject = " [JOB]";
+  }
+  app.formatter(std::make_shared<HelpFormat>(subject));
   AddOptions(OptionTable(), app);
   const CLI::App* asked = &app;
   for (const CommandRow& row : CommandTable()) {

@@ -109,6 +109,10 @@ struct LaunchConfig {
   Duration shutdown_timeout = std::chrono::seconds(30);
   Duration hang_timeout = std::chrono::seconds(30);  // 0: hangs are not looked for
   OnHang on_hang = OnHang::kReport;
+  // Where pages for people and for Prometheus are served; port 0: a free one. Empty: nowhere.
+  std::optional<Endpoint> dashboard;
+  std::optional<Endpoint> metrics;
+  std::string event_file;  // empty: not given
   std::string role = "default";
 
   std::string log_dir;  // empty: not given; "/dev/null": no files at all

@@ -13,6 +13,7 @@ constexpr const char* kProgram = "Program";
 constexpr const char* kMeeting = "Rendezvous";
 constexpr const char* kFailure = "Failures";
 constexpr const char* kOutput = "Output";
+constexpr const char* kWatching = "Watching";
 constexpr const char* kOther = "Other";
 constexpr const char* kOptions = "Options";  // of a command
 
@@ -92,6 +93,19 @@ constexpr OptionRow kTable[] = {
      true},
     {"event_log_handler", 0, "null|console", kOutput,
      "Where torchrun's events go: null (nowhere, the default) or console (stderr, as JSON)."},
+    {"hang_timeout", 0, "SECONDS", kWatching,
+     "How long ranks may wait in a collective for others, or no step end, until that is called a "
+     "hang (default 30; 0: never).",
+     true, true},
+    {"on_hang", 0, "report|dump|restart", kWatching,
+     "What is done about a hang: one line (report, the default), a folder with all stacks as well, "
+     "or a restart as after a failure.",
+     true, true},
+    {"dashboard", 0, "[HOST:]PORT", kWatching,
+     "Serve a page that shows the job (default: on loopback, at a free port).", true, true, true},
+    {"metrics", 0, "[HOST:]PORT", kWatching,
+     "Serve metrics for Prometheus (default: on loopback, at a free port).", true, true, true},
+    {"event_file", 0, "PATH", kWatching, "Append what happens there, as JSON lines.", true, true},
     {"start_method", 0, "spawn|fork|forkserver", kOther,
      "Accepted; workers are always processes of their own."},
     {"logs_specs", 0, "NAME", kOther,
@@ -138,6 +152,43 @@ constexpr OptionRow kBenchTable[] = {
     {"help", 'h', nullptr, kOptions, "This text.", false},
 };
 
+constexpr OptionRow kStatusTable[] = {
+    {"json", 0, nullptr, kOptions, "One JSON object in place of the text.", false},
+    {"coordinator", 0, "HOST:PORT", kOptions,
+     "Ask the coordinator there, from any machine; it shows no log lines.", false},
+    {"help", 'h', nullptr, kOptions, "This text.", false},
+};
+
+constexpr OptionRow kTopTable[] = {
+    {"coordinator", 0, "HOST:PORT", kOptions, "Ask the coordinator there, from any machine.",
+     false},
+    {"help", 'h', nullptr, kOptions, "This text.", false},
+};
+
+constexpr OptionRow kListTable[] = {
+    {"json", 0, nullptr, kOptions, "One JSON array in place of the text.", false},
+    {"help", 'h', nullptr, kOptions, "This text.", false},
+};
+
+constexpr OptionRow kStopTable[] = {
+    {"after_step", 0, nullptr, kOptions,
+     "Ask the workers to save and end after their step, by the flag that they poll.", false},
+    {"help", 'h', nullptr, kOptions, "This text.", false},
+};
+
+constexpr OptionRow kDumpTable[] = {
+    {"ranks", 0, "N,...", kOptions, "Of these ranks alone (default: all).", false},
+    {"dir", 0, "DIR", kOptions, "Where the folder is made (default: the working directory).",
+     false},
+    {"help", 'h', nullptr, kOptions, "This text.", false},
+};
+
+constexpr OptionRow kLogsTable[] = {
+    {"rank", 0, "N", kOptions, "Whose output.", false},
+    {"follow", 'f', nullptr, kOptions, "Go on as it writes, until the job ends.", false},
+    {"help", 'h', nullptr, kOptions, "This text.", false},
+};
+
 constexpr OptionRow kCompletionTable[] = {
     {"help", 'h', nullptr, kOptions, "This text.", false},
 };
@@ -153,6 +204,23 @@ constexpr CommandRow kCommands[] = {
      "with the job's exit code. Killed and started again on the same address it finds "
      "the job as it is: workers go on.",
      kCoordinatorTable},
+    {"status",
+     "Shows what a running job does, who is slow, what hangs and why: one sentence first, then its "
+     "ranks, the worst first. Without JOB: this user's only job on this machine. Exits with 0 when "
+     "all is well, with 1 when not, with 2 when the job cannot be asked.",
+     kStatusTable, nullptr, true},
+    {"top", "The same as status, alive, in a terminal of any size; q ends it.", kTopTable, nullptr,
+     true},
+    {"list", "Lists this user's jobs on this machine.", kListTable},
+    {"stop",
+     "Ends a job on all its nodes, from any of them: its workers get SIGTERM and their grace, and "
+     "ddprun ends with 143 everywhere.",
+     kStopTable, nullptr, true},
+    {"logs", "Shows the last of what one rank has written, on whatever node it runs.", kLogsTable,
+     nullptr, true},
+    {"dump",
+     "Writes the stacks of all ranks into a folder, and says who waits where and who does not.",
+     kDumpTable, nullptr, true},
     {"bench",
      "Trains a small network on this machine both by DataParallel (one process, a thread for "
      "each replica) and by DistributedDataParallel (a process for each rank), and shows speed, "

@@ -17,8 +17,9 @@ struct OptionRow {
   const char* value;
   const char* group;  // heading in the help
   const char* help;
-  bool has_variable = true;  // PET_<NAME> stands in for it
-  bool is_ours = false;      // torchrun has none such
+  bool has_variable = true;      // PET_<NAME> stands in for it
+  bool is_ours = false;          // torchrun has none such
+  bool may_stand_alone = false;  // --name means --name= (a value only behind the sign)
 
   bool is_flag() const { return value == nullptr; }
 };
@@ -30,6 +31,8 @@ struct CommandRow {
   std::span<const OptionRow> options;
   // The word that follows the name, or several to choose from: a|b; nullptr: none.
   const char* subject = nullptr;
+  // A job's id may stand among the options: it becomes the subject.
+  bool takes_job = false;
 };
 
 // Of ddprun itself.

@@ -108,6 +108,9 @@ class OptionReader {
   absl::Status status_;
 };
 
+// --hang_timeout, --on_hang, --dashboard, --metrics, --event_file.
+void ReadWatchOptions(OptionReader& read, LaunchConfig& config);
+
 // The workers of this node, and with -n the nodes. REQUIRES: config.nodes has been read.
 void ReadWorkers(OptionReader& read, const MachineFacts& machine, LaunchConfig& config);
 

@@ -16,6 +16,10 @@ int Launch(LaunchConfig config, Environment environment);
 // REQUIRES: this process has one thread.
 int RunCoordinator(const CoordinatorOptions& options);
 
+// `ddprun status`, `top`, `list`, `stop`, `logs`, `dump`: asks a running job. Exit codes: 0, also a
+// healthy job; 1 a job that is not; 2 one that cannot be asked.
+int RunAsk(const AskOptions& options, const Environment& environment);
+
 // `ddprun bench dp-ddp`: measures both ways of training, prints the table, writes the files. Also
 // called in each process that it starts for a measurement, and ends there.
 // REQUIRES: this process has one thread.

@@ -1,0 +1,179 @@
+// `ddprun status`, `list`, `stop`, `logs`: what a running job answers, for a person or a program.
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "launcher/cli/text.h"
+#include "launcher/commands/ask_job.h"
+#include "launcher/commands/commands.h"
+#include "launcher/commands/terminal.h"
+#include "launcher/commands/top.h"
+#include "launcher/control/control_client.h"
+#include "launcher/process/exit_status.h"
+#include "launcher/status/snapshot_json.h"
+#include "launcher/status/status_text.h"
+#include "rendezvous/base/plain_text.h"
+
+namespace ddprun::launcher {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kExitUnhealthy = 1;
+constexpr int kExitCannotAsk = kExitUsage;
+constexpr Duration kPatience = std::chrono::seconds(6);
+constexpr int kFollowMs = 500;
+
+TextOptions TextOptionsOf(const Environment& environment) {
+  TextOptions options;
+  winsize size{};
+  const bool is_terminal = isatty(STDOUT_FILENO) == 1;
+  if (is_terminal && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
+    options.columns = size.ws_col;
+  }
+  const std::optional<std::string> no_color = environment.Get("NO_COLOR");
+  options.allows_colours = is_terminal && (!no_color || no_color->empty());
+  return options;
+}
+
+int Status(const AskOptions& options, const Environment& environment) {
+  JobView job;
+  if (options.coordinator) {
+    absl::StatusOr<JobView> seen = LookFromOutside(*options.coordinator);
+    if (!seen.ok()) return Complain(seen.status(), kExitCannotAsk);
+    job = *std::move(seen);
+    if (!options.job.empty() && options.job != job.run_id) {
+      return Complain(
+          absl::NotFoundError(absl::StrCat("the coordinator there serves the job ",
+                                           Quoted(job.run_id), ", not ", Quoted(options.job))),
+          kExitCannotAsk);
+    }
+  } else {
+    absl::StatusOr<FoundJob> found = ChooseJob(options.job);
+    if (!found.ok()) return Complain(found.status(), kExitCannotAsk);
+    job = std::move(found->job);
+  }
+  const int printed = Print(options.is_json ? RenderJson(job, JsonForm::kIndented) + "\n"
+                                            : StatusText(job, TextOptionsOf(environment)));
+  if (printed != kExitSuccess) return printed;
+  return job.is_healthy ? kExitSuccess : kExitUnhealthy;
+}
+
+int List(const AskOptions& options) {
+  std::vector<std::string> troubles;
+  const std::vector<FoundJob> jobs = FindJobs(troubles);
+  for (const std::string& trouble : troubles) {
+    Complain(absl::UnavailableError(trouble), kExitCannotAsk);
+  }
+  if (options.is_json) {
+    json list = json::array();
+    for (const FoundJob& found : jobs) {
+      list.push_back({{"run_id", found.job.run_id},
+                      {"program", found.job.program},
+                      {"state", found.job.state},
+                      {"is_healthy", found.job.is_healthy},
+                      {"sentence", found.job.sentence},
+                      {"socket", found.socket_path}});
+    }
+    return Print(list.dump(2, ' ', false, json::error_handler_t::replace) + "\n");
+  }
+  std::string text;
+  for (const FoundJob& found : jobs) absl::StrAppend(&text, JobLine(found.job), "\n");
+  if (jobs.empty() && troubles.empty()) text = "no job of yours runs on this machine\n";
+  return Print(text);
+}
+
+// What the agent says of what it refuses.
+absl::Status ErrorOf(const ControlReply& reply) {
+  const json body = json::parse(reply.body, nullptr, false);
+  const std::string text = body.is_object() && body.contains("error") && body["error"].is_string()
+                               ? body["error"].get<std::string>()
+                               : absl::StrCat("it answers with HTTP ", reply.status);
+  return absl::UnavailableError(EscapeControl(text));
+}
+
+int Stop(const AskOptions& options) {
+  const absl::StatusOr<FoundJob> found = ChooseJob(options.job);
+  if (!found.ok()) return Complain(found.status(), kExitCannotAsk);
+  const absl::StatusOr<ControlReply> reply =
+      AskControl(found->socket_path, "POST", options.is_after_step ? "/stop?after_step=1" : "/stop",
+                 kPatience);
+  if (!reply.ok()) return Complain(reply.status(), kExitCannotAsk);
+  if (reply->status != 200) return Complain(ErrorOf(*reply), kExitCannotAsk);
+  return Print(absl::StrCat(options.is_after_step ? "asked the workers of job " : "stopping job ",
+                            found->job.run_id,
+                            options.is_after_step ? " to save and end after their step\n" : "\n"));
+}
+
+// For a terminal a worker's control characters are made visible: they could steer it.
+std::string ForReader(const std::string& text) {
+  if (isatty(STDOUT_FILENO) != 1) return text;
+  std::string shown;
+  size_t begin = 0;
+  while (begin < text.size()) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    std::string_view line(text.data() + begin, end - begin);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    absl::StrAppend(&shown, EscapeControl(line), end < text.size() ? "\n" : "");
+    begin = end + 1;
+  }
+  return shown;
+}
+
+int Logs(const AskOptions& options) {
+  const absl::StatusOr<FoundJob> found = ChooseJob(options.job);
+  if (!found.ok()) return Complain(found.status(), kExitCannotAsk);
+  uint64_t offset = 0;
+  for (bool is_first = true;; is_first = false) {
+    const absl::StatusOr<ControlReply> reply =
+        AskControl(found->socket_path, "GET",
+                   absl::StrCat("/logs?rank=", *options.rank, "&offset=", offset), kPatience);
+    // The job is over.
+    if (!reply.ok()) return is_first ? Complain(reply.status(), kExitCannotAsk) : kExitSuccess;
+    const json body = json::parse(reply->body, nullptr, false);
+    const bool is_output = reply->status == 200 && body.is_object() && body.contains("text") &&
+                           body["text"].is_string() && body.value("offset", json()).is_number();
+    if (!is_output) {
+      return is_first ? Complain(ErrorOf(*reply), kExitCannotAsk) : kExitSuccess;
+    }
+    if (is_first && body.value("has_stdout", json()) == false) {
+      Complain(absl::UnavailableError(
+                   "this is stderr alone: the rank's stdout goes where ddprun's own goes; start "
+                   "the job with --tee 3 or --redirects 3 to have it here"),
+               0);
+    }
+    const int printed = Print(ForReader(body["text"].get<std::string>()));
+    if (printed != kExitSuccess || !options.follows) return printed;
+    offset = body["offset"].get<uint64_t>();
+    poll(nullptr, 0, kFollowMs);
+  }
+}
+
+}  // namespace
+
+int RunAsk(const AskOptions& options, const Environment& environment) {
+  switch (options.what) {
+    case AskOptions::What::kStatus:
+      return Status(options, environment);
+    case AskOptions::What::kTop:
+      return RunTop(options, environment);
+    case AskOptions::What::kList:
+      return List(options);
+    case AskOptions::What::kStop:
+      return Stop(options);
+    case AskOptions::What::kLogs:
+      return Logs(options);
+    case AskOptions::What::kDump:
+      break;
+  }
+  return kExitBug;
+}
+
+}  // namespace ddprun::launcher

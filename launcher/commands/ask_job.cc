@@ -1,0 +1,101 @@
+#include "launcher/commands/ask_job.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "launcher/cli/text.h"
+#include "launcher/control/control_client.h"
+#include "launcher/control/control_socket.h"
+#include "launcher/status/job_judge.h"
+#include "launcher/status/job_watch.h"
+#include "launcher/status/snapshot_json.h"
+#include "rendezvous/base/plain_text.h"
+#include "rendezvous/base/steady_clock.h"
+#include "rendezvous/client/look_on.h"
+
+namespace ddprun::launcher {
+namespace {
+
+// A look at a job takes its agent 3 s at the longest.
+constexpr Duration kPatience = std::chrono::seconds(6);
+
+absl::StatusOr<JobView> AskForJob(const std::string& socket_path) {
+  const absl::StatusOr<ControlReply> reply =
+      AskControl(socket_path, "GET", "/status.json", kPatience);
+  if (!reply.ok()) return reply.status();
+  if (reply->status != 200) {
+    return absl::UnavailableError(absl::StrCat("the ddprun behind ", EscapeControl(socket_path),
+                                               " answers: ", EscapeControl(reply->body)));
+  }
+  return ParseJobJson(reply->body);
+}
+
+bool IsOfRank0(const JobView& job) {
+  return !job.nodes.empty() && job.nodes.front().node_rank == 0 && job.nodes.front().age_s == 0;
+}
+
+}  // namespace
+
+std::vector<FoundJob> FindJobs(std::vector<std::string>& troubles) {
+  std::vector<FoundJob> jobs;
+  for (const std::string& path : FindControlSockets()) {
+    absl::StatusOr<JobView> job = AskForJob(path);
+    if (!job.ok()) {
+      troubles.emplace_back(job.status().message());
+      continue;
+    }
+    const auto same = std::find_if(jobs.begin(), jobs.end(), [&](const FoundJob& found) {
+      return found.job.run_id == job->run_id;
+    });
+    if (same == jobs.end()) {
+      jobs.push_back({path, *std::move(job)});
+    } else if (IsOfRank0(*job) && !IsOfRank0(same->job)) {
+      *same = {path, *std::move(job)};  // it has watched the job
+    }
+  }
+  return jobs;
+}
+
+absl::StatusOr<FoundJob> ChooseJob(const std::string& job_id) {
+  std::vector<std::string> troubles;
+  std::vector<FoundJob> jobs = FindJobs(troubles);
+  const std::string trouble = troubles.empty() ? "" : "; " + absl::StrJoin(troubles, "; ");
+  std::vector<std::string> ids;
+  for (FoundJob& found : jobs) {
+    if (found.job.run_id == job_id) return std::move(found);
+    ids.push_back(found.job.run_id);
+  }
+  if (jobs.empty()) {
+    return absl::NotFoundError(
+        absl::StrCat("no job of yours runs on this machine", trouble,
+                     "; from another one ask its coordinator: --coordinator=HOST:PORT"));
+  }
+  if (!job_id.empty()) {
+    return absl::NotFoundError(
+        absl::StrCat("no job ", Quoted(job_id), " runs on this machine", DidYouMean(job_id, ids),
+                     trouble, "; here run: ", EscapeControl(absl::StrJoin(ids, ", "))));
+  }
+  if (jobs.size() == 1) return std::move(jobs.front());
+  std::vector<std::string> lines;
+  for (const FoundJob& found : jobs) lines.push_back("  " + JobLine(found.job));
+  return absl::InvalidArgumentError(
+      absl::StrCat(jobs.size(), " jobs run here; which one?\n", absl::StrJoin(lines, "\n")));
+}
+
+absl::StatusOr<JobView> LookFromOutside(const Endpoint& coordinator) {
+  const absl::StatusOr<rendezvous::GiveAnswers> answers =
+      rendezvous::LookOn(coordinator.host, coordinator.port, kPatience);
+  if (!answers.ok()) return answers.status();
+  JobView job = AssembleJob({}, *answers, SteadyNow());
+  JobJudge().Look(SteadyNow(), job);
+  return job;
+}
+
+std::string JobLine(const JobView& job) {
+  return absl::StrCat(job.run_id, ": ", job.sentence,
+                      job.program.empty() ? "" : absl::StrCat(" (", job.program, ")"));
+}
+
+}  // namespace ddprun::launcher

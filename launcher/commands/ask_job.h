@@ -1,0 +1,35 @@
+// Finds a running job and asks it, for the commands that do.
+#ifndef DDPRUN_LAUNCHER_COMMANDS_ASK_JOB_H_
+#define DDPRUN_LAUNCHER_COMMANDS_ASK_JOB_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "launcher/cli/cli.h"
+#include "launcher/status/snapshot.h"
+
+namespace ddprun::launcher {
+
+// An agent of this machine, and what it says of its job.
+struct FoundJob {
+  std::string socket_path;
+  JobView job;
+};
+
+// This user's jobs here, each once, whatever number of its agents run here. Those that do not
+// answer are told of in `troubles`.
+std::vector<FoundJob> FindJobs(std::vector<std::string>& troubles);
+
+// The one that `job_id` names, or the only one. An error says what there is in its place.
+absl::StatusOr<FoundJob> ChooseJob(const std::string& job_id);
+
+// The job by its coordinator's and its nodes' words, from anywhere.
+absl::StatusOr<JobView> LookFromOutside(const Endpoint& coordinator);
+
+// One line for `ddprun list`: "job1: running: round 1, 1 node, ...".
+std::string JobLine(const JobView& job);
+
+}  // namespace ddprun::launcher
+
+#endif  // DDPRUN_LAUNCHER_COMMANDS_ASK_JOB_H_
