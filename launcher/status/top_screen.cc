@@ -130,9 +130,7 @@ std::vector<std::string> TopScreen(const JobView& job, const SpeedHistory& histo
   const size_t room = rows - 1;  // without the keys
   Lines lines;
   const auto add = [&](const Lines& more) {
-    for (const std::string& line : more) {
-      if (lines.size() < room) lines.push_back(CutToColumns(line, to.columns));
-    }
+    for (const std::string& line : more) lines.push_back(CutToColumns(line, to.columns));
   };
   const bool has_ranks = std::any_of(job.nodes.begin(), job.nodes.end(),
                                      [](const NodeView& node) { return !node.ranks.empty(); });

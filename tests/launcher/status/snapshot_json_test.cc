@@ -146,6 +146,19 @@ TEST_CASE("snapshot json: a node's text keeps its size whatever the node holds")
   CHECK(back->ranks[0].step == 18240);
 }
 
+TEST_CASE(
+    "snapshot json: a small node with too much of something is sent with what the reader takes") {
+  NodeView node = TrainingNode("host", 0, 0, 1);
+  node.ranks[0].groups.resize(100);
+  node.ranks[0].last_line = std::string(2000, 'x');
+  node.problems.resize(2000);
+  const absl::StatusOr<NodeView> back = ParseNodeJson(RenderNodeJson(node));
+  REQUIRE_MESSAGE(back.ok(), back.status().ToString());
+  CHECK(back->ranks[0].groups.size() == 64);
+  CHECK(back->ranks[0].last_line.size() == 1024);
+  CHECK(back->problems.size() == 1024);
+}
+
 TEST_CASE("snapshot json: what is wrong is named with its place") {
   const std::string good = RenderJson(FullJob());
   const auto with = [&good](const std::string& from, const std::string& to) {
