@@ -5,9 +5,11 @@ const heard = [];  // {at: seconds of this browser's clock, samples, steps, shar
 let minutesShown = 10;
 
 function remember(job, at) {
+  const isStill = stepless(job) !== null;
   heard.push({
-    at, round: job.round, samples: job.samples_per_s, share: job.exposed_share,
-    steps: isKnown(job.step_s) && job.step_s > 0 ? 1 / job.step_s : null,
+    at, round: job.round, share: isStill ? null : job.exposed_share,
+    samples: isStill ? 0 : job.samples_per_s,
+    steps: isStill ? 0 : isKnown(job.step_s) && job.step_s > 0 ? 1 / job.step_s : null,
   });
   while (heard.length && heard[0].at < at - HISTORY_S) heard.shift();
 }
@@ -83,7 +85,7 @@ function plot(holder, { valueOf, format, unit, least, name }, now) {
 }
 
 function renderPlots(now) {
-  const hasSamples = heard.some((point) => isKnown(point.samples));
+  const hasSamples = heard.some((point) => isKnown(point.samples) && point.samples > 0);
   const speed = hasSamples
     ? { valueOf: (point) => point.samples, unit: "samples/s", name: "throughput" }
     : { valueOf: (point) => point.steps, unit: "steps/s", name: "throughput" };

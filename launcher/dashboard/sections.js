@@ -23,7 +23,8 @@ function renderVerdict({ job, problems }) {
 function renderFigures({ job }) {
   const figure = (name, value, unit) =>
     h("div", null, h("dt", null, name), h("dd", null, value === null ? unknown() : value, value !== null && unit ? h("small", null, ` ${unit}`) : null));
-  const speed = isKnown(job.samples_per_s) ? [short(job.samples_per_s), "samples/s"]
+  const still = stepless(job);
+  const speed = still !== null ? ["none", `for ${age(still)}`] : isKnown(job.samples_per_s) ? [short(job.samples_per_s), "samples/s"]
     : isKnown(job.step_s) && job.step_s > 0 ? [short(1 / job.step_s), "steps/s"] : [null];
   const or = (value, format) => (isKnown(value) ? format(value) : null);
   patch(byId("figures"), [

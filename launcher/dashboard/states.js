@@ -3,6 +3,7 @@
 const STALE_S = 3;    // news of a node this old is no news
 const WAITING_S = 1;  // shorter waits are part of every step
 const LATE_S = 3;     // others have waited this long for what a rank has not come to
+const STEPLESS_S = 5;
 
 // In the order of the legend, the worst first: the order in which a state asks for attention.
 const STATES = {
@@ -79,6 +80,16 @@ function stateOf(rank, named, groups) {
   if (rank.state === "starting" || rank.phase === "start") return "starting";
   if (lateView(rank, groups)) return "late";
   return rank.state === "running" ? "running" : "unknown";
+}
+
+// How long no rank has ended a step; null: one has lately, or none reports steps. Means over the last steps
+// say nothing of a job that makes none.
+function stepless(job) {
+  let least = Infinity;
+  for (const node of job.nodes) {
+    for (const rank of node.ranks) if (isKnown(rank.step)) least = Math.min(least, rank.step_age_s + node.age_s);
+  }
+  return least < Infinity && least > Math.max(STEPLESS_S, 4 * (job.step_s || 0)) ? least : null;
 }
 
 // The whole picture: every rank with its node and state, by number.

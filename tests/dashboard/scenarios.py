@@ -73,7 +73,7 @@ def hung(t):
         return {**still, "cpu": 1.0, "groups": [group(rank, 16, 49525, 49524, 41.5 + t)]}
     text = "rank 13 has not come to all-reduce 49,525, in which 15 ranks wait"
     return job(2, 8, t, change, is_healthy=False, problems=[problem("hang", text, [13], "gpu-02", 41.5 + t)],
-               sentence="hung: no step for 42 s; round 1, 2 of 2 nodes, 16 ranks, step 4,127",
+               sentence=f"hung: no step for {42 + t:.0f} s; round 1, 2 of 2 nodes, 16 ranks, step 4,127",
                waiting_line=f"rank 13 on gpu-02, {42 + t:.0f} s so far; the watch ends the round after 600 s", waiting_left_s=558.0 - t,
                samples_per_s=None if t > 0 else 4128.0, step=4127)
 
