@@ -79,6 +79,13 @@ class Browser:
 
     def call(self, method, patience_s=PATIENCE_S, **parameters):
         """One command of the protocol; its result."""
+        number = self._send(method, parameters)
+        answer = self._read_until(lambda: self.answers.pop(number, None), patience_s, method)
+        if "error" in answer:
+            raise RuntimeError(f"{method}: {answer['error']}")
+        return answer["result"]
+
+    def _send(self, method, parameters):
         self.last_id += 1
         message = {"id": self.last_id, "method": method, "params": parameters}
         if self.session:
@@ -86,10 +93,7 @@ class Browser:
         rest = json.dumps(message).encode() + b"\0"
         while rest:
             rest = rest[os.write(self.write_end, rest):]
-        answer = self._read_until(lambda: self.answers.pop(message["id"], None), patience_s, method)
-        if "error" in answer:
-            raise RuntimeError(f"{method}: {answer['error']}")
-        return answer["result"]
+        return self.last_id
 
     def _read_until(self, condition, patience_s, what):
         deadline = time.monotonic() + patience_s
@@ -129,6 +133,8 @@ class Browser:
             self.errors.append(f"{parameters['entry']['text']} {parameters['entry'].get('url', '')}")
         elif method == "Page.javascriptDialogOpening":
             self.dialogs.append(parameters["message"])
+            # The page stands still until somebody answers.
+            self._send("Page.handleJavaScriptDialog", {"accept": False})
 
     # What a test does.
 
