@@ -13,7 +13,7 @@ function waitText(rank, groups) {
   const whom = missing.length ? `${rankWord(missing)} ${rankList(missing)}`
     : silent > 0 ? "" : "no rank: all have come";
   const also = silent > 0 ? `${whom ? " or " : ""}one of ${silent} of which nothing is known` : "";
-  return `${seconds(wait.waiting_s)} in operation ${number} of ${wait.name || "a group"}, for ${whom}${also}`;
+  return `${age(wait.waiting_s)} in operation ${number} of ${wait.name || "a group"}, for ${whom}${also}`;
 }
 
 // What a rank keeps others waiting with.
@@ -21,7 +21,7 @@ function lateText(rank, groups) {
   const view = lateView(rank, groups);
   if (!view) return null;
   const { most, wait, members } = groups.get(view.key), ahead = members.filter((member) => member.called === most).length;
-  return `${count(ahead)} ${ahead === 1 ? "rank has" : "ranks have"} come to operation ${count(most)} of ${view.name || "a group"}, this one to ${count(view.called)}; the longest wait is ${seconds(wait)}`;
+  return `${count(ahead)} ${ahead === 1 ? "rank has" : "ranks have"} come to operation ${count(most)} of ${view.name || "a group"}, this one to ${count(view.called)}; the longest wait is ${age(wait)}`;
 }
 
 function phaseText(rank) {

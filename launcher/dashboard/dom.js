@@ -87,8 +87,13 @@ function seconds(value) {
   return `${Math.floor(whole / 86400)} d ${Math.floor((whole % 86400) / 3600)} h`;
 }
 
-// An age: nobody wants its milliseconds.
-const age = (value) => (isKnown(value) && value < 1 ? "under 1 s" : isKnown(value) && value < 10 ? `${Math.round(value)} s` : seconds(value));
+// An age: nobody wants its milliseconds, nor seconds after minutes.
+function age(value) {
+  if (!isKnown(value)) return "unknown";
+  if (value < 1) return "under 1 s";
+  if (value < 100) return `${Math.round(value)} s`;
+  return value < 3600 ? `${Math.floor(value / 60)} min` : seconds(value);
+}
 
 function bytes(value) {
   if (!isKnown(value)) return "unknown";

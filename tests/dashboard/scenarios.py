@@ -87,7 +87,7 @@ def without_groups(view):
 
 def hung_later(t):
     """The same, seen from a while before it hung: plots with a past."""
-    return job(2, 8, t) if t < 45 else hung(t - 45)
+    return job(2, 8, t) if t < 180 else hung(t - 180)
 
 
 def straggling(t):
