@@ -25,7 +25,9 @@ void CheckInBrowser(const std::string& name) {
   CHECK_MESSAGE(test.Wait(kPatience) == 0, test.Describe());
   constexpr std::string_view kSkipped = "SKIPPED: ";
   const std::string out = test.out();
-  if (out.rfind(kSkipped, 0) == 0) return SkipTest(out.substr(kSkipped.size()));
+  if (out.rfind(kSkipped, 0) == 0) {
+    return SkipTest(out.substr(kSkipped.size(), out.find('\n') - kSkipped.size()));
+  }
   CHECK_MESSAGE(out == name + ": passed\n", test.Describe());
 }
 
