@@ -37,6 +37,9 @@ guest_packages=(user-mode-linux)
 # The models of Kubernetes' API, which the tests hold the examples against, and a reader of YAML.
 kubernetes_packages=(python3-kubernetes python3-yaml)
 
+# A browser, for the test of the dashboard's page, and letters for it to write.
+browser_packages=(chromium fonts-dejavu-core)
+
 # With which tools/check_packages tries what is for pip, for CMake and for Debian.
 package_packages=(python3-venv cmake lintian)
 
