@@ -1,8 +1,8 @@
 """What a training program tells ddprun of itself: which step it is at, and what else it does.
 
-The words lie in a page that the program shares with its agent (worker_runtime/counters_page.h, where
-each is explained); to tell is a few stores to memory, and nobody is waited for. Without a page, as
-under another launcher, nothing happens. Standard library only.
+The words lie in a page that the program shares with its agent; worker_runtime/counters_page.h
+explains each. To tell is a few stores to memory, and nobody is waited for. Without a page, as under
+another launcher, nothing happens. Standard library only.
 """
 
 import operator
@@ -64,8 +64,8 @@ def phase(name):
         with ddprun.phase("evaluation"):
             evaluate(model)
 
-    Behind a `with` the phase before it comes back. The first step that is reported begins "train" by
-    itself. Evaluation and checkpoints are no part of a step's time; one inside the other has its
+    Behind a `with` the phase before it comes back. The first step that is reported begins "train"
+    by itself. Evaluation and checkpoints are no part of a step's time; one inside the other has its
     time for itself. As safe as report_step(); another name is a ValueError.
     """
     number = _PHASES.get(name)
