@@ -20,7 +20,8 @@ namespace ddprun::launcher {
 // would cost a machine with thousands of processes more than this may. Where the kernel does not
 // list children (no CONFIG_PROC_CHILDREN) the worker counts alone.
 //
-// Takes 30 us for each process on a machine of 2026: 64 workers every 5 s are 0.04 % of a core.
+// CPU time, measured: 27 us a worker and 14 us for each process that it has started. Every 5 s, 64
+// workers are 0.04 % of a core, and 0.2 % with eight processes of a DataLoader each.
 std::vector<std::optional<ProcessSample>> ReadProcesses(const std::vector<int>& pids,
                                                         Duration limit = std::chrono::seconds(1),
                                                         const std::string& proc = "/proc");
