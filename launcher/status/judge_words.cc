@@ -59,7 +59,7 @@ std::string SpanText(double seconds) {
 
 std::string StepTimeText(double seconds) {
   const double sane = SaneSeconds(seconds);
-  if (sane >= 10) return absl::StrFormat("%.1f s", sane);
+  if (sane >= 0.9995) return absl::StrFormat("%.*f s", sane >= 9.995 ? 1 : 2, sane);
   return absl::StrFormat("%.*f ms", sane >= 0.01 ? 0 : 2, sane * 1000);
 }
 

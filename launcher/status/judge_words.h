@@ -26,7 +26,7 @@ std::string NumberText(int64_t number);
 std::string RateText(double per_s);
 // Rounded down, two units at most: "42 s", "2 min 10 s", "3 h 12 min", "2 d 3 h".
 std::string SpanText(double seconds);
-// Of one step: "12.3 s", "310 ms", "4.56 ms".
+// Of one step: "12.3 s", "1.23 s", "310 ms", "4.56 ms".
 std::string StepTimeText(double seconds);
 
 // RanksText, of a length that fits in a sentence: "ranks 1, 3, 5 and 12 more".

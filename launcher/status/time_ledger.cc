@@ -86,6 +86,7 @@ TimeLedger::Part TimeLedger::PartNow(const JobView& job) {
   if (ranks.is_reporting && !has_reported_) {
     // Until its first word it has started, as is known now.
     Move(kUnreported, Beginning(), At(kUnreported));
+    if (part_ == kUnreported) part_ = Beginning();
     has_reported_ = true;
   }
   has_stepped_ = has_stepped_ || ranks.has_step;
