@@ -12,6 +12,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "launcher/commands/ask_job.h"
@@ -78,7 +79,7 @@ class Top {
     for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
       const std::optional<std::string> value = environment.Get(name);
       if (!value || value->empty()) continue;
-      top_.is_utf8 = absl::StrContainsIgnoreCase(*value, "utf");
+      top_.is_utf8 = absl::StrContains(absl::AsciiStrToLower(*value), "utf");
       break;
     }
   }

@@ -78,7 +78,7 @@ std::vector<std::string> SelfLines(const std::vector<double>& times, int columns
   }
   for (size_t i = 0; i < kBuckets; ++i) {
     const double from = *least + static_cast<double>(i) * width;
-    const std::string first = SpanText(from), last = SpanText(from + width);
+    const std::string first = TimeText(from), last = TimeText(from + width);
     buckets[i].label = first == last ? first : absl::StrCat(first, " to ", last);
   }
   return BucketLines("self time per step:", buckets, columns);

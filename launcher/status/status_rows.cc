@@ -49,7 +49,7 @@ std::string CollectiveText(const RankView& rank) {
   const std::string count = absl::StrCat("#", number);
   if (!waits) return count;
   return absl::StrCat(TextOr(group->op, "operation"), " ", count, " for ",
-                      SpanText(group->waiting_s));
+                      TimeText(group->waiting_s));
 }
 
 }  // namespace
@@ -60,7 +60,7 @@ std::string NodeLabel(const NodeView& node) {
 
 std::string NodeLabelWithAge(const NodeView& node) {
   if (!(node.age_s > kOldView_s)) return NodeLabel(node);
-  return absl::StrCat(NodeLabel(node), " (as of ", SpanText(node.age_s), " ago)");
+  return absl::StrCat(NodeLabel(node), " (as of ", TimeText(node.age_s), " ago)");
 }
 
 std::string NodeNote(const NodeView& node) {
@@ -68,7 +68,7 @@ std::string NodeNote(const NodeView& node) {
   if (!node.waiting_for.empty()) {
     parts.push_back(absl::StrCat("waits for ", ShownText(node.waiting_for)));
     if (node.waiting_left_s) {
-      absl::StrAppend(&parts.back(), " (", SpanText(*node.waiting_left_s), " left)");
+      absl::StrAppend(&parts.back(), " (", TimeText(*node.waiting_left_s), " left)");
     }
   }
   if (node.oom_kills > 0) {
@@ -119,7 +119,7 @@ std::string RoundLine(const JobView& job) {
        {std::pair("detect", round.detect_s), std::pair("stop", round.stop_s),
         std::pair("rendezvous", round.rendezvous_s), std::pair("exec", round.exec_s),
         std::pair("first step", round.first_step_s)}) {
-    if (seconds) parts.push_back(absl::StrCat(name, " ", SpanText(*seconds)));
+    if (seconds) parts.push_back(absl::StrCat(name, " ", TimeText(*seconds)));
   }
   if (parts.empty()) return "";
   const std::string reason =
@@ -132,7 +132,7 @@ std::vector<std::string> FaultLines(const JobView& job, size_t max_last_lines) {
   if (!job.first_fault) return lines;
   const FaultView& fault = *job.first_fault;
   const std::string host = fault.host.empty() ? "" : absl::StrCat(" on ", ShownText(fault.host));
-  lines.push_back(absl::StrCat("first fault, in round ", fault.round, ", ", SpanText(fault.age_s),
+  lines.push_back(absl::StrCat("first fault, in round ", fault.round, ", ", TimeText(fault.age_s),
                                " ago: rank ", fault.rank, host, ", ",
                                TextOr(fault.text, "how is unknown")));
   std::vector<std::string> last = absl::StrSplit(fault.last_lines, '\n');
@@ -165,9 +165,9 @@ std::vector<Cell> RankCells(const JobView& job, const RankPlace& place, bool has
           {has_node ? NodeLabelWithAge(node) : ""},
           StateCell(rank, place.has_problem),
           {IfKnown(rank.step, GroupedDigits)},
-          {rank.step ? SpanText(rank.step_age_s) : ""},
+          {rank.step ? TimeText(rank.step_age_s) : ""},
           {CollectiveText(rank)},
-          {IfKnown(rank.self_s, SpanText)},
+          {IfKnown(rank.self_s, TimeText)},
           {IfKnown(rank.cpu, [](double cores) { return absl::StrFormat("%.1f", cores); })},
           {IfKnown(rank.gpu, PercentText)},
           {IfKnown(rank.memory, MemoryText)},

@@ -95,7 +95,7 @@ std::string CountedNoun(size_t count, const char* noun) {
   return absl::StrCat(GroupedDigits(static_cast<int64_t>(count)), " ", noun, count == 1 ? "" : "s");
 }
 
-std::string SpanText(double seconds) {
+std::string TimeText(double seconds) {
   if (!std::isfinite(seconds) || seconds <= 0) return "0 s";
   if (seconds < 0.00995) return absl::StrCat(OneDecimal(seconds * 1e3), " ms");
   if (seconds < 0.9995) return absl::StrFormat("%.0f ms", seconds * 1e3);

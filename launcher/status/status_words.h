@@ -14,7 +14,7 @@ std::string GroupedDigits(int64_t number);
 // "1 rank", "1,008 ranks".
 std::string CountedNoun(size_t count, const char* noun);
 // "0.4 ms", "350 ms", "3.2 s", "42 s", "3 min 5 s", "3 h 12 min", "2 d 3 h".
-std::string SpanText(double seconds);
+std::string TimeText(double seconds);
 // "512 MiB", "1.2 GiB".
 std::string MemoryText(int64_t bytes);
 // "93 %" of a share from 0 to 1.

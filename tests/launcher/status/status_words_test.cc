@@ -23,22 +23,22 @@ TEST_CASE("status words: numbers have a comma after each three digits") {
 }
 
 TEST_CASE("status words: a time has two digits that matter, and never 60 of a unit") {
-  CHECK(SpanText(0) == "0 s");
-  CHECK(SpanText(-1) == "0 s");
-  CHECK(SpanText(std::numeric_limits<double>::quiet_NaN()) == "0 s");
-  CHECK(SpanText(0.0004) == "0.4 ms");
-  CHECK(SpanText(0.0099) == "9.9 ms");
-  CHECK(SpanText(0.35) == "350 ms");
-  CHECK(SpanText(0.9996) == "1 s");
-  CHECK(SpanText(3.2) == "3.2 s");
-  CHECK(SpanText(9.96) == "10 s");
-  CHECK(SpanText(42.6) == "42 s");
-  CHECK(SpanText(59.99) == "1 min");
-  CHECK(SpanText(185) == "3 min 5 s");
-  CHECK(SpanText(3599) == "59 min");
-  CHECK(SpanText(11520) == "3 h 12 min");
-  CHECK(SpanText(183600) == "2 d 3 h");
-  CHECK(SpanText(1e300) == "11,574,074,074 d");
+  CHECK(TimeText(0) == "0 s");
+  CHECK(TimeText(-1) == "0 s");
+  CHECK(TimeText(std::numeric_limits<double>::quiet_NaN()) == "0 s");
+  CHECK(TimeText(0.0004) == "0.4 ms");
+  CHECK(TimeText(0.0099) == "9.9 ms");
+  CHECK(TimeText(0.35) == "350 ms");
+  CHECK(TimeText(0.9996) == "1 s");
+  CHECK(TimeText(3.2) == "3.2 s");
+  CHECK(TimeText(9.96) == "10 s");
+  CHECK(TimeText(42.6) == "42 s");
+  CHECK(TimeText(59.99) == "1 min");
+  CHECK(TimeText(185) == "3 min 5 s");
+  CHECK(TimeText(3599) == "59 min");
+  CHECK(TimeText(11520) == "3 h 12 min");
+  CHECK(TimeText(183600) == "2 d 3 h");
+  CHECK(TimeText(1e300) == "11,574,074,074 d");
 }
 
 TEST_CASE("status words: memory is in the unit that reads best") {
