@@ -59,7 +59,6 @@ void Agent::MakeStopFile(PreparedWorkers& prepared, bool is_progress_wanted,
                          std::shared_ptr<StopFile> before) {
   prepared.stop_file = std::move(before);
   const bool is_asking_wanted = setup_.config.preempt_signal != 0;
-  if (!is_asking_wanted && !is_progress_wanted) return;
   if (prepared.stop_file != nullptr && prepared.stop_file->Exists()) return;
   prepared.stop_file = nullptr;
   const absl::StatusOr<std::string> folder = logs_.MemoryFolder();
@@ -70,7 +69,8 @@ void Agent::MakeStopFile(PreparedWorkers& prepared, bool is_progress_wanted,
     status = made.status();
     if (made.ok()) prepared.stop_file = *std::move(made);
   }
-  if (status.ok()) return;
+  // `ddprun stop --after_step` says so when it comes to it.
+  if (status.ok() || (!is_asking_wanted && !is_progress_wanted)) return;
   const std::string what = is_asking_wanted ? setup_.config.SourceOf("preempt_signal") +
                                                   ": the workers cannot be asked to stop: "
                                             : "Kubeflow Trainer does not hear of the progress: ";
@@ -82,7 +82,7 @@ void Agent::Adopt(PreparedWorkers prepared) {
   prepared_ = std::move(prepared);
   watch_.BeginRound(prepared_.pages);
   stop_file_ = prepared_.stop_file;
-  is_ask_in_vain_ = !prepared_.warning.empty();
+  is_ask_in_vain_ = stop_file_ == nullptr;
   if (is_stop_asked_ && stop_file_ != nullptr) stop_file_->Ask();
   if (progress_ == nullptr) return;
   progress_->BeginRound(prepared_.specs.front().rank == 0, stop_file_);
@@ -107,7 +107,7 @@ absl::StatusOr<Agent::PreparedWorkers> Agent::MakeWorkerFiles(WorkerEnvInput sha
       progress_ != nullptr && progress_->is_wanted() && assignment.first_rank == 0;
   MakeStopFile(prepared, is_progress_wanted, std::move(stop_file));
   if (prepared.stop_file != nullptr) {
-    if (setup_.config.preempt_signal != 0) shared.stop_file = prepared.stop_file->path();
+    shared.stop_file = prepared.stop_file->path();
     if (is_progress_wanted) shared.progress_file = prepared.stop_file->path();
   }
   const std::vector<std::string> variables = gloo_.AddTo(setup_.environment.variables, assignment);

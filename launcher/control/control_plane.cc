@@ -204,7 +204,8 @@ void ControlPlane::End() {
       [path = socket_path_] {
         RemoveControlSocket(path);
         return true;
-      }, [](std::optional<bool>) {});
+      },
+      [](std::optional<bool>) {});
 }
 
 }  // namespace ddprun::launcher
