@@ -37,6 +37,9 @@ guest_packages=(user-mode-linux)
 # The models of Kubernetes' API, which the tests hold the examples against, and a reader of YAML.
 kubernetes_packages=(python3-kubernetes python3-yaml)
 
+# Prometheus and promtool, which judge the metrics.
+prometheus_packages=(prometheus)
+
 # With which tools/check_packages tries what is for pip, for CMake and for Debian.
 package_packages=(python3-venv cmake lintian)
 
