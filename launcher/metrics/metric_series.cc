@@ -72,6 +72,7 @@ Values OutsideSteps(const JobView& job) {
   return {{"checkpoint", Text(job.checkpoint_s)},
           {"evaluation", Text(job.evaluation_s)},
           {"restart", Text(job.restart_s)},
+          {"stall", Text(job.stall_s)},
           {"start", Text(job.start_s)}};
 }
 

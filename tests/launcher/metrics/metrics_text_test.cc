@@ -57,6 +57,7 @@ TEST_CASE("metrics: the job's and the own node's values have samples, the own ra
         "ddprun_job_problems{run_id=\"run7\",kind=\"hang\"} 0",
         "ddprun_job_problems{run_id=\"run7\",kind=\"other\"} 1",
         "ddprun_job_outside_steps_seconds_total{run_id=\"run7\",kind=\"restart\"} 6.5",
+        "ddprun_job_outside_steps_seconds_total{run_id=\"run7\",kind=\"stall\"} 4",
         "ddprun_job_round_start_seconds{run_id=\"run7\",kind=\"rendezvous\"} 0.125",
         "ddprun_node_memory_limit_bytes{run_id=\"run7\",node=\"host1\"} 68719476736",
         "ddprun_rank_resident_bytes{run_id=\"run7\",node=\"host1\",rank=\"3\"} 3221225475",

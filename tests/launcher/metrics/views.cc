@@ -102,6 +102,7 @@ JobView RichView() {
   job.evaluation_s = 2;
   job.restart_s = 6.5;
   job.start_s = 6;
+  job.stall_s = 4;
   return job;
 }
 
