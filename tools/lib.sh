@@ -39,6 +39,8 @@ kubernetes_packages=(python3-kubernetes python3-yaml)
 
 # A browser, for the test of the dashboard's page, and letters for it to write.
 browser_packages=(chromium fonts-dejavu-core)
+# Prometheus and promtool, which judge the metrics.
+prometheus_packages=(prometheus)
 
 # With which tools/check_packages tries what is for pip, for CMake and for Debian.
 package_packages=(python3-venv cmake lintian)
