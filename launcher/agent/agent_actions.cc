@@ -174,7 +174,10 @@ void Agent::Do(const EndJob& action) {
   const auto await_trainer = [this, feed] {
     progress_ == nullptr ? feed() : progress_->AwaitEnd(feed);
   };
-  const auto write_report = [this, await_trainer] { reporter_.WriteReport(await_trainer); };
+  const auto flush_events = [this, await_trainer] {
+    events_ == nullptr ? await_trainer() : events_->Flush(await_trainer);
+  };
+  const auto write_report = [this, flush_events] { reporter_.WriteReport(flush_events); };
   if (timer_file_.empty()) return write_report();
   // First, so that it is waited for, and behind what made it where the job ends so soon.
   own_files_.Ask<bool>(
@@ -206,8 +209,8 @@ void Agent::Do(const DrainLogs& action) {
 void Agent::Do(const ExitAgent& action) {
   exit_code_ = action.exit_code;
   const bool is_idle = workers_files_.is_idle() && watch_.is_idle() && control_.is_idle() &&
-                       own_files_.is_idle() && last_steps_.is_idle() &&
-                       (progress_ == nullptr || progress_->is_idle());
+                       (events_ == nullptr || events_->is_idle()) && own_files_.is_idle() &&
+                       last_steps_.is_idle() && (progress_ == nullptr || progress_->is_idle());
   if (action.is_clean && is_idle) return io_.stop();
   // Destructors would wait for what does not answer; the guardian sees to what is left.
   const std::string file = logs_.busy_file(kLastPatience);

@@ -87,6 +87,10 @@ struct StopOrder {
   bool is_after_step = false;
   std::string reason;  // "ddprun stop on node a"
 };
+// --on_hang=restart: the round is to end as if that worker had failed.
+struct HangJudged {
+  rendezvous::FailureReport report;
+};
 struct SignalReceived {
   int signal = 0;
   bool is_kill = false;  // a further one: at once
@@ -113,8 +117,9 @@ using AgentEvent =
                  rendezvous::Concluded, rendezvous::ContactMade, rendezvous::ContactLost,
                  rendezvous::ContactRestored, rendezvous::RendezvousFailed,
                  rendezvous::ContactEnded, WorkersPrepared, WorkerEnd, FailureDescribed,
-                 WorkersGone, rendezvous::StopRequested, StopAsked, StopOrder, SignalReceived,
-                 LocalFailure, AgentTimePassed, LeftoversGone, ReportWritten, LogsDrained>;
+                 WorkersGone, rendezvous::StopRequested, StopAsked, StopOrder, HangJudged,
+                 SignalReceived, LocalFailure, AgentTimePassed, LeftoversGone, ReportWritten,
+                 LogsDrained>;
 
 // Close the old round's store, listen with a fresh one, and ask for a place in the next round.
 struct JoinRound {};
@@ -272,6 +277,7 @@ class AgentCore {
   void On(const rendezvous::StopRequested& event);
   void On(const StopAsked& event);
   void On(const StopOrder& event);
+  void On(const HangJudged& event);
   void On(const SignalReceived& event);
   void On(const LocalFailure& event);
   void On(const AgentTimePassed&);

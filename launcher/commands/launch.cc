@@ -30,6 +30,7 @@
 #include "launcher/process/session_table.h"
 #include "launcher/report/whole_file.h"
 #include "rendezvous/base/allowed_cpus.h"
+#include "rendezvous/net/listening_socket.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -108,6 +109,7 @@ absl::Status CheckFile(const LaunchConfig& config, const char* option, const std
 // What is written at the end.
 absl::Status CheckReportFiles(const LaunchConfig& config) {
   absl::Status status = CheckFile(config, "report_file", config.report_file);
+  status.Update(CheckFile(config, "event_file", config.event_file));
   if (config.is_termination_file_assumed) return status;
   status.Update(CheckFile(config, "termination_message_file", config.termination_message_file));
   return status;
@@ -138,6 +140,17 @@ absl::StatusOr<std::unique_ptr<LogRouter>> MakeLogs(const LaunchConfig& config,
   return LogRouter::Create(std::move(options));
 }
 
+// A port that cannot be had is no reason not to train.
+UniqueFd ListenForWatchers(const char* option, const std::optional<Endpoint>& place,
+                           LaunchConfig& config) {
+  if (!place) return {};
+  absl::StatusOr<UniqueFd> listening = rendezvous::ListenOn(place->host, place->port);
+  if (listening.ok()) return *std::move(listening);
+  config.warnings.push_back(absl::StrCat(
+      config.SourceOf(option), ": nobody is served: ", std::string(listening.status().message())));
+  return {};
+}
+
 void SayAtStart(const LaunchConfig& config, const LogLevelChoice& log_level, LogRouter& logs) {
   if (!config.cluster_line.empty()) logs.Say("ddprun: " + config.cluster_line);
   std::vector<std::string> warnings = config.warnings;
@@ -164,6 +177,8 @@ int Launch(LaunchConfig config, Environment environment) {
   if (absl::Status status = CheckReportFiles(config); !status.ok()) {
     return Complain(status, kExitMachine);
   }
+  WatchSockets sockets{.dashboard = ListenForWatchers("dashboard", config.dashboard, config),
+                       .metrics = ListenForWatchers("metrics", config.metrics, config)};
   const absl::StatusOr<ProcessBaseline> baseline = PrepareProcess(config);
   if (!baseline.ok()) return Complain(baseline.status(), kExitMachine);
   const std::string job_mark = NewJobMark();
@@ -180,7 +195,7 @@ int Launch(LaunchConfig config, Environment environment) {
   const std::shared_ptr<spdlog::logger> logger = MakeLogger(**logs, log_level.level);
   Agent agent(
       {std::move(config), *program, environment, *baseline, job_mark, *std::move(placement)},
-      *std::move(guardian), **logs, *logger);
+      *std::move(guardian), **logs, *logger, std::move(sockets));
   return agent.Run();
 }
 

@@ -37,13 +37,17 @@ class ControlPlane {
   ControlPlane(const ControlPlane&) = delete;
   ControlPlane& operator=(const ControlPlane&) = delete;
 
+  // Serves the page, or the metrics, on a TCP socket that listens, and says where. `host` is how
+  // the user called the address; empty: every one.
+  void ServeDashboard(UniqueFd listening, const std::string& host);
+  void ServeMetrics(UniqueFd listening, const std::string& host);
   // Opens the control socket, soon. Where it cannot be had the job runs on, and the user is told.
   void Start();
   // From the coordinator: a node's or a viewer's question, and the answers to ours.
   void Asked(uint64_t id, const std::string& body);
   void Answered(const rendezvous::GiveAnswers& part);
   // A look was taken.
-  void Publish(const JobSnapshot& snapshot);
+  void Publish(const std::shared_ptr<const JobSnapshot>& snapshot);
   // Takes no more questions, and removes the socket.
   void End();
   bool is_idle() const { return thread_.is_idle(); }
@@ -56,9 +60,13 @@ class ControlPlane {
     std::function<void(std::optional<std::string> answer)> then;
   };
   void Handle(const HttpRequest& request, HttpServer::Answer answer);
+  void HandleControl(const HttpRequest& request, HttpServer::Answer answer);
+  void HandlePage(HttpRequest request, HttpServer::Answer answer);
+  void GiveEvents(bool is_private, HttpServer::Answer answer);
+  void GiveMetrics(const HttpRequest& request, HttpServer::Answer answer);
   void GiveStatus(bool is_private, HttpServer::Answer answer);
   void GiveStop(const HttpRequest& request, HttpServer::Answer answer);
-  void GiveLogs(const HttpRequest& request, HttpServer::Answer answer);
+  void GiveLogs(const HttpRequest& request, bool is_private, HttpServer::Answer answer);
   // Asks the agent of the node that runs `rank`; `then` gets its words, or nothing in time.
   void AskNodeOf(int rank, const std::string& body,
                  std::function<void(std::optional<std::string> answer)> then);
@@ -75,6 +83,16 @@ class ControlPlane {
   HttpServer server_;
   FileThread thread_;
   std::string socket_path_;  // "": none
+  // Who has it in the page's address sees what the workers write.
+  const std::string key_;
+  bool is_rendering_ = false;  // for those who follow
+  TimePoint publish_again_at_{};
+  struct Metrics {
+    std::shared_ptr<const JobSnapshot> of;
+    bool is_open_metrics = false;
+    std::string text;
+  };
+  Metrics metrics_;  // the last ones: a scrape storm costs one
   std::map<uint64_t, Asking> asking_;
   uint64_t last_id_ = uint64_t{1} << 62;  // beyond the watch's own
   bool has_ended_ = false;

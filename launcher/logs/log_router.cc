@@ -211,6 +211,8 @@ RecentOutput LogRouter::Recent(int local_rank, uint64_t from, Duration timeout) 
   return thread_->Recent(local_rank, from, timeout);
 }
 
+TimePoint LogRouter::last_output_at() const { return thread_->last_output_at(); }
+
 bool LogRouter::Drain(Duration timeout) { return thread_->Drain(timeout); }
 
 void LogRouter::Finish(Duration timeout) {

@@ -138,6 +138,9 @@ class LogRouter {
   // The same for a line that can be missed: false, and nothing done, while many wait already.
   bool Offer(const std::string& line);
 
+  // When a worker last wrote what passes through here; the start before that.
+  TimePoint last_output_at() const;
+
   // What was lost so far.
   LogLosses losses() const;
   // One warning for the user about what was lost and not told of before; "": nothing.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <optional>
 #include <utility>
 
@@ -73,10 +74,17 @@ void JobReporter::Ask(std::vector<LastWords> dead, Duration timeout,
   }
   workers_files_.Ask<std::vector<LastWords>>(
       "last words", file, timeout,
-      [dead, room = record_.room_for_texts(), &logs = logs_] {
-        return ReadLastWords(dead, room, [&logs](int local_rank, size_t lines, Duration patience) {
+      [dead, room = record_.room_for_texts(), &logs = logs_, explain = options_.explain_kill] {
+        const auto tail = [&logs](int local_rank, size_t lines, Duration patience) {
           return logs.StderrTail(local_rank, lines, patience);
-        });
+        };
+        std::vector<LastWords> all = ReadLastWords(dead, room, tail);
+        for (LastWords& words : all) {
+          const bool is_killed = words.is_failure && words.report.signal == SIGKILL;
+          const auto why = is_killed && explain ? explain(words.report.pid) : std::nullopt;
+          if (why) words.report.message = *why;
+        }
+        return all;
       },
       [dead, answer = std::move(answer)](std::optional<std::vector<LastWords>> read) {
         if (read) return answer(*read);
