@@ -160,6 +160,7 @@ struct JobView {
   // Share of the job's time spent in steps, and where the rest went, in seconds.
   std::optional<double> effective_share;
   double checkpoint_s = 0, evaluation_s = 0, restart_s = 0, start_s = 0;
+  double stall_s = 0;  // hangs, and steps that did not advance
   friend bool operator==(const JobView&, const JobView&) = default;
 };
 

@@ -1,0 +1,174 @@
+#include "launcher/status/time_ledger.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "launcher/status/judge_words.h"
+
+namespace ddprun::launcher {
+namespace {
+
+bool IsStall(const Problem& problem) {
+  return problem.kind == "hang" || problem.kind == "no_progress";
+}
+
+struct Ranks {
+  int running = 0;
+  bool is_reporting = false;
+  bool has_step = false;
+  double checkpoint_s = -1, evaluation_s = -1;  // below 0: no rank does that
+};
+
+Ranks Survey(const JobView& job) {
+  Ranks ranks;
+  for (const NodeView& node : job.nodes) {
+    for (const RankView& rank : node.ranks) {
+      if (rank.state != "running") continue;
+      ++ranks.running;
+      ranks.has_step = ranks.has_step || rank.step.has_value();
+      ranks.is_reporting = ranks.is_reporting || rank.step || rank.phase != ProgramPhase::kUnknown;
+      double* phase_s = rank.phase == ProgramPhase::kCheckpoint   ? &ranks.checkpoint_s
+                        : rank.phase == ProgramPhase::kEvaluation ? &ranks.evaluation_s
+                                                                  : nullptr;
+      if (phase_s != nullptr) *phase_s = std::max(*phase_s, SaneSeconds(rank.phase_s));
+    }
+  }
+  return ranks;
+}
+
+}  // namespace
+
+void TimeLedger::Move(Part from, Part to, double seconds) {
+  const double moved = std::clamp(seconds, 0.0, seconds_[from]);
+  seconds_[from] -= moved;
+  seconds_[to] += moved;
+}
+
+double TimeLedger::total_s() const {
+  double total_s = 0;
+  for (const double seconds : seconds_) total_s += seconds;
+  return total_s - At(kNothing);
+}
+
+void TimeLedger::BeginRestart() {
+  has_run_ = true;
+  Move(kStop, kRestart, At(kStop));
+  if (part_ == kStop) part_ = kRestart;
+}
+
+void TimeLedger::FollowRound(const JobView& job) {
+  if (job.round <= round_) return;
+  if (round_ > 0) BeginRestart();
+  round_ = job.round;
+  is_round_up_ = false;
+  has_stepped_ = false;
+}
+
+TimeLedger::Part TimeLedger::PartNow(const JobView& job) {
+  if (job.state == "ended") return kNothing;
+  if (job.state == "stopping") {
+    is_round_up_ = true;
+    return kStop;
+  }
+  const Ranks ranks = Survey(job);
+  const bool is_up = job.state == "running" || (job.state == "unknown" && ranks.running > 0);
+  if (!is_up) {
+    // It forms again: what the round before took to stop was for that.
+    if (is_round_up_) BeginRestart();
+    return Beginning();
+  }
+  is_round_up_ = true;
+  if (ranks.is_reporting && !has_reported_) {
+    // Until its first word it has started, as is known now.
+    Move(kUnreported, Beginning(), At(kUnreported));
+    if (part_ == kUnreported) part_ = Beginning();
+    has_reported_ = true;
+  }
+  has_stepped_ = has_stepped_ || ranks.has_step;
+  if (std::any_of(job.problems.begin(), job.problems.end(), IsStall)) return kStall;
+  if (!has_reported_) return kUnreported;
+  if (!has_stepped_) return Beginning();
+  if (ranks.checkpoint_s >= 0) return kCheckpoint;
+  if (ranks.evaluation_s >= 0) return kEvaluation;
+  return kSteps;
+}
+
+double TimeLedger::HeldSeconds(Part part, const JobView& job) const {
+  switch (part) {
+    case kCheckpoint:
+      return Survey(job).checkpoint_s;
+    case kEvaluation:
+      return Survey(job).evaluation_s;
+    case kStall: {
+      double since_s = 0;
+      for (const Problem& problem : job.problems) {
+        if (IsStall(problem)) since_s = std::max(since_s, SaneSeconds(problem.since_s));
+      }
+      return since_s;
+    }
+    case kStop:
+    case kRestart:
+      // Of the failure that led here; one of an earlier round is older than the last view.
+      return job.first_fault ? SaneSeconds(job.first_fault->age_s) : 0;
+    case kSteps:
+    case kUnreported:
+    case kStart:
+    case kNothing:
+    case kPartCount:
+      return 0;
+  }
+  return 0;
+}
+
+void TimeLedger::Add(TimePoint now, const JobView& job) {
+  FollowRound(job);
+  const Part part = PartNow(job);
+  if (!last_) {
+    // A job that begins has done nothing else yet.
+    if (part == kStart) seconds_[kStart] += SaneSeconds(job.up_s);
+  } else if (part == part_) {
+    seconds_[part] += SecondsOf(now - *last_);
+  } else {
+    const double passed_s = SecondsOf(now - *last_);
+    const double held_s = HeldSeconds(part, job);
+    const double now_s = std::clamp(held_s, 0.0, passed_s);
+    seconds_[part] += now_s;
+    seconds_[part_] += passed_s - now_s;
+    // A stall is called one when it has stood for long.
+    const bool ran = part_ == kSteps || part_ == kUnreported;
+    if (part == kStall && ran) Move(part_, kStall, held_s - now_s);
+  }
+  last_ = now;
+  part_ = part;
+}
+
+std::optional<double> TimeLedger::effective_share() const {
+  const double total_s = this->total_s();
+  if (!has_reported_ || total_s <= 0) return std::nullopt;
+  return steps_s() / total_s;
+}
+
+std::string TimeLedger::ClosingLine() const {
+  const double total_s = this->total_s();
+  if (total_s < 60) return "";
+  // Rounded down: what lost time has not 100.0 %.
+  const double percent = std::floor(steps_s() / total_s * 1000) / 10;
+  std::string out = absl::StrFormat("%.1f %% of %s spent %s", percent, SpanText(total_s),
+                                    has_reported_ ? "in steps" : "running");
+  const std::pair<const char*, double> parts[] = {
+      {"start", start_s()},           {"restarts", restart_s()}, {"checkpoints", checkpoint_s()},
+      {"evaluation", evaluation_s()}, {"stalls", stall_s()},     {"stop", stop_s()}};
+  std::vector<std::string> named;
+  for (const auto& [name, seconds] : parts) {
+    if (seconds >= 1) named.push_back(absl::StrCat(name, " ", SpanText(seconds)));
+  }
+  if (!named.empty()) absl::StrAppend(&out, "; ", absl::StrJoin(named, ", "));
+  return out;
+}
+
+}  // namespace ddprun::launcher
