@@ -1,0 +1,169 @@
+#include "launcher/status/job_judge.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <iterator>
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "launcher/status/job_sentence.h"
+#include "launcher/status/judge_words.h"
+#include "rendezvous/base/plain_text.h"
+
+namespace ddprun::launcher {
+namespace {
+
+// So many silent nodes are a problem each; more are one together.
+constexpr size_t kMaxSilentListed = 8;
+// What all nodes together may list, and say in one look.
+constexpr size_t kMaxNodeProblems = 64;
+constexpr size_t kMaxNodeLines = 8;
+
+// The worst first.
+size_t Severity(const Problem& problem) {
+  constexpr std::string_view kOrder[] = {"failure", "hang", "lost_node",  "no_progress", "oom",
+                                         "gpu",     "disk", "throttling", "straggler"};
+  const auto at = std::find(std::begin(kOrder), std::end(kOrder), problem.kind);
+  return static_cast<size_t>(at - std::begin(kOrder));
+}
+
+bool IsRunning(const JobView& job) { return job.state == "running" || job.state == "unknown"; }
+
+// A failure that ended a round which no other has followed yet, as far as a step.
+bool IsUnrecovered(const JobView& job) {
+  if (!job.first_fault) return false;
+  const uint64_t failed = job.first_fault->round;
+  if (job.state == "stopping" || job.state == "forming" || job.state == "ended") {
+    return failed >= job.round;
+  }
+  return job.state == "starting" && failed + 1 >= job.round;
+}
+
+void AddFault(JobView& job) {
+  if (!IsUnrecovered(job)) return;
+  const FaultView& fault = *job.first_fault;
+  const bool has_many_nodes = std::max(job.node_count, static_cast<int>(job.nodes.size())) > 1;
+  // The node is the fault's own: the rank may be elsewhere by now.
+  const std::string node =
+      has_many_nodes && !fault.host.empty() ? absl::StrCat(" (node ", fault.host, ")") : "";
+  job.problems.push_back({"failure",
+                          absl::StrCat("rank ", fault.rank, node, " failed: ", FaultText(fault)),
+                          {fault.rank},
+                          fault.host,
+                          SaneSeconds(fault.age_s)});
+}
+
+}  // namespace
+
+JobJudge::JobJudge(JudgePolicy policy)
+    : policy_(policy), hangs_(policy), progress_(policy), stragglers_(policy) {}
+
+JudgedNews JobJudge::Look(TimePoint now, JobView& job) {
+  JudgedNews news;
+  const RankIndex ranks(job, policy_.silent_after);
+  FillFigures(ranks, job);
+  job.problems.clear();
+  job.waiting_line.clear();
+  if (job.round != round_ || !IsRunning(job)) Forget(news);
+  round_ = job.round;
+  AddFault(job);
+  AddSilentNodes(now, job);
+  AddNodeProblems(now, job, news);
+  if (IsRunning(job)) WatchRanks(now, ranks, job, news);
+  if (job.waiting_line.empty()) job.waiting_line = OwnWaitingText(job);
+  std::stable_sort(job.problems.begin(), job.problems.end(),
+                   [](const Problem& a, const Problem& b) { return Severity(a) < Severity(b); });
+  job.is_healthy = job.problems.empty();
+  job.sentence = SentenceOf(ranks, job);
+  ledger_.Add(now, job);
+  job.effective_share = ledger_.effective_share();
+  job.checkpoint_s = ledger_.checkpoint_s();
+  job.evaluation_s = ledger_.evaluation_s();
+  job.restart_s = ledger_.restart_s();
+  job.start_s = ledger_.start_s();
+  job.stall_s = ledger_.stall_s();
+  return news;
+}
+
+void JobJudge::Forget(JudgedNews& news) {
+  for (std::string& line : hangs_.Forget()) news.lines.push_back(std::move(line));
+  progress_.Forget();
+  stragglers_.Forget();
+}
+
+void JobJudge::WatchRanks(TimePoint now, const RankIndex& ranks, JobView& job, JudgedNews& news) {
+  HangsSeen hangs = hangs_.Look(now, ranks);
+  ProgressSeen progress = progress_.Look(ranks, hangs.hang.has_value());
+  StragglersSeen stragglers = stragglers_.Look(now, ranks);
+  for (Problem& problem : hangs.problems) job.problems.push_back(std::move(problem));
+  if (progress.problem) job.problems.push_back(std::move(*progress.problem));
+  if (stragglers.problem) job.problems.push_back(std::move(*stragglers.problem));
+  for (auto* lines : {&hangs.lines, &progress.lines, &stragglers.lines}) {
+    for (std::string& line : *lines) news.lines.push_back(std::move(line));
+  }
+  news.hang = std::move(hangs.hang);
+  job.waiting_line = std::move(hangs.waiting_line);
+  if (job.waiting_line.empty()) job.waiting_line = IdleText(ranks, policy_);
+}
+
+void JobJudge::AddSilentNodes(TimePoint now, JobView& job) {
+  // By host, with how long it has been so at least.
+  std::map<std::string, double> silent;
+  for (const std::string& host : job.silent_nodes) silent.emplace(host, 0);
+  for (const NodeView& node : job.nodes) {
+    const double age_s = SaneSeconds(node.age_s);
+    if (age_s < SecondsOf(policy_.silent_after) || node.state == "leaving") continue;
+    double& known_s = silent[node.host.empty() ? node.id : node.host];
+    known_s = std::max(known_s, age_s);
+  }
+  std::erase_if(silent_since_, [&](const auto& since) { return !silent.contains(since.first); });
+  std::vector<std::string> hosts;
+  double longest_s = 0;
+  for (auto& [host, known_s] : silent) {
+    const TimePoint since = silent_since_.emplace(host, now).first->second;
+    known_s = std::max(known_s, SecondsOf(now - since));
+    longest_s = std::max(longest_s, known_s);
+    hosts.push_back(host);
+  }
+  if (hosts.size() > kMaxSilentListed) {
+    job.problems.push_back({"lost_node",
+                            absl::StrCat(hosts.size(), " nodes have not answered for up to ",
+                                         SpanText(longest_s), ": ", SomeNamesText(hosts)),
+                            {},
+                            "",
+                            longest_s});
+    return;
+  }
+  for (const auto& [host, known_s] : silent) {
+    const std::string span = known_s >= 1 ? absl::StrCat(" for ", SpanText(known_s)) : "";
+    job.problems.push_back(
+        {"lost_node", absl::StrCat("node ", host, " has not answered", span), {}, host, known_s});
+  }
+}
+
+void JobJudge::AddNodeProblems(TimePoint now, JobView& job, JudgedNews& news) {
+  const size_t first = job.problems.size();
+  size_t said = 0;
+  for (const NodeView& node : job.nodes) {
+    for (const Problem& of_node : node.problems) {
+      if (job.problems.size() - first >= kMaxNodeProblems) break;
+      Problem problem = of_node;
+      problem.text = EscapeControl(problem.text);
+      if (problem.node.empty()) problem.node = node.host;
+      // Figures in its words may change from look to look.
+      std::string what = absl::StrCat(node.id, " ", node.host, " ", problem.kind);
+      for (const int rank : problem.ranks) absl::StrAppend(&what, " ", rank);
+      const auto [told, is_new] = told_.insert_or_assign(std::move(what), now);
+      if (is_new && said++ < kMaxNodeLines) {
+        news.lines.push_back(job.nodes.size() > 1 && !node.host.empty()
+                                 ? absl::StrCat("node ", node.host, ": ", problem.text)
+                                 : problem.text);
+      }
+      job.problems.push_back(std::move(problem));
+    }
+  }
+  std::erase_if(told_, [&](const auto& told) { return now - told.second >= policy_.calm; });
+}
+
+}  // namespace ddprun::launcher

@@ -1,0 +1,169 @@
+#include "launcher/status/job_judge.h"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/launcher/status/job_scene.h"
+
+namespace ddprun::launcher {
+namespace {
+
+using Lines = std::vector<std::string>;
+
+TEST_CASE("judge: a job that forms is well, and waits for what the coordinator says") {
+  JobView job{.state = "forming", .min_nodes = 2, .max_nodes = 2};
+  job.waiting_for = "1 of 2 nodes, waiting for 1 more";
+  Watch watch;
+  watch.Look(job);
+  CHECK(job.is_healthy);
+  CHECK(job.waiting_line == "1 of 2 nodes, waiting for 1 more");
+  job.waiting_left_s = 24.2;
+  watch.Look(job);
+  CHECK(job.waiting_line == "1 of 2 nodes, waiting for 1 more, 25 s left");
+  job.waiting_for = "";
+  job.nodes.push_back({.id = "a", .waiting_for = "the coordinator at n1:29400"});
+  watch.Look(job);
+  CHECK(job.waiting_line == "the coordinator at n1:29400");
+  CHECK(watch.lines().empty());
+}
+
+TEST_CASE("judge: a failure makes a job unwell until its next round runs") {
+  JobView job = RunningJob(2, 2);
+  job.first_fault = FaultView{
+      .rank = 3, .host = "gpu-01", .text = "killed by signal 9 (SIGKILL)", .round = 1, .age_s = 2};
+  Watch watch;
+  const auto is_healthy = [&](const char* state, uint64_t round) {
+    job.state = state;
+    job.round = round;
+    watch.Look(job);
+    return job.is_healthy;
+  };
+  CHECK_FALSE(is_healthy("stopping", 1));
+  CHECK(ProblemOf(job, "failure") ==
+        Problem{"failure",
+                "rank 3 (node gpu-01) failed: killed by signal 9 (SIGKILL)",
+                {3},
+                "gpu-01",
+                2});
+  CHECK_FALSE(is_healthy("forming", 1));
+  CHECK_FALSE(is_healthy("starting", 2));
+  CHECK(is_healthy("running", 2));
+  CHECK(is_healthy("stopping", 2));
+  CHECK(is_healthy("forming", 2));
+  CHECK(is_healthy("starting", 3));
+  CHECK(is_healthy("ended", 2));
+  CHECK_FALSE(is_healthy("ended", 1));
+}
+
+TEST_CASE("judge: nodes that do not answer make a job unwell") {
+  JobView job = RunningJob(3, 1);
+  job.silent_nodes = {"gpu-07"};
+  Watch watch;
+  watch.Look(job);
+  CHECK(ProblemOf(job, "lost_node") ==
+        Problem{"lost_node", "node gpu-07 has not answered", {}, "gpu-07", 0});
+  watch.Look(job, 12);
+  CHECK(ProblemOf(job, "lost_node").text == "node gpu-07 has not answered for 12 s");
+  job.silent_nodes.clear();
+  job.nodes[1].age_s = 9.9;
+  watch.Look(job);
+  CHECK(job.is_healthy);
+  job.nodes[1].age_s = 10;
+  watch.Look(job);
+  CHECK(ProblemOf(job, "lost_node").text == "node gpu-01 has not answered for 10 s");
+  job.silent_nodes = {"gpu-01"};
+  watch.Look(job);
+  CHECK(job.problems.size() == 1);
+  for (int i = 10; i < 20; ++i) job.silent_nodes.push_back("gpu-" + std::to_string(i));
+  watch.Look(job);
+  REQUIRE(job.problems.size() == 1);
+  CHECK(job.problems[0].text ==
+        "11 nodes have not answered for up to 10 s: gpu-01, gpu-10, gpu-11, gpu-12, gpu-13, "
+        "gpu-14, gpu-15, gpu-16 and 3 more");
+}
+
+TEST_CASE("judge: what a node finds is a problem, and said once") {
+  JobView job = RunningJob(2, 1);
+  job.nodes[1].problems = {{.kind = "disk", .text = "/tmp has 1.2 GiB left"}};
+  Watch watch;
+  watch.Look(job);
+  CHECK_FALSE(job.is_healthy);
+  CHECK(ProblemOf(job, "disk").node == "gpu-01");
+  job.nodes[1].problems[0].text = "/tmp has 1.1 GiB left";
+  watch.Look(job);
+  CHECK(watch.lines() == Lines{"node gpu-01: /tmp has 1.2 GiB left"});
+  job.nodes[1].problems.push_back({.kind = "oom", .text = "rank 1 was killed", .ranks = {1}});
+  watch.Look(job);
+  CHECK(watch.lines().size() == 2);
+  CHECK(job.problems[0].kind == "oom");
+  SUBCASE("again when it has been well for a minute") {
+    const std::vector<Problem> problems = job.nodes[1].problems;
+    job.nodes[1].problems.clear();
+    watch.Look(job, 30);
+    CHECK(job.is_healthy);
+    job.nodes[1].problems = problems;
+    watch.Look(job, 20);
+    CHECK(watch.lines().size() == 2);
+    job.nodes[1].problems.clear();
+    watch.Look(job, 60);
+    job.nodes[1].problems = problems;
+    watch.Look(job);
+    CHECK(watch.lines().size() == 4);
+  }
+}
+
+TEST_CASE("judge: the worst problem comes first") {
+  JobView job = RunningJob(2, 2);
+  LetAllWaitFor(job, {1}, 42);
+  job.silent_nodes = {"gpu-09"};
+  job.nodes[0].problems = {{.kind = "throttling"}, {.kind = "gpu"}, {.kind = "unheard of"}};
+  Watch watch;
+  watch.LookTwice(job);
+  Lines kinds;
+  for (const Problem& problem : job.problems) kinds.push_back(problem.kind);
+  CHECK(kinds == Lines{"hang", "lost_node", "gpu", "throttling", "unheard of"});
+}
+
+TEST_CASE("judge: phases and short waits are well, and so is a job that has ended") {
+  JobView job = RunningJob(2, 2);
+  Watch watch;
+  for (const ProgramPhase phase : {ProgramPhase::kStart, ProgramPhase::kEvaluation,
+                                   ProgramPhase::kCheckpoint, ProgramPhase::kTrain}) {
+    for (int rank = 0; rank < 4; ++rank) RankOf(job, rank).phase = phase;
+    watch.Look(job);
+    CHECK(job.is_healthy);
+  }
+  job.state = "ended";
+  watch.Look(job);
+  CHECK(job.is_healthy);
+  CHECK(watch.lines().empty());
+}
+
+TEST_CASE("judge: a judged view can be judged again") {
+  JobView job = RunningJob(2, 2);
+  LetAllWaitFor(job, {1}, 42);
+  Watch watch;
+  watch.LookTwice(job);
+  const JobView before = job;
+  watch.Look(job, 0);
+  job.stall_s = before.stall_s;
+  CHECK(job == before);
+}
+
+TEST_CASE("judge: the time of the job is filled in") {
+  JobView job = RunningJob(1, 2);
+  LetStep(job, 1, 0);
+  Watch watch;
+  for (int i = 0; i <= 10; ++i) watch.Look(job);
+  CHECK(*job.effective_share == 1);
+  for (int rank = 0; rank < 2; ++rank) RankOf(job, rank).phase = ProgramPhase::kCheckpoint;
+  for (int i = 0; i <= 10; ++i) watch.Look(job);
+  CHECK(job.checkpoint_s == doctest::Approx(10));
+  CHECK(*job.effective_share == doctest::Approx(11.0 / 21));
+  CHECK(watch.judge().ledger().total_s() == doctest::Approx(21));
+}
+
+}  // namespace
+}  // namespace ddprun::launcher

@@ -1,0 +1,207 @@
+#include "launcher/status/time_ledger.h"
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "tests/launcher/status/job_scene.h"
+
+namespace ddprun::launcher {
+namespace {
+
+// Feeds a ledger once a second.
+class Feed {
+ public:
+  // The job stays as it is for so long.
+  void Pass(JobView& job, int seconds) {
+    for (int i = 0; i < seconds; ++i) ledger_.Add(At(now_s_ += 1), job);
+  }
+  const TimeLedger& ledger() const { return ledger_; }
+  double now_s() const { return now_s_; }
+  TimeLedger& mutable_ledger() { return ledger_; }
+
+ private:
+  TimeLedger ledger_;
+  double now_s_ = 0;
+};
+
+JobView Forming(uint64_t round) {
+  JobView job{.state = "forming", .round = round};
+  return job;
+}
+
+void LetPhase(JobView& job, ProgramPhase phase, double phase_s) {
+  for (NodeView& node : job.nodes) {
+    for (RankView& rank : node.ranks) {
+      rank.phase = phase;
+      rank.phase_s = phase_s;
+    }
+  }
+}
+
+TEST_CASE("ledger: every second belongs to what the job was seen to do") {
+  Feed feed;
+  JobView forming = Forming(0);
+  forming.up_s = 2;
+  feed.Pass(forming, 1);
+  JobView job = RunningJob(1, 2);
+  LetPhase(job, ProgramPhase::kStart, 0);
+  feed.Pass(job, 3);
+  CHECK(feed.ledger().start_s() == doctest::Approx(5));
+  LetStep(job, 1, 0);
+  feed.Pass(job, 101);
+  CHECK(feed.ledger().start_s() == doctest::Approx(6));
+  CHECK(feed.ledger().steps_s() == doctest::Approx(100));
+  LetPhase(job, ProgramPhase::kCheckpoint, 0.5);
+  feed.Pass(job, 20);
+  LetPhase(job, ProgramPhase::kEvaluation, 1);
+  feed.Pass(job, 10);
+  LetStep(job, 2, 0);
+  feed.Pass(job, 61);
+  CHECK(feed.ledger().checkpoint_s() == doctest::Approx(19.5));
+  CHECK(feed.ledger().evaluation_s() == doctest::Approx(11));
+  CHECK(feed.ledger().total_s() == doctest::Approx(197));
+  REQUIRE(feed.ledger().effective_share());
+  CHECK(*feed.ledger().effective_share() == doctest::Approx(160.5 / 197));
+  CHECK(feed.ledger().ClosingLine() ==
+        "81.4 % of 3 min 17 s spent in steps; start 6 s, checkpoints 19 s, evaluation 11 s");
+}
+
+TEST_CASE("ledger: a restart is from the failure to the first step after it") {
+  Feed feed;
+  JobView job = RunningJob(1, 2);
+  LetStep(job, 1, 0);
+  feed.Pass(job, 101);
+  job.state = "stopping";
+  job.first_fault = FaultView{.rank = 1, .text = "exit code 1", .round = 1, .age_s = 0.25};
+  feed.Pass(job, 5);
+  CHECK(feed.ledger().steps_s() == doctest::Approx(100.75));
+  CHECK(feed.ledger().stop_s() == doctest::Approx(4.25));
+  JobView forming = Forming(1);
+  feed.Pass(forming, 2);
+  CHECK(feed.ledger().stop_s() == 0);
+  JobView next = RunningJob(1, 2);
+  next.round = 2;
+  feed.Pass(next, 10);
+  LetPhase(next, ProgramPhase::kStart, 1);
+  feed.Pass(next, 10);
+  LetStep(next, 1, 0);
+  feed.Pass(next, 1);
+  CHECK(feed.ledger().restart_s() == doctest::Approx(27.25));
+  CHECK(feed.ledger().start_s() == 0);
+  feed.Pass(next, 72);
+  CHECK(feed.ledger().ClosingLine() == "86.3 % of 3 min 20 s spent in steps; restarts 27 s");
+}
+
+TEST_CASE("ledger: the end of a round is for the next one, also where nobody saw that form") {
+  Feed feed;
+  JobView job = RunningJob(1, 2);
+  LetStep(job, 1, 0);
+  feed.Pass(job, 61);
+  job.state = "stopping";
+  feed.Pass(job, 6);
+  JobView next = RunningJob(1, 2);
+  next.round = 2;
+  LetStep(next, 1, 0);
+  feed.Pass(next, 6);
+  CHECK(feed.ledger().stop_s() == 0);
+  CHECK(feed.ledger().restart_s() == doctest::Approx(6));
+  CHECK(feed.ledger().steps_s() == doctest::Approx(66));
+}
+
+TEST_CASE("ledger: a round that follows unseen is a restart, the end of the last one is not") {
+  Feed feed;
+  JobView job = RunningJob(1, 2);
+  LetStep(job, 1, 0);
+  feed.Pass(job, 61);
+  JobView next = RunningJob(1, 2);
+  next.round = 3;
+  LetPhase(next, ProgramPhase::kStart, 1);
+  feed.Pass(next, 10);
+  LetStep(next, 1, 0);
+  feed.Pass(next, 10);
+  next.state = "stopping";
+  feed.Pass(next, 4);
+  next.state = "ended";
+  feed.Pass(next, 100);
+  CHECK(feed.ledger().restart_s() == doctest::Approx(10));
+  CHECK(feed.ledger().stop_s() == doctest::Approx(4));
+  CHECK(feed.ledger().total_s() == doctest::Approx(85));
+}
+
+TEST_CASE("ledger: a program that reports nothing runs, and its first word tells of its start") {
+  Feed feed;
+  JobView job = RunningJob(1, 2);
+  feed.Pass(job, 121);
+  CHECK_FALSE(feed.ledger().effective_share());
+  CHECK(feed.ledger().ClosingLine() == "100.0 % of 2 min spent running");
+  JobView forming = Forming(1);
+  feed.Pass(forming, 10);
+  job.round = 2;
+  feed.Pass(job, 30);
+  CHECK(feed.ledger().ClosingLine() == "93.7 % of 2 min 40 s spent running; restarts 10 s");
+  Feed other;
+  JobView late = RunningJob(1, 2);
+  other.Pass(late, 61);
+  LetStep(late, 1, 0);
+  other.Pass(late, 11);
+  CHECK(other.ledger().start_s() == doctest::Approx(61));
+  CHECK(other.ledger().steps_s() == doctest::Approx(10));
+}
+
+TEST_CASE("ledger: a stall counts from its beginning") {
+  Feed feed;
+  JobView job = RunningJob(1, 2);
+  LetStep(job, 1, 0);
+  feed.Pass(job, 101);
+  job.problems = {{.kind = "hang", .since_s = 31}};
+  feed.Pass(job, 10);
+  CHECK(feed.ledger().stall_s() == doctest::Approx(40));
+  CHECK(feed.ledger().steps_s() == doctest::Approx(70));
+  job.problems = {{.kind = "straggler", .since_s = 31}};
+  feed.Pass(job, 10);
+  CHECK(feed.ledger().stall_s() == doctest::Approx(41));
+}
+
+TEST_CASE("ledger: rare views are split by what they tell of when it began") {
+  TimeLedger ledger;
+  JobView job = RunningJob(1, 2);
+  LetStep(job, 1, 0);
+  ledger.Add(At(0), job);
+  LetPhase(job, ProgramPhase::kCheckpoint, 12);
+  ledger.Add(At(60), job);
+  CHECK(ledger.steps_s() == doctest::Approx(48));
+  CHECK(ledger.checkpoint_s() == doctest::Approx(12));
+}
+
+TEST_CASE("ledger: nothing is said of a job below a minute, or of none") {
+  Feed feed;
+  CHECK(feed.ledger().ClosingLine() == "");
+  CHECK(feed.ledger().total_s() == 0);
+  JobView job = RunningJob(1, 2);
+  LetStep(job, 1, 0);
+  feed.Pass(job, 60);
+  CHECK(feed.ledger().ClosingLine() == "");
+  feed.Pass(job, 1);
+  CHECK(feed.ledger().ClosingLine() == "100.0 % of 1 min spent in steps");
+}
+
+TEST_CASE("ledger: times that are none are not added up") {
+  Feed feed;
+  JobView job = Forming(0);
+  job.up_s = -5;
+  feed.Pass(job, 1);
+  JobView running = RunningJob(1, 2);
+  LetStep(running, 1, 0);
+  feed.Pass(running, 1);
+  LetPhase(running, ProgramPhase::kCheckpoint, 1e300);
+  feed.Pass(running, 1);
+  LetPhase(running, ProgramPhase::kEvaluation, -1);
+  feed.Pass(running, 1);
+  running.problems = {{.kind = "hang", .since_s = 1e300}};
+  feed.Pass(running, 1);
+  CHECK(feed.ledger().total_s() == doctest::Approx(4));
+}
+
+}  // namespace
+}  // namespace ddprun::launcher

@@ -1,0 +1,209 @@
+// The promises of progress_watch.h and straggler_watch.h, seen through the judge.
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "launcher/status/job_judge.h"
+#include "launcher/status/progress_watch.h"
+#include "launcher/status/straggler_watch.h"
+#include "tests/launcher/status/job_scene.h"
+
+namespace ddprun::launcher {
+namespace {
+
+using Lines = std::vector<std::string>;
+
+TEST_CASE("progress: steps that stand for long are told, once, and that they go on") {
+  JobView job = RunningJob(2, 2);
+  LetStep(job, 18240, 29);
+  Watch watch;
+  watch.Look(job);
+  CHECK(job.is_healthy);
+  LetStep(job, 18240, 40);
+  watch.Look(job);
+  const std::string text =
+      "no step has ended for 40 s, the last was 18,240; the longest of this round took 1.00 s";
+  CHECK(ProblemOf(job, "no_progress").text == text);
+  CHECK_FALSE(job.is_healthy);
+  LetStep(job, 18240, 70);
+  CHECK_FALSE(watch.Look(job).hang);
+  LetStep(job, 18241, 1);
+  watch.Look(job);
+  CHECK(job.is_healthy);
+  CHECK(watch.lines() == Lines{text, "the job goes on: no step had ended for 1 min 10 s"});
+}
+
+TEST_CASE("progress: what excuses steps that stand") {
+  JobView job = RunningJob(2, 2);
+  LetStep(job, 7, 100);
+  Watch watch;
+  watch.Look(job);
+  REQUIRE(ProblemOf(job, "no_progress").kind == "no_progress");
+  SUBCASE("long steps before") { RankOf(job, 0).longest_step_s = 21; }
+  SUBCASE("one rank that goes on") { RankOf(job, 3).step_age_s = 1; }
+  SUBCASE("one that evaluates") { RankOf(job, 3).phase = ProgramPhase::kEvaluation; }
+  SUBCASE("one that writes a checkpoint") { RankOf(job, 3).phase = ProgramPhase::kCheckpoint; }
+  SUBCASE("one that starts") { RankOf(job, 3).phase = ProgramPhase::kStart; }
+  SUBCASE("one whose node is silent") { NodeOf(job, 3).age_s = 11; }
+  SUBCASE("no phase known") {
+    for (int rank = 0; rank < 4; ++rank) RankOf(job, rank).phase = ProgramPhase::kUnknown;
+  }
+  SUBCASE("all have ended") {
+    for (int rank = 0; rank < 4; ++rank) RankOf(job, rank).state = "ended";
+  }
+  watch.Look(job);
+  CHECK(ProblemOf(job, "no_progress").kind == "");
+  LetStep(job, 7, 100);
+  Watch off({.hang_timeout = Duration::zero()});
+  off.Look(job);
+  CHECK(ProblemOf(job, "no_progress").kind == "");
+}
+
+TEST_CASE("progress: a rank that has ended does not count") {
+  JobView job = RunningJob(2, 2);
+  LetStep(job, 7, 100);
+  RankOf(job, 1).state = "ended";
+  RankOf(job, 1).step_age_s = 1;
+  Watch watch;
+  watch.Look(job);
+  CHECK_FALSE(job.is_healthy);
+}
+
+TEST_CASE("progress: a hang that explains it is told instead") {
+  JobView job = RunningJob(2, 2);
+  LetStep(job, 7, 101);
+  LetAllWaitFor(job, {1}, 100);
+  Watch watch;
+  watch.Look(job);
+  watch.Look(job, 1.5);
+  CHECK(ProblemOf(job, "hang").kind == "hang");
+  CHECK(ProblemOf(job, "no_progress").kind == "");
+}
+
+TEST_CASE("idle: ranks that use no CPU are a fact, and no fault") {
+  JobView job = RunningJob(1, 4);
+  for (RankView& rank : job.nodes[0].ranks) {
+    rank.cpu = 0;
+    rank.idle_s = 42 + rank.rank;
+    rank.wait = rank.rank == 2 ? "hrtimer_nanosleep" : "futex_wait_queue";
+  }
+  Watch watch;
+  watch.Look(job);
+  CHECK(job.waiting_line ==
+        "no rank has used CPU time for 42 s; they wait in futex_wait_queue (3), hrtimer_nanosleep "
+        "(1)");
+  CHECK(job.is_healthy);
+  CHECK(watch.lines().empty());
+  SUBCASE("one that does") { RankOf(job, 1).idle_s = 29; }
+  SUBCASE("one of which it is not known") { RankOf(job, 1).idle_s.reset(); }
+  SUBCASE("none runs") {
+    for (RankView& rank : job.nodes[0].ranks) rank.state = "ended";
+  }
+  watch.Look(job);
+  CHECK(job.waiting_line == "");
+}
+
+// Looks at a job that makes a step a second, rank 5 slow if so wished.
+class Training {
+ public:
+  Training() : job_(RunningJob(2, 4)) {}
+  void Go(int looks, bool is_slow, double self_s = 0.31) {
+    for (int i = 0; i < looks; ++i) {
+      LetStep(job_, ++step_, 0.1);
+      for (int rank = 0; rank < 8; ++rank) {
+        RankOf(job_, rank).step_s = 0.35;
+        RankOf(job_, rank).self_s = 0.21;
+      }
+      for (const int rank : slow_) {
+        if (is_slow) RankOf(job_, rank).self_s = self_s;
+      }
+      watch_.Look(job_);
+    }
+  }
+  std::string text() const { return ProblemOf(job_, "straggler").text; }
+  Watch& watch() { return watch_; }
+  JobView& job() { return job_; }
+  void Slow(std::vector<int> ranks) { slow_ = std::move(ranks); }
+
+ private:
+  JobView job_;
+  Watch watch_;
+  int64_t step_ = 0;
+  std::vector<int> slow_{5};
+};
+
+TEST_CASE("straggler: a rank that is slow for ten seconds is named, with what the job would gain") {
+  Training training;
+  training.Go(10, true);
+  CHECK(training.text() == "");
+  training.Go(1, true);
+  const std::string text =
+      "rank 5 (node gpu-01) is slow: it takes 310 ms a step by itself, the others 210 ms; they "
+      "wait for it";
+  CHECK(training.text() == text);
+  CHECK_FALSE(training.job().is_healthy);
+  training.Go(50, true);
+  CHECK(training.watch().lines() == Lines{text});
+  SUBCASE("and for a minute after") {
+    training.Go(59, false);
+    CHECK(training.text() == text);
+    training.Go(1, false);
+    CHECK(training.text() == "");
+    CHECK(training.watch().lines() == Lines{text, "rank 5 (node gpu-01) is no longer slow"});
+  }
+  SUBCASE("but not into the next round") {
+    training.job().round = 2;
+    training.Go(1, true);
+    CHECK(training.text() == "");
+  }
+}
+
+TEST_CASE("straggler: now and then, a little, or without a new step is not slow") {
+  Training training;
+  SUBCASE("now and then") {
+    for (int i = 0; i < 20; ++i) {
+      training.Go(9, true);
+      training.Go(1, false);
+    }
+  }
+  SUBCASE("less than a tenth of a step") { training.Go(60, true, 0.24); }
+  SUBCASE("the same step") {
+    training.Go(1, true);
+    for (int i = 0; i < 60; ++i) training.watch().Look(training.job());
+  }
+  SUBCASE("nonsense") { training.Go(60, true, -1e300); }
+  SUBCASE("endless") { training.Go(60, true, 1 / 0.0000000000001 * 1e300 * 1e300); }
+  CHECK(training.text() == "");
+  CHECK(training.watch().lines().empty());
+}
+
+TEST_CASE("straggler: several, and a whole node") {
+  Training training;
+  training.Slow({2, 5});
+  training.Go(12, true);
+  CHECK(training.text() ==
+        "ranks 2, 5 (nodes gpu-00, gpu-01) are slow: they take up to 310 ms a step by themselves, "
+        "the others 210 ms; the others wait for them");
+  Training node;
+  node.Slow({4, 5, 6, 7});
+  node.Go(12, true);
+  CHECK(node.text() ==
+        "node gpu-01 is slow: its ranks 4-7 take up to 310 ms a step by themselves, the others "
+        "210 ms; the others wait for them");
+  CHECK(ProblemOf(node.job(), "straggler").node == "gpu-01");
+}
+
+TEST_CASE("straggler: one more is told when a minute has passed") {
+  Training training;
+  training.Go(12, true);
+  training.Slow({2, 5});
+  training.Go(40, true);
+  CHECK(training.text().substr(0, 10) == "ranks 2, 5");
+  CHECK(training.watch().lines().size() == 1);
+  training.Go(30, true);
+  CHECK(training.watch().lines().size() == 2);
+}
+
+}  // namespace
+}  // namespace ddprun::launcher
