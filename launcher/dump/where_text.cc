@@ -57,9 +57,9 @@ Owner OwnerOfPython(const Frame& frame) {
   const string_view package = BehindPackages(frame.file);
   if (!package.empty()) {
     // What stands between a call of PyTorch's and its caller.
-    static const std::vector<string_view> between = {
-        "torch/distributed/c10d_logger.py", "torch/utils/_contextlib.py",
-        "torch/nn/modules/module.py", "ddprun/"};
+    static const std::vector<string_view> between = {"torch/distributed/c10d_logger.py",
+                                                     "torch/utils/_contextlib.py",
+                                                     "torch/nn/modules/module.py", "ddprun/"};
     return StartsWithAny(package, between) ? Owner::kNobody : Owner::kLibrary;
   }
   const string_view standard = BehindStandardLibrary(frame.file);
