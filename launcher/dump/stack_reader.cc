@@ -157,9 +157,10 @@ bool Reader::Accept(const char* name, const std::string& text) {
   return true;
 }
 
-// The last words of a tool, on one line.
-std::string LastWords(const ToolRun& run) {
+// Why a tool gave no stack: its first complaint, on one line, or how it ended.
+std::string Complaint(const ToolRun& run) {
   for (const string_view line : absl::StrSplit(run.err, '\n', absl::SkipWhitespace())) {
+    if (absl::StrContains(line, "warning: ")) continue;
     std::string text = EscapeControl(std::string_view(line.data(), line.size()));
     return text.substr(0, CharacterStart(text, 200));
   }
@@ -196,7 +197,7 @@ bool Reader::TryTool(const char* name, std::vector<std::string> arguments, const
   } else if (IsDenied(run)) {
     is_denied_ = true;
   } else {
-    Note(absl::StrCat(name, ": ", LastWords(run)));
+    Note(absl::StrCat(name, ": ", Complaint(run)));
   }
   return false;
 }
@@ -209,8 +210,10 @@ bool Reader::TryPySpy(const std::string& py_spy, bool is_pausing) {
 
 bool Reader::TryWorkerServer() {
   if (!has_time() || !IsOwn(pid_)) return false;
-  const std::string path = VariableIn(environment(), kWorkerServerVariable);
+  std::string path = VariableIn(environment(), kWorkerServerVariable);
   if (path.empty()) return false;
+  // As the worker would find it.
+  if (path[0] != '/') path = absl::StrCat("/proc/", pid_, "/cwd/", path);
   const auto text = AskWorkerServer(path, pid_, Slice());
   if (text.ok() && Accept(kWorkerServer, *text)) return true;
   Note(absl::StrCat(kWorkerServer, ": ",

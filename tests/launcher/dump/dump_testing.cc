@@ -58,7 +58,7 @@ std::string FolderOfTool(const std::string& name) {
 
 launcher::StackTools FakeTool(const std::string& folder, const std::string& name,
                               const std::string& script) {
-  WriteFile(folder + "/" + name, "#!/bin/sh\n" + script, 0755);
+  WriteFile(folder + "/" + name, "#!/bin/sh\nPATH=/usr/bin:/bin\n" + script, 0755);
   return {.path = folder, .looks_beside_worker = false};
 }
 
