@@ -252,7 +252,8 @@ std::string Reader::Problem() const {
         absl::StrAppend(&text, "; process ", tracer, " traces it already");
       } else if (scope.ok() && !absl::StartsWith(*scope, "0")) {
         absl::StrAppend(&text, "; kernel.yama.ptrace_scope is ", scope->substr(0, 1),
-                        ", 0 or root would permit it");
+                        absl::StartsWith(*scope, "3") ? ", which nobody may pass until a reboot"
+                                                      : ", 0 or root would permit it");
       } else {
         absl::StrAppend(&text, "; a container needs the right SYS_PTRACE, or the same user");
       }

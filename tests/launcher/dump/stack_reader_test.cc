@@ -1,5 +1,6 @@
 #include "launcher/dump/stack_reader.h"
 
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -8,13 +9,13 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <thread>
 
 #include <doctest/doctest.h>
 
 #include "launcher/dump/proc_facts.h"
 #include "rendezvous/base/steady_clock.h"
 #include "tests/launcher/dump/dump_testing.h"
-#include "tests/support/in_child.h"
 #include "tests/support/skip.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/torch_python.h"
@@ -142,8 +143,10 @@ TEST_CASE("stack: a process that has ended, or ends meanwhile, is told as that")
   auto program = StartStuck("asleep");
   const pid_t pid = program->pid();
   const TempDir temp;
-  const StackTools killer =
-      FakeTool(temp.path(), "eu-stack", "kill -9 " + std::to_string(pid) + "\necho \"TID 1:\"\n");
+  const std::string number = std::to_string(pid);
+  const StackTools killer = FakeTool(temp.path(), "eu-stack",
+                                     "kill -9 " + number + "\nwhile ! grep -q ') Z' /proc/" +
+                                         number + "/stat; do :; done\necho 'TID 1:'\n");
   const StackResult meanwhile = Read(pid, killer);
   CHECK_FALSE(meanwhile.is_alive);
   CHECK(meanwhile.problem == "the process has ended");
@@ -233,10 +236,13 @@ TEST_CASE("stack: what may not be traced is told, with what to do") {
   if (FolderOfTool(tool).empty()) return SkipTest("there is neither eu-stack nor gdb here");
   const StackTools tools = {.path = FolderOfTool(tool)};
   const auto program = StartStuck("asleep");  // root's
-  const std::string problem = InChild({}, [&] {
-    if (setresuid(65534, 65534, 65534) != 0) return std::string("setresuid");
-    return Read(program->pid(), tools).problem;
-  });
+  std::string problem = "setresuid";
+  // Of this thread alone.
+  std::thread([&] {
+    if (syscall(SYS_setresuid, 65534, 65534, 65534) == 0) {
+      problem = Read(program->pid(), tools).problem;
+    }
+  }).join();
   CAPTURE(problem);
   CHECK(problem.starts_with("stack: not permitted (ptrace: Operation not permitted); "));
 }
