@@ -1,11 +1,9 @@
 #include <algorithm>
-#include <array>
 #include <vector>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
+#include "absl/strings/str_split.h"
 #include "launcher/dump/stack_text.h"
 
 namespace ddprun::launcher {
@@ -23,10 +21,52 @@ enum class Owner {
   kUser,
 };
 
-bool StartsWithAny(string_view text, const std::vector<string_view>& prefixes) {
-  return std::any_of(prefixes.begin(), prefixes.end(),
-                     [&](string_view prefix) { return absl::StartsWith(text, prefix); });
+// Of Python's own library.
+constexpr string_view kPythonWaits =
+    "threading.py selectors.py contextlib.py functools.py socket.py runpy.py asyncio/ concurrent/ "
+    "multiprocessing/";
+// Of installed packages: what stands between a call of PyTorch's and its caller, and our own.
+constexpr string_view kPythonBetween =
+    "torch/distributed/c10d_logger.py torch/utils/_contextlib.py torch/nn/modules/module.py "
+    "ddprun/";
+
+// The C library's calls that wait, and what starts threads and programs. Words between blanks.
+constexpr string_view kSystemNames =
+    " _start start_thread clone clone3 __clone __clone3 nanosleep __nanosleep usleep sleep __sleep "
+    "clock_nanosleep __clock_nanosleep pause poll __poll ppoll select pselect __select epoll_wait "
+    "epoll_pwait read __read pread readv recv __recv recvfrom recvmsg __recvmsg accept accept4 "
+    "connect send sendto sendmsg write __write writev syscall wait wait4 __wait4 waitpid waitid "
+    "sigtimedwait sigwait fsync fdatasync ioctl openat open64 flock sched_yield __sched_yield ";
+constexpr string_view kSystemPrefixes =
+    "__libc_ __GI_ pthread_ __pthread ___pthread __futex futex_ __lll_lock lll_ sem_ __new_sem "
+    "do_futex __internal_syscall __syscall_c __gthread __interceptor_ ___interceptor_";
+// The same in C++, where they call each other rather than the kernel.
+constexpr string_view kWaitingPrefixes =
+    "std::condition_variable std::__ std::this_thread std::thread std::mutex std::unique_lock "
+    "std::future std::lock_guard absl:: ddp::internal::";
+constexpr string_view kInterpreterPrefixes =
+    "_Py PyEval_ PyObject_ PyThread_ PyRun_ Py_ PyImport_ PyVectorcall pymain_ run_mod run_eval "
+    "method_vectorcall cfunction_ object_vacall slot_tp_ lock_PyThread acquire_timed thread_run "
+    "pythread_ time_sleep pysleep builtin_ vectorcall_ function_code_";
+constexpr string_view kLibraryPrefixes =
+    "ddp:: ddp_ c10d:: c10:: at:: torch:: gloo:: nccl cuda tensorpipe:: MPI_ PMPI_ grpc uv_ uv__ "
+    "THP pybind11:: std:: boost::";
+
+bool StartsWithWordOf(string_view words, string_view name) {
+  for (const string_view word : absl::StrSplit(words, ' ')) {
+    if (absl::StartsWith(name, word)) return true;
+  }
+  return false;
 }
+
+// Whether it is a call that waits in the kernel, or one around it.
+bool IsSystemFrame(string_view name) {
+  return (!absl::StrContains(name, ' ') &&
+          absl::StrContains(kSystemNames, absl::StrCat(" ", name, " "))) ||
+         StartsWithWordOf(kSystemPrefixes, name);
+}
+
+bool IsInterpreterFrame(string_view name) { return StartsWithWordOf(kInterpreterPrefixes, name); }
 
 bool IsPythonFile(string_view file) {
   return absl::EndsWith(file, ".py") || absl::EndsWith(file, ".pyx") || absl::StartsWith(file, "<");
@@ -50,120 +90,14 @@ string_view BehindPackages(string_view file) {
 }
 
 Owner OwnerOfPython(const Frame& frame) {
-  static const std::vector<string_view> waits = {
-      "threading.py",   "selectors.py", "contextlib.py", "functools.py", "socket.py",
-      "_weakrefset.py", "runpy.py",     "asyncio/",      "concurrent/",  "multiprocessing/"};
   if (absl::StartsWith(frame.file, "<frozen ")) return Owner::kNobody;
   const string_view package = BehindPackages(frame.file);
   if (!package.empty()) {
-    // What stands between a call of PyTorch's and its caller.
-    static const std::vector<string_view> between = {"torch/distributed/c10d_logger.py",
-                                                     "torch/utils/_contextlib.py",
-                                                     "torch/nn/modules/module.py", "ddprun/"};
-    return StartsWithAny(package, between) ? Owner::kNobody : Owner::kLibrary;
+    return StartsWithWordOf(kPythonBetween, package) ? Owner::kNobody : Owner::kLibrary;
   }
   const string_view standard = BehindStandardLibrary(frame.file);
   if (standard.empty()) return Owner::kUser;
-  return StartsWithAny(standard, waits) ? Owner::kNobody : Owner::kLibrary;
-}
-
-// The C library's calls that wait, and what starts threads and programs.
-bool IsSystemFrame(string_view name) {
-  static const std::array<string_view, 56> names = {"_start",
-                                                    "start_thread",
-                                                    "clone",
-                                                    "clone3",
-                                                    "__clone",
-                                                    "__clone3",
-                                                    "nanosleep",
-                                                    "__nanosleep",
-                                                    "usleep",
-                                                    "sleep",
-                                                    "__sleep",
-                                                    "pause",
-                                                    "poll",
-                                                    "__poll",
-                                                    "ppoll",
-                                                    "select",
-                                                    "pselect",
-                                                    "__select",
-                                                    "epoll_wait",
-                                                    "epoll_pwait",
-                                                    "read",
-                                                    "__read",
-                                                    "pread",
-                                                    "readv",
-                                                    "recv",
-                                                    "__recv",
-                                                    "recvfrom",
-                                                    "recvmsg",
-                                                    "accept",
-                                                    "accept4",
-                                                    "connect",
-                                                    "send",
-                                                    "sendto",
-                                                    "sendmsg",
-                                                    "write",
-                                                    "__write",
-                                                    "writev",
-                                                    "syscall",
-                                                    "wait",
-                                                    "wait4",
-                                                    "__wait4",
-                                                    "waitpid",
-                                                    "waitid",
-                                                    "sigtimedwait",
-                                                    "sigwait",
-                                                    "fsync",
-                                                    "ioctl",
-                                                    "openat",
-                                                    "__recvmsg",
-                                                    "fdatasync",
-                                                    "clock_nanosleep",
-                                                    "__clock_nanosleep",
-                                                    "flock",
-                                                    "open64",
-                                                    "sched_yield",
-                                                    "__sched_yield"};
-  static const std::vector<string_view> prefixes = {"__libc_",
-                                                    "__GI_",
-                                                    "pthread_",
-                                                    "__pthread",
-                                                    "___pthread",
-                                                    "__futex",
-                                                    "futex_",
-                                                    "__lll_lock",
-                                                    "lll_",
-                                                    "sem_",
-                                                    "__new_sem",
-                                                    "do_futex",
-                                                    "__internal_syscall",
-                                                    "__syscall_c",
-                                                    "std::condition_variable",
-                                                    "std::__",
-                                                    "std::this_thread",
-                                                    "std::thread",
-                                                    "std::mutex",
-                                                    "std::unique_lock",
-                                                    "std::future",
-                                                    "std::lock_guard",
-                                                    "__gthread",
-                                                    "absl::",
-                                                    "ddp::internal::",
-                                                    "__x64_sys",
-                                                    "do_syscall"};
-  return std::find(names.begin(), names.end(), name) != names.end() ||
-         StartsWithAny(name, prefixes);
-}
-
-bool IsInterpreterFrame(string_view name) {
-  static const std::vector<string_view> prefixes = {
-      "_Py",           "PyEval_",           "PyObject_",    "PyThread_",     "PyRun_",
-      "Py_",           "PyImport_",         "PyVectorcall", "pymain_",       "run_mod",
-      "run_eval",      "method_vectorcall", "cfunction_",   "object_vacall", "slot_tp_",
-      "lock_PyThread", "acquire_timed",     "thread_run",   "pythread_",     "time_sleep",
-      "pysleep",       "builtin_",          "vectorcall_",  "function_code_"};
-  return StartsWithAny(name, prefixes);
+  return StartsWithWordOf(kPythonWaits, standard) ? Owner::kNobody : Owner::kLibrary;
 }
 
 // `function` without "(int, char)" behind it and "void " before it.
@@ -174,7 +108,7 @@ string_view NameOf(string_view function) {
     const string_view rest = function.substr(i);
     if (absl::StartsWith(rest, "(anonymous namespace)")) {
       i += 20;
-    } else if (absl::StartsWith(rest, "operator")) {
+    } else if (absl::StartsWith(rest, "operator") && i > 0 && function[i - 1] == ':') {
       return function.substr(begin);  // what follows may be anything
     } else if (rest[0] == '<' || rest[0] == '{') {
       ++angles;
@@ -195,17 +129,14 @@ Owner OwnerOf(const Frame& frame, bool has_interpreter) {
   if (IsPythonFile(frame.file)) return OwnerOfPython(frame);
   const string_view name = NameOf(frame.function);
   // glibc's own sources, as distributions build them.
-  if (IsSystemFrame(name) || StartsWithAny(frame.file, {"../sysdeps/", "./nptl/", "../csu/"})) {
+  if (IsSystemFrame(name) || StartsWithWordOf(kWaitingPrefixes, name) ||
+      StartsWithWordOf("../sysdeps/ ./nptl/ ../csu/", frame.file)) {
     return Owner::kNobody;
   }
   if (IsInterpreterFrame(name)) return Owner::kInterpreter;
-  static const std::vector<string_view> libraries = {
-      "ddp::", "ddp_", "c10d::",       "c10::", "at::",    "torch::", "gloo::",
-      "nccl",  "cuda", "tensorpipe::", "MPI_",  "PMPI_",   "grpc",    "uv_",
-      "uv__",  "THP",  "pybind11::",   "std::", "boost::", "main"};
   // Where an interpreter runs, the user's code is Python; "main" is the interpreter's then.
   if (has_interpreter) return name == "main" ? Owner::kNobody : Owner::kLibrary;
-  return StartsWithAny(name, libraries) && name != "main" ? Owner::kLibrary : Owner::kUser;
+  return StartsWithWordOf(kLibraryPrefixes, name) ? Owner::kLibrary : Owner::kUser;
 }
 
 string_view ShortFile(string_view file) {
@@ -272,9 +203,7 @@ bool IsWaiting(const Stack& stack) {
   if (!main.state.empty()) return absl::StartsWith(main.state, "idle");
   if (main.frames.empty()) return false;
   const Frame& top = main.frames.front();
-  return !IsPythonFile(top.file) && IsSystemFrame(NameOf(top.function)) &&
-         !absl::StartsWith(top.function, "std::") && !absl::StartsWith(top.function, "ddp::") &&
-         !absl::StartsWith(top.function, "absl::");
+  return !IsPythonFile(top.file) && IsSystemFrame(NameOf(top.function));
 }
 
 }  // namespace ddprun::launcher

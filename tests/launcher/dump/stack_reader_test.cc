@@ -120,6 +120,8 @@ TEST_CASE("stack: PyTorch's worker server is asked where there is no py-spy") {
       {torch.python, temp.File("train.py")},
       {.env = {{"TORCH_WORKER_SERVER_SOCKET", "socket"}}, .working_dir = temp.path()});
   REQUIRE_MESSAGE(program.WaitForOut("ready"), program.Describe());
+  // It has yet to fall asleep.
+  REQUIRE(Eventually([&] { return KernelWait(program.pid()).find("sleep") != std::string::npos; }));
   const StackResult result = Read(program.pid(), {.path = "/none", .looks_beside_worker = false});
   CAPTURE(ResultText(result));
   CHECK(WhereText(result.stack) == "in train_step (train.py:5)");
