@@ -78,7 +78,7 @@ Agent::Agent(AgentSetup setup, std::unique_ptr<Guardian> guardian, LogRouter& lo
       progress_(TrainerProgress::Make(io_, setup_.environment,
                                       [this](const std::string& text) { Say(text); })),
       watch_(io_, WatchOptions(), WatchHooks()),
-      control_(io_, host_, watch_, logs_, ControlHooks()),
+      control_(io_, ControlOptions(), watch_, logs_, ControlHooks()),
       control_timer_(io_),
       is_on_terminal_(isatty(STDERR_FILENO) == 1),
       gloo_({}, [this](const std::string& line) { Say(line); }),

@@ -141,6 +141,7 @@ class Agent {
   void Hear(const rendezvous::RendezvousEvent& event);
   JobWatch::Options WatchOptions() const;
   JobWatch::Hooks WatchHooks();
+  ControlPlane::Options ControlOptions() const;
   ControlPlane::Hooks ControlHooks();
   void OpenControl(Duration delay);
   void ServeWatchers(WatchSockets sockets);

@@ -67,6 +67,21 @@ JobWatch::Hooks Agent::WatchHooks() {
           }};
 }
 
+ControlPlane::Options Agent::ControlOptions() const {
+  const LaunchConfig& config = setup_.config;
+  const auto variable = [this](const char* name) {
+    return setup_.environment.Get(name).value_or("");
+  };
+  std::string flights = variable("DDPRUN_FLIGHT_RECORDER_DIR");
+  if (flights.empty()) flights = variable("TMPDIR");
+  return {.host = host_,
+          .is_alone = config.rendezvous == RendezvousKind::kStandalone,
+          .stacks = {.run_id = config.run_id,
+                     .host = host_,
+                     .tool_path = variable("PATH"),
+                     .flight_folder = flights.empty() ? "/tmp" : flights}};
+}
+
 ControlPlane::Hooks Agent::ControlHooks() {
   return {.stop = [this](const StopOrder& order) { Feed(order); },
           .ask =
@@ -114,6 +129,19 @@ void Agent::OnLook(const std::shared_ptr<const JobSnapshot>& snapshot) {
 }
 
 void Agent::OnHang(const HangFound& hang) {
+  if (hang.is_new && setup_.config.on_hang == OnHang::kDump) {
+    control_.Dump(setup_.config.log_dir.empty() ? "." : setup_.config.log_dir, {},
+                  [this](const ControlPlane::DumpDone& done) {
+                    if (!done.sentence.empty()) Say(done.sentence);
+                    Say(done.error.empty() ? absl::StrCat("stacks are in ", done.folder)
+                                           : absl::StrCat("warning: dump: ", done.error));
+                  });
+  } else if (hang.is_new && !hang.ranks.empty()) {
+    const int rank = hang.ranks.front();
+    control_.AskWhere(rank, [this, rank](const std::string& where) {
+      if (!where.empty()) Say(absl::StrCat("rank ", rank, ": ", where));
+    });
+  }
   const bool may_restart = setup_.config.on_hang == OnHang::kRestart && hang.may_restart;
   if (!may_restart || hang.ranks.empty()) return;
   rendezvous::FailureReport report{.node = node_id_, .host = host_, .rank = hang.ranks.front()};

@@ -70,16 +70,17 @@ std::string Dump(const json& value) {
 
 }  // namespace
 
-ControlPlane::ControlPlane(boost::asio::io_context& io, std::string host, JobWatch& watch,
+ControlPlane::ControlPlane(boost::asio::io_context& io, Options options, JobWatch& watch,
                            LogRouter& logs, Hooks hooks)
     : io_(io),
-      host_(std::move(host)),
+      options_(std::move(options)),
       watch_(watch),
       logs_(logs),
       hooks_(std::move(hooks)),
       server_(io, [this](const HttpRequest& request,
                          HttpServer::Answer answer) { Handle(request, std::move(answer)); }),
       thread_(io),
+      stacks_(io, options_.stacks, watch.record()),
       key_(NewKey()) {}
 
 void ControlPlane::Start() {
@@ -108,16 +109,16 @@ void ControlPlane::Start() {
 
 void ControlPlane::ServeDashboard(UniqueFd listening, const std::string& host) {
   const uint16_t port = rendezvous::LocalPort(listening.get());
-  const std::string shown = host.empty() ? host_ : host;
-  server_.Listen(std::move(listening), false, {host_, host}, kPageDoor);
+  const std::string shown = host.empty() ? options_.host : host;
+  server_.Listen(std::move(listening), false, {options_.host, host}, kPageDoor);
   hooks_.say(absl::StrCat("dashboard: http://", EndpointText(shown, port), "/", key_,
                           "/ (without the last part it shows no log lines)"));
 }
 
 void ControlPlane::ServeMetrics(UniqueFd listening, const std::string& host) {
   const uint16_t port = rendezvous::LocalPort(listening.get());
-  const std::string shown = host.empty() ? host_ : host;
-  server_.Listen(std::move(listening), false, {host_, host}, kMetricsDoor);
+  const std::string shown = host.empty() ? options_.host : host;
+  server_.Listen(std::move(listening), false, {options_.host, host}, kMetricsDoor);
   hooks_.say(absl::StrCat("metrics: http://", EndpointText(shown, port), "/metrics"));
 }
 
@@ -136,6 +137,7 @@ void ControlPlane::HandleControl(const HttpRequest& request, HttpServer::Answer 
   if (request.path == "/status.json" && is_get) return GiveStatus(true, std::move(answer));
   if (request.path == "/logs" && is_get) return GiveLogs(request, true, std::move(answer));
   if (request.path == "/stop" && is_post) return GiveStop(request, std::move(answer));
+  if (request.path == "/dump" && is_post) return GiveDump(request, std::move(answer));
   answer(Error(404, "nothing is known by this name here"));
 }
 
@@ -234,7 +236,7 @@ void ControlPlane::GiveMetrics(const HttpRequest& request, HttpServer::Answer an
 
 void ControlPlane::GiveStop(const HttpRequest& request, HttpServer::Answer answer) {
   const bool is_after_step = request.query.contains("after_step");
-  hooks_.stop({is_after_step, absl::StrCat("ddprun stop on node ", host_)});
+  hooks_.stop({is_after_step, absl::StrCat("ddprun stop on node ", options_.host)});
   answer({.type = kJson, .body = "{}\n"});
 }
 
@@ -255,78 +257,7 @@ void ControlPlane::GiveLogs(const HttpRequest& request, bool is_private,
   const rendezvous::Assignment& here = watch_.record().assignment();
   const bool is_here = watch_.record().workers().contains(static_cast<int>(rank) - here.first_rank);
   if (is_here) return AnswerHere(body, give);
-  AskNodeOf(static_cast<int>(rank), body, give);
-}
-
-void ControlPlane::AskNodeOf(int rank, const std::string& body,
-                             std::function<void(std::optional<std::string>)> then) {
-  watch_.Look([this, rank, body, then](const std::shared_ptr<const JobSnapshot>& snapshot) {
-    if (snapshot == nullptr || has_ended_) return then(std::nullopt);
-    for (const NodeView& node : snapshot->job.nodes) {
-      for (const RankView& view : node.ranks) {
-        if (view.rank == rank) return AskNode(node.id, body, then);
-      }
-    }
-    const std::string why =
-        absl::StrCat("there is no rank ", rank, " in this job, or its node does not answer");
-    then(json{{"error", why}}.dump());
-  });
-}
-
-void ControlPlane::AskNode(const std::string& node_id, const std::string& body,
-                           std::function<void(std::optional<std::string>)> then) {
-  const uint64_t id = ++last_id_;
-  Asking& asking = asking_[id];
-  asking.then = std::move(then);
-  asking.timer = std::make_unique<boost::asio::steady_timer>(io_, kNodePatience);
-  asking.timer->async_wait([this, id](const boost::system::error_code& error) {
-    if (error) return;
-    const auto asked = asking_.extract(id);
-    if (!asked.empty()) asked.mapped().then(std::nullopt);
-  });
-  hooks_.ask({.id = id, .to = NodeId{node_id}, .body = body});
-}
-
-void ControlPlane::Answered(const rendezvous::GiveAnswers& part) {
-  const auto found = asking_.find(part.id);
-  if (found == asking_.end()) return watch_.Answered(part);
-  Asking& asking = found->second;
-  if (!part.answers.empty()) {
-    asking.answer = part.answers.front().body;
-    asking.is_answered = true;
-  }
-  if (!part.is_last) return;
-  const auto asked = asking_.extract(found);
-  const Asking& done = asked.mapped();
-  done.then(done.is_answered ? std::optional(done.answer) : std::nullopt);
-}
-
-void ControlPlane::Asked(uint64_t id, const std::string& body) {
-  if (has_ended_) return;
-  if (body == rendezvous::kPublicQuestion) return watch_.Asked(id, false);
-  if (body == kPrivateQuestion) return watch_.Asked(id, true);
-  AnswerHere(body, [this, id](const std::string& answer) { hooks_.answer(id, answer); });
-}
-
-void ControlPlane::AnswerHere(const std::string& body, std::function<void(std::string)> then) {
-  const std::vector<std::string> words = absl::StrSplit(body, ' ');
-  int rank = 0;
-  uint64_t from = 0;
-  const bool is_logs = words.size() == 3 && words[0] == "logs" &&
-                       absl::SimpleAtoi(words[1], &rank) && absl::SimpleAtoi(words[2], &from);
-  if (!is_logs) return then(json{{"error", "this node's ddprun does not know that"}}.dump());
-  const int local_rank = rank - watch_.record().assignment().first_rank;
-  thread_.Ask<RecentOutput>(
-      "recent output", "the workers' output", 2 * kLogPatience,
-      [&logs = logs_, local_rank, from] { return logs.Recent(local_rank, from, kLogPatience); },
-      [rank, then](std::optional<RecentOutput> output) {
-        if (!output) return then(json{{"error", "the log thread does not answer"}}.dump());
-        then(Dump({{"rank", rank},
-                   {"offset", output->end},
-                   {"is_kept", output->is_kept},
-                   {"has_stdout", output->has_stdout},
-                   {"text", output->text}}));
-      });
+  AskNodeOf(static_cast<int>(rank), body, kNodePatience, give);
 }
 
 void ControlPlane::End() {

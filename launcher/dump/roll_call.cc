@@ -41,7 +41,7 @@ std::vector<RankGroup> ByPlace(const std::vector<RankGroup>& groups) {
 
 // "rank 1", "ranks 0, 2-3".
 std::string Subject(const std::vector<int>& ranks) {
-  return absl::StrCat(ranks.size() == 1 ? "rank " : "ranks ", RanksText(ranks));
+  return absl::StrCat(ranks.size() == 1 ? "rank " : "ranks ", RankListText(ranks));
 }
 
 // "waits in X", "are in Y", "is not known: the process has ended".
@@ -92,7 +92,7 @@ std::vector<RankGroup> GroupRanks(std::vector<RankStack> ranks) {
   return groups;
 }
 
-std::string RanksText(const std::vector<int>& ranks) {
+std::string RankListText(const std::vector<int>& ranks) {
   std::vector<std::string> pieces;
   size_t left = ranks.size();
   for (size_t i = 0; i < ranks.size();) {
@@ -122,7 +122,7 @@ std::string RollCallSentence(const std::vector<RankGroup>& groups) {
       parts.push_back(absl::StrCat("all ", total, " ranks ", Predicate(place, true)));
     } else if (i == 0 && place.ranks.size() > 1) {
       parts.push_back(absl::StrCat(place.ranks.size(), " of ", total, " ranks (",
-                                   RanksText(place.ranks), ") ", Predicate(place, true)));
+                                   RankListText(place.ranks), ") ", Predicate(place, true)));
     } else {
       parts.push_back(absl::StrCat(Subject(place.ranks), " ", Predicate(place, false)));
     }

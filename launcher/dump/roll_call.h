@@ -37,7 +37,7 @@ struct RankGroup {
 std::vector<RankGroup> GroupRanks(std::vector<RankStack> ranks);
 
 // "0, 2-3"; of many pieces the first eight "and 120 more".  REQUIRES: ascending.
-std::string RanksText(const std::vector<int>& ranks);
+std::string RankListText(const std::vector<int>& ranks);
 
 // "3 of 4 ranks (0, 2-3) wait together in X; rank 1 is in Y". At most four places are named,
 // however many ranks there are. Empty: there are no ranks.

@@ -93,8 +93,8 @@ TEST_CASE("roll call: a thousand ranks are told in a line") {
 }
 
 TEST_CASE("roll call: ranks are told in ranges") {
-  CHECK(RanksText({}) == "");
-  CHECK(RanksText({0, 1, 2, 5, 7, 8}) == "0-2, 5, 7-8");
+  CHECK(RankListText({}) == "");
+  CHECK(RankListText({0, 1, 2, 5, 7, 8}) == "0-2, 5, 7-8");
 }
 
 }  // namespace
