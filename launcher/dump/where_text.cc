@@ -179,6 +179,8 @@ std::string WhereText(const Stack& stack) {
   const Frame* user = nullptr;
   for (const Frame& frame : frames) {
     const Owner owner = OwnerOf(frame, has_interpreter);
+    // What called the interpreter is no place in the user's program.
+    if (owner == Owner::kInterpreter) break;
     if (owner == Owner::kLibrary && library == nullptr) library = &frame;
     if (owner != Owner::kUser) continue;
     user = &frame;
