@@ -43,7 +43,7 @@ constexpr string_view kSystemPrefixes =
 // The same in C++, where they call each other rather than the kernel.
 constexpr string_view kWaitingPrefixes =
     "std::condition_variable std::__ std::this_thread std::thread std::mutex std::unique_lock "
-    "std::future std::lock_guard absl:: ddp::internal::";
+    "std::future std::lock_guard __tsan:: __asan:: __sanitizer:: absl:: ddp::internal::";
 constexpr string_view kInterpreterPrefixes =
     "_Py PyEval_ PyObject_ PyThread_ PyRun_ Py_ PyImport_ PyVectorcall pymain_ run_mod run_eval "
     "method_vectorcall cfunction_ object_vacall slot_tp_ lock_PyThread acquire_timed thread_run "
@@ -128,9 +128,10 @@ Owner OwnerOf(const Frame& frame, bool has_interpreter) {
   if (frame.function.empty()) return Owner::kNobody;
   if (IsPythonFile(frame.file)) return OwnerOfPython(frame);
   const string_view name = NameOf(frame.function);
-  // glibc's own sources, as distributions build them.
+  // glibc's own sources and GCC's, as distributions build them.
   if (IsSystemFrame(name) || StartsWithWordOf(kWaitingPrefixes, name) ||
-      StartsWithWordOf("../sysdeps/ ./nptl/ ../csu/", frame.file)) {
+      StartsWithWordOf("../sysdeps/ ./nptl/ ../csu/", frame.file) ||
+      absl::StrContains(frame.file, "/libsanitizer/")) {
     return Owner::kNobody;
   }
   if (IsInterpreterFrame(name)) return Owner::kInterpreter;
@@ -179,6 +180,8 @@ std::string WhereText(const Stack& stack) {
   const Frame* user = nullptr;
   for (const Frame& frame : frames) {
     const Owner owner = OwnerOf(frame, has_interpreter);
+    // What called the interpreter is no place in the user's program.
+    if (owner == Owner::kInterpreter) break;
     if (owner == Owner::kLibrary && library == nullptr) library = &frame;
     if (owner != Owner::kUser) continue;
     user = &frame;

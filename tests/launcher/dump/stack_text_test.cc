@@ -180,6 +180,7 @@ TEST_CASE("where: of a Python that was read without py-spy no C function passes 
   CHECK(WhereOf({{"clock_nanosleep", "", 0},
                  {"time_sleep", "", 0},
                  {"_PyEval_EvalFrameDefault", "", 0},
+                 {"pyrun_file", "pythonrun.c", 1626},
                  {"Py_BytesMain", "", 0},
                  {"main", "", 0}}) == "in Python code (py-spy would name its line)");
   CHECK(WhereOf({{"recv", "", 0},
