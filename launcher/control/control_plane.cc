@@ -63,11 +63,6 @@ std::string Render(const JobSnapshot& snapshot, bool is_private) {
   return RenderJson(job);
 }
 
-// What the user's own program wrote, for another process: bytes that are not UTF-8 become U+FFFD.
-std::string Dump(const json& value) {
-  return value.dump(-1, ' ', false, json::error_handler_t::replace);
-}
-
 }  // namespace
 
 ControlPlane::ControlPlane(boost::asio::io_context& io, Options options, JobWatch& watch,
