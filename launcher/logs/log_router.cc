@@ -130,7 +130,7 @@ absl::StatusOr<WorkerStdio> LogRouter::OpenWorker(int local_rank, int rank) {
   WorkerStdio stdio;
   if (folder.ok() && !folder->empty()) stdio.error_file = *folder + "/error.json";
   const std::string base = folder.ok() ? *folder : "";
-  if (needs_folder) TellPlace();
+  if (needs_folder || !options_.log_dir.empty()) TellPlace();
   for (const bool is_stderr : {false, true}) {
     const bool is_tee = is_stderr ? tee.err : tee.out;
     UniqueFd& worker_end = is_stderr ? stdio.stderr_fd : stdio.stdout_fd;
