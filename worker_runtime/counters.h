@@ -54,6 +54,9 @@ class Counters {
   // ddp_report_step() and ddp_report_phase().
   void ReportStep(int64_t step, int64_t samples);
   void SetPhase(Phase phase);
+  // The program tells of its steps itself.
+  void SetProgramTells() { has_program_told_.store(true, std::memory_order_relaxed); }
+  bool has_program_told() const { return has_program_told_.load(std::memory_order_relaxed); }
   // A caller was blocked so long until a collective was done.
   void AddWaited(std::chrono::nanoseconds time);
   // Communication took so long that backward did not hide.
@@ -70,6 +73,7 @@ class Counters {
 
   uint64_t* const words_;
   std::atomic<int64_t> left_out_;  // LeftOut() at the last step
+  std::atomic<bool> has_program_told_ = false;
   std::array<GroupCounters, kGroupSlots> groups_;
 };
 
