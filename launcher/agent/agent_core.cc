@@ -71,7 +71,7 @@ void AgentCore::On(const rendezvous::Assigned& event) {
 void AgentCore::On(const rendezvous::Drained& event) {
   if (event.round != assignment_.round || end_ || verdict_) return;
   // The report tells of a failure of this node that ends the job.
-  const bool is_told_later = own_failure_ && !HasBudget();
+  const bool is_told_later = (own_failure_ && !HasBudget()) || policy_.is_check;
   if (!event.reason.empty() && !is_told_later && !is_drain_told_) {
     is_drain_told_ = true;
     Tell(event.reason, HasWorkers() ? "; stopping this node's workers" : "");

@@ -1,8 +1,8 @@
 #include "launcher/check/check_plan.h"
 
 #include <algorithm>
-#include <map>
 #include <optional>
+#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -67,15 +67,20 @@ std::vector<UnitPair> NextPairs(const std::vector<int>& units, const PairRounds&
     });
     order.erase(rested == order.rend() ? order.end() - 1 : rested.base() - 1);
   }
+  // The slow half against the fast one, turned so far that the fewest meet again.
   const size_t half = order.size() / 2;
-  std::vector<Candidate> fast(order.begin() + static_cast<ptrdiff_t>(half), order.end());
-  for (size_t i = 0; i < half; ++i) {
-    auto partner = std::find_if(fast.begin(), fast.end(), [&](const Candidate& other) {
-      return !HaveMet(order[i].unit, other.unit, rounds);
+  size_t fewest = half + 1;
+  for (size_t turn = 0; turn < half && fewest > 0; ++turn) {
+    std::vector<UnitPair> turned;
+    for (size_t i = 0; i < half; ++i) {
+      turned.push_back({order[i].unit, order[half + (i + turn) % half].unit});
+    }
+    const auto repeated = std::count_if(turned.begin(), turned.end(), [&](const UnitPair& pair) {
+      return HaveMet(pair.a, pair.b, rounds);
     });
-    if (partner == fast.end()) partner = fast.begin();
-    pairs.push_back({order[i].unit, partner->unit});
-    fast.erase(partner);
+    if (static_cast<size_t>(repeated) >= fewest) continue;
+    fewest = static_cast<size_t>(repeated);
+    pairs = std::move(turned);
   }
   return pairs;
 }

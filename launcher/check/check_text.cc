@@ -21,7 +21,8 @@ std::string PairCell(const CheckFacts& facts, const std::vector<PairResult>& rou
   for (const PairResult& result : round) {
     const auto [a, b] = result.pair;
     if (unit != a && unit != b) continue;
-    const std::string& other = facts.units[static_cast<size_t>(unit == a ? b : a)].name;
+    const std::string& name = facts.units[static_cast<size_t>(unit == a ? b : a)].name;
+    const std::string other = name.substr(0, name.find(" ("));
     const std::string speed = Number(result.gb_per_s, "GB/s");
     return ShownText(absl::StrCat(speed.empty() ? "failed" : speed, " with ", other));
   }

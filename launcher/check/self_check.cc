@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "launcher/check/check_child.h"
@@ -19,11 +20,12 @@ constexpr char kTolerance[] = "--tolerance=2";
 // One stage alone and three with others, with what is between them.
 constexpr int kStages = 5;
 
-// "check: 4 ranks: all are well", the last line; "" where it did not come to that.
+// "4 ranks: all are well", of the last line; "" where it did not come to that.
 std::string SentenceIn(const std::string& text) {
+  constexpr absl::string_view kMark = "check: ";
   std::string sentence;
   for (const absl::string_view line : absl::StrSplit(text, '\n')) {
-    if (line.substr(0, 7) == "check: ") sentence = std::string(line);
+    if (absl::StartsWith(line, kMark)) sentence = std::string(line.substr(kMark.size()));
   }
   return sentence;
 }
@@ -48,7 +50,7 @@ absl::Status CheckThisNode(int workers, const std::string& visible_devices,
                                  .end_signal = SIGTERM});
   const std::string sentence = SentenceIn(end.text);
   if (end.exit_code == 0 && !sentence.empty()) {
-    std::fprintf(stderr, "ddprun: %s\n", sentence.c_str());
+    std::fprintf(stderr, "ddprun: check: %s\n", sentence.c_str());
     return absl::OkStatus();
   }
   std::fputs(end.text.c_str(), stderr);
