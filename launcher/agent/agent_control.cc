@@ -63,9 +63,7 @@ JobWatch::Hooks Agent::WatchHooks() {
       .on_look = [this](const std::shared_ptr<const JobSnapshot>& snapshot) { OnLook(snapshot); },
       .last_line =
           [&logs = logs_](int local_rank) {
-            std::string line = logs.StderrTail(local_rank, 1, std::chrono::milliseconds(50));
-            while (line.ends_with('\n') || line.ends_with('\r')) line.pop_back();
-            return line;
+            return logs.LastLine(local_rank, std::chrono::milliseconds(50));
           }};
 }
 

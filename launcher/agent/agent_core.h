@@ -38,6 +38,8 @@ struct AgentPolicy {
   // Of --preempt_signal (0: none), for what is said, and --requeue_code.
   int preempt_signal = 0;
   std::optional<int> requeue_code{};
+  // ddprun check: what a rank has found is told at the end, and no failure.
+  bool is_check = false;
   // Numbers beyond INT, TERM, HUP and QUIT: --signals_to_handle.
   std::vector<int> more_stop_signals{};
   // A worker that dies of SIGTERM, SIGINT, SIGHUP or one of these, not sent by us, is judged later:

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "launcher/agent/agent.h"
 #include "launcher/agent/file_thread.h"
+#include "launcher/check/self_check.h"
 #include "launcher/cli/option_values.h"
 #include "launcher/cli/program.h"
 #include "launcher/commands/commands.h"
@@ -165,7 +166,10 @@ int Launch(LaunchConfig config, Environment environment) {
   const absl::StatusOr<Program> program =
       ResolveProgram(config.program, config.args, config.run_as, environment);
   if (!program.ok()) return Complain(program.status(), ExitCodeOfStartError(program.status()));
+  return LaunchProgram(std::move(config), *program, std::move(environment));
+}
 
+int LaunchProgram(LaunchConfig config, const Program& program, Environment environment) {
   if (absl::Status status = UseNetwork(config, environment); !status.ok()) {
     return Complain(status, kExitUsage);
   }
@@ -176,6 +180,15 @@ int Launch(LaunchConfig config, Environment environment) {
   }
   if (absl::Status status = CheckReportFiles(config); !status.ok()) {
     return Complain(status, kExitMachine);
+  }
+  if (config.checks_itself) {
+    const absl::Status well =
+        CheckThisNode(config.workers_per_node, placement->visible_devices, environment);
+    if (!well.ok()) {
+      return Complain(
+          absl::UnavailableError(absl::StrCat(config.SourceOf("check"), ": ", well.message())),
+          kExitMachine);
+    }
   }
   WatchSockets sockets{.dashboard = ListenForWatchers("dashboard", config.dashboard, config),
                        .metrics = ListenForWatchers("metrics", config.metrics, config)};
@@ -193,9 +206,8 @@ int Launch(LaunchConfig config, Environment environment) {
                       .loglevel = environment.Get("LOGLEVEL")});
   SayAtStart(config, log_level, **logs);
   const std::shared_ptr<spdlog::logger> logger = MakeLogger(**logs, log_level.level);
-  Agent agent(
-      {std::move(config), *program, environment, *baseline, job_mark, *std::move(placement)},
-      *std::move(guardian), **logs, *logger, std::move(sockets));
+  Agent agent({std::move(config), program, environment, *baseline, job_mark, *std::move(placement)},
+              *std::move(guardian), **logs, *logger, std::move(sockets));
   return agent.Run();
 }
 

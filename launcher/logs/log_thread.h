@@ -71,7 +71,8 @@ class LogThread {
   void CloseAll();
   std::string Tail(int local_rank, size_t max_lines, Duration timeout);
   // As LogRouter's.
-  RecentOutput Recent(int local_rank, uint64_t from, Duration timeout);
+  RecentOutput Recent(int local_rank, uint64_t from, Duration timeout,
+                      uint64_t most = TailBuffer::kMaxBytes);
   bool Drain(Duration timeout);
   // False: as many lines wait already. The log thread hangs in a write to a dead disk, or a library
   // says more than a console takes.

@@ -122,6 +122,14 @@ std::vector<rendezvous::FailureReport> JobReporter::NewestFailures() const {
 }
 
 void JobReporter::Print(const rendezvous::Verdict& verdict) {
+  const LaunchConfig& config = options_.part.config;
+  if (config.is_check && verdict.first_failure && verdict.first_failure->error) {
+    // A finding. The node that has judged has printed it; where all nodes write into one output,
+    // that is all.
+    const bool is_said = verdict.first_failure->node == options_.part.node;
+    if (is_said || !config.report_node.empty()) return;
+    return logs_.Say("ddprun: " + EscapeControl(verdict.first_failure->error->message));
+  }
   std::string report = RenderExitReport({.verdict = verdict,
                                          .title = options_.part.program,
                                          .local_failures = NewestFailures(),

@@ -81,6 +81,10 @@ std::string IdleText(const RankIndex& ranks, const JudgePolicy& policy) {
     const bool is_stepping =
         seen.view->step && SaneSeconds(seen.view->step_age_s) < SecondsOf(policy.hang_timeout);
     if (is_stepping) return "";
+    // A program whose steps go on sleeps more than it computes, and is not idle.
+    const bool is_stepping =
+        seen.view->step && SaneSeconds(seen.view->step_age_s) < SecondsOf(policy.hang_timeout);
+    if (is_stepping) return "";
     running.push_back(seen.view);
     idle_s = std::min(idle_s, SaneSeconds(*seen.view->idle_s));
   }
