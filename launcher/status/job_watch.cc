@@ -4,6 +4,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <limits>
+#include <string_view>
 #include <utility>
 
 #include "launcher/status/snapshot_json.h"
@@ -28,6 +29,13 @@ constexpr size_t kMaxQuestions = 8;
 
 double AgeOf(TimePoint at, TimePoint now) {
   return std::max(0.0, std::chrono::duration<double>(now - at).count());
+}
+
+// `text`, which a line feed may end, as a terminal would leave it: of a progress bar its last state.
+std::string LastState(std::string_view text) {
+  while (text.ends_with('\n') || text.ends_with('\r')) text.remove_suffix(1);
+  const size_t back = text.rfind('\r');
+  return EscapeControl(back == std::string_view::npos ? text : text.substr(back + 1));
 }
 
 void AddFacts(const rendezvous::JobFacts& facts, TimePoint now, JobView& job) {
@@ -244,7 +252,7 @@ void JobWatch::ViewOwn(std::function<void(std::optional<NodeView>)> then) {
       [view = std::move(view), last_line = hooks_.last_line, facts = facts_]() mutable {
         facts->Fill(view);
         for (RankView& rank : view.ranks) {
-          if (last_line) rank.last_line = EscapeControl(last_line(rank.local_rank));
+          if (last_line) rank.last_line = LastState(last_line(rank.local_rank));
         }
         return view;
       },
