@@ -94,7 +94,7 @@ void JobJudge::Forget(JudgedNews& news) {
 
 void JobJudge::WatchRanks(TimePoint now, const RankIndex& ranks, JobView& job, JudgedNews& news) {
   HangsSeen hangs = hangs_.Look(now, ranks);
-  ProgressSeen progress = progress_.Look(ranks, hangs.hang.has_value());
+  ProgressSeen progress = progress_.Look(ranks, hangs.hang.has_value() || hangs.is_coming);
   StragglersSeen stragglers = stragglers_.Look(now, ranks);
   for (Problem& problem : hangs.problems) job.problems.push_back(std::move(problem));
   if (progress.problem) job.problems.push_back(std::move(*progress.problem));
