@@ -62,7 +62,8 @@ void AddFacts(const rendezvous::JobFacts& facts, TimePoint now, JobView& job) {
 struct JobWatch::Judging {
   explicit Judging(const JudgePolicy& policy) : judge(policy) {}
   // Puts the last word of nodes that are silent now in its place, with its age.
-  void Remember(TimePoint now, JobView& job) {
+  void Remember(TimePoint now, bool is_cut_off, JobView& job) {
+    if (is_cut_off) AddUnseen(job);
     for (const std::string& host : job.silent_nodes) {
       for (const auto& [id, last] : nodes) {
         const bool is_it = last.view.host == host;
@@ -79,6 +80,16 @@ struct JobWatch::Judging {
       heard[node.id] = node.age_s > 0 ? nodes[node.id] : LastWord{node, now};
     }
     nodes = std::move(heard);
+  }
+  // All others are silent where the coordinator, who passes their words on, is.
+  void AddUnseen(JobView& job) const {
+    const std::string own = job.nodes.front().id;
+    for (const auto& [id, last] : nodes) {
+      if (id != own) job.silent_nodes.push_back(last.view.host);
+    }
+    if (job.round == 0 || !job.silent_nodes.empty()) return;
+    job.nodes.front().problems.push_back(
+        {"lost_node", "the coordinator does not answer, so that other nodes are not seen", {}, "", 0});
   }
   JobJudge judge;
   struct LastWord {
@@ -272,12 +283,13 @@ void JobWatch::JudgeWhenComplete() {
   };
   thread_.Ask<Judged>(
       "judge", "/proc", kThreadPatience,
-      [judging = judging_, job = std::move(job), others = std::move(look_->others), now]() mutable {
+      [judging = judging_, job = std::move(job), others = std::move(look_->others),
+       is_alone = options_.is_alone, now]() mutable {
         Judged judged;
         auto snapshot = std::make_shared<JobSnapshot>();
         snapshot->job = AssembleJob(std::move(job), others, now);
         snapshot->at = now;
-        judging->Remember(now, snapshot->job);
+        judging->Remember(now, !is_alone && !others.is_last, snapshot->job);
         judged.news = judging->judge.Look(now, snapshot->job);
         judged.closing_line = judging->judge.ledger().ClosingLine();
         judged.snapshot = std::move(snapshot);
