@@ -28,7 +28,8 @@ size_t Severity(const Problem& problem) {
   return static_cast<size_t>(at - std::begin(kOrder));
 }
 
-// Seen by who looks at all ranks together; a node that tells it has it from its own look at the job.
+// Seen by who looks at all ranks together; a node that tells it has it from its own look at the
+// job.
 bool IsOfJob(const Problem& problem) {
   return problem.kind == "hang" || problem.kind == "no_progress" || problem.kind == "straggler";
 }
@@ -41,7 +42,8 @@ void AddTold(JobView& job) {
       if (!IsOfJob(problem) || told.size() >= kMaxNodeProblems) continue;
       const bool is_known =
           std::any_of(job.problems.begin(), job.problems.end(), [&](const Problem& own) {
-            return own.kind == problem.kind || (own.kind == "hang" && problem.kind == "no_progress");
+            return own.kind == problem.kind ||
+                   (own.kind == "hang" && problem.kind == "no_progress");
           });
       if (is_known) continue;
       told.push_back(problem);

@@ -31,7 +31,8 @@ double AgeOf(TimePoint at, TimePoint now) {
   return std::max(0.0, std::chrono::duration<double>(now - at).count());
 }
 
-// `text`, which a line feed may end, as a terminal would leave it: of a progress bar its last state.
+// `text`, which a line feed may end, as a terminal would leave it: of a progress bar its last
+// state.
 std::string LastState(std::string_view text) {
   while (text.ends_with('\n') || text.ends_with('\r')) text.remove_suffix(1);
   const size_t back = text.rfind('\r');
@@ -89,7 +90,11 @@ struct JobWatch::Judging {
     }
     if (job.round == 0 || !job.silent_nodes.empty()) return;
     job.nodes.front().problems.push_back(
-        {"lost_node", "the coordinator does not answer, so that other nodes are not seen", {}, "", 0});
+        {"lost_node",
+         "the coordinator does not answer, so that other nodes are not seen",
+         {},
+         "",
+         0});
   }
   JobJudge judge;
   struct LastWord {
