@@ -20,6 +20,9 @@ using nlohmann::json;
 constexpr Duration kSocketTimeout = std::chrono::seconds(5);
 constexpr Duration kNodePatience = std::chrono::milliseconds(2500);
 constexpr Duration kLogPatience = std::chrono::milliseconds(500);
+// What another node is answered; a message of the agents' streams holds 256 KiB, and one that is
+// larger would break them.
+constexpr size_t kMaxAnswerBytes = 192 * 1024;
 constexpr char kJson[] = "application/json";
 
 HttpReply Error(int status, const std::string& text) {
@@ -184,11 +187,19 @@ void ControlPlane::AnswerHere(const std::string& body, std::function<void(std::s
       [&logs = logs_, local_rank, from] { return logs.Recent(local_rank, from, kLogPatience); },
       [rank, then](std::optional<RecentOutput> output) {
         if (!output) return then(json{{"error", "the log thread does not answer"}}.dump());
-        then(Dump({{"rank", rank},
-                   {"offset", output->end},
-                   {"is_kept", output->is_kept},
-                   {"has_stdout", output->has_stdout},
-                   {"text", output->text}}));
+        json answer = {{"rank", rank},
+                       {"offset", output->end},
+                       {"is_kept", output->is_kept},
+                       {"has_stdout", output->has_stdout},
+                       {"text", output->text}};
+        std::string written = Dump(answer);
+        // A control character takes six bytes.
+        while (written.size() > kMaxAnswerBytes) {
+          output->text.erase(0, CharacterStart(output->text, output->text.size() / 2));
+          answer["text"] = output->text;
+          written = Dump(answer);
+        }
+        then(std::move(written));
       });
 }
 
