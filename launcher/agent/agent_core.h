@@ -378,6 +378,8 @@ class AgentCore {
   int kill_signals_ = 0;
   bool is_stop_asked_ = false;
   bool is_stop_by_user_ = false;  // whom no requeue code is for
+  // Passed on to the coordinator, which may not have heard it.
+  std::optional<StopOrder> ordered_;
   bool have_read_stop_ = false;   // workers of any round
 
   // What the user has been told.

@@ -49,6 +49,7 @@ void AgentCore::On(const rendezvous::ContactLost& event) {
   } else if (!contact_.gone_at) {
     contact_.gone_at = now_ + policy_.gone_grace;
   }
+  if (ordered_) return On(*std::exchange(ordered_, std::nullopt));
   CheckContact();
 }
 
@@ -161,6 +162,8 @@ void AgentCore::On(const rendezvous::StopRequested& event) {
 void AgentCore::On(const StopOrder& event) {
   if (state_ == State::kLeaving || verdict_ || end_) return;
   if (had_contact_ && !contact_.lost_since) {
+    // No later one takes an end back that was ordered.
+    if (!ordered_ || ordered_->is_after_step) ordered_ = event;
     actions_.push_back(OrderStop{event.is_after_step, event.reason});
     return;
   }

@@ -131,11 +131,19 @@ void ControlPlane::AnswerLogs(int rank, uint64_t from, std::function<void(std::s
       [&logs = logs_, local_rank, from] { return logs.Recent(local_rank, from, kLogPatience); },
       [rank, then](std::optional<RecentOutput> output) {
         if (!output) return then(ErrorText("the log thread does not answer"));
-        then(Dumped({{"rank", rank},
-                     {"offset", output->end},
-                     {"is_kept", output->is_kept},
-                     {"has_stdout", output->has_stdout},
-                     {"text", output->text}}));
+        json answer = {{"rank", rank},
+                       {"offset", output->end},
+                       {"is_kept", output->is_kept},
+                       {"has_stdout", output->has_stdout},
+                       {"text", output->text}};
+        std::string written = Dumped(answer);
+        // A control character takes six bytes.
+        while (written.size() > rendezvous::kMaxAnswerBytes) {
+          output->text.erase(0, CharacterStart(output->text, output->text.size() / 2));
+          answer["text"] = output->text;
+          written = Dumped(answer);
+        }
+        then(std::move(written));
       });
 }
 

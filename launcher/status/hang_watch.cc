@@ -13,6 +13,8 @@ namespace {
 
 // Less of a core is no work: threads of libraries wake up now and then in a program that sleeps.
 constexpr double kIdleCores = 0.05;
+// A wait that has lasted this part of --hang_timeout may well be a hang.
+constexpr double kComing = 0.5;
 // So many of one look are told, and problems are listed.
 constexpr size_t kMaxTold = 8;
 constexpr size_t kMaxListed = 64;
@@ -83,7 +85,7 @@ HangWatch::Verdict HangWatch::JudgeLate(const RankIndex& ranks, const GroupWait&
     return {false, first_step, {"is slow to its first step", "are slow to their first step"}};
   }
   if (!elsewhere.empty()) return {false, elsewhere, {"goes on elsewhere", "go on elsewhere"}};
-  return {.is_hang = is_long};
+  return {.is_hang = is_long, .is_coming = timeout_s > 0 && late_s >= kComing * timeout_s};
 }
 
 HangWatch::Verdict HangWatch::Judge(const RankIndex& ranks, const std::vector<GroupWait>& waits,
@@ -97,7 +99,8 @@ HangWatch::Verdict HangWatch::Judge(const RankIndex& ranks, const std::vector<Gr
     waiting_s = std::min(waiting_s, waits[i].waiting_s);
   }
   if (policy_.hang_timeout <= Duration::zero()) return {};
-  if (waiting_s < SecondsOf(policy_.hang_timeout)) return {};
+  const double timeout_s = SecondsOf(policy_.hang_timeout);
+  if (waiting_s < timeout_s) return {.is_coming = waiting_s >= kComing * timeout_s};
   if (holdup.is_cycle || wait.unknown_late > 0) return {.is_hang = true};
   // All have come. The first operations may carry a whole model over a slow network.
   for (const int rank : wait.waiting) {
@@ -184,6 +187,7 @@ HangsSeen HangWatch::Look(TimePoint now, const RankIndex& ranks) {
     if (seen.waiting_line.empty() && wait.waiting_s >= SecondsOf(policy_.waiting_notice_delay)) {
       seen.waiting_line = WaitingText(ranks, waits, holdup, verdict.excused, verdict.why);
     }
+    seen.is_coming |= verdict.is_hang || verdict.is_coming;
     if (!verdict.is_hang || !(is_told[i] || IsConfirmed(now, wait.key))) continue;
     const std::string text = HangText(ranks, waits, holdup);
     hangs[wait.key] = {wait.number, OperationText(wait), wait.waiting_s};

@@ -22,6 +22,8 @@ struct HangsSeen {
   std::string waiting_line;         // of the longest wait, hang or none
   std::vector<std::string> lines;   // hangs that began or ended since the look before
   std::optional<HangFound> hang{};  // the one that stands for longest
+  // A wait without an excuse has lasted half of what makes it a hang, or waits for a second look.
+  bool is_coming = false;
 };
 
 // Ranks hang that do not come to a collective for hang_timeout while others wait in it, and all of
@@ -52,6 +54,7 @@ class HangWatch {
     bool is_hang = false;
     std::vector<int> excused{};
     Excuse why{};
+    bool is_coming = false;
   };
 
   void See(TimePoint now, const std::vector<GroupWait>& waits, const std::vector<Holdup>& holdups);

@@ -28,6 +28,31 @@ size_t Severity(const Problem& problem) {
   return static_cast<size_t>(at - std::begin(kOrder));
 }
 
+// Seen by who looks at all ranks together; a node that tells it has it from its own look at the
+// job.
+bool IsOfJob(const Problem& problem) {
+  return problem.kind == "hang" || problem.kind == "no_progress" || problem.kind == "straggler";
+}
+
+// What another node's look has found, as far as ours has not: that may be the first.
+void AddTold(JobView& job) {
+  std::vector<Problem> told;
+  for (const NodeView& node : job.nodes) {
+    for (const Problem& problem : node.problems) {
+      if (!IsOfJob(problem) || told.size() >= kMaxNodeProblems) continue;
+      const bool is_known =
+          std::any_of(job.problems.begin(), job.problems.end(), [&](const Problem& own) {
+            return own.kind == problem.kind ||
+                   (own.kind == "hang" && problem.kind == "no_progress");
+          });
+      if (is_known) continue;
+      told.push_back(problem);
+      told.back().text = EscapeControl(problem.text);
+    }
+  }
+  for (Problem& problem : told) job.problems.push_back(std::move(problem));
+}
+
 bool IsRunning(const JobView& job) { return job.state == "running" || job.state == "unknown"; }
 
 // A failure that ended a round which no other has followed yet, as far as a step.
@@ -70,7 +95,10 @@ JudgedNews JobJudge::Look(TimePoint now, JobView& job) {
   AddFault(job);
   AddSilentNodes(now, job);
   AddNodeProblems(now, job, news);
-  if (IsRunning(job)) WatchRanks(now, ranks, job, news);
+  if (IsRunning(job)) {
+    WatchRanks(now, ranks, job, news);
+    AddTold(job);
+  }
   if (job.waiting_line.empty()) job.waiting_line = OwnWaitingText(job);
   std::stable_sort(job.problems.begin(), job.problems.end(),
                    [](const Problem& a, const Problem& b) { return Severity(a) < Severity(b); });
@@ -99,7 +127,7 @@ void JobJudge::Forget(JudgedNews& news) {
 
 void JobJudge::WatchRanks(TimePoint now, const RankIndex& ranks, JobView& job, JudgedNews& news) {
   HangsSeen hangs = hangs_.Look(now, ranks);
-  ProgressSeen progress = progress_.Look(ranks, hangs.hang.has_value());
+  ProgressSeen progress = progress_.Look(ranks, hangs.hang.has_value() || hangs.is_coming);
   StragglersSeen stragglers = stragglers_.Look(now, ranks);
   for (Problem& problem : hangs.problems) job.problems.push_back(std::move(problem));
   if (progress.problem) job.problems.push_back(std::move(*progress.problem));
@@ -153,6 +181,7 @@ void JobJudge::AddNodeProblems(TimePoint now, JobView& job, JudgedNews& news) {
   for (const NodeView& node : job.nodes) {
     for (const Problem& of_node : node.problems) {
       if (job.problems.size() - first >= kMaxNodeProblems) break;
+      if (IsOfJob(of_node)) continue;
       Problem problem = of_node;
       problem.text = EscapeControl(problem.text);
       if (problem.node.empty()) problem.node = node.host;

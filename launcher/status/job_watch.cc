@@ -4,6 +4,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <limits>
+#include <string_view>
 #include <utility>
 
 #include "launcher/status/disk_facts.h"
@@ -42,6 +43,14 @@ std::optional<double> SlowestFirstStep(const NodeView& node) {
   return slowest;
 }
 
+// `text`, which a line feed may end, as a terminal would leave it: of a progress bar its last
+// state.
+std::string LastState(std::string_view text) {
+  while (text.ends_with('\n') || text.ends_with('\r')) text.remove_suffix(1);
+  const size_t back = text.rfind('\r');
+  return EscapeControl(back == std::string_view::npos ? text : text.substr(back + 1));
+}
+
 void AddFacts(const rendezvous::JobFacts& facts, TimePoint now, JobView& job) {
   if (facts.run_id.empty()) return;  // the coordinator knows no job yet
   if (job.run_id.empty()) job.run_id = facts.run_id;
@@ -66,7 +75,8 @@ void AddFacts(const rendezvous::JobFacts& facts, TimePoint now, JobView& job) {
 struct JobWatch::Judging {
   explicit Judging(const JudgePolicy& policy) : judge(policy) {}
   // Puts the last word of nodes that are silent now in its place, with its age.
-  void Remember(TimePoint now, JobView& job) {
+  void Remember(TimePoint now, bool is_cut_off, JobView& job) {
+    if (is_cut_off) AddUnseen(job);
     for (const std::string& host : job.silent_nodes) {
       for (const auto& [id, last] : nodes) {
         const bool is_it = last.view.host == host;
@@ -83,6 +93,20 @@ struct JobWatch::Judging {
       heard[node.id] = node.age_s > 0 ? nodes[node.id] : LastWord{node, now};
     }
     nodes = std::move(heard);
+  }
+  // All others are silent where the coordinator, who passes their words on, is.
+  void AddUnseen(JobView& job) const {
+    const std::string own = job.nodes.front().id;
+    for (const auto& [id, last] : nodes) {
+      if (id != own) job.silent_nodes.push_back(last.view.host);
+    }
+    if (job.round == 0 || !job.silent_nodes.empty()) return;
+    job.nodes.front().problems.push_back(
+        {"lost_node",
+         "the coordinator does not answer, so that other nodes are not seen",
+         {},
+         "",
+         0});
   }
   JobJudge judge;
   struct LastWord {
@@ -276,7 +300,7 @@ void JobWatch::ViewOwn(std::function<void(std::optional<NodeView>)> then) {
       [view = std::move(view), last_line = hooks_.last_line, facts = facts_]() mutable {
         facts->Fill(view);
         for (RankView& rank : view.ranks) {
-          if (last_line) rank.last_line = EscapeControl(last_line(rank.local_rank));
+          if (last_line) rank.last_line = LastState(last_line(rank.local_rank));
         }
         return view;
       },
@@ -297,12 +321,13 @@ void JobWatch::JudgeWhenComplete() {
   };
   thread_.Ask<Judged>(
       "judge", "/proc", kThreadPatience,
-      [judging = judging_, job = std::move(job), others = std::move(look_->others), now]() mutable {
+      [judging = judging_, job = std::move(job), others = std::move(look_->others),
+       is_alone = options_.is_alone, now]() mutable {
         Judged judged;
         auto snapshot = std::make_shared<JobSnapshot>();
         snapshot->job = AssembleJob(std::move(job), others, now);
         snapshot->at = now;
-        judging->Remember(now, snapshot->job);
+        judging->Remember(now, !is_alone && !others.is_last, snapshot->job);
         judged.news = judging->judge.Look(now, snapshot->job);
         judged.closing_line = judging->judge.ledger().ClosingLine();
         judged.snapshot = std::move(snapshot);

@@ -78,7 +78,9 @@ void NodeRecord::NoteEvent(const rendezvous::ContactMade& event) {
   contact_lost_.clear();
 }
 
-void NodeRecord::NoteEvent(const rendezvous::ContactLost& event) { contact_lost_ = event.reason; }
+void NodeRecord::NoteEvent(const rendezvous::ContactLost& event) {
+  contact_lost_ = absl::StrCat("the coordinator, which does not answer (", event.reason, ")");
+}
 
 void NodeRecord::NoteEvent(const rendezvous::ContactRestored&) { contact_lost_.clear(); }
 

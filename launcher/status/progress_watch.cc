@@ -58,7 +58,8 @@ ProgressSeen ProgressWatch::Look(const RankIndex& ranks, bool is_explained) {
     return seen;
   }
   for_s_ = stand->for_s;
-  // What has been told of the hang is enough; when that is over this is, too.
+  // What is told of the hang, or soon will be, is enough: a step is always older than the wait in
+  // it. When that is over this is, too.
   if (is_explained) return seen;
   std::string text = absl::StrCat("no step has ended for ", SpanText(stand->for_s),
                                   ", the last was ", NumberText(stand->step));
@@ -77,14 +78,8 @@ std::string IdleText(const RankIndex& ranks, const JudgePolicy& policy) {
   for (const SeenRank& seen : ranks.all()) {
     if (!seen.is_running()) continue;
     if (seen.is_silent || !seen.view->idle_s) return "";
-    // A program whose steps go on sleeps more than it computes, and is not idle.
-    const bool is_stepping =
-        seen.view->step && SaneSeconds(seen.view->step_age_s) < SecondsOf(policy.hang_timeout);
-    if (is_stepping) return "";
-    // A program whose steps go on sleeps more than it computes, and is not idle.
-    const bool is_stepping =
-        seen.view->step && SaneSeconds(seen.view->step_age_s) < SecondsOf(policy.hang_timeout);
-    if (is_stepping) return "";
+    // The kernel may count CPU time by samples and miss all of what sleeps between short steps.
+    if (seen.view->step && seen.view->step_age_s < SecondsOf(policy.hang_timeout)) return "";
     running.push_back(seen.view);
     idle_s = std::min(idle_s, SaneSeconds(*seen.view->idle_s));
   }

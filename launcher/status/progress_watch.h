@@ -24,7 +24,7 @@ class ProgressWatch {
  public:
   explicit ProgressWatch(JudgePolicy policy) : policy_(policy) {}
 
-  // `is_explained`: a hang is why.
+  // `is_explained`: a hang is why, or may be soon.
   ProgressSeen Look(const RankIndex& ranks, bool is_explained);
   void Forget() { is_told_ = false; }
 

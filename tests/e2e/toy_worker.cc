@@ -17,8 +17,7 @@
 //   progress:DONE/ALL     by ddp::ReportProgress
 //   connect       "connected" on stdout once MASTER_ADDR:MASTER_PORT takes a connection
 //
-// "@2" behind a step: only the worker of RANK 2; "#1": only at restart count 1. {rank}, {restart},
-// {pid} and {agent} in a step are replaced. It ends with 0 after the last step.
+// Marks and replacements as in worker_steps.h. It ends with 0 after the last step.
 #include <fcntl.h>
 #include <netdb.h>
 #include <signal.h>
@@ -32,33 +31,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
-#include <vector>
 
 #include "ddp/progress.h"
+#include "tests/e2e/worker_steps.h"
 
 namespace {
 
-std::string Env(const char* name) {
-  const char* value = std::getenv(name);
-  return value != nullptr ? value : "";
-}
-
-void Replace(std::string& text, const std::string& what, const std::string& with) {
-  for (size_t at = text.find(what); at != std::string::npos; at = text.find(what)) {
-    text.replace(at, what.size(), with);
-  }
-}
-
-// Cuts "<mark><number>" off the end of `step`. Whether the step applies: there is no such mark, or
-// the number is `value`.
-bool Applies(std::string& step, char mark, const std::string& value) {
-  const size_t at = step.rfind(mark);
-  if (at == std::string::npos || at + 1 == step.size()) return true;
-  const std::string wanted = step.substr(at + 1);
-  if (wanted.find_first_not_of("0123456789") != std::string::npos) return true;
-  step.resize(at);
-  return wanted == value;
-}
+using ddprun::testing::Env;
 
 void Line(FILE* stream, const std::string& text) {
   std::fprintf(stream, "%s\n", text.c_str());
@@ -194,25 +173,8 @@ void Do(const std::string& name, const std::string& value) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  for (int i = 1; i < argc; ++i) {
-    std::string step = argv[i];
-    // Either order of the two marks.
-    bool applies = true;
-    for (int k = 0; k < 2; ++k) {
-      applies = Applies(step, '@', Env("RANK")) && applies;
-      applies = Applies(step, '#', Env("TORCHELASTIC_RESTART_COUNT")) && applies;
-    }
-    if (!applies) continue;
-    Replace(step, "{rank}", Env("RANK"));
-    Replace(step, "{restart}", Env("TORCHELASTIC_RESTART_COUNT"));
-    Replace(step, "{pid}", std::to_string(getpid()));
-    Replace(step, "{agent}", std::to_string(getppid()));
-    const size_t colon = step.find(':');
-    if (colon == std::string::npos) {
-      Do(step, "");
-    } else {
-      Do(step.substr(0, colon), step.substr(colon + 1));
-    }
+  for (const ddprun::testing::WorkerStep& step : ddprun::testing::WorkerSteps(argc, argv)) {
+    Do(step.name, step.value);
   }
   return 0;
 }

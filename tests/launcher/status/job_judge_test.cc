@@ -57,6 +57,23 @@ TEST_CASE("judge: a failure makes a job unwell until its next round runs") {
   CHECK_FALSE(is_healthy("ended", 1));
 }
 
+TEST_CASE("judge: what another node has found of the job is shown until it is seen here, too") {
+  JobView job = RunningJob(2, 2);
+  LetAllWaitFor(job, {2}, 40);
+  const Problem told{"hang", "rank 2 has not come", {2}, "", 41};
+  job.nodes[0].problems = {told, {"no_progress", "no step has ended", {}, "", 12}};
+  Watch watch;
+  watch.Look(job);
+  CHECK(ProblemOf(job, "hang") == told);
+  CHECK(watch.lines().empty());
+  watch.Look(job, 1.5);
+  CHECK(job.problems.size() == 1);
+  CHECK(ProblemOf(job, "hang").since_s == 40);
+  job.state = "stopping";
+  watch.Look(job);
+  CHECK(job.is_healthy);
+}
+
 TEST_CASE("judge: nodes that do not answer make a job unwell") {
   JobView job = RunningJob(3, 1);
   job.silent_nodes = {"gpu-07"};

@@ -34,6 +34,20 @@ TEST_CASE("progress: steps that stand for long are told, once, and that they go 
   CHECK(watch.lines() == Lines{text, "the job goes on: no step had ended for 1 min 10 s"});
 }
 
+TEST_CASE("progress: a collective that hangs explains it, also in the looks before that is sure") {
+  JobView job = RunningJob(2, 2);
+  Watch watch;
+  // The step is older than the wait by what was computed since.
+  for (const double waiting_s : {20.0, 28.0, 29.0, 30.5}) {
+    LetStep(job, 7, waiting_s + 1.5);
+    LetAllWaitFor(job, {2}, waiting_s);
+    watch.LookTwice(job);
+    CHECK(ProblemOf(job, "no_progress").kind == "");
+  }
+  CHECK(ProblemOf(job, "hang").ranks == std::vector<int>{2});
+  CHECK(watch.lines().size() == 1);
+}
+
 TEST_CASE("progress: what excuses steps that stand") {
   JobView job = RunningJob(2, 2);
   LetStep(job, 7, 100);
@@ -97,6 +111,7 @@ TEST_CASE("idle: ranks that use no CPU are a fact, and no fault") {
   CHECK(watch.lines().empty());
   SUBCASE("one that does") { RankOf(job, 1).idle_s = 29; }
   SUBCASE("one of which it is not known") { RankOf(job, 1).idle_s.reset(); }
+  SUBCASE("one that steps") { RankOf(job, 1).step = 7; }
   SUBCASE("none runs") {
     for (RankView& rank : job.nodes[0].ranks) rank.state = "ended";
   }

@@ -1,0 +1,153 @@
+// Hangs in a collective and steps that do not end: told once on stderr, and by `ddprun status`.
+#include <doctest/doctest.h>
+
+#include "tests/e2e/asking.h"
+#include "tests/support/holds.h"
+
+namespace ddprun::testing {
+namespace {
+
+using nlohmann::json;
+using Strings = std::vector<std::string>;
+
+size_t CountOf(const std::string& text, const std::string& part) {
+  size_t count = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+// The number in front of " s" at the end of what the job waits for; -1: none.
+int WaitingSeconds(const json& job) {
+  const std::string line = job["waiting_line"].get<std::string>();
+  if (!line.ends_with(" s")) return -1;
+  return std::stoi("0" + line.substr(line.rfind(' ', line.size() - 3) + 1));
+}
+
+// Rank 1 comes to operation 2 of the group when it is let, and the others wait in it.
+Strings LateRank(const Job& job, const Strings& late) {
+  Strings steps = {"open:dp", "call:1", "done:1", "step:1"};
+  for (const std::string& step : late) steps.push_back(step + "@1");
+  const Strings rest = {"until:" + job.File("come") + "@1", "call:2", "until:" + job.File("come"),
+                        "done:2", "steps:" + job.File("go")};
+  steps.insert(steps.end(), rest.begin(), rest.end());
+  return steps;
+}
+
+TEST_CASE("hang: the rank that does not come is named once, status says 1, and it heals") {
+  Job job;
+  const ControlFolder folder;
+  const auto ddprun =
+      RunReporting(job, folder, {"--nproc_per_node=3", "--hang_timeout=2"}, LateRank(job, {}));
+  const json seen =
+      StatusUntil(job, folder, [](const json& now) { return ProblemsOf(now) == Strings{"hang"}; });
+  CHECK(seen["is_healthy"] == false);
+  const json hang = seen["problems"][0];
+  CHECK(hang["ranks"] == json::array({1}));
+  constexpr char kText[] = "rank 1 has not come to all-reduce #2 for ";
+  Holds(hang["text"].get<std::string>(), kText);
+  Holds(hang["text"].get<std::string>(), "ranks 0, 2 wait for it");
+  const Told told = Ask(job, folder, {"status"});
+  CHECK_MESSAGE(told.code == 1, told.Describe());
+  Holds(told.out, kText);
+  CHECK(told.err.empty());
+  REQUIRE_MESSAGE(ddprun->WaitForErr(kText), ddprun->Describe());
+
+  job.Touch("come");
+  REQUIRE_MESSAGE(ddprun->WaitForErr("the hang in all-reduce #2 is over after "),
+                  ddprun->Describe());
+  AskUntil(job, folder, {"status"}, [](const Told& again) { return again.code == 0; });
+  job.Touch("go");
+  CHECK_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
+  CHECK_MESSAGE(CountOf(ddprun->err(), kText) == 1, ddprun->Describe());
+}
+
+TEST_CASE("hang: a rank that evaluates or writes a checkpoint is waited for, and named") {
+  for (const auto& [phase, doing] : {std::pair("3", "evaluates"), {"4", "writes a checkpoint"}}) {
+    Job job;
+    const ControlFolder folder;
+    const auto ddprun = RunReporting(job, folder, {"--nproc_per_node=3", "--hang_timeout=1"},
+                                     LateRank(job, {std::string("phase:") + phase}));
+    const json seen =
+        StatusUntil(job, folder, [](const json& now) { return WaitingSeconds(now) >= 4; });
+    CHECK(seen["is_healthy"] == true);
+    Holds(seen["waiting_line"].get<std::string>(),
+          std::string("waiting for rank 1, which ") + doing + ", for ");
+    const Told told = Ask(job, folder, {"status"});
+    CHECK_MESSAGE(told.code == 0, told.Describe());
+    for (const char* name : {"come", "go"}) job.Touch(name);
+    CHECK_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
+    CHECK_MESSAGE(ddprun->err().find("not come") == std::string::npos, ddprun->Describe());
+    CHECK_MESSAGE(ddprun->err().find("no step") == std::string::npos, ddprun->Describe());
+  }
+}
+
+TEST_CASE("hang: with --hang_timeout=0 nothing is said, and what is waited for is shown") {
+  Job job;
+  const ControlFolder folder;
+  const auto ddprun =
+      RunReporting(job, folder, {"--nproc_per_node=3", "--hang_timeout=0"}, LateRank(job, {}));
+  const json seen =
+      StatusUntil(job, folder, [](const json& now) { return WaitingSeconds(now) >= 4; });
+  CHECK(seen["is_healthy"] == true);
+  Holds(seen["waiting_line"].get<std::string>(), "waiting in all-reduce #2 for rank 1 for ");
+  for (const char* name : {"come", "go"}) job.Touch(name);
+  CHECK_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
+  CHECK_MESSAGE(ddprun->err().find("hang") == std::string::npos, ddprun->Describe());
+  CHECK_MESSAGE(ddprun->err().find("no step") == std::string::npos, ddprun->Describe());
+}
+
+TEST_CASE("hang: steps that do not end are told of once, and that they go on") {
+  Job job;
+  const ControlFolder folder;
+  const auto ddprun =
+      RunReporting(job, folder, {"--nproc_per_node=2", "--hang_timeout=2"},
+                   {"step:41", "step:42", "until:" + job.File("come"), "steps:" + job.File("go")});
+  const json seen = StatusUntil(
+      job, folder, [](const json& now) { return ProblemsOf(now) == Strings{"no_progress"}; });
+  constexpr char kText[] = "no step has ended for ";
+  Holds(seen["problems"][0]["text"].get<std::string>(), kText);
+  Holds(seen["problems"][0]["text"].get<std::string>(), ", the last was 42");
+  const Told told = Ask(job, folder, {"status"});
+  CHECK_MESSAGE(told.code == 1, told.Describe());
+  job.Touch("come");
+  REQUIRE_MESSAGE(ddprun->WaitForErr("the job goes on: no step had ended for "),
+                  ddprun->Describe());
+  AskUntil(job, folder, {"status"}, [](const Told& again) { return again.code == 0; });
+  job.Touch("go");
+  CHECK_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
+  CHECK_MESSAGE(CountOf(ddprun->err(), kText) == 1, ddprun->Describe());
+}
+
+TEST_CASE("hang: one of two nodes is told of by both nodes' status, once each") {
+  Job job;
+  const ControlFolder folders[2];
+  const Strings options = job.NodeOptions(2, "2", {"--hang_timeout=2"});
+  const Strings steps = LateRank(job, {});
+  const auto a = RunReporting(job, folders[0], options, steps);
+  const auto b = RunReporting(job, folders[1], options, steps);
+  for (const ControlFolder& folder : folders) {
+    StatusUntil(job, folder, [](const json& now) { return !ProblemsOf(now).empty(); });
+  }
+  // A second look of each judges for itself.
+  for (int look = 0; look < 2; ++look) {
+    for (const ControlFolder& folder : folders) {
+      const json seen = StatusUntil(job, folder, [&](const json& now) {
+        return !now["problems"].empty() && now["problems"][0]["since_s"] > 4 + 2 * look;
+      });
+      REQUIRE_MESSAGE(ProblemsOf(seen) == Strings{"hang"}, seen["problems"].dump(2));
+      CHECK(seen["problems"][0]["ranks"] == json::array({1}));
+    }
+  }
+  const Told outside = Ask(job, folders[0], {"status", "--coordinator=" + job.endpoint()});
+  CHECK_MESSAGE(outside.code == 1, outside.Describe());
+  Holds(outside.out, "rank 1 ");
+  Holds(outside.out, "has not come to all-reduce #2 for ");
+  for (const char* name : {"come", "go"}) job.Touch(name);
+  CHECK_MESSAGE(a->Wait() == 0, a->Describe());
+  CHECK_MESSAGE(b->Wait() == 0, b->Describe());
+  CHECK_MESSAGE(CountOf(a->err() + b->err(), "has not come to ") == 1, a->Describe(),
+                b->Describe());
+}
+
+}  // namespace
+}  // namespace ddprun::testing

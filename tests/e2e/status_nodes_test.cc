@@ -1,0 +1,207 @@
+// `ddprun status` of jobs on several nodes, asked on a node and from outside.
+#include <signal.h>
+
+#include <doctest/doctest.h>
+
+#include "tests/e2e/asking.h"
+#include "tests/support/holds.h"
+
+namespace ddprun::testing {
+namespace {
+
+using nlohmann::json;
+using Node = std::unique_ptr<Subprocess>;
+using Strings = std::vector<std::string>;
+
+TEST_CASE("status: any node shows all nodes, and from outside without what workers wrote") {
+  for (const int count : {2, 3}) {
+    Job job;
+    const ControlFolder folders[3];
+    std::vector<Node> nodes;
+    for (int i = 0; i < count; ++i) {
+      nodes.push_back(RunReporting(job, folders[i], job.NodeOptions(2, std::to_string(count)),
+                                   {"err:a secret of {rank}", "steps:" + job.File("go")}));
+    }
+    const size_t ranks = static_cast<size_t>(2 * count);
+    for (int i = 0; i < count; ++i) {
+      const json seen =
+          StatusUntil(job, folders[i], [&](const json& now) { return HaveStepped(now, ranks); });
+      CHECK(seen["nodes"].size() == static_cast<size_t>(count));
+      CHECK(seen["node_count"] == count);
+      CHECK(seen["world_size"] == ranks);
+      CHECK(seen["silent_nodes"].empty());
+      CHECK(seen["is_healthy"] == true);
+      Holds(seen["program"].get<std::string>(), "reporting_worker");
+      int hosting = 0;
+      for (size_t rank = 0; rank < ranks; ++rank) {
+        CHECK(RanksOf(seen)[rank]["rank"] == rank);
+        CHECK(RanksOf(seen)[rank]["last_line"] == "a secret of " + std::to_string(rank));
+      }
+      for (const json& node : seen["nodes"]) hosting += node["hosts_coordinator"] == true ? 1 : 0;
+      CHECK(hosting == 1);
+    }
+    const ControlFolder elsewhere;
+    const Strings outside = {"status", "--coordinator=" + job.endpoint()};
+    const Told told = Ask(job, elsewhere, outside);
+    CHECK_MESSAGE(told.code == 0, told.Describe());
+    Holds(told.out, "running: round 1, " + std::to_string(count) + " of " + std::to_string(count) +
+                        " nodes, " + std::to_string(ranks) + " ranks");
+    Strings as_json = outside;
+    as_json.push_back("--json");
+    const Told document = Ask(job, elsewhere, as_json);
+    CHECK_MESSAGE(HaveStepped(document.json(), ranks), document.Describe());
+    CHECK(document.json()["program"] == "");
+    for (const Told* each : {&told, &document}) {
+      CHECK(each->out.find("secret") == std::string::npos);
+      CHECK(each->out.find("reporting_worker") == std::string::npos);
+    }
+    Strings wrong = outside;
+    wrong.push_back("other");
+    const Told other = Ask(job, elsewhere, wrong);
+    CHECK_MESSAGE(other.code == 2, other.Describe());
+    Holds(other.err, "the coordinator there serves the job ");
+    job.Touch("go");
+    for (const Node& node : nodes) CHECK_MESSAGE(node->Wait() == 0, node->Describe());
+  }
+}
+
+TEST_CASE("status: of agents on one machine the job is shown once, and by that of rank 0") {
+  Job job;
+  const ControlFolder folder;
+  const Strings steps = {"steps:" + job.File("go")};
+  const Node a = RunReporting(job, folder, job.NodeOptions(1), steps);
+  const Node b = RunReporting(job, folder, job.NodeOptions(1), steps);
+  const json seen = StatusUntil(job, folder, [](const json& now) { return HaveStepped(now, 2); });
+  CHECK(seen["nodes"].size() == 2);
+  const Told list = AskUntil(job, folder, {"list", "--json"},
+                             [](const Told& told) { return told.json().size() == 1; });
+  CHECK(list.code == 0);
+  job.Touch("go");
+  CHECK_MESSAGE(a->Wait() == 0, a->Describe());
+  CHECK_MESSAGE(b->Wait() == 0, b->Describe());
+}
+
+TEST_CASE("status: a job that forms says so, on its node and from outside") {
+  Job job;
+  const ControlFolder folder;
+  const Strings steps = {"until:" + job.File("go")};
+  const Node a = RunReporting(job, folder, job.NodeOptions(2), steps);
+  REQUIRE_MESSAGE(a->WaitForErr("waiting for 1 more"), a->Describe());
+  for (const Strings& command :
+       {Strings{"status"}, Strings{"status", "--coordinator=" + job.endpoint()}}) {
+    const Told told = AskUntil(job, folder, command, Shows("forming: 1 of 2 nodes, "));
+    CHECK_MESSAGE(told.code == 0, told.Describe());
+    Holds(told.out, "waiting for 1 more");
+  }
+  const Node b = RunReporting(job, folder, job.NodeOptions(2), steps);
+  AskUntil(job, folder, {"status"}, Shows("running: round 1, 2 of 2 nodes, 4 ranks, "));
+  job.Touch("go");
+  CHECK_MESSAGE(a->Wait() == 0, a->Describe());
+  CHECK_MESSAGE(b->Wait() == 0, b->Describe());
+}
+
+// The one that serves the job's rendezvous first.
+std::vector<Node> TwoNodes(Job& job, const ControlFolder (&folders)[2], const Strings& more,
+                           const Strings& steps) {
+  std::vector<Node> nodes;
+  nodes.push_back(RunReporting(job, folders[0], job.NodeOptions(2, "2", more), steps));
+  REQUIRE_MESSAGE(nodes[0]->WaitForErr("waiting for 1 more"), nodes[0]->Describe());
+  nodes.push_back(RunReporting(job, folders[1], job.NodeOptions(2, "2", more), steps));
+  for (const ControlFolder& folder : folders) {
+    StatusUntil(job, folder, [](const json& now) { return HaveStepped(now, 4); });
+  }
+  return nodes;
+}
+
+TEST_CASE("status: a node whose agent stands still is named, with 1, until it goes on") {
+  Job job;
+  const ControlFolder folders[2];
+  const auto nodes = TwoNodes(job, folders, {}, {"steps:" + job.File("go")});
+  nodes[1]->Signal(SIGSTOP);
+  const json seen =
+      StatusUntil(job, folders[0], [](const json& now) { return !now["silent_nodes"].empty(); });
+  CHECK(seen["is_healthy"] == false);
+  CHECK(ProblemsOf(seen) == Strings{"lost_node"});
+  CHECK(seen["silent_nodes"].size() == 1);
+  // Its last word stays, with its age.
+  CHECK(RanksOf(seen).size() == 4);
+  const Told told = Ask(job, folders[0], {"status"});
+  CHECK_MESSAGE(told.code == 1, told.Describe());
+  Holds(told.out, " has not answered");
+  const Told outside = Ask(job, folders[0], {"status", "--coordinator=" + job.endpoint()});
+  CHECK_MESSAGE(outside.code == 1, outside.Describe());
+  Holds(outside.out, " has not answered");
+  nodes[1]->Signal(SIGCONT);
+  AskUntil(job, folders[0], {"status"}, [](const Told& again) { return again.code == 0; });
+  job.Touch("go");
+  for (const Node& node : nodes) CHECK_MESSAGE(node->Wait() == 0, node->Describe());
+}
+
+TEST_CASE("status: where the coordinator's node stands still the others say what they know") {
+  Job job;
+  const ControlFolder folders[2];
+  const auto nodes = TwoNodes(job, folders, {}, {"steps:" + job.File("go")});
+  nodes[0]->Signal(SIGSTOP);
+  const Told told = AskUntil(job, folders[1], {"status"}, Shows(" has not answered"));
+  CHECK_MESSAGE(told.code == 1, told.Describe());
+  const json seen = Ask(job, folders[1], {"status", "--json"}).json();
+  CHECK(seen["is_healthy"] == false);
+  CHECK(RanksOf(seen).size() == 4);
+  const Told outside = Ask(job, folders[1], {"status", "--coordinator=" + job.endpoint()});
+  CHECK_MESSAGE(outside.code == 2, outside.Describe());
+  Holds(outside.err, job.endpoint());
+  nodes[0]->Signal(SIGCONT);
+  AskUntil(job, folders[1], {"status"}, [](const Told& again) { return again.code == 0; });
+  job.Touch("go");
+  for (const Node& node : nodes) CHECK_MESSAGE(node->Wait() == 0, node->Describe());
+}
+
+TEST_CASE("status: a node whose agent was killed is lost, and the job forms anew") {
+  Job job;
+  const ControlFolder folders[2];
+  auto nodes = TwoNodes(job, folders, {"--max_restarts=3"}, {"steps:" + job.File("go")});
+  nodes[1]->Signal(SIGKILL);
+  CHECK(nodes[1]->Wait() == 128 + SIGKILL);
+  const Told told = AskUntil(job, folders[0], {"status"}, Shows("forming: 1 of 2 nodes, "));
+  Holds(told.out, " is lost: ");
+  nodes[1] = RunReporting(job, folders[1], job.NodeOptions(2, "2", {"--max_restarts=3"}),
+                          {"steps:" + job.File("go")});
+  const json seen = StatusUntil(
+      job, folders[1], [](const json& now) { return now["round"] == 2 && HaveStepped(now, 4); });
+  CHECK(seen["is_healthy"] == true);
+  job.Touch("go");
+  for (const Node& node : nodes) CHECK_MESSAGE(node->Wait() == 0, node->Describe());
+}
+
+TEST_CASE("status: a coordinator apart tells of the job, and of none yet") {
+  Job job;
+  const ControlFolder folder;
+  const auto coordinator = job.RunRaw({"coordinator", "--bind=" + job.endpoint()}, folder.Here());
+  REQUIRE_MESSAGE(coordinator->WaitForErr("listening on "), coordinator->Describe());
+  const Strings outside = {"status", "--coordinator=" + job.endpoint()};
+  const Told none = Ask(job, folder, outside);
+  CHECK_MESSAGE(none.code == 2, none.Describe());
+  Holds(none.err, "the coordinator at " + job.endpoint() + " serves no job yet");
+  const Strings steps = {"steps:" + job.File("go")};
+  const Node a = RunReporting(job, folder, job.NodeOptions(1), steps);
+  const Node b = RunReporting(job, folder, job.NodeOptions(1), steps);
+  StatusUntil(job, folder, [](const json& now) { return HaveStepped(now, 2); });
+  const Told told =
+      AskUntil(job, folder, outside, Shows("running: round 1, 2 of 2 nodes, 2 ranks, step "));
+  CHECK_MESSAGE(told.code == 0, told.Describe());
+  job.Touch("go");
+  for (const Node* node : {&a, &b}) CHECK_MESSAGE((*node)->Wait() == 0, (*node)->Describe());
+  CHECK_MESSAGE(coordinator->Wait() == 0, coordinator->Describe());
+}
+
+TEST_CASE("status: a coordinator that is none, or not there, is told of with 2") {
+  Job job;
+  const ControlFolder folder;
+  const Told told = Ask(job, folder, {"status", "--coordinator=" + job.endpoint()});
+  CHECK_MESSAGE(told.code == 2, told.Describe());
+  CHECK(told.out.empty());
+  Holds(told.err, job.endpoint());
+}
+
+}  // namespace
+}  // namespace ddprun::testing

@@ -1,0 +1,206 @@
+// `ddprun stop`: a job is ended from any of its nodes.
+#include <signal.h>
+
+#include <doctest/doctest.h>
+
+#include "tests/e2e/asking.h"
+#include "tests/support/holds.h"
+
+namespace ddprun::testing {
+namespace {
+
+using nlohmann::json;
+using Node = std::unique_ptr<Subprocess>;
+using Strings = std::vector<std::string>;
+
+constexpr int kStopped = 143;
+constexpr char kReason[] = "stopped by ddprun stop on node ";
+
+Node RunToy(Job& job, const ControlFolder& folder, Strings options, const Strings& steps) {
+  return job.Run(std::move(options), steps, folder.Here());
+}
+
+void AwaitRunning(Job& job, const ControlFolder& folder, size_t ranks) {
+  StatusUntil(job, folder, [&](const json& now) {
+    return now["state"] == "running" && RanksOf(now).size() == ranks;
+  });
+}
+
+TEST_CASE("stop: the workers of a job get SIGTERM and their grace, and it ends with 143") {
+  Job job;
+  const ControlFolder folder;
+  // Block first: a stop may come before they wait.
+  const Node ddprun = RunToy(job, folder, {"--nproc_per_node=2", "--rdzv_id=digits"},
+                             {"block:15", "touch:" + job.File("up{rank}"), "await:15",
+                              "until:" + job.File("saved"), "touch:" + job.File("bye{rank}")});
+  for (const char* up : {"up0", "up1"}) REQUIRE(job.WaitForFile(up));
+  folder.Socket();
+  const Told told = Ask(job, folder, {"stop"});
+  CHECK_MESSAGE(told.code == 0, told.Describe());
+  CHECK(told.out == "stopping job digits\n");
+  REQUIRE_MESSAGE(ddprun->WaitForErr(kReason), ddprun->Describe());
+  CHECK(job.HasWorker(0));
+  job.Touch("saved");
+  CHECK_MESSAGE(ddprun->Wait() == kStopped, ddprun->Describe());
+  for (const char* bye : {"bye0", "bye1"}) CHECK(job.HasFile(bye));
+  CHECK_MESSAGE(ddprun->err().find("error") == std::string::npos, ddprun->Describe());
+}
+
+TEST_CASE("stop: workers that do not end are killed after --shutdown_timeout") {
+  Job job;
+  const ControlFolder folder;
+  const Node ddprun = RunToy(job, folder, {"--nproc_per_node=1", "--shutdown_timeout=1"},
+                             {"ignore:15", "touch:" + job.File("up"), "wait"});
+  REQUIRE(job.WaitForFile("up"));
+  folder.Socket();
+  CHECK(Ask(job, folder, {"stop"}).code == 0);
+  CHECK_MESSAGE(ddprun->Wait() == kStopped, ddprun->Describe());
+}
+
+TEST_CASE("stop: from either node it ends both, with 143 and the reason") {
+  for (const size_t asked : {size_t{0}, size_t{1}}) {
+    Job job;
+    const ControlFolder folders[2];
+    std::vector<Node> nodes;
+    for (const ControlFolder& folder : folders) {
+      nodes.push_back(RunToy(job, folder, job.NodeOptions(2, "2", {"--max_restarts=3"}), {"wait"}));
+    }
+    for (const ControlFolder& folder : folders) AwaitRunning(job, folder, 4);
+    const Told told = Ask(job, folders[asked], {"stop"});
+    CHECK_MESSAGE(told.code == 0, told.Describe());
+    for (const Node& node : nodes) {
+      CHECK_MESSAGE(node->Wait() == kStopped, node->Describe());
+      Holds(node->err(), kReason);
+    }
+  }
+}
+
+TEST_CASE(
+    "stop: --after_step asks all workers by the flag that they poll, and the job ends with 0") {
+  Job job;
+  const ControlFolder folders[2];
+  std::vector<Node> nodes;
+  for (const ControlFolder& folder : folders) {
+    nodes.push_back(RunToy(job, folder, job.NodeOptions(2),
+                           {"touch:" + job.File("up{rank}"), "asked", "print:saved"}));
+  }
+  for (const char* up : {"up0", "up1", "up2", "up3"}) REQUIRE(job.WaitForFile(up));
+  for (const ControlFolder& folder : folders) folder.Socket();
+  const Told told = Ask(job, folders[1], {"stop", "--after_step"});
+  CHECK_MESSAGE(told.code == 0, told.Describe());
+  Holds(told.out, "asked the workers of job ");
+  for (const Node& node : nodes) {
+    CHECK_MESSAGE(node->Wait() == 0, node->Describe());
+    CHECK(node->out() == "saved\nsaved\n");
+  }
+}
+
+TEST_CASE("stop: after --after_step a stop still ends a job whose workers do not poll") {
+  Job job;
+  const ControlFolder folder;
+  const Node ddprun =
+      RunToy(job, folder, {"--nproc_per_node=1"}, {"touch:" + job.File("up"), "wait"});
+  REQUIRE(job.WaitForFile("up"));
+  folder.Socket();
+  CHECK(Ask(job, folder, {"stop", "--after_step"}).code == 0);
+  CHECK(job.HasWorker(0));
+  CHECK(Ask(job, folder, {"stop"}).code == 0);
+  CHECK_MESSAGE(ddprun->Wait() == kStopped, ddprun->Describe());
+}
+
+TEST_CASE("stop: a job that forms is ended, too") {
+  Job job;
+  const ControlFolder folder;
+  const Node ddprun = RunToy(job, folder, job.NodeOptions(2), {"wait"});
+  REQUIRE_MESSAGE(ddprun->WaitForErr("waiting for 1 more"), ddprun->Describe());
+  AskUntil(job, folder, {"status"}, Shows("forming: "));
+  const Told told = Ask(job, folder, {"stop"});
+  CHECK_MESSAGE(told.code == 0, told.Describe());
+  CHECK_MESSAGE(ddprun->Wait() == kStopped, ddprun->Describe());
+  Holds(ddprun->err(), kReason);
+}
+
+TEST_CASE(
+    "stop: one that comes while a failed round is stopped ends the job, and no round follows") {
+  Job job;
+  const ControlFolder folders[2];
+  std::vector<Node> nodes;
+  const Strings steps = {"touch:" + job.File("up{rank}-{restart}"), "ignore:15@3",
+                         "until:" + job.File("fail") + "@0", "exit:5@0#0",
+                         "until:" + job.File("go")};
+  for (const ControlFolder& folder : folders) {
+    nodes.push_back(RunToy(job, folder,
+                           job.NodeOptions(2, "2", {"--max_restarts=3", "--shutdown_timeout=600"}),
+                           steps));
+  }
+  for (const char* up : {"up0-0", "up3-0"}) REQUIRE(job.WaitForFile(up));
+  for (const ControlFolder& folder : folders) folder.Socket();
+  job.Touch("fail");
+  const auto is_stopping = [](const json& now) { return now["state"] == "stopping"; };
+  for (const ControlFolder& folder : folders) StatusUntil(job, folder, is_stopping);
+  CHECK(Ask(job, folders[0], {"stop"}).code == 0);
+  for (const Node& node : nodes) {
+    REQUIRE_MESSAGE(node->WaitForErr("stop on node "), node->Describe());
+  }
+  job.Touch("go");
+  for (const Node& node : nodes) CHECK_MESSAGE(node->Wait() == kStopped, node->Describe());
+  CHECK_FALSE(job.HasFile("up1-1"));
+}
+
+TEST_CASE("stop: several at once, from both nodes, are one") {
+  Job job;
+  const ControlFolder folders[2];
+  std::vector<Node> nodes;
+  for (const ControlFolder& folder : folders) {
+    nodes.push_back(RunToy(job, folder, job.NodeOptions(1),
+                           {"block:15", "await:15", "until:" + job.File("saved")}));
+  }
+  for (const ControlFolder& folder : folders) AwaitRunning(job, folder, 2);
+  for (int i = 0; i < 3; ++i) {
+    for (const ControlFolder& folder : folders) CHECK(Ask(job, folder, {"stop"}).code == 0);
+  }
+  CHECK(job.HasWorker(0));
+  job.Touch("saved");
+  for (const Node& node : nodes) CHECK_MESSAGE(node->Wait() == kStopped, node->Describe());
+}
+
+// Node 0 serves the rendezvous; all ranks of both run.
+std::vector<Node> TwoNodes(Job& job, const ControlFolder (&folders)[2]) {
+  std::vector<Node> nodes;
+  const Strings options = job.NodeOptions(1, "2", {"--max_restarts=3"});
+  nodes.push_back(RunToy(job, folders[0], options, {"wait"}));
+  REQUIRE_MESSAGE(nodes[0]->WaitForErr("waiting for 1 more"), nodes[0]->Describe());
+  nodes.push_back(RunToy(job, folders[1], options, {"wait"}));
+  for (const ControlFolder& folder : folders) AwaitRunning(job, folder, 2);
+  return nodes;
+}
+
+TEST_CASE("stop: with the coordinator gone it ends the node that was asked") {
+  Job job;
+  const ControlFolder folders[2];
+  const std::vector<Node> nodes = TwoNodes(job, folders);
+  nodes[0]->Signal(SIGKILL);
+  CHECK(nodes[0]->Wait() == 128 + SIGKILL);
+  REQUIRE_MESSAGE(nodes[1]->WaitForErr(" is lost: "), nodes[1]->Describe());
+  const Told told = Ask(job, folders[1], {"stop"});
+  CHECK_MESSAGE(told.code == 0, told.Describe());
+  CHECK_MESSAGE(nodes[1]->Wait() == kStopped, nodes[1]->Describe());
+  Holds(nodes[1]->err(), kReason);
+}
+
+TEST_CASE("stop: with the coordinator standing still it ends the node that was asked, soon") {
+  Job job;
+  const ControlFolder folders[2];
+  const std::vector<Node> nodes = TwoNodes(job, folders);
+  nodes[0]->Signal(SIGSTOP);
+  const Told told = Ask(job, folders[1], {"stop"});
+  CHECK_MESSAGE(told.code == 0, told.Describe());
+  CHECK_MESSAGE(nodes[1]->Wait() == kStopped, nodes[1]->Describe());
+  Holds(nodes[1]->err(), kReason);
+  nodes[0]->Signal(SIGCONT);
+  nodes[0]->Signal(SIGTERM);
+  CHECK_MESSAGE(nodes[0]->Wait().has_value(), nodes[0]->Describe());
+}
+
+}  // namespace
+}  // namespace ddprun::testing
