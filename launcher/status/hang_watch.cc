@@ -190,12 +190,15 @@ HangsSeen HangWatch::Look(TimePoint now, const RankIndex& ranks) {
     seen.is_coming |= verdict.is_hang || verdict.is_coming;
     if (!verdict.is_hang || !(is_told[i] || IsConfirmed(now, wait.key))) continue;
     const std::string text = HangText(ranks, waits, holdup);
+    // Where it has ended for others, those for whom it does not end hold them up.
+    const bool is_late_to_end = holdup.to_blame.empty() && wait.is_partly_done;
+    const std::vector<int>& to_blame = is_late_to_end ? wait.waiting : holdup.to_blame;
     hangs[wait.key] = {wait.number, OperationText(wait), wait.waiting_s};
-    AddHang(wait, holdup.to_blame, text, seen);
+    AddHang(wait, to_blame, text, seen);
     if (!is_told[i] && seen.lines.size() < kMaxTold) seen.lines.push_back(text);
     if (seen.hang) continue;
     seen.hang = HangFound{.is_new = !is_told[i],
-                          .ranks = holdup.to_blame,
+                          .ranks = to_blame,
                           .text = text,
                           .may_restart = MayRestart(ranks, wait, holdup)};
   }

@@ -76,7 +76,8 @@ std::string EndlessText(const RankIndex& ranks, const GroupWait& wait) {
   const std::string operation = OperationText(wait);
   if (wait.is_partly_done) {
     return absl::StrCat(ranks.Named(wait.waiting), ByCount(wait.waiting.size(), " is", " are"),
-                        " in ", operation, " for ", span, ", which has ended for the others");
+                        " in ", operation, " for ", span, ", which has ended for the others",
+                        DoingsText(ranks, wait.waiting));
   }
   const std::string who = static_cast<int>(wait.waiting.size()) == ranks.world_size()
                               ? std::string("all ranks")

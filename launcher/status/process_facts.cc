@@ -154,7 +154,10 @@ void FillRank(const ProcessSample* sample, const ProcessRates& rates, TimePoint 
   rank.cpu = rates.cpu();
   rank.idle_s = rates.IdleSeconds(now);
   rank.memory = sample->resident_bytes;
-  rank.wait = sample->wait;
+  // What a stopped process was doing before is of no interest.
+  const bool is_traced = sample->state == 't';
+  const bool is_stopped = sample->state == 'T';
+  rank.wait = is_stopped ? "do_signal_stop" : is_traced ? "ptrace_stop" : sample->wait;
 }
 
 }  // namespace ddprun::launcher
