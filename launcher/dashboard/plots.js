@@ -64,7 +64,8 @@ function plot(holder, { valueOf, format, unit, least, name }, now) {
     return patch(holder, h("p", { class: "nothing" }, `unknown: ${name} is not reported`));
   }
   const number = Math.max(30, Math.min(Math.ceil(span), Math.floor((width - left - right) / 2)));
-  const step = niceStep(Math.max(least, ...values) / 3), top = step * Math.ceil((Math.max(least, ...values) / step) * 0.999);
+  const most = Math.max(least, ...values) || 1;
+  const step = niceStep(most / 3), top = step * Math.ceil((most / step) * 0.999);
   const x = (index) => left + ((index + 0.5) / number) * (width - left - right);
   const xAt = (at) => left + ((at - from) / span) * (width - left - right);
   const y = (value) => head + (1 - value / top) * (height - head - bottom);
@@ -89,7 +90,7 @@ function renderPlots(now) {
   const speed = hasSamples
     ? { valueOf: (point) => point.samples, unit: "samples/s", name: "throughput" }
     : { valueOf: (point) => point.steps, unit: "steps/s", name: "throughput" };
-  plot(byId("throughput"), { ...speed, least: 1e-9, format: short }, now);
+  plot(byId("throughput"), { ...speed, least: 0, format: short }, now);
   plot(byId("share"), { valueOf: (point) => (isKnown(point.share) ? 100 * point.share : null), unit: "% of a step", least: 10,
     name: "the share of communication", format: short }, now);
 }

@@ -14,7 +14,7 @@ function renderVerdict({ job, problems }) {
   const left = isKnown(job.waiting_left_s) ? ` (given up in ${age(job.waiting_left_s)})` : "";
   const waiting = job.waiting_line || job.waiting_for;
   byId("waiting").hidden = !waiting;
-  setText(byId("waiting"), waiting ? `Waits for: ${waiting}${left}` : "");
+  setText(byId("waiting"), waiting ? `${waiting}${left}` : "");
   setText(byId("program"), [job.program, job.run_id && `run ${job.run_id}`].filter(Boolean).join(" · "));
   const mark = problems.length ? `(${problems.length}) ` : "";
   document.title = text(`${mark}${job.state}: ${job.program || job.run_id || "job"} - ddprun`);
