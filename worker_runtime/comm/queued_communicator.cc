@@ -1,10 +1,12 @@
 #include "worker_runtime/comm/queued_communicator.h"
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "worker_runtime/comm/slice.h"
+#include "worker_runtime/counters.h"
 
 namespace ddp::internal {
 namespace {
@@ -20,12 +22,17 @@ constexpr std::chrono::milliseconds kActive(2);
 // How long the destructor lets queued operations finish.
 constexpr std::chrono::seconds kDrain(5);
 
+// This thread calls operations. One that only waits for them, as Python's for futures does, says
+// nothing of whether somebody else is blocked.
+thread_local bool is_caller = false;
+
 }  // namespace
 
 // Shared by the queue and the caller's handle, which may go first. Guarded by mutex_ until is_done.
 struct QueuedCommunicator::State {
   Op op;
   bool is_done = false;
+  bool has_caller_waited = false;
   absl::Status status;
   Clock::time_point started_at;
   Clock::time_point ended_at;
@@ -62,12 +69,13 @@ class QueuedCommunicator::QueuedWork final : public Work {
 
 QueuedCommunicator::QueuedCommunicator(std::unique_ptr<Engine> engine,
                                        std::chrono::milliseconds timeout, std::string error_file,
-                                       std::vector<int> job_ranks, MemoryCheck check_memory)
+                                       std::vector<int> job_ranks, MemoryCheck check_memory,
+                                       const GroupLabel& label)
     : engine_(std::move(engine)),
       check_memory_(std::move(check_memory)),
       note_(std::move(error_file), engine_->rank(), std::move(job_ranks)),
       timeout_(timeout),
-      recorder_(engine_->rank(), engine_->world_size(), engine_->backend()),
+      recorder_(engine_->rank(), engine_->world_size(), engine_->backend(), label),
       thread_([this] { ThreadMain(); }) {}
 
 QueuedCommunicator::~QueuedCommunicator() {
@@ -97,6 +105,7 @@ void QueuedCommunicator::Leave() {
 }
 
 std::unique_ptr<Work> QueuedCommunicator::Submit(Op op, ddp::Stream) {
+  is_caller = true;
   absl::Status refused = CheckArguments(op, rank(), world_size());
   if (refused.ok() && check_memory_ != nullptr) refused = check_memory_(op);
   auto state = std::make_shared<State>();
@@ -112,6 +121,7 @@ std::unique_ptr<Work> QueuedCommunicator::Submit(Op op, ddp::Stream) {
       state->is_done = true;
     } else {
       state->op.sequence = ++last_sequence_;
+      last_called_at_ = state->started_at;
       state->op.timeout = timeout_;
       state->op.deadline = state->started_at + timeout_;
       recorder_.Queued(state->op, state->started_at);
@@ -129,6 +139,8 @@ std::unique_ptr<Work> QueuedCommunicator::Submit(Op op, ddp::Stream) {
 
 absl::Status QueuedCommunicator::Await(State& state) {
   std::unique_lock lock(mutex_);
+  if (state.is_done) return state.status;
+  const Clock::time_point begin = Clock::now();
   while (!state.is_done) {
     if (!is_executing_) {
       ExecuteHead(lock, true);
@@ -137,13 +149,32 @@ absl::Status QueuedCommunicator::Await(State& state) {
       work_done_.wait(lock);
     }
   }
+  CountWaited(begin, state.ended_at);
   return state.status;
 }
 
-bool QueuedCommunicator::AwaitFor(const State& state, std::chrono::milliseconds patience) {
+void QueuedCommunicator::CountWaited(Clock::time_point since, Clock::time_point until) const {
+  if (world_size() == 1) return;
+  if (Counters* page = Counters::OfThisProcess()) page->AddWaited(until - since);
+}
+
+bool QueuedCommunicator::AwaitFor(State& state, std::chrono::milliseconds patience) {
   std::unique_lock lock(mutex_);
-  if (!state.is_done && !is_executing_) work_arrived_.notify_one();
-  return work_done_.wait_for(lock, patience, [&] { return state.is_done; });
+  if (state.is_done) return true;
+  if (!is_executing_) work_arrived_.notify_one();
+  const Clock::time_point begin = Clock::now();
+  work_done_.wait_for(lock, patience, [&] { return state.is_done; });
+  if (is_caller) {
+    // Who gives up and comes again counts from then on.
+    state.has_caller_waited = true;
+    CountWaited(begin, state.is_done ? state.ended_at : Clock::now());
+  } else if (state.is_done && !state.has_caller_waited) {
+    // Whoever calls nothing more is taken to be blocked by then, as PyTorch's DDP is once backward
+    // has called the last.
+    CountWaited(std::max(last_called_at_, counted_until_), state.ended_at);
+    counted_until_ = std::max(counted_until_, state.ended_at);
+  }
+  return state.is_done;
 }
 
 // REQUIRES: the queue is not empty and nobody executes. Unlocks while the engine works.

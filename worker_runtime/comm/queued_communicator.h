@@ -36,10 +36,10 @@ class QueuedCommunicator final : public HostCommunicator {
 
   // `error_file` and `job_ranks`: LeftPeerNote's. `check_memory` is called before
   // each operation by its caller, who is refused what it does not allow; null: all memory is the
-  // host's.
+  // host's. `label`: FlightRecorder's.
   QueuedCommunicator(std::unique_ptr<Engine> engine, std::chrono::milliseconds timeout,
                      std::string error_file, std::vector<int> job_ranks = {},
-                     MemoryCheck check_memory = nullptr);
+                     MemoryCheck check_memory = nullptr, const GroupLabel& label = {});
   // Lets what is queued finish for a moment, then aborts it.
   ~QueuedCommunicator() override;
 
@@ -74,7 +74,8 @@ class QueuedCommunicator final : public HostCommunicator {
 
   std::unique_ptr<Work> Submit(Op op, ddp::Stream stream) override;
   absl::Status Await(State& state);
-  bool AwaitFor(const State& state, std::chrono::milliseconds patience);
+  bool AwaitFor(State& state, std::chrono::milliseconds patience);
+  void CountWaited(Clock::time_point since, Clock::time_point until) const;
   void ExecuteHead(std::unique_lock<std::mutex>& lock, bool is_awaited);
   absl::Status RunPieces(const Op& op);
   std::unique_ptr<Work> Refused(absl::Status status);
@@ -93,6 +94,8 @@ class QueuedCommunicator final : public HostCommunicator {
   std::chrono::milliseconds timeout_;
   std::deque<std::shared_ptr<State>> queue_;  // the head may be executing
   uint64_t last_sequence_ = 0;
+  Clock::time_point last_called_at_;
+  Clock::time_point counted_until_;  // CountWaited() for what no caller waits for
   bool is_executing_ = false;
   bool is_asleep_ = false;  // the thread: only a notification wakes it
   bool is_stopping_ = false;
