@@ -23,8 +23,8 @@ class GroupCounters {
 
   // The group's operation `sequence` (OpKind `op`) was called. REQUIRES: it is above those before.
   void Called(uint64_t sequence, int op, Clock::time_point at);
-  // It and all before it have ended. REQUIRES: Called() has returned for it, or for a graph's replay
-  // that stands for its number.
+  // It and all before it have ended. REQUIRES: Called() has returned for it, or for a graph's
+  // replay that stands for its number.
   void Done(uint64_t sequence, Clock::time_point at);
   // Frees the slot. No other function may be called any more.
   void Close();

@@ -98,6 +98,7 @@ void Train(ddp::ProcessGroup& group, const std::string& folder, int epochs) {
   ddp::torch::DistributedDataParallel model(net, group);
   torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.02).momentum(0.5));
   ddp::DistributedSampler sampler(train.labels.size(0), group.rank(), group.world_size());
+  int64_t step = 0;
   for (int epoch = 1; epoch <= epochs; ++epoch) {
     sampler.SetEpoch(epoch);
     double loss_sum = 0;
@@ -110,6 +111,7 @@ void Train(ddp::ProcessGroup& group, const std::string& folder, int epochs) {
       optimizer.step();
       loss_sum += loss.item<double>();
       ++steps;
+      ddp::ReportStep(++step, static_cast<int64_t>(batch.size()));
     }
     if (group.rank() != 0) continue;
     std::printf("epoch %d/%d: loss %.4f, test accuracy %.2f %%\n", epoch, epochs, loss_sum / steps,

@@ -64,6 +64,10 @@ TEST_CASE("torch: works are dropped, shared, timed out and refused as they shoul
   CheckPasses(2, "works.py");
 }
 
+TEST_CASE("torch: a group, and the time that a rank waits in it, stand in the launcher's page") {
+  CheckPasses(2, "pages.py");
+}
+
 TEST_CASE("torch: DDP, its hooks, fully_shard, DTensor and checkpoints train as over Gloo") {
   const TempDir folder;
   CheckPasses(2, "training.py", {folder.File("checkpoint")});

@@ -1,5 +1,6 @@
 #include "worker_runtime/comm/queued_communicator.h"
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -21,8 +22,8 @@ constexpr std::chrono::milliseconds kActive(2);
 // How long the destructor lets queued operations finish.
 constexpr std::chrono::seconds kDrain(5);
 
-// This thread calls operations. One that only waits for them looks after what nobody else waits
-// for, as Python's for futures does: it keeps nobody from computing.
+// This thread calls operations. One that only waits for them, as Python's for futures does, says
+// nothing of whether somebody else is blocked.
 thread_local bool is_caller = false;
 
 }  // namespace
@@ -31,6 +32,7 @@ thread_local bool is_caller = false;
 struct QueuedCommunicator::State {
   Op op;
   bool is_done = false;
+  bool has_caller_waited = false;
   absl::Status status;
   Clock::time_point started_at;
   Clock::time_point ended_at;
@@ -119,6 +121,7 @@ std::unique_ptr<Work> QueuedCommunicator::Submit(Op op, ddp::Stream) {
       state->is_done = true;
     } else {
       state->op.sequence = ++last_sequence_;
+      last_called_at_ = state->started_at;
       state->op.timeout = timeout_;
       state->op.deadline = state->started_at + timeout_;
       recorder_.Queued(state->op, state->started_at);
@@ -155,14 +158,22 @@ void QueuedCommunicator::CountWaited(Clock::time_point since, Clock::time_point 
   if (Counters* page = Counters::OfThisProcess()) page->AddWaited(until - since);
 }
 
-bool QueuedCommunicator::AwaitFor(const State& state, std::chrono::milliseconds patience) {
+bool QueuedCommunicator::AwaitFor(State& state, std::chrono::milliseconds patience) {
   std::unique_lock lock(mutex_);
   if (state.is_done) return true;
   if (!is_executing_) work_arrived_.notify_one();
   const Clock::time_point begin = Clock::now();
   work_done_.wait_for(lock, patience, [&] { return state.is_done; });
-  // Who gives up and comes again counts from then on.
-  if (is_caller) CountWaited(begin, state.is_done ? state.ended_at : Clock::now());
+  if (is_caller) {
+    // Who gives up and comes again counts from then on.
+    state.has_caller_waited = true;
+    CountWaited(begin, state.is_done ? state.ended_at : Clock::now());
+  } else if (state.is_done && !state.has_caller_waited) {
+    // Whoever calls nothing more is taken to be blocked by then, as PyTorch's DDP is once backward
+    // has called the last.
+    CountWaited(std::max(last_called_at_, counted_until_), state.ended_at);
+    counted_until_ = std::max(counted_until_, state.ended_at);
+  }
   return state.is_done;
 }
 

@@ -74,7 +74,7 @@ class QueuedCommunicator final : public HostCommunicator {
 
   std::unique_ptr<Work> Submit(Op op, ddp::Stream stream) override;
   absl::Status Await(State& state);
-  bool AwaitFor(const State& state, std::chrono::milliseconds patience);
+  bool AwaitFor(State& state, std::chrono::milliseconds patience);
   void CountWaited(Clock::time_point since, Clock::time_point until) const;
   void ExecuteHead(std::unique_lock<std::mutex>& lock, bool is_awaited);
   absl::Status RunPieces(const Op& op);
@@ -94,6 +94,8 @@ class QueuedCommunicator final : public HostCommunicator {
   std::chrono::milliseconds timeout_;
   std::deque<std::shared_ptr<State>> queue_;  // the head may be executing
   uint64_t last_sequence_ = 0;
+  Clock::time_point last_called_at_;
+  Clock::time_point counted_until_;  // CountWaited() for what no caller waits for
   bool is_executing_ = false;
   bool is_asleep_ = false;  // the thread: only a notification wakes it
   bool is_stopping_ = false;

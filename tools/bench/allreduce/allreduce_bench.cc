@@ -2,9 +2,10 @@
 //
 //   allreduce_bench --ranks 2 --backend shm|tcp --memory arena|private [--dtype f32|bf16] [--bytes
 //   N]
-//                   [--cpus all|own]
+//                   [--cpus all|own] [--page no|yes]
 //
-// With `--cpus own` rank r is bound to CPU r.
+// With `--cpus own` rank r is bound to CPU r; with `--page yes` each tells how far it is, as a
+// worker tells its agent.
 //
 // Prints one JSON object per size: the median, over iterations, of the slowest rank's time.
 #include <sched.h>
@@ -22,6 +23,7 @@
 
 #include "ddp/process_group.h"
 #include "rendezvous/store/store_server.h"
+#include "tools/bench/report_step/make_page.h"
 
 namespace {
 
@@ -34,6 +36,7 @@ struct Options {
   ddp::DType dtype = ddp::DType::kFloat32;
   size_t bytes = 0;  // 0: every size
   bool has_own_cpu = false;
+  bool has_page = false;
 };
 
 constexpr size_t kSizes[] = {4 << 10, 64 << 10, 1 << 20, 25 << 20, 100 << 20};
@@ -89,7 +92,7 @@ bool Measure(ddp::Communicator& group, const Options& options, size_t bytes) {
   if (group.rank() == 0) {
     std::printf(
         "{\"backend\": \"%s\", \"memory\": \"%s\", \"ranks\": %d, \"bytes\": %zu, "
-        "\"us\": %.1f}\n",
+        "\"us\": %.3f}\n",
         group.backend(), options.use_arena ? "arena" : "private", group.world_size(), bytes,
         times[times.size() / 2]);
     std::fflush(stdout);
@@ -106,6 +109,7 @@ int RunRank(const Options& options) {
   }
   ddp::ProcessGroupOptions group_options;
   group_options.backend = options.backend == "tcp" ? ddp::Backend::kTcp : ddp::Backend::kShm;
+  if (options.has_page && !ddprun::bench::MakePage()) return std::perror("make a page"), 1;
   group_options.timeout = std::chrono::seconds(60);
   auto group = ddp::ProcessGroup::FromEnv(group_options);
   if (!group.ok()) return Fail("form the group", group.status()), 1;
@@ -133,7 +137,7 @@ pid_t StartRank(char** argv, int rank, int ranks, uint16_t port) {
 int Usage() {
   std::fprintf(stderr,
                "usage: allreduce_bench [--ranks N] [--backend shm|tcp] [--memory arena|private] "
-               "[--dtype f32|bf16] [--bytes N] [--cpus all|own]\n");
+               "[--dtype f32|bf16] [--bytes N] [--cpus all|own] [--page no|yes]\n");
   return 2;
 }
 
@@ -156,6 +160,8 @@ int main(int argc, char** argv) {
       options.bytes = static_cast<size_t>(std::atoll(value.c_str()));
     } else if (name == "--cpus" && (value == "all" || value == "own")) {
       options.has_own_cpu = value == "own";
+    } else if (name == "--page" && (value == "no" || value == "yes")) {
+      options.has_page = value == "yes";
     } else {
       return Usage();
     }

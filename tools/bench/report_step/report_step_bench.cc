@@ -1,10 +1,6 @@
 // report_step_bench CALLS step|no_page|group: prints the nanoseconds of CPU time of one
 // ddp::ReportStep(), with a page as an agent makes it and without one, or those of what one
 // operation of a group says.
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -13,20 +9,12 @@
 #include <string>
 
 #include "ddp/progress.h"
+#include "tools/bench/report_step/make_page.h"
 #include "worker_runtime/counters.h"
 
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-bool MakePage() {
-  const int page = memfd_create("counters", MFD_ALLOW_SEALING);
-  const uint64_t words[] = {ddp::internal::kCountersMagic, ddp::internal::kCountersVersion};
-  return page >= 0 && ftruncate(page, ddp::internal::kCountersBytes) == 0 &&
-         pwrite(page, words, sizeof words, 0) == sizeof words &&
-         fcntl(page, F_ADD_SEALS, F_SEAL_SHRINK) == 0 &&
-         setenv(ddp::internal::kCountersVar, std::to_string(page).c_str(), 1) == 0;
-}
 
 double CpuTime() {
   timespec time{};
@@ -47,7 +35,8 @@ int main(int argc, char** argv) {
   if (argc != 3) return 2;
   const int64_t calls = std::atoll(argv[1]);
   const std::string what = argv[2];
-  if (what == "no_page" ? unsetenv(ddp::internal::kCountersVar) != 0 : !MakePage()) return 1;
+  if (what == "no_page" ? unsetenv(ddp::internal::kCountersVar) != 0 : !ddprun::bench::MakePage())
+    return 1;
   ddp::ReportStep(0);
   if (what == "group") {
     auto* group = ddp::internal::Counters::OfThisProcess()->OpenGroup(1, "bench", 0, 2);
