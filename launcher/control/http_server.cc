@@ -31,6 +31,8 @@ constexpr size_t kMaxHeaderBytes = 8192;
 constexpr size_t kMaxBodyBytes = 65536;
 // A request that has begun, a reply that is taken, and the silence between two requests.
 constexpr std::chrono::seconds kPatience{10};
+// One after the other, before the agent sees to its own work again.
+constexpr int kMaxAccepts = 64;
 // After a failed accept: no descriptor is left.
 constexpr std::chrono::milliseconds kAcceptRest{100};
 
@@ -41,8 +43,8 @@ constexpr char kSecurity[] =
 
 }  // namespace
 
-// One that listens.
-class HttpServer::Door {
+// One that listens. Shared with nobody: reactions that are under way when it goes find it gone.
+class HttpServer::Door : public std::enable_shared_from_this<Door> {
  public:
   Door(HttpServer& server, UniqueFd listening, bool is_local, std::set<std::string> names)
       : server_(server),
@@ -53,8 +55,9 @@ class HttpServer::Door {
 
   void Wait() {
     listening_.async_wait(asio::posix::stream_descriptor::wait_read,
-                          [this](const error_code& error) {
-                            if (!error) AcceptAll();
+                          [weak = weak_from_this()](const error_code& error) {
+                            const std::shared_ptr<Door> door = weak.lock();
+                            if (!error && door != nullptr) door->AcceptSome();
                           });
   }
 
@@ -63,7 +66,7 @@ class HttpServer::Door {
   size_t connections = 0;
 
  private:
-  void AcceptAll();
+  void AcceptSome();
 
   HttpServer& server_;
   asio::posix::stream_descriptor listening_;
@@ -81,6 +84,7 @@ class HttpServer::Connection : public std::enable_shared_from_this<Connection> {
 
   void Read() {
     parser_.emplace();
+    is_head_ = false;
     parser_->header_limit(kMaxHeaderBytes);
     parser_->body_limit(kMaxBodyBytes);
     stream_.expires_after(kPatience);
@@ -141,8 +145,9 @@ class HttpServer::Connection : public std::enable_shared_from_this<Connection> {
   std::optional<HttpReply> Refusal(const std::string& method) const {
     if (door_.is_local()) return std::nullopt;
     const auto& message = parser_->get();
-    if (method != "GET")
+    if (method != "GET") {
       return HttpReply{.status = 405, .body = "this port is for reading alone\n"};
+    }
     const std::string host(message[http::field::host]);
     // Metrics are figures alone, and scraped by whatever name a cluster gives this machine.
     const bool is_metrics = message.target() == "/metrics";
@@ -168,6 +173,7 @@ class HttpServer::Connection : public std::enable_shared_from_this<Connection> {
     message->set("Referrer-Policy", "no-referrer");
     if (reply.status == 405) message->set(http::field::allow, "GET, HEAD");
     const bool is_stream = reply.is_stream && !is_head_;
+    is_stream_ = is_writing_ = is_stream;  // what is published meanwhile follows the body
     message->body() = std::move(reply.body);
     if (is_stream) {
       message->set(http::field::connection, "close");
@@ -189,10 +195,10 @@ class HttpServer::Connection : public std::enable_shared_from_this<Connection> {
   }
 
   void BeginStream() {
-    is_stream_ = true;
+    is_writing_ = false;
     stream_.expires_never();
     AwaitEnd();
-    if (next_ != nullptr && !is_writing_) WriteNext();
+    if (next_ != nullptr) WriteNext();
   }
 
   // Notices that the reader has gone; what it says is of no interest.
@@ -236,16 +242,17 @@ class HttpServer::Connection : public std::enable_shared_from_this<Connection> {
   std::shared_ptr<const std::string> next_;
 };
 
-void HttpServer::Door::AcceptAll() {
-  for (;;) {
+void HttpServer::Door::AcceptSome() {
+  for (int i = 0; i < kMaxAccepts; ++i) {
     UniqueFd fd(
         accept4(listening_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!fd.is_open()) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
       if (errno == EAGAIN || errno == EWOULDBLOCK) return Wait();
       rest_.expires_after(kAcceptRest);
-      rest_.async_wait([this](const error_code& error) {
-        if (!error) AcceptAll();
+      rest_.async_wait([weak = weak_from_this()](const error_code& error) {
+        const std::shared_ptr<Door> door = weak.lock();
+        if (!error && door != nullptr) door->AcceptSome();
       });
       return;
     }
@@ -263,6 +270,7 @@ void HttpServer::Door::AcceptAll() {
     server_.connections_.insert(connection);
     connection->Read();
   }
+  Wait();
 }
 
 HttpServer::HttpServer(asio::io_context& io, Handler handler)
@@ -272,7 +280,7 @@ HttpServer::~HttpServer() { Close(); }
 
 void HttpServer::Listen(UniqueFd listening, bool is_local, std::set<std::string> host_names) {
   doors_.push_back(
-      std::make_unique<Door>(*this, std::move(listening), is_local, std::move(host_names)));
+      std::make_shared<Door>(*this, std::move(listening), is_local, std::move(host_names)));
   doors_.back()->Wait();
 }
 
