@@ -17,6 +17,7 @@ void Tally::Add(const Tally& other) {
   coordinator_starts += other.coordinator_starts;
   readopted += other.readopted;
   restarts += other.restarts;
+  stops += other.stops;
 }
 
 void Checker::Broken(const std::string& what) {

@@ -25,6 +25,7 @@ struct Tally {
   int coordinator_starts = 0;
   int readopted = 0;  // rounds that went on under another start of the coordinator
   int restarts = 0;   // charged rounds
+  int stops = 0;      // jobs that a user ended
   void Add(const Tally& other);
 };
 

@@ -35,7 +35,7 @@ void Checker::OnConclude(int life, const rendezvous::Conclude& action,
     ++tally_.successes;
     CheckSuccess(key);
   } else {
-    ++tally_.failures;
+    ++(ordered_.contains(instance) ? tally_.stops : tally_.failures);
     CheckFailure(key, verdict, coordinators_[life].last_step);
   }
 }

@@ -171,7 +171,7 @@ TEST_CASE("node record: a round that another node ended has its reason, and no t
   node.Action(Duration{0}, StopWorkers{15, seconds(30)});
   node.Event(seconds(1), node.End(0, 143, true)).Event(Duration{0}, WorkersGone{});
   node.Round(2);
-  const RoundView& round = node.Job().rounds[1];
+  const RoundView round = node.Job().rounds[1];
   CHECK(round.reason == "node a left");
   CHECK(!round.detect_s);
   CHECK(round.stop_s == doctest::Approx(1));
