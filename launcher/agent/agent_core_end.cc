@@ -215,7 +215,8 @@ void AgentCore::LeaveStopped() {
 }
 
 void AgentCore::Leave() {
-  if (policy_.requeue_code && have_read_stop_ && !is_stop_by_user_) {
+  const bool is_by_user = is_stop_by_user_ || end_->owner == ExitOwner::kStopped;
+  if (policy_.requeue_code && have_read_stop_ && !is_by_user) {
     end_ = EndJob{*policy_.requeue_code, ExitOwner::kRequeue,
                   absl::StrCat("the workers stopped because ", SignalName(policy_.preempt_signal),
                                " asked them to (--requeue_code)")};

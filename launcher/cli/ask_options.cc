@@ -30,7 +30,9 @@ AskOptions AskOf(std::string_view name, const std::string& job, OptionReader& re
   read.Into("coordinator", options.coordinator,
             [](const std::string& text) -> absl::StatusOr<std::optional<Endpoint>> {
               absl::StatusOr<Endpoint> place = ParseEndpoint(text, 0);
-              if (!place.ok()) return absl::InvalidArgumentError("expected HOST:PORT");
+              if (!place.ok() || place->host.empty() || place->port == 0) {
+                return absl::InvalidArgumentError("expected HOST:PORT");
+              }
               return std::optional(*std::move(place));
             });
   options.is_json = read.Find("json") != nullptr;

@@ -68,17 +68,29 @@ absl::Status RefuseOf(const CommandRow& command, const std::string& word) {
                    command.name, " is ./", command.name, ")"));
 }
 
+// Those of `rows` that `name` is or, as argparse has it, begins. What is short enough for torchrun
+// is for us: our own options are not among its.
+std::vector<const OptionRow*> FindLongIn(std::span<const OptionRow> rows, std::string_view name) {
+  const std::string wanted = Underscored(name);
+  std::vector<const OptionRow*> found;
+  for (const OptionRow& row : rows) {
+    const std::string_view whole = row.name;
+    if (whole == wanted) return {&row};
+    if (!wanted.empty() && whole.starts_with(wanted)) found.push_back(&row);
+  }
+  const auto is_ours = [](const OptionRow* row) { return row->is_ours; };
+  if (!std::all_of(found.begin(), found.end(), is_ours)) std::erase_if(found, is_ours);
+  return found;
+}
+
 // The first word that is neither an option of the command nor an option's value; its size: none.
 size_t FindJob(const CommandRow& command, const std::vector<std::string>& words) {
   for (size_t i = 0; i < words.size(); ++i) {
     const std::string& word = words[i];
     if (!word.starts_with('-')) return i;
-    const auto is_it = [&word](const OptionRow& row) {
-      return word == absl::StrCat("-", std::string(1, row.letter)) ||
-             (IsLong(word) && Underscored(word.substr(2)) == row.name);
-    };
-    const auto row = std::find_if(command.options.begin(), command.options.end(), is_it);
-    if (row != command.options.end() && !row->is_flag()) ++i;
+    if (!IsLong(word) || word.find('=') != std::string::npos) continue;  // no letter has a value
+    const std::vector<const OptionRow*> rows = FindLongIn(command.options, LongName(word));
+    if (rows.size() == 1 && !rows[0]->is_flag()) ++i;
   }
   return words.size();
 }
@@ -152,19 +164,8 @@ class Reading {
     return MarkedAt(word, 1);  // CLI11 would take the letters that it knows
   }
 
-  // Those that `name` is or, as argparse has it, begins. What is short enough for torchrun is for
-  // us: our own options are not among its.
   std::vector<const OptionRow*> FindLong(std::string_view name) const {
-    const std::string wanted = Underscored(name);
-    std::vector<const OptionRow*> found;
-    for (const OptionRow& row : rows_) {
-      const std::string_view whole = row.name;
-      if (whole == wanted) return {&row};
-      if (!wanted.empty() && whole.starts_with(wanted)) found.push_back(&row);
-    }
-    const auto is_ours = [](const OptionRow* row) { return row->is_ours; };
-    if (!std::all_of(found.begin(), found.end(), is_ours)) std::erase_if(found, is_ours);
-    return found;
+    return FindLongIn(rows_, name);
   }
 
   const OptionRow* FindLetter(char letter) const {

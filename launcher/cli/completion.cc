@@ -35,6 +35,16 @@ Value ValueOf(const OptionRow& row) {
   return value;
 }
 
+// Names of options whose value, if any, stands behind the sign alone, by `separator`, each behind
+// `prefix`.
+std::string StandingAlone(const char* separator, const char* prefix) {
+  std::vector<std::string> names;
+  for (const OptionRow& row : OptionTable()) {
+    if (row.may_stand_alone) names.push_back(absl::StrCat(prefix, row.name));
+  }
+  return absl::StrJoin(names, separator);
+}
+
 std::string LongNames(Rows rows) {
   return absl::StrJoin(rows, " ", [](std::string* out, const OptionRow& row) {
     absl::StrAppend(out, "--", row.name);
@@ -110,6 +120,9 @@ _ddprun() {
       option=
     elif [[ $word == -* ]]; then
       _ddprun_values "$word" >/dev/null && option=$word
+      case ${word//-/_} in
+        @ALONE@) [[ ${COMP_WORDS[at + 1]-} == = ]] || option= ;;
+      esac
     elif ((at == 1)) && [[ " @COMMANDS@ " == *" $word "* ]]; then
       first=$word
     elif [[ -z $first ]]; then
@@ -134,6 +147,7 @@ complete -F _ddprun ddprun
       {{"@VALUES@", values},
        {"@OPTIONS@", options},
        {"@LONG@", LongNames(OptionTable())},
+       {"@ALONE@", StandingAlone("|", "__")},
        {"@COMMANDS@", CommandNames()}});
 }
 
@@ -156,10 +170,10 @@ std::string ZshArguments(Rows rows) {
       if (known.kind == Kind::kFolder) action = "_files -/";
       if (known.kind == Kind::kWords)
         action = absl::StrCat("(", absl::StrJoin(known.words, " "), ")");
-      value = absl::StrCat(":", ZshText(row.value), ":", action);
+      value = absl::StrCat(row.may_stand_alone ? "::" : ":", ZshText(row.value), ":", action);
     }
     const std::string help = absl::StrCat("[", ZshText(row.help), "]", value, "'");
-    const char* const equals = row.is_flag() ? "" : "=";
+    const char* const equals = row.is_flag() ? "" : row.may_stand_alone ? "=-" : "=";
     absl::StrAppend(&lines, "    '--", row.name, equals, help, " \\\n");
     if (row.letter == 0) continue;
     absl::StrAppend(&lines, "    '-", std::string(1, row.letter), row.is_flag() ? "" : "+", help,
@@ -215,7 +229,7 @@ std::string FishLines(const std::string& condition, Rows rows) {
   for (const OptionRow& row : rows) {
     absl::StrAppend(&lines, "complete -c ddprun -n '", condition, "' -l ", row.name);
     if (row.letter != 0) absl::StrAppend(&lines, " -s ", std::string(1, row.letter));
-    if (!row.is_flag()) {
+    if (!row.is_flag() && !row.may_stand_alone) {
       const Value value = ValueOf(row);
       if (value.kind == Kind::kNone) absl::StrAppend(&lines, " -x");
       if (value.kind == Kind::kFile) absl::StrAppend(&lines, " -r -F");
@@ -233,7 +247,7 @@ std::string FishLines(const std::string& condition, Rows rows) {
 std::string Fish() {
   std::string options, with_value, lines;
   for (const OptionRow& row : OptionTable()) {
-    if (row.is_flag()) continue;
+    if (row.is_flag() || row.may_stand_alone) continue;
     absl::StrAppend(&with_value, " --", row.name);
     if (row.letter != 0) absl::StrAppend(&with_value, " -", std::string(1, row.letter));
   }
@@ -283,7 +297,7 @@ end
 std::string Tcsh() {
   std::string rules, names;
   for (const OptionRow& row : OptionTable()) {
-    absl::StrAppend(&names, row.name, row.is_flag() ? " " : "= ");
+    absl::StrAppend(&names, row.name, row.is_flag() || row.may_stand_alone ? " " : "= ");
     if (row.is_flag()) continue;
     const Value value = ValueOf(row);
     std::string choice = "x:<value>";
@@ -291,8 +305,9 @@ std::string Tcsh() {
     if (value.kind == Kind::kFolder) choice = "d";
     if (value.kind == Kind::kWords)
       choice = absl::StrCat("(", absl::StrJoin(value.words, " "), ")");
-    absl::StrAppend(&rules, "  'c@--", row.name, "=@", choice, "@' 'n@--", row.name, "@", choice,
-                    "@' \\\n");
+    absl::StrAppend(&rules, "  'c@--", row.name, "=@", choice, "@'");
+    if (!row.may_stand_alone) absl::StrAppend(&rules, " 'n@--", row.name, "@", choice, "@'");
+    absl::StrAppend(&rules, " \\\n");
   }
   for (const CommandRow& command : CommandTable()) {
     if (command.subject == nullptr) continue;

@@ -17,7 +17,9 @@ absl::StatusOr<std::optional<Endpoint>> ParsePlace(const std::string& text) {
   if (text.empty()) return std::optional(Endpoint{"127.0.0.1", 0});
   const bool is_port = text.find_first_not_of("0123456789") == std::string::npos;
   const absl::StatusOr<Endpoint> place = ParseBind(is_port ? "127.0.0.1:" + text : text);
-  if (place.ok()) return std::optional(*place);
+  // The rendezvous has a port of its own where none is given; a page has not.
+  const bool has_port = text[0] == ':' || ParseEndpoint(text, 1) == ParseEndpoint(text, 2);
+  if (place.ok() && (is_port || has_port)) return std::optional(*place);
   return absl::InvalidArgumentError(
       "expected a port (of loopback), HOST:PORT, or :PORT for every address; port 0 is a free one");
 }

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -65,8 +66,10 @@ absl::StatusOr<ControlSocket> ListenIn(const std::string& directory) {
   ControlSocket socket_made;
   socket_made.path =
       absl::StrCat(directory, "/", getpid(), "-", absl::Hex(random, absl::kZeroPad8), kSuffix);
+  // Whoever looks for sockets meanwhile would take one that does not listen yet for a dead agent's.
+  const std::string unready = socket_made.path + "~";
   sockaddr_un address;
-  if (!AddressOf(socket_made.path, address)) {
+  if (!AddressOf(unready, address)) {
     return absl::InvalidArgumentError(
         absl::StrCat(directory, " is too long a name for a socket's directory"));
   }
@@ -74,8 +77,11 @@ absl::StatusOr<ControlSocket> ListenIn(const std::string& directory) {
   if (!socket_made.listening.is_open()) return absl::ErrnoToStatus(errno, "make a Unix socket");
   const int fd = socket_made.listening.get();
   if (bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
-      listen(fd, kBacklog) != 0) {
-    return absl::ErrnoToStatus(errno, absl::StrCat("listen on ", socket_made.path));
+      listen(fd, kBacklog) != 0 || rename(unready.c_str(), socket_made.path.c_str()) != 0) {
+    const absl::Status status =
+        absl::ErrnoToStatus(errno, absl::StrCat("listen on ", socket_made.path));
+    unlink(unready.c_str());
+    return status;
   }
   return socket_made;
 }

@@ -31,6 +31,8 @@ constexpr size_t kMaxHeaderBytes = 8192;
 constexpr size_t kMaxBodyBytes = 65536;
 // A request that has begun, a reply that is taken, and the silence between two requests.
 constexpr std::chrono::seconds kPatience{10};
+// One after the other, before the agent sees to its own work again.
+constexpr int kMaxAccepts = 64;
 // After a failed accept: no descriptor is left.
 constexpr std::chrono::milliseconds kAcceptRest{100};
 
@@ -41,8 +43,8 @@ constexpr char kSecurity[] =
 
 }  // namespace
 
-// One that listens.
-class HttpServer::Door {
+// One that listens. Shared with nobody: reactions that are under way when it goes find it gone.
+class HttpServer::Door : public std::enable_shared_from_this<Door> {
  public:
   Door(HttpServer& server, UniqueFd listening, bool is_local, std::set<std::string> names,
        std::string name)
@@ -55,8 +57,9 @@ class HttpServer::Door {
 
   void Wait() {
     listening_.async_wait(asio::posix::stream_descriptor::wait_read,
-                          [this](const error_code& error) {
-                            if (!error) AcceptAll();
+                          [weak = weak_from_this()](const error_code& error) {
+                            const std::shared_ptr<Door> door = weak.lock();
+                            if (!error && door != nullptr) door->AcceptSome();
                           });
   }
 
@@ -66,7 +69,7 @@ class HttpServer::Door {
   size_t connections = 0;
 
  private:
-  void AcceptAll();
+  void AcceptSome();
 
   HttpServer& server_;
   asio::posix::stream_descriptor listening_;
@@ -85,6 +88,7 @@ class HttpServer::Connection : public std::enable_shared_from_this<Connection> {
 
   void Read() {
     parser_.emplace();
+    is_head_ = false;
     parser_->header_limit(kMaxHeaderBytes);
     parser_->body_limit(kMaxBodyBytes);
     stream_.expires_after(kPatience);
@@ -146,8 +150,9 @@ class HttpServer::Connection : public std::enable_shared_from_this<Connection> {
   std::optional<HttpReply> Refusal(const std::string& method) const {
     if (door_.is_local()) return std::nullopt;
     const auto& message = parser_->get();
-    if (method != "GET")
+    if (method != "GET") {
       return HttpReply{.status = 405, .body = "this port is for reading alone\n"};
+    }
     const std::string host(message[http::field::host]);
     // Metrics are figures alone, and scraped by whatever name a cluster gives this machine.
     const bool is_metrics = message.target() == "/metrics";
@@ -173,6 +178,8 @@ class HttpServer::Connection : public std::enable_shared_from_this<Connection> {
     message->set("Referrer-Policy", "no-referrer");
     if (reply.status == 405) message->set(http::field::allow, "GET, HEAD");
     const bool is_stream = !reply.channel.empty() && !is_head_;
+    if (is_stream) channel_ = reply.channel;
+    is_writing_ = is_stream;  // what is published meanwhile follows the body
     message->body() = std::move(reply.body);
     if (is_stream) {
       message->set(http::field::connection, "close");
@@ -182,22 +189,22 @@ class HttpServer::Connection : public std::enable_shared_from_this<Connection> {
       if (is_head_) message->body().clear();
     }
     stream_.expires_after(kPatience);
-    http::async_write(stream_, *message,
-                      [self = shared_from_this(), message, is_last, is_stream,
-                       channel = reply.channel](const error_code& error, size_t) {
-                        if (self->is_closed_) return;
-                        if (error && error != http::error::end_of_stream) return self->End();
-                        if (is_stream) return self->BeginStream(channel);
-                        if (is_last) return self->End();
-                        self->Read();
-                      });
+    http::async_write(
+        stream_, *message,
+        [self = shared_from_this(), message, is_last, is_stream](const error_code& error, size_t) {
+          if (self->is_closed_) return;
+          if (error && error != http::error::end_of_stream) return self->End();
+          if (is_stream) return self->BeginStream();
+          if (is_last) return self->End();
+          self->Read();
+        });
   }
 
-  void BeginStream(const std::string& channel) {
-    channel_ = channel;
+  void BeginStream() {
+    is_writing_ = false;
     stream_.expires_never();
     AwaitEnd();
-    if (next_ != nullptr && !is_writing_) WriteNext();
+    if (next_ != nullptr) WriteNext();
   }
 
   // Notices that the reader has gone; what it says is of no interest.
@@ -241,16 +248,17 @@ class HttpServer::Connection : public std::enable_shared_from_this<Connection> {
   std::shared_ptr<const std::string> next_;
 };
 
-void HttpServer::Door::AcceptAll() {
-  for (;;) {
+void HttpServer::Door::AcceptSome() {
+  for (int i = 0; i < kMaxAccepts; ++i) {
     UniqueFd fd(
         accept4(listening_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!fd.is_open()) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
       if (errno == EAGAIN || errno == EWOULDBLOCK) return Wait();
       rest_.expires_after(kAcceptRest);
-      rest_.async_wait([this](const error_code& error) {
-        if (!error) AcceptAll();
+      rest_.async_wait([weak = weak_from_this()](const error_code& error) {
+        const std::shared_ptr<Door> door = weak.lock();
+        if (!error && door != nullptr) door->AcceptSome();
       });
       return;
     }
@@ -268,6 +276,7 @@ void HttpServer::Door::AcceptAll() {
     server_.connections_.insert(connection);
     connection->Read();
   }
+  Wait();
 }
 
 HttpServer::HttpServer(asio::io_context& io, Handler handler)
@@ -277,7 +286,7 @@ HttpServer::~HttpServer() { Close(); }
 
 void HttpServer::Listen(UniqueFd listening, bool is_local, std::set<std::string> host_names,
                         std::string door) {
-  doors_.push_back(std::make_unique<Door>(*this, std::move(listening), is_local,
+  doors_.push_back(std::make_shared<Door>(*this, std::move(listening), is_local,
                                           std::move(host_names), std::move(door)));
   doors_.back()->Wait();
 }

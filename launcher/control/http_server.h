@@ -71,7 +71,7 @@ class HttpServer {
 
   boost::asio::io_context& io_;
   const Handler handler_;
-  std::list<std::unique_ptr<Door>> doors_;
+  std::list<std::shared_ptr<Door>> doors_;
   std::set<std::shared_ptr<Connection>> connections_;
 };
 

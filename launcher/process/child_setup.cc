@@ -47,21 +47,28 @@ DDPRUN_RAW long PlaceStdio(const ChildPlan& plan) {
   return 0;
 }
 
+// The page's descriptor, off the numbers that stdio and the error pipe are about to take.
+DDPRUN_RAW long MoveCounters(const ChildPlan& plan) {
+  if (plan.counters < 0 || plan.counters > kErrorPipe) return plan.counters;
+  return RawSyscall(SYS_fcntl, plan.counters, F_DUPFD_CLOEXEC, kErrorPipe + 1);
+}
+
 // The worker does without the page where its descriptor cannot be placed: the agent's limit is
 // lower.
-DDPRUN_RAW bool PlaceCounters(const ChildPlan& plan) {
-  return plan.counters >= 0 && RawSyscall(SYS_dup3, plan.counters, kCountersFd, 0) >= 0;
+DDPRUN_RAW bool PlaceCounters(long counters) {
+  if (counters == kCountersFd) return RawSyscall(SYS_fcntl, counters, F_SETFD, 0) >= 0;
+  return counters >= 0 && RawSyscall(SYS_dup3, counters, kCountersFd, 0) >= 0;
 }
 
 // Closes all but stdio, the page and the error pipe, which closes at exec; also what the agent's
 // own starter left open. Now and not at exec: an exec may hang, and ports, pipes and the guardian's
 // line to the agent must not stay open for as long.
-DDPRUN_RAW long CloseOthers(const ChildPlan& plan) {
+DDPRUN_RAW long CloseOthers(const ChildPlan& plan, long counters) {
   if (plan.error_pipe != kErrorPipe) {
     const long moved = RawSyscall(SYS_dup3, plan.error_pipe, kErrorPipe, O_CLOEXEC);
     if (moved < 0) return moved;
   }
-  const bool keeps_counters = PlaceCounters(plan);
+  const bool keeps_counters = PlaceCounters(counters);
   const unsigned rest = keeps_counters ? kCountersFd + 1 : kErrorPipe + 1;
   long result = 0;
   if (keeps_counters) result = RawSyscall(SYS_close_range, kErrorPipe + 1, kCountersFd - 1, 0);
@@ -133,9 +140,10 @@ DDPRUN_RAW int RunChild(void* argument) {
   result = RawSyscall(SYS_setsid);
   if (result < 0) return Fail(error_pipe, "setsid", result);
   LetAgentReadStack(plan);
+  const long counters = MoveCounters(plan);
   result = PlaceStdio(plan);
   if (result < 0) return Fail(error_pipe, "place stdin, stdout and stderr", result);
-  result = CloseOthers(plan);
+  result = CloseOthers(plan, counters);
   if (result < 0) return Fail(error_pipe, "close descriptors", result);
   error_pipe = kErrorPipe;
   result = RestoreLimits(plan);

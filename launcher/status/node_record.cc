@@ -85,7 +85,10 @@ void NodeRecord::NoteEvent(const rendezvous::ContactLost& event) {
 void NodeRecord::NoteEvent(const rendezvous::ContactRestored&) { contact_lost_.clear(); }
 
 void NodeRecord::NoteEvent(const WorkerEnd& end) {
-  Worker& worker = workers_[end.local_rank];
+  // Its start may have failed: then it has not run, and has lived for no time.
+  const auto entry =
+      workers_.try_emplace(end.local_rank, Worker{.pid = end.pid, .started_at = end.at}).first;
+  Worker& worker = entry->second;
   worker.ended_at = end.at;
   worker.end = end.message.empty() ? absl::StrCat("exit code ", end.exit_code) : end.message;
   const bool is_failure = end.exit_code != 0 && !end.was_told_to_stop;

@@ -82,9 +82,14 @@ void RankHistory::Fill(TimePoint now, RankView& view) const {
   if (last_.steps == 0) return;
   view.step = last_.step;
   view.step_age_s = Age(now, last_.step_at_ns);
-  if (last_.longest_step_ns > 0) view.longest_step_s = Seconds(last_.longest_step_ns);
   const int64_t began = started_at_.time_since_epoch().count();
-  if (last_.first_step_at_ns >= began) view.first_step_s = Seconds(last_.first_step_at_ns - began);
+  const int64_t lived = now.time_since_epoch().count() - began;
+  if (last_.longest_step_ns > 0 && last_.longest_step_ns <= lived) {
+    view.longest_step_s = Seconds(last_.longest_step_ns);
+  }
+  if (last_.first_step_at_ns >= began && last_.first_step_at_ns - began <= lived) {
+    view.first_step_s = Seconds(last_.first_step_at_ns - began);
+  }
   FillRates(view);
 }
 

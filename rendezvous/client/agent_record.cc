@@ -35,8 +35,10 @@ void AgentRecord::AckVerdict() {
 }
 
 void AgentRecord::OrderStop(bool is_after_step, const std::string& reason) {
-  if (facts_.empty()) return;
-  facts_.push_back({StopOrdered{.stamp = {}, .is_after_step = is_after_step, .reason = reason}});
+  const bool is_news = !stop_order_ || (stop_order_->is_after_step && !is_after_step);
+  if (facts_.empty() || !is_news) return;
+  stop_order_ = StopOrdered{.stamp = {}, .is_after_step = is_after_step, .reason = reason};
+  is_stop_unsaid_ = true;
 }
 
 void AgentRecord::DropFactsBefore(size_t first) {
@@ -47,7 +49,12 @@ void AgentRecord::DropFactsBefore(size_t first) {
 }
 
 std::optional<Event> AgentRecord::NextToSay(TimePoint now) {
-  if (!has_unsaid()) return std::nullopt;
+  if (said_ > last_join_ && std::exchange(is_stop_unsaid_, false)) {
+    StopOrdered order = *stop_order_;
+    order.stamp = stamp();
+    return order;
+  }
+  if (said_ == facts_.size()) return std::nullopt;
   const size_t index = said_++;
   const Fact& fact = facts_[index];
   Event event = fact.event;
@@ -118,6 +125,8 @@ std::optional<RendezvousEvent> AgentRecord::HearOne(const JobInstance&, const Re
   }
   // Another job answers where this node's coordinator was: what this node still had to say of that
   // one's round is of no use here. What it means for the contact is the core's to say.
+  stop_order_.reset();
+  is_stop_unsaid_ = false;
   if (is_waiting_) DropFactsBefore(last_join_);
   return std::nullopt;
 }

@@ -33,14 +33,20 @@ class AgentRecord {
   void Report(Round round, Event fact, TimePoint at);
   void Leave(const std::string& reason);
   void AckVerdict();
+  // Kept until the job is over, whatever rounds come before it is heard: nobody gives it again.
   void OrderStop(bool is_after_step, const std::string& reason);
 
   // A new session begins: everything is to be said again.
-  void StartSession() { said_ = 0; }
+  void StartSession() {
+    said_ = 0;
+    is_stop_unsaid_ = stop_order_.has_value();
+  }
   // The next thing to say, with Stamp::session left open; nullopt: all has been said.
   // A failure's age counts up to `now`.
   std::optional<Event> NextToSay(TimePoint now);
-  bool has_unsaid() const { return said_ < facts_.size(); }
+  bool has_unsaid() const {
+    return said_ < facts_.size() || (is_stop_unsaid_ && said_ > last_join_);
+  }
   // The coordinator said `action`. What the agent must hear of it; nullopt: nothing, it is stale,
   // a repetition, or of no concern.
   // `instance` is the job's by the coordinator's word.
@@ -83,6 +89,8 @@ class AgentRecord {
   size_t said_ = 0;
   size_t last_join_ = 0;  // index of the newest join
   size_t failures_ = 0;
+  std::optional<StopOrdered> stop_order_;  // said right behind the newest join
+  bool is_stop_unsaid_ = false;
 
   const Policy policy_;
   Assignment assignment_;  // the newest adopted; its round is 0 until there is one

@@ -237,6 +237,7 @@ class ContactCore {
   void On(const AskCommand& command);
   void On(const AnswerCommand& command);
   void On(const StopCommand& command);
+  void SayAside(Event aside);
   void On(const EndCommand& command);
   void On(const Looked& look);
   void On(const Hosted& hosted);

@@ -31,13 +31,19 @@ void ContactCore::On(const AckCommand&) {
 }
 
 void ContactCore::On(const AskCommand& command) {
-  if (state_ != State::kLinked || asides_.size() >= kMaxAsides) return;
-  asides_.push_back(QuestionAsked{{}, command.question});
+  if (command.question.body.size() > kMaxQuestionBytes) return;
+  SayAside(QuestionAsked{{}, command.question});
 }
 
 void ContactCore::On(const AnswerCommand& command) {
+  // One that is too large would end the link, and with it this node's part in the job.
+  if (command.body.size() > kMaxAnswerBytes) return;
+  SayAside(AnswerGiven{{}, command.id, command.body});
+}
+
+void ContactCore::SayAside(Event aside) {
   if (state_ != State::kLinked || asides_.size() >= kMaxAsides) return;
-  asides_.push_back(AnswerGiven{{}, command.id, command.body});
+  asides_.push_back(std::move(aside));
 }
 
 void ContactCore::On(const StopCommand& command) {

@@ -18,8 +18,9 @@
 namespace ddprun::rendezvous {
 namespace {
 
-// Of nodes: more than a coordinator has.
+// Of nodes and of what they say: more than a coordinator has and gives.
 constexpr size_t kMaxAnswers = 65536;
+constexpr size_t kMaxBytes = size_t{128} << 20;
 
 absl::StatusOr<GiveAnswers> LookAt(const SocketAddress& address, const std::string& place,
                                    std::chrono::system_clock::time_point deadline) {
@@ -32,18 +33,20 @@ absl::StatusOr<GiveAnswers> LookAt(const SocketAddress& address, const std::stri
   GiveAnswers all{.session = {}, .id = 1, .answers = {}, .is_last = false};
   v1::Answers part;
   CheckedFields check;
-  while (reader->Read(&part)) {
+  size_t bytes = 0;
+  while (check.status().ok() && reader->Read(&part)) {
     GiveAnswers given = AnswersFromProto(part, SteadyNow(), check);
-    if (!check.status().ok() || all.answers.size() + given.answers.size() > kMaxAnswers) {
-      context.TryCancel();
-      continue;
-    }
+    bytes += part.ByteSizeLong();
+    check.Size("answers", all.answers.size() + given.answers.size(), kMaxAnswers);
+    check.Size("silent", all.silent.size() + given.silent.size(), kMaxAnswers);
+    check.Size("answers' bytes", bytes, kMaxBytes);
     std::move(given.answers.begin(), given.answers.end(), std::back_inserter(all.answers));
+    std::move(given.silent.begin(), given.silent.end(), std::back_inserter(all.silent));
     if (!given.is_last) continue;
-    all.silent = std::move(given.silent);
     all.facts = std::move(given.facts);
     all.is_last = true;
   }
+  if (!check.status().ok()) context.TryCancel();
   const grpc::Status status = reader->Finish();
   if (!check.status().ok()) {
     return absl::DataLossError(

@@ -101,7 +101,7 @@ class RendezvousClient {
   // The verdict has been adopted.
   virtual void AckVerdict() = 0;
   // Asks the nodes of the job, this one among them; Answered follows while there is contact, else
-  // nothing does.
+  // nothing does. Nor is anything said that is longer than it may be, or comes too fast.
   virtual void Ask(const Question& question) = 0;
   virtual void Answer(uint64_t id, const std::string& body) = 0;
   // The user wants the job to end: Concluded follows on all nodes, or StopRequested.

@@ -131,6 +131,7 @@ void State::StopRunning(const std::string& reason) {
 }
 
 bool State::IsFinishing() const {
+  if (!stop_reason.empty()) return true;
   return std::ranges::any_of(seats, [](const auto& entry) {
     return entry.second.first_success.has_value() || entry.second.succeeded_at.has_value();
   });

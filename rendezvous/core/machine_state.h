@@ -224,7 +224,8 @@ struct RendezvousMachine::State {
   void SealRound(TimePoint now);
   void DrainRound(TimePoint now, DrainCause cause, const std::string& reason);
   void StopRunning(const std::string& reason);
-  bool IsFinishing() const;  // a rank of the round has exited 0
+  // A rank of the round has exited 0, or all are asked to: nobody joins it any more.
+  bool IsFinishing() const;
   // A node that comes now gets a new round for all.
   bool HasRoom() const;
   void On(TimePoint now, const WorkersFailed& event);

@@ -4,6 +4,16 @@
 #include <utility>
 
 namespace ddprun::rendezvous {
+namespace {
+
+// The wire's tags and lengths around one answer, and around the name of one silent node.
+constexpr size_t kFrameBytes = 16;
+
+size_t BytesOf(const NodeAnswer& answer) {
+  return answer.body.size() + answer.host.size() + answer.node.value.size() + kFrameBytes;
+}
+
+}  // namespace
 
 std::vector<Action> QuestionDesk::Ask(TimePoint now, SessionId asker, const Question& question,
                                       const Places& places) {
@@ -50,7 +60,13 @@ std::vector<Action> QuestionDesk::Answer(TimePoint now, SessionId from, uint64_t
   Asked& asked = found->second;
   const auto place = asked.awaited.find(from);
   if (place == asked.awaited.end()) return {};  // it was not asked, or has answered
-  asked.answers.push_back({place->second.node, place->second.host, body});
+  NodeAnswer answer{place->second.node, place->second.host, body};
+  if (HeldBytes() + BytesOf(answer) <= kMaxHeldBytes) {
+    asked.bytes += BytesOf(answer);
+    asked.answers.push_back(std::move(answer));
+  } else {
+    asked.silent.push_back(std::move(answer.host));  // as one that has not answered
+  }
   asked.awaited.erase(place);
   return FinishIfDone(now, asked);
 }
@@ -84,9 +100,16 @@ std::vector<Action> QuestionDesk::TimePassed(TimePoint now) {
 
 std::optional<TimePoint> QuestionDesk::NextDeadline() const {
   std::optional<TimePoint> next;
-  for (const auto& [id, asked] : asked_)
+  for (const auto& [id, asked] : asked_) {
     next = std::min(next.value_or(asked.deadline), asked.deadline);
+  }
   return next;
+}
+
+size_t QuestionDesk::HeldBytes() const {
+  size_t bytes = 0;
+  for (const auto& [id, asked] : asked_) bytes += asked.bytes;
+  return bytes;
 }
 
 std::vector<Action> QuestionDesk::FinishIfDone(TimePoint now, Asked& asked) {
@@ -99,23 +122,36 @@ std::vector<Action> QuestionDesk::FinishIfDone(TimePoint now, Asked& asked) {
   if (!asked.to.value.empty()) {
     asked.deadline = now;
     asked.answers.clear();
+    asked.bytes = 0;
   }
   return actions;
 }
 
 void QuestionDesk::Give(const Asked& asked, const Asker& asker, std::vector<Action>& actions) {
-  GiveAnswers part{.session = asker.session, .id = asker.id, .answers = {}, .is_last = false};
+  const auto empty_part = [&asker] {
+    return GiveAnswers{.session = asker.session, .id = asker.id, .answers = {}, .is_last = false};
+  };
+  GiveAnswers part = empty_part();
   size_t bytes = 0;
-  for (const NodeAnswer& answer : asked.answers) {
-    if (bytes > 0 && bytes + answer.body.size() > kMaxPartBytes) {
-      actions.push_back(std::exchange(
-          part, {.session = asker.session, .id = asker.id, .answers = {}, .is_last = false}));
+  const auto make_room = [&](size_t more) {
+    if (bytes > 0 && bytes + more > kMaxPartBytes) {
+      actions.push_back(std::exchange(part, empty_part()));
       bytes = 0;
     }
-    bytes += answer.body.size() + answer.host.size() + answer.node.value.size();
+    bytes += more;
+  };
+  for (const NodeAnswer& answer : asked.answers) {
+    make_room(BytesOf(answer));
     part.answers.push_back(answer);
   }
-  part.silent = asked.silent;
+  // Together where they fit, as they always do but in jobs of thousands of nodes.
+  size_t silent_bytes = 0;
+  for (const std::string& host : asked.silent) silent_bytes += host.size() + kFrameBytes;
+  if (silent_bytes <= kMaxPartBytes) make_room(silent_bytes);
+  for (const std::string& host : asked.silent) {
+    if (silent_bytes > kMaxPartBytes) make_room(host.size() + kFrameBytes);
+    part.silent.push_back(host);
+  }
   part.is_last = true;
   actions.push_back(std::move(part));
 }

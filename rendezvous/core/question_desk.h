@@ -2,7 +2,8 @@
 //
 // The coordinator's driver owns one beside its machine. What costs something is bounded: a question
 // to all nodes that many ask at once, or within a second, is asked once; there are at most so many
-// questions and bytes at a time; and a node that does not answer is waited for only so long.
+// questions and bytes of answers at a time; and a node that does not answer is waited for only so
+// long.
 #ifndef DDPRUN_RENDEZVOUS_CORE_QUESTION_DESK_H_
 #define DDPRUN_RENDEZVOUS_CORE_QUESTION_DESK_H_
 
@@ -10,7 +11,6 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -32,6 +32,9 @@ class QuestionDesk {
   static constexpr Duration kFresh = std::chrono::seconds(1);
   static constexpr size_t kMaxQuestions = 64;
   static constexpr size_t kMaxAskers = 1024;  // of one question
+  // Of all answers that are held: as much as a command reads (control_client.cc). A node whose
+  // answer does not fit counts as silent.
+  static constexpr size_t kMaxHeldBytes = size_t{64} << 20;
   // Of a message with answers; the wire's limit is 256 KiB.
   static constexpr size_t kMaxPartBytes = 200 * 1024;
 
@@ -59,7 +62,9 @@ class QuestionDesk {
     std::map<SessionId, RendezvousMachine::Place> awaited;
     std::vector<std::string> silent;
     std::vector<NodeAnswer> answers;
+    size_t bytes = 0;  // of the answers
   };
+  size_t HeldBytes() const;
   std::vector<Action> FinishIfDone(TimePoint now, Asked& asked);
   static void Give(const Asked& asked, const Asker& asker, std::vector<Action>& actions);
   // An answer without content: the question cannot be asked.

@@ -5,6 +5,7 @@
 
 #include "rendezvous/base/check.h"
 #include "rendezvous/core/machine_state.h"
+#include "rendezvous/core/text.h"
 
 namespace ddprun::rendezvous {
 
@@ -44,7 +45,7 @@ JobFacts RendezvousMachine::Facts(TimePoint now) const { return state_->Facts(no
 std::vector<RendezvousMachine::Place> RendezvousMachine::Places() const {
   std::vector<Place> places;
   for (const auto& [id, member] : state_->members.members()) {
-    places.push_back({id, member.info.host, std::nullopt});
+    places.push_back({id, NodeName(member.info), std::nullopt});
     if (member.is_connected) places.back().session = member.session;
   }
   return places;

@@ -42,7 +42,7 @@ class RendezvousMachine {
   // Every node of the job: where it can be asked now, if it can.
   struct Place {
     NodeId node;
-    std::string host;
+    std::string host;                  // or its id, where no host is known
     std::optional<SessionId> session;  // empty: its session broke
   };
   std::vector<Place> Places() const;

@@ -324,9 +324,10 @@ struct GiveAnswers {
   SessionId session;
   uint64_t id = 0;  // the asker's
   std::vector<NodeAnswer> answers;
-  std::vector<std::string> silent =
-      {};               // hosts of those that gave none in time; with the last part
-  JobFacts facts = {};  // likewise
+  // Hosts of those that gave none in time: in the last part, or in several where one cannot hold
+  // them.
+  std::vector<std::string> silent = {};
+  JobFacts facts = {};  // in the last part
   bool is_last = true;
   friend bool operator==(const GiveAnswers&, const GiveAnswers&) = default;
 };

@@ -194,6 +194,7 @@ class Coordinator::Loop final : public Inbox, public std::enable_shared_from_thi
     if (closes || std::holds_alternative<Refuse>(action)) {
       Forget(id);
       session->Close();
+      Send(now, desk_.Forget(now, id));  // the session says nothing of its end
     }
   }
 

@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "proto/rendezvous.grpc.pb.h"
 #include "rendezvous/base/steady_clock.h"
+#include "rendezvous/core/question_desk.h"
 #include "rendezvous/net/channel.h"
 #include "rendezvous/net/connection_table.h"
 #include "rendezvous/server/session.h"
@@ -36,6 +37,11 @@ constexpr int64_t kJoinLimitMs = 5000;
 // Messages that an agent has not read yet. It gets a handful per round: one that lets so many pile
 // up does not read at all.
 constexpr size_t kMaxOutgoing = 64;
+
+// Parts of answers that nobody has read yet. Those to one question come all at once, and are at
+// most as many as the desk may hold bytes (question_desk.h); half of each is full.
+constexpr size_t kMaxOutgoingAnswers =
+    2 * QuestionDesk::kMaxHeldBytes / QuestionDesk::kMaxPartBytes + 64;
 
 grpc::Status ToGrpc(const absl::Status& status) {
   return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
@@ -102,8 +108,6 @@ class AttachStream final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::
     if (!ok) Break(grpc::Status(grpc::StatusCode::UNAVAILABLE, "the stream broke"), true);
     const std::lock_guard lock(mutex_);
     is_writing_ = false;
-    outgoing_.pop_front();
-    if (finish_ && !finishes_politely_) outgoing_.clear();
     Pump();
   }
 
@@ -154,13 +158,15 @@ class AttachStream final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::
   void Push(v1::CoordinatorMessage message) {
     const std::lock_guard lock(mutex_);
     if (finish_) return;
-    if (outgoing_.size() == kMaxOutgoing) {
+    const bool is_answer = message.has_answers();
+    std::deque<v1::CoordinatorMessage>& queue = is_answer ? answers_ : outgoing_;
+    if (queue.size() == (is_answer ? kMaxOutgoingAnswers : kMaxOutgoing)) {
       // The write in flight may never end by itself.
       if (context_ != nullptr) context_->TryCancel();
       BreakLocked(grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "the agent reads too slowly"));
       return;
     }
-    outgoing_.push_back(std::move(message));
+    queue.push_back(std::move(message));
     Pump();
   }
 
@@ -180,15 +186,19 @@ class AttachStream final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::
   // REQUIRES: the mutex is held, here and below.
   void FinishLater(const grpc::Status& status) {
     if (!finish_) finish_ = status;
-    if (!finishes_politely_ && !is_writing_) outgoing_.clear();
+    answers_.clear();
+    if (!finishes_politely_) outgoing_.clear();
     Pump();
   }
 
   void Pump() {
     if (is_writing_ || is_finished_) return;
-    if (!outgoing_.empty()) {
+    std::deque<v1::CoordinatorMessage>& queue = outgoing_.empty() ? answers_ : outgoing_;
+    if (!queue.empty()) {
       is_writing_ = true;
-      StartWrite(&outgoing_.front());
+      writing_ = std::move(queue.front());
+      queue.pop_front();
+      StartWrite(&writing_);
     } else if (finish_) {
       is_finished_ = true;
       Finish(*finish_);
@@ -210,8 +220,10 @@ class AttachStream final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::
   std::mutex mutex_;
   bool has_joined_ = false;
   Transit transit_;
-  grpc::CallbackServerContext* context_;         // null from OnDone on
-  std::deque<v1::CoordinatorMessage> outgoing_;  // the first is being written if is_writing_
+  grpc::CallbackServerContext* context_;  // null from OnDone on
+  std::deque<v1::CoordinatorMessage> outgoing_;
+  std::deque<v1::CoordinatorMessage> answers_;  // they let all else pass
+  v1::CoordinatorMessage writing_;              // of gRPC if is_writing_
   bool is_writing_ = false;
   bool is_broken_ = false;          // SessionBroken was posted, or is not wanted
   bool finishes_politely_ = false;  // what is queued goes out before Finish
@@ -266,7 +278,10 @@ class LookStream final : public grpc::ServerWriteReactor<v1::Answers>, public Se
     v1::Answers message;
     AnswersToProto(*given, now, message);
     const std::lock_guard lock(mutex_);
-    if (finish_ || outgoing_.size() == kMaxOutgoing) return;
+    if (finish_) return;
+    if (outgoing_.size() == kMaxOutgoingAnswers) {
+      return FinishLater(grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "too many answers"));
+    }
     outgoing_.push_back(std::move(message));
     if (given->is_last) finish_ = grpc::Status::OK;
     Pump();

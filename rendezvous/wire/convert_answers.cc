@@ -1,5 +1,6 @@
 // Questions to the nodes and what they answer.
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "rendezvous/wire/convert.h"
@@ -11,6 +12,8 @@ using std::chrono::duration_cast;
 using std::chrono::milliseconds;
 
 constexpr int64_t kMaxPatienceMs = 60'000;
+// A hundred days, so that a sum does not overflow.
+constexpr int64_t kMaxLeftMs = 8'640'000'000;
 
 void FactsToProto(const JobFacts& facts, TimePoint now, v1::JobFacts& out) {
   out.set_run_id(CleanText(facts.run_id));
@@ -26,7 +29,7 @@ void FactsToProto(const JobFacts& facts, TimePoint now, v1::JobFacts& out) {
   out.set_waiting_for(CleanText(facts.waiting_for));
   if (!facts.deadline) return;
   const auto left = duration_cast<milliseconds>(*facts.deadline - now).count();
-  out.set_left_ms(static_cast<uint64_t>(std::max<int64_t>(0, left)));
+  out.set_left_ms(static_cast<uint64_t>(std::clamp<int64_t>(left, 0, kMaxLeftMs)));
 }
 
 JobFacts FactsFromProto(const v1::JobFacts& in, TimePoint now, CheckedFields& check) {
@@ -34,7 +37,7 @@ JobFacts FactsFromProto(const v1::JobFacts& in, TimePoint now, CheckedFields& ch
     return static_cast<int>(check.Range(field, value, 0, kMaxRank));
   };
   JobFacts facts;
-  facts.run_id = check.Text("facts.run_id", in.run_id(), 0, 256);
+  facts.run_id = check.Text("facts.run_id", in.run_id(), 0, kMaxTextBytes);
   facts.phase = check.Text("facts.phase", in.phase(), 0, 32);
   facts.round = Round{in.round()};
   facts.node_count = count("facts.node_count", in.node_count());
@@ -43,10 +46,10 @@ JobFacts FactsFromProto(const v1::JobFacts& in, TimePoint now, CheckedFields& ch
   facts.min_nodes = count("facts.min_nodes", in.min_nodes());
   facts.max_nodes = count("facts.max_nodes", in.max_nodes());
   facts.restart_count = count("facts.restart_count", in.restart_count());
-  facts.max_restarts = count("facts.max_restarts", in.max_restarts());
+  facts.max_restarts = static_cast<int>(
+      check.Range("facts.max_restarts", in.max_restarts(), 0, std::numeric_limits<int>::max()));
   facts.waiting_for = check.Text("facts.waiting_for", in.waiting_for(), 0, kMaxTextBytes);
-  // A hundred days, so that the sum does not overflow.
-  const int64_t left = check.Range("facts.left_ms", in.left_ms(), 0, 8'640'000'000);
+  const int64_t left = check.Range("facts.left_ms", in.left_ms(), 0, kMaxLeftMs);
   if (in.has_left_ms()) facts.deadline = now + milliseconds(left);
   return facts;
 }
@@ -64,7 +67,7 @@ void QuestionToProto(const Question& question, v1::Question& out) {
 Question QuestionFromProto(const v1::Question& in, CheckedFields& check) {
   check.Size("question.body", in.body().size(), kMaxQuestionBytes);
   return {.id = in.id(),
-          .to = NodeId{check.Text("question.to_node", in.to_node(), 0, 256)},
+          .to = NodeId{check.Text("question.to_node", in.to_node(), 0, kMaxTextBytes)},
           .body = in.body(),
           .patience = milliseconds(
               check.Range("question.patience_ms", in.patience_ms(), 0, kMaxPatienceMs))};
@@ -87,13 +90,13 @@ GiveAnswers AnswersFromProto(const v1::Answers& in, TimePoint now, CheckedFields
   GiveAnswers given{.session = {}, .id = in.id(), .answers = {}, .is_last = in.is_last()};
   for (const v1::NodeAnswer& one : in.answers()) {
     check.Size("answers.body", one.body().size(), kMaxAnswerBytes);
-    given.answers.push_back({NodeId{check.Text("answers.node_id", one.node_id(), 0, 256)},
-                             check.Text("answers.host", one.host(), 0, 256), one.body()});
+    given.answers.push_back({NodeId{check.Text("answers.node_id", one.node_id(), 0, kMaxTextBytes)},
+                             check.Text("answers.host", one.host(), 0, kMaxTextBytes), one.body()});
   }
   for (const std::string& host : in.silent()) {
-    given.silent.push_back(check.Text("answers.silent", host, 0, 256));
+    given.silent.push_back(check.Text("answers.silent", host, 0, kMaxTextBytes));
   }
-  given.facts = FactsFromProto(in.facts(), now, check);
+  if (in.has_facts()) given.facts = FactsFromProto(in.facts(), now, check);
   return given;
 }
 

@@ -17,6 +17,7 @@ void Tally::Add(const Tally& other) {
   coordinator_starts += other.coordinator_starts;
   readopted += other.readopted;
   restarts += other.restarts;
+  stops += other.stops;
 }
 
 void Checker::Broken(const std::string& what) {
@@ -25,6 +26,7 @@ void Checker::Broken(const std::string& what) {
 }
 
 void Checker::OnFault(const Fault& fault) {
+  if (fault.kind == FaultKind::kOrderStop) return;  // no trouble: only the end that it asks for
   const bool is_lasting =
       fault.kind == FaultKind::kPauseAgent || fault.kind == FaultKind::kCutNode ||
       fault.kind == FaultKind::kCutUp || fault.kind == FaultKind::kCutDown ||
@@ -93,6 +95,8 @@ void Checker::OnAgentDid(AgentKey key, const launcher::AgentAction& action) {
       if (round.members.contains(key)) round.lost_agent = true;
     }
   }
+  const auto* order = std::get_if<launcher::OrderStop>(&action);
+  if (order != nullptr && !order->is_after_step) agent.ordered_at = timeline_.now();
   if (std::holds_alternative<launcher::StopWorkers>(action) && agent.round && !agent.verdict) {
     OnStop(*agent.round, NameOf(key) + " stops its workers");
   }
@@ -173,6 +177,8 @@ void Checker::OnStep(int life, TimePoint local, const rendezvous::RendezvousMach
   notes.has_stepped = true;
   notes.last_step = local;
   HearEvent(life, local, event);
+  const auto* stop = std::get_if<rendezvous::StopOrdered>(&event);
+  if (stop != nullptr && !stop->is_after_step) ordered_.insert(machine.current().instance);
   for (std::string& breach : rendezvous::CheckState(machine)) Broken(std::move(breach));
   std::set<RoundKey> sealed;
   for (const rendezvous::Action& action : actions) {

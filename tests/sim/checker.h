@@ -25,6 +25,7 @@ struct Tally {
   int coordinator_starts = 0;
   int readopted = 0;  // rounds that went on under another start of the coordinator
   int restarts = 0;   // charged rounds
+  int stops = 0;      // jobs that a user ended
   void Add(const Tally& other);
 };
 
@@ -87,6 +88,7 @@ class Checker {
     std::optional<int> exit_code;
     std::optional<rendezvous::Verdict> verdict;
     std::optional<TimePoint> lost_since;
+    std::optional<TimePoint> ordered_at;  // it told its coordinator to stop the job at once
   };
   struct CoordinatorNotes {
     std::map<SessionId, AgentKey> sessions;
@@ -144,6 +146,7 @@ class Checker {
   std::map<JobInstance, RoundKey> last_sealed_;
   std::map<JobInstance, rendezvous::Verdict> verdicts_;
   std::map<JobInstance, RoundKey> concluded_;  // by these verdicts
+  std::set<JobInstance> ordered_;              // ...to stop at once, as their coordinators heard
   bool has_forgotten_ = false;  // a coordinator was started without what the one before knew
   std::set<JobInstance> lost_verdicts_;  // ...among it these jobs' ends
 };

@@ -35,7 +35,7 @@ void Checker::OnConclude(int life, const rendezvous::Conclude& action,
     ++tally_.successes;
     CheckSuccess(key);
   } else {
-    ++tally_.failures;
+    ++(ordered_.contains(instance) ? tally_.stops : tally_.failures);
     CheckFailure(key, verdict, coordinators_[life].last_step);
   }
 }
@@ -51,6 +51,10 @@ void Checker::CheckSuccess(const RoundKey& key) {
 }
 
 void Checker::CheckFailure(const RoundKey& key, const rendezvous::Verdict& verdict, TimePoint) {
+  if (!verdict.first_failure && verdict.exit_code == kTerminated) {
+    if (!ordered_.contains(key.instance)) Broken("S13: the job was stopped, and by nobody");
+    return;
+  }
   if (!verdict.first_failure) {
     const auto round = rounds_.find(key);
     const bool has_loss = round != rounds_.end() && WhyMayStop(round->second) != "";

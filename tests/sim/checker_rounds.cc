@@ -94,6 +94,13 @@ void Checker::OnAssign(int life, const rendezvous::Assign& action, std::set<Roun
     }
     sealed.insert(key);
   }
+  const std::optional<TimePoint> ordered_at = agents_[agent].ordered_at;
+  const Duration patience = scenario_.policy.evict_after + seconds(20);
+  if (ordered_at && timeline_.now() - *ordered_at > seconds(5) && !HadTrouble(-1, patience) &&
+      !HadTrouble(agent.node, patience) && !has_forgotten_) {
+    Broken(absl::StrCat("P7: ", ::ddprun::sim::NameOf(agent), " is in ", NameOf(key),
+                        ", and its user has stopped the job"));
+  }
   RoundNotes& round = rounds_[key];
   if (round.members.empty()) {
     round.any = to;

@@ -130,6 +130,7 @@ void Cluster::Strike(const Fault& fault) {
     case FaultKind::kPauseAgent:
     case FaultKind::kKillAgent:
     case FaultKind::kSignalAgent:
+    case FaultKind::kOrderStop:
     case FaultKind::kWorkerFails:
     case FaultKind::kWorkerKilled:
       return StrikeNode(fault);
@@ -162,6 +163,8 @@ void Cluster::StrikeNode(const Fault& fault) {
       agent->Signal(false);
       if (fault.duration == Duration{0}) return;
       return timeline_.After(fault.duration, [agent] { agent->Signal(true); });
+    case FaultKind::kOrderStop:
+      return agent->OrderStop(fault.detail != 0);
     case FaultKind::kWorkerFails:
       return agent->workers().Fail(fault.detail / 256, fault.detail % 256, 0);
     case FaultKind::kWorkerKilled:

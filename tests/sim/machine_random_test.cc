@@ -53,6 +53,7 @@ TEST_CASE("machine: no history breaks an invariant, and calm brings every job to
   CHECK(tally.given_up > 30);
   CHECK(tally.losses > 100);
   CHECK(tally.restarts > 1000);
+  CHECK(tally.stops > 30);
 }
 
 }  // namespace

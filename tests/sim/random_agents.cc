@@ -64,6 +64,7 @@ void RandomAgents::Misbehave(int actions) {
 
 void RandomAgents::ActOnce() {
   const std::string name = AnyName();
+  if (Below(300) == 0) return OrderStop(name);
   switch (Below(12)) {
     case 0:
     case 1:
@@ -167,6 +168,10 @@ void RandomAgents::Lie(const std::string& name) {
   }
 }
 
+void RandomAgents::OrderStop(const std::string& name) {
+  job_.Feed(StopOrdered{job_.node(name).stamp(), Below(2) == 0, "ddprun stop on node " + name});
+}
+
 void RandomAgents::LetTimePass() {
   switch (Below(8)) {
     case 0:
@@ -232,7 +237,9 @@ void RandomAgents::Count() {
       if (drain->reason.find("is lost") != std::string::npos) ++tally_.losses;
     }
     if (const auto* conclude = std::get_if<Conclude>(&action)) {
-      ++(conclude->verdict.exit_code == 0 ? tally_.successes : tally_.failures);
+      ++(conclude->verdict.exit_code == 0                  ? tally_.successes
+         : conclude->verdict.exit_code == kStoppedExitCode ? tally_.stops
+                                                           : tally_.failures);
     }
     if (const auto* refuse = std::get_if<Refuse>(&action)) {
       if (refuse->kind == Refusal::kFinal) ++tally_.given_up;
@@ -249,6 +256,7 @@ void RandomAgents::AddTo(Tally& tally) const {
   tally.losses += tally_.losses;
   tally.finished += tally_.finished;
   tally.restarts += tally_.restarts;
+  tally.stops += tally_.stops;
   tally.steps += tally_.steps;
 }
 

@@ -19,6 +19,7 @@ struct Tally {
   int losses = 0;
   int finished = 0;
   int restarts = 0;
+  int stops = 0;
   int64_t steps = 0;
 };
 
@@ -48,6 +49,7 @@ class RandomAgents {
   void Come(const std::string& name);
   void Report(const std::string& name);
   void Lie(const std::string& name);
+  void OrderStop(const std::string& name);
   void LetTimePass();
   void Restart();
   void Obey();

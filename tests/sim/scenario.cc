@@ -32,6 +32,8 @@ const char* FaultName(FaultKind kind) {
       return "kill the agent of";
     case FaultKind::kSignalAgent:
       return "terminate the agent of";
+    case FaultKind::kOrderStop:
+      return "the user stops the job on";
     case FaultKind::kPauseCoordinator:
       return "stop the coordinator";
     case FaultKind::kKillCoordinator:
@@ -72,6 +74,8 @@ std::string Describe(const Fault& fault) {
       return absl::StrCat(
           text, " n", fault.node,
           fault.duration == Duration{0} ? "" : ", again after " + Seconds(fault.duration));
+    case FaultKind::kOrderStop:
+      return absl::StrCat(text, " n", fault.node, fault.detail != 0 ? ", after the step" : "");
     case FaultKind::kWorkerFails:
     case FaultKind::kWorkerKilled:
       return absl::StrCat(text, " n", fault.node, ", local rank ", fault.detail / 256,

@@ -81,9 +81,9 @@ uint64_t RunSeeds(SeedRange& range) {
   const Tally& tally = range.tally;
   std::printf(
       "rounds %d, successes %d, failures %d, given up %d, losses %d, coordinator starts %d, "
-      "rounds taken over %d, restarts %d\n",
+      "rounds taken over %d, restarts %d, stops %d\n",
       tally.rounds, tally.successes, tally.failures, tally.given_up, tally.losses,
-      tally.coordinator_starts, tally.readopted, tally.restarts);
+      tally.coordinator_starts, tally.readopted, tally.restarts, tally.stops);
   std::printf("%llu steps, %.1f simulated hours\n", static_cast<unsigned long long>(steps),
               std::chrono::duration<double>(simulated).count() / 3600);
   std::printf("%llu seeds, %llu breaches\n", static_cast<unsigned long long>(range.count),

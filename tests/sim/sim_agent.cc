@@ -63,9 +63,20 @@ void SimAgent::Signal(bool is_kill) {
   Enter([this, is_kill] { Feed(launcher::SignalReceived{kSigTerm, is_kill}); });
 }
 
+void SimAgent::OrderStop(bool is_after_step) {
+  Enter([this, is_after_step] {
+    Feed(launcher::StopOrder{is_after_step, "ddprun stop on node " + NameOf(setup_.key)});
+  });
+}
+
 void SimAgent::Hear(const rendezvous::RendezvousEvent& event) {
   trace_.AgentHeard(setup_.key, event);
-  std::visit([this](const auto& any) { Feed(any); }, event);
+  std::visit(
+      [this](const auto& any) {
+        // Questions and answers are the driver's.
+        if constexpr (std::is_constructible_v<launcher::AgentEvent, decltype(any)>) Feed(any);
+      },
+      event);
 }
 
 void SimAgent::HearDown(const StreamPtr& stream, const Down& down) {
@@ -134,6 +145,10 @@ void SimAgent::Do(const launcher::StartWorkers& action) { workers_.Start(action.
 
 void SimAgent::Do(const launcher::StopWorkers& action) {
   workers_.Stop(action.signal, action.grace);
+}
+
+void SimAgent::Do(const launcher::OrderStop& action) {
+  contact_.Give(rendezvous::StopCommand{action.is_after_step, action.reason});
 }
 
 void SimAgent::Do(const launcher::KillWorkers&) { workers_.KillNow(); }

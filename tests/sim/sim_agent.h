@@ -32,6 +32,8 @@ class SimAgent final : public Process, public AgentEnd {
   // SIGKILL; the guardian then kills the workers.
   void Kill();
   void Signal(bool is_kill);
+  // The user's `ddprun stop`.
+  void OrderStop(bool is_after_step);
   // The coordinator in this process has finished.
   void HostFinished() {
     Enter([this] { contact_.Give(rendezvous::HostFinished{}); });
@@ -55,6 +57,7 @@ class SimAgent final : public Process, public AgentEnd {
   void Do(const launcher::StartWorkers& action);
   void Do(const launcher::StopWorkers& action);
   void Do(const launcher::AskToStop&) {}
+  void Do(const launcher::OrderStop& action);
   void Do(const launcher::KillWorkers&);
   void Do(const launcher::DescribeFailure& action);
   void Do(const launcher::ReportFailure& action);

@@ -100,6 +100,7 @@ TEST_CASE("sim: the control plane keeps its promises in every seed") {
   CHECK(range.tally.losses > 30 * per_thousand);
   CHECK(range.tally.readopted > 50 * per_thousand);
   CHECK(range.tally.restarts > 50 * per_thousand);
+  CHECK(range.tally.stops > 20 * per_thousand);
 }
 
 }  // namespace

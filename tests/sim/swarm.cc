@@ -118,6 +118,20 @@ std::vector<Fault> DrawFaults(Random& random, const Scenario& scenario) {
   return faults;
 }
 
+// In some runs, once. From a stream of its own: the others are as they would be without.
+void DrawStop(uint64_t seed, Scenario& scenario) {
+  Random random(Mix(seed, 7));
+  if (!random.Chance(12)) return;
+  Fault stop;
+  stop.at = TimePoint(random.Between(Duration(0), scenario.heal_at.time_since_epoch()));
+  stop.kind = FaultKind::kOrderStop;
+  stop.node = random.Between(0, static_cast<int>(scenario.nodes.size()) - 1);
+  stop.detail = random.Chance(25) ? 1 : 0;
+  const auto later = std::upper_bound(scenario.faults.begin(), scenario.faults.end(), stop,
+                                      [](const Fault& a, const Fault& b) { return a.at < b.at; });
+  scenario.faults.insert(later, stop);
+}
+
 }  // namespace
 
 Scenario DrawScenario(uint64_t seed, int node_count) {
@@ -157,6 +171,7 @@ Scenario DrawScenario(uint64_t seed, int node_count) {
   scenario.max_follow_delay = milliseconds(random.Chance(50) ? 150 : random.Between(200, 3000));
   scenario.heal_at = TimePoint(seconds(random.Between(5, 60)));
   scenario.faults = DrawFaults(random, scenario);
+  DrawStop(seed, scenario);
   // Whatever the state at the time of healing: a few rounds, each with its waits.
   const rendezvous::Policy& policy = scenario.policy;
   const Duration round = policy.evict_after + agent.shutdown_timeout + policy.last_call +

@@ -34,6 +34,11 @@ std::string RenderHeard(const rendezvous::RendezvousEvent& event) {
       return absl::StrCat("contact lost", e.is_gone ? ", gone: " : ": ", e.reason);
     }
     std::string operator()(const rendezvous::ContactRestored&) const { return "contact restored"; }
+    std::string operator()(const rendezvous::Asked&) const { return "asked"; }
+    std::string operator()(const rendezvous::Answered&) const { return "answered"; }
+    std::string operator()(const rendezvous::StopRequested& e) const {
+      return "stop requested: " + e.reason;
+    }
     std::string operator()(const rendezvous::ContactEnded&) const { return "contact ended"; }
   };
   return std::visit(Visitor{}, event);
@@ -45,23 +50,15 @@ std::string RenderDid(const launcher::AgentAction& action) {
     return absl::StrCat("exits ", exit->exit_code);
   }
   // By the variant's index.
-  constexpr const char* kNames[] = {"join",
-                                    "prepare workers",
-                                    "start workers",
-                                    "stop workers",
-                                    "kill workers",
-                                    "ask to stop",
-                                    "describe failure",
-                                    "report failure",
-                                    "report first success",
-                                    "report success",
-                                    "leave",
-                                    "acknowledge",
-                                    "say",
-                                    "print report",
-                                    "end what is left",
-                                    "drain logs",
-                                    "exit"};
+  constexpr const char* kNames[] = {"join",           "prepare workers",
+                                    "start workers",  "stop workers",
+                                    "kill workers",   "ask to stop",
+                                    "order the stop", "describe failure",
+                                    "report failure", "report first success",
+                                    "report success", "leave",
+                                    "acknowledge",    "say",
+                                    "print report",   "end what is left",
+                                    "drain logs",     "exit"};
   static_assert(std::size(kNames) == std::variant_size_v<launcher::AgentAction>);
   return kNames[action.index()];
 }

@@ -19,6 +19,7 @@
 //                       node_count round
 //   restart [forget]    the coordinator is killed, another starts with its file or without
 //   hang_disk           nothing is recorded from now on
+//   stop NODE [after_step]   the user's `ddprun stop` there
 //   break NODE | close NODE (its end of the session) | silent NODE | talk NODE | tick D | stall D |
 //   explain | state
 #ifndef DDPRUN_TESTS_TRANSCRIPTS_TRANSCRIPT_H_

@@ -20,7 +20,7 @@ struct Printer {
   std::string operator()(const KillWorkers&) const { return "kill"; }
   std::string operator()(const AskToStop& a) const { return "ask:" + a.why; }
   std::string operator()(const OrderStop& a) const {
-    return a.is_after_step ? "order:after-step" : "order";
+    return a.is_after_step ? "order-after-step" : "order";
   }
   std::string operator()(const DescribeFailure& a) const {
     return "describe:" + std::to_string(a.end.local_rank);

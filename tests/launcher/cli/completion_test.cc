@@ -74,6 +74,11 @@ TEST_CASE("completion: bash offers options, their values, commands and their own
   CHECK(Bash({"doctor", "--re"}) == "--require\n");
   CHECK(Bash({"doctor", "--require", ""}) == "cuda\n");
   CHECK(Bash({"completion", "f"}) == "fish\n");
+  CHECK(Bash({"status", "job-1", "--js"}) == "--json\n");
+  // What may stand alone has no value in the next word.
+  CHECK(Bash({"--dashboard", "--nno"}) == "--nnodes\n");
+  CHECK(Bash({"--dashboard", "=", "8080", "--nno"}) == "--nnodes\n");
+  CHECK(Bash({"--dashboard", "./train", "--nno"}) == "\n");
 }
 
 TEST_CASE("completion: bash leaves the program's own options alone") {

@@ -35,8 +35,9 @@ TEST_CASE("help: a command's has its usage and its options, and ddprun's names t
   for (const CommandRow& command : CommandTable()) {
     const std::string help = HelpText({command.name});
     CAPTURE(help);
-    const std::string subject =
-        command.subject == nullptr ? "" : std::string(" ") + command.subject;
+    const std::string subject = command.subject != nullptr ? std::string(" ") + command.subject
+                                : command.takes_job        ? " [JOB]"
+                                                           : "";
     CHECK(help.find(std::string("\nUsage: ddprun ") + command.name + subject + " [options]\n") !=
           std::string::npos);
     CHECK(HelpText().find(std::string("\n  ddprun ") + command.name + " ") != std::string::npos);
@@ -55,8 +56,9 @@ TEST_CASE("help: every option stands once, below the heading of its group, with 
   std::istringstream stream(help);
   for (std::string word; stream >> word;) words += word + " ";
   for (const OptionRow& row : OptionTable()) {
-    const std::string name = row.is_flag() ? std::string("--") + row.name + " "
-                                           : std::string("--") + row.name + "=" + row.value + " ";
+    const std::string value = row.is_flag() ? "" : std::string("=") + row.value;
+    const std::string name =
+        "--" + std::string(row.name) + (row.may_stand_alone ? "[" + value + "]" : value) + " ";
     CAPTURE(name);
     const std::string entry = name + row.help + " ";
     const size_t at = words.find(entry);

@@ -43,6 +43,7 @@ bool Begins(const std::string& text, const std::string& with) { return text.rfin
 // choice, and a name takes no line feed.
 TEST_CASE("option source: whatever is wrong with a variable's value names the variable") {
   const Texts takes_any_text = {"log_dir",
+                                "event_file",
                                 "log_line_prefix_template",
                                 "report_file",
                                 "termination_message_file",

@@ -76,11 +76,17 @@ TEST_CASE("option table: every option is read with dashes and underscores, = or 
         const Use attached = Only({word + "=" + value});
         CHECK(attached.row == &row);
         CHECK(attached.value == value);
+        if (row.may_stand_alone) continue;
         const Use next = Only({word, value});
         CHECK(next.row == &row);
         CHECK(next.value == value);
       }
-      CHECK(ErrorOf({word}).find("'" + word + "' needs a value") == 0);
+      if (row.may_stand_alone) {
+        CHECK(Only({word}).row == &row);
+        CHECK(Only({word}).value == "");
+      } else {
+        CHECK(ErrorOf({word}).find("'" + word + "' needs a value") == 0);
+      }
     }
   }
 }
@@ -142,7 +148,10 @@ TEST_CASE("option table: every beginning of an option is that option, or names a
       const std::string beginning = name.substr(0, length);
       if (FindOption(beginning) != nullptr) continue;  // a whole name is nothing else's beginning
       const std::vector<const OptionRow*> rows = RowsThatBeginWith(beginning);
-      const Words words = row.is_flag() ? Words{"--" + beginning} : Words{"--" + beginning, "3"};
+      const bool may_stand_alone = rows[0]->may_stand_alone && rows.size() == 1;
+      const Words words = row.is_flag()     ? Words{"--" + beginning}
+                          : may_stand_alone ? Words{"--" + beginning + "=3"}
+                                            : Words{"--" + beginning, "3"};
       CAPTURE(beginning);
       if (rows.size() == 1) {
         CHECK((rows[0] == &row || row.is_ours));

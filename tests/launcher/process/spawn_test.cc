@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sched.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,6 +18,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 
+#include "launcher/process/child_setup.h"
 #include "launcher/process/exit_status.h"
 #include "launcher/process/process.h"
 #include "tests/launcher/process/process_testing.h"
@@ -184,6 +186,66 @@ TEST_CASE("spawn: a worker has descriptors 0 to 2 and nothing else") {
   const UniqueFd low(open("/dev/null", O_RDONLY));
   const UniqueFd high(fcntl(low.get(), F_DUPFD, 200));
   CHECK(OutputOf(Toy({"fds"})) == "0 1 2\n");
+}
+
+// A file that the toy can tell from others, close-on-exec, at descriptor `number`.
+UniqueFd FileAt(int number, const TempDir& temp) {
+  UniqueFd opened(open(temp.File("page").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  const UniqueFd file(fcntl(opened.get(), F_DUPFD_CLOEXEC, 300));
+  opened = UniqueFd();  // it may have that number
+  REQUIRE(dup3(file.get(), number, O_CLOEXEC) == number);
+  return UniqueFd(number);
+}
+
+TEST_CASE("spawn: a worker with a page of counters has its descriptor, too, and nothing else") {
+  const TempDir temp;
+  const UniqueFd low(open("/dev/null", O_RDONLY));
+  const UniqueFd high(fcntl(low.get(), F_DUPFD, 200));
+  // Also where the agent has it at the very number, or below those that stay free for a child.
+  for (const int number : {150, kCountersFd, 250}) {
+    CAPTURE(number);
+    const UniqueFd page = FileAt(number, temp);
+    SpawnRequest request = Toy({"fds"});
+    request.counters_fd = page.get();
+    CHECK(OutputOf(std::move(request)) == "0 1 2 198\n");
+    CHECK(fcntl(number, F_GETFD) == FD_CLOEXEC);
+  }
+}
+
+TEST_CASE("spawn: the page is the one that was given, whatever number the agent has it at") {
+  const TempDir temp;
+  for (int number = 0; number <= 6; ++number) {
+    CAPTURE(number);
+    const UniqueFd saved(fcntl(number, F_DUPFD_CLOEXEC, 20));
+    {
+      const UniqueFd page = FileAt(number, temp);
+      SpawnRequest request = {.executable = "/bin/sh",
+                              .argv = {"sh", "-c", "readlink /proc/self/fd/198"},
+                              .env = TestEnvironment()};
+      request.counters_fd = page.get();
+      CHECK(OutputOf(std::move(request)) == temp.File("page") + "\n");
+    }
+    if (saved.is_open()) dup2(saved.get(), number);
+  }
+}
+
+TEST_CASE("spawn: where the limit keeps the page's number away the worker runs without") {
+  const TempDir temp;
+  rlimit before{};
+  REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0);
+  TestBaseline();
+  const rlimit low{150, before.rlim_max};
+  const UniqueFd page = FileAt(140, temp);
+  CapturePipe output;
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &low) == 0);
+  SpawnRequest request = Toy({"fds"});
+  request.counters_fd = page.get();
+  request.stdout_fd = output.write_end();
+  const SpawnResult result = Spawn(request, TestBaseline());
+  setrlimit(RLIMIT_NOFILE, &before);
+  REQUIRE_MESSAGE(result.ok(), result.text);
+  CHECK(output.ReadAll() == "0 1 2\n");
+  ReapChild(result.pid);
 }
 
 TEST_CASE("spawn: stdio may be given crosswise among 0 to 2") {

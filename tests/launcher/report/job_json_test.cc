@@ -75,6 +75,17 @@ TEST_CASE("report file: without a round the limit on restarts is the one that wa
   CHECK(report.get_child("rounds").empty());
 }
 
+TEST_CASE("report file: a job that the user has stopped names neither a signal nor a worker") {
+  JobRecord record(PartOf(2), 1738324800123);
+  const std::string reason = "stopped by ddprun stop on node a";
+  record.Note(AgentAction(EndJob{143, ExitOwner::kStopped, reason}), 1738324801000);
+  const Json report = Rendered(record);
+  CHECK(report.get<std::string>("outcome") == "stopped");
+  CHECK(report.get<std::string>("exit_code_of") == "ddprun stop");
+  CHECK(report.get<std::string>("stopped_by_signal") == "null");
+  CHECK(report.get<std::string>("reason") == reason);
+}
+
 TEST_CASE("report file: a round's workers have their world ranks, and null for what is not known") {
   JobRecord record(PartOf(2), 1);
   record.Note(AgentAction(FirstRound()), 2);

@@ -190,5 +190,105 @@ TEST_CASE("record: a final refusal is the end") {
   CHECK(record.is_over());
 }
 
+// The kinds of all that is to be said: "join stop".
+std::string SayAll(AgentRecord& record) {
+  std::string said;
+  while (const std::optional<Event> event = record.NextToSay(kNow)) {
+    const auto* stop = std::get_if<StopOrdered>(&*event);
+    said +=
+        (said.empty() ? "" : " ") + std::string(std::holds_alternative<NodeJoined>(*event) ? "join"
+                                                : stop == nullptr                          ? "fact"
+                                                : stop->is_after_step ? "stop-after-step"
+                                                                      : "stop");
+  }
+  CHECK_FALSE(record.has_unsaid());
+  return said;
+}
+
+TEST_CASE("record: an order to stop is said behind the join, and again in each session") {
+  AgentRecord record = AssignedToRound1();
+  record.OrderStop(false, "ddprun stop on node a");
+  CHECK(record.has_unsaid());
+  const auto event = record.NextToSay(kNow);
+  REQUIRE(event);
+  const auto& order = std::get<StopOrdered>(*event);
+  CHECK(order.reason == "ddprun stop on node a");
+  CHECK(order.stamp.instance == kInstance);
+  CHECK(order.stamp.round == Round{1});
+  CHECK(SayAll(record) == "");
+  record.StartSession();
+  CHECK(SayAll(record) == "join stop");
+}
+
+TEST_CASE("record: an order to stop outlives the round in which it was given") {
+  AgentRecord record = AssignedToRound1();
+  record.OrderStop(true, "x");
+  SUBCASE("it has not been said yet when the node joins again") {
+    REQUIRE(record.Hear(kInstance, Drain{{}, Epoch{5}, Round{1}, "failed"}));
+    record.Join(NodeInfo{});
+    CHECK(SayAll(record) == "join stop-after-step");
+    REQUIRE(record.Hear(kInstance, MakeAssign(5, 2)));
+    CHECK(SayAll(record) == "");
+  }
+  SUBCASE("the coordinator is started again, and knows nothing of it") {
+    CHECK(SayAll(record) == "stop-after-step");
+    record.Join(NodeInfo{});
+    record.StartSession();
+    CHECK(SayAll(record) == "join stop-after-step");
+    REQUIRE(record.Hear(kInstance, MakeAssign(6, 2)));
+    record.StartSession();
+    CHECK(SayAll(record) == "join stop-after-step");
+  }
+  SUBCASE("a failure that nobody has answered stands in front of the join") {
+    record.Report(Round{1}, WorkersFailed{}, kNow);
+    record.Join(NodeInfo{});
+    record.StartSession();
+    CHECK(SayAll(record) == "join fact join stop-after-step");
+  }
+}
+
+TEST_CASE(
+    "record: orders to stop are kept once, however often they are given; at once goes first") {
+  AgentRecord record = AssignedToRound1();
+  record.OrderStop(true, "x");
+  record.OrderStop(true, "x");
+  CHECK(SayAll(record) == "stop-after-step");
+  for (int i = 0; i < 100; ++i) record.OrderStop(true, "y");
+  CHECK(SayAll(record) == "");
+  record.OrderStop(false, "x");
+  record.OrderStop(true, "x");
+  CHECK(SayAll(record) == "stop");
+  record.OrderStop(false, "x");
+  record.StartSession();
+  CHECK(SayAll(record) == "join stop");
+}
+
+TEST_CASE("record: an order to stop is for this job alone") {
+  AgentRecord nowhere{Policy{}};
+  nowhere.OrderStop(false, "x");  // before any join there is nobody to tell
+  CHECK_FALSE(nowhere.has_unsaid());
+  AgentRecord record = AssignedToRound1();
+  record.OrderStop(false, "x");
+  CHECK_FALSE(record.Hear(kOther, Refuse{{}, Refusal::kOtherJob, "another job"}));
+  record.StartSession();
+  CHECK(SayAll(record) == "join");
+}
+
+TEST_CASE("record: questions, answers and the wish to stop are heard while the job is not over") {
+  AgentRecord record = AssignedToRound1();
+  const auto asked = record.Hear(kInstance, AskNode{{}, 7, "status"});
+  REQUIRE(asked);
+  CHECK(std::get<Asked>(*asked).id == 7);
+  CHECK(std::get<Asked>(*asked).body == "status");
+  const auto given = record.Hear(kInstance, GiveAnswers{.session = {}, .id = 8, .answers = {}});
+  REQUIRE(given);
+  CHECK(std::get<Answered>(*given).part.id == 8);
+  const auto told = record.Hear(kInstance, TellToStop{{}, "x"});
+  REQUIRE(told);
+  CHECK(std::get<StopRequested>(*told).reason == "x");
+  REQUIRE(record.Hear(kInstance, Conclude{{}, Epoch{5}, Round{1}, Verdict{}}));
+  CHECK_FALSE(record.Hear(kInstance, AskNode{{}, 9, "status"}));
+}
+
 }  // namespace
 }  // namespace ddprun::rendezvous

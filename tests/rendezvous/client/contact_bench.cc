@@ -20,6 +20,11 @@ struct SaidLine {
   std::string operator()(const FirstWorkerSucceeded&) { return "first success"; }
   std::string operator()(const WorkersSucceeded&) { return "succeeded"; }
   std::string operator()(const VerdictAcked&) { return "ack"; }
+  std::string operator()(const QuestionAsked& e) { return "question " + e.question.body; }
+  std::string operator()(const AnswerGiven& e) { return "answer " + std::to_string(e.id); }
+  std::string operator()(const StopOrdered& e) {
+    return e.is_after_step ? "stop after step" : "stop";
+  }
   std::string operator()(const SessionBroken&) { return "broken"; }
   std::string operator()(const Recorded&) { return "recorded"; }
   std::string operator()(const TimePassed&) { return "time"; }
@@ -44,6 +49,9 @@ struct EventLine {
   }
   std::string operator()(const ContactRestored&) { return "restored"; }
   std::string operator()(const RendezvousFailed& e) { return text = e.message, "failed"; }
+  std::string operator()(const Asked& e) { return text = e.body, "asked " + std::to_string(e.id); }
+  std::string operator()(const Answered& e) { return e.part.is_last ? "answered" : "more answers"; }
+  std::string operator()(const StopRequested& e) { return text = e.reason, "stop requested"; }
   std::string operator()(const ContactEnded&) { return "ended"; }
 };
 

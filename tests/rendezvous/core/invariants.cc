@@ -178,6 +178,10 @@ void InvariantChecker::Hear(const Event& event) {
       round->second.succeeded.insert(node->second);
     }
   }
+  const auto* stop = std::get_if<StopOrdered>(&event);
+  if (stop != nullptr && !stop->is_after_step && node_of_.contains(stop->stamp.session)) {
+    is_stop_ordered_ = true;
+  }
   if (const auto* failed = std::get_if<WorkersFailed>(&event)) {
     reported_.push_back(failed->report);
   }
@@ -286,6 +290,10 @@ void InvariantChecker::OnConclude(const RendezvousMachine& machine, const Conclu
     if (round == rounds_.end() || round->second.succeeded.size() != round->second.by_node.size()) {
       Broken("S11: success without every rank's");
     }
+    return;
+  }
+  if (!verdict.first_failure.has_value() && verdict.exit_code == kStoppedExitCode) {
+    if (!is_stop_ordered_) Broken("S12: a stop that nobody ordered");
     return;
   }
   if (!verdict.first_failure.has_value()) {

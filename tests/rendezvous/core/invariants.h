@@ -67,6 +67,7 @@ class InvariantChecker {
   std::map<NodeId, ClusterPlace> known_;
   std::vector<FailureReport> reported_;
   std::optional<Verdict> verdict_;
+  bool is_stop_ordered_ = false;  // at once
   bool is_over_ = false;
   bool is_finished_ = false;
   bool was_draining_ = false;

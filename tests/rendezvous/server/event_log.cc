@@ -22,6 +22,14 @@ struct Line {
   }
   std::string operator()(const ContactRestored&) { return "contact restored"; }
   std::string operator()(const RendezvousFailed& e) { return "failed: " + e.message; }
+  std::string operator()(const Asked& e) { return "asked: " + e.body; }
+  std::string operator()(const Answered& e) {
+    std::string line = "answered:";
+    for (const NodeAnswer& answer : e.part.answers) line += " " + answer.host + "=" + answer.body;
+    for (const std::string& host : e.part.silent) line += " " + host + " is silent";
+    return line + (e.part.is_last ? "" : " ...");
+  }
+  std::string operator()(const StopRequested& e) { return "stop requested: " + e.reason; }
   std::string operator()(const ContactEnded&) { return "ended"; }
 };
 

@@ -1,0 +1,252 @@
+// `ddprun stop`: the user wants the whole job to end.
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "launcher/agent/agent_core.h"
+#include "tests/launcher/agent/agent_bench.h"
+
+namespace ddprun::launcher {
+namespace {
+
+using namespace std::chrono_literals;
+using rendezvous::Concluded;
+using rendezvous::ContactLost;
+using rendezvous::ContactMade;
+using rendezvous::ContactRestored;
+using rendezvous::Drained;
+using rendezvous::StopRequested;
+using rendezvous::Verdict;
+
+constexpr int kTerm = 15;
+const std::string kWho = "ddprun stop on node a";
+const StopOrder kAtOnce{.is_after_step = false, .reason = kWho};
+const StopOrder kAfterStep{.is_after_step = true, .reason = kWho};
+
+// As the coordinator's machine makes it.
+Concluded StopVerdict() { return {Verdict{.exit_code = 143, .reason = "stopped by " + kWho}}; }
+
+// The end that `bench` comes to by `event`, and what stands in it.
+EndJob EndBy(AgentCore& core, TimePoint now, const AgentEvent& event) {
+  for (const AgentAction& action : core.Step(now, event)) {
+    if (const auto* end = std::get_if<EndJob>(&action)) return *end;
+  }
+  FAIL("it does not end");
+  return {};
+}
+
+TEST_CASE("stop order: in contact the coordinator is told, and its verdict ends the job") {
+  Bench bench;
+  bench.Step(AgentStarted{});
+  bench.Step(ContactMade{"a:29400"});
+  bench.Assign(1);
+  CHECK(bench.Step(kAtOnce) == "order");
+  // Until it is heard nothing else happens; said again, it is told again.
+  CHECK(bench.Step(kAtOnce) == "order");
+  CHECK(bench.Step(StopVerdict()) == "ack say stop:15");
+  CHECK(bench.Step(kAtOnce) == "");
+  CHECK(bench.End(0, 143, kTerm) == "");
+  CHECK(bench.End(1, 143, kTerm) == "");
+  CHECK(bench.Step(WorkersGone{}) == "say end:143");
+  CHECK(bench.Step(kAtOnce) == "");
+  CHECK(bench.Answer() == "drain");
+  CHECK(bench.Step(LogsDrained{}) == "exit:143");
+}
+
+TEST_CASE("stop order: the verdict ends nodes that join, prepare, or are done with their work") {
+  SUBCASE("joining") {
+    Bench bench;
+    bench.Step(AgentStarted{});
+    CHECK(bench.Step(StopVerdict()) == "ack say end:143");
+  }
+  SUBCASE("preparing") {
+    Bench bench;
+    bench.Step(AgentStarted{});
+    bench.Step(rendezvous::Assigned{Bench::AssignmentOf(1)});
+    CHECK(bench.Step(StopVerdict()) == "ack say end:143");
+    CHECK(bench.Step(WorkersPrepared{Bench::AssignmentOf(1)}) == "");
+  }
+  SUBCASE("succeeded, with helpers of the workers left") {
+    Bench bench;
+    bench.Run();
+    bench.End(0, 0);
+    CHECK(bench.End(1, 0) == "success");
+    CHECK(bench.Step(StopVerdict()) == "ack say stop:15");
+    CHECK(bench.Step(WorkersGone{}) == "say end:143");
+  }
+  SUBCASE("stopping for a failure, which is then not the cause") {
+    Bench bench;
+    bench.Run();
+    CHECK(bench.End(0, 3) == "stop:15 failed:0");
+    CHECK(bench.Step(StopVerdict()) == "ack say");
+    CHECK(bench.Step(WorkersGone{}) == "say end:143");
+  }
+}
+
+TEST_CASE("stop order: without contact the node stops alone, and says so") {
+  Bench bench;
+  bench.Step(AgentStarted{});
+  SUBCASE("it never had any, and has no workers") {
+    CHECK(bench.Step(kAtOnce) == "say leave end:143");
+    CHECK(bench.Answer() == "drain");
+    CHECK(bench.Step(LogsDrained{}) == "exit:143");
+  }
+  SUBCASE("it never had any, and prepares") {
+    bench.Step(rendezvous::Assigned{Bench::AssignmentOf(1)});
+    CHECK(bench.Step(kAtOnce) == "say leave end:143");
+  }
+  SUBCASE("it is lost, and workers run") {
+    bench.Step(ContactMade{"a:29400"});
+    bench.Assign(1);
+    bench.Step(ContactLost{"timed out"});
+    CHECK(bench.Step(kAtOnce) == "say leave stop:15");
+    CHECK(bench.Step(kAtOnce) == "");
+    CHECK(bench.End(0, 143, kTerm) == "");
+    CHECK(bench.Step(WorkersGone{}) == "end:143");
+  }
+  SUBCASE("it is lost, and workers are being stopped for a drain") {
+    bench.Step(ContactMade{"a:29400"});
+    bench.Assign(1);
+    bench.Step(Drained{Round{1}, "node b left"});
+    bench.Step(ContactLost{"timed out"});
+    CHECK(bench.Step(kAtOnce) == "say leave");
+    CHECK(bench.Step(WorkersGone{}) == "end:143");
+  }
+  SUBCASE("it is back") {
+    bench.Step(ContactMade{"a:29400"});
+    bench.Assign(1);
+    bench.Step(ContactLost{"timed out"});
+    bench.Step(ContactRestored{});
+    CHECK(bench.Step(kAtOnce) == "order");
+  }
+}
+
+TEST_CASE("stop order: contact that is lost behind an order leaves the user the way alone") {
+  Bench bench;
+  bench.Step(AgentStarted{});
+  bench.Step(ContactMade{"a:29400"});
+  bench.Assign(1);
+  CHECK(bench.Step(kAtOnce) == "order");
+  bench.Step(ContactLost{"timed out"});
+  CHECK(bench.Step(kAtOnce) == "say leave stop:15");
+  // The verdict that comes after all is the same.
+  bench.Step(ContactRestored{});
+  CHECK(bench.Step(StopVerdict()).find("ack") == 0);
+  CHECK(bench.Step(WorkersGone{}) == "end:143");
+}
+
+TEST_CASE("stop order: workers that ignore SIGTERM, and a user who will not wait") {
+  Bench bench;
+  bench.Step(AgentStarted{});
+  bench.Step(ContactMade{"a:29400"});
+  bench.Assign(1);
+  bench.Step(StopVerdict());
+  CHECK(bench.Step(SignalReceived{kTerm, false}) == "leave say");
+  CHECK(bench.Step(SignalReceived{kTerm, true}) == "say kill");
+  CHECK(bench.Step(WorkersGone{}).find("end:143") != std::string::npos);
+}
+
+TEST_CASE("stop order: after the step workers are asked, once, on every node") {
+  Bench bench;
+  bench.Step(AgentStarted{});
+  bench.Step(ContactMade{"a:29400"});
+  bench.Assign(1);
+  CHECK(bench.Step(kAfterStep) == "order-after-step");
+  CHECK(bench.Step(StopRequested{kWho}) == "ask:" + kWho);
+  CHECK(bench.Step(StopRequested{kWho}) == "");
+  CHECK(bench.Step(StopAsked{"SIGUSR1"}) == "");
+  // Nobody waits any more: the order that does not wait for a step.
+  CHECK(bench.Step(kAtOnce) == "order");
+}
+
+TEST_CASE("stop order: after the step, without contact, this node's workers are asked") {
+  Bench bench;
+  bench.Step(AgentStarted{});
+  CHECK(bench.Step(kAfterStep) == "ask:" + kWho);
+  bench.Assign(1);
+  CHECK(bench.Step(kAfterStep) == "");
+}
+
+TEST_CASE("stop order: what comes when the end is known, or while leaving, changes nothing") {
+  Bench bench;
+  bench.Run();
+  bench.Step(ContactMade{"a:29400"});
+  bench.End(0, 0);
+  bench.End(1, 0);
+  bench.Step(WorkersGone{});
+  CHECK(bench.Step(Concluded{Verdict{}}) == "ack end:0");
+  for (const StopOrder& order : {kAtOnce, kAfterStep}) CHECK(bench.Step(order) == "");
+  CHECK(bench.Step(StopRequested{kWho}) == "");
+  CHECK(bench.Answer() == "drain");
+  CHECK(bench.Step(LogsDrained{}) == "exit:0");
+  CHECK(bench.Step(kAtOnce) == "");
+}
+
+TEST_CASE("stop order: a local failure that came first keeps its code") {
+  Bench bench;
+  bench.Run();
+  CHECK(bench.Step(LocalFailure{120, "disk full"}) == "say leave stop:15");
+  CHECK(bench.Step(kAtOnce) == "");
+  CHECK(bench.Step(WorkersGone{}) == "end:120");
+}
+
+TEST_CASE("stop order: whoever stops a job does not want it queued again") {
+  AgentPolicy policy;
+  policy.preempt_signal = 10;
+  policy.requeue_code = 99;
+  Bench bench(2, policy);
+  bench.Run();
+  bench.Step(ContactMade{"a:29400"});
+  SUBCASE("after the step: the workers save and end with 0") {
+    bench.Step(StopRequested{kWho});
+    bench.End(0, 0);
+    bench.End(1, 0);
+    bench.Step(WorkersGone{.have_read_stop = true});
+    CHECK(bench.Step(Concluded{Verdict{}}) == "ack end:0");
+  }
+  SUBCASE("after the preempt signal, too") {
+    bench.Step(StopAsked{"SIGUSR1"});
+    bench.Step(StopRequested{kWho});
+    bench.End(0, 0);
+    bench.End(1, 0);
+    bench.Step(WorkersGone{.have_read_stop = true});
+    CHECK(bench.Step(Concluded{Verdict{}}) == "ack end:0");
+  }
+  SUBCASE("at once, where workers have read an earlier wish") {
+    bench.Step(StopAsked{"SIGUSR1"});
+    bench.Step(StopVerdict());
+    CHECK(bench.Step(WorkersGone{.have_read_stop = true}) == "say end:143");
+  }
+  SUBCASE("without contact") {
+    bench.Step(StopAsked{"SIGUSR1"});
+    bench.Step(ContactLost{"timed out"});
+    bench.Step(kAtOnce);
+    CHECK(bench.Step(WorkersGone{.have_read_stop = true}) == "end:143");
+  }
+}
+
+TEST_CASE("stop order: the end names who ordered it, and is the user's") {
+  AgentCore of_verdict({});
+  of_verdict.Step(TimePoint(1000s), AgentStarted{});
+  AgentCore alone({});
+  alone.Step(TimePoint(1000s), AgentStarted{});
+  for (const EndJob& end : {EndBy(of_verdict, TimePoint(1001s), StopVerdict()),
+                            EndBy(alone, TimePoint(1001s), kAtOnce)}) {
+    CHECK(end.exit_code == 143);
+    CHECK(end.owner == ExitOwner::kStopped);
+    CHECK(end.reason == "stopped by ddprun stop on node a");
+  }
+}
+
+TEST_CASE("stop order: a worker that died of SIGTERM is no stop of the user's") {
+  Bench bench;
+  bench.Run();
+  Verdict failed{.exit_code = 143, .reason = "rank 3 failed"};
+  failed.first_failure.emplace();
+  failed.first_failure->exit_code = 143;
+  bench.Step(Concluded{failed});
+  CHECK(bench.Step(WorkersGone{}) == "report end:143");
+}
+
+}  // namespace
+}  // namespace ddprun::launcher

@@ -1,0 +1,132 @@
+// Options of a job that is watched, and the commands that ask it.
+#include <doctest/doctest.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/cli/cli.h"
+
+namespace ddprun::launcher {
+namespace {
+
+using Words = std::vector<std::string>;
+using What = AskOptions::What;
+using std::chrono::seconds;
+
+absl::StatusOr<ParseResult> Parse(const Words& words, const Words& variables = {}) {
+  std::vector<const char*> argv = {"ddprun"};
+  for (const std::string& word : words) argv.push_back(word.c_str());
+  return ParseCommandLine(static_cast<int>(argv.size()), argv.data(),
+                          {.variables = variables, .machine = {.cpu_count = 6}});
+}
+
+LaunchConfig Config(const Words& words, const Words& variables = {}) {
+  const auto result = Parse(words, variables);
+  REQUIRE_MESSAGE(result.ok(), result.status().ToString());
+  return std::get<LaunchConfig>(*result);
+}
+
+AskOptions AskOf(const Words& words) {
+  const auto result = Parse(words);
+  REQUIRE_MESSAGE(result.ok(), result.status().ToString());
+  REQUIRE(std::holds_alternative<AskOptions>(*result));
+  return std::get<AskOptions>(*result);
+}
+
+std::string ErrorOf(const Words& words, const Words& variables = {}) {
+  const auto result = Parse(words, variables);
+  return result.ok() ? "accepted" : std::string(result.status().message());
+}
+
+TEST_CASE("watch options: without them hangs are reported after 30 s, and no page is served") {
+  const LaunchConfig config = Config({"p"});
+  CHECK(config.hang_timeout == seconds(30));
+  CHECK(config.on_hang == OnHang::kReport);
+  CHECK(!config.dashboard);
+  CHECK(!config.metrics);
+  CHECK(config.event_file == "");
+}
+
+TEST_CASE("watch options: how long a hang lasts, and what is done about it") {
+  CHECK(Config({"--hang_timeout=5", "p"}).hang_timeout == seconds(5));
+  CHECK(Config({"--hang_timeout", "0", "p"}).hang_timeout == Duration{0});
+  CHECK(Config({"--on-hang=dump", "p"}).on_hang == OnHang::kDump);
+  CHECK(Config({"--on_hang=restart", "p"}).on_hang == OnHang::kRestart);
+  CHECK(Config({"p"}, {"PET_ON_HANG=dump"}).on_hang == OnHang::kDump);
+  CHECK(ErrorOf({"--on_hang=panic", "p"}) == "--on_hang 'panic': expected report, dump or restart");
+  CHECK(ErrorOf({"--hang_timeout=-1", "p"}).find("--hang_timeout '-1': ") == 0);
+  CHECK(ErrorOf({"--hang_timeout=0", "--on_hang=dump", "p"}).find("no hang is looked for") !=
+        std::string::npos);
+}
+
+TEST_CASE("watch options: a page's place stands behind the sign; the next word is the program") {
+  CHECK(Config({"--dashboard", "p"}).dashboard == Endpoint{"127.0.0.1", 0});
+  CHECK(Config({"--dashboard=", "p"}).dashboard == Endpoint{"127.0.0.1", 0});
+  CHECK(Config({"--dashboard=8080", "p"}).dashboard == Endpoint{"127.0.0.1", 8080});
+  CHECK(Config({"--metrics=0.0.0.0:9400", "p"}).metrics == Endpoint{"0.0.0.0", 9400});
+  CHECK(Config({"--metrics=[::1]:9400", "p"}).metrics == Endpoint{"::1", 9400});
+  CHECK(Config({"--metrics=:9400", "p"}).metrics->port == 9400);
+  const LaunchConfig program = Config({"--dashboard", "8080", "9"});
+  CHECK(program.dashboard == Endpoint{"127.0.0.1", 0});
+  CHECK(program.program == "8080");
+  CHECK(Config({"--dash", "--metr", "p"}).metrics == Endpoint{"127.0.0.1", 0});
+  CHECK(Config({"p"}, {"PET_DASHBOARD=8080"}).dashboard == Endpoint{"127.0.0.1", 8080});
+  for (const std::string bad : {"x", "70000", "127.0.0.1", "host:", "-1", "80 80", "1:2:3"}) {
+    CAPTURE(bad);
+    CHECK(ErrorOf({"--dashboard=" + bad, "p"}).find("--dashboard '") == 0);
+  }
+}
+
+TEST_CASE("watch options: an event file is any path but none") {
+  CHECK(Config({"--event_file", "a b", "p"}).event_file == "a b");
+  CHECK(ErrorOf({"--event_file=", "p"}) == "--event_file '': expected a path");
+}
+
+TEST_CASE("ask options: the job stands anywhere among the options, or is left out") {
+  CHECK(AskOf({"status"}).job == "");
+  CHECK(AskOf({"status", "job-1"}).job == "job-1");
+  CHECK(AskOf({"status", "--json", "job-1"}).is_json);
+  CHECK(AskOf({"status", "--json", "job-1"}).job == "job-1");
+  CHECK(AskOf({"status", "job-1", "--json"}).is_json);
+  CHECK(AskOf({"logs", "--rank", "3", "job-1", "-f"}).job == "job-1");
+  CHECK(AskOf({"logs", "job-1", "--rank=3"}).rank == 3);
+  CHECK(AskOf({"logs", "-f", "--rank=3", "job-1"}).follows);
+  CHECK(AskOf({"dump", "--ranks", "0,12", "--dir", "x", "7"}).job == "7");
+  CHECK(AskOf({"dump", "--ranks", "12,0"}).ranks == std::vector<int>{0, 12});
+  CHECK(AskOf({"dump", "--dir=x"}).directory == "x");
+  CHECK(AskOf({"stop", "--after-step", "job-1"}).is_after_step);
+  // A beginning of an option has its value behind it, too.
+  CHECK(AskOf({"status", "--coord", "h:29400"}).job == "");
+  CHECK(AskOf({"status", "--coord", "h:29400"}).coordinator == Endpoint{"h", 29400});
+  CHECK(AskOf({"dump", "--di", "x", "y"}).job == "y");
+}
+
+TEST_CASE("ask options: each command is its own question") {
+  CHECK(AskOf({"status"}).what == What::kStatus);
+  CHECK(AskOf({"top"}).what == What::kTop);
+  CHECK(AskOf({"list"}).what == What::kList);
+  CHECK(AskOf({"stop"}).what == What::kStop);
+  CHECK(AskOf({"logs", "--rank=0"}).what == What::kLogs);
+  CHECK(AskOf({"dump"}).what == What::kDump);
+}
+
+TEST_CASE("ask options: what is wrong is said with what is right") {
+  CHECK(ErrorOf({"status", "a", "b"}).find("status: unexpected argument 'b'") == 0);
+  CHECK(ErrorOf({"list", "a"}).find("list: unexpected argument 'a'") == 0);
+  CHECK(ErrorOf({"stop", "--json"}).find("stop: unknown option '--json'") == 0);
+  CHECK(ErrorOf({"logs"}) == "logs: --rank=N is needed: whose output?");
+  CHECK(ErrorOf({"logs", "--rank=x"}).find("logs: --rank 'x': ") == 0);
+  CHECK(ErrorOf({"logs", "--rank=-1"}).find("logs: --rank '-1': ") == 0);
+  CHECK(ErrorOf({"logs", "--rank"}).find("logs: '--rank' needs a value") == 0);
+  CHECK(ErrorOf({"dump", "--ranks="}).find("expected ranks by comma") != std::string::npos);
+  CHECK(ErrorOf({"dump", "--dir="}) == "dump: --dir '': expected a path");
+  for (const std::string bad : {"h", "h:0", ":29400", "h:x", ""}) {
+    CAPTURE(bad);
+    CHECK(ErrorOf({"status", "--coordinator=" + bad}) ==
+          "status: --coordinator '" + bad + "': expected HOST:PORT");
+  }
+}
+
+}  // namespace
+}  // namespace ddprun::launcher
