@@ -76,7 +76,7 @@ absl::StatusOr<ControlReply> AskControl(const std::string& socket_path, const st
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
     boost::system::error_code error;
     if (got <= 0) {
-      parser.put_eof(error);
+      if (parser.got_some()) parser.put_eof(error);
       if (error || !parser.is_done()) {
         return absl::UnavailableError(absl::StrCat("the ddprun behind ", EscapeControl(socket_path),
                                                    " has ended in the middle of its answer"));
