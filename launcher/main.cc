@@ -4,6 +4,8 @@
 #include <variant>
 
 #include "absl/status/statusor.h"
+#include "launcher/check/check_rank.h"
+#include "launcher/check/check_stage.h"
 #include "launcher/cli/cli.h"
 #include "launcher/cli/program.h"
 #include "launcher/cli/this_process.h"
@@ -25,6 +27,7 @@ struct Run {
   int operator()(const CoordinatorOptions& options) const { return RunCoordinator(options); }
   int operator()(const BenchOptions& options) const { return RunBench(options, environment); }
   int operator()(const AskOptions& options) const { return RunAsk(options, environment); }
+  int operator()(CheckOptions& options) const { return RunCheck(std::move(options), environment); }
   int operator()(LaunchConfig& config) const { return Launch(std::move(config), environment); }
 };
 
@@ -32,6 +35,9 @@ struct Run {
 
 int main(int argc, char** argv) {
   if (argc == 3 && std::string_view(argv[1]) == kProbeArgument) RunGpuProbe(argv[2]);
+  if (argc > 1 && std::string_view(argv[1]) == kCheckRankArgument) {
+    return RunCheckRank({argv + 2, argv + argc});
+  }
   const Environment environment = EnvironmentOfThisProcess();
   absl::StatusOr<ParseResult> parsed = ParseCommandLine(argc, argv, environment);
   if (!parsed.ok()) return Complain(parsed.status(), ExitCodeOfStartError(parsed.status()));

@@ -10,14 +10,14 @@ progress_every_s=30
 
 # What a build and a test run need on an empty Debian 12 or Ubuntu 24.04. Everything is from the
 # distribution; the compilers, bash and dpkg of the base system are named where a minimal root lacks them.
-# hwloc is for tests only: it judges where workers are bound to CPUs (--numa_binding).
+# For tests only: hwloc judges where workers are bound to CPUs (--numa_binding), elfutils reads their stacks.
 packages=(
   g++ pkg-config binutils
   bazel-bootstrap bazel-rules-java bazel-rules-proto bazel-skylib bazel-platforms
   libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc libabsl-dev
   libre2-dev libc-ares-dev libssl-dev zlib1g-dev libxxhash-dev
   libboost-dev nlohmann-json3-dev libcli11-dev libspdlog-dev libfmt-dev libeigen3-dev
-  doctest-dev libhwloc-dev
+  doctest-dev libhwloc-dev elfutils
   clang-format python3 procps iproute2 util-linux
 )
 bench_packages=(mpich openmpi-bin libopenmpi-dev libgloo-dev libbenchmark-dev)
@@ -39,6 +39,8 @@ kubernetes_packages=(python3-kubernetes python3-yaml)
 
 # A browser, for the test of the dashboard's page, and letters for it to write.
 browser_packages=(chromium fonts-dejavu-core)
+# Prometheus and promtool, which judge the metrics.
+prometheus_packages=(prometheus)
 
 # With which tools/check_packages tries what is for pip, for CMake and for Debian.
 package_packages=(python3-venv cmake lintian)

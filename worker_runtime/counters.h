@@ -23,7 +23,8 @@ class GroupCounters {
 
   // The group's operation `sequence` (OpKind `op`) was called. REQUIRES: it is above those before.
   void Called(uint64_t sequence, int op, Clock::time_point at);
-  // It and all before it have ended. REQUIRES: Called() has returned for it.
+  // It and all before it have ended. REQUIRES: Called() has returned for it, or for a graph's replay
+  // that stands for its number.
   void Done(uint64_t sequence, Clock::time_point at);
   // Frees the slot. No other function may be called any more.
   void Close();
@@ -54,6 +55,9 @@ class Counters {
   // ddp_report_step() and ddp_report_phase().
   void ReportStep(int64_t step, int64_t samples);
   void SetPhase(Phase phase);
+  // The program tells of its steps itself.
+  void SetProgramTells() { has_program_told_.store(true, std::memory_order_relaxed); }
+  bool has_program_told() const { return has_program_told_.load(std::memory_order_relaxed); }
   // A caller was blocked so long until a collective was done.
   void AddWaited(std::chrono::nanoseconds time);
   // Communication took so long that backward did not hide.
@@ -70,6 +74,7 @@ class Counters {
 
   uint64_t* const words_;
   std::atomic<int64_t> left_out_;  // LeftOut() at the last step
+  std::atomic<bool> has_program_told_ = false;
   std::array<GroupCounters, kGroupSlots> groups_;
 };
 

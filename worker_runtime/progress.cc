@@ -47,7 +47,9 @@ extern "C" void ddp_report_progress(long long steps_done, long long steps_in_all
 
 extern "C" void ddp_report_step(long long step, long long samples) {
   ddp::internal::Counters* counters = ddp::internal::Counters::OfThisProcess();
-  if (counters != nullptr) counters->ReportStep(step, samples);
+  if (counters == nullptr) return;
+  counters->SetProgramTells();
+  counters->ReportStep(step, samples);
 }
 
 extern "C" void ddp_report_phase(int phase) {

@@ -1,12 +1,14 @@
 #include "ddp/step_metrics.h"
 
 #include <algorithm>
+#include <atomic>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_format.h"
 #include "rendezvous/base/check.h"
 #include "worker_runtime/comm/device_timer.h"
+#include "worker_runtime/counters.h"
 #include "worker_runtime/milliseconds_text.h"
 
 namespace ddp {
@@ -18,20 +20,34 @@ namespace {
 // Steps whose times are awaited: a host is hardly further ahead of its GPU.
 constexpr size_t kMaxEnded = 64;
 
+// One of this process tells the launcher.
+std::atomic<bool> is_told = false;
+
+// Null: another one tells, or nobody wants to know.
+internal::Counters* CountersToTell() {
+  internal::Counters* const counters = internal::Counters::OfThisProcess();
+  return counters == nullptr || is_told.exchange(true) ? nullptr : counters;
+}
+
 }  // namespace
 
 nanoseconds ReductionTimes::Exposed() const {
   return std::max(nanoseconds(0), nanoseconds(communication_end - backward_end));
 }
 
-StepMetrics::StepMetrics(int world_size) : world_size_(world_size) { DDP_CHECK(world_size >= 1); }
+StepMetrics::StepMetrics(int world_size) : counters_(CountersToTell()), world_size_(world_size) {
+  DDP_CHECK(world_size >= 1);
+}
 
 StepMetrics::StepMetrics(Communicator& communicator, Stream stream)
-    : world_size_(communicator.world_size()),
+    : counters_(CountersToTell()),
+      world_size_(communicator.world_size()),
       timer_(communicator.device_timer()),
       stream_(stream) {}
 
-StepMetrics::~StepMetrics() = default;
+StepMetrics::~StepMetrics() {
+  if (counters_ != nullptr) is_told = false;
+}
 
 void StepMetrics::BeginStep() {
   begin_ = Clock::now();
@@ -67,6 +83,10 @@ void StepMetrics::Add(int64_t samples, nanoseconds step, const ReductionTimes& r
   sums_.time += step;
   sums_.communication += reduction.communication;
   sums_.exposed += reduction.Exposed();
+  if (counters_ == nullptr) return;
+  // Before the step, which whoever reads it looks at first.
+  counters_->AddExposed(reduction.Exposed());
+  if (!counters_->has_program_told()) counters_->ReportStep(++told_steps_, samples);
 }
 
 void StepMetrics::Reset() {

@@ -111,6 +111,7 @@ int main(int argc, char** argv) {
   const std::variant<train::Options, int> parsed = train::ParseOptions(argc, argv);
   if (const int* exit_code = std::get_if<int>(&parsed)) return *exit_code;
   const train::Options& options = std::get<train::Options>(parsed);
+  ddp::ReportPhase(ddp::Phase::kStart);
   const absl::StatusOr<std::unique_ptr<ddp::ProcessGroup>> group =
       ddp::ProcessGroup::FromEnv({.backend = options.backend,
                                   .timeout = std::chrono::seconds(options.comm_timeout),

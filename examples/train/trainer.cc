@@ -226,6 +226,7 @@ absl::Status Trainer::TrainEpoch() {
 
 // One step of the optimizer: the gradient of the mean loss over the images of all ranks.
 absl::Status Trainer::Step() {
+  ddp::ReportPhase(ddp::Phase::kTrain);
   speed_.BeginStep();
   if (is_last_rank()) std::this_thread::sleep_for(milliseconds(options_.plant_slow_rank));
   const size_t batch = static_cast<size_t>(options_.batch_size);
@@ -248,6 +249,7 @@ absl::Status Trainer::Step() {
   ++step_;
   ReportProgress();
   const int64_t samples = static_cast<int64_t>(indices.size());
+  ddp::ReportStep(step_, samples);
   ddp::ReductionTimes times = ddp_.last_reduction();
   optimizer_->AddWait(times);
   speed_.EndStep(samples, times);
@@ -307,6 +309,7 @@ absl::StatusOr<double> Trainer::CollectLoss() {
 
 absl::Status Trainer::FinishEpoch(int64_t epoch) {
   if (absl::Status status = SumOverRanks(&loss_sum_, &loss_count_); !status.ok()) return status;
+  ddp::ReportPhase(ddp::Phase::kEvaluation);
   const absl::StatusOr<double> accuracy = TestAccuracy();
   if (!accuracy.ok()) return accuracy.status();
   const EpochResult result{
@@ -326,6 +329,7 @@ absl::Status Trainer::FinishEpoch(int64_t epoch) {
 
 absl::Status Trainer::Save() {
   if (options_.checkpoint_dir.empty()) return absl::OkStatus();
+  ddp::ReportPhase(ddp::Phase::kCheckpoint);
   double sum = loss_sum_, count = loss_count_;
   if (absl::Status status = SumOverRanks(&sum, &count); !status.ok()) return status;
   return host_model_.Save(checkpoint_,

@@ -44,7 +44,7 @@ Duration SpawnDelayForTest() {
 }  // namespace
 
 Agent::Agent(AgentSetup setup, std::unique_ptr<Guardian> guardian, LogRouter& logs,
-             spdlog::logger& logger)
+             spdlog::logger& logger, WatchSockets sockets)
     : setup_(std::move(setup)),
       host_(rendezvous::HostName()),
       node_id_(NewNodeId(host_)),
@@ -71,16 +71,21 @@ Agent::Agent(AgentSetup setup, std::unique_ptr<Guardian> guardian, LogRouter& lo
       own_files_(io_, [this](const std::string& file) { Say(WaitingFor(file)); }),
       last_steps_(io_),
       reporter_({.part = {node_id_, host_, setup_.program.title, setup_.config},
-                 .own_error_file = setup_.environment.Get("TORCHELASTIC_ERROR_FILE").value_or("")},
+                 .own_error_file = setup_.environment.Get("TORCHELASTIC_ERROR_FILE").value_or(""),
+                 .explain_kill =
+                     [baseline = oom_baseline_](int pid) { return ExplainKill(*baseline, pid); }},
                 logs_, workers_files_, own_files_),
       progress_(TrainerProgress::Make(io_, setup_.environment,
                                       [this](const std::string& text) { Say(text); })),
       watch_(io_, WatchOptions(), WatchHooks()),
-      control_(io_, host_, watch_, logs_, ControlHooks()),
+      control_(io_, ControlOptions(), watch_, logs_, ControlHooks()),
       control_timer_(io_),
+      is_on_terminal_(isatty(STDERR_FILENO) == 1),
       gloo_({}, [this](const std::string& line) { Say(line); }),
       log_watch_(io_),
-      timer_file_(TimerFileOf(setup_.environment).value_or("")) {}
+      timer_file_(TimerFileOf(setup_.environment).value_or("")) {
+  ServeWatchers(std::move(sockets));
+}
 
 void Agent::WatchLogs() {
   const std::string file = logs_.busy_file(kLogPatience);
@@ -201,10 +206,12 @@ void Agent::Feed(const AgentEvent& event) {
     const AgentEvent current = inbox_[next];
     log_.Note(current);
     watch_.Note(current);
+    if (events_) events_->log().Note(current, UnixTimeMs());
     reporter_.Note(current);
     for (const AgentAction& action : core_.Step(SteadyNow(), current)) {
       log_.Note(action);
       watch_.Note(action);
+      if (events_) events_->log().Note(action, UnixTimeMs());
       reporter_.Note(action);
       std::visit([this](const auto& a) { Do(a); }, action);
     }
@@ -274,9 +281,13 @@ void Agent::On(const WorkerStarted& event) {
   }
   log_.Note(event);
   watch_.WorkerRuns(event.local_rank, event.pid);
+  if (events_) events_->log().NoteWorkerRuns(UnixTimeMs());
   reporter_.WorkerRuns(event.local_rank, event.pid, stdio ? stdio.mapped().error_file : "");
   if (timers_) timers_->WorkerRuns(event.pid);
-  if (!prepared_.stdio.empty() || std::exchange(has_swept_, true)) return;
+  if (!prepared_.stdio.empty()) return;
+  NoteBaseline();
+  SayRunning();
+  if (std::exchange(has_swept_, true)) return;
   if (setup_.config.rendezvous == RendezvousKind::kStandalone) OpenControl(kControlDelay);
   // For the end of the job, which has threads left or not: now, so that no start waits.
   last_steps_.Start();

@@ -39,12 +39,20 @@
 #include "launcher/process/worker_env.h"
 #include "launcher/process/worker_group.h"
 #include "launcher/progress/trainer_progress.h"
+#include "launcher/report/event_writer.h"
 #include "launcher/report/job_reporter.h"
 #include "launcher/status/job_watch.h"
+#include "launcher/status/oom_verdict.h"
 #include "launcher/status/rank_page.h"
 #include "rendezvous/client/connect.h"
 
 namespace ddprun::launcher {
+
+// Sockets that listen for those who look on; not open: nobody wants them.
+struct WatchSockets {
+  UniqueFd dashboard{};
+  UniqueFd metrics{};
+};
 
 struct AgentSetup {
   LaunchConfig config;
@@ -60,7 +68,7 @@ class Agent {
  public:
   // `logs` and `logger` are borrowed; no thread touches either after Run.
   Agent(AgentSetup setup, std::unique_ptr<Guardian> guardian, LogRouter& logs,
-        spdlog::logger& logger);
+        spdlog::logger& logger, WatchSockets sockets = {});
 
   // Runs the job to its end on this node and returns the exit code of ddprun. Where something does
   // not answer in the end (a file system, a process that does not die, a reader of our output) it
@@ -133,8 +141,16 @@ class Agent {
   void Hear(const rendezvous::RendezvousEvent& event);
   JobWatch::Options WatchOptions() const;
   JobWatch::Hooks WatchHooks();
+  ControlPlane::Options ControlOptions() const;
   ControlPlane::Hooks ControlHooks();
   void OpenControl(Duration delay);
+  void ServeWatchers(WatchSockets sockets);
+  void OnLook(const std::shared_ptr<const JobSnapshot>& snapshot);
+  void OnHang(const HangFound& hang);
+  // The workers run: what the kernel counts from here on is theirs.
+  void NoteBaseline();
+  void SayRunning();
+  void SayProgress(const JobSnapshot& snapshot);
   // One line of ours for the user.
   void Say(const std::string& text) { logs_.Say("ddprun: " + text); }
   // The same where the log thread, which writes our lines, hangs in a file; `then` follows soon.
@@ -183,11 +199,16 @@ class Agent {
   FileThread workers_files_;
   FileThread own_files_;
   FileThread last_steps_;
+  const std::shared_ptr<OomBaseline> oom_baseline_ =
+      std::make_shared<OomBaseline>();  // workers_files_'s
   JobReporter reporter_;
   const std::unique_ptr<TrainerProgress> progress_;  // null: nobody wants to be told
   JobWatch watch_;
   ControlPlane control_;
   boost::asio::steady_timer control_timer_;
+  std::unique_ptr<EventWriter> events_;  // null: nobody wants any
+  const bool is_on_terminal_;
+  TimePoint progress_again_at_{};
   GlooInterface gloo_;                     // workers_files_'s, once it has begun
   std::unique_ptr<FileThread> past_logs_;  // null: nothing was said past the logs yet
   boost::asio::steady_timer log_watch_;

@@ -59,7 +59,6 @@ void Agent::MakeStopFile(PreparedWorkers& prepared, bool is_progress_wanted,
                          std::shared_ptr<StopFile> before) {
   prepared.stop_file = std::move(before);
   const bool is_asking_wanted = setup_.config.preempt_signal != 0;
-  if (!is_asking_wanted && !is_progress_wanted) return;
   if (prepared.stop_file != nullptr && prepared.stop_file->Exists()) return;
   prepared.stop_file = nullptr;
   const absl::StatusOr<std::string> folder = logs_.MemoryFolder();
@@ -70,7 +69,8 @@ void Agent::MakeStopFile(PreparedWorkers& prepared, bool is_progress_wanted,
     status = made.status();
     if (made.ok()) prepared.stop_file = *std::move(made);
   }
-  if (status.ok()) return;
+  // `ddprun stop --after_step` says so when it comes to it.
+  if (status.ok() || (!is_asking_wanted && !is_progress_wanted)) return;
   const std::string what = is_asking_wanted ? setup_.config.SourceOf("preempt_signal") +
                                                   ": the workers cannot be asked to stop: "
                                             : "Kubeflow Trainer does not hear of the progress: ";
@@ -82,7 +82,7 @@ void Agent::Adopt(PreparedWorkers prepared) {
   prepared_ = std::move(prepared);
   watch_.BeginRound(prepared_.pages);
   stop_file_ = prepared_.stop_file;
-  is_ask_in_vain_ = !prepared_.warning.empty();
+  is_ask_in_vain_ = stop_file_ == nullptr;
   if (is_stop_asked_ && stop_file_ != nullptr) stop_file_->Ask();
   if (progress_ == nullptr) return;
   progress_->BeginRound(prepared_.specs.front().rank == 0, stop_file_);
@@ -107,7 +107,7 @@ absl::StatusOr<Agent::PreparedWorkers> Agent::MakeWorkerFiles(WorkerEnvInput sha
       progress_ != nullptr && progress_->is_wanted() && assignment.first_rank == 0;
   MakeStopFile(prepared, is_progress_wanted, std::move(stop_file));
   if (prepared.stop_file != nullptr) {
-    if (setup_.config.preempt_signal != 0) shared.stop_file = prepared.stop_file->path();
+    shared.stop_file = prepared.stop_file->path();
     if (is_progress_wanted) shared.progress_file = prepared.stop_file->path();
   }
   const std::vector<std::string> variables = gloo_.AddTo(setup_.environment.variables, assignment);
@@ -174,7 +174,10 @@ void Agent::Do(const EndJob& action) {
   const auto await_trainer = [this, feed] {
     progress_ == nullptr ? feed() : progress_->AwaitEnd(feed);
   };
-  const auto write_report = [this, await_trainer] { reporter_.WriteReport(await_trainer); };
+  const auto flush_events = [this, await_trainer] {
+    events_ == nullptr ? await_trainer() : events_->Flush(await_trainer);
+  };
+  const auto write_report = [this, flush_events] { reporter_.WriteReport(flush_events); };
   if (timer_file_.empty()) return write_report();
   // First, so that it is waited for, and behind what made it where the job ends so soon.
   own_files_.Ask<bool>(
@@ -206,8 +209,8 @@ void Agent::Do(const DrainLogs& action) {
 void Agent::Do(const ExitAgent& action) {
   exit_code_ = action.exit_code;
   const bool is_idle = workers_files_.is_idle() && watch_.is_idle() && control_.is_idle() &&
-                       own_files_.is_idle() && last_steps_.is_idle() &&
-                       (progress_ == nullptr || progress_->is_idle());
+                       (events_ == nullptr || events_->is_idle()) && own_files_.is_idle() &&
+                       last_steps_.is_idle() && (progress_ == nullptr || progress_->is_idle());
   if (action.is_clean && is_idle) return io_.stop();
   // Destructors would wait for what does not answer; the guardian sees to what is left.
   const std::string file = logs_.busy_file(kLastPatience);

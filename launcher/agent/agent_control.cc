@@ -3,9 +3,20 @@
 #include <utility>
 #include <variant>
 
+#include "absl/strings/str_cat.h"
 #include "launcher/agent/agent.h"
+#include "launcher/agent/worker_end.h"
+#include "launcher/process/exit_status.h"
+#include "rendezvous/base/steady_clock.h"
+#include "rendezvous/core/text.h"
 
 namespace ddprun::launcher {
+namespace {
+
+// How long a terminal stays silent until it is told how far the job is.
+constexpr Duration kProgressInterval = std::chrono::seconds(60);
+
+}  // namespace
 
 void Agent::Hear(const rendezvous::RendezvousEvent& event) {
   std::visit(
@@ -33,25 +44,42 @@ JobWatch::Options Agent::WatchOptions() const {
                    .max_restarts = config.max_restarts},
           .policy = {.hang_timeout = config.hang_timeout},
           .is_alone = config.rendezvous == RendezvousKind::kStandalone,
-          .log_dir = config.log_dir};
+          .folders = {
+              config.log_dir.empty() || config.log_dir == "/dev/null" ? "." : config.log_dir, "."}};
 }
 
 JobWatch::Hooks Agent::WatchHooks() {
-  return {.ask =
-              [this](const rendezvous::Question& question) {
-                if (client_ != nullptr) client_->Ask(question);
-              },
-          .answer =
-              [this](uint64_t id, const std::string& body) {
-                if (client_ != nullptr) client_->Answer(id, body);
-              },
-          .say = [this](const std::string& text) { Say(text); },
-          .on_hang = [](const HangFound&) {},
-          .on_look = [this](const JobSnapshot& snapshot) { control_.Publish(snapshot); },
-          .last_line =
-              [&logs = logs_](int local_rank) {
-                return logs.StderrTail(local_rank, 1, std::chrono::milliseconds(50));
-              }};
+  return {
+      .ask =
+          [this](const rendezvous::Question& question) {
+            if (client_ != nullptr) client_->Ask(question);
+          },
+      .answer =
+          [this](uint64_t id, const std::string& body) {
+            if (client_ != nullptr) client_->Answer(id, body);
+          },
+      .say = [this](const std::string& text) { Say(text); },
+      .on_hang = [this](const HangFound& hang) { OnHang(hang); },
+      .on_look = [this](const std::shared_ptr<const JobSnapshot>& snapshot) { OnLook(snapshot); },
+      .last_line =
+          [&logs = logs_](int local_rank) {
+            return logs.LastLine(local_rank, std::chrono::milliseconds(50));
+          }};
+}
+
+ControlPlane::Options Agent::ControlOptions() const {
+  const LaunchConfig& config = setup_.config;
+  const auto variable = [this](const char* name) {
+    return setup_.environment.Get(name).value_or("");
+  };
+  std::string flights = variable("DDPRUN_FLIGHT_RECORDER_DIR");
+  if (flights.empty()) flights = variable("TMPDIR");
+  return {.host = host_,
+          .is_alone = config.rendezvous == RendezvousKind::kStandalone,
+          .stacks = {.run_id = config.run_id,
+                     .host = host_,
+                     .tool_path = variable("PATH"),
+                     .flight_folder = flights.empty() ? "/tmp" : flights}};
 }
 
 ControlPlane::Hooks Agent::ControlHooks() {
@@ -72,6 +100,87 @@ void Agent::OpenControl(Duration delay) {
   control_timer_.async_wait([this](const boost::system::error_code& error) {
     if (!error && !core_.is_leaving()) control_.Start();
   });
+}
+
+void Agent::ServeWatchers(WatchSockets sockets) {
+  const LaunchConfig& config = setup_.config;
+  if (sockets.dashboard.is_open()) {
+    control_.ServeDashboard(std::move(sockets.dashboard), config.dashboard->host);
+  }
+  if (sockets.metrics.is_open()) {
+    control_.ServeMetrics(std::move(sockets.metrics), config.metrics->host);
+  }
+  if (config.event_file.empty()) return;
+  events_ = std::make_unique<EventWriter>(
+      io_, JobRecord::Part{node_id_, host_, setup_.program.title, config}, config.event_file,
+      [this](const std::string& text) { Say(text); });
+}
+
+void Agent::OnLook(const std::shared_ptr<const JobSnapshot>& snapshot) {
+  control_.Publish(snapshot);
+  SayProgress(*snapshot);
+  if (events_ == nullptr) return;
+  const JobView& job = snapshot->job;
+  if (watch_.record().has_rank_0()) events_->log().NoteProblems(job.problems, UnixTimeMs());
+  if (job.effective_share) events_->log().NoteEffectiveShare(*job.effective_share);
+  if (!job.rounds.empty() && job.rounds.back().first_step_s) {
+    events_->log().NoteFirstStep(UnixTimeMs());
+  }
+}
+
+void Agent::OnHang(const HangFound& hang) {
+  if (hang.is_new && setup_.config.on_hang == OnHang::kDump) {
+    control_.Dump(setup_.config.log_dir.empty() ? "." : setup_.config.log_dir, {},
+                  [this](const ControlPlane::DumpDone& done) {
+                    if (!done.sentence.empty()) Say(done.sentence);
+                    Say(done.error.empty() ? absl::StrCat("stacks are in ", done.folder)
+                                           : absl::StrCat("warning: dump: ", done.error));
+                  });
+  } else if (hang.is_new && !hang.ranks.empty()) {
+    const int rank = hang.ranks.front();
+    control_.AskWhere(rank, [this, rank](const std::string& where) {
+      if (!where.empty()) Say(absl::StrCat("rank ", rank, ": ", where));
+    });
+  }
+  const bool may_restart = setup_.config.on_hang == OnHang::kRestart && hang.may_restart;
+  if (!may_restart || hang.ranks.empty()) return;
+  rendezvous::FailureReport report{.node = node_id_, .host = host_, .rank = hang.ranks.front()};
+  report.exit_code = kExitHang;
+  report.message = "hang: " + hang.text;
+  report.unix_time_ms = UnixTimeMs();
+  Feed(HangJudged{std::move(report)});
+}
+
+void Agent::NoteBaseline() {
+  workers_files_.Ask<bool>(
+      "memory", "/proc", kCleanUpTimeout,
+      [baseline = oom_baseline_] {
+        *baseline = ReadOomBaseline();
+        return true;
+      },
+      [](std::optional<bool>) {});
+}
+
+void Agent::SayRunning() {
+  progress_again_at_ = SteadyNow() + kProgressInterval;
+  if (!is_on_terminal_) return;
+  const rendezvous::Assignment& round = watch_.record().assignment();
+  const int workers = setup_.config.workers_per_node;
+  if (round.node_count == 1) {
+    return Say(absl::StrCat("running: ", rendezvous::Counted(workers, "rank"), " on node ", host_));
+  }
+  std::vector<int> ranks;
+  for (int i = 0; i < workers; ++i) ranks.push_back(round.first_rank + i);
+  Say(absl::StrCat("running: ", RanksText(ranks), " of ", round.world_size, " on node ", host_));
+}
+
+void Agent::SayProgress(const JobSnapshot& snapshot) {
+  const TimePoint now = SteadyNow();
+  const bool is_due =
+      now >= progress_again_at_ && now >= logs_.last_output_at() + kProgressInterval;
+  if (!is_on_terminal_ || !is_due || !watch_.record().has_rank_0()) return;
+  progress_again_at_ = now + kProgressInterval;
+  Say(snapshot.job.sentence);
 }
 
 }  // namespace ddprun::launcher

@@ -71,7 +71,7 @@ void AgentCore::On(const rendezvous::Assigned& event) {
 void AgentCore::On(const rendezvous::Drained& event) {
   if (event.round != assignment_.round || end_ || verdict_) return;
   // The report tells of a failure of this node that ends the job.
-  const bool is_told_later = own_failure_ && !HasBudget();
+  const bool is_told_later = (own_failure_ && !HasBudget()) || policy_.is_check;
   if (!event.reason.empty() && !is_told_later && !is_drain_told_) {
     is_drain_told_ = true;
     Tell(event.reason, HasWorkers() ? "; stopping this node's workers" : "");
@@ -225,6 +225,9 @@ void AgentCore::On(const SignalReceived& event) {
   if (!HasWorkers()) return LeaveStopped();
   if (is_news) SayStopping(event.signal);
   Stop(event.signal, event.may_be_for_all);
+  if (is_news && state_ == State::kStopping && !notice_) {
+    notice_ = Notice{SignalName(event.signal), kill_at_, now_ + policy_.stopping_notice_delay};
+  }
 }
 
 void AgentCore::SayStopping(int signal) {

@@ -38,6 +38,8 @@ struct AgentPolicy {
   // Of --preempt_signal (0: none), for what is said, and --requeue_code.
   int preempt_signal = 0;
   std::optional<int> requeue_code{};
+  // ddprun check: what a rank has found is told at the end, and no failure.
+  bool is_check = false;
   // Numbers beyond INT, TERM, HUP and QUIT: --signals_to_handle.
   std::vector<int> more_stop_signals{};
   // A worker that dies of SIGTERM, SIGINT, SIGHUP or one of these, not sent by us, is judged later:
@@ -87,6 +89,10 @@ struct StopOrder {
   bool is_after_step = false;
   std::string reason;  // "ddprun stop on node a"
 };
+// --on_hang=restart: the round is to end as if that worker had failed.
+struct HangJudged {
+  rendezvous::FailureReport report;
+};
 struct SignalReceived {
   int signal = 0;
   bool is_kill = false;  // a further one: at once
@@ -113,8 +119,9 @@ using AgentEvent =
                  rendezvous::Concluded, rendezvous::ContactMade, rendezvous::ContactLost,
                  rendezvous::ContactRestored, rendezvous::RendezvousFailed,
                  rendezvous::ContactEnded, WorkersPrepared, WorkerEnd, FailureDescribed,
-                 WorkersGone, rendezvous::StopRequested, StopAsked, StopOrder, SignalReceived,
-                 LocalFailure, AgentTimePassed, LeftoversGone, ReportWritten, LogsDrained>;
+                 WorkersGone, rendezvous::StopRequested, StopAsked, StopOrder, HangJudged,
+                 SignalReceived, LocalFailure, AgentTimePassed, LeftoversGone, ReportWritten,
+                 LogsDrained>;
 
 // Close the old round's store, listen with a fresh one, and ask for a place in the next round.
 struct JoinRound {};
@@ -272,6 +279,7 @@ class AgentCore {
   void On(const rendezvous::StopRequested& event);
   void On(const StopAsked& event);
   void On(const StopOrder& event);
+  void On(const HangJudged& event);
   void On(const SignalReceived& event);
   void On(const LocalFailure& event);
   void On(const AgentTimePassed&);

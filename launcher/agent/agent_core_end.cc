@@ -177,6 +177,13 @@ void AgentCore::On(const StopOrder& event) {
   Stop(kSigTerm);
 }
 
+void AgentCore::On(const HangJudged& event) {
+  if (state_ != State::kRunning && state_ != State::kSucceeded) return;
+  actions_.push_back(ReportFailure{assignment_.round, event.report, now_});
+  Tell(event.report.message, "; stopping the ranks", HasBudget() ? " to start them anew" : "");
+  Stop(kSigTerm);
+}
+
 void AgentCore::LeaveWithVerdict() {
   if (IsStopOf(*verdict_)) {
     end_ = EndJob{verdict_->exit_code, ExitOwner::kStopped, verdict_->reason};

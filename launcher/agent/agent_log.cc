@@ -103,6 +103,9 @@ struct LineOf {
   Line operator()(const rendezvous::StopRequested& e) const {
     return {"stop requested", " why=" + Value(e.reason)};
   }
+  Line operator()(const HangJudged& e) const {
+    return {"hang judged", absl::StrCat(" rank=", e.report.rank)};
+  }
   Line operator()(const StopOrder& e) const {
     return {"stop ordered",
             absl::StrCat(" after_step=", e.is_after_step, " why=", Value(e.reason))};

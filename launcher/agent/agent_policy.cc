@@ -13,6 +13,7 @@ AgentPolicy AgentPolicyOf(const LaunchConfig& config) {
           .exit_barrier_timeout = config.rendezvous_options.exit_barrier_timeout,
           .preempt_signal = config.preempt_signal,
           .requeue_code = config.requeue_code,
+          .is_check = config.is_check,
           .more_stop_signals = config.more_stop_signals};
 }
 

@@ -20,7 +20,7 @@
 namespace ddprun::launcher {
 namespace {
 
-constexpr std::array<std::string_view, 2> kReserved = {"token", "check"};
+constexpr std::array<std::string_view, 1> kReserved = {"token"};
 
 // The command line wins over the PET_ variables.
 void AddVariables(const Environment& environment, GivenOptions& given) {
@@ -136,51 +136,21 @@ BenchOptions BenchOf(OptionReader& read) {
   return options;
 }
 
-absl::StatusOr<ParseResult> CommandOf(const CommandLine& line) {
-  if (line.command->name == std::string_view("completion")) {
-    return PrintText{CompletionText(line.subject)};
-  }
-  OptionReader read(line.given);
-  ParseResult options = DoctorOptions();
-  const std::string_view name = line.command->name;
-  if (name == "doctor") {
-    options = DoctorOf(read);
-  } else if (name == "coordinator") {
-    options = CoordinatorOf(read);
-  } else if (name == "bench") {
-    options = BenchOf(read);
-  } else {
-    options = AskOf(name, line.subject, read);
-  }
-  if (read.status().ok()) return options;
-  return absl::InvalidArgumentError(
-      absl::StrCat(line.command->name, ": ", read.status().message()));
-}
-
-absl::StatusOr<ParseResult> LaunchOf(CommandLine line, const Environment& environment) {
-  // What it could print is printed by now.
-  if (const auto found = line.given.find("print_completion"); found != line.given.end()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--print_completion ", Quoted(found->second.text), ": expected bash, zsh, tcsh or fish"));
-  }
+// The job of a command line, its program left empty.
+absl::StatusOr<LaunchConfig> JobOf(CommandLine& line, const Environment& environment) {
   AddVariables(environment, line.given);
+  if (line.command != nullptr) {
+    // Variables of options that the command does not have.
+    std::erase_if(line.given, [&line](const auto& given) {
+      const auto has_name = [&](const OptionRow& row) { return given.first == row.name; };
+      return std::none_of(line.command->options.begin(), line.command->options.end(), has_name);
+    });
+  }
   const absl::StatusOr<ClusterAnswer> cluster = AskCluster(environment, line.given);
   if (!cluster.ok()) return cluster.status();
   for (const auto& [option, value] : cluster->options) line.given[option] = value;
   absl::StatusOr<LaunchConfig> config = BuildLaunchConfig(line.given, environment.machine);
   if (!config.ok()) return config.status();
-  if (line.program.empty()) {
-    return absl::InvalidArgumentError(
-        "no program given; expected ddprun [options] PROGRAM [ARGS...], see ddprun --help");
-  }
-  config->program = line.program.front();
-  config->args.assign(line.program.begin() + 1, line.program.end());
-  if (environment.Get("KUBERNETES_SERVICE_HOST") &&
-      !line.given.contains("termination_message_file")) {
-    // A pod's specification may name another path, but nothing tells the container.
-    config->termination_message_file = "/dev/termination-log";
-    config->is_termination_file_assumed = true;
-  }
   config->cluster_line = cluster->line;
   if (!cluster->warning.empty()) config->warnings.push_back(cluster->warning);
   config->report_node = cluster->report_node;
@@ -195,6 +165,71 @@ absl::StatusOr<ParseResult> LaunchOf(CommandLine line, const Environment& enviro
   }
   WarnOfVariables(environment, config->warnings);
   WarnOfOptionVariables(environment, config->warnings);
+  return config;
+}
+
+absl::StatusOr<ParseResult> CheckOf(CommandLine line, const Environment& environment) {
+  absl::StatusOr<LaunchConfig> job = JobOf(line, environment);
+  if (!job.ok()) return job.status();
+  CheckOptions options = {.job = *std::move(job)};
+  OptionReader read(line.given);
+  read.Into("tolerance", options.tolerance, [](const std::string& text) -> absl::StatusOr<double> {
+    const absl::StatusOr<double> times = ParseInterval(text);
+    if (times.ok() && *times >= 1.1 && *times <= 100) return times;
+    return absl::InvalidArgumentError("expected a number from 1.1 to 100");
+  });
+  options.is_json = read.Find("json") != nullptr;
+  if (!read.status().ok()) return read.status();
+  return options;
+}
+
+absl::StatusOr<ParseResult> CommandOf(const CommandLine& line, const Environment& environment) {
+  if (line.command->name == std::string_view("completion")) {
+    return PrintText{CompletionText(line.subject)};
+  }
+  OptionReader read(line.given);
+  ParseResult options = DoctorOptions();
+  const std::string_view name = line.command->name;
+  if (name == "doctor") {
+    options = DoctorOf(read);
+  } else if (name == "coordinator") {
+    options = CoordinatorOf(read);
+  } else if (name == "bench") {
+    options = BenchOf(read);
+  } else if (name == "check") {
+    absl::StatusOr<ParseResult> check = CheckOf(line, environment);
+    read.Fail(check.status());
+    if (check.ok()) options = *std::move(check);
+  } else {
+    options = AskOf(name, line.subject, read);
+  }
+  if (read.status().ok()) return options;
+  // Another task of a Slurm step tells an error without words.
+  if (read.status().message().empty()) return read.status();
+  return absl::InvalidArgumentError(
+      absl::StrCat(line.command->name, ": ", read.status().message()));
+}
+
+absl::StatusOr<ParseResult> LaunchOf(CommandLine line, const Environment& environment) {
+  // What it could print is printed by now.
+  if (const auto found = line.given.find("print_completion"); found != line.given.end()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--print_completion ", Quoted(found->second.text), ": expected bash, zsh, tcsh or fish"));
+  }
+  absl::StatusOr<LaunchConfig> config = JobOf(line, environment);
+  if (!config.ok()) return config.status();
+  if (line.program.empty()) {
+    return absl::InvalidArgumentError(
+        "no program given; expected ddprun [options] PROGRAM [ARGS...], see ddprun --help");
+  }
+  config->program = line.program.front();
+  config->args.assign(line.program.begin() + 1, line.program.end());
+  if (environment.Get("KUBERNETES_SERVICE_HOST") &&
+      !line.given.contains("termination_message_file")) {
+    // A pod's specification may name another path, but nothing tells the container.
+    config->termination_message_file = "/dev/termination-log";
+    config->is_termination_file_assumed = true;
+  }
   return *std::move(config);
 }
 
@@ -212,7 +247,7 @@ absl::StatusOr<ParseResult> ParseCommandLine(int argc, const char* const* argv,
   absl::StatusOr<CommandLine> line = ReadCommandLine(words);
   if (!line.ok()) return line.status();
   if (!line->print.empty()) return PrintText{std::move(line->print)};
-  if (line->command != nullptr) return CommandOf(*line);
+  if (line->command != nullptr) return CommandOf(*line, environment);
   return LaunchOf(*std::move(line), environment);
 }
 

@@ -75,8 +75,15 @@ struct AskOptions {
   std::string directory;   // empty: the working directory
 };
 
+// `ddprun check`
+struct CheckOptions {
+  LaunchConfig job;  // without a program
+  double tolerance = 1.5;
+  bool is_json = false;
+};
+
 using ParseResult = std::variant<LaunchConfig, PrintText, DoctorOptions, CoordinatorOptions,
-                                 BenchOptions, AskOptions>;
+                                 BenchOptions, AskOptions, CheckOptions>;
 
 // Reads the command line, the PET_ variables and those of a cluster's manager. An error is the
 // user's (exit code 2) and one line without "ddprun: error: " in front; no line, where another task

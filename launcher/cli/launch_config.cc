@@ -113,6 +113,7 @@ void ReadPlainValues(OptionReader& read, const MachineFacts& machine, LaunchConf
   ReadWatchOptions(read, config);
   read.Into("numa_binding", config.numa_binding, ParseNumaBinding);
   config.virtual_local_rank = read.Flag("virtual_local_rank");
+  config.checks_itself = read.Flag("check");
   config.log_dir = read.Text("log_dir");
   config.report_file = read.Text("report_file");
   config.termination_message_file = read.Text("termination_message_file");

@@ -134,6 +134,9 @@ struct LaunchConfig {
   std::string report_node;  // the node that prints the report of a failure; empty: each does
   std::string event_log_handler = "null";  // null, console or dynamic_rendezvous
 
+  bool checks_itself = false;  // --check: before it joins
+  bool is_check = false;       // ddprun check: the program is ddprun, and its failure a finding
+
   RunAs run_as = RunAs::kByName;
   std::string program;
   std::vector<std::string> args;  // the program's, verbatim

@@ -1,5 +1,7 @@
 #include "launcher/cli/option_table.h"
 
+#include <cstdlib>
+
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -106,6 +108,10 @@ constexpr OptionRow kTable[] = {
     {"metrics", 0, "[HOST:]PORT", kWatching,
      "Serve metrics for Prometheus (default: on loopback, at a free port).", true, true, true},
     {"event_file", 0, "PATH", kWatching, "Append what happens there, as JSON lines.", true, true},
+    {"check", 0, nullptr, kFailure,
+     "Let this node check itself for some seconds before it joins; one that fails ends with 120 "
+     "and leaves its place to a spare.",
+     true, true},
     {"start_method", 0, "spawn|fork|forkserver", kOther,
      "Accepted; workers are always processes of their own."},
     {"logs_specs", 0, "NAME", kOther,
@@ -149,6 +155,35 @@ constexpr OptionRow kBenchTable[] = {
      "What trains: this machine's cores (cpu, the default) or its GPUs, one for each rank.", false},
     {"json", 0, "FILE", kOptions, "Write the results there, for programs.", false},
     {"html", 0, "FILE", kOptions, "Write a page with plots there; it needs no other file.", false},
+    {"help", 'h', nullptr, kOptions, "This text.", false},
+};
+
+// The same option as ddprun's own.
+consteval OptionRow Own(std::string_view name) {
+  for (const OptionRow& row : kTable) {
+    if (name == row.name) return row;
+  }
+  std::abort();  // not while compiling: a name that is none does not compile
+}
+
+constexpr OptionRow kCheckTable[] = {
+    Own("nnodes"),
+    Own("nproc_per_node"),
+    Own("workers"),
+    Own("node_rank"),
+    Own("standalone"),
+    Own("no_cluster"),
+    Own("rdzv_endpoint"),
+    Own("rdzv_backend"),
+    Own("rdzv_id"),
+    Own("rdzv_conf"),
+    Own("master_addr"),
+    Own("master_port"),
+    Own("local_addr"),
+    Own("network"),
+    {"tolerance", 0, "TIMES", kOptions,
+     "How many times slower than the median is slow, from 1.1 to 100 (default 1.5).", false},
+    {"json", 0, nullptr, kOptions, "One JSON object in place of the table.", false},
     {"help", 'h', nullptr, kOptions, "This text.", false},
 };
 
@@ -221,6 +256,12 @@ constexpr CommandRow kCommands[] = {
     {"dump",
      "Writes the stacks of all ranks into a folder, and says who waits where and who does not.",
      kDumpTable, nullptr, true},
+    {"check",
+     "Tries the nodes before a job: each computes, copies and all-reduces by itself, then they "
+     "all-reduce in pairs, so that two rounds name the one that is slow or broken. The same "
+     "command on every node, with a job's options; on one node it compares the ranks. Exits with 0 "
+     "when all are well, with 1 when not.",
+     kCheckTable},
     {"bench",
      "Trains a small network on this machine both by DataParallel (one process, a thread for "
      "each replica) and by DistributedDataParallel (a process for each rank), and shows speed, "

@@ -3,13 +3,16 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "launcher/cli/text.h"
 #include "launcher/commands/ask_job.h"
 #include "launcher/commands/commands.h"
@@ -29,6 +32,7 @@ using nlohmann::json;
 constexpr int kExitUnhealthy = 1;
 constexpr int kExitCannotAsk = kExitUsage;
 constexpr Duration kPatience = std::chrono::seconds(6);
+constexpr Duration kDumpPatience = std::chrono::seconds(40);
 constexpr int kFollowMs = 500;
 
 TextOptions TextOptionsOf(const Environment& environment) {
@@ -156,6 +160,35 @@ int Logs(const AskOptions& options) {
   }
 }
 
+int Dump(const AskOptions& options) {
+  const absl::StatusOr<FoundJob> found = ChooseJob(options.job);
+  if (!found.ok()) return Complain(found.status(), kExitCannotAsk);
+  // The agent has a working directory of its own.
+  const std::string wanted = options.directory.empty() ? "." : options.directory;
+  const std::unique_ptr<char, decltype(&std::free)> directory(realpath(wanted.c_str(), nullptr),
+                                                              &std::free);
+  if (directory == nullptr) {
+    return Complain(absl::ErrnoToStatus(errno, absl::StrCat("find the folder ", Quoted(wanted))),
+                    kExitCannotAsk);
+  }
+  const absl::StatusOr<ControlReply> reply =
+      AskControl(found->socket_path, "POST",
+                 absl::StrCat("/dump?dir=", QueryValue(directory.get()),
+                              "&ranks=", absl::StrJoin(options.ranks, "%2C")),
+                 kDumpPatience);
+  if (!reply.ok()) return Complain(reply.status(), kExitCannotAsk);
+  const json body = json::parse(reply->body, nullptr, false);
+  const auto text = [&body](const char* name) {
+    const auto entry = body.find(name);
+    return entry != body.end() && entry->is_string() ? entry->get<std::string>() : std::string();
+  };
+  if (reply->status != 200 || !body.is_object()) return Complain(ErrorOf(*reply), kExitCannotAsk);
+  const int printed = Print(absl::StrCat(EscapeControl(text("sentence")), "\nstacks are in ",
+                                         EscapeControl(text("folder")), "\n"));
+  if (text("error").empty()) return printed;
+  return Complain(absl::UnavailableError(EscapeControl(text("error"))), kExitUnhealthy);
+}
+
 }  // namespace
 
 int RunAsk(const AskOptions& options, const Environment& environment) {
@@ -171,7 +204,7 @@ int RunAsk(const AskOptions& options, const Environment& environment) {
     case AskOptions::What::kLogs:
       return Logs(options);
     case AskOptions::What::kDump:
-      break;
+      return Dump(options);
   }
   return kExitBug;
 }

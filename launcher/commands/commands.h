@@ -4,12 +4,21 @@
 #define DDPRUN_LAUNCHER_COMMANDS_COMMANDS_H_
 
 #include "launcher/cli/cli.h"
+#include "launcher/cli/program.h"
 
 namespace ddprun::launcher {
 
 // `ddprun [options] PROGRAM`: this node's part of a job. Finds the program, prepares this process,
 // and runs the agent.  REQUIRES: this process has one thread.
 int Launch(LaunchConfig config, Environment environment);
+
+// The same with a program that has been found.
+int LaunchProgram(LaunchConfig config, const Program& program, Environment environment);
+
+// `ddprun check`: this node's part of a job whose program is ddprun itself (check_rank.h). Exit
+// codes: 0 all nodes are well, 1 one is not; otherwise a job's.
+// REQUIRES: this process has one thread.
+int RunCheck(CheckOptions options, Environment environment);
 
 // `ddprun coordinator`: the rendezvous of one job, apart from its nodes. Listens until the job is
 // over or a signal comes; returns the job's exit code, or 128+n for signal n. Starts no process.

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "launcher/agent/agent.h"
 #include "launcher/agent/file_thread.h"
+#include "launcher/check/self_check.h"
 #include "launcher/cli/option_values.h"
 #include "launcher/cli/program.h"
 #include "launcher/commands/commands.h"
@@ -30,6 +31,7 @@
 #include "launcher/process/session_table.h"
 #include "launcher/report/whole_file.h"
 #include "rendezvous/base/allowed_cpus.h"
+#include "rendezvous/net/listening_socket.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -108,6 +110,7 @@ absl::Status CheckFile(const LaunchConfig& config, const char* option, const std
 // What is written at the end.
 absl::Status CheckReportFiles(const LaunchConfig& config) {
   absl::Status status = CheckFile(config, "report_file", config.report_file);
+  status.Update(CheckFile(config, "event_file", config.event_file));
   if (config.is_termination_file_assumed) return status;
   status.Update(CheckFile(config, "termination_message_file", config.termination_message_file));
   return status;
@@ -138,6 +141,17 @@ absl::StatusOr<std::unique_ptr<LogRouter>> MakeLogs(const LaunchConfig& config,
   return LogRouter::Create(std::move(options));
 }
 
+// A port that cannot be had is no reason not to train.
+UniqueFd ListenForWatchers(const char* option, const std::optional<Endpoint>& place,
+                           LaunchConfig& config) {
+  if (!place) return {};
+  absl::StatusOr<UniqueFd> listening = rendezvous::ListenOn(place->host, place->port);
+  if (listening.ok()) return *std::move(listening);
+  config.warnings.push_back(absl::StrCat(
+      config.SourceOf(option), ": nobody is served: ", std::string(listening.status().message())));
+  return {};
+}
+
 void SayAtStart(const LaunchConfig& config, const LogLevelChoice& log_level, LogRouter& logs) {
   if (!config.cluster_line.empty()) logs.Say("ddprun: " + config.cluster_line);
   std::vector<std::string> warnings = config.warnings;
@@ -152,7 +166,10 @@ int Launch(LaunchConfig config, Environment environment) {
   const absl::StatusOr<Program> program =
       ResolveProgram(config.program, config.args, config.run_as, environment);
   if (!program.ok()) return Complain(program.status(), ExitCodeOfStartError(program.status()));
+  return LaunchProgram(std::move(config), *program, std::move(environment));
+}
 
+int LaunchProgram(LaunchConfig config, const Program& program, Environment environment) {
   if (absl::Status status = UseNetwork(config, environment); !status.ok()) {
     return Complain(status, kExitUsage);
   }
@@ -164,6 +181,17 @@ int Launch(LaunchConfig config, Environment environment) {
   if (absl::Status status = CheckReportFiles(config); !status.ok()) {
     return Complain(status, kExitMachine);
   }
+  if (config.checks_itself) {
+    const absl::Status well =
+        CheckThisNode(config.workers_per_node, placement->visible_devices, environment);
+    if (!well.ok()) {
+      return Complain(
+          absl::UnavailableError(absl::StrCat(config.SourceOf("check"), ": ", well.message())),
+          kExitMachine);
+    }
+  }
+  WatchSockets sockets{.dashboard = ListenForWatchers("dashboard", config.dashboard, config),
+                       .metrics = ListenForWatchers("metrics", config.metrics, config)};
   const absl::StatusOr<ProcessBaseline> baseline = PrepareProcess(config);
   if (!baseline.ok()) return Complain(baseline.status(), kExitMachine);
   const std::string job_mark = NewJobMark();
@@ -178,9 +206,8 @@ int Launch(LaunchConfig config, Environment environment) {
                       .loglevel = environment.Get("LOGLEVEL")});
   SayAtStart(config, log_level, **logs);
   const std::shared_ptr<spdlog::logger> logger = MakeLogger(**logs, log_level.level);
-  Agent agent(
-      {std::move(config), *program, environment, *baseline, job_mark, *std::move(placement)},
-      *std::move(guardian), **logs, *logger);
+  Agent agent({std::move(config), program, environment, *baseline, job_mark, *std::move(placement)},
+              *std::move(guardian), **logs, *logger, std::move(sockets));
   return agent.Run();
 }
 

@@ -1,5 +1,7 @@
 #include "launcher/control/control_plane.h"
 
+#include <sys/random.h>
+
 #include <boost/asio/io_context.hpp>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -9,8 +11,12 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "launcher/dashboard/page.h"
+#include "launcher/metrics/metrics_text.h"
 #include "launcher/status/snapshot_json.h"
 #include "rendezvous/base/plain_text.h"
+#include "rendezvous/base/steady_clock.h"
+#include "rendezvous/net/listening_socket.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -20,10 +26,12 @@ using nlohmann::json;
 constexpr Duration kSocketTimeout = std::chrono::seconds(5);
 constexpr Duration kNodePatience = std::chrono::milliseconds(2500);
 constexpr Duration kLogPatience = std::chrono::milliseconds(500);
-// What another node is answered; a message of the agents' streams holds 256 KiB, and one that is
-// larger would break them.
-constexpr size_t kMaxAnswerBytes = 192 * 1024;
+constexpr Duration kRenderPatience = std::chrono::seconds(5);
 constexpr char kJson[] = "application/json";
+constexpr char kPageDoor[] = "dashboard";
+constexpr char kMetricsDoor[] = "metrics";
+constexpr char kPrivateChannel[] = "private";
+constexpr char kPublicChannel[] = "public";
 
 HttpReply Error(int status, const std::string& text) {
   return {.status = status, .type = kJson, .body = json{{"error", text}}.dump() + "\n"};
@@ -39,23 +47,36 @@ int64_t NumberIn(const HttpRequest& request, const std::string& name, int64_t fa
 
 std::string LogsQuestion(int rank, int64_t from) { return absl::StrCat("logs ", rank, " ", from); }
 
-// What the user's own program wrote, for another process: bytes that are not UTF-8 become U+FFFD.
-std::string Dump(const json& value) {
-  return value.dump(-1, ' ', false, json::error_handler_t::replace);
+std::string NewKey() {
+  uint64_t random[2] = {};
+  // After boot there is always enough.
+  while (getrandom(random, sizeof random, 0) != static_cast<ssize_t>(sizeof random)) {
+  }
+  return absl::StrCat(absl::Hex(random[0], absl::kZeroPad16),
+                      absl::Hex(random[1], absl::kZeroPad16));
+}
+
+std::string Render(const JobSnapshot& snapshot, bool is_private) {
+  if (is_private) return RenderJson(snapshot.job);
+  JobView job = snapshot.job;
+  HidePrivate(job);
+  return RenderJson(job);
 }
 
 }  // namespace
 
-ControlPlane::ControlPlane(boost::asio::io_context& io, std::string host, JobWatch& watch,
+ControlPlane::ControlPlane(boost::asio::io_context& io, Options options, JobWatch& watch,
                            LogRouter& logs, Hooks hooks)
     : io_(io),
-      host_(std::move(host)),
+      options_(std::move(options)),
       watch_(watch),
       logs_(logs),
       hooks_(std::move(hooks)),
       server_(io, [this](const HttpRequest& request,
                          HttpServer::Answer answer) { Handle(request, std::move(answer)); }),
-      thread_(io) {}
+      thread_(io),
+      stacks_(io, options_.stacks, watch.record()),
+      key_(NewKey()) {}
 
 void ControlPlane::Start() {
   using Made = absl::StatusOr<std::shared_ptr<ControlSocket>>;
@@ -81,38 +102,148 @@ void ControlPlane::Start() {
       });
 }
 
+void ControlPlane::ServeDashboard(UniqueFd listening, const std::string& host) {
+  const uint16_t port = rendezvous::LocalPort(listening.get());
+  const std::string shown = host.empty() ? options_.host : host;
+  server_.Listen(std::move(listening), false, {options_.host, host}, kPageDoor);
+  hooks_.say(absl::StrCat("dashboard: http://", EndpointText(shown, port), "/", key_,
+                          "/ (without the last part it shows no log lines)"));
+}
+
+void ControlPlane::ServeMetrics(UniqueFd listening, const std::string& host) {
+  const uint16_t port = rendezvous::LocalPort(listening.get());
+  const std::string shown = host.empty() ? options_.host : host;
+  server_.Listen(std::move(listening), false, {options_.host, host}, kMetricsDoor);
+  hooks_.say(absl::StrCat("metrics: http://", EndpointText(shown, port), "/metrics"));
+}
+
 void ControlPlane::Handle(const HttpRequest& request, HttpServer::Answer answer) {
   if (has_ended_) return answer(Error(503, "the job is ending"));
-  const bool is_post = request.method == "POST";
-  if (request.path == "/status.json" && !is_post) return GiveStatus(request.is_local, answer);
-  if (request.path == "/logs" && !is_post) return GiveLogs(request, answer);
-  if (request.path == "/stop" && is_post && request.is_local) return GiveStop(request, answer);
+  if (request.path == "/metrics" && request.method == "GET") {
+    return GiveMetrics(request, std::move(answer));
+  }
+  if (request.is_local) return HandleControl(request, std::move(answer));
+  if (request.door == kPageDoor) return HandlePage(request, std::move(answer));
+  answer(Error(404, "here are /metrics alone"));
+}
+
+void ControlPlane::HandleControl(const HttpRequest& request, HttpServer::Answer answer) {
+  const bool is_get = request.method == "GET", is_post = request.method == "POST";
+  if (request.path == "/status.json" && is_get) return GiveStatus(true, std::move(answer));
+  if (request.path == "/logs" && is_get) return GiveLogs(request, true, std::move(answer));
+  if (request.path == "/stop" && is_post) return GiveStop(request, std::move(answer));
+  if (request.path == "/dump" && is_post) return GiveDump(request, std::move(answer));
+  answer(Error(404, "nothing is known by this name here"));
+}
+
+void ControlPlane::HandlePage(HttpRequest request, HttpServer::Answer answer) {
+  const std::string folder = absl::StrCat("/", key_);
+  const bool is_private = absl::StartsWith(request.path, folder + "/");
+  if (is_private) request.path.erase(0, folder.size());
+  if (request.path == "/") {
+    return answer({.type = "text/html; charset=utf-8", .body = kDashboardPage});
+  }
+  if (request.path == "/status.json") return GiveStatus(is_private, std::move(answer));
+  if (request.path == "/events") return GiveEvents(is_private, std::move(answer));
+  if (request.path == "/logs") return GiveLogs(request, is_private, std::move(answer));
   answer(Error(404, "nothing is known by this name here"));
 }
 
 void ControlPlane::GiveStatus(bool is_private, HttpServer::Answer answer) {
-  watch_.Look([answer, is_private](const std::shared_ptr<const JobSnapshot>& snapshot) {
-    if (snapshot == nullptr) {
-      return answer(Error(503, "this node's /proc does not answer, or the job is ending"));
-    }
-    JobView job = snapshot->job;
-    if (!is_private) HidePrivate(job);
-    answer({.type = kJson, .body = RenderJson(job) + "\n"});
+  watch_.Look([this, answer, is_private](const std::shared_ptr<const JobSnapshot>& snapshot) {
+    const auto give = [answer](std::optional<std::string> text) {
+      if (text) return answer({.type = kJson, .body = *std::move(text) + "\n"});
+      answer(Error(503, "this node's /proc does not answer, or the job is ending"));
+    };
+    if (snapshot == nullptr || has_ended_) return give(std::nullopt);
+    thread_.Ask<std::string>(
+        "render", "the job's status", kRenderPatience,
+        [snapshot, is_private] { return Render(*snapshot, is_private); }, give);
+  });
+}
+
+void ControlPlane::GiveEvents(bool is_private, HttpServer::Answer answer) {
+  answer({.type = "text/event-stream",
+          .body = "retry: 1000\n\n",
+          .channel = is_private ? kPrivateChannel : kPublicChannel});
+  publish_again_at_ = TimePoint{};
+  watch_.set_viewers(1);  // counted at the next look
+  watch_.Look([this](const std::shared_ptr<const JobSnapshot>& snapshot) {
+    if (snapshot != nullptr) Publish(snapshot);
+  });
+}
+
+void ControlPlane::Publish(const std::shared_ptr<const JobSnapshot>& snapshot) {
+  const size_t insiders = server_.stream_count(kPrivateChannel);
+  const size_t others = server_.stream_count(kPublicChannel);
+  watch_.set_viewers(insiders + others);
+  if (insiders + others == 0 || is_rendering_ || has_ended_) return;
+  if (SteadyNow() < publish_again_at_) return;
+  is_rendering_ = true;
+  struct Rendered {
+    std::shared_ptr<const std::string> insiders, others;
+    Duration took{0};
+  };
+  thread_.Ask<Rendered>(
+      "render", "the job's status", kRenderPatience,
+      [snapshot, insiders, others] {
+        const TimePoint began = SteadyNow();
+        Rendered rendered;
+        const auto event = [&](bool is_private) {
+          return std::make_shared<const std::string>(
+              absl::StrCat("event: status\ndata: ", Render(*snapshot, is_private), "\n\n"));
+        };
+        if (insiders > 0) rendered.insiders = event(true);
+        if (others > 0) rendered.others = event(false);
+        rendered.took = SteadyNow() - began;
+        return rendered;
+      },
+      [this](std::optional<Rendered> rendered) {
+        is_rendering_ = false;
+        if (!rendered || has_ended_) return;
+        // A job of many thousands of ranks is shown less often: at most a fiftieth of a core.
+        publish_again_at_ = SteadyNow() + 50 * rendered->took - std::chrono::milliseconds(100);
+        if (rendered->insiders) server_.Publish(kPrivateChannel, rendered->insiders);
+        if (rendered->others) server_.Publish(kPublicChannel, rendered->others);
+      });
+}
+
+void ControlPlane::GiveMetrics(const HttpRequest& request, HttpServer::Answer answer) {
+  const bool is_open_metrics = AcceptsOpenMetrics(request.accept);
+  watch_.Look([this, answer, is_open_metrics](const std::shared_ptr<const JobSnapshot>& snapshot) {
+    if (snapshot == nullptr || has_ended_) return answer(Error(503, "the job is ending"));
+    const auto give = [this, answer, is_open_metrics] {
+      answer({.type = std::string(MetricsContentType(is_open_metrics)), .body = metrics_.text});
+    };
+    if (metrics_.of == snapshot && metrics_.is_open_metrics == is_open_metrics) return give();
+    thread_.Ask<std::string>(
+        "render", "the metrics", kRenderPatience,
+        [snapshot, is_open_metrics, id = watch_.record().node_id()] {
+          return MetricsText(snapshot->job, id, {.is_open_metrics = is_open_metrics});
+        },
+        [this, snapshot, is_open_metrics, answer, give](std::optional<std::string> text) {
+          if (!text || has_ended_) return answer(Error(503, "the job is ending"));
+          metrics_ = {snapshot, is_open_metrics, *std::move(text)};
+          give();
+        });
   });
 }
 
 void ControlPlane::GiveStop(const HttpRequest& request, HttpServer::Answer answer) {
   const bool is_after_step = request.query.contains("after_step");
-  hooks_.stop({is_after_step, absl::StrCat("ddprun stop on node ", host_)});
+  hooks_.stop({is_after_step, absl::StrCat("ddprun stop on node ", options_.host)});
   answer({.type = kJson, .body = "{}\n"});
 }
 
-void ControlPlane::GiveLogs(const HttpRequest& request, HttpServer::Answer answer) {
+void ControlPlane::GiveLogs(const HttpRequest& request, bool is_private,
+                            HttpServer::Answer answer) {
   const int64_t rank = NumberIn(request, "rank", -1), from = NumberIn(request, "offset", 0);
   if (rank < 0 || rank > INT32_MAX || from < 0) {
     return answer(Error(400, "expected rank=NUMBER and, if need be, offset=NUMBER"));
   }
-  if (!request.is_local) return answer(Error(403, "log lines are not shown here"));
+  if (!is_private) {
+    return answer(Error(403, "log lines are shown at the address that ddprun has printed"));
+  }
   const std::string body = LogsQuestion(static_cast<int>(rank), from);
   const auto give = [answer, rank](std::optional<std::string> text) {
     if (text) return answer({.type = kJson, .body = *text + "\n"});
@@ -121,89 +252,8 @@ void ControlPlane::GiveLogs(const HttpRequest& request, HttpServer::Answer answe
   const rendezvous::Assignment& here = watch_.record().assignment();
   const bool is_here = watch_.record().workers().contains(static_cast<int>(rank) - here.first_rank);
   if (is_here) return AnswerHere(body, give);
-  AskNodeOf(static_cast<int>(rank), body, give);
+  AskNodeOf(static_cast<int>(rank), body, kNodePatience, give);
 }
-
-void ControlPlane::AskNodeOf(int rank, const std::string& body,
-                             std::function<void(std::optional<std::string>)> then) {
-  watch_.Look([this, rank, body, then](const std::shared_ptr<const JobSnapshot>& snapshot) {
-    if (snapshot == nullptr || has_ended_) return then(std::nullopt);
-    for (const NodeView& node : snapshot->job.nodes) {
-      for (const RankView& view : node.ranks) {
-        if (view.rank == rank) return AskNode(node.id, body, then);
-      }
-    }
-    const std::string why =
-        absl::StrCat("there is no rank ", rank, " in this job, or its node does not answer");
-    then(json{{"error", why}}.dump());
-  });
-}
-
-void ControlPlane::AskNode(const std::string& node_id, const std::string& body,
-                           std::function<void(std::optional<std::string>)> then) {
-  const uint64_t id = ++last_id_;
-  Asking& asking = asking_[id];
-  asking.then = std::move(then);
-  asking.timer = std::make_unique<boost::asio::steady_timer>(io_, kNodePatience);
-  asking.timer->async_wait([this, id](const boost::system::error_code& error) {
-    if (error) return;
-    const auto asked = asking_.extract(id);
-    if (!asked.empty()) asked.mapped().then(std::nullopt);
-  });
-  hooks_.ask({.id = id, .to = NodeId{node_id}, .body = body});
-}
-
-void ControlPlane::Answered(const rendezvous::GiveAnswers& part) {
-  const auto found = asking_.find(part.id);
-  if (found == asking_.end()) return watch_.Answered(part);
-  Asking& asking = found->second;
-  if (!part.answers.empty()) {
-    asking.answer = part.answers.front().body;
-    asking.is_answered = true;
-  }
-  if (!part.is_last) return;
-  const auto asked = asking_.extract(found);
-  const Asking& done = asked.mapped();
-  done.then(done.is_answered ? std::optional(done.answer) : std::nullopt);
-}
-
-void ControlPlane::Asked(uint64_t id, const std::string& body) {
-  if (has_ended_) return;
-  if (body == rendezvous::kPublicQuestion) return watch_.Asked(id, false);
-  if (body == kPrivateQuestion) return watch_.Asked(id, true);
-  AnswerHere(body, [this, id](const std::string& answer) { hooks_.answer(id, answer); });
-}
-
-void ControlPlane::AnswerHere(const std::string& body, std::function<void(std::string)> then) {
-  const std::vector<std::string> words = absl::StrSplit(body, ' ');
-  int rank = 0;
-  uint64_t from = 0;
-  const bool is_logs = words.size() == 3 && words[0] == "logs" &&
-                       absl::SimpleAtoi(words[1], &rank) && absl::SimpleAtoi(words[2], &from);
-  if (!is_logs) return then(json{{"error", "this node's ddprun does not know that"}}.dump());
-  const int local_rank = rank - watch_.record().assignment().first_rank;
-  thread_.Ask<RecentOutput>(
-      "recent output", "the workers' output", 2 * kLogPatience,
-      [&logs = logs_, local_rank, from] { return logs.Recent(local_rank, from, kLogPatience); },
-      [rank, then](std::optional<RecentOutput> output) {
-        if (!output) return then(json{{"error", "the log thread does not answer"}}.dump());
-        json answer = {{"rank", rank},
-                       {"offset", output->end},
-                       {"is_kept", output->is_kept},
-                       {"has_stdout", output->has_stdout},
-                       {"text", output->text}};
-        std::string written = Dump(answer);
-        // A control character takes six bytes.
-        while (written.size() > kMaxAnswerBytes) {
-          output->text.erase(0, CharacterStart(output->text, output->text.size() / 2));
-          answer["text"] = output->text;
-          written = Dump(answer);
-        }
-        then(std::move(written));
-      });
-}
-
-void ControlPlane::Publish(const JobSnapshot&) {}
 
 void ControlPlane::End() {
   if (std::exchange(has_ended_, true)) return;
@@ -215,7 +265,8 @@ void ControlPlane::End() {
       [path = socket_path_] {
         RemoveControlSocket(path);
         return true;
-      }, [](std::optional<bool>) {});
+      },
+      [](std::optional<bool>) {});
 }
 
 }  // namespace ddprun::launcher

@@ -12,11 +12,13 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "launcher/agent/agent_core.h"
 #include "launcher/agent/file_thread.h"
 #include "launcher/control/control_socket.h"
 #include "launcher/control/http_server.h"
+#include "launcher/control/stacks.h"
 #include "launcher/logs/log_router.h"
 #include "launcher/status/job_watch.h"
 
@@ -31,50 +33,86 @@ class ControlPlane {
     // One line for the user.
     std::function<void(const std::string& text)> say;
   };
+  struct Options {
+    std::string host;
+    bool is_alone = false;  // no other node can be in the job
+    Stacks::Options stacks;
+  };
   // Both are borrowed.
-  ControlPlane(boost::asio::io_context& io, std::string host, JobWatch& watch, LogRouter& logs,
+  ControlPlane(boost::asio::io_context& io, Options options, JobWatch& watch, LogRouter& logs,
                Hooks hooks);
   ControlPlane(const ControlPlane&) = delete;
   ControlPlane& operator=(const ControlPlane&) = delete;
 
+  // Serves the page, or the metrics, on a TCP socket that listens, and says where. `host` is how
+  // the user called the address; empty: every one.
+  void ServeDashboard(UniqueFd listening, const std::string& host);
+  void ServeMetrics(UniqueFd listening, const std::string& host);
   // Opens the control socket, soon. Where it cannot be had the job runs on, and the user is told.
   void Start();
   // From the coordinator: a node's or a viewer's question, and the answers to ours.
   void Asked(uint64_t id, const std::string& body);
   void Answered(const rendezvous::GiveAnswers& part);
   // A look was taken.
-  void Publish(const JobSnapshot& snapshot);
+  void Publish(const std::shared_ptr<const JobSnapshot>& snapshot);
+  // What that rank does, in one phrase: "in train_step (train.py:41)"; "": it cannot be found out.
+  void AskWhere(int rank, std::function<void(std::string where)> then);
+  // The stacks of all ranks into a new folder in `directory`; `then` gets a sentence for people.
+  struct DumpDone {
+    std::string folder, sentence, error;
+  };
+  void Dump(const std::string& directory, const Stacks::Ranks& ranks,
+            std::function<void(DumpDone done)> then);
   // Takes no more questions, and removes the socket.
   void End();
-  bool is_idle() const { return thread_.is_idle(); }
+  bool is_idle() const { return thread_.is_idle() && stacks_.is_idle(); }
 
  private:
+  using Answers = std::vector<rendezvous::NodeAnswer>;
   struct Asking {
-    std::string answer;
-    bool is_answered = false;
+    Answers answers;
     std::unique_ptr<boost::asio::steady_timer> timer;
-    std::function<void(std::optional<std::string> answer)> then;
+    std::function<void(Answers answers)> then;
   };
   void Handle(const HttpRequest& request, HttpServer::Answer answer);
+  void HandleControl(const HttpRequest& request, HttpServer::Answer answer);
+  void HandlePage(HttpRequest request, HttpServer::Answer answer);
+  void GiveEvents(bool is_private, HttpServer::Answer answer);
+  void GiveMetrics(const HttpRequest& request, HttpServer::Answer answer);
   void GiveStatus(bool is_private, HttpServer::Answer answer);
   void GiveStop(const HttpRequest& request, HttpServer::Answer answer);
-  void GiveLogs(const HttpRequest& request, HttpServer::Answer answer);
+  void GiveLogs(const HttpRequest& request, bool is_private, HttpServer::Answer answer);
+  void GiveDump(const HttpRequest& request, HttpServer::Answer answer);
   // Asks the agent of the node that runs `rank`; `then` gets its words, or nothing in time.
-  void AskNodeOf(int rank, const std::string& body,
+  void AskNodeOf(int rank, const std::string& body, Duration patience,
                  std::function<void(std::optional<std::string> answer)> then);
-  void AskNode(const std::string& node_id, const std::string& body,
-               std::function<void(std::optional<std::string> answer)> then);
+  // Asks all nodes, or one; `then` gets what has come in time.
+  void AskNodes(const std::string& node_id, const std::string& body, Duration patience,
+                std::function<void(Answers answers)> then);
+  void AnswerLogs(int rank, uint64_t from, std::function<void(std::string answer)> then);
   // What this node answers to `body`.
   void AnswerHere(const std::string& body, std::function<void(std::string answer)> then);
 
   boost::asio::io_context& io_;
-  const std::string host_;
+  const Options options_;
   JobWatch& watch_;
   LogRouter& logs_;
   const Hooks hooks_;
   HttpServer server_;
   FileThread thread_;
+  Stacks stacks_;
+  bool is_dumping_ = false;
   std::string socket_path_;  // "": none
+  // Who has it in the page's address sees what the workers write.
+  const std::string key_;
+  bool is_rendering_ = false;  // for those who follow
+  TimePoint publish_again_at_{};
+  struct Metrics {
+    std::shared_ptr<const JobSnapshot> of;
+    bool is_open_metrics = false;
+    std::string text;
+  };
+  Metrics metrics_;  // the last ones: a scrape storm costs one
   std::map<uint64_t, Asking> asking_;
   uint64_t last_id_ = uint64_t{1} << 62;  // beyond the watch's own
   bool has_ended_ = false;

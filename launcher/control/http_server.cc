@@ -44,12 +44,14 @@ constexpr char kSecurity[] =
 // One that listens.
 class HttpServer::Door {
  public:
-  Door(HttpServer& server, UniqueFd listening, bool is_local, std::set<std::string> names)
+  Door(HttpServer& server, UniqueFd listening, bool is_local, std::set<std::string> names,
+       std::string name)
       : server_(server),
         listening_(server.io_, listening.Release()),
         rest_(server.io_),
         is_local_(is_local),
-        names_(std::move(names)) {}
+        names_(std::move(names)),
+        name_(std::move(name)) {}
 
   void Wait() {
     listening_.async_wait(asio::posix::stream_descriptor::wait_read,
@@ -60,6 +62,7 @@ class HttpServer::Door {
 
   bool is_local() const { return is_local_; }
   const std::set<std::string>& names() const { return names_; }
+  const std::string& name() const { return name_; }
   size_t connections = 0;
 
  private:
@@ -70,6 +73,7 @@ class HttpServer::Door {
   asio::steady_timer rest_;
   const bool is_local_;
   const std::set<std::string> names_;
+  const std::string name_;
 };
 
 class HttpServer::Connection : public std::enable_shared_from_this<Connection> {
@@ -90,12 +94,11 @@ class HttpServer::Connection : public std::enable_shared_from_this<Connection> {
   }
 
   void Publish(const std::shared_ptr<const std::string>& event) {
-    if (!is_stream_) return;
     next_ = event;
     if (!is_writing_) WriteNext();
   }
 
-  bool is_stream() const { return is_stream_; }
+  const std::string& channel() const { return channel_; }
 
   void Close() {
     if (std::exchange(is_closed_, true)) return;
@@ -122,6 +125,8 @@ class HttpServer::Connection : public std::enable_shared_from_this<Connection> {
     const auto& message = parser_->get();
     HttpRequest request;
     request.is_local = door_.is_local();
+    request.door = door_.name();
+    request.accept = std::string(message[http::field::accept]);
     is_head_ = message.method() == http::verb::head;
     request.method = is_head_ ? "GET" : std::string(message.method_string());
     const bool keeps = message.keep_alive();
@@ -167,7 +172,7 @@ class HttpServer::Connection : public std::enable_shared_from_this<Connection> {
     message->set("Content-Security-Policy", kSecurity);
     message->set("Referrer-Policy", "no-referrer");
     if (reply.status == 405) message->set(http::field::allow, "GET, HEAD");
-    const bool is_stream = reply.is_stream && !is_head_;
+    const bool is_stream = !reply.channel.empty() && !is_head_;
     message->body() = std::move(reply.body);
     if (is_stream) {
       message->set(http::field::connection, "close");
@@ -177,19 +182,19 @@ class HttpServer::Connection : public std::enable_shared_from_this<Connection> {
       if (is_head_) message->body().clear();
     }
     stream_.expires_after(kPatience);
-    http::async_write(
-        stream_, *message,
-        [self = shared_from_this(), message, is_last, is_stream](const error_code& error, size_t) {
-          if (self->is_closed_) return;
-          if (error && error != http::error::end_of_stream) return self->End();
-          if (is_stream) return self->BeginStream();
-          if (is_last) return self->End();
-          self->Read();
-        });
+    http::async_write(stream_, *message,
+                      [self = shared_from_this(), message, is_last, is_stream,
+                       channel = reply.channel](const error_code& error, size_t) {
+                        if (self->is_closed_) return;
+                        if (error && error != http::error::end_of_stream) return self->End();
+                        if (is_stream) return self->BeginStream(channel);
+                        if (is_last) return self->End();
+                        self->Read();
+                      });
   }
 
-  void BeginStream() {
-    is_stream_ = true;
+  void BeginStream(const std::string& channel) {
+    channel_ = channel;
     stream_.expires_never();
     AwaitEnd();
     if (next_ != nullptr && !is_writing_) WriteNext();
@@ -231,7 +236,7 @@ class HttpServer::Connection : public std::enable_shared_from_this<Connection> {
   std::optional<http::request_parser<http::string_body>> parser_;
   bool is_head_ = false;
   bool is_closed_ = false;
-  bool is_stream_ = false;
+  std::string channel_;  // "": no stream
   bool is_writing_ = false;
   std::shared_ptr<const std::string> next_;
 };
@@ -270,20 +275,26 @@ HttpServer::HttpServer(asio::io_context& io, Handler handler)
 
 HttpServer::~HttpServer() { Close(); }
 
-void HttpServer::Listen(UniqueFd listening, bool is_local, std::set<std::string> host_names) {
-  doors_.push_back(
-      std::make_unique<Door>(*this, std::move(listening), is_local, std::move(host_names)));
+void HttpServer::Listen(UniqueFd listening, bool is_local, std::set<std::string> host_names,
+                        std::string door) {
+  doors_.push_back(std::make_unique<Door>(*this, std::move(listening), is_local,
+                                          std::move(host_names), std::move(door)));
   doors_.back()->Wait();
 }
 
-void HttpServer::Publish(const std::shared_ptr<const std::string>& event) {
-  for (const std::shared_ptr<Connection>& connection : connections_) connection->Publish(event);
+void HttpServer::Publish(const std::string& channel,
+                         const std::shared_ptr<const std::string>& event) {
+  // One whose writing fails at once takes itself out of the list.
+  const auto connections = connections_;
+  for (const std::shared_ptr<Connection>& connection : connections) {
+    if (connection->channel() == channel) connection->Publish(event);
+  }
 }
 
-size_t HttpServer::stream_count() const {
+size_t HttpServer::stream_count(const std::string& channel) const {
   size_t count = 0;
   for (const std::shared_ptr<Connection>& connection : connections_) {
-    if (connection->is_stream()) ++count;
+    if (connection->channel() == channel) ++count;
   }
   return count;
 }

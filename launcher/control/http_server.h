@@ -27,14 +27,17 @@ struct HttpRequest {
   std::string path;                          // decoded, without the query
   std::map<std::string, std::string> query;  // decoded
   bool is_local = false;                     // over the control socket
+  std::string door;                          // which one (Listen)
+  std::string accept;                        // what it would like to get
 };
 
 struct HttpReply {
   int status = 200;
   std::string type = "text/plain; charset=utf-8";
   std::string body;
-  // The connection stays open and gets what is published from now on, `body` first.
-  bool is_stream = false;
+  // Not empty: the connection stays open and gets what is published on this channel from now on,
+  // `body` first.
+  std::string channel = {};
 };
 
 class HttpServer {
@@ -54,10 +57,11 @@ class HttpServer {
 
   // Serves what connects to `listening`, which is non-blocking. `is_local`: a control socket.
   // `host_names`: what else than an address, localhost and this machine's name a Host may be.
-  void Listen(UniqueFd listening, bool is_local, std::set<std::string> host_names = {});
-  // To all streams. One that has not taken the last one yet gets the newest only.
-  void Publish(const std::shared_ptr<const std::string>& event);
-  size_t stream_count() const;
+  void Listen(UniqueFd listening, bool is_local, std::set<std::string> host_names = {},
+              std::string door = "");
+  // To all streams of the channel. One that has not taken the last one yet gets the newest only.
+  void Publish(const std::string& channel, const std::shared_ptr<const std::string>& event);
+  size_t stream_count(const std::string& channel) const;
   // Closes doors and connections.
   void Close();
 

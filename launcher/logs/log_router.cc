@@ -29,6 +29,7 @@ LogOptions MakeLogOptions(const LaunchConfig& config, const Environment& environ
   options.log_dir = config.log_dir;
   options.log_dir_source = config.SourceOf("log_dir");
   options.run_id = config.run_id;
+  options.names_node = config.nodes.max > 1;
   options.role = config.role;
   options.redirects = config.redirects;
   options.tee = config.tee;
@@ -81,6 +82,7 @@ absl::StatusOr<std::unique_ptr<LogRouter>> LogRouter::Create(LogOptions options)
   absl::StatusOr<RunFolder> folder =
       RunFolder::Create({.log_dir = options.log_dir,
                          .run_id = options.run_id,
+                         .node = options.names_node ? options.hostname : "",
                          .temp_dir = options.temp_dir,
                          .memory_dir = is_for_logs ? "" : options.memory_dir,
                          .on_temporary = options.on_temporary_folder});
@@ -130,7 +132,7 @@ absl::StatusOr<WorkerStdio> LogRouter::OpenWorker(int local_rank, int rank) {
   WorkerStdio stdio;
   if (folder.ok() && !folder->empty()) stdio.error_file = *folder + "/error.json";
   const std::string base = folder.ok() ? *folder : "";
-  if (needs_folder) TellPlace();
+  if (needs_folder || !options_.log_dir.empty()) TellPlace();
   for (const bool is_stderr : {false, true}) {
     const bool is_tee = is_stderr ? tee.err : tee.out;
     UniqueFd& worker_end = is_stderr ? stdio.stderr_fd : stdio.stdout_fd;
@@ -160,11 +162,10 @@ absl::StatusOr<WorkerStdio> LogRouter::OpenWorker(int local_rank, int rank) {
 
 // Nobody can know a folder that we have named.
 void LogRouter::TellPlace() {
-  if (!options_.log_dir.empty() || std::exchange(place_told_, folder_.path()) == folder_.path()) {
-    return;
-  }
-  thread_->Say("ddprun: log files are in " + folder_.path() +
-               "/attempt_<n>/<local_rank>/; --log_dir chooses the place");
+  if (std::exchange(place_told_, folder_.path()) == folder_.path()) return;
+  thread_->Say(absl::StrCat("ddprun: log files are in ", folder_.path(),
+                            "/attempt_<n>/<local_rank>/",
+                            options_.log_dir.empty() ? "; --log_dir chooses the place" : ""));
 }
 
 // `folder` is empty with --log_dir=/dev/null: no file then.
@@ -210,6 +211,16 @@ std::string LogRouter::StderrTail(int local_rank, size_t max_lines, Duration tim
 RecentOutput LogRouter::Recent(int local_rank, uint64_t from, Duration timeout) {
   return thread_->Recent(local_rank, from, timeout);
 }
+
+std::string LogRouter::LastLine(int local_rank, Duration timeout) {
+  constexpr size_t kMost = 4096;
+  std::string text = thread_->Recent(local_rank, 0, timeout, kMost).text;
+  while (text.ends_with('\n') || text.ends_with('\r')) text.pop_back();
+  const size_t end = text.find_last_of("\r\n");
+  return end == std::string::npos ? text : text.substr(end + 1);
+}
+
+TimePoint LogRouter::last_output_at() const { return thread_->last_output_at(); }
 
 bool LogRouter::Drain(Duration timeout) { return thread_->Drain(timeout); }
 

@@ -29,6 +29,7 @@ struct LogOptions {
   std::string log_dir;  // "": files, where some are needed, go under temp_dir; "/dev/null": none
   std::string log_dir_source = "--log_dir";  // what messages call it
   std::string run_id = "none";
+  bool names_node = false;  // the folder of the run has `hostname` in its name
   std::string role = "default";
   StreamChoice redirects;
   StreamChoice tee;
@@ -125,6 +126,8 @@ class LogRouter {
   // What the round's worker has written from byte `from` on, as far as it is kept. Waits for the
   // log thread at most `timeout`.
   RecentOutput Recent(int local_rank, uint64_t from, Duration timeout);
+  // The last line, or its last 4 KiB; "": none, or not known in time.
+  std::string LastLine(int local_rank, Duration timeout);
   // Waits at most `timeout` until every channel of the round has ended and all of it is written.
   // False: a process still holds one (a grandchild), or the console does not take more.
   bool Drain(Duration timeout);
@@ -137,6 +140,9 @@ class LogRouter {
   void Say(const std::string& line);
   // The same for a line that can be missed: false, and nothing done, while many wait already.
   bool Offer(const std::string& line);
+
+  // When a worker last wrote what passes through here; the start before that.
+  TimePoint last_output_at() const;
 
   // What was lost so far.
   LogLosses losses() const;

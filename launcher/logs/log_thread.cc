@@ -163,6 +163,7 @@ void LogThread::Deliver(Stream& stream, std::string_view bytes) {
     TellBreak(*plan.file);
   }
   if (plan.is_stderr) tails_[plan.local_rank].Append(bytes);
+  last_output_at_.store(SteadyNow(), std::memory_order_relaxed);
   const auto output = outputs_.find(plan.local_rank);
   if (output != outputs_.end()) output->second.Append(bytes);
   if (plan.console == StreamPlan::Console::kRaw) {

@@ -3,6 +3,7 @@
 #define DDPRUN_LAUNCHER_LOGS_LOG_THREAD_H_
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -70,12 +71,14 @@ class LogThread {
   void CloseAll();
   std::string Tail(int local_rank, size_t max_lines, Duration timeout);
   // As LogRouter's.
-  RecentOutput Recent(int local_rank, uint64_t from, Duration timeout);
+  RecentOutput Recent(int local_rank, uint64_t from, Duration timeout,
+                      uint64_t most = TailBuffer::kMaxBytes);
   bool Drain(Duration timeout);
   // False: as many lines wait already. The log thread hangs in a write to a dead disk, or a library
   // says more than a console takes.
   bool Say(const std::string& line, int max_waiting = kMaxLinesSaid);
   LogLosses losses() const;
+  TimePoint last_output_at() const { return last_output_at_.load(std::memory_order_relaxed); }
 
  private:
   // Says, while it lives, in which file the log thread is: a call into a dead file system does not
@@ -159,6 +162,7 @@ class LogThread {
   LogLosses losses_;
   std::string busy_file_;
   TimePoint busy_since_;
+  std::atomic<TimePoint> last_output_at_ = SteadyNow();
 
   // Of the log thread.
   std::function<void()> hold_for_test_;

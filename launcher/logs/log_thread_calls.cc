@@ -1,6 +1,7 @@
 // What other threads ask of the log thread.
 #include <sys/eventfd.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "launcher/logs/log_thread.h"
@@ -70,12 +71,12 @@ std::string LogThread::Tail(int local_rank, size_t max_lines, Duration timeout) 
   return Ask(std::move(question), timeout);
 }
 
-RecentOutput LogThread::Recent(int local_rank, uint64_t from, Duration timeout) {
+RecentOutput LogThread::Recent(int local_rank, uint64_t from, Duration timeout, uint64_t most) {
   // Shared: the thread may come to it when nobody waits any more.
   const auto recent = std::make_shared<RecentOutput>();
   Question question;
   question.is_answered = [] { return true; };
-  question.answer = [this, local_rank, from, recent] {
+  question.answer = [this, local_rank, from, most, recent] {
     const auto output = outputs_.find(local_rank), tail = tails_.find(local_rank);
     recent->has_stdout = output != outputs_.end();
     const TailBuffer* buffer = recent->has_stdout     ? &output->second
@@ -83,7 +84,8 @@ RecentOutput LogThread::Recent(int local_rank, uint64_t from, Duration timeout) 
                                                       : nullptr;
     if (buffer == nullptr) return std::string();
     recent->is_kept = true;
-    recent->text = buffer->From(from);
+    const uint64_t begin = buffer->total() - std::min(buffer->total(), most);
+    recent->text = buffer->From(std::max(from, begin));
     recent->end = buffer->total();
     return std::string("yes");
   };

@@ -101,7 +101,8 @@ absl::Status RunFolder::MakeRunFolder() {
     made = MakeTemporary();
   } else {
     if (absl::Status status = MakeFolders(options_.log_dir); !status.ok()) return status;
-    made = MakeFreshFolder(options_.log_dir, FileNamePart(options_.run_id) + "_XXXXXX");
+    const std::string node = options_.node.empty() ? "" : "_" + FileNamePart(options_.node);
+    made = MakeFreshFolder(options_.log_dir, FileNamePart(options_.run_id) + node + "_XXXXXX");
   }
   if (made.ok()) path_ = *std::move(made);
   return made.status();

@@ -17,6 +17,8 @@ class RunFolder {
   struct Options {
     std::string log_dir;  // empty: a folder under temp_dir when one is needed; "/dev/null": none
     std::string run_id;   // made harmless as part of a file name
+    std::string
+        node{};  // likewise, behind it in log_dir: where several nodes may share that; or ""
     std::string temp_dir = "/tmp";
     // Tried before temp_dir while it can be written and has room; "": none.
     std::string memory_dir{};

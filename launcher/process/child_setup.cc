@@ -102,6 +102,16 @@ DDPRUN_RAW long RestoreSignals(const ChildPlan& plan) {
                     sizeof(SignalBits));
 }
 
+// At Yama's ptrace_scope 1, as Debian and Ubuntu have it, a process may look into its descendants
+// only: eu-stack, the agent's child, not into a worker, its sibling. The named process and all its
+// descendants may from now on; the other workers of this job are among them, which their one user
+// gives away nothing by. The kernel notes it for the thread group's leader until either of the two
+// ends, so it outlives the exec; children of the worker do not inherit it. Without Yama it is
+// EINVAL, and nobody forbids anything.
+DDPRUN_RAW void LetAgentReadStack(const ChildPlan& plan) {
+  RawSyscall(SYS_prctl, PR_SET_PTRACER, static_cast<long>(plan.parent), 0, 0, 0);
+}
+
 // Whether a signal waits that would end this child with a core dump, and the agent with it. The
 // agent sends none to a child on its way; one from elsewhere that comes after this look, while the
 // exec hangs even hours after, is not held off.
@@ -122,6 +132,7 @@ DDPRUN_RAW int RunChild(void* argument) {
   if (RawSyscall(SYS_getppid) != plan.parent) return 127;
   result = RawSyscall(SYS_setsid);
   if (result < 0) return Fail(error_pipe, "setsid", result);
+  LetAgentReadStack(plan);
   result = PlaceStdio(plan);
   if (result < 0) return Fail(error_pipe, "place stdin, stdout and stderr", result);
   result = CloseOthers(plan);

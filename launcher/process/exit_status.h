@@ -16,6 +16,7 @@ inline constexpr int kExitMachine = 120;  // this machine: files, limits, device
 inline constexpr int kExitRendezvous = 121;
 inline constexpr int kExitAuthentication = 122;
 inline constexpr int kExitLostCoordinator = 123;
+inline constexpr int kExitHang = 124;  // what timeout(1) ends with
 inline constexpr int kExitBug = 125;
 inline constexpr int kExitNotExecutable = 126;
 inline constexpr int kExitNotFound = 127;
@@ -27,13 +28,14 @@ struct ExitCodeMeaning {
 };
 
 // What --help, the README and the tests show, ascending by code. The last row stands for 128+n.
-inline constexpr std::array<ExitCodeMeaning, 10> kExitCodes = {{
+inline constexpr std::array<ExitCodeMeaning, 11> kExitCodes = {{
     {kExitSuccess, "success, also of a spare node"},
     {kExitUsage, "wrong usage"},
     {kExitMachine, "this machine: files, limits, devices, data"},
     {kExitRendezvous, "rendezvous: unreachable, port taken, timed out, refused; a node was lost"},
     {kExitAuthentication, "authentication"},
     {kExitLostCoordinator, "lost the coordinator: no word from it for too long"},
+    {kExitHang, "a hang, with --on_hang=restart and no restart left"},
     {kExitBug, "a bug of ddprun"},
     {kExitNotExecutable, "program not executable"},
     {kExitNotFound, "program not found"},

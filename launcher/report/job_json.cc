@@ -83,29 +83,6 @@ Json RoundJson(const RoundRecord& round) {
           {"workers", std::move(workers)}};
 }
 
-struct OwnerText {
-  const char* outcome;
-  Json exit_code_of;
-};
-
-OwnerText TextOf(ExitOwner owner) {
-  switch (owner) {
-    case ExitOwner::kNobody:
-      return {"succeeded", nullptr};
-    case ExitOwner::kWorker:
-      return {"failed", "worker"};
-    case ExitOwner::kSignal:
-      return {"stopped", "ddprun"};
-    case ExitOwner::kStopped:
-      return {"stopped", "ddprun stop"};
-    case ExitOwner::kRequeue:
-      return {"stopped", "requeue_code"};
-    case ExitOwner::kDdprun:
-      break;
-  }
-  return {"error", "ddprun"};
-}
-
 std::string Dump(const Json& json) {
   return json.dump(-1, ' ', true, Json::error_handler_t::replace);
 }
@@ -154,15 +131,16 @@ std::string RenderReportFile(const JobRecord& record) {
   const rendezvous::Assignment& last =
       record.rounds().empty() ? none : record.rounds().back().assignment;
   const bool is_signal = end.owner == ExitOwner::kSignal;
+  const Outcome outcome = OutcomeOf(end.owner);
   const Json report = {
       {"version", 1},
       {"job_id", part.config.run_id},
       {"program", part.program},
       {"node_id", part.node.value},
       {"host", part.host},
-      {"outcome", TextOf(end.owner).outcome},
+      {"outcome", outcome.name},
       {"exit_code", end.exit_code},
-      {"exit_code_of", TextOf(end.owner).exit_code_of},
+      {"exit_code_of", outcome.exit_code_of ? Json(outcome.exit_code_of) : Json(nullptr)},
       {"stopped_by_signal", is_signal ? Json(end.exit_code - kExitSignalBase) : Json(nullptr)},
       {"reason", end.reason},
       {"started", IsoTime(record.started_unix_ms())},

@@ -15,6 +15,24 @@ std::vector<rendezvous::FailureReport> RoundRecord::Failures() const {
   return failures;
 }
 
+Outcome OutcomeOf(ExitOwner owner) {
+  switch (owner) {
+    case ExitOwner::kNobody:
+      return {"succeeded", nullptr};
+    case ExitOwner::kWorker:
+      return {"failed", "worker"};
+    case ExitOwner::kSignal:
+      return {"stopped", "ddprun"};
+    case ExitOwner::kStopped:
+      return {"stopped", "ddprun stop"};
+    case ExitOwner::kRequeue:
+      return {"stopped", "requeue_code"};
+    case ExitOwner::kDdprun:
+      break;
+  }
+  return {"error", "ddprun"};
+}
+
 JobRecord::JobRecord(Part part, int64_t started_unix_ms)
     : part_(std::move(part)), started_unix_ms_(started_unix_ms) {}
 

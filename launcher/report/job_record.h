@@ -52,6 +52,13 @@ struct LastWords {
   std::string warning{};     // of an error file that cannot be used; "": none
 };
 
+// How an end is called in what we write for programs.
+struct Outcome {
+  const char* name;          // "failed"
+  const char* exit_code_of;  // whose the exit code is; null after a success
+};
+Outcome OutcomeOf(ExitOwner owner);
+
 class JobRecord {
  public:
   static constexpr size_t kMaxRounds = 100;

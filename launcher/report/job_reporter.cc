@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <optional>
 #include <utility>
 
@@ -73,10 +74,17 @@ void JobReporter::Ask(std::vector<LastWords> dead, Duration timeout,
   }
   workers_files_.Ask<std::vector<LastWords>>(
       "last words", file, timeout,
-      [dead, room = record_.room_for_texts(), &logs = logs_] {
-        return ReadLastWords(dead, room, [&logs](int local_rank, size_t lines, Duration patience) {
+      [dead, room = record_.room_for_texts(), &logs = logs_, explain = options_.explain_kill] {
+        const auto tail = [&logs](int local_rank, size_t lines, Duration patience) {
           return logs.StderrTail(local_rank, lines, patience);
-        });
+        };
+        std::vector<LastWords> all = ReadLastWords(dead, room, tail);
+        for (LastWords& words : all) {
+          const bool is_killed = words.is_failure && words.report.signal == SIGKILL;
+          const auto why = is_killed && explain ? explain(words.report.pid) : std::nullopt;
+          if (why) words.report.message = *why;
+        }
+        return all;
       },
       [dead, answer = std::move(answer)](std::optional<std::vector<LastWords>> read) {
         if (read) return answer(*read);
@@ -114,6 +122,14 @@ std::vector<rendezvous::FailureReport> JobReporter::NewestFailures() const {
 }
 
 void JobReporter::Print(const rendezvous::Verdict& verdict) {
+  const LaunchConfig& config = options_.part.config;
+  if (config.is_check && verdict.first_failure && verdict.first_failure->error) {
+    // A finding. The node that has judged has printed it; where all nodes write into one output,
+    // that is all.
+    const bool is_said = verdict.first_failure->node == options_.part.node;
+    if (is_said || !config.report_node.empty()) return;
+    return logs_.Say("ddprun: " + EscapeControl(verdict.first_failure->error->message));
+  }
   std::string report = RenderExitReport({.verdict = verdict,
                                          .title = options_.part.program,
                                          .local_failures = NewestFailures(),

@@ -32,6 +32,9 @@ class JobReporter {
   struct Options {
     JobRecord::Part part;
     std::string own_error_file;  // the agent's TORCHELASTIC_ERROR_FILE; "": none
+    // How a worker ended that a SIGKILL of somebody else's has killed, if that is known; called on
+    // the thread of the workers' files.
+    std::function<std::optional<std::string>(int pid)> explain_kill{};
     // What a disk may take that is only slow.
     Duration write_timeout = std::chrono::seconds(5);
     // For one failure's last words, because the other nodes wait for them, and for all of a round.

@@ -102,7 +102,12 @@ JudgedNews JobJudge::Look(TimePoint now, JobView& job) {
   if (job.waiting_line.empty()) job.waiting_line = OwnWaitingText(job);
   std::stable_sort(job.problems.begin(), job.problems.end(),
                    [](const Problem& a, const Problem& b) { return Severity(a) < Severity(b); });
-  job.is_healthy = job.problems.empty();
+  // A slow rank, a hot GPU and a disk that fills are told, and the job is well all the same.
+  job.is_healthy =
+      std::none_of(job.problems.begin(), job.problems.end(), [](const Problem& problem) {
+        return problem.kind != "straggler" && problem.kind != "throttling" &&
+               problem.kind != "disk";
+      });
   job.sentence = SentenceOf(ranks, job);
   ledger_.Add(now, job);
   job.effective_share = ledger_.effective_share();

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "launcher/status/disk_facts.h"
 #include "launcher/status/snapshot_json.h"
 #include "rendezvous/base/plain_text.h"
 #include "rendezvous/base/steady_clock.h"
@@ -24,11 +25,22 @@ constexpr Duration kThreadPatience = std::chrono::milliseconds(2500);
 constexpr Duration kQuietInterval = std::chrono::seconds(10);
 constexpr Duration kWaitingInterval = std::chrono::seconds(2);
 constexpr double kLongWait_s = 2;
+constexpr Duration kDiskInterval = std::chrono::seconds(30);
 // Others' questions whose answers are being made.
 constexpr size_t kMaxQuestions = 8;
 
 double AgeOf(TimePoint at, TimePoint now) {
   return std::max(0.0, std::chrono::duration<double>(now - at).count());
+}
+
+// Of this node's ranks; none while one has made none.
+std::optional<double> SlowestFirstStep(const NodeView& node) {
+  std::optional<double> slowest;
+  for (const RankView& rank : node.ranks) {
+    if (!rank.first_step_s) return std::nullopt;
+    slowest = std::max(slowest.value_or(0), *rank.first_step_s);
+  }
+  return slowest;
 }
 
 // `text`, which a line feed may end, as a terminal would leave it: of a progress bar its last
@@ -151,9 +163,10 @@ JobWatch::JobWatch(boost::asio::io_context& io, Options options, Hooks hooks)
       record_(options_.part, SteadyNow()),
       tick_timer_(io),
       others_timer_(io),
-      facts_(std::make_shared<NodeFacts>(options_.log_dir)),
+      facts_(std::make_shared<NodeFacts>()),
       judging_(std::make_shared<Judging>(options_.policy)),
-      thread_(io) {}
+      thread_(io),
+      disk_thread_(io) {}
 
 void JobWatch::Note(const AgentEvent& event) { record_.Note(SteadyNow(), event); }
 
@@ -183,6 +196,7 @@ void JobWatch::TickLater() {
 void JobWatch::Tick() {
   if (has_ended_) return;
   LookAtPages();
+  LookAtDisks();
   if (!look_ && IsLookDue(SteadyNow())) Look([](const auto&) {});
   TickLater();
 }
@@ -192,6 +206,22 @@ void JobWatch::LookAtPages() {
   for (auto& [local_rank, rank] : ranks_) {
     if (rank.page != nullptr) rank.history.Look(now, rank.page->Read());
   }
+}
+
+void JobWatch::LookAtDisks() {
+  const TimePoint now = SteadyNow();
+  if (options_.folders.empty() || now < disks_again_at_ || !disk_thread_.is_idle()) return;
+  disks_again_at_ = now + kDiskInterval;
+  disk_thread_.Ask<std::vector<Problem>>(
+      "disks", options_.folders.front(), kThreadPatience,
+      [folders = options_.folders, host = options_.part.host] {
+        std::vector<Problem> problems = ReadDiskProblems(folders);
+        for (Problem& problem : problems) problem.node = host;
+        return problems;
+      },
+      [this](std::optional<std::vector<Problem>> problems) {
+        if (problems) disk_problems_ = *std::move(problems);
+      });
 }
 
 bool JobWatch::IsLookDue(TimePoint now) const {
@@ -208,8 +238,9 @@ bool JobWatch::IsLookDue(TimePoint now) const {
 }
 
 void JobWatch::set_viewers(size_t count) {
+  const bool is_first = viewers_ == 0 && count > 0;
   viewers_ = count;
-  if (count > 0 && !has_ended_) TickLater();
+  if (is_first && !has_ended_) TickLater();
 }
 
 void JobWatch::Look(Answer answer) {
@@ -259,6 +290,7 @@ void JobWatch::ViewOwn(std::function<void(std::optional<NodeView>)> then) {
   const TimePoint now = SteadyNow();
   NodeView view;
   record_.Fill(now, view);
+  view.problems = disk_problems_;
   for (RankView& rank : view.ranks) {
     const auto found = ranks_.find(rank.local_rank);
     if (found != ranks_.end()) found->second.history.Fill(now, rank);
@@ -281,6 +313,7 @@ void JobWatch::JudgeWhenComplete() {
   JobView job;
   record_.Fill(now, true, job);
   job.nodes.push_back(look_->own);
+  if (!job.rounds.empty()) job.rounds.back().first_step_s = SlowestFirstStep(look_->own);
   struct Judged {
     std::shared_ptr<const JobSnapshot> snapshot;
     JudgedNews news;
@@ -317,7 +350,7 @@ void JobWatch::Finish(std::optional<std::shared_ptr<const JobSnapshot>> snapshot
   UnderWay look = *std::exchange(look_, std::nullopt);
   if (snapshot) last_ = *snapshot;
   for (const Answer& answer : look.answers) answer(snapshot.value_or(nullptr));
-  if (snapshot && hooks_.on_look) hooks_.on_look(**snapshot);
+  if (snapshot && hooks_.on_look) hooks_.on_look(*snapshot);
 }
 
 void JobWatch::Asked(uint64_t id, bool is_private) {

@@ -49,8 +49,8 @@ class JobWatch {
   struct Options {
     NodeRecord::Part part;
     JudgePolicy policy;
-    bool is_alone = false;  // no other node can be in the job
-    std::string log_dir;    // whose disk is looked at; "": the working directory's alone
+    bool is_alone = false;             // no other node can be in the job
+    std::vector<std::string> folders;  // in which the job writes: their disks are looked at
     Duration interval = std::chrono::seconds(1);
   };
   struct Hooks {
@@ -62,7 +62,7 @@ class JobWatch {
     // A hang stands: at every look at which it does.
     std::function<void(const HangFound& hang)> on_hang;
     // A new look, for who has subscribed (set_viewers).
-    std::function<void(const JobSnapshot& snapshot)> on_look;
+    std::function<void(const std::shared_ptr<const JobSnapshot>& snapshot)> on_look;
     // The last line that a local rank wrote; any thread.
     std::function<std::string(int local_rank)> last_line;
   };
@@ -92,7 +92,7 @@ class JobWatch {
   // The closing line on where the time went; empty: not worth one, or nothing was seen.
   const std::string& closing_line() const { return closing_line_; }
   const NodeRecord& record() const { return record_; }
-  bool is_idle() const { return thread_.is_idle(); }
+  bool is_idle() const { return thread_.is_idle() && disk_thread_.is_idle(); }
 
  private:
   struct Rank {
@@ -111,6 +111,7 @@ class JobWatch {
   void Tick();
   void TickLater();
   void LookAtPages();
+  void LookAtDisks();
   bool IsLookDue(TimePoint now) const;
   // Adds what the kernel tells to what is known here, on the file thread, and hands it to `then`.
   void ViewOwn(std::function<void(std::optional<NodeView> view)> then);
@@ -127,6 +128,9 @@ class JobWatch {
   std::shared_ptr<NodeFacts> facts_;  // the file thread's
   std::shared_ptr<Judging> judging_;  // likewise
   FileThread thread_;
+  FileThread disk_thread_;  // a network file system may hang
+  std::vector<Problem> disk_problems_;
+  TimePoint disks_again_at_{};
   std::optional<UnderWay> look_;
   std::vector<Answer> waiting_;  // for the next look
   std::shared_ptr<const JobSnapshot> last_;

@@ -22,16 +22,24 @@ int MachineCpus() { return static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)); }
 
 }  // namespace
 
-NodeFacts::NodeFacts(std::string log_dir) : log_dir_(std::move(log_dir)) {}
-
 void NodeFacts::Fill(NodeView& view) {
   const TimePoint now = SteadyNow();
   if (read_at_ == TimePoint{} || read_at_ + kFresh <= now) ReadProcesses(now, view);
+  const GpuReading gpus = gpus_.Read(now);
+  std::map<int, int> rank_of_pid;
   for (RankView& rank : view.ranks) {
     const auto found = workers_.find(rank.local_rank);
     if (found == workers_.end() || found->second.pid != rank.pid || rank.state == "ended") continue;
     const Worker& worker = found->second;
     FillRank(worker.sample ? &*worker.sample : nullptr, worker.rates, now, rank);
+    if (!worker.sample) continue;
+    FillRank(gpus, worker.sample->pids, rank);
+    for (const int pid : worker.sample->pids) rank_of_pid[pid] = rank.rank;
+  }
+  FillNode(gpus, view);
+  for (Problem& problem : GpuProblems(gpus, rank_of_pid)) {
+    problem.node = view.host;
+    view.problems.push_back(std::move(problem));
   }
   const MemoryFacts memory = ReadMemoryFacts();
   if (!has_read_memory_) oom_kills_before_ = memory.oom_kills;

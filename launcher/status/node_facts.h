@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "launcher/status/gpu_facts.h"
 #include "launcher/status/process_facts.h"
 #include "launcher/status/snapshot.h"
 #include "rendezvous/base/time.h"
@@ -16,7 +17,7 @@ namespace ddprun::launcher {
 // Of one thread at a time.
 class NodeFacts {
  public:
-  explicit NodeFacts(std::string log_dir);
+  NodeFacts() = default;
 
   // Reads what is older than a second and fills it into `view`, whose ranks have their pids.
   void Fill(NodeView& view);
@@ -24,7 +25,6 @@ class NodeFacts {
  private:
   void ReadProcesses(TimePoint now, NodeView& view);
 
-  const std::string log_dir_;
   struct Worker {
     int pid = 0;
     ProcessRates rates;
@@ -34,6 +34,7 @@ class NodeFacts {
   TimePoint read_at_{};
   bool has_read_memory_ = false;
   std::optional<int64_t> oom_kills_before_;  // at the first reading
+  GpuWatch gpus_;
 };
 
 }  // namespace ddprun::launcher

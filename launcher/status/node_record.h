@@ -42,6 +42,7 @@ class NodeRecord {
     std::optional<TimePoint> ended_at{};
     std::string end{};
   };
+  const std::string& node_id() const { return part_.node_id; }
   const std::map<int, Worker>& workers() const { return workers_; }  // by local rank
   const rendezvous::Assignment& assignment() const { return assignment_; }
   const std::string& state() const { return state_; }

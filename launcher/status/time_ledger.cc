@@ -55,12 +55,15 @@ double TimeLedger::total_s() const {
   return total_s - At(kNothing);
 }
 
+void TimeLedger::BeginRestart() {
+  has_run_ = true;
+  Move(kStop, kRestart, At(kStop));
+  if (part_ == kStop) part_ = kRestart;
+}
+
 void TimeLedger::FollowRound(const JobView& job) {
   if (job.round <= round_) return;
-  if (round_ > 0) {
-    has_run_ = true;
-    Move(kStop, kRestart, At(kStop));
-  }
+  if (round_ > 0) BeginRestart();
   round_ = job.round;
   is_round_up_ = false;
   has_stepped_ = false;
@@ -76,10 +79,7 @@ TimeLedger::Part TimeLedger::PartNow(const JobView& job) {
   const bool is_up = job.state == "running" || (job.state == "unknown" && ranks.running > 0);
   if (!is_up) {
     // It forms again: what the round before took to stop was for that.
-    if (is_round_up_) {
-      has_run_ = true;
-      Move(kStop, kRestart, At(kStop));
-    }
+    if (is_round_up_) BeginRestart();
     return Beginning();
   }
   is_round_up_ = true;

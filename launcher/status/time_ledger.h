@@ -52,6 +52,8 @@ class TimeLedger {
   };
   double At(Part part) const { return seconds_[part]; }
   void Move(Part from, Part to, double seconds);
+  // What the round before took to stop was for another one.
+  void BeginRestart();
   void FollowRound(const JobView& job);
   Part PartNow(const JobView& job);
   // How long the job has been in that part, where the view tells. 0: it does not.

@@ -36,15 +36,14 @@ void AppendEscaped(uint8_t byte, std::string& out) {
   }
 }
 
-}  // namespace
-
-std::string EscapeControl(std::string_view text) {
+template <typename Append>
+std::string Printable(std::string_view text, Append append) {
   std::string out;
   out.reserve(text.size());
   for (size_t i = 0; i < text.size();) {
     const size_t length = PrintableSequence(text, i);
     if (length == 0) {
-      AppendEscaped(ByteAt(text, i), out);
+      append(ByteAt(text, i), out);
       ++i;
     } else {
       out.append(text, i, length);
@@ -52,6 +51,14 @@ std::string EscapeControl(std::string_view text) {
     }
   }
   return out;
+}
+
+}  // namespace
+
+std::string EscapeControl(std::string_view text) { return Printable(text, AppendEscaped); }
+
+std::string ReplaceControl(std::string_view text) {
+  return Printable(text, [](uint8_t, std::string& out) { out += "\xef\xbf\xbd"; });
 }
 
 size_t CharacterStart(std::string_view text, size_t at) {

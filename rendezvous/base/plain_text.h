@@ -14,6 +14,9 @@ namespace ddprun {
 // stays as it is.
 std::string EscapeControl(std::string_view text);
 
+// The same with U+FFFD for each of them: for readers that know no such escapes.
+std::string ReplaceControl(std::string_view text);
+
 // Where a text may be cut at or before `at` without parting a UTF-8 character.
 size_t CharacterStart(std::string_view text, size_t at);
 

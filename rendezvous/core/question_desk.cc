@@ -27,7 +27,7 @@ std::vector<Action> QuestionDesk::Ask(TimePoint now, SessionId asker, const Ques
   Asked& asked = asked_[id];
   asked.to = question.to;
   asked.body = question.body;
-  asked.deadline = now + kPatience;
+  asked.deadline = now + std::clamp(question.patience, kPatience, kMaxPatience);
   asked.askers.push_back({asker, question.id});
   std::vector<Action> actions;
   for (const RendezvousMachine::Place& place : places) {

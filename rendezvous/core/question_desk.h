@@ -25,8 +25,9 @@ class QuestionDesk {
  public:
   using Places = std::vector<RendezvousMachine::Place>;
 
-  // How long the nodes may take; one that dumps its workers' stacks is asked again for them.
+  // How long the nodes may take at least, and at most.
   static constexpr Duration kPatience = std::chrono::milliseconds(1500);
+  static constexpr Duration kMaxPatience = std::chrono::seconds(20);
   // A question to all that was answered not longer ago is not asked again.
   static constexpr Duration kFresh = std::chrono::seconds(1);
   static constexpr size_t kMaxQuestions = 64;

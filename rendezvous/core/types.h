@@ -215,6 +215,8 @@ struct Question {
   uint64_t id = 0;   // of the asker's choice; the answers carry it
   NodeId to;         // empty: all
   std::string body;  // at most kMaxQuestionBytes
+  // How long the nodes may take; QuestionDesk bounds it.
+  Duration patience{0};
   friend bool operator==(const Question&, const Question&) = default;
 };
 struct QuestionAsked {

@@ -10,6 +10,8 @@ namespace {
 using std::chrono::duration_cast;
 using std::chrono::milliseconds;
 
+constexpr int64_t kMaxPatienceMs = 60'000;
+
 void FactsToProto(const JobFacts& facts, TimePoint now, v1::JobFacts& out) {
   out.set_run_id(CleanText(facts.run_id));
   out.set_phase(facts.phase);
@@ -55,13 +57,17 @@ void QuestionToProto(const Question& question, v1::Question& out) {
   out.set_id(question.id);
   out.set_to_node(CleanText(question.to.value));
   out.set_body(question.body);
+  out.set_patience_ms(static_cast<uint32_t>(std::clamp<int64_t>(
+      duration_cast<milliseconds>(question.patience).count(), 0, kMaxPatienceMs)));
 }
 
 Question QuestionFromProto(const v1::Question& in, CheckedFields& check) {
   check.Size("question.body", in.body().size(), kMaxQuestionBytes);
   return {.id = in.id(),
           .to = NodeId{check.Text("question.to_node", in.to_node(), 0, 256)},
-          .body = in.body()};
+          .body = in.body(),
+          .patience = milliseconds(
+              check.Range("question.patience_ms", in.patience_ms(), 0, kMaxPatienceMs))};
 }
 
 void AnswersToProto(const GiveAnswers& given, TimePoint now, v1::Answers& out) {

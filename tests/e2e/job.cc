@@ -88,11 +88,17 @@ bool Job::WaitForFile(const std::string& name) const {
 bool Job::HasFile(const std::string& name) const { return access(File(name).c_str(), F_OK) == 0; }
 
 int Job::PidOfRank(int rank) const {
+  const std::vector<int> pids = PidsOfRank(rank);
+  return pids.empty() ? 0 : pids.front();
+}
+
+std::vector<int> Job::PidsOfRank(int rank) const {
   const std::vector<int> of_rank = ProcessesWithEnv("RANK", std::to_string(rank));
+  std::vector<int> pids;
   for (const int pid : Processes()) {
-    if (std::find(of_rank.begin(), of_rank.end(), pid) != of_rank.end()) return pid;
+    if (std::find(of_rank.begin(), of_rank.end(), pid) != of_rank.end()) pids.push_back(pid);
   }
-  return 0;
+  return pids;
 }
 
 std::vector<int> Job::Processes() const { return ProcessesWithEnv(kMarkName, mark_); }

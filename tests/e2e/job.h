@@ -42,6 +42,8 @@ class Job {
   bool HasFile(const std::string& name) const;
   // The pid of the worker of a rank; 0: there is none.
   int PidOfRank(int rank) const;
+  // Of the worker and of what it has started.
+  std::vector<int> PidsOfRank(int rank) const;
   bool HasWorker(int rank) const { return PidOfRank(rank) != 0; }
   // Pids of everything that carries this job's variable: agents and workers and their children.
   std::vector<int> Processes() const;

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <climits>
 #include <cstdlib>
 #include <ctime>
@@ -12,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/durable_file.h"
 #include "rendezvous/base/unique_fd.h"
+#include "worker_runtime/counters.h"
 
 namespace ddp::internal {
 namespace {
@@ -61,6 +63,31 @@ std::string HostName() {
   return gethostname(name, HOST_NAME_MAX) == 0 ? absl::CHexEscape(name) : "";
 }
 
+bool HasEnded(FlightState state) {
+  switch (state) {
+    case FlightState::kQueued:
+    case FlightState::kEnqueued:
+    case FlightState::kRunning:
+      return false;
+    case FlightState::kDone:
+    case FlightState::kFailed:
+    case FlightState::kCaptured:
+    case FlightState::kReplayed:
+      return true;
+  }
+  return false;
+}
+
+static_assert(std::size(kCounterOpNames) == static_cast<size_t>(OpKind::kReplay) + 1);
+
+GroupCounters* OpenCounters(int rank, int world_size, const std::string& group,
+                            const GroupLabel& label) {
+  Counters* const page = label.key == 0 ? nullptr : Counters::OfThisProcess();
+  if (page == nullptr) return nullptr;
+  const std::string name = absl::StrCat(group, ", ", label.ranks);
+  return page->OpenGroup(KeyOf(label, group), name, rank, world_size);
+}
+
 // Of the recorders of this process: a program may have several groups.
 std::atomic<int> next_number{0};
 
@@ -94,23 +121,32 @@ struct FlightRecorder::Entry {
   Field<DType> dtype;
   Field<ReduceOp> reduce;
   Field<FlightState> state;
+
+  // A replay stands for the numbers of all that is in its graph.
+  uint64_t last_number() const {
+    const uint64_t others = kind == OpKind::kReplay && count > 0 ? count - 1 : 0;
+    return sequence + others;
+  }
 };
 
-FlightRecorder::FlightRecorder(int rank, int world_size, std::string group)
+FlightRecorder::FlightRecorder(int rank, int world_size, std::string group, const GroupLabel& label)
     : rank_(rank),
       world_size_(world_size),
       group_(std::move(group)),
       number_(next_number.fetch_add(1, std::memory_order_relaxed)),
-      entries_(std::make_unique<Entry[]>(kEntries)) {}
+      entries_(std::make_unique<Entry[]>(kEntries)),
+      counters_(OpenCounters(rank, world_size, group_, label)) {}
 
-FlightRecorder::~FlightRecorder() = default;
+FlightRecorder::~FlightRecorder() {
+  if (counters_ != nullptr) counters_->Close();
+}
 
 FlightRecorder::Entry* FlightRecorder::Find(uint64_t sequence) const {
   Entry& entry = entries_[sequence % kEntries];
   return entry.sequence == sequence ? &entry : nullptr;
 }
 
-void FlightRecorder::Queued(const Op& op, Clock::time_point at) {
+void FlightRecorder::Queued(const Op& op, Clock::time_point at, bool is_captured) {
   Entry& entry = entries_[op.sequence % kEntries];
   entry.sequence = 0;
   entry.count = op.count;
@@ -125,23 +161,49 @@ void FlightRecorder::Queued(const Op& op, Clock::time_point at) {
   entry.ended = 0;
   entry.sequence = op.sequence;
   last_sequence_.store(op.sequence, std::memory_order_release);
+  if (counters_ == nullptr || is_captured) return;
+  last_called_ = op.sequence;
+  counters_->Called(op.sequence, static_cast<int>(op.kind), at);
+  // A capture lies between this and the last, and its numbers are not given again.
+  if (op.sequence > last_ended_ + 1) CountEnded(last_ended_, at);
+}
+
+// Those behind it whose end was told before its own end with it: at the end of the group, where
+// what waits in the queue fails before what runs does, and where they were captured.
+void FlightRecorder::CountEnded(uint64_t sequence, Clock::time_point at) {
+  if (counters_ == nullptr) return;
+  const uint64_t before = last_ended_;
+  if (sequence > last_ended_) {
+    const Entry* entry = Find(sequence);
+    last_ended_ = entry == nullptr ? sequence : entry->last_number();
+  }
+  while (last_ended_ < last_called_) {
+    const Entry* next = Find(last_ended_ + 1);
+    if (next == nullptr || !HasEnded(next->state)) break;
+    last_ended_ = next->last_number();
+  }
+  if (last_ended_ != before) counters_->Done(last_ended_, at);
 }
 
 void FlightRecorder::Changed(uint64_t sequence, FlightState state, Clock::time_point at) {
-  Entry* entry = Find(sequence);
-  if (entry == nullptr) return;
-  if (state == FlightState::kEnqueued) entry->enqueued = Nanoseconds(at);
-  if (state == FlightState::kRunning) entry->started = Nanoseconds(at);
-  if (state == FlightState::kFailed) entry->ended = Nanoseconds(at);
-  entry->state = state;
+  if (Entry* entry = Find(sequence); entry != nullptr) {
+    if (state == FlightState::kEnqueued) entry->enqueued = Nanoseconds(at);
+    if (state == FlightState::kRunning) entry->started = Nanoseconds(at);
+    if (state == FlightState::kFailed) entry->ended = Nanoseconds(at);
+    entry->state = state;
+  }
+  if (state == FlightState::kFailed && sequence == last_ended_ + 1 && sequence <= last_called_) {
+    CountEnded(sequence, at);
+  }
 }
 
 void FlightRecorder::Ran(uint64_t sequence, Clock::time_point started, Clock::time_point ended) {
-  Entry* entry = Find(sequence);
-  if (entry == nullptr) return;
-  entry->started = Nanoseconds(started);
-  entry->ended = Nanoseconds(ended);
-  entry->state = entry->kind == OpKind::kReplay ? FlightState::kReplayed : FlightState::kDone;
+  if (Entry* entry = Find(sequence); entry != nullptr) {
+    entry->started = Nanoseconds(started);
+    entry->ended = Nanoseconds(ended);
+    entry->state = entry->kind == OpKind::kReplay ? FlightState::kReplayed : FlightState::kDone;
+  }
+  CountEnded(sequence, ended);
 }
 
 void FlightRecorder::Forget(uint64_t last) {

@@ -9,9 +9,12 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "worker_runtime/comm/group_label.h"
 #include "worker_runtime/comm/op.h"
 
 namespace ddp::internal {
+
+class GroupCounters;
 
 enum class FlightState : uint8_t {
   kQueued,    // called, not begun, or not handed to NCCL yet
@@ -26,21 +29,27 @@ enum class FlightState : uint8_t {
 // A ring. Times are steady_clock nanoseconds. Writing costs a few plain stores. One thread writes
 // at a time; any thread reads, and may see an entry half changed: each field is whole, and all are
 // of one operation.
+//
+// Where the launcher wants to know and `label` has a key, it also tells how far the group is
+// (counters.h), until it goes: operations that were called, and those that have ended with all
+// before them, failed or not. What was captured is called by nobody: only its replay is.
 class FlightRecorder {
  public:
   static constexpr size_t kEntries = 256;
 
   // `group`: what the group is called in the record.
-  FlightRecorder(int rank, int world_size, std::string group);
+  FlightRecorder(int rank, int world_size, std::string group, const GroupLabel& label = {});
   ~FlightRecorder();
   FlightRecorder(const FlightRecorder&) = delete;
   FlightRecorder& operator=(const FlightRecorder&) = delete;
 
-  void Queued(const Op& op, Clock::time_point at);
+  // `is_captured`: kCaptured is next, or a failure.
+  void Queued(const Op& op, Clock::time_point at, bool is_captured = false);
   void Changed(uint64_t sequence, FlightState state, Clock::time_point at);
   // When it ran, which is known only afterwards: it is kDone, or kReplayed.
   void Ran(uint64_t sequence, Clock::time_point started, Clock::time_point ended);
-  // Takes out what came after operation `last`: it never ran, and its numbers are given again.
+  // Takes out what came after operation `last`: it was captured, never ran, and its numbers are
+  // given again. The launcher has not heard of it.
   void Forget(uint64_t last);
 
   // One object: "rank", "world_size", "group", "host", "pid", "time" in UTC and the same moment as
@@ -59,6 +68,7 @@ class FlightRecorder {
  private:
   struct Entry;
   Entry* Find(uint64_t sequence) const;
+  void CountEnded(uint64_t sequence, Clock::time_point at);
 
   const int rank_;
   const int world_size_;
@@ -66,6 +76,11 @@ class FlightRecorder {
   const int number_;
   const std::unique_ptr<Entry[]> entries_;  // operation n at n % kEntries
   std::atomic<uint64_t> last_sequence_{0};
+
+  // What the launcher is told. Of the thread that writes.
+  GroupCounters* const counters_;  // null: nothing
+  uint64_t last_called_ = 0;
+  uint64_t last_ended_ = 0;
 };
 
 }  // namespace ddp::internal

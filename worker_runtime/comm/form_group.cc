@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "rendezvous/net/listening_socket.h"
+#include "worker_runtime/comm/group_label.h"
 #include "worker_runtime/comm/local/local_engine.h"
 #include "worker_runtime/comm/make_nonce.h"
 #include "worker_runtime/comm/messages/message_peers.h"
@@ -65,6 +67,7 @@ absl::StatusOr<Announcement> DecodeAnnouncement(const std::string& text) {
 struct Decision {
   Plan plan;
   MessagePeers peers;
+  std::string told;  // the text of it
 };
 
 // REQUIRES: two ranks or more.
@@ -93,7 +96,7 @@ absl::StatusOr<Decision> DecodeDecision(const std::string& text, int world_size)
   if (!plan.ok()) return plan.status();
   auto peers = DecodeMessagePeers(lines.second, world_size);
   if (!peers.ok()) return peers.status();
-  return Decision{*std::move(plan), *std::move(peers)};
+  return Decision{*std::move(plan), *std::move(peers), text};
 }
 
 // Rank 0: waits for all, then decides.
@@ -127,7 +130,9 @@ absl::StatusOr<Decision> DecideAndTell(Store& store, const GroupMember& member,
                     : absl::StrCat(kFailurePrefix, static_cast<int>(decision.status().code()), " ",
                                    std::string(decision.status().message()));
   absl::Status told = store.Set(kPlanKey, text);
-  if (decision.ok() && !told.ok()) return told;
+  if (!decision.ok()) return decision;
+  if (!told.ok()) return told;
+  decision->told = text;
   return decision;
 }
 
@@ -183,24 +188,36 @@ absl::StatusOr<ddprun::UniqueFd> ListenForMessages(Capabilities* capabilities) {
   return ddprun::rendezvous::ListenOn(capabilities->address, 0);
 }
 
+// What it was told is of this group alone: the secrets of two of its ranks are in it.
+GroupLabel LabelOf(const GroupMember& member, const std::string& told) {
+  std::vector<int> ranks = member.job_ranks;
+  if (ranks.empty()) {
+    ranks.resize(static_cast<size_t>(member.world_size));
+    std::iota(ranks.begin(), ranks.end(), 0);
+  }
+  return MakeGroupLabel(told, ranks);
+}
+
 // The communicator for host memory, and where the plan is on GPUs the one for them over it.
 absl::StatusOr<FormedGroup> Complete(Store* store, const Plan& plan, const GroupMember& member,
                                      std::unique_ptr<Engine> engine, MessagePeers peers,
                                      ddprun::UniqueFd listener, std::unique_ptr<Device> device,
-                                     Clock::time_point deadline) {
+                                     const GroupLabel& label, Clock::time_point deadline) {
   FormedGroup formed;
   formed.description = plan.reason;
   auto host = std::make_unique<QueuedCommunicator>(
       std::move(engine), member.timeout, member.error_file, member.job_ranks,
-      plan.is_on_gpus ? HostMemoryCheck(*device) : nullptr);
+      plan.is_on_gpus ? HostMemoryCheck(*device) : nullptr, label);
   if (!peers.places.empty()) host->TakeMessages(std::move(peers), std::move(listener));
   if (!plan.is_on_gpus) {
     formed.communicator = std::move(host);
     return formed;
   }
   formed.gpu = device->ordinal();
-  const NcclMember nccl_member{
-      .timeout = member.timeout, .deadline = deadline, .connect_store = member.connect_store};
+  const NcclMember nccl_member{.timeout = member.timeout,
+                               .deadline = deadline,
+                               .connect_store = member.connect_store,
+                               .label = label};
   auto on_gpus = FormNccl(store, plan, nccl_member, std::move(device), std::move(host));
   if (!on_gpus.ok()) return on_gpus.status();
   formed.communicator = *std::move(on_gpus);
@@ -246,7 +263,7 @@ absl::StatusOr<FormedGroup> FormGroup(Store& store, const GroupMember& member) {
   }
   return Complete(&store, plan, member, std::move(engine), std::move(decision->peers),
                   listener.ok() ? *std::move(listener) : ddprun::UniqueFd(), std::move(device),
-                  deadline);
+                  LabelOf(member, decision->told), deadline);
 }
 
 absl::StatusOr<FormedGroup> FormLocalGroup(const GroupMember& member) {
@@ -259,7 +276,8 @@ absl::StatusOr<FormedGroup> FormLocalGroup(const GroupMember& member) {
   const absl::StatusOr<Plan> plan = MakePlan({capabilities});
   if (!plan.ok()) return plan.status();
   return Complete(nullptr, *plan, member, std::make_unique<LocalEngine>(), MessagePeers(),
-                  ddprun::UniqueFd(), std::move(device), Clock::now() + member.timeout);
+                  ddprun::UniqueFd(), std::move(device), GroupLabel(),
+                  Clock::now() + member.timeout);
 }
 
 }  // namespace ddp::internal

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "worker_runtime/comm/slice.h"
+#include "worker_runtime/counters.h"
 
 namespace ddp::internal {
 namespace {
@@ -19,6 +20,10 @@ constexpr std::chrono::microseconds kLightSleep(250);
 constexpr std::chrono::milliseconds kActive(2);
 // How long the destructor lets queued operations finish.
 constexpr std::chrono::seconds kDrain(5);
+
+// This thread calls operations. One that only waits for them looks after what nobody else waits
+// for, as Python's for futures does: it keeps nobody from computing.
+thread_local bool is_caller = false;
 
 }  // namespace
 
@@ -62,12 +67,13 @@ class QueuedCommunicator::QueuedWork final : public Work {
 
 QueuedCommunicator::QueuedCommunicator(std::unique_ptr<Engine> engine,
                                        std::chrono::milliseconds timeout, std::string error_file,
-                                       std::vector<int> job_ranks, MemoryCheck check_memory)
+                                       std::vector<int> job_ranks, MemoryCheck check_memory,
+                                       const GroupLabel& label)
     : engine_(std::move(engine)),
       check_memory_(std::move(check_memory)),
       note_(std::move(error_file), engine_->rank(), std::move(job_ranks)),
       timeout_(timeout),
-      recorder_(engine_->rank(), engine_->world_size(), engine_->backend()),
+      recorder_(engine_->rank(), engine_->world_size(), engine_->backend(), label),
       thread_([this] { ThreadMain(); }) {}
 
 QueuedCommunicator::~QueuedCommunicator() {
@@ -97,6 +103,7 @@ void QueuedCommunicator::Leave() {
 }
 
 std::unique_ptr<Work> QueuedCommunicator::Submit(Op op, ddp::Stream) {
+  is_caller = true;
   absl::Status refused = CheckArguments(op, rank(), world_size());
   if (refused.ok() && check_memory_ != nullptr) refused = check_memory_(op);
   auto state = std::make_shared<State>();
@@ -129,6 +136,8 @@ std::unique_ptr<Work> QueuedCommunicator::Submit(Op op, ddp::Stream) {
 
 absl::Status QueuedCommunicator::Await(State& state) {
   std::unique_lock lock(mutex_);
+  if (state.is_done) return state.status;
+  const Clock::time_point begin = Clock::now();
   while (!state.is_done) {
     if (!is_executing_) {
       ExecuteHead(lock, true);
@@ -137,13 +146,24 @@ absl::Status QueuedCommunicator::Await(State& state) {
       work_done_.wait(lock);
     }
   }
+  CountWaited(begin, state.ended_at);
   return state.status;
+}
+
+void QueuedCommunicator::CountWaited(Clock::time_point since, Clock::time_point until) const {
+  if (world_size() == 1) return;
+  if (Counters* page = Counters::OfThisProcess()) page->AddWaited(until - since);
 }
 
 bool QueuedCommunicator::AwaitFor(const State& state, std::chrono::milliseconds patience) {
   std::unique_lock lock(mutex_);
-  if (!state.is_done && !is_executing_) work_arrived_.notify_one();
-  return work_done_.wait_for(lock, patience, [&] { return state.is_done; });
+  if (state.is_done) return true;
+  if (!is_executing_) work_arrived_.notify_one();
+  const Clock::time_point begin = Clock::now();
+  work_done_.wait_for(lock, patience, [&] { return state.is_done; });
+  // Who gives up and comes again counts from then on.
+  if (is_caller) CountWaited(begin, state.is_done ? state.ended_at : Clock::now());
+  return state.is_done;
 }
 
 // REQUIRES: the queue is not empty and nobody executes. Unlocks while the engine works.

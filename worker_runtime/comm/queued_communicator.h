@@ -36,10 +36,10 @@ class QueuedCommunicator final : public HostCommunicator {
 
   // `error_file` and `job_ranks`: LeftPeerNote's. `check_memory` is called before
   // each operation by its caller, who is refused what it does not allow; null: all memory is the
-  // host's.
+  // host's. `label`: FlightRecorder's.
   QueuedCommunicator(std::unique_ptr<Engine> engine, std::chrono::milliseconds timeout,
                      std::string error_file, std::vector<int> job_ranks = {},
-                     MemoryCheck check_memory = nullptr);
+                     MemoryCheck check_memory = nullptr, const GroupLabel& label = {});
   // Lets what is queued finish for a moment, then aborts it.
   ~QueuedCommunicator() override;
 
@@ -75,6 +75,7 @@ class QueuedCommunicator final : public HostCommunicator {
   std::unique_ptr<Work> Submit(Op op, ddp::Stream stream) override;
   absl::Status Await(State& state);
   bool AwaitFor(const State& state, std::chrono::milliseconds patience);
+  void CountWaited(Clock::time_point since, Clock::time_point until) const;
   void ExecuteHead(std::unique_lock<std::mutex>& lock, bool is_awaited);
   absl::Status RunPieces(const Op& op);
   std::unique_ptr<Work> Refused(absl::Status status);

@@ -79,7 +79,8 @@ TEST_CASE("groups: the culprit is who waits in none") {
   REQUIRE(news.hang);
   CHECK(news.hang->ranks == Ranks{2});
   CHECK(news.hang->text ==
-        "rank 2 has not come to all-reduce #101 for 49 s; ranks 0-1, 3 wait for it; it computes "
+        "rank 2 has not come to all-reduce #101 of group world for 49 s; ranks 0-1, 3 wait for it; "
+        "it computes "
         "(1.0 cores)");
   CHECK(job.problems.size() == 1);
   CHECK(watch.lines().size() == 1);
@@ -91,13 +92,78 @@ TEST_CASE("groups: the culprit is who waits in none") {
     CHECK_FALSE(again.hang->is_new);
     CHECK(watch.lines().size() == 1);
   }
-  SUBCASE("one that comes there and waits for another is no news, until that one is stuck") {
-    LetWait(RankOf(job, 2), 101, 5, 0);
-    RankOf(job, 0).groups[0].quiet_s = RankOf(job, 1).groups[0].quiet_s = 80;
-    watch.Look(job);
-    CHECK(watch.lines().size() == 1);
-    CHECK_FALSE(job.is_healthy);
+}
+
+TEST_CASE("groups: a late rank that waits in its turn now is still late") {
+  JobView job = RunningJob(1, 4);
+  AddGroup(job, 5, "left", {0, 1});
+  AddGroup(job, 6, "right", {1, 2});
+  LetWait(RankOf(job, 0), 11, 50, 1);
+  for (GroupView& group : RankOf(job, 1).groups) group.quiet_s = 60;
+  Watch watch;
+  CHECK(watch.LookTwice(job).hang->ranks == Ranks{1});
+  LetWait(RankOf(job, 1), 11, 5, 2);
+  CHECK_FALSE(watch.Look(job).hang);
+  CHECK(ProblemOf(job, "hang").ranks == Ranks{1});
+  CHECK(watch.lines().size() == 1);
+  LetWait(RankOf(job, 1), 11, 35, 2);
+  RankOf(job, 2).groups[1].quiet_s = RankOf(job, 2).groups[0].quiet_s = 60;
+  CHECK(watch.LookTwice(job).hang->ranks == Ranks{2});
+  CHECK(watch.lines().size() == 2);
+}
+
+TEST_CASE("groups: a rank that ended in an operation long ago hides no later hang") {
+  JobView job = RunningJob(1, 4);
+  LetAllWaitFor(job, {1}, 42);
+  LetWait(RankOf(job, 0), 50, 900);
+  RankOf(job, 0).state = "ended";
+  Watch watch;
+  const JudgedNews news = watch.LookTwice(job);
+  REQUIRE(news.hang);
+  CHECK(news.hang->ranks == Ranks{0, 1});
+}
+
+TEST_CASE("groups: who is late is told by the lowest operation in which anybody waits") {
+  JobView job = RunningJob(1, 4);
+  LetAllWaitFor(job, {2}, 42);
+  // One has called more meanwhile, another has seen the root's part end already.
+  WorldOf(job, 0).called = 105;
+  WorldOf(job, 3).done = 101;
+  WorldOf(job, 3).called = 102;
+  Watch watch;
+  const JudgedNews news = watch.LookTwice(job);
+  REQUIRE(news.hang);
+  CHECK(news.hang->text ==
+        "rank 2 has not come to all-reduce #101 for 42 s; ranks 0-1 wait for it; it computes (1.0 "
+        "cores)");
+}
+
+TEST_CASE("ranks: one that moved to another node is judged by the newer view") {
+  for (const int older : {0, 1}) {
+    JobView job = RunningJob(2, 2);
+    LetAllWaitFor(job, {1}, 42);
+    NodeView copy = job.nodes[0];
+    copy.id = "old";
+    copy.host = "gpu-09";
+    LetWait(copy.ranks[1], 101, 42);
+    copy.age_s = 5;
+    job.nodes.insert(job.nodes.begin() + older * 2, copy);
+    Watch watch;
+    const JudgedNews news = watch.LookTwice(job);
+    REQUIRE(news.hang);
+    CHECK(news.hang->text.substr(0, 21) == "rank 1 (node gpu-00) ");
   }
+}
+
+TEST_CASE("ranks: what is left of a larger round is none of this one") {
+  JobView job = RunningJob(2, 2);
+  job.world_size = 2;
+  for (int rank = 0; rank < 4; ++rank) WorldOf(job, rank).size = 2;
+  LetAllWaitFor(job, {3}, 42);
+  Watch watch;
+  watch.LookTwice(job);
+  CHECK(ProblemOf(job, "hang").text ==
+        "all ranks are in all-reduce #101 for 42 s and it does not end");
 }
 
 TEST_CASE("groups: only the one that is stuck is named in a job of several") {
@@ -171,6 +237,10 @@ TEST_CASE("groups: the slot of a group that was given up is no wait while its ra
   Watch watch;
   CHECK_FALSE(watch.LookTwice(job).hang);
   CHECK(job.waiting_line == "");
+  SUBCASE("which its steps show where no other group does") {
+    for (const int rank : {0, 1}) RankOf(job, rank).groups[0].quiet_s = 900;
+    CHECK_FALSE(watch.LookTwice(job).hang);
+  }
   SUBCASE("nor is a free slot") {
     LetStep(job, 500, 900);
     for (const int rank : {0, 1}) {

@@ -21,7 +21,7 @@ JobView RunningJob(int nodes, int ranks_per_node) {
       rank.up_s = 3600;
       rank.cpu = 1;
       rank.idle_s = 0;
-      GroupView world{.key = kWorldKey, .rank = rank.rank, .size = job.world_size};
+      GroupView world{.key = kWorldKey, .name = "world", .rank = rank.rank, .size = job.world_size};
       world.called = world.done = 100;
       world.op = "all-reduce";
       world.quiet_s = 0.1;

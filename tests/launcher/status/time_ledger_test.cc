@@ -93,6 +93,22 @@ TEST_CASE("ledger: a restart is from the failure to the first step after it") {
   CHECK(feed.ledger().ClosingLine() == "86.3 % of 3 min 20 s spent in steps; restarts 27 s");
 }
 
+TEST_CASE("ledger: the end of a round is for the next one, also where nobody saw that form") {
+  Feed feed;
+  JobView job = RunningJob(1, 2);
+  LetStep(job, 1, 0);
+  feed.Pass(job, 61);
+  job.state = "stopping";
+  feed.Pass(job, 6);
+  JobView next = RunningJob(1, 2);
+  next.round = 2;
+  LetStep(next, 1, 0);
+  feed.Pass(next, 6);
+  CHECK(feed.ledger().stop_s() == 0);
+  CHECK(feed.ledger().restart_s() == doctest::Approx(6));
+  CHECK(feed.ledger().steps_s() == doctest::Approx(66));
+}
+
 TEST_CASE("ledger: a round that follows unseen is a restart, the end of the last one is not") {
   Feed feed;
   JobView job = RunningJob(1, 2);

@@ -24,6 +24,11 @@ TEST_CASE("plain text: what was escaped once stays as it is") {
   CHECK(EscapeControl(once) == once);
 }
 
+TEST_CASE("plain text: for readers without escapes the same bytes become U+FFFD, one each") {
+  CHECK(ReplaceControl("a\tb \xc3\xa9") == "a\tb \xc3\xa9");
+  CHECK(ReplaceControl("a\n\xff\xc3") == "a\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd");
+}
+
 TEST_CASE("plain text: a text is cut between characters") {
   const std::string text = "a\xc3\xa9\xf0\x9f\x98\x80z";  // 1, 2, 4 and 1 bytes
   CHECK(CharacterStart(text, 0) == 0);

@@ -11,10 +11,12 @@
 
 #include <doctest/doctest.h>
 
+#include "launcher/status/rank_page.h"
 #include "tests/support/in_child.h"
 #include "tests/support/json.h"
 #include "tests/support/subprocess.h"
 #include "tests/support/temp_dir.h"
+#include "worker_runtime/counters_page.h"
 
 namespace ddp::internal {
 namespace {
@@ -212,6 +214,78 @@ TEST_CASE("flight recorder: what is forgotten does not come back with later numb
   const Json json = Read(*recorder);
   CHECK(json.get_child("entries").size() == 3);
   CHECK(ElementOf(json, "entries", 2).get<int>("sequence") == 5);
+}
+
+TEST_CASE("flight recorder: the launcher has its words for all kinds of operations") {
+  for (size_t kind = 0; kind < std::size(kCounterOpNames); ++kind) {
+    Op op;
+    op.kind = static_cast<OpKind>(kind);
+    const std::string name = kCounterOpNames[kind];
+    CHECK(Describe(op).substr(0, Describe(op).find(" (")) == name);
+  }
+}
+
+// "called/done" after each of `calls`, with "*" where something is under way; then what stands in
+// the page once the recorder is gone.
+using Calls = std::vector<std::function<void(FlightRecorder&)>>;
+
+std::string CountsAfter(const Calls& calls, uint64_t key = 1) {
+  const auto page = *ddprun::launcher::RankPage::Make();
+  return InChild({{kCountersVar, std::to_string(page->fd())}}, [&] {
+    std::string text;
+    auto recorder = std::make_unique<FlightRecorder>(1, 4, "shm", GroupLabel{key, "ranks 0-3"});
+    for (const auto& call : calls) {
+      call(*recorder);
+      for (const auto& group : page->Read().groups) {
+        text += std::to_string(group.called) + "/" + std::to_string(group.done) +
+                (group.busy_since_ns != 0 ? "* " : " ");
+      }
+    }
+    recorder = nullptr;
+    return text + (page->Read().groups.empty() ? "closed" : "open");
+  });
+}
+
+auto Call(uint64_t sequence, bool is_captured = false) {
+  return [=](FlightRecorder& recorder) {
+    recorder.Queued(AllReduce(sequence), Clock::now(), is_captured);
+  };
+}
+auto End(uint64_t sequence) {
+  return [=](FlightRecorder& recorder) { recorder.Ran(sequence, Clock::now(), Clock::now()); };
+}
+auto Change(uint64_t sequence, FlightState state) {
+  return [=](FlightRecorder& recorder) { recorder.Changed(sequence, state, Clock::now()); };
+}
+
+TEST_CASE("flight recorder: the launcher is told how far the group is") {
+  CHECK(CountsAfter({Call(1), End(1), Call(2), Call(3), Change(2, FlightState::kRunning), End(2),
+                     End(3)}) == "1/0* 1/1 2/1* 3/1* 3/1* 3/2* 3/3 closed");
+  CHECK(CountsAfter({Call(1), End(1)}, 0) == "closed");
+}
+
+TEST_CASE("flight recorder: what waits and fails has ended when all before it has") {
+  CHECK(CountsAfter({Call(1), Call(2), Call(3), Change(2, FlightState::kFailed),
+                     Change(3, FlightState::kFailed), Change(1, FlightState::kFailed)}) ==
+        "1/0* 2/0* 3/0* 3/0* 3/0* 3/3 closed");
+  CHECK(CountsAfter({Call(1), Call(2), Change(2, FlightState::kFailed), End(1)}) ==
+        "1/0* 2/0* 2/0* 2/2 closed");
+}
+
+TEST_CASE("flight recorder: the launcher hears of a captured operation by its replay alone") {
+  const auto replay = [](FlightRecorder& recorder) {
+    Op op;
+    op.kind = OpKind::kReplay;
+    op.count = 2;
+    op.sequence = 4;
+    recorder.Queued(op, Clock::now());
+  };
+  // One is in flight before the capture; the first capture is given up.
+  const auto forget = [](FlightRecorder& recorder) { recorder.Forget(1); };
+  CHECK(CountsAfter({Call(1), Call(2, true), Change(2, FlightState::kCaptured), End(1), forget,
+                     Call(2, true), Change(2, FlightState::kCaptured), Call(3, true),
+                     Change(3, FlightState::kCaptured), replay, End(4), Call(6), End(6)}) ==
+        "1/0* 1/0* 1/0* 1/1 1/1 1/1 1/1 1/1 1/1 4/3* 4/5 6/5* 6/6 closed");
 }
 
 }  // namespace

@@ -212,6 +212,7 @@ absl::StatusOr<std::unique_ptr<NcclCommunicator>> FormNccl(Store* store, const P
   return NcclCommunicator::Create(std::move(device), std::move(communication), std::move(host),
                                   std::move(board),
                                   {.timeout = member.timeout,
+                                   .label = member.label,
                                    .registers_memory = plan.registers_memory,
                                    .compares_calls = plan.compares_calls,
                                    .is_high_priority = IsTrue("TORCH_NCCL_HIGH_PRIORITY"),

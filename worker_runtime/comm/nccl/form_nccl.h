@@ -24,6 +24,7 @@ struct NcclMember {
   std::chrono::milliseconds timeout{0};
   Clock::time_point deadline;  // for forming the group
   FailureBoard::ConnectStore connect_store;
+  GroupLabel label{};  // FlightRecorder's
 };
 
 // Collective over the ranks of `host`, after all have agreed on `plan`, which is on GPUs. `store`

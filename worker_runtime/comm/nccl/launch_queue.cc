@@ -28,7 +28,8 @@ LaunchQueue::LaunchQueue(const Device& device, NcclCommunication* communication,
       communication_(communication),
       options_(std::move(options)),
       pool_(std::make_shared<EventPool>(device)),
-      recorder_(options_.rank, options_.world_size, communication != nullptr ? "nccl" : "local"),
+      recorder_(options_.rank, options_.world_size, communication != nullptr ? "nccl" : "local",
+                options_.label),
       clock_(device.api()),
       timeout_(options_.timeout) {}
 
@@ -245,7 +246,7 @@ bool LaunchQueue::Number(const State& operation) {
   }
   // From now on no times are read that this replay may be changing.
   if (operation->graph != nullptr) operation->graph->newest_replay = op.sequence;
-  recorder_.Queued(op, Clock::now());
+  recorder_.Queued(op, Clock::now(), operation->is_captured);
   launching_ = operation;
   return true;
 }

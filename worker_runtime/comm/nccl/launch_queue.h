@@ -38,6 +38,7 @@ class LaunchQueue {
     int rank = 0;
     int world_size = 1;
     std::chrono::milliseconds timeout{0};
+    GroupLabel label{};             // FlightRecorder's
     bool is_high_priority = false;  // its stream
     // Asked before an operation that is not captured, or a replay, is launched; null: all are as
     // they should be.

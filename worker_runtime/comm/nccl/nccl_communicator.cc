@@ -30,6 +30,7 @@ NcclCommunicator::NcclCommunicator(std::unique_ptr<Device> device,
              {.rank = rank(),
               .world_size = world_size(),
               .timeout = options.timeout,
+              .label = options.label,
               .is_high_priority = options.is_high_priority,
               .check = options.compares_calls && world_size() > 1
                            ? [this](const Op& op) { return CompareCalls(op); }

@@ -25,6 +25,7 @@ class NcclCommunicator final : public GroupCommunicator {
  public:
   struct Options {
     std::chrono::milliseconds timeout{0};
+    GroupLabel label{};             // FlightRecorder's
     bool registers_memory = false;  // from ncclMemAlloc, on every rank
     bool compares_calls = false;    // the ranks do, before each
     bool is_high_priority = false;  // the stream of the operations

@@ -13,8 +13,9 @@
 namespace ddp {
 
 namespace internal {
+class Counters;
 class DeviceMoment;
-}
+}  // namespace internal
 
 // When one reduction happened. All zero before the first.
 struct ReductionTimes {
@@ -33,6 +34,11 @@ struct ReductionTimes {
 // On a GPU calls return long before their work is done, so a step lasts from what BeginStep() to
 // what EndStep() finds on the stream, by events. It counts once the device has told: as a rule when
 // the next step ends, and the host never waits for it.
+//
+// The launcher is told of every step that counts, and of what was exposed, as if by ReportStep()
+// (ddp/progress.h) with numbers from 1 on. Of several StepMetrics one tells: the first that is
+// constructed while no other one tells, until it goes. Where the program calls ReportStep() itself,
+// its word counts, and only what was exposed is added.
 //
 // The measure is that of PyTorch's DDP logger: what counts is not how long collectives took but
 // how much longer the step was for them.
@@ -82,6 +88,8 @@ class StepMetrics {
  private:
   double MeanMs(std::chrono::nanoseconds total) const;
 
+  internal::Counters* const counters_;  // null: the launcher is not told, or not by this one
+  int64_t told_steps_ = 0;
   const int world_size_;
   internal::DeviceTimer* const timer_ = nullptr;  // null: the host's clock
   const Stream stream_ = nullptr;

@@ -1,0 +1,150 @@
+#include "launcher/control/stacks.h"
+
+#include <sys/stat.h>
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "launcher/dump/stack_reader.h"
+#include "launcher/report/whole_file.h"
+#include "rendezvous/base/plain_text.h"
+#include "rendezvous/base/steady_clock.h"
+#include "rendezvous/core/types.h"
+
+namespace ddprun::launcher {
+namespace {
+
+using nlohmann::json;
+
+// The tools' own deadline is kPatience; a process that the kernel keeps may take longer to be read.
+constexpr Duration kThreadPatience = Stacks::kPatience + std::chrono::seconds(4);
+constexpr size_t kMaxStackBytes = 16 * 1024;  // of one rank
+constexpr size_t kMaxStacks = 4096;           // of one node
+
+std::string Cut(const std::string& text, size_t most) {
+  return text.size() <= most ? text : text.substr(0, CharacterStart(text, most)) + "\n[cut]\n";
+}
+
+json ToJson(const RankStack& stack, size_t most) {
+  return {{"rank", stack.rank},
+          {"where", Cut(stack.where, 500)},
+          {"unknown_why", Cut(stack.unknown_why, 500)},
+          {"is_waiting", stack.is_waiting},
+          {"stack", Cut(stack.stack, most)}};
+}
+
+std::string TextIn(const json& object, const char* name) {
+  const auto found = object.find(name);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+// Each line made harmless: another node's words.
+std::string PlainLines(const std::string& text) {
+  std::string plain;
+  size_t begin = 0;
+  while (begin < text.size()) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    absl::StrAppend(&plain, EscapeControl(text.substr(begin, end - begin)), "\n");
+    begin = end + 1;
+  }
+  return plain;
+}
+
+}  // namespace
+
+Stacks::Stacks(boost::asio::io_context& io, Options options, const NodeRecord& record)
+    : options_(std::move(options)), record_(record), thread_(io) {}
+
+std::vector<DumpProcess> Stacks::Processes(const Ranks& ranks) const {
+  std::vector<DumpProcess> processes;
+  for (const auto& [local_rank, worker] : record_.workers()) {
+    const int rank = record_.assignment().first_rank + local_rank;
+    const bool is_wanted = ranks.empty() || ranks.contains(rank);
+    if (!is_wanted || worker.pid <= 0 || worker.ended_at) continue;
+    processes.push_back({.rank = rank, .local_rank = local_rank, .pid = worker.pid});
+  }
+  return processes;
+}
+
+void Stacks::Read(const Ranks& ranks,
+                  std::function<void(std::optional<std::vector<RankStack>>)> then) {
+  thread_.Ask<std::vector<RankStack>>(
+      "stacks", "the workers' stacks", kThreadPatience,
+      [processes = Processes(ranks), path = options_.tool_path] {
+        const TimePoint deadline = SteadyNow() + kPatience;
+        std::vector<RankStack> stacks;
+        for (const DumpProcess& process : processes) {
+          stacks.push_back(
+              ToRankStack(process.rank, ReadStack(process.pid, deadline, {.path = path})));
+        }
+        return stacks;
+      },
+      std::move(then));
+}
+
+void Stacks::Dump(const std::string& path, const Ranks& ranks,
+                  std::function<void(std::optional<DumpResult>)> then) {
+  DumpRequest request{.folder = path,
+                      .run_id = options_.run_id,
+                      .host = options_.host,
+                      .processes = Processes(ranks),
+                      .tools = {.path = options_.tool_path},
+                      .flight_folder = options_.flight_folder,
+                      .deadline = SteadyNow() + kPatience};
+  thread_.Ask<DumpResult>(
+      "dump", path, kThreadPatience, [request = std::move(request)] { return WriteDump(request); },
+      std::move(then));
+}
+
+void Stacks::Complete(const std::string& path, DumpResult own, std::vector<RankStack> others,
+                      std::function<void(std::optional<Whole>)> then) {
+  thread_.Ask<Whole>(
+      "dump", path, kThreadPatience,
+      [path, own = std::move(own), others = std::move(others)]() mutable {
+        absl::Status status = own.status;
+        for (const RankStack& stack : others) {
+          const std::string folder = absl::StrCat(path, "/rank-", stack.rank);
+          if (mkdir(folder.c_str(), 0700) != 0) continue;  // this node has told of it
+          status.Update(WriteWholeFile(
+              folder + "/stack.txt", stack.stack.empty() ? stack.unknown_why + "\n" : stack.stack));
+        }
+        std::vector<RankStack> all = std::move(own.ranks);
+        all.insert(all.end(), others.begin(), others.end());
+        const std::vector<RankGroup> groups = GroupRanks(std::move(all));
+        if (!others.empty()) {
+          status.Update(WriteWholeFile(path + "/roll_call.txt", RollCallText(groups)));
+        }
+        return Whole{std::string(status.message()), RollCallSentence(groups)};
+      },
+      std::move(then));
+}
+
+std::string StacksToJson(const std::vector<RankStack>& stacks) {
+  for (size_t most = kMaxStackBytes;; most /= 2) {
+    json list = json::array();
+    for (const RankStack& stack : stacks) list.push_back(ToJson(stack, most));
+    std::string text = list.dump(-1, ' ', false, json::error_handler_t::replace);
+    if (text.size() <= rendezvous::kMaxAnswerBytes) return text;
+    if (most < 256) return "[]";
+  }
+}
+
+std::vector<RankStack> StacksFromJson(const std::string& text) {
+  std::vector<RankStack> stacks;
+  const json list = json::parse(text, nullptr, false);
+  if (!list.is_array()) return stacks;
+  for (const json& object : list) {
+    if (!object.is_object() || stacks.size() == kMaxStacks) break;
+    const auto rank = object.find("rank"), waiting = object.find("is_waiting");
+    if (rank == object.end() || !rank->is_number_unsigned() || *rank > (1 << 24)) continue;
+    stacks.push_back({.rank = rank->get<int>(),
+                      .where = EscapeControl(TextIn(object, "where")),
+                      .unknown_why = EscapeControl(TextIn(object, "unknown_why")),
+                      .is_waiting = waiting != object.end() && *waiting == true,
+                      .stack = PlainLines(Cut(TextIn(object, "stack"), kMaxStackBytes))});
+  }
+  return stacks;
+}
+
+}  // namespace ddprun::launcher

@@ -1,0 +1,111 @@
+#include "launcher/dump/worker_server.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "launcher/dump/tool_run.h"
+#include "rendezvous/base/durable_file.h"
+#include "rendezvous/base/steady_clock.h"
+#include "rendezvous/base/unique_fd.h"
+
+namespace ddprun::launcher {
+namespace {
+
+using absl::string_view;
+
+constexpr char kRequest[] =
+    "POST /handler/dump_traceback HTTP/1.0\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+
+// Whether what was read holds a whole answer; the server may leave the connection open behind it.
+bool IsWhole(string_view answer) {
+  const size_t head = answer.find("\r\n\r\n");
+  if (head == string_view::npos) return false;
+  constexpr string_view kLength = "\r\nContent-Length: ";
+  const size_t at = answer.substr(0, head).find(kLength);
+  if (at == string_view::npos) return false;
+  const string_view rest = answer.substr(at + kLength.size());
+  size_t length = 0;
+  return absl::SimpleAtoi(rest.substr(0, rest.find('\r')), &length) &&
+         answer.size() - head - 4 >= length;
+}
+
+absl::Status Await(int fd, short events, const std::string& path, TimePoint deadline) {
+  for (;;) {
+    pollfd polled{fd, events, 0};
+    const int ready = poll(&polled, 1, PollTimeout(deadline));
+    if (ready > 0) return absl::OkStatus();
+    if (ready < 0 && errno != EINTR) return FileError("poll", path);
+    if (SteadyNow() >= deadline) {
+      return absl::DeadlineExceededError(absl::StrCat("\"", path, "\" did not answer in time"));
+    }
+  }
+}
+
+absl::StatusOr<UniqueFd> Connect(const std::string& path, pid_t pid) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof(address.sun_path)) {
+    return absl::InvalidArgumentError(absl::StrCat("\"", path, "\" is too long for a socket"));
+  }
+  std::memcpy(address.sun_path, path.data(), path.size());
+  UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd.is_open()) return FileError("socket", path);
+  // At once, or EAGAIN where too many others wait already.
+  if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
+    return FileError("connect", path);
+  }
+  // All workers of a node may have been told the same path: the last to bind it listens there.
+  ucred peer{};
+  socklen_t size = sizeof(peer);
+  if (getsockopt(fd.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) {
+    return FileError("getsockopt(SO_PEERCRED)", path);
+  }
+  if (peer.pid != pid) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("\"", path, "\" is served by process ", peer.pid));
+  }
+  return fd;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> AskWorkerServer(const std::string& path, pid_t pid,
+                                            TimePoint deadline) {
+  absl::StatusOr<UniqueFd> fd = Connect(path, pid);
+  if (!fd.ok()) return fd.status();
+  // Far less than the socket takes.
+  if (send(fd->get(), kRequest, sizeof(kRequest) - 1, MSG_NOSIGNAL) != sizeof(kRequest) - 1) {
+    return FileError("send", path);
+  }
+  std::string answer;
+  char buffer[4096];
+  while (!IsWhole(answer) && answer.size() < kMaxToolOutput) {
+    if (const absl::Status ready = Await(fd->get(), POLLIN, path, deadline); !ready.ok()) {
+      return ready;
+    }
+    const ssize_t count = recv(fd->get(), buffer, sizeof(buffer), 0);
+    if (count < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    if (count < 0) return FileError("recv", path);
+    if (count == 0) break;
+    answer.append(buffer, static_cast<size_t>(count));
+  }
+  const size_t head = answer.find("\r\n\r\n");
+  if (head == std::string::npos ||
+      !absl::StrContains(answer.substr(0, answer.find('\r')), " 200")) {
+    return absl::UnavailableError(absl::StrCat("\"", path, "\" gives no stacks"));
+  }
+  return answer.substr(head + 4);
+}
+
+}  // namespace ddprun::launcher

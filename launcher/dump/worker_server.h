@@ -1,0 +1,26 @@
+// The server that a PyTorch program runs for whoever wants to look into it
+// (torch.distributed.elastic.control_plane.worker_main).
+#ifndef DDPRUN_LAUNCHER_DUMP_WORKER_SERVER_H_
+#define DDPRUN_LAUNCHER_DUMP_WORKER_SERVER_H_
+
+#include <sys/types.h>
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "rendezvous/base/time.h"
+
+namespace ddprun::launcher {
+
+// The variable that names the server's socket.
+inline constexpr char kWorkerServerVariable[] = "TORCH_WORKER_SERVER_SOCKET";
+
+// The Python stacks of process `pid`, as Python's faulthandler prints them, from the socket at
+// `path`. The answer comes from a thread of the program's own, which needs neither ptrace nor
+// Python's lock. An error where no server of this very process listens there, or none answers by
+// the deadline.
+absl::StatusOr<std::string> AskWorkerServer(const std::string& path, pid_t pid, TimePoint deadline);
+
+}  // namespace ddprun::launcher
+
+#endif  // DDPRUN_LAUNCHER_DUMP_WORKER_SERVER_H_

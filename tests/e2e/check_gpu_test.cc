@@ -1,0 +1,29 @@
+// `ddprun check` on the double of CUDA and NCCL (tests/gpu_double).
+#include <doctest/doctest.h>
+
+#include <filesystem>
+
+#include "tests/e2e/job.h"
+#include "tests/support/files.h"
+#include "tests/support/holds.h"
+
+namespace ddprun::testing {
+namespace {
+
+TEST_CASE("check: ranks with a GPU each compute there and all-reduce by NCCL") {
+  const std::string path =
+      std::filesystem::absolute(Runfile("tests/gpu_double/libgpu_double.so")).string();
+  Job job;
+  auto check = job.RunRaw(
+      {"check", "--nproc_per_node=2", "--tolerance=40"},
+      {.env = {
+           {"DDPRUN_CUDA_LIB", path}, {"DDPRUN_NCCL_LIB", path}, {"CUDA_VISIBLE_DEVICES", ""}}});
+  REQUIRE_MESSAGE(check->Wait() == 0, check->Describe());
+  CHECK(job.IsGone());
+  Holds(check->out(), "ok     GPU 0  ");
+  Holds(check->out(), "ok     GPU 1  ");
+  Holds(check->out(), "\ncheck: 2 ranks: all are well\n");
+}
+
+}  // namespace
+}  // namespace ddprun::testing

@@ -1,0 +1,185 @@
+// `ddprun check`, and --check before a job: real processes on this host.
+#include <doctest/doctest.h>
+
+#include <csignal>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/e2e/job.h"
+#include "tests/support/holds.h"
+#include "tests/support/json.h"
+
+namespace ddprun::testing {
+namespace {
+
+using namespace std::chrono_literals;
+
+// Between processes that share two cores with other tests ranks differ by much.
+constexpr char kTolerance[] = "--tolerance=40";
+
+std::map<std::string, std::string> With(const std::string& fault) {
+  return {{"DDPRUN_TEST_CHECK", fault}};
+}
+
+// Three agents of one rank each; `bad` has that fault. Node 0 is the first.
+struct ThreeNodes {
+  explicit ThreeNodes(const std::string& fault = "", size_t bad = 3,
+                      const std::string& tolerance = kTolerance) {
+    for (size_t i = 0; i < 3; ++i) {
+      std::vector<std::string> words = job.NodeOptions(1, "3", {tolerance});
+      words.insert(words.begin(), "check");
+      nodes.push_back(job.RunRaw(words, {.env = With(i == bad ? fault : "")}));
+      // Which one is node 0 is known; the others are told apart by their ranks.
+      if (i == 0) REQUIRE_MESSAGE(nodes[0]->WaitForErr("waiting for"), nodes[0]->Describe());
+      if (i == 1) REQUIRE_MESSAGE(nodes[0]->WaitForErr("waiting for 1 more"), nodes[0]->Describe());
+    }
+  }
+  // The last line of what node 0 prints, once all have ended with this code.
+  std::string SentenceAt(int code) {
+    for (const auto& node : nodes) REQUIRE_MESSAGE(node->Wait() == code, node->Describe());
+    CHECK(job.IsGone());
+    std::string out;
+    for (const auto& node : nodes) out += node->out();
+    const size_t at = out.find("check: ");
+    REQUIRE_MESSAGE(at != std::string::npos, nodes[0]->Describe());
+    CHECK(out.find("check: ", at + 1) == std::string::npos);  // once
+    return out.substr(at);
+  }
+
+  Job job;
+  std::vector<std::unique_ptr<Subprocess>> nodes;
+};
+
+TEST_CASE("check: on one node the ranks are compared") {
+  Job job;
+  auto check = job.RunRaw({"check", "--nproc_per_node=2", kTolerance});
+  REQUIRE_MESSAGE(check->Wait() == 0, check->Describe());
+  CHECK(job.IsGone());
+  Holds(check->out(), "RANK  STATE  ON");
+  Holds(check->out(), "\ncheck: 2 ranks: all are well\n");
+  CHECK(check->err() == "");
+}
+
+TEST_CASE("check: --json has the same for programs") {
+  Job job;
+  auto check = job.RunRaw({"check", "--nproc_per_node=3", "--json", kTolerance});
+  REQUIRE_MESSAGE(check->Wait() == 0, check->Describe());
+  const auto json = ParseJson(check->out());
+  REQUIRE(json.has_value());
+  CHECK(json->get<bool>("is_well"));
+  CHECK(json->get<std::string>("sentence") == "check: 3 ranks: all are well");
+  CHECK(json->get_child("units").size() == 3);
+  CHECK(json->get_child("rounds").size() == 3);
+  CHECK(ElementOf(*json, "units", 0).get<double>("compute_ms") > 0);
+}
+
+TEST_CASE("check: options of a program's job are none of it, and its variables are left alone") {
+  Job job;
+  auto wrong = job.RunRaw({"check", "--max_restarts=1"});
+  CHECK(wrong->Wait() == 2);
+  Holds(wrong->err(), "ddprun: error: check: unknown option '--max_restarts");
+  auto right = job.RunRaw({"check", kTolerance}, {.env = {{"PET_MAX_RESTARTS", "-1"}}});
+  CHECK_MESSAGE(right->Wait() == 0, right->Describe());
+}
+
+TEST_CASE("check: three nodes that are well") {
+  ThreeNodes three;
+  CHECK(three.SentenceAt(0) == "check: 3 nodes, 3 ranks: all are well\n");
+}
+
+TEST_CASE("check: a node that computes slowly is named on all nodes") {
+  ThreeNodes three("slow_compute", 2, "--tolerance=4");
+  const std::string sentence = three.SentenceAt(1);
+  Holds(sentence, " is slow: computes ");
+  // The nodes that did not print the table say it as well.
+  for (const auto& node : {three.nodes[1].get(), three.nodes[2].get()}) {
+    Holds(node->err(), "ddprun: check: 3 nodes, 3 ranks: node ");
+    CHECK(node->err().find("FAILED") == std::string::npos);
+  }
+}
+
+TEST_CASE("check: a node with a slow network is named, and not the two that waited for it") {
+  ThreeNodes three("slow_network", 0);
+  const std::string sentence = three.SentenceAt(1);
+  Holds(sentence, "3 ranks: node 0 (");
+  Holds(sentence, " is slow: all-reduces with others ");
+  CHECK(sentence.find("node 1") == std::string::npos);
+  CHECK(sentence.find("node 2") == std::string::npos);
+}
+
+TEST_CASE("check: a process that dies in a pair costs the others nothing, and names its node") {
+  ThreeNodes three("die", 0);
+  const std::string sentence = three.SentenceAt(1);
+  Holds(sentence, "3 ranks: node 0 (");
+  Holds(sentence, " is broken: rank 0 was killed by signal 9 (SIGKILL) in round 1\n");
+}
+
+TEST_CASE("check: one that hangs in a pair is ended by its deadline and named") {
+  ThreeNodes three("hang", 0);
+  Holds(three.SentenceAt(1), " is broken: rank 0 did not end within 10 s in round 1\n");
+}
+
+TEST_CASE("check: a stopped node gives no sign of life and is named, also where it would lead") {
+  for (const int rank : {0, 2}) {
+    CAPTURE(rank);
+    ThreeNodes three;
+    REQUIRE(Eventually([&] { return three.job.HasWorker(rank); }));
+    // The rank and what it has started so far.
+    for (int i = 0; i < 3; ++i) {
+      for (const int pid : three.job.PidsOfRank(rank)) kill(pid, SIGSTOP);
+    }
+    const std::string node = "node " + std::to_string(rank);
+    Holds(three.SentenceAt(1), "3 ranks: " + node);
+  }
+}
+
+TEST_CASE("check: of two nodes the one whose process died is named") {
+  Job job;
+  std::vector<std::string> words = job.NodeOptions(1, "2", {kTolerance});
+  words.insert(words.begin(), "check");
+  auto a = job.RunRaw(words);
+  REQUIRE_MESSAGE(a->WaitForErr("waiting for 1 more"), a->Describe());
+  auto b = job.RunRaw(words, {.env = With("die")});
+  REQUIRE_MESSAGE(a->Wait() == 1, a->Describe());
+  REQUIRE_MESSAGE(b->Wait() == 1, b->Describe());
+  Holds(a->out(), "check: 2 nodes, 2 ranks: node 1 (");
+  Holds(a->out(), " is broken: rank 1 was killed by signal 9 (SIGKILL) in round 1\n");
+}
+
+TEST_CASE("--check: a node that is well says so and runs the job") {
+  Job job;
+  auto one = job.Run({"--check", "--nproc_per_node=1"}, {"print:rank {rank}"});
+  REQUIRE_MESSAGE(one->Wait() == 0, one->Describe());
+  CHECK(one->out() == "rank 0\n");
+  Holds(one->err(), "ddprun: check: 1 rank: it works");
+}
+
+TEST_CASE("--check: a node that is not well leaves its place to a spare") {
+  Job job;
+  const std::vector<std::string> steps = {"print:rank {rank} of {world}"};
+  auto a = job.Run(job.NodeOptions(1, "2"), steps);
+  REQUIRE_MESSAGE(a->WaitForErr("waiting for 1 more"), a->Describe());
+  auto bad = job.Run(job.NodeOptions(2, "2", {"--check"}), steps, {.env = With("die")});
+  REQUIRE_MESSAGE(bad->Wait() == 120, bad->Describe());
+  CHECK(bad->out() == "");
+  Holds(bad->err(), "ddprun: error: --check: this node does not join: 2 ranks: rank ");
+  CHECK_FALSE(a->Wait(0ms).has_value());
+  auto spare = job.Run(job.NodeOptions(1, "2"), steps);
+  REQUIRE_MESSAGE(a->Wait() == 0, a->Describe());
+  REQUIRE_MESSAGE(spare->Wait() == 0, spare->Describe());
+}
+
+TEST_CASE("--check: a signal ends it before the job") {
+  Job job;
+  auto one = job.Run({"--check", "--nproc_per_node=2"}, {"print:started"}, {.env = With("hang")});
+  REQUIRE(Eventually([&] { return job.HasWorker(1); }));
+  one->Signal(SIGTERM);
+  CHECK(one->Wait() == 128 + SIGTERM);
+  CHECK(one->out() == "");
+  CHECK(job.IsGone(30s));
+}
+
+}  // namespace
+}  // namespace ddprun::testing
