@@ -34,9 +34,16 @@ Strings LastScreen(const Terminal& terminal) {
     const size_t line_end = std::min(shown.find("\x1b[K", at), end);
     lines.push_back(shown.substr(at, line_end - at));
     at = line_end + 3;
-    if (shown.compare(at, 2, "\r\n") == 0) at += 2;
+    at = std::min(shown.find_first_not_of("\r\n", at), end);
   }
   return lines;
+}
+
+// The end of what was written, for a failed check's message.
+std::string Tail(const Terminal& terminal) {
+  constexpr size_t kBytes = 2000;
+  const std::string shown = terminal.shown();
+  return shown.substr(shown.size() - std::min(shown.size(), kBytes));
 }
 
 // Whether a whole screen of that size has come.
@@ -71,15 +78,15 @@ TEST_CASE("top: it shows the job alive, and q restores the terminal") {
   Running running;
   Terminal terminal(running.job, {"top"}, running.Plain());
   const termios before = terminal.modes();
-  REQUIRE_MESSAGE(terminal.WaitFor("q quit"), terminal.shown());
+  REQUIRE_MESSAGE(terminal.WaitFor("q quit"), Tail(terminal));
   CHECK(terminal.shown().starts_with(kEnter));
-  REQUIRE_MESSAGE(AwaitScreen(terminal, 24, 80), terminal.shown());
+  REQUIRE_MESSAGE(AwaitScreen(terminal, 24, 80), Tail(terminal));
   Holds(terminal.shown(), "running: round 1, 1 node, 4 ranks, step ");
   Holds(terminal.shown(), "hello of 3");
   CHECK((terminal.modes().c_lflag & (ICANON | ECHO)) == 0);
   // Another look each second.
   const size_t first = terminal.shown().size();
-  CHECK_MESSAGE(terminal.WaitFor(kHome, first), terminal.shown());
+  CHECK_MESSAGE(terminal.WaitFor(kHome, first), Tail(terminal));
   terminal.Type("x");
   terminal.Type("q");
   CHECK(terminal.Wait() == 0);
@@ -90,11 +97,11 @@ TEST_CASE("top: it shows the job alive, and q restores the terminal") {
 TEST_CASE("top: it follows the terminal's size") {
   Running running;
   Terminal terminal(running.job, {"top", "digits"}, running.Plain(), {.rows = 10, .columns = 60});
-  REQUIRE_MESSAGE(AwaitScreen(terminal, 10, 60), terminal.shown());
+  REQUIRE_MESSAGE(AwaitScreen(terminal, 10, 60), Tail(terminal));
   for (const Terminal::Size size : {Terminal::Size{40, 132}, {5, 20}, {1, 1}, {2, 3}, {24, 80}}) {
     terminal.Resize(size);
     CHECK_MESSAGE(AwaitScreen(terminal, size.rows, size.columns), size.rows,
-                  " rows: ", terminal.shown());
+                  " rows: ", Tail(terminal));
   }
   terminal.Type("Q");
   CHECK(terminal.Wait() == 0);
@@ -105,14 +112,14 @@ TEST_CASE("top: signals end it, and the terminal is restored") {
   for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGQUIT}) {
     Terminal terminal(running.job, {"top"}, running.Plain());
     const termios before = terminal.modes();
-    REQUIRE_MESSAGE(terminal.WaitFor("q quit"), terminal.shown());
+    REQUIRE_MESSAGE(terminal.WaitFor("q quit"), Tail(terminal));
     terminal.Signal(signal);
-    CHECK_MESSAGE(terminal.Wait() == 0, terminal.shown());
+    CHECK_MESSAGE(terminal.Wait() == 0, Tail(terminal));
     CHECK(terminal.shown().ends_with(kLeave));
     CHECK(AreSame(terminal.modes(), before));
   }
   Terminal terminal(running.job, {"top"}, running.Plain());
-  REQUIRE_MESSAGE(terminal.WaitFor("q quit"), terminal.shown());
+  REQUIRE_MESSAGE(terminal.WaitFor("q quit"), Tail(terminal));
   terminal.Type("\x03");  // Ctrl-C
   CHECK(terminal.Wait() == 0);
   CHECK(terminal.shown().ends_with(kLeave));
@@ -125,10 +132,10 @@ TEST_CASE("top: it ends with the job, and says so on the user's own screen") {
       RunReporting(job, folder, {"--nproc_per_node=1"}, {"steps:" + job.File("go")});
   StatusUntil(job, folder, [](const json& now) { return HaveStepped(now, 1); });
   Terminal terminal(job, {"top"}, folder.Here());
-  REQUIRE_MESSAGE(terminal.WaitFor("q quit"), terminal.shown());
+  REQUIRE_MESSAGE(terminal.WaitFor("q quit"), Tail(terminal));
   job.Touch("go");
   CHECK_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
-  CHECK_MESSAGE(terminal.Wait() == 0, terminal.shown());
+  CHECK_MESSAGE(terminal.Wait() == 0, Tail(terminal));
   const std::string shown = terminal.shown();
   const size_t left = shown.find(kLeave);
   REQUIRE(left != std::string::npos);
@@ -144,7 +151,7 @@ TEST_CASE("top: without a terminal, or without a job, there is an error and 2") 
   Holds(told.err, "top needs a terminal");
   Terminal terminal(job, {"top"}, folder.Here());
   CHECK(terminal.Wait() == 2);
-  CHECK_MESSAGE(terminal.WaitFor("no job of yours runs on this machine"), terminal.shown());
+  CHECK_MESSAGE(terminal.WaitFor("no job of yours runs on this machine"), Tail(terminal));
   CHECK(terminal.shown().find(kEnter) == std::string::npos);
 }
 
