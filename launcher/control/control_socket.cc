@@ -62,7 +62,9 @@ bool AddressOf(const std::string& path, sockaddr_un& address) {
 absl::StatusOr<ControlSocket> ListenIn(const std::string& directory) {
   if (absl::Status own = CheckOwn(directory); !own.ok()) return own;
   uint32_t random = 0;
-  static_cast<void>(getrandom(&random, sizeof random, 0));
+  // After boot there is always enough.
+  while (getrandom(&random, sizeof random, 0) != static_cast<ssize_t>(sizeof random)) {
+  }
   ControlSocket socket_made;
   socket_made.path =
       absl::StrCat(directory, "/", getpid(), "-", absl::Hex(random, absl::kZeroPad8), kSuffix);

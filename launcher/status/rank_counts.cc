@@ -15,6 +15,9 @@ namespace {
 constexpr size_t kMaxGroups = 16;
 constexpr size_t kMaxMarks = 32;
 
+// Beyond this and five steps without one more the speed is not known.
+constexpr double kStale_s = 2;
+
 double Seconds(int64_t ns) { return static_cast<double>(ns) / 1e9; }
 
 // How long ago `at_ns` was. Never negative: a worker may have written between two readings.
@@ -106,11 +109,13 @@ void RankHistory::FillRates(RankView& view) const {
   const std::optional<int64_t> time = Growth(from.step_time_ns, to.step_time_ns);
   if (!time || *time == 0) return;
   view.step_s = Seconds(*time) / steps;
+  // The mean of steps that ended a while ago says nothing of now.
+  if (view.step_age_s > kStale_s + 5 * *view.step_s) view.samples_per_s.reset();
   // What StepMetrics measures is the better word; callers that were blocked are the other.
   const std::optional<int64_t> exposed = Growth(from.exposed_ns, to.exposed_ns);
   const std::optional<int64_t> waited = Growth(from.waited_ns, to.waited_ns);
   const bool has_exposed = to.exposed_ns > 0 && exposed;
-  const bool has_waited = !last_.groups.empty() && waited;
+  const bool has_waited = !last_.groups.empty() && to.waited_ns > 0 && waited;
   if (!has_exposed && !has_waited) return;
   const int64_t waiting = std::min(has_exposed ? *exposed : *waited, *time);
   view.self_s = Seconds(*time - waiting) / steps;

@@ -254,12 +254,12 @@ TEST_CASE(
   const StopOrder after_step{true, "ddprun stop on node a"}, now{false, "ddprun stop on node a"};
   SUBCASE("at once") {
     CHECK(bench.Step(now) == "order");
-    CHECK(bench.Step(after_step) == "order:after-step");
+    CHECK(bench.Step(after_step) == "order-after-step");
     CHECK(bench.Step(ContactLost{"timed out", false}) == "say leave stop:15");
     CHECK(bench.Step(WorkersGone{}) == "end:143");
   }
   SUBCASE("after a step") {
-    CHECK(bench.Step(after_step) == "order:after-step");
+    CHECK(bench.Step(after_step) == "order-after-step");
     CHECK(bench.Step(ContactLost{"timed out", false}) == "ask:ddprun stop on node a");
     CHECK(bench.Step(now) == "say leave stop:15");
   }

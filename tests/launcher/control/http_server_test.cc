@@ -23,7 +23,7 @@ using testing::TestServer;
 
 // Says what it was asked; "/stream" stays open.
 void Echo(const HttpRequest& request, const HttpServer::Answer& answer) {
-  if (request.path == "/stream") return answer({.body = "hello|", .is_stream = true});
+  if (request.path == "/stream") return answer({.body = "hello|", .channel = "all"});
   if (request.path == "/big") return answer({.body = std::string(8 << 20, 'x')});
   std::string body = request.method + " " + request.path + (request.is_local ? " local" : "");
   for (const auto& [name, value] : request.query) body += " " + name + "=" + value;
@@ -200,8 +200,8 @@ TEST_CASE("http server: what is published while a stream's body is written is no
     return is_there;
   }));
   server.Do([&](HttpServer& open) {
-    (*std::exchange(waiting, {}))({.body = "hello|", .is_stream = true});
-    open.Publish(std::make_shared<const std::string>("at once;"));
+    (*std::exchange(waiting, {}))({.body = "hello|", .channel = "all"});
+    open.Publish("all", std::make_shared<const std::string>("at once;"));
   });
   CHECK(Holds(client.ReadUntil("at once;"), "hello|at once;"));
 }

@@ -53,13 +53,15 @@ void TestServer::Do(const std::function<void(HttpServer&)>& work) {
 }
 
 void TestServer::Publish(const std::string& event) {
-  Do([&](HttpServer& server) { server.Publish(std::make_shared<const std::string>(event)); });
+  Do([&](HttpServer& server) {
+    server.Publish("all", std::make_shared<const std::string>(event));
+  });
 }
 
 bool TestServer::AwaitStreams(size_t count) {
   return Await([&] {
     size_t seen = 0;
-    Do([&seen](HttpServer& server) { seen = server.stream_count(); });
+    Do([&seen](HttpServer& server) { seen = server.stream_count("all"); });
     return seen == count;
   });
 }

@@ -40,7 +40,7 @@ class Sleeper {
 
 TEST_CASE("node facts: of workers that live there is memory; of the node, too") {
   const Sleeper sleeper;
-  NodeFacts facts("");
+  NodeFacts facts;
   NodeView view;
   view.ranks = {Rank(0, getpid()), Rank(1, sleeper.pid())};
   facts.Fill(view);
@@ -51,7 +51,7 @@ TEST_CASE("node facts: of workers that live there is memory; of the node, too") 
 }
 
 TEST_CASE("node facts: workers that have ended, or have not begun, have none") {
-  NodeFacts facts("");
+  NodeFacts facts;
   NodeView view;
   view.ranks = {Rank(0, 0), Rank(1, getpid()), Rank(2, 0x3fffffff)};
   view.ranks[1].state = "ended";
@@ -63,7 +63,7 @@ TEST_CASE("node facts: workers that have ended, or have not begun, have none") {
 }
 
 TEST_CASE("node facts: another process of the same local rank does not get the first one's") {
-  NodeFacts facts("");
+  NodeFacts facts;
   NodeView first;
   first.ranks = {Rank(0, getpid())};
   facts.Fill(first);
@@ -77,7 +77,7 @@ TEST_CASE("node facts: another process of the same local rank does not get the f
 }
 
 TEST_CASE("node facts: a node without workers has what the node has") {
-  NodeFacts facts("/no/such/folder");
+  NodeFacts facts;
   NodeView view;
   facts.Fill(view);
   CHECK(view.memory_limit.value_or(0) > 0);
