@@ -102,7 +102,7 @@ TEST_CASE("hang: all ranks in an operation that does not end") {
     watch.LookTwice(job);
     CHECK(HangOf(job) ==
           "ranks 1-3 (nodes gpu-00, gpu-01) are in all-reduce #101 for 42 s, which has ended for "
-          "the others");
+          "the others; they compute");
   }
   SUBCASE("and one has ended within") {
     RankOf(job, 2).state = "ended";
