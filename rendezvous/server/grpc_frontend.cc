@@ -267,6 +267,9 @@ class LookStream final : public grpc::ServerWriteReactor<v1::Answers>, public Se
 
   void OnDone() override {
     --calls_;
+    // Behind all reactions, which gRPC orders where the thread sanitizer does not see it: the
+    // driver's thread may be the last that lets go.
+    { const std::lock_guard lock(mutex_); }
     inbox_->Post(id_, SessionBroken{.session = {}, .is_by_peer = true});
     const std::shared_ptr<LookStream> self = std::move(self_);
   }
