@@ -380,7 +380,7 @@ class AgentCore {
   bool is_stop_by_user_ = false;  // whom no requeue code is for
   // Passed on to the coordinator, which may not have heard it.
   std::optional<StopOrder> ordered_;
-  bool have_read_stop_ = false;   // workers of any round
+  bool have_read_stop_ = false;  // workers of any round
 
   // What the user has been told.
   // Of the wait for a place, or for the end of a failed worker's peers.

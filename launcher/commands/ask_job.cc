@@ -90,9 +90,9 @@ absl::StatusOr<JobView> LookFromOutside(const Endpoint& coordinator) {
   if (!answers.ok()) return answers.status();
   JobView job = AssembleJob({}, *answers, SteadyNow());
   if (job.run_id.empty()) {
-    return absl::NotFoundError(
-        absl::StrCat("the coordinator at ", EndpointText(coordinator.host, coordinator.port),
-                     " serves no job yet: no node has joined"));
+    return absl::NotFoundError(absl::StrCat("the coordinator at ",
+                                            EndpointText(coordinator.host, coordinator.port),
+                                            " serves no job yet: no node has joined"));
   }
   JobJudge().Look(SteadyNow(), job);
   return job;

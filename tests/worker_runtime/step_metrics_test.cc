@@ -5,7 +5,6 @@
 namespace ddp {
 namespace {
 
-
 using std::chrono::milliseconds;
 
 // Backward ends at 50 ms and communication at `end`; `busy` of it was under way.

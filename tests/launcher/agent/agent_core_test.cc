@@ -246,31 +246,6 @@ TEST_CASE("agent: a silent coordinator stops nobody before orphan_timeout") {
   }
 }
 
-TEST_CASE(
-    "agent: a stop that the coordinator may not have heard is carried out here when it is lost") {
-  Bench bench(2, {.orphan_timeout = 600s});
-  bench.Run();
-  bench.Step(rendezvous::ContactMade{"node1:29400", false});
-  const StopOrder after_step{true, "ddprun stop on node a"}, now{false, "ddprun stop on node a"};
-  SUBCASE("at once") {
-    CHECK(bench.Step(now) == "order");
-    CHECK(bench.Step(after_step) == "order-after-step");
-    CHECK(bench.Step(ContactLost{"timed out", false}) == "say leave stop:15");
-    CHECK(bench.Step(WorkersGone{}) == "end:143");
-  }
-  SUBCASE("after a step") {
-    CHECK(bench.Step(after_step) == "order-after-step");
-    CHECK(bench.Step(ContactLost{"timed out", false}) == "ask:ddprun stop on node a");
-    CHECK(bench.Step(now) == "say leave stop:15");
-  }
-  SUBCASE("it was heard") {
-    CHECK(bench.Step(now) == "order");
-    CHECK(bench.Step(Concluded{Verdict{143, "stopped by ddprun stop on node a", {}}}) ==
-          "ack say stop:15");
-    CHECK(bench.Step(ContactLost{"timed out", false}) == "");
-  }
-}
-
 TEST_CASE("agent: a failure that the coordinator cannot hear of yet is told here at once") {
   Bench bench(2, {.orphan_timeout = 600s});
   bench.Run();
