@@ -1,4 +1,4 @@
-// The options of the commands that ask a running job. [pure]
+// The options of the commands that ask a running job.
 #ifndef DDPRUN_LAUNCHER_CLI_ASK_OPTIONS_H_
 #define DDPRUN_LAUNCHER_CLI_ASK_OPTIONS_H_
 
