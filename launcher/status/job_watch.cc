@@ -276,8 +276,8 @@ void JobWatch::Answered(const rendezvous::GiveAnswers& part) {
   if (!look_ || look_->id != part.id || look_->has_others) return;
   rendezvous::GiveAnswers& all = look_->others;
   all.answers.insert(all.answers.end(), part.answers.begin(), part.answers.end());
+  all.silent.insert(all.silent.end(), part.silent.begin(), part.silent.end());
   if (!part.is_last) return;
-  all.silent = part.silent;
   all.facts = part.facts;
   all.is_last = true;
   look_->has_others = true;
