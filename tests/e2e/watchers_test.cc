@@ -1,0 +1,200 @@
+// Who looks at a real job: a browser at its page, Prometheus at its metrics, whoever reads its
+// events.
+#include <doctest/doctest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/e2e/asking.h"
+#include "tests/launcher/metrics/prometheus.h"
+#include "tests/support/files.h"
+#include "tests/support/holds.h"
+#include "tests/support/skip.h"
+#include "tests/support/subprocess.h"
+
+namespace ddprun::testing {
+namespace {
+
+using nlohmann::json;
+using Strings = std::vector<std::string>;
+
+// The address behind `what` on stderr: "dashboard: http://...".
+std::string AddressOf(const Subprocess& ddprun, const std::string& what) {
+  const std::string err = ddprun.err(), begin = what + ": ";
+  const size_t at = err.find(begin);
+  REQUIRE_MESSAGE(at != std::string::npos, ddprun.Describe());
+  const size_t from = at + begin.size();
+  return err.substr(from, err.find_first_of(" \n", from) - from);
+}
+
+// The body that curl gets, with the status behind it.
+std::string Get(const std::string& url, const Strings& more = {}) {
+  Strings words = {"/usr/bin/env", "curl", "-s", "-m", "10", "-w", "\n%{http_code}", url};
+  words.insert(words.end(), more.begin(), more.end());
+  Subprocess curl(words);
+  CHECK_MESSAGE(curl.Wait() == 0, curl.Describe());
+  return curl.out();
+}
+
+bool HasCurl() {
+  Subprocess curl({"/usr/bin/env", "curl", "--version"});
+  return curl.Wait() == 0;
+}
+
+TEST_CASE("watchers: a browser shows the page of a real job") {
+  Job job;
+  const ControlFolder folder;
+  const auto ddprun =
+      RunReporting(job, folder, {"--nproc_per_node=3", "--dashboard"}, {"steps:" + job.File("go")});
+  REQUIRE_MESSAGE(ddprun->WaitForErr("dashboard: http://127.0.0.1:"), ddprun->Describe());
+  StatusUntil(job, folder, [](const json& now) { return HaveStepped(now, 3); });
+  const std::string url = AddressOf(*ddprun, "dashboard");
+  Subprocess page(
+      {"/usr/bin/env", "python3", Runfile("tests/dashboard/page_test.py"), "--url", url});
+  CHECK_MESSAGE(page.Wait(std::chrono::minutes(2)) == 0, page.Describe());
+  job.Touch("go");
+  CHECK_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
+  if (page.out().starts_with("SKIPPED: ")) SkipTest(page.out().substr(9));
+}
+
+TEST_CASE("watchers: the page's address without its key shows no log lines, and no other host's") {
+  if (!HasCurl()) return SkipTest("there is no curl");
+  Job job;
+  const ControlFolder folder;
+  const auto ddprun = RunReporting(job, folder, {"--nproc_per_node=1", "--dashboard"},
+                                   {"err:a secret line", "steps:" + job.File("go")});
+  REQUIRE_MESSAGE(ddprun->WaitForErr("a secret line"), ddprun->Describe());
+  const std::string url = AddressOf(*ddprun, "dashboard");
+  const std::string open = url.substr(0, url.find('/', 7) + 1);
+  Holds(Get(url + "logs?rank=0"), "a secret line");
+  Holds(Get(url + "status.json"), "a secret line");
+  Holds(Get(open + "logs?rank=0"), "\n403");
+  const std::string shown = Get(open + "status.json");
+  Holds(shown, "\"run_id\"");
+  CHECK(shown.find("a secret line") == std::string::npos);
+  CHECK(shown.find("reporting_worker") == std::string::npos);
+  Holds(Get(open, {"-H", "Host: evil.example"}), "\n421");
+  Holds(Get(open + "status.json", {"-H", "Origin: http://evil.example"}), "\n403");
+  Holds(Get(open + "stop", {"-X", "POST"}), "\n405");
+  Holds(Get(url + "stop", {"-X", "POST"}), "\n405");
+  Holds(Get(open + "..%2f..%2fetc%2fpasswd"), "\n404");
+  job.Touch("go");
+  CHECK_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
+}
+
+TEST_CASE("watchers: a real Prometheus scrapes a real job") {
+  if (const std::string why = WhyNoPrometheus(); !why.empty()) return SkipTest(why);
+  Job job;
+  const ControlFolder folder;
+  const auto ddprun =
+      RunReporting(job, folder, {"--nproc_per_node=2", "--metrics"}, {"steps:" + job.File("go")});
+  REQUIRE_MESSAGE(ddprun->WaitForErr("metrics: http://127.0.0.1:"), ddprun->Describe());
+  const Prometheus server(AddressOf(*ddprun, "metrics"));
+  CHECK_MESSAGE(server.WaitFor("ddprun_job_step > 0"), server.Describe());
+  CHECK_MESSAGE(server.WaitFor("ddprun_job_healthy == 1"), server.Describe());
+  CHECK_MESSAGE(server.WaitFor("count(ddprun_rank_step) == 2"), server.Describe());
+  job.Touch("go");
+  CHECK_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
+}
+
+TEST_CASE("watchers: a port that is taken is a warning, and the job runs") {
+  Job job;
+  const ControlFolder first_folder, folder;
+  const auto first = RunReporting(job, first_folder, {"--nproc_per_node=1", "--metrics"},
+                                  {"steps:" + job.File("go")});
+  REQUIRE_MESSAGE(first->WaitForErr("metrics: http://127.0.0.1:"), first->Describe());
+  const std::string url = AddressOf(*first, "metrics");
+  const std::string port = url.substr(url.rfind(':') + 1, url.find('/', 7) - url.rfind(':') - 1);
+  const auto ddprun =
+      RunReporting(job, folder, {"--nproc_per_node=1", "--metrics=" + port}, {"step:1"});
+  CHECK_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
+  Holds(ddprun->err(), "warning: --metrics: nobody is served: ");
+  job.Touch("go");
+  CHECK_MESSAGE(first->Wait() == 0, first->Describe());
+}
+
+// The events of the file, a document each.
+std::vector<json> EventsOf(const std::string& path) {
+  std::vector<json> events;
+  const std::string text = ReadFile(path);
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = text.find('\n', at);
+    REQUIRE(end != std::string::npos);
+    events.push_back(json::parse(text.substr(at, end - at), nullptr, false));
+    REQUIRE(events.back().is_object());
+    at = end + 1;
+  }
+  return events;
+}
+
+TEST_CASE("watchers: the event file tells a failure, a restart and the end") {
+  Job job;
+  const ControlFolder folder;
+  const auto ddprun = RunReporting(
+      job, folder, {"--nproc_per_node=2", "--max_restarts=1", "--event_file=" + job.File("events")},
+      {"step:1", "exit:3@1"});
+  CHECK_MESSAGE(ddprun->Wait() == 3, ddprun->Describe());
+  Strings names;
+  for (const json& event : EventsOf(job.File("events"))) names.push_back(event["event"]);
+  const std::vector<json> events = EventsOf(job.File("events"));
+  CHECK(names.front() == "job_start");
+  CHECK(names.back() == "job_end");
+  CHECK(std::count(names.begin(), names.end(), "round_start") == 2);
+  CHECK(std::count(names.begin(), names.end(), "failure") == 2);
+  CHECK(std::count(names.begin(), names.end(), "restart") == 1);
+  CHECK(events.back()["exit_code"] == 3);
+}
+
+// Rank 1 stays away from operation 2 until `come`.
+Strings LateRank(const Job& job) {
+  return {"open:dp",
+          "call:1",
+          "done:1",
+          "step:1",
+          "until:" + job.File("come") + "@1",
+          "call:2",
+          "until:" + job.File("come"),
+          "done:2"};
+}
+
+TEST_CASE("watchers: --on_hang=restart ends with 124 when no restart is left") {
+  Job job;
+  const ControlFolder folder;
+  const auto ddprun = RunReporting(
+      job, folder,
+      {"--nproc_per_node=2", "--hang_timeout=1", "--on_hang=restart", "--max_restarts=1"},
+      LateRank(job));
+  CHECK_MESSAGE(ddprun->Wait() == 124, ddprun->Describe());
+  Holds(ddprun->err(), "hang: rank 1 has not come to all-reduce #2 for ");
+  Holds(ddprun->err(), "restart 1 of 1");
+}
+
+TEST_CASE("watchers: a dump has the stacks of all ranks, by hand and by --on_hang=dump") {
+  Job job;
+  const ControlFolder folder;
+  const auto ddprun = RunReporting(
+      job, folder,
+      {"--nproc_per_node=2", "--hang_timeout=1", "--on_hang=dump", "--log_dir=" + job.File("logs")},
+      LateRank(job));
+  REQUIRE_MESSAGE(ddprun->WaitForErr("stacks are in "), ddprun->Describe());
+  const Told told = Ask(job, folder, {"dump", "--dir", job.File("")});
+  CHECK_MESSAGE(told.code == 0, told.Describe());
+  const size_t at = told.out.find("stacks are in ");
+  REQUIRE_MESSAGE(at != std::string::npos, told.Describe());
+  const std::string path = told.out.substr(at + 14, told.out.find('\n', at) - at - 14);
+  CHECK(!ReadFile(path + "/roll_call.txt").empty());
+  for (const char* rank : {"/rank-0", "/rank-1"}) {
+    CHECK(!ReadFile(path + rank + "/stack.txt").empty());
+    Holds(ReadFile(path + rank + "/environment.txt"), "WORLD_SIZE");
+  }
+  const Told one = Ask(job, folder, {"dump", "--ranks", "1", "--dir", job.File("")});
+  CHECK_MESSAGE(one.code == 0, one.Describe());
+  const Told none = Ask(job, folder, {"dump", "--dir", "/no/such/folder"});
+  CHECK_MESSAGE(none.code == 2, none.Describe());
+  job.Touch("come");
+  CHECK_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
+}
+
+}  // namespace
+}  // namespace ddprun::testing
