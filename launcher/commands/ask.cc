@@ -135,7 +135,9 @@ int Logs(const AskOptions& options) {
   const absl::StatusOr<FoundJob> found = ChooseJob(options.job);
   if (!found.ok()) return Complain(found.status(), kExitCannotAsk);
   uint64_t offset = 0;
+  json round;  // of the worker that has written them
   for (bool is_first = true;; is_first = false) {
+    if (!is_first) poll(nullptr, 0, kFollowMs);
     const absl::StatusOr<ControlReply> reply =
         AskControl(found->socket_path, "GET",
                    absl::StrCat("/logs?rank=", *options.rank, "&offset=", offset), kPatience);
@@ -145,8 +147,13 @@ int Logs(const AskOptions& options) {
     const bool is_output = reply->status == 200 && body.is_object() && body.contains("text") &&
                            body["text"].is_string() && body.value("offset", json()).is_number();
     if (!is_output) {
-      return is_first ? Complain(ErrorOf(*reply), kExitCannotAsk) : kExitSuccess;
+      if (is_first) return Complain(ErrorOf(*reply), kExitCannotAsk);
+      continue;  // between two rounds there is no such rank
     }
+    const json before = std::exchange(round, body.value("round", json()));
+    const bool is_another = !is_first && (round != before || body["offset"] < offset);
+    // Another worker writes now: all of that.
+    if (is_another && std::exchange(offset, 0) > 0) continue;
     if (is_first && body.value("has_stdout", json()) == false) {
       Complain(absl::UnavailableError(
                    "this is stderr alone: the rank's stdout goes where ddprun's own goes; start "
@@ -156,7 +163,6 @@ int Logs(const AskOptions& options) {
     const int printed = Print(ForReader(body["text"].get<std::string>()));
     if (printed != kExitSuccess || !options.follows) return printed;
     offset = body["offset"].get<uint64_t>();
-    poll(nullptr, 0, kFollowMs);
   }
 }
 

@@ -129,9 +129,11 @@ void ControlPlane::AnswerLogs(int rank, uint64_t from, std::function<void(std::s
   thread_.Ask<RecentOutput>(
       "recent output", "the workers' output", 2 * kLogPatience,
       [&logs = logs_, local_rank, from] { return logs.Recent(local_rank, from, kLogPatience); },
-      [rank, then](std::optional<RecentOutput> output) {
+      [rank, then,
+       round = watch_.record().assignment().round.value](std::optional<RecentOutput> output) {
         if (!output) return then(ErrorText("the log thread does not answer"));
         json answer = {{"rank", rank},
+                       {"round", round},
                        {"offset", output->end},
                        {"is_kept", output->is_kept},
                        {"has_stdout", output->has_stdout},

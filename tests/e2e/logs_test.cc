@@ -80,6 +80,44 @@ TEST_CASE("logs: -f goes on as a rank writes, leaves nothing out, and ends with 
   CHECK(shown == expected);
 }
 
+TEST_CASE("logs: -f goes on with the worker of the next round, from its first line") {
+  Job job;
+  const ControlFolder folders[2];
+  std::vector<Node> nodes;
+  // The first worker writes more than the second.
+  const Strings steps = {"err:begin of round {restart} " + std::string(300, 'x') + "#0",
+                         "err:begin of round {restart}#1",
+                         "until:" + job.File("fail") + "@1#0",
+                         "exit:3@1#0",
+                         "until:" + job.File("go"),
+                         "err:end of round {restart}",
+                         "until:" + job.File("over")};
+  for (const ControlFolder& folder : folders) {
+    nodes.push_back(
+        RunReporting(job, folder, job.NodeOptions(1, "2", {"--max_restarts=1"}), steps));
+  }
+  std::vector<Node> followers;
+  for (const ControlFolder& folder : folders) {
+    AskUntil(job, folder, LogsOf(0), Shows("begin of round 0"));
+    followers.push_back(job.RunRaw(LogsOf(0, {"-f"}), folder.Here()));
+    REQUIRE_MESSAGE(followers.back()->WaitForOut("begin of round 0"), followers.back()->Describe());
+  }
+  job.Touch("fail");
+  for (const Node& follower : followers) {
+    CHECK_MESSAGE(follower->WaitForOut("\nbegin of round 1\n"), follower->Describe());
+  }
+  job.Touch("go");
+  for (const Node& follower : followers) {
+    CHECK_MESSAGE(follower->WaitForOut("\nend of round 1\n"), follower->Describe());
+  }
+  job.Touch("over");
+  for (const Node& node : nodes) CHECK_MESSAGE(node->Wait() == 0, node->Describe());
+  for (const Node& follower : followers) {
+    CHECK_MESSAGE(follower->Wait() == 0, follower->Describe());
+    CHECK(follower->out().find("begin of round 1") == follower->out().rfind("begin of round 1"));
+  }
+}
+
 TEST_CASE("logs: the last 64 KiB are shown of more, and what is no UTF-8 is replaced") {
   Job job;
   const ControlFolder folder;
