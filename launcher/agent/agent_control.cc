@@ -13,6 +13,11 @@
 namespace ddprun::launcher {
 namespace {
 
+// Where the user wants files.
+std::string FolderForFiles(const LaunchConfig& config) {
+  return config.log_dir.empty() || config.log_dir == "/dev/null" ? "." : config.log_dir;
+}
+
 // How long a terminal stays silent until it is told how far the job is.
 constexpr Duration kProgressInterval = std::chrono::seconds(60);
 
@@ -44,8 +49,7 @@ JobWatch::Options Agent::WatchOptions() const {
                    .max_restarts = config.max_restarts},
           .policy = {.hang_timeout = config.hang_timeout},
           .is_alone = config.rendezvous == RendezvousKind::kStandalone,
-          .folders = {
-              config.log_dir.empty() || config.log_dir == "/dev/null" ? "." : config.log_dir, "."}};
+          .folders = {FolderForFiles(config), "."}};
 }
 
 JobWatch::Hooks Agent::WatchHooks() {
@@ -61,10 +65,13 @@ JobWatch::Hooks Agent::WatchHooks() {
       .say = [this](const std::string& text) { Say(text); },
       .on_hang = [this](const HangFound& hang) { OnHang(hang); },
       .on_look = [this](const std::shared_ptr<const JobSnapshot>& snapshot) { OnLook(snapshot); },
-      .last_line =
-          [&logs = logs_](int local_rank) {
-            return logs.LastLine(local_rank, std::chrono::milliseconds(50));
-          }};
+      .on_first_step =
+          [this] {
+            if (events_) events_->log().NoteFirstStep(UnixTimeMs());
+          },
+      .last_line = [&logs = logs_](
+                       int local_rank,
+                       Duration timeout) { return logs.LastLine(local_rank, timeout); }};
 }
 
 ControlPlane::Options Agent::ControlOptions() const {
@@ -123,19 +130,15 @@ void Agent::OnLook(const std::shared_ptr<const JobSnapshot>& snapshot) {
   const JobView& job = snapshot->job;
   if (watch_.record().has_rank_0()) events_->log().NoteProblems(job.problems, UnixTimeMs());
   if (job.effective_share) events_->log().NoteEffectiveShare(*job.effective_share);
-  if (!job.rounds.empty() && job.rounds.back().first_step_s) {
-    events_->log().NoteFirstStep(UnixTimeMs());
-  }
 }
 
 void Agent::OnHang(const HangFound& hang) {
   if (hang.is_new && setup_.config.on_hang == OnHang::kDump) {
-    control_.Dump(setup_.config.log_dir.empty() ? "." : setup_.config.log_dir, {},
-                  [this](const ControlPlane::DumpDone& done) {
-                    if (!done.sentence.empty()) Say(done.sentence);
-                    Say(done.error.empty() ? absl::StrCat("stacks are in ", done.folder)
-                                           : absl::StrCat("warning: dump: ", done.error));
-                  });
+    control_.Dump(FolderForFiles(setup_.config), {}, [this](const ControlPlane::DumpDone& done) {
+      if (!done.sentence.empty()) Say(done.sentence);
+      Say(done.error.empty() ? absl::StrCat("stacks are in ", done.folder)
+                             : absl::StrCat("warning: dump: ", done.error));
+    });
   } else if (hang.is_new && !hang.ranks.empty()) {
     const int rank = hang.ranks.front();
     control_.AskWhere(rank, [this, rank](const std::string& where) {

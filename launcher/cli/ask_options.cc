@@ -10,11 +10,6 @@ namespace {
 
 constexpr int kMaxRankNumber = (1 << 24) - 1;
 
-absl::StatusOr<std::string> ParsePath(const std::string& text) {
-  if (!text.empty()) return text;
-  return absl::InvalidArgumentError("expected a path");
-}
-
 }  // namespace
 
 AskOptions AskOf(std::string_view name, const std::string& job, OptionReader& read) {

@@ -43,6 +43,8 @@ absl::StatusOr<bool> ParseFlag(const std::string& text);
 absl::StatusOr<bool> ParseBool(const std::string& text);
 // How many ranks to measure: numbers from 1 to 64 by comma. Ascending, each once; 1 is added.
 absl::StatusOr<std::vector<int>> ParseRankCounts(const std::string& text);
+// A path, not empty.
+absl::StatusOr<std::string> ParsePath(const std::string& text);
 // Seconds for one measurement, 0.1 to 60.
 absl::StatusOr<Duration> ParseBenchSeconds(const std::string& text);
 // A host name or an address, IPv6 with or without brackets; the result has none. An empty text

@@ -24,12 +24,12 @@ absl::StatusOr<std::optional<Endpoint>> ParsePlace(const std::string& text) {
       "expected a port (of loopback), HOST:PORT, or :PORT for every address; port 0 is a free one");
 }
 
+}  // namespace
+
 absl::StatusOr<std::string> ParsePath(const std::string& text) {
   if (!text.empty()) return text;
   return absl::InvalidArgumentError("expected a path");
 }
-
-}  // namespace
 
 void ReadWatchOptions(OptionReader& read, LaunchConfig& config) {
   read.Into("hang_timeout", config.hang_timeout,

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -155,10 +156,10 @@ int Logs(const AskOptions& options) {
     // Another worker writes now: all of that.
     if (is_another && std::exchange(offset, 0) > 0) continue;
     if (is_first && body.value("has_stdout", json()) == false) {
-      Complain(absl::UnavailableError(
-                   "this is stderr alone: the rank's stdout goes where ddprun's own goes; start "
-                   "the job with --tee 3 or --redirects 3 to have it here"),
-               0);
+      std::fputs(
+          "ddprun: this is stderr alone: the rank's stdout goes where ddprun's own goes; start the "
+          "job with --tee 3 or --redirects 3 to have it here\n",
+          stderr);
     }
     const int printed = Print(ForReader(body["text"].get<std::string>()));
     if (printed != kExitSuccess || !options.follows) return printed;
@@ -189,6 +190,9 @@ int Dump(const AskOptions& options) {
     return entry != body.end() && entry->is_string() ? entry->get<std::string>() : std::string();
   };
   if (reply->status != 200 || !body.is_object()) return Complain(ErrorOf(*reply), kExitCannotAsk);
+  if (text("sentence").empty()) {
+    return Complain(absl::UnavailableError(EscapeControl(text("error"))), kExitUnhealthy);
+  }
   const int printed = Print(absl::StrCat(EscapeControl(text("sentence")), "\nstacks are in ",
                                          EscapeControl(text("folder")), "\n"));
   if (text("error").empty()) return printed;

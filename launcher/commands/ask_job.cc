@@ -18,8 +18,9 @@
 namespace ddprun::launcher {
 namespace {
 
-// A look at a job takes its agent 3 s at the longest.
-constexpr Duration kPatience = std::chrono::seconds(6);
+// A look takes an agent that is well less than a second, one that waits for silent nodes 3, and the
+// rest of the time is for rendering a very large job.
+constexpr Duration kPatience = std::chrono::seconds(8);
 
 absl::StatusOr<JobView> AskForJob(const std::string& socket_path) {
   const absl::StatusOr<ControlReply> reply =
@@ -30,6 +31,14 @@ absl::StatusOr<JobView> AskForJob(const std::string& socket_path) {
                                                " answers: ", EscapeControl(reply->body)));
   }
   return ParseJobJson(reply->body);
+}
+
+// Two jobs may have the same id: "none", where none was given.
+bool HaveNodeInCommon(const JobView& a, const JobView& b) {
+  return std::any_of(a.nodes.begin(), a.nodes.end(), [&b](const NodeView& node) {
+    return std::any_of(b.nodes.begin(), b.nodes.end(),
+                       [&node](const NodeView& other) { return other.id == node.id; });
+  });
 }
 
 bool IsOfRank0(const JobView& job) {
@@ -47,7 +56,7 @@ std::vector<FoundJob> FindJobs(std::vector<std::string>& troubles) {
       continue;
     }
     const auto same = std::find_if(jobs.begin(), jobs.end(), [&](const FoundJob& found) {
-      return found.job.run_id == job->run_id;
+      return found.job.run_id == job->run_id && HaveNodeInCommon(found.job, *job);
     });
     if (same == jobs.end()) {
       jobs.push_back({path, *std::move(job)});
@@ -62,26 +71,41 @@ absl::StatusOr<FoundJob> ChooseJob(const std::string& job_id) {
   std::vector<std::string> troubles;
   std::vector<FoundJob> jobs = FindJobs(troubles);
   const std::string trouble = troubles.empty() ? "" : "; " + absl::StrJoin(troubles, "; ");
-  std::vector<std::string> ids;
-  for (FoundJob& found : jobs) {
-    if (found.job.run_id == job_id) return std::move(found);
-    ids.push_back(found.job.run_id);
-  }
   if (jobs.empty()) {
     return absl::NotFoundError(
         absl::StrCat("no job of yours runs on this machine", trouble,
                      "; from another one ask its coordinator: --coordinator=HOST:PORT"));
   }
+  std::vector<std::string> ids;
+  for (const FoundJob& found : jobs) ids.push_back(found.job.run_id);
   if (!job_id.empty()) {
+    // A socket's path names one of several jobs with the same id.
+    std::erase_if(jobs, [&job_id](const FoundJob& found) {
+      return found.job.run_id != job_id && found.socket_path != job_id;
+    });
+  }
+  if (jobs.empty()) {
     return absl::NotFoundError(
         absl::StrCat("no job ", Quoted(job_id), " runs on this machine", DidYouMean(job_id, ids),
                      trouble, "; here run: ", EscapeControl(absl::StrJoin(ids, ", "))));
   }
   if (jobs.size() == 1) return std::move(jobs.front());
   std::vector<std::string> lines;
-  for (const FoundJob& found : jobs) lines.push_back("  " + JobLine(found.job));
+  for (const FoundJob& found : jobs) {
+    lines.push_back(absl::StrCat("  ", JobLine(found.job),
+                                 job_id.empty() ? "" : absl::StrCat("; ", found.socket_path)));
+  }
   return absl::InvalidArgumentError(
-      absl::StrCat(jobs.size(), " jobs run here; which one?\n", absl::StrJoin(lines, "\n")));
+      absl::StrCat(jobs.size(), " jobs ",
+                   job_id.empty() ? "run here; which one?"
+                                  : "have this id; which one (the path behind it names it)?",
+                   "\n", absl::StrJoin(lines, "\n")));
+}
+
+absl::StatusOr<FoundJob> AskAgain(const std::string& socket_path) {
+  absl::StatusOr<JobView> job = AskForJob(socket_path);
+  if (!job.ok()) return job.status();
+  return FoundJob{socket_path, *std::move(job)};
 }
 
 absl::StatusOr<JobView> LookFromOutside(const Endpoint& coordinator) {

@@ -24,6 +24,9 @@ std::vector<FoundJob> FindJobs(std::vector<std::string>& troubles);
 // The one that `job_id` names, or the only one. An error says what there is in its place.
 absl::StatusOr<FoundJob> ChooseJob(const std::string& job_id);
 
+// The job of that agent once more.
+absl::StatusOr<FoundJob> AskAgain(const std::string& socket_path);
+
 // The job by its coordinator's and its nodes' words, from anywhere.
 absl::StatusOr<JobView> LookFromOutside(const Endpoint& coordinator);
 

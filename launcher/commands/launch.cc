@@ -152,6 +152,13 @@ UniqueFd ListenForWatchers(const char* option, const std::optional<Endpoint>& pl
   return {};
 }
 
+// The folder has a random part.
+void SayPlaceOfLogs(const LaunchConfig& config, LogRouter& logs) {
+  const std::string folder = logs.run_folder();
+  if (config.log_dir.empty() || folder.empty()) return;
+  logs.Say(absl::StrCat("ddprun: log files are in ", folder, "/attempt_<n>/<local_rank>/"));
+}
+
 void SayAtStart(const LaunchConfig& config, const LogLevelChoice& log_level, LogRouter& logs) {
   if (!config.cluster_line.empty()) logs.Say("ddprun: " + config.cluster_line);
   std::vector<std::string> warnings = config.warnings;
@@ -205,6 +212,7 @@ int LaunchProgram(LaunchConfig config, const Program& program, Environment envir
       ChooseLogLevel({.ddprun_log_level = environment.Get("DDPRUN_LOG_LEVEL"),
                       .loglevel = environment.Get("LOGLEVEL")});
   SayAtStart(config, log_level, **logs);
+  SayPlaceOfLogs(config, **logs);
   const std::shared_ptr<spdlog::logger> logger = MakeLogger(**logs, log_level.level);
   Agent agent({std::move(config), program, environment, *baseline, job_mark, *std::move(placement)},
               *std::move(guardian), **logs, *logger, std::move(sockets));

@@ -121,9 +121,12 @@ class Top {
       if (!seen.ok()) return seen.status();
       job_ = *std::move(seen);
     } else {
-      absl::StatusOr<FoundJob> found = ChooseJob(options_.job);
+      // The same job as before, also where others have begun since.
+      absl::StatusOr<FoundJob> found =
+          socket_path_.empty() ? ChooseJob(options_.job) : AskAgain(socket_path_);
       if (!found.ok()) return found.status();
       job_ = std::move(found->job);
+      socket_path_ = found->socket_path;
     }
     next_look_ = SteadyNow() + kInterval;
     if (history_.unit.empty() || (history_.unit == "steps/s" && job_.samples_per_s)) {
@@ -166,6 +169,7 @@ class Top {
   const AskOptions options_;
   TopOptions top_;
   JobView job_;
+  std::string socket_path_;  // of the agent that is asked; "": none yet, or a coordinator is
   SpeedHistory history_;
   TimePoint next_look_{};
 };

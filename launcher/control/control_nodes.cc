@@ -12,6 +12,7 @@
 #include "launcher/control/control_plane.h"
 #include "launcher/report/job_reporter.h"
 #include "rendezvous/base/plain_text.h"
+#include "rendezvous/core/question_desk.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -80,7 +81,10 @@ void ControlPlane::AskNodes(const std::string& node_id, const std::string& body,
   const uint64_t id = ++last_id_;
   Asking& asking = asking_[id];
   asking.then = std::move(then);
-  asking.timer = std::make_unique<boost::asio::steady_timer>(io_, patience);
+  // The coordinator gives what it has when its own time is over: a moment before ours.
+  constexpr Duration kWay = std::chrono::seconds(1);
+  const Duration time = std::max(patience, rendezvous::QuestionDesk::kPatience) + kWay;
+  asking.timer = std::make_unique<boost::asio::steady_timer>(io_, time);
   asking.timer->async_wait([this, id](const boost::system::error_code& error) {
     if (error) return;
     const auto asked = asking_.extract(id);
@@ -111,12 +115,13 @@ void ControlPlane::AnswerHere(const std::string& body, std::function<void(std::s
   int rank = 0;
   uint64_t from = 0;
   Stacks::Ranks ranks;
-  if (words.size() == 3 && words[0] == "logs" && absl::SimpleAtoi(words[1], &rank) &&
+  if (words.size() == 3 && words[0] == "logs" && absl::SimpleAtoi(words[1], &rank) && rank >= 0 &&
       absl::SimpleAtoi(words[2], &from)) {
     return AnswerLogs(rank, from, std::move(then));
   }
-  if (words.size() == 2 && words[0] == "stacks" && ParseRanks(words[1], ranks)) {
-    if (is_dumping_) return then("[]");  // who asks has them
+  if (words.size() >= 2 && words[0] == "stacks" && ParseRanks(words[1], ranks)) {
+    // Our own question to all: the dump has them.
+    if (words.size() == 3 && words[2] == watch_.record().node_id()) return then("[]");
     return stacks_.Read(ranks, [then](std::optional<std::vector<RankStack>> stacks) {
       then(StacksToJson(stacks.value_or(std::vector<RankStack>{})));
     });
@@ -187,7 +192,7 @@ void ControlPlane::Dump(const std::string& directory, const Stacks::Ranks& ranks
     std::string folder;
     std::optional<DumpResult> own;
     bool has_own = false, has_others = false;
-    std::vector<RankStack> others;
+    std::vector<std::string> others;  // as the nodes have written them
   };
   const auto parts = std::make_shared<Parts>();
   parts->folder = absl::StrCat(directory, "/ddprun-dump-", NamePart(options_.stacks.run_id), "-",
@@ -214,16 +219,15 @@ void ControlPlane::Dump(const std::string& directory, const Stacks::Ranks& ranks
     parts->has_others = true;
     return;
   }
-  AskNodes("", absl::StrCat("stacks ", absl::StrJoin(ranks, ",")), kStackPatience,
-           [parts, finish](const Answers& answers) {
-             for (const rendezvous::NodeAnswer& answer : answers) {
-               for (RankStack& stack : StacksFromJson(answer.body)) {
-                 parts->others.push_back(std::move(stack));
-               }
-             }
-             parts->has_others = true;
-             finish();
-           });
+  const std::string body =
+      absl::StrCat("stacks ", absl::StrJoin(ranks, ","), " ", watch_.record().node_id());
+  AskNodes("", body, kStackPatience, [parts, finish](const Answers& answers) {
+    for (const rendezvous::NodeAnswer& answer : answers) {
+      parts->others.push_back(answer.body);
+    }
+    parts->has_others = true;
+    finish();
+  });
 }
 
 }  // namespace ddprun::launcher

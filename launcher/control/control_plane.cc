@@ -3,6 +3,7 @@
 #include <sys/random.h>
 
 #include <boost/asio/io_context.hpp>
+#include <cerrno>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
@@ -25,8 +26,8 @@ using nlohmann::json;
 
 constexpr Duration kSocketTimeout = std::chrono::seconds(5);
 constexpr Duration kNodePatience = std::chrono::milliseconds(2500);
-constexpr Duration kLogPatience = std::chrono::milliseconds(500);
 constexpr Duration kRenderPatience = std::chrono::seconds(5);
+constexpr char kNoSnapshot[] = "this node's /proc does not answer, or the job is ending";
 constexpr char kJson[] = "application/json";
 constexpr char kPageDoor[] = "dashboard";
 constexpr char kMetricsDoor[] = "metrics";
@@ -47,13 +48,24 @@ int64_t NumberIn(const HttpRequest& request, const std::string& name, int64_t fa
 
 std::string LogsQuestion(int rank, int64_t from) { return absl::StrCat("logs ", rank, " ", from); }
 
+// "": the system gives no random bits, and nobody sees more than strangers do.
 std::string NewKey() {
   uint64_t random[2] = {};
-  // After boot there is always enough.
   while (getrandom(random, sizeof random, 0) != static_cast<ssize_t>(sizeof random)) {
+    if (errno != EINTR) return "";
   }
   return absl::StrCat(absl::Hex(random[0], absl::kZeroPad16),
                       absl::Hex(random[1], absl::kZeroPad16));
+}
+
+// "/KEY/...". In a time that tells nothing of how much of the key is right.
+bool BeginsWithKey(const std::string& path, const std::string& key) {
+  if (key.empty() || path.size() < key.size() + 2 || path[key.size() + 1] != '/') return false;
+  unsigned difference = 0;
+  for (size_t i = 0; i < key.size(); ++i) {
+    difference |= static_cast<unsigned char>(path[i + 1]) ^ static_cast<unsigned char>(key[i]);
+  }
+  return difference == 0;
 }
 
 std::string Render(const JobSnapshot& snapshot, bool is_private) {
@@ -80,11 +92,13 @@ ControlPlane::ControlPlane(boost::asio::io_context& io, Options options, JobWatc
 
 void ControlPlane::Start() {
   using Made = absl::StatusOr<std::shared_ptr<ControlSocket>>;
+  socket_path_ = std::make_shared<std::string>();
   thread_.Ask<Made>(
       "control socket", "the directory of the control socket", kSocketTimeout,
-      []() -> Made {
+      [path = socket_path_]() -> Made {
         absl::StatusOr<ControlSocket> made = ListenForControl();
         if (!made.ok()) return made.status();
+        *path = made->path;
         return std::make_shared<ControlSocket>(*std::move(made));
       },
       [this](std::optional<Made> made) {
@@ -97,7 +111,6 @@ void ControlPlane::Start() {
                            "job: ",
                            EscapeControl(why)));
         }
-        socket_path_ = (**made)->path;
         server_.Listen(std::move((**made)->listening), true);
       });
 }
@@ -137,9 +150,8 @@ void ControlPlane::HandleControl(const HttpRequest& request, HttpServer::Answer 
 }
 
 void ControlPlane::HandlePage(HttpRequest request, HttpServer::Answer answer) {
-  const std::string folder = absl::StrCat("/", key_);
-  const bool is_private = absl::StartsWith(request.path, folder + "/");
-  if (is_private) request.path.erase(0, folder.size());
+  const bool is_private = BeginsWithKey(request.path, key_);
+  if (is_private) request.path.erase(0, 1 + key_.size());
   if (request.path == "/") {
     return answer({.type = "text/html; charset=utf-8", .body = kDashboardPage});
   }
@@ -153,12 +165,12 @@ void ControlPlane::GiveStatus(bool is_private, HttpServer::Answer answer) {
   watch_.Look([this, answer, is_private](const std::shared_ptr<const JobSnapshot>& snapshot) {
     const auto give = [answer](std::optional<std::string> text) {
       if (text) return answer({.type = kJson, .body = *std::move(text) + "\n"});
-      answer(Error(503, "this node's /proc does not answer, or the job is ending"));
+      answer(Error(503, kNoSnapshot));
     };
     if (snapshot == nullptr || has_ended_) return give(std::nullopt);
-    thread_.Ask<std::string>(
-        "render", "the job's status", kRenderPatience,
-        [snapshot, is_private] { return Render(*snapshot, is_private); }, give);
+    RenderOnce(
+        is_private ? "private" : "public", snapshot,
+        [is_private](const JobSnapshot& of) { return Render(of, is_private); }, give);
   });
 }
 
@@ -211,26 +223,45 @@ void ControlPlane::Publish(const std::shared_ptr<const JobSnapshot>& snapshot) {
 void ControlPlane::GiveMetrics(const HttpRequest& request, HttpServer::Answer answer) {
   const bool is_open_metrics = AcceptsOpenMetrics(request.accept);
   watch_.Look([this, answer, is_open_metrics](const std::shared_ptr<const JobSnapshot>& snapshot) {
-    if (snapshot == nullptr || has_ended_) return answer(Error(503, "the job is ending"));
-    const auto give = [this, answer, is_open_metrics] {
-      answer({.type = std::string(MetricsContentType(is_open_metrics)), .body = metrics_.text});
+    const auto give = [answer, is_open_metrics](std::optional<std::string> text) {
+      if (!text) return answer(Error(503, kNoSnapshot));
+      answer({.type = std::string(MetricsContentType(is_open_metrics)), .body = *std::move(text)});
     };
-    if (metrics_.of == snapshot && metrics_.is_open_metrics == is_open_metrics) return give();
-    thread_.Ask<std::string>(
-        "render", "the metrics", kRenderPatience,
-        [snapshot, is_open_metrics, id = watch_.record().node_id()] {
-          return MetricsText(snapshot->job, id, {.is_open_metrics = is_open_metrics});
+    if (snapshot == nullptr || has_ended_) return give(std::nullopt);
+    RenderOnce(
+        is_open_metrics ? "openmetrics" : "metrics", snapshot,
+        [is_open_metrics, id = watch_.record().node_id()](const JobSnapshot& of) {
+          return MetricsText(of.job, id, {.is_open_metrics = is_open_metrics});
         },
-        [this, snapshot, is_open_metrics, answer, give](std::optional<std::string> text) {
-          if (!text || has_ended_) return answer(Error(503, "the job is ending"));
-          metrics_ = {snapshot, is_open_metrics, *std::move(text)};
-          give();
-        });
+        give);
   });
 }
 
+void ControlPlane::RenderOnce(const std::string& name, std::shared_ptr<const JobSnapshot> snapshot,
+                              std::function<std::string(const JobSnapshot&)> render,
+                              std::function<void(std::optional<std::string>)> then) {
+  Rendering& rendering = renderings_[name];
+  if (rendering.of == snapshot && rendering.text) return then(rendering.text);
+  rendering.waiting.push_back(std::move(then));
+  if (rendering.waiting.size() > 1) return;  // who came before has asked
+  thread_.Ask<std::string>(
+      "render", "the job's status", kRenderPatience,
+      [snapshot, render = std::move(render)] { return render(*snapshot); },
+      [this, name, snapshot](std::optional<std::string> text) {
+        Rendering& done = renderings_[name];
+        done.of = snapshot;
+        done.text = std::move(text);
+        const auto waiting = std::exchange(done.waiting, {});
+        for (const auto& tell : waiting) tell(done.text);
+      });
+}
+
 void ControlPlane::GiveStop(const HttpRequest& request, HttpServer::Answer answer) {
-  const bool is_after_step = request.query.contains("after_step");
+  const auto wish = request.query.find("after_step");
+  const bool is_after_step = wish != request.query.end() && wish->second == "1";
+  if (request.query.size() != (is_after_step ? 1u : 0u)) {
+    return answer(Error(400, "expected no query, or after_step=1"));
+  }
   hooks_.stop({is_after_step, absl::StrCat("ddprun stop on node ", options_.host)});
   answer({.type = kJson, .body = "{}\n"});
 }
@@ -259,11 +290,11 @@ void ControlPlane::End() {
   if (std::exchange(has_ended_, true)) return;
   server_.Close();
   asking_.clear();
-  if (socket_path_.empty()) return;
+  if (socket_path_ == nullptr) return;
   thread_.Ask<bool>(
-      "control socket", socket_path_, kSocketTimeout,
+      "control socket", "the directory of the control socket", kSocketTimeout,
       [path = socket_path_] {
-        RemoveControlSocket(path);
+        if (!path->empty()) RemoveControlSocket(*path);
         return true;
       },
       [](std::optional<bool>) {});

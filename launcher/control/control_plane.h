@@ -80,6 +80,10 @@ class ControlPlane {
   void GiveEvents(bool is_private, HttpServer::Answer answer);
   void GiveMetrics(const HttpRequest& request, HttpServer::Answer answer);
   void GiveStatus(bool is_private, HttpServer::Answer answer);
+  // The text of that name of the snapshot, by `render` on the file thread.
+  void RenderOnce(const std::string& name, std::shared_ptr<const JobSnapshot> snapshot,
+                  std::function<std::string(const JobSnapshot& snapshot)> render,
+                  std::function<void(std::optional<std::string> text)> then);
   void GiveStop(const HttpRequest& request, HttpServer::Answer answer);
   void GiveLogs(const HttpRequest& request, bool is_private, HttpServer::Answer answer);
   void GiveDump(const HttpRequest& request, HttpServer::Answer answer);
@@ -102,17 +106,18 @@ class ControlPlane {
   FileThread thread_;
   Stacks stacks_;
   bool is_dumping_ = false;
-  std::string socket_path_;  // "": none
+  std::shared_ptr<std::string> socket_path_;  // the thread's; null: Start was not called
   // Who has it in the page's address sees what the workers write.
   const std::string key_;
   bool is_rendering_ = false;  // for those who follow
   TimePoint publish_again_at_{};
-  struct Metrics {
-    std::shared_ptr<const JobSnapshot> of;
-    bool is_open_metrics = false;
-    std::string text;
+  // One text of a snapshot, which is made once however many ask.
+  struct Rendering {
+    std::shared_ptr<const JobSnapshot> of;  // null: none was made yet
+    std::optional<std::string> text;        // none while it is being made
+    std::vector<std::function<void(std::optional<std::string>)>> waiting;
   };
-  Metrics metrics_;  // the last ones: a scrape storm costs one
+  std::map<std::string, Rendering> renderings_;  // by what it is
   std::map<uint64_t, Asking> asking_;
   uint64_t last_id_ = uint64_t{1} << 62;  // beyond the watch's own
   bool has_ended_ = false;

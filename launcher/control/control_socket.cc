@@ -64,6 +64,7 @@ absl::StatusOr<ControlSocket> ListenIn(const std::string& directory) {
   uint32_t random = 0;
   // After boot there is always enough.
   while (getrandom(&random, sizeof random, 0) != static_cast<ssize_t>(sizeof random)) {
+    if (errno != EINTR) return absl::ErrnoToStatus(errno, "draw a random name");
   }
   ControlSocket socket_made;
   socket_made.path =

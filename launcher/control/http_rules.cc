@@ -1,4 +1,5 @@
 // What of a request is believed. [pure]
+#include <algorithm>
 #include <cstdint>
 #include <string_view>
 #include <utility>
@@ -51,6 +52,7 @@ bool IsHostAllowed(const std::string& host, const std::set<std::string>& names) 
   if (colon != std::string_view::npos && name.find(']', colon) == std::string_view::npos) {
     name = name.substr(0, colon);
   }
+  if (name.empty()) return false;
   if (IsAddress(name) || absl::EqualsIgnoreCase({name.data(), name.size()}, "localhost")) {
     return true;
   }

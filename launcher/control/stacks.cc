@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "launcher/dump/process_reading.h"
 #include "launcher/dump/stack_reader.h"
 #include "launcher/report/whole_file.h"
 #include "rendezvous/base/plain_text.h"
@@ -69,14 +70,20 @@ std::vector<DumpProcess> Stacks::Processes(const Ranks& ranks) const {
 
 void Stacks::Read(const Ranks& ranks,
                   std::function<void(std::optional<std::vector<RankStack>>)> then) {
+  thread_.Start();
+  // The work would be done here.
+  if (!thread_.has_thread()) return then(std::nullopt);
   thread_.Ask<std::vector<RankStack>>(
       "stacks", "the workers' stacks", kThreadPatience,
-      [processes = Processes(ranks), path = options_.tool_path] {
-        const TimePoint deadline = SteadyNow() + kPatience;
+      [processes = Processes(ranks), path = options_.tool_path,
+       deadline = SteadyNow() + kPatience] {
+        std::vector<pid_t> pids;
+        for (const DumpProcess& process : processes) pids.push_back(process.pid);
+        const std::vector<ProcessReading> read =
+            ReadProcesses(pids, deadline, {.tools = {.path = path}});
         std::vector<RankStack> stacks;
-        for (const DumpProcess& process : processes) {
-          stacks.push_back(
-              ToRankStack(process.rank, ReadStack(process.pid, deadline, {.path = path})));
+        for (size_t i = 0; i < read.size(); ++i) {
+          stacks.push_back(ToRankStack(processes[i].rank, read[i].stack));
         }
         return stacks;
       },
@@ -85,6 +92,8 @@ void Stacks::Read(const Ranks& ranks,
 
 void Stacks::Dump(const std::string& path, const Ranks& ranks,
                   std::function<void(std::optional<DumpResult>)> then) {
+  thread_.Start();
+  if (!thread_.has_thread()) return then(std::nullopt);
   DumpRequest request{.folder = path,
                       .run_id = options_.run_id,
                       .host = options_.host,
@@ -97,20 +106,24 @@ void Stacks::Dump(const std::string& path, const Ranks& ranks,
       std::move(then));
 }
 
-void Stacks::Complete(const std::string& path, DumpResult own, std::vector<RankStack> others,
+void Stacks::Complete(const std::string& path, DumpResult own, std::vector<std::string> others,
                       std::function<void(std::optional<Whole>)> then) {
   thread_.Ask<Whole>(
       "dump", path, kThreadPatience,
       [path, own = std::move(own), others = std::move(others)]() mutable {
         absl::Status status = own.status;
-        for (const RankStack& stack : others) {
+        std::vector<RankStack> all = std::move(own.ranks);
+        const size_t own_count = all.size();
+        for (const std::string& text : others) {
+          for (RankStack& stack : StacksFromJson(text)) all.push_back(std::move(stack));
+        }
+        for (size_t i = own_count; i < all.size(); ++i) {
+          const RankStack& stack = all[i];
           const std::string folder = absl::StrCat(path, "/rank-", stack.rank);
           if (mkdir(folder.c_str(), 0700) != 0) continue;  // this node has told of it
           status.Update(WriteWholeFile(
               folder + "/stack.txt", stack.stack.empty() ? stack.unknown_why + "\n" : stack.stack));
         }
-        std::vector<RankStack> all = std::move(own.ranks);
-        all.insert(all.end(), others.begin(), others.end());
         const std::vector<RankGroup> groups = GroupRanks(std::move(all));
         if (!others.empty()) {
           status.Update(WriteWholeFile(path + "/roll_call.txt", RollCallText(groups)));

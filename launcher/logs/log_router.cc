@@ -132,7 +132,7 @@ absl::StatusOr<WorkerStdio> LogRouter::OpenWorker(int local_rank, int rank) {
   WorkerStdio stdio;
   if (folder.ok() && !folder->empty()) stdio.error_file = *folder + "/error.json";
   const std::string base = folder.ok() ? *folder : "";
-  if (needs_folder || !options_.log_dir.empty()) TellPlace();
+  if (needs_folder) TellPlace();
   for (const bool is_stderr : {false, true}) {
     const bool is_tee = is_stderr ? tee.err : tee.out;
     UniqueFd& worker_end = is_stderr ? stdio.stderr_fd : stdio.stdout_fd;
@@ -162,10 +162,11 @@ absl::StatusOr<WorkerStdio> LogRouter::OpenWorker(int local_rank, int rank) {
 
 // Nobody can know a folder that we have named.
 void LogRouter::TellPlace() {
-  if (std::exchange(place_told_, folder_.path()) == folder_.path()) return;
-  thread_->Say(absl::StrCat("ddprun: log files are in ", folder_.path(),
-                            "/attempt_<n>/<local_rank>/",
-                            options_.log_dir.empty() ? "; --log_dir chooses the place" : ""));
+  if (!options_.log_dir.empty() || std::exchange(place_told_, folder_.path()) == folder_.path()) {
+    return;
+  }
+  thread_->Say("ddprun: log files are in " + folder_.path() +
+               "/attempt_<n>/<local_rank>/; --log_dir chooses the place");
 }
 
 // `folder` is empty with --log_dir=/dev/null: no file then.

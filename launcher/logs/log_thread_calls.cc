@@ -76,7 +76,7 @@ RecentOutput LogThread::Recent(int local_rank, uint64_t from, Duration timeout, 
   const auto recent = std::make_shared<RecentOutput>();
   Question question;
   question.is_answered = [] { return true; };
-  question.answer = [this, local_rank, from, most, recent] {
+  question.answer = [this, local_rank, from, most, recent]() mutable {
     const auto output = outputs_.find(local_rank), tail = tails_.find(local_rank);
     recent->has_stdout = output != outputs_.end();
     const TailBuffer* buffer = recent->has_stdout     ? &output->second
@@ -84,6 +84,7 @@ RecentOutput LogThread::Recent(int local_rank, uint64_t from, Duration timeout, 
                                                       : nullptr;
     if (buffer == nullptr) return std::string();
     recent->is_kept = true;
+    if (from > buffer->total()) from = 0;  // of the worker before
     const uint64_t begin = buffer->total() - std::min(buffer->total(), most);
     recent->text = buffer->From(std::max(from, begin));
     recent->end = buffer->total();

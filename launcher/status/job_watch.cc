@@ -18,13 +18,15 @@ namespace {
 // A look that many ask for is taken once.
 constexpr Duration kFresh = std::chrono::seconds(1);
 // How long other nodes may take: a little more than the coordinator lets them (QuestionDesk).
-constexpr Duration kOthersPatience = std::chrono::milliseconds(2200);
+constexpr Duration kOthersPatience = std::chrono::milliseconds(2700);
 // Reading /proc, and judging.
 constexpr Duration kThreadPatience = std::chrono::milliseconds(2500);
 // How often the whole job is looked at where nobody asks, and where ranks of this node wait.
 constexpr Duration kQuietInterval = std::chrono::seconds(10);
 constexpr Duration kWaitingInterval = std::chrono::seconds(2);
 constexpr double kLongWait_s = 2;
+// For the last lines of all ranks of the node.
+constexpr Duration kLinesPatience = std::chrono::milliseconds(200);
 constexpr Duration kDiskInterval = std::chrono::seconds(30);
 // Others' questions whose answers are being made.
 constexpr size_t kMaxQuestions = 8;
@@ -174,6 +176,7 @@ void JobWatch::Note(const AgentAction& action) { record_.Note(SteadyNow(), actio
 
 void JobWatch::BeginRound(std::vector<std::shared_ptr<RankPage>> pages) {
   ranks_.clear();
+  has_told_first_step_ = false;
   for (size_t i = 0; i < pages.size(); ++i) {
     ranks_[static_cast<int>(i)].page = std::move(pages[i]);
   }
@@ -203,9 +206,12 @@ void JobWatch::Tick() {
 
 void JobWatch::LookAtPages() {
   const TimePoint now = SteadyNow();
+  bool have_all_stepped = !ranks_.empty();
   for (auto& [local_rank, rank] : ranks_) {
     if (rank.page != nullptr) rank.history.Look(now, rank.page->Read());
+    have_all_stepped = have_all_stepped && rank.history.last().steps > 0;
   }
+  if (have_all_stepped && !std::exchange(has_told_first_step_, true)) hooks_.on_first_step();
 }
 
 void JobWatch::LookAtDisks() {
@@ -225,10 +231,11 @@ void JobWatch::LookAtDisks() {
 }
 
 bool JobWatch::IsLookDue(TimePoint now) const {
-  if (viewers_ > 0) return true;
+  // A fiftieth of a core at most, however large the job is.
+  if (viewers_ > 0) return last_ == nullptr || last_->at + 50 * judging_took_ <= now;
   if (!record_.has_rank_0()) return false;
   if (record_.assignment().node_count == 1 || last_ == nullptr) return true;
-  bool is_waiting = false;
+  bool is_waiting = !last_->job.problems.empty();
   for (const auto& [local_rank, rank] : ranks_) {
     RankView view;
     rank.history.Fill(now, view);
@@ -266,7 +273,7 @@ void JobWatch::Look(Answer answer) {
   hooks_.ask({.id = look_->id, .to = {}, .body = kPrivateQuestion});
   others_timer_.expires_after(kOthersPatience);
   others_timer_.async_wait([this, id = look_->id](const boost::system::error_code& error) {
-    if (error || !look_ || look_->id != id) return;
+    if (error || !look_ || look_->id != id || look_->has_others) return;
     look_->has_others = true;
     JudgeWhenComplete();
   });
@@ -299,8 +306,12 @@ void JobWatch::ViewOwn(std::function<void(std::optional<NodeView>)> then) {
       "status", "/proc", kThreadPatience,
       [view = std::move(view), last_line = hooks_.last_line, facts = facts_]() mutable {
         facts->Fill(view);
+        // Where the log thread hangs in a file the rest is known all the same.
+        const TimePoint until = SteadyNow() + kLinesPatience;
         for (RankView& rank : view.ranks) {
-          if (last_line) rank.last_line = LastState(last_line(rank.local_rank));
+          const Duration left = until - SteadyNow();
+          if (!last_line || left <= Duration{0}) break;
+          rank.last_line = LastState(last_line(rank.local_rank, left));
         }
         return view;
       },
@@ -318,12 +329,14 @@ void JobWatch::JudgeWhenComplete() {
     std::shared_ptr<const JobSnapshot> snapshot;
     JudgedNews news;
     std::string closing_line;
+    Duration took{0};
   };
   thread_.Ask<Judged>(
       "judge", "/proc", kThreadPatience,
       [judging = judging_, job = std::move(job), others = std::move(look_->others),
        is_alone = options_.is_alone, now]() mutable {
         Judged judged;
+        const TimePoint began = SteadyNow();
         auto snapshot = std::make_shared<JobSnapshot>();
         snapshot->job = AssembleJob(std::move(job), others, now);
         snapshot->at = now;
@@ -331,10 +344,13 @@ void JobWatch::JudgeWhenComplete() {
         judged.news = judging->judge.Look(now, snapshot->job);
         judged.closing_line = judging->judge.ledger().ClosingLine();
         judged.snapshot = std::move(snapshot);
+        judged.took = SteadyNow() - began;
         return judged;
       },
-      [this](std::optional<Judged> judged) {
+      [this, id = look_->id](std::optional<Judged> judged) {
+        if (!look_ || look_->id != id) return;  // ended meanwhile
         if (!judged) return Finish(std::nullopt);
+        judging_took_ = judged->took;
         closing_line_ = std::move(judged->closing_line);
         // Only one node speaks for the job.
         if (record_.has_rank_0() && !has_ended_) {
@@ -361,7 +377,8 @@ void JobWatch::Asked(uint64_t id, bool is_private) {
     if (!view || question.empty()) return;
     if (!question.mapped()) HidePrivate(*view);
     // What the job's watcher has found is known nowhere else.
-    if (record_.has_rank_0() && last_ != nullptr) {
+    const bool is_recent = last_ != nullptr && SteadyNow() < last_->at + 2 * kWaitingInterval;
+    if (record_.has_rank_0() && is_recent) {
       for (const Problem& problem : last_->job.problems) {
         if (problem.node.empty()) view->problems.push_back(problem);
       }

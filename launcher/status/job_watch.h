@@ -34,7 +34,8 @@ JobView AssembleJob(JobView job, const rendezvous::GiveAnswers& answers, TimePoi
 // The body of the question that only members of the job ask: with what workers wrote.
 inline constexpr char kPrivateQuestion[] = "status private";
 
-// Takes away what strangers are not shown: what workers wrote and how they were called.
+// Takes away what strangers are not shown: what workers wrote and how they were called. How one
+// failed stays, with the first line of its exception.
 void HidePrivate(NodeView& node);
 void HidePrivate(JobView& job);
 
@@ -63,8 +64,10 @@ class JobWatch {
     std::function<void(const HangFound& hang)> on_hang;
     // A new look, for who has subscribed (set_viewers).
     std::function<void(const std::shared_ptr<const JobSnapshot>& snapshot)> on_look;
-    // The last line that a local rank wrote; any thread.
-    std::function<std::string(int local_rank)> last_line;
+    // All ranks of this node have made their first step of the round.
+    std::function<void()> on_first_step;
+    // The last line that a local rank wrote, in that time; any thread.
+    std::function<std::string(int local_rank, Duration timeout)> last_line;
   };
   // null: it could not be had in time.
   using Answer = std::function<void(std::shared_ptr<const JobSnapshot> snapshot)>;
@@ -80,7 +83,8 @@ class JobWatch {
   void BeginRound(std::vector<std::shared_ptr<RankPage>> pages);
   void WorkerRuns(int local_rank, int pid);
 
-  // The job as it is, not older than a second. `answer` comes later, within 3 s.
+  // The job as it is, not older than a second. `answer` comes later, within 6 s; within
+  // one where all nodes and /proc answer.
   void Look(Answer answer);
   // Another node, or somebody from outside, asks for this node's view.
   void Asked(uint64_t id, bool is_private);
@@ -137,6 +141,8 @@ class JobWatch {
   std::map<uint64_t, bool> questions_;  // others', of which the answer is being made
   uint64_t last_id_ = 0;
   size_t viewers_ = 0;
+  Duration judging_took_{0};  // the last time
+  bool has_told_first_step_ = false;
   bool has_ended_ = false;
   std::string closing_line_;
 };

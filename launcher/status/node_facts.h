@@ -1,4 +1,5 @@
-// What the kernel tells of this node's workers, memory and disks, kept up to date by whoever asks.
+// What the kernel and the GPUs' driver tell of this node's workers and memory, kept up to date by
+// whoever asks.
 #ifndef DDPRUN_LAUNCHER_STATUS_NODE_FACTS_H_
 #define DDPRUN_LAUNCHER_STATUS_NODE_FACTS_H_
 

@@ -26,6 +26,8 @@ GroupCounts ReadGroup(const uint64_t* slot) {
   group.key = Load(slot[kGroupKeyWord]);
   if (group.key == 0) return group;
   const uint64_t place = Load(slot[kGroupPlaceWord]);
+  // The slot is being filled or given back.
+  if (place == 0) return {};
   group.rank = static_cast<uint32_t>(place >> 32);
   group.size = static_cast<uint32_t>(place);
   // The end first: one that is read later than its call is never before it.

@@ -15,9 +15,9 @@
 #include "absl/status/status.h"
 #include "proto/rendezvous.grpc.pb.h"
 #include "rendezvous/base/steady_clock.h"
-#include "rendezvous/core/question_desk.h"
 #include "rendezvous/net/channel.h"
 #include "rendezvous/net/connection_table.h"
+#include "rendezvous/server/look_stream.h"
 #include "rendezvous/server/session.h"
 #include "rendezvous/wire/convert.h"
 #include "rendezvous/wire/transit.h"
@@ -37,11 +37,6 @@ constexpr int64_t kJoinLimitMs = 5000;
 // Messages that an agent has not read yet. It gets a handful per round: one that lets so many pile
 // up does not read at all.
 constexpr size_t kMaxOutgoing = 64;
-
-// Parts of answers that nobody has read yet. Those to one question come all at once, and are at
-// most as many as the desk may hold bytes (question_desk.h); half of each is full.
-constexpr size_t kMaxOutgoingAnswers =
-    2 * QuestionDesk::kMaxHeldBytes / QuestionDesk::kMaxPartBytes + 64;
 
 grpc::Status ToGrpc(const absl::Status& status) {
   return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
@@ -231,102 +226,6 @@ class AttachStream final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::
   bool is_finished_ = false;
 };
 
-// One Look call: a session that asks one question, and hears the answers.
-class LookStream final : public grpc::ServerWriteReactor<v1::Answers>, public Session {
- public:
-  // More at a time are refused: whoever reaches the port may ask.
-  static constexpr int kMaxCalls = 32;
-
-  LookStream(std::shared_ptr<Inbox> inbox, uint64_t id, std::atomic<int>& calls)
-      : inbox_(std::move(inbox)), question_id_(id), calls_(calls) {}
-
-  void Begin(std::shared_ptr<LookStream> self) {
-    self_ = self;
-    const bool is_welcome = ++calls_ <= kMaxCalls;
-    const std::optional<SessionId> id = is_welcome ? inbox_->Open(std::move(self)) : std::nullopt;
-    if (!id) {
-      const std::lock_guard lock(mutex_);
-      return FinishLater(grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "too many ask"));
-    }
-    id_ = *id;
-    inbox_->Post(id_, QuestionAsked{{}, {.id = question_id_, .to = {}, .body = kPublicQuestion}});
-  }
-
-  void OnWriteDone(bool ok) override {
-    const std::lock_guard lock(mutex_);
-    is_writing_ = false;
-    outgoing_.pop_front();
-    if (!ok) return FinishLater(grpc::Status(grpc::StatusCode::UNAVAILABLE, "the stream broke"));
-    Pump();
-  }
-
-  void OnCancel() override {
-    const std::lock_guard lock(mutex_);
-    FinishLater(grpc::Status(grpc::StatusCode::CANCELLED, "the stream was cancelled"));
-  }
-
-  void OnDone() override {
-    --calls_;
-    // Behind all reactions, which gRPC orders where the thread sanitizer does not see it: the
-    // driver's thread may be the last that lets go.
-    { const std::lock_guard lock(mutex_); }
-    inbox_->Post(id_, SessionBroken{.session = {}, .is_by_peer = true});
-    const std::shared_ptr<LookStream> self = std::move(self_);
-  }
-
-  // From the driver's thread.
-  void Send(TimePoint now, const Stamp&, const Action& action) override {
-    const auto* given = std::get_if<GiveAnswers>(&action);
-    if (given == nullptr) return;
-    v1::Answers message;
-    AnswersToProto(*given, now, message);
-    const std::lock_guard lock(mutex_);
-    if (finish_) return;
-    if (outgoing_.size() == kMaxOutgoingAnswers) {
-      return FinishLater(grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "too many answers"));
-    }
-    outgoing_.push_back(std::move(message));
-    if (given->is_last) finish_ = grpc::Status::OK;
-    Pump();
-  }
-  void Processed(const Stamp&, const Event&) override {}
-  void Close() override {
-    const std::lock_guard lock(mutex_);
-    FinishLater(grpc::Status(grpc::StatusCode::UNAVAILABLE, "the coordinator has stopped"));
-  }
-
- private:
-  // REQUIRES: the mutex is held, here and below.
-  void FinishLater(const grpc::Status& status) {
-    if (!finish_) finish_ = status;
-    if (!is_writing_) outgoing_.clear();
-    Pump();
-  }
-
-  void Pump() {
-    if (is_writing_ || is_finished_) return;
-    if (!outgoing_.empty()) {
-      is_writing_ = true;
-      StartWrite(&outgoing_.front());
-    } else if (finish_) {
-      is_finished_ = true;
-      Finish(*finish_);
-    }
-  }
-
-  const std::shared_ptr<Inbox> inbox_;
-  const uint64_t question_id_;
-  std::atomic<int>& calls_;
-  SessionId id_;
-  std::shared_ptr<LookStream> self_;
-
-  std::mutex mutex_;
-  std::deque<v1::Answers> outgoing_;  // the first is being written if is_writing_
-  bool is_writing_ = false;
-  std::optional<grpc::Status> finish_;
-  bool is_finished_ = false;
-};
-
 class GrpcFrontend final : public Frontend, public v1::Rendezvous::CallbackService {
  public:
   GrpcFrontend(std::shared_ptr<Inbox> inbox, std::function<std::string()> run_id,
@@ -364,9 +263,9 @@ class GrpcFrontend final : public Frontend, public v1::Rendezvous::CallbackServi
     return stream.get();
   }
 
-  grpc::ServerWriteReactor<v1::Answers>* Look(grpc::CallbackServerContext*,
+  grpc::ServerWriteReactor<v1::Answers>* Look(grpc::CallbackServerContext* context,
                                               const v1::Question* question) override {
-    auto stream = std::make_shared<LookStream>(inbox_, question->id(), looks_);
+    auto stream = std::make_shared<LookStream>(inbox_, question->id(), looks_, context);
     stream->Begin(stream);
     return stream.get();
   }
