@@ -124,6 +124,7 @@ TEST_CASE("rank page: a name without an end is as long as its place, and all slo
   const std::string name(kGroupNameBytes, 'n');
   for (size_t slot = 0; slot < kGroupSlots; ++slot) {
     worker.Set(kFirstGroupWord + slot * kGroupWords, slot + 1);
+    worker.Set(kFirstGroupWord + slot * kGroupWords + kGroupPlaceWord, 8);
     worker.SetName(slot, name.data(), name.size());
   }
   const RankCounts counts = page->Read();
