@@ -32,6 +32,14 @@ int64_t Nanoseconds(std::chrono::steady_clock::time_point at) {
   return std::chrono::nanoseconds(at.time_since_epoch()).count();
 }
 
+constexpr int64_t kBetweenPasses_ns = 1'000'000'000;
+
+// As half a word holds it.
+uint64_t Microseconds(std::chrono::nanoseconds time) {
+  constexpr int64_t kMost = std::numeric_limits<uint32_t>::max();
+  return static_cast<uint64_t>(std::clamp<int64_t>(time.count() / 1000, 0, kMost));
+}
+
 int64_t Now() { return Nanoseconds(std::chrono::steady_clock::now()); }
 
 int64_t Load(const uint64_t* words, size_t word) {
@@ -208,6 +216,33 @@ void Counters::AddWaited(std::chrono::nanoseconds time) {
 
 void Counters::AddExposed(std::chrono::nanoseconds time) {
   if (!IsForked()) Add(words_, kExposedWord, time.count());
+}
+
+bool Counters::IsPassDue(Clock::time_point at) {
+  if (IsForked()) return false;
+  int64_t told_at = pass_told_at_.load(std::memory_order_relaxed);
+  if (told_at != 0 && Nanoseconds(at) < told_at + kBetweenPasses_ns) return false;
+  return pass_told_at_.compare_exchange_strong(told_at, Nanoseconds(at));
+}
+
+// Each store is a release: whoever has seen one of these words sees that the first had become 0.
+void Counters::TellPass(std::chrono::nanoseconds backward, std::span<const BucketSpan> times) {
+  if (IsForked()) return;
+  constexpr auto kRelease = std::memory_order_release;
+  const uint64_t number = (pass_number_.fetch_add(1, std::memory_order_relaxed) + 1) << 32;
+  Store(words_, kPassWord, 0);
+  Store(words_, kBackwardWord, backward.count(), kRelease);
+  const size_t of_word = std::max<size_t>(BucketsOfWord(times.size()), 1);
+  for (size_t first = 0; first < times.size(); first += of_word) {
+    BucketSpan all = times[first];
+    for (const BucketSpan& each : times.subspan(first, std::min(of_word, times.size() - first))) {
+      all = {std::min(all.start, each.start), std::max(all.end, each.end)};
+    }
+    const uint64_t word = Microseconds(all.start) << 32 | Microseconds(all.end);
+    Store(words_, kFirstBucketWord + first / of_word, static_cast<int64_t>(word), kRelease);
+  }
+  const uint64_t told = number | static_cast<uint32_t>(times.size());
+  Store(words_, kPassWord, static_cast<int64_t>(told), kRelease);
 }
 
 GroupCounters* Counters::OpenGroup(uint64_t key, std::string_view name, int rank, int size) {

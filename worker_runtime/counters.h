@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string_view>
 
 #include "ddp/progress.h"
@@ -32,6 +33,11 @@ class GroupCounters {
  private:
   friend class Counters;
   uint64_t* slot_ = nullptr;
+};
+
+// Since a moment of its pass.
+struct BucketSpan {
+  std::chrono::nanoseconds start, end;
 };
 
 // The page. Of a process that was forked after it was opened, all functions do nothing: the child
@@ -63,6 +69,12 @@ class Counters {
   // Communication took so long that backward did not hide.
   void AddExposed(std::chrono::nanoseconds time);
 
+  // Whether a pass that ended at `at` is worth to be told: none was for a second. Who gets true
+  // tells it.
+  bool IsPassDue(Clock::time_point at);
+  // `times` holds the beginning and end of each bucket's reduction, since the pass's zero.
+  void TellPass(std::chrono::nanoseconds backward, std::span<const BucketSpan> times);
+
   // A slot, until its Close(). `key` is the same on all ranks of the group and no other group's;
   // `name` is cut to what has room. Null where no slot is free, and for the key 0.
   GroupCounters* OpenGroup(uint64_t key, std::string_view name, int rank, int size);
@@ -75,6 +87,8 @@ class Counters {
   uint64_t* const words_;
   std::atomic<int64_t> left_out_;  // LeftOut() at the last step
   std::atomic<bool> has_program_told_ = false;
+  std::atomic<int64_t> pass_told_at_ = 0;  // nanoseconds of Clock; 0: none was
+  std::atomic<uint64_t> pass_number_ = 0;
   std::array<GroupCounters, kGroupSlots> groups_;
 };
 

@@ -44,8 +44,22 @@ enum CounterWord : size_t {
   kExposedWord = 13,         // communication that backward did not hide (StepMetrics)
   kEvaluationTimeWord = 14,  // in phases that have ended
   kCheckpointTimeWord = 15,  // likewise
+  // When in a backward pass the buckets of gradients were reduced, of a pass now and then. Times
+  // count from the pass's first gradient, on a GPU from its first bucket that was ready. Whoever
+  // reads the same number here before and after the words behind it has those of one pass.
+  kPassWord = 16,      // number of what is told in the upper half, of buckets in the lower; 0: none
+  kBackwardWord = 17,  // ns until the last gradient was there
+  // Microseconds: when a bucket's reduction began in the upper half, when it ended in the lower. Of
+  // many buckets BucketsOfWord() share a word: when the first of them began and the last ended.
+  kFirstBucketWord = 18,
   kFirstGroupWord = 32,
 };
+
+inline constexpr size_t kBucketWords = kFirstGroupWord - kFirstBucketWord;
+// How many of a pass's buckets a word tells of, and so how many words.
+constexpr size_t BucketsOfWord(size_t buckets) {
+  return (buckets + kBucketWords - 1) / kBucketWords;
+}
 
 // A slot for each process group.
 inline constexpr size_t kGroupWords = 16;

@@ -101,6 +101,7 @@ absl::Status GradientReducer::CheckCapture() {
 
 absl::Status GradientReducer::BeginPass(Stream stream) {
   stream_ = stream;
+  pass_.gradient_ready.assign(pass_.gradient_ready.size(), {});  // some may have none in this pass
   absl::Status status = CheckCapture();
   if (status.ok() && unused_ != nullptr && unused_->is_settled()) status = unused_->Keep(stream);
   return status.ok() ? status : FailPass(std::move(status));

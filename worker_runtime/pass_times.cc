@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "worker_runtime/counters.h"
+
 namespace ddp::internal {
 namespace {
 
@@ -24,6 +26,33 @@ PassRecord::BucketTimes TimesOf(const Work& work) {
   return {work.issued_at(), work.started_at(), work.ended_at()};
 }
 
+// Tells the launcher of a pass, unless it was told of one a moment ago or nobody listens. On a GPU
+// the host announces gradients long before the device has computed them: a bucket's are there when
+// it is handed over.
+void Tell(const PassRecord& record, bool is_on_gpu) {
+  Counters* const counters = Counters::OfThisProcess();
+  if (counters == nullptr || record.buckets.empty()) return;
+  if (!counters->IsPassDue(record.buckets.back().ended)) return;
+  PassRecord::TimePoint first = record.buckets.front().launched, last = first;
+  bool is_any_reduced = false;
+  for (const PassRecord::BucketTimes& bucket : record.buckets) {
+    if (bucket.started == PassRecord::TimePoint()) return;  // it is not known when
+    is_any_reduced |= bucket.ended > bucket.started;
+    last = std::max(last, bucket.launched);
+  }
+  if (!is_any_reduced) return;  // a group of one
+  for (const PassRecord::TimePoint ready : record.gradient_ready) {
+    if (is_on_gpu || ready == PassRecord::TimePoint()) continue;
+    first = std::min(first, ready);
+    last = std::max(last, ready);
+  }
+  std::vector<BucketSpan> times;
+  for (const PassRecord::BucketTimes& bucket : record.buckets) {
+    times.push_back({bucket.started - first, bucket.ended - first});
+  }
+  counters->TellPass(last - first, times);
+}
+
 }  // namespace
 
 PassTimes::~PassTimes() {
@@ -32,6 +61,11 @@ PassTimes::~PassTimes() {
       if (pass.works[i] != nullptr) pass.works[i]->Wait().IgnoreError();
     }
   }
+}
+
+void PassTimes::Set(const PassRecord& record) {
+  record_ = record;
+  Tell(record_, /*is_on_gpu=*/false);
 }
 
 void PassTimes::Add(Ended pass) {
@@ -61,6 +95,7 @@ void PassTimes::Read() {
     }
     if (is_done) record_ = std::move(oldest.record);
     ended_.pop_front();
+    if (is_done) Tell(record_, /*is_on_gpu=*/true);
   }
   for (const Ended& pass : captured_) ReadReplay(pass);
 }
@@ -74,7 +109,9 @@ void PassTimes::ReadReplay(const Ended& pass) {
   PassRecord record = pass.record;
   for (size_t i = 0; i < pass.works.size(); ++i) record.buckets[i] = TimesOf(*pass.works[i]);
   // Unless the next replay ended meanwhile.
-  if (last->ended_at() == end) record_ = std::move(record);
+  if (last->ended_at() != end) return;
+  record_ = std::move(record);
+  Tell(record_, /*is_on_gpu=*/true);
 }
 
 }  // namespace ddp::internal

@@ -24,7 +24,8 @@ struct PassRecord {
 };
 
 // The times of passes that have ended for the host: at once on the CPU, read from their works on a
-// GPU when somebody asks later. Used by one thread at a time.
+// GPU when somebody asks later. The launcher is told of one now and then (counters.h). Used by one
+// thread at a time.
 class PassTimes {
  public:
   // CUDA: not yet, or not known to have, ended on the device.
@@ -39,7 +40,7 @@ class PassTimes {
   // Waits until the device is done with all passes that are not in graphs.
   ~PassTimes();
 
-  void Set(const PassRecord& record) { record_ = record; }
+  void Set(const PassRecord& record);
   void Add(Ended pass);
   // Its times come with each replay.
   void AddCaptured(Ended pass);
