@@ -99,7 +99,8 @@ def measure_idle(job):
     before = job.use()
     time.sleep(IDLE_S)
     after = job.use()
-    return {part: cores(before, after, part) for part in ("coordinator", "asker", "agents")}, after
+    idle = {part: cores(before, after, part) for part in ("coordinator", "asker", "agents")}
+    return {**idle, "thread": cores(before, after, "coordinator", "thread_ms")}, after
 
 
 def measure_dashboard(job, count, before, idle):
@@ -110,6 +111,8 @@ def measure_dashboard(job, count, before, idle):
         looks.append(job.asker.ask("look"))
     time.sleep(max(0, before["at"] + LOOKS - time.monotonic()))
     after = job.use()
+    if any(look["problems"] for look in looks):
+        raise BenchError(f"the job of {count} nodes was not found well")
     job.asker.ask("hang")
     time.sleep(HANG_S)
     hang = job.asker.ask("hang")
@@ -118,6 +121,7 @@ def measure_dashboard(job, count, before, idle):
     shown = [look for look in looks if "render_ms" in look]
     new = [look["ms"] for look in looks if not look["is_copy"]]
     copies = [look["ms"] for look in looks if look["is_copy"]]
+    seconds = after["at"] - before["at"]
     answers = after["agents"]["answered"] - before["agents"]["answered"]
     rows = [
         ("idle: coordinator", "% of a core", idle["coordinator"]),
@@ -126,13 +130,14 @@ def measure_dashboard(job, count, before, idle):
         ("look: bytes of all answers", "KiB", looks[-1]["bytes"] / 1024),
         ("look: bytes of the job as JSON", "KiB", shown[-1]["json_bytes"] / 1024),
         ("look: silent nodes, of all looks", "", sum(look["silent"] for look in looks)),
+        ("look: coordinator's thread, CPU", "ms",
+         (cores(before, after, "coordinator", "thread_ms") - idle["thread"]) * 10 * seconds / LOOKS),
         ("look: parse and keep, CPU", "ms", statistics.median(look["assemble_ms"] for look in looks)),
         ("look: judge, CPU", "ms", statistics.median(look["judge_ms"] for look in looks)),
         ("look: render, CPU", "ms", statistics.median(look["render_ms"] for look in shown)),
         ("look: judge a hang, CPU", "ms", hang["judge_ms"]),
         ("dashboard: nodes asked, times in 10 s", "", answers / (count - 1)),
         ("dashboard: coordinator, above idle", "% of a core", cores(before, after, "coordinator") - idle["coordinator"]),
-        ("dashboard: coordinator's own thread", "% of a core", cores(before, after, "coordinator", "thread_ms")),
         ("dashboard: agent of rank 0", "% of a core", cores(before, after, "asker")),
         ("dashboard: coordinator, more memory", "MiB", mib_more(before, after, "coordinator")),
         ("dashboard: agent of rank 0, more memory", "MiB", mib_more(before, after, "asker")),
@@ -141,7 +146,7 @@ def measure_dashboard(job, count, before, idle):
         rows.append(("look: likewise, answered with the last second's", "ms", statistics.median(copies)))
     if answers:
         share = cores(before, after, "agents") - idle["agents"]
-        spent = share * 10 * (after["at"] - before["at"])
+        spent = share * 10 * seconds
         rows.append(("an agent elsewhere, CPU an answer", "us", spent * 1e3 / answers))
     return rows
 
