@@ -129,6 +129,21 @@ void HidePrivate(JobView& job) {
   for (NodeView& node : job.nodes) HidePrivate(node);
 }
 
+// Of more ranks they would be most of what is sent each second.
+constexpr size_t kMaxRanksWithBuckets = 512;
+
+void DropBucketsOfMany(JobView& job) {
+  size_t ranks = 0;
+  for (const NodeView& node : job.nodes) ranks += node.ranks.size();
+  if (ranks <= kMaxRanksWithBuckets) return;
+  for (NodeView& node : job.nodes) {
+    for (RankView& rank : node.ranks) {
+      rank.backward_s.reset();
+      rank.buckets.clear();
+    }
+  }
+}
+
 JobView AssembleJob(JobView job, const rendezvous::GiveAnswers& answers, TimePoint now) {
   for (const rendezvous::NodeAnswer& answer : answers.answers) {
     const bool is_known =
@@ -152,6 +167,7 @@ JobView AssembleJob(JobView job, const rendezvous::GiveAnswers& answers, TimePoi
     };
     return place(a) < place(b);
   });
+  DropBucketsOfMany(job);
   if (answers.is_last) AddFacts(answers.facts, now, job);
   return job;
 }

@@ -28,7 +28,8 @@ using Json = nlohmann::json;
 
 // A job nests seven deep; a later version may a little more.
 constexpr int kMaxDepth = 16;
-// A rank has about 25 values and 9 a group. nlohmann's take up to some 80 bytes each.
+// A rank has about 25 values, 9 a group and, in smaller jobs, 3 a bucket. nlohmann's take up to
+// some 80 bytes each.
 constexpr size_t kMaxValues = 4'000'000;
 
 // Before anything is allocated: nesting and number of values, by the punctuation outside strings.

@@ -14,6 +14,7 @@ namespace {
 // More than a program has; what lies beyond them is not shown.
 constexpr size_t kMaxGroups = 16;
 constexpr size_t kMaxMarks = 32;
+constexpr uint32_t kMaxBuckets = 1 << 20;
 
 // Beyond this and five steps without one more the speed is not known.
 constexpr double kStale_s = 2;
@@ -82,11 +83,12 @@ void RankHistory::Fill(TimePoint now, RankView& view) const {
     if (view.groups.size() == kMaxGroups) break;
     view.groups.push_back(ViewOf(now, group));
   }
+  const int64_t began = started_at_.time_since_epoch().count();
+  const int64_t lived = now.time_since_epoch().count() - began;
+  FillBuckets(lived, view);
   if (last_.steps == 0) return;
   view.step = last_.step;
   view.step_age_s = Age(now, last_.step_at_ns);
-  const int64_t began = started_at_.time_since_epoch().count();
-  const int64_t lived = now.time_since_epoch().count() - began;
   if (last_.longest_step_ns > 0 && last_.longest_step_ns <= lived) {
     view.longest_step_s = Seconds(last_.longest_step_ns);
   }
@@ -94,6 +96,25 @@ void RankHistory::Fill(TimePoint now, RankView& view) const {
     view.first_step_s = Seconds(last_.first_step_at_ns - began);
   }
   FillRates(view);
+}
+
+// All or nothing: a part of a pass would look like a pass.
+void RankHistory::FillBuckets(int64_t lived_ns, RankView& view) const {
+  if (last_.bucket_words.empty() || last_.buckets > kMaxBuckets) return;
+  if (last_.backward_ns < 0 || last_.backward_ns > lived_ns) return;
+  const size_t of_word = ddp::internal::BucketsOfWord(last_.buckets);
+  std::vector<BucketView> buckets;
+  size_t rest = last_.buckets;
+  for (const BucketCounts& word : last_.bucket_words) {
+    const int64_t start = int64_t{word.start_us} * 1000, end = int64_t{word.end_us} * 1000;
+    if (end < start || end > lived_ns) return;
+    const size_t count = std::min(of_word, rest);
+    rest -= count;
+    buckets.push_back(
+        {.count = static_cast<int>(count), .start_s = Seconds(start), .end_s = Seconds(end)});
+  }
+  view.backward_s = Seconds(last_.backward_ns);
+  view.buckets = std::move(buckets);
 }
 
 void RankHistory::FillRates(RankView& view) const {

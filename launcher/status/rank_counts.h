@@ -22,6 +22,11 @@ struct GroupCounts {
   std::string name;
 };
 
+// Since the pass's zero. One may stand for several buckets (BucketsOfWord).
+struct BucketCounts {
+  uint32_t start_us = 0, end_us = 0;
+};
+
 // As the worker wrote it: any value may stand anywhere.
 struct RankCounts {
   uint64_t phase = 0;
@@ -30,6 +35,10 @@ struct RankCounts {
   int64_t step = 0, step_at_ns = 0, samples = 0, first_step_at_ns = 0, longest_step_ns = 0;
   int64_t step_time_ns = 0, waited_ns = 0, exposed_ns = 0;
   int64_t evaluation_ns = 0, checkpoint_ns = 0;
+  // Of one backward pass; no word where none is told.
+  uint32_t buckets = 0;
+  int64_t backward_ns = 0;
+  std::vector<BucketCounts> bucket_words;
   std::vector<GroupCounts> groups;
 };
 
@@ -54,6 +63,7 @@ class RankHistory {
     int64_t step_at_ns = 0, samples = 0, step_time_ns = 0, waited_ns = 0, exposed_ns = 0;
   };
   void FillRates(RankView& view) const;
+  void FillBuckets(int64_t lived_ns, RankView& view) const;
 
   TimePoint started_at_{};
   RankCounts last_;

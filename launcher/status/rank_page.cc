@@ -44,6 +44,20 @@ GroupCounts ReadGroup(const uint64_t* slot) {
   return group;
 }
 
+// One attempt; false: the worker was writing meanwhile.
+bool ReadPass(const uint64_t* words, RankCounts& counts) {
+  const uint64_t told = Load(words[kPassWord]);
+  counts.buckets = static_cast<uint32_t>(told);
+  counts.backward_ns = static_cast<int64_t>(Load(words[kBackwardWord]));
+  counts.bucket_words.clear();
+  const size_t of_word = BucketsOfWord(counts.buckets);
+  for (size_t first = 0; first < counts.buckets; first += of_word) {
+    const uint64_t word = Load(words[kFirstBucketWord + first / of_word]);
+    counts.bucket_words.push_back({static_cast<uint32_t>(word >> 32), static_cast<uint32_t>(word)});
+  }
+  return told != 0 && Load(words[kPassWord]) == told;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<RankPage>> RankPage::Make() {
@@ -83,6 +97,11 @@ RankCounts RankPage::Read() const {
   counts.exposed_ns = signed_word(kExposedWord);
   counts.evaluation_ns = signed_word(kEvaluationTimeWord);
   counts.checkpoint_ns = signed_word(kCheckpointTimeWord);
+  // A writer is through in no time, unless it has died.
+  constexpr int kAttempts = 3;
+  bool is_whole = false;
+  for (int i = 0; i < kAttempts && !is_whole; ++i) is_whole = ReadPass(words_, counts);
+  if (!is_whole) counts.bucket_words.clear();
   for (size_t i = 0; i < kGroupSlots; ++i) {
     GroupCounts group = ReadGroup(words_ + kFirstGroupWord + i * kGroupWords);
     if (group.key != 0) counts.groups.push_back(std::move(group));

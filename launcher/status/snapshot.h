@@ -36,6 +36,13 @@ struct GroupView {
   friend bool operator==(const GroupView&, const GroupView&) = default;
 };
 
+// When in a backward pass buckets of gradients were reduced, since the pass's first gradient.
+struct BucketView {
+  int count = 1;  // of many, so many in turn share one
+  double start_s = 0, end_s = 0;
+  friend bool operator==(const BucketView&, const BucketView&) = default;
+};
+
 struct RankView {
   int rank = 0;
   int local_rank = 0;
@@ -60,6 +67,8 @@ struct RankView {
   std::optional<double> self_s;          // of step_s what it takes before it waits for others
   std::optional<double> exposed_share;   // of step_s what waits for communication, 0 to 1
   std::optional<double> first_step_s;    // from its start to the end of its first step
+  std::optional<double> backward_s;      // from a pass's first gradient to its last
+  std::vector<BucketView> buckets;       // of that pass, in their order
   std::vector<GroupView> groups;
   std::string last_line;  // of its stderr or stdout, clean text; empty: none, or not shown
   std::optional<double> last_line_age_s;

@@ -17,7 +17,8 @@ namespace ddprun::launcher {
 inline constexpr size_t kMaxRanksOfJob = 65536;
 inline constexpr size_t kMaxRanksOfNode = 4096;
 inline constexpr size_t kMaxNodesOfJob = 16384;
-inline constexpr size_t kMaxGroupsOfRank = 64;  // a counters page has fewer slots
+inline constexpr size_t kMaxGroupsOfRank = 64;   // a counters page has fewer slots
+inline constexpr size_t kMaxBucketsOfRank = 14;  // as a counters page has words
 inline constexpr size_t kMaxGpusOfNode = 256;
 inline constexpr size_t kMaxOtherItems = 1024;  // problems, rounds, errors of a driver
 
@@ -33,6 +34,10 @@ void VisitMembers(Visit& visit) {
     visit("op", &T::op);
     visit("waiting_s", &T::waiting_s);
     visit("quiet_s", &T::quiet_s);
+  } else if constexpr (std::is_same_v<T, BucketView>) {
+    visit("count", &T::count);
+    visit("start_s", &T::start_s);
+    visit("end_s", &T::end_s);
   } else if constexpr (std::is_same_v<T, GpuView>) {
     visit("index", &T::index);
     visit("name", &T::name);
@@ -92,6 +97,8 @@ void VisitMembers(Visit& visit) {
   visit("self_s", &T::self_s);
   visit("exposed_share", &T::exposed_share);
   visit("first_step_s", &T::first_step_s);
+  visit("backward_s", &T::backward_s);
+  visit.List("buckets", &T::buckets, kMaxBucketsOfRank);
   visit.List("groups", &T::groups, kMaxGroupsOfRank);
   visit("last_line", &T::last_line);
   visit("last_line_age_s", &T::last_line_age_s);

@@ -136,9 +136,19 @@ void KeepWithinLimits(NodeView& node) {
   keep(node.ranks, kMaxRanksOfNode);
   keep(node.gpus, kMaxGpusOfNode);
   keep(node.problems, kMaxOtherItems);
-  for (RankView& rank : node.ranks) keep(rank.groups, kMaxGroupsOfRank);
+  for (RankView& rank : node.ranks) {
+    keep(rank.buckets, kMaxBucketsOfRank);
+    keep(rank.groups, kMaxGroupsOfRank);
+  }
   for (GpuView& gpu : node.gpus) keep(gpu.xids, kMaxOtherItems);
   for (Problem& problem : node.problems) keep(problem.ranks, kMaxRanksOfJob);
+}
+
+void DropBuckets(NodeView& node) {
+  for (RankView& rank : node.ranks) {
+    rank.backward_s.reset();
+    rank.buckets.clear();
+  }
 }
 
 void DropLastLines(NodeView& node) {
@@ -201,8 +211,8 @@ std::string RenderJson(const JobView& job, JsonForm form) {
 }
 
 std::string RenderNodeJson(const NodeView& node) {
-  constexpr void (*kSteps[])(NodeView&) = {DropLastLines, KeepBusiestGroups, DropRareMembers,
-                                           ShortenTexts, DropGroups};
+  constexpr void (*kSteps[])(NodeView&) = {DropBuckets,     DropLastLines, KeepBusiestGroups,
+                                           DropRareMembers, ShortenTexts,  DropGroups};
   NodeView kept = node;
   KeepWithinLimits(kept);
   for (size_t step = 0;; ++step) {

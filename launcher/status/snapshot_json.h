@@ -23,9 +23,10 @@ enum class JsonForm { kOneLine, kIndented };
 std::string RenderJson(const JobView& job, JsonForm form = JsonForm::kOneLine);
 
 // One line without the members that have their default value, of at most kMaxNodeJsonBytes. Where
-// that is too little, there go, until it suffices: the ranks' last lines, their groups beyond four
-// (those under way are kept, then those that did most), members that few ask for, the ends of
-// texts, all groups, and the ranks with the highest local ranks. ParseNodeJson takes it always.
+// that is too little, there go, until it suffices: the ranks' buckets, their last lines, their
+// groups beyond four (those under way are kept, then those that did most), members that few ask
+// for, the ends of texts, all groups, and the ranks with the highest local ranks. ParseNodeJson
+// takes it always.
 std::string RenderNodeJson(const NodeView& node);
 
 // The text comes from another node or a stranger. Members that are missing have their default

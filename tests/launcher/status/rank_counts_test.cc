@@ -175,6 +175,50 @@ TEST_CASE("rank counts: an end that was written before its call was read counts 
   CHECK(ViewAt(history, kStart).groups[0].called == 6);
 }
 
+RankCounts WithBuckets(uint32_t buckets, std::vector<BucketCounts> words) {
+  RankCounts counts;
+  counts.buckets = buckets;
+  counts.backward_ns = 60'000'000;
+  counts.bucket_words = std::move(words);
+  return counts;
+}
+
+TEST_CASE("rank counts: the buckets of a pass, also before the first step is told") {
+  RankHistory history;
+  history.Reset(kStart);
+  history.Look(kStart + seconds(5), WithBuckets(2, {{10'000, 20'000}, {55'000, 70'001}}));
+  RankView view = ViewAt(history, kStart + seconds(5));
+  CHECK(view.backward_s == doctest::Approx(0.06));
+  REQUIRE(view.buckets.size() == 2);
+  CHECK(view.buckets[1].count == 1);
+  CHECK(view.buckets[1].start_s == doctest::Approx(0.055));
+  CHECK(view.buckets[1].end_s == doctest::Approx(0.070001));
+  // Of 16, two share a word; of 17, so do all but the last.
+  history.Look(kStart + seconds(6), WithBuckets(17, std::vector<BucketCounts>(9)));
+  view = ViewAt(history, kStart + seconds(6));
+  REQUIRE(view.buckets.size() == 9);
+  CHECK(view.buckets[0].count == 2);
+  CHECK(view.buckets[8].count == 1);
+}
+
+TEST_CASE("rank counts: buckets that contradict themselves are none") {
+  std::vector<RankCounts> wrong = {
+      WithBuckets(2, {{10'000, 20'000}, {55'001, 55'000}}),     // the end before the start
+      WithBuckets(2, {{10'000, 20'000}, {55'000, 5'000'001}}),  // longer than it has lived
+      WithBuckets(2, {}),                                       // half written
+      WithBuckets(1'000'000'000, std::vector<BucketCounts>(14))};
+  wrong.push_back(WithBuckets(1, {{1, 2}}));
+  wrong.back().backward_ns = -1;
+  wrong.push_back(WithBuckets(1, {{1, 2}}));
+  wrong.back().backward_ns = std::numeric_limits<int64_t>::max();
+  for (const RankCounts& counts : wrong) {
+    RankHistory history;
+    history.Reset(kStart);
+    history.Look(kStart + seconds(5), counts);
+    CHECK(ViewAt(history, kStart + seconds(5)) == RankView{});
+  }
+}
+
 TEST_CASE("rank counts: moments that are not of this machine's time are unknown") {
   RankHistory history;
   history.Reset(kStart);
@@ -225,6 +269,12 @@ RankCounts AnyCounts(std::mt19937_64& random) {
         &counts.exposed_ns, &counts.evaluation_ns, &counts.checkpoint_ns}) {
     *word = static_cast<int64_t>(AnyWord(random));
   }
+  counts.buckets = static_cast<uint32_t>(AnyWord(random));
+  counts.backward_ns = static_cast<int64_t>(AnyWord(random));
+  for (uint64_t i = random() % 15; i > 0; --i) {
+    counts.bucket_words.push_back(
+        {static_cast<uint32_t>(AnyWord(random)), static_cast<uint32_t>(AnyWord(random))});
+  }
   for (uint64_t i = random() % 40; i > 0; --i) {
     GroupCounts group;
     group.key = AnyWord(random);
@@ -261,6 +311,11 @@ TEST_CASE("rank counts: whatever a worker writes, what is shown is finite, clean
       }
       CHECK((!view.exposed_share || (*view.exposed_share >= 0 && *view.exposed_share <= 1)));
       CHECK(view.phase <= ProgramPhase::kCheckpoint);
+      CHECK(view.buckets.size() <= 14);
+      CHECK((!view.backward_s || (*view.backward_s >= 0 && *view.backward_s <= lived)));
+      for (const BucketView& bucket : view.buckets) {
+        CHECK((0 <= bucket.start_s && bucket.start_s <= bucket.end_s && bucket.end_s <= lived));
+      }
       CHECK(view.groups.size() <= 16);
       for (const GroupView& group : view.groups) {
         CHECK(group.size >= 1);

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <memory>
 #include <random>
@@ -80,6 +81,9 @@ TEST_CASE("rank page: what the worker writes is read, also without the agent's d
   page->CloseDescriptor();
   CHECK(page->fd() == -1);
   for (size_t word = kPhaseWord; word <= kCheckpointTimeWord; ++word) worker.Set(word, word * 10);
+  worker.Set(kPassWord, uint64_t{1} << 32 | 15);
+  worker.Set(kBackwardWord, 170);
+  for (size_t i = 0; i < 8; ++i) worker.Set(kFirstBucketWord + i, i << 32 | (i + 5));
   const size_t slot = kFirstGroupWord + 2 * kGroupWords;
   worker.Set(slot + kGroupKeyWord, 99);
   worker.Set(slot + kGroupPlaceWord, uint64_t{3} << 32 | 8);
@@ -104,6 +108,11 @@ TEST_CASE("rank page: what the worker writes is read, also without the agent's d
   CHECK(counts.exposed_ns == 130);
   CHECK(counts.evaluation_ns == 140);
   CHECK(counts.checkpoint_ns == 150);
+  CHECK(counts.buckets == 15);
+  CHECK(counts.backward_ns == 170);
+  REQUIRE(counts.bucket_words.size() == 8);
+  CHECK(counts.bucket_words[7].start_us == 7);
+  CHECK(counts.bucket_words[7].end_us == 12);
   REQUIRE(counts.groups.size() == 1);
   const GroupCounts& group = counts.groups[0];
   CHECK(group.key == 99);
@@ -146,6 +155,33 @@ TEST_CASE("rank page: it is read while the worker writes anything anywhere") {
   }
   is_over = true;
   writer.join();
+}
+
+TEST_CASE("rank page: a pass that is told meanwhile is read whole or not at all") {
+  const auto page = MakePage();
+  std::atomic<bool> is_over{false};
+  std::thread writer([&] {
+    Mapped worker(*page);
+    for (uint64_t number = 1; !is_over; ++number) {
+      worker.Set(kPassWord, 0);
+      worker.Set(kBackwardWord, number);
+      for (size_t i = 0; i < kBucketWords; ++i) worker.Set(kFirstBucketWord + i, number);
+      worker.Set(kPassWord, number << 32 | kBucketWords);
+      for (uint64_t pause = number % 512; pause > 0 && !is_over; --pause) continue;
+    }
+  });
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  int wholes = 0;
+  while (wholes < 1000 && std::chrono::steady_clock::now() < deadline) {
+    const RankCounts counts = page->Read();
+    wholes += counts.bucket_words.empty() ? 0 : 1;
+    for (const BucketCounts& bucket : counts.bucket_words) {
+      CHECK(bucket.end_us == static_cast<uint32_t>(counts.backward_ns));
+    }
+  }
+  is_over = true;
+  writer.join();
+  CHECK(wholes == 1000);
 }
 
 TEST_CASE("rank page: without a descriptor it is an error that says for what") {

@@ -51,7 +51,9 @@ TEST_CASE("snapshot json: every member comes back as it was") {
 
 TEST_CASE("snapshot json: one line holds all members, those that are unknown as null") {
   JobView job;
-  job.nodes.emplace_back().ranks.emplace_back().groups.emplace_back().key = 0xab;
+  RankView& rank = job.nodes.emplace_back().ranks.emplace_back();
+  rank.groups.emplace_back().key = 0xab;
+  rank.buckets.emplace_back();
   job.up_s = 1.0 / 3;
   CHECK(RenderJson(job) ==
         R"({"version":1,"run_id":"","program":"","state":"","is_healthy":true,"sentence":"",)"
@@ -65,7 +67,8 @@ TEST_CASE("snapshot json: one line holds all members, those that are unknown as 
         R"("wait":"","up_s":null,"cpu":null,"idle_s":null,"memory":null,"gpu":null,)"
         R"("gpu_memory":null,"phase":"unknown","phase_s":0.0,"step":null,"step_age_s":0.0,)"
         R"("step_s":null,"longest_step_s":null,"samples_per_s":null,"self_s":null,)"
-        R"("exposed_share":null,"first_step_s":null,"groups":[{"key":"00000000000000ab",)"
+        R"("exposed_share":null,"first_step_s":null,"backward_s":null,)"
+        R"("buckets":[{"count":1,"start_s":0.0,"end_s":0.0}],"groups":[{"key":"00000000000000ab",)"
         R"("name":"","rank":0,"size":1,"called":0,"done":0,"op":"","waiting_s":0.0,)"
         R"("quiet_s":0.0}],"last_line":"","last_line_age_s":null}],"gpus":[],)"
         R"("memory_used":null,"memory_limit":null,"oom_kills":0,"problems":[]}],)"
@@ -93,7 +96,7 @@ TEST_CASE("snapshot json: it is JSON whatever bytes and numbers the snapshot hol
 }
 
 TEST_CASE(
-    "snapshot json: a node's text gives up last lines, then quiet groups, then rare members") {
+    "snapshot json: a node's text gives up buckets, last lines, quiet groups, then rare members") {
   NodeView node = TrainingNode("host", 0, 0, 40);
   for (RankView& rank : node.ranks) {
     rank.wait = "futex";
@@ -104,8 +107,18 @@ TEST_CASE(
   }
   CHECK(*ParseNodeJson(RenderNodeJson(node)) == node);
 
-  for (RankView& rank : node.ranks) rank.last_line = std::string(1000, 'x');
+  for (RankView& rank : node.ranks) {
+    rank.last_line = std::string(700, 'x');
+    rank.backward_s = 0.5;
+    rank.buckets.resize(14, {.count = 2, .start_s = 0.123456, .end_s = 0.234567});
+  }
   NodeView back = *ParseNodeJson(RenderNodeJson(node));
+  CHECK(back.ranks[39].buckets.empty());
+  CHECK(!back.ranks[39].backward_s);
+  CHECK(back.ranks[39].last_line.size() == 700);
+
+  for (RankView& rank : node.ranks) rank.last_line = std::string(1000, 'x');
+  back = *ParseNodeJson(RenderNodeJson(node));
   CHECK(back.ranks[39].last_line.empty());
   CHECK(back.ranks[39].groups == node.ranks[39].groups);
 
@@ -150,11 +163,13 @@ TEST_CASE(
     "snapshot json: a small node with too much of something is sent with what the reader takes") {
   NodeView node = TrainingNode("host", 0, 0, 1);
   node.ranks[0].groups.resize(100);
+  node.ranks[0].buckets.resize(100);
   node.ranks[0].last_line = std::string(2000, 'x');
   node.problems.resize(2000);
   const absl::StatusOr<NodeView> back = ParseNodeJson(RenderNodeJson(node));
   REQUIRE_MESSAGE(back.ok(), back.status().ToString());
   CHECK(back->ranks[0].groups.size() == 64);
+  CHECK(back->ranks[0].buckets.size() == 14);
   CHECK(back->ranks[0].last_line.size() == 1024);
   CHECK(back->problems.size() == 1024);
 }

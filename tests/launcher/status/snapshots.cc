@@ -113,6 +113,9 @@ void FillRank(RankView& rank) {
   rank.longest_step_s = 1.25;
   rank.exposed_share = 0.125;
   rank.first_step_s = 4.5;
+  rank.backward_s = 0.06;
+  rank.buckets = {{.count = 1, .start_s = 0.01, .end_s = 0.02},
+                  {.count = 3, .start_s = 0.055, .end_s = 0.070001}};
   rank.groups.push_back({.key = 7,
                          .name = "tp",
                          .rank = 1,
