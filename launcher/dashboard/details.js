@@ -67,6 +67,25 @@ function nodeRows(node, extra) {
   ];
 }
 
+// When in a backward pass its buckets were reduced: all bars have one axis.
+function timeline({ backward_s: backward, buckets }) {
+  if (!isKnown(backward) || buckets.length === 0) return h("p", { class: "note" }, "When in a step its buckets of gradients were reduced is not known.");
+  const end = Math.max(backward, ...buckets.map((bucket) => bucket.end_s)) || 1;
+  let number = 0;
+  const bucketRow = ({ count: shared, start_s: from, end_s: to }) => {
+    const first = ++number, late = Math.max(0, to - Math.max(from, backward));
+    number += shared - 1;
+    const name = `bucket ${first}${shared > 1 ? `–${number}` : ""}`;
+    const words = `${name}: from ${seconds(from)} to ${seconds(to)}, ${seconds(late)} of it behind backward`;
+    return row(name, bar(words, [["before", from], ["hidden", to - from - late], ["exposed", late]], end));
+  };
+  return [
+    h("p", { class: "note" }, "One pass. ", key("own", "backward"), key("hidden", "communication"), key("exposed", "behind backward")),
+    h("dl", { class: "rows timeline" }, row("backward", bar(`backward: ${seconds(backward)}`, [["own", backward]], end)), buckets.map(bucketRow),
+      row("ms", h("div", { class: "title-row" }, [0, 0.5, 1].map((part) => h("span", null, short(1e3 * part * end)))))),
+  ];
+}
+
 function renderDetails(picture, extra) {
   const shown = shownRank(picture), entry = picture.ranks.get(shown);
   if (!entry) return patch(byId("details"), h("p", { class: "note" }, "No rank is known yet."));
@@ -89,7 +108,7 @@ function renderDetails(picture, extra) {
       row("Memory", known(rank.memory, bytes)), gpuRows(rank, node),
       row("Process", rank.pid ? `pid ${rank.pid}, local rank ${rank.local_rank}, up ${isKnown(rank.up_s) ? age(rank.up_s) : "unknown"}` : "not started"),
       nodeRows(node, extra)),
-    groupsTable(rank),
+    timeline(rank), groupsTable(rank),
     rank.last_line ? h("p", { class: "last-line" }, h("code", null, rank.last_line),
       isKnown(rank.last_line_age_s) ? h("span", { class: "note" }, ` ${age(rank.last_line_age_s)} ago`) : null) : null,
     h("button", { type: "button", "data-output": rank.rank }, "Show its output"),

@@ -35,6 +35,12 @@ function update(node, wanted) {
   patch(node, wanted.children);
 }
 
+// Parts, [class, value] each, of a whole.
+function bar(words, parts, whole) {
+  return h("div", { class: "bar", role: "img", "aria-label": words, title: words }, parts.filter(([, value]) => value > 0).map(([name, value]) =>
+    h("span", { class: name, style: `width: ${((100 * value) / whole).toFixed(2)}%` })));
+}
+
 // Changes only what differs, so that focus, selection and scroll positions survive every second's news.
 function patch(parent, children) {
   const wanted = [children].flat(Infinity).filter((child) => child != null);

@@ -82,9 +82,7 @@ function stepBar(rank, longest) {
   const parts = { own: rank.self_s, exposed: isKnown(rank.exposed_share) && isKnown(rank.step_s) ? rank.exposed_share * rank.step_s : null };
   parts.rest = isKnown(rank.step_s) && parts.exposed !== null ? Math.max(0, rank.step_s - parts.own - parts.exposed) : null;
   const words = [`own work ${seconds(parts.own)}`, `communication ${seconds(parts.exposed)}`, `the rest ${seconds(parts.rest)}`].join(", ");
-  return h("div", { class: "bar", role: "img", "aria-label": words, title: words },
-    Object.entries(parts).filter(([, value]) => value > 0).map(([name, value]) =>
-      h("span", { class: name, style: `width: ${((100 * value) / longest).toFixed(2)}%` })));
+  return bar(words, Object.entries(parts), longest);
 }
 
 function renderSlowest({ ranks, job }) {
@@ -109,8 +107,7 @@ function renderSlowest({ ranks, job }) {
         h("td", null, h("button", { type: "button", "data-choose": rank.rank }, `rank ${rank.rank}`)), h("td", null, node.host),
         h("td", null, seconds(rank.self_s)), h("td", null, more(rank.self_s)),
         h("td", null, known(rank.step_s, seconds)), h("td", { class: "bar-cell" }, stepBar(rank, longest))))))),
-    h("p", { class: "note" }, measured.length < job.world_size ? `${count(job.world_size - measured.length)} of ${count(job.world_size)} ranks do not report it. ` : "",
-      "When within the step each bucket of gradients was reduced is not known here."),
+    h("p", { class: "note" }, measured.length < job.world_size ? `${count(job.world_size - measured.length)} of ${count(job.world_size)} ranks do not report it.` : ""),
   ]);
 }
 
@@ -136,8 +133,7 @@ function roundRow(round, longest) {
   return h("li", null,
     h("p", null, h("b", null, `Round ${round.round}`),
       h("span", { class: "note" }, ` · ${age(round.age_s)} ago`, round.reason ? ` · after: ${round.reason}` : "")),
-    h("div", { class: "bar", role: "img", "aria-label": words, title: words }, parts.filter(([, , field]) => round[field] > 0).map(([name, , field]) =>
-      h("span", { class: name, style: `width: ${((100 * round[field]) / longest).toFixed(2)}%` }))),
+    bar(words, parts.map(([name, , field]) => [name, round[field]]), longest),
     h("p", { class: "note" }, `${seconds(total)}${isWhole ? "" : " so far as known"}: ${words}`));
 }
 

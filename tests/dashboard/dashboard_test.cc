@@ -41,6 +41,8 @@ TEST_CASE("page: it is one file of less than 60 KB that names no other") {
 
 TEST_CASE("page: a healthy job is shown in numbers, cells and plots") { CheckInBrowser("healthy"); }
 
+TEST_CASE("page: a time line shows which buckets backward hides") { CheckInBrowser("buckets"); }
+
 TEST_CASE("page: a hung job names the rank that is late and those that wait for it") {
   CheckInBrowser("hung");
 }

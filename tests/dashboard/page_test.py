@@ -37,6 +37,37 @@ def healthy(page):
         expect_equal(visit.count("table.slowest tbody tr"), 4, "rows of the slowest ranks")
 
 
+def buckets(page):
+    with Visit(page, "buckets") as visit:
+        def rows():
+            return visit.browser.evaluate("[...document.querySelectorAll('.timeline dt')].map((name) => name.innerText)")
+
+        def parts(row):
+            return visit.browser.evaluate(f"[...document.querySelectorAll('.timeline .bar')[{row}].children].map((part) => [part.className, part.style.width])")
+
+        expect_equal(rows(), ["backward", "bucket 1", "bucket 2", "bucket 3", "bucket 4", "bucket 5", "ms"], "rows")
+        expect_equal(parts(0), [["own", "75%"]], "backward")
+        expect_equal(parts(1), [["before", "12.5%"], ["hidden", "10%"]], "a bucket that backward hides")
+        expect_equal(parts(4), [["before", "65%"], ["hidden", "10%"], ["exposed", "7.5%"]], "one that it hides in part")
+        expect_equal(parts(5), [["before", "82.5%"], ["exposed", "17.5%"]], "one behind it")
+        expect_equal(visit.browser.evaluate("document.querySelectorAll('.timeline .bar')[4].getAttribute('aria-label')"),
+                     "bucket 4: from 52.0 ms to 66.0 ms, 6.00 ms of it behind backward", "what is read out")
+        expect_equal(visit.text(".timeline .title-row").split(), ["0", "40", "80"], "the axis")
+        # All bars stand on one axis, and the hatch begins where backward ends.
+        edges = visit.browser.evaluate("""(() => {
+          const bars = [...document.querySelectorAll('.timeline .bar')];
+          return [bars[0].children[0].getBoundingClientRect().right, bars[4].querySelector('.exposed').getBoundingClientRect().left];
+        })()""")
+        expect(abs(edges[0] - edges[1]) < 1, f"backward's end and the hatch: {edges}")
+        visit.browser.click("#grid [data-rank='1']")
+        visit.wait_text("#details h3", "Rank 1")
+        expect_equal(rows()[1:4] + rows()[-2:], ["bucket 1–2", "bucket 3–4", "bucket 5–6", "bucket 19–20", "ms"], "bars of several buckets")
+        visit.browser.click("#grid [data-rank='2']")
+        visit.wait_text("#details h3", "Rank 2")
+        expect("its buckets of gradients were reduced is not known" in visit.text("#details"), visit.text("#details"))
+        expect_equal(visit.count(".timeline"), 0, "a time line of what is not known")
+
+
 def hung(page):
     with Visit(page, "hung") as visit:
         expect(visit.text("#sentence").startswith("hung: no step for 4"), visit.text("#sentence"))
@@ -206,7 +237,7 @@ def keyboard(page):
 
 
 def phone(page):
-    for scenario in ("hung", "many", "hostile", "restarted", "straggling", "unknown"):
+    for scenario in ("hung", "buckets", "many", "hostile", "restarted", "straggling", "unknown"):
         with Visit(page, scenario, width=360, height=740) as visit:
             check_width(visit.browser, 360)
             expect(visit.browser.evaluate("document.getElementById('details').getBoundingClientRect().top >= document.getElementById('grid').getBoundingClientRect().bottom"),
@@ -214,7 +245,7 @@ def phone(page):
 
 
 def dark(page):
-    for scenario in ("hung", "straggling", "failed", "unknown"):
+    for scenario in ("hung", "buckets", "straggling", "failed", "unknown"):
         with Visit(page, scenario) as visit:
             for is_dark, color in ((False, "rgb(255, 255, 255)"), (True, "rgb(21, 24, 28)")):
                 visit.browser.set_dark(is_dark)
@@ -222,7 +253,7 @@ def dark(page):
                 expect_equal(visit.browser.evaluate(CONTRAST), [], "texts of too little contrast")
 
 
-CASES = {case.__name__: case for case in (healthy, hung, many_ranks, states, restart, unknown, other_version, hostile, output, connection_lost, keyboard, phone, dark)}
+CASES = {case.__name__: case for case in (healthy, buckets, hung, many_ranks, states, restart, unknown, other_version, hostile, output, connection_lost, keyboard, phone, dark)}
 
 
 def check_real(url):

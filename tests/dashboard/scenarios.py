@@ -16,6 +16,7 @@ def rank_view(rank, local_rank, size, t, **changes):
             "up_s": 731.0 + t, "cpu": 1.02, "idle_s": 0.0, "memory": 3_412_000_000 + rank * 1_000_000, "gpu": 0.91, "gpu_memory": 31_200_000_000,
             "phase": "train", "phase_s": 700.0 + t, "step": step, "step_age_s": 0.1, "step_s": 0.124, "longest_step_s": 0.31,
             "samples_per_s": 258.0, "self_s": 0.104 + 0.0006 * (rank * 7 % 5), "exposed_share": 0.081, "first_step_s": 6.2,
+            "backward_s": None, "buckets": [],
             "groups": [group(rank, size, 12 * step)], "last_line": f"step {step}: loss {2.1 + 0.001 * rank:.3f}", "last_line_age_s": 0.4}
     view.update(changes)
     return view
@@ -61,6 +62,19 @@ def problem(kind, text, ranks, node="", since_s=5.0):
 
 def healthy(t):
     return job(1, 4, t)
+
+
+def buckets(t):
+    """Backward takes 60 ms; the fourth bucket is under way at its end, the last begins behind it. Rank 1: 20 buckets,
+    of which two share a bar. Rank 2 tells of none."""
+    def change(rank):
+        if rank == 2:
+            return {}
+        spans = [(0.010, 0.018), (0.022, 0.030), (0.035, 0.044), (0.052, 0.066), (0.066, 0.080)]
+        if rank == 1:
+            spans = [(0.006 * i + 0.002, 0.006 * i + 0.007) for i in range(10)]
+        return {"backward_s": 0.060, "buckets": [{"count": 2 if rank == 1 else 1, "start_s": start, "end_s": end} for start, end in spans]}
+    return job(1, 3, t, change)
 
 
 def hung(t):
@@ -163,5 +177,5 @@ def hostile(t):
                first_fault={"rank": 1, "host": HOSTILE, "text": HOSTILE, "last_lines": HOSTILE * 20, "round": 1, "age_s": 1.0})
 
 
-SCENARIOS = {"healthy": healthy, "hung": hung, "hung_later": hung_later, "straggling": straggling, "many": many(128), "most": many(1024), "restarted": restarted,
+SCENARIOS = {"healthy": healthy, "buckets": buckets, "hung": hung, "hung_later": hung_later, "straggling": straggling, "many": many(128), "most": many(1024), "restarted": restarted,
              "failed": failed, "unknown": unknown, "hostile": hostile}
