@@ -101,13 +101,15 @@ TEST_CASE("status: --json has every member that is documented") {
                                   "up_s", "waiting_for", "waiting_left_s", "ranks", "gpus",
                                   "memory_used", "memory_limit", "oom_kills", "problems"});
   const json rank = RanksOf(seen)[0];
-  CheckMembers(
-      rank,
-      {"rank",           "local_rank", "pid",           "state",        "end",    "wait",
-       "up_s",           "cpu",        "idle_s",        "memory",       "gpu",    "gpu_memory",
-       "phase",          "phase_s",    "step",          "step_age_s",   "step_s", "longest_step_s",
-       "samples_per_s",  "self_s",     "exposed_share", "first_step_s", "groups", "last_line",
-       "last_line_age_s"});
+  CheckMembers(rank, {"rank",          "local_rank", "pid",
+                      "state",         "end",        "wait",
+                      "up_s",          "cpu",        "idle_s",
+                      "memory",        "gpu",        "gpu_memory",
+                      "phase",         "phase_s",    "step",
+                      "step_age_s",    "step_s",     "longest_step_s",
+                      "samples_per_s", "self_s",     "exposed_share",
+                      "first_step_s",  "backward_s", "buckets",
+                      "groups",        "last_line",  "last_line_age_s"});
   const json group = rank["groups"][0];
   CheckMembers(group,
                {"key", "name", "rank", "size", "called", "done", "op", "waiting_s", "quiet_s"});
