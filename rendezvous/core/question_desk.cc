@@ -37,6 +37,7 @@ std::vector<Action> QuestionDesk::Ask(TimePoint now, SessionId asker, const Ques
   Asked& asked = asked_[id];
   asked.to = question.to;
   asked.body = question.body;
+  asked.asked_at = now;
   asked.deadline = now + std::clamp(question.patience, kPatience, kMaxPatience);
   asked.askers.push_back({asker, question.id});
   std::vector<Action> actions;
@@ -115,7 +116,7 @@ size_t QuestionDesk::HeldBytes() const {
 std::vector<Action> QuestionDesk::FinishIfDone(TimePoint now, Asked& asked) {
   if (asked.is_done || !asked.awaited.empty()) return {};
   asked.is_done = true;
-  asked.deadline = now + kFresh;
+  asked.deadline = std::max(now, asked.asked_at + kFresh);
   std::vector<Action> actions;
   for (const Asker& asker : std::exchange(asked.askers, {})) Give(asked, asker, actions);
   // What one node was asked is nobody else's question.

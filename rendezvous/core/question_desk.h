@@ -28,8 +28,9 @@ class QuestionDesk {
   // How long the nodes may take at least, and at most.
   static constexpr Duration kPatience = std::chrono::milliseconds(1500);
   static constexpr Duration kMaxPatience = std::chrono::seconds(20);
-  // A question to all that was answered not longer ago is not asked again.
-  static constexpr Duration kFresh = std::chrono::seconds(1);
+  // A question to all that was asked not longer ago is not asked again. Less than the second after
+  // which a dashboard asks, or it would get every second answer twice.
+  static constexpr Duration kFresh = std::chrono::milliseconds(900);
   static constexpr size_t kMaxQuestions = 64;
   static constexpr size_t kMaxAskers = 1024;  // of one question
   // Of all answers that are held: as much as a command reads (control_client.cc). A node whose
@@ -56,6 +57,7 @@ class QuestionDesk {
   struct Asked {
     NodeId to;
     std::string body;
+    TimePoint asked_at;
     TimePoint deadline;  // of the question; once it is done, of its freshness
     bool is_done = false;
     std::vector<Asker> askers;
