@@ -90,6 +90,7 @@ TEST_CASE("top: it shows the job alive, and q restores the terminal") {
   terminal.Type("x");
   terminal.Type("q");
   CHECK(terminal.Wait() == 0);
+  CHECK_MESSAGE(terminal.WaitFor(kLeave), Tail(terminal));
   CHECK(terminal.shown().ends_with(kLeave));
   CHECK(AreSame(terminal.modes(), before));
 }
@@ -115,6 +116,7 @@ TEST_CASE("top: signals end it, and the terminal is restored") {
     REQUIRE_MESSAGE(terminal.WaitFor("q quit"), Tail(terminal));
     terminal.Signal(signal);
     CHECK_MESSAGE(terminal.Wait() == 0, Tail(terminal));
+    CHECK_MESSAGE(terminal.WaitFor(kLeave), Tail(terminal));
     CHECK(terminal.shown().ends_with(kLeave));
     CHECK(AreSame(terminal.modes(), before));
   }
@@ -122,6 +124,7 @@ TEST_CASE("top: signals end it, and the terminal is restored") {
   REQUIRE_MESSAGE(terminal.WaitFor("q quit"), Tail(terminal));
   terminal.Type("\x03");  // Ctrl-C
   CHECK(terminal.Wait() == 0);
+  CHECK_MESSAGE(terminal.WaitFor(kLeave), Tail(terminal));
   CHECK(terminal.shown().ends_with(kLeave));
 }
 
