@@ -9,7 +9,7 @@
 #include "launcher/control/control_client.h"
 #include "launcher/control/control_socket.h"
 #include "launcher/status/job_judge.h"
-#include "launcher/status/job_watch.h"
+#include "launcher/status/assemble_job.h"
 #include "launcher/status/snapshot_json.h"
 #include "rendezvous/base/plain_text.h"
 #include "rendezvous/base/steady_clock.h"

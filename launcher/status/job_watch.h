@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "launcher/agent/file_thread.h"
+#include "launcher/status/assemble_job.h"
 #include "launcher/status/job_judge.h"
 #include "launcher/status/node_facts.h"
 #include "launcher/status/node_record.h"
@@ -27,17 +28,6 @@
 #include "rendezvous/client/rendezvous_client.h"
 
 namespace ddprun::launcher {
-
-// `job`, of this node, with what the others and the coordinator know.
-JobView AssembleJob(JobView job, const rendezvous::GiveAnswers& answers, TimePoint now);
-
-// The body of the question that only members of the job ask: with what workers wrote.
-inline constexpr char kPrivateQuestion[] = "status private";
-
-// Takes away what strangers are not shown: what workers wrote and how they were called. How one
-// failed stays, with the first line of its exception.
-void HidePrivate(NodeView& node);
-void HidePrivate(JobView& job);
 
 // One look at the job, judged.
 struct JobSnapshot {

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "launcher/status/job_watch.h"
+#include "launcher/status/assemble_job.h"
 #include "tests/launcher/status/snapshots.h"
 
 namespace ddprun::launcher {

@@ -1,0 +1,94 @@
+#include "launcher/status/assemble_job.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "launcher/status/snapshot_json.h"
+#include "rendezvous/base/plain_text.h"
+
+namespace ddprun::launcher {
+namespace {
+
+// Of more ranks they would be most of what is sent each second.
+constexpr size_t kMaxRanksWithBuckets = 512;
+
+double SecondsBetween(TimePoint from, TimePoint to) {
+  return std::max(0.0, std::chrono::duration<double>(to - from).count());
+}
+
+void AddFacts(const rendezvous::JobFacts& facts, TimePoint now, JobView& job) {
+  if (facts.run_id.empty()) return;  // the coordinator knows no job yet
+  if (job.run_id.empty()) job.run_id = facts.run_id;
+  job.min_nodes = facts.min_nodes;
+  job.max_nodes = facts.max_nodes;
+  job.restart_count = facts.restart_count;
+  job.max_restarts = facts.max_restarts;
+  if (facts.round.value != 0) {
+    job.round = facts.round.value;
+    job.node_count = facts.node_count;
+    job.world_size = facts.world_size;
+  }
+  if (facts.phase != "running") job.state = facts.phase;
+  if (job.state.empty()) job.state = facts.phase;
+  if (!facts.waiting_for.empty()) job.waiting_for = EscapeControl(facts.waiting_for);
+  if (facts.deadline) job.waiting_left_s = SecondsBetween(now, *facts.deadline);
+}
+
+void DropBucketsOfMany(JobView& job) {
+  size_t ranks = 0;
+  for (const NodeView& node : job.nodes) ranks += node.ranks.size();
+  if (ranks <= kMaxRanksWithBuckets) return;
+  for (NodeView& node : job.nodes) {
+    for (RankView& rank : node.ranks) {
+      rank.backward_s.reset();
+      rank.buckets.clear();
+    }
+  }
+}
+
+}  // namespace
+
+void HidePrivate(NodeView& node) {
+  for (RankView& rank : node.ranks) {
+    rank.last_line.clear();
+    rank.last_line_age_s.reset();
+  }
+}
+
+void HidePrivate(JobView& job) {
+  job.program.clear();
+  if (job.first_fault) job.first_fault->last_lines.clear();
+  for (NodeView& node : job.nodes) HidePrivate(node);
+}
+
+JobView AssembleJob(JobView job, const rendezvous::GiveAnswers& answers, TimePoint now) {
+  for (const rendezvous::NodeAnswer& answer : answers.answers) {
+    const bool is_known =
+        std::any_of(job.nodes.begin(), job.nodes.end(),
+                    [&](const NodeView& node) { return node.id == answer.node.value; });
+    if (is_known) continue;
+    absl::StatusOr<NodeView> node = ParseNodeJson(answer.body);
+    if (!node.ok()) {
+      job.silent_nodes.push_back(EscapeControl(answer.host));
+      continue;
+    }
+    node->id = EscapeControl(answer.node.value);
+    node->host = EscapeControl(answer.host);
+    job.up_s = std::max(job.up_s, node->up_s);
+    job.nodes.push_back(*std::move(node));
+  }
+  for (const std::string& host : answers.silent) job.silent_nodes.push_back(EscapeControl(host));
+  std::stable_sort(job.nodes.begin(), job.nodes.end(), [](const NodeView& a, const NodeView& b) {
+    const auto place = [](const NodeView& node) {
+      return node.node_rank < 0 ? std::numeric_limits<int>::max() : node.node_rank;
+    };
+    return place(a) < place(b);
+  });
+  DropBucketsOfMany(job);
+  if (answers.is_last) AddFacts(answers.facts, now, job);
+  return job;
+}
+
+}  // namespace ddprun::launcher
