@@ -113,6 +113,9 @@ void Writer::WriteRank(const DumpProcess& process, const ProcessReading& reading
                     absl::StrCat(reading.command.empty() ? "" : "== command ==\n", reading.command,
                                  reading.command.empty() ? "" : "\n\n", reading.status)));
   Keep(WriteNewFile(folder + "/environment.txt", reading.environment));
+  if (!reading.torch_flights.empty()) {
+    Keep(WriteNewFile(folder + "/torch_flight_record.json", reading.torch_flights));
+  }
 }
 
 void Writer::TakeFlightRecords() {

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "launcher/dump/proc_facts.h"
 #include "launcher/dump/shown_environment.h"
+#include "launcher/dump/worker_server.h"
 #include "rendezvous/base/quiet_thread.h"
 #include "rendezvous/base/steady_clock.h"
 
@@ -61,9 +62,15 @@ void ReadOne(Work& work, size_t i, TimePoint deadline) {
   }
   if (!work.wishes.wants_facts || !is_alive) return;
   std::string command = ShownCommand(ReadProcFile(pid, "cmdline", kMaxFile).value_or(""));
-  std::string environment =
-      ShownEnvironment(ReadProcFile(pid, "environ", kMaxEnvironment).value_or(""));
+  const std::string variables = ReadProcFile(pid, "environ", kMaxEnvironment).value_or("");
+  std::string environment = ShownEnvironment(variables);
+  const std::string server = VariableIn(variables, kWorkerServerVariable);
+  absl::StatusOr<std::string> flights = std::string();
+  if (!server.empty()) {
+    flights = AskWorkerServer(server, pid, WorkerServerWish::kFlightRecord, deadline);
+  }
   const std::lock_guard lock(work.mutex);
+  work.readings[i].torch_flights = flights.value_or("");
   work.readings[i].command = std::move(command);
   work.readings[i].environment = std::move(environment);
 }

@@ -17,6 +17,8 @@ struct ProcessReading {
   std::string status;       // of /proc: status, wchan, syscall, limits, for a file
   std::string command;      // as it may be shown; empty: not permitted, not asked for
   std::string environment;  // likewise
+  // PyTorch's flight recorder as JSON, where the worker's own server tells it (worker_server.h).
+  std::string torch_flights;
 };
 
 struct ReadingWishes {

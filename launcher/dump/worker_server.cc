@@ -24,8 +24,16 @@ namespace {
 
 using absl::string_view;
 
-constexpr char kRequest[] =
-    "POST /handler/dump_traceback HTTP/1.0\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+// What this server knows to do: PyTorch's names.
+const char* NameOf(WorkerServerWish wish) {
+  switch (wish) {
+    case WorkerServerWish::kStacks:
+      return "dump_traceback";
+    case WorkerServerWish::kFlightRecord:
+      return "fr_trace_json";
+  }
+  return "";
+}
 
 // Whether what was read holds a whole answer; the server may leave the connection open behind it.
 bool IsWhole(string_view answer) {
@@ -81,11 +89,15 @@ absl::StatusOr<UniqueFd> Connect(const std::string& path, pid_t pid) {
 }  // namespace
 
 absl::StatusOr<std::string> AskWorkerServer(const std::string& path, pid_t pid,
-                                            TimePoint deadline) {
+                                            WorkerServerWish wish, TimePoint deadline) {
+  const std::string request =
+      absl::StrCat("POST /handler/", NameOf(wish),
+                   " HTTP/1.0\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
   absl::StatusOr<UniqueFd> fd = Connect(path, pid);
   if (!fd.ok()) return fd.status();
   // Far less than the socket takes.
-  if (send(fd->get(), kRequest, sizeof(kRequest) - 1, MSG_NOSIGNAL) != sizeof(kRequest) - 1) {
+  if (send(fd->get(), request.data(), request.size(), MSG_NOSIGNAL) !=
+      static_cast<ssize_t>(request.size())) {
     return FileError("send", path);
   }
   std::string answer;
@@ -103,7 +115,7 @@ absl::StatusOr<std::string> AskWorkerServer(const std::string& path, pid_t pid,
   const size_t head = answer.find("\r\n\r\n");
   if (head == std::string::npos ||
       !absl::StrContains(answer.substr(0, answer.find('\r')), " 200")) {
-    return absl::UnavailableError(absl::StrCat("\"", path, "\" gives no stacks"));
+    return absl::UnavailableError(absl::StrCat("\"", path, "\" does not answer ", NameOf(wish)));
   }
   return answer.substr(head + 4);
 }

@@ -15,11 +15,16 @@ namespace ddprun::launcher {
 // The variable that names the server's socket.
 inline constexpr char kWorkerServerVariable[] = "TORCH_WORKER_SERVER_SOCKET";
 
-// The Python stacks of process `pid`, as Python's faulthandler prints them, from the socket at
-// `path`. The answer comes from a thread of the program's own, which needs neither ptrace nor
-// Python's lock. An error where no server of this very process listens there, or none answers by
-// the deadline.
-absl::StatusOr<std::string> AskWorkerServer(const std::string& path, pid_t pid, TimePoint deadline);
+enum class WorkerServerWish {
+  kStacks,        // the Python stacks, as Python's faulthandler prints them
+  kFlightRecord,  // PyTorch's flight recorder as JSON: the last collectives of each group
+};
+
+// What process `pid` tells over the socket at `path`. The answer comes from a thread of the
+// program's own, which needs neither ptrace nor Python's lock. An error where no server of this
+// very process listens there, or none answers by the deadline.
+absl::StatusOr<std::string> AskWorkerServer(const std::string& path, pid_t pid,
+                                            WorkerServerWish wish, TimePoint deadline);
 
 }  // namespace ddprun::launcher
 
