@@ -146,7 +146,7 @@ class Agent {
   void OpenControl(Duration delay);
   void ServeWatchers(WatchSockets sockets);
   void OnLook(const std::shared_ptr<const JobSnapshot>& snapshot);
-  void OnHang(const HangFound& hang);
+  void OnHang(const HangFound& hang, const JobView& job);
   // The workers run: what the kernel counts from here on is theirs.
   void NoteBaseline();
   void SayRunning();

@@ -63,7 +63,7 @@ JobWatch::Hooks Agent::WatchHooks() {
             if (client_ != nullptr) client_->Answer(id, body);
           },
       .say = [this](const std::string& text) { Say(text); },
-      .on_hang = [this](const HangFound& hang) { OnHang(hang); },
+      .on_hang = [this](const HangFound& hang, const JobView& job) { OnHang(hang, job); },
       .on_look = [this](const std::shared_ptr<const JobSnapshot>& snapshot) { OnLook(snapshot); },
       .on_first_step =
           [this] {
@@ -132,7 +132,7 @@ void Agent::OnLook(const std::shared_ptr<const JobSnapshot>& snapshot) {
   if (job.effective_share) events_->log().NoteEffectiveShare(*job.effective_share);
 }
 
-void Agent::OnHang(const HangFound& hang) {
+void Agent::OnHang(const HangFound& hang, const JobView& job) {
   if (hang.is_new && setup_.config.on_hang == OnHang::kDump) {
     control_.Dump(FolderForFiles(setup_.config), {}, [this](const ControlPlane::DumpDone& done) {
       if (!done.sentence.empty()) Say(done.sentence);
@@ -148,6 +148,15 @@ void Agent::OnHang(const HangFound& hang) {
   const bool may_restart = setup_.config.on_hang == OnHang::kRestart && hang.may_restart;
   if (!may_restart || hang.ranks.empty()) return;
   rendezvous::FailureReport report{.node = node_id_, .host = host_, .rank = hang.ranks.front()};
+  for (const NodeView& node : job.nodes) {
+    for (const RankView& view : node.ranks) {
+      if (view.rank != report.rank) continue;
+      report.host = node.host;
+      report.node_rank = node.node_rank;
+      report.local_rank = view.local_rank;
+      report.pid = view.pid;
+    }
+  }
   report.exit_code = kExitHang;
   report.message = "hang: " + hang.text;
   report.unix_time_ms = UnixTimeMs();

@@ -90,7 +90,11 @@ int List(const AskOptions& options) {
     return Print(list.dump(2, ' ', false, json::error_handler_t::replace) + "\n");
   }
   std::string text;
-  for (const FoundJob& found : jobs) absl::StrAppend(&text, JobLine(found.job), "\n");
+  for (const FoundJob& found : jobs) {
+    const bool is_told = !found.job.is_healthy && !found.job.problems.empty();
+    absl::StrAppend(&text, JobLine(found.job),
+                    is_told ? "; " + found.job.problems.front().text : "", "\n");
+  }
   if (jobs.empty() && troubles.empty()) text = "no job of yours runs on this machine\n";
   return Print(text);
 }
@@ -170,6 +174,13 @@ int Logs(const AskOptions& options) {
 int Dump(const AskOptions& options) {
   const absl::StatusOr<FoundJob> found = ChooseJob(options.job);
   if (!found.ok()) return Complain(found.status(), kExitCannotAsk);
+  for (const int rank : options.ranks) {
+    if (rank < found->job.world_size) continue;
+    return Complain(absl::NotFoundError(absl::StrCat("dump: there is no rank ", rank,
+                                                     " in this job, which has ",
+                                                     found->job.world_size)),
+                    kExitCannotAsk);
+  }
   // The agent has a working directory of its own.
   const std::string wanted = options.directory.empty() ? "." : options.directory;
   const std::unique_ptr<char, decltype(&std::free)> directory(realpath(wanted.c_str(), nullptr),

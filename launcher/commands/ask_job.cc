@@ -74,7 +74,7 @@ absl::StatusOr<FoundJob> ChooseJob(const std::string& job_id) {
   if (jobs.empty()) {
     return absl::NotFoundError(
         absl::StrCat("no job of yours runs on this machine", trouble,
-                     "; from another one ask its coordinator: --coordinator=HOST:PORT"));
+                     "; from another one ask with: ddprun status --coordinator=HOST:PORT"));
   }
   std::vector<std::string> ids;
   for (const FoundJob& found : jobs) ids.push_back(found.job.run_id);

@@ -6,6 +6,7 @@
 #include <termios.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <csignal>
 #include <optional>
@@ -133,8 +134,14 @@ class Top {
       history_ = {job_.samples_per_s ? "samples/s" : "steps/s", {}};
     }
     double speed = job_.samples_per_s.value_or(NAN);
-    if (history_.unit == "steps/s")
-      speed = job_.step_s && *job_.step_s > 0 ? 1 / *job_.step_s : NAN;
+    if (history_.unit == "steps/s") {
+      // The last steps' time is no speed where no step ends.
+      const bool goes_on = std::none_of(
+          job_.problems.begin(), job_.problems.end(), [](const Problem& problem) {
+            return problem.kind == "hang" || problem.kind == "no_progress";
+          });
+      speed = goes_on && job_.step_s && *job_.step_s > 0 ? 1 / *job_.step_s : NAN;
+    }
     history_.values.push_back(speed);
     if (history_.values.size() > kMaxHistory) history_.values.erase(history_.values.begin());
     return absl::OkStatus();

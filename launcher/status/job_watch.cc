@@ -296,7 +296,7 @@ void JobWatch::JudgeWhenComplete() {
         // Only one node speaks for the job.
         if (record_.has_rank_0() && !has_ended_) {
           for (const std::string& line : judged->news.lines) hooks_.say(line);
-          if (judged->news.hang) hooks_.on_hang(*judged->news.hang);
+          if (judged->news.hang) hooks_.on_hang(*judged->news.hang, judged->snapshot->job);
         }
         Finish(std::move(judged->snapshot));
       });

@@ -51,7 +51,7 @@ class JobWatch {
     // One line for the user.
     std::function<void(const std::string& text)> say;
     // A hang stands: at every look at which it does.
-    std::function<void(const HangFound& hang)> on_hang;
+    std::function<void(const HangFound& hang, const JobView& job)> on_hang;
     // A new look, for who has subscribed (set_viewers).
     std::function<void(const std::shared_ptr<const JobSnapshot>& snapshot)> on_look;
     // All ranks of this node have made their first step of the round.

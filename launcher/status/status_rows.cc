@@ -31,6 +31,8 @@ std::string IfKnown(const std::optional<Value>& value, const Text& text) {
 
 Cell StateCell(const RankView& rank, bool has_problem) {
   const bool has_ended = !rank.end.empty();
+  // By SIGSTOP or a terminal; the kernel's name for it (process_facts.cc).
+  if (!has_ended && rank.wait == "do_signal_stop") return {"stopped", CellColour::kBad};
   const CellColour colour = HasFailed(rank)            ? CellColour::kBad
                             : has_problem              ? CellColour::kNotice
                             : rank.state == "starting" ? CellColour::kNotice

@@ -139,6 +139,8 @@ TEST_CASE("top: it ends with the job, and says so on the user's own screen") {
   job.Touch("go");
   CHECK_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
   CHECK_MESSAGE(terminal.Wait() == 0, Tail(terminal));
+  // The end of a process is seen before the last of what it wrote.
+  REQUIRE_MESSAGE(terminal.WaitFor("cannot be asked any more: "), Tail(terminal));
   const std::string shown = terminal.shown();
   const size_t left = shown.find(kLeave);
   REQUIRE(left != std::string::npos);

@@ -168,6 +168,8 @@ TEST_CASE("watchers: --on_hang=restart ends with 124 when no restart is left") {
   CHECK_MESSAGE(ddprun->Wait() == 124, ddprun->Describe());
   Holds(ddprun->err(), "hang: rank 1 has not come to all-reduce #2 for ");
   Holds(ddprun->err(), "restart 1 of 1");
+  Holds(ddprun->err(), "(local_rank: 1)");
+  CHECK(ddprun->err().find("(pid: not started)") == std::string::npos);
 }
 
 TEST_CASE("watchers: a dump has the stacks of all ranks, by hand and by --on_hang=dump") {

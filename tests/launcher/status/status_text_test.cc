@@ -64,6 +64,13 @@ start of round 1: rendezvous 80 ms, exec 40 ms, first step 3.2 s
 )");
 }
 
+TEST_CASE("status text: a rank that a signal holds is stopped") {
+  JobView job = TrainingJob(1, 2);
+  job.nodes[0].ranks[1].wait = "do_signal_stop";
+  Holds(StatusText(job, {}), "\n   1  stopped  18,240 ");
+  Holds(StatusText(job, {}), "\n   0  running  18,240 ");
+}
+
 TEST_CASE("status text: a silent node is named, an old view has its age, the unknown is a dash") {
   JobView job = TrainingJob(2, 2);
   job.silent_nodes = {"host-1"};
