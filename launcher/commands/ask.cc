@@ -176,10 +176,10 @@ int Dump(const AskOptions& options) {
   if (!found.ok()) return Complain(found.status(), kExitCannotAsk);
   for (const int rank : options.ranks) {
     if (rank < found->job.world_size) continue;
-    return Complain(absl::NotFoundError(absl::StrCat("dump: there is no rank ", rank,
-                                                     " in this job, which has ",
-                                                     found->job.world_size)),
-                    kExitCannotAsk);
+    return Complain(
+        absl::NotFoundError(absl::StrCat("dump: there is no rank ", rank,
+                                         " in this job, which has ", found->job.world_size)),
+        kExitCannotAsk);
   }
   // The agent has a working directory of its own.
   const std::string wanted = options.directory.empty() ? "." : options.directory;

@@ -136,8 +136,8 @@ class Top {
     double speed = job_.samples_per_s.value_or(NAN);
     if (history_.unit == "steps/s") {
       // The last steps' time is no speed where no step ends.
-      const bool goes_on = std::none_of(
-          job_.problems.begin(), job_.problems.end(), [](const Problem& problem) {
+      const bool goes_on =
+          std::none_of(job_.problems.begin(), job_.problems.end(), [](const Problem& problem) {
             return problem.kind == "hang" || problem.kind == "no_progress";
           });
       speed = goes_on && job_.step_s && *job_.step_s > 0 ? 1 / *job_.step_s : NAN;
