@@ -72,9 +72,9 @@ absl::StatusOr<FoundJob> ChooseJob(const std::string& job_id) {
   std::vector<FoundJob> jobs = FindJobs(troubles);
   const std::string trouble = troubles.empty() ? "" : "; " + absl::StrJoin(troubles, "; ");
   if (jobs.empty()) {
-    return absl::NotFoundError(
-        absl::StrCat("no job of yours runs on this machine", trouble,
-                     "; from another one ask with: ddprun status --coordinator=HOST:PORT"));
+    return absl::NotFoundError(absl::StrCat(
+        "no job of yours ", troubles.empty() ? "runs" : "answers", " on this machine", trouble,
+        "; from another one ask with: ddprun status --coordinator=HOST:PORT"));
   }
   std::vector<std::string> ids;
   for (const FoundJob& found : jobs) ids.push_back(found.job.run_id);
