@@ -79,7 +79,7 @@ void NodeRecord::NoteEvent(const rendezvous::ContactMade& event) {
 }
 
 void NodeRecord::NoteEvent(const rendezvous::ContactLost& event) {
-  contact_lost_ = absl::StrCat("the coordinator, which does not answer (", event.reason, ")");
+  contact_lost_ = absl::StrCat("the coordinator does not answer (", event.reason, ")");
 }
 
 void NodeRecord::NoteEvent(const rendezvous::ContactRestored&) { contact_lost_.clear(); }

@@ -68,7 +68,7 @@ std::string NodeLabelWithAge(const NodeView& node) {
 std::string NodeNote(const NodeView& node) {
   std::vector<std::string> parts;
   if (!node.waiting_for.empty()) {
-    parts.push_back(absl::StrCat("waits for ", ShownText(node.waiting_for)));
+    parts.push_back(ShownText(node.waiting_for));
     if (node.waiting_left_s) {
       absl::StrAppend(&parts.back(), " (", TimeText(*node.waiting_left_s), " left)");
     }

@@ -42,7 +42,7 @@ void AppendProblems(const JobView& job, int columns, Lines& to) {
   }
 }
 
-// "host-1, node rank 1, hosts the coordinator: joining, waits for ..."; empty: of a usual node.
+// "host-1, node rank 1, hosts the coordinator: joining, 1 of 2 nodes, ..."; empty: of a usual node.
 std::string NodeHeading(const NodeView& node) {
   std::vector<std::string> facts;
   if (node.state != "running" && !node.state.empty()) facts.push_back(ShownText(node.state));

@@ -244,8 +244,8 @@ TEST_CASE("node record: a lost coordinator is what it waits for, until it is bac
   node.Event(Duration{0}, rendezvous::ContactMade{"b:29400", true});
   CHECK(node.Node().hosts_coordinator);
   node.Round(1).Event(seconds(1), rendezvous::ContactLost{.reason = "timed out"});
-  CHECK(node.Node().waiting_for == "the coordinator, which does not answer (timed out)");
-  CHECK(node.Job().waiting_for == "the coordinator, which does not answer (timed out)");
+  CHECK(node.Node().waiting_for == "the coordinator does not answer (timed out)");
+  CHECK(node.Job().waiting_for == "the coordinator does not answer (timed out)");
   node.Event(seconds(1), rendezvous::ContactRestored{});
   CHECK(node.Node().waiting_for == "");
 }

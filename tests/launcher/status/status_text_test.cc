@@ -76,7 +76,7 @@ TEST_CASE("status text: a silent node is named, an old view has its age, the unk
   job.silent_nodes = {"host-1"};
   job.waiting_line = "waits for host-1";
   job.nodes[1].age_s = 12.3;
-  job.nodes[1].waiting_for = "the coordinator";
+  job.nodes[1].waiting_for = "the coordinator does not answer";
   job.nodes[1].waiting_left_s = 28.2;
   for (NodeView& node : job.nodes) {
     for (RankView& rank : node.ranks) {
@@ -94,7 +94,7 @@ rank  state      step     age    self  CPU   memory  phase
 host-0
    0  running  18,240  400 ms  350 ms  1.0  1.2 GiB  train
    1  running       -       -  350 ms  1.0        -  train
-host-1 (as of 12 s ago): waits for the coordinator (28 s left)
+host-1 (as of 12 s ago): the coordinator does not answer (28 s left)
    2  running  18,240  400 ms  350 ms  1.0  1.2 GiB  train
    3  running  18,240  400 ms  350 ms  1.0  1.2 GiB  train
 start of round 1: rendezvous 80 ms, exec 40 ms, first step 3.2 s
