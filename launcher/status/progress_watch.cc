@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "launcher/status/hang_words.h"
@@ -14,61 +15,130 @@ namespace {
 constexpr double kLongestSteps = 5;
 
 struct Stand {
-  double for_s = 0;      // since the last step of any rank
-  double longest_s = 0;  // step of the round
+  std::vector<int> ranks{};                           // those that stand; empty: all
+  double for_s = std::numeric_limits<double>::max();  // since the last step of any of them
+  double longest_s = 0;                               // step of the round
   int64_t step = 0;
+
+  void Add(const RankView& rank) {
+    // What is no age is none.
+    for_s = std::min(for_s, SaneSeconds(rank.step_age_s));
+    if (rank.up_s) for_s = std::min(for_s, SaneSeconds(*rank.up_s));
+    step = std::max(step, *rank.step);
+    if (rank.longest_step_s) longest_s = std::max(longest_s, SaneSeconds(*rank.longest_step_s));
+  }
+  bool IsLong(double timeout_s) const {
+    return for_s >= std::max(timeout_s, kLongestSteps * longest_s);
+  }
 };
 
-// None: no rank trains and says so, or one does something that the others have to wait for.
-std::optional<Stand> StandOf(const RankIndex& ranks) {
-  std::optional<Stand> stand;
+bool WaitsInGroup(const RankView& rank) {
+  return std::any_of(rank.groups.begin(), rank.groups.end(),
+                     [](const GroupView& group) { return group.waiting_s > 0; });
+}
+
+// None: steps go on, no rank trains and says so, or one does something that the others have to wait
+// for.
+std::optional<Stand> StandOf(const RankIndex& ranks, double timeout_s) {
   // A rank of which nothing is heard may well have stepped.
-  if (!ranks.unseen().empty()) return stand;
+  if (!ranks.unseen().empty()) return std::nullopt;
+  Stand all, some;
+  std::vector<const RankView*> training;
   for (const SeenRank& seen : ranks.all()) {
     const RankView& rank = *seen.view;
     if (seen.has_ended()) continue;
     if (seen.is_silent || !seen.is_running() || !rank.step) return std::nullopt;
     if (rank.phase != ProgramPhase::kTrain) return std::nullopt;
-    // What is no age is none.
-    if (!stand) stand = Stand{.for_s = std::numeric_limits<double>::max(), .step = *rank.step};
-    stand->for_s = std::min(stand->for_s, SaneSeconds(rank.step_age_s));
-    if (rank.up_s) stand->for_s = std::min(stand->for_s, SaneSeconds(*rank.up_s));
-    stand->step = std::max(stand->step, *rank.step);
-    if (rank.longest_step_s) {
-      stand->longest_s = std::max(stand->longest_s, SaneSeconds(*rank.longest_step_s));
-    }
+    training.push_back(&rank);
+    all.Add(rank);
   }
-  return stand;
+  if (training.empty()) return std::nullopt;
+  if (all.IsLong(timeout_s)) return all;
+  for (const RankView* rank : training) {
+    Stand one{.longest_s = all.longest_s};
+    one.Add(*rank);
+    // One that waits for others is not the one to name.
+    if (!one.IsLong(timeout_s) || WaitsInGroup(*rank)) continue;
+    some.longest_s = all.longest_s;
+    some.Add(*rank);
+    some.ranks.push_back(rank->rank);
+  }
+  return some.ranks.empty() ? std::nullopt : std::optional(some);
+}
+
+// Those that a signal has stopped, and nobody made go on for that long.
+std::vector<int> StoppedRanks(const RankIndex& ranks, double timeout_s, double& for_s) {
+  std::vector<int> stopped;
+  for (const SeenRank& seen : ranks.all()) {
+    if (seen.is_silent || !seen.is_running() || seen.view->wait != "do_signal_stop") continue;
+    const double idle_s = SaneSeconds(seen.view->idle_s.value_or(0));
+    if (idle_s < timeout_s) continue;
+    stopped.push_back(seen.view->rank);
+    for_s = std::max(for_s, idle_s);
+  }
+  return stopped;
+}
+
+std::string StandText(const RankIndex& ranks, const Stand& stand) {
+  const std::string who =
+      stand.ranks.empty()
+          ? "no step has ended"
+          : absl::StrCat(ranks.Named(stand.ranks),
+                         stand.ranks.size() == 1 ? " has ended no step" : " have ended no step");
+  std::string text =
+      absl::StrCat(who, " for ", SpanText(stand.for_s), ", the last was ", NumberText(stand.step));
+  if (stand.longest_s > 0) {
+    absl::StrAppend(&text, "; the longest of this round took ", StepTimeText(stand.longest_s));
+  }
+  if (!stand.ranks.empty()) absl::StrAppend(&text, "; the other ranks go on");
+  return text;
 }
 
 }  // namespace
 
+// A stopped rank is why steps stand, where they do, or a matter of its own.
+std::optional<Problem> ProgressWatch::Find(const RankIndex& ranks) const {
+  const double timeout_s = SecondsOf(policy_.hang_timeout);
+  if (timeout_s <= 0) return std::nullopt;
+  Problem problem{.kind = "no_progress"};
+  const std::optional<Stand> stand = StandOf(ranks, timeout_s);
+  const std::vector<int> stopped = StoppedRanks(ranks, timeout_s, problem.since_s);
+  const std::string why =
+      stopped.empty() ? ""
+                      : absl::StrCat(ranks.Named(stopped), stopped.size() == 1 ? " is" : " are",
+                                     " stopped by a signal");
+  if (stand && (stand->ranks.empty() || stopped.empty())) {
+    problem.ranks = stand->ranks;
+    problem.since_s = stand->for_s;
+    problem.text = StandText(ranks, *stand);
+    if (!why.empty()) absl::StrAppend(&problem.text, "; ", why);
+  } else if (!stopped.empty()) {
+    problem.ranks = stopped;
+    problem.text = absl::StrCat(why, " for ", SpanText(problem.since_s));
+  } else {
+    return std::nullopt;
+  }
+  return problem;
+}
+
 ProgressSeen ProgressWatch::Look(const RankIndex& ranks, bool is_explained) {
   ProgressSeen seen;
-  const std::optional<Stand> stand = StandOf(ranks);
-  const double timeout_s = SecondsOf(policy_.hang_timeout);
-  const bool is_standing = stand && timeout_s > 0 &&
-                           stand->for_s >= std::max(timeout_s, kLongestSteps * stand->longest_s);
-  if (!is_standing) {
-    if (is_told_) {
-      seen.lines.push_back(
-          absl::StrCat("the job goes on: no step had ended for ", SpanText(for_s_)));
-    }
-    is_told_ = false;
+  std::optional<Problem> problem = Find(ranks);
+  if (!problem) {
+    if (!over_.empty()) seen.lines.push_back(std::move(over_));
+    over_.clear();
     return seen;
   }
-  for_s_ = stand->for_s;
   // What is told of the hang, or soon will be, is enough: a step is always older than the wait in
   // it. When that is over this is, too.
   if (is_explained) return seen;
-  std::string text = absl::StrCat("no step has ended for ", SpanText(stand->for_s),
-                                  ", the last was ", NumberText(stand->step));
-  if (stand->longest_s > 0) {
-    absl::StrAppend(&text, "; the longest of this round took ", StepTimeText(stand->longest_s));
-  }
-  if (!is_told_) seen.lines.push_back(text);
-  is_told_ = true;
-  seen.problem = Problem{.kind = "no_progress", .text = text, .since_s = stand->for_s};
+  if (over_.empty()) seen.lines.push_back(problem->text);
+  over_ = problem->ranks.empty()
+              ? absl::StrCat("the job goes on: no step had ended for ", SpanText(problem->since_s))
+              : absl::StrCat(ranks.Named(problem->ranks),
+                             problem->ranks.size() == 1 ? " goes on" : " go on", " after ",
+                             SpanText(problem->since_s));
+  seen.problem = std::move(problem);
   return seen;
 }
 

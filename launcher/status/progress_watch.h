@@ -19,19 +19,22 @@ struct ProgressSeen {
 };
 
 // No rank that trains has ended a step for hang_timeout and five times the longest step of the
-// round. While one starts, evaluates or writes a checkpoint the others may be right to wait.
+// round, or some have not while the others go on: the problem then names them. While one starts,
+// evaluates or writes a checkpoint the others may be right to wait. A rank that a signal has
+// stopped for hang_timeout is a problem also where no rank reports steps.
 class ProgressWatch {
  public:
   explicit ProgressWatch(JudgePolicy policy) : policy_(policy) {}
 
   // `is_explained`: a hang is why, or may be soon.
   ProgressSeen Look(const RankIndex& ranks, bool is_explained);
-  void Forget() { is_told_ = false; }
+  void Forget() { over_.clear(); }
 
  private:
+  std::optional<Problem> Find(const RankIndex& ranks) const;
+
   const JudgePolicy policy_;
-  bool is_told_ = false;
-  double for_s_ = 0;
+  std::string over_;  // what is said when the problem that was told is over; empty: none was
 };
 
 // "no rank has used CPU time for 42 s; they wait in futex_wait (3), nanosleep (1)": a fact, for it

@@ -55,7 +55,6 @@ TEST_CASE("progress: what excuses steps that stand") {
   watch.Look(job);
   REQUIRE(ProblemOf(job, "no_progress").kind == "no_progress");
   SUBCASE("long steps before") { RankOf(job, 0).longest_step_s = 21; }
-  SUBCASE("one rank that goes on") { RankOf(job, 3).step_age_s = 1; }
   SUBCASE("one that evaluates") { RankOf(job, 3).phase = ProgramPhase::kEvaluation; }
   SUBCASE("one that writes a checkpoint") { RankOf(job, 3).phase = ProgramPhase::kCheckpoint; }
   SUBCASE("one that starts") { RankOf(job, 3).phase = ProgramPhase::kStart; }
@@ -72,6 +71,75 @@ TEST_CASE("progress: what excuses steps that stand") {
   Watch off({.hang_timeout = Duration::zero()});
   off.Look(job);
   CHECK(ProblemOf(job, "no_progress").kind == "");
+}
+
+TEST_CASE("progress: ranks that stand while the others go on are named") {
+  JobView job = RunningJob(2, 2);
+  LetStep(job, 7, 1);
+  RankOf(job, 3).step_age_s = 40;
+  Watch watch;
+  SUBCASE("one") {
+    watch.Look(job);
+    const Problem problem = ProblemOf(job, "no_progress");
+    CHECK(problem.text ==
+          "rank 3 (node gpu-01) has ended no step for 40 s, the last was 7; the longest of this "
+          "round took 1.00 s; the other ranks go on");
+    CHECK(problem.ranks == std::vector<int>{3});
+    CHECK_FALSE(job.is_healthy);
+    RankOf(job, 3).step_age_s = 1;
+    watch.Look(job);
+    CHECK(job.is_healthy);
+    CHECK(watch.lines() == Lines{problem.text, "rank 3 (node gpu-01) goes on after 40 s"});
+  }
+  SUBCASE("one that waits for others is not") {
+    LetWait(RankOf(job, 3), 101, 20);
+    watch.Look(job);
+    CHECK(job.is_healthy);
+  }
+  SUBCASE("its own longest step counts") {
+    RankOf(job, 3).longest_step_s = 9;
+    watch.Look(job);
+    CHECK(job.is_healthy);
+  }
+}
+
+TEST_CASE("progress: a rank that a signal has stopped is a problem, with and without steps") {
+  JobView job = RunningJob(2, 2);
+  RankOf(job, 1).wait = "do_signal_stop";
+  RankOf(job, 1).idle_s = 29;
+  Watch watch;
+  watch.Look(job);
+  CHECK(job.is_healthy);
+  RankOf(job, 1).idle_s = 42;
+  SUBCASE("without") {
+    watch.Look(job);
+    const Problem problem = ProblemOf(job, "no_progress");
+    CHECK(problem.text == "rank 1 (node gpu-00) is stopped by a signal for 42 s");
+    CHECK(problem.ranks == std::vector<int>{1});
+    CHECK_FALSE(job.is_healthy);
+  }
+  SUBCASE("alone") {
+    LetStep(job, 7, 1);
+    RankOf(job, 1).step_age_s = 42;
+    watch.Look(job);
+    CHECK(ProblemOf(job, "no_progress").text ==
+          "rank 1 (node gpu-00) is stopped by a signal for 42 s");
+  }
+  SUBCASE("why all stand") {
+    LetStep(job, 7, 41);
+    watch.Look(job);
+    const Problem problem = ProblemOf(job, "no_progress");
+    CHECK(problem.text ==
+          "no step has ended for 41 s, the last was 7; the longest of this round took 1.00 s; "
+          "rank 1 (node gpu-00) is stopped by a signal");
+    CHECK(problem.ranks.empty());
+  }
+  SUBCASE("a collective that hangs for it says so") {
+    LetAllWaitFor(job, {1}, 40);
+    watch.LookTwice(job);
+    CHECK(ProblemOf(job, "hang").ranks == std::vector<int>{1});
+    CHECK(ProblemOf(job, "no_progress").kind == "");
+  }
 }
 
 TEST_CASE("progress: a rank that has ended does not count") {
