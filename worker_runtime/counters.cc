@@ -53,10 +53,10 @@ void Store(uint64_t* words, size_t word, int64_t value,
 }
 
 // Of several threads.
-void Add(uint64_t* words, size_t word, int64_t value) {
+void Add(uint64_t* words, size_t word, int64_t value,
+         std::memory_order order = std::memory_order_relaxed) {
   if (value <= 0) return;
-  std::atomic_ref<uint64_t>(words[word])
-      .fetch_add(static_cast<uint64_t>(value), std::memory_order_relaxed);
+  std::atomic_ref<uint64_t>(words[word]).fetch_add(static_cast<uint64_t>(value), order);
 }
 
 // The word with a phase's time; 0: it is part of a step.
@@ -205,8 +205,10 @@ void Counters::SetPhase(Phase phase) {
 
 void Counters::ChangePhase(uint64_t phase, int64_t now) {
   const size_t time_word = TimeWord(static_cast<uint64_t>(Load(words_, kPhaseWord)));
-  if (time_word != 0) Add(words_, time_word, now - Load(words_, kPhaseSinceWord));
+  const int64_t took = now - Load(words_, kPhaseSinceWord);
   Store(words_, kPhaseSinceWord, now);
+  // Whoever sees the new sum sees the new moment, and counts no time twice.
+  if (time_word != 0) Add(words_, time_word, took, std::memory_order_release);
   Store(words_, kPhaseWord, static_cast<int64_t>(phase), std::memory_order_release);
 }
 

@@ -42,8 +42,10 @@ enum CounterWord : size_t {
   kStepTimeWord = 11,        // between two reports, evaluation and checkpoints left out
   kWaitedWord = 12,          // callers were blocked until a collective was done
   kExposedWord = 13,         // communication that backward did not hide (StepMetrics)
-  kEvaluationTimeWord = 14,  // in phases that have ended
-  kCheckpointTimeWord = 15,  // likewise
+  // In phases that have ended. A reader takes these two first, then kPhaseWord, then its moment:
+  // it may miss a phase that ends meanwhile, and counts none twice.
+  kEvaluationTimeWord = 14,
+  kCheckpointTimeWord = 15,
   // When in a backward pass the buckets of gradients were reduced, of a pass now and then. Times
   // count from the pass's first gradient, on a GPU from its first bucket that was ready. Whoever
   // reads the same number here before and after the words behind it has those of one pass.

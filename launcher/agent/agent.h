@@ -209,6 +209,7 @@ class Agent {
   std::unique_ptr<EventWriter> events_;  // null: nobody wants any
   const bool is_on_terminal_;
   TimePoint progress_again_at_{};
+  bool is_asking_where_ = false;           // what a rank that hangs does
   GlooInterface gloo_;                     // workers_files_'s, once it has begun
   std::unique_ptr<FileThread> past_logs_;  // null: nothing was said past the logs yet
   boost::asio::steady_timer log_watch_;

@@ -66,8 +66,8 @@ JobWatch::Hooks Agent::WatchHooks() {
       .on_hang = [this](const HangFound& hang, const JobView& job) { OnHang(hang, job); },
       .on_look = [this](const std::shared_ptr<const JobSnapshot>& snapshot) { OnLook(snapshot); },
       .on_first_step =
-          [this] {
-            if (events_) events_->log().NoteFirstStep(UnixTimeMs());
+          [this](double ago_s) {
+            if (events_) events_->log().NoteFirstStep(UnixTimeMs(), ago_s);
           },
       .last_line = [&logs = logs_](
                        int local_rank,
@@ -141,16 +141,20 @@ void Agent::OnHang(const HangFound& hang, const JobView& job) {
     });
   } else if (hang.is_new && !hang.ranks.empty()) {
     const int rank = hang.ranks.front();
+    is_asking_where_ = true;
     control_.AskWhere(rank, [this, rank](const std::string& where) {
+      is_asking_where_ = false;
       if (!where.empty()) Say(absl::StrCat("rank ", rank, ": ", where));
     });
   }
   const bool may_restart = setup_.config.on_hang == OnHang::kRestart && hang.may_restart;
-  if (!may_restart || hang.ranks.empty()) return;
+  // First what it does; the next look sees the hang, too.
+  if (!may_restart || hang.ranks.empty() || is_asking_where_) return;
   rendezvous::FailureReport report{.node = node_id_, .host = host_, .rank = hang.ranks.front()};
   for (const NodeView& node : job.nodes) {
     for (const RankView& view : node.ranks) {
       if (view.rank != report.rank) continue;
+      report.node = NodeId{node.id};
       report.host = node.host;
       report.node_rank = node.node_rank;
       report.local_rank = view.local_rank;

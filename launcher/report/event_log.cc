@@ -175,9 +175,10 @@ void EventLog::NoteWorkerRuns(int64_t unix_ms) {
         unix_ms);
 }
 
-void EventLog::NoteFirstStep(int64_t unix_ms) {
+void EventLog::NoteFirstStep(int64_t unix_ms, double ago_s) {
   if (!round_ || round_->is_over || std::exchange(round_->has_told_first_step, true)) return;
-  Write(FirstStepEvent{Seconds(round_->started_unix_ms, unix_ms)}, unix_ms);
+  const double seen_s = Seconds(round_->started_unix_ms, unix_ms);
+  Write(FirstStepEvent{std::max(seen_s - ago_s, 0.0)}, unix_ms);
 }
 
 void EventLog::NoteProblems(const std::vector<Problem>& problems, int64_t unix_ms) {

@@ -34,8 +34,8 @@ class EventLog {
   //
   // A worker of the round has been started; with the last of them `workers_started` is told.
   void NoteWorkerRuns(int64_t unix_ms);
-  // The first step of the round has ended on this node. Told once in a round.
-  void NoteFirstStep(int64_t unix_ms);
+  // The first step of the round has ended on this node, so long ago. Told once in a round.
+  void NoteFirstStep(int64_t unix_ms, double ago_s);
   // All that is wrong now, each time that it is judged: what is new is told, and what is over. A
   // problem stays the same one while its kind and its node do.
   void NoteProblems(const std::vector<Problem>& problems, int64_t unix_ms);

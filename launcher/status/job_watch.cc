@@ -148,11 +148,14 @@ void JobWatch::Tick() {
 void JobWatch::LookAtPages() {
   const TimePoint now = SteadyNow();
   bool have_all_stepped = !ranks_.empty();
+  int64_t slowest_ns = 0;
   for (auto& [local_rank, rank] : ranks_) {
     if (rank.page != nullptr) rank.history.Look(now, rank.page->Read());
     have_all_stepped = have_all_stepped && rank.history.last().steps > 0;
+    slowest_ns = std::max(slowest_ns, rank.history.last().first_step_at_ns);
   }
-  if (have_all_stepped && !std::exchange(has_told_first_step_, true)) hooks_.on_first_step();
+  if (!have_all_stepped || std::exchange(has_told_first_step_, true)) return;
+  hooks_.on_first_step(AgeOf(TimePoint(std::chrono::nanoseconds(slowest_ns)), now));
 }
 
 void JobWatch::LookAtDisks() {

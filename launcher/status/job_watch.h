@@ -54,8 +54,9 @@ class JobWatch {
     std::function<void(const HangFound& hang, const JobView& job)> on_hang;
     // A new look, for who has subscribed (set_viewers).
     std::function<void(const std::shared_ptr<const JobSnapshot>& snapshot)> on_look;
-    // All ranks of this node have made their first step of the round.
-    std::function<void()> on_first_step;
+    // All ranks of this node have made their first step of the round, the last of them so long ago
+    // by its own word.
+    std::function<void(double ago_s)> on_first_step;
     // The last line that a local rank wrote, in that time; any thread.
     std::function<std::string(int local_rank, Duration timeout)> last_line;
   };

@@ -65,7 +65,6 @@ void RankHistory::Look(TimePoint now, RankCounts counts) {
   if (!marks_.empty() && last_.steps == marks_.back().steps) return;
   marks_.push_back({.at = now,
                     .steps = last_.steps,
-                    .step_at_ns = last_.step_at_ns,
                     .samples = last_.samples,
                     .step_time_ns = last_.step_time_ns,
                     .waited_ns = last_.waited_ns,
@@ -75,16 +74,13 @@ void RankHistory::Look(TimePoint now, RankCounts counts) {
 }
 
 void RankHistory::Fill(TimePoint now, RankView& view) const {
-  if (last_.phase <= static_cast<uint64_t>(ProgramPhase::kCheckpoint)) {
-    view.phase = static_cast<ProgramPhase>(last_.phase);
-    if (last_.phase != 0) view.phase_s = Age(now, last_.phase_since_ns);
-  }
   for (const GroupCounts& group : last_.groups) {
     if (view.groups.size() == kMaxGroups) break;
     view.groups.push_back(ViewOf(now, group));
   }
   const int64_t began = started_at_.time_since_epoch().count();
   const int64_t lived = now.time_since_epoch().count() - began;
+  FillPhase(now, lived, view);
   FillBuckets(lived, view);
   if (last_.steps == 0) return;
   view.step = last_.step;
@@ -96,6 +92,20 @@ void RankHistory::Fill(TimePoint now, RankView& view) const {
     view.first_step_s = Seconds(last_.first_step_at_ns - began);
   }
   FillRates(view);
+}
+
+void RankHistory::FillPhase(TimePoint now, int64_t lived_ns, RankView& view) const {
+  if (last_.phase <= static_cast<uint64_t>(ProgramPhase::kCheckpoint)) {
+    view.phase = static_cast<ProgramPhase>(last_.phase);
+    if (last_.phase != 0) view.phase_s = Age(now, last_.phase_since_ns);
+  }
+  const auto all = [&](ProgramPhase phase, int64_t ended_ns) {
+    const double all_s =
+        Seconds(std::max<int64_t>(ended_ns, 0)) + (view.phase == phase ? view.phase_s : 0);
+    return all_s <= Seconds(lived_ns) ? all_s : 0;
+  };
+  view.evaluation_s = all(ProgramPhase::kEvaluation, last_.evaluation_ns);
+  view.checkpoint_s = all(ProgramPhase::kCheckpoint, last_.checkpoint_ns);
 }
 
 // All or nothing: a part of a pass would look like a pass.
@@ -122,16 +132,15 @@ void RankHistory::FillRates(RankView& view) const {
   const Mark& from = marks_.front();
   const Mark& to = marks_.back();
   const double steps = static_cast<double>(to.steps - from.steps);
-  const std::optional<int64_t> wall = Growth(from.step_at_ns, to.step_at_ns);
-  const std::optional<int64_t> samples = Growth(from.samples, to.samples);
-  if (wall && *wall > 0 && samples && *samples > 0) {
-    view.samples_per_s = static_cast<double>(*samples) / Seconds(*wall);
-  }
   const std::optional<int64_t> time = Growth(from.step_time_ns, to.step_time_ns);
   if (!time || *time == 0) return;
   view.step_s = Seconds(*time) / steps;
-  // The mean of steps that ended a while ago says nothing of now.
-  if (view.step_age_s > kStale_s + 5 * *view.step_s) view.samples_per_s.reset();
+  const std::optional<int64_t> samples = Growth(from.samples, to.samples);
+  // The speed of steps that ended a while ago is not that of now.
+  const bool is_stale = view.step_age_s > kStale_s + 5 * *view.step_s;
+  if (samples && *samples > 0 && !is_stale) {
+    view.samples_per_s = static_cast<double>(*samples) / Seconds(*time);
+  }
   // What StepMetrics measures is the better word; callers that were blocked are the other.
   const std::optional<int64_t> exposed = Growth(from.exposed_ns, to.exposed_ns);
   const std::optional<int64_t> waited = Growth(from.waited_ns, to.waited_ns);

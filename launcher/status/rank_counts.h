@@ -60,8 +60,9 @@ class RankHistory {
   struct Mark {
     TimePoint at;
     uint64_t steps = 0;
-    int64_t step_at_ns = 0, samples = 0, step_time_ns = 0, waited_ns = 0, exposed_ns = 0;
+    int64_t samples = 0, step_time_ns = 0, waited_ns = 0, exposed_ns = 0;
   };
+  void FillPhase(TimePoint now, int64_t lived_ns, RankView& view) const;
   void FillRates(RankView& view) const;
   void FillBuckets(int64_t lived_ns, RankView& view) const;
 

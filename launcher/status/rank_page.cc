@@ -87,6 +87,9 @@ RankCounts RankPage::Read() const {
   // Written last of a report, so read first: the other words are then of it or of a newer one.
   counts.steps = Load(words_[kStepsWord]);
   const auto signed_word = [this](size_t word) { return static_cast<int64_t>(Load(words_[word])); };
+  // These in the order that the page asks for.
+  counts.evaluation_ns = signed_word(kEvaluationTimeWord);
+  counts.checkpoint_ns = signed_word(kCheckpointTimeWord);
   counts.phase = Load(words_[kPhaseWord]);
   counts.phase_since_ns = signed_word(kPhaseSinceWord);
   counts.step = signed_word(kStepWord);
@@ -97,8 +100,6 @@ RankCounts RankPage::Read() const {
   counts.step_time_ns = signed_word(kStepTimeWord);
   counts.waited_ns = signed_word(kWaitedWord);
   counts.exposed_ns = signed_word(kExposedWord);
-  counts.evaluation_ns = signed_word(kEvaluationTimeWord);
-  counts.checkpoint_ns = signed_word(kCheckpointTimeWord);
   // A writer is through in no time, unless it has died.
   constexpr int kAttempts = 3;
   bool is_whole = false;

@@ -58,7 +58,8 @@ struct RankView {
   std::optional<int64_t> gpu_memory;  // bytes of its GPU in use
   // What the program says; empty where it says nothing.
   ProgramPhase phase = ProgramPhase::kUnknown;
-  double phase_s = 0;  // in this phase
+  double phase_s = 0;                         // in this phase
+  double evaluation_s = 0, checkpoint_s = 0;  // in all such phases since its start, to now
   std::optional<int64_t> step;
   double step_age_s = 0;                 // since `step` was reported; of no meaning without
   std::optional<double> step_s;          // mean of the last steps

@@ -89,6 +89,8 @@ void VisitMembers(Visit& visit) {
   visit("gpu_memory", &T::gpu_memory);
   visit("phase", &T::phase);
   visit("phase_s", &T::phase_s);
+  visit("evaluation_s", &T::evaluation_s);
+  visit("checkpoint_s", &T::checkpoint_s);
   visit("step", &T::step);
   visit("step_age_s", &T::step_age_s);
   visit("step_s", &T::step_s);
@@ -153,6 +155,7 @@ void VisitMembers(Visit& visit) {
   visit("evaluation_s", &T::evaluation_s);
   visit("restart_s", &T::restart_s);
   visit("start_s", &T::start_s);
+  visit("stall_s", &T::stall_s);
   visit.List("nodes", &T::nodes, kMaxNodesOfJob);
   visit.List("silent_nodes", &T::silent_nodes, kMaxNodesOfJob);
   visit.List("rounds", &T::rounds, kMaxOtherItems);

@@ -14,14 +14,14 @@ namespace ddprun::launcher {
 namespace {
 
 bool IsStall(const Problem& problem) {
-  return problem.kind == "hang" || problem.kind == "no_progress";
+  return problem.kind == "hang" || (problem.kind == "no_progress" && problem.ranks.empty());
 }
 
 struct Ranks {
   int running = 0;
   bool is_reporting = false;
   bool has_step = false;
-  double checkpoint_s = -1, evaluation_s = -1;  // below 0: no rank does that
+  double checkpoint_s = 0, evaluation_s = 0;  // of the rank that did most of it in this round
 };
 
 Ranks Survey(const JobView& job) {
@@ -32,10 +32,8 @@ Ranks Survey(const JobView& job) {
       ++ranks.running;
       ranks.has_step = ranks.has_step || rank.step.has_value();
       ranks.is_reporting = ranks.is_reporting || rank.step || rank.phase != ProgramPhase::kUnknown;
-      double* phase_s = rank.phase == ProgramPhase::kCheckpoint   ? &ranks.checkpoint_s
-                        : rank.phase == ProgramPhase::kEvaluation ? &ranks.evaluation_s
-                                                                  : nullptr;
-      if (phase_s != nullptr) *phase_s = std::max(*phase_s, SaneSeconds(rank.phase_s));
+      ranks.checkpoint_s = std::max(ranks.checkpoint_s, SaneSeconds(rank.checkpoint_s));
+      ranks.evaluation_s = std::max(ranks.evaluation_s, SaneSeconds(rank.evaluation_s));
     }
   }
   return ranks;
@@ -67,6 +65,7 @@ void TimeLedger::FollowRound(const JobView& job) {
   round_ = job.round;
   is_round_up_ = false;
   has_stepped_ = false;
+  aside_s_ = {};
 }
 
 TimeLedger::Part TimeLedger::PartNow(const JobView& job) {
@@ -92,18 +91,11 @@ TimeLedger::Part TimeLedger::PartNow(const JobView& job) {
   has_stepped_ = has_stepped_ || ranks.has_step;
   if (std::any_of(job.problems.begin(), job.problems.end(), IsStall)) return kStall;
   if (!has_reported_) return kUnreported;
-  if (!has_stepped_) return Beginning();
-  if (ranks.checkpoint_s >= 0) return kCheckpoint;
-  if (ranks.evaluation_s >= 0) return kEvaluation;
-  return kSteps;
+  return has_stepped_ ? kSteps : Beginning();
 }
 
 double TimeLedger::HeldSeconds(Part part, const JobView& job) const {
   switch (part) {
-    case kCheckpoint:
-      return Survey(job).checkpoint_s;
-    case kEvaluation:
-      return Survey(job).evaluation_s;
     case kStall: {
       double since_s = 0;
       for (const Problem& problem : job.problems) {
@@ -118,6 +110,8 @@ double TimeLedger::HeldSeconds(Part part, const JobView& job) const {
     case kSteps:
     case kUnreported:
     case kStart:
+    case kCheckpoint:
+    case kEvaluation:
     case kNothing:
     case kPartCount:
       return 0;
@@ -143,8 +137,23 @@ void TimeLedger::Add(TimePoint now, const JobView& job) {
     const bool ran = part_ == kSteps || part_ == kUnreported;
     if (part == kStall && ran) Move(part_, kStall, held_s - now_s);
   }
+  SetAside(job);
   last_ = now;
   part_ = part;
+}
+
+// What the ranks did since the last view beside their steps. Before the first step it is part of
+// the start.
+void TimeLedger::SetAside(const JobView& job) {
+  const Ranks ranks = Survey(job);
+  const std::pair<Part, double> parts[] = {{kCheckpoint, ranks.checkpoint_s},
+                                           {kEvaluation, ranks.evaluation_s}};
+  for (const auto& [part, all_s] : parts) {
+    // A view without the rank that did most has less.
+    const double more_s = std::max(all_s - aside_s_[part], 0.0);
+    aside_s_[part] += more_s;
+    if (part_ == kSteps) Move(kSteps, part, more_s);
+  }
 }
 
 std::optional<double> TimeLedger::effective_share() const {

@@ -55,12 +55,14 @@ class TimeLedger {
   // What the round before took to stop was for another one.
   void BeginRestart();
   void FollowRound(const JobView& job);
+  void SetAside(const JobView& job);
   Part PartNow(const JobView& job);
   // How long the job has been in that part, where the view tells. 0: it does not.
   double HeldSeconds(Part part, const JobView& job) const;
   Part Beginning() const { return has_run_ ? kRestart : kStart; }
 
   std::array<double, kPartCount> seconds_{};
+  std::array<double, kPartCount> aside_s_{};  // in this round, so far as it has been seen
   std::optional<TimePoint> last_;
   Part part_ = kNothing;  // at the last view
   uint64_t round_ = 0;

@@ -150,13 +150,14 @@ def _writer(words, clock=time.monotonic_ns):
 
     def change(number, now):
         nonlocal now_in, now_in_since, since, held, is_usual
+        words[_PHASE_SINCE_WORD] = now  # before the sum, lest a reader counts time twice
         if now_in in _TIME_WORDS:
             words[_TIME_WORDS[now_in]] += now - now_in_since
             if number not in _TIME_WORDS:
                 since = now - held
         elif number in _TIME_WORDS:
             held = now - since if steps else 0
-        words[_PHASE_SINCE_WORD] = now_in_since = now
+        now_in_since = now
         words[_PHASE_WORD] = now_in = number
         is_usual = number == _TRAIN and steps > 0
 

@@ -78,7 +78,7 @@ TEST_CASE("events: a job's life is told in its order, each line with its number 
   job.Hear(AgentStarted{});
   job.Hear(rendezvous::Waiting{.reason = "1 of 2 nodes"});
   job.Start(1, 0);
-  job.log.NoteFirstStep(job.now += 2000);
+  job.log.NoteFirstStep(job.now += 2000, 0.75);
   job.Exit(0, 0);
   job.Exit(1, 0);
   job.Hear(WorkersGone{});
@@ -100,7 +100,7 @@ TEST_CASE("events: a job's life is told in its order, each line with its number 
   CHECK(job.Line(2).get<double>("rendezvous_s") == 1);
   CHECK(job.Line(2).get<int>("world_size") == 4);
   CHECK(job.Line(3).get<double>("start_s") == 0.25);
-  CHECK(job.Line(4).get<double>("first_step_s") == 2.25);
+  CHECK(job.Line(4).get<double>("first_step_s") == 1.5);
   CHECK(job.Line(5).get<int>("succeeded") == 2);
   CHECK(job.Line(5).get<std::string>("reason") == "all workers of this node succeeded");
   CHECK(job.Last().get<std::string>("outcome") == "succeeded");

@@ -175,8 +175,10 @@ TEST_CASE("judge: the time of the job is filled in") {
   Watch watch;
   for (int i = 0; i <= 10; ++i) watch.Look(job);
   CHECK(*job.effective_share == 1);
-  for (int rank = 0; rank < 2; ++rank) RankOf(job, rank).phase = ProgramPhase::kCheckpoint;
-  for (int i = 0; i <= 10; ++i) watch.Look(job);
+  for (int i = 0; i <= 10; ++i) {
+    RankOf(job, 1).checkpoint_s = i;
+    watch.Look(job);
+  }
   CHECK(job.checkpoint_s == doctest::Approx(10));
   CHECK(*job.effective_share == doctest::Approx(11.0 / 21));
   CHECK(watch.judge().ledger().total_s() == doctest::Approx(21));

@@ -86,6 +86,25 @@ TEST_CASE("rank counts: one step has a number and an age, and two have rates") {
   CHECK(!two.exposed_share);
 }
 
+TEST_CASE("rank counts: the time of evaluations is all of them, and no part of the steps' speed") {
+  RankHistory history;
+  history.Reset(kStart);
+  RankCounts counts = AtStep(8);
+  history.Look(kStart + seconds(4), counts);
+  CHECK(ViewAt(history, kStart + seconds(4)).evaluation_s == 0);
+  counts = AtStep(10);
+  counts.step_at_ns += 2'000'000'000;
+  counts.phase = static_cast<uint64_t>(ProgramPhase::kEvaluation);
+  counts.phase_since_ns = Ns(kStart + seconds(7));
+  counts.evaluation_ns = 2'000'000'000;
+  counts.checkpoint_ns = 250'000'000;
+  history.Look(kStart + seconds(7), counts);
+  const RankView view = ViewAt(history, kStart + milliseconds(7500));
+  CHECK(view.evaluation_s == doctest::Approx(2.5));
+  CHECK(view.checkpoint_s == doctest::Approx(0.25));
+  CHECK(view.samples_per_s == doctest::Approx(16));
+}
+
 TEST_CASE("rank counts: what a step waits is the callers', or what StepMetrics measures") {
   RankHistory history;
   history.Reset(kStart);

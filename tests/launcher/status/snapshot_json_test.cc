@@ -55,24 +55,25 @@ TEST_CASE("snapshot json: one line holds all members, those that are unknown as 
   rank.groups.emplace_back().key = 0xab;
   rank.buckets.emplace_back();
   job.up_s = 1.0 / 3;
-  CHECK(RenderJson(job) ==
-        R"({"version":1,"run_id":"","program":"","state":"","is_healthy":true,"sentence":"",)"
-        R"("waiting_line":"","problems":[],"round":0,"min_nodes":1,"max_nodes":1,"world_size":0,)"
-        R"("node_count":0,"restart_count":0,"max_restarts":0,"up_s":0.333333,"waiting_for":"",)"
-        R"("waiting_left_s":null,"step":null,"samples_per_s":null,"step_s":null,)"
-        R"("exposed_share":null,"effective_share":null,"checkpoint_s":0.0,"evaluation_s":0.0,)"
-        R"("restart_s":0.0,"start_s":0.0,"nodes":[{"id":"","host":"","node_rank":-1,"state":"",)"
-        R"("hosts_coordinator":false,"age_s":0.0,"up_s":0.0,"waiting_for":"",)"
-        R"("waiting_left_s":null,"ranks":[{"rank":0,"local_rank":0,"pid":0,"state":"","end":"",)"
-        R"("wait":"","up_s":null,"cpu":null,"idle_s":null,"memory":null,"gpu":null,)"
-        R"("gpu_memory":null,"phase":"unknown","phase_s":0.0,"step":null,"step_age_s":0.0,)"
-        R"("step_s":null,"longest_step_s":null,"samples_per_s":null,"self_s":null,)"
-        R"("exposed_share":null,"first_step_s":null,"backward_s":null,)"
-        R"("buckets":[{"count":1,"start_s":0.0,"end_s":0.0}],"groups":[{"key":"00000000000000ab",)"
-        R"("name":"","rank":0,"size":1,"called":0,"done":0,"op":"","waiting_s":0.0,)"
-        R"("quiet_s":0.0}],"last_line":"","last_line_age_s":null}],"gpus":[],)"
-        R"("memory_used":null,"memory_limit":null,"oom_kills":0,"problems":[]}],)"
-        R"("silent_nodes":[],"rounds":[],"first_fault":null})");
+  CHECK(
+      RenderJson(job) ==
+      R"({"version":1,"run_id":"","program":"","state":"","is_healthy":true,"sentence":"",)"
+      R"("waiting_line":"","problems":[],"round":0,"min_nodes":1,"max_nodes":1,"world_size":0,)"
+      R"("node_count":0,"restart_count":0,"max_restarts":0,"up_s":0.333333,"waiting_for":"",)"
+      R"("waiting_left_s":null,"step":null,"samples_per_s":null,"step_s":null,)"
+      R"("exposed_share":null,"effective_share":null,"checkpoint_s":0.0,"evaluation_s":0.0,)"
+      R"("restart_s":0.0,"start_s":0.0,"stall_s":0.0,"nodes":[{"id":"","host":"","node_rank":-1,"state":"",)"
+      R"("hosts_coordinator":false,"age_s":0.0,"up_s":0.0,"waiting_for":"",)"
+      R"("waiting_left_s":null,"ranks":[{"rank":0,"local_rank":0,"pid":0,"state":"","end":"",)"
+      R"("wait":"","up_s":null,"cpu":null,"idle_s":null,"memory":null,"gpu":null,)"
+      R"("gpu_memory":null,"phase":"unknown","phase_s":0.0,"evaluation_s":0.0,)"
+      R"("checkpoint_s":0.0,"step":null,"step_age_s":0.0,"step_s":null,"longest_step_s":null,"samples_per_s":null,"self_s":null,)"
+      R"("exposed_share":null,"first_step_s":null,"backward_s":null,)"
+      R"("buckets":[{"count":1,"start_s":0.0,"end_s":0.0}],"groups":[{"key":"00000000000000ab",)"
+      R"("name":"","rank":0,"size":1,"called":0,"done":0,"op":"","waiting_s":0.0,)"
+      R"("quiet_s":0.0}],"last_line":"","last_line_age_s":null}],"gpus":[],)"
+      R"("memory_used":null,"memory_limit":null,"oom_kills":0,"problems":[]}],)"
+      R"("silent_nodes":[],"rounds":[],"first_fault":null})");
 }
 
 TEST_CASE("snapshot json: it is JSON whatever bytes and numbers the snapshot holds") {

@@ -110,6 +110,8 @@ void FillRank(RankView& rank) {
   rank.idle_s = 2.5;
   rank.gpu_memory = 70'000'000'000;
   rank.phase_s = 12;
+  rank.evaluation_s = 3.5;
+  rank.checkpoint_s = 1.5;
   rank.longest_step_s = 1.25;
   rank.exposed_share = 0.125;
   rank.first_step_s = 4.5;
@@ -177,6 +179,7 @@ JobView FullJob() {
   job.evaluation_s = 2;
   job.restart_s = 3;
   job.start_s = 4;
+  job.stall_s = 5;
   return job;
 }
 

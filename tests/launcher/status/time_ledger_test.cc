@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <limits>
 #include <string>
 
 #include "tests/launcher/status/job_scene.h"
@@ -30,12 +31,19 @@ JobView Forming(uint64_t round) {
   return job;
 }
 
-void LetPhase(JobView& job, ProgramPhase phase, double phase_s) {
+// Every rank has spent so much of the round in evaluation and checkpoints.
+void LetSpend(JobView& job, double evaluation_s, double checkpoint_s) {
   for (NodeView& node : job.nodes) {
     for (RankView& rank : node.ranks) {
-      rank.phase = phase;
-      rank.phase_s = phase_s;
+      rank.evaluation_s = evaluation_s;
+      rank.checkpoint_s = checkpoint_s;
     }
+  }
+}
+
+void LetPhase(JobView& job, ProgramPhase phase) {
+  for (NodeView& node : job.nodes) {
+    for (RankView& rank : node.ranks) rank.phase = phase;
   }
 }
 
@@ -45,19 +53,21 @@ TEST_CASE("ledger: every second belongs to what the job was seen to do") {
   forming.up_s = 2;
   feed.Pass(forming, 1);
   JobView job = RunningJob(1, 2);
-  LetPhase(job, ProgramPhase::kStart, 0);
+  LetPhase(job, ProgramPhase::kStart);
   feed.Pass(job, 3);
   CHECK(feed.ledger().start_s() == doctest::Approx(5));
   LetStep(job, 1, 0);
   feed.Pass(job, 101);
   CHECK(feed.ledger().start_s() == doctest::Approx(6));
   CHECK(feed.ledger().steps_s() == doctest::Approx(100));
-  LetPhase(job, ProgramPhase::kCheckpoint, 0.5);
-  feed.Pass(job, 20);
-  LetPhase(job, ProgramPhase::kEvaluation, 1);
-  feed.Pass(job, 10);
-  LetStep(job, 2, 0);
-  feed.Pass(job, 61);
+  LetSpend(job, 0, 0.5);
+  feed.Pass(job, 1);
+  for (int i = 1; i <= 19; ++i) {
+    LetSpend(job, 0, 0.5 + i);
+    feed.Pass(job, 1);
+  }
+  LetSpend(job, 11, 19.5);
+  feed.Pass(job, 71);
   CHECK(feed.ledger().checkpoint_s() == doctest::Approx(19.5));
   CHECK(feed.ledger().evaluation_s() == doctest::Approx(11));
   CHECK(feed.ledger().total_s() == doctest::Approx(197));
@@ -83,7 +93,7 @@ TEST_CASE("ledger: a restart is from the failure to the first step after it") {
   JobView next = RunningJob(1, 2);
   next.round = 2;
   feed.Pass(next, 10);
-  LetPhase(next, ProgramPhase::kStart, 1);
+  LetPhase(next, ProgramPhase::kStart);
   feed.Pass(next, 10);
   LetStep(next, 1, 0);
   feed.Pass(next, 1);
@@ -116,7 +126,7 @@ TEST_CASE("ledger: a round that follows unseen is a restart, the end of the last
   feed.Pass(job, 61);
   JobView next = RunningJob(1, 2);
   next.round = 3;
-  LetPhase(next, ProgramPhase::kStart, 1);
+  LetPhase(next, ProgramPhase::kStart);
   feed.Pass(next, 10);
   LetStep(next, 1, 0);
   feed.Pass(next, 10);
@@ -168,7 +178,7 @@ TEST_CASE("ledger: rare views are split by what they tell of when it began") {
   JobView job = RunningJob(1, 2);
   LetStep(job, 1, 0);
   ledger.Add(At(0), job);
-  LetPhase(job, ProgramPhase::kCheckpoint, 12);
+  LetSpend(job, 0, 12);
   ledger.Add(At(60), job);
   CHECK(ledger.steps_s() == doctest::Approx(48));
   CHECK(ledger.checkpoint_s() == doctest::Approx(12));
@@ -194,13 +204,50 @@ TEST_CASE("ledger: times that are none are not added up") {
   JobView running = RunningJob(1, 2);
   LetStep(running, 1, 0);
   feed.Pass(running, 1);
-  LetPhase(running, ProgramPhase::kCheckpoint, 1e300);
+  LetSpend(running, -1, 1e300);
   feed.Pass(running, 1);
-  LetPhase(running, ProgramPhase::kEvaluation, -1);
+  LetSpend(running, std::numeric_limits<double>::quiet_NaN(), -1);
   feed.Pass(running, 1);
   running.problems = {{.kind = "hang", .since_s = 1e300}};
   feed.Pass(running, 1);
   CHECK(feed.ledger().total_s() == doctest::Approx(4));
+}
+
+TEST_CASE("ledger: evaluations that are shorter than the time between two looks count in full") {
+  Feed feed;
+  JobView job = RunningJob(1, 2);
+  LetStep(job, 1, 0);
+  feed.Pass(job, 1);
+  // One rank evaluates a fifth of each second, and its node is not heard of in each third look.
+  for (int i = 1; i <= 99; ++i) {
+    RankOf(job, 1).evaluation_s = i % 3 == 0 ? 0 : 0.2 * i;
+    feed.Pass(job, 1);
+  }
+  RankOf(job, 1).evaluation_s = 20;
+  feed.Pass(job, 1);
+  CHECK(feed.ledger().evaluation_s() == doctest::Approx(20));
+  CHECK(*feed.ledger().effective_share() == doctest::Approx(0.8));
+}
+
+TEST_CASE("ledger: an evaluation before the first step is part of the start, in each round") {
+  Feed feed;
+  JobView job = RunningJob(1, 2);
+  LetPhase(job, ProgramPhase::kEvaluation);
+  LetSpend(job, 5, 0);
+  feed.Pass(job, 6);
+  LetStep(job, 1, 0);
+  feed.Pass(job, 11);
+  CHECK(feed.ledger().evaluation_s() == 0);
+  CHECK(feed.ledger().steps_s() == doctest::Approx(10));
+  // The next round's workers count from 0.
+  JobView next = RunningJob(1, 2);
+  next.round = 2;
+  LetStep(next, 1, 0);
+  feed.Pass(next, 2);
+  LetSpend(next, 3, 1);
+  feed.Pass(next, 5);
+  CHECK(feed.ledger().evaluation_s() == doctest::Approx(3));
+  CHECK(feed.ledger().checkpoint_s() == doctest::Approx(1));
 }
 
 }  // namespace
