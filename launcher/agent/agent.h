@@ -88,6 +88,7 @@ class Agent {
     std::vector<WorkerSpec> specs;
     std::map<int, WorkerStdio> stdio;  // by local rank: the descriptors that `specs` borrow
     std::vector<std::shared_ptr<RankPage>> pages{};  // by local rank; null: without one
+    std::vector<std::string> server_sockets{};       // likewise; "": none (WorkerServerSocket)
     std::shared_ptr<StopFile> stop_file{};           // null: none is wanted, or `warning` says why
     std::string warning{};
   };

@@ -1,6 +1,7 @@
 // What the core decided, carried out.
 #include <unistd.h>
 
+#include <filesystem>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -8,6 +9,7 @@
 #include "launcher/agent/agent_policy.h"
 #include "launcher/cli/text.h"
 #include "launcher/process/exit_status.h"
+#include "launcher/process/folder_note.h"
 #include "launcher/process/leftovers.h"
 #include "launcher/process/process.h"
 
@@ -80,7 +82,7 @@ void Agent::MakeStopFile(PreparedWorkers& prepared, bool is_progress_wanted,
 void Agent::Adopt(PreparedWorkers prepared) {
   if (!prepared.warning.empty()) Say(prepared.warning);
   prepared_ = std::move(prepared);
-  watch_.BeginRound(prepared_.pages);
+  watch_.BeginRound(prepared_.pages, prepared_.server_sockets);
   stop_file_ = prepared_.stop_file;
   is_ask_in_vain_ = stop_file_ == nullptr;
   if (is_stop_asked_ && stop_file_ != nullptr) stop_file_->Ask();
@@ -109,6 +111,12 @@ absl::StatusOr<Agent::PreparedWorkers> Agent::MakeWorkerFiles(WorkerEnvInput sha
   if (prepared.stop_file != nullptr) {
     shared.stop_file = prepared.stop_file->path();
     if (is_progress_wanted) shared.progress_file = prepared.stop_file->path();
+    // One that a worker of an earlier round has left would keep this one's from its place.
+    if (setup_.environment.Get("DDPRUN_WORKER_SERVER") == "1") {
+      shared.server_socket = absl::StrCat(
+          std::filesystem::path(prepared.stop_file->path()).parent_path().native(), "/",
+          kServerSocketStem, assignment.epoch.value, "_", assignment.round.value, "_");
+    }
   }
   const std::vector<std::string> variables = gloo_.AddTo(setup_.environment.variables, assignment);
   for (int local_rank = 0; local_rank < setup_.config.workers_per_node; ++local_rank) {
@@ -136,6 +144,7 @@ absl::StatusOr<Agent::PreparedWorkers> Agent::MakeWorkerFiles(WorkerEnvInput sha
                      .counters_fd = has_page ? prepared.pages.back()->fd() : -1,
                      .cpus = setup_.placement.CpusOf(local_rank)}});
     prepared.stdio[local_rank] = *std::move(stdio);
+    prepared.server_sockets.push_back(WorkerServerSocket(variables, shared, local_rank));
   }
   return prepared;
 }

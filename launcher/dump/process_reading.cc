@@ -67,7 +67,7 @@ void ReadOne(Work& work, size_t i, TimePoint deadline) {
   const std::string server = VariableIn(variables, kWorkerServerVariable);
   absl::StatusOr<std::string> flights = std::string();
   if (!server.empty()) {
-    flights = AskWorkerServer(server, pid, WorkerServerWish::kFlightRecord, deadline);
+    flights = AskWorkerServer(server, {pid}, WorkerServerWish::kFlightRecord, deadline);
   }
   const std::lock_guard lock(work.mutex);
   work.readings[i].torch_flights = flights.value_or("");

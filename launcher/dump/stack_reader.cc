@@ -214,7 +214,7 @@ bool Reader::TryWorkerServer() {
   if (path.empty()) return false;
   // As the worker would find it.
   if (path[0] != '/') path = absl::StrCat("/proc/", pid_, "/cwd/", path);
-  const auto text = AskWorkerServer(path, pid_, WorkerServerWish::kStacks, Slice());
+  const auto text = AskWorkerServer(path, {pid_}, WorkerServerWish::kStacks, Slice());
   if (text.ok() && Accept(kWorkerServer, *text)) return true;
   Note(absl::StrCat(kWorkerServer, ": ",
                     EscapeControl(text.ok() ? "no stack" : std::string(text.status().message()))));

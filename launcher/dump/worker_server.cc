@@ -24,6 +24,9 @@ namespace {
 
 using absl::string_view;
 
+// 2,000 collectives, as the recorder keeps by default, are 1.2 MB.
+constexpr size_t kMaxFlights = 8 << 20;
+
 // What this server knows to do: PyTorch's names.
 const char* NameOf(WorkerServerWish wish) {
   switch (wish) {
@@ -60,7 +63,7 @@ absl::Status Await(int fd, short events, const std::string& path, TimePoint dead
   }
 }
 
-absl::StatusOr<UniqueFd> Connect(const std::string& path, pid_t pid) {
+absl::StatusOr<UniqueFd> Connect(const std::string& path, const std::vector<int>& pids) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (path.size() >= sizeof(address.sun_path)) {
@@ -79,7 +82,7 @@ absl::StatusOr<UniqueFd> Connect(const std::string& path, pid_t pid) {
   if (getsockopt(fd.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) {
     return FileError("getsockopt(SO_PEERCRED)", path);
   }
-  if (peer.pid != pid) {
+  if (std::find(pids.begin(), pids.end(), peer.pid) == pids.end()) {
     return absl::FailedPreconditionError(
         absl::StrCat("\"", path, "\" is served by process ", peer.pid));
   }
@@ -88,12 +91,12 @@ absl::StatusOr<UniqueFd> Connect(const std::string& path, pid_t pid) {
 
 }  // namespace
 
-absl::StatusOr<std::string> AskWorkerServer(const std::string& path, pid_t pid,
+absl::StatusOr<std::string> AskWorkerServer(const std::string& path, const std::vector<int>& pids,
                                             WorkerServerWish wish, TimePoint deadline) {
   const std::string request =
       absl::StrCat("POST /handler/", NameOf(wish),
                    " HTTP/1.0\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
-  absl::StatusOr<UniqueFd> fd = Connect(path, pid);
+  absl::StatusOr<UniqueFd> fd = Connect(path, pids);
   if (!fd.ok()) return fd.status();
   // Far less than the socket takes.
   if (send(fd->get(), request.data(), request.size(), MSG_NOSIGNAL) !=
@@ -101,8 +104,9 @@ absl::StatusOr<std::string> AskWorkerServer(const std::string& path, pid_t pid,
     return FileError("send", path);
   }
   std::string answer;
-  char buffer[4096];
-  while (!IsWhole(answer) && answer.size() < kMaxToolOutput) {
+  char buffer[16384];
+  const size_t limit = wish == WorkerServerWish::kFlightRecord ? kMaxFlights : kMaxToolOutput;
+  while (!IsWhole(answer) && answer.size() < limit) {
     if (const absl::Status ready = Await(fd->get(), POLLIN, path, deadline); !ready.ok()) {
       return ready;
     }

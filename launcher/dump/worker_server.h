@@ -3,9 +3,8 @@
 #ifndef DDPRUN_LAUNCHER_DUMP_WORKER_SERVER_H_
 #define DDPRUN_LAUNCHER_DUMP_WORKER_SERVER_H_
 
-#include <sys/types.h>
-
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "rendezvous/base/time.h"
@@ -20,10 +19,10 @@ enum class WorkerServerWish {
   kFlightRecord,  // PyTorch's flight recorder as JSON: the last collectives of each group
 };
 
-// What process `pid` tells over the socket at `path`. The answer comes from a thread of the
-// program's own, which needs neither ptrace nor Python's lock. An error where no server of this
-// very process listens there, or none answers by the deadline.
-absl::StatusOr<std::string> AskWorkerServer(const std::string& path, pid_t pid,
+// What one of the processes `pids` tells over the socket at `path`. The answer comes from a thread
+// of the program's own, which needs neither ptrace nor Python's lock. An error where no server of
+// these very processes listens there, or none answers by the deadline.
+absl::StatusOr<std::string> AskWorkerServer(const std::string& path, const std::vector<int>& pids,
                                             WorkerServerWish wish, TimePoint deadline);
 
 }  // namespace ddprun::launcher

@@ -9,8 +9,10 @@
 
 namespace ddprun::launcher {
 
-// The one file in the folder that is ddprun's own (stop_file.h), and goes with it.
+// What in the folder is ddprun's own, and goes with it: the stop file (stop_file.h), and what has a
+// name that begins like this, the workers' servers (DDPRUN_WORKER_SERVER).
 inline constexpr char kStopFileName[] = "stop_request";
+inline constexpr char kServerSocketStem[] = "torch_";
 
 // Follows no link. -1 with errno set where it is no folder. Async-signal-safe.
 int OpenFolder(int parent, const char* name);
@@ -29,9 +31,9 @@ class FolderNote {
   // A path that is too long, or names no directory, is not noted: that folder stays.
   void Write(const std::string& folder);
 
-  // The guardian's. Async-signal-safe. Removes of each folder the stop file, the folders in it, the
-  // folders in those, and itself, each as far as it is empty. Follows no link, and does nothing
-  // where another directory has taken the folder's place.
+  // The guardian's. Async-signal-safe. Removes of each folder what is ddprun's own, the folders in
+  // it, the folders in those, and itself, each as far as it is empty. Follows no link, and does
+  // nothing where another directory has taken the folder's place.
   void RemoveEmptyFolders() const;
 
   static constexpr size_t kMaxPath = 1024;  // its end included

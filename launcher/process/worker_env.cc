@@ -1,5 +1,7 @@
 #include "launcher/process/worker_env.h"
 
+#include <sys/un.h>
+
 #include <algorithm>
 #include <string_view>
 #include <utility>
@@ -14,6 +16,8 @@ using ddp::internal::WorkerEnv;
 
 // PyTorch's processes that start others take their signals from it.
 constexpr char kSignalsToHandleVar[] = "TORCHELASTIC_SIGNALS_TO_HANDLE";
+// torch.distributed.elastic.control_plane.worker_main.
+constexpr char kServerSocketVar[] = "TORCH_WORKER_SERVER_SOCKET";
 constexpr char kVisibleDevicesVar[] = "CUDA_VISIBLE_DEVICES";
 constexpr char kHipDevicesVar[] = "HIP_VISIBLE_DEVICES";  // AMD's
 
@@ -21,9 +25,16 @@ std::string_view NameOf(std::string_view variable) {
   return variable.substr(0, variable.find('='));
 }
 
+// "NAME=value"; null: there is none.
+const std::string* Find(const std::vector<std::string>& variables, std::string_view name) {
+  const auto found =
+      std::find_if(variables.begin(), variables.end(),
+                   [&](const std::string& variable) { return NameOf(variable) == name; });
+  return found == variables.end() ? nullptr : &*found;
+}
+
 bool Has(const std::vector<std::string>& variables, std::string_view name) {
-  return std::any_of(variables.begin(), variables.end(),
-                     [&](const std::string& variable) { return NameOf(variable) == name; });
+  return Find(variables, name) != nullptr;
 }
 
 WorkerEnv Describe(const WorkerEnvInput& input, int local_rank, const std::string& error_file) {
@@ -74,6 +85,9 @@ std::vector<std::string> BuildWorkerEnv(const std::vector<std::string>& parent,
   if (input.counters_fd >= 0) {
     own.emplace_back(ddp::internal::kCountersVar, std::to_string(input.counters_fd));
   }
+  if (const std::string socket = WorkerServerSocket(parent, input, local_rank); !socket.empty()) {
+    own.emplace_back(kServerSocketVar, socket);
+  }
   if (SetsOmpThreads(parent, input.local_world_size)) {
     own.emplace_back(ddp::internal::kOmpThreadsVar, "1");
   }
@@ -95,6 +109,15 @@ std::vector<std::string> BuildWorkerEnv(const std::vector<std::string>& parent,
   }
   for (const auto& [name, value] : own) block.push_back(name + "=" + value);
   return block;
+}
+
+std::string WorkerServerSocket(const std::vector<std::string>& parent, const WorkerEnvInput& input,
+                               int local_rank) {
+  const std::string path = input.server_socket + std::to_string(local_rank);
+  const bool is_ours = !input.server_socket.empty() && path.size() < sizeof(sockaddr_un::sun_path);
+  if (is_ours) return path;
+  const std::string* own = Find(parent, kServerSocketVar);
+  return own == nullptr ? "" : own->substr(sizeof(kServerSocketVar));
 }
 
 bool SetsOmpThreads(const std::vector<std::string>& parent, int local_world_size) {

@@ -20,6 +20,9 @@ struct WorkerEnvInput {
   std::string timer_file;         // the FIFO for timers; "": as in the parent
   std::string stop_file;          // the flag of --preempt_signal (stop_file.h); "": none
   std::string progress_file;      // where rank 0 says how far it is (likewise); "": nobody asks
+  // Where PyTorch's worker server puts its socket: a path to which the local rank is added (at most
+  // 107 bytes then); "": as in the parent.
+  std::string server_socket;
   int counters_fd = -1;  // of the page in which a worker tells of itself; -1: there is none
   bool use_agent_store = true;
   std::string visible_devices;  // CUDA_VISIBLE_DEVICES of all workers; "": as in the parent
@@ -36,6 +39,10 @@ struct WorkerEnvInput {
 std::vector<std::string> BuildWorkerEnv(const std::vector<std::string>& parent,
                                         const WorkerEnvInput& input, int local_rank,
                                         const std::string& error_file);
+
+// TORCH_WORKER_SERVER_SOCKET of the worker; "": it has none.
+std::string WorkerServerSocket(const std::vector<std::string>& parent, const WorkerEnvInput& input,
+                               int local_rank);
 
 // True where BuildWorkerEnv adds OMP_NUM_THREADS=1: the user is told once.
 bool SetsOmpThreads(const std::vector<std::string>& parent, int local_world_size);

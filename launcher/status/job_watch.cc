@@ -115,8 +115,10 @@ void JobWatch::Note(const AgentEvent& event) { record_.Note(SteadyNow(), event);
 
 void JobWatch::Note(const AgentAction& action) { record_.Note(SteadyNow(), action); }
 
-void JobWatch::BeginRound(std::vector<std::shared_ptr<RankPage>> pages) {
+void JobWatch::BeginRound(std::vector<std::shared_ptr<RankPage>> pages,
+                          std::vector<std::string> server_sockets) {
   ranks_.clear();
+  torch_ = std::make_shared<TorchReader>(std::move(server_sockets));
   has_told_first_step_ = false;
   for (size_t i = 0; i < pages.size(); ++i) {
     ranks_[static_cast<int>(i)].page = std::move(pages[i]);
@@ -248,8 +250,10 @@ void JobWatch::ViewOwn(std::function<void(std::optional<NodeView>)> then) {
   }
   thread_.Ask<NodeView>(
       "status", "/proc", kThreadPatience,
-      [view = std::move(view), last_line = hooks_.last_line, facts = facts_]() mutable {
+      [view = std::move(view), last_line = hooks_.last_line, facts = facts_, torch = torch_,
+       world_size = record_.assignment().world_size]() mutable {
         facts->Fill(view);
+        torch->Fill(*facts, world_size, view);
         // Where the log thread hangs in a file the rest is known all the same.
         const TimePoint until = SteadyNow() + kLinesPatience;
         for (RankView& rank : view.ranks) {

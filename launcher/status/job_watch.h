@@ -24,6 +24,7 @@
 #include "launcher/status/rank_counts.h"
 #include "launcher/status/rank_page.h"
 #include "launcher/status/snapshot.h"
+#include "launcher/status/torch_reader.h"
 #include "rendezvous/base/time.h"
 #include "rendezvous/client/rendezvous_client.h"
 
@@ -70,8 +71,10 @@ class JobWatch {
   // What the agent's core hears and does.
   void Note(const AgentEvent& event);
   void Note(const AgentAction& action);
-  // The pages of the workers that are started next, by local rank; null: one has none.
-  void BeginRound(std::vector<std::shared_ptr<RankPage>> pages);
+  // Of the workers that are started next, by local rank: their pages (null: one has none), and the
+  // sockets of PyTorch's worker servers ("": likewise).
+  void BeginRound(std::vector<std::shared_ptr<RankPage>> pages,
+                  std::vector<std::string> server_sockets);
   void WorkerRuns(int local_rank, int pid);
 
   // The job as it is, not older than a second. `answer` comes later, within 6 s; within
@@ -121,6 +124,7 @@ class JobWatch {
   boost::asio::steady_timer tick_timer_;
   boost::asio::steady_timer others_timer_;
   std::shared_ptr<NodeFacts> facts_;  // the file thread's
+  std::shared_ptr<TorchReader> torch_ = std::make_shared<TorchReader>(std::vector<std::string>{});
   std::shared_ptr<Judging> judging_;  // likewise
   FileThread thread_;
   FileThread disk_thread_;  // a network file system may hang

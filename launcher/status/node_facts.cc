@@ -47,6 +47,12 @@ void NodeFacts::Fill(NodeView& view) {
   FillNode(memory, oom_kills_before_, view);
 }
 
+std::vector<int> NodeFacts::PidsOf(int local_rank) const {
+  const auto found = workers_.find(local_rank);
+  if (found == workers_.end() || !found->second.sample) return {};
+  return found->second.sample->pids;
+}
+
 void NodeFacts::ReadProcesses(TimePoint now, NodeView& view) {
   read_at_ = now;
   std::vector<int> pids, local_ranks;

@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "launcher/status/gpu_facts.h"
 #include "launcher/status/process_facts.h"
@@ -22,6 +23,8 @@ class NodeFacts {
 
   // Reads what is older than a second and fills it into `view`, whose ranks have their pids.
   void Fill(NodeView& view);
+  // The worker's process, and those that it has started, as the last Fill() saw them.
+  std::vector<int> PidsOf(int local_rank) const;
 
  private:
   void ReadProcesses(TimePoint now, NodeView& view);

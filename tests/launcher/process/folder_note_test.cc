@@ -1,6 +1,7 @@
 #include "launcher/process/folder_note.h"
 
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -63,6 +64,30 @@ TEST_CASE("folder note: a folder with a file stays, with its parents only") {
   CHECK(fs::exists(run / "attempt_0" / "1" / "error.json"));
   CHECK_FALSE(fs::exists(run / "attempt_0" / "0"));
   CHECK_FALSE(fs::exists(run / "attempt_1"));
+}
+
+TEST_CASE("folder note: sockets of workers' servers go with the folder, and nothing else does") {
+  const testing::TempDir dir;
+  const fs::path run = dir.path() / "run";
+  fs::create_directories(run);
+  for (int i = 0; i < 300; ++i) {  // more than one read of the directory gives
+    const fs::path path = run / ("torch_1_2_" + std::to_string(i));
+    REQUIRE(mknod(path.c_str(), S_IFSOCK | 0600, 0) == 0);
+  }
+  FolderNote note;
+  note.Write(run.string());
+  SUBCASE("alone") {
+    note.RemoveEmptyFolders();
+    CHECK_FALSE(fs::exists(run));
+  }
+  SUBCASE("beside others") {
+    REQUIRE(mknod((run / "other").c_str(), S_IFSOCK | 0600, 0) == 0);
+    std::ofstream(run / "torch_log") << "x";
+    note.RemoveEmptyFolders();
+    CHECK_FALSE(fs::exists(run / "torch_1_2_7"));
+    CHECK(fs::exists(run / "other"));
+    CHECK(fs::exists(run / "torch_log"));
+  }
 }
 
 TEST_CASE("folder note: links are not followed, and what lies deeper than ours stays") {

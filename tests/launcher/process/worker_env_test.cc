@@ -198,5 +198,22 @@ TEST_CASE("worker env: each variable of torchrun's contract follows its own valu
   }
 }
 
+TEST_CASE(
+    "worker env: PyTorch's worker server has a socket for each worker, where it is asked for") {
+  WorkerEnvInput input = Input();
+  const std::vector<std::string> parent = {"TORCH_WORKER_SERVER_SOCKET=/tmp/mine"};
+  CHECK(WorkerServerSocket({}, input, 2) == "");
+  CHECK_FALSE(AsMap(BuildWorkerEnv({}, input, 2, "")).contains("TORCH_WORKER_SERVER_SOCKET"));
+  CHECK(WorkerServerSocket(parent, input, 2) == "/tmp/mine");
+  input.server_socket = "/dev/shm/run/torch_77_3_";
+  CHECK(WorkerServerSocket(parent, input, 2) == "/dev/shm/run/torch_77_3_2");
+  const auto variables = AsMap(BuildWorkerEnv(parent, input, 2, ""));
+  CHECK(variables.at("TORCH_WORKER_SERVER_SOCKET") == "/dev/shm/run/torch_77_3_2");
+  input.server_socket = "/" + std::string(105, 'x');
+  CHECK(WorkerServerSocket({}, input, 2).size() == 107);
+  input.server_socket += "x";
+  CHECK(WorkerServerSocket({}, input, 2) == "");
+}
+
 }  // namespace
 }  // namespace ddprun::launcher
