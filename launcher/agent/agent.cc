@@ -12,6 +12,7 @@
 #include "launcher/agent/agent_policy.h"
 #include "launcher/agent/node_identity.h"
 #include "launcher/cli/text.h"
+#include "launcher/control/control_socket.h"
 #include "launcher/logs/console_sink.h"
 #include "launcher/process/job_cgroup.h"
 #include "launcher/report/last_words.h"
@@ -298,6 +299,7 @@ void Agent::On(const WorkerStarted& event) {
       [&logs = logs_, cgroup = guardian_->cgroup()] {
         if (cgroup != nullptr) cgroup->RemoveAbandoned();
         logs.RemoveAbandonedFolders();
+        static_cast<void>(FindControlSockets());
         return true;
       },
       [](std::optional<bool>) {});
