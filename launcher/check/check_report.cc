@@ -25,9 +25,9 @@ constexpr std::pair<const char*, std::string RankReport::*> kTexts[] = {
     {"error", &RankReport::error},
 };
 
-// Of a unit its slowest rank counts; who has not measured does not.
-void TakeSlower(double found, double& slowest) {
-  if (found > 0) slowest = slowest == 0 ? found : std::min(slowest, found);
+// Who has not measured does not count.
+void TakeLess(double found, double& least) {
+  if (found > 0) least = least == 0 ? found : std::min(least, found);
 }
 
 std::string OfRank(int rank, bool is_by_node, const std::string& text) {
@@ -54,6 +54,21 @@ std::vector<std::string> NamesOf(const std::vector<RankReport>& here, const std:
     }
   }
   return names;
+}
+
+// Who is slow at one time and fast at another is fast.
+void AddBest(const std::vector<RankReport>& reports, const std::vector<int>& units,
+             CheckFacts& facts) {
+  facts.best.resize(reports.size());
+  for (UnitFacts& unit : facts.units) unit.pass_ms = unit.memory_gb_s = 0;
+  for (size_t rank = 0; rank < reports.size(); ++rank) {
+    RankReport& best = facts.best[rank];
+    TakeLess(reports[rank].pass_ms, best.pass_ms);  // fewer milliseconds are the better ones
+    best.memory_gb_s = std::max(best.memory_gb_s, reports[rank].memory_gb_s);
+    UnitFacts& unit = facts.units[static_cast<size_t>(units[rank])];
+    unit.pass_ms = std::max(unit.pass_ms, best.pass_ms);
+    TakeLess(best.memory_gb_s, unit.memory_gb_s);
+  }
 }
 
 }  // namespace
@@ -117,15 +132,14 @@ CheckFacts FactsOf(const std::vector<RankReport>& here, const std::vector<RankRe
   for (size_t rank = 0; rank < alone.size(); ++rank) {
     const RankReport& report = alone[rank];
     UnitFacts& unit = facts.units[static_cast<size_t>(units[rank])];
-    unit.pass_ms = std::max(unit.pass_ms, report.pass_ms);
-    TakeSlower(report.memory_gb_s, unit.memory_gb_s);
-    TakeSlower(report.inside_gb_s, unit.inside_gb_s);
+    TakeLess(report.inside_gb_s, unit.inside_gb_s);
     if (unit.device.empty()) unit.device = report.device;
     if (!report.fault.empty() && unit.broken.empty()) {
       unit.broken = OfRank(static_cast<int>(rank), facts.is_by_node, report.fault);
     }
     has_fault = has_fault || !report.fault.empty();
   }
+  AddBest(alone, units, facts);
   for (size_t unit = 0; unit < facts.units.size(); ++unit) {
     facts.units[unit].name = facts.is_by_node ? names[unit] : absl::StrCat(unit);
   }
@@ -150,7 +164,7 @@ void AddRound(const std::vector<UnitPair>& pairs, const std::vector<RankReport>&
       const int unit = units_of_ranks[rank];
       if (unit != pair.a && unit != pair.b) continue;
       const RankReport& report = reports[rank];
-      TakeSlower(report.pair_gb_s, result.gb_per_s);
+      TakeLess(report.pair_gb_s, result.gb_per_s);
       is_whole = is_whole && report.fault.empty() && report.error.empty();
       if (result.failure.empty()) result.failure = report.error;
       std::string& broken = facts.units[static_cast<size_t>(unit)].broken;
@@ -161,6 +175,7 @@ void AddRound(const std::vector<UnitPair>& pairs, const std::vector<RankReport>&
     if (!is_whole) result.gb_per_s = 0;
     round.push_back(std::move(result));
   }
+  AddBest(reports, units_of_ranks, facts);
   facts.rounds.push_back(std::move(round));
 }
 

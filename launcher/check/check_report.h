@@ -31,7 +31,7 @@ RankReport ParseReport(std::string_view text);
 struct UnitFacts {
   std::string name;  // "c", "2 (localhost)" where hosts are no names, "3" of a rank
   std::string device;
-  double pass_ms = 0;  // of its slowest rank, as the others; 0: not known
+  double pass_ms = 0;  // the best of its slowest rank, as the others; 0: not known
   double memory_gb_s = 0;
   double inside_gb_s = 0;
   std::string broken;  // why it cannot work; empty: it can
@@ -43,6 +43,7 @@ struct CheckFacts {
   double tolerance = 1.5;  // how many times slower than the median is slow
   std::vector<UnitFacts> units;
   PairRounds rounds;
+  std::vector<RankReport> best;  // of each rank, what it computed and copied at best so far
 };
 
 // The unit of each rank, by what the ranks said at their beginning. `nodes` is how many there are;
@@ -53,7 +54,8 @@ std::vector<int> UnitsOfRanks(const std::vector<RankReport>& here, int nodes);
 CheckFacts FactsOf(const std::vector<RankReport>& here, const std::vector<RankReport>& alone,
                    int nodes, double tolerance);
 
-// Adds a round. A rank's fault breaks its unit; an error is the pair's.
+// Adds a round, also what the ranks computed and copied beside it. A rank's fault breaks its unit;
+// an error is the pair's.
 void AddRound(const std::vector<UnitPair>& pairs, const std::vector<RankReport>& reports,
               const std::vector<int>& units_of_ranks, CheckFacts& facts);
 

@@ -94,5 +94,28 @@ TEST_CASE("check report: a round's pair is as fast as its slowest rank, and fail
   CHECK(facts.units[1].broken == "rank 3 was killed in round 2");
 }
 
+TEST_CASE("check report: a rank counts by its best time, a unit by its slowest rank") {
+  const auto here = On({{0, "a"}, {0, "a"}, {1, "b"}, {1, "b"}});
+  const std::vector<int> units = UnitsOfRanks(here, 2);
+  CheckFacts facts = FactsOf(here,
+                             {{.pass_ms = 90, .memory_gb_s = 1},
+                              {.pass_ms = 10, .memory_gb_s = 9},
+                              {.pass_ms = 12, .memory_gb_s = 8},
+                              {.pass_ms = 11}},
+                             2, 1.5);
+  CHECK(facts.units[0].pass_ms == 90);
+  CHECK(facts.units[0].memory_gb_s == 1);
+  CHECK(facts.units[1].pass_ms == 12);
+  CHECK(facts.units[1].memory_gb_s == 8);
+  AddRound(
+      {{0, 1}},
+      {{.pass_ms = 13, .memory_gb_s = 7}, {.pass_ms = 80, .memory_gb_s = 2}, {}, {.pass_ms = 14}},
+      units, facts);
+  CHECK(facts.units[0].pass_ms == 13);
+  CHECK(facts.units[0].memory_gb_s == 7);
+  CHECK(facts.units[1].pass_ms == 12);
+  CHECK(facts.units[1].memory_gb_s == 8);
+}
+
 }  // namespace
 }  // namespace ddprun::launcher

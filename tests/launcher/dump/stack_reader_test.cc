@@ -17,6 +17,7 @@
 #include "rendezvous/base/steady_clock.h"
 #include "tests/launcher/dump/dump_testing.h"
 #include "tests/support/skip.h"
+#include "tests/support/subprocess.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/torch_python.h"
 
@@ -43,23 +44,35 @@ void CheckUnharmed(pid_t pid) {
   CHECK(IsAlive(ReadProcState(pid)));
 }
 
+// Where it hangs: just after its word that it is about to it may still be writing that.
+StackResult ReadWhenIn(const std::string& name, pid_t pid, const StackTools& tools) {
+  StackResult result;
+  Eventually([&] {
+    result = Read(pid, tools);
+    return !result.is_alive || !result.problem.empty() ||
+           (WhereText(result.stack).starts_with("in " + name) &&
+            IsWaiting(result.stack) == (name != "train_busily"));
+  });
+  return result;
+}
+
 // The four ways to hang, as `tool` sees them.
 void CheckNativeTool(const std::string& tool) {
   for (const char* how : {"asleep", "lock", "pipe", "busy"}) {
     CAPTURE(how);
     const TempDir temp;
     const auto program = StartStuck(how);
-    const StackResult result = Read(program->pid(), Only(tool, temp));
+    const std::string name = how == std::string("asleep") ? "train_asleep"
+                             : how == std::string("lock") ? "train_on_lock"
+                             : how == std::string("pipe") ? "train_on_pipe"
+                                                          : "train_busily";
+    const StackResult result = ReadWhenIn(name, program->pid(), Only(tool, temp));
     CAPTURE(ResultText(result));
     CHECK(result.is_alive);
     CHECK(result.problem == "");
     REQUIRE(result.stack.threads.size() >= 2);  // a sanitizer has one of its own
     CHECK(result.stack.threads[0].tid == program->pid());
-    const std::string name = how == std::string("asleep") ? "in train_asleep"
-                             : how == std::string("lock") ? "in train_on_lock"
-                             : how == std::string("pipe") ? "in train_on_pipe"
-                                                          : "in train_busily";
-    CHECK(WhereText(result.stack).starts_with(name));
+    CHECK(WhereText(result.stack).starts_with("in " + name));
     CHECK(IsWaiting(result.stack) == (how != std::string("busy")));
     CheckUnharmed(program->pid());
   }
