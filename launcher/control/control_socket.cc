@@ -41,11 +41,13 @@ absl::Status CheckOwn(const std::string& path) {
     return absl::FailedPreconditionError(absl::StrCat(path, " is no directory; remove it"));
   }
   if (info.st_uid != geteuid()) {
-    return absl::PermissionDeniedError(absl::StrCat(path, " belongs to another user"));
+    return absl::PermissionDeniedError(
+        absl::StrCat(path, " belongs to another user; name another with DDPRUN_CONTROL_DIR"));
   }
   if ((info.st_mode & 0077) != 0) {
     return absl::PermissionDeniedError(
-        absl::StrCat(path, " is open to other users; chmod 700 ", path));
+        absl::StrCat(path, " is open to other users; chmod 700 it, if it is for nothing else, or "
+                           "name another with DDPRUN_CONTROL_DIR"));
   }
   return absl::OkStatus();
 }

@@ -59,7 +59,7 @@ function gpuRows(rank, node) {
 function nodeRows(node, extra) {
   const memory = known(node.memory_used, bytes);
   return [
-    row("Node", `${node.host}${node.hosts_coordinator ? ", with the coordinator" : ""}`),
+    row("Node", `${node.name}${node.hosts_coordinator ? ", with the coordinator" : ""}`),
     row("Node's state", [node.state || unknown(), `, ${age(node.age_s + extra)} old`]),
     node.waiting_for ? row("It waits for", node.waiting_for + (isKnown(node.waiting_left_s) ? `, ${age(node.waiting_left_s)} left` : "")) : [],
     row("Node's memory", isKnown(node.memory_limit) ? [memory, ` of ${bytes(node.memory_limit)}`] : memory),

@@ -24,10 +24,10 @@ function buildGrid(job, ranks) {
     box.className = node.isSilent ? "node silent" : "node";
     box.dataset.index = index;
     box.setAttribute("role", "group");
-    box.setAttribute("aria-label", text(node.host));
+    box.setAttribute("aria-label", text(node.name));
     const label = document.createElement("p");
     label.className = "node-label";
-    setText(label, node.isSilent ? `${node.host}: no answer` : node.host);
+    setText(label, node.isSilent ? `${node.name}: no answer` : node.name);
     const list = document.createElement("div");
     list.className = "cells";
     for (const rank of node.ranks) {
@@ -48,7 +48,7 @@ function buildGrid(job, ranks) {
 }
 
 function nodeLabel(node, extra) {
-  const words = [node.host];
+  const words = [node.name];
   if (node.node_rank < 0) words.push("in no round");
   if (node.state !== "running" && node.state !== "") words.push(node.state);
   if (node.age_s + extra > STALE_S) words.push(`${age(node.age_s + extra)} old`);
@@ -58,7 +58,7 @@ function nodeLabel(node, extra) {
 // `extra`: how old the picture itself is.
 function renderGrid(picture, extra) {
   const { job, ranks, named } = picture;
-  const wanted = JSON.stringify([job.nodes.map((node) => [node.host, node.ranks.map((rank) => rank.rank)]), job.silent_nodes]);
+  const wanted = JSON.stringify([job.nodes.map((node) => [node.name, node.ranks.map((rank) => rank.rank)]), job.silent_nodes]);
   if (wanted !== shape) {
     const hadFocus = grid.contains(document.activeElement);
     buildGrid(job, ranks.size);

@@ -104,7 +104,7 @@ function renderSlowest({ ranks, job }) {
     h("div", { class: "wide" }, h("table", { class: "slowest" },
       h("thead", null, h("tr", null, ["rank", "node", "own work", "to the median", "step", "one step"].map((name) => h("th", { scope: "col" }, name)))),
       h("tbody", null, worst.map(({ rank, node, state }) => h("tr", { class: state === "straggler" ? "straggler-row" : "" },
-        h("td", null, h("button", { type: "button", "data-choose": rank.rank }, `rank ${rank.rank}`)), h("td", null, node.host),
+        h("td", null, h("button", { type: "button", "data-choose": rank.rank }, `rank ${rank.rank}`)), h("td", null, node.name),
         h("td", null, seconds(rank.self_s)), h("td", null, more(rank.self_s)),
         h("td", null, known(rank.step_s, seconds)), h("td", { class: "bar-cell" }, stepBar(rank, longest))))))),
     h("p", { class: "note" }, measured.length < job.world_size ? `${count(job.world_size - measured.length)} of ${count(job.world_size)} ranks do not report it.` : ""),

@@ -33,6 +33,7 @@ void AddFacts(const rendezvous::JobFacts& facts, TimePoint now, JobView& job) {
   if (facts.phase != "running") job.state = facts.phase;
   if (job.state.empty()) job.state = facts.phase;
   if (!facts.waiting_for.empty()) job.waiting_for = EscapeControl(facts.waiting_for);
+  job.gone_nodes = EscapeControl(facts.gone);
   if (facts.deadline) job.waiting_left_s = SecondsBetween(now, *facts.deadline);
 }
 

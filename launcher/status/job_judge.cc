@@ -24,6 +24,9 @@ constexpr size_t kMaxNodeLines = 8;
 size_t Severity(const Problem& problem) {
   constexpr std::string_view kOrder[] = {"failure", "hang", "lost_node",  "no_progress", "oom",
                                          "gpu",     "disk", "throttling", "straggler"};
+  // A node that is gone may be why others failed; one that does not answer is of less weight.
+  const bool is_gone = problem.kind == "lost_node" && problem.node.empty();
+  if (is_gone) return 0;
   const auto at = std::find(std::begin(kOrder), std::end(kOrder), problem.kind);
   return static_cast<size_t>(at - std::begin(kOrder));
 }
@@ -79,6 +82,30 @@ void AddFault(JobView& job) {
                           SaneSeconds(fault.age_s)});
 }
 
+// "gpu-07"; of several agents on one host "gpu-07 (node 1)", without a node rank with the
+// beginning of its id.
+void NameNodes(JobView& job) {
+  std::map<std::string, int> count;
+  for (const NodeView& node : job.nodes) ++count[node.host];
+  for (NodeView& node : job.nodes) {
+    constexpr size_t kIdLength = 8;
+    node.name = node.host.empty() ? node.id : node.host;
+    if (node.host.empty() || count[node.host] == 1) continue;
+    absl::StrAppend(
+        &node.name, " (",
+        node.node_rank >= 0 ? absl::StrCat("node ", node.node_rank) : node.id.substr(0, kIdLength),
+        ")");
+  }
+}
+
+// Nodes that join repeat what the coordinator has told them, with a countdown of then.
+void DropRepeatedWaits(JobView& job) {
+  if (job.waiting_for.empty() || job.coordinator_silent_s) return;
+  for (NodeView& node : job.nodes) {
+    if (node.state == "joining") node.waiting_for.clear();
+  }
+}
+
 }  // namespace
 
 JobJudge::JobJudge(JudgePolicy policy)
@@ -86,12 +113,15 @@ JobJudge::JobJudge(JudgePolicy policy)
 
 JudgedNews JobJudge::Look(TimePoint now, JobView& job) {
   JudgedNews news;
+  NameNodes(job);
   const RankIndex ranks(job, policy_.silent_after);
   FillFigures(ranks, job);
   job.problems.clear();
   job.waiting_line.clear();
+  DropRepeatedWaits(job);
   if (job.round != round_ || !IsRunning(job)) Forget(news);
   round_ = job.round;
+  AddLosses(now, job);
   AddFault(job);
   AddSilentNodes(now, job);
   AddNodeProblems(now, job, news);
@@ -140,14 +170,54 @@ void JobJudge::WatchRanks(TimePoint now, const RankIndex& ranks, JobView& job, J
   if (job.waiting_line.empty()) job.waiting_line = IdleText(ranks, policy_);
 }
 
+// Nodes that the coordinator has given up, and what else keeps the next round from beginning.
+void JobJudge::AddLosses(TimePoint now, JobView& job) {
+  const bool forms_again = job.state == "forming" && job.round > 0;
+  if (!forms_again) forming_since_.reset();
+  if (forms_again && !forming_since_) forming_since_ = now;
+  if (job.gone_nodes.empty()) {
+    gone_since_.reset();
+  } else {
+    if (!gone_since_) gone_since_ = now;
+    job.problems.push_back({"lost_node", job.gone_nodes, {}, "", SecondsOf(now - *gone_since_)});
+    return;
+  }
+  const double timeout_s = SecondsOf(policy_.hang_timeout);
+  const double forming_s = forms_again ? SecondsOf(now - *forming_since_) : 0;
+  if (timeout_s <= 0 || forming_s < timeout_s) return;
+  job.problems.push_back(
+      {"lost_node",
+       absl::StrCat("no round has begun for ", SpanText(forming_s), " after the last one ended"),
+       {},
+       "",
+       forming_s});
+}
+
 void JobJudge::AddSilentNodes(TimePoint now, JobView& job) {
+  if (job.coordinator_silent_s) {
+    // It alone would say how the others are.
+    const double silent_s = SaneSeconds(*job.coordinator_silent_s);
+    const auto host = std::find_if(job.nodes.begin(), job.nodes.end(),
+                                   [](const NodeView& node) { return node.hosts_coordinator; });
+    const std::string where =
+        host == job.nodes.end() ? "" : absl::StrCat(" (node ", host->name, ")");
+    job.problems.push_back(
+        {"lost_node",
+         absl::StrCat("the coordinator", where, " has not answered",
+                      silent_s >= 1 ? absl::StrCat(" for ", SpanText(silent_s)) : "",
+                      "; what other nodes do is not known"),
+         {},
+         "",
+         silent_s});
+    return;
+  }
   // By host, with how long it has been so at least.
   std::map<std::string, double> silent;
   for (const std::string& host : job.silent_nodes) silent.emplace(host, 0);
   for (const NodeView& node : job.nodes) {
     const double age_s = SaneSeconds(node.age_s);
     if (age_s < SecondsOf(policy_.silent_after) || node.state == "leaving") continue;
-    double& known_s = silent[node.host.empty() ? node.id : node.host];
+    double& known_s = silent[node.name];
     known_s = std::max(known_s, age_s);
   }
   std::erase_if(silent_since_, [&](const auto& since) { return !silent.contains(since.first); });
@@ -190,8 +260,8 @@ void JobJudge::AddNodeProblems(TimePoint now, JobView& job, JudgedNews& news) {
       for (const int rank : problem.ranks) absl::StrAppend(&what, " ", rank);
       const auto [told, is_new] = told_.insert_or_assign(std::move(what), now);
       if (is_new && said++ < kMaxNodeLines) {
-        news.lines.push_back(job.nodes.size() > 1 && !node.host.empty()
-                                 ? absl::StrCat("node ", node.host, ": ", problem.text)
+        news.lines.push_back(job.nodes.size() > 1
+                                 ? absl::StrCat("node ", node.name, ": ", problem.text)
                                  : problem.text);
       }
       job.problems.push_back(std::move(problem));

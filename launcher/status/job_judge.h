@@ -40,6 +40,7 @@ class JobJudge {
  private:
   void WatchRanks(TimePoint now, const RankIndex& ranks, JobView& job, JudgedNews& news);
   void Forget(JudgedNews& news);
+  void AddLosses(TimePoint now, JobView& job);
   void AddSilentNodes(TimePoint now, JobView& job);
   void AddNodeProblems(TimePoint now, JobView& job, JudgedNews& news);
 
@@ -50,6 +51,7 @@ class JobJudge {
   TimeLedger ledger_;
   uint64_t round_ = 0;
   std::map<std::string, TimePoint> silent_since_;  // by host
+  std::optional<TimePoint> gone_since_, forming_since_;
   // When what has been said of a node was last so, by what it is.
   std::map<std::string, TimePoint> told_;
 };

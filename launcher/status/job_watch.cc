@@ -59,17 +59,19 @@ struct JobWatch::Judging {
   explicit Judging(const JudgePolicy& policy) : judge(policy) {}
   // Puts the last word of nodes that are silent now in its place, with its age.
   void Remember(TimePoint now, bool is_cut_off, JobView& job) {
-    if (is_cut_off) AddUnseen(job);
-    for (const std::string& host : job.silent_nodes) {
-      for (const auto& [id, last] : nodes) {
-        const bool is_it = last.view.host == host;
-        if (!is_it || std::any_of(job.nodes.begin(), job.nodes.end(),
-                                  [&id = id](const NodeView& node) { return node.id == id; })) {
-          continue;
-        }
-        job.nodes.push_back(last.view);
-        job.nodes.back().age_s = AgeOf(last.at, now);
-      }
+    // All others are silent where the coordinator, who passes their words on, is.
+    if (!is_cut_off) cut_off_since.reset();
+    if (is_cut_off && !cut_off_since) cut_off_since = now;
+    if (is_cut_off && job.round > 0) job.coordinator_silent_s = AgeOf(*cut_off_since, now);
+    for (const auto& [id, last] : nodes) {
+      const bool is_silent =
+          is_cut_off || std::find(job.silent_nodes.begin(), job.silent_nodes.end(),
+                                  last.view.host) != job.silent_nodes.end();
+      const bool is_there = std::any_of(job.nodes.begin(), job.nodes.end(),
+                                        [&id = id](const NodeView& node) { return node.id == id; });
+      if (!is_silent || is_there) continue;
+      job.nodes.push_back(last.view);
+      job.nodes.back().age_s = AgeOf(last.at, now);
     }
     std::map<std::string, LastWord> heard;
     for (const NodeView& node : job.nodes) {
@@ -77,26 +79,13 @@ struct JobWatch::Judging {
     }
     nodes = std::move(heard);
   }
-  // All others are silent where the coordinator, who passes their words on, is.
-  void AddUnseen(JobView& job) const {
-    const std::string own = job.nodes.front().id;
-    for (const auto& [id, last] : nodes) {
-      if (id != own) job.silent_nodes.push_back(last.view.host);
-    }
-    if (job.round == 0 || !job.silent_nodes.empty()) return;
-    job.nodes.front().problems.push_back(
-        {"lost_node",
-         "the coordinator does not answer, so that other nodes are not seen",
-         {},
-         "",
-         0});
-  }
   JobJudge judge;
   struct LastWord {
     NodeView view;
     TimePoint at{};
   };
   std::map<std::string, LastWord> nodes;  // by id
+  std::optional<TimePoint> cut_off_since;
 };
 
 JobWatch::JobWatch(boost::asio::io_context& io, Options options, Hooks hooks)
@@ -324,11 +313,11 @@ void JobWatch::Asked(uint64_t id, bool is_private) {
     const auto question = questions_.extract(id);
     if (!view || question.empty()) return;
     if (!question.mapped()) HidePrivate(*view);
-    // What the job's watcher has found is known nowhere else.
+    // What the job's watcher has found is known nowhere else, but for lost nodes.
     const bool is_recent = last_ != nullptr && SteadyNow() < last_->at + 2 * kWaitingInterval;
     if (record_.has_rank_0() && is_recent) {
       for (const Problem& problem : last_->job.problems) {
-        if (problem.node.empty()) view->problems.push_back(problem);
+        if (problem.node.empty() && problem.kind != "lost_node") view->problems.push_back(problem);
       }
     }
     hooks_.answer(id, RenderNodeJson(*view));

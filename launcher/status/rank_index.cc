@@ -68,9 +68,9 @@ std::string RankIndex::Named(const std::vector<int>& ranks) const {
   std::vector<std::string> hosts;
   for (const int rank : ranks) {
     const SeenRank* seen = Find(rank);
-    if (seen == nullptr || seen->node->host.empty()) continue;
-    if (std::find(hosts.begin(), hosts.end(), seen->node->host) != hosts.end()) continue;
-    hosts.push_back(seen->node->host);
+    if (seen == nullptr || seen->node->name.empty()) continue;
+    if (std::find(hosts.begin(), hosts.end(), seen->node->name) != hosts.end()) continue;
+    hosts.push_back(seen->node->name);
     if (hosts.size() > kMaxNodes) return out;
   }
   if (hosts.empty()) return out;

@@ -114,6 +114,8 @@ struct RoundView {
 struct NodeView {
   std::string id;  // of its agent
   std::string host;
+  // The judge's: the host, where several nodes have the same one with what tells them apart.
+  std::string name;
   int node_rank = -1;  // -1: in no round
   std::string
       state;  // the agent's: "joining", "preparing", "running", "succeeded", "stopping", "leaving"
@@ -153,6 +155,11 @@ struct JobView {
   double up_s = 0;          // the oldest agent's
   std::string waiting_for;  // the coordinator's words: "1 of 2 nodes, waiting for 1 more"
   std::optional<double> waiting_left_s;
+  // Nodes of the last round that are lost or have left, and why, until the next round.
+  std::string gone_nodes;
+  // How long the coordinator has not answered, so that other nodes are not heard of; empty: it
+  // does.
+  std::optional<double> coordinator_silent_s;
   std::vector<NodeView> nodes;  // by node rank, then those in no round
   // Nodes of the job that gave no answer, by host.
   std::vector<std::string> silent_nodes;

@@ -111,6 +111,7 @@ requires std::is_same_v<T, NodeView>
 void VisitMembers(Visit& visit) {
   visit("id", &T::id);
   visit("host", &T::host);
+  visit("name", &T::name);
   visit("node_rank", &T::node_rank);
   visit("state", &T::state);
   visit("hosts_coordinator", &T::hosts_coordinator);
@@ -146,6 +147,8 @@ void VisitMembers(Visit& visit) {
   visit("up_s", &T::up_s);
   visit("waiting_for", &T::waiting_for);
   visit("waiting_left_s", &T::waiting_left_s);
+  visit("gone_nodes", &T::gone_nodes);
+  visit("coordinator_silent_s", &T::coordinator_silent_s);
   visit("step", &T::step);
   visit("samples_per_s", &T::samples_per_s);
   visit("step_s", &T::step_s);

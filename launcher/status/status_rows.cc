@@ -57,7 +57,7 @@ std::string CollectiveText(const RankView& rank) {
 }  // namespace
 
 std::string NodeLabel(const NodeView& node) {
-  return ShownText(!node.host.empty() ? node.host : !node.id.empty() ? node.id : "node");
+  return ShownText(!node.name.empty() ? node.name : !node.host.empty() ? node.host : "node");
 }
 
 std::string NodeLabelWithAge(const NodeView& node) {

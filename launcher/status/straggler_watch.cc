@@ -37,7 +37,7 @@ const NodeView* SlowNode(const RankIndex& ranks, const std::vector<int>& slow) {
     const SeenRank* seen = ranks.Find(rank);
     if (seen == nullptr || seen->node != first->node) return nullptr;
   }
-  return first->node->host.empty() ? nullptr : first->node;
+  return first->node->name.empty() ? nullptr : first->node;
 }
 
 }  // namespace
@@ -87,7 +87,7 @@ std::string StragglerWatch::Text(const RankIndex& ranks, const std::vector<int>&
   const std::string self = StepTimeText(slowest->self_s);
   const std::string usual = StepTimeText(slowest->usual_s);
   if (const NodeView* node = SlowNode(ranks, slow)) {
-    return absl::StrCat("node ", node->host, " is slow: its ", SomeRanksText(slow), " take up to ",
+    return absl::StrCat("node ", node->name, " is slow: its ", SomeRanksText(slow), " take up to ",
                         self, " a step by themselves, the others ", usual,
                         "; the others wait for them");
   }

@@ -60,8 +60,14 @@ absl::StatusOr<GiveAnswers> LookAt(const SocketAddress& address, const std::stri
   if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
     return absl::DeadlineExceededError(absl::StrCat(place, " has not answered in time"));
   }
+  // gRPC's last word is the system's: "failed to connect to all addresses; ...: Connection
+  // refused".
+  const std::string why = EscapeControl(status.error_message());
+  const size_t colon = why.rfind(": ");
   return absl::UnavailableError(
-      absl::StrCat("ask ", place, ": ", EscapeControl(status.error_message())));
+      absl::StrCat("ask the coordinator at ", place, ": ",
+                   colon == std::string::npos ? why : why.substr(colon + 2),
+                   "; is this the job's --rdzv_endpoint, and may this host reach it?"));
 }
 
 }  // namespace

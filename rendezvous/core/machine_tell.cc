@@ -132,6 +132,7 @@ JobFacts State::Facts(TimePoint now) const {
   if (phase == Phase::kReadopting && !seats.empty()) facts.waiting_for = ReadoptingText();
   if (phase == Phase::kDraining) facts.waiting_for = WaitTopic();
   facts.deadline = JoinDeadline();
+  if (phase == Phase::kOpen || phase == Phase::kDraining) facts.gone = GoneText();
   return facts;
 }
 

@@ -317,6 +317,9 @@ struct JobFacts {
   int restart_count = 0, max_restarts = 0;
   std::string waiting_for;  // empty: nothing
   std::optional<TimePoint> deadline;
+  // Nodes of the last round that are not in the job any more, and why, until the next one begins:
+  // "node b is lost: silent for 10 s".
+  std::string gone;
   friend bool operator==(const JobFacts&, const JobFacts&) = default;
 };
 // A part of the answers to a question; `is_last`: no more come.

@@ -27,6 +27,7 @@ void FactsToProto(const JobFacts& facts, TimePoint now, v1::JobFacts& out) {
   out.set_restart_count(static_cast<uint32_t>(facts.restart_count));
   out.set_max_restarts(static_cast<uint32_t>(facts.max_restarts));
   out.set_waiting_for(CleanText(facts.waiting_for));
+  out.set_gone(CleanText(facts.gone));
   if (!facts.deadline) return;
   const auto left = duration_cast<milliseconds>(*facts.deadline - now).count();
   out.set_left_ms(static_cast<uint64_t>(std::clamp<int64_t>(left, 0, kMaxLeftMs)));
@@ -49,6 +50,7 @@ JobFacts FactsFromProto(const v1::JobFacts& in, TimePoint now, CheckedFields& ch
   facts.max_restarts = static_cast<int>(
       check.Range("facts.max_restarts", in.max_restarts(), 0, std::numeric_limits<int>::max()));
   facts.waiting_for = check.Text("facts.waiting_for", in.waiting_for(), 0, kMaxTextBytes);
+  facts.gone = check.Text("facts.gone", in.gone(), 0, kMaxTextBytes);
   const int64_t left = check.Range("facts.left_ms", in.left_ms(), 0, kMaxLeftMs);
   if (in.has_left_ms()) facts.deadline = now + milliseconds(left);
   return facts;

@@ -142,7 +142,8 @@ TEST_CASE("status: where the coordinator's node stands still the others say what
   const ControlFolder folders[2];
   const auto nodes = TwoNodes(job, folders, {}, {"steps:" + job.File("go")});
   nodes[0]->Signal(SIGSTOP);
-  const Told told = AskUntil(job, folders[1], {"status"}, Shows(" has not answered"));
+  const Told told = AskUntil(job, folders[1], {"status"}, Shows("(node 0)) has not answered"));
+  CHECK_MESSAGE(told.out.find("lost node: node ") == std::string::npos, told.Describe());
   CHECK_MESSAGE(told.code == 1, told.Describe());
   const json seen = Ask(job, folders[1], {"status", "--json"}).json();
   CHECK(seen["is_healthy"] == false);
@@ -163,12 +164,14 @@ TEST_CASE("status: a node whose agent was killed is lost, and the job forms anew
   nodes[1]->Signal(SIGKILL);
   CHECK(nodes[1]->Wait() == 128 + SIGKILL);
   const Told told = AskUntil(job, folders[0], {"status"}, Shows("forming: 1 of 2 nodes, "));
+  Holds(told.out, "lost node: ");
   Holds(told.out, " is lost: ");
+  CHECK_MESSAGE(told.code == 1, told.Describe());
   nodes[1] = RunReporting(job, folders[1], job.NodeOptions(2, "2", {"--max_restarts=3"}),
                           {"steps:" + job.File("go")});
   const json seen = StatusUntil(
       job, folders[1], [](const json& now) { return now["round"] == 2 && HaveStepped(now, 4); });
-  CHECK(seen["is_healthy"] == true);
+  CHECK_MESSAGE(seen["is_healthy"] == true, seen["problems"].dump());
   job.Touch("go");
   for (const Node& node : nodes) CHECK_MESSAGE(node->Wait() == 0, node->Describe());
 }
@@ -200,7 +203,8 @@ TEST_CASE("status: a coordinator that is none, or not there, is told of with 2")
   const Told told = Ask(job, folder, {"status", "--coordinator=" + job.endpoint()});
   CHECK_MESSAGE(told.code == 2, told.Describe());
   CHECK(told.out.empty());
-  Holds(told.err, job.endpoint());
+  Holds(told.err, "ask the coordinator at " + job.endpoint() +
+                      ": Connection refused; is this the job's --rdzv_endpoint");
 }
 
 }  // namespace

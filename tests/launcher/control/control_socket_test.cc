@@ -87,7 +87,10 @@ TEST_CASE("control socket: a directory that others can enter, or that is none, i
   const std::string open = dir.File("open");
   REQUIRE(mkdir(open.c_str(), 0755) == 0);
   UseDirectory(open);
-  CHECK(WhyNot() == open + " is open to other users; chmod 700 " + open);
+  CHECK(WhyNot() ==
+        open +
+            " is open to other users; chmod 700 it, if it is for nothing else, or name another "
+            "with DDPRUN_CONTROL_DIR");
   REQUIRE(chmod(open.c_str(), 0701) == 0);
   CHECK(Holds(WhyNot(), "is open to other users"));
   REQUIRE(chmod(open.c_str(), 0700) == 0);
@@ -112,7 +115,7 @@ TEST_CASE("control socket: another user's directory is not used, and not looked 
   REQUIRE(mkdir(theirs.c_str(), 0700) == 0);
   REQUIRE(chown(theirs.c_str(), 65534, 65534) == 0);
   UseDirectory(theirs);
-  CHECK(WhyNot() == theirs + " belongs to another user");
+  CHECK(WhyNot() == theirs + " belongs to another user; name another with DDPRUN_CONTROL_DIR");
   const UniqueFd socket = BindUnix(theirs + "/1.sock", true);
   CHECK(FindControlSockets().empty());
 }

@@ -74,6 +74,84 @@ TEST_CASE("judge: what another node has found of the job is shown until it is se
   CHECK(job.is_healthy);
 }
 
+TEST_CASE(
+    "judge: nodes that are gone come before the failures that they cause, until a round begins") {
+  JobView job = RunningJob(2, 2);
+  job.state = "forming";
+  job.gone_nodes = "node gpu-01 is lost: silent for 10 s";
+  job.first_fault = FaultView{.rank = 0, .text = "exit code 1", .round = 1};
+  Watch watch;
+  watch.Look(job);
+  REQUIRE(job.problems.size() == 2);
+  CHECK(job.problems[0] == Problem{"lost_node", "node gpu-01 is lost: silent for 10 s", {}, "", 0});
+  CHECK(job.problems[1].kind == "failure");
+  watch.Look(job, 5);
+  CHECK(job.problems[0].since_s == 5);
+  job.gone_nodes.clear();
+  job.state = "running";
+  job.round = 2;
+  watch.Look(job);
+  CHECK(job.is_healthy);
+}
+
+TEST_CASE("judge: a job that forms again for long is not well, one that forms first is") {
+  JobView job = RunningJob(1, 2);
+  job.state = "forming";
+  Watch watch;
+  watch.Look(job);
+  CHECK(job.is_healthy);
+  watch.Look(job, 31);
+  CHECK(ProblemOf(job, "lost_node").text == "no round has begun for 31 s after the last one ended");
+  job.state = "running";
+  watch.Look(job);
+  CHECK(job.is_healthy);
+  JobView first = RunningJob(1, 2);
+  first.state = "forming";
+  first.round = 0;
+  Watch other;
+  other.Look(first);
+  other.Look(first, 600);
+  CHECK(first.is_healthy);
+}
+
+TEST_CASE("judge: where the coordinator does not answer no other node is called lost") {
+  JobView job = RunningJob(2, 2);
+  job.nodes[1].hosts_coordinator = true;
+  job.nodes[1].age_s = 42;
+  job.coordinator_silent_s = 42;
+  Watch watch;
+  watch.Look(job);
+  REQUIRE(job.problems.size() == 1);
+  CHECK(
+      job.problems[0].text ==
+      "the coordinator (node gpu-01) has not answered for 42 s; what other nodes do is not known");
+}
+
+TEST_CASE("judge: two agents of one host have names that tell them apart") {
+  JobView job = RunningJob(2, 2);
+  job.nodes[1].host = "gpu-00";
+  job.nodes.push_back({.id = "0123456789", .host = "gpu-00"});
+  LetAllWaitFor(job, {3}, 42);
+  Watch watch;
+  watch.LookTwice(job);
+  CHECK(job.nodes[0].name == "gpu-00 (node 0)");
+  CHECK(job.nodes[1].name == "gpu-00 (node 1)");
+  CHECK(job.nodes[2].name == "gpu-00 (01234567)");
+  CHECK(ProblemOf(job, "hang").text.find("rank 3 (node gpu-00 (node 1))") != std::string::npos);
+}
+
+TEST_CASE("judge: what the coordinator has told a node that joins is not said twice") {
+  JobView job = RunningJob(2, 1);
+  job.state = "forming";
+  job.waiting_for = job.nodes[0].waiting_for = "1 of 2 nodes, waiting for 1 more";
+  job.nodes[0].state = "joining";
+  job.nodes[1].waiting_for = "a file";
+  Watch watch;
+  watch.Look(job);
+  CHECK(job.nodes[0].waiting_for == "");
+  CHECK(job.nodes[1].waiting_for == "a file");
+}
+
 TEST_CASE("judge: nodes that do not answer make a job unwell") {
   JobView job = RunningJob(3, 1);
   job.silent_nodes = {"gpu-07"};

@@ -172,6 +172,8 @@ JobView FullJob() {
   job.is_healthy = false;
   job.problems = job.nodes[0].problems;
   job.waiting_line = "waits for 1 more node";
+  job.gone_nodes = "node host-7 is lost";
+  job.coordinator_silent_s = 9;
   job.step_s = 0.5;
   job.exposed_share = 0.25;
   job.effective_share = 0.75;

@@ -125,7 +125,9 @@ TEST_CASE("look on: answers that no message could hold together come in parts") 
 
 TEST_CASE("look on: nobody there, another program, and no answer in time, are said") {
   const ReservedPort nobody;
-  CHECK(Holds(ErrorOf(nobody.port()), "ask 127.0.0.1:" + std::to_string(nobody.port()) + ": "));
+  CHECK(Holds(ErrorOf(nobody.port()),
+              "ask the coordinator at 127.0.0.1:" + std::to_string(nobody.port()) +
+                  ": Connection refused; "));
   const ForeignServer other("SSH-2.0-OpenSSH_9.2\r\n");
   CHECK(Holds(ErrorOf(other.port()), "127.0.0.1:" + std::to_string(other.port())));
   const ForeignServer mute("", false);
