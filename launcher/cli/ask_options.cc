@@ -4,11 +4,37 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "rendezvous/base/plain_text.h"
 
 namespace ddprun::launcher {
 namespace {
 
 constexpr int kMaxRankNumber = (1 << 24) - 1;
+// So many ranks fit into one question. Without a choice all are asked.
+constexpr size_t kMaxRanks = 512;
+
+// "0,12" and "0-7,12"; ascending, each once.
+absl::StatusOr<std::vector<int>> ParseRanks(const std::string& text) {
+  std::set<int> ranks;
+  for (const absl::string_view part : absl::StrSplit(text, ',')) {
+    const std::vector<std::string> ends = absl::StrSplit(part, '-');
+    const absl::StatusOr<int> first = ParseNumber(ends.front(), 0, kMaxRankNumber);
+    const absl::StatusOr<int> last = ParseNumber(ends.back(), 0, kMaxRankNumber);
+    if (ends.size() > 2 || !first.ok() || !last.ok() || *last < *first) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("'", EscapeControl(std::string(part)),
+                       "' is no rank; expected ranks by comma, as in 0-7,12"));
+    }
+    if (ranks.size() + static_cast<size_t>(*last - *first) >= kMaxRanks) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("more than ", kMaxRanks, " ranks; without it all are asked"));
+    }
+    for (int rank = *first; rank <= *last; ++rank) ranks.insert(rank);
+  }
+  return std::vector<int>(ranks.begin(), ranks.end());
+}
 
 }  // namespace
 
@@ -35,14 +61,7 @@ AskOptions AskOf(std::string_view name, const std::string& job, OptionReader& re
   options.follows = read.Find("follow") != nullptr;
   read.Into("rank", options.rank,
             [](const std::string& text) { return ParseNumber(text, 0, kMaxRankNumber); });
-  read.Into("ranks", options.ranks,
-            [](const std::string& text) -> absl::StatusOr<std::vector<int>> {
-              const absl::StatusOr<std::set<int>> ranks = ParseLocalRanks(text);
-              if (!ranks.ok() || ranks->empty()) {
-                return absl::InvalidArgumentError("expected ranks by comma, as in 0,12");
-              }
-              return std::vector<int>(ranks->begin(), ranks->end());
-            });
+  read.Into("ranks", options.ranks, ParseRanks);
   read.Into("dir", options.directory, ParsePath);
   if (options.what == What::kLogs && !options.rank && read.status().ok()) {
     read.Fail(absl::InvalidArgumentError("--rank=N is needed: whose output?"));

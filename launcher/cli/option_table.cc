@@ -212,7 +212,7 @@ constexpr OptionRow kStopTable[] = {
 };
 
 constexpr OptionRow kDumpTable[] = {
-    {"ranks", 0, "N,...", kOptions, "Of these ranks alone (default: all).", false},
+    {"ranks", 0, "N,...", kOptions, "Of these ranks alone, as in 0-7,12 (default: all).", false},
     {"dir", 0, "DIR", kOptions, "Where the folder is made (default: the working directory).",
      false},
     {"help", 'h', nullptr, kOptions, "This text.", false},

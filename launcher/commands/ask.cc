@@ -6,9 +6,11 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -183,6 +185,13 @@ int Dump(const AskOptions& options) {
   }
   // The agent has a working directory of its own.
   const std::string wanted = options.directory.empty() ? "." : options.directory;
+  std::error_code error;
+  std::filesystem::create_directories(wanted, error);
+  if (error) {
+    return Complain(
+        absl::ErrnoToStatus(error.value(), absl::StrCat("dump: make the folder ", Quoted(wanted))),
+        kExitCannotAsk);
+  }
   const std::unique_ptr<char, decltype(&std::free)> directory(realpath(wanted.c_str(), nullptr),
                                                               &std::free);
   if (directory == nullptr) {

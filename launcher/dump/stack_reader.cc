@@ -274,6 +274,7 @@ StackResult Reader::Read() {
     return std::move(result_);
   }
   // Before any tool: one that stops it changes what the kernel says.
+  result_.is_stopped = before_->state == 'T';
   result_.kernel_wait = KernelWait(pid_);
   result_.kernel_stack = ReadProcFile(pid_, "stack", 16 * 1024).value_or("");
   TryAll();
@@ -297,6 +298,10 @@ RankStack ToRankStack(int rank, const StackResult& result) {
   if (made.where.empty()) {
     made.where = result.kernel_wait;
     made.is_waiting = !made.where.empty();
+  }
+  if (result.is_stopped) {
+    made.where = absl::StrCat("stopped", made.where.empty() ? "" : " ", made.where);
+    made.is_waiting = false;
   }
   if (made.where.empty()) made.unknown_why = result.problem;
   return made;

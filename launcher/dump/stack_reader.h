@@ -24,7 +24,8 @@ struct StackResult {
   std::string kernel_stack;  // /proc/PID/stack, which only root may read
   // Why there is no stack, and what may be done; or what went wrong before another tool read it.
   std::string problem;
-  bool is_alive = true;  // false: it has ended, before or meanwhile
+  bool is_alive = true;     // false: it has ended, before or meanwhile
+  bool is_stopped = false;  // by a signal, before any tool came
 };
 
 // Reads the stack of `pid`, a worker: with py-spy where it is a Python program, then by PyTorch's

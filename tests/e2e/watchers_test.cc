@@ -190,9 +190,10 @@ TEST_CASE("watchers: a dump has the stacks of all ranks, by hand and by --on_han
     CHECK(!ReadFile(path + rank + "/stack.txt").empty());
     Holds(ReadFile(path + rank + "/environment.txt"), "WORLD_SIZE");
   }
-  const Told one = Ask(job, folder, {"dump", "--ranks", "1", "--dir", job.File("")});
+  const Told one = Ask(job, folder, {"dump", "--ranks", "1-1", "--dir", job.File("a/b")});
   CHECK_MESSAGE(one.code == 0, one.Describe());
-  const Told none = Ask(job, folder, {"dump", "--dir", "/no/such/folder"});
+  Holds(one.out, "stacks are in " + job.File("a/b/"));
+  const Told none = Ask(job, folder, {"dump", "--dir", "/proc/no/such"});
   CHECK_MESSAGE(none.code == 2, none.Describe());
   job.Touch("come");
   CHECK_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());

@@ -154,6 +154,18 @@ TEST_CASE("stack: without a tool the kernel's word has to do, and what to instal
   CHECK(rank.is_waiting);
 }
 
+TEST_CASE("stack: a process that a signal has stopped is told as that, and stays stopped") {
+  const auto program = StartStuck("asleep");
+  program->Signal(SIGSTOP);
+  REQUIRE(Eventually([&] { return ReadProcState(program->pid())->state == 'T'; }));
+  const StackResult result = Read(program->pid(), {.path = "/none"});
+  CHECK(result.is_stopped);
+  const RankStack rank = ToRankStack(3, result);
+  CHECK(rank.where.starts_with("stopped"));
+  CHECK_FALSE(rank.is_waiting);
+  CHECK(ReadProcState(program->pid())->state == 'T');
+}
+
 TEST_CASE("stack: a process that has ended, or ends meanwhile, is told as that") {
   auto program = StartStuck("asleep");
   const pid_t pid = program->pid();
