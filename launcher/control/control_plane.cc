@@ -75,6 +75,11 @@ std::string Render(const JobSnapshot& snapshot, bool is_private) {
   return RenderJson(job);
 }
 
+// Nobody can open such an address.
+bool IsEverywhere(const std::string& host) {
+  return host.empty() || host == "0.0.0.0" || host == "::";
+}
+
 }  // namespace
 
 ControlPlane::ControlPlane(boost::asio::io_context& io, Options options, JobWatch& watch,
@@ -117,7 +122,8 @@ void ControlPlane::Start() {
 
 void ControlPlane::ServeDashboard(UniqueFd listening, const std::string& host) {
   const uint16_t port = rendezvous::LocalPort(listening.get());
-  const std::string shown = host.empty() ? options_.host : host;
+  has_page_ = true;
+  const std::string shown = IsEverywhere(host) ? options_.host : host;
   server_.Listen(std::move(listening), false, {options_.host, host}, kPageDoor);
   hooks_.say(absl::StrCat("dashboard: http://", EndpointText(shown, port), "/", key_,
                           "/ (without the last part it shows no log lines)"));
@@ -125,7 +131,7 @@ void ControlPlane::ServeDashboard(UniqueFd listening, const std::string& host) {
 
 void ControlPlane::ServeMetrics(UniqueFd listening, const std::string& host) {
   const uint16_t port = rendezvous::LocalPort(listening.get());
-  const std::string shown = host.empty() ? options_.host : host;
+  const std::string shown = IsEverywhere(host) ? options_.host : host;
   server_.Listen(std::move(listening), false, {options_.host, host}, kMetricsDoor);
   hooks_.say(absl::StrCat("metrics: http://", EndpointText(shown, port), "/metrics"));
 }
@@ -176,7 +182,8 @@ void ControlPlane::GiveStatus(bool is_private, HttpServer::Answer answer) {
 
 void ControlPlane::GiveEvents(bool is_private, HttpServer::Answer answer) {
   answer({.type = "text/event-stream",
-          .body = "retry: 1000\n\n",
+          .body = absl::StrCat("retry: 1000\n\nevent: history\ndata: ", history_.Json(SteadyNow()),
+                               "\n\n"),
           .channel = is_private ? kPrivateChannel : kPublicChannel});
   publish_again_at_ = TimePoint{};
   watch_.set_viewers(1);  // counted at the next look
@@ -186,6 +193,7 @@ void ControlPlane::GiveEvents(bool is_private, HttpServer::Answer answer) {
 }
 
 void ControlPlane::Publish(const std::shared_ptr<const JobSnapshot>& snapshot) {
+  if (has_page_) history_.Add(snapshot->at, snapshot->job);
   const size_t insiders = server_.stream_count(kPrivateChannel);
   const size_t others = server_.stream_count(kPublicChannel);
   watch_.set_viewers(insiders + others);

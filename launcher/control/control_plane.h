@@ -18,6 +18,7 @@
 #include "launcher/agent/file_thread.h"
 #include "launcher/control/control_socket.h"
 #include "launcher/control/http_server.h"
+#include "launcher/control/job_history.h"
 #include "launcher/control/stacks.h"
 #include "launcher/logs/log_router.h"
 #include "launcher/status/job_watch.h"
@@ -109,6 +110,8 @@ class ControlPlane {
   std::shared_ptr<std::string> socket_path_;  // the thread's; null: Start was not called
   // Who has it in the page's address sees what the workers write.
   const std::string key_;
+  bool has_page_ = false;
+  JobHistory history_;         // for the page
   bool is_rendering_ = false;  // for those who follow
   TimePoint publish_again_at_{};
   // One text of a snapshot, which is made once however many ask.

@@ -46,8 +46,9 @@ absl::Status CheckOwn(const std::string& path) {
   }
   if ((info.st_mode & 0077) != 0) {
     return absl::PermissionDeniedError(
-        absl::StrCat(path, " is open to other users; chmod 700 it, if it is for nothing else, or "
-                           "name another with DDPRUN_CONTROL_DIR"));
+        absl::StrCat(path,
+                     " is open to other users; chmod 700 it, if it is for nothing else, or "
+                     "name another with DDPRUN_CONTROL_DIR"));
   }
   return absl::OkStatus();
 }

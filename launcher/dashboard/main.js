@@ -93,6 +93,7 @@ function connect() {
   openedAt = clock();
   source = new EventSource("events");
   source.addEventListener("status", onStatus);
+  source.addEventListener("history", (event) => recall(JSON.parse(event.data), clock()));
   source.onerror = () => {
     isLost = true;
     tick();

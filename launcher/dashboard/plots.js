@@ -1,4 +1,4 @@
-// Speed over time. The page remembers what it has heard; before it was opened nothing is known.
+// Speed over time: what the server remembers of the time before the page was opened, then what it has heard.
 
 const HISTORY_S = 3600;
 const heard = [];  // {at: seconds of this browser's clock, samples, steps, share, round}
@@ -12,6 +12,16 @@ function remember(job, at) {
     steps: isStill ? 0 : isKnown(job.step_s) && job.step_s > 0 ? 1 / job.step_s : null,
   });
   while (heard.length && heard[0].at < at - HISTORY_S) heard.shift();
+}
+
+// A page that opens again after a loss has heard better. A point holds until the next one, or for a while.
+const HOLD_S = 30;
+function recall(points, now) {
+  if (heard.length) return;
+  points.forEach(([age, round, samples, step, share], index) => {
+    const end = Math.max(index + 1 < points.length ? points[index + 1][0] : 0, age - HOLD_S);
+    for (let back = age; back > end; back -= 2) heard.push({ at: now - back, round, share, samples, steps: step > 0 ? 1 / step : null });
+  });
 }
 
 // The mean of each piece of the time shown; null where nothing is known, which breaks the line.

@@ -18,7 +18,7 @@ function cellSize(ranks) {
 function buildGrid(job, ranks) {
   cells.clear();
   grid.className = cellSize(ranks);
-  const silent = job.silent_nodes.map((host) => ({ host, ranks: [], isSilent: true }));
+  const silent = job.silent_nodes.map((host) => ({ name: host, ranks: [], isSilent: true }));
   const boxes = [...job.nodes, ...silent].map((node, index) => {
     const box = document.createElement("div");
     box.className = node.isSilent ? "node silent" : "node";

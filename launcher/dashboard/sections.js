@@ -31,7 +31,7 @@ function renderFigures({ job }) {
     figure("Step", or(job.step, count)),
     figure("Throughput", ...speed),
     figure("Step time", or(job.step_s, seconds)),
-    figure("Communication", or(job.exposed_share, percent), "of a step"),
+    figure("Communication", still === null ? or(job.exposed_share, percent) : null, "of a step"),
     figure("Time in steps", or(job.effective_share, percent)),
     figure("Restarts", count(job.restart_count), `of ${count(job.max_restarts)}`),
     figure("Nodes", count(job.node_count), job.min_nodes === job.max_nodes ? `of ${count(job.max_nodes)}` : `of ${count(job.min_nodes)} to ${count(job.max_nodes)}`),
@@ -49,7 +49,7 @@ function renderProblems({ problems }) {
       h("div", null,
         h("p", null, h("b", null, problem.text)),
         h("p", { class: "note" },
-          [problem.kind.replaceAll("_", " "), problem.node && `on ${problem.node}`, `for ${age(problem.since_s)}`].filter(Boolean).join(" · "),
+          [problem.kind.replaceAll("_", " "), problem.node && `on ${problem.node}`, problem.since_s >= 1 && `for ${age(problem.since_s)}`].filter(Boolean).join(" · "),
           problem.ranks.slice(0, RANKS_NAMED).map((rank) => [" ", h("button", { type: "button", "data-choose": rank }, `rank ${rank}`)]),
           problem.ranks.length > RANKS_NAMED ? ` and ${count(problem.ranks.length - RANKS_NAMED)} more: ${rankList(problem.ranks)}` : null))))));
 }

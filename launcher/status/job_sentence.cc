@@ -60,7 +60,7 @@ std::string NodesText(const JobView& job, int count) {
 
 // What the program says it does where that is no training: "evaluation for 30 s".
 std::string PhaseText(const RankIndex& ranks) {
-  double checkpoint_s = -1, evaluation_s = -1, start_s = -1;
+  double checkpoint_s = 0, evaluation_s = 0, start_s = -1;
   bool is_only_start = true;
   for (const SeenRank& seen : ranks.all()) {
     if (!seen.is_running() || seen.is_silent) continue;
@@ -81,8 +81,10 @@ std::string PhaseText(const RankIndex& ranks) {
     }
     is_only_start = false;
   }
-  if (checkpoint_s >= 0) return absl::StrCat("checkpoint for ", SpanText(checkpoint_s));
-  if (evaluation_s >= 0) return absl::StrCat("evaluation for ", SpanText(evaluation_s));
+  // Shorter ones come and go with every look.
+  constexpr double kWorthWords_s = 1;
+  if (checkpoint_s >= kWorthWords_s) return absl::StrCat("checkpoint for ", SpanText(checkpoint_s));
+  if (evaluation_s >= kWorthWords_s) return absl::StrCat("evaluation for ", SpanText(evaluation_s));
   if (is_only_start && start_s >= 0) return absl::StrCat("start for ", SpanText(start_s));
   return "";
 }

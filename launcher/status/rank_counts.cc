@@ -149,7 +149,7 @@ void RankHistory::FillRates(RankView& view) const {
   if (!has_exposed && !has_waited) return;
   const int64_t waiting = std::min(has_exposed ? *exposed : *waited, *time);
   view.self_s = Seconds(*time - waiting) / steps;
-  view.exposed_share = static_cast<double>(waiting) / static_cast<double>(*time);
+  if (!is_stale) view.exposed_share = static_cast<double>(waiting) / static_cast<double>(*time);
 }
 
 }  // namespace ddprun::launcher

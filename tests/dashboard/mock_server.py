@@ -28,6 +28,7 @@ class MockServer:
         self.is_cut = False       # hang up on everybody, and on whoever comes
         self.is_mute = False      # keep connections open and say nothing
         self.may_log = True
+        self.history = []         # what a page gets first: [age_s, round, samples, step_s, share]
         self.logs = {}            # rank -> text
         self.changed = threading.Condition()
         self.streams = 0          # opened so far
@@ -113,7 +114,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.close_connection = True
         self.mock.set(streams=self.mock.streams + 1)
         try:
-            self.wfile.write(b"retry: 200\n\n")
+            history = json.dumps(self.mock.history).encode()
+            self.wfile.write(b"retry: 200\n\nevent: history\ndata: " + history + b"\n\n")
             while not self.mock.is_cut:
                 if not self.mock.is_mute:
                     self.wfile.write(b"event: status\ndata: " + json.dumps(self.mock.job(), allow_nan=False).encode() + b"\n\n")

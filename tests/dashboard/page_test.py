@@ -37,6 +37,18 @@ def healthy(page):
         expect_equal(visit.count("table.slowest tbody tr"), 4, "rows of the slowest ranks")
 
 
+def opened_late(page):
+    # Ten seconds apart, and half a minute of silence before the round changed.
+    history = [[age, 1 if age > 300 else 2, 500.0 if age > 300 else None, 0.5, 0.25] for age in range(595, 0, -10) if not 300 < age < 335]
+    with Visit(page, "healthy", history=history) as visit:
+        label = "document.querySelector('#throughput svg').getAttribute('aria-label')"
+        visit.browser.wait(f"{label}.startsWith('throughput over the last 9 min 5')")
+        expect_equal(visit.browser.evaluate("document.querySelectorAll('#throughput .mark').length"), 2, "changes of the round")
+        drawn = visit.browser.evaluate("document.querySelector('#throughput path.line').getAttribute('d')")
+        # The old line is one, and the new one another, as in between there is no samples/s.
+        expect(drawn.count("M") <= 3, f"the line is broken: {drawn}")
+
+
 def buckets(page):
     with Visit(page, "buckets") as visit:
         def rows():
@@ -253,7 +265,7 @@ def dark(page):
                 expect_equal(visit.browser.evaluate(CONTRAST), [], "texts of too little contrast")
 
 
-CASES = {case.__name__: case for case in (healthy, buckets, hung, many_ranks, states, restart, unknown, other_version, hostile, output, connection_lost, keyboard, phone, dark)}
+CASES = {case.__name__: case for case in (healthy, opened_late, buckets, hung, many_ranks, states, restart, unknown, other_version, hostile, output, connection_lost, keyboard, phone, dark)}
 
 
 def check_real(url):

@@ -33,6 +33,7 @@ def node_view(node_rank, ranks, **changes):
             "ranks": ranks, "gpus": [gpu_view(rank["local_rank"]) for rank in ranks], "memory_used": 61_000_000_000,
             "memory_limit": 270_000_000_000, "oom_kills": 0, "problems": []}
     node.update(changes)
+    node.setdefault("name", node["host"])
     return node
 
 
