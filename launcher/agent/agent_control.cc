@@ -69,9 +69,10 @@ JobWatch::Hooks Agent::WatchHooks() {
           [this](double ago_s) {
             if (events_) events_->log().NoteFirstStep(UnixTimeMs(), ago_s);
           },
-      .last_line = [&logs = logs_](
-                       int local_rank,
-                       Duration timeout) { return logs.LastLine(local_rank, timeout); }};
+      .last_line = [&logs = logs_](int local_rank, Duration timeout) -> JobWatch::Hooks::LastLine {
+        const RecentOutput recent = logs.LastLine(local_rank, timeout);
+        return {recent.text, recent.written_at};
+      }};
 }
 
 ControlPlane::Options Agent::ControlOptions() const {

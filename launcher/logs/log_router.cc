@@ -213,12 +213,14 @@ RecentOutput LogRouter::Recent(int local_rank, uint64_t from, Duration timeout) 
   return thread_->Recent(local_rank, from, timeout);
 }
 
-std::string LogRouter::LastLine(int local_rank, Duration timeout) {
+RecentOutput LogRouter::LastLine(int local_rank, Duration timeout) {
   constexpr size_t kMost = 4096;
-  std::string text = thread_->Recent(local_rank, 0, timeout, kMost).text;
+  RecentOutput recent = thread_->Recent(local_rank, 0, timeout, kMost);
+  std::string& text = recent.text;
   while (text.ends_with('\n') || text.ends_with('\r')) text.pop_back();
   const size_t end = text.find_last_of("\r\n");
-  return end == std::string::npos ? text : text.substr(end + 1);
+  if (end != std::string::npos) text.erase(0, end + 1);
+  return recent;
 }
 
 TimePoint LogRouter::last_output_at() const { return thread_->last_output_at(); }

@@ -77,6 +77,7 @@ struct RecentOutput {
   bool has_stdout = false;  // of both streams; false: stdout goes past us, and this is of stderr
   std::string text;         // as the worker wrote it
   uint64_t end = 0;         // bytes that it has written in all
+  std::optional<TimePoint> written_at = {};  // the last of them; none: it has written nothing
 };
 
 // What of the workers' output was lost.
@@ -126,8 +127,8 @@ class LogRouter {
   // What the round's worker has written from byte `from` on, as far as it is kept. Waits for the
   // log thread at most `timeout`.
   RecentOutput Recent(int local_rank, uint64_t from, Duration timeout);
-  // The last line, or its last 4 KiB; "": none, or not known in time.
-  std::string LastLine(int local_rank, Duration timeout);
+  // As Recent(), of the text the last line alone, or its last 4 KiB.
+  RecentOutput LastLine(int local_rank, Duration timeout);
   // Waits at most `timeout` until every channel of the round has ended and all of it is written.
   // False: a process still holds one (a grandchild), or the console does not take more.
   bool Drain(Duration timeout);

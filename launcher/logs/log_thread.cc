@@ -104,6 +104,7 @@ void LogThread::Open(StreamPlan plan) {
   const uint64_t id = next_id_++;
   Output* output = nullptr;
   if (plan.console != StreamPlan::Console::kNone) output = plan.is_stderr ? &stderr_ : &stdout_;
+  written_at_.erase(plan.local_rank);
   if (plan.is_stderr) {
     tails_[plan.local_rank] = TailBuffer();
   } else {
@@ -163,7 +164,9 @@ void LogThread::Deliver(Stream& stream, std::string_view bytes) {
     TellBreak(*plan.file);
   }
   if (plan.is_stderr) tails_[plan.local_rank].Append(bytes);
-  last_output_at_.store(SteadyNow(), std::memory_order_relaxed);
+  const TimePoint now = SteadyNow();
+  last_output_at_.store(now, std::memory_order_relaxed);
+  written_at_[plan.local_rank] = now;
   const auto output = outputs_.find(plan.local_rank);
   if (output != outputs_.end()) output->second.Append(bytes);
   if (plan.console == StreamPlan::Console::kRaw) {

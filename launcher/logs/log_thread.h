@@ -171,9 +171,10 @@ class LogThread {
   Output stderr_;
   std::map<uint64_t, Stream> streams_;  // by the number epoll knows them by
   uint64_t next_id_;
-  int told_break_ = 0;                 // errno of the write that was told last
-  std::map<int, TailBuffer> tails_;    // of stderr, by local rank
-  std::map<int, TailBuffer> outputs_;  // of both streams, of ranks whose stdout passes here
+  int told_break_ = 0;                   // errno of the write that was told last
+  std::map<int, TimePoint> written_at_;  // what came last, by local rank
+  std::map<int, TailBuffer> tails_;      // of stderr, by local rank
+  std::map<int, TailBuffer> outputs_;    // of both streams, of ranks whose stdout passes here
   std::vector<Question> questions_;
   std::array<std::optional<FilteredFile>, 2> copies_;  // of stdout and stderr
   LogLosses closed_losses_;                            // of streams that are gone

@@ -47,6 +47,7 @@ void LogThread::CloseAll() {
       const FileCall call(*this, copies->file());
       copies.reset();
     }
+    written_at_.clear();
     tails_.clear();
     outputs_.clear();
   });
@@ -88,6 +89,8 @@ RecentOutput LogThread::Recent(int local_rank, uint64_t from, Duration timeout, 
     const uint64_t begin = buffer->total() - std::min(buffer->total(), most);
     recent->text = buffer->From(std::max(from, begin));
     recent->end = buffer->total();
+    const auto written = written_at_.find(local_rank);
+    if (written != written_at_.end()) recent->written_at = written->second;
     return std::string("yes");
   };
   return Ask(std::move(question), timeout) == "yes" ? *recent : RecentOutput{};

@@ -196,7 +196,9 @@ void EventLog::NoteProblems(const std::vector<Problem>& problems, int64_t unix_m
       return IsSame(known.problem, problem);
     });
     if (is_known) continue;
-    known_.push_back({problem, unix_ms});
+    // It had been so for a while before it was called one.
+    const double since_s = std::clamp(problem.since_s, 0.0, Seconds(started_unix_ms_, unix_ms));
+    known_.push_back({problem, unix_ms - static_cast<int64_t>(since_s * 1000)});
     Write(ProblemEvent{problem}, unix_ms);
   }
 }

@@ -248,7 +248,9 @@ void JobWatch::ViewOwn(std::function<void(std::optional<NodeView>)> then) {
         for (RankView& rank : view.ranks) {
           const Duration left = until - SteadyNow();
           if (!last_line || left <= Duration{0}) break;
-          rank.last_line = LastState(last_line(rank.local_rank, left));
+          const Hooks::LastLine last = last_line(rank.local_rank, left);
+          rank.last_line = LastState(last.text);
+          if (last.at) rank.last_line_age_s = AgeOf(*last.at, SteadyNow());
         }
         return view;
       },

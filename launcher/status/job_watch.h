@@ -58,8 +58,13 @@ class JobWatch {
     // All ranks of this node have made their first step of the round, the last of them so long ago
     // by its own word.
     std::function<void(double ago_s)> on_first_step;
-    // The last line that a local rank wrote, in that time; any thread.
-    std::function<std::string(int local_rank, Duration timeout)> last_line;
+    // The last line that a local rank wrote, and when (none: it has written nothing), in that time;
+    // any thread.
+    struct LastLine {
+      std::string text;
+      std::optional<TimePoint> at;
+    };
+    std::function<LastLine(int local_rank, Duration timeout)> last_line;
   };
   // null: it could not be had in time.
   using Answer = std::function<void(std::shared_ptr<const JobSnapshot> snapshot)>;

@@ -43,6 +43,7 @@ TEST_CASE("status: it shows the ranks of a job on one node, and how its steps go
     CHECK(seen["phase"] == "train");
     CHECK(seen["pid"] == job.PidOfRank(rank));
     CHECK(seen["last_line"] == "hello of " + std::to_string(rank));
+    CHECK(seen["last_line_age_s"].is_number());
     pids.insert(seen["pid"].get<int>());
   }
   CHECK(pids.size() == 4);
@@ -89,27 +90,26 @@ TEST_CASE("status: --json has every member that is documented") {
   const json seen = StatusUntil(job, folder, [](const json& now) {
     return HaveStepped(now, 1) && !RanksOf(now)[0]["groups"].empty();
   });
-  CheckMembers(seen,
-               {"version",    "run_id",        "program",         "state",         "is_healthy",
-                "sentence",   "waiting_line",  "problems",        "round",         "min_nodes",
-                "max_nodes",  "world_size",    "node_count",      "restart_count", "max_restarts",
-                "up_s",       "waiting_for",   "waiting_left_s",  "step",          "samples_per_s",
-                "step_s",     "exposed_share", "effective_share", "checkpoint_s",  "evaluation_s",
-                "restart_s",  "start_s",       "nodes",           "silent_nodes",  "rounds",
-                "first_fault"});
-  CheckMembers(seen["nodes"][0], {"id", "host", "node_rank", "state", "hosts_coordinator", "age_s",
-                                  "up_s", "waiting_for", "waiting_left_s", "ranks", "gpus",
+  CheckMembers(
+      seen,
+      {"version",   "run_id",        "program",         "state",         "is_healthy",
+       "sentence",  "waiting_line",  "problems",        "round",         "min_nodes",
+       "max_nodes", "world_size",    "node_count",      "restart_count", "max_restarts",
+       "up_s",      "waiting_for",   "waiting_left_s",  "step",          "samples_per_s",
+       "step_s",    "exposed_share", "effective_share", "checkpoint_s",  "evaluation_s",
+       "restart_s", "start_s",       "stall_s",         "gone_nodes",    "coordinator_silent_s",
+       "nodes",     "silent_nodes",  "rounds",          "first_fault"});
+  CheckMembers(seen["nodes"][0], {"id", "host", "name", "node_rank", "state", "hosts_coordinator",
+                                  "age_s", "up_s", "waiting_for", "waiting_left_s", "ranks", "gpus",
                                   "memory_used", "memory_limit", "oom_kills", "problems"});
   const json rank = RanksOf(seen)[0];
-  CheckMembers(rank, {"rank",          "local_rank", "pid",
-                      "state",         "end",        "wait",
-                      "up_s",          "cpu",        "idle_s",
-                      "memory",        "gpu",        "gpu_memory",
-                      "phase",         "phase_s",    "step",
-                      "step_age_s",    "step_s",     "longest_step_s",
-                      "samples_per_s", "self_s",     "exposed_share",
-                      "first_step_s",  "backward_s", "buckets",
-                      "groups",        "last_line",  "last_line_age_s"});
+  CheckMembers(rank,
+               {"rank",          "local_rank", "pid",           "state",          "end",
+                "wait",          "up_s",       "cpu",           "idle_s",         "memory",
+                "gpu",           "gpu_memory", "phase",         "phase_s",        "evaluation_s",
+                "checkpoint_s",  "step",       "step_age_s",    "step_s",         "longest_step_s",
+                "samples_per_s", "self_s",     "exposed_share", "first_step_s",   "backward_s",
+                "buckets",       "groups",     "last_line",     "last_line_age_s"});
   const json group = rank["groups"][0];
   CheckMembers(group,
                {"key", "name", "rank", "size", "called", "done", "op", "waiting_s", "quiet_s"});

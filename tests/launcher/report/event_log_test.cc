@@ -208,12 +208,12 @@ TEST_CASE("events: a problem is told when it begins and when it is over") {
   Fixture job;
   const Problem hang{.kind = "hang", .text = "rank 1 waits", .ranks = {1}, .since_s = 31};
   const Problem disk{.kind = "disk", .text = "full", .ranks = {}, .node = "beta"};
-  job.log.NoteProblems({hang}, 1000);
+  job.log.NoteProblems({hang}, 101000);
   Problem longer = hang;
   longer.since_s = 40;
   longer.ranks = {1, 2};
-  job.log.NoteProblems({longer, disk}, 2000);
-  job.log.NoteProblems({disk}, 4500);
+  job.log.NoteProblems({longer, disk}, 102000);
+  job.log.NoteProblems({disk}, 104500);
   CHECK(job.Names() == Names{"hang", "problem", "problem_end"});
   CHECK(job.Line(0).get<double>("since_s") == 31);
   CHECK(job.Line(0).get<std::string>("host") == "null");
@@ -221,8 +221,8 @@ TEST_CASE("events: a problem is told when it begins and when it is over") {
   CHECK(job.Line(1).get<std::string>("kind") == "disk");
   CHECK(job.Line(1).get<std::string>("host") == "beta");
   CHECK(job.Line(2).get<std::string>("kind") == "hang");
-  CHECK(job.Line(2).get<double>("lasted_s") == 3.5);
-  job.log.NoteProblems({disk, {.kind = "straggler", .text = "rank 0 is slow"}}, 5000);
+  CHECK(job.Line(2).get<double>("lasted_s") == 34.5);
+  job.log.NoteProblems({disk, {.kind = "straggler", .text = "rank 0 is slow"}}, 105000);
   CHECK(job.Names().back() == "straggler");
 }
 
