@@ -39,9 +39,9 @@ enum CounterWord : size_t {
   kFirstStepAtWord = 9,   // when the first step was reported
   kLongestStepWord = 10,  // longest time between two reports, evaluation and checkpoints left out
   // Sums of nanoseconds since the writer began.
-  kStepTimeWord = 11,        // between two reports, evaluation and checkpoints left out
-  kWaitedWord = 12,          // callers were blocked until a collective was done
-  kExposedWord = 13,         // communication that backward did not hide (StepMetrics)
+  kStepTimeWord = 11,  // between two reports, evaluation and checkpoints left out
+  kWaitedWord = 12,    // callers were blocked until a collective was done
+  kExposedWord = 13,   // communication that backward did not hide (StepMetrics)
   // In phases that have ended. A reader takes these two first, then kPhaseWord, then its moment:
   // it may miss a phase that ends meanwhile, and counts none twice.
   kEvaluationTimeWord = 14,

@@ -1,7 +1,6 @@
 // What the core decided, carried out.
 #include <unistd.h>
 
-#include <filesystem>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -113,9 +112,9 @@ absl::StatusOr<Agent::PreparedWorkers> Agent::MakeWorkerFiles(WorkerEnvInput sha
     if (is_progress_wanted) shared.progress_file = prepared.stop_file->path();
     // One that a worker of an earlier round has left would keep this one's from its place.
     if (setup_.environment.Get("DDPRUN_WORKER_SERVER") == "1") {
-      shared.server_socket = absl::StrCat(
-          std::filesystem::path(prepared.stop_file->path()).parent_path().native(), "/",
-          kServerSocketStem, assignment.epoch.value, "_", assignment.round.value, "_");
+      const std::string& flag = prepared.stop_file->path();
+      shared.server_socket = absl::StrCat(flag.substr(0, flag.rfind('/') + 1), kServerSocketStem,
+                                          assignment.epoch.value, "_", assignment.round.value, "_");
     }
   }
   const std::vector<std::string> variables = gloo_.AddTo(setup_.environment.variables, assignment);

@@ -1,7 +1,5 @@
 #include "launcher/process/worker_env.h"
 
-#include <sys/un.h>
-
 #include <algorithm>
 #include <string_view>
 #include <utility>
@@ -18,6 +16,7 @@ using ddp::internal::WorkerEnv;
 constexpr char kSignalsToHandleVar[] = "TORCHELASTIC_SIGNALS_TO_HANDLE";
 // torch.distributed.elastic.control_plane.worker_main.
 constexpr char kServerSocketVar[] = "TORCH_WORKER_SERVER_SOCKET";
+constexpr size_t kMaxSocketPath = 108;  // sun_path in <sys/un.h>, its end included
 constexpr char kVisibleDevicesVar[] = "CUDA_VISIBLE_DEVICES";
 constexpr char kHipDevicesVar[] = "HIP_VISIBLE_DEVICES";  // AMD's
 
@@ -114,7 +113,7 @@ std::vector<std::string> BuildWorkerEnv(const std::vector<std::string>& parent,
 std::string WorkerServerSocket(const std::vector<std::string>& parent, const WorkerEnvInput& input,
                                int local_rank) {
   const std::string path = input.server_socket + std::to_string(local_rank);
-  const bool is_ours = !input.server_socket.empty() && path.size() < sizeof(sockaddr_un::sun_path);
+  const bool is_ours = !input.server_socket.empty() && path.size() < kMaxSocketPath;
   if (is_ours) return path;
   const std::string* own = Find(parent, kServerSocketVar);
   return own == nullptr ? "" : own->substr(sizeof(kServerSocketVar));

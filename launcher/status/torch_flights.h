@@ -1,4 +1,4 @@
-// What PyTorch's flight recorder tells of a rank's process groups. [pure]
+// What PyTorch's flight recorder tells of a rank's process groups.
 #ifndef DDPRUN_LAUNCHER_STATUS_TORCH_FLIGHTS_H_
 #define DDPRUN_LAUNCHER_STATUS_TORCH_FLIGHTS_H_
 
