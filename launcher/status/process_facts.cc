@@ -103,13 +103,6 @@ std::string ParseWaitChannel(std::string_view text) {
   return std::string(kept.substr(0, kept.find('.')));
 }
 
-std::optional<int64_t> ParseSystemCall(std::string_view text) {
-  const std::optional<int64_t> number = ToNumber<int64_t>(TakeWord(text));
-  // "running"; "-1 ...": stopped outside a call.
-  if (!number || *number < 0) return std::nullopt;
-  return number;
-}
-
 std::vector<int> ParseChildren(std::string_view text, size_t most) {
   std::vector<int> children;
   while (children.size() < most) {

@@ -43,10 +43,6 @@ ProcessStatus ParseProcessStatus(std::string_view text);
 // 64 characters at most. Empty: nowhere, or the kernel does not tell.
 std::string ParseWaitChannel(std::string_view text);
 
-// Of /proc/PID/syscall: the number of the call in which the process waits. None: it runs, is
-// stopped outside a call, or the kernel does not tell.
-std::optional<int64_t> ParseSystemCall(std::string_view text);
-
 // Of /proc/PID/task/TID/children: `most` at the utmost.
 std::vector<int> ParseChildren(std::string_view text, size_t most);
 

@@ -1,13 +1,14 @@
 #include "launcher/status/process_reader.h"
 
 #include <fcntl.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
 #include <string_view>
 
+#include "absl/strings/string_view.h"
+#include "launcher/dump/system_calls.h"
 #include "rendezvous/base/steady_clock.h"
 #include "rendezvous/base/unique_fd.h"
 
@@ -49,49 +50,13 @@ class Reader {
   char buffer_[4096];
 };
 
-// Those in which a program that trains waits; others are told by their number.
-struct Call {
-  int64_t number;
-  const char* name;
-};
-constexpr Call kCalls[] = {
-    {SYS_read, "read"},
-    {SYS_write, "write"},
-    {SYS_recvfrom, "recvfrom"},
-    {SYS_recvmsg, "recvmsg"},
-    {SYS_sendto, "sendto"},
-    {SYS_sendmsg, "sendmsg"},
-    {SYS_ppoll, "ppoll"},
-    {SYS_pselect6, "pselect6"},
-    {SYS_epoll_pwait, "epoll_pwait"},
-    {SYS_futex, "futex"},
-    {SYS_nanosleep, "nanosleep"},
-    {SYS_clock_nanosleep, "clock_nanosleep"},
-    {SYS_wait4, "wait4"},
-    {SYS_waitid, "waitid"},
-    {SYS_ioctl, "ioctl"},
-    {SYS_flock, "flock"},
-    {SYS_fsync, "fsync"},
-    {SYS_openat, "openat"},
-    {SYS_connect, "connect"},
-    {SYS_accept4, "accept4"},
-#ifdef SYS_poll  // newer architectures have only those above
-    {SYS_pause, "pause"},
-    {SYS_poll, "poll"},
-    {SYS_select, "select"},
-    {SYS_epoll_wait, "epoll_wait"},
-#endif
-};
-
 std::string ReadWait(Reader& reader, int pid) {
   if (std::string wait = ParseWaitChannel(reader.Read(pid, "wchan")); !wait.empty()) return wait;
   // Kernels that hide their functions' names may still tell the call.
-  const std::optional<int64_t> number = ParseSystemCall(reader.Read(pid, "syscall"));
-  if (!number) return "";
-  for (const Call& call : kCalls) {
-    if (call.number == *number) return call.name;
-  }
-  return "system call " + std::to_string(*number);
+  const std::string_view text = reader.Read(pid, "syscall");
+  const std::optional<SystemCall> call =
+      ParseSystemCall(absl::string_view(text.data(), text.size()));
+  return call ? call->name : "";
 }
 
 std::optional<ProcessSample> ReadWorker(Reader& reader, int pid) {

@@ -77,6 +77,8 @@ TEST_CASE("sentence: phases, spares, other states") {
   CHECK(Sentence(job) == "running: round 1, 3 of 2 to 4 nodes, 3 ranks, 1 spare, step 5, up 42 s");
   job.nodes.pop_back();
   RankOf(job, 1).phase = ProgramPhase::kEvaluation;
+  RankOf(job, 1).phase_s = 0.9;
+  CHECK(Sentence(job) == "running: round 1, 3 of 2 to 4 nodes, 3 ranks, step 5, up 42 s");
   RankOf(job, 1).phase_s = 30;
   CHECK(Sentence(job) ==
         "running: round 1, 3 of 2 to 4 nodes, 3 ranks, step 5, evaluation for 30 s, up 42 s");

@@ -79,10 +79,6 @@ TEST_CASE("process facts: where it waits") {
   CHECK(ParseWaitChannel("") == "");
   CHECK(ParseWaitChannel("evil\x1b[2J") == "");
   CHECK(ParseWaitChannel(std::string(100'000, 'a')).size() == 64);
-  CHECK(ParseSystemCall("202 0x7f 0x80 0x0 0x0 0x0 0x0 0x7ffd 0x7f37\n") == 202);
-  CHECK_FALSE(ParseSystemCall("running\n"));
-  CHECK_FALSE(ParseSystemCall("-1 0x7ffd 0x7f37\n"));
-  CHECK_FALSE(ParseSystemCall(""));
 }
 
 TEST_CASE("process facts: children up to a bound") {
