@@ -211,9 +211,15 @@ void JobJudge::AddSilentNodes(TimePoint now, JobView& job) {
          silent_s});
     return;
   }
-  // By host, with how long it has been so at least.
+  // By name, with how long it has been so at least. The one that a silent host stands for is shown
+  // with its age.
   std::map<std::string, double> silent;
-  for (const std::string& host : job.silent_nodes) silent.emplace(host, 0);
+  for (const std::string& host : job.silent_nodes) {
+    const auto node = std::find_if(
+        job.nodes.begin(), job.nodes.end(),
+        [&host](const NodeView& each) { return each.host == host && SaneSeconds(each.age_s) > 0; });
+    silent.emplace(node == job.nodes.end() ? host : node->name, 0);
+  }
   for (const NodeView& node : job.nodes) {
     const double age_s = SaneSeconds(node.age_s);
     if (age_s < SecondsOf(policy_.silent_after) || node.state == "leaving") continue;
@@ -221,27 +227,27 @@ void JobJudge::AddSilentNodes(TimePoint now, JobView& job) {
     known_s = std::max(known_s, age_s);
   }
   std::erase_if(silent_since_, [&](const auto& since) { return !silent.contains(since.first); });
-  std::vector<std::string> hosts;
+  std::vector<std::string> names;
   double longest_s = 0;
-  for (auto& [host, known_s] : silent) {
-    const TimePoint since = silent_since_.emplace(host, now).first->second;
+  for (auto& [name, known_s] : silent) {
+    const TimePoint since = silent_since_.emplace(name, now).first->second;
     known_s = std::max(known_s, SecondsOf(now - since));
     longest_s = std::max(longest_s, known_s);
-    hosts.push_back(host);
+    names.push_back(name);
   }
-  if (hosts.size() > kMaxSilentListed) {
+  if (names.size() > kMaxSilentListed) {
     job.problems.push_back({"lost_node",
-                            absl::StrCat(hosts.size(), " nodes have not answered for up to ",
-                                         SpanText(longest_s), ": ", SomeNamesText(hosts)),
+                            absl::StrCat(names.size(), " nodes have not answered for up to ",
+                                         SpanText(longest_s), ": ", SomeNamesText(names)),
                             {},
                             "",
                             longest_s});
     return;
   }
-  for (const auto& [host, known_s] : silent) {
+  for (const auto& [name, known_s] : silent) {
     const std::string span = known_s >= 1 ? absl::StrCat(" for ", SpanText(known_s)) : "";
     job.problems.push_back(
-        {"lost_node", absl::StrCat("node ", host, " has not answered", span), {}, host, known_s});
+        {"lost_node", absl::StrCat("node ", name, " has not answered", span), {}, name, known_s});
   }
 }
 

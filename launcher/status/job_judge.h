@@ -50,7 +50,7 @@ class JobJudge {
   StragglerWatch stragglers_;
   TimeLedger ledger_;
   uint64_t round_ = 0;
-  std::map<std::string, TimePoint> silent_since_;  // by host
+  std::map<std::string, TimePoint> silent_since_;  // by name
   std::optional<TimePoint> gone_since_, forming_since_;
   // When what has been said of a node was last so, by what it is.
   std::map<std::string, TimePoint> told_;

@@ -138,6 +138,15 @@ TEST_CASE("judge: two agents of one host have names that tell them apart") {
   CHECK(job.nodes[1].name == "gpu-00 (node 1)");
   CHECK(job.nodes[2].name == "gpu-00 (01234567)");
   CHECK(ProblemOf(job, "hang").text.find("rank 3 (node gpu-00 (node 1))") != std::string::npos);
+  // A silent one is told once.
+  job.silent_nodes = {"gpu-00"};
+  job.nodes[1].age_s = 14;
+  watch.Look(job);
+  std::vector<std::string> lost;
+  for (const Problem& problem : job.problems) {
+    if (problem.kind == "lost_node") lost.push_back(problem.text);
+  }
+  CHECK(lost == std::vector<std::string>{"node gpu-00 (node 1) has not answered for 14 s"});
 }
 
 TEST_CASE("judge: what the coordinator has told a node that joins is not said twice") {
