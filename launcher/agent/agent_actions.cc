@@ -178,7 +178,7 @@ void Agent::Do(const EndJob& action) {
     Feed(rendezvous::ContactEnded{});
   }
   // The Trainer has its own time, which has begun, and is heard before our own last line.
-  const auto feed = [this] { Feed(ReportWritten{}); };
+  const auto feed = [this] { control_.AwaitEnd([this] { Feed(ReportWritten{}); }); };
   const auto await_trainer = [this, feed] {
     progress_ == nullptr ? feed() : progress_->AwaitEnd(feed);
   };

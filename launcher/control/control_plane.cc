@@ -299,13 +299,23 @@ void ControlPlane::End() {
   server_.Close();
   asking_.clear();
   if (socket_path_ == nullptr) return;
+  is_removing_ = true;
+  // Behind what makes it, where the job ends so soon.
   thread_.Ask<bool>(
       "control socket", "the directory of the control socket", kSocketTimeout,
       [path = socket_path_] {
         if (!path->empty()) RemoveControlSocket(*path);
         return true;
       },
-      [](std::optional<bool>) {});
+      [this](std::optional<bool>) {
+        is_removing_ = false;
+        if (const auto then = std::exchange(on_removed_, nullptr)) then();
+      });
+}
+
+void ControlPlane::AwaitEnd(std::function<void()> then) {
+  if (!is_removing_) return then();
+  on_removed_ = std::move(then);
 }
 
 }  // namespace ddprun::launcher

@@ -64,8 +64,10 @@ class ControlPlane {
   };
   void Dump(const std::string& directory, const Stacks::Ranks& ranks,
             std::function<void(DumpDone done)> then);
-  // Takes no more questions, and removes the socket.
+  // Takes no more questions, and begins to remove the socket.
   void End();
+  // `then` once it is removed, or could not be in time: at once where there is none. After End().
+  void AwaitEnd(std::function<void()> then);
   bool is_idle() const { return thread_.is_idle() && stacks_.is_idle(); }
 
  private:
@@ -124,6 +126,8 @@ class ControlPlane {
   std::map<uint64_t, Asking> asking_;
   uint64_t last_id_ = uint64_t{1} << 62;  // beyond the watch's own
   bool has_ended_ = false;
+  bool is_removing_ = false;  // the socket
+  std::function<void()> on_removed_;
 };
 
 }  // namespace ddprun::launcher

@@ -68,8 +68,12 @@ bool WaitForCount(const Subprocess& process, const std::string& text, int count)
 
 namespace {
 
+std::string ProcessesLeft() {
+  return Output({"/usr/bin/pgrep", "-a", "ddprun|toy_worker|^train$"});
+}
+
 std::string LeftOver() {
-  std::string left = Output({"/usr/bin/pgrep", "-a", "ddprun|toy_worker|^train$"});
+  std::string left = ProcessesLeft();
   // Jobs' records lie in the second, and logs in a temporary folder of the agent's own.
   for (const std::string folder : {"/dev/shm", "/tmp/ddprun-0"}) {
     std::error_code missing;
@@ -81,6 +85,15 @@ std::string LeftOver() {
 }
 
 }  // namespace
+
+void CheckNoProcessIsLeft() {
+  std::string left;
+  const bool is_clean = Eventually([&left] {
+    left = ProcessesLeft();
+    return left.empty();
+  });
+  CHECK_MESSAGE(is_clean, left);
+}
 
 void CheckNothingIsLeft() {
   std::string left;

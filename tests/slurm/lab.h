@@ -38,8 +38,10 @@ int CountOf(const std::string& text, const std::string& what);
 // Until `text` was written `count` times to stdout.
 bool WaitForCount(const testing::Subprocess& process, const std::string& text, int count);
 
-// No process of ddprun or of its workers lives on any node, guardians included, and no folder of
-// theirs is in /dev/shm, which is the cluster's own. Waits for it.
+// No process of ddprun or of its workers lives on any node, guardians included. Waits for it.
+void CheckNoProcessIsLeft();
+// Nor is a folder of theirs in /dev/shm, which is the cluster's own, or a control socket. Waits for
+// it.
 void CheckNothingIsLeft();
 
 // What sacct says of a job or step ("12.0") once it is over: "FAILED 7:0".

@@ -232,15 +232,17 @@ TEST_CASE("slurm: scancel stops the workers, and nothing is left") {
   CheckNothingIsLeft();
 }
 
-TEST_CASE("slurm: a step that is killed leaves nothing, and its nodes stay in service") {
+TEST_CASE("slurm: a step that is killed leaves nothing behind the next, and its nodes serve that") {
   const auto srun =
       Start({.slurm = {"-N4"}, .steps = {"ignore:15", "grandchild", "print:up", "wait"}});
   REQUIRE_MESSAGE(WaitForCount(*srun, "up", 4), srun->Describe());
   Output({"/usr/bin/scancel", "-s", "KILL", JobOf(srun->err()) + ".0"});
   CHECK_MESSAGE(srun->Wait() == 137, srun->Describe());
-  CheckNothingIsLeft();
+  CheckNoProcessIsLeft();
+  // The guardians were killed, too.
   const Result next = Run({.slurm = {"-N4"}, .steps = {"print:{rank}"}});
   CHECK_MESSAGE(next.code == 0, next.err);
+  CheckNothingIsLeft();
 }
 
 TEST_CASE("slurm: the workers of a node share its copy of srun's standard input") {
