@@ -134,10 +134,11 @@ void RankHistory::FillRates(RankView& view) const {
   const double steps = static_cast<double>(to.steps - from.steps);
   const std::optional<int64_t> time = Growth(from.step_time_ns, to.step_time_ns);
   if (!time || *time == 0) return;
-  view.step_s = Seconds(*time) / steps;
+  const double step_s = Seconds(*time) / steps;
   const std::optional<int64_t> samples = Growth(from.samples, to.samples);
   // The speed of steps that ended a while ago is not that of now.
-  const bool is_stale = view.step_age_s > kStale_s + 5 * *view.step_s;
+  const bool is_stale = view.step_age_s > kStale_s + 5 * step_s;
+  if (!is_stale) view.step_s = step_s;
   if (samples && *samples > 0 && !is_stale) {
     view.samples_per_s = static_cast<double>(*samples) / Seconds(*time);
   }

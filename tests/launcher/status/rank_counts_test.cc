@@ -81,6 +81,11 @@ TEST_CASE("rank counts: one step has a number and an age, and two have rates") {
   const RankView two = ViewAt(history, kStart + seconds(5));
   CHECK(two.step_s == doctest::Approx(0.5));
   CHECK(two.samples_per_s == doctest::Approx(16));
+  // Steps that ended long ago have no speed.
+  const RankView later = ViewAt(history, kStart + seconds(30));
+  CHECK(later.step == 110);
+  CHECK(!later.step_s);
+  CHECK(!later.samples_per_s);
   // Without a group nobody waits in it, whatever the sum says.
   CHECK(!two.self_s);
   CHECK(!two.exposed_share);
@@ -133,6 +138,7 @@ TEST_CASE("rank counts: rates are of the last 10 s, or of the last step where th
     step_time += each_ns;
     RankCounts counts = AtStep(steps);
     counts.step_time_ns = step_time;
+    counts.step_at_ns = Ns(kStart + seconds(at_s));
     history.Look(kStart + seconds(at_s), counts);
   };
   for (int i = 1; i <= 60; ++i) look(static_cast<uint64_t>(i), i, 1'000'000'000);
@@ -144,6 +150,7 @@ TEST_CASE("rank counts: rates are of the last 10 s, or of the last step where th
   // Looks at which no step had ended change nothing.
   for (int i = 181; i < 300; ++i) {
     RankCounts counts = AtStep(81);
+    counts.step_at_ns = Ns(kStart + seconds(180));
     history.Look(kStart + seconds(i), counts);
   }
   CHECK(ViewAt(history, kStart + seconds(300)).step_s == doctest::Approx(100));
