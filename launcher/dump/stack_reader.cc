@@ -295,10 +295,11 @@ StackResult ReadStack(pid_t pid, TimePoint deadline, const StackTools& tools) {
 
 RankStack ToRankStack(int rank, const StackResult& result) {
   RankStack made = MakeRankStack(rank, result.stack);
-  if (made.where.empty()) {
-    made.where = result.kernel_wait;
-    made.is_waiting = !made.where.empty();
-  }
+  if (made.where.empty()) made.where = result.kernel_wait;
+  // Without the C library's symbols a tool has no name for the call that waits, and faulthandler
+  // knows none; what py-spy says of the thread stands.
+  const bool is_told = !result.stack.threads.empty() && !result.stack.threads.front().state.empty();
+  if (!is_told && !result.kernel_wait.empty()) made.is_waiting = true;
   if (result.is_stopped) {
     made.where = absl::StrCat("stopped", made.where.empty() ? "" : " ", made.where);
     made.is_waiting = false;

@@ -36,13 +36,16 @@ constexpr string_view kSystemNames =
     "clock_nanosleep __clock_nanosleep pause poll __poll ppoll select pselect __select epoll_wait "
     "epoll_pwait read __read pread readv recv __recv recvfrom recvmsg __recvmsg accept accept4 "
     "connect send sendto sendmsg write __write writev syscall wait wait4 __wait4 waitpid waitid "
-    "sigtimedwait sigwait fsync fdatasync ioctl openat open64 flock sched_yield __sched_yield ";
+    "sigtimedwait __sigtimedwait sigwait sigsuspend __sigsuspend fsync fdatasync ioctl open openat "
+    "open64 __open64 flock lockf lockf64 __lockf64 sched_yield __sched_yield ";
 constexpr string_view kSystemPrefixes =
     "__libc_ __GI_ pthread_ __pthread ___pthread __futex futex_ __lll_lock lll_ sem_ __new_sem "
     "do_futex __internal_syscall __syscall_c __gthread __interceptor_ ___interceptor_";
-// The same in C++, where they call each other rather than the kernel.
+// What calls those within the C and C++ libraries.
 constexpr string_view kWaitingPrefixes =
-    "std::condition_variable std::__ std::this_thread std::thread std::mutex std::unique_lock "
+    "_IO_ new_do_write outstring_func __vfprintf_internal __fopen_internal "
+    "__gnu_cxx::stdio_sync_filebuf std::condition_variable std::__ std::this_thread std::thread "
+    "std::mutex std::unique_lock "
     "std::future std::lock_guard __tsan:: __asan:: __sanitizer:: absl:: ddp::internal::";
 constexpr string_view kInterpreterPrefixes =
     "_Py PyEval_ PyObject_ PyThread_ PyRun_ Py_ PyImport_ PyVectorcall pymain_ run_mod run_eval "
@@ -130,7 +133,7 @@ Owner OwnerOf(const Frame& frame, bool has_interpreter) {
   const string_view name = NameOf(frame.function);
   // glibc's own sources and GCC's, as distributions build them.
   if (IsSystemFrame(name) || StartsWithWordOf(kWaitingPrefixes, name) ||
-      StartsWithWordOf("../sysdeps/ ./nptl/ ../csu/", frame.file) ||
+      StartsWithWordOf("../sysdeps/ ./nptl/ ./libio/ ./stdio-common/ ../csu/", frame.file) ||
       absl::StrContains(frame.file, "/libsanitizer/")) {
     return Owner::kNobody;
   }

@@ -154,6 +154,20 @@ TEST_CASE("stack: without a tool the kernel's word has to do, and what to instal
   CHECK(rank.is_waiting);
 }
 
+TEST_CASE("stack: the kernel tells that a program waits in a call that no tool can name") {
+  // eu-stack 0.188, a machine without glibc's symbols, std::condition_variable::wait.
+  const Stack stack = ParseStack(
+      kEuStack,
+      "TID 7:\n#0  0x00007f4ed4ea3e96\n#1  0x00007f4ed4ea65d8 pthread_cond_wait\n#2  0x1 step\n",
+      7);
+  const RankStack waiting = ToRankStack(0, {.stack = stack, .kernel_wait = "in futex"});
+  CHECK(waiting.where == "in step");
+  CHECK(waiting.is_waiting);
+  CHECK_FALSE(ToRankStack(0, {.stack = stack}).is_waiting);
+  const Stack busy = ParseStack(kPySpy, "Thread 7 (active): \"MainThread\"\n    f (a.py:1)\n", 7);
+  CHECK_FALSE(ToRankStack(0, {.stack = busy, .kernel_wait = "in sched_yield"}).is_waiting);
+}
+
 TEST_CASE("stack: a process that a signal has stopped is told as that, and stays stopped") {
   const auto program = StartStuck("asleep");
   program->Signal(SIGSTOP);

@@ -176,6 +176,49 @@ TEST_CASE("where: a C++ program's own function, without result and parameters") 
   CHECK(WhereOf({{"", "", 0}, {"pause", "", 0}}) == "in pause");
 }
 
+// As eu-stack 0.188 and gdb 13.1 tell of glibc 2.36, with and without its symbols, and GCC 12's
+// sanitizers.
+TEST_CASE("where: a wait within the C and C++ libraries is the program's own") {
+  const std::vector<std::vector<Frame>> waits = {
+      {{"__futex_abstimed_wait_common", "./nptl/futex-internal.c", 103},
+       {"__pthread_cond_wait_common", "./nptl/pthread_cond_wait.c", 503},
+       {"___pthread_cond_wait", "./nptl/pthread_cond_wait.c", 618}},
+      {{"", "", 0}, {"pthread_cond_clockwait", "", 0}},
+      {{"__GI___clock_nanosleep", "../sysdeps/unix/sysv/linux/clock_nanosleep.c", 48},
+       {"__GI___nanosleep", "", 0},
+       {"void std::this_thread::sleep_for<long, std::ratio<1l, 1l> >(int const&)", "", 0}},
+      {{"__poll", "", 0}},
+      {{"__poll", "", 0}, {"__interceptor_poll", "../../libsanitizer/x.inc", 1}},
+      {{"syscall", "", 0},
+       {"void std::__detail::__platform_wait<int>(int const*, int)", "", 0},
+       {"void std::__atomic_wait_address_bare<std::latch::wait() const::{lambda()#1}>()", "", 0}},
+      {{"syscall", "", 0},
+       {"std::__atomic_futex_unsigned_base::_M_futex_wait_until(unsigned int*)", "", 0}},
+      {{"__libc_pause", "", 0},
+       {"cond_wait<__interceptor_pthread_cond_wait(void*)::<lambda()> >",
+        "../../../../src/libsanitizer/tsan/tsan_interceptors_posix.cpp", 1264},
+       {"__interceptor_pthread_cond_wait", "", 0}},
+      {{"__sigtimedwait", "", 0}, {"sigwait", "", 0}},
+      {{"__sigsuspend", "", 0}},
+      {{"__open64", "", 0},
+       {"_IO_file_open", "", 0},
+       {"__fopen_internal", "./libio/iofopen.c", 75}},
+      {{"__libc_fcntl64", "", 0}, {"lockf64", "", 0}},
+      {{"read", "", 0}, {"_IO_file_underflow", "", 0}, {"_IO_default_uflow", "", 0}},
+      {{"__GI___libc_write", "", 0},
+       {"new_do_write", "./libio/fileops.c", 448},
+       {"outstring_func", "./stdio-common/vfprintf-internal.c", 239},
+       {"__printf", "./stdio-common/printf.c", 33},
+       {"__interceptor_printf", "", 0}},
+  };
+  for (std::vector<Frame> frames : waits) {
+    CAPTURE(frames.back().function);
+    frames.push_back({"step(char const*)", "", 0});
+    frames.push_back({"main", "", 0});
+    CHECK(WhereOf(frames) == "in step");
+  }
+}
+
 TEST_CASE("where: of a Python that was read without py-spy no C function passes for the user's") {
   CHECK(WhereOf({{"clock_nanosleep", "", 0},
                  {"time_sleep", "", 0},
