@@ -62,8 +62,10 @@ std::vector<DumpProcess> Stacks::Processes(const Ranks& ranks) const {
   for (const auto& [local_rank, worker] : record_.workers()) {
     const int rank = record_.assignment().first_rank + local_rank;
     const bool is_wanted = ranks.empty() || ranks.contains(rank);
-    if (!is_wanted || worker.pid <= 0 || worker.ended_at) continue;
-    processes.push_back({.rank = rank, .local_rank = local_rank, .pid = worker.pid});
+    if (!is_wanted || (worker.pid <= 0 && !worker.ended_at)) continue;
+    // The number of one that has ended may be another process's by now.
+    processes.push_back(
+        {.rank = rank, .local_rank = local_rank, .pid = worker.ended_at ? 0 : worker.pid});
   }
   return processes;
 }

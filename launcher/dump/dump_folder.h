@@ -17,7 +17,7 @@ namespace ddprun::launcher {
 struct DumpProcess {
   int rank = 0;
   int local_rank = 0;
-  pid_t pid = 0;
+  pid_t pid = 0;  // 0: it has ended
 };
 
 struct DumpRequest {

@@ -49,7 +49,7 @@ std::string StatusText(pid_t pid) {
 // What may be held back stands at the end (proc_facts.h).
 void ReadOne(Work& work, size_t i, TimePoint deadline) {
   const pid_t pid = work.pids[i];
-  if (work.wishes.wants_facts) {
+  if (work.wishes.wants_facts && pid > 0) {
     std::string status = StatusText(pid);
     const std::lock_guard lock(work.mutex);
     work.readings[i].status = std::move(status);

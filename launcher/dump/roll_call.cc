@@ -44,9 +44,12 @@ std::string Subject(const std::vector<int>& ranks) {
   return absl::StrCat(ranks.size() == 1 ? "rank " : "ranks ", RankListText(ranks));
 }
 
-// "waits in X", "are in Y", "is not known: the process has ended".
+// "waits in X", "are in Y", "has ended", "is not known: stack: not permitted".
 std::string Predicate(const RankGroup& place, bool is_together) {
   const bool is_one = place.ranks.size() == 1;
+  if (place.where.empty() && place.unknown_why == kHasEnded) {
+    return is_one ? "has ended" : "have ended";
+  }
   if (place.where.empty()) {
     return absl::StrCat(is_one ? "is" : "are", " not known", place.unknown_why.empty() ? "" : ": ",
                         place.unknown_why);

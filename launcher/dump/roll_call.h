@@ -9,11 +9,14 @@
 
 namespace ddprun::launcher {
 
+// The reason for ranks that are told as ended rather than not known.
+inline constexpr char kHasEnded[] = "the process has ended";
+
 // What a roll call needs of one rank; small, so that nodes may send it to each other.
 struct RankStack {
   int rank = 0;
   std::string where;        // "in train_step (train.py:41)"; empty: not known
-  std::string unknown_why;  // where `where` is empty: "the process has ended"
+  std::string unknown_why;  // where `where` is empty: kHasEnded, "stack: not permitted"
   bool is_waiting = false;
   std::string stack;  // the main thread's frames, a line each, without addresses; empty: none
   friend bool operator==(const RankStack&, const RankStack&) = default;

@@ -270,7 +270,7 @@ std::string Reader::Problem() const {
 StackResult Reader::Read() {
   if (!IsAlive(before_)) {
     result_.is_alive = false;
-    result_.problem = "the process has ended";
+    result_.problem = kHasEnded;
     return std::move(result_);
   }
   // Before any tool: one that stops it changes what the kernel says.
@@ -280,7 +280,7 @@ StackResult Reader::Read() {
   TryAll();
   const std::optional<ProcState> after = ReadProcState(pid_);
   if (!IsAlive(after) || after->start_ticks != before_->start_ticks) {
-    result_ = {.problem = "the process has ended", .is_alive = false};
+    result_ = {.problem = kHasEnded, .is_alive = false};
     return std::move(result_);
   }
   result_.problem = Problem();

@@ -199,5 +199,21 @@ TEST_CASE("watchers: a dump has the stacks of all ranks, by hand and by --on_han
   CHECK_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
 }
 
+TEST_CASE("watchers: a dump counts the ranks that have ended") {
+  Job job;
+  const ControlFolder folder;
+  const auto ddprun =
+      RunReporting(job, folder, {"--nproc_per_node=3"}, {"exit:0@1", "until:" + job.File("go")});
+  StatusUntil(job, folder, [](const json& now) {
+    const std::vector<json> ranks = RanksOf(now);
+    return ranks.size() == 3 && ranks[1]["state"] == "ended";
+  });
+  const Told told = Ask(job, folder, {"dump", "--dir", job.File("")});
+  CHECK_MESSAGE(told.code == 0, told.Describe());
+  Holds(told.out, "rank 1 has ended");
+  job.Touch("go");
+  CHECK_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
+}
+
 }  // namespace
 }  // namespace ddprun::testing

@@ -42,12 +42,11 @@ TEST_CASE("roll call: all ranks, one rank, none") {
   CHECK(RollCallText({}) == "");
 }
 
-TEST_CASE("roll call: of whom nothing is known stands last, with the reason") {
-  const std::vector<RankGroup> groups =
-      GroupRanks({{.rank = 0, .unknown_why = "the process has ended"},
-                  {.rank = 1, .unknown_why = "the process has ended"},
-                  At(2, "in Y", "y", false)});
-  CHECK(RollCallText(groups) == R"(rank 2 is in Y; ranks 0-1 are not known: the process has ended
+TEST_CASE("roll call: those that have ended stand last") {
+  const std::vector<RankGroup> groups = GroupRanks({{.rank = 0, .unknown_why = kHasEnded},
+                                                    {.rank = 1, .unknown_why = kHasEnded},
+                                                    At(2, "in Y", "y", false)});
+  CHECK(RollCallText(groups) == R"(rank 2 is in Y; ranks 0-1 have ended
 
 rank 2:
     y
@@ -55,6 +54,15 @@ rank 2:
 ranks 0-1:
     (no stack) the process has ended
 )");
+}
+
+TEST_CASE("roll call: what is not known is told with the reason") {
+  CHECK(SentenceOf({{.rank = 0, .unknown_why = kHasEnded},
+                    {.rank = 1, .unknown_why = "stack: not permitted"},
+                    At(2, "stopped in Y", "y", false)}) ==
+        "rank 2 is stopped in Y; rank 0 has ended; rank 1 is not known: stack: not permitted");
+  CHECK(SentenceOf({{.rank = 0, .unknown_why = kHasEnded},
+                    {.rank = 1, .unknown_why = kHasEnded}}) == "all 2 ranks have ended");
 }
 
 TEST_CASE(
