@@ -8,15 +8,14 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <cstdint>
 #include <memory>
-#include <vector>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "launcher/dump/system_calls.h"
+#include "launcher/status/system_calls.h"
 #include "rendezvous/base/durable_file.h"
 #include "rendezvous/base/plain_text.h"
 #include "rendezvous/base/unique_fd.h"
@@ -49,32 +48,15 @@ namespace {
 
 std::string PathOf(pid_t pid, string_view name) { return absl::StrCat("/proc/", pid, "/", name); }
 
-// Behind the name, which may hold blanks and brackets: state, ppid, ...
-std::vector<string_view> FieldsBehindName(string_view stat) {
-  const size_t end = stat.rfind(") ");
-  if (end == string_view::npos) return {};
-  return absl::StrSplit(absl::StripTrailingAsciiWhitespace(stat.substr(end + 2)), ' ');
-}
-
-// The value of a line "Name:\tvalue" of /proc/PID/status.
-string_view StatusValue(string_view status, string_view name) {
-  for (string_view line : absl::StrSplit(status, '\n')) {
-    if (absl::ConsumePrefix(&line, name) && absl::ConsumePrefix(&line, ":")) {
-      return absl::StripAsciiWhitespace(line);
-    }
-  }
-  return "";
-}
-
 bool IsTaskStopped(pid_t pid, string_view task) {
   const auto status = ReadSmallFile(PathOf(pid, absl::StrCat("task/", task, "/status")), 8192);
   if (!status.ok()) return false;
-  const string_view state = StatusValue(*status, "State").substr(0, 1);
-  if (state == "T" || state == "t") return true;
+  const char state = ParseProcessStatus(*status).state;
+  if (state == 'T' || state == 't') return true;
   // What PTRACE_ATTACH sends to one thread, and what kill sends to the process.
-  for (const char* name : {"SigPnd", "ShdPnd"}) {
+  for (const char* name : {"SigPnd:", "ShdPnd:"}) {
     uint64_t pending = 0;
-    if (absl::SimpleHexAtoi(StatusValue(*status, name), &pending) &&
+    if (absl::SimpleHexAtoi(std::string(StatusLine(*status, name)), &pending) &&
         (pending >> (SIGSTOP - 1) & 1) != 0) {
       return true;
     }
@@ -84,22 +66,13 @@ bool IsTaskStopped(pid_t pid, string_view task) {
 
 }  // namespace
 
-std::optional<ProcState> ReadProcState(pid_t pid) {
-  const auto stat = ReadSmallFile(PathOf(pid, "stat"), 4096);
-  if (!stat.ok()) return std::nullopt;
-  const std::vector<string_view> fields = FieldsBehindName(*stat);
-  ProcState state;
-  constexpr size_t kStartTime = 19;  // field 22 of proc(5), the state being field 3
-  if (fields.size() <= kStartTime || fields[0].empty() ||
-      !absl::SimpleAtoi(fields[kStartTime], &state.start_ticks)) {
-    return std::nullopt;
-  }
-  state.state = fields[0][0];
-  return state;
+std::optional<ProcessStat> ReadProcessStat(pid_t pid) {
+  const auto text = ReadSmallFile(PathOf(pid, "stat"), 4096);
+  return text.ok() ? ParseProcessStat(*text) : std::nullopt;
 }
 
-bool IsAlive(const std::optional<ProcState>& state) {
-  return state && state->state != 'Z' && state->state != 'X';
+bool IsAlive(const std::optional<ProcessStat>& stat) {
+  return stat && stat->state != 'Z' && stat->state != 'X';
 }
 
 bool IsStoppedOrAboutTo(pid_t pid) {
@@ -126,7 +99,8 @@ std::string ReadProcLink(pid_t pid, string_view name) {
 pid_t TracerOf(pid_t pid) {
   const auto status = ReadProcFile(pid, "status", 8192);
   pid_t tracer = 0;
-  if (!status.ok() || !absl::SimpleAtoi(StatusValue(*status, "TracerPid"), &tracer)) return 0;
+  if (!status.ok() || !absl::SimpleAtoi(std::string(StatusLine(*status, "TracerPid:")), &tracer))
+    return 0;
   return tracer;
 }
 

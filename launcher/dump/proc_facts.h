@@ -9,26 +9,20 @@
 #include <sys/types.h>
 
 #include <cstddef>
-#include <cstdint>
 #include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "launcher/status/process_facts.h"
 
 namespace ddprun::launcher {
 
-struct ProcState {
-  char state = '?';          // of its main thread, as /proc/PID/stat has it: "RSDTtZX"
-  uint64_t start_ticks = 0;  // with the pid, what no other process has
-  friend bool operator==(const ProcState&, const ProcState&) = default;
-};
-
 // None: there is no such process.
-std::optional<ProcState> ReadProcState(pid_t pid);
+std::optional<ProcessStat> ReadProcessStat(pid_t pid);
 
 // Whether it has not ended. A zombie has.
-bool IsAlive(const std::optional<ProcState>& state);
+bool IsAlive(const std::optional<ProcessStat>& stat);
 
 // Whether a thread of it is stopped or traced, or a stop is on its way to one. Of the first 4096
 // threads.

@@ -75,7 +75,7 @@ class Reader {
         deadline_(deadline),
         tools_(tools),
         pidfd_(static_cast<int>(syscall(SYS_pidfd_open, pid, 0))),
-        before_(ReadProcState(pid)),
+        before_(ReadProcessStat(pid)),
         was_stopped_(IsStoppedOrAboutTo(pid)),
         folders_(absl::StrSplit(tools.path, ':', absl::SkipEmpty())) {}
 
@@ -104,7 +104,7 @@ class Reader {
   const TimePoint deadline_;
   const StackTools& tools_;
   const UniqueFd pidfd_;
-  const std::optional<ProcState> before_;
+  const std::optional<ProcessStat> before_;
   const bool was_stopped_;
   const std::vector<std::string> folders_;
   std::optional<std::string> environment_;
@@ -278,7 +278,7 @@ StackResult Reader::Read() {
   result_.kernel_wait = KernelWait(pid_);
   result_.kernel_stack = ReadProcFile(pid_, "stack", 16 * 1024).value_or("");
   TryAll();
-  const std::optional<ProcState> after = ReadProcState(pid_);
+  const std::optional<ProcessStat> after = ReadProcessStat(pid_);
   if (!IsAlive(after) || after->start_ticks != before_->start_ticks) {
     result_ = {.problem = kHasEnded, .is_alive = false};
     return std::move(result_);

@@ -29,8 +29,9 @@ std::optional<Number> ToNumber(std::string_view word) {
   return value;
 }
 
-// The rest of the line that begins with `name`.
-std::string_view LineOf(std::string_view text, std::string_view name) {
+}  // namespace
+
+std::string_view StatusLine(std::string_view text, std::string_view name) {
   while (!text.empty()) {
     const size_t end = std::min(text.find('\n'), text.size());
     const std::string_view line = text.substr(0, end);
@@ -39,8 +40,6 @@ std::string_view LineOf(std::string_view text, std::string_view name) {
   }
   return {};
 }
-
-}  // namespace
 
 std::optional<ProcessStat> ParseProcessStat(std::string_view text) {
   // "pid (name) state ...": the name may hold parentheses, blanks and ends of lines, and nothing
@@ -76,11 +75,11 @@ std::optional<ProcessStat> ParseProcessStat(std::string_view text) {
 
 ProcessStatus ParseProcessStatus(std::string_view text) {
   ProcessStatus status;
-  std::string_view state = LineOf(text, "State:");
+  std::string_view state = StatusLine(text, "State:");
   if (const std::string_view word = TakeWord(state); word.size() == 1) status.state = word.front();
-  std::string_view threads = LineOf(text, "Threads:");
+  std::string_view threads = StatusLine(text, "Threads:");
   status.threads = ToNumber<int>(TakeWord(threads));
-  std::string_view resident = LineOf(text, "VmRSS:");
+  std::string_view resident = StatusLine(text, "VmRSS:");
   const std::optional<int64_t> kibibytes = ToNumber<int64_t>(TakeWord(resident));
   if (kibibytes && *kibibytes >= 0 && *kibibytes < (int64_t{1} << 50) &&
       TakeWord(resident) == "kB") {

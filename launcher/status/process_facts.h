@@ -38,6 +38,8 @@ struct ProcessStatus {
   friend bool operator==(const ProcessStatus&, const ProcessStatus&) = default;
 };
 ProcessStatus ParseProcessStatus(std::string_view text);
+// The rest of its line that begins with `name` ("State:"), blanks and all; empty: there is none.
+std::string_view StatusLine(std::string_view text, std::string_view name);
 
 // Of /proc/PID/wchan: the function of the kernel in which the process waits, as a C identifier of
 // 64 characters at most. Empty: nowhere, or the kernel does not tell.

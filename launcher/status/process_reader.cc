@@ -7,8 +7,7 @@
 #include <cstdio>
 #include <string_view>
 
-#include "absl/strings/string_view.h"
-#include "launcher/dump/system_calls.h"
+#include "launcher/status/system_calls.h"
 #include "rendezvous/base/steady_clock.h"
 #include "rendezvous/base/unique_fd.h"
 
@@ -53,9 +52,7 @@ class Reader {
 std::string ReadWait(Reader& reader, int pid) {
   if (std::string wait = ParseWaitChannel(reader.Read(pid, "wchan")); !wait.empty()) return wait;
   // Kernels that hide their functions' names may still tell the call.
-  const std::string_view text = reader.Read(pid, "syscall");
-  const std::optional<SystemCall> call =
-      ParseSystemCall(absl::string_view(text.data(), text.size()));
+  const std::optional<SystemCall> call = ParseSystemCall(reader.Read(pid, "syscall"));
   return call ? call->name : "";
 }
 

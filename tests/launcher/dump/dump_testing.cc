@@ -41,7 +41,7 @@ std::unique_ptr<Subprocess> StartStuckPython(const std::string& file) {
 }
 
 char StateLetter(int pid) {
-  const auto state = launcher::ReadProcState(pid);
+  const auto state = launcher::ReadProcessStat(pid);
   return state ? state->state : '-';
 }
 

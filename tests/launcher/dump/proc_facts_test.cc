@@ -26,12 +26,12 @@ TEST_CASE("proc: where the kernel says a program waits") {
 TEST_CASE("proc: one that has ended is not alive, before and after it is reaped") {
   auto program = StartStuck("asleep");
   const pid_t pid = program->pid();
-  CHECK(IsAlive(ReadProcState(pid)));
-  CHECK(ReadProcState(pid)->start_ticks > 0);
+  CHECK(IsAlive(ReadProcessStat(pid)));
+  CHECK(ReadProcessStat(pid)->start_ticks > 0);
   program->Signal(SIGKILL);
-  CHECK(Eventually([&] { return !IsAlive(ReadProcState(pid)); }));
+  CHECK(Eventually([&] { return !IsAlive(ReadProcessStat(pid)); }));
   program.reset();
-  CHECK_FALSE(ReadProcState(pid));
+  CHECK_FALSE(ReadProcessStat(pid));
   CHECK_FALSE(IsStoppedOrAboutTo(pid));
   CHECK(KernelWait(pid) == "");
   CHECK(ReadProcLink(pid, "exe") == "");

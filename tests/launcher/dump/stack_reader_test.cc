@@ -41,7 +41,7 @@ StackTools Only(const std::string& name, const TempDir& temp) {
 void CheckUnharmed(pid_t pid) {
   CHECK_FALSE(IsStoppedOrAboutTo(pid));
   CHECK(TracerOf(pid) == 0);
-  CHECK(IsAlive(ReadProcState(pid)));
+  CHECK(IsAlive(ReadProcessStat(pid)));
 }
 
 // Where it hangs: just after its word that it is about to it may still be writing that.
@@ -171,13 +171,13 @@ TEST_CASE("stack: the kernel tells that a program waits in a call that no tool c
 TEST_CASE("stack: a process that a signal has stopped is told as that, and stays stopped") {
   const auto program = StartStuck("asleep");
   program->Signal(SIGSTOP);
-  REQUIRE(Eventually([&] { return ReadProcState(program->pid())->state == 'T'; }));
+  REQUIRE(Eventually([&] { return ReadProcessStat(program->pid())->state == 'T'; }));
   const StackResult result = Read(program->pid(), {.path = "/none"});
   CHECK(result.is_stopped);
   const RankStack rank = ToRankStack(3, result);
   CHECK(rank.where.starts_with("stopped"));
   CHECK_FALSE(rank.is_waiting);
-  CHECK(ReadProcState(program->pid())->state == 'T');
+  CHECK(ReadProcessStat(program->pid())->state == 'T');
 }
 
 TEST_CASE("stack: a process that has ended, or ends meanwhile, is told as that") {

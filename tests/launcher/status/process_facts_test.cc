@@ -72,6 +72,14 @@ TEST_CASE("process facts: memory, threads and state of the status") {
   CHECK(ParseProcessStatus("") == ProcessStatus{});
 }
 
+TEST_CASE("process facts: a line of the status, by its name at the line's beginning") {
+  const std::string text = "Name:\tShdPnd:\nSigPnd:\t0000000000040000\nShdPnd:\t0\nTracerPid:\t";
+  CHECK(StatusLine(text, "SigPnd:") == "\t0000000000040000");
+  CHECK(StatusLine(text, "ShdPnd:") == "\t0");
+  CHECK(StatusLine(text, "TracerPid:") == "\t");
+  CHECK(StatusLine(text, "Pnd:") == "");
+}
+
 TEST_CASE("process facts: where it waits") {
   CHECK(ParseWaitChannel("futex_wait_queue") == "futex_wait_queue");
   CHECK(ParseWaitChannel("do_wait.part.0\n") == "do_wait");

@@ -1,11 +1,10 @@
 // What /proc/PID/syscall says, in words. [pure]
-#ifndef DDPRUN_LAUNCHER_DUMP_SYSTEM_CALLS_H_
-#define DDPRUN_LAUNCHER_DUMP_SYSTEM_CALLS_H_
+#ifndef DDPRUN_LAUNCHER_STATUS_SYSTEM_CALLS_H_
+#define DDPRUN_LAUNCHER_STATUS_SYSTEM_CALLS_H_
 
 #include <optional>
 #include <string>
-
-#include "absl/strings/string_view.h"
+#include <string_view>
 
 namespace ddprun::launcher {
 
@@ -25,8 +24,8 @@ struct SystemCall {
 
 // Of the file's text: "202 0x7ffd... 0x189 ...". None: it runs ("running"), waits outside of a
 // system call ("-1 ..."), or the text is no such text.
-std::optional<SystemCall> ParseSystemCall(absl::string_view text, Machine machine = kThisMachine);
+std::optional<SystemCall> ParseSystemCall(std::string_view text, Machine machine = kThisMachine);
 
 }  // namespace ddprun::launcher
 
-#endif  // DDPRUN_LAUNCHER_DUMP_SYSTEM_CALLS_H_
+#endif  // DDPRUN_LAUNCHER_STATUS_SYSTEM_CALLS_H_

@@ -1,4 +1,4 @@
-#include "launcher/dump/system_calls.h"
+#include "launcher/status/system_calls.h"
 
 #include <cstdint>
 
@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -78,8 +79,8 @@ constexpr Row kRows[] = {
 
 }  // namespace
 
-std::optional<SystemCall> ParseSystemCall(string_view text, Machine machine) {
-  text = absl::StripAsciiWhitespace(text);
+std::optional<SystemCall> ParseSystemCall(std::string_view given, Machine machine) {
+  const string_view text = absl::StripAsciiWhitespace(string_view(given.data(), given.size()));
   const size_t end = text.find(' ');
   int number = -1;
   if (!absl::SimpleAtoi(text.substr(0, end), &number) || number < 0) return std::nullopt;

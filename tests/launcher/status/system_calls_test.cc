@@ -1,4 +1,4 @@
-#include "launcher/dump/system_calls.h"
+#include "launcher/status/system_calls.h"
 
 #include <sys/syscall.h>
 
