@@ -102,7 +102,9 @@ void NameNodes(JobView& job) {
 void DropRepeatedWaits(JobView& job) {
   if (job.waiting_for.empty() || job.coordinator_silent_s) return;
   for (NodeView& node : job.nodes) {
-    if (node.state == "joining") node.waiting_for.clear();
+    if (node.state != "joining") continue;
+    node.waiting_for.clear();
+    node.waiting_left_s.reset();
   }
 }
 

@@ -81,7 +81,9 @@ struct Entries {
 void Add(const Json& entry, int64_t done, Entries& entries) {
   const std::optional<int64_t> number = Whole(entry, "collective_seq_id");
   const std::optional<int64_t> created_ns = Whole(entry, "time_created_ns");
-  if (!number || !created_ns || entry.value("is_p2p", false)) return;
+  const auto message = entry.find("is_p2p");
+  const bool is_message = message != entry.end() && *message == true;
+  if (!number || !created_ns || is_message) return;
   const auto completed_ns = Whole(entry, "time_discovered_completed_ns").value_or(0);
   entries.newest_ns = std::max({entries.newest_ns, *created_ns, completed_ns});
   if (*number > done) entries.oldest_open_ns = std::min(entries.oldest_open_ns, *created_ns);

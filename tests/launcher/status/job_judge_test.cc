@@ -154,10 +154,12 @@ TEST_CASE("judge: what the coordinator has told a node that joins is not said tw
   job.state = "forming";
   job.waiting_for = job.nodes[0].waiting_for = "1 of 2 nodes, waiting for 1 more";
   job.nodes[0].state = "joining";
+  job.nodes[0].waiting_left_s = 583;
   job.nodes[1].waiting_for = "a file";
   Watch watch;
   watch.Look(job);
   CHECK(job.nodes[0].waiting_for == "");
+  CHECK(!job.nodes[0].waiting_left_s);
   CHECK(job.nodes[1].waiting_for == "a file");
 }
 

@@ -95,6 +95,9 @@ TEST_CASE("torch flights: what is no such answer has no groups") {
     CAPTURE(json);
     CHECK(GroupsOfFlights(json, 0, 2, kNow).empty());
   }
+  std::string odd = Entry(0, kDefault, 6, 42);
+  odd.replace(odd.find("false"), 5, "7");
+  CHECK(GroupsOfFlights(Document(odd, Status(0, "6", "5")), 0, 2, kNow).size() == 1);
   std::string whole = Document(Entry(0, kDefault, 6, 42), Status(0, "6", "5"));
   for (size_t i = 0; i < whole.size(); ++i) {
     CHECK(GroupsOfFlights(whole.substr(0, i), 0, 2, kNow).empty());
