@@ -19,22 +19,14 @@ DDPRUN_RAW bool IsOwnOrParent(const char* name) {
   return name[0] == '.' && (name[1] == '\0' || (name[1] == '.' && name[2] == '\0'));
 }
 
-// Nothing but sockets: what else has such a name is not ours.
-DDPRUN_RAW void RemoveServerSocketsIn(int folder) {
-  bool is_changed = true;
-  for (int pass = 0; pass < kMaxPasses && is_changed; ++pass) {
-    is_changed = false;
-    syscall(SYS_lseek, folder, 0, SEEK_SET);
-    RawEntries entries(folder);
-    while (const char* name = entries.Next()) {
-      size_t same = 0;
-      while (same < sizeof(kServerSocketStem) - 1 && name[same] == kServerSocketStem[same]) ++same;
-      if (same < sizeof(kServerSocketStem) - 1) continue;
-      struct stat about;
-      if (syscall(SYS_newfstatat, folder, name, &about, AT_SYMLINK_NOFOLLOW) != 0) continue;
-      if (S_ISSOCK(about.st_mode) && syscall(SYS_unlinkat, folder, name, 0) == 0) is_changed = true;
-    }
+// Nothing but a socket: what else has such a name is not ours.
+DDPRUN_RAW bool RemoveServerSocket(int folder, const char* name) {
+  for (size_t i = 0; i < sizeof(kServerSocketStem) - 1; ++i) {
+    if (name[i] != kServerSocketStem[i]) return false;
   }
+  struct stat about;
+  return syscall(SYS_newfstatat, folder, name, &about, AT_SYMLINK_NOFOLLOW) == 0 &&
+         S_ISSOCK(about.st_mode) && syscall(SYS_unlinkat, folder, name, 0) == 0;
 }
 
 }  // namespace
@@ -58,7 +50,8 @@ DDPRUN_RAW void RemoveEmptyFoldersIn(int folder, int levels) {
         if (inner >= 0) syscall(SYS_close, inner);
       }
       // Refuses whatever is no directory, links among it, and one that holds anything.
-      if (syscall(SYS_unlinkat, folder, name, AT_REMOVEDIR) == 0) is_changed = true;
+      is_changed |= syscall(SYS_unlinkat, folder, name, AT_REMOVEDIR) == 0 ||
+                    RemoveServerSocket(folder, name);
     }
   }
 }
@@ -92,7 +85,6 @@ DDPRUN_RAW void FolderNote::RemoveEmpty(const Entry& entry) {
       about.st_ino == entry.inode) {
     constexpr int kLevels = 2;  // attempt_<restart_count>, and a worker's in it
     RemoveEmptyFoldersIn(folder, kLevels);
-    RemoveServerSocketsIn(folder);
     syscall(SYS_unlinkat, folder, kStopFileName, 0);
     syscall(SYS_unlinkat, AT_FDCWD, entry.path, AT_REMOVEDIR);
   }

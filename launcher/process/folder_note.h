@@ -16,8 +16,8 @@ inline constexpr char kServerSocketStem[] = "torch_";
 
 // Follows no link. -1 with errno set where it is no folder. Async-signal-safe.
 int OpenFolder(int parent, const char* name);
-// Removes what is an empty folder in the open `folder`, and before that in its folders, `levels`
-// deep. Async-signal-safe.
+// Removes what is an empty folder or a worker's server socket in the open `folder`, and before that
+// in its folders, `levels` deep. Async-signal-safe.
 void RemoveEmptyFoldersIn(int folder, int levels);
 
 // The agent notes a folder when it has made it, which is after the guardian was forked; the

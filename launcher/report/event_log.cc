@@ -177,8 +177,8 @@ void EventLog::NoteWorkerRuns(int64_t unix_ms) {
 
 void EventLog::NoteFirstStep(int64_t unix_ms, double ago_s) {
   if (!round_ || round_->is_over || std::exchange(round_->has_told_first_step, true)) return;
-  const double seen_s = Seconds(round_->started_unix_ms, unix_ms);
-  Write(FirstStepEvent{std::max(seen_s - ago_s, 0.0)}, unix_ms);
+  const auto at_unix_ms = unix_ms - static_cast<int64_t>(std::clamp(ago_s, 0.0, 1e9) * 1000);
+  Write(FirstStepEvent{Seconds(round_->started_unix_ms, at_unix_ms)}, unix_ms);
 }
 
 void EventLog::NoteProblems(const std::vector<Problem>& problems, int64_t unix_ms) {

@@ -84,25 +84,20 @@ std::string LeftOver() {
   return left;
 }
 
+void CheckIsEmpty(std::string (*what)()) {
+  std::string left;
+  const bool is_clean = Eventually([&left, what] {
+    left = what();
+    return left.empty();
+  });
+  CHECK_MESSAGE(is_clean, left);
+}
+
 }  // namespace
 
-void CheckNoProcessIsLeft() {
-  std::string left;
-  const bool is_clean = Eventually([&left] {
-    left = ProcessesLeft();
-    return left.empty();
-  });
-  CHECK_MESSAGE(is_clean, left);
-}
+void CheckNoProcessIsLeft() { CheckIsEmpty(ProcessesLeft); }
 
-void CheckNothingIsLeft() {
-  std::string left;
-  const bool is_clean = Eventually([&left] {
-    left = LeftOver();
-    return left.empty();
-  });
-  CHECK_MESSAGE(is_clean, left);
-}
+void CheckNothingIsLeft() { CheckIsEmpty(LeftOver); }
 
 namespace {
 
