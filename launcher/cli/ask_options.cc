@@ -22,16 +22,21 @@ absl::StatusOr<std::vector<int>> ParseRanks(const std::string& text) {
     const std::vector<std::string> ends = absl::StrSplit(part, '-');
     const absl::StatusOr<int> first = ParseNumber(ends.front(), 0, kMaxRankNumber);
     const absl::StatusOr<int> last = ParseNumber(ends.back(), 0, kMaxRankNumber);
-    if (ends.size() > 2 || !first.ok() || !last.ok() || *last < *first) {
+    if (ends.size() == 2 && first.ok() && last.ok() && *last < *first) {
+      return absl::InvalidArgumentError(absl::StrCat("'", EscapeControl(std::string(part)),
+                                                     "' goes backwards; expected ", *last, "-",
+                                                     *first));
+    }
+    if (ends.size() > 2 || !first.ok() || !last.ok()) {
       return absl::InvalidArgumentError(
           absl::StrCat("'", EscapeControl(std::string(part)),
                        "' is no rank; expected ranks by comma, as in 0-7,12"));
     }
-    if (ranks.size() + static_cast<size_t>(*last - *first) >= kMaxRanks) {
+    for (int rank = *first; rank <= *last && ranks.size() <= kMaxRanks; ++rank) ranks.insert(rank);
+    if (ranks.size() > kMaxRanks) {
       return absl::InvalidArgumentError(
-          absl::StrCat("more than ", kMaxRanks, " ranks; without it all are asked"));
+          absl::StrCat("more than ", kMaxRanks, " ranks; leave --ranks out to ask all"));
     }
-    for (int rank = *first; rank <= *last; ++rank) ranks.insert(rank);
   }
   return std::vector<int>(ranks.begin(), ranks.end());
 }

@@ -22,6 +22,7 @@
 #include "launcher/commands/terminal.h"
 #include "launcher/commands/top.h"
 #include "launcher/control/control_client.h"
+#include "launcher/control/control_socket.h"
 #include "launcher/process/exit_status.h"
 #include "launcher/status/snapshot_json.h"
 #include "launcher/status/status_text.h"
@@ -76,9 +77,13 @@ int Status(const AskOptions& options, const Environment& environment) {
 int List(const AskOptions& options) {
   std::vector<std::string> troubles;
   const std::vector<FoundJob> jobs = FindJobs(troubles);
+  if (absl::Status usable = CheckControlDirectories(); jobs.empty() && !usable.ok()) {
+    troubles.emplace_back(usable.message());
+  }
   for (const std::string& trouble : troubles) {
     Complain(absl::UnavailableError(trouble), kExitCannotAsk);
   }
+  const int code = troubles.empty() ? kExitSuccess : kExitCannotAsk;
   if (options.is_json) {
     json list = json::array();
     for (const FoundJob& found : jobs) {
@@ -89,7 +94,8 @@ int List(const AskOptions& options) {
                       {"sentence", found.job.sentence},
                       {"socket", found.socket_path}});
     }
-    return Print(list.dump(2, ' ', false, json::error_handler_t::replace) + "\n");
+    const int printed = Print(list.dump(2, ' ', false, json::error_handler_t::replace) + "\n");
+    return printed != kExitSuccess ? printed : code;
   }
   std::string text;
   for (const FoundJob& found : jobs) {
@@ -98,7 +104,8 @@ int List(const AskOptions& options) {
                     is_told ? "; " + found.job.problems.front().text : "", "\n");
   }
   if (jobs.empty() && troubles.empty()) text = "no job of yours runs on this machine\n";
-  return Print(text);
+  const int printed = Print(text);
+  return printed != kExitSuccess ? printed : code;
 }
 
 // What the agent says of what it refuses.

@@ -70,6 +70,9 @@ std::vector<FoundJob> FindJobs(std::vector<std::string>& troubles) {
 absl::StatusOr<FoundJob> ChooseJob(const std::string& job_id) {
   std::vector<std::string> troubles;
   std::vector<FoundJob> jobs = FindJobs(troubles);
+  if (absl::Status usable = CheckControlDirectories(); jobs.empty() && !usable.ok()) {
+    troubles.emplace_back(usable.message());
+  }
   const std::string trouble = troubles.empty() ? "" : "; " + absl::StrJoin(troubles, "; ");
   if (jobs.empty()) {
     return absl::NotFoundError(absl::StrCat(
@@ -78,6 +81,12 @@ absl::StatusOr<FoundJob> ChooseJob(const std::string& job_id) {
   }
   std::vector<std::string> ids;
   for (const FoundJob& found : jobs) ids.push_back(found.job.run_id);
+  // The one that is meant may be the one that does not answer.
+  if (job_id.empty() && !troubles.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("which job is meant is not known, as not all answer", trouble,
+                     "; name one of those that do: ", EscapeControl(absl::StrJoin(ids, ", "))));
+  }
   if (!job_id.empty()) {
     // A socket's path names one of several jobs with the same id.
     std::erase_if(jobs, [&job_id](const FoundJob& found) {
@@ -86,8 +95,9 @@ absl::StatusOr<FoundJob> ChooseJob(const std::string& job_id) {
   }
   if (jobs.empty()) {
     return absl::NotFoundError(
-        absl::StrCat("no job ", Quoted(job_id), " runs on this machine", DidYouMean(job_id, ids),
-                     trouble, "; here run: ", EscapeControl(absl::StrJoin(ids, ", "))));
+        absl::StrCat("no job ", Quoted(job_id), troubles.empty() ? " runs" : " answers",
+                     " on this machine", troubles.empty() ? DidYouMean(job_id, ids) : "", trouble,
+                     "; here run: ", EscapeControl(absl::StrJoin(ids, ", "))));
   }
   if (jobs.size() == 1) return std::move(jobs.front());
   std::vector<std::string> lines;

@@ -30,9 +30,6 @@ constexpr char kSuffix[] = ".sock";
 constexpr int kBacklog = 64;
 
 absl::Status CheckOwn(const std::string& path) {
-  if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
-    return absl::ErrnoToStatus(errno, absl::StrCat("make ", path));
-  }
   struct stat info {};
   if (lstat(path.c_str(), &info) != 0) {
     return absl::ErrnoToStatus(errno, absl::StrCat("look at ", path));
@@ -63,6 +60,9 @@ bool AddressOf(const std::string& path, sockaddr_un& address) {
 }
 
 absl::StatusOr<ControlSocket> ListenIn(const std::string& directory) {
+  if (mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST) {
+    return absl::ErrnoToStatus(errno, absl::StrCat("make ", directory));
+  }
   if (absl::Status own = CheckOwn(directory); !own.ok()) return own;
   uint32_t random = 0;
   // After boot there is always enough.
@@ -116,6 +116,17 @@ std::vector<std::string> ControlDirectories() {
   const char* runtime = std::getenv("XDG_RUNTIME_DIR");
   if (runtime != nullptr && *runtime == '/') directories.push_back(runtime + name);
   return directories;
+}
+
+absl::Status CheckControlDirectories() {
+  absl::Status first;
+  for (const std::string& directory : ControlDirectories()) {
+    absl::Status own = CheckOwn(directory);
+    if (absl::IsNotFound(own)) continue;
+    if (own.ok()) return own;
+    first.Update(own);
+  }
+  return first;
 }
 
 absl::StatusOr<ControlSocket> ListenForControl() {

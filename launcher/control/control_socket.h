@@ -17,6 +17,10 @@ namespace ddprun::launcher {
 // DDPRUN_CONTROL_DIR names another one.
 std::vector<std::string> ControlDirectories();
 
+// Why no job can be found there, though one may run: none of the directories that exist is this
+// user's and closed to others. OK where none exists. Touches files.
+absl::Status CheckControlDirectories();
+
 struct ControlSocket {
   UniqueFd listening;
   std::string path;

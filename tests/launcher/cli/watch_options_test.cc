@@ -119,14 +119,16 @@ TEST_CASE("ask options: what is wrong is said with what is right") {
   CHECK(ErrorOf({"logs", "--rank=x"}).find("logs: --rank 'x': ") == 0);
   CHECK(ErrorOf({"logs", "--rank=-1"}).find("logs: --rank '-1': ") == 0);
   CHECK(ErrorOf({"logs", "--rank"}).find("logs: '--rank' needs a value") == 0);
-  for (const std::string bad :
-       {"", "x", "1,", "-1", "3-", "3-2", "1-2-3", "1;2", "0,99999999999"}) {
+  for (const std::string bad : {"", "x", "1,", "-1", "3-", "1-2-3", "1;2", "0,99999999999"}) {
     CAPTURE(bad);
     CHECK(ErrorOf({"dump", "--ranks=" + bad}).find("expected ranks by comma, as in 0-7,12") !=
           std::string::npos);
   }
   CHECK(ErrorOf({"dump", "--ranks=1,b-3"}).find("'b-3' is no rank") != std::string::npos);
   CHECK(ErrorOf({"dump", "--ranks=0-512"}).find("more than 512 ranks") != std::string::npos);
+  CHECK(ErrorOf({"dump", "--ranks=3-1"}).find("'3-1' goes backwards; expected 1-3") !=
+        std::string::npos);
+  CHECK(AskOf({"dump", "--ranks=0-400,0-400"}).ranks.size() == 401);
   CHECK(AskOf({"dump", "--ranks=7,0-2,1"}).ranks == std::vector<int>{0, 1, 2, 7});
   CHECK(ErrorOf({"dump", "--dir="}) == "dump: --dir '': expected a path");
   for (const std::string bad : {"h", "h:0", ":29400", "h:x", ""}) {
