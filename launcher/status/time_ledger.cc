@@ -21,7 +21,9 @@ struct Ranks {
   int running = 0;
   bool is_reporting = false;
   bool has_step = false;
-  double checkpoint_s = 0, evaluation_s = 0;  // of the rank that did most of it in this round
+  // Of the rank that did most of it in this round; `aside_s`: of both together.
+  double checkpoint_s = 0, evaluation_s = 0, aside_s = 0;
+  double stepping_s = 0;  // since the first of them ended its first step
 };
 
 Ranks Survey(const JobView& job) {
@@ -34,6 +36,12 @@ Ranks Survey(const JobView& job) {
       ranks.is_reporting = ranks.is_reporting || rank.step || rank.phase != ProgramPhase::kUnknown;
       ranks.checkpoint_s = std::max(ranks.checkpoint_s, SaneSeconds(rank.checkpoint_s));
       ranks.evaluation_s = std::max(ranks.evaluation_s, SaneSeconds(rank.evaluation_s));
+      ranks.aside_s =
+          std::max(ranks.aside_s, SaneSeconds(rank.checkpoint_s) + SaneSeconds(rank.evaluation_s));
+      if (rank.up_s && rank.first_step_s) {
+        ranks.stepping_s =
+            std::max(ranks.stepping_s, SaneSeconds(*rank.up_s) - SaneSeconds(*rank.first_step_s));
+      }
     }
   }
   return ranks;
@@ -65,7 +73,8 @@ void TimeLedger::FollowRound(const JobView& job) {
   round_ = job.round;
   is_round_up_ = false;
   has_stepped_ = false;
-  aside_s_ = {};
+  aside_s_ = lately_s_ = {};
+  all_aside_s_ = 0;
 }
 
 TimeLedger::Part TimeLedger::PartNow(const JobView& job) {
@@ -108,6 +117,8 @@ double TimeLedger::HeldSeconds(Part part, const JobView& job) const {
       // Of the failure that led here; one of an earlier round is older than the last view.
       return job.first_fault ? SaneSeconds(job.first_fault->age_s) : 0;
     case kSteps:
+      // Where they are known since then; after a stall they begin now.
+      return part_ == kStart || part_ == kRestart ? Survey(job).stepping_s : 0;
     case kUnreported:
     case kStart:
     case kCheckpoint:
@@ -124,7 +135,12 @@ void TimeLedger::Add(TimePoint now, const JobView& job) {
   const Part part = PartNow(job);
   if (!last_) {
     // A job that begins has done nothing else yet.
-    if (part == kStart) seconds_[kStart] += SaneSeconds(job.up_s);
+    is_whole_ = job.round <= 1;
+    const double up_s = is_whole_ ? SaneSeconds(job.up_s) : 0;
+    const double steps_s = part == kSteps ? std::min(Survey(job).stepping_s, up_s) : 0;
+    seconds_[kSteps] += steps_s;
+    if (part == kStart || steps_s > 0) seconds_[kStart] += up_s - steps_s;
+    part_ = part;
   } else if (part == part_) {
     seconds_[part] += SecondsOf(now - *last_);
   } else {
@@ -135,7 +151,16 @@ void TimeLedger::Add(TimePoint now, const JobView& job) {
     seconds_[part_] += passed_s - now_s;
     // A stall is called one when it has stood for long.
     const bool ran = part_ == kSteps || part_ == kUnreported;
-    if (part == kStall && ran) Move(part_, kStall, held_s - now_s);
+    if (part == kStall && ran) {
+      // What had been taken for an evaluation or a checkpoint first.
+      double before_s = held_s - now_s;
+      for (const Part aside : {kEvaluation, kCheckpoint}) {
+        const double taken_s = std::min({before_s, lately_s_[aside], At(aside)});
+        Move(aside, kStall, taken_s);
+        before_s -= taken_s;
+      }
+      Move(part_, kStall, before_s);
+    }
   }
   SetAside(job);
   last_ = now;
@@ -148,23 +173,29 @@ void TimeLedger::SetAside(const JobView& job) {
   const Ranks ranks = Survey(job);
   const std::pair<Part, double> parts[] = {{kCheckpoint, ranks.checkpoint_s},
                                            {kEvaluation, ranks.evaluation_s}};
+  // One rank may do one while others do the other.
+  double left_s = std::max(ranks.aside_s - all_aside_s_, 0.0);
+  all_aside_s_ += left_s;
   for (const auto& [part, all_s] : parts) {
     // A view without the rank that did most has less.
     const double more_s = std::max(all_s - aside_s_[part], 0.0);
     aside_s_[part] += more_s;
-    if (part_ == kSteps) Move(kSteps, part, more_s);
+    const double moved_s = std::min(more_s, left_s);
+    left_s -= moved_s;
+    lately_s_[part] = moved_s > 0 ? lately_s_[part] + moved_s : 0;
+    if (part_ == kSteps) Move(kSteps, part, moved_s);
   }
 }
 
 std::optional<double> TimeLedger::effective_share() const {
   const double total_s = this->total_s();
-  if (!has_reported_ || total_s <= 0) return std::nullopt;
+  if (!has_reported_ || !is_whole_ || total_s <= 0) return std::nullopt;
   return steps_s() / total_s;
 }
 
 std::string TimeLedger::ClosingLine() const {
   const double total_s = this->total_s();
-  if (total_s < 60) return "";
+  if (total_s < 60 || !is_whole_) return "";
   // Rounded down: what lost time has not 100.0 %.
   const double percent = std::floor(steps_s() / total_s * 1000) / 10;
   std::string out = absl::StrFormat("%.1f %% of %s spent %s", percent, SpanText(total_s),

@@ -30,11 +30,12 @@ class TimeLedger {
   double stall_s() const { return At(kStall); }  // hangs, and steps that do not advance
   double stop_s() const { return At(kStop); }    // of a round that no other has followed
   double total_s() const;
-  // 0 to 1; none where the program does not report.
+  // 0 to 1; none where the program does not report, or the job was not seen from its beginning.
   std::optional<double> effective_share() const;
 
   // "97.1 % of 3 h 12 min spent in steps; start 4 s, restarts 2 min 10 s, checkpoints 3 min 2 s";
-  // "spent running" where the program reports no steps. Empty for a job below a minute.
+  // "spent running" where the program reports no steps. Empty for a job below a minute,
+  // and where its beginning was not seen.
   std::string ClosingLine() const;
 
  private:
@@ -62,7 +63,10 @@ class TimeLedger {
   Part Beginning() const { return has_run_ ? kRestart : kStart; }
 
   std::array<double, kPartCount> seconds_{};
-  std::array<double, kPartCount> aside_s_{};  // in this round, so far as it has been seen
+  // In this round, so far as it has been seen; `lately`: without a view between in which none was.
+  std::array<double, kPartCount> aside_s_{}, lately_s_{};
+  double all_aside_s_ = 0;
+  bool is_whole_ = false;  // it has seen the job from its beginning
   std::optional<TimePoint> last_;
   Part part_ = kNothing;  // at the last view
   uint64_t round_ = 0;

@@ -250,5 +250,66 @@ TEST_CASE("ledger: an evaluation before the first step is part of the start, in 
   CHECK(feed.ledger().checkpoint_s() == doctest::Approx(1));
 }
 
+TEST_CASE("ledger: a checkpoint of one rank and an evaluation of others are the same time once") {
+  Feed feed;
+  JobView job = RunningJob(1, 2);
+  LetStep(job, 1, 0);
+  feed.Pass(job, 31);
+  RankOf(job, 0).checkpoint_s = 20;
+  RankOf(job, 1).evaluation_s = 20;
+  feed.Pass(job, 1);
+  CHECK(feed.ledger().checkpoint_s() == doctest::Approx(20));
+  CHECK(feed.ledger().evaluation_s() == 0);
+  CHECK(feed.ledger().steps_s() == doctest::Approx(11));
+}
+
+TEST_CASE("ledger: a hang within an evaluation takes its time from that") {
+  Feed feed;
+  JobView job = RunningJob(1, 2);
+  LetStep(job, 1, 0);
+  feed.Pass(job, 41);
+  for (int i = 1; i <= 30; ++i) {
+    LetSpend(job, i, 0);
+    feed.Pass(job, 1);
+  }
+  job.problems = {{.kind = "hang", .since_s = 31}};
+  feed.Pass(job, 1);
+  CHECK(feed.ledger().stall_s() == doctest::Approx(31));
+  CHECK(feed.ledger().evaluation_s() == doctest::Approx(0));
+  CHECK(feed.ledger().steps_s() == doctest::Approx(40));
+}
+
+TEST_CASE("ledger: a start that no look has seen, or one long ago, is known from the ranks") {
+  Feed feed;
+  JobView job = RunningJob(1, 2);
+  LetStep(job, 1, 0);
+  job.up_s = 9;
+  RankOf(job, 0).up_s = 8;
+  RankOf(job, 0).first_step_s = 2;
+  SUBCASE("at the first look") {
+    feed.Pass(job, 1);
+    CHECK(feed.ledger().start_s() == doctest::Approx(3));
+    CHECK(feed.ledger().steps_s() == doctest::Approx(6));
+  }
+  SUBCASE("between two") {
+    TimeLedger ledger;
+    JobView forming = Forming(0);
+    ledger.Add(At(0), forming);
+    ledger.Add(At(10), job);
+    CHECK(ledger.start_s() == doctest::Approx(4));
+    CHECK(ledger.steps_s() == doctest::Approx(6));
+  }
+}
+
+TEST_CASE("ledger: nothing is said of a job whose beginning was not seen") {
+  Feed feed;
+  JobView job = RunningJob(1, 2);
+  job.round = 3;
+  LetStep(job, 1, 0);
+  feed.Pass(job, 100);
+  CHECK(!feed.ledger().effective_share());
+  CHECK(feed.ledger().ClosingLine() == "");
+}
+
 }  // namespace
 }  // namespace ddprun::launcher
