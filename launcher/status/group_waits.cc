@@ -18,6 +18,7 @@ struct Member {
   double still_s = 0;  // of the rank
 
   bool is_under_way() const { return group->called > group->done && !seen->has_ended(); }
+  double age_s() const { return seen->age_s + SaneSeconds(group->asked_s.value_or(0)); }
   double blocked_s() const { return std::min(SaneSeconds(group->waiting_s), still_s); }
 };
 
@@ -102,6 +103,11 @@ void AddMissing(const RankIndex& ranks, const std::vector<Member>& members,
   for (const Member& member : members) size = std::max(size, member.group->size);
   const int missing = std::min(size, ranks.world_size()) - static_cast<int>(members.size());
   if (missing <= 0) return;
+  // Whoever is asked may not have answered yet: that it lists no group says nothing.
+  if (members.front().group->asked_s) {
+    wait.unknown_late = missing;
+    return;
+  }
   if (size < ranks.world_size()) {
     if (static_cast<int>(bare.size()) != missing) {
       wait.unknown_late = missing;
@@ -128,7 +134,7 @@ double LateSeconds(const RankIndex& ranks, const GroupWait& wait, double began_s
   for (const int rank : wait.late) {
     const SeenRank* seen = ranks.Find(rank);
     if (seen == nullptr || seen->is_silent) continue;
-    late_s = std::min(late_s, began_s - seen->age_s);
+    late_s = std::min(late_s, began_s - seen->age_s - wait.asked_s);
   }
   return std::max(0.0, late_s);
 }
@@ -145,6 +151,7 @@ GroupWait WaitOf(const RankIndex& ranks, const Members& group, const std::vector
   for (const Member& member : group.members) {
     const GroupView& view = *member.group;
     const int rank = member.seen->view->rank;
+    wait.asked_s = std::max(wait.asked_s, member.age_s() - member.seen->age_s);
     wait.places.push_back({.rank = rank, .called = view.called, .done = view.done});
     if (view.done >= wait.number) {
       wait.is_partly_done = true;
@@ -155,7 +162,7 @@ GroupWait WaitOf(const RankIndex& ranks, const Members& group, const std::vector
       if (view.called == wait.number && !view.op.empty()) wait.op = view.op;
       if (member.blocked_s() > wait.waiting_s) {
         wait.waiting_s = member.blocked_s();
-        began_s = wait.waiting_s + member.seen->age_s;
+        began_s = wait.waiting_s + member.age_s();
       }
     }
   }

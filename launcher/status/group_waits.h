@@ -31,6 +31,7 @@ struct GroupWait {
   // Members that have not come, or have ended within. Those that no node shows, too.
   std::vector<int> late;
   int unknown_late = 0;         // members that have not come, and which rank they are is not known
+  double asked_s = 0;           // how old the oldest word of a member is (GroupView::asked_s)
   bool is_partly_done = false;  // for some of its members it has ended
   double waiting_s = 0;         // of whoever waits longest
   double late_s = 0;            // as long is known of all of `late` that are heard of that they are

@@ -44,6 +44,14 @@ void AddHang(const GroupWait& wait, const std::vector<int>& ranks, const std::st
   seen.problems.push_back({"hang", text, ranks, "", wait.waiting_s});
 }
 
+// Where all have come: who is stopped within, or for whom it does not end though it has for others.
+std::vector<int> ToBlame(const RankIndex& ranks, const GroupWait& wait, const Holdup& holdup) {
+  if (!holdup.to_blame.empty() || holdup.is_cycle) return holdup.to_blame;
+  std::vector<int> stopped = StoppedOf(ranks, wait.waiting);
+  if (!stopped.empty()) return stopped;
+  return wait.is_partly_done ? wait.waiting : holdup.to_blame;
+}
+
 }  // namespace
 
 bool HangWatch::IsPatientWith(const SeenRank& rank, double waiting_s) const {
@@ -127,9 +135,12 @@ void HangWatch::See(TimePoint now, const std::vector<GroupWait>& waits,
   sights_ = std::move(sights);
 }
 
-bool HangWatch::IsConfirmed(TimePoint now, uint64_t key) const {
-  const auto sight = sights_.find(key);
-  return sight != sights_.end() && now - sight->second.since >= policy_.confirmed_after;
+// The words of now must be later ones than those of the first look.
+bool HangWatch::IsConfirmed(TimePoint now, const GroupWait& wait) const {
+  const auto sight = sights_.find(wait.key);
+  if (sight == sights_.end()) return false;
+  const Duration seen_for = now - sight->second.since;
+  return seen_for >= policy_.confirmed_after && wait.asked_s < SecondsOf(seen_for);
 }
 
 bool HangWatch::MayRestart(const RankIndex& ranks, const GroupWait& wait,
@@ -188,11 +199,9 @@ HangsSeen HangWatch::Look(TimePoint now, const RankIndex& ranks) {
       seen.waiting_line = WaitingText(ranks, waits, holdup, verdict.excused, verdict.why);
     }
     seen.is_coming |= verdict.is_hang || verdict.is_coming;
-    if (!verdict.is_hang || !(is_told[i] || IsConfirmed(now, wait.key))) continue;
+    if (!verdict.is_hang || !(is_told[i] || IsConfirmed(now, wait))) continue;
     const std::string text = HangText(ranks, waits, holdup);
-    // Where it has ended for others, those for whom it does not end hold them up.
-    const bool is_late_to_end = holdup.to_blame.empty() && wait.is_partly_done;
-    const std::vector<int>& to_blame = is_late_to_end ? wait.waiting : holdup.to_blame;
+    const std::vector<int> to_blame = ToBlame(ranks, wait, holdup);
     hangs[wait.key] = {wait.number, OperationText(wait), wait.waiting_s};
     AddHang(wait, to_blame, text, seen);
     if (!is_told[i] && seen.lines.size() < kMaxTold) seen.lines.push_back(text);

@@ -58,7 +58,7 @@ class HangWatch {
   };
 
   void See(TimePoint now, const std::vector<GroupWait>& waits, const std::vector<Holdup>& holdups);
-  bool IsConfirmed(TimePoint now, uint64_t key) const;
+  bool IsConfirmed(TimePoint now, const GroupWait& wait) const;
   Verdict Judge(const RankIndex& ranks, const std::vector<GroupWait>& waits, const Holdup& holdup,
                 bool is_told) const;
   Verdict JudgeLate(const RankIndex& ranks, const GroupWait& wait, const Holdup& holdup,

@@ -83,8 +83,13 @@ std::string EndlessText(const RankIndex& ranks, const GroupWait& wait) {
                               ? std::string("all ranks")
                               : ranks.Named(wait.waiting);
   const bool is_one = wait.waiting.size() == 1 && ranks.world_size() > 1;
+  const std::vector<int> stopped = StoppedOf(ranks, wait.waiting);
+  const std::string why =
+      stopped.empty() ? ""
+                      : absl::StrCat("; ", ranks.Named(stopped),
+                                     ByCount(stopped.size(), " is stopped", " are stopped"));
   return absl::StrCat(who, is_one ? " is in " : " are in ", operation, " for ", span,
-                      " and it does not end");
+                      " and it does not end", why);
 }
 
 std::string CycleText(const RankIndex& ranks, const std::vector<GroupWait>& waits,

@@ -24,9 +24,6 @@ constexpr size_t kMaxNodeLines = 8;
 size_t Severity(const Problem& problem) {
   constexpr std::string_view kOrder[] = {"failure", "hang", "lost_node",  "no_progress", "oom",
                                          "gpu",     "disk", "throttling", "straggler"};
-  // A node that is gone may be why others failed; one that does not answer is of less weight.
-  const bool is_gone = problem.kind == "lost_node" && problem.node.empty();
-  if (is_gone) return 0;
   const auto at = std::find(std::begin(kOrder), std::end(kOrder), problem.kind);
   return static_cast<size_t>(at - std::begin(kOrder));
 }
@@ -132,7 +129,9 @@ JudgedNews JobJudge::Look(TimePoint now, JobView& job) {
     AddTold(job);
   }
   if (job.waiting_line.empty()) job.waiting_line = OwnWaitingText(job);
-  std::stable_sort(job.problems.begin(), job.problems.end(),
+  // Nodes that are gone may be why others failed.
+  const auto rest = job.problems.begin() + (job.gone_nodes.empty() ? 0 : 1);
+  std::stable_sort(rest, job.problems.end(),
                    [](const Problem& a, const Problem& b) { return Severity(a) < Severity(b); });
   // A slow rank, a hot GPU and a disk that fills are told, and the job is well all the same.
   job.is_healthy =
@@ -159,7 +158,7 @@ void JobJudge::Forget(JudgedNews& news) {
 
 void JobJudge::WatchRanks(TimePoint now, const RankIndex& ranks, JobView& job, JudgedNews& news) {
   HangsSeen hangs = hangs_.Look(now, ranks);
-  ProgressSeen progress = progress_.Look(ranks, hangs.hang.has_value() || hangs.is_coming);
+  ProgressSeen progress = progress_.Look(now, ranks, hangs.hang.has_value() || hangs.is_coming);
   StragglersSeen stragglers = stragglers_.Look(now, ranks);
   for (Problem& problem : hangs.problems) job.problems.push_back(std::move(problem));
   if (progress.problem) job.problems.push_back(std::move(*progress.problem));
@@ -198,6 +197,7 @@ void JobJudge::AddLosses(TimePoint now, JobView& job) {
 void JobJudge::AddSilentNodes(TimePoint now, JobView& job) {
   if (job.coordinator_silent_s) {
     // It alone would say how the others are.
+    silent_since_.clear();
     const double silent_s = SaneSeconds(*job.coordinator_silent_s);
     const auto host = std::find_if(job.nodes.begin(), job.nodes.end(),
                                    [](const NodeView& node) { return node.hosts_coordinator; });
@@ -215,26 +215,30 @@ void JobJudge::AddSilentNodes(TimePoint now, JobView& job) {
   }
   // By name, with how long it has been so at least. The one that a silent host stands for is shown
   // with its age.
-  std::map<std::string, double> silent;
+  struct Silent {
+    std::string host;
+    double known_s = 0;
+  };
+  std::map<std::string, Silent> silent;
   for (const std::string& host : job.silent_nodes) {
     const auto node = std::find_if(
         job.nodes.begin(), job.nodes.end(),
         [&host](const NodeView& each) { return each.host == host && SaneSeconds(each.age_s) > 0; });
-    silent.emplace(node == job.nodes.end() ? host : node->name, 0);
+    silent.emplace(node == job.nodes.end() ? host : node->name, Silent{host});
   }
   for (const NodeView& node : job.nodes) {
     const double age_s = SaneSeconds(node.age_s);
     if (age_s < SecondsOf(policy_.silent_after) || node.state == "leaving") continue;
-    double& known_s = silent[node.name];
-    known_s = std::max(known_s, age_s);
+    Silent& known = silent[node.name];
+    known = {.host = node.host, .known_s = std::max(known.known_s, age_s)};
   }
   std::erase_if(silent_since_, [&](const auto& since) { return !silent.contains(since.first); });
   std::vector<std::string> names;
   double longest_s = 0;
-  for (auto& [name, known_s] : silent) {
+  for (auto& [name, known] : silent) {
     const TimePoint since = silent_since_.emplace(name, now).first->second;
-    known_s = std::max(known_s, SecondsOf(now - since));
-    longest_s = std::max(longest_s, known_s);
+    known.known_s = std::max(known.known_s, SecondsOf(now - since));
+    longest_s = std::max(longest_s, known.known_s);
     names.push_back(name);
   }
   if (names.size() > kMaxSilentListed) {
@@ -246,10 +250,13 @@ void JobJudge::AddSilentNodes(TimePoint now, JobView& job) {
                             longest_s});
     return;
   }
-  for (const auto& [name, known_s] : silent) {
-    const std::string span = known_s >= 1 ? absl::StrCat(" for ", SpanText(known_s)) : "";
-    job.problems.push_back(
-        {"lost_node", absl::StrCat("node ", name, " has not answered", span), {}, name, known_s});
+  for (const auto& [name, known] : silent) {
+    const std::string span = known.known_s >= 1 ? " for " + SpanText(known.known_s) : "";
+    job.problems.push_back({"lost_node",
+                            absl::StrCat("node ", name, " has not answered", span),
+                            {},
+                            known.host,
+                            known.known_s});
   }
 }
 

@@ -60,7 +60,9 @@ struct JobWatch::Judging {
   // Puts the last word of nodes that are silent now in its place, with its age.
   void Remember(TimePoint now, bool is_cut_off, JobView& job) {
     // All others are silent where the coordinator, who passes their words on, is.
-    if (!is_cut_off) cut_off_since.reset();
+    // Between two looks that lie far apart it may have answered.
+    if (!is_cut_off || now > looked_at + 2 * kQuietInterval) cut_off_since.reset();
+    looked_at = now;
     if (is_cut_off && !cut_off_since) cut_off_since = now;
     if (is_cut_off && job.round > 0) job.coordinator_silent_s = AgeOf(*cut_off_since, now);
     for (const auto& [id, last] : nodes) {
@@ -86,6 +88,7 @@ struct JobWatch::Judging {
   };
   std::map<std::string, LastWord> nodes;  // by id
   std::optional<TimePoint> cut_off_since;
+  TimePoint looked_at{};
 };
 
 JobWatch::JobWatch(boost::asio::io_context& io, Options options, Hooks hooks)
@@ -176,6 +179,13 @@ bool JobWatch::IsLookDue(TimePoint now) const {
     rank.history.Fill(now, view);
     for (const GroupView& group : view.groups) is_waiting |= group.waiting_s >= kLongWait_s;
   }
+  // Of PyTorch's groups the last look knows.
+  for (const NodeView& node : last_->job.nodes) {
+    if (node.id != record_.node_id()) continue;
+    for (const RankView& rank : node.ranks) {
+      for (const GroupView& group : rank.groups) is_waiting |= group.waiting_s >= kLongWait_s;
+    }
+  }
   return last_->at + (is_waiting ? kWaitingInterval : kQuietInterval) <= now;
 }
 
@@ -242,7 +252,7 @@ void JobWatch::ViewOwn(std::function<void(std::optional<NodeView>)> then) {
       [view = std::move(view), last_line = hooks_.last_line, facts = facts_, torch = torch_,
        world_size = record_.assignment().world_size]() mutable {
         facts->Fill(view);
-        torch->Fill(*facts, world_size, view);
+        torch->Fill([&](int local_rank) { return facts->PidsOf(local_rank); }, world_size, view);
         // Where the log thread hangs in a file the rest is known all the same.
         const TimePoint until = SteadyNow() + kLinesPatience;
         for (RankView& rank : view.ranks) {

@@ -66,19 +66,6 @@ std::optional<Stand> StandOf(const RankIndex& ranks, double timeout_s) {
   return some.ranks.empty() ? std::nullopt : std::optional(some);
 }
 
-// Those that a signal has stopped, and nobody made go on for that long.
-std::vector<int> StoppedRanks(const RankIndex& ranks, double timeout_s, double& for_s) {
-  std::vector<int> stopped;
-  for (const SeenRank& seen : ranks.all()) {
-    if (seen.is_silent || !seen.is_running() || seen.view->wait != "do_signal_stop") continue;
-    const double idle_s = SaneSeconds(seen.view->idle_s.value_or(0));
-    if (idle_s < timeout_s) continue;
-    stopped.push_back(seen.view->rank);
-    for_s = std::max(for_s, idle_s);
-  }
-  return stopped;
-}
-
 std::string StandText(const RankIndex& ranks, const Stand& stand) {
   const std::string who =
       stand.ranks.empty()
@@ -96,13 +83,29 @@ std::string StandText(const RankIndex& ranks, const Stand& stand) {
 
 }  // namespace
 
+std::vector<int> ProgressWatch::StoppedRanks(TimePoint now, const RankIndex& ranks, double& for_s) {
+  std::vector<int> stopped;
+  for (const SeenRank& seen : ranks.all()) {
+    const int rank = seen.view->rank;
+    if (!seen.is_stopped()) {
+      stopped_since_.erase(rank);
+      continue;
+    }
+    const double stopped_s = SecondsOf(now - stopped_since_.emplace(rank, now).first->second);
+    if (stopped_s < SecondsOf(policy_.hang_timeout)) continue;
+    stopped.push_back(rank);
+    for_s = std::max(for_s, stopped_s);
+  }
+  return stopped;
+}
+
 // A stopped rank is why steps stand, where they do, or a matter of its own.
-std::optional<Problem> ProgressWatch::Find(const RankIndex& ranks) const {
+std::optional<Problem> ProgressWatch::Find(TimePoint now, const RankIndex& ranks) {
   const double timeout_s = SecondsOf(policy_.hang_timeout);
   if (timeout_s <= 0) return std::nullopt;
   Problem problem{.kind = "no_progress"};
   const std::optional<Stand> stand = StandOf(ranks, timeout_s);
-  const std::vector<int> stopped = StoppedRanks(ranks, timeout_s, problem.since_s);
+  const std::vector<int> stopped = StoppedRanks(now, ranks, problem.since_s);
   const std::string why =
       stopped.empty() ? ""
                       : absl::StrCat(ranks.Named(stopped), stopped.size() == 1 ? " is" : " are",
@@ -121,23 +124,28 @@ std::optional<Problem> ProgressWatch::Find(const RankIndex& ranks) const {
   return problem;
 }
 
-ProgressSeen ProgressWatch::Look(const RankIndex& ranks, bool is_explained) {
+ProgressSeen ProgressWatch::Look(TimePoint now, const RankIndex& ranks, bool is_explained) {
   ProgressSeen seen;
-  std::optional<Problem> problem = Find(ranks);
+  std::optional<Problem> problem = Find(now, ranks);
   if (!problem) {
     if (!over_.empty()) seen.lines.push_back(std::move(over_));
     over_.clear();
     return seen;
   }
+  std::string over =
+      problem->ranks.empty()
+          ? absl::StrCat("the job goes on: no step had ended for ", SpanText(problem->since_s))
+          : absl::StrCat(ranks.Named(problem->ranks),
+                         problem->ranks.size() == 1 ? " goes on" : " go on", " after ",
+                         SpanText(problem->since_s));
   // What is told of the hang, or soon will be, is enough: a step is always older than the wait in
   // it. When that is over this is, too.
-  if (is_explained) return seen;
+  if (is_explained) {
+    if (!over_.empty()) over_ = std::move(over);
+    return seen;
+  }
   if (over_.empty()) seen.lines.push_back(problem->text);
-  over_ = problem->ranks.empty()
-              ? absl::StrCat("the job goes on: no step had ended for ", SpanText(problem->since_s))
-              : absl::StrCat(ranks.Named(problem->ranks),
-                             problem->ranks.size() == 1 ? " goes on" : " go on", " after ",
-                             SpanText(problem->since_s));
+  over_ = std::move(over);
   seen.problem = std::move(problem);
   return seen;
 }

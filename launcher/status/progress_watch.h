@@ -2,6 +2,7 @@
 #ifndef DDPRUN_LAUNCHER_STATUS_PROGRESS_WATCH_H_
 #define DDPRUN_LAUNCHER_STATUS_PROGRESS_WATCH_H_
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -27,13 +28,20 @@ class ProgressWatch {
   explicit ProgressWatch(JudgePolicy policy) : policy_(policy) {}
 
   // `is_explained`: a hang is why, or may be soon.
-  ProgressSeen Look(const RankIndex& ranks, bool is_explained);
-  void Forget() { over_.clear(); }
+  // REQUIRES: now never decreases.
+  ProgressSeen Look(TimePoint now, const RankIndex& ranks, bool is_explained);
+  void Forget() {
+    over_.clear();
+    stopped_since_.clear();
+  }
 
  private:
-  std::optional<Problem> Find(const RankIndex& ranks) const;
+  // Those that a signal has stopped for hang_timeout, and for how long at least.
+  std::vector<int> StoppedRanks(TimePoint now, const RankIndex& ranks, double& for_s);
+  std::optional<Problem> Find(TimePoint now, const RankIndex& ranks);
 
   const JudgePolicy policy_;
+  std::map<int, TimePoint> stopped_since_;  // by rank, since the first look that saw it so
   std::string over_;  // what is said when the problem that was told is over; empty: none was
 };
 

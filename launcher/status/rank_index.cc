@@ -65,17 +65,26 @@ std::string RankIndex::Named(const std::vector<int>& ranks) const {
   std::string out = SomeRanksText(ranks);
   if (!has_many_nodes_) return out;
   constexpr size_t kMaxNodes = 3;
-  std::vector<std::string> hosts;
+  std::vector<std::string> names;
   for (const int rank : ranks) {
     const SeenRank* seen = Find(rank);
     if (seen == nullptr || seen->node->name.empty()) continue;
-    if (std::find(hosts.begin(), hosts.end(), seen->node->name) != hosts.end()) continue;
-    hosts.push_back(seen->node->name);
-    if (hosts.size() > kMaxNodes) return out;
+    if (std::find(names.begin(), names.end(), seen->node->name) != names.end()) continue;
+    names.push_back(seen->node->name);
+    if (names.size() > kMaxNodes) return out;
   }
-  if (hosts.empty()) return out;
-  return absl::StrCat(out, " (", ByCount(hosts.size(), "node ", "nodes "), SomeNamesText(hosts),
+  if (names.empty()) return out;
+  return absl::StrCat(out, " (", ByCount(names.size(), "node ", "nodes "), SomeNamesText(names),
                       ")");
+}
+
+std::vector<int> StoppedOf(const RankIndex& index, const std::vector<int>& ranks) {
+  std::vector<int> stopped;
+  for (const int rank : ranks) {
+    const SeenRank* seen = index.Find(rank);
+    if (seen != nullptr && seen->is_stopped()) stopped.push_back(rank);
+  }
+  return stopped;
 }
 
 }  // namespace ddprun::launcher

@@ -18,6 +18,8 @@ struct SeenRank {
 
   bool is_running() const { return view->state == "running"; }
   bool has_ended() const { return view->state == "ended"; }
+  // By a signal (SIGSTOP), as far as has been heard.
+  bool is_stopped() const { return !is_silent && is_running() && view->wait == "do_signal_stop"; }
 };
 
 // Borrows the job, for one look.
@@ -44,6 +46,9 @@ class RankIndex {
   int world_size_ = 0;
   bool has_many_nodes_ = false;
 };
+
+// Those of `ranks` that a signal has stopped.
+std::vector<int> StoppedOf(const RankIndex& index, const std::vector<int>& ranks);
 
 }  // namespace ddprun::launcher
 

@@ -33,6 +33,9 @@ struct GroupView {
   std::string op;        // the last called: "all-reduce"
   double waiting_s = 0;  // how long the oldest under way has been so; 0: none is
   double quiet_s = 0;    // since the last change of `called` or `done`
+  // PyTorch is asked for it, which is done now and then: how long ago that was, and what stands
+  // above is of then. Empty: the rank tells it all the time.
+  std::optional<double> asked_s = {};
   friend bool operator==(const GroupView&, const GroupView&) = default;
 };
 

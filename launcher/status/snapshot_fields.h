@@ -34,6 +34,7 @@ void VisitMembers(Visit& visit) {
     visit("op", &T::op);
     visit("waiting_s", &T::waiting_s);
     visit("quiet_s", &T::quiet_s);
+    visit("asked_s", &T::asked_s);
   } else if constexpr (std::is_same_v<T, BucketView>) {
     visit("count", &T::count);
     visit("start_s", &T::start_s);

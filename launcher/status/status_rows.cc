@@ -57,7 +57,10 @@ std::string CollectiveText(const RankView& rank) {
 }  // namespace
 
 std::string NodeLabel(const NodeView& node) {
-  return ShownText(!node.name.empty() ? node.name : !node.host.empty() ? node.host : "node");
+  return ShownText(!node.name.empty()   ? node.name
+                   : !node.host.empty() ? node.host
+                   : !node.id.empty()   ? node.id
+                                        : "node");
 }
 
 std::string NodeLabelWithAge(const NodeView& node) {

@@ -138,14 +138,15 @@ std::vector<GroupView> GroupsOfFlights(const std::string& json, int rank, int wo
   for (const Json& entry : part("entries")) {
     if (!entry.is_object()) continue;
     const auto id = Whole(entry, "pg_id");
-    if (id && status.contains(*id)) Add(entry, status[*id].second, entries[*id]);
+    if (!id || !status.contains(*id)) continue;
+    if (entries.size() == kMaxGroups && !entries.contains(*id)) continue;
+    Add(entry, status[*id].second, entries[*id]);
   }
   for (const auto& [id, of_group] : entries) {
     const auto [called, done] = status[id];
     const std::vector<int> ranks = RanksOf(part("pg_config"), of_group, world_size);
     const auto place = std::find(ranks.begin(), ranks.end(), rank);
     if (ranks.size() < 2 || place == ranks.end() || of_group.last != called) continue;
-    if (groups.size() == kMaxGroups) break;
     GroupView view{.size = static_cast<int>(ranks.size())};
     view.key = KeyOf(of_group.name + "/" + of_group.description + "/" + std::to_string(view.size));
     view.name = EscapeControl(of_group.description.empty() ? of_group.name : of_group.description);

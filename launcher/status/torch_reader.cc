@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cstddef>
 
-#include "absl/status/statusor.h"
 #include "launcher/dump/worker_server.h"
 #include "launcher/status/torch_flights.h"
 #include "rendezvous/base/steady_clock.h"
@@ -13,39 +12,65 @@ namespace ddprun::launcher {
 namespace {
 
 constexpr Duration kPatience = std::chrono::milliseconds(300);
+constexpr Duration kLeast = std::chrono::milliseconds(100);  // with less left nobody is asked
 constexpr Duration kInterval = std::chrono::seconds(5);
+constexpr Duration kKept = std::chrono::seconds(60);
 constexpr int kShare = 100;  // of the time may be spent on it: one in so many
 // A rank that ends steps more often than that is known to be well.
 constexpr double kRecent_s = 10;
 
 }  // namespace
 
-void TorchReader::Fill(const NodeFacts& facts, int world_size, NodeView& view) {
-  const TimePoint deadline = SteadyNow() + kPatience;
-  for (RankView& rank : view.ranks) {
-    const auto index = static_cast<size_t>(rank.local_rank);
-    if (index >= sockets_.size() || sockets_[index].empty() || rank.state != "running") continue;
-    if (!rank.groups.empty() || (rank.step && rank.step_age_s < kRecent_s)) continue;
-    Worker& worker = workers_[rank.local_rank];
-    if (worker.pid != rank.pid) worker = {.pid = rank.pid};
-    const TimePoint now = SteadyNow();
-    if (now >= worker.again_at && now < deadline) {
-      Ask(facts.PidsOf(rank.local_rank), world_size, deadline, rank, worker);
-      const Duration took = SteadyNow() - now;
-      worker.again_at = now + std::max(kInterval, kShare * took);
-    }
-    rank.groups = worker.groups;
-  }
+TorchReader::Means TorchReader::OfThisMachine() {
+  return {.ask =
+              [](const std::string& socket, const std::vector<int>& pids, TimePoint deadline) {
+                return AskWorkerServer(socket, pids, WorkerServerWish::kFlightRecord, deadline);
+              },
+          .clock = SteadyNow};
 }
 
-void TorchReader::Ask(const std::vector<int>& pids, int world_size, TimePoint deadline,
-                      const RankView& view, Worker& worker) {
-  const absl::StatusOr<std::string> flights =
-      AskWorkerServer(sockets_[static_cast<size_t>(view.local_rank)], pids,
-                      WorkerServerWish::kFlightRecord, deadline);
-  const auto unix_now = std::chrono::system_clock::now().time_since_epoch();
-  worker.groups = GroupsOfFlights(flights.value_or(""), view.rank, world_size,
-                                  std::chrono::nanoseconds(unix_now).count());
+bool TorchReader::IsForUs(const RankView& rank) const {
+  const auto index = static_cast<size_t>(rank.local_rank);
+  if (index >= sockets_.size() || sockets_[index].empty() || rank.state != "running") return false;
+  return rank.groups.empty() && !(rank.step && rank.step_age_s < kRecent_s);
+}
+
+void TorchReader::Fill(const std::function<std::vector<int>(int local_rank)>& pids_of,
+                       int world_size, NodeView& view) {
+  const TimePoint began = means_.clock();
+  std::vector<std::pair<Worker*, RankView*>> workers;
+  for (RankView& rank : view.ranks) {
+    if (!IsForUs(rank)) continue;
+    Worker& worker = workers_[rank.local_rank];
+    if (worker.pid != rank.pid) worker = {.pid = rank.pid};
+    workers.emplace_back(&worker, &rank);
+  }
+  // Who has waited longest, so that everybody has a turn.
+  std::stable_sort(workers.begin(), workers.end(), [](const auto& a, const auto& b) {
+    return a.first->again_at < b.first->again_at;
+  });
+  const TimePoint deadline = began + kPatience;
+  for (const auto& [worker, rank] : workers) {
+    const TimePoint now = means_.clock();
+    if (now < worker->again_at || now + kLeast > deadline) continue;
+    const absl::StatusOr<std::string> flights = means_.ask(
+        sockets_[static_cast<size_t>(rank->local_rank)], pids_of(rank->local_rank), deadline);
+    const TimePoint answered_at = means_.clock();
+    worker->again_at = now + std::max(kInterval, kShare * (answered_at - now));
+    if (!flights.ok()) continue;
+    const auto unix_now = std::chrono::system_clock::now().time_since_epoch();
+    worker->answered_at = answered_at;
+    worker->groups = GroupsOfFlights(*flights, rank->rank, world_size,
+                                     std::chrono::nanoseconds(unix_now).count());
+  }
+  const TimePoint now = means_.clock();
+  for (const auto& [worker, rank] : workers) {
+    if (!worker->answered_at || now > *worker->answered_at + kKept) continue;
+    rank->groups = worker->groups;
+    for (GroupView& group : rank->groups) {
+      group.asked_s = std::chrono::duration<double>(now - *worker->answered_at).count();
+    }
+  }
 }
 
 }  // namespace ddprun::launcher

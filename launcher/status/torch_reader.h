@@ -2,11 +2,14 @@
 #ifndef DDPRUN_LAUNCHER_STATUS_TORCH_READER_H_
 #define DDPRUN_LAUNCHER_STATUS_TORCH_READER_H_
 
+#include <functional>
 #include <map>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "launcher/status/node_facts.h"
+#include "absl/status/statusor.h"
 #include "launcher/status/snapshot.h"
 #include "rendezvous/base/time.h"
 
@@ -14,26 +17,37 @@ namespace ddprun::launcher {
 
 // Of one thread at a time, for which it may take 0.3 s. A rank is asked at most every 5 s, and so
 // seldom that it takes 1 % of the time: the answer holds the last 2,000 collectives of the worker,
-// 1.2 MB. Between two answers the ages stay as they were in the last one.
+// 1.2 MB. Between two answers the last one stays, with its age (GroupView::asked_s), for a minute.
 class TorchReader {
  public:
+  struct Means {
+    // The flight recorder of one of the processes, by the deadline.
+    std::function<absl::StatusOr<std::string>(const std::string& socket,
+                                              const std::vector<int>& pids, TimePoint deadline)>
+        ask;
+    std::function<TimePoint()> clock;
+  };
   // By local rank; "" where a worker has no server.
-  explicit TorchReader(std::vector<std::string> sockets) : sockets_(std::move(sockets)) {}
+  explicit TorchReader(std::vector<std::string> sockets, Means means = OfThisMachine())
+      : sockets_(std::move(sockets)), means_(std::move(means)) {}
 
-  // Fills in the groups of the running ranks that tell of none, and of no step lately. `facts` have
-  // been filled in.
-  void Fill(const NodeFacts& facts, int world_size, NodeView& view);
+  // Fills in the groups of the running ranks that tell of none, and of no step lately. `pids_of`:
+  // the processes of the worker with that local rank.
+  void Fill(const std::function<std::vector<int>(int local_rank)>& pids_of, int world_size,
+            NodeView& view);
 
  private:
+  static Means OfThisMachine();
   struct Worker {
     int pid = 0;
     TimePoint again_at{};
-    std::vector<GroupView> groups;
+    std::optional<TimePoint> answered_at{};
+    std::vector<GroupView> groups{};
   };
-  void Ask(const std::vector<int>& pids, int world_size, TimePoint deadline, const RankView& view,
-           Worker& worker);
+  bool IsForUs(const RankView& rank) const;
 
   const std::vector<std::string> sockets_;
+  const Means means_;
   std::map<int, Worker> workers_;  // by local rank
 };
 

@@ -287,5 +287,57 @@ TEST_CASE("hang: none is for a restart while a rank evaluates, or where somebody
   }
 }
 
+TEST_CASE("hang: a rank that is stopped within an operation that all have come to is to blame") {
+  JobView job = RunningJob(2, 2);
+  LetAllWaitFor(job, {}, 42);
+  RankOf(job, 1).wait = "do_signal_stop";
+  Watch watch;
+  const JudgedNews news = watch.LookTwice(job);
+  REQUIRE(news.hang);
+  CHECK(news.hang->ranks == std::vector<int>{1});
+  CHECK(news.hang->may_restart);
+  CHECK(news.hang->text ==
+        "all ranks are in all-reduce #101 for 42 s and it does not end; rank 1 (node gpu-00) is "
+        "stopped");
+  CHECK(ProblemOf(job, "hang").ranks == std::vector<int>{1});
+}
+
+TEST_CASE("hang: what PyTorch was asked must be asked again before it counts") {
+  JobView job = RunningJob(2, 1);
+  LetAllWaitFor(job, {1}, 42);
+  const auto ask = [&](double asked_s) {
+    for (const int rank : {0, 1}) WorldOf(job, rank).asked_s = asked_s;
+  };
+  Watch watch;
+  ask(0.1);
+  watch.Look(job);
+  // The same answers, older.
+  ask(2.1);
+  CHECK_FALSE(watch.Look(job, 2).hang);
+  ask(0.1);
+  CHECK(watch.Look(job, 3).hang);
+}
+
+TEST_CASE(
+    "hang: of ranks that PyTorch has not answered for it is not known whether they are late") {
+  JobView job = RunningJob(2, 2);
+  LetAllWaitFor(job, {1}, 42);
+  for (const int rank : {0, 1, 2}) WorldOf(job, rank).asked_s = 0;
+  RankOf(job, 3).groups.clear();
+  Watch watch;
+  const JudgedNews news = watch.LookTwice(job);
+  REQUIRE(news.hang);
+  CHECK(news.hang->ranks == std::vector<int>{1});
+  CHECK_FALSE(news.hang->may_restart);
+  // An answer from before the wait began says nothing.
+  JobView old = RunningJob(2, 1);
+  LetAllWaitFor(old, {1}, 32);
+  WorldOf(old, 0).asked_s = 0;
+  WorldOf(old, 1).asked_s = 9;
+  Watch other;
+  other.Look(old);
+  CHECK_FALSE(other.Look(old, 10).hang);
+}
+
 }  // namespace
 }  // namespace ddprun::launcher

@@ -147,6 +147,7 @@ TEST_CASE("judge: two agents of one host have names that tell them apart") {
     if (problem.kind == "lost_node") lost.push_back(problem.text);
   }
   CHECK(lost == std::vector<std::string>{"node gpu-00 (node 1) has not answered for 14 s"});
+  CHECK(ProblemOf(job, "lost_node").node == "gpu-00");
 }
 
 TEST_CASE("judge: what the coordinator has told a node that joins is not said twice") {

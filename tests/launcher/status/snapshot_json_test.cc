@@ -72,7 +72,7 @@ TEST_CASE("snapshot json: one line holds all members, those that are unknown as 
       R"("exposed_share":null,"first_step_s":null,"backward_s":null,)"
       R"("buckets":[{"count":1,"start_s":0.0,"end_s":0.0}],"groups":[{"key":"00000000000000ab",)"
       R"("name":"","rank":0,"size":1,"called":0,"done":0,"op":"","waiting_s":0.0,)"
-      R"("quiet_s":0.0}],"last_line":"","last_line_age_s":null}],"gpus":[],)"
+      R"("quiet_s":0.0,"asked_s":null}],"last_line":"","last_line_age_s":null}],"gpus":[],)"
       R"("memory_used":null,"memory_limit":null,"oom_kills":0,"problems":[]}],)"
       R"("silent_nodes":[],"rounds":[],"first_fault":null})");
 }

@@ -105,29 +105,40 @@ TEST_CASE("progress: ranks that stand while the others go on are named") {
 
 TEST_CASE("progress: a rank that a signal has stopped is a problem, with and without steps") {
   JobView job = RunningJob(2, 2);
-  RankOf(job, 1).wait = "do_signal_stop";
-  RankOf(job, 1).idle_s = 29;
+  RankView& rank = RankOf(job, 1);
+  rank.idle_s = 500;  // it slept before
   Watch watch;
   watch.Look(job);
+  rank.wait = "do_signal_stop";
+  watch.Look(job);
+  watch.Look(job, 29);
   CHECK(job.is_healthy);
-  RankOf(job, 1).idle_s = 42;
+  constexpr char kText[] = "rank 1 (node gpu-00) is stopped by a signal for 42 s";
   SUBCASE("without") {
-    watch.Look(job);
+    watch.Look(job, 13);
     const Problem problem = ProblemOf(job, "no_progress");
-    CHECK(problem.text == "rank 1 (node gpu-00) is stopped by a signal for 42 s");
+    CHECK(problem.text == kText);
     CHECK(problem.ranks == std::vector<int>{1});
+    CHECK(problem.since_s == doctest::Approx(42));
     CHECK_FALSE(job.is_healthy);
+    rank.wait.clear();
+    watch.Look(job);
+    CHECK(watch.lines() == Lines{kText, "rank 1 (node gpu-00) goes on after 42 s"});
+    // The next stop counts anew.
+    rank.wait = "do_signal_stop";
+    watch.Look(job);
+    watch.Look(job, 29);
+    CHECK(job.is_healthy);
   }
   SUBCASE("alone") {
     LetStep(job, 7, 1);
-    RankOf(job, 1).step_age_s = 42;
-    watch.Look(job);
-    CHECK(ProblemOf(job, "no_progress").text ==
-          "rank 1 (node gpu-00) is stopped by a signal for 42 s");
+    RankOf(job, 1).step_age_s = 43;
+    watch.Look(job, 13);
+    CHECK(ProblemOf(job, "no_progress").text == kText);
   }
   SUBCASE("why all stand") {
     LetStep(job, 7, 41);
-    watch.Look(job);
+    watch.Look(job, 13);
     const Problem problem = ProblemOf(job, "no_progress");
     CHECK(problem.text ==
           "no step has ended for 41 s, the last was 7; the longest of this round took 1.00 s; "
@@ -140,6 +151,20 @@ TEST_CASE("progress: a rank that a signal has stopped is a problem, with and wit
     CHECK(ProblemOf(job, "hang").ranks == std::vector<int>{1});
     CHECK(ProblemOf(job, "no_progress").kind == "");
   }
+}
+
+TEST_CASE("progress: what a hang has explained meanwhile counts when steps go on") {
+  JobView job = RunningJob(2, 2);
+  Watch watch;
+  LetStep(job, 7, 40);
+  watch.Look(job);
+  LetStep(job, 7, 80);
+  LetAllWaitFor(job, {1}, 75);
+  watch.LookTwice(job);
+  JobView on = RunningJob(2, 2);
+  LetStep(on, 8, 1);
+  watch.Look(on);
+  CHECK(watch.lines().back() == "the job goes on: no step had ended for 1 min 20 s");
 }
 
 TEST_CASE("progress: a rank that has ended does not count") {
