@@ -1,6 +1,8 @@
 // Hangs in a collective and steps that do not end: told once on stderr, and by `ddprun status`.
 #include <doctest/doctest.h>
 
+#include <csignal>
+
 #include "tests/e2e/asking.h"
 #include "tests/support/holds.h"
 
@@ -79,6 +81,27 @@ TEST_CASE("hang: a rank that evaluates or writes a checkpoint is waited for, and
     CHECK_MESSAGE(ddprun->err().find("not come") == std::string::npos, ddprun->Describe());
     CHECK_MESSAGE(ddprun->err().find("no step") == std::string::npos, ddprun->Describe());
   }
+}
+
+TEST_CASE("hang: a rank that is stopped within a collective is named, and restarted on request") {
+  Job job;
+  const ControlFolder folder;
+  const auto ddprun = RunReporting(
+      job, folder,
+      {"--nproc_per_node=3", "--hang_timeout=2", "--on_hang=restart", "--max_restarts=1"},
+      {"open:dp", "call:1", "done:1", "step:1", "call:2", "until:" + job.File("go"), "done:2"});
+  StatusUntil(job, folder, [](const json& now) {
+    for (const json& rank : RanksOf(now)) {
+      if (rank["groups"].empty() || rank["groups"][0]["called"] != 2) return false;
+    }
+    return RanksOf(now).size() == 3;
+  });
+  REQUIRE(kill(job.PidOfRank(1), SIGSTOP) == 0);
+  REQUIRE_MESSAGE(ddprun->WaitForErr(" and it does not end; rank 1 is stopped"),
+                  ddprun->Describe());
+  StatusUntil(job, folder, [](const json& now) { return now["restart_count"] == 1; });
+  job.Touch("go");
+  CHECK_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
 }
 
 TEST_CASE("hang: with --hang_timeout=0 nothing is said, and what is waited for is shown") {

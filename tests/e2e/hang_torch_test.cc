@@ -38,7 +38,7 @@ TEST_CASE("hang: PyTorch's flight recorder names the rank that does not come") {
   const ControlFolder folder;
   std::ofstream(job.File("program.py")) << kProgram;
   const auto ddprun = job.RunRaw(
-      {"--nproc_per_node=3", "--hang_timeout=1", job.File("program.py"), job.File("come")},
+      {"--nproc_per_node=3", "--hang_timeout=3", job.File("program.py"), job.File("come")},
       folder.Here({.env = {{"PYTHON_EXEC", torch.python},
                            {"PYTHONWARNINGS", "ignore"},
                            {"DDPRUN_WORKER_SERVER", "1"}}}));
@@ -46,6 +46,7 @@ TEST_CASE("hang: PyTorch's flight recorder names the rank that does not come") {
                   ddprun->Describe());
   const Told told = Ask(job, folder, {"status", "--json"});
   CHECK_MESSAGE(told.code == 1, told.Describe());
+  REQUIRE_MESSAGE(ProblemsOf(told.json()) == std::vector<std::string>{"hang"}, told.Describe());
   const json hang = told.json()["problems"][0];
   CHECK(hang["ranks"] == json::array({1}));
   Holds(hang["text"].get<std::string>(), "ranks 0, 2 wait for it");

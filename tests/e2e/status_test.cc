@@ -202,6 +202,19 @@ TEST_CASE("status: of several jobs the one that is named is shown, and without a
   Holds(unknown.err, "did you mean llama-7b?");
   const Told stop = Ask(job, folder, {"stop", "lama-7b"});
   CHECK_MESSAGE(stop.code == 2, stop.Describe());
+
+  // The one that is meant may be the one that does not answer.
+  a->Signal(SIGSTOP);
+  for (const Strings& command : {Strings{"stop"}, Strings{"list"}}) {
+    const Told told = Ask(job, folder, command);
+    CHECK_MESSAGE(told.code == 2, told.Describe());
+    Holds(told.err, "no answer from the ddprun behind ");
+  }
+  const Told silent = Ask(job, folder, {"status", "llama-7b"});
+  Holds(silent.err, "no job 'llama-7b' answers on this machine; no answer from ");
+  // That it stands for so long is no problem of this test's.
+  CHECK(Ask(job, folder, {"status", "llama-70b", "--json"}).json()["world_size"] == 2);
+  a->Signal(SIGCONT);
   job.Touch("go");
   CHECK_MESSAGE(a->Wait() == 0, a->Describe());
   CHECK_MESSAGE(b->Wait() == 0, b->Describe());
