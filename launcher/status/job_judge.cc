@@ -105,6 +105,16 @@ void DropRepeatedWaits(JobView& job) {
   }
 }
 
+// The coordinator's word; where it was itself on a node that is gone, the others'.
+std::string GoneText(const JobView& job) {
+  if (!job.gone_nodes.empty()) return job.gone_nodes;
+  if (job.state != "forming" && job.state != "stopping") return "";
+  for (const NodeView& node : job.nodes) {
+    if (!node.gone_node.empty()) return node.gone_node;
+  }
+  return "";
+}
+
 }  // namespace
 
 JobJudge::JobJudge(JudgePolicy policy)
@@ -130,7 +140,7 @@ JudgedNews JobJudge::Look(TimePoint now, JobView& job) {
   }
   if (job.waiting_line.empty()) job.waiting_line = OwnWaitingText(job);
   // Nodes that are gone may be why others failed.
-  const auto rest = job.problems.begin() + (job.gone_nodes.empty() ? 0 : 1);
+  const auto rest = job.problems.begin() + (gone_since_ ? 1 : 0);
   std::stable_sort(rest, job.problems.end(),
                    [](const Problem& a, const Problem& b) { return Severity(a) < Severity(b); });
   // A slow rank, a hot GPU and a disk that fills are told, and the job is well all the same.
@@ -176,11 +186,12 @@ void JobJudge::AddLosses(TimePoint now, JobView& job) {
   const bool forms_again = job.state == "forming" && job.round > 0;
   if (!forms_again) forming_since_.reset();
   if (forms_again && !forming_since_) forming_since_ = now;
-  if (job.gone_nodes.empty()) {
+  const std::string gone = GoneText(job);
+  if (gone.empty()) {
     gone_since_.reset();
   } else {
     if (!gone_since_) gone_since_ = now;
-    job.problems.push_back({"lost_node", job.gone_nodes, {}, "", SecondsOf(now - *gone_since_)});
+    job.problems.push_back({"lost_node", gone, {}, "", SecondsOf(now - *gone_since_)});
     return;
   }
   const double timeout_s = SecondsOf(policy_.hang_timeout);

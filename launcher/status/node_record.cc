@@ -80,6 +80,10 @@ void NodeRecord::NoteEvent(const rendezvous::ContactMade& event) {
 
 void NodeRecord::NoteEvent(const rendezvous::ContactLost& event) {
   contact_lost_ = absl::StrCat("the coordinator does not answer (", event.reason, ")");
+  if (event.is_gone && assignment_.round.value != 0 && assignment_.coordinator_is_member) {
+    gone_node_ = absl::StrCat("node ", assignment_.coordinator_node,
+                              " is lost: the coordinator's process there is gone");
+  }
 }
 
 void NodeRecord::NoteEvent(const rendezvous::ContactRestored&) { contact_lost_.clear(); }
@@ -124,6 +128,7 @@ void NodeRecord::NoteAction(const JoinRound&) {
 
 void NodeRecord::NoteAction(const PrepareWorkers& action) {
   state_ = "preparing";
+  gone_node_.clear();
   assignment_ = action.assignment;
   workers_.clear();
   Round round{.number = assignment_.round.value,
@@ -155,6 +160,7 @@ void NodeRecord::Fill(TimePoint now, NodeView& view) const {
   view.up_s = SecondsBetween(began_at_, now);
   view.waiting_for = contact_lost_.empty() ? waiting_for_ : contact_lost_;
   if (waiting_until_) view.waiting_left_s = SecondsBetween(now, *waiting_until_);
+  view.gone_node = EscapeControl(gone_node_);
   for (const auto& [local_rank, worker] : workers_) {
     RankView rank;
     rank.rank = assignment_.first_rank + local_rank;

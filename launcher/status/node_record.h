@@ -88,6 +88,7 @@ class NodeRecord {
   std::string waiting_for_;
   std::optional<TimePoint> waiting_until_;
   std::string contact_lost_;
+  std::string gone_node_;
   rendezvous::Assignment assignment_;
   std::map<int, Worker> workers_;
   std::deque<Round> rounds_;

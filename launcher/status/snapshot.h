@@ -127,7 +127,9 @@ struct NodeView {
   double up_s = 0;                       // since ddprun's start there
   std::string waiting_for;               // the agent's own words; empty: nothing
   std::optional<double> waiting_left_s;  // until that is given up
-  std::vector<RankView> ranks;           // by local rank
+  // The node of its last round whose coordinator it has seen go, and how; empty: none.
+  std::string gone_node;
+  std::vector<RankView> ranks;  // by local rank
   std::vector<GpuView> gpus;
   std::optional<int64_t> memory_used, memory_limit;  // of the job's cgroup, or the machine's
   int64_t oom_kills = 0;                             // since the job began

@@ -120,6 +120,7 @@ void VisitMembers(Visit& visit) {
   visit("up_s", &T::up_s);
   visit("waiting_for", &T::waiting_for);
   visit("waiting_left_s", &T::waiting_left_s);
+  visit("gone_node", &T::gone_node);
   visit.List("ranks", &T::ranks, kMaxRanksOfNode);
   visit.List("gpus", &T::gpus, kMaxGpusOfNode);
   visit("memory_used", &T::memory_used);

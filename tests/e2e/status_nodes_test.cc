@@ -176,6 +176,23 @@ TEST_CASE("status: a node whose agent was killed is lost, and the job forms anew
   for (const Node& node : nodes) CHECK_MESSAGE(node->Wait() == 0, node->Describe());
 }
 
+TEST_CASE("status: where the coordinator's agent was killed the survivor names the node, with 1") {
+  Job job;
+  const ControlFolder folders[2];
+  auto nodes = TwoNodes(job, folders, {"--max_restarts=3"}, {"steps:" + job.File("go")});
+  nodes[0]->Signal(SIGKILL);
+  CHECK(nodes[0]->Wait() == 128 + SIGKILL);
+  const Told told = AskUntil(job, folders[1], {"status"},
+                             Shows(" is lost: the coordinator's process there is gone"));
+  CHECK_MESSAGE(told.code == 1, told.Describe());
+  Holds(told.out, "lost node: node ");
+  nodes[0] = RunReporting(job, folders[0], job.NodeOptions(2, "2", {"--max_restarts=3"}),
+                          {"steps:" + job.File("go")});
+  AskUntil(job, folders[1], {"status"}, [](const Told& again) { return again.code == 0; });
+  job.Touch("go");
+  for (const Node& node : nodes) CHECK_MESSAGE(node->Wait() == 0, node->Describe());
+}
+
 TEST_CASE("status: a coordinator apart tells of the job, and of none yet") {
   Job job;
   const ControlFolder folder;

@@ -94,6 +94,21 @@ TEST_CASE(
   CHECK(job.is_healthy);
 }
 
+TEST_CASE("judge: the node of a coordinator that is gone is named by those that saw it go") {
+  JobView job = RunningJob(2, 2);
+  job.nodes.pop_back();
+  job.state = "forming";
+  job.round = 0;  // the new coordinator knows of none
+  job.nodes[0].gone_node = "node gpu-01 is lost: the coordinator's process there is gone";
+  Watch watch;
+  watch.Look(job);
+  CHECK(ProblemOf(job, "lost_node").text == job.nodes[0].gone_node);
+  CHECK_FALSE(job.is_healthy);
+  job.state = "running";
+  watch.Look(job);
+  CHECK(job.is_healthy);
+}
+
 TEST_CASE("judge: a job that forms again for long is not well, one that forms first is") {
   JobView job = RunningJob(1, 2);
   job.state = "forming";

@@ -250,6 +250,18 @@ TEST_CASE("node record: a lost coordinator is what it waits for, until it is bac
   CHECK(node.Node().waiting_for == "");
 }
 
+TEST_CASE("node record: the node of a coordinator that is gone is named until the next round") {
+  Lived node;
+  node.Round(1).Event(seconds(1), rendezvous::ContactLost{.reason = "closed"});
+  CHECK(node.Node().gone_node == "");
+  node.Event(seconds(1), rendezvous::ContactLost{.reason = "closed", .is_gone = true});
+  CHECK(node.Node().gone_node == "node  is lost: the coordinator's process there is gone");
+  node.Event(seconds(1), rendezvous::ContactRestored{});
+  CHECK(node.Node().gone_node != "");
+  node.Round(2);
+  CHECK(node.Node().gone_node == "");
+}
+
 TEST_CASE("node record: of many rounds the newest are kept") {
   Lived node;
   for (uint64_t round = 1; round <= 50; ++round) node.Round(round);

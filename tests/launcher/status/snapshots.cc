@@ -132,6 +132,7 @@ void FillRank(RankView& rank) {
 void FillNode(NodeView& node) {
   node.waiting_for = "the others";
   node.waiting_left_s = 28.5;
+  node.gone_node = "node host-9 is lost";
   node.memory_used = 5'000'000'000;
   node.memory_limit = 16'000'000'000;
   node.oom_kills = 2;
