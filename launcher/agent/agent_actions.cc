@@ -106,12 +106,13 @@ absl::StatusOr<Agent::PreparedWorkers> Agent::MakeWorkerFiles(WorkerEnvInput sha
   PreparedWorkers prepared;
   const bool is_progress_wanted =
       progress_ != nullptr && progress_->is_wanted() && assignment.first_rank == 0;
+  const bool is_server_wanted = setup_.environment.Get("DDPRUN_WORKER_SERVER") == "1";
   MakeStopFile(prepared, is_progress_wanted, std::move(stop_file));
   if (prepared.stop_file != nullptr) {
     shared.stop_file = prepared.stop_file->path();
     if (is_progress_wanted) shared.progress_file = prepared.stop_file->path();
     // One that a worker of an earlier round has left would keep this one's from its place.
-    if (setup_.environment.Get("DDPRUN_WORKER_SERVER") == "1") {
+    if (is_server_wanted) {
       const std::string& flag = prepared.stop_file->path();
       shared.server_socket = absl::StrCat(flag.substr(0, flag.rfind('/') + 1), kServerSocketStem,
                                           assignment.epoch.value, "_", assignment.round.value, "_");
@@ -144,6 +145,16 @@ absl::StatusOr<Agent::PreparedWorkers> Agent::MakeWorkerFiles(WorkerEnvInput sha
                      .cpus = setup_.placement.CpusOf(local_rank)}});
     prepared.stdio[local_rank] = *std::move(stdio);
     prepared.server_sockets.push_back(WorkerServerSocket(variables, shared, local_rank));
+  }
+  const bool has_sockets = !shared.server_socket.empty() &&
+                           prepared.server_sockets.back().starts_with(shared.server_socket);
+  if (is_server_wanted && !has_sockets && prepared.warning.empty()) {
+    prepared.warning = absl::StrCat(
+        "warning: DDPRUN_WORKER_SERVER=1: the workers get no socket: ",
+        shared.server_socket.empty()
+            ? "there is no folder for it"
+            : absl::StrCat("the path ", EscapeControl(shared.server_socket), "N is too long"),
+        "; /dev/shm or a short TMPDIR helps");
   }
   return prepared;
 }

@@ -163,6 +163,7 @@ void Agent::OnHang(const HangFound& hang, const JobView& job) {
     }
   }
   report.exit_code = kExitHang;
+  report.is_hang = true;
   report.message = "hang: " + hang.text;
   report.unix_time_ms = UnixTimeMs();
   Feed(HangJudged{std::move(report)});

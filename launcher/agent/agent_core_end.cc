@@ -192,12 +192,10 @@ void AgentCore::LeaveWithVerdict() {
   }
   const bool is_own = verdict_->exit_code != 0 && !verdict_->first_failure;
   if (is_own) verdict_->reason = AfterLoss(verdict_->reason);
-  const bool is_workers =
-      verdict_->first_failure && verdict_->first_failure->exit_code == verdict_->exit_code;
   end_ = EndJob{verdict_->exit_code,
-                verdict_->exit_code == 0 ? ExitOwner::kNobody
-                : is_workers             ? ExitOwner::kWorker
-                                         : ExitOwner::kDdprun,
+                verdict_->exit_code == 0            ? ExitOwner::kNobody
+                : rendezvous::IsOfWorker(*verdict_) ? ExitOwner::kWorker
+                                                    : ExitOwner::kDdprun,
                 verdict_->reason};
   if (verdict_->exit_code != 0) actions_.push_back(PrintReport{*verdict_});
   Leave();

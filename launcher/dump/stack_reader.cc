@@ -210,10 +210,8 @@ bool Reader::TryPySpy(const std::string& py_spy, bool is_pausing) {
 
 bool Reader::TryWorkerServer() {
   if (!has_time() || !IsOwn(pid_)) return false;
-  std::string path = VariableIn(environment(), kWorkerServerVariable);
+  const std::string path = VariableIn(environment(), kWorkerServerVariable);
   if (path.empty()) return false;
-  // As the worker would find it.
-  if (path[0] != '/') path = absl::StrCat("/proc/", pid_, "/cwd/", path);
   const auto text = AskWorkerServer(path, {pid_}, WorkerServerWish::kStacks, Slice());
   if (text.ok() && Accept(kWorkerServer, *text)) return true;
   Note(absl::StrCat(kWorkerServer, ": ",

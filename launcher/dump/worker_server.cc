@@ -63,7 +63,9 @@ absl::Status Await(int fd, short events, const std::string& path, TimePoint dead
   }
 }
 
-absl::StatusOr<UniqueFd> Connect(const std::string& path, const std::vector<int>& pids) {
+absl::StatusOr<UniqueFd> Connect(const std::string& named, const std::vector<int>& pids) {
+  const bool is_relative = !named.starts_with('/') && !pids.empty();
+  const std::string path = is_relative ? absl::StrCat("/proc/", pids[0], "/cwd/", named) : named;
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (path.size() >= sizeof(address.sun_path)) {

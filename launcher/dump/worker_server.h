@@ -19,7 +19,8 @@ enum class WorkerServerWish {
   kFlightRecord,  // PyTorch's flight recorder as JSON: the last collectives of each group
 };
 
-// What one of the processes `pids` tells over the socket at `path`. The answer comes from a thread
+// What one of the processes `pids` tells over the socket at `path` (a relative one is the first
+// process's). The answer comes from a thread
 // of the program's own, which needs neither ptrace nor Python's lock. An error where no server of
 // these very processes listens there, or none answers by the deadline.
 absl::StatusOr<std::string> AskWorkerServer(const std::string& path, const std::vector<int>& pids,

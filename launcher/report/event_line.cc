@@ -78,7 +78,7 @@ Told Tell(const FailureEvent& event) {
            {"node_rank", report.node_rank},
            {"host", report.host},
            {"pid", OrNull(report.pid)},
-           {"exit_code", report.exit_code},
+           {"exit_code", report.is_hang ? Json(nullptr) : Json(report.exit_code)},
            {"signal", OrNull(report.signal)},
            {"message", Cut(report.message)},
            {"error", report.error ? OrNull(report.error->message) : Json(nullptr)},

@@ -116,8 +116,8 @@ void EventLog::Count(const WorkerEnd& end) {
 void EventLog::Conclude(const rendezvous::Verdict& verdict, int64_t unix_ms) {
   end_reason_ = verdict.reason;
   const auto& first = verdict.first_failure;
-  // That of this node has been told when it was described.
-  if (first && first->node != part_.node) Write(FailureEvent{*first}, unix_ms);
+  // That of this node has been told when it was described; a worker that hangs is not.
+  if (first && (first->node != part_.node || first->is_hang)) Write(FailureEvent{*first}, unix_ms);
 }
 
 void EventLog::StartRound(const rendezvous::Assignment& assignment, int64_t unix_ms) {

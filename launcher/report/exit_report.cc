@@ -87,6 +87,8 @@ std::string TimeOf(const FailureReport& failure) {
 std::vector<std::string> Fields(const FailureReport& failure, size_t max_traceback) {
   const std::string pid = failure.pid != 0 ? std::to_string(failure.pid) : "not started";
   const std::string signal = failure.signal != 0 ? " (" + SignalName(failure.signal) + ")" : "";
+  const std::string code =
+      failure.is_hang ? "<N/A>" : std::to_string(TorchrunCode(failure.exit_code, failure.signal));
   const std::string& file = failure.error_file;
   return {
       "  time      : " + TimeOf(failure),
@@ -94,14 +96,14 @@ std::vector<std::string> Fields(const FailureReport& failure, size_t max_traceba
           " (node_rank: " + std::to_string(failure.node_rank) + ")",
       "  rank      : " + std::to_string(failure.rank) +
           " (local_rank: " + std::to_string(failure.local_rank) + ")",
-      "  exitcode  : " + std::to_string(TorchrunCode(failure.exit_code, failure.signal)) +
-          " (pid: " + pid + ")" + signal,
+      "  exitcode  : " + code + " (pid: " + pid + ")" + signal,
       "  error_file: " + (file.empty() ? "<N/A>" : EscapeControl(file)),
       "  traceback : " + WithoutMiddle(TracebackOf(failure), max_traceback),
   };
 }
 
 std::string RenderTail(const FailureReport& failure) {
+  if (failure.is_hang) return "";  // it has not ended: nobody has read what it wrote
   const std::string rank = std::to_string(failure.rank);
   if (failure.stderr_tail.empty()) return "Rank " + rank + " wrote nothing to stderr.\n";
   std::vector<std::string> lines =
@@ -206,9 +208,8 @@ std::string RenderExitReport(const ExitReportInput& input) {
   const bool is_here = input.report_node.empty();
   std::string out = is_here ? RenderBlock(input, failure) + RenderTail(failure) : "";
   // Codes of workers and of ddprun overlap: this line says whose it is.
-  const bool is_workers = verdict.exit_code == failure.exit_code;
   out += "ddprun: exit code " + code + ": ";
-  if (is_workers) {
+  if (rendezvous::IsOfWorker(verdict)) {
     // The code is in the line already.
     std::string cause = ", " + rendezvous::CauseText(failure);
     const std::string same = ", exit code " + code;
@@ -234,7 +235,8 @@ std::string RenderTerminationMessage(const TerminationInput& input) {
   std::string text = "rank " + std::to_string(failure.rank) + " on " + EscapeControl(failure.host) +
                      " (node_rank: " + std::to_string(failure.node_rank) +
                      "): " + EscapeControl(failure.message);
-  const std::string own = "exit code " + std::to_string(failure.exit_code);
+  const std::string own =
+      (failure.is_hang ? "ddprun's exit code " : "exit code ") + std::to_string(failure.exit_code);
   if (failure.message != own) text += ", " + own;
   // Not the worker's: this node was told to end, or could not go on.
   const bool is_own_code = input.exit_code != failure.exit_code;

@@ -47,7 +47,7 @@ Json FailureJson(const FailureReport& report) {
           {"node_id", report.node.value},
           {"host", report.host},
           {"pid", OrNull(report.pid)},
-          {"exit_code", report.exit_code},
+          {"exit_code", report.is_hang ? Json(nullptr) : Json(report.exit_code)},
           {"signal", OrNull(report.signal)},
           {"dumped_core", report.dumped_core},
           {"time", IsoTime(report.unix_time_ms)},

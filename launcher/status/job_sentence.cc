@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -58,34 +60,39 @@ std::string NodesText(const JobView& job, int count) {
   return absl::StrCat(count, " of ", job.min_nodes, " to ", Counted(job.max_nodes, "node"));
 }
 
-// What the program says it does where that is no training: "evaluation for 30 s".
+// What the program says it does where that is no training: "evaluation for 30 s",
+// "evaluation for 30 s on 1 of 4 ranks".
 std::string PhaseText(const RankIndex& ranks) {
-  double checkpoint_s = 0, evaluation_s = 0, start_s = -1;
-  bool is_only_start = true;
+  struct Doing {
+    int ranks = 0;
+    double longest_s = 0;
+  };
+  std::map<ProgramPhase, Doing> phases;
+  int running = 0;
   for (const SeenRank& seen : ranks.all()) {
     if (!seen.is_running() || seen.is_silent) continue;
-    const double phase_s = SaneSeconds(seen.view->phase_s);
-    switch (seen.view->phase) {
-      case ProgramPhase::kCheckpoint:
-        checkpoint_s = std::max(checkpoint_s, phase_s);
-        break;
-      case ProgramPhase::kEvaluation:
-        evaluation_s = std::max(evaluation_s, phase_s);
-        break;
-      case ProgramPhase::kStart:
-        start_s = std::max(start_s, phase_s);
-        continue;
-      case ProgramPhase::kTrain:
-      case ProgramPhase::kUnknown:
-        break;
-    }
-    is_only_start = false;
+    Doing& doing = phases[seen.view->phase];
+    ++doing.ranks;
+    doing.longest_s = std::max(doing.longest_s, SaneSeconds(seen.view->phase_s));
+    ++running;
   }
-  // Shorter ones come and go with every look.
-  constexpr double kWorthWords_s = 1;
-  if (checkpoint_s >= kWorthWords_s) return absl::StrCat("checkpoint for ", SpanText(checkpoint_s));
-  if (evaluation_s >= kWorthWords_s) return absl::StrCat("evaluation for ", SpanText(evaluation_s));
-  if (is_only_start && start_s >= 0) return absl::StrCat("start for ", SpanText(start_s));
+  constexpr std::pair<ProgramPhase, const char*> kShown[] = {
+      {ProgramPhase::kCheckpoint, "checkpoint"},
+      {ProgramPhase::kEvaluation, "evaluation"},
+      {ProgramPhase::kStart, "start"}};
+  for (const auto& [phase, name] : kShown) {
+    const Doing& doing = phases[phase];
+    const bool is_start = phase == ProgramPhase::kStart;
+    // Shorter ones come and go with every look.
+    constexpr double kWorthWords_s = 1;
+    if (doing.ranks == 0 || (is_start ? doing.ranks < running : doing.longest_s < kWorthWords_s)) {
+      continue;
+    }
+    return absl::StrCat(name, " for ", SpanText(doing.longest_s),
+                        doing.ranks < running
+                            ? absl::StrCat(" on ", doing.ranks, " of ", Counted(running, "rank"))
+                            : "");
+  }
   return "";
 }
 

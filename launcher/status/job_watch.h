@@ -136,7 +136,6 @@ class JobWatch {
   std::vector<Problem> disk_problems_;
   TimePoint disks_again_at_{};
   std::optional<UnderWay> look_;
-  std::vector<Answer> waiting_;  // for the next look
   std::shared_ptr<const JobSnapshot> last_;
   std::map<uint64_t, bool> questions_;  // others', of which the answer is being made
   uint64_t last_id_ = 0;

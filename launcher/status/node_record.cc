@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "launcher/status/judge_words.h"
 #include "rendezvous/base/plain_text.h"
 #include "rendezvous/core/text.h"
 
@@ -75,11 +76,14 @@ void NodeRecord::NoteEvent(const rendezvous::Concluded& event) {
 
 void NodeRecord::NoteEvent(const rendezvous::ContactMade& event) {
   hosts_coordinator_ = event.is_hosted_here;
+  coordinator_place_ = EscapeControl(event.place);
   contact_lost_.clear();
 }
 
 void NodeRecord::NoteEvent(const rendezvous::ContactLost& event) {
-  contact_lost_ = absl::StrCat("the coordinator does not answer (", event.reason, ")");
+  contact_lost_ = absl::StrCat(
+      "the coordinator", coordinator_place_.empty() ? "" : absl::StrCat(" at ", coordinator_place_),
+      " does not answer (", event.reason, ")");
   if (event.is_gone && assignment_.round.value != 0 && assignment_.coordinator_is_member) {
     gone_node_ = absl::StrCat("node ", assignment_.coordinator_node,
                               " is lost: the coordinator's process there is gone");
@@ -151,6 +155,18 @@ void NodeRecord::NoteAction(const StopWorkers&) {
   if (failed_at_) detect_s_ = SecondsBetween(*failed_at_, now_);
 }
 
+void NodeRecord::NoteAction(const AskToStop& action) {
+  stop_asked_ = EscapeControl(action.why);
+  stop_asked_at_ = now_;
+}
+
+std::string NodeRecord::WaitingFor(TimePoint now) const {
+  if (!contact_lost_.empty()) return contact_lost_;
+  if (!waiting_for_.empty() || stop_asked_.empty() || state_ != "running") return waiting_for_;
+  return absl::StrCat("the ranks were asked to save and end ",
+                      SpanText(SecondsBetween(stop_asked_at_, now)), " ago (", stop_asked_, ")");
+}
+
 void NodeRecord::Fill(TimePoint now, NodeView& view) const {
   view.id = part_.node_id;
   view.host = part_.host;
@@ -158,7 +174,7 @@ void NodeRecord::Fill(TimePoint now, NodeView& view) const {
   view.state = state_;
   view.hosts_coordinator = hosts_coordinator_;
   view.up_s = SecondsBetween(began_at_, now);
-  view.waiting_for = contact_lost_.empty() ? waiting_for_ : contact_lost_;
+  view.waiting_for = WaitingFor(now);
   if (waiting_until_) view.waiting_left_s = SecondsBetween(now, *waiting_until_);
   view.gone_node = EscapeControl(gone_node_);
   for (const auto& [local_rank, worker] : workers_) {
@@ -181,7 +197,7 @@ void NodeRecord::Fill(TimePoint now, bool show_private, JobView& view) const {
   view.max_nodes = part_.max_nodes;
   view.max_restarts = part_.max_restarts;
   view.up_s = SecondsBetween(began_at_, now);
-  view.waiting_for = contact_lost_.empty() ? waiting_for_ : contact_lost_;
+  view.waiting_for = WaitingFor(now);
   if (waiting_until_) view.waiting_left_s = SecondsBetween(now, *waiting_until_);
   if (assignment_.round.value != 0) {
     view.round = assignment_.round.value;

@@ -75,10 +75,12 @@ class NodeRecord {
   void NoteAction(const PrepareWorkers& action);
   void NoteAction(const StartWorkers&);
   void NoteAction(const StopWorkers&);
+  void NoteAction(const AskToStop& action);
   void NoteAction(const ReportSuccess&) { state_ = "succeeded"; }
   void NoteAction(const EndJob&) { state_ = "leaving"; }
   void NoteAction(const auto&) {}
   void NoteFault(const rendezvous::FailureReport& report, uint64_t round);
+  std::string WaitingFor(TimePoint now) const;
 
   const Part part_;
   const TimePoint began_at_;
@@ -87,8 +89,10 @@ class NodeRecord {
   bool hosts_coordinator_ = false;
   std::string waiting_for_;
   std::optional<TimePoint> waiting_until_;
-  std::string contact_lost_;
+  std::string coordinator_place_, contact_lost_;
   std::string gone_node_;
+  std::string stop_asked_;  // why the ranks have been asked to end; empty: they have not
+  TimePoint stop_asked_at_{};
   rendezvous::Assignment assignment_;
   std::map<int, Worker> workers_;
   std::deque<Round> rounds_;

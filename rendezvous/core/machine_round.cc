@@ -12,6 +12,7 @@ namespace ddprun::rendezvous {
 namespace {
 
 std::string FailureText(const FailureReport& report) {
+  if (report.is_hang) return CauseText(report);
   return absl::StrCat("rank ", report.rank, " on node ",
                       report.host.empty() ? report.node.value : report.host,
                       " failed: ", CauseText(report));

@@ -118,6 +118,8 @@ struct FailureReport {
   std::optional<WorkerError> error;  // what stands in it, where that could be read
   // The worker says that it ended because this rank had left: its end is no cause.
   std::optional<int> left_peer;
+  // The worker has not ended: ddprun ends the round, as others wait for it (--on_hang=restart).
+  bool is_hang = false;
   friend bool operator==(const FailureReport&, const FailureReport&) = default;
 };
 
@@ -148,6 +150,12 @@ struct Verdict {
   std::string early_exit = {};
   friend bool operator==(const Verdict&, const Verdict&) = default;
 };
+
+// Whether the exit code is that of a worker which has ended, and not ddprun's own.
+inline bool IsOfWorker(const Verdict& verdict) {
+  return verdict.first_failure && !verdict.first_failure->is_hang &&
+         verdict.first_failure->exit_code == verdict.exit_code;
+}
 
 // What a coordinator starts from: drawn anew, or read from the job's file.
 struct Beginning {

@@ -36,6 +36,7 @@ void FailureToProto(const FailureReport& report, v1::Failure& out) {
   out.set_unix_time_ms(report.unix_time_ms);
   out.set_error_file(CleanText(report.error_file));
   if (report.left_peer) out.set_left_peer(*report.left_peer);
+  out.set_is_hang(report.is_hang);
   if (!report.error) return;
   v1::WorkerError& error = *out.mutable_error();
   error.set_message(report.error->message.substr(0, kMaxErrorMessageBytes));
@@ -63,6 +64,7 @@ FailureReport FailureFromProto(const v1::Failure& in, CheckedFields& check) {
   if (in.has_left_peer()) {
     report.left_peer = check.Range("failure.left_peer", in.left_peer(), 0, kMaxRank);
   }
+  report.is_hang = in.is_hang();
   if (!in.has_error()) return report;
   check.Size("failure.error.message", in.error().message().size(), kMaxErrorMessageBytes);
   check.Size("failure.error.traceback", in.error().traceback().size(), kMaxTracebackBytes);

@@ -2,6 +2,7 @@
 // events.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -163,11 +164,22 @@ TEST_CASE("watchers: --on_hang=restart ends with 124 when no restart is left") {
   const ControlFolder folder;
   const auto ddprun = RunReporting(
       job, folder,
-      {"--nproc_per_node=2", "--hang_timeout=1", "--on_hang=restart", "--max_restarts=1"},
+      {"--nproc_per_node=2", "--hang_timeout=1", "--on_hang=restart", "--max_restarts=1",
+       "--event_file=" + job.File("events"), "--report_file=" + job.File("report")},
       LateRank(job));
   CHECK_MESSAGE(ddprun->Wait() == 124, ddprun->Describe());
-  Holds(ddprun->err(), "hang: rank 1 has not come to all-reduce #2 for ");
+  Holds(ddprun->err(), "exit code 124: ddprun's own, hang: rank 1 has not come to all-reduce #2 ");
   Holds(ddprun->err(), "restart 1 of 1");
+  const std::vector<json> events = EventsOf(job.File("events"));
+  CHECK(events.back()["exit_code_of"] == "ddprun");
+  const auto failure = std::find_if(events.begin(), events.end(),
+                                    [](const json& event) { return event["event"] == "failure"; });
+  REQUIRE(failure != events.end());
+  CHECK((*failure)["rank"] == 1);
+  CHECK((*failure)["exit_code"].is_null());
+  const json report = json::parse(ReadFile(job.File("report")));
+  CHECK(report["exit_code_of"] == "ddprun");
+  CHECK(report["first_failure"]["exit_code"].is_null());
   Holds(ddprun->err(), "(local_rank: 1)");
   CHECK(ddprun->err().find("(pid: not started)") == std::string::npos);
 }

@@ -173,6 +173,11 @@ TEST_CASE("events: a failure of another node is told with the verdict, one of th
   job.Hear(concluded);
   CHECK(job.Last().get<std::string>("event") == "failure");
   CHECK(job.Last().get<std::string>("host") == "beta");
+  concluded.verdict.first_failure->node.value = "n1";
+  concluded.verdict.first_failure->is_hang = true;  // nobody has described its end
+  job.Hear(concluded);
+  CHECK(job.Names().size() == 4);
+  CHECK(job.Last().get<std::string>("exit_code") == "null");
   job.Do(EndJob{1, ExitOwner::kWorker, "rank 0 failed"});
   CHECK(job.Line(job.lines.size() - 2).get<std::string>("reason") == "rank 0 failed");
 }

@@ -173,6 +173,26 @@ TEST_CASE("exit report: a code that is not the worker's is said to be ddprun's o
   Holds(report, "ddprun: exit code 123: ddprun's own, lost the coordinator\n");
 }
 
+TEST_CASE("exit report: a hang ends the job with ddprun's own code, and the worker has none") {
+  rendezvous::FailureReport hang = Killed();
+  hang.exit_code = 124;
+  hang.signal = 0;
+  hang.is_hang = true;
+  hang.message = "hang: rank 5 has not come to all-reduce #2 for 31 s";
+  hang.stderr_tail.clear();
+  const rendezvous::Verdict verdict = {
+      .exit_code = 124, .reason = hang.message + "; no restarts allowed", .first_failure = hang};
+  const std::string report =
+      RenderExitReport({.verdict = verdict, .title = "x", .local_failures = {}});
+  Holds(report, "exitcode  : <N/A> (pid: 1234)\n");
+  Holds(report, "ddprun: exit code 124: ddprun's own, hang: rank 5 has not come");
+  CHECK_MESSAGE(report.find("stderr") == std::string::npos, report);
+  CHECK(RenderTerminationMessage(
+            {.first_failure = hang, .exit_code = 124, .reason = verdict.reason}) ==
+        "rank 5 on node1 (node_rank: 1): hang: rank 5 has not come to all-reduce #2 for 31 s, "
+        "ddprun's exit code 124\n");
+}
+
 rendezvous::FailureReport Raised(int rank, const std::string& what) {
   rendezvous::FailureReport failure = Killed();
   failure.rank = rank;

@@ -81,10 +81,11 @@ TEST_CASE("sentence: phases, spares, other states") {
   CHECK(Sentence(job) == "running: round 1, 3 of 2 to 4 nodes, 3 ranks, step 5, up 42 s");
   RankOf(job, 1).phase_s = 30;
   CHECK(Sentence(job) ==
-        "running: round 1, 3 of 2 to 4 nodes, 3 ranks, step 5, evaluation for 30 s, up 42 s");
+        "running: round 1, 3 of 2 to 4 nodes, 3 ranks, step 5, evaluation for 30 s on 1 of 3 "
+        "ranks, up 42 s");
   RankOf(job, 2).phase = ProgramPhase::kCheckpoint;
   RankOf(job, 2).phase_s = 3;
-  CHECK(Sentence(job).find("checkpoint for 3 s") != std::string::npos);
+  CHECK(Sentence(job).find("checkpoint for 3 s on 1 of 3 ranks") != std::string::npos);
   for (int rank = 0; rank < 3; ++rank) {
     RankOf(job, rank).phase = ProgramPhase::kStart;
     RankOf(job, rank).phase_s = 7;

@@ -244,10 +244,22 @@ TEST_CASE("node record: a lost coordinator is what it waits for, until it is bac
   node.Event(Duration{0}, rendezvous::ContactMade{"b:29400", true});
   CHECK(node.Node().hosts_coordinator);
   node.Round(1).Event(seconds(1), rendezvous::ContactLost{.reason = "timed out"});
-  CHECK(node.Node().waiting_for == "the coordinator does not answer (timed out)");
-  CHECK(node.Job().waiting_for == "the coordinator does not answer (timed out)");
+  CHECK(node.Node().waiting_for == "the coordinator at b:29400 does not answer (timed out)");
+  CHECK(node.Job().waiting_for == "the coordinator at b:29400 does not answer (timed out)");
   node.Event(seconds(1), rendezvous::ContactRestored{});
   CHECK(node.Node().waiting_for == "");
+}
+
+TEST_CASE("node record: ranks that were asked to end are waited for while they run") {
+  Lived node;
+  node.Round(1).Action(seconds(2), AskToStop{"ddprun stop\x1b"});
+  CHECK(node.Job().waiting_for ==
+        "the ranks were asked to save and end 0 s ago (ddprun stop\\x1b)");
+  node.Event(seconds(61), rendezvous::ContactRestored{});
+  CHECK(node.Node().waiting_for ==
+        "the ranks were asked to save and end 1 min 1 s ago (ddprun stop\\x1b)");
+  node.Action(seconds(1), StopWorkers{});
+  CHECK(node.Job().waiting_for == "");
 }
 
 TEST_CASE("node record: the node of a coordinator that is gone is named until the next round") {
