@@ -249,7 +249,8 @@ constexpr CommandRow kCommands[] = {
     {"list", "Lists this user's jobs on this machine.", kListTable},
     {"stop",
      "Ends a job on all its nodes, from any of them: its workers get SIGTERM and their grace, and "
-     "ddprun ends with 143 everywhere.",
+     "ddprun ends with 143 everywhere. With --after_step they are asked to save and end by "
+     "themselves, and their exit codes count.",
      kStopTable, nullptr, true},
     {"logs", "Shows the last of what one rank has written, on whatever node it runs.", kLogsTable,
      nullptr, true},
