@@ -113,8 +113,11 @@ void Writer::WriteRank(const DumpProcess& process, const ProcessReading& reading
                     absl::StrCat(reading.command.empty() ? "" : "== command ==\n", reading.command,
                                  reading.command.empty() ? "" : "\n\n", reading.status)));
   Keep(WriteNewFile(folder + "/environment.txt", reading.environment));
-  if (!reading.torch_flights.empty()) {
-    Keep(WriteNewFile(folder + "/torch_flight_record.json", reading.torch_flights));
+  if (!reading.torch_flights.gloo.empty()) {
+    Keep(WriteNewFile(folder + "/torch_flight_record.json", reading.torch_flights.gloo));
+  }
+  if (!reading.torch_flights.nccl.empty()) {
+    Keep(WriteNewFile(folder + "/torch_nccl_flight_record.json", reading.torch_flights.nccl));
   }
 }
 

@@ -65,12 +65,10 @@ void ReadOne(Work& work, size_t i, TimePoint deadline) {
   const std::string variables = ReadProcFile(pid, "environ", kMaxEnvironment).value_or("");
   std::string environment = ShownEnvironment(variables);
   const std::string server = VariableIn(variables, kWorkerServerVariable);
-  absl::StatusOr<std::string> flights = std::string();
-  if (!server.empty()) {
-    flights = AskWorkerServer(server, {pid}, WorkerServerWish::kFlightRecord, deadline);
-  }
+  absl::StatusOr<FlightRecords> flights = FlightRecords();
+  if (!server.empty()) flights = AskFlightRecords(server, {pid}, deadline);
   const std::lock_guard lock(work.mutex);
-  work.readings[i].torch_flights = flights.value_or("");
+  work.readings[i].torch_flights = flights.value_or(FlightRecords());
   work.readings[i].command = std::move(command);
   work.readings[i].environment = std::move(environment);
 }

@@ -8,17 +8,17 @@
 #include <vector>
 
 #include "launcher/dump/stack_reader.h"
+#include "launcher/dump/worker_server.h"
 #include "rendezvous/base/time.h"
 
 namespace ddprun::launcher {
 
 struct ProcessReading {
   StackResult stack;
-  std::string status;       // of /proc: status, wchan, syscall, limits, for a file
-  std::string command;      // as it may be shown; empty: not permitted, not asked for
-  std::string environment;  // likewise
-  // PyTorch's flight recorder as JSON, where the worker's own server tells it (worker_server.h).
-  std::string torch_flights;
+  std::string status;           // of /proc: status, wchan, syscall, limits, for a file
+  std::string command;          // as it may be shown; empty: not permitted, not asked for
+  std::string environment;      // likewise
+  FlightRecords torch_flights;  // where the worker's own server tells them
 };
 
 struct ReadingWishes {

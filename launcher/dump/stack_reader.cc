@@ -212,7 +212,7 @@ bool Reader::TryWorkerServer() {
   if (!has_time() || !IsOwn(pid_)) return false;
   const std::string path = VariableIn(environment(), kWorkerServerVariable);
   if (path.empty()) return false;
-  const auto text = AskWorkerServer(path, {pid_}, WorkerServerWish::kStacks, Slice());
+  const auto text = AskStacks(path, {pid_}, Slice());
   if (text.ok() && Accept(kWorkerServer, *text)) return true;
   Note(absl::StrCat(kWorkerServer, ": ",
                     EscapeControl(text.ok() ? "no stack" : std::string(text.status().message()))));

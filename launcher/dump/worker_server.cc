@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 #include <optional>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -26,17 +27,6 @@ using absl::string_view;
 
 // 2,000 collectives, as the recorder keeps by default, are 1.2 MB.
 constexpr size_t kMaxFlights = 8 << 20;
-
-// What this server knows to do: PyTorch's names.
-const char* NameOf(WorkerServerWish wish) {
-  switch (wish) {
-    case WorkerServerWish::kStacks:
-      return "dump_traceback";
-    case WorkerServerWish::kFlightRecord:
-      return "fr_trace_json";
-  }
-  return "";
-}
 
 // Whether what was read holds a whole answer; the server may leave the connection open behind it.
 bool IsWhole(string_view answer) {
@@ -91,13 +81,11 @@ absl::StatusOr<UniqueFd> Connect(const std::string& named, const std::vector<int
   return fd;
 }
 
-}  // namespace
-
-absl::StatusOr<std::string> AskWorkerServer(const std::string& path, const std::vector<int>& pids,
-                                            WorkerServerWish wish, TimePoint deadline) {
-  const std::string request =
-      absl::StrCat("POST /handler/", NameOf(wish),
-                   " HTTP/1.0\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+// `handler` is PyTorch's name. NotFound: the server does not know it.
+absl::StatusOr<std::string> Ask(const std::string& path, const std::vector<int>& pids,
+                                const char* handler, size_t limit, TimePoint deadline) {
+  const std::string request = absl::StrCat(
+      "POST /handler/", handler, " HTTP/1.0\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
   absl::StatusOr<UniqueFd> fd = Connect(path, pids);
   if (!fd.ok()) return fd.status();
   // Far less than the socket takes.
@@ -107,7 +95,6 @@ absl::StatusOr<std::string> AskWorkerServer(const std::string& path, const std::
   }
   std::string answer;
   char buffer[16384];
-  const size_t limit = wish == WorkerServerWish::kFlightRecord ? kMaxFlights : kMaxToolOutput;
   while (!IsWhole(answer) && answer.size() < limit) {
     if (const absl::Status ready = Await(fd->get(), POLLIN, path, deadline); !ready.ok()) {
       return ready;
@@ -119,11 +106,33 @@ absl::StatusOr<std::string> AskWorkerServer(const std::string& path, const std::
     answer.append(buffer, static_cast<size_t>(count));
   }
   const size_t head = answer.find("\r\n\r\n");
-  if (head == std::string::npos ||
-      !absl::StrContains(answer.substr(0, answer.find('\r')), " 200")) {
-    return absl::UnavailableError(absl::StrCat("\"", path, "\" does not answer ", NameOf(wish)));
+  if (head == std::string::npos) {
+    return absl::UnavailableError(absl::StrCat("\"", path, "\" does not answer ", handler));
+  }
+  if (!absl::StrContains(answer.substr(0, answer.find('\r')), " 200")) {
+    return absl::NotFoundError(absl::StrCat("\"", path, "\" does not know ", handler));
   }
   return answer.substr(head + 4);
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> AskStacks(const std::string& path, const std::vector<int>& pids,
+                                      TimePoint deadline) {
+  return Ask(path, pids, "dump_traceback", kMaxToolOutput, deadline);
+}
+
+absl::StatusOr<FlightRecords> AskFlightRecords(const std::string& path,
+                                               const std::vector<int>& pids, TimePoint deadline) {
+  FlightRecords records;
+  for (const auto& [handler, record] : {std::pair("fr_trace_json", &records.gloo),
+                                        std::pair("dump_nccl_trace_json", &records.nccl)}) {
+    absl::StatusOr<std::string> json = Ask(path, pids, handler, kMaxFlights, deadline);
+    if (absl::IsNotFound(json.status())) continue;
+    if (!json.ok()) return json.status();
+    if (absl::StrContains(*json, "\"entries\"")) *record = *std::move(json);
+  }
+  return records;
 }
 
 }  // namespace ddprun::launcher

@@ -14,17 +14,23 @@ namespace ddprun::launcher {
 // The variable that names the server's socket.
 inline constexpr char kWorkerServerVariable[] = "TORCH_WORKER_SERVER_SOCKET";
 
-enum class WorkerServerWish {
-  kStacks,        // the Python stacks, as Python's faulthandler prints them
-  kFlightRecord,  // PyTorch's flight recorder as JSON: the last collectives of each group
-};
+// These ask one of the processes `pids` over the socket at `path` (a relative one is the first
+// process's). The answer comes from a thread of the program's own, which needs neither ptrace nor
+// Python's lock. An error where no server of these very processes listens there, or none answers by
+// the deadline.
 
-// What one of the processes `pids` tells over the socket at `path` (a relative one is the first
-// process's). The answer comes from a thread
-// of the program's own, which needs neither ptrace nor Python's lock. An error where no server of
-// these very processes listens there, or none answers by the deadline.
-absl::StatusOr<std::string> AskWorkerServer(const std::string& path, const std::vector<int>& pids,
-                                            WorkerServerWish wish, TimePoint deadline);
+// The Python stacks, as Python's faulthandler prints them.
+absl::StatusOr<std::string> AskStacks(const std::string& path, const std::vector<int>& pids,
+                                      TimePoint deadline);
+
+// PyTorch's flight recorders as JSON: the last collectives of each group. Empty: it has no such
+// recorder, or nothing has been recorded.
+struct FlightRecords {
+  std::string gloo;  // and whatever else records into PyTorch's default one
+  std::string nccl;
+};
+absl::StatusOr<FlightRecords> AskFlightRecords(const std::string& path,
+                                               const std::vector<int>& pids, TimePoint deadline);
 
 }  // namespace ddprun::launcher
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
@@ -72,7 +73,7 @@ uint64_t KeyOf(absl::string_view text) {
 
 // Of one group, from the recorder's entries. Times are those of the system's clock, in ns.
 struct Entries {
-  std::string name, description, op;
+  std::string name, description, backend, op;
   int64_t last = -1;  // number of the newest collective
   int64_t newest_ns = 0;
   int64_t oldest_open_ns = std::numeric_limits<int64_t>::max();
@@ -91,7 +92,9 @@ void Add(const Json& entry, int64_t done, Entries& entries) {
   entries.last = *number;
   // "nccl:all_reduce"
   const std::string what = Words(entry, "profiling_name");
-  entries.op = absl::StrReplaceAll(what.substr(what.find(':') + 1), {{"_", "-"}});
+  const size_t op_at = what.find(':') + 1;  // 0: no backend before it
+  entries.backend = what.substr(0, op_at - (op_at > 0 ? 1 : 0));
+  entries.op = absl::StrReplaceAll(what.substr(op_at), {{"_", "-"}});
   const auto group = entry.find("process_group");
   if (group == entry.end() || !group->is_array() || group->size() != 2) return;
   if ((*group)[0].is_string()) entries.name = (*group)[0].get<std::string>();
@@ -148,8 +151,12 @@ std::vector<GroupView> GroupsOfFlights(const std::string& json, int rank, int wo
     const auto place = std::find(ranks.begin(), ranks.end(), rank);
     if (ranks.size() < 2 || place == ranks.end() || of_group.last != called) continue;
     GroupView view{.size = static_cast<int>(ranks.size())};
-    view.key = KeyOf(of_group.name + "/" + of_group.description + "/" + std::to_string(view.size));
+    // One group of PyTorch's may have two backends, each with operations of its own.
+    view.key = KeyOf(absl::StrCat(of_group.name, "/", of_group.description, "/", of_group.backend,
+                                  "/", view.size));
     view.name = EscapeControl(of_group.description.empty() ? of_group.name : of_group.description);
+    if (!of_group.backend.empty())
+      absl::StrAppend(&view.name, " (", EscapeControl(of_group.backend), ")");
     view.rank = static_cast<int>(place - ranks.begin());
     view.called = static_cast<uint64_t>(called);
     view.done = static_cast<uint64_t>(done);

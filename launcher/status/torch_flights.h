@@ -10,8 +10,8 @@
 
 namespace ddprun::launcher {
 
-// `json` is what the worker server's fr_trace_json answers, of version 2 of the recorder (PyTorch
-// 2.5 and newer), at `unix_now_ns` on the rank's machine. A group is left out whose ranks it does
+// `json` is one of the worker server's FlightRecords, of version 2 of the recorder (PyTorch 2.5 and
+// newer), at `unix_now_ns` on the rank's machine. A group is left out whose ranks it does
 // not tell (with Gloo all but the default one), or whose last collective it has forgotten; what is
 // no such answer has none.
 std::vector<GroupView> GroupsOfFlights(const std::string& json, int rank, int world_size,

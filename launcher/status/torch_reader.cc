@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <utility>
 
-#include "launcher/dump/worker_server.h"
 #include "launcher/status/torch_flights.h"
 #include "rendezvous/base/steady_clock.h"
 
@@ -22,11 +22,7 @@ constexpr double kRecent_s = 10;
 }  // namespace
 
 TorchReader::Means TorchReader::OfThisMachine() {
-  return {.ask =
-              [](const std::string& socket, const std::vector<int>& pids, TimePoint deadline) {
-                return AskWorkerServer(socket, pids, WorkerServerWish::kFlightRecord, deadline);
-              },
-          .clock = SteadyNow};
+  return {.ask = AskFlightRecords, .clock = SteadyNow};
 }
 
 bool TorchReader::IsForUs(const RankView& rank) const {
@@ -53,15 +49,19 @@ void TorchReader::Fill(const std::function<std::vector<int>(int local_rank)>& pi
   for (const auto& [worker, rank] : workers) {
     const TimePoint now = means_.clock();
     if (now < worker->again_at || now + kLeast > deadline) continue;
-    const absl::StatusOr<std::string> flights = means_.ask(
+    const absl::StatusOr<FlightRecords> flights = means_.ask(
         sockets_[static_cast<size_t>(rank->local_rank)], pids_of(rank->local_rank), deadline);
     const TimePoint answered_at = means_.clock();
     worker->again_at = now + std::max(kInterval, kShare * (answered_at - now));
     if (!flights.ok()) continue;
-    const auto unix_now = std::chrono::system_clock::now().time_since_epoch();
+    const std::chrono::nanoseconds unix_now = std::chrono::system_clock::now().time_since_epoch();
     worker->answered_at = answered_at;
-    worker->groups = GroupsOfFlights(*flights, rank->rank, world_size,
-                                     std::chrono::nanoseconds(unix_now).count());
+    worker->groups.clear();
+    for (const std::string& json : {flights->gloo, flights->nccl}) {
+      for (GroupView& group : GroupsOfFlights(json, rank->rank, world_size, unix_now.count())) {
+        worker->groups.push_back(std::move(group));
+      }
+    }
   }
   const TimePoint now = means_.clock();
   for (const auto& [worker, rank] : workers) {

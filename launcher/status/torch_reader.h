@@ -10,20 +10,21 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "launcher/dump/worker_server.h"
 #include "launcher/status/snapshot.h"
 #include "rendezvous/base/time.h"
 
 namespace ddprun::launcher {
 
 // Of one thread at a time, for which it may take 0.3 s. A rank is asked at most every 5 s, and so
-// seldom that it takes 1 % of the time: the answer holds the last 2,000 collectives of the worker,
+// seldom that it takes 1 % of the time: an answer holds the last 2,000 collectives of the worker,
 // 1.2 MB. Between two answers the last one stays, with its age (GroupView::asked_s), for a minute.
 class TorchReader {
  public:
   struct Means {
-    // The flight recorder of one of the processes, by the deadline.
-    std::function<absl::StatusOr<std::string>(const std::string& socket,
-                                              const std::vector<int>& pids, TimePoint deadline)>
+    // AskFlightRecords.
+    std::function<absl::StatusOr<FlightRecords>(const std::string& socket,
+                                                const std::vector<int>& pids, TimePoint deadline)>
         ask;
     std::function<TimePoint()> clock;
   };

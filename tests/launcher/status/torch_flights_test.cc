@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -41,7 +42,7 @@ TEST_CASE("torch flights: the default group has all ranks, and waits in its olde
       Status(0, "7", "5"));
   const auto groups = GroupsOfFlights(json, 1, 4, kNow);
   REQUIRE(groups.size() == 1);
-  CHECK(groups[0].name == "default_pg");
+  CHECK(groups[0].name == "default_pg (nccl)");
   CHECK(groups[0].rank == 1);
   CHECK(groups[0].size == 4);
   CHECK(groups[0].called == 7);
@@ -51,6 +52,9 @@ TEST_CASE("torch flights: the default group has all ranks, and waits in its olde
   CHECK(groups[0].quiet_s == doctest::Approx(41));
   // The same group on another rank has the same key.
   CHECK(GroupsOfFlights(json, 3, 4, kNow).at(0).key == groups[0].key);
+  // Its other backend counts operations of its own.
+  const std::string gloo = absl::StrReplaceAll(json, {{"nccl:", "gloo:"}});
+  CHECK(GroupsOfFlights(gloo, 1, 4, kNow).at(0).key != groups[0].key);
 }
 
 TEST_CASE("torch flights: a rank that has done all waits for nobody, since its last word") {
@@ -74,7 +78,7 @@ TEST_CASE("torch flights: another group has the ranks that its configuration tel
   REQUIRE(groups.size() == 1);
   CHECK(groups[0].rank == 1);
   CHECK(groups[0].size == 3);
-  CHECK(groups[0].name == "tensor");
+  CHECK(groups[0].name == "tensor (nccl)");
   CHECK(GroupsOfFlights(json, 0, 8, kNow).empty());
 }
 

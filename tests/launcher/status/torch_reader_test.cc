@@ -13,11 +13,11 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 // Of a group of all ranks of which this one has ended operation `number`.
-std::string Flights(int number) {
+std::string Flights(const std::string& backend, int number) {
   const std::string text = std::to_string(number);
   return R"({"entries":[{"collective_seq_id":)" + text +
-         R"(,"pg_id":0,"process_group":["0","default_pg"],"profiling_name":"gloo:all_reduce",)" +
-         R"("time_created_ns":1}],"pg_config":{},"pg_status":{"0":{"last_completed_collective":")" +
+         R"(,"pg_id":0,"process_group":["0","default_pg"],"profiling_name":")" + backend +
+         R"(:all_reduce","time_created_ns":1}],"pg_config":{},"pg_status":{"0":{"last_completed_collective":")" +
          text + R"(","last_enqueued_collective":")" + text + R"("}}})";
 }
 
@@ -31,14 +31,16 @@ struct Scene {
     }
     reader.emplace(sockets, TorchReader::Means{
                                 .ask = [this](const std::string& socket, const auto& pids,
-                                              TimePoint deadline) -> absl::StatusOr<std::string> {
+                                              TimePoint deadline) -> absl::StatusOr<FlightRecords> {
                                   asked.push_back(socket);
                                   CHECK(pids == std::vector<int>{7});
                                   now += takes;
                                   if (silent.contains(socket) || now > deadline) {
                                     return absl::UnavailableError("silent");
                                   }
-                                  return Flights(number);
+                                  FlightRecords records{.gloo = Flights("gloo", number)};
+                                  if (nccl > 0) records.nccl = Flights("nccl", nccl);
+                                  return records;
                                 },
                                 .clock = [this] { return now; }});
   }
@@ -58,6 +60,7 @@ struct Scene {
   TimePoint now{seconds(1000)};
   Duration takes = milliseconds(1);
   int number = 5;
+  int nccl = 0;  // 0: nothing is recorded of it
   std::set<std::string> silent;
   std::vector<std::string> asked;
   NodeView view;
@@ -100,6 +103,16 @@ TEST_CASE("torch reader: who does not answer keeps the last answer for a minute"
   CHECK(scene.asked == Sockets{"/s0", "/s1"});
   CHECK(*scene.view.ranks[1].groups[0].asked_s > 50);
   CHECK(scene.Look(seconds(20)) == Ranks{0});
+}
+
+TEST_CASE("torch reader: the groups of both recorders are known") {
+  Scene scene(1);
+  scene.nccl = 8;
+  scene.Look();
+  const std::vector<GroupView>& groups = scene.view.ranks[0].groups;
+  REQUIRE(groups.size() == 2);
+  CHECK(groups[0].done == 5);
+  CHECK(groups[1].done == 8);
 }
 
 TEST_CASE("torch reader: another process is another worker") {
