@@ -55,13 +55,18 @@ std::string FindNvcc(const Environment& environment, const SystemFolders& folder
   return "";
 }
 
-// version.json stands beside the bin/ that holds nvcc, where /usr/local/cuda points.
+// version.json stands beside the bin/ that holds nvcc, where /usr/local/cuda points. What a
+// distribution's packages install has none; there the folder's name tells, as "cuda-13.0".
 std::string VersionBeside(const std::string& nvcc) {
   std::error_code error;
   const fs::path real = fs::canonical(nvcc, error);
   if (error) return "";
-  return ToolkitVersion(
-      ReadSmallFile((real.parent_path().parent_path() / "version.json").string()));
+  const fs::path folder = real.parent_path().parent_path();
+  std::string version = ToolkitVersion(ReadSmallFile((folder / "version.json").string()));
+  if (!version.empty()) return version;
+  const std::string name = folder.filename().string();
+  absl::string_view rest = name;
+  return absl::ConsumePrefix(&rest, "cuda-") ? EscapeControl(std::string(rest)) : "";
 }
 
 std::string AddressText(const sockaddr& address) {

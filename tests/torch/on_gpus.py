@@ -1,6 +1,8 @@
 """Where tensors on a GPU go. There is none here: a double stands for the group on GPUs, and tensors
 on "meta" for those of a GPU. Run under ddprun with one rank."""
 
+import unittest.mock
+
 import torch
 import torch.distributed as dist
 from expect import raised
@@ -19,7 +21,22 @@ class GroupOnGpus:
         return lambda *arguments, **_options: self.calls.append(name)
 
 
+def device_id_is_taken():
+    """As scripts for GPUs give it; PyTorch is told that there is one. No tensor on it follows, so
+    no group of NCCL's is made."""
+    found = {
+        "current_accelerator": lambda: torch.device("cuda"),
+        "device_count": lambda: 1,
+    }
+    with unittest.mock.patch.multiple(torch.accelerator, **found):
+        dist.init_process_group("cpu:ddp,cuda:nccl", device_id=torch.device("cuda:0"))
+    dist.all_reduce(torch.ones(2))
+    dist.destroy_process_group()
+
+
 def main():
+    if not dist.is_nccl_available():  # otherwise PyTorch looks for the GPU
+        device_id_is_taken()
     made = []
 
     def make(_self, kind, name):

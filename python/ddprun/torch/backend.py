@@ -45,6 +45,8 @@ class DdpProcessGroup(Collectives, dist.ProcessGroup):
         self._on_gpus = None
         self._form(store, rank, size, timeout, global_ranks)
 
+    supports_splitting = False
+
     def _set_group_name(self, name):
         self._group_name = name
 
@@ -75,7 +77,8 @@ class DdpProcessGroup(Collectives, dist.ProcessGroup):
 
     def _get_backend(self, device):
         kind = torch.device(device).type
-        if kind == "cpu":
+        # Of a group that is being made PyTorch asks whether that of device_id can be split.
+        if kind == "cpu" or self not in dist.distributed_c10d._world.pg_map:
             return self
         if kind not in self._backends_on_gpus():
             # PyTorch asks for kinds that may not be there, and takes this type for the answer.

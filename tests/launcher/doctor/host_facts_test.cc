@@ -88,6 +88,12 @@ TEST_CASE("host facts: nvcc is taken from PATH, then CUDA_HOME, then /usr/local/
   CHECK(machine.Read({home, path}).nvcc_file == machine.File("path/nvcc"));
 }
 
+TEST_CASE("host facts: a toolkit without version.json is known by its folder") {
+  const Machine machine;
+  machine.WriteProgram("cuda-13.0/bin/nvcc");
+  CHECK(machine.Read({"CUDA_HOME=" + machine.File("cuda-13.0")}).toolkit_version == "13.0");
+}
+
 TEST_CASE("host facts: the toolkit's version.json is read as far as it makes sense") {
   CHECK(ToolkitVersion(R"({ "cuda" : { "name" : "x", "version" : "12.4.1" }, "y": 1 })") ==
         "12.4.1");
