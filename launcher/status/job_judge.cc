@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "launcher/status/job_sentence.h"
 #include "launcher/status/judge_words.h"
@@ -95,11 +96,14 @@ void NameNodes(JobView& job) {
   }
 }
 
-// Nodes that join repeat what the coordinator has told them, with a countdown of then.
+// What the job's line says is not said again of nodes; those that join repeat what the coordinator
+// has told them, with a countdown of then.
 void DropRepeatedWaits(JobView& job) {
-  if (job.waiting_for.empty() || job.coordinator_silent_s) return;
+  const bool is_told = !job.waiting_for.empty() && !job.coordinator_silent_s;
   for (NodeView& node : job.nodes) {
-    if (node.state != "joining") continue;
+    const bool is_repeated = (is_told && node.state == "joining") ||
+                             absl::StartsWith(job.waiting_line, node.waiting_for);
+    if (!is_repeated) continue;
     node.waiting_for.clear();
     node.waiting_left_s.reset();
   }
@@ -127,7 +131,6 @@ JudgedNews JobJudge::Look(TimePoint now, JobView& job) {
   FillFigures(ranks, job);
   job.problems.clear();
   job.waiting_line.clear();
-  DropRepeatedWaits(job);
   if (job.round != round_ || !IsRunning(job)) Forget(news);
   round_ = job.round;
   AddLosses(now, job);
@@ -139,6 +142,7 @@ JudgedNews JobJudge::Look(TimePoint now, JobView& job) {
     AddTold(job);
   }
   if (job.waiting_line.empty()) job.waiting_line = OwnWaitingText(job);
+  DropRepeatedWaits(job);
   // Nodes that are gone may be why others failed.
   const auto rest = job.problems.begin() + (gone_since_ ? 1 : 0);
   std::stable_sort(rest, job.problems.end(),

@@ -177,6 +177,11 @@ TEST_CASE("judge: what the coordinator has told a node that joins is not said tw
   CHECK(job.nodes[0].waiting_for == "");
   CHECK(!job.nodes[0].waiting_left_s);
   CHECK(job.nodes[1].waiting_for == "a file");
+  job.waiting_for = job.nodes[1].waiting_for = "the ranks were asked to end";
+  job.nodes[1].state = "running";
+  watch.Look(job);
+  CHECK(job.waiting_line == "the ranks were asked to end");
+  CHECK(job.nodes[1].waiting_for == "");
 }
 
 TEST_CASE("judge: nodes that do not answer make a job unwell") {
