@@ -127,7 +127,8 @@ void EventLog::StartRound(const rendezvous::Assignment& assignment, int64_t unix
                        .max_restarts = assignment.max_restarts};
   if (round_) {
     restart.is_charged = assignment.restart_count > round_->assignment.restart_count;
-    restart.reason = WhyRoundEnded();
+    restart.reason =
+        assignment.restart_reason.empty() ? WhyRoundEnded() : assignment.restart_reason;
   }
   round_ = RoundState{.assignment = assignment, .started_unix_ms = unix_ms};
   waiting_reason_.clear();

@@ -77,6 +77,10 @@ void JobRecord::Note(const AgentAction& action, int64_t unix_ms) {
 }
 
 void JobRecord::BeginRound(const rendezvous::Assignment& assignment, int64_t unix_ms) {
+  // Known better by now than when the round began to end.
+  if (!rounds_.empty() && !assignment.restart_reason.empty()) {
+    rounds_.back().end_reason = assignment.restart_reason;
+  }
   RoundRecord next{.assignment = assignment, .started_unix_ms = unix_ms};
   for (int i = 0; i < part_.config.workers_per_node; ++i) next.workers.push_back({.local_rank = i});
   ++rounds_seen_;

@@ -133,8 +133,13 @@ void NodeRecord::NoteAction(const JoinRound&) {
 void NodeRecord::NoteAction(const PrepareWorkers& action) {
   state_ = "preparing";
   gone_node_.clear();
+  // What failed on this node failed because another one was gone.
+  const bool is_charged = action.assignment.restart_count > assignment_.restart_count;
+  if (fault_ && fault_->view.round == assignment_.round.value && !is_charged) fault_.reset();
   assignment_ = action.assignment;
   workers_.clear();
+  // What was said when the round began to end may have been too early to be the cause.
+  if (!assignment_.restart_reason.empty()) reason_ = assignment_.restart_reason;
   Round round{.number = assignment_.round.value,
               .reason = std::exchange(reason_, ""),
               .assigned_at = now_,

@@ -100,6 +100,7 @@ void State::SealRound(TimePoint now) {
     assignment.epoch = epoch;
     assignment.round = round;
     assignment.restart_count = restart_count;
+    assignment.restart_reason = drain_reason;
     Member& member = *members.Find(order[node_rank]->info.id);
     if (member.previous_round == last_round) assignment.note = shrink_text;
     TakeSeat(assignment, member);

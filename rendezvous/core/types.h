@@ -85,6 +85,9 @@ struct Assignment {
   // One sentence for the user: why this round is smaller than the one before. Empty: nothing to
   // say.
   std::string note;
+  // Why the round before it ended, when all was known. Empty: there was none, or an earlier
+  // coordinator knew.
+  std::string restart_reason;
   friend bool operator==(const Assignment&, const Assignment&) = default;
 };
 

@@ -107,6 +107,7 @@ void AssignmentToProto(const Assignment& in, v1::Assignment& out) {
   out.set_coordinator_is_member(in.coordinator_is_member);
   out.set_coordinator_node(CleanText(in.coordinator_node));
   out.set_note(CleanText(in.note));
+  out.set_restart_reason(CleanText(in.restart_reason));
 }
 
 Assignment AssignmentFromProto(const v1::Assignment& in, const Stamp& stamp, CheckedFields& check) {
@@ -130,6 +131,8 @@ Assignment AssignmentFromProto(const v1::Assignment& in, const Stamp& stamp, Che
   out.coordinator_is_member = in.coordinator_is_member();
   out.coordinator_node = check.Text("assignment.coordinator_node", in.coordinator_node(), 0, 256);
   out.note = check.Text("assignment.note", in.note(), 0, kMaxTextBytes);
+  out.restart_reason =
+      check.Text("assignment.restart_reason", in.restart_reason(), 0, kMaxTextBytes);
   return out;
 }
 

@@ -148,6 +148,17 @@ TEST_CASE("events: a round for other nodes is a restart that is not charged") {
   CHECK(!restart.get<bool>("is_charged"));
 }
 
+TEST_CASE("events: a restart tells what the next round knows of the cause") {
+  Fixture job;
+  job.Start(1, 0);
+  job.Hear(rendezvous::Drained{Round{1}, "rank 0 failed"});
+  rendezvous::Assignment next{.round = Round{2}};
+  next.restart_reason = "node beta is lost";
+  job.Do(PrepareWorkers{next});
+  CHECK(job.Line(2).get<std::string>("reason") == "rank 0 failed");
+  CHECK(job.Line(3).get<std::string>("reason") == "node beta is lost");
+}
+
 TEST_CASE("events: a wait is told when its reason changes, and anew for the next round") {
   Fixture job;
   for (const char* reason : {"a", "a", "b", "b"}) {

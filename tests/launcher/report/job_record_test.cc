@@ -112,6 +112,16 @@ TEST_CASE("job record: what a drain of another round says is no reason of this o
   CHECK(record.rounds()[0].end_reason.empty());
 }
 
+TEST_CASE("job record: the next round knows better why this one ended") {
+  JobRecord record(NodeOf(1), 0);
+  Begin(record, 1);
+  record.Note(AgentEvent(rendezvous::Drained{Round{1}, "rank 0 failed"}), 1100);
+  rendezvous::Assignment next = RoundOf(2);
+  next.restart_reason = "node b is lost";
+  record.Note(AgentAction(PrepareWorkers{next}), 2000);
+  CHECK(record.rounds()[0].end_reason == "node b is lost");
+}
+
 TEST_CASE("job record: what comes before the first round is no one's") {
   JobRecord record(NodeOf(1), 0);
   record.Note(AgentEvent(WorkersGone{}), 10);

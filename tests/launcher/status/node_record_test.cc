@@ -233,6 +233,18 @@ TEST_CASE("node record: the first fault is this node's until the job names one")
   CHECK(job.first_fault->host == "a");
 }
 
+TEST_CASE("node record: a round that a lost node has ended has no first fault") {
+  Lived node;
+  node.Round(1).Event(seconds(1), Described(1));
+  node.Event(seconds(1), rendezvous::Drained{Round{1}, "rank 2 failed"});
+  REQUIRE(node.Job().first_fault);
+  rendezvous::Assignment next = Lived::AssignmentOf(2);
+  next.restart_reason = "node b is lost\x1b";
+  node.Action(seconds(1), PrepareWorkers{next});
+  CHECK(!node.Job().first_fault);
+  CHECK(node.Job().rounds.back().reason == "node b is lost\\x1b");
+}
+
 TEST_CASE("node record: a fault of a later round takes the place of an earlier one's") {
   Lived node;
   node.Round(1).Event(seconds(1), Described(1)).Round(2).Event(seconds(1), Described(2));

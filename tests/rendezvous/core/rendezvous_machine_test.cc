@@ -73,6 +73,31 @@ TEST_CASE("machine: a failure without budget ends the job with the worker's code
   CHECK(!machine.NextDeadline().has_value());
 }
 
+TEST_CASE("machine: the next round names the lost node, and not what failed of its loss") {
+  Policy policy = TestPolicy(2, 2);
+  policy.max_restarts = 1;
+  RendezvousMachine machine(policy, FirstStart(), At(0s));
+  machine.Step(At(0s), Join(policy, "a", 1));
+  const auto first = Only<Assign>(machine.Step(At(0s), Join(policy, "b", 2)));
+  REQUIRE(first.size() == 2);
+  CHECK(first[0].assignment.restart_reason == "");
+  machine.Step(At(1s), SessionBroken{SessionId{2}});
+  const Stamp stamp{SessionId{1}, Epoch{1}, Round{1}, kTestJob};
+  WorkersFailed failed{.stamp = stamp, .report = {}, .age = 5ms};
+  failed.report.message = "exit code 1";
+  CHECK(Only<Drain>(machine.Step(At(1100ms), failed)).size() == 1);
+  machine.Step(At(12s), TimePassed{});
+  NodeJoined again = Join(policy, "a", 1);
+  again.stamp = stamp;
+  machine.Step(At(12s), again);
+  const auto second = Only<Assign>(machine.Step(At(12s), Join(policy, "c", 3)));
+  REQUIRE(second.size() == 2);
+  CHECK(second[0].assignment.restart_count == 0);
+  for (const Assign& assign : second) {
+    CHECK(assign.assignment.restart_reason.find("node b is lost") == 0);
+  }
+}
+
 TEST_CASE("machine: a join of an older session never displaces the newer one") {
   const Policy policy = TestPolicy(2, 2);
   RendezvousMachine machine(policy, FirstStart(), At(0s));
