@@ -146,15 +146,10 @@ absl::StatusOr<Agent::PreparedWorkers> Agent::MakeWorkerFiles(WorkerEnvInput sha
     prepared.stdio[local_rank] = *std::move(stdio);
     prepared.server_sockets.push_back(WorkerServerSocket(variables, shared, local_rank));
   }
-  const bool has_sockets = !shared.server_socket.empty() &&
-                           prepared.server_sockets.back().starts_with(shared.server_socket);
-  if (is_server_wanted && !has_sockets && prepared.warning.empty()) {
-    prepared.warning = absl::StrCat(
-        "warning: DDPRUN_WORKER_SERVER=1: the workers get no socket: ",
-        shared.server_socket.empty()
-            ? "there is no folder for it"
-            : absl::StrCat("the path ", EscapeControl(shared.server_socket), "N is too long"),
-        "; /dev/shm or a short TMPDIR helps");
+  if (is_server_wanted && prepared.server_sockets.back().empty() && prepared.warning.empty()) {
+    prepared.warning =
+        "warning: DDPRUN_WORKER_SERVER=1: the workers get no socket, as there is no folder for it "
+        "with a path short enough; /dev/shm or a short TMPDIR helps";
   }
   return prepared;
 }

@@ -150,8 +150,11 @@ void Agent::OnHang(const HangFound& hang, const JobView& job) {
   }
   const bool may_restart = setup_.config.on_hang == OnHang::kRestart && hang.may_restart;
   // First what it does; the next look sees the hang, too.
-  if (!may_restart || hang.ranks.empty() || is_asking_where_) return;
-  rendezvous::FailureReport report{.node = node_id_, .host = host_, .rank = hang.ranks.front()};
+  if (!may_restart || is_asking_where_) return;
+  // Where all have come, and none is to blame, one stands for them.
+  const int rank =
+      hang.ranks.empty() ? watch_.record().assignment().first_rank : hang.ranks.front();
+  rendezvous::FailureReport report{.node = node_id_, .host = host_, .rank = rank};
   for (const NodeView& node : job.nodes) {
     for (const RankView& view : node.ranks) {
       if (view.rank != report.rank) continue;

@@ -155,6 +155,7 @@ int Logs(const AskOptions& options) {
     const absl::StatusOr<ControlReply> reply =
         AskControl(found->socket_path, "GET",
                    absl::StrCat("/logs?rank=", *options.rank, "&offset=", offset), kPatience);
+    if (!is_first && absl::IsDeadlineExceeded(reply.status())) continue;  // it is suspended
     // The job is over.
     if (!reply.ok()) return is_first ? Complain(reply.status(), kExitCannotAsk) : kExitSuccess;
     const json body = json::parse(reply->body, nullptr, false);

@@ -20,7 +20,7 @@ const STATES = {
 };
 const STATE_NAMES = Object.keys(STATES);
 
-const BAD_KINDS = new Set(["hang", "no_progress", "lost_node", "failure", "oom"]);
+const BAD_KINDS = new Set(["hang", "no_progress", "lost_node", "failure"]);
 
 // Every problem once, those of the job before those of its nodes.
 function allProblems(job) {

@@ -11,6 +11,7 @@
 #include "launcher/dump/proc_facts.h"
 #include "launcher/dump/shown_environment.h"
 #include "launcher/dump/worker_server.h"
+#include "launcher/process/worker_env.h"
 #include "rendezvous/base/quiet_thread.h"
 #include "rendezvous/base/steady_clock.h"
 
@@ -64,7 +65,7 @@ void ReadOne(Work& work, size_t i, TimePoint deadline) {
   std::string command = ShownCommand(ReadProcFile(pid, "cmdline", kMaxFile).value_or(""));
   const std::string variables = ReadProcFile(pid, "environ", kMaxEnvironment).value_or("");
   std::string environment = ShownEnvironment(variables);
-  const std::string server = VariableIn(variables, kWorkerServerVariable);
+  const std::string server = VariableIn(variables, kWorkerServerVar);
   absl::StatusOr<FlightRecords> flights = FlightRecords();
   if (!server.empty()) flights = AskFlightRecords(server, {pid}, deadline);
   const std::lock_guard lock(work.mutex);

@@ -21,6 +21,7 @@
 #include "launcher/dump/proc_facts.h"
 #include "launcher/dump/tool_run.h"
 #include "launcher/dump/worker_server.h"
+#include "launcher/process/worker_env.h"
 #include "rendezvous/base/plain_text.h"
 #include "rendezvous/base/steady_clock.h"
 #include "rendezvous/base/unique_fd.h"
@@ -210,7 +211,7 @@ bool Reader::TryPySpy(const std::string& py_spy, bool is_pausing) {
 
 bool Reader::TryWorkerServer() {
   if (!has_time() || !IsOwn(pid_)) return false;
-  const std::string path = VariableIn(environment(), kWorkerServerVariable);
+  const std::string path = VariableIn(environment(), kWorkerServerVar);
   if (path.empty()) return false;
   const auto text = AskStacks(path, {pid_}, Slice());
   if (text.ok() && Accept(kWorkerServer, *text)) return true;

@@ -106,11 +106,19 @@ absl::StatusOr<std::string> Ask(const std::string& path, const std::vector<int>&
     answer.append(buffer, static_cast<size_t>(count));
   }
   const size_t head = answer.find("\r\n\r\n");
+  const std::string status = answer.substr(0, answer.find('\r'));
   if (head == std::string::npos) {
     return absl::UnavailableError(absl::StrCat("\"", path, "\" does not answer ", handler));
   }
-  if (!absl::StrContains(answer.substr(0, answer.find('\r')), " 200")) {
+  if (absl::StrContains(status, " 404")) {
     return absl::NotFoundError(absl::StrCat("\"", path, "\" does not know ", handler));
+  }
+  if (!absl::StrContains(status, " 200")) {
+    return absl::UnavailableError(
+        absl::StrCat("\"", path, "\" answers ", handler, " with ", status.substr(0, 80)));
+  }
+  if (!IsWhole(answer)) {
+    return absl::UnavailableError(absl::StrCat("\"", path, "\" answers ", handler, " in part"));
   }
   return answer.substr(head + 4);
 }
@@ -125,14 +133,16 @@ absl::StatusOr<std::string> AskStacks(const std::string& path, const std::vector
 absl::StatusOr<FlightRecords> AskFlightRecords(const std::string& path,
                                                const std::vector<int>& pids, TimePoint deadline) {
   FlightRecords records;
+  absl::Status trouble;
   for (const auto& [handler, record] : {std::pair("fr_trace_json", &records.gloo),
                                         std::pair("dump_nccl_trace_json", &records.nccl)}) {
     absl::StatusOr<std::string> json = Ask(path, pids, handler, kMaxFlights, deadline);
-    if (absl::IsNotFound(json.status())) continue;
-    if (!json.ok()) return json.status();
-    if (absl::StrContains(*json, "\"entries\"")) *record = *std::move(json);
+    if (!json.ok() && !absl::IsNotFound(json.status())) trouble.Update(json.status());
+    if (json.ok() && absl::StrContains(*json, "\"entries\"")) *record = *std::move(json);
   }
-  return records;
+  // What one has recorded is worth having without the other.
+  const bool is_empty = records.gloo.empty() && records.nccl.empty();
+  return is_empty && !trouble.ok() ? absl::StatusOr<FlightRecords>(trouble) : records;
 }
 
 }  // namespace ddprun::launcher

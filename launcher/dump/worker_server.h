@@ -11,9 +11,6 @@
 
 namespace ddprun::launcher {
 
-// The variable that names the server's socket.
-inline constexpr char kWorkerServerVariable[] = "TORCH_WORKER_SERVER_SOCKET";
-
 // These ask one of the processes `pids` over the socket at `path` (a relative one is the first
 // process's). The answer comes from a thread of the program's own, which needs neither ptrace nor
 // Python's lock. An error where no server of these very processes listens there, or none answers by
@@ -24,7 +21,7 @@ absl::StatusOr<std::string> AskStacks(const std::string& path, const std::vector
                                       TimePoint deadline);
 
 // PyTorch's flight recorders as JSON: the last collectives of each group. Empty: it has no such
-// recorder, or nothing has been recorded.
+// recorder, nothing has been recorded, or that one has not answered; an error where none has.
 struct FlightRecords {
   std::string gloo;  // and whatever else records into PyTorch's default one
   std::string nccl;

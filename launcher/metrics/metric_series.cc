@@ -113,7 +113,8 @@ constexpr KindSeries kJobKinds[] = {
 };
 
 constexpr Series<JobView> kJob[] = {
-    {{"ddprun_job_healthy", kGauge, "Whether the job has no problem: 1, or 0."},
+    {{"ddprun_job_healthy", kGauge,
+      "Whether the job has no problem but straggler, throttling, disk or oom: 1, or 0."},
      [](const JobView& job) { return When(IsKnown(job), Text(job.is_healthy)); }},
     {{"ddprun_job_up_seconds", kGauge, "Since the start of the oldest agent that answers."},
      [](const JobView& job) { return When(!job.nodes.empty(), Text(job.up_s)); }},

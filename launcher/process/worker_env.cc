@@ -14,8 +14,6 @@ using ddp::internal::WorkerEnv;
 
 // PyTorch's processes that start others take their signals from it.
 constexpr char kSignalsToHandleVar[] = "TORCHELASTIC_SIGNALS_TO_HANDLE";
-// torch.distributed.elastic.control_plane.worker_main.
-constexpr char kServerSocketVar[] = "TORCH_WORKER_SERVER_SOCKET";
 constexpr size_t kMaxSocketPath = 108;  // sun_path in <sys/un.h>, its end included
 constexpr char kVisibleDevicesVar[] = "CUDA_VISIBLE_DEVICES";
 constexpr char kHipDevicesVar[] = "HIP_VISIBLE_DEVICES";  // AMD's
@@ -85,7 +83,7 @@ std::vector<std::string> BuildWorkerEnv(const std::vector<std::string>& parent,
     own.emplace_back(ddp::internal::kCountersVar, std::to_string(input.counters_fd));
   }
   if (const std::string socket = WorkerServerSocket(parent, input, local_rank); !socket.empty()) {
-    own.emplace_back(kServerSocketVar, socket);
+    own.emplace_back(kWorkerServerVar, socket);
   }
   if (SetsOmpThreads(parent, input.local_world_size)) {
     own.emplace_back(ddp::internal::kOmpThreadsVar, "1");
@@ -115,8 +113,8 @@ std::string WorkerServerSocket(const std::vector<std::string>& parent, const Wor
   const std::string path = input.server_socket + std::to_string(local_rank);
   const bool is_ours = !input.server_socket.empty() && path.size() < kMaxSocketPath;
   if (is_ours) return path;
-  const std::string* own = Find(parent, kServerSocketVar);
-  return own == nullptr ? "" : own->substr(sizeof(kServerSocketVar));
+  const std::string* own = Find(parent, kWorkerServerVar);
+  return own == nullptr ? "" : own->substr(sizeof(kWorkerServerVar));
 }
 
 bool SetsOmpThreads(const std::vector<std::string>& parent, int local_world_size) {

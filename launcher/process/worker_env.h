@@ -9,6 +9,9 @@
 
 namespace ddprun::launcher {
 
+// Names the socket of a worker's server: torch.distributed.elastic.control_plane.worker_main.
+inline constexpr char kWorkerServerVar[] = "TORCH_WORKER_SERVER_SOCKET";
+
 // What all workers of the node share in one round.
 struct WorkerEnvInput {
   rendezvous::Assignment assignment;

@@ -82,7 +82,7 @@ Told Tell(const FailureEvent& event) {
            {"signal", OrNull(report.signal)},
            {"message", Cut(report.message)},
            {"error", report.error ? OrNull(report.error->message) : Json(nullptr)},
-           {"ended", OrNull(UtcText(report.unix_time_ms, 'T'))}}};
+           {"ended", report.is_hang ? Json(nullptr) : OrNull(UtcText(report.unix_time_ms, 'T'))}}};
 }
 
 Json FieldsOf(const Problem& problem) {

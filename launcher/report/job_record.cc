@@ -78,7 +78,9 @@ void JobRecord::Note(const AgentAction& action, int64_t unix_ms) {
 
 void JobRecord::BeginRound(const rendezvous::Assignment& assignment, int64_t unix_ms) {
   // Known better by now than when the round began to end.
-  if (!rounds_.empty() && !assignment.restart_reason.empty()) {
+  const bool is_next = !rounds_.empty() && rounds_.back().assignment.epoch == assignment.epoch &&
+                       rounds_.back().assignment.round.value + 1 == assignment.round.value;
+  if (is_next && !assignment.restart_reason.empty()) {
     rounds_.back().end_reason = assignment.restart_reason;
   }
   RoundRecord next{.assignment = assignment, .started_unix_ms = unix_ms};

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "absl/status/statusor.h"
@@ -16,6 +17,20 @@ constexpr size_t kMaxRanksWithBuckets = 512;
 
 double SecondsBetween(TimePoint from, TimePoint to) {
   return std::max(0.0, std::chrono::duration<double>(to - from).count());
+}
+
+// The coordinator knows which was first; of its own ranks the node knows what they wrote.
+void AddFailure(const rendezvous::FailureFact& failure, TimePoint now, JobView& job) {
+  if (const std::optional<FaultView>& own = job.first_fault) {
+    const bool is_same = own->round == failure.round.value && own->rank == failure.rank;
+    if (is_same || own->round > failure.round.value) return;
+  }
+  job.first_fault = FaultView{.rank = failure.rank,
+                              .host = EscapeControl(failure.host),
+                              .text = EscapeControl(failure.text),
+                              .last_lines = "",
+                              .round = failure.round.value,
+                              .age_s = SecondsBetween(failure.at, now)};
 }
 
 void AddFacts(const rendezvous::JobFacts& facts, TimePoint now, JobView& job) {
@@ -35,6 +50,7 @@ void AddFacts(const rendezvous::JobFacts& facts, TimePoint now, JobView& job) {
   if (!facts.waiting_for.empty()) job.waiting_for = EscapeControl(facts.waiting_for);
   job.gone_nodes = EscapeControl(facts.gone);
   if (facts.deadline) job.waiting_left_s = SecondsBetween(now, *facts.deadline);
+  if (facts.failure) AddFailure(*facts.failure, now, job);
 }
 
 void DropBucketsOfMany(JobView& job) {
@@ -75,6 +91,9 @@ JobView AssembleJob(JobView job, const rendezvous::GiveAnswers& answers, TimePoi
       job.silent_nodes.push_back(EscapeControl(answer.host));
       continue;
     }
+    // What it says of itself was so when it said it; the rest is for whoever looks.
+    node->age_s = 0;
+    node->name.clear();
     node->id = EscapeControl(answer.node.value);
     node->host = EscapeControl(answer.host);
     job.up_s = std::max(job.up_s, node->up_s);

@@ -6,7 +6,6 @@
 #include <string_view>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "launcher/status/job_sentence.h"
 #include "launcher/status/judge_words.h"
@@ -27,6 +26,13 @@ size_t Severity(const Problem& problem) {
                                          "gpu",     "disk", "throttling", "straggler"};
   const auto at = std::find(std::begin(kOrder), std::end(kOrder), problem.kind);
   return static_cast<size_t>(at - std::begin(kOrder));
+}
+
+// Told, and the job is well all the same. Of what was killed for want of memory the failure tells,
+// if it was a rank.
+bool IsHarmless(const Problem& problem) {
+  constexpr std::string_view kKinds[] = {"straggler", "throttling", "disk", "oom"};
+  return std::find(std::begin(kKinds), std::end(kKinds), problem.kind) != std::end(kKinds);
 }
 
 // Seen by who looks at all ranks together; a node that tells it has it from its own look at the
@@ -73,11 +79,9 @@ void AddFault(JobView& job) {
   // The node is the fault's own: the rank may be elsewhere by now.
   const std::string node =
       has_many_nodes && !fault.host.empty() ? absl::StrCat(" (node ", fault.host, ")") : "";
-  job.problems.push_back({"failure",
-                          absl::StrCat("rank ", fault.rank, node, " failed: ", FaultText(fault)),
-                          {fault.rank},
-                          fault.host,
-                          SaneSeconds(fault.age_s)});
+  const std::string who = IsHang(fault) ? "" : absl::StrCat("rank ", fault.rank, node, " failed: ");
+  job.problems.push_back(
+      {"failure", who + FaultText(fault), {fault.rank}, fault.host, SaneSeconds(fault.age_s)});
 }
 
 // "gpu-07"; of several agents on one host "gpu-07 (node 1)", without a node rank with the
@@ -101,8 +105,8 @@ void NameNodes(JobView& job) {
 void DropRepeatedWaits(JobView& job) {
   const bool is_told = !job.waiting_for.empty() && !job.coordinator_silent_s;
   for (NodeView& node : job.nodes) {
-    const bool is_repeated = (is_told && node.state == "joining") ||
-                             absl::StartsWith(job.waiting_line, node.waiting_for);
+    const bool is_repeated =
+        (is_told && node.state == "joining") || job.waiting_line == WaitingWords(node);
     if (!is_repeated) continue;
     node.waiting_for.clear();
     node.waiting_left_s.reset();
@@ -147,12 +151,7 @@ JudgedNews JobJudge::Look(TimePoint now, JobView& job) {
   const auto rest = job.problems.begin() + (gone_since_ ? 1 : 0);
   std::stable_sort(rest, job.problems.end(),
                    [](const Problem& a, const Problem& b) { return Severity(a) < Severity(b); });
-  // A slow rank, a hot GPU and a disk that fills are told, and the job is well all the same.
-  job.is_healthy =
-      std::none_of(job.problems.begin(), job.problems.end(), [](const Problem& problem) {
-        return problem.kind != "straggler" && problem.kind != "throttling" &&
-               problem.kind != "disk";
-      });
+  job.is_healthy = std::all_of(job.problems.begin(), job.problems.end(), IsHarmless);
   job.sentence = SentenceOf(ranks, job);
   ledger_.Add(now, job);
   job.effective_share = ledger_.effective_share();

@@ -100,9 +100,11 @@ std::string RestartsText(const JobView& job) {
   std::string out = Counted(job.restart_count, "restart");
   if (!job.first_fault) return out;
   const std::string fault = FaultText(*job.first_fault);
-  absl::StrAppend(&out, " (", job.restart_count == 1 ? "" : "the last: ", "rank ",
-                  job.first_fault->rank, absl::StartsWith(fault, "killed") ? " " : ": ", fault,
-                  ")");
+  const std::string who = IsHang(*job.first_fault)
+                              ? ""
+                              : absl::StrCat("rank ", job.first_fault->rank,
+                                             absl::StartsWith(fault, "killed") ? " " : ": ");
+  absl::StrAppend(&out, " (", job.restart_count == 1 ? "" : "the last: ", who, fault, ")");
   return out;
 }
 
@@ -176,12 +178,20 @@ std::string SentenceOf(const RankIndex& ranks, const JobView& job) {
   return out;
 }
 
+std::string WaitingWords(const NodeView& node) {
+  return WaitingWords(node.waiting_for, node.waiting_left_s);
+}
+
 std::string OwnWaitingText(const JobView& job) {
   if (!job.waiting_for.empty()) return WaitingWords(job.waiting_for, job.waiting_left_s);
-  for (const NodeView& node : job.nodes) {
-    if (!node.waiting_for.empty()) return WaitingWords(node.waiting_for, node.waiting_left_s);
-  }
-  return "";
+  const auto first = std::find_if(job.nodes.begin(), job.nodes.end(),
+                                  [](const NodeView& node) { return !node.waiting_for.empty(); });
+  if (first == job.nodes.end()) return "";
+  const bool is_of_all = std::all_of(
+      job.nodes.begin(), job.nodes.end(),
+      [&first](const NodeView& node) { return node.waiting_for == first->waiting_for; });
+  return absl::StrCat(is_of_all ? "" : absl::StrCat("node ", first->name, ": "),
+                      WaitingWords(*first));
 }
 
 std::string FaultText(const FaultView& fault) {
@@ -191,5 +201,7 @@ std::string FaultText(const FaultView& fault) {
   if (text.size() <= kMaxLength) return text;
   return text.substr(0, CharacterStart(text, kMaxLength)) + "...";
 }
+
+bool IsHang(const FaultView& fault) { return absl::StartsWith(fault.text, "hang: "); }
 
 }  // namespace ddprun::launcher

@@ -17,12 +17,17 @@ void FillFigures(const RankIndex& ranks, JobView& job);
 // (rank 3 killed by signal 9 (SIGKILL))". What is not known is left out. REQUIRES: FillFigures.
 std::string SentenceOf(const RankIndex& ranks, const JobView& job);
 
-// What the job waits for in its own words, or a node's: "1 of 2 nodes, waiting for 1 more, 25 s
-// left". Empty: nothing.
+// "1 of 2 nodes, waiting for 1 more, 25 s left": what the node waits for.
+std::string WaitingWords(const NodeView& node);
+
+// What the job waits for in its own words, or a node's, which is named where the others do not wait
+// for the same. Empty: nothing.
 std::string OwnWaitingText(const JobView& job);
 
 // "killed by signal 9 (SIGKILL)", on one line and not too long.
 std::string FaultText(const FaultView& fault);
+// Of a hang that ddprun has ended a round for; its text is a sentence of its own.
+bool IsHang(const FaultView& fault);
 
 }  // namespace ddprun::launcher
 

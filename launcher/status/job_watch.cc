@@ -89,6 +89,19 @@ struct JobWatch::Judging {
   std::map<std::string, LastWord> nodes;  // by id
   std::optional<TimePoint> cut_off_since;
   TimePoint looked_at{};
+  // What has been said is news once: where an answer comes too late it is kept for the next.
+  JudgedNews News(JudgedNews news, bool was_heard) {
+    if (was_heard) unheard = {};
+    for (std::string& line : news.lines) {
+      if (unheard.lines.size() < kMaxUnheard) unheard.lines.push_back(std::move(line));
+    }
+    const bool is_new = unheard.hang && unheard.hang->is_new;
+    unheard.hang = std::move(news.hang);
+    if (unheard.hang) unheard.hang->is_new |= is_new;
+    return unheard;
+  }
+  static constexpr size_t kMaxUnheard = 64;
+  JudgedNews unheard;
 };
 
 JobWatch::JobWatch(boost::asio::io_context& io, Options options, Hooks hooks)
@@ -179,9 +192,8 @@ bool JobWatch::IsLookDue(TimePoint now) const {
     rank.history.Fill(now, view);
     for (const GroupView& group : view.groups) is_waiting |= group.waiting_s >= kLongWait_s;
   }
-  // Of PyTorch's groups the last look knows.
+  // Of PyTorch's groups, and of other nodes' ranks, the last look knows.
   for (const NodeView& node : last_->job.nodes) {
-    if (node.id != record_.node_id()) continue;
     for (const RankView& rank : node.ranks) {
       for (const GroupView& group : rank.groups) is_waiting |= group.waiting_s >= kLongWait_s;
     }
@@ -283,14 +295,15 @@ void JobWatch::JudgeWhenComplete() {
   thread_.Ask<Judged>(
       "judge", "/proc", kThreadPatience,
       [judging = judging_, job = std::move(job), others = std::move(look_->others),
-       is_alone = options_.is_alone, now]() mutable {
+       is_alone = options_.is_alone, was_heard = std::exchange(was_news_heard_, false),
+       now]() mutable {
         Judged judged;
         const TimePoint began = SteadyNow();
         auto snapshot = std::make_shared<JobSnapshot>();
         snapshot->job = AssembleJob(std::move(job), others, now);
         snapshot->at = now;
         judging->Remember(now, !is_alone && !others.is_last, snapshot->job);
-        judged.news = judging->judge.Look(now, snapshot->job);
+        judged.news = judging->News(judging->judge.Look(now, snapshot->job), was_heard);
         judged.closing_line = judging->judge.ledger().ClosingLine();
         judged.snapshot = std::move(snapshot);
         judged.took = SteadyNow() - began;
@@ -299,6 +312,7 @@ void JobWatch::JudgeWhenComplete() {
       [this, id = look_->id](std::optional<Judged> judged) {
         if (!look_ || look_->id != id) return;  // ended meanwhile
         if (!judged) return Finish(std::nullopt);
+        was_news_heard_ = true;
         judging_took_ = judged->took;
         closing_line_ = std::move(judged->closing_line);
         // Only one node speaks for the job.

@@ -140,7 +140,8 @@ class JobWatch {
   std::map<uint64_t, bool> questions_;  // others', of which the answer is being made
   uint64_t last_id_ = 0;
   size_t viewers_ = 0;
-  Duration judging_took_{0};  // the last time
+  Duration judging_took_{0};    // the last time
+  bool was_news_heard_ = true;  // of the last judgement
   bool has_told_first_step_ = false;
   bool has_ended_ = false;
   std::string closing_line_;

@@ -1,7 +1,11 @@
 #include "launcher/status/memory_facts.h"
 
 #include <algorithm>
+#include <chrono>
+#include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "launcher/status/bytes_text.h"
 #include "launcher/status/memory_cgroup.h"
 #include "rendezvous/base/read_system_facts.h"
 
@@ -20,6 +24,8 @@ constexpr Names kV1 = {"memory.limit_in_bytes", "memory.usage_in_bytes",
                        "memory.max_usage_in_bytes", "memory.oom_control", "total_inactive_file"};
 constexpr Names kV2 = {"memory.max", "memory.current", "memory.peak", "memory.events",
                        "inactive_file"};
+
+constexpr Duration kShown = std::chrono::minutes(1);
 
 }  // namespace
 
@@ -56,12 +62,26 @@ MemoryFacts ReadMemoryFacts(const MemoryPlaces& places) {
   return facts;
 }
 
-void FillNode(const MemoryFacts& facts, std::optional<int64_t> oom_kills_before, NodeView& node) {
+void MemoryWatch::Look(TimePoint now, const MemoryFacts& facts, NodeView& node) {
   node.memory_used = facts.used;
   node.memory_limit = facts.limit;
-  if (facts.oom_kills && oom_kills_before) {
-    node.oom_kills = std::max<int64_t>(*facts.oom_kills - *oom_kills_before, 0);
+  if (!std::exchange(has_looked_, true)) kills_before_ = facts.oom_kills;
+  if (facts.oom_kills && kills_before_) {
+    node.oom_kills = std::max<int64_t>(*facts.oom_kills - *kills_before_, 0);
   }
+  if (facts.oom_kills && kills_ && *facts.oom_kills > *kills_) killed_at_ = now;
+  kills_ = facts.oom_kills;
+  if (!killed_at_ || now - *killed_at_ > kShown) return;
+  const std::string limit =
+      facts.limit ? absl::StrCat(" (", facts.is_cgroup ? "limit " : "the machine has ",
+                                 BytesText(*facts.limit), ")")
+                  : "";
+  node.problems.push_back(
+      {.kind = "oom",
+       .text = absl::StrCat("the kernel killed a process for want of memory", limit),
+       .ranks = {},
+       .node = node.host,
+       .since_s = std::chrono::duration<double>(now - *killed_at_).count()});
 }
 
 }  // namespace ddprun::launcher

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "launcher/status/snapshot.h"
+#include "rendezvous/base/time.h"
 
 namespace ddprun::launcher {
 
@@ -33,8 +34,18 @@ struct MemoryFacts {
 // FileThread.
 MemoryFacts ReadMemoryFacts(const MemoryPlaces& places = {});
 
-// `oom_kills_before`: what was counted when the job began.
-void FillNode(const MemoryFacts& facts, std::optional<int64_t> oom_kills_before, NodeView& node);
+// Counts from its first look on.
+class MemoryWatch {
+ public:
+  // Fills in the node's memory and what was killed for want of it; of the last minute that is a
+  // problem, whichever process it was.
+  void Look(TimePoint now, const MemoryFacts& facts, NodeView& node);
+
+ private:
+  bool has_looked_ = false;
+  std::optional<int64_t> kills_before_, kills_;  // of all jobs: at the first look, and at the last
+  std::optional<TimePoint> killed_at_;           // the last one
+};
 
 }  // namespace ddprun::launcher
 

@@ -41,10 +41,7 @@ void NodeFacts::Fill(NodeView& view) {
     problem.node = view.host;
     view.problems.push_back(std::move(problem));
   }
-  const MemoryFacts memory = ReadMemoryFacts();
-  if (!has_read_memory_) oom_kills_before_ = memory.oom_kills;
-  has_read_memory_ = true;
-  FillNode(memory, oom_kills_before_, view);
+  memory_.Look(now, ReadMemoryFacts(), view);
 }
 
 std::vector<int> NodeFacts::PidsOf(int local_rank) const {

@@ -36,8 +36,7 @@ class NodeFacts {
   };
   std::map<int, Worker> workers_;  // by local rank
   TimePoint read_at_{};
-  bool has_read_memory_ = false;
-  std::optional<int64_t> oom_kills_before_;  // at the first reading
+  MemoryWatch memory_;
   GpuWatch gpus_;
 };
 

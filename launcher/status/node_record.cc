@@ -5,7 +5,6 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
-#include "launcher/status/judge_words.h"
 #include "rendezvous/base/plain_text.h"
 #include "rendezvous/core/text.h"
 
@@ -112,6 +111,10 @@ void NodeRecord::NoteEvent(const FailureDescribed& event) {
   }
 }
 
+void NodeRecord::NoteEvent(const HangJudged& event) {
+  NoteFault(event.report, assignment_.round.value);
+}
+
 void NodeRecord::NoteFault(const rendezvous::FailureReport& report, uint64_t round) {
   fault_ = Fault{{.rank = report.rank,
                   .host = report.host,
@@ -161,15 +164,12 @@ void NodeRecord::NoteAction(const StopWorkers&) {
 }
 
 void NodeRecord::NoteAction(const AskToStop& action) {
-  stop_asked_ = EscapeControl(action.why);
-  stop_asked_at_ = now_;
+  stop_asked_ =
+      absl::StrCat("waiting for ranks that are to save and end (", EscapeControl(action.why), ")");
 }
 
-std::string NodeRecord::WaitingFor(TimePoint now) const {
-  if (!contact_lost_.empty()) return contact_lost_;
-  if (!waiting_for_.empty() || stop_asked_.empty() || state_ != "running") return waiting_for_;
-  return absl::StrCat("the ranks were asked to save and end ",
-                      SpanText(SecondsBetween(stop_asked_at_, now)), " ago (", stop_asked_, ")");
+std::string NodeRecord::WaitingFor() const {
+  return contact_lost_.empty() ? waiting_for_ : contact_lost_;
 }
 
 void NodeRecord::Fill(TimePoint now, NodeView& view) const {
@@ -179,7 +179,8 @@ void NodeRecord::Fill(TimePoint now, NodeView& view) const {
   view.state = state_;
   view.hosts_coordinator = hosts_coordinator_;
   view.up_s = SecondsBetween(began_at_, now);
-  view.waiting_for = WaitingFor(now);
+  view.waiting_for = WaitingFor();
+  if (view.waiting_for.empty() && state_ == "running") view.waiting_for = stop_asked_;
   if (waiting_until_) view.waiting_left_s = SecondsBetween(now, *waiting_until_);
   view.gone_node = EscapeControl(gone_node_);
   for (const auto& [local_rank, worker] : workers_) {
@@ -202,7 +203,7 @@ void NodeRecord::Fill(TimePoint now, bool show_private, JobView& view) const {
   view.max_nodes = part_.max_nodes;
   view.max_restarts = part_.max_restarts;
   view.up_s = SecondsBetween(began_at_, now);
-  view.waiting_for = WaitingFor(now);
+  view.waiting_for = WaitingFor();
   if (waiting_until_) view.waiting_left_s = SecondsBetween(now, *waiting_until_);
   if (assignment_.round.value != 0) {
     view.round = assignment_.round.value;

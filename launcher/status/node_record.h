@@ -69,6 +69,7 @@ class NodeRecord {
   void NoteEvent(const rendezvous::ContactRestored& event);
   void NoteEvent(const WorkerEnd& end);
   void NoteEvent(const FailureDescribed& event);
+  void NoteEvent(const HangJudged& event);
   void NoteEvent(const WorkersGone& event);
   void NoteEvent(const auto&) {}
   void NoteAction(const JoinRound&);
@@ -80,7 +81,7 @@ class NodeRecord {
   void NoteAction(const EndJob&) { state_ = "leaving"; }
   void NoteAction(const auto&) {}
   void NoteFault(const rendezvous::FailureReport& report, uint64_t round);
-  std::string WaitingFor(TimePoint now) const;
+  std::string WaitingFor() const;
 
   const Part part_;
   const TimePoint began_at_;
@@ -91,8 +92,7 @@ class NodeRecord {
   std::optional<TimePoint> waiting_until_;
   std::string coordinator_place_, contact_lost_;
   std::string gone_node_;
-  std::string stop_asked_;  // why the ranks have been asked to end; empty: they have not
-  TimePoint stop_asked_at_{};
+  std::string stop_asked_;  // that its ranks are to end; empty: nobody has asked for it
   rendezvous::Assignment assignment_;
   std::map<int, Worker> workers_;
   std::deque<Round> rounds_;

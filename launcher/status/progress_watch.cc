@@ -99,12 +99,19 @@ std::vector<int> ProgressWatch::StoppedRanks(TimePoint now, const RankIndex& ran
   return stopped;
 }
 
+bool ProgressWatch::IsConfirmed(TimePoint now, int64_t step) {
+  if (!sight_ || sight_->step != step) sight_ = {now, step};
+  return !over_.empty() || now - sight_->since >= policy_.confirmed_after;
+}
+
 // A stopped rank is why steps stand, where they do, or a matter of its own.
 std::optional<Problem> ProgressWatch::Find(TimePoint now, const RankIndex& ranks) {
   const double timeout_s = SecondsOf(policy_.hang_timeout);
   if (timeout_s <= 0) return std::nullopt;
   Problem problem{.kind = "no_progress"};
-  const std::optional<Stand> stand = StandOf(ranks, timeout_s);
+  std::optional<Stand> stand = StandOf(ranks, timeout_s);
+  if (!stand) sight_.reset();
+  if (stand && !IsConfirmed(now, stand->step)) stand.reset();
   const std::vector<int> stopped = StoppedRanks(now, ranks, problem.since_s);
   const std::string why =
       stopped.empty() ? ""

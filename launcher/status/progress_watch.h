@@ -2,6 +2,7 @@
 #ifndef DDPRUN_LAUNCHER_STATUS_PROGRESS_WATCH_H_
 #define DDPRUN_LAUNCHER_STATUS_PROGRESS_WATCH_H_
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -32,6 +33,7 @@ class ProgressWatch {
   ProgressSeen Look(TimePoint now, const RankIndex& ranks, bool is_explained);
   void Forget() {
     over_.clear();
+    sight_.reset();
     stopped_since_.clear();
   }
 
@@ -40,7 +42,15 @@ class ProgressWatch {
   std::vector<int> StoppedRanks(TimePoint now, const RankIndex& ranks, double& for_s);
   std::optional<Problem> Find(TimePoint now, const RankIndex& ranks);
 
+  struct Sight {
+    TimePoint since{};
+    int64_t step = 0;
+  };
+  // Whether the same step has stood in an earlier look: programs that were suspended go on at once.
+  bool IsConfirmed(TimePoint now, int64_t step);
+
   const JudgePolicy policy_;
+  std::optional<Sight> sight_;
   std::map<int, TimePoint> stopped_since_;  // by rank, since the first look that saw it so
   std::string over_;  // what is said when the problem that was told is over; empty: none was
 };

@@ -19,6 +19,17 @@ constexpr int kShare = 100;  // of the time may be spent on it: one in so many
 // A rank that ends steps more often than that is known to be well.
 constexpr double kRecent_s = 10;
 
+std::vector<GroupView> GroupsOf(const FlightRecords& flights, int rank, int world_size) {
+  const std::chrono::nanoseconds unix_now = std::chrono::system_clock::now().time_since_epoch();
+  std::vector<GroupView> groups;
+  for (const std::string* json : {&flights.gloo, &flights.nccl}) {
+    for (GroupView& group : GroupsOfFlights(*json, rank, world_size, unix_now.count())) {
+      groups.push_back(std::move(group));
+    }
+  }
+  return groups;
+}
+
 }  // namespace
 
 TorchReader::Means TorchReader::OfThisMachine() {
@@ -51,17 +62,11 @@ void TorchReader::Fill(const std::function<std::vector<int>(int local_rank)>& pi
     if (now < worker->again_at || now + kLeast > deadline) continue;
     const absl::StatusOr<FlightRecords> flights = means_.ask(
         sockets_[static_cast<size_t>(rank->local_rank)], pids_of(rank->local_rank), deadline);
-    const TimePoint answered_at = means_.clock();
-    worker->again_at = now + std::max(kInterval, kShare * (answered_at - now));
-    if (!flights.ok()) continue;
-    const std::chrono::nanoseconds unix_now = std::chrono::system_clock::now().time_since_epoch();
-    worker->answered_at = answered_at;
-    worker->groups.clear();
-    for (const std::string& json : {flights->gloo, flights->nccl}) {
-      for (GroupView& group : GroupsOfFlights(json, rank->rank, world_size, unix_now.count())) {
-        worker->groups.push_back(std::move(group));
-      }
+    if (flights.ok()) {
+      worker->answered_at = means_.clock();
+      worker->groups = GroupsOf(*flights, rank->rank, world_size);
     }
+    worker->again_at = now + std::max(kInterval, kShare * (means_.clock() - now));
   }
   const TimePoint now = means_.clock();
   for (const auto& [worker, rank] : workers) {

@@ -254,6 +254,7 @@ void State::EndDraining(TimePoint now) {
     return;
   }
   const FailureReport& report = first_failure->report;
+  last_failure = FactOf(*first_failure);
   // A coordinator before us may have charged this very failure, and died before the next round.
   const int charged = seats.begin()->second.assignment.restart_count + 1;
   if (charged <= policy.max_restarts) {

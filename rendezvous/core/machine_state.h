@@ -136,6 +136,8 @@ struct RendezvousMachine::State {
   std::string drain_reason;
   std::optional<DatedFailure> first_failure;  // closest to the cause of those seen so far
 
+  std::optional<FailureFact> last_failure;  // of the newest round that one has ended
+
   // kClosed.
   std::optional<Verdict> verdict;
   bool has_begun_closed = false;  // who is yet to hear the verdict is unknown
@@ -250,6 +252,7 @@ struct RendezvousMachine::State {
   void FinishWhenDone(TimePoint now);
   void On(TimePoint now, const StopOrdered& event);
   JobFacts Facts(TimePoint now) const;
+  FailureFact FactOf(const DatedFailure& failure) const;
 
   // Telling those that wait (machine_tell.cc).
   std::string WaitTopic() const;  // without what time alone changes: it is news when this changes

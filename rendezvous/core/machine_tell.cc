@@ -133,7 +133,17 @@ JobFacts State::Facts(TimePoint now) const {
   if (phase == Phase::kDraining) facts.waiting_for = WaitTopic();
   facts.deadline = JoinDeadline();
   if (phase == Phase::kOpen || phase == Phase::kDraining) facts.gone = GoneText();
+  facts.failure = first_failure.has_value() ? FactOf(*first_failure) : last_failure;
   return facts;
+}
+
+FailureFact State::FactOf(const DatedFailure& failure) const {
+  const FailureReport& report = failure.report;
+  return {.rank = report.rank,
+          .host = report.host,
+          .text = CauseText(report),
+          .round = round,
+          .at = failure.date};
 }
 
 std::optional<TimePoint> State::JoinDeadline() const {

@@ -317,6 +317,15 @@ struct NodeAnswer {
   std::string body;
   friend bool operator==(const NodeAnswer&, const NodeAnswer&) = default;
 };
+// A failure that has ended a round, in short and without what the worker wrote.
+struct FailureFact {
+  int rank = 0;
+  std::string host;
+  std::string text;  // CauseText()
+  Round round;       // which it ended
+  TimePoint at{};
+  friend bool operator==(const FailureFact&, const FailureFact&) = default;
+};
 // What the coordinator knows of the job, for people.
 struct JobFacts {
   std::string run_id;
@@ -331,6 +340,8 @@ struct JobFacts {
   // Nodes of the last round that are not in the job any more, and why, until the next one begins:
   // "node b is lost: silent for 10 s".
   std::string gone;
+  // That of the newest round that failed, as far as this coordinator has seen it.
+  std::optional<FailureFact> failure;
   friend bool operator==(const JobFacts&, const JobFacts&) = default;
 };
 // A part of the answers to a question; `is_last`: no more come.

@@ -28,6 +28,15 @@ void FactsToProto(const JobFacts& facts, TimePoint now, v1::JobFacts& out) {
   out.set_max_restarts(static_cast<uint32_t>(facts.max_restarts));
   out.set_waiting_for(CleanText(facts.waiting_for));
   out.set_gone(CleanText(facts.gone));
+  if (facts.failure) {
+    v1::FailureFact& failure = *out.mutable_failure();
+    failure.set_rank(static_cast<uint32_t>(facts.failure->rank));
+    failure.set_host(CleanText(facts.failure->host));
+    failure.set_text(CleanText(facts.failure->text));
+    failure.set_round(facts.failure->round.value);
+    const auto age = duration_cast<milliseconds>(now - facts.failure->at).count();
+    failure.set_age_ms(static_cast<uint64_t>(std::clamp<int64_t>(age, 0, kMaxLeftMs)));
+  }
   if (!facts.deadline) return;
   const auto left = duration_cast<milliseconds>(*facts.deadline - now).count();
   out.set_left_ms(static_cast<uint64_t>(std::clamp<int64_t>(left, 0, kMaxLeftMs)));
@@ -51,6 +60,16 @@ JobFacts FactsFromProto(const v1::JobFacts& in, TimePoint now, CheckedFields& ch
       check.Range("facts.max_restarts", in.max_restarts(), 0, std::numeric_limits<int>::max()));
   facts.waiting_for = check.Text("facts.waiting_for", in.waiting_for(), 0, kMaxTextBytes);
   facts.gone = check.Text("facts.gone", in.gone(), 0, kMaxTextBytes);
+  if (in.has_failure()) {
+    const v1::FailureFact& failure = in.failure();
+    facts.failure = FailureFact{
+        .rank = count("facts.failure.rank", failure.rank()),
+        .host = check.Text("facts.failure.host", failure.host(), 0, 256),
+        .text = check.Text("facts.failure.text", failure.text(), 0, kMaxTextBytes),
+        .round = Round{failure.round()},
+        .at = now -
+              milliseconds(check.Range("facts.failure.age_ms", failure.age_ms(), 0, kMaxLeftMs))};
+  }
   const int64_t left = check.Range("facts.left_ms", in.left_ms(), 0, kMaxLeftMs);
   if (in.has_left_ms()) facts.deadline = now + milliseconds(left);
   return facts;

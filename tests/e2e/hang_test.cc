@@ -104,6 +104,19 @@ TEST_CASE("hang: a rank that is stopped within a collective is named, and restar
   CHECK_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
 }
 
+TEST_CASE("hang: a collective that ends for nobody is restarted on request") {
+  Job job;
+  const ControlFolder folder;
+  const auto ddprun = RunReporting(
+      job, folder,
+      {"--nproc_per_node=3", "--hang_timeout=2", "--on_hang=restart", "--max_restarts=1"},
+      {"open:dp", "call:1", "done:1", "step:1", "call:2", "until:" + job.File("go"), "done:2"});
+  REQUIRE_MESSAGE(ddprun->WaitForErr("all ranks are in all-reduce #2 for "), ddprun->Describe());
+  StatusUntil(job, folder, [](const json& now) { return now["restart_count"] == 1; });
+  job.Touch("go");
+  CHECK_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
+}
+
 TEST_CASE("hang: with --hang_timeout=0 nothing is said, and what is waited for is shown") {
   Job job;
   const ControlFolder folder;

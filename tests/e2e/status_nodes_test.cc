@@ -65,6 +65,38 @@ TEST_CASE("status: any node shows all nodes, and from outside without what worke
   }
 }
 
+TEST_CASE("status: every node, and who asks from outside, knows what failed on another one") {
+  Job job;
+  const ControlFolder folders[2];
+  std::vector<Node> nodes;
+  Strings options = job.NodeOptions(2, "2");
+  options.push_back("--max_restarts=1");
+  for (int i = 0; i < 2; ++i) {
+    nodes.push_back(RunReporting(
+        job, folders[i], options,
+        {"step:1", "until:" + job.File("fail") + "#0", "exit:7@3#0", "steps:" + job.File("go")}));
+  }
+  for (const ControlFolder& folder : folders) {
+    StatusUntil(job, folder, [](const json& now) { return HaveStepped(now, 4); });
+  }
+  job.Touch("fail");
+  for (const ControlFolder& folder : folders) {
+    const json seen = StatusUntil(job, folder, [](const json& now) {
+      return now["restart_count"] == 1 && HaveStepped(now, 4);
+    });
+    REQUIRE(seen["first_fault"].is_object());
+    CHECK(seen["first_fault"]["rank"] == 3);
+    CHECK(seen["first_fault"]["round"] == 1);
+    Holds(seen["sentence"].get<std::string>(), "1 restart (rank 3: exit code 7");
+  }
+  const ControlFolder elsewhere;
+  const Told told = Ask(job, elsewhere, {"status", "--coordinator=" + job.endpoint()});
+  CHECK_MESSAGE(told.code == 0, told.Describe());
+  Holds(told.out, "1 restart (rank 3: exit code 7");
+  job.Touch("go");
+  for (const Node& node : nodes) CHECK_MESSAGE(node->Wait() == 0, node->Describe());
+}
+
 TEST_CASE("status: of agents on one machine the job is shown once, and by that of rank 0") {
   Job job;
   const ControlFolder folder;

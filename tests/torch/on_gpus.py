@@ -35,8 +35,10 @@ def device_id_is_taken():
 
 
 def main():
-    if not dist.is_nccl_available():  # otherwise PyTorch looks for the GPU
+    if tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 14):
         device_id_is_taken()
+    else:
+        print("SKIPPED device_id: newer PyTorch makes NCCL's group itself, which needs a GPU")
     made = []
 
     def make(_self, kind, name):

@@ -96,16 +96,29 @@ TEST_CASE("memory facts: of this machine") {
   CHECK(*facts.used <= *facts.limit);
 }
 
-TEST_CASE("memory facts: a node is filled from them") {
-  NodeView node;
-  const MemoryFacts facts{.limit = 2, .used = 1, .oom_kills = 7};
-  FillNode(facts, 5, node);
-  CHECK(node.memory_limit == 2);
-  CHECK(node.memory_used == 1);
+TEST_CASE("memory watch: kills count from the first look on, and one is a problem for a minute") {
+  MemoryWatch watch;
+  TimePoint now(std::chrono::seconds(1000));
+  MemoryFacts facts{.limit = 2 * kGiB, .used = kGiB, .is_cgroup = true, .oom_kills = 5};
+  const auto look = [&](int after_s) {
+    NodeView node{.host = "a"};
+    now += std::chrono::seconds(after_s);
+    watch.Look(now, facts, node);
+    return node;
+  };
+  CHECK(look(1).oom_kills == 0);
+  facts.oom_kills = 7;
+  const NodeView node = look(1);
+  CHECK(node.memory_limit == 2 * kGiB);
+  CHECK(node.memory_used == kGiB);
   CHECK(node.oom_kills == 2);
-  NodeView other;
-  FillNode(facts, std::nullopt, other);
-  CHECK(other.oom_kills == 0);
+  REQUIRE(node.problems.size() == 1);
+  CHECK(node.problems[0].kind == "oom");
+  CHECK(node.problems[0].text == "the kernel killed a process for want of memory (limit 2 GiB)");
+  CHECK(look(60).problems.at(0).since_s == 60);
+  CHECK(look(1).problems.empty());
+  facts.oom_kills.reset();
+  CHECK(look(1).oom_kills == 0);
 }
 
 }  // namespace

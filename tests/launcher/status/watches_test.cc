@@ -21,7 +21,7 @@ TEST_CASE("progress: steps that stand for long are told, once, and that they go 
   watch.Look(job);
   CHECK(job.is_healthy);
   LetStep(job, 18240, 40);
-  watch.Look(job);
+  watch.LookTwice(job);
   const std::string text =
       "no step has ended for 40 s, the last was 18,240; the longest of this round took 1.00 s";
   CHECK(ProblemOf(job, "no_progress").text == text);
@@ -32,6 +32,20 @@ TEST_CASE("progress: steps that stand for long are told, once, and that they go 
   watch.Look(job);
   CHECK(job.is_healthy);
   CHECK(watch.lines() == Lines{text, "the job goes on: no step had ended for 1 min 10 s"});
+}
+
+TEST_CASE("progress: what one look has seen is nothing yet") {
+  JobView job = RunningJob(2, 2);
+  LetStep(job, 7, 60);  // all were suspended
+  Watch watch;
+  watch.Look(job);
+  CHECK(job.is_healthy);
+  LetStep(job, 8, 60);
+  watch.Look(job);
+  CHECK(job.is_healthy);
+  LetStep(job, 9, 1);
+  watch.Look(job);
+  CHECK(watch.lines().empty());
 }
 
 TEST_CASE("progress: a collective that hangs explains it, also in the looks before that is sure") {
@@ -52,7 +66,7 @@ TEST_CASE("progress: what excuses steps that stand") {
   JobView job = RunningJob(2, 2);
   LetStep(job, 7, 100);
   Watch watch;
-  watch.Look(job);
+  watch.LookTwice(job);
   REQUIRE(ProblemOf(job, "no_progress").kind == "no_progress");
   SUBCASE("long steps before") { RankOf(job, 0).longest_step_s = 21; }
   SUBCASE("one that evaluates") { RankOf(job, 3).phase = ProgramPhase::kEvaluation; }
@@ -69,7 +83,7 @@ TEST_CASE("progress: what excuses steps that stand") {
   CHECK(ProblemOf(job, "no_progress").kind == "");
   LetStep(job, 7, 100);
   Watch off({.hang_timeout = Duration::zero()});
-  off.Look(job);
+  off.LookTwice(job);
   CHECK(ProblemOf(job, "no_progress").kind == "");
 }
 
@@ -79,7 +93,7 @@ TEST_CASE("progress: ranks that stand while the others go on are named") {
   RankOf(job, 3).step_age_s = 40;
   Watch watch;
   SUBCASE("one") {
-    watch.Look(job);
+    watch.LookTwice(job);
     const Problem problem = ProblemOf(job, "no_progress");
     CHECK(problem.text ==
           "rank 3 (node gpu-01) has ended no step for 40 s, the last was 7; the longest of this "
@@ -93,12 +107,12 @@ TEST_CASE("progress: ranks that stand while the others go on are named") {
   }
   SUBCASE("one that waits for others is not") {
     LetWait(RankOf(job, 3), 101, 20);
-    watch.Look(job);
+    watch.LookTwice(job);
     CHECK(job.is_healthy);
   }
   SUBCASE("its own longest step counts") {
     RankOf(job, 3).longest_step_s = 9;
-    watch.Look(job);
+    watch.LookTwice(job);
     CHECK(job.is_healthy);
   }
 }
@@ -138,7 +152,8 @@ TEST_CASE("progress: a rank that a signal has stopped is a problem, with and wit
   }
   SUBCASE("why all stand") {
     LetStep(job, 7, 41);
-    watch.Look(job, 13);
+    watch.Look(job, 12);
+    watch.Look(job);
     const Problem problem = ProblemOf(job, "no_progress");
     CHECK(problem.text ==
           "no step has ended for 41 s, the last was 7; the longest of this round took 1.00 s; "
@@ -157,7 +172,7 @@ TEST_CASE("progress: what a hang has explained meanwhile counts when steps go on
   JobView job = RunningJob(2, 2);
   Watch watch;
   LetStep(job, 7, 40);
-  watch.Look(job);
+  watch.LookTwice(job);
   LetStep(job, 7, 80);
   LetAllWaitFor(job, {1}, 75);
   watch.LookTwice(job);
@@ -173,7 +188,7 @@ TEST_CASE("progress: a rank that has ended does not count") {
   RankOf(job, 1).state = "ended";
   RankOf(job, 1).step_age_s = 1;
   Watch watch;
-  watch.Look(job);
+  watch.LookTwice(job);
   CHECK_FALSE(job.is_healthy);
 }
 
