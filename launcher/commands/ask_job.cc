@@ -77,7 +77,8 @@ absl::StatusOr<FoundJob> ChooseJob(const std::string& job_id) {
   if (jobs.empty()) {
     return absl::NotFoundError(absl::StrCat(
         "no job of yours ", troubles.empty() ? "runs" : "answers", " on this machine", trouble,
-        "; from another one ask with: ddprun status --coordinator=HOST:PORT"));
+        "; on others of its nodes the same command finds it, and from elsewhere "
+        "ddprun status --coordinator=HOST:PORT asks how it is"));
   }
   std::vector<std::string> ids;
   for (const FoundJob& found : jobs) ids.push_back(found.job.run_id);

@@ -185,6 +185,9 @@ void ControlPlane::GiveDump(const HttpRequest& request, HttpServer::Answer answe
 
 void ControlPlane::Dump(const std::string& directory, const Stacks::Ranks& ranks,
                         std::function<void(DumpDone)> then) {
+  if (watch_.record().assignment().round == Round{}) {
+    return then({.error = "the job has no ranks yet: it forms its first round"});
+  }
   if (std::exchange(is_dumping_, true)) {
     return then({.error = "another dump is under way; try again in some seconds"});
   }
@@ -197,13 +200,13 @@ void ControlPlane::Dump(const std::string& directory, const Stacks::Ranks& ranks
   const auto parts = std::make_shared<Parts>();
   parts->folder = absl::StrCat(directory, "/ddprun-dump-", NamePart(options_.stacks.run_id), "-",
                                TimeInName(UnixTimeMs()));
-  const auto finish = [this, parts, then] {
+  const auto finish = [this, parts, ranks, then] {
     if (!parts->has_own || !parts->has_others) return;
     if (!parts->own) {
       is_dumping_ = false;
       return then({.folder = parts->folder, .error = "this node's stacks cannot be read in time"});
     }
-    stacks_.Complete(parts->folder, *std::move(parts->own), std::move(parts->others),
+    stacks_.Complete(parts->folder, ranks, *std::move(parts->own), std::move(parts->others),
                      [this, parts, then](std::optional<Stacks::Whole> whole) {
                        is_dumping_ = false;
                        if (!whole) whole = {.error = "the file system does not answer"};

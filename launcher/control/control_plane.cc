@@ -68,10 +68,12 @@ bool BeginsWithKey(const std::string& path, const std::string& key) {
   return difference == 0;
 }
 
+// As old as it is by now.
 std::string Render(const JobSnapshot& snapshot, bool is_private) {
-  if (is_private) return RenderJson(snapshot.job);
   JobView job = snapshot.job;
-  HidePrivate(job);
+  const double age_s = std::chrono::duration<double>(SteadyNow() - snapshot.at).count();
+  for (NodeView& node : job.nodes) node.age_s += age_s;
+  if (!is_private) HidePrivate(job);
   return RenderJson(job);
 }
 

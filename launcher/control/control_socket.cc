@@ -35,7 +35,8 @@ absl::Status CheckOwn(const std::string& path) {
     return absl::ErrnoToStatus(errno, absl::StrCat("look at ", path));
   }
   if (!S_ISDIR(info.st_mode)) {
-    return absl::FailedPreconditionError(absl::StrCat(path, " is no directory; remove it"));
+    return absl::FailedPreconditionError(
+        absl::StrCat(path, " is no directory; name one with DDPRUN_CONTROL_DIR"));
   }
   if (info.st_uid != geteuid()) {
     return absl::PermissionDeniedError(

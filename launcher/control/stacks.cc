@@ -108,11 +108,17 @@ void Stacks::Dump(const std::string& path, const Ranks& ranks,
       std::move(then));
 }
 
-void Stacks::Complete(const std::string& path, DumpResult own, std::vector<std::string> others,
+void Stacks::Complete(const std::string& path, const Ranks& ranks, DumpResult own,
+                      std::vector<std::string> others,
                       std::function<void(std::optional<Whole>)> then) {
+  Ranks wanted = ranks;
+  for (int rank = 0; ranks.empty() && rank < record_.assignment().world_size; ++rank) {
+    wanted.insert(rank);
+  }
   thread_.Ask<Whole>(
       "dump", path, kThreadPatience,
-      [path, own = std::move(own), others = std::move(others)]() mutable {
+      [path, wanted = std::move(wanted), own = std::move(own),
+       others = std::move(others)]() mutable {
         absl::Status status = own.status;
         std::vector<RankStack> all = std::move(own.ranks);
         const size_t own_count = all.size();
@@ -126,8 +132,12 @@ void Stacks::Complete(const std::string& path, DumpResult own, std::vector<std::
           status.Update(WriteWholeFile(
               folder + "/stack.txt", stack.stack.empty() ? stack.unknown_why + "\n" : stack.stack));
         }
+        for (const RankStack& stack : all) wanted.erase(stack.rank);
+        for (const int rank : wanted) {
+          all.push_back({.rank = rank, .where = "", .unknown_why = "its node has not answered"});
+        }
         const std::vector<RankGroup> groups = GroupRanks(std::move(all));
-        if (!others.empty()) {
+        if (!others.empty() || !wanted.empty()) {
           status.Update(WriteWholeFile(path + "/roll_call.txt", RollCallText(groups)));
         }
         return Whole{std::string(status.message()), RollCallSentence(groups)};

@@ -37,14 +37,15 @@ class Stacks {
   // The same into a new folder `path`, with all else that is known of them.
   void Dump(const std::string& path, const Ranks& ranks,
             std::function<void(std::optional<DumpResult>)> then);
-  // Adds what other nodes have told (StacksToJson) to the folder, and the roll call of all. "":
-  // written; else the error. `sentence` is what it says.
+  // Adds what other nodes have told (StacksToJson) to the folder, and the roll call of all, those
+  // of `ranks` (none: of the job) of which nobody has told among them. "": written; else the error.
+  // `sentence` is what it says.
   struct Whole {
     std::string error;
     std::string sentence;
   };
-  void Complete(const std::string& path, DumpResult own, std::vector<std::string> others,
-                std::function<void(std::optional<Whole>)> then);
+  void Complete(const std::string& path, const Ranks& ranks, DumpResult own,
+                std::vector<std::string> others, std::function<void(std::optional<Whole>)> then);
   bool is_idle() const { return thread_.is_idle(); }
 
  private:

@@ -153,6 +153,7 @@ JudgedNews JobJudge::Look(TimePoint now, JobView& job) {
                    [](const Problem& a, const Problem& b) { return Severity(a) < Severity(b); });
   job.is_healthy = std::all_of(job.problems.begin(), job.problems.end(), IsHarmless);
   job.sentence = SentenceOf(ranks, job);
+  looked_at_ = now;
   ledger_.Add(now, job);
   job.effective_share = ledger_.effective_share();
   job.checkpoint_s = ledger_.checkpoint_s();
@@ -171,15 +172,25 @@ void JobJudge::Forget(JudgedNews& news) {
 
 void JobJudge::WatchRanks(TimePoint now, const RankIndex& ranks, JobView& job, JudgedNews& news) {
   HangsSeen hangs = hangs_.Look(now, ranks);
-  ProgressSeen progress = progress_.Look(now, ranks, hangs.hang.has_value() || hangs.is_coming);
+  const auto explained = hangs.hang        ? ProgressWatch::Explained::kYes
+                         : hangs.is_coming ? ProgressWatch::Explained::kSoon
+                                           : ProgressWatch::Explained::kNo;
+  ProgressSeen progress = progress_.Look(now, ranks, explained);
   StragglersSeen stragglers = stragglers_.Look(now, ranks);
+  news.hang = std::move(hangs.hang);
+  if (!news.hang && progress.problem) {
+    // An evaluation that nobody reports looks the same.
+    news.hang = HangFound{.is_new = progress.is_new,
+                          .ranks = progress.problem->ranks,
+                          .text = progress.problem->text,
+                          .may_restart = false};
+  }
   for (Problem& problem : hangs.problems) job.problems.push_back(std::move(problem));
   if (progress.problem) job.problems.push_back(std::move(*progress.problem));
   if (stragglers.problem) job.problems.push_back(std::move(*stragglers.problem));
   for (auto* lines : {&hangs.lines, &progress.lines, &stragglers.lines}) {
     for (std::string& line : *lines) news.lines.push_back(std::move(line));
   }
-  news.hang = std::move(hangs.hang);
   job.waiting_line = std::move(hangs.waiting_line);
   if (job.waiting_line.empty()) job.waiting_line = IdleText(ranks, policy_);
 }
@@ -209,6 +220,7 @@ void JobJudge::AddLosses(TimePoint now, JobView& job) {
 }
 
 void JobJudge::AddSilentNodes(TimePoint now, JobView& job) {
+  if (job.is_ending) return;
   if (job.coordinator_silent_s) {
     // It alone would say how the others are.
     silent_since_.clear();
@@ -243,15 +255,18 @@ void JobJudge::AddSilentNodes(TimePoint now, JobView& job) {
   for (const NodeView& node : job.nodes) {
     const double age_s = SaneSeconds(node.age_s);
     if (age_s < SecondsOf(policy_.silent_after) || node.state == "leaving") continue;
-    Silent& known = silent[node.name];
-    known = {.host = node.host, .known_s = std::max(known.known_s, age_s)};
+    // What it last said may be older than its silence, where nobody has asked in between.
+    const double gap_s = looked_at_ ? SecondsOf(now - *looked_at_) : 0;
+    silent[node.name] = {.host = node.host, .known_s = std::max(age_s - gap_s, 0.0)};
   }
   std::erase_if(silent_since_, [&](const auto& since) { return !silent.contains(since.first); });
   std::vector<std::string> names;
   double longest_s = 0;
   for (auto& [name, known] : silent) {
-    const TimePoint since = silent_since_.emplace(name, now).first->second;
-    known.known_s = std::max(known.known_s, SecondsOf(now - since));
+    const auto before = std::chrono::duration_cast<Duration>(
+        std::chrono::duration<double>(std::exchange(known.known_s, 0)));
+    const TimePoint since = silent_since_.emplace(name, now - before).first->second;
+    known.known_s = SecondsOf(now - since);
     longest_s = std::max(longest_s, known.known_s);
     names.push_back(name);
   }

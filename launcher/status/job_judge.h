@@ -51,6 +51,7 @@ class JobJudge {
   TimeLedger ledger_;
   uint64_t round_ = 0;
   std::map<std::string, TimePoint> silent_since_;  // by name
+  std::optional<TimePoint> looked_at_;
   std::optional<TimePoint> gone_since_, forming_since_;
   // When what has been said of a node was last so, by what it is.
   std::map<std::string, TimePoint> told_;

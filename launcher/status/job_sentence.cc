@@ -46,7 +46,9 @@ class Sum {
 int CountNodes(const JobView& job, bool only_spares) {
   int count = 0;
   for (const NodeView& node : job.nodes) {
-    if (node.state != "leaving" && (!only_spares || node.node_rank < 0)) ++count;
+    // Of a job that forms those that are lost do not count; its others are asked at each look.
+    if (node.state == "leaving" || (job.state == "forming" && node.age_s > 0)) continue;
+    if (!only_spares || node.node_rank < 0) ++count;
   }
   return count;
 }

@@ -64,7 +64,9 @@ struct JobWatch::Judging {
     if (!is_cut_off || now > looked_at + 2 * kQuietInterval) cut_off_since.reset();
     looked_at = now;
     if (is_cut_off && !cut_off_since) cut_off_since = now;
-    if (is_cut_off && job.round > 0) job.coordinator_silent_s = AgeOf(*cut_off_since, now);
+    if (is_cut_off && job.round > 0 && !job.is_ending) {
+      job.coordinator_silent_s = AgeOf(*cut_off_since, now);
+    }
     for (const auto& [id, last] : nodes) {
       const bool is_silent =
           is_cut_off || std::find(job.silent_nodes.begin(), job.silent_nodes.end(),
@@ -218,7 +220,8 @@ void JobWatch::Look(Answer answer) {
   look_->id = ++last_id_;
   look_->answers.push_back(std::move(answer));
   look_->others.is_last = false;
-  look_->has_others = options_.is_alone;
+  // Who has told the verdict may have left.
+  look_->has_others = options_.is_alone || record_.has_verdict();
   ViewOwn([this, id = look_->id](std::optional<NodeView> view) {
     if (!look_ || look_->id != id) return;
     if (!view) return Finish(std::nullopt);
@@ -226,7 +229,7 @@ void JobWatch::Look(Answer answer) {
     look_->has_own = true;
     JudgeWhenComplete();
   });
-  if (options_.is_alone) return;
+  if (look_->has_others) return;
   hooks_.ask({.id = look_->id, .to = {}, .body = kPrivateQuestion});
   others_timer_.expires_after(kOthersPatience);
   others_timer_.async_wait([this, id = look_->id](const boost::system::error_code& error) {

@@ -28,12 +28,13 @@ struct JudgePolicy {
   Duration calm = std::chrono::seconds(60);
 };
 
-// A hang that stands, in every look at which it does.
+// A hang that stands, or steps that do, in every look at which they do.
 struct HangFound {
-  bool is_new = false;      // it was not there at the look before
-  std::vector<int> ranks;   // to blame, ascending; empty: all have come, or it is not known
-  std::string text;         // the problem's
-  bool may_restart = true;  // false: a rank evaluates or writes a checkpoint, or is not heard of
+  bool is_new = false;     // it was not there at the look before
+  std::vector<int> ranks;  // to blame, ascending; empty: all have come, or it is not known
+  std::string text;        // the problem's
+  // False: a rank evaluates or writes a checkpoint, or is not heard of, or only steps stand.
+  bool may_restart = true;
   friend bool operator==(const HangFound&, const HangFound&) = default;
 };
 

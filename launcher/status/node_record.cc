@@ -70,6 +70,7 @@ void NodeRecord::NoteEvent(const rendezvous::Drained& event) {
 }
 
 void NodeRecord::NoteEvent(const rendezvous::Concluded& event) {
+  has_verdict_ = true;
   if (event.verdict.first_failure) NoteFault(*event.verdict.first_failure, assignment_.round.value);
 }
 
@@ -135,6 +136,7 @@ void NodeRecord::NoteAction(const JoinRound&) {
 
 void NodeRecord::NoteAction(const PrepareWorkers& action) {
   state_ = "preparing";
+  if (reason_.empty()) reason_ = gone_node_;
   gone_node_.clear();
   // What failed on this node failed because another one was gone.
   const bool is_charged = action.assignment.restart_count > assignment_.restart_count;
@@ -199,6 +201,7 @@ void NodeRecord::Fill(TimePoint now, bool show_private, JobView& view) const {
   view.run_id = part_.run_id;
   if (show_private) view.program = part_.program;
   view.state = JobState(state_);
+  view.is_ending = has_verdict_;
   view.min_nodes = part_.min_nodes;
   view.max_nodes = part_.max_nodes;
   view.max_restarts = part_.max_restarts;

@@ -46,6 +46,7 @@ class NodeRecord {
   const std::map<int, Worker>& workers() const { return workers_; }  // by local rank
   const rendezvous::Assignment& assignment() const { return assignment_; }
   const std::string& state() const { return state_; }
+  bool has_verdict() const { return has_verdict_; }
   bool has_rank_0() const { return assignment_.round.value != 0 && assignment_.first_rank == 0; }
 
   // All but what the workers say and the kernel tells of them. `show_private`: the program's name
@@ -87,7 +88,7 @@ class NodeRecord {
   const TimePoint began_at_;
   TimePoint now_{};
   std::string state_ = "joining";
-  bool hosts_coordinator_ = false;
+  bool hosts_coordinator_ = false, has_verdict_ = false;
   std::string waiting_for_;
   std::optional<TimePoint> waiting_until_;
   std::string coordinator_place_, contact_lost_;

@@ -131,7 +131,7 @@ std::optional<Problem> ProgressWatch::Find(TimePoint now, const RankIndex& ranks
   return problem;
 }
 
-ProgressSeen ProgressWatch::Look(TimePoint now, const RankIndex& ranks, bool is_explained) {
+ProgressSeen ProgressWatch::Look(TimePoint now, const RankIndex& ranks, Explained explained) {
   ProgressSeen seen;
   std::optional<Problem> problem = Find(now, ranks);
   if (!problem) {
@@ -147,11 +147,12 @@ ProgressSeen ProgressWatch::Look(TimePoint now, const RankIndex& ranks, bool is_
                          SpanText(problem->since_s));
   // What is told of the hang, or soon will be, is enough: a step is always older than the wait in
   // it. When that is over this is, too.
-  if (is_explained) {
+  if (explained == Explained::kYes || (explained == Explained::kSoon && over_.empty())) {
     if (!over_.empty()) over_ = std::move(over);
     return seen;
   }
-  if (over_.empty()) seen.lines.push_back(problem->text);
+  seen.is_new = over_.empty();
+  if (seen.is_new) seen.lines.push_back(problem->text);
   over_ = std::move(over);
   seen.problem = std::move(problem);
   return seen;

@@ -17,6 +17,7 @@ namespace ddprun::launcher {
 
 struct ProgressSeen {
   std::optional<Problem> problem{};
+  bool is_new = false;               // it was none at the look before
   std::vector<std::string> lines{};  // it has begun, or ended
 };
 
@@ -28,9 +29,11 @@ class ProgressWatch {
  public:
   explicit ProgressWatch(JudgePolicy policy) : policy_(policy) {}
 
-  // `is_explained`: a hang is why, or may be soon.
+  // Whether a hang is why. One that is not confirmed yet keeps the problem from being told, and
+  // does not end one that is.
+  enum class Explained { kNo, kSoon, kYes };
   // REQUIRES: now never decreases.
-  ProgressSeen Look(TimePoint now, const RankIndex& ranks, bool is_explained);
+  ProgressSeen Look(TimePoint now, const RankIndex& ranks, Explained explained);
   void Forget() {
     over_.clear();
     sight_.reset();

@@ -165,6 +165,8 @@ struct JobView {
   // How long the coordinator has not answered, so that other nodes are not heard of; empty: it
   // does.
   std::optional<double> coordinator_silent_s;
+  // The job's verdict is known: what still runs is stopped, and nodes leave. For the judge alone.
+  bool is_ending = false;
   std::vector<NodeView> nodes;  // by node rank, then those in no round
   // Nodes of the job that gave no answer, by host.
   std::vector<std::string> silent_nodes;

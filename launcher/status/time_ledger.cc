@@ -139,6 +139,7 @@ void TimeLedger::Add(TimePoint now, const JobView& job) {
     const double up_s = is_whole_ ? SaneSeconds(job.up_s) : 0;
     const double steps_s = part == kSteps ? std::min(Survey(job).stepping_s, up_s) : 0;
     seconds_[kSteps] += steps_s;
+    if (part == kUnreported) seconds_[kUnreported] += up_s;
     if (part == kStart || steps_s > 0) seconds_[kStart] += up_s - steps_s;
     part_ = part;
   } else if (part == part_) {

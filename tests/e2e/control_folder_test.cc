@@ -53,12 +53,13 @@ TEST_CASE("control directory: open to others, a file, no place or too long a nam
     REQUIRE(chmod(open.c_str(), mode) == 0);
     CheckRunsWithout(open, "is open to other users; chmod 700 ");
   }
-  CheckRunsWithout(WriteFile(inside("file"), ""), "file is no directory; remove it");
+  CheckRunsWithout(WriteFile(inside("file"), ""),
+                   "file is no directory; name one with DDPRUN_CONTROL_DIR");
   CheckRunsWithout(inside("file") + "/in", "Not a directory");
   CheckRunsWithout(inside("no/such"), "No such file or directory");
   CheckRunsWithout(inside(std::string(100, 'x')), "is too long a name for a socket's directory");
   std::filesystem::create_directory_symlink(folder.path(), inside("link"));
-  CheckRunsWithout(inside("link"), "link is no directory; remove it");
+  CheckRunsWithout(inside("link"), "link is no directory; name one with DDPRUN_CONTROL_DIR");
 }
 
 TEST_CASE("control directory: another user's") {

@@ -135,9 +135,10 @@ TEST_CASE("hang: with --hang_timeout=0 nothing is said, and what is waited for i
 TEST_CASE("hang: steps that do not end are told of once, and that they go on") {
   Job job;
   const ControlFolder folder;
-  const auto ddprun =
-      RunReporting(job, folder, {"--nproc_per_node=2", "--hang_timeout=2"},
-                   {"step:41", "step:42", "until:" + job.File("come"), "steps:" + job.File("go")});
+  const auto ddprun = RunReporting(
+      job, folder,
+      {"--nproc_per_node=2", "--hang_timeout=2", "--on_hang=dump", "--log_dir=" + job.File("logs")},
+      {"step:41", "step:42", "until:" + job.File("come"), "steps:" + job.File("go")});
   const json seen = StatusUntil(
       job, folder, [](const json& now) { return ProblemsOf(now) == Strings{"no_progress"}; });
   constexpr char kText[] = "no step has ended for ";
@@ -145,6 +146,7 @@ TEST_CASE("hang: steps that do not end are told of once, and that they go on") {
   Holds(seen["problems"][0]["text"].get<std::string>(), ", the last was 42");
   const Told told = Ask(job, folder, {"status"});
   CHECK_MESSAGE(told.code == 1, told.Describe());
+  REQUIRE_MESSAGE(ddprun->WaitForErr("stacks are in "), ddprun->Describe());
   job.Touch("come");
   REQUIRE_MESSAGE(ddprun->WaitForErr("the job goes on: no step had ended for "),
                   ddprun->Describe());

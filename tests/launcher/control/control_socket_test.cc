@@ -99,7 +99,7 @@ TEST_CASE("control socket: a directory that others can enter, or that is none, i
   const std::string link = dir.File("link");
   REQUIRE(symlink(open.c_str(), link.c_str()) == 0);
   UseDirectory(link);
-  CHECK(WhyNot() == link + " is no directory; remove it");
+  CHECK(WhyNot() == link + " is no directory; name one with DDPRUN_CONTROL_DIR");
   UseDirectory(WriteFile(dir.File("file"), "x"));
   CHECK(Holds(WhyNot(), "is no directory"));
   UseDirectory(dir.File("no/such"));

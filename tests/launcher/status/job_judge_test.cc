@@ -142,6 +142,24 @@ TEST_CASE("judge: where the coordinator does not answer no other node is called 
       "the coordinator (node gpu-01) has not answered for 42 s; what other nodes do is not known");
 }
 
+TEST_CASE("judge: nobody has asked for a while, so a silence begins when it is seen") {
+  JobView job = RunningJob(2, 2);
+  Watch watch;
+  watch.Look(job);
+  job.silent_nodes = {"gpu-01"};
+  job.nodes[1].age_s = 90;
+  watch.Look(job, 90);
+  CHECK(ProblemOf(job, "lost_node").text == "node gpu-01 has not answered");
+  job.nodes[1].age_s = 95;
+  watch.Look(job, 5);
+  CHECK(ProblemOf(job, "lost_node").text == "node gpu-01 has not answered for 5 s");
+  SUBCASE("and that of a job which ends is none") {
+    job.is_ending = true;
+    watch.Look(job);
+    CHECK(job.is_healthy);
+  }
+}
+
 TEST_CASE("judge: two agents of one host have names that tell them apart") {
   JobView job = RunningJob(2, 2);
   job.nodes[1].host = "gpu-00";
@@ -155,7 +173,7 @@ TEST_CASE("judge: two agents of one host have names that tell them apart") {
   CHECK(ProblemOf(job, "hang").text.find("rank 3 (node gpu-00 (node 1))") != std::string::npos);
   // A silent one is told once.
   job.silent_nodes = {"gpu-00"};
-  job.nodes[1].age_s = 14;
+  job.nodes[1].age_s = 15;  // one of them, perhaps, since the look before
   watch.Look(job);
   std::vector<std::string> lost;
   for (const Problem& problem : job.problems) {
@@ -197,7 +215,7 @@ TEST_CASE("judge: nodes that do not answer make a job unwell") {
   job.nodes[1].age_s = 9.9;
   watch.Look(job);
   CHECK(job.is_healthy);
-  job.nodes[1].age_s = 10;
+  job.nodes[1].age_s = 11;
   watch.Look(job);
   CHECK(ProblemOf(job, "lost_node").text == "node gpu-01 has not answered for 10 s");
   job.silent_nodes = {"gpu-01"};
@@ -207,7 +225,7 @@ TEST_CASE("judge: nodes that do not answer make a job unwell") {
   watch.Look(job);
   REQUIRE(job.problems.size() == 1);
   CHECK(job.problems[0].text ==
-        "11 nodes have not answered for up to 10 s: gpu-01, gpu-10, gpu-11, gpu-12, gpu-13, "
+        "11 nodes have not answered for up to 12 s: gpu-01, gpu-10, gpu-11, gpu-12, gpu-13, "
         "gpu-14, gpu-15, gpu-16 and 3 more");
 }
 

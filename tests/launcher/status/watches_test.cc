@@ -27,7 +27,10 @@ TEST_CASE("progress: steps that stand for long are told, once, and that they go 
   CHECK(ProblemOf(job, "no_progress").text == text);
   CHECK_FALSE(job.is_healthy);
   LetStep(job, 18240, 70);
-  CHECK_FALSE(watch.Look(job).hang);
+  const std::optional<HangFound> found = watch.Look(job).hang;
+  REQUIRE(found);
+  CHECK_FALSE(found->is_new);
+  CHECK_FALSE(found->may_restart);
   LetStep(job, 18241, 1);
   watch.Look(job);
   CHECK(job.is_healthy);
@@ -166,6 +169,20 @@ TEST_CASE("progress: a rank that a signal has stopped is a problem, with and wit
     CHECK(ProblemOf(job, "hang").ranks == std::vector<int>{1});
     CHECK(ProblemOf(job, "no_progress").kind == "");
   }
+}
+
+TEST_CASE("progress: what was told stands until the hang that explains it does") {
+  JobView job = RunningJob(2, 2);
+  Watch watch;
+  LetStep(job, 7, 40);
+  watch.LookTwice(job);
+  LetAllWaitFor(job, {1}, 41);
+  watch.Look(job);
+  CHECK(ProblemOf(job, "no_progress").kind == "no_progress");
+  CHECK(ProblemOf(job, "hang").kind == "");
+  watch.Look(job, 1.5);
+  CHECK(ProblemOf(job, "no_progress").kind == "");
+  CHECK(ProblemOf(job, "hang").kind == "hang");
 }
 
 TEST_CASE("progress: what a hang has explained meanwhile counts when steps go on") {
