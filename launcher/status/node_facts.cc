@@ -5,7 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include "launcher/status/memory_facts.h"
 #include "launcher/status/process_reader.h"
 #include "rendezvous/base/steady_clock.h"
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "launcher/status/gpu_facts.h"
+#include "launcher/status/memory_facts.h"
 #include "launcher/status/process_facts.h"
 #include "launcher/status/snapshot.h"
 #include "rendezvous/base/time.h"
