@@ -90,7 +90,7 @@ TEST_CASE("status: every node, and who asks from outside, knows what failed on a
     Holds(seen["sentence"].get<std::string>(), "1 restart (rank 3: exit code 7");
   }
   const ControlFolder elsewhere;
-  const Told told = Ask(job, elsewhere, {"status", "--coordinator=" + job.endpoint()});
+  const Told told = Ask(job, elsewhere, {"status", "--json", "--coordinator=" + job.endpoint()});
   CHECK_MESSAGE(told.code == 0, told.Describe());
   Holds(told.out, "1 restart (rank 3: exit code 7");
   job.Touch("go");

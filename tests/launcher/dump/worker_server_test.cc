@@ -8,17 +8,18 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <map>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/steady_clock.h"
 #include "rendezvous/base/unique_fd.h"
-#include "tests/support/temp_dir.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -40,6 +41,7 @@ std::string Http(const std::string& status, const std::string& body, size_t more
 class Server {
  public:
   explicit Server(std::map<std::string, std::string> answers) : answers_(std::move(answers)) {
+    REQUIRE(mkdtemp(folder_.data()) != nullptr);
     listening_ = UniqueFd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
@@ -51,8 +53,9 @@ class Server {
   ~Server() {
     is_over_ = true;
     thread_.join();
+    std::filesystem::remove_all(folder_);
   }
-  std::string path() const { return folder_.path().string() + "/s"; }
+  std::string path() const { return folder_ + "/s"; }
 
  private:
   void Serve() {
@@ -79,7 +82,7 @@ class Server {
   }
 
   const std::map<std::string, std::string> answers_;
-  const testing::TempDir folder_;
+  std::string folder_ = "/tmp/server.XXXXXX";  // a socket's path has 107 bytes at most
   UniqueFd listening_;
   std::atomic<bool> is_over_{false};
   std::thread thread_;

@@ -247,7 +247,9 @@ TEST_CASE("groups: the slot of a group that was given up is no wait while its ra
       for (GroupView& group : RankOf(job, rank).groups) group.quiet_s = 900;
       RankOf(job, rank).groups[1].key = 0;
     }
-    CHECK_FALSE(watch.LookTwice(job).hang);
+    watch.LookTwice(job);
+    CHECK(ProblemOf(job, "hang").kind == "");
+    CHECK(ProblemOf(job, "no_progress").kind == "no_progress");
   }
 }
 

@@ -142,7 +142,8 @@ TEST_CASE("ledger: a round that follows unseen is a restart, the end of the last
 TEST_CASE("ledger: a program that reports nothing runs, and its first word tells of its start") {
   Feed feed;
   JobView job = RunningJob(1, 2);
-  feed.Pass(job, 121);
+  job.up_s = 1;  // at the first look
+  feed.Pass(job, 120);
   CHECK_FALSE(feed.ledger().effective_share());
   CHECK(feed.ledger().ClosingLine() == "100.0 % of 2 min spent running");
   JobView forming = Forming(1);
@@ -152,7 +153,8 @@ TEST_CASE("ledger: a program that reports nothing runs, and its first word tells
   CHECK(feed.ledger().ClosingLine() == "93.7 % of 2 min 40 s spent running; restarts 10 s");
   Feed other;
   JobView late = RunningJob(1, 2);
-  other.Pass(late, 61);
+  late.up_s = 1;
+  other.Pass(late, 60);
   LetStep(late, 1, 0);
   other.Pass(late, 11);
   CHECK(other.ledger().start_s() == doctest::Approx(61));
