@@ -71,7 +71,9 @@ class Server {
         if (count <= 0) break;
         request.append(buffer, static_cast<size_t>(count));
       }
-      const size_t begin = request.find("/handler/") + 9;
+      const size_t at = request.find("/handler/");
+      if (at == std::string::npos) continue;  // it does not like who serves here
+      const size_t begin = at + 9;
       const auto answer = answers_.find(request.substr(begin, request.find(' ', begin) - begin));
       if (answer == answers_.end()) {
         unanswered.push_back(std::move(fd));
