@@ -125,6 +125,9 @@ TEST_CASE("status: a job that forms says so, on its node and from outside") {
     CHECK_MESSAGE(told.code == 0, told.Describe());
     Holds(told.out, "waiting for 1 more");
   }
+  const Told dump = Ask(job, folder, {"dump", "--dir", job.File("")});
+  CHECK_MESSAGE(dump.code == 1, dump.Describe());
+  Holds(dump.err, "the job has no ranks yet");
   const Node b = RunReporting(job, folder, job.NodeOptions(2), steps);
   AskUntil(job, folder, {"status"}, Shows("running: round 1, 2 of 2 nodes, 4 ranks, "));
   job.Touch("go");
@@ -163,6 +166,10 @@ TEST_CASE("status: a node whose agent stands still is named, with 1, until it go
   const Told outside = Ask(job, folders[0], {"status", "--coordinator=" + job.endpoint()});
   CHECK_MESSAGE(outside.code == 1, outside.Describe());
   Holds(outside.out, " has not answered");
+  const Told dump = Ask(job, folders[0], {"dump", "--dir", job.File("")});
+  CHECK_MESSAGE(dump.code == 0, dump.Describe());
+  Holds(dump.out, "2-3");
+  Holds(dump.out, "not known: its node has not answered");
   nodes[1]->Signal(SIGCONT);
   AskUntil(job, folders[0], {"status"}, [](const Told& again) { return again.code == 0; });
   job.Touch("go");
