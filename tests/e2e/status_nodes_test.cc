@@ -166,12 +166,25 @@ TEST_CASE("status: a node whose agent stands still is named, with 1, until it go
   const Told outside = Ask(job, folders[0], {"status", "--coordinator=" + job.endpoint()});
   CHECK_MESSAGE(outside.code == 1, outside.Describe());
   Holds(outside.out, " has not answered");
+  nodes[1]->Signal(SIGCONT);
+  AskUntil(job, folders[0], {"status"}, [](const Told& again) { return again.code == 0; });
+  job.Touch("go");
+  for (const Node& node : nodes) CHECK_MESSAGE(node->Wait() == 0, node->Describe());
+}
+
+TEST_CASE("status: a dump names the ranks of a node that stands still") {
+  Job job;
+  const ControlFolder folders[2];
+  // A dump waits longer for it than a job does by default.
+  const auto nodes =
+      TwoNodes(job, folders, {"--rdzv_conf=keep_alive_interval=20,keep_alive_max_attempt=3"},
+               {"steps:" + job.File("go")});
+  nodes[1]->Signal(SIGSTOP);
   const Told dump = Ask(job, folders[0], {"dump", "--dir", job.File("")});
   CHECK_MESSAGE(dump.code == 0, dump.Describe());
   Holds(dump.out, "2-3");
   Holds(dump.out, "not known: its node has not answered");
   nodes[1]->Signal(SIGCONT);
-  AskUntil(job, folders[0], {"status"}, [](const Told& again) { return again.code == 0; });
   job.Touch("go");
   for (const Node& node : nodes) CHECK_MESSAGE(node->Wait() == 0, node->Describe());
 }
