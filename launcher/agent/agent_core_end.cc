@@ -180,7 +180,8 @@ void AgentCore::On(const StopOrder& event) {
 void AgentCore::On(const HangJudged& event) {
   if (state_ != State::kRunning && state_ != State::kSucceeded) return;
   actions_.push_back(ReportFailure{assignment_.round, event.report, now_});
-  Tell(event.report.message, "; stopping the ranks", HasBudget() ? " to start them anew" : "");
+  // What hangs has been told.
+  Tell("--on_hang=restart: stopping the ranks", HasBudget() ? " to start them anew" : "");
   Stop(kSigTerm);
 }
 
