@@ -155,8 +155,9 @@ std::vector<GroupView> GroupsOfFlights(const std::string& json, int rank, int wo
     view.key = KeyOf(absl::StrCat(of_group.name, "/", of_group.description, "/", of_group.backend,
                                   "/", view.size));
     view.name = EscapeControl(of_group.description.empty() ? of_group.name : of_group.description);
-    if (!of_group.backend.empty())
+    if (!of_group.backend.empty()) {
       absl::StrAppend(&view.name, " (", EscapeControl(of_group.backend), ")");
+    }
     view.rank = static_cast<int>(place - ranks.begin());
     view.called = static_cast<uint64_t>(called);
     view.done = static_cast<uint64_t>(done);

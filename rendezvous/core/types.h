@@ -317,7 +317,7 @@ struct NodeAnswer {
   std::string body;
   friend bool operator==(const NodeAnswer&, const NodeAnswer&) = default;
 };
-// A failure that has ended a round, in short and without what the worker wrote.
+// A failure that has ended a round, in short: of what the worker wrote the exception's first line.
 struct FailureFact {
   int rank = 0;
   std::string host;

@@ -83,13 +83,18 @@ TEST_CASE("hang: a rank that evaluates or writes a checkpoint is waited for, and
   }
 }
 
-TEST_CASE("hang: a rank that is stopped within a collective is named, and restarted on request") {
-  Job job;
-  const ControlFolder folder;
-  const auto ddprun = RunReporting(
+// All of three ranks come to operation 2 of the group, which does not end before `go`.
+std::unique_ptr<Subprocess> RunRestarting(Job& job, const ControlFolder& folder) {
+  return RunReporting(
       job, folder,
       {"--nproc_per_node=3", "--hang_timeout=2", "--on_hang=restart", "--max_restarts=1"},
       {"open:dp", "call:1", "done:1", "step:1", "call:2", "until:" + job.File("go"), "done:2"});
+}
+
+TEST_CASE("hang: a rank that is stopped within a collective is named, and restarted on request") {
+  Job job;
+  const ControlFolder folder;
+  const auto ddprun = RunRestarting(job, folder);
   StatusUntil(job, folder, [](const json& now) {
     for (const json& rank : RanksOf(now)) {
       if (rank["groups"].empty() || rank["groups"][0]["called"] != 2) return false;
@@ -107,10 +112,7 @@ TEST_CASE("hang: a rank that is stopped within a collective is named, and restar
 TEST_CASE("hang: a collective that ends for nobody is restarted on request") {
   Job job;
   const ControlFolder folder;
-  const auto ddprun = RunReporting(
-      job, folder,
-      {"--nproc_per_node=3", "--hang_timeout=2", "--on_hang=restart", "--max_restarts=1"},
-      {"open:dp", "call:1", "done:1", "step:1", "call:2", "until:" + job.File("go"), "done:2"});
+  const auto ddprun = RunRestarting(job, folder);
   REQUIRE_MESSAGE(ddprun->WaitForErr("all ranks are in all-reduce #2 for "), ddprun->Describe());
   StatusUntil(job, folder, [](const json& now) { return now["restart_count"] == 1; });
   job.Touch("go");
