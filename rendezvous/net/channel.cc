@@ -10,7 +10,6 @@
 
 #include <string>
 
-#include "rendezvous/net/connection_table.h"
 #include "rendezvous/net/library_log.h"
 #include "rendezvous/wire/convert.h"
 
@@ -19,6 +18,10 @@ namespace {
 
 constexpr int kKeepaliveTimeMs = 5000;
 constexpr int kKeepaliveTimeoutMs = 5000;
+// A connection to the coordinator that has not finished its HTTP/2 handshake, or that has no
+// stream, lives so long. Less than the 5 s that the port gives a connection to join: gRPC says why
+// it closes one.
+constexpr int kIdleConnectionMs = 4000;
 constexpr int kMaxStreamsPerConnection = 16;
 constexpr int kMaxMetadataBytes = 8 * 1024;
 // What all connections together may buffer: 4,096 agents with a full message each fit four times.

@@ -91,16 +91,6 @@ std::string GrpcTarget(const SocketAddress& address) {
                       absl::StrReplaceAll(text, {{"[", "%5B"}, {"]", "%5D"}, {"%", "%25"}}));
 }
 
-SocketAddress FromGrpcTarget(const std::string& target) {
-  if (!absl::StartsWith(target, "ipv4:") && !absl::StartsWith(target, "ipv6:")) return {};
-  const std::string text =
-      absl::StrReplaceAll(target.substr(5), {{"%5B", ""}, {"%5D", ""}, {"%25", "%"}});
-  const size_t colon = text.rfind(':');
-  uint32_t port = 0;
-  if (colon == std::string::npos || !absl::SimpleAtoi(text.substr(colon + 1), &port)) return {};
-  return ParseIp(text.substr(0, colon), static_cast<uint16_t>(port)).value_or(SocketAddress{});
-}
-
 std::optional<SocketAddress> ParseIp(const std::string& ip, uint16_t port) {
   SocketAddress address;
   auto& v4 = reinterpret_cast<sockaddr_in&>(address.storage);

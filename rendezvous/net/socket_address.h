@@ -28,8 +28,6 @@ uint16_t PortOf(const SocketAddress& address);
 std::string AddressText(const SocketAddress& address);
 // What gRPC calls it: "ipv4:10.0.0.1:29400", "ipv6:%5B::1%5D:29400".
 std::string GrpcTarget(const SocketAddress& address);
-// The other way round, of any connection's peer; size 0: no IP address.
-SocketAddress FromGrpcTarget(const std::string& target);
 // "10.0.0.1", "::1", "fe80::1%eth0", "fe80::1%2"; nullopt: no IP address.
 std::optional<SocketAddress> ParseIp(const std::string& ip, uint16_t port);
 

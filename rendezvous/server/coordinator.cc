@@ -244,11 +244,17 @@ class Coordinator::Loop final : public Inbox, public std::enable_shared_from_thi
   std::thread thread_;
 };
 
-// What is there only for agents elsewhere; taken down from the last to the first.
+// What is there only for agents elsewhere.
 struct Coordinator::Door {
   ConnectionTable connections;
-  std::unique_ptr<Frontend> frontend;
   std::unique_ptr<PortListener> listener;
+  std::unique_ptr<Frontend> frontend;
+
+  // The listener carries what the frontend says last.
+  ~Door() {
+    if (listener != nullptr) listener->CloseDoor();
+    frontend.reset();
+  }
 
   absl::Status Open(const std::shared_ptr<Loop>& loop, UniqueFd socket, Options& options) {
     const auto run_id = [loop] { return CleanText(loop->run_id()); };

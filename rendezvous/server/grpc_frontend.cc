@@ -49,11 +49,10 @@ class AttachStream final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::
                            public Session {
  public:
   AttachStream(std::shared_ptr<Inbox> inbox, const std::function<std::string()>& run_id,
-               grpc::CallbackServerContext* context, ConnectionTable& connections)
+               grpc::CallbackServerContext* context, const ConnectionTable& connections)
       : inbox_(std::move(inbox)),
         run_id_(run_id),
-        peer_(FromGrpcTarget(context->peer())),
-        connections_(connections),
+        connection_(connections.Find(context->peer())),
         context_(context) {}
 
   void Begin(std::shared_ptr<AttachStream> self) {
@@ -84,9 +83,10 @@ class AttachStream final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::
       // The machine refuses those of another run, whose connections do not count as joined.
       const std::string run_id = run_id_();
       const bool is_ours = run_id.empty() || joined->policy.run_id == run_id;
-      if (is_ours && accepted_addr_.empty()) accepted_addr_ = IpText(connections_.Joined(peer_));
-      joined->source_addr = IpText(peer_);
-      joined->accepted_addr = accepted_addr_;
+      if (connection_ == nullptr) return Break(grpc::Status::OK, true);  // it is over already
+      if (is_ours) connection_->has_joined = true;
+      joined->source_addr = IpText(connection_->peer);
+      joined->accepted_addr = IpText(connection_->local);
     }
     const std::lock_guard lock(mutex_);
     has_joined_ = has_joined_ || std::holds_alternative<NodeJoined>(*event);
@@ -202,9 +202,7 @@ class AttachStream final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::
 
   const std::shared_ptr<Inbox> inbox_;
   const std::function<std::string()>& run_id_;  // the frontend's
-  const SocketAddress peer_;
-  std::string accepted_addr_;  // ours, once the agent has joined
-  ConnectionTable& connections_;
+  const std::shared_ptr<ConnectionTable::Connection> connection_;
   SessionId id_;
   std::shared_ptr<AttachStream> self_;
   v1::AgentMessage

@@ -2,29 +2,47 @@
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <iterator>
 #include <utility>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/quiet_thread.h"
 #include "rendezvous/base/steady_clock.h"
+#include "rendezvous/net/socket_address.h"
 #include "rendezvous/wire/hello.h"
 
 namespace ddprun::rendezvous {
+namespace {
+
+// What epoll knows the descriptors by; both ends of a connection have its id, from kFirstId on.
+constexpr uint64_t kDoor = 0, kCloseDoor = 1, kStop = 2, kFirstId = 3;
+constexpr size_t kScratchBytes = 64 * 1024;
+// In one turn, so that a flood of connections does not hold up those that are there.
+constexpr int kAcceptsPerTurn = 64;
+
+}  // namespace
+
+PortListener::PortListener(UniqueFd listening_socket, Handlers handlers)
+    : handlers_(std::move(handlers)),
+      epoll_(epoll_create1(EPOLL_CLOEXEC)),
+      listening_socket_(std::move(listening_socket)),
+      last_id_(kFirstId),
+      scratch_(kScratchBytes) {}
 
 absl::StatusOr<std::unique_ptr<PortListener>> PortListener::Start(UniqueFd listening_socket,
                                                                   Handlers handlers) {
   auto listener = std::unique_ptr<PortListener>(
       new PortListener(std::move(listening_socket), std::move(handlers)));
-  if (!listener->stop_.is_open()) return absl::ErrnoToStatus(errno, "watch the rendezvous port");
+  const bool is_open = listener->epoll_.is_open() &&
+                       listener->Watch(listener->close_door_.fd(), kCloseDoor, EPOLLIN) &&
+                       listener->Watch(listener->stop_.fd(), kStop, EPOLLIN);
+  if (!is_open) return absl::ErrnoToStatus(errno, "watch the rendezvous port");
   listener->thread_ = StartQuietThread([raw = listener.get()] { raw->Run(); });
   if (!listener->thread_.joinable()) {
     return absl::ResourceExhaustedError(
@@ -39,41 +57,82 @@ PortListener::~PortListener() {
   thread_.join();
 }
 
+void PortListener::CloseDoor() {
+  close_door_.Set();
+  door_closed_.get_future().wait();
+}
+
+bool PortListener::Watch(int fd, uint64_t tag, uint32_t events) {
+  epoll_event event{};
+  event.events = events;
+  event.data.u64 = tag;
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, fd, &event) == 0) return true;
+  return errno == ENOENT && epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
 void PortListener::Run() {
-  std::vector<pollfd> polled;
-  for (;;) {
+  while (!ends_at_ || (!connections_.empty() && SteadyNow() < *ends_at_)) {
     const TimePoint before = SteadyNow();
-    const bool accepts = !is_crowded() && before >= accept_again_at_;
-    // poll passes over a negative descriptor.
-    polled = {{stop_.fd(), POLLIN, 0}, {accepts ? listening_socket_.get() : -1, POLLIN, 0}};
-    for (const Connection& silent : silent_) polled.push_back({silent.fd.get(), POLLIN, 0});
-    poll(polled.data(), polled.size(), MillisecondsToWait(before));
-    if (polled[0].revents != 0) return;
-    const TimePoint now = SteadyNow();
-    auto next = silent_.begin();
-    for (size_t i = 2; i < polled.size(); ++i) {
-      const auto connection = next++;
-      if (polled[i].revents != 0) OnReadable(connection);
+    const bool accepts = listening_socket_.is_open() && before >= accept_again_at_;
+    if (listening_socket_.is_open()) {
+      Watch(listening_socket_.get(), kDoor, accepts ? EPOLLIN : 0U);
     }
-    DropSilent(now);
-    if (polled[1].revents != 0) AcceptAll(now);
-    look_at_connections_at_ = handlers_.connections.DropLate(now);
+    epoll_event events[128];
+    const int count = epoll_wait(epoll_.get(), events, 128, MillisecondsToWait(before));
+    const TimePoint now = SteadyNow();
+    bool is_someone_there = false;
+    for (int i = 0; i < count; ++i) {
+      switch (events[i].data.u64) {
+        case kDoor:
+          is_someone_there = true;
+          break;
+        case kCloseDoor:
+          OnCloseDoor();
+          is_someone_there = false;
+          break;
+        case kStop:
+          OnStop(now);
+          break;
+        default:
+          OnEvent(events[i].data.u64, now);
+      }
+    }
+    LookAtStrangers(now);
+    if (is_someone_there && listening_socket_.is_open()) AcceptAll(now);
   }
+}
+
+void PortListener::OnCloseDoor() {
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, close_door_.fd(), nullptr);
+  listening_socket_.Reset();
+  for (auto it = connections_.begin(); it != connections_.end();) {
+    const auto connection = it++;
+    if (connection->second.pipe == nullptr) Drop(connection);
+  }
+  door_closed_.set_value();
+}
+
+void PortListener::OnStop(TimePoint now) {
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, stop_.fd(), nullptr);
+  ends_at_ = now + kEndLimit;
+  listening_socket_.Reset();
+  for (const Id id : std::exchange(strangers_, {})) connections_.erase(id);
 }
 
 int PortListener::MillisecondsToWait(TimePoint now) const {
   Duration wait = std::chrono::hours(1);
-  if (!silent_.empty()) {
-    wait = std::min(wait, Duration(silent_.front().since + silence_limit() - now));
+  if (!strangers_.empty()) {
+    const TimePoint since = connections_.at(*strangers_.begin()).since;
+    wait = std::min(wait, Duration(since + handlers_.silence_limit - now));
   }
-  if (look_at_connections_at_) wait = std::min(wait, Duration(*look_at_connections_at_ - now));
   if (accept_again_at_ > now) wait = std::min(wait, Duration(accept_again_at_ - now));
+  if (ends_at_) wait = std::min(wait, Duration(*ends_at_ - now));
   const auto milliseconds = std::chrono::ceil<std::chrono::milliseconds>(wait).count();
   return static_cast<int>(std::max<int64_t>(0, milliseconds));
 }
 
 void PortListener::AcceptAll(TimePoint now) {
-  while (!is_crowded()) {
+  for (int i = 0; i < kAcceptsPerTurn && MakeRoom(now); ++i) {
     UniqueFd fd(accept4(listening_socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!fd.is_open()) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
@@ -84,37 +143,78 @@ void PortListener::AcceptAll(TimePoint now) {
     }
     const int on = 1;
     setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    silent_.push_back(Connection{.fd = std::move(fd), .since = now});
+    const Id id = last_id_++;
+    if (!Watch(fd.get(), id, EPOLLIN)) continue;
+    Connection connection{.fd = std::move(fd), .ip = "", .since = now, .pipe = nullptr};
+    connection.ip = IpText(PeerAddress(connection.fd.get()));
+    strangers_.insert(id);
+    connections_.emplace(id, std::move(connection));
     // Mostly the first byte is here already; that saves a turn of the loop.
-    OnReadable(std::prev(silent_.end()));
+    OnEvent(id, now);
   }
 }
 
-void PortListener::OnReadable(std::list<Connection>::iterator connection) {
-  char first = 0;
-  const int fd = connection->fd.get();
-  if (connection->is_answered) {
+bool PortListener::MakeRoom(TimePoint now) {
+  if (strangers_.size() < kMaxStrangers) return true;
+  std::map<std::string, size_t> counts;
+  for (const Id id : strangers_) ++counts[connections_.at(id).ip];
+  // The oldest of the busiest address: who is silent, else who has been here long enough.
+  std::optional<Id> silent, old;
+  const auto is_better = [&](Id id, const std::optional<Id>& than) {
+    return !than || counts[connections_.at(id).ip] > counts[connections_.at(*than).ip];
+  };
+  const TimePoint old_since = now - handlers_.silence_limit / 5;
+  for (const Id id : strangers_) {
+    const Connection& connection = connections_.at(id);
+    if (connection.pipe == nullptr && is_better(id, silent)) silent = id;
+    if (connection.since <= old_since && is_better(id, old)) old = id;
+  }
+  const std::optional<Id> leaves = silent ? silent : old;
+  if (leaves) {
+    Drop(connections_.find(*leaves));
+    return true;
+  }
+  accept_again_at_ = connections_.at(*strangers_.begin()).since + handlers_.silence_limit / 5;
+  return false;
+}
+
+void PortListener::OnEvent(Id id, TimePoint now) {
+  const auto found = connections_.find(id);
+  if (found == connections_.end()) return;  // dropped earlier in this turn
+  Connection& connection = found->second;
+  if (connection.pipe == nullptr) return OnReadable(found, now);
+  Pipe& pipe = *connection.pipe;
+  const bool goes_on = pipe.Carry(now, scratch_) &&
+                       Watch(pipe.outer_fd(), id, pipe.outer_events()) &&
+                       Watch(pipe.inner_fd(), id, pipe.inner_events());
+  if (!goes_on) Drop(found);
+}
+
+void PortListener::OnReadable(Connections::iterator found, TimePoint now) {
+  Connection& connection = found->second;
+  const int fd = connection.fd.get();
+  if (connection.is_answered) {
     std::array<char, 256> ignored;
     const ssize_t size = recv(fd, ignored.data(), ignored.size(), 0);
     if (size < 0 && (errno == EAGAIN || errno == EINTR)) return;
-    if (size <= 0) silent_.erase(connection);
+    if (size <= 0) Drop(found);
     return;
   }
+  char first = 0;
   const ssize_t size = recv(fd, &first, 1, MSG_PEEK);
   if (size < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return;
-  if (size == 1 && first == kHelloFirstByte) {
-    AnswerHello(*connection);
-    return;
+  if (size == 1 && first == kHelloFirstByte) return AnswerHello(connection);
+  if (size == 1 && first == 'P') {
+    UniqueFd for_grpc;
+    connection.pipe = Pipe::Open(std::move(connection.fd), handlers_.connections, for_grpc);
+    if (connection.pipe == nullptr) return Drop(found);
+    handlers_.on_http2(std::move(for_grpc));
+    return OnEvent(found->first, now);
   }
-  UniqueFd taken = std::move(connection->fd);
-  const TimePoint until = connection->since + handlers_.silence_limit;
-  silent_.erase(connection);
-  if (size != 1) return;
-  if (first == 0x00 && handlers_.on_store) {
-    handlers_.on_store(std::move(taken));
-  } else if (first == 'P' && handlers_.connections.Add(taken.get(), until)) {
-    handlers_.on_http2(std::move(taken));
-  }
+  UniqueFd taken = std::move(connection.fd);
+  if (taken.is_open()) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, taken.get(), nullptr);
+  Drop(found);
+  if (size == 1 && first == 0x00 && handlers_.on_store) handlers_.on_store(std::move(taken));
 }
 
 void PortListener::AnswerHello(Connection& connection) {
@@ -131,11 +231,22 @@ void PortListener::AnswerHello(Connection& connection) {
   connection.is_answered = true;
 }
 
-void PortListener::DropSilent(TimePoint now) {
-  while (!silent_.empty()) {
-    if (now < silent_.front().since + silence_limit()) return;
-    silent_.pop_front();
+void PortListener::LookAtStrangers(TimePoint now) {
+  for (auto it = strangers_.begin(); it != strangers_.end();) {
+    const Id id = *it++;  // Drop takes it out
+    const auto found = connections_.find(id);
+    const Connection& connection = found->second;
+    if (connection.pipe != nullptr && connection.pipe->has_joined()) {
+      strangers_.erase(id);
+    } else if (now >= connection.since + handlers_.silence_limit) {
+      Drop(found);
+    }
   }
+}
+
+void PortListener::Drop(Connections::iterator connection) {
+  strangers_.erase(connection->first);
+  connections_.erase(connection);
 }
 
 }  // namespace ddprun::rendezvous

@@ -1,91 +1,119 @@
 // The rendezvous port: one listening socket of our own, whose connections are told apart by their
 // first byte before anything else may cost memory or time.
 //
-//   0x00 a worker that looks for its store    'P' HTTP/2, for gRPC
+//   0x00 a worker that looks for its store    'P' HTTP/2, for gRPC (pipe.h)
 //   0x01 a hello (hello.h), answered here     0x16 TLS, which is not configured: closed
 //   anything else is closed, and so is a connection that says nothing for 5 s.
 //
-// A connection that gRPC got is shut down when no agent has joined over it within the same 5 s,
-// counted from its coming (connection_table.h).
+// An HTTP/2 connection is closed when no agent has joined over it within the same 5 s, counted from
+// its coming. Until then it is a stranger's, as one that says nothing is.
 //
-// At most 64 connections may be silent at a time. While there are so many no further one is
-// accepted (it waits in the kernel's backlog), but from its second second on the oldest is closed
-// to make room. A limit per source address is not kept: behind one address may be a whole cluster
-// (NAT), and on one machine all agents are 127.0.0.1. One thread; the socket is bound without
-// SO_REUSEPORT, so that a second coordinator on the port is an error and never a silent partner.
+// There are at most 256 strangers at a time. The next one takes the place of the oldest that is
+// silent, among those of the address that has most of them: whoever speaks gets in beside thousands
+// that do not. While all 256 speak, no further one is accepted (it waits in the kernel's backlog),
+// but a second old ones make room. More than that is not kept of an address: behind one may be a
+// whole cluster (NAT), and on one machine all agents are 127.0.0.1.
+//
+// One thread; the socket is bound without SO_REUSEPORT, so that a second coordinator on the port is
+// an error and never a silent partner.
 #ifndef DDPRUN_RENDEZVOUS_SERVER_PORT_LISTENER_H_
 #define DDPRUN_RENDEZVOUS_SERVER_PORT_LISTENER_H_
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
-#include <list>
+#include <future>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "rendezvous/base/time.h"
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/net/connection_table.h"
 #include "rendezvous/net/interrupt.h"
+#include "rendezvous/server/pipe.h"
 
 namespace ddprun::rendezvous {
 
 class PortListener {
  public:
-  static constexpr size_t kMaxSilent = 64;
+  static constexpr size_t kMaxStrangers = 256;
   static constexpr Duration kSilenceLimit = std::chrono::seconds(5);
   // How long accept rests when this process has no descriptor left: without a rest it would spin.
   static constexpr Duration kAcceptRest = std::chrono::milliseconds(100);
+  // How long the end waits for what gRPC has said last to go out.
+  static constexpr Duration kEndLimit = std::chrono::seconds(1);
 
   struct Handlers {
-    // Both are called on the listener's thread with the connection unread and non-blocking.
+    // Called on the listener's thread with the connection unread and non-blocking.
     std::function<void(UniqueFd)> on_store;  // not set: closed
+    // Likewise, with gRPC's end of the connection.
     std::function<void(UniqueFd)> on_http2;
     std::function<void()> on_no_descriptor;  // likewise, at each rest of accept; may be unset
-    ConnectionTable& connections;            // gets what on_http2 gets; outlives the listener
+    ConnectionTable& connections;            // of on_http2's; outlives the listener
     std::function<std::string()> hello_reply;
-    Duration silence_limit = kSilenceLimit;  // a fifth of it when crowded
+    Duration silence_limit = kSilenceLimit;  // a fifth of it where all strangers speak
   };
 
-  // Serves `listening_socket` until destroyed.
+  // Serves `listening_socket` until CloseDoor.
   static absl::StatusOr<std::unique_ptr<PortListener>> Start(UniqueFd listening_socket,
                                                              Handlers handlers);
+  // Carries what on_http2's owner has said before it closed its ends.
   ~PortListener();
   PortListener(const PortListener&) = delete;
   PortListener& operator=(const PortListener&) = delete;
 
- private:
-  struct Connection {
-    UniqueFd fd;
-    TimePoint since;
-    bool is_answered = false;  // a hello: stays until the other side has read and closed
-  };
+  // Frees the port. No handler is called from then on; the connections of on_http2 go on.
+  void CloseDoor();
 
-  PortListener(UniqueFd listening_socket, Handlers handlers)
-      : listening_socket_(std::move(listening_socket)), handlers_(std::move(handlers)) {}
+ private:
+  using Id = uint64_t;
+  struct Connection {
+    UniqueFd fd;  // not open with a pipe, which has it
+    std::string ip;
+    TimePoint since;
+    bool is_answered = false;    // a hello: stays until the other side has read and closed
+    std::unique_ptr<Pipe> pipe;  // of HTTP/2
+  };
+  using Connections = std::map<Id, Connection>;
+
+  PortListener(UniqueFd listening_socket, Handlers handlers);
+  // False: errno says why not.
+  bool Watch(int fd, uint64_t tag, uint32_t events);
   void Run();
+  void OnCloseDoor();
+  void OnStop(TimePoint now);
   int MillisecondsToWait(TimePoint now) const;
   void AcceptAll(TimePoint now);
-  void OnReadable(std::list<Connection>::iterator connection);
+  // Whether another stranger has room, perhaps in the place of one that is dropped here.
+  bool MakeRoom(TimePoint now);
+  void OnEvent(Id id, TimePoint now);
+  void OnReadable(Connections::iterator connection, TimePoint now);
   void AnswerHello(Connection& connection);
-  void DropSilent(TimePoint now);
-  Duration silence_limit() const {
-    return is_crowded() ? handlers_.silence_limit / 5 : handlers_.silence_limit;
-  }
-  bool is_crowded() const { return silent_.size() >= kMaxSilent; }
+  void LookAtStrangers(TimePoint now);
+  void Drop(Connections::iterator connection);
 
-  const UniqueFd listening_socket_;
   const Handlers handlers_;
+  Interrupt close_door_;
+  std::promise<void> door_closed_;
   Interrupt stop_;
+  const UniqueFd epoll_;
 
   // The thread's own.
-  std::list<Connection> silent_;  // oldest first
-  TimePoint accept_again_at_{};   // after a lack of descriptors
-  std::optional<TimePoint> look_at_connections_at_;
+  UniqueFd listening_socket_;
+  Connections connections_;  // by age
+  std::set<Id> strangers_;   // of them; one that has joined stays until it is looked at
+  Id last_id_;
+  TimePoint accept_again_at_{};  // after a lack of descriptors, and while all strangers speak
+  std::optional<TimePoint> ends_at_;
+  std::vector<char> scratch_;
 
   std::thread thread_;
 };

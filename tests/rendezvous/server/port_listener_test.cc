@@ -4,6 +4,7 @@
 
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 
 #include <atomic>
 #include <memory>
@@ -29,10 +30,7 @@ struct Served {
     port = LocalPort(socket->get());
     PortListener::Handlers handlers{.connections = table};
     handlers.on_store = [](UniqueFd fd) { SendAll(fd.get(), "store"); };
-    handlers.on_http2 = [](UniqueFd fd) {
-      SendAll(fd.get(), "http2");
-      shutdown(fd.get(), SHUT_RDWR);  // as gRPC does before it closes
-    };
+    handlers.on_http2 = [](UniqueFd fd) { SendAll(fd.get(), "http2"); };
     handlers.hello_reply = [] { return MakeHelloReply({"run-1", false}); };
     handlers.on_no_descriptor = [this] { ++rests; };
     handlers.silence_limit = silence_limit;
@@ -40,8 +38,8 @@ struct Served {
     REQUIRE(started.ok());
     listener = *std::move(started);
   }
-  std::string Ask(const std::string& bytes) const {
-    const UniqueFd fd = ConnectTo(port);
+  std::string Ask(const std::string& bytes) const { return AskOn(ConnectTo(port), bytes); }
+  std::string AskOn(UniqueFd fd, const std::string& bytes) const {
     SendAll(fd.get(), bytes);
     return ReadToEnd(fd.get());
   }
@@ -101,6 +99,15 @@ struct Kept {
     const std::lock_guard lock(mutex);
     return connections.size();
   }
+  // As gRPC tells it.
+  std::string PeerOf(size_t i) {
+    const std::lock_guard lock(mutex);
+    sockaddr_un name{};
+    socklen_t size = sizeof(name);
+    REQUIRE(getpeername(connections[i].get(), reinterpret_cast<sockaddr*>(&name), &size) == 0);
+    return "unix-abstract:" +
+           std::string(name.sun_path + 1, size - offsetof(sockaddr_un, sun_path) - 1);
+  }
   uint16_t port = 0;
   ConnectionTable table;
   std::mutex mutex;
@@ -108,22 +115,29 @@ struct Kept {
   std::unique_ptr<PortListener> listener;
 };
 
-TEST_CASE("port listener: gRPC's connection is shut down in time unless an agent has joined") {
+TEST_CASE("port listener: gRPC's connection is closed in time unless an agent has joined") {
   Kept kept(std::chrono::milliseconds(500));
   const UniqueFd joined = ConnectTo(kept.port);
-  SendAll(joined.get(), "P");
+  SendAll(joined.get(), "PRI");
   while (kept.Count() < 1) std::this_thread::yield();
-  kept.table.Joined(LocalAddress(joined.get()));
+  const auto connection = kept.table.Find(kept.PeerOf(0));
+  REQUIRE(connection);
+  CHECK(AddressText(connection->peer) == AddressText(LocalAddress(joined.get())));
+  CHECK(AddressText(connection->local) == AddressText(PeerAddress(joined.get())));
+  connection->has_joined = true;
   // One after the other: `joined` is there for twice the time by then, whatever the time is.
   for (int i = 0; i < 2; ++i) {
     const UniqueFd stranger = ConnectTo(kept.port);
     SendAll(stranger.get(), "P");
     CHECK(ReadToEnd(stranger.get()) == "");
   }
+  REQUIRE(kept.Count() == 3);
   const std::lock_guard lock(kept.mutex);
-  REQUIRE(kept.connections.size() == 3);
+  char heard[16];
+  REQUIRE(recv(kept.connections[0].get(), heard, sizeof heard, 0) == 3);
+  CHECK(std::string(heard, 3) == "PRI");
   SendAll(kept.connections[0].get(), "here");
-  kept.connections[0].Reset();  // the only descriptor: this closes it
+  kept.connections[0].Reset();
   CHECK(ReadToEnd(joined.get()) == "here");
 }
 
@@ -164,14 +178,32 @@ TEST_CASE("port listener: without descriptors it rests, and serves when there ar
   CHECK(ReadToEnd(late.get()) == "http2");
 }
 
-TEST_CASE("port listener: more silent connections than there is room for do not shut others out") {
-  const Served served(std::chrono::milliseconds(500));
+TEST_CASE("port listener: whoever speaks gets in beside thousands who are silent") {
+  const Served served(std::chrono::hours(1));
   std::vector<UniqueFd> silent;
-  for (size_t i = 0; i < PortListener::kMaxSilent + 20; ++i) {
-    silent.push_back(ConnectTo(served.port));
-  }
+  for (int i = 0; i < 2000; ++i) silent.push_back(ConnectTo(served.port));
   CHECK(served.Ask("P") == "http2");
-  for (const UniqueFd& fd : silent) CHECK(ReadToEnd(fd.get()) == "");
+  CHECK(served.Ask(kHelloRequest) == "ddprun/1 run run-1\n");
+  // The oldest have left, the youngest are there still.
+  for (size_t i = 0; i < 2000 - PortListener::kMaxStrangers; ++i) {
+    CHECK(ReadToEnd(silent[i].get()) == "");
+  }
+  CHECK(served.AskOn(std::move(silent.back()), "P") == "http2");
+}
+
+TEST_CASE("port listener: where all strangers speak the oldest make room, before their time") {
+  Kept kept(std::chrono::milliseconds(5000));
+  std::vector<UniqueFd> strangers;
+  for (size_t i = 0; i < PortListener::kMaxStrangers; ++i) {
+    strangers.push_back(ConnectTo(kept.port));
+    SendAll(strangers.back().get(), "P");
+  }
+  const TimePoint begin = SteadyNow();
+  const UniqueFd next = ConnectTo(kept.port);
+  SendAll(next.get(), "P");
+  while (kept.Count() <= PortListener::kMaxStrangers) std::this_thread::yield();
+  CHECK(ReadToEnd(strangers.front().get()) == "");
+  CHECK(SteadyNow() - begin < std::chrono::seconds(30));
 }
 
 TEST_CASE("port listener: a port that is taken is named") {

@@ -2,7 +2,6 @@
 #include <doctest/doctest.h>
 
 #include "rendezvous/base/steady_clock.h"
-#include "rendezvous/net/connection_table.h"
 #include "tests/rendezvous/server/event_log.h"
 #include "tests/rendezvous/server/over_sockets.h"
 #include "tests/rendezvous/server/sockets.h"
@@ -143,7 +142,6 @@ TEST_CASE("reattach: an HTTP/2 connection that never says a request is closed") 
   // gRPC says which limit it was: it comes before that of the port.
   const std::string end = ReadToEnd(idle.get());
   CHECK_MESSAGE(end.find("idle") != std::string::npos, end.size(), " bytes");
-  CHECK(kIdleConnectionMs < 5000);
 }
 
 }  // namespace

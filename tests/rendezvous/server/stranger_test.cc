@@ -13,6 +13,7 @@
 
 #include "rendezvous/base/steady_clock.h"
 #include "tests/rendezvous/server/event_log.h"
+#include "tests/rendezvous/server/http2_frames.h"
 #include "tests/rendezvous/server/over_sockets.h"
 #include "tests/rendezvous/server/sockets.h"
 
@@ -21,37 +22,6 @@ namespace {
 
 // Five are promised; the rest is for a loaded machine.
 constexpr std::chrono::seconds kDropLimit{10};
-
-std::string Frame(char type, char flags, int stream, const std::string& payload) {
-  const size_t size = payload.size();
-  const std::string head = {static_cast<char>(size >> 16),
-                            static_cast<char>(size >> 8),
-                            static_cast<char>(size),
-                            type,
-                            flags,
-                            0,
-                            0,
-                            static_cast<char>(stream >> 8),
-                            static_cast<char>(stream)};
-  return head + payload;
-}
-
-// What a client of HTTP/2 says first: the preface and its settings.
-std::string Greeting() { return "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + Frame(4, 0, 0, ""); }
-
-// A field of a header block: neither compressed nor indexed.
-std::string Field(const std::string& name, const std::string& value) {
-  return std::string(1, '\0') + static_cast<char>(name.size()) + name +
-         static_cast<char>(value.size()) + value;
-}
-
-// The headers of a call, complete.
-std::string Call(int stream, const std::string& path) {
-  return Frame(1, 4, stream,
-               Field(":method", "POST") + Field(":scheme", "http") + Field(":path", path) +
-                   Field(":authority", "coordinator") + Field("te", "trailers") +
-                   Field("content-type", "application/grpc"));
-}
 
 // What a stranger says at its n-th turn; the turns are 100 ms apart.
 using Script = std::function<std::string(int turn)>;
@@ -69,7 +39,7 @@ Script Drip(const std::string& bytes, size_t at_once) {
 Script CallAgainAndAgain(const std::string& path) {
   return [path](int turn) {
     if (turn == 0) return Greeting();
-    return turn % 10 == 1 ? Call(turn / 10 * 2 + 1, path) : std::string();
+    return turn % 10 == 1 ? Call(static_cast<uint32_t>(turn) / 10 * 2 + 1, path) : std::string();
   };
 }
 
@@ -91,7 +61,7 @@ TEST_CASE("strangers: who does not join in five seconds is dropped, however busy
   const auto assigned = log.Await<Assigned>();
   REQUIRE_MESSAGE(assigned, log.Text());
 
-  const std::string ping = Frame(6, 0, 0, std::string(8, 'x'));
+  const std::string ping = Frame(kPingFrame, 0, 0, std::string(8, 'x'));
   const std::pair<std::string, Script> rows[] = {
       {"drips the preface", Drip(Greeting(), 1)},
       {"drips the headers of a call", Drip(Greeting() + Call(1, "/x"), Greeting().size() + 20)},
@@ -100,7 +70,7 @@ TEST_CASE("strangers: who does not join in five seconds is dropped, however busy
                               : turn % 15 == 0 ? ping
                                                : std::string(); }},
       {"calls what is not there", CallAgainAndAgain("/no/such")},
-      {"opens the agents' stream", CallAgainAndAgain("/ddprun.rendezvous.v1.Rendezvous/Attach")},
+      {"opens the agents' stream", CallAgainAndAgain(kAttachPath)},
   };
   std::vector<UniqueFd> strangers;
   for (size_t i = 0; i < std::size(rows); ++i) strangers.push_back(ConnectTo(port));
