@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "launcher/cli/text.h"
+#include "launcher/report/own_links.h"
 #include "rendezvous/base/durable_file.h"
 #include "rendezvous/base/unique_fd.h"
 
@@ -24,9 +25,10 @@ struct Written {
 
 absl::Status Open(const std::string& path, UniqueFd& fd) {
   // O_NONBLOCK: a FIFO would wait for its reader.
-  fd = UniqueFd(
-      open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_NOCTTY | O_NONBLOCK | O_CLOEXEC, 0666));
-  if (!fd.is_open()) return FileError("open", EscapeControl(path));
+  absl::StatusOr<UniqueFd> opened =
+      OpenOwn(path, O_WRONLY | O_APPEND | O_CREAT | O_NOCTTY | O_NONBLOCK, 0666);
+  if (!opened.ok()) return opened.status();
+  fd = *std::move(opened);
   struct stat about {};
   if (fstat(fd.get(), &about) != 0) return FileError("stat", EscapeControl(path));
   if (S_ISREG(about.st_mode)) return absl::OkStatus();

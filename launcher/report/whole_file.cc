@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "launcher/cli/text.h"
+#include "launcher/report/own_links.h"
 #include "rendezvous/base/durable_file.h"
 #include "rendezvous/base/unique_fd.h"
 
@@ -32,10 +33,9 @@ UniqueFd OpenTemporary(const std::string& path, std::string& name) {
 
 absl::Status WriteInPlace(const std::string& path, absl::string_view text) {
   // O_NONBLOCK: a FIFO would wait for its reader.
-  const UniqueFd fd(
-      open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK | O_CLOEXEC, 0644));
-  if (!fd.is_open()) return Failed("open", path, errno);
-  return WriteAll(fd.get(), text, path);
+  const absl::StatusOr<UniqueFd> fd =
+      OpenOwn(path, O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK, 0644);
+  return fd.ok() ? WriteAll(fd->get(), text, path) : fd.status();
 }
 
 }  // namespace
@@ -54,21 +54,19 @@ absl::Status WriteWholeFile(const std::string& path, absl::string_view text) {
 }
 
 absl::Status WriteIfThere(const std::string& path, absl::string_view text) {
-  const UniqueFd fd(open(path.c_str(), O_WRONLY | O_TRUNC | O_NONBLOCK | O_CLOEXEC));
-  return fd.is_open() ? WriteAll(fd.get(), text, path) : absl::OkStatus();
+  const absl::StatusOr<UniqueFd> fd = OpenOwn(path, O_WRONLY | O_TRUNC | O_NONBLOCK);
+  return fd.ok() ? WriteAll(fd->get(), text, path) : absl::OkStatus();
 }
 
 absl::Status CheckWritable(const std::string& path) {
   struct stat about {};
-  if (stat(path.c_str(), &about) == 0) {
-    if (!S_ISREG(about.st_mode)) {
-      return absl::FailedPreconditionError(
-          absl::StrCat(EscapeControl(path), ": expected the path of a regular file"));
-    }
-    if (access(path.c_str(), W_OK) == 0) return absl::OkStatus();
-    return Failed("write to", path, errno);
+  if (stat(path.c_str(), &about) == 0 && !S_ISREG(about.st_mode)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(EscapeControl(path), ": expected the path of a regular file"));
   }
-  if (errno != ENOENT) return Failed("write to", path, errno);
+  // Neither made nor emptied.
+  const absl::Status opened = OpenOwn(path, O_WRONLY | O_NONBLOCK).status();
+  if (!absl::IsNotFound(opened)) return opened;
   std::string name;
   const UniqueFd fd = OpenTemporary(path, name);
   if (!fd.is_open()) return Failed("write to", path, errno);

@@ -11,6 +11,7 @@
 #include <iterator>
 
 #include "tests/support/files.h"
+#include "tests/support/skip.h"
 #include "tests/support/temp_dir.h"
 
 namespace {
@@ -70,6 +71,26 @@ TEST_CASE("whole file: a link stays a link, as a bind-mounted file would") {
   REQUIRE(WriteWholeFile(dir.File("link"), "text").ok());
   CHECK(std::filesystem::is_symlink(dir.File("link")));
   CHECK(ReadFile(dir.File("target")) == "text");
+}
+
+TEST_CASE("whole file: another user's link is not followed, and is named before and after") {
+  if (geteuid() != 0) return testing::SkipTest("only root can give a link away");
+  const testing::TempDir dir;
+  const std::string link = dir.File("link");
+  const std::string chain = dir.File("chain");  // ours, to another's
+  REQUIRE(symlink("target", link.c_str()) == 0);
+  REQUIRE(lchown(link.c_str(), 65534, 65534) == 0);
+  REQUIRE(symlink(link.c_str(), chain.c_str()) == 0);
+  for (const bool is_there : {false, true}) {
+    if (is_there) std::ofstream(dir.File("target")) << "kept";
+    for (const std::string& path : {link, chain}) {
+      const std::string expected = link + ": it is a symbolic link of user 65534";
+      CHECK(std::string(CheckWritable(path).message()).find(expected) == 0);
+      CHECK(std::string(WriteWholeFile(path, "x").message()).find(expected) == 0);
+      CHECK(WriteIfThere(path, "x").ok());
+    }
+  }
+  CHECK(ReadFile(dir.File("target")) == "kept");
 }
 
 TEST_CASE("whole file: what cannot be written is named with its path, before and after") {

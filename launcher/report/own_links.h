@@ -1,0 +1,22 @@
+// Opens files for writing where others may put links: a symbolic link of another user's is not
+// followed, so that nobody has our user write where they cannot.
+#ifndef DDPRUN_LAUNCHER_REPORT_OWN_LINKS_H_
+#define DDPRUN_LAUNCHER_REPORT_OWN_LINKS_H_
+
+#include <sys/types.h>
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "rendezvous/base/unique_fd.h"
+
+namespace ddprun::launcher {
+
+// As open(2), which follows links of this user's and of root's only: of the last part of `path`,
+// and of what it points to. PERMISSION_DENIED names another's. Folders on the way are followed
+// whoever made them: whoever may do that may replace the file as well.
+absl::StatusOr<UniqueFd> OpenOwn(const std::string& path, int flags, mode_t mode = 0);
+
+}  // namespace ddprun::launcher
+
+#endif  // DDPRUN_LAUNCHER_REPORT_OWN_LINKS_H_
