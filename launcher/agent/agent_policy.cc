@@ -1,6 +1,7 @@
 #include "launcher/agent/agent_policy.h"
 
 #include "absl/strings/str_cat.h"
+#include "rendezvous/core/rank_assignment.h"
 
 namespace ddprun::launcher {
 
@@ -15,6 +16,13 @@ AgentPolicy AgentPolicyOf(const LaunchConfig& config) {
           .requeue_code = config.requeue_code,
           .is_check = config.is_check,
           .more_stop_signals = config.more_stop_signals};
+}
+
+bool MeetsOnLoopback(const LaunchConfig& config) {
+  const std::string& host = config.endpoint.host;
+  const bool is_address = host.find_first_not_of("0123456789abcdef.:") == std::string::npos;
+  return !config.is_endpoint_assumed && (is_address || host == "localhost") &&
+         rendezvous::IsLoopback(host);
 }
 
 rendezvous::Policy RendezvousPolicyOf(const LaunchConfig& config) {

@@ -13,6 +13,10 @@ namespace ddprun::launcher {
 
 AgentPolicy AgentPolicyOf(const LaunchConfig& config);
 
+// The user has named a loopback address as the place where all nodes meet: all are on this host,
+// and nothing has to be open to others.
+bool MeetsOnLoopback(const LaunchConfig& config);
+
 // What a coordinator hosted by this agent follows.
 rendezvous::Policy RendezvousPolicyOf(const LaunchConfig& config);
 

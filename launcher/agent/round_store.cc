@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "launcher/agent/agent_policy.h"
 #include "rendezvous/core/rank_assignment.h"
 #include "rendezvous/net/listening_socket.h"
 #include "rendezvous/net/socket_address.h"
@@ -45,7 +46,7 @@ RoundStore::Reach RoundStore::ReachOf(const LaunchConfig& config, const Environm
   if (is_static) return config.node_rank == 0 ? Reach::kOtherPort : Reach::kNone;
   // Workers connect to the address that the user gave.
   const bool is_loopback = config.local_addr.empty() || rendezvous::IsLoopback(config.local_addr);
-  const bool is_alone = config.rendezvous == RendezvousKind::kStandalone;
+  const bool is_alone = config.rendezvous == RendezvousKind::kStandalone || MeetsOnLoopback(config);
   return is_alone && is_loopback ? Reach::kThisHost : Reach::kAllHosts;
 }
 

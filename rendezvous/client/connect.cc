@@ -167,7 +167,7 @@ class Client final : public RendezvousClient {
     start.policy = options_.policy;
     start.run_dir = options_.run_dir;
     if (options_.mode != ContactOptions::Mode::kStandalone) {
-      start.listen = {.host = "", .port = port};
+      start.listen = {.host = options_.listen_host, .port = port};
     }
     start.on_store_connection = Behind(gate_, options_.on_store_connection);
     start.log_step = Behind(gate_, options_.log_step);

@@ -16,6 +16,7 @@ namespace ddprun::rendezvous {
 struct RendezvousOptions : ContactOptions {
   // Of a coordinator here (Coordinator::Options). kStatic on node_rank 0: on_store_connection gets
   // the workers' connections to the shared port, unread.
+  std::string listen_host;  // an address of this host; empty: all
   std::string run_dir;
   std::function<void(UniqueFd)> on_store_connection;
   std::function<void(const std::string&)> log_step;

@@ -89,6 +89,26 @@ TEST_CASE("round store: only an explicit 1 leaves the store to the workers, and 
   CHECK(reach_of(RendezvousKind::kC10d, "true") == kAllHosts);
 }
 
+TEST_CASE("round store: where all nodes meet on loopback nobody else reaches it") {
+  const auto reach_of = [](const std::string& host, bool is_assumed = false) {
+    LaunchConfig config;
+    config.rendezvous = RendezvousKind::kC10d;
+    config.endpoint = {host, 29400};
+    config.is_endpoint_assumed = is_assumed;
+    return RoundStore::ReachOf(config, {});
+  };
+  using enum RoundStore::Reach;
+  CHECK(reach_of("127.0.0.1") == kThisHost);
+  CHECK(reach_of("127.0.1.1") == kThisHost);
+  CHECK(reach_of("::1") == kThisHost);
+  CHECK(reach_of("localhost") == kThisHost);
+  // Others may know this host by its name.
+  CHECK(reach_of("localhost", true) == kAllHosts);
+  CHECK(reach_of("127.example.org") == kAllHosts);
+  CHECK(reach_of("10.0.0.7") == kAllHosts);
+  CHECK(reach_of("gpu-01") == kAllHosts);
+}
+
 TEST_CASE("round store: alone on its node it can be reached at the address that the user gave") {
   const auto reach_of = [](const std::string& local_addr) {
     LaunchConfig config;

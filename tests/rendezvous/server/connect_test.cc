@@ -229,6 +229,17 @@ TEST_CASE("connect: the name that others would be told must resolve, whoever hos
   }
 }
 
+TEST_CASE("connect: a coordinator listens where it is told to, and nowhere else") {
+  ReservedPort port;
+  EventLog log;
+  RendezvousOptions options = Options(Mode::kDynamic, 1, port.port());
+  options.listen_host = "127.0.0.1";
+  auto client = ConnectRendezvous(options, log.handler());
+  REQUIRE_MESSAGE(log.Await<ContactMade>(), log.Text());
+  CHECK(TryConnectTo(port.port()).is_open());
+  CHECK_FALSE(TryConnectTo(port.port(), "127.0.0.2").is_open());
+}
+
 TEST_CASE("connect: an address that others are told need not be one of this machine") {
   EventLog log;
   RendezvousOptions options = Options(Mode::kStandalone, 1, 0, "");

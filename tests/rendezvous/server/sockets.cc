@@ -36,9 +36,10 @@ bool WaitReadable(int fd, int timeout_ms) {
 
 ReservedPort::ReservedPort() : fd_(Bind(port_)) {}
 
-UniqueFd TryConnectTo(uint16_t port) {
+UniqueFd TryConnectTo(uint16_t port, const char* ip) {
   UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const sockaddr_in address = Loopback(port);
+  sockaddr_in address = Loopback(port);
+  DDP_CHECK(inet_pton(AF_INET, ip, &address.sin_addr) == 1);
   const auto* raw = reinterpret_cast<const sockaddr*>(&address);
   if (connect(fd.get(), raw, sizeof(address)) != 0) fd.Reset();
   return fd;

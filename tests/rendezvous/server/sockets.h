@@ -27,8 +27,8 @@ class ReservedPort {
   UniqueFd fd_;
 };
 
-// Connects to 127.0.0.1:port, blocking. Not open: nobody listens there.
-UniqueFd TryConnectTo(uint16_t port);
+// Connects to `ip`, blocking. Not open: nobody listens there.
+UniqueFd TryConnectTo(uint16_t port, const char* ip = "127.0.0.1");
 // As TryConnectTo; somebody must listen.
 UniqueFd ConnectTo(uint16_t port);
 void SendAll(int fd, const std::string& bytes);
