@@ -127,7 +127,7 @@ void State::AdoptRunning(TimePoint now, const NodeJoined& event, bool is_unknown
       hold_until = now + members.return_time();
     }
   }
-  if (phase == Phase::kSealed && has_seat) {
+  if ((phase == Phase::kSealed || phase == Phase::kReadopting) && has_seat) {
     DrainRound(now, DrainCause::kLoss,
                absl::StrCat("node ", NodeName(member.info), " runs an earlier round"));
   }

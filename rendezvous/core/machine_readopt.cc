@@ -9,7 +9,8 @@ namespace ddprun::rendezvous {
 
 bool State::MayReadopt(const Stamp& stamp) const {
   if (phase == Phase::kClosed) return false;
-  if (phase == Phase::kReadopting || (phase == Phase::kOpen && round == Round{})) return true;
+  if (phase == Phase::kReadopting) return IsThisRound(stamp) || IsNewer(stamp);
+  if (phase == Phase::kOpen && round == Round{}) return true;
   // All nodes of an older round came back first, which was over without their knowing it.
   return is_readopted && IsNewer(stamp);
 }
@@ -75,10 +76,6 @@ std::string State::FindContradiction(const NodeJoined& event) const {
 void State::Readopt(TimePoint now, const NodeJoined& event, Member& member) {
   const Stamp& stamp = event.stamp;
   const bool is_first = !IsThisRound(stamp);
-  if (phase == Phase::kReadopting && is_first && !IsNewer(stamp)) {
-    StopStale(now, event, member);
-    return;
-  }
   if (is_first) BeginReadopting(now, stamp);
   TakeSeat(*event.held, member);
   needs_telling = true;
