@@ -13,9 +13,6 @@ namespace {
 
 // Far above any node there is; keeps world sizes far from overflow.
 constexpr int kMaxLocalWorldSize = 4096;
-// Epochs and rounds from here on are nobody's: an epoch from the time of day is below 2^51, and
-// those after a greater one must have room.
-constexpr uint64_t kClaimLimit = uint64_t{1} << 62;
 constexpr size_t kMaxRefusalText = 300;
 
 std::string NnodesText(const Policy& policy) {
@@ -53,7 +50,9 @@ std::optional<Refuse> State::CheckAdmission(const NodeJoined& event) const {
                   absl::StrCat("node ", NodeName(node), " offers ", node.local_world_size,
                                " workers: 1 to ", kMaxLocalWorldSize, " are possible"));
   }
-  if (event.held && event.stamp.instance != instance && is_instance_settled) {
+  // No instance is taken up whose epochs are made up.
+  const bool may_take_up = !is_instance_settled && event.stamp.epoch.value < kClaimLimit;
+  if (event.held && event.stamp.instance != instance && !may_take_up) {
     return refuse(Refusal::kOtherJob,
                   absl::StrCat("node ", NodeName(node), " runs workers of an earlier job \"",
                                policy.run_id, "\": the coordinator of that one is gone"));
@@ -115,19 +114,11 @@ std::string State::FindOtherCluster(const NodeInfo& node) const {
 
 std::string State::FindFalseClaim(const NodeJoined& event) const {
   const Stamp& stamp = event.stamp;
-  const bool is_ours = stamp.instance == instance;
-  const Round last_sealed = epoch == own_epoch ? round : Round{};
-  const bool is_from_future = is_ours && stamp.epoch == own_epoch && stamp.round > last_sealed;
-  // One claim just below the limit lifts what we know to it: what we gave out ourselves is no
-  // claim.
-  const Round known = is_ours ? std::max(round, round_floor) : Round{};
-  const bool is_beyond_all =
-      (stamp.epoch.value >= kClaimLimit && !(is_ours && stamp.epoch <= own_epoch)) ||
-      (stamp.round.value >= kClaimLimit && stamp.round > known);
+  const bool is_nobodys = stamp.instance == instance && !MayBeGivenOut(stamp);
   const bool is_of_nothing =
       event.held && (stamp.round == Round{} || !stamp.instance.is_known() ||
                      event.held->epoch != stamp.epoch || event.held->round != stamp.round);
-  if (is_from_future || is_beyond_all || is_of_nothing) {
+  if (is_nobodys || is_of_nothing) {
     return absl::StrCat("node ", NodeName(event.node), " claims round ", stamp.round.value,
                         " of epoch ", stamp.epoch.value,
                         ", which no coordinator of this job gave out");
@@ -136,6 +127,14 @@ std::string State::FindFalseClaim(const NodeJoined& event) const {
   if (contradiction.empty()) return "";
   return absl::StrCat("node ", NodeName(event.node), " claims a place in round ", stamp.round.value,
                       " that cannot be: ", contradiction);
+}
+
+bool State::MayBeGivenOut(const Stamp& stamp) const {
+  if (stamp.epoch == own_epoch) return stamp.round <= (epoch == own_epoch ? round : Round{});
+  // Nobody but us has given out any.
+  if (!is_instance_inherited) return stamp.epoch == Epoch{} && stamp.round == Round{};
+  // After a greater epoch there must be room: one claim must not take it from the honest ones.
+  return stamp.epoch < own_epoch || stamp.epoch.value < kClaimLimit;
 }
 
 std::string State::FindTakenRank(const NodeJoined& event) const {

@@ -1,5 +1,6 @@
 // How nodes come into the job and go out of it.
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -69,11 +70,12 @@ Member& State::Admit(TimePoint now, const NodeJoined& event) {
 bool State::LearnFromStamp(TimePoint now, const NodeJoined& event) {
   const Stamp& stamp = event.stamp;
   bool is_record_due = false;
-  if (!is_instance_settled && stamp.instance.is_known() && stamp.instance != instance) {
+  if (!is_instance_settled && stamp.instance.is_known() && stamp.instance != instance &&
+      stamp.epoch.value < kClaimLimit) {
     owes_hold = true;
     if (event.held) {
       instance = stamp.instance;
-      is_instance_settled = true;
+      is_instance_settled = is_instance_inherited = true;
       is_record_due = true;
     }
   }
@@ -93,9 +95,9 @@ bool State::LearnFromStamp(TimePoint now, const NodeJoined& event) {
     restart_hold_until = now + members.return_time();
   }
   if (stamp.instance != instance) return false;
-  const bool is_unknown = stamp.epoch >= own_epoch && !IsThisRound(stamp) &&
-                          (stamp.epoch > own_epoch || stamp.round > round);
-  if (round == Round{} || is_unknown) round_floor = std::max(round_floor, stamp.round);
+  const bool is_unknown = std::tie(stamp.epoch, stamp.round) > std::tie(own_epoch, round);
+  // A round that is made up is not counted on from: the next one has a greater epoch anyway.
+  if (stamp.round.value < kClaimLimit) round_floor = std::max(round_floor, stamp.round);
   if (is_unknown) own_epoch = Epoch{stamp.epoch.value + 1};
   if (round == Round{}) epoch = own_epoch;
   return is_unknown;

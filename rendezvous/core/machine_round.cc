@@ -83,7 +83,7 @@ void State::SealRound(TimePoint now) {
   const Members order = OrderByRank(SelectMembers(ready, policy.max_nodes), policy.is_static);
   std::vector<Assignment> assignments = AssignRanks(order, policy);
   const std::string shrink_text = ShrinkText(assignments[0]);
-  const Round last_round = std::exchange(round, Round{std::max(round, round_floor).value + 1});
+  const Round last_round = std::exchange(round, Round{++round_floor.value});
   is_readopted = false;
   round_began = now;
   gone.clear();

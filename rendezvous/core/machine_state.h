@@ -60,6 +60,9 @@ struct Seat {
 // An age counts the way of its message as half a round trip, so what failed at once may seem to
 // have failed before the round began; two of those must not be taken as of the same moment.
 inline constexpr Duration kDateSlack = std::chrono::seconds(1);
+// Epochs and rounds from here on are not taken over from a node. One from the time of day is below
+// it until the year 2112.
+inline constexpr uint64_t kClaimLimit = uint64_t{1} << 52;
 // How old a report of a round can be that an earlier coordinator sealed.
 inline constexpr Duration kOldestReport = std::chrono::hours(24);
 
@@ -92,6 +95,8 @@ struct RendezvousMachine::State {
   Epoch own_epoch;  // of the rounds that are sealed here: greater than every one heard of
   // Remembered, given out, or taken from a node's held round: from here on it is the job's.
   bool is_instance_settled = false;
+  // It is from before us: earlier coordinators may have given out what we know nothing of.
+  bool is_instance_inherited = false;
   Epoch epoch;                // of the last round; own_epoch before the first
   Round round;                // the last one: sealed here or adopted
   RoundSize round_size;       // of that round
@@ -108,7 +113,7 @@ struct RendezvousMachine::State {
   std::vector<Action> actions;    // of the step in progress
   uint64_t ignored_messages = 0;  // stale, or from nobody we know
 
-  Round round_floor;  // other coordinators of this job gave out rounds up to this one
+  Round round_floor;  // coordinators of this job gave out rounds up to this one
   // There was an earlier coordinator: the first round waits for nodes that it gave one.
   bool owes_hold = false;
 
@@ -185,6 +190,9 @@ struct RendezvousMachine::State {
   // Another node that was started with the rank of this one.
   const Member* OtherOfRank(const NodeInfo& node) const;
   std::string FindFalseClaim(const NodeJoined& event) const;
+  // Whether a coordinator of this job can have given out the round, or none is claimed.
+  // REQUIRES: the instance is ours.
+  bool MayBeGivenOut(const Stamp& stamp) const;
   const Policy& PolicyFor(const NodeJoined& event) const {
     return has_policy ? policy : event.policy;
   }

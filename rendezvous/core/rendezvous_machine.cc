@@ -55,6 +55,7 @@ State::State(std::optional<Policy> policy_in, Beginning beginning, TimePoint now
     : instance(beginning.instance),
       own_epoch(beginning.epoch),
       is_instance_settled(beginning.is_remembered),
+      is_instance_inherited(beginning.is_remembered),
       epoch(beginning.epoch),
       members(policy.evict_after),
       restart_count(beginning.restart_count),

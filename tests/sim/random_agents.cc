@@ -132,7 +132,10 @@ void RandomAgents::Report(const std::string& name) {
 
 void RandomAgents::Lie(const std::string& name) {
   Stamp stamp = job_.node(name).stamp();
-  const auto shift = [this](uint64_t value) { return value + Below(4) - (value == 0 ? 0 : 1); };
+  const auto shift = [this](uint64_t value) {
+    if (Below(8) == 0) return UINT64_MAX - Below(3);
+    return value + Below(4) - (value == 0 ? 0 : 1);
+  };
   stamp.epoch.value = shift(stamp.epoch.value);
   stamp.round.value = shift(stamp.round.value);
   if (Below(3) == 0) stamp.session.value += Below(3);

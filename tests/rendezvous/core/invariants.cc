@@ -119,6 +119,9 @@ Breaches CheckState(const RendezvousMachine& machine) {
   if (state.restart_count < 0 || is_over_budget) {
     broken.push_back(absl::StrCat("S9: ", state.restart_count, " restarts"));
   }
+  if (!state.is_instance_inherited && state.round_floor != state.round) {
+    broken.push_back("S3: a round counts that no coordinator of this job gave out");
+  }
   const bool has_end = state.verdict.has_value();
   if (has_end != (state.phase == Phase::kClosed)) broken.push_back("S10: closed without an end");
   if (state.is_finished && state.phase != Phase::kClosed) broken.push_back("S10: finished, open");

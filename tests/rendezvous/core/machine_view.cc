@@ -46,8 +46,7 @@ std::string ExplainPhase(const State& state, TimePoint now) {
   const auto round_text = [](uint64_t value) { return absl::StrCat("round ", value); };
   switch (state.phase) {
     case Phase::kOpen: {
-      const std::string forming_round =
-          round_text(std::max(state.round, state.round_floor).value + 1);
+      const std::string forming_round = round_text(state.round_floor.value + 1);
       if (state.members.members().empty())
         return absl::StrCat(forming_round, " is open: no node yet");
       const std::optional<TimePoint> give_up_at = state.JoinDeadline();

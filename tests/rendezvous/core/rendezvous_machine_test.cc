@@ -123,6 +123,7 @@ TEST_CASE("machine: an epoch that leaves no room for a greater one is refused") 
   const Policy policy = TestPolicy(1, 1);
   RendezvousMachine machine(policy, FirstStart(), At(0s));
   NodeJoined join = Join(policy, "a", 1);
+  join.stamp.instance = kTestJob;
   join.stamp.epoch = Epoch{UINT64_MAX};
   join.stamp.round = Round{1};
   join.held = Assignment{};
