@@ -229,7 +229,7 @@ void State::RemoveNode(TimePoint now, const NodeId& id, const std::string& reaso
   const Member& member = *members.Find(id);
   const auto seat = seats.find(id);
   const bool has_unfinished_seat = seat != seats.end() && !seat->second.succeeded_at.has_value();
-  if (member.previous_round != Round{} && member.previous_round == round) gone[id] = reason;
+  if (member.previous_rank >= 0) gone[id] = reason;
   if (phase == Phase::kDraining && has_unfinished_seat && first_failure.has_value() &&
       MayBeConsequence(id, member)) {
     // What failed elsewhere failed because this node was gone: the round is not charged.

@@ -92,6 +92,7 @@ void State::Readopt(TimePoint now, const NodeJoined& event, Member& member) {
 void State::BeginReadopting(TimePoint now, const Stamp& stamp) {
   StopRunning(absl::StrCat("round ", round.value, " is over"));
   seats.clear();
+  ForgetOldRanks();
   first_failure.reset();
   gone.clear();
   phase = Phase::kReadopting;
@@ -109,7 +110,6 @@ void State::TakeSeat(const Assignment& assignment, Member& member) {
   round_size = {.nodes = assignment.node_count, .ranks = assignment.world_size};
   member.standing = Standing::kRunning;
   member.previous_rank = assignment.node_rank;
-  member.previous_round = round;
   // Said again over a new session it changes nothing: what the node has reported stays.
   seats.try_emplace(member.info.id, Seat{.assignment = assignment,
                                          .local_world_size = member.info.local_world_size,

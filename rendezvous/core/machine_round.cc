@@ -49,7 +49,7 @@ void State::ReviewQuorum(TimePoint now) {
     needs_telling = true;
     return;
   }
-  const Candidates candidates = CountCandidates(members, now, round);
+  const Candidates candidates = CountCandidates(members, now);
   const bool has_minimum = candidates.ready >= NodesNeeded(policy);
   const auto note_since = [now](std::optional<TimePoint>& since, bool holds) {
     since = holds ? std::optional(since.value_or(now)) : std::nullopt;
@@ -83,7 +83,7 @@ void State::SealRound(TimePoint now) {
   const Members order = OrderByRank(SelectMembers(ready, policy.max_nodes), policy.is_static);
   std::vector<Assignment> assignments = AssignRanks(order, policy);
   const std::string shrink_text = ShrinkText(assignments[0]);
-  const Round last_round = std::exchange(round, Round{++round_floor.value});
+  round = Round{++round_floor.value};
   is_readopted = false;
   round_began = now;
   gone.clear();
@@ -102,11 +102,18 @@ void State::SealRound(TimePoint now) {
     assignment.restart_count = restart_count;
     assignment.restart_reason = drain_reason;
     Member& member = *members.Find(order[node_rank]->info.id);
-    if (member.previous_round == last_round) assignment.note = shrink_text;
+    if (member.previous_rank >= 0) assignment.note = shrink_text;
     TakeSeat(assignment, member);
     actions.push_back(Assign{.session = member.session, .assignment = std::move(assignment)});
   }
+  ForgetOldRanks();
   needs_telling = true;  // of those that found no place
+}
+
+void State::ForgetOldRanks() {
+  for (auto& [id, member] : members.members()) {
+    if (!seats.contains(id)) member.previous_rank = -1;
+  }
 }
 
 void State::DrainRound(TimePoint now, DrainCause cause, const std::string& reason) {

@@ -232,6 +232,8 @@ struct RendezvousMachine::State {
   TimePoint DateOf(TimePoint now, Duration age) const;
   void ReviewQuorum(TimePoint now);
   void SealRound(TimePoint now);
+  // Who has no place in this round is a spare like any other.
+  void ForgetOldRanks();
   void DrainRound(TimePoint now, DrainCause cause, const std::string& reason);
   void StopRunning(const std::string& reason);
   // A rank of the round has exited 0, or all are asked to: nobody joins it any more.

@@ -169,7 +169,7 @@ int NodesNeeded(const Policy& policy) {
   return policy.is_static ? policy.max_nodes : policy.min_nodes;
 }
 
-Candidates CountCandidates(const Membership& members, TimePoint now, Round last_round) {
+Candidates CountCandidates(const Membership& members, TimePoint now) {
   Candidates candidates;
   for (const auto& [id, member] : members.members()) {
     if (member.standing == Standing::kWaiting && member.is_connected) {
@@ -182,8 +182,7 @@ Candidates CountCandidates(const Membership& members, TimePoint now, Round last_
           std::min(candidates.recount_at.value_or(TimePoint::max()), *member.awaited_until);
     }
     ++candidates.absent;
-    const bool was_in_it = member.previous_round != Round{} && member.previous_round == last_round;
-    if (was_in_it) ++candidates.absent_members;
+    if (member.previous_rank >= 0) ++candidates.absent_members;
     if (candidates.absent_names.size() < kNamedNodes) {
       candidates.absent_names.push_back(NodeName(member.info));
     }

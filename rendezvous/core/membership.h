@@ -31,8 +31,7 @@ struct Member {
   std::string source_addr;    // empty: this very process
   std::string accepted_addr;
   Standing standing = Standing::kWaiting;
-  int previous_rank = -1;  // node rank in the last round it was in; -1: in none
-  Round previous_round;    // that round; 0: none
+  int previous_rank = -1;  // node rank in the last round; -1: it had no place in it
   Stamp joined_with;       // the newest join's; its epoch and round count only within the job
   // A node that is stopping claimed a round that nobody here knows: it is waited for until then.
   std::optional<TimePoint> awaited_until;
@@ -153,7 +152,7 @@ struct Candidates {
   int ready = 0;   // waiting and connected
   int absent = 0;  // live nodes of the job that are not ready: still stopping, or suspect
   std::vector<std::string> absent_names;  // at most kNamedNodes of them, in order of id
-  int absent_members = 0;                 // of the absent, those of the last round
+  int absent_members = 0;                 // of the absent, those with a place in the last round
   std::optional<TimePoint> recount_at;    // when time alone makes one of them count no more
 };
 inline constexpr size_t kNamedNodes = 3;
@@ -168,7 +167,7 @@ struct QuorumVerdict {
 // How many ready nodes a round needs: min_nodes; all of them where ranks are given (`static`).
 int NodesNeeded(const Policy& policy);
 
-Candidates CountCandidates(const Membership& members, TimePoint now, Round last_round);
+Candidates CountCandidates(const Membership& members, TimePoint now);
 
 // Decides whether the candidates can form a round at `now`.
 //

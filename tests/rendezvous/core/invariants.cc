@@ -134,6 +134,8 @@ Breaches InvariantChecker::AfterStep(const RendezvousMachine& machine, const Eve
                                      const std::vector<Action>& actions) {
   broken_ = CheckState(machine);
   Hear(event);
+  const Membership& members = MachineInspector::Look(machine).members;
+  std::erase_if(last_nodes_, [&](const NodeId& id) { return members.Find(id) == nullptr; });
   const bool was_over = is_over_;
   std::set<Stamped> sealed_now;
   for (const Action& action : actions) {
@@ -157,7 +159,10 @@ Breaches InvariantChecker::AfterStep(const RendezvousMachine& machine, const Eve
       machine.verdict().has_value() && machine.verdict()->exit_code != 0) {
     Broken("S13: a leave closed the job");
   }
-  for (const Stamped& stamp : sealed_now) CheckSealed(stamp);
+  for (const Stamped& stamp : sealed_now) {
+    CheckSealed(stamp);
+    CheckSpares(machine, rounds_[stamp]);
+  }
   CheckBudget(machine, event);
   was_draining_ = MachineInspector::Look(machine).phase == Phase::kDraining;
   return std::exchange(broken_, {});
@@ -247,8 +252,24 @@ void InvariantChecker::CheckSealed(const Stamped& stamp) {
   }
 }
 
+// A spare takes the place of a node that is not there, and of no other.
+void InvariantChecker::CheckSpares(const RendezvousMachine& machine, const RoundNotes& round) {
+  const Membership& members = MachineInspector::Look(machine).members;
+  const bool has_spare = std::ranges::any_of(round.by_node, [&](const auto& entry) {
+    return !last_nodes_.contains(entry.first) && !members.Find(entry.first)->info.is_endpoint_node;
+  });
+  for (const NodeId& id : last_nodes_) {
+    const Member& member = *members.Find(id);
+    const bool is_ready = member.is_connected && member.standing == Standing::kWaiting;
+    if (has_spare && is_ready) Broken(absl::StrCat("S7: a spare has the place of node ", id.value));
+  }
+  last_nodes_.clear();
+  for (const auto& [id, assignment] : round.by_node) last_nodes_.insert(id);
+}
+
 void InvariantChecker::OnRestart(bool remembers_end) {
   node_of_.clear();
+  last_nodes_.clear();
   known_.clear();
   is_finished_ = was_draining_ = false;
   restart_count_.reset();

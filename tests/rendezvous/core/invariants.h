@@ -53,6 +53,7 @@ class InvariantChecker {
   void OnAssign(const Assign& action, std::set<Stamped>& sealed_now);
   void OnConclude(const RendezvousMachine& machine, const Conclude& action);
   void CheckSealed(const Stamped& stamp);
+  void CheckSpares(const RendezvousMachine& machine, const RoundNotes& round);
   void CheckBudget(const RendezvousMachine& machine, const Event& event);
   void CheckEnd(const RendezvousMachine& machine, const Event& event, const Conclude& action);
   // The first from its node of a step of which others are known.
@@ -65,6 +66,8 @@ class InvariantChecker {
   std::map<Stamped, RoundNotes> rounds_;
   // Joined this coordinator before the end, or were told it as nodes of the same step.
   std::map<NodeId, ClusterPlace> known_;
+  // Those of the round that this coordinator sealed last that have been in the job ever since.
+  std::set<NodeId> last_nodes_;
   std::vector<FailureReport> reported_;
   std::optional<Verdict> verdict_;
   bool is_stop_ordered_ = false;  // at once

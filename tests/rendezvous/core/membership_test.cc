@@ -335,7 +335,7 @@ TEST_CASE("quorum: only connected nodes that wait are ready") {
   }
   members.Find(NodeId{"b"})->standing = Standing::kStopping;
   members.BreakSession({SessionId{'d'}}, At(0s));
-  const Candidates candidates = CountCandidates(members, At(0s), Round{});
+  const Candidates candidates = CountCandidates(members, At(0s));
   CHECK(candidates.ready == 2);
   CHECK(candidates.absent == 2);
   CHECK(candidates.absent_names == std::vector<std::string>{"b", "d"});
