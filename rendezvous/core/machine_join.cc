@@ -120,14 +120,14 @@ void State::AdoptRunning(TimePoint now, const NodeJoined& event, bool is_unknown
   }
   StopStale(now, event, member);
   if (IsThisRound(event.stamp)) gone.erase(NodeId{});  // of those that had not come back
-  if (is_unknown_round) {
-    // It may be a tale: whoever waits for the node does not wait longer than for a silent one.
-    member.awaited_until = now + policy.evict_after;
-    if (round == Round{} && forming.is_first) {
-      // Or the coordinator before us knew more than we do: others of its round may be on their way.
-      forming.is_first = false;
-      hold_until = now + members.return_time();
-    }
+  // A node that was not in the last round has no place to keep, and may tell a tale: whoever waits
+  // for it does not wait longer than for a silent one.
+  const bool may_have_place = member.previous_rank >= 0 || IsThisRound(event.stamp);
+  if (!may_have_place) member.awaited_until = now + policy.evict_after;
+  if (is_unknown_round && round == Round{} && forming.is_first) {
+    // Or the coordinator before us knew more than we do: others of its round may be on their way.
+    forming.is_first = false;
+    hold_until = now + members.return_time();
   }
   if ((phase == Phase::kSealed || phase == Phase::kReadopting) && has_seat) {
     DrainRound(now, DrainCause::kLoss,

@@ -107,6 +107,10 @@ void State::SealRound(TimePoint now) {
     actions.push_back(Assign{.session = member.session, .assignment = std::move(assignment)});
   }
   ForgetOldRanks();
+  for (auto& [id, member] : members.members()) {
+    // It was waited for in vain.
+    if (member.standing == Standing::kStopping) member.awaited_until = now;
+  }
   needs_telling = true;  // of those that found no place
 }
 

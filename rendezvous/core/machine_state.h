@@ -273,7 +273,8 @@ struct RendezvousMachine::State {
   std::string ReadoptingText() const;
   std::string ShrinkText(const Assignment& next) const;
   void TellWaiters(TimePoint now);
-  std::optional<TimePoint> JoinDeadline() const;
+  std::optional<TimePoint> JoinDeadline() const;  // when the job is given up
+  std::optional<TimePoint> WaitDeadline() const;  // that, or when it goes on without the missing
 };
 
 // Access to the state for tests.

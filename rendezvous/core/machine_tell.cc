@@ -131,7 +131,7 @@ JobFacts State::Facts(TimePoint now) const {
   if (phase == Phase::kOpen) facts.waiting_for = FormingText(now);
   if (phase == Phase::kReadopting && !seats.empty()) facts.waiting_for = ReadoptingText();
   if (phase == Phase::kDraining) facts.waiting_for = WaitTopic();
-  facts.deadline = JoinDeadline();
+  facts.deadline = WaitDeadline();
   if (phase == Phase::kOpen || phase == Phase::kDraining) facts.gone = GoneText();
   facts.failure = first_failure.has_value() ? FactOf(*first_failure) : last_failure;
   return facts;
@@ -149,6 +149,11 @@ FailureFact State::FactOf(const DatedFailure& failure) const {
 std::optional<TimePoint> State::JoinDeadline() const {
   if (phase != Phase::kOpen || !below_minimum_since.has_value()) return std::nullopt;
   return *below_minimum_since + policy.join_timeout;
+}
+
+std::optional<TimePoint> State::WaitDeadline() const {
+  const std::optional<TimePoint> give_up_at = JoinDeadline();
+  return phase != Phase::kOpen || give_up_at.has_value() ? give_up_at : quorum.patience_ends;
 }
 
 std::string State::FormingText(TimePoint now) const {
@@ -248,7 +253,7 @@ void State::TellWaiters(TimePoint now) {
   has_newcomer = false;
   const std::string topic = WaitTopic();
   const std::string reason = phase == Phase::kOpen ? FormingText(now) : topic;
-  const std::optional<TimePoint> deadline = JoinDeadline();
+  const std::optional<TimePoint> deadline = WaitDeadline();
   for (auto& [id, member] : members.members()) {
     if (member.standing != Standing::kWaiting || !member.is_connected) continue;
     // Who has just come is told at once, the others when it is their time.

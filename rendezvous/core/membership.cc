@@ -171,6 +171,7 @@ int NodesNeeded(const Policy& policy) {
 
 Candidates CountCandidates(const Membership& members, TimePoint now) {
   Candidates candidates;
+  TimePoint awaited_until = TimePoint::min();
   for (const auto& [id, member] : members.members()) {
     if (member.standing == Standing::kWaiting && member.is_connected) {
       ++candidates.ready;
@@ -181,12 +182,14 @@ Candidates CountCandidates(const Membership& members, TimePoint now) {
       candidates.recount_at =
           std::min(candidates.recount_at.value_or(TimePoint::max()), *member.awaited_until);
     }
+    awaited_until = std::max(awaited_until, member.awaited_until.value_or(TimePoint::max()));
     ++candidates.absent;
     if (member.previous_rank >= 0) ++candidates.absent_members;
     if (candidates.absent_names.size() < kNamedNodes) {
       candidates.absent_names.push_back(NodeName(member.info));
     }
   }
+  if (candidates.absent > 0) candidates.awaited_until = awaited_until;
   return candidates;
 }
 
@@ -203,7 +206,9 @@ QuorumVerdict DecideQuorum(TimePoint now, const FormingRound& round, const Candi
   if (candidates.absent > 0 && (missing > 0 ? !round.is_first : is_patient)) {
     QuorumVerdict wait{
         .reason = absl::StrCat(count, ", waiting for ", AbsentText(candidates), " to join again")};
-    if (missing <= 0) wait.retry_at = patience_ends;
+    if (missing <= 0) {
+      wait.retry_at = wait.patience_ends = std::min(patience_ends, candidates.awaited_until);
+    }
     return wait;
   }
   if (missing > 0) {

@@ -33,7 +33,7 @@ struct Member {
   Standing standing = Standing::kWaiting;
   int previous_rank = -1;  // node rank in the last round; -1: it had no place in it
   Stamp joined_with;       // the newest join's; its epoch and round count only within the job
-  // A node that is stopping claimed a round that nobody here knows: it is waited for until then.
+  // The others wait for it to join again until then; empty: as long as they wait for anybody.
   std::optional<TimePoint> awaited_until;
   uint64_t arrival = 0;  // order of the first join, from 1
   TimePoint last_heard;
@@ -153,7 +153,8 @@ struct Candidates {
   int absent = 0;  // live nodes of the job that are not ready: still stopping, or suspect
   std::vector<std::string> absent_names;  // at most kNamedNodes of them, in order of id
   int absent_members = 0;                 // of the absent, those with a place in the last round
-  std::optional<TimePoint> recount_at;    // when time alone makes one of them count no more
+  std::optional<TimePoint> recount_at;    // when time alone makes one of them count no more...
+  TimePoint awaited_until = TimePoint::max();  // ...and all of them
 };
 inline constexpr size_t kNamedNodes = 3;
 
@@ -161,7 +162,9 @@ struct QuorumVerdict {
   bool ready = false;
   std::string reason = {};                 // one sentence, for logs and waiting nodes
   std::optional<TimePoint> retry_at = {};  // when time alone could change the answer
-  bool is_countdown = false;               // how long it is until then belongs to the sentence
+  // Nodes that are to join again are waited for until then: it is ready without them.
+  std::optional<TimePoint> patience_ends = {};
+  bool is_countdown = false;  // how long it is until then belongs to the sentence
 };
 
 // How many ready nodes a round needs: min_nodes; all of them where ranks are given (`static`).

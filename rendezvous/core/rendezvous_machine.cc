@@ -92,8 +92,8 @@ void State::ForgiveStall(TimePoint now) {
        {&forming.opened_at, &hold_until, &restart_hold_until, &readopt_until, &end_at}) {
     *at += lost;
   }
-  for (std::optional<TimePoint>* at :
-       {&forming.minimum_reached_at, &below_minimum_since, &quorum.retry_at}) {
+  for (std::optional<TimePoint>* at : {&forming.minimum_reached_at, &below_minimum_since,
+                                       &quorum.retry_at, &quorum.patience_ends}) {
     if (at->has_value()) **at += lost;
   }
   if (phase == Phase::kDraining && name_cause_at > last_step) name_cause_at += lost;

@@ -270,7 +270,8 @@ enum class Refusal {
 };
 
 // The node waits; one sentence for people, sent only when it changes:
-// "1 of 2 nodes, waiting for 1 more". `deadline` is when the wait is given up, if it is.
+// "1 of 2 nodes, waiting for 1 more". `deadline` is when the wait ends, if it does: the job is
+// given up, or goes on without the nodes that have not joined again.
 struct TellWaiting {
   SessionId session;
   std::string reason;

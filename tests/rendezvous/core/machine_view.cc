@@ -49,11 +49,10 @@ std::string ExplainPhase(const State& state, TimePoint now) {
       const std::string forming_round = round_text(state.round_floor.value + 1);
       if (state.members.members().empty())
         return absl::StrCat(forming_round, " is open: no node yet");
-      const std::optional<TimePoint> give_up_at = state.JoinDeadline();
-      return absl::StrCat(forming_round, " is open: ", state.FormingText(now),
-                          give_up_at.has_value()
-                              ? absl::StrCat(", ", DurationText(*give_up_at - now), " left")
-                              : "");
+      const std::optional<TimePoint> deadline = state.WaitDeadline();
+      return absl::StrCat(
+          forming_round, " is open: ", state.FormingText(now),
+          deadline.has_value() ? absl::StrCat(", ", DurationText(*deadline - now), " left") : "");
     }
     case Phase::kReadopting:
       return absl::StrCat(state.ReadoptingText(), ", ", DurationText(state.readopt_until - now),

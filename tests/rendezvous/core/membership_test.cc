@@ -299,6 +299,7 @@ TEST_CASE("quorum: a later round is ready as soon as every live node has joined 
   CHECK(!waiting.ready);
   CHECK(waiting.reason == "2 nodes (min 2, max 4), waiting for node c to join again");
   CHECK(waiting.retry_at == At(600s));
+  CHECK(waiting.patience_ends == At(600s));
   CHECK(DecideQuorum(At(1s), Later(At(0s)), Ready(2), policy).ready);
   CHECK(!DecideQuorum(At(1s), Later(), Ready(1), policy).ready);
 }
@@ -310,6 +311,26 @@ TEST_CASE("quorum: a node that never joins again is waited for no longer than jo
   candidates.absent_names = {"c"};
   CHECK(!DecideQuorum(At(599s), Later(At(0s)), candidates, policy).ready);
   CHECK(DecideQuorum(At(600s), Later(At(0s)), candidates, policy).ready);
+}
+
+TEST_CASE("quorum: who waits hears when the last of the absent is not waited for any more") {
+  Membership members(10s);
+  for (const char* name : {"a", "b", "c"}) {
+    members.Admit(Join(TestPolicy(1, 1), name, static_cast<uint64_t>(name[0])), At(0s));
+  }
+  for (const char* name : {"b", "c"}) members.Find(NodeId{name})->standing = Standing::kStopping;
+  members.Find(NodeId{"b"})->awaited_until = At(10s);
+  const Policy policy = TestPolicy(1, 4);
+  const auto patience = [&](Duration now) {
+    return DecideQuorum(At(now), Later(At(0s)), CountCandidates(members, At(now)), policy)
+        .patience_ends;
+  };
+  CHECK(CountCandidates(members, At(0s)).recount_at == At(10s));
+  CHECK(patience(0s) == At(600s));
+  members.Find(NodeId{"c"})->awaited_until = At(12s);
+  CHECK(patience(0s) == At(12s));
+  CHECK(patience(11s) == At(12s));
+  CHECK(!patience(12s).has_value());
 }
 
 TEST_CASE("quorum: the reason names three absent nodes and counts the others") {
