@@ -42,11 +42,16 @@ grpc::Status ToGrpc(const absl::Status& status) {
   return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
 }
 
+// gRPC tells a message that does not parse and the end of the stream apart only where it parses
+// nothing: so this side of Attach reads and writes bytes.
+using AttachReactor = grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>;
+using AttachService = v1::Rendezvous::WithRawCallbackMethod_Attach<
+    v1::Rendezvous::WithCallbackMethod_Look<v1::Rendezvous::Service>>;
+
 // One Attach call. Lives until gRPC says OnDone, through `self_`, and until the driver forgets it.
 // Operations are started under the mutex: gRPC never calls a reaction from within the call that
 // starts the operation, and so none is started after Finish.
-class AttachStream final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::CoordinatorMessage>,
-                           public Session {
+class AttachStream final : public AttachReactor, public Session {
  public:
   AttachStream(std::shared_ptr<Inbox> inbox, const std::function<std::string()>& run_id,
                grpc::CallbackServerContext* context, const ConnectionTable& connections)
@@ -71,12 +76,15 @@ class AttachStream final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::
       return;
     }
     id_ = *id;
-    if (!finish_) StartRead(&incoming_);
+    if (!finish_) StartRead(&reading_);
   }
 
   // From gRPC's threads.
   void OnReadDone(bool ok) override {
     if (!ok) return Break(grpc::Status::OK, true);  // half-closed, and all before it was applied
+    if (!grpc::SerializationTraits<v1::AgentMessage>::Deserialize(&reading_, &incoming_).ok()) {
+      return Break({grpc::StatusCode::INVALID_ARGUMENT, "the message does not parse"}, false);
+    }
     absl::StatusOr<Event> event = FromProto(incoming_);
     if (!event.ok()) return Break(ToGrpc(event.status()), false);
     if (auto* joined = std::get_if<NodeJoined>(&*event)) {
@@ -139,7 +147,7 @@ class AttachStream final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::
       Push(std::move(reply));
     }
     const std::lock_guard lock(mutex_);
-    if (!finish_) StartRead(&incoming_);
+    if (!finish_) StartRead(&reading_);
   }
 
   void Close() override {
@@ -191,7 +199,10 @@ class AttachStream final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::
     std::deque<v1::CoordinatorMessage>& queue = outgoing_.empty() ? answers_ : outgoing_;
     if (!queue.empty()) {
       is_writing_ = true;
-      writing_ = std::move(queue.front());
+      bool is_ours = false;
+      writing_.Clear();  // which Serialize requires; it fails of 2 GiB alone
+      (void)grpc::SerializationTraits<v1::CoordinatorMessage>::Serialize(queue.front(), &writing_,
+                                                                         &is_ours);
       queue.pop_front();
       StartWrite(&writing_);
     } else if (finish_) {
@@ -205,8 +216,8 @@ class AttachStream final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::
   const std::shared_ptr<ConnectionTable::Connection> connection_;
   SessionId id_;
   std::shared_ptr<AttachStream> self_;
-  v1::AgentMessage
-      incoming_;  // of gRPC from StartRead to OnReadDone, of the driver until Processed
+  grpc::ByteBuffer reading_;   // of gRPC from StartRead to OnReadDone
+  v1::AgentMessage incoming_;  // of the driver from OnReadDone to Processed
 
   grpc::Alarm join_timer_;
 
@@ -216,7 +227,7 @@ class AttachStream final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::
   grpc::CallbackServerContext* context_;  // null from OnDone on
   std::deque<v1::CoordinatorMessage> outgoing_;
   std::deque<v1::CoordinatorMessage> answers_;  // they let all else pass
-  v1::CoordinatorMessage writing_;              // of gRPC if is_writing_
+  grpc::ByteBuffer writing_;                    // of gRPC if is_writing_
   bool is_writing_ = false;
   bool is_broken_ = false;          // SessionBroken was posted, or is not wanted
   bool finishes_politely_ = false;  // what is queued goes out before Finish
@@ -224,7 +235,7 @@ class AttachStream final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::
   bool is_finished_ = false;
 };
 
-class GrpcFrontend final : public Frontend, public v1::Rendezvous::CallbackService {
+class GrpcFrontend final : public Frontend, public AttachService {
  public:
   GrpcFrontend(std::shared_ptr<Inbox> inbox, std::function<std::string()> run_id,
                ConnectionTable& connections)
@@ -254,8 +265,7 @@ class GrpcFrontend final : public Frontend, public v1::Rendezvous::CallbackServi
     acceptor_->HandleNewConnection(&connection);
   }
 
-  grpc::ServerBidiReactor<v1::AgentMessage, v1::CoordinatorMessage>* Attach(
-      grpc::CallbackServerContext* context) override {
+  AttachReactor* Attach(grpc::CallbackServerContext* context) override {
     auto stream = std::make_shared<AttachStream>(inbox_, run_id_, context, connections_);
     stream->Begin(stream);
     return stream.get();

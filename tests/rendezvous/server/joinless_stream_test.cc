@@ -1,4 +1,5 @@
-// A stream over which nobody joins, on a connection that the port has no reason to close.
+// Streams over which nobody joins: in silence, on a connection that the port has no reason to
+// close, or with bytes that are no message.
 #include <doctest/doctest.h>
 #include <grpcpp/grpcpp.h>
 
@@ -36,6 +37,21 @@ TEST_CASE("grpc: a stream without a join ends, though its connection has joined 
   CHECK(silent->Finish().error_message() == "no join came within 5 s");
   joined_call.TryCancel();
   CHECK(joined->Finish().error_code() == grpc::StatusCode::CANCELLED);
+}
+
+TEST_CASE("grpc: a message that does not parse is called malformed") {
+  auto coordinator = StartListening(TestPolicy(1, 1));
+  const auto stub = v1::Rendezvous::NewStub(
+      MakeChannel(ResolveName("127.0.0.1", coordinator->port()).addresses.front()));
+  grpc::ClientContext call;
+  call.set_deadline(std::chrono::system_clock::now() + std::chrono::minutes(1));
+  v1::AgentMessage message;
+  message.mutable_join()->set_host("\xff");  // no UTF-8, which only the reader minds
+  const auto stream = stub->Attach(&call);
+  REQUIRE(stream->Write(message));
+  const grpc::Status status = stream->Finish();
+  CHECK(status.error_code() == grpc::StatusCode::INVALID_ARGUMENT);
+  CHECK(status.error_message() == "the message does not parse");
 }
 
 }  // namespace
