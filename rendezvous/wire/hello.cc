@@ -25,9 +25,10 @@ std::string MakeHelloReply(const Hello& hello) {
 HelloAnswer ParseHelloReply(const std::string& bytes, Hello& hello) {
   const bool is_apart = Agree(bytes, kApart);
   if (!is_apart && !Agree(bytes, kMember)) return HelloAnswer::kForeign;
-  const size_t end = bytes.find('\n');
+  // What follows the first bytes does not count: it may have come together with them, or not yet.
+  const size_t end = std::string_view(bytes).substr(0, kMaxHelloReplyBytes).find('\n');
   if (end == std::string::npos) {
-    return bytes.size() > kMaxHelloReplyBytes ? HelloAnswer::kForeign : HelloAnswer::kIncomplete;
+    return bytes.size() >= kMaxHelloReplyBytes ? HelloAnswer::kForeign : HelloAnswer::kIncomplete;
   }
   const size_t begin = (is_apart ? kApart : kMember).size();
   hello = {.run_id = bytes.substr(begin, end - begin), .is_apart = is_apart};
