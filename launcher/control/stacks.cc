@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -162,7 +163,10 @@ std::vector<RankStack> StacksFromJson(const std::string& text) {
   for (const json& object : list) {
     if (!object.is_object() || stacks.size() == kMaxStacks) break;
     const auto rank = object.find("rank"), waiting = object.find("is_waiting");
-    if (rank == object.end() || !rank->is_number_unsigned() || *rank > (1 << 24)) continue;
+    // Compared as what it is: with an int, nlohmann's would be negative from 2^63 on.
+    constexpr uint64_t kMaxRank = 1 << 24;
+    if (rank == object.end() || !rank->is_number_unsigned()) continue;
+    if (rank->get<uint64_t>() > kMaxRank) continue;
     stacks.push_back({.rank = rank->get<int>(),
                       .where = EscapeControl(TextIn(object, "where")),
                       .unknown_why = EscapeControl(TextIn(object, "unknown_why")),
