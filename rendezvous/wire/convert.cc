@@ -59,12 +59,13 @@ Event JoinFromProto(const v1::Join& in, const Stamp& stamp, CheckedFields& check
   node.local_world_size = check.Range("join.local_world_size", in.local_world_size(), 1, 65536);
   node.role = check.Text("join.role", in.role(), 0, 256);
   node.node_rank = check.Range("join.node_rank", in.node_rank(), -1, kMaxRank);
-  node.store_port = check.Port("join.store_port", in.store_port(), 0);
   node.cluster.job = check.Text("join.cluster_job", in.cluster_job(), 0, 256);
   node.cluster.step = check.Text("join.cluster_step", in.cluster_step(), 0, 256);
   node.cluster.nodes = check.Range("join.cluster_nodes", in.cluster_nodes(), 0, kMaxRank);
   node.cluster.node = check.Range("join.cluster_node", in.cluster_node(), 0, kMaxRank) - 1;
   joined.policy = PolicyFromProto(in.policy(), check);
+  // Any node may become the first, whose store all are told of; `static` names another one.
+  node.store_port = check.Port("join.store_port", in.store_port(), joined.policy.is_static ? 0 : 1);
   joined.policy.run_id = check.Text("join.run_id", in.run_id(), 1, 256);
   if (in.has_held()) {
     joined.held = AssignmentFromProto(in.held(), stamp, check);

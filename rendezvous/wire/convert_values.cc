@@ -165,9 +165,11 @@ Policy PolicyFromProto(const v1::JobPolicy& in, CheckedFields& check) {
   policy.evict_after = wait("policy.evict_after_ms", in.evict_after_ms(), 1);
   policy.orphan_timeout = wait("policy.orphan_timeout_ms", in.orphan_timeout_ms(), 1);
   policy.is_static = in.is_static();
+  const int least = policy.is_static ? 1 : 0;
   policy.static_master_addr =
-      check.Text("policy.static_master_addr", in.static_master_addr(), 0, 256);
-  policy.static_master_port = check.Port("policy.static_master_port", in.static_master_port(), 0);
+      check.Text("policy.static_master_addr", in.static_master_addr(), least, 256);
+  policy.static_master_port =
+      check.Port("policy.static_master_port", in.static_master_port(), least);
   return policy;
 }
 

@@ -56,6 +56,7 @@ const Row kMalformed[] = {
      [](v1::AgentMessage& m) { m.mutable_join()->set_cluster_step(std::string(300, 'x')); }},
     {"join.cluster_nodes", [](v1::AgentMessage& m) { m.mutable_join()->set_cluster_nodes(~0u); }},
     {"join.store_port", [](v1::AgentMessage& m) { m.mutable_join()->set_store_port(65536); }},
+    {"join.store_port", [](v1::AgentMessage& m) { m.mutable_join()->set_store_port(0); }},
     {"policy.max_nodes",
      [](v1::AgentMessage& m) { m.mutable_join()->mutable_policy()->set_max_nodes(0); }},
     {"policy.min_nodes",
@@ -71,6 +72,17 @@ const Row kMalformed[] = {
     {"policy.static_master_port",
      [](v1::AgentMessage& m) {
        m.mutable_join()->mutable_policy()->set_static_master_port(65536);
+     }},
+    {"policy.static_master_port",
+     [](v1::AgentMessage& m) {
+       m.mutable_join()->mutable_policy()->set_is_static(true);
+       m.mutable_join()->mutable_policy()->set_static_master_addr("head");
+       m.mutable_join()->mutable_policy()->set_static_master_port(0);
+     }},
+    {"policy.static_master_addr",
+     [](v1::AgentMessage& m) {
+       m.mutable_join()->mutable_policy()->set_is_static(true);
+       m.mutable_join()->mutable_policy()->set_static_master_addr("");
      }},
     {"assignment.node_rank",
      [](v1::AgentMessage& m) { m.mutable_join()->mutable_held()->set_node_rank(1 << 20); }},
