@@ -6,6 +6,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "rendezvous/base/plain_text.h"
 
 namespace ddp::internal {
 namespace {
@@ -26,7 +27,8 @@ class Reader {
     bool is_digits = *text != '\0' &&
                      std::string_view(text).find_first_not_of("0123456789") == std::string::npos;
     if (is_digits && absl::SimpleAtoi(text, &value) && value >= low && value <= high) return value;
-    Fail(absl::StrCat(name, "=\"", text, "\": expected a whole number from ", low, " to ", high));
+    Fail(absl::StrCat(name, "=\"", ddprun::EscapeControl(text), "\": expected a whole number from ",
+                      low, " to ", high));
     return fallback;
   }
 

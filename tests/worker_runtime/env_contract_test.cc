@@ -81,6 +81,7 @@ TEST_CASE("env contract: a bad value is named with its variable and what is acce
       {"RANK", "2", "RANK=\"2\": expected a whole number from 0 to 1"},
       {"RANK", "-1", "RANK=\"-1\": expected a whole number from 0 to 1"},
       {"RANK", " 1", "RANK=\" 1\": expected a whole number from 0 to 1"},
+      {"RANK", "1\x1b[2J", "RANK=\"1\\x1b[2J\": expected a whole number from 0 to 1"},
       {"RANK", "", "RANK=\"\": expected a whole number from 0 to 1"},
       {"WORLD_SIZE", "0", "WORLD_SIZE=\"0\": expected a whole number from 1 to 2147483647"},
       {"WORLD_SIZE", "99999999999",
