@@ -52,6 +52,8 @@ TrainingState ByteReader::State() {
   const uint32_t extras = Number<uint32_t>();
   for (uint32_t i = 0; i < extras && is_ok_; ++i) {
     std::string key = String();
+    // As State writes them: of one that stands there twice a value would be lost.
+    if (!state.extra.empty() && key <= state.extra.rbegin()->first) is_ok_ = false;
     state.extra[std::move(key)] = String();
   }
   return state;
