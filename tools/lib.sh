@@ -22,6 +22,8 @@ packages=(
 )
 bench_packages=(mpich openmpi-bin libopenmpi-dev libgloo-dev libbenchmark-dev)
 lint_packages=(clang-tidy)
+# clang, its libFuzzer and sanitizers, and what names the lines in their reports.
+fuzz_packages=(clang-14 libclang-rt-14-dev llvm-14)
 nccl_packages=(python3-venv)
 # NCCL and the headers that nccl.h needs. tools/bazel/nvidia.bzl finds them at this place.
 nccl_dir=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/ddprun-nccl

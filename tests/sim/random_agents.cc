@@ -1,6 +1,8 @@
 #include "tests/sim/random_agents.h"
 
 #include <cstdio>
+#include <random>
+#include <utility>
 
 #include "tests/rendezvous/core/machine_view.h"
 
@@ -12,16 +14,16 @@ using std::chrono::seconds;
 
 }  // namespace
 
-Policy RandomAgents::RandomPolicy(std::mt19937_64& random) {
+Policy RandomAgents::RandomPolicy(const Draw& draw) {
   Policy policy;
   policy.run_id = "job1";
-  policy.min_nodes = 1 + static_cast<int>(random() % 4);
-  policy.max_nodes = policy.min_nodes + static_cast<int>(random() % 3);
-  policy.max_restarts = static_cast<int>(random() % 4);
-  policy.last_call = milliseconds(random() % 3 * 1500);
-  policy.join_timeout = seconds(20 + random() % 60);
-  policy.evict_after = seconds(3 + random() % 8);
-  policy.is_static = random() % 5 == 0;
+  policy.min_nodes = 1 + static_cast<int>(draw() % 4);
+  policy.max_nodes = policy.min_nodes + static_cast<int>(draw() % 3);
+  policy.max_restarts = static_cast<int>(draw() % 4);
+  policy.last_call = milliseconds(draw() % 3 * 1500);
+  policy.join_timeout = seconds(20 + draw() % 60);
+  policy.evict_after = seconds(3 + draw() % 8);
+  policy.is_static = draw() % 5 == 0;
   if (policy.is_static) {
     policy.min_nodes = policy.max_nodes;
     policy.static_master_addr = "head";
@@ -31,9 +33,12 @@ Policy RandomAgents::RandomPolicy(std::mt19937_64& random) {
 }
 
 RandomAgents::RandomAgents(uint64_t seed, bool is_loud)
+    : RandomAgents([random = std::mt19937_64(seed)]() mutable { return random(); }, is_loud) {}
+
+RandomAgents::RandomAgents(Draw draw, bool is_loud)
     : is_loud_(is_loud),
-      random_(seed),
-      job_(RandomPolicy(random_),
+      draw_(std::move(draw)),
+      job_(RandomPolicy(draw_),
            Beginning{.epoch = Epoch{2 + Below(2)}, .instance = {7, 1}, .verdict = {}}) {
   const int nodes = job_.policy().max_nodes + static_cast<int>(Below(3));
   const bool has_endpoint = Below(3) != 0;

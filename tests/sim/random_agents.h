@@ -1,9 +1,9 @@
-// Agents and a network that do whatever a seed says: come, break, fail, lie about rounds, stall.
+// Agents and a network that do whatever numbers say: come, break, fail, lie about rounds, stall.
 #ifndef DDPRUN_TESTS_SIM_RANDOM_AGENTS_H_
 #define DDPRUN_TESTS_SIM_RANDOM_AGENTS_H_
 
 #include <cstdint>
-#include <random>
+#include <functional>
 #include <string>
 
 #include "tests/sim/fake_job.h"
@@ -25,7 +25,11 @@ struct Tally {
 
 class RandomAgents {
  public:
-  // With `is_loud` it prints what the machine says, and counts nothing.
+  using Draw = std::function<uint64_t()>;
+
+  // Does what the numbers say that `draw` gives. With `is_loud` it prints what the machine says,
+  // and counts nothing.
+  RandomAgents(Draw draw, bool is_loud);
   RandomAgents(uint64_t seed, bool is_loud);
 
   // Anything may happen, sense or not: `actions` times.
@@ -40,10 +44,10 @@ class RandomAgents {
   std::string Describe() const;
 
  private:
-  static Policy RandomPolicy(std::mt19937_64& random);
+  static Policy RandomPolicy(const Draw& draw);
 
   // 0 <= result < bound.
-  uint64_t Below(uint64_t bound) { return random_() % bound; }
+  uint64_t Below(uint64_t bound) { return draw_() % bound; }
   std::string AnyName();
   void ActOnce();
   void Come(const std::string& name);
@@ -56,7 +60,7 @@ class RandomAgents {
   void Count();
 
   const bool is_loud_;
-  std::mt19937_64 random_;
+  const Draw draw_;
   FakeJob job_;
   Tally tally_;
 };
