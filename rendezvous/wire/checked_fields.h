@@ -2,6 +2,7 @@
 #ifndef DDPRUN_RENDEZVOUS_WIRE_CHECKED_FIELDS_H_
 #define DDPRUN_RENDEZVOUS_WIRE_CHECKED_FIELDS_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -39,8 +40,10 @@ class CheckedFields {
   }
   std::string Text(const char* field, const std::string& text, size_t min_bytes, size_t max_bytes) {
     if (text.size() < min_bytes) Fail(field, "empty");
-    Size(field, text.size(), max_bytes);
-    return CleanText(text);
+    std::string clean = CleanText(text);
+    // Escaping makes longer, and that is what others are told, who have the same limit.
+    Size(field, std::max(text.size(), clean.size()), max_bytes);
+    return clean;
   }
   void Size(const char* field, size_t size, size_t max) {
     if (size > max) Fail(field, absl::StrCat("size ", size, ", at most ", max));

@@ -47,6 +47,8 @@ const Row kMalformed[] = {
     {"kind", [](v1::AgentMessage& m) { m.clear_kind(); }},
     {"join.node_id", [](v1::AgentMessage& m) { m.mutable_join()->clear_node_id(); }},
     {"join.host", [](v1::AgentMessage& m) { m.mutable_join()->set_host(std::string(300, 'x')); }},
+    // Escaped, as it is said to other nodes, it is longer than it may be.
+    {"join.host", [](v1::AgentMessage& m) { m.mutable_join()->set_host(std::string(100, '\1')); }},
     {"join.local_world_size",
      [](v1::AgentMessage& m) { m.mutable_join()->set_local_world_size(0); }},
     {"join.local_world_size",
