@@ -1,4 +1,6 @@
-// Messages of four sessions into a machine, past the coordinator's doors: what any peer may send.
+// Messages of four peers, past the coordinator's doors, into its machine and its desk for
+// questions.
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <map>
@@ -8,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "rendezvous/core/question_desk.h"
 #include "rendezvous/core/rendezvous_machine.h"
 #include "rendezvous/core/text.h"
 #include "rendezvous/wire/convert.h"
@@ -59,35 +62,53 @@ class Doors {
     int at_once = 0;
     // What is said every second is said often enough.
     for (int steps = 0; steps < 2000; ++steps) {
-      const std::optional<TimePoint> deadline = machine_.NextDeadline();
+      const std::optional<TimePoint> deadline = NextDeadline();
       if (!deadline || *deadline > until) break;
       at_once = *deadline > now_ ? 0 : at_once + 1;
       Promise(at_once < 10, "a deadline that has passed is gone");
       now_ = std::max(now_, *deadline);
       Step(TimePassed{});
+      CarryOut(desk_.TimePassed(now_));
     }
     now_ = until;
   }
 
  private:
+  std::optional<TimePoint> NextDeadline() const {
+    const std::optional<TimePoint> machine = machine_.NextDeadline(), desk = desk_.NextDeadline();
+    return machine && desk ? std::min(*machine, *desk) : machine ? machine : desk;
+  }
+
   void Step(const Event& event) {
     const std::vector<Action> actions = machine_.Step(now_, event);
     const std::vector<std::string> broken = CheckState(machine_);
     Promise(broken.empty(), "the machine's invariants hold",
             broken.empty() ? "" : broken[0] + " after " + RenderEvent(event));
-    (void)machine_.Facts(now_);
+    CarryOut(actions);
+    if (const auto* asked = std::get_if<QuestionAsked>(&event)) {
+      CarryOut(desk_.Ask(now_, asked->stamp.session, asked->question, machine_.Places()));
+    } else if (const auto* answer = std::get_if<AnswerGiven>(&event)) {
+      CarryOut(desk_.Answer(now_, answer->stamp.session, answer->id, answer->body));
+    } else if (const auto* broken_one = std::get_if<SessionBroken>(&event)) {
+      CarryOut(desk_.Forget(now_, broken_one->session));
+    }
+  }
+
+  void CarryOut(std::vector<Action> actions) {
     bool is_to_record = false;
-    for (const Action& action : actions) {
+    for (Action& action : actions) {
       if (const auto* record = std::get_if<Record>(&action)) {
         is_to_record = is_to_record || record->verdict.has_value();
-        continue;
       }
       const std::optional<SessionId> target = TargetOf(action);
       if (!target) continue;
+      auto* given = std::get_if<GiveAnswers>(&action);
+      if (given != nullptr && given->is_last) given->facts = machine_.Facts(now_);
       const bool is_close = std::holds_alternative<CloseSession>(action);
       if (!is_close) Deliver(action);
       if (is_close || std::holds_alternative<Refuse>(action)) {
         std::erase_if(peers_, [&](const auto& peer) { return peer.second == *target; });
+        CarryOut(desk_.Forget(now_, *target));
       }
     }
     if (is_to_record) Step(Recorded{});
@@ -113,6 +134,7 @@ class Doors {
   }
 
   TimePoint now_{std::chrono::hours(1)};
+  QuestionDesk desk_;
   RendezvousMachine machine_{
       std::nullopt,
       Beginning{.run_id = "", .epoch = Epoch{5}, .instance = {7, 1}, .verdict = std::nullopt},
