@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstddef>
+#include <limits>
 
 namespace ddprun::launcher {
 namespace {
@@ -61,6 +62,9 @@ std::optional<ProcessStat> ParseProcessStat(std::string_view text) {
     if (!value) return std::nullopt;
     fields[field] = *value;
   }
+  constexpr int64_t kMaxInt = std::numeric_limits<int>::max();
+  const auto is_int = [&](int64_t value) { return value >= 0 && value <= kMaxInt; };
+  if (*pid <= 0 || !is_int(fields[4]) || !is_int(fields[20]) || fields[22] < 0) return std::nullopt;
   constexpr int64_t kMost = int64_t{1} << 60;  // four of them can be added
   ProcessStat stat{.pid = *pid, .state = state.front()};
   for (int field = 14; field <= 17; ++field) {

@@ -3,6 +3,9 @@
 #include <doctest/doctest.h>
 
 #include <string>
+#include <utility>
+
+#include "absl/strings/str_replace.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -44,6 +47,13 @@ TEST_CASE("process facts: what is no such line gives nothing") {
     CHECK_FALSE(ParseProcessStat(text));
   }
   const std::string whole = Stat("python3");
+  // The pid, the parent's, the number of threads and the start, as no kernel has them.
+  for (const auto& [from, to] : {std::pair("15210", "0"), std::pair("15210", "-15210"),
+                                 std::pair("15165", "-1"), std::pair("15165", "4294967296"),
+                                 std::pair(" 12 ", " 4294967296 "), std::pair("57102", "-1")}) {
+    CAPTURE(to);
+    CHECK_FALSE(ParseProcessStat(absl::StrReplaceAll(whole, {{from, to}})));
+  }
   for (size_t size = 0; size < 85; ++size) CHECK_FALSE(ParseProcessStat(whole.substr(0, size)));
 }
 
