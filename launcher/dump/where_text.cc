@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "launcher/dump/stack_text.h"
+#include "rendezvous/base/plain_text.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -166,8 +167,9 @@ bool HasInterpreter(const ThreadStack& thread) {
 
 std::string FrameText(const Frame& frame) {
   std::string text(NameOf(frame.function));
-  if (text.size() > kMaxShownFunction)
-    text = absl::StrCat(text.substr(0, kMaxShownFunction), "...");
+  if (text.size() > kMaxShownFunction) {
+    text = absl::StrCat(text.substr(0, CharacterStart(text, kMaxShownFunction)), "...");
+  }
   if (text.empty()) text = "?";
   if (frame.file.empty()) return text;
   absl::StrAppend(&text, " (", ShortFile(frame.file));

@@ -306,5 +306,12 @@ thread 15883
 )");
 }
 
+TEST_CASE("stack text: a long name is cut between characters") {
+  std::string name = "a";
+  while (name.size() < 300) name += "\u0448";  // two bytes each
+  const std::string text = FrameText({.function = name});
+  CHECK(text == name.substr(0, 99) + "...");
+}
+
 }  // namespace
 }  // namespace ddprun::launcher
