@@ -93,10 +93,10 @@ void NameNodes(JobView& job) {
     constexpr size_t kIdLength = 8;
     node.name = node.host.empty() ? node.id : node.host;
     if (node.host.empty() || count[node.host] == 1) continue;
-    absl::StrAppend(
-        &node.name, " (",
-        node.node_rank >= 0 ? absl::StrCat("node ", node.node_rank) : node.id.substr(0, kIdLength),
-        ")");
+    const std::string what = node.node_rank >= 0
+                                 ? absl::StrCat("node ", node.node_rank)
+                                 : node.id.substr(0, CharacterStart(node.id, kIdLength));
+    absl::StrAppend(&node.name, " (", what, ")");
   }
 }
 

@@ -164,12 +164,14 @@ TEST_CASE("judge: two agents of one host have names that tell them apart") {
   JobView job = RunningJob(2, 2);
   job.nodes[1].host = "gpu-00";
   job.nodes.push_back({.id = "0123456789", .host = "gpu-00"});
+  job.nodes.push_back({.id = "0123456\u0448", .host = "gpu-00"});  // not cut within a character
   LetAllWaitFor(job, {3}, 42);
   Watch watch;
   watch.LookTwice(job);
   CHECK(job.nodes[0].name == "gpu-00 (node 0)");
   CHECK(job.nodes[1].name == "gpu-00 (node 1)");
   CHECK(job.nodes[2].name == "gpu-00 (01234567)");
+  CHECK(job.nodes[3].name == "gpu-00 (0123456)");
   CHECK(ProblemOf(job, "hang").text.find("rank 3 (node gpu-00 (node 1))") != std::string::npos);
   // A silent one is told once.
   job.silent_nodes = {"gpu-00"};
