@@ -78,14 +78,28 @@ Pipe::Pipe(UniqueFd outer, UniqueFd inner, std::string name, ConnectionTable& co
 
 Pipe::~Pipe() { connections_.Remove(name_); }
 
-uint32_t Pipe::Events(const std::string& from, const std::string& to) {
-  const uint32_t read = from.empty() ? EPOLLIN : 0U;
-  const uint32_t write = to.empty() ? 0U : EPOLLOUT;
-  return read | write;
+uint32_t Pipe::outer_events() const {
+  const bool reads = inner_.is_open() && inward_.empty();
+  return (reads ? EPOLLIN : 0U) | (outward_.empty() ? 0U : EPOLLOUT);
+}
+
+uint32_t Pipe::inner_events() const {
+  return (outward_.empty() ? EPOLLIN : 0U) | (inward_.empty() ? 0U : EPOLLOUT);
 }
 
 bool Pipe::Carry(TimePoint now, std::vector<char>& scratch) {
-  return CarryIn(now, scratch) && CarryOut(scratch);
+  if (inner_.is_open()) return CarryIn(now, scratch) && CarryOut(scratch);
+  return WriteOrKeep(outer_.get(), outward_, outward_) && !outward_.empty();
+}
+
+void Pipe::CloseInner(std::vector<char>& scratch) {
+  // As much as the socket holds, which is bounded.
+  while (const std::optional<size_t> size = Read(inner_.get(), scratch)) {
+    if (*size == 0) break;
+    outward_.append(scratch.data(), *size);
+  }
+  inner_.Reset();
+  inward_.clear();
 }
 
 bool Pipe::CarryIn(TimePoint now, std::vector<char>& scratch) {
@@ -96,7 +110,7 @@ bool Pipe::CarryIn(TimePoint now, std::vector<char>& scratch) {
     bytes = std::string_view(scratch.data(), *size);
     if (bytes.empty() || !limits_.Takes(now, has_joined(), bytes)) return false;
   }
-  // Where gRPC has closed its end, what it said last still goes out, and that is the end.
+  // Where gRPC has closed its end, that is told as an event of its own.
   if (!WriteOrKeep(inner_.get(), bytes, inward_)) inward_.clear();
   return true;
 }
@@ -107,7 +121,6 @@ bool Pipe::CarryOut(std::vector<char>& scratch) {
     const std::optional<size_t> size = Read(inner_.get(), scratch);
     if (!size) return true;
     bytes = std::string_view(scratch.data(), *size);
-    if (bytes.empty()) return false;
   }
   const size_t all = bytes.size();
   if (!WriteOrKeep(outer_.get(), bytes, outward_)) return false;

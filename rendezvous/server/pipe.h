@@ -34,22 +34,24 @@ class Pipe {
 
   // Carries what there is, both ways. False: the connection is over.
   bool Carry(TimePoint now, std::vector<char>& scratch);
+  // gRPC has closed its end. What it has said last goes out by Carry, and nothing else is read.
+  void CloseInner(std::vector<char>& scratch);
   // What each end waits for: EPOLLIN, EPOLLOUT.
-  uint32_t outer_events() const { return Events(inward_, outward_); }
-  uint32_t inner_events() const { return Events(outward_, inward_); }
+  uint32_t outer_events() const;
+  uint32_t inner_events() const;
   int outer_fd() const { return outer_.get(); }
   int inner_fd() const { return inner_.get(); }
-  bool has_joined() const { return connection_->has_joined; }
+  // An agent is at the other end, and gRPC at this one.
+  bool has_joined() const { return connection_->has_joined && inner_.is_open(); }
 
  private:
   Pipe(UniqueFd outer, UniqueFd inner, std::string name, ConnectionTable& connections,
        std::shared_ptr<ConnectionTable::Connection> connection);
-  static uint32_t Events(const std::string& from, const std::string& to);
   bool CarryIn(TimePoint now, std::vector<char>& scratch);
   bool CarryOut(std::vector<char>& scratch);
 
   const UniqueFd outer_;
-  const UniqueFd inner_;
+  UniqueFd inner_;          // not open: gRPC has closed its end
   const std::string name_;  // of gRPC's end
   ConnectionTable& connections_;
   const std::shared_ptr<ConnectionTable::Connection> connection_;

@@ -20,8 +20,9 @@
 namespace ddprun::rendezvous {
 namespace {
 
-// What epoll knows the descriptors by; both ends of a connection have its id, from kFirstId on.
-constexpr uint64_t kDoor = 0, kCloseDoor = 1, kStop = 2, kFirstId = 3;
+// What epoll knows the descriptors by; from kFirstId on twice a connection's id, and one more for
+// gRPC's end of it.
+constexpr uint64_t kDoor = 0, kCloseDoor = 1, kStop = 2, kFirstId = 2;
 constexpr size_t kScratchBytes = 64 * 1024;
 // In one turn, so that a flood of connections does not hold up those that are there.
 constexpr int kAcceptsPerTurn = 64;
@@ -94,7 +95,7 @@ void PortListener::Run() {
           OnStop(now);
           break;
         default:
-          OnEvent(events[i].data.u64, now);
+          OnEvent(events[i].data.u64, events[i].events, now);
       }
     }
     LookAtStrangers(now);
@@ -121,8 +122,8 @@ void PortListener::OnStop(TimePoint now) {
 
 int PortListener::MillisecondsToWait(TimePoint now) const {
   Duration wait = std::chrono::hours(1);
-  if (!strangers_.empty()) {
-    const TimePoint since = connections_.at(*strangers_.begin()).since;
+  for (const Id id : strangers_) {
+    const TimePoint since = connections_.at(id).since;
     wait = std::min(wait, Duration(since + handlers_.silence_limit - now));
   }
   if (accept_again_at_ > now) wait = std::min(wait, Duration(accept_again_at_ - now));
@@ -144,13 +145,13 @@ void PortListener::AcceptAll(TimePoint now) {
     const int on = 1;
     setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     const Id id = last_id_++;
-    if (!Watch(fd.get(), id, EPOLLIN)) continue;
+    if (!Watch(fd.get(), 2 * id, EPOLLIN)) continue;
     Connection connection{.fd = std::move(fd), .ip = "", .since = now, .pipe = nullptr};
     connection.ip = IpText(PeerAddress(connection.fd.get()));
     strangers_.insert(id);
     connections_.emplace(id, std::move(connection));
     // Mostly the first byte is here already; that saves a turn of the loop.
-    OnEvent(id, now);
+    OnEvent(2 * id, 0, now);
   }
 }
 
@@ -178,15 +179,24 @@ bool PortListener::MakeRoom(TimePoint now) {
   return false;
 }
 
-void PortListener::OnEvent(Id id, TimePoint now) {
+void PortListener::OnEvent(uint64_t tag, uint32_t events, TimePoint now) {
+  const Id id = tag / 2;
   const auto found = connections_.find(id);
   if (found == connections_.end()) return;  // dropped earlier in this turn
   Connection& connection = found->second;
   if (connection.pipe == nullptr) return OnReadable(found, now);
   Pipe& pipe = *connection.pipe;
-  const bool goes_on = pipe.Carry(now, scratch_) &&
-                       Watch(pipe.outer_fd(), id, pipe.outer_events()) &&
-                       Watch(pipe.inner_fd(), id, pipe.inner_events());
+  const bool has_hung_up = (events & (EPOLLHUP | EPOLLERR)) != 0;
+  if (has_hung_up && tag % 2 == 0) return Drop(found);
+  if (has_hung_up) {
+    // Who does not read what gRPC has said last is a stranger from now on.
+    pipe.CloseInner(scratch_);
+    connection.since = now;
+    strangers_.insert(id);
+  }
+  const bool goes_on =
+      pipe.Carry(now, scratch_) && Watch(pipe.outer_fd(), 2 * id, pipe.outer_events()) &&
+      (pipe.inner_fd() < 0 || Watch(pipe.inner_fd(), 2 * id + 1, pipe.inner_events()));
   if (!goes_on) Drop(found);
 }
 
@@ -209,7 +219,7 @@ void PortListener::OnReadable(Connections::iterator found, TimePoint now) {
     connection.pipe = Pipe::Open(std::move(connection.fd), handlers_.connections, for_grpc);
     if (connection.pipe == nullptr) return Drop(found);
     handlers_.on_http2(std::move(for_grpc));
-    return OnEvent(found->first, now);
+    return OnEvent(2 * found->first, 0, now);
   }
   UniqueFd taken = std::move(connection.fd);
   if (taken.is_open()) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, taken.get(), nullptr);

@@ -94,7 +94,7 @@ class PortListener {
   void AcceptAll(TimePoint now);
   // Whether another stranger has room, perhaps in the place of one that is dropped here.
   bool MakeRoom(TimePoint now);
-  void OnEvent(Id id, TimePoint now);
+  void OnEvent(uint64_t tag, uint32_t events, TimePoint now);
   void OnReadable(Connections::iterator connection, TimePoint now);
   void AnswerHello(Connection& connection);
   void LookAtStrangers(TimePoint now);

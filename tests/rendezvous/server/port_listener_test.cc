@@ -7,6 +7,7 @@
 #include <sys/un.h>
 
 #include <atomic>
+#include <ctime>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -139,6 +140,37 @@ TEST_CASE("port listener: gRPC's connection is closed in time unless an agent ha
   SendAll(kept.connections[0].get(), "here");
   kept.connections[0].Reset();
   CHECK(ReadToEnd(joined.get()) == "here");
+}
+
+// gRPC ends a call that its peer does not read: the rest is kept for a while, and costs nothing.
+TEST_CASE("port listener: who does not read what gRPC has said last is dropped in time") {
+  Kept kept(std::chrono::milliseconds(500));
+  const UniqueFd deaf = ConnectTo(kept.port);
+  SendAll(deaf.get(), "P");
+  while (kept.Count() < 1) std::this_thread::yield();
+  const std::string name = kept.PeerOf(0);
+  kept.table.Find(name)->has_joined = true;
+  const std::string words(64 * 1024, 'x');
+  const std::lock_guard lock(kept.mutex);
+  const int end = kept.connections[0].get();
+  // More than the kernel takes for the peer at the end.
+  const int many_bytes = 1 << 22;
+  REQUIRE(setsockopt(end, SOL_SOCKET, SO_SNDBUF, &many_bytes, sizeof many_bytes) == 0);
+  pollfd writable{end, POLLOUT, 0};
+  while (poll(&writable, 1, 200) == 1) {
+    REQUIRE(send(end, words.data(), words.size(), MSG_NOSIGNAL | MSG_DONTWAIT) > 0);
+  }
+  kept.connections[0].Reset();
+  const std::clock_t cpu_before = std::clock();
+  const TimePoint begin = SteadyNow();
+  while (kept.table.Find(name) != nullptr) {
+    REQUIRE(SteadyNow() - begin < std::chrono::seconds(30));
+    poll(nullptr, 0, 10);
+  }
+  CHECK(SteadyNow() - begin >= std::chrono::milliseconds(400));
+  // A loop that spins takes all of the time.
+  const Duration cpu = std::chrono::microseconds(std::clock() - cpu_before);
+  CHECK(cpu < (SteadyNow() - begin) / 2);
 }
 
 // Two connections, the older of which is the later to speak: it has to be the first to go.
