@@ -14,7 +14,7 @@ namespace ddprun::launcher {
 
 // As open(2), which follows links of this user's and of root's only: of the last part of `path`,
 // and of what it points to. PERMISSION_DENIED names another's. Folders on the way are followed
-// whoever made them: whoever may do that may replace the file as well.
+// whoever made them.
 absl::StatusOr<UniqueFd> OpenOwn(const std::string& path, int flags, mode_t mode = 0);
 
 }  // namespace ddprun::launcher

@@ -11,6 +11,8 @@
 #include <string_view>
 #include <utility>
 
+#include "rendezvous/net/socket_address.h"
+
 namespace ddprun::rendezvous {
 namespace {
 
@@ -61,7 +63,10 @@ std::unique_ptr<Pipe> Pipe::Open(UniqueFd outer, ConnectionTable& connections, U
   auto connection = std::make_shared<ConnectionTable::Connection>();
   connection->peer = PeerAddress(outer.get());
   connection->local = LocalAddress(outer.get());
-  if (name.empty() || connection->peer.size == 0) return nullptr;
+  if (name.empty() || connection->peer.size == 0) {
+    errno = ECONNRESET;
+    return nullptr;
+  }
   return std::unique_ptr<Pipe>(new Pipe(std::move(outer), std::move(inner), "unix-abstract:" + name,
                                         connections, std::move(connection)));
 }

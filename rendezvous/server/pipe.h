@@ -13,7 +13,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/statusor.h"
 #include "rendezvous/base/time.h"
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/net/connection_table.h"
@@ -24,8 +23,8 @@ namespace ddprun::rendezvous {
 class Pipe {
  public:
   // Takes what comes over `outer`, a non-blocking socket, and enters it in `connections`, which
-  // outlives the pipe. `for_grpc` is set to gRPC's end. Null: there was no descriptor for it, or
-  // the connection has been reset.
+  // outlives the pipe. `for_grpc` is set to gRPC's end. Null: there was no descriptor for it
+  // (errno is EMFILE or ENFILE), or the connection has been reset.
   static std::unique_ptr<Pipe> Open(UniqueFd outer, ConnectionTable& connections,
                                     UniqueFd& for_grpc);
   ~Pipe();
@@ -41,6 +40,8 @@ class Pipe {
   uint32_t inner_events() const;
   int outer_fd() const { return outer_.get(); }
   int inner_fd() const { return inner_.get(); }
+  // The other side has begun a call: it is no mere connection.
+  bool has_call() const { return limits_.has_call(); }
   // An agent is at the other end, and gRPC at this one.
   bool has_joined() const { return connection_->has_joined && inner_.is_open(); }
 

@@ -33,7 +33,7 @@ PortListener::PortListener(UniqueFd listening_socket, Handlers handlers)
     : handlers_(std::move(handlers)),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
       listening_socket_(std::move(listening_socket)),
-      last_id_(kFirstId),
+      next_id_(kFirstId),
       scratch_(kScratchBytes) {}
 
 absl::StatusOr<std::unique_ptr<PortListener>> PortListener::Start(UniqueFd listening_socket,
@@ -71,11 +71,16 @@ bool PortListener::Watch(int fd, uint64_t tag, uint32_t events) {
   return errno == ENOENT && epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
+void PortListener::Unwatch(int fd) {
+  // To close it is not enough: a child that has not reached exec yet has it, too.
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+}
+
 void PortListener::Run() {
   while (!ends_at_ || (!connections_.empty() && SteadyNow() < *ends_at_)) {
     const TimePoint before = SteadyNow();
-    const bool accepts = listening_socket_.is_open() && before >= accept_again_at_;
     if (listening_socket_.is_open()) {
+      const bool accepts = !is_full() && before >= accept_again_at_;
       Watch(listening_socket_.get(), kDoor, accepts ? EPOLLIN : 0U);
     }
     epoll_event events[128];
@@ -89,7 +94,6 @@ void PortListener::Run() {
           break;
         case kCloseDoor:
           OnCloseDoor();
-          is_someone_there = false;
           break;
         case kStop:
           OnStop(now);
@@ -99,12 +103,14 @@ void PortListener::Run() {
       }
     }
     LookAtStrangers(now);
+    KeepStrangersFew(now);
     if (is_someone_there && listening_socket_.is_open()) AcceptAll(now);
   }
 }
 
 void PortListener::OnCloseDoor() {
-  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, close_door_.fd(), nullptr);
+  Unwatch(close_door_.fd());
+  Unwatch(listening_socket_.get());
   listening_socket_.Reset();
   for (auto it = connections_.begin(); it != connections_.end();) {
     const auto connection = it++;
@@ -114,10 +120,11 @@ void PortListener::OnCloseDoor() {
 }
 
 void PortListener::OnStop(TimePoint now) {
-  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, stop_.fd(), nullptr);
+  Unwatch(stop_.fd());
   ends_at_ = now + kEndLimit;
   listening_socket_.Reset();
-  for (const Id id : std::exchange(strangers_, {})) connections_.erase(id);
+  LookAtStrangers(now);  // who has joined meanwhile is none
+  while (!strangers_.empty()) Drop(connections_.find(*strangers_.begin()));
 }
 
 int PortListener::MillisecondsToWait(TimePoint now) const {
@@ -126,6 +133,7 @@ int PortListener::MillisecondsToWait(TimePoint now) const {
     const TimePoint since = connections_.at(id).since;
     wait = std::min(wait, Duration(since + handlers_.silence_limit - now));
   }
+  if (is_full()) wait = std::min(wait, Duration(room_at_ - now));
   if (accept_again_at_ > now) wait = std::min(wait, Duration(accept_again_at_ - now));
   if (ends_at_) wait = std::min(wait, Duration(*ends_at_ - now));
   const auto milliseconds = std::chrono::ceil<std::chrono::milliseconds>(wait).count();
@@ -133,50 +141,62 @@ int PortListener::MillisecondsToWait(TimePoint now) const {
 }
 
 void PortListener::AcceptAll(TimePoint now) {
-  for (int i = 0; i < kAcceptsPerTurn && MakeRoom(now); ++i) {
+  for (int i = 0; i < kAcceptsPerTurn && !is_full(); ++i) {
     UniqueFd fd(accept4(listening_socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!fd.is_open()) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
       if (errno == EAGAIN || errno == EWOULDBLOCK) return;
-      accept_again_at_ = now + kAcceptRest;
-      if (handlers_.on_no_descriptor) handlers_.on_no_descriptor();
-      return;
+      return Rest(now);
     }
     const int on = 1;
     setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    const Id id = last_id_++;
+    const Id id = next_id_++;
     if (!Watch(fd.get(), 2 * id, EPOLLIN)) continue;
     Connection connection{.fd = std::move(fd), .ip = "", .since = now, .pipe = nullptr};
     connection.ip = IpText(PeerAddress(connection.fd.get()));
     strangers_.insert(id);
     connections_.emplace(id, std::move(connection));
-    // Mostly the first byte is here already; that saves a turn of the loop.
+    // Mostly the first bytes are here already; that saves a turn of the loop.
     OnEvent(2 * id, 0, now);
+    KeepStrangersFew(now);
   }
 }
 
-bool PortListener::MakeRoom(TimePoint now) {
-  if (strangers_.size() < kMaxStrangers) return true;
-  std::map<std::string, size_t> counts;
-  for (const Id id : strangers_) ++counts[connections_.at(id).ip];
-  // The oldest of the busiest address: who is silent, else who has been here long enough.
-  std::optional<Id> silent, old;
-  const auto is_better = [&](Id id, const std::optional<Id>& than) {
-    return !than || counts[connections_.at(id).ip] > counts[connections_.at(*than).ip];
-  };
-  const TimePoint old_since = now - handlers_.silence_limit / 5;
-  for (const Id id : strangers_) {
+void PortListener::Rest(TimePoint now) {
+  accept_again_at_ = now + kAcceptRest;
+  if (handlers_.on_no_descriptor) handlers_.on_no_descriptor();
+}
+
+void PortListener::KeepStrangersFew(TimePoint now) {
+  if (!is_full()) return;
+  LookAtStrangers(now);  // who has joined meanwhile is none
+  if (!is_full()) return;
+  const auto is_silent = [this](Id id) {
     const Connection& connection = connections_.at(id);
-    if (connection.pipe == nullptr && is_better(id, silent)) silent = id;
-    if (connection.since <= old_since && is_better(id, old)) old = id;
+    return connection.pipe == nullptr || !connection.pipe->has_call();
+  };
+  std::map<std::string, size_t> all, silent;  // by address
+  for (const Id id : strangers_) {
+    ++all[connections_.at(id).ip];
+    if (is_silent(id)) ++silent[connections_.at(id).ip];
   }
-  const std::optional<Id> leaves = silent ? silent : old;
-  if (leaves) {
-    Drop(connections_.find(*leaves));
-    return true;
+  // The oldest one of the address that has most of them.
+  const auto find = [this](std::map<std::string, size_t>& counts, const auto& counts_for) {
+    std::optional<Id> found;
+    for (const Id id : strangers_) {
+      if (!counts_for(id)) continue;
+      const size_t most = found ? counts[connections_.at(*found).ip] : 0;
+      if (counts[connections_.at(id).ip] > most) found = id;
+    }
+    return found;
+  };
+  std::optional<Id> leaves = find(silent, is_silent);
+  if (!leaves) {
+    leaves = find(all, [](Id) { return true; });
+    room_at_ = connections_.at(*leaves).since + handlers_.silence_limit / 5;
+    if (now < room_at_) return;
   }
-  accept_again_at_ = connections_.at(*strangers_.begin()).since + handlers_.silence_limit / 5;
-  return false;
+  Drop(connections_.find(*leaves));
 }
 
 void PortListener::OnEvent(uint64_t tag, uint32_t events, TimePoint now) {
@@ -190,6 +210,7 @@ void PortListener::OnEvent(uint64_t tag, uint32_t events, TimePoint now) {
   if (has_hung_up && tag % 2 == 0) return Drop(found);
   if (has_hung_up) {
     // Who does not read what gRPC has said last is a stranger from now on.
+    Unwatch(pipe.inner_fd());
     pipe.CloseInner(scratch_);
     connection.since = now;
     strangers_.insert(id);
@@ -217,12 +238,15 @@ void PortListener::OnReadable(Connections::iterator found, TimePoint now) {
   if (size == 1 && first == 'P') {
     UniqueFd for_grpc;
     connection.pipe = Pipe::Open(std::move(connection.fd), handlers_.connections, for_grpc);
-    if (connection.pipe == nullptr) return Drop(found);
+    if (connection.pipe == nullptr) {
+      if (errno == EMFILE || errno == ENFILE) Rest(now);  // the agent comes again
+      return Drop(found);
+    }
     handlers_.on_http2(std::move(for_grpc));
     return OnEvent(2 * found->first, 0, now);
   }
   UniqueFd taken = std::move(connection.fd);
-  if (taken.is_open()) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, taken.get(), nullptr);
+  Unwatch(taken.get());
   Drop(found);
   if (size == 1 && first == 0x00 && handlers_.on_store) handlers_.on_store(std::move(taken));
 }
@@ -254,9 +278,15 @@ void PortListener::LookAtStrangers(TimePoint now) {
   }
 }
 
-void PortListener::Drop(Connections::iterator connection) {
-  strangers_.erase(connection->first);
-  connections_.erase(connection);
+void PortListener::Drop(Connections::iterator found) {
+  const Connection& connection = found->second;
+  if (connection.fd.is_open()) Unwatch(connection.fd.get());
+  if (connection.pipe != nullptr) {
+    Unwatch(connection.pipe->outer_fd());
+    if (connection.pipe->inner_fd() >= 0) Unwatch(connection.pipe->inner_fd());
+  }
+  strangers_.erase(found->first);
+  connections_.erase(found);
 }
 
 }  // namespace ddprun::rendezvous

@@ -6,13 +6,14 @@
 //   anything else is closed, and so is a connection that says nothing for 5 s.
 //
 // An HTTP/2 connection is closed when no agent has joined over it within the same 5 s, counted from
-// its coming. Until then it is a stranger's, as one that says nothing is.
+// when it was accepted. Until then it is a stranger's, as one that says nothing is.
 //
-// There are at most 256 strangers at a time. The next one takes the place of the oldest that is
-// silent, among those of the address that has most of them: whoever speaks gets in beside thousands
-// that do not. While all 256 speak, no further one is accepted (it waits in the kernel's backlog),
-// but a second old ones make room. More than that is not kept of an address: behind one may be a
-// whole cluster (NAT), and on one machine all agents are 127.0.0.1.
+// There are at most 256 strangers at a time. The next one takes the place of the oldest one that
+// has not begun a call, of the address with most of those: whoever speaks gets in beside thousands
+// that do not. Where all have begun one it takes the place of the oldest of the address with most
+// strangers, when that one has been here for a second; until then nobody is accepted, and waits in
+// the kernel's backlog. More than that is not kept of an address: behind one may be a whole cluster
+// (NAT), and on one machine all agents are 127.0.0.1.
 //
 // One thread; the socket is bound without SO_REUSEPORT, so that a second coordinator on the port is
 // an error and never a silent partner.
@@ -56,8 +57,9 @@ class PortListener {
     std::function<void(UniqueFd)> on_store;  // not set: closed
     // Likewise, with gRPC's end of the connection.
     std::function<void(UniqueFd)> on_http2;
-    std::function<void()> on_no_descriptor;  // likewise, at each rest of accept; may be unset
-    ConnectionTable& connections;            // of on_http2's; outlives the listener
+    // Likewise, at each rest of accept; may be unset.
+    std::function<void()> on_no_descriptor;
+    ConnectionTable& connections;  // of on_http2's; outlives the listener
     std::function<std::string()> hello_reply;
     Duration silence_limit = kSilenceLimit;  // a fifth of it where all strangers speak
   };
@@ -71,6 +73,7 @@ class PortListener {
   PortListener& operator=(const PortListener&) = delete;
 
   // Frees the port. No handler is called from then on; the connections of on_http2 go on.
+  // REQUIRES: not called before.
   void CloseDoor();
 
  private:
@@ -87,13 +90,16 @@ class PortListener {
   PortListener(UniqueFd listening_socket, Handlers handlers);
   // False: errno says why not.
   bool Watch(int fd, uint64_t tag, uint32_t events);
+  void Unwatch(int fd);
   void Run();
   void OnCloseDoor();
   void OnStop(TimePoint now);
   int MillisecondsToWait(TimePoint now) const;
   void AcceptAll(TimePoint now);
-  // Whether another stranger has room, perhaps in the place of one that is dropped here.
-  bool MakeRoom(TimePoint now);
+  // Where there is a stranger too many, drops one if one may go by now.
+  void KeepStrangersFew(TimePoint now);
+  bool is_full() const { return strangers_.size() > kMaxStrangers; }
+  void Rest(TimePoint now);  // there is no descriptor left
   void OnEvent(uint64_t tag, uint32_t events, TimePoint now);
   void OnReadable(Connections::iterator connection, TimePoint now);
   void AnswerHello(Connection& connection);
@@ -110,8 +116,9 @@ class PortListener {
   UniqueFd listening_socket_;
   Connections connections_;  // by age
   std::set<Id> strangers_;   // of them; one that has joined stays until it is looked at
-  Id last_id_;
-  TimePoint accept_again_at_{};  // after a lack of descriptors, and while all strangers speak
+  Id next_id_;
+  TimePoint accept_again_at_{};  // after a lack of descriptors
+  TimePoint room_at_{};          // where there is a stranger too many, and none may go yet
   std::optional<TimePoint> ends_at_;
   std::vector<char> scratch_;
 

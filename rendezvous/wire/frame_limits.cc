@@ -12,13 +12,14 @@ constexpr uint8_t kEndHeaders = 4;  // a flag of these
 
 bool FrameLimits::Takes(TimePoint now, bool has_joined, std::string_view bytes) {
   received_ += bytes.size();
-  if (!has_joined && received_ > kMaxBytesBeforeJoin) return false;
+  if (!has_joined && received_ > kMaxBytesBeforeJoin + sent_ / kSentPerByte) return false;
   while (!bytes.empty()) {
     if (preface_left_ > 0 || payload_left_ > 0) {
       size_t& left = preface_left_ > 0 ? preface_left_ : payload_left_;
       const size_t skipped = std::min(left, bytes.size());
       left -= skipped;
       frames_.Pay(skipped);
+      has_call_ = has_call_ || (payload_left_ == 0 && header_bytes_ > 0 && !is_in_headers_);
       bytes.remove_prefix(skipped);
       continue;
     }

@@ -30,13 +30,20 @@ class FrameLimits {
   static constexpr int kStreamsBeforeJoin = 2, kFramesBeforeJoin = 64;
   static constexpr int kStreams = 16, kFrames = 1024;
   static constexpr int kStreamsPerSecond = 1, kFramesPerSecond = 64;
-  static constexpr int kBytesPerFrame = 512;
+  static constexpr size_t kBytesPerFrame = 512;
+  // Who reads what it is sent tells how much it can take next.
+  static constexpr size_t kSentPerByte = 16;
 
   // The other side has sent `bytes`, the first ones the preface. False: that is too much, or no
   // HTTP/2; the connection has to be closed.
   bool Takes(TimePoint now, bool has_joined, std::string_view bytes);
   // So much was sent to the other side.
-  void Sent(size_t bytes) { frames_.Pay(bytes); }
+  void Sent(size_t bytes) {
+    sent_ += bytes;
+    frames_.Pay(bytes);
+  }
+  // Whether all headers of a call have come.
+  bool has_call() const { return has_call_; }
 
  private:
   static constexpr size_t kPrefaceBytes = 24;  // gRPC looks at what it says
@@ -50,11 +57,16 @@ class FrameLimits {
       empty_at_ = std::max(empty_at_, now) + each_;
       return empty_at_ - now <= each_ * most;
     }
-    void Pay(size_t bytes) { empty_at_ -= each_ * static_cast<int64_t>(bytes) / kBytesPerFrame; }
+    void Pay(size_t bytes) {
+      paid_ += bytes;
+      empty_at_ -= each_ * static_cast<int64_t>(paid_ / kBytesPerFrame);
+      paid_ %= kBytesPerFrame;
+    }
 
    private:
     const Duration each_;
     TimePoint empty_at_{};
+    size_t paid_ = 0;  // towards the next one
   };
 
   bool TakesHead(TimePoint now, bool has_joined);
@@ -65,7 +77,9 @@ class FrameLimits {
   size_t payload_left_ = 0;        // of the frame whose head has come
   bool is_in_headers_ = false;
   size_t header_bytes_ = 0;  // of the block that comes
+  bool has_call_ = false;
   uint64_t received_ = 0;
+  uint64_t sent_ = 0;
   Bucket frames_{kFramesPerSecond};
   Bucket streams_{kStreamsPerSecond};
 };

@@ -18,6 +18,7 @@
 #include "rendezvous/net/listening_socket.h"
 #include "rendezvous/net/socket_address.h"
 #include "rendezvous/wire/hello.h"
+#include "tests/rendezvous/server/http2_frames.h"
 #include "tests/rendezvous/server/sockets.h"
 #include "tests/support/scarce_descriptors.h"
 
@@ -39,8 +40,8 @@ struct Served {
     REQUIRE(started.ok());
     listener = *std::move(started);
   }
-  std::string Ask(const std::string& bytes) const { return AskOn(ConnectTo(port), bytes); }
-  std::string AskOn(UniqueFd fd, const std::string& bytes) const {
+  std::string Ask(const std::string& bytes) const {
+    const UniqueFd fd = ConnectTo(port);
     SendAll(fd.get(), bytes);
     return ReadToEnd(fd.get());
   }
@@ -91,6 +92,7 @@ struct Kept {
       const std::lock_guard lock(mutex);
       connections.push_back(std::move(fd));
     };
+    handlers.hello_reply = [] { return MakeHelloReply({"run-1", false}); };
     handlers.silence_limit = silence_limit;
     auto started = PortListener::Start(*std::move(socket), std::move(handlers));
     REQUIRE(started.ok());
@@ -210,32 +212,64 @@ TEST_CASE("port listener: without descriptors it rests, and serves when there ar
   CHECK(ReadToEnd(late.get()) == "http2");
 }
 
-TEST_CASE("port listener: whoever speaks gets in beside thousands who are silent") {
-  const Served served(std::chrono::hours(1));
-  std::vector<UniqueFd> silent;
-  for (int i = 0; i < 2000; ++i) silent.push_back(ConnectTo(served.port));
-  CHECK(served.Ask("P") == "http2");
-  CHECK(served.Ask(kHelloRequest) == "ddprun/1 run run-1\n");
-  // The oldest have left, the youngest are there still.
-  for (size_t i = 0; i < 2000 - PortListener::kMaxStrangers; ++i) {
-    CHECK(ReadToEnd(silent[i].get()) == "");
-  }
-  CHECK(served.AskOn(std::move(silent.back()), "P") == "http2");
+// A connection that has begun a call.
+UniqueFd Caller(uint16_t port) {
+  UniqueFd fd = ConnectTo(port);
+  SendAll(fd.get(), Greeting() + Call(1, kAttachPath));
+  return fd;
 }
 
-TEST_CASE("port listener: where all strangers speak the oldest make room, before their time") {
-  Kept kept(std::chrono::milliseconds(5000));
-  std::vector<UniqueFd> strangers;
-  for (size_t i = 0; i < PortListener::kMaxStrangers; ++i) {
-    strangers.push_back(ConnectTo(kept.port));
-    SendAll(strangers.back().get(), "P");
+TEST_CASE("port listener: whoever speaks gets in beside thousands who begin no call") {
+  for (const std::string& says : {std::string(), std::string("P"), Greeting()}) {
+    Kept kept(std::chrono::hours(1));
+    std::vector<UniqueFd> silent;
+    for (int i = 0; i < 2000; ++i) {
+      silent.push_back(ConnectTo(kept.port));
+      SendAll(silent.back().get(), says);
+    }
+    const UniqueFd hello = ConnectTo(kept.port);
+    SendAll(hello.get(), kHelloRequest);
+    CHECK(ReadToEnd(hello.get()) == "ddprun/1 run run-1\n");
+    const UniqueFd caller = Caller(kept.port);
+    // The oldest have left, the youngest are there still, and so is the caller.
+    for (size_t i = 0; i < 2000 - PortListener::kMaxStrangers; ++i) {
+      CHECK(ReadToEnd(silent[i].get()) == "");
+    }
+    pollfd ends[] = {{silent.back().get(), POLLIN, 0}, {caller.get(), POLLIN, 0}};
+    CHECK(poll(ends, 2, 200) == 0);
   }
-  const TimePoint begin = SteadyNow();
-  const UniqueFd next = ConnectTo(kept.port);
-  SendAll(next.get(), "P");
+}
+
+TEST_CASE("port listener: where all have begun a call those who join make room at once") {
+  Kept kept(std::chrono::hours(1));
+  std::vector<UniqueFd> strangers;
+  // One is accepted beyond the number, and nobody behind it while none may go.
+  for (size_t i = 0; i < PortListener::kMaxStrangers + 2; ++i) {
+    strangers.push_back(Caller(kept.port));
+  }
   while (kept.Count() <= PortListener::kMaxStrangers) std::this_thread::yield();
+  pollfd ends[] = {{strangers.front().get(), POLLIN, 0}, {strangers.back().get(), POLLIN, 0}};
+  CHECK(poll(ends, 2, 200) == 0);
+  CHECK(kept.Count() == PortListener::kMaxStrangers + 1);
+  for (size_t i = 0; i < 2; ++i) kept.table.Find(kept.PeerOf(i))->has_joined = true;
+  SendAll(strangers.front().get(), Frame(kPingFrame, 0, 0, std::string(8, 'x')));
+  const TimePoint begin = SteadyNow();
+  while (kept.Count() < PortListener::kMaxStrangers + 2) {
+    REQUIRE(SteadyNow() - begin < std::chrono::seconds(60));  // an old one has 12 minutes
+    std::this_thread::yield();
+  }
+}
+
+TEST_CASE("port listener: where all have begun a call the old ones make room, before their time") {
+  Kept kept(std::chrono::seconds(30));
+  std::vector<UniqueFd> strangers;
+  const TimePoint begin = SteadyNow();
+  for (size_t i = 0; i < PortListener::kMaxStrangers + 2; ++i) {
+    strangers.push_back(Caller(kept.port));
+  }
   CHECK(ReadToEnd(strangers.front().get()) == "");
-  CHECK(SteadyNow() - begin < std::chrono::seconds(30));
+  CHECK(SteadyNow() - begin >= std::chrono::seconds(5));
+  CHECK(SteadyNow() - begin < std::chrono::seconds(25));
 }
 
 TEST_CASE("port listener: a port that is taken is named") {
