@@ -1,7 +1,13 @@
 #include "launcher/agent/agent_policy.h"
 
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "rendezvous/core/rank_assignment.h"
+#include "absl/strings/str_split.h"
 
 namespace ddprun::launcher {
 
@@ -19,10 +25,17 @@ AgentPolicy AgentPolicyOf(const LaunchConfig& config) {
 }
 
 bool MeetsOnLoopback(const LaunchConfig& config) {
+  // A name may stand for another address elsewhere; with `static` other nodes may know the host by
+  // another one than it does itself.
+  if (config.rendezvous != RendezvousKind::kC10d || config.is_endpoint_assumed) return false;
   const std::string& host = config.endpoint.host;
-  const bool is_address = host.find_first_not_of("0123456789abcdef.:") == std::string::npos;
-  return !config.is_endpoint_assumed && (is_address || host == "localhost") &&
-         rendezvous::IsLoopback(host);
+  if (host == "localhost" || host == "::1") return true;
+  const std::vector<std::string> parts = absl::StrSplit(host, '.');
+  const auto is_byte = [](const std::string& part) {
+    uint32_t value = 0;
+    return absl::SimpleAtoi(part, &value) && value < 256 && part.size() <= 3;
+  };
+  return parts.size() == 4 && parts[0] == "127" && std::ranges::all_of(parts, is_byte);
 }
 
 rendezvous::Policy RendezvousPolicyOf(const LaunchConfig& config) {

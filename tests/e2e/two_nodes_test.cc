@@ -1,8 +1,10 @@
 // Two real agents on one host, over loopback.
 #include <signal.h>
+#include <sys/socket.h>
 
 #include <doctest/doctest.h>
 
+#include "rendezvous/base/unique_fd.h"
 #include "rendezvous/net/socket_address.h"
 #include "tests/e2e/job.h"
 
@@ -30,6 +32,25 @@ TEST_CASE("two nodes: they find each other and share one world") {
                 a->Describe());
   // The endpoint's own node has rank 0.
   CHECK_MESSAGE(a->out().find("rank 0\n") != std::string::npos, a->Describe());
+}
+
+// Whether somebody listens there.
+bool IsOpen(const char* ip, int port) {
+  const auto address = rendezvous::ParseIp(ip, static_cast<uint16_t>(port));
+  REQUIRE(address);
+  const UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  return connect(fd.get(), address->get(), address->size) == 0;
+}
+
+TEST_CASE("two nodes: an endpoint on loopback is open there alone") {
+  Job job;
+  auto a = job.Run(job.NodeOptions(1), {"print:up"});
+  REQUIRE_MESSAGE(a->WaitForErr("1 of 2 nodes, waiting for 1 more"), a->Describe());
+  CHECK(IsOpen("127.0.0.1", job.port()));
+  CHECK_FALSE(IsOpen("127.0.0.2", job.port()));
+  auto b = job.Run(job.NodeOptions(1), {"print:up"});
+  CHECK_MESSAGE(a->Wait() == 0, a->Describe());
+  CHECK_MESSAGE(b->Wait() == 0, b->Describe());
 }
 
 TEST_CASE("two nodes: without budget both end with the failing worker's code and name it") {
