@@ -121,9 +121,11 @@ void State::AdoptRunning(TimePoint now, const NodeJoined& event, bool is_unknown
   StopStale(now, event, member);
   if (IsThisRound(event.stamp)) gone.erase(NodeId{});  // of those that had not come back
   // A node that was not in the last round has no place to keep, and may tell a tale: whoever waits
-  // for it does not wait longer than for a silent one.
-  const bool may_have_place = member.previous_rank >= 0 || IsThisRound(event.stamp);
-  if (!may_have_place) member.awaited_until = now + policy.evict_after;
+  // for it does not wait longer than for a silent one, however often it comes with workers. While
+  // the round runs all of its places are taken.
+  const bool may_have_place =
+      member.previous_rank >= 0 || (IsThisRound(event.stamp) && phase != Phase::kSealed);
+  if (!may_have_place && !member.awaited_until) member.awaited_until = now + policy.evict_after;
   if (is_unknown_round && round == Round{} && forming.is_first) {
     // Or the coordinator before us knew more than we do: others of its round may be on their way.
     forming.is_first = false;
@@ -171,6 +173,7 @@ void State::AdoptWaiting(TimePoint now, const Stamp& stamp, Member& member) {
     }
   }
   member.standing = Standing::kWaiting;
+  member.awaited_until.reset();
   needs_telling = true;
   if (has_seat || (phase == Phase::kReadopting && has_adopted)) {
     DrainRound(now, DrainCause::kLoss,

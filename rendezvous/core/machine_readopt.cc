@@ -110,6 +110,7 @@ void State::TakeSeat(const Assignment& assignment, Member& member) {
   round_size = {.nodes = assignment.node_count, .ranks = assignment.world_size};
   member.standing = Standing::kRunning;
   member.previous_rank = assignment.node_rank;
+  member.awaited_until.reset();
   // Said again over a new session it changes nothing: what the node has reported stays.
   seats.try_emplace(member.info.id, Seat{.assignment = assignment,
                                          .local_world_size = member.info.local_world_size,

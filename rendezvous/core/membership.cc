@@ -55,7 +55,6 @@ Member& Membership::Admit(const NodeJoined& event, TimePoint now) {
   member.source_addr = event.source_addr;
   member.accepted_addr = event.accepted_addr;
   member.joined_with = event.stamp;
-  member.awaited_until.reset();
   member.closed_at.reset();
   Hear(member, now);
   member.told_topic.clear();
