@@ -90,9 +90,10 @@ int RunCoordinator(const CoordinatorOptions& options) {
   ProtectFromOomKiller(baseline);
   const DescriptorRoom room = ReserveDescriptors(kOwnDescriptors);
   if (room.limit - room.taken < kOwnDescriptors) {
-    return ComplainOfStart(absl::ResourceExhaustedError(absl::StrCat(
-        "the limit on open files is ", room.limit, ", and ", room.taken, " are open already: ",
-        kOwnDescriptors, " more are needed, and three for each node; raise the limit (ulimit -n)")));
+    return ComplainOfStart(absl::ResourceExhaustedError(
+        absl::StrCat("the limit on open files is ", room.limit, ", and ", room.taken,
+                     " are open already: ", kOwnDescriptors,
+                     " more are needed, and three for each node; raise the limit (ulimit -n)")));
   }
   // A file system that does not answer is waited for while signals still end this process.
   // A successor finds the file by the port and the run, which it must know from its command line.

@@ -68,6 +68,8 @@ for command in "${commands[@]}"; do
     timeout 120 bash -c "$here" >out 2>&1 </dev/null || fail "one node of '$command' failed: $(cat out)"
     wait "$other" || fail "the other node of '$command' failed: $(cat other)"
   else
-    timeout 120 bash -c "$here" >out 2>&1 </dev/null || fail "'$command' failed: $(cat out)"
+    # On a machine that does other work a rank may be slow for true: to say so is an answer.
+    timeout 120 bash -c "$here" >out 2>&1 </dev/null || [[ $here == *' check '* && $(cat out) == *' is slow: '* ]] ||
+      fail "'$command' failed: $(cat out)"
   fi
 done
