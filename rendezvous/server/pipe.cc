@@ -92,11 +92,6 @@ uint32_t Pipe::inner_events() const {
   return (outward_.empty() ? EPOLLIN : 0U) | (inward_.empty() ? 0U : EPOLLOUT);
 }
 
-bool Pipe::Carry(TimePoint now, std::vector<char>& scratch) {
-  if (inner_.is_open()) return CarryIn(now, scratch) && CarryOut(scratch);
-  return WriteOrKeep(outer_.get(), outward_, outward_) && !outward_.empty();
-}
-
 void Pipe::CloseInner(std::vector<char>& scratch) {
   // As much as the socket holds, which is bounded.
   while (const std::optional<size_t> size = Read(inner_.get(), scratch)) {
@@ -108,6 +103,7 @@ void Pipe::CloseInner(std::vector<char>& scratch) {
 }
 
 bool Pipe::CarryIn(TimePoint now, std::vector<char>& scratch) {
+  if (!inner_.is_open()) return true;
   std::string_view bytes = inward_;
   if (bytes.empty()) {
     const std::optional<size_t> size = Read(outer_.get(), scratch);
@@ -123,6 +119,7 @@ bool Pipe::CarryIn(TimePoint now, std::vector<char>& scratch) {
 bool Pipe::CarryOut(std::vector<char>& scratch) {
   std::string_view bytes = outward_;
   if (bytes.empty()) {
+    if (!inner_.is_open()) return false;
     const std::optional<size_t> size = Read(inner_.get(), scratch);
     if (!size) return true;
     bytes = std::string_view(scratch.data(), *size);
@@ -130,7 +127,7 @@ bool Pipe::CarryOut(std::vector<char>& scratch) {
   const size_t all = bytes.size();
   if (!WriteOrKeep(outer_.get(), bytes, outward_)) return false;
   limits_.Sent(all - outward_.size());
-  return true;
+  return inner_.is_open() || !outward_.empty();
 }
 
 }  // namespace ddprun::rendezvous

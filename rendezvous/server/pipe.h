@@ -31,9 +31,10 @@ class Pipe {
   Pipe(const Pipe&) = delete;
   Pipe& operator=(const Pipe&) = delete;
 
-  // Carries what there is, both ways. False: the connection is over.
-  bool Carry(TimePoint now, std::vector<char>& scratch);
-  // gRPC has closed its end. What it has said last goes out by Carry, and nothing else is read.
+  // Carry what there is to gRPC, and from it. False: the connection is over.
+  bool CarryIn(TimePoint now, std::vector<char>& scratch);
+  bool CarryOut(std::vector<char>& scratch);
+  // gRPC has closed its end. What it has said last goes out by CarryOut, and nothing else is read.
   void CloseInner(std::vector<char>& scratch);
   // What each end waits for: EPOLLIN, EPOLLOUT.
   uint32_t outer_events() const;
@@ -48,8 +49,6 @@ class Pipe {
  private:
   Pipe(UniqueFd outer, UniqueFd inner, std::string name, ConnectionTable& connections,
        std::shared_ptr<ConnectionTable::Connection> connection);
-  bool CarryIn(TimePoint now, std::vector<char>& scratch);
-  bool CarryOut(std::vector<char>& scratch);
 
   const UniqueFd outer_;
   UniqueFd inner_;          // not open: gRPC has closed its end

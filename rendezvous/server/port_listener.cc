@@ -63,7 +63,8 @@ void PortListener::CloseDoor() {
   door_closed_.get_future().wait();
 }
 
-bool PortListener::Watch(int fd, uint64_t tag, uint32_t events) {
+bool PortListener::Watch(int fd, uint64_t tag, uint32_t events, uint32_t* watched) {
+  if (watched != nullptr && std::exchange(*watched, events) == events) return true;
   epoll_event event{};
   event.events = events;
   event.data.u64 = tag;
@@ -81,7 +82,7 @@ void PortListener::Run() {
     const TimePoint before = SteadyNow();
     if (listening_socket_.is_open()) {
       const bool accepts = !is_full() && before >= accept_again_at_;
-      Watch(listening_socket_.get(), kDoor, accepts ? EPOLLIN : 0U);
+      Watch(listening_socket_.get(), kDoor, accepts ? EPOLLIN : 0U, &door_events_);
     }
     epoll_event events[128];
     const int count = epoll_wait(epoll_.get(), events, 128, MillisecondsToWait(before));
@@ -157,7 +158,7 @@ void PortListener::AcceptAll(TimePoint now) {
     strangers_.insert(id);
     connections_.emplace(id, std::move(connection));
     // Mostly the first bytes are here already; that saves a turn of the loop.
-    OnEvent(2 * id, 0, now);
+    OnEvent(2 * id, EPOLLIN, now);
     KeepStrangersFew(now);
   }
 }
@@ -207,7 +208,12 @@ void PortListener::OnEvent(uint64_t tag, uint32_t events, TimePoint now) {
   if (connection.pipe == nullptr) return OnReadable(found, now);
   Pipe& pipe = *connection.pipe;
   const bool has_hung_up = (events & (EPOLLHUP | EPOLLERR)) != 0;
-  if (has_hung_up && tag % 2 == 0) return Drop(found);
+  if (has_hung_up && tag % 2 == 0) {
+    // What came before a reset may be an agent's last words: gRPC gets what its socket takes.
+    constexpr int kReads = 16;
+    for (int i = 0; i < kReads && pipe.CarryIn(now, scratch_); ++i) continue;
+    return Drop(found);
+  }
   if (has_hung_up) {
     // Who does not read what gRPC has said last is a stranger from now on.
     Unwatch(pipe.inner_fd());
@@ -215,9 +221,14 @@ void PortListener::OnEvent(uint64_t tag, uint32_t events, TimePoint now) {
     connection.since = now;
     strangers_.insert(id);
   }
+  const bool is_inner = tag % 2 == 1;
+  const bool is_in = (events & (is_inner ? EPOLLOUT : EPOLLIN)) != 0;
+  const bool is_out = has_hung_up || (events & (is_inner ? EPOLLIN : EPOLLOUT)) != 0;
   const bool goes_on =
-      pipe.Carry(now, scratch_) && Watch(pipe.outer_fd(), 2 * id, pipe.outer_events()) &&
-      (pipe.inner_fd() < 0 || Watch(pipe.inner_fd(), 2 * id + 1, pipe.inner_events()));
+      (!is_in || pipe.CarryIn(now, scratch_)) && (!is_out || pipe.CarryOut(scratch_)) &&
+      Watch(pipe.outer_fd(), 2 * id, pipe.outer_events(), &connection.outer_events) &&
+      (pipe.inner_fd() < 0 ||
+       Watch(pipe.inner_fd(), 2 * id + 1, pipe.inner_events(), &connection.inner_events));
   if (!goes_on) Drop(found);
 }
 
@@ -243,7 +254,7 @@ void PortListener::OnReadable(Connections::iterator found, TimePoint now) {
       return Drop(found);
     }
     handlers_.on_http2(std::move(for_grpc));
-    return OnEvent(2 * found->first, 0, now);
+    return OnEvent(2 * found->first, EPOLLIN, now);
   }
   UniqueFd taken = std::move(connection.fd);
   Unwatch(taken.get());

@@ -78,18 +78,22 @@ class PortListener {
 
  private:
   using Id = uint64_t;
+  static constexpr uint32_t kUnwatched = ~0U;
   struct Connection {
     UniqueFd fd;  // not open with a pipe, which has it
     std::string ip;
     TimePoint since;
     bool is_answered = false;    // a hello: stays until the other side has read and closed
     std::unique_ptr<Pipe> pipe;  // of HTTP/2
+    // What the ends of the pipe are watched for.
+    uint32_t outer_events = kUnwatched;
+    uint32_t inner_events = kUnwatched;
   };
   using Connections = std::map<Id, Connection>;
 
   PortListener(UniqueFd listening_socket, Handlers handlers);
-  // False: errno says why not.
-  bool Watch(int fd, uint64_t tag, uint32_t events);
+  // False: errno says why not. `watched`: for which events it is watched already.
+  bool Watch(int fd, uint64_t tag, uint32_t events, uint32_t* watched = nullptr);
   void Unwatch(int fd);
   void Run();
   void OnCloseDoor();
@@ -114,6 +118,7 @@ class PortListener {
 
   // The thread's own.
   UniqueFd listening_socket_;
+  uint32_t door_events_ = kUnwatched;
   Connections connections_;  // by age
   std::set<Id> strangers_;   // of them; one that has joined stays until it is looked at
   Id next_id_;

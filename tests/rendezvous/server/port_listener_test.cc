@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -142,6 +143,30 @@ TEST_CASE("port listener: gRPC's connection is closed in time unless an agent ha
   SendAll(kept.connections[0].get(), "here");
   kept.connections[0].Reset();
   CHECK(ReadToEnd(joined.get()) == "here");
+}
+
+// An agent that ends with something unread resets the connection behind its last words.
+TEST_CASE("port listener: what came before a reset still reaches gRPC") {
+  Kept kept(std::chrono::hours(1));
+  UniqueFd leaves = ConnectTo(kept.port);
+  SendAll(leaves.get(), "P");
+  while (kept.Count() < 1) std::this_thread::yield();
+  {
+    // The listener waits for the lock with the next connection, and sees words and reset at once.
+    const std::lock_guard lock(kept.mutex);
+    const UniqueFd next = ConnectTo(kept.port);
+    SendAll(next.get(), "P");
+    const linger reset{1, 0};
+    REQUIRE(setsockopt(leaves.get(), SOL_SOCKET, SO_LINGER, &reset, sizeof reset) == 0);
+    poll(nullptr, 0, 100);
+    SendAll(leaves.get(), "last words");
+    leaves.Reset();
+  }
+  while (kept.Count() < 2) std::this_thread::yield();
+  const std::lock_guard lock(kept.mutex);
+  const int end = kept.connections[0].get();
+  REQUIRE(fcntl(end, F_SETFL, 0) == 0);
+  CHECK(ReadToEnd(end) == "Plast words");
 }
 
 // gRPC ends a call that its peer does not read: the rest is kept for a while, and costs nothing.
