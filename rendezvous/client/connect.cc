@@ -56,14 +56,14 @@ class Client final : public RendezvousClient {
       handler_(RendezvousFailed{
           "make an eventfd for the rendezvous: no file descriptor is left; raise the limit on open "
           "files (ulimit -n)",
-          /*is_local=*/true});
+          RendezvousFailed::Kind::kLocal});
       return;
     }
     if (MayBlock(options_)) helper_.emplace(kErrandPatience);
     if (!helper_ || helper_->is_running()) thread_ = StartQuietThread([this] { Run(); });
     if (thread_.joinable()) return;
     handler_(RendezvousFailed{absl::StrCat("start a thread for the rendezvous: ", kNoThreadText),
-                              /*is_local=*/true});
+                              RendezvousFailed::Kind::kLocal});
   }
 
   ~Client() override {
@@ -146,8 +146,8 @@ class Client final : public RendezvousClient {
     ContactOptions options = options_;
     options.endpoint_port = action.port;
     Send([options = std::move(options), is_port_here = action.is_port_here,
-          resolver = std::move(resolver),
-          stop = stop_] { return LookAt(options, is_port_here, resolver, *stop); },
+          resolver = std::move(resolver), identity = Identity(),
+          stop = stop_] { return LookAt(options, is_port_here, resolver, identity, *stop); },
          [this](const LookResult& result) {
            address_ = result.address;
            Feed(result.seen);
@@ -165,6 +165,7 @@ class Client final : public RendezvousClient {
   Coordinator::Options CoordinatorOptions(uint16_t port) {
     Coordinator::Options start;
     start.policy = options_.policy;
+    start.identity = Identity();
     start.run_dir = options_.run_dir;
     if (options_.mode != ContactOptions::Mode::kStandalone) {
       start.listen = {.host = options_.listen_host, .port = port};
@@ -174,6 +175,10 @@ class Client final : public RendezvousClient {
     start.on_no_descriptor = Behind(gate_, options_.on_no_descriptor);
     start.on_finished = [this, inbox = inbox_] { inbox->Post([this] { Feed(HostFinished{}); }); };
     return start;
+  }
+
+  std::shared_ptr<const TlsIdentity> Identity() const {
+    return options_.tunnels == nullptr ? nullptr : options_.tunnels->identity();
   }
 
   static Hosted AnswerOf(const absl::Status& started) {
@@ -199,7 +204,7 @@ class Client final : public RendezvousClient {
       inbox->Post([this, number, event] { Hear(number, event); });
     };
     link_ = action.is_local ? OpenLocalLink(hosted_->inbox(), std::move(listener))
-                            : OpenGrpcLink(address_, std::move(listener));
+                            : OpenGrpcLink(address_, options_.tunnels.get(), std::move(listener));
   }
 
   void Hear(uint64_t number, const ContactEvent& event) {

@@ -9,6 +9,7 @@
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/client/contact_core.h"
 #include "rendezvous/client/rendezvous_client.h"
+#include "rendezvous/client/tunnels.h"
 #include "rendezvous/net/socket_address.h"
 
 namespace ddprun::rendezvous {
@@ -22,6 +23,9 @@ struct RendezvousOptions : ContactOptions {
   std::function<void(const std::string&)> log_step;
   std::function<void()> on_no_descriptor;
   Resolver resolver = ResolveName;
+  // The ways to the other agents, by whose identity a coordinator here knows them; null: plain TCP,
+  // and whoever reaches the port is believed.
+  std::shared_ptr<Tunnels> tunnels;
 };
 
 // The client of one agent for its whole life. Returns at once and never fails: resolving names,

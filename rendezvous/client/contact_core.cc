@@ -12,6 +12,8 @@
 namespace ddprun::rendezvous {
 namespace {
 
+using Kind = RendezvousFailed::Kind;
+
 // Host names do not differ by case, nor by the dot that ends a full one.
 std::string Canonical(const std::string& name) {
   return absl::AsciiStrToLower(absl::StripSuffix(name, "."));
@@ -160,7 +162,8 @@ void ContactCore::On(const Hosted& hosted) {
       attempt_at_ = now_;  // look at once who has it
       return;
     case Hosted::Outcome::kFailed:
-      return Fail(absl::StrCat("cannot host the rendezvous: ", hosted.text), hosted.is_local);
+      return Fail(absl::StrCat("cannot host the rendezvous: ", hosted.text),
+                  hosted.is_local ? Kind::kLocal : Kind::kRendezvous);
   }
 }
 
@@ -191,7 +194,9 @@ void ContactCore::JudgeName(const Looked& look) {
 
 void ContactCore::JudgeAttempt(const Looked& look) {
   const bool is_refused = look.outcome == Outcome::kRefused;
-  const bool is_replaced = look.outcome == Outcome::kOtherRun || look.outcome == Outcome::kForeign;
+  const bool is_replaced = look.outcome == Outcome::kOtherRun ||
+                           look.outcome == Outcome::kForeign ||
+                           look.outcome == Outcome::kDistrusted;
   // Whoever has the port says nothing on it: perhaps nobody has it any more.
   const bool may_be_free =
       is_refused || look.outcome == Outcome::kUnreachable || look.outcome == Outcome::kClosed;
@@ -210,7 +215,10 @@ void ContactCore::JudgeAttempt(const Looked& look) {
       other_run_ = AttemptText(look);
       return Find();
     }
-    if (const std::optional<std::string> trouble = FinalTrouble(look)) return Fail(*trouble);
+    if (const std::optional<std::string> trouble = FinalTrouble(look)) {
+      const bool is_distrusted = look.outcome == Outcome::kDistrusted;
+      return Fail(*trouble, is_distrusted ? Kind::kDistrusted : Kind::kRendezvous);
+    }
   }
   SeekAgain();
   tries_host_ = MayHost() && may_be_free;
@@ -224,7 +232,8 @@ void ContactCore::JudgeAttempt(const Looked& look) {
 
 std::optional<std::string> ContactCore::FinalTrouble(const Looked& look) const {
   const bool is_known_other = look.outcome == Outcome::kOtherRun && !options_.more_ports.empty();
-  if (look.outcome == Outcome::kForeign || is_known_other) return AttemptText(look);
+  const bool is_others = look.outcome == Outcome::kForeign || look.outcome == Outcome::kDistrusted;
+  if (is_others || is_known_other) return AttemptText(look);
   // Who was here once may come back, or its port may be about to become free, or its name, which
   // worked before, is in the middle of an update.
   if (had_contact_ || is_ending_) return std::nullopt;
@@ -247,7 +256,8 @@ bool ContactCore::HasNextPort() const {
 }
 
 bool ContactCore::TryNextPort(const Looked& look) {
-  const bool is_others = look.outcome == Outcome::kOtherRun || look.outcome == Outcome::kForeign;
+  const bool is_others = look.outcome == Outcome::kOtherRun || look.outcome == Outcome::kForeign ||
+                         look.outcome == Outcome::kDistrusted;
   others_ports_ = is_others ? others_ports_ + 1 : 0;
   // There is none that could become ours.
   if (!HasNextPort() || others_ports_ > options_.more_ports.size()) return false;
@@ -290,6 +300,12 @@ std::string ContactCore::AttemptText(const Looked& look) const {
         hosts_ ? PortHere() : Place(look.ip), " serves the run \"", look.text, "\", not \"",
         options_.policy.run_id, "\": use another port, or",
         hosts_ ? ", for the same job, the same --rdzv_id" : " the same --rdzv_id on all nodes");
+  }
+  if (look.outcome == Outcome::kDistrusted) {
+    return absl::StrCat(Place(look.ip),
+                        " is held by a program that is not of this job: ", look.text,
+                        "; give all nodes the same token (--token_file or DDPRUN_TOKEN), or none, "
+                        "or certificates of one authority");
   }
   const bool has_answered = look.outcome == Outcome::kForeign;
   if (!has_answered && look.outcome != Outcome::kClosed && look.outcome != Outcome::kSilent) {
@@ -343,10 +359,10 @@ void ContactCore::Find() {
   record_.StartSession();
 }
 
-void ContactCore::Fail(const std::string& message, bool is_local) {
+void ContactCore::Fail(const std::string& message, RendezvousFailed::Kind kind) {
   if (state_ == State::kLinked) Do(CloseLink{});
   state_ = State::kOver;
-  Tell(RendezvousFailed{message, is_local});
+  Tell(RendezvousFailed{message, kind});
 }
 
 void ContactCore::StopHost() {

@@ -95,6 +95,7 @@ struct Looked {
     kOurs,         // the coordinator of this run
     kOtherRun,     // a coordinator of another run: `text` is its id
     kForeign,      // something that answers otherwise: `text` is the beginning of that
+    kDistrusted,   // something that is not of this job, or does not take us for it: `text` says why
     kClosed,       // accepted, and closed without a word
     kSilent,       // accepted, and no word within the time (a stopped process does that)
     kRefused,      // the host says that nobody listens
@@ -116,7 +117,7 @@ struct Hosted {
   enum class Outcome { kHosting, kPortTaken, kFailed };
   Outcome outcome = Outcome::kHosting;
   std::string text = {};  // kFailed: why
-  bool is_local = false;  // kFailed: RendezvousFailed
+  bool is_local = false;  // kFailed: RendezvousFailed::Kind::kLocal
 };
 // The coordinator of this process has ended its job: the verdict is known wherever it can be.
 struct HostFinished {};
@@ -259,7 +260,7 @@ class ContactCore {
   void SeekAgain();
   void Find();
   void Link();
-  void Fail(const std::string& message, bool is_local = false);
+  void Fail(const std::string& message, RendezvousFailed::Kind kind = {});
 
   void JudgeName(const Looked& look);
   void JudgeAttempt(const Looked& look);

@@ -207,6 +207,7 @@ void ContactCore::NoteAnswer(const Looked& look) {
     case Outcome::kOurs:
     case Outcome::kOtherRun:
     case Outcome::kForeign:
+    case Outcome::kDistrusted:
     case Outcome::kClosed:
     case Outcome::kRefused:
       answered_at_ = now_;

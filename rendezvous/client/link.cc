@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/rendezvous.grpc.pb.h"
 #include "rendezvous/base/steady_clock.h"
+#include "rendezvous/client/tunnel_channel.h"
 #include "rendezvous/net/channel.h"
 #include "rendezvous/wire/checked_fields.h"
 #include "rendezvous/wire/convert.h"
@@ -44,8 +45,8 @@ LinkEnded ToLinkEnded(const grpc::Status& status) {
 class GrpcLink final : public Link,
                        public grpc::ClientBidiReactor<v1::AgentMessage, v1::CoordinatorMessage> {
  public:
-  GrpcLink(const SocketAddress& address, Listener listener)
-      : stub_(v1::Rendezvous::NewStub(MakeChannel(address))), listener_(std::move(listener)) {
+  GrpcLink(const std::shared_ptr<grpc::Channel>& channel, Listener listener)
+      : stub_(v1::Rendezvous::NewStub(channel)), listener_(std::move(listener)) {
     ++live_streams;
   }
   ~GrpcLink() override { --live_streams; }
@@ -185,9 +186,9 @@ OwnedLink OpenLocalLink(std::shared_ptr<Inbox> inbox, Link::Listener listener) {
   return OwnedLink(link.get(), [link](Link*) mutable { std::exchange(link, nullptr)->Abandon(); });
 }
 
-OwnedLink OpenGrpcLink(const SocketAddress& address, Link::Listener listener) {
+OwnedLink OpenGrpcLink(const SocketAddress& address, Tunnels* tunnels, Link::Listener listener) {
   PrepareGrpc();
-  auto link = std::make_shared<GrpcLink>(address, std::move(listener));
+  auto link = std::make_shared<GrpcLink>(ChannelTo(address, tunnels), std::move(listener));
   link->Begin(link);
   return OwnedLink(link.get(), [link](Link*) mutable { std::exchange(link, nullptr)->Abandon(); });
 }

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "rendezvous/client/contact_core.h"
+#include "rendezvous/client/tunnels.h"
 #include "rendezvous/net/socket_address.h"
 #include "rendezvous/server/session.h"
 
@@ -35,8 +36,9 @@ using OwnedLink = std::unique_ptr<Link, std::function<void(Link*)>>;
 // To a coordinator in this process.
 OwnedLink OpenLocalLink(std::shared_ptr<Inbox> inbox, Link::Listener listener);
 
-// To the coordinator at `address`. Connects and opens the stream.
-OwnedLink OpenGrpcLink(const SocketAddress& address, Link::Listener listener);
+// To the coordinator at `address`, through `tunnels` unless there are none. Connects and opens the
+// stream.
+OwnedLink OpenGrpcLink(const SocketAddress& address, Tunnels* tunnels, Link::Listener listener);
 
 // Streams that gRPC has not let go of yet.
 int CountGrpcLinksForTest();

@@ -2,11 +2,13 @@
 #ifndef DDPRUN_RENDEZVOUS_CLIENT_LOOK_H_
 #define DDPRUN_RENDEZVOUS_CLIENT_LOOK_H_
 
+#include <memory>
 #include <string>
 
 #include "rendezvous/client/contact_core.h"
 #include "rendezvous/net/interrupt.h"
 #include "rendezvous/net/socket_address.h"
+#include "rendezvous/tls/identity.h"
 
 namespace ddprun::rendezvous {
 
@@ -16,10 +18,10 @@ struct LookResult {
 };
 
 // Resolves the endpoint's host, whose addresses are looked at in turn until the coordinator of the
-// run answers. `is_port_here`: first at the port of this machine. `interrupt` ends all but the
-// resolver.
+// run answers. `is_port_here`: first at the port of this machine. In TLS where there is an
+// `identity`. `interrupt` ends all but the resolver.
 LookResult LookAt(const ContactOptions& options, bool is_port_here, const Resolver& resolve,
-                  const Interrupt& interrupt);
+                  const std::shared_ptr<const TlsIdentity>& identity, const Interrupt& interrupt);
 
 // Whether `name` resolves: kFound, kNoName or kNameLater.
 Looked LookUp(const std::string& name, const Resolver& resolve);

@@ -11,7 +11,11 @@
 #include "proto/rendezvous.grpc.pb.h"
 #include "rendezvous/base/plain_text.h"
 #include "rendezvous/base/steady_clock.h"
+#include "rendezvous/client/greet.h"
+#include "rendezvous/client/tunnel_channel.h"
+#include "rendezvous/client/tunnels.h"
 #include "rendezvous/net/channel.h"
+#include "rendezvous/net/interrupt.h"
 #include "rendezvous/net/socket_address.h"
 #include "rendezvous/wire/convert.h"
 
@@ -23,8 +27,17 @@ constexpr size_t kMaxAnswers = 65536;
 constexpr size_t kMaxBytes = size_t{128} << 20;
 
 absl::StatusOr<GiveAnswers> LookAt(const SocketAddress& address, const std::string& place,
+                                   Tunnels* tunnels,
                                    std::chrono::system_clock::time_point deadline) {
-  const auto stub = v1::Rendezvous::NewStub(MakeChannel(address));
+  // gRPC does not say that it is TLS that fails.
+  const Greeting greeting =
+      Greet(address, tunnels == nullptr ? nullptr : tunnels->identity(), Interrupt());
+  if (!greeting.hello && greeting.trouble.outcome == Looked::Outcome::kDistrusted) {
+    return absl::UnauthenticatedError(absl::StrCat(
+        "ask the coordinator at ", place, ": ", greeting.trouble.text,
+        "; give the job's token (--token_file or DDPRUN_TOKEN) if it has one, else none"));
+  }
+  const auto stub = v1::Rendezvous::NewStub(ChannelTo(address, tunnels));
   grpc::ClientContext context;
   context.set_deadline(deadline);
   v1::Question question;
@@ -72,8 +85,16 @@ absl::StatusOr<GiveAnswers> LookAt(const SocketAddress& address, const std::stri
 
 }  // namespace
 
-absl::StatusOr<GiveAnswers> LookOn(const std::string& host, uint16_t port, Duration timeout) {
+absl::StatusOr<GiveAnswers> LookOn(const std::string& host, uint16_t port,
+                                   const std::shared_ptr<const TlsIdentity>& identity,
+                                   Duration timeout) {
   PrepareGrpc();
+  std::unique_ptr<Tunnels> tunnels;
+  if (identity != nullptr) {
+    absl::StatusOr<std::unique_ptr<Tunnels>> started = Tunnels::Start(identity);
+    if (!started.ok()) return started.status();
+    tunnels = *std::move(started);
+  }
   const auto deadline = std::chrono::system_clock::now() +
                         std::chrono::duration_cast<std::chrono::system_clock::duration>(timeout);
   const std::string place = EndpointText(host, port);
@@ -83,7 +104,7 @@ absl::StatusOr<GiveAnswers> LookOn(const std::string& host, uint16_t port, Durat
   }
   absl::Status first;
   for (const SocketAddress& address : found.addresses) {
-    absl::StatusOr<GiveAnswers> answers = LookAt(address, place, deadline);
+    absl::StatusOr<GiveAnswers> answers = LookAt(address, place, tunnels.get(), deadline);
     if (answers.ok()) return answers;
     first.Update(answers.status());
   }

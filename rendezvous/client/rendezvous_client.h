@@ -55,8 +55,13 @@ struct ContactRestored {};
 // The rendezvous is over for this agent: refused, timed out, unresolvable. Nothing but ContactEnded
 // follows.
 struct RendezvousFailed {
+  enum class Kind {
+    kRendezvous,
+    kLocal,       // this machine lacks something for it: a thread, a descriptor
+    kDistrusted,  // this node and the coordinator do not know each other for one job's
+  };
   std::string message;
-  bool is_local = false;  // this machine lacks something for it: a thread, a descriptor
+  Kind kind = Kind::kRendezvous;
 };
 // A question of another node, or of somebody who looks on: Answer it, soon.
 struct Asked {

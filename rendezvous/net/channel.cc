@@ -4,6 +4,7 @@
 #include <grpc/support/log.h>
 #include <grpcpp/client_context.h>
 #include <grpcpp/create_channel.h>
+#include <grpcpp/create_channel_posix.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/resource_quota.h>
 #include <grpcpp/security/credentials.h>
@@ -53,19 +54,7 @@ class CallbackQueueHolder final
   grpc::ClientContext context_;
 };
 
-}  // namespace
-
-void PrepareGrpc() {
-  // Never destroyed, and so is what it holds. Marked used, so that it stays reachable for
-  // LeakSanitizer.
-  [[gnu::used]] static CallbackQueueHolder* const holder = [] {
-    gpr_set_log_function(OnGrpcLog);
-    google::protobuf::SetLogHandler(OnProtobufLog);
-    return new CallbackQueueHolder;
-  }();
-}
-
-std::shared_ptr<grpc::Channel> MakeChannel(const SocketAddress& address) {
+grpc::ChannelArguments ChannelArguments() {
   grpc::ChannelArguments args;
   args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   args.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
@@ -81,7 +70,28 @@ std::shared_ptr<grpc::Channel> MakeChannel(const SocketAddress& address) {
   args.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
   args.SetMaxReceiveMessageSize(static_cast<int>(kMaxMessageBytes));
   args.SetMaxSendMessageSize(static_cast<int>(kMaxMessageBytes));
-  return grpc::CreateCustomChannel(GrpcTarget(address), grpc::InsecureChannelCredentials(), args);
+  return args;
+}
+
+}  // namespace
+
+void PrepareGrpc() {
+  // Never destroyed, and so is what it holds. Marked used, so that it stays reachable for
+  // LeakSanitizer.
+  [[gnu::used]] static CallbackQueueHolder* const holder = [] {
+    gpr_set_log_function(OnGrpcLog);
+    google::protobuf::SetLogHandler(OnProtobufLog);
+    return new CallbackQueueHolder;
+  }();
+}
+
+std::shared_ptr<grpc::Channel> MakeChannel(const SocketAddress& address) {
+  return grpc::CreateCustomChannel(GrpcTarget(address), grpc::InsecureChannelCredentials(),
+                                   ChannelArguments());
+}
+
+std::shared_ptr<grpc::Channel> MakeChannelOver(UniqueFd socket) {
+  return grpc::CreateCustomInsecureChannelFromFd("ddprun", socket.Release(), ChannelArguments());
 }
 
 void ConfigureServer(grpc::ServerBuilder& builder) {

@@ -11,6 +11,7 @@
 
 #include <memory>
 
+#include "rendezvous/base/unique_fd.h"
 #include "rendezvous/net/socket_address.h"
 
 namespace ddprun::rendezvous {
@@ -22,6 +23,9 @@ void PrepareGrpc();
 
 // A channel to `address` and nowhere else. Connects lazily.
 std::shared_ptr<grpc::Channel> MakeChannel(const SocketAddress& address);
+
+// A channel over `socket`, a connection that somebody else has made; it ends with that.
+std::shared_ptr<grpc::Channel> MakeChannelOver(UniqueFd socket);
 
 // The matching limits on the coordinator's side.
 void ConfigureServer(grpc::ServerBuilder& builder);

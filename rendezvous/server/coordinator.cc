@@ -266,11 +266,12 @@ struct Coordinator::Door {
         std::move(socket), {.on_store = std::move(options.on_store_connection),
                             .on_http2 = [this](UniqueFd fd) { frontend->Take(std::move(fd)); },
                             .on_no_descriptor = std::move(options.on_no_descriptor),
-                            .connections = connections,
+                            .connections = &connections,
                             .hello_reply =
                                 [run_id, is_apart = options.is_apart] {
                                   return MakeHelloReply({run_id(), is_apart});
-                                }});
+                                },
+                            .identity = std::move(options.identity)});
     if (!listening.ok()) return listening.status();
     listener = *std::move(listening);
     return absl::OkStatus();

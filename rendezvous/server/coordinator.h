@@ -19,6 +19,7 @@
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/core/types.h"
 #include "rendezvous/server/session.h"
+#include "rendezvous/tls/identity.h"
 
 namespace ddprun::rendezvous {
 
@@ -35,6 +36,8 @@ class Coordinator {
     std::optional<Policy> policy;
     // The only run that is served; empty: the policy's, or else that of the first node that joins.
     std::string run_id;
+    // By which agents prove that they are of the job; null: whoever reaches the port is one.
+    std::shared_ptr<const TlsIdentity> identity;
     // Lives in no member's agent. Agents are told so, and never take its port.
     bool is_apart = false;
     std::optional<Listen> listen;

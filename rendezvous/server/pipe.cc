@@ -53,11 +53,18 @@ bool WriteOrKeep(int fd, std::string_view bytes, std::string& rest) {
 
 }  // namespace
 
-std::unique_ptr<Pipe> Pipe::Open(UniqueFd outer, ConnectionTable& connections, UniqueFd& for_grpc) {
+bool MakeSocketPair(UniqueFd& one, UniqueFd& other) {
   int ends[2];
-  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0) return nullptr;
-  UniqueFd inner(ends[0]);
-  for_grpc.Reset(ends[1]);
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0) return false;
+  one.Reset(ends[0]);
+  other.Reset(ends[1]);
+  return true;
+}
+
+std::unique_ptr<Pipe> Pipe::Open(UniqueFd outer, std::unique_ptr<TlsStream> tls,
+                                 ConnectionTable& connections, UniqueFd& for_grpc) {
+  UniqueFd inner;
+  if (!MakeSocketPair(inner, for_grpc)) return nullptr;
   // gRPC tells the name of the end that it does not have.
   const std::string name = NameByKernel(inner.get());
   auto connection = std::make_shared<ConnectionTable::Connection>();
@@ -67,21 +74,20 @@ std::unique_ptr<Pipe> Pipe::Open(UniqueFd outer, ConnectionTable& connections, U
     errno = ECONNRESET;
     return nullptr;
   }
-  return std::unique_ptr<Pipe>(new Pipe(std::move(outer), std::move(inner), "unix-abstract:" + name,
-                                        connections, std::move(connection)));
+  auto pipe = std::make_unique<Pipe>(std::move(outer), std::move(inner), std::move(tls));
+  pipe->grpc_.emplace(Grpc{"unix-abstract:" + name, &connections, connection, {}});
+  connections.Add(pipe->grpc_->name, std::move(connection));
+  return pipe;
 }
 
-Pipe::Pipe(UniqueFd outer, UniqueFd inner, std::string name, ConnectionTable& connections,
-           std::shared_ptr<ConnectionTable::Connection> connection)
-    : outer_(std::move(outer)),
-      inner_(std::move(inner)),
-      name_(std::move(name)),
-      connections_(connections),
-      connection_(std::move(connection)) {
-  connections_.Add(name_, connection_);
+Pipe::Pipe(UniqueFd outer, UniqueFd inner, std::unique_ptr<TlsStream> tls)
+    : outer_(std::move(outer)), inner_(std::move(inner)), tls_(std::move(tls)) {
+  if (tls_ != nullptr) outward_ = tls_->TakeOutgoing();  // a client speaks first
 }
 
-Pipe::~Pipe() { connections_.Remove(name_); }
+Pipe::~Pipe() {
+  if (grpc_) grpc_->connections->Remove(grpc_->name);
+}
 
 uint32_t Pipe::outer_events() const {
   const bool reads = inner_.is_open() && inward_.empty();
@@ -89,44 +95,73 @@ uint32_t Pipe::outer_events() const {
 }
 
 uint32_t Pipe::inner_events() const {
-  return (outward_.empty() ? EPOLLIN : 0U) | (inward_.empty() ? 0U : EPOLLOUT);
+  return (outward_.empty() && is_ready() ? EPOLLIN : 0U) | (inward_.empty() ? 0U : EPOLLOUT);
 }
 
 void Pipe::CloseInner(std::vector<char>& scratch) {
   // As much as the socket holds, which is bounded.
   while (const std::optional<size_t> size = Read(inner_.get(), scratch)) {
     if (*size == 0) break;
-    outward_.append(scratch.data(), *size);
+    if (is_ready()) outward_ += Encrypted(std::string_view(scratch.data(), *size));
   }
   inner_.Reset();
   inward_.clear();
 }
 
-bool Pipe::CarryIn(TimePoint now, std::vector<char>& scratch) {
-  if (!inner_.is_open()) return true;
-  std::string_view bytes = inward_;
-  if (bytes.empty()) {
-    const std::optional<size_t> size = Read(outer_.get(), scratch);
-    if (!size) return true;
-    bytes = std::string_view(scratch.data(), *size);
-    if (bytes.empty() || !limits_.Takes(now, has_joined(), bytes)) return false;
-  }
-  // Where gRPC has closed its end, that is told as an event of its own.
-  if (!WriteOrKeep(inner_.get(), bytes, inward_)) inward_.clear();
+bool Pipe::CarryFirst(TimePoint now, std::string plain) {
+  return plain.empty() || PassIn(now, plain);
+}
+
+bool Pipe::PassIn(TimePoint now, std::string_view plain) {
+  if (grpc_ && !grpc_->limits.Takes(now, has_joined(), plain)) return false;
+  // Where the inner end is closed, that is told as an event of its own.
+  if (!WriteOrKeep(inner_.get(), plain, inward_)) inward_.clear();
   return true;
 }
 
+bool Pipe::CarryIn(TimePoint now, std::vector<char>& scratch) {
+  if (!inner_.is_open()) return true;
+  if (!inward_.empty()) {
+    const std::string kept = std::move(inward_);
+    if (!WriteOrKeep(inner_.get(), kept, inward_)) inward_.clear();
+    return true;
+  }
+  const std::optional<size_t> size = Read(outer_.get(), scratch);
+  if (!size) return true;
+  const std::string_view bytes(scratch.data(), *size);
+  if (bytes.empty()) return false;
+  if (tls_ == nullptr) return PassIn(now, bytes);
+  std::string plain;
+  const bool goes_on = tls_->Receive(bytes, plain);
+  outward_ += tls_->TakeOutgoing();
+  const bool is_flushed = FlushOut();  // also why it does not go on
+  return is_flushed && (plain.empty() || PassIn(now, plain)) && goes_on;
+}
+
+bool Pipe::FlushOut() {
+  const std::string bytes = std::move(outward_);
+  return WriteOrKeep(outer_.get(), bytes, outward_);
+}
+
+std::string Pipe::Encrypted(std::string_view plain) {
+  if (tls_ == nullptr) return std::string(plain);
+  tls_->Send(plain);
+  return tls_->TakeOutgoing();
+}
+
 bool Pipe::CarryOut(std::vector<char>& scratch) {
-  std::string_view bytes = outward_;
-  if (bytes.empty()) {
+  if (outward_.empty()) {
     if (!inner_.is_open()) return false;
+    if (!is_ready()) return true;
     const std::optional<size_t> size = Read(inner_.get(), scratch);
     if (!size) return true;
-    bytes = std::string_view(scratch.data(), *size);
+    // gRPC's end is one of a pair of sockets, of which a hang-up is told as an event of its own.
+    if (*size == 0) return grpc_.has_value();
+    outward_ = Encrypted(std::string_view(scratch.data(), *size));
   }
-  const size_t all = bytes.size();
-  if (!WriteOrKeep(outer_.get(), bytes, outward_)) return false;
-  limits_.Sent(all - outward_.size());
+  const size_t all = outward_.size();
+  if (!FlushOut()) return false;
+  if (grpc_) grpc_->limits.Sent(all - outward_.size());
   return inner_.is_open() || !outward_.empty();
 }
 

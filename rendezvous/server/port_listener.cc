@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <string_view>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -153,7 +154,8 @@ void PortListener::AcceptAll(TimePoint now) {
     setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     const Id id = next_id_++;
     if (!Watch(fd.get(), 2 * id, EPOLLIN)) continue;
-    Connection connection{.fd = std::move(fd), .ip = "", .since = now, .pipe = nullptr};
+    Connection connection{
+        .fd = std::move(fd), .ip = "", .since = now, .tls = nullptr, .pipe = nullptr};
     connection.ip = IpText(PeerAddress(connection.fd.get()));
     strangers_.insert(id);
     connections_.emplace(id, std::move(connection));
@@ -242,34 +244,83 @@ void PortListener::OnReadable(Connections::iterator found, TimePoint now) {
     if (size <= 0) Drop(found);
     return;
   }
+  if (handlers_.identity != nullptr) return OnSecret(found, now);
   char first = 0;
   const ssize_t size = recv(fd, &first, 1, MSG_PEEK);
   if (size < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return;
-  if (size == 1 && first == kHelloFirstByte) return AnswerHello(connection);
-  if (size == 1 && first == 'P') {
-    UniqueFd for_grpc;
-    connection.pipe = Pipe::Open(std::move(connection.fd), handlers_.connections, for_grpc);
-    if (connection.pipe == nullptr) {
-      if (errno == EMFILE || errno == ENFILE) Rest(now);  // the agent comes again
+  if (size != 1) return Drop(found);
+  OnFirstByte(found, first, "", now);
+}
+
+void PortListener::OnSecret(Connections::iterator found, TimePoint now) {
+  Connection& connection = found->second;
+  const int fd = connection.fd.get();
+  const ssize_t size = recv(fd, scratch_.data(), scratch_.size(), 0);
+  if (size < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return;
+  if (size <= 0) return Drop(found);
+  const std::string_view bytes(scratch_.data(), static_cast<size_t>(size));
+  if (connection.tls == nullptr) {
+    if (bytes.front() != kTlsHandshakeByte) {
+      send(fd, kTlsAlert.data(), kTlsAlert.size(), MSG_NOSIGNAL);
       return Drop(found);
     }
-    handlers_.on_http2(std::move(for_grpc));
-    return OnEvent(2 * found->first, EPOLLIN, now);
+    connection.tls = std::make_unique<TlsStream>(handlers_.identity, TlsStream::Role::kServer);
   }
-  UniqueFd taken = std::move(connection.fd);
-  Unwatch(taken.get());
-  Drop(found);
-  if (size == 1 && first == 0x00 && handlers_.on_store) handlers_.on_store(std::move(taken));
+  std::string plain;
+  const bool goes_on = connection.tls->Receive(bytes, plain);
+  const std::string reply = connection.tls->TakeOutgoing();
+  // A handshake is smaller than a fresh connection's send buffer.
+  const ssize_t sent = send(fd, reply.data(), reply.size(), MSG_NOSIGNAL);
+  if (!goes_on || sent != static_cast<ssize_t>(reply.size())) return Drop(found);
+  if (plain.empty()) return;
+  const char first = plain.front();
+  OnFirstByte(found, first, std::move(plain), now);
+}
+
+void PortListener::OnFirstByte(Connections::iterator found, char first, std::string plain,
+                               TimePoint now) {
+  Connection& connection = found->second;
+  const bool is_secret = connection.tls != nullptr;
+  UniqueFd for_user;
+  if (first == kHelloFirstByte && handlers_.hello_reply) return AnswerHello(connection);
+  if (first == 'P' && handlers_.on_http2) {
+    connection.pipe = Pipe::Open(std::move(connection.fd), std::move(connection.tls),
+                                 *handlers_.connections, for_user);
+  } else if (first == 0x00 && handlers_.on_store && is_secret) {
+    UniqueFd inner;
+    if (MakeSocketPair(inner, for_user)) {
+      connection.pipe = std::make_unique<Pipe>(std::move(connection.fd), std::move(inner),
+                                               std::move(connection.tls));
+    }
+  } else {
+    UniqueFd taken = std::move(connection.fd);
+    Unwatch(taken.get());
+    Drop(found);
+    if (first == 0x00 && handlers_.on_store) handlers_.on_store(std::move(taken));
+    return;
+  }
+  if (connection.pipe == nullptr) {
+    if (errno == EMFILE || errno == ENFILE) Rest(now);  // the agent comes again
+    return Drop(found);
+  }
+  (first == 'P' ? handlers_.on_http2 : handlers_.on_store)(std::move(for_user));
+  if (!connection.pipe->CarryFirst(now, std::move(plain))) return Drop(found);
+  OnEvent(2 * found->first, EPOLLIN, now);
 }
 
 void PortListener::AnswerHello(Connection& connection) {
-  // The request is taken off the socket before the reply: closing with unread bytes would reset the
-  // connection, and the reply could be lost with it.
-  std::array<char, 256> request;
-  [[maybe_unused]] const ssize_t taken =
-      recv(connection.fd.get(), request.data(), request.size(), 0);
   // A fresh connection's send buffer takes so little at once; if not, the other side asks again.
-  const std::string reply = handlers_.hello_reply();
+  std::string reply = handlers_.hello_reply();
+  if (connection.tls != nullptr) {
+    connection.tls->Send(reply);
+    reply = connection.tls->TakeOutgoing();
+  } else {
+    // The request is taken off the socket before the reply: closing with unread bytes would reset
+    // the connection, and the reply could be lost with it.
+    std::array<char, 256> request;
+    [[maybe_unused]] const ssize_t taken =
+        recv(connection.fd.get(), request.data(), request.size(), 0);
+  }
   [[maybe_unused]] const ssize_t sent =
       send(connection.fd.get(), reply.data(), reply.size(), MSG_NOSIGNAL);
   shutdown(connection.fd.get(), SHUT_WR);

@@ -2,8 +2,12 @@
 // first byte before anything else may cost memory or time.
 //
 //   0x00 a worker that looks for its store    'P' HTTP/2, for gRPC (pipe.h)
-//   0x01 a hello (hello.h), answered here     0x16 TLS, which is not configured: closed
-//   anything else is closed, and so is a connection that says nothing for 5 s.
+//   0x01 a hello (hello.h), answered here     anything else is closed
+//
+// A connection that says nothing for 5 s is closed, too. Where the job has an identity
+// (rendezvous/tls), all of this comes in TLS, which ends here: before the other side has proved
+// that it is of the job nothing of what it says is heard by anybody else, and it is told nothing
+// but that this is TLS.
 //
 // An HTTP/2 connection is closed when no agent has joined over it within the same 5 s, counted from
 // when it was accepted. Until then it is a stranger's, as one that says nothing is.
@@ -40,6 +44,8 @@
 #include "rendezvous/net/connection_table.h"
 #include "rendezvous/net/interrupt.h"
 #include "rendezvous/server/pipe.h"
+#include "rendezvous/tls/identity.h"
+#include "rendezvous/tls/stream.h"
 
 namespace ddprun::rendezvous {
 
@@ -59,9 +65,10 @@ class PortListener {
     std::function<void(UniqueFd)> on_http2;
     // Likewise, at each rest of accept; may be unset.
     std::function<void()> on_no_descriptor;
-    ConnectionTable& connections;  // of on_http2's; outlives the listener
-    std::function<std::string()> hello_reply;
-    Duration silence_limit = kSilenceLimit;  // a fifth of it where all strangers speak
+    ConnectionTable* connections = nullptr;       // of on_http2's; outlives the listener
+    std::function<std::string()> hello_reply;     // not set, like on_http2: closed
+    std::shared_ptr<const TlsIdentity> identity;  // null: nothing comes in TLS
+    Duration silence_limit = kSilenceLimit;       // a fifth of it where all strangers speak
   };
 
   // Serves `listening_socket` until CloseDoor.
@@ -83,8 +90,9 @@ class PortListener {
     UniqueFd fd;  // not open with a pipe, which has it
     std::string ip;
     TimePoint since;
-    bool is_answered = false;    // a hello: stays until the other side has read and closed
-    std::unique_ptr<Pipe> pipe;  // of HTTP/2
+    bool is_answered = false;        // a hello: stays until the other side has read and closed
+    std::unique_ptr<TlsStream> tls;  // until there is a pipe, which has it then
+    std::unique_ptr<Pipe> pipe;      // of HTTP/2, and of all that goes on in TLS
     // What the ends of the pipe are watched for.
     uint32_t outer_events = kUnwatched;
     uint32_t inner_events = kUnwatched;
@@ -106,6 +114,9 @@ class PortListener {
   void Rest(TimePoint now);  // there is no descriptor left
   void OnEvent(uint64_t tag, uint32_t events, TimePoint now);
   void OnReadable(Connections::iterator connection, TimePoint now);
+  void OnSecret(Connections::iterator connection, TimePoint now);
+  // `plain`: what was read already, in TLS.
+  void OnFirstByte(Connections::iterator connection, char first, std::string plain, TimePoint now);
   void AnswerHello(Connection& connection);
   void LookAtStrangers(TimePoint now);
   void Drop(Connections::iterator connection);

@@ -26,11 +26,11 @@ using Look = std::future<absl::StatusOr<GiveAnswers>>;
 
 Look LookLater(uint16_t port, Duration timeout = seconds(30)) {
   return std::async(std::launch::async,
-                    [port, timeout] { return LookOn("127.0.0.1", port, timeout); });
+                    [port, timeout] { return LookOn("127.0.0.1", port, nullptr, timeout); });
 }
 
 std::string ErrorOf(uint16_t port, Duration timeout = seconds(30)) {
-  return std::string(LookOn("127.0.0.1", port, timeout).status().message());
+  return std::string(LookOn("127.0.0.1", port, nullptr, timeout).status().message());
 }
 
 // A node of the job, and what it hears.
@@ -92,7 +92,7 @@ TEST_CASE("look on: every node says its own, and the coordinator what it knows")
 
 TEST_CASE("look on: a job without nodes answers at once; a node that is mute is named") {
   const auto coordinator = StartListening(TestPolicy(2, 2));
-  const auto empty = LookOn("127.0.0.1", coordinator->port(), seconds(30));
+  const auto empty = LookOn("127.0.0.1", coordinator->port(), nullptr, seconds(30));
   REQUIRE_MESSAGE(empty.ok(), empty.status().ToString());
   CHECK(Sorted(*empty) == "");
   CHECK(empty->facts.phase == "forming");
@@ -100,7 +100,7 @@ TEST_CASE("look on: a job without nodes answers at once; a node that is mute is 
   REQUIRE(node.log.Await<Waiting>());
   // The empty answer is fresh for a second, so that the node is in one of the next.
   for (int i = 0; i < 1000; ++i) {
-    const auto given = LookOn("127.0.0.1", coordinator->port(), seconds(30));
+    const auto given = LookOn("127.0.0.1", coordinator->port(), nullptr, seconds(30));
     REQUIRE_MESSAGE(given.ok(), given.status().ToString());
     if (Sorted(*given) == "") continue;
     CHECK(Sorted(*given) == "a is silent");
@@ -132,9 +132,9 @@ TEST_CASE("look on: nobody there, another program, and no answer in time, are sa
   CHECK(Holds(ErrorOf(other.port()), "127.0.0.1:" + std::to_string(other.port())));
   const ForeignServer mute("", false);
   CHECK(Holds(ErrorOf(mute.port(), milliseconds(200)), "has not answered in time"));
-  CHECK(Holds(std::string(LookOn("no-such-host.invalid", 1, seconds(5)).status().message()),
+  CHECK(Holds(std::string(LookOn("no-such-host.invalid", 1, nullptr, seconds(5)).status().message()),
               "find no-such-host.invalid: "));
-  CHECK(Holds(std::string(LookOn("a\nb", 1, seconds(5)).status().message()), "find a\\nb: "));
+  CHECK(Holds(std::string(LookOn("a\nb", 1, nullptr, seconds(5)).status().message()), "find a\\nb: "));
 }
 
 TEST_CASE("look on: more than 32 at a time are refused, and the others answered") {
@@ -157,7 +157,7 @@ TEST_CASE("look on: more than 32 at a time are refused, and the others answered"
   CHECK(answered + refused == 40);
   CHECK(answered >= 32);
   // There is room again.
-  const auto later = LookOn("127.0.0.1", job.coordinator->port(), seconds(30));
+  const auto later = LookOn("127.0.0.1", job.coordinator->port(), nullptr, seconds(30));
   CHECK_MESSAGE(later.ok(), later.status().ToString());
 }
 

@@ -197,7 +197,7 @@ TEST_CASE("grpc: streams that are cut off while messages come are let go of") {
   auto coordinator = StartListening(TestPolicy(1, 1));
   SocketAddress address = ResolveName("127.0.0.1", coordinator->port()).addresses.front();
   for (int i = 0; i < 200; ++i) {
-    auto link = OpenGrpcLink(address, [](const ContactEvent&) {});
+    auto link = OpenGrpcLink(address, nullptr, [](const ContactEvent&) {});
     NodeJoined join;
     join.node = TestNode("n" + std::to_string(i));
     join.policy = TestPolicy(1, 1);

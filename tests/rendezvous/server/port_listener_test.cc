@@ -31,7 +31,7 @@ struct Served {
     auto socket = ListenOn("", 0);
     REQUIRE(socket.ok());
     port = LocalPort(socket->get());
-    PortListener::Handlers handlers{.connections = table};
+    PortListener::Handlers handlers{.connections = &table};
     handlers.on_store = [](UniqueFd fd) { SendAll(fd.get(), "store"); };
     handlers.on_http2 = [](UniqueFd fd) { SendAll(fd.get(), "http2"); };
     handlers.hello_reply = [] { return MakeHelloReply({"run-1", false}); };
@@ -78,7 +78,7 @@ TEST_CASE("port listener: a silent connection is closed when its time is over, n
 TEST_CASE("port listener: a silent connection has five seconds unless somebody says otherwise") {
   CHECK(PortListener::kSilenceLimit <= std::chrono::seconds(5));
   ConnectionTable table;
-  const PortListener::Handlers handlers{.connections = table};
+  const PortListener::Handlers handlers{.connections = &table};
   CHECK(handlers.silence_limit == PortListener::kSilenceLimit);
 }
 
@@ -88,7 +88,7 @@ struct Kept {
     auto socket = ListenOn("", 0);
     REQUIRE(socket.ok());
     port = LocalPort(socket->get());
-    PortListener::Handlers handlers{.connections = table};
+    PortListener::Handlers handlers{.connections = &table};
     handlers.on_http2 = [this](UniqueFd fd) {
       const std::lock_guard lock(mutex);
       connections.push_back(std::move(fd));

@@ -1,0 +1,204 @@
+#include "rendezvous/client/greet.h"
+
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "rendezvous/base/steady_clock.h"
+#include "rendezvous/base/unique_fd.h"
+#include "rendezvous/tls/stream.h"
+#include "rendezvous/wire/checked_fields.h"
+
+namespace ddprun::rendezvous {
+namespace {
+
+using Outcome = Looked::Outcome;
+using Identity = std::shared_ptr<const TlsIdentity>;
+
+constexpr Duration kConnectTimeout = std::chrono::seconds(2);
+constexpr Duration kKernelTimeout = std::chrono::milliseconds(500);
+constexpr Duration kHelloTimeout = std::chrono::seconds(5);
+constexpr size_t kMaxForeignBytes = 60;  // of what is shown
+
+// EINTR: nobody waits for the answer any more.
+Looked FromErrno(int error) {
+  const bool is_unanswered = error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH ||
+                             error == EHOSTDOWN || error == ENETDOWN;
+  return {.outcome = error == ECONNREFUSED ? Outcome::kRefused : Outcome::kUnreachable,
+          .text = std::generic_category().message(error),
+          .is_unanswered = is_unanswered};
+}
+
+// What keeps the connection from being made; nullopt: it is.
+std::optional<Looked> Connect(int fd, const SocketAddress& address, TimePoint deadline,
+                              const Interrupt& interrupt) {
+  if (connect(fd, address.get(), address.size) != 0) {
+    if (errno != EINPROGRESS && errno != EINTR) return FromErrno(errno);
+    const auto ready = interrupt.WaitForFd(fd, POLLOUT, deadline);
+    if (ready == Interrupt::Ready::kInterrupted) return FromErrno(EINTR);
+    if (ready == Interrupt::Ready::kTimeout) return FromErrno(ETIMEDOUT);
+  }
+  int error = 0;
+  socklen_t size = sizeof(error);
+  if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0) error = errno;
+  if (error != 0) return FromErrno(error);
+  // A port of our own range that nobody listens on can connect to itself: nobody is there.
+  if (AddressText(LocalAddress(fd)) == AddressText(address)) return FromErrno(ECONNREFUSED);
+  return std::nullopt;
+}
+
+// A conversation over a connection, in TLS where there is an identity.
+class Talk {
+ public:
+  Talk(int fd, const Identity& identity, TimePoint deadline, const Interrupt& interrupt)
+      : fd_(fd), deadline_(deadline), interrupt_(interrupt) {
+    if (identity == nullptr) return;
+    tls_ = std::make_unique<TlsStream>(identity, TlsStream::Role::kClient);
+    SendRaw(tls_->TakeOutgoing());
+  }
+
+  // Until each side knows the other one; nullopt: it does.
+  std::optional<Looked> Prove() {
+    while (tls_ != nullptr && !tls_->is_ready()) {
+      std::string ignored;
+      if (std::optional<Looked> trouble = Hear(ignored)) return trouble;
+    }
+    return std::nullopt;
+  }
+
+  void Say(std::string_view text) {
+    if (tls_ == nullptr) return SendRaw(text);
+    tls_->Send(text);
+    SendRaw(tls_->TakeOutgoing());
+  }
+
+  // Appends what comes next. Something: nothing comes any more.
+  std::optional<Looked> Hear(std::string& heard) {
+    for (;;) {
+      const auto ready = interrupt_.WaitForFd(fd_, POLLIN, deadline_);
+      if (ready == Interrupt::Ready::kInterrupted) return FromErrno(EINTR);
+      if (ready == Interrupt::Ready::kTimeout) return Looked{Outcome::kSilent, kSilentText};
+      std::array<char, 4096> bytes;
+      const ssize_t size = recv(fd_, bytes.data(), bytes.size(), 0);
+      if (size < 0 && (errno == EAGAIN || errno == EINTR)) continue;
+      if (size <= 0) return Looked{Outcome::kClosed, kClosedText};
+      const std::string_view came(bytes.data(), static_cast<size_t>(size));
+      if (tls_ == nullptr) {
+        heard.append(came);
+        return std::nullopt;
+      }
+      const bool goes_on = tls_->Receive(came, heard);
+      SendRaw(tls_->TakeOutgoing());
+      if (goes_on) return std::nullopt;
+      return FromTls(came);
+    }
+  }
+
+ private:
+  static constexpr char kSilentText[] = "no answer within 5 s";
+  static constexpr char kClosedText[] = "the connection was closed without an answer";
+
+  Looked FromTls(std::string_view came) const {
+    switch (tls_->trouble()) {
+      case TlsStream::Trouble::kNone:
+        return {Outcome::kClosed, kClosedText};
+      case TlsStream::Trouble::kRefused:
+        return {
+            Outcome::kDistrusted,
+            absl::StrCat("it does not take this node for one of its job (", tls_->error(), ")")};
+      case TlsStream::Trouble::kDistrusted:
+        return {Outcome::kDistrusted,
+                absl::StrCat("it does not prove that it is of this job (", tls_->error(), ")")};
+      case TlsStream::Trouble::kNoTls:
+        break;
+    }
+    return {Outcome::kForeign, CleanText(std::string(came.substr(0, kMaxForeignBytes)))};
+  }
+
+  void SendRaw(std::string_view bytes) const {
+    // A fresh connection's buffer takes so little; a peer that is gone shows when reading.
+    [[maybe_unused]] const ssize_t sent = send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  }
+
+  const int fd_;
+  const TimePoint deadline_;
+  const Interrupt& interrupt_;
+  std::unique_ptr<TlsStream> tls_;
+};
+
+Greeting Ask(int fd, const Identity& identity, const Interrupt& interrupt) {
+  Talk talk(fd, identity, SteadyNow() + kHelloTimeout, interrupt);
+  if (std::optional<Looked> trouble = talk.Prove()) return {{}, *std::move(trouble)};
+  talk.Say(std::string_view(kHelloRequest, sizeof(kHelloRequest) - 1));
+  std::string reply;
+  for (;;) {
+    if (std::optional<Looked> trouble = talk.Hear(reply)) return {{}, *std::move(trouble)};
+    Hello hello;
+    switch (ParseHelloReply(reply, hello)) {
+      case HelloAnswer::kIncomplete:
+        break;
+      case HelloAnswer::kHello:
+        return {std::move(hello), {}};
+      case HelloAnswer::kForeign:
+        if (reply.front() == kTlsAlertByte) {
+          return {{}, {Outcome::kDistrusted, "it asks for TLS, and this node was given no token"}};
+        }
+        return {{}, {Outcome::kForeign, CleanText(reply.substr(0, kMaxForeignBytes))}};
+    }
+  }
+}
+
+// Whether the machine's kernel answers a connect to a port on which nobody listens. A stopped
+// process takes no connection from its queue, and when that is full its kernel answers nothing
+// there.
+bool DoesKernelAnswer(SocketAddress address, const Interrupt& interrupt) {
+  constexpr uint16_t kUnusedPort = 1;
+  const std::optional<SocketAddress> unused = ParseIp(IpText(address), kUnusedPort);
+  if (!unused) return false;
+  const UniqueFd fd(
+      socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd.is_open()) return false;
+  const std::optional<Looked> trouble =
+      Connect(fd.get(), *unused, SteadyNow() + kKernelTimeout, interrupt);
+  return !trouble || trouble->outcome == Outcome::kRefused;
+}
+
+Greeting GreetOnce(const SocketAddress& address, const Identity& identity,
+                   const Interrupt& interrupt) {
+  const UniqueFd fd(
+      socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd.is_open()) return {{}, FromErrno(errno)};
+  std::optional<Looked> trouble =
+      Connect(fd.get(), address, SteadyNow() + kConnectTimeout, interrupt);
+  if (trouble && trouble->is_unanswered && DoesKernelAnswer(address, interrupt)) {
+    return {{}, {Outcome::kSilent, "its port takes no connection"}};
+  }
+  if (trouble) return {{}, *std::move(trouble)};
+  return Ask(fd.get(), identity, interrupt);
+}
+
+}  // namespace
+
+Greeting Greet(const SocketAddress& address, const Identity& identity, const Interrupt& interrupt) {
+  Greeting greeting = GreetOnce(address, identity, interrupt);
+  if (identity == nullptr || greeting.hello || greeting.trouble.outcome != Outcome::kClosed) {
+    return greeting;
+  }
+  // A coordinator without a token closes what begins in TLS. Its greeting tells no secret.
+  if (GreetOnce(address, nullptr, interrupt).hello) {
+    greeting.trouble = {Outcome::kDistrusted, "it runs without a token, which this node was given"};
+  }
+  return greeting;
+}
+
+}  // namespace ddprun::rendezvous

@@ -1,0 +1,59 @@
+// By what the agents of one job know each other: a token that all of them have, or certificates.
+//
+// A token becomes a pre-shared key of TLS 1.3 (RFC 8446, 4.2.11): both ends prove that they have
+// it, and there is no certificate that could expire. A fresh Diffie-Hellman exchange goes into each
+// connection, so that who learns the token later cannot read what was recorded.
+#ifndef DDPRUN_RENDEZVOUS_TLS_IDENTITY_H_
+#define DDPRUN_RENDEZVOUS_TLS_IDENTITY_H_
+
+#include <openssl/ssl.h>
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+
+namespace ddprun::rendezvous {
+
+class TlsIdentity {
+ public:
+  // Names of files, each with PEM blocks; none is empty.
+  struct PemFiles {
+    std::string cert;  // of this machine, and those between it and the authority
+    std::string key;   // of `cert`, without a password
+    std::string ca;    // the authorities that sign the job's certificates, and nobody else's
+  };
+
+  // INTERNAL: OpenSSL does not do what it does everywhere.
+  static absl::StatusOr<std::shared_ptr<const TlsIdentity>> OfToken(std::string_view token);
+  // INVALID_ARGUMENT names the file, and what is wrong with it: not to be read, no PEM, another
+  // certificate's key, a certificate that is not valid today.
+  static absl::StatusOr<std::shared_ptr<const TlsIdentity>> OfPem(const PemFiles& files);
+  ~TlsIdentity();
+  TlsIdentity(const TlsIdentity&) = delete;
+  TlsIdentity& operator=(const TlsIdentity&) = delete;
+
+  bool is_token() const { return is_token_; }
+  // OpenSSL counts who uses it.
+  SSL_CTX* context() const { return context_; }
+
+ private:
+  TlsIdentity() = default;
+  absl::Status Init();
+  absl::Status ReadPem(const PemFiles& files);
+  SSL_SESSION* NewSession(SSL* ssl) const;
+  static int OnServerPsk(SSL* ssl, const unsigned char* name, size_t size, SSL_SESSION** session);
+  static int OnClientPsk(SSL* ssl, const EVP_MD* digest, const unsigned char** name, size_t* size,
+                         SSL_SESSION** session);
+
+  bool is_token_ = false;
+  std::array<uint8_t, 32> key_{};  // of the token
+  SSL_CTX* context_ = nullptr;
+};
+
+}  // namespace ddprun::rendezvous
+
+#endif  // DDPRUN_RENDEZVOUS_TLS_IDENTITY_H_

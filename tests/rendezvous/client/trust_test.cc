@@ -1,0 +1,234 @@
+// Who is believed where the job has a token: agents, those who look on, and workers of other nodes
+// that look for their store.
+#include <doctest/doctest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "rendezvous/client/connect.h"
+#include "rendezvous/client/look_on.h"
+#include "rendezvous/client/tunnels.h"
+#include "rendezvous/net/listening_socket.h"
+#include "rendezvous/server/coordinator.h"
+#include "rendezvous/server/port_listener.h"
+#include "rendezvous/store/store_server.h"
+#include "rendezvous/tls/identity.h"
+#include "rendezvous/tls/stream.h"
+#include "tests/rendezvous/server/event_log.h"
+#include "tests/rendezvous/server/sockets.h"
+#include "tests/rendezvous/store/raw_client.h"
+#include "tests/support/holds.h"
+
+namespace ddprun::rendezvous {
+namespace {
+
+using testing::Holds;
+using Mode = ContactOptions::Mode;
+using Kind = RendezvousFailed::Kind;
+
+constexpr Duration kPatience = EventLog::kPatience;
+
+std::shared_ptr<const TlsIdentity> Token(const std::string& text) {
+  auto identity = TlsIdentity::OfToken(text);
+  REQUIRE_MESSAGE(identity.ok(), identity.status().ToString());
+  return *std::move(identity);
+}
+
+// Empty: none.
+std::shared_ptr<Tunnels> TunnelsWith(const std::string& token) {
+  if (token.empty()) return nullptr;
+  auto tunnels = Tunnels::Start(Token(token));
+  REQUIRE_MESSAGE(tunnels.ok(), tunnels.status().ToString());
+  return *std::move(tunnels);
+}
+
+std::unique_ptr<Coordinator> StartCoordinator(const std::string& token, int nodes) {
+  Coordinator::Options options;
+  options.policy = TestPolicy(nodes, nodes);
+  options.listen = Coordinator::Listen{.host = "127.0.0.1", .port = 0};
+  if (!token.empty()) options.identity = Token(token);
+  auto coordinator = Coordinator::Start(std::move(options));
+  REQUIRE_MESSAGE(coordinator.ok(), coordinator.status().ToString());
+  return *std::move(coordinator);
+}
+
+struct Agent {
+  Agent(uint16_t port, const std::string& token, int nodes, const std::string& id) {
+    RendezvousOptions options;
+    options.mode = Mode::kDynamic;
+    options.policy = TestPolicy(nodes, nodes);
+    options.endpoint_host = "127.0.0.1";
+    options.endpoint_port = port;
+    options.is_host = false;
+    options.tunnels = TunnelsWith(token);
+    client = ConnectRendezvous(std::move(options), log.handler());
+    client->Join(TestNode(id, 4001));
+  }
+  EventLog log;
+  std::unique_ptr<RendezvousClient> client;
+};
+
+void Finish(Agent& a, Agent& b) {
+  for (Agent* agent : {&a, &b}) {
+    const auto assigned = agent->log.Await<Assigned>();
+    REQUIRE_MESSAGE(assigned, agent->log.Text());
+    agent->client->ReportSucceeded(assigned->assignment.round);
+  }
+  for (Agent* agent : {&a, &b}) {
+    REQUIRE_MESSAGE(agent->log.Await<Concluded>(), agent->log.Text());
+    agent->client->AckVerdict();
+    agent->client->EndContact(kPatience);
+  }
+  for (Agent* agent : {&a, &b}) {
+    CHECK_MESSAGE(agent->log.Await<ContactEnded>(), agent->log.Text());
+  }
+}
+
+TEST_CASE("trust: agents with the coordinator's token form a job from its beginning to its end") {
+  const auto coordinator = StartCoordinator("a token", 2);
+  Agent a(coordinator->port(), "a token", 2, "a"), b(coordinator->port(), "a token", 2, "b");
+  Finish(a, b);
+}
+
+TEST_CASE("trust: who lacks the token or has another one is told so, and disturbs nobody") {
+  const auto coordinator = StartCoordinator("a token", 2);
+  Agent a(coordinator->port(), "a token", 2, "a");
+  struct Row {
+    const char* token;
+    const char* why;
+  };
+  for (const Row& row : {Row{"another token", "it does not take this node for one of its job"},
+                         Row{"", "it asks for TLS, and this node was given no token"}}) {
+    Agent stranger(coordinator->port(), row.token, 2, "b");
+    const auto failed = stranger.log.Await<RendezvousFailed>();
+    REQUIRE_MESSAGE(failed, stranger.log.Text());
+    CHECK(failed->kind == Kind::kDistrusted);
+    CHECK_MESSAGE(Holds(failed->message, row.why), failed->message);
+    CHECK_MESSAGE(Holds(failed->message, "--token_file"), failed->message);
+  }
+  Agent b(coordinator->port(), "a token", 2, "b");
+  Finish(a, b);
+}
+
+TEST_CASE("trust: an agent with a token joins no coordinator that has none") {
+  const auto coordinator = StartCoordinator("", 1);
+  Agent agent(coordinator->port(), "a token", 1, "a");
+  const auto failed = agent.log.Await<RendezvousFailed>();
+  REQUIRE_MESSAGE(failed, agent.log.Text());
+  CHECK(failed->kind == Kind::kDistrusted);
+  CHECK_MESSAGE(Holds(failed->message, "it runs without a token"), failed->message);
+}
+
+TEST_CASE("trust: programs that are not ours are told apart from coordinators without a token") {
+  for (const char* answer : {"SSH-2.0-OpenSSH_9.2\r\n", "HTTP/1.1 400 Bad Request\r\n\r\n"}) {
+    const ForeignServer server(answer);
+    Agent agent(server.port(), "a token", 1, "a");
+    const auto failed = agent.log.Await<RendezvousFailed>();
+    REQUIRE_MESSAGE(failed, agent.log.Text());
+    CHECK(failed->kind == Kind::kRendezvous);
+    CHECK_MESSAGE(Holds(failed->message, "is held by another program"), failed->message);
+  }
+}
+
+TEST_CASE("trust: who looks on needs the token, too") {
+  const auto coordinator = StartCoordinator("a token", 1);
+  const auto look = [&](const std::shared_ptr<const TlsIdentity>& identity) {
+    return LookOn("127.0.0.1", coordinator->port(), identity, std::chrono::seconds(30));
+  };
+  CHECK(look(Token("a token")).ok());
+  for (const auto& identity : {Token("another token"), std::shared_ptr<const TlsIdentity>()}) {
+    const auto answers = look(identity);
+    CHECK(absl::IsUnauthenticated(answers.status()));
+    CHECK_MESSAGE(Holds(std::string(answers.status().message()), "--token_file"),
+                  answers.status().ToString());
+  }
+}
+
+TEST_CASE("trust: a stranger learns nothing but that a port is open and speaks TLS") {
+  const auto coordinator = StartCoordinator("a token", 1);
+  for (const std::string bytes : {"\x01 ddprun/1 hello\r\n\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+                                  "GET / HTTP/1.1\r\n\r\n"}) {
+    const UniqueFd fd = ConnectTo(coordinator->port());
+    SendAll(fd.get(), bytes);
+    CHECK(ReadToEnd(fd.get()) == kTlsAlert);
+  }
+}
+
+// The store of another node, and what leads to it from here.
+struct FarStore {
+  explicit FarStore(const std::string& token) : tunnels(TunnelsWith(token)) {
+    StoreServer::Options options;
+    options.bind = StoreServer::Bind::kNone;
+    auto served = StoreServer::Start(options);
+    REQUIRE(served.ok());
+    server = *std::move(served);
+    auto socket = ListenOn("127.0.0.1", 0);
+    REQUIRE(socket.ok());
+    address = LocalAddress(socket->get());
+    PortListener::Handlers handlers;
+    handlers.identity = Token("a token");
+    handlers.on_store = [this](UniqueFd fd) { server->Adopt(std::move(fd)); };
+    auto started = PortListener::Start(*std::move(socket), std::move(handlers));
+    REQUIRE(started.ok());
+    listener = *std::move(started);
+  }
+  // The port on which workers of this node find it.
+  uint16_t Relay() const {
+    auto door = ListenOn("127.0.0.1", 0);
+    REQUIRE(door.ok());
+    const uint16_t port = LocalPort(door->get());
+    tunnels->Relay(*std::move(door), address);
+    return port;
+  }
+  SocketAddress address;
+  std::unique_ptr<StoreServer> server;
+  std::unique_ptr<PortListener> listener;
+  std::shared_ptr<Tunnels> tunnels;
+};
+
+TEST_CASE("trust: workers reach the store of another node through both agents") {
+  const FarStore far("a token");
+  const uint16_t port = far.Relay();
+  RawClient waits(port), sets(port);
+  waits.Send(Greeting() + Request(StoreOp::kWait, {"/key"}));
+  // More than the sockets on the way hold.
+  const std::string value(size_t{8} << 20, 'x');
+  sets.Send(Greeting() + Request(StoreOp::kSet, {"/key", value}));
+  CHECK(waits.Receive(1) == Byte(kStopWaiting));
+  waits.Expect(Request(StoreOp::kGet, {"/key"}), Bytes(value));
+  // A worker that ends is missed on the other node.
+  sets.Reset();
+  CHECK(Eventually([&] { return far.server->stats().open == 1; }));
+}
+
+TEST_CASE("trust: the end of a store ends what led to it") {
+  FarStore far("a token");
+  RawClient worker(far.Relay());
+  worker.Expect(Greeting() + Request(StoreOp::kGetNumKeys), Number(0));
+  far.server->Close();
+  CHECK(worker.IsClosed());
+}
+
+TEST_CASE("trust: without the token nobody reaches a store, not even through a relay") {
+  const FarStore far("another token");
+  RawClient worker(far.Relay());
+  worker.Send(Greeting());
+  CHECK(worker.IsClosed());
+  const UniqueFd stranger = ConnectTo(PortOf(far.address));
+  SendAll(stranger.get(), Greeting());
+  CHECK(ReadToEnd(stranger.get()) == kTlsAlert);
+  CHECK(far.server->stats().accepted == 0);
+}
+
+TEST_CASE("trust: a new relay ends the connections of the one before") {
+  const FarStore far("a token");
+  RawClient old(far.Relay());
+  old.Expect(Greeting() + Request(StoreOp::kGetNumKeys), Number(0));
+  RawClient fresh(far.Relay());
+  fresh.Expect(Greeting() + Request(StoreOp::kGetNumKeys), Number(0));
+  CHECK(old.IsClosed());
+}
+
+}  // namespace
+}  // namespace ddprun::rendezvous
