@@ -11,6 +11,7 @@
 #include "launcher/cli/this_process.h"
 #include "launcher/commands/commands.h"
 #include "launcher/commands/terminal.h"
+#include "launcher/commands/trust.h"
 #include "launcher/doctor/doctor.h"
 #include "launcher/doctor/gpu_probe.h"
 #include "launcher/doctor/gpu_probe_child.h"
@@ -24,9 +25,12 @@ struct Run {
 
   int operator()(const PrintText& print) const { return Print(print.text); }
   int operator()(const DoctorOptions& doctor) const { return RunDoctor(doctor, environment); }
-  int operator()(const CoordinatorOptions& options) const { return RunCoordinator(options); }
+  int operator()(const CoordinatorOptions& options) const {
+    return RunCoordinator(options, environment);
+  }
   int operator()(const BenchOptions& options) const { return RunBench(options, environment); }
   int operator()(const AskOptions& options) const { return RunAsk(options, environment); }
+  int operator()(const NewTokenOptions&) const { return PrintNewToken(); }
   int operator()(CheckOptions& options) const { return RunCheck(std::move(options), environment); }
   int operator()(LaunchConfig& config) const { return Launch(std::move(config), environment); }
 };

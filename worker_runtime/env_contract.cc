@@ -73,6 +73,7 @@ absl::StatusOr<std::optional<WorkerEnv>> ParseWorkerEnv(const EnvLookup& lookup)
   env.role_world_size = reader.Number(kRoleWorldSizeVar, env.world_size, 1, kMaxInt);
   env.master_addr = reader.Text(kMasterAddrVar, "");
   env.master_port = static_cast<uint16_t>(reader.Number(kMasterPortVar, 0, 1, 65535));
+  env.own_address = reader.Text(kNodeAddressVar, "");
   env.restart_count = reader.Number(kRestartCountVar, 0, 0, kMaxInt);
   env.max_restarts = reader.Number(kMaxRestartsVar, 0, 0, kMaxInt);
   env.run_id = reader.Text(kRunIdVar, "");
@@ -123,6 +124,7 @@ std::vector<std::pair<std::string, std::string>> FormatWorkerEnv(const WorkerEnv
   };
   if (!env.master_addr.empty()) block.emplace_back(kMasterAddrVar, env.master_addr);
   if (env.master_port != 0) block.emplace_back(kMasterPortVar, absl::StrCat(env.master_port));
+  if (!env.own_address.empty()) block.emplace_back(kNodeAddressVar, env.own_address);
   if (env.round) block.emplace_back(kRoundVar, absl::StrCat(*env.round));
   if (env.epoch) block.emplace_back(kEpochVar, absl::StrCat(*env.epoch));
   if (!env.job_mark.empty()) block.emplace_back(kJobMarkVar, env.job_mark);

@@ -36,6 +36,8 @@ inline constexpr char kOmpThreadsVar[] = "OMP_NUM_THREADS";
 inline constexpr char kRoundVar[] = "DDPRUN_ROUND";
 inline constexpr char kEpochVar[] = "DDPRUN_EPOCH";
 inline constexpr char kJobMarkVar[] = "DDPRUN_JOB_MARK";
+// Where MASTER_ADDR is the agent's own loopback: by what other nodes reach this one.
+inline constexpr char kNodeAddressVar[] = "DDPRUN_NODE_ADDR";
 inline constexpr char kStopFileVar[] = "DDPRUN_STOP_FILE";
 inline constexpr char kProgressFileVar[] = "DDPRUN_PROGRESS_FILE";  // rank 0 alone has it
 
@@ -52,6 +54,7 @@ struct WorkerEnv {
   int role_world_size = 1;
   std::string master_addr;  // where the store listens; empty only in a group of one
   uint16_t master_port = 0;
+  std::string own_address;  // by which other nodes reach this one; "": master_addr tells
   int restart_count = 0;
   int max_restarts = 0;
   std::string run_id;

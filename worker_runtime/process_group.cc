@@ -193,7 +193,8 @@ absl::StatusOr<std::unique_ptr<ProcessGroup>> Form(Parts parts) {
     formed = internal::FormLocalGroup(member);
   } else {
     member.capabilities.host = internal::HostKey();
-    member.capabilities.address = parts.store->LocalAddress();
+    member.capabilities.address =
+        parts.env.own_address.empty() ? parts.store->LocalAddress() : parts.env.own_address;
     member.connect_store =
         [store = parts.store, name = parts.name](
             std::chrono::milliseconds timeout) -> absl::StatusOr<std::unique_ptr<Store>> {

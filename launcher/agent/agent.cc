@@ -166,6 +166,14 @@ void Agent::Begin(std::optional<Beginning> made) {
         io_, *std::move(made->timer_fifo), [this](const std::string& line) { Say(line); },
         [this](const TimerRequest& timer, bool is_kill) { reporter_.TimerEvent(timer, is_kill); });
   }
+  if (setup_.identity != nullptr && setup_.config.rendezvous != RendezvousKind::kStandalone) {
+    auto tunnels = rendezvous::Tunnels::Start(setup_.identity);
+    if (!tunnels.ok()) {
+      return Feed(LocalFailure{kExitMachine, std::string(tunnels.status().message())});
+    }
+    tunnels_ = *std::move(tunnels);
+    store_.Secure(tunnels_);
+  }
   client_ = rendezvous::ConnectRendezvous(ConnectOptions(made->run_dir),
                                           [this](const rendezvous::RendezvousEvent& event) {
                                             asio::post(io_, [this, event] { Hear(event); });
@@ -196,6 +204,7 @@ rendezvous::RendezvousOptions Agent::ConnectOptions(std::string run_dir) {
   options.endpoint_source = config.endpoint_source;
   options.is_host = config.rendezvous_options.is_host;
   options.node_rank = config.node_rank.value_or(-1);
+  options.tunnels = tunnels_;
   options.run_dir = std::move(run_dir);
   return options;
 }

@@ -45,6 +45,8 @@
 #include "launcher/status/oom_verdict.h"
 #include "launcher/status/rank_page.h"
 #include "rendezvous/client/connect.h"
+#include "rendezvous/client/tunnels.h"
+#include "rendezvous/tls/identity.h"
 
 namespace ddprun::launcher {
 
@@ -61,6 +63,8 @@ struct AgentSetup {
   ProcessBaseline baseline;
   std::string job_mark;
   Placement placement{};
+  // By which the nodes of the job know each other; null: whoever reaches a port is believed.
+  std::shared_ptr<const rendezvous::TlsIdentity> identity{};
 };
 
 // What comes in is in agent.cc, what goes out in agent_actions.cc.
@@ -140,6 +144,7 @@ class Agent {
 
   // What the rendezvous client has to say: to the core, or to who has asked.
   void Hear(const rendezvous::RendezvousEvent& event);
+  void SayWhoIsBelieved(const rendezvous::ContactMade& contact);
   JobWatch::Options WatchOptions() const;
   JobWatch::Hooks WatchHooks();
   ControlPlane::Options ControlOptions() const;
@@ -189,6 +194,7 @@ class Agent {
   std::once_flag descriptors_told_;
   AgentCore core_;
   boost::asio::steady_timer timer_;
+  std::shared_ptr<rendezvous::Tunnels> tunnels_;  // null: plain
   RoundStore store_;
   WorkerGroup group_;
   PreparedWorkers prepared_;             // those not started yet

@@ -119,6 +119,11 @@ absl::StatusOr<Agent::PreparedWorkers> Agent::MakeWorkerFiles(WorkerEnvInput sha
     }
   }
   const std::vector<std::string> variables = gloo_.AddTo(setup_.environment.variables, assignment);
+  absl::StatusOr<RoundStore::Way> way = store_.WayTo(assignment);
+  if (!way.ok()) return way.status();
+  shared.store_host = std::move(way->host);
+  shared.store_port = way->port;
+  shared.own_address = std::move(way->own_address);
   for (int local_rank = 0; local_rank < setup_.config.workers_per_node; ++local_rank) {
     const int rank = assignment.first_rank + local_rank;
     const std::string run_folder = logs_.run_folder();

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "launcher/agent/agent.h"
+#include "launcher/agent/agent_policy.h"
 #include "launcher/agent/worker_end.h"
 #include "launcher/process/exit_status.h"
 #include "rendezvous/base/steady_clock.h"
@@ -32,10 +33,16 @@ void Agent::Hear(const rendezvous::RendezvousEvent& event) {
         } else if constexpr (std::is_same_v<Event, rendezvous::Answered>) {
           control_.Answered(e.part);
         } else {
+          if constexpr (std::is_same_v<Event, rendezvous::ContactMade>) SayWhoIsBelieved(e);
           Feed(AgentEvent(e));
         }
       },
       event);
+}
+
+void Agent::SayWhoIsBelieved(const rendezvous::ContactMade& contact) {
+  const std::string line = TrustLine(setup_.config, setup_.identity != nullptr);
+  if (contact.is_hosted_here && !line.empty()) Say(line);
 }
 
 JobWatch::Options Agent::WatchOptions() const {

@@ -109,8 +109,12 @@ void AgentCore::On(const rendezvous::RendezvousFailed& event) {
   if (verdict_ || state_ == State::kLeaving) return;
   if (!end_) {
     const std::string message = AfterLoss(event.message);
-    PlanEndOfTrouble(event.is_local ? kExitMachine : kExitRendezvous,
-                     event.is_local ? message : absl::StrCat(message, TakeAnsweredFailure()));
+    using Kind = rendezvous::RendezvousFailed::Kind;
+    const bool is_local = event.kind == Kind::kLocal;
+    PlanEndOfTrouble(is_local                          ? kExitMachine
+                     : event.kind == Kind::kDistrusted ? kExitAuthentication
+                                                       : kExitRendezvous,
+                     is_local ? message : absl::StrCat(message, TakeAnsweredFailure()));
   }
   if (HasWorkers()) return Stop(kSigTerm);
   Leave();

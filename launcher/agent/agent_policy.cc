@@ -38,6 +38,18 @@ bool MeetsOnLoopback(const LaunchConfig& config) {
   return parts.size() == 4 && parts[0] == "127" && std::ranges::all_of(parts, is_byte);
 }
 
+std::string TrustLine(const LaunchConfig& config, bool has_identity) {
+  if (config.rendezvous == RendezvousKind::kStandalone || MeetsOnLoopback(config)) return "";
+  if (!has_identity) {
+    return "the network is trusted: whoever reaches this job's ports can join, read and end it; "
+           "with "
+           "a token (ddprun token new) only its own nodes can";
+  }
+  if (config.nodes.max == 1) return "";
+  return "agents and the workers' store are encrypted; what workers open themselves, as Gloo, NCCL "
+         "and ddp's tcp backend do, is not";
+}
+
 rendezvous::Policy RendezvousPolicyOf(const LaunchConfig& config) {
   rendezvous::Policy policy;
   policy.run_id = config.run_id;

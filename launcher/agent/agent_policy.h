@@ -17,6 +17,10 @@ AgentPolicy AgentPolicyOf(const LaunchConfig& config);
 // and nothing has to be open to others.
 bool MeetsOnLoopback(const LaunchConfig& config);
 
+// What the node that hosts the coordinator says of who is believed; empty: only this host can
+// reach it.
+std::string TrustLine(const LaunchConfig& config, bool has_identity);
+
 // What a coordinator hosted by this agent follows.
 rendezvous::Policy RendezvousPolicyOf(const LaunchConfig& config);
 

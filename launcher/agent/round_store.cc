@@ -9,9 +9,11 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "launcher/agent/agent_policy.h"
+#include "rendezvous/base/plain_text.h"
 #include "rendezvous/core/rank_assignment.h"
 #include "rendezvous/net/listening_socket.h"
 #include "rendezvous/net/socket_address.h"
+#include "worker_runtime/comm/host_key.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -60,20 +62,69 @@ absl::Status RoundStore::Renew() {
     return kept.status();
   }
   StoreServer::Options options;
-  if (reach_ == Reach::kOtherPort) options.bind = StoreServer::Bind::kNone;
-  if (reach_ == Reach::kAllHosts) options.bind = StoreServer::Bind::kAll;
+  const bool is_plain = tunnels_ == nullptr;
+  if (reach_ == Reach::kOtherPort && is_plain) options.bind = StoreServer::Bind::kNone;
+  if (reach_ == Reach::kAllHosts && is_plain) options.bind = StoreServer::Bind::kAll;
   options.on_no_descriptor = on_no_descriptor_;
   absl::StatusOr<std::unique_ptr<StoreServer>> server = StoreServer::Start(options);
+  if (!server.ok()) return server.status();
+  {
+    const std::lock_guard lock(mutex_);
+    server_ = *std::move(server);
+  }
+  return reach_ == Reach::kAllHosts && !is_plain ? OpenDoor() : absl::OkStatus();
+}
+
+absl::Status RoundStore::OpenDoor() {
+  absl::StatusOr<UniqueFd> socket = rendezvous::ListenOn("", 0);
+  if (!socket.ok()) return socket.status();
+  const uint16_t port = rendezvous::LocalPort(socket->get());
+  rendezvous::PortListener::Handlers handlers;
+  handlers.on_store = [this](UniqueFd fd) { Adopt(std::move(fd)); };
+  handlers.on_no_descriptor = on_no_descriptor_;
+  handlers.identity = tunnels_->identity();
+  auto door = rendezvous::PortListener::Start(*std::move(socket), std::move(handlers));
+  if (!door.ok()) return door.status();
   const std::lock_guard lock(mutex_);
-  if (server.ok()) server_ = *std::move(server);
-  return server.status();
+  door_ = *std::move(door);
+  door_port_ = port;
+  return absl::OkStatus();
 }
 
 void RoundStore::Close() {
+  // The door's thread may be about to Adopt.
+  std::unique_ptr<rendezvous::PortListener> old_door;
   std::unique_ptr<StoreServer> old;
-  const std::lock_guard lock(mutex_);
-  old = std::move(server_);
-  kept_port_.Reset();
+  {
+    const std::lock_guard lock(mutex_);
+    old_door = std::move(door_);
+    old = std::move(server_);
+    kept_port_.Reset();
+  }
+  if (tunnels_ != nullptr) tunnels_->Relay({}, {});
+}
+
+absl::StatusOr<RoundStore::Way> RoundStore::WayTo(const rendezvous::Assignment& assignment) {
+  const std::string& host = assignment.master_addr;
+  if (tunnels_ == nullptr || reach_ == Reach::kThisHost || reach_ == Reach::kWorkers) {
+    return Way{host, assignment.master_port, ""};
+  }
+  Way way{"127.0.0.1", 0, ddp::internal::LocalAddressToward(host, assignment.master_port)};
+  if (assignment.node_rank == 0) {
+    const std::lock_guard lock(mutex_);
+    if (server_ != nullptr) way.port = server_->port();
+    return way;
+  }
+  const rendezvous::Resolution found = rendezvous::ResolveName(host, assignment.master_port);
+  if (found.outcome != rendezvous::Resolution::Outcome::kFound) {
+    return absl::NotFoundError(
+        absl::StrCat("find the node of rank 0, ", EscapeControl(host), ": ", found.error));
+  }
+  absl::StatusOr<UniqueFd> door = rendezvous::ListenOn("127.0.0.1", 0);
+  if (!door.ok()) return door.status();
+  way.port = rendezvous::LocalPort(door->get());
+  tunnels_->Relay(*std::move(door), found.addresses.front());
+  return way;
 }
 
 void RoundStore::Adopt(UniqueFd connection) {
@@ -84,6 +135,7 @@ void RoundStore::Adopt(UniqueFd connection) {
 uint16_t RoundStore::port() const {
   const std::lock_guard lock(mutex_);
   if (kept_port_.is_open()) return rendezvous::LocalPort(kept_port_.get());
+  if (door_ != nullptr) return door_port_;
   return server_ == nullptr ? 0 : server_->port();
 }
 

@@ -2,8 +2,12 @@
 //
 // Each round gets a new socket and key space: the protocol carries no round, and a straggler of the
 // old one would otherwise write among the new keys. With a fixed address (`static`) the port is the
-// coordinator's and stays; connections come by Adopt, and those of the old round are closed. The
-// rest is called on the agent's thread.
+// coordinator's and stays; connections come by Adopt, and those of the old round are closed.
+//
+// Where the job has an identity no store is open to other hosts: workers find it on loopback at
+// their own agent, which either serves it or leads to rank 0's agent in TLS.
+//
+// The rest is called on the agent's thread.
 #ifndef DDPRUN_LAUNCHER_AGENT_ROUND_STORE_H_
 #define DDPRUN_LAUNCHER_AGENT_ROUND_STORE_H_
 
@@ -11,12 +15,17 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "launcher/cli/environment.h"
 #include "launcher/cli/launch_config.h"
 #include "rendezvous/base/unique_fd.h"
+#include "rendezvous/client/tunnels.h"
+#include "rendezvous/core/types.h"
+#include "rendezvous/server/port_listener.h"
 #include "rendezvous/store/store_server.h"
 
 namespace ddprun::launcher {
@@ -39,21 +48,39 @@ class RoundStore {
   explicit RoundStore(Reach reach, std::function<void()> on_no_descriptor = {})
       : reach_(reach), on_no_descriptor_(std::move(on_no_descriptor)) {}
 
+  // From now on stores of other nodes are reached through these, and other nodes reach ours so.
+  // REQUIRES: no round was open yet.
+  void Secure(std::shared_ptr<rendezvous::Tunnels> tunnels) { tunnels_ = std::move(tunnels); }
+
   // Closes the store of the last round and opens the next one's.
   absl::Status Renew();
   void Close();
+  // How the workers of this node reach the round's store.
+  struct Way {
+    std::string host;
+    uint16_t port = 0;
+    // What other nodes reach this one by, where `host` does not tell; empty: it does.
+    std::string own_address;
+  };
+  // May take as long as the resolver. On any thread.
+  absl::StatusOr<Way> WayTo(const rendezvous::Assignment& assignment);
   // Takes a connection that arrived at the coordinator's port, on any thread. Closed when no round
   // is open.
   void Adopt(UniqueFd connection);
-  // Where the current store listens, or a worker's shall; 0 when neither does.
+  // Where other nodes find the current store, or a worker's; 0 when there is none.
   uint16_t port() const;
   bool is_workers() const { return reach_ == Reach::kWorkers; }
 
  private:
+  absl::Status OpenDoor();
+
   const Reach reach_;
   const std::function<void()> on_no_descriptor_;
   mutable std::mutex mutex_;
+  std::shared_ptr<rendezvous::Tunnels> tunnels_;  // null: plain
   std::unique_ptr<rendezvous::StoreServer> server_;
+  std::unique_ptr<rendezvous::PortListener> door_;  // of the store, for other nodes in TLS
+  uint16_t door_port_ = 0;
   UniqueFd kept_port_;  // kWorkers alone
 };
 

@@ -61,6 +61,7 @@ AskOptions AskOf(std::string_view name, const std::string& job, OptionReader& re
               }
               return std::optional(*std::move(place));
             });
+  options.trust = ReadTrustFiles(read);
   options.is_json = read.Find("json") != nullptr;
   options.is_after_step = read.Find("after_step") != nullptr;
   options.follows = read.Find("follow") != nullptr;

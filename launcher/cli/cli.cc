@@ -1,7 +1,6 @@
 #include "launcher/cli/cli.h"
 
 #include <algorithm>
-#include <array>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -19,8 +18,6 @@
 
 namespace ddprun::launcher {
 namespace {
-
-constexpr std::array<std::string_view, 1> kReserved = {"token"};
 
 // The command line wins over the PET_ variables.
 void AddVariables(const Environment& environment, GivenOptions& given) {
@@ -116,6 +113,7 @@ CoordinatorOptions CoordinatorOf(OptionReader& read) {
     return absl::StatusOr<std::string>(absl::InvalidArgumentError(
         "expected an id; without the option it is that of the first node that joins"));
   });
+  options.trust = ReadTrustFiles(read);
   return options;
 }
 
@@ -200,6 +198,8 @@ absl::StatusOr<ParseResult> CommandOf(const CommandLine& line, const Environment
     absl::StatusOr<ParseResult> check = CheckOf(line, environment);
     read.Fail(check.status());
     if (check.ok()) options = *std::move(check);
+  } else if (name == "token") {
+    options = NewTokenOptions();
   } else {
     options = AskOf(name, line.subject, read);
   }
@@ -238,12 +238,6 @@ absl::StatusOr<ParseResult> LaunchOf(CommandLine line, const Environment& enviro
 absl::StatusOr<ParseResult> ParseCommandLine(int argc, const char* const* argv,
                                              const Environment& environment) {
   const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
-  if (!words.empty() && Holds(kReserved, words[0])) {
-    return absl::InvalidArgumentError(absl::StrCat(Quoted(words[0]),
-                                                   " is reserved for a later command; to run a "
-                                                   "program of that name write ./",
-                                                   words[0]));
-  }
   absl::StatusOr<CommandLine> line = ReadCommandLine(words);
   if (!line.ok()) return line.status();
   if (!line->print.empty()) return PrintText{std::move(line->print)};

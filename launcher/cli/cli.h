@@ -50,6 +50,7 @@ struct DoctorOptions {
 struct CoordinatorOptions {
   Endpoint bind;       // no host: every address of this machine
   std::string run_id;  // empty: that of the first node that joins
+  TrustFiles trust;
 };
 
 // `ddprun bench dp-ddp`
@@ -67,6 +68,7 @@ struct AskOptions {
   What what = What::kStatus;
   std::string job;                      // its id; empty: the only one
   std::optional<Endpoint> coordinator;  // asked in place of an agent on this machine
+  TrustFiles trust;                     // for that
   bool is_json = false;
   bool is_after_step = false;
   std::optional<int> rank;
@@ -82,8 +84,11 @@ struct CheckOptions {
   bool is_json = false;
 };
 
+// `ddprun token new`
+struct NewTokenOptions {};
+
 using ParseResult = std::variant<LaunchConfig, PrintText, DoctorOptions, CoordinatorOptions,
-                                 BenchOptions, AskOptions, CheckOptions>;
+                                 BenchOptions, AskOptions, CheckOptions, NewTokenOptions>;
 
 // Reads the command line, the PET_ variables and those of a cluster's manager. An error is the
 // user's (exit code 2) and one line without "ddprun: error: " in front; no line, where another task

@@ -12,7 +12,9 @@
 namespace ddprun::launcher {
 
 struct Environment {
-  std::vector<std::string> variables;  // "NAME=value", in the order of environ
+  // "NAME=value", in the order of environ, but for DDPRUN_TOKEN: no child is to have it.
+  std::vector<std::string> variables;
+  std::string token;  // of DDPRUN_TOKEN; empty: not set
   MachineFacts machine;
 
   // The variable's value; of several with one name the first, as getenv has it.

@@ -110,6 +110,7 @@ void ReadPlainValues(OptionReader& read, const MachineFacts& machine, LaunchConf
   read.Into("preempt_signal", config.preempt_signal, ParsePreemptSignal);
   read.Into("requeue_code", config.requeue_code,
             [](const std::string& text) { return ParseNumber(text, 0, 255); });
+  config.trust = ReadTrustFiles(read);
   ReadWatchOptions(read, config);
   read.Into("numa_binding", config.numa_binding, ParseNumaBinding);
   config.virtual_local_rank = read.Flag("virtual_local_rank");

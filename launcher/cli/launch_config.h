@@ -85,6 +85,16 @@ enum class NumaBinding { kNode, kSocket, kExclusive, kCoreComplex };
 // --on_hang: what is done about a hang beside telling of it.
 enum class OnHang { kReport, kDump, kRestart };
 
+// Files by which this node proves that it is of its job; all empty: none were given. Either the
+// first or the others.
+struct TrustFiles {
+  std::string token;
+  std::string token_source = "--token_file";  // what messages call it
+  std::string cert;
+  std::string key;
+  std::string ca;
+};
+
 struct LaunchConfig {
   NodeRange nodes;
   int workers_per_node = 1;
@@ -104,6 +114,7 @@ struct LaunchConfig {
   RendezvousConf rendezvous_options;
   std::string local_addr;  // empty: not given
   std::string network;     // the interface of --network; empty: not given
+  TrustFiles trust;
 
   int max_restarts = 0;
   Duration shutdown_timeout = std::chrono::seconds(30);

@@ -62,6 +62,18 @@ constexpr OptionRow kTable[] = {
      "Address of this node for the others (default: found out)."},
     {"network", 0, "INTERFACE", kMeeting,
      "Network interface for NCCL and Gloo: their *_SOCKET_IFNAME in the workers.", true, true},
+    {"token_file", 0, "FILE", kMeeting,
+     "File with the job's token (ddprun token new), the same on all nodes, or the variable "
+     "DDPRUN_TOKEN: agents prove that they have it, and all between them is encrypted.",
+     true, true},
+    {"tls_cert", 0, "FILE", kMeeting,
+     "In place of a token: this node's certificate, and those between it and the authority (PEM).",
+     true, true},
+    {"tls_key", 0, "FILE", kMeeting, "The certificate's key, without a password (PEM).", true,
+     true},
+    {"tls_ca", 0, "FILE", kMeeting,
+     "The authorities whose certificates are believed: of this job's nodes alone (PEM).", true,
+     true},
     {"max_restarts", 0, "N", kFailure,
      "How often the whole job is restarted after a failure (default 0)."},
     {"monitor_interval", 0, "SECONDS", kFailure, "Accepted; a worker's end is seen at once."},
@@ -128,6 +140,14 @@ constexpr OptionRow kTable[] = {
     {"version", 0, nullptr, kOther, "The version.", false},
 };
 
+// The same option as ddprun's own.
+consteval OptionRow Own(std::string_view name) {
+  for (const OptionRow& row : kTable) {
+    if (name == row.name) return row;
+  }
+  std::abort();  // not while compiling: a name that is none does not compile
+}
+
 constexpr OptionRow kDoctorTable[] = {
     {"require", 0, "cuda", kOptions,
      "Exit with 120 when CUDA training cannot run here; stderr has the reason.", false},
@@ -144,6 +164,10 @@ constexpr OptionRow kCoordinatorTable[] = {
      "Id of the job; without it that of the first node that joins. With it a coordinator "
      "that is started again finds what its predecessor wrote down.",
      false},
+    Own("token_file"),
+    Own("tls_cert"),
+    Own("tls_key"),
+    Own("tls_ca"),
     {"help", 'h', nullptr, kOptions, "This text.", false},
 };
 
@@ -157,14 +181,6 @@ constexpr OptionRow kBenchTable[] = {
     {"html", 0, "FILE", kOptions, "Write a page with plots there; it needs no other file.", false},
     {"help", 'h', nullptr, kOptions, "This text.", false},
 };
-
-// The same option as ddprun's own.
-consteval OptionRow Own(std::string_view name) {
-  for (const OptionRow& row : kTable) {
-    if (name == row.name) return row;
-  }
-  std::abort();  // not while compiling: a name that is none does not compile
-}
 
 constexpr OptionRow kCheckTable[] = {
     Own("nnodes"),
@@ -181,6 +197,10 @@ constexpr OptionRow kCheckTable[] = {
     Own("master_port"),
     Own("local_addr"),
     Own("network"),
+    Own("token_file"),
+    Own("tls_cert"),
+    Own("tls_key"),
+    Own("tls_ca"),
     {"tolerance", 0, "TIMES", kOptions,
      "How many times slower than the median is slow, from 1.1 to 100 (default 1.5).", false},
     {"json", 0, nullptr, kOptions, "One JSON object in place of the table.", false},
@@ -191,12 +211,20 @@ constexpr OptionRow kStatusTable[] = {
     {"json", 0, nullptr, kOptions, "One JSON object in place of the text.", false},
     {"coordinator", 0, "HOST:PORT", kOptions,
      "Ask the coordinator there, from any machine; it shows no log lines.", false},
+    Own("token_file"),
+    Own("tls_cert"),
+    Own("tls_key"),
+    Own("tls_ca"),
     {"help", 'h', nullptr, kOptions, "This text.", false},
 };
 
 constexpr OptionRow kTopTable[] = {
     {"coordinator", 0, "HOST:PORT", kOptions, "Ask the coordinator there, from any machine.",
      false},
+    Own("token_file"),
+    Own("tls_cert"),
+    Own("tls_key"),
+    Own("tls_ca"),
     {"help", 'h', nullptr, kOptions, "This text.", false},
 };
 
@@ -221,6 +249,10 @@ constexpr OptionRow kDumpTable[] = {
 constexpr OptionRow kLogsTable[] = {
     {"rank", 0, "N", kOptions, "Whose output.", false},
     {"follow", 'f', nullptr, kOptions, "Go on as it writes, until the job ends.", false},
+    {"help", 'h', nullptr, kOptions, "This text.", false},
+};
+
+constexpr OptionRow kTokenTable[] = {
     {"help", 'h', nullptr, kOptions, "This text.", false},
 };
 
@@ -257,6 +289,11 @@ constexpr CommandRow kCommands[] = {
     {"dump",
      "Writes the stacks of all ranks into a folder, and says who waits where and who does not.",
      kDumpTable, nullptr, true},
+    {"token",
+     "Makes a job's token, for --token_file or DDPRUN_TOKEN: ddprun token new > job.token. The "
+     "file "
+     "is made readable for its owner alone.",
+     kTokenTable, "new"},
     {"check",
      "Tries the nodes before a job: each computes, copies and all-reduces by itself, then they "
      "all-reduce in pairs, so that two rounds name the one that is slow or broken. The same "

@@ -110,6 +110,9 @@ class OptionReader {
   absl::Status status_;
 };
 
+// --token_file, --tls_cert, --tls_key, --tls_ca.
+TrustFiles ReadTrustFiles(OptionReader& read);
+
 // --hang_timeout, --on_hang, --dashboard, --metrics, --event_file.
 void ReadWatchOptions(OptionReader& read, LaunchConfig& config);
 

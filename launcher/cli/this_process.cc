@@ -1,9 +1,11 @@
 #include "launcher/cli/this_process.h"
 
+#include <openssl/crypto.h>
 #include <sys/random.h>
 #include <unistd.h>
 
 #include <cstdint>
+#include <cstdlib>
 #include <fstream>
 #include <string>
 
@@ -36,10 +38,22 @@ bool IsSlurmTask() {
   return std::getline(file, name) && name == "slurmstepd";
 }
 
+// Out of this process' environment, of which every child gets a copy and others of this user can
+// read in /proc what it began with.
+std::string TakeToken() {
+  char* const value = std::getenv("DDPRUN_TOKEN");
+  if (value == nullptr) return "";
+  std::string token = value;
+  OPENSSL_cleanse(value, token.size());
+  unsetenv("DDPRUN_TOKEN");
+  return token;
+}
+
 }  // namespace
 
 Environment EnvironmentOfThisProcess() {
   Environment environment;
+  environment.token = TakeToken();
   for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable) {
     environment.variables.emplace_back(*variable);
   }

@@ -21,6 +21,7 @@
 #include "launcher/commands/commands.h"
 #include "launcher/commands/terminal.h"
 #include "launcher/commands/top.h"
+#include "launcher/commands/trust.h"
 #include "launcher/control/control_client.h"
 #include "launcher/control/control_socket.h"
 #include "launcher/process/exit_status.h"
@@ -54,7 +55,12 @@ TextOptions TextOptionsOf(const Environment& environment) {
 int Status(const AskOptions& options, const Environment& environment) {
   JobView job;
   if (options.coordinator) {
-    absl::StatusOr<JobView> seen = LookFromOutside(*options.coordinator);
+    const auto identity = IdentityOf(options.trust, environment.token);
+    if (!identity.ok()) return Complain(identity.status(), kExitAuthentication);
+    absl::StatusOr<JobView> seen = LookFromOutside(*options.coordinator, *identity);
+    if (absl::IsUnauthenticated(seen.status())) {
+      return Complain(seen.status(), kExitAuthentication);
+    }
     if (!seen.ok()) return Complain(seen.status(), kExitCannotAsk);
     job = *std::move(seen);
     if (!options.job.empty() && options.job != job.run_id) {

@@ -119,9 +119,10 @@ absl::StatusOr<FoundJob> AskAgain(const std::string& socket_path) {
   return FoundJob{socket_path, *std::move(job)};
 }
 
-absl::StatusOr<JobView> LookFromOutside(const Endpoint& coordinator) {
+absl::StatusOr<JobView> LookFromOutside(
+    const Endpoint& coordinator, const std::shared_ptr<const rendezvous::TlsIdentity>& identity) {
   const absl::StatusOr<rendezvous::GiveAnswers> answers =
-      rendezvous::LookOn(coordinator.host, coordinator.port, kPatience);
+      rendezvous::LookOn(coordinator.host, coordinator.port, identity, kPatience);
   if (!answers.ok()) return answers.status();
   JobView job = AssembleJob({}, *answers, SteadyNow());
   if (job.run_id.empty()) {

@@ -2,12 +2,14 @@
 #ifndef DDPRUN_LAUNCHER_COMMANDS_ASK_JOB_H_
 #define DDPRUN_LAUNCHER_COMMANDS_ASK_JOB_H_
 
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "launcher/cli/cli.h"
 #include "launcher/status/snapshot.h"
+#include "rendezvous/tls/identity.h"
 
 namespace ddprun::launcher {
 
@@ -28,7 +30,9 @@ absl::StatusOr<FoundJob> ChooseJob(const std::string& job_id);
 absl::StatusOr<FoundJob> AskAgain(const std::string& socket_path);
 
 // The job by its coordinator's and its nodes' words, from anywhere.
-absl::StatusOr<JobView> LookFromOutside(const Endpoint& coordinator);
+// UNAUTHENTICATED: it is of another job than `identity`.
+absl::StatusOr<JobView> LookFromOutside(
+    const Endpoint& coordinator, const std::shared_ptr<const rendezvous::TlsIdentity>& identity);
 
 // One line for `ddprun list`: "job1: running: round 1, 1 node, ...".
 std::string JobLine(const JobView& job);

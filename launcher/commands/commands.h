@@ -23,7 +23,7 @@ int RunCheck(CheckOptions options, Environment environment);
 // `ddprun coordinator`: the rendezvous of one job, apart from its nodes. Listens until the job is
 // over or a signal comes; returns the job's exit code, or 128+n for signal n. Starts no process.
 // REQUIRES: this process has one thread.
-int RunCoordinator(const CoordinatorOptions& options);
+int RunCoordinator(const CoordinatorOptions& options, const Environment& environment);
 
 // `ddprun status`, `top`, `list`, `stop`, `logs`, `dump`: asks a running job. Exit codes: 0, also a
 // healthy job; 1 a job that is not; 2 one that cannot be asked.

@@ -20,6 +20,7 @@
 #include "launcher/cli/text.h"
 #include "launcher/commands/commands.h"
 #include "launcher/commands/terminal.h"
+#include "launcher/commands/trust.h"
 #include "launcher/process/exit_status.h"
 #include "launcher/process/process_baseline.h"
 #include "rendezvous/base/check.h"
@@ -85,8 +86,17 @@ std::optional<int> WaitForEnd(const UniqueFd& signals, const UniqueFd& finished)
 
 }  // namespace
 
-int RunCoordinator(const CoordinatorOptions& options) {
+int RunCoordinator(const CoordinatorOptions& options, const Environment& environment) {
+  absl::StatusOr<std::shared_ptr<const rendezvous::TlsIdentity>> identity =
+      IdentityOf(options.trust, environment.token);
+  if (!identity.ok()) {
+    return Complain(absl::Status(identity.status().code(),
+                                 absl::StrCat("coordinator: ", identity.status().message())),
+                    kExitAuthentication);
+  }
+  const bool has_secret = *identity != nullptr;
   ProcessBaseline baseline = RecordBaseline();
+  if (has_secret) LeaveNoCore();
   ProtectFromOomKiller(baseline);
   const DescriptorRoom room = ReserveDescriptors(kOwnDescriptors);
   if (room.limit - room.taken < kOwnDescriptors) {
@@ -106,6 +116,7 @@ int RunCoordinator(const CoordinatorOptions& options) {
 
   Coordinator::Options start;
   start.run_id = options.run_id;
+  start.identity = *std::move(identity);
   start.is_apart = true;
   start.listen = Coordinator::Listen{.host = options.bind.host, .port = options.bind.port};
   start.run_dir = run_dir;

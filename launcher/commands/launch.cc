@@ -16,6 +16,7 @@
 #include "launcher/cli/program.h"
 #include "launcher/commands/commands.h"
 #include "launcher/commands/terminal.h"
+#include "launcher/commands/trust.h"
 #include "launcher/doctor/cuda_verdict.h"
 #include "launcher/doctor/gpu_probe.h"
 #include "launcher/doctor/host_facts.h"
@@ -116,9 +117,22 @@ absl::Status CheckReportFiles(const LaunchConfig& config) {
   return status;
 }
 
+// A store that rank 0's worker serves is open to the network.
+absl::Status CheckStoreIsOurs(const LaunchConfig& config, const Environment& environment,
+                              bool has_secret) {
+  const bool is_workers = environment.Get("TORCH_DISABLE_SHARE_RDZV_TCP_STORE") == "1" &&
+                          config.rendezvous == RendezvousKind::kC10d;
+  if (!has_secret || !is_workers || config.nodes.max == 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 opens the workers' store to the network, where the "
+      "job's "
+      "token does not guard it: unset it, or give no token");
+}
+
 // Signals, descriptors and the OOM killer's choice, as an agent needs them.
-absl::StatusOr<ProcessBaseline> PrepareProcess(const LaunchConfig& config) {
+absl::StatusOr<ProcessBaseline> PrepareProcess(const LaunchConfig& config, bool has_secret) {
   ProcessBaseline baseline = RecordBaseline();
+  if (has_secret) LeaveNoCore();
   ProtectFromOomKiller(baseline);
   const SignalBits asks = config.preempt_signal != 0 ? BitOf(config.preempt_signal) : 0;
   absl::Status status = PrepareAgentProcess(baseline, BitsOf(config.more_stop_signals) | asks);
@@ -185,6 +199,13 @@ int LaunchProgram(LaunchConfig config, const Program& program, Environment envir
     const bool is_usage = absl::IsInvalidArgument(placement.status());
     return Complain(placement.status(), is_usage ? kExitUsage : kExitMachine);
   }
+  absl::StatusOr<std::shared_ptr<const rendezvous::TlsIdentity>> identity =
+      IdentityOf(config.trust, environment.token);
+  if (!identity.ok()) return Complain(identity.status(), kExitAuthentication);
+  if (absl::Status status = CheckStoreIsOurs(config, environment, *identity != nullptr);
+      !status.ok()) {
+    return Complain(status, kExitUsage);
+  }
   if (absl::Status status = CheckReportFiles(config); !status.ok()) {
     return Complain(status, kExitMachine);
   }
@@ -199,7 +220,7 @@ int LaunchProgram(LaunchConfig config, const Program& program, Environment envir
   }
   WatchSockets sockets{.dashboard = ListenForWatchers("dashboard", config.dashboard, config),
                        .metrics = ListenForWatchers("metrics", config.metrics, config)};
-  const absl::StatusOr<ProcessBaseline> baseline = PrepareProcess(config);
+  const absl::StatusOr<ProcessBaseline> baseline = PrepareProcess(config, *identity != nullptr);
   if (!baseline.ok()) return Complain(baseline.status(), kExitMachine);
   const std::string job_mark = NewJobMark();
   // Before the first thread: the guardian is a fork of this very process.
@@ -214,7 +235,8 @@ int LaunchProgram(LaunchConfig config, const Program& program, Environment envir
   SayAtStart(config, log_level, **logs);
   SayPlaceOfLogs(config, **logs);
   const std::shared_ptr<spdlog::logger> logger = MakeLogger(**logs, log_level.level);
-  Agent agent({std::move(config), program, environment, *baseline, job_mark, *std::move(placement)},
+  Agent agent({std::move(config), program, environment, *baseline, job_mark, *std::move(placement),
+               *std::move(identity)},
               *std::move(guardian), **logs, *logger, std::move(sockets));
   return agent.Run();
 }

@@ -18,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "launcher/commands/ask_job.h"
 #include "launcher/commands/terminal.h"
+#include "launcher/commands/trust.h"
 #include "launcher/process/exit_status.h"
 #include "launcher/status/top_screen.h"
 #include "rendezvous/base/steady_clock.h"
@@ -73,7 +74,8 @@ class Screen {
 
 class Top {
  public:
-  Top(const AskOptions& options, const Environment& environment) : options_(options) {
+  Top(const AskOptions& options, const Environment& environment)
+      : options_(options), identity_(IdentityOf(options.trust, environment.token)) {
     const std::optional<std::string> no_color = environment.Get("NO_COLOR");
     top_.allows_colours = !no_color || no_color->empty();
     top_.is_utf8 = false;
@@ -91,8 +93,12 @@ class Top {
           absl::FailedPreconditionError("top needs a terminal; ddprun status shows the same once"),
           kExitCannotAsk);
     }
+    if (!identity_.ok()) return Complain(identity_.status(), kExitAuthentication);
     absl::Status trouble = Look();
-    if (!trouble.ok()) return Complain(trouble, kExitCannotAsk);
+    if (!trouble.ok()) {
+      return Complain(trouble,
+                      absl::IsUnauthenticated(trouble) ? kExitAuthentication : kExitCannotAsk);
+    }
     sigset_t ending;
     sigemptyset(&ending);
     for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGWINCH}) {
@@ -118,7 +124,7 @@ class Top {
  private:
   absl::Status Look() {
     if (options_.coordinator) {
-      absl::StatusOr<JobView> seen = LookFromOutside(*options_.coordinator);
+      absl::StatusOr<JobView> seen = LookFromOutside(*options_.coordinator, *identity_);
       if (!seen.ok()) return seen.status();
       job_ = *std::move(seen);
     } else {
@@ -174,6 +180,7 @@ class Top {
   }
 
   const AskOptions options_;
+  const absl::StatusOr<std::shared_ptr<const rendezvous::TlsIdentity>> identity_;
   TopOptions top_;
   JobView job_;
   std::string socket_path_;  // of the agent that is asked; "": none yet, or a coordinator is

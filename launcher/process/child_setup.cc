@@ -81,8 +81,10 @@ DDPRUN_RAW long CloseOthers(const ChildPlan& plan, long counters) {
 }
 
 DDPRUN_RAW long RestoreLimits(const ChildPlan& plan) {
-  const long result =
-      RawSyscall(SYS_prlimit64, 0, RLIMIT_NOFILE, &plan.baseline.open_files, nullptr);
+  long result = RawSyscall(SYS_prlimit64, 0, RLIMIT_NOFILE, &plan.baseline.open_files, nullptr);
+  if (result == 0) {
+    result = RawSyscall(SYS_prlimit64, 0, RLIMIT_CORE, &plan.baseline.core_size, nullptr);
+  }
   if (result < 0 || plan.oom_score_adj_size == 0) return result;
   const long file =
       RawSyscall(SYS_openat, AT_FDCWD, "/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);

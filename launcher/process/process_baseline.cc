@@ -54,6 +54,7 @@ ProcessBaseline RecordBaseline() {
     if (IsIgnored(signal)) baseline.ignored_signals |= BitOf(signal);
   }
   DDP_CHECK(getrlimit(RLIMIT_NOFILE, &baseline.open_files) == 0);
+  DDP_CHECK(getrlimit(RLIMIT_CORE, &baseline.core_size) == 0);
   return baseline;
 }
 
@@ -121,6 +122,15 @@ DescriptorRoom ReserveDescriptors(int64_t count) {
   // The table stays as large when the descriptor is closed. It only saves time: no matter if not.
   UniqueFd(fcntl(0, F_DUPFD_CLOEXEC, static_cast<int>(std::min(room.taken + count, possible)) - 1));
   return room;
+}
+
+void LeaveNoCore() {
+  rlimit limit{};
+  DDP_CHECK(getrlimit(RLIMIT_CORE, &limit) == 0);
+  // To a program (core_pattern begins with |) the kernel passes a core whatever the limit is, but
+  // not with a limit of one byte (do_coredump).
+  limit.rlim_cur = std::min<rlim_t>(1, limit.rlim_max);
+  DDP_CHECK(setrlimit(RLIMIT_CORE, &limit) == 0);
 }
 
 void ProtectFromOomKiller(ProcessBaseline& baseline) {

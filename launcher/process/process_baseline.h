@@ -1,5 +1,5 @@
 // What the agent was started with and its workers must find again: signal mask, ignored signals,
-// RLIMIT_NOFILE and, where the agent changed its own, the OOM score.
+// RLIMIT_NOFILE, RLIMIT_CORE and, where the agent changed its own, the OOM score.
 //
 // main() takes it first, before any thread and before any signal is touched; it never changes
 // after.
@@ -29,6 +29,7 @@ struct ProcessBaseline {
   SignalBits blocked_signals = 0;
   SignalBits ignored_signals = 0;
   rlimit open_files{};
+  rlimit core_size{};
   // Set when the agent lowered its own score (ProtectFromOomKiller).
   struct OomScores {
     int agent = 0;
@@ -69,6 +70,10 @@ SignalBits AgentSignals(const ProcessBaseline& baseline, SignalBits more_stop_si
 UniqueFd OpenSignalFd(SignalBits signals);
 // The set of these numbers.
 SignalBits BitsOf(const std::vector<int>& signals);
+
+// No core dump of this process is written or passed on: it holds a secret. Workers keep the old
+// limit.
+void LeaveNoCore();
 
 // Makes the agent a late choice of the OOM killer, where the rights suffice; workers keep the old
 // score.

@@ -46,8 +46,10 @@ WorkerEnv Describe(const WorkerEnvInput& input, int local_rank, const std::strin
   env.role_name = input.role;
   env.role_rank = assignment.role_first_rank + local_rank;
   env.role_world_size = assignment.role_world_size;
-  env.master_addr = assignment.master_addr;
-  env.master_port = assignment.master_port;
+  const bool is_elsewhere = !input.store_host.empty();
+  env.master_addr = is_elsewhere ? input.store_host : assignment.master_addr;
+  env.master_port = is_elsewhere ? input.store_port : assignment.master_port;
+  env.own_address = input.own_address;
   env.restart_count = assignment.restart_count;
   env.max_restarts = assignment.max_restarts;
   env.run_id = input.run_id;
@@ -101,6 +103,7 @@ std::vector<std::string> BuildWorkerEnv(const std::vector<std::string>& parent,
     const bool is_replaced =
         name == ddp::internal::kJobMarkVar || name == ddp::internal::kStopFileVar ||
         name == ddp::internal::kProgressFileVar || name == ddp::internal::kCountersVar ||
+        name == ddp::internal::kNodeAddressVar ||
         std::any_of(own.begin(), own.end(), [&](const auto& mine) { return mine.first == name; });
     if (!is_replaced) block.push_back(variable);
   }

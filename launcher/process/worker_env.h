@@ -15,6 +15,10 @@ inline constexpr char kWorkerServerVar[] = "TORCH_WORKER_SERVER_SOCKET";
 // What all workers of the node share in one round.
 struct WorkerEnvInput {
   rendezvous::Assignment assignment;
+  // Where this node's workers find the round's store; "": where the assignment says.
+  std::string store_host;
+  uint16_t store_port = 0;
+  std::string own_address;  // by which other nodes reach this one; "": the store's host tells
   int local_world_size = 1;
   std::string run_id;
   std::string role = "default";

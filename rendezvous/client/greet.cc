@@ -61,7 +61,10 @@ std::optional<Looked> Connect(int fd, const SocketAddress& address, TimePoint de
 class Talk {
  public:
   Talk(int fd, const Identity& identity, TimePoint deadline, const Interrupt& interrupt)
-      : fd_(fd), deadline_(deadline), interrupt_(interrupt) {
+      : fd_(fd),
+        deadline_(deadline),
+        interrupt_(interrupt),
+        is_token_(identity != nullptr && identity->is_token()) {
     if (identity == nullptr) return;
     tls_ = std::make_unique<TlsStream>(identity, TlsStream::Role::kClient);
     SendRaw(tls_->TakeOutgoing());
@@ -113,12 +116,14 @@ class Talk {
       case TlsStream::Trouble::kNone:
         return {Outcome::kClosed, kClosedText};
       case TlsStream::Trouble::kRefused:
-        return {
-            Outcome::kDistrusted,
-            absl::StrCat("it does not take this node for one of its job (", tls_->error(), ")")};
+        return {Outcome::kDistrusted,
+                is_token_ ? "its token is another one"
+                          : absl::StrCat("it does not believe this node's certificate (",
+                                         tls_->error(), ")")};
       case TlsStream::Trouble::kDistrusted:
         return {Outcome::kDistrusted,
-                absl::StrCat("it does not prove that it is of this job (", tls_->error(), ")")};
+                is_token_ ? "it does not prove that it has the job's token"
+                          : absl::StrCat("its certificate is not believed (", tls_->error(), ")")};
       case TlsStream::Trouble::kNoTls:
         break;
     }
@@ -133,6 +138,7 @@ class Talk {
   const int fd_;
   const TimePoint deadline_;
   const Interrupt& interrupt_;
+  const bool is_token_;
   std::unique_ptr<TlsStream> tls_;
 };
 

@@ -80,7 +80,7 @@ TEST_CASE("bad input: usage errors end with 2 before anything starts") {
       {{"--start_method=thread", toy}, 2, "'thread'", "spawn"},
       {{"--nnodes=2", "--rdzv_backend=etcd-v2", toy}, 2, "'etcd-v2'", "c10d"},
       {{"--nproc_per_node=gpus", toy}, 2, "'gpus'", "gpu:INDEX,..., auto"},
-      {{"token"}, 2, "token", "./token"},
+      {{"token"}, 2, "token", "ddprun token new [options]"},
       {{"doctor", "--bogus"}, 2, "'--bogus'", "--require cuda"},
       {{"doctor", "--require", "foo"}, 2, "'foo'", "cuda"},
       {{"bench"}, 2, "bench", "ddprun bench dp-ddp [options]"},

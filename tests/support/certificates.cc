@@ -41,7 +41,7 @@ void Extend(X509* certificate, int what, const std::string& value) {
 
 // `issuer` null: signed by itself.
 Certificate Make(const std::string& name, const Certificate* issuer, int extension,
-                 const std::string& value) {
+                 const std::string& value, long from_s, long until_s) {
   const Key key(EVP_EC_gen("P-256"));
   const X509Owner certificate(X509_new());
   X509* const raw = certificate.get();
@@ -49,8 +49,8 @@ Certificate Make(const std::string& name, const Certificate* issuer, int extensi
   static long serial = 0;
   ASN1_INTEGER_set(X509_get_serialNumber(raw), ++serial);
   const std::string common_name = name + " " + std::to_string(serial);  // nobody else's
-  X509_gmtime_adj(X509_getm_notBefore(raw), -3600);
-  X509_gmtime_adj(X509_getm_notAfter(raw), 3600);
+  X509_gmtime_adj(X509_getm_notBefore(raw), from_s);
+  X509_gmtime_adj(X509_getm_notAfter(raw), until_s);
   X509_set_pubkey(raw, key.get());
   X509_NAME_add_entry_by_txt(X509_get_subject_name(raw), "CN", MBSTRING_ASC,
                              reinterpret_cast<const unsigned char*>(common_name.c_str()), -1, -1,
@@ -77,11 +77,12 @@ Certificate Make(const std::string& name, const Certificate* issuer, int extensi
 }  // namespace
 
 Certificate MakeAuthority() {
-  return Make("an authority", nullptr, NID_basic_constraints, "critical,CA:TRUE");
+  return Make("an authority", nullptr, NID_basic_constraints, "critical,CA:TRUE", -3600, 3600);
 }
 
-Certificate MakeServerCertificate(const Certificate& authority, const std::string& names) {
-  return Make("a server", &authority, NID_subject_alt_name, names);
+Certificate MakeServerCertificate(const Certificate& authority, const std::string& names,
+                                  long from_s, long until_s) {
+  return Make("a server", &authority, NID_subject_alt_name, names, from_s, until_s);
 }
 
 }  // namespace ddprun::testing

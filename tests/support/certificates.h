@@ -13,8 +13,9 @@ struct Certificate {
 
 // One that vouches for others.
 Certificate MakeAuthority();
-// A server's, for `names` ("IP:127.0.0.1", "DNS:localhost").
-Certificate MakeServerCertificate(const Certificate& authority, const std::string& names);
+// A server's, for `names` ("IP:127.0.0.1", "DNS:localhost"), valid between these seconds from now.
+Certificate MakeServerCertificate(const Certificate& authority, const std::string& names,
+                                  long from_s = -3600, long until_s = 3600);
 
 }  // namespace ddprun::testing
 

@@ -1,5 +1,6 @@
 """Any c10d store as a store of libddp."""
 
+import os
 import ctypes
 import socket
 import time
@@ -106,10 +107,12 @@ class CallbackStore:
 
 
 def address_of(store):
-    """The address at which other hosts reach this process: the one from which it reaches the
-    store's host, or, where that is this host itself or the store has none, the default route's."""
+    """The address at which other hosts reach this process: the launcher's word where it leads to the
+    store on this host itself, else the one from which this process reaches the store's host, or, where that is this host itself or the store has none, the default route's."""
     while hasattr(store, "underlying_store"):
         store = store.underlying_store
+    if os.environ.get("DDPRUN_NODE_ADDR"):
+        return os.environ["DDPRUN_NODE_ADDR"]
     host = getattr(store, "host", None)
     address = _address_toward((host, store.port)) if host else ""
     if not address or address.startswith("127.") or address == "::1":

@@ -231,16 +231,28 @@ TEST_CASE("cli: --standalone leaves out what is said of a rendezvous, a node's r
   CHECK(config.warnings[1] == "PET_NODE_RANK '3' is not used: --standalone is a job of one node");
 }
 
-TEST_CASE("cli: reserved words are refused as the first argument only") {
-  for (const char* word : {"token"}) {
-    const std::string error = ErrorOf({word});
-    CAPTURE(error);
-    CHECK(error.find(std::string("'") + word + "' is reserved") == 0);
-    CHECK(error.find(std::string("./") + word) != std::string::npos);
-    CHECK(Config({"--", word}).program == word);
-    CHECK(Config({"--standalone", word}).program == word);
-    CHECK(Config({std::string("./") + word}).program == std::string("./") + word);
-  }
+TEST_CASE("cli: a command is one as the first word only") {
+  CHECK(ErrorOf({"token"}).find("expected ddprun token new [options]") != std::string::npos);
+  const auto parsed = Parse({"token", "new"});
+  REQUIRE(parsed.ok());
+  CHECK(std::holds_alternative<NewTokenOptions>(*parsed));
+  CHECK(Config({"--", "token"}).program == "token");
+  CHECK(Config({"--standalone", "token"}).program == "token");
+  CHECK(Config({"./token"}).program == "./token");
+}
+
+TEST_CASE("cli: files by which a node proves itself come one way or the other") {
+  CHECK(Config({"--token_file=t", "p"}).trust.token == "t");
+  CHECK(Config({"p"}, Plain({"PET_TOKEN_FILE=t"})).trust.token == "t");
+  const LaunchConfig own = Config({"--tls_cert=c", "--tls_key=k", "--tls_ca=a", "p"});
+  CHECK(own.trust.cert == "c");
+  CHECK(own.trust.key == "k");
+  CHECK(own.trust.ca == "a");
+  CHECK(ErrorOf({"--tls_cert=c", "--tls_key=k", "p"}).find("--tls_ca is missing") == 0);
+  CHECK(ErrorOf({"--tls_ca=a", "p"}).find("--tls_cert is missing") == 0);
+  CHECK(ErrorOf({"--token_file=", "p"}).find("--token_file") == 0);
+  CHECK(ErrorOf({"--token_file=t", "--tls_cert=c", "--tls_key=k", "--tls_ca=a", "p"})
+            .find("expected one of them") != std::string::npos);
 }
 
 TEST_CASE("cli: leftovers of another launcher and misspelt variables are warned of") {

@@ -101,7 +101,8 @@ TEST_CASE("coordinator options: what is wrong is quoted with what is right") {
       {{"--nnodes=2"}, "unknown option '--nnodes=2'; expected --bind [HOST]:PORT, --rdzv_id ID"},
       {{"./train"}, "unexpected argument './train'; expected --bind"},
       {{"--bind=:0", "extra"},
-       "unexpected argument 'extra'; expected --bind [HOST]:PORT, --rdzv_id ID, --help (a program "
+       "unexpected argument 'extra'; expected --bind [HOST]:PORT, --rdzv_id ID, --token_file FILE, "
+       "--tls_cert FILE, --tls_key FILE, --tls_ca FILE, --help (a program "
        "of the name coordinator is ./coordinator)"},
       {{"--", "extra"}, "unexpected argument 'extra'; expected --bind"},
       {{"--rdzv_id="}, "--rdzv_id '': expected an id; without the option it is that of the first"},

@@ -49,7 +49,11 @@ TEST_CASE("option source: whatever is wrong with a variable's value names the va
                                 "termination_message_file",
                                 "duplicate_stdout_filters",
                                 "duplicate_stderr_filters",
-                                "signals_to_handle"};
+                                "signals_to_handle",
+                                "token_file",
+                                "tls_cert",
+                                "tls_key",
+                                "tls_ca"};
   int seen = 0;
   for (const OptionRow& row : OptionTable()) {
     const bool takes_it =

@@ -98,7 +98,7 @@ TEST_CASE("trust: who lacks the token or has another one is told so, and disturb
     const char* token;
     const char* why;
   };
-  for (const Row& row : {Row{"another token", "it does not take this node for one of its job"},
+  for (const Row& row : {Row{"another token", "its token is another one"},
                          Row{"", "it asks for TLS, and this node was given no token"}}) {
     Agent stranger(coordinator->port(), row.token, 2, "b");
     const auto failed = stranger.log.Await<RendezvousFailed>();

@@ -1,0 +1,155 @@
+#include "launcher/commands/trust.h"
+
+#include <fcntl.h>
+#include <openssl/crypto.h>
+#include <poll.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <string_view>
+
+#include "absl/strings/str_cat.h"
+#include "launcher/commands/terminal.h"
+#include "launcher/process/exit_status.h"
+#include "rendezvous/base/plain_text.h"
+#include "rendezvous/base/steady_clock.h"
+#include "rendezvous/base/time.h"
+#include "rendezvous/base/unique_fd.h"
+
+namespace ddprun::launcher {
+namespace {
+
+using rendezvous::TlsIdentity;
+
+constexpr size_t kTokenBytes = 32;     // as random as a key of 256 bits
+constexpr size_t kMinTokenChars = 32;  // of one that somebody else made
+constexpr size_t kMaxTokenChars = 1024;
+constexpr Duration kPipePatience = std::chrono::seconds(5);
+
+absl::Status Bad(const std::string& why) { return absl::InvalidArgumentError(why); }
+
+// Without the white space around it, as files end in a line's end.
+absl::StatusOr<std::string> ParseToken(const std::string& text) {
+  constexpr const char* kSpaces = " \t\r\n";
+  const size_t begin = text.find_first_not_of(kSpaces);
+  if (begin == std::string::npos) return Bad("it is empty");
+  const std::string token = text.substr(begin, text.find_last_not_of(kSpaces) + 1 - begin);
+  const bool is_printable =
+      std::all_of(token.begin(), token.end(), [](char c) { return c > ' ' && c < 0x7f; });
+  if (!is_printable) {
+    return Bad("it holds characters that are no printable ASCII, or several words");
+  }
+  if (token.size() < kMinTokenChars || token.size() > kMaxTokenChars) {
+    return Bad(absl::StrCat("it has ", token.size(), " characters; expected ", kMinTokenChars,
+                            " to ", kMaxTokenChars, ", as ddprun token new makes them"));
+  }
+  return token;
+}
+
+// Who may read the token may do anything with the job.
+absl::Status CheckOwner(int fd) {
+  struct stat found;
+  if (fstat(fd, &found) != 0) return Bad(std::strerror(errno));
+  if (S_ISFIFO(found.st_mode)) return absl::OkStatus();  // the shell's <(command)
+  if (!S_ISREG(found.st_mode)) return Bad("it is no regular file");
+  if (found.st_uid != geteuid() && found.st_uid != 0) {
+    return Bad(absl::StrCat("it belongs to user ", found.st_uid, ", who knows what is in it"));
+  }
+  if ((found.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
+    const std::string mode =
+        absl::StrCat(absl::Hex((found.st_mode >> 6) & 7), absl::Hex((found.st_mode >> 3) & 7),
+                     absl::Hex(found.st_mode & 7));
+    return Bad(absl::StrCat("its mode is ", mode, ", so others may read it; chmod 600 it"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> ReadAll(int fd) {
+  const TimePoint deadline = SteadyNow() + kPipePatience;
+  std::string text;
+  std::array<char, kMaxTokenChars + 64> bytes;
+  while (text.size() <= kMaxTokenChars + 2) {
+    const ssize_t size = read(fd, bytes.data(), bytes.size());
+    if (size > 0) text.append(bytes.data(), static_cast<size_t>(size));
+    if (size == 0) break;
+    if (size > 0 || errno == EINTR) continue;
+    if (errno != EAGAIN) return Bad(std::strerror(errno));
+    pollfd ready{fd, POLLIN, 0};
+    const int patience = PollTimeout(deadline, SteadyNow());
+    if (patience == 0 || (poll(&ready, 1, patience) == 0))
+      return Bad("nothing came from it for 5 s");
+  }
+  OPENSSL_cleanse(bytes.data(), bytes.size());
+  return text;
+}
+
+// Someone may have written the token itself where its file's name belongs.
+bool LooksLikeToken(const std::string& name) {
+  return name.size() >= kMinTokenChars && name.find('/') == std::string::npos;
+}
+
+absl::StatusOr<std::string> ReadTokenFile(const std::string& name, const std::string& source) {
+  const UniqueFd fd(open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!fd.is_open()) {
+    if (errno == ENOENT && LooksLikeToken(name)) {
+      return Bad(absl::StrCat(source,
+                              ": there is no file of that name; it names a file, as a token on the "
+                              "command line could be read by everybody on this machine"));
+    }
+    return Bad(absl::StrCat(source, " ", EscapeControl(name), ": ", std::strerror(errno)));
+  }
+  absl::Status status = CheckOwner(fd.get());
+  absl::StatusOr<std::string> text = status.ok() ? ReadAll(fd.get()) : status;
+  absl::StatusOr<std::string> token = text.ok() ? ParseToken(*text) : text.status();
+  if (token.ok()) return token;
+  return Bad(absl::StrCat(source, " ", EscapeControl(name), ": ", token.status().message()));
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const TlsIdentity>> IdentityOf(const TrustFiles& files,
+                                                              const std::string& token) {
+  if (!files.cert.empty()) {
+    auto identity = TlsIdentity::OfPem({.cert = files.cert, .key = files.key, .ca = files.ca});
+    if (identity.ok() || !absl::IsInvalidArgument(identity.status())) return identity;
+    return Bad(absl::StrCat("own certificates: ", identity.status().message()));
+  }
+  if (!files.token.empty()) {
+    absl::StatusOr<std::string> read = ReadTokenFile(files.token, files.token_source);
+    if (!read.ok()) return read.status();
+    auto identity = TlsIdentity::OfToken(*read);
+    OPENSSL_cleanse(read->data(), read->size());
+    return identity;
+  }
+  if (token.empty()) return std::shared_ptr<const TlsIdentity>();
+  const absl::StatusOr<std::string> parsed = ParseToken(token);
+  if (!parsed.ok()) return Bad(absl::StrCat("DDPRUN_TOKEN: ", parsed.status().message()));
+  return TlsIdentity::OfToken(*parsed);
+}
+
+int PrintNewToken() {
+  std::array<uint8_t, kTokenBytes> bytes;
+  if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
+    return Complain(absl::ErrnoToStatus(errno, "token: get random bytes"), kExitMachine);
+  }
+  struct stat out;
+  const bool is_file = fstat(STDOUT_FILENO, &out) == 0 && S_ISREG(out.st_mode);
+  // Before there is anything to read.
+  if (is_file && fchmod(STDOUT_FILENO, S_IRUSR | S_IWUSR) != 0) {
+    return Complain(
+        absl::ErrnoToStatus(errno, "token: make stdout's file readable for its owner alone"),
+        kExitMachine);
+  }
+  std::string token;
+  for (const uint8_t byte : bytes) absl::StrAppend(&token, absl::Hex(byte, absl::kZeroPad2));
+  return Print(token + "\n");
+}
+
+}  // namespace ddprun::launcher

@@ -1,0 +1,24 @@
+// By what this node proves that it is of its job.
+#ifndef DDPRUN_LAUNCHER_COMMANDS_TRUST_H_
+#define DDPRUN_LAUNCHER_COMMANDS_TRUST_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "launcher/cli/launch_config.h"
+#include "rendezvous/tls/identity.h"
+
+namespace ddprun::launcher {
+
+// From the files, or else from `token`, DDPRUN_TOKEN's value; null: the user gave neither. Waits at
+// most 5 s for a token that comes through a pipe. No error quotes a token.
+absl::StatusOr<std::shared_ptr<const rendezvous::TlsIdentity>> IdentityOf(const TrustFiles& files,
+                                                                          const std::string& token);
+
+// `ddprun token new`: prints a token. Returns the exit code of ddprun.
+int PrintNewToken();
+
+}  // namespace ddprun::launcher
+
+#endif  // DDPRUN_LAUNCHER_COMMANDS_TRUST_H_

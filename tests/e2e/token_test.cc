@@ -1,0 +1,243 @@
+// Jobs whose nodes have a token: who gets in, what a stranger sees, and where the token is not.
+#include <doctest/doctest.h>
+
+#include <signal.h>
+
+#include <sstream>
+
+#include "tests/e2e/job.h"
+#include "tests/support/holds.h"
+#include "tests/support/netns.h"
+#include "tests/support/skip.h"
+
+namespace ddprun::testing {
+namespace {
+
+using Node = std::unique_ptr<Subprocess>;
+
+constexpr char kToken[] = "6b1f0c8e5a7d4b2390e1f4a6c8d7b5e3";
+
+bool Quotes(const std::string& text, const std::string& secret) {
+  return text.find(secret) != std::string::npos;
+}
+
+// Two hosts, and the token in a file.
+struct Nodes {
+  static std::unique_ptr<Nodes> Make(std::string* why) {
+    auto hosts = Hosts::Make(2, why);
+    if (hosts == nullptr) return nullptr;
+    auto nodes = std::make_unique<Nodes>();
+    nodes->hosts = std::move(hosts);
+    nodes->token_file = WriteFile(nodes->job.File("token"), std::string(kToken) + "\n", 0600);
+    return nodes;
+  }
+  Node Run(int host, std::vector<std::string> steps, std::vector<std::string> more = {}) {
+    std::vector<std::string> options = {"--nnodes=2", "--nproc_per_node=1", "--rdzv_id=secret",
+                                        "--rdzv_endpoint=" + hosts->Address(1) + ":29400"};
+    options.insert(options.end(), more.begin(), more.end());
+    return job.Run(options, std::move(steps), {.netns = hosts->Name(host)});
+  }
+  Node WithToken(int host, std::vector<std::string> steps, std::vector<std::string> more = {}) {
+    more.push_back("--token_file=" + token_file);
+    return Run(host, std::move(steps), std::move(more));
+  }
+  std::string Output(int host, const std::string& script) const {
+    Subprocess shell({"/bin/bash", "-c", script}, {.netns = hosts->Name(host)});
+    shell.Wait();
+    return shell.out();
+  }
+  // The ports of host `host` that another host can reach.
+  std::vector<std::string> OpenPorts(int host) const {
+    std::istringstream lines(Output(host, "ss -Hltn | awk '{print $4}'"));
+    std::vector<std::string> ports;
+    for (std::string line; std::getline(lines, line);) {
+      const bool is_loopback = line.starts_with("127.") || line.starts_with("[::1]");
+      if (!is_loopback) ports.push_back(line.substr(line.rfind(':') + 1));
+    }
+    return ports;
+  }
+
+  std::unique_ptr<Hosts> hosts;
+  Job job;
+  std::string token_file;
+};
+
+void CheckEndsWell(const Node& a, const Node& b) {
+  REQUIRE_MESSAGE(a->Wait() == 0, a->Describe(), b->Describe());
+  REQUIRE_MESSAGE(b->Wait() == 0, a->Describe(), b->Describe());
+}
+
+TEST_CASE("token: workers find their store on loopback, and the nodes know each other") {
+  std::string why;
+  const auto nodes = Nodes::Make(&why);
+  if (nodes == nullptr) return SkipTest("no network namespaces here: " + why);
+  const std::vector<std::string> steps = {"env:MASTER_ADDR", "connect", "env:DDPRUN_NODE_ADDR"};
+  const Node a = nodes->WithToken(1, steps), b = nodes->WithToken(2, steps);
+  CheckEndsWell(a, b);
+  for (const int host : {1, 2}) {
+    const Node& node = host == 1 ? a : b;
+    CHECK_MESSAGE(node->out() == "MASTER_ADDR=127.0.0.1\nconnected\nDDPRUN_NODE_ADDR=" +
+                                     nodes->hosts->Address(host) + "\n",
+                  node->Describe());
+  }
+  CHECK_MESSAGE(Holds(a->err(), "agents and the workers' store are encrypted"), a->Describe());
+}
+
+TEST_CASE("token: static jobs, whose store shares the coordinator's port, are as safe") {
+  std::string why;
+  const auto nodes = Nodes::Make(&why);
+  if (nodes == nullptr) return SkipTest("no network namespaces here: " + why);
+  std::vector<Node> both;
+  for (const int rank : {0, 1}) {
+    both.push_back(
+        nodes->job.Run({"--nnodes=2", "--nproc_per_node=1", "--node_rank=" + std::to_string(rank),
+                        "--master_addr=" + nodes->hosts->Address(1), "--master_port=29500",
+                        "--token_file=" + nodes->token_file},
+                       {"env:MASTER_ADDR", "connect"}, {.netns = nodes->hosts->Name(rank + 1)}));
+  }
+  CheckEndsWell(both[0], both[1]);
+  for (const Node& node : both) {
+    CHECK_MESSAGE(node->out() == "MASTER_ADDR=127.0.0.1\nconnected\n", node->Describe());
+  }
+}
+
+TEST_CASE("token: each round has its own way to the store") {
+  std::string why;
+  const auto nodes = Nodes::Make(&why);
+  if (nodes == nullptr) return SkipTest("no network namespaces here: " + why);
+  const std::vector<std::string> steps = {"connect", "exit:3@1#0",
+                                          "until:" + nodes->job.File("go")};
+  const Node a = nodes->WithToken(1, steps, {"--max_restarts=1"});
+  const Node b = nodes->WithToken(2, steps, {"--max_restarts=1"});
+  REQUIRE_MESSAGE(a->WaitForOut("connected\nconnected\n"), a->Describe());
+  REQUIRE_MESSAGE(b->WaitForOut("connected\nconnected\n"), b->Describe());
+  nodes->job.Touch("go");
+  CheckEndsWell(a, b);
+}
+
+TEST_CASE("token: whoever lacks it is told so with 122, and the job does not notice") {
+  std::string why;
+  const auto nodes = Nodes::Make(&why);
+  if (nodes == nullptr) return SkipTest("no network namespaces here: " + why);
+  const std::vector<std::string> steps = {"connect", "until:" + nodes->job.File("go")};
+  const Node a = nodes->WithToken(1, steps);
+  REQUIRE(a->WaitForErr("waiting for 1 more"));
+  const Node without = nodes->Run(2, steps);
+  CHECK_MESSAGE(without->Wait() == 122, without->Describe());
+  CHECK_MESSAGE(Holds(without->err(), "it asks for TLS, and this node was given no token"),
+                without->Describe());
+  const std::string other =
+      WriteFile(nodes->job.File("other"), "another-token-of-thirty-two-characters", 0600);
+  const Node wrong = nodes->Run(2, steps, {"--token_file=" + other});
+  CHECK_MESSAGE(wrong->Wait() == 122, wrong->Describe());
+  CHECK_MESSAGE(Holds(wrong->err(), "its token is another one"), wrong->Describe());
+  const Node b = nodes->WithToken(2, steps);
+  REQUIRE_MESSAGE(b->WaitForOut("connected"), b->Describe());
+  nodes->job.Touch("go");
+  CheckEndsWell(a, b);
+}
+
+TEST_CASE("token: a node with a token does not join a job that has none") {
+  std::string why;
+  const auto nodes = Nodes::Make(&why);
+  if (nodes == nullptr) return SkipTest("no network namespaces here: " + why);
+  const Node a = nodes->Run(1, {"connect"});
+  REQUIRE(a->WaitForErr("the network is trusted"));
+  const Node b = nodes->WithToken(2, {"connect"});
+  CHECK_MESSAGE(b->Wait() == 122, b->Describe());
+  CHECK_MESSAGE(Holds(b->err(), "it runs without a token, which this node was given"),
+                b->Describe());
+  a->Signal(SIGTERM);
+  CHECK(a->Wait() == 143);
+}
+
+TEST_CASE("token: to other hosts every port of a running job speaks TLS alone") {
+  std::string why;
+  const auto nodes = Nodes::Make(&why);
+  if (nodes == nullptr) return SkipTest("no network namespaces here: " + why);
+  const std::vector<std::string> steps = {"connect", "until:" + nodes->job.File("go")};
+  const Node a = nodes->WithToken(1, steps), b = nodes->WithToken(2, steps);
+  REQUIRE_MESSAGE(a->WaitForOut("connected"), a->Describe());
+  REQUIRE_MESSAGE(b->WaitForOut("connected"), b->Describe());
+  const std::vector<std::string> ports = nodes->OpenPorts(1);
+  CHECK(ports.size() == 2);  // the coordinator's, and the store's door
+  for (const std::string& port : ports) {
+    // A store's greeting, a hello, HTTP/2: an alert of TLS is all that comes back.
+    for (const std::string bytes :
+         {"\\x00", "\\x01 ddprun/1 hello\\r\\n\\r\\n", "PRI * HTTP/2.0"}) {
+      CHECK(nodes->Output(2, "exec 3<>/dev/tcp/" + nodes->hosts->Address(1) + "/" + port +
+                                 "; printf '" + bytes +
+                                 "' >&3; timeout 20 cat <&3 | od -An -tx1") ==
+            " 15 03 03 00 02 02 46\n");
+    }
+  }
+  nodes->job.Touch("go");
+  CheckEndsWell(a, b);
+}
+
+TEST_CASE("token: it is in no worker's environment, no process list, no log and no core dump") {
+  Job job;
+  const Node agent =
+      job.Run({"--nnodes=1:2", "--nproc_per_node=1", "--rdzv_id=secret",
+               "--rdzv_conf=last_call_timeout=0", "--rdzv_endpoint=" + job.endpoint()},
+              {"touch:" + job.File("runs"), "until:" + job.File("go")},
+              {.env = {{"DDPRUN_TOKEN", kToken}, {"DDPRUN_LOG_LEVEL", "trace"}}});
+  REQUIRE_MESSAGE(job.WaitForFile("runs"), agent->Describe());
+  for (const int pid : job.Processes()) {
+    const std::string folder = "/proc/" + std::to_string(pid) + "/";
+    CHECK_FALSE(Quotes(ReadFile(folder + "environ"), kToken));
+    CHECK_FALSE(Quotes(ReadFile(folder + "cmdline"), kToken));
+  }
+  const std::string limits = ReadFile("/proc/" + std::to_string(agent->pid()) + "/limits");
+  const size_t core = limits.find("Max core file size");
+  REQUIRE(core != std::string::npos);
+  const std::string soft = limits.substr(core + 26, 3);
+  CHECK_MESSAGE((soft.starts_with("1 ") || soft.starts_with("0 ")), limits);
+  job.Touch("go");
+  CHECK_MESSAGE(agent->Wait() == 0, agent->Describe());
+  CHECK_FALSE(Quotes(agent->err() + agent->out(), kToken));
+}
+
+TEST_CASE("token: what is wrong with it is said with 122, without quoting it") {
+  Job job;
+  struct Row {
+    std::string text;
+    mode_t mode;
+    const char* why;
+  };
+  for (const Row& row : {Row{kToken, 0640, "its mode is 640"},
+                         {"short", 0600, "it has 5 characters"},
+                         {"", 0600, "it is empty"},
+                         {std::string(kToken) + " and more", 0600, "or several words"}}) {
+    const std::string file = WriteFile(job.File("token"), row.text, row.mode);
+    const Node agent = job.Run({"--nproc_per_node=1", "--token_file=" + file}, {});
+    CHECK_MESSAGE(agent->Wait() == 122, agent->Describe());
+    CHECK_MESSAGE(Holds(agent->err(), row.why), agent->Describe());
+    CHECK_FALSE(Quotes(agent->err(), kToken));
+  }
+  const Node quoted = job.Run({"--nproc_per_node=1", std::string("--token_file=") + kToken}, {});
+  CHECK_MESSAGE(quoted->Wait() == 122, quoted->Describe());
+  CHECK_FALSE(Quotes(quoted->err(), kToken));
+  const Node missing = job.Run({"--nproc_per_node=1", "--token_file=" + job.File("none")}, {});
+  CHECK_MESSAGE(missing->Wait() == 122, missing->Describe());
+  CHECK_MESSAGE(Holds(missing->err(), "No such file or directory"), missing->Describe());
+}
+
+TEST_CASE("token: new ones are long, each another, and in files of their owner alone") {
+  Job job;
+  const std::string file = job.File("new.token");
+  const std::string command = Runfile("ddprun") + " token new";
+  Subprocess shell(
+      {"/bin/sh", "-c", "umask 0; " + command + " > " + file + "; stat -c %a " + file});
+  CHECK(shell.Wait() == 0);
+  CHECK(shell.out() == "600\n");
+  const std::string first = ReadFile(file);
+  CHECK(first.size() == 65);
+  Subprocess second({Runfile("ddprun"), "token", "new"});
+  CHECK(second.Wait() == 0);
+  CHECK(second.out().size() == 65);
+  CHECK(second.out() != first);
+}
+
+}  // namespace
+}  // namespace ddprun::testing
