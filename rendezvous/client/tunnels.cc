@@ -5,6 +5,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -14,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/quiet_thread.h"
 #include "rendezvous/base/steady_clock.h"
+#include "rendezvous/net/peer_user.h"
 
 namespace ddprun::rendezvous {
 namespace {
@@ -174,6 +176,9 @@ void Tunnels::AcceptAll(TimePoint now) {
       if (errno != EAGAIN && errno != EWOULDBLOCK) accept_again_at_ = now + kAcceptRest;
       return;
     }
+    // Through it another user of this machine would be one of the job.
+    const std::optional<uid_t> user = PeerUser(fd.get());
+    if (user && *user != geteuid() && *user != 0) continue;
     const int on = 1;
     setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     std::unique_ptr<Pipe> pipe = Dial(relay_to_, std::move(fd));

@@ -6,6 +6,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -17,6 +18,7 @@
 #include "rendezvous/base/quiet_thread.h"
 #include "rendezvous/base/steady_clock.h"
 #include "rendezvous/net/listening_socket.h"
+#include "rendezvous/net/peer_user.h"
 
 namespace ddprun::rendezvous {
 namespace {
@@ -96,6 +98,7 @@ StoreServer::Stats StoreServer::stats() const {
           .open = open_,
           .dropped_silent = dropped_silent_,
           .dropped_protocol = dropped_protocol_,
+          .dropped_users = dropped_users_,
           .keys = keys_,
           .accept_rests = accept_rests_,
           .waiting = waiting_};
@@ -174,9 +177,21 @@ void StoreServer::AcceptSome() {
       HandleAcceptError();  // before these count as silent: they have had no time to greet
       break;
     }
+    if (IsOthers(fd.get())) {
+      ++dropped_users_;
+      continue;
+    }
     accepted.push_back(std::move(fd));
   }
   for (UniqueFd& fd : accepted) Add(std::move(fd));
+}
+
+// On loopback the network is not who keeps others out. A user that the kernel does not tell is one
+// whose end has gone, or who is behind a port that was passed on to this machine.
+bool StoreServer::IsOthers(int fd) const {
+  if (options_.bind != Bind::kLoopback) return false;
+  const std::optional<uid_t> user = PeerUser(fd);
+  return user && *user != geteuid() && *user != 0;
 }
 
 void StoreServer::HandleAcceptError() {

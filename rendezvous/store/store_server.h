@@ -37,7 +37,7 @@ class StoreServer {
  public:
   enum class Bind {
     kNone,      // No socket: connections come by Adopt.
-    kLoopback,  // 127.0.0.1.
+    kLoopback,  // 127.0.0.1, for processes of this user and of root alone.
     kAll,       // [::], which takes IPv4 too; 0.0.0.0 where there is no IPv6.
   };
 
@@ -67,6 +67,7 @@ class StoreServer {
     uint64_t open = 0;
     uint64_t dropped_silent = 0;    // No VALIDATE in time.
     uint64_t dropped_protocol = 0;  // Garbage, or a limit exceeded.
+    uint64_t dropped_users = 0;     // Of other users, where the store is on loopback.
     uint64_t keys = 0;
     uint64_t accept_rests = 0;  // Times the system had no descriptor for a connection.
     uint64_t waiting = 0;       // Parked WAITs and BARRIERs.
@@ -115,6 +116,7 @@ class StoreServer {
 
   void AcceptSome();
   void HandleAcceptError();
+  bool IsOthers(int fd) const;
   bool DropOldestUngreeted();
   void Add(UniqueFd fd);
   void Remove(uint64_t client);
@@ -148,6 +150,7 @@ class StoreServer {
   std::atomic<uint64_t> open_{0};
   std::atomic<uint64_t> dropped_silent_{0};
   std::atomic<uint64_t> dropped_protocol_{0};
+  std::atomic<uint64_t> dropped_users_{0};
   std::atomic<uint64_t> keys_{0};
   std::atomic<uint64_t> accept_rests_{0};
   std::atomic<uint64_t> waiting_{0};

@@ -105,12 +105,12 @@ TEST_CASE("token: each round has its own way to the store") {
   std::string why;
   const auto nodes = Nodes::Make(&why);
   if (nodes == nullptr) return SkipTest("no network namespaces here: " + why);
-  const std::vector<std::string> steps = {"connect", "exit:3@1#0",
+  const std::vector<std::string> steps = {"connect", "print:up {restart}", "exit:3@1#0",
                                           "until:" + nodes->job.File("go")};
   const Node a = nodes->WithToken(1, steps, {"--max_restarts=1"});
   const Node b = nodes->WithToken(2, steps, {"--max_restarts=1"});
-  REQUIRE_MESSAGE(a->WaitForOut("connected\nconnected\n"), a->Describe());
-  REQUIRE_MESSAGE(b->WaitForOut("connected\nconnected\n"), b->Describe());
+  REQUIRE_MESSAGE(a->WaitForOut("up 1"), a->Describe());
+  REQUIRE_MESSAGE(b->WaitForOut("up 1"), b->Describe());
   nodes->job.Touch("go");
   CheckEndsWell(a, b);
 }

@@ -131,7 +131,7 @@ TEST_CASE("train: a killed worker costs no bit of the result") {
     CHECK_MESSAGE(Field(summary, "start_step") != "0", summary);
     CHECK(training.Weights("two") == reference);
   }
-  SUBCASE("on 4 x 1 ranks over tcp, in hosts of their own, nobody killed") {
+  SUBCASE("on 4 x 1 ranks over tcp, in hosts of their own that have a token, nobody killed") {
     std::string why;
     const auto hosts = Hosts::Make(4, &why);
     if (hosts == nullptr) return SkipTest("no network namespaces here: " + why);
@@ -140,7 +140,9 @@ TEST_CASE("train: a killed worker costs no bit of the result") {
                                               "--rdzv_endpoint=" + hosts->Address(1) + ":29400"};
     std::vector<std::unique_ptr<Subprocess>> nodes;
     for (int i = 4; i >= 1; --i) {
-      nodes.push_back(job.RunRaw(options + training.Arguments("four"), {.netns = hosts->Name(i)}));
+      nodes.push_back(
+          job.RunRaw(options + training.Arguments("four"),
+                     {.env = {{"DDPRUN_TOKEN", std::string(64, '7')}}, .netns = hosts->Name(i)}));
     }
     for (const auto& node : nodes) REQUIRE_MESSAGE(node->Wait(kTraining) == 0, node->Describe());
     CHECK(training.Weights("four") == reference);

@@ -1,4 +1,7 @@
 // What a store's port must survive: garbage, silence, greed. The job beside it goes on.
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <chrono>
 #include <memory>
 #include <random>
@@ -10,6 +13,7 @@
 #include "rendezvous/store/store_server.h"
 #include "tests/rendezvous/store/raw_client.h"
 #include "tests/support/scarce_descriptors.h"
+#include "tests/support/skip.h"
 #include "tests/support/store_server.h"
 
 namespace ddprun::rendezvous {
@@ -27,6 +31,21 @@ struct Job {
   void ExpectUnaffected() { client.Expect(Request(kGet, {"/job"}), Bytes("1")); }
   RawClient client;
 };
+
+TEST_CASE("store server: on loopback another user of this machine is closed out, and counted") {
+  if (geteuid() != 0) return testing::SkipTest("only root makes sockets for other users");
+  const auto server = StartStoreServer();
+  Job job(*server);
+  // Of this thread alone, where seteuid would change the server's, too.
+  constexpr uid_t kNobody = 65534;
+  syscall(SYS_setfsuid, kNobody);
+  RawClient stranger(server->port());
+  syscall(SYS_setfsuid, geteuid());
+  stranger.Send(Greeting() + Request(kGet, {"/job"}));
+  CHECK(stranger.Receive(1) == "");
+  CHECK(server->stats().dropped_users == 1);
+  job.ExpectUnaffected();
+}
 
 TEST_CASE("store server: garbage closes the connection at once and is counted") {
   std::string wrong_magic;

@@ -1,0 +1,73 @@
+#include "rendezvous/net/peer_user.h"
+
+#include <linux/inet_diag.h>
+#include <linux/netlink.h>
+#include <linux/sock_diag.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+
+#include <cstring>
+
+#include "rendezvous/base/unique_fd.h"
+#include "rendezvous/net/socket_address.h"
+
+namespace ddprun::rendezvous {
+namespace {
+
+// The kernel answers within the call; no thread is to hang if it does not.
+constexpr timeval kPatience = {.tv_sec = 1, .tv_usec = 0};
+
+struct Request {
+  nlmsghdr header;
+  inet_diag_req_v2 query;
+};
+
+bool Fill(const SocketAddress& address, __be16& port, __be32 (&ip)[4]) {
+  if (address.storage.ss_family == AF_INET) {
+    sockaddr_in in;
+    std::memcpy(&in, &address.storage, sizeof(in));
+    port = in.sin_port;
+    ip[0] = in.sin_addr.s_addr;
+    return true;
+  }
+  if (address.storage.ss_family != AF_INET6) return false;
+  sockaddr_in6 in;
+  std::memcpy(&in, &address.storage, sizeof(in));
+  port = in.sin6_port;
+  std::memcpy(ip, &in.sin6_addr, sizeof(ip));
+  return true;
+}
+
+}  // namespace
+
+std::optional<uid_t> PeerUser(int fd) {
+  const SocketAddress local = LocalAddress(fd), peer = PeerAddress(fd);
+  Request request{};
+  request.header.nlmsg_len = sizeof(request);
+  request.header.nlmsg_type = SOCK_DIAG_BY_FAMILY;
+  request.header.nlmsg_flags = NLM_F_REQUEST;
+  inet_diag_sockid& ends = request.query.id;
+  // As the other end sees it.
+  if (!Fill(peer, ends.idiag_sport, ends.idiag_src)) return std::nullopt;
+  if (!Fill(local, ends.idiag_dport, ends.idiag_dst)) return std::nullopt;
+  request.query.sdiag_family = static_cast<__u8>(peer.storage.ss_family);
+  request.query.sdiag_protocol = IPPROTO_TCP;
+  request.query.idiag_states = ~0U;
+  ends.idiag_cookie[0] = ends.idiag_cookie[1] = INET_DIAG_NOCOOKIE;
+  const UniqueFd link(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG));
+  if (!link.is_open()) return std::nullopt;
+  setsockopt(link.get(), SOL_SOCKET, SO_RCVTIMEO, &kPatience, sizeof(kPatience));
+  if (send(link.get(), &request, sizeof(request), 0) != sizeof(request)) return std::nullopt;
+  alignas(nlmsghdr) char reply[512];
+  const ssize_t size = recv(link.get(), reply, sizeof(reply), 0);
+  nlmsghdr header;
+  inet_diag_msg found;
+  if (size < static_cast<ssize_t>(NLMSG_LENGTH(sizeof(found)))) return std::nullopt;
+  std::memcpy(&header, reply, sizeof(header));
+  if (header.nlmsg_type != SOCK_DIAG_BY_FAMILY) return std::nullopt;
+  std::memcpy(&found, reply + NLMSG_HDRLEN, sizeof(found));
+  return found.idiag_uid;
+}
+
+}  // namespace ddprun::rendezvous
