@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "launcher/cli/option_values.h"
 #include "launcher/cli/program.h"
 #include "launcher/commands/commands.h"
+#include "launcher/commands/step_token.h"
 #include "launcher/commands/terminal.h"
 #include "launcher/commands/trust.h"
 #include "launcher/doctor/cuda_verdict.h"
@@ -201,6 +203,11 @@ int LaunchProgram(LaunchConfig config, const Program& program, Environment envir
   }
   absl::StatusOr<std::shared_ptr<const rendezvous::TlsIdentity>> identity =
       IdentityOf(config.trust, environment.token);
+  std::optional<StepToken> step_token;  // its file stays until the job is over
+  if (identity.ok() && *identity == nullptr) {
+    step_token.emplace(config, environment);
+    identity = IdentityOf({}, step_token->text());
+  }
   if (!identity.ok()) return Complain(identity.status(), kExitAuthentication);
   if (absl::Status status = CheckStoreIsOurs(config, environment, *identity != nullptr);
       !status.ok()) {

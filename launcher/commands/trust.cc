@@ -18,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "launcher/commands/terminal.h"
 #include "launcher/process/exit_status.h"
+#include "rendezvous/base/check.h"
 #include "rendezvous/base/plain_text.h"
 #include "rendezvous/base/steady_clock.h"
 #include "rendezvous/base/time.h"
@@ -95,6 +96,8 @@ bool LooksLikeToken(const std::string& name) {
   return name.size() >= kMinTokenChars && name.find('/') == std::string::npos;
 }
 
+}  // namespace
+
 absl::StatusOr<std::string> ReadTokenFile(const std::string& name, const std::string& source) {
   const UniqueFd fd(open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!fd.is_open()) {
@@ -112,7 +115,13 @@ absl::StatusOr<std::string> ReadTokenFile(const std::string& name, const std::st
   return Bad(absl::StrCat(source, " ", EscapeControl(name), ": ", token.status().message()));
 }
 
-}  // namespace
+std::string NewToken() {
+  std::array<uint8_t, kTokenBytes> bytes;
+  DDP_CHECK(getrandom(bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()));
+  std::string token;
+  for (const uint8_t byte : bytes) absl::StrAppend(&token, absl::Hex(byte, absl::kZeroPad2));
+  return token;
+}
 
 absl::StatusOr<std::shared_ptr<const TlsIdentity>> IdentityOf(const TrustFiles& files,
                                                               const std::string& token) {
@@ -135,10 +144,6 @@ absl::StatusOr<std::shared_ptr<const TlsIdentity>> IdentityOf(const TrustFiles& 
 }
 
 int PrintNewToken() {
-  std::array<uint8_t, kTokenBytes> bytes;
-  if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
-    return Complain(absl::ErrnoToStatus(errno, "token: get random bytes"), kExitMachine);
-  }
   struct stat out;
   const bool is_file = fstat(STDOUT_FILENO, &out) == 0 && S_ISREG(out.st_mode);
   // Before there is anything to read.
@@ -147,9 +152,7 @@ int PrintNewToken() {
         absl::ErrnoToStatus(errno, "token: make stdout's file readable for its owner alone"),
         kExitMachine);
   }
-  std::string token;
-  for (const uint8_t byte : bytes) absl::StrAppend(&token, absl::Hex(byte, absl::kZeroPad2));
-  return Print(token + "\n");
+  return Print(NewToken() + "\n");
 }
 
 }  // namespace ddprun::launcher

@@ -16,6 +16,11 @@ namespace ddprun::launcher {
 absl::StatusOr<std::shared_ptr<const rendezvous::TlsIdentity>> IdentityOf(const TrustFiles& files,
                                                                           const std::string& token);
 
+// 64 hexadecimal digits, drawn by the kernel.
+std::string NewToken();
+// The token in the file. No error quotes it; `source` is what they call the option.
+absl::StatusOr<std::string> ReadTokenFile(const std::string& name, const std::string& source);
+
 // `ddprun token new`: prints a token. Returns the exit code of ddprun.
 int PrintNewToken();
 

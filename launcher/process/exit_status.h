@@ -33,7 +33,7 @@ inline constexpr std::array<ExitCodeMeaning, 11> kExitCodes = {{
     {kExitUsage, "wrong usage"},
     {kExitMachine, "this machine: files, limits, devices, data"},
     {kExitRendezvous, "rendezvous: unreachable, port taken, timed out, refused; a node was lost"},
-    {kExitAuthentication, "authentication"},
+    {kExitAuthentication, "authentication: the job's token or certificates"},
     {kExitLostCoordinator, "lost the coordinator: no word from it for too long"},
     {kExitHang, "a hang, with --on_hang=restart and no restart left"},
     {kExitBug, "a bug of ddprun"},

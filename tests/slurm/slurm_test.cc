@@ -21,12 +21,28 @@ namespace {
 using testing::Holds;
 using testing::Runfile;
 using testing::Subprocess;
+using testing::TempDir;
 
 TEST_CASE("slurm: srun ddprun needs no options") {
   const Result result = Run({.slurm = {"-N4"}, .steps = {"print:{rank}", "env:WORLD_SIZE@0"}});
   CHECK_MESSAGE(result.code == 0, result.err);
   CHECK(SortedLines(result.out) == Words{"0", "1", "2", "3", "WORLD_SIZE=4"});
   Holds(result.err, ": 4 nodes, node rank 2, head n1:12");
+  CheckNothingIsLeft();
+}
+
+// The tests' nodes share the disk of one machine.
+TEST_CASE(
+    "slurm: where the step's folder is the cluster's, its nodes have a token, and nobody says so") {
+  const TempDir folder;
+  const Result result = Run({.slurm = {"-N4", "--chdir=" + folder.path().string(),
+                                       "--export=ALL,DDPRUN_TEST_STEP_FOLDER=1"},
+                             .steps = {"env:MASTER_ADDR", "connect"}});
+  CHECK_MESSAGE(result.code == 0, result.err);
+  CHECK(CountOf(result.out, "MASTER_ADDR=127.0.0.1\nconnected\n") == 4);
+  Holds(result.err, "agents and the workers' store are encrypted");
+  // The file goes with the job.
+  CHECK(std::filesystem::is_empty(folder.path()));
   CheckNothingIsLeft();
 }
 

@@ -1,0 +1,38 @@
+// The token of a step of Slurm whose user has given none.
+//
+// Slurm has no channel of its own that every step has and that others cannot read: what srun hands
+// on is fixed when the step begins, and PMI is there only where --mpi asks for it. All nodes of a
+// step start in one folder, though, and where that is on a file system of the cluster a file in it,
+// mode 0600, is theirs alone: the node that is first makes it, by a link, which a server decides in
+// one step, so that nobody waits and no cache answers.
+#ifndef DDPRUN_LAUNCHER_COMMANDS_STEP_TOKEN_H_
+#define DDPRUN_LAUNCHER_COMMANDS_STEP_TOKEN_H_
+
+#include <string>
+
+#include "launcher/cli/environment.h"
+#include "launcher/cli/launch_config.h"
+
+namespace ddprun::launcher {
+
+class StepToken {
+ public:
+  // Makes the token, or reads the one of the node that was first.
+  StepToken(const LaunchConfig& config, const Environment& environment);
+  // The node that has made the file removes it.
+  ~StepToken();
+  StepToken(const StepToken&) = delete;
+  StepToken& operator=(const StepToken&) = delete;
+
+  // Empty: this is no job of one step, its folder is not the cluster's, or takes no file.
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string file_;
+  bool is_ours_ = false;
+  std::string text_;
+};
+
+}  // namespace ddprun::launcher
+
+#endif  // DDPRUN_LAUNCHER_COMMANDS_STEP_TOKEN_H_
