@@ -192,7 +192,8 @@ void Tunnels::Add(std::unique_ptr<Pipe> pipe, bool is_relayed, TimePoint now) {
   tunnel.pipe = std::move(pipe);
   tunnel.is_relayed = is_relayed;
   tunnel.ready_by = now + kHandshakeLimit;
-  if (!Rewatch(id, tunnel)) Drop(tunnels_.find(id));
+  // Where it is connected already: a port that is full drops who has said nothing first.
+  if (!tunnel.pipe->CarryOut(scratch_) || !Rewatch(id, tunnel)) Drop(tunnels_.find(id));
 }
 
 bool Tunnels::Rewatch(Id id, Tunnel& tunnel) {

@@ -176,7 +176,9 @@ void PortListener::KeepStrangersFew(TimePoint now) {
   if (!is_full()) return;
   const auto is_silent = [this](Id id) {
     const Connection& connection = connections_.at(id);
-    return connection.pipe == nullptr || !connection.pipe->has_call();
+    // Whose first words in TLS are understood has the job's token, and is at the handshake.
+    if (connection.pipe == nullptr) return connection.tls == nullptr;
+    return !connection.pipe->has_call();
   };
   std::map<std::string, size_t> all, silent;  // by address
   for (const Id id : strangers_) {

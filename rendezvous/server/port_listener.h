@@ -13,11 +13,12 @@
 // when it was accepted. Until then it is a stranger's, as one that says nothing is.
 //
 // There are at most 256 strangers at a time. The next one takes the place of the oldest one that
-// has not begun a call, of the address with most of those: whoever speaks gets in beside thousands
-// that do not. Where all have begun one it takes the place of the oldest of the address with most
-// strangers, when that one has been here for a second; until then nobody is accepted, and waits in
-// the kernel's backlog. More than that is not kept of an address: behind one may be a whole cluster
-// (NAT), and on one machine all agents are 127.0.0.1.
+// has begun neither a call nor, by words that only who has the token can find, TLS, of the address
+// with most of those: whoever speaks gets in beside thousands that do not. Where all have begun it
+// takes the place of the oldest of the address with most strangers, when that one has been here for
+// a second; until then nobody is accepted, and waits in the kernel's backlog. More than that is not
+// kept of an address: behind one may be a whole cluster (NAT), and on one machine all agents are
+// 127.0.0.1.
 //
 // One thread; the socket is bound without SO_REUSEPORT, so that a second coordinator on the port is
 // an error and never a silent partner.

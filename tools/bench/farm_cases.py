@@ -1,7 +1,7 @@
 """A farm of real agents on this machine, one worker each: how the rendezvous scales with nodes.
 
 The first agent hosts the coordinator. A second ddprun, say one built before a change, is measured in turns
-with ours when $DDPRUN_BENCH_OTHER names it.
+with ours when $DDPRUN_BENCH_OTHER names it, and ours with a token.
 """
 
 import os
@@ -21,7 +21,7 @@ MAX_RUNS = 3
 class Farm:
     """`count` agents of one job. Ends them all on exit."""
 
-    def __init__(self, scratch, program, count):
+    def __init__(self, scratch, program, count, env):
         self.count = count
         self.marks = os.path.join(scratch, f"farm.{time.monotonic_ns()}")
         self.log = open(self.marks + ".log", "w", encoding="utf-8")
@@ -30,7 +30,7 @@ class Farm:
         self.agents = []
         for _ in range(count):
             self.agents.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log,
-                                                env=ENV))
+                                                env={**ENV, **env}))
         self.started_ns = time.monotonic_ns()
 
     def workers(self):
@@ -89,9 +89,9 @@ def cpu_s(pid):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def measure(scratch, program, count):
+def measure(scratch, program, count, env):
     """One farm's figures: task, unit, value."""
-    with Farm(scratch, program, count) as farm:
+    with Farm(scratch, program, count, env) as farm:
         start = farm.start_s()
         host = farm.host()
         cpu, memory = cpu_s(host), status_mib(host, "VmHWM")
@@ -101,18 +101,18 @@ def measure(scratch, program, count):
 
 
 def farm_case(scratch, runs):
-    programs = {"ddprun": DDPRUN}
+    programs = {"ddprun": (DDPRUN, {}), "ddprun, token": (DDPRUN, {"DDPRUN_TOKEN": "t" * 64})}
     if os.environ.get("DDPRUN_BENCH_OTHER"):
-        programs["other ddprun"] = os.environ["DDPRUN_BENCH_OTHER"]
+        programs["other ddprun"] = (os.environ["DDPRUN_BENCH_OTHER"], {})
     rows = {}
     for count in COUNTS:
         failed = set()
         for _ in range(min(runs, MAX_RUNS)):
-            for who, program in programs.items():
+            for who, (program, env) in programs.items():
                 if who in failed:
                     continue
                 try:
-                    figures = measure(scratch, program, count)
+                    figures = measure(scratch, program, count, env)
                 except (BenchError, OSError, subprocess.TimeoutExpired) as error:
                     failed.add(who)
                     rows[(count, "farm", who)] = Row(f"farm of {count}", who, "", error=str(error))

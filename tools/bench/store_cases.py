@@ -14,6 +14,7 @@ CONNECTIONS = (1, 64, 1024)
 RANKS = (64, 256, 1024)
 PEER = "PyTorch TCPStore"
 FLOOR = "bare epoll echo"
+SECRET = "ddprun, through two agents in TLS"  # both of them in the server's process, as is its CPU
 # Where the scheduler puts two processes that answer each other decides more than what they do: together on
 # one core, 1 connection makes four times as many requests as on two that fall asleep in between. So every
 # server has one core and every client another.
@@ -77,7 +78,8 @@ def servers(folder, scratch, with_floor=False):
     """Starts all servers; yields {who: client arguments}, and the rows' note or error for PyTorch's."""
     command, note = torch_server(scratch)
     with contextlib.ExitStack() as stack:
-        found = {"ddprun": stack.enter_context(Server([os.path.join(folder, "store_server_main")]))}
+        ours = os.path.join(folder, "store_server_main")
+        found = {"ddprun": stack.enter_context(Server([ours])), SECRET: stack.enter_context(Server([ours, "--tls"]))}
         if command:
             found[PEER] = stack.enter_context(Server(command))
         if with_floor:

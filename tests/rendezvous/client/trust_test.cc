@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "rendezvous/client/connect.h"
 #include "rendezvous/client/look_on.h"
@@ -200,6 +201,15 @@ TEST_CASE("trust: workers reach the store of another node through both agents") 
   // A worker that ends is missed on the other node.
   sets.Reset();
   CHECK(Eventually([&] { return far.server->stats().open == 1; }));
+}
+
+TEST_CASE("trust: more workers at once than there are places for strangers all get in") {
+  const FarStore far("a token");
+  const uint16_t port = far.Relay();
+  std::vector<RawClient> workers;
+  for (size_t i = 0; i < 2 * PortListener::kMaxStrangers; ++i) workers.emplace_back(port);
+  for (RawClient& worker : workers) worker.Send(Greeting() + Request(StoreOp::kGetNumKeys));
+  for (RawClient& worker : workers) CHECK(worker.Receive(8) == Number(0));
 }
 
 TEST_CASE("trust: the end of a store ends what led to it") {
