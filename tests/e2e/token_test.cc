@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "tests/e2e/job.h"
+#include "tests/support/certificates.h"
 #include "tests/support/holds.h"
 #include "tests/support/netns.h"
 #include "tests/support/skip.h"
@@ -221,6 +222,36 @@ TEST_CASE("token: what is wrong with it is said with 122, without quoting it") {
   const Node missing = job.Run({"--nproc_per_node=1", "--token_file=" + job.File("none")}, {});
   CHECK_MESSAGE(missing->Wait() == 122, missing->Describe());
   CHECK_MESSAGE(Holds(missing->err(), "No such file or directory"), missing->Describe());
+}
+
+// The files of one node, in the job's folder.
+std::vector<std::string> OwnCertificate(const Job& job, const std::string& name,
+                                        const Certificate& authority, long until_s = 3600) {
+  const Certificate own = MakeServerCertificate(authority, "DNS:" + name, -7200, until_s);
+  return {"--tls_cert=" + WriteFile(job.File(name + ".cert"), own.certificate),
+          "--tls_key=" + WriteFile(job.File(name + ".key"), own.key, 0600),
+          "--tls_ca=" + WriteFile(job.File(name + ".ca"), authority.certificate)};
+}
+
+TEST_CASE("token: own certificates stand in its place") {
+  std::string why;
+  const auto nodes = Nodes::Make(&why);
+  if (nodes == nullptr) return SkipTest("no network namespaces here: " + why);
+  const Certificate authority = MakeAuthority();
+  const std::vector<std::string> steps = {"env:MASTER_ADDR", "connect"};
+  const Node a = nodes->Run(1, steps, OwnCertificate(nodes->job, "a", authority));
+  REQUIRE(a->WaitForErr("waiting for 1 more"));
+  const Node stranger = nodes->Run(2, steps, OwnCertificate(nodes->job, "c", MakeAuthority()));
+  CHECK_MESSAGE(stranger->Wait() == 122, stranger->Describe());
+  CHECK_MESSAGE(Holds(stranger->err(), "its certificate is not believed"), stranger->Describe());
+  const Node old = nodes->Run(2, steps, OwnCertificate(nodes->job, "d", authority, -3600));
+  CHECK_MESSAGE(old->Wait() == 122, old->Describe());
+  CHECK_MESSAGE(Holds(old->err(), "d.cert: the certificate was valid until 20"), old->Describe());
+  const Node b = nodes->Run(2, steps, OwnCertificate(nodes->job, "b", authority));
+  CheckEndsWell(a, b);
+  for (const Node* node : {&a, &b}) {
+    CHECK_MESSAGE((*node)->out() == "MASTER_ADDR=127.0.0.1\nconnected\n", (*node)->Describe());
+  }
 }
 
 TEST_CASE("token: new ones are long, each another, and in files of their owner alone") {
