@@ -26,6 +26,7 @@
 #include "rendezvous/base/check.h"
 #include "rendezvous/base/plain_text.h"
 #include "rendezvous/base/unique_fd.h"
+#include "rendezvous/core/rank_assignment.h"
 #include "rendezvous/server/coordinator.h"
 
 namespace ddprun::launcher {
@@ -131,6 +132,11 @@ int RunCoordinator(const CoordinatorOptions& options, const Environment& environ
       Coordinator::Start(std::move(start));
   if (!coordinator.ok()) return ComplainOfStart(coordinator.status());
   Announce(options, (*coordinator)->port());
+  if (!has_secret && !rendezvous::IsLoopback(options.bind.host)) {
+    Say("the network is trusted: whoever reaches this port can join, read and end the job; with a "
+        "token "
+        "(ddprun token new) only its own nodes can");
+  }
   if (has_file && run_dir.empty()) {
     Say("warning: no folder of this user's alone to keep the job's state in, below "
         "$XDG_RUNTIME_DIR "
