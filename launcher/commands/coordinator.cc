@@ -56,7 +56,7 @@ absl::StatusOr<UniqueFd> TakeSignals(const ProcessBaseline& baseline) {
   return absl::ErrnoToStatus(errno, "signalfd");
 }
 
-void Announce(const CoordinatorOptions& options, uint16_t port) {
+void Announce(const CoordinatorOptions& options, uint16_t port, bool has_secret) {
   const std::string& host = options.bind.host;
   const bool is_everywhere = host.empty() || host == "::" || host == "0.0.0.0";
   Say(absl::StrCat(
@@ -64,6 +64,11 @@ void Announce(const CoordinatorOptions& options, uint16_t port) {
       options.run_id.empty() ? std::string("the first run that joins")
                              : absl::StrCat("the run \"", EscapeControl(options.run_id), "\""),
       "; agents reach it by --rdzv_endpoint=", EndpointText(is_everywhere ? "HOST" : host, port)));
+  if (!has_secret && !rendezvous::IsLoopback(host)) {
+    Say("the network is trusted: whoever reaches this port can join, read and end the job; with a "
+        "token "
+        "(ddprun token new) only its own nodes can");
+  }
 }
 
 int ComplainOfStart(const absl::Status& status) {
@@ -71,6 +76,14 @@ int ComplainOfStart(const absl::Status& status) {
   if (absl::IsInvalidArgument(status)) return Complain(error, kExitUsage);
   const bool is_address = absl::IsAlreadyExists(status) || absl::IsUnavailable(status);
   return Complain(error, is_address ? kExitRendezvous : kExitMachine);
+}
+
+absl::Status ProvideDescriptors() {
+  const DescriptorRoom room = ReserveDescriptors(kOwnDescriptors);
+  if (room.limit - room.taken >= kOwnDescriptors) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "the limit on open files is ", room.limit, ", and ", room.taken, " are open already: ",
+      kOwnDescriptors, " more are needed, and three for each node; raise the limit (ulimit -n)"));
 }
 
 // Waits until one of the two can be read. The number of the signal that came; nullopt: the job is
@@ -99,13 +112,7 @@ int RunCoordinator(const CoordinatorOptions& options, const Environment& environ
   ProcessBaseline baseline = RecordBaseline();
   if (has_secret) LeaveNoCore();
   ProtectFromOomKiller(baseline);
-  const DescriptorRoom room = ReserveDescriptors(kOwnDescriptors);
-  if (room.limit - room.taken < kOwnDescriptors) {
-    return ComplainOfStart(absl::ResourceExhaustedError(
-        absl::StrCat("the limit on open files is ", room.limit, ", and ", room.taken,
-                     " are open already: ", kOwnDescriptors,
-                     " more are needed, and three for each node; raise the limit (ulimit -n)")));
-  }
+  if (absl::Status status = ProvideDescriptors(); !status.ok()) return ComplainOfStart(status);
   // A file system that does not answer is waited for while signals still end this process.
   // A successor finds the file by the port and the run, which it must know from its command line.
   const bool has_file = options.bind.port != 0 && !options.run_id.empty();
@@ -131,12 +138,7 @@ int RunCoordinator(const CoordinatorOptions& options, const Environment& environ
   const absl::StatusOr<std::unique_ptr<Coordinator>> coordinator =
       Coordinator::Start(std::move(start));
   if (!coordinator.ok()) return ComplainOfStart(coordinator.status());
-  Announce(options, (*coordinator)->port());
-  if (!has_secret && !rendezvous::IsLoopback(options.bind.host)) {
-    Say("the network is trusted: whoever reaches this port can join, read and end the job; with a "
-        "token "
-        "(ddprun token new) only its own nodes can");
-  }
+  Announce(options, (*coordinator)->port(), has_secret);
   if (has_file && run_dir.empty()) {
     Say("warning: no folder of this user's alone to keep the job's state in, below "
         "$XDG_RUNTIME_DIR "

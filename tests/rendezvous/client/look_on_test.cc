@@ -132,9 +132,11 @@ TEST_CASE("look on: nobody there, another program, and no answer in time, are sa
   CHECK(Holds(ErrorOf(other.port()), "127.0.0.1:" + std::to_string(other.port())));
   const ForeignServer mute("", false);
   CHECK(Holds(ErrorOf(mute.port(), milliseconds(200)), "has not answered in time"));
-  CHECK(Holds(std::string(LookOn("no-such-host.invalid", 1, nullptr, seconds(5)).status().message()),
-              "find no-such-host.invalid: "));
-  CHECK(Holds(std::string(LookOn("a\nb", 1, nullptr, seconds(5)).status().message()), "find a\\nb: "));
+  CHECK(
+      Holds(std::string(LookOn("no-such-host.invalid", 1, nullptr, seconds(5)).status().message()),
+            "find no-such-host.invalid: "));
+  CHECK(Holds(std::string(LookOn("a\nb", 1, nullptr, seconds(5)).status().message()),
+              "find a\\nb: "));
 }
 
 TEST_CASE("look on: more than 32 at a time are refused, and the others answered") {
