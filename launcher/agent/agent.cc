@@ -350,7 +350,8 @@ void Agent::On(const WorkerExited& event) {
                 .was_told_to_stop = event.was_told_to_stop,
                 .message = ToString(event.status),
                 .at = event.at,
-                .unix_ms = UnixTimeMs()};
+                .unix_ms = UnixTimeMs(),
+                .step = watch_.StepOf(event.local_rank)};
   if (timers_) end.message += timers_->WorkerIsGone(event.pid);
   Feed(std::move(end));
 }

@@ -170,6 +170,7 @@ void Agent::OnHang(const HangFound& hang, const JobView& job) {
       report.node_rank = node.node_rank;
       report.local_rank = view.local_rank;
       report.pid = view.pid;
+      report.step = view.step;
     }
   }
   report.exit_code = kExitHang;

@@ -56,6 +56,7 @@ rendezvous::Policy RendezvousPolicyOf(const LaunchConfig& config) {
   policy.min_nodes = config.nodes.min;
   policy.max_nodes = config.nodes.max;
   policy.max_restarts = config.max_restarts;
+  policy.limits = config.limits;
   policy.last_call = config.rendezvous_options.last_call;
   policy.join_timeout = config.rendezvous_options.join_timeout;
   policy.orphan_timeout = config.rendezvous_options.orphan_timeout;

@@ -4,6 +4,7 @@
 #define DDPRUN_LAUNCHER_AGENT_WORKER_END_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@ struct WorkerEnd {
   std::string message{};          // "killed by signal 9 (SIGKILL)"
   TimePoint at{};                 // this machine's monotonic clock
   int64_t unix_ms = 0;            // the wall clock, for people
+  std::optional<int64_t> step{};  // that it reported last
 
   // It failed by its own doing: no signal ended it.
   bool has_code_of_its_own() const { return exit_code != 0 && signal == 0; }

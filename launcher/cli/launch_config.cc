@@ -80,8 +80,7 @@ void ReadPlainValues(OptionReader& read, const MachineFacts& machine, LaunchConf
   ReadWorkers(read, machine, config);
   read.Into("node_rank", config.node_rank,
             [](const std::string& text) { return ParseNumber(text, 0, kMaxNodes - 1); });
-  read.Into("max_restarts", config.max_restarts,
-            [](const std::string& text) { return ParseNumber(text, 0, 1000000); });
+  ReadRestartOptions(read, config);
   read.Into("shutdown_timeout", config.shutdown_timeout,
             [](const std::string& text) { return ParseSeconds(text, true); });
   double unused;  // exits are seen at once: there is nothing to poll

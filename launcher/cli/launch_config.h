@@ -117,6 +117,7 @@ struct LaunchConfig {
   TrustFiles trust;
 
   int max_restarts = 0;
+  rendezvous::RestartLimits limits;
   Duration shutdown_timeout = std::chrono::seconds(30);
   Duration hang_timeout = std::chrono::seconds(30);  // 0: hangs are not looked for
   OnHang on_hang = OnHang::kReport;

@@ -76,6 +76,10 @@ constexpr OptionRow kTable[] = {
      true},
     {"max_restarts", 0, "N", kFailure,
      "How often the whole job is restarted after a failure (default 0)."},
+    {"max_same_failure", 0, "N", kFailure,
+     "End the job where it has failed N times in succession at the same step with the same error "
+     "(from 2; default: restart it all the same).",
+     true, true},
     {"monitor_interval", 0, "SECONDS", kFailure, "Accepted; a worker's end is seen at once."},
     {"shutdown_timeout", 0, "SECONDS", kFailure,
      "From SIGTERM to SIGKILL when workers are stopped (default "

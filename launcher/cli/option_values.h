@@ -116,6 +116,9 @@ TrustFiles ReadTrustFiles(OptionReader& read);
 // --hang_timeout, --on_hang, --dashboard, --metrics, --event_file.
 void ReadWatchOptions(OptionReader& read, LaunchConfig& config);
 
+// --max_restarts, and what else limits restarts.
+void ReadRestartOptions(OptionReader& read, LaunchConfig& config);
+
 // The workers of this node, and with -n the nodes. REQUIRES: config.nodes has been read.
 void ReadWorkers(OptionReader& read, const MachineFacts& machine, LaunchConfig& config);
 

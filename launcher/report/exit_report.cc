@@ -216,7 +216,8 @@ std::string RenderExitReport(const ExitReportInput& input) {
     if (cause.compare(0, same.size(), same) == 0) cause.erase(0, same.size());
     out += "that of rank " + std::to_string(failure.rank) + " on " + EscapeControl(failure.host) +
            EscapeControl(cause) +
-           (verdict.early_exit.empty() ? "" : "; " + EscapeControl(verdict.early_exit));
+           (verdict.early_exit.empty() ? "" : "; " + EscapeControl(verdict.early_exit)) +
+           (verdict.limit.empty() ? "" : "; " + EscapeControl(verdict.limit));
   } else {
     out += "ddprun's own, " + EscapeControl(verdict.reason);
   }

@@ -51,6 +51,7 @@ Json FailureJson(const FailureReport& report) {
           {"signal", OrNull(report.signal)},
           {"dumped_core", report.dumped_core},
           {"time", IsoTime(report.unix_time_ms)},
+          {"step", report.step ? Json(*report.step) : Json(nullptr)},
           {"message", report.message},
           {"error_file", OrNull(report.error_file)},
           {"error", ErrorJson(report)},

@@ -130,6 +130,7 @@ LastWords JobRecord::Failed(const WorkerEnd& end) const {
   report.dumped_core = end.dumped_core;
   report.message = end.message;
   report.unix_time_ms = end.unix_ms;
+  report.step = end.step;
   if (rounds_.empty()) return words;
   const RoundRecord& round = rounds_.back();
   report.node_rank = round.assignment.node_rank;

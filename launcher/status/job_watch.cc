@@ -139,6 +139,12 @@ void JobWatch::WorkerRuns(int local_rank, int pid) {
   ranks_[local_rank].history.Reset(now);
 }
 
+std::optional<int64_t> JobWatch::StepOf(int local_rank) const {
+  const auto rank = ranks_.find(local_rank);
+  if (rank == ranks_.end() || rank->second.page == nullptr) return std::nullopt;
+  return LastStep(rank->second.page->Read());
+}
+
 void JobWatch::TickLater() {
   tick_timer_.expires_after(options_.interval);
   tick_timer_.async_wait([this](const boost::system::error_code& error) {

@@ -51,6 +51,11 @@ GroupView ViewOf(TimePoint now, const GroupCounts& counts) {
 
 }  // namespace
 
+std::optional<int64_t> LastStep(const RankCounts& counts) {
+  if (counts.steps == 0 || counts.step < 0) return std::nullopt;
+  return counts.step;
+}
+
 void RankHistory::Reset(TimePoint started_at) {
   started_at_ = started_at;
   last_ = {};

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,9 @@ struct RankCounts {
   std::vector<BucketCounts> bucket_words;
   std::vector<GroupCounts> groups;
 };
+
+// The step that was reported last; empty: none was, or one that nobody counts.
+std::optional<int64_t> LastStep(const RankCounts& counts);
 
 // The counts of one worker over time. Fed about once a second.
 class RankHistory {

@@ -24,6 +24,20 @@ std::string RestartsText(const Policy& policy) {
   return absl::StrCat("--max_restarts=", policy.max_restarts);
 }
 
+// "--nnodes" of "--nnodes=2" and of "no --nnodes".
+std::string OptionIn(const std::string& text) {
+  const size_t begin = text.find("--");
+  return text.substr(begin, text.find('=') - begin);
+}
+
+std::string LimitText(const char* option, int limit) {
+  return limit == 0 ? absl::StrCat("no ", option) : absl::StrCat(option, "=", limit);
+}
+
+std::string SameFailureText(const Policy& policy) {
+  return LimitText("--max_same_failure", policy.limits.max_same_failure);
+}
+
 std::string BackendText(const Policy& policy) {
   return policy.is_static ? "--rdzv_backend=static" : "--rdzv_backend=c10d";
 }
@@ -75,12 +89,12 @@ std::string State::FindDifference(const NodeJoined& event) const {
   }
   if (!has_policy) return "";
   // Not the static address: each node may spell it in its own way, and has come by it.
-  for (const auto text : {NnodesText, RestartsText, BackendText}) {
+  for (const auto text : {NnodesText, RestartsText, SameFailureText, BackendText}) {
     const std::string own = text(theirs);
     const std::string ours = text(policy);
     if (own == ours) continue;
     return absl::StrCat("node ", NodeName(node), " was started with ", own, ", the job with ", ours,
-                        ": all nodes need the same ", ours.substr(0, ours.find('=')));
+                        ": all nodes need the same ", OptionIn(ours));
   }
   return "";
 }

@@ -11,13 +11,6 @@ namespace ddprun::rendezvous {
 
 namespace {
 
-std::string FailureText(const FailureReport& report) {
-  if (report.is_hang) return CauseText(report);
-  return absl::StrCat("rank ", report.rank, " on node ",
-                      report.host.empty() ? report.node.value : report.host,
-                      " failed: ", CauseText(report));
-}
-
 // Whether `a` is a better answer than `b` to what ended the round.
 bool IsCloserToCause(const DatedFailure& a, const DatedFailure& b) {
   if (a.is_consequence() != b.is_consequence()) return b.is_consequence();
@@ -252,38 +245,8 @@ void State::EndDraining(TimePoint now) {
     drain_cause = DrainCause::kLoss;
     drain_reason = gone[NodeId{}] = MissingText();  // nobody knows their names
   }
-  if (!first_failure.has_value()) {
-    const bool is_started_once =
-        policy.max_restarts == 0 && NodesNeeded(policy) == policy.max_nodes;
-    if (drain_cause != DrainCause::kLoss || !is_started_once) {
-      OpenRound(now);
-      return;
-    }
-    CloseJob(now,
-             {.exit_code = kRendezvousExitCode,
-              .reason = absl::StrCat(drain_reason, "; no restarts allowed (--max_restarts=0)")});
-    return;
-  }
-  const FailureReport& report = first_failure->report;
-  last_failure = FactOf(*first_failure);
-  // A coordinator before us may have charged this very failure, and died before the next round.
-  const int charged = seats.begin()->second.assignment.restart_count + 1;
-  if (charged <= policy.max_restarts) {
-    restart_count = std::max(restart_count, charged);
-    WriteRecord();
-    drain_reason = FailureText(report);
-    OpenRound(now);
-    return;
-  }
-  const std::string early_exit = EarlyExitText(*first_failure);
-  const std::string budget = policy.max_restarts == 0
-                                 ? "no restarts allowed"
-                                 : absl::StrCat("no restarts left of ", policy.max_restarts);
-  CloseJob(now, {.exit_code = report.exit_code,
-                 .reason = absl::StrCat(FailureText(report), early_exit.empty() ? "" : "; ",
-                                        early_exit, "; ", budget),
-                 .first_failure = report,
-                 .early_exit = early_exit});
+  if (!first_failure.has_value()) return ChargeLoss(now);
+  ChargeFailure(now);
 }
 
 void State::OpenRound(TimePoint now) {

@@ -107,6 +107,7 @@ struct RendezvousMachine::State {
   Phase phase = Phase::kOpen;
   Membership members;
   int restart_count = 0;  // charged rounds
+  RestartsSpent spent;
   TimePoint last_step;
   TimePoint stall_began;  // the latest time in which the coordinator itself did not run
   TimePoint stall_ended;
@@ -248,6 +249,11 @@ struct RendezvousMachine::State {
   bool MayMoreBeReported() const;
   bool IsCauseUncertain(TimePoint now) const;
   void EndDraining(TimePoint now);
+  // What its end costs (machine_charge.cc).  REQUIRES: the round has drained, its cause is known.
+  void ChargeFailure(TimePoint now);
+  void ChargeLoss(TimePoint now);
+  // Whether its end is to be counted, which is done once.
+  bool TakeCharge();
   void OpenRound(TimePoint now);
   // The member whose session it is when the stamp names the current round; else null, counted.
   Member* CurrentMember(TimePoint now, const Stamp& stamp);

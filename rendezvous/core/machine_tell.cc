@@ -12,6 +12,7 @@ void State::WriteRecord() {
   actions.push_back(Record{.instance = instance,
                            .epoch = own_epoch,
                            .restart_count = restart_count,
+                           .spent = spent,
                            .verdict = is_given_up ? std::nullopt : verdict});
 }
 

@@ -59,6 +59,7 @@ State::State(std::optional<Policy> policy_in, Beginning beginning, TimePoint now
       epoch(beginning.epoch),
       members(policy.evict_after),
       restart_count(beginning.restart_count),
+      spent(beginning.spent),
       last_step(now),
       owes_hold(beginning.is_remembered) {
   DDP_CHECK(instance.is_known());

@@ -130,6 +130,13 @@ std::string CauseText(const FailureReport& report) {
   return absl::StrCat(text, " (", EscapeControl(start), start == said ? "" : "...", ")");
 }
 
+std::string FailureText(const FailureReport& report) {
+  if (report.is_hang) return CauseText(report);
+  return absl::StrCat("rank ", report.rank, " on node ",
+                      report.host.empty() ? report.node.value : report.host,
+                      " failed: ", CauseText(report));
+}
+
 std::string Counted(int count, const std::string& noun) {
   return absl::StrCat(count, " ", noun, count == 1 ? "" : "s");
 }

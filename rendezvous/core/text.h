@@ -19,6 +19,8 @@ std::string DurationText(Duration duration);
 // "exit code 1 (ValueError: boom)": how the worker ended and, in short, what it says of it. On one
 // line, escaped: every node tells it to its user's terminal.
 std::string CauseText(const FailureReport& report);
+// "rank 2 on node b failed: exit code 1": the same with whose end it was.
+std::string FailureText(const FailureReport& report);
 // "1 node", "2 nodes".
 std::string Counted(int count, const std::string& noun);
 

@@ -12,6 +12,7 @@
 
 #include "rendezvous/base/ids.h"
 #include "rendezvous/base/time.h"
+#include "rendezvous/core/restart_limits.h"
 
 namespace ddprun::rendezvous {
 
@@ -22,6 +23,7 @@ struct Policy {
   int min_nodes = 1;
   int max_nodes = 1;
   int max_restarts = 0;
+  RestartLimits limits;
   // From the minimum being reached until a first round with fewer than max_nodes is sealed.
   Duration last_call = std::chrono::seconds(30);
   // How long the job may stay below min_nodes before it is given up.
@@ -123,6 +125,7 @@ struct FailureReport {
   std::optional<int> left_peer;
   // The worker has not ended: ddprun ends the round, as others wait for it (--on_hang=restart).
   bool is_hang = false;
+  std::optional<int64_t> step;  // that the worker reported last; empty: none
   friend bool operator==(const FailureReport&, const FailureReport&) = default;
 };
 
@@ -151,6 +154,8 @@ struct Verdict {
   std::optional<FailureReport> first_failure = {};
   // "rank 1 had exited with 0 12.3 s before"; empty: none had.
   std::string early_exit = {};
+  // Which of RestartLimits ends the job with its failure. Empty: none, no restarts are left.
+  std::string limit = {};
   friend bool operator==(const Verdict&, const Verdict&) = default;
 };
 
@@ -167,6 +172,7 @@ struct Beginning {
   JobInstance instance;
   bool is_remembered = false;  // the instance comes from the job's file
   int restart_count = 0;
+  RestartsSpent spent = {};
   std::optional<Verdict> verdict;  // the job is over: only its end has to be told
 };
 
@@ -378,6 +384,7 @@ struct Record {
   JobInstance instance;
   Epoch epoch;
   int restart_count = 0;
+  RestartsSpent spent = {};
   std::optional<Verdict> verdict;
   friend bool operator==(const Record&, const Record&) = default;
 };

@@ -40,18 +40,40 @@ std::string PathOf(const std::string& run_dir) { return absl::StrCat(run_dir, "/
 
 std::string NewPathOf(const std::string& run_dir) { return PathOf(run_dir) + ".new"; }
 
+std::string EncodeSpent(const RestartsSpent& spent) {
+  return absl::StrFormat(" %u %u %d %u", spent.charged_epoch.value, spent.charged_round.value,
+                         spent.same_failures, spent.fingerprint);
+}
+
 // One line of values and a checksum over them and the verdict, then the verdict as on the wire.
+// What limits of restarts have been used makes it longer, a line of version 2, which releases that
+// know of none take for a damaged one.
 std::string Encode(const Record& record) {
   v1::Verdict verdict;
   if (record.verdict) VerdictToProto(*record.verdict, verdict);
   const std::string bytes = record.verdict ? verdict.SerializeAsString() : "";
-  const std::string values =
-      absl::StrFormat("ddprun-job 1 %u %u %u %d %d", record.epoch.value, record.instance.high,
-                      record.instance.low, record.restart_count, record.verdict ? 1 : 0);
+  const bool has_spent = record.spent != RestartsSpent{};
+  std::string values = absl::StrFormat(
+      "ddprun-job %d %u %u %u %d %d", has_spent ? 2 : 1, record.epoch.value, record.instance.high,
+      record.instance.low, record.restart_count, record.verdict ? 1 : 0);
+  if (has_spent) absl::StrAppend(&values, EncodeSpent(record.spent));
   Fnv1a checksum;  // finds a torn or flipped file, which is all it has to do
   checksum.Add(values.data(), values.size());
   checksum.Add(bytes.data(), bytes.size());
   return absl::StrFormat("%s %016x\n%s", values, checksum.value(), bytes);
+}
+
+RestartsSpent DecodeSpent(const char* text) {
+  unsigned long long epoch = 0;
+  unsigned long long round = 0;
+  unsigned long long fingerprint = 0;
+  RestartsSpent spent;
+  // Of fewer the whole file is damaged, which is seen below.
+  std::sscanf(text, "%llu %llu %d %llu", &epoch, &round, &spent.same_failures, &fingerprint);
+  spent.charged_epoch = Epoch{epoch};
+  spent.charged_round = Round{round};
+  spent.fingerprint = fingerprint;
+  return spent;
 }
 
 std::optional<Record> Decode(const std::string& text) {
@@ -59,13 +81,16 @@ std::optional<Record> Decode(const std::string& text) {
   unsigned long long high = 0;
   unsigned long long low = 0;
   int has_verdict = 0;
+  int version = 0;
+  int read = 0;
   Record record{.instance = {}, .epoch = {}, .verdict = std::nullopt};
-  if (std::sscanf(text.c_str(), "ddprun-job 1 %llu %llu %llu %d %d", &epoch, &high, &low,
-                  &record.restart_count, &has_verdict) != 5) {
+  if (std::sscanf(text.c_str(), "ddprun-job %d %llu %llu %llu %d %d%n", &version, &epoch, &high,
+                  &low, &record.restart_count, &has_verdict, &read) != 6) {
     return std::nullopt;
   }
   record.epoch = Epoch{epoch};
   record.instance = {.high = high, .low = low};
+  if (version == 2) record.spent = DecodeSpent(text.c_str() + read);
   const size_t line_end = text.find('\n');
   if (has_verdict != 0 && line_end != std::string::npos) {
     v1::Verdict verdict;
@@ -171,6 +196,7 @@ absl::StatusOr<Beginning> BeginJob(const std::string& run_dir) {
     ++record.epoch.value;
     beginning.epoch = record.epoch;
     beginning.restart_count = std::max(0, record.restart_count);
+    beginning.spent = record.spent;
     beginning.verdict = record.verdict;
     beginning.is_remembered = record.instance.is_known();
     if (beginning.is_remembered) beginning.instance = record.instance;

@@ -37,6 +37,7 @@ void FailureToProto(const FailureReport& report, v1::Failure& out) {
   out.set_error_file(CleanText(report.error_file));
   if (report.left_peer) out.set_left_peer(*report.left_peer);
   out.set_is_hang(report.is_hang);
+  if (report.step) out.set_step(*report.step);
   if (!report.error) return;
   v1::WorkerError& error = *out.mutable_error();
   error.set_message(report.error->message.substr(0, kMaxErrorMessageBytes));
@@ -65,6 +66,9 @@ FailureReport FailureFromProto(const v1::Failure& in, CheckedFields& check) {
     report.left_peer = check.Range("failure.left_peer", in.left_peer(), 0, kMaxRank);
   }
   report.is_hang = in.is_hang();
+  if (in.has_step()) {
+    report.step = check.Range("failure.step", in.step(), 0, std::numeric_limits<int64_t>::max());
+  }
   if (!in.has_error()) return report;
   check.Size("failure.error.message", in.error().message().size(), kMaxErrorMessageBytes);
   check.Size("failure.error.traceback", in.error().traceback().size(), kMaxTracebackBytes);
@@ -79,6 +83,7 @@ void VerdictToProto(const Verdict& verdict, v1::Verdict& out) {
   out.set_exit_code(verdict.exit_code);
   out.set_reason(CleanText(verdict.reason));
   out.set_early_exit(CleanText(verdict.early_exit));
+  out.set_limit(CleanText(verdict.limit));
   if (verdict.first_failure) {
     FailureToProto(*verdict.first_failure, *out.mutable_first_failure());
   }
@@ -88,6 +93,7 @@ Verdict VerdictFromProto(const v1::Verdict& in, CheckedFields& check) {
   Verdict verdict;
   verdict.exit_code = check.Range("verdict.exit_code", in.exit_code(), 0, 255);
   verdict.reason = check.Text("verdict.reason", in.reason(), 0, kMaxTextBytes);
+  verdict.limit = check.Text("verdict.limit", in.limit(), 0, kMaxTextBytes);
   verdict.early_exit = check.Text("verdict.early_exit", in.early_exit(), 0, kMaxTextBytes);
   if (in.has_first_failure()) verdict.first_failure = FailureFromProto(in.first_failure(), check);
   return verdict;
@@ -140,6 +146,7 @@ void PolicyToProto(const Policy& policy, v1::JobPolicy& out) {
   out.set_min_nodes(policy.min_nodes);
   out.set_max_nodes(policy.max_nodes);
   out.set_max_restarts(policy.max_restarts);
+  out.set_max_same_failure(policy.limits.max_same_failure);
   out.set_last_call_ms(MillisecondsOf(policy.last_call));
   out.set_join_timeout_ms(MillisecondsOf(policy.join_timeout));
   out.set_evict_after_ms(MillisecondsOf(policy.evict_after));
@@ -160,6 +167,8 @@ Policy PolicyFromProto(const v1::JobPolicy& in, CheckedFields& check) {
   policy.min_nodes = check.Range("policy.min_nodes", in.min_nodes(), 1, policy.max_nodes);
   policy.max_restarts =
       check.Range("policy.max_restarts", in.max_restarts(), 0, std::numeric_limits<int>::max());
+  policy.limits.max_same_failure = check.Range("policy.max_same_failure", in.max_same_failure(), 0,
+                                               std::numeric_limits<int>::max());
   policy.last_call = wait("policy.last_call_ms", in.last_call_ms(), 0);
   policy.join_timeout = wait("policy.join_timeout_ms", in.join_timeout_ms(), 1);
   policy.evict_after = wait("policy.evict_after_ms", in.evict_after_ms(), 1);

@@ -126,6 +126,8 @@ class Checker {
   void OnConclude(int life, const rendezvous::Conclude& action, const JobInstance& instance);
   void CheckSuccess(const RoundKey& key);
   void CheckFailure(const RoundKey& key, const rendezvous::Verdict& verdict, TimePoint local);
+  // As many rounds as --max_same_failure allows ended by what looks like that failure.
+  bool HasFailedAlike(const RoundKey& last, const rendezvous::FailureReport& named) const;
   void OnRefuse(int life, TimePoint local, const rendezvous::Refuse& action);
   void CheckExit(AgentKey key, const AgentNotes& agent);
   bool HadTrouble(int node, Duration window) const;

@@ -67,7 +67,7 @@ void Checker::CheckFailure(const RoundKey& key, const rendezvous::Verdict& verdi
   const auto round = rounds_.find(key);
   if (round == rounds_.end()) return Broken("S12: a failure in a round that never was");
   const RoundNotes& notes = round->second;
-  if (notes.any.restart_count < scenario_.policy.max_restarts) {
+  if (notes.any.restart_count < scenario_.policy.max_restarts && !HasFailedAlike(key, named)) {
     Broken("S9: the job ended with restarts left");
   }
   const auto told = std::find_if(notes.told.begin(), notes.told.end(),
@@ -93,6 +93,18 @@ void Checker::CheckFailure(const RoundKey& key, const rendezvous::Verdict& verdi
     Broken(absl::StrCat("S12: rank ", named.rank, " is named, which followed rank ",
                         other.report.rank));
   }
+}
+
+bool Checker::HasFailedAlike(const RoundKey& last, const rendezvous::FailureReport& named) const {
+  const int limit = scenario_.policy.limits.max_same_failure;
+  const auto rounds = std::count_if(rounds_.begin(), rounds_.end(), [&](const auto& entry) {
+    return entry.first.instance == last.instance &&
+           std::ranges::any_of(entry.second.told, [&](const Told& any) {
+             return any.report.exit_code == named.exit_code && any.report.signal == named.signal &&
+                    any.report.step == named.step;
+           });
+  });
+  return limit > 0 && rounds >= limit;
 }
 
 void Checker::OnRefuse(int life, TimePoint local, const rendezvous::Refuse& action) {

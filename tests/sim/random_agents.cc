@@ -24,6 +24,7 @@ Policy RandomAgents::RandomPolicy(const Draw& draw) {
   policy.join_timeout = seconds(20 + draw() % 60);
   policy.evict_after = seconds(3 + draw() % 8);
   policy.is_static = draw() % 5 == 0;
+  if (draw() % 4 == 0) policy.limits.max_same_failure = 2 + static_cast<int>(draw() % 2);
   if (policy.is_static) {
     policy.min_nodes = policy.max_nodes;
     policy.static_master_addr = "head";

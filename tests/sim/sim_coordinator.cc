@@ -41,6 +41,7 @@ SimCoordinator::SimCoordinator(const Scenario& scenario, Timeline& timeline, Net
       .instance = has_memory ? file_.instance : JobInstance{random_.Next(), random_.Next()},
       .is_remembered = has_memory,
       .restart_count = file_.restart_count,
+      .spent = file_.spent,
       .verdict = file_.verdict};
   // The instance is the job's only once the machine says so, by a Record.
   file_.epoch = beginning.epoch;
@@ -144,7 +145,7 @@ void SimCoordinator::Write(const rendezvous::Record& record) {
       random_.Between(std::chrono::microseconds(50), Duration(std::chrono::milliseconds(30)));
   timeline_.After(takes, [this, record, has_verdict, written] {
     if (!is_alive()) return;  // killed before it was on disk
-    file_ = {record.epoch, record.instance, record.restart_count, record.verdict};
+    file_ = {record.epoch, record.instance, record.restart_count, record.spent, record.verdict};
     if (has_verdict) trace_.VerdictDurable(start_.life);
     written();
   });

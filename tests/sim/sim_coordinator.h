@@ -19,6 +19,7 @@ struct CoordinatorFile {
   Epoch epoch;
   JobInstance instance;
   int restart_count = 0;
+  rendezvous::RestartsSpent spent;
   std::optional<rendezvous::Verdict> verdict;
 };
 

@@ -132,6 +132,12 @@ void DrawStop(uint64_t seed, Scenario& scenario) {
   scenario.faults.insert(later, stop);
 }
 
+// In some runs, from a stream of its own as well.
+void DrawLimits(uint64_t seed, rendezvous::Policy& policy) {
+  Random random(Mix(seed, 8));
+  if (random.Chance(25)) policy.limits.max_same_failure = random.Between(2, 3);
+}
+
 }  // namespace
 
 Scenario DrawScenario(uint64_t seed, int node_count) {
@@ -172,6 +178,7 @@ Scenario DrawScenario(uint64_t seed, int node_count) {
   scenario.heal_at = TimePoint(seconds(random.Between(5, 60)));
   scenario.faults = DrawFaults(random, scenario);
   DrawStop(seed, scenario);
+  DrawLimits(seed, scenario.policy);
   // Whatever the state at the time of healing: a few rounds, each with its waits.
   const rendezvous::Policy& policy = scenario.policy;
   const Duration round = policy.evict_after + agent.shutdown_timeout + policy.last_call +

@@ -46,6 +46,7 @@ Policy ParsePolicy(const Options& options) {
     if (key == "min") policy.min_nodes = std::atoi(value.c_str());
     if (key == "max") policy.max_nodes = std::atoi(value.c_str());
     if (key == "max_restarts") policy.max_restarts = std::atoi(value.c_str());
+    if (key == "max_same_failure") policy.limits.max_same_failure = std::atoi(value.c_str());
     if (key == "last_call") policy.last_call = ParseDuration(value);
     if (key == "join_timeout") policy.join_timeout = ParseDuration(value);
     if (key == "orphan_timeout") policy.orphan_timeout = ParseDuration(value);
@@ -197,6 +198,7 @@ class Runner {
       if (key == "slurm_node") info.cluster.node = number;
       if (key == "run") node.hello.policy.run_id = value;
       if (key == "max_restarts") node.hello.policy.max_restarts = number;
+      if (key == "max_same_failure") node.hello.policy.limits.max_same_failure = number;
       if (key == "nnodes") {
         node.hello.policy.min_nodes = number;
         node.hello.policy.max_nodes = std::atoi(value.c_str() + value.find(':') + 1);
@@ -216,6 +218,8 @@ class Runner {
       if (key == "code") report.exit_code = number;
       if (key == "age") event.age = ParseDuration(value);
       if (key == "left_peer") report.left_peer = number;
+      if (key == "step") report.step = number;
+      if (key == "says") report.error = WorkerError{.message = value};
       if (key == "signal") {
         report.signal = number;
         report.exit_code = 128 + number;

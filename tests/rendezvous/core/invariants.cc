@@ -119,6 +119,10 @@ Breaches CheckState(const RendezvousMachine& machine) {
   if (state.restart_count < 0 || is_over_budget) {
     broken.push_back(absl::StrCat("S9: ", state.restart_count, " restarts"));
   }
+  const int most_alike = state.policy.limits.max_same_failure;
+  if (most_alike > 0 && state.phase != Phase::kClosed && state.spent.same_failures >= most_alike) {
+    broken.push_back(absl::StrCat("S9: it goes on after ", most_alike, " failures of one kind"));
+  }
   if (!state.is_instance_inherited && state.round_floor != state.round) {
     broken.push_back("S3: a round counts that no coordinator of this job gave out");
   }

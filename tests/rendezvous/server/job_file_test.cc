@@ -113,6 +113,34 @@ TEST_CASE("job file: the next coordinator begins with what the last one recorded
   CHECK(third->verdict == record.verdict);
 }
 
+TEST_CASE(
+    "job file: what is used of the limits of restarts is remembered, by a line of version 2") {
+  const testing::TempDir directory;
+  const auto line = [&directory] {
+    std::ifstream file(directory.File("job"), std::ios::binary);
+    std::string first;
+    std::getline(file, first);
+    return first;
+  };
+  Record record = FullRecord();
+  REQUIRE(WriteJob(directory.path(), record).ok());
+  CHECK(line().find("ddprun-job 1 ") == 0);  // Which releases before the limits read.
+  CHECK(BeginJob(directory.path())->spent == RestartsSpent{});
+  record.spent = {.charged_epoch = Epoch{39},
+                  .charged_round = Round{UINT64_MAX},
+                  .same_failures = 2,
+                  .fingerprint = UINT64_MAX - 1};
+  REQUIRE(WriteJob(directory.path(), record).ok());
+  CHECK(line().find("ddprun-job 2 ") == 0);
+  for (int start = 0; start < 2; ++start) {
+    const auto next = BeginJob(directory.path());
+    REQUIRE(next.ok());
+    CHECK(next->spent == record.spent);
+    CHECK(next->restart_count == 3);
+    CHECK(next->verdict == record.verdict);
+  }
+}
+
 TEST_CASE("job file: a torn or flipped verdict is none") {
   const testing::TempDir directory;
   REQUIRE(WriteJob(directory.path(), FullRecord()).ok());

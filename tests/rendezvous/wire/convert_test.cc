@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <limits>
+
 #include "tests/rendezvous/server/event_log.h"
 
 namespace ddprun::rendezvous {
@@ -39,6 +41,29 @@ TEST_CASE("convert: a join survives the wire") {
   CHECK(joined.held->master_port == 29500);
 }
 
+TEST_CASE("convert: limits of restarts and a failure's step survive; without them there are none") {
+  NodeJoined joined;
+  joined.node = TestNode("node-1", 4001);
+  joined.policy = TestPolicy(2, 4);
+  const auto over_the_wire = [](const Event& event) {
+    const auto message = ToProto(event, Duration{0});
+    REQUIRE(message.ok());
+    const auto back = FromProto(*message);
+    REQUIRE(back.ok());
+    return *back;
+  };
+  CHECK(std::get<NodeJoined>(over_the_wire(joined)).policy.limits == RestartLimits{});
+  joined.policy.limits = {.max_same_failure = 2};
+  CHECK(std::get<NodeJoined>(over_the_wire(joined)).policy.limits == joined.policy.limits);
+
+  WorkersFailed failed;
+  CHECK(std::get<WorkersFailed>(over_the_wire(failed)).report == failed.report);
+  for (const int64_t step : {int64_t{0}, std::numeric_limits<int64_t>::max()}) {
+    failed.report.step = step;
+    CHECK(std::get<WorkersFailed>(over_the_wire(failed)).report == failed.report);
+  }
+}
+
 struct Row {
   const char* field;
   void (*spoil)(v1::AgentMessage&);
@@ -71,6 +96,8 @@ const Row kMalformed[] = {
      [](v1::AgentMessage& m) { m.mutable_join()->mutable_policy()->set_evict_after_ms(0); }},
     {"policy.max_restarts",
      [](v1::AgentMessage& m) { m.mutable_join()->mutable_policy()->set_max_restarts(~0u); }},
+    {"policy.max_same_failure",
+     [](v1::AgentMessage& m) { m.mutable_join()->mutable_policy()->set_max_same_failure(~0u); }},
     {"policy.static_master_port",
      [](v1::AgentMessage& m) {
        m.mutable_join()->mutable_policy()->set_static_master_port(65536);
@@ -186,6 +213,7 @@ TEST_CASE("convert: what the coordinator says survives the wire") {
   verdict.exit_code = 137;
   verdict.reason = "rank 3 was killed";
   verdict.early_exit = "rank 1 had exited with 0 2.0 s before";
+  verdict.limit = "the same failure 2 times";
   verdict.first_failure = TestFailure("a", 137);
   const Action actions[] = {
       Assign{{}, assignment},

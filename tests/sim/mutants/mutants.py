@@ -30,11 +30,10 @@ MUTANTS = [
     },
     {
         "name": "the loss of a node is charged to the budget",
-        "patches": [(CORE + "machine_round.cc",
-                     "  if (!first_failure.has_value()) {\n    const bool is_started_once",
-                     "  if (!first_failure.has_value()) {\n"
-                     "    if (MUTANT && restart_count < policy.max_restarts) ++restart_count;\n"
-                     "    const bool is_started_once")],
+        "patches": [(CORE + "machine_charge.cc",
+                     "void State::ChargeLoss(TimePoint now) {\n",
+                     "void State::ChargeLoss(TimePoint now) {\n"
+                     "  if (MUTANT && restart_count < policy.max_restarts) ++restart_count;\n")],
     },
     {
         "name": "the latest failure is named and not the first",

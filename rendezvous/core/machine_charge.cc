@@ -1,0 +1,58 @@
+// What the end of a round costs, and the end of the job where nothing is left to pay it with.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "rendezvous/core/machine_state.h"
+#include "rendezvous/core/restart_budget.h"
+#include "rendezvous/core/text.h"
+
+namespace ddprun::rendezvous {
+
+bool State::TakeCharge() {
+  // Nothing is counted for nobody: the job's file stays one that older releases read.
+  if (policy.limits == RestartLimits{}) return false;
+  if (spent.charged_epoch == epoch && spent.charged_round == round) return false;
+  spent.charged_epoch = epoch;
+  spent.charged_round = round;
+  return true;
+}
+
+void State::ChargeLoss(TimePoint now) {
+  const bool is_started_once = policy.max_restarts == 0 && NodesNeeded(policy) == policy.max_nodes;
+  if (drain_cause != DrainCause::kLoss || !is_started_once) {
+    OpenRound(now);
+    return;
+  }
+  CloseJob(now, {.exit_code = kRendezvousExitCode,
+                 .reason = absl::StrCat(drain_reason, "; no restarts allowed (--max_restarts=0)")});
+}
+
+void State::ChargeFailure(TimePoint now) {
+  const FailureReport& report = first_failure->report;
+  last_failure = FactOf(*first_failure);
+  // A coordinator before us may have charged this very failure, and died before the next round.
+  const int charged = seats.begin()->second.assignment.restart_count + 1;
+  if (TakeCharge()) CountFailure(report, spent);
+  const std::string limit = WhyNoRestart(policy.limits, spent, report);
+  std::string why_over = limit;
+  if (why_over.empty() && charged > policy.max_restarts) {
+    why_over = policy.max_restarts == 0 ? "no restarts allowed"
+                                        : absl::StrCat("no restarts left of ", policy.max_restarts);
+  }
+  if (why_over.empty()) {
+    restart_count = std::max(restart_count, charged);
+    WriteRecord();
+    drain_reason = FailureText(report);
+    OpenRound(now);
+    return;
+  }
+  const std::string early_exit = EarlyExitText(*first_failure);
+  CloseJob(now, {.exit_code = report.exit_code,
+                 .reason = absl::StrCat(FailureText(report), early_exit.empty() ? "" : "; ",
+                                        early_exit, "; ", why_over),
+                 .first_failure = report,
+                 .early_exit = early_exit,
+                 .limit = limit});
+}
+
+}  // namespace ddprun::rendezvous

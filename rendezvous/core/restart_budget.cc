@@ -1,0 +1,82 @@
+#include "rendezvous/core/restart_budget.h"
+
+#include <algorithm>
+#include <cstddef>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "rendezvous/base/fnv1a.h"
+
+namespace ddprun::rendezvous {
+namespace {
+
+bool IsDigit(std::string_view text, size_t at) {
+  return at < text.size() && absl::ascii_isdigit(static_cast<unsigned char>(text[at]));
+}
+
+// Where the number that begins at `at` ends: "0x7f00", "1,309", "31.2".
+size_t EndOfNumber(std::string_view text, size_t at) {
+  const bool is_hex = text[at] == '0' && at + 1 < text.size() && text[at + 1] == 'x';
+  if (is_hex) at += 2;
+  while (at < text.size()) {
+    const bool is_inside = (text[at] == '.' || text[at] == ',') && IsDigit(text, at + 1);
+    const bool is_figure =
+        is_hex && absl::ascii_isxdigit(static_cast<unsigned char>(text[at])) != 0;
+    if (!IsDigit(text, at) && !is_figure && (is_hex || !is_inside)) break;
+    ++at;
+  }
+  return at;
+}
+
+std::string_view FirstLine(std::string_view text) { return text.substr(0, text.find('\n')); }
+
+// The last one in which something stands.
+std::string_view LastLine(std::string_view text) {
+  const size_t end = text.find_last_not_of(" \t\r\n");
+  if (end == std::string_view::npos) return "";
+  text = text.substr(0, end + 1);
+  return text.substr(text.rfind('\n') + 1);
+}
+
+}  // namespace
+
+std::string WithoutNumbers(std::string_view text) {
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    const bool is_number = IsDigit(text, at);
+    out += is_number ? '#' : text[at];
+    at = is_number ? EndOfNumber(text, at) : at + 1;
+  }
+  return out;
+}
+
+uint64_t FingerprintOf(const FailureReport& report) {
+  const bool has_said = report.error && !report.error->message.empty();
+  const std::string error =
+      has_said ? std::string(FirstLine(report.error->message))
+               : absl::StrCat(report.message, "\n", std::string(LastLine(report.stderr_tail)));
+  const std::string text = absl::StrCat(
+      report.exit_code, " ", report.signal, " ", report.is_hang ? 1 : 0, " ",
+      report.step ? std::to_string(*report.step) : "none", "\n", WithoutNumbers(error));
+  Fnv1a fingerprint;
+  fingerprint.Add(text.data(), text.size());
+  return fingerprint.value();
+}
+
+void CountFailure(const FailureReport& report, RestartsSpent& spent) {
+  const uint64_t fingerprint = FingerprintOf(report);
+  const bool is_same = spent.same_failures > 0 && spent.fingerprint == fingerprint;
+  spent.same_failures = is_same ? spent.same_failures + 1 : 1;
+  spent.fingerprint = fingerprint;
+}
+
+std::string WhyNoRestart(const RestartLimits& limits, const RestartsSpent& spent,
+                         const FailureReport& report) {
+  if (limits.max_same_failure == 0 || spent.same_failures < limits.max_same_failure) return "";
+  return absl::StrCat("the same failure ", spent.same_failures, " times in succession",
+                      report.step ? absl::StrCat(", each after step ", *report.step) : "",
+                      ": another restart would most likely end so, too (--max_same_failure=",
+                      limits.max_same_failure, ")");
+}
+
+}  // namespace ddprun::rendezvous

@@ -1,0 +1,58 @@
+// What limits restarts beside --max_restarts.
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "launcher/cli/cli.h"
+
+namespace ddprun::launcher {
+namespace {
+
+using Words = std::vector<std::string>;
+
+absl::StatusOr<ParseResult> Parse(const Words& words, const Words& variables = {}) {
+  std::vector<const char*> argv = {"ddprun"};
+  for (const std::string& word : words) argv.push_back(word.c_str());
+  return ParseCommandLine(static_cast<int>(argv.size()), argv.data(),
+                          {.variables = variables, .machine = {.cpu_count = 6}});
+}
+
+LaunchConfig Config(const Words& words, const Words& variables = {}) {
+  const auto result = Parse(words, variables);
+  REQUIRE_MESSAGE(result.ok(), result.status().ToString());
+  return std::get<LaunchConfig>(*result);
+}
+
+std::string ErrorOf(const Words& words) {
+  const auto result = Parse(words);
+  return result.ok() ? "accepted" : std::string(result.status().message());
+}
+
+TEST_CASE("restart options: all are off unless asked for") {
+  CHECK(Config({"p"}).limits == rendezvous::RestartLimits{});
+  CHECK(Config({"--max_restarts=3", "p"}).limits == rendezvous::RestartLimits{});
+}
+
+TEST_CASE("restart options: how often the same failure may come") {
+  const LaunchConfig config = Config({"--max_restarts=3", "--max-same-failure=2", "p"});
+  CHECK(config.limits.max_same_failure == 2);
+  CHECK(config.warnings.empty());
+  CHECK(Config({"--max_restarts=3", "p"}, {"PET_MAX_SAME_FAILURE=4"}).limits.max_same_failure == 4);
+  for (const std::string bad : {"0", "1", "-2", "x", "", "2.5"}) {
+    CAPTURE(bad);
+    CHECK(ErrorOf({"--max_same_failure=" + bad, "p"}) ==
+          "--max_same_failure '" + bad + "': expected a number from 2 to 1000000");
+  }
+}
+
+TEST_CASE("restart options: without restarts one line says that they limit nothing") {
+  const LaunchConfig config = Config({"p"}, {"PET_MAX_SAME_FAILURE=2"});
+  REQUIRE(config.warnings.size() == 1);
+  CHECK(config.warnings[0] ==
+        "PET_MAX_SAME_FAILURE is not used: with --max_restarts=0, the default, no failure is "
+        "followed by a restart");
+}
+
+}  // namespace
+}  // namespace ddprun::launcher
