@@ -342,6 +342,7 @@ void Agent::On(const StartFailed& event) {
 }
 
 void Agent::On(const WorkerExited& event) {
+  const RankProgress progress = watch_.ProgressOf(event.local_rank);
   WorkerEnd end{.local_rank = event.local_rank,
                 .pid = event.pid,
                 .exit_code = ExitCodeOf(event.status),
@@ -351,7 +352,8 @@ void Agent::On(const WorkerExited& event) {
                 .message = ToString(event.status),
                 .at = event.at,
                 .unix_ms = UnixTimeMs(),
-                .step = watch_.StepOf(event.local_rank)};
+                .step = progress.step,
+                .progress = progress.time};
   if (timers_) end.message += timers_->WorkerIsGone(event.pid);
   Feed(std::move(end));
 }

@@ -133,7 +133,7 @@ class Agent {
   }
   void Do(const ReportSuccess& action) { client_->ReportSucceeded(action.round); }
   void Do(const LeaveJob& action) {
-    if (client_ != nullptr) client_->Leave(action.reason);
+    if (client_ != nullptr) client_->Leave(action.reason, action.is_by_signal);
   }
   void Do(const AckVerdict&) { client_->AckVerdict(); }
   void Do(const launcher::Say& action) { Say(action.text); }

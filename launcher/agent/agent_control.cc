@@ -1,5 +1,7 @@
 // Who looks at the job, and what is asked of it from outside.
+#include <algorithm>
 #include <boost/asio/steady_timer.hpp>
+#include <chrono>
 #include <utility>
 #include <variant>
 
@@ -171,6 +173,9 @@ void Agent::OnHang(const HangFound& hang, const JobView& job) {
       report.local_rank = view.local_rank;
       report.pid = view.pid;
       report.step = view.step;
+      const std::chrono::duration<double> progress(
+          std::max(0.0, view.up_s.value_or(0) - (view.step ? view.step_age_s : 0)));
+      report.progress = std::chrono::floor<std::chrono::milliseconds>(progress);
     }
   }
   report.exit_code = kExitHang;

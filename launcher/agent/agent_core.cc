@@ -98,9 +98,7 @@ void AgentCore::On(const rendezvous::Concluded& event) {
   }
   if (state_ == State::kJoining) return LeaveWithVerdict();
   const bool is_loss_of_node = verdict_->exit_code == kExitRendezvous && !verdict_->first_failure;
-  if (is_loss_of_node && assignment_.max_restarts == 0) {
-    verdict_holds_at_ = now_ + policy_.own_signal_window;
-  }
+  if (is_loss_of_node) verdict_holds_at_ = now_ + policy_.own_signal_window;
   if (IsInRound()) Stop(kSigTerm);
 }
 
@@ -224,7 +222,7 @@ void AgentCore::On(const SignalReceived& event) {
   const bool is_news = !end_ || state_ != State::kStopping;
   if (!end_) {
     end_ = stopped;
-    actions_.push_back(LeaveJob{stopped.reason});
+    actions_.push_back(LeaveJob{stopped.reason, true});
   }
   if (!HasWorkers()) return LeaveStopped();
   if (is_news) SayStopping(event.signal);

@@ -38,6 +38,7 @@ struct AgentPolicy {
   // Of --preempt_signal (0: none), for what is said, and --requeue_code.
   int preempt_signal = 0;
   std::optional<int> requeue_code{};
+  bool gets_restarts_back = false;  // the coordinator may have more than it has told
   // ddprun check: what a rank has found is told at the end, and no failure.
   bool is_check = false;
   // Numbers beyond INT, TERM, HUP and QUIT: --signals_to_handle.
@@ -170,6 +171,7 @@ struct ReportSuccess {
 };
 struct LeaveJob {
   std::string reason;
+  bool is_by_signal = false;
 };
 struct AckVerdict {};
 // One line for the user.
@@ -333,7 +335,9 @@ class AgentCore {
   }
   bool HasWorkers() const { return !are_workers_gone_; }
   bool IsInRound() const;
-  bool HasBudget() const { return assignment_.restart_count < assignment_.max_restarts; }
+  bool HasBudget() const {
+    return policy_.gets_restarts_back || assignment_.restart_count < assignment_.max_restarts;
+  }
   // Workers are started once: with the ranks of the coordinator's node the job is over, also where
   // this node's own have failed meanwhile.
   bool IsOverWithCoordinator() const;

@@ -12,16 +12,18 @@
 namespace ddprun::launcher {
 
 AgentPolicy AgentPolicyOf(const LaunchConfig& config) {
-  return {.local_world_size = config.workers_per_node,
-          .min_nodes = config.nodes.min,
-          .max_nodes = config.nodes.max,
-          .shutdown_timeout = config.shutdown_timeout,
-          .orphan_timeout = config.rendezvous_options.orphan_timeout,
-          .exit_barrier_timeout = config.rendezvous_options.exit_barrier_timeout,
-          .preempt_signal = config.preempt_signal,
-          .requeue_code = config.requeue_code,
-          .is_check = config.is_check,
-          .more_stop_signals = config.more_stop_signals};
+  return {
+      .local_world_size = config.workers_per_node,
+      .min_nodes = config.nodes.min,
+      .max_nodes = config.nodes.max,
+      .shutdown_timeout = config.shutdown_timeout,
+      .orphan_timeout = config.rendezvous_options.orphan_timeout,
+      .exit_barrier_timeout = config.rendezvous_options.exit_barrier_timeout,
+      .preempt_signal = config.preempt_signal,
+      .requeue_code = config.requeue_code,
+      .gets_restarts_back = config.max_restarts > 0 && config.limits.budget_period > Duration{0},
+      .is_check = config.is_check,
+      .more_stop_signals = config.more_stop_signals};
 }
 
 bool MeetsOnLoopback(const LaunchConfig& config) {

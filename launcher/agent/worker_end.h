@@ -23,6 +23,7 @@ struct WorkerEnd {
   TimePoint at{};                 // this machine's monotonic clock
   int64_t unix_ms = 0;            // the wall clock, for people
   std::optional<int64_t> step{};  // that it reported last
+  Duration progress{0};           // from its start to that step's end, or to its own
 
   // It failed by its own doing: no signal ended it.
   bool has_code_of_its_own() const { return exit_code != 0 && signal == 0; }

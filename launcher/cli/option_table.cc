@@ -80,6 +80,19 @@ constexpr OptionRow kTable[] = {
      "End the job where it has failed N times in succession at the same step with the same error "
      "(from 2; default: restart it all the same).",
      true, true},
+    {"max_node_losses", 0, "N", kFailure,
+     "End the job where more than N rounds have ended by the loss of a node (default: no limit).",
+     true, true},
+    {"max_preemptions", 0, "N", kFailure,
+     "The same for nodes that leave because a signal told their ddprun to end.", true, true},
+    {"restart_backoff", 0, "SECONDS", kFailure,
+     "Wait before the second restart in a row, twice as long before each further one, at most 300 "
+     "s; after 10 minutes of progress it begins anew (default: no wait).",
+     true, true},
+    {"restart_budget_period", 0, "SECONDS", kFailure,
+     "Give restarts, node losses and preemptions back after so long of progress, as 3600 (default: "
+     "never).",
+     true, true},
     {"monitor_interval", 0, "SECONDS", kFailure, "Accepted; a worker's end is seen at once."},
     {"shutdown_timeout", 0, "SECONDS", kFailure,
      "From SIGTERM to SIGKILL when workers are stopped (default "

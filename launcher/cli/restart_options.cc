@@ -14,11 +14,25 @@ void ReadRestartOptions(OptionReader& read, LaunchConfig& config) {
             [](const std::string& text) { return ParseNumber(text, 0, kMost); });
   read.Into("max_same_failure", config.limits.max_same_failure,
             [](const std::string& text) { return ParseNumber(text, 2, kMost); });
-  for (const char* option : {"max_same_failure"}) {
-    if (read.Find(option) == nullptr || config.max_restarts > 0) continue;
+  const auto count = [](const std::string& text) { return ParseNumber(text, 0, kMost); };
+  read.Into("max_node_losses", config.limits.max_node_losses, count);
+  read.Into("max_preemptions", config.limits.max_preemptions, count);
+  const auto seconds = [](const std::string& text) { return ParseSeconds(text, false); };
+  read.Into("restart_backoff", config.limits.backoff, seconds);
+  read.Into("restart_budget_period", config.limits.budget_period, seconds);
+  if (config.max_restarts > 0) return;
+  const auto warn = [&](const char* option, const char* why) {
+    if (read.Find(option) == nullptr) return;
     config.warnings.push_back(absl::StrCat(config.SourceOf(option), " is not used: with ",
-                                           config.SourceOf("max_restarts"),
-                                           "=0, the default, no failure is followed by a restart"));
+                                           config.SourceOf("max_restarts"), "=0, the default, ",
+                                           why));
+  };
+  for (const char* option : {"max_same_failure", "restart_backoff"}) {
+    warn(option, "no failure is followed by a restart");
+  }
+  if (config.nodes.is_elastic()) return;
+  for (const char* option : {"max_node_losses", "max_preemptions", "restart_budget_period"}) {
+    warn(option, "the first failure or loss of a node ends the job");
   }
 }
 

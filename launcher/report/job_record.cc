@@ -1,6 +1,7 @@
 #include "launcher/report/job_record.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 #include <variant>
 
@@ -131,6 +132,7 @@ LastWords JobRecord::Failed(const WorkerEnd& end) const {
   report.message = end.message;
   report.unix_time_ms = end.unix_ms;
   report.step = end.step;
+  report.progress = std::chrono::floor<std::chrono::milliseconds>(end.progress);
   if (rounds_.empty()) return words;
   const RoundRecord& round = rounds_.back();
   report.node_rank = round.assignment.node_rank;

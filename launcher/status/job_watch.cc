@@ -139,10 +139,11 @@ void JobWatch::WorkerRuns(int local_rank, int pid) {
   ranks_[local_rank].history.Reset(now);
 }
 
-std::optional<int64_t> JobWatch::StepOf(int local_rank) const {
+RankProgress JobWatch::ProgressOf(int local_rank) const {
   const auto rank = ranks_.find(local_rank);
-  if (rank == ranks_.end() || rank->second.page == nullptr) return std::nullopt;
-  return LastStep(rank->second.page->Read());
+  if (rank == ranks_.end()) return {};
+  const RankPage* page = rank->second.page.get();
+  return rank->second.history.Progress(SteadyNow(), page == nullptr ? RankCounts{} : page->Read());
 }
 
 void JobWatch::TickLater() {

@@ -81,8 +81,8 @@ class JobWatch {
   void BeginRound(std::vector<std::shared_ptr<RankPage>> pages,
                   std::vector<std::string> server_sockets);
   void WorkerRuns(int local_rank, int pid);
-  // The step that the worker reported last, also of one that is dead; empty: none.
-  std::optional<int64_t> StepOf(int local_rank) const;
+  // How far the worker has come, also one that is dead.
+  RankProgress ProgressOf(int local_rank) const;
 
   // The job as it is, not older than a second. `answer` comes later, within 6 s; within
   // one where all nodes and /proc answer.

@@ -1,6 +1,7 @@
 #include "launcher/status/rank_counts.h"
 
 #include <algorithm>
+#include <chrono>
 #include <iterator>
 #include <optional>
 #include <utility>
@@ -51,11 +52,6 @@ GroupView ViewOf(TimePoint now, const GroupCounts& counts) {
 
 }  // namespace
 
-std::optional<int64_t> LastStep(const RankCounts& counts) {
-  if (counts.steps == 0 || counts.step < 0) return std::nullopt;
-  return counts.step;
-}
-
 void RankHistory::Reset(TimePoint started_at) {
   started_at_ = started_at;
   last_ = {};
@@ -76,6 +72,19 @@ void RankHistory::Look(TimePoint now, RankCounts counts) {
                     .exposed_ns = last_.exposed_ns});
   const auto is_old = [now](const Mark& mark) { return mark.at + kWindow < now; };
   while (marks_.size() > kMaxMarks || (marks_.size() > 2 && is_old(marks_[1]))) marks_.pop_front();
+}
+
+RankProgress RankHistory::Progress(TimePoint now, const RankCounts& counts) const {
+  RankProgress progress;
+  TimePoint until = now;
+  if (counts.steps > 0 && counts.step >= 0) {
+    progress.step = counts.step;
+    // A worker may have written anything.
+    const TimePoint at{std::chrono::nanoseconds(counts.step_at_ns)};
+    if (at >= started_at_ && at <= now) until = at;
+  }
+  if (started_at_ != TimePoint{}) progress.time = std::max(Duration{0}, until - started_at_);
+  return progress;
 }
 
 void RankHistory::Fill(TimePoint now, RankView& view) const {

@@ -43,8 +43,10 @@ struct RankCounts {
   std::vector<GroupCounts> groups;
 };
 
-// The step that was reported last; empty: none was, or one that nobody counts.
-std::optional<int64_t> LastStep(const RankCounts& counts);
+struct RankProgress {
+  std::optional<int64_t> step = {};  // the last; empty: none, or one that nobody counts
+  Duration time{0};  // from the worker's start to that step's end; without one to now
+};
 
 // The counts of one worker over time. Fed about once a second.
 class RankHistory {
@@ -58,6 +60,8 @@ class RankHistory {
   // What the last look saw, its ages as of `now`: what is not of this machine's time, or
   // contradicts itself, is unknown.
   void Fill(TimePoint now, RankView& view) const;
+  // By what the page says now.
+  RankProgress Progress(TimePoint now, const RankCounts& counts) const;
   const RankCounts& last() const { return last_; }
 
  private:

@@ -26,8 +26,9 @@ void AgentRecord::Report(Round round, Event fact, TimePoint at) {
   facts_.push_back({std::move(fact), at});
 }
 
-void AgentRecord::Leave(const std::string& reason) {
-  if (!facts_.empty()) facts_.push_back({NodeLeft{.stamp = {}, .reason = reason}});
+void AgentRecord::Leave(const std::string& reason, bool is_by_signal) {
+  if (facts_.empty()) return;
+  facts_.push_back({NodeLeft{.stamp = {}, .reason = reason, .is_by_signal = is_by_signal}});
 }
 
 void AgentRecord::AckVerdict() {

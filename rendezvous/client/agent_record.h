@@ -31,7 +31,7 @@ class AgentRecord {
   void Join(const NodeInfo& node);
   // ReportCommand. What concerns another round than the adopted one is dropped.
   void Report(Round round, Event fact, TimePoint at);
-  void Leave(const std::string& reason);
+  void Leave(const std::string& reason, bool is_by_signal);
   void AckVerdict();
   // Kept until the job is over, whatever rounds come before it is heard: nobody gives it again.
   void OrderStop(bool is_after_step, const std::string& reason);

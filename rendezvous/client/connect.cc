@@ -88,7 +88,9 @@ class Client final : public RendezvousClient {
     Post(ReportCommand{round, FirstWorkerSucceeded{.stamp = {}, .rank = rank}, at});
   }
   void ReportSucceeded(Round round) override { Post(ReportCommand{round, WorkersSucceeded{}}); }
-  void Leave(const std::string& reason) override { Post(LeaveCommand{reason}); }
+  void Leave(const std::string& reason, bool is_by_signal) override {
+    Post(LeaveCommand{reason, is_by_signal});
+  }
   void AckVerdict() override { Post(AckCommand{}); }
   void Ask(const Question& question) override { Post(AskCommand{question}); }
   void Answer(uint64_t id, const std::string& body) override { Post(AnswerCommand{id, body}); }

@@ -72,6 +72,7 @@ struct ReportCommand {
 };
 struct LeaveCommand {
   std::string reason;
+  bool is_by_signal = false;  // we were told to end
 };
 struct AckCommand {};
 struct AskCommand {

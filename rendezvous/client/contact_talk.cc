@@ -22,7 +22,7 @@ void ContactCore::On(const LeaveCommand& command) {
   const Policy& policy = options_.policy;
   others_wait_ |= record_.is_assigned() && policy.max_restarts == 0 &&
                   policy.min_nodes == policy.max_nodes && policy.max_nodes > 1;
-  record_.Leave(command.reason);
+  record_.Leave(command.reason, command.is_by_signal);
 }
 
 void ContactCore::On(const AckCommand&) {

@@ -101,8 +101,9 @@ class RendezvousClient {
   // monotonic clock.
   virtual void ReportFirstSuccess(Round round, int rank, TimePoint at) = 0;
   virtual void ReportSucceeded(Round round) = 0;
-  // This node goes; the job stays. Sent best effort.
-  virtual void Leave(const std::string& reason) = 0;
+  // This node goes, as it was told to by a signal or for a reason of its own; the job stays. Sent
+  // best effort.
+  virtual void Leave(const std::string& reason, bool is_by_signal) = 0;
   // The verdict has been adopted.
   virtual void AckVerdict() = 0;
   // Asks the nodes of the job, this one among them; Answered follows while there is contact, else

@@ -1,5 +1,7 @@
 // Who may join, and who is refused by name.
 #include <algorithm>
+#include <chrono>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -32,6 +34,31 @@ std::string OptionIn(const std::string& text) {
 
 std::string LimitText(const char* option, int limit) {
   return limit == 0 ? absl::StrCat("no ", option) : absl::StrCat(option, "=", limit);
+}
+
+std::string LimitText(const char* option, const std::optional<int>& limit) {
+  return limit ? absl::StrCat(option, "=", *limit) : absl::StrCat("no ", option);
+}
+
+std::string LimitText(const char* option, Duration limit) {
+  const double seconds = std::chrono::duration<double>(limit).count();
+  return limit == Duration{0} ? absl::StrCat("no ", option) : absl::StrCat(option, "=", seconds);
+}
+
+std::string NodeLossesText(const Policy& policy) {
+  return LimitText("--max_node_losses", policy.limits.max_node_losses);
+}
+
+std::string PreemptionsText(const Policy& policy) {
+  return LimitText("--max_preemptions", policy.limits.max_preemptions);
+}
+
+std::string BackoffText(const Policy& policy) {
+  return LimitText("--restart_backoff", policy.limits.backoff);
+}
+
+std::string PeriodText(const Policy& policy) {
+  return LimitText("--restart_budget_period", policy.limits.budget_period);
 }
 
 std::string SameFailureText(const Policy& policy) {
@@ -89,7 +116,8 @@ std::string State::FindDifference(const NodeJoined& event) const {
   }
   if (!has_policy) return "";
   // Not the static address: each node may spell it in its own way, and has come by it.
-  for (const auto text : {NnodesText, RestartsText, SameFailureText, BackendText}) {
+  for (const auto text : {NnodesText, RestartsText, SameFailureText, NodeLossesText,
+                          PreemptionsText, BackoffText, PeriodText, BackendText}) {
     const std::string own = text(theirs);
     const std::string ours = text(policy);
     if (own == ours) continue;

@@ -1,5 +1,6 @@
 // What the end of a round costs, and the end of the job where nothing is left to pay it with.
 #include <algorithm>
+#include <chrono>
 
 #include "absl/strings/str_cat.h"
 #include "rendezvous/core/machine_state.h"
@@ -18,13 +19,23 @@ bool State::TakeCharge() {
 }
 
 void State::ChargeLoss(TimePoint now) {
-  const bool is_started_once = policy.max_restarts == 0 && NodesNeeded(policy) == policy.max_nodes;
-  if (drain_cause != DrainCause::kLoss || !is_started_once) {
+  const bool is_loss = drain_cause == DrainCause::kLoss;
+  const bool is_new = TakeCharge();
+  const auto ran = std::chrono::floor<std::chrono::milliseconds>(drained_at - running_since);
+  if (is_new && is_loss) CountLoss(policy.limits, is_preemption, ran, restart_count, spent);
+  if (is_new && !is_loss) spent.progress += ran;
+  std::string why_over;
+  if (is_loss) why_over = WhyNoLossMore(policy.limits, is_preemption, spent);
+  if (is_loss && policy.max_restarts == 0 && NodesNeeded(policy) == policy.max_nodes) {
+    why_over = "no restarts allowed (--max_restarts=0)";
+  }
+  if (why_over.empty()) {
+    if (is_new) WriteRecord();
     OpenRound(now);
     return;
   }
   CloseJob(now, {.exit_code = kRendezvousExitCode,
-                 .reason = absl::StrCat(drain_reason, "; no restarts allowed (--max_restarts=0)")});
+                 .reason = absl::StrCat(drain_reason, "; ", why_over)});
 }
 
 void State::ChargeFailure(TimePoint now) {
@@ -32,18 +43,21 @@ void State::ChargeFailure(TimePoint now) {
   last_failure = FactOf(*first_failure);
   // A coordinator before us may have charged this very failure, and died before the next round.
   const int charged = seats.begin()->second.assignment.restart_count + 1;
-  if (TakeCharge()) CountFailure(report, spent);
+  if (TakeCharge()) CountFailure(policy.limits, report, charged - 1, spent);
   const std::string limit = WhyNoRestart(policy.limits, spent, report);
   std::string why_over = limit;
-  if (why_over.empty() && charged > policy.max_restarts) {
-    why_over = policy.max_restarts == 0 ? "no restarts allowed"
-                                        : absl::StrCat("no restarts left of ", policy.max_restarts);
+  if (why_over.empty() && charged > MaxRestarts()) {
+    why_over = policy.max_restarts == 0
+                   ? "no restarts allowed"
+                   : absl::StrCat("no restarts left of ", policy.max_restarts,
+                                  spent.given_back > 0 ? " since they were given back last" : "");
   }
   if (why_over.empty()) {
     restart_count = std::max(restart_count, charged);
     WriteRecord();
     drain_reason = FailureText(report);
     OpenRound(now);
+    backoff_until = now + WaitBeforeRestart(policy.limits, spent);
     return;
   }
   const std::string early_exit = EarlyExitText(*first_failure);

@@ -1,5 +1,6 @@
 // How nodes come into the job and go out of it.
 #include <algorithm>
+#include <cstdint>
 #include <tuple>
 #include <utility>
 
@@ -81,8 +82,15 @@ bool State::LearnFromStamp(TimePoint now, const NodeJoined& event) {
   }
   if (event.held && stamp.instance == instance && round == Round{}) {
     // Also of a round that is over because its coordinator lived in a member.
+    const Assignment& held = *event.held;
+    if (event.policy.limits.budget_period > Duration{0}) {
+      const int given_back = held.max_restarts - event.policy.max_restarts;
+      spent.given_back =
+          std::max(spent.given_back, std::min(given_back, std::max(held.restart_count, 0)));
+    }
+    const int64_t most = int64_t{event.policy.max_restarts} + spent.given_back;
     restart_count =
-        std::max(restart_count, std::min(event.held->restart_count, event.policy.max_restarts));
+        std::max(restart_count, static_cast<int>(std::min(int64_t{held.restart_count}, most)));
   }
   if (is_record_due) WriteRecord();
   // The nodes of an earlier coordinator's round come back within the evict time. But where the
@@ -189,7 +197,8 @@ void State::On(TimePoint now, const NodeLeft& event) {
   const NodeId id = member->info.id;
   RemoveNode(now, id,
              absl::StrCat("node ", NodeName(member->info), " left",
-                          event.reason.empty() ? "" : absl::StrCat(": ", event.reason)));
+                          event.reason.empty() ? "" : absl::StrCat(": ", event.reason)),
+             event.is_by_signal);
 }
 
 void State::On(TimePoint now, const SessionBroken& event) {
@@ -228,7 +237,8 @@ void State::EvictSilent(TimePoint now) {
                       " for ", DurationText(policy.orphan_timeout)));
 }
 
-void State::RemoveNode(TimePoint now, const NodeId& id, const std::string& reason) {
+void State::RemoveNode(TimePoint now, const NodeId& id, const std::string& reason,
+                       bool is_preempted) {
   const Member& member = *members.Find(id);
   const auto seat = seats.find(id);
   const bool has_unfinished_seat = seat != seats.end() && !seat->second.succeeded_at.has_value();
@@ -238,6 +248,7 @@ void State::RemoveNode(TimePoint now, const NodeId& id, const std::string& reaso
     // What failed elsewhere failed because this node was gone: the round is not charged.
     first_failure.reset();
     drain_cause = DrainCause::kLoss;
+    is_preemption = is_preempted;
     drain_reason = reason;
   }
   members.Remove(id);
@@ -253,6 +264,7 @@ void State::RemoveNode(TimePoint now, const NodeId& id, const std::string& reaso
   const bool has_running_round = phase == Phase::kSealed || phase == Phase::kReadopting;
   if (has_running_round && has_unfinished_seat) {
     DrainRound(now, DrainCause::kLoss, reason);
+    is_preemption = is_preempted;
   }
 }
 

@@ -35,8 +35,10 @@ std::string State::FindContradiction(const NodeJoined& event) const {
     return "";
   const Assignment& held = *event.held;
   const Policy& rules = PolicyFor(event);
-  if (held.node_count < NodesNeeded(rules) || held.node_count > rules.max_nodes ||
-      held.max_restarts != rules.max_restarts) {
+  const int given_back = held.max_restarts - rules.max_restarts;
+  const int most_given_back = rules.limits.budget_period > Duration{0} ? held.restart_count : 0;
+  if (held.node_count < NodesNeeded(rules) || held.node_count > rules.max_nodes || given_back < 0 ||
+      given_back > most_given_back) {
     return absl::StrCat("it has ", Counted(held.node_count, "node"), " and ", held.max_restarts,
                         " restarts");
   }
@@ -53,8 +55,8 @@ std::string State::FindContradiction(const NodeJoined& event) const {
     if (id == event.node.id) continue;
     const Assignment& other = seat.assignment;
     if (other.node_count != held.node_count || other.world_size != held.world_size ||
-        other.restart_count != held.restart_count || other.master_addr != held.master_addr ||
-        other.master_port != held.master_port) {
+        other.restart_count != held.restart_count || other.max_restarts != held.max_restarts ||
+        other.master_addr != held.master_addr || other.master_port != held.master_port) {
       return absl::StrCat("node ", id.value, " was told otherwise");
     }
     const bool is_below = held.node_rank < other.node_rank;
@@ -101,12 +103,14 @@ void State::BeginReadopting(TimePoint now, const Stamp& stamp) {
   readopt_until = now + members.return_time();
   is_readopted = true;
   round_began = now - kOldestReport;
+  running_since = now;
   hold_until = restart_hold_until = {};
   forming.is_first = false;
 }
 
 void State::TakeSeat(const Assignment& assignment, Member& member) {
   restart_count = std::max(restart_count, assignment.restart_count);
+  spent.given_back = std::max(spent.given_back, assignment.max_restarts - policy.max_restarts);
   round_size = {.nodes = assignment.node_count, .ranks = assignment.world_size};
   member.standing = Standing::kRunning;
   member.previous_rank = assignment.node_rank;

@@ -42,6 +42,14 @@ void State::ReviewQuorum(TimePoint now) {
     needs_telling = true;
     return;
   }
+  if (backoff_until > now) {
+    quorum = {
+        .reason = absl::StrCat("waiting before restart ", restart_count, " (--restart_backoff)"),
+        .retry_at = backoff_until,
+        .is_countdown = true};
+    needs_telling = true;
+    return;
+  }
   const Candidates candidates = CountCandidates(members, now);
   const bool has_minimum = candidates.ready >= NodesNeeded(policy);
   const auto note_since = [now](std::optional<TimePoint>& since, bool holds) {
@@ -78,7 +86,7 @@ void State::SealRound(TimePoint now) {
   const std::string shrink_text = ShrinkText(assignments[0]);
   round = Round{++round_floor.value};
   is_readopted = false;
-  round_began = now;
+  round_began = running_since = now;
   gone.clear();
   refused.clear();
   phase = Phase::kSealed;
@@ -93,6 +101,7 @@ void State::SealRound(TimePoint now) {
     assignment.epoch = epoch;
     assignment.round = round;
     assignment.restart_count = restart_count;
+    assignment.max_restarts = MaxRestarts();
     assignment.restart_reason = drain_reason;
     Member& member = *members.Find(order[node_rank]->info.id);
     if (member.previous_rank >= 0) assignment.note = shrink_text;
@@ -118,6 +127,7 @@ void State::DrainRound(TimePoint now, DrainCause cause, const std::string& reaso
   phase = Phase::kDraining;
   drained_at = now;
   drain_cause = cause;
+  is_preemption = false;
   drain_reason = reason;
   // After a loss, what fails fails because of it: there is no first cause to wait for.
   name_cause_at = cause == DrainCause::kLoss ? now : now + policy.first_cause_window;
@@ -243,6 +253,7 @@ void State::EndDraining(TimePoint now) {
   if (first_failure.has_value() && IsMissingSeats()) {
     first_failure.reset();
     drain_cause = DrainCause::kLoss;
+    is_preemption = false;
     drain_reason = gone[NodeId{}] = MissingText();  // nobody knows their names
   }
   if (!first_failure.has_value()) return ChargeLoss(now);

@@ -4,6 +4,7 @@
 #define DDPRUN_RENDEZVOUS_CORE_MACHINE_STATE_H_
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -102,6 +103,7 @@ struct RendezvousMachine::State {
   RoundSize round_size;       // of that round
   bool is_readopted = false;  // an earlier coordinator sealed it
   TimePoint round_began;      // what its nodes report is not dated earlier
+  TimePoint running_since;    // under this coordinator
   // Its nodes that are not in the job any more, and why: "node b is lost: silent for 10 s".
   std::map<NodeId, std::string> gone;
   Phase phase = Phase::kOpen;
@@ -125,6 +127,7 @@ struct RendezvousMachine::State {
   TimePoint hold_until;
   // ...and of one that can go on.
   TimePoint restart_hold_until;
+  TimePoint backoff_until;           // --restart_backoff
   std::vector<RefusedNode> refused;  // the latest, at most kNamedNodes
   QuorumVerdict quorum;
   bool needs_quorum = true;
@@ -139,6 +142,7 @@ struct RendezvousMachine::State {
   TimePoint drained_at;
   TimePoint name_cause_at;
   DrainCause drain_cause = DrainCause::kLoss;
+  bool is_preemption = false;  // a loss: the node was told to end
   std::string drain_reason;
   std::optional<DatedFailure> first_failure;  // closest to the cause of those seen so far
 
@@ -214,7 +218,8 @@ struct RendezvousMachine::State {
   void On(TimePoint now, const NodeLeft& event);
   void On(TimePoint now, const SessionBroken& event);
   void EvictSilent(TimePoint now);
-  void RemoveNode(TimePoint now, const NodeId& id, const std::string& reason);
+  void RemoveNode(TimePoint now, const NodeId& id, const std::string& reason,
+                  bool is_preempted = false);
 
   // A round of an earlier coordinator (machine_readopt.cc).
   bool MayReadopt(const Stamp& stamp) const;
@@ -254,6 +259,12 @@ struct RendezvousMachine::State {
   void ChargeLoss(TimePoint now);
   // Whether its end is to be counted, which is done once.
   bool TakeCharge();
+  // As agents are told: with those that were given back.
+  int MaxRestarts() const {
+    constexpr int kMost = std::numeric_limits<int>::max();
+    return policy.max_restarts > kMost - spent.given_back ? kMost
+                                                          : policy.max_restarts + spent.given_back;
+  }
   void OpenRound(TimePoint now);
   // The member whose session it is when the stamp names the current round; else null, counted.
   Member* CurrentMember(TimePoint now, const Stamp& stamp);

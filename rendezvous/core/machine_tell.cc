@@ -128,7 +128,7 @@ JobFacts State::Facts(TimePoint now) const {
                  .min_nodes = policy.min_nodes,
                  .max_nodes = policy.max_nodes,
                  .restart_count = restart_count,
-                 .max_restarts = policy.max_restarts};
+                 .max_restarts = MaxRestarts()};
   if (phase == Phase::kOpen) facts.waiting_for = FormingText(now);
   if (phase == Phase::kReadopting && !seats.empty()) facts.waiting_for = ReadoptingText();
   if (phase == Phase::kDraining) facts.waiting_for = WaitTopic();

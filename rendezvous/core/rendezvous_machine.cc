@@ -89,8 +89,8 @@ void State::ForgiveStall(TimePoint now) {
   stall_ended = now;
   // Everybody's silence starts afresh: what they said meanwhile is still in our queue.
   members.GrantAmnesty(now, members.return_time());
-  for (TimePoint* at :
-       {&forming.opened_at, &hold_until, &restart_hold_until, &readopt_until, &end_at}) {
+  for (TimePoint* at : {&forming.opened_at, &hold_until, &restart_hold_until, &backoff_until,
+                        &readopt_until, &end_at}) {
     *at += lost;
   }
   for (std::optional<TimePoint>* at : {&forming.minimum_reached_at, &below_minimum_since,

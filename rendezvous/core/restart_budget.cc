@@ -38,6 +38,17 @@ std::string_view LastLine(std::string_view text) {
   return text.substr(text.rfind('\n') + 1);
 }
 
+const std::optional<int>& LimitOf(const RestartLimits& limits, bool is_preemption) {
+  return is_preemption ? limits.max_preemptions : limits.max_node_losses;
+}
+
+bool GiveBackWhenDue(const RestartLimits& limits, int restart_count, RestartsSpent& spent) {
+  if (limits.budget_period == Duration{0} || spent.progress < limits.budget_period) return false;
+  spent.given_back = std::max(spent.given_back, restart_count);
+  spent.node_losses = spent.preemptions = 0;
+  return true;
+}
+
 }  // namespace
 
 std::string WithoutNumbers(std::string_view text) {
@@ -63,11 +74,49 @@ uint64_t FingerprintOf(const FailureReport& report) {
   return fingerprint.value();
 }
 
-void CountFailure(const FailureReport& report, RestartsSpent& spent) {
+void CountFailure(const RestartLimits& limits, const FailureReport& report, int restart_count,
+                  RestartsSpent& spent) {
+  spent.progress += report.progress;
+  const bool is_given_back = GiveBackWhenDue(limits, restart_count, spent);
+  // With steps the same one may well take that long to come to. Without them so long a time says
+  // that the job got somewhere.
+  const bool has_got_on = is_given_back && !report.step;
   const uint64_t fingerprint = FingerprintOf(report);
-  const bool is_same = spent.same_failures > 0 && spent.fingerprint == fingerprint;
+  const bool is_same = spent.same_failures > 0 && spent.fingerprint == fingerprint && !has_got_on;
   spent.same_failures = is_same ? spent.same_failures + 1 : 1;
   spent.fingerprint = fingerprint;
+  spent.failures_in_row = spent.progress >= kLongProgress ? 1 : spent.failures_in_row + 1;
+  spent.progress = {};
+}
+
+void CountLoss(const RestartLimits& limits, bool is_preemption, std::chrono::milliseconds progress,
+               int restart_count, RestartsSpent& spent) {
+  spent.progress += progress;
+  if (!LimitOf(limits, is_preemption)) return;
+  GiveBackWhenDue(limits, restart_count, spent);
+  ++(is_preemption ? spent.preemptions : spent.node_losses);
+  spent.progress = {};
+}
+
+Duration WaitBeforeRestart(const RestartLimits& limits, const RestartsSpent& spent) {
+  const Duration longest = std::max(limits.backoff, kLongestBackoff);
+  Duration wait = spent.failures_in_row < 2 ? Duration{0} : limits.backoff;
+  for (int row = 2; row < spent.failures_in_row && wait < longest; ++row) wait *= 2;
+  return std::min(wait, longest);
+}
+
+std::string WhyNoLossMore(const RestartLimits& limits, bool is_preemption,
+                          const RestartsSpent& spent) {
+  const std::optional<int>& limit = LimitOf(limits, is_preemption);
+  if (!limit || (is_preemption ? spent.preemptions : spent.node_losses) <= *limit) return "";
+  const char* what = is_preemption ? "preemption" : "node loss";
+  const char* option = is_preemption ? "--max_preemptions=" : "--max_node_losses=";
+  const std::string left = *limit == 0 ? absl::StrCat("no ", what, " is allowed")
+                                       : absl::StrCat("no ", what, " is left of ", *limit);
+  return absl::StrCat(left, " (", option, *limit, "); allow more",
+                      limits.budget_period == Duration{0}
+                          ? ", or have them given back after progress (--restart_budget_period)"
+                          : "");
 }
 
 std::string WhyNoRestart(const RestartLimits& limits, const RestartsSpent& spent,

@@ -126,6 +126,8 @@ struct FailureReport {
   // The worker has not ended: ddprun ends the round, as others wait for it (--on_hang=restart).
   bool is_hang = false;
   std::optional<int64_t> step;  // that the worker reported last; empty: none
+  // Of the round: to that step's end, or to the worker's where it told none.
+  std::chrono::milliseconds progress{0};
   friend bool operator==(const FailureReport&, const FailureReport&) = default;
 };
 
@@ -141,10 +143,9 @@ inline constexpr char kPublicQuestion[] = "status";
 inline constexpr size_t kMaxQuestionBytes = 4 * 1024;
 inline constexpr size_t kMaxAnswerBytes = 192 * 1024;
 
-// What ddprun exits with when the user has stopped the job by `ddprun stop`: as after SIGTERM.
+// What ddprun exits with when the user has stopped the job by `ddprun stop`, as after SIGTERM, and
+// when the rendezvous has failed (launcher/process/exit_status.h).
 inline constexpr int kStoppedExitCode = 143;
-
-// What ddprun exits with when the rendezvous has failed (launcher/process/exit_status.h).
 inline constexpr int kRendezvousExitCode = 121;
 
 // The end of the job, the same for every agent.
@@ -205,6 +206,7 @@ struct HeartbeatReceived {
 struct NodeLeft {
   Stamp stamp;
   std::string reason;
+  bool is_by_signal = false;  // it was told to end: a preemption
 };
 // `age` is the time from the worker's end to now as far as the driver can tell:
 // the sender's age_us plus half the stream's round trip plus what it waited on its way.

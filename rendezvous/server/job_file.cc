@@ -41,8 +41,10 @@ std::string PathOf(const std::string& run_dir) { return absl::StrCat(run_dir, "/
 std::string NewPathOf(const std::string& run_dir) { return PathOf(run_dir) + ".new"; }
 
 std::string EncodeSpent(const RestartsSpent& spent) {
-  return absl::StrFormat(" %u %u %d %u", spent.charged_epoch.value, spent.charged_round.value,
-                         spent.same_failures, spent.fingerprint);
+  return absl::StrFormat(" %u %u %d %u %d %d %d %d %d", spent.charged_epoch.value,
+                         spent.charged_round.value, spent.same_failures, spent.fingerprint,
+                         spent.failures_in_row, spent.progress.count(), spent.given_back,
+                         spent.node_losses, spent.preemptions);
 }
 
 // One line of values and a checksum over them and the verdict, then the verdict as on the wire.
@@ -67,13 +69,27 @@ RestartsSpent DecodeSpent(const char* text) {
   unsigned long long epoch = 0;
   unsigned long long round = 0;
   unsigned long long fingerprint = 0;
+  long long progress = 0;
   RestartsSpent spent;
   // Of fewer the whole file is damaged, which is seen below.
-  std::sscanf(text, "%llu %llu %d %llu", &epoch, &round, &spent.same_failures, &fingerprint);
+  std::sscanf(text, "%llu %llu %d %llu %d %lld %d %d %d", &epoch, &round, &spent.same_failures,
+              &fingerprint, &spent.failures_in_row, &progress, &spent.given_back,
+              &spent.node_losses, &spent.preemptions);
   spent.charged_epoch = Epoch{epoch};
   spent.charged_round = Round{round};
   spent.fingerprint = fingerprint;
+  spent.progress = std::chrono::milliseconds(progress);
   return spent;
+}
+
+// What is counted cannot be below zero, nor so high that counting on overflows.
+bool IsCredible(const RestartsSpent& spent) {
+  const int counts[] = {spent.same_failures, spent.failures_in_row, spent.given_back,
+                        spent.node_losses, spent.preemptions};
+  const auto is_count = [](int count) { return count >= 0 && count <= kMaxRank; };
+  constexpr auto kLongest = std::chrono::hours(24 * 365 * 100);
+  return std::ranges::all_of(counts, is_count) && spent.progress.count() >= 0 &&
+         spent.progress <= kLongest;
 }
 
 std::optional<Record> Decode(const std::string& text) {
@@ -196,7 +212,7 @@ absl::StatusOr<Beginning> BeginJob(const std::string& run_dir) {
     ++record.epoch.value;
     beginning.epoch = record.epoch;
     beginning.restart_count = std::max(0, record.restart_count);
-    beginning.spent = record.spent;
+    if (IsCredible(record.spent)) beginning.spent = record.spent;
     beginning.verdict = record.verdict;
     beginning.is_remembered = record.instance.is_known();
     if (beginning.is_remembered) beginning.instance = record.instance;

@@ -123,7 +123,10 @@ struct EventToProto {
 
   void operator()(const NodeJoined& joined) { JoinToProto(joined, *out.mutable_join()); }
   void operator()(const HeartbeatReceived&) { out.mutable_heartbeat(); }
-  void operator()(const NodeLeft& left) { out.mutable_leave()->set_reason(CleanText(left.reason)); }
+  void operator()(const NodeLeft& left) {
+    out.mutable_leave()->set_reason(CleanText(left.reason));
+    out.mutable_leave()->set_is_by_signal(left.is_by_signal);
+  }
   void operator()(const WorkersFailed& failed) {
     v1::WorkersFailed& message = *out.mutable_workers_failed();
     FailureToProto(failed.report, *message.mutable_failure());
@@ -235,7 +238,8 @@ absl::StatusOr<Event> FromProto(const v1::AgentMessage& message) {
       break;
     case v1::AgentMessage::kLeave:
       event =
-          NodeLeft{stamp, check.Text("leave.reason", message.leave().reason(), 0, kMaxTextBytes)};
+          NodeLeft{stamp, check.Text("leave.reason", message.leave().reason(), 0, kMaxTextBytes),
+                   message.leave().is_by_signal()};
       break;
     case v1::AgentMessage::kWorkersFailed:
       event = FailedFromProto(message.workers_failed(), stamp, check);

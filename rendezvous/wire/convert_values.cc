@@ -14,6 +14,9 @@ using std::chrono::milliseconds;
 // The end of the year 9999.
 constexpr int64_t kMaxUnixTime = 253402300799;
 
+// A hundred days, so that no sum of times overflows.
+constexpr int64_t kMaxWaitMs = 8'640'000'000;
+
 uint64_t MillisecondsOf(Duration duration) {
   return static_cast<uint64_t>(std::max<int64_t>(0, duration_cast<milliseconds>(duration).count()));
 }
@@ -38,6 +41,7 @@ void FailureToProto(const FailureReport& report, v1::Failure& out) {
   if (report.left_peer) out.set_left_peer(*report.left_peer);
   out.set_is_hang(report.is_hang);
   if (report.step) out.set_step(*report.step);
+  out.set_progress_ms(MillisecondsOf(report.progress));
   if (!report.error) return;
   v1::WorkerError& error = *out.mutable_error();
   error.set_message(report.error->message.substr(0, kMaxErrorMessageBytes));
@@ -69,6 +73,8 @@ FailureReport FailureFromProto(const v1::Failure& in, CheckedFields& check) {
   if (in.has_step()) {
     report.step = check.Range("failure.step", in.step(), 0, std::numeric_limits<int64_t>::max());
   }
+  report.progress =
+      milliseconds(check.Range("failure.progress_ms", in.progress_ms(), 0, kMaxWaitMs));
   if (!in.has_error()) return report;
   check.Size("failure.error.message", in.error().message().size(), kMaxErrorMessageBytes);
   check.Size("failure.error.traceback", in.error().traceback().size(), kMaxTracebackBytes);
@@ -146,7 +152,12 @@ void PolicyToProto(const Policy& policy, v1::JobPolicy& out) {
   out.set_min_nodes(policy.min_nodes);
   out.set_max_nodes(policy.max_nodes);
   out.set_max_restarts(policy.max_restarts);
-  out.set_max_same_failure(policy.limits.max_same_failure);
+  const RestartLimits& limits = policy.limits;
+  out.set_max_same_failure(limits.max_same_failure);
+  if (limits.max_node_losses) out.set_max_node_losses(*limits.max_node_losses);
+  if (limits.max_preemptions) out.set_max_preemptions(*limits.max_preemptions);
+  out.set_restart_backoff_ms(MillisecondsOf(limits.backoff));
+  out.set_restart_budget_period_ms(MillisecondsOf(limits.budget_period));
   out.set_last_call_ms(MillisecondsOf(policy.last_call));
   out.set_join_timeout_ms(MillisecondsOf(policy.join_timeout));
   out.set_evict_after_ms(MillisecondsOf(policy.evict_after));
@@ -157,8 +168,6 @@ void PolicyToProto(const Policy& policy, v1::JobPolicy& out) {
 }
 
 Policy PolicyFromProto(const v1::JobPolicy& in, CheckedFields& check) {
-  // A hundred days, so that no sum of times overflows.
-  constexpr int64_t kMaxWaitMs = 8'640'000'000;
   const auto wait = [&check](const char* field, uint64_t value, int64_t least) {
     return milliseconds(check.Range(field, value, least, kMaxWaitMs));
   };
@@ -167,8 +176,19 @@ Policy PolicyFromProto(const v1::JobPolicy& in, CheckedFields& check) {
   policy.min_nodes = check.Range("policy.min_nodes", in.min_nodes(), 1, policy.max_nodes);
   policy.max_restarts =
       check.Range("policy.max_restarts", in.max_restarts(), 0, std::numeric_limits<int>::max());
-  policy.limits.max_same_failure = check.Range("policy.max_same_failure", in.max_same_failure(), 0,
-                                               std::numeric_limits<int>::max());
+  const auto count = [&check](const char* field, uint32_t value) {
+    return static_cast<int>(check.Range(field, value, 0, std::numeric_limits<int>::max()));
+  };
+  RestartLimits& limits = policy.limits;
+  limits.max_same_failure = count("policy.max_same_failure", in.max_same_failure());
+  if (in.has_max_node_losses()) {
+    limits.max_node_losses = count("policy.max_node_losses", in.max_node_losses());
+  }
+  if (in.has_max_preemptions()) {
+    limits.max_preemptions = count("policy.max_preemptions", in.max_preemptions());
+  }
+  limits.backoff = wait("policy.restart_backoff_ms", in.restart_backoff_ms(), 0);
+  limits.budget_period = wait("policy.restart_budget_period_ms", in.restart_budget_period_ms(), 0);
   policy.last_call = wait("policy.last_call_ms", in.last_call_ms(), 0);
   policy.join_timeout = wait("policy.join_timeout_ms", in.join_timeout_ms(), 1);
   policy.evict_after = wait("policy.evict_after_ms", in.evict_after_ms(), 1);

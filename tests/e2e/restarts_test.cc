@@ -1,4 +1,6 @@
 // What limits restarts beside --max_restarts.
+#include <signal.h>
+
 #include <doctest/doctest.h>
 
 #include <string>
@@ -60,6 +62,62 @@ TEST_CASE("restarts: a program that tells of no step is known by its error alone
   CHECK_MESSAGE(ddprun->Wait() == 1, ddprun->Describe());
   CHECK_MESSAGE(CountOf(ddprun->err(), "the same failure 3 times in succession:") == 1,
                 ddprun->Describe());
+}
+
+TEST_CASE("restarts: each restart but the first waits, and says so") {
+  Job job;
+  auto ddprun = job.Run({"--nproc_per_node=1", "--max_restarts=3", "--restart_backoff=0.7"},
+                        {"exit:3#0", "exit:3#1", "print:up"});
+  CHECK_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
+  const std::string waits = "waiting before restart 2 (--restart_backoff)";
+  CHECK_MESSAGE(CountOf(ddprun->err(), waits) == 1, ddprun->Describe());
+  CHECK_MESSAGE(CountOf(ddprun->err(), "waiting before restart 1") == 0, ddprun->Describe());
+}
+
+TEST_CASE("restarts: a job that waits before a restart is stopped by a signal at once") {
+  Job job;
+  auto ddprun =
+      job.Run({"--nproc_per_node=1", "--max_restarts=3", "--restart_backoff=300"}, {"exit:3"});
+  REQUIRE_MESSAGE(ddprun->WaitForErr("waiting before restart 2"), ddprun->Describe());
+  ddprun->Signal(SIGTERM);
+  CHECK_MESSAGE(ddprun->Wait() == 143, ddprun->Describe());
+}
+
+TEST_CASE("restarts: a node that is told to end is a preemption, and one that is killed a loss") {
+  for (const int signal : {SIGTERM, SIGKILL}) {
+    CAPTURE(signal);
+    Job job;
+    const bool is_preemption = signal == SIGTERM;
+    const std::string option = is_preemption ? "--max_preemptions" : "--max_node_losses";
+    const std::vector<std::string> options =
+        job.NodeOptions(1, "1:2", {"--max_restarts=3", option + "=0"});
+    const std::vector<std::string> steps = {"touch:" + job.File("up{rank}"), "wait"};
+    // The first hosts the rendezvous, which would go with it.
+    auto a = job.Run(options, steps);
+    REQUIRE_MESSAGE(a->WaitForErr("last call"), a->Describe());
+    auto b = job.Run(options, steps);
+    REQUIRE_MESSAGE(job.WaitForFile("up0"), a->Describe(), b->Describe());
+    REQUIRE_MESSAGE(job.WaitForFile("up1"), a->Describe(), b->Describe());
+    b->Signal(signal);
+    CHECK_MESSAGE(a->Wait() == 121, a->Describe());
+    const std::string sentence = is_preemption ? "no preemption is allowed (--max_preemptions=0)"
+                                               : "no node loss is allowed (--max_node_losses=0)";
+    CHECK_MESSAGE(CountOf(a->err(), sentence) > 0, a->Describe());
+    b->Wait();
+  }
+}
+
+TEST_CASE("restarts: what is used up is given back after progress") {
+  // No step is reported within a millisecond of the worker's start.
+  Job job;
+  auto ddprun =
+      Start(job, {"--nproc_per_node=1", "--max_restarts=1", "--restart_budget_period=0.001"},
+            {"step:1#0", "exit:3#0", "step:2#1", "exit:3#1", "step:3#2", "exit:3#2", "step:4#3"});
+  CHECK_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
+  CHECK_MESSAGE(CountOf(ddprun->err(), "restart 2 of 2") == 1, ddprun->Describe());
+  CHECK_MESSAGE(CountOf(ddprun->err(), "restart 3 of 3") == 1, ddprun->Describe());
+  // What ended each round is told, though the last restart seemed to be used.
+  CHECK_MESSAGE(CountOf(ddprun->err(), "failed: exit code 3") == 3, ddprun->Describe());
 }
 
 }  // namespace

@@ -18,6 +18,8 @@ void Tally::Add(const Tally& other) {
   readopted += other.readopted;
   restarts += other.restarts;
   stops += other.stops;
+  given_back += other.given_back;
+  limited += other.limited;
 }
 
 void Checker::Broken(const std::string& what) {

@@ -23,9 +23,11 @@ struct Tally {
   int given_up = 0;
   int losses = 0;
   int coordinator_starts = 0;
-  int readopted = 0;  // rounds that went on under another start of the coordinator
-  int restarts = 0;   // charged rounds
-  int stops = 0;      // jobs that a user ended
+  int readopted = 0;   // rounds that went on under another start of the coordinator
+  int restarts = 0;    // charged rounds
+  int stops = 0;       // jobs that a user ended
+  int given_back = 0;  // restarts
+  int limited = 0;     // jobs that a limit of restarts ended
   void Add(const Tally& other);
 };
 
@@ -118,6 +120,8 @@ class Checker {
   void OnAssign(int life, const rendezvous::Assign& action, std::set<RoundKey>& sealed);
   void CheckSealed(const RoundKey& key);
   void CheckCharge(const RoundKey& key);
+  void CheckGivenBack(const RoundKey& key, int given_back);
+  void CheckBackoff(const RoundNotes& round, const RoundNotes& last);
   void OnStop(const RoundKey& key, const std::string& how);
   std::string WhyMayStop(const RoundNotes& round) const;
   void CheckEviction(int life, TimePoint local, AgentKey key);
@@ -127,6 +131,8 @@ class Checker {
   void CheckSuccess(const RoundKey& key);
   void CheckFailure(const RoundKey& key, const rendezvous::Verdict& verdict, TimePoint local);
   // As many rounds as --max_same_failure allows ended by what looks like that failure.
+  // The verdict of a job in which more nodes were lost than was allowed.
+  bool IsOutOfLosses(const RoundKey& last, const rendezvous::Verdict& verdict) const;
   bool HasFailedAlike(const RoundKey& last, const rendezvous::FailureReport& named) const;
   void OnRefuse(int life, TimePoint local, const rendezvous::Refuse& action);
   void CheckExit(AgentKey key, const AgentNotes& agent);

@@ -36,6 +36,7 @@ void Checker::OnConclude(int life, const rendezvous::Conclude& action,
     CheckSuccess(key);
   } else {
     ++(ordered_.contains(instance) ? tally_.stops : tally_.failures);
+    if (absl::StrContains(verdict.reason, "(--max_")) ++tally_.limited;
     CheckFailure(key, verdict, coordinators_[life].last_step);
   }
 }
@@ -58,7 +59,8 @@ void Checker::CheckFailure(const RoundKey& key, const rendezvous::Verdict& verdi
   if (!verdict.first_failure) {
     const auto round = rounds_.find(key);
     const bool has_loss = round != rounds_.end() && WhyMayStop(round->second) != "";
-    if (!EndsWithItsFirstNode() || verdict.exit_code != kRendezvous || !has_loss) {
+    const bool may_end = EndsWithItsFirstNode() || IsOutOfLosses(key, verdict);
+    if (!may_end || verdict.exit_code != kRendezvous || !has_loss) {
       Broken("S13: the job ended without a failure: " + verdict.reason);
     }
     return;
@@ -67,7 +69,7 @@ void Checker::CheckFailure(const RoundKey& key, const rendezvous::Verdict& verdi
   const auto round = rounds_.find(key);
   if (round == rounds_.end()) return Broken("S12: a failure in a round that never was");
   const RoundNotes& notes = round->second;
-  if (notes.any.restart_count < scenario_.policy.max_restarts && !HasFailedAlike(key, named)) {
+  if (notes.any.restart_count < notes.any.max_restarts && !HasFailedAlike(key, named)) {
     Broken("S9: the job ended with restarts left");
   }
   const auto told = std::find_if(notes.told.begin(), notes.told.end(),
@@ -93,6 +95,18 @@ void Checker::CheckFailure(const RoundKey& key, const rendezvous::Verdict& verdi
     Broken(absl::StrCat("S12: rank ", named.rank, " is named, which followed rank ",
                         other.report.rank));
   }
+}
+
+bool Checker::IsOutOfLosses(const RoundKey& last, const rendezvous::Verdict& verdict) const {
+  const rendezvous::RestartLimits& limits = scenario_.policy.limits;
+  const bool is_preemption = absl::StrContains(verdict.reason, "(--max_preemptions=");
+  if (!is_preemption && !absl::StrContains(verdict.reason, "(--max_node_losses=")) return false;
+  const std::optional<int> limit = is_preemption ? limits.max_preemptions : limits.max_node_losses;
+  // Each loss has ended a round.
+  const auto rounds = std::count_if(rounds_.begin(), rounds_.end(), [&](const auto& entry) {
+    return entry.first.instance == last.instance && WhyMayStop(entry.second) != "";
+  });
+  return limit && rounds > *limit;
 }
 
 bool Checker::HasFailedAlike(const RoundKey& last, const rendezvous::FailureReport& named) const {

@@ -161,9 +161,11 @@ void Checker::CheckSealed(const RoundKey& key) {
 void Checker::CheckCharge(const RoundKey& key) {
   const RoundNotes& round = rounds_[key];
   const int now = round.any.restart_count;
-  if (now > scenario_.policy.max_restarts) {
-    Broken(absl::StrCat("S9: restart ", now, " of ", scenario_.policy.max_restarts));
+  const int given_back = round.any.max_restarts - scenario_.policy.max_restarts;
+  if (now > round.any.max_restarts || given_back < 0) {
+    Broken(absl::StrCat("S9: restart ", now, " of ", round.any.max_restarts));
   }
+  CheckGivenBack(key, given_back);
   const auto last_key = last_sealed_.find(key.instance);
   if (last_key == last_sealed_.end()) return;
   const RoundNotes& last = rounds_[last_key->second];
@@ -179,6 +181,7 @@ void Checker::CheckCharge(const RoundKey& key) {
   if (now > before + 1) Broken("S9: the restart count jumped");
   if (now <= before) return;
   ++tally_.restarts;
+  CheckBackoff(round, last);
   // A coordinator that was started again may hear first of a round before the last, whose nodes are
   // yet to come: that one's failure is charged.
   const bool is_told = !last.told.empty() || std::ranges::any_of(rounds_, [&](const auto& any) {
@@ -200,6 +203,41 @@ void Checker::CheckCharge(const RoundKey& key) {
   // What failed had lost a node, and nothing kept the coordinator from seeing that.
   if (!has_own && !last.left_early && last.lost_agent && is_quiet) {
     Broken("S9: the loss of a node was charged");
+  }
+}
+
+// The restarts that were given back are those up to some charge, after so long without another.
+void Checker::CheckGivenBack(const RoundKey& key, int given_back) {
+  if (given_back == 0) return;
+  tally_.given_back = std::max(tally_.given_back, given_back);
+  std::optional<TimePoint> begun;
+  std::optional<TimePoint> charged;
+  for (const auto& [other, round] : rounds_) {
+    if (other.instance != key.instance) continue;
+    if (round.any.restart_count == given_back && !begun) begun = round.sealed_at;
+    if (round.any.restart_count > given_back && !charged) charged = round.sealed_at;
+  }
+  const Duration period = scenario_.policy.limits.budget_period;
+  // A clock may go faster than the others.
+  const bool was_long = begun && charged.value_or(timeline_.now()) - *begun >= period * 99 / 100;
+  if (period == Duration{0} || (!was_long && !has_forgotten_)) {
+    Broken(absl::StrCat("S9: ", given_back, " restarts were given back too early"));
+  }
+}
+
+// The second restart in a row waits, the third twice as long; the first never does, which P7 and
+// healthy see.
+void Checker::CheckBackoff(const RoundNotes& round, const RoundNotes& last) {
+  const Duration backoff = scenario_.policy.limits.backoff;
+  const int restart = round.any.restart_count;
+  if (backoff == Duration{0} || restart < 2 || coordinators_.size() > 1 || last.told.empty()) {
+    return;
+  }
+  TimePoint told = last.told.front().receipt;
+  for (const Told& any : last.told) told = std::min(told, any.receipt);
+  const Duration waited = coordinators_[round.life].last_step - told;
+  if (waited < backoff * (1 << (restart - 2))) {
+    Broken(absl::StrCat("S9: restart ", restart, " did not wait"));
   }
 }
 

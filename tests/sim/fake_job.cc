@@ -73,9 +73,9 @@ void FakeJob::Break(const std::string& name, bool is_by_peer) {
   Feed(SessionBroken{from.session, is_by_peer});
 }
 
-void FakeJob::Leave(const std::string& name, const std::string& reason) {
+void FakeJob::Leave(const std::string& name, const std::string& reason, bool is_by_signal) {
   FakeNode& from = node(name);
-  Feed(NodeLeft{from.stamp(), reason});
+  Feed(NodeLeft{from.stamp(), reason, is_by_signal});
   from.is_connected = false;
   from.has_workers = false;
 }

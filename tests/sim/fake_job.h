@@ -47,7 +47,7 @@ class FakeJob {
   // Joins or joins again; with a new session when it has none or `is_new_session`.
   void Join(const std::string& name, bool is_running, bool is_new_session);
   void Break(const std::string& name, bool is_by_peer = false);
-  void Leave(const std::string& name, const std::string& reason);
+  void Leave(const std::string& name, const std::string& reason, bool is_by_signal = false);
   // Applies one event at the present and lets the nodes hear what came of it.
   void Feed(const Event& event);
   // Lets time pass as the driver does: a step at each deadline, a beat of each node per second.

@@ -24,7 +24,12 @@ Policy RandomAgents::RandomPolicy(const Draw& draw) {
   policy.join_timeout = seconds(20 + draw() % 60);
   policy.evict_after = seconds(3 + draw() % 8);
   policy.is_static = draw() % 5 == 0;
-  if (draw() % 4 == 0) policy.limits.max_same_failure = 2 + static_cast<int>(draw() % 2);
+  RestartLimits& limits = policy.limits;
+  if (draw() % 4 == 0) limits.max_same_failure = 2 + static_cast<int>(draw() % 2);
+  if (draw() % 4 == 0) limits.max_node_losses = static_cast<int>(draw() % 3);
+  if (draw() % 4 == 0) limits.max_preemptions = static_cast<int>(draw() % 3);
+  if (draw() % 4 == 0) limits.backoff = milliseconds(500 + draw() % 2000);
+  if (draw() % 4 == 0) limits.budget_period = seconds(1 + draw() % 4);
   if (policy.is_static) {
     policy.min_nodes = policy.max_nodes;
     policy.static_master_addr = "head";
@@ -85,7 +90,7 @@ void RandomAgents::ActOnce() {
       if (job_.node(name).is_connected) job_.Break(name, Below(2) == 0);
       return;
     case 7:
-      if (job_.node(name).is_connected && Below(3) == 0) job_.Leave(name, "chance");
+      if (job_.node(name).is_connected && Below(3) == 0) job_.Leave(name, "chance", Below(2) == 0);
       return;
     case 8:
       job_.node(name).is_silent = Below(3) == 0;
@@ -121,6 +126,7 @@ void RandomAgents::Report(const std::string& name) {
       failed.report.node = node.hello.node.id;
       failed.report.rank = node.first_rank;
       if (Below(3) == 0) failed.report.left_peer = static_cast<int>(Below(8));
+      failed.report.progress = milliseconds(Below(3000));
       failed.report.exit_code = 1 + static_cast<int>(Below(255));
       failed.report.unix_time_ms = static_cast<int64_t>(tally_.steps);
       job_.Feed(failed);
@@ -220,8 +226,9 @@ bool RandomAgents::Settle() {
   }
   // A laggard, a join timeout, an eviction, the acknowledgements: each once, and room to spare.
   const Policy& policy = job_.policy();
-  const Duration limit =
-      3 * policy.join_timeout + 2 * policy.evict_after + policy.verdict_ack_timeout + seconds(60);
+  const Duration limit = 3 * policy.join_timeout + 2 * policy.evict_after +
+                         policy.verdict_ack_timeout + seconds(60) +
+                         (policy.limits.backoff > Duration{0} ? seconds(300) : Duration{0});
   const TimePoint until = job_.now() + limit;
   while (!job_.machine().is_finished() && job_.now() < until) {
     Obey();

@@ -141,7 +141,10 @@ void SimAgent::Do(const launcher::PrepareWorkers& action) {
   Answer(launcher::WorkersPrepared{action.assignment});
 }
 
-void SimAgent::Do(const launcher::StartWorkers& action) { workers_.Start(action.assignment); }
+void SimAgent::Do(const launcher::StartWorkers& action) {
+  started_at_ = now();
+  workers_.Start(action.assignment);
+}
 
 void SimAgent::Do(const launcher::StopWorkers& action) {
   workers_.Stop(action.signal, action.grace);
@@ -165,6 +168,7 @@ void SimAgent::Do(const launcher::DescribeFailure& action) {
   report.signal = action.end.signal;
   report.message = action.end.message;
   report.left_peer = left_peers_[action.end.pid];
+  report.progress = std::chrono::floor<milliseconds>(action.end.at - started_at_);
   Answer(launcher::FailureDescribed{action.end, action.assignment, report});
 }
 
@@ -183,7 +187,7 @@ void SimAgent::Do(const launcher::ReportSuccess& action) {
 }
 
 void SimAgent::Do(const launcher::LeaveJob& action) {
-  contact_.Give(rendezvous::LeaveCommand{action.reason});
+  contact_.Give(rendezvous::LeaveCommand{action.reason, action.is_by_signal});
 }
 
 void SimAgent::Do(const launcher::AckVerdict&) { contact_.Give(rendezvous::AckCommand{}); }

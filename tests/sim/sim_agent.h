@@ -82,6 +82,7 @@ class SimAgent final : public Process, public AgentEnd {
   bool is_stepping_ = false;
   uint16_t store_port_ = 0;
   std::map<int, std::optional<int>> left_peers_;  // by pid
+  TimePoint started_at_{};                        // its workers
 };
 
 }  // namespace ddprun::sim

@@ -101,6 +101,8 @@ TEST_CASE("sim: the control plane keeps its promises in every seed") {
   CHECK(range.tally.readopted > often(50));
   CHECK(range.tally.restarts > often(50));
   CHECK(range.tally.stops > often(10));
+  CHECK(range.tally.given_back > 0);
+  CHECK(range.tally.limited > often(2));
 }
 
 }  // namespace

@@ -135,7 +135,12 @@ void DrawStop(uint64_t seed, Scenario& scenario) {
 // In some runs, from a stream of its own as well.
 void DrawLimits(uint64_t seed, rendezvous::Policy& policy) {
   Random random(Mix(seed, 8));
-  if (random.Chance(25)) policy.limits.max_same_failure = random.Between(2, 3);
+  rendezvous::RestartLimits& limits = policy.limits;
+  if (random.Chance(25)) limits.max_same_failure = random.Between(2, 3);
+  if (random.Chance(15)) limits.max_node_losses = random.Between(0, 2);
+  if (random.Chance(15)) limits.max_preemptions = random.Between(0, 2);
+  if (random.Chance(25)) limits.backoff = milliseconds(random.Between(500, 4000));
+  if (random.Chance(25)) limits.budget_period = seconds(random.Between(2, 20));
 }
 
 }  // namespace
@@ -182,9 +187,11 @@ Scenario DrawScenario(uint64_t seed, int node_count) {
   // Whatever the state at the time of healing: a few rounds, each with its waits.
   const rendezvous::Policy& policy = scenario.policy;
   const Duration round = policy.evict_after + agent.shutdown_timeout + policy.last_call +
-                         scenario.work + scenario.skew + seconds(30);
+                         scenario.work + scenario.skew + seconds(30) + 4 * policy.limits.backoff;
   scenario.end_by = scenario.heal_at + 2 * policy.join_timeout + policy.orphan_timeout +
                     agent.exit_barrier_timeout + 4 * round;
+  // Restarts that are given back again and again wait longer and longer.
+  if (policy.limits.backoff > Duration{0}) scenario.end_by += std::chrono::minutes(5);
   return scenario;
 }
 

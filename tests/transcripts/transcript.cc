@@ -47,6 +47,10 @@ Policy ParsePolicy(const Options& options) {
     if (key == "max") policy.max_nodes = std::atoi(value.c_str());
     if (key == "max_restarts") policy.max_restarts = std::atoi(value.c_str());
     if (key == "max_same_failure") policy.limits.max_same_failure = std::atoi(value.c_str());
+    if (key == "max_node_losses") policy.limits.max_node_losses = std::atoi(value.c_str());
+    if (key == "max_preemptions") policy.limits.max_preemptions = std::atoi(value.c_str());
+    if (key == "backoff") policy.limits.backoff = ParseDuration(value);
+    if (key == "budget_period") policy.limits.budget_period = ParseDuration(value);
     if (key == "last_call") policy.last_call = ParseDuration(value);
     if (key == "join_timeout") policy.join_timeout = ParseDuration(value);
     if (key == "orphan_timeout") policy.orphan_timeout = ParseDuration(value);
@@ -156,9 +160,10 @@ class Runner {
       job_->Feed(StopOrdered{node.stamp(), is_after_step, "ddprun stop on node " + words[1]});
     } else if (words[0] == "fail") {
       job_->Feed(Failure(node, ParseOptions(words, 2)));
-    } else if (words[0] == "leave") {
+    } else if (words[0] == "leave" || words[0] == "preempt") {
       const size_t reason = words[0].size() + 1 + words[1].size();
-      job_->Leave(words[1], reason < line.size() ? line.substr(reason + 1) : "");
+      job_->Leave(words[1], reason < line.size() ? line.substr(reason + 1) : "",
+                  words[0] == "preempt");
     } else {
       return false;
     }
@@ -199,6 +204,8 @@ class Runner {
       if (key == "run") node.hello.policy.run_id = value;
       if (key == "max_restarts") node.hello.policy.max_restarts = number;
       if (key == "max_same_failure") node.hello.policy.limits.max_same_failure = number;
+      if (key == "max_node_losses") node.hello.policy.limits.max_node_losses = number;
+      if (key == "backoff") node.hello.policy.limits.backoff = ParseDuration(value);
       if (key == "nnodes") {
         node.hello.policy.min_nodes = number;
         node.hello.policy.max_nodes = std::atoi(value.c_str() + value.find(':') + 1);
@@ -219,6 +226,7 @@ class Runner {
       if (key == "age") event.age = ParseDuration(value);
       if (key == "left_peer") report.left_peer = number;
       if (key == "step") report.step = number;
+      if (key == "progress") report.progress = std::chrono::seconds(number);
       if (key == "says") report.error = WorkerError{.message = value};
       if (key == "signal") {
         report.signal = number;

@@ -7,17 +7,18 @@
 //   a: waiting "1 of 2 nodes, waiting for 1 more" until=600000ms
 //
 // A block is commands, a line of four dashes, the expected lines, an empty line. Commands:
-//   policy k=v...   min max max_restarts max_same_failure last_call join_timeout evict_after static
-//   (first command)
+//   policy k=v...   min max max_restarts max_same_failure max_node_losses max_preemptions backoff
+//                   budget_period last_call join_timeout evict_after static (first command)
 //   set NODE k=v...     workers role rank addr from accepted port host endpoint nnodes=MIN:MAX run
 //                       slurm_job slurm_step slurm_nodes max_restarts max_same_failure
+//                       max_node_losses backoff
 //   join NODE [new]     no worker lives there; `new`: over a new session although it has one
 //   attach NODE         over a new session, with the workers of what it has adopted
 //   stamp NODE E.R [other]   what it believes to have adopted; `other`: of another job
 //   beat|ok|ack NODE
 //   first_ok NODE [rank=][age=]
-//   leave NODE REASON
-//   fail NODE [rank=][code=][signal=][age=][left_peer=][step=][says=]
+//   leave NODE REASON | preempt NODE REASON
+//   fail NODE [rank=][code=][signal=][age=][left_peer=][step=][progress=][says=]
 //   held NODE as OTHER [k=v...]   attaches with OTHER's place: node_rank first_rank world_size
 //                       node_count round
 //   restart [forget]    the coordinator is killed, another starts with its file or without

@@ -1,6 +1,7 @@
 // What limits restarts beside --max_restarts.
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -44,6 +45,38 @@ TEST_CASE("restart options: how often the same failure may come") {
     CHECK(ErrorOf({"--max_same_failure=" + bad, "p"}) ==
           "--max_same_failure '" + bad + "': expected a number from 2 to 1000000");
   }
+}
+
+TEST_CASE("restart options: losses, preemptions, back-off and the period") {
+  const LaunchConfig config =
+      Config({"--max_restarts=3", "--max_node_losses=0", "--max_preemptions=7",
+              "--restart_backoff=0.5", "--restart_budget_period=3600", "p"});
+  CHECK(config.warnings.empty());
+  CHECK(config.limits.max_node_losses == 0);
+  CHECK(config.limits.max_preemptions == 7);
+  CHECK(config.limits.backoff == std::chrono::milliseconds(500));
+  CHECK(config.limits.budget_period == std::chrono::hours(1));
+  CHECK(Config({"--max_restarts=3", "p"}, {"PET_RESTART_BACKOFF=2"}).limits.backoff ==
+        std::chrono::seconds(2));
+  for (const std::string option :
+       {"--max_node_losses", "--max_preemptions", "--restart_backoff", "--restart_budget_period"}) {
+    for (const std::string bad : {"-1", "x", ""}) {
+      CAPTURE(option);
+      CAPTURE(bad);
+      CHECK(ErrorOf({option + "=" + bad, "p"}).find(option + " '" + bad + "': expected ") == 0);
+    }
+  }
+  CHECK(ErrorOf({"--restart_backoff=0", "p"}).find("--restart_backoff '0'") == 0);
+}
+
+TEST_CASE("restart options: with a range of nodes losses are limited without restarts, too") {
+  CHECK(Config({"--nnodes=1:2", "--rdzv_endpoint=h", "--max_node_losses=2", "p"}).warnings.empty());
+  const LaunchConfig config =
+      Config({"--nnodes=2", "--rdzv_endpoint=h", "--max_node_losses=2", "p"});
+  REQUIRE(config.warnings.size() == 1);
+  CHECK(config.warnings[0] ==
+        "--max_node_losses is not used: with --max_restarts=0, the default, the first failure or "
+        "loss of a node ends the job");
 }
 
 TEST_CASE("restart options: without restarts one line says that they limit nothing") {

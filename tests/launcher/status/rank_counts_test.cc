@@ -91,6 +91,25 @@ TEST_CASE("rank counts: one step has a number and an age, and two have rates") {
   CHECK(!two.exposed_share);
 }
 
+TEST_CASE("rank counts: progress goes to the last step, and without steps to now") {
+  RankHistory history;
+  const TimePoint now = kStart + seconds(60);
+  CHECK(history.Progress(now, AtStep(10)).time == Duration{0});  // It was not started.
+  history.Reset(kStart);
+  CHECK(history.Progress(now, AtStep(10)).step == 110);
+  CHECK(history.Progress(now, AtStep(10)).time == seconds(5));
+  CHECK(!history.Progress(now, {}).step);
+  CHECK(history.Progress(now, {}).time == seconds(60));
+  // What a worker has made up is believed as far as it can be.
+  RankCounts counts = AtStep(10);
+  for (const int64_t at : {Ns(kStart) - 1, Ns(now) + 1, std::numeric_limits<int64_t>::min()}) {
+    counts.step_at_ns = at;
+    CHECK(history.Progress(now, counts).time == seconds(60));
+  }
+  counts.step = -1;
+  CHECK(!history.Progress(now, counts).step);
+}
+
 TEST_CASE("rank counts: the time of evaluations is all of them, and no part of the steps' speed") {
   RankHistory history;
   history.Reset(kStart);

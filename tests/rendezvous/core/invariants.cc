@@ -105,6 +105,25 @@ void CheckDeadline(const State& state, Breaches& broken) {
   }
 }
 
+// What the user has limited, beside the restarts.
+void CheckSpent(const State& state, Breaches& broken) {
+  const RestartsSpent& spent = state.spent;
+  const RestartLimits& limits = state.policy.limits;
+  if (!state.has_policy) return;
+  const bool may_give_back = limits.budget_period > Duration{0};
+  if (spent.given_back < 0 || spent.given_back > (may_give_back ? state.restart_count : 0)) {
+    broken.push_back(absl::StrCat("S9: ", spent.given_back, " restarts given back"));
+  }
+  if (state.phase == Phase::kClosed) return;
+  if (limits.max_same_failure > 0 && spent.same_failures >= limits.max_same_failure) {
+    broken.push_back("S9: it goes on after the same failure again");
+  }
+  if (spent.node_losses > limits.max_node_losses.value_or(0) ||
+      spent.preemptions > limits.max_preemptions.value_or(0)) {
+    broken.push_back("S9: it goes on after more losses than are allowed, or counts without limit");
+  }
+}
+
 }  // namespace
 
 Breaches CheckState(const RendezvousMachine& machine) {
@@ -115,14 +134,11 @@ Breaches CheckState(const RendezvousMachine& machine) {
   CheckGone(state, broken);
   CheckDeadline(state, broken);
   // Before the first node has given the policy, the count comes from the job's file.
-  const bool is_over_budget = state.has_policy && state.restart_count > state.policy.max_restarts;
+  const bool is_over_budget = state.has_policy && state.restart_count > state.MaxRestarts();
   if (state.restart_count < 0 || is_over_budget) {
     broken.push_back(absl::StrCat("S9: ", state.restart_count, " restarts"));
   }
-  const int most_alike = state.policy.limits.max_same_failure;
-  if (most_alike > 0 && state.phase != Phase::kClosed && state.spent.same_failures >= most_alike) {
-    broken.push_back(absl::StrCat("S9: it goes on after ", most_alike, " failures of one kind"));
-  }
+  CheckSpent(state, broken);
   if (!state.is_instance_inherited && state.round_floor != state.round) {
     broken.push_back("S3: a round counts that no coordinator of this job gave out");
   }
@@ -158,7 +174,8 @@ Breaches InvariantChecker::AfterStep(const RendezvousMachine& machine, const Eve
     if (refuse != nullptr && machine.verdict().has_value()) is_over_ = true;
   }
   // While a round drains, the end may fall due with any event.
-  const bool may_go_on = policy_.max_restarts > 0 || policy_.min_nodes < policy_.max_nodes;
+  const bool may_go_on =
+      (policy_.max_restarts > 0 || policy_.min_nodes < policy_.max_nodes) && !LimitsLosses();
   if (std::holds_alternative<NodeLeft>(event) && !was_over && !was_draining_ && may_go_on &&
       machine.verdict().has_value() && machine.verdict()->exit_code != 0) {
     Broken("S13: a leave closed the job");
@@ -327,7 +344,7 @@ void InvariantChecker::OnConclude(const RendezvousMachine& machine, const Conclu
   if (!verdict.first_failure.has_value()) {
     const bool is_started_once =
         policy_.max_restarts == 0 && (policy_.is_static || policy_.min_nodes == policy_.max_nodes);
-    if (verdict.exit_code != kRendezvousExitCode || !is_started_once) {
+    if (verdict.exit_code != kRendezvousExitCode || (!is_started_once && !LimitsLosses())) {
       Broken("S12: a failure without a cause");
     }
     return;

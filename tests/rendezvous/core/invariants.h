@@ -56,6 +56,9 @@ class InvariantChecker {
   void CheckSpares(const RendezvousMachine& machine, const RoundNotes& round);
   void CheckBudget(const RendezvousMachine& machine, const Event& event);
   void CheckEnd(const RendezvousMachine& machine, const Event& event, const Conclude& action);
+  bool LimitsLosses() const {
+    return policy_.limits.max_node_losses.has_value() || policy_.limits.max_preemptions.has_value();
+  }
   // The first from its node of a step of which others are known.
   bool IsLateSpare(const ClusterPlace& place) const;
   void Broken(std::string what) { broken_.push_back(std::move(what)); }

@@ -257,7 +257,7 @@ TEST_CASE("connect: a client that waits stops at once, without a word more") {
   auto client = ConnectRendezvous(options, log.handler());
   client->Join(TestNode("a"));
   REQUIRE(log.Await<Waiting>());
-  client->Leave("SIGINT");
+  client->Leave("SIGINT", true);
   client->EndContact(kPatience);
   CHECK(log.Await<ContactEnded>());
   client.reset();

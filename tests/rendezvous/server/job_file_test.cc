@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <climits>
 #include <filesystem>
 #include <fstream>
 #include <future>
@@ -129,7 +130,12 @@ TEST_CASE(
   record.spent = {.charged_epoch = Epoch{39},
                   .charged_round = Round{UINT64_MAX},
                   .same_failures = 2,
-                  .fingerprint = UINT64_MAX - 1};
+                  .fingerprint = UINT64_MAX - 1,
+                  .failures_in_row = 3,
+                  .progress = std::chrono::hours(9),
+                  .given_back = 4,
+                  .node_losses = 5,
+                  .preemptions = 6};
   REQUIRE(WriteJob(directory.path(), record).ok());
   CHECK(line().find("ddprun-job 2 ") == 0);
   for (int start = 0; start < 2; ++start) {
@@ -138,6 +144,22 @@ TEST_CASE(
     CHECK(next->spent == record.spent);
     CHECK(next->restart_count == 3);
     CHECK(next->verdict == record.verdict);
+  }
+}
+
+TEST_CASE("job file: counts that cannot be are none") {
+  const testing::TempDir directory;
+  Record record = FullRecord();
+  for (const RestartsSpent& spent :
+       {RestartsSpent{.same_failures = -1}, RestartsSpent{.failures_in_row = INT_MAX},
+        RestartsSpent{.progress = std::chrono::milliseconds(-1)},
+        RestartsSpent{.progress = std::chrono::milliseconds::max()}}) {
+    record.spent = spent;
+    REQUIRE(WriteJob(directory.path(), record).ok());
+    const auto next = BeginJob(directory.path());
+    REQUIRE(next.ok());
+    CHECK(next->restart_count == 3);
+    CHECK(next->spent == RestartsSpent{});
   }
 }
 

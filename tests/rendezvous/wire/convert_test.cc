@@ -53,14 +53,27 @@ TEST_CASE("convert: limits of restarts and a failure's step survive; without the
     return *back;
   };
   CHECK(std::get<NodeJoined>(over_the_wire(joined)).policy.limits == RestartLimits{});
-  joined.policy.limits = {.max_same_failure = 2};
+  joined.policy.limits = {.max_same_failure = 2,
+                          .max_node_losses = 0,
+                          .max_preemptions = 7,
+                          .backoff = std::chrono::milliseconds(500),
+                          .budget_period = std::chrono::hours(1)};
   CHECK(std::get<NodeJoined>(over_the_wire(joined)).policy.limits == joined.policy.limits);
 
   WorkersFailed failed;
   CHECK(std::get<WorkersFailed>(over_the_wire(failed)).report == failed.report);
   for (const int64_t step : {int64_t{0}, std::numeric_limits<int64_t>::max()}) {
     failed.report.step = step;
+    failed.report.progress = std::chrono::hours(1);
     CHECK(std::get<WorkersFailed>(over_the_wire(failed)).report == failed.report);
+  }
+}
+
+TEST_CASE("convert: whether a node leaves by a signal survives; an older release says no") {
+  for (const bool is_by_signal : {false, true}) {
+    const auto message = ToProto(NodeLeft{{}, "stopped by SIGTERM", is_by_signal}, Duration{0});
+    REQUIRE(message.ok());
+    CHECK(std::get<NodeLeft>(*FromProto(*message)).is_by_signal == is_by_signal);
   }
 }
 
@@ -98,6 +111,18 @@ const Row kMalformed[] = {
      [](v1::AgentMessage& m) { m.mutable_join()->mutable_policy()->set_max_restarts(~0u); }},
     {"policy.max_same_failure",
      [](v1::AgentMessage& m) { m.mutable_join()->mutable_policy()->set_max_same_failure(~0u); }},
+    {"policy.max_node_losses",
+     [](v1::AgentMessage& m) { m.mutable_join()->mutable_policy()->set_max_node_losses(~0u); }},
+    {"policy.max_preemptions",
+     [](v1::AgentMessage& m) { m.mutable_join()->mutable_policy()->set_max_preemptions(~0u); }},
+    {"policy.restart_backoff_ms",
+     [](v1::AgentMessage& m) {
+       m.mutable_join()->mutable_policy()->set_restart_backoff_ms(~uint64_t{0});
+     }},
+    {"policy.restart_budget_period_ms",
+     [](v1::AgentMessage& m) {
+       m.mutable_join()->mutable_policy()->set_restart_budget_period_ms(~uint64_t{0});
+     }},
     {"policy.static_master_port",
      [](v1::AgentMessage& m) {
        m.mutable_join()->mutable_policy()->set_static_master_port(65536);

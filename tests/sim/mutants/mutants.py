@@ -1,4 +1,4 @@
-"""The ten faults that the simulator must find.
+"""The twelve faults that the simulator must find.
 
 Each patch is (file, text that stands in it exactly once, text in its place). MUTANT is true while the
 fault is switched on.
@@ -77,5 +77,17 @@ MUTANTS = [
         "patches": [(CORE + "machine_readopt.cc",
                      "bool State::MayReadopt(const Stamp& stamp) const {\n",
                      "bool State::MayReadopt(const Stamp& stamp) const {\n  if (MUTANT) return false;\n")],
+    },
+    {
+        "name": "a restart does not wait",
+        "patches": [(CORE + "restart_budget.cc",
+                     "  return std::min(wait, longest);\n",
+                     "  return MUTANT ? Duration{0} : std::min(wait, longest);\n")],
+    },
+    {
+        "name": "restarts are given back without progress",
+        "patches": [(CORE + "restart_budget.cc",
+                     "spent.progress < limits.budget_period)",
+                     "(!MUTANT && spent.progress < limits.budget_period))")],
     },
 ]
