@@ -54,4 +54,16 @@ absl::StatusOr<UniqueFd> OpenOwn(const std::string& path, int flags, mode_t mode
   return Failed(path, ELOOP);
 }
 
+absl::StatusOr<std::string> EndOfOwnLinks(const std::string& path) {
+  std::string at = path;
+  for (int i = 0; i < kMaxLinks; ++i) {
+    struct stat about {};
+    if (lstat(at.c_str(), &about) != 0 || !S_ISLNK(about.st_mode)) return at;
+    absl::StatusOr<std::string> next = Follow(at);
+    if (!next.ok()) return next.status();
+    at = *std::move(next);
+  }
+  return Failed(path, ELOOP);
+}
+
 }  // namespace ddprun::launcher

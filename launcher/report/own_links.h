@@ -17,6 +17,9 @@ namespace ddprun::launcher {
 // whoever made them.
 absl::StatusOr<UniqueFd> OpenOwn(const std::string& path, int flags, mode_t mode = 0);
 
+// What OpenOwn would open or make in the end: `path`, or what the links there lead to.
+absl::StatusOr<std::string> EndOfOwnLinks(const std::string& path);
+
 }  // namespace ddprun::launcher
 
 #endif  // DDPRUN_LAUNCHER_REPORT_OWN_LINKS_H_

@@ -67,9 +67,16 @@ absl::Status CheckWritable(const std::string& path) {
   // Neither made nor emptied.
   const absl::Status opened = OpenOwn(path, O_WRONLY | O_NONBLOCK).status();
   if (!absl::IsNotFound(opened)) return opened;
+  // A link that leads nowhere yet: what counts is where the file would be made.
+  const absl::StatusOr<std::string> end = EndOfOwnLinks(path);
+  if (!end.ok()) return end.status();
   std::string name;
-  const UniqueFd fd = OpenTemporary(path, name);
-  if (!fd.is_open()) return Failed("write to", path, errno);
+  const UniqueFd fd = OpenTemporary(*end, name);
+  if (!fd.is_open()) {
+    const int error = errno;
+    const std::string leads = *end == path ? "" : absl::StrCat(" (a link to ", *end, ")");
+    return Failed("write to", absl::StrCat(path, leads), error);
+  }
   unlink(name.c_str());
   return absl::OkStatus();
 }

@@ -1,6 +1,7 @@
 // --report_file and --event_log_handler: what programs read about a job.
 #include <signal.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <doctest/doctest.h>
 
@@ -126,12 +127,16 @@ TEST_CASE("report file: failures that nobody had room to describe are counted") 
 TEST_CASE("report file: a path that cannot be written is refused before the job starts") {
   Job job;
   REQUIRE(mkfifo(job.File("fifo").c_str(), 0600) == 0);
-  for (const std::string& path : {job.File("no/such"), job.File(""), job.File("fifo")}) {
-    auto ddprun = job.Run({"--report_file", path}, {"touch:" + job.File("started")});
-    REQUIRE_MESSAGE(ddprun->Wait() == 120, ddprun->Describe());
-    CHECK_MESSAGE(ddprun->err().find("ddprun: error: --report_file: ") == 0, ddprun->Describe());
-    CHECK(ddprun->err().find(path) != std::string::npos);
-    CHECK_FALSE(job.HasFile("started"));
+  REQUIRE(symlink("no/such/file", job.File("dangling").c_str()) == 0);
+  for (const std::string option : {"--report_file", "--event_file"}) {
+    for (const std::string name : {"no/such", "", "fifo", "dangling"}) {
+      const std::string path = job.File(name);
+      auto ddprun = job.Run({option, path}, {"touch:" + job.File("started")});
+      REQUIRE_MESSAGE(ddprun->Wait() == 120, ddprun->Describe());
+      CHECK_MESSAGE(ddprun->err().find("ddprun: error: " + option + ": ") == 0, ddprun->Describe());
+      CHECK(ddprun->err().find(path) != std::string::npos);
+      CHECK_FALSE(job.HasFile("started"));
+    }
   }
 }
 

@@ -105,6 +105,23 @@ TEST_CASE("whole file: what cannot be written is named with its path, before and
   CHECK_FALSE(WriteWholeFile(dir.File("fifo"), "x").ok());
 }
 
+TEST_CASE("whole file: a link into a folder that is missing is refused before") {
+  const testing::TempDir dir;
+  REQUIRE(symlink("no/such/report.json", dir.File("link").c_str()) == 0);
+  REQUIRE(symlink(dir.File("link").c_str(), dir.File("chain").c_str()) == 0);
+  for (const std::string name : {"link", "chain"}) {
+    const std::string message(CheckWritable(dir.File(name)).message());
+    CHECK(message.find(dir.File(name) + " (a link to " + dir.File("no/such/report.json") + ")") !=
+          std::string::npos);
+    CHECK_FALSE(WriteWholeFile(dir.File(name), "x").ok());
+  }
+  // One that leads to no file yet can be written, and nothing is left of the check.
+  REQUIRE(symlink("target", dir.File("good").c_str()) == 0);
+  CHECK(CheckWritable(dir.File("good")).ok());
+  CHECK_FALSE(std::filesystem::exists(dir.File("target")));
+  CHECK(FilesIn(dir) == 3);
+}
+
 TEST_CASE("whole file: the check leaves nothing behind and touches no text") {
   const testing::TempDir dir;
   CHECK(CheckWritable(dir.File("a")).ok());
