@@ -24,6 +24,11 @@ struct Written {
 };
 
 absl::Status Open(const std::string& path, UniqueFd& fd) {
+  // Behind what stands there, by the place that all have who write to that descriptor.
+  if (const std::optional<int> own = OwnDescriptor(path)) {
+    fd = UniqueFd(fcntl(*own, F_DUPFD_CLOEXEC, 0));
+    return fd.is_open() ? absl::OkStatus() : FileError("open", EscapeControl(path));
+  }
   // O_NONBLOCK: a FIFO would wait for its reader.
   absl::StatusOr<UniqueFd> opened =
       OpenOwn(path, O_WRONLY | O_APPEND | O_CREAT | O_NOCTTY | O_NONBLOCK, 0666);

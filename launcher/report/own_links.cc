@@ -2,12 +2,15 @@
 
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/magic.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "launcher/cli/text.h"
 
@@ -52,6 +55,30 @@ absl::StatusOr<UniqueFd> OpenOwn(const std::string& path, int flags, mode_t mode
     at = *std::move(next);
   }
   return Failed(path, ELOOP);
+}
+
+std::optional<int> OwnDescriptor(const std::string& path) {
+  std::string at = path;
+  for (int i = 0; i < kMaxLinks; ++i) {
+    const UniqueFd link(open(at.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
+    struct stat about {};
+    struct statfs system {};
+    if (!link.is_open() || fstat(link.get(), &about) != 0 || !S_ISLNK(about.st_mode)) return {};
+    if (fstatfs(link.get(), &system) == 0 && system.f_type == PROC_SUPER_MAGIC) {
+      // Another process's descriptor has a number as well, but leads elsewhere.
+      int number = -1;
+      struct stat named {};
+      struct stat own {};
+      const bool is_own = absl::SimpleAtoi(at.substr(at.rfind('/') + 1), &number) && number >= 0 &&
+                          stat(at.c_str(), &named) == 0 && fstat(number, &own) == 0 &&
+                          named.st_dev == own.st_dev && named.st_ino == own.st_ino;
+      if (is_own) return number;
+    }
+    absl::StatusOr<std::string> next = Follow(at);
+    if (!next.ok()) return {};
+    at = *std::move(next);
+  }
+  return {};
 }
 
 absl::StatusOr<std::string> EndOfOwnLinks(const std::string& path) {

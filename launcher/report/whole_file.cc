@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <optional>
 #include <random>
 
 #include "absl/strings/str_cat.h"
@@ -41,6 +42,7 @@ absl::Status WriteInPlace(const std::string& path, absl::string_view text) {
 }  // namespace
 
 absl::Status WriteWholeFile(const std::string& path, absl::string_view text) {
+  if (const std::optional<int> own = OwnDescriptor(path)) return WriteAll(*own, text, path);
   struct stat about {};
   // A link or a device keeps being what it is.
   const bool is_special = lstat(path.c_str(), &about) == 0 && !S_ISREG(about.st_mode);
@@ -54,11 +56,18 @@ absl::Status WriteWholeFile(const std::string& path, absl::string_view text) {
 }
 
 absl::Status WriteIfThere(const std::string& path, absl::string_view text) {
+  if (const std::optional<int> own = OwnDescriptor(path)) return WriteAll(*own, text, path);
   const absl::StatusOr<UniqueFd> fd = OpenOwn(path, O_WRONLY | O_TRUNC | O_NONBLOCK);
   return fd.ok() ? WriteAll(fd->get(), text, path) : absl::OkStatus();
 }
 
 absl::Status CheckWritable(const std::string& path) {
+  if (const std::optional<int> own = OwnDescriptor(path)) {
+    const int mode = fcntl(*own, F_GETFL) & O_ACCMODE;
+    if (mode == O_WRONLY || mode == O_RDWR) return absl::OkStatus();
+    return absl::FailedPreconditionError(
+        absl::StrCat(EscapeControl(path), ": descriptor ", *own, " is not open for writing"));
+  }
   struct stat about {};
   if (stat(path.c_str(), &about) == 0 && !S_ISREG(about.st_mode)) {
     return absl::FailedPreconditionError(

@@ -140,6 +140,24 @@ TEST_CASE("report file: a path that cannot be written is refused before the job 
   }
 }
 
+TEST_CASE("report file: /dev/stderr does not empty the log behind it") {
+  for (const std::string option : {"--report_file", "--event_file"}) {
+    Job job;
+    const std::string log = job.File("log");
+    const std::string command = "echo before > '" + log + "'; exec '" + Runfile("ddprun") + "' " +
+                                option + "=/dev/stderr '" + Runfile("tests/e2e/toy_worker") +
+                                "' err:said exit:3 2>> '" + log + "'";
+    auto ddprun = job.RunProgram({"/bin/sh", "-c", command});
+    REQUIRE_MESSAGE(ddprun->Wait() == 3, ddprun->Describe());
+    const std::string text = ReadFile(log);
+    CHECK_MESSAGE(text.find("before\n") == 0, text);
+    CHECK_MESSAGE(text.find("said\n") != std::string::npos, text);
+    const char* part = option == "--report_file" ? "\"outcome\": \"failed\"" : "job_start";
+    CHECK_MESSAGE(text.find(part) != std::string::npos, text);
+    CHECK_MESSAGE(text.find("exit code 3: that of rank 0") != std::string::npos, text);
+  }
+}
+
 // The events on stderr, in their order.
 std::vector<Json> Events(const Subprocess& process) {
   std::vector<Json> events;

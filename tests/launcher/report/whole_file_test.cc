@@ -1,15 +1,18 @@
 #include "launcher/report/whole_file.h"
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 
+#include "rendezvous/base/unique_fd.h"
 #include "tests/support/files.h"
 #include "tests/support/skip.h"
 #include "tests/support/temp_dir.h"
@@ -120,6 +123,47 @@ TEST_CASE("whole file: a link into a folder that is missing is refused before") 
   CHECK(CheckWritable(dir.File("good")).ok());
   CHECK_FALSE(std::filesystem::exists(dir.File("target")));
   CHECK(FilesIn(dir) == 3);
+}
+
+TEST_CASE("whole file: behind a descriptor of ours nothing is emptied or written over") {
+  const testing::TempDir dir;
+  const UniqueFd log(open(dir.File("log").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+  REQUIRE(log.is_open());
+  const auto say = [&log](const char* text) {
+    return write(log.get(), text, strlen(text)) == static_cast<ssize_t>(strlen(text));
+  };
+  REQUIRE(say("before\n"));
+  const std::string number = std::to_string(log.get());
+  REQUIRE(symlink(("/dev/fd/" + number).c_str(), dir.File("link").c_str()) == 0);
+  const std::string paths[] = {"/dev/fd/" + number, "/proc/self/fd/" + number,
+                               "/proc/" + std::to_string(getpid()) + "/fd/" + number,
+                               "/dev//fd/" + number, dir.File("link")};
+  std::string expected = "before\n";
+  for (const std::string& path : paths) {
+    CAPTURE(path);
+    CHECK(CheckWritable(path).ok());
+    CHECK(WriteWholeFile(path, "report\n").ok());
+    // What is said behind it stands behind it.
+    REQUIRE(say("after\n"));
+    expected += "report\nafter\n";
+    CHECK(ReadFile(dir.File("log")) == expected);
+  }
+}
+
+TEST_CASE("whole file: a descriptor of ours may be a pipe, and has to be open for writing") {
+  int ends[2];
+  REQUIRE(pipe2(ends, O_CLOEXEC) == 0);
+  const UniqueFd reading(ends[0]);
+  const UniqueFd writing(ends[1]);
+  const std::string path = "/dev/fd/" + std::to_string(writing.get());
+  CHECK(CheckWritable(path).ok());
+  CHECK(WriteWholeFile(path, "report").ok());
+  char text[16];
+  CHECK(read(reading.get(), text, sizeof(text)) == 6);
+  const std::string other = "/dev/fd/" + std::to_string(reading.get());
+  CHECK(std::string(CheckWritable(other).message()).find("is not open for writing") !=
+        std::string::npos);
+  CHECK_FALSE(CheckWritable("/dev/fd/1000").ok());
 }
 
 TEST_CASE("whole file: the check leaves nothing behind and touches no text") {
