@@ -115,8 +115,8 @@ void ReadPlainValues(OptionReader& read, const MachineFacts& machine, LaunchConf
   config.virtual_local_rank = read.Flag("virtual_local_rank");
   config.checks_itself = read.Flag("check");
   config.log_dir = read.Text("log_dir");
-  config.report_file = read.Text("report_file");
-  config.termination_message_file = read.Text("termination_message_file");
+  read.Into("report_file", config.report_file, ParsePath);
+  read.Into("termination_message_file", config.termination_message_file, ParsePath);
   const GivenValue* message = read.FindText("termination_message_file");
   if (message != nullptr && message->text == config.report_file) {
     read.Refuse(*message, "--report_file names it, too; expected a file of its own");
