@@ -199,7 +199,7 @@ rendezvous::RendezvousOptions Agent::ConnectOptions(std::string run_dir) {
   if (is_static) options.on_store_connection = [this](UniqueFd fd) { store_.Adopt(std::move(fd)); };
   options.endpoint_host = config.endpoint.host;
   options.endpoint_port = config.endpoint.port;
-  if (MeetsOnLoopback(config)) options.listen_host = config.endpoint.host;
+  options.listen_host = LoopbackOf(config);
   options.more_ports = config.more_ports;
   options.endpoint_source = config.endpoint_source;
   options.is_host = config.rendezvous_options.is_host;

@@ -1,15 +1,46 @@
 #include "launcher/agent/agent_policy.h"
 
-#include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <cstdlib>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "absl/strings/numbers.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 
 namespace ddprun::launcher {
+namespace {
+
+// As inet_aton(3) reads it, whom getaddrinfo asks first: 127.1, 0x7f.1 and 2130706433 are
+// 127.0.0.1. Empty: it is none.
+std::optional<uint32_t> Ipv4Of(const std::string& host) {
+  const std::vector<std::string> parts = absl::StrSplit(host, '.');
+  if (parts.size() > 4) return std::nullopt;
+  uint64_t address = 0;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (parts[i].empty() || !absl::ascii_isdigit(parts[i][0])) return std::nullopt;
+    char* end = nullptr;
+    const uint64_t part = std::strtoull(parts[i].c_str(), &end, 0);  // octal behind a 0, hex
+    // The last part is all that is left of the address.
+    const size_t bits = i + 1 < parts.size() ? 8 : 8 * (4 - i);
+    if (*end != '\0' || part >> bits != 0) return std::nullopt;
+    address = address << bits | part;
+  }
+  return static_cast<uint32_t>(address);
+}
+
+// "::ffff:127.0.0.1" is an IPv4 address to whoever connects.
+std::string WithoutMapping(const std::string& host) {
+  constexpr absl::string_view kPrefix = "::ffff:";
+  const bool is_mapped = absl::StartsWithIgnoreCase(host, kPrefix);
+  return is_mapped ? host.substr(kPrefix.size()) : host;
+}
+
+}  // namespace
 
 AgentPolicy AgentPolicyOf(const LaunchConfig& config) {
   return {
@@ -26,22 +57,25 @@ AgentPolicy AgentPolicyOf(const LaunchConfig& config) {
       .more_stop_signals = config.more_stop_signals};
 }
 
-bool MeetsOnLoopback(const LaunchConfig& config) {
+std::string LoopbackOf(const LaunchConfig& config) {
   // A name may stand for another address elsewhere; with `static` other nodes may know the host by
   // another one than it does itself.
-  if (config.rendezvous != RendezvousKind::kC10d || config.is_endpoint_assumed) return false;
+  if (config.rendezvous != RendezvousKind::kC10d || config.is_endpoint_assumed) return "";
   const std::string& host = config.endpoint.host;
-  if (host == "localhost" || host == "::1") return true;
-  const std::vector<std::string> parts = absl::StrSplit(host, '.');
-  const auto is_byte = [](const std::string& part) {
-    uint32_t value = 0;
-    return absl::SimpleAtoi(part, &value) && value < 256 && part.size() <= 3;
-  };
-  return parts.size() == 4 && parts[0] == "127" && std::ranges::all_of(parts, is_byte);
+  if (absl::EqualsIgnoreCase(host, "localhost")) return "localhost";
+  const bool is_ipv6 = host.find(':') != std::string::npos;
+  // Zeros alone before the last figure, in any of their spellings.
+  if (is_ipv6 && host.find_first_not_of("0:") == host.size() - 1 && host.back() == '1') {
+    return "::1";
+  }
+  const std::optional<uint32_t> address = Ipv4Of(WithoutMapping(host));
+  if (!address || *address >> 24 != 127) return "";
+  return absl::StrCat(*address >> 24, ".", *address >> 16 & 255, ".", *address >> 8 & 255, ".",
+                      *address & 255);
 }
 
 std::string TrustLine(const LaunchConfig& config, bool has_identity) {
-  if (config.rendezvous == RendezvousKind::kStandalone || MeetsOnLoopback(config)) return "";
+  if (config.rendezvous == RendezvousKind::kStandalone || !LoopbackOf(config).empty()) return "";
   if (!has_identity) {
     return "the network is trusted: whoever reaches this job's ports can join, read and end it; "
            "with "

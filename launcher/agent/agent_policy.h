@@ -13,9 +13,10 @@ namespace ddprun::launcher {
 
 AgentPolicy AgentPolicyOf(const LaunchConfig& config);
 
-// The user has named a loopback address as the place where all nodes meet: all are on this host,
-// and nothing has to be open to others.
-bool MeetsOnLoopback(const LaunchConfig& config);
+// The loopback address, as one listens there, where the user has named one as the place where all
+// nodes meet, in whatever spelling: all are on this host, and nothing has to be open to others.
+// Empty for any other place.
+std::string LoopbackOf(const LaunchConfig& config);
 
 // What the node that hosts the coordinator says of who is believed; empty: only this host can
 // reach it.

@@ -53,6 +53,62 @@ TEST_CASE("agent policy: what the user asked for reaches the coordinator and the
   CHECK(node.node_rank == -1);
 }
 
+TEST_CASE("agent policy: a loopback address is one in every spelling that connects there") {
+  LaunchConfig config;
+  config.rendezvous = RendezvousKind::kC10d;
+  const auto place = [&config](const std::string& host) {
+    config.endpoint.host = host;
+    return LoopbackOf(config);
+  };
+  for (const std::string host : {"localhost", "LOCALHOST", "LocalHost"}) {
+    CHECK(place(host) == "localhost");
+  }
+  for (const std::string host :
+       {"127.0.0.1", "127.1", "127.0.1", "0x7f.1", "0177.0.0.01", "0x7f000001", "2130706433",
+        "::ffff:127.0.0.1", "::FFFF:127.0.0.1"}) {
+    CAPTURE(host);
+    CHECK(place(host) == "127.0.0.1");
+  }
+  CHECK(place("127.1.2.3") == "127.1.2.3");
+  CHECK(place("127.65536") == "127.1.0.0");
+  for (const std::string host : {"::1", "0:0:0:0:0:0:0:1", "::0001", "0::1"}) {
+    CAPTURE(host);
+    CHECK(place(host) == "::1");
+  }
+  for (const std::string host : {"localhost.",
+                                 "local",
+                                 "127",
+                                 "128.1",
+                                 "127.0.0.256",
+                                 "127.0.0.08",
+                                 "127.0.0.1.1",
+                                 "127.",
+                                 ".127",
+                                 "127.0x",
+                                 "10.0.0.1",
+                                 "::",
+                                 "::2",
+                                 "::10",
+                                 "1::",
+                                 "::1:1",
+                                 "0x7f",
+                                 "4294967296",
+                                 "127.16777216",
+                                 "",
+                                 "99999999999999999999999",
+                                 "::ffff:10.0.0.1",
+                                 "node-127.0.0.1"}) {
+    CAPTURE(host);
+    CHECK(place(host) == "");
+  }
+  config.endpoint.host = "localhost";
+  config.is_endpoint_assumed = true;
+  CHECK(LoopbackOf(config) == "");
+  config.is_endpoint_assumed = false;
+  config.rendezvous = RendezvousKind::kStatic;
+  CHECK(LoopbackOf(config) == "");
+}
+
 TEST_CASE("agent policy: by default a killed agent is known to the others within 15 s") {
   const LaunchConfig config;
   // A second more for the machine's tick, which finds those that are silent.
