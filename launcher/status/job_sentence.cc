@@ -158,7 +158,9 @@ std::string SentenceOf(const RankIndex& ranks, const JobView& job) {
   std::vector<std::string> parts;
   if (job.state == "forming") {
     const int count = CountNodes(job, false);
-    if (count > 0) parts.push_back(NodesText(job, count));
+    const int spares = std::max(0, count - std::max(job.max_nodes, 1));
+    if (count > 0) parts.push_back(NodesText(job, count - spares));
+    if (spares > 0) parts.push_back(Counted(spares, "spare"));
   } else {
     if (job.round > 0) parts.push_back(absl::StrCat("round ", job.round));
     if (job.node_count > 0) parts.push_back(NodesText(job, job.node_count));

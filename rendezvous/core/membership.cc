@@ -19,12 +19,15 @@ bool CanBeSilent(const Member& member) {
   return !(member.is_connected && member.source_addr.empty());
 }
 
-// "2 nodes (min 2, max 4)"; where the number is fixed "1 of 2 nodes".
+// "2 nodes (min 2, max 4)"; where the number is fixed "1 of 2 nodes"; with more than there is room
+// for "2 of 2 nodes and 1 spare".
 std::string CountText(int ready, const Policy& policy) {
+  const int spares = std::max(0, ready - policy.max_nodes);
+  const std::string more = spares == 0 ? "" : absl::StrCat(" and ", Counted(spares, "spare"));
   if (NodesNeeded(policy) == policy.max_nodes) {
-    return absl::StrCat(ready, " of ", Counted(policy.max_nodes, "node"));
+    return absl::StrCat(ready - spares, " of ", Counted(policy.max_nodes, "node"), more);
   }
-  return absl::StrCat(Counted(ready, "node"), " (min ", policy.min_nodes, ", max ",
+  return absl::StrCat(Counted(ready - spares, "node"), more, " (min ", policy.min_nodes, ", max ",
                       policy.max_nodes, ")");
 }
 

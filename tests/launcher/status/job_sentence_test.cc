@@ -58,6 +58,16 @@ TEST_CASE("sentence: a job that forms, of as many nodes as there are") {
   CHECK(Sentence(job) == "forming: 1 of 2 to 4 nodes, up 12 s");
 }
 
+TEST_CASE("sentence: a node more than there is room for is a spare, also while the job forms") {
+  JobView job{.state = "forming", .min_nodes = 2, .max_nodes = 2, .up_s = 12};
+  for (const char* id : {"a", "b", "c"}) job.nodes.push_back({.id = id, .state = "joining"});
+  CHECK(Sentence(job) == "forming: 2 of 2 nodes, 1 spare, up 12 s");
+  job.min_nodes = 1;
+  CHECK(Sentence(job) == "forming: 2 of 1 to 2 nodes, 1 spare, up 12 s");
+  job.min_nodes = job.max_nodes = 1;
+  CHECK(Sentence(job) == "forming: 1 node, 2 spares, up 12 s");
+}
+
 TEST_CASE("sentence: a program that reports nothing") {
   JobView job = RunningJob(1, 4);
   job.up_s = 42;
