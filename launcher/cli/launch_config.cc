@@ -219,8 +219,15 @@ void ChooseRendezvous(OptionReader& read, LaunchConfig& config) {
   const bool names_master = read.FindText("master_addr") || read.FindText("master_port");
   const bool has_endpoint = read.FindText("rdzv_endpoint") != nullptr;
   const bool is_c10d = has_endpoint && !names_master && !config.node_rank;
+  const std::optional<RendezvousKind> backend = ReadBackend(read);
   const RendezvousKind kind =
-      ReadBackend(read).value_or(is_c10d ? RendezvousKind::kC10d : RendezvousKind::kStatic);
+      backend.value_or(is_c10d ? RendezvousKind::kC10d : RendezvousKind::kStatic);
+  if (!backend && has_endpoint && config.node_rank && !names_master) {
+    config.warnings.push_back(absl::StrCat(
+        config.SourceOf("node_rank"), " beside ", config.SourceOf("rdzv_endpoint"),
+        " means --rdzv_backend=static, as with torchrun: every node has to name its rank, and "
+        "rank 0 serves the endpoint; with --rdzv_backend=c10d the nodes just meet there"));
+  }
   if (kind == RendezvousKind::kC10d) {
     UseC10d(read, config);
   } else if (config.nodes.max == 1 && !has_endpoint && !read.FindText("master_port")) {

@@ -132,6 +132,24 @@ TEST_CASE("launch config: an endpoint is assumed where nobody named its host") {
   CHECK_FALSE(Built({}).is_endpoint_assumed);
 }
 
+TEST_CASE("config: a rank beside an endpoint means static, and one line says so") {
+  const LaunchConfig config =
+      Built({{"nnodes", "2"}, {"rdzv_endpoint", "h:1"}, {"node_rank", "0"}});
+  CHECK(config.rendezvous == RendezvousKind::kStatic);
+  REQUIRE(config.warnings.size() == 1);
+  CHECK(config.warnings[0].find("--node_rank beside --rdzv_endpoint means --rdzv_backend=static") ==
+        0);
+  // Who has said which, or has named what only static knows, knows it.
+  for (const std::string backend : {"static", "c10d"}) {
+    CHECK(Built({{"nnodes", "2"},
+                 {"rdzv_endpoint", "h:1"},
+                 {"node_rank", "0"},
+                 {"rdzv_backend", backend}})
+              .warnings.empty());
+  }
+  CHECK(Built({{"nnodes", "2"}, {"master_addr", "h"}, {"node_rank", "0"}}).warnings.empty());
+}
+
 TEST_CASE("launch config: the run id is the given one, fresh when alone, else torchrun's none") {
   CHECK(Built({{"rdzv_id", "j"}}).run_id == "j");
   CHECK(Built({}).run_id == "fresh");
