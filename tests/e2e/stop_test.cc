@@ -153,6 +153,32 @@ TEST_CASE(
   CHECK_FALSE(job.HasFile("up1-1"));
 }
 
+TEST_CASE("stop: beside an agent that does not answer no other job is chosen") {
+  Job quiet;
+  Job other;
+  const ControlFolder folder;
+  const Node hung = RunToy(quiet, folder, {"--nproc_per_node=1", "--rdzv_id=quiet"},
+                           {"touch:" + quiet.File("up"), "wait"});
+  REQUIRE(quiet.WaitForFile("up"));
+  folder.Socket();
+  const Node well = RunToy(other, folder, {"--nproc_per_node=1", "--rdzv_id=other"},
+                           {"touch:" + other.File("up"), "wait"});
+  REQUIRE(other.WaitForFile("up"));
+  REQUIRE(Eventually([&] { return folder.Sockets().size() == 2; }));
+  hung->Signal(SIGSTOP);
+  const Told told = Ask(other, folder, {"stop"});
+  CHECK_MESSAGE(told.code == 2, told.Describe());
+  Holds(told.err, "which job is meant is not known");
+  Holds(told.err, "name one of those that do: other");
+  CHECK(other.HasWorker(0));
+  const Told named = Ask(other, folder, {"stop", "other"});
+  CHECK_MESSAGE(named.code == 0, named.Describe());
+  CHECK_MESSAGE(well->Wait() == kStopped, well->Describe());
+  hung->Signal(SIGCONT);
+  hung->Signal(SIGTERM);
+  CHECK_MESSAGE(hung->Wait() == kStopped, hung->Describe());
+}
+
 TEST_CASE("stop: several at once, from both nodes, are one") {
   Job job;
   const ControlFolder folders[2];
