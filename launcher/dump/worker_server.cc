@@ -23,23 +23,8 @@
 namespace ddprun::launcher {
 namespace {
 
-using absl::string_view;
-
 // 2,000 collectives, as the recorder keeps by default, are 1.2 MB.
 constexpr size_t kMaxFlights = 8 << 20;
-
-// Whether what was read holds a whole answer; the server may leave the connection open behind it.
-bool IsWhole(string_view answer) {
-  const size_t head = answer.find("\r\n\r\n");
-  if (head == string_view::npos) return false;
-  constexpr string_view kLength = "\r\nContent-Length: ";
-  const size_t at = answer.substr(0, head).find(kLength);
-  if (at == string_view::npos) return false;
-  const string_view rest = answer.substr(at + kLength.size());
-  size_t length = 0;
-  return absl::SimpleAtoi(rest.substr(0, rest.find('\r')), &length) &&
-         answer.size() - head - 4 >= length;
-}
 
 absl::Status Await(int fd, short events, const std::string& path, TimePoint deadline) {
   for (;;) {
@@ -95,7 +80,7 @@ absl::StatusOr<std::string> Ask(const std::string& path, const std::vector<int>&
   }
   std::string answer;
   char buffer[16384];
-  while (!IsWhole(answer) && answer.size() < limit) {
+  while (!IsWholeAnswer(answer) && answer.size() < limit) {
     if (const absl::Status ready = Await(fd->get(), POLLIN, path, deadline); !ready.ok()) {
       return ready;
     }
@@ -105,6 +90,25 @@ absl::StatusOr<std::string> Ask(const std::string& path, const std::vector<int>&
     if (count == 0) break;
     answer.append(buffer, static_cast<size_t>(count));
   }
+  return ServerBody(answer, path, handler);
+}
+
+}  // namespace
+
+bool IsWholeAnswer(std::string_view answer) {
+  const size_t head = answer.find("\r\n\r\n");
+  if (head == std::string_view::npos) return false;
+  constexpr std::string_view kLength = "\r\nContent-Length: ";
+  const size_t at = answer.substr(0, head).find(kLength);
+  if (at == std::string_view::npos) return false;
+  const std::string rest(answer.substr(at + kLength.size(), head - at - kLength.size()));
+  size_t length = 0;
+  return absl::SimpleAtoi(rest.substr(0, rest.find('\r')), &length) &&
+         answer.size() - head - 4 >= length;
+}
+
+absl::StatusOr<std::string> ServerBody(const std::string& answer, const std::string& path,
+                                       const char* handler) {
   const size_t head = answer.find("\r\n\r\n");
   const std::string status = answer.substr(0, answer.find('\r'));
   if (head == std::string::npos) {
@@ -117,13 +121,11 @@ absl::StatusOr<std::string> Ask(const std::string& path, const std::vector<int>&
     return absl::UnavailableError(
         absl::StrCat("\"", path, "\" answers ", handler, " with ", status.substr(0, 80)));
   }
-  if (!IsWhole(answer)) {
+  if (!IsWholeAnswer(answer)) {
     return absl::UnavailableError(absl::StrCat("\"", path, "\" answers ", handler, " in part"));
   }
   return answer.substr(head + 4);
 }
-
-}  // namespace
 
 absl::StatusOr<std::string> AskStacks(const std::string& path, const std::vector<int>& pids,
                                       TimePoint deadline) {

@@ -4,6 +4,7 @@
 #define DDPRUN_LAUNCHER_DUMP_WORKER_SERVER_H_
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -28,6 +29,14 @@ struct FlightRecords {
 };
 absl::StatusOr<FlightRecords> AskFlightRecords(const std::string& path,
                                                const std::vector<int>& pids, TimePoint deadline);
+
+// The two steps of each, for those who have the bytes. Whether what was read so far holds a whole
+// answer: the server may leave the connection open behind it.
+bool IsWholeAnswer(std::string_view answer);
+// What stands behind the head of what the server at `path` has said to `handler`. An error where it
+// has refused, does not know the handler (NotFound), or has said a part alone.
+absl::StatusOr<std::string> ServerBody(const std::string& answer, const std::string& path,
+                                       const char* handler);
 
 }  // namespace ddprun::launcher
 

@@ -123,7 +123,9 @@ int FailureBoard::ClaimSurvey() {
   if (store == nullptr) return -1;
   const auto first = store->CompareSet(absl::StrCat("survey/", name_), "", absl::StrCat(rank_));
   int surveyor = -1;
-  return first.ok() && absl::SimpleAtoi(*first, &surveyor) ? surveyor : -1;
+  const bool is_rank =
+      first.ok() && absl::SimpleAtoi(*first, &surveyor) && surveyor >= 0 && surveyor < world_size_;
+  return is_rank ? surveyor : -1;
 }
 
 Survey FailureBoard::MissingAt(uint64_t sequence) {
