@@ -5,12 +5,16 @@
 
 #include <cerrno>
 #include <cstring>
+#include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "launcher/agent/agent_policy.h"
 #include "rendezvous/base/plain_text.h"
+#include "rendezvous/client/greet.h"
 #include "rendezvous/core/rank_assignment.h"
+#include "rendezvous/net/interrupt.h"
 #include "rendezvous/net/listening_socket.h"
 #include "rendezvous/net/socket_address.h"
 #include "worker_runtime/comm/host_key.h"
@@ -18,6 +22,7 @@
 namespace ddprun::launcher {
 namespace {
 
+using rendezvous::SocketAddress;
 using rendezvous::StoreServer;
 
 // A port on which nobody listens and which the kernel gives to nobody: bound, so that only who sets
@@ -36,6 +41,30 @@ absl::StatusOr<UniqueFd> KeepPort() {
   }
   return absl::UnavailableError(
       absl::StrCat("keep a port for the workers' store: ", std::strerror(errno)));
+}
+
+// By which other nodes reach this one, on its way to `host`. Where that is this very machine, or no
+// way is known, the default route tells, as it does for PyTorch's backend.
+std::string OwnAddressToward(const std::string& host, uint16_t port) {
+  constexpr char kElsewhere[] = "192.0.2.1";  // of nobody (RFC 5737)
+  for (const std::string& there : {host, std::string(kElsewhere)}) {
+    const std::string address = ddp::internal::LocalAddressToward(there, port);
+    if (!address.empty() && !rendezvous::IsLoopback(address)) return address;
+  }
+  return "";
+}
+
+// A name may stand for several, as of a machine with two networks, and not all lead there.
+SocketAddress FirstThatAnswers(const std::vector<SocketAddress>& addresses,
+                               const std::shared_ptr<const rendezvous::TlsIdentity>& identity) {
+  using Outcome = rendezvous::Looked::Outcome;
+  for (const SocketAddress& address : addresses) {
+    if (addresses.size() == 1) break;
+    const Outcome outcome =
+        rendezvous::Greet(address, identity, rendezvous::Interrupt()).trouble.outcome;
+    if (outcome != Outcome::kRefused && outcome != Outcome::kUnreachable) return address;
+  }
+  return addresses.front();
 }
 
 }  // namespace
@@ -84,6 +113,7 @@ absl::Status RoundStore::OpenDoor() {
   handlers.on_store = [this](UniqueFd fd) { Adopt(std::move(fd)); };
   handlers.on_no_descriptor = on_no_descriptor_;
   handlers.identity = tunnels_->identity();
+  handlers.end_limit = Duration{0};  // the round is over: nobody waits for a store's last word
   auto door = rendezvous::PortListener::Start(*std::move(socket), std::move(handlers));
   if (!door.ok()) return door.status();
   const std::lock_guard lock(mutex_);
@@ -110,7 +140,7 @@ absl::StatusOr<RoundStore::Way> RoundStore::WayTo(const rendezvous::Assignment& 
   if (tunnels_ == nullptr || reach_ == Reach::kThisHost || reach_ == Reach::kWorkers) {
     return Way{host, assignment.master_port, ""};
   }
-  Way way{"127.0.0.1", 0, ddp::internal::LocalAddressToward(host, assignment.master_port)};
+  Way way{"127.0.0.1", 0, OwnAddressToward(host, assignment.master_port)};
   if (assignment.node_rank == 0) {
     const std::lock_guard lock(mutex_);
     if (server_ != nullptr) way.port = server_->port();
@@ -124,7 +154,7 @@ absl::StatusOr<RoundStore::Way> RoundStore::WayTo(const rendezvous::Assignment& 
   absl::StatusOr<UniqueFd> door = rendezvous::ListenOn("127.0.0.1", 0);
   if (!door.ok()) return door.status();
   way.port = rendezvous::LocalPort(door->get());
-  tunnels_->Relay(*std::move(door), found.addresses.front());
+  tunnels_->Relay(*std::move(door), FirstThatAnswers(found.addresses, tunnels_->identity()));
   return way;
 }
 

@@ -14,7 +14,7 @@ namespace ddprun::launcher {
 struct Environment {
   // "NAME=value", in the order of environ, but for DDPRUN_TOKEN: no child is to have it.
   std::vector<std::string> variables;
-  std::string token;  // of DDPRUN_TOKEN; empty: not set
+  std::optional<std::string> token;  // of DDPRUN_TOKEN
   MachineFacts machine;
 
   // The variable's value; of several with one name the first, as getenv has it.

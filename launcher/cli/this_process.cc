@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <fstream>
+#include <optional>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -40,9 +41,9 @@ bool IsSlurmTask() {
 
 // Out of this process' environment, of which every child gets a copy and others of this user can
 // read in /proc what it began with.
-std::string TakeToken() {
+std::optional<std::string> TakeToken() {
   char* const value = std::getenv("DDPRUN_TOKEN");
-  if (value == nullptr) return "";
+  if (value == nullptr) return std::nullopt;
   std::string token = value;
   OPENSSL_cleanse(value, token.size());
   unsetenv("DDPRUN_TOKEN");

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -203,9 +202,11 @@ int LaunchProgram(LaunchConfig config, const Program& program, Environment envir
   }
   absl::StatusOr<std::shared_ptr<const rendezvous::TlsIdentity>> identity =
       IdentityOf(config.trust, environment.token);
-  std::optional<StepToken> step_token;  // its file stays until the job is over
+  std::unique_ptr<StepToken> step_token;  // its file stays until the job is over
   if (identity.ok() && *identity == nullptr) {
-    step_token.emplace(config, environment);
+    absl::StatusOr<std::unique_ptr<StepToken>> taken = StepToken::Take(config, environment);
+    if (!taken.ok()) return Complain(taken.status(), kExitAuthentication);
+    step_token = *std::move(taken);
     identity = IdentityOf({}, step_token->text());
   }
   if (!identity.ok()) return Complain(identity.status(), kExitAuthentication);

@@ -33,12 +33,15 @@ constexpr std::array<uint32_t, 9> kOfClusters = {NFS_SUPER_MAGIC,
                                                  kOrangeFs,
                                                  kSmb2};
 
+// DDPRUN_TEST_STEP_FOLDER: a disk of one machine counts as the cluster's.
+bool CountsForTest() { return std::getenv("DDPRUN_TEST_STEP_FOLDER") != nullptr; }
+
 bool IsOfCluster(const char* folder) {
+  if (CountsForTest()) return true;
   struct statfs found;
   if (statfs(folder, &found) != 0) return false;
   const auto type = static_cast<uint32_t>(found.f_type);
-  return std::find(kOfClusters.begin(), kOfClusters.end(), type) != kOfClusters.end() ||
-         std::getenv("DDPRUN_TEST_STEP_FOLDER") != nullptr;  // its own disk counts as the cluster's
+  return std::find(kOfClusters.begin(), kOfClusters.end(), type) != kOfClusters.end();
 }
 
 // False: the folder takes no file, or there was no room.
@@ -49,26 +52,48 @@ bool WriteNew(const std::string& file, const std::string& text) {
          fsync(fd.get()) == 0;
 }
 
+// Makes `name` another name of `draft`, unless it is one of another file (EEXIST).
+bool IsLinked(const std::string& draft, const std::string& name) {
+  if (link(draft.c_str(), name.c_str()) == 0) return true;
+  // Over NFS the answer may be lost, and the next one says that the name is there (open(2)).
+  const int error = errno;
+  struct stat found;
+  if (stat(draft.c_str(), &found) == 0 && found.st_nlink == 2) return true;
+  errno = error;
+  return false;
+}
+
 }  // namespace
 
-StepToken::StepToken(const LaunchConfig& config, const Environment& environment) {
+absl::StatusOr<std::unique_ptr<StepToken>> StepToken::Take(const LaunchConfig& config,
+                                                           const Environment& environment) {
+  auto taken = std::unique_ptr<StepToken>(new StepToken);
   const bool is_job_of_step = !config.cluster_line.empty() && !config.cluster.step.empty() &&
                               config.cluster.nodes > 1 && config.nodes.max > 1;
-  if (!is_job_of_step || !IsOfCluster(".")) return;
+  const bool is_workers = environment.Get("TORCH_DISABLE_SHARE_RDZV_TCP_STORE") == "1";
+  if (!is_job_of_step || is_workers || !IsOfCluster(".")) return taken;
   // A job that is queued again has the numbers of its first run.
   const std::string id(absl::StripPrefix(config.cluster.step, "Slurm step "));
   const std::string run = environment.Get("SLURM_RESTART_COUNT").value_or("0");
-  file_ = absl::StrCat(".ddprun-", id, "-", run, ".token");
-  const std::string draft = absl::StrCat(file_, ".", config.cluster.node, ".", getpid());
-  const std::string token = NewToken();
-  if (WriteNew(draft, token + "\n") && link(draft.c_str(), file_.c_str()) == 0) {
-    is_ours_ = true;
-    text_ = token;
-  } else if (errno == EEXIST) {
-    absl::StatusOr<std::string> found = ReadTokenFile(file_, file_);
-    if (found.ok()) text_ = *std::move(found);
-  }
+  taken->file_ = absl::StrCat(".ddprun-", id, "-", run, ".token");
+  const std::string draft = absl::StrCat(taken->file_, ".", config.cluster.node, ".", getpid());
+  const std::string source = "the step's token";
+  // As the others will find it: a server may change who owns a file, and who may read it.
+  const bool is_kept = WriteNew(draft, NewToken() + "\n") && ReadTokenFile(draft, source).ok();
+  const bool is_first = is_kept && IsLinked(draft, taken->file_);
+  const bool is_second = is_kept && !is_first && errno == EEXIST;
   unlink(draft.c_str());
+  taken->is_ours_ = is_first;
+  if (!is_first && !is_second) return taken;
+  absl::StatusOr<std::string> found = ReadTokenFile(taken->file_, source);
+  if (!found.ok()) {
+    return absl::Status(found.status().code(),
+                        absl::StrCat(found.status().message(),
+                                     "; another file of that name must go, or give a token, or "
+                                     "--no_cluster and the options of the job"));
+  }
+  taken->text_ = *std::move(found);
+  return taken;
 }
 
 StepToken::~StepToken() {

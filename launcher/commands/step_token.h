@@ -8,8 +8,11 @@
 #ifndef DDPRUN_LAUNCHER_COMMANDS_STEP_TOKEN_H_
 #define DDPRUN_LAUNCHER_COMMANDS_STEP_TOKEN_H_
 
+#include <memory>
+#include <optional>
 #include <string>
 
+#include "absl/status/statusor.h"
 #include "launcher/cli/environment.h"
 #include "launcher/cli/launch_config.h"
 
@@ -17,20 +20,25 @@ namespace ddprun::launcher {
 
 class StepToken {
  public:
-  // Makes the token, or reads the one of the node that was first.
-  StepToken(const LaunchConfig& config, const Environment& environment);
+  // Makes the token, or reads the one of the node that was first. An error: that node's file cannot
+  // be believed, and without it this node would be none of the job's.
+  static absl::StatusOr<std::unique_ptr<StepToken>> Take(const LaunchConfig& config,
+                                                         const Environment& environment);
   // The node that has made the file removes it.
   ~StepToken();
   StepToken(const StepToken&) = delete;
   StepToken& operator=(const StepToken&) = delete;
 
-  // Empty: this is no job of one step, its folder is not the cluster's, or takes no file.
-  const std::string& text() const { return text_; }
+  // nullopt: this is no job of one step, its folder is not the cluster's or takes no file that only
+  // this user may read, or rank 0's worker serves the store, which no token guards.
+  const std::optional<std::string>& text() const { return text_; }
 
  private:
+  StepToken() = default;
+
   std::string file_;
   bool is_ours_ = false;
-  std::string text_;
+  std::optional<std::string> text_;
 };
 
 }  // namespace ddprun::launcher

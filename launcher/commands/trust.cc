@@ -33,6 +33,7 @@ constexpr size_t kTokenBytes = 32;     // as random as a key of 256 bits
 constexpr size_t kMinTokenChars = 32;  // of one that somebody else made
 constexpr size_t kMaxTokenChars = 1024;
 constexpr Duration kPipePatience = std::chrono::seconds(5);
+constexpr int kPipePauseMs = 20;
 
 absl::Status Bad(const std::string& why) { return absl::InvalidArgumentError(why); }
 
@@ -54,6 +55,11 @@ absl::StatusOr<std::string> ParseToken(const std::string& text) {
   return token;
 }
 
+bool IsPipe(int fd) {
+  struct stat found;
+  return fstat(fd, &found) == 0 && S_ISFIFO(found.st_mode);
+}
+
 // Who may read the token may do anything with the job.
 absl::Status CheckOwner(int fd) {
   struct stat found;
@@ -72,13 +78,18 @@ absl::Status CheckOwner(int fd) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> ReadAll(int fd) {
+// A pipe without a writer may get one yet.
+absl::StatusOr<std::string> ReadAll(int fd, bool is_pipe) {
   const TimePoint deadline = SteadyNow() + kPipePatience;
   std::string text;
   std::array<char, kMaxTokenChars + 64> bytes;
   while (text.size() <= kMaxTokenChars + 2) {
     const ssize_t size = read(fd, bytes.data(), bytes.size());
     if (size > 0) text.append(bytes.data(), static_cast<size_t>(size));
+    if (size == 0 && is_pipe && text.empty() && SteadyNow() < deadline) {
+      poll(nullptr, 0, kPipePauseMs);
+      continue;
+    }
     if (size == 0) break;
     if (size > 0 || errno == EINTR) continue;
     if (errno != EAGAIN) return Bad(std::strerror(errno));
@@ -93,7 +104,8 @@ absl::StatusOr<std::string> ReadAll(int fd) {
 
 // Someone may have written the token itself where its file's name belongs.
 bool LooksLikeToken(const std::string& name) {
-  return name.size() >= kMinTokenChars && name.find('/') == std::string::npos;
+  const bool is_path = name.starts_with('/') || name.starts_with("./") || name.starts_with("../");
+  return name.size() >= kMinTokenChars && !is_path;
 }
 
 }  // namespace
@@ -109,7 +121,7 @@ absl::StatusOr<std::string> ReadTokenFile(const std::string& name, const std::st
     return Bad(absl::StrCat(source, " ", EscapeControl(name), ": ", std::strerror(errno)));
   }
   absl::Status status = CheckOwner(fd.get());
-  absl::StatusOr<std::string> text = status.ok() ? ReadAll(fd.get()) : status;
+  absl::StatusOr<std::string> text = status.ok() ? ReadAll(fd.get(), IsPipe(fd.get())) : status;
   absl::StatusOr<std::string> token = text.ok() ? ParseToken(*text) : text.status();
   if (token.ok()) return token;
   return Bad(absl::StrCat(source, " ", EscapeControl(name), ": ", token.status().message()));
@@ -123,8 +135,8 @@ std::string NewToken() {
   return token;
 }
 
-absl::StatusOr<std::shared_ptr<const TlsIdentity>> IdentityOf(const TrustFiles& files,
-                                                              const std::string& token) {
+absl::StatusOr<std::shared_ptr<const TlsIdentity>> IdentityOf(
+    const TrustFiles& files, const std::optional<std::string>& token) {
   if (!files.cert.empty()) {
     auto identity = TlsIdentity::OfPem({.cert = files.cert, .key = files.key, .ca = files.ca});
     if (identity.ok() || !absl::IsInvalidArgument(identity.status())) return identity;
@@ -137,8 +149,8 @@ absl::StatusOr<std::shared_ptr<const TlsIdentity>> IdentityOf(const TrustFiles& 
     OPENSSL_cleanse(read->data(), read->size());
     return identity;
   }
-  if (token.empty()) return std::shared_ptr<const TlsIdentity>();
-  const absl::StatusOr<std::string> parsed = ParseToken(token);
+  if (!token) return std::shared_ptr<const TlsIdentity>();
+  const absl::StatusOr<std::string> parsed = ParseToken(*token);
   if (!parsed.ok()) return Bad(absl::StrCat("DDPRUN_TOKEN: ", parsed.status().message()));
   return TlsIdentity::OfToken(*parsed);
 }

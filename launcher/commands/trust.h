@@ -3,6 +3,7 @@
 #define DDPRUN_LAUNCHER_COMMANDS_TRUST_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -11,10 +12,11 @@
 
 namespace ddprun::launcher {
 
-// From the files, or else from `token`, DDPRUN_TOKEN's value; null: the user gave neither. Waits at
-// most 5 s for a token that comes through a pipe. No error quotes a token.
-absl::StatusOr<std::shared_ptr<const rendezvous::TlsIdentity>> IdentityOf(const TrustFiles& files,
-                                                                          const std::string& token);
+// From the files, or else from `token`, DDPRUN_TOKEN's value, which is refused when it is empty:
+// who sets it wants one. Null: the user gave neither. Waits at most 5 s for a token that comes
+// through a pipe. No error quotes a token.
+absl::StatusOr<std::shared_ptr<const rendezvous::TlsIdentity>> IdentityOf(
+    const TrustFiles& files, const std::optional<std::string>& token);
 
 // 64 hexadecimal digits, drawn by the kernel.
 std::string NewToken();

@@ -13,6 +13,7 @@
 #include "rendezvous/base/steady_clock.h"
 #include "rendezvous/client/link.h"
 #include "rendezvous/client/look.h"
+#include "rendezvous/core/rank_assignment.h"
 #include "rendezvous/net/interrupt.h"
 #include "rendezvous/server/coordinator.h"
 
@@ -171,6 +172,7 @@ class Client final : public RendezvousClient {
     start.run_dir = options_.run_dir;
     if (options_.mode != ContactOptions::Mode::kStandalone) {
       start.listen = {.host = options_.listen_host, .port = port};
+      start.is_for_own_user = !options_.listen_host.empty() && IsLoopback(options_.listen_host);
     }
     start.on_store_connection = Behind(gate_, options_.on_store_connection);
     start.log_step = Behind(gate_, options_.log_step);

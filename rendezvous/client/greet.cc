@@ -117,9 +117,11 @@ class Talk {
         return {Outcome::kClosed, kClosedText};
       case TlsStream::Trouble::kRefused:
         return {Outcome::kDistrusted,
-                is_token_ ? "its token is another one"
-                          : absl::StrCat("it does not believe this node's certificate (",
-                                         tls_->error(), ")")};
+                absl::StrCat(is_token_ ? "it speaks TLS and takes no token ("
+                                       : "it does not believe this node's certificate (",
+                             tls_->error(), ")")};
+      case TlsStream::Trouble::kOtherToken:
+        return {Outcome::kDistrusted, "its token is another one"};
       case TlsStream::Trouble::kDistrusted:
         return {Outcome::kDistrusted,
                 is_token_ ? "it does not prove that it has the job's token"

@@ -19,7 +19,8 @@ struct Greeting {
 };
 
 // Connects to `address` and exchanges the greeting of rendezvous/wire/hello.h, in TLS where there
-// is an `identity`. Waits 7 s at most, and `interrupt` ends it.
+// is an `identity`. Waits 8 s at most, and as long again for a plain greeting where TLS is not
+// answered; `interrupt` ends it.
 Greeting Greet(const SocketAddress& address, const std::shared_ptr<const TlsIdentity>& identity,
                const Interrupt& interrupt);
 

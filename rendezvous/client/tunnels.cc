@@ -5,7 +5,6 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -177,8 +176,7 @@ void Tunnels::AcceptAll(TimePoint now) {
       return;
     }
     // Through it another user of this machine would be one of the job.
-    const std::optional<uid_t> user = PeerUser(fd.get());
-    if (user && *user != geteuid() && *user != 0) continue;
+    if (IsOfOthers(fd.get())) continue;
     const int on = 1;
     setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     std::unique_ptr<Pipe> pipe = Dial(relay_to_, std::move(fd));

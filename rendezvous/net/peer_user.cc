@@ -4,8 +4,10 @@
 #include <linux/netlink.h>
 #include <linux/sock_diag.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <sys/time.h>
+#include <unistd.h>
 
 #include <cstring>
 
@@ -39,6 +41,21 @@ bool Fill(const SocketAddress& address, __be16& port, __be32 (&ip)[4]) {
   return true;
 }
 
+// Of a connection of our own, whose other end is there.
+bool DoesKernelTell() {
+  const UniqueFd door(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const UniqueFd one(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  if (bind(door.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) return false;
+  if (listen(door.get(), 1) != 0) return false;
+  const SocketAddress place = LocalAddress(door.get());
+  if (connect(one.get(), place.get(), place.size) != 0) return false;
+  const UniqueFd other(accept4(door.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  return PeerUser(other.get()).has_value();
+}
+
 }  // namespace
 
 std::optional<uid_t> PeerUser(int fd) {
@@ -67,7 +84,15 @@ std::optional<uid_t> PeerUser(int fd) {
   std::memcpy(&header, reply, sizeof(header));
   if (header.nlmsg_type != SOCK_DIAG_BY_FAMILY) return std::nullopt;
   std::memcpy(&found, reply + NLMSG_HDRLEN, sizeof(found));
+  if (found.idiag_state != TCP_ESTABLISHED || found.idiag_inode == 0) return std::nullopt;
   return found.idiag_uid;
+}
+
+bool IsOfOthers(int fd) {
+  static const bool does_kernel_tell = DoesKernelTell();
+  const std::optional<uid_t> user = PeerUser(fd);
+  if (!user) return does_kernel_tell;
+  return *user != geteuid() && *user != 0;
 }
 
 }  // namespace ddprun::rendezvous

@@ -271,7 +271,8 @@ struct Coordinator::Door {
                                 [run_id, is_apart = options.is_apart] {
                                   return MakeHelloReply({run_id(), is_apart});
                                 },
-                            .identity = std::move(options.identity)});
+                            .identity = std::move(options.identity),
+                            .is_for_own_user = options.is_for_own_user});
     if (!listening.ok()) return listening.status();
     listener = *std::move(listening);
     return absl::OkStatus();

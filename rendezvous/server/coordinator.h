@@ -41,6 +41,7 @@ class Coordinator {
     // Lives in no member's agent. Agents are told so, and never take its port.
     bool is_apart = false;
     std::optional<Listen> listen;
+    bool is_for_own_user = false;  // PortListener::Handlers
     // Keeps the job's file until the job is over; empty: a coordinator that is started again knows
     // of this one what agents tell it.
     std::string run_dir;

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/quiet_thread.h"
 #include "rendezvous/base/steady_clock.h"
+#include "rendezvous/net/peer_user.h"
 #include "rendezvous/net/socket_address.h"
 #include "rendezvous/wire/hello.h"
 
@@ -123,7 +124,7 @@ void PortListener::OnCloseDoor() {
 
 void PortListener::OnStop(TimePoint now) {
   Unwatch(stop_.fd());
-  ends_at_ = now + kEndLimit;
+  ends_at_ = now + handlers_.end_limit;
   listening_socket_.Reset();
   LookAtStrangers(now);  // who has joined meanwhile is none
   while (!strangers_.empty()) Drop(connections_.find(*strangers_.begin()));
@@ -150,6 +151,7 @@ void PortListener::AcceptAll(TimePoint now) {
       if (errno == EAGAIN || errno == EWOULDBLOCK) return;
       return Rest(now);
     }
+    if (handlers_.is_for_own_user && IsOfOthers(fd.get())) continue;
     const int on = 1;
     setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     const Id id = next_id_++;
@@ -176,8 +178,7 @@ void PortListener::KeepStrangersFew(TimePoint now) {
   if (!is_full()) return;
   const auto is_silent = [this](Id id) {
     const Connection& connection = connections_.at(id);
-    // Whose first words in TLS are understood has the job's token, and is at the handshake.
-    if (connection.pipe == nullptr) return connection.tls == nullptr;
+    if (connection.pipe == nullptr) return connection.tls == nullptr || !connection.tls->is_begun();
     return !connection.pipe->has_call();
   };
   std::map<std::string, size_t> all, silent;  // by address
@@ -271,9 +272,11 @@ void PortListener::OnSecret(Connections::iterator found, TimePoint now) {
   std::string plain;
   const bool goes_on = connection.tls->Receive(bytes, plain);
   const std::string reply = connection.tls->TakeOutgoing();
-  // A handshake is smaller than a fresh connection's send buffer.
-  const ssize_t sent = send(fd, reply.data(), reply.size(), MSG_NOSIGNAL);
-  if (!goes_on || sent != static_cast<ssize_t>(reply.size())) return Drop(found);
+  // A handshake is smaller than a fresh connection's send buffer. After a reset nothing can be
+  // said, and what came before it counts.
+  const bool is_sent = reply.empty() || send(fd, reply.data(), reply.size(), MSG_NOSIGNAL) ==
+                                            static_cast<ssize_t>(reply.size());
+  if (!goes_on || !is_sent) return Drop(found);
   if (plain.empty()) return;
   const char first = plain.front();
   OnFirstByte(found, first, std::move(plain), now);

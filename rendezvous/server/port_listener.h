@@ -13,12 +13,11 @@
 // when it was accepted. Until then it is a stranger's, as one that says nothing is.
 //
 // There are at most 256 strangers at a time. The next one takes the place of the oldest one that
-// has begun neither a call nor, by words that only who has the token can find, TLS, of the address
-// with most of those: whoever speaks gets in beside thousands that do not. Where all have begun it
-// takes the place of the oldest of the address with most strangers, when that one has been here for
-// a second; until then nobody is accepted, and waits in the kernel's backlog. More than that is not
-// kept of an address: behind one may be a whole cluster (NAT), and on one machine all agents are
-// 127.0.0.1.
+// has begun neither a call nor TLS with the job's token, of the address with most of those: whoever
+// speaks gets in beside thousands that do not. Where all have begun it takes the place of the
+// oldest of the address with most strangers, when that one has been here for a second; until then
+// nobody is accepted, and waits in the kernel's backlog. More than that is not kept of an address:
+// behind one may be a whole cluster (NAT), and on one machine all agents are 127.0.0.1.
 //
 // One thread; the socket is bound without SO_REUSEPORT, so that a second coordinator on the port is
 // an error and never a silent partner.
@@ -56,7 +55,7 @@ class PortListener {
   static constexpr Duration kSilenceLimit = std::chrono::seconds(5);
   // How long accept rests when this process has no descriptor left: without a rest it would spin.
   static constexpr Duration kAcceptRest = std::chrono::milliseconds(100);
-  // How long the end waits for what gRPC has said last to go out.
+  // How long the end waits for what has been said last to go out.
   static constexpr Duration kEndLimit = std::chrono::seconds(1);
 
   struct Handlers {
@@ -70,6 +69,8 @@ class PortListener {
     std::function<std::string()> hello_reply;     // not set, like on_http2: closed
     std::shared_ptr<const TlsIdentity> identity;  // null: nothing comes in TLS
     Duration silence_limit = kSilenceLimit;       // a fifth of it where all strangers speak
+    Duration end_limit = kEndLimit;
+    bool is_for_own_user = false;  // on loopback: connections of other users are closed
   };
 
   // Serves `listening_socket` until CloseDoor.

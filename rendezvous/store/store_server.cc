@@ -6,7 +6,6 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -177,21 +176,14 @@ void StoreServer::AcceptSome() {
       HandleAcceptError();  // before these count as silent: they have had no time to greet
       break;
     }
-    if (IsOthers(fd.get())) {
+    // On loopback the network keeps nobody out.
+    if (options_.bind == Bind::kLoopback && IsOfOthers(fd.get())) {
       ++dropped_users_;
       continue;
     }
     accepted.push_back(std::move(fd));
   }
   for (UniqueFd& fd : accepted) Add(std::move(fd));
-}
-
-// On loopback the network is not who keeps others out. A user that the kernel does not tell is one
-// whose end has gone, or who is behind a port that was passed on to this machine.
-bool StoreServer::IsOthers(int fd) const {
-  if (options_.bind != Bind::kLoopback) return false;
-  const std::optional<uid_t> user = PeerUser(fd);
-  return user && *user != geteuid() && *user != 0;
 }
 
 void StoreServer::HandleAcceptError() {

@@ -116,7 +116,6 @@ class StoreServer {
 
   void AcceptSome();
   void HandleAcceptError();
-  bool IsOthers(int fd) const;
   bool DropOldestUngreeted();
   void Add(UniqueFd fd);
   void Remove(uint64_t client);

@@ -140,9 +140,13 @@ absl::Status TlsIdentity::ReadPem(const PemFiles& files) {
       !status.ok()) {
     return status;
   }
-  // It compares the key with the certificate.
-  if (SSL_CTX_use_PrivateKey_file(context_, files.key.c_str(), SSL_FILETYPE_PEM) != 1) {
-    const bool is_anothers = ERR_GET_REASON(ERR_peek_last_error()) == X509_R_KEY_VALUES_MISMATCH;
+  // The first compares keys of the certificate's type alone.
+  if (SSL_CTX_use_PrivateKey_file(context_, files.key.c_str(), SSL_FILETYPE_PEM) != 1 ||
+      SSL_CTX_check_private_key(context_) != 1) {
+    const int reason = ERR_GET_REASON(ERR_peek_last_error());
+    const bool is_anothers = reason == X509_R_KEY_VALUES_MISMATCH ||
+                             reason == X509_R_KEY_TYPE_MISMATCH ||
+                             reason == SSL_R_NO_PRIVATE_KEY_ASSIGNED;
     const std::string why = LastError();
     return BadFile(
         files.key,

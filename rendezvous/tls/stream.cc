@@ -92,7 +92,9 @@ bool TlsStream::Fail(int result) {
   const int number = ERR_GET_REASON(code);
   const long verdict = SSL_get_verify_result(ssl_);
   if (number > SSL_AD_REASON_OFFSET) {
-    trouble_ = Trouble::kRefused;  // the alerts of the other side
+    // The alerts of the other side; OpenSSL says illegal_parameter of a binder that does not fit.
+    const bool is_binder = number == SSL_R_SSLV3_ALERT_ILLEGAL_PARAMETER && identity_->is_token();
+    trouble_ = is_binder ? Trouble::kOtherToken : Trouble::kRefused;
   } else if (number == SSL_R_CERTIFICATE_VERIFY_FAILED) {
     trouble_ = Trouble::kDistrusted;
     error_ = X509_verify_cert_error_string(verdict);
@@ -104,6 +106,10 @@ bool TlsStream::Fail(int result) {
     trouble_ = Trouble::kNoTls;
   }
   return false;
+}
+
+bool TlsStream::is_begun() const {
+  return is_ready_ || (identity_->is_token() && SSL_session_reused(ssl_) == 1);
 }
 
 void TlsStream::Send(std::string_view plain) {

@@ -19,6 +19,7 @@ class TlsStream {
   enum class Trouble {
     kNone,
     kRefused,     // the other side says that it does not know us
+    kOtherToken,  // likewise, and that is why
     kDistrusted,  // it does not prove that it is of our job
     kNoTls,       // it speaks something else, or its bytes are broken
   };
@@ -40,6 +41,9 @@ class TlsStream {
 
   // Each side knows that the other one is of the job.
   bool is_ready() const { return is_ready_; }
+  // Of a server: the other side's first words were made with the job's token, by it or by whom it
+  // has heard say them.
+  bool is_begun() const;
   Trouble trouble() const { return trouble_; }
   const std::string& error() const { return error_; }
 

@@ -3,6 +3,7 @@
 
 #include <signal.h>
 
+#include <algorithm>
 #include <sstream>
 
 #include "tests/e2e/job.h"
@@ -20,6 +21,15 @@ constexpr char kToken[] = "6b1f0c8e5a7d4b2390e1f4a6c8d7b5e3";
 
 bool Quotes(const std::string& text, const std::string& secret) {
   return text.find(secret) != std::string::npos;
+}
+
+// In bytes, as the soft limit of /proc/PID/limits.
+std::string CoreLimit(int pid) {
+  const std::string limits = ReadFile("/proc/" + std::to_string(pid) + "/limits");
+  const size_t line = limits.find("Max core file size");
+  REQUIRE_MESSAGE(line != std::string::npos, limits);
+  const size_t begin = limits.find_first_not_of(' ', line + 18);
+  return limits.substr(begin, limits.find(' ', begin) - begin);
 }
 
 // Two hosts, and the token in a file.
@@ -178,22 +188,24 @@ TEST_CASE("token: to other hosts every port of a running job speaks TLS alone") 
 
 TEST_CASE("token: it is in no worker's environment, no process list, no log and no core dump") {
   Job job;
-  const Node agent =
-      job.Run({"--nnodes=1:2", "--nproc_per_node=1", "--rdzv_id=secret",
-               "--rdzv_conf=last_call_timeout=0", "--rdzv_endpoint=" + job.endpoint()},
-              {"touch:" + job.File("runs"), "until:" + job.File("go")},
-              {.env = {{"DDPRUN_TOKEN", kToken}, {"DDPRUN_LOG_LEVEL", "trace"}}});
+  // A soft limit on core dumps that is neither ours nor the usual one.
+  const Node agent = job.RunProgram(
+      {"/bin/sh", "-c", "ulimit -Sc 8; exec \"$@\"", "sh", Runfile("ddprun"), "--nnodes=1:2",
+       "--nproc_per_node=1", "--rdzv_id=secret", "--rdzv_conf=last_call_timeout=0",
+       "--rdzv_endpoint=" + job.endpoint(), Runfile("tests/e2e/toy_worker"),
+       "touch:" + job.File("runs"), "until:" + job.File("go")},
+      {.env = {{"DDPRUN_TOKEN", kToken}, {"DDPRUN_LOG_LEVEL", "trace"}}});
   REQUIRE_MESSAGE(job.WaitForFile("runs"), agent->Describe());
-  for (const int pid : job.Processes()) {
+  const std::vector<int> processes = job.Processes();
+  REQUIRE(std::ranges::count(processes, agent->pid()) == 1);
+  REQUIRE(std::ranges::count(processes, job.PidOfRank(0)) == 1);
+  for (const int pid : processes) {
     const std::string folder = "/proc/" + std::to_string(pid) + "/";
     CHECK_FALSE(Quotes(ReadFile(folder + "environ"), kToken));
     CHECK_FALSE(Quotes(ReadFile(folder + "cmdline"), kToken));
   }
-  const std::string limits = ReadFile("/proc/" + std::to_string(agent->pid()) + "/limits");
-  const size_t core = limits.find("Max core file size");
-  REQUIRE(core != std::string::npos);
-  const std::string soft = limits.substr(core + 26, 3);
-  CHECK_MESSAGE((soft.starts_with("1 ") || soft.starts_with("0 ")), limits);
+  CHECK(CoreLimit(agent->pid()) == "1");
+  CHECK(CoreLimit(job.PidOfRank(0)) == "4096");
   job.Touch("go");
   CHECK_MESSAGE(agent->Wait() == 0, agent->Describe());
   CHECK_FALSE(Quotes(agent->err() + agent->out(), kToken));
@@ -219,6 +231,9 @@ TEST_CASE("token: what is wrong with it is said with 122, without quoting it") {
   const Node quoted = job.Run({"--nproc_per_node=1", std::string("--token_file=") + kToken}, {});
   CHECK_MESSAGE(quoted->Wait() == 122, quoted->Describe());
   CHECK_FALSE(Quotes(quoted->err(), kToken));
+  const Node empty = job.Run({"--nproc_per_node=1"}, {}, {.env = {{"DDPRUN_TOKEN", " "}}});
+  CHECK_MESSAGE(empty->Wait() == 122, empty->Describe());
+  CHECK_MESSAGE(Holds(empty->err(), "DDPRUN_TOKEN: it is empty"), empty->Describe());
   const Node missing = job.Run({"--nproc_per_node=1", "--token_file=" + job.File("none")}, {});
   CHECK_MESSAGE(missing->Wait() == 122, missing->Describe());
   CHECK_MESSAGE(Holds(missing->err(), "No such file or directory"), missing->Describe());

@@ -1,7 +1,7 @@
 """Any c10d store as a store of libddp."""
 
-import os
 import ctypes
+import os
 import socket
 import time
 
@@ -107,8 +107,9 @@ class CallbackStore:
 
 
 def address_of(store):
-    """The address at which other hosts reach this process: the launcher's word where it leads to the
-    store on this host itself, else the one from which this process reaches the store's host, or, where that is this host itself or the store has none, the default route's."""
+    """The address at which other hosts reach this process: the launcher's word where workers find the
+    store on loopback, else the one from which this process reaches the store's host, or, where that
+    is this host itself or the store has none, the default route's."""
     while hasattr(store, "underlying_store"):
         store = store.underlying_store
     if os.environ.get("DDPRUN_NODE_ADDR"):

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "rendezvous/base/steady_clock.h"
 #include "rendezvous/client/connect.h"
 #include "rendezvous/client/look_on.h"
 #include "rendezvous/client/tunnels.h"
@@ -210,6 +211,42 @@ TEST_CASE("trust: more workers at once than there are places for strangers all g
   for (size_t i = 0; i < 2 * PortListener::kMaxStrangers; ++i) workers.emplace_back(port);
   for (RawClient& worker : workers) worker.Send(Greeting() + Request(StoreOp::kGetNumKeys));
   for (RawClient& worker : workers) CHECK(worker.Receive(8) == Number(0));
+}
+
+// More of them than there are places for strangers.
+TEST_CASE("trust: those who only look as if they spoke TLS keep nobody out") {
+  const auto coordinator = StartCoordinator("a token", 1);
+  std::vector<UniqueFd> strangers;
+  for (int i = 0; i < 600; ++i) {
+    strangers.push_back(ConnectTo(coordinator->port()));
+    SendAll(strangers.back().get(), "\x16\x03\x01");
+  }
+  const auto begun = SteadyNow();
+  const auto answers = LookOn("127.0.0.1", coordinator->port(), Token("a token"), kPatience);
+  CHECK_MESSAGE(answers.ok(), answers.status().ToString());
+  // Where they counted as speakers, each would have its second.
+  CHECK(SteadyNow() - begun < PortListener::kSilenceLimit / 5);
+}
+
+TEST_CASE("trust: what was said before a reset arrives") {
+  const FarStore far("a token");
+  RawClient reads(far.Relay());
+  reads.Expect(Greeting() + Request(StoreOp::kGetNumKeys), Number(0));
+  for (int i = 0; i < 20; ++i) {
+    TlsStream stream(Token("a token"), TlsStream::Role::kClient);
+    RawClient raw(PortOf(far.address));
+    std::string ignored;
+    while (!stream.is_ready()) {
+      raw.Send(stream.TakeOutgoing());
+      REQUIRE(stream.Receive(raw.Receive(1), ignored));
+    }
+    const std::string key = "/key" + std::to_string(i);
+    raw.Send(stream.TakeOutgoing());
+    stream.Send(Greeting() + Request(StoreOp::kSet, {key, "1"}));
+    raw.Send(stream.TakeOutgoing());
+    raw.Reset();
+    reads.Expect(Request(StoreOp::kWait, {key}), Byte(kStopWaiting));
+  }
 }
 
 TEST_CASE("trust: the end of a store ends what led to it") {

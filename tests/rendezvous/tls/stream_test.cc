@@ -82,7 +82,7 @@ TEST_CASE("tls: with another token nobody is heard, and both sides know why") {
   CHECK_FALSE(wire.client.is_ready());
   CHECK_FALSE(wire.server.is_ready());
   CHECK(wire.server.trouble() == Trouble::kDistrusted);
-  CHECK(wire.client.trouble() == Trouble::kRefused);
+  CHECK(wire.client.trouble() == Trouble::kOtherToken);
   CHECK_FALSE(wire.client.error().empty());
   std::string plain;
   CHECK_FALSE(wire.server.Receive("more", plain));
