@@ -138,6 +138,7 @@ void ContactCore::On(const Looked& look) {
   is_apart_ = look.is_apart;
   other_run_.clear();
   closed_since_.reset();
+  silent_since_.reset();
   taken_since_.reset();
   Find();
 }
@@ -203,6 +204,8 @@ void ContactCore::JudgeAttempt(const Looked& look) {
   trouble_ = look.text;
   if (look.outcome != Outcome::kClosed) closed_since_.reset();
   if (look.outcome == Outcome::kClosed && !closed_since_) closed_since_ = now_;
+  if (look.outcome != Outcome::kSilent) silent_since_.reset();
+  if (look.outcome == Outcome::kSilent && !silent_since_) silent_since_ = errand_since_;
   if (TryNextPort(look)) return GoToNextPort();
   if (loss_) {
     LoseContact({.reason = AttemptText(look),
@@ -241,8 +244,11 @@ std::optional<std::string> ContactCore::FinalTrouble(const Looked& look) const {
     return absl::StrCat("endpoint ", Place(), ": ", look.text,
                         "; expected a host name that resolves here, or an IP address");
   }
-  // Elsewhere a stopped process may be continued.
-  if (look.outcome == Outcome::kSilent && hosts_) return AttemptText(look);
+  if (look.outcome == Outcome::kSilent) {
+    // Elsewhere a stopped process may be continued.
+    if (!hosts_ || now_ - *silent_since_ < kSilentLimit) return std::nullopt;
+    return AttemptText(look);
+  }
   if (closed_since_ && now_ - *closed_since_ >= kClosedLimit) return AttemptText(look);
   if (taken_since_ && now_ - *taken_since_ >= kTakenLimit) return TakenText();
   return std::nullopt;
@@ -271,6 +277,7 @@ void ContactCore::GoToNextPort() {
   port_ = (port_ + 1) % (options_.more_ports.size() + 1);
   taken_since_.reset();
   closed_since_.reset();
+  silent_since_.reset();
   tries_host_ = MayHost();
   if (port_ > 0) {
     attempt_at_ = now_;
@@ -310,6 +317,12 @@ std::string ContactCore::AttemptText(const Looked& look) const {
   const bool has_answered = look.outcome == Outcome::kForeign;
   if (!has_answered && look.outcome != Outcome::kClosed && look.outcome != Outcome::kSilent) {
     return look.text;
+  }
+  if (hosts_ && look.outcome == Outcome::kSilent) {
+    const auto limit = std::chrono::duration_cast<std::chrono::seconds>(kSilentLimit).count();
+    return absl::StrCat(PortHere(), " is in use and silent for ", limit, " s (", look.text,
+                        "): its coordinator is stopped or overloaded, or another program has the "
+                        "port");
   }
   if (hosts_) return TakenText();
   if (look.outcome == Outcome::kSilent) {

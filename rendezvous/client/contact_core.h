@@ -207,8 +207,11 @@ class ContactCore {
   static constexpr Duration kQuietStart = std::chrono::milliseconds(500);
   // A port that accepts and closes for so long is no coordinator that is just starting or stopping.
   static constexpr Duration kClosedLimit = std::chrono::seconds(5);
-  // A port of ours that is taken and does not answer for so long is another program's.
+  // A port of ours that is taken and takes no connection for so long is another program's.
   static constexpr Duration kTakenLimit = std::chrono::seconds(1);
+  // One that takes connections and says nothing may be a coordinator's whom thousands ask at once:
+  // three looks.
+  static constexpr Duration kSilentLimit = std::chrono::seconds(15);
   // After how long a look is told of: the first thing that is told, and any later one.
   static constexpr Duration kFirstLongLook = std::chrono::seconds(2);
   static constexpr Duration kLongLook = std::chrono::seconds(30);
@@ -336,6 +339,7 @@ class ContactCore {
   size_t others_ports_ = 0;                // in a row up to this one, of others
   std::optional<TimePoint> taken_since_;   // the port of this host, by nobody known
   std::optional<TimePoint> closed_since_;  // first of an unbroken row of kClosed answers
+  std::optional<TimePoint> silent_since_;  // the first look of an unbroken row of kSilent ones
   bool is_apart_ = false;                  // the coordinator that was found last
   std::string ip_;                         // where the last look was
   std::string trouble_;                    // of the last attempt

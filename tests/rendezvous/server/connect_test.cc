@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <cstdlib>
 #include <mutex>
+#include <utility>
 
 #include "rendezvous/server/coordinator.h"
 #include "tests/rendezvous/server/event_log.h"
@@ -173,14 +174,18 @@ TEST_CASE("connect: a port held by another program is an error that names the po
   const ForeignServer http("HTTP/1.0 400 Bad request\r\n\r\n");
   const ForeignServer closes("");
   const ForeignServer silent("", false);
-  for (const uint16_t port : {http.port(), closes.port(), silent.port()}) {
+  const std::pair<uint16_t, const char*> given[] = {
+      {http.port(), "in use by another program"},
+      {closes.port(), "in use by another program"},
+      {silent.port(), "in use and silent for 15 s (no answer within 5 s)"}};
+  for (const auto& [port, what] : given) {
     EventLog log;
     auto client = ConnectRendezvous(Options(Mode::kDynamic, 1, port), log.handler());
     const auto failed = log.Await<RendezvousFailed>();
     REQUIRE_MESSAGE(failed, log.Text());
     const std::string expected = "port " + std::to_string(port);
     CHECK_MESSAGE(failed->message.find(expected) == 0, failed->message);
-    CHECK(failed->message.find("in use by another program") != std::string::npos);
+    CHECK_MESSAGE(failed->message.find(what) != std::string::npos, failed->message);
   }
 }
 
