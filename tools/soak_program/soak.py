@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+"""Small jobs under random faults for a while; see tools/soak, which builds what they need and calls this."""
+
+import argparse
+import glob
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+from ledger import Ledger
+from long_job import LongJob
+from processes import cgroups_of
+from short_jobs import ShortJobs
+
+END_S = 600  # a job that has not ended so long after its time never does
+TELL_S = 60
+
+
+class Settings:
+    """What all jobs share. take_port(): one that no other job of this soak was given."""
+
+    def __init__(self, options, scratch):
+        self.ddprun, self.worker, self.extra = options.ddprun, options.worker, options.extra
+        self.scratch = scratch
+        names = ("PET_", "DDPRUN_", "TORCHELASTIC_", "SLURM_")
+        self.env = {name: value for name, value in os.environ.items() if not name.startswith(names)}
+        self.env |= {"TMPDIR": os.path.join(scratch, "tmp"), "DDPRUN_LOG_LEVEL": "info"}
+        os.makedirs(self.env["TMPDIR"])
+        self.small_disk = mount_small_disk(scratch, options.minutes)
+        self._ports = iter(range(12000 + (os.getpid() * 37) % 8000, 32000))
+        self._lock = threading.Lock()
+
+    def take_port(self):
+        with self._lock:
+            return next(self._ports)
+
+
+def mount_small_disk(scratch, minutes):
+    """A file system of some MiB for the logs; None where we may not mount one."""
+    folder = os.path.join(scratch, "disk")
+    os.makedirs(folder)
+    size = 8 + int(minutes / 5)
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}m", "soak", folder], stderr=subprocess.DEVNULL,
+                          check=False)
+    return folder if done.returncode == 0 else None
+
+
+def parse():
+    parser = argparse.ArgumentParser(description="Small jobs under random faults; exits with 1 if a promise broke.",
+                                     usage="tools/soak [--minutes N] [--seed S] [--lanes NAME,...] [-- ddprun options]")
+    parser.add_argument("--minutes", type=float, default=60)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**9), help="of faults and pauses")
+    parser.add_argument("--lanes", default="apart,hosted,short", help="of these: which kinds of jobs run side by side")
+    parser.add_argument("--keep", action="store_true", help="the folder with all output, also when nothing broke")
+    parser.add_argument("--ddprun", required=True, help=argparse.SUPPRESS)
+    parser.add_argument("--worker", required=True, help=argparse.SUPPRESS)
+    parser.add_argument("extra", nargs="*", help="options for every agent of more than one node")
+    options = parser.parse_args()
+    unknown = set(options.lanes.split(",")) - {"apart", "hosted", "short"}
+    if unknown or not 0 < options.minutes <= 14 * 24 * 60:
+        parser.error(f"no such lane: {unknown.pop()!r}" if unknown else "--minutes must be above 0")
+    return options
+
+
+def make_lanes(settings, ledger, options):
+    until_s = options.minutes * 60
+    for lane in options.lanes.split(","):
+        if lane == "short":
+            yield ShortJobs(settings, ledger, options.seed, until_s)
+        else:
+            yield LongJob(settings, ledger, lane == "apart", options.seed, until_s)
+
+
+def soak(settings, ledger, options):
+    lanes = list(make_lanes(settings, ledger, options))
+    for lane in lanes:
+        lane.start()
+    deadline = time.monotonic() + options.minutes * 60 + END_S
+    told = time.monotonic()
+    while any(lane.is_alive() for lane in lanes) and time.monotonic() < deadline:
+        time.sleep(0.5)
+        if time.monotonic() - told > TELL_S:
+            told = time.monotonic()
+            ledger.say(f"{sum(ledger.faults.values())} faults, {sum(ledger.endings.values())} short jobs, "
+                       f"{len(ledger.breaks)} breaks")
+    if any(lane.is_alive() for lane in lanes):
+        ledger.broke(f"a lane has not ended {END_S} s after its time")
+    pids = [pid for lane in lanes for pid in lane.agent_pids]
+    ledger.remains("cgroups", cgroups_of(pids))
+    ledger.remains("folders", os.listdir(settings.env["TMPDIR"]))
+    ledger.remains("control sockets", glob.glob(os.path.join(settings.scratch, "*", "control", "*.sock")))
+
+
+def main():
+    options = parse()
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended
+    scratch = tempfile.mkdtemp(prefix="ddprun-soak.")
+    ledger = Ledger()
+    print(f"seed {options.seed}, {options.minutes:g} minutes, lanes {options.lanes}, ddprun options: "
+          f"{' '.join(options.extra) or 'none'}", flush=True)
+    settings = Settings(options, scratch)
+    try:
+        soak(settings, ledger, options)
+    finally:
+        if settings.small_disk:
+            subprocess.run(["umount", "-l", settings.small_disk], check=False)
+    is_well = ledger.report()
+    if is_well and not options.keep:
+        shutil.rmtree(scratch, ignore_errors=True)
+    else:
+        print(f"all output is in {scratch}")
+    return 0 if is_well else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
