@@ -245,9 +245,24 @@ bool State::MayMoreBeReported() const {
   });
 }
 
+// All that is known follows from a peer that left, and the peer's node has not had its say.
+bool State::AwaitsPeersWord(TimePoint now) const {
+  if (!first_failure.has_value() || !first_failure->is_consequence()) return false;
+  if (now >= drained_at + kPeersWord) return false;
+  const int peer = *first_failure->report.left_peer;
+  return std::ranges::any_of(seats, [&](const auto& entry) {
+    const Seat& seat = entry.second;
+    const int rank = peer - seat.assignment.first_rank;
+    if (rank < 0 || rank >= seat.local_world_size || seat.first_success.has_value()) return false;
+    const Member* member = members.Find(entry.first);
+    return member != nullptr && member->standing != Standing::kWaiting;
+  });
+}
+
 void State::EndDraining(TimePoint now) {
   // A node that has joined again said before all it had to say of the round.
   if (now < name_cause_at && MayMoreBeReported()) return;
+  if (AwaitsPeersWord(now)) return;
   // A suspect settles the question by coming back or by being evicted: at most evict_after.
   if (IsCauseUncertain(now)) return;
   if (first_failure.has_value() && IsMissingSeats()) {

@@ -67,6 +67,10 @@ inline constexpr uint64_t kClaimLimit = uint64_t{1} << 52;
 // How old a report of a round can be that an earlier coordinator sealed.
 inline constexpr Duration kOldestReport = std::chrono::hours(24);
 
+// How long the node of a peer whose leaving is all that is known may take to say why it left: it
+// was stopped or is busy, as an agent says a failure at once.
+inline constexpr Duration kPeersWord = std::chrono::seconds(2);
+
 struct RoundSize {
   int nodes = 0;
   int ranks = 0;
@@ -252,6 +256,7 @@ struct RendezvousMachine::State {
   void CloseIfAllSucceeded(TimePoint now);
   bool MayBeConsequence(const NodeId& id, const Member& member) const;
   bool MayMoreBeReported() const;
+  bool AwaitsPeersWord(TimePoint now) const;
   bool IsCauseUncertain(TimePoint now) const;
   void EndDraining(TimePoint now);
   // What its end costs (machine_charge.cc).  REQUIRES: the round has drained, its cause is known.
