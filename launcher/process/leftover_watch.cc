@@ -17,6 +17,8 @@ namespace {
 // parent lives in another session. The pause is as long as nothing has happened yet, within these.
 constexpr Duration kShortestPause = std::chrono::milliseconds(20);
 constexpr Duration kLongestPause = std::chrono::seconds(1);
+// On a machine where some process ends in every walk.
+constexpr int kMostWalks = 3;
 
 }  // namespace
 
@@ -43,16 +45,31 @@ bool LeftoverWatch::AreLeft(TimePoint now) {
                       (signs_.cgroup != nullptr && signs_.cgroup->IsPopulated()))) {
     return true;
   }
+  const int found = Tell(signal);
+  // The other children were there before this job, or have ended and will be reaped in a moment.
+  return found > 0;
+}
+
+// What a process that ended under our eyes has started meanwhile may not have been seen: where
+// nobody else is there we look again at once, else what is there then is told at the next look.
+int LeftoverWatch::Tell(int signal) {
+  Vanished vanished;
   const LeftoverQuery query{.mark = signs_.job_mark.c_str(),
                             .cgroup = signs_.cgroup != nullptr ? signs_.cgroup->name().c_str() : "",
                             .parent = table_.had_children_at_start() ? 0 : getpid(),
+                            .exiting_parent = getpid(),
+                            .vanished = &vanished,
                             .spare = signs_.guardian != nullptr ? signs_.guardian->pid() : 0,
                             .proc = signs_.proc};
-  const int found = SignalLeftovers(query, signal);
+  int found = 0;
+  for (int walk = 0; walk < kMostWalks; ++walk) {
+    vanished = {};
+    found = SignalLeftovers(query, signal);
+    if (found > 0 || !vanished.is_any) break;
+  }
   if (signal == SIGTERM) SignalLeftovers(query, SIGCONT);
-  are_told_ = true;
-  // The other children were there before this job, or have ended and will be reaped in a moment.
-  return found > 0;
+  are_told_ = !vanished.is_ours;
+  return found;
 }
 
 TimePoint LeftoverWatch::LookAt(TimePoint now, TimePoint quiet_since) const {

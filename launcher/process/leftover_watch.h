@@ -47,6 +47,9 @@ class LeftoverWatch {
  private:
   static constexpr TimePoint kNever = TimePoint::max();
 
+  // Signals all that are there; how many.
+  int Tell(int signal);
+
   const ProcessTable& table_;
   const Signs signs_;
   const Duration grace_;

@@ -30,6 +30,9 @@ struct ProcessFacts {
   pid_t parent = 0;
   pid_t group = 0;
   pid_t session = 0;
+  bool is_exiting = false;
+  bool is_zombie = false;
+  bool is_gone = false;
 };
 
 DDPRUN_RAW uint64_t ParseNumber(const char*& text) {
@@ -46,27 +49,33 @@ DDPRUN_RAW int OpenFile(int process, const char* name) {
 }
 
 // /proc/<pid>/stat: "pid (name) state parent group session ...". The name may hold anything, so the
-// fields are counted from the last parenthesis. False for what is no living process of a user.
+// fields are counted from the last parenthesis. False for what is no living process of a user, or
+// not any more, and that is noted.
 DDPRUN_RAW bool ReadFacts(int process, ProcessFacts* facts) {
   constexpr uint64_t kKernelThreadFlag = 0x00200000;  // PF_KTHREAD
+  constexpr uint64_t kExitingFlag = 0x00000004;       // PF_EXITING
   const int fd = OpenFile(process, "stat");
-  if (fd < 0) return false;
   char text[512];
-  const long size = syscall(SYS_read, fd, text, sizeof(text) - 1);
-  syscall(SYS_close, fd);
-  if (size <= 0) return false;
+  const long size = fd < 0 ? -1 : syscall(SYS_read, fd, text, sizeof(text) - 1);
+  if (fd >= 0) syscall(SYS_close, fd);
+  if (size <= 0) {
+    facts->is_gone = true;
+    return false;
+  }
   text[size] = '\0';
   long end = size - 1;
   while (end > 0 && text[end] != ')') --end;
   if (end + 3 >= size) return false;
   const char state = text[end + 2];
-  if (state == 'Z' || state == 'X' || state == 'x') return false;
+  facts->is_zombie = state == 'Z' || state == 'X' || state == 'x';
   const char* rest = text + end + 3;
   facts->parent = ParsePid(rest);
   facts->group = ParsePid(rest);
   facts->session = ParsePid(rest);
   for (int field = 7; field <= 8; ++field) ParseNumber(rest);
-  return (ParseNumber(rest) & kKernelThreadFlag) == 0;
+  const uint64_t flags = ParseNumber(rest);
+  facts->is_exiting = (flags & kExitingFlag) != 0;
+  return (flags & kKernelThreadFlag) == 0 && !facts->is_zombie;
 }
 
 // Whether `matcher` finds what it looks for in a file of the process.
@@ -131,11 +140,20 @@ class NameMatcher {
 
 DDPRUN_RAW bool Belongs(int process, pid_t pid, const LeftoverQuery& query) {
   ProcessFacts facts;
-  if (!ReadFacts(process, &facts)) return false;
+  if (!ReadFacts(process, &facts)) {
+    // A child of ours may have ended behind the names that were read.
+    const bool is_dead_child = facts.is_zombie && facts.parent == query.exiting_parent;
+    if ((facts.is_gone || is_dead_child) && query.vanished != nullptr) {
+      query.vanished->is_any = true;
+    }
+    return false;
+  }
   for (const pid_t* group = query.groups; group != nullptr && *group != 0; ++group) {
     if (facts.group == *group && pid != *group) return true;
   }
   if (query.parent != 0 && facts.parent == query.parent) return true;
+  const bool is_exiting_child = facts.is_exiting && facts.parent == query.exiting_parent;
+  if (query.exiting_parent != 0 && is_exiting_child) return true;
   if (query.sessions != nullptr && query.sessions->Meet(facts.session)) return true;
   if (query.mark[0] != '\0' && FindIn(process, "environ", MarkMatcher(query.mark))) return true;
   return query.cgroup[0] != '\0' && FindIn(process, "cgroup", NameMatcher(query.cgroup));
@@ -146,18 +164,20 @@ DDPRUN_RAW bool Belongs(int process, pid_t pid, const LeftoverQuery& query) {
 DDPRUN_RAW bool SignalOne(int process, pid_t pid, const LeftoverQuery& query, int signal) {
   if (!Belongs(process, pid, query)) return false;
   if (signal == 0) return true;
+  bool is_there = true;
   const long pidfd = syscall(SYS_pidfd_open, pid, 0);
   if (pidfd < 0) {
-    if (errno == ESRCH) return false;
-    return syscall(SYS_kill, pid, signal) == 0;
+    is_there = errno != ESRCH && syscall(SYS_kill, pid, signal) == 0;
+  } else {
+    is_there = Belongs(process, pid, query);
+    if (is_there && syscall(SYS_pidfd_send_signal, pidfd, signal, nullptr, 0) != 0 &&
+        errno == ENOSYS) {
+      syscall(SYS_kill, pid, signal);
+    }
+    syscall(SYS_close, pidfd);
   }
-  const bool is_same = Belongs(process, pid, query);
-  if (is_same && syscall(SYS_pidfd_send_signal, pidfd, signal, nullptr, 0) != 0 &&
-      errno == ENOSYS) {
-    syscall(SYS_kill, pid, signal);
-  }
-  syscall(SYS_close, pidfd);
-  return is_same;
+  if (!is_there && query.vanished != nullptr) query.vanished->is_ours = true;
+  return true;
 }
 
 }  // namespace
@@ -183,7 +203,10 @@ DDPRUN_RAW int SignalLeftovers(const LeftoverQuery& query, int signal) {
     const pid_t pid = ParsePid(digits);
     if (pid <= 1 || pid == self || pid == query.spare) continue;
     const int process = OpenFolder(proc, name);
-    if (process < 0) continue;
+    if (process < 0) {
+      if (query.vanished != nullptr) query.vanished->is_any = true;
+      continue;
+    }
     if (SignalOne(process, pid, query, signal)) ++found;
     syscall(SYS_close, process);
   }

@@ -94,11 +94,12 @@ TEST_CASE("leftovers: sessions and children count without a mark, the spared one
 // A /proc of files, for what cannot be had of real processes.
 class FakeProc {
  public:
-  void Put(pid_t pid, const std::string& environ, unsigned flags = 0, pid_t parent = 1) {
+  void Put(pid_t pid, const std::string& environ, unsigned flags = 0, pid_t parent = 1,
+           char state = 'S') {
     const std::string folder = root() + "/" + std::to_string(pid);
     std::filesystem::create_directories(folder);
-    WriteFile(folder + "/stat", std::to_string(pid) + " (a) b) S " + std::to_string(parent) +
-                                    " 1 1 0 -1 " + std::to_string(flags) +
+    WriteFile(folder + "/stat", std::to_string(pid) + " (a) b) " + state + " " +
+                                    std::to_string(parent) + " 1 1 0 -1 " + std::to_string(flags) +
                                     " 1 1 1 1 1 1 1 1 20 0 1 0 7 1\n");
     WriteFile(folder + "/environ", environ);
   }
@@ -123,6 +124,48 @@ TEST_CASE("leftovers: kernel threads are none, and an environment may lack its l
   CHECK(SignalLeftovers(query, 0) == 1);
   proc.Put(101, "A=1", 0, 77);
   CHECK(SignalLeftovers({.mark = mark.c_str(), .parent = 77, .proc = root.c_str()}, 0) == 2);
+}
+
+TEST_CASE(
+    "leftovers: a child that exits counts while it has let go of its memory and not of files") {
+  FakeProc proc;
+  const std::string root = proc.root();
+  const std::string mark = NewJobMark();
+  constexpr unsigned kExiting = 0x4;  // PF_EXITING
+  proc.Put(101, "", kExiting, 77);
+  proc.Put(102, "", 0, 77);         // an environment that was always empty
+  proc.Put(103, "", kExiting, 78);  // somebody else's child
+  CHECK(SignalLeftovers({.mark = mark.c_str(), .exiting_parent = 77, .proc = root.c_str()}, 0) ==
+        1);
+  CHECK(SignalLeftovers({.mark = mark.c_str(), .proc = root.c_str()}, 0) == 0);
+}
+
+TEST_CASE("leftovers: one that ends as it is about to be signalled counts, and is told of") {
+  constexpr pid_t kNobody = 4194304;  // above the largest pid
+  const std::string mark = NewJobMark();
+  FakeProc proc;
+  const std::string root = proc.root();
+  Vanished vanished;
+  const LeftoverQuery query{.mark = mark.c_str(), .vanished = &vanished, .proc = root.c_str()};
+  proc.Put(kNobody, kVariable + "other");
+  CHECK(SignalLeftovers(query, SIGTERM) == 0);
+  CHECK_FALSE(vanished.is_any);
+  proc.Put(kNobody, kVariable + mark);
+  CHECK(SignalLeftovers(query, SIGTERM) == 1);
+  CHECK(vanished.is_ours);
+  CHECK_FALSE(vanished.is_any);
+  std::filesystem::remove(root + "/" + std::to_string(kNobody) + "/stat");
+  CHECK(SignalLeftovers(query, SIGTERM) == 0);
+  CHECK(vanished.is_any);
+  // So may a child that is dead already.
+  vanished = {};
+  proc.Put(kNobody, "", 0, 77, 'Z');
+  CHECK(SignalLeftovers(query, SIGTERM) == 0);
+  CHECK_FALSE(vanished.is_any);
+  LeftoverQuery of_parent = query;
+  of_parent.exiting_parent = 77;
+  CHECK(SignalLeftovers(of_parent, SIGTERM) == 0);
+  CHECK(vanished.is_any);
 }
 
 TEST_CASE("leftovers: they are looked at ever more rarely, but when their time is over") {
