@@ -96,9 +96,15 @@ void AgentCore::On(const rendezvous::Concluded& event) {
     Tell(verdict_->reason, "; stopping ", live.empty() ? "what the workers left" : live,
          "; SIGKILL comes in ", SecondsLeft(policy_.shutdown_timeout), " s");
   }
-  if (state_ == State::kJoining) return LeaveWithVerdict();
   const bool is_loss_of_node = verdict_->exit_code == kExitRendezvous && !verdict_->first_failure;
-  if (is_loss_of_node) verdict_holds_at_ = now_ + policy_.own_signal_window;
+  const bool had_round = assignment_.round.value > 0;
+  const bool is_held = is_loss_of_node && had_round;
+  if (is_held) verdict_holds_at_ = now_ + policy_.own_signal_window;
+  if (state_ == State::kJoining) {
+    if (!is_held) return LeaveWithVerdict();
+    // The drain before it has stopped the workers already.
+    state_ = State::kStopping;
+  }
   if (IsInRound()) Stop(kSigTerm);
 }
 

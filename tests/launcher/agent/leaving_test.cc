@@ -183,6 +183,16 @@ TEST_CASE("node loss: its verdict waits a second for a signal of our own") {
     CHECK(bench.Pass(5s) == "");
     CHECK(bench.Step(WorkersGone{}) == "report end:121");
   }
+  SUBCASE("workers that the drain before it has stopped") {
+    CHECK(bench.Step(rendezvous::Drained{Round{1}, "node b left"}) == "say stop:15");
+    CHECK(bench.Step(WorkersGone{}) == "join");
+    CHECK(bench.Step(lost) == "ack");
+    SUBCASE("no signal comes") { CHECK(bench.Pass(1s) == "report end:121"); }
+    SUBCASE("one comes") {
+      CHECK(bench.Pass(900ms) == "");
+      CHECK(bench.Step(SignalReceived{kTerm}) == "leave end:143");
+    }
+  }
   SUBCASE("workers that have all succeeded") {
     bench.End(0, 0);
     bench.End(1, 0);
