@@ -19,6 +19,16 @@ bool IsCloserToCause(const DatedFailure& a, const DatedFailure& b) {
 
 }  // namespace
 
+// A review looks at every node. Where thousands join at once, each of them would cost one: what
+// they change together is looked at together, 100 ms later at most.
+Duration State::ReviewPause(size_t nodes) {
+  constexpr size_t kFew = 1000;
+  constexpr Duration kOfEach = std::chrono::microseconds(10);
+  constexpr Duration kLongest = std::chrono::milliseconds(100);
+  if (nodes <= kFew) return Duration{0};
+  return std::min<Duration>(static_cast<int64_t>(nodes - kFew) * kOfEach, kLongest);
+}
+
 // What a node dates by an age, on our own clock.
 TimePoint State::DateOf(TimePoint now, Duration age) const {
   return now - std::clamp(age, Duration::zero(), Duration(now - round_began) + kDateSlack);
@@ -27,8 +37,9 @@ TimePoint State::DateOf(TimePoint now, Duration age) const {
 void State::ReviewQuorum(TimePoint now) {
   const bool time_matters = (quorum.retry_at.has_value() && now >= *quorum.retry_at) ||
                             (JoinDeadline().has_value() && now >= *JoinDeadline());
-  if (!needs_quorum && !time_matters) return;
+  if (!time_matters && (!needs_quorum || now < next_review)) return;
   needs_quorum = false;
+  next_review = now + ReviewPause(members.members().size());
   // Nodes of a newer round may be on their way, and a spare would take their place.
   const bool has_spare = std::ranges::any_of(members.members(), [this](const auto& member) {
     return !IsThisRound(member.second.joined_with);

@@ -135,6 +135,7 @@ struct RendezvousMachine::State {
   std::vector<RefusedNode> refused;  // the latest, at most kNamedNodes
   QuorumVerdict quorum;
   bool needs_quorum = true;
+  TimePoint next_review = TimePoint::min();
 
   // kReadopting, and kDraining while nodes are missing.
   TimePoint readopt_until;
@@ -255,6 +256,7 @@ struct RendezvousMachine::State {
   void On(TimePoint now, const WorkersSucceeded& event);
   void CloseIfAllSucceeded(TimePoint now);
   bool MayBeConsequence(const NodeId& id, const Member& member) const;
+  static Duration ReviewPause(size_t nodes);
   bool MayMoreBeReported() const;
   bool AwaitsPeersWord(TimePoint now) const;
   bool IsCauseUncertain(TimePoint now) const;

@@ -250,7 +250,9 @@ void State::TellWaiters(TimePoint now) {
   // While the first cause is being found a member knows why it stopped; it takes a moment only.
   if (phase == Phase::kDraining && now < name_cause_at) return;
   const bool is_due = now >= next_telling;
-  if (!is_due && !has_newcomer) return;
+  // To find the one who has just come is a look at every node.
+  const bool is_crowd = ReviewPause(members.members().size()) > Duration{0};
+  if (!is_due && (!has_newcomer || is_crowd)) return;
   has_newcomer = false;
   const std::string topic = WaitTopic();
   const std::string reason = phase == Phase::kOpen ? FormingText(now) : topic;

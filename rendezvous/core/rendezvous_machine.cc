@@ -137,6 +137,7 @@ std::optional<TimePoint> State::NextDeadline() const {
     consider(members.NextExpiry());
   }
   if (phase == Phase::kOpen) consider(quorum.retry_at);
+  if (phase == Phase::kOpen && needs_quorum) consider(next_review);
   consider(JoinDeadline());
   if (phase == Phase::kDraining) consider(name_cause_at);
   const bool is_running_out = phase == Phase::kReadopting || phase == Phase::kDraining;

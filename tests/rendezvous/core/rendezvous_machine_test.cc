@@ -3,7 +3,9 @@
 #include <doctest/doctest.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "tests/rendezvous/core/builders.h"
 #include "tests/rendezvous/core/machine_view.h"
@@ -40,6 +42,27 @@ TEST_CASE("machine: two nodes of two form a round at once") {
   CHECK(assigns[0].assignment.first_rank == 0);
   CHECK(assigns[1].assignment.first_rank == 2);
   CHECK(Explain(machine, At(1s)) == "round 1 runs: 2 nodes, world size 4, restart 0 of 0, 0 done");
+}
+
+// Each join would else look at all of them: 100,000 take a second instead of minutes.
+TEST_CASE("machine: of thousands that join at once nobody waits 100 ms, and few looks are taken") {
+  constexpr uint64_t kNodes = 3000;
+  const Policy policy = TestPolicy(kNodes, kNodes);
+  RendezvousMachine machine(policy, FirstStart(), At(0s));
+  size_t told = 0, assigned = 0;
+  const auto count = [&](const std::vector<Action>& actions) {
+    told += Only<TellWaiting>(actions).size();
+    assigned += Only<Assign>(actions).size();
+  };
+  for (uint64_t i = 1; i <= kNodes; ++i) {
+    count(machine.Step(At(500ms), Join(policy, "n" + std::to_string(i), i)));
+  }
+  CHECK(told <= 1001);  // one by one as long as they are few
+  const std::optional<TimePoint> next = machine.NextDeadline();
+  REQUIRE(next.has_value());
+  CHECK(*next <= At(600ms));
+  count(machine.Step(*next, TimePassed{}));
+  CHECK(assigned == kNodes);
 }
 
 TEST_CASE("machine: a failure without budget ends the job with the worker's code") {
