@@ -57,7 +57,7 @@ class LongJob(threading.Thread):
         self.random = random.Random(f"{seed} {self.name}")
         self.until_s = until_s
         self.folder = os.path.join(settings.scratch, self.name)
-        os.makedirs(os.path.join(self.folder, "control"))
+        os.makedirs(os.path.join(self.folder, "control"), mode=0o700)
         self.log_dir = os.path.join(settings.small_disk, self.name) if settings.small_disk else None
         self.env = {**settings.env, "DDPRUN_CONTROL_DIR": os.path.join(self.folder, "control")}
         self.port = settings.take_port()

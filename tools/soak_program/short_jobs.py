@@ -20,7 +20,7 @@ class ShortJob:
     def __init__(self, lane, name):
         self.lane, self.settings, self.name = lane, lane.settings, name
         self.folder = os.path.join(lane.folder, name)
-        os.makedirs(os.path.join(self.folder, "control"))
+        os.makedirs(os.path.join(self.folder, "control"), mode=0o700)
         self.env = {**self.settings.env, "DDPRUN_CONTROL_DIR": os.path.join(self.folder, "control")}
         self.events = Events(self.folder, lambda text: self.broke(text))
         self.port = self.settings.take_port()
@@ -30,8 +30,8 @@ class ShortJob:
         said = "\n".join(agent.said(800) for agent in self.agents)
         self.lane.ledger.broke(f"{self.name}: {text}\n{said}")
 
-    def start(self, nodes, max_restarts=0, worker=()):
-        for i in range(nodes):
+    def start(self, nodes, max_restarts=0, worker=(), started=None):
+        for i in range(started or nodes):
             options = ["--standalone"] if nodes == 1 else [
                 f"--nnodes={nodes}", f"--rdzv_id={self.name}", "--rdzv_backend=c10d",
                 f"--rdzv_endpoint=127.0.0.1:{self.port}", f"--rdzv_conf={CONF},is_host={int(i == 0)}"]
@@ -119,9 +119,8 @@ def one_is_killed(job, rng):
 
 def told_to_stop_while_forming(job, _rng):
     """One of two nodes waits for the other, which never comes."""
-    job.start(2)
-    job.agents.pop().end()
-    time.sleep(0.3)
+    job.start(2, started=1)
+    until(lambda: "waiting for 1 more" in job.agents[0].said(), LIMIT_S)
     job.agents[0].signal(signal.SIGINT)
     job.expect(130)
 

@@ -19,9 +19,12 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <string>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "ddp/process_group.h"
@@ -39,6 +42,24 @@ std::string Env(const char* name) {
 }
 
 bool IsThere(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
+
+// Who has the file open, by the first 80 bytes of its /proc/PID/stat, this process excepted.
+std::string Holders(const std::string& path) {
+  std::string text;
+  std::error_code error;
+  for (const auto& process : std::filesystem::directory_iterator("/proc", error)) {
+    const std::string pid = process.path().filename();
+    if (pid.find_first_not_of("0123456789") != std::string::npos) continue;
+    if (pid == std::to_string(getpid())) continue;
+    for (const auto& file : std::filesystem::directory_iterator(process.path() / "fd", error)) {
+      if (std::filesystem::read_symlink(file.path(), error) != path) continue;
+      std::string stat;
+      std::getline(std::ifstream(process.path() / "stat"), stat);
+      absl::StrAppend(&text, " [", stat.substr(0, 80), "]");
+    }
+  }
+  return text;
+}
 
 class Worker {
  public:
@@ -96,7 +117,7 @@ class Worker {
     }
     if (flock(lock, LOCK_EX | LOCK_NB) == 0) return;
     Say(absl::StrCat("broken S5: a worker of another round, or its helper, lives at ", place,
-                     " as round ", round_, " starts there"));
+                     " as round ", round_, " starts there:", Holders(Folder(place))));
   }
 
   // It keeps the place, as it must end with its worker.
