@@ -49,8 +49,8 @@ void AgentCore::On(const rendezvous::ContactLost& event) {
   } else if (!contact_.gone_at) {
     contact_.gone_at = now_ + policy_.gone_grace;
   }
-  if (ordered_) return On(*std::exchange(ordered_, std::nullopt));
-  CheckContact();
+  if (ordered_) On(*std::exchange(ordered_, std::nullopt));
+  if (state_ != State::kLeaving) CheckContact();
 }
 
 void AgentCore::On(const rendezvous::ContactRestored&) {

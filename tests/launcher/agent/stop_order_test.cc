@@ -135,6 +135,18 @@ TEST_CASE("stop order: contact that is lost behind an order carries it out here"
   CHECK(bench.Step(WorkersGone{}) == "end:143");
 }
 
+TEST_CASE(
+    "stop order: a coordinator's machine that is lost behind one is told of in that very step") {
+  Bench bench;
+  bench.Step(AgentStarted{});
+  bench.Step(ContactMade{"a:29400"});
+  bench.Assign(1);
+  CHECK(bench.Step(StopOrder{.is_after_step = true, .reason = kWho}) == "order-after-step");
+  const ContactLost lost{.reason = "its machine is silent", .is_gone = true, .unanswered_for = 10s};
+  CHECK(bench.Step(lost) == "ask:" + kWho + " say stop:15");
+  CHECK(bench.Pass(10min) == "");  // nothing is due that was due before
+}
+
 TEST_CASE("stop order: workers that ignore SIGTERM, and a user who will not wait") {
   Bench bench;
   bench.Step(AgentStarted{});
