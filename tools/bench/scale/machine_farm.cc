@@ -1,0 +1,206 @@
+// The rendezvous machine alone with NODES agents that are only names, in virtual time:
+//
+//   machine_farm NODES
+//
+// Nothing is sent and no agent decides anything: what is counted is what the machine says, what
+// that is on the wire, and what the machine itself takes of a processor. The network, gRPC and the
+// agents come on top. Prints a line of JSON for each phase of a job.
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <fstream>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "rendezvous/core/rendezvous_machine.h"
+#include "rendezvous/core/types.h"
+#include "rendezvous/wire/convert.h"
+
+namespace ddprun::bench {
+namespace {
+
+using namespace rendezvous;  // of its words half are used here
+
+double CpuTime_ms() {
+  timespec time{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return 1e3 * static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_nsec);
+}
+
+int64_t Resident_kib() {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;) {
+    int64_t kib = 0;
+    if (word == "VmRSS:" && status >> kib) return kib;
+  }
+  return 0;
+}
+
+struct Node {
+  NodeJoined hello;
+  Assignment held;
+};
+
+class Farm {
+ public:
+  explicit Farm(int count) : nodes_(static_cast<size_t>(count)) {
+    policy_ = {.run_id = "scale", .min_nodes = count, .max_nodes = count, .max_restarts = 10};
+    Beginning beginning{.epoch = Epoch{1}, .instance = {.high = 1, .low = 1}, .verdict = {}};
+    machine_.emplace(policy_, beginning, now_);
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      NodeJoined& hello = nodes_[i].hello;
+      hello.node = {.id = NodeId{"node-" + std::to_string(i)}, .host = "host-" + std::to_string(i)};
+      hello.node.local_world_size = 8;
+      hello.node.store_port = 29500;
+      hello.policy = policy_;
+      hello.source_addr = "10." + std::to_string(i >> 16) + "." + std::to_string(i >> 8 & 255) +
+                          "." + std::to_string(i & 255);
+      hello.accepted_addr = "10.255.0.1";
+      hello.stamp.session = SessionId{i + 1};
+    }
+    before_kib_ = Resident_kib();
+  }
+
+  // `per_second`: how fast they come.
+  void Join(const char* phase, int per_second) {
+    Begin();
+    const Duration step = std::chrono::microseconds(1'000'000 / per_second);
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      Tick(step);
+      NodeJoined event = nodes_[i].hello;
+      event.stamp = Stamp(i);
+      Feed(event);
+    }
+    while (assignments_ < nodes_.size()) Tick(std::chrono::milliseconds(1));
+    Tell(phase, nodes_.size());
+  }
+  // Each says one.
+  void Beat() {
+    Begin();
+    const Duration step = Duration(std::chrono::seconds(1)) / static_cast<int64_t>(nodes_.size());
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      Tick(step);
+      Feed(HeartbeatReceived{Stamp(i)});
+    }
+    Tell("a second of heartbeats", nodes_.size());
+  }
+  void Fail() {
+    Begin();
+    const size_t who = nodes_.size() / 2;
+    FailureReport report{.node = nodes_[who].hello.node.id, .rank = nodes_[who].held.first_rank};
+    Feed(WorkersFailed{.stamp = Stamp(who), .report = report});
+    Tick(std::chrono::milliseconds(250));
+    Feed(TimePassed{});
+    Tell("a worker fails, all are told to stop", 1);
+  }
+  void Lose() {
+    Begin();
+    Feed(SessionBroken{nodes_.back().hello.stamp.session, /*is_by_peer=*/true});
+    // All others are heard each second, as while they live.
+    const Duration step = Duration(std::chrono::seconds(1)) / static_cast<int64_t>(nodes_.size());
+    size_t events = 0;
+    for (; events < 60 * nodes_.size() && drains_ == 0; ++events) {
+      Tick(step);
+      Feed(HeartbeatReceived{Stamp(events % (nodes_.size() - 1))});
+    }
+    Tell("a node is lost, the others are told to stop", events);
+  }
+
+ private:
+  rendezvous::Stamp Stamp(size_t i) const {
+    const Node& node = nodes_[i];
+    return {node.hello.stamp.session, node.held.epoch, node.held.round, node.held.instance};
+  }
+  // Lets time pass, with the steps that the driver would make in it.
+  void Tick(Duration duration) {
+    const TimePoint end = now_ + duration;
+    while (const auto next = machine_->NextDeadline()) {
+      if (*next > end) break;
+      now_ = std::max(now_, *next);
+      Feed(TimePassed{});
+    }
+    now_ = end;
+  }
+  void Feed(const Event& event) {
+    for (const Action& action : machine_->Step(now_, event))
+      std::visit([this](auto& a) { Hear(a); }, action);
+  }
+  void Count(const Action& action, size_t kind) {
+    ++said_;
+    if (wire_bytes_.find(kind) == wire_bytes_.end()) {
+      wire_bytes_[kind] = ToProto(action, machine_->current(), now_).ByteSizeLong();
+    }
+    bytes_ += wire_bytes_[kind];
+  }
+  template <typename Any>
+  void Hear(const Any&) {}
+  void Hear(const TellWaiting& wait) { Count(wait, 0); }
+  void Hear(const Assign& assign) {
+    Count(assign, 1);
+    ++assignments_;
+    nodes_[assign.session.value - 1].held = assign.assignment;
+  }
+  void Hear(const Drain& drain) {
+    Count(drain, 2);
+    ++drains_;
+  }
+  void Hear(const Conclude& conclude) { Count(conclude, 3); }
+
+  void Begin() {
+    said_ = bytes_ = drains_ = assignments_ = 0;
+    wire_bytes_.clear();
+    began_ = now_;
+    began_cpu_ms_ = CpuTime_ms();
+  }
+  void Tell(const char* phase, size_t events) {
+    const double cpu_ms = CpuTime_ms() - began_cpu_ms_;
+    const auto nodes = static_cast<double>(nodes_.size());
+    std::printf(R"({"phase": "%s", "nodes": %zu, "cpu_ms": %.3f, "us_an_event": %.3f, )", phase,
+                nodes_.size(), cpu_ms, 1e3 * cpu_ms / static_cast<double>(events));
+    std::printf(R"("virtual_ms": %.1f, "messages_a_node": %.3f, "bytes_a_node": %.0f, )",
+                std::chrono::duration<double, std::milli>(now_ - began_).count(),
+                static_cast<double>(said_) / nodes, static_cast<double>(bytes_) / nodes);
+    std::printf(R"("kib_a_node": %.2f})"
+                "\n",
+                static_cast<double>(Resident_kib() - before_kib_) / nodes);
+    std::fflush(stdout);
+  }
+
+  Policy policy_;
+  std::optional<RendezvousMachine> machine_;
+  std::vector<Node> nodes_;
+  TimePoint now_{std::chrono::seconds(1)};
+  TimePoint began_{};
+  double began_cpu_ms_ = 0;
+  int64_t before_kib_ = 0;
+  size_t said_ = 0, bytes_ = 0, drains_ = 0, assignments_ = 0;
+  std::map<size_t, size_t> wire_bytes_;  // of one message of a kind
+};
+
+}  // namespace
+}  // namespace ddprun::bench
+
+int main(int argc, char** argv) {
+  const int nodes = argc == 2 ? std::atoi(argv[1]) : 0;
+  if (nodes < 2) {
+    std::fprintf(stderr, "machine_farm: see the beginning of machine_farm.cc\n");
+    return 2;
+  }
+  ddprun::bench::Farm farm(nodes);
+  // Within a part of the evict time: nobody beats while they come.
+  const int per_second = std::max(10'000, nodes / 4);
+  farm.Join("all join, the round is sealed", per_second);
+  farm.Beat();
+  farm.Fail();
+  farm.Join("all join again, the next round is sealed", per_second);
+  farm.Lose();
+  return 0;
+}

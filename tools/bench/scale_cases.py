@@ -1,0 +1,106 @@
+"""How far one coordinator goes: real connections of the product's client over loopback, and the machine alone.
+
+A farm is two processes, the coordinator and all agents (scale/rendezvous_farm.cc), which start no workers. The machine
+(scale/machine_farm.cc) has agents that are only names, in virtual time.
+"""
+
+import json
+import os
+import subprocess
+import time
+
+from harness import BenchError, Row, build
+
+# Agents, and how many of them start a second: 0 is all at once.
+FARMS = ((256, 0), (1024, 0), (2048, 300), (4096, 300))
+MACHINES = (1024, 4096, 16384, 100000)
+IDLE_S = 10
+FAILURES = 3
+LIMIT_S = 240
+
+
+class Part:
+    def __init__(self, program, *arguments):
+        self.process = subprocess.Popen([program, *map(str, arguments)], stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, text=True)
+
+    def ready(self):
+        line = self.process.stdout.readline()
+        if not line:
+            raise BenchError(f"{' '.join(self.process.args[1:])}: it ended, see its last line")
+        return json.loads(line)
+
+    def ask(self, words):
+        self.process.stdin.write(words + "\n")
+        self.process.stdin.flush()
+        return self.ready()
+
+    def end(self):
+        self.process.stdin.close()
+        try:
+            self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.process.stdout.close()
+
+
+def measure_farm(program, nodes, rate):
+    """Figures of one farm: task, unit, values."""
+    coordinator = Part(program, "coordinator", nodes)
+    parts = [coordinator]
+    try:
+        port = coordinator.ready()["port"]
+        agents = Part(program, "agents", port, nodes, rate)
+        parts.append(agents)
+        formed = agents.ready()
+        used = coordinator.ask("use")
+        rows = [("first start to last place", "ms", [formed["placed_last_ms"]]),
+                ("messages to an agent until then", "", [formed["messages_an_agent"]]),
+                ("coordinator until then, CPU", "ms", [used["cpu_ms"]])]
+        before = time.monotonic()
+        idle = agents.ask(f"wait {IDLE_S}")
+        later = coordinator.ask("use")
+        seconds = time.monotonic() - before
+        rows += [("idle: coordinator", "% of a core", [(later["cpu_ms"] - used["cpu_ms"]) / seconds / 10]),
+                 ("idle: contacts lost", "", [idle["lost"]]),
+                 ("coordinator, memory", "MiB", [later["rss_kib"] / 1024]),
+                 ("coordinator, descriptors", "", [later["descriptors"]])]
+        failures = [agents.ask("fail") for _ in range(FAILURES)]
+        rows += [("failure to the last agent told", "ms", [failure["told_last_ms"] for failure in failures]),
+                 ("failure to the last place in the next round", "ms", [failure["placed_last_ms"] for failure in failures]),
+                 ("messages to an agent for that", "", [failure["messages_an_agent"] for failure in failures])]
+        return rows
+    finally:
+        for part in reversed(parts):
+            part.end()
+
+
+def measure_machine(program, nodes):
+    done = subprocess.run([program, str(nodes)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=LIMIT_S,
+                          text=True, check=True)
+    for line in done.stdout.splitlines():
+        phase = json.loads(line)
+        for what, unit in (("cpu_ms", "ms"), ("virtual_ms", "ms"), ("messages_a_node", ""), ("bytes_a_node", ""),
+                           ("kib_a_node", "KiB")):
+            yield f"{phase['phase']}: {what}", unit, [phase[what]]
+
+
+def scale_case(_scratch, _runs):
+    folder = os.path.join(build("//tools/bench/scale:all"), "tools/bench/scale")
+    rows = []
+    for nodes, rate in FARMS:
+        name = f"farm of {nodes} connections"
+        try:
+            found = measure_farm(os.path.join(folder, "rendezvous_farm"), nodes, rate)
+            rows += [Row(f"{name}: {task}", "ddprun", unit, values) for task, unit, values in found]
+        except (BenchError, OSError) as error:
+            rows.append(Row(name, "ddprun", "", error=str(error)))
+    for nodes in MACHINES:
+        name = f"machine with {nodes} nodes"
+        try:
+            found = list(measure_machine(os.path.join(folder, "machine_farm"), nodes))
+            rows += [Row(f"{name}: {task}", "ddprun", unit, values) for task, unit, values in found]
+        except (subprocess.SubprocessError, OSError) as error:
+            rows.append(Row(name, "ddprun", "", error=str(error)))
+    return rows
