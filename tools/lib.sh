@@ -44,6 +44,9 @@ browser_packages=(chromium fonts-dejavu-core)
 # Prometheus and promtool, which judge the metrics.
 prometheus_packages=(prometheus)
 
+# A server and its command, for the tests in which a job's agents agree by a real etcd.
+etcd_packages=(etcd-server etcd-client)
+
 # With which tools/check_packages tries what is for pip, for CMake and for Debian.
 package_packages=(python3-venv cmake lintian)
 

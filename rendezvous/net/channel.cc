@@ -94,6 +94,18 @@ std::shared_ptr<grpc::Channel> MakeChannelOver(UniqueFd socket) {
   return grpc::CreateCustomInsecureChannelFromFd("ddprun", socket.Release(), ChannelArguments());
 }
 
+std::shared_ptr<grpc::Channel> MakeForeignChannel(
+    const SocketAddress& address, const std::shared_ptr<grpc::ChannelCredentials>& credentials,
+    const std::string& tls_name) {
+  PrepareGrpc();
+  grpc::ChannelArguments args;
+  args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  args.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  args.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
+  if (!tls_name.empty()) args.SetSslTargetNameOverride(tls_name);
+  return grpc::CreateCustomChannel(GrpcTarget(address), credentials, args);
+}
+
 void ConfigureServer(grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);

@@ -7,9 +7,11 @@
 #define DDPRUN_RENDEZVOUS_NET_CHANNEL_H_
 
 #include <grpcpp/channel.h>
+#include <grpcpp/security/credentials.h>
 #include <grpcpp/server_builder.h>
 
 #include <memory>
+#include <string>
 
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/net/socket_address.h"
@@ -26,6 +28,13 @@ std::shared_ptr<grpc::Channel> MakeChannel(const SocketAddress& address);
 
 // A channel over `socket`, a connection that somebody else has made; it ends with that.
 std::shared_ptr<grpc::Channel> MakeChannelOver(UniqueFd socket);
+
+// A channel to a server that is not ours, etcd's. `tls_name`: whom its certificate must name;
+// empty: no TLS. Connects lazily; who has waited in vain lets go of it, as it tries again less and
+// less.
+std::shared_ptr<grpc::Channel> MakeForeignChannel(
+    const SocketAddress& address, const std::shared_ptr<grpc::ChannelCredentials>& credentials,
+    const std::string& tls_name);
 
 // The matching limits on the coordinator's side.
 void ConfigureServer(grpc::ServerBuilder& builder);

@@ -35,9 +35,9 @@ constexpr Duration kFileLimit = std::chrono::seconds(2);
 // The machine's thread: takes events from its mailbox, steps the machine, carries out actions.
 class Coordinator::Loop final : public Inbox, public std::enable_shared_from_this<Loop> {
  public:
-  // `file`: where records go; null: nowhere.
-  Loop(Options& options, const Beginning& beginning, std::shared_ptr<JobFile> file)
-      : file_(std::move(file)),
+  // `memory`: where records go; null: nowhere.
+  Loop(Options& options, const Beginning& beginning, std::shared_ptr<JobMemory> memory)
+      : memory_(std::move(memory)),
         log_step_(std::move(options.log_step)),
         on_finished_(std::move(options.on_finished)),
         is_taken_up_(beginning.is_remembered || beginning.verdict),
@@ -89,6 +89,7 @@ class Coordinator::Loop final : public Inbox, public std::enable_shared_from_thi
       is_stopping_ = true;
     }
     mailbox_.Close();
+    if (memory_ != nullptr) memory_->EndWaits();
     if (thread_.joinable()) thread_.join();
     {
       const std::lock_guard lock(mutex_);
@@ -108,6 +109,8 @@ class Coordinator::Loop final : public Inbox, public std::enable_shared_from_thi
     // What agents said comes before deadlines that may have passed meanwhile: a coordinator that
     // was stopped for a while finds their heartbeats in the mailbox.
     while (mailbox_.RunUntil(NextDeadline())) {
+      bool has_waited = false;
+      if (!AwaitTurn(has_waited) || has_waited) continue;
       const TimePoint now = SteadyNow();
       const std::optional<TimePoint> deadline = machine_.NextDeadline();
       if (deadline && *deadline <= now) StepMachine(now, TimePassed{});
@@ -116,7 +119,11 @@ class Coordinator::Loop final : public Inbox, public std::enable_shared_from_thi
     }
   }
 
+  bool AwaitTurn(bool& has_waited) { return memory_ == nullptr || memory_->AwaitTurn(has_waited); }
+
   void Apply(SessionId id, const Event& event) {
+    bool has_waited = false;
+    if (!AwaitTurn(has_waited)) return;  // another coordinator may speak for the job
     const std::shared_ptr<Session> session = Find(id);
     const bool is_break = std::holds_alternative<SessionBroken>(event);
     // What is left in the mailbox of a session that the machine had closed is dropped.
@@ -199,12 +206,12 @@ class Coordinator::Loop final : public Inbox, public std::enable_shared_from_thi
   }
 
   void Write(const Record& record) {
-    // The file's thread may outlive this loop.
+    // The memory's thread may outlive this loop.
     const auto tell = [weak = weak_from_this()] {
       if (const std::shared_ptr<Loop> loop = weak.lock()) loop->Post({}, Recorded{});
     };
-    if (file_ != nullptr) {
-      file_->Write(record, record.verdict ? std::function<void()>(tell) : nullptr);
+    if (memory_ != nullptr) {
+      memory_->Write(record, record.verdict ? std::function<void()>(tell) : nullptr);
     } else if (record.verdict) {
       tell();
     }
@@ -224,7 +231,7 @@ class Coordinator::Loop final : public Inbox, public std::enable_shared_from_thi
     sessions_.erase(id);
   }
 
-  const std::shared_ptr<JobFile> file_;
+  const std::shared_ptr<JobMemory> memory_;
   const std::function<void(const std::string&)> log_step_;
   const std::function<void()> on_finished_;
   const bool is_taken_up_;  // an earlier coordinator's job
@@ -293,17 +300,18 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(Options options)
     listening_socket = *std::move(bound);
     coordinator->port_ = LocalPort(listening_socket.get());
   }
-  std::shared_ptr<JobFile> file;
-  if (!options.run_dir.empty()) {
+  std::shared_ptr<JobMemory> memory = std::move(options.memory);
+  if (memory == nullptr && !options.run_dir.empty()) {
     absl::StatusOr<std::unique_ptr<JobFile>> opened = JobFile::Open(std::move(options.run_dir));
     if (!opened.ok()) return opened.status();
-    file = *std::move(opened);
+    memory = *std::move(opened);
   }
-  absl::StatusOr<Beginning> beginning = file != nullptr ? file->Begin(kFileLimit) : BeginAnew();
+  absl::StatusOr<Beginning> beginning =
+      memory != nullptr ? memory->Begin(coordinator->port_, kFileLimit) : BeginAnew();
   if (!beginning.ok()) return beginning.status();
   beginning->run_id = std::move(options.run_id);
-  coordinator->file_ = file;
-  coordinator->loop_ = std::make_shared<Loop>(options, *beginning, std::move(file));
+  coordinator->memory_ = memory;
+  coordinator->loop_ = std::make_shared<Loop>(options, *beginning, std::move(memory));
   if (absl::Status status = coordinator->loop_->Start(); !status.ok()) return status;
   if (!options.listen) return coordinator;
   coordinator->door_ = std::make_unique<Door>();
@@ -329,10 +337,11 @@ void Coordinator::Stop() {
   // First the loop, which closes the sessions behind what they were told last; then the door, whose
   // frontend gives them a moment to get it out.
   loop_->Stop();
-  const std::shared_ptr<JobFile> file = std::exchange(file_, nullptr);
+  const std::shared_ptr<JobMemory> memory = std::exchange(memory_, nullptr);
   // While the port is still ours. Of a job that never began there is nothing to remember.
   const bool is_over = loop_->is_finished() || !loop_->has_begun();
-  if (file != nullptr && is_over) file->Forget(kFileLimit);
+  if (memory != nullptr && is_over) memory->Forget(kFileLimit);
+  if (memory != nullptr && !is_over) memory->Leave(kFileLimit);
   door_.reset();
 }
 

@@ -18,12 +18,11 @@
 #include "rendezvous/base/time.h"
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/core/types.h"
+#include "rendezvous/server/job_memory.h"
 #include "rendezvous/server/session.h"
 #include "rendezvous/tls/identity.h"
 
 namespace ddprun::rendezvous {
-
-class JobFile;
 
 class Coordinator {
  public:
@@ -45,6 +44,8 @@ class Coordinator {
     // Keeps the job's file until the job is over; empty: a coordinator that is started again knows
     // of this one what agents tell it.
     std::string run_dir;
+    // What keeps it in place of a file.
+    std::shared_ptr<JobMemory> memory;
     // A connection to the port whose first byte is 0x00, unread: a worker that looks for its store.
     // Called on the listener's thread; must not block. Not set: such connections are closed.
     std::function<void(UniqueFd)> on_store_connection;
@@ -60,8 +61,9 @@ class Coordinator {
     std::function<void()> on_finished;
   };
 
-  // ALREADY_EXISTS: the port is taken. UNAVAILABLE, INVALID_ARGUMENT: other trouble with the
-  // address. All name it. RESOURCE_EXHAUSTED: the system has no thread for it.
+  // ALREADY_EXISTS: the port is taken, or by the memory's word the job. UNAVAILABLE,
+  // INVALID_ARGUMENT: other trouble with the address. All name it. RESOURCE_EXHAUSTED: the system
+  // has no thread for it.
   static absl::StatusOr<std::unique_ptr<Coordinator>> Start(Options options);
   // Stops.
   ~Coordinator();
@@ -92,7 +94,8 @@ class Coordinator {
   std::shared_ptr<Loop> loop_;  // shared with sessions, which may be destroyed later
   std::unique_ptr<Door> door_;
   uint16_t port_ = 0;
-  std::shared_ptr<JobFile> file_;  // shared with the loop; null without Options::run_dir
+  // Shared with the loop; null without Options::run_dir and memory.
+  std::shared_ptr<JobMemory> memory_;
 };
 
 }  // namespace ddprun::rendezvous

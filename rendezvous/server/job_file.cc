@@ -47,24 +47,6 @@ std::string EncodeSpent(const RestartsSpent& spent) {
                          spent.node_losses, spent.preemptions);
 }
 
-// One line of values and a checksum over them and the verdict, then the verdict as on the wire.
-// What limits of restarts have been used makes it longer, a line of version 2, which releases that
-// know of none take for a damaged one.
-std::string Encode(const Record& record) {
-  v1::Verdict verdict;
-  if (record.verdict) VerdictToProto(*record.verdict, verdict);
-  const std::string bytes = record.verdict ? verdict.SerializeAsString() : "";
-  const bool has_spent = record.spent != RestartsSpent{};
-  std::string values = absl::StrFormat(
-      "ddprun-job %d %u %u %u %d %d", has_spent ? 2 : 1, record.epoch.value, record.instance.high,
-      record.instance.low, record.restart_count, record.verdict ? 1 : 0);
-  if (has_spent) absl::StrAppend(&values, EncodeSpent(record.spent));
-  Fnv1a checksum;  // finds a torn or flipped file, which is all it has to do
-  checksum.Add(values.data(), values.size());
-  checksum.Add(bytes.data(), bytes.size());
-  return absl::StrFormat("%s %016x\n%s", values, checksum.value(), bytes);
-}
-
 RestartsSpent DecodeSpent(const char* text) {
   unsigned long long epoch = 0;
   unsigned long long round = 0;
@@ -82,44 +64,6 @@ RestartsSpent DecodeSpent(const char* text) {
   return spent;
 }
 
-// What is counted cannot be below zero, nor so high that counting on overflows.
-bool IsCredible(const RestartsSpent& spent) {
-  const int counts[] = {spent.same_failures, spent.failures_in_row, spent.given_back,
-                        spent.node_losses, spent.preemptions};
-  const auto is_count = [](int count) { return count >= 0 && count <= kMaxRank; };
-  constexpr auto kLongest = std::chrono::hours(24 * 365 * 100);
-  return std::ranges::all_of(counts, is_count) && spent.progress.count() >= 0 &&
-         spent.progress <= kLongest;
-}
-
-std::optional<Record> Decode(const std::string& text) {
-  unsigned long long epoch = 0;
-  unsigned long long high = 0;
-  unsigned long long low = 0;
-  int has_verdict = 0;
-  int version = 0;
-  int read = 0;
-  Record record{.instance = {}, .epoch = {}, .verdict = std::nullopt};
-  if (std::sscanf(text.c_str(), "ddprun-job %d %llu %llu %llu %d %d%n", &version, &epoch, &high,
-                  &low, &record.restart_count, &has_verdict, &read) != 6) {
-    return std::nullopt;
-  }
-  record.epoch = Epoch{epoch};
-  record.instance = {.high = high, .low = low};
-  if (version == 2) record.spent = DecodeSpent(text.c_str() + read);
-  const size_t line_end = text.find('\n');
-  if (has_verdict != 0 && line_end != std::string::npos) {
-    v1::Verdict verdict;
-    CheckedFields check;
-    if (!verdict.ParseFromString(text.substr(line_end + 1))) return std::nullopt;
-    record.verdict = VerdictFromProto(verdict, check);
-    if (!check.status().ok()) return std::nullopt;
-  }
-  // Whatever is not exactly what would have been written is no file of ours.
-  if (Encode(record) != text) return std::nullopt;
-  return record;
-}
-
 std::optional<Record> Read(const std::string& path) {
   const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   if (!fd.is_open()) return std::nullopt;
@@ -129,7 +73,7 @@ std::optional<Record> Read(const std::string& path) {
     const ssize_t size = read(fd.get(), buffer, sizeof(buffer));
     if (size < 0 && errno == EINTR) continue;
     if (size < 0) return std::nullopt;
-    if (size == 0) return Decode(text);
+    if (size == 0) return DecodeRecord(text);
     text.append(buffer, static_cast<size_t>(size));
   }
   return std::nullopt;
@@ -156,7 +100,7 @@ absl::Status Write(const std::string& run_dir, const Record& record, Durability 
   // More than once: a job on the same port in another network namespace may just be removing it.
   for (int attempt = 0; attempt < 3 && absl::IsNotFound(status); ++attempt) {
     (void)mkdir(run_dir.c_str(), 0700);  // if it is still not there, the next call says so
-    status = Replace(run_dir, Encode(record), durability);
+    status = Replace(run_dir, EncodeRecord(record), durability);
   }
   if (status.ok()) return status;
   return absl::Status(status.code(), absl::StrCat("job file: ", status.message()));
@@ -185,6 +129,61 @@ void ForgetAbandonedJobs(const std::string& run_dir) {
 }
 
 }  // namespace
+
+// One line of values and a checksum over them and the verdict, then the verdict as on the wire.
+// What limits of restarts have been used makes it longer, a line of version 2, which releases that
+// know of none take for a damaged one.
+std::string EncodeRecord(const Record& record) {
+  v1::Verdict verdict;
+  if (record.verdict) VerdictToProto(*record.verdict, verdict);
+  const std::string bytes = record.verdict ? verdict.SerializeAsString() : "";
+  const bool has_spent = record.spent != RestartsSpent{};
+  std::string values = absl::StrFormat(
+      "ddprun-job %d %u %u %u %d %d", has_spent ? 2 : 1, record.epoch.value, record.instance.high,
+      record.instance.low, record.restart_count, record.verdict ? 1 : 0);
+  if (has_spent) absl::StrAppend(&values, EncodeSpent(record.spent));
+  Fnv1a checksum;  // finds a torn or flipped file, which is all it has to do
+  checksum.Add(values.data(), values.size());
+  checksum.Add(bytes.data(), bytes.size());
+  return absl::StrFormat("%s %016x\n%s", values, checksum.value(), bytes);
+}
+
+std::optional<Record> DecodeRecord(const std::string& text) {
+  unsigned long long epoch = 0;
+  unsigned long long high = 0;
+  unsigned long long low = 0;
+  int has_verdict = 0;
+  int version = 0;
+  int read = 0;
+  Record record{.instance = {}, .epoch = {}, .verdict = std::nullopt};
+  if (std::sscanf(text.c_str(), "ddprun-job %d %llu %llu %llu %d %d%n", &version, &epoch, &high,
+                  &low, &record.restart_count, &has_verdict, &read) != 6) {
+    return std::nullopt;
+  }
+  record.epoch = Epoch{epoch};
+  record.instance = {.high = high, .low = low};
+  if (version == 2) record.spent = DecodeSpent(text.c_str() + read);
+  const size_t line_end = text.find('\n');
+  if (has_verdict != 0 && line_end != std::string::npos) {
+    v1::Verdict verdict;
+    CheckedFields check;
+    if (!verdict.ParseFromString(text.substr(line_end + 1))) return std::nullopt;
+    record.verdict = VerdictFromProto(verdict, check);
+    if (!check.status().ok()) return std::nullopt;
+  }
+  // Whatever is not exactly what would have been written is no file of ours.
+  if (EncodeRecord(record) != text) return std::nullopt;
+  return record;
+}
+
+bool IsCredible(const RestartsSpent& spent) {
+  const int counts[] = {spent.same_failures, spent.failures_in_row, spent.given_back,
+                        spent.node_losses, spent.preemptions};
+  const auto is_count = [](int count) { return count >= 0 && count <= kMaxRank; };
+  constexpr auto kLongest = std::chrono::hours(24 * 365 * 100);
+  return std::ranges::all_of(counts, is_count) && spent.progress.count() >= 0 &&
+         spent.progress <= kLongest;
+}
 
 Beginning BeginAnew() {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
@@ -258,7 +257,7 @@ absl::StatusOr<std::unique_ptr<JobFile>> JobFile::Open(std::string run_dir) {
       absl::StrCat("start a thread for the job's file: ", kNoThreadText));
 }
 
-absl::StatusOr<Beginning> JobFile::Begin(Duration timeout) {
+absl::StatusOr<Beginning> JobFile::Begin(uint16_t, Duration timeout) {
   const auto begun = std::make_shared<std::promise<absl::StatusOr<Beginning>>>();
   std::future<absl::StatusOr<Beginning>> beginning = begun->get_future();
   thread_.Post([begun, next = next_, run_dir = run_dir_] {

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -11,6 +12,7 @@
 #include "rendezvous/base/mailbox.h"
 #include "rendezvous/base/time.h"
 #include "rendezvous/core/types.h"
+#include "rendezvous/server/job_memory.h"
 
 namespace ddprun::rendezvous {
 
@@ -31,21 +33,26 @@ absl::Status WriteJob(const std::string& run_dir, const Record& record);
 // coordinator after it has written there.
 void ForgetJob(const std::string& run_dir);
 
+// A record as text, wherever it is kept. nullopt: what is there is not exactly what would have been
+// written.
+std::string EncodeRecord(const Record& record);
+std::optional<Record> DecodeRecord(const std::string& text);
+// What is counted cannot be below zero, nor so high that counting on overflows.
+bool IsCredible(const RestartsSpent& spent);
+
 // Does all of this on a thread of its own: a file system that does not answer must not hold up the
 // coordinator. The destructor waits a second at most for what was asked for. Calls from any thread.
-class JobFile {
+class JobFile final : public JobMemory {
  public:
   // RESOURCE_EXHAUSTED: the system has no thread left.
   static absl::StatusOr<std::unique_ptr<JobFile>> Open(std::string run_dir);
   // BeginJob; then removes what coordinators that were killed an hour ago and more have left beside
   // `run_dir`, files named "job" in folders. A file that does not answer within `timeout` is as
   // good as none: agents bring back what they know.
-  absl::StatusOr<Beginning> Begin(Duration timeout);
-  // A record that has not been written yet is replaced. `on_written`, which may be empty, is called
-  // on the file's thread when this record or a newer one is durable, or cannot be.
-  void Write(const Record& record, std::function<void()> on_written);
-  // ForgetJob, after all that was asked for; returns after `timeout` at the latest.
-  void Forget(Duration timeout);
+  absl::StatusOr<Beginning> Begin(uint16_t port, Duration timeout) override;
+  void Write(const Record& record, std::function<void()> on_written) override;
+  // ForgetJob, after all that was asked for.
+  void Forget(Duration timeout) override;
 
  private:
   struct Next;  // to be written; shared with the thread

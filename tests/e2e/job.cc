@@ -1,8 +1,5 @@
 #include "tests/e2e/job.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,33 +9,12 @@
 #include <doctest/doctest.h>
 
 #include "rendezvous/base/check.h"
+#include "tests/support/free_port.h"
 
 namespace ddprun::testing {
 namespace {
 
 constexpr char kMarkName[] = "DDPRUN_E2E_JOB";
-
-// A port that was free a moment ago. Below the ephemeral range, so that no socket of another test
-// is given it by the kernel; spread by pid, so that two tests hardly ever ask for the same. Each
-// only once: two jobs may run side by side before either has bound its own.
-int FreePort() {
-  static int attempt = 0;
-  for (const int last = attempt + 1000; attempt < last; ++attempt) {
-    const int port = 12000 + (getpid() * 7 + attempt * 1013) % 18000;
-    const int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockaddr_in6 address{};
-    address.sin6_family = AF_INET6;
-    address.sin6_port = htons(static_cast<uint16_t>(port));
-    const bool is_free = bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
-    close(fd);
-    if (is_free) {
-      ++attempt;
-      return port;
-    }
-  }
-  DDP_CHECK(false);
-  return 0;
-}
 
 std::string NewMark() {
   static int count = 0;

@@ -28,7 +28,7 @@ if (($# > 0)); then pure="($pure + $1)"; fi
 if (($# > 1)); then library="($library + $2)"; fi
 base="(//rendezvous/base:ids + //rendezvous/base:time + //rendezvous/base:check)"
 ours="kind('cc_(library|binary)', $(under rendezvous process launcher worker_runtime examples bench proto))"
-grpc="(@grpc//:all + $(under proto rendezvous/wire rendezvous/server rendezvous/client) + //rendezvous/net:channel)"
+grpc="(@grpc//:all + $(under proto rendezvous/wire rendezvous/server rendezvous/etcd rendezvous/client) + //rendezvous/net:channel)"
 
 forbid "pure code reaches code that is not" "$pure" "(($ours except $base) except $pure) + @grpc//:all + @zlib//:all"
 forbid "the lowest layer reaches one above" "$(under rendezvous/base)" "$ours"

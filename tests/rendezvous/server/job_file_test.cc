@@ -192,7 +192,7 @@ TEST_CASE("job file: its thread writes the newest record and says so, then forge
   {
     auto file = JobFile::Open(run);
     REQUIRE(file.ok());
-    REQUIRE((*file)->Begin(std::chrono::seconds(30)).ok());
+    REQUIRE((*file)->Begin(0, std::chrono::seconds(30)).ok());
     Record record = FullRecord();
     (*file)->Write(record, [&written] { written.set_value(); });
     REQUIRE(written.get_future().wait_for(std::chrono::seconds(30)) == std::future_status::ready);
@@ -210,7 +210,7 @@ TEST_CASE("job file: what was killed long ago is removed by the next job") {
   const testing::TempDir folder;
   const auto run_dir = [&](const char* name) { return (folder.path() / name).string(); };
   const auto living = JobFile::Open(run_dir("living")).value();
-  REQUIRE(living->Begin(std::chrono::seconds(10)).ok());
+  REQUIRE(living->Begin(0, std::chrono::seconds(10)).ok());
   for (const char* name : {"long_ago", "just_now"}) Next(run_dir(name));
   for (const char* name : {"living", "long_ago"}) {
     const std::filesystem::path file = folder.path() / name / "job";
@@ -218,7 +218,7 @@ TEST_CASE("job file: what was killed long ago is removed by the next job") {
         file, std::filesystem::last_write_time(file) - std::chrono::minutes(61));
   }
   const auto next = JobFile::Open(run_dir("next")).value();
-  const auto begun = next->Begin(std::chrono::seconds(10));
+  const auto begun = next->Begin(0, std::chrono::seconds(10));
   REQUIRE(begun.ok());
   std::promise<void> done;  // behind the rest
   next->Write({.instance = begun->instance, .epoch = begun->epoch, .verdict = std::nullopt},
@@ -240,7 +240,7 @@ TEST_CASE("job file: one that does not answer holds up nobody for longer than as
   {
     auto file = JobFile::Open(run);
     REQUIRE(file.ok());
-    const auto beginning = (*file)->Begin(std::chrono::milliseconds(50));
+    const auto beginning = (*file)->Begin(0, std::chrono::milliseconds(50));
     REQUIRE(beginning.ok());
     CHECK(beginning->instance.is_known());
     CHECK_FALSE(beginning->is_remembered);

@@ -1,0 +1,372 @@
+#include "rendezvous/etcd/etcd_client.h"
+
+#include <grpcpp/channel.h>
+#include <grpcpp/client_context.h>
+#include <grpcpp/security/credentials.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <mutex>
+#include <sstream>
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+#include "proto/etcd.grpc.pb.h"
+#include "rendezvous/base/plain_text.h"
+#include "rendezvous/base/steady_clock.h"
+#include "rendezvous/base/unique_fd.h"
+#include "rendezvous/core/rank_assignment.h"
+#include "rendezvous/net/channel.h"
+
+namespace ddprun::rendezvous {
+namespace {
+
+namespace pb = etcdserverpb;
+
+constexpr size_t kMaxCauseBytes = 300;
+
+// gRPC wraps the kernel's word in several of its own.
+std::string CauseOf(const grpc::Status& status) {
+  const std::string& message = status.error_message();
+  if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) return "no answer in time";
+  if (absl::StrContains(message, "http1.x server")) {
+    return "it speaks HTTP/1 alone: expected etcd 3's client port";
+  }
+  constexpr std::string_view kMark = "remote host: ";
+  const size_t mark = message.rfind(kMark);
+  const std::string cause =
+      EscapeControl(mark == std::string::npos ? message : message.substr(mark + kMark.size()));
+  return cause.substr(0, CharacterStart(cause, kMaxCauseBytes));
+}
+
+// gRPC's codes are absl's. What is not found is a lease: an answer.
+absl::Status ErrorOf(const std::string& member, const grpc::Status& status) {
+  const auto code = status.error_code() == grpc::StatusCode::NOT_FOUND
+                        ? absl::StatusCode::kAborted
+                        : static_cast<absl::StatusCode>(status.error_code());
+  return absl::Status(code, absl::StrCat("etcd at ", member, ": ", CauseOf(status)));
+}
+
+EtcdKey KeyOf(const pb::KeyValue& key) { return {key.value(), key.mod_revision(), key.lease()}; }
+
+std::optional<EtcdKey> FirstOf(const pb::RangeResponse& range) {
+  if (range.kvs().empty()) return std::nullopt;
+  return KeyOf(range.kvs(0));
+}
+
+pb::TxnRequest RequestOf(const EtcdClient::Transaction& transaction) {
+  pb::TxnRequest request;
+  pb::Compare& guard = *request.add_compare();
+  guard.set_result(pb::Compare::EQUAL);
+  guard.set_target(pb::Compare::MOD);
+  guard.set_key(transaction.guarded_key);
+  guard.set_mod_revision(transaction.revision);
+  for (const EtcdClient::Put& put : transaction.puts) {
+    pb::PutRequest& op = *request.add_success()->mutable_request_put();
+    op.set_key(put.key);
+    op.set_value(put.value);
+    op.set_lease(put.lease);
+  }
+  for (const std::string& key : transaction.deletes) {
+    request.add_success()->mutable_request_delete_range()->set_key(key);
+  }
+  if (!transaction.read.empty()) {
+    request.add_success()->mutable_request_range()->set_key(transaction.read);
+  }
+  request.add_failure()->mutable_request_range()->set_key(transaction.guarded_key);
+  return request;
+}
+
+absl::StatusOr<std::string> ReadPem(const std::string& path) {
+  if (path.empty()) return std::string();
+  const std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("read \"", path, "\" for TLS with etcd: ", std::strerror(errno)));
+  }
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+// The address that a packet to `to` would come from; empty: there is no way to it.
+std::string SourceTowards(const SocketAddress& to) {
+  const UniqueFd fd(socket(to.storage.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!fd.is_open() || connect(fd.get(), to.get(), to.size) != 0) return "";
+  return IpText(LocalAddress(fd.get()));
+}
+
+}  // namespace
+
+bool IsFinal(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kPermissionDenied:
+    case absl::StatusCode::kUnauthenticated:
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kUnimplemented:
+      return true;
+    default:
+      return false;
+  }
+}
+
+struct EtcdClient::Connections {
+  Connections(EtcdOptions given, Resolver resolver)
+      : options(std::move(given)), resolve(std::move(resolver)), channels(options.members.size()) {}
+
+  const EtcdOptions options;
+  const Resolver resolve;
+  // The driving thread's. A channel that failed is made anew: gRPC would wait before it tries it.
+  std::vector<std::shared_ptr<grpc::Channel>> channels;
+  size_t current = 0;
+  std::string token;
+  std::shared_ptr<grpc::ChannelCredentials> credentials;
+
+  std::mutex mutex;
+  grpc::ClientContext* context = nullptr;  // of the present call
+  bool is_cancelled = false;
+
+  std::string Name(size_t member) const {
+    return EndpointText(options.members[member].host, options.members[member].port);
+  }
+
+  absl::Status MakeCredentials() {
+    if (credentials != nullptr) return absl::OkStatus();
+    if (!options.is_tls) {
+      credentials = grpc::InsecureChannelCredentials();
+      return absl::OkStatus();
+    }
+    grpc::SslCredentialsOptions tls;
+    for (const auto& [path, text] : {std::pair{&options.authority_file, &tls.pem_root_certs},
+                                     std::pair{&options.certificate_file, &tls.pem_cert_chain},
+                                     std::pair{&options.key_file, &tls.pem_private_key}}) {
+      absl::StatusOr<std::string> read = ReadPem(*path);
+      if (!read.ok()) return read.status();
+      *text = *std::move(read);
+    }
+    credentials = grpc::SslCredentials(tls);
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::shared_ptr<grpc::Channel>> ChannelTo(size_t member) {
+    if (channels[member] != nullptr) return channels[member];
+    if (absl::Status status = MakeCredentials(); !status.ok()) return status;
+    const EtcdMember& to = options.members[member];
+    const Resolution names = resolve(to.host, to.port);
+    if (names.outcome != Resolution::Outcome::kFound) {
+      const std::string text = absl::StrCat("etcd at ", Name(member), ": cannot resolve \"",
+                                            to.host, "\": ", names.error);
+      if (names.outcome == Resolution::Outcome::kNoSuchName) return absl::NotFoundError(text);
+      return absl::UnavailableError(text);
+    }
+    channels[member] =
+        MakeForeignChannel(names.addresses.front(), credentials, options.is_tls ? to.host : "");
+    return channels[member];
+  }
+
+  // One call to one member. `call` takes a channel and a context.
+  template <typename Call>
+  grpc::Status AskMember(const std::shared_ptr<grpc::Channel>& channel, TimePoint deadline,
+                         bool has_token, const Call& call) {
+    grpc::ClientContext own;
+    const TimePoint by = std::min(deadline, SteadyNow() + kMemberPatience);
+    own.set_deadline(std::chrono::system_clock::now() +
+                     std::chrono::duration_cast<std::chrono::microseconds>(by - SteadyNow()));
+    // A member that has no leader says so at once.
+    own.AddMetadata("hasleader", "true");
+    if (has_token && !token.empty()) own.AddMetadata("token", token);
+    {
+      const std::lock_guard lock(mutex);
+      if (is_cancelled) return {grpc::StatusCode::CANCELLED, "not wanted any more"};
+      context = &own;
+    }
+    const grpc::Status status = call(channel, own);
+    const std::lock_guard lock(mutex);
+    context = nullptr;
+    return status;
+  }
+
+  // OK also where etcd asks for no password.
+  absl::Status LogIn(const std::shared_ptr<grpc::Channel>& channel, size_t member,
+                     TimePoint deadline) {
+    if (options.user.empty() || !token.empty()) return absl::OkStatus();
+    pb::AuthenticateRequest request;
+    pb::AuthenticateResponse reply;
+    request.set_name(options.user);
+    request.set_password(options.password);
+    const grpc::Status status =
+        AskMember(channel, deadline, false, [&](const auto& to, grpc::ClientContext& own) {
+          return pb::Auth::NewStub(to)->Authenticate(&own, request, &reply);
+        });
+    if (status.ok()) token = reply.token();
+    const bool is_open = status.error_code() == grpc::StatusCode::FAILED_PRECONDITION;
+    if (status.ok() || is_open) return absl::OkStatus();
+    if (status.error_code() != grpc::StatusCode::INVALID_ARGUMENT)
+      return ErrorOf(Name(member), status);
+    return absl::UnauthenticatedError(absl::StrCat("etcd at ", Name(member), " refuses the user \"",
+                                                   EscapeControl(options.user),
+                                                   "\" or its password: ", CauseOf(status)));
+  }
+
+  // Whether a new token may help.
+  bool IsOldToken(const grpc::Status& status) const {
+    if (token.empty()) return false;
+    return status.error_code() == grpc::StatusCode::UNAUTHENTICATED ||
+           absl::StrContains(status.error_message(), "revision in header is old");
+  }
+
+  absl::Status Judge(size_t member, const grpc::Status& status) const {
+    if (absl::StrContains(status.error_message(), "user name is empty")) {
+      return absl::UnauthenticatedError(
+          absl::StrCat("etcd at ", Name(member),
+                       " asks who we are: expected --rdzv_conf user=NAME, and the password in "
+                       "DDPRUN_ETCD_PASSWORD"));
+    }
+    if (status.error_code() == grpc::StatusCode::PERMISSION_DENIED) {
+      return absl::PermissionDeniedError(absl::StrCat(
+          "etcd at ", Name(member), " allows the user \"", EscapeControl(options.user),
+          "\" no reading and writing of keys under \"", options.prefix, "/\": ", CauseOf(status)));
+    }
+    return ErrorOf(Name(member), status);
+  }
+
+  template <typename Call>
+  absl::Status AskOne(size_t member, TimePoint deadline, const Call& call) {
+    const absl::StatusOr<std::shared_ptr<grpc::Channel>> channel = ChannelTo(member);
+    if (!channel.ok()) return channel.status();
+    for (bool is_first = true;; is_first = false) {
+      absl::Status logged_in = LogIn(*channel, member, deadline);
+      if (!logged_in.ok()) return logged_in;
+      const grpc::Status status = AskMember(*channel, deadline, true, call);
+      if (status.ok()) return absl::OkStatus();
+      if (!is_first || !IsOldToken(status)) return Judge(member, status);
+      token.clear();
+    }
+  }
+
+  // Asks one member after the other until one answers, each once.
+  template <typename Call>
+  absl::Status Ask(TimePoint deadline, const Call& call) {
+    absl::Status last = absl::DeadlineExceededError("etcd: no time was left to ask it");
+    size_t unknown_names = 0;
+    for (size_t tries = 0; tries < channels.size() && SteadyNow() < deadline; ++tries) {
+      absl::Status status = AskOne(current, deadline, call);
+      const bool is_answer = status.ok() || IsFinal(status) || absl::IsAborted(status);
+      if (is_answer || absl::IsCancelled(status)) return status;
+      unknown_names += absl::IsNotFound(status) ? 1 : 0;
+      channels[current] = nullptr;
+      current = (current + 1) % channels.size();
+      last = std::move(status);
+    }
+    // The resolver is sure of all of them.
+    if (unknown_names == channels.size()) return absl::FailedPreconditionError(last.message());
+    return last;
+  }
+};
+
+EtcdClient::EtcdClient(EtcdOptions options, Resolver resolver)
+    : connections_(std::make_unique<Connections>(std::move(options), std::move(resolver))) {}
+
+EtcdClient::~EtcdClient() = default;
+
+absl::StatusOr<std::optional<EtcdKey>> EtcdClient::Get(const std::string& key, TimePoint deadline) {
+  pb::RangeRequest request;
+  pb::RangeResponse reply;
+  request.set_key(key);
+  const absl::Status status =
+      connections_->Ask(deadline, [&](const auto& to, grpc::ClientContext& own) {
+        return pb::KV::NewStub(to)->Range(&own, request, &reply);
+      });
+  if (!status.ok()) return status;
+  return FirstOf(reply);
+}
+
+absl::StatusOr<EtcdClient::Outcome> EtcdClient::Apply(const Transaction& transaction,
+                                                      TimePoint deadline) {
+  const pb::TxnRequest request = RequestOf(transaction);
+  pb::TxnResponse reply;
+  const absl::Status status =
+      connections_->Ask(deadline, [&](const auto& to, grpc::ClientContext& own) {
+        return pb::KV::NewStub(to)->Txn(&own, request, &reply);
+      });
+  if (!status.ok()) return status;
+  Outcome outcome{.is_applied = reply.succeeded(), .revision = reply.header().revision()};
+  for (const pb::ResponseOp& response : reply.responses()) {
+    if (response.has_response_range()) outcome.read = FirstOf(response.response_range());
+  }
+  return outcome;
+}
+
+absl::StatusOr<Duration> EtcdClient::Grant(int64_t lease, Duration time, TimePoint deadline) {
+  pb::LeaseGrantRequest request;
+  pb::LeaseGrantResponse reply;
+  request.set_id(lease);
+  request.set_ttl(std::chrono::ceil<std::chrono::seconds>(time).count());
+  const absl::Status status =
+      connections_->Ask(deadline, [&](const auto& to, grpc::ClientContext& own) {
+        return pb::Lease::NewStub(to)->LeaseGrant(&own, request, &reply);
+      });
+  // An answer that was lost had granted it.
+  if (absl::StrContains(status.message(), "lease already exists"))
+    return KeepAlive(lease, deadline);
+  if (!status.ok()) return status;
+  return std::chrono::seconds(reply.ttl());
+}
+
+absl::StatusOr<Duration> EtcdClient::KeepAlive(int64_t lease, TimePoint deadline) {
+  pb::LeaseKeepAliveRequest request;
+  pb::LeaseKeepAliveResponse reply;
+  request.set_id(lease);
+  const absl::Status status =
+      connections_->Ask(deadline, [&](const auto& to, grpc::ClientContext& own) -> grpc::Status {
+        const auto stub = pb::Lease::NewStub(to);
+        const auto stream = stub->LeaseKeepAlive(&own);
+        const bool is_answered = stream->Write(request) && stream->Read(&reply);
+        if (is_answered) own.TryCancel();  // one answer is all that was wanted
+        const grpc::Status end = stream->Finish();
+        if (is_answered) return grpc::Status::OK;
+        if (!end.ok()) return end;
+        return {grpc::StatusCode::UNAVAILABLE, "it ended the stream of renewals"};
+      });
+  if (!status.ok()) return status;
+  return std::chrono::seconds(reply.ttl());
+}
+
+absl::Status EtcdClient::Revoke(int64_t lease, TimePoint deadline) {
+  pb::LeaseRevokeRequest request;
+  pb::LeaseRevokeResponse reply;
+  request.set_id(lease);
+  const absl::Status status =
+      connections_->Ask(deadline, [&](const auto& to, grpc::ClientContext& own) {
+        return pb::Lease::NewStub(to)->LeaseRevoke(&own, request, &reply);
+      });
+  return absl::IsAborted(status) ? absl::OkStatus() : status;
+}
+
+void EtcdClient::Cancel() {
+  const std::lock_guard lock(connections_->mutex);
+  connections_->is_cancelled = true;
+  if (connections_->context != nullptr) connections_->context->TryCancel();
+}
+
+std::string EtcdClient::LocalAddress() const {
+  std::string found;
+  for (const EtcdMember& member : connections_->options.members) {
+    for (const SocketAddress& address : connections_->resolve(member.host, member.port).addresses) {
+      const std::string source = SourceTowards(address);
+      if (!source.empty() && !IsLoopback(source)) return source;
+      if (found.empty()) found = source;
+    }
+  }
+  return found;
+}
+
+}  // namespace ddprun::rendezvous

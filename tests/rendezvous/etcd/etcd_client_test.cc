@@ -1,0 +1,171 @@
+// The client against a real etcd, whose members are killed and stopped.
+#include "rendezvous/etcd/etcd_client.h"
+
+#include <doctest/doctest.h>
+#include <signal.h>
+
+#include <chrono>
+#include <string>
+#include <thread>
+
+#include "rendezvous/base/steady_clock.h"
+#include "tests/rendezvous/server/sockets.h"
+#include "tests/support/etcd_cluster.h"
+#include "tests/support/skip.h"
+
+namespace ddprun::rendezvous {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::EtcdCluster;
+using testing::SkipTest;
+using testing::WhyNoEtcd;
+
+TimePoint Soon() { return SteadyNow() + seconds(20); }
+
+EtcdOptions OptionsOf(const EtcdCluster& cluster) {
+  EtcdOptions options{.members = {}, .prefix = "/ddprun"};
+  for (size_t i = 0; i < cluster.size(); ++i) {
+    options.members.push_back({"127.0.0.1", cluster.port(i)});
+  }
+  return options;
+}
+
+EtcdOptions OneMember(uint16_t port) {
+  return {.members = {{"127.0.0.1", port}}, .prefix = "/ddprun"};
+}
+
+EtcdClient::Transaction PutWhere(const std::string& key, int64_t revision, const std::string& value,
+                                 int64_t lease = 0) {
+  return {.guarded_key = key,
+          .revision = revision,
+          .puts = {{.key = key, .value = value, .lease = lease}},
+          .deletes = {},
+          .read = ""};
+}
+
+TEST_CASE("etcd: a transaction is applied where nobody has written since, and only there") {
+  if (const std::string why = WhyNoEtcd(); !why.empty()) return SkipTest(why);
+  const EtcdCluster cluster({.members = 1});
+  EtcdClient client(OptionsOf(cluster));
+  auto first = client.Apply(PutWhere("k", 0, "one"), Soon());
+  REQUIRE_MESSAGE(first.ok(), first.status().ToString());
+  REQUIRE(first->is_applied);
+  const auto again = client.Apply(PutWhere("k", 0, "two"), Soon());
+  REQUIRE(again.ok());
+  CHECK_FALSE(again->is_applied);
+  REQUIRE(again->read);
+  CHECK(again->read->value == "one");
+  CHECK(again->read->revision == first->revision);
+  EtcdClient::Transaction both = PutWhere("k", first->revision, "three");
+  both.read = "k";
+  const auto third = client.Apply(both, Soon());
+  REQUIRE(third.ok());
+  CHECK(third->is_applied);
+  CHECK(third->revision > first->revision);
+  const auto key = client.Get("k", Soon());
+  REQUIRE(key.ok());
+  CHECK((*key)->value == "three");
+  CHECK((*key)->revision == third->revision);
+  CHECK_FALSE(client.Get("other", Soon())->has_value());
+}
+
+TEST_CASE("etcd: a lease carries its keys, is renewed, and takes them along") {
+  if (const std::string why = WhyNoEtcd(); !why.empty()) return SkipTest(why);
+  const EtcdCluster cluster({.members = 1});
+  EtcdClient client(OptionsOf(cluster));
+  const auto granted = client.Grant(77, seconds(30), Soon());
+  REQUIRE_MESSAGE(granted.ok(), granted.status().ToString());
+  CHECK(*granted == seconds(30));
+  // The grant whose answer was lost is asked for again.
+  CHECK(*client.Grant(77, seconds(30), Soon()) == seconds(30));
+  REQUIRE(client.Apply(PutWhere("k", 0, "v", 77), Soon()).ok());
+  CHECK((*client.Get("k", Soon()))->lease == 77);
+  CHECK(*client.KeepAlive(77, Soon()) == seconds(30));
+  CHECK(client.Revoke(77, Soon()).ok());
+  CHECK_FALSE(client.Get("k", Soon())->has_value());
+  CHECK(*client.KeepAlive(77, Soon()) == Duration{0});
+  CHECK(client.Revoke(77, Soon()).ok());
+  CHECK(absl::IsAborted(client.Apply(PutWhere("k", 0, "v", 77), Soon()).status()));
+}
+
+TEST_CASE("etcd: a member that is killed or stopped costs a moment, whichever it is") {
+  if (const std::string why = WhyNoEtcd(); !why.empty()) return SkipTest(why);
+  EtcdCluster cluster;
+  EtcdClient client(OptionsOf(cluster));
+  const auto works = [&] {
+    const TimePoint until = SteadyNow() + seconds(30);
+    while (SteadyNow() < until) {
+      if (client.Get("k", SteadyNow() + seconds(3)).ok()) return true;
+    }
+    return false;
+  };
+  REQUIRE(works());
+  for (size_t i = 0; i < cluster.size(); ++i) {
+    cluster.member(i).Signal(SIGSTOP);
+    const TimePoint began = SteadyNow();
+    CHECK(works());
+    MESSAGE("member ", i, " stopped: ", std::chrono::duration<double>(SteadyNow() - began).count(),
+            " s");
+    cluster.member(i).Signal(SIGCONT);
+    REQUIRE(cluster.AwaitWrites());
+  }
+  const size_t leading = cluster.LeadingMember();
+  cluster.member(leading).Signal(SIGKILL);
+  const TimePoint began = SteadyNow();
+  CHECK(works());
+  MESSAGE("leader killed: ", std::chrono::duration<double>(SteadyNow() - began).count(), " s");
+  // Without a majority there is no answer, and that is said in time.
+  cluster.member((leading + 1) % 3).Signal(SIGKILL);
+  const TimePoint asked = SteadyNow();
+  const auto none = client.Get("k", SteadyNow() + seconds(5));
+  CHECK_FALSE(none.ok());
+  CHECK_FALSE(IsFinal(none.status()));
+  CHECK(SteadyNow() - asked < seconds(5));
+}
+
+TEST_CASE("etcd: what is not etcd, not there or not known is named") {
+  const ReservedPort nobody;
+  EtcdClient closed(OneMember(nobody.port()));
+  auto status = closed.Get("k", Soon()).status();
+  CHECK(absl::IsUnavailable(status));
+  CHECK_MESSAGE(status.message() ==
+                    "etcd at 127.0.0.1:" + std::to_string(nobody.port()) + ": Connection refused",
+                status.ToString());
+  const ForeignServer web("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
+  EtcdClient old(OneMember(web.port()));
+  status = old.Get("k", Soon()).status();
+  CHECK_MESSAGE(
+      std::string(status.message()).find("expected etcd 3's client port") != std::string::npos,
+      status.ToString());
+  EtcdOptions unknown = OneMember(1);
+  unknown.members[0].host = "no-such-name";
+  EtcdClient lost(unknown, [](const std::string&, uint16_t) {
+    return Resolution{Resolution::Outcome::kNoSuchName, "Name or service not known", {}};
+  });
+  status = lost.Get("k", Soon()).status();
+  CHECK_MESSAGE(IsFinal(status), status.ToString());
+  CHECK_MESSAGE(
+      std::string(status.message()).find("cannot resolve \"no-such-name\"") != std::string::npos,
+      status.ToString());
+}
+
+TEST_CASE("etcd: a call that nobody wants any more ends at once") {
+  // Accepts no connection's bytes: a call would wait for its time.
+  const ForeignServer mute("");
+  EtcdClient client(OneMember(mute.port()));
+  std::thread canceller([&client] { client.Cancel(); });
+  const auto status = client.Get("k", SteadyNow() + seconds(30)).status();
+  canceller.join();
+  CHECK_FALSE(status.ok());
+  CHECK(absl::IsCancelled(client.Get("k", Soon()).status()));
+}
+
+TEST_CASE("etcd: the address of this machine is the one that etcd is reached from") {
+  EtcdClient client(OneMember(2379));
+  CHECK(client.LocalAddress() == "127.0.0.1");
+}
+
+}  // namespace
+}  // namespace ddprun::rendezvous
